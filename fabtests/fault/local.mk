@@ -1,0 +1,1 @@
+# Power cuts, kills, lying peers.

@@ -1,0 +1,1 @@
+# Two real processes, one behaviour each.

@@ -1,0 +1,1 @@
+# Man pages, sections 1, 3 and 7.

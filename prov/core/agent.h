@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The target's part: validate, persist, reply. The only caller of pmem. */
+#ifndef RP_AGENT_H
+#define RP_AGENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/region.h"
+#include "core/xport.h"
+
+struct rp_agent;
+
+struct rp_agent_attr {
+	uint64_t incarnation; /* random, never 0: one life of this target */
+	unsigned int max_sessions;  /* established; 0: 4096 */
+	unsigned int max_half_open; /* HELLO answered, never used; 0: 64 */
+	unsigned int credits;	    /* requests per session at once; 0: 64 */
+	unsigned int max_jobs;	    /* requests held in all; 0: 16384 */
+	bool no_worker; /* run blocking flushes inside progress (simulator) */
+};
+
+/*
+ * One agent per domain; it serves every endpoint (xport) of it. Not
+ * thread-safe: the adapter calls it under one lock. It owns one worker
+ * thread, started with the first request that blocks.
+ */
+int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out);
+/* Every xport dropped and every region removed before. Joins the worker. */
+void rp_agent_delete(struct rp_agent *a);
+
+/* Make a region known, or no longer. -EEXIST as rp_regions_add(). */
+int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);
+/*
+ * After this no thread touches the region's memory: requests not yet started
+ * answer RP_ST_STALE_KEY; one in progress on the worker is waited for.
+ */
+void rp_agent_region_del(struct rp_agent *a, struct rp_region *r);
+
+/*
+ * One control message that arrived on x, of a type RP_MSG_TO_TARGET(). The peer
+ * is hostile: anything at all may be in it. Never blocks.
+ */
+void rp_agent_recv(struct rp_agent *a, struct rp_xport *x, const void *msg,
+		   size_t len);
+/* The endpoint goes away: forget its sessions, drop answers due to it. */
+void rp_agent_drop_xport(struct rp_agent *a, struct rp_xport *x);
+
+/*
+ * Do what is due: take the requests at hand as one batch (merge their ranges
+ * per region, flush each line once, drain once), hand blocking ones to the
+ * worker, answer the finished ones, send PROGRESS, retry sends, expire
+ * half-open sessions. Returns true when it did anything.
+ */
+bool rp_agent_progress(struct rp_agent *a);
+/* When progress is due next, in xport time; UINT64_MAX: when kicked. */
+uint64_t rp_agent_deadline(const struct rp_agent *a);
+/* Requests accepted and not yet answered. */
+unsigned int rp_agent_pending(const struct rp_agent *a);
+/*
+ * Drain for a clean stop: new requests are refused with RP_ST_OVERLOADED,
+ * accepted ones are still answered.
+ */
+void rp_agent_quiesce(struct rp_agent *a);
+
+/* Counters, for tests, fi_rpmem_info and logs. */
+struct rp_agent_stats {
+	uint64_t hellos, sessions, half_open, requests, ranges, flushes,
+		flushed_bytes, drains, replies, refused, bad_messages,
+		progress_sent;
+};
+void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a region of memory and the host it lives on can promise. */
+#ifndef RP_CAPS_H
+#define RP_CAPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The failures that bytes survive, weakest first: an ordered list. */
+enum rp_class {
+	RP_CLASS_NONE = 0,    /* dies with its process */
+	RP_CLASS_PROCESS = 1, /* survives the process, not the machine */
+	RP_CLASS_POWER = 2,   /* survives a power cut */
+};
+
+/* What backs a region. */
+enum rp_memory {
+	RP_MEM_UNKNOWN = 0,
+	RP_MEM_ANON,	/* anonymous */
+	RP_MEM_PRIVATE, /* private file mapping: msync returns 0, writes nothing
+			 */
+	RP_MEM_TMPFS,	/* shared memory, memfd, tmpfs file */
+	RP_MEM_FILE,	/* page cache of a file */
+	RP_MEM_DAX,	/* DAX without MAP_SYNC */
+	RP_MEM_DAX_SYNC, /* DAX with MAP_SYNC, or devdax */
+	RP_MEM_EMULATED, /* anonymous or tmpfs that plays cache-line pmem */
+};
+
+/* Who places an incoming write, and where. */
+enum rp_placement {
+	RP_PLACE_UNKNOWN = 0,
+	RP_PLACE_CPU_USER,   /* stores through the user's mapping: tcp, shm */
+	RP_PLACE_CPU_KERNEL, /* stores through kernel mappings: rxe, siw */
+	RP_PLACE_DMA_CACHE,  /* DMA into the last-level cache: DDIO on */
+	RP_PLACE_DMA_MEMORY, /* DMA to the memory controller: DDIO off */
+};
+
+/* How far bytes must get to survive a power cut. */
+enum rp_domain {
+	RP_DOMAIN_UNKNOWN = 0,
+	RP_DOMAIN_NONE,
+	RP_DOMAIN_MEMCTRL,  /* ADR */
+	RP_DOMAIN_CPUCACHE, /* eADR */
+	RP_DOMAIN_SYSTEM,   /* battery-backed whole system */
+};
+
+enum rp_tri {
+	RP_UNKNOWN = 0,
+	RP_NO,
+	RP_YES,
+};
+
+/* The facts of one region, as section 3 of the design lists them. */
+struct rp_facts {
+	enum rp_memory memory;
+	enum rp_placement placement;
+	enum rp_domain domain;
+	enum rp_tri fence;  /* a read forces earlier writes out */
+	enum rp_tri native; /* persistent FLUSH on both ends and the region */
+	enum rp_tri
+		fs_trusted; /* file system listed, or named by the operator */
+	bool agent;	    /* our part runs in the target process */
+	char fs_name[32];   /* "ext4", "overlay", ...; "" where none */
+};
+
+#define RP_WHY_LEN 256
+
+/* What the operator says and where to look; NULL strings mean the default. */
+struct rp_caps_cfg {
+	const char *root; /* prefix of /proc and /sys, for tests; NULL: "" */
+	const char *trust_fs; /* extra file system names, comma separated */
+	bool emulate;	      /* anonymous and tmpfs play cache-line pmem */
+	bool allow_force_granularity; /* honour PMEM2_FORCE_GRANULARITY */
+	enum rp_placement placement;  /* of the base provider */
+};
+
+/*
+ * Find out what backs [addr, addr+len) of this process. Every byte must be
+ * backed by the same kind of mapping, readable and writable; a mix is refused.
+ *
+ * Returns 0 and fills *facts, or -EINVAL (empty or wrapping range), -EFAULT
+ * (not mapped, or not readable and writable), -ENOTSUP (mixed backing), -errno
+ * of /proc. why (RP_WHY_LEN bytes, may be NULL) gets one sentence in either
+ * case: what was found and where, or what is wrong and the remedy. Reads
+ * /proc/self/smaps, statfs, sysfs.
+ */
+int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		   struct rp_facts *facts, char *why);
+
+/*
+ * Local file systems whose msync reaches the disk, by name: ext2, ext3, ext4,
+ * xfs, btrfs, f2fs, ... "overlay", "fuse", "nfs" and unknown ones are not.
+ */
+bool rp_caps_fs_listed(const char *fs_name);
+
+/* The name of the file system that holds path or fd; -errno on failure. */
+int rp_caps_fs_name(int fd, char *name, size_t len);
+
+/* Facts about the host alone, for fi_rpmem_info. */
+struct rp_host {
+	enum rp_domain domain; /* weakest of the nd regions; UNKNOWN if none */
+	bool has_nd;	       /* there is a persistent memory region */
+	bool clwb, clflushopt, clflush, movdir64b;
+	uint64_t memlock; /* RLIMIT_MEMLOCK, bytes; UINT64_MAX: no limit */
+};
+int rp_caps_host(const struct rp_caps_cfg *cfg, struct rp_host *host);
+
+const char *rp_class_name(enum rp_class c);	     /* "none", ... */
+int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */
+const char *rp_memory_name(enum rp_memory m);
+const char *rp_placement_name(enum rp_placement p);
+const char *rp_domain_name(enum rp_domain d);
+
+#endif

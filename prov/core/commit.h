@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The lifetime of one commit, and its exactly one completion. */
+#ifndef RP_COMMIT_H
+#define RP_COMMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/caps.h"
+#include "core/status.h"
+#include "core/wire.h"
+
+struct rp_initiator;
+struct rp_peer;
+struct rp_commit;
+
+/* How a commit ended. */
+struct rp_outcome {
+	enum rp_status status;
+	uint32_t detail;     /* errno or class, by status */
+	uint64_t range;	     /* index of the range at fault */
+	enum rp_class class; /* reached, when status is RP_ST_OK */
+	enum rp_method method;
+};
+
+/* Called once per commit, from progress or recv, never from rp_commit_post().
+ */
+typedef void (*rp_commit_fn)(void *arg, const struct rp_outcome *out);
+
+struct rp_commit_attr {
+	const struct rp_wire_range *ranges; /* copied */
+	size_t nranges;
+	enum rp_level level;
+	enum rp_class required;
+	rp_commit_fn done;
+	void *arg;
+};
+
+/*
+ * Reserve and start a commit to peer: it covers every write begun before this
+ * call. Returns 0 (done will be called once), -EAGAIN (max_commits are
+ * outstanding), -ENOMEM, -EINVAL (no ranges, a range that is empty or wraps),
+ * -EKEYREJECTED (a key without our shape), -ENOTSUP (a key of a volatile
+ * region). Nothing is left behind on failure.
+ */
+int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr);
+
+/* In two steps, for a write with commit: reserve, post the write, start. */
+int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
+		      struct rp_commit **out);
+void rp_commit_start(struct rp_commit *c);
+void rp_commit_unreserve(struct rp_commit *c);
+
+/*
+ * Ask the target about a key. done gets the answer; info NULL: see status.
+ */
+typedef void (*rp_query_fn)(void *arg, enum rp_status st,
+			    const struct rp_wire_info *info);
+int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
+		  rp_query_fn done, void *arg);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Places where a test build misbehaves on purpose; nothing in a normal build.
+ */
+#ifndef RP_FAULT_H
+#define RP_FAULT_H
+
+#include <stdbool.h>
+
+/*
+ * Only objects compiled with -DRP_FAULTS look at the environment variable
+ * RPMEM_FAULT, a comma separated list of these names. Elsewhere RP_FAULT()
+ * is the constant false: no installed library can be told to lose data.
+ */
+#ifdef RP_FAULTS
+bool rp_fault_on(const char *name);
+/* Is the point named in RPMEM_FAULT ("skip-flush,fixed-base-key")? */
+#define RP_FAULT(name) rp_fault_on(name)
+#else
+#define RP_FAULT(name) false
+#endif
+
+#endif

@@ -1,0 +1,18 @@
+# Decides and performs durability; knows neither fi_* nor ibv_*.
+noinst_LTLIBRARIES += prov/core/libcore.la
+core_sources = \
+	prov/core/agent.c prov/core/agent.h \
+	prov/core/caps.c prov/core/caps.h \
+	prov/core/commit.c prov/core/commit.h \
+	prov/core/fault.c prov/core/fault.h \
+	prov/core/log.c prov/core/log.h \
+	prov/core/method.c prov/core/method.h \
+	prov/core/peer.c prov/core/peer.h \
+	prov/core/pmem.c prov/core/pmem.h \
+	prov/core/ranges.c prov/core/ranges.h \
+	prov/core/region.c prov/core/region.h \
+	prov/core/status.c prov/core/status.h \
+	prov/core/wire.c prov/core/wire.h \
+	prov/core/xport.h
+prov_core_libcore_la_SOURCES = $(core_sources)
+prov_core_libcore_la_LIBADD = $(PMEM2_LIBS) -lpthread

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where core's sentences go: the adapter says. */
+#ifndef RP_LOG_H
+#define RP_LOG_H
+
+enum rp_log_level {
+	RP_LOG_WARN,
+	RP_LOG_INFO,
+	RP_LOG_DEBUG,
+};
+
+typedef void (*rp_log_fn)(enum rp_log_level level, const char *text);
+/* NULL: warnings to stderr, the rest nowhere. Set once, before first use. */
+void rp_log_set(rp_log_fn fn);
+void rp_log(enum rp_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

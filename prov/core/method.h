@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How a commit is carried out, as a pure function of facts and class. */
+#ifndef RP_METHOD_H
+#define RP_METHOD_H
+
+#include "core/caps.h"
+
+/*
+ * The values travel in keys and messages: never renumber. Every method but
+ * native flush and a read fence is carried out by, or confirmed by, the agent.
+ */
+enum rp_method {
+	RP_METHOD_REFUSED = 0,
+	RP_METHOD_DELIVERY = 1,	    /* nothing after placement */
+	RP_METHOD_FENCE = 2,	    /* read inside the range ("appliance") */
+	RP_METHOD_NATIVE = 3,	    /* device FLUSH */
+	RP_METHOD_AGENT_SFENCE = 4, /* target: sfence */
+	RP_METHOD_AGENT_CLWB =
+		5, /* target: clwb + sfence ("general purpose") */
+	RP_METHOD_AGENT_MSYNC = 6,	/* target: msync */
+	RP_METHOD_AGENT_CLWB_MSYNC = 7, /* target: clwb + sfence, then msync */
+	RP_METHOD_MAX
+};
+
+#define RP_METHOD_BIT(m) (1u << (m))
+
+/* The methods that this build can carry out. */
+#define RP_METHODS_BUILT                                                       \
+	(RP_METHOD_BIT(RP_METHOD_DELIVERY) |                                   \
+	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB) |                                 \
+	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
+	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB_MSYNC))
+
+/* Why there is no method; also what a registration is refused for. */
+enum rp_refusal {
+	RP_REFUSAL_NONE = 0,
+	RP_REFUSAL_VOLATILE,	/* anonymous or private memory */
+	RP_REFUSAL_CLASS,	/* the region's class is weaker than required */
+	RP_REFUSAL_FS,		/* file system gives no promise */
+	RP_REFUSAL_NOT_DIRTIED, /* placement does not mark page-cache pages
+				   dirty */
+	RP_REFUSAL_NO_AGENT,
+	RP_REFUSAL_NOT_BUILT, /* the row's method is not in this build */
+	RP_REFUSAL_UNKNOWN,
+};
+
+struct rp_choice {
+	enum rp_method method; /* RP_METHOD_REFUSED: see refusal */
+	enum rp_class class;   /* what a commit then survives */
+	enum rp_refusal refusal;
+	const char *row;    /* the table row that matched, for people */
+	const char *remedy; /* refused: what to change; never NULL then */
+};
+
+/*
+ * The first row of the table of design section 3 that matches facts and
+ * gives at least the required class with a method in built. Pure: no state,
+ * no system call.
+ */
+struct rp_choice rp_method_choose(const struct rp_facts *facts,
+				  enum rp_class required, unsigned int built);
+
+/*
+ * The strongest class that rp_method_choose() grants on these facts, with its
+ * choice: what a registration records.
+ */
+struct rp_choice rp_method_best(const struct rp_facts *facts,
+				unsigned int built);
+
+const char *rp_method_name(enum rp_method m);
+const char *rp_refusal_name(enum rp_refusal r);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The initiator's view of one target: session, covered writes, poison. */
+#ifndef RP_PEER_H
+#define RP_PEER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <uthash.h>
+
+#include "core/commit.h"
+#include "core/ranges.h"
+#include "core/wire.h"
+#include "core/xport.h"
+
+/*
+ * One write (or atomic, later) to a persistent region, from before it is
+ * posted to the base until the base has completed it. Embedded in whatever
+ * the adapter posts it with.
+ */
+struct rp_write {
+	TAILQ_ENTRY(rp_write) link;
+	struct rp_peer *peer;
+	uint64_t seq;
+	uint64_t key;
+	uint64_t addr;
+	uint64_t len;
+};
+TAILQ_HEAD(rp_writes, rp_write);
+
+struct rp_initiator_attr {
+	uint64_t timeout_ns;	  /* silence that counts as death */
+	uint64_t slow_rate;	  /* bytes/s that a slow link still moves */
+	unsigned int max_commits; /* outstanding at once */
+	bool ordered;	/* a message follows the writes posted before it */
+	bool all_peers; /* operator: every peer runs ofi_rpmem */
+};
+
+struct rp_initiator;
+
+int rp_initiator_new(const struct rp_initiator_attr *attr, struct rp_xport *x,
+		     struct rp_initiator **out);
+/*
+ * Completes every outstanding commit with RP_ST_CANCELED, says BYE, forgets
+ * the peers. Writes still posted must be ended before.
+ */
+void rp_initiator_delete(struct rp_initiator *in);
+
+/* The peer of this fabric address, made on first use; NULL: no memory. */
+struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr);
+/* The address leaves the vector: its commits end with RP_ST_CANCELED. */
+void rp_peer_forget(struct rp_initiator *in, uint64_t addr);
+
+/*
+ * Before the base is asked: the write is covered by every commit posted after
+ * this call. rp_write_undo() when the base refused it. rp_write_done() exactly
+ * once when the base has completed it: err 0 means placed at the target
+ * (delivery complete), anything else poisons its range until it is written
+ * again.
+ */
+void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
+		    uint64_t addr, uint64_t len);
+void rp_write_undo(struct rp_write *w);
+void rp_write_done(struct rp_write *w, int err);
+
+/* A control message of a target type (not RP_MSG_TO_TARGET) that arrived. */
+void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len);
+/* Send what waits, expire what is late. True when it did anything. */
+bool rp_initiator_progress(struct rp_initiator *in);
+uint64_t rp_initiator_deadline(const struct rp_initiator *in);
+unsigned int rp_initiator_outstanding(const struct rp_initiator *in);
+
+#endif

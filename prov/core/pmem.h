@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Flushing of one region; the only user of libpmem2 and msync. */
+#ifndef RP_PMEM_H
+#define RP_PMEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/method.h"
+
+/*
+ * The instructions, as a table, so that a simulator can supply its own.
+ * NULL members mean the real ones (libpmem2's flush and drain for this CPU,
+ * msync(2)).
+ */
+struct rp_pmem_ops {
+	/* MS_SYNC of whole pages; 0 or -errno. */
+	int (*sync)(void *ctx, void *addr, size_t len);
+	/* Write back the cache lines of [addr, addr+len); needs drain. */
+	void (*flush)(void *ctx, const void *addr, size_t len);
+	/* Everything flushed before is in the persistence domain after. */
+	void (*drain)(void *ctx);
+	void *ctx;
+};
+
+/* What makes one region durable, bound once. */
+struct rp_pmem;
+
+/*
+ * Bind [addr, addr+len) to a method. For the clwb methods this makes a
+ * libpmem2 map of the range (PMEM2_E_MAP_EXISTS: the application mapped it
+ * with libpmem2 itself; its flush functions are then chosen by CPU alone).
+ * Memory stays the caller's and must stay mapped until rp_pmem_delete().
+ * Returns 0, -ENOTSUP (method needs nothing local to flush is not an error:
+ * DELIVERY gives an object whose flush is a no-op), -ENOMEM, -EINVAL.
+ */
+int rp_pmem_new(void *addr, size_t len, enum rp_method method,
+		const struct rp_pmem_ops *ops, struct rp_pmem **out);
+void rp_pmem_delete(struct rp_pmem *pm);
+
+/* Does the method block on a disk, so that it belongs on a worker? */
+bool rp_pmem_blocks(const struct rp_pmem *pm);
+/* Bytes that one flush covers at least: cache line or page. */
+size_t rp_pmem_granularity(const struct rp_pmem *pm);
+
+/*
+ * Start making bytes [off, off+len) durable; the caller checked the range.
+ * clwb methods write lines back, msync methods sync the pages at once.
+ * Returns 0 or -errno of msync. After a failure the caller must never trust
+ * the region again (the kernel reports a write-back error once).
+ */
+int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
+/* Persist before ack: whatever was flushed before is durable after. */
+void rp_pmem_drain(struct rp_pmem *pm);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sets of byte ranges: insert, coalesce, overlap, subtract, overflow. */
+#ifndef RP_RANGES_H
+#define RP_RANGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* [start, end) of the space `space` (a key); end > start, never wraps. */
+struct rp_range {
+	uint64_t space;
+	uint64_t start;
+	uint64_t end;
+	uint64_t stamp; /* the newest of what was merged into it */
+};
+
+/*
+ * Sorted by (space, start), disjoint. Touching ranges of one space are merged,
+ * whatever their stamps (the newer stamp wins: conservative, see
+ * rp_ranges_clear()). At most `max` ranges are kept: past that the ranges of
+ * the space with most of them become one that spans them (a covered set may
+ * grow, never shrink), and `overflowed` is set.
+ */
+struct rp_ranges {
+	struct rp_range *v;
+	size_t n, cap, max;
+	bool overflowed;
+};
+
+/* max 0 means no bound. No allocation until the first insert. */
+void rp_ranges_init(struct rp_ranges *r, size_t max);
+void rp_ranges_fini(struct rp_ranges *r);
+
+/*
+ * Add [start, start+len). len 0 is a no-op. Returns 0, -EOVERFLOW when
+ * start+len wraps, -ENOMEM (then the set covers at least what it did before; a
+ * poison set's owner must treat that as "everything is poisoned").
+ */
+int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
+		     uint64_t len, uint64_t stamp);
+
+/* Does [start, start+len) of space touch any byte of the set? Wrapping: true.
+ */
+bool rp_ranges_overlap(const struct rp_ranges *r, uint64_t space,
+		       uint64_t start, uint64_t len);
+
+/*
+ * Take [start, start+len) out of every range of space with stamp < before. May
+ * have to split one; on -ENOMEM it stays whole.
+ */
+int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
+		    uint64_t len, uint64_t before);
+
+/* Forget everything. Keeps the memory. */
+void rp_ranges_reset(struct rp_ranges *r);
+
+/*
+ * The range check of every request: is [addr, addr+len) inside
+ * [base, base+size)? False when anything wraps or len is 0.
+ */
+bool rp_range_inside(uint64_t addr, uint64_t len, uint64_t base, uint64_t size);
+
+/* Round [*start, *end) outward to multiples of unit (a power of two). */
+void rp_range_round(uint64_t *start, uint64_t *end, uint64_t unit);
+
+#endif

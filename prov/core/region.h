@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The live registrations of one domain: what a key means at the target. */
+#ifndef RP_REGION_H
+#define RP_REGION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "core/caps.h"
+#include "core/method.h"
+#include "core/pmem.h"
+#include "core/status.h"
+
+/*
+ * One registration. Owned by whoever made it (a memory region object of the
+ * adapter); the table only points at it. All fields but `busy` belong to the
+ * adapter's lock.
+ */
+struct rp_region {
+	uint64_t key;  /* as the peer names it */
+	void *base;    /* first byte here */
+	uint64_t addr; /* its address as the peer names it: 0 or a VA */
+	uint64_t len;
+	struct rp_facts facts;
+	struct rp_choice choice; /* strongest class and its method */
+	struct rp_pmem *pmem;	 /* NULL: not persistent */
+	char why[RP_WHY_LEN];
+	int failed;	   /* errno of the first failed flush; sticky */
+	unsigned int busy; /* jobs that use it; guarded by the agent */
+	UT_hash_handle hh;
+};
+
+struct rp_regions {
+	struct rp_region *by_base; /* keyed by the low 32 bits of key */
+};
+
+/* -EEXIST when a live region has the same base key. */
+int rp_regions_add(struct rp_regions *t, struct rp_region *r);
+void rp_regions_del(struct rp_regions *t, struct rp_region *r);
+
+/*
+ * The region of exactly this key. Else NULL and *st: RP_ST_UNKNOWN_KEY when no
+ * live region has its base key, RP_ST_STALE_KEY when one has, but with
+ * another registration's random bits or facts.
+ */
+struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
+				  enum rp_status *st);
+
+/*
+ * Check one range against its region and the required class. Returns RP_ST_OK
+ * and the offset, or the first thing wrong: RP_ST_VOLATILE, RP_ST_WRAP,
+ * RP_ST_RANGE, RP_ST_CLASS, RP_ST_REGION_FAILED. required is ignored at level
+ * visible.
+ */
+enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
+			       uint64_t len, bool durable,
+			       enum rp_class required, uint64_t *off);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The outcomes of a commit, each distinct, as they travel and as they are told.
+ */
+#ifndef RP_STATUS_H
+#define RP_STATUS_H
+
+#include <stdint.h>
+
+/*
+ * The values travel: never renumber; add at the end of each block. Public
+ * names and remedies are in rdma/fi_ext_rpmem.h (FI_RPMEM_ST_*), which has the
+ * same numbers; a test compares the two.
+ */
+enum rp_status {
+	RP_ST_OK = 0,
+
+	/* Found by the target. */
+	RP_ST_BAD_MESSAGE = 1,	 /* length, type or field out of range */
+	RP_ST_VERSION = 2,	 /* protocol versions differ */
+	RP_ST_NO_SESSION = 3,	 /* the target does not know this session */
+	RP_ST_UNKNOWN_KEY = 4,	 /* no region ever had such a key here */
+	RP_ST_STALE_KEY = 5,	 /* base key lives, but not this registration */
+	RP_ST_RANGE = 6,	 /* outside the region */
+	RP_ST_WRAP = 7,		 /* addr + len wraps, or len is 0 */
+	RP_ST_VOLATILE = 8,	 /* region not registered as persistent */
+	RP_ST_CLASS = 9,	 /* region's class is weaker than required */
+	RP_ST_INCARNATION = 10,	 /* the target has restarted */
+	RP_ST_FLUSH_FAILED = 11, /* this flush failed; detail: errno */
+	RP_ST_REGION_FAILED = 12, /* an earlier flush failed: sticky */
+	RP_ST_OVERLOADED = 13,	  /* session or request limit at the target */
+	RP_ST_UNSUPPORTED = 14,	  /* a feature that this target lacks */
+	RP_ST_NO_METHOD = 15,	  /* nothing makes these bytes durable there */
+
+	/* Found by the initiator. */
+	RP_ST_WRITE_FAILED = 64, /* a covered write failed: write it again */
+	RP_ST_TIMEOUT = 65,	 /* the target was silent for too long */
+	RP_ST_UNMARKED_KEY = 66, /* the key does not come from ofi_rpmem */
+	RP_ST_CANCELED = 67,	 /* the endpoint was closed */
+	RP_ST_SEND_FAILED = 68,	 /* the base could not send; detail: errno */
+	RP_ST_NO_MEMORY = 69,
+	RP_ST_PEER_RESTARTED = 70, /* writes and flush not of one incarnation */
+	RP_ST_MAX
+};
+
+const char *rp_status_name(enum rp_status st);	 /* "stale key" */
+const char *rp_status_remedy(enum rp_status st); /* one sentence, never NULL */
+/* A positive errno for the status: ENOENT, ESTALE, ERANGE, ... (all < 256). */
+int rp_status_errno(enum rp_status st);
+
+#endif

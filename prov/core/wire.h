@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Byte layout of keys and control messages; nothing else touches byte order. */
+#ifndef RP_WIRE_H
+#define RP_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/caps.h"
+#include "core/method.h"
+#include "core/status.h"
+
+/*
+ * Everything is little-endian. A message is a 32-byte header and a body:
+ *
+ *    0 u16 magic 0x5052      "RP" on the wire
+ *    2 u8  version           1
+ *    3 u8  type
+ *    4 u32 length            of the whole message
+ *    8 u64 session           the receiver's cookie for this session
+ *   16 u64 token             names the request; echoed
+ *   24 u64 incarnation       of the target; 0: not known yet
+ *
+ * The first 24 bytes mean the same in every version, so that a version
+ * mismatch can be answered. docs/protocol.md says all of this in prose.
+ */
+#define RP_WIRE_MAGIC	   0x5052
+#define RP_WIRE_VERSION	   1
+#define RP_WIRE_HDR	   32
+#define RP_WIRE_MAX_MSG	   4096 /* nothing longer is ever sent or received */
+#define RP_WIRE_MAX_RANGES 168	/* fit one request: 40 + 24 * n <= 4096 */
+#define RP_WIRE_MAX_ADDR   128	/* bytes of a fabric address */
+
+enum rp_msg_type {
+	/* initiator to target */
+	RP_MSG_HELLO = 1,
+	RP_MSG_REQUEST = 2,
+	RP_MSG_QUERY = 3,
+	RP_MSG_BYE = 4,
+	/* target to initiator */
+	RP_MSG_HELLO_ACK = 65,
+	RP_MSG_REPLY = 66,
+	RP_MSG_PROGRESS = 67,
+	RP_MSG_INFO = 68,
+};
+#define RP_MSG_TO_TARGET(type) ((type) < 64)
+
+struct rp_wire_hdr {
+	uint8_t version;
+	uint8_t type;
+	uint32_t length;
+	uint64_t session;
+	uint64_t token;
+	uint64_t incarnation;
+};
+
+/* Level of a commit (request byte; FI_RPMEM_VISIBLE and _DURABLE). */
+enum rp_level {
+	RP_LEVEL_VISIBLE = 1,
+	RP_LEVEL_DURABLE = 2,
+};
+
+struct rp_wire_range {
+	uint64_t key;
+	uint64_t addr;
+	uint64_t len;
+};
+
+/*  32 u64 cookie: what the target puts into hdr.session of its answers
+ *  40 u64 key: a key of the target that the initiator holds
+ *  48 u32 timeout_ms: the initiator's patience; PROGRESS comes faster
+ *  52 u16 features (0)   54 u16 addr_len   56 addr bytes            */
+struct rp_wire_hello {
+	uint64_t cookie;
+	uint64_t key;
+	uint32_t timeout_ms;
+	uint16_t features;
+	uint16_t addr_len;
+	uint8_t addr[RP_WIRE_MAX_ADDR];
+};
+
+/*  32 u64 cookie: what the initiator puts into hdr.session
+ *  40 u32 status  44 u16 credits  46 u16 max_ranges
+ *  48 u16 features (0)  50 u16 reserved 0  52 u32 reserved 0        */
+struct rp_wire_hello_ack {
+	uint64_t cookie;
+	uint32_t status;
+	uint16_t credits;
+	uint16_t max_ranges;
+	uint16_t features;
+};
+
+/*  32 u16 nranges  34 u8 level  35 u8 required class  36 u32 flags (0)
+ *  40 ranges, 24 bytes each. One range: 64 bytes, an inject of ofi_rxm. */
+struct rp_wire_request {
+	uint16_t nranges;
+	uint8_t level;
+	uint8_t required;
+	uint32_t flags;
+	struct rp_wire_range ranges[RP_WIRE_MAX_RANGES];
+};
+
+/*  32 u32 status  36 u8 level reached  37 u8 class reached  38 u16 index of
+ *  the range at fault  40 u32 detail (errno, or the region's class)
+ *  44 u16 credits now granted  46 u8 method  47 u8 reserved 0       */
+struct rp_wire_reply {
+	uint32_t status;
+	uint8_t level;
+	uint8_t class;
+	uint16_t range;
+	uint32_t detail;
+	uint16_t credits;
+	uint8_t method;
+};
+
+/*  32 u64 key  40 u8 required class  41..47 reserved 0              */
+struct rp_wire_query {
+	uint64_t key;
+	uint8_t required;
+};
+
+/*  32 u32 status  36 u8 class  37 u8 method  38 u8 memory  39 u8 placement
+ *  40 u8 domain  41 u8 refusal  42 u16 reserved 0  44 u32 granularity
+ *  48 u64 region length  56 u64 address of its first byte
+ *  64 u32 preferred size  68 u32 preferred alignment
+ *  72 u16 why_len  74 why bytes, UTF-8, no NUL                      */
+struct rp_wire_info {
+	uint32_t status;
+	uint8_t class, method, memory, placement, domain, refusal;
+	uint32_t granularity; /* bytes flushed at once: 64, 4096 */
+	uint64_t length;
+	uint64_t addr;
+	uint32_t preferred_size;
+	uint32_t preferred_align;
+	char why[RP_WHY_LEN]; /* NUL-terminated after decoding */
+};
+
+/* PROGRESS and BYE have no body. PROGRESS: the request hdr.token, and with it
+ * every other of the session, is still being worked on. */
+
+/*
+ * Encoders write one whole message (header included; hdr->version and length
+ * are filled in) and return its length, or -EMSGSIZE when `size` is too small,
+ * -EINVAL for a field out of range.
+ */
+int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+		      const struct rp_wire_hello *m);
+int rp_wire_put_hello_ack(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+			  const struct rp_wire_hello_ack *m);
+int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+			const struct rp_wire_request *m);
+int rp_wire_put_reply(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+		      const struct rp_wire_reply *m);
+int rp_wire_put_query(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+		      const struct rp_wire_query *m);
+int rp_wire_put_info(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+		     const struct rp_wire_info *m);
+int rp_wire_put_empty(void *buf, size_t size, const struct rp_wire_hdr *hdr);
+
+/*
+ * Decode the header: magic, length == len, len <= RP_WIRE_MAX_MSG, known type.
+ * Returns 0, -EBADMSG, or -EPROTONOSUPPORT: the version is not ours (*hdr is
+ * filled in all the same, so that it can be answered).
+ */
+int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr);
+
+/*
+ * Decode the body of a message whose header was good. Every length is checked
+ * against hdr->length exactly, reserved fields must be 0, enums in range.
+ * Returns 0 or -EBADMSG; *m is written only on success. Ranges are checked
+ * for form only (the agent checks them against regions).
+ */
+int rp_wire_get_hello(const void *buf, const struct rp_wire_hdr *hdr,
+		      struct rp_wire_hello *m);
+int rp_wire_get_hello_ack(const void *buf, const struct rp_wire_hdr *hdr,
+			  struct rp_wire_hello_ack *m);
+int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
+			struct rp_wire_request *m);
+int rp_wire_get_reply(const void *buf, const struct rp_wire_hdr *hdr,
+		      struct rp_wire_reply *m);
+int rp_wire_get_query(const void *buf, const struct rp_wire_hdr *hdr,
+		      struct rp_wire_query *m);
+int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
+		     struct rp_wire_info *m);
+
+/*
+ * The remote key that a program sees, when the provider makes keys:
+ *
+ *   63..40  random, per registration, never reused
+ *   39..32  facts: bit 7 marks the shape, bit 6 persistent region,
+ *           bits 5..4 class, bits 3..0 method (enum rp_method); for a region
+ *           that is not persistent bits 5..0 are 0
+ *   31..0   the base provider's key
+ */
+struct rp_key {
+	uint32_t base;
+	uint32_t random; /* 24 bits */
+	bool persistent;
+	enum rp_class class;
+	enum rp_method method;
+};
+uint64_t rp_key_make(const struct rp_key *k);
+/* 0, or -EINVAL when the value does not have the shape. */
+int rp_key_parse(uint64_t key, struct rp_key *k);
+
+#define RP_KEY_MARK	  (1ull << 39)
+#define RP_KEY_PERSISTENT (1ull << 38)
+/* Hot path: does this key name a persistent region of a peer that runs us? */
+static inline bool rp_key_is_persistent(uint64_t key)
+{
+	return (key & (RP_KEY_MARK | RP_KEY_PERSISTENT)) ==
+	       (RP_KEY_MARK | RP_KEY_PERSISTENT);
+}
+/* Hot path: the key to give to the base provider. */
+static inline uint64_t rp_key_base(uint64_t key)
+{
+	return (key & RP_KEY_MARK) ? (uint32_t)key : key;
+}
+
+#endif

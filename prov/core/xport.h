@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The few operations that an adapter implements for core. */
+#ifndef RP_XPORT_H
+#define RP_XPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * One per endpoint of the adapter, embedded in it. Core calls these with the
+ * adapter's lock held (the lock under which the adapter calls core) except
+ * kick, which comes from any thread. None of them calls back into core.
+ */
+struct rp_xport;
+struct rp_xport_ops {
+	/* Monotonic time in ns. The only clock that core knows. */
+	uint64_t (*now)(struct rp_xport *x);
+	/*
+	 * Send one control message to peer, behind everything this endpoint
+	 * posted to it before. The bytes are copied. Returns 0, -EAGAIN (core
+	 * tries again from its progress call), or another -errno: not sent.
+	 */
+	int (*send)(struct rp_xport *x, uint64_t peer, const void *msg,
+		    size_t len);
+	/*
+	 * Target only: find or make a way to answer the endpoint of this
+	 * address; *peer is good until peer_put(). Bounded by the caller.
+	 */
+	int (*peer_get)(struct rp_xport *x, const void *addr, size_t len,
+			uint64_t *peer);
+	void (*peer_put)(struct rp_xport *x, uint64_t peer);
+	/* This endpoint's own address, for HELLO. len in/out. 0 or -errno. */
+	int (*name)(struct rp_xport *x, void *addr, size_t *len);
+	/* Fill with random bytes that a peer cannot guess. 0 or -errno. */
+	int (*random)(struct rp_xport *x, void *buf, size_t len);
+	/* From any thread: a progress call is due. */
+	void (*kick)(struct rp_xport *x);
+};
+
+struct rp_xport {
+	const struct rp_xport_ops *ops;
+};
+
+#endif

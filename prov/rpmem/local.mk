@@ -1,0 +1,1 @@
+# The libfabric provider: one file per libfabric object.
