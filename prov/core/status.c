@@ -1,2 +1,140 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* Names, errnos and remedies of the outcomes of a commit. */
+#include <errno.h>
+#include <stddef.h>
+
 #include "core/status.h"
+
+/*
+ * One errno per status, so that a program that looks at err alone can still
+ * tell them apart. All of them are in rdma/fi_errno.h too.
+ */
+static const struct {
+	const char *name;
+	const char *remedy;
+	int err;
+} statuses[RP_ST_MAX] = {
+	[RP_ST_OK] = {"ok", "Nothing to do.", 0},
+	[RP_ST_BAD_MESSAGE] = {"bad message",
+			       "Run the same release of ofi_rpmem at both "
+			       "ends; if they are the same, report a bug.",
+			       EBADMSG},
+	[RP_ST_VERSION] = {"protocol version not supported",
+			   "Install releases of ofi_rpmem that speak the same "
+			   "protocol version at both ends.",
+			   EPROTONOSUPPORT},
+	[RP_ST_NO_SESSION] = {"no session",
+			      "The target has forgotten this endpoint: write "
+			      "the data and commit again.",
+			      ENOTCONN},
+	[RP_ST_UNKNOWN_KEY] = {"unknown key",
+			       "The target has no such registration: ask it "
+			       "for the current key, write and commit again.",
+			       ENOENT},
+	[RP_ST_STALE_KEY] = {"stale key",
+			     "The region was registered anew or its target "
+			     "restarted: get the new key, write and commit "
+			     "again.",
+			     ESTALE},
+	[RP_ST_RANGE] = {"range outside the region",
+			 "Commit only bytes inside the registered region; "
+			 "fi_rpmem_query() tells its address and length.",
+			 ERANGE},
+	[RP_ST_WRAP] = {"range empty or wrapping",
+			"Give a length above 0 and an address whose end does "
+			"not pass 2^64.",
+			EOVERFLOW},
+	[RP_ST_VOLATILE] = {"volatile memory",
+			    "The target must register the region with "
+			    "FI_RMA_PMEM, on memory that can be made "
+			    "durable.",
+			    EMEDIUMTYPE},
+	[RP_ST_CLASS] = {"failure class not met",
+			 "Put the pool on memory of the required class, or "
+			 "lower the class in the call or with "
+			 "FI_OFI_RPMEM_CLASS at the initiator.",
+			 EOPNOTSUPP},
+	[RP_ST_INCARNATION] = {"target has restarted",
+			       "Get the target's new key, write again "
+			       "whatever was not committed, then commit.",
+			       ECONNRESET},
+	[RP_ST_FLUSH_FAILED] = {"flush failed",
+				"The target's storage reported an error: "
+				"check its disk and kernel log, register the "
+				"region again, write and commit again.",
+				EIO},
+	[RP_ST_REGION_FAILED] = {"region failed earlier",
+				 "An earlier flush of this region failed and "
+				 "the kernel reports that only once: check "
+				 "the disk, register the region again, write "
+				 "and commit again.",
+				 ENOTRECOVERABLE},
+	[RP_ST_OVERLOADED] = {"target overloaded",
+			      "Commit again later; the target's limits are "
+			      "FI_OFI_RPMEM_MAX_SESSIONS and "
+			      "FI_OFI_RPMEM_CREDITS.",
+			      EBUSY},
+	[RP_ST_UNSUPPORTED] = {"feature not supported by the target",
+			       "Install a newer ofi_rpmem at the target, or "
+			       "do not use the feature.",
+			       ENOSYS},
+	[RP_ST_NO_METHOD] = {"no method",
+			     "Nothing makes these bytes durable at the "
+			     "target: fi_rpmem_query() tells why and what to "
+			     "change.",
+			     ENOMEDIUM},
+	[RP_ST_WRITE_FAILED] = {"covered write failed",
+				"A write that the commit covers did not "
+				"arrive: write those bytes again, then "
+				"commit.",
+				EREMOTEIO},
+	[RP_ST_TIMEOUT] = {"target silent",
+			   "Check that the target lives and makes progress; "
+			   "FI_OFI_RPMEM_TIMEOUT sets the patience in ms.",
+			   ETIMEDOUT},
+	[RP_ST_UNMARKED_KEY] = {"key not made by ofi_rpmem",
+				"Let the provider make the target's keys "
+				"(FI_MR_PROV_KEY in the hints' mr_mode) and "
+				"load ofi_rpmem there.",
+				EKEYREJECTED},
+	[RP_ST_CANCELED] = {"canceled",
+			    "The endpoint was closed, or the address removed, "
+			    "before the answer came: commit before closing.",
+			    ECANCELED},
+	[RP_ST_SEND_FAILED] = {"request not sent",
+			       "The base provider could not send: check the "
+			       "target and the network, write again, then "
+			       "commit.",
+			       ECOMM},
+	[RP_ST_NO_MEMORY] = {"out of memory",
+			     "Free memory at the initiator, or keep fewer "
+			     "commits outstanding.",
+			     ENOMEM},
+	[RP_ST_PEER_RESTARTED] = {"target restarted between write and commit",
+				  "The writes went to an earlier life of the "
+				  "target: get its new key, write and commit "
+				  "again.",
+				  EOWNERDEAD},
+};
+
+static int known(enum rp_status st)
+{
+	return (unsigned int)st < RP_ST_MAX && statuses[st].name;
+}
+
+const char *rp_status_name(enum rp_status st)
+{
+	return known(st) ? statuses[st].name : "unknown status";
+}
+
+const char *rp_status_remedy(enum rp_status st)
+{
+	return known(st) ? statuses[st].remedy
+			 : "The target runs a newer ofi_rpmem: install the "
+			   "same release here.";
+}
+
+int rp_status_errno(enum rp_status st)
+{
+	return known(st) ? statuses[st].err : EPROTO;
+}
