@@ -1,2 +1,344 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "core/commit.h"
+/* One commit from reservation to its one completion, and the writes it covers.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/initiator.h"
+
+static int check_range(const struct rp_wire_range *g)
+{
+	struct rp_key k;
+
+	if (!g->len || g->addr + g->len < g->addr)
+		return -EINVAL;
+	if (rp_key_parse(g->key, &k))
+		return -EKEYREJECTED;
+	return k.persistent ? 0 : -ENOTSUP;
+}
+
+static void commit_free(struct rp_initiator *in, struct rp_commit *c)
+{
+	if (c->ranges != c->inline_ranges)
+		free(c->ranges);
+	TAILQ_INSERT_HEAD(&in->free, c, link);
+}
+
+int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
+		      struct rp_commit **out)
+{
+	struct rp_initiator *in = p->in;
+	struct rp_wire_range *ranges = NULL;
+	struct rp_commit *c;
+	int ret;
+
+	if (!attr->nranges)
+		return -EINVAL;
+	for (size_t i = 0; i < attr->nranges; i++) {
+		ret = check_range(&attr->ranges[i]);
+		if (ret)
+			return ret;
+	}
+	if (in->outstanding >= in->attr.max_commits)
+		return -EAGAIN;
+	if (attr->nranges > RP_COMMIT_INLINE) {
+		ranges = calloc(attr->nranges, sizeof(*ranges));
+		if (!ranges)
+			return -ENOMEM;
+	}
+	c = TAILQ_FIRST(&in->free);
+	if (c) {
+		TAILQ_REMOVE(&in->free, c, link);
+	} else {
+		c = malloc(sizeof(*c));
+		if (!c) {
+			free(ranges);
+			return -ENOMEM;
+		}
+	}
+	memset(c, 0, sizeof(*c));
+	c->peer = p;
+	c->ranges = ranges ? ranges : c->inline_ranges;
+	memcpy(c->ranges, attr->ranges, attr->nranges * sizeof(*c->ranges));
+	c->nranges = attr->nranges;
+	c->level = attr->level;
+	c->required = attr->required;
+	c->out.class = RP_CLASS_POWER; /* the weakest answer lowers it */
+	c->done = attr->done;
+	c->arg = attr->arg;
+	in->outstanding++;
+	*out = c;
+	return 0;
+}
+
+void rp_commit_unreserve(struct rp_commit *c)
+{
+	struct rp_initiator *in = c->peer->in;
+
+	in->outstanding--;
+	commit_free(in, c);
+}
+
+/* The commit has its outcome: off the peer's list, onto the list to be told. */
+static void commit_end(struct rp_commit *c)
+{
+	struct rp_peer *p = c->peer;
+
+	if (p->unplaced == c)
+		p->unplaced = TAILQ_NEXT(c, link);
+	TAILQ_REMOVE(&p->commits, c, link);
+	TAILQ_INSERT_TAIL(&p->in->done, c, link);
+	rp_peer_unwait(p);
+}
+
+void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
+		    uint64_t range)
+{
+	struct rp_peer *p = c->peer;
+	struct rp_req *r, *tmp;
+
+	c->out.status = st;
+	c->out.detail = detail;
+	c->out.range = range;
+	/* What is still queued must not be sent for a commit that has ended. */
+	TAILQ_FOREACH_SAFE(r, &p->queue, link, tmp)
+	if (r->commit == c)
+		rp_req_orphan(r);
+	TAILQ_FOREACH_SAFE(r, &p->sent, link, tmp)
+	if (r->commit == c)
+		rp_req_orphan(r);
+	commit_end(c);
+}
+
+void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail)
+{
+	struct rp_commit *c;
+
+	while ((c = TAILQ_FIRST(&p->commits)))
+		rp_commit_fail(c, st, detail, 0);
+}
+
+/*
+ * The rule that makes a commit true: every covered write is known to have been
+ * placed, and every range was flushed after that by the target that has the
+ * key.
+ */
+static void commit_check(struct rp_commit *c)
+{
+	if (c->placed && !c->unanswered)
+		commit_end(c);
+}
+
+static int commit_queue(struct rp_commit *c)
+{
+	const size_t max = RP_WIRE_MAX_RANGES;
+	struct rp_req *r;
+
+	for (size_t i = 0; i < c->nranges; i += max) {
+		r = rp_req_new(c->peer, RP_MSG_REQUEST);
+		if (!r)
+			return -ENOMEM;
+		r->commit = c;
+		r->first = i;
+		r->n = c->nranges - i < max ? c->nranges - i : max;
+		c->unanswered++;
+		rp_req_queue(r);
+	}
+	return 0;
+}
+
+/* First write under way has this seq; older commits are placed. */
+static uint64_t first_unplaced(const struct rp_peer *p)
+{
+	const struct rp_write *w = TAILQ_FIRST(&p->writes);
+
+	return w ? w->seq : p->next_seq;
+}
+
+/* Move the mark past every commit whose writes have all been acknowledged. */
+static void mark_placed(struct rp_peer *p)
+{
+	uint64_t seq = first_unplaced(p);
+	struct rp_commit *c;
+
+	while ((c = p->unplaced) && c->barrier <= seq) {
+		p->unplaced = TAILQ_NEXT(c, link);
+		c->placed = true;
+		/* Without order on the wire the request had to wait for this.
+		 */
+		if (!p->in->attr.ordered && commit_queue(c)) {
+			rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
+			continue;
+		}
+		commit_check(c);
+	}
+}
+
+static bool poisoned(const struct rp_peer *p, const struct rp_commit *c,
+		     uint64_t *range)
+{
+	for (size_t i = 0; i < c->nranges; i++) {
+		const struct rp_wire_range *g = &c->ranges[i];
+
+		if (p->poison_all ||
+		    rp_ranges_overlap(&p->poison, g->key, g->addr, g->len)) {
+			*range = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+void rp_commit_start(struct rp_commit *c)
+{
+	struct rp_peer *p = c->peer;
+	uint64_t range;
+
+	c->barrier = p->next_seq;
+	c->incarnation = p->incarnation;
+	TAILQ_INSERT_TAIL(&p->commits, c, link);
+	if (!p->unplaced)
+		p->unplaced = c;
+	rp_peer_wait(p);
+
+	if (poisoned(p, c, &range)) {
+		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, range);
+	} else if (p->in->attr.ordered && commit_queue(c)) {
+		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
+	} else {
+		mark_placed(p);
+		rp_peer_send(p);
+	}
+	/* Its completion is told from progress, never from inside the post. */
+	if (!TAILQ_EMPTY(&p->in->done))
+		p->in->x->ops->kick(p->in->x);
+}
+
+int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr)
+{
+	struct rp_commit *c;
+	int ret = rp_commit_reserve(p, attr, &c);
+
+	if (!ret)
+		rp_commit_start(c);
+	return ret;
+}
+
+void rp_commit_answer(struct rp_commit *c, const struct rp_req *r,
+		      const struct rp_wire_reply *m, uint64_t incarnation)
+{
+	enum rp_status st = m->status;
+
+	if (st != RP_ST_OK) {
+		/* "Unknown key" helps nobody whose target has just restarted.
+		 */
+		if ((st == RP_ST_UNKNOWN_KEY || st == RP_ST_STALE_KEY) &&
+		    c->incarnation && c->incarnation != incarnation)
+			st = RP_ST_PEER_RESTARTED;
+		rp_commit_fail(c, st, m->detail, r->first + m->range);
+		return;
+	}
+	/* An answer that says less than was asked is not a yes. */
+	if (m->level < c->level ||
+	    (c->level == RP_LEVEL_DURABLE && m->class < c->required)) {
+		rp_commit_fail(c, RP_ST_CLASS, m->class, r->first);
+		return;
+	}
+	if (m->class < c->out.class)
+		c->out.class = m->class;
+	c->out.method = m->method;
+	c->unanswered--;
+	commit_check(c);
+}
+
+bool rp_commits_tell(struct rp_initiator *in)
+{
+	struct rp_commit *c;
+	bool any = false;
+
+	while ((c = TAILQ_FIRST(&in->done))) {
+		TAILQ_REMOVE(&in->done, c, link);
+		in->outstanding--;
+		c->done(c->arg, &c->out);
+		commit_free(in, c);
+		any = true;
+	}
+	return any;
+}
+
+void rp_commits_free(struct rp_initiator *in)
+{
+	struct rp_commit *c;
+
+	while ((c = TAILQ_FIRST(&in->free))) {
+		TAILQ_REMOVE(&in->free, c, link);
+		free(c);
+	}
+}
+
+void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
+		    uint64_t addr, uint64_t len)
+{
+	w->peer = p;
+	w->seq = p->next_seq++;
+	w->key = key;
+	w->addr = addr;
+	w->len = len;
+	p->unplaced_bytes += len;
+	TAILQ_INSERT_TAIL(&p->writes, w, link);
+}
+
+static void write_end(struct rp_write *w)
+{
+	struct rp_peer *p = w->peer;
+
+	TAILQ_REMOVE(&p->writes, w, link);
+	p->unplaced_bytes -= w->len;
+	mark_placed(p);
+	if (p->forgotten)
+		rp_peer_release(p);
+}
+
+void rp_write_undo(struct rp_write *w)
+{
+	write_end(w);
+}
+
+/* A write failed: no commit that covers it may succeed, now or later. */
+static void poison(struct rp_peer *p, const struct rp_write *w)
+{
+	struct rp_commit *c, *tmp;
+
+	if (rp_ranges_insert(&p->poison, w->key, w->addr, w->len, w->seq))
+		p->poison_all = true;
+	TAILQ_FOREACH_SAFE(c, &p->commits, link, tmp)
+	{
+		if (c->barrier <= w->seq)
+			continue;
+		for (size_t i = 0; i < c->nranges; i++) {
+			const struct rp_wire_range *g = &c->ranges[i];
+
+			if (g->key != w->key || g->addr >= w->addr + w->len ||
+			    w->addr >= g->addr + g->len)
+				continue;
+			rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, i);
+			break;
+		}
+	}
+}
+
+void rp_write_done(struct rp_write *w, int err)
+{
+	struct rp_peer *p = w->peer;
+
+	if (err)
+		poison(p, w);
+	else if (p->poison.n)
+		/* Written again; when that fails to split, it stays poisoned.
+		 */
+		rp_ranges_clear(&p->poison, w->key, w->addr, w->len, w->seq);
+	if (p->waiting)
+		p->alive_at = p->in->x->ops->now(p->in->x);
+	write_end(w);
+}

@@ -53,7 +53,8 @@ void rp_commit_start(struct rp_commit *c);
 void rp_commit_unreserve(struct rp_commit *c);
 
 /*
- * Ask the target about a key. done gets the answer; info NULL: see status.
+ * Ask the target about a key. done gets the answer, from progress, recv, or
+ * from inside this call when sending fails at once; info NULL: see status.
  */
 typedef void (*rp_query_fn)(void *arg, enum rp_status st,
 			    const struct rp_wire_info *info);

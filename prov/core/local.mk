@@ -5,6 +5,8 @@ core_sources = \
 	prov/core/caps.c prov/core/caps.h \
 	prov/core/commit.c prov/core/commit.h \
 	prov/core/fault.c prov/core/fault.h \
+	prov/core/initiator.h \
+	prov/core/list.h \
 	prov/core/log.c prov/core/log.h \
 	prov/core/method.c prov/core/method.h \
 	prov/core/peer.c prov/core/peer.h \

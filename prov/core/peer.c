@@ -1,2 +1,622 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "core/peer.h"
+/* Sessions of one initiator with its targets: hello, requests, answers, death.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/initiator.h"
+#include "core/log.h"
+
+#define NS_PER_MS 1000000ull
+
+/* HELLO and unanswered requests are sent again at this part of the timeout. */
+#define RESEND_PART 2
+/* How long an overloaded target is left alone. */
+#define BACKOFF_NS (2 * NS_PER_MS)
+
+static uint64_t now(const struct rp_initiator *in)
+{
+	return in->x->ops->now(in->x);
+}
+
+int rp_initiator_new(const struct rp_initiator_attr *attr, struct rp_xport *x,
+		     struct rp_initiator **out)
+{
+	struct rp_initiator *in = calloc(1, sizeof(*in));
+
+	if (!in)
+		return -ENOMEM;
+	in->attr = *attr;
+	in->x = x;
+	in->next_token = 1;
+	TAILQ_INIT(&in->active);
+	TAILQ_INIT(&in->done);
+	TAILQ_INIT(&in->free);
+	*out = in;
+	return 0;
+}
+
+struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
+{
+	struct rp_peer *p;
+
+	HASH_FIND(hh, in->by_addr, &addr, sizeof(addr), p);
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->in = in;
+	p->addr = addr;
+	p->next_seq = 1;
+	TAILQ_INIT(&p->queue);
+	TAILQ_INIT(&p->sent);
+	TAILQ_INIT(&p->writes);
+	TAILQ_INIT(&p->commits);
+	rp_ranges_init(&p->poison, 1024);
+	HASH_ADD(hh, in->by_addr, addr, sizeof(p->addr), p);
+	return p;
+}
+
+/* A session ends; what it had in flight will never be answered. */
+static void session_close(struct rp_peer *p)
+{
+	if (p->cookie)
+		HASH_DELETE(hh_cookie, p->in->by_cookie, p);
+	p->cookie = 0;
+	p->their_cookie = 0;
+	p->in_flight = 0;
+	p->state = RP_SESSION_CLOSED;
+}
+
+/* Free a forgotten peer once nothing points at it any more. */
+void rp_peer_release(struct rp_peer *p)
+{
+	if (!TAILQ_EMPTY(&p->writes) || p->waiting)
+		return;
+	rp_ranges_fini(&p->poison);
+	free(p);
+}
+
+void rp_peer_wait(struct rp_peer *p)
+{
+	if (p->waiting++)
+		return;
+	p->alive_at = now(p->in);
+	TAILQ_INSERT_TAIL(&p->in->active, p, active);
+}
+
+void rp_peer_unwait(struct rp_peer *p)
+{
+	if (!--p->waiting)
+		TAILQ_REMOVE(&p->in->active, p, active);
+}
+
+struct rp_req *rp_req_new(struct rp_peer *p, uint8_t type)
+{
+	struct rp_req *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->peer = p;
+	r->type = type;
+	r->token = p->in->next_token++;
+	HASH_ADD(hh, p->in->by_token, token, sizeof(r->token), r);
+	return r;
+}
+
+void rp_req_queue(struct rp_req *r)
+{
+	r->state = RP_REQ_QUEUED;
+	TAILQ_INSERT_TAIL(&r->peer->queue, r, link);
+}
+
+static void req_free(struct rp_req *r)
+{
+	struct rp_peer *p = r->peer;
+
+	TAILQ_REMOVE(r->state == RP_REQ_SENT ? &p->sent : &p->queue, r, link);
+	HASH_DEL(p->in->by_token, r);
+	free(r);
+}
+
+void rp_req_orphan(struct rp_req *r)
+{
+	r->commit = NULL;
+	if (r->state == RP_REQ_QUEUED)
+		req_free(r);
+}
+
+static void query_end(struct rp_req *r, enum rp_status st,
+		      const struct rp_wire_info *info)
+{
+	struct rp_peer *p = r->peer;
+	rp_query_fn done = r->query_done;
+	void *arg = r->query_arg;
+
+	req_free(r);
+	p->in->outstanding--;
+	rp_peer_unwait(p);
+	done(arg, st, info);
+}
+
+/* Nothing that waits for this peer will get an answer: end it all. */
+static void peer_fail(struct rp_peer *p, enum rp_status st, uint32_t detail)
+{
+	struct rp_reqs all = TAILQ_HEAD_INITIALIZER(all);
+	struct rp_req *r, *tmp;
+
+	rp_commits_fail_all(p, st, detail);
+	session_close(p);
+	TAILQ_CONCAT(&all, &p->sent, link);
+	TAILQ_CONCAT(&all, &p->queue, link);
+	TAILQ_FOREACH_SAFE(r, &all, link, tmp)
+	{
+		r->state = RP_REQ_QUEUED;
+		TAILQ_REMOVE(&all, r, link);
+		TAILQ_INSERT_TAIL(&p->queue, r, link);
+		if (r->type == RP_MSG_QUERY)
+			query_end(r, st, NULL);
+		else
+			req_free(r);
+	}
+}
+
+void rp_peer_forget(struct rp_initiator *in, uint64_t addr)
+{
+	struct rp_peer *p;
+
+	HASH_FIND(hh, in->by_addr, &addr, sizeof(addr), p);
+	if (!p)
+		return;
+	HASH_DELETE(hh, in->by_addr, p);
+	peer_fail(p, RP_ST_CANCELED, 0);
+	p->forgotten = true;
+	/* Ended commits still name the peer until they are told. */
+	rp_commits_tell(in);
+	rp_peer_release(p);
+}
+
+void rp_initiator_delete(struct rp_initiator *in)
+{
+	uint8_t msg[RP_WIRE_HDR];
+	struct rp_wire_hdr hdr;
+	struct rp_peer *p, *tmp;
+	int len;
+
+	HASH_ITER(hh, in->by_addr, p, tmp)
+	{
+		if (p->state == RP_SESSION_OPEN) {
+			/* Only a courtesy: the target also forgets by itself.
+			 */
+			hdr = (struct rp_wire_hdr){
+				.type = RP_MSG_BYE,
+				.session = p->their_cookie,
+				.incarnation = p->incarnation,
+			};
+			len = rp_wire_put_empty(msg, sizeof(msg), &hdr);
+			if (len > 0)
+				in->x->ops->send(in->x, p->addr, msg, len);
+		}
+		rp_peer_forget(in, p->addr);
+	}
+	rp_commits_free(in);
+	free(in);
+}
+
+/* How long this peer may still be silent. */
+static uint64_t peer_deadline(const struct rp_peer *p)
+{
+	const struct rp_initiator_attr *a = &p->in->attr;
+	uint64_t slack = 0;
+
+	/* A request stands behind the writes: a slow link is not a dead peer.
+	 */
+	if (a->slow_rate)
+		slack = (uint64_t)((double)p->unplaced_bytes * 1e9 /
+				   (double)a->slow_rate);
+	return p->alive_at + a->timeout_ns + slack;
+}
+
+/* First key that anything queued talks about: HELLO shows that we hold it. */
+static uint64_t first_key(const struct rp_peer *p)
+{
+	const struct rp_req *r = TAILQ_FIRST(&p->queue);
+
+	return r->type == RP_MSG_QUERY ? r->key
+				       : r->commit->ranges[r->first].key;
+}
+
+/* Returns 0, -EAGAIN (try again from progress) or another -errno. */
+static int send_hello(struct rp_peer *p, uint64_t t)
+{
+	struct rp_initiator *in = p->in;
+	struct rp_wire_hdr hdr = {.type = RP_MSG_HELLO};
+	struct rp_wire_hello m = {0};
+	uint8_t buf[512];
+	size_t addr_len = sizeof(m.addr);
+	int ret;
+
+	if (p->state == RP_SESSION_CLOSED) {
+		ret = in->x->ops->random(in->x, &p->cookie, sizeof(p->cookie));
+		if (ret)
+			return ret;
+		p->cookie |= !p->cookie;
+		p->hello_key = first_key(p);
+		p->hello_at = 0;
+		HASH_ADD(hh_cookie, in->by_cookie, cookie, sizeof(p->cookie),
+			 p);
+		p->state = RP_SESSION_HELLO;
+	}
+	ret = in->x->ops->name(in->x, m.addr, &addr_len);
+	if (ret)
+		return ret;
+	m.addr_len = addr_len;
+	m.cookie = p->cookie;
+	m.key = p->hello_key;
+	m.timeout_ms = in->attr.timeout_ns / NS_PER_MS;
+	ret = rp_wire_put_hello(buf, sizeof(buf), &hdr, &m);
+	if (ret < 0)
+		return ret;
+	ret = in->x->ops->send(in->x, p->addr, buf, ret);
+	if (!ret)
+		p->hello_at = t + in->attr.timeout_ns / RESEND_PART;
+	return ret;
+}
+
+static int send_req(struct rp_req *r, uint64_t t)
+{
+	struct rp_peer *p = r->peer;
+	struct rp_initiator *in = p->in;
+	struct rp_wire_hdr hdr = {
+		.type = r->type,
+		.session = p->their_cookie,
+		.token = r->token,
+		.incarnation = p->incarnation,
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int ret;
+
+	if (r->type == RP_MSG_QUERY) {
+		struct rp_wire_query m = {.key = r->key,
+					  .required = r->required};
+
+		ret = rp_wire_put_query(buf, sizeof(buf), &hdr, &m);
+	} else {
+		struct rp_wire_request m;
+
+		m.nranges = r->n;
+		m.level = r->commit->level;
+		m.required = r->commit->required;
+		m.flags = 0;
+		memcpy(m.ranges, &r->commit->ranges[r->first],
+		       r->n * sizeof(*m.ranges));
+		ret = rp_wire_put_request(buf, sizeof(buf), &hdr, &m);
+	}
+	if (ret < 0)
+		return ret;
+	ret = in->x->ops->send(in->x, p->addr, buf, ret);
+	if (!ret) {
+		r->sent_at = t;
+		r->tries++;
+	}
+	return ret;
+}
+
+void rp_peer_send(struct rp_peer *p)
+{
+	uint64_t t;
+	struct rp_req *r;
+	int ret = 0;
+
+	if (TAILQ_EMPTY(&p->queue))
+		return;
+	t = now(p->in);
+	if (p->retry_at > t)
+		return;
+	p->retry_at = 0;
+	if (p->state != RP_SESSION_OPEN) {
+		if (p->state == RP_SESSION_CLOSED || p->hello_at <= t)
+			ret = send_hello(p, t);
+	} else {
+		while ((r = TAILQ_FIRST(&p->queue)) &&
+		       p->in_flight < p->credits) {
+			ret = send_req(r, t);
+			if (ret)
+				break;
+			TAILQ_REMOVE(&p->queue, r, link);
+			TAILQ_INSERT_TAIL(&p->sent, r, link);
+			r->state = RP_REQ_SENT;
+			p->in_flight++;
+		}
+	}
+	if (ret == -EAGAIN)
+		p->in->blocked = true;
+	else if (ret)
+		peer_fail(p, RP_ST_SEND_FAILED, -ret);
+}
+
+/* Put everything in flight back in front of the queue, oldest first. */
+static void requeue_sent(struct rp_peer *p)
+{
+	struct rp_req *r;
+
+	while ((r = TAILQ_LAST(&p->sent, rp_reqs))) {
+		if (!r->commit && r->type == RP_MSG_REQUEST) {
+			req_free(r);
+			continue;
+		}
+		TAILQ_REMOVE(&p->sent, r, link);
+		TAILQ_INSERT_HEAD(&p->queue, r, link);
+		r->state = RP_REQ_QUEUED;
+	}
+	p->in_flight = 0;
+}
+
+static void recv_hello_ack(struct rp_peer *p, const void *msg,
+			   const struct rp_wire_hdr *hdr)
+{
+	struct rp_wire_hello_ack m;
+
+	if (p->state != RP_SESSION_HELLO || rp_wire_get_hello_ack(msg, hdr, &m))
+		return;
+	switch (m.status) {
+	case RP_ST_OK:
+		/* Version 1 promises room for RP_WIRE_MAX_RANGES. */
+		if (!m.cookie || !hdr->incarnation ||
+		    m.max_ranges < RP_WIRE_MAX_RANGES)
+			return;
+		p->their_cookie = m.cookie;
+		p->incarnation = hdr->incarnation;
+		p->credits = m.credits ? m.credits : 1;
+		p->state = RP_SESSION_OPEN;
+		rp_peer_send(p);
+		break;
+	case RP_ST_OVERLOADED:
+		/* Not lost, only late: peer_deadline() ends it. */
+		session_close(p);
+		p->retry_at = now(p->in) + BACKOFF_NS;
+		break;
+	default:
+		peer_fail(p, m.status, 0);
+	}
+}
+
+/* Give the credit back; false when the request does not end with this. */
+static bool req_refused(struct rp_req *r, enum rp_status st)
+{
+	struct rp_peer *p = r->peer;
+
+	if (r->tries >= RP_REQ_MAX_TRIES)
+		return true;
+	if (st == RP_ST_NO_SESSION) {
+		session_close(p);
+		requeue_sent(p);
+		rp_peer_send(p);
+		return false;
+	}
+	if (st == RP_ST_OVERLOADED) {
+		TAILQ_REMOVE(&p->sent, r, link);
+		TAILQ_INSERT_HEAD(&p->queue, r, link);
+		r->state = RP_REQ_QUEUED;
+		r->tries--; /* never executed: only the deadline ends it */
+		p->retry_at = now(p->in) + BACKOFF_NS;
+		return false;
+	}
+	return true;
+}
+
+static struct rp_req *find_sent(struct rp_peer *p, uint64_t token, uint8_t type)
+{
+	struct rp_req *r;
+
+	HASH_FIND(hh, p->in->by_token, &token, sizeof(token), r);
+	if (!r || r->peer != p || r->type != type || r->state != RP_REQ_SENT)
+		return NULL;
+	return r;
+}
+
+static void recv_reply(struct rp_peer *p, const void *msg,
+		       const struct rp_wire_hdr *hdr)
+{
+	struct rp_wire_reply m;
+	struct rp_commit *c;
+	struct rp_req *r, copy;
+
+	if (rp_wire_get_reply(msg, hdr, &m))
+		return;
+	r = find_sent(p, hdr->token, RP_MSG_REQUEST);
+	if (!r)
+		return;
+	p->in_flight -= p->in_flight > 0;
+	if (m.credits)
+		p->credits = m.credits;
+	if (m.status == RP_ST_OK && hdr->incarnation != p->incarnation)
+		m.status = RP_ST_INCARNATION;
+	c = r->commit;
+	if (c && m.status != RP_ST_OK && !req_refused(r, m.status))
+		return;
+	copy = *r;
+	req_free(r);
+	if (c)
+		rp_commit_answer(c, &copy, &m, hdr->incarnation);
+	rp_peer_send(p);
+}
+
+static void recv_info(struct rp_peer *p, const void *msg,
+		      const struct rp_wire_hdr *hdr)
+{
+	struct rp_wire_info m;
+	struct rp_req *r;
+
+	if (rp_wire_get_info(msg, hdr, &m))
+		return;
+	r = find_sent(p, hdr->token, RP_MSG_QUERY);
+	if (!r)
+		return;
+	p->in_flight -= p->in_flight > 0;
+	if ((m.status == RP_ST_NO_SESSION || m.status == RP_ST_OVERLOADED) &&
+	    !req_refused(r, m.status))
+		return;
+	query_end(r, m.status, &m);
+	rp_peer_send(p);
+}
+
+void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len)
+{
+	struct rp_wire_hdr hdr;
+	struct rp_peer *p;
+	int ret = rp_wire_get_hdr(msg, len, &hdr);
+
+	if (ret == -EBADMSG || RP_MSG_TO_TARGET(hdr.type))
+		return;
+	/* Only who got our HELLO knows the cookie. */
+	HASH_FIND(hh_cookie, in->by_cookie, &hdr.session, sizeof(hdr.session),
+		  p);
+	if (!p)
+		return;
+	if (p->waiting)
+		p->alive_at = now(in);
+	if (ret == -EPROTONOSUPPORT) {
+		rp_log(RP_LOG_WARN,
+		       "the target speaks control protocol version %u, we "
+		       "speak %u: "
+		       "install the same ofi_rpmem on both sides",
+		       hdr.version, RP_WIRE_VERSION);
+		peer_fail(p, RP_ST_VERSION, hdr.version);
+		goto tell;
+	}
+	switch (hdr.type) {
+	case RP_MSG_HELLO_ACK:
+		recv_hello_ack(p, msg, &hdr);
+		break;
+	case RP_MSG_REPLY:
+		recv_reply(p, msg, &hdr);
+		break;
+	case RP_MSG_INFO:
+		recv_info(p, msg, &hdr);
+		break;
+	case RP_MSG_PROGRESS: /* being alive was all it says */
+		break;
+	}
+tell:
+	rp_commits_tell(in);
+}
+
+/*
+ * Requests of a connection that broke are lost without a word; running one
+ * twice does no harm, so those without an answer for long are sent again.
+ */
+static void resend_late(struct rp_peer *p, uint64_t t)
+{
+	uint64_t patience = p->in->attr.timeout_ns / RESEND_PART;
+	struct rp_req *r, *tmp;
+	int ret;
+
+	TAILQ_FOREACH_SAFE(r, &p->sent, link, tmp)
+	{
+		if (r->sent_at + patience > t)
+			break;
+		if (!r->commit && r->type == RP_MSG_REQUEST) {
+			p->in_flight -= p->in_flight > 0;
+			req_free(r);
+			continue;
+		}
+		ret = send_req(r, t);
+		if (ret == -EAGAIN)
+			p->in->blocked = true;
+		if (ret)
+			break;
+		TAILQ_REMOVE(&p->sent, r, link);
+		TAILQ_INSERT_TAIL(&p->sent, r, link);
+	}
+}
+
+bool rp_initiator_progress(struct rp_initiator *in)
+{
+	struct rp_peer *p, *tmp;
+	uint64_t t;
+
+	in->blocked = false;
+	if (!TAILQ_EMPTY(&in->active)) {
+		t = now(in);
+		TAILQ_FOREACH_SAFE(p, &in->active, active, tmp)
+		{
+			if (t >= peer_deadline(p)) {
+				rp_log(RP_LOG_WARN,
+				       "peer %llu was silent for %llu ms: its "
+				       "commits have failed",
+				       (unsigned long long)p->addr,
+				       (unsigned long long)((t - p->alive_at) /
+							    NS_PER_MS));
+				peer_fail(p, RP_ST_TIMEOUT, 0);
+				continue;
+			}
+			if (p->state == RP_SESSION_OPEN)
+				resend_late(p, t);
+			rp_peer_send(p);
+		}
+	}
+	return rp_commits_tell(in);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t rp_initiator_deadline(const struct rp_initiator *in)
+{
+	uint64_t patience = in->attr.timeout_ns / RESEND_PART;
+	uint64_t due = UINT64_MAX;
+	const struct rp_peer *p;
+
+	if (!TAILQ_EMPTY(&in->done))
+		return 0;
+	TAILQ_FOREACH (p, &in->active, active) {
+		due = earlier(due, peer_deadline(p));
+		if (!TAILQ_EMPTY(&p->sent))
+			due = earlier(due, TAILQ_FIRST(&p->sent)->sent_at +
+						   patience);
+		if (TAILQ_EMPTY(&p->queue))
+			continue;
+		if (p->retry_at)
+			due = earlier(due, p->retry_at);
+		else if (p->state == RP_SESSION_HELLO && !in->blocked)
+			due = earlier(due, p->hello_at);
+	}
+	/* The base has no event that says "try again": look often. */
+	if (in->blocked)
+		due = earlier(due, now(in) + NS_PER_MS);
+	return due;
+}
+
+unsigned int rp_initiator_outstanding(const struct rp_initiator *in)
+{
+	return in->outstanding;
+}
+
+int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
+		  rp_query_fn done, void *arg)
+{
+	struct rp_req *r;
+	struct rp_key k;
+
+	if (rp_key_parse(key, &k))
+		return -EKEYREJECTED;
+	if (p->in->outstanding >= p->in->attr.max_commits)
+		return -EAGAIN;
+	r = rp_req_new(p, RP_MSG_QUERY);
+	if (!r)
+		return -ENOMEM;
+	r->key = key;
+	r->required = required;
+	r->query_done = done;
+	r->query_arg = arg;
+	p->in->outstanding++;
+	rp_peer_wait(p);
+	rp_req_queue(r);
+	rp_peer_send(p);
+	return 0;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What peer.c and commit.c share about one initiator; nobody else's. */
+#ifndef RP_INITIATOR_H
+#define RP_INITIATOR_H
+
+#include <uthash.h>
+
+#include "core/commit.h"
+#include "core/list.h"
+#include "core/peer.h"
+#include "core/ranges.h"
+#include "core/wire.h"
+#include "core/xport.h"
+
+/* Ranges kept inside a commit; more are allocated. */
+#define RP_COMMIT_INLINE 4
+/* Times one request may be sent because the target forgot the session. */
+#define RP_REQ_MAX_TRIES 16
+
+enum rp_req_state {
+	RP_REQ_QUEUED,
+	RP_REQ_SENT,
+	RP_REQ_ANSWERED,
+};
+
+/*
+ * One message that wants an answer: a slice of a commit, or a query. It lives
+ * from queueing until its answer, its owner's end or the session's end. The
+ * commit may end first (a covered write failed): then commit is NULL and the
+ * request only waits to give its credit back.
+ */
+struct rp_req {
+	TAILQ_ENTRY(rp_req) link; /* on peer->queue or peer->sent */
+	struct rp_peer *peer;
+	struct rp_commit *commit;
+	enum rp_req_state state;
+	uint8_t type;
+	uint8_t tries;
+	uint64_t token;
+	uint64_t sent_at;
+	size_t first, n; /* commit: the slice of its ranges */
+	uint64_t key;	 /* query */
+	enum rp_class required;
+	rp_query_fn query_done;
+	void *query_arg;
+	UT_hash_handle hh; /* in->by_token */
+};
+TAILQ_HEAD(rp_reqs, rp_req);
+
+struct rp_commit {
+	TAILQ_ENTRY(rp_commit) link; /* on peer->commits, then in->done */
+	struct rp_peer *peer;
+	uint64_t barrier;     /* covers writes with seq below this */
+	uint64_t incarnation; /* of the peer when posted; 0: unknown */
+	struct rp_wire_range *ranges;
+	struct rp_wire_range inline_ranges[RP_COMMIT_INLINE];
+	size_t nranges;
+	enum rp_level level;
+	enum rp_class required;
+	unsigned int unanswered; /* requests queued or sent */
+	bool placed;		 /* every covered write is acknowledged */
+	struct rp_outcome out;
+	rp_commit_fn done;
+	void *arg;
+};
+TAILQ_HEAD(rp_commits, rp_commit);
+
+enum rp_session_state {
+	RP_SESSION_CLOSED,
+	RP_SESSION_HELLO,
+	RP_SESSION_OPEN,
+};
+
+struct rp_peer {
+	struct rp_initiator *in;
+	uint64_t addr;
+	bool forgotten; /* not in by_addr any more */
+
+	/* The session. */
+	enum rp_session_state state;
+	uint64_t cookie;       /* ours: answers carry it; 0: none */
+	uint64_t their_cookie; /* requests carry it */
+	uint64_t incarnation;  /* last one seen; 0: none yet */
+	uint64_t hello_key;
+	uint64_t hello_at; /* when HELLO is sent (again) */
+	uint64_t retry_at; /* overloaded: nothing is sent before */
+	unsigned int credits, in_flight;
+	struct rp_reqs queue, sent;
+	unsigned int waiting; /* commits and queries without an end */
+	uint64_t alive_at;    /* last sign of life while waiting > 0 */
+
+	/* The writes that commits cover. */
+	uint64_t next_seq;
+	struct rp_writes writes; /* in posting order */
+	uint64_t unplaced_bytes;
+	struct rp_ranges poison;    /* failed writes, not rewritten since */
+	bool poison_all;	    /* no memory to say which */
+	struct rp_commits commits;  /* outstanding, in posting order */
+	struct rp_commit *unplaced; /* first of them with writes under way */
+
+	TAILQ_ENTRY(rp_peer) active; /* in->active while waiting > 0 */
+	UT_hash_handle hh, hh_cookie;
+};
+TAILQ_HEAD(rp_peers, rp_peer);
+
+struct rp_initiator {
+	struct rp_initiator_attr attr;
+	struct rp_xport *x;
+	struct rp_peer *by_addr;
+	struct rp_peer *by_cookie;
+	struct rp_req *by_token;
+	struct rp_peers active;
+	struct rp_commits done; /* ended, not yet told */
+	struct rp_commits free;
+	unsigned int
+		outstanding; /* reserved commits and queries not yet told */
+	uint64_t next_token;
+	bool blocked; /* a send said -EAGAIN */
+};
+
+/* peer.c */
+void rp_peer_wait(struct rp_peer *p);	/* one more commit or query waits */
+void rp_peer_unwait(struct rp_peer *p); /* one fewer */
+struct rp_req *rp_req_new(struct rp_peer *p, uint8_t type);
+void rp_req_queue(struct rp_req *r);
+/* Its commit has ended: unqueue it, or let a sent one wait for its answer. */
+void rp_req_orphan(struct rp_req *r);
+void rp_peer_send(struct rp_peer *p);
+void rp_peer_release(struct rp_peer *p);
+
+/* commit.c */
+void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
+		    uint64_t range);
+void rp_commit_answer(struct rp_commit *c, const struct rp_req *r,
+		      const struct rp_wire_reply *m, uint64_t incarnation);
+void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail);
+/* Tell everybody whose commit has ended. True when there was one. */
+bool rp_commits_tell(struct rp_initiator *in);
+void rp_commits_free(struct rp_initiator *in);
+
+#endif

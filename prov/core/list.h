@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sys/queue.h, and the walk that survives removal, which glibc leaves out. */
+#ifndef RP_LIST_H
+#define RP_LIST_H
+
+#include <sys/queue.h>
+
+#ifndef TAILQ_FOREACH_SAFE
+#define TAILQ_FOREACH_SAFE(var, head, field, next)                             \
+	for ((var) = TAILQ_FIRST(head);                                        \
+	     (var) && ((next) = TAILQ_NEXT(var, field), 1); (var) = (next))
+#endif
+
+#endif
