@@ -1,1 +1,9 @@
 # Two real processes, one behaviour each.
+
+# What the man pages say is what the code does.
+check_PROGRAMS += fabtests/functional/man_statuses
+fabtests_functional_man_statuses_SOURCES = fabtests/functional/man_statuses.c
+fabtests_functional_man_statuses_LDADD = prov/core/libcore.la
+man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
+TESTS += $(man_tests)
+EXTRA_DIST += $(man_tests)

@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# The examples of the man pages compile and link as printed, the complete one
+# runs, and the table of errors says what the code says.
+set -u
+src=${srcdir:-.}
+cc=${CC:-cc}
+provider=$PWD/prov/rpmem/.libs
+libs=$(pkg-config --cflags --libs libfabric) || exit 99
+dir=$(mktemp -d ./man_examples.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# The text of the literal display in EXAMPLES, with roff's \e back as \.
+example()
+{
+	awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
+	     on && /^\.Bd -literal$/ { text = 1; next }
+	     /^\.Ed/ { text = 0 }
+	     text { gsub(/\\e/, "\\"); print }' "$1"
+}
+
+# compile PAGE OUTPUT FLAG...
+compile()
+{
+	page=$1
+	out=$2
+	shift 2
+	example "$page" >"$out.c"
+	if ! [ -s "$out.c" ]; then
+		fail "$page has no example"
+		return 1
+	fi
+	# shellcheck disable=SC2086 # flags are lists
+	$cc ${CFLAGS:-} -std=gnu11 -Wall -Wextra -Werror \
+		-Wno-unused-parameter -I"$src/include" "$@" \
+		-o "$out" "$out.c" $libs || fail "example of $page"
+}
+
+pages=0
+for page in "$src"/man/*.3; do
+	pages=$((pages + 1))
+	compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
+done
+[ $pages -ge 2 ] || fail "only $pages pages of section 3 in $src/man"
+
+if compile "$src/man/fi_rpmem.7" "$dir/durable" &&
+   [ -x "$dir/durable" ] && [ -e "$provider/librpmem-fi.so" ]; then
+	# It leaves closing to exit(), which a leak checker would mind.
+	says=$(FI_PROVIDER_PATH=$provider FI_TCP_IFACE=lo \
+		ASAN_OPTIONS=detect_leaks=0 \
+		timeout 60 "$dir/durable" "$dir/pool" 2>&1)
+	[ "$says" = "on the medium" ] || fail "fi_rpmem.7 example says: $says"
+	[ "$(head -n 1 "$dir/pool" | tr -d '\0')" = durable ] ||
+		fail "fi_rpmem.7 example left no text in its pool"
+fi
+
+# One line per status, "NUMBER ERRNO Name. Remedy", from page and from code.
+awk '/^\.It Dv FI_RPMEM_ST_/ {
+	if (line) print line
+	line = $5 " " $8; next }
+     /^\./ { if (line) print line; line = ""; next }
+     line { line = line " " $0 }' "$src/man/fi_rpmem.7" | sort -n >"$dir/page"
+fabtests/functional/man_statuses | sort -n >"$dir/code"
+diff "$dir/page" "$dir/code" || fail "fi_rpmem.7 and core/status.c differ"
+[ -s "$dir/code" ] || fail "man_statuses printed nothing"
+
+# Every status by the header's own name and number.
+sed -n 's/^\tFI_RPMEM_ST_\([A-Z_]*\) = \([1-9][0-9]*\),.*/\2 \1/p' \
+	"$src/include/rdma/fi_ext_rpmem.h" | sort -n >"$dir/header"
+sed -n 's/^\.It Dv FI_RPMEM_ST_\([A-Z_]*\) Pq \([0-9]*\) .*/\2 \1/p' \
+	"$src/man/fi_rpmem.7" | sort -n >"$dir/page"
+diff "$dir/page" "$dir/header" || fail "fi_rpmem.7 and the header differ"
+
+exit $failed
