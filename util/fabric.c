@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Opens what a tool needs of libfabric: one RDM endpoint of ofi_rpmem. */
+#include "config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "util/fabric.h"
+
+#define PROVIDER     "ofi_rpmem"
+#define PROVIDER_DSO "librpmem-fi.so"
+
+static bool has_provider(const char *dir)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%s/" PROVIDER_DSO, dir) <
+		       (int)sizeof(path) &&
+	       access(path, R_OK) == 0;
+}
+
+/* The first folder of a colon separated list that has the DSO. */
+static bool find_in_list(const char *list, char *dir, size_t len)
+{
+	while (*list) {
+		size_t n = strcspn(list, ":");
+
+		if (n && n < len) {
+			memcpy(dir, list, n);
+			dir[n] = 0;
+			if (has_provider(dir))
+				return true;
+		}
+		list += n + (list[n] == ':');
+	}
+	return false;
+}
+
+/*
+ * A program of the build tree lies in util/ or fabtests/functional/ or, as
+ * libtool has it, in a .libs below.
+ */
+static bool find_in_build_tree(char *dir, size_t len)
+{
+	static const char *const up[] = {"..", "../..", "../../.."};
+	char exe[PATH_MAX], path[PATH_MAX + 64], *slash;
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (n < 0)
+		return false;
+	exe[n] = 0;
+	slash = strrchr(exe, '/');
+	if (!slash)
+		return false;
+	*slash = 0;
+	for (size_t i = 0; i < sizeof(up) / sizeof(up[0]); i++) {
+		char *real;
+		bool fits;
+
+		snprintf(path, sizeof(path), "%s/%s/prov/rpmem/.libs", exe,
+			 up[i]);
+		if (!has_provider(path))
+			continue;
+		real = realpath(path, NULL);
+		if (!real)
+			continue;
+		fits = strlen(real) < len;
+		if (fits)
+			strcpy(dir, real);
+		free(real);
+		return fits;
+	}
+	return false;
+}
+
+int rp_fabric_find_provider(char *dir, size_t len, char *err)
+{
+	const char *list = getenv("FI_PROVIDER_PATH");
+
+	if (list && *list) {
+		if (find_in_list(list, dir, len))
+			return 0;
+		return rp_err(err, -ENOENT,
+			      "no folder of FI_PROVIDER_PATH='%s' has "
+			      "readable " PROVIDER_DSO
+			      "; add the one that has it, or unset the "
+			      "variable",
+			      list);
+	}
+	if (find_in_build_tree(dir, len) ||
+	    find_in_list(RP_PROVIDER_DIR, dir, len))
+		return 0;
+	return rp_err(err, -ENOENT,
+		      PROVIDER_DSO " is neither in " RP_PROVIDER_DIR
+				   " nor in the build tree of this program; "
+				   "run 'make install', or name its folder in "
+				   "FI_PROVIDER_PATH");
+}
+
+/* Does the list of FI_PROVIDER ("tcp,ofi_x" or "tcp;ofi_x") name it? */
+static bool listed(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (; *list; list += strspn(list, ",;")) {
+		size_t len = strcspn(list, ",;");
+
+		if (len == n && !strncasecmp(list, name, n))
+			return true;
+		list += len;
+	}
+	return false;
+}
+
+static const char *base_of(const struct rp_fabric_attr *attr)
+{
+	return attr->base ? attr->base : "tcp";
+}
+
+int rp_fabric_env(const struct rp_fabric_attr *attr, char *err)
+{
+	const char *filter = getenv("FI_PROVIDER");
+	char dir[PATH_MAX];
+	int ret;
+
+	if (!attr->bare) {
+		ret = rp_fabric_find_provider(dir, sizeof(dir), err);
+		if (ret)
+			return ret;
+		if (setenv("FI_PROVIDER_PATH", dir, 0))
+			return rp_err(err, -ENOMEM, "out of memory");
+		if (filter && *filter &&
+		    (filter[0] == '^') ==
+			    listed(filter + (filter[0] == '^'), PROVIDER))
+			return rp_err(err, -FI_ENODATA,
+				      "FI_PROVIDER='%s' excludes " PROVIDER
+				      "; unset it, or set it to '%s;" PROVIDER
+				      "' with the quotes",
+				      filter, base_of(attr));
+	}
+	return 0;
+}
+
+static bool sockaddr_is_loopback(const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const void *)sa;
+
+		return ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	}
+	if (sa->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *in6 = (const void *)sa;
+
+		return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+	}
+	return false;
+}
+
+bool rp_fabric_is_loopback(const char *addr)
+{
+	struct addrinfo *list, *ai, hints = {.ai_socktype = SOCK_STREAM};
+	bool all;
+
+	if (getaddrinfo(addr, NULL, &hints, &list))
+		return false;
+	all = true;
+	for (ai = list; ai; ai = ai->ai_next)
+		all = all && sockaddr_is_loopback(ai->ai_addr);
+	freeaddrinfo(list);
+	return all;
+}
+
+static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
+{
+	struct fi_info *h = fi_allocinfo();
+	int n;
+
+	if (!h)
+		return NULL;
+	h->caps = FI_RMA | FI_READ | FI_WRITE;
+	if (attr->target)
+		h->caps |= FI_REMOTE_READ | FI_REMOTE_WRITE;
+	if (!attr->bare)
+		h->caps |= FI_RMA_PMEM;
+	h->ep_attr->type = FI_EP_RDM;
+	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
+				  FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	h->domain_attr->threading = FI_THREAD_SAFE;
+	/* The tools drive progress themselves: no thread behind them. */
+	h->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	h->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+	h->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	n = asprintf(&h->fabric_attr->prov_name, "%s%s", base_of(attr),
+		     attr->bare ? "" : ";" PROVIDER);
+	if (n < 0) {
+		h->fabric_attr->prov_name = NULL;
+		fi_freeinfo(h);
+		return NULL;
+	}
+	return h;
+}
+
+/*
+ * The address of this host from which the route to dest starts. Asking for
+ * dest in the hints instead makes ofi_rxm (1.17) fail in fi_enable().
+ */
+static int route_source(const struct sockaddr *dest, size_t len, char *source,
+			size_t size, char *err)
+{
+	struct sockaddr_storage own;
+	socklen_t own_len = sizeof(own);
+	int fd, ret = 0;
+
+	if (len < sizeof(struct sockaddr_in) ||
+	    (dest->sa_family != AF_INET && dest->sa_family != AF_INET6))
+		return rp_err(err, -FI_EINVAL,
+			      "the peer's endpoint address is no IP address");
+	fd = socket(dest->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return rp_err(err, -errno, "socket: %s", strerror(errno));
+	/* Connecting a datagram socket only looks up the route. */
+	if (connect(fd, dest, (socklen_t)len) ||
+	    getsockname(fd, (struct sockaddr *)&own, &own_len)) {
+		ret = rp_err(err, -errno, "no route to the target: %s",
+			     strerror(errno));
+		goto close_fd;
+	}
+	ret = getnameinfo((struct sockaddr *)&own, own_len, source,
+			  (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+	if (ret)
+		ret = rp_err(err, -FI_EINVAL, "address of this host: %s",
+			     gai_strerror(ret));
+close_fd:
+	close(fd);
+	return ret;
+}
+
+static int get_info(const struct rp_fabric_attr *attr, struct rp_fabric *f,
+		    char *err)
+{
+	const char *source = attr->source ? attr->source : "127.0.0.1";
+	char route[NI_MAXHOST];
+	struct fi_info *hints;
+	int ret;
+
+	if (!attr->source && attr->dest) {
+		ret = route_source(attr->dest, attr->dest_len, route,
+				   sizeof(route), err);
+		if (ret)
+			return ret;
+		source = route;
+	}
+	/* Where loopback is meant, no other interface is even looked at. */
+	if (rp_fabric_is_loopback(source))
+		setenv("FI_TCP_IFACE", "lo", 0);
+	hints = make_hints(attr);
+	if (!hints)
+		return rp_err(err, -FI_ENOMEM, "out of memory");
+	ret = fi_getinfo(FI_VERSION(1, 17), source, NULL, FI_SOURCE, hints,
+			 &f->info);
+	if (ret)
+		rp_err(err, ret,
+		       "libfabric has no RDM endpoint of provider '%s' at "
+		       "address %s: %s; 'fi_rpmem_info --doctor' looks for "
+		       "the cause",
+		       hints->fabric_attr->prov_name, source,
+		       fi_strerror(-ret));
+	fi_freeinfo(hints);
+	return ret;
+}
+
+int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
+		   char *err)
+{
+	struct fi_cq_attr cq_attr = {
+		.size = attr->cq_size,
+		.format = FI_CQ_FORMAT_CONTEXT,
+		.wait_obj = attr->wait_fd ? FI_WAIT_FD : FI_WAIT_NONE,
+	};
+	struct fi_av_attr av_attr = {.type = FI_AV_MAP};
+	const char *what;
+	int ret;
+
+	memset(f, 0, sizeof(*f));
+	ret = rp_fabric_env(attr, err);
+	if (ret)
+		return ret;
+	ret = get_info(attr, f, err);
+	if (ret)
+		return ret;
+	what = "fabric";
+	ret = fi_fabric(f->info->fabric_attr, &f->fabric, NULL);
+	if (ret)
+		goto close;
+	what = "domain";
+	ret = fi_domain(f->fabric, f->info, &f->domain, NULL);
+	if (ret)
+		goto close;
+	what = "address vector";
+	ret = fi_av_open(f->domain, &av_attr, &f->av, NULL);
+	if (ret)
+		goto close;
+	what = "completion queue";
+	ret = fi_cq_open(f->domain, &cq_attr, &f->cq, NULL);
+	if (ret)
+		goto close;
+	what = "endpoint";
+	ret = fi_endpoint(f->domain, f->info, &f->ep, NULL);
+	if (ret)
+		goto close;
+	what = "binding of the endpoint";
+	ret = fi_ep_bind(f->ep, &f->av->fid, 0);
+	if (!ret)
+		ret = fi_ep_bind(f->ep, &f->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (ret)
+		goto close;
+	what = "listening of the endpoint";
+	ret = fi_enable(f->ep);
+	if (ret)
+		goto close;
+	return 0;
+
+close:
+	rp_err(err, ret, "%s of provider '%s': %s", what,
+	       f->info->fabric_attr->prov_name, fi_strerror(-ret));
+	rp_fabric_close(f);
+	return ret;
+}
+
+void rp_fabric_close(struct rp_fabric *f)
+{
+	if (f->ep)
+		fi_close(&f->ep->fid);
+	if (f->cq)
+		fi_close(&f->cq->fid);
+	if (f->av)
+		fi_close(&f->av->fid);
+	if (f->domain)
+		fi_close(&f->domain->fid);
+	if (f->fabric)
+		fi_close(&f->fabric->fid);
+	fi_freeinfo(f->info);
+	memset(f, 0, sizeof(*f));
+}
+
+int rp_fabric_reg(struct rp_fabric *f, void *buf, size_t len, uint64_t access,
+		  uint64_t flags, struct fid_mr **mr, char *err)
+{
+	const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct fi_mr_attr attr = {
+		.mr_iov = &iov,
+		.iov_count = 1,
+		.access = access,
+	};
+	int ret;
+
+	*mr = NULL;
+	if (!(access & remote) &&
+	    !(f->info->domain_attr->mr_mode & FI_MR_LOCAL))
+		return 0;
+	ret = fi_mr_regattr(f->domain, &attr, flags, mr);
+	if (ret)
+		return rp_err(err, ret, "registering %zu bytes: %s", len,
+			      fi_strerror(-ret));
+	return 0;
+}
+
+void *rp_fabric_desc(struct fid_mr *mr)
+{
+	return mr ? fi_mr_desc(mr) : NULL;
+}
+
+int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
+		   char *err)
+{
+	int ret = fi_av_insert(f->av, name, 1, addr, 0, NULL);
+
+	if (ret == 1)
+		return 0;
+	return rp_err(err, ret < 0 ? ret : -FI_EINVAL,
+		      "the peer's address cannot be inserted: %s",
+		      fi_strerror(ret < 0 ? -ret : FI_EINVAL));
+}
+
+int rp_fabric_cq_error(struct rp_fabric *f, struct fi_cq_err_entry *entry,
+		       char *err)
+{
+	char text[RP_ERR_LEN];
+	ssize_t ret;
+
+	memset(entry, 0, sizeof(*entry));
+	ret = fi_cq_readerr(f->cq, entry, 0);
+	if (ret == 0)
+		return -FI_EAGAIN;
+	if (ret < 0)
+		return (int)ret;
+	text[0] = 0;
+	fi_cq_strerror(f->cq, entry->prov_errno, entry->err_data, text,
+		       sizeof(text) - 64);
+	rp_err(err, 0, "%s%s%.400s", fi_strerror(entry->err),
+	       text[0] ? ": " : "", text);
+	return 0;
+}

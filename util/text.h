@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Words between the tools and people: errors, sizes, rates. */
+#ifndef RP_UTIL_TEXT_H
+#define RP_UTIL_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Room for one error: what is wrong with which thing, and the remedy. */
+#define RP_ERR_LEN 512
+
+/* Write an error into err (RP_ERR_LEN bytes, may be NULL); returns ret. */
+int rp_err(char *err, int ret, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/*
+ * "4096", "64K", "10M", "1.5G", "1T", with or without "iB": powers of 1024.
+ * Returns 0, or -EINVAL and the reason in err.
+ */
+int rp_size_parse(const char *s, uint64_t *size, char *err);
+
+/* A whole decimal number in [min, max]. Returns 0, or -EINVAL and why. */
+int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
+		    char *err);
+
+#define RP_SIZE_LEN 32
+/* "12 B", "1.5 KiB", "10 GiB": at most one digit behind the point. */
+const char *rp_size_format(uint64_t size, char buf[RP_SIZE_LEN]);
+
+#endif
