@@ -1,1 +1,2 @@
 # What is promised, and how it travels.
+dist_doc_DATA += docs/guarantees.md

@@ -7,4 +7,11 @@ TESTS += fabtests/unit/test_status
 fabtests_unit_test_status_SOURCES = fabtests/unit/test_status.c
 fabtests_unit_test_status_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_status_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_method
+TESTS += fabtests/unit/test_method
+fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c
+fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
+fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_method_LDADD = $(unit_ldadd)
 endif

@@ -1,2 +1,309 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* The table: which method makes which memory durable, and why not. */
+#include <stddef.h>
+
 #include "core/method.h"
+
+#define M(x)	(1u << RP_MEM_##x)
+#define P(x)	(1u << RP_PLACE_##x)
+#define D(x)	(1u << RP_DOMAIN_##x)
+#define ANY	(~0u)
+#define P_CPU	(P(CPU_USER) | P(CPU_KERNEL))
+#define P_KNOWN (~P(UNKNOWN))
+
+/*
+ * First match wins, in the order of the table in docs/guarantees.md; a test
+ * reads that table and compares. A row with a refusal ends the search, so
+ * nothing below it can grant what it denies.
+ *
+ * A row whose method is not built, or whose class is below the required one,
+ * is passed over. Every later row that can then match is at least as strong:
+ * clwb + sfence at the target writes back whatever sfence, a read fence or
+ * delivery alone relied on the hardware for, and msync writes back what
+ * delivery left in the page cache. The rows marked "stronger" are there for
+ * that only. No row matches below a stronger one with a weaker method of the
+ * same class.
+ */
+static const struct row {
+	const char *name;
+	unsigned int memory, placement, domain;
+	enum rp_tri fence;  /* RP_YES: needed; RP_UNKNOWN: does not matter */
+	enum rp_tri native; /* likewise */
+	bool untrusted;	    /* only where the file system promises nothing */
+	enum rp_method method;
+	enum rp_class class;
+	enum rp_refusal refusal;
+} rows[] = {
+	{.name = "anonymous or private memory",
+	 .memory = M(ANON) | M(PRIVATE),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .refusal = RP_REFUSAL_VOLATILE},
+	{.name = "emulated persistent memory: agent, clwb",
+	 .memory = M(EMULATED),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .method = RP_METHOD_AGENT_CLWB,
+	 .class = RP_CLASS_NONE},
+	{.name = "tmpfs: delivery",
+	 .memory = M(TMPFS),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .method = RP_METHOD_DELIVERY,
+	 .class = RP_CLASS_PROCESS},
+	/* Pages not marked dirty: msync skips them, reclaim drops them. */
+	{.name = "page cache, written past the user's mapping",
+	 .memory = M(FILE),
+	 .placement = ~P(CPU_USER),
+	 .domain = ANY,
+	 .refusal = RP_REFUSAL_NOT_DIRTIED},
+	/* Overlay, FUSE, network, unknown: nothing until the operator says. */
+	{.name = "file system without a known promise",
+	 .memory = M(FILE) | M(DAX) | M(DAX_SYNC),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .untrusted = true,
+	 .refusal = RP_REFUSAL_FS},
+	/* The page cache outlives the process, so a lower class is cheaper. */
+	{.name = "page cache, class process: delivery",
+	 .memory = M(FILE),
+	 .placement = P(CPU_USER),
+	 .domain = ANY,
+	 .method = RP_METHOD_DELIVERY,
+	 .class = RP_CLASS_PROCESS},
+	{.name = "page cache: agent, msync",
+	 .memory = M(FILE),
+	 .placement = P(CPU_USER),
+	 .domain = ANY,
+	 .method = RP_METHOD_AGENT_MSYNC,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX without MAP_SYNC: agent, msync",
+	 .memory = M(DAX),
+	 .placement = P(CPU_USER),
+	 .domain = ANY,
+	 .method = RP_METHOD_AGENT_MSYNC,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX without MAP_SYNC: agent, clwb, msync for metadata",
+	 .memory = M(DAX),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .method = RP_METHOD_AGENT_CLWB_MSYNC,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, native persistent FLUSH",
+	 .memory = M(DAX_SYNC),
+	 .placement = ANY,
+	 .domain = ~D(UNKNOWN),
+	 .native = RP_YES,
+	 .method = RP_METHOD_NATIVE,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, whole system persistent: delivery",
+	 .memory = M(DAX_SYNC),
+	 .placement = P_KNOWN,
+	 .domain = D(SYSTEM),
+	 .method = RP_METHOD_DELIVERY,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, whole system persistent: read fence",
+	 .memory = M(DAX_SYNC),
+	 .placement = P(UNKNOWN),
+	 .domain = D(SYSTEM),
+	 .fence = RP_YES,
+	 .method = RP_METHOD_FENCE,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, persistent CPU caches: delivery",
+	 .memory = M(DAX_SYNC),
+	 .placement = P_CPU,
+	 .domain = D(CPUCACHE),
+	 .method = RP_METHOD_DELIVERY,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, persistent CPU caches: read fence",
+	 .memory = M(DAX_SYNC),
+	 .placement = ~P_CPU,
+	 .domain = D(CPUCACHE),
+	 .fence = RP_YES,
+	 .method = RP_METHOD_FENCE,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, appliance method: read fence",
+	 .memory = M(DAX_SYNC),
+	 .placement = P(DMA_MEMORY),
+	 .domain = D(MEMCTRL),
+	 .fence = RP_YES,
+	 .method = RP_METHOD_FENCE,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, general-purpose method: agent, clwb",
+	 .memory = M(DAX_SYNC),
+	 .placement = ANY,
+	 .domain = D(MEMCTRL),
+	 .method = RP_METHOD_AGENT_CLWB,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, persistent CPU caches: agent, sfence",
+	 .memory = M(DAX_SYNC),
+	 .placement = ANY,
+	 .domain = D(CPUCACHE),
+	 .method = RP_METHOD_AGENT_SFENCE,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, stronger than needed: agent, clwb",
+	 .memory = M(DAX_SYNC),
+	 .placement = ANY,
+	 .domain = D(CPUCACHE) | D(SYSTEM),
+	 .method = RP_METHOD_AGENT_CLWB,
+	 .class = RP_CLASS_POWER},
+	{.name = "DAX, no or unknown persistence domain: agent, clwb",
+	 .memory = M(DAX_SYNC),
+	 .placement = ANY,
+	 .domain = D(NONE) | D(UNKNOWN),
+	 .method = RP_METHOD_AGENT_CLWB,
+	 .class = RP_CLASS_NONE},
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static const char *remedy(enum rp_refusal r)
+{
+	switch (r) {
+	case RP_REFUSAL_NONE:
+		return NULL;
+	case RP_REFUSAL_VOLATILE:
+		return "Map a file with MAP_SHARED; to try things out without "
+		       "durability set FI_OFI_RPMEM_EMULATE=1.";
+	case RP_REFUSAL_CLASS:
+		return "Use memory of the required class, or lower it with "
+		       "FI_OFI_RPMEM_CLASS or in the call.";
+	case RP_REFUSAL_FS:
+		return "Put the file on ext4 or xfs; if you know that msync "
+		       "there reaches stable storage, name the file system in "
+		       "FI_OFI_RPMEM_TRUST_FS.";
+	case RP_REFUSAL_NOT_DIRTIED:
+		return "Use a base provider that writes through the user's "
+		       "mapping (tcp), or a DAX file system or devdax.";
+	case RP_REFUSAL_NO_AGENT:
+		return "Load ofi_rpmem in the target process too.";
+	case RP_REFUSAL_NOT_BUILT:
+		return "Use a release of ofi_rpmem whose build has the method "
+		       "that this memory needs.";
+	case RP_REFUSAL_UNKNOWN:
+		break;
+	}
+	return "Use a shared mapping of an ordinary file or of a devdax "
+	       "device.";
+}
+
+static struct rp_choice refuse(enum rp_refusal r, const char *row,
+			       enum rp_class class)
+{
+	return (struct rp_choice){
+		.method = RP_METHOD_REFUSED,
+		.class = class,
+		.refusal = r,
+		.row = row,
+		.remedy = remedy(r),
+	};
+}
+
+static bool row_matches(const struct row *r, const struct rp_facts *f)
+{
+	return (r->memory & 1u << f->memory) &&
+	       (r->placement & 1u << f->placement) &&
+	       (r->domain & 1u << f->domain) &&
+	       (r->fence != RP_YES || f->fence == RP_YES) &&
+	       (r->native != RP_YES || f->native == RP_YES) &&
+	       (!r->untrusted || f->fs_trusted != RP_YES);
+}
+
+/* Delivery too: the agent confirms that the key and its facts still hold. */
+static bool needs_agent(enum rp_method m)
+{
+	return m != RP_METHOD_NATIVE && m != RP_METHOD_FENCE;
+}
+
+struct rp_choice rp_method_choose(const struct rp_facts *facts,
+				  enum rp_class required, unsigned int built)
+{
+	struct rp_choice no =
+		refuse(RP_REFUSAL_UNKNOWN, "no row matches", RP_CLASS_NONE);
+	bool agent_missing = false;
+
+	for (const struct row *r = rows; r < rows + ROWS; r++) {
+		if (!row_matches(r, facts))
+			continue;
+		if (r->refusal)
+			return refuse(r->refusal, r->name, RP_CLASS_NONE);
+		/*
+		 * Of the reasons to pass a row over keep the one closest to a
+		 * grant: class, then build, then agent.
+		 */
+		if (r->class < required) {
+			if (no.refusal == RP_REFUSAL_UNKNOWN ||
+			    (no.refusal == RP_REFUSAL_CLASS &&
+			     r->class > no.class))
+				no = refuse(RP_REFUSAL_CLASS, r->name,
+					    r->class);
+		} else if (!(built & RP_METHOD_BIT(r->method))) {
+			if (!agent_missing)
+				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,
+					    RP_CLASS_NONE);
+		} else if (needs_agent(r->method) && !facts->agent) {
+			no = refuse(RP_REFUSAL_NO_AGENT, r->name,
+				    RP_CLASS_NONE);
+			agent_missing = true;
+		} else {
+			return (struct rp_choice){
+				.method = r->method,
+				.class = r->class,
+				.row = r->name,
+			};
+		}
+	}
+	return no;
+}
+
+struct rp_choice rp_method_best(const struct rp_facts *facts,
+				unsigned int built)
+{
+	struct rp_choice c;
+
+	/* Refused even at class none: that is the reason worth telling. */
+	for (int k = RP_CLASS_POWER; k >= RP_CLASS_NONE; k--) {
+		c = rp_method_choose(facts, k, built);
+		if (c.method != RP_METHOD_REFUSED)
+			break;
+	}
+	return c;
+}
+
+const char *rp_method_name(enum rp_method m)
+{
+	static const char *const names[RP_METHOD_MAX] = {
+		[RP_METHOD_REFUSED] = "refused",
+		[RP_METHOD_DELIVERY] = "delivery",
+		[RP_METHOD_FENCE] = "fence",
+		[RP_METHOD_NATIVE] = "native",
+		[RP_METHOD_AGENT_SFENCE] = "agent-sfence",
+		[RP_METHOD_AGENT_CLWB] = "agent-clwb",
+		[RP_METHOD_AGENT_MSYNC] = "agent-msync",
+		[RP_METHOD_AGENT_CLWB_MSYNC] = "agent-clwb-msync",
+	};
+
+	return (unsigned int)m < RP_METHOD_MAX ? names[m] : "unknown";
+}
+
+const char *rp_refusal_name(enum rp_refusal r)
+{
+	switch (r) {
+	case RP_REFUSAL_NONE:
+		return "not refused";
+	case RP_REFUSAL_VOLATILE:
+		return "volatile memory";
+	case RP_REFUSAL_CLASS:
+		return "class not met";
+	case RP_REFUSAL_FS:
+		return "file system not trusted";
+	case RP_REFUSAL_NOT_DIRTIED:
+		return "pages not marked dirty";
+	case RP_REFUSAL_NO_AGENT:
+		return "no agent";
+	case RP_REFUSAL_NOT_BUILT:
+		return "method not built";
+	case RP_REFUSAL_UNKNOWN:
+		break;
+	}
+	return "unknown memory";
+}

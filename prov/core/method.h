@@ -46,7 +46,11 @@ enum rp_refusal {
 
 struct rp_choice {
 	enum rp_method method; /* RP_METHOD_REFUSED: see refusal */
-	enum rp_class class;   /* what a commit then survives */
+	/*
+	 * What a commit then survives. Refused with RP_REFUSAL_CLASS: the
+	 * strongest that this memory has (below the required one).
+	 */
+	enum rp_class class;
 	enum rp_refusal refusal;
 	const char *row;    /* the table row that matched, for people */
 	const char *remedy; /* refused: what to change; never NULL then */

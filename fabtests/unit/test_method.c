@@ -1,0 +1,646 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The method table against three judges: prose, physics and the document. */
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/caps.h"
+#include "core/method.h"
+
+#define ALL_BUILT ((1u << RP_METHOD_MAX) - 2)
+
+static const enum rp_memory memories[] = {
+	RP_MEM_UNKNOWN, RP_MEM_ANON, RP_MEM_PRIVATE,  RP_MEM_TMPFS,
+	RP_MEM_FILE,	RP_MEM_DAX,  RP_MEM_DAX_SYNC, RP_MEM_EMULATED,
+};
+static const enum rp_placement placements[] = {
+	RP_PLACE_UNKNOWN,   RP_PLACE_CPU_USER,	 RP_PLACE_CPU_KERNEL,
+	RP_PLACE_DMA_CACHE, RP_PLACE_DMA_MEMORY,
+};
+static const enum rp_domain domains[] = {
+	RP_DOMAIN_UNKNOWN,  RP_DOMAIN_NONE,   RP_DOMAIN_MEMCTRL,
+	RP_DOMAIN_CPUCACHE, RP_DOMAIN_SYSTEM,
+};
+static const enum rp_tri tris[] = {RP_UNKNOWN, RP_NO, RP_YES};
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static const char *show(const struct rp_facts *f, enum rp_class required,
+			unsigned int built)
+{
+	static char text[256];
+
+	snprintf(text, sizeof(text),
+		 "%s, %s, %s, fence %d, native %d, fs %d, agent %d, class %s, "
+		 "built %#x",
+		 rp_memory_name(f->memory), rp_placement_name(f->placement),
+		 rp_domain_name(f->domain), f->fence, f->native, f->fs_trusted,
+		 f->agent, rp_class_name(required), built);
+	return text;
+}
+
+/* Call judge on every combination of facts and class, for one build. */
+typedef void (*judge_fn)(const struct rp_facts *f, enum rp_class required,
+			 unsigned int built);
+static void for_all(judge_fn judge, unsigned int built)
+{
+	size_t n = 0;
+
+	for (size_t m = 0; m < COUNT(memories); m++)
+		for (size_t p = 0; p < COUNT(placements); p++)
+			for (size_t d = 0; d < COUNT(domains); d++)
+				for (size_t t = 0; t < 27 * 2; t++) {
+					struct rp_facts f = {
+						.memory = memories[m],
+						.placement = placements[p],
+						.domain = domains[d],
+						.fence = tris[t % 3],
+						.native = tris[t / 3 % 3],
+						.fs_trusted = tris[t / 9 % 3],
+						.agent = t / 27,
+					};
+
+					for (int c = 0; c <= RP_CLASS_POWER;
+					     c++, n++)
+						judge(&f, c, built);
+				}
+	cr_assert_eq(n, 8 * 5 * 5 * 27 * 2 * 3);
+}
+
+/* The builds: today's, everything, and each method left out in turn. */
+static void for_builds(judge_fn judge)
+{
+	for_all(judge, RP_METHODS_BUILT);
+	for_all(judge, ALL_BUILT);
+	for_all(judge, 0);
+	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++) {
+		for_all(judge, ALL_BUILT & ~RP_METHOD_BIT(m));
+		for_all(judge, RP_METHODS_BUILT & ~RP_METHOD_BIT(m));
+	}
+}
+
+/*
+ * First judge: the prose of the guarantees, as a chain of questions. What the
+ * memory offers, cheapest first; the first offer that is strong enough, built
+ * and, where it needs one, has an agent.
+ */
+struct offers {
+	enum rp_refusal refusal; /* nothing is on offer */
+	struct {
+		enum rp_method how;
+		enum rp_class class;
+	} v[8];
+	int n;
+};
+
+static void offer(struct offers *o, enum rp_method how, enum rp_class class)
+{
+	o->v[o->n].how = how;
+	o->v[o->n++].class = class;
+}
+
+static void offers_dax_sync(struct offers *o, const struct rp_facts *f)
+{
+	bool by_cpu = f->placement == RP_PLACE_CPU_USER ||
+		      f->placement == RP_PLACE_CPU_KERNEL;
+	bool fence = f->fence == RP_YES;
+
+	if (f->native == RP_YES && f->domain != RP_DOMAIN_UNKNOWN)
+		offer(o, RP_METHOD_NATIVE, RP_CLASS_POWER);
+	switch (f->domain) {
+	case RP_DOMAIN_SYSTEM:
+		if (f->placement != RP_PLACE_UNKNOWN)
+			offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+		else if (fence)
+			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
+		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+		break;
+	case RP_DOMAIN_CPUCACHE:
+		if (by_cpu)
+			offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+		else if (fence)
+			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
+		offer(o, RP_METHOD_AGENT_SFENCE, RP_CLASS_POWER);
+		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+		break;
+	case RP_DOMAIN_MEMCTRL:
+		if (f->placement == RP_PLACE_DMA_MEMORY && fence)
+			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
+		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+		break;
+	case RP_DOMAIN_NONE:
+	case RP_DOMAIN_UNKNOWN:
+		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
+		break;
+	}
+}
+
+static struct offers offers_of(const struct rp_facts *f)
+{
+	struct offers o = {.refusal = RP_REFUSAL_NONE};
+	bool trusted = f->fs_trusted == RP_YES;
+
+	switch (f->memory) {
+	case RP_MEM_UNKNOWN:
+		o.refusal = RP_REFUSAL_UNKNOWN;
+		break;
+	case RP_MEM_ANON:
+	case RP_MEM_PRIVATE:
+		o.refusal = RP_REFUSAL_VOLATILE;
+		break;
+	case RP_MEM_EMULATED:
+		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
+		break;
+	case RP_MEM_TMPFS:
+		offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+		break;
+	case RP_MEM_FILE:
+		if (f->placement != RP_PLACE_CPU_USER) {
+			o.refusal = RP_REFUSAL_NOT_DIRTIED;
+		} else if (!trusted) {
+			o.refusal = RP_REFUSAL_FS;
+		} else {
+			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+			offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
+		}
+		break;
+	case RP_MEM_DAX:
+		if (!trusted) {
+			o.refusal = RP_REFUSAL_FS;
+			break;
+		}
+		if (f->placement == RP_PLACE_CPU_USER)
+			offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
+		offer(&o, RP_METHOD_AGENT_CLWB_MSYNC, RP_CLASS_POWER);
+		break;
+	case RP_MEM_DAX_SYNC:
+		if (!trusted)
+			o.refusal = RP_REFUSAL_FS;
+		else
+			offers_dax_sync(&o, f);
+		break;
+	}
+	return o;
+}
+
+static void judge_prose(const struct rp_facts *f, enum rp_class required,
+			unsigned int built)
+{
+	struct rp_choice got = rp_method_choose(f, required, built);
+	struct offers o = offers_of(f);
+	bool strong = false, made = false;
+
+	for (int i = 0; i < o.n; i++) {
+		bool alone = o.v[i].how == RP_METHOD_NATIVE ||
+			     o.v[i].how == RP_METHOD_FENCE;
+
+		if (o.v[i].class < required)
+			continue;
+		strong = true;
+		if (!(built & 1u << o.v[i].how))
+			continue;
+		made = true;
+		if (!f->agent && !alone)
+			continue;
+		cr_assert_eq(got.method, o.v[i].how, "%s: got %s, want %s",
+			     show(f, required, built),
+			     rp_method_name(got.method),
+			     rp_method_name(o.v[i].how));
+		cr_assert_eq(got.class, o.v[i].class, "%s",
+			     show(f, required, built));
+		cr_assert_eq(got.refusal, RP_REFUSAL_NONE);
+		cr_assert_not_null(got.row);
+		return;
+	}
+	cr_assert_eq(got.method, RP_METHOD_REFUSED, "%s: got %s",
+		     show(f, required, built), rp_method_name(got.method));
+	if (!o.refusal)
+		o.refusal = !strong ? RP_REFUSAL_CLASS
+			    : !made ? RP_REFUSAL_NOT_BUILT
+				    : RP_REFUSAL_NO_AGENT;
+	cr_assert_eq(got.refusal, o.refusal, "%s: got '%s', want '%s'",
+		     show(f, required, built), rp_refusal_name(got.refusal),
+		     rp_refusal_name(o.refusal));
+	cr_assert_not_null(got.row);
+	cr_assert_not_null(got.remedy);
+	/* Nothing that was refused may look as if it reached the class. */
+	cr_assert(got.class < required || got.class == RP_CLASS_NONE);
+}
+
+Test(method, prose)
+{
+	for_builds(judge_prose);
+}
+
+/*
+ * Second judge: where the bytes are when the method says done, at worst,
+ * and whether a power cut spares that place. Knows nothing of the table.
+ */
+enum place {
+	AT_SENDER, /* handed over, no more */
+	AT_NIC,	   /* in the adapter or on PCIe */
+	IN_CACHE,
+	IN_MEMCTRL,
+	ON_DISK,
+};
+
+static enum place where(const struct rp_facts *f, enum rp_method how)
+{
+	enum place at = AT_SENDER;
+	bool pushed = how != RP_METHOD_DELIVERY;
+
+	switch (f->placement) {
+	case RP_PLACE_CPU_USER:
+	case RP_PLACE_CPU_KERNEL:
+		at = IN_CACHE;
+		break;
+	case RP_PLACE_DMA_CACHE:
+		at = pushed ? IN_CACHE : AT_NIC;
+		break;
+	case RP_PLACE_DMA_MEMORY:
+		at = pushed ? IN_MEMCTRL : AT_NIC;
+		break;
+	case RP_PLACE_UNKNOWN:
+		at = pushed ? IN_CACHE : AT_SENDER;
+		break;
+	}
+	/* The CPU writes lines back to the memory controller, no further. */
+	if ((how == RP_METHOD_AGENT_CLWB ||
+	     how == RP_METHOD_AGENT_CLWB_MSYNC) &&
+	    at < IN_MEMCTRL)
+		at = IN_MEMCTRL;
+	if (how == RP_METHOD_NATIVE)
+		at = ON_DISK; /* the device's word for its own media */
+	if (f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX) {
+		/* msync looks for dirty bits that only user stores set. */
+		bool synced = how == RP_METHOD_AGENT_MSYNC ||
+			      how == RP_METHOD_AGENT_CLWB_MSYNC;
+		bool seen = f->placement == RP_PLACE_CPU_USER ||
+			    (f->memory == RP_MEM_DAX && at == IN_MEMCTRL);
+
+		at = synced && seen ? ON_DISK : at;
+	}
+	return at;
+}
+
+static void judge_physics(const struct rp_facts *f, enum rp_class required,
+			  unsigned int built)
+{
+	static const enum place spared[] = {
+		[RP_DOMAIN_UNKNOWN] = ON_DISK,
+		[RP_DOMAIN_NONE] = ON_DISK,
+		[RP_DOMAIN_MEMCTRL] = IN_MEMCTRL,
+		[RP_DOMAIN_CPUCACHE] = IN_CACHE,
+		[RP_DOMAIN_SYSTEM] = AT_NIC,
+	};
+	struct rp_choice got = rp_method_choose(f, required, built);
+	enum place at = where(f, got.method), least = ON_DISK;
+
+	if (got.method == RP_METHOD_REFUSED)
+		return;
+	cr_assert_geq(got.class, required);
+	cr_assert(built & RP_METHOD_BIT(got.method));
+	if (got.method == RP_METHOD_FENCE)
+		cr_assert_eq(f->fence, RP_YES);
+	if (got.method == RP_METHOD_NATIVE)
+		cr_assert_eq(f->native, RP_YES);
+	switch (got.class) {
+	case RP_CLASS_NONE:
+		return;
+	case RP_CLASS_PROCESS:
+		/* Memory that another process can open, and that the kernel
+		 * keeps: always there, or known to be dirty. */
+		cr_assert(f->memory == RP_MEM_TMPFS ||
+				  (f->memory == RP_MEM_FILE &&
+				   f->placement == RP_PLACE_CPU_USER),
+			  "%s", show(f, required, built));
+		break;
+	case RP_CLASS_POWER:
+		cr_assert(f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX ||
+				  f->memory == RP_MEM_DAX_SYNC,
+			  "%s", show(f, required, built));
+		/* The power domain is that of persistent memory only. */
+		if (f->memory == RP_MEM_DAX_SYNC)
+			least = spared[f->domain];
+		cr_assert_geq(at, least, "%s: %s leaves bytes at %d",
+			      show(f, required, built),
+			      rp_method_name(got.method), at);
+		break;
+	}
+	if (f->memory != RP_MEM_TMPFS)
+		cr_assert_eq(f->fs_trusted, RP_YES);
+}
+
+Test(method, physics)
+{
+	for_builds(judge_physics);
+}
+
+/* Third judge: the table in the document, read and carried out. */
+struct doc_row {
+	unsigned int memory, placement, domain;
+	bool fence, native, untrusted;
+	enum rp_method method;
+	enum rp_class class;
+	enum rp_refusal refusal;
+};
+static struct doc_row doc[64];
+static size_t ndoc;
+
+static const char *memory_name(int v)
+{
+	return rp_memory_name(v);
+}
+
+static const char *placement_name(int v)
+{
+	return rp_placement_name(v);
+}
+
+static const char *domain_name(int v)
+{
+	return rp_domain_name(v);
+}
+
+/* "any", "any but a, b" or "a, b" as a bit mask over count values. */
+static unsigned int doc_mask(char *cell, const char *(*name)(int), int count)
+{
+	unsigned int mask = 0, all = (1u << count) - 1;
+	bool but = !strncmp(cell, "any but ", 8);
+	char *word, *save;
+
+	if (!strcmp(cell, "any"))
+		return all;
+	for (word = strtok_r(but ? cell + 8 : cell, ", ", &save); word;
+	     word = strtok_r(NULL, ", ", &save)) {
+		int v = 0;
+
+		while (v < count && strcmp(word, name(v)))
+			v++;
+		cr_assert_lt(v, count, "unknown word '%s'", word);
+		mask |= 1u << v;
+	}
+	return but ? all & ~mask : mask;
+}
+
+static int doc_method(const char *cell)
+{
+	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++)
+		if (!strcmp(cell, rp_method_name(m)))
+			return m;
+	return RP_METHOD_REFUSED;
+}
+
+static void doc_line(char *line)
+{
+	struct doc_row *r = &doc[ndoc];
+	char *cell[6];
+
+	cr_assert_lt(ndoc, COUNT(doc));
+	strsep(&line, "|");
+	for (int i = 0; i < 6; i++) {
+		char *end;
+
+		cell[i] = strsep(&line, "|");
+		cr_assert(cell[i] && line, "row %zu has too few cells", ndoc);
+		cell[i] += strspn(cell[i], " ");
+		end = cell[i] + strlen(cell[i]);
+		while (end > cell[i] && end[-1] == ' ')
+			*--end = '\0';
+	}
+	r->memory = doc_mask(cell[0], memory_name, COUNT(memories));
+	r->placement = doc_mask(cell[1], placement_name, COUNT(placements));
+	r->domain = doc_mask(cell[2], domain_name, COUNT(domains));
+	r->fence = !strcmp(cell[3], "fence");
+	r->native = !strcmp(cell[3], "native");
+	r->untrusted = !strcmp(cell[3], "untrusted");
+	cr_assert(!*cell[3] || r->fence || r->native || r->untrusted, "'%s'",
+		  cell[3]);
+	r->method = doc_method(cell[4]);
+	if (r->method) {
+		cr_assert_eq(rp_class_parse(cell[5], &r->class), 0, "'%s'",
+			     cell[5]);
+	} else {
+		cr_assert(!strncmp(cell[4], "refused: ", 9), "'%s'", cell[4]);
+		for (int i = 1; i <= RP_REFUSAL_UNKNOWN; i++)
+			if (!strcmp(cell[4] + 9, rp_refusal_name(i)))
+				r->refusal = i;
+		cr_assert(r->refusal, "'%s'", cell[4]);
+	}
+	ndoc++;
+}
+
+static void doc_read(void)
+{
+	FILE *f = fopen(RP_SRCDIR "/docs/guarantees.md", "r");
+	char line[512];
+	int state = 0;
+
+	cr_assert_not_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (strstr(line, "<!-- method table"))
+			state = 1;
+		else if (strstr(line, "<!-- end of method table"))
+			state = 0;
+		else if (state && line[0] == '|' && ++state > 3)
+			doc_line(line);
+	}
+	fclose(f);
+	cr_assert_geq(ndoc, 15);
+}
+
+static void judge_doc(const struct rp_facts *f, enum rp_class required,
+		      unsigned int built)
+{
+	struct rp_choice got = rp_method_choose(f, required, built);
+
+	for (size_t i = 0; i < ndoc; i++) {
+		const struct doc_row *r = &doc[i];
+
+		if (!(r->memory & 1u << f->memory) ||
+		    !(r->placement & 1u << f->placement) ||
+		    !(r->domain & 1u << f->domain) ||
+		    (r->fence && f->fence != RP_YES) ||
+		    (r->native && f->native != RP_YES) ||
+		    (r->untrusted && f->fs_trusted == RP_YES))
+			continue;
+		if (!r->method) {
+			cr_assert_eq(got.refusal, r->refusal, "%s",
+				     show(f, required, built));
+			return;
+		}
+		if (r->class < required ||
+		    !(built & RP_METHOD_BIT(r->method)) ||
+		    (!f->agent && r->method != RP_METHOD_NATIVE &&
+		     r->method != RP_METHOD_FENCE))
+			continue;
+		cr_assert_eq(got.method, r->method, "%s",
+			     show(f, required, built));
+		cr_assert_eq(got.class, r->class, "%s",
+			     show(f, required, built));
+		return;
+	}
+	cr_assert_eq(got.method, RP_METHOD_REFUSED, "%s",
+		     show(f, required, built));
+}
+
+Test(method, document)
+{
+	doc_read();
+	for_builds(judge_doc);
+}
+
+/* What a registration records is the strongest that can be had. */
+static void judge_best(const struct rp_facts *f, enum rp_class required,
+		       unsigned int built)
+{
+	struct rp_choice best = rp_method_best(f, built);
+	struct rp_choice got = rp_method_choose(f, required, built);
+
+	if (got.method != RP_METHOD_REFUSED) {
+		cr_assert_neq(best.method, RP_METHOD_REFUSED);
+		cr_assert_geq(best.class, required);
+	}
+	if (best.method == RP_METHOD_REFUSED) {
+		cr_assert_eq(got.method, RP_METHOD_REFUSED);
+		cr_assert_neq(best.refusal, RP_REFUSAL_CLASS);
+	} else {
+		struct rp_choice same = rp_method_choose(f, best.class, built);
+
+		cr_assert_eq(same.method, best.method);
+		cr_assert_eq(same.class, best.class);
+	}
+}
+
+Test(method, best)
+{
+	for_builds(judge_best);
+}
+
+/* Rows by name, so that a failure above is easy to read. */
+static struct rp_choice pick(enum rp_memory m, enum rp_placement p,
+			     enum rp_domain d, enum rp_class c)
+{
+	struct rp_facts f = {.memory = m,
+			     .placement = p,
+			     .domain = d,
+			     .fs_trusted = RP_YES,
+			     .agent = true};
+
+	return rp_method_choose(&f, c, RP_METHODS_BUILT);
+}
+
+Test(method, file_is_synced_for_power_only)
+{
+	struct rp_choice c;
+
+	c = pick(RP_MEM_FILE, RP_PLACE_CPU_USER, 0, RP_CLASS_POWER);
+	cr_assert_eq(c.method, RP_METHOD_AGENT_MSYNC);
+	cr_assert_eq(c.class, RP_CLASS_POWER);
+	c = pick(RP_MEM_FILE, RP_PLACE_CPU_USER, 0, RP_CLASS_PROCESS);
+	cr_assert_eq(c.method, RP_METHOD_DELIVERY);
+	cr_assert_eq(c.class, RP_CLASS_PROCESS);
+	c = pick(RP_MEM_FILE, RP_PLACE_CPU_KERNEL, 0, RP_CLASS_NONE);
+	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_DIRTIED);
+}
+
+Test(method, file_system_nobody_vouched_for)
+{
+	struct rp_facts f = {.memory = RP_MEM_FILE,
+			     .placement = RP_PLACE_CPU_USER,
+			     .fs_trusted = RP_UNKNOWN,
+			     .agent = true};
+
+	for (int c = RP_CLASS_NONE; c <= RP_CLASS_POWER; c++) {
+		struct rp_choice got =
+			rp_method_choose(&f, c, RP_METHODS_BUILT);
+
+		cr_assert_eq(got.refusal, RP_REFUSAL_FS);
+		cr_assert_not_null(strstr(got.remedy, "FI_OFI_RPMEM_TRUST_FS"));
+	}
+	f.fs_trusted = RP_YES;
+	cr_assert_eq(rp_method_best(&f, RP_METHODS_BUILT).class,
+		     RP_CLASS_POWER);
+}
+
+Test(method, tmpfs_and_emulation_never_reach_power)
+{
+	struct rp_choice c;
+
+	c = pick(RP_MEM_TMPFS, RP_PLACE_CPU_USER, 0, RP_CLASS_POWER);
+	cr_assert_eq(c.refusal, RP_REFUSAL_CLASS);
+	cr_assert_eq(c.class, RP_CLASS_PROCESS);
+	c = pick(RP_MEM_EMULATED, RP_PLACE_CPU_USER, RP_DOMAIN_MEMCTRL,
+		 RP_CLASS_PROCESS);
+	cr_assert_eq(c.refusal, RP_REFUSAL_CLASS);
+	c = pick(RP_MEM_EMULATED, RP_PLACE_CPU_USER, 0, RP_CLASS_NONE);
+	cr_assert_eq(c.method, RP_METHOD_AGENT_CLWB);
+}
+
+/* Kashyap et al. 2019, the WRITE column for buffers in persistent memory. */
+Test(method, kashyap_write_to_pm)
+{
+	static const struct {
+		enum rp_domain domain;
+		enum rp_placement placement;
+		enum rp_method method;
+	} cells[] = {
+		{RP_DOMAIN_MEMCTRL, RP_PLACE_DMA_CACHE, RP_METHOD_AGENT_CLWB},
+		{RP_DOMAIN_MEMCTRL, RP_PLACE_DMA_MEMORY, RP_METHOD_FENCE},
+		{RP_DOMAIN_CPUCACHE, RP_PLACE_DMA_CACHE, RP_METHOD_FENCE},
+		{RP_DOMAIN_CPUCACHE, RP_PLACE_DMA_MEMORY, RP_METHOD_FENCE},
+		{RP_DOMAIN_SYSTEM, RP_PLACE_DMA_CACHE, RP_METHOD_DELIVERY},
+		{RP_DOMAIN_SYSTEM, RP_PLACE_DMA_MEMORY, RP_METHOD_DELIVERY},
+		{RP_DOMAIN_SYSTEM, RP_PLACE_UNKNOWN, RP_METHOD_FENCE},
+	};
+
+	for (size_t i = 0; i < COUNT(cells); i++) {
+		struct rp_facts f = {.memory = RP_MEM_DAX_SYNC,
+				     .placement = cells[i].placement,
+				     .domain = cells[i].domain,
+				     .fence = RP_YES,
+				     .fs_trusted = RP_YES,
+				     .agent = true};
+		struct rp_choice c =
+			rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
+
+		cr_assert_eq(c.method, cells[i].method, "cell %zu", i);
+		/* Without the read fence: the agent, and never less. */
+		c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
+		if (cells[i].method == RP_METHOD_FENCE)
+			cr_assert_eq(c.method, RP_METHOD_AGENT_CLWB);
+	}
+}
+
+Test(method, not_built_says_so)
+{
+	struct rp_facts f = {.memory = RP_MEM_DAX_SYNC,
+			     .placement = RP_PLACE_DMA_MEMORY,
+			     .domain = RP_DOMAIN_MEMCTRL,
+			     .fence = RP_YES,
+			     .fs_trusted = RP_YES};
+	struct rp_choice c;
+
+	/* No agent, and the only method that needs none is not in here. */
+	c = rp_method_choose(&f, RP_CLASS_POWER,
+			     RP_METHOD_BIT(RP_METHOD_DELIVERY));
+	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_BUILT);
+	cr_assert_not_null(c.remedy);
+	c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
+	cr_assert_eq(c.refusal, RP_REFUSAL_NO_AGENT);
+	c = rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
+	cr_assert_eq(c.method, RP_METHOD_FENCE);
+}
+
+Test(method, names)
+{
+	for (int a = 0; a < RP_METHOD_MAX; a++)
+		for (int b = 0; b < a; b++)
+			cr_assert_str_neq(rp_method_name(a), rp_method_name(b));
+	for (int a = 0; a <= RP_REFUSAL_UNKNOWN; a++)
+		for (int b = 0; b < a; b++)
+			cr_assert_str_neq(rp_refusal_name(a),
+					  rp_refusal_name(b));
+	cr_assert_str_eq(rp_method_name(RP_METHOD_MAX), "unknown");
+	cr_assert_str_eq(rp_method_name(-1), "unknown");
+}
