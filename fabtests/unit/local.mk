@@ -15,3 +15,9 @@ fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcd
 fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_method_LDADD = $(unit_ldadd)
 endif
+check_PROGRAMS += fabtests/unit/test_ranges
+TESTS += fabtests/unit/test_ranges
+fabtests_unit_test_ranges_SOURCES = fabtests/unit/test_ranges.c fabtests/unit/seeded.h
+fabtests_unit_test_ranges_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_ranges_LDADD = $(unit_ldadd)
+fabtests_unit_test_ranges_LDFLAGS = -Wl,--wrap=realloc

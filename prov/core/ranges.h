@@ -18,9 +18,9 @@ struct rp_range {
 /*
  * Sorted by (space, start), disjoint. Touching ranges of one space are merged,
  * whatever their stamps (the newer stamp wins: conservative, see
- * rp_ranges_clear()). At most `max` ranges are kept: past that the ranges of
- * the space with most of them become one that spans them (a covered set may
- * grow, never shrink), and `overflowed` is set.
+ * rp_ranges_clear()). At most `max` ranges are kept, but at least one of each
+ * space: past that the ranges of the space with most of them become one that
+ * spans them (a covered set may grow, never shrink), and `overflowed` is set.
  */
 struct rp_ranges {
 	struct rp_range *v;
@@ -47,7 +47,8 @@ bool rp_ranges_overlap(const struct rp_ranges *r, uint64_t space,
 
 /*
  * Take [start, start+len) out of every range of space with stamp < before. May
- * have to split one; on -ENOMEM it stays whole.
+ * have to split one; that one stays whole on -ENOMEM, and (0, `overflowed` set)
+ * when max ranges are there. -EOVERFLOW when start+len wraps: nothing taken.
  */
 int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
 		    uint64_t len, uint64_t before);
@@ -61,7 +62,10 @@ void rp_ranges_reset(struct rp_ranges *r);
  */
 bool rp_range_inside(uint64_t addr, uint64_t len, uint64_t base, uint64_t size);
 
-/* Round [*start, *end) outward to multiples of unit (a power of two). */
+/*
+ * Round [*start, *end) outward to multiples of unit (a power of two); an end
+ * that would wrap becomes UINT64_MAX.
+ */
 void rp_range_round(uint64_t *start, uint64_t *end, uint64_t unit);
 
 #endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A seeded generator for property tests; RP_SEED repeats a failed run. */
+#ifndef RP_TEST_SEEDED_H
+#define RP_TEST_SEEDED_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+struct seeded {
+	uint64_t seed; /* print this when a test fails */
+	uint64_t state;
+};
+
+static inline uint64_t seeded_next(struct seeded *s)
+{
+	/* splitmix64: any seed is a good one. */
+	uint64_t z = s->state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+static inline uint64_t seeded_below(struct seeded *s, uint64_t n)
+{
+	return seeded_next(s) % n;
+}
+
+static inline struct seeded seeded_start(void)
+{
+	const char *env = getenv("RP_SEED");
+	struct timespec now;
+	struct seeded s;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	s.seed = env ? strtoull(env, NULL, 0)
+		     : (uint64_t)now.tv_nsec << 20 ^ now.tv_sec ^ getpid();
+	s.state = s.seed;
+	return s;
+}
+
+#endif
