@@ -21,3 +21,10 @@ fabtests_unit_test_ranges_SOURCES = fabtests/unit/test_ranges.c fabtests/unit/se
 fabtests_unit_test_ranges_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_ranges_LDADD = $(unit_ldadd)
 fabtests_unit_test_ranges_LDFLAGS = -Wl,--wrap=realloc
+
+check_PROGRAMS += fabtests/unit/test_region
+TESTS += fabtests/unit/test_region
+fabtests_unit_test_region_SOURCES = fabtests/unit/test_region.c
+fabtests_unit_test_region_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_region_LDADD = $(unit_ldadd)
+endif

@@ -1,2 +1,60 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* The table of live registrations, and the check of one range against one. */
+#include <errno.h>
+
+/* A table that cannot grow refuses the registration, not the process. */
+#define HASH_NONFATAL_OOM	   1
+#define uthash_nonfatal_oom(entry) ((entry)->base_key = 0, oom = true)
+
+#include "core/ranges.h"
 #include "core/region.h"
+
+int rp_regions_add(struct rp_regions *t, struct rp_region *r)
+{
+	struct rp_region *old;
+	uint32_t base_key = (uint32_t)r->key;
+	bool oom = false;
+
+	HASH_FIND(hh, t->by_base, &base_key, sizeof(base_key), old);
+	if (old)
+		return -EEXIST;
+	r->base_key = base_key;
+	HASH_ADD(hh, t->by_base, base_key, sizeof(base_key), r);
+	return oom ? -ENOMEM : 0;
+}
+
+void rp_regions_del(struct rp_regions *t, struct rp_region *r)
+{
+	HASH_DEL(t->by_base, r);
+}
+
+struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
+				  enum rp_status *st)
+{
+	struct rp_region *r;
+	uint32_t base_key = (uint32_t)key;
+
+	HASH_FIND(hh, t->by_base, &base_key, sizeof(base_key), r);
+	if (r && r->key == key)
+		return r;
+	*st = r ? RP_ST_STALE_KEY : RP_ST_UNKNOWN_KEY;
+	return NULL;
+}
+
+enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
+			       uint64_t len, bool durable,
+			       enum rp_class required, uint64_t *off)
+{
+	if (durable && !r->pmem)
+		return RP_ST_VOLATILE;
+	if (!len || addr > UINT64_MAX - len)
+		return RP_ST_WRAP;
+	if (!rp_range_inside(addr, len, r->addr, r->len))
+		return RP_ST_RANGE;
+	if (durable && r->choice.class < required)
+		return RP_ST_CLASS;
+	if (r->failed)
+		return RP_ST_REGION_FAILED;
+	*off = addr - r->addr;
+	return RP_ST_OK;
+}

@@ -19,9 +19,10 @@
  * adapter's lock.
  */
 struct rp_region {
-	uint64_t key;  /* as the peer names it */
-	void *base;    /* first byte here */
-	uint64_t addr; /* its address as the peer names it: 0 or a VA */
+	uint64_t key;	   /* as the peer names it */
+	uint32_t base_key; /* its low 32 bits; set by rp_regions_add() */
+	void *base;	   /* first byte here */
+	uint64_t addr;	   /* its address as the peer names it: 0 or a VA */
 	uint64_t len;
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
@@ -33,10 +34,10 @@ struct rp_region {
 };
 
 struct rp_regions {
-	struct rp_region *by_base; /* keyed by the low 32 bits of key */
+	struct rp_region *by_base; /* keyed by base_key */
 };
 
-/* -EEXIST when a live region has the same base key. */
+/* -EEXIST when a live region has the same base key; -ENOMEM. */
 int rp_regions_add(struct rp_regions *t, struct rp_region *r);
 void rp_regions_del(struct rp_regions *t, struct rp_region *r);
 
@@ -51,8 +52,8 @@ struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 /*
  * Check one range against its region and the required class. Returns RP_ST_OK
  * and the offset, or the first thing wrong: RP_ST_VOLATILE, RP_ST_WRAP,
- * RP_ST_RANGE, RP_ST_CLASS, RP_ST_REGION_FAILED. required is ignored at level
- * visible.
+ * RP_ST_RANGE, RP_ST_CLASS, RP_ST_REGION_FAILED. At level visible the first
+ * and required are ignored.
  */
 enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 			       uint64_t len, bool durable,
