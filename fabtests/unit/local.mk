@@ -15,6 +15,12 @@ fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcd
 fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_method_LDADD = $(unit_ldadd)
 endif
+check_PROGRAMS += fabtests/unit/test_wire
+TESTS += fabtests/unit/test_wire
+fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c fabtests/unit/seeded.h
+fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_wire_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_ranges
 TESTS += fabtests/unit/test_ranges
 fabtests_unit_test_ranges_SOURCES = fabtests/unit/test_ranges.c fabtests/unit/seeded.h

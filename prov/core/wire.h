@@ -22,8 +22,9 @@
  *   16 u64 token             names the request; echoed
  *   24 u64 incarnation       of the target; 0: not known yet
  *
- * The first 24 bytes mean the same in every version, so that a version
- * mismatch can be answered. docs/protocol.md says all of this in prose.
+ * The first 24 bytes and the body of HELLO mean the same in every version, so
+ * that a version mismatch can be answered. docs/protocol.md says all of this in
+ * prose.
  */
 #define RP_WIRE_MAGIC	   0x5052
 #define RP_WIRE_VERSION	   1
@@ -70,7 +71,9 @@ struct rp_wire_range {
 /*  32 u64 cookie: what the target puts into hdr.session of its answers
  *  40 u64 key: a key of the target that the initiator holds
  *  48 u32 timeout_ms: the initiator's patience; PROGRESS comes faster
- *  52 u16 features (0)   54 u16 addr_len   56 addr bytes            */
+ *  52 u16 features (0)   54 u16 addr_len (>= 1)   56 addr bytes
+ *  hdr.session is 0, cookie is not. Unknown features are ignored: a target
+ *  answers with those it shares. Read in every version.             */
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -82,7 +85,9 @@ struct rp_wire_hello {
 
 /*  32 u64 cookie: what the initiator puts into hdr.session
  *  40 u32 status  44 u16 credits  46 u16 max_ranges
- *  48 u16 features (0)  50 u16 reserved 0  52 u32 reserved 0        */
+ *  48 u16 features (0)  50 u16 reserved 0  52 u32 reserved 0
+ *  Refused (status not 0): cookie, credits and max_ranges are 0; else none
+ *  of them is.                                                      */
 struct rp_wire_hello_ack {
 	uint64_t cookie;
 	uint32_t status;
@@ -103,7 +108,8 @@ struct rp_wire_request {
 
 /*  32 u32 status  36 u8 level reached  37 u8 class reached  38 u16 index of
  *  the range at fault  40 u32 detail (errno, or the region's class)
- *  44 u16 credits now granted  46 u8 method  47 u8 reserved 0       */
+ *  44 u16 credits now granted  46 u8 method  47 u8 reserved 0
+ *  Status not 0: level, class and method are 0.                     */
 struct rp_wire_reply {
 	uint32_t status;
 	uint8_t level;
@@ -124,7 +130,8 @@ struct rp_wire_query {
  *  40 u8 domain  41 u8 refusal  42 u16 reserved 0  44 u32 granularity
  *  48 u64 region length  56 u64 address of its first byte
  *  64 u32 preferred size  68 u32 preferred alignment
- *  72 u16 why_len  74 why bytes, UTF-8, no NUL                      */
+ *  72 u16 why_len  74 why bytes, printable ASCII ('?' stands for others:
+ *  a peer writes nothing else to an operator's terminal)            */
 struct rp_wire_info {
 	uint32_t status;
 	uint8_t class, method, memory, placement, domain, refusal;
@@ -140,9 +147,16 @@ struct rp_wire_info {
  * every other of the session, is still being worked on. */
 
 /*
- * Encoders write one whole message (header included; hdr->version and length
- * are filled in) and return its length, or -EMSGSIZE when `size` is too small,
- * -EINVAL for a field out of range.
+ * Statuses below RP_ST_WRITE_FAILED travel. A decoder lets through values that
+ * it does not know, as failures: new ones need no new version. All other enums
+ * must be known.
+ */
+
+/*
+ * Encoders write one whole message (header included; its version, length and,
+ * but for put_empty, type do not come from *hdr) and return its length, or
+ * -EMSGSIZE when `size` is too small, -EINVAL for a field out of range. On
+ * failure nothing is written.
  */
 int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		      const struct rp_wire_hello *m);
@@ -159,9 +173,11 @@ int rp_wire_put_info(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 int rp_wire_put_empty(void *buf, size_t size, const struct rp_wire_hdr *hdr);
 
 /*
- * Decode the header: magic, length == len, len <= RP_WIRE_MAX_MSG, known type.
+ * Decode the header: magic, length == len, len <= RP_WIRE_MAX_MSG, known type,
+ * nothing behind the header of BYE and PROGRESS.
  * Returns 0, -EBADMSG, or -EPROTONOSUPPORT: the version is not ours (*hdr is
- * filled in all the same, so that it can be answered).
+ * filled in all the same, incarnation 0, so that it can be answered; only
+ * rp_wire_get_hello() may be called on the body).
  */
 int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr);
 
