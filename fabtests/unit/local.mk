@@ -14,7 +14,7 @@ fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c
 fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_method_LDADD = $(unit_ldadd)
-endif
+
 check_PROGRAMS += fabtests/unit/test_wire
 TESTS += fabtests/unit/test_wire
 fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c fabtests/unit/seeded.h
