@@ -33,4 +33,19 @@ TESTS += fabtests/unit/test_region
 fabtests_unit_test_region_SOURCES = fabtests/unit/test_region.c
 fabtests_unit_test_region_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_region_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_pmem
+TESTS += fabtests/unit/test_pmem
+fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c
+fabtests_unit_test_pmem_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmem_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+# The same code with its fault points compiled in.
+check_PROGRAMS += fabtests/unit/test_pmem_fault
+TESTS += fabtests/unit/test_pmem_fault
+fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
+	prov/core/pmem.c prov/core/fault.c
+fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
 endif

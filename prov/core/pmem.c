@@ -1,2 +1,245 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* Makes bytes of one region durable: cache lines, pages, or both. */
+#include <errno.h>
+#include <libpmem2.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/fault.h"
 #include "core/pmem.h"
+
+/* What libpmem2 steps by on every CPU it knows. */
+#define CACHE_LINE 64
+
+struct rp_pmem {
+	uintptr_t base;
+	size_t granularity;
+	bool pages; /* msync: blocks on a disk */
+	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
+	void (*drain)(struct rp_pmem *pm);
+	struct rp_pmem_ops ops; /* every member set */
+};
+
+/*
+ * libpmem2's flush functions depend on the CPU and on the granularity of the
+ * map they are asked of, not on the map: they take plain addresses. So they
+ * are taken once, of a map of this buffer, which is then given back. No map
+ * of a region is made: regions may overlap, be unaligned, or be mapped with
+ * libpmem2 by the program itself (all of which libpmem2 refuses to map again),
+ * and PMEM2_FORCE_GRANULARITY, which makes maps of files call flushes needless,
+ * never gets a say.
+ */
+static char probe[CACHE_LINE];
+static pmem2_flush_fn cpu_flush;
+static pmem2_drain_fn cpu_drain;
+static int cpu_err;
+static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
+
+static void cpu_init(void)
+{
+	struct pmem2_source *src;
+	struct pmem2_map *map;
+	int ret = pmem2_source_from_anon(&src, sizeof(probe));
+
+	if (ret)
+		goto out;
+	ret = pmem2_map_from_existing(&map, src, probe, sizeof(probe),
+				      PMEM2_GRANULARITY_CACHE_LINE);
+	if (!ret) {
+		cpu_flush = pmem2_get_flush_fn(map);
+		cpu_drain = pmem2_get_drain_fn(map);
+		pmem2_map_delete(&map);
+	}
+	pmem2_source_delete(&src);
+out:
+	/* Its own errors lie below the errnos. */
+	cpu_err = ret <= PMEM2_E_UNKNOWN ? -ENOTSUP : ret;
+}
+
+static void real_flush(void *ctx, const void *addr, size_t len)
+{
+	cpu_flush(addr, len);
+}
+
+static void real_drain(void *ctx)
+{
+	cpu_drain();
+}
+
+/*
+ * Ours and not libpmem2's: its page persist does not return on a map of
+ * existing memory, and aborts the process when msync fails.
+ *
+ * msync passes over pages behind the end of a file that was cut short and
+ * returns 0, so the last page is looked at afterwards: still there, then none
+ * before it was cut off until the others were written. (Kernels before 5.14
+ * cannot tell.)
+ */
+static int real_sync(void *ctx, void *addr, size_t len)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	char *last = (char *)addr + len - page;
+
+	if (msync(addr, len, MS_SYNC))
+		return -errno;
+	if (madvise(last, page, MADV_POPULATE_READ) && errno != EINVAL)
+		return -errno;
+	return 0;
+}
+
+/* Whole units around [start, end). The unit is a power of two. */
+static size_t round_out(uintptr_t *start, uintptr_t end, size_t unit)
+{
+	*start &= ~(uintptr_t)(unit - 1);
+	return ((end - *start) + unit - 1) & ~(unit - 1);
+}
+
+static int flush_nothing(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
+{
+	return 0;
+}
+
+static int flush_lines(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
+{
+	size_t len = round_out(&start, end, CACHE_LINE);
+
+	pm->ops.flush(pm->ops.ctx, (void *)start, len);
+	return 0;
+}
+
+static int flush_pages(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
+{
+	size_t len = round_out(&start, end, pm->granularity);
+
+	if (RP_FAULT("fail-flush"))
+		return -EIO;
+	return pm->ops.sync(pm->ops.ctx, (void *)start, len);
+}
+
+/*
+ * The bytes first, then the metadata that leads to them: msync may find no
+ * page dirty (the device wrote past the mapping) and then does not look at the
+ * caches at all, so the lines must have arrived before it is called.
+ */
+static int flush_both(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
+{
+	flush_lines(pm, start, end);
+	pm->ops.drain(pm->ops.ctx);
+	return flush_pages(pm, start, end);
+}
+
+static void drain_nothing(struct rp_pmem *pm)
+{
+}
+
+static void drain_lines(struct rp_pmem *pm)
+{
+	pm->ops.drain(pm->ops.ctx);
+}
+
+static int bind(struct rp_pmem *pm, enum rp_method method)
+{
+	bool lines = false;
+
+	pm->granularity = 1;
+	pm->drain = drain_nothing;
+	switch (method) {
+	case RP_METHOD_DELIVERY:
+		pm->flush = flush_nothing;
+		break;
+	case RP_METHOD_AGENT_CLWB:
+		pm->flush = flush_lines;
+		pm->drain = drain_lines;
+		pm->granularity = CACHE_LINE;
+		lines = true;
+		break;
+	case RP_METHOD_AGENT_MSYNC:
+		pm->flush = flush_pages;
+		pm->pages = true;
+		break;
+	case RP_METHOD_AGENT_CLWB_MSYNC:
+		pm->flush = flush_both;
+		pm->pages = true;
+		lines = true;
+		break;
+	default:
+		return -ENOTSUP;
+	}
+	if (pm->pages)
+		pm->granularity = sysconf(_SC_PAGESIZE);
+	if (!lines || (pm->ops.flush && pm->ops.drain))
+		return 0;
+	pthread_once(&cpu_once, cpu_init);
+	return cpu_err;
+}
+
+int rp_pmem_new(void *addr, size_t len, enum rp_method method,
+		const struct rp_pmem_ops *ops, struct rp_pmem **out)
+{
+	struct rp_pmem *pm;
+	int ret;
+
+	if (!addr || !len || (uintptr_t)addr + len < (uintptr_t)addr)
+		return -EINVAL;
+	pm = calloc(1, sizeof(*pm));
+	if (!pm)
+		return -ENOMEM;
+	pm->base = (uintptr_t)addr;
+	if (ops)
+		pm->ops = *ops;
+	ret = bind(pm, method);
+	if (ret) {
+		free(pm);
+		return ret;
+	}
+	if (!pm->ops.sync)
+		pm->ops.sync = real_sync;
+	if (!pm->ops.flush)
+		pm->ops.flush = real_flush;
+	if (!pm->ops.drain)
+		pm->ops.drain = real_drain;
+	*out = pm;
+	return 0;
+}
+
+void rp_pmem_delete(struct rp_pmem *pm)
+{
+	free(pm);
+}
+
+bool rp_pmem_blocks(const struct rp_pmem *pm)
+{
+	return pm->pages;
+}
+
+size_t rp_pmem_granularity(const struct rp_pmem *pm)
+{
+	return pm->granularity;
+}
+
+/* RPMEM_FAULT_MS of a disk that takes its time. Test builds only. */
+static void dawdle(void)
+{
+	const char *text = getenv("RPMEM_FAULT_MS");
+	long ms = text ? atol(text) : 0;
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&t, NULL);
+}
+
+int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	if (RP_FAULT("slow-flush"))
+		dawdle();
+	if (RP_FAULT("skip-flush") || !len)
+		return 0;
+	return pm->flush(pm, pm->base + off, pm->base + off + len);
+}
+
+void rp_pmem_drain(struct rp_pmem *pm)
+{
+	pm->drain(pm);
+}

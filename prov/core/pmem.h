@@ -28,12 +28,12 @@ struct rp_pmem_ops {
 struct rp_pmem;
 
 /*
- * Bind [addr, addr+len) to a method. For the clwb methods this makes a
- * libpmem2 map of the range (PMEM2_E_MAP_EXISTS: the application mapped it
- * with libpmem2 itself; its flush functions are then chosen by CPU alone).
- * Memory stays the caller's and must stay mapped until rp_pmem_delete().
- * Returns 0, -ENOTSUP (method needs nothing local to flush is not an error:
- * DELIVERY gives an object whose flush is a no-op), -ENOMEM, -EINVAL.
+ * Bind [addr, addr+len) to a method. Any address and length; regions may
+ * overlap. libpmem2 chooses the instructions for this CPU; no libpmem2 map of
+ * the range is made, so it does not matter who mapped it and how. Memory stays
+ * the caller's and must stay mapped until rp_pmem_delete(). DELIVERY gives an
+ * object whose flush does nothing. Returns 0, -ENOTSUP (a method that this
+ * build does not carry out here), -ENOMEM, -EINVAL (empty or wrapping range).
  */
 int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		const struct rp_pmem_ops *ops, struct rp_pmem **out);
@@ -41,13 +41,14 @@ void rp_pmem_delete(struct rp_pmem *pm);
 
 /* Does the method block on a disk, so that it belongs on a worker? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);
-/* Bytes that one flush covers at least: cache line or page. */
+/* Bytes that one flush covers at least: cache line, page; delivery: 1. */
 size_t rp_pmem_granularity(const struct rp_pmem *pm);
 
 /*
  * Start making bytes [off, off+len) durable; the caller checked the range.
  * clwb methods write lines back, msync methods sync the pages at once.
- * Returns 0 or -errno of msync. After a failure the caller must never trust
+ * Returns 0 or -errno of msync (-EFAULT: the file was cut short under the
+ * region). After a failure the caller must never trust
  * the region again (the kernel reports a write-back error once).
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Flushing: exact ranges, order, failures, and the instructions themselves. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libpmem2.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "core/pmem.h"
+
+/* What the code under test did, in order. */
+struct event {
+	char what; /* 'f'lush, 'd'rain, 's'ync */
+	uintptr_t start, end;
+};
+static struct event log_v[16];
+static size_t log_n;
+static int sync_ret;
+
+static void note(char what, const void *addr, size_t len)
+{
+	cr_assert_lt(log_n, 16);
+	log_v[log_n++] =
+		(struct event){what, (uintptr_t)addr, (uintptr_t)addr + len};
+}
+
+static int fake_sync(void *ctx, void *addr, size_t len)
+{
+	cr_assert_eq(ctx, (void *)log_v);
+	note('s', addr, len);
+	return sync_ret;
+}
+
+static void fake_flush(void *ctx, const void *addr, size_t len)
+{
+	cr_assert_eq(ctx, (void *)log_v);
+	note('f', addr, len);
+}
+
+static void fake_drain(void *ctx)
+{
+	cr_assert_eq(ctx, (void *)log_v);
+	note('d', NULL, 0);
+}
+
+static const struct rp_pmem_ops fake = {
+	.sync = fake_sync,
+	.flush = fake_flush,
+	.drain = fake_drain,
+	.ctx = log_v,
+};
+
+static struct rp_pmem *make(uintptr_t base, size_t len, enum rp_method how,
+			    const struct rp_pmem_ops *ops)
+{
+	struct rp_pmem *pm;
+
+	cr_assert_eq(rp_pmem_new((void *)base, len, how, ops, &pm), 0);
+	return pm;
+}
+
+static void want(size_t i, char what, uintptr_t start, uintptr_t end)
+{
+	cr_assert_lt(i, log_n, "event %zu is missing", i);
+	cr_assert_eq(log_v[i].what, what, "event %zu is '%c', not '%c'", i,
+		     log_v[i].what, what);
+	cr_assert(log_v[i].start == start && log_v[i].end == end,
+		  "'%c' of [%#lx,%#lx), not [%#lx,%#lx)", what, log_v[i].start,
+		  log_v[i].end, start, end);
+}
+
+/* The units that hold the first and the last byte, found by counting. */
+static void around(uintptr_t first, uintptr_t last, size_t unit,
+		   uintptr_t *start, uintptr_t *end)
+{
+	for (*start = first; *start % unit; --*start)
+		;
+	for (*end = last + 1; *end % unit; ++*end)
+		;
+}
+
+Test(pmem, lines_round_outward)
+{
+	for (uintptr_t base = 0x10000; base <= 0x10000 + 65; base += 13)
+		for (size_t off = 0; off < 130; off++)
+			for (size_t len = 1; len < 200; len += 7) {
+				struct rp_pmem *pm =
+					make(base, 4096, RP_METHOD_AGENT_CLWB,
+					     &fake);
+				uintptr_t s, e;
+
+				log_n = 0;
+				around(base + off, base + off + len - 1, 64, &s,
+				       &e);
+				cr_assert_eq(rp_pmem_flush(pm, off, len), 0);
+				want(0, 'f', s, e);
+				cr_assert_eq(log_n, 1, "a flush drained");
+				rp_pmem_delete(pm);
+			}
+}
+
+Test(pmem, pages_round_outward)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	static const long offs[] = {0, 1, -1, 4095, 4096, 5000};
+
+	for (size_t b = 0; b < 3; b++)
+		for (size_t o = 0; o < 6; o++)
+			for (size_t l = 1; l < 6; l++) {
+				uintptr_t base = 64 * page + offs[b];
+				size_t off = (page + offs[o]) % (4 * page);
+				size_t len = (page + offs[l]) % (4 * page);
+				uintptr_t s, e;
+				struct rp_pmem *pm =
+					make(base, 16 * page,
+					     RP_METHOD_AGENT_MSYNC, &fake);
+
+				log_n = 0;
+				around(base + off, base + off + len - 1, page,
+				       &s, &e);
+				cr_assert_eq(rp_pmem_flush(pm, off, len), 0);
+				want(0, 's', s, e);
+				rp_pmem_drain(pm);
+				cr_assert_eq(log_n, 1);
+				rp_pmem_delete(pm);
+			}
+}
+
+Test(pmem, zero_tail)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct rp_pmem *pm = make(page, page, RP_METHOD_AGENT_MSYNC, &fake);
+
+	/* Ends on a boundary: the unit behind it is not touched. */
+	cr_assert_eq(rp_pmem_flush(pm, page - 1, 1), 0);
+	want(0, 's', page, 2 * page);
+	/* Nothing asked, nothing done. */
+	cr_assert_eq(rp_pmem_flush(pm, page, 0), 0);
+	cr_assert_eq(rp_pmem_flush(pm, 0, 0), 0);
+	cr_assert_eq(log_n, 1);
+	rp_pmem_delete(pm);
+	pm = make(page, page, RP_METHOD_AGENT_CLWB, &fake);
+	cr_assert_eq(rp_pmem_flush(pm, page - 64, 64), 0);
+	want(1, 'f', 2 * page - 64, 2 * page);
+	cr_assert_eq(rp_pmem_flush(pm, 5, 0), 0);
+	cr_assert_eq(log_n, 2);
+	rp_pmem_delete(pm);
+}
+
+Test(pmem, drain_only_when_asked)
+{
+	struct rp_pmem *pm = make(0x10000, 4096, RP_METHOD_AGENT_CLWB, &fake);
+
+	rp_pmem_flush(pm, 0, 1);
+	rp_pmem_flush(pm, 100, 1);
+	rp_pmem_drain(pm);
+	cr_assert_eq(log_n, 3);
+	want(2, 'd', 0, 0);
+	rp_pmem_delete(pm);
+}
+
+Test(pmem, lines_then_fence_then_pages)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct rp_pmem *pm =
+		make(page, 4 * page, RP_METHOD_AGENT_CLWB_MSYNC, &fake);
+
+	cr_assert_eq(rp_pmem_flush(pm, 65, 64), 0);
+	want(0, 'f', page + 64, page + 192);
+	want(1, 'd', 0, 0);
+	want(2, 's', page, 2 * page);
+	cr_assert_eq(log_n, 3);
+	rp_pmem_delete(pm);
+}
+
+Test(pmem, delivery_does_nothing)
+{
+	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_DELIVERY, &fake);
+
+	cr_assert_eq(rp_pmem_flush(pm, 0, 64), 0);
+	rp_pmem_drain(pm);
+	cr_assert_eq(log_n, 0);
+	rp_pmem_delete(pm);
+}
+
+Test(pmem, what_blocks_and_how_much)
+{
+	static const struct {
+		enum rp_method how;
+		bool blocks;
+		int unit; /* 0: a page */
+	} m[] = {
+		{RP_METHOD_DELIVERY, false, 1},
+		{RP_METHOD_AGENT_CLWB, false, 64},
+		{RP_METHOD_AGENT_MSYNC, true, 0},
+		{RP_METHOD_AGENT_CLWB_MSYNC, true, 0},
+	};
+	unsigned int seen = 0;
+
+	for (size_t i = 0; i < 4; i++) {
+		struct rp_pmem *pm = make(0x10000, 64, m[i].how, &fake);
+
+		cr_assert_eq(rp_pmem_blocks(pm), m[i].blocks);
+		cr_assert_eq(rp_pmem_granularity(pm),
+			     m[i].unit ? m[i].unit : sysconf(_SC_PAGESIZE));
+		rp_pmem_delete(pm);
+		seen |= RP_METHOD_BIT(m[i].how);
+	}
+	/* All that the build claims, and nothing that it does not. */
+	cr_assert_eq(seen, RP_METHODS_BUILT);
+	for (int how = -1; how <= RP_METHOD_MAX; how++) {
+		struct rp_pmem *pm = (void *)7;
+
+		if (how >= 0 && (seen & RP_METHOD_BIT(how)))
+			continue;
+		cr_assert_eq(rp_pmem_new(log_v, 64, how, &fake, &pm), -ENOTSUP);
+		cr_assert_eq(pm, (void *)7);
+	}
+}
+
+Test(pmem, bad_ranges)
+{
+	struct rp_pmem *pm = (void *)7;
+
+	cr_assert_eq(rp_pmem_new(NULL, 64, RP_METHOD_AGENT_CLWB, NULL, &pm),
+		     -EINVAL);
+	cr_assert_eq(rp_pmem_new(log_v, 0, RP_METHOD_AGENT_CLWB, NULL, &pm),
+		     -EINVAL);
+	cr_assert_eq(
+		rp_pmem_new(log_v, SIZE_MAX, RP_METHOD_AGENT_CLWB, NULL, &pm),
+		-EINVAL);
+	cr_assert_eq(pm, (void *)7);
+}
+
+Test(pmem, sync_failure_is_told)
+{
+	static const enum rp_method how[] = {RP_METHOD_AGENT_MSYNC,
+					     RP_METHOD_AGENT_CLWB_MSYNC};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct rp_pmem *pm = make(0x10000, 64, how[i], &fake);
+
+		sync_ret = -ENOSPC;
+		cr_assert_eq(rp_pmem_flush(pm, 0, 1), -ENOSPC);
+		sync_ret = 0;
+		cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
+		rp_pmem_delete(pm);
+	}
+}
+
+/*
+ * From here on the real operations. This msync takes the place of libc's, so
+ * that it is seen what is asked of the kernel.
+ */
+static int msync_errno;
+
+int msync(void *addr, size_t len, int flags)
+{
+	note('s', addr, len);
+	cr_assert_eq(flags, MS_SYNC);
+	if (msync_errno) {
+		errno = msync_errno;
+		return -1;
+	}
+	return syscall(SYS_msync, addr, len, flags);
+}
+
+static char *map_file(size_t len, int *fdp)
+{
+	char path[] = "test_pmem.XXXXXX";
+	int fd = mkstemp(path);
+	char *p;
+
+	cr_assert_geq(fd, 0);
+	unlink(path);
+	cr_assert_eq(posix_fallocate(fd, 0, len), 0);
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert_neq(p, MAP_FAILED);
+	*fdp = fd;
+	return p;
+}
+
+Test(pmem, file)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	int fd;
+	char *p = map_file(4 * page, &fd);
+	struct rp_pmem *pm =
+		make((uintptr_t)p + 10, 2 * page, RP_METHOD_AGENT_MSYNC, NULL);
+
+	p[page + 9] = 1;
+	p[page + 10] = 1;
+	cr_assert_eq(rp_pmem_flush(pm, page - 1, 2), 0);
+	want(0, 's', (uintptr_t)p + page, (uintptr_t)p + 2 * page);
+	cr_assert_eq(rp_pmem_flush(pm, page - 11, 2), 0);
+	want(1, 's', (uintptr_t)p, (uintptr_t)p + 2 * page);
+	msync_errno = EIO;
+	cr_assert_eq(rp_pmem_flush(pm, 0, 1), -EIO);
+	rp_pmem_delete(pm);
+}
+
+Test(pmem, file_cut_short)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	int fd;
+	char *p = map_file(4 * page, &fd);
+	struct rp_pmem *pm =
+		make((uintptr_t)p, 4 * page, RP_METHOD_AGENT_MSYNC, NULL);
+
+	if (madvise(p, page, MADV_POPULATE_READ))
+		cr_skip("this kernel cannot tell");
+	memset(p, 1, 4 * page);
+	cr_assert_eq(rp_pmem_flush(pm, 0, 4 * page), 0);
+	cr_assert_eq(ftruncate(fd, page), 0);
+	/* msync alone says 0 to this. */
+	cr_assert_eq(syscall(SYS_msync, p, 4 * page, MS_SYNC), 0);
+	cr_assert_eq(rp_pmem_flush(pm, 0, 4 * page), -EFAULT);
+	cr_assert_eq(rp_pmem_flush(pm, page, 1), -EFAULT);
+	cr_assert_eq(rp_pmem_flush(pm, 0, page), 0);
+	munmap(p, 4 * page);
+	cr_assert_eq(rp_pmem_flush(pm, 0, page), -ENOMEM);
+	rp_pmem_delete(pm);
+}
+
+#ifdef __x86_64__
+/*
+ * The write-back instructions that a child really executes, read out of it
+ * step by step: the judge is the CPU, not the code under test.
+ */
+struct executed {
+	uintptr_t line[32];
+	size_t lines;	  /* write-backs */
+	size_t fences;	  /* after the last of them */
+	bool weak_fences; /* clflush orders itself: no fence needed */
+};
+
+static uintptr_t reg_of(const struct user_regs_struct *r, int n)
+{
+	const unsigned long long v[8] = {r->rax, r->rcx, r->rdx, r->rbx,
+					 r->rsp, r->rbp, r->rsi, r->rdi};
+
+	return v[n];
+}
+
+static void decode(pid_t pid, struct executed *x)
+{
+	struct user_regs_struct regs;
+	unsigned char op[8];
+	long word;
+	int i;
+
+	cr_assert_eq(ptrace(PTRACE_GETREGS, pid, NULL, &regs), 0);
+	word = ptrace(PTRACE_PEEKTEXT, pid, regs.rip, NULL);
+	memcpy(op, &word, sizeof(op));
+	i = op[0] == 0x66;
+	if (op[i] != 0x0f || op[i + 1] != 0xae)
+		return;
+	if (op[i + 2] == 0xf8) {
+		x->fences++;
+		return;
+	}
+	/* clwb 66 /6, clflushopt 66 /7, clflush /7; [register] only. */
+	if (op[i + 2] >> 6 || (op[i + 2] >> 3 & 7) < 6 ||
+	    (!i && (op[i + 2] >> 3 & 7) == 6))
+		return;
+	cr_assert_neq(op[i + 2] & 7, 4);
+	cr_assert_neq(op[i + 2] & 7, 5);
+	cr_assert_lt(x->lines, 32);
+	x->line[x->lines++] = reg_of(&regs, op[i + 2] & 7) & ~63ull;
+	x->weak_fences = !i;
+	x->fences = 0;
+}
+
+static struct executed run(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	struct executed x = {0};
+	pid_t pid = fork();
+	int st;
+
+	cr_assert_geq(pid, 0);
+	if (!pid) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGSTOP);
+		rp_pmem_flush(pm, off, len);
+		rp_pmem_drain(pm);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(pid, &st, 0), pid);
+	if (!WIFSTOPPED(st) || WSTOPSIG(st) != SIGSTOP)
+		cr_skip("ptrace is not allowed here");
+	do {
+		decode(pid, &x);
+		cr_assert_eq(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+		cr_assert_eq(waitpid(pid, &st, 0), pid);
+		cr_assert(WIFSTOPPED(st));
+	} while (WSTOPSIG(st) == SIGTRAP);
+	cr_assert_eq(WSTOPSIG(st), SIGSTOP);
+	kill(pid, SIGKILL);
+	waitpid(pid, &st, 0);
+	return x;
+}
+
+static void check_lines(struct rp_pmem *pm, const char *base, size_t off,
+			size_t len)
+{
+	uintptr_t s, e;
+	struct executed x;
+
+	around((uintptr_t)base + off, (uintptr_t)base + off + len - 1, 64, &s,
+	       &e);
+	x = run(pm, off, len);
+	cr_assert_eq(x.lines, (e - s) / 64, "%zu lines, not %zu", x.lines,
+		     (e - s) / 64);
+	for (size_t i = 0; i < x.lines; i++)
+		cr_assert_eq(x.line[i], s + 64 * i);
+	cr_assert(x.fences || x.weak_fences, "no fence behind the flush");
+}
+
+static void skip_in_valgrind(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	if (preload && strstr(preload, "vgpreload"))
+		cr_skip("valgrind runs translated code");
+}
+
+Test(pmem, instructions)
+{
+	char *p = aligned_alloc(4096, 8192);
+	struct rp_pmem *pm =
+		make((uintptr_t)p + 3, 4096, RP_METHOD_AGENT_CLWB, NULL);
+	struct rp_pmem *same =
+		make((uintptr_t)p + 3, 4096, RP_METHOD_AGENT_CLWB, NULL);
+	struct rp_pmem *over =
+		make((uintptr_t)p + 70, 64, RP_METHOD_AGENT_CLWB, NULL);
+
+	skip_in_valgrind();
+	memset(p, 1, 8192);
+	check_lines(pm, p + 3, 0, 1);
+	check_lines(pm, p + 3, 60, 2);
+	check_lines(pm, p + 3, 61, 129);
+	check_lines(same, p + 3, 4000, 96);
+	check_lines(over, p + 70, 0, 64);
+	/* One gone does not disarm the others. */
+	rp_pmem_delete(same);
+	check_lines(pm, p + 3, 0, 64);
+	rp_pmem_delete(over);
+	rp_pmem_delete(pm);
+	free(p);
+}
+
+/* A variable that tells libpmem2 to leave flushes out does not tell us. */
+Test(pmem, instructions_with_forced_granularity)
+{
+	char *p = aligned_alloc(4096, 4096);
+	struct rp_pmem *pm;
+
+	skip_in_valgrind();
+	setenv("PMEM2_FORCE_GRANULARITY", "BYTE", 1);
+	pm = make((uintptr_t)p, 4096, RP_METHOD_AGENT_CLWB, NULL);
+	check_lines(pm, p, 1, 128);
+	rp_pmem_delete(pm);
+	free(p);
+}
+
+/* Memory that the program mapped with libpmem2 itself, at no granularity. */
+Test(pmem, instructions_on_a_foreign_map)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct pmem2_source *src;
+	struct pmem2_map *map;
+	struct rp_pmem *pm;
+	int fd;
+	char *p = map_file(page, &fd);
+
+	skip_in_valgrind();
+	cr_assert_eq(pmem2_source_from_fd(&src, fd), 0);
+	cr_assert_eq(pmem2_map_from_existing(&map, src, p, page,
+					     PMEM2_GRANULARITY_BYTE),
+		     0);
+	pm = make((uintptr_t)p, page, RP_METHOD_AGENT_CLWB, NULL);
+	check_lines(pm, p, page - 65, 65);
+	rp_pmem_delete(pm);
+	pmem2_map_delete(&map);
+	pmem2_source_delete(&src);
+}
+#endif
+
+/* The library that is installed has no fault points, whatever is asked. */
+Test(pmem, faults_are_not_in_this_build)
+{
+	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_MSYNC, &fake);
+
+	setenv("RPMEM_FAULT", "skip-flush,fail-flush,slow-flush", 1);
+	setenv("RPMEM_FAULT_MS", "60000", 1);
+	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
+	cr_assert_eq(log_n, 1);
+	rp_pmem_delete(pm);
+}
