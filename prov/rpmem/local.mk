@@ -1,1 +1,25 @@
 # The libfabric provider: one file per libfabric object.
+rpmem_sources = \
+	prov/rpmem/av.c \
+	prov/rpmem/cq.c \
+	prov/rpmem/domain.c \
+	prov/rpmem/ep.c \
+	prov/rpmem/ext.c \
+	prov/rpmem/fabric.c \
+	prov/rpmem/hidden.c \
+	prov/rpmem/info.c \
+	prov/rpmem/init.c \
+	prov/rpmem/mr.c \
+	prov/rpmem/msg.c \
+	prov/rpmem/progress.c \
+	prov/rpmem/rma.c \
+	prov/rpmem/rpmem.h \
+	prov/rpmem/tagged.c \
+	prov/rpmem/xport.c
+
+rpmem_LTLIBRARIES = prov/rpmem/librpmem-fi.la
+prov_rpmem_librpmem_fi_la_SOURCES = $(rpmem_sources)
+prov_rpmem_librpmem_fi_la_LDFLAGS = -module -avoid-version -shared \
+	-export-symbols-regex '^fi_prov_ini$$'
+prov_rpmem_librpmem_fi_la_LIBADD = prov/core/libcore.la $(FABRIC_LIBS) \
+	$(PMEM2_LIBS) -lpthread

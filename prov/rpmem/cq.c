@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Completion queues: the base's entries less ours, plus those that we make. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rpmem/rpmem.h"
+
+#define DRAIN_MAX 16
+
+/*
+ * Every format is a prefix of the tagged one. So entries are kept as tagged
+ * ones and cut to the user's size when they are handed out.
+ */
+static size_t format_size(enum fi_cq_format f)
+{
+	switch (f) {
+	case FI_CQ_FORMAT_CONTEXT:
+		return sizeof(struct fi_cq_entry);
+	case FI_CQ_FORMAT_MSG:
+		return sizeof(struct fi_cq_msg_entry);
+	case FI_CQ_FORMAT_DATA:
+		return sizeof(struct fi_cq_data_entry);
+	case FI_CQ_FORMAT_TAGGED:
+		return sizeof(struct fi_cq_tagged_entry);
+	default:
+		return 0;
+	}
+}
+
+/* Wake a program that went to sleep believing that there was nothing. */
+static void wake(struct rp_cq *cq)
+{
+	if (cq->ev_fd >= 0 && !cq->ev_set) {
+		eventfd_write(cq->ev_fd, 1);
+		cq->ev_set = true;
+	}
+}
+
+static void unwake(struct rp_cq *cq)
+{
+	eventfd_t v;
+
+	if (cq->ev_set) {
+		eventfd_read(cq->ev_fd, &v);
+		cq->ev_set = false;
+	}
+}
+
+static struct rp_cqe *cqe_get(struct rp_cq *cq)
+{
+	struct rp_cqe *q = STAILQ_FIRST(&cq->spare);
+
+	if (q)
+		STAILQ_REMOVE_HEAD(&cq->spare, link);
+	else
+		q = malloc(sizeof(*q));
+	if (q)
+		q->err = NULL;
+	else /* a completion that cannot be told: the queue is overrun */
+		cq->fatal = -FI_EOVERRUN;
+	return q;
+}
+
+static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
+{
+	STAILQ_INSERT_TAIL(&cq->queue, q, link);
+	if (cq->asleep)
+		wake(cq);
+}
+
+void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+		fi_addr_t src)
+{
+	struct rp_cqe *q = cqe_get(cq);
+
+	if (!q)
+		return;
+	q->e = *e;
+	q->src = src;
+	enqueue(cq, q);
+}
+
+void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
+		      bool ours)
+{
+	struct rp_cqe *q = cqe_get(cq);
+
+	if (!q)
+		return;
+	q->err = malloc(sizeof(*err));
+	if (!q->err) {
+		cq->fatal = -FI_EOVERRUN;
+		STAILQ_INSERT_HEAD(&cq->spare, q, link);
+		return;
+	}
+	*q->err = *err;
+	q->ours = ours;
+	enqueue(cq, q);
+}
+
+static void dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+		     fi_addr_t src, const struct fi_cq_err_entry *err)
+{
+	void *context = err ? err->op_context : e->op_context;
+	struct rp_slot *s = context;
+
+	if (!rp_is_hidden(context)) {
+		if (err)
+			rp_cq_push_error(cq, err, false);
+		else
+			rp_cq_push(cq, e, src);
+		return;
+	}
+	switch (s->kind) {
+	case RP_SLOT_WRITE:
+		rp_rma_completed(s, e, err);
+		break;
+	case RP_SLOT_SEND:
+	case RP_SLOT_RECV:
+		rp_xport_completed(s, e ? e->len : 0, err != NULL);
+		break;
+	case RP_SLOT_DEAD:
+		rp_slot_put(&cq->dom->slots, s);
+		break;
+	case RP_SLOT_COMMIT:
+	case RP_SLOT_FREE:
+		RP_WARN(CQ, "the base completed a context twice\n");
+		break;
+	}
+}
+
+static void drain_error(struct rp_cq *cq)
+{
+	struct fi_cq_err_entry err = {0};
+
+	/* err_data of the base would not outlive the next read: not kept. */
+	if (fi_cq_readerr(cq->base, &err, 0) != 1)
+		return;
+	err.err_data = NULL;
+	err.err_data_size = 0;
+	dispatch(cq, NULL, FI_ADDR_NOTAVAIL, &err);
+}
+
+void rp_cq_drain(struct rp_cq *cq)
+{
+	struct fi_cq_tagged_entry raw[DRAIN_MAX], e = {0};
+	fi_addr_t src[DRAIN_MAX];
+	ssize_t n;
+
+	if (cq->fatal)
+		return;
+	do {
+		n = cq->source ? fi_cq_readfrom(cq->base, raw, DRAIN_MAX, src)
+			       : fi_cq_read(cq->base, raw, DRAIN_MAX);
+		if (n == -FI_EAVAIL) {
+			drain_error(cq);
+			n = DRAIN_MAX;
+			continue;
+		}
+		if (n < 0 && n != -FI_EAGAIN)
+			cq->fatal = (int)n;
+		for (ssize_t i = 0; i < n; i++) {
+			fi_addr_t from = FI_ADDR_NOTAVAIL;
+
+			memcpy(&e, (char *)raw + i * cq->base_size,
+			       cq->base_size);
+			if (cq->source)
+				from = cq->av ? rp_av_to_user(cq->av, src[i])
+					      : src[i];
+			dispatch(cq, &e, from, NULL);
+		}
+	} while (n == DRAIN_MAX);
+}
+
+/* Hand out what is queued. 0: nothing; -FI_EAVAIL: an error comes first. */
+static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
+{
+	struct rp_cqe *q;
+	size_t n = 0;
+
+	while (n < count && (q = STAILQ_FIRST(&cq->queue))) {
+		if (q->err) {
+			if (!n)
+				return -FI_EAVAIL;
+			break;
+		}
+		memcpy((char *)buf + n * cq->size, &q->e, cq->size);
+		if (src)
+			src[n] = q->src;
+		n++;
+		STAILQ_REMOVE_HEAD(&cq->queue, link);
+		STAILQ_INSERT_HEAD(&cq->spare, q, link);
+	}
+	cq->asleep = false;
+	if (STAILQ_EMPTY(&cq->queue))
+		unwake(cq);
+	return n;
+}
+
+/* Before anything hidden is under way the base's entries are the user's. */
+static ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
+			 fi_addr_t *src)
+{
+	struct fi_cq_msg_entry raw[DRAIN_MAX];
+	struct fi_cq_entry *out = buf;
+	ssize_t n;
+
+	if (cq->size == cq->base_size)
+		return src ? fi_cq_readfrom(cq->base, buf, count, src)
+			   : fi_cq_read(cq->base, buf, count);
+	if (count > DRAIN_MAX)
+		count = DRAIN_MAX;
+	n = src ? fi_cq_readfrom(cq->base, raw, count, src)
+		: fi_cq_read(cq->base, raw, count);
+	for (ssize_t i = 0; i < n; i++)
+		out[i].op_context = raw[i].op_context;
+	return n;
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
+			   fi_addr_t *src)
+{
+	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
+	ssize_t n;
+
+	/*
+	 * Where a thread of ours reads too, the lock keeps completions in
+	 * order even before the first hidden one.
+	 */
+	if (!atomic_load_explicit(&cq->dom->live, memory_order_acquire) &&
+	    !cq->dom->auto_progress)
+		return read_base(cq, buf, count, src);
+	pthread_mutex_lock(&cq->dom->lock);
+	rp_domain_progress(cq->dom);
+	n = pop(cq, buf, count, src);
+	if (!n)
+		n = cq->fatal ? cq->fatal : -FI_EAGAIN;
+	pthread_mutex_unlock(&cq->dom->lock);
+	return n;
+}
+
+static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_readfrom(fid, buf, count, NULL);
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
+			  uint64_t flags)
+{
+	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
+	struct rp_cqe *q;
+	ssize_t ret = -FI_EAGAIN;
+
+	if (!atomic_load_explicit(&cq->dom->live, memory_order_acquire) &&
+	    !cq->dom->auto_progress)
+		return fi_cq_readerr(cq->base, buf, flags);
+	pthread_mutex_lock(&cq->dom->lock);
+	rp_cq_drain(cq);
+	q = STAILQ_FIRST(&cq->queue);
+	if (q && q->err) {
+		/* Fields of later API versions stay the caller's. */
+		q->err->err_data = buf->err_data;
+		q->err->err_data_size = 0;
+		memcpy(buf, q->err, sizeof(*buf));
+		cq->last_err_ours = q->ours;
+		free(q->err);
+		STAILQ_REMOVE_HEAD(&cq->queue, link);
+		STAILQ_INSERT_HEAD(&cq->spare, q, link);
+		if (STAILQ_EMPTY(&cq->queue))
+			unwake(cq);
+		ret = 1;
+	}
+	pthread_mutex_unlock(&cq->dom->lock);
+	return ret;
+}
+
+int rp_cq_trywait(struct rp_cq *cq)
+{
+	struct rp_dom *dom = cq->dom;
+	struct fid *fids[2] = {&cq->base->fid};
+	struct rp_ep *ep;
+	int ret;
+
+	if (cq->epfd < 0)
+		return -FI_EINVAL;
+	pthread_mutex_lock(&dom->lock);
+	rp_domain_progress(dom);
+	cq->asleep = true;
+	ret = STAILQ_EMPTY(&cq->queue) && !cq->fatal ? 0 : -FI_EAGAIN;
+	if (!ret)
+		ret = fi_trywait(dom->fabric->base, fids, 1);
+	/* An answer may arrive on the other queue of the endpoint. */
+	LIST_FOREACH (ep, &dom->eps, link) {
+		struct rp_cq *o = ep->tx_cq == cq   ? ep->rx_cq
+				  : ep->rx_cq == cq ? ep->tx_cq
+						    : NULL;
+
+		if (ret || !o || o == cq || o->epfd < 0)
+			continue;
+		fids[0] = &o->base->fid;
+		ret = fi_trywait(dom->fabric->base, fids, 1);
+	}
+	if (!ret)
+		rp_domain_arm(dom);
+	pthread_mutex_unlock(&dom->lock);
+	return ret;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
+}
+
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
+			    fi_addr_t *src, const void *cond, int timeout)
+{
+	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
+	int64_t end = timeout < 0 ? -1 : now_ms() + timeout, left = -1;
+	struct epoll_event ev;
+	ssize_t n;
+	int ret;
+
+	if (cq->epfd < 0)
+		return -FI_EINVAL;
+	for (;;) {
+		n = cq_readfrom(fid, buf, count, src);
+		if (n != -FI_EAGAIN)
+			return n;
+		if (atomic_exchange(&cq->signaled, false))
+			return -FI_EAGAIN;
+		if (end >= 0) {
+			left = end - now_ms();
+			if (left <= 0)
+				return -FI_EAGAIN;
+		}
+		ret = rp_cq_trywait(cq);
+		if (ret == -FI_EAGAIN)
+			continue;
+		if (ret)
+			return ret;
+		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)
+			return -errno;
+	}
+}
+
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count,
+			const void *cond, int timeout)
+{
+	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
+}
+
+static int cq_signal(struct fid_cq *fid)
+{
+	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
+
+	if (cq->epfd < 0)
+		return -FI_EINVAL;
+	atomic_store(&cq->signaled, true);
+	pthread_mutex_lock(&cq->dom->lock);
+	wake(cq);
+	pthread_mutex_unlock(&cq->dom->lock);
+	return 0;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
+			       const void *err_data, char *buf, size_t len)
+{
+	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
+	static __thread char own[256];
+
+	if (!cq->last_err_ours)
+		return fi_cq_strerror(cq->base, prov_errno, err_data, buf, len);
+	snprintf(own, sizeof(own), "%s: %s", rp_status_name(prov_errno),
+		 rp_status_remedy(prov_errno));
+	if (buf && len) {
+		snprintf(buf, len, "%s", own);
+		return buf;
+	}
+	return own;
+}
+
+static struct fi_ops_cq cq_ops = {
+	.size = sizeof(struct fi_ops_cq),
+	.read = cq_read,
+	.readfrom = cq_readfrom,
+	.readerr = cq_readerr,
+	.sread = cq_sread,
+	.sreadfrom = cq_sreadfrom,
+	.signal = cq_signal,
+	.strerror = cq_strerror,
+};
+
+static void free_queue(struct rp_cq *cq)
+{
+	struct rp_cqe *q;
+
+	while ((q = STAILQ_FIRST(&cq->queue))) {
+		STAILQ_REMOVE_HEAD(&cq->queue, link);
+		free(q->err);
+		free(q);
+	}
+	while ((q = STAILQ_FIRST(&cq->spare))) {
+		STAILQ_REMOVE_HEAD(&cq->spare, link);
+		free(q);
+	}
+}
+
+static int cq_close(struct fid *fid)
+{
+	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid.fid);
+	struct rp_dom *dom = cq->dom;
+	int ret;
+
+	if (atomic_load(&cq->refs))
+		return -FI_EBUSY;
+	pthread_mutex_lock(&dom->lock);
+	/* Contexts of closed endpoints come home before the queue goes. */
+	rp_cq_drain(cq);
+	ret = fi_close(&cq->base->fid);
+	if (!ret)
+		LIST_REMOVE(cq, link);
+	pthread_mutex_unlock(&dom->lock);
+	if (ret)
+		return ret;
+	free_queue(cq);
+	if (cq->epfd >= 0)
+		close(cq->epfd);
+	if (cq->ev_fd >= 0)
+		close(cq->ev_fd);
+	atomic_fetch_sub(&dom->refs, 1);
+	free(cq);
+	return 0;
+}
+
+static int cq_control(struct fid *fid, int command, void *arg)
+{
+	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid.fid);
+
+	switch (command) {
+	case FI_GETWAIT:
+		if (cq->wait_obj != FI_WAIT_FD)
+			return -FI_ENODATA;
+		*(int *)arg = cq->epfd;
+		return 0;
+	case FI_GETWAITOBJ:
+		*(enum fi_wait_obj *)arg = cq->wait_obj;
+		return 0;
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
+static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		       void **ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static struct fi_ops cq_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = cq_close,
+	.bind = no_bind,
+	.control = cq_control,
+	.ops_open = no_ops_open,
+};
+
+static int watch(int epfd, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+/* The descriptor to sleep on: base, our queue, our timer, our worker. */
+static int make_wait(struct rp_cq *cq)
+{
+	int fd, ret;
+
+	ret = fi_control(&cq->base->fid, FI_GETWAIT, &fd);
+	if (ret)
+		return ret;
+	cq->ev_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	cq->epfd = epoll_create1(EPOLL_CLOEXEC);
+	if (cq->ev_fd < 0 || cq->epfd < 0)
+		return -errno;
+	ret = watch(cq->epfd, fd);
+	if (!ret)
+		ret = watch(cq->epfd, cq->ev_fd);
+	if (!ret)
+		ret = watch(cq->epfd, cq->dom->kick_fd);
+	if (!ret)
+		ret = watch(cq->epfd, cq->dom->timer_fd);
+	return ret;
+}
+
+int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
+	       struct fid_cq **out, void *context)
+{
+	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
+	struct fi_cq_attr a = {0};
+	bool want_wait;
+	struct rp_cq *cq;
+	int ret;
+
+	if (attr)
+		a = *attr;
+	if (a.wait_obj == FI_WAIT_SET) {
+		RP_INFO(CQ, "wait sets are not offered\n");
+		return -FI_ENOSYS;
+	}
+	if (a.format == FI_CQ_FORMAT_UNSPEC)
+		a.format = FI_CQ_FORMAT_CONTEXT;
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return -FI_ENOMEM;
+	cq->dom = dom;
+	cq->epfd = -1;
+	cq->ev_fd = -1;
+	cq->format = a.format;
+	cq->size = format_size(a.format);
+	cq->wait_obj = a.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : a.wait_obj;
+	cq->source = dom->base_info->caps & FI_SOURCE;
+	STAILQ_INIT(&cq->queue);
+	STAILQ_INIT(&cq->spare);
+	if (!cq->size) {
+		free(cq);
+		return -FI_EINVAL;
+	}
+	/* The length of a control message must be known. */
+	if (a.format == FI_CQ_FORMAT_CONTEXT)
+		a.format = FI_CQ_FORMAT_MSG;
+	cq->base_size = format_size(a.format);
+	want_wait = cq->wait_obj != FI_WAIT_NONE;
+	a.wait_obj =
+		want_wait || dom->auto_progress ? FI_WAIT_FD : FI_WAIT_NONE;
+	a.wait_cond = FI_CQ_COND_NONE;
+	if (a.size)
+		a.size += 256; /* ours come through it as well */
+	ret = fi_cq_open(dom->base, &a, &cq->base, context);
+	if (ret) {
+		free(cq);
+		return ret;
+	}
+	if (want_wait) {
+		ret = make_wait(cq);
+		if (ret)
+			goto close;
+	}
+	cq->fid.fid.fclass = FI_CLASS_CQ;
+	cq->fid.fid.context = context;
+	cq->fid.fid.ops = &cq_fid_ops;
+	cq->fid.ops = &cq_ops;
+	pthread_mutex_lock(&dom->lock);
+	LIST_INSERT_HEAD(&dom->cqs, cq, link);
+	pthread_mutex_unlock(&dom->lock);
+	atomic_fetch_add(&dom->refs, 1);
+	if (dom->auto_progress)
+		rp_domain_kick(dom);
+	*out = &cq->fid;
+	return 0;
+close:
+	if (cq->epfd >= 0)
+		close(cq->epfd);
+	if (cq->ev_fd >= 0)
+		close(cq->ev_fd);
+	fi_close(&cq->base->fid);
+	free(cq);
+	return ret;
+}

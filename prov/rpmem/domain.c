@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The domain: one lock, one agent, one incarnation. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "rpmem/rpmem.h"
+
+static int domain_close(struct fid *fid)
+{
+	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid.fid);
+	int ret;
+
+	if (atomic_load(&dom->refs))
+		return -FI_EBUSY;
+	rp_domain_thread_stop(dom);
+	ret = fi_close(&dom->base->fid);
+	if (ret) {
+		if (dom->auto_progress && rp_domain_thread_start(dom))
+			RP_WARN(DOMAIN, "the progress thread is gone\n");
+		return ret;
+	}
+	rp_agent_delete(dom->agent);
+	rp_slot_pool_fini(&dom->slots);
+	close(dom->kick_fd);
+	close(dom->timer_fd);
+	pthread_mutex_destroy(&dom->lock);
+	fi_freeinfo(dom->base_info);
+	free(dom);
+	return 0;
+}
+
+static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_control(struct fid *fid, int command, void *arg)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		       void **ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_sep(struct fid_domain *domain, struct fi_info *info,
+		  struct fid_ep **sep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_cntr(struct fid_domain *domain, struct fi_cntr_attr *attr,
+		   struct fid_cntr **cntr, void *context)
+{
+	RP_INFO(DOMAIN, "counters are not offered (cntr_cnt is 0)\n");
+	return -FI_ENOSYS;
+}
+
+static int no_poll(struct fid_domain *domain, struct fi_poll_attr *attr,
+		   struct fid_poll **pollset)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
+		  struct fid_stx **stx, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_srx(struct fid_domain *domain, struct fi_rx_attr *attr,
+		  struct fid_ep **rx_ep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_atomic(struct fid_domain *domain, enum fi_datatype datatype,
+		     enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_coll(struct fid_domain *domain, enum fi_collective_op coll,
+		   struct fi_collective_attr *attr, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static int domain_ep2(struct fid_domain *domain, struct fi_info *info,
+		      struct fid_ep **ep, uint64_t flags, void *context)
+{
+	return flags ? -FI_EBADFLAGS : rp_ep_open(domain, info, ep, context);
+}
+
+static struct fi_ops domain_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = domain_close,
+	.bind = no_bind,
+	.control = no_control,
+	.ops_open = no_ops_open,
+};
+
+static struct fi_ops_domain domain_ops = {
+	.size = sizeof(struct fi_ops_domain),
+	.av_open = rp_av_open,
+	.cq_open = rp_cq_open,
+	.endpoint = rp_ep_open,
+	.scalable_ep = no_sep,
+	.cntr_open = no_cntr,
+	.poll_open = no_poll,
+	.stx_ctx = no_stx,
+	.srx_ctx = no_srx,
+	.query_atomic = no_atomic,
+	.query_collective = no_coll,
+	.endpoint2 = domain_ep2,
+};
+
+static bool same_name(const char *a, const char *b)
+{
+	return a && b && !strcmp(a, b);
+}
+
+/* The base's own description of the domain that the program chose. */
+static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
+			  struct fi_info **out)
+{
+	struct fi_info *list, *i;
+	int ret = rp_info_base(fab->version, NULL, NULL, 0, info,
+			       fab->base_name, &list);
+
+	if (ret) {
+		RP_WARN(DOMAIN,
+			"%s no longer offers what fi_getinfo() "
+			"returned: %s\n",
+			fab->base_name, fi_strerror(-ret));
+		return ret;
+	}
+	for (i = list; i; i = i->next)
+		if (same_name(i->domain_attr->name, info->domain_attr->name) &&
+		    same_name(i->fabric_attr->name, info->fabric_attr->name) &&
+		    i->addr_format == info->addr_format)
+			break;
+	*out = i ? fi_dupinfo(i) : NULL;
+	ret = i ? -FI_ENOMEM : -FI_ENODATA;
+	fi_freeinfo(list);
+	return *out ? 0 : ret;
+}
+
+static int make_agent(struct rp_dom *dom)
+{
+	struct rp_agent_attr attr = {
+		.credits = rp_params.credits,
+		.max_sessions = rp_params.max_sessions,
+	};
+
+	/* Who restarts must not be taken for who died. */
+	do {
+		if (getrandom(&dom->incarnation, sizeof(dom->incarnation), 0) !=
+		    sizeof(dom->incarnation))
+			return -errno;
+	} while (!dom->incarnation);
+	attr.incarnation = dom->incarnation;
+	return rp_agent_new(&attr, &dom->agent);
+}
+
+int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
+		   struct fid_domain **domain, void *context)
+{
+	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
+	uint64_t format;
+	struct rp_dom *dom = calloc(1, sizeof(*dom));
+	int ret;
+
+	if (!dom)
+		return -FI_ENOMEM;
+	dom->fabric = fab;
+	ret = find_base_info(fab, info, &dom->base_info);
+	if (ret)
+		goto free;
+	dom->marked = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
+	dom->auto_progress =
+		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
+	dom->ordered = dom->base_info->tx_attr->msg_order & FI_ORDER_SAW;
+	format = dom->base_info->ep_attr->mem_tag_format;
+	dom->ctrl_bit = 1ull << (63 - __builtin_clzll(format));
+	LIST_INIT(&dom->cqs);
+	LIST_INIT(&dom->eps);
+	dom->epfd = -1;
+	dom->timer_fd = -1;
+	dom->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (dom->kick_fd >= 0)
+		dom->timer_fd = timerfd_create(CLOCK_MONOTONIC,
+					       TFD_NONBLOCK | TFD_CLOEXEC);
+	if (dom->timer_fd < 0) {
+		ret = -errno;
+		goto close;
+	}
+	ret = make_agent(dom);
+	if (ret)
+		goto close;
+	ret = fi_domain(fab->base, dom->base_info, &dom->base, context);
+	if (ret)
+		goto agent;
+	pthread_mutex_init(&dom->lock, NULL);
+	dom->fid.fid.fclass = FI_CLASS_DOMAIN;
+	dom->fid.fid.context = context;
+	dom->fid.fid.ops = &domain_fid_ops;
+	dom->fid.ops = &domain_ops;
+	dom->fid.mr = &rp_mr_ops;
+	if (dom->auto_progress) {
+		ret = rp_domain_thread_start(dom);
+		if (ret)
+			goto base;
+	}
+	*domain = &dom->fid;
+	return 0;
+base:
+	pthread_mutex_destroy(&dom->lock);
+	fi_close(&dom->base->fid);
+agent:
+	rp_agent_delete(dom->agent);
+close:
+	if (dom->timer_fd >= 0)
+		close(dom->timer_fd);
+	if (dom->kick_fd >= 0)
+		close(dom->kick_fd);
+	fi_freeinfo(dom->base_info);
+free:
+	free(dom);
+	return ret;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The fabric object: the base's fabric, and waiting on several of our objects.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpmem/rpmem.h"
+
+static int fabric_close(struct fid *fid)
+{
+	struct rp_fabric *fab = rp_container_of(fid, struct rp_fabric, fid.fid);
+	int ret = fi_close(&fab->base->fid);
+
+	if (ret)
+		return ret;
+	free(fab->base_name);
+	free(fab);
+	return 0;
+}
+
+static int fabric_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
+			  struct fid_eq **eq, void *context)
+{
+	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
+
+	/* Nothing of ours is reported there, so it is the base's own. */
+	return fi_eq_open(fab->base, attr, eq, context);
+}
+
+static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
+			  int count)
+{
+	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
+	int ret;
+
+	for (int i = 0; i < count; i++) {
+		if (fids[i]->fclass == FI_CLASS_CQ)
+			ret = rp_cq_trywait(rp_container_of(
+				fids[i], struct rp_cq, fid.fid));
+		else
+			ret = fi_trywait(fab->base, &fids[i], 1);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int no_pep(struct fid_fabric *fabric, struct fi_info *info,
+		  struct fid_pep **pep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
+		   struct fid_wait **waitset)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_control(struct fid *fid, int command, void *arg)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		       void **ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static struct fi_ops fabric_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = fabric_close,
+	.bind = no_bind,
+	.control = no_control,
+	.ops_open = no_ops_open,
+};
+
+static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info,
+			  struct fid_domain **dom, uint64_t flags,
+			  void *context)
+{
+	return flags ? -FI_EBADFLAGS
+		     : rp_domain_open(fabric, info, dom, context);
+}
+
+static struct fi_ops_fabric fabric_ops = {
+	.size = sizeof(struct fi_ops_fabric),
+	.domain = rp_domain_open,
+	.passive_ep = no_pep,
+	.eq_open = fabric_eq_open,
+	.wait_open = no_wait,
+	.trywait = fabric_trywait,
+	.domain2 = fabric_domain2,
+};
+
+int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
+		   void *context)
+{
+	struct fi_info *hints, *list = NULL;
+	struct rp_fabric *fab;
+	int ret = -FI_ENOMEM;
+
+	fab = calloc(1, sizeof(*fab));
+	hints = fi_allocinfo();
+	if (!fab || !hints)
+		goto free;
+	fab->version = attr->api_version ? attr->api_version : fi_version();
+	fab->base_name = rp_info_base_name(attr->prov_name);
+	if (!fab->base_name) {
+		RP_WARN(FABRIC,
+			"fabric name %s names no base provider; pass "
+			"the fabric_attr that fi_getinfo() returned\n",
+			attr->prov_name);
+		ret = -FI_EINVAL;
+		goto free;
+	}
+	if (attr->name)
+		hints->fabric_attr->name = strdup(attr->name);
+	hints->mode = ~(FI_BUFFERED_RECV);
+	hints->domain_attr->mode = ~0ull;
+	hints->domain_attr->mr_mode = ~(FI_MR_BASIC | FI_MR_SCALABLE);
+	ret = rp_info_base(fab->version, NULL, NULL, 0, hints, fab->base_name,
+			   &list);
+	if (ret)
+		goto free;
+	ret = fi_fabric(list->fabric_attr, &fab->base, context);
+	fi_freeinfo(list);
+	if (ret)
+		goto free;
+	fi_freeinfo(hints);
+	fab->fid.fid.fclass = FI_CLASS_FABRIC;
+	fab->fid.fid.context = context;
+	fab->fid.fid.ops = &fabric_fid_ops;
+	fab->fid.ops = &fabric_ops;
+	fab->fid.api_version = fab->version;
+	*fabric = &fab->fid;
+	return 0;
+free:
+	fi_freeinfo(hints);
+	if (fab)
+		free(fab->base_name);
+	free(fab);
+	return ret;
+}

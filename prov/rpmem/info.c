@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What the provider offers, derived from what its base offers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpmem/rpmem.h"
+
+/* Flags of fi_getinfo that libfabric keeps to itself; the same since 1.9. */
+#define GETINFO_INTERNAL  (1ull << 58)
+#define GETINFO_CORE_ONLY (1ull << 59)
+
+#define DEFAULT_BASE "tcp"
+
+/* Entries of the base's queues that stay ours. */
+#define RESERVED_TX 64
+#define RESERVED_RX 128
+
+/* What the base must be able to do for control messages to travel. */
+#define CTRL_CAPS  FI_TAGGED
+#define CTRL_ORDER (FI_ORDER_SAW | FI_ORDER_RAW)
+
+static bool is_component(const char *s, size_t len, const char *name)
+{
+	return strlen(name) == len && !strncasecmp(s, name, len);
+}
+
+/* Does "a;b;c" have the component name? */
+static bool has_component(const char *list, size_t len, const char *name)
+{
+	while (len) {
+		size_t n = 0;
+
+		while (n < len && list[n] != ';')
+			n++;
+		if (is_component(list, n, name))
+			return true;
+		list += n;
+		len -= n;
+		if (len) {
+			list++;
+			len--;
+		}
+	}
+	return false;
+}
+
+/* The components of "a;b;c" that are not ours, joined again; "" for none. */
+static char *base_of(const char *list, size_t len)
+{
+	char *out = calloc(1, len + 1), *o = out;
+
+	while (out && len) {
+		size_t n = 0;
+
+		while (n < len && list[n] != ';')
+			n++;
+		if (n && *list != '^' && !is_component(list, n, RP_PROV_NAME)) {
+			if (o != out)
+				*o++ = ';';
+			memcpy(o, list, n);
+			o += n;
+		}
+		list += n;
+		len -= n;
+		if (len) {
+			list++;
+			len--;
+		}
+	}
+	return out;
+}
+
+char *rp_info_base_name(const char *prov_name)
+{
+	char *base = base_of(prov_name, strlen(prov_name));
+
+	if (base && !*base) {
+		free(base);
+		base = NULL;
+	}
+	return base;
+}
+
+/*
+ * What FI_PROVIDER says: NULL when it does not ask for us, "" when it asks
+ * without a base, else the base. Caller frees.
+ */
+static char *asked_by_environment(void)
+{
+	const char *env = getenv("FI_PROVIDER"), *p;
+	char *base = NULL;
+	size_t n;
+
+	if (!env || *env == '^')
+		return NULL;
+	for (p = env; *p; p += n + !!p[n]) {
+		n = strcspn(p, ",");
+		if (has_component(p, n, RP_PROV_NAME)) {
+			base = base_of(p, n);
+			break;
+		}
+	}
+	if (!base || *base)
+		return base;
+	/* "tcp,ofi_rpmem": the first other name can only mean the base. */
+	for (p = env; *p; p += n + !!p[n]) {
+		n = strcspn(p, ",");
+		if (n && strncasecmp(p, "ofi_", 4)) {
+			free(base);
+			return base_of(p, n);
+		}
+	}
+	return base;
+}
+
+static void warn_bare(void)
+{
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+	static const char text[] =
+		"FI_PROVIDER=ofi_rpmem names no base provider, so libfabric "
+		"has hidden them all; use FI_PROVIDER='tcp;ofi_rpmem' (quoted)";
+
+	if (atomic_flag_test_and_set(&told))
+		return;
+	/* libfabric says nothing by default, and this must be seen. */
+	if (fi_log_enabled(&rp_prov, FI_LOG_WARN, FI_LOG_CORE))
+		FI_WARN(&rp_prov, FI_LOG_CORE, "%s\n", text);
+	else
+		fprintf(stderr, "ofi_rpmem: %s\n", text);
+}
+
+/* The base to layer over for these hints; NULL: we were not asked for. */
+static char *base_for(const struct fi_info *hints)
+{
+	const char *name = hints && hints->fabric_attr
+				   ? hints->fabric_attr->prov_name
+				   : NULL;
+	char *env = asked_by_environment(), *base = NULL;
+
+	if (name && !has_component(name, strlen(name), RP_PROV_NAME)) {
+		/* "tcp" alone means us only where FI_PROVIDER says so. */
+		if (env && !strcasecmp(env, name)) {
+			base = env;
+			env = NULL;
+		}
+	} else if (name && (base = rp_info_base_name(name))) {
+		; /* named in full */
+	} else if (env && *env) {
+		base = env;
+		env = NULL;
+	} else if (env) {
+		warn_bare();
+	} else if (name || (hints && (hints->caps & FI_RMA_PMEM))) {
+		base = strdup(DEFAULT_BASE);
+	}
+	free(env);
+	return base;
+}
+
+static uint64_t caps_to_base(uint64_t caps)
+{
+	if (!caps)
+		return 0;
+	caps = (caps & ~FI_RMA_PMEM) | CTRL_CAPS;
+	/* Control messages go both ways, whatever the program does. */
+	if (caps & (FI_SEND | FI_RECV))
+		caps |= FI_SEND | FI_RECV;
+	return caps;
+}
+
+/* The fid of ours that a program put into hints, as the base knows it. */
+static void fids_to_base(struct fi_info *b)
+{
+	if (b->domain_attr->domain)
+		b->domain_attr->domain = rp_container_of(b->domain_attr->domain,
+							 struct rp_dom, fid)
+						 ->base;
+	if (b->fabric_attr->fabric)
+		b->fabric_attr->fabric = rp_container_of(b->fabric_attr->fabric,
+							 struct rp_fabric, fid)
+						 ->base;
+}
+
+struct fi_info *rp_info_to_base(const struct fi_info *info)
+{
+	struct fi_info *b = fi_dupinfo(info);
+
+	if (!b)
+		return NULL;
+	b->next = NULL;
+	if (!b->ep_attr || !b->domain_attr || !b->fabric_attr || !b->tx_attr ||
+	    !b->rx_attr) {
+		/* Hints may leave parts out; the conversion wants them all. */
+		struct fi_info *full = fi_allocinfo();
+
+		if (!full) {
+			fi_freeinfo(b);
+			return NULL;
+		}
+#define TAKE(part)                                                             \
+	do {                                                                   \
+		if (!b->part) {                                                \
+			b->part = full->part;                                  \
+			full->part = NULL;                                     \
+		}                                                              \
+	} while (0)
+		TAKE(ep_attr);
+		TAKE(domain_attr);
+		TAKE(fabric_attr);
+		TAKE(tx_attr);
+		TAKE(rx_attr);
+#undef TAKE
+		fi_freeinfo(full);
+	}
+	b->caps = caps_to_base(b->caps);
+	b->tx_attr->caps = caps_to_base(b->tx_attr->caps);
+	b->rx_attr->caps = caps_to_base(b->rx_attr->caps);
+	/* A program that cannot handle it would hang (measured). */
+	b->mode &= ~FI_BUFFERED_RECV;
+	b->rx_attr->mode &= ~FI_BUFFERED_RECV;
+	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
+	if (b->tx_attr->msg_order || b->tx_attr->size)
+		b->tx_attr->msg_order |= CTRL_ORDER;
+	if (b->tx_attr->size)
+		b->tx_attr->size += RESERVED_TX;
+	if (b->rx_attr->size)
+		b->rx_attr->size += RESERVED_RX;
+	b->ep_attr->type = FI_EP_RDM;
+	b->ep_attr->mem_tag_format = 0;
+	b->domain_attr->mr_key_size = 0;
+	if (b->domain_attr->data_progress == FI_PROGRESS_AUTO) {
+		/* Our thread and the program's call the base side by side. */
+		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
+		b->domain_attr->threading = FI_THREAD_SAFE;
+	}
+	b->domain_attr->cntr_cnt = 0;
+	fids_to_base(b);
+	return b;
+}
+
+/* Keep the entries of one layering: the base's own RDM, else over ofi_rxm. */
+static void keep_one_layering(struct fi_info **list, const char *base)
+{
+	char rxm[128];
+	const char *keep = NULL;
+	struct fi_info *i, **link;
+
+	snprintf(rxm, sizeof(rxm), "%s;ofi_rxm", base);
+	for (i = *list; i; i = i->next) {
+		const char *name = i->fabric_attr->prov_name;
+
+		if (!strcasecmp(name, base)) {
+			keep = base;
+			break;
+		}
+		if (!strcasecmp(name, rxm))
+			keep = rxm;
+	}
+	for (link = list; (i = *link);) {
+		if (keep && !strcasecmp(i->fabric_attr->prov_name, keep)) {
+			link = &i->next;
+		} else {
+			*link = i->next;
+			i->next = NULL;
+			fi_freeinfo(i);
+		}
+	}
+}
+
+int rp_info_base(uint32_t version, const char *node, const char *service,
+		 uint64_t flags, const struct fi_info *hints, const char *base,
+		 struct fi_info **list)
+{
+	struct fi_info *b = hints ? rp_info_to_base(hints) : fi_allocinfo();
+	size_t len = strlen(base) + sizeof(";^" RP_PROV_NAME);
+	int ret;
+
+	*list = NULL;
+	if (!b)
+		return -FI_ENOMEM;
+	b->ep_attr->type = FI_EP_RDM;
+	free(b->fabric_attr->prov_name);
+	/* The caret keeps libfabric from asking us again. */
+	b->fabric_attr->prov_name = malloc(len);
+	if (!b->fabric_attr->prov_name) {
+		fi_freeinfo(b);
+		return -FI_ENOMEM;
+	}
+	snprintf(b->fabric_attr->prov_name, len, "%s;^" RP_PROV_NAME, base);
+	ret = fi_getinfo(version, node, service, flags | GETINFO_INTERNAL, b,
+			 list);
+	fi_freeinfo(b);
+	if (ret)
+		return ret;
+	keep_one_layering(list, base);
+	return *list ? 0 : -FI_ENODATA;
+}
+
+static bool may_make_keys(uint32_t version, const struct fi_info *hints)
+{
+	return FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints &&
+	       hints->domain_attr &&
+	       (hints->domain_attr->mr_mode & FI_MR_PROV_KEY);
+}
+
+/* Turn the base's entry into what we offer. */
+static int info_to_ours(uint32_t version, const struct fi_info *hints,
+			struct fi_info *i)
+{
+	struct fi_domain_attr *d = i->domain_attr;
+	char *semi = strchr(i->fabric_attr->prov_name, ';');
+
+	/* libfabric appends ";ofi_rpmem"; ofi_rxm stays out of sight. */
+	if (semi)
+		*semi = 0;
+	if (!(i->caps & FI_TAGGED) || !i->ep_attr->mem_tag_format)
+		return -FI_ENODATA;
+	i->caps &= ~(uint64_t)FI_ATOMIC;
+	i->tx_attr->caps &= ~(uint64_t)FI_ATOMIC;
+	i->rx_attr->caps &= ~(uint64_t)FI_ATOMIC;
+	if (hints && hints->caps) {
+		uint64_t added = CTRL_CAPS & ~hints->caps;
+
+		i->caps &= ~added;
+		i->tx_attr->caps &= ~added;
+		i->rx_attr->caps &= ~added;
+		i->caps |= hints->caps & FI_RMA_PMEM;
+	} else if (i->caps & FI_RMA) {
+		i->caps |= FI_RMA_PMEM;
+	}
+	if (hints && hints->tx_attr)
+		i->tx_attr->op_flags |=
+			hints->tx_attr->op_flags & FI_COMMIT_COMPLETE;
+	i->ep_attr->mem_tag_format >>= 1;
+	if (i->tx_attr->size > 2 * RESERVED_TX)
+		i->tx_attr->size -= RESERVED_TX;
+	if (i->rx_attr->size > 2 * RESERVED_RX)
+		i->rx_attr->size -= RESERVED_RX;
+	if (may_make_keys(version, hints)) {
+		d->mr_mode |= FI_MR_PROV_KEY;
+		d->mr_key_size = sizeof(uint64_t);
+	}
+	if (hints && hints->domain_attr &&
+	    hints->domain_attr->data_progress == FI_PROGRESS_AUTO)
+		d->data_progress = FI_PROGRESS_AUTO;
+	else
+		d->data_progress = FI_PROGRESS_MANUAL;
+	d->cntr_cnt = 0;
+	/* Open objects of the base are not the program's business. */
+	d->domain =
+		hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
+	i->fabric_attr->fabric =
+		hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
+	return 0;
+}
+
+/* What this version cannot do is no match, rather than a surprise later. */
+static bool hints_refused(const struct fi_info *hints)
+{
+	const struct fi_ep_attr *e = hints->ep_attr;
+
+	if (e && e->type != FI_EP_UNSPEC && e->type != FI_EP_RDM)
+		return true;
+	if (e && (e->mem_tag_format >> 63))
+		return true;
+	if (e && (e->tx_ctx_cnt > 1 || e->rx_ctx_cnt > 1))
+		return true;
+	if (hints->caps & (FI_ATOMIC | FI_TRIGGER | FI_COLLECTIVE |
+			   FI_NAMED_RX_CTX | FI_VARIABLE_MSG))
+		return true;
+	return hints->domain_attr && hints->domain_attr->cntr_cnt;
+}
+
+int rp_getinfo(uint32_t version, const char *node, const char *service,
+	       uint64_t flags, const struct fi_info *hints,
+	       struct fi_info **info)
+{
+	struct fi_info *list, *i, **link;
+	char *base;
+	int ret;
+
+	/* The core asks for bases only, on behalf of another utility. */
+	if (flags & GETINFO_CORE_ONLY)
+		return -FI_ENODATA;
+	base = base_for(hints);
+	if (!base)
+		return -FI_ENODATA;
+	if (hints && hints_refused(hints)) {
+		free(base);
+		return -FI_ENODATA;
+	}
+	ret = rp_info_base(version, node, service, flags, hints, base, &list);
+	free(base);
+	if (ret)
+		return ret;
+	for (link = &list; (i = *link);) {
+		if (!info_to_ours(version, hints, i)) {
+			link = &i->next;
+			continue;
+		}
+		*link = i->next;
+		i->next = NULL;
+		fi_freeinfo(i);
+	}
+	if (!list)
+		return -FI_ENODATA;
+	*info = list;
+	return 0;
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What libfabric finds when it loads the provider, and the operator's
+ * parameters. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "rpmem/rpmem.h"
+
+static void prov_cleanup(void)
+{
+	rp_log_set(NULL);
+}
+
+struct fi_provider rp_prov = {
+	.name = RP_PROV_NAME,
+	.version = FI_VERSION(0, 1),
+	.getinfo = rp_getinfo,
+	.fabric = rp_fabric_open,
+	.cleanup = prov_cleanup,
+};
+
+struct rp_params rp_params = {
+	.required = RP_CLASS_POWER,
+	.timeout_ns = 5000000000ull,
+	.slow_rate = 16 << 20,
+	.max_commits = 4096,
+};
+
+static void log_sink(enum rp_log_level level, const char *text)
+{
+	switch (level) {
+	case RP_LOG_WARN:
+		FI_WARN(&rp_prov, FI_LOG_CORE, "%s\n", text);
+		break;
+	case RP_LOG_INFO:
+		FI_INFO(&rp_prov, FI_LOG_CORE, "%s\n", text);
+		break;
+	case RP_LOG_DEBUG:
+		FI_DBG(&rp_prov, FI_LOG_CORE, "%s\n", text);
+		break;
+	}
+}
+
+static void get_size(const char *name, size_t *value)
+{
+	size_t v;
+
+	if (!fi_param_get_size_t(&rp_prov, name, &v) && v)
+		*value = v;
+}
+
+static void params_read(void)
+{
+	size_t ms = rp_params.timeout_ns / 1000000, rate = rp_params.slow_rate;
+	char *s;
+
+	fi_param_define(&rp_prov, "class", FI_PARAM_STRING,
+			"failures that a commit must survive unless the call "
+			"says otherwise: power, process or none (power)");
+	fi_param_define(&rp_prov, "timeout", FI_PARAM_SIZE_T,
+			"milliseconds of silence after which a target counts "
+			"as dead and its commits fail (%zu)",
+			ms);
+	fi_param_define(&rp_prov, "slow_rate", FI_PARAM_SIZE_T,
+			"bytes per second that the slowest link still moves: "
+			"the timeout grows with what is under way (%zu)",
+			rate);
+	fi_param_define(
+		&rp_prov, "emulate", FI_PARAM_BOOL,
+		"let anonymous and tmpfs memory play persistent memory, "
+		"with class none (no)");
+	fi_param_define(&rp_prov, "trust_fs", FI_PARAM_STRING,
+			"file systems, comma separated, whose msync reaches "
+			"stable storage although ofi_rpmem does not list them");
+	fi_param_define(&rp_prov, "allow_force_granularity", FI_PARAM_BOOL,
+			"honour PMEM2_FORCE_GRANULARITY, with class none (no)");
+	fi_param_define(&rp_prov, "max_commits", FI_PARAM_SIZE_T,
+			"commits outstanding per endpoint (%zu)",
+			rp_params.max_commits);
+	fi_param_define(&rp_prov, "credits", FI_PARAM_SIZE_T,
+			"requests that a target takes from one initiator at "
+			"once");
+	fi_param_define(&rp_prov, "max_sessions", FI_PARAM_SIZE_T,
+			"initiators that a target serves at once");
+
+	if (!fi_param_get_str(&rp_prov, "class", &s) &&
+	    rp_class_parse(s, &rp_params.required))
+		FI_WARN(&rp_prov, FI_LOG_CORE,
+			"FI_OFI_RPMEM_CLASS=%s is none of power, process, "
+			"none: power it is\n",
+			s);
+	if (rp_params.required < RP_CLASS_POWER)
+		FI_WARN(&rp_prov, FI_LOG_CORE,
+			"commits are only required to survive: %s\n",
+			rp_class_name(rp_params.required));
+	get_size("timeout", &ms);
+	rp_params.timeout_ns = ms * 1000000ull;
+	get_size("slow_rate", &rate);
+	rp_params.slow_rate = rate;
+	get_size("max_commits", &rp_params.max_commits);
+	get_size("credits", &rp_params.credits);
+	get_size("max_sessions", &rp_params.max_sessions);
+	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);
+	fi_param_get_bool(&rp_prov, "allow_force_granularity",
+			  &rp_params.allow_force_granularity);
+	fi_param_get_str(&rp_prov, "trust_fs", &rp_params.trust_fs);
+}
+
+__attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void);
+
+struct fi_provider *fi_prov_ini(void)
+{
+	/* The core skips a provider that is older than the application. */
+	rp_prov.fi_version = fi_version();
+	rp_log_set(log_sink);
+	params_read();
+	return &rp_prov;
+}

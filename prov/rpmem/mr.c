@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Memory regions: the base's registration, and a key that carries the facts. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/fault.h"
+#include "rpmem/rpmem.h"
+
+struct rp_mr {
+	struct fid_mr fid;
+	struct rp_dom *dom;
+	struct fid_mr *base;
+	bool persistent;
+	struct rp_region region;
+};
+
+/* Base keys that we may choose are random too: an old key must not hit. */
+#define KEY_TRIES 64
+
+static int mr_close(struct fid *fid)
+{
+	struct rp_mr *mr = rp_container_of(fid, struct rp_mr, fid.fid);
+	struct rp_dom *dom = mr->dom;
+	int ret;
+
+	pthread_mutex_lock(&dom->lock);
+	ret = fi_close(&mr->base->fid);
+	if (!ret && mr->persistent) {
+		/* After this the application may unmap: no worker is in it. */
+		rp_agent_region_del(dom->agent, &mr->region);
+		dom->npmem--;
+	}
+	pthread_mutex_unlock(&dom->lock);
+	if (ret)
+		return ret;
+	rp_pmem_delete(mr->region.pmem);
+	atomic_fetch_sub(&dom->refs, 1);
+	free(mr);
+	return 0;
+}
+
+static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct rp_mr *mr = rp_container_of(fid, struct rp_mr, fid.fid);
+
+	if (bfid->fclass != FI_CLASS_EP)
+		return -FI_ENOSYS;
+	return fi_mr_bind(
+		mr->base,
+		&rp_container_of(bfid, struct rp_ep, fid.fid)->base->fid,
+		flags);
+}
+
+static int mr_control(struct fid *fid, int command, void *arg)
+{
+	struct rp_mr *mr = rp_container_of(fid, struct rp_mr, fid.fid);
+
+	if (command != FI_ENABLE && command != FI_REFRESH)
+		return -FI_ENOSYS;
+	return fi_control(&mr->base->fid, command, arg);
+}
+
+static int mr_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		       void **ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static struct fi_ops mr_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = mr_close,
+	.bind = mr_bind,
+	.control = mr_control,
+	.ops_open = mr_ops_open,
+};
+
+static int random_bits(uint32_t *v)
+{
+	static atomic_uint counter;
+
+	if (RP_FAULT("fixed-base-key")) {
+		*v = atomic_fetch_add(&counter, 1) + 1;
+		return 0;
+	}
+	return getrandom(v, sizeof(*v), 0) == sizeof(*v) ? 0 : -errno;
+}
+
+/* Register with the base; where we make the keys, under one of our choice. */
+static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
+		    uint64_t flags, struct fid_mr **mr)
+{
+	struct fi_mr_attr a = *attr;
+	uint32_t key;
+	int ret;
+
+	a.context = NULL;
+	if (!dom->marked ||
+	    (dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
+		return fi_mr_regattr(dom->base, &a, flags, mr);
+	for (int i = 0; i < KEY_TRIES; i++) {
+		ret = random_bits(&key);
+		if (ret)
+			return ret;
+		a.requested_key = key;
+		ret = fi_mr_regattr(dom->base, &a, flags, mr);
+		if (ret != -FI_ENOKEY)
+			return ret;
+	}
+	return -FI_ENOKEY;
+}
+
+static int make_key(struct rp_mr *mr)
+{
+	uint64_t base = fi_mr_key(mr->base);
+	struct rp_key k = {
+		.base = (uint32_t)base,
+		.persistent = mr->persistent,
+	};
+	int ret;
+
+	if (!mr->dom->marked) {
+		mr->fid.key = base;
+		mr->region.key = base;
+		return 0;
+	}
+	if (base >> 32) {
+		RP_WARN(MR,
+			"the base made key %#llx, which does not fit the "
+			"32 bits that a marked key has for it\n",
+			(unsigned long long)base);
+		return -FI_EKEYREJECTED;
+	}
+	if (mr->persistent) {
+		k.class = mr->region.choice.class;
+		k.method = mr->region.choice.method;
+	}
+	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random)) {
+		ret = -errno;
+		return ret;
+	}
+	k.random &= 0xffffff;
+	mr->fid.key = rp_key_make(&k);
+	mr->region.key = mr->fid.key;
+	return 0;
+}
+
+/* What backs the memory decides whether it may be called persistent. */
+static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
+{
+	struct rp_dom *dom = mr->dom;
+	struct rp_region *r = &mr->region;
+	struct rp_caps_cfg cfg = {
+		.trust_fs = rp_params.trust_fs,
+		.emulate = rp_params.emulate,
+		.allow_force_granularity = rp_params.allow_force_granularity,
+		/* tcp and sockets store through the user's own mapping. */
+		.placement = RP_PLACE_CPU_USER,
+	};
+	int ret;
+
+	if (attr->iov_count != 1) {
+		RP_WARN(MR, "FI_RMA_PMEM: register one range at a time\n");
+		return -FI_EINVAL;
+	}
+	r->base = attr->mr_iov[0].iov_base;
+	r->len = attr->mr_iov[0].iov_len;
+	r->addr = dom->base_info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+			  ? (uintptr_t)r->base
+			  : 0;
+	ret = rp_caps_region(&cfg, r->base, r->len, &r->facts, r->why);
+	if (ret) {
+		RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", r->why);
+		return ret;
+	}
+	r->choice = rp_method_best(&r->facts, RP_METHODS_BUILT);
+	if (r->choice.method == RP_METHOD_REFUSED) {
+		RP_WARN(MR, "FI_RMA_PMEM refused: %s; %s\n", r->why,
+			r->choice.remedy);
+		return -FI_EOPNOTSUPP;
+	}
+	RP_INFO(MR, "%s: class %s by %s\n", r->why,
+		rp_class_name(r->choice.class),
+		rp_method_name(r->choice.method));
+	return rp_pmem_new(r->base, r->len, r->choice.method, NULL, &r->pmem);
+}
+
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
+		      uint64_t flags, struct fid_mr **out)
+{
+	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid.fid);
+	struct rp_mr *mr;
+	struct rp_ep *ep;
+	int ret;
+
+	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->iov_count)
+		return -FI_EINVAL;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return -FI_ENOMEM;
+	mr->dom = dom;
+	mr->persistent = flags & FI_RMA_PMEM;
+	if (mr->persistent) {
+		ret = judge(mr, attr);
+		if (ret)
+			goto free;
+	}
+	ret = base_reg(dom, attr, flags & ~FI_RMA_PMEM, &mr->base);
+	if (ret)
+		goto pmem;
+	ret = make_key(mr);
+	if (ret)
+		goto base;
+	if (mr->persistent) {
+		pthread_mutex_lock(&dom->lock);
+		ret = rp_agent_region_add(dom->agent, &mr->region);
+		if (!ret) {
+			dom->npmem++;
+			/* From now on somebody may ask for a commit. */
+			LIST_FOREACH (ep, &dom->eps, link)
+				if (ep->enabled && rp_xport_activate(ep))
+					ret = -FI_ENOMEM;
+			if (ret) {
+				rp_agent_region_del(dom->agent, &mr->region);
+				dom->npmem--;
+			}
+		}
+		pthread_mutex_unlock(&dom->lock);
+		if (ret)
+			goto base;
+	}
+	mr->fid.fid.fclass = FI_CLASS_MR;
+	mr->fid.fid.context = attr->context;
+	mr->fid.fid.ops = &mr_fid_ops;
+	mr->fid.mem_desc = fi_mr_desc(mr->base);
+	atomic_fetch_add(&dom->refs, 1);
+	*out = &mr->fid;
+	return 0;
+base:
+	fi_close(&mr->base->fid);
+pmem:
+	rp_pmem_delete(mr->region.pmem);
+free:
+	free(mr);
+	return ret;
+}
+
+static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count,
+		   uint64_t access, uint64_t offset, uint64_t requested_key,
+		   uint64_t flags, struct fid_mr **mr, void *context)
+{
+	struct fi_mr_attr attr = {
+		.mr_iov = iov,
+		.iov_count = count,
+		.access = access,
+		.offset = offset,
+		.requested_key = requested_key,
+		.context = context,
+	};
+
+	return mr_regattr(fid, &attr, flags, mr);
+}
+
+static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+		  uint64_t offset, uint64_t requested_key, uint64_t flags,
+		  struct fid_mr **mr, void *context)
+{
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+
+	return mr_regv(fid, &iov, 1, access, offset, requested_key, flags, mr,
+		       context);
+}
+
+struct fi_ops_mr rp_mr_ops = {
+	.size = sizeof(struct fi_ops_mr),
+	.reg = mr_reg,
+	.regv = mr_regv,
+	.regattr = mr_regattr,
+};

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What drives hidden work: every call on a CQ, or a thread of our own. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rpmem/rpmem.h"
+
+void rp_domain_kick(struct rp_dom *dom)
+{
+	/* One write until it is taken notice of. */
+	if (!atomic_exchange(&dom->kicked, true))
+		eventfd_write(dom->kick_fd, 1);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+static void take_kick(struct rp_dom *dom)
+{
+	eventfd_t v;
+
+	if (!atomic_load_explicit(&dom->kicked, memory_order_relaxed))
+		return;
+	/* Empty it first: a kick after that writes again. */
+	eventfd_read(dom->kick_fd, &v);
+	atomic_store(&dom->kicked, false);
+}
+
+static void take_timer(struct rp_dom *dom)
+{
+	uint64_t v;
+
+	if (dom->timer_due == UINT64_MAX || !dom->timer_due ||
+	    now_ns() < dom->timer_due)
+		return;
+	if (read(dom->timer_fd, &v, sizeof(v)) == sizeof(v))
+		dom->timer_due = UINT64_MAX;
+}
+
+void rp_domain_progress(struct rp_dom *dom)
+{
+	struct rp_cq *cq;
+	struct rp_ep *ep;
+
+	take_kick(dom);
+	take_timer(dom);
+	LIST_FOREACH (cq, &dom->cqs, link)
+		rp_cq_drain(cq);
+	rp_agent_progress(dom->agent);
+	LIST_FOREACH (ep, &dom->eps, link) {
+		if (ep->initiator)
+			rp_initiator_progress(ep->initiator);
+		if (ep->recv_due)
+			rp_xport_repost(ep);
+	}
+}
+
+void rp_domain_arm(struct rp_dom *dom)
+{
+	uint64_t due = rp_agent_deadline(dom->agent), d;
+	struct itimerspec t = {0};
+	struct rp_ep *ep;
+
+	LIST_FOREACH (ep, &dom->eps, link) {
+		if (!ep->initiator)
+			continue;
+		d = rp_initiator_deadline(ep->initiator);
+		due = d < due ? d : due;
+	}
+	due += !due; /* zero would switch the timer off */
+	if (due == dom->timer_due)
+		return;
+	dom->timer_due = due;
+	if (due != UINT64_MAX) {
+		t.it_value.tv_sec = due / 1000000000ull;
+		t.it_value.tv_nsec = due % 1000000000ull;
+	}
+	timerfd_settime(dom->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* May the thread sleep? Everything that could wake it has been looked at. */
+static int thread_trywait(struct rp_dom *dom)
+{
+	struct epoll_event ev;
+	struct rp_cq *cq;
+	struct fid *fid;
+	int fd, ret = 0;
+
+	pthread_mutex_lock(&dom->lock);
+	rp_domain_progress(dom);
+	LIST_FOREACH (cq, &dom->cqs, link) {
+		if (fi_control(&cq->base->fid, FI_GETWAIT, &fd))
+			continue;
+		ev = (struct epoll_event){.events = EPOLLIN, .data.fd = fd};
+		/* A closed queue's descriptor has left by itself. */
+		if (epoll_ctl(dom->epfd, EPOLL_CTL_ADD, fd, &ev) &&
+		    errno != EEXIST) {
+			ret = -errno;
+			break;
+		}
+		fid = &cq->base->fid;
+		if (fi_trywait(dom->fabric->base, &fid, 1)) {
+			ret = -FI_EAGAIN;
+			break;
+		}
+	}
+	if (!ret)
+		rp_domain_arm(dom);
+	pthread_mutex_unlock(&dom->lock);
+	return ret;
+}
+
+static void *thread_run(void *arg)
+{
+	struct rp_dom *dom = arg;
+	struct epoll_event ev;
+	int ret;
+
+	while (!atomic_load(&dom->stop)) {
+		ret = thread_trywait(dom);
+		if (ret == -FI_EAGAIN)
+			continue;
+		if (ret)
+			RP_WARN(DOMAIN, "progress thread: %s\n",
+				strerror(-ret));
+		epoll_wait(dom->epfd, &ev, 1, ret ? 100 : -1);
+	}
+	return NULL;
+}
+
+static int watch(struct rp_dom *dom, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(dom->epfd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+int rp_domain_thread_start(struct rp_dom *dom)
+{
+	int ret;
+
+	dom->epfd = epoll_create1(EPOLL_CLOEXEC);
+	if (dom->epfd < 0)
+		return -errno;
+	atomic_store(&dom->stop, false);
+	ret = watch(dom, dom->kick_fd);
+	if (!ret)
+		ret = watch(dom, dom->timer_fd);
+	if (!ret)
+		ret = -pthread_create(&dom->thread, NULL, thread_run, dom);
+	if (ret) {
+		close(dom->epfd);
+		dom->epfd = -1;
+		return ret;
+	}
+	dom->thread_on = true;
+	return 0;
+}
+
+void rp_domain_thread_stop(struct rp_dom *dom)
+{
+	if (!dom->thread_on)
+		return;
+	atomic_store(&dom->stop, true);
+	rp_domain_kick(dom);
+	pthread_join(dom->thread, NULL);
+	close(dom->epfd);
+	dom->epfd = -1;
+	dom->thread_on = false;
+}

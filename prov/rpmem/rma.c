@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Remote writes and reads; where FI_COMMIT_COMPLETE becomes a commit. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpmem/rpmem.h"
+
+/* Flags of ours that the base must not see. */
+#define OUR_FLAGS (FI_COMMIT_COMPLETE | FI_RPMEM_SAVE)
+
+static struct rp_ep *ep_of(struct fid_ep *fid)
+{
+	return rp_container_of(fid, struct rp_ep, fid);
+}
+
+/* --- completions --- */
+
+static void tell_ok(struct rp_slot *s)
+{
+	struct fi_cq_tagged_entry e = {
+		.op_context = s->context,
+		.flags = s->flags,
+	};
+
+	if (s->want)
+		rp_cq_push(s->ep->tx_cq, &e, FI_ADDR_NOTAVAIL);
+}
+
+static void tell_error(struct rp_slot *s, int err, int prov_errno, bool ours)
+{
+	struct fi_cq_err_entry e = {
+		.op_context = s->context,
+		.flags = s->flags,
+		.err = err,
+		.prov_errno = prov_errno,
+	};
+
+	rp_cq_push_error(s->ep->tx_cq, &e, ours);
+}
+
+static void slot_release(struct rp_slot *s)
+{
+	/* An endpoint being closed tells nobody; the base still owns it. */
+	rp_slot_put(&s->ep->dom->slots, s);
+}
+
+/*
+ * The commit has ended. A write that carried it completes now, exactly once;
+ * should the base still be busy with the bytes (the target is silent), the
+ * slot waits for it in secret.
+ */
+static void commit_done(void *arg, const struct rp_outcome *out)
+{
+	struct rp_slot *s = arg;
+
+	s->committed = true;
+	if (s->ep->dead)
+		; /* nobody is left to tell */
+	else if (out->status == RP_ST_OK)
+		tell_ok(s);
+	else
+		tell_error(s,
+			   s->base_err ? s->base_err
+				       : rp_status_errno(out->status),
+			   out->status, true);
+	if (s->kind == RP_SLOT_COMMIT || s->written)
+		slot_release(s);
+}
+
+void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
+		      const struct fi_cq_err_entry *err)
+{
+	bool has_commit = s->commit;
+
+	s->written = true;
+	if (err)
+		s->base_err = err->err ? err->err : FI_EIO;
+	for (unsigned int i = 0; i < s->nwrites; i++)
+		rp_write_done(&s->write[i], s->base_err);
+	if (!has_commit) {
+		if (err)
+			tell_error(s, s->base_err, err->prov_errno, false);
+		else
+			tell_ok(s);
+	}
+	if (!has_commit || s->committed)
+		slot_release(s);
+}
+
+/* --- posting --- */
+
+/* The program says which completion it wants by flags and binding. */
+static bool wants_completion(const struct rp_ep *ep, uint64_t flags)
+{
+	return !ep->selective || (flags & FI_COMPLETION);
+}
+
+static int peer_of(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
+{
+	struct rp_initiator *in;
+	int ret;
+
+	if (!rp_av_known(ep->av, dest)) {
+		RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
+			(unsigned long long)dest);
+		return -FI_EINVAL;
+	}
+	ret = rp_xport_initiator(ep, &in);
+	if (ret)
+		return ret;
+	*peer = rp_peer_get(in, rp_av_to_base(ep->av, dest));
+	return *peer ? 0 : -FI_ENOMEM;
+}
+
+/* Errors of core that libfabric numbers differently. */
+static ssize_t to_fi(int ret)
+{
+	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;
+}
+
+static int reserve_commit(struct rp_peer *peer, const struct fi_rma_iov *ranges,
+			  size_t count, enum rp_level level,
+			  enum rp_class required, struct rp_slot *s)
+{
+	struct rp_commit_attr attr = {
+		/* The same three words in the same order. */
+		.ranges = (const struct rp_wire_range *)ranges,
+		.nranges = count,
+		.level = level,
+		.required = required,
+		.done = commit_done,
+		.arg = s,
+	};
+	struct rp_wire_range few[RP_SLOT_IOV], *copy = few;
+	int ret;
+
+	if (count > RP_SLOT_IOV) {
+		copy = malloc(count * sizeof(*copy));
+		if (!copy)
+			return -FI_ENOMEM;
+	}
+	for (size_t i = 0; i < count; i++)
+		copy[i] = (struct rp_wire_range){
+			.key = ranges[i].key,
+			.addr = ranges[i].addr,
+			.len = ranges[i].len,
+		};
+	attr.ranges = copy;
+	ret = rp_commit_reserve(peer, &attr, &s->commit);
+	if (copy != few)
+		free(copy);
+	return ret;
+}
+
+ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
+		      size_t count, fi_addr_t dest, enum rp_level level,
+		      enum rp_class required, bool want, void *context)
+{
+	struct rp_dom *dom = ep->dom;
+	struct rp_peer *peer;
+	struct rp_slot *s;
+	int ret;
+
+	if (!ep->dom->marked)
+		return -FI_EKEYREJECTED;
+	pthread_mutex_lock(&dom->lock);
+	ret = peer_of(ep, dest, &peer);
+	if (ret)
+		goto unlock;
+	s = rp_slot_get(&dom->slots, ep, RP_SLOT_COMMIT);
+	if (!s) {
+		ret = -FI_EAGAIN;
+		goto unlock;
+	}
+	s->want = want;
+	s->context = context;
+	s->flags = FI_RMA | FI_WRITE;
+	ret = reserve_commit(peer, ranges, count, level, required, s);
+	if (ret) {
+		rp_slot_put(&dom->slots, s);
+		if (ret == -FI_EAGAIN)
+			rp_domain_progress(dom);
+	} else {
+		rp_commit_start(s->commit);
+	}
+unlock:
+	pthread_mutex_unlock(&dom->lock);
+	return to_fi(ret);
+}
+
+/*
+ * A write that a commit may cover. The base is asked for delivery whatever the
+ * program asked for: only its acknowledgement proves placement, and a
+ * completion must come back to us for every one.
+ */
+static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			     uint64_t flags, bool want, bool commit)
+{
+	struct rp_dom *dom = ep->dom;
+	struct fi_rma_iov iov[RP_SLOT_IOV];
+	struct fi_msg_rma m = *msg;
+	struct rp_peer *peer;
+	struct rp_slot *s;
+	size_t i;
+	ssize_t ret;
+
+	if (msg->rma_iov_count > RP_SLOT_IOV)
+		return -FI_EINVAL;
+	for (i = 0; i < msg->rma_iov_count; i++) {
+		iov[i] = msg->rma_iov[i];
+		if (iov[i].len + iov[i].addr < iov[i].addr)
+			return -FI_EINVAL;
+		iov[i].key = rp_key_base(iov[i].key);
+	}
+	pthread_mutex_lock(&dom->lock);
+	ret = peer_of(ep, msg->addr, &peer);
+	if (ret)
+		goto unlock;
+	s = rp_slot_get(&dom->slots, ep, RP_SLOT_WRITE);
+	if (!s) {
+		ret = -FI_EAGAIN;
+		goto unlock;
+	}
+	s->want = want;
+	s->context = msg->context;
+	s->flags = FI_RMA | FI_WRITE;
+	if (commit) {
+		/* Everything is reserved before the base sees the write. */
+		ret = reserve_commit(peer, msg->rma_iov, msg->rma_iov_count,
+				     RP_LEVEL_DURABLE, ep->required, s);
+		if (ret)
+			goto slot;
+		flags &= ~FI_MORE; /* the request follows at once */
+	}
+	for (i = 0; i < msg->rma_iov_count; i++)
+		if (rp_key_is_persistent(msg->rma_iov[i].key) && iov[i].len)
+			rp_write_begin(peer, &s->write[s->nwrites++],
+				       msg->rma_iov[i].key, iov[i].addr,
+				       iov[i].len);
+	m.rma_iov = iov;
+	m.addr = rp_av_to_base(ep->av, msg->addr);
+	m.context = s;
+	ret = fi_writemsg(ep->base, &m,
+			  (flags & ~OUR_FLAGS &
+			   ~(FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE)) |
+				  FI_COMPLETION | FI_DELIVERY_COMPLETE);
+	if (ret) {
+		while (s->nwrites)
+			rp_write_undo(&s->write[--s->nwrites]);
+		if (commit)
+			rp_commit_unreserve(s->commit);
+		goto slot;
+	}
+	if (commit)
+		rp_commit_start(s->commit);
+	goto unlock;
+slot:
+	rp_slot_put(&dom->slots, s);
+	if (ret == -FI_EAGAIN)
+		rp_domain_progress(dom);
+unlock:
+	pthread_mutex_unlock(&dom->lock);
+	return to_fi((int)ret);
+}
+
+static bool any_persistent(const struct fi_msg_rma *msg)
+{
+	for (size_t i = 0; i < msg->rma_iov_count; i++)
+		if (rp_key_is_persistent(msg->rma_iov[i].key))
+			return true;
+	return false;
+}
+
+/* Any write in message form, flags complete. */
+static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			 uint64_t flags, bool want)
+{
+	struct fi_rma_iov iov[RP_SLOT_IOV];
+	struct fi_msg_rma m = *msg;
+
+	if (flags & FI_COMMIT_COMPLETE) {
+		if (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)) {
+			RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE with remote CQ "
+					 "data or inject is not offered\n");
+			return -FI_EOPNOTSUPP;
+		}
+		return tracked_write(ep, msg, flags, want, true);
+	}
+	if (any_persistent(msg))
+		return tracked_write(ep, msg, flags, want, false);
+	if (msg->rma_iov_count > RP_SLOT_IOV)
+		return -FI_EINVAL;
+	for (size_t i = 0; i < msg->rma_iov_count; i++) {
+		iov[i] = msg->rma_iov[i];
+		iov[i].key = rp_key_base(iov[i].key);
+	}
+	m.rma_iov = iov;
+	m.addr = rp_av_to_base(ep->av, msg->addr);
+	return fi_writemsg(ep->base, &m, flags);
+}
+
+static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
+			    uint64_t flags)
+{
+	struct rp_ep *ep = ep_of(fid);
+	bool want = wants_completion(ep, flags);
+
+	if (!(flags & FI_RPMEM_SAVE))
+		return write_any(ep, msg, flags, want);
+	/* Nothing moves: only what was written before is brought to a level. */
+	if (msg->iov_count || (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)))
+		return -FI_EINVAL;
+	if (flags & FI_COMMIT_COMPLETE)
+		return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count,
+				     msg->addr, RP_LEVEL_DURABLE, ep->required,
+				     want, msg->context);
+	if (flags & FI_DELIVERY_COMPLETE)
+		return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count,
+				     msg->addr, RP_LEVEL_VISIBLE, ep->required,
+				     want, msg->context);
+	RP_WARN(EP_DATA, "FI_RPMEM_SAVE needs FI_COMMIT_COMPLETE (durable) or "
+			 "FI_DELIVERY_COMPLETE (visible)\n");
+	return -FI_EINVAL;
+}
+
+/* The forms without flags take the endpoint's, and may take a short cut. */
+static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
+			 size_t count, uint64_t data, fi_addr_t dest,
+			 uint64_t addr, uint64_t key, void *context,
+			 uint64_t flags, bool want)
+{
+	struct fi_rma_iov rma = {.addr = addr, .key = key};
+	struct fi_msg_rma msg = {
+		.msg_iov = iov,
+		.desc = desc,
+		.iov_count = count,
+		.addr = dest,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = context,
+		.data = data,
+	};
+
+	for (size_t i = 0; i < count; i++)
+		rma.len += iov[i].iov_len;
+	return write_any(ep, &msg, flags, want);
+}
+
+static inline bool plain(const struct rp_ep *ep, uint64_t key)
+{
+	return !rp_key_is_persistent(key) &&
+	       !(ep->op_flags & FI_COMMIT_COMPLETE);
+}
+
+static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
+			  void **desc, size_t count, fi_addr_t dest,
+			  uint64_t addr, uint64_t key, void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	if (plain(ep, key))
+		return fi_writev(ep->base, iov, desc, count,
+				 rp_av_to_base(ep->av, dest), addr,
+				 rp_key_base(key), context);
+	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
+			 ep->op_flags, wants_completion(ep, ep->op_flags));
+}
+
+static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len,
+			 void *desc, fi_addr_t dest, uint64_t addr,
+			 uint64_t key, void *context)
+{
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+	struct rp_ep *ep = ep_of(fid);
+
+	if (plain(ep, key))
+		return fi_write(ep->base, buf, len, desc,
+				rp_av_to_base(ep->av, dest), addr,
+				rp_key_base(key), context);
+	return rma_writev(fid, &iov, &desc, 1, dest, addr, key, context);
+}
+
+static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
+			     void *desc, uint64_t data, fi_addr_t dest,
+			     uint64_t addr, uint64_t key, void *context)
+{
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+	struct rp_ep *ep = ep_of(fid);
+
+	if (plain(ep, key))
+		return fi_writedata(ep->base, buf, len, desc, data,
+				    rp_av_to_base(ep->av, dest), addr,
+				    rp_key_base(key), context);
+	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
+			 ep->op_flags | FI_REMOTE_CQ_DATA,
+			 wants_completion(ep, ep->op_flags));
+}
+
+static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
+			  fi_addr_t dest, uint64_t addr, uint64_t key)
+{
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+	struct rp_ep *ep = ep_of(fid);
+
+	/* It has no completion to make durable, so the default is no matter. */
+	if (!rp_key_is_persistent(key))
+		return fi_inject_write(ep->base, buf, len,
+				       rp_av_to_base(ep->av, dest), addr,
+				       rp_key_base(key));
+	return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL, FI_INJECT,
+			 false);
+}
+
+static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
+			      uint64_t data, fi_addr_t dest, uint64_t addr,
+			      uint64_t key)
+{
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+	struct rp_ep *ep = ep_of(fid);
+
+	if (!rp_key_is_persistent(key))
+		return fi_inject_writedata(ep->base, buf, len, data,
+					   rp_av_to_base(ep->av, dest), addr,
+					   rp_key_base(key));
+	return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
+			 FI_INJECT | FI_REMOTE_CQ_DATA, false);
+}
+
+static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
+			fi_addr_t src, uint64_t addr, uint64_t key,
+			void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_read(ep->base, buf, len, desc, rp_av_to_base(ep->av, src),
+		       addr, rp_key_base(key), context);
+}
+
+static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
+			 void **desc, size_t count, fi_addr_t src,
+			 uint64_t addr, uint64_t key, void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_readv(ep->base, iov, desc, count, rp_av_to_base(ep->av, src),
+			addr, rp_key_base(key), context);
+}
+
+static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
+			   uint64_t flags)
+{
+	struct rp_ep *ep = ep_of(fid);
+	struct fi_rma_iov iov[RP_SLOT_IOV];
+	struct fi_msg_rma m = *msg;
+
+	if (flags & OUR_FLAGS) {
+		RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a read is not "
+				 "offered\n");
+		return -FI_EOPNOTSUPP;
+	}
+	if (msg->rma_iov_count > RP_SLOT_IOV)
+		return -FI_EINVAL;
+	for (size_t i = 0; i < msg->rma_iov_count; i++) {
+		iov[i] = msg->rma_iov[i];
+		iov[i].key = rp_key_base(iov[i].key);
+	}
+	m.rma_iov = iov;
+	m.addr = rp_av_to_base(ep->av, msg->addr);
+	return fi_readmsg(ep->base, &m, flags);
+}
+
+struct fi_ops_rma rp_rma_ops = {
+	.size = sizeof(struct fi_ops_rma),
+	.read = rma_read,
+	.readv = rma_readv,
+	.readmsg = rma_readmsg,
+	.write = rma_write,
+	.writev = rma_writev,
+	.writemsg = rma_writemsg,
+	.inject = rma_inject,
+	.writedata = rma_writedata,
+	.injectdata = rma_injectdata,
+};
+
+/*
+ * Keys that the application chose say nothing about the memory behind them, so
+ * there is nothing to look for in them, and no commit.
+ */
+static ssize_t raw_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
+			    uint64_t flags)
+{
+	struct rp_ep *ep = ep_of(fid);
+	struct fi_msg_rma m = *msg;
+
+	if (flags & OUR_FLAGS) {
+		RP_WARN(EP_DATA,
+			"FI_COMMIT_COMPLETE needs keys that ofi_rpmem "
+			"made: put FI_MR_PROV_KEY into the mr_mode of the "
+			"hints, on both sides\n");
+		return -FI_EKEYREJECTED;
+	}
+	m.addr = rp_av_to_base(ep->av, msg->addr);
+	return fi_writemsg(ep->base, &m, flags);
+}
+
+static ssize_t raw_write(struct fid_ep *fid, const void *buf, size_t len,
+			 void *desc, fi_addr_t dest, uint64_t addr,
+			 uint64_t key, void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_write(ep->base, buf, len, desc, rp_av_to_base(ep->av, dest),
+			addr, key, context);
+}
+
+static ssize_t raw_writev(struct fid_ep *fid, const struct iovec *iov,
+			  void **desc, size_t count, fi_addr_t dest,
+			  uint64_t addr, uint64_t key, void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_writev(ep->base, iov, desc, count,
+			 rp_av_to_base(ep->av, dest), addr, key, context);
+}
+
+static ssize_t raw_writedata(struct fid_ep *fid, const void *buf, size_t len,
+			     void *desc, uint64_t data, fi_addr_t dest,
+			     uint64_t addr, uint64_t key, void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_writedata(ep->base, buf, len, desc, data,
+			    rp_av_to_base(ep->av, dest), addr, key, context);
+}
+
+static ssize_t raw_inject(struct fid_ep *fid, const void *buf, size_t len,
+			  fi_addr_t dest, uint64_t addr, uint64_t key)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_inject_write(ep->base, buf, len, rp_av_to_base(ep->av, dest),
+			       addr, key);
+}
+
+static ssize_t raw_injectdata(struct fid_ep *fid, const void *buf, size_t len,
+			      uint64_t data, fi_addr_t dest, uint64_t addr,
+			      uint64_t key)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_inject_writedata(ep->base, buf, len, data,
+				   rp_av_to_base(ep->av, dest), addr, key);
+}
+
+static ssize_t raw_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
+			fi_addr_t src, uint64_t addr, uint64_t key,
+			void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_read(ep->base, buf, len, desc, rp_av_to_base(ep->av, src),
+		       addr, key, context);
+}
+
+static ssize_t raw_readv(struct fid_ep *fid, const struct iovec *iov,
+			 void **desc, size_t count, fi_addr_t src,
+			 uint64_t addr, uint64_t key, void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+
+	return fi_readv(ep->base, iov, desc, count, rp_av_to_base(ep->av, src),
+			addr, key, context);
+}
+
+static ssize_t raw_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
+			   uint64_t flags)
+{
+	struct rp_ep *ep = ep_of(fid);
+	struct fi_msg_rma m = *msg;
+
+	if (flags & OUR_FLAGS)
+		return -FI_EOPNOTSUPP;
+	m.addr = rp_av_to_base(ep->av, msg->addr);
+	return fi_readmsg(ep->base, &m, flags);
+}
+
+struct fi_ops_rma rp_rma_raw_ops = {
+	.size = sizeof(struct fi_ops_rma),
+	.read = raw_read,
+	.readv = raw_readv,
+	.readmsg = raw_readmsg,
+	.write = raw_write,
+	.writev = raw_writev,
+	.writemsg = raw_writemsg,
+	.inject = raw_inject,
+	.writedata = raw_writedata,
+	.injectdata = raw_injectdata,
+};

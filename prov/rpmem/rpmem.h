@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The objects of the libfabric provider, one per libfabric object. */
+#ifndef RPMEM_H
+#define RPMEM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext_rpmem.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+
+#include "core/agent.h"
+#include "core/list.h"
+#include "core/peer.h"
+
+#define RP_PROV_NAME "ofi_rpmem"
+
+#define rp_container_of(ptr, type, member)                                     \
+	((type *)((char *)(ptr)-offsetof(type, member)))
+
+extern struct fi_provider rp_prov;
+
+#define RP_WARN(subsys, ...) FI_WARN(&rp_prov, FI_LOG_##subsys, __VA_ARGS__)
+#define RP_INFO(subsys, ...) FI_INFO(&rp_prov, FI_LOG_##subsys, __VA_ARGS__)
+
+/* What the operator set, read once when the provider is loaded. */
+struct rp_params {
+	enum rp_class required;
+	uint64_t timeout_ns;
+	uint64_t slow_rate;
+	int emulate;
+	int allow_force_granularity;
+	char *trust_fs;
+	size_t max_commits;
+	size_t credits;
+	size_t max_sessions;
+};
+extern struct rp_params rp_params;
+
+/* --- info.c: what is offered, and the base behind it --- */
+
+/*
+ * The base's own list for the name of a base ("tcp"): RDM endpoints only, all
+ * of one layering. hints are a program's, in our terms; NULL: anything.
+ */
+int rp_info_base(uint32_t version, const char *node, const char *service,
+		 uint64_t flags, const struct fi_info *hints, const char *base,
+		 struct fi_info **list);
+/* A program's fi_info, as the base wants to see it. */
+struct fi_info *rp_info_to_base(const struct fi_info *info);
+/* "tcp" from "tcp;ofi_rpmem"; NULL when no base is named. Caller frees. */
+char *rp_info_base_name(const char *prov_name);
+int rp_getinfo(uint32_t version, const char *node, const char *service,
+	       uint64_t flags, const struct fi_info *hints,
+	       struct fi_info **info);
+
+/* --- fabric.c --- */
+
+struct rp_fabric {
+	struct fid_fabric fid;
+	struct fid_fabric *base;
+	char *base_name; /* what a hint names: "tcp" */
+	uint32_t version;
+};
+int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
+		   void *context);
+
+/* --- hidden.c: contexts of operations that the user never sees --- */
+
+enum rp_slot_kind {
+	RP_SLOT_FREE,
+	RP_SLOT_WRITE,	/* a write to a persistent region, maybe with commit */
+	RP_SLOT_COMMIT, /* a commit of its own */
+	RP_SLOT_SEND,	/* a control message too long to inject */
+	RP_SLOT_RECV,	/* a posted receive for control messages */
+	RP_SLOT_DEAD,	/* its endpoint is gone; the base may still answer */
+};
+
+#define RP_SLOT_IOV 4 /* remote ranges of one write */
+
+/* One hidden operation. The base gets its address as the context. */
+struct rp_slot {
+	struct fi_context2 fi_context; /* first: FI_CONTEXT modes use it */
+	LIST_ENTRY(rp_slot) link;
+	struct rp_ep *ep;
+	enum rp_slot_kind kind;
+	bool posted;	/* RECV: the base has it */
+	bool want;	/* the user wants a completion */
+	bool written;	/* WRITE with commit: the base has completed it */
+	bool committed; /* WRITE with commit: the commit has ended */
+	uint8_t nwrites;
+	int base_err;	/* of the write */
+	void *context;	/* the user's */
+	uint64_t flags; /* of the user's completion */
+	void *buf;	/* SEND, RECV */
+	struct rp_commit *commit;
+	struct rp_write write[RP_SLOT_IOV];
+};
+LIST_HEAD(rp_slots, rp_slot);
+
+/* All slots of the process lie in one range, for as long as it lives. */
+extern uintptr_t rp_hidden_base;
+#define RP_HIDDEN_SIZE (1ull << 32)
+static inline bool rp_is_hidden(const void *context)
+{
+	return (uintptr_t)context - rp_hidden_base < RP_HIDDEN_SIZE;
+}
+
+/* Slots of one domain: none returns to the process before its CQs are gone. */
+struct rp_slot_pool {
+	struct rp_slots free;
+	struct rp_slots used;
+	struct rp_chunk *chunks;
+};
+struct rp_slot *rp_slot_get(struct rp_slot_pool *p, struct rp_ep *ep,
+			    enum rp_slot_kind kind);
+void rp_slot_put(struct rp_slot_pool *p, struct rp_slot *s);
+void rp_slot_pool_fini(struct rp_slot_pool *p);
+
+/* --- domain.c --- */
+
+struct rp_dom {
+	struct fid_domain fid;
+	struct rp_fabric *fabric;
+	struct fid_domain *base;
+	struct fi_info *base_info; /* what the base was opened with */
+	bool marked;		   /* we make the keys, with facts in them */
+	bool auto_progress;
+	bool ordered;	   /* a message follows the writes before it */
+	uint64_t ctrl_bit; /* the tag bit of control messages */
+	uint64_t incarnation;
+
+	/*
+	 * One lock for everything below, for core, and for reading base CQs
+	 * once `live`. The base never calls back, so it may be held over
+	 * base calls; user callbacks do not exist.
+	 */
+	pthread_mutex_t lock;
+	/* Hidden traffic may be under way; until then nobody looks for it. */
+	atomic_bool live;
+	struct rp_agent *agent;
+	unsigned int npmem; /* registered persistent regions */
+	struct rp_slot_pool slots;
+	LIST_HEAD(, rp_cq) cqs;
+	LIST_HEAD(, rp_ep) eps;
+	int kick_fd;  /* core wants progress: worker done, commit ended */
+	int timer_fd; /* wakes who sleeps when a deadline comes */
+	atomic_bool kicked;
+	uint64_t timer_due;
+
+	/* FI_PROGRESS_AUTO only. */
+	pthread_t thread;
+	bool thread_on;
+	atomic_bool stop;
+	int epfd;
+	atomic_uint refs;
+};
+int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
+		   struct fid_domain **dom, void *context);
+
+/* --- mr.c --- */
+
+extern struct fi_ops_mr rp_mr_ops;
+
+/* --- av.c --- */
+
+/* Users of a base vector entry that an agent put there for its answers. */
+struct rp_av {
+	struct fid_av fid;
+	struct rp_dom *dom;
+	struct fid_av *base;
+	enum fi_av_type type;
+	/*
+	 * Identity (NULL) until a hidden entry makes the base number a table
+	 * differently from what the user was promised.
+	 */
+	fi_addr_t *to_base; /* by user index */
+	size_t nuser, cap;  /* one past the highest address handed out */
+	struct rp_av_hidden *hidden;
+	atomic_uint refs;
+};
+int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
+	       struct fid_av **av, void *context);
+/* May addr be given to the base? It would not survive a wild one. */
+static inline bool rp_av_known(const struct rp_av *av, fi_addr_t addr)
+{
+	return addr < av->nuser &&
+	       !(av->to_base && av->to_base[addr] == FI_ADDR_NOTAVAIL);
+}
+static inline fi_addr_t rp_av_to_base(const struct rp_av *av, fi_addr_t addr)
+{
+	if (!av->to_base || addr == FI_ADDR_UNSPEC)
+		return addr;
+	return addr < av->nuser ? av->to_base[addr] : FI_ADDR_NOTAVAIL;
+}
+fi_addr_t rp_av_to_user(const struct rp_av *av, fi_addr_t addr);
+/* With the domain's lock: an entry to answer addr; balanced by _put. */
+int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
+		     fi_addr_t *out);
+void rp_av_hidden_put(struct rp_av *av, fi_addr_t addr);
+
+/* --- cq.c --- */
+
+/* A completion that somebody else's read, or we, took for the user. */
+struct rp_cqe {
+	STAILQ_ENTRY(rp_cqe) link;
+	struct fi_cq_tagged_entry e;
+	fi_addr_t src;
+	struct fi_cq_err_entry *err; /* then e is unused */
+	bool ours;		     /* err: prov_errno is a status of ours */
+};
+
+struct rp_cq {
+	struct fid_cq fid;
+	struct rp_dom *dom;
+	struct fid_cq *base;
+	enum fi_cq_format format;
+	size_t size;	  /* of one entry of the user's format */
+	size_t base_size; /* of one entry of the base's */
+	enum fi_wait_obj wait_obj;
+	bool source;	  /* the base tells source addresses */
+	struct rp_av *av; /* of an endpoint bound to it, for sources */
+	STAILQ_HEAD(, rp_cqe) queue;
+	STAILQ_HEAD(, rp_cqe) spare;
+	bool last_err_ours; /* for fi_cq_strerror() */
+	int fatal;	    /* the base CQ is broken */
+	int epfd;	    /* what FI_GETWAIT gives */
+	int ev_fd;	    /* queue filled, or fi_cq_signal() */
+	atomic_bool signaled;
+	bool ev_set;
+	bool asleep; /* the user may be waiting: fill wakes it */
+	LIST_ENTRY(rp_cq) link;
+	atomic_uint refs;
+};
+int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
+	       struct fid_cq **cq, void *context);
+/* With the lock: a completion for the user, or (copied) an error entry. */
+void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+		fi_addr_t src);
+void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
+		      bool ours);
+/* With the lock: take what the base has, ours to us and the rest queued. */
+void rp_cq_drain(struct rp_cq *cq);
+/* -FI_EAGAIN: do not sleep, there is something to read. */
+int rp_cq_trywait(struct rp_cq *cq);
+
+/* --- progress.c --- */
+
+/* With the lock: everything that is due, on every CQ of the domain. */
+void rp_domain_progress(struct rp_dom *dom);
+/* With the lock: a timer for the next deadline, before somebody sleeps. */
+void rp_domain_arm(struct rp_dom *dom);
+void rp_domain_kick(struct rp_dom *dom);
+int rp_domain_thread_start(struct rp_dom *dom);
+void rp_domain_thread_stop(struct rp_dom *dom);
+
+/* --- ep.c --- */
+
+struct rp_ep {
+	struct fid_ep fid;
+	struct rp_dom *dom;
+	struct fid_ep *base;
+	struct rp_av *av;
+	struct rp_cq *tx_cq, *rx_cq;
+	struct rp_cq *own_cq; /* bound where the user bound none */
+	uint64_t op_flags;    /* default transmit flags of the user */
+	bool selective;
+	bool enabled;
+	bool dead; /* being closed */
+	size_t inject_size;
+	enum rp_class required;
+	struct rp_xport xport;
+	struct rp_initiator *initiator; /* with the first tracked write */
+	unsigned int nrecv, recv_due;	/* hidden receives, and not posted */
+	void *recv_bufs;
+	size_t addr_len;
+	uint8_t addr[RP_WIRE_MAX_ADDR];
+	LIST_ENTRY(rp_ep) link;
+};
+int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
+	       struct fid_ep **ep, void *context);
+extern struct fi_ops_msg rp_msg_ops;
+extern struct fi_ops_tagged rp_tagged_ops;
+extern struct fi_ops_rma rp_rma_ops;	 /* keys of ours */
+extern struct fi_ops_rma rp_rma_raw_ops; /* keys of the application */
+extern struct fi_rpmem_ops rp_ext_ops;
+
+/* --- rma.c --- */
+
+/* A slot of kind WRITE was completed by the base; err NULL: success. */
+void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
+		      const struct fi_cq_err_entry *err);
+/* Post a commit for the user. want: a completion on success too. */
+ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
+		      size_t count, fi_addr_t dest, enum rp_level level,
+		      enum rp_class required, bool want, void *context);
+
+/* --- xport.c: control messages on the endpoint of the data --- */
+
+extern const struct rp_xport_ops rp_xport_ops;
+/* With the lock: start listening for control messages. */
+int rp_xport_activate(struct rp_ep *ep);
+/* With the lock: post receives that could not be posted before. */
+void rp_xport_repost(struct rp_ep *ep);
+/* A slot of kind SEND or RECV came back. err NULL: success. */
+void rp_xport_completed(struct rp_slot *s, size_t len, bool failed);
+/* With the lock: the initiator of this endpoint, made on first use. */
+int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out);
+
+#endif
