@@ -203,23 +203,55 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	return n;
 }
 
+/*
+ * Another thread may have started hidden traffic while this one was already
+ * inside the base's read: take ours out of what it brought. Returns how many
+ * are left.
+ */
+static ssize_t take_out(struct rp_cq *cq, char *raw, ssize_t n, fi_addr_t *src)
+{
+	struct fi_cq_tagged_entry e = {0};
+	ssize_t kept = 0;
+
+	pthread_mutex_lock(&cq->dom->lock);
+	for (ssize_t i = 0; i < n; i++) {
+		char *from = raw + i * cq->base_size;
+
+		memcpy(&e, from, cq->base_size);
+		if (rp_is_hidden(e.op_context)) {
+			dispatch(cq, &e, FI_ADDR_NOTAVAIL, NULL);
+			continue;
+		}
+		memmove(raw + kept * cq->base_size, from, cq->base_size);
+		if (src)
+			src[kept] = src[i];
+		kept++;
+	}
+	pthread_mutex_unlock(&cq->dom->lock);
+	return kept ? kept : -FI_EAGAIN;
+}
+
 /* Before anything hidden is under way the base's entries are the user's. */
 static ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 			 fi_addr_t *src)
 {
-	struct fi_cq_msg_entry raw[DRAIN_MAX];
-	struct fi_cq_entry *out = buf;
-	ssize_t n;
+	struct fi_cq_msg_entry small[DRAIN_MAX];
+	bool direct = cq->size == cq->base_size;
+	char *raw = direct ? buf : (char *)small;
+	ssize_t n, i;
 
-	if (cq->size == cq->base_size)
-		return src ? fi_cq_readfrom(cq->base, buf, count, src)
-			   : fi_cq_read(cq->base, buf, count);
-	if (count > DRAIN_MAX)
+	if (!direct && count > DRAIN_MAX)
 		count = DRAIN_MAX;
 	n = src ? fi_cq_readfrom(cq->base, raw, count, src)
 		: fi_cq_read(cq->base, raw, count);
-	for (ssize_t i = 0; i < n; i++)
-		out[i].op_context = raw[i].op_context;
+	for (i = 0; i < n; i++) {
+		if (rp_is_hidden(*(void **)(raw + i * cq->base_size))) {
+			n = take_out(cq, raw, n, src);
+			break;
+		}
+	}
+	for (i = 0; !direct && i < n; i++)
+		((struct fi_cq_entry *)buf)[i].op_context = small[i].op_context;
 	return n;
 }
 
@@ -258,8 +290,15 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	ssize_t ret = -FI_EAGAIN;
 
 	if (!atomic_load_explicit(&cq->dom->live, memory_order_acquire) &&
-	    !cq->dom->auto_progress)
-		return fi_cq_readerr(cq->base, buf, flags);
+	    !cq->dom->auto_progress) {
+		ret = fi_cq_readerr(cq->base, buf, flags);
+		if (ret != 1 || !rp_is_hidden(buf->op_context))
+			return ret;
+		pthread_mutex_lock(&cq->dom->lock);
+		dispatch(cq, NULL, FI_ADDR_NOTAVAIL, buf);
+		pthread_mutex_unlock(&cq->dom->lock);
+		return -FI_EAGAIN;
+	}
 	pthread_mutex_lock(&cq->dom->lock);
 	rp_cq_drain(cq);
 	q = STAILQ_FIRST(&cq->queue);

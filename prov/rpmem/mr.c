@@ -13,6 +13,7 @@ struct rp_mr {
 	struct rp_dom *dom;
 	struct fid_mr *base;
 	bool persistent;
+	bool served; /* the agent knows it */
 	struct rp_region region;
 };
 
@@ -27,7 +28,7 @@ static int mr_close(struct fid *fid)
 
 	pthread_mutex_lock(&dom->lock);
 	ret = fi_close(&mr->base->fid);
-	if (!ret && mr->persistent) {
+	if (!ret && mr->served) {
 		/* After this the application may unmap: no worker is in it. */
 		rp_agent_region_del(dom->agent, &mr->region);
 		dom->npmem--;
@@ -118,11 +119,9 @@ static int make_key(struct rp_mr *mr)
 		.base = (uint32_t)base,
 		.persistent = mr->persistent,
 	};
-	int ret;
 
 	if (!mr->dom->marked) {
 		mr->fid.key = base;
-		mr->region.key = base;
 		return 0;
 	}
 	if (base >> 32) {
@@ -136,10 +135,8 @@ static int make_key(struct rp_mr *mr)
 		k.class = mr->region.choice.class;
 		k.method = mr->region.choice.method;
 	}
-	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random)) {
-		ret = -errno;
-		return ret;
-	}
+	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random))
+		return -errno;
 	k.random &= 0xffffff;
 	mr->fid.key = rp_key_make(&k);
 	mr->region.key = mr->fid.key;
@@ -186,12 +183,39 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	return rp_pmem_new(r->base, r->len, r->choice.method, NULL, &r->pmem);
 }
 
+/* Let the agent know the region: from now on somebody may ask for a commit. */
+static int serve(struct rp_mr *mr)
+{
+	struct rp_dom *dom = mr->dom;
+	struct rp_ep *ep;
+	int ret;
+
+	pthread_mutex_lock(&dom->lock);
+	ret = rp_agent_region_add(dom->agent, &mr->region);
+	if (ret)
+		goto unlock;
+	LIST_FOREACH (ep, &dom->eps, link) {
+		if (ep->enabled)
+			ret = rp_xport_activate(ep);
+		if (ret)
+			break;
+	}
+	if (ret) {
+		rp_agent_region_del(dom->agent, &mr->region);
+	} else {
+		dom->npmem++;
+		mr->served = true;
+	}
+unlock:
+	pthread_mutex_unlock(&dom->lock);
+	return ret;
+}
+
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 		      uint64_t flags, struct fid_mr **out)
 {
 	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid.fid);
 	struct rp_mr *mr;
-	struct rp_ep *ep;
 	int ret;
 
 	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->iov_count)
@@ -212,21 +236,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	ret = make_key(mr);
 	if (ret)
 		goto base;
-	if (mr->persistent) {
-		pthread_mutex_lock(&dom->lock);
-		ret = rp_agent_region_add(dom->agent, &mr->region);
-		if (!ret) {
-			dom->npmem++;
-			/* From now on somebody may ask for a commit. */
-			LIST_FOREACH (ep, &dom->eps, link)
-				if (ep->enabled && rp_xport_activate(ep))
-					ret = -FI_ENOMEM;
-			if (ret) {
-				rp_agent_region_del(dom->agent, &mr->region);
-				dom->npmem--;
-			}
-		}
-		pthread_mutex_unlock(&dom->lock);
+	if (mr->persistent && dom->marked) {
+		ret = serve(mr);
 		if (ret)
 			goto base;
 	}
