@@ -48,4 +48,12 @@ fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
+
+# statx is wrapped so that an ordinary file can claim to be in DAX state.
+check_PROGRAMS += fabtests/unit/test_caps
+TESTS += fabtests/unit/test_caps
+fabtests_unit_test_caps_SOURCES = fabtests/unit/test_caps.c
+fabtests_unit_test_caps_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_caps_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_caps_LDADD = $(unit_ldadd)
 endif

@@ -17,10 +17,11 @@ enum rp_class {
 /* What backs a region. */
 enum rp_memory {
 	RP_MEM_UNKNOWN = 0,
-	RP_MEM_ANON,	/* anonymous */
+	RP_MEM_ANON,	/* anonymous; memfd, unlinked file: no name leads there
+			 */
 	RP_MEM_PRIVATE, /* private file mapping: msync returns 0, writes nothing
 			 */
-	RP_MEM_TMPFS,	/* shared memory, memfd, tmpfs file */
+	RP_MEM_TMPFS,	/* a file on tmpfs (POSIX shared memory), hugetlbfs */
 	RP_MEM_FILE,	/* page cache of a file */
 	RP_MEM_DAX,	/* DAX without MAP_SYNC */
 	RP_MEM_DAX_SYNC, /* DAX with MAP_SYNC, or devdax */
@@ -77,13 +78,16 @@ struct rp_caps_cfg {
 
 /*
  * Find out what backs [addr, addr+len) of this process. Every byte must be
- * backed by the same kind of mapping, readable and writable; a mix is refused.
+ * backed by the same kind of mapping, readable and writable, and lie before
+ * the end of its file; a mix is refused.
  *
  * Returns 0 and fills *facts, or -EINVAL (empty or wrapping range), -EFAULT
- * (not mapped, or not readable and writable), -ENOTSUP (mixed backing), -errno
- * of /proc. why (RP_WHY_LEN bytes, may be NULL) gets one sentence in either
- * case: what was found and where, or what is wrong and the remedy. Reads
- * /proc/self/smaps, statfs, sysfs.
+ * (not mapped, not readable and writable, or behind the end of the file),
+ * -ENOTSUP (mixed backing), -errno of /proc. Memory that gives no promise at
+ * all is no error here: rp_method_choose() refuses it. why (RP_WHY_LEN bytes,
+ * may be NULL) gets one sentence in either case: what was found and where, or
+ * what is wrong and the remedy; plain ASCII, no folder names: peers may read
+ * it. Reads /proc/self/maps and mountinfo, and for DAX smaps and sysfs.
  */
 int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		   struct rp_facts *facts, char *why);
@@ -94,7 +98,10 @@ int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
  */
 bool rp_caps_fs_listed(const char *fs_name);
 
-/* The name of the file system that holds path or fd; -errno on failure. */
+/*
+ * The name of the file system that holds fd, as the mount table has it. Returns
+ * 0, -EBADF, -ENOENT (not known), -ENAMETOOLONG (len is too small).
+ */
 int rp_caps_fs_name(int fd, char *name, size_t len);
 
 /* Facts about the host alone, for fi_rpmem_info. */

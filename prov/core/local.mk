@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h \
 	prov/core/caps.c prov/core/caps.h \
+	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_priv.h \
 	prov/core/commit.c prov/core/commit.h \
 	prov/core/fault.c prov/core/fault.h \
 	prov/core/initiator.h \

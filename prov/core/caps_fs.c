@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which file system holds a file, and whether its msync can be believed. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+
+#include "core/caps_priv.h"
+
+/* Not in linux/magic.h of every release. */
+#define XFS_MAGIC 0x58465342
+
+/*
+ * In the kernel, local, and with an fsync that waits for the data, the
+ * metadata that leads to it and the disk's cache.
+ */
+static const char *const listed[] = {
+	"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs",
+};
+
+/* For names only, where the mount table does not show the mount. */
+static const struct {
+	unsigned long magic;
+	const char *name;
+} magics[] = {
+	{EXT4_SUPER_MAGIC, "ext4"},
+	{XFS_MAGIC, "xfs"},
+	{BTRFS_SUPER_MAGIC, "btrfs"},
+	{F2FS_SUPER_MAGIC, "f2fs"},
+	{TMPFS_MAGIC, "tmpfs"},
+	{HUGETLBFS_MAGIC, "hugetlbfs"},
+	{OVERLAYFS_SUPER_MAGIC, "overlay"},
+	{NFS_SUPER_MAGIC, "nfs"},
+	{FUSE_SUPER_MAGIC, "fuse"},
+};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+FILE *rp_caps_open(const char *root, const char *path)
+{
+	char *full;
+	FILE *f;
+
+	if (!root)
+		return fopen(path, "re");
+	if (asprintf(&full, "%s%s", root, path) < 0)
+		return NULL;
+	f = fopen(full, "re");
+	free(full);
+	return f;
+}
+
+bool rp_caps_fs_listed(const char *fs_name)
+{
+	for (size_t i = 0; i < COUNT(listed); i++)
+		if (!strcmp(fs_name, listed[i]))
+			return true;
+	return false;
+}
+
+bool rp_caps_fs_in_memory(const char *name)
+{
+	return !strcmp(name, "tmpfs") || !strcmp(name, "hugetlbfs") ||
+	       !strcmp(name, "ramfs") || !strcmp(name, "devtmpfs");
+}
+
+/* Is word one of the words of list? */
+static bool has_word(const char *list, const char *word, const char *sep)
+{
+	size_t n = strlen(word);
+
+	while (list && *list) {
+		list += strspn(list, sep);
+		if (n && strcspn(list, sep) == n && !strncmp(list, word, n))
+			return true;
+		list += strcspn(list, sep);
+	}
+	return false;
+}
+
+bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs)
+{
+	if (has_word(trust_fs, fs->name, ", \t"))
+		return true;
+	return rp_caps_fs_listed(fs->name) && fs->barriers == RP_YES;
+}
+
+/*
+ * id parent major:minor root mountpoint options tags - type source options
+ * Mount points and sources have their spaces escaped, so " - " is the mark.
+ */
+static bool mount_parse(char *line, uint64_t id, struct rp_fs *fs)
+{
+	unsigned long long got;
+	struct rp_fs m = {.barriers = RP_YES};
+	char *type, *opts, *save;
+
+	if (sscanf(line, "%llu %*u %u:%u ", &got, &m.major, &m.minor) != 3 ||
+	    got != id)
+		return false;
+	type = strstr(line, " - ");
+	if (!type)
+		return false;
+	type = strtok_r(type + 3, " \n", &save);
+	strtok_r(NULL, " \n", &save);
+	opts = strtok_r(NULL, " \n", &save);
+	if (!type || strlen(type) >= sizeof(m.name))
+		return false;
+	strcpy(m.name, type);
+	if (has_word(opts, "nobarrier", ",") ||
+	    has_word(opts, "barrier=0", ",") ||
+	    has_word(opts, "fsync_mode=nobarrier", ","))
+		m.barriers = RP_NO;
+	*fs = m;
+	return true;
+}
+
+static bool mount_find(const char *root, uint64_t id, struct rp_fs *fs)
+{
+	FILE *f = rp_caps_open(root, "/proc/self/mountinfo");
+	char *line = NULL;
+	size_t size = 0;
+	bool found = false;
+
+	if (!f)
+		return false;
+	while (!found && getline(&line, &size, f) > 0)
+		found = mount_parse(line, id, fs);
+	free(line);
+	fclose(f);
+	return found;
+}
+
+void rp_caps_fs(const char *root, int fd, struct rp_fs *fs)
+{
+	struct statfs sfs;
+	struct statx sx;
+
+	*fs = (struct rp_fs){.barriers = RP_UNKNOWN};
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx))
+		return;
+	if ((sx.stx_mask & STATX_MNT_ID) && mount_find(root, sx.stx_mnt_id, fs))
+		return;
+	fs->major = sx.stx_dev_major;
+	fs->minor = sx.stx_dev_minor;
+	if (fstatfs(fd, &sfs))
+		return;
+	for (size_t i = 0; i < COUNT(magics); i++)
+		if ((unsigned long)sfs.f_type == magics[i].magic)
+			strcpy(fs->name, magics[i].name);
+}
+
+int rp_caps_fs_name(int fd, char *name, size_t len)
+{
+	struct rp_fs fs;
+
+	if (fcntl(fd, F_GETFD) < 0)
+		return -errno;
+	rp_caps_fs(NULL, fd, &fs);
+	if (!fs.name[0])
+		return -ENOENT;
+	if (strlen(fs.name) >= len)
+		return -ENAMETOOLONG;
+	strcpy(name, fs.name);
+	return 0;
+}
