@@ -184,6 +184,9 @@ void rp_xport_completed(struct rp_slot *s, size_t len, bool failed)
 		return;
 	}
 	s->posted = false;
+	/* The base endpoint is gone and the agent has dropped this xport. */
+	if (ep->dead)
+		return;
 	ep->recv_due++;
 	if (!failed && len <= RP_WIRE_MAX_MSG)
 		recv_message(ep, s->buf, len);
