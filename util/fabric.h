@@ -21,6 +21,7 @@ struct rp_fabric_attr {
 	const char *base; /* base provider; NULL: "tcp" */
 	bool bare;	  /* the base alone, to compare with: no commits */
 	bool target;	  /* remote access too: for fi_rpmemd */
+	bool tagged;	  /* tagged messages as well as RMA */
 	/*
 	 * Address to bind to. NULL: the one that leads to dest, and without
 	 * a dest 127.0.0.1.

@@ -2,7 +2,15 @@
 noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
 	util/fabric.c util/fabric.h \
+	util/samples.c util/samples.h \
 	util/text.c util/text.h
 util_libutil_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DRP_PROVIDER_DIR='"$(rpmemdir)"'
 util_libutil_la_LIBADD = $(FABRIC_LIBS) $(NETTLE_LIBS) -lm
+
+bin_PROGRAMS += util/fi_rpmem_bench
+util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c util/bench.h \
+	util/bench_cases.c util/bench_pool.c util/bench_report.c \
+	util/bench_run.c util/bench_target.c
+util_fi_rpmem_bench_LDADD = util/libutil.la prov/core/libcore.la \
+	$(JANSSON_LIBS) $(FABRIC_LIBS)

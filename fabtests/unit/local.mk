@@ -8,6 +8,12 @@ fabtests_unit_test_status_SOURCES = fabtests/unit/test_status.c
 fabtests_unit_test_status_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_status_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_samples
+TESTS += fabtests/unit/test_samples
+fabtests_unit_test_samples_SOURCES = fabtests/unit/test_samples.c
+fabtests_unit_test_samples_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_samples_LDADD = util/libutil.la $(CRITERION_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_method
 TESTS += fabtests/unit/test_method
 fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c

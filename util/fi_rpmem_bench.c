@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Measures durable remote writes against the bare base and against msync. */
+#include "config.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "core/caps.h"
+#include "util/bench.h"
+
+/* Exit codes; argp's own for wrong usage is 64. */
+enum {
+	EXIT_ALL = 0,	  /* every figure was obtained */
+	EXIT_SOME = 1,	  /* some were not; the report says why */
+	EXIT_NOTHING = 2, /* it could not be run */
+};
+
+enum {
+	OPT_SEED = 256,
+	OPT_PIN,
+	OPT_EMULATE,
+	OPT_JSON,
+	OPT_CLASS,
+	OPT_BASE,
+};
+
+static const struct argp_option options[] = {
+	{"sizes", 's', "LIST", 0, "Bytes per write [64,64K]", 0},
+	{"ranges", 'r', "LIST", 0, "Writes per commit [16]", 0},
+	{"iterations", 'n', "N", 0, "Samples per line at most [10000]", 0},
+	{"seconds", 't', "N", 0, "Seconds of measuring in all [10]", 0},
+	{"pool", 'p', "FILE", 0,
+	 "Write to this file, which must not exist and is removed; its file "
+	 "system is what is measured [a file in the current folder]",
+	 0},
+	{"emulate", OPT_EMULATE, NULL, 0,
+	 "Write to anonymous memory that plays persistent memory with cache "
+	 "lines; nothing is durable",
+	 0},
+	{"class", OPT_CLASS, "CLASS", 0,
+	 "Failure class to require: power, process or none [power; with "
+	 "--emulate none]",
+	 0},
+	{"base", OPT_BASE, "NAME", 0, "Base provider [tcp]", 0},
+	{"pin", OPT_PIN, "A,B", 0, "Pin initiator to CPU A and target to B", 0},
+	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
+	{"json", OPT_JSON, "FILE", 0,
+	 "Write the report as JSON; - is standard output, in place of the "
+	 "table",
+	 0},
+	{0},
+};
+
+static void parse_list(struct argp_state *state, char *arg, uint64_t max,
+		       uint64_t *list, size_t *n)
+{
+	char err[RP_ERR_LEN], *save, *word;
+
+	*n = 0;
+	for (word = strtok_r(arg, ",", &save); word;
+	     word = strtok_r(NULL, ",", &save)) {
+		if (*n == BENCH_LIST)
+			argp_error(state, "more than %d in one list",
+				   BENCH_LIST);
+		if (rp_size_parse(word, &list[*n], err))
+			argp_error(state, "%s", err);
+		if (!list[*n] || list[*n] > max)
+			argp_error(state, "'%s' is not from 1 to %llu", word,
+				   (unsigned long long)max);
+		++*n;
+	}
+	if (!*n)
+		argp_error(state, "an empty list");
+}
+
+static uint64_t parse_number(struct argp_state *state, const char *arg,
+			     uint64_t min, uint64_t max)
+{
+	char err[RP_ERR_LEN];
+	uint64_t v = 0;
+
+	if (rp_number_parse(arg, min, max, &v, err))
+		argp_error(state, "%s", err);
+	return v;
+}
+
+static error_t parse_opt(int key, char *arg, struct argp_state *state)
+{
+	struct bench_cfg *cfg = state->input;
+	enum rp_class class;
+	char *comma;
+
+	switch (key) {
+	case 's':
+		parse_list(state, arg, BENCH_MAX_SIZE, cfg->sizes,
+			   &cfg->nsizes);
+		return 0;
+	case 'r':
+		parse_list(state, arg, BENCH_MAX_RANGES, cfg->ranges,
+			   &cfg->nranges);
+		return 0;
+	case 'n':
+		cfg->iterations = parse_number(state, arg, 1, 100000000);
+		return 0;
+	case 't':
+		cfg->seconds = parse_number(state, arg, 1, 86400);
+		return 0;
+	case 'p':
+		cfg->pool = arg;
+		return 0;
+	case OPT_EMULATE:
+		cfg->emulate = true;
+		return 0;
+	case OPT_CLASS:
+		if (rp_class_parse(arg, &class))
+			argp_error(state, "'%s' is not a failure class", arg);
+		cfg->class = arg;
+		return 0;
+	case OPT_BASE:
+		cfg->base = arg;
+		return 0;
+	case OPT_PIN:
+		comma = strchr(arg, ',');
+		if (!comma)
+			argp_error(state, "--pin takes two CPUs, as in 0,1");
+		*comma = 0;
+		cfg->cpu[0] = (unsigned int)parse_number(state, arg, 0, 1023);
+		cfg->cpu[1] =
+			(unsigned int)parse_number(state, comma + 1, 0, 1023);
+		cfg->pin = true;
+		return 0;
+	case OPT_SEED:
+		cfg->seed = parse_number(state, arg, 0, INT64_MAX);
+		return 0;
+	case OPT_JSON:
+		cfg->json = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (cfg->pool && cfg->emulate)
+			argp_error(state, "--pool and --emulate exclude each "
+					  "other");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_opt,
+	.doc = "Measures durable writes to another process over loopback, in "
+	       "turns with the same on the bare base provider and with msync "
+	       "alone.\v"
+	       "Times are of one operation, from its call to its completion. "
+	       "Exit status: 0 every figure was obtained, 1 some were not (the "
+	       "report says why), 2 it could not be run, 64 wrong usage.",
+};
+__attribute__((visibility("default"))) /* libc looks for it */
+const char *argp_program_version = "fi_rpmem_bench " PACKAGE_VERSION;
+
+/* What both processes' providers read; before the first libfabric call. */
+static void set_environment(const struct bench_cfg *cfg)
+{
+	const char *class = cfg->class;
+
+	if (!class && cfg->emulate)
+		class = "none";
+	if (class)
+		setenv("FI_OFI_RPMEM_CLASS", class, 1);
+	if (cfg->emulate)
+		setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
+	/* The hints choose; a filter would hide one of the two. */
+	unsetenv("FI_PROVIDER");
+}
+
+static struct bench_line *make_lines(const struct bench_cfg *cfg, size_t *n)
+{
+	struct bench_line *lines = calloc(
+		cfg->nsizes * bench_ncases * cfg->nranges, sizeof(*lines));
+
+	*n = 0;
+	for (size_t s = 0; lines && s < cfg->nsizes; s++) {
+		for (size_t c = 0; c < bench_ncases; c++) {
+			const struct bench_case *what = &bench_cases[c];
+			size_t count = what->many ? cfg->nranges : 1;
+
+			for (size_t r = 0; r < count; r++) {
+				lines[*n].what = what;
+				lines[*n].size = cfg->sizes[s];
+				lines[*n].ranges =
+					what->many ? cfg->ranges[r] : 1;
+				++*n;
+			}
+		}
+	}
+	return lines;
+}
+
+static int run(struct bench *b, char *err)
+{
+	struct bench_line *lines;
+	int ret, code = EXIT_ALL;
+	size_t n;
+
+	lines = make_lines(b->cfg, &n);
+	if (!lines)
+		return rp_err(err, -ENOMEM, "out of memory");
+	ret = bench_start(b, err);
+	if (ret)
+		goto free_lines;
+	ret = bench_measure(b, lines, n);
+	if (ret && ret != -EINTR) {
+		rp_err(err, ret, "%s", strerror(-ret));
+		goto free_lines;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (!lines[i].samples.n || lines[i].dead)
+			code = EXIT_SOME;
+	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
+		bench_report_table(b, lines, n);
+	ret = b->cfg->json ? bench_report_json(b, lines, n, err) : 0;
+
+free_lines:
+	for (size_t i = 0; i < n; i++)
+		rp_samples_free(&lines[i].samples);
+	free(lines);
+	return ret ? ret : code;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench_cfg cfg = {
+		.base = "tcp",
+		.sizes = {64, 65536},
+		.nsizes = 2,
+		.ranges = {16},
+		.nranges = 1,
+		.iterations = 10000,
+		.seconds = 10,
+		.seed = UINT64_MAX,
+	};
+	struct bench b = {.cfg = &cfg};
+	char err[RP_ERR_LEN] = "";
+	int ret;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &cfg);
+	if (cfg.seed == UINT64_MAX) {
+		if (getrandom(&cfg.seed, sizeof(cfg.seed), 0) < 0)
+			cfg.seed = bench_now();
+		cfg.seed &= UINT32_MAX; /* short enough to type again */
+	}
+	set_environment(&cfg);
+	ret = bench_pool_open(&b, err);
+	if (!ret)
+		ret = run(&b, err);
+	bench_stop(&b);
+	bench_pool_close(&b);
+	if (ret < 0) {
+		fprintf(stderr, "fi_rpmem_bench: %s\n", err);
+		return EXIT_NOTHING;
+	}
+	return ret;
+}
