@@ -63,3 +63,11 @@ fabtests_unit_test_caps_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_caps_LDADD = $(unit_ldadd)
 endif
+agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
+	fabtests/unit/seeded.h
+
+check_PROGRAMS += fabtests/unit/test_client
+TESTS += fabtests/unit/test_client
+fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
+fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)

@@ -64,11 +64,16 @@ unsigned int rp_agent_pending(const struct rp_agent *a);
  */
 void rp_agent_quiesce(struct rp_agent *a);
 
-/* Counters, for tests, fi_rpmem_info and logs. */
+/* For tests, fi_rpmem_info and logs. */
 struct rp_agent_stats {
-	uint64_t hellos, sessions, half_open, requests, ranges, flushes,
-		flushed_bytes, drains, replies, refused, bad_messages,
-		progress_sent;
+	uint64_t sessions, half_open; /* now; the rest since the start */
+	uint64_t hellos;	      /* well-formed ones */
+	uint64_t requests, ranges;    /* accepted; repeated ones once */
+	uint64_t refused;	      /* answered with a failure at once */
+	uint64_t replies;	      /* to accepted ones, good or bad */
+	uint64_t flushes, flushed_bytes, drains;
+	uint64_t bad_messages; /* not understood, or of no known session */
+	uint64_t progress_sent;
 };
 void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st);
 

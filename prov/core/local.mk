@@ -1,9 +1,11 @@
 # Decides and performs durability; knows neither fi_* nor ibv_*.
 noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
-	prov/core/agent.c prov/core/agent.h \
+	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
+	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h \
 	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_priv.h \
+	prov/core/client.c prov/core/client.h \
 	prov/core/commit.c prov/core/commit.h \
 	prov/core/fault.c prov/core/fault.h \
 	prov/core/initiator.h \
@@ -14,8 +16,10 @@ core_sources = \
 	prov/core/pmem.c prov/core/pmem.h \
 	prov/core/ranges.c prov/core/ranges.h \
 	prov/core/region.c prov/core/region.h \
+	prov/core/serve.c \
 	prov/core/status.c prov/core/status.h \
 	prov/core/wire.c prov/core/wire.h \
+	prov/core/worker.c prov/core/worker.h \
 	prov/core/xport.h
 prov_core_libcore_la_SOURCES = $(core_sources)
 prov_core_libcore_la_LIBADD = $(PMEM2_LIBS) -lpthread

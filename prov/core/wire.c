@@ -20,8 +20,9 @@ enum {
 	INFO_WHY = 74, /* fixed part; the sentence follows */
 };
 
-static_assert(REQUEST_RANGES + RANGE_LEN <= 64, "one range must be an inject");
-static_assert(REPLY_LEN <= 64 && HELLO_ACK_LEN <= 64,
+static_assert(REQUEST_RANGES + RANGE_LEN <= RP_WIRE_INJECT,
+	      "one range must be an inject");
+static_assert(REPLY_LEN <= RP_WIRE_INJECT && HELLO_ACK_LEN <= RP_WIRE_INJECT,
 	      "answers must be an inject");
 static_assert(REQUEST_RANGES + RANGE_LEN * RP_WIRE_MAX_RANGES <=
 		      RP_WIRE_MAX_MSG,

@@ -31,7 +31,8 @@
 #define RP_WIRE_HDR	   32
 #define RP_WIRE_MAX_MSG	   4096 /* nothing longer is ever sent or received */
 #define RP_WIRE_MAX_RANGES 168	/* fit one request: 40 + 24 * n <= 4096 */
-#define RP_WIRE_MAX_ADDR   128	/* bytes of a fabric address */
+#define RP_WIRE_INJECT	   64  /* ofi_rxm injects so much: one range, answers */
+#define RP_WIRE_MAX_ADDR   128 /* bytes of a fabric address */
 
 enum rp_msg_type {
 	/* initiator to target */

@@ -33,7 +33,10 @@ struct rp_xport_ops {
 	int (*name)(struct rp_xport *x, void *addr, size_t *len);
 	/* Fill with random bytes that a peer cannot guess. 0 or -errno. */
 	int (*random)(struct rp_xport *x, void *buf, size_t len);
-	/* From any thread: a progress call is due. */
+	/*
+	 * From any thread: a progress call is due. Must not wait for the
+	 * adapter's lock: its holder may be waiting for that thread.
+	 */
 	void (*kick)(struct rp_xport *x);
 };
 

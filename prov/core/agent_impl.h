@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What agent.c and serve.c share about one agent; nobody else's. */
+#ifndef RP_AGENT_IMPL_H
+#define RP_AGENT_IMPL_H
+
+#include "core/agent.h"
+#include "core/batch.h"
+#include "core/client.h"
+#include "core/worker.h"
+
+/*
+ * A request passes through: recv (checked, answered at once if there is
+ * nothing to flush), a queue, a batch, finish(). Requests whose flush is a
+ * few instructions go through `quick` and `inl`, which runs inside progress;
+ * those with a flush that blocks through `slow` and `far`, which the worker
+ * runs while `far_runs` is set. Jobs and clients are touched only under the
+ * adapter's lock.
+ */
+struct rp_agent {
+	struct rp_agent_attr attr;
+	struct rp_regions regions;
+	struct rp_clients clients;
+	struct rp_worker worker;
+	struct rp_jobs quick, slow;
+	struct rp_batch inl, far;
+	bool far_runs;
+	bool quiescing;
+	uint64_t progress_at; /* no PROGRESS is due before */
+	uint64_t retry_at;
+	struct rp_agent_stats stats;
+};
+
+/* serve.c */
+struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
+				const struct rp_client *c, uint8_t type,
+				uint64_t token);
+void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
+		    const struct rp_wire_reply *m);
+
+#endif

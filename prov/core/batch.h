@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Requests taken together: ranges merged, each line flushed once. */
+#ifndef RP_BATCH_H
+#define RP_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "core/ranges.h"
+#include "core/region.h"
+#include "core/wire.h"
+
+struct rp_client;
+
+struct rp_job_range {
+	struct rp_region *region;
+	uint64_t off;
+	uint64_t len;
+	bool flush; /* no: for the class asked, delivery was enough */
+};
+
+/* One request that passed every check, until it is answered. */
+struct rp_job {
+	TAILQ_ENTRY(rp_job) link;      /* a queue of the agent, or a batch */
+	TAILQ_ENTRY(rp_job) of_client; /* oldest first */
+	struct rp_client *client;      /* NULL: gone, nobody waits */
+	struct rp_jobs *queue;	       /* where it waits; NULL: in a batch */
+	uint64_t token;
+	uint64_t since;
+	struct rp_wire_reply reply; /* what it says unless something fails */
+	size_t n;
+	struct rp_job_range ranges[];
+};
+TAILQ_HEAD(rp_jobs, rp_job);
+
+/* A job with nranges ranges, each to be filled in by the caller. */
+struct rp_job *rp_job_new(size_t nranges);
+/* Names its regions from here on, until rp_job_free(). */
+void rp_job_hold(struct rp_job *job);
+void rp_job_free(struct rp_job *job);
+/* The first failure of a job is the one it reports. */
+void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
+		 size_t range);
+bool rp_job_blocks(const struct rp_job *job);
+
+/* Bounds the time that merging and one run take. */
+#define RP_BATCH_RANGES 2048
+
+/* What a batch does to one region. */
+struct rp_part {
+	struct rp_region *region;
+	struct rp_pmem *pmem;
+	size_t first, n; /* ranges of the set */
+	int err;	 /* positive errno of the first flush that failed */
+};
+
+struct rp_batch {
+	struct rp_jobs jobs;
+	struct rp_ranges set; /* space: a region; addresses as mapped here */
+	size_t nranges;	      /* before merging */
+	struct rp_part *parts;
+	size_t nparts;
+	uint64_t flushes, bytes, drains;
+};
+
+int rp_batch_init(struct rp_batch *b);
+void rp_batch_fini(struct rp_batch *b);
+bool rp_batch_has_room(const struct rp_batch *b, const struct rp_job *job);
+/*
+ * Add the bytes of one range, rounded to what its region flushes at once. 0 or
+ * -ENOMEM (the batch may have grown by them or not).
+ */
+int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
+
+/* After the last add, before the run: which region has which ranges. */
+void rp_batch_seal(struct rp_batch *b);
+/*
+ * Flush, then drain: when this returns, the bytes of every part without err
+ * are durable. Reads parts and set, writes err and the counters, looks at
+ * nothing else, so that a worker can do it.
+ */
+void rp_batch_run(struct rp_batch *b);
+/*
+ * Mark the regions of failed parts as failed, and fail the jobs of the list
+ * that wanted bytes of them flushed.
+ */
+void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs);
+/* Ready for the next ones. Its jobs have been taken off. */
+void rp_batch_reset(struct rp_batch *b);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The target's view of its initiators: who they are, what they are owed. */
+#ifndef RP_CLIENT_H
+#define RP_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <uthash.h>
+
+#include "core/batch.h"
+#include "core/wire.h"
+#include "core/worker.h"
+#include "core/xport.h"
+
+/* A HELLO answered and not followed by a request is forgotten after this. */
+#define RP_CLIENT_HALF_OPEN_NS 5000000000ull
+
+enum rp_client_state {
+	/*
+	 * HELLO answered. Whether the peer has the address it named is not
+	 * known until it shows the cookie that was sent there.
+	 */
+	RP_CLIENT_HALF_OPEN,
+	RP_CLIENT_OPEN,
+	/* Lives as a half-open one does, until its refusal is out. */
+	RP_CLIENT_REFUSED,
+};
+
+/* Who a HELLO says it is. Compared as bytes: no padding, unused is 0. */
+struct rp_origin {
+	struct rp_xport *x;
+	uint64_t cookie; /* what answers carry */
+	uint64_t addr_len;
+	uint8_t addr[RP_WIRE_MAX_ADDR];
+};
+
+/* A message that the base would not take yet. */
+struct rp_kept {
+	STAILQ_ENTRY(rp_kept) link;
+	size_t len;
+	uint8_t msg[];
+};
+
+/* One session. */
+struct rp_client {
+	struct rp_origin origin;
+	enum rp_client_state state;
+	uint64_t cookie; /* what requests carry; 0: refused */
+	uint64_t peer;	 /* the way to answer; held until the end */
+	uint64_t born;
+	uint64_t pace;	      /* between signs of life, ns */
+	uint64_t progress_at; /* when the next is due, while there are jobs */
+	uint64_t last_token;  /* highest so far */
+	struct rp_jobs jobs;
+	STAILQ_HEAD(, rp_kept) kept;
+	unsigned int held;		/* jobs and kept messages */
+	TAILQ_ENTRY(rp_client) link;	/* half-open by age, open by use */
+	TAILQ_ENTRY(rp_client) sending; /* while something is kept */
+	TAILQ_ENTRY(rp_client) working; /* while there are jobs */
+	UT_hash_handle hh_origin, hh_cookie;
+};
+TAILQ_HEAD(rp_client_list, rp_client);
+
+struct rp_clients {
+	struct rp_worker *worker; /* kicks the xports of live sessions */
+	unsigned int max_open, max_half_open;
+	unsigned int credits;  /* bounds what one client has held */
+	unsigned int max_held; /* and all of them */
+	unsigned int open, half_open, held;
+	struct rp_client *by_origin, *by_cookie;
+	struct rp_client_list half_open_list, open_list, sending, working;
+};
+
+/* The limits and worker are filled in by the caller. */
+void rp_clients_init(struct rp_clients *t);
+
+/*
+ * The client of a HELLO: the one it repeats, or a new one, half-open (or
+ * refused). Makes room by forgetting the oldest half-open one. NULL: nowhere
+ * to answer to, or no memory.
+ */
+struct rp_client *rp_client_hello(struct rp_clients *t, struct rp_xport *x,
+				  const struct rp_wire_hello *m, bool refused,
+				  uint64_t now);
+struct rp_client *rp_client_find(const struct rp_clients *t,
+				 const struct rp_xport *x, uint64_t cookie);
+/*
+ * It has shown its cookie: open the session if it is not, and end those that
+ * were opened from the same address before. False: too many are open and busy.
+ */
+bool rp_client_use(struct rp_clients *t, struct rp_client *c);
+/*
+ * Forget it: jobs that wait are freed, those that run lose their client, kept
+ * messages are lost.
+ */
+void rp_client_drop(struct rp_clients *t, struct rp_client *c);
+void rp_clients_drop_xport(struct rp_clients *t, struct rp_xport *x);
+/* Forget half-open ones that are too old. True when there was one. */
+bool rp_clients_expire(struct rp_clients *t, uint64_t now);
+
+/* May it have one more request? */
+bool rp_client_has_credit(const struct rp_clients *t,
+			  const struct rp_client *c);
+void rp_client_add_job(struct rp_clients *t, struct rp_client *c,
+		       struct rp_job *job);
+void rp_client_del_job(struct rp_clients *t, struct rp_job *job);
+/* Is a request of this token being worked on? */
+bool rp_client_has_job(const struct rp_client *c, uint64_t token);
+
+/*
+ * Send, or keep until the base takes it, behind what is kept already. The
+ * answer to a job that was just taken off always finds room; others are
+ * dropped when too much is kept.
+ */
+void rp_client_send(struct rp_clients *t, struct rp_client *c, const void *msg,
+		    size_t len);
+/* Try what is kept again, in order. True when something went out. */
+bool rp_clients_resend(struct rp_clients *t);
+
+#endif

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What an agent does with each message: check it, then answer or queue it. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/agent_impl.h"
+#include "core/fault.h"
+
+struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
+				const struct rp_client *c, uint8_t type,
+				uint64_t token)
+{
+	return (struct rp_wire_hdr){
+		.type = type,
+		.session = c->origin.cookie,
+		.token = token,
+		.incarnation = a->attr.incarnation,
+	};
+}
+
+void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
+		    const struct rp_wire_reply *m)
+{
+	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, RP_MSG_REPLY, token);
+	struct rp_wire_reply with_credits = *m;
+	uint8_t msg[RP_WIRE_INJECT];
+	int len;
+
+	if (RP_FAULT("drop-replies"))
+		return;
+	with_credits.credits = a->attr.credits;
+	len = rp_wire_put_reply(msg, sizeof(msg), &hdr, &with_credits);
+	assert(len > 0);
+	rp_client_send(&a->clients, c, msg, len);
+}
+
+static void send_info(struct rp_agent *a, struct rp_client *c, uint64_t token,
+		      const struct rp_wire_info *m)
+{
+	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, RP_MSG_INFO, token);
+	uint8_t msg[RP_WIRE_MAX_MSG];
+	int len = rp_wire_put_info(msg, sizeof(msg), &hdr, m);
+
+	assert(len > 0);
+	rp_client_send(&a->clients, c, msg, len);
+}
+
+/* Answer the message of this header, in its kind, with a failure. */
+static void refuse(struct rp_agent *a, struct rp_client *c,
+		   const struct rp_wire_hdr *hdr, enum rp_status st)
+{
+	const struct rp_wire_reply reply = {.status = st};
+	const struct rp_wire_info info = {.status = st};
+
+	a->stats.refused++;
+	if (hdr->type == RP_MSG_QUERY)
+		send_info(a, c, hdr->token, &info);
+	else
+		rp_agent_reply(a, c, hdr->token, &reply);
+}
+
+static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
+		       const struct rp_wire_hdr *hdr)
+{
+	bool refused = hdr->version != RP_WIRE_VERSION;
+	struct rp_wire_hello_ack ack = {.status = RP_ST_VERSION};
+	struct rp_wire_hdr ack_hdr;
+	struct rp_wire_hello m;
+	uint8_t buf[RP_WIRE_INJECT];
+	struct rp_client *c;
+	struct rp_key key;
+	int len;
+
+	/* Whoever holds one of our keys has seen such a shape. */
+	if (rp_wire_get_hello(msg, hdr, &m) || rp_key_parse(m.key, &key)) {
+		a->stats.bad_messages++;
+		return;
+	}
+	a->stats.hellos++;
+	c = rp_client_hello(&a->clients, x, &m, refused, x->ops->now(x));
+	if (!c)
+		return;
+	/* Not open, and something kept: that is this answer. */
+	if (c->state != RP_CLIENT_OPEN && !STAILQ_EMPTY(&c->kept))
+		return;
+	if (!refused)
+		ack = (struct rp_wire_hello_ack){
+			.cookie = c->cookie,
+			.credits = a->attr.credits,
+			.max_ranges = RP_WIRE_MAX_RANGES,
+		};
+	ack_hdr = rp_agent_hdr(a, c, RP_MSG_HELLO_ACK, hdr->token);
+	len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack_hdr, &ack);
+	assert(len > 0);
+	rp_client_send(&a->clients, c, buf, len);
+}
+
+/* What one range needs, or why it cannot have it. */
+static enum rp_status check_range(struct rp_agent *a,
+				  const struct rp_wire_request *m, size_t i,
+				  struct rp_job_range *g,
+				  struct rp_wire_reply *reply)
+{
+	const struct rp_wire_range *w = &m->ranges[i];
+	bool durable = m->level == RP_LEVEL_DURABLE;
+	struct rp_choice choice;
+	enum rp_status st;
+
+	g->region = rp_regions_find(&a->regions, w->key, &st);
+	if (!g->region)
+		return st;
+	g->len = w->len;
+	st = rp_region_check(g->region, w->addr, w->len, durable, m->required,
+			     &g->off);
+	if (st == RP_ST_CLASS)
+		reply->detail = g->region->choice.class;
+	if (st == RP_ST_REGION_FAILED)
+		reply->detail = g->region->failed;
+	if (st != RP_ST_OK || !durable)
+		return st;
+
+	choice = g->region->choice;
+	if (m->required < choice.class) {
+		/* Less is asked: placement alone may be enough for that. */
+		struct rp_choice less = rp_method_choose(
+			&g->region->facts, m->required, RP_METHODS_BUILT);
+
+		if (less.method == RP_METHOD_DELIVERY)
+			choice = less;
+	}
+	g->flush = choice.method != RP_METHOD_DELIVERY;
+	if (reply->class > choice.class)
+		reply->class = choice.class;
+	if (reply->method < choice.method)
+		reply->method = choice.method;
+	return st;
+}
+
+/* All of them before anything is done. *flush: is there anything to do? */
+static enum rp_status check_ranges(struct rp_agent *a,
+				   const struct rp_wire_request *m,
+				   struct rp_job *job, bool *flush)
+{
+	struct rp_wire_reply *reply = &job->reply;
+	bool durable = m->level == RP_LEVEL_DURABLE;
+	enum rp_status st;
+
+	*reply = (struct rp_wire_reply){
+		.level = m->level,
+		.class = durable ? RP_CLASS_POWER : RP_CLASS_NONE,
+		.method = RP_METHOD_DELIVERY,
+	};
+	*flush = false;
+	for (size_t i = 0; i < m->nranges; i++) {
+		st = check_range(a, m, i, &job->ranges[i], reply);
+		if (st != RP_ST_OK) {
+			rp_job_fail(job, st, reply->detail, i);
+			return st;
+		}
+		*flush |= job->ranges[i].flush;
+	}
+	return RP_ST_OK;
+}
+
+static void recv_request(struct rp_agent *a, struct rp_client *c,
+			 const void *msg, const struct rp_wire_hdr *hdr)
+{
+	struct rp_wire_request m;
+	struct rp_job *job;
+	bool flush;
+
+	/* Sent again because the answer is late: it is on its way. */
+	if (rp_client_has_job(c, hdr->token))
+		return;
+	if (rp_wire_get_request(msg, hdr, &m)) {
+		a->stats.bad_messages++;
+		refuse(a, c, hdr, RP_ST_BAD_MESSAGE);
+		return;
+	}
+	if (hdr->incarnation && hdr->incarnation != a->attr.incarnation) {
+		refuse(a, c, hdr, RP_ST_INCARNATION);
+		return;
+	}
+	if (a->quiescing || !rp_client_has_credit(&a->clients, c)) {
+		refuse(a, c, hdr, RP_ST_OVERLOADED);
+		return;
+	}
+	job = rp_job_new(m.nranges);
+	if (!job) {
+		refuse(a, c, hdr, RP_ST_OVERLOADED);
+		return;
+	}
+	if (check_ranges(a, &m, job, &flush) != RP_ST_OK) {
+		a->stats.refused++;
+		rp_agent_reply(a, c, hdr->token, &job->reply);
+		free(job);
+		return;
+	}
+	a->stats.requests++;
+	a->stats.ranges += m.nranges;
+	if (!flush) {
+		/* The bytes were placed before the request was. */
+		a->stats.replies++;
+		rp_agent_reply(a, c, hdr->token, &job->reply);
+		free(job);
+		return;
+	}
+	job->token = hdr->token;
+	job->since = c->origin.x->ops->now(c->origin.x);
+	rp_job_hold(job);
+	if (TAILQ_EMPTY(&a->clients.working))
+		a->progress_at = UINT64_MAX;
+	rp_client_add_job(&a->clients, c, job);
+	if (a->progress_at > c->progress_at)
+		a->progress_at = c->progress_at;
+	job->queue =
+		!a->attr.no_worker && rp_job_blocks(job) ? &a->slow : &a->quick;
+	TAILQ_INSERT_TAIL(job->queue, job, link);
+}
+
+static enum rp_status refusal_status(enum rp_refusal r)
+{
+	switch (r) {
+	case RP_REFUSAL_VOLATILE:
+		return RP_ST_VOLATILE;
+	case RP_REFUSAL_CLASS:
+		return RP_ST_CLASS;
+	default:
+		return RP_ST_NO_METHOD;
+	}
+}
+
+static void describe(const struct rp_region *r, enum rp_class required,
+		     struct rp_wire_info *m)
+{
+	struct rp_choice choice =
+		rp_method_choose(&r->facts, required, RP_METHODS_BUILT);
+	const char *why = r->why;
+
+	*m = (struct rp_wire_info){
+		.class = choice.class,
+		.method = choice.method,
+		.refusal = choice.refusal,
+		.memory = r->facts.memory,
+		.placement = r->facts.placement,
+		.domain = r->facts.domain,
+		.length = r->len,
+		.addr = r->addr,
+	};
+	if (!r->pmem) {
+		m->status = RP_ST_VOLATILE;
+		m->class = RP_CLASS_NONE;
+		m->method = RP_METHOD_REFUSED;
+		m->refusal = RP_REFUSAL_VOLATILE;
+		why = rp_status_remedy(m->status);
+	} else if (choice.method == RP_METHOD_REFUSED) {
+		m->status = refusal_status(choice.refusal);
+		why = choice.remedy;
+	} else if (r->failed) {
+		m->status = RP_ST_REGION_FAILED;
+		why = rp_status_remedy(m->status);
+	}
+	if (r->pmem)
+		m->granularity = rp_pmem_granularity(r->pmem);
+	m->preferred_size = m->preferred_align = m->granularity;
+	snprintf(m->why, sizeof(m->why), "%s", why);
+}
+
+static void recv_query(struct rp_agent *a, struct rp_client *c, const void *msg,
+		       const struct rp_wire_hdr *hdr)
+{
+	const struct rp_region *r;
+	struct rp_wire_info info;
+	struct rp_wire_query m;
+	enum rp_status st;
+
+	if (rp_wire_get_query(msg, hdr, &m)) {
+		a->stats.bad_messages++;
+		refuse(a, c, hdr, RP_ST_BAD_MESSAGE);
+		return;
+	}
+	if (hdr->incarnation && hdr->incarnation != a->attr.incarnation) {
+		refuse(a, c, hdr, RP_ST_INCARNATION);
+		return;
+	}
+	r = rp_regions_find(&a->regions, m.key, &st);
+	if (!r) {
+		refuse(a, c, hdr, st);
+		return;
+	}
+	describe(r, m.required, &info);
+	send_info(a, c, hdr->token, &info);
+}
+
+void rp_agent_recv(struct rp_agent *a, struct rp_xport *x, const void *msg,
+		   size_t len)
+{
+	struct rp_wire_hdr hdr;
+	struct rp_client *c;
+	int ret = rp_wire_get_hdr(msg, len, &hdr);
+
+	if (ret == -EBADMSG) {
+		a->stats.bad_messages++;
+		return;
+	}
+	if (hdr.type == RP_MSG_HELLO) {
+		recv_hello(a, x, msg, &hdr);
+		return;
+	}
+	/*
+	 * Without a session there is nobody to answer: only a session knows
+	 * where its peer is.
+	 */
+	c = rp_client_find(&a->clients, x, hdr.session);
+	if (!c) {
+		a->stats.bad_messages++;
+		return;
+	}
+	if (ret == -EPROTONOSUPPORT) {
+		if (RP_MSG_TO_TARGET(hdr.type))
+			refuse(a, c, &hdr, RP_ST_VERSION);
+		return;
+	}
+	if (hdr.type == RP_MSG_BYE) {
+		rp_client_drop(&a->clients, c);
+		return;
+	}
+	if (!rp_client_use(&a->clients, c)) {
+		refuse(a, c, &hdr, RP_ST_OVERLOADED);
+		return;
+	}
+	if (hdr.type == RP_MSG_REQUEST)
+		recv_request(a, c, msg, &hdr);
+	else if (hdr.type == RP_MSG_QUERY)
+		recv_query(a, c, msg, &hdr);
+	else
+		a->stats.bad_messages++;
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One thread that runs batches whose flush blocks on a disk. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "core/worker.h"
+
+int rp_worker_init(struct rp_worker *w)
+{
+	int ret;
+
+	*w = (struct rp_worker){0};
+	ret = pthread_mutex_init(&w->lock, NULL);
+	if (ret)
+		return -ret;
+	ret = pthread_cond_init(&w->changed, NULL);
+	if (ret)
+		pthread_mutex_destroy(&w->lock);
+	return -ret;
+}
+
+void rp_worker_fini(struct rp_worker *w)
+{
+	if (w->started) {
+		pthread_mutex_lock(&w->lock);
+		w->stop = true;
+		pthread_cond_broadcast(&w->changed);
+		pthread_mutex_unlock(&w->lock);
+		pthread_join(w->thread, NULL);
+	}
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+	free(w->watchers);
+}
+
+static void *work(void *arg)
+{
+	struct rp_worker *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		while (w->state != RP_WORKER_BUSY && !w->stop)
+			pthread_cond_wait(&w->changed, &w->lock);
+		if (w->state != RP_WORKER_BUSY)
+			break;
+		pthread_mutex_unlock(&w->lock);
+		rp_batch_run(w->batch);
+		pthread_mutex_lock(&w->lock);
+		w->state = RP_WORKER_DONE;
+		pthread_cond_broadcast(&w->changed);
+		/* Under the lock: unwatch is what keeps a watcher alive. */
+		for (size_t i = 0; i < w->nwatchers; i++)
+			w->watchers[i].x->ops->kick(w->watchers[i].x);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+int rp_worker_start(struct rp_worker *w)
+{
+	sigset_t all, old;
+	int ret;
+
+	if (w->started)
+		return 0;
+	/* The program's signal handlers are not for this thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&w->thread, NULL, work, w);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	w->started = !ret;
+	return -ret;
+}
+
+void rp_worker_submit(struct rp_worker *w, struct rp_batch *b)
+{
+	pthread_mutex_lock(&w->lock);
+	assert(w->started && w->state == RP_WORKER_IDLE);
+	w->batch = b;
+	w->state = RP_WORKER_BUSY;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool rp_worker_finished(struct rp_worker *w, bool wait)
+{
+	bool done;
+
+	pthread_mutex_lock(&w->lock);
+	assert(w->state != RP_WORKER_IDLE);
+	while (wait && w->state != RP_WORKER_DONE)
+		pthread_cond_wait(&w->changed, &w->lock);
+	done = w->state == RP_WORKER_DONE;
+	if (done)
+		w->state = RP_WORKER_IDLE;
+	pthread_mutex_unlock(&w->lock);
+	return done;
+}
+
+static struct rp_watcher *find(struct rp_worker *w, const struct rp_xport *x)
+{
+	for (size_t i = 0; i < w->nwatchers; i++)
+		if (w->watchers[i].x == x)
+			return &w->watchers[i];
+	return NULL;
+}
+
+int rp_worker_watch(struct rp_worker *w, struct rp_xport *x)
+{
+	struct rp_watcher *v;
+	int ret = 0;
+
+	pthread_mutex_lock(&w->lock);
+	v = find(w, x);
+	if (!v) {
+		v = realloc(w->watchers, (w->nwatchers + 1) * sizeof(*v));
+		if (!v) {
+			ret = -ENOMEM;
+			goto unlock;
+		}
+		w->watchers = v;
+		v += w->nwatchers++;
+		*v = (struct rp_watcher){.x = x};
+	}
+	v->refs++;
+unlock:
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+void rp_worker_unwatch(struct rp_worker *w, struct rp_xport *x)
+{
+	struct rp_watcher *v;
+
+	pthread_mutex_lock(&w->lock);
+	v = find(w, x);
+	if (!--v->refs)
+		*v = w->watchers[--w->nwatchers];
+	pthread_mutex_unlock(&w->lock);
+}
