@@ -1,8 +1,15 @@
 # The programs an operator runs, and what they share.
 noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
+	util/bytes.h \
 	util/fabric.c util/fabric.h \
 	util/samples.c util/samples.h \
+	util/file.c util/file.h \
+	util/pool.c util/pool.h \
+	util/secret.c util/secret.h \
+	util/setup.c util/setup.h \
+	util/setup_client.c util/setup_client.h \
+	util/setup_server.c util/setup_server.h \
 	util/text.c util/text.h
 util_libutil_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DRP_PROVIDER_DIR='"$(rpmemdir)"'

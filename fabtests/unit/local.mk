@@ -62,7 +62,19 @@ fabtests_unit_test_caps_SOURCES = fabtests/unit/test_caps.c
 fabtests_unit_test_caps_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_caps_LDADD = $(unit_ldadd)
-endif
+
+check_PROGRAMS += fabtests/unit/test_pool
+TESTS += fabtests/unit/test_pool
+fabtests_unit_test_pool_SOURCES = fabtests/unit/test_pool.c
+fabtests_unit_test_pool_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pool_LDADD = util/libutil.la $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_setup
+TESTS += fabtests/unit/test_setup
+fabtests_unit_test_setup_SOURCES = fabtests/unit/test_setup.c fabtests/unit/seeded.h
+fabtests_unit_test_setup_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_setup_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
+
 agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
 	fabtests/unit/seeded.h
 
@@ -71,3 +83,4 @@ TESTS += fabtests/unit/test_client
 fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
 fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+endif

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Pool files: what is damaged, in use or does not fit is named, never used. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "util/pool.h"
+
+#define DATA 20480u
+#define SIZE (RP_POOL_DATA + DATA)
+
+static char dir[64], path[96], err[RP_ERR_LEN];
+
+static void setup(void)
+{
+	strcpy(dir, "pooltest.XXXXXX");
+	cr_assert_not_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/pool", dir);
+	err[0] = 0;
+}
+
+static unsigned int entries(const char *name)
+{
+	DIR *d = opendir(name);
+	unsigned int n = 0;
+
+	cr_assert_not_null(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+	closedir(d);
+	return n;
+}
+
+static void teardown(void)
+{
+	unlink(path);
+	/* Fails when a test left something: it must not. */
+	cr_assert(rmdir(dir) == 0 || errno == ENOENT, "%s is not empty", dir);
+}
+
+TestSuite(pool, .init = setup, .fini = teardown, .timeout = 60);
+
+static void create(void)
+{
+	cr_assert_eq(rp_pool_create(path, DATA, err), 0, "%s", err);
+}
+
+static void slurp(uint8_t *buf, size_t len)
+{
+	int fd = open(path, O_RDONLY);
+
+	cr_assert_eq(pread(fd, buf, len, 0), (ssize_t)len);
+	close(fd);
+}
+
+static void poke(off_t at, const void *bytes, size_t len)
+{
+	int fd = open(path, O_WRONLY);
+
+	cr_assert_eq(pwrite(fd, bytes, len, at), (ssize_t)len);
+	close(fd);
+}
+
+static void expect_refused(int code, const char *word)
+{
+	struct rp_pool p;
+
+	err[0] = 0;
+	cr_assert_eq(rp_pool_open(path, &p, err), code, "%s", err);
+	cr_assert_not_null(strstr(err, path), "%s", err);
+	cr_assert_not_null(strstr(err, word), "no '%s' in: %s", word, err);
+}
+
+Test(pool, lives_through_use)
+{
+	struct rp_pool p;
+	struct stat st;
+
+	cr_assert_eq(rp_pool_create(path, DATA - 5, err), 0, "%s", err);
+	cr_assert_eq(stat(path, &st), 0);
+	cr_assert_eq(st.st_size, SIZE, "rounded up");
+	cr_assert_geq(st.st_blocks * 512, (blkcnt_t)SIZE, "has holes");
+	cr_assert_eq(st.st_mode & 0777, 0600);
+
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert(p.was_clean);
+	cr_assert_eq(p.size, DATA);
+	cr_assert_eq((uintptr_t)p.data % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
+	for (size_t i = 0; i < p.size; i++)
+		cr_assert_eq(((char *)p.data)[i], 0);
+	memset(p.data, 0x5a, p.size);
+	rp_pool_abandon(&p);
+
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_not(p.was_clean, "its user did not close it");
+	cr_assert_eq(((char *)p.data)[DATA - 1], 0x5a);
+	cr_assert_eq(rp_pool_close_clean(&p, err), 0, "%s", err);
+
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert(p.was_clean);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, generations_and_uuids)
+{
+	struct rp_pool p;
+	uint64_t last = 0;
+	uint8_t uuid[16];
+
+	create();
+	for (int i = 0; i < 5; i++) {
+		cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+		cr_assert_gt(p.generation, last);
+		last = p.generation;
+		if (i)
+			cr_assert_arr_eq(uuid, p.uuid, 16);
+		memcpy(uuid, p.uuid, 16);
+		rp_pool_abandon(&p);
+	}
+	unlink(path);
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_neq(memcmp(uuid, p.uuid, 16), 0, "a uuid twice");
+	rp_pool_abandon(&p);
+}
+
+Test(pool, existing_name_is_left_alone)
+{
+	uint8_t before[SIZE], after[SIZE];
+
+	create();
+	slurp(before, SIZE);
+	cr_assert_eq(rp_pool_create(path, 2 * DATA, err), -EEXIST);
+	cr_assert_not_null(strstr(err, path));
+	slurp(after, SIZE);
+	cr_assert_arr_eq(before, after, SIZE);
+	cr_assert_eq(entries(dir), 1);
+}
+
+Test(pool, size_zero)
+{
+	cr_assert_eq(rp_pool_create(path, 0, err), -EINVAL);
+	cr_assert_eq(rp_pool_create(path, UINT64_MAX, err), -EINVAL);
+	cr_assert_eq(entries(dir), 0);
+}
+
+Test(pool, missing)
+{
+	expect_refused(-ENOENT, "--create");
+}
+
+Test(pool, not_a_file)
+{
+	cr_assert_eq(mkdir(path, 0700), 0);
+	expect_refused(-EISDIR, "directory");
+	rmdir(path);
+}
+
+/* A header needs 512 bytes, its second copy lies at 4096. */
+Test(pool, truncated_at_every_interesting_length)
+{
+	static const struct {
+		off_t len;
+		int code;
+		const char *word;
+	} cuts[] = {
+		{SIZE - 1, -ENODATA, "truncated"},
+		{SIZE - 4096, -ENODATA, "truncated"},
+		{RP_POOL_DATA + 1, -ENODATA, "truncated"},
+		{RP_POOL_DATA, -ENODATA, "truncated"},
+		{RP_POOL_DATA - 1, -ENODATA, "truncated"},
+		{4608, -ENODATA, "truncated"},
+		{4607, -ENODATA, "truncated"},
+		{4096, -ENODATA, "truncated"},
+		{512, -ENODATA, "truncated"},
+		{511, -EINVAL, "no pool"},
+		{8, -EINVAL, "no pool"},
+		{1, -EINVAL, "no pool"},
+		{0, -EINVAL, "no pool"},
+	};
+	char number[32];
+
+	create();
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		cr_assert_eq(truncate(path, cuts[i].len), 0);
+		expect_refused(cuts[i].code, cuts[i].word);
+		snprintf(number, sizeof(number), " %jd bytes",
+			 (intmax_t)cuts[i].len);
+		cr_assert_not_null(strstr(err, number), "%s", err);
+	}
+}
+
+Test(pool, grown)
+{
+	create();
+	cr_assert_eq(truncate(path, SIZE + 1), 0);
+	expect_refused(-EBADMSG, "grown");
+	/* The remedy works. */
+	cr_assert_eq(truncate(path, SIZE), 0);
+	struct rp_pool p;
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	rp_pool_abandon(&p);
+}
+
+/* Every single bit of the header counts, in either copy alone and in both. */
+Test(pool, bit_flips)
+{
+	uint8_t good[2][RP_POOL_HDR], bad[2][RP_POOL_HDR];
+	struct rp_pool p;
+	uint8_t head[4096 + RP_POOL_HDR];
+
+	create();
+	slurp(head, sizeof(head));
+	memcpy(good[0], head, RP_POOL_HDR);
+	memcpy(good[1], head + 4096, RP_POOL_HDR);
+	for (unsigned int bit = 0; bit < 8 * RP_POOL_HDR; bit++) {
+		memcpy(bad, good, sizeof(bad));
+		for (int i = 0; i < 2; i++) {
+			bad[i][bit / 8] ^= (uint8_t)(1 << bit % 8);
+			poke(4096 * i, bad[i], RP_POOL_HDR);
+		}
+		err[0] = 0;
+		cr_assert_lt(rp_pool_open(path, &p, err), 0,
+			     "bit %u of both headers is wrong and nobody "
+			     "noticed",
+			     bit);
+		cr_assert_not_null(strstr(err, path));
+		/* Each fsync costs: one bit of some bytes is enough. */
+		if (bit % 8 != bit / 8 % 8 || bit / 8 % 8)
+			continue;
+		for (int i = 0; i < 2; i++) {
+			poke(4096 * i, good[i], RP_POOL_HDR);
+			poke(4096 * !i, bad[!i], RP_POOL_HDR);
+			cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+			cr_assert_not(p.was_clean, "the damaged copy may have "
+						   "been the newest");
+			cr_assert_eq(p.size, DATA);
+			rp_pool_abandon(&p);
+		}
+	}
+}
+
+Test(pool, damage_is_named)
+{
+	uint8_t zeros[8] = {0};
+
+	create();
+	poke(40, zeros, 8);
+	poke(4096 + 40, zeros, 8);
+	expect_refused(-EBADMSG, "damaged");
+	poke(0, zeros, 8);
+	poke(4096, zeros, 8);
+	expect_refused(-EINVAL, "no pool");
+}
+
+Test(pool, other_version)
+{
+	static const uint8_t v2[4] = {2};
+
+	create();
+	poke(8, v2, 4);
+	poke(4096 + 8, v2, 4);
+	expect_refused(-EPROTONOSUPPORT, "version 2");
+}
+
+Test(pool, torn_header_write)
+{
+	struct rp_pool p;
+	uint8_t torn[100];
+	uint64_t gen;
+
+	/* The next header goes to the copy that is not the newest. */
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	gen = p.generation;
+	rp_pool_abandon(&p);
+	memset(torn, 0xee, sizeof(torn));
+	poke(RP_POOL_COPY(gen + 1) + 100, torn, sizeof(torn));
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(p.generation, gen + 1);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, opened_twice_here)
+{
+	char pid[32], command[64] = {0};
+	struct rp_pool p, q;
+	int fd = open("/proc/self/cmdline", O_RDONLY);
+
+	cr_assert_gt(read(fd, command, sizeof(command) - 1), 0);
+	close(fd);
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_open(path, &q, err), -EBUSY);
+	snprintf(pid, sizeof(pid), "process %d (", getpid());
+	cr_assert_not_null(strstr(err, pid), "%s", err);
+	cr_assert_not_null(strstr(err, command), "%s", err);
+	rp_pool_abandon(&p);
+	cr_assert_eq(rp_pool_open(path, &q, err), 0, "%s", err);
+	rp_pool_abandon(&q);
+}
+
+Test(pool, holder_is_another_process_and_dies)
+{
+	struct rp_pool p;
+	char pid[32];
+	int ready[2];
+	pid_t child;
+	char c;
+
+	create();
+	cr_assert_eq(pipe(ready), 0);
+	child = fork();
+	if (!child) {
+		if (rp_pool_open(path, &p, err) == 0)
+			c = write(ready[1], "x", 1);
+		pause();
+		_exit(0);
+	}
+	cr_assert_eq(read(ready[0], &c, 1), 1);
+	cr_assert_eq(rp_pool_open(path, &p, err), -EBUSY);
+	snprintf(pid, sizeof(pid), "process %d (", child);
+	cr_assert_not_null(strstr(err, pid), "%s", err);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	/* Nothing stale is in the way. */
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, refusal_does_not_touch_the_file)
+{
+	uint8_t before[SIZE], after[SIZE];
+	struct rp_pool p, q;
+
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	slurp(before, SIZE);
+	cr_assert_eq(rp_pool_open(path, &q, err), -EBUSY);
+	slurp(after, SIZE);
+	cr_assert_arr_eq(before, after, SIZE);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, holes_are_filled)
+{
+	struct rp_pool p;
+	struct stat st;
+	int fd;
+
+	create();
+	fd = open(path, O_RDWR);
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      RP_POOL_DATA, DATA)) {
+		close(fd);
+		unlink(path);
+		rmdir(dir);
+		cr_skip_test("this file system cannot punch holes");
+	}
+	close(fd);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(fstat(p.fd, &st), 0);
+	cr_assert_geq(st.st_blocks * 512, (blkcnt_t)SIZE, "still has holes");
+	rp_pool_abandon(&p);
+}
+
+/* A small file system of our own: needs root, seen by this process only. */
+static bool small_mount(void)
+{
+	return geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
+	       mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("none", dir, "tmpfs", 0, "size=256k") == 0;
+}
+
+Test(pool, disk_full)
+{
+	struct rp_pool p;
+	int fd;
+
+	if (!small_mount()) {
+		rmdir(dir);
+		cr_skip_test("mounting a small tmpfs needs root");
+	}
+	cr_assert_eq(rp_pool_create(path, 1 << 20, err), -ENOSPC, "%s", err);
+	cr_assert_not_null(strstr(err, path), "%s", err);
+	cr_assert_not_null(strstr(err, "1.1 MiB"), "%s", err);
+	cr_assert_eq(entries(dir), 0, "something was left behind");
+
+	/* A sparse copy of a pool that no longer fits. */
+	create();
+	fd = open(path, O_RDWR);
+	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			       8192, SIZE - 8192),
+		     0);
+	char filler[112];
+	snprintf(filler, sizeof(filler), "%s/filler", dir);
+	int full = open(filler, O_CREAT | O_WRONLY, 0600);
+	char block[4096] = {1};
+	while (write(full, block, sizeof(block)) > 0)
+		;
+	expect_refused(-ENOSPC, "holes");
+	close(full);
+	close(fd);
+	unlink(filler);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	rp_pool_abandon(&p);
+	unlink(path);
+	cr_assert_eq(umount(dir), 0);
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A pool file: memory that fi_rpmemd exports, behind a checksummed header. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <nettle/sha2.h>
+
+#include "util/bytes.h"
+#include "util/file.h"
+#include "util/pool.h"
+
+#define FLAG_CLEAN 1u
+#define SUM_AT	   (RP_POOL_HDR - SHA256_DIGEST_SIZE)
+
+struct header {
+	uint32_t flags;
+	uint8_t uuid[16];
+	uint64_t file_size;
+	uint64_t data;
+	uint64_t generation;
+};
+
+static void checksum(const uint8_t *buf, uint8_t *sum)
+{
+	struct sha256_ctx ctx;
+
+	sha256_init(&ctx);
+	sha256_update(&ctx, SUM_AT, buf);
+	sha256_digest(&ctx, SHA256_DIGEST_SIZE, sum);
+}
+
+static void header_encode(const struct header *h, uint8_t *buf)
+{
+	memset(buf, 0, RP_POOL_HDR);
+	memcpy(buf, RP_POOL_MAGIC, 8);
+	rp_put32(buf + 8, RP_POOL_VERSION);
+	rp_put32(buf + 12, h->flags);
+	memcpy(buf + 16, h->uuid, 16);
+	rp_put64(buf + 32, h->file_size);
+	rp_put64(buf + 40, h->data);
+	rp_put64(buf + 48, h->generation);
+	checksum(buf, buf + SUM_AT);
+}
+
+/* 0, -EINVAL (no header), -EPROTONOSUPPORT, -EBADMSG (damaged). */
+static int header_decode(const uint8_t *buf, struct header *h,
+			 uint32_t *version)
+{
+	uint8_t sum[SHA256_DIGEST_SIZE];
+
+	if (memcmp(buf, RP_POOL_MAGIC, 8))
+		return -EINVAL;
+	*version = rp_get32(buf + 8);
+	if (*version != RP_POOL_VERSION)
+		return -EPROTONOSUPPORT;
+	checksum(buf, sum);
+	if (memcmp(sum, buf + SUM_AT, sizeof(sum)))
+		return -EBADMSG;
+	h->flags = rp_get32(buf + 12);
+	memcpy(h->uuid, buf + 16, 16);
+	h->file_size = rp_get64(buf + 32);
+	h->data = rp_get64(buf + 40);
+	h->generation = rp_get64(buf + 48);
+	/* Written by a version 1 that is not ours: do not guess. */
+	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
+	    h->file_size > RP_POOL_MAX)
+		return -EBADMSG;
+	return 0;
+}
+
+static int header_write(int fd, const struct header *h)
+{
+	uint8_t buf[RP_POOL_HDR];
+
+	header_encode(h, buf);
+	return rp_pwrite_full(fd, buf, sizeof(buf),
+			      RP_POOL_COPY(h->generation));
+}
+
+/*
+ * The newer of the two good copies. A damaged one may have been the newest, so
+ * the pool then counts as not clean.
+ */
+static int header_read(int fd, const char *path, uint64_t st_size,
+		       struct header *h, char *err)
+{
+	uint8_t buf[RP_POOL_HDR];
+	struct header copy;
+	uint32_t version = 0;
+	int ret, good = 0, worst = -EINVAL;
+
+	for (uint64_t i = 0; i < 2; i++) {
+		ret = rp_pread_full(fd, buf, sizeof(buf), RP_POOL_COPY(i));
+		if (ret == -ENODATA)
+			continue;
+		if (ret)
+			return rp_err(err, ret, "pool '%s': reading: %s", path,
+				      strerror(-ret));
+		ret = header_decode(buf, &copy, &version);
+		if (ret == 0 && (!good || copy.generation > h->generation))
+			*h = copy;
+		if (ret == 0)
+			good++;
+		else if (worst == -EINVAL)
+			worst = ret;
+	}
+	if (good == 1)
+		h->flags &= ~FLAG_CLEAN;
+	if (good)
+		return 0;
+	if (worst == -EPROTONOSUPPORT)
+		return rp_err(err, worst,
+			      "pool '%s' has format version %" PRIu32
+			      ", this program knows %d; use the release that "
+			      "wrote it",
+			      path, version, RP_POOL_VERSION);
+	if (worst == -EBADMSG)
+		return rp_err(err, worst,
+			      "pool '%s' is damaged: the checksums of both "
+			      "its headers are wrong; restore it from a copy",
+			      path);
+	if (st_size < RP_POOL_DATA)
+		return rp_err(err, worst,
+			      "'%s' is no pool: %" PRIu64
+			      " bytes, without a header; name another file, "
+			      "or remove this one and use --create SIZE",
+			      path, st_size);
+	return rp_err(err, worst,
+		      "'%s' is no pool: it does not begin with a header; name "
+		      "another file",
+		      path);
+}
+
+int rp_pool_create(const char *path, uint64_t size, char *err)
+{
+	struct header h = {.flags = FLAG_CLEAN, .data = RP_POOL_DATA};
+	struct rp_tmpfile t;
+	char text[RP_SIZE_LEN];
+	int ret;
+
+	if (size == 0 || size > RP_POOL_MAX - RP_POOL_DATA - RP_POOL_UNIT)
+		return rp_err(err, -EINVAL,
+			      "pool '%s': a size of %" PRIu64
+			      " is not possible; give at least 1 byte",
+			      path, size);
+	size = (size + RP_POOL_UNIT - 1) & ~(uint64_t)(RP_POOL_UNIT - 1);
+	h.file_size = size + RP_POOL_DATA;
+	/* Before anything large is allocated for nothing. */
+	if (access(path, F_OK) == 0)
+		return rp_err(err, -EEXIST,
+			      "'%s' exists; leave --create out to use it",
+			      path);
+	if (getrandom(h.uuid, sizeof(h.uuid), 0) != (ssize_t)sizeof(h.uuid))
+		return rp_err(err, -EIO, "no random bytes for a uuid");
+	ret = rp_tmpfile_open(path, &t, err);
+	if (ret)
+		return ret;
+	/*
+	 * Every block now: a store into a hole of a full file system would
+	 * end the daemon with SIGBUS instead of an error.
+	 */
+	ret = -posix_fallocate(t.fd, 0, (off_t)h.file_size);
+	if (ret) {
+		rp_size_format(h.file_size, text);
+		if (ret == -ENOSPC || ret == -EDQUOT)
+			rp_err(err, ret,
+			       "pool '%s' needs %s, which its file system does "
+			       "not have; make room, or give a smaller size",
+			       path, text);
+		else
+			rp_err(err, ret, "pool '%s': allocating %s: %s", path,
+			       text, strerror(-ret));
+		goto discard;
+	}
+	/* Both copies, so that one damaged header never loses the pool. */
+	ret = header_write(t.fd, &h);
+	if (!ret) {
+		h.generation = 1;
+		ret = header_write(t.fd, &h);
+	}
+	if (ret) {
+		rp_err(err, ret, "pool '%s': writing its header: %s", path,
+		       strerror(-ret));
+		goto discard;
+	}
+	return rp_tmpfile_publish(&t, false, err);
+
+discard:
+	rp_tmpfile_discard(&t);
+	return ret;
+}
+
+/* The command of a process, for people: printable, cut. */
+static void command_of(long pid, char *buf, size_t len)
+{
+	char path[64];
+	ssize_t n = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%ld/cmdline", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, buf, len - 1);
+		close(fd);
+	}
+	if (n <= 0) {
+		snprintf(buf, len, "command unknown");
+		return;
+	}
+	while (n > 0 && buf[n - 1] == 0)
+		n--;
+	for (ssize_t i = 0; i < n; i++)
+		if ((unsigned char)buf[i] < 0x20 || buf[i] == 0x7f)
+			buf[i] = ' ';
+	buf[n] = 0;
+}
+
+/*
+ * Who holds the flock of fd's file, as the kernel tells it: nothing that could
+ * be stale. 0 when that process cannot be seen from here.
+ */
+static long lock_holder(int fd)
+{
+	unsigned long long inode;
+	unsigned int major_nr, minor_nr;
+	long pid, by_inode = 0, exact = 0;
+	char line[256];
+	struct stat st;
+	FILE *f;
+
+	if (fstat(fd, &st))
+		return 0;
+	f = fopen("/proc/locks", "re");
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%*d: FLOCK ADVISORY WRITE %ld %x:%x:%llu",
+			   &pid, &major_nr, &minor_nr, &inode) != 4 ||
+		    inode != st.st_ino || pid <= 0)
+			continue;
+		by_inode = pid;
+		if (major_nr == major(st.st_dev) &&
+		    minor_nr == minor(st.st_dev))
+			exact = pid;
+	}
+	fclose(f);
+	/* btrfs and overlay tell stat() another device than the kernel's. */
+	return exact ? exact : by_inode;
+}
+
+static int pool_lock(int fd, const char *path, char *err)
+{
+	char command[96];
+	int error;
+	long pid;
+
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	error = errno;
+	if (error != EWOULDBLOCK)
+		return rp_err(err, -error, "pool '%s' cannot be locked: %s",
+			      path, strerror(error));
+	pid = lock_holder(fd);
+	if (!pid)
+		return rp_err(err, -EBUSY,
+			      "pool '%s' is in use by a process that cannot be "
+			      "seen from here (another container?); stop it "
+			      "first",
+			      path);
+	command_of(pid, command, sizeof(command));
+	return rp_err(err, -EBUSY,
+		      "pool '%s' is in use by process %ld (%s); stop it first",
+		      path, pid, command);
+}
+
+/* A copied pool may have holes; a store into one can end in SIGBUS. */
+static int fill_holes(int fd, const char *path, const struct stat *st,
+		      char *err)
+{
+	char text[RP_SIZE_LEN];
+
+	if ((uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size)
+		return 0;
+	if (fallocate(fd, 0, 0, st->st_size) == 0 || errno == EOPNOTSUPP)
+		return 0;
+	return rp_err(err, -errno,
+		      "pool '%s' has holes, and filling them up to %s failed: "
+		      "%s; make room on its file system",
+		      path, rp_size_format((uint64_t)st->st_size, text),
+		      strerror(errno));
+}
+
+static int pool_check_size(const char *path, uint64_t st_size,
+			   const struct header *h, char *err)
+{
+	if (st_size < h->file_size)
+		return rp_err(err, -ENODATA,
+			      "pool '%s' is truncated: it has %" PRIu64
+			      " bytes, its header says %" PRIu64
+			      "; restore it from a copy (its end is lost)",
+			      path, st_size, h->file_size);
+	if (st_size > h->file_size)
+		return rp_err(err, -EBADMSG,
+			      "pool '%s' has grown: it has %" PRIu64
+			      " bytes, its header says %" PRIu64
+			      "; if nothing else is wrong with it: truncate "
+			      "-s %" PRIu64 " '%s'",
+			      path, st_size, h->file_size, h->file_size, path);
+	return 0;
+}
+
+static int pool_map(struct rp_pool *p, char *err)
+{
+	const int prot = PROT_READ | PROT_WRITE;
+
+	/* MAP_SYNC: on DAX the file's metadata follows every page fault. */
+	p->map = mmap(NULL, p->map_len, prot, MAP_SHARED_VALIDATE | MAP_SYNC,
+		      p->fd, 0);
+	p->map_sync = p->map != MAP_FAILED;
+	if (!p->map_sync)
+		p->map = mmap(NULL, p->map_len, prot, MAP_SHARED, p->fd, 0);
+	if (p->map == MAP_FAILED)
+		return rp_err(err, -errno, "pool '%s' cannot be mapped: %s",
+			      p->path, strerror(errno));
+	return 0;
+}
+
+/* Written to the other copy and forced out before the pool is used. */
+static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
+{
+	struct header h = {
+		.flags = flags,
+		.file_size = p->map_len,
+		.data = RP_POOL_DATA,
+		.generation = p->generation + 1,
+	};
+	int ret;
+
+	memcpy(h.uuid, p->uuid, sizeof(h.uuid));
+	ret = header_write(p->fd, &h);
+	if (!ret && fdatasync(p->fd))
+		ret = -errno;
+	if (ret)
+		return rp_err(err, ret, "pool '%s': writing its header: %s",
+			      p->path, strerror(-ret));
+	p->generation = h.generation;
+	return 0;
+}
+
+int rp_pool_open(const char *path, struct rp_pool *p, char *err)
+{
+	struct header h = {0};
+	struct stat st;
+	int ret;
+
+	memset(p, 0, sizeof(*p));
+	p->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (p->fd < 0 && errno == ENOENT)
+		return rp_err(err, -ENOENT,
+			      "pool '%s' does not exist; create it with "
+			      "--create SIZE",
+			      path);
+	if (p->fd < 0)
+		return rp_err(err, -errno, "pool '%s' cannot be opened: %s",
+			      path, strerror(errno));
+	if (fstat(p->fd, &st) || !S_ISREG(st.st_mode)) {
+		ret = rp_err(err, -EINVAL,
+			     "'%s' is no pool: not a regular file", path);
+		goto close_fd;
+	}
+	ret = pool_lock(p->fd, path, err);
+	if (ret)
+		goto close_fd;
+	/* Only now is the size anybody's but the last holder's. */
+	if (fstat(p->fd, &st)) {
+		ret = rp_err(err, -errno, "pool '%s': %s", path,
+			     strerror(errno));
+		goto close_fd;
+	}
+	ret = header_read(p->fd, path, (uint64_t)st.st_size, &h, err);
+	if (!ret)
+		ret = pool_check_size(path, (uint64_t)st.st_size, &h, err);
+	if (!ret)
+		ret = fill_holes(p->fd, path, &st, err);
+	if (ret)
+		goto close_fd;
+	p->path = strdup(path);
+	if (!p->path) {
+		ret = rp_err(err, -ENOMEM, "out of memory");
+		goto close_fd;
+	}
+	memcpy(p->uuid, h.uuid, sizeof(p->uuid));
+	p->map_len = h.file_size;
+	p->size = h.file_size - h.data;
+	p->generation = h.generation;
+	p->was_clean = h.flags & FLAG_CLEAN;
+	ret = pool_map(p, err);
+	if (ret)
+		goto free_path;
+	p->data = (char *)p->map + h.data;
+	ret = pool_mark(p, 0, err);
+	if (ret)
+		goto unmap;
+	return 0;
+
+unmap:
+	munmap(p->map, p->map_len);
+free_path:
+	free(p->path);
+close_fd:
+	close(p->fd);
+	memset(p, 0, sizeof(*p));
+	p->fd = -1;
+	return ret;
+}
+
+void rp_pool_abandon(struct rp_pool *p)
+{
+	if (p->fd < 0)
+		return;
+	munmap(p->map, p->map_len);
+	free(p->path);
+	close(p->fd); /* and with it the lock */
+	memset(p, 0, sizeof(*p));
+	p->fd = -1;
+}
+
+int rp_pool_close_clean(struct rp_pool *p, char *err)
+{
+	int ret = 0;
+
+	/* Clean says that also what nobody committed is there. */
+	if (fdatasync(p->fd))
+		ret = rp_err(err, -errno,
+			     "pool '%s': writing back: %s; what was "
+			     "acknowledged before is durable, the rest may be "
+			     "lost",
+			     p->path, strerror(errno));
+	if (!ret)
+		ret = pool_mark(p, FLAG_CLEAN, err);
+	rp_pool_abandon(p);
+	return ret;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The secret that fi_rpmemd and its clients share, from a file. */
+#ifndef RP_UTIL_SECRET_H
+#define RP_UTIL_SECRET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/text.h"
+
+#define RP_SECRET_MIN 16
+#define RP_SECRET_MAX 1024
+
+struct rp_secret {
+	uint8_t bytes[RP_SECRET_MAX];
+	size_t len;
+};
+
+/*
+ * Read a secret: the file's bytes without line ends at its end. The file must
+ * belong to this user or root, and others must have no right to it. Returns 0,
+ * or -errno and the remedy in err: -EPERM (rights), -EINVAL (length).
+ */
+int rp_secret_load(const char *path, struct rp_secret *s, char *err);
+/* Overwrite it. */
+void rp_secret_wipe(struct rp_secret *s);
+
+#endif

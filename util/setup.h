@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The messages of set-up: how a client learns what a pool's writes need. */
+#ifndef RP_UTIL_SETUP_H
+#define RP_UTIL_SETUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/secret.h"
+
+/*
+ * One TCP connection, one answer: the daemon sends a GREETING, the client a
+ * request, the daemon the answer or an ERROR. Everything is little-endian.
+ * docs/protocol.md has the layout in prose; here are only bytes, no sockets.
+ *
+ *    0 u32 magic    "RPMS"
+ *    4 u16 version  1
+ *    6 u16 type
+ *    8 u32 length   of the whole message
+ *   12 u32 0
+ *
+ * These 16 bytes mean the same in every version. Every message but GREETING
+ * ends with a 32-byte MAC, zeros where there is no secret.
+ */
+#define RP_SETUP_PORT	     18620
+#define RP_SETUP_VERSION     1
+#define RP_SETUP_HDR	     16
+#define RP_SETUP_NONCE	     32
+#define RP_SETUP_MAC	     32
+#define RP_SETUP_NAME	     255 /* bytes of a pool's name */
+#define RP_SETUP_TEXT	     400 /* bytes of a sentence */
+#define RP_SETUP_FI_NAME     128 /* bytes of a fabric address */
+#define RP_SETUP_POOLS	     64	 /* that one daemon exports */
+#define RP_SETUP_MAX_REQUEST 512
+#define RP_SETUP_MAX_ANSWER  65536
+
+enum rp_setup_type {
+	RP_SETUP_GREETING = 1,
+	RP_SETUP_GET_EXPORT = 2,
+	RP_SETUP_GET_LIST = 3,
+	RP_SETUP_EXPORT = 66,
+	RP_SETUP_LIST = 67,
+	RP_SETUP_ERROR = 127,
+};
+
+/* Codes of an ERROR. They travel: never renumber. */
+enum rp_setup_code {
+	RP_SETUP_E_REQUEST = 1, /* not understood */
+	RP_SETUP_E_VERSION = 2, /* other version of this protocol */
+	RP_SETUP_E_SECRET = 3,	/* no or another secret */
+	RP_SETUP_E_POOL = 4,	/* no pool of this name */
+};
+
+/*  16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
+struct rp_setup_greeting {
+	bool secret;
+	uint8_t nonce[RP_SETUP_NONCE];
+};
+
+/*  16 nonce  48 string name (GET_LIST: empty)  MAC
+ *  A string is a u16 length and its bytes. */
+struct rp_setup_request {
+	enum rp_setup_type type; /* GET_EXPORT or GET_LIST */
+	uint8_t nonce[RP_SETUP_NONCE];
+	char name[RP_SETUP_NAME + 1];
+};
+
+/*  16 u64 key  24 u64 addr  32 u64 len  40 u64 incarnation
+ *  48 u64 generation  56 uuid  72 u16 control protocol version
+ *  74 u8 class  75 u8 method  76 u32 flags: bit 0 was clean
+ *  80 strings: name, base provider, endpoint name, why  MAC */
+struct rp_setup_export {
+	uint64_t key;
+	uint64_t addr;	      /* of the pool's first byte, as RMA names it */
+	uint64_t len;	      /* bytes of the pool */
+	uint64_t incarnation; /* random: one life of the daemon */
+	uint64_t generation;  /* of the pool */
+	uint8_t uuid[16];     /* of the pool */
+	uint16_t control;     /* version of the control messages */
+	uint8_t class;	      /* enum fi_rpmem_class that commits reach */
+	uint8_t method;	      /* enum fi_rpmem_method */
+	bool was_clean;	      /* the pool's last daemon stopped by itself */
+	char name[RP_SETUP_NAME + 1];
+	char base[64];
+	uint8_t fi_name[RP_SETUP_FI_NAME];
+	uint16_t fi_name_len;
+	char why[RP_SETUP_TEXT + 1];
+};
+
+/*  16 u16 count  18 entries: u64 len, u8 class, u8 method, string name  MAC */
+struct rp_setup_list {
+	unsigned int n;
+	struct {
+		uint64_t len;
+		uint8_t class;
+		uint8_t method;
+		char name[RP_SETUP_NAME + 1];
+	} v[RP_SETUP_POOLS];
+};
+
+/*  16 u32 code  20 string text  MAC */
+struct rp_setup_error {
+	uint32_t code;
+	char text[RP_SETUP_TEXT + 1];
+};
+
+/*
+ * Encoders write one whole message, its MAC zeros, and return its length, or
+ * -EMSGSIZE when size is too small, -EINVAL for a field out of bounds.
+ */
+int rp_setup_put_greeting(void *buf, size_t size,
+			  const struct rp_setup_greeting *m);
+int rp_setup_put_request(void *buf, size_t size,
+			 const struct rp_setup_request *m);
+int rp_setup_put_export(void *buf, size_t size,
+			const struct rp_setup_export *m);
+int rp_setup_put_list(void *buf, size_t size, const struct rp_setup_list *m);
+int rp_setup_put_error(void *buf, size_t size, const struct rp_setup_error *m);
+
+/*
+ * Framing: how long is the message that begins with these bytes? Returns 0 and
+ * its length and type; -EAGAIN: less than a header is here; -EBADMSG: not
+ * ours, or longer than max; -EPROTONOSUPPORT: another version (*type is then
+ * not set, *length is).
+ */
+int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
+		   enum rp_setup_type *type);
+
+/*
+ * Decoders of one whole message of len bytes, framed before. Every length is
+ * checked, what must be 0 is 0, a name is one (rp_setup_name_ok()), and
+ * control characters in sentences become '?'. 0 or -EBADMSG; *m is written
+ * only on success.
+ */
+int rp_setup_get_greeting(const void *buf, size_t len,
+			  struct rp_setup_greeting *m);
+int rp_setup_get_request(const void *buf, size_t len,
+			 struct rp_setup_request *m);
+int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m);
+int rp_setup_get_list(const void *buf, size_t len, struct rp_setup_list *m);
+int rp_setup_get_error(const void *buf, size_t len, struct rp_setup_error *m);
+
+/* A pool's name: 1 to 255 printable bytes without '/'. */
+bool rp_setup_name_ok(const char *name);
+
+/*
+ * The MAC of a message: HMAC-SHA256 with the secret over a label that differs
+ * by direction, the daemon's nonce, the client's nonce, and all bytes of the
+ * message before its MAC. Fresh nonces on both sides: nothing can be played
+ * again.
+ */
+enum rp_setup_from {
+	RP_SETUP_FROM_CLIENT,
+	RP_SETUP_FROM_DAEMON,
+};
+struct rp_setup_auth {
+	const struct rp_secret *secret;
+	uint8_t daemon_nonce[RP_SETUP_NONCE];
+	uint8_t client_nonce[RP_SETUP_NONCE];
+};
+void rp_setup_seal(void *buf, size_t len, enum rp_setup_from from,
+		   const struct rp_setup_auth *auth);
+/* Compared in constant time. */
+bool rp_setup_sealed(const void *buf, size_t len, enum rp_setup_from from,
+		     const struct rp_setup_auth *auth);
+
+#endif

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The daemon's end of set-up: answers many clients, waits for none. */
+#include "config.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/queue.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/setup_server.h"
+
+/* A list of RP_SETUP_POOLS pools, the longest answer, fits. */
+#define ANSWER_SIZE 20480
+
+enum state {
+	GREET,	/* writing the greeting */
+	LISTEN, /* reading the request */
+	ANSWER, /* writing the answer */
+	FINISH, /* answered: until the client closes */
+};
+
+struct conn {
+	TAILQ_ENTRY(conn) link; /* oldest first: also first to time out */
+	int fd;
+	enum state state;
+	uint64_t deadline; /* ms */
+	struct rp_setup_auth auth;
+	uint8_t in[RP_SETUP_MAX_REQUEST];
+	size_t in_len;
+	uint8_t *out;
+	size_t out_len, out_done;
+	char peer[NI_MAXHOST];
+};
+TAILQ_HEAD(conns, conn);
+
+struct rp_setup_server {
+	struct rp_setup_server_attr attr;
+	int epfd;
+	int listener;
+	struct conns conns;
+	unsigned int nconns;
+	uint64_t refused_at;   /* ms */
+	uint64_t listen_again; /* ms; 0: it listens */
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static int listen_on(const char *addr, uint16_t port, char *err)
+{
+	struct addrinfo *ai, hints = {
+				     .ai_socktype = SOCK_STREAM,
+				     .ai_flags = AI_PASSIVE,
+			     };
+	char service[8];
+	int fd, ret, one = 1;
+
+	snprintf(service, sizeof(service), "%u", port);
+	ret = getaddrinfo(addr, service, &hints, &ai);
+	if (ret)
+		return rp_err(err, -EINVAL,
+			      "'%s' is no address of this host: %s", addr,
+			      gai_strerror(ret));
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+		    0);
+	if (fd < 0) {
+		ret = rp_err(err, -errno, "socket: %s", strerror(errno));
+		goto free_ai;
+	}
+	/* A daemon that died a moment ago must not keep its port. */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, 64)) {
+		ret = -errno;
+		if (ret == -EADDRINUSE)
+			rp_err(err, ret,
+			       "port %u of %s is in use; stop what listens "
+			       "there (ss -ltnp), or give another --port",
+			       port, addr);
+		else if (ret == -EADDRNOTAVAIL)
+			rp_err(err, ret,
+			       "%s is no address of this host; 'ip address' "
+			       "shows them",
+			       addr);
+		else
+			rp_err(err, ret, "listening on port %u of %s: %s", port,
+			       addr, strerror(-ret));
+		close(fd);
+		goto free_ai;
+	}
+	ret = fd;
+free_ai:
+	freeaddrinfo(ai);
+	return ret;
+}
+
+int rp_setup_server_new(const struct rp_setup_server_attr *attr,
+			struct rp_setup_server **out, char *err)
+{
+	struct rp_setup_server *s = calloc(1, sizeof(*s));
+	struct epoll_event ev = {.events = EPOLLIN};
+	int ret;
+
+	if (!s)
+		return rp_err(err, -ENOMEM, "out of memory");
+	s->attr = *attr;
+	if (!s->attr.max_conns)
+		s->attr.max_conns = 64;
+	if (!s->attr.timeout_ms)
+		s->attr.timeout_ms = 5000;
+	TAILQ_INIT(&s->conns);
+	ret = listen_on(attr->addr ? attr->addr : "127.0.0.1", attr->port, err);
+	if (ret < 0)
+		goto free_server;
+	s->listener = ret;
+	s->epfd = epoll_create1(EPOLL_CLOEXEC);
+	if (s->epfd < 0 ||
+	    epoll_ctl(s->epfd, EPOLL_CTL_ADD, s->listener, &ev)) {
+		ret = rp_err(err, -errno, "epoll: %s", strerror(errno));
+		goto close_fds;
+	}
+	*out = s;
+	return 0;
+
+close_fds:
+	if (s->epfd >= 0)
+		close(s->epfd);
+	close(s->listener);
+free_server:
+	free(s);
+	return ret;
+}
+
+uint16_t rp_setup_server_port(const struct rp_setup_server *s)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+
+	if (getsockname(s->listener, (struct sockaddr *)&sa, &len))
+		return 0;
+	return ntohs(sa.ss_family == AF_INET6
+			     ? ((struct sockaddr_in6 *)&sa)->sin6_port
+			     : ((struct sockaddr_in *)&sa)->sin_port);
+}
+
+int rp_setup_server_fd(const struct rp_setup_server *s)
+{
+	return s->epfd;
+}
+
+int rp_setup_server_timeout(const struct rp_setup_server *s)
+{
+	const struct conn *c = TAILQ_FIRST(&s->conns);
+	uint64_t now, due = c ? c->deadline : UINT64_MAX;
+
+	if (s->listen_again && s->listen_again < due)
+		due = s->listen_again;
+	if (due == UINT64_MAX)
+		return -1;
+	now = now_ms();
+	return due > now ? (int)(due - now) : 0;
+}
+
+static void conn_drop(struct rp_setup_server *s, struct conn *c)
+{
+	TAILQ_REMOVE(&s->conns, c, link);
+	s->nconns--;
+	close(c->fd);
+	free(c->out);
+	free(c);
+}
+
+static bool conn_wait_for(struct rp_setup_server *s, struct conn *c,
+			  uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = c};
+
+	return epoll_ctl(s->epfd, EPOLL_CTL_MOD, c->fd, &ev) == 0;
+}
+
+static int put_error(struct conn *c, uint32_t code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static int put_error(struct conn *c, uint32_t code, const char *fmt, ...)
+{
+	struct rp_setup_error e = {.code = code};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(e.text, sizeof(e.text), fmt, ap);
+	va_end(ap);
+	return rp_setup_put_error(c->out, ANSWER_SIZE, &e);
+}
+
+static int put_list(const struct rp_setup_server *s, struct conn *c)
+{
+	struct rp_setup_list list = {.n = s->attr.nexports};
+
+	for (unsigned int i = 0; i < list.n; i++) {
+		const struct rp_setup_export *e = &s->attr.exports[i];
+
+		list.v[i].len = e->len;
+		list.v[i].class = e->class;
+		list.v[i].method = e->method;
+		memcpy(list.v[i].name, e->name, sizeof(e->name));
+	}
+	return rp_setup_put_list(c->out, ANSWER_SIZE, &list);
+}
+
+static int put_export(const struct rp_setup_server *s, struct conn *c,
+		      const char *name)
+{
+	char known[160];
+	size_t len = 0;
+
+	for (unsigned int i = 0; i < s->attr.nexports; i++)
+		if (!strcmp(s->attr.exports[i].name, name))
+			return rp_setup_put_export(c->out, ANSWER_SIZE,
+						   &s->attr.exports[i]);
+	known[0] = 0;
+	for (unsigned int i = 0; i < s->attr.nexports && len < sizeof(known);
+	     i++)
+		len += (size_t)snprintf(known + len, sizeof(known) - len,
+					"%s'%s'", i ? ", " : "",
+					s->attr.exports[i].name);
+	return put_error(c, RP_SETUP_E_POOL,
+			 "no pool '%.100s' is exported here; there is %s%s",
+			 name, known, len >= sizeof(known) ? "..." : "");
+}
+
+static void tell_refused(struct rp_setup_server *s, const struct conn *c)
+{
+	uint64_t now = now_ms();
+
+	if (!s->attr.refused || (s->refused_at && now - s->refused_at < 1000))
+		return;
+	s->refused_at = now;
+	s->attr.refused(c->peer);
+}
+
+/*
+ * A whole request, or what will never be one (frame says why). Nothing about
+ * the pools is said before the secret is proved.
+ */
+static int put_answer(struct rp_setup_server *s, struct conn *c, int frame,
+		      size_t len)
+{
+	struct rp_setup_request req;
+	int ret;
+
+	if (frame == -EPROTONOSUPPORT)
+		return put_error(c, RP_SETUP_E_VERSION,
+				 "this daemon speaks version %d of the set-up "
+				 "protocol; install the same release at both "
+				 "ends",
+				 RP_SETUP_VERSION);
+	if (frame || rp_setup_get_request(c->in, len, &req))
+		return put_error(c, RP_SETUP_E_REQUEST,
+				 "the request is not understood; install the "
+				 "same release at both ends");
+	memcpy(c->auth.client_nonce, req.nonce, sizeof(req.nonce));
+	if (c->auth.secret &&
+	    !rp_setup_sealed(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
+		tell_refused(s, c);
+		return put_error(c, RP_SETUP_E_SECRET,
+				 "the secret is not the daemon's; give the "
+				 "same --secret FILE at both ends");
+	}
+	ret = req.type == RP_SETUP_GET_LIST ? put_list(s, c)
+					    : put_export(s, c, req.name);
+	if (ret > 0 && c->auth.secret)
+		rp_setup_seal(c->out, (size_t)ret, RP_SETUP_FROM_DAEMON,
+			      &c->auth);
+	return ret;
+}
+
+/* False: the connection is over. */
+static bool conn_read(struct rp_setup_server *s, struct conn *c)
+{
+	enum rp_setup_type type;
+	size_t length = 0;
+	ssize_t n;
+	int frame, ret;
+
+	n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, 0);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (n == 0)
+		return false;
+	c->in_len += (size_t)n;
+	frame = rp_setup_frame(c->in, c->in_len, sizeof(c->in), &length, &type);
+	if (frame == -EAGAIN || (!frame && c->in_len < length))
+		return true;
+	ret = put_answer(s, c, frame, length);
+	if (ret < 0)
+		return false;
+	c->out_len = (size_t)ret;
+	c->out_done = 0;
+	c->state = ANSWER;
+	return conn_wait_for(s, c, EPOLLOUT);
+}
+
+static bool conn_write(struct rp_setup_server *s, struct conn *c)
+{
+	ssize_t n = send(c->fd, c->out + c->out_done, c->out_len - c->out_done,
+			 MSG_NOSIGNAL);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	c->out_done += (size_t)n;
+	if (c->out_done < c->out_len)
+		return true;
+	if (c->state == GREET) {
+		c->state = LISTEN;
+	} else {
+		/*
+		 * The client closes: closing first, with bytes of its unread,
+		 * could reset the connection under the answer.
+		 */
+		c->state = FINISH;
+		shutdown(c->fd, SHUT_WR);
+	}
+	return conn_wait_for(s, c, EPOLLIN);
+}
+
+static bool conn_run(struct rp_setup_server *s, struct conn *c)
+{
+	switch (c->state) {
+	case GREET:
+	case ANSWER:
+		return conn_write(s, c);
+	case LISTEN:
+		return conn_read(s, c);
+	case FINISH:
+		break;
+	}
+	/* Thrown away unseen; the deadline ends it when they do not. */
+	return recv(c->fd, c->in, sizeof(c->in), 0) > 0;
+}
+
+/* The greeting is written from the loop like everything else. */
+static bool conn_greet(struct rp_setup_server *s, struct conn *c)
+{
+	struct rp_setup_greeting g = {.secret = s->attr.secret != NULL};
+	struct epoll_event ev = {.events = EPOLLOUT, .data.ptr = c};
+	int ret;
+
+	c->auth.secret = s->attr.secret;
+	if (getrandom(c->auth.daemon_nonce, sizeof(c->auth.daemon_nonce), 0) !=
+	    (ssize_t)sizeof(c->auth.daemon_nonce))
+		return false;
+	memcpy(g.nonce, c->auth.daemon_nonce, sizeof(g.nonce));
+	c->out = malloc(ANSWER_SIZE);
+	if (!c->out)
+		return false;
+	ret = rp_setup_put_greeting(c->out, ANSWER_SIZE, &g);
+	if (ret < 0)
+		return false;
+	c->out_len = (size_t)ret;
+	c->state = GREET;
+	return epoll_ctl(s->epfd, EPOLL_CTL_ADD, c->fd, &ev) == 0;
+}
+
+static void server_listen(struct rp_setup_server *s, bool on)
+{
+	struct epoll_event ev = {.events = on ? EPOLLIN : 0};
+
+	if (epoll_ctl(s->epfd, EPOLL_CTL_MOD, s->listener, &ev) == 0)
+		s->listen_again = on ? 0 : now_ms() + 1000;
+}
+
+static void server_accept(struct rp_setup_server *s)
+{
+	struct sockaddr_storage sa;
+	socklen_t sa_len = sizeof(sa);
+	struct conn *c;
+	int fd;
+
+	fd = accept4(s->listener, (struct sockaddr *)&sa, &sa_len,
+		     SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0) {
+		/* Out of descriptors: do not spin on what stays readable. */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+		    errno == ENOBUFS)
+			server_listen(s, false);
+		return;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		close(fd);
+		return;
+	}
+	c->fd = fd;
+	if (getnameinfo((struct sockaddr *)&sa, sa_len, c->peer,
+			sizeof(c->peer), NULL, 0, NI_NUMERICHOST))
+		c->peer[0] = 0;
+	c->deadline = now_ms() + s->attr.timeout_ms;
+	TAILQ_INSERT_TAIL(&s->conns, c, link);
+	s->nconns++;
+	if (!conn_greet(s, c))
+		conn_drop(s, c);
+}
+
+void rp_setup_server_run(struct rp_setup_server *s)
+{
+	struct epoll_event ev;
+	struct conn *c;
+	uint64_t now;
+
+	/*
+	 * One event at a time: an event fetched along with others could name
+	 * a connection that has been dropped meanwhile.
+	 */
+	for (unsigned int i = 0; i < 2 * s->attr.max_conns; i++) {
+		if (epoll_wait(s->epfd, &ev, 1, 0) != 1)
+			break;
+		c = ev.data.ptr;
+		if (!c) {
+			/*
+			 * Honest clients are done in milliseconds, so the
+			 * oldest is the likeliest not to be one.
+			 */
+			if (s->nconns == s->attr.max_conns)
+				conn_drop(s, TAILQ_FIRST(&s->conns));
+			server_accept(s);
+		} else if (!conn_run(s, c)) {
+			conn_drop(s, c);
+		}
+	}
+	now = now_ms();
+	while ((c = TAILQ_FIRST(&s->conns)) && c->deadline <= now)
+		conn_drop(s, c);
+	if (s->listen_again && s->listen_again <= now)
+		server_listen(s, true);
+}
+
+void rp_setup_server_delete(struct rp_setup_server *s)
+{
+	struct conn *c;
+
+	if (!s)
+		return;
+	while ((c = TAILQ_FIRST(&s->conns)))
+		conn_drop(s, c);
+	close(s->epfd);
+	close(s->listener);
+	free(s);
+}
