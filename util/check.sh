@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Installs what the tests need, builds, and runs every test of this machine.
+set -u -o pipefail
+
+usage() {
+	cat <<'U'
+usage: util/check.sh [--long] [--vm] [--all] [--sanitize KIND] [--build DIR]
+
+Installs the Debian packages that the tests need, builds out of tree and runs
+all tests but those in a guest and on the second platform.
+
+  --long           longer runs of the fault and crash tests
+  --vm             the guest stage too (not in this version: counted as skipped)
+  --all            --long and --vm
+  --sanitize KIND  build with address or thread sanitizers (suites that make sense)
+  --build DIR      build folder (default: build-check in the source tree)
+
+The last line is "N passed, N failed, N skipped", summed over every suite; the
+exit status is 0 only when nothing failed.
+U
+}
+
+src=$(cd "$(dirname "$0")/.." && pwd)
+build= long= vm= sanitize=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--long) long=1 ;;
+	--vm) vm=1 ;;
+	--all) long=1 vm=1 ;;
+	--sanitize) sanitize=$2; shift ;;
+	--build) build=$2; shift ;;
+	-h | --help) usage; exit 0 ;;
+	*) usage >&2; exit 2 ;;
+	esac
+	shift
+done
+build=${build:-$src/build-check${sanitize:+-$sanitize}}
+
+# shellcheck source=util/packages.sh
+. "$src/util/packages.sh"
+# shellcheck disable=SC2086
+packages_install $PKG_BUILD $PKG_TEST || exit 1
+
+passed=0 failed=0 skipped=0 left_out=
+
+# suite NAME PASSED FAILED SKIPPED SECONDS: one line, and into the sum.
+suite() {
+	printf '%-28s %5d passed %4d failed %4d skipped %5ds\n' "$@"
+	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+}
+
+step() { # step NAME COMMAND...: a build step that counts as one test
+	local name=$1 start=$SECONDS log="$build/step.log"
+
+	shift
+	if ("$@") >"$log" 2>&1; then
+		suite "$name" 1 0 0 $((SECONDS - start))
+	else
+		tail -40 "$log"
+		suite "$name" 0 1 0 $((SECONDS - start))
+		return 1
+	fi
+}
+
+finish() {
+	[ -z "$left_out" ] || echo "left out:$left_out"
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[ "$failed" = 0 ]
+	exit
+}
+
+mkdir -p "$build" || exit 1
+cflags="-O2 -g"
+env=()
+case $sanitize in
+'') ;;
+address)
+	cflags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+	env+=(ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+		"LSAN_OPTIONS=suppressions=$src/fabtests/suppress.lsan:print_suppressions=0") ;;
+thread)
+	cflags="-O1 -g -fsanitize=thread -fno-omit-frame-pointer"
+	env+=("TSAN_OPTIONS=suppressions=$src/fabtests/suppress.tsan:history_size=7") ;;
+*) echo "unknown sanitizer $sanitize: address or thread" >&2; exit 2 ;;
+esac
+
+configure_build() {
+	[ -x "$src/configure" ] && [ "$src/configure" -nt "$src/configure.ac" ] ||
+		"$src/autogen.sh" || return
+	cd "$build" || return
+	[ -f config.status ] && [ config.status -nt "$src/configure" ] ||
+		"$src/configure" -q CFLAGS="$cflags" || return
+}
+step "configure" configure_build || finish
+cd "$build" || exit 1
+step "build (gcc)" make -s -j2 || finish
+step "build tests" make -s -j2 check TESTS= || finish
+
+if [ -z "$sanitize" ]; then
+	clang_build() {
+		mkdir -p "$build/clang" && cd "$build/clang" || return
+		[ -f config.status ] || "$src/configure" -q CC=clang-14 CFLAGS=-O1 ||
+			return
+		make -s -j2 && make -s -j2 check TESTS=
+	}
+	step "build (clang)" clang_build
+fi
+
+# How long a test ran: from its log's birth to its last byte.
+seconds() {
+	local born end
+
+	born=$(stat -c %W "$1") end=$(stat -c %Y "$1")
+	[ "$born" -gt 0 ] && [ "$end" -ge "$born" ] && echo $((end - born)) ||
+		echo 0
+}
+
+# Criterion programs report each test; everything else is one per program
+# unless it prints TAP itself.
+run_tests() {
+	local start=$SECONDS log synth tested p f s result
+
+	export RP_LONG=${long:-0}
+	find . -name '*.trs' -o -path '*fabtests*' -name '*.log' | xargs -r rm -f
+	env "${env[@]}" make -s check RP_SANITIZE="$sanitize" >"$build/check.log" 2>&1
+	for log in $(find . -name '*.trs' -not -path './clang/*' | sort); do
+		local name=${log%.trs} out
+		name=${name#./}
+		out=${log%.trs}.log
+		result=$(sed -n 's/^:global-test-result: //p' "$log")
+		# "[====] Synthesis: Tested: 12 | Passing: 12 | Failing: 0 | Crashing: 0"
+		synth=$(grep -a 'Synthesis: Tested' "$out" | tail -1 |
+			sed 's/\x1b\[[0-9;]*m//g; s/[^0-9]\+/ /g')
+		if [ -n "$synth" ]; then
+			read -r tested p f s <<<"$synth"
+			f=$((f + s)) s=0
+			[ "$result" = PASS ] || [ "$f" -gt 0 ] || f=1
+		else
+			p=$(grep -acE '^ok ' "$out") || true
+			f=$(grep -acE '^not ok ' "$out") || true
+			s=$(grep -acE '^ok .*# SKIP' "$out") || true
+			p=$((p - s))
+			if [ $((p + f + s)) = 0 ]; then
+				p=0 f=0 s=0
+				case $result in
+				PASS) p=1 ;;
+				SKIP) s=1 ;;
+				*) f=1 ;;
+				esac
+			elif [ "$result" != PASS ] && [ "$f" = 0 ]; then
+				f=1
+			fi
+		fi
+		suite "$name" "$p" "$f" "$s" \
+			"$(seconds "$out")"
+		[ "$f" = 0 ] || { echo "--- $name"; tail -60 "$out"; echo "---"; }
+		[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
+	done
+	echo "tests took $((SECONDS - start)) s"
+}
+run_tests
+
+if [ -n "$vm" ]; then
+	suite "guest" 0 0 1 0
+	echo "SKIP guest: there is no guest stage in this version"
+else
+	left_out="$left_out --vm (guest)"
+fi
+[ -n "$long" ] || left_out="$left_out --long (longer fault and crash runs)"
+finish

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# Debian packages by purpose; sourced by quickstart.sh and check.sh.
+# shellcheck shell=bash
+
+PKG_BUILD="gcc make autoconf automake libtool pkg-config libc6-dev
+	libfabric-dev libfabric1 libpmem2-dev uthash-dev libjansson-dev nettle-dev"
+PKG_TEST="libcriterion-dev libfabric-bin clang-14 libclang-rt-14-dev mandoc
+	iproute2 procps python3 git"
+
+# Print the packages of the arguments that are not installed.
+packages_missing() {
+	local p
+
+	for p in "$@"; do
+		dpkg-query -W -f '${Status}' "$p" 2>/dev/null |
+			grep -q 'ok installed' || echo "$p"
+	done
+}
+
+# Install what is missing, saying what and how large before it does.
+packages_install() {
+	local missing sudo=
+
+	missing=$(packages_missing "$@")
+	[ -n "$missing" ] || return 0
+	[ "$(id -u)" = 0 ] || sudo=sudo
+	# shellcheck disable=SC2086
+	echo "Missing Debian packages:" $missing
+	$sudo apt-get update -qq || echo "apt-get update failed; trying on"
+	# shellcheck disable=SC2086
+	LC_ALL=C apt-get install -s --no-install-recommends $missing >/dev/null 2>&1 ||
+		{ echo "apt-get cannot install them: is this Debian 12?" >&2; return 1; }
+	# shellcheck disable=SC2086
+	LC_ALL=C $sudo apt-get install --no-install-recommends --assume-no \
+		$missing 2>/dev/null | grep -E '^(Need to get|After this)' || true
+	# shellcheck disable=SC2086
+	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq \
+		--no-install-recommends $missing >/dev/null
+}
