@@ -286,9 +286,10 @@ static void region_init(struct rig *g, struct rig_region *m, size_t npages)
 
 static uint64_t new_key(const struct rp_choice *c)
 {
-	static uint32_t n;
+	static uint32_t made;
+	uint32_t n = ++made;
 	struct rp_key k = {
-		.base = ++n,
+		.base = n,
 		.random = 0x5eed00 + n,
 		.persistent = c,
 	};

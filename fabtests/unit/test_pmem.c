@@ -212,7 +212,7 @@ Test(pmem, what_blocks_and_how_much)
 
 		cr_assert_eq(rp_pmem_blocks(pm), m[i].blocks);
 		cr_assert_eq(rp_pmem_granularity(pm),
-			     m[i].unit ? m[i].unit : sysconf(_SC_PAGESIZE));
+			     m[i].unit ? m[i].unit : (size_t)getpagesize());
 		rp_pmem_delete(pm);
 		seen |= RP_METHOD_BIT(m[i].how);
 	}
