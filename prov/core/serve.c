@@ -240,7 +240,8 @@ static void describe(const struct rp_region *r, enum rp_class required,
 	const char *why = r->why;
 
 	*m = (struct rp_wire_info){
-		.class = choice.class,
+		/* What it could give, and how it gives what was asked for. */
+		.class = r->choice.class,
 		.method = choice.method,
 		.refusal = choice.refusal,
 		.memory = r->facts.memory,
