@@ -7,3 +7,8 @@ fabtests_functional_man_statuses_LDADD = prov/core/libcore.la
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
+
+# The tools say and measure what is there.
+tool_tests = fabtests/functional/bench.sh fabtests/functional/info.sh
+TESTS += $(tool_tests)
+EXTRA_DIST += $(tool_tests)

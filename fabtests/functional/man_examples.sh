@@ -78,4 +78,13 @@ sed -n 's/^\.It Dv FI_RPMEM_ST_\([A-Z_]*\) Pq \([0-9]*\) .*/\2 \1/p' \
 	"$src/man/fi_rpmem.7" | sort -n >"$dir/page"
 diff "$dir/page" "$dir/header" || fail "fi_rpmem.7 and the header differ"
 
+# Every parameter that the provider reads, and no other.
+tr -d '\n\t' <"$src/prov/rpmem/init.c" |
+	grep -o 'fi_param_define(&rp_prov, "[a-z_]*"' |
+	sed 's/.*"\(.*\)"/FI_OFI_RPMEM_\U\1/' | sort >"$dir/code"
+sed -n 's/^\.It Ev \(FI_OFI_RPMEM_[A-Z_]*\)$/\1/p' "$src/man/fi_rpmem.7" |
+	sort >"$dir/page"
+[ -s "$dir/code" ] || fail "no parameters in init.c"
+diff "$dir/page" "$dir/code" || fail "fi_rpmem.7 and init.c differ"
+
 exit $failed

@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# fi_rpmem_bench obtains every figure, and says so of one that it cannot.
+set -u
+dir=$(mktemp -d ./bench.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# The ratio in the line that ends with these words.
+ratio()
+{
+	awk -v "words=$1" 'index($0, words) && $1 ~ /^[0-9.]+$/ {
+		print $1; exit }' "$dir/table"
+}
+
+# above VALUE LIMIT
+above()
+{
+	awk -v "v=$1" -v "l=$2" 'BEGIN { exit !(v != "" && v > l) }'
+}
+
+unset FI_PROVIDER_PATH
+timeout 120 util/fi_rpmem_bench --pool "$dir/pool" --sizes 64,16K \
+	--ranges 4 --iterations 100 --seconds 8 --json "$dir/json" \
+	>"$dir/table" 2>&1
+code=$?
+cat "$dir/table"
+[ $code -eq 0 ] || fail "exit code $code"
+grep -q 'not obtained' "$dir/table" && fail "a figure is missing"
+grep -q 'class power' "$dir/table" ||
+	fail "no class power: is the build on a file system that is listed?"
+[ -e "$dir/pool" ] && fail "the pool was left behind"
+for name in base_write base_tagged write write_commit_flag \
+	write_commit_call msync writes_commit_call msyncs; do
+	[ "$(grep -c "\"name\": \"$name\"" "$dir/json")" = 2 ] ||
+		fail "$name is not in the JSON for both sizes"
+done
+
+# A generous bound: it only finds what is broken.
+r=$(ratio 'write / base write')
+{ [ -n "$r" ] && above 5 "$r"; } || fail "a plain write takes $r of the base's"
+
+timeout 60 util/fi_rpmem_bench --emulate --sizes 64 --ranges 2 \
+	--iterations 50 --seconds 3 >"$dir/table" 2>&1
+code=$?
+[ $code -eq 0 ] || fail "exit code $code of --emulate"
+grep -q 'class none' "$dir/table" || fail "emulated memory has a class"
+grep -q 'msync alone .*not obtained' "$dir/table" ||
+	fail "msync of emulated memory has a figure"
+
+# What cannot be had is said, and the rest is measured all the same.
+FI_PROVIDER_PATH=$dir timeout 60 util/fi_rpmem_bench --pool "$dir/pool" \
+	--sizes 64 --ranges 2 --iterations 20 --seconds 2 >"$dir/table" 2>&1
+code=$?
+[ $code -eq 1 ] || fail "exit code $code without a provider"
+grep -q 'base: write, delivery complete  *20 ' "$dir/table" ||
+	fail "the base was not measured without a provider"
+grep -q 'FI_COMMIT_COMPLETE .*not obtained' "$dir/table" ||
+	fail "a commit was measured without a provider"
+
+# Never a file that is there.
+echo precious >"$dir/file"
+util/fi_rpmem_bench --pool "$dir/file" >"$dir/table" 2>&1
+code=$?
+[ $code -eq 2 ] || fail "exit code $code for a pool that exists"
+[ "$(cat "$dir/file")" = precious ] || fail "the file was overwritten"
+
+exit $failed

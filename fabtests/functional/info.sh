@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# fi_rpmem_info tells what is, and its doctor finds what was broken on purpose.
+set -u
+dir=$(mktemp -d ./info.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+provider=$PWD/prov/rpmem/.libs
+failed=0
+
+fail()
+{
+	echo "FAIL: $*"
+	cat "$dir/out"
+	failed=1
+}
+
+# doctor CODE: with the environment of the caller; says is left in out.
+doctor()
+{
+	want=$1
+	shift
+	timeout 60 util/fi_rpmem_info --doctor "$@" >"$dir/out" 2>&1
+	code=$?
+	[ $code -eq "$want" ] || fail "doctor $*: exit code $code, not $want"
+}
+
+# line STATUS CHECK TEXT
+line()
+{
+	grep -q "^$1  *$2  *.*$3" "$dir/out" || fail "no line '$1 $2 $3'"
+}
+
+unset FI_PROVIDER FI_PROVIDER_PATH FI_TCP_IFACE
+unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
+
+# All is well, as far as this folder's file system goes.
+FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 0 "$dir"
+line ok commit 'committed, class power by agent-msync'
+line ok 'provider listed' 'tcp;ofi_rpmem'
+grep -q '^warn\|^FAIL' "$dir/out" && fail "a remedy where nothing is wrong"
+
+# Programs would not find it where this tool does.
+doctor 1 "$dir"
+line warn 'provider file' 'where libfabric does not look'
+grep -q "export FI_PROVIDER_PATH=$provider" "$dir/out" ||
+	fail "no remedy for the provider's folder"
+line ok commit ''
+
+FI_PROVIDER=tcp doctor 2 "$dir"
+line FAIL FI_PROVIDER "'tcp' excludes ofi_rpmem"
+line ok commit '' # the rest is checked all the same
+FI_PROVIDER=ofi_rpmem doctor 2 "$dir"
+line FAIL FI_PROVIDER 'alone hides'
+FI_PROVIDER=tcp,ofi_rpmem doctor 1 "$dir"
+line warn FI_PROVIDER 'bare base'
+FI_TCP_IFACE=nosuch0 doctor 2 "$dir"
+line FAIL interface nosuch0
+
+FI_PROVIDER_PATH=$dir doctor 2 "$dir"
+line FAIL 'provider file' 'FI_PROVIDER_PATH='
+line FAIL commit 'not tried'
+echo 'no library' >"$dir/librpmem-fi.so"
+FI_PROVIDER_PATH=$dir doctor 2 "$dir"
+line ok 'provider file' librpmem-fi.so
+line FAIL 'provider loads' librpmem-fi.so
+line FAIL 'provider listed' ''
+rm "$dir/librpmem-fi.so"
+
+doctor 2 /proc
+line FAIL memory /proc
+line FAIL commit /proc
+if [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
+	doctor 1 /dev/shm
+	line warn memory 'class process'
+	line ok commit 'class process'
+fi
+
+# Somebody's file is looked at, and not written to.
+head -c 65536 /dev/zero >"$dir/file"
+before=$(sha256sum "$dir/file")
+timeout 60 util/fi_rpmem_info "$dir/file" >"$dir/out" 2>&1
+code=$?
+[ $code -eq 0 ] || fail "exit code $code of a plain file"
+grep -q 'class  *power' "$dir/out" || fail "no class of a plain file"
+doctor 2 "$dir/file"
+line FAIL commit 'no commit is tried on a file'
+[ "$(sha256sum "$dir/file")" = "$before" ] || fail "the file was written to"
+
+timeout 60 util/fi_rpmem_info --json "$dir" >"$dir/out" 2>&1 ||
+	fail "exit code of --json"
+grep -q '"class": "power"' "$dir/out" || fail "no class in the JSON"
+grep -q '"version": "0' "$dir/out" || fail "no provider in the JSON"
+
+util/fi_rpmem_info --no-such-option >"$dir/out" 2>&1
+[ $? -eq 64 ] || fail "wrong usage is not exit code 64"
+exit $failed

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Looks, in order, for what keeps commits from working on this host. */
+#include "config.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "util/fabric.h"
+#include "util/info.h"
+
+#define STRING	"tcp;ofi_rpmem"
+#define DSO	"librpmem-fi.so"
+#define RDMA_MB 64 /* an RDMA device pins what is registered */
+
+/* What later checks need of earlier ones. */
+struct doctor {
+	json_t *checks;
+	char folder[PATH_MAX]; /* of the provider; "" */
+	bool listed;
+};
+
+static void check(struct doctor *d, const char *name, int status, json_t *found,
+		  json_t *remedy)
+{
+	json_array_append_new(d->checks,
+			      json_pack("{s:s, s:i, s:o, s:o?}", "check", name,
+					"status", status, "found", found,
+					"remedy", remedy));
+}
+
+static void check_libfabric(struct doctor *d)
+{
+	uint32_t v = fi_version();
+
+	if (v >= FI_VERSION(1, 17))
+		check(d, "libfabric", DOCTOR_OK,
+		      info_text("%u.%u", FI_MAJOR(v), FI_MINOR(v)), NULL);
+	else
+		check(d, "libfabric", DOCTOR_FAIL,
+		      info_text("%u.%u is too old", FI_MAJOR(v), FI_MINOR(v)),
+		      json_string("install libfabric 1.17 or newer"));
+}
+
+/* libfabric's own folder, as the help of its parameter says it. */
+static void default_folder(char *dir, size_t len)
+{
+	static const char mark[] = "(default: ";
+	struct fi_param *params = NULL;
+	int count = 0;
+
+	dir[0] = 0;
+	if (fi_getparams(&params, &count))
+		return;
+	for (int i = 0; i < count; i++) {
+		const char *at = params[i].help_string;
+
+		at = strcmp(params[i].name, "FI_PROVIDER_PATH") || !at
+			     ? NULL
+			     : strstr(at, mark);
+		if (at)
+			snprintf(dir, len, "%.*s",
+				 (int)strcspn(at + sizeof(mark) - 1, ")"),
+				 at + sizeof(mark) - 1);
+	}
+	fi_freeparams(params);
+}
+
+static bool has_dso(const char *dir)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" DSO, dir);
+	return !access(path, R_OK);
+}
+
+/*
+ * Programs find the provider in FI_PROVIDER_PATH, or in libfabric's own
+ * folder where that is not set. This tool looks in two places more, its build
+ * tree and where it was installed to, which helps it but not them.
+ *
+ * libfabric reads the environment at its first call, which asks for its own
+ * folder: what this process needs must be set before.
+ */
+static void check_file(struct doctor *d)
+{
+	const char *list = getenv("FI_PROVIDER_PATH");
+	char own[PATH_MAX], err[RP_ERR_LEN];
+	const bool given = list && *list;
+
+	if (rp_fabric_find_provider(d->folder, sizeof(d->folder), err))
+		d->folder[0] = 0;
+	else if (!given)
+		setenv("FI_PROVIDER_PATH", d->folder, 1);
+	default_folder(own, sizeof(own));
+	if (!given && !d->folder[0] && has_dso(own))
+		snprintf(d->folder, sizeof(d->folder), "%s", own);
+
+	if (!d->folder[0])
+		check(d, "provider file", DOCTOR_FAIL,
+		      given ? info_text("%s", err)
+			    : info_text("not in %s, libfabric's own folder; %s",
+					own, err),
+		      json_string("install the provider, and name its folder "
+				  "in FI_PROVIDER_PATH"));
+	else if (given)
+		check(d, "provider file", DOCTOR_OK,
+		      info_text("%s/" DSO ", by FI_PROVIDER_PATH", d->folder),
+		      NULL);
+	else if (has_dso(own))
+		check(d, "provider file", DOCTOR_OK,
+		      info_text("%s/" DSO ", libfabric's own folder", own),
+		      NULL);
+	else
+		check(d, "provider file", DOCTOR_WARN,
+		      info_text("%s/" DSO ", where libfabric does not look",
+				d->folder),
+		      info_text("for other programs: export "
+				"FI_PROVIDER_PATH=%s",
+				d->folder));
+}
+
+static void check_load(struct doctor *d)
+{
+	char path[PATH_MAX + sizeof(DSO)];
+	void *h;
+
+	if (!d->folder[0]) {
+		check(d, "provider loads", DOCTOR_FAIL,
+		      json_string("not tried: there is no file"), NULL);
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/" DSO, d->folder);
+	h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!h)
+		check(d, "provider loads", DOCTOR_FAIL,
+		      info_text("%s", dlerror()),
+		      json_string("install the libraries that it names: "
+				  "libfabric1 and libpmem2-1 on Debian"));
+	else if (!dlsym(h, "fi_prov_ini"))
+		check(d, "provider loads", DOCTOR_FAIL,
+		      info_text("%s has no fi_prov_ini", path),
+		      json_string("it is not a libfabric provider: install it "
+				  "again"));
+	else
+		check(d, "provider loads", DOCTOR_OK,
+		      json_string("and all libraries that it needs"), NULL);
+	if (h)
+		dlclose(h);
+}
+
+/* FI_PROVIDER as programs would inherit it from here. */
+static void check_filter(struct doctor *d)
+{
+	static const char remedy[] =
+		"export FI_PROVIDER='" STRING "' with the quotes: to a shell "
+		"the semicolon ends the command";
+	const char *v = getenv("FI_PROVIDER");
+
+	if (!v || !*v)
+		check(d, "FI_PROVIDER", DOCTOR_OK,
+		      json_string("not set; a program that does not name the "
+				  "provider itself needs FI_PROVIDER='" STRING
+				  "'"),
+		      NULL);
+	else if (!strcasecmp(v, "ofi_rpmem"))
+		check(d, "FI_PROVIDER", DOCTOR_FAIL,
+		      info_text("'%s' alone hides the base provider", v),
+		      json_string(remedy));
+	else if (v[0] == '^' ? !!strcasestr(v, "ofi_rpmem")
+			     : !strcasestr(v, "ofi_rpmem"))
+		check(d, "FI_PROVIDER", DOCTOR_FAIL,
+		      info_text("'%s' excludes ofi_rpmem", v),
+		      json_string(remedy));
+	else if (v[0] != '^' && !strchr(v, ';'))
+		check(d, "FI_PROVIDER", DOCTOR_WARN,
+		      info_text("'%s' allows the bare base as well, which "
+				"programs without hints then get",
+				v),
+		      json_string(remedy));
+	else
+		check(d, "FI_PROVIDER", DOCTOR_OK, info_text("'%s'", v), NULL);
+	/* Said; the rest is about what is behind it. */
+	unsetenv("FI_PROVIDER");
+}
+
+static struct fi_info *look_up(const char *name, int *ret)
+{
+	struct fi_info *hints = fi_allocinfo(), *list = NULL;
+
+	*ret = -FI_ENOMEM;
+	if (!hints)
+		return NULL;
+	hints->caps = FI_RMA;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
+				      FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	hints->fabric_attr->prov_name = strdup(name);
+	*ret = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE,
+			  hints, &list);
+	fi_freeinfo(hints);
+	return list;
+}
+
+static bool interface_is_up(const char *name)
+{
+	struct ifaddrs *list, *i;
+	bool up = false;
+
+	if (getifaddrs(&list))
+		return false;
+	for (i = list; i && !up; i = i->ifa_next)
+		up = !strcmp(i->ifa_name, name) && (i->ifa_flags & IFF_UP) &&
+		     i->ifa_addr;
+	freeifaddrs(list);
+	return up;
+}
+
+static void check_interface(struct doctor *d)
+{
+	const char *v = getenv("FI_TCP_IFACE");
+
+	if (!v || !*v)
+		check(d, "interface",
+		      interface_is_up("lo") ? DOCTOR_OK : DOCTOR_FAIL,
+		      info_text("FI_TCP_IFACE is not set: tcp takes any; "
+				"loopback is %s",
+				interface_is_up("lo") ? "up" : "down"),
+		      interface_is_up("lo") ? NULL
+					    : json_string("ip link set lo up"));
+	else if (!interface_is_up(v))
+		check(d, "interface", DOCTOR_FAIL,
+		      info_text("FI_TCP_IFACE='%s' is not an interface that "
+				"is up",
+				v),
+		      json_string("name one that 'ip address' shows as UP, or "
+				  "unset the variable"));
+	else
+		check(d, "interface", DOCTOR_OK,
+		      info_text("%s, by FI_TCP_IFACE", v), NULL);
+	/* The last check runs on loopback whatever programs use. */
+	setenv("FI_TCP_IFACE", "lo", 1);
+}
+
+static void check_base(struct doctor *d)
+{
+	struct rp_fabric_attr attr = {.bare = true};
+	char err[RP_ERR_LEN];
+	struct rp_fabric f;
+
+	if (rp_fabric_open(&attr, &f, err)) {
+		check(d, "base", DOCTOR_FAIL, info_text("%s", err),
+		      json_string("install a libfabric with the tcp provider; "
+				  "'fi_info -p tcp' lists its endpoints"));
+		return;
+	}
+	check(d, "base", DOCTOR_OK,
+	      info_text("%s opens an endpoint on loopback",
+			f.info->fabric_attr->prov_name),
+	      NULL);
+	rp_fabric_close(&f);
+}
+
+static void check_listed(struct doctor *d)
+{
+	struct fi_info *list;
+	int ret;
+
+	list = look_up(STRING, &ret);
+	d->listed = list && strstr(list->fabric_attr->prov_name, "ofi_rpmem");
+	if (d->listed)
+		check(d, "provider listed", DOCTOR_OK,
+		      info_text("'%s', asked for as '" STRING "'",
+				list->fabric_attr->prov_name),
+		      NULL);
+	else
+		check(d, "provider listed", DOCTOR_FAIL,
+		      info_text("libfabric has no '" STRING "': %s",
+				list ? "it answers with another provider"
+				     : fi_strerror(-ret)),
+		      json_string("'FI_LOG_LEVEL=debug fi_info -p \"" STRING
+				  "\"' shows why it was not taken"));
+	fi_freeinfo(list);
+}
+
+static bool has_rdma(void)
+{
+	DIR *dir = opendir("/sys/class/infiniband");
+	struct dirent *e;
+	bool found = false;
+
+	while (dir && !found && (e = readdir(dir)))
+		found = e->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static void check_memlock(struct doctor *d)
+{
+	char size[RP_SIZE_LEN];
+	struct rlimit r;
+	bool low;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &r))
+		r.rlim_cur = 0;
+	if (r.rlim_cur == RLIM_INFINITY) {
+		check(d, "memlock", DOCTOR_OK, json_string("no limit"), NULL);
+		return;
+	}
+	low = has_rdma() && r.rlim_cur < (rlim_t)RDMA_MB << 20;
+	check(d, "memlock", low ? DOCTOR_WARN : DOCTOR_OK,
+	      info_text("%s; %s", rp_size_format(r.rlim_cur, size),
+			low ? "little for the RDMA devices of this host"
+			    : "tcp pins nothing"),
+	      low ? json_string("ulimit -l unlimited, or LimitMEMLOCK= of the "
+				"service")
+		  : NULL);
+}
+
+static void check_path(struct doctor *d, const char *path)
+{
+	json_t *o = info_path(path);
+	const char *class = json_string_value(json_object_get(o, "class"));
+	const char *remedy = json_string_value(json_object_get(o, "remedy"));
+	const char *fs = json_string_value(json_object_get(o, "file_system"));
+	const char *why = json_string_value(json_object_get(o, "why"));
+
+	if (!class)
+		check(d, "memory", DOCTOR_FAIL, info_text("%s: %s", path, why),
+		      info_text("%s", remedy ? remedy
+					     : "name a folder or file on a "
+					       "local disk"));
+	else if (strcmp(class, rp_class_name(RP_CLASS_POWER)))
+		check(d, "memory", DOCTOR_WARN,
+		      info_text("%s: %s, class %s: a commit that requires "
+				"power is refused",
+				path, fs, class),
+		      json_string("put pools on a local disk, or lower "
+				  "FI_OFI_RPMEM_CLASS where that is enough"));
+	else
+		check(d, "memory", DOCTOR_OK,
+		      info_text(
+			      "%s: %s, class %s by %s", path, fs, class,
+			      json_string_value(json_object_get(o, "method"))),
+		      NULL);
+	json_decref(o);
+}
+
+static void check_commit(struct doctor *d, const char *path)
+{
+	char told[RP_ERR_LEN], err[RP_ERR_LEN];
+
+	if (!d->listed) {
+		check(d, "commit", DOCTOR_FAIL,
+		      json_string("not tried: the provider is not listed"),
+		      NULL);
+		return;
+	}
+	if (doctor_commit(path, told, err))
+		check(d, "commit", DOCTOR_FAIL, info_text("%s: %s", path, err),
+		      json_string("see the checks above; with "
+				  "FI_LOG_LEVEL=info the provider says more"));
+	else
+		check(d, "commit", DOCTOR_OK, info_text("%s: %s", path, told),
+		      NULL);
+}
+
+json_t *doctor_run(char *const *paths, size_t n)
+{
+	struct doctor d = {.checks = json_array()};
+	static char *const here[] = {"."};
+
+	if (!n) {
+		paths = here;
+		n = 1;
+	}
+	check_libfabric(&d);
+	check_filter(&d);
+	check_interface(&d);
+	check_file(&d);
+	check_load(&d);
+	check_listed(&d);
+	check_base(&d);
+	check_memlock(&d);
+	for (size_t i = 0; i < n; i++) {
+		check_path(&d, paths[i]);
+		check_commit(&d, paths[i]);
+	}
+	return d.checks;
+}
+
+int doctor_worst(const json_t *checks)
+{
+	const json_t *c;
+	int worst = DOCTOR_OK;
+	size_t i;
+
+	json_array_foreach(checks, i, c)
+	{
+		int s = (int)json_integer_value(json_object_get(c, "status"));
+
+		if (s > worst)
+			worst = s;
+	}
+	return worst;
+}
+
+void doctor_print(const json_t *checks)
+{
+	static const char *const words[] = {"ok", "warn", "FAIL"};
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach(checks, i, c)
+	{
+		const char *remedy =
+			json_string_value(json_object_get(c, "remedy"));
+
+		printf("%-4s  %-16s %s\n",
+		       words[json_integer_value(json_object_get(c, "status"))],
+		       json_string_value(json_object_get(c, "check")),
+		       json_string_value(json_object_get(c, "found")));
+		if (remedy)
+			printf("      %-16s -> %s\n", "", remedy);
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Tells what this host, or a target, promises about durability, and why. */
+#include "config.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/info.h"
+
+enum {
+	OPT_DOCTOR = 256,
+	OPT_JSON,
+};
+
+struct info_cfg {
+	bool doctor, json;
+	char **paths;
+	size_t n;
+};
+
+static const struct argp_option options[] = {
+	{"doctor", OPT_DOCTOR, NULL, 0,
+	 "Look for what keeps commits from working here, with the remedy for "
+	 "each, and try one in every PATH",
+	 0},
+	{"json", OPT_JSON, NULL, 0, "Print JSON", 0},
+	{0},
+};
+
+static error_t parse_opt(int key, char *arg, struct argp_state *state)
+{
+	struct info_cfg *cfg = state->input;
+
+	switch (key) {
+	case OPT_DOCTOR:
+		cfg->doctor = true;
+		return 0;
+	case OPT_JSON:
+		cfg->json = true;
+		return 0;
+	case ARGP_KEY_ARGS:
+		cfg->paths = state->argv + state->next;
+		cfg->n = (size_t)(state->argc - state->next);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_opt,
+	.args_doc = "[PATH...]",
+	.doc = "Tells what this host promises about the durability of remote "
+	       "writes, and why; of each PATH, a file, a folder or a DAX "
+	       "device, what memory mapped from there promises.\v"
+	       "Exit status: 0 all is well, 1 there are warnings, 2 something "
+	       "fails, 64 wrong usage.",
+};
+__attribute__((visibility("default"))) /* libc looks for it */
+const char *argp_program_version = "fi_rpmem_info " PACKAGE_VERSION;
+
+static void print_json(json_t *o)
+{
+	json_dumpf(o, stdout, JSON_INDENT(2));
+	putchar('\n');
+}
+
+static int run_doctor(const struct info_cfg *cfg)
+{
+	json_t *checks = doctor_run(cfg->paths, cfg->n);
+	int worst = doctor_worst(checks);
+
+	if (cfg->json)
+		print_json(checks);
+	else
+		doctor_print(checks);
+	json_decref(checks);
+	return worst;
+}
+
+/* A path where nothing can be durable is worth a warning, no more. */
+static int run_host(const struct info_cfg *cfg)
+{
+	json_t *paths = json_array(), *path, *o;
+	json_t *host = info_host();
+	int worst = DOCTOR_OK;
+	size_t i;
+
+	for (i = 0; i < cfg->n; i++) {
+		path = info_path(cfg->paths[i]);
+		if (!json_is_string(json_object_get(path, "class")))
+			worst = DOCTOR_WARN;
+		json_array_append_new(paths, path);
+	}
+	if (!json_is_string(json_object_get(json_object_get(host, "provider"),
+					    "version")))
+		worst = DOCTOR_WARN;
+	o = json_pack("{s:o, s:o}", "host", host, "paths", paths);
+	if (cfg->json) {
+		print_json(o);
+	} else {
+		info_host_print(host);
+		json_array_foreach(paths, i, path) info_path_print(path);
+	}
+	json_decref(o);
+	return worst;
+}
+
+int main(int argc, char **argv)
+{
+	struct info_cfg cfg = {0};
+
+	argp_parse(&argp, argc, argv, 0, NULL, &cfg);
+	return cfg.doctor ? run_doctor(&cfg) : run_host(&cfg);
+}

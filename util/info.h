@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The parts of fi_rpmem_info: each gathers into JSON and prints from it. */
+#ifndef RP_UTIL_INFO_H
+#define RP_UTIL_INFO_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "core/caps.h"
+#include "core/method.h"
+
+/*
+ * Some text of the answer comes from files, peers and the environment, and
+ * jansson takes UTF-8 only: anything else becomes '?'.
+ */
+json_t *info_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* What the provider would be told by the environment of this process. */
+void info_caps_cfg(struct rp_caps_cfg *cfg);
+/* A boolean as libfabric's parameters spell it. */
+int info_flag(const char *name);
+
+/* info_host.c: what this host promises. */
+json_t *info_host(void);
+void info_host_print(const json_t *host);
+
+/* info_path.c: what memory mapped from a file, or made in a folder, would be.
+ */
+struct info_map {
+	int fd;
+	void *addr; /* mapped shared, readable and writable */
+	size_t len;
+	char *made; /* a file that was made for it and is to be removed */
+};
+/* 0, or -errno and a sentence in err (RP_ERR_LEN bytes). */
+int info_map_open(const char *path, struct info_map *m, char *err);
+void info_map_close(struct info_map *m);
+json_t *info_path(const char *path);
+void info_path_print(const json_t *path);
+
+/* doctor.c: what keeps commits from working here, in order. */
+#define DOCTOR_OK   0
+#define DOCTOR_WARN 1
+#define DOCTOR_FAIL 2
+json_t *doctor_run(char *const *paths, size_t n);
+/* Returns the worst. */
+int doctor_worst(const json_t *checks);
+void doctor_print(const json_t *checks);
+
+/*
+ * doctor_commit.c: write and commit to a file in dir through an endpoint to
+ * itself, and look at what arrived. 0, or -errno and the cause in err; told
+ * (RP_ERR_LEN bytes): what was done.
+ */
+int doctor_commit(const char *dir, char *told, char *err);
+
+#endif

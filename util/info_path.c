@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What memory mapped from a file, or from one made in a folder, promises. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/info.h"
+#include "util/text.h"
+
+#define SAMPLE	  65536u      /* of a file that is made */
+#define DEV_ALIGN (2ul << 20) /* device DAX maps whole huge pages */
+
+static int open_sample(const char *dir, struct info_map *m, char *err)
+{
+	int ret;
+
+	if (asprintf(&m->made, "%s/fi_rpmem_info.XXXXXX", dir) < 0) {
+		m->made = NULL;
+		return rp_err(err, -ENOMEM, "out of memory");
+	}
+	m->fd = mkostemp(m->made, O_CLOEXEC);
+	if (m->fd < 0) {
+		ret = -errno;
+		free(m->made);
+		m->made = NULL;
+		return rp_err(err, ret, "no file can be made in %s: %s", dir,
+			      strerror(-ret));
+	}
+	ret = -posix_fallocate(m->fd, 0, SAMPLE);
+	if (ret)
+		return rp_err(err, ret, "no room for a file in %s: %s", dir,
+			      strerror(-ret));
+	m->len = SAMPLE;
+	return 0;
+}
+
+static int open_given(const char *path, struct info_map *m, char *err)
+{
+	struct stat st;
+	int ret;
+
+	if (stat(path, &st))
+		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return open_sample(path, m, err);
+	if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+		return rp_err(err, -EINVAL,
+			      "%s is neither a file, a folder nor a DAX device",
+			      path);
+	m->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (m->fd < 0) {
+		ret = -errno;
+		return rp_err(err, ret, "%s cannot be opened for writing: %s",
+			      path, strerror(-ret));
+	}
+	m->len = S_ISCHR(st.st_mode) ? DEV_ALIGN : (size_t)st.st_size;
+	if (!m->len)
+		return rp_err(err, -EINVAL,
+			      "%s is empty: name a file with its blocks, or "
+			      "its folder",
+			      path);
+	return 0;
+}
+
+/* As a target maps its pool: with MAP_SYNC where the file system has DAX. */
+static void *map_pool(const struct info_map *m)
+{
+	const int prot = PROT_READ | PROT_WRITE;
+	void *p = mmap(NULL, m->len, prot, MAP_SHARED_VALIDATE | MAP_SYNC,
+		       m->fd, 0);
+
+	return p != MAP_FAILED ? p
+			       : mmap(NULL, m->len, prot, MAP_SHARED, m->fd, 0);
+}
+
+int info_map_open(const char *path, struct info_map *m, char *err)
+{
+	int ret;
+
+	*m = (struct info_map){.fd = -1};
+	ret = open_given(path, m, err);
+	if (ret)
+		goto close;
+	m->addr = map_pool(m);
+	if (m->addr == MAP_FAILED) {
+		ret = rp_err(err, -errno, "%s cannot be mapped: %s", path,
+			     strerror(errno));
+		m->addr = NULL;
+		goto close;
+	}
+	return 0;
+
+close:
+	info_map_close(m);
+	return ret;
+}
+
+void info_map_close(struct info_map *m)
+{
+	if (m->addr)
+		munmap(m->addr, m->len);
+	if (m->fd >= 0)
+		close(m->fd);
+	if (m->made)
+		unlink(m->made);
+	free(m->made);
+	*m = (struct info_map){.fd = -1};
+}
+
+json_t *info_path(const char *path)
+{
+	char err[RP_ERR_LEN], why[RP_WHY_LEN] = "", fs[64] = "unknown";
+	struct rp_choice choice;
+	struct rp_caps_cfg cfg;
+	struct rp_facts facts;
+	struct info_map m;
+	json_t *o;
+	int ret;
+
+	if (info_map_open(path, &m, err))
+		return json_pack("{s:o, s:n, s:o}", "path",
+				 info_text("%s", path), "class", "why",
+				 info_text("%s", err));
+	rp_caps_fs_name(m.fd, fs, sizeof(fs));
+	info_caps_cfg(&cfg);
+	ret = rp_caps_region(&cfg, m.addr, m.len, &facts, why);
+	if (ret) {
+		o = json_pack("{s:o, s:s, s:n, s:o}", "path",
+			      info_text("%s", path), "file_system", fs, "class",
+			      "why",
+			      info_text("%s", why[0] ? why : strerror(-ret)));
+		goto close;
+	}
+	facts.agent = true; /* in every target that loads the provider */
+	choice = rp_method_best(&facts, RP_METHODS_BUILT);
+	o = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o}", "path",
+		      info_text("%s", path), "file_system", fs, "memory",
+		      rp_memory_name(facts.memory), "class",
+		      choice.method == RP_METHOD_REFUSED
+			      ? json_null()
+			      : json_string(rp_class_name(choice.class)),
+		      "method", rp_method_name(choice.method), "why",
+		      info_text("%s", why), "remedy",
+		      choice.remedy ? json_string(choice.remedy) : json_null());
+close:
+	info_map_close(&m);
+	return o;
+}
+
+static void print_field(const json_t *o, const char *key, const char *label)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	if (s && *s)
+		printf("  %-14s %s\n", label, s);
+}
+
+void info_path_print(const json_t *o)
+{
+	printf("%s\n", json_string_value(json_object_get(o, "path")));
+	print_field(o, "file_system", "file system");
+	print_field(o, "memory", "memory");
+	if (json_is_string(json_object_get(o, "class")))
+		print_field(o, "class", "class");
+	else
+		printf("  %-14s none that a commit could reach\n", "class");
+	print_field(o, "method", "method");
+	print_field(o, "why", "why");
+	print_field(o, "remedy", "remedy");
+}
