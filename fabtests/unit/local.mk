@@ -5,6 +5,7 @@ unit_ldadd = prov/core/libcore.la $(CRITERION_LIBS)
 check_PROGRAMS += fabtests/unit/test_status
 TESTS += fabtests/unit/test_status
 fabtests_unit_test_status_SOURCES = fabtests/unit/test_status.c
+fabtests_unit_test_status_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 fabtests_unit_test_status_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_status_LDADD = $(unit_ldadd)
 

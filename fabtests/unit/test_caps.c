@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -221,13 +222,18 @@ Test(caps, anonymous)
 	int fd = memfd_create("test caps", 0);
 	char *p = map(-1, page, MAP_PRIVATE | MAP_ANONYMOUS);
 	char *q = map(-1, page, MAP_SHARED | MAP_ANONYMOUS);
-	char *r, stack[32];
+	int shm = shmget(IPC_PRIVATE, page, 0600);
+	char *r, *s, stack[32];
 
 	cr_assert_eq(ftruncate(fd, page), 0);
 	r = map(fd, page, MAP_SHARED);
 	want(p, page, RP_MEM_ANON);
 	want(q, page, RP_MEM_ANON);
 	want(r, page, RP_MEM_ANON);
+	s = shmat(shm, NULL, 0);
+	shmctl(shm, IPC_RMID, NULL);
+	cr_assert_neq(s, (void *)-1);
+	want(s, page, RP_MEM_ANON);
 	want(stack, sizeof(stack), RP_MEM_ANON);
 	cr_assert_str_eq(facts.fs_name, "");
 	cfg.emulate = true;
@@ -713,6 +719,7 @@ Test(caps, broken_maps)
 		"00100000-00102000 rw-s\n",
 		"00100000-00102000 rw-s 0 zz:01 5 /x\n",
 		"00200000-00300000 rw-s 0 08:01 5 /x\n",
+		/* a hole in the middle of a page */
 		("00100000-00101000 rw-p 0 00:00 0\n"
 		 "00101800-00102000 rw-p 0 00:00 0\n"),
 	};

@@ -198,13 +198,14 @@ Test(pmem, what_blocks_and_how_much)
 	static const struct {
 		enum rp_method how;
 		bool blocks;
-		int unit; /* 0: a page */
+		size_t unit; /* 0: a page */
 	} m[] = {
 		{RP_METHOD_DELIVERY, false, 1},
 		{RP_METHOD_AGENT_CLWB, false, 64},
 		{RP_METHOD_AGENT_MSYNC, true, 0},
 		{RP_METHOD_AGENT_CLWB_MSYNC, true, 0},
 	};
+	size_t page = sysconf(_SC_PAGESIZE);
 	unsigned int seen = 0;
 
 	for (size_t i = 0; i < 4; i++) {
@@ -212,7 +213,7 @@ Test(pmem, what_blocks_and_how_much)
 
 		cr_assert_eq(rp_pmem_blocks(pm), m[i].blocks);
 		cr_assert_eq(rp_pmem_granularity(pm),
-			     m[i].unit ? m[i].unit : (size_t)getpagesize());
+			     m[i].unit ? m[i].unit : page);
 		rp_pmem_delete(pm);
 		seen |= RP_METHOD_BIT(m[i].how);
 	}

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Outcomes: each distinct, each with a remedy, the same in core and public. */
+#include "config.h"
+
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -91,6 +94,12 @@ Test(status, unknown_values_are_survived)
 	}
 }
 
+/* libc calls this one by its other name. */
+static const char *errno_name(int err)
+{
+	return err == EOPNOTSUPP ? "EOPNOTSUPP" : strerrorname_np(err);
+}
+
 #define SAME(x) cr_assert_eq((int)RP_##x, (int)FI_RPMEM_##x)
 
 Test(status, public_twins)
@@ -144,4 +153,34 @@ Test(status, errnos_that_the_calls_return_too)
 	cr_assert_eq(rp_status_errno(RP_ST_UNMARKED_KEY), FI_EKEYREJECTED);
 	cr_assert_eq(rp_status_errno(RP_ST_TIMEOUT), FI_ETIMEDOUT);
 	cr_assert_eq(rp_status_errno(RP_ST_NO_MEMORY), FI_ENOMEM);
+}
+
+/* docs/guarantees.md has one row per status, with the words of the code. */
+Test(status, document)
+{
+	FILE *f = fopen(RP_SRCDIR "/docs/guarantees.md", "r");
+	char line[512], want[512];
+	size_t rows = 0;
+	bool table = false;
+
+	cr_assert_not_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		enum rp_status st;
+
+		if (strstr(line, "<!-- status table"))
+			table = true;
+		else if (strstr(line, "<!-- end of status table"))
+			table = false;
+		if (!table || sscanf(line, "| %u |", &st) != 1)
+			continue;
+		cr_assert_lt(rows + 1, COUNT);
+		cr_assert_eq(st, all[rows + 1]);
+		snprintf(want, sizeof(want), "| %u | %s | %s | %s |\n", st,
+			 rp_status_name(st), errno_name(rp_status_errno(st)),
+			 rp_status_remedy(st));
+		cr_assert_str_eq(line, want);
+		rows++;
+	}
+	fclose(f);
+	cr_assert_eq(rows, COUNT - 1);
 }
