@@ -11,10 +11,13 @@
 enum {
 	OPT_DOCTOR = 256,
 	OPT_JSON,
+	OPT_TARGET,
+	OPT_SECRET,
 };
 
 struct info_cfg {
 	bool doctor, json;
+	const char *target, *secret;
 	char **paths;
 	size_t n;
 };
@@ -23,6 +26,10 @@ static const struct argp_option options[] = {
 	{"doctor", OPT_DOCTOR, NULL, 0,
 	 "Look for what keeps commits from working here, with the remedy for "
 	 "each, and try one in every PATH",
+	 0},
+	{"target", OPT_TARGET, "HOST[:PORT]:POOL", 0,
+	 "Ask a fi_rpmemd how it would commit writes to the pool", 0},
+	{"secret", OPT_SECRET, "FILE", 0, "The secret that the daemon asks for",
 	 0},
 	{"json", OPT_JSON, NULL, 0, "Print JSON", 0},
 	{0},
@@ -38,6 +45,18 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_JSON:
 		cfg->json = true;
+		return 0;
+	case OPT_TARGET:
+		cfg->target = arg;
+		return 0;
+	case OPT_SECRET:
+		cfg->secret = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (cfg->target && (cfg->doctor || cfg->n))
+			argp_error(state, "--target stands alone");
+		if (cfg->secret && !cfg->target)
+			argp_error(state, "--secret goes with --target");
 		return 0;
 	case ARGP_KEY_ARGS:
 		cfg->paths = state->argv + state->next;
@@ -108,10 +127,38 @@ static int run_host(const struct info_cfg *cfg)
 	return worst;
 }
 
+static int run_target(const struct info_cfg *cfg)
+{
+	struct rp_secret secret = {0};
+	char err[RP_ERR_LEN];
+	json_t *o = NULL;
+	int ret = 0, code;
+
+	if (cfg->secret)
+		ret = rp_secret_load(cfg->secret, &secret, err);
+	if (!ret)
+		ret = info_target(cfg->target, cfg->secret ? &secret : NULL, &o,
+				  err);
+	rp_secret_wipe(&secret);
+	if (ret) {
+		fprintf(stderr, "fi_rpmem_info: %s\n", err);
+		return DOCTOR_FAIL;
+	}
+	code = json_object_get(o, "refused") ? DOCTOR_WARN : DOCTOR_OK;
+	if (cfg->json)
+		print_json(o);
+	else
+		info_target_print(o);
+	json_decref(o);
+	return code;
+}
+
 int main(int argc, char **argv)
 {
 	struct info_cfg cfg = {0};
 
 	argp_parse(&argp, argc, argv, 0, NULL, &cfg);
+	if (cfg.target)
+		return run_target(&cfg);
 	return cfg.doctor ? run_doctor(&cfg) : run_host(&cfg);
 }

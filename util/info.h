@@ -9,6 +9,7 @@
 
 #include "core/caps.h"
 #include "core/method.h"
+#include "util/secret.h"
 
 /*
  * Some text of the answer comes from files, peers and the environment, and
@@ -38,6 +39,14 @@ int info_map_open(const char *path, struct info_map *m, char *err);
 void info_map_close(struct info_map *m);
 json_t *info_path(const char *path);
 void info_path_print(const json_t *path);
+
+/*
+ * info_target.c: what HOST[:PORT]:POOL answers. 0, or a negative errno or
+ * -FI_* and the cause in err (RP_ERR_LEN bytes); -EINVAL: where is not one.
+ */
+int info_target(const char *where, const struct rp_secret *secret, json_t **out,
+		char *err);
+void info_target_print(const json_t *target);
 
 /* doctor.c: what keeps commits from working here, in order. */
 #define DOCTOR_OK   0

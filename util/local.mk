@@ -24,6 +24,7 @@ util_fi_rpmem_bench_LDADD = util/libutil.la prov/core/libcore.la \
 
 bin_PROGRAMS += util/fi_rpmem_info
 util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h \
-	util/info_host.c util/info_path.c util/doctor.c util/doctor_commit.c
+	util/info_host.c util/info_path.c util/info_target.c \
+	util/doctor.c util/doctor_commit.c
 util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(FABRIC_LIBS) -ldl

@@ -91,6 +91,14 @@ timeout 60 util/fi_rpmem_info --json "$dir" >"$dir/out" 2>&1 ||
 grep -q '"class": "power"' "$dir/out" || fail "no class in the JSON"
 grep -q '"version": "0' "$dir/out" || fail "no provider in the JSON"
 
+# Port 1 of loopback: nobody listens there.
+timeout 60 util/fi_rpmem_info --target 127.0.0.1:1:pool >"$dir/out" 2>&1
+[ $? -eq 2 ] || fail "exit code without a daemon"
+grep -q 'nothing listens on port 1 ' "$dir/out" || fail "no cause"
+timeout 60 util/fi_rpmem_info --target 127.0.0.1 >"$dir/out" 2>&1
+[ $? -eq 2 ] || fail "exit code without a pool"
+grep -q 'names no pool' "$dir/out" || fail "no remedy"
+
 util/fi_rpmem_info --no-such-option >"$dir/out" 2>&1
 [ $? -eq 64 ] || fail "wrong usage is not exit code 64"
 exit $failed

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a running target promises for one of its pools: asked, not guessed. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rdma/fi_ext_rpmem.h>
+
+#include "core/status.h"
+#include "util/fabric.h"
+#include "util/info.h"
+#include "util/setup_client.h"
+
+static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
+		 char *err)
+{
+	struct rp_fabric_attr attr = {
+		.base = x->base,
+		.dest = x->fi_name,
+		.dest_len = x->fi_name_len,
+	};
+	struct rp_fabric f;
+	fi_addr_t peer;
+	int ret;
+
+	ret = rp_fabric_open(&attr, &f, err);
+	if (ret)
+		return ret;
+	ret = rp_fabric_peer(&f, x->fi_name, &peer, err);
+	if (!ret) {
+		ret = fi_rpmem_query(f.ep, peer, x->key, FI_RPMEM_CLASS_DEFAULT,
+				     a);
+		if (ret)
+			rp_err(err, ret, "fi_rpmem_query: %s",
+			       fi_strerror(-ret));
+	}
+	rp_fabric_close(&f);
+	return ret;
+}
+
+static json_t *pack(const char *where, const struct rp_setup_export *x,
+		    const struct fi_rpmem_attr *a)
+{
+	json_t *o = json_pack(
+		"{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "target",
+		info_text("%s", where), "class",
+		rp_class_name((enum rp_class)a->region_class), "method",
+		rp_method_name((enum rp_method)a->method), "granularity",
+		(json_int_t)a->granularity, "preferred_size",
+		(json_int_t)a->preferred_size, "preferred_align",
+		(json_int_t)a->preferred_align, "bytes", (json_int_t)a->len,
+		"why", info_text("%s", a->why));
+
+	json_object_set_new(o, "base", info_text("%s", x->base));
+	json_object_set_new(o, "stopped_cleanly", json_boolean(x->was_clean));
+	if (a->status) {
+		json_object_set_new(
+			o, "refused",
+			json_string(rp_status_name((enum rp_status)a->status)));
+		json_object_set_new(o, "remedy",
+				    json_string(rp_status_remedy(
+					    (enum rp_status)a->status)));
+	}
+	return o;
+}
+
+int info_target(const char *where, const struct rp_secret *secret, json_t **out,
+		char *err)
+{
+	struct fi_rpmem_attr a = {.size = sizeof(a)};
+	struct rp_setup_target t = {.secret = secret};
+	struct rp_setup_export x;
+	int used, ret;
+
+	used = rp_setup_parse_target(where, &t, err);
+	if (used < 0)
+		return used;
+	if (where[used] != ':' || !where[used + 1])
+		return rp_err(err, -EINVAL,
+			      "'%s' names no pool; give HOST:POOL or "
+			      "HOST:PORT:POOL",
+			      where);
+	ret = rp_setup_fetch_export(&t, where + used + 1, &x, err);
+	if (ret)
+		return ret;
+	ret = query(&x, &a, err);
+	if (!ret)
+		*out = pack(where, &x, &a);
+	return ret;
+}
+
+static uint64_t number(const json_t *o, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+void info_target_print(const json_t *o)
+{
+	const char *refused = json_string_value(json_object_get(o, "refused"));
+	char size[RP_SIZE_LEN];
+
+	printf("%s\n", json_string_value(json_object_get(o, "target")));
+	printf("  %-14s %s\n", "pool",
+	       rp_size_format(number(o, "bytes"), size));
+	printf("  %-14s %s\n", "class",
+	       json_string_value(json_object_get(o, "class")));
+	printf("  %-14s %s\n", "method",
+	       json_string_value(json_object_get(o, "method")));
+	printf("  %-14s %s\n", "flushed by",
+	       rp_size_format(number(o, "granularity"), size));
+	printf("  %-14s %s", "best writes",
+	       rp_size_format(number(o, "preferred_size"), size));
+	printf(", aligned to %s\n",
+	       rp_size_format(number(o, "preferred_align"), size));
+	printf("  %-14s %s\n", "why",
+	       json_string_value(json_object_get(o, "why")));
+	if (refused)
+		printf("  %-14s %s: %s\n", "refused", refused,
+		       json_string_value(json_object_get(o, "remedy")));
+	if (json_is_false(json_object_get(o, "stopped_cleanly")))
+		printf("  %-14s the pool's last daemon did not stop by "
+		       "itself\n",
+		       "note");
+}
