@@ -319,10 +319,23 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	return ret;
 }
 
+int rp_cq_base_trywait(struct rp_cq *cq, bool *soon)
+{
+	struct fid *fid = &cq->base->fid;
+
+	if (!atomic_load(&cq->refs))
+		return 0;
+	if (cq->no_trywait) {
+		*soon = true;
+		return 0;
+	}
+	return fi_trywait(cq->dom->fabric->base, &fid, 1);
+}
+
 int rp_cq_trywait(struct rp_cq *cq)
 {
 	struct rp_dom *dom = cq->dom;
-	struct fid *fids[2] = {&cq->base->fid};
+	bool soon = false;
 	struct rp_ep *ep;
 	int ret;
 
@@ -333,20 +346,18 @@ int rp_cq_trywait(struct rp_cq *cq)
 	cq->asleep = true;
 	ret = STAILQ_EMPTY(&cq->queue) && !cq->fatal ? 0 : -FI_EAGAIN;
 	if (!ret)
-		ret = fi_trywait(dom->fabric->base, fids, 1);
+		ret = rp_cq_base_trywait(cq, &soon);
 	/* An answer may arrive on the other queue of the endpoint. */
 	LIST_FOREACH (ep, &dom->eps, link) {
 		struct rp_cq *o = ep->tx_cq == cq   ? ep->rx_cq
 				  : ep->rx_cq == cq ? ep->tx_cq
 						    : NULL;
 
-		if (ret || !o || o == cq || o->epfd < 0)
-			continue;
-		fids[0] = &o->base->fid;
-		ret = fi_trywait(dom->fabric->base, fids, 1);
+		if (!ret && o && o != cq && o->epfd >= 0)
+			ret = rp_cq_base_trywait(o, &soon);
 	}
 	if (!ret)
-		rp_domain_arm(dom);
+		rp_domain_arm(dom, soon);
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
 }

@@ -48,6 +48,10 @@ static int ep_close(struct fid *fid)
 	}
 	ep->dead = true;
 	if (ep->tx_cq)
+		ep->tx_cq->no_trywait = true;
+	if (ep->rx_cq)
+		ep->rx_cq->no_trywait = true;
+	if (ep->tx_cq)
 		rp_cq_drain(ep->tx_cq);
 	if (ep->rx_cq && ep->rx_cq != ep->tx_cq)
 		rp_cq_drain(ep->rx_cq);

@@ -10,11 +10,17 @@
 
 #include "rpmem/rpmem.h"
 
+/* How often to look where no event tells. */
+#define LOOK_NS 1000000
+
 void rp_domain_kick(struct rp_dom *dom)
 {
-	/* One write until it is taken notice of. */
-	if (!atomic_exchange(&dom->kicked, true))
-		eventfd_write(dom->kick_fd, 1);
+	/*
+	 * Always written: the flag only saves take_kick() a system call, and a
+	 * kick that it hid between its two steps would be lost.
+	 */
+	eventfd_write(dom->kick_fd, 1);
+	atomic_store(&dom->kicked, true);
 }
 
 static uint64_t now_ns(void)
@@ -31,9 +37,8 @@ static void take_kick(struct rp_dom *dom)
 
 	if (!atomic_load_explicit(&dom->kicked, memory_order_relaxed))
 		return;
-	/* Empty it first: a kick after that writes again. */
-	eventfd_read(dom->kick_fd, &v);
 	atomic_store(&dom->kicked, false);
+	eventfd_read(dom->kick_fd, &v);
 }
 
 static void take_timer(struct rp_dom *dom)
@@ -65,7 +70,7 @@ void rp_domain_progress(struct rp_dom *dom)
 	}
 }
 
-void rp_domain_arm(struct rp_dom *dom)
+void rp_domain_arm(struct rp_dom *dom, bool soon)
 {
 	uint64_t due = rp_agent_deadline(dom->agent), d;
 	struct itimerspec t = {0};
@@ -77,6 +82,8 @@ void rp_domain_arm(struct rp_dom *dom)
 		d = rp_initiator_deadline(ep->initiator);
 		due = d < due ? d : due;
 	}
+	if (soon && now_ns() + LOOK_NS < due)
+		due = now_ns() + LOOK_NS;
 	due += !due; /* zero would switch the timer off */
 	if (due == dom->timer_due)
 		return;
@@ -93,7 +100,7 @@ static int thread_trywait(struct rp_dom *dom)
 {
 	struct epoll_event ev;
 	struct rp_cq *cq;
-	struct fid *fid;
+	bool soon = false;
 	int fd, ret = 0;
 
 	pthread_mutex_lock(&dom->lock);
@@ -108,14 +115,12 @@ static int thread_trywait(struct rp_dom *dom)
 			ret = -errno;
 			break;
 		}
-		fid = &cq->base->fid;
-		if (fi_trywait(dom->fabric->base, &fid, 1)) {
-			ret = -FI_EAGAIN;
+		ret = rp_cq_base_trywait(cq, &soon);
+		if (ret)
 			break;
-		}
 	}
 	if (!ret)
-		rp_domain_arm(dom);
+		rp_domain_arm(dom, soon);
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
 }

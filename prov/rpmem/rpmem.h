@@ -240,6 +240,12 @@ struct rp_cq {
 	atomic_bool signaled;
 	bool ev_set;
 	bool asleep; /* the user may be waiting: fill wakes it */
+	/*
+	 * An endpoint bound to it was closed. ofi_rxm 1.17 leaves its wait
+	 * entry behind, and fi_trywait() then reads freed memory (measured), so
+	 * the base is not asked again: sleepers look every millisecond.
+	 */
+	bool no_trywait;
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
 };
@@ -259,8 +265,13 @@ int rp_cq_trywait(struct rp_cq *cq);
 
 /* With the lock: everything that is due, on every CQ of the domain. */
 void rp_domain_progress(struct rp_dom *dom);
-/* With the lock: a timer for the next deadline, before somebody sleeps. */
-void rp_domain_arm(struct rp_dom *dom);
+/*
+ * With the lock: a timer for the next deadline, before somebody sleeps. soon:
+ * nothing will announce what the base has, so look again shortly.
+ */
+void rp_domain_arm(struct rp_dom *dom, bool soon);
+/* With the lock: 0, or -FI_EAGAIN when the base has something for this CQ. */
+int rp_cq_base_trywait(struct rp_cq *cq, bool *soon);
 void rp_domain_kick(struct rp_dom *dom);
 int rp_domain_thread_start(struct rp_dom *dom);
 void rp_domain_thread_stop(struct rp_dom *dom);
