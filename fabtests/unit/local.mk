@@ -1,5 +1,6 @@
 # One Criterion program per file of prov/core, of the same name.
 if HAVE_CRITERION
+EXTRA_DIST += fabtests/unit/plain/criterion/criterion.h
 unit_ldadd = prov/core/libcore.la $(CRITERION_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_status

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The part of Criterion that our tests use, for builds it cannot run in. */
+#ifndef RP_PLAIN_CRITERION_H
+#define RP_PLAIN_CRITERION_H
+
+/*
+ * Criterion keeps its state in memory mapped at an address that the thread
+ * sanitizer has taken. configure puts this header in its place then, and the
+ * same tests run: each in a child of its own, one after the other.
+ */
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PLAIN_SKIPPED 77
+
+struct plain_test {
+	const char *suite, *name;
+	void (*run)(void);
+	void (*init)(void);
+	void (*fini)(void);
+	double timeout;
+	struct plain_test *next;
+};
+
+/* One of each in a program, however many files include this. */
+__attribute__((weak)) struct plain_test *plain_tests, *plain_suites;
+
+static inline void plain_add(struct plain_test **list, struct plain_test *t)
+{
+	t->next = *list;
+	*list = t;
+}
+
+static inline void plain_report(const char *file, int line, const char *what,
+				const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "%s:%d: %s ", file, line, what);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+#define Test(s, n, ...)                                                        \
+	static void plain_##s##_##n(void);                                     \
+	__attribute__((constructor)) static void plain_add_##s##_##n(void)     \
+	{                                                                      \
+		static struct plain_test t = {.suite = #s,                     \
+					      .name = #n,                      \
+					      .run = plain_##s##_##n,          \
+					      ##__VA_ARGS__};                  \
+		plain_add(&plain_tests, &t);                                   \
+	}                                                                      \
+	static void plain_##s##_##n(void)
+
+#define TestSuite(s, ...)                                                      \
+	__attribute__((constructor)) static void plain_add_suite_##s(void)     \
+	{                                                                      \
+		static struct plain_test t = {.suite = #s, ##__VA_ARGS__};     \
+		plain_add(&plain_suites, &t);                                  \
+	}                                                                      \
+	struct plain_test
+
+#define cr_assert(cond, ...)                                                   \
+	do {                                                                   \
+		if (!(cond)) {                                                 \
+			plain_report(__FILE__, __LINE__, #cond,                \
+				     "" __VA_ARGS__);                          \
+			_exit(1);                                              \
+		}                                                              \
+	} while (0)
+#define cr_assert_not(c, ...)	     cr_assert(!(c), ##__VA_ARGS__)
+#define cr_assert_eq(a, b, ...)	     cr_assert((a) == (b), ##__VA_ARGS__)
+#define cr_assert_neq(a, b, ...)     cr_assert((a) != (b), ##__VA_ARGS__)
+#define cr_assert_lt(a, b, ...)	     cr_assert((a) < (b), ##__VA_ARGS__)
+#define cr_assert_leq(a, b, ...)     cr_assert((a) <= (b), ##__VA_ARGS__)
+#define cr_assert_gt(a, b, ...)	     cr_assert((a) > (b), ##__VA_ARGS__)
+#define cr_assert_geq(a, b, ...)     cr_assert((a) >= (b), ##__VA_ARGS__)
+#define cr_assert_null(p, ...)	     cr_assert(!(p), ##__VA_ARGS__)
+#define cr_assert_not_null(p, ...)   cr_assert(p, ##__VA_ARGS__)
+#define cr_assert_str_eq(a, b, ...)  cr_assert(!strcmp(a, b), ##__VA_ARGS__)
+#define cr_assert_str_neq(a, b, ...) cr_assert(strcmp(a, b), ##__VA_ARGS__)
+#define cr_assert_arr_eq(a, b, n, ...)                                         \
+	cr_assert(!memcmp(a, b, n), ##__VA_ARGS__)
+#define cr_expect_eq(a, b, ...) cr_assert_eq(a, b, ##__VA_ARGS__)
+#define cr_skip(...)                                                           \
+	do {                                                                   \
+		plain_report(__FILE__, __LINE__, "skipped:", "" __VA_ARGS__);  \
+		_exit(PLAIN_SKIPPED);                                          \
+	} while (0)
+#define cr_skip_test(...) cr_skip(__VA_ARGS__)
+
+static inline void plain_run(const struct plain_test *t)
+{
+	const struct plain_test *s = plain_suites;
+
+	while (s && strcmp(s->suite, t->suite))
+		s = s->next;
+	alarm(t->timeout > 0 ? (unsigned int)t->timeout : 120);
+	if (s && s->init)
+		s->init();
+	if (t->init)
+		t->init();
+	t->run();
+	if (t->fini)
+		t->fini();
+	if (s && s->fini)
+		s->fini();
+	/* Not _exit: what the sanitizer has found becomes the status. */
+	exit(0);
+}
+
+__attribute__((weak)) int main(void)
+{
+	int run = 0, failed = 0, crashed = 0, skipped = 0, st;
+
+	for (struct plain_test *t = plain_tests; t; t = t->next) {
+		pid_t child;
+
+		fflush(NULL);
+		child = fork();
+		if (!child)
+			plain_run(t);
+		if (child < 0 || waitpid(child, &st, 0) != child)
+			return 1;
+		run++;
+		if (WIFEXITED(st) && WEXITSTATUS(st) == PLAIN_SKIPPED)
+			skipped++;
+		else if (WIFSIGNALED(st))
+			crashed++;
+		else if (st)
+			failed++;
+		else
+			continue;
+		printf("[%s] %s::%s\n",
+		       WIFEXITED(st) && WEXITSTATUS(st) == PLAIN_SKIPPED
+			       ? "SKIP"
+			       : "FAIL",
+		       t->suite, t->name);
+	}
+	printf("[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | "
+	       "Crashing: %d\n",
+	       run - skipped, run - skipped - failed - crashed,
+	       failed + crashed, crashed);
+	return failed + crashed ? 1 : 0;
+}
+
+#endif
