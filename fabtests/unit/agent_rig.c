@@ -500,7 +500,9 @@ uint64_t rig_commit_all(struct rig_peer *p, enum rp_class required, size_t n,
 		ranges[i] = (struct rp_wire_range){at[i].m->r.key, at[i].off,
 						   at[i].len};
 		/* What delivery is enough for never reaches media. */
-		if (at[i].m->r.choice.method != RP_METHOD_DELIVERY)
+		if (at[i].m->r.facts.memory != RP_MEM_TMPFS &&
+		    (at[i].m->r.facts.memory != RP_MEM_FILE ||
+		     required == RP_CLASS_POWER))
 			o->at[o->n++] = at[i];
 	}
 	o->next = p->g->promises;

@@ -80,6 +80,19 @@ fabtests_unit_test_setup_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS
 agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
 	fabtests/unit/seeded.h
 
+check_PROGRAMS += fabtests/unit/test_agent
+TESTS += fabtests/unit/test_agent
+fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_rig)
+fabtests_unit_test_agent_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_agent_LDFLAGS = -Wl,--wrap=realloc
+
+check_PROGRAMS += fabtests/unit/test_worker
+TESTS += fabtests/unit/test_worker
+fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_rig)
+fabtests_unit_test_worker_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_worker_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_client
 TESTS += fabtests/unit/test_client
 fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
