@@ -72,15 +72,20 @@ static int ep_close(struct fid *fid)
 	return 0;
 }
 
+/*
+ * The base learns of the queues when the endpoint is enabled: between the two
+ * it would be driven half made by whoever reads the queue, a thread of ours
+ * among them (ofi_rxm 1.17 crashes).
+ */
 static int bind_cq(struct rp_ep *ep, struct rp_cq *cq, uint64_t flags)
 {
-	int ret;
-
-	if (cq->dom != ep->dom)
+	if (cq->dom != ep->dom || ep->enabled ||
+	    !(flags & (FI_TRANSMIT | FI_RECV)) ||
+	    (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)))
 		return -FI_EINVAL;
-	ret = fi_ep_bind(ep->base, &cq->base->fid, flags);
-	if (ret)
-		return ret;
+	if (((flags & FI_TRANSMIT) && ep->tx_cq) ||
+	    ((flags & FI_RECV) && ep->rx_cq))
+		return -FI_EINVAL;
 	if (flags & FI_TRANSMIT) {
 		ep->tx_cq = cq;
 		ep->selective = flags & FI_SELECTIVE_COMPLETION;
@@ -88,9 +93,23 @@ static int bind_cq(struct rp_ep *ep, struct rp_cq *cq, uint64_t flags)
 	}
 	if (flags & FI_RECV) {
 		ep->rx_cq = cq;
+		ep->rx_selective = flags & FI_SELECTIVE_COMPLETION;
 		atomic_fetch_add(&cq->refs, 1);
 	}
 	return 0;
+}
+
+static int bind_base_cqs(struct rp_ep *ep)
+{
+	uint64_t tx = FI_TRANSMIT, rx = FI_RECV;
+	int ret;
+
+	if (ep->selective)
+		tx |= FI_SELECTIVE_COMPLETION;
+	if (ep->rx_selective)
+		rx |= FI_SELECTIVE_COMPLETION;
+	ret = fi_ep_bind(ep->base, &ep->tx_cq->base->fid, tx);
+	return ret ? ret : fi_ep_bind(ep->base, &ep->rx_cq->base->fid, rx);
 }
 
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -155,19 +174,24 @@ static int ep_enable(struct rp_ep *ep)
 		if (ret)
 			return ret;
 	}
-	ret = fi_enable(ep->base);
-	if (ret)
-		return ret;
-	ep->addr_len = sizeof(ep->addr);
-	ret = fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
-	if (ret)
-		return ret;
 	pthread_mutex_lock(&ep->dom->lock);
+	ret = bind_base_cqs(ep);
+	if (!ret)
+		ret = fi_enable(ep->base);
+	ep->addr_len = sizeof(ep->addr);
+	if (!ret)
+		ret = fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
+	if (ret)
+		goto unlock;
 	ep->enabled = true;
 	ep->tx_cq->av = ep->av;
 	ep->rx_cq->av = ep->av;
 	if (ep->dom->npmem)
 		ret = rp_xport_activate(ep);
+	/* A thread asleep does not know the endpoint yet. */
+	if (ep->dom->auto_progress)
+		rp_domain_kick(ep->dom);
+unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }

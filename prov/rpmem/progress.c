@@ -133,7 +133,8 @@ static void *thread_run(void *arg)
 
 	while (!atomic_load(&dom->stop)) {
 		ret = thread_trywait(dom);
-		if (ret == -FI_EAGAIN)
+		/* It may have taken the kick that came with the order. */
+		if (ret == -FI_EAGAIN || atomic_load(&dom->stop))
 			continue;
 		if (ret)
 			RP_WARN(DOMAIN, "progress thread: %s\n",

@@ -286,7 +286,7 @@ struct rp_ep {
 	struct rp_cq *tx_cq, *rx_cq;
 	struct rp_cq *own_cq; /* bound where the user bound none */
 	uint64_t op_flags;    /* default transmit flags of the user */
-	bool selective;
+	bool selective, rx_selective;
 	bool enabled;
 	bool dead; /* being closed */
 	size_t inject_size;
