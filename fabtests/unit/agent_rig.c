@@ -340,9 +340,9 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 	m->r.facts = f;
 	m->r.choice = rp_method_best(&f, RP_METHODS_BUILT);
 	cr_assert_eq(m->r.choice.method, method);
-	cr_assert_eq(
-		rp_pmem_new(m->r.base, m->r.len, method, &pmem_ops, &m->r.pmem),
-		0);
+	cr_assert_eq(rp_pmem_new(m->r.base, m->r.len, method, NULL, &pmem_ops,
+				 &m->r.pmem),
+		     0);
 	m->r.key = new_key(&m->r.choice);
 	cr_assert_eq(rp_agent_region_add(g->a, &m->r), 0);
 }

@@ -126,9 +126,13 @@ Test(caps, a_file)
 	int fd = make_file("pool", 4 * page);
 	char *p = map(fd, 4 * page, MAP_SHARED), name[32];
 	struct statfs s;
+	struct stat st;
 
 	want(p, 4 * page, file_here());
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
+	cr_assert_eq(fstat(fd, &st), 0);
+	if (file_here() == RP_MEM_FILE)
+		cr_assert_eq(facts.file.ino, st.st_ino);
 	cr_assert_eq(rp_caps_fs_name(fd, name, sizeof(name)), 0);
 	cr_assert_str_eq(name, facts.fs_name);
 	cr_assert_eq(fstatfs(fd, &s), 0);
@@ -236,6 +240,7 @@ Test(caps, anonymous)
 	want(s, page, RP_MEM_ANON);
 	want(stack, sizeof(stack), RP_MEM_ANON);
 	cr_assert_str_eq(facts.fs_name, "");
+	cr_assert_eq(facts.file.ino, 0);
 	cfg.emulate = true;
 	want(p, page, RP_MEM_EMULATED);
 	want(q, page, RP_MEM_EMULATED);
@@ -302,13 +307,15 @@ Test(caps, pieces_and_mixes)
 	char *p = map(fd, 4 * page, MAP_SHARED);
 	int flags = MAP_FIXED | MAP_SHARED;
 
-	/* Two pieces of one file, then of two files. */
+	/* Two pieces of one file, then of two: their errors are apart. */
 	cr_assert_eq(madvise(p + page, page, MADV_DONTFORK), 0);
 	want(p, 4 * page, file_here());
 	cr_assert_eq(
 		mmap(p + page, page, PROT_READ | PROT_WRITE, flags, other, 0),
 		p + page);
-	want(p, 4 * page, file_here());
+	if (file_here() == RP_MEM_FILE)
+		want_err(p, 4 * page, -ENOTSUP, "another file");
+	want(p + page, page, file_here());
 	/* One page of something else. */
 	cr_assert_eq(mmap(p + page, page, PROT_READ | PROT_WRITE,
 			  MAP_FIXED | MAP_PRIVATE, other, 0),

@@ -23,13 +23,13 @@ struct event {
 	char what; /* 'f'lush, 'd'rain, 's'ync */
 	uintptr_t start, end;
 };
-static struct event log_v[16];
+static struct event log_v[32];
 static size_t log_n;
 static int sync_ret;
 
 static void note(char what, const void *addr, size_t len)
 {
-	cr_assert_lt(log_n, 16);
+	cr_assert_lt(log_n, 32);
 	log_v[log_n++] =
 		(struct event){what, (uintptr_t)addr, (uintptr_t)addr + len};
 }
@@ -65,7 +65,7 @@ static struct rp_pmem *make(uintptr_t base, size_t len, enum rp_method how,
 {
 	struct rp_pmem *pm;
 
-	cr_assert_eq(rp_pmem_new((void *)base, len, how, ops, &pm), 0);
+	cr_assert_eq(rp_pmem_new((void *)base, len, how, NULL, ops, &pm), 0);
 	return pm;
 }
 
@@ -224,7 +224,8 @@ Test(pmem, what_blocks_and_how_much)
 
 		if (how >= 0 && (seen & RP_METHOD_BIT(how)))
 			continue;
-		cr_assert_eq(rp_pmem_new(log_v, 64, how, &fake, &pm), -ENOTSUP);
+		cr_assert_eq(rp_pmem_new(log_v, 64, how, NULL, &fake, &pm),
+			     -ENOTSUP);
 		cr_assert_eq(pm, (void *)7);
 	}
 }
@@ -233,13 +234,15 @@ Test(pmem, bad_ranges)
 {
 	struct rp_pmem *pm = (void *)7;
 
-	cr_assert_eq(rp_pmem_new(NULL, 64, RP_METHOD_AGENT_CLWB, NULL, &pm),
-		     -EINVAL);
-	cr_assert_eq(rp_pmem_new(log_v, 0, RP_METHOD_AGENT_CLWB, NULL, &pm),
-		     -EINVAL);
 	cr_assert_eq(
-		rp_pmem_new(log_v, SIZE_MAX, RP_METHOD_AGENT_CLWB, NULL, &pm),
+		rp_pmem_new(NULL, 64, RP_METHOD_AGENT_CLWB, NULL, NULL, &pm),
 		-EINVAL);
+	cr_assert_eq(
+		rp_pmem_new(log_v, 0, RP_METHOD_AGENT_CLWB, NULL, NULL, &pm),
+		-EINVAL);
+	cr_assert_eq(rp_pmem_new(log_v, SIZE_MAX, RP_METHOD_AGENT_CLWB, NULL,
+				 NULL, &pm),
+		     -EINVAL);
 	cr_assert_eq(pm, (void *)7);
 }
 
@@ -257,6 +260,56 @@ Test(pmem, sync_failure_is_told)
 		cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
 		rp_pmem_delete(pm);
 	}
+}
+
+static struct rp_pmem *make_in(uint64_t ino, enum rp_method how)
+{
+	struct rp_file_id id = {.dev = 1, .ino = ino};
+	struct rp_pmem *pm;
+
+	cr_assert_eq(rp_pmem_new((void *)0x10000, 64, how, &id, &fake, &pm), 0);
+	return pm;
+}
+
+/* The kernel tells an error of the file to whoever syncs it first. */
+Test(pmem, error_of_a_shared_file)
+{
+	struct rp_pmem *a = make_in(5, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *b = make_in(5, RP_METHOD_AGENT_CLWB_MSYNC);
+	struct rp_pmem *lines = make_in(5, RP_METHOD_AGENT_CLWB);
+	struct rp_pmem *other = make_in(6, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *none1 = make_in(0, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *none2 = make_in(0, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *again;
+
+	cr_assert_eq(rp_pmem_flush(a, 0, 1), 0);
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), 0);
+	sync_ret = -EIO;
+	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
+	sync_ret = 0;
+	/* Told to a, so b is not told; but the bytes may have been b's. */
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
+	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
+	cr_assert_eq(rp_pmem_flush(lines, 0, 1), 0);
+	cr_assert_eq(rp_pmem_flush(other, 0, 1), 0);
+	/* Made anew while the others are still there: a clean start. */
+	again = make_in(5, RP_METHOD_AGENT_MSYNC);
+	cr_assert_eq(rp_pmem_flush(again, 0, 1), 0);
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
+	rp_pmem_delete(a);
+	rp_pmem_delete(b);
+	cr_assert_eq(rp_pmem_flush(again, 0, 1), 0);
+	sync_ret = -EIO;
+	cr_assert_eq(rp_pmem_flush(none1, 0, 1), -EIO);
+	sync_ret = 0;
+	cr_assert_eq(rp_pmem_flush(none2, 0, 1), 0);
+	rp_pmem_delete(again);
+	rp_pmem_delete(lines);
+	rp_pmem_delete(other);
+	rp_pmem_delete(none1);
+	rp_pmem_delete(none2);
+	rp_pmem_delete(NULL);
 }
 
 /*

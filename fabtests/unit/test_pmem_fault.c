@@ -38,7 +38,7 @@ static int flush(enum rp_method how)
 	struct rp_pmem *pm;
 	int ret;
 
-	cr_assert_eq(rp_pmem_new(bytes, 64, how, &ops, &pm), 0);
+	cr_assert_eq(rp_pmem_new(bytes, 64, how, NULL, &ops, &pm), 0);
 	ret = rp_pmem_flush(pm, 0, 64);
 	rp_pmem_drain(pm);
 	rp_pmem_delete(pm);

@@ -9,77 +9,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "core/caps_priv.h"
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-static const char *const class_names[] = {
-	[RP_CLASS_NONE] = "none",
-	[RP_CLASS_PROCESS] = "process",
-	[RP_CLASS_POWER] = "power",
-};
-
-static const char *const memory_names[] = {
-	[RP_MEM_UNKNOWN] = "unknown",	[RP_MEM_ANON] = "anonymous",
-	[RP_MEM_PRIVATE] = "private",	[RP_MEM_TMPFS] = "tmpfs",
-	[RP_MEM_FILE] = "file",		[RP_MEM_DAX] = "dax",
-	[RP_MEM_DAX_SYNC] = "dax-sync", [RP_MEM_EMULATED] = "emulated",
-};
-
-static const char *const placement_names[] = {
-	[RP_PLACE_UNKNOWN] = "unknown",
-	[RP_PLACE_CPU_USER] = "cpu-user",
-	[RP_PLACE_CPU_KERNEL] = "cpu-kernel",
-	[RP_PLACE_DMA_CACHE] = "dma-cache",
-	[RP_PLACE_DMA_MEMORY] = "dma-memory",
-};
-
-static const char *const domain_names[] = {
-	[RP_DOMAIN_UNKNOWN] = "unknown",
-	[RP_DOMAIN_NONE] = "none",
-	[RP_DOMAIN_MEMCTRL] = "memory-controller",
-	[RP_DOMAIN_CPUCACHE] = "cpu-caches",
-	[RP_DOMAIN_SYSTEM] = "system",
-};
-
-/* Values may come from a newer peer, so any int is survived. */
-static const char *name_of(const char *const *names, size_t n, unsigned int v)
-{
-	return v < n ? names[v] : "unknown";
-}
-
-const char *rp_class_name(enum rp_class c)
-{
-	return name_of(class_names, COUNT(class_names), c);
-}
-
-int rp_class_parse(const char *s, enum rp_class *c)
-{
-	for (size_t i = 0; s && i < COUNT(class_names); i++) {
-		if (strcasecmp(s, class_names[i]))
-			continue;
-		*c = i;
-		return 0;
-	}
-	return -EINVAL;
-}
-
-const char *rp_memory_name(enum rp_memory m)
-{
-	return name_of(memory_names, COUNT(memory_names), m);
-}
-
-const char *rp_placement_name(enum rp_placement p)
-{
-	return name_of(placement_names, COUNT(placement_names), p);
-}
-
-const char *rp_domain_name(enum rp_domain d)
-{
-	return name_of(domain_names, COUNT(domain_names), d);
-}
 
 /* One line of /proc/self/maps. */
 struct vma {
@@ -387,6 +320,16 @@ static int vma_parse(char *line, struct vma *v)
 	return 0;
 }
 
+static bool on_storage(enum rp_memory m)
+{
+	return m == RP_MEM_FILE || m == RP_MEM_DAX || m == RP_MEM_DAX_SYNC;
+}
+
+static bool same_backing(const struct backing *a, const struct backing *b)
+{
+	return a->ino == b->ino && a->major == b->major && a->minor == b->minor;
+}
+
 /* Bytes [from, to) of the range lie in v: is it fit, and as the others? */
 static int vma_add(const struct rp_caps_cfg *cfg, const struct vma *v,
 		   uintptr_t from, uintptr_t to, bool first, struct backing *b,
@@ -415,15 +358,23 @@ static int vma_add(const struct rp_caps_cfg *cfg, const struct vma *v,
 		emulate(&here);
 	if (first)
 		*all = here;
-	if (here.memory == all->memory && here.trusted == all->trusted &&
-	    here.domain == all->domain && !strcmp(here.fs.name, all->fs.name))
-		return 0;
-	say(why,
-	    "the range begins in %s memory and goes on in %s memory at %#lx: "
-	    "register them apart",
-	    rp_memory_name(all->memory), rp_memory_name(here.memory),
-	    (unsigned long)from);
-	return -ENOTSUP;
+	if (here.memory != all->memory) {
+		say(why,
+		    "the range begins in %s memory and goes on in %s memory at "
+		    "%#lx: register them apart",
+		    rp_memory_name(all->memory), rp_memory_name(here.memory),
+		    (unsigned long)from);
+		return -ENOTSUP;
+	}
+	/* An error of one file must not be taken for one of the other. */
+	if (on_storage(here.memory) && !same_backing(&here, all)) {
+		say(why,
+		    "the range goes on in another file, %s, at %#lx: register "
+		    "them apart",
+		    base_name(v->path), (unsigned long)from);
+		return -ENOTSUP;
+	}
+	return 0;
 }
 
 static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
@@ -497,5 +448,10 @@ int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		.agent = true, /* this code runs in the target */
 	};
 	strcpy(facts->fs_name, b.fs.name);
+	if (on_storage(b.memory))
+		facts->file = (struct rp_file_id){
+			.dev = makedev(b.major, b.minor),
+			.ino = b.ino,
+		};
 	return 0;
 }

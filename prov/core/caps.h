@@ -52,6 +52,12 @@ enum rp_tri {
 	RP_YES,
 };
 
+/* Which file; ino 0: none. Two regions of one file share its write-back. */
+struct rp_file_id {
+	uint64_t dev;
+	uint64_t ino;
+};
+
 /* The facts of one region, as section 3 of the design lists them. */
 struct rp_facts {
 	enum rp_memory memory;
@@ -63,6 +69,7 @@ struct rp_facts {
 		fs_trusted; /* file system listed, or named by the operator */
 	bool agent;	    /* our part runs in the target process */
 	char fs_name[32];   /* "ext4", "overlay", ...; "" where none */
+	struct rp_file_id file; /* of a page-cache or DAX file or devdax */
 };
 
 #define RP_WHY_LEN 256
@@ -78,8 +85,8 @@ struct rp_caps_cfg {
 
 /*
  * Find out what backs [addr, addr+len) of this process. Every byte must be
- * backed by the same kind of mapping, readable and writable, and lie before
- * the end of its file; a mix is refused.
+ * backed by the same kind of mapping, of one file where there are files,
+ * readable and writable, and lie before the end of its file; a mix is refused.
  *
  * Returns 0 and fills *facts, or -EINVAL (empty or wrapping range), -EFAULT
  * (not mapped, not readable and writable, or behind the end of the file),

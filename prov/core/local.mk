@@ -4,7 +4,8 @@ core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h \
-	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_priv.h \
+	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_names.c \
+	prov/core/caps_priv.h \
 	prov/core/client.c prov/core/client.h \
 	prov/core/commit.c prov/core/commit.h \
 	prov/core/fault.c prov/core/fault.h \

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include <uthash.h>
 
 #include "core/fault.h"
 #include "core/pmem.h"
@@ -14,8 +15,28 @@
 /* What libpmem2 steps by on every CPU it knows. */
 #define CACHE_LINE 64
 
+/*
+ * A file that regions share. The kernel remembers a failed write-back per open
+ * file, not per page, and tells it to the first msync that comes along:
+ * measured, bytes of one half of a file were lost, msync of the other half said
+ * so, and msync of the lost half then returned 0. The lock makes the sync and
+ * the record of its outcome one step.
+ */
+struct file {
+	struct rp_file_id id;
+	unsigned int refs;
+	pthread_mutex_t lock;
+	unsigned int failures; /* so far */
+	int err;	       /* -errno of the last one */
+	UT_hash_handle hh;
+};
+static struct file *files;
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+
 struct rp_pmem {
 	uintptr_t base;
+	struct file *file;     /* NULL: nobody shares it */
+	unsigned int failures; /* of the file, when this region was made */
 	size_t granularity;
 	bool pages; /* msync: blocks on a disk */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
@@ -110,13 +131,32 @@ static int flush_lines(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 	return 0;
 }
 
-static int flush_pages(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
+static int sync_pages(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 {
 	size_t len = round_out(&start, end, pm->granularity);
 
 	if (RP_FAULT("fail-flush"))
 		return -EIO;
 	return pm->ops.sync(pm->ops.ctx, (void *)start, len);
+}
+
+static int flush_pages(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
+{
+	struct file *f = pm->file;
+	int ret;
+
+	if (!f)
+		return sync_pages(pm, start, end);
+	pthread_mutex_lock(&f->lock);
+	ret = sync_pages(pm, start, end);
+	if (ret) {
+		f->failures++;
+		f->err = ret;
+	} else if (f->failures != pm->failures) {
+		ret = f->err;
+	}
+	pthread_mutex_unlock(&f->lock);
+	return ret;
 }
 
 /*
@@ -176,8 +216,47 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 	return cpu_err;
 }
 
+static int file_get(struct rp_pmem *pm, const struct rp_file_id *id)
+{
+	struct file *f;
+
+	pthread_mutex_lock(&files_lock);
+	HASH_FIND(hh, files, id, sizeof(*id), f);
+	if (!f) {
+		f = calloc(1, sizeof(*f));
+		if (!f) {
+			pthread_mutex_unlock(&files_lock);
+			return -ENOMEM;
+		}
+		f->id = *id;
+		pthread_mutex_init(&f->lock, NULL);
+		HASH_ADD(hh, files, id, sizeof(f->id), f);
+	}
+	f->refs++;
+	pthread_mutex_unlock(&files_lock);
+	/* What failed before is not this region's; waits for a sync under way.
+	 */
+	pthread_mutex_lock(&f->lock);
+	pm->failures = f->failures;
+	pthread_mutex_unlock(&f->lock);
+	pm->file = f;
+	return 0;
+}
+
+static void file_put(struct file *f)
+{
+	pthread_mutex_lock(&files_lock);
+	if (!--f->refs) {
+		HASH_DEL(files, f);
+		pthread_mutex_destroy(&f->lock);
+		free(f);
+	}
+	pthread_mutex_unlock(&files_lock);
+}
+
 int rp_pmem_new(void *addr, size_t len, enum rp_method method,
-		const struct rp_pmem_ops *ops, struct rp_pmem **out)
+		const struct rp_file_id *file, const struct rp_pmem_ops *ops,
+		struct rp_pmem **out)
 {
 	struct rp_pmem *pm;
 	int ret;
@@ -191,6 +270,8 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 	if (ops)
 		pm->ops = *ops;
 	ret = bind(pm, method);
+	if (!ret && pm->pages && file && file->ino)
+		ret = file_get(pm, file);
 	if (ret) {
 		free(pm);
 		return ret;
@@ -207,6 +288,8 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 
 void rp_pmem_delete(struct rp_pmem *pm)
 {
+	if (pm && pm->file)
+		file_put(pm->file);
 	free(pm);
 }
 

@@ -32,11 +32,13 @@ struct rp_pmem;
  * overlap. libpmem2 chooses the instructions for this CPU; no libpmem2 map of
  * the range is made, so it does not matter who mapped it and how. Memory stays
  * the caller's and must stay mapped until rp_pmem_delete(). DELIVERY gives an
- * object whose flush does nothing. Returns 0, -ENOTSUP (a method that this
- * build does not carry out here), -ENOMEM, -EINVAL (empty or wrapping range).
+ * object whose flush does nothing. file: what the msync methods sync; NULL or
+ * ino 0: nobody shares it. Returns 0, -ENOTSUP (a method that this build does
+ * not carry out here), -ENOMEM, -EINVAL (empty or wrapping range).
  */
 int rp_pmem_new(void *addr, size_t len, enum rp_method method,
-		const struct rp_pmem_ops *ops, struct rp_pmem **out);
+		const struct rp_file_id *file, const struct rp_pmem_ops *ops,
+		struct rp_pmem **out);
 void rp_pmem_delete(struct rp_pmem *pm);
 
 /* Does the method block on a disk, so that it belongs on a worker? */
@@ -48,8 +50,10 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm);
  * Start making bytes [off, off+len) durable; the caller checked the range.
  * clwb methods write lines back, msync methods sync the pages at once.
  * Returns 0 or -errno of msync (-EFAULT: the file was cut short under the
- * region). After a failure the caller must never trust
- * the region again (the kernel reports a write-back error once).
+ * region). After a failure the caller must never trust the region again: the
+ * kernel reports a write-back error once, and not with the bytes that it was
+ * for. So every other region of the file fails its next flush with the same
+ * error too, in this process, until it is made anew.
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /* Persist before ack: whatever was flushed before is durable after. */

@@ -180,7 +180,8 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	RP_INFO(MR, "%s: class %s by %s\n", r->why,
 		rp_class_name(r->choice.class),
 		rp_method_name(r->choice.method));
-	return rp_pmem_new(r->base, r->len, r->choice.method, NULL, &r->pmem);
+	return rp_pmem_new(r->base, r->len, r->choice.method, &r->facts.file,
+			   NULL, &r->pmem);
 }
 
 /* Let the agent know the region: from now on somebody may ask for a commit. */

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Two regions of one file on a disk that fails: nobody may be told yes. */
+#include "config.h"
+
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/caps.h"
+#include "core/method.h"
+#include "core/pmem.h"
+
+static struct rp_pmem *region(char *addr, size_t len)
+{
+	struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER};
+	struct rp_facts facts;
+	struct rp_choice c;
+	struct rp_pmem *pm;
+	char why[RP_WHY_LEN];
+
+	if (rp_caps_region(&cfg, addr, len, &facts, why))
+		errx(1, "%s", why);
+	c = rp_method_best(&facts, RP_METHODS_BUILT);
+	if (c.method != RP_METHOD_AGENT_MSYNC)
+		errx(1, "%s", why);
+	if (rp_pmem_new(addr, len, c.method, &facts.file, NULL, &pm))
+		errx(1, "rp_pmem_new");
+	return pm;
+}
+
+/* FILE is allocated on a disk that has no room for all of its bytes. */
+int main(int argc, char **argv)
+{
+	int fd = open(argv[argc - 1], O_RDWR), ret, bare;
+	int other = open(argv[argc - 1], O_RDWR);
+	struct rp_pmem *a, *b;
+	struct stat st;
+	size_t half;
+	char *p;
+
+	if (fd < 0 || other < 0 || fstat(fd, &st))
+		err(1, "%s", argv[argc - 1]);
+	half = st.st_size / 2;
+	p = mmap(NULL, 2 * half, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		err(1, "mmap");
+	a = region(p, half);
+	b = region(p + half, half);
+	/*
+	 * What the kernel's own flusher does after some seconds: everything is
+	 * written, the bytes of the second half have nowhere to go, and the
+	 * error is kept for whoever asks. (Another open file waits for it here:
+	 * it is told, and the first one still will be.)
+	 */
+	memset(p, 1, 2 * half);
+	if (!fsync(other))
+		errx(1, "the disk has room: nothing was tested");
+	ret = rp_pmem_flush(a, 0, half);
+	if (!ret)
+		errx(1, "the first half was not told");
+	printf("first half: %s\n", strerror(-ret));
+	bare = msync(p + half, half, MS_SYNC);
+	printf("bare msync of the second half: %s\n",
+	       bare ? strerror(errno) : "success");
+	ret = rp_pmem_flush(b, 0, half);
+	printf("second half: %s\n", ret ? strerror(-ret) : "success");
+	rp_pmem_delete(a);
+	rp_pmem_delete(b);
+	/* Unless bare msync lies here, the test has not seen the trap. */
+	return ret && !bare ? 0 : 2;
+}

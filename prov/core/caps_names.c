@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The words for classes and facts. */
+#include <errno.h>
+#include <strings.h>
+
+#include "core/caps.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static const char *const class_names[] = {
+	[RP_CLASS_NONE] = "none",
+	[RP_CLASS_PROCESS] = "process",
+	[RP_CLASS_POWER] = "power",
+};
+
+static const char *const memory_names[] = {
+	[RP_MEM_UNKNOWN] = "unknown",	[RP_MEM_ANON] = "anonymous",
+	[RP_MEM_PRIVATE] = "private",	[RP_MEM_TMPFS] = "tmpfs",
+	[RP_MEM_FILE] = "file",		[RP_MEM_DAX] = "dax",
+	[RP_MEM_DAX_SYNC] = "dax-sync", [RP_MEM_EMULATED] = "emulated",
+};
+
+static const char *const placement_names[] = {
+	[RP_PLACE_UNKNOWN] = "unknown",
+	[RP_PLACE_CPU_USER] = "cpu-user",
+	[RP_PLACE_CPU_KERNEL] = "cpu-kernel",
+	[RP_PLACE_DMA_CACHE] = "dma-cache",
+	[RP_PLACE_DMA_MEMORY] = "dma-memory",
+};
+
+static const char *const domain_names[] = {
+	[RP_DOMAIN_UNKNOWN] = "unknown",
+	[RP_DOMAIN_NONE] = "none",
+	[RP_DOMAIN_MEMCTRL] = "memory-controller",
+	[RP_DOMAIN_CPUCACHE] = "cpu-caches",
+	[RP_DOMAIN_SYSTEM] = "system",
+};
+
+/* Values may come from a newer peer, so any int is survived. */
+static const char *name_of(const char *const *names, size_t n, unsigned int v)
+{
+	return v < n ? names[v] : "unknown";
+}
+
+const char *rp_class_name(enum rp_class c)
+{
+	return name_of(class_names, COUNT(class_names), c);
+}
+
+int rp_class_parse(const char *s, enum rp_class *c)
+{
+	for (size_t i = 0; s && i < COUNT(class_names); i++) {
+		if (strcasecmp(s, class_names[i]))
+			continue;
+		*c = i;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+const char *rp_memory_name(enum rp_memory m)
+{
+	return name_of(memory_names, COUNT(memory_names), m);
+}
+
+const char *rp_placement_name(enum rp_placement p)
+{
+	return name_of(placement_names, COUNT(placement_names), p);
+}
+
+const char *rp_domain_name(enum rp_domain d)
+{
+	return name_of(domain_names, COUNT(domain_names), d);
+}
