@@ -4,6 +4,10 @@
 check_PROGRAMS += fabtests/functional/man_statuses
 fabtests_functional_man_statuses_SOURCES = fabtests/functional/man_statuses.c
 fabtests_functional_man_statuses_LDADD = prov/core/libcore.la
+check_PROGRAMS += fabtests/functional/man_claims
+fabtests_functional_man_claims_SOURCES = fabtests/functional/man_claims.c
+fabtests_functional_man_claims_LDADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS)
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)

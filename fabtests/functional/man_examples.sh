@@ -87,4 +87,7 @@ sed -n 's/^\.It Ev \(FI_OFI_RPMEM_[A-Z_]*\)$/\1/p' "$src/man/fi_rpmem.7" |
 [ -s "$dir/code" ] || fail "no parameters in init.c"
 diff "$dir/page" "$dir/code" || fail "fi_rpmem.7 and init.c differ"
 
+# What they say about calls, as far as one process can ask. TAP goes through.
+fabtests/functional/man_claims "$dir" || fail "claims do not hold"
+
 exit $failed

@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Does the provider do what fi_rpmem(7) and the pages of section 3 claim? */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <rdma/fi_ext_rpmem.h>
+#include <rdma/fi_tagged.h>
+
+#include "core/status.h"
+#include "util/fabric.h"
+
+#define LEN	65536
+#define DURABLE FI_RPMEM_DURABLE
+
+static int tests, failures;
+
+static void claim(bool holds, const char *text)
+{
+	printf("%sok %d - %s\n", holds ? "" : "not ", ++tests, text);
+	failures += !holds;
+}
+
+static void claim_is(long long got, long long want, const char *text)
+{
+	if (got != want)
+		printf("# got %lld, want %lld\n", got, want);
+	claim(got == want, text);
+}
+
+static void bail(const char *what, const char *why)
+{
+	printf("Bail out! %s: %s\n", what, why);
+	exit(1);
+}
+
+/* Target and initiator are one endpoint. */
+static struct rp_fabric f;
+static fi_addr_t self;
+static char err[RP_ERR_LEN];
+static char buf[4096];
+
+/* One region on a disk, one on tmpfs, one not registered as persistent. */
+struct memory {
+	void *map;
+	struct fid_mr *mr;
+};
+static struct memory disk, shm, plain;
+
+static uint64_t addr_of(const struct memory *m)
+{
+	return f.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+		       ? (uintptr_t)m->map
+		       : 0;
+}
+
+static int reg(struct memory *m, uint64_t flags)
+{
+	return fi_mr_reg(f.domain, m->map, LEN,
+			 FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, flags, &m->mr,
+			 NULL);
+}
+
+static void map(struct memory *m, int fd)
+{
+	if (fd < 0 || posix_fallocate(fd, 0, LEN))
+		bail("pool", strerror(errno));
+	m->map = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m->map == MAP_FAILED)
+		bail("mmap", strerror(errno));
+	close(fd);
+}
+
+static struct fi_rma_iov range(const struct memory *m, uint64_t off,
+			       uint64_t len)
+{
+	return (struct fi_rma_iov){
+		.addr = addr_of(m) + off, .len = len, .key = fi_mr_key(m->mr)};
+}
+
+/* The next completion: 0, or the error entry's prov_errno. */
+static int take(void **context, struct fi_cq_err_entry *bad)
+{
+	struct fi_cq_entry e;
+	ssize_t n;
+
+	memset(bad, 0, sizeof(*bad));
+	for (int i = 0; i < 20000000; i++) {
+		n = fi_cq_read(f.cq, &e, 1);
+		if (n == 1) {
+			*context = e.op_context;
+			return 0;
+		}
+		if (n == -FI_EAVAIL && fi_cq_readerr(f.cq, bad, 0) == 1) {
+			*context = bad->op_context;
+			return bad->prov_errno;
+		}
+	}
+	bail("completion", "none came");
+	return -1;
+}
+
+/* No more of them may come, ever: a while must do. */
+static bool quiet(void)
+{
+	struct fi_cq_entry e;
+
+	for (int i = 0; i < 20000; i++)
+		if (fi_cq_read(f.cq, &e, 1) != -FI_EAGAIN)
+			return false;
+	return true;
+}
+
+/* The first calls to a peer wait for the connection. */
+#define AGAIN(call)                                                            \
+	({                                                                     \
+		ssize_t ret_;                                                  \
+		while ((ret_ = (call)) == -FI_EAGAIN)                          \
+			fi_cq_read(f.cq, NULL, 0);                             \
+		ret_;                                                          \
+	})
+
+static ssize_t writemsg(const struct memory *m, uint64_t off, size_t len,
+			uint64_t flags, void *context)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct fi_rma_iov to = range(m, off, len);
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = !(flags & FI_RPMEM_SAVE),
+		.addr = self,
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.context = context,
+		.data = 7,
+	};
+
+	return AGAIN(fi_writemsg(f.ep, &msg, flags | FI_COMPLETION));
+}
+
+static ssize_t commit(const struct memory *m, uint64_t off, uint64_t len,
+		      enum fi_rpmem_class class, void *context)
+{
+	struct fi_rma_iov r = range(m, off, len);
+
+	return fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, class, NULL,
+			       context);
+}
+
+static void registering(const char *folder)
+{
+	char path[4096];
+	struct memory anon, private;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/private", folder);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	map(&private, dup(fd));
+	munmap(private.map, LEN);
+	private.map =
+		mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	close(fd);
+	anon.map = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	claim_is(reg(&anon, FI_RMA_PMEM), -FI_EOPNOTSUPP,
+		 "anonymous memory is not persistent");
+	claim_is(reg(&private, FI_RMA_PMEM), -FI_EOPNOTSUPP,
+		 "a private mapping is not persistent");
+	claim_is(reg(&anon, 0), 0, "without FI_RMA_PMEM it is registered");
+	if (anon.mr)
+		fi_close(&anon.mr->fid);
+	claim_is((long long)f.info->domain_attr->mr_key_size, 8,
+		 "keys that the provider makes have 8 bytes");
+	claim(fi_mr_key(disk.mr) >> 32 && fi_mr_key(plain.mr) >> 32,
+	      "keys carry facts above the base's 32 bits");
+}
+
+static void committing(void)
+{
+	struct fi_rma_iov r[2];
+	struct fi_cq_err_entry bad;
+	void *c = NULL;
+	int a, b;
+
+	memset(buf, 'x', sizeof(buf));
+	claim_is(writemsg(&disk, 0, 512, FI_COMMIT_COMPLETE, &a), 0,
+		 "FI_COMMIT_COMPLETE on fi_writemsg()");
+	claim(!take(&c, &bad) && c == &a && !memcmp(disk.map, buf, 512),
+	      "its one completion has the context, and the bytes are there");
+	claim(quiet(), "and there is no second one");
+
+	r[0] = range(&disk, 4096, 100);
+	r[1] = range(&disk, 12288, 1);
+	claim_is(AGAIN(fi_write(f.ep, buf, 100, NULL, self, r[0].addr, r[0].key,
+				&a)),
+		 0, "a write to be covered");
+	claim_is(fi_rpmem_commit(f.ep, r, 2, self, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_POWER, NULL, &b),
+		 0, "fi_rpmem_commit() of it and of bytes never written");
+	memset(r, 0, sizeof(r)); /* copied: ours again */
+	claim(!take(&c, &bad) && !take(&c, &bad) && quiet(),
+	      "both complete once, although the ranges were overwritten");
+
+	claim_is(writemsg(&disk, 4096, 100, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE,
+			  &a),
+		 0, "FI_RPMEM_SAVE with FI_COMMIT_COMPLETE");
+	claim(!take(&c, &bad) && c == &a, "completes");
+	claim_is(writemsg(&disk, 4096, 100,
+			  FI_RPMEM_SAVE | FI_DELIVERY_COMPLETE, &a),
+		 0, "FI_RPMEM_SAVE with FI_DELIVERY_COMPLETE");
+	claim(!take(&c, &bad) && c == &a, "completes");
+	claim_is(writemsg(&disk, 4096, 100, FI_RPMEM_SAVE, &a), -FI_EINVAL,
+		 "FI_RPMEM_SAVE alone is refused");
+}
+
+/* More ranges than fit one message: one completion all the same. */
+static void many_ranges(void)
+{
+	static struct fi_rma_iov r[1000];
+	struct fi_cq_err_entry bad;
+	void *c = NULL;
+	int a;
+
+	for (size_t i = 0; i < 1000; i++)
+		r[i] = range(&disk, i * 64, 8);
+	claim_is(fi_rpmem_commit(f.ep, r, 1000, self, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_DEFAULT, NULL, &a),
+		 0, "a commit of 1000 ranges");
+	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
+}
+
+static void refused_calls(void)
+{
+	struct fi_rma_iov r = range(&disk, 0, 8), none = r, wrap = r, odd = r;
+	struct fi_rpmem_then then = {.key = r.key, .addr = r.addr};
+	struct iovec iov = {.iov_base = buf, .iov_len = 8};
+	struct fi_msg_rma read = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = self,
+		.rma_iov = &r,
+		.rma_iov_count = 1,
+	};
+	struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1, .addr = self};
+
+	none.len = 0;
+	wrap.addr = UINT64_MAX - 3;
+	odd.key = 42;
+#define CALL(range, n, dest, level, class, then)                               \
+	fi_rpmem_commit(f.ep, range, n, dest, level, class, then, NULL)
+	claim_is(CALL(&r, 0, self, DURABLE, -1, NULL), -FI_EINVAL, "no ranges");
+	claim_is(CALL(&none, 1, self, DURABLE, -1, NULL), -FI_EINVAL,
+		 "an empty range");
+	claim_is(CALL(&wrap, 1, self, DURABLE, -1, NULL), -FI_EINVAL,
+		 "a wrapping range");
+	claim_is(CALL(&r, 1, self, 9, -1, NULL), -FI_EINVAL, "no such level");
+	claim_is(CALL(&r, 1, self, DURABLE, 9, NULL), -FI_EINVAL,
+		 "no such class");
+	claim_is(CALL(&r, 1, self + 1000, DURABLE, -1, NULL), -FI_EINVAL,
+		 "an address that is not in the vector");
+	claim_is(CALL(&r, 1, self, DURABLE, -1, &then), -FI_EOPNOTSUPP,
+		 "a store after the commit");
+	claim_is(CALL(&odd, 1, self, DURABLE, -1, NULL), -FI_EKEYREJECTED,
+		 "a key that ofi_rpmem did not make");
+	claim_is(commit(&plain, 0, 8, -1, NULL), -FI_EOPNOTSUPP,
+		 "a key of a region that is not persistent");
+	claim_is(writemsg(&disk, 0, 8, FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA,
+			  NULL),
+		 -FI_EOPNOTSUPP, "a commit with remote CQ data");
+	claim_is(writemsg(&disk, 0, 8, FI_COMMIT_COMPLETE | FI_INJECT, NULL),
+		 -FI_EOPNOTSUPP, "a commit with inject");
+	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
+		 "a commit of a read");
+	claim_is(fi_sendmsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
+		 "a commit of a message");
+	claim(quiet(), "and none of these left a completion");
+}
+
+/* prov_errno, err, and a text that names the status and its remedy. */
+static void failed_as(enum fi_rpmem_status want, void *context,
+		      const char *text)
+{
+	const char *says;
+	struct fi_cq_err_entry bad;
+	void *c = NULL;
+	int got = take(&c, &bad);
+
+	claim_is(got, want, text);
+	says = fi_cq_strerror(f.cq, bad.prov_errno, bad.err_data, NULL, 0);
+	claim(bad.err == rp_status_errno((enum rp_status)want) &&
+		      c == context && says &&
+		      strstr(says, rp_status_name((enum rp_status)want)) &&
+		      strstr(says, rp_status_remedy((enum rp_status)want)),
+	      "with its errno, context, name and remedy");
+}
+
+static void failing_commits(void)
+{
+	struct memory again = {.map = disk.map};
+	struct fi_rma_iov r;
+	int a;
+
+	claim_is(commit(&disk, LEN - 4, 8, -1, &a), 0, "across the end");
+	failed_as(FI_RPMEM_ST_RANGE, &a, "is outside the region");
+	claim_is(commit(&shm, 0, 8, FI_RPMEM_CLASS_POWER, &a), 0,
+		 "power on tmpfs");
+	failed_as(FI_RPMEM_ST_CLASS, &a, "is a class not met");
+
+	if (reg(&again, FI_RMA_PMEM))
+		bail("registering again", "failed");
+	r = range(&again, 0, 8);
+	fi_close(&again.mr->fid);
+	claim_is(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1, NULL,
+				 &a),
+		 0, "a key that was closed");
+	failed_as(FI_RPMEM_ST_UNKNOWN_KEY, &a, "is unknown");
+	r = range(&disk, 0, 8);
+	r.key ^= 1ull << 50;
+	claim_is(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1, NULL,
+				 &a),
+		 0, "a key with other random bits");
+	failed_as(FI_RPMEM_ST_STALE_KEY, &a, "is stale");
+}
+
+static void lowered_class(void)
+{
+	struct fi_cq_err_entry bad;
+	void *c = NULL;
+	int a;
+
+	claim_is(commit(&shm, 0, 8, FI_RPMEM_CLASS_PROCESS, &a), 0,
+		 "class process on tmpfs");
+	claim(!take(&c, &bad) && c == &a, "is granted");
+}
+
+static void querying(void)
+{
+	struct fi_rpmem_attr q = {.size = sizeof(q)};
+
+	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr),
+				FI_RPMEM_CLASS_DEFAULT, &q),
+		 0, "fi_rpmem_query()");
+	claim(q.region_class == FI_RPMEM_CLASS_POWER &&
+		      q.method == FI_RPMEM_METHOD_AGENT_MSYNC && !q.status &&
+		      q.granularity == (uint32_t)sysconf(_SC_PAGESIZE) &&
+		      q.addr == addr_of(&disk) && q.len == LEN && q.why[0] &&
+		      q.preferred_size && q.preferred_align,
+	      "tells class, method, granularity, address, length and why");
+	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(shm.mr),
+				FI_RPMEM_CLASS_POWER, &q),
+		 0, "of a region that cannot do it");
+	claim(q.region_class == FI_RPMEM_CLASS_PROCESS &&
+		      q.method == FI_RPMEM_METHOD_REFUSED &&
+		      q.status == FI_RPMEM_ST_CLASS && q.why[0],
+	      "tells what it can do, and why not more");
+	q.size = 0;
+	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), -1, &q),
+		 -FI_EINVAL, "without a size");
+	q.size = sizeof(q);
+	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), 9, &q),
+		 -FI_EINVAL, "of no class");
+	claim_is(fi_rpmem_query(f.ep, self, 42, -1, &q), -FI_EKEYREJECTED,
+		 "of a key that ofi_rpmem did not make");
+	claim_is(fi_rpmem_query(f.ep, self + 1000, fi_mr_key(disk.mr), -1, &q),
+		 -FI_EINVAL, "of an address that is not in the vector");
+}
+
+static void not_offered(void)
+{
+	struct fi_av_attr av_attr = {.flags = FI_EVENT};
+	struct fi_wait_attr wait_attr = {.wait_obj = FI_WAIT_UNSPEC};
+	struct fi_cntr_attr cntr_attr = {0};
+	struct fi_poll_attr poll_attr = {0};
+	struct fid_cntr *cntr;
+	struct fid_wait *wait;
+	struct fid_poll *poll;
+	struct fid_ep *ep;
+	struct fid_av *av;
+
+	claim_is(fi_cntr_open(f.domain, &cntr_attr, &cntr, NULL), -FI_ENOSYS,
+		 "counters are refused");
+	claim_is(fi_scalable_ep(f.domain, f.info, &ep, NULL), -FI_ENOSYS,
+		 "scalable endpoints are refused");
+	claim_is(fi_poll_open(f.domain, &poll_attr, &poll), -FI_ENOSYS,
+		 "poll sets are refused");
+	claim_is(fi_wait_open(f.fabric, &wait_attr, &wait), -FI_ENOSYS,
+		 "wait sets are refused");
+	claim_is(fi_av_open(f.domain, &av_attr, &av, NULL), -FI_ENOSYS,
+		 "events of the address vector are refused");
+	claim(!(f.info->caps & FI_ATOMIC) && !f.info->domain_attr->cntr_cnt,
+	      "atomics and counters are not offered");
+}
+
+/* Over hints, how often is the provider listed? */
+static int listed(const struct fi_info *hints)
+{
+	struct fi_info *list = NULL;
+	int n = 0;
+
+	fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, hints,
+		   &list);
+	for (struct fi_info *i = list; i; i = i->next)
+		n += !!strstr(i->fabric_attr->prov_name, "ofi_rpmem");
+	fi_freeinfo(list);
+	return n;
+}
+
+static void selecting(void)
+{
+	struct fi_info *h = fi_allocinfo();
+	struct rp_fabric base;
+	struct rp_fabric_attr bare = {.bare = true, .tagged = true};
+	struct fi_rma_iov r = {.len = 8};
+
+	claim(!listed(NULL) && !listed(h), "not listed when not asked for");
+	h->ep_attr->type = FI_EP_RDM;
+	h->domain_attr->mr_mode = FI_MR_PROV_KEY;
+	claim(!listed(h), "nor for RDM");
+	h->caps = FI_RMA | FI_RMA_PMEM;
+	claim(listed(h), "listed for FI_RMA_PMEM on RDM");
+	h->caps = FI_RMA;
+	h->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
+	claim(listed(h), "listed by name");
+	h->caps = FI_RMA | FI_ATOMIC;
+	claim(!listed(h), "not with atomics");
+	h->caps = FI_RMA;
+	h->domain_attr->cntr_cnt = 1;
+	claim(!listed(h), "not with counters");
+	h->domain_attr->cntr_cnt = 0;
+	h->ep_attr->type = FI_EP_MSG;
+	claim(!listed(h), "not for FI_EP_MSG");
+	fi_freeinfo(h);
+
+	claim(!strstr(f.info->fabric_attr->prov_name, "ofi_rxm"),
+	      "ofi_rxm does not show in the name");
+	if (rp_fabric_open(&bare, &base, err))
+		bail("base", err);
+	claim(f.info->ep_attr->mem_tag_format ==
+		      base.info->ep_attr->mem_tag_format >> 1,
+	      "the tag is one bit narrower than the base's");
+	claim_is(fi_rpmem_commit(base.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
+				 NULL),
+		 -FI_ENOSYS, "fi_rpmem_commit() on another provider");
+	rp_fabric_close(&base);
+}
+
+/* Keys of the application's choice say nothing, so nothing is promised. */
+static void chosen_keys(void)
+{
+	struct fi_info *h = fi_allocinfo(), *info;
+	struct fi_rma_iov r = {.len = 8};
+	struct rp_fabric keep = f;
+	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_CONTEXT};
+	struct fi_av_attr av_attr = {.type = FI_AV_MAP};
+	struct fi_msg_rma msg = {.rma_iov = &r, .rma_iov_count = 1};
+
+	h->caps = FI_RMA;
+	h->ep_attr->type = FI_EP_RDM;
+	h->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
+	if (fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, h,
+		       &info) ||
+	    fi_fabric(info->fabric_attr, &f.fabric, NULL) ||
+	    fi_domain(f.fabric, info, &f.domain, NULL) ||
+	    fi_cq_open(f.domain, &cq_attr, &f.cq, NULL) ||
+	    fi_av_open(f.domain, &av_attr, &f.av, NULL) ||
+	    fi_endpoint(f.domain, info, &f.ep, NULL) ||
+	    fi_ep_bind(f.ep, &f.av->fid, 0) ||
+	    fi_ep_bind(f.ep, &f.cq->fid, FI_TRANSMIT | FI_RECV) ||
+	    fi_enable(f.ep))
+		bail("endpoint", "without FI_MR_PROV_KEY");
+	claim(!(info->domain_attr->mr_mode & FI_MR_PROV_KEY),
+	      "FI_MR_PROV_KEY is not forced on a program");
+	claim_is(fi_rpmem_commit(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
+				 NULL),
+		 -FI_EKEYREJECTED, "but without it there are no commits");
+	claim_is(fi_writemsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EKEYREJECTED,
+		 "nor by flag");
+	f.info = info;
+	rp_fabric_close(&f);
+	f = keep;
+	fi_freeinfo(h);
+}
+
+/* An endpoint whose default is FI_COMMIT_COMPLETE. */
+static void default_flag(void)
+{
+	struct fi_rma_iov r = range(&shm, 0, 8);
+	struct fi_cq_err_entry bad;
+	struct fi_info *info = fi_dupinfo(f.info);
+	struct fid_ep *ep, *keep = f.ep;
+	void *c = NULL;
+	int a;
+
+	info->tx_attr->op_flags |= FI_COMMIT_COMPLETE;
+	/* The port of the first endpoint is taken. */
+	free(info->src_addr);
+	info->src_addr = NULL;
+	info->src_addrlen = 0;
+	if (fi_endpoint(f.domain, info, &ep, NULL) ||
+	    fi_ep_bind(ep, &f.av->fid, 0) ||
+	    fi_ep_bind(ep, &f.cq->fid, FI_TRANSMIT | FI_RECV) || fi_enable(ep))
+		bail("endpoint", "with a default flag");
+	f.ep = ep;
+	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
+		 "fi_write() on an endpoint with the default flag");
+	/* Class power is required and tmpfs has not got it: a commit it was. */
+	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a, "is a commit");
+	claim_is(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key, &a),
+		 -FI_EOPNOTSUPP, "fi_writedata() on it is refused");
+	claim_is(AGAIN(fi_inject_write(ep, buf, 8, self, r.addr, r.key)), 0,
+		 "fi_inject_write() on it is not a commit");
+	claim(quiet(), "and completes nothing");
+	fi_close(&ep->fid);
+	f.ep = keep;
+	fi_freeinfo(info);
+}
+
+int main(int argc, char **argv)
+{
+	struct rp_fabric_attr attr = {.target = true, .tagged = true};
+	const char *folder = argc > 1 ? argv[1] : ".";
+	char tmpfs[] = "/dev/shm/man_claims.XXXXXX";
+	char name[128], path[4096];
+	size_t len = sizeof(name);
+
+	snprintf(path, sizeof(path), "%s/pool", folder);
+	map(&disk, open(path, O_RDWR | O_CREAT, 0600));
+	map(&shm, mkostemp(tmpfs, O_CLOEXEC));
+	plain.map = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsetenv("FI_PROVIDER");
+	unsetenv("FI_OFI_RPMEM_CLASS");
+	if (rp_fabric_open(&attr, &f, err))
+		bail("endpoint", err);
+	if (fi_getname(&f.ep->fid, name, &len) ||
+	    rp_fabric_peer(&f, name, &self, err) || reg(&disk, FI_RMA_PMEM) ||
+	    reg(&shm, FI_RMA_PMEM) || reg(&plain, 0))
+		bail("set-up", err);
+
+	unlink(tmpfs); /* it needed a name to be registered */
+	registering(folder);
+	committing();
+	many_ranges();
+	lowered_class();
+	querying();
+	refused_calls();
+	failing_commits();
+	default_flag();
+	chosen_keys();
+	not_offered();
+	selecting();
+
+	fi_close(&disk.mr->fid);
+	fi_close(&shm.mr->fid);
+	fi_close(&plain.mr->fid);
+	rp_fabric_close(&f);
+	printf("1..%d\n", tests);
+	return !!failures;
+}
