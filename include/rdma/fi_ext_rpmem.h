@@ -23,8 +23,9 @@ extern "C" {
  */
 #define FI_RPMEM_SAVE (1ULL << 60)
 
-/* The name to give to fi_open_ops() on an endpoint or domain. */
-#define FI_RPMEM_OPS_1 "fi_rpmem_ops/1"
+/* The names to give to fi_open_ops(), on an endpoint and on a domain. */
+#define FI_RPMEM_OPS_1	      "fi_rpmem_ops/1"
+#define FI_RPMEM_DOMAIN_OPS_1 "fi_rpmem_domain_ops/1"
 
 /* Levels of fi_rpmem_commit(). */
 enum fi_rpmem_level {
@@ -114,6 +115,11 @@ struct fi_rpmem_ops {
 		     enum fi_rpmem_class required, struct fi_rpmem_attr *attr);
 };
 
+struct fi_rpmem_domain_ops {
+	size_t size;
+	int (*drain)(struct fid_domain *domain, int timeout);
+};
+
 /*
  * Make durable (or visible) every earlier write of ep to dest_addr that
  * overlaps the ranges. Asynchronous: returns 0 once accepted, and then exactly
@@ -151,6 +157,21 @@ static inline int fi_rpmem_query(struct fid_ep *ep, fi_addr_t dest_addr,
 	int ret = fi_open_ops(&ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL);
 
 	return ret ? ret : ops->query(ep, dest_addr, key, required, attr);
+}
+
+/*
+ * For a target that is about to close: from now on new commits to this domain
+ * fail with FI_RPMEM_ST_OVERLOADED; blocks (and drives progress) until those
+ * accepted before are answered, at most timeout ms, -1: without end. Returns
+ * 0, -FI_ETIMEDOUT. There is no way back. fi_rpmem_drain(3).
+ */
+static inline int fi_rpmem_drain(struct fid_domain *domain, int timeout)
+{
+	struct fi_rpmem_domain_ops *ops;
+	int ret = fi_open_ops(&domain->fid, FI_RPMEM_DOMAIN_OPS_1, 0,
+			      (void **)&ops, NULL);
+
+	return ret ? ret : ops->drain(domain, timeout);
 }
 
 #ifdef __cplusplus

@@ -44,10 +44,15 @@ static int no_control(struct fid *fid, int command, void *arg)
 	return -FI_ENOSYS;
 }
 
-static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
-		       void **ops, void *context)
+static int domain_ops_open(struct fid *fid, const char *name, uint64_t flags,
+			   void **ops, void *context)
 {
-	return -FI_ENOSYS;
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (strcmp(name, FI_RPMEM_DOMAIN_OPS_1))
+		return -FI_ENOSYS;
+	*ops = &rp_ext_domain_ops;
+	return 0;
 }
 
 static int no_sep(struct fid_domain *domain, struct fi_info *info,
@@ -104,7 +109,7 @@ static struct fi_ops domain_fid_ops = {
 	.close = domain_close,
 	.bind = no_bind,
 	.control = no_control,
-	.ops_open = no_ops_open,
+	.ops_open = domain_ops_open,
 };
 
 static struct fi_ops_domain domain_ops = {

@@ -124,3 +124,39 @@ struct fi_rpmem_ops rp_ext_ops = {
 	.commit = ext_commit,
 	.query = ext_query,
 };
+
+static int ext_drain(struct fid_domain *fid, int timeout)
+{
+	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid);
+	const struct timespec pause = {.tv_nsec = 100000};
+	struct timespec ts;
+	int64_t now, end;
+	int ret = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	end = ts.tv_sec * 1000ll + ts.tv_nsec / 1000000 + timeout;
+	pthread_mutex_lock(&dom->lock);
+	/* What has arrived by now is accepted. */
+	rp_domain_progress(dom);
+	rp_agent_quiesce(dom->agent);
+	while (rp_agent_pending(dom->agent)) {
+		pthread_mutex_unlock(&dom->lock);
+		nanosleep(&pause, NULL);
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		now = ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
+		pthread_mutex_lock(&dom->lock);
+		rp_domain_progress(dom);
+		if (timeout >= 0 && now >= end &&
+		    rp_agent_pending(dom->agent)) {
+			ret = -FI_ETIMEDOUT;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&dom->lock);
+	return ret;
+}
+
+struct fi_rpmem_domain_ops rp_ext_domain_ops = {
+	.size = sizeof(struct fi_rpmem_domain_ops),
+	.drain = ext_drain,
+};

@@ -306,6 +306,7 @@ extern struct fi_ops_tagged rp_tagged_ops;
 extern struct fi_ops_rma rp_rma_ops;	 /* keys of ours */
 extern struct fi_ops_rma rp_rma_raw_ops; /* keys of the application */
 extern struct fi_rpmem_ops rp_ext_ops;
+extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 
 /* --- rma.c --- */
 
