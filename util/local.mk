@@ -28,3 +28,14 @@ util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h \
 	util/doctor.c util/doctor_commit.c
 util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(FABRIC_LIBS) -ldl
+
+bin_PROGRAMS += util/fi_rpmemd
+util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h
+util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS)
+
+bin_PROGRAMS += util/fi_rpmem_cp
+util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exits.h util/copy.c \
+	util/copy.h util/copy_up.c util/copy_down.c util/progress.c \
+	util/progress.h
+util_fi_rpmem_cp_LDADD = util/libutil.la prov/core/libcore.la \
+	$(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS)

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What copies in both directions share: the pool, the window, completions. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/method.h"
+#include "core/status.h"
+#include "core/wire.h"
+#include "util/copy.h"
+
+volatile sig_atomic_t copy_interrupted;
+
+uint64_t copy_now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static int find_pool(struct copy *c)
+{
+	const struct copy_cfg *cfg = c->cfg;
+	int ret =
+		rp_setup_fetch_export(&cfg->target, cfg->pool, &c->ex, c->err);
+
+	if (ret == -EACCES)
+		return RP_EXIT_SECRET;
+	if (ret)
+		return RP_EXIT_NETWORK;
+	if (c->ex.control != RP_WIRE_VERSION) {
+		rp_err(c->err, 0,
+		       "the daemon on port %u of %s speaks version %u of the "
+		       "control messages, this program %d; install the same "
+		       "release at both ends",
+		       cfg->target.port, cfg->target.host, c->ex.control,
+		       RP_WIRE_VERSION);
+		return RP_EXIT_NETWORK;
+	}
+	return 0;
+}
+
+/* Before a single byte is moved. */
+static int check_bounds(struct copy *c)
+{
+	const struct copy_cfg *cfg = c->cfg;
+	uint64_t len = c->ex.len;
+
+	if (!cfg->up) {
+		c->size = cfg->length;
+		if (!c->size && cfg->offset < len)
+			c->size = len - cfg->offset;
+	}
+	if (cfg->offset <= len && c->size <= len - cfg->offset &&
+	    (c->size || cfg->up))
+		return 0;
+	rp_err(c->err, 0,
+	       "pool '%s' has %" PRIu64 " bytes: %" PRIu64
+	       " bytes from offset %" PRIu64 " go beyond its end%s",
+	       cfg->pool, len, c->size, cfg->offset,
+	       cfg->up ? "; give a smaller offset, or use a larger pool" : "");
+	return RP_EXIT_SPACE;
+}
+
+static int open_fabric(struct copy *c)
+{
+	struct rp_fabric_attr attr = {
+		.base = c->ex.base,
+		.dest = c->ex.fi_name,
+		.dest_len = c->ex.fi_name_len,
+		.wait_fd = true,
+		.cq_size = c->cfg->window + COPY_COMMITS + 64,
+	};
+
+	if (rp_fabric_open(&attr, &c->f, c->err) ||
+	    rp_fabric_peer(&c->f, c->ex.fi_name, &c->peer, c->err))
+		return RP_EXIT_NETWORK;
+	return 0;
+}
+
+/*
+ * Ask the target itself what a commit would do: what the set-up daemon said is
+ * only for people.
+ */
+static int check_class(struct copy *c)
+{
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	int ret = fi_rpmem_query(c->f.ep, c->peer, c->ex.key, c->cfg->class,
+				 &attr);
+
+	if (ret) {
+		rp_err(c->err, 0,
+		       "the target of pool '%s' does not answer over "
+		       "libfabric: %s; check that fi_rpmemd runs and that "
+		       "firewalls let its endpoint through",
+		       c->cfg->pool, fi_strerror(-ret));
+		return RP_EXIT_NETWORK;
+	}
+	if (attr.addr > c->ex.addr || c->ex.addr - attr.addr > attr.len ||
+	    c->ex.len > attr.len - (c->ex.addr - attr.addr)) {
+		rp_err(c->err, 0,
+		       "the daemon contradicts itself about the size of pool "
+		       "'%s'; do not use it",
+		       c->cfg->pool);
+		return RP_EXIT_NETWORK;
+	}
+	c->class = attr.region_class;
+	c->method = attr.method;
+	if (attr.status && c->cfg->up) {
+		rp_err(c->err, 0,
+		       "pool '%s' is of class %s, weaker than required: %s; "
+		       "use another pool, or lower the requirement with "
+		       "--class",
+		       c->cfg->pool, rp_class_name((enum rp_class)c->class),
+		       attr.why);
+		return RP_EXIT_CLASS;
+	}
+	return 0;
+}
+
+static int make_window(struct copy *c)
+{
+	const uint64_t window = c->cfg->window;
+	/* A resumed copy compares: two chunks per place. */
+	const unsigned int each = c->cfg->up && c->cfg->resume ? 2 : 1;
+
+	c->chunk = c->cfg->chunk;
+	if (c->chunk > c->f.info->ep_attr->max_msg_size)
+		c->chunk = c->f.info->ep_attr->max_msg_size;
+	c->buf_len = window * c->chunk * each;
+	c->buf = mmap(NULL, c->buf_len, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	c->ops = calloc(window, sizeof(*c->ops));
+	if (c->buf == MAP_FAILED || !c->ops) {
+		if (c->buf == MAP_FAILED)
+			c->buf = NULL;
+		rp_err(c->err, 0,
+		       "out of memory; a smaller --chunk or --window needs "
+		       "less");
+		return RP_EXIT_FAILED;
+	}
+	for (uint64_t i = 0; i < window; i++) {
+		c->ops[i].mine = c->buf + i * each * c->chunk;
+		c->ops[i].theirs = c->ops[i].mine + c->chunk;
+	}
+	if (rp_fabric_reg(&c->f, c->buf, c->buf_len, FI_READ | FI_WRITE, 0,
+			  &c->mr, c->err))
+		return RP_EXIT_FAILED;
+	return 0;
+}
+
+int copy_open(struct copy *c)
+{
+	int ret = find_pool(c);
+
+	if (!ret)
+		ret = check_bounds(c);
+	if (!ret)
+		ret = open_fabric(c);
+	if (!ret)
+		ret = check_class(c);
+	if (!ret)
+		ret = make_window(c);
+	return ret;
+}
+
+void copy_close(struct copy *c)
+{
+	/* What is under way ends with its endpoint; then the memory may go. */
+	if (c->f.ep) {
+		fi_close(&c->f.ep->fid);
+		c->f.ep = NULL;
+	}
+	if (c->mr)
+		fi_close(&c->mr->fid);
+	rp_fabric_close(&c->f);
+	if (c->buf)
+		munmap(c->buf, c->buf_len);
+	free(c->ops);
+}
+
+static ssize_t try_post(struct copy *c, struct copy_op *op)
+{
+	const uint64_t addr = c->ex.addr + c->cfg->offset + op->at;
+	struct fi_rma_iov range = {
+		.addr = addr,
+		.len = op->len,
+		.key = c->ex.key,
+	};
+
+	switch (op->state) {
+	case COPY_READING:
+		return fi_read(c->f.ep, op->theirs, op->len,
+			       rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
+			       op);
+	case COPY_WRITING:
+		return fi_write(c->f.ep, op->mine, op->len,
+				rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
+				op);
+	case COPY_COMMITTING:
+		return fi_rpmem_commit(c->f.ep, &range, 1, c->peer,
+				       FI_RPMEM_DURABLE, c->cfg->class, NULL,
+				       op);
+	case COPY_IDLE:
+	case COPY_DONE:
+		break;
+	}
+	return -FI_EINVAL;
+}
+
+int copy_post(struct copy *c, struct copy_op *op)
+{
+	ssize_t ret;
+	int code;
+
+	while ((ret = try_post(c, op)) == -FI_EAGAIN) {
+		code = copy_poll(c, 1);
+		if (code)
+			return code;
+	}
+	if (ret) {
+		rp_err(c->err, 0, "%s at byte %" PRIu64 ": %s",
+		       op->state == COPY_COMMITTING ? "committing"
+		       : op->state == COPY_WRITING  ? "writing"
+						    : "reading",
+		       c->cfg->offset + op->at, fi_strerror((int)-ret));
+		return RP_EXIT_BROKEN;
+	}
+	if (!c->busy)
+		c->sign_of_life = copy_now_ms();
+	op->busy = true;
+	c->busy++;
+	return 0;
+}
+
+static int take_error(struct copy *c)
+{
+	struct fi_cq_err_entry bad;
+	const struct copy_op *op;
+	char text[RP_ERR_LEN];
+
+	if (rp_fabric_cq_error(&c->f, &bad, text))
+		return 0;
+	op = bad.op_context;
+	if (!op || op->state != COPY_COMMITTING) {
+		rp_err(c->err, 0,
+		       "the connection to the target on %s broke (%.200s); "
+		       "check that fi_rpmemd runs there",
+		       c->cfg->target.host, text);
+		return RP_EXIT_BROKEN;
+	}
+	c->status = (enum rp_status)bad.prov_errno;
+	rp_err(c->err, 0, "commit to the target on %s failed: %s. %s",
+	       c->cfg->target.host, rp_status_name(c->status),
+	       rp_status_remedy(c->status));
+	return c->status == RP_ST_CLASS ? RP_EXIT_CLASS : RP_EXIT_BROKEN;
+}
+
+int copy_poll(struct copy *c, int ms)
+{
+	struct fi_cq_entry done[32];
+	ssize_t n = fi_cq_sread(c->f.cq, done, 32, NULL, ms);
+
+	if (copy_interrupted) {
+		rp_err(c->err, 0, "interrupted");
+		return RP_EXIT_BROKEN;
+	}
+	if (n == -FI_EAVAIL)
+		return take_error(c);
+	if (n < 0 && n != -FI_EAGAIN && n != -FI_EINTR) {
+		rp_err(c->err, 0, "completion queue: %s", fi_strerror((int)-n));
+		return RP_EXIT_BROKEN;
+	}
+	for (ssize_t i = 0; i < n; i++) {
+		struct copy_op *op = done[i].op_context;
+
+		op->busy = false;
+		c->busy--;
+	}
+	if (n > 0)
+		c->sign_of_life = copy_now_ms();
+	else if (c->busy &&
+		 copy_now_ms() - c->sign_of_life > c->cfg->timeout * 1000ull) {
+		rp_err(c->err, 0,
+		       "the target on %s has been silent for %u s; check that "
+		       "it runs, or give a longer --timeout",
+		       c->cfg->target.host, c->cfg->timeout);
+		return RP_EXIT_BROKEN;
+	}
+	return 0;
+}
+
+int copy_read_all(struct copy *c, copy_sink sink)
+{
+	const uint64_t window = c->cfg->window;
+	uint64_t posted = 0, taken = 0; /* bytes */
+	uint64_t head = 0, tail = 0;	/* chunks */
+	int ret;
+
+	while (taken < c->size) {
+		struct copy_op *op;
+
+		while (posted < c->size && head - tail < window) {
+			op = &c->ops[head % window];
+			op->state = COPY_READING;
+			op->at = posted;
+			op->len = c->size - posted < c->chunk ? c->size - posted
+							      : c->chunk;
+			op->theirs = op->mine;
+			ret = copy_post(c, op);
+			if (ret)
+				return ret;
+			posted += op->len;
+			head++;
+		}
+		ret = copy_poll(c, 100);
+		if (ret)
+			return ret;
+		while (tail < head && !c->ops[tail % window].busy) {
+			op = &c->ops[tail % window];
+			ret = sink(c, op);
+			if (ret)
+				return ret;
+			taken += op->len;
+			tail++;
+		}
+		progress_at(&c->progress, taken);
+	}
+	return 0;
+}

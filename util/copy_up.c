@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A copy from a file to a pool: write, commit, count what is durable. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/copy.h"
+#include "util/file.h"
+
+/*
+ * Chunks pass through the ring in order: read from the file, compared where
+ * the copy is resumed, written, covered by a commit. All counters are bytes
+ * from the start of the copy and only grow:
+ *
+ *    acked <= asked <= posted <= loaded <= size, freed <= posted
+ */
+struct up {
+	struct copy *c;
+	uint64_t loaded; /* read from the file */
+	uint64_t posted; /* written, or found to be there */
+	uint64_t freed;	 /* their places may be used again */
+	uint64_t asked;	 /* covered by a commit that was started */
+	bool compare;
+	unsigned int first, ncommits; /* c->commits: a ring, oldest first */
+};
+
+static struct copy_op *chunk_at(const struct up *u, uint64_t at)
+{
+	const struct copy *c = u->c;
+
+	return &c->ops[at / c->chunk % c->cfg->window];
+}
+
+static uint64_t chunk_len(const struct up *u, uint64_t at)
+{
+	const struct copy *c = u->c;
+
+	return c->size - at < c->chunk ? c->size - at : c->chunk;
+}
+
+static int load(struct up *u)
+{
+	struct copy *c = u->c;
+	struct copy_op *op = chunk_at(u, u->loaded);
+	int ret;
+
+	op->at = u->loaded;
+	op->len = chunk_len(u, u->loaded);
+	ret = rp_pread_full(c->fd, op->mine, op->len, (off_t)op->at);
+	if (ret) {
+		rp_err(c->err, 0, "'%s' at byte %" PRIu64 ": %s", c->cfg->file,
+		       op->at,
+		       ret == -ENODATA ? "it became shorter during the copy"
+				       : strerror(-ret));
+		return RP_EXIT_FILE;
+	}
+	if (c->cfg->verify)
+		sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+	op->state = u->compare ? COPY_READING : COPY_WRITING;
+	ret = copy_post(c, op);
+	if (!ret)
+		u->loaded += op->len;
+	return ret;
+}
+
+/* What has come back of this chunk, and what is next for it. */
+static int step(struct up *u, struct copy_op *op)
+{
+	struct copy *c = u->c;
+
+	if (op->busy)
+		return 0;
+	if (op->state == COPY_WRITING)
+		op->state = COPY_DONE;
+	if (op->state != COPY_READING)
+		return 0;
+	if (!memcmp(op->mine, op->theirs, op->len)) {
+		/* Not written, but committed: it may never have been. */
+		op->state = COPY_DONE;
+		c->skipped += op->len;
+		return 0;
+	}
+	op->state = COPY_WRITING;
+	return copy_post(c, op);
+}
+
+static int step_all(struct up *u)
+{
+	uint64_t at;
+	int ret;
+
+	for (at = u->freed; at < u->loaded; at += chunk_len(u, at)) {
+		ret = step(u, chunk_at(u, at));
+		if (ret)
+			return ret;
+	}
+	while (u->posted < u->loaded &&
+	       chunk_at(u, u->posted)->state != COPY_READING)
+		u->posted += chunk_len(u, u->posted);
+	while (u->freed < u->posted &&
+	       chunk_at(u, u->freed)->state == COPY_DONE)
+		u->freed += chunk_len(u, u->freed);
+	return 0;
+}
+
+/* A commit covers what was posted before it, so it need not wait for it. */
+static int ask(struct up *u)
+{
+	struct copy *c = u->c;
+	struct copy_op *op;
+	int ret;
+
+	while (u->ncommits < COPY_COMMITS && u->asked < u->posted &&
+	       (u->posted - u->asked >= COPY_BATCH * c->chunk ||
+		u->posted == c->size)) {
+		op = &c->commits[(u->first + u->ncommits) % COPY_COMMITS];
+		op->state = COPY_COMMITTING;
+		op->at = u->asked;
+		op->len = u->posted - u->asked;
+		ret = copy_post(c, op);
+		if (ret)
+			return ret;
+		u->asked = u->posted;
+		u->ncommits++;
+	}
+	return 0;
+}
+
+static int log_acked(struct copy *c)
+{
+	if (c->ack_fd < 0 || dprintf(c->ack_fd, "%" PRIu64 "\n", c->acked) > 0)
+		return 0;
+	rp_err(c->err, 0, "--ack-log '%s': %s", c->cfg->ack_log,
+	       strerror(errno));
+	return RP_EXIT_FILE;
+}
+
+/* Durable is what all commits up to it have answered for. */
+static int count(struct up *u)
+{
+	struct copy *c = u->c;
+	int ret;
+
+	while (u->ncommits && !c->commits[u->first].busy) {
+		c->acked += c->commits[u->first].len;
+		u->first = (u->first + 1) % COPY_COMMITS;
+		u->ncommits--;
+		ret = log_acked(c);
+		if (ret)
+			return ret;
+	}
+	progress_at(&c->progress, c->acked);
+	return 0;
+}
+
+static int write_all(struct up *u)
+{
+	struct copy *c = u->c;
+	int ret = 0;
+
+	while (c->acked < c->size) {
+		while (!ret && u->loaded < c->size &&
+		       u->loaded - u->freed < c->cfg->window * c->chunk)
+			ret = load(u);
+		if (!ret)
+			ret = step_all(u);
+		if (!ret)
+			ret = ask(u);
+		/* Everything that can be done is: wait for an answer. */
+		if (!ret)
+			ret = copy_poll(c, 100);
+		/* Also on the way out: what is known to be durable counts. */
+		if (count(u) && !ret)
+			ret = RP_EXIT_FILE;
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+int copy_up(struct copy *c)
+{
+	/*
+	 * The agent flushes whatever is in the range, whoever wrote it. Other
+	 * methods vouch for the writes of this endpoint only: no comparing.
+	 */
+	struct up u = {
+		.c = c,
+		.compare = c->cfg->resume &&
+			   c->method >= FI_RPMEM_METHOD_AGENT_SFENCE,
+	};
+	int ret;
+
+	sha256_init(&c->sha);
+	progress_begin(&c->progress, "copying", c->size, c->cfg->quiet);
+	ret = write_all(&u);
+	progress_end(&c->progress);
+	if (c->cfg->verify)
+		sha256_digest(&c->sha, sizeof(c->sha_file), c->sha_file);
+	return ret;
+}
+
+static int hash_chunk(struct copy *c, const struct copy_op *op)
+{
+	sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+	return 0;
+}
+
+int copy_verify(struct copy *c)
+{
+	int ret;
+
+	sha256_init(&c->sha);
+	progress_begin(&c->progress, "verifying", c->size, c->cfg->quiet);
+	ret = copy_read_all(c, hash_chunk);
+	progress_end(&c->progress);
+	if (ret)
+		return ret;
+	sha256_digest(&c->sha, sizeof(c->sha_pool), c->sha_pool);
+	if (!memcmp(c->sha_file, c->sha_pool, sizeof(c->sha_file)))
+		return 0;
+	rp_err(c->err, 0,
+	       "pool '%s' differs from '%s': somebody else writes to this "
+	       "part of the pool, or the file changed; copy again",
+	       c->cfg->pool, c->cfg->file);
+	return RP_EXIT_DIFFER;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Exit codes of fi_rpmemd and fi_rpmem_cp; their man pages list them. */
+#ifndef RP_UTIL_EXITS_H
+#define RP_UTIL_EXITS_H
+
+enum rp_exit {
+	RP_EXIT_OK = 0,
+	RP_EXIT_FAILED = 1,  /* none of those below */
+	RP_EXIT_USAGE = 2,   /* wrong arguments */
+	RP_EXIT_FILE = 3,    /* a file or pool: missing, damaged, unreadable */
+	RP_EXIT_BUSY = 4,    /* a pool is in use */
+	RP_EXIT_SPACE = 5,   /* disk full, or beyond the end of the pool */
+	RP_EXIT_NETWORK = 6, /* provider, address, port, daemon, pool name */
+	RP_EXIT_SECRET = 7,
+	RP_EXIT_CLASS = 8,   /* cannot be made as durable as required */
+	RP_EXIT_BROKEN = 9,  /* broke off on the way: resume */
+	RP_EXIT_DIFFER = 10, /* --verify found a difference */
+};
+
+#endif

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* fi_rpmemd: exports pool files, and makes what is written to them durable. */
+#include "config.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rdma/fi_ext_rpmem.h>
+
+#include "core/method.h"
+#include "core/status.h"
+#include "core/wire.h"
+#include "util/exits.h"
+#include "util/fabric.h"
+#include "util/file.h"
+#include "util/pool.h"
+#include "util/setup_server.h"
+
+/* Accepted commits are answered in this time after SIGTERM, or not at all. */
+#define DRAIN_MS 10000
+/* Answers are on their way for this long after the last commit. */
+#define LINGER_MS 100
+
+struct export
+{
+	const char *path;
+	const char *name; /* inside path */
+	struct rp_pool pool;
+	bool open;
+	struct fid_mr *mr;
+};
+
+struct daemon {
+	/* arguments */
+	uint64_t create; /* 0: do not */
+	uint16_t port;
+	const char *addr;
+	const char *secret_file;
+	const char *port_file;
+	const char *base;
+
+	struct export exports[RP_SETUP_POOLS];
+	unsigned int n;
+	struct rp_setup_export offers[RP_SETUP_POOLS];
+	struct rp_secret secret;
+	struct rp_fabric f;
+	int cq_fd;
+	int signal_fd;
+	struct rp_setup_server *server;
+	uint64_t incarnation;
+	bool served; /* clients could connect */
+	char err[RP_ERR_LEN];
+};
+
+const char *argp_program_version = "fi_rpmemd (" PACKAGE_STRING ")";
+
+static const char doc[] =
+	"Exports pool files to clients such as fi_rpmem_cp, and makes what "
+	"they "
+	"write durable.\v"
+	"Without --listen only this host can connect. SIGTERM answers the "
+	"commits that are under way, refuses new ones and exits with 0. "
+	"fi_rpmemd(1) lists the exit codes.";
+
+enum {
+	OPT_PORT_FILE = 256,
+	OPT_BASE,
+};
+
+static const struct argp_option options[] = {
+	{"create", 'c', "SIZE", 0,
+	 "Create the pools that do not exist, with SIZE bytes each (64M, 10G, "
+	 "1T)",
+	 0},
+	{"port", 'p', "N", 0, "Listen on TCP port N (18620); 0: a free one", 0},
+	{"listen", 'l', "ADDR", 0,
+	 "Listen on address ADDR of this host (127.0.0.1); any but loopback "
+	 "needs --secret",
+	 0},
+	{"secret", 's', "FILE", 0,
+	 "Serve only clients that know the secret in FILE", 0},
+	{"port-file", OPT_PORT_FILE, "FILE", 0,
+	 "Write the port to FILE once clients can connect", 0},
+	{"base", OPT_BASE, "NAME", 0, "Base provider of libfabric (tcp)", 0},
+	{0},
+};
+
+static error_t parse_pool(struct argp_state *state, struct daemon *d,
+			  const char *path)
+{
+	struct export *e = &d->exports[d->n];
+	const char *slash = strrchr(path, '/');
+
+	if (d->n == RP_SETUP_POOLS)
+		argp_error(state, "more than %d pools; run another fi_rpmemd",
+			   RP_SETUP_POOLS);
+	e->path = path;
+	e->name = slash ? slash + 1 : path;
+	if (!rp_setup_name_ok(e->name))
+		argp_error(state,
+			   "'%s' cannot name a pool; use printable "
+			   "characters, at most 255",
+			   path);
+	/* Clients know a pool by its name alone. */
+	for (unsigned int i = 0; i < d->n; i++)
+		if (!strcmp(d->exports[i].name, e->name))
+			argp_error(state,
+				   "'%s' and '%s' have the same name; rename "
+				   "one, or run two daemons",
+				   d->exports[i].path, path);
+	d->n++;
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct daemon *d = state->input;
+	uint64_t v;
+
+	switch (key) {
+	case 'c':
+		if (rp_size_parse(arg, &d->create, d->err) || !d->create)
+			argp_error(state, "--create: %s",
+				   d->create ? d->err : "give a size above 0");
+		return 0;
+	case 'p':
+		if (rp_number_parse(arg, 0, 65535, &v, d->err))
+			argp_error(state, "--port: %s", d->err);
+		d->port = (uint16_t)v;
+		return 0;
+	case 'l':
+		d->addr = arg;
+		return 0;
+	case 's':
+		d->secret_file = arg;
+		return 0;
+	case OPT_PORT_FILE:
+		d->port_file = arg;
+		return 0;
+	case OPT_BASE:
+		d->base = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		return parse_pool(state, d, arg);
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "name at least one pool file");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int complain(const struct daemon *d, int code)
+{
+	fprintf(stderr, "fi_rpmemd: %s\n", d->err);
+	return code;
+}
+
+/* Who may connect is settled before anything is opened. */
+static int check_access(struct daemon *d)
+{
+	if (d->secret_file &&
+	    rp_secret_load(d->secret_file, &d->secret, d->err))
+		return complain(d, RP_EXIT_SECRET);
+	if (!strcmp(d->addr, "0.0.0.0") || !strcmp(d->addr, "::")) {
+		rp_err(d->err, 0,
+		       "--listen %s: clients are told this address to write "
+		       "to; give the one that they reach this host by",
+		       d->addr);
+		return complain(d, RP_EXIT_USAGE);
+	}
+	if (!d->secret_file && !rp_fabric_is_loopback(d->addr)) {
+		rp_err(d->err, 0,
+		       "--listen %s lets other hosts in, so --secret FILE is "
+		       "needed; make one: (umask 077; head -c 32 /dev/urandom "
+		       "| base64 > FILE)",
+		       d->addr);
+		return complain(d, RP_EXIT_SECRET);
+	}
+	return 0;
+}
+
+static int pool_exit(int ret)
+{
+	switch (ret) {
+	case -EBUSY:
+		return RP_EXIT_BUSY;
+	case -ENOSPC:
+	case -EDQUOT:
+		return RP_EXIT_SPACE;
+	default:
+		return RP_EXIT_FILE;
+	}
+}
+
+static int open_pool(struct daemon *d, struct export *e)
+{
+	char have[RP_SIZE_LEN], want[RP_SIZE_LEN];
+	bool made = d->create && access(e->path, F_OK) && errno == ENOENT;
+	uint64_t rounded;
+	int ret;
+
+	if (made) {
+		ret = rp_pool_create(e->path, d->create, d->err);
+		if (ret)
+			return complain(d, pool_exit(ret));
+	}
+	ret = rp_pool_open(e->path, &e->pool, d->err);
+	if (ret)
+		return complain(d, pool_exit(ret));
+	e->open = true;
+	rounded = (d->create + RP_POOL_UNIT - 1) / RP_POOL_UNIT * RP_POOL_UNIT;
+	if (d->create && e->pool.size != rounded) {
+		rp_err(d->err, 0,
+		       "pool '%s' exists with %s, not %s; leave --create out "
+		       "to use it as it is",
+		       e->path, rp_size_format(e->pool.size, have),
+		       rp_size_format(rounded, want));
+		return complain(d, RP_EXIT_FILE);
+	}
+	if (made)
+		printf("created pool '%s' with %s\n", e->path,
+		       rp_size_format(e->pool.size, have));
+	else if (!e->pool.was_clean)
+		printf("pool '%s' was not closed by its last daemon; all that "
+		       "was acknowledged is there\n",
+		       e->path);
+	return 0;
+}
+
+static int open_fabric(struct daemon *d)
+{
+	struct rp_fabric_attr attr = {
+		.base = d->base,
+		.target = true,
+		.source = d->addr,
+		.wait_fd = true,
+	};
+	int ret = rp_fabric_open(&attr, &d->f, d->err);
+
+	if (ret)
+		return complain(d, RP_EXIT_NETWORK);
+	ret = fi_control(&d->f.cq->fid, FI_GETWAIT, &d->cq_fd);
+	if (ret) {
+		rp_err(d->err, ret, "completion queue to sleep on: %s",
+		       fi_strerror(-ret));
+		return complain(d, RP_EXIT_NETWORK);
+	}
+	return 0;
+}
+
+/* The facts that made the provider refuse, for people. */
+static void explain_refusal(struct daemon *d, const struct export *e, int ret)
+{
+	struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER};
+	struct rp_facts facts;
+	struct rp_choice choice;
+	char why[RP_WHY_LEN];
+
+	if (rp_caps_region(&cfg, e->pool.data, e->pool.size, &facts, why)) {
+		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
+		       why);
+		return;
+	}
+	choice = rp_method_best(&facts, RP_METHODS_BUILT);
+	if (choice.method == RP_METHOD_REFUSED)
+		rp_err(d->err, 0, "pool '%s' cannot be made durable: %s; %s",
+		       e->path, why, choice.remedy);
+	else
+		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
+		       fi_strerror(-ret));
+}
+
+/*
+ * Register a pool, and ask our own endpoint about it as a client would: what
+ * is printed and offered is then what clients get, and a daemon that cannot be
+ * reached says so now.
+ */
+static int export_pool(struct daemon *d, struct export *e, fi_addr_t self,
+		       struct rp_setup_export *offer)
+{
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	size_t name_len = sizeof(offer->fi_name);
+	int ret;
+
+	ret = rp_fabric_reg(&d->f, e->pool.data, e->pool.size,
+			    FI_REMOTE_READ | FI_REMOTE_WRITE, FI_RMA_PMEM,
+			    &e->mr, d->err);
+	if (ret) {
+		explain_refusal(d, e, ret);
+		return complain(d, RP_EXIT_CLASS);
+	}
+	ret = fi_getname(&d->f.ep->fid, offer->fi_name, &name_len);
+	if (!ret)
+		ret = fi_rpmem_query(d->f.ep, self, fi_mr_key(e->mr),
+				     FI_RPMEM_CLASS_POWER, &attr);
+	/* Not power: the method of what it is then. */
+	if (!ret && attr.status)
+		ret = fi_rpmem_query(d->f.ep, self, fi_mr_key(e->mr),
+				     attr.region_class, &attr);
+	if (ret) {
+		rp_err(d->err, 0,
+		       "this daemon cannot reach itself at %s: %s; check the "
+		       "address and its firewall",
+		       d->addr, fi_strerror(-ret));
+		return complain(d, RP_EXIT_NETWORK);
+	}
+	offer->key = fi_mr_key(e->mr);
+	offer->addr = attr.addr;
+	offer->len = e->pool.size;
+	offer->incarnation = d->incarnation;
+	offer->generation = e->pool.generation;
+	memcpy(offer->uuid, e->pool.uuid, sizeof(offer->uuid));
+	offer->control = RP_WIRE_VERSION;
+	offer->class = (uint8_t)attr.region_class;
+	offer->method = (uint8_t)attr.method;
+	offer->was_clean = e->pool.was_clean;
+	snprintf(offer->name, sizeof(offer->name), "%s", e->name);
+	snprintf(offer->base, sizeof(offer->base), "%s",
+		 d->base ? d->base : "tcp");
+	offer->fi_name_len = (uint16_t)name_len;
+	snprintf(offer->why, sizeof(offer->why), "%s", attr.why);
+	return 0;
+}
+
+static int export_all(struct daemon *d)
+{
+	uint8_t name[RP_SETUP_FI_NAME];
+	size_t len = sizeof(name);
+	fi_addr_t self;
+	int ret;
+
+	if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) !=
+	    sizeof(d->incarnation)) {
+		rp_err(d->err, 0, "no random bytes");
+		return complain(d, RP_EXIT_FAILED);
+	}
+	ret = fi_getname(&d->f.ep->fid, name, &len);
+	if (ret)
+		rp_err(d->err, ret, "name of the endpoint: %s",
+		       fi_strerror(-ret));
+	else
+		ret = rp_fabric_peer(&d->f, name, &self, d->err);
+	if (ret)
+		return complain(d, RP_EXIT_NETWORK);
+	for (unsigned int i = 0; i < d->n; i++) {
+		ret = export_pool(d, &d->exports[i], self, &d->offers[i]);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static void client_refused(const char *peer)
+{
+	fprintf(stderr, "fi_rpmemd: a client at %s has a wrong secret\n", peer);
+}
+
+static int write_port_file(struct daemon *d, uint16_t port)
+{
+	struct rp_tmpfile t;
+	int ret = rp_tmpfile_open(d->port_file, &t, d->err);
+
+	if (ret)
+		return complain(d, RP_EXIT_FILE);
+	if (dprintf(t.fd, "%u\n", port) < 0) {
+		rp_err(d->err, 0, "'%s': %s", d->port_file, strerror(errno));
+		rp_tmpfile_discard(&t);
+		return complain(d, RP_EXIT_FILE);
+	}
+	if (rp_tmpfile_publish(&t, true, d->err))
+		return complain(d, RP_EXIT_FILE);
+	return 0;
+}
+
+static int open_server(struct daemon *d)
+{
+	struct rp_setup_server_attr attr = {
+		.addr = d->addr,
+		.port = d->port,
+		.secret = d->secret_file ? &d->secret : NULL,
+		.exports = d->offers,
+		.nexports = d->n,
+		.refused = client_refused,
+	};
+
+	if (rp_setup_server_new(&attr, &d->server, d->err))
+		return complain(d, RP_EXIT_NETWORK);
+	return 0;
+}
+
+static void print_exports(const struct daemon *d)
+{
+	char size[RP_SIZE_LEN];
+	int wide = 4;
+
+	for (unsigned int i = 0; i < d->n; i++)
+		if ((int)strlen(d->offers[i].name) > wide)
+			wide = (int)strlen(d->offers[i].name);
+	printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, "POOL", "SIZE", "CLASS",
+	       "METHOD", "WHY");
+	for (unsigned int i = 0; i < d->n; i++) {
+		const struct rp_setup_export *o = &d->offers[i];
+
+		printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, o->name,
+		       rp_size_format(o->len, size), rp_class_name(o->class),
+		       rp_method_name(o->method), o->why);
+	}
+	printf("process %ld listens on %s port %u%s\n", (long)getpid(), d->addr,
+	       rp_setup_server_port(d->server),
+	       d->secret_file ? ", with a secret" : "");
+}
+
+/* Whatever the queue has: the provider works inside these calls. */
+static int drive(struct daemon *d)
+{
+	struct fi_cq_err_entry bad;
+	struct fi_cq_entry done[16];
+	ssize_t n = fi_cq_read(d->f.cq, done, 16);
+
+	/* A client that went away in the middle of a read is its affair. */
+	if (n == -FI_EAVAIL) {
+		rp_fabric_cq_error(&d->f, &bad, NULL);
+		return 0;
+	}
+	if (n < 0 && n != -FI_EAGAIN) {
+		rp_err(d->err, 0, "completion queue: %s", fi_strerror((int)-n));
+		return complain(d, RP_EXIT_FAILED);
+	}
+	return 0;
+}
+
+static int serve(struct daemon *d)
+{
+	struct pollfd fds[] = {
+		{.fd = d->cq_fd, .events = POLLIN},
+		{.fd = rp_setup_server_fd(d->server), .events = POLLIN},
+		{.fd = d->signal_fd, .events = POLLIN},
+	};
+	struct fid *cq = &d->f.cq->fid;
+	int ret;
+
+	for (;;) {
+		ret = drive(d);
+		if (ret)
+			return ret;
+		rp_setup_server_run(d->server);
+		/* Sleep only when libfabric agrees that nothing is left. */
+		ret = fi_trywait(d->f.fabric, &cq, 1) == 0
+			      ? rp_setup_server_timeout(d->server)
+			      : 0;
+		if (poll(fds, 3, ret) < 0 && errno != EINTR) {
+			rp_err(d->err, 0, "poll: %s", strerror(errno));
+			return complain(d, RP_EXIT_FAILED);
+		}
+		if (fds[2].revents)
+			return 0;
+	}
+}
+
+/* Answer what was accepted, refuse what comes now. */
+static int drain(struct daemon *d)
+{
+	struct timespec pause = {.tv_nsec = 1000000};
+	int ret, code = 0;
+
+	printf("stopping\n");
+	/* New clients are refused by the kernel from here on. */
+	rp_setup_server_delete(d->server);
+	d->server = NULL;
+	ret = fi_rpmem_drain(d->f.domain, DRAIN_MS);
+	if (ret) {
+		rp_err(d->err, 0,
+		       "commits of clients are left unanswered: %s; those "
+		       "clients will resume",
+		       fi_strerror(-ret));
+		code = complain(d, RP_EXIT_FAILED);
+	}
+	for (int i = 0; i < LINGER_MS && !drive(d); i++)
+		nanosleep(&pause, NULL);
+	return code;
+}
+
+/*
+ * No write may arrive once a pool is marked, so the fabric goes first. A start
+ * that failed leaves each pool as it was found.
+ */
+static int close_all(struct daemon *d, bool failed)
+{
+	int code = 0;
+
+	rp_setup_server_delete(d->server);
+	for (unsigned int i = 0; i < d->n; i++)
+		if (d->exports[i].mr)
+			fi_close(&d->exports[i].mr->fid);
+	rp_fabric_close(&d->f);
+	for (unsigned int i = 0; i < d->n; i++) {
+		struct export *e = &d->exports[i];
+
+		if (!e->open)
+			continue;
+		if (d->served ? failed : !e->pool.was_clean)
+			rp_pool_abandon(&e->pool);
+		else if (rp_pool_close_clean(&e->pool, d->err))
+			code = complain(d, RP_EXIT_FILE);
+	}
+	if (d->port_file && d->served)
+		unlink(d->port_file);
+	rp_secret_wipe(&d->secret);
+	return code;
+}
+
+/* Signals are read, not caught: they wait until the loop looks. */
+static int take_signals(struct daemon *d)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (d->signal_fd < 0) {
+		rp_err(d->err, 0, "signalfd: %s", strerror(errno));
+		return complain(d, RP_EXIT_FAILED);
+	}
+	return 0;
+}
+
+/* The second SIGTERM is for somebody who does not want to wait. */
+static void untake_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+}
+
+/* Every client is a few descriptors. */
+static void raise_descriptors(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+static int run(struct daemon *d)
+{
+	struct signalfd_siginfo info;
+	int code;
+
+	code = check_access(d);
+	if (!code)
+		code = take_signals(d);
+	for (unsigned int i = 0; i < d->n && !code; i++)
+		code = open_pool(d, &d->exports[i]);
+	if (!code)
+		code = open_fabric(d);
+	if (!code)
+		code = export_all(d);
+	if (!code)
+		code = open_server(d);
+	if (code)
+		return code;
+	d->served = true;
+	print_exports(d);
+	if (d->port_file)
+		code = write_port_file(d, rp_setup_server_port(d->server));
+	if (!code)
+		code = serve(d);
+	if (code)
+		return code;
+	while (read(d->signal_fd, &info, sizeof(info)) > 0)
+		;
+	untake_signals();
+	return drain(d);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		options, parse_option, "POOLFILE...", doc, NULL, NULL, NULL,
+	};
+	static struct daemon d = {
+		.port = RP_SETUP_PORT,
+		.addr = "127.0.0.1",
+		.signal_fd = -1,
+	};
+	int code, closed;
+
+	argp_err_exit_status = RP_EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &d);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	raise_descriptors();
+	code = run(&d);
+	closed = close_all(&d, code);
+	return code ? code : closed;
+}

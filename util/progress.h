@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One line on a terminal that says how far a copy is. */
+#ifndef RP_UTIL_PROGRESS_H
+#define RP_UTIL_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+	bool on; /* standard error is a terminal */
+	const char *verb;
+	uint64_t total;
+	uint64_t began; /* ms */
+	uint64_t drawn; /* ms */
+};
+
+/* quiet: never draw. */
+void progress_begin(struct progress *p, const char *verb, uint64_t total,
+		    bool quiet);
+/* Cheap to call often: draws five times a second. */
+void progress_at(struct progress *p, uint64_t done);
+/* Wipe the line, so that what is printed next begins at its start. */
+void progress_end(struct progress *p);
+
+#endif
