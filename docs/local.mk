@@ -1,2 +1,2 @@
-# What is promised, and how it travels.
-dist_doc_DATA += docs/guarantees.md
+# What is promised, how it travels, how it is tested.
+dist_doc_DATA += README.md NEWS.md docs/guarantees.md docs/testing.md

@@ -16,3 +16,8 @@ EXTRA_DIST += $(man_tests)
 tool_tests = fabtests/functional/bench.sh fabtests/functional/info.sh
 TESTS += $(tool_tests)
 EXTRA_DIST += $(tool_tests)
+
+# What the README says, and the direction of the arrows.
+tree_tests = fabtests/functional/includes.sh fabtests/functional/readme_example.sh
+TESTS += $(tree_tests)
+EXTRA_DIST += $(tree_tests)

@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# Arrows point one way: who may include whom.
+set -u
+cd "${srcdir:-.}" || exit 99
+status=0
+
+# forbid WHERE PATTERN WHY
+forbid()
+{
+	if grep -rnE "$2" --include='*.[ch]' "$1"; then
+		echo "FAIL: $3"
+		status=1
+	fi
+}
+
+[ -f prov/core/method.h ] && [ -f prov/rpmem/rpmem.h ] || exit 99
+inc='^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]'
+forbid prov/core "$inc(rdma|infiniband)/" "prov/core knows fi_* or ibv_*"
+forbid prov/core "$inc(\.\./)*(rpmem|verbs|util|pmsim)/" "prov/core looks up"
+forbid prov/rpmem "$inc(\.\./)*(verbs|util|infiniband)/" "prov/rpmem looks aside or up"
+for d in prov/verbs prov/pmsim; do
+	[ ! -d $d ] || forbid $d "$inc(\.\./)*(rpmem|util)/" "$d looks aside or up"
+done
+# msync and libpmem2 have one user, byte order has one.
+for f in $(grep -lE '\bmsync\(|libpmem2\.h' prov/*/*.c); do
+	case $f in
+	prov/core/pmem*.c) ;;
+	*) echo "FAIL: $f uses msync or libpmem2"; status=1 ;;
+	esac
+done
+for f in $(grep -lE '\b(htole|le)(16|32|64)(toh)?\(' prov/*/*.c); do
+	case $f in
+	prov/core/wire*.c) ;;
+	*) echo "FAIL: $f touches byte order"; status=1 ;;
+	esac
+done
+exit $status
