@@ -21,3 +21,15 @@ EXTRA_DIST += $(tool_tests)
 tree_tests = fabtests/functional/includes.sh fabtests/functional/readme_example.sh
 TESTS += $(tree_tests)
 EXTRA_DIST += $(tree_tests)
+
+# The provider between two processes.
+AM_TESTS_ENVIRONMENT += FI_TCP_IFACE=lo; export FI_TCP_IFACE; \
+	FI_PROVIDER_PATH=$(abs_top_builddir)/prov/rpmem/.libs; \
+	export FI_PROVIDER_PATH;
+pair_sources = fabtests/functional/pair.c fabtests/functional/pair.h
+pair_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
+check_PROGRAMS += fabtests/functional/basic
+TESTS += fabtests/functional/basic
+fabtests_functional_basic_SOURCES = fabtests/functional/basic.c $(pair_sources)
+fabtests_functional_basic_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_basic_LDADD = $(FABRIC_LIBS)

@@ -112,9 +112,18 @@ const struct rp_xport_ops rp_xport_ops = {
 
 static int post(struct rp_ep *ep, struct rp_slot *s)
 {
-	return (int)fi_trecv(ep->base, s->buf, RP_WIRE_MAX_MSG, NULL,
-			     FI_ADDR_UNSPEC, ep->dom->ctrl_bit,
-			     ~ep->dom->ctrl_bit, s);
+	struct iovec iov = {.iov_base = s->buf, .iov_len = RP_WIRE_MAX_MSG};
+	struct fi_msg_tagged m = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = ep->dom->ctrl_bit,
+		.ignore = ~ep->dom->ctrl_bit,
+		.context = s,
+	};
+
+	/* Completed also where the user's receives are selective. */
+	return (int)fi_trecvmsg(ep->base, &m, FI_COMPLETION);
 }
 
 void rp_xport_repost(struct rp_ep *ep)

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a program needs of RDM endpoints works, with commits going on beside. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <netinet/in.h>
+
+#include "functional/pair.h"
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+/* --- the target's half: echoes, then lets the initiator write --- */
+
+static void serve(struct side *s, const struct card *peer)
+{
+	char buf[256];
+
+	side_insert(s, peer);
+	for (int i = 0; i < 2; i++) {
+		POST(s, fi_recv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
+				NULL));
+		if (!side_wait(s, &e, &err))
+			MUST(-err.err);
+		POST(s, fi_send(s->ep, buf, 32, NULL, s->peer, NULL));
+		if (!side_wait(s, &e, &err))
+			MUST(-err.err);
+	}
+	/* Matches every tag that a program may use, and no control message. */
+	for (int i = 0; i < 3; i++) {
+		POST(s, fi_trecv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
+				 0, ~0ull, NULL));
+		if (!side_wait(s, &e, &err))
+			MUST(-err.err);
+		POST(s, fi_tsend(s->ep, buf, 32, NULL, s->peer,
+				 strtoull(buf, NULL, 16), NULL));
+		if (!side_wait(s, &e, &err))
+			MUST(-err.err);
+	}
+	pair_meet(s); /* the writes are done */
+	POST(s, fi_inject(s->ep, s->pool, 32, s->peer));
+	POST(s, fi_inject(s->ep, s->plain, 32, s->peer));
+}
+
+/* --- the initiator's half --- */
+
+static void messages(struct side *s)
+{
+	bool whole = s->info->ep_attr->mem_tag_format; /* keeps s in use */
+	char in[64], out[64] = "a message";
+	int mine = 0;
+
+	POST(s, fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, &mine));
+	POST(s, fi_inject(s->ep, out, sizeof(out), s->peer));
+	OK(side_wait(s, &e, &err) && e.op_context == &mine && whole &&
+		   !strcmp(in, out),
+	   "inject, receive");
+	POST(s, fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, &mine));
+	POST(s, fi_send(s->ep, out, sizeof(out), NULL, s->peer, out));
+	for (int got = 0; got < 2; got++)
+		OK(side_wait(s, &e, &err) &&
+			   (e.op_context == &mine || e.op_context == out),
+		   "send, receive");
+}
+
+static void tagged(struct side *s)
+{
+	uint64_t format = s->info->ep_attr->mem_tag_format;
+	uint64_t tags[] = {7, 0, format};
+	char in[64], out[64];
+
+	OK(!(format >> 63), "one tag bit is kept back");
+	OK(fi_tsend(s->ep, out, 1, NULL, s->peer, 1ull << 63, NULL) ==
+		   -FI_EINVAL,
+	   "a tag with the reserved bit is refused");
+	OK(fi_trecv(s->ep, in, 1, NULL, FI_ADDR_UNSPEC, 1ull << 63, 0, NULL) ==
+		   -FI_EINVAL,
+	   "a receive for it is refused");
+	for (int i = 0; i < 3; i++) {
+		snprintf(out, sizeof(out), "%llx", (unsigned long long)tags[i]);
+		POST(s, fi_trecv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC,
+				 tags[i], 0, in));
+		POST(s, fi_tinject(s->ep, out, sizeof(out), s->peer, tags[i]));
+		OK(side_wait(s, &e, &err) && e.op_context == in &&
+			   !strcmp(in, out),
+		   "tagged, answered with the same tag");
+		if (s->o.format == FI_CQ_FORMAT_TAGGED || !s->o.format)
+			OK(e.tag == tags[i] && e.len == 32 &&
+				   e.flags == (FI_TAGGED | FI_RECV),
+			   "tag, length and flags are told");
+	}
+}
+
+static void writes(struct side *s, const struct card *peer)
+{
+	static char src[4096], back[4096];
+	const struct {
+		uint64_t key, addr;
+		const char *what;
+	} to[] = {
+		{peer->pool_key, peer->pool_addr, "persistent"},
+		{peer->plain_key, peer->plain_addr, "plain"},
+	};
+
+	for (int k = 0; k < 2; k++) {
+		struct iovec iov[2] = {{src, 100}, {src + 100, 28}};
+		struct fi_rma_iov rma = {to[k].addr, 128, to[k].key};
+		struct fi_msg_rma msg = {
+			.msg_iov = iov,
+			.iov_count = 2,
+			.addr = s->peer,
+			.rma_iov = &rma,
+			.rma_iov_count = 1,
+			.context = &rma,
+		};
+
+		for (size_t i = 0; i < sizeof(src); i++)
+			src[i] = (char)(i * 7 + k);
+		POST(s, fi_write(s->ep, src, 4096, NULL, s->peer, to[k].addr,
+				 to[k].key, src));
+		OK(side_wait(s, &e, &err) && e.op_context == src,
+		   "write completes once");
+		src[5] ^= 1;
+		POST(s, fi_writemsg(s->ep, &msg, FI_COMPLETION));
+		OK(side_wait(s, &e, &err) && e.op_context == &rma,
+		   "gathered write completes once");
+		src[200] ^= 1;
+		POST(s, fi_inject_write(s->ep, src + 192, 64, s->peer,
+					to[k].addr + 192, to[k].key));
+		OK(side_quiet(s), "an injected write tells nothing");
+		POST(s, fi_read(s->ep, back, 4096, NULL, s->peer, to[k].addr,
+				to[k].key, back));
+		OK(side_wait(s, &e, &err) && e.op_context == back &&
+			   !memcmp(src, back, 4096),
+		   to[k].what);
+	}
+}
+
+static void commits(struct side *s, const struct card *peer)
+{
+	struct fi_rma_iov many[1000],
+		one = {peer->pool_addr, 64, peer->pool_key};
+	struct iovec iov = {(char *)"pool text", 10};
+	struct fi_rma_iov rma = {peer->pool_addr, 10, peer->pool_key};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = &msg,
+	};
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	int contexts[300], told = 0;
+
+	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
+	OK(side_wait(s, &e, &err) && e.op_context == &msg,
+	   "write with FI_COMMIT_COMPLETE");
+	if (s->o.format != FI_CQ_FORMAT_CONTEXT)
+		OK(e.flags == (FI_RMA | FI_WRITE), "flags of a commit");
+	msg.iov_count = 0;
+	POST(s,
+	     fi_writemsg(s->ep, &msg,
+			 FI_RPMEM_SAVE | FI_COMMIT_COMPLETE | FI_COMPLETION));
+	OK(side_wait(s, &e, &err) && e.op_context == &msg, "FI_RPMEM_SAVE");
+	POST(s,
+	     fi_writemsg(s->ep, &msg,
+			 FI_RPMEM_SAVE | FI_DELIVERY_COMPLETE | FI_COMPLETION));
+	OK(side_wait(s, &e, &err), "FI_RPMEM_SAVE, visible only");
+	OK(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE) == -FI_EINVAL,
+	   "FI_RPMEM_SAVE without a level is refused");
+
+	for (int i = 0; i < 1000; i++)
+		many[i] = (struct fi_rma_iov){peer->pool_addr + i * 1000, 100,
+					      peer->pool_key};
+	POST(s, fi_rpmem_commit(s->ep, many, 1000, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, many));
+	OK(side_wait(s, &e, &err) && e.op_context == many, "1000 ranges");
+
+	memset(contexts, 0, sizeof(contexts));
+	for (int i = 0; i < 300; i++)
+		POST(s, fi_rpmem_commit(
+				s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, &contexts[i]));
+	while (told < 300 && side_wait(s, &e, &err)) {
+		++*(int *)e.op_context;
+		told++;
+	}
+	for (int i = 0; i < 300; i++)
+		if (contexts[i] != 1)
+			told = -1;
+	OK(told == 300 && side_quiet(s), "300 outstanding, each told once");
+
+	OK(!fi_rpmem_query(s->ep, s->peer, peer->pool_key,
+			   FI_RPMEM_CLASS_DEFAULT, &attr) &&
+		   !attr.status && attr.len == PAIR_POOL &&
+		   attr.addr == peer->pool_addr &&
+		   attr.region_class == FI_RPMEM_CLASS_POWER &&
+		   attr.method == FI_RPMEM_METHOD_AGENT_MSYNC,
+	   "query");
+	one.addr += PAIR_POOL - 63;
+	POST(s, fi_rpmem_commit(s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, &one));
+	OK(!side_wait(s, &e, &err) && err.op_context == &one &&
+		   err.prov_errno == FI_RPMEM_ST_RANGE,
+	   "a range across the end is an error entry");
+}
+
+static void initiate(struct side *s, const struct card *peer)
+{
+	char in[64];
+
+	messages(s);
+	/* Control messages are under way from here on. */
+	writes(s, peer);
+	commits(s, peer);
+	tagged(s);
+	pair_meet(s);
+	for (int i = 0; i < 2; i++) {
+		POST(s,
+		     fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in));
+		OK(side_wait(s, &e, &err) && e.op_context == in,
+		   "messages still arrive");
+	}
+}
+
+/* --- ways of opening --- */
+
+static void run(const char *name, struct pair_opts target,
+		struct pair_opts initiator)
+{
+	label = name;
+	pair_run(&target, &initiator, serve, initiate);
+}
+
+/* Selective completion: only what asks for a completion gets one. */
+static void idle(struct side *s, const struct card *peer)
+{
+}
+
+static void select_few(struct side *s, const struct card *peer)
+{
+	struct iovec iov = {(char *)"x", 1};
+	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = &msg,
+	};
+
+	for (int i = 0; i < 100; i++) {
+		POST(s, fi_write(s->ep, "y", 1, NULL, s->peer, rma.addr + i,
+				 rma.key, NULL));
+		POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE));
+	}
+	OK(side_quiet(s), "nothing is told of what did not ask");
+	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
+	OK(side_wait(s, &e, &err) && e.op_context == &msg,
+	   "a commit that asks is told");
+	rma.addr += PAIR_POOL;
+	msg.iov_count = 0;
+	POST(s, fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
+	OK(!side_wait(s, &e, &err) && err.op_context == &msg,
+	   "an error is always told");
+}
+
+/* FI_COMMIT_COMPLETE as the endpoint's default. */
+static void by_default(struct side *s, const struct card *peer)
+{
+	POST(s, fi_write(s->ep, "z", 1, NULL, s->peer, peer->pool_addr,
+			 peer->pool_key, &label));
+	OK(side_wait(s, &e, &err) && e.op_context == &label, "fi_write()");
+	OK(fi_write(s->ep, "z", 1, NULL, s->peer, peer->plain_addr,
+		    peer->plain_key, NULL) == -FI_EOPNOTSUPP,
+	   "volatile memory is refused");
+	POST(s, fi_inject_write(s->ep, "z", 1, s->peer, peer->plain_addr,
+				peer->plain_key));
+	OK(side_quiet(s), "an inject has nothing to commit");
+}
+
+/* Keys of the application's choice work, and commits say what to do. */
+static void raw(struct side *s, const struct card *peer)
+{
+	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
+
+	OK(peer->pool_key == 1 && peer->plain_key == 2, "the keys are ours");
+	POST(s,
+	     fi_write(s->ep, "r", 1, NULL, s->peer, peer->pool_addr, 1, &rma));
+	OK(side_wait(s, &e, &err) && e.op_context == &rma, "a write works");
+	OK(fi_rpmem_commit(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+			   FI_RPMEM_CLASS_DEFAULT, NULL,
+			   NULL) == -FI_EKEYREJECTED,
+	   "a commit is refused");
+}
+
+/*
+ * The target's table keeps the user's numbers although its agent has added the
+ * initiator for itself before.
+ */
+static void table_target(struct side *s, const struct card *peer)
+{
+	fi_addr_t addr[3] = {9, 9, 9};
+	struct card other = *peer;
+	char buf[128];
+	size_t len = sizeof(buf);
+
+	pair_meet(s); /* a commit has been answered */
+	((struct sockaddr_in *)other.name)->sin_port ^= 1;
+	MUST(fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL));
+	MUST(fi_av_insert(s->av, peer->name, 1, &addr[1], 0, NULL));
+	((struct sockaddr_in *)other.name)->sin_port ^= 3;
+	MUST(fi_av_insert(s->av, other.name, 1, &addr[2], 0, NULL));
+	if (addr[0] != 0 || addr[1] != 1 || addr[2] != 2)
+		MUST(-FI_EINVAL);
+	MUST(fi_av_lookup(s->av, 1, buf, &len));
+	if (memcmp(buf, peer->name, len))
+		MUST(-FI_EINVAL);
+	POST(s, fi_inject(s->ep, "number one", 11, 1));
+}
+
+static void table_initiator(struct side *s, const struct card *peer)
+{
+	struct fi_rma_iov rma = {peer->pool_addr, 64, peer->pool_key};
+	char in[64] = "";
+
+	POST(s, fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in));
+	POST(s, fi_rpmem_commit(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, &rma));
+	OK(side_wait(s, &e, &err) && e.op_context == &rma, "commit");
+	pair_meet(s);
+	OK(side_wait(s, &e, &err) && !strcmp(in, "number one"),
+	   "the user's second entry is number 1");
+}
+
+int main(void)
+{
+	const struct pair_opts plain = {0};
+	struct pair_opts o;
+
+	setbuf(stdout, NULL);
+	run("manual, map", plain, plain);
+	o = (struct pair_opts){.av = FI_AV_TABLE};
+	run("manual, table", o, o);
+	o = (struct pair_opts){.sleeps = true};
+	run("manual, sread", o, o);
+	o = (struct pair_opts){.progress = FI_PROGRESS_AUTO};
+	run("auto", o, o);
+	o = (struct pair_opts){.progress = FI_PROGRESS_AUTO, .sleeps = true};
+	run("auto, sread", o, o);
+	o = (struct pair_opts){.format = FI_CQ_FORMAT_CONTEXT};
+	run("format context", plain, o);
+	o = (struct pair_opts){.format = FI_CQ_FORMAT_MSG};
+	run("format msg", plain, o);
+	o = (struct pair_opts){.format = FI_CQ_FORMAT_DATA};
+	run("format data", plain, o);
+
+	label = "selective";
+	o = (struct pair_opts){.selective = true};
+	pair_run(&plain, &o, idle, select_few);
+	label = "default flag";
+	o = (struct pair_opts){.op_flags = FI_COMMIT_COMPLETE};
+	pair_run(&plain, &o, idle, by_default);
+	label = "raw keys";
+	o = (struct pair_opts){.raw_keys = true};
+	pair_run(&o, &o, idle, raw);
+	label = "hidden entries";
+	o = (struct pair_opts){.av = FI_AV_TABLE};
+	pair_run(&o, &plain, table_target, table_initiator);
+	return tap_done();
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Two processes, one endpoint each, for tests of one behaviour. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+static int in_fd, out_fd; /* the pipes between the two */
+static const char *role = "";
+static int number, failures;
+
+ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line)
+{
+	if (ret >= 0)
+		return ret;
+	printf("# %s %s:%d: %s: %s\n", role, file, line, what,
+	       fi_strerror((int)-ret));
+	fflush(stdout);
+	_exit(1);
+}
+
+void tap_ok(bool ok, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("%sok %d - ", ok ? "" : "not ", ++number);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+	fflush(stdout);
+	failures += !ok;
+}
+
+int tap_done(void)
+{
+	printf("1..%d\n", number);
+	return failures ? 1 : 0;
+}
+
+void side_open(struct side *s, const struct pair_opts *o)
+{
+	struct fi_info *h = fi_allocinfo();
+	struct fi_cq_attr cq = {0};
+	struct fi_av_attr av = {0};
+
+	memset(s, 0, sizeof(*s));
+	s->o = *o;
+	if (!h)
+		MUST(-FI_ENOMEM);
+	h->caps = FI_MSG | FI_RMA | FI_TAGGED | FI_RMA_PMEM;
+	h->ep_attr->type = FI_EP_RDM;
+	h->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
+	if (!o->raw_keys)
+		h->domain_attr->mr_mode |= FI_MR_PROV_KEY;
+	h->domain_attr->data_progress = o->progress;
+	h->tx_attr->op_flags = o->op_flags;
+	h->fabric_attr->prov_name = strdup(o->prov ? o->prov : "tcp;ofi_rpmem");
+	MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, h,
+			&s->info));
+	fi_freeinfo(h);
+	MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
+	MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
+	cq.format = o->format ? o->format : FI_CQ_FORMAT_TAGGED;
+	cq.wait_obj = o->sleeps ? FI_WAIT_FD : FI_WAIT_NONE;
+	MUST(fi_cq_open(s->domain, &cq, &s->cq, NULL));
+	av.type = o->av ? o->av : FI_AV_MAP;
+	MUST(fi_av_open(s->domain, &av, &s->av, NULL));
+	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
+	MUST(fi_ep_bind(s->ep, &s->cq->fid,
+			FI_TRANSMIT | FI_RECV |
+				(o->selective ? FI_SELECTIVE_COMPLETION : 0)));
+	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
+	MUST(fi_enable(s->ep));
+}
+
+void side_memory(struct side *s)
+{
+	const uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+	int fd;
+
+	/* It keeps its name: bytes of a deleted file survive nothing. */
+	strcpy(s->path, "pair_pool.XXXXXX");
+	fd = mkstemp(s->path);
+	if (fd < 0)
+		MUST(-errno);
+	MUST(-posix_fallocate(fd, 0, PAIR_POOL));
+	s->pool = mmap(NULL, PAIR_POOL, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		       0);
+	s->plain = mmap(NULL, PAIR_POOL, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->pool == MAP_FAILED || s->plain == MAP_FAILED)
+		MUST(-errno);
+	close(fd);
+	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL, access, 0, 1, FI_RMA_PMEM,
+		       &s->pool_mr, NULL));
+	MUST(fi_mr_reg(s->domain, s->plain, PAIR_POOL, access, 0, 2, 0,
+		       &s->plain_mr, NULL));
+}
+
+void side_card(struct side *s, struct card *c)
+{
+	bool va = s->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
+
+	memset(c, 0, sizeof(*c));
+	c->len = sizeof(c->name);
+	MUST(fi_getname(&s->ep->fid, c->name, &c->len));
+	if (!s->pool)
+		return;
+	c->pool_key = fi_mr_key(s->pool_mr);
+	c->plain_key = fi_mr_key(s->plain_mr);
+	c->pool_addr = va ? (uintptr_t)s->pool : 0;
+	c->plain_addr = va ? (uintptr_t)s->plain : 0;
+}
+
+void side_insert(struct side *s, const struct card *peer)
+{
+	if (MUST(fi_av_insert(s->av, peer->name, 1, &s->peer, 0, NULL)) != 1)
+		MUST(-FI_EADDRNOTAVAIL);
+}
+
+void side_close(struct side *s)
+{
+	MUST(fi_close(&s->ep->fid));
+	if (s->pool) {
+		MUST(fi_close(&s->pool_mr->fid));
+		MUST(fi_close(&s->plain_mr->fid));
+		unlink(s->path);
+		munmap(s->pool, PAIR_POOL);
+		munmap(s->plain, PAIR_POOL);
+	}
+	MUST(fi_close(&s->cq->fid));
+	MUST(fi_close(&s->av->fid));
+	MUST(fi_close(&s->domain->fid));
+	MUST(fi_close(&s->fabric->fid));
+	fi_freeinfo(s->info);
+}
+
+void side_poke(struct side *s)
+{
+	fi_cq_read(s->cq, NULL, 0);
+}
+
+int side_wait(struct side *s, struct fi_cq_tagged_entry *e,
+	      struct fi_cq_err_entry *err)
+{
+	ssize_t n;
+
+	memset(e, 0, sizeof(*e));
+	for (;;) {
+		n = s->o.sleeps ? fi_cq_sread(s->cq, e, 1, NULL, -1)
+				: fi_cq_read(s->cq, e, 1);
+		if (n == 1)
+			return 1;
+		if (n == -FI_EAVAIL) {
+			memset(err, 0, sizeof(*err));
+			if (fi_cq_readerr(s->cq, err, 0) == 1)
+				return 0;
+		} else if (n != -FI_EAGAIN) {
+			MUST(n);
+		}
+	}
+}
+
+bool side_quiet(struct side *s)
+{
+	struct timespec pause = {.tv_nsec = 1000000};
+	struct fi_cq_tagged_entry e;
+
+	for (int i = 0; i < 50; i++) {
+		if (fi_cq_read(s->cq, &e, 1) != -FI_EAGAIN)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+void pair_meet(struct side *s)
+{
+	char c = 'm';
+
+	if (write(out_fd, &c, 1) != 1)
+		MUST(-errno);
+	/* The other half may need this one to make progress meanwhile. */
+	while (read(in_fd, &c, 1) != 1) {
+		if (errno != EAGAIN)
+			MUST(-EPIPE);
+		side_poke(s);
+	}
+}
+
+static void swap_cards(const struct card *mine, struct card *theirs)
+{
+	if (write(out_fd, mine, sizeof(*mine)) != sizeof(*mine) ||
+	    read(in_fd, theirs, sizeof(*theirs)) != sizeof(*theirs))
+		MUST(-EPIPE);
+	fcntl(in_fd, F_SETFL, O_NONBLOCK);
+}
+
+void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
+	      half_fn target_half, half_fn initiator_half)
+{
+	int down[2], up[2], status;
+	struct card mine, theirs;
+	struct side s;
+	pid_t pid;
+
+	fflush(stdout);
+	if (pipe(down) || pipe(up))
+		MUST(-errno);
+	pid = fork();
+	if (pid < 0)
+		MUST(-errno);
+	role = pid ? "initiator" : "target";
+	in_fd = pid ? up[0] : down[0];
+	out_fd = pid ? down[1] : up[1];
+	close(pid ? up[1] : down[1]);
+	close(pid ? down[0] : up[0]);
+	alarm(120); /* a hang is a failure, not a wait */
+	side_open(&s, pid ? initiator : target);
+	if (!pid)
+		side_memory(&s);
+	side_card(&s, &mine);
+	swap_cards(&mine, &theirs);
+	if (pid) {
+		side_insert(&s, &theirs);
+		initiator_half(&s, &theirs);
+	} else {
+		target_half(&s, &theirs);
+	}
+	pair_meet(&s);
+	side_close(&s);
+	if (!pid)
+		_exit(0);
+	close(in_fd);
+	close(out_fd);
+	if (waitpid(pid, &status, 0) != pid || status)
+		tap_ok(false, "the target ended with status %#x", status);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Two processes, one endpoint each, on tcp;ofi_rpmem over loopback. */
+#ifndef RP_TEST_PAIR_H
+#define RP_TEST_PAIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_ext_rpmem.h>
+#include <rdma/fi_tagged.h>
+
+#define PAIR_POOL (1u << 20)
+
+/* How a side is opened; zero is the ordinary way. */
+struct pair_opts {
+	enum fi_progress progress; /* 0: manual */
+	enum fi_av_type av;	   /* 0: map */
+	enum fi_cq_format format;  /* 0: tagged */
+	bool sleeps;		   /* CQ with a descriptor, fi_cq_sread() */
+	bool selective;
+	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
+	uint64_t op_flags; /* default transmit flags */
+	const char *prov;  /* NULL: tcp;ofi_rpmem */
+};
+
+/* One side. */
+struct side {
+	struct pair_opts o;
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_av *av;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	fi_addr_t peer;
+	/* The target's: a file that is mapped, and plain memory. */
+	char path[32];
+	char *pool, *plain;
+	struct fid_mr *pool_mr, *plain_mr;
+};
+
+/* What the other side needs to know. */
+struct card {
+	size_t len;
+	char name[128];
+	uint64_t pool_key, pool_addr, plain_key, plain_addr;
+};
+
+/* Dies with file and line, and takes the test with it. */
+#define MUST(call) pair_must((call), #call, __FILE__, __LINE__)
+ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line);
+
+void side_open(struct side *s, const struct pair_opts *o);
+/* The target's memory: a pool file in the current folder. */
+void side_memory(struct side *s);
+void side_card(struct side *s, struct card *c);
+void side_insert(struct side *s, const struct card *peer);
+void side_close(struct side *s);
+
+/* Retry while the base says -FI_EAGAIN. */
+#define POST(s, call)                                                          \
+	do {                                                                   \
+		ssize_t r_;                                                    \
+		while ((r_ = (call)) == -FI_EAGAIN)                            \
+			side_poke(s);                                          \
+		pair_must(r_, #call, __FILE__, __LINE__);                      \
+	} while (0)
+void side_poke(struct side *s);
+
+/* Next completion: 1, or 0 and *err. Waits the way the side was opened. */
+int side_wait(struct side *s, struct fi_cq_tagged_entry *e,
+	      struct fi_cq_err_entry *err);
+/* Nothing comes for a while. */
+bool side_quiet(struct side *s);
+
+/*
+ * Run the target's half in a child and the initiator's here. Each gets its
+ * side, open, with memory at the target and the peer's card.
+ */
+typedef void (*half_fn)(struct side *s, const struct card *peer);
+void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
+	      half_fn target_half, half_fn initiator_half);
+/* The two halves meet: call on both sides. */
+void pair_meet(struct side *s);
+
+/* TAP. */
+void tap_ok(bool ok, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+int tap_done(void);
+
+#endif
