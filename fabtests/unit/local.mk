@@ -98,4 +98,12 @@ TESTS += fabtests/unit/test_client
 fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
 fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h
+
+check_PROGRAMS += fabtests/unit/test_peer
+TESTS += fabtests/unit/test_peer
+fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
+fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_peer_LDADD = $(unit_ldadd)
 endif

@@ -304,6 +304,16 @@ static int send_req(struct rp_req *r, uint64_t t)
 	return ret;
 }
 
+/* True when sending said so; what waits for p has ended, or waits longer. */
+static bool send_failed(struct rp_peer *p, int ret)
+{
+	if (ret == -EAGAIN)
+		p->in->blocked = true;
+	else if (ret)
+		peer_fail(p, RP_ST_SEND_FAILED, -ret);
+	return ret;
+}
+
 void rp_peer_send(struct rp_peer *p)
 {
 	uint64_t t;
@@ -331,10 +341,7 @@ void rp_peer_send(struct rp_peer *p)
 			p->in_flight++;
 		}
 	}
-	if (ret == -EAGAIN)
-		p->in->blocked = true;
-	else if (ret)
-		peer_fail(p, RP_ST_SEND_FAILED, -ret);
+	send_failed(p, ret);
 }
 
 /* Put everything in flight back in front of the queue, oldest first. */
@@ -508,7 +515,7 @@ tell:
  * Requests of a connection that broke are lost without a word; running one
  * twice does no harm, so those without an answer for long are sent again.
  */
-static void resend_late(struct rp_peer *p, uint64_t t)
+static int resend_late(struct rp_peer *p, uint64_t t)
 {
 	uint64_t patience = p->in->attr.timeout_ns / RESEND_PART;
 	struct rp_req *r, *tmp;
@@ -524,13 +531,12 @@ static void resend_late(struct rp_peer *p, uint64_t t)
 			continue;
 		}
 		ret = send_req(r, t);
-		if (ret == -EAGAIN)
-			p->in->blocked = true;
 		if (ret)
-			break;
+			return ret;
 		TAILQ_REMOVE(&p->sent, r, link);
 		TAILQ_INSERT_TAIL(&p->sent, r, link);
 	}
+	return 0;
 }
 
 bool rp_initiator_progress(struct rp_initiator *in)
@@ -553,8 +559,9 @@ bool rp_initiator_progress(struct rp_initiator *in)
 				peer_fail(p, RP_ST_TIMEOUT, 0);
 				continue;
 			}
-			if (p->state == RP_SESSION_OPEN)
-				resend_late(p, t);
+			if (p->state == RP_SESSION_OPEN &&
+			    send_failed(p, resend_late(p, t)))
+				continue;
 			rp_peer_send(p);
 		}
 	}
@@ -566,29 +573,41 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* When there is something to send to p, if the base lets us. */
+static uint64_t send_due(const struct rp_peer *p)
+{
+	uint64_t patience = p->in->attr.timeout_ns / RESEND_PART;
+	uint64_t due = UINT64_MAX;
+
+	if (!TAILQ_EMPTY(&p->sent))
+		due = TAILQ_FIRST(&p->sent)->sent_at + patience;
+	if (TAILQ_EMPTY(&p->queue))
+		return due;
+	if (p->retry_at)
+		return earlier(due, p->retry_at);
+	if (p->state == RP_SESSION_HELLO)
+		return p->hello_at;
+	/* Not sent when it was queued: a progress call is due now. */
+	if (p->state == RP_SESSION_CLOSED || p->in_flight < p->credits)
+		return 0;
+	return due;
+}
+
 uint64_t rp_initiator_deadline(const struct rp_initiator *in)
 {
-	uint64_t patience = in->attr.timeout_ns / RESEND_PART;
 	uint64_t due = UINT64_MAX;
 	const struct rp_peer *p;
 
 	if (!TAILQ_EMPTY(&in->done))
 		return 0;
-	TAILQ_FOREACH (p, &in->active, active) {
-		due = earlier(due, peer_deadline(p));
-		if (!TAILQ_EMPTY(&p->sent))
-			due = earlier(due, TAILQ_FIRST(&p->sent)->sent_at +
-						   patience);
-		if (TAILQ_EMPTY(&p->queue))
-			continue;
-		if (p->retry_at)
-			due = earlier(due, p->retry_at);
-		else if (p->state == RP_SESSION_HELLO && !in->blocked)
-			due = earlier(due, p->hello_at);
-	}
 	/* The base has no event that says "try again": look often. */
 	if (in->blocked)
-		due = earlier(due, now(in) + NS_PER_MS);
+		due = now(in) + NS_PER_MS;
+	TAILQ_FOREACH (p, &in->active, active) {
+		due = earlier(due, peer_deadline(p));
+		if (!in->blocked)
+			due = earlier(due, send_due(p));
+	}
 	return due;
 }
 
@@ -618,5 +637,8 @@ int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
 	rp_peer_wait(p);
 	rp_req_queue(r);
 	rp_peer_send(p);
+	/* Commits that ended here are told from progress only. */
+	if (!TAILQ_EMPTY(&p->in->done))
+		p->in->x->ops->kick(p->in->x);
 	return 0;
 }

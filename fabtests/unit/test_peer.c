@@ -1,0 +1,657 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sessions of an initiator: hello, answers true and false, silence, queries. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "initiator_rig.h"
+
+static struct rig g;
+static struct rp_peer *p;
+static struct rig_told c0, c1, c2;
+
+static void start(void)
+{
+	rig_start(&g, NULL);
+	p = rig_peer(&g);
+}
+
+static void stop(void)
+{
+	rig_stop(&g);
+}
+
+TestSuite(peer, .init = start, .fini = stop);
+
+/* A commit under way in an open session of so many credits. */
+static struct rig_session under_way(uint16_t credits, uint64_t *token)
+{
+	struct rig_session s;
+
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	s = rig_open(&g, RIG_LIFE, credits);
+	*token = rig_requested(&g, &s);
+	return s;
+}
+
+Test(peer, first_commit_says_hello)
+{
+	struct rig_session s = {
+		.cookie = 0x7a46e7,
+		.incarnation = RIG_LIFE,
+		.credits = 4,
+	};
+	struct rp_wire_request r;
+	struct rp_wire_hello h;
+	struct rig_msg *m;
+
+	cr_assert_eq(rp_peer_get(g.in, RIG_PEER), p, "one peer per address");
+	rig_commit(&g, p, &c0, 1, 256, 64);
+	m = rig_take(&g, RP_MSG_HELLO);
+	rig_none(&g);
+	cr_assert_eq(m->peer, RIG_PEER);
+	h = rig_as_hello(m);
+	cr_assert_neq(h.cookie, 0);
+	cr_assert_eq(h.key, rig_key(1));
+	cr_assert_eq(h.timeout_ms, 5000);
+	cr_assert_eq(h.features, 0);
+	cr_assert_eq(h.addr_len, 4);
+	cr_assert_arr_eq(h.addr, "here", 4);
+
+	rig_hello_ack(&g, m, &s, RP_ST_OK);
+	free(m);
+	m = rig_take(&g, RP_MSG_REQUEST);
+	cr_assert_eq(m->hdr.session, s.cookie);
+	cr_assert_eq(m->hdr.incarnation, RIG_LIFE);
+	cr_assert_neq(m->hdr.token, 0);
+	r = rig_as_request(m);
+	cr_assert_eq(r.nranges, 1);
+	cr_assert_eq(r.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(r.required, RP_CLASS_POWER);
+	cr_assert_eq(r.ranges[0].key, rig_key(1));
+	cr_assert_eq(r.ranges[0].addr, 256);
+	cr_assert_eq(r.ranges[0].len, 64);
+	rig_not_told(&c0);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 1);
+
+	rig_ok(&g, &s, m->hdr.token);
+	free(m);
+	rig_told_once(&c0, RP_ST_OK);
+	cr_assert_eq(c0.out.class, RP_CLASS_POWER);
+	cr_assert_eq(c0.out.method, RP_METHOD_AGENT_MSYNC);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+
+	/* The session stays: the next one asks at once. */
+	rig_commit(&g, p, &c1, 1, 0, 64);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	rig_told_once(&c0, RP_ST_OK);
+	cr_assert_eq(rp_initiator_deadline(g.in), UINT64_MAX, "nothing waits");
+}
+
+Test(peer, hello_refused)
+{
+	static const enum rp_status refusals[] = {
+		RP_ST_BAD_MESSAGE, RP_ST_VERSION,      RP_ST_UNKNOWN_KEY,
+		RP_ST_STALE_KEY,   RP_ST_VOLATILE,     RP_ST_UNSUPPORTED,
+		RP_ST_NO_METHOD,   (enum rp_status)63,
+	};
+	struct rig_session s = {.incarnation = RIG_LIFE};
+	struct rig_msg *m;
+
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
+		rig_commit(&g, p, &c0, 1, 0, 64);
+		rig_commit(&g, p, &c1, 2, 0, 64);
+		m = rig_take(&g, RP_MSG_HELLO);
+		rig_hello_ack(&g, m, &s, refusals[i]);
+		rig_told_once(&c0, refusals[i]);
+		rig_told_once(&c1, refusals[i]);
+		/* Said again, it finds nobody. */
+		rig_hello_ack(&g, m, &s, refusals[i]);
+		free(m);
+		rig_told_once(&c0, refusals[i]);
+		rig_none(&g);
+		cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	}
+}
+
+Test(peer, other_version)
+{
+	struct rig_session s;
+	uint8_t buf[RP_WIRE_HDR];
+	struct rp_wire_hdr hdr = {.type = RP_MSG_PROGRESS};
+	struct rig_msg *m;
+
+	/* At the hello: said by a target that answers in its own version. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	m = rig_take(&g, RP_MSG_HELLO);
+	hdr.session = rig_as_hello(m).cookie;
+	free(m);
+	cr_assert_gt(rp_wire_put_empty(buf, sizeof(buf), &hdr), 0);
+	buf[2] = 9;
+	rp_initiator_recv(g.in, buf, sizeof(buf));
+	rig_told_once(&c0, RP_ST_VERSION);
+	rig_told_once(&c1, RP_ST_VERSION);
+	cr_assert_eq(c0.out.detail, 9);
+
+	/* Replaced by another release later on. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_requested(&g, &s);
+	hdr.session = s.hello;
+	cr_assert_gt(rp_wire_put_empty(buf, sizeof(buf), &hdr), 0);
+	buf[2] = 2;
+	rp_initiator_recv(g.in, buf, 24);
+	rig_not_told(&c0); /* the length does not match */
+	rp_initiator_recv(g.in, buf, sizeof(buf));
+	rig_told_once(&c0, RP_ST_VERSION);
+}
+
+Test(peer, forged_answers)
+{
+	const struct rp_wire_reply ok = {
+		.level = RP_LEVEL_DURABLE,
+		.class = RP_CLASS_POWER,
+		.method = RP_METHOD_DELIVERY,
+	};
+	struct rp_peer *other = rp_peer_get(g.in, RIG_PEER + 1);
+	struct rig_session s, so, bad;
+	struct rp_wire_hdr hdr;
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	uint64_t token, token_o;
+	int len;
+
+	s = under_way(4, &token);
+	rig_commit(&g, other, &c1, 1, 0, 64);
+	so = rig_open(&g, RIG_LIFE2, 4);
+	token_o = rig_requested(&g, &so);
+
+	/* Of nobody, of no session, of another peer's. */
+	bad = s;
+	bad.hello ^= 1;
+	rig_ok(&g, &bad, token);
+	bad.hello = 0;
+	rig_ok(&g, &bad, token);
+	bad.hello = s.cookie; /* what the wire shows of requests */
+	rig_ok(&g, &bad, token);
+	rig_ok(&g, &so, token);
+	rig_ok(&g, &s, token_o);
+	/* Of a request that is not there. */
+	rig_ok(&g, &s, token + 1000);
+	rig_ok(&g, &s, 0);
+	/* Of another kind. */
+	rig_info(&g, &s, token, RP_ST_OK);
+	rig_alive(&g, &s);
+	hdr = (struct rp_wire_hdr){.type = RP_MSG_BYE, .session = s.hello};
+	len = rp_wire_put_empty(buf, sizeof(buf), &hdr);
+	rig_recv(&g, buf, len);
+	/* Of every wrong length, and with every bit of the header wrong. */
+	hdr = (struct rp_wire_hdr){
+		.session = s.hello,
+		.token = token,
+		.incarnation = s.incarnation,
+	};
+	len = rp_wire_put_reply(buf, sizeof(buf), &hdr, &ok);
+	for (int i = 0; i < len; i++)
+		rp_initiator_recv(g.in, buf, i);
+	for (int bit = 0; bit < 24 * 8; bit++) {
+		/* Another version is believed: it knows the cookie. */
+		if (bit / 8 == 2)
+			continue;
+		buf[bit / 8] ^= 1 << bit % 8;
+		rp_initiator_recv(g.in, buf, len);
+		buf[bit / 8] ^= 1 << bit % 8;
+	}
+	/* With fields out of range. */
+	buf[36] = 3;
+	rp_initiator_recv(g.in, buf, len);
+	buf[36] = RP_LEVEL_DURABLE;
+	buf[37] = RP_CLASS_POWER + 1;
+	rp_initiator_recv(g.in, buf, len);
+	buf[37] = RP_CLASS_POWER;
+	rig_not_told(&c0);
+	rig_not_told(&c1);
+
+	rp_initiator_recv(g.in, buf, len);
+	rig_told_once(&c0, RP_ST_OK);
+	/* The true one again, and a refusal behind it. */
+	rp_initiator_recv(g.in, buf, len);
+	rig_refuse(&g, &s, token, RP_ST_FLUSH_FAILED);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_not_told(&c1);
+	rig_ok(&g, &so, token_o);
+	rig_told_once(&c1, RP_ST_OK);
+}
+
+Test(peer, forged_hello_ack)
+{
+	struct rig_session s = {
+		.cookie = 5, .incarnation = RIG_LIFE, .credits = 1};
+	struct rig_msg *m;
+	uint64_t token;
+
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	m = rig_take(&g, RP_MSG_HELLO);
+	/* The cookie is at 32 of the body. */
+	m->bytes[32] ^= 1;
+	rig_hello_ack(&g, m, &s, RP_ST_OK);
+	rig_none(&g);
+	m->bytes[32] ^= 1;
+	rig_hello_ack(&g, m, &s, RP_ST_OK);
+	token = rig_requested(&g, &s);
+	/* Said twice (the hello was sent twice): nothing happens again. */
+	rig_hello_ack(&g, m, &s, RP_ST_OK);
+	rig_none(&g);
+	free(m);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(peer, answers_before_they_are_due)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	/* One credit: the second request is queued, so not asked yet. */
+	s = under_way(1, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	rig_none(&g);
+	rig_ok(&g, &s, token + 1);
+	rig_not_told(&c1);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_not_told(&c1);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+}
+
+Test(peer, wrong_incarnation)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	s.incarnation = RIG_LIFE2;
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_INCARNATION);
+}
+
+Test(peer, credits)
+{
+	struct rp_initiator_attr attr = rig_attr();
+	struct rig_told t[20];
+	uint64_t token[20];
+	struct rig_session s;
+
+	rig_stop(&g);
+	attr.max_commits = 20;
+	rig_start(&g, &attr);
+	p = rig_peer(&g);
+	for (int i = 0; i < 20; i++)
+		rig_commit(&g, p, &t[i], 1, i * 64, 64);
+	s = rig_open(&g, RIG_LIFE, 3);
+	cr_assert_eq(g.nout, 3);
+	for (int i = 0; i < 3; i++)
+		token[i] = rig_requested(&g, &s);
+	/* One answer, one request; more when more are granted. */
+	rig_ok(&g, &s, token[1]);
+	cr_assert_eq(g.nout, 1);
+	token[3] = rig_requested(&g, &s);
+	s.credits = 5;
+	rig_refuse(&g, &s, token[0], RP_ST_RANGE);
+	cr_assert_eq(g.nout, 3);
+	for (int i = 4; i < 7; i++)
+		token[i] = rig_requested(&g, &s);
+	/* Fewer: nothing is sent until enough are back. */
+	s.credits = 1;
+	for (int i = 2; i < 6; i++) {
+		rig_ok(&g, &s, token[i]);
+		rig_none(&g);
+	}
+	/* No word about credits changes nothing. */
+	s.credits = 0;
+	rig_ok(&g, &s, token[6]);
+	for (int i = 7; i < 20; i++) {
+		cr_assert_eq(g.nout, 1);
+		token[i] = rig_requested(&g, &s);
+		rig_ok(&g, &s, token[i]);
+	}
+	for (int i = 0; i < 20; i++)
+		rig_told_once(&t[i], i ? RP_ST_OK : RP_ST_RANGE);
+}
+
+/* An answer to one commit is a sign of life for the other. */
+Test(peer, answers_are_signs_of_life)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	rig_pass(&g, 4000 * RIG_MS);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_pass(&g, RIG_TIMEOUT - 1);
+	rig_not_told(&c1);
+	rig_pass(&g, 1);
+	rig_told_once(&c1, RP_ST_TIMEOUT);
+}
+
+Test(peer, send_fails)
+{
+	struct rig_session s;
+	struct rig_msg *m;
+	uint64_t token;
+
+	/* The hello. Nothing is told from inside the post, but soon. */
+	g.send_ret = -EHOSTUNREACH;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	cr_assert_gt(g.kicks, 0);
+	cr_assert_leq(rp_initiator_deadline(g.in), g.now);
+	cr_assert(rig_progress(&g));
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	cr_assert_eq(c0.out.detail, EHOSTUNREACH);
+	g.send_ret = 0;
+
+	/* The request, from inside the hello's answer; all end together. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	g.send_ret = -ENOTCONN;
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	rig_told_once(&c1, RP_ST_SEND_FAILED);
+	g.send_ret = 0;
+
+	/* One in flight, the next one fails. */
+	s = under_way(4, &token);
+	g.send_ret = -ENOTCONN;
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	rig_told_once(&c1, RP_ST_SEND_FAILED);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	g.send_ret = 0;
+
+	/* Sending again fails. */
+	s = under_way(4, &token);
+	g.send_ret = -ENOTCONN;
+	rig_sleep(&g, RIG_TIMEOUT / 2);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	g.send_ret = 0;
+	while ((m = rig_pop(&g)))
+		free(m);
+	g.send_ret = 0;
+
+	/* No address, no random numbers. */
+	g.name_ret = -EIO;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	g.name_ret = 0;
+	g.random_ret = -EIO;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	g.random_ret = 0;
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	rig_none(&g);
+}
+
+Test(peer, send_later)
+{
+	struct rig_session s;
+	uint64_t token;
+	unsigned int n;
+
+	/* The hello. */
+	g.send_ret = -EAGAIN;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	n = rig_sleep(&g, 100 * RIG_MS);
+	cr_assert(n >= 50 && n <= 101, "%u", n);
+	g.send_ret = 0;
+	rig_sleep(&g, 2 * RIG_MS);
+	/* Some of the requests: the rest follows in order. */
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	rig_commit(&g, p, &c2, 1, 128, 64);
+	g.send_ret = -EAGAIN;
+	g.send_good = 1;
+	s = rig_open(&g, RIG_LIFE, 8);
+	token = rig_requested(&g, &s);
+	rig_none(&g);
+	rig_sleep(&g, 3 * RIG_MS);
+	rig_none(&g);
+	g.send_ret = 0;
+	rig_sleep(&g, 2 * RIG_MS);
+	cr_assert_eq(rig_requested(&g, &s), token + 1);
+	cr_assert_eq(rig_requested(&g, &s), token + 2);
+	rig_none(&g);
+
+	/* What is sent again: it may not be possible for long. */
+	g.send_ret = -EAGAIN;
+	n = rig_sleep(&g, RIG_TIMEOUT / 2 + 100 * RIG_MS);
+	cr_assert(n <= 110, "%u", n);
+	rig_ok(&g, &s, token);
+	rig_ok(&g, &s, token + 1);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_told_once(&c1, RP_ST_OK);
+	/* Never: then it ends. */
+	rig_sleep(&g, RIG_TIMEOUT);
+	rig_told_once(&c2, RP_ST_TIMEOUT);
+	rig_none(&g);
+	cr_assert_eq(rp_initiator_deadline(g.in), UINT64_MAX);
+}
+
+Test(peer, one_slow_peer_does_not_hold_the_others)
+{
+	struct rp_peer *other = rp_peer_get(g.in, RIG_PEER + 1);
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	rig_commit(&g, other, &c1, 1, 0, 64);
+	free(rig_take(&g, RP_MSG_HELLO));
+	/* The other never answers; this one lives on. */
+	for (int i = 0; i < 6; i++) {
+		rig_sleep(&g, 1000 * RIG_MS);
+		rig_alive(&g, &s);
+	}
+	rig_told_once(&c1, RP_ST_TIMEOUT);
+	rig_not_told(&c0);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(peer, forget)
+{
+	struct rp_peer *other = rp_peer_get(g.in, RIG_PEER + 1);
+	struct rig_session s;
+	struct rig_told q;
+	struct rp_write w;
+	uint64_t token;
+
+	rp_peer_forget(g.in, 4711); /* nobody */
+	rp_write_begin(p, &w, rig_key(1), 0, 64);
+	s = under_way(1, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64); /* queued */
+	rig_query(&g, p, &q, 1);
+	rig_commit(&g, other, &c2, 1, 64, 64);
+	rp_peer_forget(g.in, RIG_PEER);
+	rig_told_once(&c0, RP_ST_CANCELED);
+	rig_told_once(&c1, RP_ST_CANCELED);
+	cr_assert_eq(q.times, 1);
+	cr_assert_eq(q.query, RP_ST_CANCELED);
+	cr_assert_not(q.has_info);
+	rig_not_told(&c2);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 1);
+	/* Late words find nobody. */
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_CANCELED);
+
+	/* The address again is a new peer; the old write is none of its. */
+	p = rig_peer(&g);
+	free(rig_take(&g, RP_MSG_HELLO)); /* of the other */
+	s = under_way(4, &token);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+	rp_write_done(&w, 0);
+	rig_progress(&g);
+}
+
+Test(peer, forget_writes_of_every_end)
+{
+	struct rp_write w[3];
+
+	for (int i = 0; i < 3; i++)
+		rp_write_begin(p, &w[i], rig_key(1), i * 64, 64);
+	rp_peer_forget(g.in, RIG_PEER);
+	rp_write_done(&w[1], EIO);
+	rp_write_done(&w[0], 0);
+	rp_write_undo(&w[2]);
+}
+
+Test(peer, delete)
+{
+	struct rp_peer *other = rp_peer_get(g.in, RIG_PEER + 1);
+	struct rig_session s;
+	struct rig_told q;
+	struct rig_msg *m;
+	uint64_t token;
+
+	s = under_way(1, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	rig_query(&g, p, &q, 1);
+	rig_commit(&g, other, &c2, 1, 64, 64);
+	free(rig_take(&g, RP_MSG_HELLO));
+	rp_initiator_delete(g.in);
+	g.in = NULL;
+	rig_told_once(&c0, RP_ST_CANCELED);
+	rig_told_once(&c1, RP_ST_CANCELED);
+	rig_told_once(&c2, RP_ST_CANCELED);
+	cr_assert_eq(q.times, 1);
+	cr_assert_eq(q.query, RP_ST_CANCELED);
+	/* Goodbye to the one that knows us. */
+	m = rig_take(&g, RP_MSG_BYE);
+	cr_assert_eq(m->peer, RIG_PEER);
+	cr_assert_eq(m->hdr.session, s.cookie);
+	free(m);
+	rig_none(&g);
+}
+
+Test(peer, query)
+{
+	struct rig_told q, q2;
+	struct rig_session s;
+	struct rig_msg *m;
+	uint64_t token;
+
+	cr_assert_eq(rp_query_post(p, 4711, RP_CLASS_POWER, rig_query_done, &q),
+		     -EKEYREJECTED);
+	rig_query(&g, p, &q, 3);
+	s = rig_open(&g, RIG_LIFE, 1);
+	m = rig_take(&g, RP_MSG_QUERY);
+	cr_assert_eq(m->hdr.session, s.cookie);
+	cr_assert_eq(m->hdr.incarnation, RIG_LIFE);
+	token = m->hdr.token;
+	free(m);
+	/* A reply is no answer to a query, nor is another's. */
+	rig_ok(&g, &s, token);
+	rig_refuse(&g, &s, token, RP_ST_RANGE);
+	rig_info(&g, &s, token + 1, RP_ST_OK);
+	cr_assert_eq(q.times, 0);
+	/* Credits are for queries as well. */
+	rig_query(&g, p, &q2, 4);
+	rig_none(&g);
+	rig_info(&g, &s, token, RP_ST_OK);
+	cr_assert_eq(q.times, 1);
+	cr_assert_eq(q.query, RP_ST_OK);
+	cr_assert(q.has_info);
+	cr_assert_eq(q.info.length, 1 << 20);
+	cr_assert_str_eq(q.info.why, "because");
+	rig_info(&g, &s, token, RP_ST_OK);
+	cr_assert_eq(q.times, 1);
+
+	/* Refused, with an explanation. */
+	m = rig_take(&g, RP_MSG_QUERY);
+	rig_info(&g, &s, m->hdr.token, RP_ST_STALE_KEY);
+	free(m);
+	cr_assert_eq(q2.times, 1);
+	cr_assert_eq(q2.query, RP_ST_STALE_KEY);
+	cr_assert(q2.has_info);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	cr_assert_eq(rp_initiator_deadline(g.in), UINT64_MAX);
+}
+
+Test(peer, query_ends_in_every_way)
+{
+	struct rp_initiator_attr attr = rig_attr();
+	struct rig_session s;
+	struct rig_told q, q2;
+	struct rig_msg *m;
+	unsigned int kicks;
+
+	/* Send failure, from inside the post. A commit waits too. */
+	g.send_ret = -EAGAIN;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	g.send_ret = -EIO;
+	kicks = g.kicks;
+	rig_query(&g, p, &q, 1);
+	cr_assert_eq(q.times, 1);
+	cr_assert_eq(q.query, RP_ST_SEND_FAILED);
+	cr_assert_not(q.has_info);
+	/* The commit is told from progress, so somebody must call it. */
+	rig_not_told(&c0);
+	cr_assert_gt(g.kicks, kicks);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	g.send_ret = 0;
+
+	/* Silence. */
+	rig_query(&g, p, &q, 1);
+	rig_sleep(&g, RIG_TIMEOUT - 1);
+	cr_assert_eq(q.times, 0);
+	rig_sleep(&g, 1);
+	cr_assert_eq(q.times, 1);
+	cr_assert_eq(q.query, RP_ST_TIMEOUT);
+	cr_assert_not(q.has_info);
+	while ((m = rig_pop(&g)))
+		free(m);
+
+	/* The session goes, in flight and queued; then overload. */
+	rig_query(&g, p, &q, 1);
+	rig_query(&g, p, &q2, 2);
+	s = rig_open(&g, RIG_LIFE, 1);
+	m = rig_take(&g, RP_MSG_QUERY);
+	rig_info(&g, &s, m->hdr.token, RP_ST_NO_SESSION);
+	free(m);
+	s = rig_open(&g, RIG_LIFE2, 2);
+	m = rig_take(&g, RP_MSG_QUERY);
+	rig_info(&g, &s, m->hdr.token, RP_ST_OVERLOADED);
+	free(m);
+	m = rig_take(&g, RP_MSG_QUERY);
+	rig_info(&g, &s, m->hdr.token, RP_ST_OK);
+	free(m);
+	cr_assert_eq(q.times, 0);
+	cr_assert_eq(q2.times, 1);
+	rig_sleep(&g, 2 * RIG_MS);
+	m = rig_take(&g, RP_MSG_QUERY);
+	rig_info(&g, &s, m->hdr.token, RP_ST_OK);
+	free(m);
+	cr_assert_eq(q.times, 1);
+	cr_assert_eq(q.query, RP_ST_OK);
+
+	/* No more than the limit, queries and commits together. */
+	rig_stop(&g);
+	attr.max_commits = 2;
+	rig_start(&g, &attr);
+	p = rig_peer(&g);
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_query(&g, p, &q, 1);
+	cr_assert_eq(rp_query_post(p, rig_key(1), RP_CLASS_NONE, rig_query_done,
+				   &q2),
+		     -EAGAIN);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 2);
+}
