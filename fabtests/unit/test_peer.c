@@ -117,6 +117,45 @@ Test(peer, hello_refused)
 	}
 }
 
+Test(peer, hello_granted_what_is_no_use)
+{
+	struct rp_wire_hello_ack ack = {
+		.cookie = 1, .credits = 4, .max_ranges = RP_WIRE_MAX_RANGES};
+	struct rp_wire_hdr hdr = {0};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rig_msg *m;
+	uint64_t start;
+
+	/* A target that does not know its incarnation proves nothing. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	start = g.now;
+	while (!c0.times) {
+		while ((m = rig_pop(&g))) {
+			cr_assert_eq(m->hdr.type, RP_MSG_HELLO);
+			hdr.session = rig_as_hello(m).cookie;
+			rig_recv(&g, buf,
+				 rp_wire_put_hello_ack(buf, sizeof(buf), &hdr,
+						       &ack));
+			free(m);
+		}
+		rig_pass(&g, 100 * RIG_MS);
+		cr_assert_leq(g.now - start, RIG_TIMEOUT + 100 * RIG_MS);
+	}
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	while ((m = rig_pop(&g)))
+		free(m);
+
+	/* Version 1 has room for full requests. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	m = rig_take(&g, RP_MSG_HELLO);
+	hdr.session = rig_as_hello(m).cookie;
+	hdr.incarnation = RIG_LIFE;
+	ack.max_ranges = RP_WIRE_MAX_RANGES - 1;
+	rig_recv(&g, buf, rp_wire_put_hello_ack(buf, sizeof(buf), &hdr, &ack));
+	free(m);
+	rig_told_once(&c0, RP_ST_UNSUPPORTED);
+}
+
 Test(peer, other_version)
 {
 	struct rig_session s;
@@ -323,6 +362,65 @@ Test(peer, credits)
 		rig_told_once(&t[i], i ? RP_ST_OK : RP_ST_RANGE);
 }
 
+Test(peer, silence)
+{
+	struct rig_session s;
+	struct rig_msg *m;
+	uint64_t token;
+	unsigned int n;
+
+	/* No answer to the hello. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_pass(&g, RIG_TIMEOUT - 1);
+	rig_not_told(&c0);
+	rig_pass(&g, 1);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	for (n = 0; (m = rig_pop(&g)); n++) {
+		cr_assert_eq(m->hdr.type, RP_MSG_HELLO);
+		free(m);
+	}
+	cr_assert_eq(n, 2, "and once again in between");
+
+	/* No answer to the request; a program that sleeps learns of it too. */
+	s = under_way(4, &token);
+	n = rig_sleep(&g, RIG_TIMEOUT - 1);
+	rig_not_told(&c0);
+	n += rig_sleep(&g, 1);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	cr_assert_leq(n, 4, "woken %u times", n);
+	while ((m = rig_pop(&g)))
+		free(m);
+	/* What comes now comes too late, and a new session is begun. */
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	s = under_way(4, &token);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(peer, signs_of_life)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	for (int i = 0; i < 10; i++) {
+		rig_pass(&g, RIG_TIMEOUT - 1);
+		rig_alive(&g, &s);
+	}
+	rig_not_told(&c0);
+	/* Not everything that arrives is one. */
+	rig_pass(&g, RIG_TIMEOUT - 1);
+	s.hello++;
+	rig_alive(&g, &s);
+	s.hello--;
+	rig_info(&g, &s, token, RP_ST_OK);
+	rig_ok(&g, &s, token + 77);
+	rig_not_told(&c0);
+	rig_pass(&g, 1);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+}
+
 /* An answer to one commit is a sign of life for the other. */
 Test(peer, answers_are_signs_of_life)
 {
@@ -338,6 +436,276 @@ Test(peer, answers_are_signs_of_life)
 	rig_not_told(&c1);
 	rig_pass(&g, 1);
 	rig_told_once(&c1, RP_ST_TIMEOUT);
+}
+
+Test(peer, waiting_begins_with_the_commit)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	rig_ok(&g, &s, token);
+	/* An idle peer owes nothing, however long. */
+	rig_pass(&g, 100 * RIG_TIMEOUT);
+	rig_commit(&g, p, &c1, 1, 0, 64);
+	rig_pass(&g, RIG_TIMEOUT - 1);
+	rig_not_told(&c1);
+	rig_pass(&g, 1);
+	rig_told_once(&c1, RP_ST_TIMEOUT);
+}
+
+/*
+ * A target that has restarted knows no session and so cannot answer: it is
+ * asked again who it is, before it counts as dead.
+ */
+Test(peer, restarted_target_is_found_out)
+{
+	struct rig_session s, s2;
+	struct rig_msg *m;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	rig_sleep(&g, RIG_TIMEOUT / 2);
+	m = rig_take(&g, RP_MSG_HELLO);
+	cr_assert_eq(rig_as_hello(m).cookie, s.hello, "the same session");
+	cr_assert_eq(rig_requested(&g, &s), token, "lost, perhaps");
+	rig_none(&g);
+	s2 = s;
+	s2.cookie++;
+	s2.incarnation = RIG_LIFE2;
+	rig_hello_ack(&g, m, &s2, RP_ST_OK);
+	free(m);
+	/* What was asked is asked again, of the new life. */
+	cr_assert_eq(rig_requested(&g, &s2), token);
+	rig_none(&g);
+	/* The old one's last word proves nothing for the new one. */
+	rig_refuse(&g, &s2, token, RP_ST_STALE_KEY);
+	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
+
+	/* A commit posted to the new life has only its key wrong. */
+	rig_commit(&g, p, &c1, 1, 0, 64);
+	rig_refuse(&g, &s2, rig_requested(&g, &s2), RP_ST_STALE_KEY);
+	rig_told_once(&c1, RP_ST_STALE_KEY);
+}
+
+Test(peer, living_target_is_left_alone)
+{
+	struct rig_session s;
+	struct rig_msg *m;
+	uint64_t token;
+
+	/* It knows the session; silent about the request it stays. */
+	s = under_way(4, &token);
+	rig_sleep(&g, RIG_TIMEOUT / 2);
+	m = rig_take(&g, RP_MSG_HELLO);
+	rig_requested(&g, &s);
+	rig_hello_ack(&g, m, &s, RP_ST_OK);
+	free(m);
+	rig_none(&g);
+	rig_sleep(&g, RIG_TIMEOUT / 2);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+}
+
+Test(peer, unanswered_requests_are_sent_again)
+{
+	struct rig_session s;
+	struct rig_msg *m;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	cr_assert_eq(rig_requested(&g, &s), token + 1);
+	rig_pass(&g, 1000 * RIG_MS);
+	rig_commit(&g, p, &c2, 1, 128, 64);
+	cr_assert_eq(rig_requested(&g, &s), token + 2);
+	rig_sleep(&g, 1500 * RIG_MS - 1);
+	rig_none(&g);
+	rig_sleep(&g, 1);
+	free(rig_take(&g, RP_MSG_HELLO));
+	cr_assert_eq(rig_requested(&g, &s), token);
+	cr_assert_eq(rig_requested(&g, &s), token + 1);
+	rig_none(&g);
+	rig_sleep(&g, 1000 * RIG_MS);
+	/* One hello a while is enough. */
+	cr_assert_eq(rig_requested(&g, &s), token + 2);
+	rig_none(&g);
+	/* Two answers to what was sent twice. */
+	rig_ok(&g, &s, token);
+	rig_ok(&g, &s, token);
+	rig_ok(&g, &s, token + 1);
+	rig_ok(&g, &s, token + 2);
+	rig_ok(&g, &s, token + 2);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_told_once(&c1, RP_ST_OK);
+	rig_told_once(&c2, RP_ST_OK);
+	while ((m = rig_pop(&g)))
+		free(m);
+}
+
+Test(peer, session_lost)
+{
+	struct rig_session s, s2;
+	uint64_t token;
+
+	/* One request in flight, one queued. */
+	s = under_way(1, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
+	rig_not_told(&c0);
+	s2 = rig_open(&g, RIG_LIFE, 4);
+	cr_assert_neq(s2.hello, s.hello, "old answers are worth nothing");
+	cr_assert_eq(rig_requested(&g, &s2), token, "in order");
+	cr_assert_eq(rig_requested(&g, &s2), token + 1);
+	rig_ok(&g, &s, token);
+	rig_not_told(&c0);
+	rig_ok(&g, &s2, token);
+	rig_told_once(&c0, RP_ST_OK);
+	/* The target may also say so without being asked. */
+	rig_refuse(&g, &s2, 0, RP_ST_NO_SESSION);
+	rig_not_told(&c1);
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	/* And when nothing waits: the next commit says hello at once. */
+	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
+	rig_none(&g);
+	s = under_way(4, &token);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(peer, restarted_target_says_no_session)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
+	s = rig_open(&g, RIG_LIFE2, 4);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
+	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
+	/* Not known to be another life: the key is all that is wrong. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
+	rig_told_once(&c0, RP_ST_UNKNOWN_KEY);
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_requested(&g, &s);
+	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
+	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
+	/* A commit with the new key: all of it is of one life. */
+	rig_commit(&g, p, &c0, 2, 0, 64);
+	rig_requested(&g, &s);
+	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
+	s = rig_open(&g, RIG_LIFE2, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+/* A target that forgets every session at once does not keep us for ever. */
+Test(peer, session_lost_again_and_again)
+{
+	struct rig_session s;
+	unsigned int n = 0;
+
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	while (!c0.times) {
+		cr_assert_lt(n++, 100);
+		s = rig_open(&g, RIG_LIFE, 4);
+		rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_NO_SESSION);
+		/* The session is gone; this is an answer to nothing. */
+		rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_NO_SESSION);
+	}
+	rig_told_once(&c0, RP_ST_NO_SESSION);
+	rig_told_once(&c1, RP_ST_NO_SESSION);
+	cr_assert_geq(n, 8);
+	rig_none(&g);
+}
+
+Test(peer, overloaded_at_hello)
+{
+	struct rig_session s = {.incarnation = RIG_LIFE};
+	uint64_t start = g.now;
+	struct rig_msg *m;
+	unsigned int n = 0;
+
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	for (int i = 0; i < 3; i++) {
+		m = rig_take(&g, RP_MSG_HELLO);
+		rig_hello_ack(&g, m, &s, RP_ST_OVERLOADED);
+		free(m);
+		rig_none(&g);
+		cr_assert_eq(rig_sleep(&g, 2 * RIG_MS), 1);
+	}
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+
+	/* For too long: it ends, and says why. */
+	rp_peer_forget(g.in, RIG_PEER);
+	p = rig_peer(&g);
+	start = g.now;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	while (!c0.times) {
+		m = rig_take(&g, RP_MSG_HELLO);
+		rig_hello_ack(&g, m, &s, RP_ST_OVERLOADED);
+		free(m);
+		n += rig_sleep(&g, 2 * RIG_MS);
+		cr_assert_leq(g.now - start, RIG_TIMEOUT + 2 * RIG_MS);
+	}
+	rig_told_once(&c0, RP_ST_OVERLOADED);
+	cr_assert_leq(n, 2501);
+	cr_assert_geq(g.now - start, RIG_TIMEOUT);
+}
+
+Test(peer, overloaded_request)
+{
+	struct rig_session s;
+	uint64_t token, start;
+	struct rig_msg *m;
+
+	s = under_way(4, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	cr_assert_eq(rig_requested(&g, &s), token + 1);
+	rig_refuse(&g, &s, token, RP_ST_OVERLOADED);
+	/* Left alone for a while, then asked again, in the same session. */
+	rig_commit(&g, p, &c2, 1, 128, 64);
+	rig_none(&g);
+	rig_progress(&g);
+	rig_none(&g);
+	rig_sleep(&g, 2 * RIG_MS);
+	cr_assert_eq(rig_requested(&g, &s), token);
+	cr_assert_eq(rig_requested(&g, &s), token + 2);
+	rig_ok(&g, &s, token);
+	rig_ok(&g, &s, token + 1);
+	rig_ok(&g, &s, token + 2);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_told_once(&c1, RP_ST_OK);
+	rig_told_once(&c2, RP_ST_OK);
+
+	/* For too long: it ends, and says why. */
+	start = g.now;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	while (!c0.times) {
+		m = rig_take(&g, RP_MSG_REQUEST);
+		rig_refuse(&g, &s, m->hdr.token, RP_ST_OVERLOADED);
+		free(m);
+		rig_sleep(&g, 2 * RIG_MS);
+		cr_assert_leq(g.now - start, RIG_TIMEOUT + 2 * RIG_MS);
+	}
+	rig_told_once(&c0, RP_ST_OVERLOADED);
+	cr_assert_geq(g.now - start, RIG_TIMEOUT);
+
+	/* Overloaded once, then silent: that is another ending. */
+	s = under_way(4, &token);
+	rig_refuse(&g, &s, token, RP_ST_OVERLOADED);
+	rig_sleep(&g, 2 * RIG_MS);
+	cr_assert_eq(rig_requested(&g, &s), token);
+	rig_alive(&g, &s);
+	rig_sleep(&g, RIG_TIMEOUT);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
 }
 
 Test(peer, send_fails)
@@ -382,6 +750,11 @@ Test(peer, send_fails)
 	rig_sleep(&g, RIG_TIMEOUT / 2);
 	rig_told_once(&c0, RP_ST_SEND_FAILED);
 	g.send_ret = 0;
+	s = under_way(4, &token);
+	g.send_ret = -ENOTCONN;
+	g.send_good = 1; /* the hello that goes with it */
+	rig_sleep(&g, RIG_TIMEOUT / 2);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
 	while ((m = rig_pop(&g)))
 		free(m);
 	g.send_ret = 0;

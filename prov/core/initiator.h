@@ -14,8 +14,8 @@
 
 /* Ranges kept inside a commit; more are allocated. */
 #define RP_COMMIT_INLINE 4
-/* Times one request may be sent because the target forgot the session. */
-#define RP_REQ_MAX_TRIES 16
+/* Sessions that a target may lose in a row before it is given up. */
+#define RP_PEER_MAX_LOST 16
 
 enum rp_req_state {
 	RP_REQ_QUEUED,
@@ -35,7 +35,6 @@ struct rp_req {
 	struct rp_commit *commit;
 	enum rp_req_state state;
 	uint8_t type;
-	uint8_t tries;
 	uint64_t token;
 	uint64_t sent_at;
 	size_t first, n; /* commit: the slice of its ranges */
@@ -51,7 +50,7 @@ struct rp_commit {
 	TAILQ_ENTRY(rp_commit) link; /* on peer->commits, then in->done */
 	struct rp_peer *peer;
 	uint64_t barrier;     /* covers writes with seq below this */
-	uint64_t incarnation; /* of the peer when posted; 0: unknown */
+	uint64_t incarnation; /* of the peer when posted, or first asked */
 	struct rp_wire_range *ranges;
 	struct rp_wire_range inline_ranges[RP_COMMIT_INLINE];
 	size_t nranges;
@@ -82,12 +81,14 @@ struct rp_peer {
 	uint64_t their_cookie; /* requests carry it */
 	uint64_t incarnation;  /* last one seen; 0: none yet */
 	uint64_t hello_key;
-	uint64_t hello_at; /* when HELLO is sent (again) */
+	uint64_t hello_at; /* HELLO is not sent (again) before */
 	uint64_t retry_at; /* overloaded: nothing is sent before */
 	unsigned int credits, in_flight;
 	struct rp_reqs queue, sent;
 	unsigned int waiting; /* commits and queries without an end */
 	uint64_t alive_at;    /* last sign of life while waiting > 0 */
+	unsigned int lost;    /* sessions since then that it did not know */
+	bool overloaded;      /* its only words since then */
 
 	/* The writes that commits cover. */
 	uint64_t next_seq;

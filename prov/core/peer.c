@@ -10,7 +10,7 @@
 
 #define NS_PER_MS 1000000ull
 
-/* HELLO and unanswered requests are sent again at this part of the timeout. */
+/* What has no answer for this part of the timeout is sent again. */
 #define RESEND_PART 2
 /* How long an overloaded target is left alone. */
 #define BACKOFF_NS (2 * NS_PER_MS)
@@ -79,11 +79,19 @@ void rp_peer_release(struct rp_peer *p)
 	free(p);
 }
 
+/* It has done something for us: its commits may take their time. */
+static void peer_alive(struct rp_peer *p)
+{
+	p->alive_at = now(p->in);
+	p->lost = 0;
+	p->overloaded = false;
+}
+
 void rp_peer_wait(struct rp_peer *p)
 {
 	if (p->waiting++)
 		return;
-	p->alive_at = now(p->in);
+	peer_alive(p);
 	TAILQ_INSERT_TAIL(&p->in->active, p, active);
 }
 
@@ -297,11 +305,12 @@ static int send_req(struct rp_req *r, uint64_t t)
 	if (ret < 0)
 		return ret;
 	ret = in->x->ops->send(in->x, p->addr, buf, ret);
-	if (!ret) {
-		r->sent_at = t;
-		r->tries++;
-	}
-	return ret;
+	if (ret)
+		return ret;
+	r->sent_at = t;
+	if (r->commit && !r->commit->incarnation)
+		r->commit->incarnation = p->incarnation;
+	return 0;
 }
 
 /* True when sending said so; what waits for p has ended, or waits longer. */
@@ -344,6 +353,13 @@ void rp_peer_send(struct rp_peer *p)
 	send_failed(p, ret);
 }
 
+/* An overloaded target is asked again later, until peer_deadline(). */
+static void back_off(struct rp_peer *p)
+{
+	p->overloaded = true;
+	p->retry_at = now(p->in) + BACKOFF_NS;
+}
+
 /* Put everything in flight back in front of the queue, oldest first. */
 static void requeue_sent(struct rp_peer *p)
 {
@@ -361,57 +377,66 @@ static void requeue_sent(struct rp_peer *p)
 	p->in_flight = 0;
 }
 
+static void session_open(struct rp_peer *p, uint64_t incarnation,
+			 const struct rp_wire_hello_ack *m)
+{
+	if (p->state == RP_SESSION_HELLO) {
+		/* Once for a session of ours, or it could go on for ever. */
+		p->alive_at = now(p->in);
+	} else {
+		if (m->cookie == p->their_cookie &&
+		    incarnation == p->incarnation)
+			return;
+		/* It has restarted, and never got what is in flight. */
+		requeue_sent(p);
+	}
+	p->their_cookie = m->cookie;
+	p->incarnation = incarnation;
+	p->credits = m->credits;
+	p->state = RP_SESSION_OPEN;
+	rp_peer_send(p);
+}
+
 static void recv_hello_ack(struct rp_peer *p, const void *msg,
 			   const struct rp_wire_hdr *hdr)
 {
 	struct rp_wire_hello_ack m;
 
-	if (p->state != RP_SESSION_HELLO || rp_wire_get_hello_ack(msg, hdr, &m))
+	if (p->state == RP_SESSION_CLOSED ||
+	    rp_wire_get_hello_ack(msg, hdr, &m))
 		return;
 	switch (m.status) {
 	case RP_ST_OK:
+		if (!hdr->incarnation)
+			break;
 		/* Version 1 promises room for RP_WIRE_MAX_RANGES. */
-		if (!m.cookie || !hdr->incarnation ||
-		    m.max_ranges < RP_WIRE_MAX_RANGES)
-			return;
-		p->their_cookie = m.cookie;
-		p->incarnation = hdr->incarnation;
-		p->credits = m.credits ? m.credits : 1;
-		p->state = RP_SESSION_OPEN;
-		rp_peer_send(p);
+		if (m.max_ranges < RP_WIRE_MAX_RANGES)
+			peer_fail(p, RP_ST_UNSUPPORTED, 0);
+		else
+			session_open(p, hdr->incarnation, &m);
 		break;
 	case RP_ST_OVERLOADED:
-		/* Not lost, only late: peer_deadline() ends it. */
 		session_close(p);
-		p->retry_at = now(p->in) + BACKOFF_NS;
+		requeue_sent(p);
+		back_off(p);
 		break;
 	default:
 		peer_fail(p, m.status, 0);
 	}
 }
 
-/* Give the credit back; false when the request does not end with this. */
-static bool req_refused(struct rp_req *r, enum rp_status st)
+/* The target does not know the session (any more). */
+static void session_lost(struct rp_peer *p)
 {
-	struct rp_peer *p = r->peer;
-
-	if (r->tries >= RP_REQ_MAX_TRIES)
-		return true;
-	if (st == RP_ST_NO_SESSION) {
-		session_close(p);
-		requeue_sent(p);
-		rp_peer_send(p);
-		return false;
+	if (p->state != RP_SESSION_OPEN)
+		return;
+	session_close(p);
+	if (++p->lost >= RP_PEER_MAX_LOST) {
+		peer_fail(p, RP_ST_NO_SESSION, 0);
+		return;
 	}
-	if (st == RP_ST_OVERLOADED) {
-		TAILQ_REMOVE(&p->sent, r, link);
-		TAILQ_INSERT_HEAD(&p->queue, r, link);
-		r->state = RP_REQ_QUEUED;
-		r->tries--; /* never executed: only the deadline ends it */
-		p->retry_at = now(p->in) + BACKOFF_NS;
-		return false;
-	}
-	return true;
+	requeue_sent(p);
+	rp_peer_send(p);
 }
 
 static struct rp_req *find_sent(struct rp_peer *p, uint64_t token, uint8_t type)
@@ -424,6 +449,37 @@ static struct rp_req *find_sent(struct rp_peer *p, uint64_t token, uint8_t type)
 	return r;
 }
 
+/*
+ * The request of this type that ends with an answer of this status, its credit
+ * given back; NULL: none, or none yet.
+ */
+static struct rp_req *take_answered(struct rp_peer *p, uint8_t type,
+				    uint64_t token, enum rp_status st)
+{
+	struct rp_req *r;
+
+	/* Said of the session, so with any token. */
+	if (st == RP_ST_NO_SESSION) {
+		session_lost(p);
+		return NULL;
+	}
+	r = find_sent(p, token, type);
+	if (!r)
+		return NULL;
+	p->in_flight -= p->in_flight > 0;
+	if (st != RP_ST_OVERLOADED) {
+		peer_alive(p);
+		return r;
+	}
+	back_off(p);
+	if (!r->commit && type == RP_MSG_REQUEST)
+		return r;
+	TAILQ_REMOVE(&p->sent, r, link);
+	TAILQ_INSERT_HEAD(&p->queue, r, link);
+	r->state = RP_REQ_QUEUED;
+	return NULL;
+}
+
 static void recv_reply(struct rp_peer *p, const void *msg,
 		       const struct rp_wire_hdr *hdr)
 {
@@ -433,17 +489,14 @@ static void recv_reply(struct rp_peer *p, const void *msg,
 
 	if (rp_wire_get_reply(msg, hdr, &m))
 		return;
-	r = find_sent(p, hdr->token, RP_MSG_REQUEST);
-	if (!r)
-		return;
-	p->in_flight -= p->in_flight > 0;
 	if (m.credits)
 		p->credits = m.credits;
+	r = take_answered(p, RP_MSG_REQUEST, hdr->token, m.status);
+	if (!r)
+		return;
 	if (m.status == RP_ST_OK && hdr->incarnation != p->incarnation)
 		m.status = RP_ST_INCARNATION;
 	c = r->commit;
-	if (c && m.status != RP_ST_OK && !req_refused(r, m.status))
-		return;
 	copy = *r;
 	req_free(r);
 	if (c)
@@ -459,12 +512,8 @@ static void recv_info(struct rp_peer *p, const void *msg,
 
 	if (rp_wire_get_info(msg, hdr, &m))
 		return;
-	r = find_sent(p, hdr->token, RP_MSG_QUERY);
+	r = take_answered(p, RP_MSG_QUERY, hdr->token, m.status);
 	if (!r)
-		return;
-	p->in_flight -= p->in_flight > 0;
-	if ((m.status == RP_ST_NO_SESSION || m.status == RP_ST_OVERLOADED) &&
-	    !req_refused(r, m.status))
 		return;
 	query_end(r, m.status, &m);
 	rp_peer_send(p);
@@ -483,8 +532,6 @@ void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len)
 		  p);
 	if (!p)
 		return;
-	if (p->waiting)
-		p->alive_at = now(in);
 	if (ret == -EPROTONOSUPPORT) {
 		rp_log(RP_LOG_WARN,
 		       "the target speaks control protocol version %u, we "
@@ -504,7 +551,8 @@ void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len)
 	case RP_MSG_INFO:
 		recv_info(p, msg, &hdr);
 		break;
-	case RP_MSG_PROGRESS: /* being alive was all it says */
+	case RP_MSG_PROGRESS:
+		peer_alive(p);
 		break;
 	}
 tell:
@@ -513,7 +561,9 @@ tell:
 
 /*
  * Requests of a connection that broke are lost without a word; running one
- * twice does no harm, so those without an answer for long are sent again.
+ * twice does no harm, so those without an answer for long are sent again. A
+ * target that has restarted since does not know the session, nor whom to tell:
+ * so it is asked as well who it is.
  */
 static int resend_late(struct rp_peer *p, uint64_t t)
 {
@@ -530,13 +580,33 @@ static int resend_late(struct rp_peer *p, uint64_t t)
 			req_free(r);
 			continue;
 		}
-		ret = send_req(r, t);
+		ret = p->hello_at <= t ? send_hello(p, t) : 0;
+		if (!ret)
+			ret = send_req(r, t);
 		if (ret)
 			return ret;
 		TAILQ_REMOVE(&p->sent, r, link);
 		TAILQ_INSERT_TAIL(&p->sent, r, link);
 	}
 	return 0;
+}
+
+static void peer_progress(struct rp_peer *p, uint64_t t)
+{
+	enum rp_status st = p->overloaded ? RP_ST_OVERLOADED : RP_ST_TIMEOUT;
+
+	if (t >= peer_deadline(p)) {
+		rp_log(RP_LOG_WARN,
+		       "peer %llu was %s for %llu ms: its commits have failed",
+		       (unsigned long long)p->addr,
+		       p->overloaded ? "overloaded" : "silent",
+		       (unsigned long long)((t - p->alive_at) / NS_PER_MS));
+		peer_fail(p, st, 0);
+		return;
+	}
+	if (p->state == RP_SESSION_OPEN && send_failed(p, resend_late(p, t)))
+		return;
+	rp_peer_send(p);
 }
 
 bool rp_initiator_progress(struct rp_initiator *in)
@@ -548,22 +618,7 @@ bool rp_initiator_progress(struct rp_initiator *in)
 	if (!TAILQ_EMPTY(&in->active)) {
 		t = now(in);
 		TAILQ_FOREACH_SAFE(p, &in->active, active, tmp)
-		{
-			if (t >= peer_deadline(p)) {
-				rp_log(RP_LOG_WARN,
-				       "peer %llu was silent for %llu ms: its "
-				       "commits have failed",
-				       (unsigned long long)p->addr,
-				       (unsigned long long)((t - p->alive_at) /
-							    NS_PER_MS));
-				peer_fail(p, RP_ST_TIMEOUT, 0);
-				continue;
-			}
-			if (p->state == RP_SESSION_OPEN &&
-			    send_failed(p, resend_late(p, t)))
-				continue;
-			rp_peer_send(p);
-		}
+		peer_progress(p, t);
 	}
 	return rp_commits_tell(in);
 }
