@@ -106,4 +106,10 @@ TESTS += fabtests/unit/test_peer
 fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
 fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_peer_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_commit
+TESTS += fabtests/unit/test_commit
+fabtests_unit_test_commit_SOURCES = fabtests/unit/test_commit.c $(initiator_rig)
+fabtests_unit_test_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_commit_LDADD = $(unit_ldadd)
 endif

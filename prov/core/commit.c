@@ -58,6 +58,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 		}
 	}
 	memset(c, 0, sizeof(*c));
+	TAILQ_INIT(&c->reqs);
 	c->peer = p;
 	c->ranges = ranges ? ranges : c->inline_ranges;
 	memcpy(c->ranges, attr->ranges, attr->nranges * sizeof(*c->ranges));
@@ -95,18 +96,13 @@ static void commit_end(struct rp_commit *c)
 void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
 		    uint64_t range)
 {
-	struct rp_peer *p = c->peer;
-	struct rp_req *r, *tmp;
+	struct rp_req *r;
 
 	c->out.status = st;
 	c->out.detail = detail;
 	c->out.range = range;
 	/* What is still queued must not be sent for a commit that has ended. */
-	TAILQ_FOREACH_SAFE(r, &p->queue, link, tmp)
-	if (r->commit == c)
-		rp_req_orphan(r);
-	TAILQ_FOREACH_SAFE(r, &p->sent, link, tmp)
-	if (r->commit == c)
+	while ((r = TAILQ_FIRST(&c->reqs)))
 		rp_req_orphan(r);
 	commit_end(c);
 }
@@ -126,7 +122,7 @@ void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail)
  */
 static void commit_check(struct rp_commit *c)
 {
-	if (c->placed && !c->unanswered)
+	if (c->placed && TAILQ_EMPTY(&c->reqs))
 		commit_end(c);
 }
 
@@ -136,14 +132,11 @@ static int commit_queue(struct rp_commit *c)
 	struct rp_req *r;
 
 	for (size_t i = 0; i < c->nranges; i += max) {
-		r = rp_req_new(c->peer, RP_MSG_REQUEST);
+		r = rp_req_new(c->peer, c);
 		if (!r)
 			return -ENOMEM;
-		r->commit = c;
 		r->first = i;
 		r->n = c->nranges - i < max ? c->nranges - i : max;
-		c->unanswered++;
-		rp_req_queue(r);
 	}
 	return 0;
 }
@@ -225,7 +218,7 @@ int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr)
 	return ret;
 }
 
-void rp_commit_answer(struct rp_commit *c, const struct rp_req *r,
+void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 		      const struct rp_wire_reply *m, uint64_t incarnation)
 {
 	enum rp_status st = m->status;
@@ -236,19 +229,18 @@ void rp_commit_answer(struct rp_commit *c, const struct rp_req *r,
 		if ((st == RP_ST_UNKNOWN_KEY || st == RP_ST_STALE_KEY) &&
 		    c->incarnation && c->incarnation != incarnation)
 			st = RP_ST_PEER_RESTARTED;
-		rp_commit_fail(c, st, m->detail, r->first + m->range);
+		rp_commit_fail(c, st, m->detail, first + m->range);
 		return;
 	}
 	/* An answer that says less than was asked is not a yes. */
 	if (m->level < c->level ||
 	    (c->level == RP_LEVEL_DURABLE && m->class < c->required)) {
-		rp_commit_fail(c, RP_ST_CLASS, m->class, r->first);
+		rp_commit_fail(c, RP_ST_CLASS, m->class, first);
 		return;
 	}
 	if (m->class < c->out.class)
 		c->out.class = m->class;
 	c->out.method = m->method;
-	c->unanswered--;
 	commit_check(c);
 }
 
@@ -312,8 +304,9 @@ static void poison(struct rp_peer *p, const struct rp_write *w)
 
 	if (rp_ranges_insert(&p->poison, w->key, w->addr, w->len, w->seq))
 		p->poison_all = true;
-	TAILQ_FOREACH_SAFE(c, &p->commits, link, tmp)
-	{
+	/* Those before are placed: they do not cover what was under way. */
+	for (c = p->unplaced; c; c = tmp) {
+		tmp = TAILQ_NEXT(c, link);
 		if (c->barrier <= w->seq)
 			continue;
 		for (size_t i = 0; i < c->nranges; i++) {

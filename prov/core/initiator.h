@@ -30,7 +30,8 @@ enum rp_req_state {
  * request only waits to give its credit back.
  */
 struct rp_req {
-	TAILQ_ENTRY(rp_req) link; /* on peer->queue or peer->sent */
+	TAILQ_ENTRY(rp_req) link;      /* on peer->queue or peer->sent */
+	TAILQ_ENTRY(rp_req) of_commit; /* on commit->reqs */
 	struct rp_peer *peer;
 	struct rp_commit *commit;
 	enum rp_req_state state;
@@ -56,8 +57,8 @@ struct rp_commit {
 	size_t nranges;
 	enum rp_level level;
 	enum rp_class required;
-	unsigned int unanswered; /* requests queued or sent */
-	bool placed;		 /* every covered write is acknowledged */
+	struct rp_reqs reqs; /* queued or sent, not answered */
+	bool placed;	     /* every covered write is acknowledged */
 	struct rp_outcome out;
 	rp_commit_fn done;
 	void *arg;
@@ -122,8 +123,8 @@ struct rp_initiator {
 /* peer.c */
 void rp_peer_wait(struct rp_peer *p);	/* one more commit or query waits */
 void rp_peer_unwait(struct rp_peer *p); /* one fewer */
-struct rp_req *rp_req_new(struct rp_peer *p, uint8_t type);
-void rp_req_queue(struct rp_req *r);
+/* A request of this commit, or with NULL a query. NULL: no memory. */
+struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c);
 /* Its commit has ended: unqueue it, or let a sent one wait for its answer. */
 void rp_req_orphan(struct rp_req *r);
 void rp_peer_send(struct rp_peer *p);
@@ -132,7 +133,8 @@ void rp_peer_release(struct rp_peer *p);
 /* commit.c */
 void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
 		    uint64_t range);
-void rp_commit_answer(struct rp_commit *c, const struct rp_req *r,
+/* The request for ranges [first, first + n) has ended with this answer. */
+void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 		      const struct rp_wire_reply *m, uint64_t incarnation);
 void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail);
 /* Tell everybody whose commit has ended. True when there was one. */

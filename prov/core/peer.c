@@ -101,29 +101,30 @@ void rp_peer_unwait(struct rp_peer *p)
 		TAILQ_REMOVE(&p->in->active, p, active);
 }
 
-struct rp_req *rp_req_new(struct rp_peer *p, uint8_t type)
+struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)
 {
 	struct rp_req *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
 	r->peer = p;
-	r->type = type;
+	r->commit = c;
+	r->type = c ? RP_MSG_REQUEST : RP_MSG_QUERY;
 	r->token = p->in->next_token++;
 	HASH_ADD(hh, p->in->by_token, token, sizeof(r->token), r);
-	return r;
-}
-
-void rp_req_queue(struct rp_req *r)
-{
+	if (c)
+		TAILQ_INSERT_TAIL(&c->reqs, r, of_commit);
 	r->state = RP_REQ_QUEUED;
-	TAILQ_INSERT_TAIL(&r->peer->queue, r, link);
+	TAILQ_INSERT_TAIL(&p->queue, r, link);
+	return r;
 }
 
 static void req_free(struct rp_req *r)
 {
 	struct rp_peer *p = r->peer;
 
+	if (r->commit)
+		TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
 	TAILQ_REMOVE(r->state == RP_REQ_SENT ? &p->sent : &p->queue, r, link);
 	HASH_DEL(p->in->by_token, r);
 	free(r);
@@ -131,9 +132,12 @@ static void req_free(struct rp_req *r)
 
 void rp_req_orphan(struct rp_req *r)
 {
-	r->commit = NULL;
-	if (r->state == RP_REQ_QUEUED)
+	if (r->state == RP_REQ_QUEUED) {
 		req_free(r);
+		return;
+	}
+	TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
+	r->commit = NULL;
 }
 
 static void query_end(struct rp_req *r, enum rp_status st,
@@ -219,8 +223,7 @@ static uint64_t peer_deadline(const struct rp_peer *p)
 	const struct rp_initiator_attr *a = &p->in->attr;
 	uint64_t slack = 0;
 
-	/* A request stands behind the writes: a slow link is not a dead peer.
-	 */
+	/* A request stands behind the writes: a slow link is no dead peer. */
 	if (a->slow_rate)
 		slack = (uint64_t)((double)p->unplaced_bytes * 1e9 /
 				   (double)a->slow_rate);
@@ -251,10 +254,10 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 		if (ret)
 			return ret;
 		p->cookie |= !p->cookie;
-		p->hello_key = first_key(p);
-		p->hello_at = 0;
 		HASH_ADD(hh_cookie, in->by_cookie, cookie, sizeof(p->cookie),
 			 p);
+		p->hello_key = first_key(p);
+		p->hello_at = 0;
 		p->state = RP_SESSION_HELLO;
 	}
 	ret = in->x->ops->name(in->x, m.addr, &addr_len);
@@ -485,7 +488,8 @@ static void recv_reply(struct rp_peer *p, const void *msg,
 {
 	struct rp_wire_reply m;
 	struct rp_commit *c;
-	struct rp_req *r, copy;
+	struct rp_req *r;
+	size_t first, n;
 
 	if (rp_wire_get_reply(msg, hdr, &m))
 		return;
@@ -497,10 +501,11 @@ static void recv_reply(struct rp_peer *p, const void *msg,
 	if (m.status == RP_ST_OK && hdr->incarnation != p->incarnation)
 		m.status = RP_ST_INCARNATION;
 	c = r->commit;
-	copy = *r;
+	first = r->first;
+	n = r->n;
 	req_free(r);
 	if (c)
-		rp_commit_answer(c, &copy, &m, hdr->incarnation);
+		rp_commit_answer(c, first, n, &m, hdr->incarnation);
 	rp_peer_send(p);
 }
 
@@ -681,7 +686,7 @@ int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
 		return -EKEYREJECTED;
 	if (p->in->outstanding >= p->in->attr.max_commits)
 		return -EAGAIN;
-	r = rp_req_new(p, RP_MSG_QUERY);
+	r = rp_req_new(p, NULL);
 	if (!r)
 		return -ENOMEM;
 	r->key = key;
@@ -690,7 +695,6 @@ int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
 	r->query_arg = arg;
 	p->in->outstanding++;
 	rp_peer_wait(p);
-	rp_req_queue(r);
 	rp_peer_send(p);
 	/* Commits that ended here are told from progress only. */
 	if (!TAILQ_EMPTY(&p->in->done))

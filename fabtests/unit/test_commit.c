@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Commits: what they cover, how they end, that they end once. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <criterion/criterion.h>
+
+#include "initiator_rig.h"
+
+static struct rig g;
+static struct rp_peer *p;
+static struct rig_told c0, c1;
+static struct rig_session s; /* open, many credits */
+
+static void start_with(const struct rp_initiator_attr *attr)
+{
+	struct rig_told t;
+
+	rig_start(&g, attr);
+	p = rig_peer(&g);
+	rig_commit(&g, p, &t, 1, 0, 1);
+	s = rig_open(&g, RIG_LIFE, 1000);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&t, RP_ST_OK);
+}
+
+static void start(void)
+{
+	start_with(NULL);
+}
+
+static void stop(void)
+{
+	rig_stop(&g);
+}
+
+static void restart(const struct rp_initiator_attr *attr)
+{
+	stop();
+	start_with(attr);
+}
+
+TestSuite(commit, .init = start, .fini = stop);
+
+/* A write of 64 bytes at 64 * slot. */
+static void begin(struct rp_write *w, unsigned int slot)
+{
+	rp_write_begin(p, w, rig_key(1), slot * 64, 64);
+}
+
+static void commit(struct rig_told *t, unsigned int slot)
+{
+	rig_commit(&g, p, t, 1, slot * 64, 64);
+}
+
+/* A commit that must succeed at once, if it is asked for. */
+static void commit_good(unsigned int slot)
+{
+	struct rig_told t;
+
+	commit(&t, slot);
+	rig_progress(&g);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&t, RP_ST_OK);
+}
+
+/* A commit that must fail unasked. */
+static void commit_poisoned(unsigned int slot)
+{
+	struct rig_told t;
+	unsigned int kicks = g.kicks;
+
+	commit(&t, slot);
+	cr_assert_gt(g.kicks, kicks, "nobody would tell");
+	rig_none(&g);
+	rig_progress(&g);
+	rig_told_once(&t, RP_ST_WRITE_FAILED);
+	cr_assert_eq(t.out.range, 0);
+}
+
+Test(commit, refused_at_once)
+{
+	struct rp_wire_range r[5];
+	struct rp_commit_attr attr = {
+		.ranges = r,
+		.nranges = 5,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	struct rp_key k;
+
+	for (int i = 0; i < 5; i++)
+		r[i] = rig_range(1, 64 * i, 64);
+	attr.nranges = 0;
+	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	attr.nranges = 5;
+	r[4].len = 0;
+	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	r[4] = rig_range(1, UINT64_MAX - 10, 11);
+	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	r[4] = rig_range(1, 1, UINT64_MAX);
+	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	r[4] = rig_range(1, 0, 64);
+	r[4].key = 17;
+	cr_assert_eq(rp_commit_post(p, &attr), -EKEYREJECTED);
+	cr_assert_eq(rp_key_parse(rig_key(1), &k), 0);
+	k.persistent = false;
+	r[4].key = rp_key_make(&k);
+	cr_assert_eq(rp_commit_post(p, &attr), -ENOTSUP);
+
+	/* The largest range that does not wrap is the target's to judge. */
+	r[4] = rig_range(1, UINT64_MAX - 10, 10);
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 1);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_RANGE);
+	rig_told_once(&c0, RP_ST_RANGE);
+}
+
+Test(commit, limit)
+{
+	struct rig_told t[8];
+	uint64_t token[8];
+	const struct rp_wire_range r = rig_range(1, 0, 64);
+	const struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	struct rp_commit *c;
+
+	for (int i = 0; i < 7; i++) {
+		commit(&t[i], i);
+		token[i] = rig_requested(&g, &s);
+	}
+	/* A reservation counts; given back, it leaves nothing. */
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	cr_assert_eq(rp_commit_post(p, &attr), -EAGAIN);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 8);
+	rp_commit_unreserve(c);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 7);
+	commit(&t[7], 7);
+	token[7] = rig_requested(&g, &s);
+	cr_assert_eq(rp_commit_post(p, &attr), -EAGAIN);
+	rig_none(&g);
+	/* The limit is the initiator's, not the peer's. */
+	cr_assert_eq(rp_commit_post(rp_peer_get(g.in, RIG_PEER + 1), &attr),
+		     -EAGAIN);
+	rig_none(&g);
+	for (int i = 0; i < 8; i++)
+		rig_ok(&g, &s, token[i]);
+	for (int i = 0; i < 8; i++)
+		rig_told_once(&t[i], RP_ST_OK);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	cr_assert_eq(c0.times, 0);
+	commit_good(0);
+}
+
+Test(commit, less_than_asked_is_not_yes)
+{
+	const struct rp_wire_range r = rig_range(1, 0, 64);
+	struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	struct rp_wire_reply m = {.method = RP_METHOD_DELIVERY};
+	bool enough;
+
+	for (int want = 0; want < 6; want++) {
+		for (int got = 0; got < 6; got++) {
+			attr.level =
+				want / 3 ? RP_LEVEL_DURABLE : RP_LEVEL_VISIBLE;
+			attr.required = want % 3;
+			m.level = got / 3 ? RP_LEVEL_DURABLE : RP_LEVEL_VISIBLE;
+			m.class = got % 3;
+			enough = m.level >= attr.level &&
+				 (attr.level == RP_LEVEL_VISIBLE ||
+				  m.class >= attr.required);
+			c0 = (struct rig_told){0};
+			cr_assert_eq(rp_commit_post(p, &attr), 0);
+			rig_reply(&g, &s, rig_requested(&g, &s), &m);
+			rig_told_once(&c0, enough ? RP_ST_OK : RP_ST_CLASS);
+			if (enough)
+				cr_assert_eq(c0.out.class, m.class);
+			else
+				cr_assert_eq(c0.out.detail, m.class);
+		}
+	}
+}
+
+Test(commit, weakest_answer_counts)
+{
+	static struct rp_wire_range r[2 * RP_WIRE_MAX_RANGES + 1];
+	struct rp_commit_attr attr = {
+		.ranges = r,
+		.nranges = 2 * RP_WIRE_MAX_RANGES + 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_PROCESS,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_DURABLE,
+		.class = RP_CLASS_POWER,
+		.method = RP_METHOD_AGENT_MSYNC,
+	};
+	uint64_t token[3];
+
+	for (size_t i = 0; i < attr.nranges; i++)
+		r[i] = rig_range(1, i, 1);
+	c0 = (struct rig_told){0};
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	for (int i = 0; i < 3; i++)
+		token[i] = rig_requested(&g, &s);
+	rig_reply(&g, &s, token[2], &m);
+	m.class = RP_CLASS_PROCESS;
+	rig_reply(&g, &s, token[1], &m);
+	rig_not_told(&c0);
+	m.class = RP_CLASS_POWER;
+	rig_reply(&g, &s, token[0], &m);
+	rig_told_once(&c0, RP_ST_OK);
+	cr_assert_eq(c0.out.class, RP_CLASS_PROCESS);
+
+	/* A part too weak; the others do not matter any more. */
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	c0 = (struct rig_told){0};
+	for (int i = 0; i < 3; i++)
+		token[i] = rig_requested(&g, &s);
+	m.class = RP_CLASS_NONE;
+	rig_reply(&g, &s, token[1], &m);
+	rig_told_once(&c0, RP_ST_CLASS);
+	cr_assert_eq(c0.out.range, RP_WIRE_MAX_RANGES);
+	m.class = RP_CLASS_POWER;
+	rig_reply(&g, &s, token[0], &m);
+	rig_reply(&g, &s, token[2], &m);
+	rig_told_once(&c0, RP_ST_CLASS);
+}
+
+Test(commit, waits_for_what_it_covers)
+{
+	struct rp_write w0, w1, w2;
+	uint64_t t0, t1;
+
+	begin(&w0, 0);
+	begin(&w1, 1);
+	commit(&c0, 0);
+	begin(&w2, 0);
+	commit(&c1, 0);
+	t0 = rig_requested(&g, &s);
+	t1 = rig_requested(&g, &s);
+	rig_ok(&g, &s, t0);
+	rig_ok(&g, &s, t1);
+	rp_write_done(&w0, 0);
+	rig_progress(&g);
+	/* Conservative: every earlier write, whatever its range. */
+	rig_not_told(&c0);
+	rp_write_done(&w1, 0);
+	rig_not_told(&c0); /* told from progress only */
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_not_told(&c1);
+	rp_write_done(&w2, 0);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+}
+
+Test(commit, acknowledged_before_the_answer)
+{
+	struct rp_write w0, w1;
+	uint64_t token;
+
+	begin(&w0, 0);
+	begin(&w1, 0);
+	commit(&c0, 0);
+	token = rig_requested(&g, &s);
+	rp_write_done(&w1, 0);
+	rp_write_done(&w0, 0);
+	cr_assert_eq(g.kicks, 0, "nothing to do for anybody");
+	rig_progress(&g);
+	rig_not_told(&c0);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(commit, reserve_write_start)
+{
+	const struct rp_wire_range r = rig_range(1, 0, 64);
+	const struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	struct rp_commit *c;
+	struct rp_write w;
+
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	begin(&w, 0);
+	rig_none(&g);
+	/* The base has no room: as if nothing had been. */
+	rp_write_undo(&w);
+	rp_commit_unreserve(c);
+	rig_progress(&g);
+	rig_not_told(&c0);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	begin(&w, 0);
+	rp_commit_start(c);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_not_told(&c0);
+	rp_write_done(&w, 0);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(commit, undone_write_is_not_covered)
+{
+	struct rp_write w0, w1, w2;
+
+	begin(&w0, 0);
+	begin(&w1, 0);
+	begin(&w2, 0);
+	rp_write_undo(&w1);
+	commit(&c0, 0);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rp_write_done(&w2, 0);
+	rig_not_told(&c0);
+	rp_write_done(&w0, 0);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(commit, failed_write_elsewhere)
+{
+	const struct rp_wire_range r[] = {
+		rig_range(1, 0, 64), rig_range(2, 0, 64), rig_range(1, 64, 64)};
+	struct rp_write w[4], later;
+
+	/* Touching on both sides, and the same bytes of another key. */
+	rp_write_begin(p, &w[0], rig_key(1), 0, 64);
+	rp_write_begin(p, &w[1], rig_key(1), 128, 64);
+	rp_write_begin(p, &w[2], rig_key(2), 64, 64);
+	rp_write_begin(p, &w[3], rig_key(1), 64, 64);
+	rig_commit(&g, p, &c0, 1, 64, 64);
+	rig_commit_n(&g, p, &c1, r, 3);
+	rp_write_begin(p, &later, rig_key(1), 64, 64);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_requested(&g, &s);
+	for (int i = 0; i < 3; i++)
+		rp_write_done(&w[i], EIO);
+	rig_progress(&g);
+	rig_not_told(&c0);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	cr_assert_eq(c1.out.range, 0);
+	/* Posted behind the commit: not covered. */
+	rp_write_done(&later, EIO);
+	rig_progress(&g);
+	rig_not_told(&c0);
+	rp_write_done(&w[3], 0);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_OK);
+	/* But the next one covers it. */
+	rig_commit(&g, p, &c0, 1, 127, 1);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+}
+
+Test(commit, poison_until_written_again)
+{
+	struct rp_write w, x;
+
+	begin(&w, 3);
+	rp_write_done(&w, EIO);
+	commit_good(2);
+	commit_poisoned(3);
+	commit_good(4);
+	/* Failed again: still. Elsewhere, or of another key: still. */
+	begin(&w, 3);
+	rp_write_done(&w, ENETDOWN);
+	begin(&w, 2);
+	rp_write_done(&w, 0);
+	rp_write_begin(p, &w, rig_key(2), 3 * 64, 64);
+	rp_write_done(&w, 0);
+	commit_poisoned(3);
+	begin(&w, 3);
+	rp_write_done(&w, 0);
+	commit_good(3);
+
+	/* Posted before the one that failed: proves nothing. */
+	begin(&w, 3);
+	begin(&x, 3);
+	rp_write_done(&x, EIO);
+	rp_write_done(&w, 0);
+	commit_poisoned(3);
+	begin(&w, 3);
+	rp_write_done(&w, 0);
+	commit_good(3);
+	/* The earlier one fails after the later has been placed. */
+	begin(&w, 3);
+	begin(&x, 3);
+	rp_write_done(&x, 0);
+	rp_write_done(&w, EIO);
+	commit_poisoned(3);
+}
+
+Test(commit, poison_is_of_one_peer)
+{
+	struct rp_write w;
+
+	begin(&w, 3);
+	rp_write_done(&w, EIO);
+	rig_commit(&g, rp_peer_get(g.in, RIG_PEER + 1), &c0, 1, 3 * 64, 64);
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(commit, poison_rewritten_in_part)
+{
+	struct rp_write w;
+
+	/* 16 slots fail; pieces are written again. */
+	rp_write_begin(p, &w, rig_key(1), 0, 1024);
+	rp_write_done(&w, EIO);
+	begin(&w, 4);
+	rp_write_done(&w, 0);
+	rp_write_begin(p, &w, rig_key(1), 8 * 64 + 32, 64);
+	rp_write_done(&w, 0);
+	rp_write_begin(p, &w, rig_key(1), 15 * 64, 1000);
+	rp_write_done(&w, 0);
+	for (unsigned int i = 0; i < 17; i++)
+		if (i == 4 || i >= 15)
+			commit_good(i);
+		else
+			commit_poisoned(i);
+	rig_commit(&g, p, &c0, 1, 8 * 64 + 32, 64);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+	rig_commit(&g, p, &c0, 1, 8 * 64 + 31, 64);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	/* Over everything, in two writes that overlap. */
+	rp_write_begin(p, &w, rig_key(1), 0, 700);
+	rp_write_done(&w, 0);
+	rp_write_begin(p, &w, rig_key(1), 600, 424);
+	rp_write_done(&w, 0);
+	for (unsigned int i = 0; i < 16; i++)
+		commit_good(i);
+}
+
+Test(commit, poison_overflows)
+{
+	struct rp_write w;
+
+	/* More holes than are kept: more is poisoned then, never less. */
+	for (unsigned int i = 0; i < 5000; i++) {
+		rp_write_begin(p, &w, rig_key(1), 1000 + i * 100, 50);
+		rp_write_done(&w, EIO);
+	}
+	for (unsigned int i = 0; i < 5000; i++) {
+		rig_commit(&g, p, &c0, 1, 1000 + i * 100 + 49, 1);
+		rig_progress(&g);
+		rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	}
+	rig_commit(&g, p, &c0, 1, 1000 + 5000 * 100, 50);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+	rig_commit(&g, p, &c0, 2, 1000, 50);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+	/* Written again, all of it, it is good. */
+	rp_write_begin(p, &w, rig_key(1), 0, 1000000);
+	rp_write_done(&w, 0);
+	for (unsigned int i = 0; i < 5000; i += 100) {
+		rig_commit(&g, p, &c0, 1, 1000 + i * 100, 50);
+		rig_ok(&g, &s, rig_requested(&g, &s));
+		rig_told_once(&c0, RP_ST_OK);
+	}
+}
+
+/* Silence while a write is under way is not the target's. */
+Test(commit, slow_link_is_not_a_dead_peer)
+{
+	struct rp_initiator_attr attr = rig_attr();
+	struct rp_write w[4];
+	uint64_t token;
+
+	attr.slow_rate = 1000000;
+	restart(&attr);
+	/* 4 MB at 1 MB/s: four seconds more than the timeout. */
+	for (int i = 0; i < 4; i++)
+		rp_write_begin(p, &w[i], rig_key(1), i * 1000000, 1000000);
+	rig_commit(&g, p, &c0, 1, 0, 4000000);
+	token = rig_requested(&g, &s);
+	rig_sleep(&g, RIG_TIMEOUT + 3999 * RIG_MS);
+	rig_not_told(&c0);
+	/* Each that arrives is a sign of life, until the last one has. */
+	for (int i = 0; i < 4; i++) {
+		rp_write_done(&w[i], 0);
+		rig_sleep(&g, RIG_TIMEOUT - RIG_MS);
+		rig_not_told(&c0);
+	}
+	rig_sleep(&g, RIG_MS);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+}
+
+Test(commit, many_ranges)
+{
+	const size_t n = 100000;
+	struct rp_wire_range *r = malloc(n * sizeof(*r));
+	uint64_t *token = calloc(n, sizeof(*token));
+	size_t sent = 0, answered = 0, i = 0;
+	struct rp_wire_request q;
+	struct rig_msg *m;
+	unsigned int tries = 0;
+	uint64_t newest;
+
+	cr_assert(r && token);
+	for (size_t k = 0; k < n; k++)
+		r[k] = rig_range(k % 3, k * 100, k % 99 + 1);
+	stop();
+	rig_start(&g, NULL);
+	p = rig_peer(&g);
+	rig_commit_n(&g, p, &c0, r, n);
+	s = rig_open(&g, RIG_LIFE, 10);
+	/* The base is full again and again; answers come from the newest. */
+	while (answered < (n + 167) / 168) {
+		while ((m = rig_pop(&g))) {
+			q = rig_as_request(m);
+			for (int k = 0; k < q.nranges; k++, i++)
+				cr_assert_eq(
+					memcmp(&q.ranges[k], &r[i], sizeof(*r)),
+					0);
+			token[sent++] = m->hdr.token;
+			free(m);
+		}
+		cr_assert_leq(sent - answered, 10);
+		g.send_ret = tries++ % 3 ? -EAGAIN : 0;
+		g.send_good = tries % 5;
+		if (tries % 2 && sent > answered) {
+			newest = token[sent - 1];
+			token[sent - 1] = token[answered++];
+			rig_not_told(&c0);
+			rig_ok(&g, &s, newest);
+		} else {
+			rig_sleep(&g, RIG_MS);
+		}
+	}
+	cr_assert_eq(i, n);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_none(&g);
+	free(token);
+	free(r);
+}
+
+Test(commit, range_at_fault_of_many)
+{
+	static struct rp_wire_range r[400];
+	const struct rp_wire_reply m = {.status = RP_ST_RANGE, .range = 5};
+	uint64_t token[3];
+	struct rp_write w;
+
+	for (int i = 0; i < 400; i++)
+		r[i] = rig_range(1, i * 64, 64);
+	rig_commit_n(&g, p, &c0, r, 400);
+	for (int i = 0; i < 3; i++)
+		token[i] = rig_requested(&g, &s);
+	rig_reply(&g, &s, token[1], &m);
+	rig_told_once(&c0, RP_ST_RANGE);
+	cr_assert_eq(c0.out.range, RP_WIRE_MAX_RANGES + 5);
+	rig_reply(&g, &s, token[0], &m);
+	rig_ok(&g, &s, token[2]);
+	rig_told_once(&c0, RP_ST_RANGE);
+
+	begin(&w, 399);
+	rig_commit_n(&g, p, &c0, r, 400);
+	rp_write_done(&w, EIO);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	cr_assert_eq(c0.out.range, 399);
+	rig_commit_n(&g, p, &c0, r, 400);
+	rig_progress(&g);
+	cr_assert_eq(c0.out.range, 399);
+}
+
+static double cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* All commits that a program can have, and all of them end badly. */
+Test(commit, thousands_fail_at_once)
+{
+	enum {
+		N = 4096,
+		R = 1000,
+		WRITES,
+		WRITES_BACK,
+		FORGET,
+		ANSWERS_BACK
+	};
+	static struct rp_wire_range r[R];
+	static struct rig_told t[N];
+	static struct rp_write w[N];
+	static uint64_t token[N];
+	struct rp_initiator_attr attr = rig_attr();
+	struct rig_msg *m;
+	double at;
+
+	attr.max_commits = N;
+	for (int how = WRITES; how <= ANSWERS_BACK; how++) {
+		restart(&attr);
+		s.credits = UINT16_MAX;
+		commit_good(0);
+		for (int i = 0; i < N; i++) {
+			begin(&w[i], i * R);
+			for (int k = 0; k < R; k++)
+				r[k] = rig_range(1, (i * R + k) * 64, 64);
+			rig_commit_n(&g, p, &t[i], r, how < FORGET ? 1 : R);
+			while ((m = rig_pop(&g))) {
+				token[i] = m->hdr.token;
+				free(m);
+			}
+		}
+		at = cpu();
+		for (int i = 0; i < N; i++) {
+			if (how == WRITES)
+				rp_write_done(&w[i], EIO);
+			else if (how == WRITES_BACK)
+				rp_write_done(&w[N - 1 - i], EIO);
+			else if (how == ANSWERS_BACK)
+				rig_refuse(&g, &s, token[N - 1 - i],
+					   RP_ST_FLUSH_FAILED);
+		}
+		if (how == FORGET)
+			rp_peer_forget(g.in, RIG_PEER);
+		rp_initiator_progress(g.in);
+		at = cpu() - at;
+		cr_assert_lt(at, 1.0, "%d took %.2f s", how, at);
+		for (int i = 0; i < N; i++) {
+			cr_assert_eq(t[i].times, 1);
+			cr_assert_neq(t[i].out.status, RP_ST_OK);
+			if (how >= FORGET)
+				rp_write_done(&w[i], 0);
+		}
+	}
+}
