@@ -11,7 +11,7 @@
 
 static struct rig g;
 static struct rp_peer *p;
-static struct rig_told c0, c1;
+static struct rig_told c0, c1, c2;
 static struct rig_session s; /* open, many credits */
 
 static void start_with(const struct rp_initiator_attr *attr)
@@ -341,6 +341,29 @@ Test(commit, undone_write_is_not_covered)
 	rig_told_once(&c0, RP_ST_OK);
 }
 
+Test(commit, failed_write_before_and_after_the_answer)
+{
+	struct rp_write w;
+	uint64_t token;
+
+	for (int after = 0; after < 2; after++) {
+		begin(&w, 0);
+		commit(&c0, 0);
+		token = rig_requested(&g, &s);
+		if (after)
+			rig_ok(&g, &s, token);
+		rp_write_done(&w, EIO);
+		rig_not_told(&c0);
+		rig_progress(&g);
+		rig_told_once(&c0, RP_ST_WRITE_FAILED);
+		/* The request has no owner; its answer finds nobody. */
+		rig_ok(&g, &s, token);
+		rig_refuse(&g, &s, token, RP_ST_RANGE);
+		rig_told_once(&c0, RP_ST_WRITE_FAILED);
+		cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	}
+}
+
 Test(commit, failed_write_elsewhere)
 {
 	const struct rp_wire_range r[] = {
@@ -374,6 +397,66 @@ Test(commit, failed_write_elsewhere)
 	rig_commit(&g, p, &c0, 1, 127, 1);
 	rig_progress(&g);
 	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+}
+
+Test(commit, credit_of_an_orphan)
+{
+	struct rp_write w;
+	uint64_t token;
+
+	stop();
+	rig_start(&g, NULL);
+	p = rig_peer(&g);
+	begin(&w, 0);
+	commit(&c0, 0);
+	s = rig_open(&g, RIG_LIFE, 1);
+	token = rig_requested(&g, &s);
+	commit(&c1, 1);
+	commit(&c2, 0);
+	rig_none(&g);
+	/* c0 ends in flight, c2 in the queue: it is never sent. */
+	rp_write_done(&w, EIO);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	rig_told_once(&c2, RP_ST_WRITE_FAILED);
+	rig_not_told(&c1);
+	rig_none(&g);
+	rig_ok(&g, &s, token);
+	token = rig_requested(&g, &s);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c1, RP_ST_OK);
+	rig_none(&g);
+
+	/* Overloaded or without a session, an orphan is not sent again. */
+	for (int i = 0; i < 2; i++) {
+		begin(&w, 0);
+		commit(&c0, 0);
+		token = rig_requested(&g, &s);
+		rp_write_done(&w, EIO);
+		begin(&w, 0);
+		rp_write_done(&w, 0);
+		commit(&c1, 0);
+		rig_refuse(&g, &s, token,
+			   i ? RP_ST_OVERLOADED : RP_ST_NO_SESSION);
+		if (i)
+			rig_sleep(&g, 2 * RIG_MS);
+		else
+			s = rig_open(&g, RIG_LIFE, 1);
+		rig_ok(&g, &s, rig_requested(&g, &s));
+		rig_told_once(&c1, RP_ST_OK);
+		rig_none(&g);
+	}
+
+	/* An orphan without an answer gives its credit back after a while. */
+	begin(&w, 0);
+	commit(&c0, 0);
+	rig_requested(&g, &s);
+	rp_write_done(&w, EIO);
+	commit(&c1, 1);
+	rig_none(&g);
+	rig_sleep(&g, RIG_TIMEOUT / 2);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
 }
 
 Test(commit, poison_until_written_again)
@@ -457,6 +540,60 @@ Test(commit, poison_rewritten_in_part)
 	rp_write_done(&w, 0);
 	for (unsigned int i = 0; i < 16; i++)
 		commit_good(i);
+}
+
+/*
+ * Written again and committed without waiting in between, as every program
+ * does that uses FI_COMMIT_COMPLETE: the commit depends on that write alone.
+ */
+Test(commit, poison_rewritten_under_way)
+{
+	struct rp_write w, x, y;
+	uint64_t token;
+
+	for (int fails = 0; fails < 2; fails++) {
+		begin(&w, 3);
+		rp_write_done(&w, EIO);
+		commit_poisoned(3);
+		begin(&x, 3);
+		commit(&c0, 3);
+		token = rig_requested(&g, &s);
+		rig_ok(&g, &s, token);
+		rig_progress(&g);
+		rig_not_told(&c0);
+		rp_write_done(&x, fails ? EIO : 0);
+		rig_progress(&g);
+		rig_told_once(&c0, fails ? RP_ST_WRITE_FAILED : RP_ST_OK);
+	}
+	/* In part is not enough. */
+	rp_write_begin(p, &x, rig_key(1), 3 * 64, 63);
+	commit_poisoned(3);
+	/* In two parts is. */
+	rp_write_begin(p, &y, rig_key(1), 3 * 64 + 63, 10);
+	commit(&c0, 3);
+	token = rig_requested(&g, &s);
+	rig_ok(&g, &s, token);
+	rp_write_done(&y, 0);
+	rig_progress(&g);
+	rig_not_told(&c0);
+	rp_write_done(&x, 0);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_OK);
+	/* A write that was posted before the failed one is not. */
+	begin(&x, 3);
+	begin(&w, 3);
+	rp_write_done(&w, EIO);
+	commit_poisoned(3);
+	rp_write_done(&x, 0);
+	/* Nor is one behind the commit, even if it is placed first. */
+	begin(&x, 2);
+	commit(&c0, 3);
+	begin(&y, 3);
+	rp_write_done(&y, 0);
+	rp_write_done(&x, 0);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	commit_good(3);
 }
 
 Test(commit, poison_overflows)

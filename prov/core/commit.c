@@ -168,19 +168,53 @@ static void mark_placed(struct rp_peer *p)
 	}
 }
 
-static bool poisoned(const struct rp_peer *p, const struct rp_commit *c,
-		     uint64_t *range)
+/* Does the commit want bytes of the set? *range: the first that does. */
+static bool wants(const struct rp_commit *c, const struct rp_ranges *set,
+		  uint64_t *range)
 {
 	for (size_t i = 0; i < c->nranges; i++) {
 		const struct rp_wire_range *g = &c->ranges[i];
 
-		if (p->poison_all ||
-		    rp_ranges_overlap(&p->poison, g->key, g->addr, g->len)) {
+		if (rp_ranges_overlap(set, g->key, g->addr, g->len)) {
 			*range = i;
 			return true;
 		}
 	}
 	return false;
+}
+
+/*
+ * Does the commit want poisoned bytes? Not those that a later write under way
+ * replaces: should that fail, it fails the commit.
+ */
+static bool poisoned(const struct rp_peer *p, const struct rp_commit *c,
+		     uint64_t *range)
+{
+	const struct rp_ranges *all = &p->poison;
+	const struct rp_write *w;
+	struct rp_ranges left;
+	bool hit = true;
+
+	*range = 0;
+	if (p->poison_all)
+		return true;
+	if (!wants(c, all, range))
+		return false;
+	if (TAILQ_EMPTY(&p->writes))
+		return true;
+
+	rp_ranges_init(&left, 0);
+	for (size_t i = 0; i < all->n; i++)
+		if (rp_ranges_insert(&left, all->v[i].space, all->v[i].start,
+				     all->v[i].end - all->v[i].start,
+				     all->v[i].stamp))
+			goto fini;
+	TAILQ_FOREACH (w, &p->writes, link)
+		rp_ranges_clear(&left, w->key, w->addr, w->len, w->seq);
+	hit = wants(c, &left, range);
+fini:
+	rp_ranges_fini(&left);
+	return hit;
 }
 
 void rp_commit_start(struct rp_commit *c)
