@@ -162,6 +162,37 @@ Test(commit, limit)
 	commit_good(0);
 }
 
+Test(commit, every_refusal_is_told)
+{
+	struct rp_wire_range r[3] = {
+		rig_range(1, 0, 64),
+		rig_range(2, 0, 64),
+		rig_range(3, 0, 64),
+	};
+	struct rp_wire_reply m = {.detail = 4711};
+	uint64_t token;
+
+	for (uint32_t st = 1; st < RP_ST_WRITE_FAILED; st++) {
+		if (st == RP_ST_NO_SESSION || st == RP_ST_OVERLOADED)
+			continue; /* not the end: test_peer */
+		rig_commit_n(&g, p, &c0, r, 3);
+		token = rig_requested(&g, &s);
+		m.status = st;
+		m.range = 2;
+		rig_reply(&g, &s, token, &m);
+		rig_told_once(&c0, (enum rp_status)st);
+		cr_assert_eq(c0.out.detail, 4711);
+		cr_assert_eq(c0.out.range, 2);
+		rig_ok(&g, &s, token);
+		rig_told_once(&c0, (enum rp_status)st);
+	}
+	/* A range that the request did not have. */
+	rig_commit_n(&g, p, &c0, r, 3);
+	m.range = 3;
+	rig_reply(&g, &s, rig_requested(&g, &s), &m);
+	cr_assert_eq(c0.out.range, 0);
+}
+
 Test(commit, less_than_asked_is_not_yes)
 {
 	const struct rp_wire_range r = rig_range(1, 0, 64);
@@ -287,6 +318,21 @@ Test(commit, acknowledged_before_the_answer)
 	rig_progress(&g);
 	rig_not_told(&c0);
 	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+Test(commit, last_acknowledgement_wakes_a_sleeper)
+{
+	struct rp_write w;
+
+	begin(&w, 0);
+	commit(&c0, 0);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	cr_assert_eq(g.kicks, 0);
+	rp_write_done(&w, 0);
+	cr_assert_eq(g.kicks, 1);
+	cr_assert_leq(rp_initiator_deadline(g.in), g.now);
+	rig_progress(&g);
 	rig_told_once(&c0, RP_ST_OK);
 }
 
@@ -626,6 +672,71 @@ Test(commit, poison_overflows)
 	}
 }
 
+/* Adapters refuse such a write; should one come, nothing may be trusted. */
+Test(commit, write_that_wraps)
+{
+	struct rp_write w;
+
+	rp_write_begin(p, &w, rig_key(1), UINT64_MAX - 10, 100);
+	rig_commit(&g, p, &c0, 1, UINT64_MAX - 5, 5);
+	rig_requested(&g, &s);
+	rp_write_done(&w, EIO);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	commit_poisoned(0);
+}
+
+Test(commit, without_order_the_request_waits)
+{
+	struct rp_initiator_attr attr = rig_attr();
+	struct rp_write w0, w1, w2;
+	unsigned int kicks;
+
+	attr.ordered = false;
+	restart(&attr);
+	begin(&w0, 0);
+	begin(&w1, 1);
+	commit(&c0, 0);
+	begin(&w2, 2);
+	commit(&c1, 2);
+	rig_sleep(&g, 1000 * RIG_MS);
+	rig_none(&g);
+	rp_write_done(&w1, 0);
+	rig_progress(&g);
+	rig_none(&g);
+	kicks = g.kicks;
+	rp_write_done(&w0, 0);
+	/* Somebody must send it now, or a sleeper would sleep on. */
+	cr_assert_gt(g.kicks, kicks);
+	cr_assert_leq(rp_initiator_deadline(g.in), g.now);
+	rig_progress(&g);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+	rig_none(&g);
+	/* A write that fails: never asked for. */
+	rp_write_done(&w2, EIO);
+	rig_progress(&g);
+	rig_none(&g);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	/* Nothing under way: at once. */
+	commit_good(0);
+	commit_poisoned(2);
+
+	/* The same before there is a session. */
+	stop();
+	rig_start(&g, &attr);
+	p = rig_peer(&g);
+	begin(&w0, 0);
+	commit(&c0, 0);
+	rig_sleep(&g, 1000 * RIG_MS);
+	rig_none(&g);
+	rp_write_done(&w0, 0);
+	rig_sleep(&g, 1);
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+}
+
 /* Silence while a write is under way is not the target's. */
 Test(commit, slow_link_is_not_a_dead_peer)
 {
@@ -652,6 +763,56 @@ Test(commit, slow_link_is_not_a_dead_peer)
 	rig_told_once(&c0, RP_ST_TIMEOUT);
 	rig_ok(&g, &s, token);
 	rig_told_once(&c0, RP_ST_TIMEOUT);
+}
+
+Test(commit, slack_does_not_wrap)
+{
+	struct rp_initiator_attr attr = rig_attr();
+	struct rp_write w;
+
+	attr.slow_rate = 1;
+	restart(&attr);
+	rp_write_begin(p, &w, rig_key(1), 0, 1ull << 62);
+	commit(&c0, 0);
+	rig_sleep(&g, 100 * RIG_TIMEOUT);
+	rig_not_told(&c0);
+	rp_write_done(&w, 0);
+	rig_sleep(&g, RIG_TIMEOUT);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+}
+
+/* A target that answers nobody is dead, whatever else seems to go on. */
+Test(commit, writes_that_prove_nothing)
+{
+	struct rp_write w;
+
+	commit(&c0, 0);
+	for (int i = 0; i < 100 && !c0.times; i++) {
+		/* Failing writes; later ones that its base acknowledges. */
+		begin(&w, 1);
+		rp_write_done(&w, i % 2 ? EIO : 0);
+		rig_pass(&g, 1000 * RIG_MS);
+		cr_assert_leq(i, 5);
+	}
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+}
+
+Test(commit, query_behind_writes)
+{
+	struct rp_write w, later;
+	struct rig_told q;
+
+	begin(&w, 0);
+	rig_query(&g, p, &q, 1);
+	begin(&later, 1);
+	rig_sleep(&g, 4000 * RIG_MS);
+	rp_write_done(&w, 0);
+	rig_sleep(&g, 4000 * RIG_MS);
+	rp_write_done(&later, 0);
+	cr_assert_eq(q.times, 0);
+	rig_sleep(&g, 1000 * RIG_MS);
+	cr_assert_eq(q.times, 1);
+	cr_assert_eq(q.query, RP_ST_TIMEOUT);
 }
 
 Test(commit, many_ranges)

@@ -149,23 +149,30 @@ static uint64_t first_unplaced(const struct rp_peer *p)
 	return w ? w->seq : p->next_seq;
 }
 
-/* Move the mark past every commit whose writes have all been acknowledged. */
-static void mark_placed(struct rp_peer *p)
+/*
+ * Move the mark past every commit whose writes have all been acknowledged. True
+ * when there is something to send for that.
+ */
+static bool mark_placed(struct rp_peer *p)
 {
 	uint64_t seq = first_unplaced(p);
+	bool queued = false;
 	struct rp_commit *c;
 
 	while ((c = p->unplaced) && c->barrier <= seq) {
 		p->unplaced = TAILQ_NEXT(c, link);
 		c->placed = true;
-		/* Without order on the wire the request had to wait for this.
-		 */
-		if (!p->in->attr.ordered && commit_queue(c)) {
-			rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
+		if (p->in->attr.ordered) {
+			commit_check(c);
 			continue;
 		}
-		commit_check(c);
+		/* Without order on the wire the request waited for this. */
+		if (commit_queue(c))
+			rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
+		else
+			queued = true;
 	}
+	return queued;
 }
 
 /* Does the commit want bytes of the set? *range: the first that does. */
@@ -263,7 +270,8 @@ void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 		if ((st == RP_ST_UNKNOWN_KEY || st == RP_ST_STALE_KEY) &&
 		    c->incarnation && c->incarnation != incarnation)
 			st = RP_ST_PEER_RESTARTED;
-		rp_commit_fail(c, st, m->detail, first + m->range);
+		rp_commit_fail(c, st, m->detail,
+			       first + (m->range < n ? m->range : 0));
 		return;
 	}
 	/* An answer that says less than was asked is not a yes. */
@@ -321,7 +329,9 @@ static void write_end(struct rp_write *w)
 
 	TAILQ_REMOVE(&p->writes, w, link);
 	p->unplaced_bytes -= w->len;
-	mark_placed(p);
+	/* Sending and telling is progress's, not the base's completion's. */
+	if (mark_placed(p) || !TAILQ_EMPTY(&p->in->done))
+		p->in->x->ops->kick(p->in->x);
 	if (p->forgotten)
 		rp_peer_release(p);
 }
@@ -329,6 +339,13 @@ static void write_end(struct rp_write *w)
 void rp_write_undo(struct rp_write *w)
 {
 	write_end(w);
+}
+
+static bool overlaps(const struct rp_wire_range *g, const struct rp_write *w)
+{
+	return g->key == w->key &&
+	       (g->addr < w->addr ? w->addr - g->addr < g->len
+				  : g->addr - w->addr < w->len);
 }
 
 /* A write failed: no commit that covers it may succeed, now or later. */
@@ -344,10 +361,7 @@ static void poison(struct rp_peer *p, const struct rp_write *w)
 		if (c->barrier <= w->seq)
 			continue;
 		for (size_t i = 0; i < c->nranges; i++) {
-			const struct rp_wire_range *g = &c->ranges[i];
-
-			if (g->key != w->key || g->addr >= w->addr + w->len ||
-			    w->addr >= g->addr + g->len)
+			if (!overlaps(&c->ranges[i], w))
 				continue;
 			rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, i);
 			break;
@@ -358,14 +372,19 @@ static void poison(struct rp_peer *p, const struct rp_write *w)
 void rp_write_done(struct rp_write *w, int err)
 {
 	struct rp_peer *p = w->peer;
+	const struct rp_commit *c = TAILQ_FIRST(&p->commits);
 
+	/*
+	 * What we wait for may have been held up by this write. Later ones do
+	 * not count: they say nothing about who should have answered since.
+	 */
+	if (!err && p->waiting && w->seq < (c ? c->barrier : p->query_seq))
+		p->alive_at = p->in->x->ops->now(p->in->x);
 	if (err)
 		poison(p, w);
 	else if (p->poison.n)
 		/* Written again; when that fails to split, it stays poisoned.
 		 */
 		rp_ranges_clear(&p->poison, w->key, w->addr, w->len, w->seq);
-	if (p->waiting)
-		p->alive_at = p->in->x->ops->now(p->in->x);
 	write_end(w);
 }

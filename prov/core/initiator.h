@@ -93,6 +93,7 @@ struct rp_peer {
 
 	/* The writes that commits cover. */
 	uint64_t next_seq;
+	uint64_t query_seq;	 /* the last query stands behind those below */
 	struct rp_writes writes; /* in posting order */
 	uint64_t unplaced_bytes;
 	struct rp_ranges poison;    /* failed writes, not rewritten since */

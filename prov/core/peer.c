@@ -14,6 +14,8 @@
 #define RESEND_PART 2
 /* How long an overloaded target is left alone. */
 #define BACKOFF_NS (2 * NS_PER_MS)
+/* Thirty years: keeps times from wrapping. */
+#define MAX_SLACK_NS 1e18
 
 static uint64_t now(const struct rp_initiator *in)
 {
@@ -221,13 +223,14 @@ void rp_initiator_delete(struct rp_initiator *in)
 static uint64_t peer_deadline(const struct rp_peer *p)
 {
 	const struct rp_initiator_attr *a = &p->in->attr;
-	uint64_t slack = 0;
+	double slack = 0;
 
 	/* A request stands behind the writes: a slow link is no dead peer. */
 	if (a->slow_rate)
-		slack = (uint64_t)((double)p->unplaced_bytes * 1e9 /
-				   (double)a->slow_rate);
-	return p->alive_at + a->timeout_ns + slack;
+		slack = (double)p->unplaced_bytes * 1e9 / (double)a->slow_rate;
+	if (slack > MAX_SLACK_NS)
+		slack = MAX_SLACK_NS;
+	return p->alive_at + a->timeout_ns + (uint64_t)slack;
 }
 
 /* First key that anything queued talks about: HELLO shows that we hold it. */
@@ -694,6 +697,7 @@ int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
 	r->query_done = done;
 	r->query_arg = arg;
 	p->in->outstanding++;
+	p->query_seq = p->next_seq;
 	rp_peer_wait(p);
 	rp_peer_send(p);
 	/* Commits that ended here are told from progress only. */
