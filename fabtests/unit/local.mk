@@ -112,4 +112,6 @@ TESTS += fabtests/unit/test_commit
 fabtests_unit_test_commit_SOURCES = fabtests/unit/test_commit.c $(initiator_rig)
 fabtests_unit_test_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_commit_LDADD = $(unit_ldadd)
+fabtests_unit_test_commit_LDFLAGS = \
+	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 endif

@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A table that cannot grow fails a commit, not the process. */
+#define HASH_NONFATAL_OOM	   1
+#define uthash_nonfatal_oom(entry) (oom = true)
+
 #include "core/initiator.h"
 #include "core/log.h"
 
@@ -42,6 +46,7 @@ int rp_initiator_new(const struct rp_initiator_attr *attr, struct rp_xport *x,
 struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 {
 	struct rp_peer *p;
+	bool oom = false;
 
 	HASH_FIND(hh, in->by_addr, &addr, sizeof(addr), p);
 	if (p)
@@ -58,6 +63,10 @@ struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 	TAILQ_INIT(&p->commits);
 	rp_ranges_init(&p->poison, 1024);
 	HASH_ADD(hh, in->by_addr, addr, sizeof(p->addr), p);
+	if (oom) {
+		free(p);
+		return NULL;
+	}
 	return p;
 }
 
@@ -106,6 +115,7 @@ void rp_peer_unwait(struct rp_peer *p)
 struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)
 {
 	struct rp_req *r = calloc(1, sizeof(*r));
+	bool oom = false;
 
 	if (!r)
 		return NULL;
@@ -114,6 +124,10 @@ struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)
 	r->type = c ? RP_MSG_REQUEST : RP_MSG_QUERY;
 	r->token = p->in->next_token++;
 	HASH_ADD(hh, p->in->by_token, token, sizeof(r->token), r);
+	if (oom) {
+		free(r);
+		return NULL;
+	}
 	if (c)
 		TAILQ_INSERT_TAIL(&c->reqs, r, of_commit);
 	r->state = RP_REQ_QUEUED;
@@ -250,6 +264,7 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	struct rp_wire_hello m = {0};
 	uint8_t buf[512];
 	size_t addr_len = sizeof(m.addr);
+	bool oom = false;
 	int ret;
 
 	if (p->state == RP_SESSION_CLOSED) {
@@ -259,6 +274,10 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 		p->cookie |= !p->cookie;
 		HASH_ADD(hh_cookie, in->by_cookie, cookie, sizeof(p->cookie),
 			 p);
+		if (oom) {
+			p->cookie = 0;
+			return -ENOMEM;
+		}
 		p->hello_key = first_key(p);
 		p->hello_at = 0;
 		p->state = RP_SESSION_HELLO;
@@ -325,7 +344,9 @@ static bool send_failed(struct rp_peer *p, int ret)
 	if (ret == -EAGAIN)
 		p->in->blocked = true;
 	else if (ret)
-		peer_fail(p, RP_ST_SEND_FAILED, -ret);
+		peer_fail(p,
+			  ret == -ENOMEM ? RP_ST_NO_MEMORY : RP_ST_SEND_FAILED,
+			  -ret);
 	return ret;
 }
 
