@@ -5,3 +5,25 @@ fabtests_fault_writeback_error_SOURCES = fabtests/fault/writeback_error.c
 fabtests_fault_writeback_error_LDADD = prov/core/libcore.la $(PMEM2_LIBS)
 EXTRA_DIST += fabtests/fault/writeback_error.sh
 TESTS += fabtests/fault/writeback_error.sh
+
+# The provider with its fault points, in a folder of its own.
+check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
+fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) $(core_sources)
+fabtests_fault_librpmem_fault_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
+	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
+fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
+
+# What reached the medium, decided outside the code under test.
+check_LTLIBRARIES += fabtests/fault/libshadow.la
+fabtests_fault_libshadow_la_SOURCES = fabtests/fault/shadow.c
+fabtests_fault_libshadow_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+fabtests_fault_libshadow_la_LIBADD = -ldl
+
+check_PROGRAMS += fabtests/fault/powercut
+fabtests_fault_powercut_SOURCES = fabtests/fault/powercut.c $(pair_sources)
+fabtests_fault_powercut_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_powercut_LDADD = $(FABRIC_LIBS)
+fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_noflush.sh
+TESTS += $(fault_tests)
+EXTRA_DIST += $(fault_tests)

@@ -82,9 +82,26 @@ void side_open(struct side *s, const struct pair_opts *o)
 	MUST(fi_enable(s->ep));
 }
 
+static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+void side_pool(struct side *s, const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT, 0600);
+
+	if (fd < 0)
+		MUST(-errno);
+	MUST(-posix_fallocate(fd, 0, PAIR_POOL));
+	s->pool = mmap(NULL, PAIR_POOL, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		       0);
+	if (s->pool == MAP_FAILED)
+		MUST(-errno);
+	close(fd);
+	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL, remote, 0, 1, FI_RMA_PMEM,
+		       &s->pool_mr, NULL));
+}
+
 void side_memory(struct side *s)
 {
-	const uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
 	int fd;
 
 	/* It keeps its name: bytes of a deleted file survive nothing. */
@@ -92,17 +109,13 @@ void side_memory(struct side *s)
 	fd = mkstemp(s->path);
 	if (fd < 0)
 		MUST(-errno);
-	MUST(-posix_fallocate(fd, 0, PAIR_POOL));
-	s->pool = mmap(NULL, PAIR_POOL, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		       0);
+	close(fd);
+	side_pool(s, s->path);
 	s->plain = mmap(NULL, PAIR_POOL, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (s->pool == MAP_FAILED || s->plain == MAP_FAILED)
+	if (s->plain == MAP_FAILED)
 		MUST(-errno);
-	close(fd);
-	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL, access, 0, 1, FI_RMA_PMEM,
-		       &s->pool_mr, NULL));
-	MUST(fi_mr_reg(s->domain, s->plain, PAIR_POOL, access, 0, 2, 0,
+	MUST(fi_mr_reg(s->domain, s->plain, PAIR_POOL, remote, 0, 2, 0,
 		       &s->plain_mr, NULL));
 }
 
@@ -116,8 +129,10 @@ void side_card(struct side *s, struct card *c)
 	if (!s->pool)
 		return;
 	c->pool_key = fi_mr_key(s->pool_mr);
-	c->plain_key = fi_mr_key(s->plain_mr);
 	c->pool_addr = va ? (uintptr_t)s->pool : 0;
+	if (!s->plain)
+		return;
+	c->plain_key = fi_mr_key(s->plain_mr);
 	c->plain_addr = va ? (uintptr_t)s->plain : 0;
 }
 
@@ -132,10 +147,12 @@ void side_close(struct side *s)
 	MUST(fi_close(&s->ep->fid));
 	if (s->pool) {
 		MUST(fi_close(&s->pool_mr->fid));
-		MUST(fi_close(&s->plain_mr->fid));
-		unlink(s->path);
 		munmap(s->pool, PAIR_POOL);
+	}
+	if (s->plain) {
+		MUST(fi_close(&s->plain_mr->fid));
 		munmap(s->plain, PAIR_POOL);
+		unlink(s->path);
 	}
 	MUST(fi_close(&s->cq->fid));
 	MUST(fi_close(&s->av->fid));

@@ -54,7 +54,9 @@ struct card {
 ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line);
 
 void side_open(struct side *s, const struct pair_opts *o);
-/* The target's memory: a pool file in the current folder. */
+/* Map the file (made when it is not there, PAIR_POOL bytes) as the pool. */
+void side_pool(struct side *s, const char *path);
+/* The target's memory: a pool file in the current folder, and plain memory. */
 void side_memory(struct side *s);
 void side_card(struct side *s, struct card *c);
 void side_insert(struct side *s, const struct card *peer);

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Power cuts: what was acknowledged must be in the shadow, record by record. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+/*
+ * Three processes a round. The target is executed under the preload and maps
+ * the pool. The initiator appends records, commits them in every way there is
+ * and notes in shared memory which were acknowledged. This process kills the
+ * target at a random moment and judges by the shadow alone.
+ */
+
+#define RECORDS (PAIR_POOL / sizeof(struct record))
+#define BATCH	8
+#define WINDOW	32
+
+struct record {
+	uint64_t seq; /* counts from 1 */
+	uint64_t body[6];
+	uint64_t sum;
+};
+
+static uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15ull;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+
+static uint64_t rng_state;
+static uint64_t rng(uint64_t below)
+{
+	rng_state += 1;
+	return mix(rng_state) % below;
+}
+
+static void record_make(struct record *r, uint64_t seed, uint64_t seq)
+{
+	r->seq = seq;
+	r->sum = seed;
+	for (int i = 0; i < 6; i++) {
+		r->body[i] = mix(seed ^ seq * 8 ^ (uint64_t)i);
+		r->sum = mix(r->sum ^ r->body[i]);
+	}
+}
+
+/* --- the target: maps the pool, drives progress until it is killed --- */
+
+static int target(const char *pool, uint64_t seed)
+{
+	struct pair_opts o = {0};
+	struct card card;
+	struct side s;
+	char c;
+
+	rng_state = seed;
+	if (rng(3) == 0)
+		o.progress = FI_PROGRESS_AUTO;
+	o.sleeps = rng(2);
+	side_open(&s, &o);
+	side_pool(&s, pool);
+	side_card(&s, &card);
+	if (write(STDOUT_FILENO, &card, sizeof(card)) != sizeof(card))
+		return 1;
+	if (o.progress == FI_PROGRESS_AUTO)
+		while (read(STDIN_FILENO, &c, 1) < 0)
+			;
+	for (;;) {
+		struct fi_cq_tagged_entry e;
+
+		if (o.sleeps)
+			fi_cq_sread(s.cq, &e, 1, NULL, 1000);
+		else
+			fi_cq_read(s.cq, &e, 1);
+	}
+}
+
+/* --- the initiator: appends until it is killed --- */
+
+struct batch {
+	uint64_t first;
+	unsigned int n;
+	unsigned int waits; /* completions still to come */
+	bool failed;
+	struct record r[BATCH];
+};
+
+static volatile uint8_t *acked;
+
+/* A completion of something of a batch. */
+static void settle(struct batch *b, bool ok)
+{
+	b->failed |= !ok;
+	if (--b->waits || b->failed)
+		return;
+	for (unsigned int i = 0; i < b->n; i++)
+		acked[b->first + i] = 1;
+}
+
+static void reap(struct side *s)
+{
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err = {0};
+	ssize_t n = fi_cq_read(s->cq, &e, 1);
+
+	if (n == 1)
+		settle(e.op_context, true);
+	else if (n == -FI_EAVAIL && fi_cq_readerr(s->cq, &err, 0) == 1)
+		settle(err.op_context, false);
+}
+
+#define PUT(call)                                                              \
+	do {                                                                   \
+		ssize_t r_;                                                    \
+		while ((r_ = (call)) == -FI_EAGAIN)                            \
+			reap(s);                                               \
+		MUST(r_);                                                      \
+	} while (0)
+
+static void append(struct side *s, const struct card *card, struct batch *b,
+		   int way)
+{
+	struct fi_rma_iov at[BATCH];
+	struct iovec iov;
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = at,
+		.rma_iov_count = 1,
+		.context = b,
+	};
+
+	for (unsigned int i = 0; i < b->n; i++)
+		at[i] = (struct fi_rma_iov){
+			card->pool_addr +
+				(b->first + i) * sizeof(struct record),
+			sizeof(struct record), card->pool_key};
+	if (way == 0) { /* each write with its own commit */
+		b->waits = b->n;
+		for (unsigned int i = 0; i < b->n; i++) {
+			iov.iov_base = &b->r[i];
+			iov.iov_len = sizeof(b->r[i]);
+			msg.rma_iov = &at[i];
+			PUT(fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE));
+		}
+		return;
+	}
+	b->waits = b->n + 1;
+	for (unsigned int i = 0; i < b->n; i++)
+		PUT(fi_write(s->ep, &b->r[i], sizeof(b->r[i]), NULL, s->peer,
+			     at[i].addr, at[i].key, b));
+	if (way == 1) { /* one commit of many ranges */
+		PUT(fi_rpmem_commit(s->ep, at, b->n, s->peer, FI_RPMEM_DURABLE,
+				    FI_RPMEM_CLASS_POWER, NULL, b));
+		return;
+	}
+	at[0].len *= b->n; /* one range over them all, by the standard call */
+	msg.iov_count = 0;
+	PUT(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
+}
+
+static int initiator(int ack_fd, uint64_t seed)
+{
+	static struct batch window[WINDOW];
+	struct pair_opts o = {0};
+	struct card card;
+	uint64_t next = 0;
+	struct side s;
+
+	rng_state = seed + 1;
+	acked = mmap(NULL, RECORDS, PROT_READ | PROT_WRITE, MAP_SHARED, ack_fd,
+		     0);
+	if (acked == MAP_FAILED)
+		return 1;
+	side_open(&s, &o);
+	if (read(STDIN_FILENO, &card, sizeof(card)) != sizeof(card))
+		return 1;
+	side_insert(&s, &card);
+	for (unsigned int i = 0; next < RECORDS; i++) {
+		struct batch *b = &window[i % WINDOW];
+
+		while (b->waits)
+			reap(&s);
+		b->failed = false;
+		b->first = next;
+		b->n = 1 + rng(BATCH);
+		if (b->n > RECORDS - next)
+			b->n = RECORDS - next;
+		for (unsigned int k = 0; k < b->n; k++)
+			record_make(&b->r[k], seed, next + k + 1);
+		append(&s, &card, b, (int)rng(3));
+		next += b->n;
+	}
+	for (;;)
+		reap(&s);
+}
+
+/* --- this process --- */
+
+static pid_t spawn(char **argv, int in, int out, const char *preload)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		MUST(-errno);
+	if (pid)
+		return pid;
+	dup2(in, STDIN_FILENO);
+	dup2(out, STDOUT_FILENO);
+	if (preload)
+		setenv("LD_PRELOAD", preload, 1);
+	execv("/proc/self/exe", argv);
+	_exit(127);
+}
+
+static void pause_us(uint64_t us)
+{
+	struct timespec t = {.tv_sec = us / 1000000,
+			     .tv_nsec = us % 1000000 * 1000};
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+static uint64_t count(volatile uint8_t *flags)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < RECORDS; i++)
+		n += flags[i];
+	return n;
+}
+
+struct round {
+	uint64_t acked, missing, first_missing;
+};
+
+/* One life of a target. */
+static void play(uint64_t seed, const char *preload, struct round *out)
+{
+	char pool[32], shadow[64], text[32], acks[16], spec[128];
+	char *targv[] = {"powercut", "--target", pool, text, NULL};
+	char *iargv[] = {"powercut", "--initiator", acks, text, NULL};
+	int ack_fd = memfd_create("acks", 0), in[2], card[2], fd, null;
+	volatile uint8_t *flags;
+	struct record want, got;
+	pid_t tpid, ipid;
+
+	rng_state = seed + 2;
+	snprintf(pool, sizeof(pool), "powercut_pool.%d", getpid());
+	snprintf(shadow, sizeof(shadow), "%s.shadow", pool);
+	snprintf(spec, sizeof(spec), "%s:%s", pool, shadow);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)seed);
+	snprintf(acks, sizeof(acks), "%d", ack_fd);
+	fd = open(shadow, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (ack_fd < 0 || fd < 0 || ftruncate(ack_fd, RECORDS) ||
+	    ftruncate(fd, PAIR_POOL) || pipe(in) || pipe(card))
+		MUST(-errno);
+	null = open("/dev/null", O_WRONLY);
+	fcntl(in[1], F_SETFD, FD_CLOEXEC);
+	setenv("RPMEM_SHADOW", spec, 1);
+	flags = mmap(NULL, RECORDS, PROT_READ | PROT_WRITE, MAP_SHARED, ack_fd,
+		     0);
+	tpid = spawn(targv, in[0], card[1], preload);
+	ipid = spawn(iargv, card[0], null, NULL);
+
+	/* Some rounds die before the first acknowledgement, most after. */
+	if (rng(10))
+		for (int i = 0; i < 20000 && !count(flags); i++) {
+			if (waitpid(ipid, NULL, WNOHANG) ||
+			    waitpid(tpid, NULL, WNOHANG)) {
+				printf("# a process ended by itself\n");
+				exit(1);
+			}
+			pause_us(500);
+		}
+	pause_us(rng(60000));
+	kill(tpid, SIGKILL);
+	waitpid(tpid, NULL, 0);
+	pause_us(3000); /* answers on their way still count */
+	kill(ipid, SIGKILL);
+	waitpid(ipid, NULL, 0);
+
+	memset(out, 0, sizeof(*out));
+	for (uint64_t i = 0; i < RECORDS; i++) {
+		if (!flags[i])
+			continue;
+		out->acked++;
+		record_make(&want, seed, i + 1);
+		if (pread(fd, &got, sizeof(got), i * sizeof(got)) !=
+			    sizeof(got) ||
+		    memcmp(&want, &got, sizeof(got))) {
+			if (!out->missing++)
+				out->first_missing = i + 1;
+		}
+	}
+	munmap((void *)flags, RECORDS);
+	close(ack_fd);
+	close(fd);
+	close(null);
+	close(in[0]);
+	close(in[1]);
+	close(card[0]);
+	close(card[1]);
+	unlink(pool);
+	unlink(shadow);
+}
+
+int main(int argc, char **argv)
+{
+	const char *preload = getenv("RPMEM_SHADOW_LIB");
+	const char *want_loss = getenv("RPMEM_EXPECT_LOSS");
+	uint64_t seed = 0, acks = 0, missing = 0, longest = 0;
+	int rounds = 200, opt;
+	struct round r;
+
+	if (argc == 4 && !strcmp(argv[1], "--target"))
+		return target(argv[2], strtoull(argv[3], NULL, 10));
+	if (argc == 4 && !strcmp(argv[1], "--initiator"))
+		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+	while ((opt = getopt(argc, argv, "n:s:")) != -1) {
+		if (opt == 'n')
+			rounds = atoi(optarg);
+		else if (opt == 's')
+			seed = strtoull(optarg, NULL, 10);
+		else
+			return 2;
+	}
+	if (!preload) {
+		fprintf(stderr, "RPMEM_SHADOW_LIB must name libshadow.so\n");
+		return 2;
+	}
+	if (!seed && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return 1;
+	seed &= 0xffffffff;
+	printf("# seed %llu (-s), %d rounds (-n)\n", (unsigned long long)seed,
+	       rounds);
+	for (int i = 0; i < rounds; i++) {
+		play(seed + (uint64_t)i * 1000, preload, &r);
+		acks += r.acked;
+		missing += r.missing;
+		longest = r.acked > longest ? r.acked : longest;
+		if (r.missing)
+			printf("# round %d: %llu of %llu acknowledged records "
+			       "are missing, first %llu; repeat with -s %llu "
+			       "-n 1\n",
+			       i, (unsigned long long)r.missing,
+			       (unsigned long long)r.acked,
+			       (unsigned long long)r.first_missing,
+			       (unsigned long long)(seed + (uint64_t)i * 1000));
+		if (r.missing && want_loss)
+			break;
+	}
+	printf("# %llu records acknowledged, %llu at most in a round, %llu "
+	       "missing\n",
+	       (unsigned long long)acks, (unsigned long long)longest,
+	       (unsigned long long)missing);
+	/* Rounds without acknowledgements would prove nothing. */
+	tap_ok(acks > 10ull * rounds || want_loss,
+	       "records were acknowledged before the cuts");
+	if (want_loss)
+		tap_ok(missing > 0, "without the flush records are lost");
+	else
+		tap_ok(missing == 0, "no acknowledged record is missing");
+	return tap_done();
+}
