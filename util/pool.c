@@ -302,6 +302,23 @@ static int fill_holes(int fd, const char *path, const struct stat *st,
 		      strerror(errno));
 }
 
+/*
+ * What a former life left in the page cache is written out or thrown away, so
+ * that reads tell what the disk has. After a failed write-back Linux keeps the
+ * bytes as if they were clean: nobody would ever write them again, and a client
+ * that compares would believe them to be there.
+ */
+static int drop_cache(int fd, const char *path, char *err)
+{
+	if (fdatasync(fd))
+		return rp_err(err, -errno,
+			      "pool '%s': writing back what its last daemon "
+			      "left: %s; check the disk and the kernel's log",
+			      path, strerror(errno));
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	return 0;
+}
+
 static int pool_check_size(const char *path, uint64_t st_size,
 			   const struct header *h, char *err)
 {
@@ -394,6 +411,8 @@ int rp_pool_open(const char *path, struct rp_pool *p, char *err)
 		ret = pool_check_size(path, (uint64_t)st.st_size, &h, err);
 	if (!ret)
 		ret = fill_holes(p->fd, path, &st, err);
+	if (!ret)
+		ret = drop_cache(p->fd, path, err);
 	if (ret)
 		goto close_fd;
 	p->path = strdup(path);

@@ -55,10 +55,11 @@ struct rp_pool {
 int rp_pool_create(const char *path, uint64_t size, char *err);
 
 /*
- * Open, lock, check, map, and mark as in use. -ENOENT; -EBUSY: in use, err
- * names the holder; -EINVAL: no pool; -EPROTONOSUPPORT: other version;
- * -EBADMSG: both headers damaged, or the file has grown; -ENODATA: truncated;
- * -ENOSPC: has holes that cannot be filled; another -errno.
+ * Open, lock, check, map, and mark as in use; what is then read comes from the
+ * disk, not from what an earlier life left in the page cache. -ENOENT; -EBUSY:
+ * in use, err names the holder; -EINVAL: no pool; -EPROTONOSUPPORT: other
+ * version; -EBADMSG: both headers damaged, or the file has grown; -ENODATA:
+ * truncated; -ENOSPC: has holes that cannot be filled; another -errno.
  */
 int rp_pool_open(const char *path, struct rp_pool *p, char *err);
 

@@ -33,3 +33,7 @@ TESTS += fabtests/functional/basic
 fabtests_functional_basic_SOURCES = fabtests/functional/basic.c $(pair_sources)
 fabtests_functional_basic_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_basic_LDADD = $(FABRIC_LIBS)
+
+# A copy there and back, broken off in every way.
+TESTS += fabtests/functional/cp.sh
+EXTRA_DIST += fabtests/functional/cp.sh

@@ -10,8 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -374,6 +377,32 @@ Test(pool, holes_are_filled)
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(fstat(p.fd, &st), 0);
 	cr_assert_geq(st.st_blocks * 512, (blkcnt_t)SIZE, "still has holes");
+	rp_pool_abandon(&p);
+}
+
+/* Bytes that only the page cache has must not be taken for durable ones. */
+Test(pool, starts_from_the_disk)
+{
+	unsigned char resident[DATA / 4096];
+	struct rp_pool p;
+	struct statfs fs;
+
+	create();
+	cr_assert_eq(statfs(path, &fs), 0);
+	if (fs.f_type == TMPFS_MAGIC) {
+		unlink(path);
+		rmdir(dir);
+		cr_skip_test("tmpfs is the page cache");
+	}
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	memset(p.data, 1, p.size);
+	rp_pool_abandon(&p);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(mincore(p.data, p.size, resident), 0);
+	for (size_t i = 0; i < sizeof(resident); i++)
+		cr_assert_eq(resident[i] & 1, 0, "page %zu was kept", i);
+	cr_assert_eq(((char *)p.data)[0], 1);
+	cr_assert_eq(((char *)p.data)[DATA - 1], 1);
 	rp_pool_abandon(&p);
 }
 

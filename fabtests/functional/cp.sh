@@ -1,0 +1,274 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# fi_rpmemd and fi_rpmem_cp: there and back, broken off, resumed, refused.
+set -u
+dir=$(mktemp -d ./cp.XXXXXX) || exit 99
+cd "$dir" || exit 99
+bin=../util
+daemon=
+P=
+failed=0
+exec 3>&1
+
+unset FI_PROVIDER FI_PROVIDER_PATH FI_TCP_IFACE
+unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE FI_OFI_RPMEM_TRUST_FS
+
+finish()
+{
+	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
+	cd .. && rm -rf "$dir" "$shm"
+}
+shm=$(mktemp -d /dev/shm/rpmem-cp.XXXXXX 2>/dev/null) || shm=
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*" >&3
+	failed=1
+}
+
+# Without these nothing below makes sense.
+die()
+{
+	fail "$@"
+	cat daemon.out >&3
+	exit 1
+}
+
+# serve ARG...: a daemon that is ready; its pid in $daemon, its port in $P.
+serve()
+{
+	rm -f port
+	$bin/fi_rpmemd --port-file port "$@" >daemon.out 2>&1 &
+	daemon=$!
+	for _ in $(seq 200); do
+		[ -e port ] && break
+		kill -0 $daemon 2>/dev/null || die "fi_rpmemd $* ended"
+		sleep 0.05
+	done
+	P=$(cat port 2>/dev/null) || die "fi_rpmemd $* is not ready"
+}
+
+# stop SIGNAL CODE
+stop()
+{
+	kill -"$1" $daemon
+	wait $daemon
+	code=$?
+	daemon=
+	[ $code -eq "$2" ] || fail "fi_rpmemd ended with $code after SIG$1"
+}
+
+# expect CODE COMMAND...: its exit code; what it says is left in out.
+expect()
+{
+	want=$1
+	shift
+	timeout 120 "$@" >out 2>&1
+	code=$?
+	[ $code -eq "$want" ] && return
+	fail "$*: exit code $code, not $want"
+	cat out >&3
+}
+
+# says TEXT: the last command did.
+says()
+{
+	grep -q -- "$1" out && return
+	fail "no '$1' in what was said:"
+	cat out >&3
+}
+
+# holds OFFSET LENGTH FILE: the pool has these first bytes of FILE there.
+holds()
+{
+	cmp -s -n "$2" -i "$((65536 + $1)):0" vol0 "$3"
+}
+
+head -c 20000001 /dev/urandom >src
+head -c 5000 /dev/urandom >small
+
+# There and back.
+serve --port 0 --create 24M vol0
+class=
+grep -q '^vol0 .* power ' daemon.out || class='--class process'
+cp="$bin/fi_rpmem_cp $class"
+# shellcheck disable=SC2086 # $cp is a command and its options
+{
+expect 0 $cp src localhost:$P:vol0
+says '^durable: 19.1 MiB in .* class .* by '
+holds 0 20000001 src || fail "the pool does not hold what was copied"
+expect 0 $cp --verify --length 20000001 localhost:$P:vol0 back
+says "SHA-256 $(sha256sum <src | cut -c1-64)"
+cmp src back || fail "what comes back differs"
+expect 0 $cp --verify --json small "[127.0.0.1]:$P:vol0@1M"
+says "\"sha256\": \"$(sha256sum <small | cut -c1-64)\""
+says '"durable_bytes": 5000'
+holds 1048576 5000 small || fail "not at its offset"
+cmp -s -n 1048576 -i 65536:0 vol0 src || fail "bytes before the offset changed"
+expect 0 $cp --quiet localhost:$P:vol0@1M back
+[ "$(stat -c %s back)" -eq $((23 << 20)) ] || fail "not up to the pool's end"
+cmp -n 5000 small back || fail "what comes back from an offset differs"
+: >empty
+expect 0 $cp empty localhost:$P:vol0
+
+# Refused, and nothing touched.
+sum=$(sha256sum <vol0)
+expect 5 $cp src localhost:$P:vol0@16M
+says "beyond its end"
+expect 5 $cp small localhost:$P:vol0@25M
+expect 5 $cp --length 25M localhost:$P:vol0 back
+expect 6 $cp src localhost:$P:vol1
+says "'vol0'"
+expect 6 $cp src localhost:1:vol0
+says "start fi_rpmemd"
+expect 3 $cp no-such-file localhost:$P:vol0
+expect 3 $cp . localhost:$P:vol0
+expect 2 $cp src vol0
+expect 2 $cp localhost:$P:vol0 localhost:$P:vol0
+expect 2 $cp src localhost:$P:vol0@x
+expect 2 $cp --class gold src localhost:$P:vol0
+expect 7 $cp --secret small src localhost:$P:vol0
+[ "$(sha256sum <vol0)" = "$sum" ] || fail "a refused copy changed the pool"
+
+# One daemon at a time, and it is named.
+expect 4 $bin/fi_rpmemd --port 0 vol0
+says "process $daemon (.*fi_rpmemd"
+expect 6 $bin/fi_rpmemd --port $P --create 1M vol9
+says "port $P .* in use"
+expect 2 $bin/fi_rpmemd
+expect 2 $bin/fi_rpmemd a/vol0 b/vol0
+expect 3 $bin/fi_rpmemd --port 0 small
+says "no pool"
+expect 3 $bin/fi_rpmemd --port 0 vol1
+says "create"
+expect 7 $bin/fi_rpmemd --port 0 --listen 192.0.2.1 vol9
+says "secret FILE is needed"
+expect 2 $bin/fi_rpmemd --port 0 --listen 0.0.0.0 vol9
+
+# It sleeps when nobody wants anything.
+ticks()
+{
+	cut -d ' ' -f 14,15 /proc/$daemon/stat | tr ' ' '+'
+}
+before=$(($(ticks)))
+sleep 1
+[ $(($(ticks) - before)) -le 3 ] || fail "busy although idle"
+
+# SIGTERM closes; the next one finds the pool as it was left.
+stop TERM 0
+[ -e port ] && fail "the port file is still there"
+serve --port 0 --create 24M vol0
+grep -q 'not closed' daemon.out && fail "not closed cleanly by SIGTERM"
+expect 0 $cp --length 5000 localhost:$P:vol0@1M back
+cmp small back || fail "the bytes are gone"
+stop KILL 137
+expect 3 $bin/fi_rpmemd --port 0 --create 25M vol0
+says "exists with 24 MiB"
+
+# Killed on the way: what was acknowledged is there, the rest is resumed by
+# the command that is printed.
+serve --port $P vol0
+grep -q 'was not closed' daemon.out || fail "a killed daemon goes unnoticed"
+tr '\0-\377' '\1-\377\0' <src >new
+$cp --chunk 64K --window 4 --ack-log acks new localhost:$P:vol0 >out 2>&1 &
+job=$!
+for _ in $(seq 1000); do
+	[ -s acks ] && break
+	sleep 0.01
+done
+stop KILL 137
+wait $job
+code=$?
+acked=$(tail -n 1 acks)
+if [ $code -eq 0 ]; then
+	fail "the copy ended before the daemon was killed"
+else
+	[ $code -eq 9 ] || fail "exit code $code of a copy that broke off"
+	says "durable: the first $acked of 20000001 bytes"
+	holds 0 "$acked" new || fail "$acked bytes were acknowledged: not there"
+	resume=$(sed -n 's/^resume:  //p' out)
+	serve --port $P vol0
+	expect 0 sh -c "$resume --verify"
+	says "verified"
+	holds 0 20000001 new || fail "resumed, but different"
+	[ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
+	expect 0 $cp --resume new localhost:$P:vol0
+	case $class in
+	'') says "19.1 MiB were there" ;;
+	esac
+fi
+
+# A target that hangs, and one that hangs while a file comes back.
+kill -STOP $daemon
+FI_OFI_RPMEM_TIMEOUT=500 expect 6 $cp small localhost:$P:vol0
+kill -CONT $daemon
+expect 0 $cp small localhost:$P:vol0
+stop INT 0
+serve --port 0 --create 512M wide
+stop TERM 0
+serve --port 0 vol0 wide
+echo old >back
+$cp --timeout 2 --chunk 4K --window 1 localhost:$P:wide back >out 2>&1 &
+job=$!
+for _ in $(seq 1000); do
+	set -- .back.tmp.*
+	[ -e "$1" ] && break
+	sleep 0.01
+done
+kill -STOP $daemon
+wait $job
+code=$?
+kill -CONT $daemon
+[ $code -eq 9 ] || fail "exit code $code of a copy from a target that hangs"
+says "silent for 2 s"
+[ "$(cat back)" = old ] || fail "a file was replaced by half of another"
+set -- .back.tmp.*
+[ -e "$1" ] && fail "$1 is left behind"
+expect 0 $cp small localhost:$P:vol0 # others are served
+stop TERM 0
+rm wide
+
+# Secrets.
+head -c 32 /dev/urandom | base64 >secret
+head -c 32 /dev/urandom | base64 >wrong
+chmod 644 secret
+expect 7 $bin/fi_rpmemd --port 0 --secret secret vol0
+says "chmod 600"
+chmod 600 secret wrong
+serve --port 0 --secret secret vol0
+expect 7 $cp small localhost:$P:vol0
+says "secret FILE"
+expect 7 $cp --secret wrong small localhost:$P:vol0
+says "not the daemon's"
+expect 6 $cp --secret secret small localhost:$P:vol8
+expect 0 $cp --secret secret small localhost:$P:vol0
+grep -q "wrong secret" daemon.out || fail "the daemon says nothing of strangers"
+stop TERM 0
+serve --port 0 vol0
+expect 7 $cp --secret secret small localhost:$P:vol0
+stop TERM 0
+
+# A pool cut short; the remedy is told, and nothing is served.
+cp vol0 short
+truncate -s 20M short
+expect 3 $bin/fi_rpmemd --port 0 short
+says "truncated"
+
+# Weaker memory is not used in silence.
+if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
+	serve --port 0 --create 1M "$shm/weak"
+	sum=$(sha256sum <"$shm/weak")
+	expect 8 $bin/fi_rpmem_cp small localhost:$P:weak
+	says "class process"
+	[ "$(sha256sum <"$shm/weak")" = "$sum" ] || fail "written all the same"
+	expect 0 $bin/fi_rpmem_cp --class process small localhost:$P:weak
+	says "class process by delivery"
+	expect 0 $bin/fi_rpmem_cp --class process --resume small \
+		localhost:$P:weak
+	stop TERM 0
+else
+	echo "left out: /dev/shm is no tmpfs"
+fi
+}
+exit $failed
