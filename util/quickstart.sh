@@ -218,7 +218,7 @@ echo "acknowledged $cut bytes; all of them survived"
 
 say "7. And with the flush left out (a test build of the provider)"
 mkdir -p "$work/faultprov"
-ln -sf "$fault/librpmem-fault-fi.so" "$work/faultprov/"
+ln -sf "$fault/librpmem-fault-fi.so" "$work/faultprov/librpmem-fi.so"
 if shadowed bad "FI_PROVIDER_PATH=$work/faultprov" RPMEM_FAULT=skip-flush; then
 	die "nothing was lost although nothing was flushed: this demonstration cannot fail"
 fi
