@@ -27,3 +27,15 @@ fabtests_fault_powercut_LDADD = $(FABRIC_LIBS)
 fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_noflush.sh
 TESTS += $(fault_tests)
 EXTRA_DIST += $(fault_tests)
+
+# Targets that die, stop, restart, and disks that fail.
+duo_sources = fabtests/fault/duo.c fabtests/fault/duo.h $(pair_sources)
+check_PROGRAMS += fabtests/fault/death fabtests/fault/broken
+fabtests_fault_death_SOURCES = fabtests/fault/death.c $(duo_sources)
+fabtests_fault_death_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_death_LDADD = $(FABRIC_LIBS)
+fabtests_fault_broken_SOURCES = fabtests/fault/broken.c $(duo_sources)
+fabtests_fault_broken_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_broken_LDADD = $(FABRIC_LIBS)
+TESTS += fabtests/fault/death fabtests/fault/broken.sh
+EXTRA_DIST += fabtests/fault/broken.sh

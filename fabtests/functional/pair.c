@@ -56,7 +56,9 @@ void side_open(struct side *s, const struct pair_opts *o)
 	s->o = *o;
 	if (!h)
 		MUST(-FI_ENOMEM);
-	h->caps = FI_MSG | FI_RMA | FI_TAGGED | FI_RMA_PMEM;
+	h->caps = FI_MSG | FI_RMA | FI_TAGGED;
+	if (!o->prov)
+		h->caps |= FI_RMA_PMEM;
 	h->ep_attr->type = FI_EP_RDM;
 	h->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (!o->raw_keys)
@@ -64,7 +66,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->domain_attr->data_progress = o->progress;
 	h->tx_attr->op_flags = o->op_flags;
 	h->fabric_attr->prov_name = strdup(o->prov ? o->prov : "tcp;ofi_rpmem");
-	MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, h,
+	MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", o->port, FI_SOURCE, h,
 			&s->info));
 	fi_freeinfo(h);
 	MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));

@@ -24,6 +24,7 @@ struct pair_opts {
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	uint64_t op_flags; /* default transmit flags */
 	const char *prov;  /* NULL: tcp;ofi_rpmem */
+	const char *port;  /* NULL: the kernel's choice */
 };
 
 /* One side. */

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Broken connections, restarts, lost answers, bad disks: nothing false is told.
+ */
+#include <dirent.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fault/duo.h"
+
+static char sentence[200];
+#define FAIL(...)                                                              \
+	do {                                                                   \
+		snprintf(sentence, sizeof(sentence), __VA_ARGS__);             \
+		return sentence;                                               \
+	} while (0)
+
+static const struct pair_opts plain;
+
+/* Cut every connection of this process to the target; how many there were. */
+static int cut(const struct card *c)
+{
+	const struct sockaddr_in *to = (const struct sockaddr_in *)c->name;
+	struct sockaddr_in peer;
+	socklen_t len;
+	struct dirent *de;
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (dir && (de = readdir(dir))) {
+		int fd = atoi(de->d_name);
+
+		len = sizeof(peer);
+		if (getpeername(fd, (struct sockaddr *)&peer, &len) ||
+		    peer.sin_family != AF_INET || peer.sin_port != to->sin_port)
+			continue;
+		n += !shutdown(fd, SHUT_RDWR);
+	}
+	closedir(dir);
+	return n;
+}
+
+static const char *cut_between(struct duo *d)
+{
+	static char bytes[8][4096];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	int failed = 0, st = -1;
+	struct fi_rma_iov r;
+	struct card c;
+	struct side s;
+
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	if (duo_commit(&s, &c, 0, 64))
+		return "the first commit failed";
+	/* Stopped, it cannot acknowledge; the bytes may still be placed. */
+	kill(d->target, SIGSTOP);
+	for (int i = 0; i < 8; i++)
+		POST(&s,
+		     fi_write(s.ep, bytes[i], sizeof(bytes[i]), NULL, s.peer,
+			      c.pool_addr + i * 4096, c.pool_key, bytes[i]));
+	if (!cut(&c))
+		return "found no connection to cut";
+	r = (struct fi_rma_iov){c.pool_addr, 8 * 4096, c.pool_key};
+	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_DEFAULT, NULL, &st));
+	kill(d->target, SIGCONT);
+	for (int i = 0; i < 9; i++) {
+		if (side_wait(&s, &e, &err)) {
+			if (e.op_context == &st)
+				return "the commit of lost writes succeeded";
+		} else if (err.op_context == &st) {
+			st = err.prov_errno;
+		} else {
+			failed++;
+		}
+	}
+	if (st != FI_RPMEM_ST_WRITE_FAILED || !failed)
+		FAIL("status %d, %d writes failed", st, failed);
+	/* The range stays poisoned until it is written again. */
+	st = duo_commit(&s, &c, 100, 8);
+	if (st != FI_RPMEM_ST_WRITE_FAILED)
+		FAIL("a later commit of the range ended with %d", st);
+	st = duo_commit(&s, &c, 9 * 4096, 4096);
+	if (st)
+		FAIL("a commit beside the range ended with %d", st);
+	if (duo_write(&s, &c, 0, 8 * 4096))
+		return "writing again failed";
+	st = duo_commit(&s, &c, 0, 8 * 4096);
+	if (st)
+		FAIL("after writing again the commit ended with %d", st);
+	side_close(&s);
+	return NULL;
+}
+
+/* A dead target that is back under its address refuses what it never had. */
+static const char *restart(struct duo *d, bool between)
+{
+	struct card c, again;
+	struct side s;
+	int st;
+
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	if (between && (duo_write(&s, &c, 0, 4096) || duo_commit(&s, &c, 0, 1)))
+		return "the first write or commit failed";
+	if (between && duo_write(&s, &c, 4096, 4096))
+		return "a write failed";
+	duo_kill(d);
+	duo_start(d, &plain, &again);
+	if (memcmp(c.name, again.name, c.len))
+		return "the new target has another address";
+	if (getenv("RPMEM_FAULT") &&
+	    (uint32_t)c.pool_key != (uint32_t)again.pool_key)
+		return "the base keys differ: this would test nothing";
+	if (c.pool_key == again.pool_key)
+		return "the keys are the same";
+	st = duo_commit(&s, &c, 4096, 4096);
+	switch (st) {
+	case FI_RPMEM_ST_PEER_RESTARTED:
+	case FI_RPMEM_ST_STALE_KEY:
+	case FI_RPMEM_ST_UNKNOWN_KEY:
+		break;
+	default:
+		FAIL("the commit ended with %d", st);
+	}
+	/* The new key works, from the same endpoint. */
+	if (duo_write(&s, &again, 4096, 4096))
+		return "a write by the new key failed";
+	st = duo_commit(&s, &again, 4096, 4096);
+	if (st)
+		FAIL("a commit by the new key ended with %d", st);
+	side_close(&s);
+	return NULL;
+}
+
+static const char *restart_between(struct duo *d)
+{
+	return restart(d, true);
+}
+
+static const char *restart_before(struct duo *d)
+{
+	return restart(d, false);
+}
+
+static const char *lost_replies(struct duo *d)
+{
+	struct card c;
+	struct side s;
+	int st;
+
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	st = duo_commit(&s, &c, 0, 64);
+	if (st != FI_RPMEM_ST_TIMEOUT)
+		FAIL("the commit ended with %d", st);
+	return NULL;
+}
+
+static const char *slow_disk(struct duo *d)
+{
+	double start;
+	struct card c;
+	struct side s;
+	int st;
+
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	start = duo_now();
+	st = duo_commit(&s, &c, 0, 64);
+	if (st)
+		FAIL("the commit ended with %d after %.1f s", st,
+		     duo_now() - start);
+	if (duo_now() - start < 2.9)
+		FAIL("the disk was not slow: %.1f s", duo_now() - start);
+	return NULL;
+}
+
+static const char *failing_disk(struct duo *d)
+{
+	struct card c;
+	struct side s;
+	int st;
+
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	st = duo_commit(&s, &c, 0, 64);
+	if (st != FI_RPMEM_ST_FLUSH_FAILED)
+		FAIL("the commit ended with %d", st);
+	/* The kernel tells once; the region must not forget. */
+	st = duo_commit(&s, &c, 65536, 64);
+	if (st != FI_RPMEM_ST_REGION_FAILED)
+		FAIL("the next commit ended with %d", st);
+	return NULL;
+}
+
+int main(void)
+{
+	setbuf(stdout, NULL);
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "3000");
+	duo_faults(NULL);
+	duo_case("connection cut between write and commit", cut_between);
+	duo_case("target restarted between write and commit", restart_between);
+	duo_case("target restarted before the first commit", restart_before);
+	duo_faults("fixed-base-key");
+	duo_case("restarted with the same base key, between write and commit",
+		 restart_between);
+	duo_case("restarted with the same base key, before the first commit",
+		 restart_before);
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "1000");
+	duo_faults("drop-replies");
+	duo_case("answers are lost", lost_replies);
+	duo_faults("slow-flush");
+	duo_env("RPMEM_FAULT_MS", "3000");
+	duo_case("a slow disk is not a dead target", slow_disk);
+	duo_faults("fail-flush");
+	duo_case("a failed flush is told, and sticks", failing_disk);
+	return tap_done();
+}

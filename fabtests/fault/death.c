@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A target dies with 1,000 commits outstanding: each ends once, in time. */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fault/duo.h"
+
+#define COMMITS 1000
+
+/* How the program waits. */
+enum how {
+	POLLS,
+	SLEEPS,
+	POLLS_FD,
+};
+
+static enum how how;
+static enum fi_progress progress;
+static int deadly; /* the signal */
+static double patience;
+
+static char sentence[200];
+#define FAIL(...)                                                              \
+	do {                                                                   \
+		snprintf(sentence, sizeof(sentence), __VA_ARGS__);             \
+		return sentence;                                               \
+	} while (0)
+
+/* Sleep on the descriptor until there may be something to read. */
+static void sleep_on_fd(struct side *s)
+{
+	struct fid *fids[] = {&s->cq->fid};
+	struct pollfd p = {.events = POLLIN};
+
+	MUST(fi_control(&s->cq->fid, FI_GETWAIT, &p.fd));
+	if (!fi_trywait(s->fabric, fids, 1))
+		poll(&p, 1, -1);
+}
+
+static const char *reap(struct side *s, int *told)
+{
+	struct fi_cq_err_entry err;
+	struct fi_cq_tagged_entry e;
+	ssize_t n;
+
+	for (int left = COMMITS; left;) {
+		if (how == SLEEPS) {
+			n = fi_cq_sread(s->cq, &e, 1, NULL, -1);
+		} else {
+			n = fi_cq_read(s->cq, &e, 1);
+			if (how == POLLS_FD && n == -FI_EAGAIN)
+				sleep_on_fd(s);
+		}
+		if (n == 1)
+			FAIL("a commit succeeded after the death");
+		if (n == -FI_EAGAIN)
+			continue;
+		if (n != -FI_EAVAIL)
+			FAIL("reading the queue: %s", fi_strerror((int)-n));
+		memset(&err, 0, sizeof(err));
+		if (fi_cq_readerr(s->cq, &err, 0) != 1)
+			continue;
+		if (err.prov_errno != FI_RPMEM_ST_TIMEOUT &&
+		    err.prov_errno != FI_RPMEM_ST_WRITE_FAILED)
+			FAIL("status %d", err.prov_errno);
+		if (++*(int *)err.op_context != 1)
+			FAIL("a commit was told twice");
+		left--;
+	}
+	for (int i = 0; i < COMMITS; i++)
+		if (told[i] != 1)
+			FAIL("commit %d was told %d times", i, told[i]);
+	if (!side_quiet(s))
+		FAIL("more was told than was asked");
+	return NULL;
+}
+
+static const char *die(struct duo *d)
+{
+	const struct pair_opts target = {.progress = progress};
+	const struct pair_opts mine = {
+		.progress = progress,
+		.sleeps = how != POLLS,
+	};
+	static char text[64];
+	static int told[COMMITS];
+	struct iovec iov = {text, sizeof(text)};
+	struct fi_rma_iov r;
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.rma_iov = &r,
+		.rma_iov_count = 1,
+	};
+	struct card c;
+	struct side s;
+	const char *bad;
+	double start;
+
+	duo_start(d, &target, &c);
+	duo_open(&s, &mine, &c);
+	if (duo_commit(&s, &c, 0, 64))
+		return "the first commit failed";
+	/* Stopped first, so that every one is outstanding when it dies. */
+	kill(d->target, SIGSTOP);
+	for (int i = 0; i < COMMITS; i++) {
+		r = (struct fi_rma_iov){c.pool_addr + i * 64, 64, c.pool_key};
+		msg.addr = s.peer;
+		msg.context = &told[i];
+		if (i % 2)
+			POST(&s, fi_writemsg(s.ep, &msg, FI_COMMIT_COMPLETE));
+		else
+			POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer,
+						 FI_RPMEM_DURABLE,
+						 FI_RPMEM_CLASS_DEFAULT, NULL,
+						 &told[i]));
+	}
+	start = duo_now();
+	if (deadly == SIGKILL)
+		duo_kill(d);
+	bad = reap(&s, told);
+	if (bad)
+		return bad;
+	if (duo_now() - start > patience + 3)
+		FAIL("it took %.1f s", duo_now() - start);
+	side_close(&s);
+	return NULL;
+}
+
+int main(void)
+{
+	static const char *const ways[] = {"polling", "fi_cq_sread(-1)",
+					   "poll() on the descriptor"};
+	char name[100];
+
+	setbuf(stdout, NULL);
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "1500");
+	patience = 1.5;
+	for (int a = 0; a < 2; a++) {
+		progress = a ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+		for (int k = 0; k < 2; k++) {
+			deadly = k ? SIGSTOP : SIGKILL;
+			for (how = POLLS; how <= POLLS_FD; how++) {
+				snprintf(name, sizeof(name), "%s, %s, %s",
+					 k ? "stopped" : "killed", ways[how],
+					 a ? "auto" : "manual");
+				duo_case(name, die);
+			}
+		}
+	}
+	duo_env("FI_OFI_RPMEM_TIMEOUT", NULL);
+	patience = 5;
+	progress = FI_PROGRESS_MANUAL;
+	deadly = SIGKILL;
+	how = SLEEPS;
+	duo_case("killed, fi_cq_sread(-1), the default of 5 s", die);
+	return tap_done();
+}

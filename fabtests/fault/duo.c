@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A target that may be stopped, killed and started again, and an initiator. */
+#include "config.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fault/duo.h"
+
+double duo_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void duo_env(const char *name, const char *value)
+{
+	if (value)
+		setenv(name, value, 1);
+	else
+		unsetenv(name);
+}
+
+void duo_faults(const char *points)
+{
+	static char normal[4096], faulty[4096];
+
+	if (!*normal) {
+		snprintf(normal, sizeof(normal), "%s",
+			 getenv("FI_PROVIDER_PATH"));
+		snprintf(faulty, sizeof(faulty), "%s",
+			 getenv("RPMEM_FAULT_PROVIDER"));
+	}
+	duo_env("FI_PROVIDER_PATH", points ? faulty : normal);
+	duo_env("RPMEM_FAULT", points);
+}
+
+static void serve(const struct duo *d, const struct pair_opts *opts, int fd)
+{
+	struct pair_opts o = *opts;
+	struct fi_cq_tagged_entry e;
+	struct card c;
+	struct side s;
+
+	if (*d->port)
+		o.port = d->port;
+	side_open(&s, &o);
+	side_pool(&s, d->pool);
+	side_card(&s, &c);
+	if (write(fd, &c, sizeof(c)) != sizeof(c))
+		_exit(1);
+	for (;;) {
+		if (o.sleeps)
+			fi_cq_sread(s.cq, &e, 1, NULL, -1);
+		else if (o.progress == FI_PROGRESS_AUTO)
+			pause();
+		else
+			fi_cq_read(s.cq, &e, 1);
+	}
+}
+
+void duo_start(struct duo *d, const struct pair_opts *o, struct card *c)
+{
+	int fds[2];
+
+	if (pipe(fds))
+		MUST(-errno);
+	d->target = fork();
+	if (d->target < 0)
+		MUST(-errno);
+	if (!d->target) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(fds[0]);
+		serve(d, o, fds[1]);
+	}
+	close(fds[1]);
+	if (read(fds[0], c, sizeof(*c)) != sizeof(*c))
+		MUST(-EPIPE);
+	close(fds[0]);
+	snprintf(d->port, sizeof(d->port), "%u",
+		 ntohs(((struct sockaddr_in *)c->name)->sin_port));
+}
+
+void duo_kill(struct duo *d)
+{
+	if (!d->target)
+		return;
+	kill(d->target, SIGKILL);
+	waitpid(d->target, NULL, 0);
+	d->target = 0;
+}
+
+void duo_open(struct side *s, const struct pair_opts *o, const struct card *c)
+{
+	side_open(s, o);
+	side_insert(s, c);
+}
+
+int duo_commit(struct side *s, const struct card *c, uint64_t addr,
+	       uint64_t len)
+{
+	struct fi_rma_iov r = {c->pool_addr + addr, len, c->pool_key};
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+
+	POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+int duo_write(struct side *s, const struct card *c, uint64_t addr, size_t len)
+{
+	static char bytes[65536];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+
+	POST(s, fi_write(s->ep, bytes, len, NULL, s->peer, c->pool_addr + addr,
+			 c->pool_key, bytes));
+	return side_wait(s, &e, &err) ? 0 : err.err;
+}
+
+void duo_case(const char *name, duo_fn fn)
+{
+	struct duo d = {0};
+	char says[256] = "it died or hung";
+	const char *text;
+	int fds[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	snprintf(d.pool, sizeof(d.pool), "duo_pool.%d", getpid());
+	fflush(stdout);
+	if (pipe(fds))
+		MUST(-errno);
+	pid = fork();
+	if (pid < 0)
+		MUST(-errno);
+	if (!pid) {
+		alarm(60);
+		text = fn(&d);
+		duo_kill(&d);
+		if (!text)
+			text = "";
+		/* The NUL too: even a good end says something. */
+		if (write(fds[1], text, strlen(text) + 1) < 0)
+			_exit(1);
+		_exit(0);
+	}
+	close(fds[1]);
+	n = read(fds[0], says, sizeof(says) - 1);
+	close(fds[0]);
+	if (n > 0)
+		says[n] = 0;
+	waitpid(pid, &status, 0);
+	unlink(d.pool);
+	tap_ok(n > 0 && !*says && !status, "%s%s%s", name, *says ? ": " : "",
+	       says);
+}
