@@ -39,3 +39,9 @@ fabtests_fault_broken_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_broken_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/death fabtests/fault/broken.sh
 EXTRA_DIST += fabtests/fault/broken.sh
+
+check_PROGRAMS += fabtests/fault/badinput
+fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(duo_sources)
+fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
+TESTS += fabtests/fault/badinput
