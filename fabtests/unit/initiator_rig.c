@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 
 #include "initiator_rig.h"
+#include "leaks.h"
 
 static struct rig *rig_of(struct rp_xport *x)
 {
@@ -102,6 +103,7 @@ void rig_stop(struct rig *g)
 		rp_initiator_delete(g->in);
 	while ((m = rig_pop(g)))
 		free(m);
+	cr_assert_not(rp_test_leaked());
 }
 
 struct rp_peer *rig_peer(struct rig *g)

@@ -99,7 +99,8 @@ fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
 fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h
+initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h \
+	fabtests/unit/leaks.h
 
 check_PROGRAMS += fabtests/unit/test_peer
 TESTS += fabtests/unit/test_peer
