@@ -103,6 +103,11 @@ void rig_stop(struct rig *g)
 		rp_initiator_delete(g->in);
 	while ((m = rig_pop(g)))
 		free(m);
+}
+
+void rig_end(struct rig *g)
+{
+	rig_stop(g);
 	cr_assert_not(rp_test_leaked());
 }
 

@@ -60,6 +60,8 @@ struct rp_initiator_attr rig_attr(void);
 void rig_start(struct rig *g, const struct rp_initiator_attr *attr);
 /* The initiator goes, if the test has not deleted it; and the messages. */
 void rig_stop(struct rig *g);
+/* The same, and nothing may have leaked. Takes long where that is looked at. */
+void rig_end(struct rig *g);
 struct rp_peer *rig_peer(struct rig *g);
 
 /* A progress call; after it nothing may be due at once. */

@@ -115,4 +115,10 @@ fabtests_unit_test_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_commit_LDADD = $(unit_ldadd)
 fabtests_unit_test_commit_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
+
+check_PROGRAMS += fabtests/unit/test_commit_orders
+TESTS += fabtests/unit/test_commit_orders
+fabtests_unit_test_commit_orders_SOURCES = fabtests/unit/test_commit_orders.c $(initiator_rig)
+fabtests_unit_test_commit_orders_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_commit_orders_LDADD = $(unit_ldadd)
 endif

@@ -64,7 +64,7 @@ static void start(void)
 
 static void stop(void)
 {
-	rig_stop(&g);
+	rig_end(&g);
 }
 
 static void restart(const struct rp_initiator_attr *attr)

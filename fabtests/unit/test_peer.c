@@ -20,7 +20,7 @@ static void start(void)
 
 static void stop(void)
 {
-	rig_stop(&g);
+	rig_end(&g);
 }
 
 TestSuite(peer, .init = start, .fini = stop);
