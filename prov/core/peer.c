@@ -206,29 +206,41 @@ void rp_peer_forget(struct rp_initiator *in, uint64_t addr)
 	rp_peer_release(p);
 }
 
-void rp_initiator_delete(struct rp_initiator *in)
+/* Only a courtesy: the target also forgets by itself. */
+static void say_bye(struct rp_peer *p)
 {
+	struct rp_wire_hdr hdr = {
+		.type = RP_MSG_BYE,
+		.session = p->their_cookie,
+		.incarnation = p->incarnation,
+	};
 	uint8_t msg[RP_WIRE_HDR];
-	struct rp_wire_hdr hdr;
+	int len = rp_wire_put_empty(msg, sizeof(msg), &hdr);
+
+	if (len > 0)
+		p->in->x->ops->send(p->in->x, p->addr, msg, len);
+}
+
+void rp_initiator_shut(struct rp_initiator *in)
+{
 	struct rp_peer *p, *tmp;
-	int len;
 
 	HASH_ITER(hh, in->by_addr, p, tmp)
 	{
-		if (p->state == RP_SESSION_OPEN) {
-			/* Only a courtesy: the target also forgets by itself.
-			 */
-			hdr = (struct rp_wire_hdr){
-				.type = RP_MSG_BYE,
-				.session = p->their_cookie,
-				.incarnation = p->incarnation,
-			};
-			len = rp_wire_put_empty(msg, sizeof(msg), &hdr);
-			if (len > 0)
-				in->x->ops->send(in->x, p->addr, msg, len);
-		}
-		rp_peer_forget(in, p->addr);
+		if (p->state == RP_SESSION_OPEN)
+			say_bye(p);
+		peer_fail(p, RP_ST_CANCELED, 0);
 	}
+	rp_commits_tell(in);
+}
+
+void rp_initiator_delete(struct rp_initiator *in)
+{
+	struct rp_peer *p, *tmp;
+
+	rp_initiator_shut(in);
+	HASH_ITER(hh, in->by_addr, p, tmp)
+	rp_peer_forget(in, p->addr);
 	rp_commits_free(in);
 	free(in);
 }

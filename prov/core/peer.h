@@ -42,9 +42,11 @@ struct rp_initiator;
 int rp_initiator_new(const struct rp_initiator_attr *attr, struct rp_xport *x,
 		     struct rp_initiator **out);
 /*
- * Completes every outstanding commit with RP_ST_CANCELED, says BYE, forgets
- * the peers. Writes still posted must be ended before.
+ * Completes every outstanding commit with RP_ST_CANCELED and says BYE, while
+ * the xport can still send and the user can still be told.
  */
+void rp_initiator_shut(struct rp_initiator *in);
+/* The same, and forgets the peers: every write must have ended before. */
 void rp_initiator_delete(struct rp_initiator *in);
 
 /* The peer of this fabric address, made on first use; NULL: no memory. */

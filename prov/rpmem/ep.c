@@ -36,10 +36,8 @@ static int ep_close(struct fid *fid)
 
 	pthread_mutex_lock(&dom->lock);
 	/* Commits end with an error entry while there is a CQ to tell. */
-	if (ep->initiator) {
-		rp_initiator_delete(ep->initiator);
-		ep->initiator = NULL;
-	}
+	if (ep->initiator)
+		rp_initiator_shut(ep->initiator);
 	rp_agent_drop_xport(dom->agent, &ep->xport);
 	ret = fi_close(&ep->base->fid);
 	if (ret) {
@@ -56,6 +54,10 @@ static int ep_close(struct fid *fid)
 	if (ep->rx_cq && ep->rx_cq != ep->tx_cq)
 		rp_cq_drain(ep->rx_cq);
 	abandon_slots(ep);
+	/* Every write has ended now, one way or the other. */
+	if (ep->initiator)
+		rp_initiator_delete(ep->initiator);
+	ep->initiator = NULL;
 	LIST_REMOVE(ep, link);
 	pthread_mutex_unlock(&dom->lock);
 	free(ep->recv_bufs);
