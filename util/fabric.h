@@ -27,7 +27,7 @@ struct rp_fabric_attr {
 	 * a dest 127.0.0.1.
 	 */
 	const char *source;
-	const void *dest; /* fi_getname() of the peer */
+	const void *dest; /* fi_getname() of the peer, aligned for it */
 	size_t dest_len;
 	bool wait_fd;	/* the CQ has a file descriptor; else none to wait on */
 	size_t cq_size; /* 0: the provider's default */

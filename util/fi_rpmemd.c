@@ -335,7 +335,7 @@ static int export_pool(struct daemon *d, struct export *e, fi_addr_t self,
 
 static int export_all(struct daemon *d)
 {
-	uint8_t name[RP_SETUP_FI_NAME];
+	_Alignas(8) uint8_t name[RP_SETUP_FI_NAME];
 	size_t len = sizeof(name);
 	fi_addr_t self;
 	int ret;

@@ -83,7 +83,7 @@ struct rp_setup_export {
 	bool was_clean;	      /* the pool's last daemon stopped by itself */
 	char name[RP_SETUP_NAME + 1];
 	char base[64];
-	uint8_t fi_name[RP_SETUP_FI_NAME];
+	_Alignas(8) uint8_t fi_name[RP_SETUP_FI_NAME]; /* a sockaddr */
 	uint16_t fi_name_len;
 	char why[RP_SETUP_TEXT + 1];
 };
