@@ -40,6 +40,7 @@ struct bench_cfg {
 	uint64_t seconds;    /* of measuring in all */
 	const char *pool;    /* NULL: a file of our own */
 	bool emulate;
+	bool sleep;	   /* the target does not poll */
 	const char *class; /* NULL: power, or none when emulating */
 	const char *json;  /* NULL: none; "-": standard output */
 	bool pin;

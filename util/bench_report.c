@@ -167,8 +167,8 @@ static void print_head(const struct bench *b)
 	printf("machine  %s, %ld CPUs, %s %s, libfabric %u.%u\n", cpu,
 	       sysconf(_SC_NPROCESSORS_ONLN), u.sysname, u.release, FI_MAJOR(v),
 	       FI_MINOR(v));
-	printf("base     %s, loopback, two processes, both polling",
-	       base_name(b));
+	printf("base     %s, loopback, two processes, %s", base_name(b),
+	       b->cfg->sleep ? "the target sleeps" : "both polling");
 	if (b->cfg->pin)
 		printf(", on CPUs %u and %u", b->cfg->cpu[0], b->cfg->cpu[1]);
 	printf("\npool     %s, %s\n", b->pool.kind,
@@ -181,7 +181,7 @@ static void print_head(const struct bench *b)
 	else
 		printf("commit   not obtained: %s\n", b->attr_why);
 	printf("seed     %llu\n", (unsigned long long)b->cfg->seed);
-	if (sysconf(_SC_NPROCESSORS_ONLN) < 3)
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 3 && !b->cfg->sleep)
 		printf("note     two polling processes leave the target's "
 		       "msync thread no CPU of its own\n");
 }

@@ -2,6 +2,7 @@
 /* The process whose memory fi_rpmem_bench writes to. */
 #include "config.h"
 
+#include <poll.h>
 #include <string.h>
 #include <time.h>
 
@@ -29,6 +30,7 @@ static int export_side(struct bench *b, enum bench_side side,
 		.bare = side == BENCH_BASE,
 		.target = true,
 		.tagged = side == BENCH_BASE,
+		.wait_fd = b->cfg->sleep,
 	};
 	int ret;
 
@@ -70,12 +72,26 @@ static int post_recv(struct bench *b, struct target_end *e)
 	return (int)ret;
 }
 
+/* As a daemon does: nothing to read, so sleep until there is. */
+static void sleep_on(struct rp_fabric *f)
+{
+	struct fid *fid = &f->cq->fid;
+	struct pollfd p = {.events = POLLIN};
+
+	if (fi_control(fid, FI_GETWAIT, &p.fd) ||
+	    fi_trywait(f->fabric, &fid, 1))
+		return;
+	poll(&p, 1, 1); /* the mode may change meanwhile */
+}
+
 static void drive(struct bench *b, struct target_end *e, fi_addr_t initiator)
 {
 	struct fi_cq_err_entry bad;
 	struct fi_cq_entry done;
 	ssize_t n = fi_cq_read(e->f.cq, &done, 1);
 
+	if (n == -FI_EAGAIN && b->cfg->sleep)
+		sleep_on(&e->f);
 	if (n == -FI_EAVAIL)
 		rp_fabric_cq_error(&e->f, &bad, NULL);
 	if (n != 1 || done.op_context != b->buf)

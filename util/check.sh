@@ -77,11 +77,14 @@ case $sanitize in
 '') ;;
 address)
 	cflags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
-	env+=(ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+	# A runtime comes before whatever else a test preloads.
+	env+=("RP_PRELOAD=$(gcc -print-file-name=libasan.so):"
+		ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
 		"LSAN_OPTIONS=suppressions=$src/fabtests/suppress.lsan:print_suppressions=0") ;;
 thread)
 	cflags="-O1 -g -fsanitize=thread -fno-omit-frame-pointer"
-	env+=("TSAN_OPTIONS=suppressions=$src/fabtests/suppress.tsan:history_size=7") ;;
+	env+=("RP_PRELOAD=$(gcc -print-file-name=libtsan.so):"
+		"TSAN_OPTIONS=suppressions=$src/fabtests/suppress.tsan:history_size=7") ;;
 *) echo "unknown sanitizer $sanitize: address or thread" >&2; exit 2 ;;
 esac
 

@@ -20,7 +20,8 @@
 #define COPY_CHUNK_MAX	(64u << 20)
 #define COPY_WINDOW_MAX 1024u
 #define COPY_COMMITS	8 /* outstanding at once */
-#define COPY_BATCH	4 /* chunks per commit */
+#define COPY_BATCH_MIN	4 /* chunks per commit */
+#define COPY_BATCH_MAX	16
 
 /* What was asked for. */
 struct copy_cfg {

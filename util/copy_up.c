@@ -107,24 +107,30 @@ static int step_all(struct up *u)
 	return 0;
 }
 
-/* A commit covers what was posted before it, so it need not wait for it. */
+/*
+ * A commit covers what was posted before it, so it need not wait for it. It has
+ * a largest size so that acknowledgements keep coming from a slow disk.
+ */
 static int ask(struct up *u)
 {
 	struct copy *c = u->c;
 	struct copy_op *op;
+	uint64_t max = COPY_BATCH_MAX * c->chunk;
 	int ret;
 
 	while (u->ncommits < COPY_COMMITS && u->asked < u->posted &&
-	       (u->posted - u->asked >= COPY_BATCH * c->chunk ||
+	       (u->posted - u->asked >= COPY_BATCH_MIN * c->chunk ||
 		u->posted == c->size)) {
 		op = &c->commits[(u->first + u->ncommits) % COPY_COMMITS];
 		op->state = COPY_COMMITTING;
 		op->at = u->asked;
 		op->len = u->posted - u->asked;
+		if (op->len > max)
+			op->len = max;
 		ret = copy_post(c, op);
 		if (ret)
 			return ret;
-		u->asked = u->posted;
+		u->asked += op->len;
 		u->ncommits++;
 	}
 	return 0;

@@ -27,6 +27,7 @@ enum {
 	OPT_JSON,
 	OPT_CLASS,
 	OPT_BASE,
+	OPT_SLEEP,
 };
 
 static const struct argp_option options[] = {
@@ -47,6 +48,10 @@ static const struct argp_option options[] = {
 	 "--emulate none]",
 	 0},
 	{"base", OPT_BASE, "NAME", 0, "Base provider [tcp]", 0},
+	{"sleep", OPT_SLEEP, NULL, 0,
+	 "Let the target sleep until something arrives, as a daemon does, "
+	 "rather than poll",
+	 0},
 	{"pin", OPT_PIN, "A,B", 0, "Pin initiator to CPU A and target to B", 0},
 	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
 	{"json", OPT_JSON, "FILE", 0,
@@ -115,6 +120,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_EMULATE:
 		cfg->emulate = true;
+		return 0;
+	case OPT_SLEEP:
+		cfg->sleep = true;
 		return 0;
 	case OPT_CLASS:
 		if (rp_class_parse(arg, &class))

@@ -45,3 +45,7 @@ fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(duo_sources)
 fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/badinput
+
+# The tools keep their word.
+TESTS += fabtests/fault/cp_power.sh
+EXTRA_DIST += fabtests/fault/cp_power.sh

@@ -4,7 +4,7 @@
 dir=$(mktemp -d ./noflush.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$dir/" || exit 99
-RPMEM_SHADOW_LIB=$PWD/fabtests/fault/.libs/libshadow.so
+RPMEM_SHADOW_LIB=${RP_PRELOAD:-}$PWD/fabtests/fault/.libs/libshadow.so
 FI_PROVIDER_PATH=$PWD/$dir
 RPMEM_FAULT=skip-flush
 RPMEM_EXPECT_LOSS=1

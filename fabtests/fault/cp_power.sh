@@ -1,0 +1,143 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# What fi_rpmem_cp calls durable was flushed: judged by a shadow of the pool that
+# only a preloaded msync writes. Also where the copy is resumed and most of it is
+# there already, where the daemon is told to stop, and where flushing fails.
+set -u
+rounds=6
+[ "${RP_LONG:-0}" != 1 ] || rounds=60
+[ -z "${RP_SANITIZE:-}" ] || rounds=2
+dir=$(mktemp -d ./cp_power.XXXXXX) || exit 99
+cd "$dir" || exit 99
+bin=../util
+libs=$PWD/../fabtests/fault/.libs
+daemon=
+P=
+failed=0
+size=12000000
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
+
+finish()
+{
+	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
+	cd .. && rm -rf "$dir"
+}
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# serve [VAR=VALUE...]: a daemon for the pool, its shadow written by msync.
+serve()
+{
+	rm -f port
+	env LD_PRELOAD="${RP_PRELOAD:-}$libs/libshadow.so" RPMEM_SHADOW=pool:shadow "$@" \
+		$bin/fi_rpmemd --port 0 --port-file port --create $size pool \
+		>daemon.out 2>&1 &
+	daemon=$!
+	for _ in $(seq 200); do
+		[ -e port ] && break
+		sleep 0.05
+	done
+	[ -e port ] || { fail "no daemon"; cat daemon.out; exit 1; }
+	P=$(cat port)
+	if ! grep -q '^pool .* power ' daemon.out; then
+		echo "SKIP: not on a file system that ofi_rpmem lists"
+		exit 77
+	fi
+}
+
+# ended SIGNAL CODE
+ended()
+{
+	kill -"$1" $daemon
+	wait $daemon 2>/dev/null
+	code=$?
+	daemon=
+	[ $code -eq "$2" ] || fail "the daemon ended with $code"
+}
+
+# Is what was acknowledged on the medium?
+survived()
+{
+	acked=$(tail -n 1 acks 2>/dev/null)
+	[ "${acked:-0}" -eq 0 ] || cmp -s -n "$acked" -i 65536:0 shadow src
+}
+
+# Copy, and kill the daemon after so many acknowledgements.
+broken_copy()
+{
+	: >acks
+	$bin/fi_rpmem_cp --chunk 64K --ack-log acks src localhost:$P:pool \
+		>out 2>&1 &
+	job=$!
+	while [ "$(wc -l <acks)" -lt "$1" ] && kill -0 $job 2>/dev/null; do
+		sleep 0.002
+	done
+	ended KILL 137
+	wait $job
+}
+
+mkdir fault || exit 99
+ln -s "$libs/librpmem-fault-fi.so" fault/ || exit 99
+export FI_OFI_RPMEM_TIMEOUT=2000
+
+# Killed, restarted, resumed.
+for round in $(seq $rounds); do
+	rm -f pool shadow
+	head -c $size /dev/urandom >src
+	serve
+	broken_copy $((round * 3 % 20))
+	survived || fail "round $round: $acked bytes acknowledged, not flushed"
+	# Nothing of the first life but its msyncs counts, and what is equal
+	# now was never all of it flushed: resuming must see to that.
+	serve
+	$bin/fi_rpmem_cp --resume --chunk 64K src localhost:$P:pool >out 2>&1 ||
+		{ fail "round $round: not resumed"; cat out; }
+	grep -q 'were there' out || [ "${acked:-0}" -eq 0 ] ||
+		{ fail "round $round: nothing was left out"; cat out; }
+	ended TERM 0
+	cmp -s -n $size -i 65536:0 shadow src ||
+		fail "round $round: resumed to the end, not all of it flushed"
+done
+
+# The test can tell: without the flush it must find bytes missing.
+rm -f pool shadow
+serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=skip-flush
+broken_copy 3
+survived && fail "nothing is flushed, and all acknowledged bytes survive"
+
+# Told to stop, the daemon answers the commits that it has accepted. With so
+# small a window there are more to come.
+rm -f pool shadow
+serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=400
+: >acks
+$bin/fi_rpmem_cp --chunk 64K --window 4 --ack-log acks src localhost:$P:pool \
+	>out 2>&1 &
+job=$!
+while ! [ -s acks ] && kill -0 $job 2>/dev/null; do
+	sleep 0.01
+done
+sleep 0.1
+before=$(wc -l <acks)
+ended TERM 0
+wait $job
+[ $? -eq 9 ] || fail "a copy that the daemon refused did not end with 9"
+[ "$(wc -l <acks)" -gt "$before" ] || fail "accepted commits were not answered"
+grep -q 'target overloaded' out || { fail "not refused in words"; cat out; }
+survived || fail "$acked bytes acknowledged while stopping, not flushed"
+
+# A flush that fails: no comparing with what the disk may not have.
+rm -f pool shadow
+serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=fail-flush
+$bin/fi_rpmem_cp --resume src localhost:$P:pool >out 2>&1
+[ $? -eq 9 ] || fail "a failed flush is not told"
+grep -q '^durable: the first 0 of' out || fail "durable without a flush"
+grep -q 'flush failed' out || fail "the flush is not named"
+grep -q 'resume' out && { fail "--resume after a failed flush"; cat out; }
+ended TERM 0
+
+exit $failed
