@@ -121,4 +121,12 @@ TESTS += fabtests/unit/test_commit_orders
 fabtests_unit_test_commit_orders_SOURCES = fabtests/unit/test_commit_orders.c $(initiator_rig)
 fabtests_unit_test_commit_orders_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_commit_orders_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_both
+TESTS += fabtests/unit/test_both
+fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
+	fabtests/unit/both_world.c fabtests/unit/both_world.h \
+	fabtests/unit/seeded.h fabtests/unit/leaks.h
+fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 endif

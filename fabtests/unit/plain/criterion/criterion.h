@@ -96,6 +96,9 @@ static inline void plain_report(const char *file, int line, const char *what,
 		_exit(PLAIN_SKIPPED);                                          \
 	} while (0)
 #define cr_skip_test(...) cr_skip(__VA_ARGS__)
+/* Criterion shows these only when asked to. */
+#define cr_log_info(fmt, ...)                                                  \
+	((void)(getenv("RP_VERBOSE") && printf(fmt "\n", ##__VA_ARGS__)))
 
 static inline void plain_run(const struct plain_test *t)
 {
