@@ -321,7 +321,7 @@ Test(peer, wrong_incarnation)
 Test(peer, credits)
 {
 	struct rp_initiator_attr attr = rig_attr();
-	struct rig_told t[20];
+	static struct rig_told t[20];
 	uint64_t token[20];
 	struct rig_session s;
 
@@ -842,7 +842,7 @@ Test(peer, forget)
 {
 	struct rp_peer *other = rp_peer_get(g.in, RIG_PEER + 1);
 	struct rig_session s;
-	struct rig_told q;
+	static struct rig_told q;
 	struct rp_write w;
 	uint64_t token;
 
@@ -890,7 +890,7 @@ Test(peer, delete)
 {
 	struct rp_peer *other = rp_peer_get(g.in, RIG_PEER + 1);
 	struct rig_session s;
-	struct rig_told q;
+	static struct rig_told q;
 	struct rig_msg *m;
 	uint64_t token;
 
@@ -916,7 +916,7 @@ Test(peer, delete)
 
 Test(peer, query)
 {
-	struct rig_told q, q2;
+	static struct rig_told q, q2;
 	struct rig_session s;
 	struct rig_msg *m;
 	uint64_t token;
@@ -962,7 +962,7 @@ Test(peer, query_ends_in_every_way)
 {
 	struct rp_initiator_attr attr = rig_attr();
 	struct rig_session s;
-	struct rig_told q, q2;
+	static struct rig_told q, q2;
 	struct rig_msg *m;
 	unsigned int kicks;
 
