@@ -79,7 +79,7 @@ address)
 	cflags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 	# A runtime comes before whatever else a test preloads.
 	env+=("RP_PRELOAD=$(gcc -print-file-name=libasan.so):"
-		ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+		ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:abort_on_error=0
 		"LSAN_OPTIONS=suppressions=$src/fabtests/suppress.lsan:print_suppressions=0") ;;
 thread)
 	cflags="-O1 -g -fsanitize=thread -fno-omit-frame-pointer"

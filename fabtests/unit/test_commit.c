@@ -47,7 +47,7 @@ static struct rig_session s; /* open, many credits */
 
 static void start_with(const struct rp_initiator_attr *attr)
 {
-	static struct rig_told t;
+	struct rig_told t;
 
 	rig_start(&g, attr);
 	p = rig_peer(&g);
@@ -89,7 +89,7 @@ static void commit(struct rig_told *t, unsigned int slot)
 /* A commit that must succeed at once, if it is asked for. */
 static void commit_good(unsigned int slot)
 {
-	static struct rig_told t;
+	struct rig_told t;
 
 	commit(&t, slot);
 	rig_progress(&g);
@@ -100,7 +100,7 @@ static void commit_good(unsigned int slot)
 /* A commit that must fail unasked. */
 static void commit_poisoned(unsigned int slot)
 {
-	static struct rig_told t;
+	struct rig_told t;
 	unsigned int kicks = g.kicks;
 
 	commit(&t, slot);
@@ -153,7 +153,7 @@ Test(commit, refused_at_once)
 
 Test(commit, limit)
 {
-	static struct rig_told t[8];
+	struct rig_told t[8];
 	uint64_t token[8];
 	const struct rp_wire_range r = rig_range(1, 0, 64);
 	const struct rp_commit_attr attr = {
@@ -831,7 +831,7 @@ Test(commit, writes_that_prove_nothing)
 Test(commit, query_behind_writes)
 {
 	struct rp_write w, later;
-	static struct rig_told q;
+	struct rig_told q;
 
 	begin(&w, 0);
 	rig_query(&g, p, &q, 1);
@@ -1006,7 +1006,7 @@ static bool run_out(long n, bool ordered)
 		.required = RP_CLASS_POWER,
 		.done = rig_done,
 	};
-	static struct rig_told t[5] = {0}, q = {0};
+	struct rig_told t[5] = {0}, q = {0};
 	struct rp_write w[2];
 	struct rig_msg *m;
 	bool enough;
