@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How a test drives the simulated fabric: machines, wires, breaks, time. */
+#ifndef PMSIM_H
+#define PMSIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pmsim/model.h"
+
+/*
+ * The base provider "pmsim" is a DSO that libfabric loads. The test opens the
+ * same DSO with dlopen(), and calls pmsim_control() in it to get these. One
+ * thread does everything. Nothing moves unless it is told to: what one machine
+ * posts is on the wire until pmsim->deliver(), and what has arrived is looked
+ * at when that machine's program reads a completion queue.
+ *
+ * Domains opened after use_machine(m) run on machine m. Endpoint addresses are
+ * 8 opaque bytes (addr_format FI_FORMAT_UNSPEC).
+ */
+
+#define PMSIM_CONTROL "pmsim_control"
+
+struct pmsim_cfg {
+	bool ordered;	  /* FI_ORDER_SAW and the like, within one connection */
+	bool placed_acks; /* FI_DELIVERY_COMPLETE waits for placement; else the
+			     NIC acknowledges what it has received */
+	bool prov_keys;	  /* FI_MR_PROV_KEY; else keys are the user's */
+	bool fixed_keys;  /* base keys count from 1 in each life of a machine */
+	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
+	bool recv_in_pm;  /* receive buffers of messages are in PM */
+	unsigned int again; /* every n-th post is refused with -FI_EAGAIN; 0 */
+};
+
+/* One direction between two endpoints that have ever talked. */
+struct pmsim_wire {
+	unsigned int id;       /* stable for as long as both endpoints live */
+	unsigned int from, to; /* machines */
+	unsigned int in_flight;
+};
+
+/* What a test may want to see of a message in flight. */
+enum pmsim_what {
+	PMSIM_WRITE,
+	PMSIM_READ,
+	PMSIM_ATOMIC,
+	PMSIM_SEND,
+	PMSIM_TSEND,
+	PMSIM_ACK,	/* of a write: placed, or received */
+	PMSIM_RESPONSE, /* of a read or an atomic */
+	PMSIM_ERROR,	/* of any of them: bad key, bad range */
+};
+
+struct pmsim_ops {
+	/* Everything as new. No domain may be open. */
+	void (*reset)(const struct pmsim_cfg *cfg);
+
+	/* Machines: number them 0.. in order. cfg NULL: plain DRAM only. */
+	unsigned int (*machine)(const struct model_cfg *cfg);
+	struct model *(*model)(unsigned int machine);
+	/* Domains opened from now on are on this machine. */
+	void (*use_machine)(unsigned int machine);
+	/*
+	 * The process on this machine dies: all its endpoints are gone at once,
+	 * say nothing any more and can only be closed; what was on its wires is
+	 * lost or, where late, still arrives at the other side. Peers learn of
+	 * it as of a break. Domains opened after it are its next life.
+	 */
+	void (*kill)(unsigned int machine);
+
+	/* Wires with something in flight. Returns how many there are. */
+	size_t (*wires)(struct pmsim_wire *out, size_t max);
+	enum pmsim_what (*peek)(unsigned int wire, unsigned int index);
+	/*
+	 * The first n in flight arrive: a NIC that places by DMA takes writes
+	 * and reads at once, everything else waits for the program.
+	 */
+	void (*deliver)(unsigned int wire, unsigned int n);
+	/*
+	 * The connection that this wire belongs to breaks, in both directions.
+	 * Operations without their acknowledgement fail at the initiator
+	 * (messages that were injected just vanish); the first `late` of those
+	 * in flight towards `to` are still delivered, the rest are lost. The
+	 * next post makes a new connection and nobody is told.
+	 */
+	void (*break_wire)(unsigned int wire, unsigned int late);
+	/* Has arrived, and the machine's program has not looked at it yet. */
+	unsigned int (*arrived)(unsigned int machine);
+
+	/* Counts since reset(), by enum pmsim_what, for round trips and so on.
+	 */
+	uint64_t (*count)(enum pmsim_what what);
+	/* Posted operations that have not completed, of one machine. */
+	unsigned int (*outstanding)(unsigned int machine);
+	/* A line per event to stderr, for counterexamples. */
+	void (*trace)(bool on);
+};
+
+/* The symbol of the DSO. */
+typedef const struct pmsim_ops *(*pmsim_control_fn)(void);
+
+#endif
