@@ -8,7 +8,7 @@ TESTS += fabtests/fault/writeback_error.sh
 
 # The provider with its fault points, in a folder of its own.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
-fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) $(core_sources)
+fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c $(core_sources)
 fabtests_fault_librpmem_fault_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
@@ -49,3 +49,12 @@ TESTS += fabtests/fault/badinput
 # The tools keep their word.
 TESTS += fabtests/fault/cp_power.sh
 EXTRA_DIST += fabtests/fault/cp_power.sh
+
+# The provider on a machine that a test plays.
+check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
+fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(core_sources) \
+	fabtests/fault/host_sim.c fabtests/fault/host_sim.h
+fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+fabtests_fault_librpmem_sim_fi_la_LDFLAGS = -module -avoid-version -shared \
+	-export-symbols-regex '^(fi_prov_ini|rp_host_sim)$$' -rpath /nowhere
+fabtests_fault_librpmem_sim_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 #define DRAIN_MAX 16
@@ -364,10 +364,7 @@ int rp_cq_trywait(struct rp_cq *cq)
 
 static int64_t now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
+	return (int64_t)(rp_host_now() / 1000000);
 }
 
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,

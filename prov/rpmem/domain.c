@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 static int domain_close(struct fid *fid)
@@ -163,13 +163,16 @@ static int make_agent(struct rp_dom *dom)
 	struct rp_agent_attr attr = {
 		.credits = rp_params.credits,
 		.max_sessions = rp_params.max_sessions,
+		.no_worker = !rp_host_has_threads(),
 	};
+	int ret;
 
 	/* Who restarts must not be taken for who died. */
 	do {
-		if (getrandom(&dom->incarnation, sizeof(dom->incarnation), 0) !=
-		    sizeof(dom->incarnation))
-			return -errno;
+		ret = rp_host_random(&dom->incarnation,
+				     sizeof(dom->incarnation));
+		if (ret)
+			return ret;
 	} while (!dom->incarnation);
 	attr.incarnation = dom->incarnation;
 	return rp_agent_new(&attr, &dom->agent);

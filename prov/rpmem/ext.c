@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 static int class_of(const struct rp_ep *ep, enum fi_rpmem_class c,
@@ -129,12 +130,9 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 {
 	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid);
 	const struct timespec pause = {.tv_nsec = 100000};
-	struct timespec ts;
-	int64_t now, end;
+	const uint64_t end = rp_host_now() + timeout * 1000000ull;
 	int ret = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	end = ts.tv_sec * 1000ll + ts.tv_nsec / 1000000 + timeout;
 	pthread_mutex_lock(&dom->lock);
 	/* What has arrived by now is accepted. */
 	rp_domain_progress(dom);
@@ -142,11 +140,9 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	while (rp_agent_pending(dom->agent)) {
 		pthread_mutex_unlock(&dom->lock);
 		nanosleep(&pause, NULL);
-		clock_gettime(CLOCK_MONOTONIC, &ts);
-		now = ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
 		pthread_mutex_lock(&dom->lock);
 		rp_domain_progress(dom);
-		if (timeout >= 0 && now >= end &&
+		if (timeout >= 0 && rp_host_now() >= end &&
 		    rp_agent_pending(dom->agent)) {
 			ret = -FI_ETIMEDOUT;
 			break;

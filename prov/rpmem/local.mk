@@ -7,6 +7,7 @@ rpmem_sources = \
 	prov/rpmem/ext.c \
 	prov/rpmem/fabric.c \
 	prov/rpmem/hidden.c \
+	prov/rpmem/host.h \
 	prov/rpmem/info.c \
 	prov/rpmem/init.c \
 	prov/rpmem/mr.c \
@@ -18,7 +19,7 @@ rpmem_sources = \
 	prov/rpmem/xport.c
 
 rpmem_LTLIBRARIES = prov/rpmem/librpmem-fi.la
-prov_rpmem_librpmem_fi_la_SOURCES = $(rpmem_sources)
+prov_rpmem_librpmem_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c
 prov_rpmem_librpmem_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^fi_prov_ini$$'
 prov_rpmem_librpmem_fi_la_LIBADD = prov/core/libcore.la $(FABRIC_LIBS) \

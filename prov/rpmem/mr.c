@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/fault.h"
+#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 struct rp_mr {
@@ -85,7 +85,7 @@ static int random_bits(uint32_t *v)
 		*v = atomic_fetch_add(&counter, 1) + 1;
 		return 0;
 	}
-	return getrandom(v, sizeof(*v), 0) == sizeof(*v) ? 0 : -errno;
+	return rp_host_random(v, sizeof(*v));
 }
 
 /* Register with the base; where we make the keys, under one of our choice. */
@@ -119,6 +119,7 @@ static int make_key(struct rp_mr *mr)
 		.base = (uint32_t)base,
 		.persistent = mr->persistent,
 	};
+	int ret;
 
 	if (!mr->dom->marked) {
 		mr->fid.key = base;
@@ -135,8 +136,9 @@ static int make_key(struct rp_mr *mr)
 		k.class = mr->region.choice.class;
 		k.method = mr->region.choice.method;
 	}
-	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random))
-		return -errno;
+	ret = rp_host_random(&k.random, sizeof(k.random));
+	if (ret)
+		return ret;
 	k.random &= 0xffffff;
 	mr->fid.key = rp_key_make(&k);
 	mr->region.key = mr->fid.key;
@@ -166,7 +168,7 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	r->addr = dom->base_info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)r->base
 			  : 0;
-	ret = rp_caps_region(&cfg, r->base, r->len, &r->facts, r->why);
+	ret = rp_host_facts(&cfg, r->base, r->len, &r->facts, r->why);
 	if (ret) {
 		RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", r->why);
 		return ret;
@@ -181,7 +183,7 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		rp_class_name(r->choice.class),
 		rp_method_name(r->choice.method));
 	return rp_pmem_new(r->base, r->len, r->choice.method, &r->facts.file,
-			   NULL, &r->pmem);
+			   rp_host_flusher(r->base, r->len), &r->pmem);
 }
 
 /* Let the agent know the region: from now on somebody may ask for a commit. */

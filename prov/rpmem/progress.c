@@ -5,9 +5,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 /* How often to look where no event tells. */
@@ -21,14 +21,6 @@ void rp_domain_kick(struct rp_dom *dom)
 	 */
 	eventfd_write(dom->kick_fd, 1);
 	atomic_store(&dom->kicked, true);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
 static void take_kick(struct rp_dom *dom)
@@ -46,7 +38,7 @@ static void take_timer(struct rp_dom *dom)
 	uint64_t v;
 
 	if (dom->timer_due == UINT64_MAX || !dom->timer_due ||
-	    now_ns() < dom->timer_due)
+	    rp_host_now() < dom->timer_due)
 		return;
 	if (read(dom->timer_fd, &v, sizeof(v)) == sizeof(v))
 		dom->timer_due = UINT64_MAX;
@@ -82,8 +74,8 @@ void rp_domain_arm(struct rp_dom *dom, bool soon)
 		d = rp_initiator_deadline(ep->initiator);
 		due = d < due ? d : due;
 	}
-	if (soon && now_ns() + LOOK_NS < due)
-		due = now_ns() + LOOK_NS;
+	if (soon && rp_host_now() + LOOK_NS < due)
+		due = rp_host_now() + LOOK_NS;
 	due += !due; /* zero would switch the timer off */
 	if (due == dom->timer_due)
 		return;

@@ -4,9 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
+#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 /* Receives that an endpoint keeps posted; more messages wait in the base. */
@@ -19,10 +18,7 @@ static struct rp_ep *ep_of(struct rp_xport *x)
 
 static uint64_t xport_now(struct rp_xport *x)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+	return rp_host_now();
 }
 
 static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
@@ -92,7 +88,7 @@ static int xport_name(struct rp_xport *x, void *addr, size_t *len)
 
 static int xport_random(struct rp_xport *x, void *buf, size_t len)
 {
-	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -errno;
+	return rp_host_random(buf, len);
 }
 
 static void xport_kick(struct rp_xport *x)

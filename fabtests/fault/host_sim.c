@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Hands the provider's questions to the test that plays its machine. */
+#include <stdio.h>
+
+#include "host_sim.h"
+
+struct host_sim rp_host_sim;
+
+uint64_t rp_host_now(void)
+{
+	return rp_host_sim.now();
+}
+
+int rp_host_random(void *buf, size_t len)
+{
+	rp_host_sim.random(buf, len);
+	return 0;
+}
+
+int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  struct rp_facts *facts, char *why)
+{
+	snprintf(why, RP_WHY_LEN, "simulated memory");
+	return rp_host_sim.facts(addr, len, facts);
+}
+
+const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
+{
+	return rp_host_sim.flusher(addr, len);
+}
+
+bool rp_host_has_threads(void)
+{
+	return false;
+}

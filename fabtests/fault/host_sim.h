@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The machine that the provider runs on, played by a test. */
+#ifndef RP_HOST_SIM_H
+#define RP_HOST_SIM_H
+
+#include "rpmem/host.h"
+
+/*
+ * The DSO librpmem-sim-fi.so has this in place of prov/rpmem/host.c. The test
+ * finds it with dlsym() and fills it in before the first domain is opened.
+ */
+#define HOST_SIM "rp_host_sim"
+
+struct host_sim {
+	uint64_t (*now)(void);
+	void (*random)(void *buf, size_t len);
+	/* What the target is to believe: need not be the truth. */
+	int (*facts)(const void *addr, size_t len, struct rp_facts *facts);
+	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
+};
+
+#endif

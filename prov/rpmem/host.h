@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the provider takes from the machine it runs on. */
+#ifndef RPMEM_HOST_H
+#define RPMEM_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/caps.h"
+#include "core/pmem.h"
+
+/*
+ * One file, so that a simulator can be linked in its place: everything that
+ * makes one run differ from the next, and everything that touches media.
+ */
+
+/* Monotonic, ns. */
+uint64_t rp_host_now(void);
+/* Bits that a peer cannot guess. 0 or -errno. */
+int rp_host_random(void *buf, size_t len);
+/* As rp_caps_region(). */
+int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  struct rp_facts *facts, char *why);
+/* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
+const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
+/* May flushes that block run on a thread of their own? */
+bool rp_host_has_threads(void);
+
+#endif
