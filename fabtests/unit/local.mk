@@ -29,6 +29,13 @@ fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c fabtests/unit/seeded
 fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_protocol
+TESTS += fabtests/unit/test_protocol
+fabtests_unit_test_protocol_SOURCES = fabtests/unit/test_protocol.c
+fabtests_unit_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
+fabtests_unit_test_protocol_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_protocol_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_ranges
 TESTS += fabtests/unit/test_ranges
 fabtests_unit_test_ranges_SOURCES = fabtests/unit/test_ranges.c fabtests/unit/seeded.h

@@ -22,13 +22,13 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out)
 		return -ENOMEM;
 	a->attr = *attr;
 	if (!a->attr.max_sessions)
-		a->attr.max_sessions = 4096;
+		a->attr.max_sessions = RP_AGENT_SESSIONS;
 	if (!a->attr.max_half_open)
-		a->attr.max_half_open = 64;
+		a->attr.max_half_open = RP_AGENT_HALF_OPEN;
 	if (!a->attr.credits)
-		a->attr.credits = 64;
+		a->attr.credits = RP_AGENT_CREDITS;
 	if (!a->attr.max_jobs)
-		a->attr.max_jobs = 16384;
+		a->attr.max_jobs = RP_AGENT_JOBS;
 	TAILQ_INIT(&a->quick);
 	TAILQ_INIT(&a->slow);
 	a->clients = (struct rp_clients){

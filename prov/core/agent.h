@@ -12,12 +12,18 @@
 
 struct rp_agent;
 
+/* The limits of an agent whose attributes say 0. */
+#define RP_AGENT_SESSIONS  4096
+#define RP_AGENT_HALF_OPEN 64
+#define RP_AGENT_CREDITS   64
+#define RP_AGENT_JOBS	   16384
+
 struct rp_agent_attr {
 	uint64_t incarnation; /* random, never 0: one life of this target */
-	unsigned int max_sessions;  /* established; 0: 4096 */
-	unsigned int max_half_open; /* HELLO answered, never used; 0: 64 */
-	unsigned int credits;	    /* requests per session at once; 0: 64 */
-	unsigned int max_jobs;	    /* requests held in all; 0: 16384 */
+	/* Established sessions, and those whose HELLO was answered only. */
+	unsigned int max_sessions, max_half_open;
+	unsigned int credits;  /* requests per session at once */
+	unsigned int max_jobs; /* requests held in all */
 	bool no_worker; /* run blocking flushes inside progress (simulator) */
 };
 

@@ -12,8 +12,8 @@
 #include "core/list.h"
 
 #define NS_PER_MS   1000000ull
-#define MIN_PACE_NS (100 * NS_PER_MS)
-#define MAX_PACE_NS (60000 * NS_PER_MS)
+#define MIN_PACE_NS (RP_CLIENT_MIN_PACE_MS * NS_PER_MS)
+#define MAX_PACE_NS (RP_CLIENT_MAX_PACE_MS * NS_PER_MS)
 
 void rp_clients_init(struct rp_clients *t)
 {
@@ -23,10 +23,9 @@ void rp_clients_init(struct rp_clients *t)
 	TAILQ_INIT(&t->working);
 }
 
-/* A sign of life comes three times in the time that means death. */
 static uint64_t pace(uint32_t timeout_ms)
 {
-	uint64_t ns = timeout_ms * NS_PER_MS / 3;
+	uint64_t ns = timeout_ms * NS_PER_MS / RP_CLIENT_PACE_PART;
 
 	return ns < MIN_PACE_NS ? MIN_PACE_NS
 				: (ns > MAX_PACE_NS ? MAX_PACE_NS : ns);

@@ -17,6 +17,11 @@
 /* A HELLO answered and not followed by a request is forgotten after this. */
 #define RP_CLIENT_HALF_OPEN_NS 5000000000ull
 
+/* Signs of life in the time that means death, and bounds of their pace. */
+#define RP_CLIENT_PACE_PART   3
+#define RP_CLIENT_MIN_PACE_MS 100
+#define RP_CLIENT_MAX_PACE_MS 60000
+
 enum rp_client_state {
 	/*
 	 * HELLO answered. Whether the peer has the address it named is not

@@ -16,6 +16,10 @@
 #define RP_COMMIT_INLINE 4
 /* Sessions that a target may lose in a row before it is given up. */
 #define RP_PEER_MAX_LOST 16
+/* What has no answer for this part of the timeout is sent again. */
+#define RP_PEER_RESEND_PART 2
+/* How long an overloaded target is left alone. */
+#define RP_PEER_BACKOFF_MS 2
 
 enum rp_req_state {
 	RP_REQ_QUEUED,

@@ -14,10 +14,6 @@
 
 #define NS_PER_MS 1000000ull
 
-/* What has no answer for this part of the timeout is sent again. */
-#define RESEND_PART 2
-/* How long an overloaded target is left alone. */
-#define BACKOFF_NS (2 * NS_PER_MS)
 /* Thirty years: keeps times from wrapping. */
 #define MAX_SLACK_NS 1e18
 
@@ -306,7 +302,7 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 		return ret;
 	ret = in->x->ops->send(in->x, p->addr, buf, ret);
 	if (!ret)
-		p->hello_at = t + in->attr.timeout_ns / RESEND_PART;
+		p->hello_at = t + in->attr.timeout_ns / RP_PEER_RESEND_PART;
 	return ret;
 }
 
@@ -396,7 +392,7 @@ void rp_peer_send(struct rp_peer *p)
 static void back_off(struct rp_peer *p)
 {
 	p->overloaded = true;
-	p->retry_at = now(p->in) + BACKOFF_NS;
+	p->retry_at = now(p->in) + RP_PEER_BACKOFF_MS * NS_PER_MS;
 }
 
 /* Put everything in flight back in front of the queue, oldest first. */
@@ -608,7 +604,7 @@ tell:
  */
 static int resend_late(struct rp_peer *p, uint64_t t)
 {
-	uint64_t patience = p->in->attr.timeout_ns / RESEND_PART;
+	uint64_t patience = p->in->attr.timeout_ns / RP_PEER_RESEND_PART;
 	struct rp_req *r, *tmp;
 	int ret;
 
@@ -672,7 +668,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* When there is something to send to p, if the base lets us. */
 static uint64_t send_due(const struct rp_peer *p)
 {
-	uint64_t patience = p->in->attr.timeout_ns / RESEND_PART;
+	uint64_t patience = p->in->attr.timeout_ns / RP_PEER_RESEND_PART;
 	uint64_t due = UINT64_MAX;
 
 	if (!TAILQ_EMPTY(&p->sent))
