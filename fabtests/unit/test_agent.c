@@ -464,6 +464,12 @@ Test(agent, credits)
 	stop();
 }
 
+static void repeat(uint64_t token, uint64_t off)
+{
+	p.token = token - 1;
+	rig_commit(&p, &file, off, 1);
+}
+
 /* Sent again because the answer was late. */
 Test(agent, same_token_again)
 {
@@ -488,6 +494,43 @@ Test(agent, same_token_again)
 	rig_run(&g);
 	rig_expect(p.x, t, RP_ST_OK);
 	cr_assert_eq(rig_stats(&g).requests, 1 + 3);
+	stop();
+}
+
+/* Also out of order, with no credit left, at the end, and in no other session.
+ */
+Test(agent, same_token_in_every_state)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = RIG_INCARNATION,
+		.no_worker = true,
+		.credits = 2,
+	};
+	struct rig_peer q;
+	uint64_t t;
+
+	start(&attr);
+	q = rig_open(&g, 0, 2, &file);
+	/* One that was refused before is accepted after a later one. */
+	p.token = q.token = 99;
+	t = rig_commit(&p, &file, 0, 1);
+	repeat(t - 9, 1);
+	cr_assert_eq(rp_agent_pending(g.a), 2);
+	repeat(t, 0);
+	repeat(t - 9, 1);
+	/* Another initiator counts for itself. */
+	cr_assert_eq(rig_commit(&q, &file, 2, 1), t);
+	rp_agent_quiesce(g.a);
+	repeat(t, 0);
+	repeat(t - 9, 1);
+	cr_assert_eq(rp_agent_pending(g.a), 3);
+	rig_expect_nothing(p.x);
+	rig_run(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	rig_expect(p.x, t - 9, RP_ST_OK);
+	rig_expect(q.x, t, RP_ST_OK);
+	rig_expect_nothing(p.x);
+	cr_assert_eq(rig_stats(&g).requests, 2 + 3);
 	stop();
 }
 

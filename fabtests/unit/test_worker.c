@@ -75,6 +75,31 @@ Test(worker, progress_never_waits)
 	stop();
 }
 
+/* Sent again while the worker flushes it: answered once, flushed once. */
+Test(worker, same_token_again)
+{
+	struct rp_wire_range range = {.addr = 0, .len = 10};
+	struct rig_peer p;
+	uint64_t t;
+
+	start();
+	p = rig_open(&g, 0, 1, &file);
+	range.key = file.r.key;
+	rig_close_gate(&g);
+	t = rig_commit(&p, &file, 0, 10);
+	rig_run(&g);
+	rig_wait_entered(&g, 1);
+	p.token = t - 1;
+	rig_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &range);
+	cr_assert_eq(rp_agent_pending(g.a), 1);
+	rig_open_gate(&g);
+	rig_run_worker(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	rig_expect_nothing(p.x);
+	cr_assert_eq(file.syncs, 1);
+	stop();
+}
+
 Test(worker, what_queued_is_the_next_batch)
 {
 	struct rig_peer p, q;
