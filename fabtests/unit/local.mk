@@ -136,4 +136,15 @@ fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
 	fabtests/unit/seeded.h fabtests/unit/leaks.h
 fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+# The verdicts that the crash matrix goes by.
+check_PROGRAMS += fabtests/unit/test_verdicts
+TESTS += fabtests/unit/test_verdicts
+fabtests_unit_test_verdicts_SOURCES = fabtests/unit/test_verdicts.c \
+	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
+fabtests_unit_test_verdicts_CPPFLAGS = $(AM_CPPFLAGS) \
+	-I$(top_srcdir)/fabtests -DRP_SRCDIR='"$(abs_top_srcdir)"'
+fabtests_unit_test_verdicts_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_verdicts_LDADD = $(unit_ldadd)
+EXTRA_DIST += fabtests/fault/verdicts.tsv fabtests/fault/forbidden_pairs
 endif
