@@ -106,17 +106,17 @@ size=$(stat -c %s "$file")
 [ "$size" -ge 65536 ] || die "$file has only $size bytes: give one of 64 KiB or more"
 echo "$file, $((size >> 20)) MiB"
 
-class=$("$bin/fi_rpmem_info" "$work" 2>/dev/null | awk '$1 == "class" { c = $2 } END { print c }')
-fs=$(stat -f -c %T "$work")
-if [ "$class" != power ]; then
+# What the tool itself calls them.
+about() { "$bin/fi_rpmem_info" "$work" 2>/dev/null | sed -n "s/^  $1  *//p" | tail -1; }
+fs=$(about 'file system')
+if [ "$(about class)" != power ]; then
 	cat <<U
-This folder is on $fs, and ofi_rpmem does not know whether an msync there
-reaches a disk. What follows is run on YOUR statement that it does
-(FI_OFI_RPMEM_TRUST_FS): it shows how the parts work together, not that this
+This folder is on ${fs:-an unknown file system}: $(about why)
+What follows is run on YOUR statement that an msync there reaches stable storage
+(FI_OFI_RPMEM_TRUST_FS=$fs): it shows how the parts work together, not that this
 file system survives a power cut.
 U
-	fsname=$(findmnt -n -o FSTYPE -T "$work" 2>/dev/null || echo "$fs")
-	export FI_OFI_RPMEM_TRUST_FS=$fsname
+	export FI_OFI_RPMEM_TRUST_FS=$fs
 fi
 
 # --- a target and a copy ---
