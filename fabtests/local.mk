@@ -2,3 +2,4 @@
 include fabtests/unit/local.mk
 include fabtests/functional/local.mk
 include fabtests/fault/local.mk
+EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan

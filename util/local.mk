@@ -1,4 +1,5 @@
 # The programs an operator runs, and what they share.
+EXTRA_DIST += util/quickstart.sh util/check.sh util/packages.sh
 noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
 	util/bytes.h \
