@@ -112,19 +112,22 @@ int rp_fabric_find_provider(char *dir, size_t len, char *err)
 				   "FI_PROVIDER_PATH");
 }
 
-/* Does the list of FI_PROVIDER ("tcp,ofi_x" or "tcp;ofi_x") name it? */
-static bool listed(const char *list, const char *name)
+/* Does FI_PROVIDER ("tcp,ofi_x", "tcp;ofi_x", "^tcp") hide this one? */
+static bool hidden(const char *list, const char *name)
 {
-	size_t n = strlen(name);
+	size_t n = strcspn(name, ";");
+	bool named = false, negated;
 
-	for (; *list; list += strspn(list, ",;")) {
+	if (!list || !*list)
+		return false;
+	negated = *list == '^';
+	for (list += negated; *list; list += strspn(list, ",;")) {
 		size_t len = strcspn(list, ",;");
 
-		if (len == n && !strncasecmp(list, name, n))
-			return true;
+		named |= len == n && !strncasecmp(list, name, n);
 		list += len;
 	}
-	return false;
+	return named == negated;
 }
 
 static const char *base_of(const struct rp_fabric_attr *attr)
@@ -134,7 +137,7 @@ static const char *base_of(const struct rp_fabric_attr *attr)
 
 int rp_fabric_env(const struct rp_fabric_attr *attr, char *err)
 {
-	const char *filter = getenv("FI_PROVIDER");
+	const char *filter = getenv("FI_PROVIDER"), *excluded = NULL;
 	char dir[PATH_MAX];
 	int ret;
 
@@ -144,14 +147,16 @@ int rp_fabric_env(const struct rp_fabric_attr *attr, char *err)
 			return ret;
 		if (setenv("FI_PROVIDER_PATH", dir, 0))
 			return rp_err(err, -ENOMEM, "out of memory");
-		if (filter && *filter &&
-		    (filter[0] == '^') ==
-			    listed(filter + (filter[0] == '^'), PROVIDER))
+		if (hidden(filter, PROVIDER))
+			excluded = PROVIDER;
+		else if (hidden(filter, base_of(attr)))
+			excluded = base_of(attr);
+		if (excluded)
 			return rp_err(err, -FI_ENODATA,
-				      "FI_PROVIDER='%s' excludes " PROVIDER
-				      "; unset it, or set it to '%s;" PROVIDER
+				      "FI_PROVIDER='%s' excludes %s; unset it, "
+				      "or set it to '%s;" PROVIDER
 				      "' with the quotes",
-				      filter, base_of(attr));
+				      filter, excluded, base_of(attr));
 	}
 	return 0;
 }

@@ -138,6 +138,9 @@ static char *base_for(const struct fi_info *hints)
 				   : NULL;
 	char *env = asked_by_environment(), *base = NULL;
 
+	/* Whatever the hints name: there is nothing left for us to be over. */
+	if (env && !*env)
+		warn_bare();
 	if (name && !has_component(name, strlen(name), RP_PROV_NAME)) {
 		/* "tcp" alone means us only where FI_PROVIDER says so. */
 		if (env && !strcasecmp(env, name)) {
@@ -149,9 +152,7 @@ static char *base_for(const struct fi_info *hints)
 	} else if (env && *env) {
 		base = env;
 		env = NULL;
-	} else if (env) {
-		warn_bare();
-	} else if (name || (hints && (hints->caps & FI_RMA_PMEM))) {
+	} else if (!env && (name || (hints && (hints->caps & FI_RMA_PMEM)))) {
 		base = strdup(DEFAULT_BASE);
 	}
 	free(env);
