@@ -19,7 +19,8 @@
 #include "core/method.h"
 #include "util/copy.h"
 
-const char *argp_program_version = "fi_rpmem_cp (" PACKAGE_STRING ")";
+__attribute__((visibility("default"))) /* libc looks for it */
+const char *argp_program_version = "fi_rpmem_cp " PACKAGE_VERSION;
 
 static const char doc[] =
 	"Copies a file to a pool that fi_rpmemd exports, or back. A copy to a "

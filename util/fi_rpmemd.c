@@ -62,7 +62,8 @@ struct daemon {
 	char err[RP_ERR_LEN];
 };
 
-const char *argp_program_version = "fi_rpmemd (" PACKAGE_STRING ")";
+__attribute__((visibility("default"))) /* libc looks for it */
+const char *argp_program_version = "fi_rpmemd " PACKAGE_VERSION;
 
 static const char doc[] =
 	"Exports pool files to clients such as fi_rpmem_cp, and makes what "
@@ -129,9 +130,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'c':
-		if (rp_size_parse(arg, &d->create, d->err) || !d->create)
-			argp_error(state, "--create: %s",
-				   d->create ? d->err : "give a size above 0");
+		if (rp_size_parse(arg, &d->create, d->err))
+			argp_error(state, "--create: %s", d->err);
+		if (!d->create)
+			argp_error(state, "--create: give a size above 0");
 		return 0;
 	case 'p':
 		if (rp_number_parse(arg, 0, 65535, &v, d->err))

@@ -146,6 +146,20 @@ expect 7 $bin/fi_rpmemd --port 0 --listen 192.0.2.1 vol9
 says "secret FILE is needed"
 expect 2 $bin/fi_rpmemd --port 0 --listen 0.0.0.0 vol9
 
+# They say what they are, and what is wrong with FI_PROVIDER.
+for tool in fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench; do
+	expect 0 $bin/$tool --version
+	says "^$tool [0-9]"
+	expect 0 $bin/$tool --help
+	says "^Usage: $tool "
+done
+for filter in tcp ofi_rpmem ^tcp; do
+	FI_PROVIDER=$filter expect 6 $cp small localhost:$P:vol0
+	says "FI_PROVIDER='.*' excludes .* set it to 'tcp;ofi_rpmem' with the"
+done
+expect 2 $bin/fi_rpmemd --create 12x vol9
+says "'12x' is not a size"
+
 # It sleeps when nobody wants anything.
 ticks()
 {
