@@ -306,6 +306,94 @@ static const char *garbage(struct duo *d)
 	return NULL;
 }
 
+/* Send one message of a session and take its REPLY: the status, or -1. */
+static int told(struct side *s, const uint8_t *msg, size_t len, uint64_t token)
+{
+	uint8_t answer[RP_WIRE_MAX_MSG];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	struct rp_wire_reply reply;
+	struct rp_wire_hdr h;
+
+	throw(s, msg, len);
+	POST(s, fi_trecv(s->ep, answer, sizeof(answer), NULL, FI_ADDR_UNSPEC,
+			 CTRL_BIT, ~CTRL_BIT, answer));
+	if (!side_wait(s, &e, &err) || rp_wire_get_hdr(answer, e.len, &h) ||
+	    h.token != token || rp_wire_get_reply(answer, &h, &reply))
+		return -1;
+	return (int)reply.status;
+}
+
+/* An initiator that keeps to the form, and asks for what it may not have. */
+static const char *lies(struct duo *d)
+{
+	const struct pair_opts raw = {.prov = "tcp;ofi_rxm"};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rp_wire_hello_ack ack;
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	struct side good, bad;
+	struct rp_wire_hdr h;
+	struct card c;
+	size_t len;
+
+	duo_start(d, &plain, &c);
+	duo_open(&good, &plain, &c);
+	duo_open(&bad, &raw, &c);
+	len = make_hello(&bad, buf, sizeof(buf), c.pool_key);
+	throw(&bad, buf, len);
+	POST(&bad, fi_trecv(bad.ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
+			    CTRL_BIT, ~CTRL_BIT, buf));
+	if (!side_wait(&bad, &e, &err) || rp_wire_get_hdr(buf, e.len, &h) ||
+	    rp_wire_get_hello_ack(buf, &h, &ack) || ack.status)
+		return "no session";
+	h.session = ack.cookie;
+
+	const uint64_t key = c.pool_key, addr = c.pool_addr;
+	const struct {
+		struct rp_wire_range range;
+		int status;
+	} cases[] = {
+		{{key, addr, 64}, RP_ST_OK},
+		{{key ^ 0x10001, addr, 64}, RP_ST_UNKNOWN_KEY},
+		{{key ^ 1ull << 50, addr, 64}, RP_ST_STALE_KEY},
+		{{key, addr + PAIR_POOL - 63, 64}, RP_ST_RANGE},
+		{{key, addr + 64, UINT64_MAX - 32}, RP_ST_WRAP},
+		{{key, addr, 0}, RP_ST_WRAP},
+		{{key, addr, 64}, RP_ST_OK},
+	};
+	struct rp_wire_request m = {
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		h.token = i + 1;
+		m.ranges[0] = cases[i].range;
+		len = (size_t)MUST(
+			rp_wire_put_request(buf, sizeof(buf), &h, &m));
+		EXPECT(told(&bad, buf, len, h.token), cases[i].status);
+		EXPECT(duo_commit(&good, &c, 0, 64), 0);
+	}
+	/* Cut short, with a length that admits it. */
+	buf[4] = (uint8_t)(len - 8);
+	EXPECT(told(&bad, buf, len - 8, h.token), RP_ST_BAD_MESSAGE);
+	buf[4] = (uint8_t)len;
+	/* Of another life of the target, and of a later version. */
+	buf[24] ^= 1;
+	EXPECT(told(&bad, buf, len, h.token), RP_ST_INCARNATION);
+	buf[24] ^= 1;
+	buf[2] = RP_WIRE_VERSION + 1;
+	EXPECT(told(&bad, buf, len, h.token), RP_ST_VERSION);
+	buf[2] = RP_WIRE_VERSION;
+	EXPECT(told(&bad, buf, len, h.token), RP_ST_OK);
+	EXPECT(duo_commit(&good, &c, 0, 64), 0);
+	side_close(&bad);
+	side_close(&good);
+	return NULL;
+}
+
 /* A target that answers every hello in a later version of the protocol. */
 static void false_target(int fd)
 {
@@ -396,6 +484,7 @@ int main(void)
 	duo_case("memory that is not persistent", registrations);
 	duo_case("a class that is not met", weak_class);
 	duo_case("garbage beside a peer that is served", garbage);
+	duo_case("an initiator that lies, beside one that is served", lies);
 	duo_case("a target of a later version", later_version);
 	duo_case("a peer without ofi_rpmem", plain_peer);
 	return tap_done();

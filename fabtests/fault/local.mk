@@ -47,8 +47,9 @@ fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/badinput
 
 # The tools keep their word.
-TESTS += fabtests/fault/cp_power.sh
-EXTRA_DIST += fabtests/fault/cp_power.sh
+word_tests = fabtests/fault/cp_power.sh fabtests/fault/disk_full.sh
+TESTS += $(word_tests)
+EXTRA_DIST += $(word_tests)
 
 # The provider on a machine that a test plays.
 check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
