@@ -99,13 +99,22 @@ static void offer(struct offers *o, enum rp_method how, enum rp_class class)
 	o->v[o->n++].class = class;
 }
 
+static bool placed_by_cpu(const struct rp_facts *f)
+{
+	return f->placement == RP_PLACE_CPU_USER ||
+	       f->placement == RP_PLACE_CPU_KERNEL;
+}
+
+static bool has_domain(const struct rp_facts *f)
+{
+	return f->domain != RP_DOMAIN_NONE && f->domain != RP_DOMAIN_UNKNOWN;
+}
+
 static void offers_dax_sync(struct offers *o, const struct rp_facts *f)
 {
-	bool by_cpu = f->placement == RP_PLACE_CPU_USER ||
-		      f->placement == RP_PLACE_CPU_KERNEL;
 	bool fence = f->fence == RP_YES;
 
-	if (f->native == RP_YES && f->domain != RP_DOMAIN_UNKNOWN)
+	if (f->native == RP_YES && has_domain(f))
 		offer(o, RP_METHOD_NATIVE, RP_CLASS_POWER);
 	switch (f->domain) {
 	case RP_DOMAIN_SYSTEM:
@@ -116,7 +125,7 @@ static void offers_dax_sync(struct offers *o, const struct rp_facts *f)
 		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 		break;
 	case RP_DOMAIN_CPUCACHE:
-		if (by_cpu)
+		if (placed_by_cpu(f))
 			offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 		else if (fence)
 			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
@@ -152,7 +161,12 @@ static struct offers offers_of(const struct rp_facts *f)
 		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
 		break;
 	case RP_MEM_TMPFS:
-		offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+		if (placed_by_cpu(f))
+			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+		if (f->fence == RP_YES)
+			offer(&o, RP_METHOD_FENCE, RP_CLASS_PROCESS);
+		offer(&o, RP_METHOD_AGENT_SFENCE, RP_CLASS_PROCESS);
+		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_PROCESS);
 		break;
 	case RP_MEM_FILE:
 		if (f->placement != RP_PLACE_CPU_USER) {
@@ -171,7 +185,8 @@ static struct offers offers_of(const struct rp_facts *f)
 		}
 		if (f->placement == RP_PLACE_CPU_USER)
 			offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
-		offer(&o, RP_METHOD_AGENT_CLWB_MSYNC, RP_CLASS_POWER);
+		offer(&o, RP_METHOD_AGENT_CLWB_MSYNC,
+		      has_domain(f) ? RP_CLASS_POWER : RP_CLASS_NONE);
 		break;
 	case RP_MEM_DAX_SYNC:
 		if (!trusted)

@@ -169,54 +169,9 @@ Test(verdicts, names_of_methods)
 	}
 }
 
-/*
- * What the method table picks against the file, and the file stands: each is a
- * row of the design to be settled. A pair that the table no longer picks must
- * leave this list.
- */
-static const struct pair {
-	const char *cell;
-	enum rp_method method;
-} disputed[] = {
-	/*
-	 * Pages that were not dirtied, and no domain known to keep what clwb
-	 * leaves in the memory controller: msync owes them no device flush.
-	 */
-	{"x-dax-cpu-kernel-none", RP_METHOD_AGENT_CLWB_MSYNC},
-	{"x-dax-cpu-kernel-unknown", RP_METHOD_AGENT_CLWB_MSYNC},
-	{"x-dax-dma-cache-none", RP_METHOD_AGENT_CLWB_MSYNC},
-	{"x-dax-dma-cache-unknown", RP_METHOD_AGENT_CLWB_MSYNC},
-	{"x-dax-dma-memory-none", RP_METHOD_AGENT_CLWB_MSYNC},
-	{"x-dax-dma-memory-unknown", RP_METHOD_AGENT_CLWB_MSYNC},
-	{"x-dax-unknown-none", RP_METHOD_AGENT_CLWB_MSYNC},
-	{"x-dax-unknown-unknown", RP_METHOD_AGENT_CLWB_MSYNC},
-	/* A FLUSH into a persistence domain that does not exist. */
-	{"x-dax-sync-cpu-user-none", RP_METHOD_NATIVE},
-	{"x-dax-sync-cpu-kernel-none", RP_METHOD_NATIVE},
-	{"x-dax-sync-dma-cache-none", RP_METHOD_NATIVE},
-	{"x-dax-sync-dma-memory-none", RP_METHOD_NATIVE},
-	{"x-dax-sync-unknown-none", RP_METHOD_NATIVE},
-	/* A NIC that has the bytes loses them with the killed process. */
-	{"x-tmpfs-dma-cache", RP_METHOD_DELIVERY},
-	{"x-tmpfs-dma-memory", RP_METHOD_DELIVERY},
-	{"x-tmpfs-unknown", RP_METHOD_DELIVERY},
-};
-
-static size_t dispute(const char *cell, enum rp_method m)
-{
-	size_t i = 0;
-
-	while (i < COUNT(disputed) &&
-	       (disputed[i].method != m || strcmp(disputed[i].cell, cell)))
-		i++;
-	return i;
-}
-
 /* In every build, so that what is passed over leads to nothing worse. */
 Test(verdicts, the_table_picks_no_forbidden_method)
 {
-	bool met[COUNT(disputed)] = {false};
-
 	for (size_t i = 0; i < v.n; i++) {
 		const struct verdict_cell *c = &v.cells[i];
 
@@ -225,25 +180,16 @@ Test(verdicts, the_table_picks_no_forbidden_method)
 		for (unsigned int k = 0; k < 3u << (RP_METHOD_MAX - 1); k++) {
 			struct rp_facts f = c->facts;
 			struct rp_choice got;
-			size_t d;
 
 			f.native = k % 3;
 			got = rp_method_choose(&f, c->against, k / 3 << 1);
-			if (got.method == RP_METHOD_REFUSED ||
-			    of_method(c, got.method)->valid)
-				continue;
-			d = dispute(c->name, got.method);
-			cr_assert_lt(d, COUNT(disputed),
-				     "%s: \"%s\" picks %s, forbidden: %s",
-				     c->name, got.row,
-				     rp_method_name(got.method),
-				     of_method(c, got.method)->source);
-			met[d] = true;
+			cr_assert(got.method == RP_METHOD_REFUSED ||
+					  of_method(c, got.method)->valid,
+				  "%s: \"%s\" picks %s, forbidden: %s", c->name,
+				  got.row, rp_method_name(got.method),
+				  of_method(c, got.method)->source);
 		}
 	}
-	for (size_t d = 0; d < COUNT(disputed); d++)
-		cr_assert(met[d], "%s %s is settled: off the list",
-			  disputed[d].cell, rp_method_name(disputed[d].method));
 }
 
 /* Cheapest first; native is left to its own row. */
@@ -305,7 +251,7 @@ Test(verdicts, refusals_and_detours_are_known)
 			continue;
 		got = rp_method_choose(&c->facts, c->against, ALL_BUILT).method;
 		best = cheapest(c);
-		if (got == best || dispute(c->name, got) < COUNT(disputed))
+		if (got == best)
 			continue;
 		while (k < COUNT(more) &&
 		       (strcmp(more[k].cell, c->name) || more[k].picked != got))

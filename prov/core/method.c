@@ -10,6 +10,7 @@
 #define ANY	(~0u)
 #define P_CPU	(P(CPU_USER) | P(CPU_KERNEL))
 #define P_KNOWN (~P(UNKNOWN))
+#define D_KNOWN (D(MEMCTRL) | D(CPUCACHE) | D(SYSTEM))
 
 /*
  * First match wins, in the order of the table in docs/guarantees.md; a test
@@ -47,9 +48,29 @@ static const struct row {
 	 .class = RP_CLASS_NONE},
 	{.name = "tmpfs: delivery",
 	 .memory = M(TMPFS),
-	 .placement = ANY,
+	 .placement = P_CPU,
 	 .domain = ANY,
 	 .method = RP_METHOD_DELIVERY,
+	 .class = RP_CLASS_PROCESS},
+	/* What only the adapter has goes with the process. */
+	{.name = "tmpfs, written by an adapter: read fence",
+	 .memory = M(TMPFS),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .fence = RP_YES,
+	 .method = RP_METHOD_FENCE,
+	 .class = RP_CLASS_PROCESS},
+	{.name = "tmpfs, written by an adapter: agent, sfence",
+	 .memory = M(TMPFS),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .method = RP_METHOD_AGENT_SFENCE,
+	 .class = RP_CLASS_PROCESS},
+	{.name = "tmpfs, stronger than needed: agent, clwb",
+	 .memory = M(TMPFS),
+	 .placement = ANY,
+	 .domain = ANY,
+	 .method = RP_METHOD_AGENT_CLWB,
 	 .class = RP_CLASS_PROCESS},
 	/* Pages not marked dirty: msync skips them, reclaim drops them. */
 	{.name = "page cache, written past the user's mapping",
@@ -86,13 +107,20 @@ static const struct row {
 	{.name = "DAX without MAP_SYNC: agent, clwb, msync for metadata",
 	 .memory = M(DAX),
 	 .placement = ANY,
-	 .domain = ANY,
+	 .domain = D_KNOWN,
 	 .method = RP_METHOD_AGENT_CLWB_MSYNC,
 	 .class = RP_CLASS_POWER},
+	/* Not dirtied, so msync owes the pages no flush of the device. */
+	{.name = "DAX without MAP_SYNC, no or unknown persistence domain",
+	 .memory = M(DAX),
+	 .placement = ANY,
+	 .domain = D(NONE) | D(UNKNOWN),
+	 .method = RP_METHOD_AGENT_CLWB_MSYNC,
+	 .class = RP_CLASS_NONE},
 	{.name = "DAX, native persistent FLUSH",
 	 .memory = M(DAX_SYNC),
 	 .placement = ANY,
-	 .domain = ~D(UNKNOWN),
+	 .domain = D_KNOWN,
 	 .native = RP_YES,
 	 .method = RP_METHOD_NATIVE,
 	 .class = RP_CLASS_POWER},

@@ -1,0 +1,651 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Every scenario with every method: who loses acknowledged bytes, who must not.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "crash_programs.h"
+#include "verdicts.h"
+
+/* A run that is longer than these is no exhaustive one, and says so. */
+#define RUNS_MAX 3000000ull
+
+struct pair {
+	const struct verdict_cell *cell;
+	const struct verdict_method *method;
+	bool forbidden;
+};
+
+enum outcome {
+	OUT_NONE,
+	OUT_SURVIVED,
+	OUT_LOST,  /* a valid pair lost something */
+	OUT_WRONG, /* ... or broke another promise */
+	OUT_CAUGHT,
+	OUT_MISSED, /* a forbidden pair lost nothing */
+	OUT_CUT,    /* not explored to the end */
+};
+
+/* Shared between the processes that work. */
+struct result {
+	enum outcome outcome;
+	struct crash_stats all, random;
+	unsigned int program; /* place in its list; ~0: a random one */
+	uint64_t seed;	      /* of that */
+	unsigned int variant;
+	char why[CRASH_WHY];
+	char path[CHOICE_MAX + 1];
+	double seconds;
+};
+
+struct shared {
+	atomic_size_t next;
+	struct result results[];
+};
+
+static struct {
+	const char *tsv, *forbidden, *json, *cell, *method, *replay;
+	uint64_t seed, random;
+	unsigned int jobs;
+	int program, variant;
+	bool verbose;
+} opt = {.random = 100000, .jobs = 1, .program = -1, .variant = -1};
+
+static struct verdicts verdicts;
+static struct pair *pairs;
+static size_t npairs, not_built_valid, not_built_forbidden;
+
+/* --- what is tried in a cell --- */
+
+static bool built(const struct verdict_cell *cell,
+		  const struct verdict_method *m)
+{
+	return cell->op != VERDICT_SEND && m->order != VERDICT_THEN &&
+	       (RP_METHODS_BUILT & RP_METHOD_BIT(m->method));
+}
+
+/* Facts on which the provider picks this method, true or not. */
+static struct rp_facts believe(enum rp_method m, enum rp_class against)
+{
+	struct rp_facts f = {
+		.memory = RP_MEM_DAX_SYNC,
+		.placement = RP_PLACE_DMA_CACHE,
+		.domain = RP_DOMAIN_MEMCTRL,
+		.fs_trusted = RP_YES,
+		.agent = true,
+	};
+	struct rp_choice c;
+
+	switch (m) {
+	case RP_METHOD_DELIVERY:
+		f.placement = RP_PLACE_CPU_USER;
+		f.domain = RP_DOMAIN_CPUCACHE;
+		if (against == RP_CLASS_PROCESS)
+			f.memory = RP_MEM_TMPFS;
+		break;
+	case RP_METHOD_AGENT_MSYNC:
+		f.memory = RP_MEM_FILE;
+		f.placement = RP_PLACE_CPU_USER;
+		break;
+	case RP_METHOD_AGENT_CLWB_MSYNC:
+		f.memory = RP_MEM_DAX;
+		break;
+	default:
+		break;
+	}
+	c = rp_method_best(&f, RP_METHODS_BUILT);
+	if (c.method != m) {
+		fprintf(stderr, "no facts found that lead to %s\n",
+			rp_method_name(m));
+		exit(99);
+	}
+	return f;
+}
+
+static const enum model_kind kinds[] = {
+	[RP_MEM_UNKNOWN] = MODEL_ANON,	    [RP_MEM_ANON] = MODEL_ANON,
+	[RP_MEM_PRIVATE] = MODEL_PRIVATE,   [RP_MEM_TMPFS] = MODEL_TMPFS,
+	[RP_MEM_FILE] = MODEL_FILE,	    [RP_MEM_DAX] = MODEL_DAX,
+	[RP_MEM_DAX_SYNC] = MODEL_DAX_SYNC, [RP_MEM_EMULATED] = MODEL_ANON,
+};
+
+static const enum model_place places[] = {
+	[RP_PLACE_CPU_USER] = MODEL_CPU_USER,
+	[RP_PLACE_CPU_KERNEL] = MODEL_CPU_KERNEL,
+	[RP_PLACE_DMA_CACHE] = MODEL_DMA_CACHE,
+	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
+};
+
+static const enum model_domain domains[] = {
+	[RP_DOMAIN_NONE] = MODEL_NONE,
+	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
+	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
+	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
+};
+
+/*
+ * An unknown fact may be any of its values, and the wire may be one of these:
+ * ordered or not; acknowledging what the NIC has, or what is placed. Returns
+ * false behind the last one.
+ */
+static bool variant(const struct pair *p, unsigned int n,
+		    struct crash_cell *out)
+{
+	const struct rp_facts *f = &p->cell->facts;
+	unsigned int lo, hi;
+
+	memset(out, 0, sizeof(*out));
+	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
+	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
+	     lo <= hi; lo++) {
+		bool dma = lo >= RP_PLACE_DMA_CACHE;
+		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
+			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
+
+		for (; dlo <= dhi; dlo++)
+			for (unsigned int wire = 0; wire < 2; wire++) {
+				if (n--)
+					continue;
+				out->truth = (struct model_cfg){
+					.kind = kinds[f->memory],
+					.domain = domains[dlo],
+					.place = places[lo],
+					.fence = f->fence == RP_YES,
+				};
+				out->fabric = (struct pmsim_cfg){
+					.ordered = dma || !wire,
+					.placed_acks = !dma || wire,
+					.fixed_keys = true,
+					.recv_in_pm = p->cell->buffers_pm,
+				};
+				out->against = p->cell->against;
+				out->data = p->cell->op == VERDICT_WRITE_IMM;
+				out->believed = believe(p->method->method,
+							p->cell->against);
+				return true;
+			}
+	}
+	return false;
+}
+
+static size_t programs(const struct pair *p, const struct crash_prog **list)
+{
+	switch (p->method->order) {
+	case VERDICT_WAIT:
+		*list = crash_wait;
+		return crash_nwait;
+	case VERDICT_PIPELINED:
+		*list = crash_pipelined;
+		return crash_npipelined;
+	default:
+		*list = crash_single;
+		return crash_nsingle;
+	}
+}
+
+/*
+ * Where the base acknowledges what only its NIC has, a hidden reconnect can
+ * overtake it: no method is offered there before that is solved.
+ */
+static bool applies(const struct crash_prog *prog, const struct crash_cell *c)
+{
+	return !prog->breaks || c->fabric.placed_acks;
+}
+
+/* --- exploring one pair --- */
+
+static void found(struct result *r, const struct crash_cell *cell,
+		  const struct crash_prog *prog, struct choices *c,
+		  enum crash_result how)
+{
+	crash_shrink(cell, prog, c, how);
+	choices_print(c, r->path, sizeof(r->path));
+}
+
+/* True: go on. */
+static bool explore(const struct pair *p, const struct crash_cell *cell,
+		    const struct crash_prog *prog, struct result *r)
+{
+	static struct choices c;
+	uint64_t before = r->all.runs;
+	enum crash_result how;
+
+	choices_all(&c);
+	while (choices_more(&c)) {
+		if (r->all.runs - before > RUNS_MAX) {
+			r->outcome = OUT_CUT;
+			snprintf(r->why, sizeof(r->why), "%s: more than %llu",
+				 prog->name, RUNS_MAX);
+			return false;
+		}
+		how = crash_run(cell, prog, &c, false, &r->all, r->why);
+		if (how == CRASH_OK || how == CRASH_PRUNED)
+			continue;
+		if (p->forbidden && how == CRASH_WRONG)
+			continue;
+		r->outcome = p->forbidden	 ? OUT_CAUGHT
+			     : how == CRASH_LOST ? OUT_LOST
+						 : OUT_WRONG;
+		c.len = c.at;
+		found(r, cell, prog, &c, how);
+		return false;
+	}
+	return true;
+}
+
+static bool explore_random(const struct pair *p, const struct crash_cell *cell,
+			   uint64_t seed, struct result *r)
+{
+	static struct choices c;
+	enum crash_shape shape =
+		p->method->order == VERDICT_WAIT	? CRASH_ORDER_WAIT
+		: p->method->order == VERDICT_PIPELINED ? CRASH_ORDER_PIPELINED
+							: CRASH_SINGLE;
+	struct crash_prog prog;
+	enum crash_result how;
+
+	crash_random_program(seed, shape, cell->fabric.placed_acks, &prog);
+	choices_random(&c, seed);
+	how = crash_run(cell, &prog, &c, false, &r->random, r->why);
+	if (how == CRASH_OK || (p->forbidden && how == CRASH_WRONG))
+		return true;
+	r->outcome = p->forbidden	 ? OUT_CAUGHT
+		     : how == CRASH_LOST ? OUT_LOST
+					 : OUT_WRONG;
+	r->program = ~0u;
+	r->seed = seed;
+	found(r, cell, &prog, &c, how);
+	return false;
+}
+
+static void work(const struct pair *p, uint64_t random, struct result *r)
+{
+	const struct crash_prog *list;
+	struct crash_cell cell;
+	size_t n = programs(p, &list);
+	struct timespec a, b;
+
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	for (unsigned int v = 0; !r->outcome && variant(p, v, &cell); v++) {
+		r->variant = v;
+		for (unsigned int i = 0; !r->outcome && i < n; i++) {
+			r->program = i;
+			if (applies(&list[i], &cell))
+				explore(p, &cell, &list[i], r);
+		}
+	}
+	for (uint64_t i = 0, v = 0; !r->outcome && i < random; i++, v++) {
+		if (!variant(p, (unsigned int)v, &cell))
+			variant(p, 0, &cell), v = 0;
+		r->variant = (unsigned int)v;
+		/* Long programs get the wildest NIC. */
+		cell.truth.relaxed = !p->cell->compound;
+		explore_random(p, &cell, opt.seed + i, r);
+	}
+	if (!r->outcome)
+		r->outcome = p->forbidden ? OUT_MISSED : OUT_SURVIVED;
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	r->seconds = (double)(b.tv_sec - a.tv_sec) +
+		     (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+}
+
+/* --- all of them --- */
+
+static void worker(struct shared *s, uint64_t random)
+{
+	size_t i;
+
+	crash_setup();
+	while ((i = atomic_fetch_add(&s->next, 1)) < npairs)
+		work(&pairs[i], random, &s->results[i]);
+	crash_teardown();
+}
+
+static void work_all(struct shared *s)
+{
+	uint64_t valid = 0, random;
+	pid_t pid[64];
+
+	for (size_t i = 0; i < npairs; i++)
+		valid += !pairs[i].forbidden;
+	random = valid ? opt.random / valid + 1 : 0;
+	fflush(NULL);
+	for (unsigned int j = 0; j < opt.jobs; j++) {
+		pid[j] = fork();
+		if (!pid[j]) {
+			worker(s, random);
+			exit(0);
+		}
+		if (pid[j] < 0) {
+			perror("fork");
+			exit(99);
+		}
+	}
+	for (unsigned int j = 0; j < opt.jobs; j++) {
+		int st;
+
+		if (waitpid(pid[j], &st, 0) != pid[j] || st) {
+			fprintf(stderr, "a worker ended with %#x\n", st);
+			exit(99);
+		}
+	}
+}
+
+/* The list that a script of its own has made of the file. */
+static bool listed(const char *cell, const char *method)
+{
+	static char *text;
+	char line[256];
+
+	if (!text) {
+		FILE *f = strcmp(opt.forbidden, "-") ? fopen(opt.forbidden, "r")
+						     : stdin;
+		size_t n = 0;
+
+		if (!f || getdelim(&text, &n, 0, f) < 0) {
+			fprintf(stderr, "%s: %s\n", opt.forbidden,
+				strerror(errno));
+			exit(99);
+		}
+	}
+	snprintf(line, sizeof(line), "%s\t%s\n", cell, method);
+	for (const char *p = text; (p = strstr(p, line)); p++)
+		if (p == text || p[-1] == '\n')
+			return true;
+	return false;
+}
+
+static void collect(void)
+{
+	for (size_t i = 0; i < verdicts.n; i++)
+		for (size_t k = 0; k < verdicts.cells[i].n; k++) {
+			const struct verdict_cell *c = &verdicts.cells[i];
+			const struct verdict_method *m = &c->methods[k];
+			bool forbidden = opt.forbidden
+						 ? listed(c->name, m->name)
+						 : !m->valid;
+
+			if (forbidden == m->valid) {
+				fprintf(stderr,
+					"%s %s: the list and the file "
+					"do not agree\n",
+					c->name, m->name);
+				exit(99);
+			}
+			if (!built(c, m)) {
+				not_built_valid += !forbidden;
+				not_built_forbidden += forbidden;
+				continue;
+			}
+			if ((opt.cell && strcmp(opt.cell, c->name)) ||
+			    (opt.method && strcmp(opt.method, m->name)))
+				continue;
+			pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
+			if (!pairs)
+				exit(99);
+			pairs[npairs++] = (struct pair){c, m, forbidden};
+		}
+}
+
+/* --- telling --- */
+
+static const char *const words[] = {
+	[OUT_SURVIVED] = "survives", [OUT_LOST] = "LOST",
+	[OUT_WRONG] = "WRONG",	     [OUT_CAUGHT] = "caught",
+	[OUT_MISSED] = "MISSED",     [OUT_CUT] = "UNFINISHED",
+};
+
+static void print_cell(const struct verdict_cell *cell, const struct shared *s)
+{
+	size_t rest = cell->n;
+
+	printf("%-32s", cell->name);
+	for (size_t i = 0; i < npairs; i++) {
+		if (pairs[i].cell != cell)
+			continue;
+		printf("  %s %s", pairs[i].method->name,
+		       words[s->results[i].outcome]);
+		rest--;
+	}
+	if (rest)
+		printf("  (%zu not built)", rest);
+	putchar('\n');
+}
+
+static void print_bad(const struct pair *p, const struct result *r)
+{
+	printf("not ok: %s, %s: %s: %s\n", p->cell->name, p->method->name,
+	       words[r->outcome], r->why);
+	if (r->path[0] || r->program == ~0u)
+		printf("  again: crash_matrix --tsv %s --cell %s --method %s "
+		       "--variant %u --program %d --seed %llu --replay '%s'\n",
+		       opt.tsv, p->cell->name, p->method->name, r->variant,
+		       (int)r->program, (unsigned long long)r->seed, r->path);
+}
+
+static int report(const struct shared *s, double seconds)
+{
+	uint64_t runs = 0, steps = 0, acked = 0, long_runs = 0;
+	size_t valid = 0, forbidden = 0, lost = 0, caught = 0, bad = 0;
+	size_t built_cells = 0;
+	json_t *j;
+
+	for (size_t i = 0; i < verdicts.n; i++) {
+		bool any = false;
+
+		for (size_t k = 0; k < npairs; k++)
+			any |= pairs[k].cell == &verdicts.cells[i];
+		built_cells += any;
+		if (!opt.cell || !strcmp(opt.cell, verdicts.cells[i].name))
+			print_cell(&verdicts.cells[i], s);
+	}
+	for (size_t i = 0; i < npairs; i++) {
+		const struct result *r = &s->results[i];
+
+		runs += r->all.runs;
+		long_runs += r->random.runs;
+		steps += r->all.steps + r->random.steps;
+		acked += r->all.acked + r->random.acked;
+		valid += !pairs[i].forbidden;
+		forbidden += pairs[i].forbidden;
+		caught += r->outcome == OUT_CAUGHT;
+		lost += r->outcome == OUT_LOST;
+		if (r->outcome != OUT_SURVIVED && r->outcome != OUT_CAUGHT) {
+			print_bad(&pairs[i], r);
+			bad++;
+		} else if (opt.verbose) {
+			printf("# %6.1f s %8llu runs  %s %s: %s\n", r->seconds,
+			       (unsigned long long)r->all.runs,
+			       pairs[i].cell->name, pairs[i].method->name,
+			       r->outcome == OUT_CAUGHT ? r->why : "");
+		}
+	}
+	printf("\n%zu scenarios, %zu with a method that is built; valid pairs "
+	       "%zu, lost in %zu; forbidden pairs %zu, caught %zu; not built: "
+	       "%zu valid, %zu forbidden pairs\n",
+	       verdicts.n, built_cells, valid, lost, forbidden, caught,
+	       not_built_valid, not_built_forbidden);
+	printf("%llu short runs to the end, %llu long ones at random, %llu "
+	       "steps, %llu commits acknowledged, seed %llu, %.0f s\n",
+	       (unsigned long long)runs, (unsigned long long)long_runs,
+	       (unsigned long long)steps, (unsigned long long)acked,
+	       (unsigned long long)opt.seed, seconds);
+	if (!opt.json)
+		return bad ? 1 : 0;
+	j = json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}",
+		      "scenarios", (json_int_t)verdicts.n, "built",
+		      (json_int_t)built_cells, "pairs_valid", (json_int_t)valid,
+		      "pairs_forbidden", (json_int_t)forbidden, "lost",
+		      (json_int_t)lost, "wrong_methods_tried",
+		      (json_int_t)forbidden, "wrong_methods_caught",
+		      (json_int_t)caught, "steps_explored", (json_int_t)steps,
+		      "seed", (json_int_t)opt.seed, "runs_exhaustive",
+		      (json_int_t)runs, "runs_random", (json_int_t)long_runs,
+		      "pairs_valid_not_built", (json_int_t)not_built_valid,
+		      "pairs_forbidden_not_built",
+		      (json_int_t)not_built_forbidden);
+	if (!j || json_dump_file(j, opt.json, JSON_INDENT(2))) {
+		fprintf(stderr, "%s: not written\n", opt.json);
+		bad++;
+	}
+	json_decref(j);
+	return bad ? 1 : 0;
+}
+
+static int replay(void)
+{
+	const struct crash_prog *list, *prog;
+	static struct choices c;
+	struct crash_stats st = {0};
+	struct crash_prog random;
+	struct crash_cell cell;
+	enum crash_result how;
+	char why[CRASH_WHY];
+
+	if (npairs != 1 || opt.variant < 0 ||
+	    !variant(&pairs[0], (unsigned int)opt.variant, &cell)) {
+		fprintf(stderr, "--replay wants one --cell, --method, "
+				"--variant and --program\n");
+		return 2;
+	}
+	if (opt.program >= 0) {
+		if ((size_t)opt.program >= programs(&pairs[0], &list))
+			return 2;
+		prog = &list[opt.program];
+	} else {
+		crash_random_program(opt.seed,
+				     pairs[0].method->order == VERDICT_WAIT
+					     ? CRASH_ORDER_WAIT
+				     : pairs[0].method->order ==
+						     VERDICT_PIPELINED
+					     ? CRASH_ORDER_PIPELINED
+					     : CRASH_SINGLE,
+				     cell.fabric.placed_acks, &random);
+		cell.truth.relaxed = !pairs[0].cell->compound;
+		prog = &random;
+	}
+	if (choices_parse(&c, opt.replay)) {
+		fprintf(stderr, "--replay '%s' is no path\n", opt.replay);
+		return 2;
+	}
+	crash_setup();
+	how = crash_run(&cell, prog, &c, true, &st, why);
+	crash_teardown();
+	printf("%s: %s\n", prog->name,
+	       how == CRASH_OK ? "nothing is lost" : why);
+	return how == CRASH_OK ? 0 : 1;
+}
+
+static const struct argp_option options[] = {
+	{"tsv", 't', "FILE", 0, "The verdicts", 0},
+	{"forbidden", 'f', "FILE", 0,
+	 "Which pairs are forbidden, as another program reads the verdicts", 0},
+	{"json", 'j', "FILE", 0, "Write the figures there", 0},
+	{"seed", 's', "N", 0, "Of the long runs [the clock's]", 0},
+	{"random", 'r', "N", 0, "Long runs in all [100000]", 0},
+	{"jobs", 'p', "N", 0, "Processes that work [1]", 0},
+	{"cell", 'c', "NAME", 0, "Only this scenario", 1},
+	{"method", 'm', "NAME", 0, "Only this method", 1},
+	{"variant", 'V', "N", 0, "For --replay", 1},
+	{"program", 'P', "N", 0, "For --replay; -1: a long one", 1},
+	{"replay", 'x', "PATH", 0, "One run again, step by step", 1},
+	{"verbose", 'v', NULL, 0, "A line for each pair", 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case 't':
+		opt.tsv = arg;
+		break;
+	case 'f':
+		opt.forbidden = arg;
+		break;
+	case 'j':
+		opt.json = arg;
+		break;
+	case 's':
+		opt.seed = strtoull(arg, NULL, 0);
+		break;
+	case 'r':
+		opt.random = strtoull(arg, NULL, 0);
+		break;
+	case 'p':
+		opt.jobs = (unsigned int)atoi(arg);
+		if (!opt.jobs || opt.jobs > 64)
+			argp_error(state, "--jobs is 1 to 64");
+		break;
+	case 'c':
+		opt.cell = arg;
+		break;
+	case 'm':
+		opt.method = arg;
+		break;
+	case 'V':
+		opt.variant = atoi(arg);
+		break;
+	case 'P':
+		opt.program = atoi(arg);
+		break;
+	case 'x':
+		opt.replay = arg;
+		break;
+	case 'v':
+		opt.verbose = true;
+		break;
+	case ARGP_KEY_END:
+		if (!opt.tsv)
+			argp_error(state, "--tsv FILE is needed");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Which method keeps acknowledged bytes in which "
+		       "scenario, judged on a simulated fabric.",
+	};
+	struct timespec a, b;
+	struct shared *s;
+	size_t size;
+	int ret;
+
+	clock_gettime(CLOCK_REALTIME, &a);
+	opt.seed = (uint64_t)a.tv_sec;
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	if (verdicts_read(opt.tsv, &verdicts))
+		return 99;
+	collect();
+	if (opt.replay)
+		return replay();
+	size = sizeof(*s) + npairs * sizeof(s->results[0]);
+	s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		 -1, 0);
+	if (s == MAP_FAILED) {
+		perror("mmap");
+		return 99;
+	}
+	work_all(s);
+	clock_gettime(CLOCK_REALTIME, &b);
+	ret = report(s, (double)(b.tv_sec - a.tv_sec));
+	munmap(s, size);
+	free(pairs);
+	verdicts_free(&verdicts);
+	return ret;
+}

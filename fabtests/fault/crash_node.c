@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Opens and closes endpoints of ofi_rpmem on simulated machines. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crash_node.h"
+
+#define PROVIDER "pmsim;ofi_rpmem"
+
+const struct pmsim_ops *pmsim;
+struct host_sim *host_sim;
+static struct fi_info *info;
+static struct fid_fabric *fabric;
+static struct pmsim_cfg current;
+static void *sim_dso, *rpmem_dso;
+
+long node_must(long ret, const char *what, const char *file, int line)
+{
+	if (ret < 0) {
+		fprintf(stderr, "%s:%d: %s: %s\n", file, line, what,
+			fi_strerror((int)-ret));
+		exit(99);
+	}
+	return ret;
+}
+
+/* The same file that libfabric loads is the same DSO. */
+static void *find(void **dso, const char *file, const char *symbol)
+{
+	const char *dir = getenv("FI_PROVIDER_PATH");
+	char path[4096];
+	void *p;
+
+	snprintf(path, sizeof(path), "%s/%s", dir ? dir : ".", file);
+	*dso = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	p = *dso ? dlsym(*dso, symbol) : NULL;
+	if (!p) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(99);
+	}
+	return p;
+}
+
+void nodes_setup(void)
+{
+	pmsim_control_fn control;
+
+	setenv("FI_PROVIDER", PROVIDER, 1);
+	control = (pmsim_control_fn)find(&sim_dso, "libpmsim-fi.so",
+					 PMSIM_CONTROL);
+	host_sim = find(&rpmem_dso, "librpmem-sim-fi.so", HOST_SIM);
+	pmsim = control();
+}
+
+static void close_fabric(void)
+{
+	if (!fabric)
+		return;
+	MUST(fi_close(&fabric->fid));
+	fi_freeinfo(info);
+	fabric = NULL;
+}
+
+void nodes_teardown(void)
+{
+	close_fabric();
+	dlclose(rpmem_dso);
+	dlclose(sim_dso);
+}
+
+static void open_fabric(void)
+{
+	struct fi_info *hints = fi_allocinfo();
+
+	if (!hints)
+		exit(99);
+	hints->caps = FI_MSG | FI_RMA | FI_RMA_PMEM;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->mr_mode =
+		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
+	hints->fabric_attr->prov_name = strdup(PROVIDER);
+	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	fi_freeinfo(hints);
+	MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
+}
+
+void nodes_reset(const struct pmsim_cfg *cfg)
+{
+	pmsim->reset(cfg);
+	if (fabric && !memcmp(cfg, &current, sizeof(current)))
+		return;
+	close_fabric();
+	memcpy(&current, cfg, sizeof(current));
+	open_fabric();
+}
+
+void node_open(struct node *n, unsigned int machine, const void *name)
+{
+	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_CONTEXT, .size = 256};
+	struct fi_av_attr av = {.type = FI_AV_MAP};
+
+	memset(n, 0, sizeof(*n));
+	n->machine = machine;
+	pmsim->use_machine(machine);
+	MUST(fi_domain(fabric, info, &n->domain, NULL));
+	MUST(fi_cq_open(n->domain, &cq, &n->cq, NULL));
+	MUST(fi_av_open(n->domain, &av, &n->av, NULL));
+	MUST(fi_endpoint(n->domain, info, &n->ep, NULL));
+	MUST(fi_ep_bind(n->ep, &n->cq->fid, FI_TRANSMIT | FI_RECV));
+	MUST(fi_ep_bind(n->ep, &n->av->fid, 0));
+	if (name)
+		MUST(fi_setname(&n->ep->fid, (void *)name, NODE_NAME));
+	MUST(fi_enable(n->ep));
+}
+
+void node_name(const struct node *n, void *name)
+{
+	size_t len = NODE_NAME;
+
+	MUST(fi_getname(&n->ep->fid, name, &len));
+}
+
+void node_peer(struct node *n, const void *name)
+{
+	if (fi_av_insert(n->av, name, 1, &n->peer, 0, NULL) != 1)
+		node_must(-FI_EINVAL, "fi_av_insert", __FILE__, __LINE__);
+}
+
+void node_register(struct node *n, void *mem, size_t len)
+{
+	MUST(fi_mr_reg(n->domain, mem, len, FI_REMOTE_WRITE | FI_REMOTE_READ, 0,
+		       0, FI_RMA_PMEM, &n->mr, NULL));
+}
+
+void node_close(struct node *n)
+{
+	if (n->mr)
+		MUST(fi_close(&n->mr->fid));
+	MUST(fi_close(&n->ep->fid));
+	MUST(fi_close(&n->cq->fid));
+	MUST(fi_close(&n->av->fid));
+	MUST(fi_close(&n->domain->fid));
+	memset(n, 0, sizeof(*n));
+}

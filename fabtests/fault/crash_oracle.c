@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Judges by what programs were told, and by nothing else. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "crash_oracle.h"
+
+static bool is_write(const struct oracle_op *op)
+{
+	return op->kind == CRASH_WRITE || op->kind == CRASH_WRITE_COMMIT ||
+	       op->kind == CRASH_REDO;
+}
+
+bool oracle_is_commit(const struct oracle_op *op)
+{
+	return op->kind == CRASH_COMMIT || op->kind == CRASH_WRITE_COMMIT;
+}
+
+const char *oracle_op_name(const struct oracle_op *op)
+{
+	static const char *const kinds[] = {"write", "commit", "write+commit",
+					    "wait", "rewrite"};
+	static char text[64];
+
+	snprintf(text, sizeof(text), "%s #%u [%u, %u)", kinds[op->kind], op->id,
+		 op->off, op->off + op->len);
+	return text;
+}
+
+void oracle_start(struct oracle *o, const struct crash_cell *cell,
+		  const struct crash_prog *prog, char *why)
+{
+	memset(o, 0, sizeof(*o));
+	o->cell = cell;
+	o->prog = prog;
+	o->why = why;
+	*why = 0;
+	for (unsigned int i = 0; i < CRASH_INITS; i++)
+		for (unsigned int k = 0; k < prog->n[i]; k++) {
+			struct oracle_op *op = &o->op[i][k];
+
+			op->init = i;
+			op->number = k;
+			op->id = (uint8_t)(1 + i * CRASH_OPS + k);
+			op->kind = prog->op[i][k].kind;
+			op->off = prog->op[i][k].off;
+			op->len = prog->op[i][k].len;
+			memset(op->bytes, op->id, sizeof(op->bytes));
+		}
+}
+
+__attribute__((format(printf, 2, 3))) static void wrong(struct oracle *o,
+							const char *fmt, ...)
+{
+	va_list ap;
+
+	if (o->wrong)
+		return;
+	o->wrong = true;
+	va_start(ap, fmt);
+	vsnprintf(o->why, CRASH_WHY, fmt, ap);
+	va_end(ap);
+}
+
+static bool all_ended(const struct oracle *o, unsigned int i)
+{
+	for (unsigned int k = 0; k < o->next[i]; k++)
+		if (o->op[i][k].state == OP_POSTED)
+			return false;
+	return true;
+}
+
+bool oracle_may_post(const struct oracle *o, unsigned int i)
+{
+	unsigned int k = o->next[i];
+
+	if (k == o->prog->n[i])
+		return false;
+	return o->op[i][k].kind != CRASH_WAIT || all_ended(o, i);
+}
+
+/* The first write of this initiator that failed and was not redone. */
+static struct oracle_op *failed_write(struct oracle *o, unsigned int i)
+{
+	for (unsigned int k = 0; k < o->next[i]; k++) {
+		struct oracle_op *op = &o->op[i][k];
+
+		if (op->kind == CRASH_WRITE && op->state == OP_FAILED)
+			return op;
+	}
+	return NULL;
+}
+
+struct oracle_op *oracle_next(struct oracle *o, unsigned int i)
+{
+	struct oracle_op *op = &o->op[i][o->next[i]++], *bad;
+
+	if (op->kind == CRASH_WAIT) {
+		op->state = OP_SKIPPED;
+		return NULL;
+	}
+	if (op->kind == CRASH_REDO) {
+		bad = failed_write(o, i);
+		if (!bad) {
+			op->state = OP_SKIPPED;
+			return NULL;
+		}
+		op->off = bad->off;
+		op->len = bad->len;
+	}
+	return op;
+}
+
+void oracle_posted(struct oracle *o, struct oracle_op *op, unsigned int step)
+{
+	op->state = OP_POSTED;
+	op->posted = step;
+}
+
+void oracle_unposted(struct oracle *o, struct oracle_op *op)
+{
+	o->next[op->init]--;
+}
+
+/* What this initiator wrote last to a byte, before the commit. */
+static const struct oracle_op *last_write(const struct oracle *o,
+					  const struct oracle_op *commit,
+					  unsigned int byte)
+{
+	const struct oracle_op *ops = o->op[commit->init];
+
+	for (unsigned int k = commit->number + 1; k--;) {
+		const struct oracle_op *op = &ops[k];
+
+		if (is_write(op) && op->state != OP_NEW &&
+		    op->state != OP_SKIPPED && op->off <= byte &&
+		    byte < op->off + op->len)
+			return op;
+	}
+	return NULL;
+}
+
+static void acknowledge(struct oracle *o, const struct oracle_op *commit)
+{
+	for (unsigned int b = commit->off; b < commit->off + commit->len; b++) {
+		const struct oracle_op *last = last_write(o, commit, b);
+
+		if (!last)
+			continue;
+		if (last->state == OP_POSTED && last != commit)
+			wrong(o, "commit #%u is ok before write #%u has ended",
+			      commit->id, last->id);
+		if (last->state == OP_FAILED)
+			wrong(o, "commit #%u is ok, but write #%u failed",
+			      commit->id, last->id);
+		o->must[b][commit->init] = last;
+		o->nmust++;
+	}
+}
+
+void oracle_told(struct oracle *o, struct oracle_op *op, bool ok,
+		 unsigned int step)
+{
+	if (op->state != OP_POSTED) {
+		wrong(o, "#%u is told twice", op->id);
+		return;
+	}
+	op->ended = step;
+	if (ok && oracle_is_commit(op))
+		acknowledge(o, op);
+	op->state = ok ? OP_OK : OP_FAILED;
+}
+
+unsigned int oracle_outstanding(const struct oracle *o)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < CRASH_INITS; i++)
+		for (unsigned int k = 0; k < o->next[i]; k++)
+			n += o->op[i][k].state == OP_POSTED;
+	return n;
+}
+
+bool oracle_finished(const struct oracle *o)
+{
+	for (unsigned int i = 0; i < CRASH_INITS; i++)
+		if (o->next[i] < o->prog->n[i])
+			return false;
+	return !oracle_outstanding(o);
+}
+
+static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
+{
+	unsigned int n = id - 1u;
+
+	return id && n < CRASH_INITS * CRASH_OPS
+		       ? &o->op[n / CRASH_OPS][n % CRASH_OPS]
+		       : NULL;
+}
+
+/* Was this certainly overwritten by must? NULL: the zeroes of the start. */
+static bool before(const struct oracle *o, const struct oracle_op *found,
+		   const struct oracle_op *must)
+{
+	if (!found)
+		return true;
+	if (found->init == must->init && o->cell->fabric.ordered)
+		return found->number < must->number;
+	return found->state != OP_POSTED && found->ended < must->posted;
+}
+
+static size_t survivors(const struct oracle *o, const struct model *m,
+			const void *word, uint64_t *v, bool *lost)
+{
+	return o->cell->against == RP_CLASS_POWER
+		       ? model_after_cut(m, word, v, lost)
+		       : model_after_kill(m, word, v, lost);
+}
+
+static uint8_t byte_of(uint64_t v, unsigned int n)
+{
+	return ((const uint8_t *)&v)[n];
+}
+
+static enum crash_result check_byte(struct oracle *o, unsigned int b,
+				    const struct oracle_op *must,
+				    const uint64_t *v, size_t n, bool lost)
+{
+	if (lost) {
+		snprintf(o->why, CRASH_WHY,
+			 "byte %u of #%u was acknowledged and may be gone", b,
+			 must->id);
+		return CRASH_LOST;
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint8_t id = byte_of(v[i], b % MODEL_WORD);
+		const struct oracle_op *found = by_id(o, id);
+
+		if (id != must->id && before(o, found, must)) {
+			snprintf(o->why, CRASH_WHY,
+				 "byte %u of #%u was acknowledged, a cut may "
+				 "leave #%u there",
+				 b, must->id, id);
+			return CRASH_LOST;
+		}
+	}
+	return CRASH_OK;
+}
+
+/* May any of the bytes of the second be there, and the first not all? */
+static enum crash_result check_order(struct oracle *o, const struct model *m,
+				     const uint8_t *mem)
+{
+	const struct oracle_op *first = &o->op[0][o->prog->first - 1],
+			       *second = &o->op[0][o->prog->second - 1];
+	uint64_t v[MODEL_VALUES];
+	bool lost, there = false;
+	size_t n;
+
+	for (unsigned int b = second->off; b < second->off + second->len; b++) {
+		n = survivors(o, m, mem + (b & ~7u), v, &lost);
+		for (size_t i = 0; i < n; i++)
+			there |= byte_of(v[i], b % MODEL_WORD) == second->id;
+	}
+	if (!there)
+		return CRASH_OK;
+	for (unsigned int b = first->off; b < first->off + first->len; b++) {
+		n = survivors(o, m, mem + (b & ~7u), v, &lost);
+		for (size_t i = 0; i < n; i++)
+			lost |= byte_of(v[i], b % MODEL_WORD) < first->id;
+		if (lost) {
+			snprintf(o->why, CRASH_WHY,
+				 "#%u may be there without byte %u of #%u",
+				 second->id, b, first->id);
+			return CRASH_LOST;
+		}
+	}
+	return CRASH_OK;
+}
+
+enum crash_result oracle_check(struct oracle *o, const struct model *m,
+			       const uint8_t *mem)
+{
+	enum crash_result ret = CRASH_OK;
+	uint64_t v[MODEL_VALUES];
+	unsigned int word = ~0u;
+	bool lost = false;
+	size_t n = 0;
+
+	if (o->wrong)
+		return CRASH_WRONG;
+	for (unsigned int b = 0; o->nmust && b < CRASH_BYTES; b++)
+		for (unsigned int i = 0; i < CRASH_INITS && ret == CRASH_OK;
+		     i++) {
+			if (!o->must[b][i])
+				continue;
+			if (word != b / MODEL_WORD) {
+				word = b / MODEL_WORD;
+				n = survivors(o, m, mem + word * MODEL_WORD, v,
+					      &lost);
+			}
+			ret = check_byte(o, b, o->must[b][i], v, n, lost);
+		}
+	if (ret == CRASH_OK && o->prog->second)
+		ret = check_order(o, m, mem);
+	return ret;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What was promised, and whether a power cut now would keep it. */
+#ifndef CRASH_ORACLE_H
+#define CRASH_ORACLE_H
+
+#include "crash_world.h"
+
+enum oracle_state {
+	OP_NEW,
+	OP_POSTED,
+	OP_OK,
+	OP_FAILED,
+	OP_SKIPPED, /* a REDO with nothing to do */
+};
+
+struct oracle_op {
+	unsigned int init, number; /* whose, and which: from 0 */
+	uint8_t id;		   /* what each byte of a write is; never 0 */
+	enum crash_kind kind;
+	unsigned int off, len;
+	enum oracle_state state;
+	unsigned int posted, ended; /* steps */
+	uint8_t bytes[CRASH_BYTES];
+};
+
+struct oracle {
+	const struct crash_cell *cell;
+	const struct crash_prog *prog;
+	char *why;
+	bool wrong; /* why says what */
+	struct oracle_op op[CRASH_INITS][CRASH_OPS];
+	unsigned int next[CRASH_INITS];
+	/* The write that was acknowledged last, of each initiator, by byte. */
+	const struct oracle_op *must[CRASH_BYTES][CRASH_INITS];
+	unsigned int nmust;
+};
+
+void oracle_start(struct oracle *o, const struct crash_cell *cell,
+		  const struct crash_prog *prog, char *why);
+/* Is there a call that initiator i makes next, without waiting? */
+bool oracle_may_post(const struct oracle *o, unsigned int i);
+/* That call; NULL when it turned out to be none. */
+struct oracle_op *oracle_next(struct oracle *o, unsigned int i);
+void oracle_posted(struct oracle *o, struct oracle_op *op, unsigned int step);
+void oracle_unposted(struct oracle *o, struct oracle_op *op);
+void oracle_told(struct oracle *o, struct oracle_op *op, bool ok,
+		 unsigned int step);
+bool oracle_is_commit(const struct oracle_op *op);
+unsigned int oracle_outstanding(const struct oracle *o);
+bool oracle_finished(const struct oracle *o);
+const char *oracle_op_name(const struct oracle_op *op);
+
+/* Would the failure that the cell is judged against lose something now? */
+enum crash_result oracle_check(struct oracle *o, const struct model *m,
+			       const uint8_t *mem);
+
+#endif

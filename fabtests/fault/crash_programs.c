@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Short programs for exhaustive search, and longer ones from a seed. */
+#include <string.h>
+
+#include "crash_programs.h"
+
+#define W(off, len)                                                            \
+	{                                                                      \
+		CRASH_WRITE, off, len                                          \
+	}
+#define C(off, len)                                                            \
+	{                                                                      \
+		CRASH_COMMIT, off, len                                         \
+	}
+#define WC(off, len)                                                           \
+	{                                                                      \
+		CRASH_WRITE_COMMIT, off, len                                   \
+	}
+#define WAIT                                                                   \
+	{                                                                      \
+		CRASH_WAIT, 0, 0                                               \
+	}
+#define REDO                                                                   \
+	{                                                                      \
+		CRASH_REDO, 0, 0                                               \
+	}
+#define A(...)                                                                 \
+	.n[0] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
+		sizeof(struct crash_op),                                       \
+	.op[0] = {__VA_ARGS__}
+#define B(...)                                                                 \
+	.n[1] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
+		sizeof(struct crash_op),                                       \
+	.op[1] = {__VA_ARGS__}
+
+const struct crash_prog crash_single[] = {
+	{.name = "three lines, one commit",
+	 A(W(0, 64), W(64, 64), W(128, 64), C(0, 192))},
+	{.name = "unaligned and partial lines",
+	 A(W(40, 48), W(100, 61), C(40, 121))},
+	{.name = "overlapping writes", A(W(0, 96), W(33, 70), C(0, 128))},
+	{.name = "one write over three lines", A(W(8, 180), C(8, 180))},
+	{.name = "a write races the commit before it",
+	 A(W(0, 64), C(0, 64), W(0, 72), C(0, 72))},
+	{.name = "writes with their commit",
+	 A(WC(0, 64), WC(60, 68), WC(128, 8))},
+	{.name = "three commits outstanding",
+	 A(W(0, 8), C(0, 8), W(64, 8), C(64, 8), W(128, 8), C(128, 8))},
+	{.name = "one commit after another",
+	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64), WAIT, W(64, 64),
+	   C(0, 128))},
+	{.name = "two initiators, neighbouring lines",
+	 A(W(0, 64), C(0, 64)),
+	 B(W(64, 64), C(64, 64))},
+	{.name = "two initiators, one line",
+	 A(W(0, 24), C(0, 24)),
+	 B(W(24, 80), C(24, 80))},
+	{.name = "two initiators, the same bytes",
+	 A(W(0, 64), C(0, 64)),
+	 B(W(32, 64), C(32, 64))},
+	{.name = "the first commit of a session",
+	 .cold = true,
+	 A(W(0, 64), W(64, 64), C(0, 128))},
+	{.name = "break anywhere",
+	 .breaks = 1,
+	 A(W(0, 64), W(64, 64), C(0, 128))},
+	{.name = "break, write again what failed",
+	 .breaks = 1,
+	 A(W(0, 64), WAIT, REDO, W(60, 64), C(0, 128))},
+	{.name = "break between two commits",
+	 .breaks = 1,
+	 A(W(0, 64), C(0, 64), W(64, 64), C(0, 128))},
+	{.name = "the target restarts anywhere",
+	 .restarts = 1,
+	 A(W(0, 64), W(64, 64), C(0, 128))},
+	{.name = "restart between two commits",
+	 .restarts = 1,
+	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
+};
+const size_t crash_nsingle = sizeof(crash_single) / sizeof(*crash_single);
+
+const struct crash_prog crash_wait[] = {
+	{.name = "a, then b in another line",
+	 .first = 1,
+	 .second = 4,
+	 A(W(0, 64), C(0, 64), WAIT, W(64, 8), C(64, 8))},
+	{.name = "a of two lines, b behind it in the second",
+	 .first = 1,
+	 .second = 4,
+	 A(W(0, 100), C(0, 100), WAIT, W(104, 8), C(104, 8))},
+	{.name = "a, b before it in memory",
+	 .first = 1,
+	 .second = 4,
+	 A(W(64, 64), C(64, 64), WAIT, W(0, 8), C(0, 8))},
+	{.name = "a in two writes, then b with its commit",
+	 .first = 2,
+	 .second = 5,
+	 A(W(0, 64), W(64, 64), C(0, 128), WAIT, WC(128, 8))},
+};
+const size_t crash_nwait = sizeof(crash_wait) / sizeof(*crash_wait);
+
+const struct crash_prog crash_pipelined[] = {
+	{.name = "a, then b in another line",
+	 .first = 1,
+	 .second = 3,
+	 A(W(0, 64), C(0, 64), W(64, 8), C(64, 8))},
+	{.name = "a of two lines, b behind it in the second",
+	 .first = 1,
+	 .second = 3,
+	 A(W(0, 100), C(0, 100), W(104, 8), C(104, 8))},
+	{.name = "a, b before it in memory",
+	 .first = 1,
+	 .second = 3,
+	 A(W(64, 64), C(64, 64), W(0, 8), C(0, 8))},
+};
+const size_t crash_npipelined =
+	sizeof(crash_pipelined) / sizeof(*crash_pipelined);
+
+static uint64_t next(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+static struct crash_op random_op(uint64_t *s)
+{
+	struct crash_op op = {.kind = CRASH_WRITE};
+	uint64_t r = next(s) % 16;
+
+	/* Few places, so that they meet. */
+	op.off = (unsigned int)(next(s) % 3 * 64 + next(s) % 8 * 8);
+	op.len = (unsigned int)(1 + next(s) % 70);
+	if (next(s) % 2) {
+		op.off &= ~63u;
+		op.len = 64;
+	}
+	if (r < 5) {
+		op.kind = CRASH_COMMIT;
+		op.len += (unsigned int)(next(s) % 2 * 64);
+	} else if (r < 7) {
+		op.kind = CRASH_WRITE_COMMIT;
+	} else if (r < 8) {
+		op.kind = CRASH_WAIT;
+	} else if (r < 9) {
+		op.kind = CRASH_REDO;
+	}
+	if (op.off + op.len > CRASH_BYTES)
+		op.len = CRASH_BYTES - op.off;
+	return op;
+}
+
+void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
+			  struct crash_prog *out)
+{
+	uint64_t s = seed;
+	unsigned int i = 0;
+
+	memset(out, 0, sizeof(*out));
+	out->name = "random";
+	out->n[0] = (unsigned int)(6 + next(&s) % (CRASH_OPS - 6));
+	if (next(&s) % 2)
+		out->n[1] = (unsigned int)(1 + next(&s) % CRASH_OPS);
+	for (unsigned int p = 0; p < CRASH_INITS; p++)
+		for (unsigned int k = 0; k < out->n[p]; k++)
+			out->op[p][k] = random_op(&s);
+	if (breaks)
+		out->breaks = (unsigned int)(next(&s) % 3);
+	out->restarts = (unsigned int)(next(&s) % 2);
+	out->cold = next(&s) % 2;
+	if (shape == CRASH_SINGLE)
+		return;
+	/* First a and b, undisturbed; then the rest. */
+	out->n[1] = 0;
+	out->restarts = out->breaks = 0;
+	out->op[0][i++] = (struct crash_op)W(0, 64 + next(&s) % 32);
+	out->op[0][i++] = (struct crash_op)C(0, 96);
+	if (shape == CRASH_ORDER_WAIT)
+		out->op[0][i++] = (struct crash_op)WAIT;
+	out->op[0][i++] = (struct crash_op)W(104, 8);
+	out->first = 1;
+	out->second = i;
+	out->op[0][i++] = (struct crash_op)C(104, 8);
+	/* Nobody else writes there. */
+	for (; i < out->n[0]; i++) {
+		out->op[0][i].off = 128 + out->op[0][i].off % 64;
+		out->op[0][i].len = 1 + out->op[0][i].len % 64;
+	}
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the initiators of the crash matrix do. */
+#ifndef CRASH_PROGRAMS_H
+#define CRASH_PROGRAMS_H
+
+#include "crash_world.h"
+
+/* Every program that is explored to the end. */
+extern const struct crash_prog crash_single[];
+extern const size_t crash_nsingle;
+/* "a durable before b is written", waiting for a's commit or not. */
+extern const struct crash_prog crash_wait[];
+extern const size_t crash_nwait;
+extern const struct crash_prog crash_pipelined[];
+extern const size_t crash_npipelined;
+
+/* A longer one, from a seed. order: as crash_wait or crash_pipelined. */
+enum crash_shape {
+	CRASH_SINGLE,
+	CRASH_ORDER_WAIT,
+	CRASH_ORDER_PIPELINED,
+};
+void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
+			  struct crash_prog *out);
+
+#endif

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Makes a failing path short: drop choices, and take earlier possibilities. */
+#include <string.h>
+
+#include "crash_world.h"
+
+static bool fails(const struct crash_cell *cell, const struct crash_prog *prog,
+		  struct choices *c, enum crash_result as)
+{
+	struct crash_stats st = {0};
+	char why[CRASH_WHY];
+
+	choices_replay(c);
+	return crash_run(cell, prog, c, false, &st, why) == as;
+}
+
+void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
+		  struct choices *c, enum crash_result as)
+{
+	static struct choices best, trial;
+	bool better = true;
+
+	best = *c;
+	if (!fails(cell, prog, &best, as))
+		return; /* the path as it is says more */
+	while (better) {
+		better = false;
+		for (size_t n = 16; n; n /= 2)
+			for (size_t i = 0; i + n <= best.len;) {
+				trial = best;
+				memmove(&trial.path[i], &trial.path[i + n],
+					best.len - i - n);
+				trial.len -= n;
+				if (fails(cell, prog, &trial, as)) {
+					best = trial;
+					better = true;
+				} else {
+					i++;
+				}
+			}
+		for (size_t i = 0; i < best.len; i++) {
+			if (!best.path[i])
+				continue;
+			trial = best;
+			trial.path[i] = 0;
+			if (fails(cell, prog, &trial, as)) {
+				best = trial;
+				better = true;
+			}
+		}
+	}
+	*c = best;
+}

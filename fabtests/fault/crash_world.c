@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The actions that an adversary orders, and what follows from them. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crash_node.h"
+#include "crash_oracle.h"
+
+#define MS	  1000000ull
+#define TARGET	  CRASH_INITS /* its machine; initiators are 0 .. */
+#define MACHINES  (CRASH_INITS + 1)
+#define WIRES	  8
+#define SLEEPING  64
+#define PUMP_MAX  100
+#define TICKS_MAX 60
+
+enum act_kind {
+	ACT_RUN,  /* a program looks at its queue, after so much arrived */
+	ACT_POST, /* an initiator calls the next function */
+	ACT_BREAK,
+	ACT_RESTART,
+	ACT_TICK, /* nothing can happen but time */
+};
+
+struct act {
+	enum act_kind kind;
+	unsigned int machine;
+	unsigned int arrive[WIRES]; /* RUN: by place in world.wire */
+};
+
+struct world {
+	const struct crash_cell *cell;
+	const struct crash_prog *prog;
+	struct choices *c;
+	struct crash_stats *st;
+	bool trace;
+	uint64_t now, rng;
+	unsigned int step;
+	struct node node[MACHINES];
+	uint8_t target_name[NODE_NAME];
+	struct model *model;
+	uint8_t *mem;
+	uint64_t key;
+	uint64_t addr; /* as peers name the first byte */
+	unsigned int ninits;
+	unsigned int breaks, restarts, ticks;
+	bool stalled[CRASH_INITS]; /* no room: first something must end */
+	struct oracle o;
+	/* Actions that another run has taken from a state like this. */
+	struct act asleep[SLEEPING];
+	size_t nasleep;
+	struct pmsim_wire wire[WIRES];
+	size_t nwires;
+};
+
+static struct world w;
+
+/* --- what the provider asks its machine --- */
+
+static uint64_t sim_now(void)
+{
+	return w.now;
+}
+
+static void sim_random(void *buf, size_t len)
+{
+	for (uint8_t *p = buf; len--; p++) {
+		w.rng = w.rng * 6364136223846793005ull + 1442695040888963407ull;
+		*p = (uint8_t)(w.rng >> 56);
+	}
+}
+
+static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
+{
+	*facts = w.cell->believed;
+	return 0;
+}
+
+static int op_sync(void *ctx, void *addr, size_t len)
+{
+	return model_msync(w.model, addr, len);
+}
+
+static void op_flush(void *ctx, const void *addr, size_t len)
+{
+	model_clwb(w.model, addr, len);
+}
+
+static void op_drain(void *ctx)
+{
+	model_sfence(w.model);
+}
+
+static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
+{
+	static const struct rp_pmem_ops ops = {
+		.sync = op_sync,
+		.flush = op_flush,
+		.drain = op_drain,
+	};
+
+	return &ops;
+}
+
+void crash_setup(void)
+{
+	/* A simulated second is as good as five. */
+	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
+	nodes_setup();
+	host_sim->now = sim_now;
+	host_sim->random = sim_random;
+	host_sim->facts = sim_facts;
+	host_sim->flusher = sim_flusher;
+}
+
+void crash_teardown(void)
+{
+	nodes_teardown();
+}
+
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!w.trace)
+		return;
+	fprintf(stderr, "%4u  ", w.step);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+static const char *who(unsigned int machine)
+{
+	static const char *const names[MACHINES] = {"A", "B", "target"};
+
+	return names[machine];
+}
+
+/* --- the target --- */
+
+static void target_open(const void *name)
+{
+	struct node *t = &w.node[TARGET];
+
+	node_open(t, TARGET, name);
+	node_name(t, w.target_name);
+	node_register(t, w.mem, MODEL_PAGE);
+	w.key = fi_mr_key(t->mr);
+}
+
+/* --- reading queues --- */
+
+static void told(struct oracle_op *op, bool ok, int err)
+{
+	if (!op)
+		return;
+	say("%s is told: %s %s", who(op->init), oracle_op_name(op),
+	    ok ? "ok" : fi_strerror(err));
+	oracle_told(&w.o, op, ok, w.step);
+	if (ok && oracle_is_commit(op))
+		w.st->acked++;
+	else if (oracle_is_commit(op))
+		w.st->failed++;
+}
+
+static void run(unsigned int machine)
+{
+	struct node *n = &w.node[machine];
+	struct fi_cq_err_entry err;
+	struct fi_cq_entry e[8];
+	ssize_t got;
+
+	for (;;) {
+		got = fi_cq_read(n->cq, e, 8);
+		if (got == -FI_EAGAIN)
+			break;
+		if (got == -FI_EAVAIL) {
+			memset(&err, 0, sizeof(err));
+			MUST(fi_cq_readerr(n->cq, &err, 0));
+			if (machine != TARGET)
+				told(err.op_context, false, err.err);
+			continue;
+		}
+		MUST(got);
+		for (ssize_t i = 0; machine != TARGET && i < got; i++)
+			told(e[i].op_context, true, 0);
+	}
+	if (machine != TARGET)
+		w.stalled[machine] = false;
+}
+
+static void look_at_wires(void)
+{
+	w.nwires = pmsim->wires(w.wire, WIRES);
+	if (w.nwires > WIRES)
+		abort();
+}
+
+/* Everything arrives and everybody looks, until nothing moves any more. */
+static void pump(void)
+{
+	for (int i = 0; i < PUMP_MAX; i++) {
+		look_at_wires();
+		for (size_t k = 0; k < w.nwires; k++)
+			pmsim->deliver(w.wire[k].id, w.wire[k].in_flight);
+		while (model_dma_ready(w.model))
+			model_dma_step(w.model, 0);
+		for (unsigned int m = 0; m < w.ninits; m++)
+			run(m);
+		run(TARGET);
+		look_at_wires();
+		if (!w.nwires)
+			return;
+	}
+	node_must(-FI_EBUSY, "the first commit never ends", __FILE__, __LINE__);
+}
+
+static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
+			   void *context)
+{
+	struct fi_rma_iov range = {w.addr + off, len, w.key};
+
+	return fi_rpmem_commit(n->ep, &range, 1, n->peer, FI_RPMEM_DURABLE,
+			       (enum fi_rpmem_class)w.cell->against, NULL,
+			       context);
+}
+
+/* Sessions open, the key confirmed. */
+static void warm_up(void)
+{
+	static const uint64_t any = 0x0101010101010101ull;
+
+	for (unsigned int i = 0; i < w.ninits; i++) {
+		struct node *n = &w.node[i];
+
+		MUST(fi_write(n->ep, &any, sizeof(any), NULL, n->peer,
+			      w.addr + CRASH_WARM + 64 * i, w.key, NULL));
+		MUST(post_commit(n, CRASH_WARM + 64 * i, sizeof(any), NULL));
+	}
+	pump();
+}
+
+static void open_all(void)
+{
+	nodes_reset(&w.cell->fabric);
+	for (unsigned int m = 0; m < MACHINES; m++)
+		pmsim->machine(m == TARGET ? &w.cell->truth : NULL);
+	w.model = pmsim->model(TARGET);
+	w.mem = model_alloc(w.model, MODEL_PAGE);
+	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
+	target_open(NULL);
+	for (unsigned int i = 0; i < w.ninits; i++) {
+		node_open(&w.node[i], i, NULL);
+		node_peer(&w.node[i], w.target_name);
+	}
+	if (!w.prog->cold)
+		warm_up();
+}
+
+static void close_all(void)
+{
+	for (unsigned int i = 0; i < w.ninits; i++)
+		node_close(&w.node[i]);
+	node_close(&w.node[TARGET]);
+}
+
+/* --- actions --- */
+
+static bool may_post(unsigned int i)
+{
+	return !w.stalled[i] && oracle_may_post(&w.o, i);
+}
+
+static ssize_t post_write(struct node *n, const struct oracle_op *op)
+{
+	const uint64_t to = w.addr + op->off;
+	struct fi_rma_iov rma = {to, op->len, w.key};
+	struct iovec iov = {(void *)op->bytes, op->len};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = n->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = (void *)op,
+	};
+
+	if (op->kind == CRASH_WRITE_COMMIT)
+		return fi_writemsg(n->ep, &msg,
+				   FI_COMMIT_COMPLETE | FI_COMPLETION);
+	if (w.cell->data)
+		return fi_writedata(n->ep, op->bytes, op->len, NULL, 1, n->peer,
+				    to, w.key, (void *)op);
+	return fi_write(n->ep, op->bytes, op->len, NULL, n->peer, to, w.key,
+			(void *)op);
+}
+
+static void act_post(unsigned int i)
+{
+	struct oracle_op *op = oracle_next(&w.o, i);
+	struct node *n = &w.node[i];
+	ssize_t ret;
+
+	if (!op)
+		return;
+	ret = op->kind == CRASH_COMMIT ? post_commit(n, op->off, op->len, op)
+				       : post_write(n, op);
+	say("%s posts %s%s%s", who(i), oracle_op_name(op), ret ? ": " : "",
+	    ret ? fi_strerror((int)-ret) : "");
+	if (ret == -FI_EAGAIN) {
+		w.stalled[i] = true;
+		oracle_unposted(&w.o, op);
+		return;
+	}
+	oracle_posted(&w.o, op, w.step);
+	if (ret)
+		told(op, false, (int)-ret);
+}
+
+/* DMA at the target gets some way, by the adversary's choice. */
+static void dma_choices(bool at_least_one)
+{
+	size_t n;
+
+	while ((n = model_dma_ready(w.model))) {
+		unsigned int pick =
+			choose(w.c, (unsigned int)n + !at_least_one);
+
+		if (!at_least_one && !pick)
+			return;
+		model_dma_step(w.model, at_least_one ? pick : pick - 1);
+		say("one piece of DMA gets to memory");
+		at_least_one = false;
+	}
+}
+
+static void act_run(const struct act *a)
+{
+	bool any = false;
+
+	for (size_t k = 0; k < w.nwires; k++) {
+		if (!a->arrive[k])
+			continue;
+		say("%u of %u arrive at %s from %s", a->arrive[k],
+		    w.wire[k].in_flight, who(a->machine), who(w.wire[k].from));
+		pmsim->deliver(w.wire[k].id, a->arrive[k]);
+		any = true;
+	}
+	if (a->machine == TARGET)
+		dma_choices(!any && !pmsim->arrived(TARGET));
+	say("%s runs", who(a->machine));
+	run(a->machine);
+}
+
+static void act_break(unsigned int i)
+{
+	unsigned int late = 0;
+
+	for (size_t k = 0; k < w.nwires; k++) {
+		const struct pmsim_wire *x = &w.wire[k];
+
+		if (x->from != i && x->to != i)
+			continue;
+		late = choose(w.c, x->in_flight + 1);
+		say("%s's connection breaks, %u of %u to %s still arrive",
+		    who(i), late, x->in_flight, who(x->to));
+		pmsim->break_wire(x->id, late);
+		break;
+	}
+	w.breaks++;
+	w.st->breaks++;
+}
+
+static void act_restart(void)
+{
+	uint8_t name[NODE_NAME];
+
+	say("the target is killed and started again");
+	memcpy(name, w.target_name, sizeof(name));
+	pmsim->kill(TARGET);
+	node_close(&w.node[TARGET]);
+	target_open(name);
+	w.restarts++;
+	w.st->restarts++;
+}
+
+static void act_tick(void)
+{
+	w.now += 300 * MS;
+	w.ticks++;
+	say("nothing happens for 300 ms");
+	for (unsigned int m = 0; m < w.ninits; m++)
+		run(m);
+	run(TARGET);
+}
+
+/* --- which actions there are --- */
+
+/* Every way in which messages may have arrived, most of them first. */
+static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
+{
+	struct act a = {.kind = ACT_RUN, .machine = m};
+	bool any = false;
+
+	for (size_t k = 0; k < w.nwires; k++) {
+		if (w.wire[k].to != m)
+			continue;
+		a.arrive[k] = w.wire[k].in_flight;
+		any |= a.arrive[k];
+	}
+	/* Something may have got here before without being looked at. */
+	if (pmsim->arrived(m) || (m == TARGET && w.cell->fabric.placed_acks &&
+				  model_dma_pending(w.model))) {
+		struct act none = {.kind = ACT_RUN, .machine = m};
+
+		if (n < max)
+			out[n++] = none;
+	}
+	while (any && n < max) {
+		out[n++] = a;
+		/* Count down over all wires to this machine. */
+		any = false;
+		for (size_t k = 0; k < w.nwires; k++) {
+			if (w.wire[k].to != m)
+				continue;
+			if (a.arrive[k]) {
+				a.arrive[k]--;
+				any = true;
+				break;
+			}
+			a.arrive[k] = w.wire[k].in_flight;
+		}
+		/* None at all is no run. */
+		any = false;
+		for (size_t k = 0; k < w.nwires; k++)
+			any |= a.arrive[k] != 0;
+	}
+	return n;
+}
+
+static size_t all_actions(struct act *out, size_t max)
+{
+	size_t n = 0;
+
+	look_at_wires();
+	for (unsigned int i = 0; i < w.ninits; i++)
+		n = add_runs(out, n, max, i);
+	for (unsigned int i = 0; i < w.ninits; i++)
+		if (may_post(i) && n < max)
+			out[n++] = (struct act){ACT_POST, i, {0}};
+	n = add_runs(out, n, max, TARGET);
+	if (!n && oracle_outstanding(&w.o) && n < max)
+		out[n++] = (struct act){ACT_TICK, TARGET, {0}};
+	if (w.breaks < w.prog->breaks)
+		for (unsigned int i = 0; i < w.ninits; i++)
+			for (size_t k = 0; k < w.nwires && n < max; k++)
+				if (w.wire[k].from == i || w.wire[k].to == i) {
+					out[n++] =
+						(struct act){ACT_BREAK, i, {0}};
+					break;
+				}
+	if (w.restarts < w.prog->restarts && n < max)
+		out[n++] = (struct act){ACT_RESTART, TARGET, {0}};
+	return n;
+}
+
+/*
+ * Two machines act side by side without meeting: what one posts is not looked
+ * at by the other before a later action of that one. So of two such actions
+ * one order stands for both, the one in which initiators come first: they can
+ * only believe more, earlier.
+ */
+static bool independent(const struct act *a, const struct act *b)
+{
+	return a->machine != b->machine && a->kind <= ACT_POST &&
+	       b->kind <= ACT_POST;
+}
+
+static bool same(const struct act *a, const struct act *b)
+{
+	return a->kind == b->kind && a->machine == b->machine &&
+	       !memcmp(a->arrive, b->arrive, sizeof(a->arrive));
+}
+
+static bool is_asleep(const struct act *a)
+{
+	for (size_t i = 0; i < w.nasleep; i++)
+		if (same(a, &w.asleep[i]))
+			return true;
+	return false;
+}
+
+static void wake_dependent(const struct act *a)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < w.nasleep; i++)
+		if (independent(a, &w.asleep[i]))
+			w.asleep[n++] = w.asleep[i];
+	w.nasleep = n;
+}
+
+/* False: no action is left; *pruned: only such as other runs have taken. */
+static bool step(bool *pruned)
+{
+	struct act acts[64];
+	size_t n = all_actions(acts, 64);
+	uint64_t awake = 0;
+	unsigned int pick;
+
+	*pruned = false;
+	if (!n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!is_asleep(&acts[i]))
+			awake |= 1ull << i;
+	if (!awake) {
+		*pruned = true;
+		return false;
+	}
+	pick = n == 1 ? 0 : choose_of(w.c, awake);
+	if (w.c->mode == CHOICE_ALL)
+		for (unsigned int i = 0; i < pick; i++)
+			if ((awake >> i & 1) && w.nasleep < SLEEPING)
+				w.asleep[w.nasleep++] = acts[i];
+	wake_dependent(&acts[pick]);
+	w.step++;
+	w.st->steps++;
+	switch (acts[pick].kind) {
+	case ACT_RUN:
+		act_run(&acts[pick]);
+		break;
+	case ACT_POST:
+		act_post(acts[pick].machine);
+		break;
+	case ACT_BREAK:
+		act_break(acts[pick].machine);
+		break;
+	case ACT_RESTART:
+		act_restart();
+		break;
+	case ACT_TICK:
+		act_tick();
+		break;
+	}
+	return true;
+}
+
+enum crash_result crash_run(const struct crash_cell *cell,
+			    const struct crash_prog *prog, struct choices *c,
+			    bool trace, struct crash_stats *st, char *why)
+{
+	enum crash_result ret = CRASH_OK;
+	bool pruned = false;
+
+	memset(&w, 0, sizeof(w));
+	w.cell = cell;
+	w.prog = prog;
+	w.c = c;
+	w.st = st;
+	w.now = 1000 * MS;
+	w.rng = 1;
+	w.ninits = prog->n[1] ? 2 : 1;
+	oracle_start(&w.o, cell, prog, why);
+	open_all();
+	w.trace = trace;
+	pmsim->trace(trace);
+	st->runs++;
+	while (ret == CRASH_OK && step(&pruned)) {
+		ret = oracle_check(&w.o, w.model, w.mem);
+		if (oracle_finished(&w.o))
+			break;
+		if (w.ticks > TICKS_MAX) {
+			snprintf(why, CRASH_WHY, "an operation never ends");
+			ret = CRASH_WRONG;
+		}
+	}
+	if (ret == CRASH_OK && pruned)
+		ret = CRASH_PRUNED;
+	if (ret != CRASH_OK && ret != CRASH_PRUNED)
+		say("%s", why);
+	pmsim->trace(false);
+	w.trace = false;
+	close_all();
+	return ret;
+}
