@@ -1,5 +1,6 @@
-# Tests: unit (Criterion, one file per file of prov/core), functional, fault.
+# Tests: unit (Criterion, one file per file of prov/core), functional, fault, mutation.
 include fabtests/unit/local.mk
 include fabtests/functional/local.mk
 include fabtests/fault/local.mk
+include fabtests/mutation/local.mk
 EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A seeded generator for property tests; RP_SEED repeats a failed run. */
+/*
+ * A seeded generator for property tests. RP_SEED repeats a failed run;
+ * RP_SEEDS_FROM is where a test of many runs begins, so that all are repeated.
+ */
 #ifndef RP_TEST_SEEDED_H
 #define RP_TEST_SEEDED_H
 
@@ -34,6 +37,8 @@ static inline struct seeded seeded_start(void)
 	struct timespec now;
 	struct seeded s;
 
+	if (!env)
+		env = getenv("RP_SEEDS_FROM");
 	clock_gettime(CLOCK_REALTIME, &now);
 	s.seed = env ? strtoull(env, NULL, 0)
 		     : (uint64_t)now.tv_nsec << 20 ^ now.tv_sec ^ getpid();

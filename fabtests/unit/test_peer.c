@@ -603,6 +603,23 @@ Test(peer, restarted_target_says_no_session)
 	rig_told_once(&c0, RP_ST_OK);
 }
 
+/* Posted in one life, sent in the next only: its writes went to the first. */
+Test(peer, restarted_before_the_request_is_sent)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(1, &token);
+	rig_commit(&g, p, &c1, 1, 0, 64);
+	rig_none(&g);
+	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
+	s = rig_open(&g, RIG_LIFE2, 1);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
+	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
+	rig_told_once(&c1, RP_ST_PEER_RESTARTED);
+}
+
 /* A target that forgets every session at once does not keep us for ever. */
 Test(peer, session_lost_again_and_again)
 {

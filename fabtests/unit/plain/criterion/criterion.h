@@ -120,8 +120,9 @@ static inline void plain_run(const struct plain_test *t)
 	exit(0);
 }
 
-__attribute__((weak)) int main(void)
+__attribute__((weak)) int main(int argc, char **argv)
 {
+	bool fail_fast = argc > 1 && !strcmp(argv[1], "--fail-fast");
 	int run = 0, failed = 0, crashed = 0, skipped = 0, st;
 
 	for (struct plain_test *t = plain_tests; t; t = t->next) {
@@ -147,6 +148,8 @@ __attribute__((weak)) int main(void)
 			       ? "SKIP"
 			       : "FAIL",
 		       t->suite, t->name);
+		if (fail_fast && failed + crashed)
+			break;
 	}
 	printf("[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | "
 	       "Crashing: %d\n",

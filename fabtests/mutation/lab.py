@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where mutants live and die: a copy of the tree, built file by file."""
+import glob
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+# What the project compiles as an error and is no matter of taste.
+STRICT = ["-Werror=return-type", "-Werror=int-conversion",
+          "-Werror=incompatible-pointer-types",
+          "-Werror=implicit-function-declaration"]
+# A variable left unset is always the same, so that a run can be repeated.
+MUTANT = ["-O0", "-ftrivial-auto-var-init=pattern"] + STRICT
+MIB = 1 << 20
+BUILDS = {
+    "plain": [],
+    "address": ["-fsanitize=address,undefined", "-g1",
+                "-fno-sanitize-recover=undefined"],
+    "thread": ["-fsanitize=thread", "-g1"],
+}
+SEED = "1"  # of the generators in the tests: the same worlds for each mutant
+
+
+class Broken(Exception):
+    """The check itself cannot be made."""
+
+
+def command(args, **kw):
+    return subprocess.run(args, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          errors="replace", **kw)
+
+
+class Lab:
+    """Builds shared by all workers; every object but a mutant's is made once.
+    """
+
+    def __init__(self, source):
+        self.dir = tempfile.mkdtemp(prefix="mutate.", dir=scratch(source))
+        self.tree = os.path.join(self.dir, "tree")
+        for part in ("include", "prov/core", "fabtests/unit", "fabtests/fault",
+                     "docs"):
+            shutil.copytree(os.path.join(source, part),
+                            os.path.join(self.tree, part))
+        # All that config.h is there for is -D_GNU_SOURCE.
+        with open(self.path("config.h"), "w"):
+            pass
+        self.core = sorted(os.path.basename(p) for p in glob.glob(
+            os.path.join(self.tree, "prov/core/*.c")))
+        self.limits = {}  # (build, suite): seconds; then it is built, too
+        self.used = {}    # suite: names of the files of prov/core in it
+        self.lock = threading.Lock()
+
+    def remove(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def path(self, *parts):
+        return os.path.join(self.tree, *parts)
+
+    def core_text(self, name):
+        with open(self.path(name), encoding="ascii") as f:
+            return f.read()
+
+    def cflags(self, build, overlay=None):
+        first = [f"-I{overlay}"] if overlay else []
+        return (["-std=gnu11", "-D_GNU_SOURCE", "-fno-strict-aliasing"] +
+                BUILDS[build] + first +
+                [f"-I{self.path('fabtests/unit/plain')}",
+                 f"-I{self.tree}", f"-I{self.path('include')}",
+                 f"-I{self.path('prov')}", f"-I{self.path('fabtests')}",
+                 f"-DRP_SRCDIR=\"{self.tree}\""])
+
+    def compile(self, build, source, obj, flags, overlay=None):
+        return command(["gcc", "-c", "-o", obj] + flags +
+                       self.cflags(build, overlay) + [source])
+
+    def obj(self, build, name):
+        """The object of an unchanged source, made when first asked for."""
+        obj = os.path.join(self.dir, build, name.replace("/", "_") + ".o")
+        if not os.path.exists(obj):
+            os.makedirs(os.path.dirname(obj), exist_ok=True)
+            r = self.compile(build, self.path(name), obj, ["-O2", "-w"])
+            if r.returncode:
+                raise Broken(r.stdout)
+        return obj
+
+    def archive(self, build):
+        name = os.path.join(self.dir, build, "core.a")
+        if not os.path.exists(name):
+            r = command(["ar", "rc", name] +
+                        [self.obj(build, "prov/core/" + c) for c in self.core])
+            if r.returncode:
+                raise Broken(r.stdout)
+        return name
+
+    def has(self, killer, path):
+        """Is this file in the suite at all? Of a header that is not known."""
+        return path.endswith(".h") or \
+            os.path.basename(path)[:-2] in self.used[killer.name]
+
+    def ready(self, build, killers):
+        """Every suite must pass on the unbroken code. Asked often."""
+        with self.lock:
+            for k in killers:
+                if (build, k.name) in self.limits:
+                    continue
+                start = time.monotonic()
+                told = Bench(self, "unbroken").run(build, k, {})
+                if told:
+                    raise Broken(f"{k.name} ({build}) fails on unbroken "
+                                 f"code: {told}")
+                if not self.used[k.name]:
+                    raise Broken(f"{k.name} has nothing of prov/core in it")
+                self.limits[build, k.name] = time.monotonic() - start
+
+
+class Bench:
+    """One worker's folder, and the mutant that is in it."""
+
+    def __init__(self, lab, name):
+        self.lab = lab
+        self.dir = os.path.join(lab.dir, name)
+        os.makedirs(os.path.join(self.dir, "tmp"), exist_ok=True)
+
+    def put(self, changed):
+        """changed: {path: text}. Files as they are to be compiled."""
+        self.text, self.changed = changed, {}
+        self.overlay = os.path.join(self.dir, "inc")
+        shutil.rmtree(self.overlay, ignore_errors=True)
+        for path, text in changed.items():
+            where = os.path.join(self.overlay,
+                                 os.path.relpath(path, "prov"))
+            os.makedirs(os.path.dirname(where), exist_ok=True)
+            with open(where, "w", encoding="ascii") as f:
+                f.write(text)
+            self.changed[path] = where
+
+    def build(self, build, flags=MUTANT, tag=""):
+        """Objects of what has changed; None when it does not compile."""
+        objs = {}
+        names = list(self.changed)
+        if any(n.endswith(".h") for n in names):
+            names = ["prov/core/" + c for c in self.lab.core]
+        for n in names:
+            source = self.changed.get(n, self.lab.path(n))
+            obj = os.path.join(self.dir, f"{build}{tag}-" +
+                               os.path.basename(n) + ".o")
+            if self.lab.compile(build, source, obj, flags,
+                                self.overlay).returncode:
+                return None
+            objs[n] = obj
+        return objs
+
+    def same_code(self):
+        """Does an optimizing compiler see no difference at all?"""
+        changed = self.text
+        new = self.build("plain", ["-O2"], "-new")
+        # In the same place, because its name is in the object.
+        self.put({path: self.lab.core_text(path) for path in changed})
+        old = self.build("plain", ["-O2"], "-old")
+        self.put(changed)
+        return all(read(new[n]) == read(old[n]) for n in new)
+
+    def run(self, build, killer, objs):
+        """What the suite said against the mutant; None when it passed."""
+        lab = self.lab
+        prog = os.path.join(self.dir, killer.name)
+        # A changed object comes before its original in the archive.
+        parts = [lab.obj(build, "fabtests/" + s) for s in killer.sources]
+        r = command(["gcc", "-o", prog] + BUILDS[build] + parts +
+                    list(objs.values()) + [lab.archive(build)] +
+                    [f"-Wl,--wrap={w}" for w in killer.wraps] +
+                    ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
+        if r.returncode:
+            raise Broken(r.stdout)
+        lab.used.setdefault(killer.name, set(
+            re.findall(r"prov_core_(\w+)\.c\.o", r.stdout)))
+        took = lab.limits.get((build, killer.name), 30)
+        return self.execute(build, [prog, "--fail-fast"], took)
+
+    def execute(self, build, args, took):
+        env = dict(os.environ, TMPDIR=os.path.join(self.dir, "tmp"),
+                   RP_SEEDS_FROM=SEED, RP_LONG="0",
+                   ASAN_OPTIONS="detect_leaks=1:hard_rss_limit_mb=1024",
+                   TSAN_OPTIONS="halt_on_error=1:hard_rss_limit_mb=1024")
+        env.pop("RP_SEED", None)
+        log = os.path.join(self.dir, "log")
+        with open(log, "w") as out:
+            p = subprocess.Popen(
+                ["prlimit", f"--cpu={int(3 + 5 * took)}", "--core=0",
+                 f"--fsize={64 * MIB}"] +
+                ([f"--as={2048 * MIB}"] if build == "plain" else []) + args,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env,
+                cwd=self.dir, start_new_session=True)
+            try:
+                code = p.wait(timeout=20 + 20 * took)
+            except subprocess.TimeoutExpired:
+                code = "hangs"
+            finally:
+                # The group is ours: one test may still run in it.
+                try:
+                    os.killpg(p.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                p.wait()
+        if code == 0:
+            return None
+        failed = re.findall(r"^\[FAIL\] (\S+)", read(log).decode(
+            errors="replace"), re.M)
+        return failed[0] if failed else f"exit {code}"
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def scratch(source):
+    """On the disk: some suites need a file system that keeps its promise."""
+    return os.environ.get("TMPDIR") or ("/var/tmp" if os.path.isdir("/var/tmp")
+                                        else source)
+
+
+def modest():
+    os.nice(5)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
