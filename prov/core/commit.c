@@ -65,6 +65,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	c->nranges = attr->nranges;
 	c->level = attr->level;
 	c->required = attr->required;
+	c->out.required = attr->required;
 	c->out.class = RP_CLASS_POWER; /* the weakest answer lowers it */
 	c->done = attr->done;
 	c->arg = attr->arg;

@@ -18,8 +18,9 @@ struct rp_commit;
 /* How a commit ended. */
 struct rp_outcome {
 	enum rp_status status;
-	uint32_t detail;     /* errno or class, by status */
-	uint64_t range;	     /* index of the range at fault */
+	uint32_t detail; /* errno or class, by status */
+	uint64_t range;	 /* index of the range at fault */
+	enum rp_class required;
 	enum rp_class class; /* reached, when status is RP_ST_OK */
 	enum rp_method method;
 };

@@ -87,7 +87,7 @@ void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 }
 
 void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
-		      bool ours)
+		      const struct rp_outcome *out)
 {
 	struct rp_cqe *q = cqe_get(cq);
 
@@ -100,7 +100,8 @@ void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 		return;
 	}
 	*q->err = *err;
-	q->ours = ours;
+	q->ours = out;
+	q->out = out ? *out : (struct rp_outcome){0};
 	enqueue(cq, q);
 }
 
@@ -112,7 +113,7 @@ static void dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 
 	if (!rp_is_hidden(context)) {
 		if (err)
-			rp_cq_push_error(cq, err, false);
+			rp_cq_push_error(cq, err, NULL);
 		else
 			rp_cq_push(cq, e, src);
 		return;
@@ -308,6 +309,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		q->err->err_data_size = 0;
 		memcpy(buf, q->err, sizeof(*buf));
 		cq->last_err_ours = q->ours;
+		cq->last_out = q->out;
 		free(q->err);
 		STAILQ_REMOVE_HEAD(&cq->queue, link);
 		STAILQ_INSERT_HEAD(&cq->spare, q, link);
@@ -422,11 +424,23 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			       const void *err_data, char *buf, size_t len)
 {
 	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
-	static __thread char own[256];
+	static __thread char own[320];
+	struct rp_outcome out;
+	char what[100] = "";
+	bool ours;
 
-	if (!cq->last_err_ours)
+	pthread_mutex_lock(&cq->dom->lock);
+	ours = cq->last_err_ours;
+	out = cq->last_out;
+	pthread_mutex_unlock(&cq->dom->lock);
+	if (!ours)
 		return fi_cq_strerror(cq->base, prov_errno, err_data, buf, len);
-	snprintf(own, sizeof(own), "%s: %s", rp_status_name(prov_errno),
+	if (prov_errno == RP_ST_CLASS && out.status == RP_ST_CLASS)
+		snprintf(what, sizeof(what),
+			 " (the region reaches %s, %s is required)",
+			 rp_class_name(out.detail),
+			 rp_class_name(out.required));
+	snprintf(own, sizeof(own), "%s%s: %s", rp_status_name(prov_errno), what,
 		 rp_status_remedy(prov_errno));
 	if (buf && len) {
 		snprintf(buf, len, "%s", own);

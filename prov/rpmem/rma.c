@@ -27,7 +27,9 @@ static void tell_ok(struct rp_slot *s)
 		rp_cq_push(s->ep->tx_cq, &e, FI_ADDR_NOTAVAIL);
 }
 
-static void tell_error(struct rp_slot *s, int err, int prov_errno, bool ours)
+/* out NULL: prov_errno is the base's. */
+static void tell_error(struct rp_slot *s, int err, int prov_errno,
+		       const struct rp_outcome *out)
 {
 	struct fi_cq_err_entry e = {
 		.op_context = s->context,
@@ -36,7 +38,7 @@ static void tell_error(struct rp_slot *s, int err, int prov_errno, bool ours)
 		.prov_errno = prov_errno,
 	};
 
-	rp_cq_push_error(s->ep->tx_cq, &e, ours);
+	rp_cq_push_error(s->ep->tx_cq, &e, out);
 }
 
 static void slot_release(struct rp_slot *s)
@@ -63,7 +65,7 @@ static void commit_done(void *arg, const struct rp_outcome *out)
 		tell_error(s,
 			   s->base_err ? s->base_err
 				       : rp_status_errno(out->status),
-			   out->status, true);
+			   (int)out->status, out);
 	if (s->kind == RP_SLOT_COMMIT || s->written)
 		slot_release(s);
 }
@@ -80,7 +82,7 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 		rp_write_done(&s->write[i], s->base_err);
 	if (!has_commit) {
 		if (err)
-			tell_error(s, s->base_err, err->prov_errno, false);
+			tell_error(s, s->base_err, err->prov_errno, NULL);
 		else
 			tell_ok(s);
 	}

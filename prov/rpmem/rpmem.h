@@ -219,6 +219,7 @@ struct rp_cqe {
 	fi_addr_t src;
 	struct fi_cq_err_entry *err; /* then e is unused */
 	bool ours;		     /* err: prov_errno is a status of ours */
+	struct rp_outcome out;	     /* then */
 };
 
 struct rp_cq {
@@ -233,10 +234,12 @@ struct rp_cq {
 	struct rp_av *av; /* of an endpoint bound to it, for sources */
 	STAILQ_HEAD(, rp_cqe) queue;
 	STAILQ_HEAD(, rp_cqe) spare;
-	bool last_err_ours; /* for fi_cq_strerror() */
-	int fatal;	    /* the base CQ is broken */
-	int epfd;	    /* what FI_GETWAIT gives */
-	int ev_fd;	    /* queue filled, or fi_cq_signal() */
+	/* For fi_cq_strerror(): the last error read. */
+	bool last_err_ours;
+	struct rp_outcome last_out;
+	int fatal; /* the base CQ is broken */
+	int epfd;  /* what FI_GETWAIT gives */
+	int ev_fd; /* queue filled, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
 	bool asleep; /* the user may be waiting: fill wakes it */
@@ -251,11 +254,14 @@ struct rp_cq {
 };
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
-/* With the lock: a completion for the user, or (copied) an error entry. */
+/*
+ * With the lock: a completion for the user, or an error entry (copied; out:
+ * why a commit failed, NULL: the base said it).
+ */
 void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 		fi_addr_t src);
 void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
-		      bool ours);
+		      const struct rp_outcome *out);
 /* With the lock: take what the base has, ours to us and the rest queued. */
 void rp_cq_drain(struct rp_cq *cq);
 /* -FI_EAGAIN: do not sleep, there is something to read. */
