@@ -18,7 +18,14 @@ struct rp_chunk {
 	struct rp_slot slots[CHUNK_SLOTS];
 };
 
-uintptr_t rp_hidden_base = UINTPTR_MAX; /* matches nothing until reserved */
+#define HIDDEN_SIZE (1ull << 32)
+
+/*
+ * Until it is reserved its size is 0: any word may be a program's context, and
+ * there is no address for an empty range of full size to be at.
+ */
+uintptr_t rp_hidden_base;
+atomic_uintptr_t rp_hidden_size;
 
 static pthread_mutex_t arena_lock = PTHREAD_MUTEX_INITIALIZER;
 static size_t arena_used;
@@ -30,14 +37,15 @@ static struct rp_chunk *chunk_carve(void)
 	size_t size = (sizeof(struct rp_chunk) + page - 1) & ~(page - 1);
 	void *p;
 
-	if (rp_hidden_base == UINTPTR_MAX) {
-		p = mmap(NULL, RP_HIDDEN_SIZE, PROT_NONE,
+	if (!atomic_load(&rp_hidden_size)) {
+		p = mmap(NULL, HIDDEN_SIZE, PROT_NONE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (p == MAP_FAILED)
 			return NULL;
 		rp_hidden_base = (uintptr_t)p;
+		atomic_store(&rp_hidden_size, HIDDEN_SIZE);
 	}
-	if (arena_used + size > RP_HIDDEN_SIZE)
+	if (arena_used + size > HIDDEN_SIZE)
 		return NULL;
 	p = (void *)(rp_hidden_base + arena_used);
 	if (mprotect(p, size, PROT_READ | PROT_WRITE))

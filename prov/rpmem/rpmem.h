@@ -111,10 +111,13 @@ LIST_HEAD(rp_slots, rp_slot);
 
 /* All slots of the process lie in one range, for as long as it lives. */
 extern uintptr_t rp_hidden_base;
-#define RP_HIDDEN_SIZE (1ull << 32)
+extern atomic_uintptr_t rp_hidden_size; /* set after the base */
 static inline bool rp_is_hidden(const void *context)
 {
-	return (uintptr_t)context - rp_hidden_base < RP_HIDDEN_SIZE;
+	uintptr_t size =
+		atomic_load_explicit(&rp_hidden_size, memory_order_acquire);
+
+	return (uintptr_t)context - rp_hidden_base < size;
 }
 
 /* Slots of one domain: none returns to the process before its CQs are gone. */
