@@ -43,6 +43,19 @@ fabtests_unit_test_ranges_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_ranges_LDADD = $(unit_ldadd)
 fabtests_unit_test_ranges_LDFLAGS = -Wl,--wrap=realloc
 
+check_PROGRAMS += fabtests/unit/test_batch
+TESTS += fabtests/unit/test_batch
+fabtests_unit_test_batch_SOURCES = fabtests/unit/test_batch.c
+fabtests_unit_test_batch_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_batch_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_batch_LDFLAGS = -Wl,--wrap=realloc -Wl,--wrap=calloc
+
+check_PROGRAMS += fabtests/unit/test_log
+TESTS += fabtests/unit/test_log
+fabtests_unit_test_log_SOURCES = fabtests/unit/test_log.c
+fabtests_unit_test_log_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_log_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_region
 TESTS += fabtests/unit/test_region
 fabtests_unit_test_region_SOURCES = fabtests/unit/test_region.c

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Batches against instructions that write down when they were called. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "core/batch.h"
+#include "core/list.h"
+#include "core/log.h"
+
+/* Linked with --wrap=realloc and calloc: memory ends when a test says so. */
+static bool no_memory;
+void *__real_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size)
+{
+	return no_memory ? NULL : __real_realloc(p, size);
+}
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return no_memory ? NULL : __real_calloc(n, size);
+}
+
+#define LINE 64
+
+/* One call: 'f' flush or 's' sync of some bytes, 'd' drain. */
+struct call {
+	char what;
+	uint64_t off, len;
+	const struct spot *at;
+};
+static struct call calls[64];
+static int ncalls;
+
+/* A region of memory that says what is done to it. */
+struct spot {
+	char *bytes;
+	struct rp_region region;
+	struct rp_pmem_ops ops;
+	int sync_fails;
+};
+
+static void note(struct spot *s, char what, const void *addr, size_t len)
+{
+	uint64_t off = addr ? (uint64_t)((const char *)addr - s->bytes) : 0;
+
+	cr_assert_lt(ncalls, (int)(sizeof(calls) / sizeof(calls[0])));
+	calls[ncalls++] = (struct call){what, off, len, s};
+}
+
+static int note_sync(void *ctx, void *addr, size_t len)
+{
+	struct spot *s = ctx;
+
+	note(s, 's', addr, len);
+	return s->sync_fails;
+}
+
+static void note_flush(void *ctx, const void *addr, size_t len)
+{
+	note(ctx, 'f', addr, len);
+}
+
+static void note_drain(void *ctx)
+{
+	note(ctx, 'd', NULL, 0);
+}
+
+static void spot_init(struct spot *s, enum rp_method how, uint64_t key)
+{
+	size_t page = sysconf(_SC_PAGESIZE), len = 16 * page;
+
+	*s = (struct spot){.bytes = aligned_alloc(page, len)};
+	cr_assert_not_null(s->bytes);
+	s->ops = (struct rp_pmem_ops){note_sync, note_flush, note_drain, s};
+	s->region = (struct rp_region){
+		.key = key,
+		.base = s->bytes,
+		.len = len,
+	};
+	cr_assert_eq(
+		rp_pmem_new(s->bytes, len, how, NULL, &s->ops, &s->region.pmem),
+		0);
+}
+
+static void spot_fini(struct spot *s)
+{
+	rp_pmem_delete(s->region.pmem);
+	free(s->bytes);
+}
+
+static int add(struct rp_batch *b, struct spot *s, uint64_t off, uint64_t len)
+{
+	return rp_batch_add(b,
+			    &(struct rp_job_range){&s->region, off, len, true});
+}
+
+static void run(struct rp_batch *b)
+{
+	ncalls = 0;
+	rp_batch_seal(b);
+	rp_batch_run(b);
+}
+
+static void expect_call(int i, const struct spot *at, char what, uint64_t off,
+			uint64_t len)
+{
+	const struct call *c = &calls[i];
+
+	cr_assert_lt(i, ncalls);
+	cr_assert(c->at == at && c->what == what && c->off == off &&
+			  c->len == len,
+		  "call %d is %c [%llu, +%llu)", i, c->what,
+		  (unsigned long long)c->off, (unsigned long long)c->len);
+}
+
+static struct rp_batch batch;
+static struct spot a, b2;
+
+static void start(void)
+{
+	cr_assert_eq(rp_batch_init(&batch), 0);
+	spot_init(&a, RP_METHOD_AGENT_CLWB, 1);
+	spot_init(&b2, RP_METHOD_AGENT_CLWB, 2);
+}
+
+static void end(void)
+{
+	rp_batch_fini(&batch);
+	spot_fini(&a);
+	spot_fini(&b2);
+}
+
+TestSuite(batch, .init = start, .fini = end);
+
+Test(batch, nothing_to_do)
+{
+	run(&batch);
+	cr_assert_eq(ncalls, 0);
+	cr_assert(!batch.nparts && !batch.flushes && !batch.drains);
+}
+
+/* Pieces of one line from many requests: it is flushed once, whole. */
+Test(batch, one_flush_per_line)
+{
+	cr_assert_eq(add(&batch, &a, LINE + 1, 1), 0);
+	cr_assert_eq(add(&batch, &a, LINE + 60, 4), 0);
+	cr_assert_eq(add(&batch, &a, LINE + 30, 2), 0);
+	cr_assert_eq(add(&batch, &a, LINE + 1, 1), 0);
+	run(&batch);
+	cr_assert_eq(ncalls, 2);
+	expect_call(0, &a, 'f', LINE, LINE);
+	expect_call(1, &a, 'd', 0, 0);
+	cr_assert(batch.flushes == 1 && batch.bytes == LINE &&
+		  batch.drains == 1);
+	cr_assert_eq(batch.nranges, 4);
+}
+
+/* Neighbours become one flush; a line between them keeps them apart. */
+Test(batch, merges_neighbours)
+{
+	cr_assert_eq(add(&batch, &a, 5 * LINE, 2 * LINE), 0);
+	cr_assert_eq(add(&batch, &a, 2 * LINE - 1, 1), 0);
+	cr_assert_eq(add(&batch, &a, 2 * LINE, 1), 0);
+	cr_assert_eq(add(&batch, &a, 4 * LINE - 1, 2), 0);
+	run(&batch);
+	cr_assert_eq(ncalls, 2);
+	expect_call(0, &a, 'f', LINE, 6 * LINE);
+	rp_batch_reset(&batch);
+
+	cr_assert_eq(add(&batch, &a, 4 * LINE, LINE), 0);
+	cr_assert_eq(add(&batch, &a, 2 * LINE, LINE), 0);
+	run(&batch);
+	cr_assert_eq(ncalls, 3);
+	expect_call(0, &a, 'f', 2 * LINE, LINE);
+	expect_call(1, &a, 'f', 4 * LINE, LINE);
+	expect_call(2, &a, 'd', 0, 0);
+	cr_assert(batch.flushes == 2 && batch.bytes == 2 * LINE);
+}
+
+/* A region that begins and ends inside a line is not left. */
+Test(batch, stays_inside_the_region)
+{
+	a.region.base = a.bytes + 10;
+	a.region.len = 100;
+	cr_assert_eq(add(&batch, &a, 0, 1), 0);
+	cr_assert_eq(add(&batch, &a, 99, 1), 0);
+	rp_batch_seal(&batch);
+	cr_assert_eq(batch.set.n, 1);
+	cr_assert_eq(batch.set.v[0].start, (uintptr_t)a.bytes + 10);
+	cr_assert_eq(batch.set.v[0].end, (uintptr_t)a.bytes + 110);
+	cr_assert_eq(batch.set.v[0].stamp, 0);
+}
+
+/* msync takes pages, and has nothing to drain. */
+Test(batch, pages)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+	struct spot p;
+
+	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
+	cr_assert_eq(add(&batch, &p, 3 * page + 7, 1), 0);
+	cr_assert_eq(add(&batch, &p, 4 * page - 1, 1), 0);
+	cr_assert_eq(add(&batch, &p, 4 * page, 1), 0);
+	run(&batch);
+	cr_assert_eq(ncalls, 1);
+	expect_call(0, &p, 's', 3 * page, 2 * page);
+	spot_fini(&p);
+}
+
+/* Everything is on its way before anything is waited for, each once. */
+Test(batch, drains_each_region_once_at_the_end)
+{
+	struct spot *first = &a.region < &b2.region ? &a : &b2;
+	struct spot *second = first == &a ? &b2 : &a;
+
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(add(&batch, &a, 4 * i * LINE, 1), 0);
+		cr_assert_eq(add(&batch, &b2, 4 * i * LINE, 1), 0);
+	}
+	run(&batch);
+	cr_assert_eq(batch.nparts, 2);
+	cr_assert_eq(ncalls, 8);
+	for (int i = 0; i < 3; i++) {
+		expect_call(i, first, 'f', 4 * i * LINE, LINE);
+		expect_call(3 + i, second, 'f', 4 * i * LINE, LINE);
+	}
+	expect_call(6, first, 'd', 0, 0);
+	expect_call(7, second, 'd', 0, 0);
+	cr_assert_eq(batch.drains, 2);
+
+	/* Nothing of one batch is left over in the next. */
+	rp_batch_reset(&batch);
+	run(&batch);
+	cr_assert_eq(ncalls, 0);
+	cr_assert(!batch.nranges && !batch.nparts && !batch.bytes);
+}
+
+/* A job with one flushed range in s, and one without a flush in t. */
+static struct rp_job *job_of(struct spot *s, struct spot *t)
+{
+	struct rp_job *j = rp_job_new(2);
+
+	cr_assert_not_null(j);
+	j->ranges[0] = (struct rp_job_range){&t->region, 0, 8, false};
+	j->ranges[1] = (struct rp_job_range){&s->region, 0, 8, true};
+	rp_job_hold(j);
+	return j;
+}
+
+static void job_done(struct rp_jobs *jobs, struct rp_job *j)
+{
+	TAILQ_REMOVE(jobs, j, link);
+	rp_job_free(j);
+}
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+/* The others of the batch are durable and are told so; the error stays. */
+Test(batch, failure_of_one_region)
+{
+	struct rp_job *on_bad, *on_good;
+	struct spot bad;
+
+	rp_log_set(quiet);
+	spot_init(&bad, RP_METHOD_AGENT_MSYNC, 3);
+	bad.sync_fails = -EIO;
+	on_bad = job_of(&bad, &a);
+	on_good = job_of(&a, &bad);
+	TAILQ_INSERT_TAIL(&batch.jobs, on_bad, link);
+	TAILQ_INSERT_TAIL(&batch.jobs, on_good, link);
+	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
+	cr_assert_eq(add(&batch, &bad, bad.region.len - 8, 8), 0);
+	cr_assert_eq(add(&batch, &a, 0, 8), 0);
+	run(&batch);
+	/* After its first failure a region is left alone. */
+	cr_assert_eq(ncalls, 3);
+	cr_assert(batch.flushes == 1 && batch.drains == 1);
+	rp_batch_judge(&batch, &batch.jobs);
+	cr_assert_eq(bad.region.failed, EIO);
+	cr_assert_eq(a.region.failed, 0);
+	cr_assert_eq(on_bad->reply.status, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(on_bad->reply.detail, EIO);
+	cr_assert_eq(on_bad->reply.range, 1);
+	/* It has a range there, but did not ask for that to be flushed. */
+	cr_assert_eq(on_good->reply.status, RP_ST_OK);
+	job_done(&batch.jobs, on_bad);
+	rp_batch_reset(&batch);
+
+	/* Sticky: the first error is the one that is kept. */
+	bad.sync_fails = -ENOSPC;
+	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
+	run(&batch);
+	cr_assert_eq(batch.parts[0].err, ENOSPC);
+	rp_batch_judge(&batch, &batch.jobs);
+	cr_assert_eq(bad.region.failed, EIO);
+	/* And a success afterwards forgives nothing. */
+	rp_batch_reset(&batch);
+	bad.sync_fails = 0;
+	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
+	run(&batch);
+	cr_assert_eq(batch.parts[0].err, 0);
+	rp_batch_judge(&batch, &batch.jobs);
+	cr_assert_eq(bad.region.failed, EIO);
+	cr_assert_eq(on_good->reply.status, RP_ST_OK);
+	job_done(&batch.jobs, on_good);
+	rp_log_set(NULL);
+	spot_fini(&bad);
+}
+
+/* What a job reports is its first failure. */
+Test(batch, first_failure_of_a_job)
+{
+	struct rp_job *j = job_of(&a, &b2);
+
+	rp_job_fail(j, RP_ST_FLUSH_FAILED, EIO, 1);
+	rp_job_fail(j, RP_ST_OVERLOADED, ENOMEM, 0);
+	cr_assert_eq(j->reply.status, RP_ST_FLUSH_FAILED);
+	cr_assert(j->reply.detail == EIO && j->reply.range == 1);
+	rp_job_free(j);
+}
+
+/* A region stays until the last job that names it, each time it does. */
+Test(batch, jobs_hold_their_regions)
+{
+	struct rp_job *j = job_of(&a, &a), *k = job_of(&a, &b2);
+
+	cr_assert(a.region.busy == 3 && b2.region.busy == 1);
+	rp_job_free(j);
+	cr_assert(a.region.busy == 1 && b2.region.busy == 1);
+	rp_job_free(k);
+	cr_assert(a.region.busy == 0 && b2.region.busy == 0);
+}
+
+/* Only what is flushed, and by a disk, belongs on a worker. */
+Test(batch, which_jobs_block)
+{
+	struct rp_job *slow, *asks_none, *quick;
+	struct spot disk;
+
+	spot_init(&disk, RP_METHOD_AGENT_MSYNC, 3);
+	slow = job_of(&disk, &a);
+	asks_none = job_of(&a, &disk);
+	quick = job_of(&a, &b2);
+	cr_assert(rp_job_blocks(slow));
+	cr_assert(!rp_job_blocks(asks_none));
+	cr_assert(!rp_job_blocks(quick));
+	rp_job_free(slow);
+	rp_job_free(asks_none);
+	rp_job_free(quick);
+	spot_fini(&disk);
+}
+
+/* Room counts ranges as they came, so that merging takes bounded time. */
+Test(batch, room)
+{
+	struct rp_job two = {.n = 2};
+
+	for (int i = 0; i < RP_BATCH_RANGES - 2; i++)
+		cr_assert_eq(add(&batch, &a, 0, 1), 0);
+	cr_assert(rp_batch_has_room(&batch, &two));
+	cr_assert_eq(add(&batch, &a, 0, 1), 0);
+	cr_assert(!rp_batch_has_room(&batch, &two));
+	cr_assert_eq(batch.set.n, 1);
+	rp_batch_reset(&batch);
+	cr_assert(rp_batch_has_room(&batch, &two));
+}
+
+/* As many regions as ranges fit: nothing can fail once it runs. */
+Test(batch, a_region_for_each_range)
+{
+	static struct rp_region many[RP_BATCH_RANGES];
+
+	for (int i = 0; i < RP_BATCH_RANGES; i++) {
+		struct rp_job_range r = {&many[i], 0, 1, true};
+
+		many[i] = a.region;
+		cr_assert_eq(rp_batch_add(&batch, &r), 0);
+	}
+	rp_batch_seal(&batch);
+	cr_assert_eq(batch.nparts, RP_BATCH_RANGES);
+	cr_assert_eq(batch.parts[RP_BATCH_RANGES - 1].region,
+		     &many[RP_BATCH_RANGES - 1]);
+}
+
+Test(batch, no_memory)
+{
+	struct rp_batch other;
+	int i = 0;
+
+	no_memory = true;
+	cr_assert_eq(rp_batch_init(&other), -ENOMEM);
+	cr_assert_null(rp_job_new(1));
+	cr_assert_eq(add(&batch, &a, 0, 1), -ENOMEM);
+	no_memory = false;
+	cr_assert_eq(add(&batch, &a, 0, 1), 0);
+	for (i = 1; batch.set.n < batch.set.cap; i++)
+		cr_assert_eq(add(&batch, &a, 2 * i * LINE, 1), 0);
+	no_memory = true;
+	cr_assert_eq(add(&batch, &a, 2 * i * LINE, 1), -ENOMEM);
+	no_memory = false;
+	/* What was in it before still is. */
+	run(&batch);
+	cr_assert_eq(ncalls, i + 1);
+	cr_assert_eq(batch.flushes, (uint64_t)i);
+}
+
+/* A range of the last bytes of memory ends there and does not wrap. */
+Test(batch, end_of_memory)
+{
+	struct rp_region top = a.region;
+
+	top.base = (void *)(UINTPTR_MAX - 99);
+	top.len = 99;
+	cr_assert_eq(
+		rp_batch_add(&batch, &(struct rp_job_range){&top, 90, 9, true}),
+		0);
+	cr_assert_eq(batch.set.n, 1);
+	cr_assert_eq(batch.set.v[0].start, UINTPTR_MAX - 63);
+	cr_assert_eq(batch.set.v[0].end, UINTPTR_MAX);
+}
+
+/* list.h: every element is seen once, also where each is taken off. */
+Test(list, walk_survives_removal)
+{
+	struct rp_jobs jobs = TAILQ_HEAD_INITIALIZER(jobs);
+	struct rp_job three[3] = {0}, *j, *next;
+	int seen = 0;
+
+	for (int i = 0; i < 3; i++)
+		TAILQ_INSERT_TAIL(&jobs, &three[i], link);
+	TAILQ_FOREACH_SAFE(j, &jobs, link, next)
+	{
+		cr_assert_eq(j, &three[seen++]);
+		TAILQ_REMOVE(&jobs, j, link);
+		j->link.tqe_next = j;
+	}
+	cr_assert_eq(seen, 3);
+	cr_assert(TAILQ_EMPTY(&jobs));
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Core's sentences: to the sink that is set, else warnings to stderr. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "core/log.h"
+
+static enum rp_log_level level;
+static char heard[1024];
+static int times;
+
+static void hear(enum rp_log_level l, const char *text)
+{
+	level = l;
+	snprintf(heard, sizeof(heard), "%s", text);
+	times++;
+}
+
+/* stderr as a file, so that a test can read what was said there. */
+static FILE *said;
+
+static void listen_in(void)
+{
+	said = tmpfile();
+	cr_assert_not_null(said);
+	fflush(stderr);
+	cr_assert_geq(dup2(fileno(said), STDERR_FILENO), 0);
+}
+
+static const char *on_stderr(void)
+{
+	static char text[2048];
+	ssize_t n;
+
+	fflush(stderr);
+	n = pread(fileno(said), text, sizeof(text) - 1, 0);
+	text[n > 0 ? n : 0] = 0;
+	return text;
+}
+
+Test(log, sink_gets_every_level)
+{
+	static const enum rp_log_level all[] = {RP_LOG_WARN, RP_LOG_INFO,
+						RP_LOG_DEBUG};
+	char want[32];
+
+	listen_in();
+	rp_log_set(hear);
+	for (int i = 0; i < 3; i++) {
+		rp_log(all[i], "%s %d%%", "part", i);
+		snprintf(want, sizeof(want), "part %d%%", i);
+		cr_assert_str_eq(heard, want);
+		cr_assert_eq(level, all[i]);
+		cr_assert_eq(times, i + 1);
+	}
+	cr_assert_str_eq(on_stderr(), "");
+}
+
+Test(log, without_sink_only_warnings)
+{
+	listen_in();
+	rp_log(RP_LOG_INFO, "an information");
+	rp_log(RP_LOG_DEBUG, "a detail");
+	cr_assert_str_eq(on_stderr(), "");
+	rp_log(RP_LOG_WARN, "line %d", 7);
+	cr_assert_str_eq(on_stderr(), "ofi_rpmem: line 7\n");
+}
+
+Test(log, sink_can_be_taken_back)
+{
+	listen_in();
+	rp_log_set(hear);
+	rp_log_set(NULL);
+	rp_log(RP_LOG_WARN, "after all");
+	cr_assert_eq(times, 0);
+	cr_assert_str_eq(on_stderr(), "ofi_rpmem: after all\n");
+}
+
+/* A sentence too long is cut, ends, and writes past nothing. */
+Test(log, cut_not_overrun)
+{
+	char mouthful[800];
+	size_t len;
+
+	memset(mouthful, 'x', sizeof(mouthful) - 1);
+	mouthful[sizeof(mouthful) - 1] = 0;
+	rp_log_set(hear);
+	rp_log(RP_LOG_WARN, "%s", mouthful);
+	len = strlen(heard);
+	cr_assert(len >= 256 && len < sizeof(mouthful) - 1);
+	cr_assert_eq(strspn(heard, "x"), len);
+}
