@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Exit codes of fi_rpmemd and fi_rpmem_cp; their man pages list them. */
+/* Exit codes of the tools; their man pages list them. */
 #ifndef RP_UTIL_EXITS_H
 #define RP_UTIL_EXITS_H
 
 enum rp_exit {
 	RP_EXIT_OK = 0,
+	RP_EXIT_USAGE = 2, /* wrong arguments; the same in every tool */
+
+	/* fi_rpmemd and fi_rpmem_cp: */
 	RP_EXIT_FAILED = 1,  /* none of those below */
-	RP_EXIT_USAGE = 2,   /* wrong arguments */
 	RP_EXIT_FILE = 3,    /* a file or pool: missing, damaged, unreadable */
 	RP_EXIT_BUSY = 4,    /* a pool is in use */
 	RP_EXIT_SPACE = 5,   /* disk full, or beyond the end of the pool */
@@ -15,6 +17,10 @@ enum rp_exit {
 	RP_EXIT_CLASS = 8,   /* cannot be made as durable as required */
 	RP_EXIT_BROKEN = 9,  /* broke off on the way: resume */
 	RP_EXIT_DIFFER = 10, /* --verify found a difference */
+
+	/* fi_rpmem_info and fi_rpmem_bench, which look and change nothing: */
+	RP_EXIT_PARTLY = 1,  /* warnings; some figures missing */
+	RP_EXIT_NOTHING = 3, /* something fails; could not be run */
 };
 
 #endif

@@ -12,13 +12,7 @@
 
 #include "core/caps.h"
 #include "util/bench.h"
-
-/* Exit codes; argp's own for wrong usage is 64. */
-enum {
-	EXIT_ALL = 0,	  /* every figure was obtained */
-	EXIT_SOME = 1,	  /* some were not; the report says why */
-	EXIT_NOTHING = 2, /* it could not be run */
-};
+#include "util/exits.h"
 
 enum {
 	OPT_SEED = 256,
@@ -166,7 +160,7 @@ static const struct argp argp = {
 	       "alone.\v"
 	       "Times are of one operation, from its call to its completion. "
 	       "Exit status: 0 every figure was obtained, 1 some were not (the "
-	       "report says why), 2 it could not be run, 64 wrong usage.",
+	       "report says why), 2 wrong usage, 3 it could not be run.",
 };
 __attribute__((visibility("default"))) /* libc looks for it */
 const char *argp_program_version = "fi_rpmem_bench " PACKAGE_VERSION;
@@ -212,7 +206,7 @@ static struct bench_line *make_lines(const struct bench_cfg *cfg, size_t *n)
 static int run(struct bench *b, char *err)
 {
 	struct bench_line *lines;
-	int ret, code = EXIT_ALL;
+	int ret, code = RP_EXIT_OK;
 	size_t n;
 
 	lines = make_lines(b->cfg, &n);
@@ -229,7 +223,7 @@ static int run(struct bench *b, char *err)
 	for (size_t i = 0; i < n; i++)
 		if ((!lines[i].samples.n || lines[i].dead) &&
 		    !(b->cfg->emulate && lines[i].what->side == BENCH_IDLE))
-			code = EXIT_SOME; /* not for want of a disk */
+			code = RP_EXIT_PARTLY; /* not for want of a disk */
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
 		bench_report_table(b, lines, n);
 	ret = b->cfg->json ? bench_report_json(b, lines, n, err) : 0;
@@ -257,6 +251,7 @@ int main(int argc, char **argv)
 	char err[RP_ERR_LEN] = "";
 	int ret;
 
+	argp_err_exit_status = RP_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &cfg);
 	if (cfg.seed == UINT64_MAX) {
 		if (getrandom(&cfg.seed, sizeof(cfg.seed), 0) < 0)
@@ -271,7 +266,7 @@ int main(int argc, char **argv)
 	bench_pool_close(&b);
 	if (ret < 0) {
 		fprintf(stderr, "fi_rpmem_bench: %s\n", err);
-		return EXIT_NOTHING;
+		return RP_EXIT_NOTHING;
 	}
 	return ret;
 }

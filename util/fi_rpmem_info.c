@@ -3,9 +3,11 @@
 #include "config.h"
 
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "util/exits.h"
 #include "util/info.h"
 
 enum {
@@ -74,8 +76,9 @@ static const struct argp argp = {
 	.doc = "Tells what this host promises about the durability of remote "
 	       "writes, and why; of each PATH, a file, a folder or a DAX "
 	       "device, what memory mapped from there promises.\v"
-	       "Exit status: 0 all is well, 1 there are warnings, 2 something "
-	       "fails, 64 wrong usage.",
+	       "Exit status: 0 all is well, 1 there are warnings, 2 wrong "
+	       "usage, "
+	       "3 something fails.",
 };
 __attribute__((visibility("default"))) /* libc looks for it */
 const char *argp_program_version = "fi_rpmem_info " PACKAGE_VERSION;
@@ -84,6 +87,13 @@ static void print_json(json_t *o)
 {
 	json_dumpf(o, stdout, JSON_INDENT(2));
 	putchar('\n');
+}
+
+static int exit_of(int worst)
+{
+	if (worst == DOCTOR_OK)
+		return RP_EXIT_OK;
+	return worst == DOCTOR_WARN ? RP_EXIT_PARTLY : RP_EXIT_NOTHING;
 }
 
 static int run_doctor(const struct info_cfg *cfg)
@@ -96,7 +106,7 @@ static int run_doctor(const struct info_cfg *cfg)
 	else
 		doctor_print(checks);
 	json_decref(checks);
-	return worst;
+	return exit_of(worst);
 }
 
 /* A path where nothing can be durable is worth a warning, no more. */
@@ -124,7 +134,7 @@ static int run_host(const struct info_cfg *cfg)
 		json_array_foreach(paths, i, path) info_path_print(path);
 	}
 	json_decref(o);
-	return worst;
+	return exit_of(worst);
 }
 
 static int run_target(const struct info_cfg *cfg)
@@ -132,17 +142,18 @@ static int run_target(const struct info_cfg *cfg)
 	struct rp_secret secret = {0};
 	char err[RP_ERR_LEN];
 	json_t *o = NULL;
-	int ret = 0, code;
+	int ret, code;
 
-	if (cfg->secret)
-		ret = rp_secret_load(cfg->secret, &secret, err);
-	if (!ret)
-		ret = info_target(cfg->target, cfg->secret ? &secret : NULL, &o,
-				  err);
+	if (cfg->secret && rp_secret_load(cfg->secret, &secret, err)) {
+		fprintf(stderr, "fi_rpmem_info: %s\n", err);
+		return RP_EXIT_NOTHING;
+	}
+	ret = info_target(cfg->target, cfg->secret ? &secret : NULL, &o, err);
 	rp_secret_wipe(&secret);
 	if (ret) {
 		fprintf(stderr, "fi_rpmem_info: %s\n", err);
-		return DOCTOR_FAIL;
+		/* Not HOST:POOL is wrong usage. */
+		return ret == -EINVAL ? RP_EXIT_USAGE : RP_EXIT_NOTHING;
 	}
 	code = json_object_get(o, "refused") ? DOCTOR_WARN : DOCTOR_OK;
 	if (cfg->json)
@@ -150,13 +161,14 @@ static int run_target(const struct info_cfg *cfg)
 	else
 		info_target_print(o);
 	json_decref(o);
-	return code;
+	return exit_of(code);
 }
 
 int main(int argc, char **argv)
 {
 	struct info_cfg cfg = {0};
 
+	argp_err_exit_status = RP_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &cfg);
 	if (cfg.target)
 		return run_target(&cfg);

@@ -17,14 +17,14 @@ util_libutil_la_CPPFLAGS = $(AM_CPPFLAGS) \
 util_libutil_la_LIBADD = $(FABRIC_LIBS) $(NETTLE_LIBS) -lm
 
 bin_PROGRAMS += util/fi_rpmem_bench
-util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c util/bench.h \
+util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c util/bench.h util/exits.h \
 	util/bench_cases.c util/bench_pool.c util/bench_report.c \
 	util/bench_run.c util/bench_target.c
 util_fi_rpmem_bench_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(FABRIC_LIBS)
 
 bin_PROGRAMS += util/fi_rpmem_info
-util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h \
+util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exits.h \
 	util/info_host.c util/info_path.c util/info_target.c \
 	util/doctor.c util/doctor_commit.c
 util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \

@@ -68,7 +68,10 @@ grep -q 'FI_COMMIT_COMPLETE .*not obtained' "$dir/table" ||
 echo precious >"$dir/file"
 util/fi_rpmem_bench --pool "$dir/file" >"$dir/table" 2>&1
 code=$?
-[ $code -eq 2 ] || fail "exit code $code for a pool that exists"
+[ $code -eq 3 ] || fail "exit code $code for a pool that exists"
 [ "$(cat "$dir/file")" = precious ] || fail "the file was overwritten"
+
+util/fi_rpmem_bench --ranges 0 >"$dir/table" 2>&1
+[ $? -eq 2 ] || fail "wrong usage is not exit code 2"
 
 exit $failed

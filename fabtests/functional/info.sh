@@ -46,27 +46,27 @@ grep -q "export FI_PROVIDER_PATH=$provider" "$dir/out" ||
 	fail "no remedy for the provider's folder"
 line ok commit ''
 
-FI_PROVIDER=tcp doctor 2 "$dir"
+FI_PROVIDER=tcp doctor 3 "$dir"
 line FAIL FI_PROVIDER "'tcp' excludes ofi_rpmem"
 line ok commit '' # the rest is checked all the same
-FI_PROVIDER=ofi_rpmem doctor 2 "$dir"
+FI_PROVIDER=ofi_rpmem doctor 3 "$dir"
 line FAIL FI_PROVIDER 'alone hides'
 FI_PROVIDER=tcp,ofi_rpmem doctor 1 "$dir"
 line warn FI_PROVIDER 'bare base'
-FI_TCP_IFACE=nosuch0 doctor 2 "$dir"
+FI_TCP_IFACE=nosuch0 doctor 3 "$dir"
 line FAIL interface nosuch0
 
-FI_PROVIDER_PATH=$dir doctor 2 "$dir"
+FI_PROVIDER_PATH=$dir doctor 3 "$dir"
 line FAIL 'provider file' 'FI_PROVIDER_PATH='
 line FAIL commit 'not tried'
 echo 'no library' >"$dir/librpmem-fi.so"
-FI_PROVIDER_PATH=$dir doctor 2 "$dir"
+FI_PROVIDER_PATH=$dir doctor 3 "$dir"
 line ok 'provider file' librpmem-fi.so
 line FAIL 'provider loads' librpmem-fi.so
 line FAIL 'provider listed' ''
 rm "$dir/librpmem-fi.so"
 
-doctor 2 /proc
+doctor 3 /proc
 line FAIL memory /proc
 line FAIL commit /proc
 if [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
@@ -82,7 +82,7 @@ timeout 60 util/fi_rpmem_info "$dir/file" >"$dir/out" 2>&1
 code=$?
 [ $code -eq 0 ] || fail "exit code $code of a plain file"
 grep -q 'class  *power' "$dir/out" || fail "no class of a plain file"
-doctor 2 "$dir/file"
+doctor 3 "$dir/file"
 line FAIL commit 'no commit is tried on a file'
 [ "$(sha256sum "$dir/file")" = "$before" ] || fail "the file was written to"
 
@@ -93,12 +93,12 @@ grep -q '"version": "0' "$dir/out" || fail "no provider in the JSON"
 
 # Port 1 of loopback: nobody listens there.
 timeout 60 util/fi_rpmem_info --target 127.0.0.1:1:pool >"$dir/out" 2>&1
-[ $? -eq 2 ] || fail "exit code without a daemon"
+[ $? -eq 3 ] || fail "exit code without a daemon"
 grep -q 'nothing listens on port 1 ' "$dir/out" || fail "no cause"
 timeout 60 util/fi_rpmem_info --target 127.0.0.1 >"$dir/out" 2>&1
 [ $? -eq 2 ] || fail "exit code without a pool"
 grep -q 'names no pool' "$dir/out" || fail "no remedy"
 
 util/fi_rpmem_info --no-such-option >"$dir/out" 2>&1
-[ $? -eq 64 ] || fail "wrong usage is not exit code 64"
+[ $? -eq 2 ] || fail "wrong usage is not exit code 2"
 exit $failed
