@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The program in README.md compiles as printed, runs, and leaves its bytes.
+# The program in README.md has 40 lines at most, compiles as printed, runs, and
+# leaves its bytes.
 set -u
 src=${srcdir:-.}
 cc=${CC:-cc}
@@ -11,6 +12,8 @@ trap 'rm -rf "$dir"' EXIT
 awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$src/README.md" \
 	>"$dir/durable.c"
 [ -s "$dir/durable.c" ] || { echo "FAIL: README.md has no program"; exit 1; }
+lines=$(wc -l <"$dir/durable.c")
+[ "$lines" -le 40 ] || { echo "FAIL: it has $lines lines, more than 40"; exit 1; }
 # shellcheck disable=SC2046,SC2086 # flags are lists
 $cc ${CFLAGS:-} -Wall -Werror -I"$src/include" -o "$dir/durable" \
 	"$dir/durable.c" $(pkg-config --cflags --libs libfabric) ||
