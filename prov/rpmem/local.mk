@@ -24,3 +24,10 @@ prov_rpmem_librpmem_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^fi_prov_ini$$'
 prov_rpmem_librpmem_fi_la_LIBADD = prov/core/libcore.la $(FABRIC_LIBS) \
 	$(PMEM2_LIBS) -lpthread
+
+# libfabric loads the .so and nobody links with it: the .la would only be in the
+# way. libtool uninstalls by the .la, so without it the .so is ours to remove.
+install-data-hook:
+	rm -f $(DESTDIR)$(rpmemdir)/librpmem-fi.la
+uninstall-hook:
+	rm -f $(DESTDIR)$(rpmemdir)/librpmem-fi.so
