@@ -338,7 +338,7 @@ Test(wire, round_trip)
 		random_message(&s, types[i % NTYPES], &hdr, &b);
 		len = put(buf, sizeof(buf), &hdr, &b);
 		cr_assert_gt(len, 0, "seed %" PRIu64 " round %d", s.seed, i);
-		memset(&c, 0, sizeof(c));
+		memset(&c, 0x5a, sizeof(c));
 		cr_assert(!rp_wire_get_hdr(buf, len, &back) &&
 				  !get(buf, &back, &c),
 			  "seed %" PRIu64 " round %d", s.seed, i);
@@ -575,6 +575,20 @@ Test(wire, sentence_is_made_printable)
 	cr_assert_eq(rp_wire_get_hdr(buf, len, &back), 0);
 	cr_assert_eq(get(buf, &back, &c), 0);
 	cr_assert_str_eq(c.info.why, "a?[2J???");
+
+	/* The first and the last that may pass, and their neighbours. */
+	strcpy(b.info.why, "\x1f\x20\x7e\x7f");
+	len = put(buf, sizeof(buf), &hdr, &b);
+	cr_assert_eq(memcmp(buf + 74, "? ~?", 4), 0);
+	cr_assert_eq(get(buf, &back, &c), -EBADMSG, "its length has changed");
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &back), 0);
+	cr_assert_eq(get(buf, &back, &c), 0);
+	cr_assert_str_eq(c.info.why, "? ~?");
+	buf[74] = 0x1f;
+	cr_assert_eq(get(buf, &back, &c), -EBADMSG);
+	buf[74] = 0x20;
+	buf[77] = 0x7f;
+	cr_assert_eq(get(buf, &back, &c), -EBADMSG);
 }
 
 Test(wire, header)
@@ -671,6 +685,9 @@ Test(wire, encoders_refuse)
 
 		example(types[i], &hdr, &b);
 		full = put(buf, sizeof(buf), &hdr, &b);
+		memset(buf, 0x5a, sizeof(buf));
+		cr_assert_eq(put(buf, full, &hdr, &b), full, "just enough");
+		cr_assert_eq(buf[full], 0x5a);
 		for (int size = 0; size < full; size++) {
 			uint8_t *small = malloc(size ? size : 1);
 
@@ -700,6 +717,7 @@ Test(wire, encoders_refuse)
 	REFUSED(RP_MSG_HELLO, hello.addr_len, RP_WIRE_MAX_ADDR + 1);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.status, RP_ST_VERSION);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.status, RP_ST_WRITE_FAILED);
+	REFUSED(RP_MSG_HELLO_ACK, hello_ack.features, 1);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.cookie, 0);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.max_ranges, 169);
 	REFUSED(RP_MSG_REQUEST, request.nranges, 0);
@@ -714,6 +732,25 @@ Test(wire, encoders_refuse)
 	REFUSED(RP_MSG_INFO, info.status, RP_ST_TIMEOUT);
 	REFUSED(RP_MSG_INFO, info.memory, RP_MEM_EMULATED + 1);
 #undef REFUSED
+	/* A refusal that grants or claims something, whatever it is. */
+	for (int i = 0; i < 3; i++) {
+		example(RP_MSG_HELLO_ACK, &hdr, &b);
+		b.hello_ack = (struct rp_wire_hello_ack){
+			.status = RP_ST_VERSION,
+			.cookie = i == 0,
+			.credits = i == 1,
+			.max_ranges = i == 2,
+		};
+		cr_assert_eq(put(buf, sizeof(buf), &hdr, &b), -EINVAL);
+		example(RP_MSG_REPLY, &hdr, &b);
+		b.reply = (struct rp_wire_reply){
+			.status = RP_ST_RANGE,
+			.level = i == 0,
+			.class = i == 1,
+			.method = i == 2,
+		};
+		cr_assert_eq(put(buf, sizeof(buf), &hdr, &b), -EINVAL);
+	}
 
 	example(RP_MSG_BYE, &hdr, &b);
 	hdr.type = RP_MSG_REPLY;

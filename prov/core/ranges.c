@@ -14,7 +14,6 @@ void rp_ranges_init(struct rp_ranges *r, size_t max)
 void rp_ranges_fini(struct rp_ranges *r)
 {
 	free(r->v);
-	*r = (struct rp_ranges){.max = r->max};
 }
 
 void rp_ranges_reset(struct rp_ranges *r)

@@ -231,7 +231,6 @@ int rp_wire_put_hello_ack(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	put32(buf, 40, m->status);
 	put16(buf, 44, m->credits);
 	put16(buf, 46, m->max_ranges);
-	put16(buf, 48, m->features);
 	return HELLO_ACK_LEN;
 }
 
@@ -280,7 +279,6 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	put16(p, 32, m->nranges);
 	put8(p, 34, m->level);
 	put8(p, 35, m->required);
-	put32(p, 36, m->flags);
 	for (size_t i = 0; i < m->nranges; i++) {
 		size_t at = REQUEST_RANGES + RANGE_LEN * i;
 
