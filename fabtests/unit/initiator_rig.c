@@ -384,6 +384,9 @@ void rig_told_once(const struct rig_told *t, enum rp_status st)
 	cr_assert_eq(t->times, 1, "told %u times", t->times);
 	cr_assert_eq(t->out.status, st, "%s is not %s",
 		     rp_status_name(t->out.status), rp_status_name(st));
+	if (st == RP_ST_WRITE_FAILED || st == RP_ST_TIMEOUT ||
+	    st == RP_ST_CANCELED)
+		cr_assert_eq(t->out.detail, 0, "there is nothing to add");
 }
 
 void rig_not_told(const struct rig_told *t)

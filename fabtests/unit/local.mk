@@ -67,6 +67,10 @@ TESTS += fabtests/unit/test_pmem
 fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c
 fabtests_unit_test_pmem_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_pmem_LDFLAGS = \
+	-Wl,--wrap=pmem2_source_from_anon,--wrap=pmem2_source_delete \
+	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=free
 
 # The same code with its fault points compiled in.
 check_PROGRAMS += fabtests/unit/test_pmem_fault
@@ -78,12 +82,21 @@ fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
 
 # statx is wrapped so that an ordinary file can claim to be in DAX state.
+caps_rig = fabtests/unit/caps_rig.c fabtests/unit/caps_rig.h
+
 check_PROGRAMS += fabtests/unit/test_caps
 TESTS += fabtests/unit/test_caps
-fabtests_unit_test_caps_SOURCES = fabtests/unit/test_caps.c
+fabtests_unit_test_caps_SOURCES = fabtests/unit/test_caps.c $(caps_rig)
 fabtests_unit_test_caps_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_caps_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_caps_invented
+TESTS += fabtests/unit/test_caps_invented
+fabtests_unit_test_caps_invented_SOURCES = fabtests/unit/test_caps_invented.c $(caps_rig)
+fabtests_unit_test_caps_invented_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_caps_invented_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_pool
 TESTS += fabtests/unit/test_pool
@@ -112,6 +125,16 @@ TESTS += fabtests/unit/test_worker
 fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_rig)
 fabtests_unit_test_worker_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_worker_alone
+TESTS += fabtests/unit/test_worker_alone
+fabtests_unit_test_worker_alone_SOURCES = fabtests/unit/test_worker_alone.c
+fabtests_unit_test_worker_alone_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_worker_alone_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_worker_alone_LDFLAGS = -Wl,--wrap=realloc \
+	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy \
+	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
+	-Wl,--wrap=pthread_create
 
 check_PROGRAMS += fabtests/unit/test_client
 TESTS += fabtests/unit/test_client

@@ -131,6 +131,10 @@ Test(commit, refused_at_once)
 	attr.nranges = 5;
 	r[4].len = 0;
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	r[4].len = 64;
+	r[0].len = 0;
+	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	r[0].len = 64;
 	r[4] = rig_range(1, UINT64_MAX - 10, 11);
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
 	r[4] = rig_range(1, 1, UINT64_MAX);
@@ -224,6 +228,15 @@ Test(commit, every_refusal_is_told)
 	cr_assert_eq(c0.out.range, 0);
 }
 
+Test(commit, no_range_is_to_blame_for_silence)
+{
+	commit(&c0, 0);
+	rig_sleep(&g, RIG_TIMEOUT);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	cr_assert_eq(c0.out.range, 0);
+	cr_assert_eq(c0.out.detail, 0);
+}
+
 Test(commit, less_than_asked_is_not_yes)
 {
 	const struct rp_wire_range r = rig_range(1, 0, 64);
@@ -250,6 +263,7 @@ Test(commit, less_than_asked_is_not_yes)
 			cr_assert_eq(rp_commit_post(p, &attr), 0);
 			rig_reply(&g, &s, rig_requested(&g, &s), &m);
 			rig_told_once(&c0, enough ? RP_ST_OK : RP_ST_CLASS);
+			cr_assert_eq(c0.out.required, attr.required);
 			if (enough)
 				cr_assert_eq(c0.out.class, m.class);
 			else
@@ -363,8 +377,9 @@ Test(commit, last_acknowledgement_wakes_a_sleeper)
 	rp_write_done(&w, 0);
 	cr_assert_eq(g.kicks, 1);
 	cr_assert_leq(rp_initiator_deadline(g.in), g.now);
-	rig_progress(&g);
+	cr_assert(rig_progress(&g));
 	rig_told_once(&c0, RP_ST_OK);
+	cr_assert_not(rig_progress(&g), "nothing was done");
 }
 
 Test(commit, reserve_write_start)
@@ -895,6 +910,29 @@ Test(commit, many_ranges)
 	free(r);
 }
 
+/* As many messages as the ranges need, and none that has none. */
+Test(commit, full_requests)
+{
+	static struct rp_wire_range r[2 * RP_WIRE_MAX_RANGES];
+	struct rig_msg *m;
+	uint64_t token[2];
+
+	for (size_t i = 0; i < 2 * RP_WIRE_MAX_RANGES; i++)
+		r[i] = rig_range(1, i, 1);
+	rig_commit_n(&g, p, &c0, r, 2 * RP_WIRE_MAX_RANGES);
+	for (int i = 0; i < 2; i++) {
+		m = rig_take(&g, RP_MSG_REQUEST);
+		cr_assert_eq(rig_as_request(m).nranges, RP_WIRE_MAX_RANGES);
+		token[i] = m->hdr.token;
+		free(m);
+	}
+	rig_none(&g);
+	rig_ok(&g, &s, token[0]);
+	rig_not_told(&c0);
+	rig_ok(&g, &s, token[1]);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
 Test(commit, range_at_fault_of_many)
 {
 	static struct rp_wire_range r[400];
@@ -1091,4 +1129,74 @@ Test(commit, no_memory_to_say_which)
 	begin(&w, 0);
 	rp_write_done(&w, 0);
 	commit_poisoned(0);
+}
+
+/* The usual commit needs none: it has the memory of an earlier one. */
+Test(commit, no_memory_needed)
+{
+	struct rp_wire_range r[5];
+	struct rp_commit_attr attr = {
+		.ranges = r,
+		.nranges = 4,
+		.level = RP_LEVEL_DURABLE,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	struct rp_commit *c;
+
+	for (int i = 0; i < 5; i++)
+		r[i] = rig_range(1, i * 64, 64);
+	pieces = 1;
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	rp_commit_unreserve(c);
+	attr.nranges = 5;
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), -ENOMEM);
+	pieces = -1;
+}
+
+Test(commit, no_memory_to_ask)
+{
+	pieces = 1;
+	commit(&c0, 0);
+	pieces = -1;
+	cr_assert_eq(g.kicks, 1);
+	rig_progress(&g);
+	rig_none(&g);
+	rig_told_once(&c0, RP_ST_NO_MEMORY);
+	cr_assert_eq(c0.out.range, 0);
+	cr_assert_eq(c0.out.detail, 0);
+	commit_good(0);
+}
+
+Test(commit, no_memory_without_order)
+{
+	struct rp_initiator_attr attr = rig_attr();
+	struct rp_write w, x;
+
+	attr.ordered = false;
+	restart(&attr);
+	/* To send the request that has waited for the write. */
+	begin(&w, 0);
+	commit(&c0, 0);
+	pieces = 1;
+	rp_write_done(&w, 0);
+	pieces = -1;
+	rig_progress(&g);
+	rig_none(&g);
+	rig_told_once(&c0, RP_ST_NO_MEMORY);
+	cr_assert_eq(c0.out.range, 0);
+	cr_assert_eq(c0.out.detail, 0);
+	commit_good(0);
+
+	/* To see which of the failed bytes are written again. */
+	begin(&w, 3);
+	rp_write_done(&w, EIO);
+	begin(&x, 3);
+	pieces = 1;
+	commit(&c0, 3);
+	pieces = -1;
+	rp_write_done(&x, 0);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	commit_good(3);
 }

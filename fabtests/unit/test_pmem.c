@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libpmem2.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,7 +180,10 @@ Test(pmem, lines_then_fence_then_pages)
 	want(0, 'f', page + 64, page + 192);
 	want(1, 'd', 0, 0);
 	want(2, 's', page, 2 * page);
-	cr_assert_eq(log_n, 3);
+	cr_assert_eq(rp_pmem_flush(pm, 65, 2 * page), 0);
+	want(3, 'f', page + 64, 3 * page + 128);
+	want(5, 's', page, 4 * page);
+	cr_assert_eq(log_n, 6);
 	rp_pmem_delete(pm);
 }
 
@@ -310,6 +314,269 @@ Test(pmem, error_of_a_shared_file)
 	rp_pmem_delete(none1);
 	rp_pmem_delete(none2);
 	rp_pmem_delete(NULL);
+}
+
+/* Who is alone in a file and who is not: both sync what they are asked to. */
+Test(pmem, shared_file_is_synced_where_asked)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	for (uint64_t ino = 0; ino < 2; ino++) {
+		const struct rp_file_id id = {.dev = 1, .ino = ino};
+		struct rp_pmem *pm;
+
+		log_n = 0;
+		cr_assert_eq(rp_pmem_new((void *)(8 * page), 8 * page,
+					 RP_METHOD_AGENT_MSYNC, &id, &fake,
+					 &pm),
+			     0);
+		cr_assert_eq(rp_pmem_flush(pm, page + 1, 2 * page), 0);
+		want(0, 's', 9 * page, 12 * page);
+		cr_assert_eq(log_n, 1);
+		rp_pmem_delete(pm);
+	}
+}
+
+static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
+
+/* Takes its time, with nobody else in here. */
+static int lone_sync(void *ctx, void *addr, size_t len)
+{
+	if (pthread_mutex_trylock(&inside))
+		return -EBUSY;
+	usleep(50000);
+	pthread_mutex_unlock(&inside);
+	return 0;
+}
+
+static void *flush_once(void *pm)
+{
+	return (void *)(intptr_t)rp_pmem_flush(pm, 0, 1);
+}
+
+/* A failure between one's sync and its record would be another's to hear. */
+Test(pmem, regions_of_a_file_take_turns)
+{
+	const struct rp_file_id id = {.dev = 1, .ino = 5};
+	const struct rp_pmem_ops ops = {.sync = lone_sync};
+	struct rp_pmem *pm[2];
+	pthread_t t[2];
+	void *ret;
+
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(rp_pmem_new((void *)0x10000, 64,
+					 RP_METHOD_AGENT_MSYNC, &id, &ops,
+					 &pm[i]),
+			     0);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&t[i], NULL, flush_once, pm[i]), 0);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(t[i], &ret);
+		cr_assert_eq((intptr_t)ret, 0);
+		rp_pmem_delete(pm[i]);
+	}
+}
+
+/* Linked with --wrap: memory that ends, and what was not given back. */
+static int callocs = -1; /* so many more; -1: no end */
+static _Atomic int blocks;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+	blocks++;
+	return __real_malloc(size);
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (!callocs)
+		return NULL;
+	callocs -= callocs > 0;
+	blocks++;
+	return __real_calloc(n, size);
+}
+
+void __real_free(void *p);
+void __wrap_free(void *p);
+void __wrap_free(void *p)
+{
+	blocks -= p != NULL;
+	__real_free(p);
+}
+
+Test(pmem, files_are_forgotten)
+{
+	struct rp_pmem *pm[3];
+
+	blocks = 0;
+	for (int i = 0; i < 3; i++)
+		pm[i] = make_in(5 + i / 2, RP_METHOD_AGENT_MSYNC);
+	for (int i = 0; i < 3; i++)
+		rp_pmem_delete(pm[i]);
+	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
+}
+
+/* None at all; for the region, but not for its file. */
+Test(pmem, no_memory)
+{
+	const struct rp_file_id id = {.dev = 1, .ino = 5};
+	struct rp_pmem *pm = (void *)7;
+
+	blocks = 0;
+	for (int i = 0; i < 2; i++) {
+		callocs = i;
+		cr_assert_eq(rp_pmem_new(log_v, 64, RP_METHOD_AGENT_MSYNC, &id,
+					 &fake, &pm),
+			     -ENOMEM);
+	}
+	callocs = -1;
+	cr_assert_eq(pm, (void *)7);
+	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
+	rp_pmem_delete(make_in(5, RP_METHOD_AGENT_MSYNC));
+}
+
+static int any_sync(void *ctx, void *addr, size_t len)
+{
+	return 0;
+}
+
+static void *come_and_go(void *arg)
+{
+	const struct rp_file_id id = {.dev = 1, .ino = 5};
+	const struct rp_pmem_ops ops = {.sync = any_sync};
+	struct rp_pmem *pm;
+
+	for (int i = 0; i < 20000; i++) {
+		cr_assert_eq(rp_pmem_new((void *)0x10000, 64,
+					 RP_METHOD_AGENT_MSYNC, &id, &ops, &pm),
+			     0);
+		cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
+		rp_pmem_delete(pm);
+	}
+	return NULL;
+}
+
+/* Each domain has its own lock; the table of files is everybody's. */
+Test(pmem, domains_share_the_files)
+{
+	pthread_t t[2];
+
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&t[i], NULL, come_and_go, NULL), 0);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+}
+
+/* Linked with --wrap: libpmem2 that fails, and what was given back to it. */
+static int source_ret, map_ret;
+static int sources, maps, made; /* made: maps asked for */
+
+int __real_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
+int __wrap_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
+int __wrap_pmem2_source_from_anon(struct pmem2_source **src, size_t size)
+{
+	if (source_ret)
+		return source_ret;
+	sources++;
+	return __real_pmem2_source_from_anon(src, size);
+}
+
+int __real_pmem2_source_delete(struct pmem2_source **src);
+int __wrap_pmem2_source_delete(struct pmem2_source **src);
+int __wrap_pmem2_source_delete(struct pmem2_source **src)
+{
+	sources--;
+	return __real_pmem2_source_delete(src);
+}
+
+int __real_pmem2_map_from_existing(struct pmem2_map **map,
+				   const struct pmem2_source *src, void *addr,
+				   size_t len, enum pmem2_granularity g);
+int __wrap_pmem2_map_from_existing(struct pmem2_map **map,
+				   const struct pmem2_source *src, void *addr,
+				   size_t len, enum pmem2_granularity g);
+int __wrap_pmem2_map_from_existing(struct pmem2_map **map,
+				   const struct pmem2_source *src, void *addr,
+				   size_t len, enum pmem2_granularity g)
+{
+	made++;
+	if (map_ret)
+		return map_ret;
+	maps++;
+	return __real_pmem2_map_from_existing(map, src, addr, len, g);
+}
+
+int __real_pmem2_map_delete(struct pmem2_map **map);
+int __wrap_pmem2_map_delete(struct pmem2_map **map);
+int __wrap_pmem2_map_delete(struct pmem2_map **map)
+{
+	maps--;
+	return __real_pmem2_map_delete(map);
+}
+
+/* The library is asked once for a process: one test each. */
+static void ask_library(int ret, int want_made)
+{
+	static const enum rp_method how[] = {
+		RP_METHOD_AGENT_CLWB,
+		RP_METHOD_AGENT_CLWB_MSYNC,
+		RP_METHOD_AGENT_CLWB,
+	};
+	struct rp_pmem_ops ops = fake;
+	struct rp_pmem *pm = (void *)7;
+
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(rp_pmem_new(log_v, 64, how[i], NULL, NULL, &pm),
+			     ret);
+	/* Who brings some of the instructions needs the others. */
+	ops.drain = NULL;
+	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
+	ops.drain = fake_drain;
+	ops.flush = NULL;
+	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
+	cr_assert_eq(made, want_made);
+	cr_assert_eq(maps, 0, "%d maps kept", maps);
+	cr_assert_eq(sources, 0, "%d sources kept", sources);
+	cr_assert_eq(pm, (void *)7);
+	/* Who brings all of them, or has no use for them, does without. */
+	rp_pmem_delete(make(0x10000, 64, how[0], &fake));
+	rp_pmem_delete(make(0x10000, 64, RP_METHOD_AGENT_MSYNC, NULL));
+}
+
+Test(pmem, library_without_source)
+{
+	source_ret = -ENOMEM;
+	ask_library(-ENOMEM, 0);
+}
+
+Test(pmem, library_without_map)
+{
+	map_ret = -ENOMEM;
+	ask_library(-ENOMEM, 1);
+}
+
+Test(pmem, library_that_does_not_know_why)
+{
+	map_ret = PMEM2_E_UNKNOWN;
+	ask_library(-ENOTSUP, 1);
+}
+
+Test(pmem, library_with_an_error_of_its_own)
+{
+	map_ret = PMEM2_E_MAP_EXISTS;
+	ask_library(-ENOTSUP, 1);
+}
+
+Test(pmem, library_gets_everything_back)
+{
+	rp_pmem_delete(make((uintptr_t)log_v, 64, RP_METHOD_AGENT_CLWB, NULL));
+	cr_assert_eq(made, 1);
+	cr_assert_eq(maps, 0);
+	cr_assert_eq(sources, 0);
 }
 
 /*

@@ -208,8 +208,6 @@ static bool poisoned(const struct rp_peer *p, const struct rp_commit *c,
 		return true;
 	if (!wants(c, all, range))
 		return false;
-	if (TAILQ_EMPTY(&p->writes))
-		return true;
 
 	rp_ranges_init(&left, 0);
 	for (size_t i = 0; i < all->n; i++)

@@ -59,7 +59,7 @@ void rp_peer_forget(struct rp_initiator *in, uint64_t addr);
  * this call. rp_write_undo() when the base refused it. rp_write_done() exactly
  * once when the base has completed it: err 0 means placed at the target
  * (delivery complete), anything else poisons its range until it is written
- * again.
+ * again. A write of no bytes is none: len is not 0.
  */
 void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 		    uint64_t addr, uint64_t len);

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Looking at regions, and invented /proc and /sys trees to look at. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <linux/magic.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+size_t page;
+char dir[PATH_MAX]; /* of this test, removed behind it */
+struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER};
+struct rp_facts facts;
+char why[RP_WHY_LEN];
+
+static int remove_one(const char *path, const struct stat *st, int type,
+		      struct FTW *ftw)
+{
+	return remove(path);
+}
+
+void caps_setup(void)
+{
+	char here[PATH_MAX - 32];
+
+	page = sysconf(_SC_PAGESIZE);
+	cr_assert_not_null(getcwd(here, sizeof(here)));
+	sprintf(dir, "%s/test_caps.XXXXXX", here);
+	cr_assert_not_null(mkdtemp(dir));
+	unsetenv("PMEM2_FORCE_GRANULARITY");
+	memset(&facts, 0x5a, sizeof(facts));
+	strcpy(why, "untouched");
+}
+
+void caps_teardown(void)
+{
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int look(const void *addr, size_t len)
+{
+	int ret = rp_caps_region(&cfg, addr, len, &facts, why);
+
+	cr_assert_str_neq(why, "untouched");
+	for (const char *p = why; *p; p++)
+		cr_assert(*p >= ' ' && *p <= '~', "%s", why);
+	return ret;
+}
+
+void want(const void *addr, size_t len, enum rp_memory memory)
+{
+	int ret = look(addr, len);
+
+	cr_assert_eq(ret, 0, "%s: %s", strerror(-ret), why);
+	cr_assert_eq(facts.memory, memory, "%s, not %s: %s",
+		     rp_memory_name(facts.memory), rp_memory_name(memory), why);
+	cr_assert(facts.agent);
+	cr_assert_eq(facts.placement, cfg.placement);
+	cr_assert_eq(facts.fence, RP_UNKNOWN);
+	cr_assert_eq(facts.native, RP_UNKNOWN);
+}
+
+void want_err(const void *addr, size_t len, int err, const char *word)
+{
+	struct rp_facts before = facts;
+	int ret = look(addr, len);
+
+	cr_assert_eq(ret, err, "%d, not %d: %s", ret, err, why);
+	cr_assert(strstr(why, word), "%s", why);
+	cr_assert_arr_eq(&facts, &before, sizeof(facts));
+}
+
+/* A file of len bytes in dir (or of this full path), open and removed later. */
+int make_file(const char *name, size_t len)
+{
+	char path[2 * PATH_MAX];
+	int fd;
+
+	sprintf(path, "%s%s%s", *name == '/' ? "" : dir,
+		*name == '/' ? "" : "/", name);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(ftruncate(fd, len), 0);
+	return fd;
+}
+
+char *map(int fd, size_t len, int flags)
+{
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
+
+	cr_assert_neq(p, MAP_FAILED);
+	return p;
+}
+
+/* What the tests run on decides what an ordinary file here must be. */
+enum rp_memory file_here(void)
+{
+	struct statfs s;
+
+	cr_assert_eq(statfs(dir, &s), 0);
+	return s.f_type == TMPFS_MAGIC ? RP_MEM_TMPFS : RP_MEM_FILE;
+}
+
+/*
+ * Invented trees. The process map names a real file, so that its identity
+ * holds; statx is wrapped, so that the file can claim to be in DAX state.
+ */
+bool claim_dax;
+size_t looks;
+
+int __real_statx(int, const char *, int, unsigned int, struct statx *);
+int __wrap_statx(int, const char *, int, unsigned int, struct statx *);
+
+int __wrap_statx(int fd, const char *path, int flags, unsigned int mask,
+		 struct statx *sx)
+{
+	int ret = __real_statx(fd, path, flags, mask, sx);
+
+	looks++;
+	if (claim_dax)
+		sx->stx_attributes |= STATX_ATTR_DAX;
+	return ret;
+}
+
+void put(const char *path, const char *fmt, ...)
+{
+	char full[2 * PATH_MAX];
+	va_list ap;
+	FILE *f;
+
+	sprintf(full, "%s%s", dir, path);
+	for (char *p = full + strlen(dir) + 1; (p = strchr(p, '/')); p++) {
+		*p = '\0';
+		mkdir(full, 0700);
+		*p = '/';
+	}
+	f = fopen(full, "w");
+	cr_assert_not_null(f);
+	va_start(ap, fmt);
+	vfprintf(f, fmt, ap);
+	va_end(ap);
+	fclose(f);
+}
+
+struct statx real; /* of the invented file */
+char real_path[2 * PATH_MAX];
+
+/* A map that shows the file at HERE in one piece, on a mount of this type. */
+void invent(const char *type, const char *opts)
+{
+	close(make_file("pool", LEN));
+	sprintf(real_path, "%s/pool", dir);
+	cr_assert_eq(__real_statx(AT_FDCWD, real_path, 0,
+				  STATX_BASIC_STATS | STATX_MNT_ID, &real),
+		     0);
+	put("/proc/self/maps",
+	    "00100000-00102000 rw-s 00000000 %02x:%02x %llu"
+	    "     %s\n",
+	    real.stx_dev_major, real.stx_dev_minor,
+	    (unsigned long long)real.stx_ino, real_path);
+	put("/proc/self/mountinfo",
+	    "1 0 0:1 / /proc rw - proc proc rw\n"
+	    "%llu 1 %u:%u / /mnt\\040- x rw,relatime shared:1 - %s /dev/d %s\n"
+	    "%llu 1 0:99 / /other rw - sysfs s rw\n",
+	    (unsigned long long)real.stx_mnt_id, real.stx_dev_major,
+	    real.stx_dev_minor, type, opts,
+	    (unsigned long long)real.stx_mnt_id + 1);
+	cfg.root = dir;
+}
+
+void nd_region(const char *name, const char *domain)
+{
+	char path[256], full[2 * PATH_MAX], to[2 * PATH_MAX];
+	static const char dev[] = "/sys/devices/ndbus0";
+
+	if (domain) {
+		sprintf(path, "%s/%s/persistence_domain", dev, name);
+		put(path, "%s\n", domain);
+	}
+	sprintf(path, "%s/%s/namespace0.0/block/pmem0/dev", dev, name);
+	put(path, "259:0\n");
+	put("/sys/bus/nd/devices/namespace0.0", "not a region\n");
+	sprintf(full, "%s/sys/bus/nd/devices/%s", dir, name);
+	sprintf(to, "%s%s/%s", dir, dev, name);
+	unlink(full);
+	cr_assert_eq(symlink(to, full), 0);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Looking at regions, and invented /proc and /sys trees to look at. */
+#ifndef RP_TEST_CAPS_RIG_H
+#define RP_TEST_CAPS_RIG_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+#include "core/caps.h"
+
+extern size_t page;
+extern char dir[PATH_MAX];     /* of this test, removed behind it */
+extern struct rp_caps_cfg cfg; /* what is looked with */
+/* What the last look found. */
+extern struct rp_facts facts;
+extern char why[RP_WHY_LEN];
+
+void caps_setup(void);
+void caps_teardown(void);
+
+int look(const void *addr, size_t len);
+/* Look, and find this; or fail so, with this word in the sentence. */
+void want(const void *addr, size_t len, enum rp_memory memory);
+void want_err(const void *addr, size_t len, int err, const char *word);
+
+/* A file of len bytes in dir (or of this full path), open and removed later. */
+int make_file(const char *name, size_t len);
+char *map(int fd, size_t len, int flags);
+/* What the tests run on decides what an ordinary file here must be. */
+enum rp_memory file_here(void);
+
+/*
+ * Invented trees. The process map names a real file, so that its identity
+ * holds; statx is wrapped, so that the file can claim to be in DAX state.
+ */
+#define HERE ((void *)0x100000)
+#define LEN  0x2000
+
+extern bool claim_dax;
+extern size_t looks;	  /* calls of statx */
+extern struct statx real; /* of the invented file */
+extern char real_path[2 * PATH_MAX];
+
+/* Write a file of the tree in dir. */
+void put(const char *path, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* A map that shows the file at HERE in one piece, on a mount of this type. */
+void invent(const char *type, const char *opts);
+/* A region with the device pmem0; domain NULL: it does not say. */
+void nd_region(const char *name, const char *domain);
+
+#endif

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What backs a region: invented trees, of machines that are not here. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+#include "core/method.h"
+
+TestSuite(caps_invented, .init = caps_setup, .fini = caps_teardown);
+
+Test(caps_invented, file_systems)
+{
+	static const struct {
+		const char *type, *opts, *trust;
+		enum rp_tri trusted;
+	} t[] = {
+		{"ext4", "rw", NULL, RP_YES},
+		{"ext3", "rw,errors=remount-ro", NULL, RP_YES},
+		{"xfs", "rw,attr2", NULL, RP_YES},
+		{"btrfs", "rw,subvol=/", NULL, RP_YES},
+		{"f2fs", "rw,fsync_mode=posix", NULL, RP_YES},
+		{"overlay", "rw,lowerdir=/a", NULL, RP_NO},
+		{"fuse", "rw", NULL, RP_NO},
+		{"fuse.sshfs", "rw", NULL, RP_NO},
+		{"fuseblk", "rw", NULL, RP_NO},
+		{"nfs4", "rw,vers=4.2", NULL, RP_NO},
+		{"9p", "rw", NULL, RP_NO},
+		{"ext44", "rw", NULL, RP_NO},
+		{"ext", "rw", NULL, RP_NO},
+		{"zfs", "rw", NULL, RP_NO},
+		/* Mounted so that fsync stops at the disk's cache. */
+		{"ext4", "rw,nobarrier", NULL, RP_NO},
+		{"ext4", "rw,barrier=0", NULL, RP_NO},
+		{"f2fs", "rw,fsync_mode=nobarrier", NULL, RP_NO},
+		{"ext4", "rw,barrier=1,x-nobarrier", NULL, RP_YES},
+		/* The operator's word. */
+		{"overlay", "rw", "overlay", RP_YES},
+		{"overlay", "rw", "nfs4, overlay", RP_YES},
+		{"overlay", "rw", "nfs4,overlay,zfs", RP_YES},
+		{"overlay", "rw", "over,overlayfs", RP_NO},
+		{"overlay", "rw", "", RP_NO},
+		{"ext4", "rw,nobarrier", "ext4", RP_YES},
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		invent(t[i].type, t[i].opts);
+		cfg.trust_fs = t[i].trust;
+		want(HERE, LEN, RP_MEM_FILE);
+		cr_assert_str_eq(facts.fs_name, t[i].type);
+		cr_assert_eq(facts.fs_trusted, t[i].trusted, "%s %s %s: %s",
+			     t[i].type, t[i].opts, t[i].trust, why);
+		cr_assert(facts.fs_trusted == RP_YES ||
+				  strstr(why, "FI_OFI_RPMEM_TRUST_FS"),
+			  "%s", why);
+		cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
+			     t[i].trusted == RP_YES ? RP_REFUSAL_NONE
+						    : RP_REFUSAL_FS);
+	}
+	cfg.trust_fs = NULL;
+	invent("tmpfs", "rw");
+	want(HERE, LEN, RP_MEM_TMPFS);
+	invent("hugetlbfs", "rw");
+	want(HERE, LEN, RP_MEM_TMPFS);
+}
+
+/* In a plain chroot the root's mount is not in the table. */
+Test(caps_invented, a_mount_that_cannot_be_seen)
+{
+	invent("ext4", "rw");
+	put("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
+	want(HERE, LEN, file_here());
+	cr_assert_neq(facts.fs_trusted, RP_YES);
+	if (file_here() == RP_MEM_FILE && facts.fs_name[0]) {
+		char trusted[32];
+
+		strcpy(trusted, facts.fs_name);
+		cfg.trust_fs = trusted;
+		want(HERE, LEN, RP_MEM_FILE);
+		cr_assert_eq(facts.fs_trusted, RP_YES);
+	}
+}
+
+Test(caps_invented, not_the_mapped_file)
+{
+	invent("ext4", "rw");
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+	    real.stx_dev_major, real.stx_dev_minor,
+	    (unsigned long long)real.stx_ino + 1, real_path);
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+	    real.stx_dev_major, real.stx_dev_minor + 1,
+	    (unsigned long long)real.stx_ino, real_path);
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+	    real.stx_dev_major + 1, real.stx_dev_minor,
+	    (unsigned long long)real.stx_ino, real_path);
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
+		     RP_REFUSAL_UNKNOWN);
+	/*
+	 * Nor is it the device that stat() shows that counts, but the one of
+	 * the mount (btrfs subvolumes have a device each).
+	 */
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 77:88 %llu %s\n",
+	    (unsigned long long)real.stx_ino, real_path);
+	put("/proc/self/mountinfo", "%llu 1 119:136 / / rw - btrfs d rw\n",
+	    (unsigned long long)real.stx_mnt_id);
+	want(HERE, LEN, RP_MEM_FILE);
+	cr_assert_eq(facts.fs_trusted, RP_YES);
+	/* Nothing to open at all, and nothing that is a file. */
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 08:01 5 /no/such\n");
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 00:0e 5 "
+			       "anon_inode:[io_uring]\n");
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	put("/proc/self/maps",
+	    "00100000-00102000 rw-s 0 00:0e 5 /anon_hugepage (deleted)\n");
+	want(HERE, LEN, RP_MEM_ANON);
+}
+
+static void smaps(const char *first, const char *second)
+{
+	put("/proc/self/smaps",
+	    "000ff000-00100000 rw-s 0 08:01 5 /before\n"
+	    "Size:                  4 kB\n"
+	    "VmFlags: rd wr sh mr mw me ms \n"
+	    "00100000-00101000 rw-s 00000000 08:01 5    /mnt/with sf in it\n"
+	    "Size:                  4 kB\n"
+	    "FilePmdMapped:         0 kB\n"
+	    "VmFlags: %s\n"
+	    "00101000-00102000 rw-s 00001000 08:01 5    /mnt/with sf in it\n"
+	    "VmFlags: %s\n"
+	    "00102000-00103000 rw-s 0 08:01 5 /behind\n"
+	    "VmFlags: rd wr sh mr mw me ms sf \n",
+	    first, second);
+}
+
+/* Let the invented file's disk be the pmem0 of this region. */
+static void disk_is(const char *name)
+{
+	char full[2 * PATH_MAX], to[2 * PATH_MAX];
+
+	put("/sys/dev/block/x", " ");
+	sprintf(full, "%s/sys/dev/block/%u:%u", dir, real.stx_dev_major,
+		real.stx_dev_minor);
+	sprintf(to, "../../devices/ndbus0/%s/namespace0.0/block/pmem0", name);
+	unlink(full);
+	cr_assert_eq(symlink(to, full), 0);
+}
+
+Test(caps_invented, dax)
+{
+	claim_dax = true;
+	invent("ext4", "rw,dax=always");
+	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
+	want(HERE, LEN, RP_MEM_DAX_SYNC);
+	cr_assert_eq(facts.fs_trusted, RP_YES);
+	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
+	/* One piece without it is enough to need msync. */
+	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms");
+	want(HERE, LEN, RP_MEM_DAX);
+	want(HERE, LEN / 2, RP_MEM_DAX_SYNC);
+	smaps("rd wr sh mr mw me ms", "rd wr sh mr mw me ms sf");
+	want(HERE, LEN, RP_MEM_DAX);
+	smaps("rd wr sh mr mw me ms", "rd wr sh mr mw me ms");
+	want(HERE, LEN, RP_MEM_DAX);
+	put("/proc/self/smaps", "garbage\n");
+	want(HERE, LEN, RP_MEM_DAX);
+	/* A DAX file on a file system that nobody vouches for. */
+	invent("virtiofs", "rw");
+	want(HERE, LEN, RP_MEM_DAX);
+	cr_assert_eq(facts.fs_trusted, RP_NO);
+	/* Not DAX: the flag alone does not make it so. */
+	claim_dax = false;
+	invent("ext4", "rw");
+	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
+	want(HERE, LEN, RP_MEM_FILE);
+}
+
+Test(caps_invented, persistence_domain)
+{
+	static const struct {
+		const char *word;
+		enum rp_domain domain;
+	} t[] = {
+		{"memory_controller", RP_DOMAIN_MEMCTRL},
+		{"cpu_cache", RP_DOMAIN_CPUCACHE},
+		{"none", RP_DOMAIN_NONE},
+		{"", RP_DOMAIN_UNKNOWN},
+		{"cpu_cache_and_more", RP_DOMAIN_UNKNOWN},
+	};
+
+	invent("ext4", "rw");
+	smaps("rd wr sf", "rd wr sf");
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		nd_region("region0", t[i].word);
+		disk_is("region0");
+		claim_dax = true;
+		want(HERE, LEN, RP_MEM_DAX_SYNC);
+		cr_assert_eq(facts.domain, t[i].domain, "%s", t[i].word);
+		/* An ordinary file on that disk goes through the cache. */
+		claim_dax = false;
+		want(HERE, LEN, RP_MEM_FILE);
+		cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
+	}
+	/* A region that does not say, next to one that does. */
+	claim_dax = true;
+	nd_region("region1", NULL);
+	disk_is("region1");
+	nd_region("region0", "cpu_cache");
+	want(HERE, LEN, RP_MEM_DAX_SYNC);
+	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
+}
+
+Test(caps_invented, devdax)
+{
+	char full[2 * PATH_MAX];
+	struct stat st;
+
+	invent("devtmpfs", "rw");
+	cr_assert_eq(stat("/dev/null", &st), 0);
+	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real), 0);
+	put("/proc/self/mountinfo", "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
+	    (unsigned long long)real.stx_mnt_id);
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n",
+	    st.st_ino);
+	/* Any other device gives no promise. */
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	nd_region("region0", "memory_controller");
+	put("/sys/devices/ndbus0/region0/dax0.0/dax/size", "1\n");
+	put("/sys/dev/char/x", " ");
+	sprintf(full, "%s/sys/dev/char/1:3", dir);
+	cr_assert_eq(symlink("../../devices/ndbus0/region0/dax0.0", full), 0);
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	sprintf(full, "%s/sys/devices/ndbus0/region0/dax0.0/subsystem", dir);
+	cr_assert_eq(symlink("../../../../bus/daxter", full), 0);
+	want(HERE, LEN, RP_MEM_UNKNOWN);
+	unlink(full);
+	cr_assert_eq(symlink("../../../../bus/dax", full), 0);
+	want(HERE, LEN, RP_MEM_DAX_SYNC);
+	cr_assert_eq(facts.domain, RP_DOMAIN_MEMCTRL);
+	cr_assert_eq(facts.fs_trusted, RP_YES);
+	cr_assert_str_eq(facts.fs_name, "");
+	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).method,
+		     RP_METHOD_AGENT_CLWB);
+}
+
+Test(caps_invented, forced_granularity)
+{
+	static const struct {
+		const char *value;
+		bool counts;
+	} t[] = {{"BYTE", true},  {"cache_line", true}, {"CACHE_LINE", true},
+		 {"PAGE", false}, {"", false},		{"yes", false}};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		enum rp_memory forced =
+			t[i].counts ? RP_MEM_EMULATED : RP_MEM_FILE;
+
+		setenv("PMEM2_FORCE_GRANULARITY", t[i].value, 1);
+		invent("ext4", "rw");
+		cfg.allow_force_granularity = false;
+		want(HERE, LEN, RP_MEM_FILE);
+		cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
+			     RP_CLASS_POWER);
+		cfg.allow_force_granularity = true;
+		want(HERE, LEN, forced);
+		if (t[i].counts)
+			cr_assert_eq(
+				rp_method_best(&facts, RP_METHODS_BUILT).class,
+				RP_CLASS_NONE);
+		invent("tmpfs", "rw");
+		want(HERE, LEN, t[i].counts ? RP_MEM_EMULATED : RP_MEM_TMPFS);
+		/* Never memory that nobody shares. */
+		cfg.root = NULL;
+		want(map(-1, page, MAP_PRIVATE | MAP_ANONYMOUS), page,
+		     RP_MEM_ANON);
+		want(map(make_file("p", page), page, MAP_PRIVATE), page,
+		     RP_MEM_PRIVATE);
+	}
+}
+
+Test(caps_invented, broken_maps)
+{
+	static const char *const bad[] = {
+		"",
+		"\n",
+		"hello\n",
+		"00100000-\n",
+		"00100000-00102000\n",
+		"00100000-00102000 rw-s\n",
+		"00100000-00102000 rw-s 0 zz:01 5 /x\n",
+		"00200000-00300000 rw-s 0 08:01 5 /x\n",
+		/* a hole in the middle of a page */
+		("00100000-00101000 rw-p 0 00:00 0\n"
+		 "00101800-00102000 rw-p 0 00:00 0\n"),
+	};
+
+	cfg.root = dir;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		put("/proc/self/maps", "%s", bad[i]);
+		cr_assert_lt(look(HERE, LEN), 0, "%zu", i);
+	}
+	/* Overlaps, as when mappings are joined while they are read. */
+	put("/proc/self/maps", "00100000-00101000 rw-p 0 00:00 0\n"
+			       "00100000-00102000 rw-p 0 00:00 0\n");
+	want(HERE, LEN, RP_MEM_ANON);
+	cfg.root = "/no/such/folder";
+	want_err(HERE, LEN, -ENOENT, "/proc/self/maps");
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+Test(caps_invented, many_mappings)
+{
+	char path[2 * PATH_MAX];
+	unsigned long at = 0x10000;
+	double begun;
+	FILE *f;
+
+	/* As many as the kernel allows by default, ours last and in pieces. */
+	invent("ext4", "rw");
+	sprintf(path, "%s/proc/self/maps", dir);
+	f = fopen(path, "w");
+	for (int i = 0; i < 65530; i++, at += 0x2000)
+		fprintf(f, "%08lx-%08lx rw-p 00000000 00:00 0 \n", at,
+			at + 0x1000);
+	cr_assert_eq(truncate(real_path, 0x1000 * 10000), 0);
+	for (int i = 0; i < 10000; i++)
+		fprintf(f, "%08lx-%08lx rw-s %08x %02x:%02x %llu    %s\n",
+			at + i * 0x1000ul, at + i * 0x1000ul + 0x1000,
+			i * 0x1000, real.stx_dev_major, real.stx_dev_minor,
+			(unsigned long long)real.stx_ino, real_path);
+	fclose(f);
+	begun = seconds();
+	looks = 0;
+	want((void *)at, 0x1000 * 10000, RP_MEM_FILE);
+	begun = seconds() - begun;
+	cr_assert_lt(begun, 1.0, "took %.3f s", begun);
+	cr_assert_leq(looks, 2, "looked %zu times at one file", looks);
+	want_err((void *)at, 0x1000 * 10000 + 1, -EFAULT, "mapped");
+}
+
+Test(caps_invented, host_with_persistent_memory)
+{
+	struct rp_host host;
+
+	cfg.root = dir;
+	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_not(host.has_nd);
+	cr_assert_eq(host.domain, RP_DOMAIN_UNKNOWN);
+	nd_region("region0", "cpu_cache");
+	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert(host.has_nd);
+	cr_assert_eq(host.domain, RP_DOMAIN_CPUCACHE);
+	/* The weakest counts, wherever it is found. */
+	nd_region("region1", "memory_controller");
+	nd_region("region2", "cpu_cache");
+	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_eq(host.domain, RP_DOMAIN_MEMCTRL);
+	nd_region("region3", NULL);
+	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_eq(host.domain, RP_DOMAIN_UNKNOWN);
+}
