@@ -22,6 +22,10 @@ forbid prov/rpmem "$inc(\.\./)*(verbs|util|infiniband)/" "prov/rpmem looks aside
 for d in prov/verbs prov/pmsim; do
 	[ ! -d $d ] || forbid $d "$inc(\.\./)*(rpmem|util)/" "$d looks aside or up"
 done
+# The oracle is another opinion, or it is none.
+for f in prov/pmsim/model*.[ch]; do
+	forbid "$f" "$inc(\.\./)*core/" "$f leans on what it is to judge"
+done
 # msync and libpmem2 have one user, byte order has one.
 for f in $(grep -lE '\bmsync\(|libpmem2\.h' prov/*/*.c); do
 	case $f in

@@ -183,4 +183,11 @@ fabtests_unit_test_verdicts_CPPFLAGS = $(AM_CPPFLAGS) \
 fabtests_unit_test_verdicts_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_verdicts_LDADD = $(unit_ldadd)
 EXTRA_DIST += fabtests/fault/verdicts.tsv fabtests/fault/forbidden_pairs
+
+# The simulator's memory, which shares nothing with prov/core.
+check_PROGRAMS += fabtests/unit/test_model
+TESTS += fabtests/unit/test_model
+fabtests_unit_test_model_SOURCES = fabtests/unit/test_model.c fabtests/unit/seeded.h
+fabtests_unit_test_model_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_model_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 endif

@@ -60,12 +60,18 @@ struct model;
 
 struct model *model_new(const struct model_cfg *cfg);
 void model_delete(struct model *m);
-/* As new, for the next run: zeroes, which are on the media. */
+/*
+ * As new, for the next run: what was allocated stays so and is zeroes again,
+ * which are on the media. Only what was written through the model is found;
+ * costs as much as that.
+ */
 void model_reset(struct model *m);
 
 /*
  * Memory of the configured kind, page-aligned, len a multiple of pages; lives
- * as long as the model and survives restarts of the process that uses it.
+ * as long as the model and survives restarts of the process that uses it. All
+ * other memory is plain DRAM: it can be written through the model, so that the
+ * order against what is persistent is right, and nothing is known about it.
  */
 void *model_alloc(struct model *m, size_t len);
 /* Does the model own this byte? */
@@ -81,7 +87,10 @@ void model_store_nt(struct model *m, void *addr, const void *data, size_t len);
 /* Write lines back; they are there after the next sfence, if not before. */
 void model_clwb(struct model *m, const void *addr, size_t len);
 void model_sfence(struct model *m);
-/* Whole pages. Returns 0: a disk that fails is the test's to play. */
+/*
+ * Whole pages. Returns 0 (a disk that fails is the test's to play) or what the
+ * system call would: -EINVAL not the start of a page, -ENOMEM not mapped.
+ */
 int model_msync(struct model *m, void *addr, size_t len);
 
 /* --- the NIC of this machine --- */
@@ -116,12 +125,12 @@ size_t model_dma_ready(const struct model *m);
 void model_dma_step(struct model *m, size_t which);
 /*
  * The CPU has seen completion number n: everything that may not be behind it
- * has got there.
+ * has got there, oldest first. (Other orders that `relaxed` allows are had by
+ * steps before. The same is true of a read that pushes and of a FLUSH.)
  */
 void model_dma_see(struct model *m, uint64_t completion);
 size_t model_dma_pending(const struct model *m);
-/* The machine's NIC forgets a queue pair, or the process dies: true when its
- * pieces are lost, else they go on. */
+/* The NIC forgets a queue pair: pieces that are still pending are lost. */
 void model_dma_drop(struct model *m, unsigned int qp);
 
 /* --- the power --- */
@@ -129,9 +138,11 @@ void model_dma_drop(struct model *m, unsigned int qp);
 #define MODEL_VALUES 16
 
 /*
- * What a cut at this moment may leave in the word at addr: values[0..n-1].
- * Returns n; *lost: something else than any value ever stored there is
- * possible (unallocated block, volatile memory).
+ * What a cut at this moment may leave in the word that addr is in:
+ * values[0..n-1], those that were there first first, those of pieces not yet
+ * there last. Returns n; *lost: something else than any value ever stored
+ * there is possible (unallocated block) or, with n 0, certain (volatile
+ * memory). Aborts rather than leave out a value.
  */
 size_t model_after_cut(const struct model *m, const void *addr,
 		       uint64_t values[MODEL_VALUES], bool *lost);
@@ -140,12 +151,19 @@ size_t model_after_kill(const struct model *m, const void *addr,
 			uint64_t values[MODEL_VALUES], bool *lost);
 /*
  * The power goes: memory becomes one of the possible states, chosen by pick
- * (NULL: the oldest value of each word); nothing is in flight any more.
+ * (NULL: nothing more gets there, the oldest value of each word); nothing is
+ * in flight any more, nothing is dirty. Lost words become zeroes. pick(ctx, n)
+ * says a number below n, and is not asked when there is no choice. Pieces that
+ * must not overtake do not, so this is narrower than a choice for each word
+ * by itself from model_after_cut().
  */
 void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
 	       void *ctx);
 
-/* For traces: "word 0x40: on media 1, may be 1 2 3, in NIC 4". */
+/*
+ * For traces: "word 0x40: CPU sees 3, a cut leaves 1 2 3, in NIC 4", the word
+ * by its place in its allocation.
+ */
 void model_print(const struct model *m, const void *addr, char *out,
 		 size_t len);
 

@@ -1,0 +1,954 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The rules of the memory model, one test for each. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "pmsim/model.h"
+#include "seeded.h"
+
+static struct model *m;
+static uint64_t *a; /* two pages; words 0..7 share a line */
+
+static void make(enum model_kind kind, enum model_domain domain,
+		 enum model_place place)
+{
+	struct model_cfg cfg = {
+		.kind = kind, .domain = domain, .place = place, .fence = true};
+
+	m = model_new(&cfg);
+	cr_assert(m);
+	a = model_alloc(m, 2 * MODEL_PAGE);
+	cr_assert(a);
+}
+
+static void make_relaxed(enum model_kind kind, enum model_domain domain,
+			 enum model_place place)
+{
+	struct model_cfg cfg = {kind, domain, place, true, true};
+
+	m = model_new(&cfg);
+	cr_assert(m);
+	a = model_alloc(m, 2 * MODEL_PAGE);
+	cr_assert(a);
+}
+
+static void fini(void)
+{
+	model_delete(m);
+}
+
+TestSuite(model, .fini = fini);
+
+static void store(unsigned int word, uint64_t v)
+{
+	model_store(m, MODEL_CPU_USER, &a[word], &v, sizeof(v));
+}
+
+static void store_kernel(unsigned int word, uint64_t v)
+{
+	model_store(m, MODEL_CPU_KERNEL, &a[word], &v, sizeof(v));
+}
+
+static void store_nt(unsigned int word, uint64_t v)
+{
+	model_store_nt(m, &a[word], &v, sizeof(v));
+}
+
+static void persist(unsigned int word)
+{
+	model_clwb(m, &a[word], 1);
+	model_sfence(m);
+}
+
+static void dma(unsigned int qp, unsigned int word, uint64_t v)
+{
+	model_dma_write(m, qp, &a[word], &v, sizeof(v));
+}
+
+/* A write that got there. */
+static void dma_now(unsigned int word, uint64_t v)
+{
+	dma(9, word, v);
+	model_dma_step(m, model_dma_ready(m) - 1);
+	cr_assert_eq(a[word], v);
+}
+
+#define LOST 0x1057
+
+/* Exactly these values, in any order; LOST: something else too. */
+static void check(int line, const char *what, const uint64_t *got, size_t n,
+		  bool lost, const uint64_t *want, size_t nwant)
+{
+	size_t nvalues = 0;
+	bool want_lost = false;
+
+	for (size_t i = 0; i < nwant; i++) {
+		size_t j = 0;
+
+		if (want[i] == LOST) {
+			want_lost = true;
+			continue;
+		}
+		nvalues++;
+		while (j < n && got[j] != want[i])
+			j++;
+		cr_assert_lt(j, n, "line %d: %s does not leave %#lx", line,
+			     what, (unsigned long)want[i]);
+	}
+	cr_assert_eq(n, nvalues, "line %d: %s leaves %zu values, not %zu", line,
+		     what, n, nvalues);
+	cr_assert_eq(lost, want_lost, "line %d: %s: lost is %d", line, what,
+		     lost);
+}
+
+#define WANT(what, word, ...)                                                  \
+	do {                                                                   \
+		uint64_t w[] = {__VA_ARGS__}, v[MODEL_VALUES];                 \
+		bool lost;                                                     \
+		size_t n = model_after_##what(m, &a[word], v, &lost);          \
+                                                                               \
+		check(__LINE__, #what, v, n, lost, w, sizeof(w) / sizeof(*w)); \
+	} while (0)
+#define CUT(word, ...)	WANT(cut, word, __VA_ARGS__)
+#define KILL(word, ...) WANT(kill, word, __VA_ARGS__)
+
+/* --- memory --- */
+
+Test(model, owns_what_it_allocated)
+{
+	uint64_t *b;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	b = model_alloc(m, MODEL_PAGE);
+	cr_assert_eq((uintptr_t)b % MODEL_PAGE, 0);
+	cr_assert(model_owns(m, a));
+	cr_assert(model_owns(m, (char *)a + 2 * MODEL_PAGE - 1));
+	cr_assert(model_owns(m, b));
+	cr_assert_not(model_owns(m, &b));
+	cr_assert_null(model_alloc(m, 100));
+}
+
+Test(model, untouched_memory_is_on_the_media)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	CUT(3, 0);
+	KILL(3, 0);
+}
+
+Test(model, reset_is_as_new)
+{
+	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
+	store(0, 1);
+	dma(0, 1, 2);
+	dma_now(600, 2);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	model_clwb(m, a, 8);
+	model_reset(m);
+	cr_assert_eq(a[0], 0);
+	cr_assert_eq(a[600], 0);
+	cr_assert_eq(model_dma_pending(m), 0);
+	CUT(0, 0, LOST);
+	CUT(1, 0, LOST);
+	store(0, 3);
+	model_sfence(m);
+	CUT(0, 0, 3, LOST);
+}
+
+Test(model, other_memory_is_plain)
+{
+	uint64_t dram = 0, v = 7;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	model_dma_write(m, 0, &dram, &v, sizeof(v));
+	cr_assert_eq(dram, 0);
+	model_dma_step(m, 0);
+	cr_assert_eq(dram, 7);
+	v = 8;
+	model_store(m, MODEL_CPU_USER, &dram, &v, sizeof(v));
+	model_clwb(m, &dram, sizeof(dram));
+	model_sfence(m);
+	cr_assert_eq(dram, 8);
+	cr_assert_eq(model_msync(m, (void *)MODEL_PAGE, 1), -ENOMEM);
+	cr_assert_eq(model_msync(m, a + 1, 1), -EINVAL);
+}
+
+/* --- DAX, memory controller --- */
+
+Test(model, adr_store_may_be_evicted)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	store(0, 2);
+	cr_assert_eq(a[0], 2);
+	CUT(0, 0, 1, 2);
+	CUT(1, 0);
+}
+
+Test(model, adr_clwb_alone_guarantees_nothing)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	model_clwb(m, &a[0], 8);
+	CUT(0, 0, 1);
+}
+
+Test(model, adr_sfence_alone_guarantees_nothing)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	model_sfence(m);
+	CUT(0, 0, 1);
+}
+
+Test(model, adr_clwb_and_sfence_guarantee)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	store(0, 2);
+	persist(0);
+	CUT(0, 2);
+}
+
+Test(model, adr_clwb_takes_the_whole_line_and_no_other)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	store(7, 1);
+	store(8, 1);
+	persist(3);
+	CUT(0, 1);
+	CUT(7, 1);
+	CUT(8, 0, 1);
+	model_clwb(m, (char *)&a[8] - 1, 2);
+	model_sfence(m);
+	CUT(8, 1);
+}
+
+Test(model, adr_store_after_clwb_is_only_possible)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	model_clwb(m, &a[0], 8);
+	store(0, 2);
+	store(0, 3);
+	CUT(0, 0, 1, 2, 3);
+	model_sfence(m);
+	CUT(0, 1, 2, 3);
+	model_sfence(m);
+	CUT(0, 1, 2, 3);
+}
+
+Test(model, adr_value_that_came_back_counts_as_new)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	store(0, 2);
+	model_clwb(m, &a[0], 8);
+	store(0, 1);
+	model_sfence(m);
+	CUT(0, 1, 2);
+}
+
+Test(model, adr_latest_clwb_counts)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	model_clwb(m, &a[0], 8);
+	store(0, 2);
+	model_clwb(m, &a[0], 8);
+	store(0, 3);
+	model_sfence(m);
+	CUT(0, 2, 3);
+}
+
+Test(model, adr_nt_store_is_there_after_sfence)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store_nt(0, 1);
+	cr_assert_eq(a[0], 1);
+	CUT(0, 0, 1);
+	store(1, 1);
+	model_sfence(m);
+	CUT(0, 1);
+	CUT(1, 0, 1);
+	store_nt(0, 2);
+	store(0, 3);
+	model_sfence(m);
+	CUT(0, 2, 3);
+}
+
+Test(model, adr_words_do_not_tear)
+{
+	uint32_t half = 0x22222222;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 0x1111111111111111);
+	persist(0);
+	model_store(m, MODEL_CPU_USER, &a[0], &half, sizeof(half));
+	CUT(0, 0x1111111111111111, 0x1111111122222222);
+}
+
+Test(model, adr_unaligned_store_tears_between_words)
+{
+	uint64_t v = UINT64_MAX;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	model_store(m, MODEL_CPU_USER, (char *)a + 6, &v, sizeof(v));
+	CUT(0, 0, 0xffff000000000000);
+	CUT(1, 0, 0x0000ffffffffffff);
+	CUT(2, 0);
+}
+
+/* --- DAX, other domains --- */
+
+Test(model, eadr_store_survives_at_once)
+{
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_CPU_USER);
+	store(0, 1);
+	store(0, 2);
+	CUT(0, 2);
+}
+
+Test(model, eadr_nt_store_needs_sfence)
+{
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_CPU_USER);
+	store(0, 1);
+	store_nt(0, 2);
+	CUT(0, 1, 2);
+	model_sfence(m);
+	CUT(0, 2);
+	store_nt(0, 3);
+	store(0, 4);
+	CUT(0, 4);
+}
+
+Test(model, eadr_loses_the_buffers_of_the_nic)
+{
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	CUT(0, 0, 1);
+	model_dma_step(m, 0);
+	CUT(0, 1);
+	dma(0, 0, 2);
+	dma(0, 0, 3);
+	CUT(0, 1, 2, 3);
+	model_cut(m, NULL, NULL);
+	cr_assert_eq(a[0], 1);
+	cr_assert_eq(model_dma_pending(m), 0);
+}
+
+Test(model, eadr_dma_does_not_push_nt_stores)
+{
+	uint32_t half = 2;
+
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_CACHE);
+	store_nt(0, 0x100000001);
+	model_dma_write(m, 0, &a[0], &half, sizeof(half));
+	model_dma_step(m, 0);
+	CUT(0, 2, 0x100000002);
+}
+
+Test(model, system_keeps_everything)
+{
+	make(MODEL_DAX_SYNC, MODEL_SYSTEM, MODEL_DMA_CACHE);
+	store(0, 1);
+	CUT(0, 1);
+	store_nt(0, 2);
+	CUT(0, 2);
+	dma(0, 0, 3);
+	CUT(0, 3);
+	dma(0, 0, 4);
+	CUT(0, 4);
+	dma(1, 0, 5);
+	CUT(0, 4, 5);
+	model_cut(m, NULL, NULL);
+	cr_assert_eq(a[0], 5);
+	cr_assert_eq(model_dma_pending(m), 0);
+}
+
+Test(model, system_relaxed_any_piece_may_be_last)
+{
+	uint32_t half = 9;
+
+	make_relaxed(MODEL_DAX_SYNC, MODEL_SYSTEM, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	dma(0, 0, 2);
+	dma(0, 0, 3);
+	CUT(0, 1, 2, 3);
+	model_dma_write(m, 0, &a[1], &half, sizeof(half));
+	dma(0, 1, 0x500000005);
+	CUT(1, 0x500000005, 0x500000009);
+}
+
+Test(model, none_keeps_nothing)
+{
+	make(MODEL_DAX_SYNC, MODEL_NONE, MODEL_CPU_USER);
+	store(0, 1);
+	persist(0);
+	CUT(0, LOST);
+	KILL(0, 1);
+	model_cut(m, NULL, NULL);
+	cr_assert_eq(a[0], 0);
+}
+
+Test(model, none_still_has_a_disk)
+{
+	make(MODEL_FILE, MODEL_NONE, MODEL_CPU_USER);
+	store(0, 1);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 1);
+}
+
+/* --- the page cache of a file --- */
+
+Test(model, file_msync_writes_dirty_pages)
+{
+	make(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	store(0, 2);
+	store(600, 1);
+	CUT(0, 0, 1, 2);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	CUT(0, 2);
+	CUT(600, 0, 1);
+	model_msync(m, a, MODEL_PAGE + 1);
+	CUT(600, 1);
+}
+
+Test(model, file_does_not_care_for_cpu_caches)
+{
+	make(MODEL_FILE, MODEL_SYSTEM, MODEL_CPU_USER);
+	store(0, 1);
+	persist(0);
+	store_nt(1, 1);
+	model_sfence(m);
+	CUT(0, 0, 1);
+	CUT(1, 0, 1);
+}
+
+Test(model, file_nt_stores_dirty_the_page)
+{
+	make(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
+	store_nt(0, 1);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 1);
+}
+
+Test(model, file_msync_leaves_clean_pages)
+{
+	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	store_kernel(0, 1);
+	dma_now(1, 1);
+	CUT(0, 0);
+	CUT(1, 0);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 0);
+	CUT(1, 0);
+	KILL(0, 1);
+	KILL(1, 1);
+}
+
+Test(model, file_dirty_page_is_written_whole)
+{
+	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	dma_now(0, 1);
+	store_kernel(1, 1);
+	dma_now(600, 1);
+	store(100, 1);
+	CUT(0, 0, 1);
+	CUT(1, 0, 1);
+	CUT(600, 0);
+	model_msync(m, a, 2 * MODEL_PAGE);
+	CUT(0, 1);
+	CUT(1, 1);
+	CUT(600, 0);
+}
+
+/* Write-back in between has left the page clean. */
+Test(model, file_write_back_may_come_before_dma)
+{
+	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	store(0, 1);
+	dma_now(0, 2);
+	dma_now(1, 2);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 1, 2);
+	CUT(1, 0, 2);
+	store(2, 1);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 2);
+	CUT(1, 2);
+}
+
+Test(model, file_pieces_count_once_the_page_is_dirty)
+{
+	make(MODEL_FILE, MODEL_SYSTEM, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	CUT(0, 0);
+	KILL(0, 0, 1);
+	store(1, 1);
+	CUT(0, 0, 1);
+}
+
+/* --- DAX and the file system --- */
+
+Test(model, dax_needs_msync_for_metadata)
+{
+	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_MEMORY);
+	CUT(0, 0, LOST);
+	store(0, 1);
+	persist(0);
+	CUT(0, 1, LOST);
+	KILL(0, 1);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 1);
+	CUT(512, 0, LOST);
+}
+
+Test(model, dax_cut_zeroes_what_had_no_metadata)
+{
+	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_MEMORY);
+	store(0, 1);
+	store(512, 2);
+	model_msync(m, a, MODEL_PAGE);
+	persist(512);
+	model_cut(m, NULL, NULL);
+	cr_assert_eq(a[0], 1);
+	cr_assert_eq(a[512], 0);
+}
+
+static void msync_flushes_what_the_user_stored(enum model_kind kind)
+{
+	make(kind, MODEL_ADR, MODEL_DMA_CACHE);
+	store(0, 1);
+	store_nt(1, 1);
+	model_msync(m, a, 2 * MODEL_PAGE);
+	CUT(0, 1);
+	CUT(1, 1);
+	dma_now(0, 2);
+	store_kernel(1, 2);
+	store_kernel(512, 2);
+	model_msync(m, a, 2 * MODEL_PAGE);
+	CUT(0, 1, 2);
+	CUT(1, 1, 2);
+	CUT(512, 0, 2);
+}
+
+Test(model, dax_msync_flushes_what_the_user_stored)
+{
+	msync_flushes_what_the_user_stored(MODEL_DAX);
+}
+
+Test(model, dax_sync_msync_flushes_what_the_user_stored)
+{
+	msync_flushes_what_the_user_stored(MODEL_DAX_SYNC);
+}
+
+Test(model, dax_sync_is_never_without_metadata)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	CUT(0, 0, 1);
+}
+
+/* --- what dies with the machine or the process --- */
+
+Test(model, tmpfs_survives_the_process_only)
+{
+	make(MODEL_TMPFS, MODEL_SYSTEM, MODEL_CPU_USER);
+	store(0, 1);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	persist(0);
+	CUT(0, LOST);
+	KILL(0, 1);
+}
+
+static void survives_nothing(enum model_kind kind)
+{
+	make(kind, MODEL_SYSTEM, MODEL_CPU_USER);
+	store(0, 1);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	persist(0);
+	CUT(0, LOST);
+	KILL(0, LOST);
+	model_cut(m, NULL, NULL);
+	cr_assert_eq(a[0], 0);
+}
+
+Test(model, anonymous_memory_survives_nothing)
+{
+	survives_nothing(MODEL_ANON);
+}
+
+Test(model, private_mapping_survives_nothing)
+{
+	survives_nothing(MODEL_PRIVATE);
+}
+
+Test(model, kill_leaves_what_the_cpu_saw)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	store(0, 1);
+	store_nt(0, 2);
+	KILL(0, 2);
+	dma(0, 0, 3);
+	dma(0, 0, 4);
+	KILL(0, 2, 3, 4);
+}
+
+/* --- DMA --- */
+
+Test(model, dma_is_cut_at_lines)
+{
+	uint64_t v[10];
+
+	memset(v, 0xff, sizeof(v));
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	model_dma_write(m, 0, &a[7], v, sizeof(v));
+	cr_assert_eq(model_dma_pending(m), 3);
+	cr_assert_eq(model_dma_ready(m), 1);
+	model_dma_step(m, 0);
+	cr_assert_eq(a[7], UINT64_MAX);
+	cr_assert_eq(a[8], 0);
+	model_dma_step(m, 0);
+	cr_assert_eq(a[8], UINT64_MAX);
+	cr_assert_eq(a[15], UINT64_MAX);
+	cr_assert_eq(a[16], 0);
+}
+
+Test(model, dma_queue_pairs_are_unordered)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma(1, 0, 1);
+	dma(1, 0, 2);
+	dma(2, 0, 3);
+	cr_assert_eq(model_dma_ready(m), 2);
+	CUT(0, 0, 1, 2, 3);
+	model_dma_step(m, 1);
+	cr_assert_eq(a[0], 3);
+	CUT(0, 3, 1, 2);
+	model_dma_step(m, 0);
+	CUT(0, 1, 2);
+}
+
+Test(model, dma_order_shows_in_partial_words)
+{
+	uint32_t x = 1, y = 2;
+
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	model_dma_write(m, 0, &a[0], &x, sizeof(x));
+	model_dma_write(m, 0, (char *)a + 4, &y, sizeof(y));
+	CUT(0, 0, 1, 0x200000001);
+	model_dma_drop(m, 0);
+	model_dma_write(m, 0, &a[0], &x, sizeof(x));
+	model_dma_write(m, 1, (char *)a + 4, &y, sizeof(y));
+	CUT(0, 0, 1, 0x200000000, 0x200000001);
+}
+
+Test(model, dma_newer_piece_is_never_below_an_older_one)
+{
+	uint32_t x = 1;
+
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	model_dma_write(m, 0, &a[0], &x, sizeof(x));
+	dma(0, 0, 0x500000005);
+	CUT(0, 0, 1, 0x500000005);
+}
+
+Test(model, dma_relaxed_data_overtakes_data)
+{
+	make_relaxed(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma(1, 0, 1);
+	dma(1, 1, 2);
+	cr_assert_eq(model_dma_ready(m), 2);
+	model_dma_step(m, 1);
+	cr_assert_eq(a[1], 2);
+	CUT(0, 0, 1);
+	CUT(1, 2);
+}
+
+Test(model, dma_completion_never_overtakes)
+{
+	uint64_t c;
+
+	make_relaxed(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma(1, 0, 1);
+	dma(1, 1, 1);
+	dma(2, 2, 1);
+	c = model_dma_completion(m, 1);
+	dma(1, 3, 1);
+	model_dma_see(m, c);
+	cr_assert_eq(a[0], 1);
+	cr_assert_eq(a[1], 1);
+	cr_assert_eq(a[2], 0);
+	cr_assert_eq(a[3], 0);
+	CUT(0, 1);
+	CUT(1, 1);
+	cr_assert_lt(c, model_dma_completion(m, 0));
+}
+
+Test(model, dma_to_cache_is_not_durable)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	CUT(0, 0, 1);
+	model_dma_step(m, 0);
+	CUT(0, 0, 1);
+	persist(0);
+	CUT(0, 1);
+}
+
+Test(model, clwb_does_not_reach_into_the_nic)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	persist(0);
+	CUT(0, 0, 1);
+	model_dma_step(m, 0);
+	CUT(0, 0, 1);
+}
+
+Test(model, dma_to_memory_is_durable_once_there)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	CUT(0, 0, 1);
+	model_dma_step(m, 0);
+	CUT(0, 1);
+}
+
+Test(model, dma_to_memory_does_not_flush_the_cpu)
+{
+	uint32_t half = 3;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	store(0, 0x100000001);
+	store(1, 1);
+	model_dma_write(m, 0, &a[0], &half, sizeof(half));
+	CUT(0, 0, 0x100000001, 3, 0x100000003);
+	model_dma_step(m, 0);
+	CUT(0, 3, 0x100000003);
+	CUT(1, 0, 1);
+	persist(0);
+	CUT(0, 0x100000003);
+}
+
+Test(model, read_with_fence_pushes_its_queue_pair)
+{
+	uint64_t got = 0;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	dma(1, 1, 1);
+	model_dma_read(m, 0, &a[0], &got, sizeof(got));
+	cr_assert_eq(got, 1);
+	CUT(0, 1);
+	CUT(1, 0, 1);
+	cr_assert_eq(model_dma_pending(m), 1);
+}
+
+Test(model, read_with_fence_pushes_into_the_cache_only)
+{
+	uint64_t got = 0;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	model_dma_read(m, 0, &a[0], &got, sizeof(got));
+	cr_assert_eq(got, 1);
+	CUT(0, 0, 1);
+}
+
+Test(model, read_without_fence_pushes_nothing)
+{
+	struct model_cfg cfg = {.kind = MODEL_DAX_SYNC,
+				.domain = MODEL_ADR,
+				.place = MODEL_DMA_MEMORY};
+	uint64_t got = 1;
+
+	m = model_new(&cfg);
+	a = model_alloc(m, MODEL_PAGE);
+	dma(0, 0, 1);
+	model_dma_read(m, 0, &a[0], &got, sizeof(got));
+	cr_assert_eq(got, 0);
+	CUT(0, 0, 1);
+}
+
+Test(model, native_flush_guarantees_its_range)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	dma(0, 1, 1);
+	dma(0, 2, 1);
+	dma(1, 1, 2);
+	model_dma_flush(m, 0, &a[0], 9);
+	CUT(0, 1);
+	CUT(1, 1, 2);
+	CUT(2, 0, 1);
+	cr_assert_eq(model_dma_pending(m), 1);
+}
+
+Test(model, native_flush_leaves_metadata)
+{
+	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	model_dma_flush(m, 0, &a[0], 8);
+	CUT(0, 1, LOST);
+}
+
+Test(model, dropped_queue_pair_loses_its_pieces)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	dma(1, 1, 1);
+	dma(0, 2, 1);
+	model_dma_drop(m, 0);
+	cr_assert_eq(model_dma_pending(m), 1);
+	CUT(0, 0);
+	CUT(1, 0, 1);
+	CUT(2, 0);
+}
+
+/* --- the cut itself --- */
+
+static uint64_t pick_seeded(void *ctx, uint64_t below)
+{
+	cr_assert_geq(below, 2);
+	return seeded_below(ctx, below);
+}
+
+Test(model, cut_chooses_every_value_and_no_other)
+{
+	struct seeded s = seeded_start();
+	bool seen[4] = {false}, seen_dma[3] = {false};
+	uint64_t held;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	for (int i = 0; i < 400; i++) {
+		model_reset(m);
+		for (int v = 1; v < 4; v++)
+			store(0, v);
+		model_clwb(m, a, 8);
+		store(1, 5);
+		dma(0, 2, 1);
+		dma(0, 2, 2);
+		model_cut(m, pick_seeded, &s);
+		cr_assert_lt(a[0], 4, "seed %#lx", (unsigned long)s.seed);
+		cr_assert(a[1] == 0 || a[1] == 5);
+		cr_assert_lt(a[2], 3);
+		seen[a[0]] = true;
+		seen_dma[a[2]] = true;
+		CUT(0, a[0]);
+		CUT(1, a[1]);
+		CUT(2, a[2]);
+		held = a[0];
+		/* A clwb from before the cut means nothing after it. */
+		store(0, 9);
+		model_sfence(m);
+		CUT(0, held, 9);
+	}
+	for (int v = 0; v < 4; v++)
+		cr_assert(seen[v], "never %d; seed %#lx", v,
+			  (unsigned long)s.seed);
+	for (int v = 0; v < 3; v++)
+		cr_assert(seen_dma[v], "never %d; seed %#lx", v,
+			  (unsigned long)s.seed);
+}
+
+Test(model, cut_keeps_the_order_of_a_queue_pair)
+{
+	struct seeded s = seeded_start();
+	bool both = false, first = false, torn = false;
+	uint64_t v[2] = {1, 1};
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	for (int i = 0; i < 400; i++) {
+		model_reset(m);
+		model_dma_write(m, 0, &a[0], v, sizeof(v));
+		dma(0, 8, 1);
+		model_cut(m, pick_seeded, &s);
+		if (a[8])
+			cr_assert(a[0] && a[1], "seed %#lx",
+				  (unsigned long)s.seed);
+		both = both || a[8];
+		first = first || (a[0] && a[1] && !a[8]);
+		torn = torn || (a[1] && !a[0]);
+	}
+	cr_assert(both && first && torn, "seed %#lx", (unsigned long)s.seed);
+}
+
+Test(model, cut_without_choice_leaves_the_oldest)
+{
+	make(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
+	store(0, 1);
+	model_msync(m, a, MODEL_PAGE);
+	store(0, 2);
+	model_cut(m, NULL, NULL);
+	cr_assert_eq(a[0], 1);
+	CUT(0, 1);
+	/* The page came back clean. */
+	store_kernel(0, 3);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 1);
+}
+
+/* --- many of everything --- */
+
+Test(model, as_many_values_as_fit)
+{
+	uint64_t v[MODEL_VALUES];
+	bool lost;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	for (int i = 1; i < 100; i++)
+		store(0, i);
+	persist(0);
+	for (int i = 100; i < 115; i++)
+		store(0, i);
+	cr_assert_eq(model_after_cut(m, a, v, &lost), MODEL_VALUES);
+	cr_assert_eq(v[0], 99);
+	cr_assert_eq(v[MODEL_VALUES - 1], 114);
+}
+
+Test(model, one_value_too_many_is_not_left_out)
+{
+	uint64_t v[MODEL_VALUES];
+	bool lost;
+	int status;
+	pid_t child;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	for (int i = 1; i < MODEL_VALUES + 1; i++)
+		store(0, i);
+	child = fork();
+	cr_assert_geq(child, 0);
+	if (!child) {
+		signal(SIGABRT, SIG_DFL);
+		model_after_cut(m, a, v, &lost);
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+Test(model, prints_a_word)
+{
+	char text[128];
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	store(8, 1);
+	persist(8);
+	store(8, 2);
+	model_print(m, &a[8], text, sizeof(text));
+	cr_assert_str_eq(text, "word 0x40: CPU sees 2, a cut leaves 1 2");
+	dma(0, 8, 0x33);
+	model_print(m, &a[8], text, sizeof(text));
+	cr_assert_str_eq(
+		text, "word 0x40: CPU sees 2, a cut leaves 1 2 33, in NIC 33");
+	model_print(m, &a[8], text, 8);
+	cr_assert_str_eq(text, "word 0x");
+}

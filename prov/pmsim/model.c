@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Follows what the CPU and the NIC write, and where each value has got to. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "pmsim/model_priv.h"
+
+void model_die(const char *why)
+{
+	fprintf(stderr, "pmsim model: %s\n", why);
+	abort();
+}
+
+void *model_grown(void *v, size_t n, size_t *cap, size_t size)
+{
+	if (n < *cap)
+		return v;
+	*cap = *cap ? 2 * *cap : 8;
+	v = realloc(v, *cap * size);
+	if (!v)
+		model_die("out of memory");
+	return v;
+}
+
+struct model *model_new(const struct model_cfg *cfg)
+{
+	struct model *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->cfg = *cfg;
+	/* A reboot forgets the page cache, whatever the domain. */
+	if (cfg->kind == MODEL_FILE)
+		m->rule = RULE_DISK;
+	else if (is_volatile(m) || cfg->domain == MODEL_SYSTEM)
+		m->rule = RULE_COHERENT;
+	else if (cfg->domain == MODEL_EADR)
+		m->rule = RULE_EADR;
+	else
+		m->rule = RULE_ADR;
+	return m;
+}
+
+void model_delete(struct model *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->nareas; i++) {
+		munmap(m->areas[i].mem, m->areas[i].len);
+		free(m->areas[i].slots);
+		free(m->areas[i].pages);
+	}
+	for (size_t i = 0; i < m->made_words; i++) {
+		free(m->words[i]->vals);
+		free(m->words[i]);
+	}
+	free(m->areas);
+	free(m->words);
+	free(m->pages);
+	free(m->fencing);
+	free(m->pieces);
+	free(m);
+}
+
+void model_reset(struct model *m)
+{
+	for (size_t i = 0; i < m->nwords; i++) {
+		*m->words[i]->at = 0;
+		*m->words[i]->slot = NULL;
+	}
+	for (size_t i = 0; i < m->npages; i++)
+		*m->pages[i] = (struct page){0};
+	m->nwords = m->npages = m->nfencing = m->npieces = 0;
+	m->order = 0;
+}
+
+void *model_alloc(struct model *m, size_t len)
+{
+	struct area a = {.len = len};
+
+	if (!len || len % MODEL_PAGE)
+		return NULL;
+	a.slots = calloc(len / MODEL_WORD, sizeof(*a.slots));
+	a.pages = calloc(len / MODEL_PAGE, sizeof(*a.pages));
+	a.mem = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!a.slots || !a.pages || a.mem == MAP_FAILED) {
+		free(a.slots);
+		free(a.pages);
+		if (a.mem != MAP_FAILED)
+			munmap(a.mem, len);
+		return NULL;
+	}
+	m->areas = model_grown(m->areas, m->nareas, &m->cap_areas, sizeof(a));
+	m->areas[m->nareas++] = a;
+	return a.mem;
+}
+
+struct area *model_area(const struct model *m, const void *addr)
+{
+	for (size_t i = 0; i < m->nareas; i++) {
+		struct area *a = &m->areas[i];
+
+		if ((uintptr_t)addr - (uintptr_t)a->mem < a->len)
+			return a;
+	}
+	return NULL;
+}
+
+bool model_owns(const struct model *m, const void *addr)
+{
+	return model_area(m, addr);
+}
+
+/* --- the values of one word --- */
+
+static void word_add(struct word *w, uint64_t v)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < w->n; i++)
+		if (w->vals[i].v != v)
+			w->vals[n++] = w->vals[i];
+	w->n = n;
+	w->vals = model_grown(w->vals, w->n, &w->cap, sizeof(*w->vals));
+	w->vals[w->n++] = (struct val){v, ++w->seq};
+}
+
+static void word_only(struct word *w, uint64_t v)
+{
+	w->n = 0;
+	word_add(w, v);
+}
+
+void model_word_settle(struct word *w, uint64_t v)
+{
+	w->seq = w->fenced = 0;
+	word_only(w, v);
+	w->synced = w->seq;
+}
+
+/* Whatever it was, these bytes of it are on the media now. */
+static void word_merge(struct word *w, struct bytes b)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < w->n; i++) {
+		struct val x = {merge(w->vals[i].v, b), w->vals[i].seq};
+		size_t j = 0;
+
+		while (j < n && w->vals[j].v != x.v)
+			j++;
+		if (j < n) {
+			memmove(&w->vals[j], &w->vals[j + 1],
+				(n - j - 1) * sizeof(x));
+			n--;
+		}
+		w->vals[n++] = x;
+	}
+	w->n = n;
+}
+
+static void word_drop_older(struct word *w, uint32_t mark)
+{
+	size_t old = 0;
+
+	while (old < w->n - 1 && w->vals[old].seq < mark)
+		old++;
+	w->n -= old;
+	memmove(w->vals, w->vals + old, w->n * sizeof(*w->vals));
+}
+
+static uint32_t word_newest(const struct word *w)
+{
+	return w->vals[w->n - 1].seq;
+}
+
+static void word_fencing(struct model *m, struct word *w)
+{
+	if (!w->fenced) {
+		m->fencing = model_grown(m->fencing, m->nfencing,
+					 &m->cap_fencing, sizeof(*m->fencing));
+		m->fencing[m->nfencing++] = w;
+	}
+	w->fenced = word_newest(w);
+}
+
+static void page_touch(struct model *m, struct page *p)
+{
+	if (p->listed)
+		return;
+	p->listed = true;
+	m->pages = model_grown(m->pages, m->npages, &m->cap_pages, sizeof(p));
+	m->pages[m->npages++] = p;
+}
+
+static struct word *word_touch(struct model *m, struct area *a, uint8_t *at)
+{
+	struct word **slot = slot_of(a, at), *w = *slot;
+
+	if (w)
+		return w;
+	if (m->nwords == m->made_words) {
+		m->words = model_grown(m->words, m->made_words, &m->cap_words,
+				       sizeof(w));
+		w = calloc(1, sizeof(*w));
+		if (!w)
+			model_die("out of memory");
+		m->words[m->made_words++] = w;
+	}
+	w = m->words[m->nwords++];
+	w->at = (uint64_t *)at;
+	w->slot = slot;
+	w->page = page_of(a, at);
+	page_touch(m, w->page);
+	w->next = w->page->words;
+	w->page->words = w;
+	model_word_settle(w, *w->at);
+	*slot = w;
+	return w;
+}
+
+static void word_write(struct model *m, struct area *a, uint8_t *at,
+		       struct bytes b, enum by by)
+{
+	struct word *w = word_touch(m, a, at);
+	uint64_t v = merge(*w->at, b);
+
+	*w->at = v;
+	switch (m->rule) {
+	case RULE_COHERENT:
+		word_only(w, v);
+		break;
+	case RULE_DISK:
+		/* Only of a dirty page does write-back take notice. */
+		if (w->page->dirty)
+			word_add(w, v);
+		break;
+	case RULE_ADR:
+		/*
+		 * Past the cache. If the CPU has other bytes of the word in its
+		 * cache, they are no nearer to memory than before.
+		 */
+		if (by == BY_DMA && m->cfg.place == MODEL_DMA_MEMORY)
+			word_merge(w, b);
+		else
+			word_add(w, v);
+		if (by == BY_CPU_NT)
+			word_fencing(m, w);
+		break;
+	case RULE_EADR:
+		/*
+		 * Write-combining buffers are outside. A later store of this
+		 * CPU to the same word takes along what was in them, one of the
+		 * NIC does not.
+		 */
+		if (by == BY_CPU)
+			word_only(w, v);
+		else if (by == BY_DMA)
+			word_merge(w, b);
+		else {
+			word_add(w, v);
+			word_fencing(m, w);
+		}
+		break;
+	}
+}
+
+/* Memory that is not the model's is DRAM: the CPU sees it, that is all. */
+void model_write(struct model *m, void *addr, const void *data, size_t len,
+		 enum by by)
+{
+	struct area *a = model_area(m, addr);
+	uint8_t *end = (uint8_t *)addr + len;
+
+	if (!len)
+		return;
+	if (!a) {
+		memcpy(addr, data, len);
+		return;
+	}
+	if (end > a->mem + a->len)
+		model_die("a write leaves the memory it began in");
+	for (uint8_t *at = down(addr, MODEL_WORD); at < end; at += MODEL_WORD)
+		word_write(m, a, at, bytes_in(at, addr, data, len), by);
+}
+
+/*
+ * A store through the user's mapping. From now until the next one write-back
+ * may come at any moment, take the whole page as it is then, and leave it
+ * clean: msync guarantees no more than what was there at this moment or later.
+ */
+static void dirty_pages(struct model *m, void *addr, size_t len)
+{
+	struct area *a = model_area(m, addr);
+	uint8_t *end = (uint8_t *)addr + len;
+
+	if (!a || !len)
+		return;
+	for (uint8_t *at = down(addr, MODEL_PAGE); at < end; at += MODEL_PAGE) {
+		struct page *p = page_of(a, at);
+
+		p->dirty = true;
+		for (struct word *w = p->words; w; w = w->next) {
+			if (m->rule == RULE_DISK)
+				word_add(w, *w->at);
+			w->synced = word_newest(w);
+		}
+	}
+}
+
+/* --- the CPU --- */
+
+void model_store(struct model *m, enum model_place who, void *addr,
+		 const void *data, size_t len)
+{
+	model_write(m, addr, data, len, BY_CPU);
+	if (who == MODEL_CPU_USER)
+		dirty_pages(m, addr, len);
+}
+
+void model_store_nt(struct model *m, void *addr, const void *data, size_t len)
+{
+	model_write(m, addr, data, len, BY_CPU_NT);
+	dirty_pages(m, addr, len);
+}
+
+void model_clwb(struct model *m, const void *addr, size_t len)
+{
+	struct area *a = model_area(m, addr);
+	const uint8_t *end = (const uint8_t *)addr + len;
+	const uint8_t *at = down(addr, MODEL_LINE);
+
+	if (!a || !len || !is_dax(m))
+		return;
+	end += -(uintptr_t)end % MODEL_LINE;
+	if (end > a->mem + a->len)
+		model_die("clwb leaves the memory it began in");
+	for (; at < end; at += MODEL_WORD)
+		if (*slot_of(a, at))
+			word_fencing(m, *slot_of(a, at));
+}
+
+void model_sfence(struct model *m)
+{
+	for (size_t i = 0; i < m->nfencing; i++) {
+		word_drop_older(m->fencing[i], m->fencing[i]->fenced);
+		m->fencing[i]->fenced = 0;
+	}
+	m->nfencing = 0;
+}
+
+int model_msync(struct model *m, void *addr, size_t len)
+{
+	struct area *a = model_area(m, addr);
+	uint8_t *end = (uint8_t *)addr + len;
+
+	if ((uintptr_t)addr % MODEL_PAGE)
+		return -EINVAL;
+	if (!len)
+		return 0;
+	if (!a || len > (size_t)(a->mem + a->len - (uint8_t *)addr))
+		return -ENOMEM;
+	if (!is_dax(m) && m->cfg.kind != MODEL_FILE)
+		return 0;
+	for (uint8_t *at = addr; at < end; at += MODEL_PAGE) {
+		struct page *p = page_of(a, at);
+
+		page_touch(m, p);
+		p->metadata = true;
+		for (struct word *w = p->words; w && p->dirty; w = w->next)
+			word_drop_older(w, w->synced);
+		p->dirty = false;
+	}
+	return 0;
+}
+
+/* --- the NIC --- */
+
+void model_dma_write(struct model *m, unsigned int qp, void *addr,
+		     const void *data, size_t len)
+{
+	uint8_t *to = addr;
+	const uint8_t *from = data;
+
+	if (m->cfg.place != MODEL_DMA_CACHE && m->cfg.place != MODEL_DMA_MEMORY)
+		model_die("DMA on a machine whose CPU places what arrives");
+	while (len) {
+		size_t n = MODEL_LINE - (uintptr_t)to % MODEL_LINE;
+		struct piece *p;
+
+		n = n < len ? n : len;
+		m->pieces = model_grown(m->pieces, m->npieces, &m->cap_pieces,
+					sizeof(*p));
+		p = &m->pieces[m->npieces++];
+		p->qp = qp;
+		p->order = m->order++;
+		p->addr = to;
+		p->len = n;
+		memcpy(p->data, from, n);
+		to += n;
+		from += n;
+		len -= n;
+	}
+}
+
+/* The number says it all: what came before it, of which queue pair. */
+uint64_t model_dma_completion(struct model *m, unsigned int qp)
+{
+	return (uint64_t)m->order++ << 32 | qp;
+}
+
+static void piece_forget(struct model *m, size_t i)
+{
+	m->npieces--;
+	memmove(&m->pieces[i], &m->pieces[i + 1],
+		(m->npieces - i) * sizeof(*m->pieces));
+}
+
+static void piece_arrive(struct model *m, size_t i)
+{
+	struct piece *p = &m->pieces[i];
+
+	model_write(m, p->addr, p->data, p->len, BY_DMA);
+	piece_forget(m, i);
+}
+
+static void arrive_before(struct model *m, unsigned int qp, uint64_t order)
+{
+	size_t i = 0;
+
+	while (i < m->npieces) {
+		if (m->pieces[i].qp == qp && m->pieces[i].order < order)
+			piece_arrive(m, i);
+		else
+			i++;
+	}
+}
+
+void model_dma_read(struct model *m, unsigned int qp, const void *addr,
+		    void *data, size_t len)
+{
+	if (m->cfg.fence)
+		arrive_before(m, qp, m->order);
+	memcpy(data, addr, len);
+}
+
+void model_dma_flush(struct model *m, unsigned int qp, const void *addr,
+		     size_t len)
+{
+	struct area *a = model_area(m, addr);
+	const uint8_t *end = (const uint8_t *)addr + len;
+	const uint8_t *at = down(addr, MODEL_WORD);
+
+	arrive_before(m, qp, m->order);
+	if (!a || !is_dax(m))
+		return;
+	if (end > a->mem + a->len)
+		model_die("a flush leaves the memory it began in");
+	for (; at < end; at += MODEL_WORD)
+		if (*slot_of(a, at))
+			word_drop_older(*slot_of(a, at),
+					word_newest(*slot_of(a, at)));
+}
+
+bool model_piece_ready(const struct model *m, size_t i)
+{
+	for (size_t j = 0; j < i && !m->cfg.relaxed; j++)
+		if (m->pieces[j].qp == m->pieces[i].qp)
+			return false;
+	return true;
+}
+
+size_t model_dma_ready(const struct model *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->npieces; i++)
+		n += model_piece_ready(m, i);
+	return n;
+}
+
+void model_dma_step(struct model *m, size_t which)
+{
+	for (size_t i = 0; i < m->npieces; i++) {
+		if (model_piece_ready(m, i) && !which--) {
+			piece_arrive(m, i);
+			return;
+		}
+	}
+	model_die("no such piece is ready");
+}
+
+void model_dma_see(struct model *m, uint64_t completion)
+{
+	arrive_before(m, (unsigned int)completion, completion >> 32);
+}
+
+size_t model_dma_pending(const struct model *m)
+{
+	return m->npieces;
+}
+
+void model_dma_drop(struct model *m, unsigned int qp)
+{
+	size_t i = 0;
+
+	while (i < m->npieces) {
+		if (m->pieces[i].qp == qp)
+			piece_forget(m, i);
+		else
+			i++;
+	}
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the loss of power, or of the process, leaves of what is in memory. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pmsim/model_priv.h"
+
+/*
+ * What the pieces that are still on their way can make of one word, found from
+ * the last of them to arrive back to the first: `used` arrive behind all
+ * others, and give these bytes. So nothing below a piece that covers the
+ * whole word has to be looked at.
+ */
+struct reach {
+	struct bytes b;
+	uint64_t used;
+};
+
+struct reaches {
+	const struct piece *p[64]; /* those that touch the word, oldest first */
+	size_t np;
+	struct reach *v;
+	size_t n, cap;
+};
+
+static void reach_add(struct reaches *r, struct reach x)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].used == x.used && r->v[i].b.mask == x.b.mask &&
+		    r->v[i].b.value == x.b.value)
+			return;
+	r->v = model_grown(r->v, r->n, &r->cap, sizeof(x));
+	r->v[r->n++] = x;
+}
+
+/* May piece i arrive directly before those used? all: each arrives. */
+static bool reach_may(const struct model *m, const struct reaches *r,
+		      uint64_t used, size_t i, bool all)
+{
+	bool begun = all;
+
+	if (used >> i & 1)
+		return false;
+	if (m->cfg.relaxed)
+		return true;
+	for (size_t j = 0; j < i; j++)
+		if (r->p[j]->qp == r->p[i]->qp && used >> j & 1)
+			return false;
+	for (size_t j = r->np; j-- > i + 1;) {
+		if (r->p[j]->qp != r->p[i]->qp)
+			continue;
+		begun = begun || used >> j & 1;
+		if (begun && !(used >> j & 1))
+			return false;
+	}
+	return true;
+}
+
+/* Is there nothing that must have arrived before? */
+static bool reach_is_whole(const struct model *m, const struct reaches *r,
+			   const struct reach *x, bool all)
+{
+	if (x->b.mask == UINT64_MAX)
+		return true;
+	for (size_t i = 0; i < r->np; i++) {
+		if (x->used >> i & 1)
+			continue;
+		if (all)
+			return false;
+		for (size_t j = i + 1; j < r->np && !m->cfg.relaxed; j++)
+			if (x->used >> j & 1 && r->p[j]->qp == r->p[i]->qp)
+				return false;
+	}
+	return true;
+}
+
+/* All outcomes, oldest first; r->v is to be freed. */
+static void reach_find(const struct model *m, const void *word, bool all,
+		       struct reaches *r)
+{
+	size_t n = 0;
+
+	*r = (struct reaches){0};
+	for (size_t i = 0; i < m->npieces; i++) {
+		const struct piece *p = &m->pieces[i];
+
+		if (!bytes_in(word, p->addr, p->data, p->len).mask)
+			continue;
+		if (r->np == 64)
+			model_die(
+				"more than 64 writes on their way to one word");
+		r->p[r->np++] = p;
+	}
+	reach_add(r, (struct reach){0});
+	for (size_t k = 0; k < r->n; k++) {
+		struct reach from = r->v[k];
+
+		for (size_t i = 0; i < r->np; i++) {
+			const struct piece *p = r->p[i];
+			struct bytes b;
+
+			if (from.b.mask == UINT64_MAX ||
+			    !reach_may(m, r, from.used, i, all))
+				continue;
+			b = bytes_in(word, p->addr, p->data, p->len);
+			b.value = merge(b.value, from.b);
+			b.mask |= from.b.mask;
+			reach_add(r, (struct reach){b, from.used | 1ull << i});
+		}
+	}
+	for (size_t k = 0; k < r->n; k++)
+		if (reach_is_whole(m, r, &r->v[k], all))
+			r->v[n++] = r->v[k];
+	r->n = n;
+}
+
+static size_t put(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
+{
+	for (size_t i = 0; i < n; i++)
+		if (values[i] == v)
+			return n;
+	if (n == MODEL_VALUES)
+		model_die("a word has more possible values than MODEL_VALUES");
+	values[n] = v;
+	return n + 1;
+}
+
+/* What the CPU would see, as far as pieces have arrived. */
+static size_t put_coherent(const struct model *m, const void *word, bool all,
+			   uint64_t values[MODEL_VALUES], size_t n)
+{
+	struct reaches r;
+
+	reach_find(m, word, all, &r);
+	for (size_t k = 0; k < r.n; k++)
+		n = put(values, n, merge(load(word), r.v[k].b));
+	free(r.v);
+	return n;
+}
+
+static bool is_lost(const struct model *m, const struct page *p)
+{
+	return is_volatile(m) || (m->cfg.kind == MODEL_DAX && !p->metadata);
+}
+
+size_t model_after_cut(const struct model *m, const void *addr,
+		       uint64_t values[MODEL_VALUES], bool *lost)
+{
+	const void *at = down(addr, MODEL_WORD);
+	const struct area *a = model_area(m, addr);
+	const struct word *w;
+	struct val now;
+	const struct val *vals;
+	struct reaches r;
+	size_t n = 0, nvals;
+
+	if (!a)
+		model_die("asked about memory that is not the model's");
+	*lost = is_lost(m, page_of(a, at));
+	if (is_volatile(m))
+		return 0;
+	if (m->rule == RULE_COHERENT)
+		return put_coherent(m, at, true, values, 0);
+	w = *slot_of(a, at);
+	now = (struct val){.v = load(at)};
+	vals = w ? w->vals : &now;
+	nvals = w ? w->n : 1;
+	for (size_t i = 0; i < nvals; i++)
+		n = put(values, n, vals[i].v);
+	if (!m->npieces)
+		return n;
+	if (m->rule == RULE_DISK)
+		return page_of(a, at)->dirty
+			       ? put_coherent(m, at, false, values, n)
+			       : n;
+	/* Into the cache, and from there evicted, with the rest of the word. */
+	if (m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
+		return put_coherent(m, at, false, values, n);
+	reach_find(m, at, false, &r);
+	for (size_t k = 0; k < r.n; k++)
+		for (size_t i = 0; i < nvals; i++)
+			n = put(values, n, merge(vals[i].v, r.v[k].b));
+	free(r.v);
+	return n;
+}
+
+size_t model_after_kill(const struct model *m, const void *addr,
+			uint64_t values[MODEL_VALUES], bool *lost)
+{
+	if (!model_owns(m, addr))
+		model_die("asked about memory that is not the model's");
+	*lost = m->cfg.kind == MODEL_ANON || m->cfg.kind == MODEL_PRIVATE;
+	return *lost ? 0
+		     : put_coherent(m, down(addr, MODEL_WORD), false, values,
+				    0);
+}
+
+struct picker {
+	uint64_t (*pick)(void *ctx, uint64_t below);
+	void *ctx;
+};
+
+static uint64_t pick_below(const struct picker *p, uint64_t below)
+{
+	return p->pick && below > 1 ? p->pick(p->ctx, below) : 0;
+}
+
+/*
+ * How far the pieces have got: some arrive, in an order that the rules allow,
+ * then single words of those that would be next. So words that must not be
+ * there without others are not, as it would be if each word was chosen for
+ * itself.
+ */
+static void cut_pieces(struct model *m, const struct picker *pick)
+{
+	size_t ready, c, i;
+
+	if (is_dax(m) && m->cfg.domain == MODEL_SYSTEM) {
+		while ((ready = model_dma_ready(m)))
+			model_dma_step(m, pick_below(pick, ready));
+		return;
+	}
+	while ((ready = model_dma_ready(m)) &&
+	       (c = pick_below(pick, ready + 1)))
+		model_dma_step(m, c - 1);
+	for (i = 0; i < m->npieces; i++) {
+		const struct piece *p = &m->pieces[i];
+		uint8_t *end = p->addr + p->len;
+
+		if (!model_piece_ready(m, i))
+			continue;
+		for (uint8_t *at = p->addr; at < end;) {
+			uint8_t *next = down(at, MODEL_WORD) + MODEL_WORD;
+
+			next = next < end ? next : end;
+			if (pick_below(pick, 2))
+				model_write(m, at, p->data + (at - p->addr),
+					    next - at, BY_DMA);
+			at = next;
+		}
+	}
+	m->npieces = 0;
+}
+
+void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
+	       void *ctx)
+{
+	struct picker p = {pick, ctx};
+
+	if (is_volatile(m))
+		m->npieces = 0;
+	cut_pieces(m, &p);
+	for (size_t i = 0; i < m->nwords; i++) {
+		struct word *w = m->words[i];
+
+		if (is_lost(m, w->page))
+			*w->at = 0;
+		else
+			*w->at = w->vals[pick_below(&p, w->n)].v;
+		model_word_settle(w, *w->at);
+	}
+	m->nfencing = 0;
+	for (size_t i = 0; i < m->npages; i++)
+		m->pages[i]->dirty = false;
+}
+
+/* --- traces --- */
+
+struct text {
+	char *out;
+	size_t len, at;
+};
+
+static void __attribute__((format(printf, 2, 3)))
+say(struct text *t, const char *fmt, ...)
+{
+	size_t room = t->len - t->at;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(t->out + t->at, room, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		t->at += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+void model_print(const struct model *m, const void *addr, char *out, size_t len)
+{
+	const uint8_t *at = down(addr, MODEL_WORD);
+	const struct area *a = model_area(m, addr);
+	struct text t = {.out = out, .len = len};
+	uint64_t values[MODEL_VALUES];
+	const char *nic = ", in NIC";
+	bool lost;
+	size_t n;
+
+	if (!len)
+		return;
+	if (!a) {
+		say(&t, "not the model's");
+		return;
+	}
+	say(&t, "word 0x%zx: CPU sees %" PRIx64 ", a cut leaves",
+	    (size_t)(at - a->mem), load(at));
+	n = model_after_cut(m, at, values, &lost);
+	for (size_t i = 0; i < n; i++)
+		say(&t, " %" PRIx64, values[i]);
+	say(&t, "%s", !lost ? "" : n ? " or nothing" : " nothing");
+	for (size_t i = 0; i < m->npieces; i++) {
+		const struct piece *p = &m->pieces[i];
+		struct bytes b = bytes_in(at, p->addr, p->data, p->len);
+
+		if (!b.mask)
+			continue;
+		say(&t, "%s %" PRIx64, nic, b.value);
+		nic = "";
+	}
+}
