@@ -190,4 +190,11 @@ TESTS += fabtests/unit/test_model
 fabtests_unit_test_model_SOURCES = fabtests/unit/test_model.c fabtests/unit/seeded.h
 fabtests_unit_test_model_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_model_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_model_oracle
+TESTS += fabtests/unit/test_model_oracle
+fabtests_unit_test_model_oracle_SOURCES = fabtests/unit/test_model_oracle.c \
+	fabtests/unit/seeded.h
+fabtests_unit_test_model_oracle_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_model_oracle_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 endif
