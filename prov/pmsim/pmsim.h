@@ -23,14 +23,18 @@
 #define PMSIM_CONTROL "pmsim_control"
 
 struct pmsim_cfg {
-	bool ordered;	  /* FI_ORDER_SAW and the like, within one connection */
+	bool ordered;	  /* FI_ORDER_SAW and the like, within one connection;
+			     else overtake() may be called */
 	bool placed_acks; /* FI_DELIVERY_COMPLETE waits for placement; else the
 			     NIC acknowledges what it has received */
 	bool prov_keys;	  /* FI_MR_PROV_KEY; else keys are the user's */
 	bool fixed_keys;  /* base keys count from 1 in each life of a machine */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
-	bool recv_in_pm;  /* receive buffers of messages are in PM */
-	unsigned int again; /* every n-th post is refused with -FI_EAGAIN; 0 */
+	bool recv_in_pm;  /* receive buffers may be in the model's memory; else
+			     posting such a one is refused, so that nobody
+			     tests another scenario than he thinks */
+	unsigned int again; /* every n-th post, of whatever, is refused with
+			       -FI_EAGAIN; 0: none */
 };
 
 /* One direction between two endpoints that have ever talked. */
@@ -38,6 +42,9 @@ struct pmsim_wire {
 	unsigned int id;       /* stable for as long as both endpoints live */
 	unsigned int from, to; /* machines */
 	unsigned int in_flight;
+	unsigned int arrived; /* over this connection, and not looked at; what a
+				 NIC has placed does not count */
+	unsigned int qp;      /* of the model; a new one after each break */
 };
 
 /* What a test may want to see of a message in flight. */
@@ -53,7 +60,10 @@ enum pmsim_what {
 };
 
 struct pmsim_ops {
-	/* Everything as new. No domain may be open. */
+	/*
+	 * Everything as new. No domain may be open. cfg NULL: machines, their
+	 * models and the configuration stay, all else is as new.
+	 */
 	void (*reset)(const struct pmsim_cfg *cfg);
 
 	/* Machines: number them 0.. in order. cfg NULL: plain DRAM only. */
@@ -64,12 +74,18 @@ struct pmsim_ops {
 	/*
 	 * The process on this machine dies: all its endpoints are gone at once,
 	 * say nothing any more and can only be closed; what was on its wires is
-	 * lost or, where late, still arrives at the other side. Peers learn of
-	 * it as of a break. Domains opened after it are its next life.
+	 * lost (what shall still arrive is delivered, or the wire broken with
+	 * some late, before). Peers learn of it as of a break. Domains opened
+	 * after it are its next life; an endpoint that gets the address of an
+	 * earlier one (fi_setname(), src_addr) is found under it.
 	 */
 	void (*kill)(unsigned int machine);
 
-	/* Wires with something in flight. Returns how many there are. */
+	/*
+	 * Wires with something in flight. Returns how many there are. A NIC
+	 * whose writes have got to memory acknowledges them (placed_acks) no
+	 * later than at this call.
+	 */
 	size_t (*wires)(struct pmsim_wire *out, size_t max);
 	enum pmsim_what (*peek)(unsigned int wire, unsigned int index);
 	/*
@@ -79,22 +95,25 @@ struct pmsim_ops {
 	void (*deliver)(unsigned int wire, unsigned int n);
 	/*
 	 * The connection that this wire belongs to breaks, in both directions.
-	 * Operations without their acknowledgement fail at the initiator
-	 * (messages that were injected just vanish); the first `late` of those
-	 * in flight towards `to` are still delivered, the rest are lost. The
-	 * next post makes a new connection and nobody is told.
+	 * Operations that wait for an answer (delivery, reads, atomics) fail at
+	 * the initiator; others complete whatever becomes of them. Towards `to`
+	 * the first `late` of those that have arrived or are in flight still
+	 * get there, the rest is lost; of the other direction, what has
+	 * arrived. What a NIC has placed is never lost. The next post makes a
+	 * new connection and nobody is told.
 	 */
 	void (*break_wire)(unsigned int wire, unsigned int late);
 	/* Has arrived, and the machine's program has not looked at it yet. */
 	unsigned int (*arrived)(unsigned int machine);
 
-	/* Counts since reset(), by enum pmsim_what, for round trips and so on.
-	 */
+	/* Posted since reset(), for round trips and so on. */
 	uint64_t (*count)(enum pmsim_what what);
-	/* Posted operations that have not completed, of one machine. */
+	/* Posted operations (not receives) of a machine, not yet completed. */
 	unsigned int (*outstanding)(unsigned int machine);
 	/* A line per event to stderr, for counterexamples. */
 	void (*trace)(bool on);
+	/* Message number index of an unordered wire is the first one now. */
+	void (*overtake)(unsigned int wire, unsigned int index);
 };
 
 /* The symbol of the DSO. */

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Arrival: what the NIC does by itself, and what waits for the program. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmsim/pmsim_int.h"
+
+void ps_place(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+	      void *to, const void *from, size_t len)
+{
+	if (!len)
+		return;
+	if (!m->model || !model_owns(m->model, to))
+		memcpy(to, from, len);
+	else if (nic)
+		model_dma_write(m->model, msg->qp, to, from, len);
+	else
+		model_store(m->model, m->place, to, from, len);
+}
+
+static void scatter(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+		    const struct iovec *iov, size_t n)
+{
+	size_t done = 0;
+
+	for (size_t i = 0; i < n && done < msg->len; i++) {
+		size_t len = msg->len - done;
+
+		if (len > iov[i].iov_len)
+			len = iov[i].iov_len;
+		ps_place(m, msg, nic, iov[i].iov_base, msg->payload + done,
+			 len);
+		done += len;
+	}
+}
+
+/* --- acknowledgements --- */
+
+/* The NIC has done it: acknowledge now, or when it has got to memory. */
+static void nic_ack(struct ps_machine *m, struct ps_msg *msg)
+{
+	struct ps_msg *later;
+
+	if (!msg->op)
+		return;
+	if (!ps_sim.cfg.placed_acks) {
+		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+	} else {
+		later = ps_msg_new(PMSIM_ACK, 0);
+		if (!later)
+			abort(); /* a test out of memory has no result */
+		later->wire = msg->wire;
+		later->qp = msg->qp;
+		later->op = msg->op;
+		TAILQ_INSERT_TAIL(&m->unplaced, later, link);
+	}
+	msg->op = NULL;
+}
+
+void ps_placed_acks(struct ps_machine *m)
+{
+	struct ps_msg *msg;
+
+	if (TAILQ_EMPTY(&m->unplaced) || model_dma_pending(m->model))
+		return;
+	while ((msg = TAILQ_FIRST(&m->unplaced))) {
+		TAILQ_REMOVE(&m->unplaced, msg, link);
+		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		free(msg);
+	}
+}
+
+/* --- receives --- */
+
+static struct ps_match *match_of(struct ps_msg *msg)
+{
+	return msg->what == PMSIM_TSEND ? &msg->to->tagged : &msg->to->msg;
+}
+
+bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg)
+{
+	return (!rx->source || rx->source == msg->from) &&
+	       (msg->what == PMSIM_SEND ||
+		!((rx->tag ^ msg->tag) & ~rx->ignore));
+}
+
+static bool match(struct ps_msg *msg)
+{
+	struct ps_match *q = match_of(msg);
+	struct ps_rx *rx;
+
+	TAILQ_FOREACH (rx, &q->posted, link) {
+		if (!ps_rx_matches(rx, msg))
+			continue;
+		TAILQ_REMOVE(&q->posted, rx, link);
+		msg->rx = rx;
+		return true;
+	}
+	TAILQ_INSERT_TAIL(&q->unexpected, msg, link);
+	return false;
+}
+
+void ps_rx_take(struct ps_rx *rx, struct ps_msg *msg)
+{
+	msg->rx = rx;
+	TAILQ_INSERT_TAIL(&rx->ep->dom->machine->arrived, msg, link);
+}
+
+void ps_rx_post(struct ps_match *q, struct ps_rx *rx)
+{
+	struct ps_msg *msg;
+
+	rx->ep->nrx++;
+	TAILQ_FOREACH (msg, &q->unexpected, link) {
+		if (!ps_rx_matches(rx, msg))
+			continue;
+		TAILQ_REMOVE(&q->unexpected, msg, link);
+		ps_rx_take(rx, msg);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&q->posted, rx, link);
+}
+
+/* The program gets its message. */
+static void receive(struct ps_machine *m, struct ps_msg *msg)
+{
+	struct ps_rx *rx = msg->rx;
+	struct ps_ep *ep = rx->ep;
+	bool tagged = msg->what == PMSIM_TSEND;
+	struct fi_cq_err_entry e = {
+		.op_context = rx->context,
+		.flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) |
+			 (msg->flags & FI_REMOTE_CQ_DATA),
+		.len = msg->len < rx->len ? msg->len : rx->len,
+		.data = msg->data,
+		.tag = msg->tag,
+	};
+
+	if (!msg->placed)
+		scatter(m, msg, false, rx->iov, rx->niov);
+	ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+	if (msg->len > rx->len) {
+		e.olen = msg->len - rx->len;
+		e.err = FI_ETRUNC;
+		e.prov_errno = FI_ETRUNC;
+	}
+	if (ep->rx_cq &&
+	    (e.err || !ep->rx_selective || (rx->flags & FI_COMPLETION)))
+		ps_cq_push(ep->rx_cq, &e, ps_av_find(ep->av, msg->from));
+	ps_event(ep, PS_EV_RECV, e.err);
+	ep->nrx--;
+	free(rx);
+}
+
+/* --- remote memory --- */
+
+static void refuse(const struct ps_msg *msg, int err)
+{
+	PS_TRACE("machine %u refuses a %s: %s", msg->to->dom->machine->id,
+		 ps_what_name(msg->what), fi_strerror(err));
+	ps_answer(msg, PMSIM_ERROR, err, NULL, 0);
+}
+
+static int find_all(const struct ps_msg *msg, uint64_t access,
+		    char *where[PS_IOV])
+{
+	int err = 0;
+
+	for (size_t i = 0; i < msg->nrma && !err; i++)
+		err = ps_mr_find(msg->to->dom, &msg->rma[i], access, &where[i]);
+	return err;
+}
+
+static bool do_write(struct ps_machine *m, struct ps_msg *msg, bool nic)
+{
+	const char *from = msg->payload;
+	char *where[PS_IOV];
+	int err = find_all(msg, FI_REMOTE_WRITE, where);
+
+	if (err) {
+		refuse(msg, err);
+		return false;
+	}
+	for (size_t i = 0; i < msg->nrma; i++) {
+		ps_place(m, msg, nic, where[i], from, msg->rma[i].len);
+		from += msg->rma[i].len;
+	}
+	ps_event(msg->to, PS_EV_REMOTE_WRITE, 0);
+	return true;
+}
+
+void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+	      const void *from, void *to, size_t len)
+{
+	if (!len)
+		return;
+	if (nic && model_owns(m->model, from))
+		model_dma_read(m->model, msg->qp, from, to, len);
+	else
+		memcpy(to, from, len);
+}
+
+static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
+{
+	char *where[PS_IOV], *buf, *to;
+	size_t len = 0;
+	int err = find_all(msg, FI_REMOTE_READ, where);
+
+	if (err) {
+		refuse(msg, err);
+		return;
+	}
+	for (size_t i = 0; i < msg->nrma; i++)
+		len += msg->rma[i].len;
+	buf = malloc(len + 1);
+	if (!buf)
+		abort(); /* a test out of memory has no result */
+	to = buf;
+	for (size_t i = 0; i < msg->nrma; i++) {
+		ps_fetch(m, msg, nic, where[i], to, msg->rma[i].len);
+		to += msg->rma[i].len;
+	}
+	ps_event(msg->to, PS_EV_REMOTE_READ, 0);
+	ps_answer(msg, PMSIM_RESPONSE, 0, buf, len);
+	free(buf);
+}
+
+static void do_atomic(struct ps_machine *m, struct ps_msg *msg, bool nic)
+{
+	bool read = msg->atomic == FI_ATOMIC_READ;
+	char *where[PS_IOV];
+	int err = find_all(msg,
+			   (read ? 0 : FI_REMOTE_WRITE) |
+				   (msg->fetch ? FI_REMOTE_READ : 0),
+			   where);
+
+	if (err) {
+		refuse(msg, err);
+		return;
+	}
+	ps_atomic_run(m, msg, nic, where);
+	ps_event(msg->to, read ? PS_EV_REMOTE_READ : PS_EV_REMOTE_WRITE, 0);
+}
+
+/* The target's program hears of a write that carried data for it. */
+static void tell_written(const struct ps_msg *msg)
+{
+	struct fi_cq_err_entry e = {
+		.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+		.len = msg->len,
+		.data = msg->data,
+	};
+
+	if (msg->to->rx_cq)
+		ps_cq_push(msg->to->rx_cq, &e,
+			   ps_av_find(msg->to->av, msg->from));
+}
+
+/* --- the NIC --- */
+
+static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
+{
+	msg->placed = true;
+	msg->completion = model_dma_completion(m->model, msg->qp);
+	TAILQ_INSERT_TAIL(&m->arrived, msg, link);
+	return true;
+}
+
+/* False: that was all about msg. */
+static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
+{
+	switch (msg->what) {
+	case PMSIM_WRITE:
+		if (!do_write(m, msg, true))
+			return false;
+		nic_ack(m, msg);
+		return (msg->flags & FI_REMOTE_CQ_DATA) &&
+		       wait_for_program(m, msg);
+	case PMSIM_READ:
+		do_read(m, msg, true);
+		return false;
+	case PMSIM_ATOMIC:
+		do_atomic(m, msg, true);
+		return false;
+	case PMSIM_SEND:
+	case PMSIM_TSEND:
+		/* A message that nobody waits for is in a buffer of its own. */
+		if (!match(msg))
+			return true;
+		scatter(m, msg, true, msg->rx->iov, msg->rx->niov);
+		nic_ack(m, msg);
+		return wait_for_program(m, msg);
+	case PMSIM_RESPONSE:
+		scatter(m, msg, true, msg->op->result, msg->op->nresult);
+		return wait_for_program(m, msg);
+	case PMSIM_ACK:
+	case PMSIM_ERROR:
+		return wait_for_program(m, msg);
+	}
+	return false;
+}
+
+void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
+{
+	if (msg->what >= PMSIM_ACK)
+		msg->op->answered = true;
+	if (!m->dma)
+		TAILQ_INSERT_TAIL(&m->arrived, msg, link);
+	else if (!nic_arrive(m, msg))
+		free(msg);
+}
+
+/* --- the program --- */
+
+/* Returns false when msg stays. */
+static bool look(struct ps_machine *m, struct ps_msg *msg)
+{
+	if (msg->placed)
+		model_dma_see(m->model, msg->completion);
+	switch (msg->what) {
+	case PMSIM_WRITE:
+		if (!msg->placed) {
+			if (!do_write(m, msg, false))
+				return true;
+			ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		}
+		if (msg->flags & FI_REMOTE_CQ_DATA)
+			tell_written(msg);
+		return true;
+	case PMSIM_READ:
+		do_read(m, msg, false);
+		return true;
+	case PMSIM_ATOMIC:
+		do_atomic(m, msg, false);
+		return true;
+	case PMSIM_SEND:
+	case PMSIM_TSEND:
+		if (!msg->rx && !match(msg))
+			return false;
+		receive(m, msg);
+		return true;
+	case PMSIM_ACK:
+		ps_op_end(msg->op, 0, 0);
+		return true;
+	case PMSIM_RESPONSE:
+		if (!msg->placed)
+			scatter(m, msg, false, msg->op->result,
+				msg->op->nresult);
+		ps_op_end(msg->op, 0, msg->len);
+		return true;
+	case PMSIM_ERROR:
+		ps_op_end(msg->op, msg->err, 0);
+		return true;
+	}
+	return true;
+}
+
+void ps_progress(struct ps_dom *dom)
+{
+	struct ps_machine *m = dom->machine;
+	struct ps_msg *msg;
+	struct ps_op *op;
+
+	if (dom->dead)
+		return;
+	while ((op = TAILQ_FIRST(&m->due)))
+		ps_op_end(op, op->err, 0);
+	while ((msg = TAILQ_FIRST(&m->arrived))) {
+		TAILQ_REMOVE(&m->arrived, msg, link);
+		if (look(m, msg))
+			free(msg);
+	}
+	ps_placed_acks(m);
+}

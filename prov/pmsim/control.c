@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The test's side: machines, and everything that moves. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmsim/pmsim_int.h"
+
+struct ps_sim ps_sim = {.cfg = {.ordered = true, .placed_acks = true}};
+
+const char *ps_what_name(enum pmsim_what what)
+{
+	static const char *const names[] = {
+		[PMSIM_WRITE] = "write",       [PMSIM_READ] = "read",
+		[PMSIM_ATOMIC] = "atomic",     [PMSIM_SEND] = "send",
+		[PMSIM_TSEND] = "tsend",       [PMSIM_ACK] = "ack",
+		[PMSIM_RESPONSE] = "response", [PMSIM_ERROR] = "error",
+	};
+
+	return names[what];
+}
+
+void ps_trace(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fputs("pmsim: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+}
+
+/* A test that drives us wrongly has no result: stop where it happens. */
+static void bad_call(const char *what)
+{
+	fprintf(stderr, "pmsim: %s\n", what);
+	abort();
+}
+
+static struct ps_machine *machine_at(unsigned int i)
+{
+	if (i >= ps_sim.nmachines)
+		bad_call("no such machine");
+	return ps_sim.machines[i];
+}
+
+static struct ps_wire *wire_at(unsigned int id)
+{
+	struct ps_wire *w = ps_wire_find(id);
+
+	if (!w)
+		bad_call("no such wire");
+	return w;
+}
+
+static void free_machines(void)
+{
+	for (unsigned int i = 0; i < ps_sim.nmachines; i++) {
+		if (ps_sim.machines[i]->model)
+			model_delete(ps_sim.machines[i]->model);
+		free(ps_sim.machines[i]);
+	}
+	free(ps_sim.machines);
+	ps_sim.machines = NULL;
+	ps_sim.nmachines = 0;
+}
+
+static void ctl_reset(const struct pmsim_cfg *cfg)
+{
+	if (ps_sim.ndoms)
+		bad_call("reset with a domain open");
+	ps_wires_reset();
+	if (cfg) {
+		free_machines();
+		ps_sim.cfg = *cfg;
+	}
+	for (unsigned int i = 0; i < ps_sim.nmachines; i++)
+		ps_sim.machines[i]->last_key = 0;
+	ps_sim.current = 0;
+	ps_sim.last_number = 0;
+	ps_sim.last_key = 0;
+	ps_sim.posts = 0;
+	memset(ps_sim.count, 0, sizeof(ps_sim.count));
+}
+
+static unsigned int ctl_machine(const struct model_cfg *cfg)
+{
+	struct ps_machine **grown, *m = calloc(1, sizeof(*m));
+
+	grown = realloc(ps_sim.machines,
+			(ps_sim.nmachines + 1) * sizeof(*grown));
+	if (!m || !grown)
+		bad_call("out of memory");
+	ps_sim.machines = grown;
+	m->id = ps_sim.nmachines;
+	if (cfg) {
+		m->model = model_new(cfg);
+		if (!m->model)
+			bad_call("out of memory");
+		m->place = cfg->place;
+		m->dma = cfg->place == MODEL_DMA_CACHE ||
+			 cfg->place == MODEL_DMA_MEMORY;
+		if (m->dma) /* what is left for the CPU to store */
+			m->place = MODEL_CPU_USER;
+	}
+	TAILQ_INIT(&m->arrived);
+	TAILQ_INIT(&m->unplaced);
+	TAILQ_INIT(&m->due);
+	LIST_INIT(&m->doms);
+	ps_sim.machines[ps_sim.nmachines++] = m;
+	return m->id;
+}
+
+/* A program that knows nothing of machines runs on one without a model. */
+struct ps_machine *ps_machine_current(void)
+{
+	if (!ps_sim.nmachines)
+		ctl_machine(NULL);
+	return machine_at(ps_sim.current);
+}
+
+static struct model *ctl_model(unsigned int machine)
+{
+	return machine_at(machine)->model;
+}
+
+static void ctl_use_machine(unsigned int machine)
+{
+	ps_sim.current = machine_at(machine)->id;
+}
+
+static void ctl_kill(unsigned int machine)
+{
+	struct ps_machine *m = machine_at(machine);
+	struct ps_msg *msg;
+	struct ps_dom *dom;
+	struct ps_ep *ep;
+
+	PS_TRACE("machine %u: its process dies", machine);
+	while ((dom = LIST_FIRST(&m->doms))) {
+		LIST_FOREACH (ep, &dom->eps, link)
+			ps_ep_die(ep);
+		dom->dead = true;
+		LIST_REMOVE(dom, link);
+	}
+	/* What its NIC has taken goes on to memory; nobody acknowledges it. */
+	while ((msg = TAILQ_FIRST(&m->unplaced))) {
+		TAILQ_REMOVE(&m->unplaced, msg, link);
+		free(msg);
+	}
+	m->last_key = 0;
+}
+
+static unsigned int waiting(const struct ps_wire *w)
+{
+	struct ps_msg *msg;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH (msg, &w->to->dom->machine->arrived, link)
+		n += ps_wire_waits(w, msg);
+	return n;
+}
+
+static size_t ctl_wires(struct pmsim_wire *out, size_t max)
+{
+	size_t n = 0;
+
+	/* A NIC needs no program to see that its writes have got there. */
+	for (unsigned int i = 0; i < ps_sim.nmachines; i++)
+		ps_placed_acks(ps_sim.machines[i]);
+	for (unsigned int i = 0; i < ps_sim.nwires; i++) {
+		struct ps_wire *w = ps_sim.wires[i];
+
+		if (!w || !w->n)
+			continue;
+		if (n < max)
+			out[n] = (struct pmsim_wire){
+				.id = w->id,
+				.from = w->from->dom->machine->id,
+				.to = w->to->dom->machine->id,
+				.in_flight = w->n,
+				.arrived = waiting(w),
+				.qp = w->qp,
+			};
+		n++;
+	}
+	return n;
+}
+
+static struct ps_msg *message_at(struct ps_wire *w, unsigned int index)
+{
+	struct ps_msg *msg = TAILQ_FIRST(&w->flight);
+
+	while (msg && index--)
+		msg = TAILQ_NEXT(msg, link);
+	if (!msg)
+		bad_call("no such message");
+	return msg;
+}
+
+static enum pmsim_what ctl_peek(unsigned int wire, unsigned int index)
+{
+	return message_at(wire_at(wire), index)->what;
+}
+
+static void ctl_deliver(unsigned int wire, unsigned int n)
+{
+	ps_wire_deliver(wire_at(wire), n);
+}
+
+static void ctl_overtake(unsigned int wire, unsigned int index)
+{
+	struct ps_wire *w = wire_at(wire);
+	struct ps_msg *msg = message_at(w, index);
+
+	if (ps_sim.cfg.ordered)
+		bad_call("messages of an ordered fabric do not overtake");
+	TAILQ_REMOVE(&w->flight, msg, link);
+	TAILQ_INSERT_HEAD(&w->flight, msg, link);
+}
+
+static void ctl_break_wire(unsigned int wire, unsigned int late)
+{
+	ps_wire_break(wire_at(wire), late);
+}
+
+static unsigned int ctl_arrived(unsigned int machine)
+{
+	struct ps_msg *msg;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH (msg, &machine_at(machine)->arrived, link)
+		n++;
+	return n;
+}
+
+static uint64_t ctl_count(enum pmsim_what what)
+{
+	return ps_sim.count[what];
+}
+
+static unsigned int ctl_outstanding(unsigned int machine)
+{
+	return machine_at(machine)->outstanding;
+}
+
+static void ctl_trace(bool on)
+{
+	ps_sim.trace = on;
+}
+
+static const struct pmsim_ops ops = {
+	.reset = ctl_reset,
+	.machine = ctl_machine,
+	.model = ctl_model,
+	.use_machine = ctl_use_machine,
+	.kill = ctl_kill,
+	.wires = ctl_wires,
+	.peek = ctl_peek,
+	.deliver = ctl_deliver,
+	.break_wire = ctl_break_wire,
+	.arrived = ctl_arrived,
+	.count = ctl_count,
+	.outstanding = ctl_outstanding,
+	.trace = ctl_trace,
+	.overtake = ctl_overtake,
+};
+
+__attribute__((visibility("default"))) const struct pmsim_ops *
+pmsim_control(void);
+
+const struct pmsim_ops *pmsim_control(void)
+{
+	return &ops;
+}
+
+/* The library goes: what a test left behind is not a leak of its own. */
+__attribute__((destructor)) static void fini(void)
+{
+	struct pmsim_cfg same = ps_sim.cfg;
+
+	if (!ps_sim.ndoms)
+		ctl_reset(&same);
+}

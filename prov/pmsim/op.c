@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Operations of an initiator: from a post to its one completion. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmsim/pmsim_int.h"
+
+#define OP_FLAGS                                                               \
+	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE |                      \
+	 FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE |               \
+	 FI_REMOTE_CQ_DATA)
+
+size_t ps_iov_len(const struct iovec *iov, size_t n)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+void ps_event(struct ps_ep *ep, enum ps_event event, int err)
+{
+	if (!ep->cntr[event])
+		return;
+	if (err)
+		ep->cntr[event]->errors++;
+	else
+		ep->cntr[event]->value++;
+}
+
+void ps_op_free(struct ps_op *op)
+{
+	struct ps_machine *m = op->ep->dom->machine;
+
+	if (op->due)
+		TAILQ_REMOVE(&m->due, op, due_link);
+	TAILQ_REMOVE(&op->ep->ops, op, link);
+	op->ep->nops--;
+	m->outstanding--;
+	free(op);
+}
+
+void ps_op_end(struct ps_op *op, int err, size_t len)
+{
+	struct ps_ep *ep = op->ep;
+	struct fi_cq_err_entry e = {
+		.op_context = op->context,
+		.flags = op->flags,
+		.len = len,
+		.err = err,
+		.prov_errno = err,
+	};
+
+	if (err)
+		PS_TRACE("machine %u: an operation fails: %s",
+			 ep->dom->machine->id, fi_strerror(err));
+	if (ep->tx_cq && (err || op->want))
+		ps_cq_push(ep->tx_cq, &e, FI_ADDR_NOTAVAIL);
+	ps_event(ep, op->event, err);
+	ps_op_free(op);
+}
+
+void ps_op_due(struct ps_op *op, int err)
+{
+	op->due = true;
+	op->err = err;
+	TAILQ_INSERT_TAIL(&op->ep->dom->machine->due, op, due_link);
+}
+
+bool ps_refuse(void)
+{
+	return ps_sim.cfg.again && !(++ps_sim.posts % ps_sim.cfg.again);
+}
+
+static size_t rma_len(const struct ps_tx *tx)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < tx->nrma; i++)
+		len += tx->rma[i].len;
+	return len;
+}
+
+static int check(const struct ps_ep *ep, const struct ps_tx *tx)
+{
+	size_t len = ps_iov_len(tx->iov, tx->niov);
+	bool no_operand =
+		tx->what == PMSIM_ATOMIC && tx->atomic == FI_ATOMIC_READ;
+
+	if (ep->dead)
+		return -FI_ESHUTDOWN;
+	if (!ep->enabled)
+		return -FI_EOPBADSTATE;
+	if (tx->flags & ~OP_FLAGS)
+		return -FI_EBADFLAGS;
+	if (tx->niov > PS_IOV || tx->nrma > PS_IOV || tx->nresult > PS_IOV ||
+	    tx->ncompare > PS_IOV || len > PS_MAX_MSG ||
+	    ((tx->flags & FI_INJECT) && len > PS_INJECT))
+		return -FI_EINVAL;
+	if (tx->nrma && !no_operand && rma_len(tx) != len)
+		return -FI_EINVAL;
+	if ((tx->nresult &&
+	     rma_len(tx) != ps_iov_len(tx->result, tx->nresult)) ||
+	    (tx->ncompare &&
+	     rma_len(tx) != ps_iov_len(tx->compare, tx->ncompare)))
+		return -FI_EINVAL;
+	return 0;
+}
+
+static void gather(char *to, const struct iovec *iov, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (iov[i].iov_len)
+			memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		to += iov[i].iov_len;
+	}
+}
+
+static struct ps_msg *make_msg(const struct ps_tx *tx)
+{
+	size_t len = tx->what == PMSIM_READ ? 0 : ps_iov_len(tx->iov, tx->niov);
+	struct ps_msg *msg;
+
+	msg = ps_msg_new(tx->what, len + ps_iov_len(tx->compare, tx->ncompare));
+	if (!msg)
+		return NULL;
+	/* Taken now: the program may not touch it before the completion. */
+	if (tx->what != PMSIM_READ)
+		gather(msg->payload, tx->iov, tx->niov);
+	gather(msg->payload + len, tx->compare, tx->ncompare);
+	msg->compare = len;
+	msg->flags = tx->flags;
+	msg->data = tx->data;
+	msg->tag = tx->tag;
+	msg->datatype = tx->datatype;
+	msg->atomic = tx->atomic;
+	msg->fetch = tx->nresult;
+	msg->nrma = tx->nrma;
+	if (tx->nrma)
+		memcpy(msg->rma, tx->rma, tx->nrma * sizeof(*tx->rma));
+	return msg;
+}
+
+static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
+			     bool answer)
+{
+	const struct iovec *to = tx->what == PMSIM_READ ? tx->iov : tx->result;
+	size_t n = tx->what == PMSIM_READ ? tx->niov : tx->nresult;
+	struct ps_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return NULL;
+	op->ep = ep;
+	op->event = tx->event;
+	op->want = !ep->tx_selective || (tx->flags & FI_COMPLETION);
+	op->context = tx->context;
+	op->flags = tx->cq_flags;
+	op->nresult = n;
+	if (n)
+		memcpy(op->result, to, n * sizeof(*to));
+	TAILQ_INSERT_TAIL(&ep->ops, op, link);
+	ep->nops++;
+	ep->dom->machine->outstanding++;
+	return op;
+}
+
+ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
+{
+	/* All else completes whatever becomes of it, as over tcp. */
+	bool answer = !tx->silent &&
+		      (tx->what == PMSIM_READ || tx->what == PMSIM_ATOMIC ||
+		       (tx->flags & FI_DELIVERY_COMPLETE));
+	struct ps_op *op = NULL;
+	struct ps_wire *wire;
+	struct ps_msg *msg;
+	uint32_t number;
+	int ret = check(ep, tx);
+
+	if (ret)
+		return ret;
+	number = ps_av_number(ep->av, tx->dest);
+	if (!number)
+		return -FI_EINVAL;
+	if (ep->nops >= PS_QUEUE_SIZE || ps_refuse())
+		return -FI_EAGAIN;
+	ret = ps_wire_get(ep, number, &wire);
+	if (ret)
+		return ret;
+	msg = make_msg(tx);
+	if (!msg)
+		return -FI_ENOMEM;
+	if (!tx->silent) {
+		op = make_op(ep, tx, answer);
+		if (!op) {
+			free(msg);
+			return -FI_ENOMEM;
+		}
+	}
+	if (wire) {
+		if (answer) {
+			msg->op = op;
+			op->qp = wire->qp;
+		}
+		ps_wire_post(wire, msg);
+	} else {
+		/* Nobody is there: as a connection that breaks at once. */
+		PS_TRACE("machine %u: %s to nobody", ep->dom->machine->id,
+			 ps_what_name(tx->what));
+		free(msg);
+		if (answer)
+			ps_op_due(op, FI_ECONNABORTED);
+	}
+	if (tx->silent)
+		ps_event(ep, tx->event, 0);
+	else if (!answer && (tx->flags & FI_INJECT))
+		ps_op_end(op, 0, 0);
+	else if (!answer)
+		ps_op_due(op, 0);
+	return 0;
+}

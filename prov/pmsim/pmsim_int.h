@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The objects of the simulated provider, and what they owe each other. */
+#ifndef PMSIM_INT_H
+#define PMSIM_INT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+#include <uthash.h>
+
+#include "pmsim/model.h"
+#include "pmsim/pmsim.h"
+
+#define PS_NAME	      "pmsim"
+#define PS_IOV	      4
+#define PS_INJECT     128
+#define PS_QUEUE_SIZE 1024
+#define PS_MAX_MSG    (1u << 30)
+
+#define ps_container_of(ptr, type, member)                                     \
+	((type *)((char *)(ptr)-offsetof(type, member)))
+
+extern struct fi_provider ps_prov;
+
+/* --- info.c: what is offered --- */
+
+int ps_getinfo(uint32_t version, const char *node, const char *service,
+	       uint64_t flags, const struct fi_info *hints,
+	       struct fi_info **info);
+
+/* --- fabric.c --- */
+
+struct ps_fabric {
+	struct fid_fabric fid;
+	unsigned int refs;
+};
+int ps_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
+		   void *context);
+/* Calls that no object of ours offers. */
+int ps_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
+int ps_no_control(struct fid *fid, int command, void *arg);
+int ps_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		   void **ops, void *context);
+
+/* --- domain.c --- */
+
+struct ps_dom {
+	struct fid_domain fid;
+	struct ps_fabric *fabric;
+	struct ps_machine *machine;
+	bool dead; /* its process was killed: it can only be closed */
+	unsigned int refs;
+	struct ps_mr *mrs;
+	LIST_HEAD(, ps_ep) eps;
+	LIST_ENTRY(ps_dom) link; /* in its machine, while it lives */
+};
+int ps_domain_open(struct fid_fabric *fabric, struct fi_info *info,
+		   struct fid_domain **dom, void *context);
+
+/* --- mr.c --- */
+
+struct ps_mr {
+	struct fid_mr fid;
+	struct ps_dom *dom;
+	uint64_t key;
+	uint64_t access;
+	uint64_t addr; /* of the first byte, as peers name it */
+	char *base;
+	size_t len;
+	UT_hash_handle hh;
+};
+extern struct fi_ops_mr ps_mr_ops;
+/* Where a peer's access goes. 0, or what is wrong with it (FI_EACCES, ..). */
+int ps_mr_find(struct ps_dom *dom, const struct fi_rma_iov *iov,
+	       uint64_t access, char **where);
+
+/* --- av.c --- */
+
+/* An endpoint address: 8 bytes, of which the number is the one that counts. */
+struct ps_addr {
+	char magic[4];
+	uint32_t number;
+};
+bool ps_addr_valid(const void *addr);
+void ps_addr_make(uint32_t number, struct ps_addr *addr);
+
+struct ps_av_entry;
+struct ps_av {
+	struct fid_av fid;
+	struct ps_dom *dom;
+	struct ps_av_entry **entries; /* by fi_addr_t; NULL: free */
+	size_t n;
+	struct ps_av_entry *by_addr;
+	unsigned int refs;
+};
+int ps_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
+	       struct fid_av **av, void *context);
+/* The number of an address; 0: not in the vector. */
+uint32_t ps_av_number(const struct ps_av *av, fi_addr_t addr);
+fi_addr_t ps_av_find(const struct ps_av *av, uint32_t number);
+
+/* --- cq.c --- */
+
+struct ps_cq {
+	struct fid_cq fid;
+	struct ps_dom *dom;
+	size_t size; /* of one entry */
+	STAILQ_HEAD(, ps_cqe) queue;
+	unsigned int refs;
+};
+int ps_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
+	       struct fid_cq **cq, void *context);
+/* e->err 0: a success, from src. */
+void ps_cq_push(struct ps_cq *cq, const struct fi_cq_err_entry *e,
+		fi_addr_t src);
+
+/* --- cntr.c --- */
+
+struct ps_cntr {
+	struct fid_cntr fid;
+	struct ps_dom *dom;
+	uint64_t value, errors;
+	unsigned int refs;
+};
+int ps_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
+		 struct fid_cntr **cntr, void *context);
+
+/* --- ep.c --- */
+
+enum ps_event {
+	PS_EV_SEND,
+	PS_EV_RECV,
+	PS_EV_READ,
+	PS_EV_WRITE,
+	PS_EV_REMOTE_READ,
+	PS_EV_REMOTE_WRITE,
+	PS_EV_MAX,
+};
+
+/* A posted receive. */
+struct ps_rx {
+	TAILQ_ENTRY(ps_rx) link;
+	struct ps_ep *ep;
+	void *context;
+	uint64_t flags;	 /* FI_COMPLETION: tell on success */
+	uint32_t source; /* 0: any */
+	uint64_t tag, ignore;
+	size_t niov, len;
+	struct iovec iov[PS_IOV];
+};
+
+TAILQ_HEAD(ps_msgs, ps_msg);
+
+/* Messages and receives of one kind: FI_MSG or FI_TAGGED. */
+struct ps_match {
+	TAILQ_HEAD(, ps_rx) posted;
+	struct ps_msgs unexpected;
+	struct ps_msgs claimed;
+};
+
+/*
+ * An operation of an initiator, until it has completed. Acknowledgements on
+ * the wire point at it; it outlives them because a break takes both.
+ */
+struct ps_op {
+	TAILQ_ENTRY(ps_op) link; /* in its endpoint */
+	TAILQ_ENTRY(ps_op) due_link;
+	struct ps_ep *ep;
+	enum ps_event event;
+	bool due;	 /* completes with the program's next look */
+	bool answered;	 /* its answer has arrived */
+	bool want;	 /* a completion entry on success too */
+	int err;	 /* for due */
+	unsigned int qp; /* of the connection that brings the answer */
+	void *context;
+	uint64_t flags; /* of the completion entry */
+	size_t nresult;
+	struct iovec result[PS_IOV]; /* of a read or fetch */
+};
+
+struct ps_ep {
+	struct fid_ep fid;
+	struct ps_dom *dom;
+	struct ps_av *av;
+	struct ps_cq *tx_cq, *rx_cq;
+	struct ps_cntr *cntr[PS_EV_MAX];
+	struct ps_addr addr;
+	bool enabled, dead;
+	bool tx_selective, rx_selective;
+	bool directed;
+	uint64_t tx_flags, rx_flags; /* defaults */
+	unsigned int nops, nrx;
+	TAILQ_HEAD(, ps_op) ops;
+	struct ps_match msg, tagged;
+	LIST_HEAD(, ps_wire) wires; /* from here */
+	LIST_ENTRY(ps_ep) link;	    /* in its domain */
+	UT_hash_handle hh;	    /* by number, while it can be reached */
+};
+int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
+	       struct fid_ep **ep, void *context);
+/* The endpoint is gone: its wires, operations and messages go too. */
+void ps_ep_die(struct ps_ep *ep);
+static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
+{
+	return ps_container_of(fid, struct ps_ep, fid);
+}
+
+/* --- wire.c: what is under way between two endpoints --- */
+
+struct ps_msg {
+	TAILQ_ENTRY(ps_msg) link;
+	enum pmsim_what what;
+	unsigned int wire;
+	unsigned int qp;
+	uint32_t from;
+	struct ps_ep *to;
+	struct ps_op *op; /* to be answered; of the sender, or, in an answer, of
+			     the receiver */
+	struct ps_rx *rx; /* matched */
+	bool placed;	  /* the NIC has done it: what is left is to tell */
+	uint64_t completion; /* the NIC's number for it, if placed */
+	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, FI_INJECT, .. */
+	uint64_t data, tag;
+	void *claim;
+	int err; /* PMSIM_ERROR */
+	enum fi_datatype datatype;
+	enum fi_op atomic;
+	bool fetch;
+	size_t nrma;
+	struct fi_rma_iov rma[PS_IOV];
+	size_t len, compare; /* of the payload; where comparands begin in it */
+	char payload[];
+};
+
+struct ps_wire {
+	unsigned int id;
+	unsigned int qp; /* another one for each connection */
+	struct ps_ep *from, *to;
+	struct ps_wire *back;
+	struct ps_msgs flight;
+	unsigned int n;
+	LIST_ENTRY(ps_wire) link; /* in from; the way back of a loop is not */
+};
+
+/* The wire to an address, new if need be. NULL: nobody has that address. */
+int ps_wire_get(struct ps_ep *from, uint32_t number, struct ps_wire **wire);
+/* By id; NULL: there was one. */
+struct ps_wire *ps_wire_find(unsigned int id);
+struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len);
+/* Onto the wire, which owns it now. */
+void ps_wire_post(struct ps_wire *wire, struct ps_msg *msg);
+void ps_wire_deliver(struct ps_wire *wire, unsigned int n);
+void ps_wire_break(struct ps_wire *wire, unsigned int late);
+/* An endpoint is gone. */
+void ps_wires_drop(struct ps_ep *ep);
+/* Has arrived over this connection, and only the socket's buffer knows. */
+bool ps_wire_waits(const struct ps_wire *wire, const struct ps_msg *msg);
+/* Answer a request, should its connection still be there. */
+void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
+	       const void *payload, size_t len);
+void ps_wires_reset(void);
+
+/* --- arrive.c: what a machine makes of what has arrived --- */
+
+/* Takes msg. */
+void ps_arrive(struct ps_machine *m, struct ps_msg *msg);
+/* The machine's program looks. */
+void ps_progress(struct ps_dom *dom);
+/* Acknowledgements that waited for placement. */
+void ps_placed_acks(struct ps_machine *m);
+/* A receive was posted. Takes rx. */
+void ps_rx_post(struct ps_match *q, struct ps_rx *rx);
+bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg);
+/* msg was taken from the unexpected ones for rx: tell it in its turn. */
+void ps_rx_take(struct ps_rx *rx, struct ps_msg *msg);
+/* Bytes into memory of m for msg, as its NIC or its CPU does. */
+void ps_place(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+	      void *to, const void *from, size_t len);
+void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+	      const void *from, void *to, size_t len);
+
+/* --- op.c: from a post to its completion --- */
+
+/* What the calls for posting come down to. */
+struct ps_tx {
+	enum pmsim_what what;
+	enum ps_event event;
+	fi_addr_t dest;
+	const struct iovec *iov; /* payload; of a read: where to */
+	size_t niov;
+	const struct iovec *compare, *result;
+	size_t ncompare, nresult;
+	const struct fi_rma_iov *rma;
+	size_t nrma;
+	uint64_t tag, data;
+	enum fi_datatype datatype;
+	enum fi_op atomic;
+	void *context;
+	uint64_t flags;	   /* of the operation */
+	uint64_t cq_flags; /* of its completion entry */
+	bool silent;	   /* fi_inject and relatives: no entry at all */
+};
+ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx);
+/* Is this post one of those to be refused? */
+bool ps_refuse(void);
+/* Complete, and free. */
+void ps_op_end(struct ps_op *op, int err, size_t len);
+/* As ps_op_end(), when the program looks next. */
+void ps_op_due(struct ps_op *op, int err);
+void ps_op_free(struct ps_op *op);
+void ps_event(struct ps_ep *ep, enum ps_event event, int err);
+size_t ps_iov_len(const struct iovec *iov, size_t n);
+
+/* --- msg.c, rma.c, atomic.c --- */
+
+extern struct fi_ops_msg ps_msg_ops;
+extern struct fi_ops_tagged ps_tagged_ops;
+extern struct fi_ops_rma ps_rma_ops;
+extern struct fi_ops_atomic ps_atomic_ops;
+/* Do it where the ranges of msg are, and answer. */
+void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+		   char *const where[PS_IOV]);
+int ps_atomic_query(struct fid_domain *domain, enum fi_datatype type,
+		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags);
+
+/* --- control.c: the test's side --- */
+
+struct ps_machine {
+	unsigned int id;
+	struct model *model;
+	bool dma;		/* its NIC places by itself */
+	enum model_place place; /* else: as whom its CPU stores */
+	struct ps_msgs arrived;
+	struct ps_msgs unplaced; /* writes whose acknowledgement waits */
+	TAILQ_HEAD(, ps_op) due;
+	LIST_HEAD(, ps_dom) doms; /* of the life that it has now */
+	uint64_t last_key;
+	unsigned int outstanding;
+};
+
+struct ps_sim {
+	struct pmsim_cfg cfg;
+	struct ps_machine **machines;
+	unsigned int nmachines, current;
+	struct ps_wire **wires; /* by id */
+	unsigned int nwires, last_qp;
+	struct ps_ep *eps;  /* that can be reached */
+	unsigned int ndoms; /* open, dead or not */
+	uint32_t last_number;
+	uint64_t last_key;
+	uint64_t posts;
+	uint64_t count[PMSIM_ERROR + 1];
+	bool trace;
+};
+extern struct ps_sim ps_sim;
+struct ps_machine *ps_machine_current(void);
+const char *ps_what_name(enum pmsim_what what);
+void ps_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+#define PS_TRACE(...)                                                          \
+	do {                                                                   \
+		if (ps_sim.trace)                                              \
+			ps_trace(__VA_ARGS__);                                 \
+	} while (0)
+
+#endif

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Wires: what is under way, in order, and what a break makes of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmsim/pmsim_int.h"
+
+/*
+ * A connection is two wires, one each way. It breaks as a whole, and what
+ * follows runs on a new one: other queue pairs, the same wires. A message
+ * remembers its queue pair, so that nothing of an old connection is answered.
+ */
+
+struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len)
+{
+	struct ps_msg *msg = malloc(sizeof(*msg) + len);
+
+	if (!msg)
+		return NULL;
+	memset(msg, 0, sizeof(*msg));
+	msg->what = what;
+	msg->len = len;
+	return msg;
+}
+
+struct ps_wire *ps_wire_find(unsigned int id)
+{
+	return id < ps_sim.nwires ? ps_sim.wires[id] : NULL;
+}
+
+static struct ps_wire *wire_new(struct ps_ep *from, struct ps_ep *to)
+{
+	struct ps_wire *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->from = from;
+	w->to = to;
+	w->qp = ++ps_sim.last_qp;
+	TAILQ_INIT(&w->flight);
+	return w;
+}
+
+static int connect_pair(struct ps_ep *from, struct ps_ep *to,
+			struct ps_wire **wire)
+{
+	struct ps_wire **grown, *there, *back;
+
+	grown = realloc(ps_sim.wires, (ps_sim.nwires + 2) * sizeof(*grown));
+	if (!grown)
+		return -FI_ENOMEM;
+	ps_sim.wires = grown;
+	there = wire_new(from, to);
+	back = wire_new(to, from);
+	if (!there || !back) {
+		free(there);
+		free(back);
+		return -FI_ENOMEM;
+	}
+	there->back = back;
+	back->back = there;
+	there->id = ps_sim.nwires++;
+	ps_sim.wires[there->id] = there;
+	back->id = ps_sim.nwires++;
+	ps_sim.wires[back->id] = back;
+	LIST_INSERT_HEAD(&from->wires, there, link);
+	if (from != to)
+		LIST_INSERT_HEAD(&to->wires, back, link);
+	*wire = there;
+	return 0;
+}
+
+int ps_wire_get(struct ps_ep *from, uint32_t number, struct ps_wire **wire)
+{
+	struct ps_wire *w;
+	struct ps_ep *to;
+
+	LIST_FOREACH (w, &from->wires, link) {
+		if (w->to->addr.number == number) {
+			*wire = w;
+			return 0;
+		}
+	}
+	HASH_FIND(hh, ps_sim.eps, &number, sizeof(number), to);
+	*wire = NULL;
+	return to ? connect_pair(from, to, wire) : 0;
+}
+
+void ps_wire_post(struct ps_wire *w, struct ps_msg *msg)
+{
+	msg->wire = w->id;
+	msg->qp = w->qp;
+	msg->from = w->from->addr.number;
+	msg->to = w->to;
+	TAILQ_INSERT_TAIL(&w->flight, msg, link);
+	w->n++;
+	ps_sim.count[msg->what]++;
+	PS_TRACE("wire %u: %s of %zu bytes from machine %u to %u", w->id,
+		 ps_what_name(msg->what), msg->len, w->from->dom->machine->id,
+		 w->to->dom->machine->id);
+}
+
+void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
+	       const void *payload, size_t len)
+{
+	struct ps_wire *w = ps_wire_find(request->wire);
+	struct ps_msg *msg;
+
+	if (!request->op || !w || w->qp != request->qp)
+		return;
+	msg = ps_msg_new(what, len);
+	if (!msg)
+		abort(); /* a test out of memory has no result */
+	msg->op = request->op;
+	msg->err = err;
+	if (len)
+		memcpy(msg->payload, payload, len);
+	ps_wire_post(w->back, msg);
+}
+
+void ps_wire_deliver(struct ps_wire *w, unsigned int n)
+{
+	struct ps_machine *m = w->to->dom->machine;
+
+	while (n-- && w->n) {
+		struct ps_msg *msg = TAILQ_FIRST(&w->flight);
+
+		TAILQ_REMOVE(&w->flight, msg, link);
+		w->n--;
+		PS_TRACE("wire %u: %s arrives", w->id, ps_what_name(msg->what));
+		ps_arrive(m, msg);
+	}
+	ps_placed_acks(m);
+}
+
+static void lose_flight(struct ps_wire *w)
+{
+	struct ps_msg *msg;
+
+	while ((msg = TAILQ_FIRST(&w->flight))) {
+		PS_TRACE("wire %u: %s is lost", w->id, ps_what_name(msg->what));
+		TAILQ_REMOVE(&w->flight, msg, link);
+		free(msg);
+	}
+	w->n = 0;
+}
+
+bool ps_wire_waits(const struct ps_wire *w, const struct ps_msg *msg)
+{
+	return msg->wire == w->id && msg->qp == w->qp && !msg->placed &&
+	       !msg->rx;
+}
+
+/* In the socket's buffer, all but the first `late`; none that a NIC placed. */
+static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
+{
+	struct ps_msgs *list = &w->to->dom->machine->arrived;
+	struct ps_msg *msg, *next;
+
+	for (msg = TAILQ_FIRST(list); msg; msg = next) {
+		next = TAILQ_NEXT(msg, link);
+		if (!ps_wire_waits(w, msg))
+			continue;
+		if (late) {
+			late--;
+			continue;
+		}
+		PS_TRACE("wire %u: %s that had arrived is lost", w->id,
+			 ps_what_name(msg->what));
+		if (msg->what >= PMSIM_ACK)
+			msg->op->answered = false;
+		TAILQ_REMOVE(list, msg, link);
+		free(msg);
+	}
+	return late;
+}
+
+/* Whose answer can no longer come. */
+static void fail_ops(struct ps_ep *ep, unsigned int qp)
+{
+	struct ps_op *op, *next;
+
+	for (op = TAILQ_FIRST(&ep->ops); op; op = next) {
+		next = TAILQ_NEXT(op, link);
+		if (op->qp == qp && !op->due && !op->answered)
+			ps_op_end(op, FI_ECONNABORTED, 0);
+	}
+}
+
+void ps_wire_break(struct ps_wire *w, unsigned int late)
+{
+	unsigned int old = w->qp, old_back = w->back->qp;
+
+	PS_TRACE("wire %u: breaks, %u late", w->id, late);
+	late = lose_arrived(w, late);
+	ps_wire_deliver(w, late);
+	lose_flight(w);
+	lose_flight(w->back);
+	w->qp = ++ps_sim.last_qp;
+	w->back->qp = ++ps_sim.last_qp;
+	fail_ops(w->from, old);
+	fail_ops(w->to, old_back);
+}
+
+static void wire_free(struct ps_wire *w)
+{
+	ps_sim.wires[w->id] = NULL;
+	lose_flight(w);
+	free(w);
+}
+
+void ps_wires_drop(struct ps_ep *ep)
+{
+	struct ps_wire *w, *back;
+
+	while ((w = LIST_FIRST(&ep->wires))) {
+		back = w->back;
+		LIST_REMOVE(w, link);
+		if (back->from != ep)
+			LIST_REMOVE(back, link);
+		fail_ops(back->from, back->qp);
+		wire_free(w);
+		wire_free(back);
+	}
+}
+
+void ps_wires_reset(void)
+{
+	free(ps_sim.wires);
+	ps_sim.wires = NULL;
+	ps_sim.nwires = 0;
+	ps_sim.last_qp = 0;
+}
