@@ -197,4 +197,17 @@ fabtests_unit_test_model_oracle_SOURCES = fabtests/unit/test_model_oracle.c \
 	fabtests/unit/seeded.h
 fabtests_unit_test_model_oracle_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_model_oracle_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
+
+# The simulated fabric, opened as any provider is, with and without ofi_rpmem.
+check_PROGRAMS += fabtests/unit/test_pmsim
+TESTS += fabtests/unit/test_pmsim
+sim_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests \
+	-DSIM_DSO='"$(abs_top_builddir)/prov/pmsim/.libs/libpmsim-fi.so"' \
+	-DSIM_PATH='"$(abs_top_builddir)/prov/pmsim/.libs:$(abs_top_builddir)/prov/rpmem/.libs"'
+fabtests_unit_test_pmsim_SOURCES = fabtests/unit/test_pmsim.c \
+	fabtests/unit/sim_node.c fabtests/unit/sim_node.h fabtests/unit/leaks.h
+fabtests_unit_test_pmsim_CPPFLAGS = $(sim_cppflags)
+fabtests_unit_test_pmsim_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmsim_LDADD = prov/pmsim/libmodel.la $(FABRIC_LIBS) \
+	$(CRITERION_LIBS) -ldl
 endif

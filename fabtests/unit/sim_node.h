@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Programs on the simulated fabric: one node is one process's endpoint. */
+#ifndef RP_TEST_SIM_NODE_H
+#define RP_TEST_SIM_NODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#include "pmsim/pmsim.h"
+
+extern const struct pmsim_ops *sim;
+
+/* How the nodes of a test are opened. */
+struct sim_opts {
+	const char *prov;   /* NULL: pmsim */
+	enum fi_av_type av; /* 0: map */
+	bool selective;
+	bool prov_keys; /* may ask for them */
+	uint64_t caps;	/* 0: all that both bases have */
+	uint64_t op_flags;
+};
+
+struct sim_node {
+	struct fid_domain *dom;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	struct fid_ep *ep;
+	struct fid_mr *mr;
+	uint64_t key, addr; /* of mr, as peers name it */
+	char name[8];
+};
+
+/* Load the providers and take control. Once per process. */
+void sim_start(void);
+/* Fabric and description for what follows; reset() comes first. */
+void sim_open(const struct sim_opts *opts);
+void sim_close(void);
+/* A node on this machine; name NULL: any address. */
+void node_open(struct sim_node *n, unsigned int machine, const char *name);
+void node_close(struct sim_node *n);
+/* Register memory under key (should keys be the user's). */
+void node_memory(struct sim_node *n, void *buf, size_t len, uint64_t key,
+		 uint64_t flags);
+fi_addr_t node_insert(struct sim_node *n, const struct sim_node *peer);
+/* Its program looks, and takes nothing. */
+void node_poke(struct sim_node *n);
+/* The completion that must be there: of context. */
+void node_expect(struct sim_node *n, void *context,
+		 struct fi_cq_tagged_entry *e);
+/* The error that must be there: returns its err. */
+int node_expect_error(struct sim_node *n, void *context);
+bool node_quiet(struct sim_node *n);
+/* Deliver all that is in flight, once; returns how much. */
+unsigned int sim_deliver_all(void);
+/* The only wire from machine `from` with something in flight. */
+struct pmsim_wire sim_wire(unsigned int from);
+
+#define MUST(call) sim_must((call), #call, __FILE__, __LINE__)
+ssize_t sim_must(ssize_t ret, const char *what, const char *file, int line);
+
+#endif
