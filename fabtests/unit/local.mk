@@ -104,11 +104,20 @@ fabtests_unit_test_pool_SOURCES = fabtests/unit/test_pool.c
 fabtests_unit_test_pool_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pool_LDADD = util/libutil.la $(CRITERION_LIBS)
 
+setup_rig = fabtests/unit/setup_rig.c fabtests/unit/setup_rig.h
+
 check_PROGRAMS += fabtests/unit/test_setup
 TESTS += fabtests/unit/test_setup
-fabtests_unit_test_setup_SOURCES = fabtests/unit/test_setup.c fabtests/unit/seeded.h
+fabtests_unit_test_setup_SOURCES = fabtests/unit/test_setup.c $(setup_rig) \
+	fabtests/unit/seeded.h
 fabtests_unit_test_setup_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_setup_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_setup_server
+TESTS += fabtests/unit/test_setup_server
+fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(setup_rig)
+fabtests_unit_test_setup_server_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
 agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
 	fabtests/unit/seeded.h

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Set-up over sockets: clients and servers that lie, dawdle or play back. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "setup_rig.h"
+
+static atomic_bool stop;
+static atomic_uint refusals, wakeups;
+static pthread_t thread;
+static struct rp_setup_server *server;
+static struct rp_setup_target target;
+
+static void refused(const char *peer)
+{
+	cr_assert_str_eq(peer, "127.0.0.1");
+	atomic_fetch_add(&refusals, 1);
+}
+
+static void *serve(void *arg)
+{
+	struct pollfd pfd = {
+		.fd = rp_setup_server_fd(server),
+		.events = POLLIN,
+	};
+
+	while (!atomic_load(&stop)) {
+		int ms = rp_setup_server_timeout(server);
+
+		poll(&pfd, 1, ms < 0 || ms > 20 ? 20 : ms);
+		if (pfd.revents)
+			atomic_fetch_add(&wakeups, 1);
+		rp_setup_server_run(server);
+	}
+	return NULL;
+}
+
+static void start(const struct rp_secret *s, unsigned int max_conns,
+		  unsigned int timeout_ms)
+{
+	struct rp_setup_server_attr attr = {
+		.secret = s,
+		.exports = pools,
+		.nexports = 2,
+		.max_conns = max_conns,
+		.timeout_ms = timeout_ms,
+		.refused = refused,
+	};
+
+	cr_assert_eq(rp_setup_server_new(&attr, &server, err), 0, "%s", err);
+	strcpy(target.host, "127.0.0.1");
+	target.port = rp_setup_server_port(server);
+	target.secret = s;
+	target.timeout_ms = 3000;
+	atomic_store(&stop, false);
+	cr_assert_eq(pthread_create(&thread, NULL, serve, NULL), 0);
+}
+
+static void finish(void)
+{
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	rp_setup_server_delete(server);
+}
+
+static int fetch(void)
+{
+	err[0] = 0;
+	return rp_setup_fetch_export(&target, "volume one", &m.export, err);
+}
+
+static int dial(void)
+{
+	struct sockaddr_in sa = {
+		.sin_family = AF_INET,
+		.sin_port = htons(target.port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	struct timeval patience = {.tv_sec = 10};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	cr_assert_eq(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	return fd;
+}
+
+/* All that comes until the other end closes. */
+static size_t drain(int fd, uint8_t *buf, size_t size)
+{
+	size_t len = 0;
+	ssize_t n;
+
+	while (len < size && (n = recv(fd, buf + len, size - len, 0)) > 0)
+		len += (size_t)n;
+	return len;
+}
+
+static void expect_error(int fd, enum rp_setup_code code)
+{
+	uint8_t buf[4096];
+	size_t len = drain(fd, buf, sizeof(buf));
+
+	cr_assert_eq(get_error(buf, len), 0, "%zu bytes", len);
+	cr_assert_eq(m.error.code, code, "%s", m.error.text);
+}
+
+static void greeted(int fd, struct rp_setup_greeting *g)
+{
+	uint8_t buf[56];
+
+	cr_assert_eq(recv(fd, buf, sizeof(buf), MSG_WAITALL), 56);
+	cr_assert_eq(rp_setup_get_greeting(buf, sizeof(buf), g), 0);
+}
+
+static void two_answers(void)
+{
+	struct rp_setup_list list;
+
+	cr_assert_eq(fetch(), 0, "%s", err);
+	same_export(&m.export, &pools[0]);
+	cr_assert_eq(rp_setup_fetch_list(&target, &list, err), 0, "%s", err);
+	cr_assert_eq(list.n, 2);
+	cr_assert_str_eq(list.v[0].name, "volume one");
+	cr_assert_eq(list.v[0].len, 1ull << 40);
+	cr_assert_str_eq(list.v[1].name, "b");
+}
+
+Test(setup_server, answers_without_secret, .timeout = 60)
+{
+	start(NULL, 0, 0);
+	two_answers();
+	target.secret = &secret;
+	cr_assert_eq(fetch(), -EACCES);
+	cr_assert_not_null(strstr(err, "does not ask"), "%s", err);
+	finish();
+}
+
+Test(setup_server, answers_with_secret, .timeout = 60)
+{
+	start(&secret, 0, 0);
+	two_answers();
+	cr_assert_eq(atomic_load(&refusals), 0);
+	target.secret = NULL;
+	cr_assert_eq(fetch(), -EACCES);
+	cr_assert_not_null(strstr(err, "--secret FILE"), "%s", err);
+	target.secret = &other;
+	cr_assert_eq(fetch(), -EACCES);
+	cr_assert_not_null(strstr(err, "not the daemon's"), "%s", err);
+	cr_assert_null(strstr(err, "volume"), "a stranger learned a name");
+	/* An unknown pool is no better known to a stranger. */
+	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
+		     -EACCES);
+	finish();
+	cr_assert_eq(atomic_load(&refusals), 1, "one a second");
+}
+
+Test(setup_server, unknown_pool_names_the_known, .timeout = 60)
+{
+	start(&secret, 0, 0);
+	cr_assert_eq(rp_setup_fetch_export(&target, "vol", &m.export, err),
+		     -ENOENT);
+	cr_assert_not_null(strstr(err, "'vol'"), "%s", err);
+	cr_assert_not_null(strstr(err, "'volume one', 'b'"), "%s", err);
+	cr_assert_eq(rp_setup_fetch_export(&target, "/dev/x", &m.export, err),
+		     -EINVAL);
+	finish();
+}
+
+/* A request that was good once is worth nothing on another connection. */
+Test(setup_server, replay, .timeout = 60)
+{
+	struct rp_setup_auth auth = {.secret = &secret};
+	struct rp_setup_request r = {
+		.type = RP_SETUP_GET_EXPORT,
+		.name = "b",
+	};
+	struct rp_setup_greeting g, again;
+	uint8_t req[256], buf[4096];
+	int fd, len;
+
+	start(&secret, 0, 0);
+	fd = dial();
+	greeted(fd, &g);
+	len = rp_setup_put_request(req, sizeof(req), &r);
+	memcpy(auth.daemon_nonce, g.nonce, sizeof(g.nonce));
+	rp_setup_seal(req, (size_t)len, RP_SETUP_FROM_CLIENT, &auth);
+	cr_assert_eq(send(fd, req, (size_t)len, 0), len);
+	cr_assert_eq(get_export(buf, drain(fd, buf, sizeof(buf))), 0);
+	cr_assert_str_eq(m.export.name, "b");
+	close(fd);
+
+	fd = dial();
+	greeted(fd, &again);
+	cr_assert_neq(memcmp(again.nonce, g.nonce, sizeof(g.nonce)), 0);
+	cr_assert_eq(send(fd, req, (size_t)len, 0), len);
+	expect_error(fd, RP_SETUP_E_SECRET);
+	close(fd);
+	finish();
+}
+
+Test(setup_server, bad_requests, .timeout = 60)
+{
+	static uint8_t bufs[8][4096];
+	struct rp_setup_greeting g;
+	size_t lens[8];
+	int fd;
+
+	valid(bufs, lens);
+	start(NULL, 0, 0);
+	/* Longer than any request. */
+	fd = dial();
+	greeted(fd, &g);
+	bufs[1][9] = 0x10;
+	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
+	expect_error(fd, RP_SETUP_E_REQUEST);
+	close(fd);
+	bufs[1][9] = 0;
+	/* Another version. */
+	fd = dial();
+	greeted(fd, &g);
+	bufs[1][4] = 9;
+	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
+	expect_error(fd, RP_SETUP_E_VERSION);
+	close(fd);
+	/* Not for the daemon. */
+	fd = dial();
+	greeted(fd, &g);
+	cr_assert_gt(send(fd, bufs[4], lens[4], 0), 0);
+	expect_error(fd, RP_SETUP_E_REQUEST);
+	close(fd);
+	/* Not of this protocol at all, and a lot of it. */
+	fd = dial();
+	greeted(fd, &g);
+	memset(bufs[0], 'x', 4096);
+	for (int i = 0; i < 20; i++)
+		if (send(fd, bufs[0], 4096, MSG_NOSIGNAL) < 0)
+			break;
+	expect_error(fd, RP_SETUP_E_REQUEST);
+	close(fd);
+	cr_assert_eq(fetch(), 0, "others are served: %s", err);
+	finish();
+}
+
+/* Byte by byte is slow, not wrong. */
+Test(setup_server, slow_client, .timeout = 60)
+{
+	static uint8_t bufs[8][4096];
+	struct rp_setup_greeting g;
+	uint8_t buf[4096];
+	size_t lens[8];
+	int fd;
+
+	valid(bufs, lens);
+	start(NULL, 0, 0);
+	fd = dial();
+	greeted(fd, &g);
+	for (size_t i = 0; i < lens[1]; i++) {
+		cr_assert_eq(send(fd, bufs[1] + i, 1, 0), 1);
+		usleep(1000);
+	}
+	cr_assert_eq(get_export(buf, drain(fd, buf, sizeof(buf))), 0);
+	close(fd);
+	finish();
+}
+
+/* More half messages than there are places: an honest client gets through. */
+Test(setup_server, half_messages_block_nobody, .timeout = 60)
+{
+	static uint8_t bufs[8][4096];
+	struct timespec a, b;
+	size_t lens[8];
+	int fds[12];
+
+	valid(bufs, lens);
+	start(NULL, 4, 1000);
+	for (int i = 0; i < 12; i++) {
+		fds[i] = dial();
+		cr_assert_eq(send(fds[i], bufs[1], 20, MSG_NOSIGNAL), 20);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	cr_assert_eq(fetch(), 0, "%s", err);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	cr_assert_lt((b.tv_sec - a.tv_sec) * 1000 +
+			     (b.tv_nsec - a.tv_nsec) / 1000000,
+		     500, "it waited for the others");
+	/* And all of them are cut off, by number or by time. */
+	for (int i = 0; i < 12; i++) {
+		uint8_t buf[256];
+
+		cr_assert_leq(drain(fds[i], buf, sizeof(buf)), 56);
+		close(fds[i]);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	cr_assert_lt(b.tv_sec - a.tv_sec, 5);
+	finish();
+}
+
+Test(setup_server, sleeps_when_idle, .timeout = 60)
+{
+	int fd;
+	unsigned int before;
+
+	start(NULL, 0, 0);
+	fd = dial();
+	cr_assert_eq(send(fd, "RPMS", 4, 0), 4);
+	usleep(100000);
+	before = atomic_load(&wakeups);
+	usleep(300000);
+	cr_assert_leq(atomic_load(&wakeups) - before, 1,
+		      "woken by a client that says nothing");
+	close(fd);
+	usleep(100000);
+	finish();
+}
+
+Test(setup_server, port_in_use, .timeout = 60)
+{
+	struct rp_setup_server_attr attr = {.exports = pools, .nexports = 2};
+	struct rp_setup_server *twin;
+
+	start(NULL, 0, 0);
+	attr.port = target.port;
+	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EADDRINUSE);
+	cr_assert_not_null(strstr(err, "--port"), "%s", err);
+	finish();
+	attr.addr = "192.0.2.1";
+	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EADDRNOTAVAIL);
+	attr.addr = "no such host.";
+	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EINVAL);
+}
+
+/* Somebody who is not the daemon: says `bytes`, then waits for the end. */
+struct impostor {
+	int listener;
+	const void *hello, *answer;
+	size_t hello_len, answer_len;
+};
+
+static void *impostor_run(void *arg)
+{
+	struct impostor *im = arg;
+	int fd = accept(im->listener, NULL, NULL);
+	uint8_t buf[512];
+
+	if (im->hello_len)
+		send(fd, im->hello, im->hello_len, MSG_NOSIGNAL);
+	if (im->answer_len && recv(fd, buf, sizeof(buf), 0) > 0)
+		send(fd, im->answer, im->answer_len, MSG_NOSIGNAL);
+	while (recv(fd, buf, sizeof(buf), 0) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+static int meet(struct impostor *im)
+{
+	struct sockaddr_in sa = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	socklen_t len = sizeof(sa);
+	int ret;
+
+	im->listener = socket(AF_INET, SOCK_STREAM, 0);
+	bind(im->listener, (struct sockaddr *)&sa, sizeof(sa));
+	listen(im->listener, 1);
+	getsockname(im->listener, (struct sockaddr *)&sa, &len);
+	strcpy(target.host, "127.0.0.1");
+	target.port = ntohs(sa.sin_port);
+	target.timeout_ms = 300;
+	pthread_create(&thread, NULL, impostor_run, im);
+	ret = fetch();
+	pthread_join(thread, NULL);
+	close(im->listener);
+	return ret;
+}
+
+Test(setup_server, impostors, .timeout = 60)
+{
+	static uint8_t bufs[8][4096];
+	size_t lens[8];
+	struct impostor im = {0};
+
+	valid(bufs, lens);
+	/* Silent. */
+	cr_assert_eq(meet(&im), -ETIMEDOUT);
+	cr_assert_not_null(strstr(err, "silent"), "%s", err);
+	/* Another service. */
+	im.hello = "SSH-2.0-OpenSSH_9.2p1\r\n";
+	im.hello_len = 23;
+	cr_assert_eq(meet(&im), -EPROTO);
+	cr_assert_not_null(strstr(err, "not fi_rpmemd"), "%s", err);
+	/* Half a greeting. */
+	im.hello = bufs[0];
+	im.hello_len = 30;
+	cr_assert_eq(meet(&im), -ETIMEDOUT);
+	/* Does not know the secret, and answers all the same. */
+	im.hello_len = lens[0];
+	im.answer = bufs[2];
+	im.answer_len = lens[2];
+	target.secret = &secret;
+	cr_assert_eq(meet(&im), -EACCES);
+	cr_assert_not_null(strstr(err, "do not use it"), "%s", err);
+	/* Answers something else. */
+	bufs[0][16] = 0;
+	target.secret = NULL;
+	im.answer = bufs[3];
+	im.answer_len = lens[3];
+	cr_assert_eq(meet(&im), -EPROTO);
+	/* A pool that wraps around the end of memory. */
+	memset(bufs[2] + 24, 0xff, 8);
+	im.answer = bufs[2];
+	im.answer_len = lens[2];
+	cr_assert_eq(meet(&im), -EPROTO);
+	/* A newer daemon. */
+	bufs[0][4] = 2;
+	cr_assert_eq(meet(&im), -EPROTONOSUPPORT);
+	/* Nobody at all. */
+	target.port = 1;
+	cr_assert_eq(fetch(), -ECONNREFUSED);
+	cr_assert_not_null(strstr(err, "start fi_rpmemd"), "%s", err);
+	strcpy(target.host, "no.such.host.invalid");
+	cr_assert_eq(fetch(), -EHOSTUNREACH);
+}
