@@ -36,6 +36,7 @@ class Finder:
         with open(path, encoding="ascii") as f:
             self.text = f.read()
         self.path, self.name = path, name
+        self.enough = None
         unit = cindex.Index.create().parse(
             path, args, options=cindex.TranslationUnit
             .PARSE_DETAILED_PROCESSING_RECORD)
@@ -220,6 +221,10 @@ class Finder:
 
     def on_call_expr(self, c, kids):
         args = list(c.get_arguments())
+        if c.spelling == "calloc":
+            # The other order is the same, and more does no harm.
+            self.enough = self.span(args[0])
+            return
         for a, b in zip(args, args[1:]):
             if a.type.get_canonical().spelling == \
                b.type.get_canonical().spelling:
@@ -228,6 +233,8 @@ class Finder:
     def on_integer_literal(self, c, kids):
         s, e = self.span(c)
         for step in ("+ 1", "- 1"):
+            if step == "+ 1" and self.enough == (s, e):
+                continue
             self.add("constant", s, e, f"({self.text[s:e]} {step})")
 
     def on_decl_ref_expr(self, c, kids):

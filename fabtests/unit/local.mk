@@ -69,7 +69,14 @@ fabtests_unit_test_pmem_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_LDFLAGS = \
 	-Wl,--wrap=pmem2_source_from_anon,--wrap=pmem2_source_delete \
-	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete \
+	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete
+
+check_PROGRAMS += fabtests/unit/test_pmem_files
+TESTS += fabtests/unit/test_pmem_files
+fabtests_unit_test_pmem_files_SOURCES = fabtests/unit/test_pmem_files.c
+fabtests_unit_test_pmem_files_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmem_files_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_pmem_files_LDFLAGS = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=free
 
 # The same code with its fault points compiled in.
@@ -160,12 +167,33 @@ fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
 fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_peer_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_session
+TESTS += fabtests/unit/test_session
+fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(initiator_rig)
+fabtests_unit_test_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_LDADD = $(unit_ldadd)
+
+commit_rig = fabtests/unit/commit_rig.c fabtests/unit/commit_rig.h \
+	$(initiator_rig)
+
 check_PROGRAMS += fabtests/unit/test_commit
 TESTS += fabtests/unit/test_commit
-fabtests_unit_test_commit_SOURCES = fabtests/unit/test_commit.c $(initiator_rig)
+fabtests_unit_test_commit_SOURCES = fabtests/unit/test_commit.c $(commit_rig)
 fabtests_unit_test_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_commit_LDADD = $(unit_ldadd)
-fabtests_unit_test_commit_LDFLAGS = \
+
+check_PROGRAMS += fabtests/unit/test_poison
+TESTS += fabtests/unit/test_poison
+fabtests_unit_test_poison_SOURCES = fabtests/unit/test_poison.c $(commit_rig)
+fabtests_unit_test_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_poison_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_commit_memory
+TESTS += fabtests/unit/test_commit_memory
+fabtests_unit_test_commit_memory_SOURCES = fabtests/unit/test_commit_memory.c $(commit_rig)
+fabtests_unit_test_commit_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_commit_memory_LDADD = $(unit_ldadd)
+fabtests_unit_test_commit_memory_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 
 check_PROGRAMS += fabtests/unit/test_commit_orders

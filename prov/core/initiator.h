@@ -18,6 +18,8 @@
 #define RP_PEER_MAX_LOST 16
 /* What has no answer for this part of the timeout is sent again. */
 #define RP_PEER_RESEND_PART 2
+/* Failed writes of one peer that are remembered one by one. */
+#define RP_PEER_POISON 1024
 /* How long an overloaded target is left alone. */
 #define RP_PEER_BACKOFF_MS 2
 
@@ -83,7 +85,7 @@ struct rp_peer {
 	/* The session. */
 	enum rp_session_state state;
 	uint64_t cookie;       /* ours: answers carry it; 0: none */
-	uint64_t their_cookie; /* requests carry it */
+	uint64_t their_cookie; /* requests carry it; of an open session */
 	uint64_t incarnation;  /* last one seen; 0: none yet */
 	uint64_t hello_key;
 	uint64_t hello_at; /* HELLO is not sent (again) before */

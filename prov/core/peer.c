@@ -52,12 +52,11 @@ struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 		return NULL;
 	p->in = in;
 	p->addr = addr;
-	p->next_seq = 1;
 	TAILQ_INIT(&p->queue);
 	TAILQ_INIT(&p->sent);
 	TAILQ_INIT(&p->writes);
 	TAILQ_INIT(&p->commits);
-	rp_ranges_init(&p->poison, 1024);
+	rp_ranges_init(&p->poison, RP_PEER_POISON);
 	HASH_ADD(hh, in->by_addr, addr, sizeof(p->addr), p);
 	if (oom) {
 		free(p);
@@ -72,7 +71,6 @@ static void session_close(struct rp_peer *p)
 	if (p->cookie)
 		HASH_DELETE(hh_cookie, p->in->by_cookie, p);
 	p->cookie = 0;
-	p->their_cookie = 0;
 	p->in_flight = 0;
 	p->state = RP_SESSION_CLOSED;
 }

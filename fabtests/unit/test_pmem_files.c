@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Regions of one file: an error is everybody's, and so is the table. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "core/pmem.h"
+
+static int sync_ret;
+
+static int fake_sync(void *ctx, void *addr, size_t len)
+{
+	return sync_ret;
+}
+
+static void fake_flush(void *ctx, const void *addr, size_t len)
+{
+}
+
+static void fake_drain(void *ctx)
+{
+}
+
+static const struct rp_pmem_ops fake = {
+	.sync = fake_sync,
+	.flush = fake_flush,
+	.drain = fake_drain,
+};
+
+static struct rp_pmem *make_in(uint64_t ino, enum rp_method how)
+{
+	struct rp_file_id id = {.dev = 1, .ino = ino};
+	struct rp_pmem *pm;
+
+	cr_assert_eq(rp_pmem_new((void *)0x10000, 64, how, &id, &fake, &pm), 0);
+	return pm;
+}
+
+/* The kernel tells an error of the file to whoever syncs it first. */
+Test(pmem_files, error_of_a_shared_file)
+{
+	struct rp_pmem *a = make_in(5, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *b = make_in(5, RP_METHOD_AGENT_CLWB_MSYNC);
+	struct rp_pmem *lines = make_in(5, RP_METHOD_AGENT_CLWB);
+	struct rp_pmem *other = make_in(6, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *none1 = make_in(0, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *none2 = make_in(0, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *again;
+
+	cr_assert_eq(rp_pmem_flush(a, 0, 1), 0);
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), 0);
+	sync_ret = -EIO;
+	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
+	sync_ret = 0;
+	/* Told to a, so b is not told; but the bytes may have been b's. */
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
+	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
+	cr_assert_eq(rp_pmem_flush(lines, 0, 1), 0);
+	cr_assert_eq(rp_pmem_flush(other, 0, 1), 0);
+	/* Made anew while the others are still there: a clean start. */
+	again = make_in(5, RP_METHOD_AGENT_MSYNC);
+	cr_assert_eq(rp_pmem_flush(again, 0, 1), 0);
+	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
+	rp_pmem_delete(a);
+	rp_pmem_delete(b);
+	cr_assert_eq(rp_pmem_flush(again, 0, 1), 0);
+	sync_ret = -EIO;
+	cr_assert_eq(rp_pmem_flush(none1, 0, 1), -EIO);
+	sync_ret = 0;
+	cr_assert_eq(rp_pmem_flush(none2, 0, 1), 0);
+	rp_pmem_delete(again);
+	rp_pmem_delete(lines);
+	rp_pmem_delete(other);
+	rp_pmem_delete(none1);
+	rp_pmem_delete(none2);
+	rp_pmem_delete(NULL);
+}
+
+static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
+
+/* Takes its time, with nobody else in here. */
+static int lone_sync(void *ctx, void *addr, size_t len)
+{
+	if (pthread_mutex_trylock(&inside))
+		return -EBUSY;
+	usleep(50000);
+	pthread_mutex_unlock(&inside);
+	return 0;
+}
+
+static void *flush_once(void *pm)
+{
+	return (void *)(intptr_t)rp_pmem_flush(pm, 0, 1);
+}
+
+/* A failure between one's sync and its record would be another's to hear. */
+Test(pmem_files, regions_of_a_file_take_turns)
+{
+	const struct rp_file_id id = {.dev = 1, .ino = 5};
+	const struct rp_pmem_ops ops = {.sync = lone_sync};
+	struct rp_pmem *pm[2];
+	pthread_t t[2];
+	void *ret;
+
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(rp_pmem_new((void *)0x10000, 64,
+					 RP_METHOD_AGENT_MSYNC, &id, &ops,
+					 &pm[i]),
+			     0);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&t[i], NULL, flush_once, pm[i]), 0);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(t[i], &ret);
+		cr_assert_eq((intptr_t)ret, 0);
+		rp_pmem_delete(pm[i]);
+	}
+}
+
+/* Linked with --wrap: memory that ends, and what was not given back. */
+static int callocs = -1; /* so many more; -1: no end */
+static _Atomic int blocks;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+	blocks++;
+	return __real_malloc(size);
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (!callocs)
+		return NULL;
+	callocs -= callocs > 0;
+	blocks++;
+	return __real_calloc(n, size);
+}
+
+void __real_free(void *p);
+void __wrap_free(void *p);
+void __wrap_free(void *p)
+{
+	blocks -= p != NULL;
+	__real_free(p);
+}
+
+Test(pmem_files, are_forgotten)
+{
+	struct rp_pmem *pm[3];
+
+	blocks = 0;
+	for (int i = 0; i < 3; i++)
+		pm[i] = make_in(5 + i / 2, RP_METHOD_AGENT_MSYNC);
+	for (int i = 0; i < 3; i++)
+		rp_pmem_delete(pm[i]);
+	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
+}
+
+/* None at all; for the region, but not for its file. */
+Test(pmem_files, no_memory)
+{
+	const struct rp_file_id id = {.dev = 1, .ino = 5};
+	struct rp_pmem *pm = (void *)7;
+
+	blocks = 0;
+	for (int i = 0; i < 2; i++) {
+		callocs = i;
+		cr_assert_eq(rp_pmem_new((void *)0x10000, 64,
+					 RP_METHOD_AGENT_MSYNC, &id, &fake,
+					 &pm),
+			     -ENOMEM);
+	}
+	callocs = -1;
+	cr_assert_eq(pm, (void *)7);
+	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
+	rp_pmem_delete(make_in(5, RP_METHOD_AGENT_MSYNC));
+}
+
+static int any_sync(void *ctx, void *addr, size_t len)
+{
+	return 0;
+}
+
+static void *come_and_go(void *arg)
+{
+	const struct rp_file_id id = {.dev = 1, .ino = 5};
+	const struct rp_pmem_ops ops = {.sync = any_sync};
+	struct rp_pmem *pm;
+
+	for (int i = 0; i < 20000; i++) {
+		cr_assert_eq(rp_pmem_new((void *)0x10000, 64,
+					 RP_METHOD_AGENT_MSYNC, &id, &ops, &pm),
+			     0);
+		cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
+		rp_pmem_delete(pm);
+	}
+	return NULL;
+}
+
+/* Each domain has its own lock; the table of files is everybody's. */
+Test(pmem_files, domains_share_the_files)
+{
+	pthread_t t[2];
+
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&t[i], NULL, come_and_go, NULL), 0);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+}
