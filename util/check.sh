@@ -39,6 +39,8 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 
 # shellcheck source=util/packages.sh
 . "$src/util/packages.sh"
+# shellcheck source=util/trust.sh
+. "$src/util/trust.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
 
@@ -109,6 +111,9 @@ if [ -z "$sanitize" ]; then
 	}
 	step "build (clang)" clang_build
 fi
+
+# The tests' files are in the build folder.
+trust_folder util/fi_rpmem_info . || { failed=$((failed + 1)); finish; }
 
 # How long a test ran: from its log's birth to its last byte.
 seconds() {

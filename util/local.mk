@@ -1,5 +1,6 @@
 # The programs an operator runs, and what they share.
-EXTRA_DIST += util/quickstart.sh util/check.sh util/packages.sh
+EXTRA_DIST += util/quickstart.sh util/check.sh util/packages.sh \
+	util/trust.sh
 noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
 	util/bytes.h \

@@ -52,6 +52,8 @@ trap 'exit 130' INT TERM
 
 # shellcheck source=util/packages.sh
 . "$src/util/packages.sh"
+# shellcheck source=util/trust.sh
+. "$src/util/trust.sh"
 say "1. Packages that the build needs"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD || die "cannot install the packages"
@@ -80,7 +82,7 @@ echo "tools:    $bin/{fi_rpmemd,fi_rpmem_cp,fi_rpmem_info,fi_rpmem_bench}"
 
 # --- the file, and what the disk below promises ---
 
-unset FI_PROVIDER
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
 export FI_PROVIDER_PATH=$prov FI_TCP_IFACE=lo
 # Death is told by silence; the demonstration need not wait for the default.
 export FI_OFI_RPMEM_TIMEOUT=2000
@@ -106,18 +108,8 @@ size=$(stat -c %s "$file")
 [ "$size" -ge 65536 ] || die "$file has only $size bytes: give one of 64 KiB or more"
 echo "$file, $((size >> 20)) MiB"
 
-# What the tool itself calls them.
-about() { "$bin/fi_rpmem_info" "$work" 2>/dev/null | sed -n "s/^  $1  *//p" | tail -1; }
-fs=$(about 'file system')
-if [ "$(about class)" != power ]; then
-	cat <<U
-This folder is on ${fs:-an unknown file system}: $(about why)
-What follows is run on YOUR statement that an msync there reaches stable storage
-(FI_OFI_RPMEM_TRUST_FS=$fs): it shows how the parts work together, not that this
-file system survives a power cut.
-U
-	export FI_OFI_RPMEM_TRUST_FS=$fs
-fi
+trust_folder "$bin/fi_rpmem_info" "$work" ||
+	die "clone the repository to a disk"
 
 # --- a target and a copy ---
 
