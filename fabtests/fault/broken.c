@@ -59,7 +59,7 @@ static const char *cut_between(struct duo *d)
 	if (duo_commit(&s, &c, 0, 64))
 		return "the first commit failed";
 	/* Stopped, it cannot acknowledge; the bytes may still be placed. */
-	kill(d->target, SIGSTOP);
+	duo_stop(d);
 	for (int i = 0; i < 8; i++)
 		POST(&s,
 		     fi_write(s.ep, bytes[i], sizeof(bytes[i]), NULL, s.peer,

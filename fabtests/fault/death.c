@@ -10,6 +10,8 @@
 #include "fault/duo.h"
 
 #define COMMITS 1000
+/* What a commit may take beyond the timeout, on a processor of its own. */
+#define SLACK 1
 
 /* How the program waits. */
 enum how {
@@ -79,6 +81,21 @@ static const char *reap(struct side *s, int *told)
 	return NULL;
 }
 
+/*
+ * The target is alive and serves. Getting there is not what is timed: on a busy
+ * machine it may miss the short timeout of these tests.
+ */
+static bool serves(struct side *s, const struct card *c)
+{
+	for (int i = 0; i < 10; i++) {
+		int st = duo_commit(s, c, 0, 64);
+
+		if (st != FI_RPMEM_ST_TIMEOUT)
+			return !st;
+	}
+	return false;
+}
+
 static const char *die(struct duo *d)
 {
 	const struct pair_opts target = {.progress = progress};
@@ -98,15 +115,15 @@ static const char *die(struct duo *d)
 	};
 	struct card c;
 	struct side s;
+	double start, took, waited;
 	const char *bad;
-	double start;
 
 	duo_start(d, &target, &c);
 	duo_open(&s, &mine, &c);
-	if (duo_commit(&s, &c, 0, 64))
+	if (!serves(&s, &c))
 		return "the first commit failed";
 	/* Stopped first, so that every one is outstanding when it dies. */
-	kill(d->target, SIGSTOP);
+	duo_stop(d);
 	for (int i = 0; i < COMMITS; i++) {
 		r = (struct fi_rma_iov){c.pool_addr + i * 64, 64, c.pool_key};
 		msg.addr = s.peer;
@@ -120,13 +137,18 @@ static const char *die(struct duo *d)
 						 &told[i]));
 	}
 	start = duo_now();
+	waited = duo_waited();
 	if (deadly == SIGKILL)
 		duo_kill(d);
 	bad = reap(&s, told);
 	if (bad)
 		return bad;
-	if (duo_now() - start > patience + 3)
-		FAIL("it took %.1f s", duo_now() - start);
+	took = duo_now() - start;
+	waited = duo_waited() - waited;
+	printf("# told in %.2f s, of them %.2f s without a processor\n", took,
+	       waited);
+	if (took > patience + SLACK + waited)
+		FAIL("it took %.1f s", took);
 	side_close(&s);
 	return NULL;
 }

@@ -2,6 +2,7 @@
 /* A target that may be stopped, killed and started again, and an initiator. */
 #include "config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -21,6 +22,28 @@ double duo_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+double duo_waited(void)
+{
+	unsigned long long ns, sum = 0;
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *de;
+	char path[300];
+	FILE *f;
+
+	while (dir && (de = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat",
+			 de->d_name);
+		f = *de->d_name == '.' ? NULL : fopen(path, "r");
+		if (f && fscanf(f, "%*u %llu", &ns) == 1)
+			sum += ns;
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return (double)sum * 1e-9;
 }
 
 void duo_env(const char *name, const char *value)
@@ -98,6 +121,16 @@ void duo_kill(struct duo *d)
 	kill(d->target, SIGKILL);
 	waitpid(d->target, NULL, 0);
 	d->target = 0;
+}
+
+void duo_stop(struct duo *d)
+{
+	int status;
+
+	kill(d->target, SIGSTOP);
+	if (waitpid(d->target, &status, WUNTRACED) != d->target ||
+	    !WIFSTOPPED(status))
+		MUST(-ECHILD);
 }
 
 void duo_open(struct side *s, const struct pair_opts *o, const struct card *c)

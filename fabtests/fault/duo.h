@@ -20,6 +20,11 @@ struct duo {
 void duo_start(struct duo *d, const struct pair_opts *o, struct card *c);
 /* SIGKILL and wait. */
 void duo_kill(struct duo *d);
+/*
+ * SIGSTOP and wait until every thread has: the signal goes to one, and on a
+ * busy machine the others run on, and answer, until that one has had its turn.
+ */
+void duo_stop(struct duo *d);
 
 /*
  * Fork the initiator, run fn in it, kill what is left of the target. One TAP
@@ -36,6 +41,11 @@ int duo_commit(struct side *s, const struct card *c, uint64_t addr,
 /* One write of len bytes, waited for: 0 or the err of its entry. */
 int duo_write(struct side *s, const struct card *c, uint64_t addr, size_t len);
 double duo_now(void);
+/*
+ * Seconds that threads of this process were ready and had no processor, so
+ * far: what a busy machine adds to a time, and nobody here can help.
+ */
+double duo_waited(void);
 
 /* Set for the processes of the next case; NULL: unset. */
 void duo_env(const char *name, const char *value);
