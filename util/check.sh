@@ -41,15 +41,34 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 . "$src/util/packages.sh"
 # shellcheck source=util/trust.sh
 . "$src/util/trust.sh"
+# shellcheck source=util/budget.sh
+. "$src/util/budget.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
 
 passed=0 failed=0 skipped=0 left_out=
+begun=$SECONDS crash=0 # when all was installed; seconds of that part
 
 # suite NAME PASSED FAILED SKIPPED SECONDS: one line, and into the sum.
 suite() {
 	printf '%-28s %5d passed %4d failed %4d skipped %5ds\n' "$@"
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+	case $1 in
+	fabtests/fault/crash_* | mutations*) crash=$((crash + $5)) ;;
+	esac
+}
+
+# Longer runs are outside the budget.
+budget() {
+	local all=$((SECONDS - begun)) doc=$src/docs/testing.md
+
+	[ -z "$long" ] || return
+	if [ -n "$sanitize" ]; then
+		budget_line "$doc" sanitizers $all
+	else
+		budget_line "$doc" "build and core" $((all - crash))
+		budget_line "$doc" "crash matrix and mutations" $crash
+	fi
 }
 
 step() { # step NAME COMMAND...: a build step that counts as one test
@@ -66,6 +85,7 @@ step() { # step NAME COMMAND...: a build step that counts as one test
 }
 
 finish() {
+	budget
 	[ -z "$left_out" ] || echo "left out:$left_out"
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[ "$failed" = 0 ]
