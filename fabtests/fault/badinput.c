@@ -40,6 +40,47 @@ static ssize_t refused(struct side *s, uint64_t key, uint64_t addr,
 	return ret;
 }
 
+/* What is said on stderr, for a case that listens; shown behind it. */
+static FILE *said;
+
+static void listening_case(const char *name, duo_fn fn)
+{
+	const int err = dup(STDERR_FILENO);
+	char line[1024];
+
+	said = tmpfile();
+	if (err < 0 || !said || dup2(fileno(said), STDERR_FILENO) < 0)
+		MUST(-FI_EIO);
+	duo_env("FI_LOG_LEVEL", "warn");
+	duo_case(name, fn);
+	duo_env("FI_LOG_LEVEL", NULL);
+	dup2(err, STDERR_FILENO);
+	close(err);
+	rewind(said);
+	while (fgets(line, sizeof(line), said))
+		printf("# %s", line);
+	fclose(said);
+}
+
+/* Did it say this since it was last asked? */
+static bool has_said(const char *words)
+{
+	static char text[65536];
+	static off_t from;
+	ssize_t n;
+
+	n = pread(fileno(said), text, sizeof(text) - 1, from);
+	text[n > 0 ? n : 0] = 0;
+	from += n > 0 ? n : 0;
+	return strstr(text, words);
+}
+
+#define SAYS(words)                                                            \
+	do {                                                                   \
+		if (!has_said(words))                                          \
+			FAIL("nothing says \"%s\"", words);                    \
+	} while (0)
+
 #define EXPECT(got, want)                                                      \
 	do {                                                                   \
 		long long g_ = (got), w_ = (want);                             \
@@ -67,7 +108,9 @@ static const char *keys_and_ranges(struct duo *d)
 	EXPECT(duo_commit(&s, &c, 0, PAIR_POOL), 0);
 	EXPECT(refused(&s, c.pool_key, 64, UINT64_MAX - 32, s.peer),
 	       -FI_EINVAL);
+	SAYS("range to commit wraps");
 	EXPECT(refused(&s, c.pool_key, 0, 0, s.peer), -FI_EINVAL);
+	SAYS("range to commit is empty");
 	EXPECT(refused(&s, 1, 0, 64, s.peer), -FI_EKEYREJECTED);
 	EXPECT(refused(&s, rp_key_make(&volatile_key), 0, 64, s.peer),
 	       -FI_EOPNOTSUPP);
@@ -142,18 +185,23 @@ static const char *registrations(struct duo *d)
 		  &mr, NULL)
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	EXPECT(REG(p), -FI_EOPNOTSUPP);
+	SAYS("private mapping of ");
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		 -1, 0);
 	EXPECT(REG(p), -FI_EOPNOTSUPP);
+	SAYS("anonymous memory: dies with its process");
 	p = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
 	EXPECT(REG(p), -FI_EFAULT);
+	SAYS("not readable and writable");
 	munmap(p, len);
 	EXPECT(REG(p), -FI_EFAULT);
+	SAYS("nothing is mapped at");
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	EXPECT(REG(p), 0);
 	EXPECT(fi_close(&mr->fid), 0);
 	unlink(d->pool); /* survives nothing from now on */
 	EXPECT(REG(p), -FI_EOPNOTSUPP);
+	SAYS("no name leads to");
 #undef REG
 	side_close(&s);
 	return NULL;
@@ -480,9 +528,9 @@ int main(void)
 {
 	setbuf(stdout, NULL);
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "3000");
-	duo_case("keys and ranges", keys_and_ranges);
+	listening_case("keys and ranges", keys_and_ranges);
 	duo_case("calls with bad arguments", calls);
-	duo_case("memory that is not persistent", registrations);
+	listening_case("memory that is not persistent", registrations);
 	duo_case("a class that is not met", weak_class);
 	duo_case("garbage beside a peer that is served", garbage);
 	duo_case("an initiator that lies, beside one that is served", lies);

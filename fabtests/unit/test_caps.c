@@ -221,8 +221,8 @@ Test(caps, holes)
 
 Test(caps, bad_ranges)
 {
-	want_err(why, 0, -EINVAL, "empty");
-	want_err(why, SIZE_MAX, -EINVAL, "wraps");
+	want_err(why, 0, -EINVAL, "range is empty");
+	want_err(why, SIZE_MAX, -EINVAL, "range wraps");
 	want_err((void *)(UINTPTR_MAX - 4), 4, -EFAULT, "mapped");
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Commits: what they cover, how they end, that they end once. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,8 +9,16 @@
 #include <criterion/criterion.h>
 
 #include "commit_rig.h"
+#include "core/log.h"
 
 TestSuite(commit, .init = start, .fini = stop);
+
+static char heard[256];
+
+static void hear(enum rp_log_level level, const char *text)
+{
+	snprintf(heard, sizeof(heard), "%s", text);
+}
 
 Test(commit, refused_at_once)
 {
@@ -29,16 +38,21 @@ Test(commit, refused_at_once)
 	attr.nranges = 0;
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
 	attr.nranges = 5;
+	rp_log_set(hear);
 	r[4].len = 0;
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	cr_assert_str_eq(heard, "a range to commit is empty");
 	r[4].len = 64;
 	r[0].len = 0;
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
 	r[0].len = 64;
 	r[4] = rig_range(1, UINT64_MAX - 10, 11);
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	cr_assert_str_eq(heard, "a range to commit wraps: 0xb bytes at "
+				"0xfffffffffffffff5");
 	r[4] = rig_range(1, 1, UINT64_MAX);
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL);
+	rp_log_set(NULL);
 	r[4] = rig_range(1, 0, 64);
 	r[4].key = 17;
 	cr_assert_eq(rp_commit_post(p, &attr), -EKEYREJECTED);

@@ -429,7 +429,7 @@ int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	int ret;
 
 	if (!len || end < start) {
-		say(why, "the range is empty or wraps");
+		say(why, len ? "the range wraps" : "the range is empty");
 		return -EINVAL;
 	}
 	ret = maps_read(cfg, start, end, &b, why);

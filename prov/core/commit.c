@@ -2,17 +2,28 @@
 /* One commit from reservation to its one completion, and the writes it covers.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/initiator.h"
+#include "core/log.h"
 
 static int check_range(const struct rp_wire_range *g)
 {
 	struct rp_key k;
 
-	if (!g->len || g->addr + g->len < g->addr)
+	if (!g->len) {
+		rp_log(RP_LOG_WARN, "a range to commit is empty");
 		return -EINVAL;
+	}
+	if (g->addr + g->len < g->addr) {
+		rp_log(RP_LOG_WARN,
+		       "a range to commit wraps: %#" PRIx64
+		       " bytes at %#" PRIx64,
+		       g->len, g->addr);
+		return -EINVAL;
+	}
 	if (rp_key_parse(g->key, &k))
 		return -EKEYREJECTED;
 	return k.persistent ? 0 : -ENOTSUP;
