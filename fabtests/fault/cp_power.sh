@@ -71,7 +71,7 @@ survived()
 broken_copy()
 {
 	: >acks
-	$bin/fi_rpmem_cp --chunk 64K --ack-log acks src localhost:$P:pool \
+	$bin/fi_rpmem_cp --chunk 64K --ack-log acks src 127.0.0.1:$P:pool \
 		>out 2>&1 &
 	job=$!
 	while [ "$(wc -l <acks)" -lt "$1" ] && kill -0 $job 2>/dev/null; do
@@ -95,7 +95,7 @@ for round in $(seq $rounds); do
 	# Nothing of the first life but its msyncs counts, and what is equal
 	# now was never all of it flushed: resuming must see to that.
 	serve
-	$bin/fi_rpmem_cp --resume --chunk 64K src localhost:$P:pool >out 2>&1 ||
+	$bin/fi_rpmem_cp --resume --chunk 64K src 127.0.0.1:$P:pool >out 2>&1 ||
 		{ fail "round $round: not resumed"; cat out; }
 	grep -q 'were there' out || [ "${acked:-0}" -eq 0 ] ||
 		{ fail "round $round: nothing was left out"; cat out; }
@@ -115,7 +115,7 @@ survived && fail "nothing is flushed, and all acknowledged bytes survive"
 rm -f pool shadow
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=400
 : >acks
-$bin/fi_rpmem_cp --chunk 64K --window 4 --ack-log acks src localhost:$P:pool \
+$bin/fi_rpmem_cp --chunk 64K --window 4 --ack-log acks src 127.0.0.1:$P:pool \
 	>out 2>&1 &
 job=$!
 while ! [ -s acks ] && kill -0 $job 2>/dev/null; do
@@ -133,7 +133,7 @@ survived || fail "$acked bytes acknowledged while stopping, not flushed"
 # A flush that fails: no comparing with what the disk may not have.
 rm -f pool shadow
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=fail-flush
-$bin/fi_rpmem_cp --resume src localhost:$P:pool >out 2>&1
+$bin/fi_rpmem_cp --resume src 127.0.0.1:$P:pool >out 2>&1
 [ $? -eq 9 ] || fail "a failed flush is not told"
 grep -q '^durable: the first 0 of' out || fail "durable without a flush"
 grep -q 'flush failed' out || fail "the flush is not named"

@@ -62,7 +62,7 @@ for _ in $(seq 200); do
 	[ -e "$dir/port" ] && break
 	sleep 0.05
 done
-pool=localhost:$(cat "$dir/port"):pool || exit 99
+pool=127.0.0.1:$(cat "$dir/port"):pool || exit 99
 head -c 8000000 /dev/zero >"$dir/m/filler" 2>/dev/null &&
 	fail "the disk is not full"
 expect 0 $bin/fi_rpmem_cp --class process --verify "$dir/src" "$pool"
