@@ -106,6 +106,7 @@ static bool run_out(long n, bool ordered)
 	}
 	enough = pieces != 0;
 	pieces = -1;
+	cr_assert_eq(rig_peer(&g), p);
 	rig_sleep(&g, RIG_TIMEOUT);
 	cr_assert_eq(q.times, qret ? 0 : 1);
 	for (int i = 0; i < 4; i++) {

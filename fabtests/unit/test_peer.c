@@ -57,7 +57,7 @@ Test(peer, silence)
 	cr_assert_eq(n, 2, "and once again in between");
 
 	/* No answer to the request; a program that sleeps learns of it too. */
-	s = under_way(4, &token);
+	s = under_way(1, &token);
 	n = rig_sleep(&g, RIG_TIMEOUT - 1);
 	rig_not_told(&c0);
 	n += rig_sleep(&g, 1);
@@ -68,7 +68,7 @@ Test(peer, silence)
 	/* What comes now comes too late, and a new session is begun. */
 	rig_ok(&g, &s, token);
 	rig_told_once(&c0, RP_ST_TIMEOUT);
-	s = under_way(4, &token);
+	s = under_way(1, &token);
 	rig_ok(&g, &s, token);
 	rig_told_once(&c0, RP_ST_OK);
 }
@@ -367,7 +367,30 @@ Test(peer, delete)
 	m = rig_take(&g, RP_MSG_BYE);
 	cr_assert_eq(m->peer, RIG_PEER);
 	cr_assert_eq(m->hdr.session, s.cookie);
+	cr_assert_eq(m->hdr.incarnation, RIG_LIFE);
 	free(m);
+	rig_none(&g);
+}
+
+/* The user is told, and writes may still end, before it is deleted. */
+Test(peer, shut)
+{
+	struct rig_session s;
+	struct rp_write w;
+	uint64_t token;
+
+	rp_write_begin(p, &w, rig_key(1), 0, 64);
+	s = under_way(1, &token);
+	rp_initiator_shut(g.in);
+	rig_told_once(&c0, RP_ST_CANCELED);
+	free(rig_take(&g, RP_MSG_BYE));
+	rig_none(&g);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	rp_write_done(&w, 0);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_CANCELED);
+	rp_initiator_delete(g.in);
+	g.in = NULL;
 	rig_none(&g);
 }
 

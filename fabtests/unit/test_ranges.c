@@ -277,6 +277,13 @@ Test(ranges, overflow_covers_more)
 	rp_ranges_insert(&r, 2, 20, 1, 4);
 	cr_assert(r.overflowed);
 	EXPECT(&r, {1, 0, 1, 1}, {2, 0, 21, 9});
+	/* The newest of its own, not of the space behind it. */
+	rp_ranges_reset(&r);
+	rp_ranges_insert(&r, 1, 0, 1, 1);
+	rp_ranges_insert(&r, 1, 10, 1, 2);
+	rp_ranges_insert(&r, 1, 20, 1, 1);
+	rp_ranges_insert(&r, 2, 0, 1, 9);
+	EXPECT(&r, {1, 0, 21, 2}, {2, 0, 1, 9});
 	/* More spaces than that: one range of each stays. */
 	for (int i = 3; i < 8; i++)
 		rp_ranges_insert(&r, i, 5, 5, 1);
@@ -356,10 +363,17 @@ Test(ranges, round)
 	cr_assert(s == 64 && e == 4160);
 	rp_range_round(&s, &e, 4096);
 	cr_assert(s == 0 && e == 8192);
+	s = 8193;
+	rp_range_round(&s, &e, 64);
+	cr_assert(s == 8192 && e == 8192);
+	s = 0;
 	rp_range_round(&s, &e, 1);
 	cr_assert(s == 0 && e == 8192);
 	s = UINT64_MAX - 5;
 	e = UINT64_MAX - 2;
 	rp_range_round(&s, &e, 64);
 	cr_assert(s == UINT64_MAX - 63 && e == UINT64_MAX);
+	e = UINT64_MAX - 63;
+	rp_range_round(&s, &e, 64);
+	cr_assert(e == UINT64_MAX - 63, "the last end that does not wrap");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Sessions of one initiator with its targets: hello, requests, answers, death.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,8 +212,8 @@ static void say_bye(struct rp_peer *p)
 	uint8_t msg[RP_WIRE_HDR];
 	int len = rp_wire_put_empty(msg, sizeof(msg), &hdr);
 
-	if (len > 0)
-		p->in->x->ops->send(p->in->x, p->addr, msg, len);
+	assert(len > 0);
+	p->in->x->ops->send(p->in->x, p->addr, msg, len);
 }
 
 void rp_initiator_shut(struct rp_initiator *in)

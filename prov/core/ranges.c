@@ -73,10 +73,10 @@ static void close_gap(struct rp_ranges *r, size_t from, size_t to)
 }
 
 /*
- * Make the space with most ranges one range that spans them. False: every
+ * Make the space with most ranges one range that spans them, unless every
  * space has one already.
  */
-static bool span_busiest(struct rp_ranges *r)
+static void span_busiest(struct rp_ranges *r)
 {
 	size_t best = 0, most = 1;
 
@@ -90,14 +90,13 @@ static bool span_busiest(struct rp_ranges *r)
 		}
 	}
 	if (most == 1)
-		return false;
+		return;
 	for (size_t i = best + 1; i < best + most; i++)
 		if (r->v[best].stamp < r->v[i].stamp)
 			r->v[best].stamp = r->v[i].stamp;
 	r->v[best].end = r->v[best + most - 1].end;
 	close_gap(r, best + 1, best + most);
 	r->overflowed = true;
-	return true;
 }
 
 int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
@@ -134,8 +133,9 @@ int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
 	}
 	r->v[at] = (struct rp_range){space, start, end, stamp};
 
-	while (r->max && r->n > r->max && span_busiest(r))
-		;
+	/* One more than there were: once is enough. */
+	if (r->max && r->n > r->max)
+		span_busiest(r);
 	return 0;
 }
 
@@ -166,7 +166,7 @@ int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
 	if (wraps(start, len))
 		return -EOVERFLOW;
 
-	at = lower_bound(r, space, start + 1);
+	at = lower_bound(r, space, start);
 	while (at < r->n && r->v[at].space == space && r->v[at].start < end) {
 		struct rp_range *x = &r->v[at];
 
@@ -183,13 +183,11 @@ int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
 				return ret;
 			r->v[at].end = start;
 			r->v[at + 1].start = end;
-			return 0;
 		} else if (x->start < start) {
 			x->end = start;
 			at++;
 		} else if (x->end > end) {
 			x->start = end;
-			at++;
 		} else {
 			close_gap(r, at, at + 1);
 		}
