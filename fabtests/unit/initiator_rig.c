@@ -47,7 +47,7 @@ static int x_name(struct rp_xport *x, void *addr, size_t *len)
 	if (rig_of(x)->name_ret)
 		return rig_of(x)->name_ret;
 	memcpy(addr, "here", 4);
-	*len = 4;
+	*len = rig_of(x)->name_len ? rig_of(x)->name_len : 4;
 	return 0;
 }
 
@@ -59,6 +59,8 @@ static int x_random(struct rp_xport *x, void *buf, size_t len)
 	if (g->random_ret)
 		return g->random_ret;
 	cr_assert_eq(len, sizeof(v));
+	if (g->random_zero)
+		v = 0;
 	memcpy(buf, &v, len);
 	return 0;
 }

@@ -38,6 +38,8 @@ struct rig {
 	int send_ret;
 	unsigned int send_good;
 	int name_ret, random_ret;
+	size_t name_len; /* 0: the usual one */
+	bool random_zero;
 	/* What it saw. */
 	STAILQ_HEAD(, rig_msg) out;
 	size_t nout;

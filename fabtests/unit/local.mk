@@ -134,7 +134,22 @@ TESTS += fabtests/unit/test_agent
 fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_rig)
 fabtests_unit_test_agent_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-fabtests_unit_test_agent_LDFLAGS = -Wl,--wrap=realloc
+
+check_PROGRAMS += fabtests/unit/test_agent_scarce
+TESTS += fabtests/unit/test_agent_scarce
+fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_rig)
+fabtests_unit_test_agent_scarce_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_agent_scarce_LDFLAGS = \
+	-Wl,--wrap=realloc,--wrap=pthread_create
+
+check_PROGRAMS += fabtests/unit/test_agent_made
+TESTS += fabtests/unit/test_agent_made
+fabtests_unit_test_agent_made_SOURCES = fabtests/unit/test_agent_made.c
+fabtests_unit_test_agent_made_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_made_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_agent_made_LDFLAGS = -Wl,--wrap=calloc,--wrap=free \
+	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy
 
 check_PROGRAMS += fabtests/unit/test_worker
 TESTS += fabtests/unit/test_worker

@@ -9,15 +9,6 @@
 #include "agent_rig.h"
 #include "seeded.h"
 
-/* Linked with --wrap=realloc: memory for merging ends when a test says so. */
-static bool no_memory;
-void *__real_realloc(void *p, size_t size);
-void *__wrap_realloc(void *p, size_t size);
-void *__wrap_realloc(void *p, size_t size)
-{
-	return no_memory ? NULL : __real_realloc(p, size);
-}
-
 static struct rig g;
 static struct rig_region file, dax, both, tmpfs;
 static struct rig_peer p;
@@ -410,6 +401,33 @@ Test(agent, failed_while_queued)
 	stop();
 }
 
+/* Whichever of its ranges is in the region that failed. */
+Test(agent, failed_while_queued_in_part)
+{
+	struct rig_at at[RP_WIRE_MAX_RANGES];
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	start(NULL);
+	for (int i = 0; i < RP_WIRE_MAX_RANGES; i++)
+		at[i] = (struct rig_at){&dax, 64 * i, 1};
+	at[100].m = &file;
+	file.sync_ret = -EIO;
+	t = p.token + 1;
+	for (int i = 0; i < 20; i++)
+		rig_commit_all(&p, RP_CLASS_POWER, RP_WIRE_MAX_RANGES, at);
+	rig_run(&g);
+	for (int i = 0; i < 20; i++) {
+		r = rig_expect(p.x, t + i,
+			       i < 12 ? RP_ST_FLUSH_FAILED
+				      : RP_ST_REGION_FAILED);
+		cr_assert_eq(r.range, 100);
+		cr_assert_eq(r.detail, EIO);
+	}
+	cr_assert_eq(file.syncs, 1);
+	stop();
+}
+
 Test(agent, more_than_a_batch)
 {
 	struct rig_at at[RP_WIRE_MAX_RANGES];
@@ -649,26 +667,6 @@ Test(agent, region_goes_while_queued)
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	refused(1, &(struct rp_wire_range){key, 0, 1}, RP_LEVEL_DURABLE,
 		RP_CLASS_POWER, RP_ST_UNKNOWN_KEY, 0, 0);
-	stop();
-}
-
-/* No memory to merge in: refused, and nothing of it stays behind. */
-Test(agent, no_memory)
-{
-	const struct rig_at mixed[] = {{&dax, 0, 1}, {&file, 0, 1}};
-	uint64_t t;
-
-	start(NULL);
-	no_memory = true;
-	t = rig_commit_all(&p, RP_CLASS_POWER, 2, mixed);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OVERLOADED);
-	no_memory = false;
-	cr_assert_eq(rp_agent_pending(g.a), 0);
-	rig_region_del(&g, &dax);
-	t = rig_commit(&p, &file, 0, 1);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OK);
 	stop();
 }
 

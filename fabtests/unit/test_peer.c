@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/log.h"
 #include "initiator_rig.h"
 
 static struct rig g;
@@ -37,6 +38,13 @@ static struct rig_session under_way(uint16_t credits, uint64_t *token)
 	return s;
 }
 
+static unsigned int warnings;
+
+static void log_one(enum rp_log_level level, const char *text)
+{
+	warnings += level == RP_LOG_WARN;
+}
+
 Test(peer, silence)
 {
 	struct rig_session s;
@@ -45,11 +53,14 @@ Test(peer, silence)
 	unsigned int n;
 
 	/* No answer to the hello. */
+	rp_log_set(log_one);
 	rig_commit(&g, p, &c0, 1, 0, 64);
-	rig_pass(&g, RIG_TIMEOUT - 1);
+	rig_sleep(&g, RIG_TIMEOUT - 1);
 	rig_not_told(&c0);
-	rig_pass(&g, 1);
+	cr_assert_eq(warnings, 0);
+	rig_sleep(&g, 1);
 	rig_told_once(&c0, RP_ST_TIMEOUT);
+	cr_assert_eq(warnings, 1);
 	for (n = 0; (m = rig_pop(&g)); n++) {
 		cr_assert_eq(m->hdr.type, RP_MSG_HELLO);
 		free(m);
@@ -231,6 +242,65 @@ Test(peer, send_fails)
 	rig_none(&g);
 }
 
+/* What the wire has no room for is not sent at all. */
+Test(peer, cannot_be_encoded)
+{
+	const struct rp_wire_range r = rig_range(1, 0, 64);
+	const struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = 77,
+		.done = rig_done,
+		.arg = &c0,
+	};
+
+	g.name_len = RP_WIRE_MAX_ADDR + 1;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	cr_assert_eq(c0.out.detail, EINVAL);
+	cr_assert_eq(g.tries, 0);
+	g.name_len = 0;
+	c0 = (struct rig_told){0};
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	rig_open(&g, RIG_LIFE, 4);
+	rig_told_once(&c0, RP_ST_SEND_FAILED);
+	cr_assert_eq(c0.out.detail, EINVAL);
+	cr_assert_eq(g.tries, 1, "the hello");
+}
+
+/* Not to be mistaken for no cookie. */
+Test(peer, random_zero)
+{
+	struct rig_session s;
+
+	g.random_zero = true;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	s = rig_open(&g, RIG_LIFE, 4);
+	cr_assert_neq(s.hello, 0);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+/* The pace of an earlier session's hello is not that of the next one's. */
+Test(peer, next_hello_is_not_late)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(4, &token);
+	rig_ok(&g, &s, token);
+	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
+	g.send_ret = -EAGAIN;
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	g.send_ret = 0;
+	rig_sleep(&g, RIG_MS);
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+}
+
 Test(peer, send_later)
 {
 	struct rig_session s;
@@ -397,6 +467,11 @@ Test(peer, shut)
 Test(peer, query)
 {
 	static struct rig_told q, q2;
+	const struct rp_wire_info info = {.why = "because"};
+	struct rp_wire_query asked;
+	struct rp_wire_hdr hdr;
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int len;
 	struct rig_session s;
 	struct rig_msg *m;
 	uint64_t token;
@@ -408,12 +483,22 @@ Test(peer, query)
 	m = rig_take(&g, RP_MSG_QUERY);
 	cr_assert_eq(m->hdr.session, s.cookie);
 	cr_assert_eq(m->hdr.incarnation, RIG_LIFE);
+	cr_assert_eq(rp_wire_get_query(m->bytes, &m->hdr, &asked), 0);
+	cr_assert_eq(asked.key, rig_key(3));
+	cr_assert_eq(asked.required, RP_CLASS_POWER);
 	token = m->hdr.token;
 	free(m);
 	/* A reply is no answer to a query, nor is another's. */
 	rig_ok(&g, &s, token);
 	rig_refuse(&g, &s, token, RP_ST_RANGE);
 	rig_info(&g, &s, token + 1, RP_ST_OK);
+	/* Nor is what makes no sense. */
+	hdr = (struct rp_wire_hdr){
+		.session = s.hello, .token = token, .incarnation = RIG_LIFE};
+	len = rp_wire_put_info(buf, sizeof(buf), &hdr, &info);
+	cr_assert_gt(len, 0);
+	buf[36] = RP_CLASS_POWER + 1;
+	rig_recv(&g, buf, len);
 	cr_assert_eq(q.times, 0);
 	/* Credits are for queries as well. */
 	rig_query(&g, p, &q2, 4);

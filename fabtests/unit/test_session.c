@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/log.h"
 #include "initiator_rig.h"
 
 static struct rig g;
@@ -109,6 +110,7 @@ Test(session, hello_refused)
 		rig_hello_ack(&g, m, &s, refusals[i]);
 		rig_told_once(&c0, refusals[i]);
 		rig_told_once(&c1, refusals[i]);
+		cr_assert_eq(c0.out.detail, 0);
 		/* Said again, it finds nobody. */
 		rig_hello_ack(&g, m, &s, refusals[i]);
 		free(m);
@@ -155,6 +157,14 @@ Test(session, hello_granted_what_is_no_use)
 	rig_recv(&g, buf, rp_wire_put_hello_ack(buf, sizeof(buf), &hdr, &ack));
 	free(m);
 	rig_told_once(&c0, RP_ST_UNSUPPORTED);
+	cr_assert_eq(c0.out.detail, 0);
+}
+
+static unsigned int warnings;
+
+static void log_one(enum rp_log_level level, const char *text)
+{
+	warnings += level == RP_LOG_WARN;
 }
 
 Test(session, other_version)
@@ -162,7 +172,11 @@ Test(session, other_version)
 	struct rig_session s;
 	uint8_t buf[RP_WIRE_HDR];
 	struct rp_wire_hdr hdr = {.type = RP_MSG_PROGRESS};
+	const struct rp_wire_hello_ack ack = {
+		.cookie = 5, .credits = 1, .max_ranges = RP_WIRE_MAX_RANGES};
+	uint8_t big[RP_WIRE_MAX_MSG];
 	struct rig_msg *m;
+	int len;
 
 	/* At the hello: said by a target that answers in its own version. */
 	rig_commit(&g, p, &c0, 1, 0, 64);
@@ -172,10 +186,29 @@ Test(session, other_version)
 	free(m);
 	cr_assert_gt(rp_wire_put_empty(buf, sizeof(buf), &hdr), 0);
 	buf[2] = 9;
+	/* No initiator's message in any version. */
+	buf[3] = RP_MSG_BYE;
+	rp_initiator_recv(g.in, buf, sizeof(buf));
+	rig_not_told(&c0);
+	buf[3] = RP_MSG_PROGRESS;
+	rp_log_set(log_one);
 	rp_initiator_recv(g.in, buf, sizeof(buf));
 	rig_told_once(&c0, RP_ST_VERSION);
 	rig_told_once(&c1, RP_ST_VERSION);
 	cr_assert_eq(c0.out.detail, 9);
+	cr_assert_eq(warnings, 1);
+
+	/* A session that it grants is none. */
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	m = rig_take(&g, RP_MSG_HELLO);
+	hdr.session = rig_as_hello(m).cookie;
+	free(m);
+	hdr.incarnation = RIG_LIFE;
+	len = rp_wire_put_hello_ack(big, sizeof(big), &hdr, &ack);
+	cr_assert_gt(len, 0);
+	big[2] = 9;
+	rp_initiator_recv(g.in, big, len);
+	rig_told_once(&c0, RP_ST_VERSION);
 
 	/* Replaced by another release later on. */
 	rig_commit(&g, p, &c0, 1, 0, 64);
@@ -270,8 +303,13 @@ Test(session, forged_hello_ack)
 {
 	struct rig_session s = {
 		.cookie = 5, .incarnation = RIG_LIFE, .credits = 1};
+	const struct rp_wire_hello_ack ack = {
+		.cookie = 5, .credits = 1, .max_ranges = RP_WIRE_MAX_RANGES};
+	const struct rp_wire_hdr hdr = {.incarnation = RIG_LIFE};
+	uint8_t buf[RP_WIRE_MAX_MSG];
 	struct rig_msg *m;
 	uint64_t token;
+	int len;
 
 	rig_commit(&g, p, &c0, 1, 0, 64);
 	m = rig_take(&g, RP_MSG_HELLO);
@@ -280,6 +318,16 @@ Test(session, forged_hello_ack)
 	rig_hello_ack(&g, m, &s, RP_ST_OK);
 	rig_none(&g);
 	m->bytes[32] ^= 1;
+	/* One that makes no sense, and an answer before there is a session. */
+	len = rp_wire_put_hello_ack(buf, sizeof(buf), &hdr, &ack);
+	cr_assert_gt(len, 0);
+	memcpy(buf + 8, m->bytes + 32, 8);
+	buf[len - 1] = 1;
+	rp_initiator_recv(g.in, buf, len);
+	s.hello = rig_as_hello(m).cookie;
+	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
+	rig_none(&g);
+	rig_not_told(&c0);
 	rig_hello_ack(&g, m, &s, RP_ST_OK);
 	token = rig_requested(&g, &s);
 	/* Said twice (the hello was sent twice): nothing happens again. */
@@ -306,6 +354,75 @@ Test(session, answers_before_they_are_due)
 	rig_not_told(&c1);
 	rig_ok(&g, &s, rig_requested(&g, &s));
 	rig_told_once(&c1, RP_ST_OK);
+}
+
+/* The same behind a session that was lost, or a target too busy. */
+Test(session, answers_before_they_are_due_again)
+{
+	struct rig_session s;
+	uint64_t token;
+
+	s = under_way(2, &token);
+	rig_commit(&g, p, &c1, 1, 64, 64);
+	rig_requested(&g, &s);
+	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
+	s = rig_open(&g, RIG_LIFE, 1);
+	cr_assert_eq(rig_requested(&g, &s), token);
+	rig_none(&g);
+	rig_ok(&g, &s, token + 1);
+	rig_not_told(&c1);
+	rig_refuse(&g, &s, token, RP_ST_OVERLOADED);
+	rig_ok(&g, &s, token);
+	rig_not_told(&c0);
+	rig_sleep(&g, 2 * RIG_MS);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+}
+
+/* An answer to the hello, however late, is a sign of life. */
+Test(session, late_hello_ack)
+{
+	struct rig_msg *m;
+
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_pass(&g, RIG_TIMEOUT - RIG_MS);
+	free(rig_take(&g, RP_MSG_HELLO));
+	rig_open(&g, RIG_LIFE, 4);
+	rig_sleep(&g, RIG_TIMEOUT - 1);
+	rig_not_told(&c0);
+	rig_sleep(&g, 1);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	while ((m = rig_pop(&g)))
+		free(m);
+}
+
+/* Asked again who it is, it names another session, or another life. */
+Test(session, another_of_the_same_life_or_cookie)
+{
+	struct rig_session s, other;
+	struct rig_msg *m;
+	uint64_t token;
+
+	for (int i = 0; i < 2; i++) {
+		s = under_way(1, &token);
+		rig_sleep(&g, RIG_TIMEOUT / 2);
+		m = rig_take(&g, RP_MSG_HELLO);
+		rig_requested(&g, &s);
+		other = s;
+		if (i)
+			other.incarnation = RIG_LIFE2;
+		else
+			other.cookie++;
+		rig_hello_ack(&g, m, &other, RP_ST_OK);
+		free(m);
+		cr_assert_eq(rig_requested(&g, &other), token);
+		rig_ok(&g, &other, token);
+		rig_told_once(&c0, RP_ST_OK);
+		rig_refuse(&g, &other, 0, RP_ST_NO_SESSION);
+		rig_none(&g);
+	}
 }
 
 Test(session, wrong_incarnation)
@@ -373,7 +490,7 @@ Test(session, restarted_target_is_found_out)
 	struct rig_msg *m;
 	uint64_t token;
 
-	s = under_way(4, &token);
+	s = under_way(1, &token);
 	rig_sleep(&g, RIG_TIMEOUT / 2);
 	m = rig_take(&g, RP_MSG_HELLO);
 	cr_assert_eq(rig_as_hello(m).cookie, s.hello, "the same session");
@@ -476,6 +593,27 @@ Test(session, restarted_target_says_no_session)
 	rig_told_once(&c0, RP_ST_OK);
 }
 
+/* Asked again who it is, the target has no room for us any more. */
+Test(session, overloaded_since)
+{
+	struct rig_session s;
+	struct rig_msg *m;
+	uint64_t token;
+
+	s = under_way(1, &token);
+	rig_sleep(&g, RIG_TIMEOUT / 2);
+	m = rig_take(&g, RP_MSG_HELLO);
+	rig_requested(&g, &s);
+	rig_hello_ack(&g, m, &s, RP_ST_OVERLOADED);
+	free(m);
+	rig_none(&g);
+	rig_sleep(&g, 2 * RIG_MS);
+	s = rig_open(&g, RIG_LIFE, 1);
+	cr_assert_eq(rig_requested(&g, &s), token);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
 /* Posted in one life, sent in the next only: its writes went to the first. */
 Test(session, restarted_before_the_request_is_sent)
 {
@@ -510,6 +648,7 @@ Test(session, session_lost_again_and_again)
 	}
 	rig_told_once(&c0, RP_ST_NO_SESSION);
 	rig_told_once(&c1, RP_ST_NO_SESSION);
+	cr_assert_eq(c0.out.detail, 0);
 	cr_assert_eq(n, 16);
 	rig_none(&g);
 }

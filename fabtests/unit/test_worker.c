@@ -68,8 +68,9 @@ Test(worker, progress_never_waits)
 	while (!g.x[0].kicks || !g.x[1].kicks)
 		usleep(100);
 	rig_expect_nothing(p.x);
-	rig_run(&g);
+	cr_assert(rp_agent_progress(g.a));
 	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_not(rp_agent_progress(g.a));
 	cr_assert_eq(g.checked, 2);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	stop();

@@ -269,7 +269,7 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	struct rp_initiator *in = p->in;
 	struct rp_wire_hdr hdr = {.type = RP_MSG_HELLO};
 	struct rp_wire_hello m = {0};
-	uint8_t buf[512];
+	uint8_t buf[RP_WIRE_MAX_MSG];
 	size_t addr_len = sizeof(m.addr);
 	bool oom = false;
 	int ret;
@@ -310,7 +310,6 @@ static int send_req(struct rp_req *r, uint64_t t)
 	struct rp_peer *p = r->peer;
 	struct rp_initiator *in = p->in;
 	struct rp_wire_hdr hdr = {
-		.type = r->type,
 		.session = p->their_cookie,
 		.token = r->token,
 		.incarnation = p->incarnation,
@@ -345,8 +344,8 @@ static int send_req(struct rp_req *r, uint64_t t)
 	return 0;
 }
 
-/* True when sending said so; what waits for p has ended, or waits longer. */
-static bool send_failed(struct rp_peer *p, int ret)
+/* What waits for p has been sent, has ended, or waits longer. */
+static void sent(struct rp_peer *p, int ret)
 {
 	if (ret == -EAGAIN)
 		p->in->blocked = true;
@@ -354,7 +353,6 @@ static bool send_failed(struct rp_peer *p, int ret)
 		peer_fail(p,
 			  ret == -ENOMEM ? RP_ST_NO_MEMORY : RP_ST_SEND_FAILED,
 			  -ret);
-	return ret;
 }
 
 void rp_peer_send(struct rp_peer *p)
@@ -384,7 +382,7 @@ void rp_peer_send(struct rp_peer *p)
 			p->in_flight++;
 		}
 	}
-	send_failed(p, ret);
+	sent(p, ret);
 }
 
 /* An overloaded target is asked again later, until peer_deadline(). */
@@ -436,8 +434,7 @@ static void recv_hello_ack(struct rp_peer *p, const void *msg,
 {
 	struct rp_wire_hello_ack m;
 
-	if (p->state == RP_SESSION_CLOSED ||
-	    rp_wire_get_hello_ack(msg, hdr, &m))
+	if (rp_wire_get_hello_ack(msg, hdr, &m))
 		return;
 	switch (m.status) {
 	case RP_ST_OK:
@@ -500,7 +497,7 @@ static struct rp_req *take_answered(struct rp_peer *p, uint8_t type,
 	r = find_sent(p, token, type);
 	if (!r)
 		return NULL;
-	p->in_flight -= p->in_flight > 0;
+	p->in_flight--;
 	if (st != RP_ST_OVERLOADED) {
 		peer_alive(p);
 		return r;
@@ -612,7 +609,7 @@ static int resend_late(struct rp_peer *p, uint64_t t)
 		if (r->sent_at + patience > t)
 			break;
 		if (!r->commit && r->type == RP_MSG_REQUEST) {
-			p->in_flight -= p->in_flight > 0;
+			p->in_flight--;
 			req_free(r);
 			continue;
 		}
@@ -640,8 +637,8 @@ static void peer_progress(struct rp_peer *p, uint64_t t)
 		peer_fail(p, st, 0);
 		return;
 	}
-	if (p->state == RP_SESSION_OPEN && send_failed(p, resend_late(p, t)))
-		return;
+	if (p->state == RP_SESSION_OPEN)
+		sent(p, resend_late(p, t));
 	rp_peer_send(p);
 }
 

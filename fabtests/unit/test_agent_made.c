@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Agents that are made, cannot be made, and leave nothing. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include <criterion/criterion.h>
+
+#include "core/agent.h"
+
+/* Linked with --wrap: memory that ends, and what was not given back. */
+static int callocs = -1; /* so many more; -1: no end */
+static int blocks, mutexes, mutex_ret;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (!callocs)
+		return NULL;
+	callocs -= callocs > 0;
+	blocks++;
+	return __real_calloc(n, size);
+}
+
+void __real_free(void *p);
+void __wrap_free(void *p);
+void __wrap_free(void *p)
+{
+	blocks -= p != NULL;
+	__real_free(p);
+}
+
+int __real_pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *a);
+int __wrap_pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *a);
+int __wrap_pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *a)
+{
+	if (mutex_ret)
+		return mutex_ret;
+	mutexes++;
+	return __real_pthread_mutex_init(m, a);
+}
+
+int __real_pthread_mutex_destroy(pthread_mutex_t *m);
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *m);
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *m)
+{
+	mutexes--;
+	return __real_pthread_mutex_destroy(m);
+}
+
+static void make(struct rp_agent_attr attr, int want)
+{
+	struct rp_agent *a = (void *)7;
+
+	blocks = 0;
+	cr_assert_eq(rp_agent_new(&attr, &a), want);
+	if (want)
+		cr_assert_eq(a, (void *)7);
+	else
+		rp_agent_delete(a);
+	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
+	cr_assert_eq(mutexes, 0);
+}
+
+Test(agent_made, attributes)
+{
+	make((struct rp_agent_attr){.incarnation = 1}, 0);
+	make((struct rp_agent_attr){.credits = 1}, -EINVAL);
+	make((struct rp_agent_attr){.incarnation = 1, .credits = UINT16_MAX},
+	     0);
+	make((struct rp_agent_attr){.incarnation = 1,
+				    .credits = UINT16_MAX + 1},
+	     -EINVAL);
+}
+
+Test(agent_made, no_memory)
+{
+	for (int n = 0; n < 3; n++) {
+		callocs = n;
+		make((struct rp_agent_attr){.incarnation = 1}, -ENOMEM);
+	}
+	callocs = 3;
+	make((struct rp_agent_attr){.incarnation = 1}, 0);
+}
+
+Test(agent_made, no_worker)
+{
+	mutex_ret = EAGAIN;
+	make((struct rp_agent_attr){.incarnation = 1}, -EAGAIN);
+}

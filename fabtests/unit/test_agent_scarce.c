@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* An agent that gets no more memory, or no thread. */
+#include <errno.h>
+#include <pthread.h>
+
+#include <criterion/criterion.h>
+
+#include "agent_rig.h"
+
+/* Linked with --wrap: memory for merging ends after so many; -1: never. */
+static int reallocs = -1;
+static int create_ret; /* positive errno */
+
+void *__real_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size)
+{
+	if (!reallocs)
+		return NULL;
+	reallocs -= reallocs > 0;
+	return __real_realloc(p, size);
+}
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a,
+			  void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a,
+			  void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a,
+			  void *(*run)(void *), void *arg)
+{
+	return create_ret ? create_ret : __real_pthread_create(t, a, run, arg);
+}
+
+static struct rig g;
+static struct rig_region file, other, dax;
+static struct rig_peer p;
+
+static void start(void)
+{
+	const struct rp_agent_attr attr = {.incarnation = RIG_INCARNATION};
+
+	rig_init(&g, &attr);
+	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 32);
+	rig_region(&g, &other, RP_METHOD_AGENT_MSYNC, 8);
+	rig_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+	p = rig_open(&g, 0, 1, &file);
+}
+
+static void stop(void)
+{
+	struct rig_region *all[] = {&file, &other, &dax};
+
+	for (int i = 0; i < 3; i++)
+		if (!all[i]->gone)
+			rig_region_del(&g, all[i]);
+	rig_fini(&g);
+}
+
+TestSuite(agent_scarce, .init = start, .fini = stop);
+
+/* Refused, and nothing of it stays behind. */
+static void refused(const struct rig_at *at, size_t n)
+{
+	struct rp_wire_reply r;
+	uint64_t t = rig_commit_all(&p, RP_CLASS_POWER, n, at);
+
+	rig_run(&g);
+	r = rig_expect(p.x, t, RP_ST_OVERLOADED);
+	cr_assert_eq(r.detail, 0);
+	cr_assert_eq(r.range, 0);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	reallocs = -1;
+}
+
+Test(agent_scarce, no_memory_to_merge)
+{
+	const struct rig_at mixed[] = {{&dax, 0, 1}, {&file, 0, 1}};
+	uint64_t t;
+
+	reallocs = 0;
+	refused(mixed, 2);
+	rig_region_del(&g, &dax);
+	t = rig_commit(&p, &file, 0, 1);
+	rig_run_worker(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+}
+
+Test(agent_scarce, no_memory_to_merge_all)
+{
+	struct rig_at many[9];
+	uint64_t t;
+
+	for (int i = 0; i < 9; i++)
+		many[i] = (struct rig_at){&file, 8192 * i, 1};
+	reallocs = 1;
+	refused(many, 9);
+	/* What was merged before is not in the worker's next batch. */
+	rig_region_del(&g, &file);
+	t = rig_commit(&p, &other, 0, 1);
+	rig_run_worker(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_eq(other.syncs, 1);
+}
+
+/* Slow is better than never. */
+Test(agent_scarce, no_thread)
+{
+	uint64_t t;
+
+	create_ret = EAGAIN;
+	for (unsigned int i = 1; i < 3; i++) {
+		t = rig_commit(&p, &file, 0, 1);
+		rig_run(&g);
+		rig_expect(p.x, t, RP_ST_OK);
+		cr_assert_eq(file.syncs, i);
+		cr_assert_eq(rp_agent_pending(g.a), 0);
+	}
+	file.sync_ret = -EIO;
+	t = rig_commit(&p, &file, 0, 1);
+	rig_run(&g);
+	rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
+	/* There is one now. */
+	create_ret = 0;
+	t = rig_commit(&p, &other, 0, 1);
+	rig_run_worker(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_eq(g.checked, 3);
+}
