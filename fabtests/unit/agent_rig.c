@@ -40,6 +40,7 @@ static struct rig_x *x_of(struct rp_xport *x)
 
 static uint64_t x_now(struct rp_xport *x)
 {
+	MUST(!x_of(x)->gone);
 	return x_of(x)->rig->now;
 }
 
@@ -344,6 +345,9 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 				 &m->r.pmem),
 		     0);
 	m->r.key = new_key(&m->r.choice);
+	/* The agent's own. */
+	m->r.busy = 99;
+	m->r.failed = 99;
 	cr_assert_eq(rp_agent_region_add(g->a, &m->r), 0);
 }
 

@@ -141,7 +141,7 @@ fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(ag
 fabtests_unit_test_agent_scarce_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_scarce_LDFLAGS = \
-	-Wl,--wrap=realloc,--wrap=pthread_create
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=pthread_create
 
 check_PROGRAMS += fabtests/unit/test_agent_made
 TESTS += fabtests/unit/test_agent_made

@@ -86,11 +86,13 @@ static void refused(size_t n, const struct rp_wire_range *ranges,
 		    enum rp_status st, size_t at, uint32_t detail)
 {
 	unsigned int before = work();
+	uint64_t answers = rig_stats(&g).refused;
 	uint64_t t = rig_request(&p, level, required, n, ranges);
 	struct rp_wire_reply r;
 
 	rig_run(&g);
 	r = rig_expect(p.x, t, st);
+	cr_assert_eq(rig_stats(&g).refused, answers + 1);
 	cr_assert_eq(r.range, at);
 	cr_assert_eq(r.detail, detail);
 	cr_assert_eq(r.level, 0);
@@ -162,6 +164,7 @@ Test(agent, visible)
 	m = rig_expect(p.x, t, RP_ST_OK);
 	cr_assert_eq(m.level, RP_LEVEL_VISIBLE);
 	cr_assert_eq(m.class, RP_CLASS_NONE);
+	cr_assert_eq(m.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(work(), 0);
 	stop();
 }
@@ -199,6 +202,18 @@ Test(agent, less_is_asked)
 	stop();
 }
 
+/* Nothing to flush: nothing to wait for. */
+Test(agent, delivery_is_answered_at_once)
+{
+	uint64_t t;
+
+	start(NULL);
+	t = rig_commit(&p, &tmpfs, 0, 1);
+	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	stop();
+}
+
 Test(agent, merges_and_flushes_once)
 {
 	struct rig_peer q;
@@ -226,6 +241,7 @@ Test(agent, merges_and_flushes_once)
 		rig_expect(p.x, t - 9 + i, RP_ST_OK);
 	cr_assert_eq(g.checked, 26);
 	cr_assert_eq(rig_stats(&g).requests, 28);
+	cr_assert_eq(rig_stats(&g).ranges, 28);
 	cr_assert_eq(rig_stats(&g).replies, 28);
 	cr_assert_eq(rig_stats(&g).flushes, 3);
 	cr_assert_eq(rig_stats(&g).flushed_bytes, 3 * 4096 - RIG_SKEW + 64);
@@ -606,16 +622,19 @@ Test(agent, malformed_in_a_session)
 	buf[4] = len;
 	rig_recv(p.x, buf, len);
 	rig_expect(p.x, 55, RP_ST_BAD_MESSAGE);
+	cr_assert_eq(rig_stats(&g).bad_messages, 1);
 	/* Cut anywhere on the way: not even a header to trust. */
 	rig_recv(p.x, buf, len - 1);
 	rig_recv(p.x, buf, 3);
 	rig_recv(p.x, buf, 0);
+	cr_assert_eq(rig_stats(&g).bad_messages, 4);
 	rig_expect_nothing(p.x);
 	len = rp_wire_put_query(buf, sizeof(buf), &hdr, &q);
 	buf[47] = 1;
 	rig_recv(p.x, buf, len);
 	cr_assert(rig_take(p.x, &got));
 	cr_assert_eq(got.info.status, RP_ST_BAD_MESSAGE);
+	cr_assert_eq(rig_stats(&g).bad_messages, 5);
 	/* Types that only a target sends. */
 	for (int type = RP_MSG_HELLO_ACK; type <= RP_MSG_INFO; type++) {
 		buf[3] = type;
@@ -661,6 +680,7 @@ Test(agent, region_goes_while_queued)
 	rig_run(&g);
 	r = rig_expect(p.x, t + 1, RP_ST_STALE_KEY);
 	cr_assert_eq(r.range, 1);
+	cr_assert_eq(r.detail, 0);
 	rig_expect(p.x, t + 2, RP_ST_STALE_KEY);
 	rig_expect(p.x, t, RP_ST_OK);
 	rig_expect(p.x, t + 3, RP_ST_OK);
@@ -720,9 +740,32 @@ Test(agent, query)
 	cr_assert_eq(i.refusal, RP_REFUSAL_CLASS);
 	cr_assert_gt(strlen(i.why), 10);
 
+	/* Whatever it is, it was not registered as persistent. */
+	plain.r.facts = file.r.facts;
+	plain.r.choice = file.r.choice;
 	i = ask(plain.r.key, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_VOLATILE);
+	cr_assert_eq(i.class, RP_CLASS_NONE);
 	cr_assert_eq(i.method, RP_METHOD_REFUSED);
+	cr_assert_eq(i.refusal, RP_REFUSAL_VOLATILE);
+	cr_assert_str_eq(i.why, rp_status_remedy(RP_ST_VOLATILE));
+
+	/* A region whose facts nothing fits, and one by another address. */
+	dax.r.facts.memory = RP_MEM_UNKNOWN;
+	i = ask(dax.r.key, RP_CLASS_NONE);
+	cr_assert_eq(i.status, RP_ST_NO_METHOD);
+	dax.r.facts.memory = RP_MEM_ANON;
+	i = ask(dax.r.key, RP_CLASS_NONE);
+	cr_assert_eq(i.status, RP_ST_VOLATILE);
+	file.r.addr = 0x7000;
+	strcpy(file.r.why, "50 %s of it");
+	i = ask(file.r.key, RP_CLASS_POWER);
+	cr_assert_eq(i.addr, 0x7000);
+	cr_assert_str_eq(i.why, "50 %s of it");
+	file.r.failed = EIO;
+	i = ask(file.r.key, RP_CLASS_POWER);
+	cr_assert_eq(i.status, RP_ST_REGION_FAILED);
+	cr_assert_str_eq(i.why, rp_status_remedy(RP_ST_REGION_FAILED));
 
 	i = ask(0x9999, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_UNKNOWN_KEY);

@@ -9,16 +9,36 @@
 
 /* Linked with --wrap: memory for merging ends after so many; -1: never. */
 static int reallocs = -1;
+static int fails = -1; /* so many other pieces, then one is not there */
 static int create_ret; /* positive errno */
+
+static bool fail(void)
+{
+	return fails >= 0 && !fails--;
+}
 
 void *__real_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size)
 {
-	if (!reallocs)
+	if (!reallocs || fail())
 		return NULL;
 	reallocs -= reallocs > 0;
 	return __real_realloc(p, size);
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fail() ? NULL : __real_calloc(n, size);
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+	return fail() ? NULL : __real_malloc(size);
 }
 
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *a,
@@ -35,10 +55,10 @@ static struct rig g;
 static struct rig_region file, other, dax;
 static struct rig_peer p;
 
+static const struct rp_agent_attr attr = {.incarnation = RIG_INCARNATION};
+
 static void start(void)
 {
-	const struct rp_agent_attr attr = {.incarnation = RIG_INCARNATION};
-
 	rig_init(&g, &attr);
 	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 32);
 	rig_region(&g, &other, RP_METHOD_AGENT_MSYNC, 8);
@@ -100,6 +120,40 @@ Test(agent_scarce, no_memory_to_merge_all)
 	rig_run_worker(&g);
 	rig_expect(p.x, t, RP_ST_OK);
 	cr_assert_eq(other.syncs, 1);
+}
+
+Test(agent_scarce, no_memory_for_a_request)
+{
+	const struct rp_wire_range r = {file.r.key, 0, 1};
+	uint64_t t;
+
+	fails = 1; /* the message itself is in memory */
+	t = rig_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
+	cr_assert_eq(fails, -1);
+	rig_expect(p.x, t, RP_ST_OVERLOADED);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+}
+
+/* Whatever was not to be had, nothing of the client is left. */
+Test(agent_scarce, no_memory_for_a_client)
+{
+	struct rig_peer q = {.g = &g, .x = &g.x[1], .id = 2, .cookie = 5};
+
+	/* Its own, its endpoint's, two tables of two pieces each. */
+	for (int n = 1; n <= 6; n++) {
+		stop();
+		rig_init(&g, &attr);
+		file.gone = other.gone = dax.gone = true;
+		fails = n;
+		rig_hello(&q);
+		cr_assert_eq(fails, -1);
+		rig_expect_nothing(q.x);
+		cr_assert_eq(q.x->open, 0);
+		cr_assert_eq(rig_stats(&g).half_open, 0);
+		cr_assert_not(rp_agent_progress(g.a));
+		rig_connect(&g, 1, 2);
+		cr_assert_eq(rig_stats(&g).half_open, 1);
+	}
 }
 
 /* Slow is better than never. */

@@ -2,6 +2,7 @@
 /* Batches against instructions that write down when they were called. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -123,6 +124,7 @@ static struct spot a, b2;
 
 static void start(void)
 {
+	memset(&batch, 0xff, sizeof(batch));
 	cr_assert_eq(rp_batch_init(&batch), 0);
 	spot_init(&a, RP_METHOD_AGENT_CLWB, 1);
 	spot_init(&b2, RP_METHOD_AGENT_CLWB, 2);
@@ -258,8 +260,11 @@ static void job_done(struct rp_jobs *jobs, struct rp_job *j)
 	rp_job_free(j);
 }
 
-static void quiet(enum rp_log_level level, const char *text)
+static unsigned int warnings;
+
+static void count(enum rp_log_level level, const char *text)
 {
+	warnings += level == RP_LOG_WARN;
 }
 
 /* The others of the batch are durable and are told so; the error stays. */
@@ -268,7 +273,7 @@ Test(batch, failure_of_one_region)
 	struct rp_job *on_bad, *on_good;
 	struct spot bad;
 
-	rp_log_set(quiet);
+	rp_log_set(count);
 	spot_init(&bad, RP_METHOD_AGENT_MSYNC, 3);
 	bad.sync_fails = -EIO;
 	on_bad = job_of(&bad, &a);
@@ -300,6 +305,7 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(batch.parts[0].err, ENOSPC);
 	rp_batch_judge(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
+	cr_assert_eq(warnings, 1, "told once");
 	/* And a success afterwards forgives nothing. */
 	rp_batch_reset(&batch);
 	bad.sync_fails = 0;

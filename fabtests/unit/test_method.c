@@ -647,6 +647,53 @@ Test(method, not_built_says_so)
 	cr_assert_eq(c.method, RP_METHOD_FENCE);
 }
 
+/* Refused for its class: the strongest below it is named. */
+static void judge_weaker(const struct rp_facts *f, enum rp_class required,
+			 unsigned int built)
+{
+	struct rp_choice c = rp_method_choose(f, required, built), weaker;
+
+	if (c.refusal != RP_REFUSAL_CLASS)
+		return;
+	weaker = rp_method_best(f, ALL_BUILT);
+	if (f->agent)
+		cr_assert_eq(c.class, weaker.class, "%s",
+			     show(f, required, built));
+	cr_assert_lt(c.class, required);
+}
+
+Test(method, weaker)
+{
+	for_builds(judge_weaker);
+}
+
+/* What to do about it. */
+static void judge_remedy(const struct rp_facts *f, enum rp_class required,
+			 unsigned int built)
+{
+	static const char *const word[] = {
+		[RP_REFUSAL_VOLATILE] = "MAP_SHARED",
+		[RP_REFUSAL_CLASS] = "FI_OFI_RPMEM_CLASS",
+		[RP_REFUSAL_FS] = "FI_OFI_RPMEM_TRUST_FS",
+		[RP_REFUSAL_NOT_DIRTIED] = "user's mapping",
+		[RP_REFUSAL_NO_AGENT] = "Load ofi_rpmem",
+		[RP_REFUSAL_NOT_BUILT] = "release",
+		[RP_REFUSAL_UNKNOWN] = "shared mapping of an ordinary file",
+	};
+	struct rp_choice c = rp_method_choose(f, required, built);
+
+	if (c.refusal)
+		cr_assert_not_null(strstr(c.remedy, word[c.refusal]), "%s: %s",
+				   show(f, required, built), c.remedy);
+	else
+		cr_assert_null(c.remedy);
+}
+
+Test(method, remedies)
+{
+	for_builds(judge_remedy);
+}
+
 Test(method, names)
 {
 	for (int a = 0; a < RP_METHOD_MAX; a++)

@@ -61,7 +61,7 @@ Test(worker, progress_never_waits)
 	cr_assert_eq(g.x[0].kicks, 0);
 	/* What does not block is served meanwhile. */
 	u = rig_commit(&q, &dax, 0, 10);
-	rig_run(&g);
+	cr_assert(rp_agent_progress(g.a));
 	rig_expect(q.x, u, RP_ST_OK);
 
 	rig_open_gate(&g);
@@ -195,8 +195,45 @@ static void expect_progress(struct rig_peer *p, uint64_t token)
 
 static void expect_silence(struct rig_peer *p)
 {
-	rig_run(&g);
+	cr_assert_not(rp_agent_progress(g.a));
 	rig_expect_nothing(p->x);
+}
+
+/* What it was due for is answered: the next request has a clock of its own. */
+Test(worker, signs_of_life_of_the_next)
+{
+	struct rig_peer p;
+	uint64_t t0, t;
+
+	start();
+	p = rig_open(&g, 0, 1, &file);
+	p.timeout_ms = 3000;
+	rig_hello(&p);
+	cr_assert(rig_take(p.x, &(struct rig_msg){0}));
+	rig_close_gate(&g);
+	t0 = g.now;
+	t = rig_commit(&p, &file, 0, 10);
+	rig_run(&g);
+	rig_wait_entered(&g, 1);
+	g.now = t0 + 500 * RIG_MS;
+	rig_commit(&p, &file, 0, 10);
+	expect_silence(&p);
+	rig_open_gate(&g);
+	while (!g.x[0].kicks)
+		usleep(100);
+	rig_close_gate(&g);
+	cr_assert(rp_agent_progress(g.a));
+	rig_expect(p.x, t, RP_ST_OK);
+	rig_wait_entered(&g, 2);
+	g.now = t0 + 1000 * RIG_MS;
+	expect_silence(&p);
+	cr_assert_eq(rp_agent_deadline(g.a), t0 + 1500 * RIG_MS);
+	g.now = t0 + 1500 * RIG_MS;
+	expect_progress(&p, t + 1);
+	rig_open_gate(&g);
+	rig_run_worker(&g);
+	rig_expect(p.x, t + 1, RP_ST_OK);
+	stop();
 }
 
 /* At a third of the initiator's patience, between 100 ms and 60 s. */
@@ -235,6 +272,7 @@ Test(worker, signs_of_life)
 	g.now = t0 + 600 * RIG_MS - 1;
 	expect_silence(&quick);
 	g.now++;
+	cr_assert(rp_agent_progress(g.a));
 	expect_progress(&quick, quick.token);
 	expect_silence(&quick);
 	expect_silence(&slow);
@@ -276,7 +314,7 @@ Test(worker, signs_of_life)
 	/* When the base takes nothing, one is kept and no more. */
 	g.x[0].send_ret = -EAGAIN;
 	for (int i = 0; i < 20; i++) {
-		rig_run(&g);
+		cr_assert_eq(rp_agent_progress(g.a), !i);
 		g.now += 1000 * RIG_MS;
 	}
 	cr_assert_eq(rp_agent_pending(g.a), 2);
@@ -383,6 +421,28 @@ Test(worker, all_go_while_a_flush_runs)
 }
 
 /* One comes back under the same address while its old request runs. */
+/* Nobody waits for it, nor tells the time; it is collected all the same. */
+Test(worker, flush_outlives_all)
+{
+	struct rig_peer p;
+	int i;
+
+	start();
+	p = rig_open(&g, 0, 1, &file);
+	rig_close_gate(&g);
+	rig_commit(&p, &file, 0, 10);
+	rig_run(&g);
+	rig_wait_entered(&g, 1);
+	rig_drop(&g, 0);
+	rig_drop(&g, 1);
+	rig_open_gate(&g);
+	for (i = 0; i < 10000 && !rp_agent_progress(g.a); i++)
+		usleep(1000);
+	cr_assert_lt(i, 10000);
+	cr_assert_eq(file.r.busy, 0);
+	stop();
+}
+
 Test(worker, client_goes_and_comes_again)
 {
 	struct rig_peer p;

@@ -258,8 +258,7 @@ void rp_agent_quiesce(struct rp_agent *a)
 static bool sign_of_life(struct rp_agent *a, struct rp_client *c, uint64_t now)
 {
 	const struct rp_job *oldest = TAILQ_FIRST(&c->jobs);
-	struct rp_wire_hdr hdr =
-		rp_agent_hdr(a, c, RP_MSG_PROGRESS, oldest->token);
+	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, oldest->token);
 	uint8_t msg[RP_WIRE_INJECT];
 	int len;
 
@@ -271,6 +270,7 @@ static bool sign_of_life(struct rp_agent *a, struct rp_client *c, uint64_t now)
 	/* What is kept will be a sign of life as well. */
 	if (!STAILQ_EMPTY(&c->kept))
 		return false;
+	hdr.type = RP_MSG_PROGRESS;
 	len = rp_wire_put_empty(msg, sizeof(msg), &hdr);
 	assert(len > 0);
 	rp_client_send(&a->clients, c, msg, len);

@@ -32,8 +32,7 @@ struct rp_agent {
 
 /* serve.c */
 struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
-				const struct rp_client *c, uint8_t type,
-				uint64_t token);
+				const struct rp_client *c, uint64_t token);
 void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
 		    const struct rp_wire_reply *m);
 

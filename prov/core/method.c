@@ -259,9 +259,8 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 		 * grant: class, then build, then agent.
 		 */
 		if (r->class < required) {
-			if (no.refusal == RP_REFUSAL_UNKNOWN ||
-			    (no.refusal == RP_REFUSAL_CLASS &&
-			     r->class > no.class))
+			/* All rows of a memory below power are of one class. */
+			if (no.refusal == RP_REFUSAL_UNKNOWN)
 				no = refuse(RP_REFUSAL_CLASS, r->name,
 					    r->class);
 		} else if (!(built & RP_METHOD_BIT(r->method))) {

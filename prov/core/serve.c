@@ -9,11 +9,9 @@
 #include "core/fault.h"
 
 struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
-				const struct rp_client *c, uint8_t type,
-				uint64_t token)
+				const struct rp_client *c, uint64_t token)
 {
 	return (struct rp_wire_hdr){
-		.type = type,
 		.session = c->origin.cookie,
 		.token = token,
 		.incarnation = a->attr.incarnation,
@@ -23,7 +21,7 @@ struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
 void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
 		    const struct rp_wire_reply *m)
 {
-	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, RP_MSG_REPLY, token);
+	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, token);
 	struct rp_wire_reply with_credits = *m;
 	uint8_t msg[RP_WIRE_INJECT];
 	int len;
@@ -39,7 +37,7 @@ void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
 static void send_info(struct rp_agent *a, struct rp_client *c, uint64_t token,
 		      const struct rp_wire_info *m)
 {
-	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, RP_MSG_INFO, token);
+	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, token);
 	uint8_t msg[RP_WIRE_MAX_MSG];
 	int len = rp_wire_put_info(msg, sizeof(msg), &hdr, m);
 
@@ -91,7 +89,7 @@ static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
 			.credits = a->attr.credits,
 			.max_ranges = RP_WIRE_MAX_RANGES,
 		};
-	ack_hdr = rp_agent_hdr(a, c, RP_MSG_HELLO_ACK, hdr->token);
+	ack_hdr = rp_agent_hdr(a, c, hdr->token);
 	len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack_hdr, &ack);
 	assert(len > 0);
 	rp_client_send(&a->clients, c, buf, len);
