@@ -101,6 +101,11 @@ getent hosts $host >/dev/null || host=127.0.0.1
 expect 0 $cp src $host:$P:vol0
 says '^durable: 19.1 MiB in .* class .* by '
 holds 0 20000001 src || fail "the pool does not hold what was copied"
+grep -q '% \[' out && fail "a progress bar where there is no terminal"
+expect 0 script -qec "$cp src 127.0.0.1:$P:vol0" /dev/null
+says 'copying  *[0-9]*% \[#*\.*\] .*B/s'
+expect 0 script -qec "$cp --quiet src 127.0.0.1:$P:vol0" /dev/null
+[ -s out ] && fail "--quiet is not"
 expect 0 $cp --verify --length 20000001 127.0.0.1:$P:vol0 back
 says "SHA-256 $(sha256sum <src | cut -c1-64)"
 cmp src back || fail "what comes back differs"
