@@ -87,8 +87,14 @@ Test(caps, files_with_odd_names)
 		"tab\tand\\",
 	};
 	size_t last = sizeof(names) / sizeof(names[0]);
+	struct statfs s;
 
+	cr_assert_eq(statfs(dir, &s), 0);
 	for (size_t i = 0; i < last; i++) {
+		/* What an overlay's name may mean depends on the kernel. */
+		if (s.f_type == OVERLAYFS_SUPER_MAGIC &&
+		    !strcmp(names[i], "gone (deleted)"))
+			continue;
 		char *p = map(make_file(names[i], page), page, MAP_SHARED);
 		/* The one name that the process map cannot express. */
 		bool lost = !strcmp(names[i], "a\n\\012b");

@@ -118,6 +118,21 @@ Test(caps_invented, not_the_mapped_file)
 	    (unsigned long long)real.stx_mnt_id);
 	want(HERE, LEN, RP_MEM_FILE);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
+	/*
+	 * Some kernels show the file below an overlay: its name must do, but
+	 * not one that a deleted file has lent to another.
+	 */
+	invent("overlay", "rw");
+	cfg.trust_fs = "overlay";
+	put("/proc/self/maps", "00100000-00102000 rw-s 0 77:88 4711 %s\n",
+	    real_path);
+	want(HERE, LEN, RP_MEM_FILE);
+	cr_assert_eq(facts.fs_trusted, RP_YES);
+	close(make_file("pool (deleted)", LEN));
+	put("/proc/self/maps",
+	    "00100000-00102000 rw-s 0 77:88 4711 %s (deleted)\n", real_path);
+	want(HERE, LEN, RP_MEM_ANON);
+	cfg.trust_fs = NULL;
 	/* Nothing to open at all, and nothing that is a file. */
 	put("/proc/self/maps", "00100000-00102000 rw-s 0 08:01 5 /no/such\n");
 	want(HERE, LEN, RP_MEM_UNKNOWN);

@@ -57,6 +57,9 @@ __attribute__((format(printf, 2, 3))) static void say(char *why,
 }
 
 /* Only the last component: peers may read it, and need not know the rest. */
+/* What the map adds to the name of a file that has none any more. */
+#define DELETED " (deleted)"
+
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -75,14 +78,15 @@ static bool ends_with(const char *s, const char *end)
 static bool same_file(const struct vma *v, const struct rp_fs *fs,
 		      const struct statx *sx)
 {
+	if (sx->stx_ino == v->ino && fs->major == v->major &&
+	    fs->minor == v->minor)
+		return true;
 	/*
 	 * Older kernels show the file below an overlay. Nothing is lost: an
-	 * overlay is trusted by the operator's word or not at all.
+	 * overlay is trusted by the operator's word or not at all. But then
+	 * only the name tells of a deleted file, and another may have it.
 	 */
-	if (!strcmp(fs->name, "overlay"))
-		return true;
-	return sx->stx_ino == v->ino && fs->major == v->major &&
-	       fs->minor == v->minor;
+	return !strcmp(fs->name, "overlay") && !ends_with(v->path, DELETED);
 }
 
 /*
@@ -185,7 +189,7 @@ static void file_look(const struct rp_caps_cfg *cfg, const struct vma *v,
 
 	if (fd < 0) {
 		b->fs = (struct rp_fs){0};
-		if (ends_with(v->path, " (deleted)")) {
+		if (ends_with(v->path, DELETED)) {
 			b->memory = RP_MEM_ANON;
 			say(b->why,
 			    "no name leads to %s: its bytes go with the last "
