@@ -23,11 +23,26 @@ fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcd
 fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_method_LDADD = $(unit_ldadd)
 
+wire_rig = fabtests/unit/wire_rig.c fabtests/unit/wire_rig.h \
+	fabtests/unit/seeded.h
+
 check_PROGRAMS += fabtests/unit/test_wire
 TESTS += fabtests/unit/test_wire
-fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c fabtests/unit/seeded.h
+fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
 fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_wire_refuse
+TESTS += fabtests/unit/test_wire_refuse
+fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire_rig)
+fabtests_unit_test_wire_refuse_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_wire_refuse_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_key
+TESTS += fabtests/unit/test_key
+fabtests_unit_test_key_SOURCES = fabtests/unit/test_key.c
+fabtests_unit_test_key_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_key_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_protocol
 TESTS += fabtests/unit/test_protocol

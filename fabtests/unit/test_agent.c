@@ -635,6 +635,7 @@ Test(agent, malformed_in_a_session)
 	cr_assert(rig_take(p.x, &got));
 	cr_assert_eq(got.info.status, RP_ST_BAD_MESSAGE);
 	cr_assert_eq(rig_stats(&g).bad_messages, 5);
+	cr_assert_eq(rig_stats(&g).refused, 2);
 	/* Types that only a target sends. */
 	for (int type = RP_MSG_HELLO_ACK; type <= RP_MSG_INFO; type++) {
 		buf[3] = type;

@@ -156,6 +156,25 @@ Test(agent_scarce, no_memory_for_a_client)
 	}
 }
 
+/* To keep an answer that cannot be sent: it is asked for again. */
+Test(agent_scarce, no_memory_for_an_answer)
+{
+	const struct rp_wire_range r = {file.r.key, 0, 1};
+	uint64_t t;
+
+	g.x[0].send_ret = -EAGAIN;
+	fails = 2; /* behind the message and the request */
+	rig_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 1, &r);
+	cr_assert_eq(fails, -1);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	g.x[0].send_ret = 0;
+	rig_run(&g);
+	rig_expect_nothing(p.x);
+	p.token--;
+	t = rig_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 1, &r);
+	rig_expect(p.x, t, RP_ST_OK);
+}
+
 /* Slow is better than never. */
 Test(agent_scarce, no_thread)
 {

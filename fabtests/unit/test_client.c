@@ -498,12 +498,14 @@ Test(client, kept_is_bounded)
 		rig_run(&g);
 		cr_assert_leq(rp_agent_pending(g.a), 2 * 4 + 1);
 	}
+	cr_assert_eq(rp_agent_pending(g.a), 2 * 4 + 1);
 	for (int i = 0; i < 1000; i++) {
 		rig_commit(&q, &file, 0, 1);
 		rig_query(&q, file.r.key, 0);
 		rig_run(&g);
 		cr_assert_leq(rp_agent_pending(g.a), 2 * 6);
 	}
+	cr_assert_eq(rp_agent_pending(g.a), 2 * 6);
 	cr_assert_eq(rig_stats(&g).half_open, 1);
 	stop();
 }

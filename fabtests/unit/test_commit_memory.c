@@ -234,4 +234,16 @@ Test(commit_memory, no_memory_without_order)
 	rig_progress(&g);
 	rig_told_once(&c0, RP_ST_WRITE_FAILED);
 	commit_good(3);
+
+	/* None is needed for bytes that have not failed. */
+	begin(&w, 3);
+	rp_write_done(&w, EIO);
+	begin(&x, 3);
+	pieces = 1;
+	commit(&c0, 4);
+	pieces = -1;
+	rp_write_done(&x, 0);
+	rig_progress(&g);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
 }

@@ -263,6 +263,46 @@ Test(poison, rewritten_under_way)
 	commit_good(3);
 }
 
+/* In the middle of what is committed, or over all of its ranges. */
+Test(poison, failed_write_inside_and_around)
+{
+	const struct rp_wire_range r[] = {rig_range(1, 64, 64),
+					  rig_range(1, 192, 64)};
+	struct rp_write w;
+
+	rp_write_begin(p, &w, rig_key(1), 74, 10);
+	rig_commit(&g, p, &c0, 1, 64, 64);
+	rp_write_done(&w, EIO);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	rp_write_begin(p, &w, rig_key(1), 0, 1024);
+	rig_commit_n(&g, p, &c0, r, 2);
+	rp_write_done(&w, EIO);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	cr_assert_eq(c0.out.range, 0);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+}
+
+/* What lies between two of them has not failed. */
+Test(poison, rewritten_under_way_of_two)
+{
+	struct rp_write w;
+	uint64_t token;
+
+	for (int i = 0; i < 2; i++) {
+		begin(&w, i ? 9 : 3);
+		rp_write_done(&w, EIO);
+	}
+	begin(&w, 3);
+	rig_commit(&g, p, &c0, 1, 3 * 64, 2 * 64);
+	token = rig_requested(&g, &s);
+	rp_write_done(&w, 0);
+	rig_ok(&g, &s, token);
+	rig_told_once(&c0, RP_ST_OK);
+	commit_poisoned(9);
+}
+
 static void fail(unsigned int i)
 {
 	struct rp_write w;

@@ -131,13 +131,13 @@ struct rp_client *rp_client_hello(struct rp_clients *t, struct rp_xport *x,
 				  const struct rp_wire_hello *m, bool refused,
 				  uint64_t now)
 {
+	struct rp_origin o = {
+		.x = x,
+		.cookie = m->cookie,
+		.addr_len = m->addr_len,
+	};
 	struct rp_client *c;
-	struct rp_origin o;
 
-	memset(&o, 0, sizeof(o));
-	o.x = x;
-	o.cookie = m->cookie;
-	o.addr_len = m->addr_len;
 	memcpy(o.addr, m->addr, m->addr_len);
 
 	HASH_FIND(hh_origin, t->by_origin, &o, sizeof(o), c);
@@ -172,7 +172,7 @@ static bool drop_idle(struct rp_clients *t)
 {
 	const struct rp_wire_reply m = {.status = RP_ST_NO_SESSION};
 	uint8_t msg[RP_WIRE_INJECT];
-	struct rp_wire_hdr hdr = {0};
+	struct rp_wire_hdr hdr;
 	struct rp_client *c;
 	int len;
 
@@ -181,7 +181,7 @@ static bool drop_idle(struct rp_clients *t)
 			break;
 	if (!c)
 		return false;
-	hdr.session = c->origin.cookie;
+	hdr = (struct rp_wire_hdr){.session = c->origin.cookie};
 	len = rp_wire_put_reply(msg, sizeof(msg), &hdr, &m);
 	c->origin.x->ops->send(c->origin.x, c->peer, msg, len);
 	rp_client_drop(t, c);
@@ -268,7 +268,6 @@ void rp_client_del_job(struct rp_clients *t, struct rp_job *job)
 	TAILQ_REMOVE(&c->jobs, job, of_client);
 	if (TAILQ_EMPTY(&c->jobs))
 		TAILQ_REMOVE(&t->working, c, working);
-	job->client = NULL;
 	c->held--;
 	t->held--;
 }

@@ -136,7 +136,7 @@ static enum rp_status check_range(struct rp_agent *a,
 	return st;
 }
 
-/* All of them before anything is done. *flush: is there anything to do? */
+/* All of them before anything is done. *flush is set if there is any to do. */
 static enum rp_status check_ranges(struct rp_agent *a,
 				   const struct rp_wire_request *m,
 				   struct rp_job *job, bool *flush)
@@ -150,7 +150,6 @@ static enum rp_status check_ranges(struct rp_agent *a,
 		.class = durable ? RP_CLASS_POWER : RP_CLASS_NONE,
 		.method = RP_METHOD_DELIVERY,
 	};
-	*flush = false;
 	for (size_t i = 0; i < m->nranges; i++) {
 		st = check_range(a, m, i, &job->ranges[i], reply);
 		if (st != RP_ST_OK) {
@@ -167,7 +166,7 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 {
 	struct rp_wire_request m;
 	struct rp_job *job;
-	bool flush;
+	bool flush = false;
 
 	/* Sent again because the answer is late: it is on its way. */
 	if (rp_client_has_job(c, hdr->token))
