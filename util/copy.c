@@ -218,13 +218,17 @@ static ssize_t try_post(struct copy *c, struct copy_op *op)
 int copy_post(struct copy *c, struct copy_op *op)
 {
 	ssize_t ret;
-	int code;
+	int code = 0;
 
-	while ((ret = try_post(c, op)) == -FI_EAGAIN) {
+	/* To a dead target the base tries to connect for ever. */
+	if (!c->busy)
+		c->sign_of_life = copy_now_ms();
+	c->posting = true;
+	while (!code && (ret = try_post(c, op)) == -FI_EAGAIN)
 		code = copy_poll(c, 1);
-		if (code)
-			return code;
-	}
+	c->posting = false;
+	if (code)
+		return code;
 	if (ret) {
 		rp_err(c->err, 0, "%s at byte %" PRIu64 ": %s",
 		       op->state == COPY_COMMITTING ? "committing"
@@ -286,7 +290,7 @@ int copy_poll(struct copy *c, int ms)
 	}
 	if (n > 0)
 		c->sign_of_life = copy_now_ms();
-	else if (c->busy &&
+	else if ((c->busy || c->posting) &&
 		 copy_now_ms() - c->sign_of_life > c->cfg->timeout * 1000ull) {
 		rp_err(c->err, 0,
 		       "the target on %s has been silent for %u s; check that "

@@ -75,6 +75,7 @@ struct copy {
 	struct copy_op *ops; /* cfg->window of them: a ring */
 	struct copy_op commits[COPY_COMMITS];
 	unsigned int busy;
+	bool posting;	       /* one more waits for room */
 	uint64_t sign_of_life; /* ms */
 
 	uint64_t acked;	  /* durable, from the start of the copy */
