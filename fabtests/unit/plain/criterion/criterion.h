@@ -76,6 +76,7 @@ static inline void plain_report(const char *file, int line, const char *what,
 			_exit(1);                                              \
 		}                                                              \
 	} while (0)
+#define cr_assert_fail(...)	     cr_assert(false, ##__VA_ARGS__)
 #define cr_assert_not(c, ...)	     cr_assert(!(c), ##__VA_ARGS__)
 #define cr_assert_eq(a, b, ...)	     cr_assert((a) == (b), ##__VA_ARGS__)
 #define cr_assert_neq(a, b, ...)     cr_assert((a) != (b), ##__VA_ARGS__)
