@@ -254,9 +254,17 @@ EXTRA_DIST += fabtests/fault/verdicts.tsv fabtests/fault/forbidden_pairs
 # The simulator's memory, which shares nothing with prov/core.
 check_PROGRAMS += fabtests/unit/test_model
 TESTS += fabtests/unit/test_model
-fabtests_unit_test_model_SOURCES = fabtests/unit/test_model.c fabtests/unit/seeded.h
+fabtests_unit_test_model_SOURCES = fabtests/unit/test_model.c \
+	fabtests/unit/model_rig.h fabtests/unit/seeded.h
 fabtests_unit_test_model_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_model_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_model_dma
+TESTS += fabtests/unit/test_model_dma
+fabtests_unit_test_model_dma_SOURCES = fabtests/unit/test_model_dma.c \
+	fabtests/unit/model_rig.h fabtests/unit/seeded.h
+fabtests_unit_test_model_dma_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_model_dma_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_model_oracle
 TESTS += fabtests/unit/test_model_oracle
