@@ -73,6 +73,12 @@ static inline void dma_now(unsigned int word, uint64_t v)
 	cr_assert_eq(a[word], v);
 }
 
+static inline uint64_t pick_seeded(void *ctx, uint64_t below)
+{
+	cr_assert_geq(below, 2);
+	return seeded_below(ctx, below);
+}
+
 #define LOST 0x1057
 
 /* Exactly these values, in any order; LOST: something else too. */
@@ -106,11 +112,11 @@ static inline void check(int line, const char *what, const uint64_t *got,
 	do {                                                                   \
 		uint64_t w[] = {__VA_ARGS__}, v[MODEL_VALUES];                 \
 		bool lost;                                                     \
-		size_t n = model_after_##what(m, &a[word], v, &lost);          \
+		size_t n = what(m, &a[word], v, &lost);                        \
                                                                                \
 		check(__LINE__, #what, v, n, lost, w, sizeof(w) / sizeof(*w)); \
 	} while (0)
-#define CUT(word, ...)	WANT(cut, word, __VA_ARGS__)
-#define KILL(word, ...) WANT(kill, word, __VA_ARGS__)
+#define CUT(word, ...)	WANT(model_after_cut, word, __VA_ARGS__)
+#define KILL(word, ...) WANT(model_after_kill, word, __VA_ARGS__)
 
 #endif

@@ -496,12 +496,6 @@ Test(model, kill_leaves_what_the_cpu_saw)
 
 /* --- the cut itself --- */
 
-static uint64_t pick_seeded(void *ctx, uint64_t below)
-{
-	cr_assert_geq(below, 2);
-	return seeded_below(ctx, below);
-}
-
 Test(model, cut_chooses_every_value_and_no_other)
 {
 	struct seeded s = seeded_start();
@@ -546,7 +540,7 @@ Test(model, cut_keeps_the_order_of_a_queue_pair)
 	bool both = false, first = false, torn = false;
 	uint64_t v[2] = {1, 1};
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	for (int i = 0; i < 400; i++) {
 		model_reset(m);
 		model_dma_write(m, 0, &a[0], v, sizeof(v));

@@ -28,7 +28,7 @@ Test(model_dma, dma_is_cut_at_lines)
 
 Test(model_dma, dma_queue_pairs_are_unordered)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	dma(1, 0, 1);
 	dma(1, 0, 2);
 	dma(2, 0, 3);
@@ -67,7 +67,7 @@ Test(model_dma, dma_newer_piece_is_never_below_an_older_one)
 
 Test(model_dma, dma_relaxed_data_overtakes_data)
 {
-	make_relaxed(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_relaxed(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	dma(1, 0, 1);
 	dma(1, 1, 2);
 	cr_assert_eq(model_dma_ready(m), 2);
@@ -81,7 +81,7 @@ Test(model_dma, dma_completion_never_overtakes)
 {
 	uint64_t c;
 
-	make_relaxed(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_relaxed(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	dma(1, 0, 1);
 	dma(1, 1, 1);
 	dma(2, 2, 1);
@@ -116,31 +116,6 @@ Test(model_dma, clwb_does_not_reach_into_the_nic)
 	CUT(0, 0, 1);
 	model_dma_step(m, 0);
 	CUT(0, 0, 1);
-}
-
-Test(model_dma, dma_to_memory_is_durable_once_there)
-{
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
-	dma(0, 0, 1);
-	CUT(0, 0, 1);
-	model_dma_step(m, 0);
-	CUT(0, 1);
-}
-
-Test(model_dma, dma_to_memory_does_not_flush_the_cpu)
-{
-	uint32_t half = 3;
-
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
-	store(0, 0x100000001);
-	store(1, 1);
-	model_dma_write(m, 0, &a[0], &half, sizeof(half));
-	CUT(0, 0, 0x100000001, 3, 0x100000003);
-	model_dma_step(m, 0);
-	CUT(0, 3, 0x100000003);
-	CUT(1, 0, 1);
-	persist(0);
-	CUT(0, 0x100000003);
 }
 
 Test(model_dma, read_with_fence_pushes_its_queue_pair)
@@ -216,4 +191,256 @@ Test(model_dma, dropped_queue_pair_loses_its_pieces)
 	CUT(0, 0);
 	CUT(1, 0, 1);
 	CUT(2, 0);
+}
+
+/* --- DMA past the cache: the root complex --- */
+
+static void dma_half(unsigned int qp, unsigned int half, uint32_t v)
+{
+	model_dma_write(m, qp, (uint32_t *)a + half, &v, sizeof(v));
+}
+
+static void nic_reads(unsigned int qp)
+{
+	uint64_t got;
+
+	model_dma_read(m, qp, &a[0], &got, sizeof(got));
+	cr_assert_eq(got, a[0]);
+}
+
+Test(model_dma, visible_is_not_durable_yet)
+{
+	uint64_t c;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	c = model_dma_completion(m, 0);
+	CUT(0, 0, 1);
+	model_dma_see(m, c);
+	cr_assert_eq(a[0], 1);
+	CUT(0, 0, 1);
+	KILL(0, 1);
+	/* Not the CPU's own, and in a clean page. */
+	model_sfence(m);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	CUT(0, 0, 1);
+}
+
+Test(model_dma, clwb_and_sfence_reach_into_the_root_complex)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma_now(0, 1);
+	model_clwb(m, &a[0], 8);
+	CUT(0, 0, 1);
+	dma_now(0, 2);
+	CUT(0, 0, 1, 2);
+	model_sfence(m);
+	CUT(0, 1, 2);
+}
+
+Test(model_dma, msync_of_a_dirty_page_reaches_into_the_root_complex)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	store(1, 1);
+	dma_now(0, 1);
+	/* Write-back may have been before. */
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	CUT(0, 0, 1);
+	store(1, 2);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	CUT(0, 1);
+}
+
+Test(model_dma, read_with_fence_reaches_into_the_root_complex)
+{
+	uint64_t v[2] = {1, 1};
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	model_dma_write(m, 0, &a[0], v, sizeof(v));
+	dma(1, 2, 1);
+	while (model_dma_ready(m))
+		model_dma_step(m, 0);
+	CUT(0, 0, 1);
+	nic_reads(2);
+	CUT(0, 0, 1);
+	nic_reads(0);
+	CUT(0, 1);
+	CUT(1, 1);
+	CUT(2, 0, 1);
+	/* It is not ahead of what comes later. */
+	dma(0, 0, 2);
+	model_dma_step(m, 0);
+	CUT(0, 1, 2);
+	nic_reads(0);
+	CUT(0, 2);
+}
+
+Test(model_dma, read_without_fence_does_not_reach_into_the_root_complex)
+{
+	struct model_cfg cfg = {.kind = MODEL_DAX_SYNC,
+				.domain = MODEL_ADR,
+				.place = MODEL_DMA_MEMORY};
+
+	m = model_new(&cfg);
+	a = model_alloc(m, MODEL_PAGE);
+	dma_now(0, 1);
+	nic_reads(9);
+	CUT(0, 0, 1);
+}
+
+Test(model_dma, native_flush_reaches_into_the_root_complex)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma_now(0, 1);
+	dma_now(1, 1);
+	dma_now(2, 1);
+	model_dma_flush(m, 9, &a[0], 9);
+	CUT(0, 1);
+	CUT(1, 1);
+	CUT(2, 0, 1);
+}
+
+Test(model_dma, root_complex_keeps_the_order_of_a_word)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma_half(0, 0, 1);
+	dma_half(1, 1, 2);
+	model_dma_step(m, 0);
+	/* One waits, one is not even there. */
+	CUT(0, 0, 1, 0x200000001);
+	model_dma_step(m, 0);
+	CUT(0, 0, 1, 0x200000001);
+	dma_half(0, 0, 3);
+	model_dma_step(m, 0);
+	CUT(0, 0, 1, 0x200000001, 0x200000003);
+	/* So a read takes along what others wrote there before. */
+	nic_reads(1);
+	CUT(0, 0x200000001, 0x200000003);
+}
+
+Test(model_dma, value_that_came_back_counts_as_new)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma_now(0, 1);
+	dma(1, 0, 2);
+	model_dma_step(m, 0);
+	dma_now(0, 1);
+	CUT(0, 0, 1, 2);
+	nic_reads(1);
+	CUT(0, 1, 2);
+}
+
+static uint64_t pick_never(void *ctx, uint64_t below)
+{
+	(void)ctx;
+	cr_assert_fail("asked for one of %u", (unsigned int)below);
+	return 0;
+}
+
+Test(model_dma, same_bytes_again_are_no_choice)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma_now(0, 1);
+	nic_reads(9);
+	dma_now(0, 1);
+	model_cut(m, pick_never, NULL);
+	cr_assert_eq(a[0], 1);
+}
+
+Test(model_dma, root_complex_keeps_no_order_between_words)
+{
+	struct seeded s = seeded_start();
+	bool first = false, second = false;
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	for (int i = 0; i < 100; i++) {
+		model_reset(m);
+		dma_now(0, 1);
+		dma_now(1, 1);
+		model_cut(m, pick_seeded, &s);
+		first = first || (a[0] && !a[1]);
+		second = second || (a[1] && !a[0]);
+	}
+	cr_assert(first && second, "seed %#lx", (unsigned long)s.seed);
+}
+
+Test(model_dma, nic_and_cpu_wait_each_for_themselves)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	store(0, 0x100000001);
+	store(1, 1);
+	dma_half(0, 0, 3);
+	CUT(0, 0, 0x100000001, 3, 0x100000003);
+	model_dma_step(m, 0);
+	CUT(0, 0, 0x100000001, 3, 0x100000003);
+	nic_reads(0);
+	CUT(0, 3, 0x100000003);
+	CUT(1, 0, 1);
+	persist(0);
+	CUT(0, 0x100000003);
+}
+
+Test(model_dma, fence_drops_what_lacks_the_store)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	store(0, 0x100000001);
+	model_clwb(m, &a[0], 8);
+	dma_half(0, 0, 3);
+	model_dma_step(m, 0);
+	model_sfence(m);
+	CUT(0, 0x100000001, 0x100000003);
+}
+
+/* A store is to what the CPU sees, the NIC's bytes with it. */
+Test(model_dma, evicted_line_takes_along_what_waited)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma_half(0, 0, 3);
+	model_dma_step(m, 0);
+	store(0, 0x500000003);
+	CUT(0, 0, 3, 0x500000003);
+	dma_half(1, 0, 4);
+	model_dma_step(m, 0);
+	CUT(0, 0, 3, 0x500000003, 4, 0x500000004);
+}
+
+Test(model_dma, eadr_contains_the_root_complex)
+{
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	CUT(0, 0, 1);
+	model_dma_step(m, 0);
+	CUT(0, 1);
+}
+
+Test(model_dma, dropped_queue_pair_pushes_nothing)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	dma_now(0, 1);
+	model_dma_drop(m, 9);
+	nic_reads(9);
+	CUT(0, 0, 1);
+	persist(0);
+	CUT(0, 1);
+}
+
+Test(model_dma, nothing_waits_behind_a_cut_or_a_reset)
+{
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	for (int reset = 0; reset < 2; reset++) {
+		dma_now(0, 1);
+		dma_now(0, 2);
+		if (reset)
+			model_reset(m);
+		else
+			model_cut(m, NULL, NULL);
+		CUT(0, 0);
+		dma(8, 0, 3);
+		dma(8, 0, 4);
+		model_dma_step(m, 0);
+		model_dma_step(m, 0);
+		nic_reads(9);
+		CUT(0, 0, 3, 4);
+		model_reset(m);
+	}
 }

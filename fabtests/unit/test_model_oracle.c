@@ -17,9 +17,11 @@
  * new state comes up. What the media hold in any of the states must be what
  * the model says a cut may leave: no value more, none less.
  */
-#define WORDS	3
-#define STEPS	9
-#define MAX_OPS 5 /* writes by the NIC in one program */
+#define WORDS	 3
+#define STEPS	 9
+#define MAX_OPS	 5 /* writes by the NIC in one program */
+#define COUNT(x) (sizeof(x) / sizeof(*(x)))
+#define NOBODY	 9 /* the queue pair of those whose own is gone */
 
 /* A word is two halves of 4 bytes, each with a small number in it. */
 struct w {
@@ -35,6 +37,7 @@ struct machine {
 	uint8_t cached[2];	/* by line */
 	uint8_t dirty[2];	/* by page: what the kernel knows */
 	uint8_t there[MAX_OPS]; /* words of each NIC write that arrived, bits */
+	uint8_t rc[WORDS][MAX_OPS]; /* NIC writes in the root complex, from 1 */
 };
 
 /* What is the same in all states: the program and its machine. */
@@ -101,11 +104,10 @@ static bool is_file(const struct world *x)
 	return x->cfg.kind == MODEL_FILE;
 }
 
-static struct w seen(const struct machine *s, int w)
+static bool has_rc(const struct world *x)
 {
-	if (s->newer[w])
-		return s->fly[w];
-	return s->cached[line_of(w)] ? s->cache[w] : s->media[w];
+	return !is_file(x) && x->cfg.domain == MODEL_ADR &&
+	       x->cfg.place == MODEL_DMA_MEMORY;
 }
 
 static struct w mix(struct w old, struct w v, uint8_t halves)
@@ -116,21 +118,58 @@ static struct w mix(struct w old, struct w v, uint8_t halves)
 	return old;
 }
 
-static void fetch(struct machine *s, int line)
+/* The oldest write that waits in the root complex. */
+static void drain(const struct world *x, struct machine *s, int w)
+{
+	int d = s->rc[w][0] - 1;
+
+	s->media[w] = mix(s->media[w], x->dma[d].v[w], x->dma[d].halves);
+	memmove(s->rc[w], s->rc[w] + 1, MAX_OPS - 1);
+	s->rc[w][MAX_OPS - 1] = 0;
+}
+
+/* What who asks below the caches gets. */
+static struct w below(const struct world *x, const struct machine *s, int w)
+{
+	struct machine t = *s;
+
+	while (t.rc[w][0])
+		drain(x, &t, w);
+	return t.media[w];
+}
+
+static struct w seen(const struct world *x, const struct machine *s, int w)
+{
+	if (s->newer[w])
+		return s->fly[w];
+	return s->cached[line_of(w)] ? s->cache[w] : below(x, s, w);
+}
+
+static void fetch(const struct world *x, struct machine *s, int line)
 {
 	if (s->cached[line])
 		return;
 	for (int w = 0; w < WORDS; w++)
 		if (line_of(w) == line)
-			s->cache[w] = s->media[w];
+			s->cache[w] = below(x, s, w);
 	s->cached[line] = 1;
+}
+
+/*
+ * A whole word from the CPU's side. What waits in the root complex is in it
+ * (see place()) and must not come behind it.
+ */
+static void put(struct machine *s, int w, struct w v)
+{
+	s->media[w] = v;
+	memset(s->rc[w], 0, MAX_OPS);
 }
 
 static void land(struct machine *s, int w)
 {
 	static const struct w none;
 
-	s->media[w] = s->fly[w];
+	put(s, w, s->fly[w]);
 	if (s->newer[w] && s->cached[line_of(w)])
 		s->cache[w] = s->fly[w];
 	s->fly[w] = none;
@@ -149,7 +188,7 @@ static void evict(struct machine *s, int line)
 			s->fly[w] = none;
 			s->has_fly[w] = 0;
 		}
-		s->media[w] = s->cache[w];
+		put(s, w, s->cache[w]);
 		s->cache[w] = none;
 	}
 	s->cached[line] = 0;
@@ -158,9 +197,9 @@ static void evict(struct machine *s, int line)
 static void store(const struct world *x, struct machine *s, int w, struct w v,
 		  uint8_t halves, bool user)
 {
-	struct w now = mix(seen(s, w), v, halves);
+	struct w now = mix(seen(x, s, w), v, halves);
 
-	fetch(s, line_of(w));
+	fetch(x, s, line_of(w));
 	s->cache[w] = now;
 	s->newer[w] = 0;
 	if (user)
@@ -174,19 +213,21 @@ static void store_nt(const struct world *x, struct machine *s, int w,
 		store(x, s, w, v, halves, true);
 		return;
 	}
-	s->fly[w] = mix(seen(s, w), v, halves);
+	s->fly[w] = mix(seen(x, s, w), v, halves);
 	s->has_fly[w] = s->newer[w] = 1;
 	s->dirty[page_no(x, w)] = 1;
 }
 
 static void clwb(const struct world *x, struct machine *s, int line)
 {
-	if (is_file(x) || !s->cached[line])
+	if (is_file(x))
 		return;
 	for (int w = 0; w < WORDS; w++) {
 		if (line_of(w) != line || s->newer[w])
 			continue;
-		s->fly[w] = s->cache[w];
+		if (!s->cached[line] && !s->rc[w][0])
+			continue;
+		s->fly[w] = seen(x, s, w);
 		s->has_fly[w] = 1;
 	}
 }
@@ -205,7 +246,7 @@ static void write_back(const struct world *x, struct machine *s, int page)
 			continue;
 		if (s->has_fly[w])
 			land(s, w);
-		s->media[w] = seen(s, w);
+		put(s, w, seen(x, s, w));
 	}
 	s->dirty[page] = 0;
 }
@@ -223,7 +264,9 @@ static void place(const struct world *x, struct machine *s, int d, int w)
 	}
 	/* Wherever a copy of the word is, these bytes of it change. */
 	if (x->cfg.place == MODEL_DMA_CACHE)
-		fetch(s, line_of(w));
+		fetch(x, s, line_of(w));
+	else if (has_rc(x))
+		s->rc[w][strnlen((const char *)s->rc[w], MAX_OPS)] = d + 1;
 	else
 		s->media[w] = mix(s->media[w], v, halves);
 	if (s->cached[line_of(w)])
@@ -231,6 +274,11 @@ static void place(const struct world *x, struct machine *s, int d, int w)
 	if (s->has_fly[w])
 		s->fly[w] = mix(s->fly[w], v, halves);
 }
+
+enum arrivals {
+	NO_ARRIVALS,
+	ANY_ARRIVE,
+};
 
 /* All words of every earlier write that it must not overtake are there. */
 static bool is_next(const struct world *x, const struct machine *s, int d)
@@ -244,7 +292,8 @@ static bool is_next(const struct world *x, const struct machine *s, int d)
 	return true;
 }
 
-static void explore_one(const struct world *x, struct machine s, bool arrivals)
+static void explore_one(const struct world *x, struct machine s,
+			enum arrivals arrivals)
 {
 	struct machine t;
 
@@ -269,6 +318,13 @@ static void explore_one(const struct world *x, struct machine s, bool arrivals)
 		land(&t, w);
 		set_add(&t);
 	}
+	for (int w = 0; w < WORDS; w++) {
+		if (!s.rc[w][0])
+			continue;
+		t = s;
+		drain(x, &t, w);
+		set_add(&t);
+	}
 	for (int d = 0; d < (int)x->ndma && arrivals; d++) {
 		if (!is_next(x, &s, d))
 			continue;
@@ -283,7 +339,7 @@ static void explore_one(const struct world *x, struct machine s, bool arrivals)
 	}
 }
 
-static void explore(const struct world *x, bool arrivals)
+static void explore(const struct world *x, enum arrivals arrivals)
 {
 	for (size_t i = 0; i < nstates; i++)
 		explore_one(x, states[i], arrivals);
@@ -313,7 +369,7 @@ static bool survives(const struct world *x, const struct machine *s, int w,
 	else if (x->cfg.domain == MODEL_EADR)
 		*v = number(s->cached[line_of(w)] ? s->cache[w] : s->media[w]);
 	else if (all_there(x, s))
-		*v = number(seen(s, w));
+		*v = number(seen(x, s, w));
 	else
 		return false;
 	return true;
@@ -324,7 +380,7 @@ static size_t collect(const struct world *x, int w, bool kill, uint64_t *out)
 	size_t n = 0;
 
 	for (size_t i = 0; i < nstates; i++) {
-		uint64_t v = number(seen(&states[i], w));
+		uint64_t v = number(seen(x, &states[i], w));
 		size_t j = 0;
 
 		if (!kill && !survives(x, &states[i], w, &v))
@@ -355,16 +411,23 @@ struct run {
 	char text[1024]; /* the program so far */
 };
 
-static void compare(struct run *r, int w, bool kill)
+static const struct question {
+	const char *what;
+	bool kill;
+	size_t (*ask)(const struct model *m, const void *addr,
+		      uint64_t values[MODEL_VALUES], bool *lost);
+} after_cut = {"cut", false, model_after_cut},
+  after_kill = {"kill", true, model_after_kill};
+
+static void compare(struct run *r, int w, const struct question *q)
 {
 	uint64_t want[4 * MODEL_VALUES], got[MODEL_VALUES];
-	size_t nwant = collect(&r->x, w, kill, want), n;
-	const char *what = kill ? "kill" : "cut";
-	bool lost, want_lost = !kill && r->x.cfg.kind == MODEL_DAX &&
+	size_t nwant = collect(&r->x, w, q->kill, want), n;
+	const char *what = q->what;
+	bool lost, want_lost = !q->kill && r->x.cfg.kind == MODEL_DAX &&
 			       !r->x.metadata[page_no(&r->x, w)];
 
-	n = (kill ? model_after_kill : model_after_cut)(r->m, r->at[w], got,
-							&lost);
+	n = q->ask(r->m, r->at[w], got, &lost);
 	for (size_t i = 0; i < nwant; i++)
 		cr_assert(has(got, n, want[i]),
 			  "seed %" PRIu64 ": %s: word %d: a %s may leave "
@@ -386,15 +449,15 @@ static void compare_all(struct run *r)
 	/* The CPU sees one thing, whatever the adversary does. */
 	for (size_t i = 0; i < n; i++)
 		for (int w = 0; w < WORDS; w++)
-			cr_assert_eq(number(seen(&states[i], w)), *r->at[w],
-				     "seed %" PRIu64 ": %s: word %d", r->seed,
-				     r->text, w);
+			cr_assert_eq(number(seen(&r->x, &states[i], w)),
+				     *r->at[w], "seed %" PRIu64 ": %s: word %d",
+				     r->seed, r->text, w);
 	/* For the cut alone: what is on its way may arrive before it. */
 	memcpy(next_states, states, n * sizeof(*states));
-	explore(&r->x, true);
+	explore(&r->x, ANY_ARRIVE);
 	for (int w = 0; w < WORDS; w++) {
-		compare(r, w, false);
-		compare(r, w, true);
+		compare(r, w, &after_cut);
+		compare(r, w, &after_kill);
 	}
 	set_clear();
 	for (size_t i = 0; i < n; i++)
@@ -413,12 +476,15 @@ enum op {
 	OP_DMA,
 	OP_STEP,
 	OP_FLUSH,
+	OP_READ,
+	OP_SEE,
+	OP_DROP,
 	OPS
 };
 
 struct step {
 	enum op op;
-	int w, n; /* which word, page, line or piece; how many words */
+	int w, n; /* which word, page, line; how many words, piece, which qp */
 	uint8_t halves;
 	struct w v;
 };
@@ -454,8 +520,16 @@ static void apply(const struct world *x, struct machine *s,
 		if (!is_file(x)) {
 			if (s->has_fly[t->w])
 				land(s, t->w);
-			s->media[t->w] = seen(s, t->w);
+			put(s, t->w, seen(x, s, t->w));
 		}
+		break;
+	case OP_READ:
+		for (int w = 0; w < WORDS && x->cfg.fence; w++)
+			for (int i = MAX_OPS; i--;)
+				while (s->rc[w][i] &&
+				       x->dma[s->rc[w][i] - 1].qp ==
+					       (unsigned int)t->n)
+					drain(x, s, w);
 		break;
 	default:
 		break;
@@ -473,7 +547,7 @@ static void apply_all(const struct world *x, const struct step *t)
 		apply(x, &next_states[i], t);
 		set_add(&next_states[i]);
 	}
-	explore(x, false);
+	explore(x, NO_ARRIVALS);
 }
 
 static void note(struct run *r, const char *what, const struct step *t)
@@ -505,13 +579,25 @@ static void arrive(struct run *r, struct step t, int d)
 	r->x.dma[d].gone = true;
 }
 
+/* Everything of one queue pair. */
+static void arrive_all(struct run *r, struct step t, unsigned int qp)
+{
+	for (int d = 0; d < (int)r->x.ndma; d++)
+		if (!r->x.dma[d].gone && r->x.dma[d].qp == qp)
+			arrive(r, t, d);
+}
+
 static void one_step(struct run *r, struct seeded *s, uint8_t value)
 {
-	static const char *const names[] = {"store", "kernel", "nt",
-					    "clwb",  "sfence", "msync",
-					    "dma",   "step",   "flush"};
+	static const char *const names[] = {"store",  "kernel", "nt",  "clwb",
+					    "sfence", "msync",	"dma", "step",
+					    "flush",  "read",	"see", "drop"};
 	struct world *x = &r->x;
-	struct step t = {.op = seeded_below(s, OPS)};
+	static const enum op ops[] = {OP_STORE,	 OP_KERNEL, OP_NT,   OP_CLWB,
+				      OP_SFENCE, OP_MSYNC,  OP_DMA,  OP_DMA,
+				      OP_DMA,	 OP_STEP,   OP_STEP, OP_STEP,
+				      OP_READ,	 OP_FLUSH,  OP_SEE,  OP_DROP};
+	struct step t = {.op = ops[seeded_below(s, COUNT(ops))]};
 	bool by_dma = x->cfg.place == MODEL_DMA_CACHE ||
 		      x->cfg.place == MODEL_DMA_MEMORY;
 	uint64_t buf[2];
@@ -525,11 +611,13 @@ static void one_step(struct run *r, struct seeded *s, uint8_t value)
 	if (t.halves != 3)
 		t.v.half[t.halves == 1] = 0;
 	if (t.op >= OP_DMA && !by_dma)
-		t.op = OP_STORE;
+		t.op -= OP_DMA;
 	if (t.op == OP_DMA && x->ndma == MAX_OPS)
 		t.op = OP_STEP;
 	if (t.op == OP_NT)
 		t.n = 1;
+	if (t.op >= OP_FLUSH)
+		t.n = seeded_below(s, 2);
 	if (t.op == OP_CLWB)
 		t.w = t.w == 2;
 	if (t.op == OP_MSYNC)
@@ -591,13 +679,28 @@ static void one_step(struct run *r, struct seeded *s, uint8_t value)
 		}
 		cr_assert_fail("the model has more pieces ready");
 	case OP_FLUSH:
-		t.w = seeded_below(s, WORDS);
-		ready = seeded_below(s, 2);
-		model_dma_flush(r->m, ready, r->at[t.w], 1);
-		for (int d = 0; d < (int)x->ndma; d++)
-			if (!x->dma[d].gone && x->dma[d].qp == ready)
-				arrive(r, t, d);
+		model_dma_flush(r->m, t.n, r->at[t.w], 1);
+		arrive_all(r, t, t.n);
 		break;
+	case OP_READ:
+		model_dma_read(r->m, t.n, r->at[t.w], buf, MODEL_WORD);
+		if (x->cfg.fence)
+			arrive_all(r, t, t.n);
+		cr_assert_eq(buf[0], *r->at[t.w]);
+		break;
+	case OP_SEE:
+		model_dma_see(r->m, model_dma_completion(r->m, t.n));
+		arrive_all(r, t, t.n);
+		return;
+	case OP_DROP:
+		model_dma_drop(r->m, t.n);
+		for (int d = 0; d < (int)x->ndma; d++) {
+			if (x->dma[d].qp != (unsigned int)t.n)
+				continue;
+			x->dma[d].gone = true;
+			x->dma[d].qp = NOBODY;
+		}
+		return;
 	default:
 		break;
 	}
@@ -618,13 +721,14 @@ static void run_program(struct run *r, struct seeded *s)
 		.kind = kinds[seeded_below(s, 3)],
 		.domain = MODEL_ADR + seeded_below(s, 3),
 		.place = seeded_below(s, 4),
-		.fence = true,
+		.fence = seeded_below(s, 2),
 		.relaxed = seeded_below(s, 2),
 	};
 	r->x.far = seeded_below(s, 2);
 	snprintf(r->text, sizeof(r->text),
-		 "kind %d domain %d place %d relaxed %d far %d:", r->x.cfg.kind,
-		 r->x.cfg.domain, r->x.cfg.place, r->x.cfg.relaxed, r->x.far);
+		 "kind %d domain %d place %d fence %d relaxed %d far %d:",
+		 r->x.cfg.kind, r->x.cfg.domain, r->x.cfg.place, r->x.cfg.fence,
+		 r->x.cfg.relaxed, r->x.far);
 	r->m = model_new(&r->x.cfg);
 	cr_assert(r->m);
 	mem = model_alloc(r->m, 2 * MODEL_PAGE);
@@ -650,7 +754,7 @@ Test(model_oracle, sound_and_tight, .timeout = 120)
 	struct run r;
 	size_t most = 0;
 
-	for (int i = 0; i < 3000; i++) {
+	for (int i = 0; i < 8000; i++) {
 		run_program(&r, &s);
 		most = nstates > most ? nstates : most;
 	}

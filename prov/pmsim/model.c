@@ -61,6 +61,7 @@ void model_delete(struct model *m)
 	free(m->pages);
 	free(m->fencing);
 	free(m->pieces);
+	free(m->waiting);
 	free(m);
 }
 
@@ -72,7 +73,7 @@ void model_reset(struct model *m)
 	}
 	for (size_t i = 0; i < m->npages; i++)
 		*m->pages[i] = (struct page){0};
-	m->nwords = m->npages = m->nfencing = m->npieces = 0;
+	m->nwords = m->npages = m->nfencing = m->npieces = m->nwaiting = 0;
 	m->order = 0;
 }
 
@@ -125,7 +126,8 @@ static void word_add(struct word *w, uint64_t v)
 			w->vals[n++] = w->vals[i];
 	w->n = n;
 	w->vals = model_grown(w->vals, w->n, &w->cap, sizeof(*w->vals));
-	w->vals[w->n++] = (struct val){v, ++w->seq};
+	w->now.seq++;
+	w->vals[w->n++] = (struct val){v, w->now};
 }
 
 static void word_only(struct word *w, uint64_t v)
@@ -136,55 +138,77 @@ static void word_only(struct word *w, uint64_t v)
 
 void model_word_settle(struct word *w, uint64_t v)
 {
-	w->seq = w->fenced = 0;
+	w->now = w->fenced = (struct mark){0};
 	word_only(w, v);
-	w->synced = w->seq;
+	w->synced = w->now;
+}
+
+/* Of equal values the last stays. */
+static void word_unique(struct word *w)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < w->n; i++) {
+		size_t j = i + 1;
+
+		while (j < w->n && w->vals[j].v != w->vals[i].v)
+			j++;
+		if (j == w->n)
+			w->vals[n++] = w->vals[i];
+	}
+	w->n = n;
 }
 
 /* Whatever it was, these bytes of it are on the media now. */
 static void word_merge(struct word *w, struct bytes b)
 {
+	for (size_t i = 0; i < w->n; i++)
+		w->vals[i].v = merge(w->vals[i].v, b);
+	word_unique(w);
+}
+
+/*
+ * These bytes of it may get to the media from now on, behind those that the NIC
+ * wrote before, and whatever the cache has brought there until then.
+ */
+static void word_wait(struct word *w, struct bytes b)
+{
+	size_t n = w->n;
+
+	for (size_t i = 0; i < n; i++) {
+		struct val x = w->vals[i];
+
+		if (x.mark.nic != w->now.nic)
+			continue;
+		x.v = merge(x.v, b);
+		x.mark.nic++;
+		w->vals = model_grown(w->vals, w->n, &w->cap, sizeof(x));
+		w->vals[w->n++] = x;
+	}
+	w->now.nic++;
+	word_unique(w);
+}
+
+/* The media hold what is as new as the mark. */
+static void word_drop_older(struct word *w, struct mark mark)
+{
 	size_t n = 0;
 
-	for (size_t i = 0; i < w->n; i++) {
-		struct val x = {merge(w->vals[i].v, b), w->vals[i].seq};
-		size_t j = 0;
-
-		while (j < n && w->vals[j].v != x.v)
-			j++;
-		if (j < n) {
-			memmove(&w->vals[j], &w->vals[j + 1],
-				(n - j - 1) * sizeof(x));
-			n--;
-		}
-		w->vals[n++] = x;
-	}
+	for (size_t i = 0; i < w->n; i++)
+		if (w->vals[i].mark.seq >= mark.seq &&
+		    w->vals[i].mark.nic >= mark.nic)
+			w->vals[n++] = w->vals[i];
 	w->n = n;
-}
-
-static void word_drop_older(struct word *w, uint32_t mark)
-{
-	size_t old = 0;
-
-	while (old < w->n - 1 && w->vals[old].seq < mark)
-		old++;
-	w->n -= old;
-	memmove(w->vals, w->vals + old, w->n * sizeof(*w->vals));
-}
-
-static uint32_t word_newest(const struct word *w)
-{
-	return w->vals[w->n - 1].seq;
 }
 
 static void word_fencing(struct model *m, struct word *w)
 {
-	if (!w->fenced) {
+	if (!w->fenced.seq) {
 		m->fencing = model_grown(m->fencing, m->nfencing,
 					 &m->cap_fencing, sizeof(*m->fencing));
 		m->fencing[m->nfencing++] = w;
 	}
-	w->fenced = word_newest(w);
+	w->fenced = w->now;
 }
 
 static void page_touch(struct model *m, struct page *p)
@@ -243,8 +267,8 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 		 * Past the cache. If the CPU has other bytes of the word in its
 		 * cache, they are no nearer to memory than before.
 		 */
-		if (by == BY_DMA && m->cfg.place == MODEL_DMA_MEMORY)
-			word_merge(w, b);
+		if (by == BY_DMA && is_waiting(m))
+			word_wait(w, b);
 		else
 			word_add(w, v);
 		if (by == BY_CPU_NT)
@@ -306,7 +330,7 @@ static void dirty_pages(struct model *m, void *addr, size_t len)
 		for (struct word *w = p->words; w; w = w->next) {
 			if (m->rule == RULE_DISK)
 				word_add(w, *w->at);
-			w->synced = word_newest(w);
+			w->synced = w->now;
 		}
 	}
 }
@@ -347,7 +371,7 @@ void model_sfence(struct model *m)
 {
 	for (size_t i = 0; i < m->nfencing; i++) {
 		word_drop_older(m->fencing[i], m->fencing[i]->fenced);
-		m->fencing[i]->fenced = 0;
+		m->fencing[i]->fenced = (struct mark){0};
 	}
 	m->nfencing = 0;
 }
@@ -422,9 +446,36 @@ static void piece_forget(struct model *m, size_t i)
 static void piece_arrive(struct model *m, size_t i)
 {
 	struct piece *p = &m->pieces[i];
+	struct area *a = is_waiting(m) ? model_area(m, p->addr) : NULL;
+	uint8_t *end = p->addr + p->len;
 
 	model_write(m, p->addr, p->data, p->len, BY_DMA);
+	for (uint8_t *at = down(p->addr, MODEL_WORD); a && at < end;
+	     at += MODEL_WORD) {
+		struct word *w = *slot_of(a, at);
+
+		m->waiting = model_grown(m->waiting, m->nwaiting,
+					 &m->cap_waiting, sizeof(*m->waiting));
+		m->waiting[m->nwaiting++] =
+			(struct waiting){p->qp, w, w->now.nic};
+	}
 	piece_forget(m, i);
+}
+
+/* No entry of this queue pair is left; push: for they are on the media. */
+static void waiting_forget(struct model *m, unsigned int qp, bool push)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->nwaiting; i++) {
+		struct waiting *x = &m->waiting[i];
+
+		if (x->qp != qp)
+			m->waiting[n++] = *x;
+		else if (push)
+			word_drop_older(x->word, (struct mark){0, x->nic});
+	}
+	m->nwaiting = n;
 }
 
 static void arrive_before(struct model *m, unsigned int qp, uint64_t order)
@@ -442,8 +493,10 @@ static void arrive_before(struct model *m, unsigned int qp, uint64_t order)
 void model_dma_read(struct model *m, unsigned int qp, const void *addr,
 		    void *data, size_t len)
 {
-	if (m->cfg.fence)
+	if (m->cfg.fence) {
 		arrive_before(m, qp, m->order);
+		waiting_forget(m, qp, true);
+	}
 	memcpy(data, addr, len);
 }
 
@@ -462,7 +515,7 @@ void model_dma_flush(struct model *m, unsigned int qp, const void *addr,
 	for (; at < end; at += MODEL_WORD)
 		if (*slot_of(a, at))
 			word_drop_older(*slot_of(a, at),
-					word_newest(*slot_of(a, at)));
+					(*slot_of(a, at))->now);
 }
 
 bool model_piece_ready(const struct model *m, size_t i)
@@ -513,4 +566,6 @@ void model_dma_drop(struct model *m, unsigned int qp)
 		else
 			i++;
 	}
+	/* They are out of its reach; a later read of that number is another. */
+	waiting_forget(m, qp, false);
 }

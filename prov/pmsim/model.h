@@ -45,7 +45,7 @@ enum model_place {
 	MODEL_CPU_USER,	  /* stores through the user's mapping */
 	MODEL_CPU_KERNEL, /* stores through the kernel's: no dirty bits */
 	MODEL_DMA_CACHE,  /* DMA into the last-level cache */
-	MODEL_DMA_MEMORY, /* DMA to the memory controller */
+	MODEL_DMA_MEMORY, /* DMA past it, to the memory controller */
 };
 
 struct model_cfg {
@@ -93,7 +93,16 @@ void model_sfence(struct model *m);
  */
 int model_msync(struct model *m, void *addr, size_t len);
 
-/* --- the NIC of this machine --- */
+/*
+ * --- the NIC of this machine ---
+ *
+ * A write is in the NIC or on PCIe until it gets there, which is when CPUs see
+ * it: a piece. With MODEL_DMA_MEMORY it is then in a buffer of the root
+ * complex, which MODEL_ADR does not cover (MODEL_EADR and MODEL_SYSTEM do).
+ * From there it goes to the memory controller at any time, writes to one word
+ * in their order, others in any; for certain only by a read with cfg.fence on
+ * its queue pair, a FLUSH of the word, clwb + sfence, or msync of a dirty page.
+ */
 
 /*
  * A write that arrived on queue pair qp: into the NIC's buffer, cut into
@@ -108,7 +117,7 @@ void model_dma_write(struct model *m, unsigned int qp, void *addr,
 uint64_t model_dma_completion(struct model *m, unsigned int qp);
 /*
  * A read by the NIC on qp. With cfg.fence everything of qp before it gets out
- * of NIC and PCIe first; without, nothing moves.
+ * of NIC, PCIe and root complex first; without, nothing moves.
  */
 void model_dma_read(struct model *m, unsigned int qp, const void *addr,
 		    void *data, size_t len);
@@ -125,12 +134,16 @@ size_t model_dma_ready(const struct model *m);
 void model_dma_step(struct model *m, size_t which);
 /*
  * The CPU has seen completion number n: everything that may not be behind it
- * has got there, oldest first. (Other orders that `relaxed` allows are had by
- * steps before. The same is true of a read that pushes and of a FLUSH.)
+ * has got there, no further, oldest first. (Other orders that `relaxed` allows
+ * are had by steps before. The same is true of a read that pushes and of a
+ * FLUSH.)
  */
 void model_dma_see(struct model *m, uint64_t completion);
 size_t model_dma_pending(const struct model *m);
-/* The NIC forgets a queue pair: pieces that are still pending are lost. */
+/*
+ * The NIC forgets a queue pair: pieces that are still pending are lost, what
+ * got there stays, and no read on qp pushes it any more.
+ */
 void model_dma_drop(struct model *m, unsigned int qp);
 
 /* --- the power --- */

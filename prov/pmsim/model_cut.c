@@ -154,6 +154,7 @@ size_t model_after_cut(const struct model *m, const void *addr,
 	struct val now;
 	const struct val *vals;
 	struct reaches r;
+	uint32_t nic;
 	size_t n = 0, nvals;
 
 	if (!a)
@@ -167,6 +168,7 @@ size_t model_after_cut(const struct model *m, const void *addr,
 	now = (struct val){.v = load(at)};
 	vals = w ? w->vals : &now;
 	nvals = w ? w->n : 1;
+	nic = w ? w->now.nic : 0;
 	for (size_t i = 0; i < nvals; i++)
 		n = put(values, n, vals[i].v);
 	if (!m->npieces)
@@ -178,10 +180,12 @@ size_t model_after_cut(const struct model *m, const void *addr,
 	/* Into the cache, and from there evicted, with the rest of the word. */
 	if (m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
 		return put_coherent(m, at, false, values, n);
+	/* Behind what waits already: to media that have all of that. */
 	reach_find(m, at, false, &r);
 	for (size_t k = 0; k < r.n; k++)
 		for (size_t i = 0; i < nvals; i++)
-			n = put(values, n, merge(vals[i].v, r.v[k].b));
+			if (vals[i].mark.nic == nic)
+				n = put(values, n, merge(vals[i].v, r.v[k].b));
 	free(r.v);
 	return n;
 }
@@ -261,7 +265,7 @@ void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
 			*w->at = w->vals[pick_below(&p, w->n)].v;
 		model_word_settle(w, *w->at);
 	}
-	m->nfencing = 0;
+	m->nfencing = m->nwaiting = 0;
 	for (size_t i = 0; i < m->npages; i++)
 		m->pages[i]->dirty = false;
 }

@@ -13,17 +13,27 @@ struct bytes {
 	uint64_t value;
 };
 
-/* Numbered in the order in which the word took its values. */
+/*
+ * How new a value is, in two directions, for memory may be behind in one and
+ * not in the other: seq counts what went through the cache, nic the writes of
+ * the NIC past it, as far as they wait in a buffer of their own.
+ */
+struct mark {
+	uint32_t seq, nic;
+};
+
 struct val {
 	uint64_t v;
-	uint32_t seq;
+	struct mark mark;
 };
 
 /*
  * A word that was written since the last reset; of all others the media hold
- * what the CPU sees. vals is never empty, in the order of seq, and has no value
- * twice: one that comes back counts as new, for all that is ever asked is
- * which values are as new as a mark or newer.
+ * what the CPU sees. vals is never empty, in the order of nic, then seq, the
+ * last is what the CPU sees, and no value is there twice: one that comes back
+ * counts as new, for all that is ever asked is which values are as new as a
+ * mark or newer. Of equal values the last is the newer one in both directions,
+ * for a NIC write is added to every value that has all those before it.
  */
 struct word {
 	uint64_t *at;
@@ -32,9 +42,16 @@ struct word {
 	struct word *next; /* of the same page */
 	struct val *vals;
 	size_t n, cap;
-	uint32_t seq;
-	uint32_t fenced; /* 0, or the next sfence drops all older values */
-	uint32_t synced; /* a msync of the dirty page drops all older ones */
+	struct mark now;
+	struct mark fenced; /* seq 0, or the next sfence drops all older ones */
+	struct mark synced; /* a msync of the dirty page drops all older ones */
+};
+
+/* A queue pair's write to a word, in the root complex. */
+struct waiting {
+	unsigned int qp;
+	struct word *word;
+	uint32_t nic;
 };
 
 struct page {
@@ -89,6 +106,8 @@ struct model {
 	struct piece *pieces; /* oldest first */
 	size_t npieces, cap_pieces;
 	uint32_t order;
+	struct waiting *waiting; /* or drained, or pushed in another way */
+	size_t nwaiting, cap_waiting;
 };
 
 /* model.c */
@@ -108,6 +127,15 @@ void model_word_settle(struct word *w, uint64_t v);
 static inline bool is_dax(const struct model *m)
 {
 	return m->cfg.kind == MODEL_DAX || m->cfg.kind == MODEL_DAX_SYNC;
+}
+
+/*
+ * Does a NIC write that CPUs can see wait once more, in the root complex? The
+ * domain of the CPU caches contains that, the memory controller's does not.
+ */
+static inline bool is_waiting(const struct model *m)
+{
+	return m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_MEMORY;
 }
 
 /* No value of this memory ever survives a power cut. */
