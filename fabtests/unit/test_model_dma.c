@@ -444,3 +444,90 @@ Test(model_dma, nothing_waits_behind_a_cut_or_a_reset)
 		model_reset(m);
 	}
 }
+
+/* --- one step ahead --- */
+
+#define SOON(word, ...)	     WANT(model_soon, word, __VA_ARGS__)
+#define SOON_KILL(word, ...) WANT(model_soon_kill, word, __VA_ARGS__)
+
+Test(model_dma, soon_goes_no_further_than_what_is_ready)
+{
+	uint64_t v[2] = {1, 1};
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	model_dma_write(m, 0, &a[0], v, sizeof(v));
+	dma(0, 0, 2);
+	dma(0, 8, 2);
+	dma(1, 9, 1);
+	CUT(0, 0, 1, 2);
+	CUT(8, 0, 2);
+	SOON(0, 0, 1);
+	SOON(1, 0, 1);
+	SOON(8, 0);
+	SOON(9, 0, 1);
+	SOON_KILL(0, 0, 1);
+	SOON_KILL(8, 0);
+	SOON_KILL(9, 0, 1);
+	model_dma_step(m, 0);
+	SOON(0, 0, 1, 2);
+	SOON(8, 0);
+	SOON_KILL(0, 1, 2);
+	model_dma_step(m, 0);
+	SOON(8, 0, 2);
+	SOON_KILL(8, 0, 2);
+}
+
+Test(model_dma, soon_is_any_order_of_what_is_ready)
+{
+	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	dma_half(0, 0, 1);
+	dma_half(1, 1, 2);
+	dma_half(2, 0, 3);
+	SOON(0, 0, 1, 3, 0x200000000, 0x200000001, 0x200000003);
+}
+
+Test(model_dma, soon_relaxed_is_after_cut)
+{
+	make_relaxed(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	dma(0, 8, 1);
+	SOON(0, 0, 1);
+	SOON(8, 0, 1);
+}
+
+Test(model_dma, soon_of_a_page_in_the_page_cache)
+{
+	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	dma(0, 0, 2);
+	SOON(0, 0);
+	SOON_KILL(0, 0, 1);
+	store(1, 1);
+	SOON(0, 0, 1);
+}
+
+Test(model_dma, soon_in_the_cache)
+{
+	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	dma(0, 0, 2);
+	SOON(0, 0, 1, LOST);
+	SOON_KILL(0, 0, 1);
+}
+
+Test(model_dma, soon_where_everything_survives)
+{
+	make(MODEL_DAX_SYNC, MODEL_SYSTEM, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	dma(0, 8, 1);
+	SOON(8, 1);
+	SOON_KILL(8, 0);
+}
+
+Test(model_dma, soon_what_survives_nothing)
+{
+	make(MODEL_ANON, MODEL_SYSTEM, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	SOON(0, LOST);
+	SOON_KILL(0, LOST);
+}

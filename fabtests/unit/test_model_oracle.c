@@ -277,17 +277,19 @@ static void place(const struct world *x, struct machine *s, int d, int w)
 
 enum arrivals {
 	NO_ARRIVALS,
+	READY_ARRIVE, /* those that were next when the program stopped */
 	ANY_ARRIVE,
 };
 
 /* All words of every earlier write that it must not overtake are there. */
-static bool is_next(const struct world *x, const struct machine *s, int d)
+static bool is_next(const struct world *x, const struct machine *s, int d,
+		    enum arrivals arrivals)
 {
 	if (x->dma[d].gone)
 		return false;
 	for (int e = 0; e < d && !x->cfg.relaxed; e++)
 		if (!x->dma[e].gone && x->dma[e].qp == x->dma[d].qp &&
-		    s->there[e] != x->dma[e].mask)
+		    (arrivals == READY_ARRIVE || s->there[e] != x->dma[e].mask))
 			return false;
 	return true;
 }
@@ -326,7 +328,7 @@ static void explore_one(const struct world *x, struct machine s,
 		set_add(&t);
 	}
 	for (int d = 0; d < (int)x->ndma && arrivals; d++) {
-		if (!is_next(x, &s, d))
+		if (!is_next(x, &s, d, arrivals))
 			continue;
 		for (int w = 0; w < WORDS; w++) {
 			if (!(x->dma[d].mask & ~s.there[d] & 1u << w))
@@ -417,7 +419,9 @@ static const struct question {
 	size_t (*ask)(const struct model *m, const void *addr,
 		      uint64_t values[MODEL_VALUES], bool *lost);
 } after_cut = {"cut", false, model_after_cut},
-  after_kill = {"kill", true, model_after_kill};
+  after_kill = {"kill", true, model_after_kill},
+  soon = {"cut now", false, model_soon},
+  soon_kill = {"kill now", true, model_soon_kill};
 
 static void compare(struct run *r, int w, const struct question *q)
 {
@@ -444,6 +448,7 @@ static void compare(struct run *r, int w, const struct question *q)
 
 static void compare_all(struct run *r)
 {
+	bool all = !is_file(&r->x) && r->x.cfg.domain == MODEL_SYSTEM;
 	size_t n = nstates;
 
 	/* The CPU sees one thing, whatever the adversary does. */
@@ -454,8 +459,16 @@ static void compare_all(struct run *r)
 				     r->seed, r->text, w);
 	/* For the cut alone: what is on its way may arrive before it. */
 	memcpy(next_states, states, n * sizeof(*states));
+	explore(&r->x, READY_ARRIVE);
+	for (int w = 0; w < WORDS; w++) {
+		if (!all)
+			compare(r, w, &soon);
+		compare(r, w, &soon_kill);
+	}
 	explore(&r->x, ANY_ARRIVE);
 	for (int w = 0; w < WORDS; w++) {
+		if (all)
+			compare(r, w, &soon);
 		compare(r, w, &after_cut);
 		compare(r, w, &after_kill);
 	}

@@ -163,6 +163,17 @@ size_t model_after_cut(const struct model *m, const void *addr,
 size_t model_after_kill(const struct model *m, const void *addr,
 			uint64_t values[MODEL_VALUES], bool *lost);
 /*
+ * Both, if of the pieces still on their way only those that may be next (see
+ * model_dma_ready()) have got there, whole or torn into words, or none. For
+ * callers that ask before each step: what only later pieces can do comes up
+ * there, and words of one queue pair keep their order among each other. Where
+ * the domain keeps all pieces all of them get there, here too.
+ */
+size_t model_soon(const struct model *m, const void *addr,
+		  uint64_t values[MODEL_VALUES], bool *lost);
+size_t model_soon_kill(const struct model *m, const void *addr,
+		       uint64_t values[MODEL_VALUES], bool *lost);
+/*
  * The power goes: memory becomes one of the possible states, chosen by pick
  * (NULL: nothing more gets there, the oldest value of each word); nothing is
  * in flight any more, nothing is dirty. Lost words become zeroes. pick(ctx, n)

@@ -7,6 +7,13 @@
 
 #include "pmsim/model_priv.h"
 
+/* Which of the pieces that are still on their way have got there? */
+enum got {
+	GOT_SOME,
+	GOT_READY, /* some of those that may be next, none behind them */
+	GOT_ALL,
+};
+
 /*
  * What the pieces that are still on their way can make of one word, found from
  * the last of them to arrive back to the first: `used` arrive behind all
@@ -77,16 +84,18 @@ static bool reach_is_whole(const struct model *m, const struct reaches *r,
 }
 
 /* All outcomes, oldest first; r->v is to be freed. */
-static void reach_find(const struct model *m, const void *word, bool all,
+static void reach_find(const struct model *m, const void *word, enum got got,
 		       struct reaches *r)
 {
+	bool all = got == GOT_ALL;
 	size_t n = 0;
 
 	*r = (struct reaches){0};
 	for (size_t i = 0; i < m->npieces; i++) {
 		const struct piece *p = &m->pieces[i];
 
-		if (!bytes_in(word, p->addr, p->data, p->len).mask)
+		if (!bytes_in(word, p->addr, p->data, p->len).mask ||
+		    (got == GOT_READY && !model_piece_ready(m, i)))
 			continue;
 		if (r->np == 64)
 			model_die(
@@ -128,12 +137,13 @@ static size_t put(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
 }
 
 /* What the CPU would see, as far as pieces have arrived. */
-static size_t put_coherent(const struct model *m, const void *word, bool all,
-			   uint64_t values[MODEL_VALUES], size_t n)
+static size_t put_coherent(const struct model *m, const void *word,
+			   enum got got, uint64_t values[MODEL_VALUES],
+			   size_t n)
 {
 	struct reaches r;
 
-	reach_find(m, word, all, &r);
+	reach_find(m, word, got, &r);
 	for (size_t k = 0; k < r.n; k++)
 		n = put(values, n, merge(load(word), r.v[k].b));
 	free(r.v);
@@ -145,8 +155,8 @@ static bool is_lost(const struct model *m, const struct page *p)
 	return is_volatile(m) || (m->cfg.kind == MODEL_DAX && !p->metadata);
 }
 
-size_t model_after_cut(const struct model *m, const void *addr,
-		       uint64_t values[MODEL_VALUES], bool *lost)
+static size_t after_cut(const struct model *m, const void *addr, enum got got,
+			uint64_t values[MODEL_VALUES], bool *lost)
 {
 	const void *at = down(addr, MODEL_WORD);
 	const struct area *a = model_area(m, addr);
@@ -163,7 +173,7 @@ size_t model_after_cut(const struct model *m, const void *addr,
 	if (is_volatile(m))
 		return 0;
 	if (m->rule == RULE_COHERENT)
-		return put_coherent(m, at, true, values, 0);
+		return put_coherent(m, at, GOT_ALL, values, 0);
 	w = *slot_of(a, at);
 	now = (struct val){.v = load(at)};
 	vals = w ? w->vals : &now;
@@ -175,13 +185,13 @@ size_t model_after_cut(const struct model *m, const void *addr,
 		return n;
 	if (m->rule == RULE_DISK)
 		return page_of(a, at)->dirty
-			       ? put_coherent(m, at, false, values, n)
+			       ? put_coherent(m, at, got, values, n)
 			       : n;
 	/* Into the cache, and from there evicted, with the rest of the word. */
 	if (m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
-		return put_coherent(m, at, false, values, n);
+		return put_coherent(m, at, got, values, n);
 	/* Behind what waits already: to media that have all of that. */
-	reach_find(m, at, false, &r);
+	reach_find(m, at, got, &r);
 	for (size_t k = 0; k < r.n; k++)
 		for (size_t i = 0; i < nvals; i++)
 			if (vals[i].mark.nic == nic)
@@ -190,15 +200,38 @@ size_t model_after_cut(const struct model *m, const void *addr,
 	return n;
 }
 
-size_t model_after_kill(const struct model *m, const void *addr,
-			uint64_t values[MODEL_VALUES], bool *lost)
+size_t model_after_cut(const struct model *m, const void *addr,
+		       uint64_t values[MODEL_VALUES], bool *lost)
+{
+	return after_cut(m, addr, GOT_SOME, values, lost);
+}
+
+size_t model_soon(const struct model *m, const void *addr,
+		  uint64_t values[MODEL_VALUES], bool *lost)
+{
+	return after_cut(m, addr, GOT_READY, values, lost);
+}
+
+static size_t after_kill(const struct model *m, const void *addr, enum got got,
+			 uint64_t values[MODEL_VALUES], bool *lost)
 {
 	if (!model_owns(m, addr))
 		model_die("asked about memory that is not the model's");
 	*lost = m->cfg.kind == MODEL_ANON || m->cfg.kind == MODEL_PRIVATE;
 	return *lost ? 0
-		     : put_coherent(m, down(addr, MODEL_WORD), false, values,
-				    0);
+		     : put_coherent(m, down(addr, MODEL_WORD), got, values, 0);
+}
+
+size_t model_after_kill(const struct model *m, const void *addr,
+			uint64_t values[MODEL_VALUES], bool *lost)
+{
+	return after_kill(m, addr, GOT_SOME, values, lost);
+}
+
+size_t model_soon_kill(const struct model *m, const void *addr,
+		       uint64_t values[MODEL_VALUES], bool *lost)
+{
+	return after_kill(m, addr, GOT_READY, values, lost);
 }
 
 struct picker {
