@@ -120,6 +120,13 @@ fabtests_unit_test_caps_invented_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_caps_invented_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_caps_told
+TESTS += fabtests/unit/test_caps_told
+fabtests_unit_test_caps_told_SOURCES = fabtests/unit/test_caps_told.c $(caps_rig)
+fabtests_unit_test_caps_told_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_caps_told_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_caps_told_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_pool
 TESTS += fabtests/unit/test_pool
 fabtests_unit_test_pool_SOURCES = fabtests/unit/test_pool.c

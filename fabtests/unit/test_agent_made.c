@@ -9,17 +9,16 @@
 
 #include "core/agent.h"
 
-/* Linked with --wrap: memory that ends, and what was not given back. */
-static int callocs = -1; /* so many more; -1: no end */
+/* Linked with --wrap: memory that fails, and what was not given back. */
+static int callocs = -1; /* so many work, then one fails */
 static int blocks, mutexes, mutex_ret;
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size)
 {
-	if (!callocs)
+	if (callocs >= 0 && !callocs--)
 		return NULL;
-	callocs -= callocs > 0;
 	blocks++;
 	return __real_calloc(n, size);
 }

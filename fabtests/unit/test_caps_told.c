@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What is said about each kind of memory, word for word. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+
+static int open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	cr_assert_not_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+TestSuite(caps_told, .init = caps_setup, .fini = caps_teardown);
+
+/* And every file that was opened for it is closed again. */
+static void told(enum rp_memory memory, const char *sentence)
+{
+	int before = open_files();
+
+	want(HERE, LEN, memory);
+	cr_assert_str_eq(why, sentence);
+	cr_assert_eq(open_files(), before);
+}
+
+Test(caps_told, files)
+{
+	invent("ext4", "rw");
+	told(RP_MEM_FILE, "page cache of a file on ext4: pool");
+	cr_assert_eq(facts.file.ino, real.stx_ino);
+	invent("ext4", "rw,nobarrier");
+	told(RP_MEM_FILE, "page cache of a file on ext4, mounted without "
+			  "barriers; fix that, or vouch for it with "
+			  "FI_OFI_RPMEM_TRUST_FS=ext4: pool");
+	invent("overlay", "rw");
+	told(RP_MEM_FILE, "page cache of a file on overlay, whose msync nobody "
+			  "vouches for; FI_OFI_RPMEM_TRUST_FS=overlay does: "
+			  "pool");
+	invent("tmpfs", "rw");
+	told(RP_MEM_TMPFS, "file pool on tmpfs: outlives the process, not the "
+			   "machine");
+	cr_assert_eq(facts.file.ino, 0);
+	claim_dax = true;
+	invent("xfs", "rw");
+	put("/proc/self/smaps", "nothing\n");
+	told(RP_MEM_DAX, "DAX file on xfs: pool");
+	cr_assert_eq(facts.file.ino, real.stx_ino);
+	put("/proc/self/smaps",
+	    "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
+	told(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
+	cr_assert_eq(facts.file.ino, real.stx_ino);
+	/* Without it nobody knows how it was mapped. */
+	put("/proc/self/smaps", " ");
+	told(RP_MEM_DAX, "DAX file on xfs: pool");
+}
+
+Test(caps_told, a_mount_that_cannot_be_seen)
+{
+	char sentence[512];
+
+	invent("ext4", "rw");
+	put("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
+	want(HERE, LEN, file_here());
+	if (file_here() != RP_MEM_FILE || !facts.fs_name[0] ||
+	    !rp_caps_fs_listed(facts.fs_name))
+		cr_skip("this file system is not one of them");
+	snprintf(sentence, sizeof(sentence),
+		 "page cache of a file on %s, whose mount options cannot be "
+		 "seen; fix that, or vouch for it with "
+		 "FI_OFI_RPMEM_TRUST_FS=%s: pool",
+		 facts.fs_name, facts.fs_name);
+	told(RP_MEM_FILE, sentence);
+}
+
+/* A map with this one mapping. */
+static void mapped(const char *perms, const char *dev, unsigned long long ino,
+		   const char *path)
+{
+	cfg.root = dir;
+	put("/proc/self/maps", "00100000-00102000 %s 0 %s %llu %s\n", perms,
+	    dev, ino, path);
+}
+
+Test(caps_told, no_files)
+{
+	mapped("rw-s", "08:01", 5, "/no/such");
+	told(RP_MEM_UNKNOWN, "cannot look at the mapped file such: No such "
+			     "file or directory");
+	mapped("rw-s", "08:01", 5, "/no/such (deleted)");
+	told(RP_MEM_ANON, "no name leads to such (deleted): its bytes go with "
+			  "the last process that has it; use a file that has "
+			  "a name");
+	mapped("rw-s", "00:0e", 5, "inode:~\x7f[x]");
+	told(RP_MEM_UNKNOWN, "inode:~?[x] is neither a file nor a devdax "
+			     "device");
+	mapped("rw-p", "00:00", 0, "");
+	told(RP_MEM_ANON, "anonymous memory: dies with its process");
+	mapped("rw-s", "00:0e", 5, "/anon_hugepage (deleted)");
+	told(RP_MEM_ANON, "anonymous memory: dies with its process");
+	/* A file may have a name that begins so. */
+	mapped("rw-s", "00:0e", 5, "/anon_hugepag");
+	told(RP_MEM_UNKNOWN, "cannot look at the mapped file anon_hugepag: No "
+			     "such file or directory");
+	mapped("rw-p", "08:01", 5, "/some/where/file");
+	told(RP_MEM_PRIVATE, "private mapping of file: msync on it writes "
+			     "nothing; map it with MAP_SHARED");
+}
+
+Test(caps_told, devices)
+{
+	char full[2 * PATH_MAX];
+	struct stat st;
+
+	cfg.root = dir;
+	cr_assert_eq(stat("/dev/null", &st), 0);
+	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real), 0);
+	put("/proc/self/mountinfo", "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
+	    (unsigned long long)real.stx_mnt_id);
+	mapped("rw-s", "00:05", st.st_ino, "/dev/null");
+	told(RP_MEM_UNKNOWN, "null is neither a file nor a devdax device");
+	cr_assert_str_eq(facts.fs_name, "");
+	put("/sys/dev/char/1:3/x", " ");
+	sprintf(full, "%s/sys/dev/char/1:3/subsystem", dir);
+	cr_assert_eq(symlink("../../../../bus/dax", full), 0);
+	told(RP_MEM_DAX_SYNC, "devdax device null");
+	cr_assert_str_eq(facts.fs_name, "");
+}
+
+/* Whatever it was, it promises nothing then. */
+Test(caps_told, played)
+{
+	setenv("PMEM2_FORCE_GRANULARITY", "BYTE", 1);
+	cfg.allow_force_granularity = true;
+	invent("ext4", "rw");
+	told(RP_MEM_EMULATED, "file memory playing persistent memory: "
+			      "survives nothing");
+	cr_assert_eq(facts.fs_trusted, RP_UNKNOWN);
+	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
+	cr_assert_str_eq(facts.fs_name, "");
+	claim_dax = true;
+	nd_region("region0", "cpu_cache");
+	put("/proc/self/smaps",
+	    "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
+	told(RP_MEM_EMULATED, "dax memory playing persistent memory: "
+			      "survives nothing");
+	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
+	cr_assert_eq(facts.file.ino, 0);
+}
+
+/* Files that have errors of their own, whatever they are made of. */
+Test(caps_told, two_files)
+{
+	struct statx b;
+	char path[2 * PATH_MAX];
+
+	for (int dax = 0; dax < 2; dax++) {
+		claim_dax = dax;
+		invent("ext4", "rw");
+		close(make_file("b", LEN));
+		sprintf(path, "%s/b", dir);
+		cr_assert_eq(statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &b),
+			     0);
+		put("/proc/self/maps",
+		    "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
+		    "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+		    real.stx_dev_major, real.stx_dev_minor,
+		    (unsigned long long)real.stx_ino, real_path,
+		    real.stx_dev_major, real.stx_dev_minor,
+		    (unsigned long long)b.stx_ino, path);
+		want_err(HERE, LEN, -ENOTSUP, "another file, b, at 0x101000");
+	}
+	/* Nobody syncs those, so they may be one region. */
+	claim_dax = false;
+	invent("tmpfs", "rw");
+	put("/proc/self/maps",
+	    "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
+	    "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+	    real.stx_dev_major, real.stx_dev_minor,
+	    (unsigned long long)real.stx_ino, real_path, real.stx_dev_major,
+	    real.stx_dev_minor, (unsigned long long)b.stx_ino, path);
+	want(HERE, LEN, RP_MEM_TMPFS);
+}
