@@ -23,7 +23,8 @@ void *__wrap_realloc(void *p, size_t size)
 {
 	if (!reallocs || fail())
 		return NULL;
-	reallocs -= reallocs > 0;
+	if (reallocs > 0)
+		reallocs--;
 	return __real_realloc(p, size);
 }
 

@@ -139,7 +139,9 @@ void *__wrap_calloc(size_t n, size_t size)
 {
 	if (!callocs)
 		return NULL;
-	callocs -= callocs > 0;
+	/* Left alone when nothing is to fail: threads pass here. */
+	if (callocs > 0)
+		callocs--;
 	blocks++;
 	return __real_calloc(n, size);
 }
