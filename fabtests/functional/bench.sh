@@ -59,7 +59,7 @@ FI_PROVIDER_PATH=$dir timeout 60 util/fi_rpmem_bench --pool "$dir/pool" \
 	--sizes 64 --ranges 2 --iterations 20 --seconds 2 >"$dir/table" 2>&1
 code=$?
 [ $code -eq 1 ] || fail "exit code $code without a provider"
-grep -q 'base: write, delivery complete  *20 ' "$dir/table" ||
+grep -q 'base: write, delivery complete  *[1-9][0-9]* ' "$dir/table" ||
 	fail "the base was not measured without a provider"
 grep -q 'FI_COMMIT_COMPLETE .*not obtained' "$dir/table" ||
 	fail "a commit was measured without a provider"
