@@ -221,7 +221,8 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 	b->mode &= ~FI_BUFFERED_RECV;
 	b->rx_attr->mode &= ~FI_BUFFERED_RECV;
 	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
-	if (b->tx_attr->msg_order || b->tx_attr->size)
+	/* None means whatever the base has; then it may stay without ours. */
+	if (b->tx_attr->msg_order)
 		b->tx_attr->msg_order |= CTRL_ORDER;
 	if (b->tx_attr->size)
 		b->tx_attr->size += RESERVED_TX;
@@ -291,6 +292,13 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 	snprintf(b->fabric_attr->prov_name, len, "%s;^" RP_PROV_NAME, base);
 	ret = fi_getinfo(version, node, service, flags | GETINFO_INTERNAL, b,
 			 list);
+	if (ret == -FI_ENODATA && hints && hints->tx_attr &&
+	    b->tx_attr->msg_order != hints->tx_attr->msg_order) {
+		/* Without order requests wait for what they cover. */
+		b->tx_attr->msg_order = hints->tx_attr->msg_order;
+		ret = fi_getinfo(version, node, service,
+				 flags | GETINFO_INTERNAL, b, list);
+	}
 	fi_freeinfo(b);
 	if (ret)
 		return ret;
