@@ -278,15 +278,42 @@ Test(model, system_relaxed_any_piece_may_be_last)
 	CUT(1, 0x500000005, 0x500000009);
 }
 
-Test(model, none_keeps_nothing)
+Test(model, none_keeps_what_msync_wrote)
 {
 	make(MODEL_DAX_SYNC, MODEL_NONE, MODEL_CPU_USER);
 	store(0, 1);
 	persist(0);
-	CUT(0, LOST);
+	CUT(0, 0, 1);
 	KILL(0, 1);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 1);
+	store(0, 2);
+	persist(0);
 	model_cut(m, NULL, NULL);
-	cr_assert_eq(a[0], 0);
+	cr_assert_eq(a[0], 1);
+}
+
+Test(model, none_without_dirty_pages_keeps_nothing)
+{
+	make(MODEL_DAX_SYNC, MODEL_NONE, MODEL_DMA_MEMORY);
+	dma(0, 0, 1);
+	model_dma_flush(m, 0, a, MODEL_WORD);
+	persist(0);
+	model_msync(m, a, MODEL_PAGE);
+	CUT(0, 0, 1);
+}
+
+Test(model, a_disk_that_fails_leaves_clean_pages)
+{
+	make(MODEL_FILE, MODEL_NONE, MODEL_CPU_USER);
+	store(0, 1);
+	cr_assert_eq(model_msync_fails(m, a, MODEL_PAGE), -EIO);
+	CUT(0, 0, 1);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	CUT(0, 0, 1);
+	store(0, 1);
+	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
+	CUT(0, 1);
 }
 
 Test(model, none_still_has_a_disk)
@@ -582,11 +609,11 @@ Test(model, as_many_values_as_fit)
 	for (int i = 1; i < 100; i++)
 		store(0, i);
 	persist(0);
-	for (int i = 100; i < 115; i++)
+	for (int i = 100; i < 99 + MODEL_VALUES; i++)
 		store(0, i);
 	cr_assert_eq(model_after_cut(m, a, v, &lost), MODEL_VALUES);
 	cr_assert_eq(v[0], 99);
-	cr_assert_eq(v[MODEL_VALUES - 1], 114);
+	cr_assert_eq(v[MODEL_VALUES - 1], 98 + MODEL_VALUES);
 }
 
 Test(model, one_value_too_many_is_not_left_out)

@@ -70,6 +70,13 @@ void ps_placed_acks(struct ps_machine *m)
 	}
 }
 
+/* All that the NIC has taken gets to memory. */
+void ps_nic_settle(struct ps_machine *m)
+{
+	while (m->model && model_dma_ready(m->model))
+		model_dma_step(m->model, 0);
+}
+
 /* --- receives --- */
 
 static struct ps_match *match_of(struct ps_msg *msg)

@@ -55,6 +55,17 @@ static struct ps_wire *wire_at(unsigned int id)
 	return w;
 }
 
+/* Of what its NIC has taken, nobody acknowledges this any more. */
+static void drop_unplaced(struct ps_machine *m)
+{
+	struct ps_msg *msg;
+
+	while ((msg = TAILQ_FIRST(&m->unplaced))) {
+		TAILQ_REMOVE(&m->unplaced, msg, link);
+		free(msg);
+	}
+}
+
 static void free_machines(void)
 {
 	for (unsigned int i = 0; i < ps_sim.nmachines; i++) {
@@ -72,12 +83,19 @@ static void ctl_reset(const struct pmsim_cfg *cfg)
 	if (ps_sim.ndoms)
 		bad_call("reset with a domain open");
 	ps_wires_reset();
+	for (unsigned int i = 0; i < ps_sim.nmachines; i++) {
+		struct ps_machine *m = ps_sim.machines[i];
+
+		/* Wires get their numbers again: nothing old may answer. */
+		drop_unplaced(m);
+		m->last_key = 0;
+		if (m->model)
+			model_reset(m->model);
+	}
 	if (cfg) {
 		free_machines();
 		ps_sim.cfg = *cfg;
 	}
-	for (unsigned int i = 0; i < ps_sim.nmachines; i++)
-		ps_sim.machines[i]->last_key = 0;
 	ps_sim.current = 0;
 	ps_sim.last_number = 0;
 	ps_sim.last_key = 0;
@@ -134,7 +152,6 @@ static void ctl_use_machine(unsigned int machine)
 static void ctl_kill(unsigned int machine)
 {
 	struct ps_machine *m = machine_at(machine);
-	struct ps_msg *msg;
 	struct ps_dom *dom;
 	struct ps_ep *ep;
 
@@ -145,11 +162,9 @@ static void ctl_kill(unsigned int machine)
 		dom->dead = true;
 		LIST_REMOVE(dom, link);
 	}
-	/* What its NIC has taken goes on to memory; nobody acknowledges it. */
-	while ((msg = TAILQ_FIRST(&m->unplaced))) {
-		TAILQ_REMOVE(&m->unplaced, msg, link);
-		free(msg);
-	}
+	drop_unplaced(m);
+	/* A kernel ends DMA into a process's memory before it is gone. */
+	ps_nic_settle(m);
 	m->last_key = 0;
 }
 
@@ -210,6 +225,27 @@ static void ctl_deliver(unsigned int wire, unsigned int n)
 	ps_wire_deliver(wire_at(wire), n);
 }
 
+static unsigned int ctl_untold(unsigned int machine)
+{
+	return machine_at(machine)->untold;
+}
+
+static void ctl_tell(unsigned int machine)
+{
+	struct ps_machine *m = machine_at(machine);
+	struct ps_op *op, *next;
+	struct ps_dom *dom;
+	struct ps_ep *ep;
+
+	LIST_FOREACH (dom, &m->doms, link)
+		LIST_FOREACH (ep, &dom->eps, link)
+			for (op = TAILQ_FIRST(&ep->ops); op; op = next) {
+				next = TAILQ_NEXT(op, link);
+				if (op->untold)
+					ps_op_end(op, op->err, 0);
+			}
+}
+
 static void ctl_overtake(unsigned int wire, unsigned int index)
 {
 	struct ps_wire *w = wire_at(wire);
@@ -266,6 +302,8 @@ static const struct pmsim_ops ops = {
 	.outstanding = ctl_outstanding,
 	.trace = ctl_trace,
 	.overtake = ctl_overtake,
+	.untold = ctl_untold,
+	.tell = ctl_tell,
 };
 
 __attribute__((visibility("default"))) const struct pmsim_ops *

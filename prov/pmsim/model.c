@@ -370,13 +370,14 @@ void model_clwb(struct model *m, const void *addr, size_t len)
 void model_sfence(struct model *m)
 {
 	for (size_t i = 0; i < m->nfencing; i++) {
-		word_drop_older(m->fencing[i], m->fencing[i]->fenced);
+		if (has_domain(m))
+			word_drop_older(m->fencing[i], m->fencing[i]->fenced);
 		m->fencing[i]->fenced = (struct mark){0};
 	}
 	m->nfencing = 0;
 }
 
-int model_msync(struct model *m, void *addr, size_t len)
+static int write_back(struct model *m, void *addr, size_t len, int error)
 {
 	struct area *a = model_area(m, addr);
 	uint8_t *end = (uint8_t *)addr + len;
@@ -393,12 +394,26 @@ int model_msync(struct model *m, void *addr, size_t len)
 		struct page *p = page_of(a, at);
 
 		page_touch(m, p);
+		if (error) {
+			p->dirty = false;
+			continue;
+		}
 		p->metadata = true;
 		for (struct word *w = p->words; w && p->dirty; w = w->next)
 			word_drop_older(w, w->synced);
 		p->dirty = false;
 	}
-	return 0;
+	return error;
+}
+
+int model_msync(struct model *m, void *addr, size_t len)
+{
+	return write_back(m, addr, len, 0);
+}
+
+int model_msync_fails(struct model *m, void *addr, size_t len)
+{
+	return write_back(m, addr, len, -EIO);
 }
 
 /* --- the NIC --- */
@@ -495,7 +510,7 @@ void model_dma_read(struct model *m, unsigned int qp, const void *addr,
 {
 	if (m->cfg.fence) {
 		arrive_before(m, qp, m->order);
-		waiting_forget(m, qp, true);
+		waiting_forget(m, qp, has_domain(m));
 	}
 	memcpy(data, addr, len);
 }
@@ -508,7 +523,7 @@ void model_dma_flush(struct model *m, unsigned int qp, const void *addr,
 	const uint8_t *at = down(addr, MODEL_WORD);
 
 	arrive_before(m, qp, m->order);
-	if (!a || !is_dax(m))
+	if (!a || !is_dax(m) || !has_domain(m))
 		return;
 	if (end > a->mem + a->len)
 		model_die("a flush leaves the memory it began in");

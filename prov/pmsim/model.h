@@ -34,7 +34,8 @@ enum model_kind {
 
 /* How far bytes must get to survive. */
 enum model_domain {
-	MODEL_NONE,   /* nothing survives but what msync wrote to a disk */
+	MODEL_NONE,   /* only what msync wrote: a disk, or DAX pages that were
+			 dirty (the kernel flushes the device as well) */
 	MODEL_ADR,    /* the memory controller's queue */
 	MODEL_EADR,   /* CPU caches */
 	MODEL_SYSTEM, /* everything, down to the buffers of the NIC */
@@ -88,10 +89,15 @@ void model_store_nt(struct model *m, void *addr, const void *data, size_t len);
 void model_clwb(struct model *m, const void *addr, size_t len);
 void model_sfence(struct model *m);
 /*
- * Whole pages. Returns 0 (a disk that fails is the test's to play) or what the
- * system call would: -EINVAL not the start of a page, -ENOMEM not mapped.
+ * Whole pages. Returns 0 or what the system call would: -EINVAL not the start
+ * of a page, -ENOMEM not mapped.
  */
 int model_msync(struct model *m, void *addr, size_t len);
+/*
+ * The disk fails: -EIO, and as on Linux the pages count as clean from now on
+ * although nothing of them was written.
+ */
+int model_msync_fails(struct model *m, void *addr, size_t len);
 
 /*
  * --- the NIC of this machine ---
@@ -148,7 +154,7 @@ void model_dma_drop(struct model *m, unsigned int qp);
 
 /* --- the power --- */
 
-#define MODEL_VALUES 16
+#define MODEL_VALUES 128
 
 /*
  * What a cut at this moment may leave in the word that addr is in:

@@ -138,12 +138,16 @@ static inline bool is_waiting(const struct model *m)
 	return m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_MEMORY;
 }
 
+/* Is there a place that the CPU or a NIC can push bytes to, and be sure? */
+static inline bool has_domain(const struct model *m)
+{
+	return m->cfg.domain != MODEL_NONE;
+}
+
 /* No value of this memory ever survives a power cut. */
 static inline bool is_volatile(const struct model *m)
 {
-	if (is_dax(m))
-		return m->cfg.domain == MODEL_NONE;
-	return m->cfg.kind != MODEL_FILE;
+	return !is_dax(m) && m->cfg.kind != MODEL_FILE;
 }
 
 static inline struct page *page_of(const struct area *a, const void *addr)

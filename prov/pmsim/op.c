@@ -36,6 +36,7 @@ void ps_op_free(struct ps_op *op)
 	if (op->due)
 		TAILQ_REMOVE(&m->due, op, due_link);
 	TAILQ_REMOVE(&op->ep->ops, op, link);
+	m->untold -= op->untold;
 	op->ep->nops--;
 	m->outstanding--;
 	free(op);

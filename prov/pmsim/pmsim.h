@@ -30,6 +30,7 @@ struct pmsim_cfg {
 	bool prov_keys;	  /* FI_MR_PROV_KEY; else keys are the user's */
 	bool fixed_keys;  /* base keys count from 1 in each life of a machine */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
+	bool late_errors; /* a break fails nothing before tell() */
 	bool recv_in_pm;  /* receive buffers may be in the model's memory; else
 			     posting such a one is refused, so that nobody
 			     tests another scenario than he thinks */
@@ -61,8 +62,8 @@ enum pmsim_what {
 
 struct pmsim_ops {
 	/*
-	 * Everything as new. No domain may be open. cfg NULL: machines, their
-	 * models and the configuration stay, all else is as new.
+	 * Everything as new. No domain may be open. cfg NULL: the machines and
+	 * the configuration stay; their models' memory is as new.
 	 */
 	void (*reset)(const struct pmsim_cfg *cfg);
 
@@ -75,9 +76,10 @@ struct pmsim_ops {
 	 * The process on this machine dies: all its endpoints are gone at once,
 	 * say nothing any more and can only be closed; what was on its wires is
 	 * lost (what shall still arrive is delivered, or the wire broken with
-	 * some late, before). Peers learn of it as of a break. Domains opened
-	 * after it are its next life; an endpoint that gets the address of an
-	 * earlier one (fi_setname(), src_addr) is found under it.
+	 * some late, before). What its NIC has taken gets to memory. Peers
+	 * learn of it as of a break. Domains opened after it are its next
+	 * life; an endpoint that gets the address of an earlier one
+	 * (fi_setname(), src_addr) is found under it.
 	 */
 	void (*kill)(unsigned int machine);
 
@@ -99,8 +101,9 @@ struct pmsim_ops {
 	 * the initiator; others complete whatever becomes of them. Towards `to`
 	 * the first `late` of those that have arrived or are in flight still
 	 * get there, the rest is lost; of the other direction, what has
-	 * arrived. What a NIC has placed is never lost. The next post makes a
-	 * new connection and nobody is told.
+	 * arrived. What the NICs have taken is not lost, and gets to memory
+	 * before anything of the next connection. The next post makes that one,
+	 * and nobody is told.
 	 */
 	void (*break_wire)(unsigned int wire, unsigned int late);
 	/* Has arrived, and the machine's program has not looked at it yet. */
@@ -112,6 +115,13 @@ struct pmsim_ops {
 	unsigned int (*outstanding)(unsigned int machine);
 	/* A line per event to stderr, for counterexamples. */
 	void (*trace)(bool on);
+	/*
+	 * With late_errors: how many operations of a machine have failed
+	 * without being told of, and tell of them. Meanwhile the next
+	 * connection may carry messages.
+	 */
+	unsigned int (*untold)(unsigned int machine);
+	void (*tell)(unsigned int machine);
 	/* Message number index of an unordered wire is the first one now. */
 	void (*overtake)(unsigned int wire, unsigned int index);
 };

@@ -183,7 +183,8 @@ struct ps_op {
 	bool due;	 /* completes with the program's next look */
 	bool answered;	 /* its answer has arrived */
 	bool want;	 /* a completion entry on success too */
-	int err;	 /* for due */
+	bool untold;	 /* has failed; completes when the test says so */
+	int err;	 /* for due and untold */
 	unsigned int qp; /* of the connection that brings the answer */
 	void *context;
 	uint64_t flags; /* of the completion entry */
@@ -281,6 +282,7 @@ void ps_arrive(struct ps_machine *m, struct ps_msg *msg);
 void ps_progress(struct ps_dom *dom);
 /* Acknowledgements that waited for placement. */
 void ps_placed_acks(struct ps_machine *m);
+void ps_nic_settle(struct ps_machine *m);
 /* A receive was posted. Takes rx. */
 void ps_rx_post(struct ps_match *q, struct ps_rx *rx);
 bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg);
@@ -348,7 +350,7 @@ struct ps_machine {
 	TAILQ_HEAD(, ps_op) due;
 	LIST_HEAD(, ps_dom) doms; /* of the life that it has now */
 	uint64_t last_key;
-	unsigned int outstanding;
+	unsigned int outstanding, untold; /* operations */
 };
 
 struct ps_sim {

@@ -182,8 +182,15 @@ static void fail_ops(struct ps_ep *ep, unsigned int qp)
 
 	for (op = TAILQ_FIRST(&ep->ops); op; op = next) {
 		next = TAILQ_NEXT(op, link);
-		if (op->qp == qp && !op->due && !op->answered)
+		if (op->qp != qp || op->due || op->answered || op->untold)
+			continue;
+		if (!ps_sim.cfg.late_errors) {
 			ps_op_end(op, FI_ECONNABORTED, 0);
+			continue;
+		}
+		op->untold = true;
+		op->err = FI_ECONNABORTED;
+		ep->dom->machine->untold++;
 	}
 }
 
@@ -194,6 +201,8 @@ void ps_wire_break(struct ps_wire *w, unsigned int late)
 	PS_TRACE("wire %u: breaks, %u late", w->id, late);
 	late = lose_arrived(w, late);
 	ps_wire_deliver(w, late);
+	ps_nic_settle(w->from->dom->machine);
+	ps_nic_settle(w->to->dom->machine);
 	lose_flight(w);
 	lose_flight(w->back);
 	w->qp = ++ps_sim.last_qp;
