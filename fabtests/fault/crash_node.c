@@ -87,14 +87,17 @@ static void open_fabric(void)
 	MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
 }
 
-void nodes_reset(const struct pmsim_cfg *cfg)
+bool nodes_reset(const struct pmsim_cfg *cfg, bool keep)
 {
+	if (fabric && !memcmp(cfg, &current, sizeof(current))) {
+		pmsim->reset(keep ? NULL : cfg);
+		return keep;
+	}
 	pmsim->reset(cfg);
-	if (fabric && !memcmp(cfg, &current, sizeof(current)))
-		return;
 	close_fabric();
 	memcpy(&current, cfg, sizeof(current));
 	open_fabric();
+	return false;
 }
 
 void node_open(struct node *n, unsigned int machine, const void *name)

@@ -29,8 +29,11 @@ long node_must(long ret, const char *what, const char *file, int line);
 
 void nodes_setup(void);
 void nodes_teardown(void);
-/* Before the first domain of a run. */
-void nodes_reset(const struct pmsim_cfg *cfg);
+/*
+ * Before the first domain of a run. keep: the machines of the run before, where
+ * they are of this configuration; true when it was so.
+ */
+bool nodes_reset(const struct pmsim_cfg *cfg, bool keep);
 
 #define NODE_NAME 8
 /* name: of an earlier life, or NULL. */

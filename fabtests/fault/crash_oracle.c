@@ -14,13 +14,16 @@ static bool is_write(const struct oracle_op *op)
 
 bool oracle_is_commit(const struct oracle_op *op)
 {
-	return op->kind == CRASH_COMMIT || op->kind == CRASH_WRITE_COMMIT;
+	return op->kind == CRASH_COMMIT || op->kind == CRASH_SCATTER ||
+	       op->kind == CRASH_WRITE_COMMIT;
 }
 
 const char *oracle_op_name(const struct oracle_op *op)
 {
-	static const char *const kinds[] = {"write", "commit", "write+commit",
-					    "wait", "rewrite"};
+	static const char *const kinds[] = {
+		"write", "commit",  "scattered commit", "write+commit",
+		"wait",	 "rewrite", "ask for the key",
+	};
 	static char text[64];
 
 	snprintf(text, sizeof(text), "%s #%u [%u, %u)", kinds[op->kind], op->id,
@@ -80,6 +83,11 @@ bool oracle_may_post(const struct oracle *o, unsigned int i)
 	return o->op[i][k].kind != CRASH_WAIT || all_ended(o, i);
 }
 
+bool oracle_asks(const struct oracle *o, unsigned int i)
+{
+	return o->op[i][o->next[i]].kind == CRASH_ASK;
+}
+
 /* The first write of this initiator that failed and was not redone. */
 static struct oracle_op *failed_write(struct oracle *o, unsigned int i)
 {
@@ -96,7 +104,7 @@ struct oracle_op *oracle_next(struct oracle *o, unsigned int i)
 {
 	struct oracle_op *op = &o->op[i][o->next[i]++], *bad;
 
-	if (op->kind == CRASH_WAIT) {
+	if (op->kind == CRASH_WAIT || op->kind == CRASH_ASK) {
 		op->state = OP_SKIPPED;
 		return NULL;
 	}
@@ -112,8 +120,10 @@ struct oracle_op *oracle_next(struct oracle *o, unsigned int i)
 	return op;
 }
 
-void oracle_posted(struct oracle *o, struct oracle_op *op, unsigned int step)
+void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
+		   unsigned int step)
 {
+	op->key = key;
 	op->state = OP_POSTED;
 	op->posted = step;
 }
@@ -123,7 +133,10 @@ void oracle_unposted(struct oracle *o, struct oracle_op *op)
 	o->next[op->init]--;
 }
 
-/* What this initiator wrote last to a byte, before the commit. */
+/*
+ * What this initiator wrote last to a byte, before the commit and under its
+ * key: an earlier registration is another region.
+ */
 static const struct oracle_op *last_write(const struct oracle *o,
 					  const struct oracle_op *commit,
 					  unsigned int byte)
@@ -134,29 +147,49 @@ static const struct oracle_op *last_write(const struct oracle *o,
 		const struct oracle_op *op = &ops[k];
 
 		if (is_write(op) && op->state != OP_NEW &&
-		    op->state != OP_SKIPPED && op->off <= byte &&
-		    byte < op->off + op->len)
+		    op->state != OP_SKIPPED && op->key == commit->key &&
+		    op->off <= byte && byte < op->off + op->len)
 			return op;
 	}
 	return NULL;
 }
 
-static void acknowledge(struct oracle *o, const struct oracle_op *commit)
+static bool covers(const struct oracle_op *commit, unsigned int b)
 {
-	for (unsigned int b = commit->off; b < commit->off + commit->len; b++) {
-		const struct oracle_op *last = last_write(o, commit, b);
+	return (b >= commit->off && b < commit->off + commit->len) ||
+	       (commit->kind == CRASH_SCATTER && b >= CRASH_APART &&
+		b - CRASH_APART >= commit->off &&
+		b - CRASH_APART < commit->off + commit->len);
+}
 
-		if (!last)
-			continue;
-		if (last->state == OP_POSTED && last != commit)
-			wrong(o, "commit #%u is ok before write #%u has ended",
+static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
+			     unsigned int b)
+{
+	const struct oracle_op *last = last_write(o, commit, b);
+
+	if (!last)
+		return;
+	/*
+	 * Of a write with its own commit nobody is told how the write alone
+	 * has ended: whether its bytes are there will be seen.
+	 */
+	if (last->kind != CRASH_WRITE_COMMIT) {
+		if (last->state == OP_POSTED)
+			wrong(o, "commit #%u is ok before write #%u",
 			      commit->id, last->id);
 		if (last->state == OP_FAILED)
-			wrong(o, "commit #%u is ok, but write #%u failed",
+			wrong(o, "commit #%u is ok, write #%u failed",
 			      commit->id, last->id);
-		o->must[b][commit->init] = last;
-		o->nmust++;
 	}
+	o->must[b][commit->init] = last;
+	o->nmust++;
+}
+
+static void acknowledge(struct oracle *o, const struct oracle_op *commit)
+{
+	for (unsigned int b = 0; b < CRASH_BYTES; b++)
+		if (covers(commit, b))
+			acknowledge_byte(o, commit, b);
 }
 
 void oracle_told(struct oracle *o, struct oracle_op *op, bool ok,
@@ -199,12 +232,31 @@ static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
 		       : NULL;
 }
 
-/* Was this certainly overwritten by must? NULL: the zeroes of the start. */
+/* Had a commit said that this byte of it is there, before? */
+static bool committed(const struct oracle *o, const struct oracle_op *op,
+		      unsigned int b, unsigned int before)
+{
+	for (unsigned int k = op->number; k < o->next[op->init]; k++) {
+		const struct oracle_op *c = &o->op[op->init][k];
+
+		if (oracle_is_commit(c) && c->state == OP_OK &&
+		    c->ended < before && covers(c, b))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Was this byte of found certainly overwritten by must? NULL: the zeroes of the
+ * start. With relaxed ordering a completion alone says nothing about a place.
+ */
 static bool before(const struct oracle *o, const struct oracle_op *found,
-		   const struct oracle_op *must)
+		   const struct oracle_op *must, unsigned int b)
 {
 	if (!found)
 		return true;
+	if (o->cell->truth.relaxed)
+		return committed(o, found, b, must->posted);
 	if (found->init == must->init && o->cell->fabric.ordered)
 		return found->number < must->number;
 	return found->state != OP_POSTED && found->ended < must->posted;
@@ -216,6 +268,15 @@ static size_t survivors(const struct oracle *o, const struct model *m,
 	return o->cell->against == RP_CLASS_POWER
 		       ? model_after_cut(m, word, v, lost)
 		       : model_after_kill(m, word, v, lost);
+}
+
+/* The same where the order of words matters, and DMA is stepped through. */
+static size_t survivors_soon(const struct oracle *o, const struct model *m,
+			     const void *word, uint64_t *v, bool *lost)
+{
+	return o->cell->against == RP_CLASS_POWER
+		       ? model_soon(m, word, v, lost)
+		       : model_soon_kill(m, word, v, lost);
 }
 
 static uint8_t byte_of(uint64_t v, unsigned int n)
@@ -237,7 +298,7 @@ static enum crash_result check_byte(struct oracle *o, unsigned int b,
 		uint8_t id = byte_of(v[i], b % MODEL_WORD);
 		const struct oracle_op *found = by_id(o, id);
 
-		if (id != must->id && before(o, found, must)) {
+		if (id != must->id && before(o, found, must, b)) {
 			snprintf(o->why, CRASH_WHY,
 				 "byte %u of #%u was acknowledged, a cut may "
 				 "leave #%u there",
@@ -259,14 +320,14 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	size_t n;
 
 	for (unsigned int b = second->off; b < second->off + second->len; b++) {
-		n = survivors(o, m, mem + (b & ~7u), v, &lost);
+		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);
 		for (size_t i = 0; i < n; i++)
 			there |= byte_of(v[i], b % MODEL_WORD) == second->id;
 	}
 	if (!there)
 		return CRASH_OK;
 	for (unsigned int b = first->off; b < first->off + first->len; b++) {
-		n = survivors(o, m, mem + (b & ~7u), v, &lost);
+		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);
 		for (size_t i = 0; i < n; i++)
 			lost |= byte_of(v[i], b % MODEL_WORD) < first->id;
 		if (lost) {

@@ -19,6 +19,7 @@ struct oracle_op {
 	enum crash_kind kind;
 	unsigned int off, len;
 	enum oracle_state state;
+	uint64_t key;
 	unsigned int posted, ended; /* steps */
 	uint8_t bytes[CRASH_BYTES];
 };
@@ -39,9 +40,12 @@ void oracle_start(struct oracle *o, const struct crash_cell *cell,
 		  const struct crash_prog *prog, char *why);
 /* Is there a call that initiator i makes next, without waiting? */
 bool oracle_may_post(const struct oracle *o, unsigned int i);
+/* Is it a question for the target's key, by other means than the fabric? */
+bool oracle_asks(const struct oracle *o, unsigned int i);
 /* That call; NULL when it turned out to be none. */
 struct oracle_op *oracle_next(struct oracle *o, unsigned int i);
-void oracle_posted(struct oracle *o, struct oracle_op *op, unsigned int step);
+void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
+		   unsigned int step);
 void oracle_unposted(struct oracle *o, struct oracle_op *op);
 void oracle_told(struct oracle *o, struct oracle_op *op, bool ok,
 		 unsigned int step);

@@ -12,6 +12,10 @@
 	{                                                                      \
 		CRASH_COMMIT, off, len                                         \
 	}
+#define S(off, len)                                                            \
+	{                                                                      \
+		CRASH_SCATTER, off, len                                        \
+	}
 #define WC(off, len)                                                           \
 	{                                                                      \
 		CRASH_WRITE_COMMIT, off, len                                   \
@@ -19,6 +23,10 @@
 #define WAIT                                                                   \
 	{                                                                      \
 		CRASH_WAIT, 0, 0                                               \
+	}
+#define ASK                                                                    \
+	{                                                                      \
+		CRASH_ASK, 0, 0                                                \
 	}
 #define REDO                                                                   \
 	{                                                                      \
@@ -33,6 +41,7 @@
 		sizeof(struct crash_op),                                       \
 	.op[1] = {__VA_ARGS__}
 
+/* clang-format off */
 const struct crash_prog crash_single[] = {
 	{.name = "three lines, one commit",
 	 A(W(0, 64), W(64, 64), W(128, 64), C(0, 192))},
@@ -40,40 +49,79 @@ const struct crash_prog crash_single[] = {
 	 A(W(40, 48), W(100, 61), C(40, 121))},
 	{.name = "overlapping writes", A(W(0, 96), W(33, 70), C(0, 128))},
 	{.name = "one write over three lines", A(W(8, 180), C(8, 180))},
+	{.name = "two ranges in one commit",
+	 A(W(0, 64), W(120, 40), S(0, 40))},
 	{.name = "a write races the commit before it",
+	 .wide = true,
 	 A(W(0, 64), C(0, 64), W(0, 72), C(0, 72))},
 	{.name = "writes with their commit",
+	 .wide = true,
+	 .deep = true,
 	 A(WC(0, 64), WC(60, 68), WC(128, 8))},
-	{.name = "three commits outstanding",
-	 A(W(0, 8), C(0, 8), W(64, 8), C(64, 8), W(128, 8), C(128, 8))},
+	{.name = "commits outstanding",
+	 .wide = true,
+	 .deep = true,
+	 A(W(0, 8), C(0, 8), W(64, 8), W(128, 8), C(64, 72))},
+	{.name = "two writes with their commit",
+	 .wide = true,
+	 A(WC(0, 64), WC(60, 68))},
+	{.name = "two commits outstanding",
+	 .wide = true,
+	 A(W(0, 8), C(0, 8), W(64, 8), C(64, 8))},
 	{.name = "one commit after another",
+	 .wide = true,
 	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64), WAIT, W(64, 64),
 	   C(0, 128))},
 	{.name = "two initiators, neighbouring lines",
+	 .wide = true,
 	 A(W(0, 64), C(0, 64)),
 	 B(W(64, 64), C(64, 64))},
 	{.name = "two initiators, one line",
+	 .wide = true,
 	 A(W(0, 24), C(0, 24)),
 	 B(W(24, 80), C(24, 80))},
 	{.name = "two initiators, the same bytes",
+	 .wide = true,
 	 A(W(0, 64), C(0, 64)),
 	 B(W(32, 64), C(32, 64))},
 	{.name = "the first commit of a session",
 	 .cold = true,
 	 A(W(0, 64), W(64, 64), C(0, 128))},
 	{.name = "break anywhere",
+	 .wide = true,
 	 .breaks = 1,
 	 A(W(0, 64), W(64, 64), C(0, 128))},
 	{.name = "break, write again what failed",
+	 .wide = true,
 	 .breaks = 1,
 	 A(W(0, 64), WAIT, REDO, W(60, 64), C(0, 128))},
 	{.name = "break between two commits",
+	 .wide = true,
+	 .deep = true,
 	 .breaks = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), C(0, 128))},
 	{.name = "the target restarts anywhere",
+	 .wide = true,
 	 .restarts = 1,
 	 A(W(0, 64), W(64, 64), C(0, 128))},
+	{.name = "restart before there is a session",
+	 .wide = true,
+	 .cold = true,
+	 .restarts = 1,
+	 A(W(0, 64), W(64, 64), C(0, 128))},
+	{.name = "a disk that fails",
+	 .wide = true,
+	 .fails = 1,
+	 A(W(0, 64), C(0, 64), W(64, 64), WAIT, C(0, 128))},
+	{.name = "the target dies anywhere",
+	 .wide = true,
+	 .dies = true,
+	 A(W(0, 64), C(0, 64), W(64, 64), C(0, 128))},
+	{.name = "restart, and a new key",
+	 .wide = true, .restarts = 1,
+	 A(W(0, 64), C(0, 64), WAIT, ASK, W(60, 64), C(0, 128))},
 	{.name = "restart between two commits",
+	 .wide = true,
 	 .restarts = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
 };
@@ -116,6 +164,8 @@ const struct crash_prog crash_pipelined[] = {
 const size_t crash_npipelined =
 	sizeof(crash_pipelined) / sizeof(*crash_pipelined);
 
+/* clang-format on */
+
 static uint64_t next(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
@@ -146,6 +196,13 @@ static struct crash_op random_op(uint64_t *s)
 		op.kind = CRASH_WAIT;
 	} else if (r < 9) {
 		op.kind = CRASH_REDO;
+	} else if (r < 10) {
+		op.kind = CRASH_ASK;
+	} else if (r < 11) {
+		op.kind = CRASH_SCATTER;
+		op.off %= CRASH_BYTES - CRASH_APART;
+		if (op.len > CRASH_BYTES - CRASH_APART - op.off)
+			op.len = CRASH_BYTES - CRASH_APART - op.off;
 	}
 	if (op.off + op.len > CRASH_BYTES)
 		op.len = CRASH_BYTES - op.off;
@@ -169,6 +226,8 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	if (breaks)
 		out->breaks = (unsigned int)(next(&s) % 3);
 	out->restarts = (unsigned int)(next(&s) % 2);
+	out->fails = next(&s) % 8 == 0;
+	out->dies = next(&s) % 8 == 0;
 	out->cold = next(&s) % 2;
 	if (shape == CRASH_SINGLE)
 		return;
@@ -185,6 +244,8 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	out->op[0][i++] = (struct crash_op)C(104, 8);
 	/* Nobody else writes there. */
 	for (; i < out->n[0]; i++) {
+		if (out->op[0][i].kind == CRASH_SCATTER)
+			out->op[0][i].kind = CRASH_COMMIT;
 		out->op[0][i].off = 128 + out->op[0][i].off % 64;
 		out->op[0][i].len = 1 + out->op[0][i].len % 64;
 	}

@@ -11,7 +11,7 @@ static bool fails(const struct crash_cell *cell, const struct crash_prog *prog,
 	char why[CRASH_WHY];
 
 	choices_replay(c);
-	return crash_run(cell, prog, c, false, &st, why) == as;
+	return crash_run(cell, prog, c, CRASH_SILENT, &st, why) == as;
 }
 
 void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,

@@ -21,6 +21,8 @@ enum act_kind {
 	ACT_POST, /* an initiator calls the next function */
 	ACT_BREAK,
 	ACT_RESTART,
+	ACT_DEATH,
+	ACT_TELL, /* an initiator learns what a break has cost */
 	ACT_TICK, /* nothing can happen but time */
 };
 
@@ -37,15 +39,18 @@ struct world {
 	struct crash_stats *st;
 	bool trace;
 	uint64_t now, rng;
-	unsigned int step;
+	unsigned int step, last_tick;
 	struct node node[MACHINES];
 	uint8_t target_name[NODE_NAME];
 	struct model *model;
 	uint8_t *mem;
-	uint64_t key;
-	uint64_t addr; /* as peers name the first byte */
+	uint64_t key;		     /* what the target has now */
+	uint64_t known[CRASH_INITS]; /* what an initiator knows of it */
+	uint64_t addr;		     /* as peers name the first byte */
 	unsigned int ninits;
-	unsigned int breaks, restarts, ticks;
+	unsigned int breaks, restarts, fails, ticks;
+	bool begun, flushing, dead;
+	enum crash_result seen;	   /* while the target flushed */
 	bool stalled[CRASH_INITS]; /* no room: first something must end */
 	struct oracle o;
 	/* Actions that another run has taken from a state like this. */
@@ -53,6 +58,9 @@ struct world {
 	size_t nasleep;
 	struct pmsim_wire wire[WIRES];
 	size_t nwires;
+	/* The connection of an initiator, also when nothing is on its way. */
+	unsigned int link[CRASH_INITS];
+	bool linked[CRASH_INITS];
 };
 
 static struct world w;
@@ -76,48 +84,6 @@ static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
 {
 	*facts = w.cell->believed;
 	return 0;
-}
-
-static int op_sync(void *ctx, void *addr, size_t len)
-{
-	return model_msync(w.model, addr, len);
-}
-
-static void op_flush(void *ctx, const void *addr, size_t len)
-{
-	model_clwb(w.model, addr, len);
-}
-
-static void op_drain(void *ctx)
-{
-	model_sfence(w.model);
-}
-
-static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
-{
-	static const struct rp_pmem_ops ops = {
-		.sync = op_sync,
-		.flush = op_flush,
-		.drain = op_drain,
-	};
-
-	return &ops;
-}
-
-void crash_setup(void)
-{
-	/* A simulated second is as good as five. */
-	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
-	nodes_setup();
-	host_sim->now = sim_now;
-	host_sim->random = sim_random;
-	host_sim->facts = sim_facts;
-	host_sim->flusher = sim_flusher;
-}
-
-void crash_teardown(void)
-{
-	nodes_teardown();
 }
 
 __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
@@ -174,6 +140,8 @@ static void run(unsigned int machine)
 	struct fi_cq_entry e[8];
 	ssize_t got;
 
+	if (machine == TARGET && w.dead)
+		return;
 	for (;;) {
 		got = fi_cq_read(n->cq, e, 8);
 		if (got == -FI_EAGAIN)
@@ -198,7 +166,96 @@ static void look_at_wires(void)
 	w.nwires = pmsim->wires(w.wire, WIRES);
 	if (w.nwires > WIRES)
 		abort();
+	for (size_t k = 0; k < w.nwires; k++) {
+		unsigned int from = w.wire[k].from;
+		unsigned int i = from == TARGET ? w.wire[k].to : from;
+
+		w.link[i] = w.wire[k].id;
+		w.linked[i] = true;
+	}
 }
+
+/* --- flushing --- */
+
+/*
+ * Before the target flushes: its peers are quick, and the power may go. Where
+ * an answer is on its way already, somebody may believe it now.
+ */
+static void meanwhile(void)
+{
+	bool any = false;
+
+	if (!w.begun || w.flushing || w.seen != CRASH_OK)
+		return;
+	look_at_wires();
+	for (size_t k = 0; k < w.nwires; k++)
+		for (unsigned int i = 0; i < w.wire[k].in_flight; i++)
+			any |= w.wire[k].to != TARGET &&
+			       pmsim->peek(w.wire[k].id, i) == PMSIM_TSEND;
+	if (!any || !choose(w.c, 2))
+		return;
+	w.flushing = true;
+	say("what is on its way to initiators arrives before the flush");
+	for (size_t k = 0; k < w.nwires; k++)
+		if (w.wire[k].to != TARGET)
+			pmsim->deliver(w.wire[k].id, w.wire[k].in_flight);
+	for (unsigned int i = 0; i < w.ninits; i++)
+		run(i);
+	w.seen = oracle_check(&w.o, w.model, w.mem);
+	w.flushing = false;
+}
+
+static int op_sync(void *ctx, void *addr, size_t len)
+{
+	meanwhile();
+	if (w.begun && w.fails < w.prog->fails && choose(w.c, 2)) {
+		w.fails++;
+		say("an msync fails");
+		return model_msync_fails(w.model, addr, len);
+	}
+	return model_msync(w.model, addr, len);
+}
+
+static void op_flush(void *ctx, const void *addr, size_t len)
+{
+	meanwhile();
+	model_clwb(w.model, addr, len);
+}
+
+static void op_drain(void *ctx)
+{
+	meanwhile();
+	model_sfence(w.model);
+}
+
+static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
+{
+	static const struct rp_pmem_ops ops = {
+		.sync = op_sync,
+		.flush = op_flush,
+		.drain = op_drain,
+	};
+
+	return &ops;
+}
+
+void crash_setup(void)
+{
+	/* A simulated second is as good as five. */
+	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
+	nodes_setup();
+	host_sim->now = sim_now;
+	host_sim->random = sim_random;
+	host_sim->facts = sim_facts;
+	host_sim->flusher = sim_flusher;
+}
+
+void crash_teardown(void)
+{
+	nodes_teardown();
+}
+
+/* --- a run begins and ends --- */
 
 /* Everything arrives and everybody looks, until nothing moves any more. */
 static void pump(void)
@@ -219,12 +276,17 @@ static void pump(void)
 	node_must(-FI_EBUSY, "the first commit never ends", __FILE__, __LINE__);
 }
 
+/* count ranges, CRASH_APART from each other. */
 static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
-			   void *context)
+			   size_t count, void *context)
 {
-	struct fi_rma_iov range = {w.addr + off, len, w.key};
+	const uint64_t at = w.addr + off, key = w.known[n->machine];
+	struct fi_rma_iov ranges[] = {
+		{at, len, key},
+		{at + CRASH_APART, len, key},
+	};
 
-	return fi_rpmem_commit(n->ep, &range, 1, n->peer, FI_RPMEM_DURABLE,
+	return fi_rpmem_commit(n->ep, ranges, count, n->peer, FI_RPMEM_DURABLE,
 			       (enum fi_rpmem_class)w.cell->against, NULL,
 			       context);
 }
@@ -238,24 +300,36 @@ static void warm_up(void)
 		struct node *n = &w.node[i];
 
 		MUST(fi_write(n->ep, &any, sizeof(any), NULL, n->peer,
-			      w.addr + CRASH_WARM + 64 * i, w.key, NULL));
-		MUST(post_commit(n, CRASH_WARM + 64 * i, sizeof(any), NULL));
+			      w.addr + CRASH_WARM + 64 * i, w.known[i], NULL));
+		MUST(post_commit(n, CRASH_WARM + 64 * i, sizeof(any), 1, NULL));
 	}
 	pump();
 }
 
 static void open_all(void)
 {
-	nodes_reset(&w.cell->fabric);
-	for (unsigned int m = 0; m < MACHINES; m++)
-		pmsim->machine(m == TARGET ? &w.cell->truth : NULL);
-	w.model = pmsim->model(TARGET);
-	w.mem = model_alloc(w.model, MODEL_PAGE);
+	static struct model_cfg truth;
+	static struct model *model;
+	static uint8_t *mem;
+
+	/* The same machines again are much cheaper than new ones. */
+	if (!nodes_reset(
+		    &w.cell->fabric,
+		    model && !memcmp(&truth, &w.cell->truth, sizeof(truth)))) {
+		for (unsigned int m = 0; m < MACHINES; m++)
+			pmsim->machine(m == TARGET ? &w.cell->truth : NULL);
+		memcpy(&truth, &w.cell->truth, sizeof(truth));
+		model = pmsim->model(TARGET);
+		mem = model_alloc(model, MODEL_PAGE);
+	}
+	w.model = model;
+	w.mem = mem;
 	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
 	target_open(NULL);
 	for (unsigned int i = 0; i < w.ninits; i++) {
 		node_open(&w.node[i], i, NULL);
 		node_peer(&w.node[i], w.target_name);
+		w.known[i] = w.key;
 	}
 	if (!w.prog->cold)
 		warm_up();
@@ -265,7 +339,8 @@ static void close_all(void)
 {
 	for (unsigned int i = 0; i < w.ninits; i++)
 		node_close(&w.node[i]);
-	node_close(&w.node[TARGET]);
+	if (!w.dead)
+		node_close(&w.node[TARGET]);
 }
 
 /* --- actions --- */
@@ -278,7 +353,8 @@ static bool may_post(unsigned int i)
 static ssize_t post_write(struct node *n, const struct oracle_op *op)
 {
 	const uint64_t to = w.addr + op->off;
-	struct fi_rma_iov rma = {to, op->len, w.key};
+	const uint64_t key = w.known[n->machine];
+	struct fi_rma_iov rma = {to, op->len, key};
 	struct iovec iov = {(void *)op->bytes, op->len};
 	struct fi_msg_rma msg = {
 		.msg_iov = &iov,
@@ -294,21 +370,26 @@ static ssize_t post_write(struct node *n, const struct oracle_op *op)
 				   FI_COMMIT_COMPLETE | FI_COMPLETION);
 	if (w.cell->data)
 		return fi_writedata(n->ep, op->bytes, op->len, NULL, 1, n->peer,
-				    to, w.key, (void *)op);
-	return fi_write(n->ep, op->bytes, op->len, NULL, n->peer, to, w.key,
+				    to, key, (void *)op);
+	return fi_write(n->ep, op->bytes, op->len, NULL, n->peer, to, key,
 			(void *)op);
 }
 
 static void act_post(unsigned int i)
 {
+	bool asks = oracle_asks(&w.o, i);
 	struct oracle_op *op = oracle_next(&w.o, i);
 	struct node *n = &w.node[i];
 	ssize_t ret;
 
+	if (asks)
+		w.known[i] = w.key;
 	if (!op)
 		return;
-	ret = op->kind == CRASH_COMMIT ? post_commit(n, op->off, op->len, op)
-				       : post_write(n, op);
+	ret = op->kind == CRASH_COMMIT || op->kind == CRASH_SCATTER
+		      ? post_commit(n, op->off, op->len,
+				    op->kind == CRASH_SCATTER ? 2 : 1, op)
+		      : post_write(n, op);
 	say("%s posts %s%s%s", who(i), oracle_op_name(op), ret ? ": " : "",
 	    ret ? fi_strerror((int)-ret) : "");
 	if (ret == -FI_EAGAIN) {
@@ -316,7 +397,7 @@ static void act_post(unsigned int i)
 		oracle_unposted(&w.o, op);
 		return;
 	}
-	oracle_posted(&w.o, op, w.step);
+	oracle_posted(&w.o, op, w.known[i], w.step);
 	if (ret)
 		told(op, false, (int)-ret);
 }
@@ -338,8 +419,28 @@ static void dma_choices(bool at_least_one)
 	}
 }
 
-static void act_run(const struct act *a)
+/* So many of them; where the base keeps no order, any of them. */
+static void arrive(const struct pmsim_wire *x, unsigned int n)
 {
+	unsigned int left = x->in_flight, pick;
+
+	if (w.cell->fabric.ordered) {
+		pmsim->deliver(x->id, n);
+		return;
+	}
+	for (; n; n--, left--) {
+		pick = choose(w.c, left);
+		pmsim->overtake(x->id, pick);
+		if (pick)
+			say("number %u arrives first", pick);
+		pmsim->deliver(x->id, 1);
+	}
+}
+
+/* Also judges what is there before the program looks. */
+static enum crash_result act_run(const struct act *a)
+{
+	enum crash_result ret = CRASH_OK;
 	bool any = false;
 
 	for (size_t k = 0; k < w.nwires; k++) {
@@ -347,30 +448,40 @@ static void act_run(const struct act *a)
 			continue;
 		say("%u of %u arrive at %s from %s", a->arrive[k],
 		    w.wire[k].in_flight, who(a->machine), who(w.wire[k].from));
-		pmsim->deliver(w.wire[k].id, a->arrive[k]);
+		arrive(&w.wire[k], a->arrive[k]);
 		any = true;
 	}
-	if (a->machine == TARGET)
+	/*
+	 * A cut may find the pieces anywhere on their way, so how far they got
+	 * makes no difference before somebody looks: the program, or a NIC that
+	 * acknowledges. Only "a before b" is judged by what is there together.
+	 */
+	if (a->machine == TARGET &&
+	    (!any || pmsim->arrived(TARGET) || w.prog->second))
 		dma_choices(!any && !pmsim->arrived(TARGET));
+	if (a->machine == TARGET && w.prog->second)
+		ret = oracle_check(&w.o, w.model, w.mem);
+	if (ret != CRASH_OK)
+		return ret;
 	say("%s runs", who(a->machine));
 	run(a->machine);
+	return w.seen;
 }
 
 static void act_break(unsigned int i)
 {
+	const struct pmsim_wire *x = NULL;
 	unsigned int late = 0;
 
-	for (size_t k = 0; k < w.nwires; k++) {
-		const struct pmsim_wire *x = &w.wire[k];
-
-		if (x->from != i && x->to != i)
-			continue;
+	for (size_t k = 0; !x && k < w.nwires; k++)
+		if (w.wire[k].from == i || w.wire[k].to == i)
+			x = &w.wire[k];
+	if (x)
 		late = choose(w.c, x->in_flight + 1);
-		say("%s's connection breaks, %u of %u to %s still arrive",
-		    who(i), late, x->in_flight, who(x->to));
-		pmsim->break_wire(x->id, late);
-		break;
-	}
+	dma_choices(false);
+	say("%s's connection breaks, %u of %u to %s still arrive", who(i), late,
+	    x ? x->in_flight : 0, who(x ? x->to : TARGET));
+	pmsim->break_wire(x ? x->id : w.link[i], late);
 	w.breaks++;
 	w.st->breaks++;
 }
@@ -378,21 +489,46 @@ static void act_break(unsigned int i)
 static void act_restart(void)
 {
 	uint8_t name[NODE_NAME];
+	bool power = w.cell->against == RP_CLASS_POWER && choose(w.c, 2);
 
-	say("the target is killed and started again");
+	dma_choices(false);
+	say("the target %s", power ? "loses power, which comes back"
+				   : "is killed and started again");
+	/* What may be lost is lost. */
+	if (power)
+		model_cut(w.model, NULL, NULL);
 	memcpy(name, w.target_name, sizeof(name));
 	pmsim->kill(TARGET);
+	memset(w.linked, 0, sizeof(w.linked));
 	node_close(&w.node[TARGET]);
 	target_open(name);
 	w.restarts++;
 	w.st->restarts++;
 }
 
+static void act_death(void)
+{
+	say("the target is killed");
+	pmsim->kill(TARGET);
+	memset(w.linked, 0, sizeof(w.linked));
+	node_close(&w.node[TARGET]);
+	w.dead = true;
+}
+
+static void act_tell(unsigned int i)
+{
+	say("%s learns what the break has cost", who(i));
+	pmsim->tell(i);
+	run(i);
+}
+
 static void act_tick(void)
 {
 	w.now += 300 * MS;
 	w.ticks++;
-	say("nothing happens for 300 ms");
+	if (w.step != w.last_tick + 1)
+		say("300 ms pass, with nothing else to do");
+	w.last_tick = w.step;
 	for (unsigned int m = 0; m < w.ninits; m++)
 		run(m);
 	run(TARGET);
@@ -453,17 +589,17 @@ static size_t all_actions(struct act *out, size_t max)
 		if (may_post(i) && n < max)
 			out[n++] = (struct act){ACT_POST, i, {0}};
 	n = add_runs(out, n, max, TARGET);
+	for (unsigned int i = 0; i < w.ninits && n < max; i++)
+		if (pmsim->untold(i))
+			out[n++] = (struct act){ACT_TELL, i, {0}};
 	if (!n && oracle_outstanding(&w.o) && n < max)
 		out[n++] = (struct act){ACT_TICK, TARGET, {0}};
-	if (w.breaks < w.prog->breaks)
-		for (unsigned int i = 0; i < w.ninits; i++)
-			for (size_t k = 0; k < w.nwires && n < max; k++)
-				if (w.wire[k].from == i || w.wire[k].to == i) {
-					out[n++] =
-						(struct act){ACT_BREAK, i, {0}};
-					break;
-				}
-	if (w.restarts < w.prog->restarts && n < max)
+	for (unsigned int i = 0; i < w.ninits && n < max; i++)
+		if (w.linked[i] && w.breaks < w.prog->breaks)
+			out[n++] = (struct act){ACT_BREAK, i, {0}};
+	if (w.prog->dies && !w.dead && n < max)
+		out[n++] = (struct act){ACT_DEATH, TARGET, {0}};
+	if (w.restarts < w.prog->restarts && !w.dead && n < max)
 		out[n++] = (struct act){ACT_RESTART, TARGET, {0}};
 	return n;
 }
@@ -504,22 +640,24 @@ static void wake_dependent(const struct act *a)
 	w.nasleep = n;
 }
 
-/* False: no action is left; *pruned: only such as other runs have taken. */
-static bool step(bool *pruned)
+/*
+ * False: no action is left; *how CRASH_PRUNED: only such as other runs have
+ * taken.
+ */
+static bool step(enum crash_result *how)
 {
 	struct act acts[64];
 	size_t n = all_actions(acts, 64);
 	uint64_t awake = 0;
 	unsigned int pick;
 
-	*pruned = false;
 	if (!n)
 		return false;
 	for (size_t i = 0; i < n; i++)
 		if (!is_asleep(&acts[i]))
 			awake |= 1ull << i;
 	if (!awake) {
-		*pruned = true;
+		*how = CRASH_PRUNED;
 		return false;
 	}
 	pick = n == 1 ? 0 : choose_of(w.c, awake);
@@ -532,7 +670,7 @@ static bool step(bool *pruned)
 	w.st->steps++;
 	switch (acts[pick].kind) {
 	case ACT_RUN:
-		act_run(&acts[pick]);
+		*how = act_run(&acts[pick]);
 		break;
 	case ACT_POST:
 		act_post(acts[pick].machine);
@@ -543,6 +681,12 @@ static bool step(bool *pruned)
 	case ACT_RESTART:
 		act_restart();
 		break;
+	case ACT_DEATH:
+		act_death();
+		break;
+	case ACT_TELL:
+		act_tell(acts[pick].machine);
+		break;
 	case ACT_TICK:
 		act_tick();
 		break;
@@ -552,10 +696,10 @@ static bool step(bool *pruned)
 
 enum crash_result crash_run(const struct crash_cell *cell,
 			    const struct crash_prog *prog, struct choices *c,
-			    bool trace, struct crash_stats *st, char *why)
+			    enum crash_trace trace, struct crash_stats *st,
+			    char *why)
 {
 	enum crash_result ret = CRASH_OK;
-	bool pruned = false;
 
 	memset(&w, 0, sizeof(w));
 	w.cell = cell;
@@ -567,20 +711,20 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	w.ninits = prog->n[1] ? 2 : 1;
 	oracle_start(&w.o, cell, prog, why);
 	open_all();
-	w.trace = trace;
-	pmsim->trace(trace);
+	w.begun = true;
+	w.trace = trace != CRASH_SILENT;
+	pmsim->trace(trace == CRASH_MESSAGES);
 	st->runs++;
-	while (ret == CRASH_OK && step(&pruned)) {
+	while (step(&ret) && ret == CRASH_OK) {
 		ret = oracle_check(&w.o, w.model, w.mem);
-		if (oracle_finished(&w.o))
+		if (ret != CRASH_OK || oracle_finished(&w.o))
 			break;
 		if (w.ticks > TICKS_MAX) {
 			snprintf(why, CRASH_WHY, "an operation never ends");
 			ret = CRASH_WRONG;
+			break;
 		}
 	}
-	if (ret == CRASH_OK && pruned)
-		ret = CRASH_PRUNED;
 	if (ret != CRASH_OK && ret != CRASH_PRUNED)
 		say("%s", why);
 	pmsim->trace(false);

@@ -13,6 +13,7 @@
 
 enum {
 	CRASH_BYTES = 256, /* that programs use: four lines */
+	CRASH_APART = 128, /* the ranges of a scattered commit */
 	CRASH_WARM = 512,  /* where the first commit of a session goes */
 	CRASH_OPS = 24,
 	CRASH_INITS = 2,
@@ -30,9 +31,11 @@ struct crash_cell {
 enum crash_kind {
 	CRASH_WRITE,
 	CRASH_COMMIT,
+	CRASH_SCATTER,	    /* one commit: these bytes and CRASH_APART behind */
 	CRASH_WRITE_COMMIT, /* one call, FI_COMMIT_COMPLETE */
 	CRASH_WAIT,	    /* for everything this initiator has posted */
 	CRASH_REDO,	    /* write again what an earlier write lost */
+	CRASH_ASK,	    /* learn the key that the target has now */
 };
 
 struct crash_op {
@@ -45,7 +48,11 @@ struct crash_prog {
 	unsigned int n[CRASH_INITS];
 	struct crash_op op[CRASH_INITS][CRASH_OPS];
 	unsigned int breaks, restarts; /* at most so many */
-	bool cold;		       /* no session yet, key not confirmed */
+	unsigned int fails;	       /* msyncs of the target */
+	bool dies;		       /* the target, for good */
+	bool wide; /* long: of interest is what the provider does */
+	bool deep; /* longer: not with a NIC's choices, or without order */
+	bool cold; /* no session yet, key not confirmed */
 	/* "first durable before second is written": 1-based ops of program 0 */
 	unsigned int first, second;
 };
@@ -67,14 +74,21 @@ struct crash_stats {
 void crash_setup(void);
 void crash_teardown(void);
 
+enum crash_trace {
+	CRASH_SILENT,
+	CRASH_STEPS,
+	CRASH_MESSAGES, /* the fabric's events too */
+};
+
 /*
  * One run under the choices; why (CRASH_WHY bytes) says what was lost or wrong.
- * trace: every step to stderr.
+ * trace goes to stderr.
  */
 #define CRASH_WHY 256
 enum crash_result crash_run(const struct crash_cell *cell,
 			    const struct crash_prog *prog, struct choices *c,
-			    bool trace, struct crash_stats *st, char *why);
+			    enum crash_trace trace, struct crash_stats *st,
+			    char *why);
 
 /* Shorten a failing path while it fails the same way. */
 void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,

@@ -4,7 +4,7 @@
 
 #include "host_sim.h"
 
-struct host_sim rp_host_sim;
+__attribute__((visibility("default"))) struct host_sim rp_host_sim;
 
 uint64_t rp_host_now(void)
 {

@@ -65,3 +65,21 @@ fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_sim_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^(fi_prov_ini|rp_host_sim)$$' -rpath /nowhere
 fabtests_fault_librpmem_sim_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
+
+# Every scenario with every method, on the simulated fabric.
+check_PROGRAMS += fabtests/fault/crash_matrix
+fabtests_fault_crash_matrix_SOURCES = \
+	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
+	fabtests/fault/crash_matrix.c \
+	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
+	fabtests/fault/crash_oracle.c fabtests/fault/crash_oracle.h \
+	fabtests/fault/crash_programs.c fabtests/fault/crash_programs.h \
+	fabtests/fault/crash_shrink.c \
+	fabtests/fault/crash_world.c fabtests/fault/crash_world.h \
+	fabtests/fault/host_sim.h fabtests/fault/verdicts.c fabtests/fault/verdicts.h
+fabtests_fault_crash_matrix_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
+fabtests_fault_crash_matrix_LDADD = prov/core/libcore.la prov/pmsim/libmodel.la \
+	$(FABRIC_LIBS) $(JANSSON_LIBS) -ldl
+crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_planted.sh
+TESTS += $(crash_tests)
+EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
