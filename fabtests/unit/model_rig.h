@@ -15,7 +15,12 @@ static inline void make(enum model_kind kind, enum model_domain domain,
 			enum model_place place)
 {
 	struct model_cfg cfg = {
-		.kind = kind, .domain = domain, .place = place, .fence = true};
+		.kind = kind,
+		.domain = domain,
+		.place = place,
+		.fence = true,
+		.levels = MODEL_VISIBLE | MODEL_PERSISTENT,
+	};
 
 	m = model_new(&cfg);
 	cr_assert(m);
@@ -26,7 +31,8 @@ static inline void make(enum model_kind kind, enum model_domain domain,
 static inline void make_relaxed(enum model_kind kind, enum model_domain domain,
 				enum model_place place)
 {
-	struct model_cfg cfg = {kind, domain, place, true, true};
+	struct model_cfg cfg = {kind, domain, place,
+				true, true,   MODEL_VISIBLE | MODEL_PERSISTENT};
 
 	m = model_new(&cfg);
 	cr_assert(m);

@@ -297,7 +297,7 @@ Test(model, none_without_dirty_pages_keeps_nothing)
 {
 	make(MODEL_DAX_SYNC, MODEL_NONE, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
-	model_dma_flush(m, 0, a, MODEL_WORD);
+	model_dma_flush(m, 0, MODEL_PERSISTENT, a, MODEL_WORD);
 	persist(0);
 	model_msync(m, a, MODEL_PAGE);
 	CUT(0, 0, 1);

@@ -165,18 +165,39 @@ Test(model_dma, native_flush_guarantees_its_range)
 	dma(0, 1, 1);
 	dma(0, 2, 1);
 	dma(1, 1, 2);
-	model_dma_flush(m, 0, &a[0], 9);
+	model_dma_flush(m, 0, MODEL_PERSISTENT, &a[0], 9);
 	CUT(0, 1);
 	CUT(1, 1, 2);
 	CUT(2, 0, 1);
 	cr_assert_eq(model_dma_pending(m), 1);
 }
 
+Test(model_dma, native_flush_of_the_visible_level)
+{
+	struct model_cfg cfg = {.kind = MODEL_DAX_SYNC,
+				.domain = MODEL_ADR,
+				.place = MODEL_DMA_CACHE,
+				.levels = MODEL_VISIBLE};
+
+	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	dma(0, 0, 1);
+	cr_assert(model_dma_flush(m, 0, MODEL_VISIBLE, &a[0], 8));
+	cr_assert_eq(a[0], 1);
+	CUT(0, 0, 1);
+	fini();
+	/* A NIC that has no other. */
+	m = model_new(&cfg);
+	a = model_alloc(m, MODEL_PAGE);
+	dma(0, 0, 1);
+	cr_assert(!model_dma_flush(m, 0, MODEL_PERSISTENT, &a[0], 8));
+	cr_assert_eq(a[0], 0);
+}
+
 Test(model_dma, native_flush_leaves_metadata)
 {
 	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
-	model_dma_flush(m, 0, &a[0], 8);
+	model_dma_flush(m, 0, MODEL_PERSISTENT, &a[0], 8);
 	CUT(0, 1, LOST);
 }
 
@@ -294,7 +315,7 @@ Test(model_dma, native_flush_reaches_into_the_root_complex)
 	dma_now(0, 1);
 	dma_now(1, 1);
 	dma_now(2, 1);
-	model_dma_flush(m, 9, &a[0], 9);
+	model_dma_flush(m, 9, MODEL_PERSISTENT, &a[0], 9);
 	CUT(0, 1);
 	CUT(1, 1);
 	CUT(2, 0, 1);

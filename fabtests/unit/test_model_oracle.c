@@ -692,7 +692,7 @@ static void one_step(struct run *r, struct seeded *s, uint8_t value)
 		}
 		cr_assert_fail("the model has more pieces ready");
 	case OP_FLUSH:
-		model_dma_flush(r->m, t.n, r->at[t.w], 1);
+		model_dma_flush(r->m, t.n, MODEL_PERSISTENT, r->at[t.w], 1);
 		arrive_all(r, t, t.n);
 		break;
 	case OP_READ:
@@ -736,6 +736,7 @@ static void run_program(struct run *r, struct seeded *s)
 		.place = seeded_below(s, 4),
 		.fence = seeded_below(s, 2),
 		.relaxed = seeded_below(s, 2),
+		.levels = MODEL_PERSISTENT,
 	};
 	r->x.far = seeded_below(s, 2);
 	snprintf(r->text, sizeof(r->text),

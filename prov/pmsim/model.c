@@ -515,22 +515,25 @@ void model_dma_read(struct model *m, unsigned int qp, const void *addr,
 	memcpy(data, addr, len);
 }
 
-void model_dma_flush(struct model *m, unsigned int qp, const void *addr,
-		     size_t len)
+bool model_dma_flush(struct model *m, unsigned int qp, enum model_level level,
+		     const void *addr, size_t len)
 {
 	struct area *a = model_area(m, addr);
 	const uint8_t *end = (const uint8_t *)addr + len;
 	const uint8_t *at = down(addr, MODEL_WORD);
 
+	if (!(m->cfg.levels & level))
+		return false;
 	arrive_before(m, qp, m->order);
-	if (!a || !is_dax(m) || !has_domain(m))
-		return;
+	if (level == MODEL_VISIBLE || !a || !is_dax(m) || !has_domain(m))
+		return true;
 	if (end > a->mem + a->len)
 		model_die("a flush leaves the memory it began in");
 	for (; at < end; at += MODEL_WORD)
 		if (*slot_of(a, at))
 			word_drop_older(*slot_of(a, at),
 					(*slot_of(a, at))->now);
+	return true;
 }
 
 bool model_piece_ready(const struct model *m, size_t i)

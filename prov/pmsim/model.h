@@ -49,12 +49,19 @@ enum model_place {
 	MODEL_DMA_MEMORY, /* DMA past it, to the memory controller */
 };
 
+/* Of native FLUSH, as bits in model_cfg.levels: what the NIC can do. */
+enum model_level {
+	MODEL_VISIBLE = 1,
+	MODEL_PERSISTENT = 2,
+};
+
 struct model_cfg {
 	enum model_kind kind;
 	enum model_domain domain;
 	enum model_place place;
 	bool fence;   /* a DMA read pushes earlier writes of its queue pair */
 	bool relaxed; /* data of one queue pair may overtake data */
+	unsigned int levels;
 };
 
 struct model;
@@ -127,9 +134,13 @@ uint64_t model_dma_completion(struct model *m, unsigned int qp);
  */
 void model_dma_read(struct model *m, unsigned int qp, const void *addr,
 		    void *data, size_t len);
-/* Native FLUSH, persistent: of one queue pair, one range. */
-void model_dma_flush(struct model *m, unsigned int qp, const void *addr,
-		     size_t len);
+/*
+ * Native FLUSH of one queue pair, one range. False, and nothing moves: this NIC
+ * has no such level. After MODEL_VISIBLE CPUs see what came before it; it says
+ * nothing about power cuts.
+ */
+bool model_dma_flush(struct model *m, unsigned int qp, enum model_level level,
+		     const void *addr, size_t len);
 
 /*
  * Pieces that could get to memory next, in any order that the rules allow:
