@@ -192,20 +192,21 @@ run_tests
 # Break the code in a copy of the tree: what the tests notice has passed.
 mutations() {
 	local log="$build/mutate.log" seed kind p f s
-	local -a what=(--named)
+	local -a what=(--named --sample 80)
 
+	[ -z "$long" ] || what=(--long)
 	# Another sample for each commit.
-	seed=$(git -C "$src" rev-parse --short=7 HEAD 2>/dev/null) &&
-		seed=$((16#$seed)) || seed=$(date +%Y%m%d)
-	"$src/fabtests/mutation/mutate" "${what[@]}" --seed "$seed" \
-		>"$log" 2>&1 || grep -v '^killed ' "$log"
-	for kind in named; do
+	seed=$(git -C "$src" log -1 --format=%ct 2>/dev/null) ||
+		seed=$(date +%Y%m%d)
+	"$src/fabtests/mutation/mutate" "${what[@]}" -j 2 --seed "$seed" \
+		>"$log" 2>&1
+	for kind in named mechanical; do
 		read -r p f s <<<"$(grep "^$kind: " "$log" |
 			sed 's/[^0-9]\+/ /g')"
 		# No sum: the check itself broke off.
 		suite "mutations ($kind)" "${p:-0}" "${f:-1}" 0 "${s:-0}"
 	done
-	grep -E '^(sample|stale)' "$log"
+	grep -vE '^(killed |named:|mechanical:)' "$log"
 }
 [ -n "$sanitize" ] || mutations
 

@@ -641,6 +641,7 @@ Test(agent, malformed_in_a_session)
 		buf[3] = type;
 		rig_recv(p.x, buf, len);
 	}
+	cr_assert_eq(rig_stats(&g).bad_messages, 9);
 	rig_expect_nothing(p.x);
 	rig_commit(&p, &file, 0, 1);
 	rig_run(&g);
@@ -759,10 +760,10 @@ Test(agent, query)
 	i = ask(dax.r.key, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_VOLATILE);
 	file.r.addr = 0x7000;
-	strcpy(file.r.why, "50 %s of it");
+	strcpy(file.r.why, "50%% of it");
 	i = ask(file.r.key, RP_CLASS_POWER);
 	cr_assert_eq(i.addr, 0x7000);
-	cr_assert_str_eq(i.why, "50 %s of it");
+	cr_assert_str_eq(i.why, "50%% of it");
 	file.r.failed = EIO;
 	i = ask(file.r.key, RP_CLASS_POWER);
 	cr_assert_eq(i.status, RP_ST_REGION_FAILED);

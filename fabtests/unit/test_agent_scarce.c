@@ -157,6 +157,21 @@ Test(agent_scarce, no_memory_for_a_client)
 	}
 }
 
+/* An endpoint without a client has nothing to be woken for. */
+Test(agent_scarce, no_way_to_a_client)
+{
+	struct rig_peer q = {.g = &g, .x = &g.x[1], .id = 2, .cookie = 5};
+	uint64_t t;
+
+	q.x->get_ret = -EINVAL;
+	rig_hello(&q);
+	t = rig_commit(&p, &file, 0, 1);
+	rig_run_worker(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_gt(p.x->kicks, 0);
+	cr_assert_eq(q.x->kicks, 0);
+}
+
 /* To keep an answer that cannot be sent: it is asked for again. */
 Test(agent_scarce, no_memory_for_an_answer)
 {

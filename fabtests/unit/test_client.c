@@ -390,12 +390,14 @@ Test(client, nothing_left_behind_on_failure)
 Test(client, cookie_in_use)
 {
 	struct rig_peer p, q;
+	uint64_t drawn;
 
 	start(NULL);
 	p = rig_open(&g, 0, 1, &file);
-	g.cookies--;
+	drawn = --g.cookies;
 	q = rig_open(&g, 0, 2, &file);
 	cr_assert_neq(q.target, p.target);
+	cr_assert_eq(g.cookies, drawn + 2, "drawn, not made up");
 	rig_commit(&p, &file, 0, 1);
 	rig_commit(&q, &file, 0, 1);
 	rig_run(&g);

@@ -284,7 +284,15 @@ Test(ranges, overflow_covers_more)
 	rp_ranges_insert(&r, 1, 20, 1, 1);
 	rp_ranges_insert(&r, 2, 0, 1, 9);
 	EXPECT(&r, {1, 0, 21, 2}, {2, 0, 1, 9});
-	/* More spaces than that: one range of each stays. */
+	/* More spaces than that: one range of each stays, as it is. */
+	rp_ranges_reset(&r);
+	for (int i = 0; i < 4; i++)
+		rp_ranges_insert(&r, i, 5, 5, 1);
+	cr_assert_eq(r.n, 4);
+	cr_assert(!r.overflowed);
+	rp_ranges_reset(&r);
+	rp_ranges_insert(&r, 1, 0, 1, 1);
+	rp_ranges_insert(&r, 2, 0, 1, 1);
 	for (int i = 3; i < 8; i++)
 		rp_ranges_insert(&r, i, 5, 5, 1);
 	cr_assert_eq(r.n, 7);
