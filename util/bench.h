@@ -82,6 +82,7 @@ struct bench_end {
 	struct fid_mr *mr; /* of buf */
 	fi_addr_t peer;
 	uint64_t key, addr;
+	uint64_t stuck; /* a post is refused since then */
 };
 
 struct bench {

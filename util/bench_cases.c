@@ -48,7 +48,8 @@ static int take(struct bench_end *e, size_t n, char *err)
 
 /*
  * A full queue is no failure: read completions until the call is taken. They
- * count, so *taken grows by what was read.
+ * count, so *taken grows by what was read. To a dead target a base tries to
+ * connect for ever, and takes nothing.
  */
 static int make_room(struct bench_end *e, size_t *taken, char *err)
 {
@@ -58,6 +59,11 @@ static int make_room(struct bench_end *e, size_t *taken, char *err)
 	if (got == -FI_EAVAIL)
 		return cq_failed(e, err);
 	*taken += got == 1;
+	if (got == 1 || !e->stuck)
+		e->stuck = bench_now();
+	else if (bench_now() - e->stuck > PATIENCE_NS)
+		return rp_err(err, -FI_ETIMEDOUT, "nothing is taken for %llu s",
+			      PATIENCE_NS / 1000000000);
 	return 0;
 }
 
@@ -78,6 +84,7 @@ static int post_write(struct bench *b, struct bench_end *e, uint64_t off,
 	};
 	ssize_t ret;
 
+	e->stuck = 0;
 	while ((ret = fi_writemsg(e->f.ep, &msg, flags | FI_COMPLETION)) ==
 	       -FI_EAGAIN) {
 		int bad = make_room(e, taken, err);
@@ -95,6 +102,7 @@ static int post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
 {
 	ssize_t ret;
 
+	e->stuck = 0;
 	while ((ret = fi_rpmem_commit(e->f.ep, ranges, n, e->peer,
 				      FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
 				      NULL, NULL)) == -FI_EAGAIN) {
@@ -215,6 +223,7 @@ static int run_tagged(struct bench *b, const struct bench_line *l, uint64_t *ns,
 	ssize_t ret;
 	int bad;
 
+	e->stuck = 0;
 	while ((ret = fi_trecv(e->f.ep, answer, 8, desc, FI_ADDR_UNSPEC, 2, 0,
 			       NULL)) == -FI_EAGAIN) {
 		bad = make_room(e, &taken, err);
@@ -224,6 +233,7 @@ static int run_tagged(struct bench *b, const struct bench_line *l, uint64_t *ns,
 	if (ret)
 		return rp_err(err, (int)ret, "fi_trecv: %s",
 			      fi_strerror((int)-ret));
+	e->stuck = 0;
 	while ((ret = fi_tsend(e->f.ep, b->buf, l->size, desc, e->peer, 1,
 			       NULL)) == -FI_EAGAIN) {
 		bad = make_room(e, &taken, err);
