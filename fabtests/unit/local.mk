@@ -281,15 +281,46 @@ fabtests_unit_test_model_oracle_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_model_oracle_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 
 # The simulated fabric, opened as any provider is, with and without ofi_rpmem.
-check_PROGRAMS += fabtests/unit/test_pmsim
-TESTS += fabtests/unit/test_pmsim
 sim_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests \
 	-DSIM_DSO='"$(abs_top_builddir)/prov/pmsim/.libs/libpmsim-fi.so"' \
 	-DSIM_PATH='"$(abs_top_builddir)/prov/pmsim/.libs:$(abs_top_builddir)/prov/rpmem/.libs"'
-fabtests_unit_test_pmsim_SOURCES = fabtests/unit/test_pmsim.c \
-	fabtests/unit/sim_node.c fabtests/unit/sim_node.h fabtests/unit/leaks.h
+sim_ldadd = prov/pmsim/libmodel.la $(FABRIC_LIBS) $(CRITERION_LIBS) -ldl
+sim_rig = fabtests/unit/sim_node.c fabtests/unit/sim_node.h \
+	fabtests/unit/sim_pair.c fabtests/unit/sim_pair.h \
+	fabtests/unit/leaks.h
+
+check_PROGRAMS += fabtests/unit/test_pmsim
+TESTS += fabtests/unit/test_pmsim
+fabtests_unit_test_pmsim_SOURCES = fabtests/unit/test_pmsim.c $(sim_rig)
 fabtests_unit_test_pmsim_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_pmsim_LDADD = prov/pmsim/libmodel.la $(FABRIC_LIBS) \
-	$(CRITERION_LIBS) -ldl
+fabtests_unit_test_pmsim_LDADD = $(sim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_pmsim_msg
+TESTS += fabtests/unit/test_pmsim_msg
+fabtests_unit_test_pmsim_msg_SOURCES = fabtests/unit/test_pmsim_msg.c $(sim_rig)
+fabtests_unit_test_pmsim_msg_CPPFLAGS = $(sim_cppflags)
+fabtests_unit_test_pmsim_msg_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmsim_msg_LDADD = $(sim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_pmsim_rma
+TESTS += fabtests/unit/test_pmsim_rma
+fabtests_unit_test_pmsim_rma_SOURCES = fabtests/unit/test_pmsim_rma.c $(sim_rig)
+fabtests_unit_test_pmsim_rma_CPPFLAGS = $(sim_cppflags)
+fabtests_unit_test_pmsim_rma_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmsim_rma_LDADD = $(sim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_pmsim_break
+TESTS += fabtests/unit/test_pmsim_break
+fabtests_unit_test_pmsim_break_SOURCES = fabtests/unit/test_pmsim_break.c $(sim_rig)
+fabtests_unit_test_pmsim_break_CPPFLAGS = $(sim_cppflags)
+fabtests_unit_test_pmsim_break_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmsim_break_LDADD = $(sim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_pmsim_nic
+TESTS += fabtests/unit/test_pmsim_nic
+fabtests_unit_test_pmsim_nic_SOURCES = fabtests/unit/test_pmsim_nic.c $(sim_rig)
+fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
+fabtests_unit_test_pmsim_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 endif

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Messages and tags of the simulated provider, with and without ofi_rpmem. */
+#include <criterion/criterion.h>
+
+#include "unit/sim_pair.h"
+
+static void messages(const char *prov)
+{
+	struct sim_opts o = {.prov = prov};
+	struct fi_cq_tagged_entry e;
+	char got[2][8] = {{0}};
+
+	two(&plain, &o);
+	MUST(fi_recv(b.ep, got[0], 8, NULL, FI_ADDR_UNSPEC, &ctx[0]));
+	MUST(fi_send(a.ep, "one", 4, NULL, a_to_b, &ctx[1]));
+	MUST(fi_senddata(a.ep, "two", 4, NULL, 99, a_to_b, &ctx[2]));
+	MUST(fi_inject(a.ep, "six", 4, a_to_b));
+	/* Complete at the next look, and nothing has moved. */
+	node_expect(&a, &ctx[1], &e);
+	cr_assert_eq(e.flags, FI_SEND | FI_MSG);
+	node_expect(&a, &ctx[2], NULL);
+	cr_assert(node_quiet(&a) && node_quiet(&b));
+	cr_assert_eq(sim_wire(0).in_flight, 3);
+	cr_assert_eq(sim->peek(sim_wire(0).id, 0), PMSIM_SEND);
+	sim->deliver(sim_wire(0).id, 2);
+	cr_assert_eq(sim_wire(0).in_flight, 1);
+	cr_assert_eq(sim->arrived(1), 2);
+	cr_assert_eq(got[0][0], 0);
+	node_expect(&b, &ctx[0], &e);
+	cr_assert_eq(sim->arrived(1), 0);
+	cr_assert_str_eq(got[0], "one");
+	cr_assert_eq(e.len, 4);
+	cr_assert_eq(e.flags, FI_RECV | FI_MSG);
+	/* The second one had to wait for a buffer; the third is on its way. */
+	MUST(fi_recv(b.ep, got[1], 2, NULL, FI_ADDR_UNSPEC, &ctx[3]));
+	cr_assert_eq(node_expect_error(&b, &ctx[3]), FI_ETRUNC);
+	MUST(fi_recv(b.ep, got[1], 8, NULL, FI_ADDR_UNSPEC, &ctx[4]));
+	cr_assert(node_quiet(&b));
+	sim_deliver_all();
+	node_expect(&b, &ctx[4], &e);
+	cr_assert_str_eq(got[1], "six");
+	cr_assert_eq(sim->outstanding(0), 0);
+	cr_assert_eq(sim->count(PMSIM_SEND), 3);
+	done();
+}
+
+Test(pmsim, messages)
+{
+	messages(NULL);
+}
+
+Test(rpmem_on_pmsim, messages)
+{
+	messages("pmsim;ofi_rpmem");
+}
+
+static void tagged(const char *prov)
+{
+	struct sim_opts o = {.prov = prov, .av = FI_AV_TABLE};
+	struct fi_cq_tagged_entry e;
+	char got[3][8] = {{0}};
+	fi_addr_t src;
+
+	two(&plain, &o);
+	MUST(fi_trecv(b.ep, got[0], 8, NULL, FI_ADDR_UNSPEC, 5, 0, &ctx[0]));
+	MUST(fi_trecv(b.ep, got[1], 8, NULL, FI_ADDR_UNSPEC, 0x10, 0xf,
+		      &ctx[1]));
+	MUST(fi_tsend(a.ep, "b", 2, NULL, a_to_b, 0x13, &ctx[2]));
+	MUST(fi_tinject(a.ep, "c", 2, a_to_b, 6));
+	MUST(fi_tsenddata(a.ep, "a", 2, NULL, 42, a_to_b, 5, &ctx[3]));
+	sim_deliver_all();
+	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
+	cr_assert_eq(e.op_context, &ctx[1]);
+	cr_assert_eq(e.tag, 0x13);
+	cr_assert_eq(src, b_to_a);
+	cr_assert_str_eq(got[1], "b");
+	node_expect(&b, &ctx[0], &e);
+	cr_assert_eq(e.data, 42);
+	cr_assert_eq(e.flags, FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA);
+	cr_assert_str_eq(got[0], "a");
+	cr_assert(node_quiet(&b));
+	MUST(fi_trecv(b.ep, got[2], 8, NULL, b_to_a, 6, 0, &ctx[4]));
+	node_expect(&b, &ctx[4], &e);
+	cr_assert_str_eq(got[2], "c");
+	/* A receive that nobody answers can be called back. */
+	MUST(fi_trecv(b.ep, got[2], 8, NULL, FI_ADDR_UNSPEC, 9, 0, &ctx[5]));
+	MUST(fi_cancel(&b.ep->fid, &ctx[5]));
+	cr_assert_eq(node_expect_error(&b, &ctx[5]), FI_ECANCELED);
+	done();
+}
+
+Test(pmsim, tagged)
+{
+	tagged(NULL);
+}
+
+Test(rpmem_on_pmsim, tagged)
+{
+	tagged("pmsim;ofi_rpmem");
+}
+
+Test(pmsim, selective_completion)
+{
+	struct sim_opts o = {.selective = true};
+	struct iovec iov = {.iov_base = mem, .iov_len = 1};
+	struct fi_msg m = {.msg_iov = &iov, .iov_count = 1};
+
+	two(&plain, &o);
+	m.addr = a_to_b;
+	m.context = &ctx[1];
+	MUST(fi_send(a.ep, "x", 1, NULL, a_to_b, &ctx[0]));
+	MUST(fi_sendmsg(a.ep, &m, FI_COMPLETION));
+	node_expect(&a, &ctx[1], NULL);
+	cr_assert(node_quiet(&a));
+	MUST(fi_recv(b.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[2]));
+	m.addr = b_to_a;
+	MUST(fi_recvmsg(b.ep, &m, FI_COMPLETION));
+	sim_deliver_all();
+	node_expect(&b, &ctx[1], NULL);
+	cr_assert(node_quiet(&b));
+	done();
+}
+
+Test(pmsim, delivery_of_messages)
+{
+	struct sim_opts o = {.op_flags = FI_DELIVERY_COMPLETE};
+
+	two(&plain, &o);
+	MUST(fi_send(a.ep, "x", 1, NULL, a_to_b, &ctx[0]));
+	sim_deliver_all();
+	node_poke(&b);
+	cr_assert_eq(sim_deliver_all(), 0, "nobody has received it");
+	MUST(fi_recv(b.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[1]));
+	node_expect(&b, &ctx[1], NULL);
+	cr_assert(node_quiet(&a));
+	cr_assert_eq(sim_deliver_all(), 1);
+	node_expect(&a, &ctx[0], NULL);
+	done();
+}
+
+Test(pmsim, peek_claim_discard)
+{
+	struct sim_opts o = {0};
+	struct fi_cq_tagged_entry e;
+	struct fi_context one, two_;
+	char got[4] = {0};
+	struct iovec iov = {.iov_base = got, .iov_len = sizeof(got)};
+	struct fi_msg_tagged m = {
+		.addr = FI_ADDR_UNSPEC,
+		.tag = 1,
+		.context = &one,
+	};
+
+	two(&plain, &o);
+	MUST(fi_trecvmsg(b.ep, &m, FI_PEEK));
+	cr_assert_eq(node_expect_error(&b, &one), FI_ENOMSG);
+	MUST(fi_tinject(a.ep, "abc", 3, a_to_b, 1));
+	MUST(fi_tinject(a.ep, "def", 3, a_to_b, 1));
+	MUST(fi_tinject(a.ep, "ghi", 3, a_to_b, 1));
+	sim_deliver_all();
+	MUST(fi_trecvmsg(b.ep, &m, FI_PEEK));
+	node_expect(&b, &one, &e);
+	cr_assert_eq(e.len, 3);
+	MUST(fi_trecvmsg(b.ep, &m, FI_PEEK | FI_CLAIM));
+	node_expect(&b, &one, &e);
+	m.context = &two_;
+	MUST(fi_trecvmsg(b.ep, &m, FI_PEEK | FI_DISCARD));
+	node_expect(&b, &two_, &e);
+	MUST(fi_trecv(b.ep, got, 4, NULL, FI_ADDR_UNSPEC, 1, 0, &ctx[0]));
+	node_expect(&b, &ctx[0], NULL);
+	cr_assert_str_eq(got, "ghi");
+	m.context = &one;
+	m.msg_iov = &iov;
+	m.iov_count = 1;
+	MUST(fi_trecvmsg(b.ep, &m, FI_CLAIM));
+	node_expect(&b, &one, &e);
+	cr_assert_str_eq(got, "abc");
+	done();
+}
+
+Test(pmsim, directed_receives_and_sources)
+{
+	struct sim_opts o = {0};
+	struct fi_cq_tagged_entry e;
+	struct sim_node c;
+	fi_addr_t b_to_c, src;
+	char got[2][2] = {{0}};
+
+	two(&plain, &o);
+	node_open(&c, 0, NULL);
+	b_to_c = node_insert(&b, &c);
+	MUST(fi_recv(b.ep, got[0], 2, NULL, b_to_c, &ctx[0]));
+	MUST(fi_recv(b.ep, got[1], 2, NULL, FI_ADDR_UNSPEC, &ctx[1]));
+	MUST(fi_inject(a.ep, "a", 2, a_to_b));
+	MUST(fi_inject(c.ep, "c", 2, node_insert(&c, &b)));
+	sim_deliver_all();
+	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
+	cr_assert(e.op_context == &ctx[1] && src == b_to_a);
+	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
+	cr_assert(e.op_context == &ctx[0] && src == b_to_c);
+	cr_assert_str_eq(got[0], "c");
+	/* Twice in the vector is one entry, and leaves it twice. */
+	cr_assert_eq(node_insert(&b, &c), b_to_c);
+	MUST(fi_av_remove(b.av, &b_to_c, 1, 0));
+	/* Who left the vector has no number there. */
+	MUST(fi_av_remove(b.av, &b_to_c, 1, 0));
+	MUST(fi_recv(b.ep, got[0], 2, NULL, FI_ADDR_UNSPEC, &ctx[2]));
+	MUST(fi_inject(c.ep, "d", 2, 0));
+	sim_deliver_all();
+	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
+	cr_assert_eq(src, FI_ADDR_NOTAVAIL);
+	node_close(&c);
+	done();
+}
