@@ -112,6 +112,51 @@ Test(pmsim, counters)
 	done();
 }
 
+/* Keys count for each machine, or for all. */
+static void reset_counts_again(bool fixed_keys)
+{
+	struct pmsim_cfg cfg = plain;
+	struct sim_opts o = {.prov_keys = true};
+	struct sim_node old_a, old_b;
+	struct pmsim_wire w;
+
+	cfg.prov_keys = true;
+	cfg.fixed_keys = fixed_keys;
+	cfg.again = 3;
+	two(&cfg, &o);
+	MUST(fi_inject(a.ep, "x", 1, a_to_b));
+	w = sim_wire(0);
+	sim->break_wire(w.id, 0);
+	old_a = a;
+	old_b = b;
+	close_two();
+	sim->reset(NULL);
+	cr_assert_eq(sim->count(PMSIM_SEND), 0);
+	pair_open(&o);
+	node_memory(&b, mem, sizeof(mem), 0, 0);
+	cr_assert_arr_eq(a.name, old_a.name, sizeof(a.name));
+	cr_assert_arr_eq(b.name, old_b.name, sizeof(b.name));
+	cr_assert_eq(b.key, old_b.key);
+	/* Every third post since the reset. */
+	for (int i = 1; i < 4; i++)
+		cr_assert_eq(fi_inject(a.ep, "x", 1, a_to_b),
+			     i % 3 ? 0 : -FI_EAGAIN);
+	cr_assert_eq(sim_wire(0).id, w.id);
+	cr_assert_eq(sim_wire(0).qp, w.qp);
+	cr_assert_eq(sim_wire(0).in_flight, 2);
+	done();
+}
+
+Test(pmsim, reset_counts_again)
+{
+	reset_counts_again(false);
+}
+
+Test(pmsim, reset_counts_again_with_fixed_keys)
+{
+	reset_counts_again(true);
+}
+
 Test(pmsim, closes_in_any_order)
 {
 	struct sim_opts o = {0};

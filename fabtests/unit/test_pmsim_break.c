@@ -113,6 +113,130 @@ Test(pmsim, break_loses_acknowledgements_that_nobody_saw)
 	done();
 }
 
+/* --- failures that are told late --- */
+
+static void late_errors(const char *prov)
+{
+	struct sim_opts o = {.prov = prov};
+	struct pmsim_cfg cfg = plain;
+	char got[8] = {0}, in[2][4] = {{0}};
+	unsigned int id;
+
+	cfg.late_errors = true;
+	two(&cfg, &o);
+	MUST(write_dc("1", 1, 0, &ctx[0]));
+	id = sim_wire(0).id;
+	sim_deliver_all();
+	node_poke(&b);
+	cr_assert_eq(sim_deliver_all(), 1);
+	MUST(write_dc("2", 1, 1, &ctx[1]));
+	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr, b.key, &ctx[2]));
+	MUST(fi_write(a.ep, "3", 1, NULL, a_to_b, b.addr, b.key, &ctx[3]));
+	sim->break_wire(id, 1);
+	cr_assert_eq(sim->untold(0), 2);
+	cr_assert_eq(sim->untold(1), 0);
+	/* Handed over, and answered in time. */
+	node_expect(&a, &ctx[3], NULL);
+	node_expect(&a, &ctx[0], NULL);
+	cr_assert(node_quiet(&a));
+	cr_assert_eq(sim->outstanding(0), 2);
+	/* The next connection carries what it likes in the meantime. */
+	MUST(fi_recv(b.ep, in[1], 4, NULL, FI_ADDR_UNSPEC, &ctx[4]));
+	MUST(fi_recv(a.ep, in[0], 4, NULL, FI_ADDR_UNSPEC, &ctx[5]));
+	MUST(fi_send(a.ep, "to", 3, NULL, a_to_b, &ctx[6]));
+	MUST(write_dc("4", 1, 2, &ctx[7]));
+	MUST(fi_inject(b.ep, "fro", 4, b_to_a));
+	sim_deliver_all();
+	node_expect(&b, &ctx[4], NULL);
+	cr_assert_eq(sim_deliver_all(), 1, "only the new write is answered");
+	node_expect(&a, &ctx[6], NULL);
+	node_expect(&a, &ctx[5], NULL);
+	node_expect(&a, &ctx[7], NULL);
+	cr_assert(node_quiet(&a));
+	cr_assert_str_eq(in[0], "fro");
+	cr_assert_str_eq(in[1], "to");
+	cr_assert_arr_eq(mem, "124", 4);
+	cr_assert_eq(sim->untold(0), 2);
+	/* It breaks too: those that have failed do not fail again. */
+	MUST(write_dc("5", 1, 3, &ctx[8]));
+	sim->break_wire(id, 0);
+	cr_assert_eq(sim->untold(0), 3);
+	MUST(write_dc("6", 1, 4, &ctx[9]));
+	sim->tell(1);
+	cr_assert_eq(sim->untold(0), 3);
+	cr_assert(node_quiet(&a));
+	sim->tell(0);
+	cr_assert_eq(sim->untold(0), 0);
+	cr_assert_eq(sim->outstanding(0), 1, "the last one has not failed");
+	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
+	cr_assert_eq(node_expect_error(&a, &ctx[2]), FI_ECONNABORTED);
+	cr_assert_eq(node_expect_error(&a, &ctx[8]), FI_ECONNABORTED);
+	sim->tell(0);
+	cr_assert(node_quiet(&a));
+	sim_deliver_all();
+	node_poke(&b);
+	cr_assert_eq(sim_deliver_all(), 1);
+	node_expect(&a, &ctx[9], NULL);
+	cr_assert(node_quiet(&a));
+	cr_assert_arr_eq(mem, "124\0006", 6);
+	cr_assert_eq(got[0], 0);
+	done();
+}
+
+Test(pmsim, late_errors)
+{
+	late_errors(NULL);
+}
+
+Test(rpmem_on_pmsim, late_errors)
+{
+	late_errors("pmsim;ofi_rpmem");
+}
+
+Test(pmsim, late_errors_and_deaths)
+{
+	struct sim_opts o = {0};
+	struct pmsim_cfg cfg = plain;
+	struct sim_node dead;
+
+	cfg.late_errors = true;
+	two(&cfg, &o);
+	MUST(write_dc("1", 1, 0, &ctx[0]));
+	sim->kill(1);
+	cr_assert_eq(sim->untold(0), 1);
+	cr_assert(node_quiet(&a));
+	dead = b;
+	node_open(&b, 1, dead.name);
+	node_memory(&b, mem, sizeof(mem), 7, 0);
+	MUST(write_dc("2", 1, 0, &ctx[1]));
+	sim_deliver_all();
+	node_poke(&b);
+	sim_deliver_all();
+	node_expect(&a, &ctx[1], NULL);
+	cr_assert_eq(mem[0], '2');
+	sim->tell(0);
+	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
+	cr_assert(node_quiet(&a));
+	/* Who dies, or closes, is not told any more. */
+	MUST(write_dc("3", 1, 0, &ctx[2]));
+	sim->break_wire(sim_wire(0).id, 0);
+	cr_assert_eq(sim->untold(0), 1);
+	sim->kill(0);
+	cr_assert_eq(sim->untold(0), 0);
+	cr_assert_eq(sim->outstanding(0), 0);
+	sim->tell(0);
+	cr_assert(node_quiet(&a));
+	node_close(&a);
+	node_open(&a, 0, NULL);
+	a_to_b = node_insert(&a, &b);
+	MUST(write_dc("4", 1, 0, &ctx[3]));
+	sim->break_wire(sim_wire(0).id, 0);
+	cr_assert_eq(sim->untold(0), 1);
+	node_close(&dead);
+	done();
+	cr_assert_eq(sim->untold(0), 0);
+}
+
 /* --- lives --- */
 
 static void lives(const char *prov)
@@ -176,4 +300,63 @@ Test(pmsim, lives)
 Test(rpmem_on_pmsim, lives)
 {
 	lives("pmsim;ofi_rpmem");
+}
+
+/* Whether base keys of a process that starts again are those of the old one. */
+static void keys(bool fixed)
+{
+	struct pmsim_cfg cfg = plain;
+	struct sim_opts o = {.prov_keys = true};
+	struct sim_node dead, second, second_dead;
+	char more[8] = {0};
+
+	cfg.prov_keys = true;
+	cfg.fixed_keys = fixed;
+	two(&cfg, &o);
+	second_dead = b;
+	node_memory(&second_dead, more, sizeof(more), 0, 0);
+	cr_assert_neq(second_dead.key, b.key);
+	node_memory(&a, mem, sizeof(mem), 0, 0);
+	cr_assert_eq(a.key == b.key, fixed);
+	sim->kill(1);
+	/* The other process lives on, and so do its keys. */
+	second = a;
+	node_memory(&second, more, sizeof(more), 0, 0);
+	cr_assert_neq(second.key, a.key);
+	MUST(fi_close(&second.mr->fid));
+	dead = b;
+	node_open(&b, 1, dead.name);
+	/* The other way round than before. */
+	node_memory(&b, more, sizeof(more), 0, 0);
+	second = b;
+	node_memory(&second, mem, sizeof(mem), 0, 0);
+	cr_assert_neq(second.key, b.key);
+	cr_assert_eq(b.key == dead.key, fixed);
+	cr_assert_eq(second.key == second_dead.key, fixed);
+	/* A key of the old life: refused, or of other memory. */
+	b.key = dead.key;
+	MUST(write_dc("x", 1, 0, &ctx[0]));
+	sim_deliver_all();
+	node_poke(&b);
+	sim_deliver_all();
+	if (fixed)
+		node_expect(&a, &ctx[0], NULL);
+	else
+		cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ENOKEY);
+	cr_assert_eq(more[0], fixed ? 'x' : 0);
+	cr_assert_eq(mem[0], 0);
+	MUST(fi_close(&second.mr->fid));
+	MUST(fi_close(&second_dead.mr->fid));
+	node_close(&dead);
+	done();
+}
+
+Test(pmsim, keys_are_repeated_after_a_kill)
+{
+	keys(true);
+}
+
+Test(pmsim, keys_are_new_after_a_kill)
+{
+	keys(false);
 }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Messages and tags of the simulated provider, with and without ofi_rpmem. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <criterion/criterion.h>
 
 #include "unit/sim_pair.h"
@@ -211,4 +215,79 @@ Test(pmsim, directed_receives_and_sources)
 	cr_assert_eq(src, FI_ADDR_NOTAVAIL);
 	node_close(&c);
 	done();
+}
+
+/* --- order --- */
+
+static void expect_message(const char *text)
+{
+	char got[8] = {0};
+
+	MUST(fi_recv(b.ep, got, sizeof(got), NULL, FI_ADDR_UNSPEC, &ctx[0]));
+	node_expect(&b, &ctx[0], NULL);
+	cr_assert_str_eq(got, text);
+}
+
+Test(pmsim, overtaking)
+{
+	static const struct pmsim_cfg unordered = {.placed_acks = true};
+	struct sim_opts o = {0};
+	unsigned int id;
+
+	two(&unordered, &o);
+	MUST(fi_inject(a.ep, "1st", 4, a_to_b));
+	MUST(fi_inject(a.ep, "2nd", 4, a_to_b));
+	MUST(fi_inject(a.ep, "3rd", 4, a_to_b));
+	MUST(fi_tinject(a.ep, "4th", 4, a_to_b, 0));
+	id = sim_wire(0).id;
+	sim->overtake(id, 3);
+	cr_assert_eq(sim->peek(id, 0), PMSIM_TSEND);
+	sim->overtake(id, 3);
+	sim->overtake(id, 0);
+	cr_assert_eq(sim->peek(id, 0), PMSIM_SEND);
+	cr_assert_eq(sim->peek(id, 1), PMSIM_TSEND);
+	cr_assert_eq(sim_wire(0).in_flight, 4);
+	sim->deliver(id, 1);
+	expect_message("3rd");
+	cr_assert_eq(sim->arrived(1), 0);
+	/* Those that were overtaken are as they were. */
+	sim_deliver_all();
+	expect_message("1st");
+	expect_message("2nd");
+	done();
+}
+
+/* A test that asks for this stops. */
+static void expect_no_overtaking(const struct pmsim_cfg *cfg,
+				 unsigned int index)
+{
+	struct sim_opts o = {0};
+	int status;
+	pid_t child;
+
+	two(cfg, &o);
+	MUST(fi_inject(a.ep, "x", 1, a_to_b));
+	MUST(fi_inject(a.ep, "y", 1, a_to_b));
+	child = fork();
+	cr_assert_geq(child, 0);
+	if (!child) {
+		signal(SIGABRT, SIG_DFL);
+		sim->overtake(sim_wire(0).id, index);
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	done();
+}
+
+Test(pmsim, no_overtaking_where_order_is_promised)
+{
+	expect_no_overtaking(&plain, 1);
+}
+
+Test(pmsim, no_overtaking_by_what_is_not_there)
+{
+	static const struct pmsim_cfg unordered = {.placed_acks = true};
+
+	expect_no_overtaking(&unordered, 2);
 }

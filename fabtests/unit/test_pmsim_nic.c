@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where the simulated machines place what arrives: their CPUs and NICs. */
+#include <string.h>
+
 #include <criterion/criterion.h>
 
+#include "unit/leaks.h"
 #include "unit/sim_pair.h"
 
 Test(pmsim, cpu_stores_through_the_model)
@@ -142,5 +145,182 @@ Test(pmsim, receive_buffers_in_persistent_memory)
 	cr_assert_str_eq(pm, "durable");
 	node_expect(&b, &ctx[1], NULL);
 	cr_assert_str_eq(dram, "passing");
+	done();
+}
+
+/* --- what is in a NIC when something ends --- */
+
+static const struct model_cfg dma = {
+	.kind = MODEL_DAX_SYNC,
+	.domain = MODEL_ADR,
+	.place = MODEL_DMA_MEMORY,
+};
+
+static void write_to_b(const char *text, size_t at)
+{
+	MUST(fi_inject_write(a.ep, text, strlen(text) + 1, a_to_b, b.addr + at,
+			     b.key));
+}
+
+/* The next run on the machines that are there. */
+static void run_again(char *pm)
+{
+	struct sim_opts o = {.caps = FI_MSG | FI_RMA | FI_ATOMIC};
+
+	sim->reset(NULL);
+	pair_open(&o);
+	node_memory(&b, pm, MODEL_PAGE, 7, 0);
+}
+
+/* Zeroes on the media, and nothing else is possible. */
+static void expect_new(const struct model *m, const char *at)
+{
+	uint64_t values[MODEL_VALUES];
+	bool lost;
+
+	cr_assert_eq(model_after_cut(m, at, values, &lost), 1);
+	cr_assert(!values[0] && !lost);
+}
+
+Test(pmsim, reset_makes_memory_new)
+{
+	char *pm = modelled(&plain, &dma);
+	struct model *m = sim->model(1);
+
+	write_to_b("placed", 0);
+	sim_deliver_all();
+	model_dma_step(m, 0);
+	cr_assert_str_eq(pm, "placed");
+	model_store(m, MODEL_CPU_USER, pm + 64, "durable", 8);
+	model_clwb(m, pm + 64, 8);
+	model_sfence(m);
+	write_to_b("pending", 128);
+	sim_deliver_all();
+	cr_assert_eq(model_dma_pending(m), 1);
+	close_two();
+	run_again(pm);
+	cr_assert_eq(sim->model(1), m);
+	cr_assert_eq(model_dma_pending(m), 0);
+	for (size_t i = 0; i < MODEL_PAGE; i++)
+		cr_assert_eq(pm[i], 0);
+	for (size_t at = 0; at < 192; at += 64)
+		expect_new(m, pm + at);
+	write_to_b("again", 0);
+	sim_deliver_all();
+	model_dma_step(m, 0);
+	cr_assert_str_eq(pm, "again");
+	done();
+}
+
+Test(pmsim, reset_forgets_acknowledgements)
+{
+	char *pm = modelled(&plain, &dma);
+	struct model *m = sim->model(1);
+	struct pmsim_wire w;
+
+	MUST(write_dc("old", 4, 0, &ctx[0]));
+	w = sim_wire(0);
+	sim_deliver_all();
+	cr_assert_eq(model_dma_pending(m), 1);
+	close_two();
+	run_again(pm);
+	MUST(write_dc("new", 4, 64, &ctx[1]));
+	/* As the old one was: an old answer would find its way. */
+	cr_assert_eq(sim_wire(0).id, w.id);
+	cr_assert_eq(sim_wire(0).qp, w.qp);
+	cr_assert_eq(sim_deliver_all(), 1);
+	cr_assert_eq(sim_deliver_all(), 0);
+	cr_assert_eq(sim->count(PMSIM_ACK), 0);
+	cr_assert(node_quiet(&a));
+	model_dma_step(m, 0);
+	cr_assert_eq(sim_deliver_all(), 1);
+	node_expect(&a, &ctx[1], NULL);
+	cr_assert(node_quiet(&a));
+	cr_assert_eq(pm[0], 0);
+	/* Other machines: one that waits is not left behind. */
+	MUST(write_dc("old", 4, 0, &ctx[0]));
+	sim_deliver_all();
+	close_two();
+	sim->reset(&plain);
+	cr_assert_not(rp_test_leaked());
+}
+
+Test(pmsim, kill_lets_the_nic_finish)
+{
+	char *pm = modelled(&plain, &dma);
+	struct model *m = sim->model(1);
+	struct sim_node dead;
+
+	write_to_b("first", 0);
+	write_to_b("second", 64);
+	MUST(write_dc("third", 6, 128, &ctx[0]));
+	sim_deliver_all();
+	write_to_b("lost", 192);
+	cr_assert_eq(model_dma_pending(m), 3);
+	sim->kill(1);
+	cr_assert_eq(model_dma_pending(m), 0);
+	cr_assert_str_eq(pm, "first");
+	cr_assert_str_eq(pm + 64, "second");
+	cr_assert_str_eq(pm + 128, "third");
+	/* The next life finds it all, and nothing of it comes later. */
+	dead = b;
+	node_open(&b, 1, dead.name);
+	node_memory(&b, pm, MODEL_PAGE, 7, 0);
+	write_to_b("again", 0);
+	sim_deliver_all();
+	cr_assert_eq(model_dma_pending(m), 1);
+	model_dma_step(m, 0);
+	cr_assert_str_eq(pm, "again");
+	cr_assert_eq(pm[192], 0);
+	/* It got there, and nobody said so. */
+	cr_assert_eq(sim_deliver_all(), 0);
+	cr_assert_eq(sim->count(PMSIM_ACK), 0);
+	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
+	cr_assert(node_quiet(&a));
+	node_close(&dead);
+	done();
+}
+
+Test(pmsim, break_lets_both_nics_finish)
+{
+	struct sim_opts o = {.caps = FI_MSG | FI_RMA};
+	struct model *m[2];
+	unsigned int id;
+	char *pm[2];
+
+	sim_start();
+	sim->reset(&plain);
+	for (int i = 0; i < 2; i++) {
+		sim->machine(&dma);
+		m[i] = sim->model(i);
+		pm[i] = model_alloc(m[i], MODEL_PAGE);
+	}
+	pair_open(&o);
+	node_memory(&a, pm[0], MODEL_PAGE, 7, 0);
+	node_memory(&b, pm[1], MODEL_PAGE, 7, 0);
+	MUST(write_dc("taken", 6, 0, &ctx[0]));
+	MUST(fi_inject_write(b.ep, "back", 5, b_to_a, a.addr, a.key));
+	id = sim_wire(0).id;
+	sim_deliver_all();
+	write_to_b("late", 64);
+	write_to_b("lost", 128);
+	cr_assert_eq(model_dma_pending(m[0]), 1);
+	cr_assert_eq(model_dma_pending(m[1]), 1);
+	sim->break_wire(id, 1);
+	cr_assert_eq(model_dma_pending(m[0]), 0);
+	cr_assert_eq(model_dma_pending(m[1]), 0);
+	cr_assert_str_eq(pm[0], "back");
+	cr_assert_str_eq(pm[1], "taken");
+	cr_assert_str_eq(pm[1] + 64, "late");
+	cr_assert_eq(pm[1][128], 0);
+	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
+	/* The next connection is behind that, and brings no old answer. */
+	write_to_b("next", 0);
+	sim_deliver_all();
+	model_dma_step(m[1], 0);
+	cr_assert_str_eq(pm[1], "next");
+	cr_assert_eq(sim_deliver_all(), 0);
+	cr_assert_eq(sim->count(PMSIM_ACK), 0);
+	cr_assert(node_quiet(&a));
 	done();
 }
