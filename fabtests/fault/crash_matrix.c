@@ -68,7 +68,7 @@ static struct {
 	uint64_t seed, random, max;
 	unsigned int jobs;
 	int program, variant;
-	bool verbose, all, quick;
+	bool verbose, all, quick, power;
 } opt = {.random = 100000,
 	 .max = RUNS_MAX,
 	 .jobs = 1,
@@ -197,7 +197,8 @@ static bool variant(const struct pair *p, unsigned int n,
 					.late_errors = true,
 					.recv_in_pm = p->cell->buffers_pm,
 				};
-				out->against = p->cell->against;
+				out->against = opt.power ? RP_CLASS_POWER
+							 : p->cell->against;
 				out->data = p->cell->op == VERDICT_WRITE_IMM;
 				out->believed = believe(p->method->method,
 							p->cell->against);
@@ -552,9 +553,11 @@ static void print_bad(const struct pair *p, const struct result *r)
 	       words[r->outcome], r->why);
 	if (r->outcome == OUT_LOST || r->outcome == OUT_WRONG)
 		printf("  again: crash_matrix --tsv %s --cell %s --method %s "
-		       "--variant %u --program %d --seed %llu --replay '%s'\n",
+		       "--variant %u --program %d --seed %llu --replay "
+		       "'%s'%s\n",
 		       opt.tsv, p->cell->name, p->method->name, r->variant,
-		       (int)r->program, (unsigned long long)r->seed, r->path);
+		       (int)r->program, (unsigned long long)r->seed, r->path,
+		       opt.power ? " --power" : "");
 }
 
 static int report(const struct shared *s, double seconds)
@@ -692,6 +695,8 @@ static const struct argp_option options[] = {
 	{"all", 'a', NULL, 0, "Every program in every scenario: hours", 0},
 	{"quick", 'q', NULL, 0, "Look only a little into what should survive",
 	 0},
+	{"power", 'w', NULL, 0,
+	 "Commits require class power, also of memory that has it not", 0},
 	{"max", 'M', "N", 0, "Give up a search after so many runs", 0},
 	{"verbose", 'v', NULL, 0, "A line for each pair", 0},
 	{0},
@@ -732,6 +737,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'q':
 		opt.quick = true;
 		opt.max = RUNS_QUICK;
+		break;
+	case 'w':
+		opt.power = true;
 		break;
 	case 'M':
 		opt.max = strtoull(arg, NULL, 0);
