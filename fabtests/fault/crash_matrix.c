@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every scenario with every method: who loses acknowledged bytes, who must not.
- */
+/* Every scenario with every method: who may lose acknowledged bytes? */
 #include <argp.h>
 #include <errno.h>
 #include <jansson.h>
@@ -13,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "crash_cells.h"
 #include "crash_programs.h"
-#include "fault/verdicts.h"
 
 /* A search that is longer than this is not exhaustive, and says so. */
 #define RUNS_MAX 3000000ull
@@ -81,131 +80,14 @@ static size_t npairs, not_built_valid, not_built_forbidden;
 
 /* --- what is tried in a cell --- */
 
-/*
- * Delivery as it is built lets the agent say that the key still holds. By then
- * the agent's CPU has seen what came before, so where a NIC places bytes that
- * is more than what the verdicts mean by the word.
- */
-static bool built(const struct verdict_cell *cell,
-		  const struct verdict_method *m)
-{
-	if (m->method == RP_METHOD_DELIVERY &&
-	    cell->facts.placement != RP_PLACE_CPU_USER &&
-	    cell->facts.placement != RP_PLACE_CPU_KERNEL)
-		return false;
-	return cell->op != VERDICT_SEND && m->order != VERDICT_THEN &&
-	       (RP_METHODS_BUILT & RP_METHOD_BIT(m->method));
-}
-
-/* Facts on which the provider picks this method, true or not. */
-static struct rp_facts believe(enum rp_method m, enum rp_class against)
-{
-	struct rp_facts f = {
-		.memory = RP_MEM_DAX_SYNC,
-		.placement = RP_PLACE_DMA_CACHE,
-		.domain = RP_DOMAIN_MEMCTRL,
-		.fs_trusted = RP_YES,
-		.agent = true,
-	};
-	struct rp_choice c;
-
-	switch (m) {
-	case RP_METHOD_DELIVERY:
-		f.placement = RP_PLACE_CPU_USER;
-		f.domain = RP_DOMAIN_CPUCACHE;
-		if (against == RP_CLASS_PROCESS)
-			f.memory = RP_MEM_TMPFS;
-		break;
-	case RP_METHOD_AGENT_MSYNC:
-		f.memory = RP_MEM_FILE;
-		f.placement = RP_PLACE_CPU_USER;
-		break;
-	case RP_METHOD_AGENT_CLWB_MSYNC:
-		f.memory = RP_MEM_DAX;
-		break;
-	default:
-		break;
-	}
-	c = rp_method_best(&f, RP_METHODS_BUILT);
-	if (c.method != m) {
-		fprintf(stderr, "no facts found that lead to %s\n",
-			rp_method_name(m));
-		exit(99);
-	}
-	return f;
-}
-
-static const enum model_kind kinds[] = {
-	[RP_MEM_UNKNOWN] = MODEL_ANON,	    [RP_MEM_ANON] = MODEL_ANON,
-	[RP_MEM_PRIVATE] = MODEL_PRIVATE,   [RP_MEM_TMPFS] = MODEL_TMPFS,
-	[RP_MEM_FILE] = MODEL_FILE,	    [RP_MEM_DAX] = MODEL_DAX,
-	[RP_MEM_DAX_SYNC] = MODEL_DAX_SYNC, [RP_MEM_EMULATED] = MODEL_ANON,
-};
-
-static const enum model_place places[] = {
-	[RP_PLACE_CPU_USER] = MODEL_CPU_USER,
-	[RP_PLACE_CPU_KERNEL] = MODEL_CPU_KERNEL,
-	[RP_PLACE_DMA_CACHE] = MODEL_DMA_CACHE,
-	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
-};
-
-static const enum model_domain domains[] = {
-	[RP_DOMAIN_NONE] = MODEL_NONE,
-	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
-	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
-	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
-};
-
-/*
- * An unknown fact may be any of its values, and the wire may be one of these:
- * ordered or not; acknowledging what the NIC has, or what is placed. Returns
- * false behind the last one.
- */
 static bool variant(const struct pair *p, unsigned int n,
 		    struct crash_cell *out)
 {
-	const struct rp_facts *f = &p->cell->facts;
-	unsigned int lo, hi;
+	bool any = crash_variant(p->cell, p->method, n, out);
 
-	memset(out, 0, sizeof(*out));
-	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
-	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
-	     lo <= hi; lo++) {
-		bool dma = lo >= RP_PLACE_DMA_CACHE;
-		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
-			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
-
-		for (; dlo <= dhi; dlo++)
-			for (unsigned int wire = 0; wire < 2; wire++) {
-				if (n--)
-					continue;
-				out->truth = (struct model_cfg){
-					.kind = kinds[f->memory],
-					.domain = f->memory >= RP_MEM_DAX
-							  ? domains[dlo]
-							  : MODEL_NONE,
-					.place = places[lo],
-					.fence = f->fence == RP_YES,
-					/* Short and single: too many orders. */
-					.relaxed = dma && p->cell->compound,
-				};
-				out->fabric = (struct pmsim_cfg){
-					.ordered = dma || !wire,
-					.placed_acks = !dma || wire,
-					.prov_keys = true,
-					.fixed_keys = true,
-					.late_errors = true,
-					.recv_in_pm = p->cell->buffers_pm,
-				};
-				out->against = opt.power ? RP_CLASS_POWER
-							 : p->cell->against;
-				out->data = p->cell->op == VERDICT_WRITE_IMM;
-				out->believed = believe(p->method->method,
-							p->cell->against);
-				return true;
-			}
-	}
-	return false;
+	if (opt.power)
+		out->against = RP_CLASS_POWER;
+	return any;
 }
 
 static size_t programs(const struct pair *p, const struct crash_prog **list)
@@ -507,7 +389,7 @@ static void collect(void)
 					c->name, m->name);
 				exit(99);
 			}
-			if (!built(c, m)) {
+			if (!crash_built(c, m)) {
 				not_built_valid += !forbidden;
 				not_built_forbidden += forbidden;
 				continue;

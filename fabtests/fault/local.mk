@@ -69,6 +69,7 @@ fabtests_fault_librpmem_sim_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthrea
 # Every scenario with every method, on the simulated fabric.
 check_PROGRAMS += fabtests/fault/crash_matrix
 fabtests_fault_crash_matrix_SOURCES = \
+	fabtests/fault/crash_cells.c fabtests/fault/crash_cells.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/fault/crash_matrix.c \
 	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \

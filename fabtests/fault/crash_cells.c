@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* From a scenario of the verdicts to hardware, and what is believed of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crash_cells.h"
+
+/*
+ * Delivery as it is built lets the agent say that the key still holds. By then
+ * the agent's CPU has seen what came before, so where a NIC places bytes that
+ * is more than what the verdicts mean by the word.
+ */
+bool crash_built(const struct verdict_cell *cell,
+		 const struct verdict_method *m)
+{
+	if (m->method == RP_METHOD_DELIVERY &&
+	    cell->facts.placement != RP_PLACE_CPU_USER &&
+	    cell->facts.placement != RP_PLACE_CPU_KERNEL)
+		return false;
+	return cell->op != VERDICT_SEND && m->order != VERDICT_THEN &&
+	       (RP_METHODS_BUILT & RP_METHOD_BIT(m->method));
+}
+
+/* Facts on which the provider picks this method, true or not. */
+static struct rp_facts believe(enum rp_method m, enum rp_class against)
+{
+	struct rp_facts f = {
+		.memory = RP_MEM_DAX_SYNC,
+		.placement = RP_PLACE_DMA_CACHE,
+		.domain = RP_DOMAIN_MEMCTRL,
+		.fs_trusted = RP_YES,
+		.agent = true,
+	};
+	struct rp_choice c;
+
+	switch (m) {
+	case RP_METHOD_DELIVERY:
+		f.placement = RP_PLACE_CPU_USER;
+		f.domain = RP_DOMAIN_CPUCACHE;
+		if (against == RP_CLASS_PROCESS)
+			f.memory = RP_MEM_TMPFS;
+		break;
+	case RP_METHOD_AGENT_MSYNC:
+		f.memory = RP_MEM_FILE;
+		f.placement = RP_PLACE_CPU_USER;
+		break;
+	case RP_METHOD_AGENT_CLWB_MSYNC:
+		f.memory = RP_MEM_DAX;
+		break;
+	default:
+		break;
+	}
+	c = rp_method_best(&f, RP_METHODS_BUILT);
+	if (c.method != m) {
+		fprintf(stderr, "no facts found that lead to %s\n",
+			rp_method_name(m));
+		exit(99);
+	}
+	return f;
+}
+
+static const enum model_kind kinds[] = {
+	[RP_MEM_UNKNOWN] = MODEL_ANON,	    [RP_MEM_ANON] = MODEL_ANON,
+	[RP_MEM_PRIVATE] = MODEL_PRIVATE,   [RP_MEM_TMPFS] = MODEL_TMPFS,
+	[RP_MEM_FILE] = MODEL_FILE,	    [RP_MEM_DAX] = MODEL_DAX,
+	[RP_MEM_DAX_SYNC] = MODEL_DAX_SYNC, [RP_MEM_EMULATED] = MODEL_ANON,
+};
+
+static const enum model_place places[] = {
+	[RP_PLACE_CPU_USER] = MODEL_CPU_USER,
+	[RP_PLACE_CPU_KERNEL] = MODEL_CPU_KERNEL,
+	[RP_PLACE_DMA_CACHE] = MODEL_DMA_CACHE,
+	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
+};
+
+static const enum model_domain domains[] = {
+	[RP_DOMAIN_NONE] = MODEL_NONE,
+	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
+	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
+	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
+};
+
+bool crash_variant(const struct verdict_cell *cell,
+		   const struct verdict_method *m, unsigned int n,
+		   struct crash_cell *out)
+{
+	const struct rp_facts *f = &cell->facts;
+	unsigned int lo, hi;
+
+	memset(out, 0, sizeof(*out));
+	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
+	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
+	     lo <= hi; lo++) {
+		bool dma = lo >= RP_PLACE_DMA_CACHE;
+		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
+			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
+
+		for (; dlo <= dhi; dlo++)
+			for (unsigned int wire = 0; wire < 2; wire++) {
+				if (n--)
+					continue;
+				out->truth = (struct model_cfg){
+					.kind = kinds[f->memory],
+					.domain = f->memory >= RP_MEM_DAX
+							  ? domains[dlo]
+							  : MODEL_NONE,
+					.place = places[lo],
+					.fence = f->fence == RP_YES,
+					/* Short and single: too many orders. */
+					.relaxed = dma && cell->compound,
+				};
+				out->fabric = (struct pmsim_cfg){
+					.ordered = dma || !wire,
+					.placed_acks = !dma || wire,
+					.prov_keys = true,
+					.fixed_keys = true,
+					.late_errors = true,
+					.recv_in_pm = cell->buffers_pm,
+				};
+				out->against = cell->against;
+				out->data = cell->op == VERDICT_WRITE_IMM;
+				out->believed =
+					believe(m->method, cell->against);
+				return true;
+			}
+	}
+	return false;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Scenarios of the verdicts as the crash matrix plays them. */
+#ifndef CRASH_CELLS_H
+#define CRASH_CELLS_H
+
+#include "crash_world.h"
+#include "fault/verdicts.h"
+
+/* Does the provider have this method, as the verdicts mean it? */
+bool crash_built(const struct verdict_cell *cell,
+		 const struct verdict_method *m);
+
+/*
+ * An unknown fact may be any of its values, and the wire may be one of these:
+ * ordered or not; acknowledging what the NIC has, or what is placed. Returns
+ * false behind the last one, *out being nothing.
+ */
+bool crash_variant(const struct verdict_cell *cell,
+		   const struct verdict_method *m, unsigned int n,
+		   struct crash_cell *out);
+
+#endif
