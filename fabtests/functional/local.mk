@@ -26,6 +26,7 @@ EXTRA_DIST += $(tree_tests)
 
 # The provider between two processes.
 AM_TESTS_ENVIRONMENT += FI_TCP_IFACE=lo; export FI_TCP_IFACE; \
+	FI_SOCKETS_IFACE=lo; export FI_SOCKETS_IFACE; \
 	FI_PROVIDER_PATH=$(abs_top_builddir)/prov/rpmem/.libs; \
 	export FI_PROVIDER_PATH;
 pair_sources = fabtests/functional/pair.c fabtests/functional/pair.h

@@ -342,10 +342,11 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 		i->tx_attr->op_flags |=
 			hints->tx_attr->op_flags & FI_COMMIT_COMPLETE;
 	i->ep_attr->mem_tag_format >>= 1;
-	if (i->tx_attr->size > 2 * RESERVED_TX)
-		i->tx_attr->size -= RESERVED_TX;
-	if (i->rx_attr->size > 2 * RESERVED_RX)
-		i->rx_attr->size -= RESERVED_RX;
+	/* What is reported comes back as a hint, and ours is added again. */
+	if (i->tx_attr->size <= RESERVED_TX || i->rx_attr->size <= RESERVED_RX)
+		return -FI_ENODATA;
+	i->tx_attr->size -= RESERVED_TX;
+	i->rx_attr->size -= RESERVED_RX;
 	if (may_make_keys(version, hints)) {
 		d->mr_mode |= FI_MR_PROV_KEY;
 		d->mr_key_size = sizeof(uint64_t);
