@@ -358,6 +358,8 @@ int main(void)
 	run("auto, sread", o, o);
 	o = (struct pair_opts){.prov = "sockets;ofi_rpmem"};
 	run("sockets", o, o);
+	o = (struct pair_opts){.prov = "sockets;ofi_rpmem", .sleeps = true};
+	run("sockets, sread", o, o);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_CONTEXT};
 	run("format context", plain, o);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_MSG};
