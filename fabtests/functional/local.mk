@@ -40,3 +40,7 @@ fabtests_functional_basic_LDADD = $(FABRIC_LIBS)
 # A copy there and back, broken off in every way.
 TESTS += fabtests/functional/cp.sh
 EXTRA_DIST += fabtests/functional/cp.sh
+
+# What is said of upstream's fabtests.
+TESTS += fabtests/functional/upstream.sh
+EXTRA_DIST += fabtests/functional/upstream.sh
