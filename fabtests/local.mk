@@ -2,5 +2,6 @@
 include fabtests/unit/local.mk
 include fabtests/functional/local.mk
 include fabtests/fault/local.mk
+include fabtests/fuzz/local.mk
 include fabtests/mutation/local.mk
 EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Set-up: every decoder, and the daemon's end with a hostile client. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "fuzz.h"
+
+/* A connection is one end of this pair, and nonces count. */
+static int pair[2];
+static int fuzz_accept(struct sockaddr *sa, socklen_t *len)
+{
+	const struct sockaddr_in from = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+
+	memcpy(sa, &from, sizeof(from));
+	*len = sizeof(from);
+	return pair[0];
+}
+static ssize_t fuzz_random(void *p, size_t len)
+{
+	memset(p, 0x5a, len);
+	return (ssize_t)len;
+}
+#define accept4(fd, sa, len, flags) fuzz_accept(sa, len)
+#define getrandom(p, len, flags)    fuzz_random(p, len)
+#include "util/setup_server.c"
+
+static const struct rp_secret secret = {
+	.bytes = "0123456789abcdef0123456789abcdef",
+	.len = 32,
+};
+static const struct rp_setup_export pools[2] = {
+	{.key = 1, .len = 4096, .name = "one", .base = "tcp", .why = "ext4"},
+	{.key = 2,
+	 .len = 8192,
+	 .name = "two",
+	 .base = "tcp",
+	 .fi_name_len = 16},
+};
+
+union any {
+	struct rp_setup_greeting greeting;
+	struct rp_setup_request request;
+	struct rp_setup_export export;
+	struct rp_setup_list list;
+	struct rp_setup_error error;
+};
+
+static int get(enum rp_setup_type type, const uint8_t *p, size_t len,
+	       union any *m)
+{
+	switch ((int)type) {
+	case RP_SETUP_GREETING:
+		return rp_setup_get_greeting(p, len, &m->greeting);
+	case RP_SETUP_GET_EXPORT:
+	case RP_SETUP_GET_LIST:
+		return rp_setup_get_request(p, len, &m->request);
+	case RP_SETUP_EXPORT:
+		return rp_setup_get_export(p, len, &m->export);
+	case RP_SETUP_LIST:
+		return rp_setup_get_list(p, len, &m->list);
+	case RP_SETUP_ERROR:
+		return rp_setup_get_error(p, len, &m->error);
+	}
+	return -EBADMSG;
+}
+
+static int put(enum rp_setup_type type, uint8_t *p, size_t size,
+	       const union any *m)
+{
+	switch ((int)type) {
+	case RP_SETUP_GREETING:
+		return rp_setup_put_greeting(p, size, &m->greeting);
+	case RP_SETUP_EXPORT:
+		return rp_setup_put_export(p, size, &m->export);
+	case RP_SETUP_LIST:
+		return rp_setup_put_list(p, size, &m->list);
+	case RP_SETUP_ERROR:
+		return rp_setup_put_error(p, size, &m->error);
+	}
+	return rp_setup_put_request(p, size, &m->request);
+}
+
+static bool printable(const char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			return false;
+	return true;
+}
+
+/*
+ * A message that decodes encodes to the same bytes, but for its MAC, and for
+ * control characters in sentences: those are '?' the first time, so that the
+ * second round is compared.
+ */
+static void try_decode(const uint8_t *data, size_t size)
+{
+	static uint8_t first[RP_SETUP_MAX_ANSWER], second[RP_SETUP_MAX_ANSWER];
+	static union any m;
+	uint8_t *msg = fuzz_exact(data, size);
+	enum rp_setup_type type;
+	size_t len;
+	int ret = rp_setup_frame(msg, size, RP_SETUP_MAX_ANSWER, &len, &type);
+
+	if (ret || len > size)
+		goto out;
+	MUST(len >= RP_SETUP_HDR);
+	if (get(type, msg, len, &m))
+		goto out;
+	if (type == RP_SETUP_EXPORT)
+		MUST(printable(m.export.name) && printable(m.export.why) &&
+		     printable(m.export.base) && m.export.len &&
+		     m.export.addr + m.export.len >= m.export.addr);
+	if (type == RP_SETUP_ERROR)
+		MUST(printable(m.error.text));
+	MUST(put(type, first, sizeof(first), &m) == (int)len);
+	if (type != RP_SETUP_EXPORT && type != RP_SETUP_ERROR)
+		MUST(!memcmp(
+			first, msg,
+			len - (type == RP_SETUP_GREETING ? 0 : RP_SETUP_MAC)));
+	MUST(!get(type, first, len, &m));
+	MUST(put(type, second, sizeof(second), &m) == (int)len);
+	MUST(!memcmp(first, second, len));
+out:
+	free(msg);
+}
+
+static struct rp_setup_server *server(bool with_secret)
+{
+	static struct rp_setup_server *s[2];
+	struct rp_setup_server_attr attr = {
+		.secret = with_secret ? &secret : NULL,
+		.exports = pools,
+		.nexports = 2,
+		.max_conns = 4,
+		.timeout_ms = 60000,
+	};
+	char err[RP_ERR_LEN];
+
+	if (!s[with_secret])
+		MUST(!rp_setup_server_new(&attr, &s[with_secret], err));
+	return s[with_secret];
+}
+
+/* Prove the secret for these bytes, as a client that has it would. */
+static void seal(uint8_t *msg, size_t len)
+{
+	struct rp_setup_auth auth = {.secret = &secret};
+
+	if (len < RP_SETUP_HDR + RP_SETUP_NONCE + RP_SETUP_MAC)
+		return;
+	memset(auth.daemon_nonce, 0x5a, sizeof(auth.daemon_nonce));
+	memcpy(auth.client_nonce, msg + RP_SETUP_HDR, RP_SETUP_NONCE);
+	rp_setup_seal(msg, len, RP_SETUP_FROM_CLIENT, &auth);
+}
+
+static void step(struct rp_setup_server *s)
+{
+	struct conn *c, *next;
+
+	/* Only what has come: the listener is not looked at. */
+	for (c = TAILQ_FIRST(&s->conns); c; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (!conn_run(s, c))
+			conn_drop(s, c);
+	}
+}
+
+/* What came back: a greeting, and at most one answer, both whole. */
+static void judge(const uint8_t *buf, size_t len, bool with_secret, bool proved)
+{
+	static union any m;
+	enum rp_setup_type type;
+	size_t n;
+
+	MUST(!rp_setup_frame(buf, len, len, &n, &type));
+	MUST(type == RP_SETUP_GREETING && n <= len && !get(type, buf, n, &m));
+	MUST(m.greeting.secret == with_secret);
+	buf += n;
+	len -= n;
+	if (!len)
+		return;
+	MUST(!rp_setup_frame(buf, len, len, &n, &type) && n == len);
+	MUST(!get(type, buf, n, &m));
+	/* Nothing about the pools before the secret is proved. */
+	MUST(type == RP_SETUP_ERROR || !with_secret || proved);
+	MUST(type != RP_SETUP_ERROR || with_secret == proved || !with_secret ||
+	     m.error.code != RP_SETUP_E_POOL);
+}
+
+/* flags: bit 1 the daemon has a secret, bit 2 the client proves it. */
+static void try_server(uint8_t flags, struct fuzz_in *in)
+{
+	static uint8_t back[2 * RP_SETUP_MAX_ANSWER];
+	bool with_secret = flags & 2, proved = flags & 4;
+	struct rp_setup_server *s = server(with_secret);
+	size_t len = in->left < 2048 ? in->left : 2048, sent = 0, have = 0, n;
+	uint8_t *msg;
+	ssize_t ret;
+
+	/* Where the message is cut into segments. */
+	n = fuzz_u8(in);
+	len = in->left < len ? in->left : len;
+	msg = fuzz_exact(in->p, len);
+	if (proved)
+		seal(msg, len);
+	MUST(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+			 pair));
+	server_accept(s);
+	MUST(s->nconns == 1);
+	step(s);
+	while (sent < len && s->nconns) {
+		size_t part = n && n < len - sent ? n : len - sent;
+
+		MUST(send(pair[1], msg + sent, part, MSG_NOSIGNAL) ==
+		     (ssize_t)part);
+		sent += part;
+		step(s);
+		n *= 3;
+	}
+	step(s);
+	step(s);
+	do {
+		ret = recv(pair[1], back + have, sizeof(back) - have, 0);
+		have += ret > 0 ? (size_t)ret : 0;
+	} while (ret > 0);
+	judge(back, have, with_secret, proved);
+	while (s->nconns)
+		conn_drop(s, TAILQ_FIRST(&s->conns));
+	close(pair[1]);
+	free(msg);
+}
+
+/* One byte of flags: bit 0 to the daemon, else to the decoders. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_in in = {data, size};
+	uint8_t flags = fuzz_u8(&in);
+
+	if (flags & 1)
+		try_server(flags, &in);
+	else
+		try_decode(in.p, in.left);
+	return 0;
+}

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Writes the seed corpus: one valid example of each kind of input.
+
+    fabtests/fuzz/seeds.py fabtests/fuzz/corpus
+
+Run again when a layout changes. What fuzzers find later is not kept here.
+"""
+import os
+import struct
+import sys
+
+
+def control(kind, body=b"", session=0, token=7, incarnation=0x1CE, version=1):
+    return struct.pack("<HBBIQQQ", 0x5052, version, kind, 32 + len(body),
+                       session, token, incarnation) + body
+
+
+KEY = 0x5A0000E600000001
+HELLO = struct.pack("<QQIHH", 9, KEY, 5000, 0, 4) + b"\x7f\0\0\1"
+wire = {
+    "hello": control(1, HELLO),
+    "hello-v2": control(1, HELLO, version=2),
+    "request": control(2, struct.pack("<HBBI", 1, 2, 2, 0)
+                       + struct.pack("<QQQ", KEY, 64, 64), 3),
+    "request-2": control(2, struct.pack("<HBBI", 2, 1, 0, 0)
+                         + struct.pack("<QQQ", KEY, 0, 1) * 2, 3),
+    "query": control(3, struct.pack("<QB7x", KEY, 2), 3),
+    "bye": control(4, session=3),
+    "hello-ack": control(65, struct.pack("<QIHHHHI", 3, 0, 64, 168, 0, 0, 0), 9),
+    "refused": control(65, struct.pack("<QIHHHHI", 0, 2, 0, 0, 0, 0, 0), 9),
+    "reply": control(66, struct.pack("<IBBHIHBB", 0, 2, 2, 0, 0, 64, 6, 0), 9),
+    "failed": control(66, struct.pack("<IBBHIHBB", 11, 0, 0, 0, 5, 64, 0, 0), 9),
+    "progress": control(67, session=9),
+    "info": control(68, struct.pack("<IBBBBBBHIQQIIH", 0, 2, 6, 3, 1, 1, 0, 0,
+                                    4096, 1 << 20, 0, 4096, 4096, 4)
+                    + b"ext4", 9),
+}
+
+
+# fuzz_agent.c: see one_step() and some_message() there.
+def hello(x, who):
+    return bytes([x << 4, who, 0x13])
+
+
+def request(x, which, how, *ranges):
+    out = bytes([x << 4 | 1, which, how, len(ranges) - 1])
+    for region, addr, length in ranges:
+        out += struct.pack("<BHH", region, addr, length)
+    return out
+
+
+RUN = b"\x0f"
+agent = {
+    "commit": hello(0, 1) + request(0, 0, 0x15, (0, 100, 200)) + RUN,
+    "msync": hello(0, 1) + request(0, 0, 0x15, (1, 5, 9000), (0, 64, 64)) + RUN,
+    "two": hello(0, 1) + hello(1, 2) + request(0, 0, 0x15, (0, 0, 64))
+    + request(1, 1, 0x25, (1, 0, 64)) + RUN + bytes([3, 0, 0]) + RUN,
+    "failed": hello(0, 1) + bytes([0x2A]) + request(0, 0, 0x15, (1, 0, 64))
+    + RUN + request(0, 0, 0x25, (1, 0, 64)) + RUN,
+    "stuck": hello(0, 1) + request(0, 0, 0x15, (0, 0, 64)) + bytes([0x28])
+    + RUN + bytes([7, 9]) + RUN + bytes([8]) + RUN,
+    "query": hello(1, 3) + bytes([0x12, 0, 0x12, 1]),
+    "gone": hello(0, 1) + request(0, 0, 0x15, (1, 0, 64)) + bytes([11, 1])
+    + RUN + bytes([11, 1]) + request(0, 0, 0x25, (1, 0, 64)) + RUN,
+    "flood": b"".join(hello(i & 1, i * 16 + i) for i in range(12)) + RUN,
+    "greedy": hello(0, 1) + b"".join(request(0, 0, i << 4 | 5, (0, 0, 64))
+                                     for i in range(6)) + RUN,
+    "raw": b"\x06" + struct.pack("<H", len(wire["hello"])) + wire["hello"],
+}
+
+# fuzz_initiator.c: one_step(), recv_made().
+POST, ACK, OK = bytes([6, 0x20]), bytes([0, 0x10, 0xFF, 0]), bytes([1, 0x10, 5, 0])
+PROGRESS = b"\x0f"
+initiator = {
+    "commit": b"\1" + POST + PROGRESS + ACK + PROGRESS + OK + PROGRESS,
+    "slices": b"\1" + bytes([6, 0x2A]) + PROGRESS + bytes([0, 0x10, 0x1F, 0])
+    + bytes([1, 0x10, 5, 0, 1, 0x11, 5, 0, 1, 0x12, 5, 0]) + PROGRESS,
+    "write": b"\1" + bytes([9, 1]) + POST + ACK + OK + bytes([9, 1]) + PROGRESS,
+    "write-failed": b"\0" + bytes([9, 1]) + POST + ACK + OK + bytes([9, 0x81])
+    + PROGRESS,
+    "refused": b"\1" + POST + ACK + bytes([1, 0x10, 0, 13, 11, 9]) + PROGRESS,
+    "restarted": b"\1" + POST + ACK + bytes([11, 200]) + PROGRESS
+    + bytes([0, 0x20, 0xFF, 0]) + PROGRESS,
+    "query": b"\1" + bytes([8, 1]) + ACK + bytes([3, 0x10, 0, 0]),
+    "silent": b"\1" + POST + bytes([11, 255]) + PROGRESS + bytes([11, 255])
+    + PROGRESS,
+    "raw": b"\1" + POST + b"\x05" + struct.pack("<H", len(wire["reply"]))
+    + wire["reply"],
+}
+
+
+def setup_msg(kind, body, version=1):
+    return b"RPMS" + struct.pack("<HHII", version, kind, 16 + len(body), 0) + body
+
+
+def text(s):
+    return struct.pack("<H", len(s)) + s
+
+
+MAC = bytes(32)
+GREETING = [setup_msg(1, struct.pack("<II", n, 0) + b"n" * 32) for n in (0, 1)]
+EXPORT = setup_msg(66, struct.pack("<QQQQQ", KEY, 0, 4096, 5, 1) + b"u" * 16
+                   + struct.pack("<HBBI", 1, 2, 6, 1) + text(b"one")
+                   + text(b"tcp") + text(b"\2\0\0\1") + text(b"ext4") + MAC)
+LIST = setup_msg(67, struct.pack("<H", 2) + b"".join(
+    struct.pack("<QBB", 4096, 2, 6) + text(n) for n in (b"one", b"two")) + MAC)
+ERROR = setup_msg(127, struct.pack("<I", 4) + text(b"no such pool") + MAC)
+GET = setup_msg(2, b"c" * 32 + text(b"one") + MAC)
+NONE = setup_msg(2, b"c" * 32 + text(b"three") + MAC)
+GET_LIST = setup_msg(3, b"c" * 32 + text(b"") + MAC)
+OTHER = setup_msg(2, b"c" * 32 + text(b"one") + MAC, 2)
+setup = {"decode-%d" % i: b"\0" + m for i, m in enumerate(
+    (GREETING[0], GET, GET_LIST, EXPORT, LIST, ERROR))}
+# Longer than the reader's room for it.
+LONG_NAME = setup_msg(2, b"c" * 32 + text(b"x" * 300) + MAC)
+LONG_ADDR = EXPORT.replace(text(b"\2\0\0\1"), text(b"a" * 200))
+LONG_ADDR = setup_msg(66, LONG_ADDR[16:])
+setup["long-name"] = b"\0" + LONG_NAME
+setup["long-addr"] = b"\0" + LONG_ADDR
+for i, m in enumerate((GET, GET_LIST, NONE, OTHER)):
+    setup["open-%d" % i] = b"\1\0" + m
+    setup["proved-%d" % i] = b"\7\5" + m
+setup["unproved"] = b"\3\0" + GET
+setup_client = {
+    "export": b"\0" + GREETING[0] + EXPORT,
+    "list": b"\1" + GREETING[0] + LIST,
+    "export-proved": b"\6" + GREETING[1] + EXPORT,
+    "list-proved": b"\7" + GREETING[1] + LIST,
+    "unproved": b"\2" + GREETING[1] + EXPORT,
+    "error": b"\0" + GREETING[0] + ERROR,
+    "long-addr": b"\0" + GREETING[0] + LONG_ADDR,
+}
+
+
+def header(size, generation, clean=1, version=1):
+    return b"ofirpmem" + struct.pack("<II", version, clean) + b"u" * 16 \
+        + struct.pack("<QQQ", size, 65536, generation) + bytes(8)
+
+
+SIZE = 65536 + 8192
+pool = {
+    "good": struct.pack("<QB", KEY, 3) + header(SIZE, 0) + header(SIZE, 1),
+    "torn": struct.pack("<QB", KEY, 1) + header(SIZE, 2) + header(SIZE, 1),
+    "version": struct.pack("<QB", 0x8000000001, 3) + header(SIZE, 0, 1, 2) * 2,
+    "long": struct.pack("<QB", 1, 3) + header(SIZE + 4096, 0) * 2,
+    "short": struct.pack("<QB", 1, 3) + header(SIZE - 4096, 0) * 2,
+}
+
+for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
+                    ("setup", setup), ("setup_client", setup_client),
+                    ("pool", pool)):
+    folder = os.path.join(sys.argv[1], name)
+    os.makedirs(folder, exist_ok=True)
+    for seed, data in seeds.items():
+        with open(os.path.join(folder, seed), "wb") as f:
+            f.write(data)
