@@ -210,6 +210,20 @@ mutations() {
 }
 [ -n "$sanitize" ] || mutations
 
+# What reads the code without running it.
+lint() {
+	local log="$build/lint.log" start=$SECONDS p f s
+
+	"$src/util/lint.sh" --build "$build" >"$log" 2>&1
+	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
+		sed 's/[^0-9]\+/ /g')"
+	# No sum: the check itself broke off.
+	suite "clang-tidy, cppcheck" "${p:-0}" "${f:-1}" "${s:-0}" \
+		$((SECONDS - start))
+	grep -vE '^[0-9]+ passed, ' "$log"
+}
+[ -n "$sanitize" ] || lint
+
 if [ -n "$vm" ]; then
 	suite "guest" 0 0 1 0
 	echo "SKIP guest: there is no guest stage in this version"

@@ -316,7 +316,7 @@ static void resume_command(const struct args *a, const struct copy *c,
 
 static void hex(const uint8_t *sum, char *buf)
 {
-	for (int i = 0; i < SHA256_DIGEST_SIZE; i++)
+	for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++)
 		sprintf(buf + 2 * i, "%02x", sum[i]);
 }
 

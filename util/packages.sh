@@ -4,7 +4,8 @@
 
 PKG_BUILD="gcc make autoconf automake libtool pkg-config libc6-dev
 	libfabric-dev libfabric1 libpmem2-dev uthash-dev libjansson-dev nettle-dev"
-PKG_TEST="libcriterion-dev libfabric-bin clang-14 libclang-rt-14-dev mandoc
+PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 cppcheck
+	libclang-rt-14-dev mandoc valgrind
 	iproute2 procps python3 python3-clang-14 git"
 
 # Print the packages of the arguments that are not installed.

@@ -173,7 +173,7 @@ int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	put16(buf, 52, m->features);
 	put16(buf, 54, m->addr_len);
 	memcpy((uint8_t *)buf + HELLO_ADDR, m->addr, m->addr_len);
-	return len;
+	return (int)len;
 }
 
 /*
@@ -286,7 +286,7 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		put64(p, at + 8, m->ranges[i].addr);
 		put64(p, at + 16, m->ranges[i].len);
 	}
-	return len;
+	return (int)len;
 }
 
 int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
@@ -441,7 +441,7 @@ int rp_wire_put_info(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	/* A path in the sentence may hold anything; it ends on a terminal. */
 	for (size_t i = 0; i < why_len; i++)
 		p[INFO_WHY + i] = printable(m->why[i]) ? m->why[i] : '?';
-	return len;
+	return (int)len;
 }
 
 int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,

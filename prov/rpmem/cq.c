@@ -201,7 +201,7 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	cq->asleep = false;
 	if (STAILQ_EMPTY(&cq->queue))
 		unwake(cq);
-	return n;
+	return (ssize_t)n;
 }
 
 /*

@@ -130,7 +130,8 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 {
 	struct rp_dom *dom = rp_container_of(fid, struct rp_dom, fid);
 	const struct timespec pause = {.tv_nsec = 100000};
-	const uint64_t end = rp_host_now() + timeout * 1000000ull;
+	const uint64_t wait = timeout < 0 ? 0 : (uint64_t)timeout * 1000000;
+	const uint64_t end = rp_host_now() + wait;
 	int ret = 0;
 
 	pthread_mutex_lock(&dom->lock);

@@ -81,8 +81,8 @@ void rp_domain_arm(struct rp_dom *dom, bool soon)
 		return;
 	dom->timer_due = due;
 	if (due != UINT64_MAX) {
-		t.it_value.tv_sec = due / 1000000000ull;
-		t.it_value.tv_nsec = due % 1000000000ull;
+		t.it_value.tv_sec = (time_t)(due / 1000000000ull);
+		t.it_value.tv_nsec = (long)(due % 1000000000ull);
 	}
 	timerfd_settime(dom->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
 }

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# clang-tidy and cppcheck over prov, include and util; every finding counts.
+set -u -o pipefail
+export LC_ALL=C
+
+usage() {
+	cat <<'U'
+usage: util/lint.sh [--build DIR] [FILE...]
+
+Checks the C files of prov, include and util (or only FILE...) with clang-tidy
+and cppcheck. What is looked for is in .clang-tidy and util/lint.cppcheck; the
+single places where a tool is wrong are in util/lint.known, with the reason.
+A place in there that no tool complains of any more is reported as well.
+
+  --build DIR  where config.h is (default: a folder build-check in the tree)
+
+The last line is "N passed, N failed, N skipped", one test per file and tool.
+U
+}
+
+src=$(cd "$(dirname "$0")/.." && pwd)
+build=$src/build-check
+while [ $# -gt 0 ]; do
+	case $1 in
+	--build) build=$(cd "$2" && pwd) || exit 2; shift ;;
+	-h | --help) usage; exit 0 ;;
+	-*) usage >&2; exit 2 ;;
+	*) break ;;
+	esac
+	shift
+done
+cd "$src" || exit 1
+[ -f "$build/config.h" ] || { echo "$build/config.h: configure first" >&2; exit 2; }
+files=("$@")
+[ $# -gt 0 ] || mapfile -t files < <(ls include/rdma/*.h prov/*/*.[ch] util/*.[ch])
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0 skipped=0
+
+flags=(-std=gnu11 -DHAVE_CONFIG_H -D_GNU_SOURCE "-DRP_PROVIDER_DIR=\"/nowhere\""
+	"-I$build" -Iinclude -Iprov -I.)
+
+# Known places: TOOL-CHECK, FILE, the line of source, why; apart by tabs.
+known=util/lint.known
+
+# Each finding as CHECK<tab>FILE<tab>LINE NUMBER<tab>MESSAGE. The analyzer gives
+# up on a function after so many states: four times as fast, and nothing lost.
+tidy() {
+	printf '%s\0' "$@" |
+		xargs -0 -P 2 -n 2 sh -c 'clang-tidy-14 --quiet "$@" -- '"$(
+			printf " '%s'" "${flags[@]}" -Xclang \
+				-analyzer-config -Xclang max-nodes=50000
+		)"' 2>/dev/null' tidy |
+		sed -nE "s|^($src/)?([^: ]+):([0-9]+):[0-9]+: (warning\|error): (.*) \[([^]]+)\]\$|\6\t\2\t\3\t\5|p"
+}
+
+# Headers that hold macros must be seen, or it cannot parse what uses them.
+cppchk() {
+	cppcheck -q -j 2 --std=c11 --library=posix,gnu --inconclusive \
+		--enable=warning,performance,portability \
+		--suppressions-list=util/lint.cppcheck \
+		"--template={id}\t{file}\t{line}\t{message}" "${flags[@]:1}" \
+		"--include=/usr/include/$(gcc -print-multiarch)/sys/queue.h" \
+		--include=/usr/include/uthash.h --include=/usr/include/jansson.h \
+		"$@" 2>&1
+}
+
+# judge TOOL FILE...: its findings, less the known ones, by file.
+judge() {
+	local tool=$1 f bad
+
+	shift
+	sort -u "$dir/$tool" | awk -F '\t' -v OFS='\t' -v known="$known" '
+		BEGIN {
+			while ((getline line < known) > 0)
+				if (line !~ /^(#|$)/) {
+					split(line, k, "\t")
+					ok[k[1], k[2], k[3]] = 1
+				}
+		}
+		{
+			file = $2
+			if (!(file in read)) {
+				read[file] = 1
+				for (n = 1; (getline line < file) > 0; n++) {
+					gsub(/^[ \t]+|[ \t]+$/, "", line)
+					text[file, n] = line
+				}
+			}
+			key = $1 SUBSEP $2 SUBSEP text[$2, $3]
+			print (key in ok ? "known" : "new"), $1, $2, $3, $4,
+				text[$2, $3]
+		}' >"$dir/$tool.judged"
+	for f in "$@"; do
+		bad=$(awk -F '\t' -v f="$f" '$1 == "new" && $3 == f {
+			printf "%s:%s: %s [%s]\n\t%s\n", $3, $4, $5, $2, $6
+		}' "$dir/$tool.judged")
+		if [ -z "$bad" ]; then
+			passed=$((passed + 1))
+		else
+			failed=$((failed + 1))
+			echo "$bad"
+		fi
+	done
+}
+
+# finds TOOL: a tool that is silent about this is not at work.
+finds() {
+	cat >"$dir/planted.c" <<'C'
+#include <stdlib.h>
+int planted(int n);
+int planted(int n)
+{
+	int *p = malloc(sizeof(*p));
+
+	if (!p)
+		return 1;
+	*p = n;
+	return *p;
+}
+C
+	if $1 "$dir/planted.c" | grep -qiE 'Malloc|memleak'; then
+		passed=$((passed + 1))
+	else
+		echo "$1 does not find a leak that was planted for it"
+		failed=$((failed + 1))
+	fi
+}
+
+sources=()
+for f in "${files[@]}"; do
+	case $f in *.c) sources+=("$f") ;; esac
+done
+for tool in clang-tidy-14 cppcheck; do
+	command -v $tool >/dev/null && continue
+	echo "SKIP $tool is not installed: apt-get install clang-tidy-14 cppcheck"
+	skipped=$((skipped + 1))
+done
+if command -v clang-tidy-14 >/dev/null; then
+	finds tidy
+	[ ${#sources[@]} = 0 ] || tidy "${sources[@]}" >"$dir/tidy" || {
+		echo "clang-tidy-14 failed"
+		failed=$((failed + 1))
+	}
+	judge tidy "${files[@]}"
+fi
+if command -v cppcheck >/dev/null; then
+	finds cppchk
+	cppchk "${files[@]}" >"$dir/cppcheck" || {
+		echo "cppcheck failed"
+		failed=$((failed + 1))
+	}
+	judge cppcheck "${files[@]}"
+fi
+
+# What nobody complains of any more has no place in the list.
+if [ $# = 0 ] && [ $skipped = 0 ]; then
+	stale=$(cut -f 2,3,6 "$dir"/*.judged | sort -u |
+		awk -F '\t' 'NR == FNR { seen[$1, $2, $3] = 1; next }
+			/^(#|$)/ { next }
+			!(($1, $2, $3) in seen)' - "$known")
+	if [ -n "$stale" ]; then
+		printf 'stale in %s:\n%s\n' "$known" "$stale"
+		failed=$((failed + 1))
+	else
+		passed=$((passed + 1))
+	fi
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
