@@ -328,7 +328,8 @@ static void check_memlock(struct doctor *d)
 
 static void check_path(struct doctor *d, const char *path)
 {
-	json_t *o = info_path(path);
+	const struct info_way way = {.base = NULL};
+	json_t *o = info_path(path, &way);
 	const char *class = json_string_value(json_object_get(o, "class"));
 	const char *remedy = json_string_value(json_object_get(o, "remedy"));
 	const char *fs = json_string_value(json_object_get(o, "file_system"));

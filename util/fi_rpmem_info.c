@@ -15,10 +15,13 @@ enum {
 	OPT_JSON,
 	OPT_TARGET,
 	OPT_SECRET,
+	OPT_BASE,
+	OPT_TABLE,
 };
 
 struct info_cfg {
-	bool doctor, json;
+	bool doctor, json, table;
+	struct info_way way;
 	const char *target, *secret;
 	char **paths;
 	size_t n;
@@ -33,6 +36,10 @@ static const struct argp_option options[] = {
 	 "Ask a fi_rpmemd how it would commit writes to the pool", 0},
 	{"secret", OPT_SECRET, "FILE", 0, "The secret that the daemon asks for",
 	 0},
+	{"base", OPT_BASE, "NAME[:DEVICE]", 0,
+	 "Base provider (tcp), and device, that writes would come through", 0},
+	{"table", OPT_TABLE, NULL, 0,
+	 "Print which method makes which memory durable", 0},
 	{"json", OPT_JSON, NULL, 0, "Print JSON", 0},
 	{0},
 };
@@ -48,6 +55,17 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case OPT_JSON:
 		cfg->json = true;
 		return 0;
+	case OPT_TABLE:
+		cfg->table = true;
+		return 0;
+	case OPT_BASE:
+		cfg->way.base = arg;
+		cfg->way.device = strchr(arg, ':');
+		if (cfg->way.device)
+			arg[cfg->way.device++ - arg] = '\0';
+		if (!*arg)
+			argp_error(state, "--base names a provider");
+		return 0;
 	case OPT_TARGET:
 		cfg->target = arg;
 		return 0;
@@ -57,6 +75,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (cfg->target && (cfg->doctor || cfg->n))
 			argp_error(state, "--target stands alone");
+		if (cfg->table && (cfg->doctor || cfg->n || cfg->target))
+			argp_error(state, "--table stands alone");
+		if (cfg->way.base && (cfg->doctor || cfg->target || !cfg->n))
+			argp_error(state, "--base goes with a PATH");
 		if (cfg->secret && !cfg->target)
 			argp_error(state, "--secret goes with --target");
 		return 0;
@@ -118,7 +140,7 @@ static int run_host(const struct info_cfg *cfg)
 	size_t i;
 
 	for (i = 0; i < cfg->n; i++) {
-		path = info_path(cfg->paths[i]);
+		path = info_path(cfg->paths[i], &cfg->way);
 		if (!json_is_string(json_object_get(path, "class")))
 			worst = DOCTOR_WARN;
 		json_array_append_new(paths, path);
@@ -135,6 +157,18 @@ static int run_host(const struct info_cfg *cfg)
 	}
 	json_decref(o);
 	return exit_of(worst);
+}
+
+static int run_table(const struct info_cfg *cfg)
+{
+	json_t *table = info_table();
+
+	if (cfg->json)
+		print_json(table);
+	else
+		info_table_print(table);
+	json_decref(table);
+	return RP_EXIT_OK;
 }
 
 static int run_target(const struct info_cfg *cfg)
@@ -170,6 +204,8 @@ int main(int argc, char **argv)
 
 	argp_err_exit_status = RP_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &cfg);
+	if (cfg.table)
+		return run_table(&cfg);
 	if (cfg.target)
 		return run_target(&cfg);
 	return cfg.doctor ? run_doctor(&cfg) : run_host(&cfg);

@@ -22,6 +22,7 @@
 #include "core/wire.h"
 #include "util/exits.h"
 #include "util/fabric.h"
+#include "util/facts.h"
 #include "util/file.h"
 #include "util/pool.h"
 #include "util/setup_server.h"
@@ -264,12 +265,12 @@ static int open_fabric(struct daemon *d)
 /* The facts that made the provider refuse, for people. */
 static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 {
-	struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER};
 	struct rp_facts facts;
 	struct rp_choice choice;
 	char why[RP_WHY_LEN];
 
-	if (rp_caps_region(&cfg, e->pool.data, e->pool.size, &facts, why)) {
+	if (rp_facts_look(d->base, NULL, e->pool.data, e->pool.size, &facts,
+			  why, NULL, NULL)) {
 		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
 		       why);
 		return;

@@ -17,11 +17,6 @@
  */
 json_t *info_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* What the provider would be told by the environment of this process. */
-void info_caps_cfg(struct rp_caps_cfg *cfg);
-/* A boolean as libfabric's parameters spell it. */
-int info_flag(const char *name);
-
 /* info_host.c: what this host promises. */
 json_t *info_host(void);
 void info_host_print(const json_t *host);
@@ -37,8 +32,21 @@ struct info_map {
 /* 0, or -errno and a sentence in err (RP_ERR_LEN bytes). */
 int info_map_open(const char *path, struct info_map *m, char *err);
 void info_map_close(struct info_map *m);
-json_t *info_path(const char *path);
+/* How writes would come: NULL base: tcp; device: of verbs, or NULL. */
+struct info_way {
+	const char *base, *device;
+};
+json_t *info_path(const char *path, const struct info_way *way);
 void info_path_print(const json_t *path);
+
+/* info_advice.c: how to use such memory well, each with its source. */
+json_t *info_advice(const struct rp_facts *facts, const struct rp_nic *nic,
+		    const struct rp_choice *choice);
+void info_advice_print(const json_t *advice);
+
+/* info_table.c: the method table as the code has it. */
+json_t *info_table(void);
+void info_table_print(const json_t *table);
 
 /*
  * info_target.c: what HOST[:PORT]:POOL answers. 0, or a negative errno or

@@ -33,29 +33,6 @@ json_t *info_text(const char *fmt, ...)
 	return json_string(text);
 }
 
-int info_flag(const char *name)
-{
-	static const char *const yes[] = {"1", "y", "yes", "on", "true"};
-	const char *v = getenv(name);
-
-	for (size_t i = 0; v && i < sizeof(yes) / sizeof(yes[0]); i++)
-		if (!strcasecmp(v, yes[i]))
-			return 1;
-	return 0;
-}
-
-void info_caps_cfg(struct rp_caps_cfg *cfg)
-{
-	*cfg = (struct rp_caps_cfg){
-		.trust_fs = getenv("FI_OFI_RPMEM_TRUST_FS"),
-		.emulate = info_flag("FI_OFI_RPMEM_EMULATE"),
-		.allow_force_granularity =
-			info_flag("FI_OFI_RPMEM_ALLOW_FORCE_GRANULARITY"),
-		/* The base of this version, tcp, copies in user space. */
-		.placement = RP_PLACE_CPU_USER,
-	};
-}
-
 static json_t *system_name(void)
 {
 	struct utsname u;
@@ -197,12 +174,11 @@ json_t *info_host(void)
 {
 	const struct rp_fabric_attr attr = {0};
 	uint32_t v = fi_version();
-	struct rp_caps_cfg cfg;
+	const struct rp_caps_cfg cfg = {.root = NULL};
 	struct rp_host h;
 
 	/* Before the first call that makes libfabric look for providers. */
 	rp_fabric_env(&attr, NULL);
-	info_caps_cfg(&cfg);
 	if (rp_caps_host(&cfg, &h))
 		memset(&h, 0, sizeof(h));
 	return json_pack(

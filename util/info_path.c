@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/facts.h"
 #include "util/info.h"
 #include "util/text.h"
 
@@ -114,13 +115,74 @@ void info_map_close(struct info_map *m)
 	*m = (struct info_map){.fd = -1};
 }
 
-json_t *info_path(const char *path)
+static json_t *fact(const char *value, const char *source)
+{
+	return json_pack("{s:s, s:o}", "value", value, "source",
+			 info_text("%s", source));
+}
+
+static const char *limit_name(enum rp_class_limit l)
+{
+	return l == RP_LIMIT_POWER     ? "power"
+	       : l == RP_LIMIT_PROCESS ? "process"
+				       : "none";
+}
+
+static const char *trust_name(enum rp_tri t)
+{
+	return t == RP_YES ? "trusted" : t == RP_NO ? "untrusted" : "no matter";
+}
+
+/* Each fact, and where it came from. */
+static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "memory",
+			    fact(rp_memory_name(f->memory), s->memory));
+	json_object_set_new(
+		o, "placement",
+		fact(rp_placement_name(f->placement), s->placement));
+	json_object_set_new(o, "domain",
+			    fact(rp_domain_name(f->domain), s->domain));
+	json_object_set_new(o, "fence", fact(rp_tri_name(f->fence), s->fence));
+	json_object_set_new(o, "native",
+			    fact(rp_tri_name(f->native), s->native));
+	json_object_set_new(o, "filesystem",
+			    fact(trust_name(f->fs_trusted), s->fs));
+	json_object_set_new(o, "limit", fact(limit_name(f->limit), s->limit));
+	return o;
+}
+
+static void pack_choice(json_t *o, const struct rp_facts *f)
+{
+	struct rp_choice c = rp_method_best(f, RP_METHODS_BUILT);
+	struct rp_advice a = rp_method_advice(f, RP_METHODS_BUILT);
+
+	json_object_set_new(o, "class",
+			    c.method == RP_METHOD_REFUSED
+				    ? json_null()
+				    : json_string(rp_class_name(c.class)));
+	json_object_set_new(o, "method", json_string(rp_method_name(c.method)));
+	json_object_set_new(o, "row", json_string(c.row));
+	json_object_set_new(o, "remedy",
+			    c.remedy ? json_string(c.remedy) : json_null());
+	if (a.change)
+		json_object_set_new(
+			o, "better",
+			json_pack("{s:s, s:s, s:s}", "change", a.change,
+				  "method", rp_method_name(a.choice.method),
+				  "class", rp_class_name(a.choice.class)));
+}
+
+json_t *info_path(const char *path, const struct info_way *way)
 {
 	char err[RP_ERR_LEN], why[RP_WHY_LEN] = "", fs[64] = "unknown";
 	struct rp_choice choice;
-	struct rp_caps_cfg cfg;
+	struct rp_sources src;
 	struct rp_facts facts;
 	struct info_map m;
+	struct rp_nic nic;
 	json_t *o;
 	int ret;
 
@@ -129,8 +191,8 @@ json_t *info_path(const char *path)
 				 info_text("%s", path), "class", "why",
 				 info_text("%s", err));
 	rp_caps_fs_name(m.fd, fs, sizeof(fs));
-	info_caps_cfg(&cfg);
-	ret = rp_caps_region(&cfg, m.addr, m.len, &facts, why);
+	ret = rp_facts_look(way->base, way->device, m.addr, m.len, &facts, why,
+			    &src, &nic);
 	if (ret) {
 		o = json_pack("{s:o, s:s, s:n, s:o}", "path",
 			      info_text("%s", path), "file_system", fs, "class",
@@ -140,15 +202,13 @@ json_t *info_path(const char *path)
 	}
 	facts.agent = true; /* in every target that loads the provider */
 	choice = rp_method_best(&facts, RP_METHODS_BUILT);
-	o = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o}", "path",
+	o = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "path",
 		      info_text("%s", path), "file_system", fs, "memory",
-		      rp_memory_name(facts.memory), "class",
-		      choice.method == RP_METHOD_REFUSED
-			      ? json_null()
-			      : json_string(rp_class_name(choice.class)),
-		      "method", rp_method_name(choice.method), "why",
-		      info_text("%s", why), "remedy",
-		      choice.remedy ? json_string(choice.remedy) : json_null());
+		      rp_memory_name(facts.memory), "why", info_text("%s", why),
+		      "facts", facts_pack(&facts, &src), "raised",
+		      (int)src.raised, "advice",
+		      info_advice(&facts, &nic, &choice));
+	pack_choice(o, &facts);
 close:
 	info_map_close(&m);
 	return o;
@@ -162,16 +222,54 @@ static void print_field(const json_t *o, const char *key, const char *label)
 		printf("  %-14s %s\n", label, s);
 }
 
+static void print_facts(const json_t *facts)
+{
+	const char *key;
+	const json_t *f;
+
+	json_object_foreach((json_t *)facts, key, f)
+	{
+		const char *src =
+			json_string_value(json_object_get(f, "source"));
+
+		/* What nobody looked for, or limited, needs no line. */
+		if (!*src)
+			continue;
+		printf("  %-14s %-18s %s\n", key,
+		       json_string_value(json_object_get(f, "value")), src);
+	}
+}
+
+static void print_better(const json_t *b)
+{
+	if (b)
+		printf("  %-14s %s Then: %s, class %s.\n", "better",
+		       json_string_value(json_object_get(b, "change")),
+		       json_string_value(json_object_get(b, "method")),
+		       json_string_value(json_object_get(b, "class")));
+}
+
 void info_path_print(const json_t *o)
 {
+	json_int_t raised = json_integer_value(json_object_get(o, "raised"));
+
 	printf("%s\n", json_string_value(json_object_get(o, "path")));
 	print_field(o, "file_system", "file system");
-	print_field(o, "memory", "memory");
+	if (json_object_get(o, "facts"))
+		print_facts(json_object_get(o, "facts"));
+	else
+		print_field(o, "why", "why");
+	if (raised)
+		printf("  %-14s %d of these facts are stronger by the "
+		       "operator's word only\n",
+		       "asserted", (int)raised);
+	print_field(o, "row", "row");
 	if (json_is_string(json_object_get(o, "class")))
 		print_field(o, "class", "class");
 	else
 		printf("  %-14s none that a commit could reach\n", "class");
 	print_field(o, "method", "method");
-	print_field(o, "why", "why");
 	print_field(o, "remedy", "remedy");
+	print_better(json_object_get(o, "better"));
+	info_advice_print(json_object_get(o, "advice"));
 }

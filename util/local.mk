@@ -6,6 +6,7 @@ noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
 	util/bytes.h \
 	util/fabric.c util/fabric.h \
+	util/facts.c util/facts.h \
 	util/samples.c util/samples.h \
 	util/file.c util/file.h \
 	util/pool.c util/pool.h \
@@ -27,7 +28,8 @@ util_fi_rpmem_bench_LDADD = util/libutil.la prov/core/libcore.la \
 
 bin_PROGRAMS += util/fi_rpmem_info
 util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exits.h \
-	util/info_host.c util/info_path.c util/info_target.c \
+	util/info_advice.c util/info_host.c util/info_path.c \
+	util/info_table.c util/info_target.c \
 	util/doctor.c util/doctor_commit.c
 util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(FABRIC_LIBS) -ldl

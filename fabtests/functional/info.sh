@@ -31,7 +31,7 @@ line()
 }
 
 unset FI_PROVIDER FI_PROVIDER_PATH FI_TCP_IFACE
-unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
+unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE FI_OFI_RPMEM_OPERATOR
 
 # All is well, as far as this folder's file system goes.
 FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 0 "$dir"
@@ -90,6 +90,57 @@ timeout 60 util/fi_rpmem_info --json "$dir" >"$dir/out" 2>&1 ||
 	fail "exit code of --json"
 grep -q '"class": "power"' "$dir/out" || fail "no class in the JSON"
 grep -q '"version": "0' "$dir/out" || fail "no provider in the JSON"
+
+# The table that the code follows is the one in the document.
+src=${srcdir:-.}
+sed -n '/<!-- method table/,/<!-- end of method table/p' \
+	"$src/docs/guarantees.md" | grep '^|' >"$dir/doc"
+util/fi_rpmem_info --table >"$dir/out" || fail "exit code of --table"
+cmp -s "$dir/doc" "$dir/out" || {
+	diff "$dir/doc" "$dir/out"
+	fail "--table and docs/guarantees.md differ"
+}
+[ "$(util/fi_rpmem_info --table --json | grep -c '"method"')" -eq \
+	$(($(wc -l <"$dir/doc") - 2)) ] || fail "rows of --table --json"
+
+# Every fact with its source; what the operator states is seen and obeyed.
+FI_OFI_RPMEM_OPERATOR=$dir/said
+export FI_OFI_RPMEM_OPERATOR
+info()
+{
+	timeout 60 util/fi_rpmem_info "$@" >"$dir/out" 2>&1
+	code=$?
+}
+printf '[host]\nlimit class = process\n' >"$dir/said"
+chmod 644 "$dir/said"
+info "$dir"
+grep -q '^  class  *process$' "$dir/out" || fail "a limit that is not kept"
+grep -q "limited by $dir/said:2" "$dir/out" || fail "whose limit it is"
+grep -q '^  better .*limit.*class power' "$dir/out" || fail "no way back"
+FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 1 "$dir"
+line ok commit 'committed, class process'
+printf '[path %s]\nassert fence = yes\n' "$(readlink -f "$dir")" >"$dir/said"
+info "$dir"
+grep -q '^  fence  *yes  *asserted by' "$dir/out" || fail "no assertion"
+grep -q '^  asserted  *1 of these' "$dir/out" || fail "a raise is not shown"
+info /dev/shm
+grep -q 'asserted by' "$dir/out" && fail "an assertion about another path"
+printf '[host]\nassert fense = yes\n' >"$dir/said"
+info "$dir"
+[ $code -eq 1 ] || fail "exit code $code of a wrong operator's file"
+grep -q "said:2: 'fense' is none of" "$dir/out" || fail "no line is named"
+FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 3 "$dir"
+line FAIL commit ''
+chmod 666 "$dir/said"
+info "$dir"
+grep -q 'chmod go-w' "$dir/out" || fail "a file that anybody may write"
+unset FI_OFI_RPMEM_OPERATOR
+info --base verbs:none0 "$dir"
+grep -q '^  placement  *unknown .*verbs on none0' "$dir/out" ||
+	fail "a base that nothing is known of"
+grep -q '^  method  *refused' "$dir/out" || fail "pages that nobody dirties"
+info --base tcp
+[ $code -eq 2 ] || fail "--base alone is wrong usage"
 
 # Port 1 of loopback: nobody listens there.
 timeout 60 util/fi_rpmem_info --target 127.0.0.1:1:pool >"$dir/out" 2>&1

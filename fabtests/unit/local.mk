@@ -120,6 +120,20 @@ fabtests_unit_test_caps_invented_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_caps_invented_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_caps_nic
+TESTS += fabtests/unit/test_caps_nic
+fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)
+fabtests_unit_test_caps_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_caps_nic_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_caps_nic_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_operator
+TESTS += fabtests/unit/test_operator
+fabtests_unit_test_operator_SOURCES = fabtests/unit/test_operator.c $(caps_rig)
+fabtests_unit_test_operator_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_operator_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_operator_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_caps_told
 TESTS += fabtests/unit/test_caps_told
 fabtests_unit_test_caps_told_SOURCES = fabtests/unit/test_caps_told.c $(caps_rig)

@@ -247,6 +247,45 @@ Test(method, prose)
 	for_builds(judge_prose);
 }
 
+/* The operator's limit takes nothing but class away. */
+static void judge_limit(const struct rp_facts *f, enum rp_class required,
+			unsigned int built)
+{
+	static const struct {
+		enum rp_class_limit limit;
+		enum rp_class most;
+	} limits[] = {
+		{RP_LIMIT_POWER, RP_CLASS_POWER},
+		{RP_LIMIT_PROCESS, RP_CLASS_PROCESS},
+		{RP_LIMIT_NONE, RP_CLASS_NONE},
+		{(enum rp_class_limit)17, RP_CLASS_NONE},
+	};
+	struct rp_choice got, free = rp_method_choose(f, required, built);
+	struct rp_facts limited = *f;
+
+	for (size_t i = 0; i < COUNT(limits); i++) {
+		limited.limit = limits[i].limit;
+		got = rp_method_choose(&limited, required, built);
+		if (required > limits[i].most) {
+			cr_assert_eq(got.method, RP_METHOD_REFUSED, "%s",
+				     show(f, required, built));
+			cr_assert_leq(got.class, limits[i].most);
+			continue;
+		}
+		cr_assert_eq(got.method, free.method, "%s",
+			     show(f, required, built));
+		cr_assert_eq(got.refusal, free.refusal);
+		cr_assert_eq(got.class, free.class < limits[i].most
+						? free.class
+						: limits[i].most);
+	}
+}
+
+Test(method, limit)
+{
+	for_builds(judge_limit);
+}
+
 /*
  * Second judge: where the bytes are when the method says done, at worst,
  * and whether a power cut spares that place. Knows nothing of the table.
@@ -705,4 +744,126 @@ Test(method, names)
 					  rp_refusal_name(b));
 	cr_assert_str_eq(rp_method_name(RP_METHOD_MAX), "unknown");
 	cr_assert_str_eq(rp_method_name(-1), "unknown");
+}
+
+/* The words of each row are those of the document, in its order. */
+Test(method, rows_in_words)
+{
+	struct rp_method_words w;
+	size_t i = 0;
+
+	doc_read();
+	for (; rp_method_row(i, &w); i++) {
+		const struct doc_row *d = &doc[i];
+
+		cr_assert_lt(i, ndoc);
+		cr_assert_eq(doc_mask(w.memory, memory_name, COUNT(memories)),
+			     d->memory, "%zu: %s", i, w.memory);
+		cr_assert_eq(doc_mask(w.placement, placement_name,
+				      COUNT(placements)),
+			     d->placement, "%zu: %s", i, w.placement);
+		cr_assert_eq(doc_mask(w.domain, domain_name, COUNT(domains)),
+			     d->domain, "%zu: %s", i, w.domain);
+		cr_assert_eq(!strcmp(w.needs, "fence"), d->fence);
+		cr_assert_eq(!strcmp(w.needs, "native"), d->native);
+		cr_assert_eq(!strcmp(w.needs, "untrusted"), d->untrusted);
+		cr_assert_eq(doc_method(w.method), (int)d->method);
+		if (d->method)
+			cr_assert_str_eq(w.class, rp_class_name(d->class));
+		else
+			cr_assert_str_empty(w.class);
+	}
+	cr_assert_eq(i, ndoc);
+}
+
+/* One change, and it helps: more class, or a method worth more. */
+static size_t advised;
+
+static void judge_advice(const struct rp_facts *f, enum rp_class required,
+			 unsigned int built)
+{
+	struct rp_choice now = rp_method_best(f, built);
+	struct rp_advice a = rp_method_advice(f, built);
+
+	if (!a.change)
+		return;
+	advised++;
+	cr_assert_neq(a.choice.method, RP_METHOD_REFUSED);
+	if (now.method == RP_METHOD_REFUSED)
+		return;
+	cr_assert_geq(a.choice.class, now.class, "%s: %s",
+		      show(f, required, built), a.change);
+	if (a.choice.class == now.class)
+		cr_assert_neq(a.choice.method, now.method, "%s: %s",
+			      show(f, required, built), a.change);
+}
+
+Test(method, advice)
+{
+	static const struct {
+		struct rp_facts f;
+		const char *word;
+	} t[] = {
+		{{.memory = RP_MEM_FILE,
+		  .placement = RP_PLACE_CPU_USER,
+		  .fs_trusted = RP_NO},
+		 "vouch"},
+		{{.memory = RP_MEM_FILE,
+		  .placement = RP_PLACE_CPU_USER,
+		  .fs_trusted = RP_YES,
+		  .limit = RP_LIMIT_PROCESS},
+		 "limit"},
+		{{.memory = RP_MEM_FILE,
+		  .placement = RP_PLACE_CPU_USER,
+		  .fs_trusted = RP_YES},
+		 "persistent memory"},
+		{{.memory = RP_MEM_ANON, .placement = RP_PLACE_CPU_USER},
+		 "shared mapping"},
+		{{.memory = RP_MEM_DAX,
+		  .placement = RP_PLACE_CPU_USER,
+		  .fs_trusted = RP_YES,
+		  .domain = RP_DOMAIN_MEMCTRL},
+		 "MAP_SYNC"},
+		{{.memory = RP_MEM_DAX_SYNC,
+		  .placement = RP_PLACE_DMA_CACHE,
+		  .fs_trusted = RP_YES,
+		  .domain = RP_DOMAIN_MEMCTRL,
+		  .fence = RP_YES},
+		 "DDIO off"},
+		{{.memory = RP_MEM_DAX_SYNC,
+		  .placement = RP_PLACE_DMA_MEMORY,
+		  .fs_trusted = RP_YES,
+		  .domain = RP_DOMAIN_MEMCTRL},
+		 "assert fence"},
+		{{.memory = RP_MEM_DAX_SYNC,
+		  .placement = RP_PLACE_CPU_USER,
+		  .fs_trusted = RP_YES},
+		 "State the persistence domain"},
+		{{.memory = RP_MEM_DAX_SYNC,
+		  .placement = RP_PLACE_CPU_USER,
+		  .fs_trusted = RP_YES,
+		  .domain = RP_DOMAIN_MEMCTRL},
+		 "eADR"},
+		{{.memory = RP_MEM_DAX_SYNC,
+		  .placement = RP_PLACE_CPU_USER,
+		  .fs_trusted = RP_YES,
+		  .domain = RP_DOMAIN_SYSTEM},
+		 NULL},
+	};
+
+	for (size_t i = 0; i < COUNT(t); i++) {
+		struct rp_facts f = t[i].f;
+		struct rp_advice a;
+
+		f.agent = true;
+		a = rp_method_advice(&f, ALL_BUILT);
+		if (t[i].word)
+			cr_assert(a.change && strstr(a.change, t[i].word),
+				  "%zu: %s", i, a.change);
+		else
+			cr_assert_null(a.change);
+	}
+	for_all(judge_advice, ALL_BUILT);
+	for_all(judge_advice, RP_METHODS_BUILT);
+	cr_assert_gt(advised, 1000);
 }

@@ -58,6 +58,13 @@ struct rp_file_id {
 	uint64_t ino;
 };
 
+/* The strongest class that the operator allows; zero is no limit. */
+enum rp_class_limit {
+	RP_LIMIT_POWER = 0,
+	RP_LIMIT_PROCESS,
+	RP_LIMIT_NONE,
+};
+
 /* The facts of one region, as section 3 of the design lists them. */
 struct rp_facts {
 	enum rp_memory memory;
@@ -70,9 +77,26 @@ struct rp_facts {
 	bool agent;	    /* our part runs in the target process */
 	char fs_name[32];   /* "ext4", "overlay", ...; "" where none */
 	struct rp_file_id file; /* of a page-cache or DAX file or devdax */
+	/* The operator's: no commit reaches more, whatever the rest says. */
+	enum rp_class_limit limit;
+	int node; /* NUMA node of the memory plus 1; 0: not known */
 };
 
-#define RP_WHY_LEN 256
+#define RP_WHY_LEN    256
+#define RP_SOURCE_LEN 160
+
+/* Where each fact came from, for people; "" where it says nothing. */
+struct rp_sources {
+	char memory[RP_SOURCE_LEN];
+	char placement[RP_SOURCE_LEN];
+	char domain[RP_SOURCE_LEN];
+	char fence[RP_SOURCE_LEN];
+	char native[RP_SOURCE_LEN];
+	char fs[RP_SOURCE_LEN];
+	char limit[RP_SOURCE_LEN];
+	unsigned int raised; /* facts that the operator made stronger */
+};
+struct rp_operator;
 
 /* What the operator says and where to look; NULL strings mean the default. */
 struct rp_caps_cfg {
@@ -80,7 +104,12 @@ struct rp_caps_cfg {
 	const char *trust_fs; /* extra file system names, comma separated */
 	bool emulate;	      /* anonymous and tmpfs play cache-line pmem */
 	bool allow_force_granularity; /* honour PMEM2_FORCE_GRANULARITY */
-	enum rp_placement placement;  /* of the base provider */
+	/* Of the base provider and its adapter; why: where that is known from.
+	 */
+	enum rp_placement placement;
+	enum rp_tri fence;
+	const char *placement_why, *fence_why;
+	const struct rp_operator *op; /* statements; NULL: none */
 };
 
 /*
@@ -98,6 +127,9 @@ struct rp_caps_cfg {
  */
 int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		   struct rp_facts *facts, char *why);
+/* The same, and on success also where each fact came from. */
+int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		    struct rp_facts *facts, char *why, struct rp_sources *src);
 
 /*
  * Local file systems whose msync reaches the disk, by name: ext2, ext3, ext4,
@@ -120,10 +152,35 @@ struct rp_host {
 };
 int rp_caps_host(const struct rp_caps_cfg *cfg, struct rp_host *host);
 
+/*
+ * The adapter behind an RDMA device ("mlx5_0", as /sys/class/infiniband names
+ * it). What software drives (rxe, siw) is no adapter: it copies by CPU through
+ * the kernel's mapping.
+ */
+struct rp_nic {
+	char pci[16];	  /* "0000:18:00.0"; "": none */
+	char port[16];	  /* the root port above it */
+	enum rp_tri ddio; /* its writes go into the last-level cache */
+	enum rp_placement placement;
+	enum rp_tri fence;
+	int node; /* NUMA node plus 1; 0: not known */
+	char placement_why[RP_SOURCE_LEN];
+	char fence_why[RP_SOURCE_LEN];
+};
+/* 0, -ENODEV (no such device), -EINVAL (no device's name). */
+int rp_caps_nic(const char *root, const char *device, struct rp_nic *nic);
+/*
+ * What is known of the writes of a base provider ("tcp", "verbs") over a device
+ * (its domain's name). Never fails: what nothing is known of stays unknown.
+ */
+void rp_caps_base(const char *root, const char *base, const char *device,
+		  struct rp_nic *nic);
+
 const char *rp_class_name(enum rp_class c);	     /* "none", ... */
 int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */
 const char *rp_memory_name(enum rp_memory m);
 const char *rp_placement_name(enum rp_placement p);
 const char *rp_domain_name(enum rp_domain d);
+const char *rp_tri_name(enum rp_tri t); /* "unknown", "no", "yes" */
 
 #endif

@@ -44,24 +44,47 @@ static enum rp_domain domain_read(const char *root, const char *dir)
 	return domain;
 }
 
-enum rp_domain rp_caps_nd_domain(const char *root, const char *kind,
-				 unsigned int major, unsigned int minor)
+enum rp_domain rp_caps_nd_domain(const char *dir)
 {
-	enum rp_domain domain = RP_DOMAIN_UNKNOWN;
+	return domain_read(NULL, dir);
+}
+
+char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
+			unsigned int minor)
+{
 	char *link, *dir, *slash;
 
 	if (asprintf(&link, "%s/sys/dev/%s/%u:%u", root ? root : "", kind,
 		     major, minor) < 0)
-		return domain;
+		return NULL;
 	/* .../region0/namespace0.0/block/pmem0: the region is above. */
 	dir = realpath(link, NULL);
 	free(link);
-	while (dir && !domain && (slash = strrchr(dir, '/'))) {
-		domain = domain_read(NULL, dir);
+	while (dir && (slash = strrchr(dir, '/'))) {
+		if (!strncmp(slash + 1, "region", 6))
+			return dir;
 		*slash = '\0';
 	}
 	free(dir);
-	return domain;
+	return NULL;
+}
+
+int rp_caps_node(const char *dir)
+{
+	char *path;
+	int node = -1;
+	FILE *f;
+
+	if (asprintf(&path, "%s/numa_node", dir) < 0)
+		return 0;
+	f = fopen(path, "re");
+	free(path);
+	if (!f)
+		return 0;
+	if (fscanf(f, "%d", &node) != 1)
+		node = -1;
+	fclose(f);
+	return node < 0 || node > 1023 ? 0 : node + 1;
 }
 
 /* The weakest of all regions: the host cannot promise more for any of them. */

@@ -72,3 +72,14 @@ const char *rp_domain_name(enum rp_domain d)
 {
 	return name_of(domain_names, COUNT(domain_names), d);
 }
+
+const char *rp_tri_name(enum rp_tri t)
+{
+	static const char *const names[] = {
+		[RP_UNKNOWN] = "unknown",
+		[RP_NO] = "no",
+		[RP_YES] = "yes",
+	};
+
+	return name_of(names, COUNT(names), t);
+}

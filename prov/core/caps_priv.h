@@ -25,11 +25,58 @@ bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
 bool rp_caps_fs_in_memory(const char *name);
 
 /*
- * The persistence domain of the nd region above a device ("block" or "char"
- * of /sys/dev). Unknown where there is none: stacked devices, other memory.
+ * The folder of the nd region above a device ("block" or "char" of /sys/dev),
+ * malloced, root and all; NULL where there is none: stacked devices, other
+ * memory.
  */
-enum rp_domain rp_caps_nd_domain(const char *root, const char *kind,
-				 unsigned int major, unsigned int minor);
+char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
+			unsigned int minor);
+/* What the region in this folder says of itself. */
+enum rp_domain rp_caps_nd_domain(const char *dir);
+/* NUMA node in the numa_node file of a device's folder, plus 1; 0: unknown. */
+int rp_caps_node(const char *dir);
+
+/* Format into a buffer, with '?' for what is not plain ASCII. NULL: do not. */
+void rp_caps_say(char *text, size_t len, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* One line of /proc/self/maps. */
+struct rp_vma {
+	unsigned long start, end;
+	char perms[5];
+	unsigned long long offset;
+	unsigned int major, minor;
+	unsigned long long ino;
+	char *path; /* points into the line */
+};
+
+/* What lies behind a mapping. */
+struct rp_backing {
+	unsigned int major, minor; /* of which file; all 0: of none */
+	unsigned long long ino;
+	char sharing;
+	enum rp_memory memory;
+	enum rp_domain domain;
+	enum rp_tri trusted;
+	struct rp_fs fs;
+	uint64_t size; /* of the file; UINT64_MAX: no end to run past */
+	char why[RP_WHY_LEN];
+	char domain_why[RP_SOURCE_LEN];
+	int node;	 /* plus 1; 0: not known */
+	char device[32]; /* of a device DAX */
+	char path[4097]; /* as the map has it; "": none */
+};
+
+/*
+ * What lies behind v. *b is that of the mapping looked at before: one file in
+ * many pieces is looked at once.
+ */
+void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
+		      struct rp_backing *b);
+/* As cfg has it play persistent memory, if it does. */
+void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b);
+/* The last component of a path. */
+const char *rp_caps_base_name(const char *path);
 
 /* fopen for reading of root + path. */
 FILE *rp_caps_open(const char *root, const char *path);

@@ -3,8 +3,9 @@ noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
 	prov/core/batch.c prov/core/batch.h \
-	prov/core/caps.c prov/core/caps.h \
+	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
 	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_names.c \
+	prov/core/caps_nic.c prov/core/operator.c prov/core/operator.h \
 	prov/core/caps_priv.h \
 	prov/core/client.c prov/core/client.h \
 	prov/core/commit.c prov/core/commit.h \
@@ -12,7 +13,7 @@ core_sources = \
 	prov/core/initiator.h \
 	prov/core/list.h \
 	prov/core/log.c prov/core/log.h \
-	prov/core/method.c prov/core/method.h \
+	prov/core/method.c prov/core/method.h prov/core/method_advice.c \
 	prov/core/peer.c prov/core/peer.h \
 	prov/core/pmem.c prov/core/pmem.h \
 	prov/core/ranges.c prov/core/ranges.h \

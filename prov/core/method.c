@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The table: which method makes which memory durable, and why not. */
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "core/method.h"
 
@@ -242,12 +244,25 @@ static bool needs_agent(enum rp_method m)
 	return m != RP_METHOD_NATIVE && m != RP_METHOD_FENCE;
 }
 
+/* What a row gives, as far as the operator lets it. */
+static enum rp_class class_of(const struct row *r, const struct rp_facts *f)
+{
+	enum rp_class most = RP_CLASS_POWER;
+
+	if (f->limit == RP_LIMIT_PROCESS)
+		most = RP_CLASS_PROCESS;
+	else if (f->limit != RP_LIMIT_POWER)
+		most = RP_CLASS_NONE;
+	return r->class < most ? r->class : most;
+}
+
 struct rp_choice rp_method_choose(const struct rp_facts *facts,
 				  enum rp_class required, unsigned int built)
 {
 	struct rp_choice no =
 		refuse(RP_REFUSAL_UNKNOWN, "no row matches", RP_CLASS_NONE);
 	bool agent_missing = false;
+	enum rp_class class;
 
 	for (const struct row *r = rows; r < rows + ROWS; r++) {
 		if (!row_matches(r, facts))
@@ -258,11 +273,11 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 		 * Of the reasons to pass a row over keep the one closest to a
 		 * grant: class, then build, then agent.
 		 */
-		if (r->class < required) {
+		class = class_of(r, facts);
+		if (class < required) {
 			/* All rows of a memory below power are of one class. */
 			if (no.refusal == RP_REFUSAL_UNKNOWN)
-				no = refuse(RP_REFUSAL_CLASS, r->name,
-					    r->class);
+				no = refuse(RP_REFUSAL_CLASS, r->name, class);
 		} else if (!(built & RP_METHOD_BIT(r->method))) {
 			if (!agent_missing)
 				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,
@@ -274,7 +289,7 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 		} else {
 			return (struct rp_choice){
 				.method = r->method,
-				.class = r->class,
+				.class = class,
 				.row = r->name,
 			};
 		}
@@ -294,6 +309,77 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 			break;
 	}
 	return c;
+}
+
+/* The values of a mask by name: those in it, or those not, as is shorter. */
+static void mask_words(unsigned int mask, unsigned int count,
+		       const char *(*name)(unsigned int), char *out, size_t len)
+{
+	char in[128] = "", but[128] = "any but";
+	size_t ni = 0, nb = strlen(but);
+	bool all = true;
+
+	for (unsigned int v = 0; v < count; v++) {
+		if (mask & 1u << v) {
+			ni += (size_t)snprintf(in + ni, sizeof(in) - ni, "%s%s",
+					       ni ? ", " : "", name(v));
+			continue;
+		}
+		nb += (size_t)snprintf(but + nb, sizeof(but) - nb, "%s %s",
+				       all ? "" : ",", name(v));
+		all = false;
+	}
+	snprintf(out, len, "%s", all ? "any" : ni <= nb ? in : but);
+}
+
+static const char *memory_word(unsigned int v)
+{
+	return rp_memory_name((enum rp_memory)v);
+}
+
+static const char *placement_word(unsigned int v)
+{
+	return rp_placement_name((enum rp_placement)v);
+}
+
+static const char *domain_word(unsigned int v)
+{
+	return rp_domain_name((enum rp_domain)v);
+}
+
+bool rp_method_row(size_t i, struct rp_method_words *w)
+{
+	const struct row *r = &rows[i];
+
+	*w = (struct rp_method_words){.memory = "any"};
+	if (i > ROWS)
+		return false;
+	mask_words(i == ROWS ? M(UNKNOWN) : r->memory, RP_MEM_EMULATED + 1,
+		   memory_word, w->memory, sizeof(w->memory));
+	if (i == ROWS) {
+		/* What nothing matches. */
+		strcpy(w->placement, "any");
+		strcpy(w->domain, "any");
+		snprintf(w->method, sizeof(w->method), "refused: %s",
+			 rp_refusal_name(RP_REFUSAL_UNKNOWN));
+		return true;
+	}
+	mask_words(r->placement, RP_PLACE_DMA_MEMORY + 1, placement_word,
+		   w->placement, sizeof(w->placement));
+	mask_words(r->domain, RP_DOMAIN_SYSTEM + 1, domain_word, w->domain,
+		   sizeof(w->domain));
+	strcpy(w->needs, r->fence == RP_YES    ? "fence"
+			 : r->native == RP_YES ? "native"
+			 : r->untrusted	       ? "untrusted"
+					       : "");
+	if (r->refusal) {
+		snprintf(w->method, sizeof(w->method), "refused: %s",
+			 rp_refusal_name(r->refusal));
+		return true;
+	}
+	strcpy(w->method, rp_method_name(r->method));
+	strcpy(w->class, rp_class_name(r->class));
+	return true;
 }
 
 const char *rp_method_name(enum rp_method m)

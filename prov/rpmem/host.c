@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "core/operator.h"
 #include "rpmem/host.h"
 
 uint64_t rp_host_now(void)
@@ -19,10 +20,25 @@ int rp_host_random(void *buf, size_t len)
 	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -errno;
 }
 
-int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
+		  const char *op_file, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why)
 {
-	return rp_caps_region(cfg, addr, len, facts, why);
+	struct rp_operator *op;
+	struct rp_nic nic;
+	int ret = rp_operator_find(op_file, &op, why);
+
+	if (ret)
+		return ret;
+	rp_caps_base(cfg.root, base, device, &nic);
+	cfg.placement = nic.placement;
+	cfg.fence = nic.fence;
+	cfg.placement_why = nic.placement_why;
+	cfg.fence_why = nic.fence_why;
+	cfg.op = op;
+	ret = rp_caps_region(&cfg, addr, len, facts, why);
+	rp_operator_free(op);
+	return ret;
 }
 
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)

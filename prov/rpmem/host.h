@@ -19,8 +19,12 @@
 uint64_t rp_host_now(void);
 /* Bits that a peer cannot guess. 0 or -errno. */
 int rp_host_random(void *buf, size_t len);
-/* As rp_caps_region(). */
-int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+/*
+ * As rp_caps_region(), with what is known of the base provider and its device,
+ * and what the operator's file states, read anew: op_file, NULL: the default.
+ */
+int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
+		  const char *op_file, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why);
 /* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/operator.h"
 #include "rpmem/rpmem.h"
 
 static void prov_cleanup(void)
@@ -73,6 +74,10 @@ static void params_read(void)
 	fi_param_define(&rp_prov, "trust_fs", FI_PARAM_STRING,
 			"file systems, comma separated, whose msync reaches "
 			"stable storage although ofi_rpmem does not list them");
+	fi_param_define(&rp_prov, "operator", FI_PARAM_STRING,
+			"file of statements about what software cannot find "
+			"out (%s, if it is there)",
+			RP_OPERATOR_DEFAULT);
 	fi_param_define(&rp_prov, "allow_force_granularity", FI_PARAM_BOOL,
 			"honour PMEM2_FORCE_GRANULARITY, with class none (no)");
 	fi_param_define(&rp_prov, "max_commits", FI_PARAM_SIZE_T,
@@ -105,6 +110,7 @@ static void params_read(void)
 	fi_param_get_bool(&rp_prov, "allow_force_granularity",
 			  &rp_params.allow_force_granularity);
 	fi_param_get_str(&rp_prov, "trust_fs", &rp_params.trust_fs);
+	fi_param_get_str(&rp_prov, "operator", &rp_params.operator_file);
 }
 
 __attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void);

@@ -154,8 +154,6 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		.trust_fs = rp_params.trust_fs,
 		.emulate = rp_params.emulate,
 		.allow_force_granularity = rp_params.allow_force_granularity,
-		/* tcp and sockets store through the user's own mapping. */
-		.placement = RP_PLACE_CPU_USER,
 	};
 	int ret;
 
@@ -168,7 +166,9 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	r->addr = dom->base_info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)r->base
 			  : 0;
-	ret = rp_host_facts(&cfg, r->base, r->len, &r->facts, r->why);
+	ret = rp_host_facts(
+		cfg, dom->fabric->base_name, dom->base_info->domain_attr->name,
+		rp_params.operator_file, r->base, r->len, &r->facts, r->why);
 	if (ret) {
 		RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", r->why);
 		return ret;

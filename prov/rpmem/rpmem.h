@@ -42,6 +42,7 @@ struct rp_params {
 	int emulate;
 	int allow_force_granularity;
 	char *trust_fs;
+	char *operator_file; /* statements; NULL: the default one */
 	size_t max_commits;
 	size_t credits;
 	size_t max_sessions;

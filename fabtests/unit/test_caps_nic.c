@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What an adapter can promise, and the five machines of the literature. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+#include "core/method.h"
+#include "core/operator.h"
+
+TestSuite(caps_nic, .init = caps_setup, .fini = caps_teardown);
+
+#define PORT	 "/sys/devices/pci0000:17/0000:17:00.0"
+#define FUNCTION PORT "/0000:18:00.1"
+
+static struct rp_nic nic;
+
+/* /sys/class/infiniband/NAME leads to this folder. */
+static void device(const char *name, const char *folder)
+{
+	char link[2 * PATH_MAX], to[3 * PATH_MAX];
+
+	sprintf(to, "%s/infiniband/%s/x", folder, name);
+	put(to, "\n");
+	put("/sys/class/infiniband/x", "\n");
+	sprintf(link, "%s/sys/class/infiniband/%s", dir, name);
+	sprintf(to, "%s%s/infiniband/%s", dir, folder, name);
+	unlink(link);
+	cr_assert_eq(symlink(to, link), 0);
+}
+
+/* A root port that says this of itself; len: bytes of it that we may read. */
+static void port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
+		 size_t len)
+{
+	unsigned char config[4096] = {0};
+	char full[2 * PATH_MAX];
+	int fd;
+
+	for (int i = 0; i < 4; i++) {
+		config[0x180 + i] = p0 >> (8 * i);
+		config[0x184 + i] = p1 >> (8 * i);
+	}
+	put(PORT "/vendor", "0x%04x\n", vendor);
+	put(PORT "/device", "0x%04x\n", id);
+	sprintf(full, "%s%s/config", dir, PORT);
+	fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	cr_assert_eq(write(fd, config, len), (ssize_t)len);
+	close(fd);
+}
+
+static void nic_look(const char *name)
+{
+	memset(&nic, 0x5a, sizeof(nic));
+	cr_assert_eq(rp_caps_nic(dir, name, &nic), 0, "%s", name);
+}
+
+/* allocating: bit 7; no-snoop: bit 3; hints disabled: bit 9 of the second */
+Test(caps_nic, ddio)
+{
+	static const struct {
+		unsigned int vendor, id;
+		uint32_t p0, p1;
+		size_t len;
+		enum rp_tri ddio;
+		enum rp_placement placement;
+		const char *word;
+	} t[] = {
+		{0x8086, 0x2030, 0x80, 0, 4096, RP_YES, RP_PLACE_DMA_CACHE,
+		 "DDIO is on"},
+		{0x8086, 0x2033, 0x88, 0x200, 4096, RP_YES, RP_PLACE_DMA_CACHE,
+		 "DDIO is on"},
+		{0x8086, 0x2031, 0, 0x200, 4096, RP_NO, RP_PLACE_DMA_MEMORY,
+		 "DDIO is off"},
+		{0x8086, 0x2032, 0xffffff77, 0xffffffff, 4096, RP_NO,
+		 RP_PLACE_DMA_MEMORY, "DDIO is off"},
+		/* Off in part is not off. */
+		{0x8086, 0x2030, 0x08, 0x200, 4096, RP_UNKNOWN,
+		 RP_PLACE_UNKNOWN, "some writes only"},
+		{0x8086, 0x2030, 0, 0, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "some writes only"},
+		{0x8086, 0x2030, 0, 0x100, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "some writes only"},
+		/* A dead port reads as ones. */
+		{0x8086, 0x2030, ~0u, ~0u, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "does not answer"},
+		/* Another port has other registers there. */
+		{0x8086, 0x202f, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "8086:202f"},
+		{0x8086, 0x2034, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "does not tell"},
+		{0x1022, 0x2030, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "1022:2030"},
+		/* What an ordinary user sees. */
+		{0x8086, 0x2030, 0, 0x200, 64, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "needs root"},
+		{0x8086, 0x2030, 0, 0x200, 0x187, RP_UNKNOWN, RP_PLACE_UNKNOWN,
+		 "needs root"},
+		{0x8086, 0x2030, 0, 0x200, 0x188, RP_NO, RP_PLACE_DMA_MEMORY,
+		 "DDIO is off"},
+	};
+
+	device("mlx5_0", FUNCTION);
+	put(FUNCTION "/numa_node", "1\n");
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		port(t[i].vendor, t[i].id, t[i].p0, t[i].p1, t[i].len);
+		nic_look("mlx5_0");
+		cr_assert_eq(nic.ddio, t[i].ddio, "%zu: %s", i,
+			     nic.placement_why);
+		cr_assert_eq(nic.placement, t[i].placement);
+		cr_assert(strstr(nic.placement_why, t[i].word), "%s",
+			  nic.placement_why);
+		cr_assert_str_eq(nic.pci, "0000:18:00.1");
+		cr_assert_str_eq(nic.port, "0000:17:00.0");
+		cr_assert_eq(nic.fence, RP_YES);
+		cr_assert_eq(nic.node, 2);
+	}
+}
+
+Test(caps_nic, no_registers)
+{
+	device("mlx5_0", FUNCTION);
+	nic_look("mlx5_0");
+	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
+	cr_assert(strstr(nic.placement_why, "0000:0000"), "%s",
+		  nic.placement_why);
+	cr_assert_eq(nic.node, 0);
+	put(PORT "/vendor", "0x8086\n");
+	put(PORT "/device", "0x2030\n");
+	nic_look("mlx5_0");
+	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
+	cr_assert(strstr(nic.placement_why, "needs root"), "%s",
+		  nic.placement_why);
+	put(FUNCTION "/numa_node", "-1\n");
+	nic_look("mlx5_0");
+	cr_assert_eq(nic.node, 0);
+}
+
+/* Behind a switch the port is still the first function on the way. */
+Test(caps_nic, behind_a_switch)
+{
+	device("mlx5_1", PORT "/0000:18:00.0/0000:19:04.0/0000:1a:00.0");
+	port(0x8086, 0x2030, 0x80, 0, 4096);
+	nic_look("mlx5_1");
+	cr_assert_str_eq(nic.pci, "0000:1a:00.0");
+	cr_assert_str_eq(nic.port, "0000:17:00.0");
+	cr_assert_eq(nic.ddio, RP_YES);
+}
+
+Test(caps_nic, integrated)
+{
+	device("irdma0", "/sys/devices/pci0000:17/0000:17:00.0");
+	port(0x8086, 0x2030, 0x80, 0, 4096);
+	nic_look("irdma0");
+	cr_assert_str_eq(nic.pci, "0000:17:00.0");
+	cr_assert_str_empty(nic.port);
+	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
+	cr_assert(strstr(nic.placement_why, "no root port"), "%s",
+		  nic.placement_why);
+}
+
+Test(caps_nic, software)
+{
+	device("rxe0", "/sys/devices/virtual");
+	nic_look("rxe0");
+	cr_assert_eq(nic.placement, RP_PLACE_CPU_KERNEL);
+	cr_assert_eq(nic.fence, RP_UNKNOWN);
+	cr_assert_str_empty(nic.pci);
+	device("odd0", "/sys/devices/platform/soc");
+	nic_look("odd0");
+	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
+	cr_assert_eq(nic.fence, RP_UNKNOWN);
+	cr_assert(strstr(nic.placement_why, "no PCI device"), "%s",
+		  nic.placement_why);
+}
+
+Test(caps_nic, no_device)
+{
+	struct rp_nic before;
+
+	memset(&nic, 0x5a, sizeof(nic));
+	before = nic;
+	cr_assert_eq(rp_caps_nic(dir, "mlx5_9", &nic), -ENODEV);
+	cr_assert_eq(rp_caps_nic(dir, "", &nic), -EINVAL);
+	cr_assert_eq(rp_caps_nic(dir, "..", &nic), -EINVAL);
+	cr_assert_eq(rp_caps_nic(dir, "../../class", &nic), -EINVAL);
+	cr_assert_arr_eq(&before, &nic, sizeof(nic));
+}
+
+Test(caps_nic, bases)
+{
+	static const struct {
+		const char *base, *device;
+		enum rp_placement placement;
+		const char *word;
+	} t[] = {
+		{"tcp", "lo", RP_PLACE_CPU_USER, "own mapping"},
+		{"TCP;ofi_rxm", NULL, RP_PLACE_CPU_USER, "own mapping"},
+		{"sockets", NULL, RP_PLACE_CPU_USER, "own mapping"},
+		{"shm", NULL, RP_PLACE_CPU_KERNEL, "past the mapping"},
+		{"tcpx", NULL, RP_PLACE_UNKNOWN,
+		 "nothing is known of who "
+		 "places writes of tcpx"},
+		{"tc", NULL, RP_PLACE_UNKNOWN, "of tc"},
+		{"efa", "e0", RP_PLACE_UNKNOWN, "efa on e0"},
+		{"", NULL, RP_PLACE_UNKNOWN, "nothing is known"},
+		{NULL, NULL, RP_PLACE_UNKNOWN, "nothing is known"},
+		{"verbs", NULL, RP_PLACE_UNKNOWN, "nothing is known"},
+		{"verbs", "mlx5_7", RP_PLACE_UNKNOWN, "verbs on mlx5_7"},
+		{"verbs;ofi_rxm", "mlx5_0", RP_PLACE_DMA_CACHE, "DDIO is on"},
+		{"verbs", "rxe0", RP_PLACE_CPU_KERNEL, "software"},
+	};
+
+	device("mlx5_0", FUNCTION);
+	device("rxe0", "/sys/devices/virtual");
+	port(0x8086, 0x2030, 0x80, 0, 4096);
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		rp_caps_base(dir, t[i].base, t[i].device, &nic);
+		cr_assert_eq(nic.placement, t[i].placement, "%zu: %s", i,
+			     nic.placement_why);
+		cr_assert(strstr(nic.placement_why, t[i].word), "%s",
+			  nic.placement_why);
+		cr_assert_str_not_empty(nic.fence_why);
+		cr_assert_eq(nic.fence, i == 11 ? RP_YES : RP_UNKNOWN);
+	}
+}
+
+/*
+ * The machines that the two methods were made for (Douglas 2015, pages 10 to
+ * 14; Gromadzki and Michalski 2019, sections 2 and 3), as trees to look at.
+ */
+static void machine(const char *domain, uint32_t p0, uint32_t p1)
+{
+	char link[2 * PATH_MAX], to[2 * PATH_MAX];
+
+	invent("ext4", "rw");
+	claim_dax = true;
+	put("/proc/self/smaps",
+	    "00100000-00102000 rw-s 0 0:0 1 x\nVmFlags: rd wr sh sf \n");
+	nd_region("region0", domain);
+	put("/sys/devices/ndbus0/region0/numa_node", "0\n");
+	put("/sys/dev/block/x", "\n");
+	sprintf(link, "%s/sys/dev/block/%u:%u", dir, real.stx_dev_major,
+		real.stx_dev_minor);
+	sprintf(to, "%s/sys/devices/ndbus0/region0/namespace0.0/block/pmem0",
+		dir);
+	unlink(link);
+	cr_assert_eq(symlink(to, link), 0);
+	device("mlx5_0", FUNCTION);
+	port(0x8086, 0x2030, p0, p1, 4096);
+	nic_look("mlx5_0");
+	cfg.placement = nic.placement;
+	cfg.fence = nic.fence;
+	cfg.placement_why = nic.placement_why;
+	cfg.fence_why = nic.fence_why;
+}
+
+static void expect(enum rp_memory memory, enum rp_method method,
+		   enum rp_class class)
+{
+	const unsigned int all = ~0u;
+	struct rp_choice c;
+
+	cr_assert_eq(look(HERE, LEN), 0, "%s", why);
+	cr_assert_eq(facts.memory, memory, "%s", why);
+	c = rp_method_best(&facts, all);
+	cr_assert_eq(c.method, method, "%s: %s", rp_method_name(c.method),
+		     c.row);
+	cr_assert_eq(c.class, class);
+}
+
+#define DDIO_ON	 0x80, 0
+#define DDIO_OFF 0, 0x200
+
+Test(caps_nic, five_machines)
+{
+	/* ADR, DDIO: the general-purpose method. */
+	machine("memory_controller", DDIO_ON);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+	cr_assert_eq(facts.node, 1);
+	/* ADR, DDIO off: the appliance method. */
+	machine("memory_controller", DDIO_OFF);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
+	/* eADR: the caches are safe, so DDIO does no harm. */
+	machine("cpu_cache", DDIO_ON);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
+	machine("cpu_cache", DDIO_OFF);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
+	/* An ordinary file: msync, and only where the CPU writes. */
+	machine("memory_controller", DDIO_ON);
+	claim_dax = false;
+	cfg.placement = RP_PLACE_CPU_USER;
+	expect(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
+	cfg.placement = nic.placement;
+	expect(RP_MEM_FILE, RP_METHOD_REFUSED, RP_CLASS_NONE);
+}
+
+/* Batteries for the whole machine: nothing but the operator tells. */
+Test(caps_nic, battery_backed_machine)
+{
+	char file[2 * PATH_MAX];
+	struct rp_operator *op;
+
+	machine("memory_controller", DDIO_ON);
+	put("/statements", "[host]\nassert domain = system\n");
+	sprintf(file, "%s/statements", dir);
+	cr_assert_eq(rp_operator_load(file, &op, why), 0, "%s", why);
+	cfg.op = op;
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	cfg.op = NULL;
+	rp_operator_free(op);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+}
+
+/* What cannot be seen is not taken for the better. */
+Test(caps_nic, unknown_stays_unknown)
+{
+	machine("memory_controller", DDIO_OFF);
+	port(0x8086, 0x2030, DDIO_OFF, 64); /* an ordinary user */
+	nic_look("mlx5_0");
+	cfg.placement = nic.placement;
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+	machine("odd", DDIO_OFF);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
+	machine("memory_controller", DDIO_OFF);
+	cfg.fence = RP_UNKNOWN;
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Statements of the operator: what is taken, refused, and what they change. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+#include "core/log.h"
+#include "core/operator.h"
+
+static char file[2 * PATH_MAX];
+static struct rp_operator *op;
+static struct rp_sources src;
+static int warnings;
+static char warning[512];
+
+static void sink(enum rp_log_level level, const char *text)
+{
+	if (level != RP_LOG_WARN)
+		return;
+	warnings++;
+	snprintf(warning, sizeof(warning), "%s", text);
+}
+
+static void setup(void)
+{
+	caps_setup();
+	sprintf(file, "%s/statements", dir);
+	op = NULL;
+	warnings = 0;
+	rp_log_set(sink);
+}
+
+static void teardown(void)
+{
+	rp_log_set(NULL);
+	rp_operator_free(op);
+	caps_teardown();
+}
+
+TestSuite(operator, .init = setup, .fini = teardown);
+
+static int load(const char *text)
+{
+	rp_operator_free(op);
+	op = NULL;
+	put("/statements", "%s", text);
+	return rp_operator_load(file, &op, why);
+}
+
+static void loaded(const char *text)
+{
+	int ret = load(text);
+
+	cr_assert_eq(ret, 0, "%s: %s", text, why);
+}
+
+Test(operator, takes)
+{
+	loaded("");
+	loaded("# nothing\n\n   \t\n");
+	loaded("[host]\n");
+	loaded("[host]\nassert domain = cpu-caches");
+	loaded("  [ host ]  # all\r\n\tlimit\tdomain=none # a word\r\n");
+	loaded("[path /]\n[path /mnt/a b/]\nassert filesystem = trusted\n"
+	       "[device dax0.0]\nassert fence = yes\nlimit native = no\n"
+	       "[host]\nlimit class = process\nassert placement = dma-memory\n"
+	       "limit placement = dma-cache\n");
+	/* Twice in different sections is no contradiction. */
+	loaded("[host]\nlimit class = none\n[path /a]\nlimit class = none\n"
+	       "[path /a]\nlimit class = power\n");
+	loaded("[path /a#b]\nlimit class = none\n");
+}
+
+Test(operator, refuses)
+{
+	static const struct {
+		const char *text, *word;
+	} t[] = {
+		{"assert fence = yes\n", ":1: a statement stands in a section"},
+		{"[host\n", "ends with ]"},
+		{"[host] x\n", "ends with ]"},
+		{"[]\n", "none of [host]"},
+		{"[hosts]\n", "none of [host]"},
+		{"[host a]\n", "[host] has no name"},
+		{"[path]\n", "full path"},
+		{"[path mnt]\n", "full path"},
+		{"[device]\n", "name as in dax0.0"},
+		{"[device /dev/dax0.0]\n", "name as in dax0.0"},
+		{"[host]\n\nassert fence yes\n", ":3: a statement is"},
+		{"[host]\nfence = yes\n", "neither limit"},
+		{"[host]\ntrust fence = yes\n", "neither limit"},
+		{"[host]\nassert = yes\n", "none of domain"},
+		{"[host]\nassert fences = yes\n", "none of domain"},
+		{"[host]\nassert fence = maybe\n", "yes or no, not 'maybe'"},
+		{"[host]\nassert fence =\n", "yes or no, not ''"},
+		{"[host]\nassert fence = yes yes\n", "not 'yes yes'"},
+		{"[host]\nassert domain = power\n", "memory-controller"},
+		{"[host]\nassert domain = unknown\n", "not 'unknown'"},
+		{"[host]\nassert placement = cpu-user\n", "dma-cache"},
+		{"[host]\nassert class = power\n", "limited only"},
+		{"[host]\nassert native = yes\n", "no, not 'yes'"},
+		{"[host]\nassert native = no\n", "limited only"},
+		{"[host]\nlimit filesystem = trusted\n", "is no limit"},
+		{"[host]\nlimit fence = yes\n", "is no limit"},
+		{"[host]\nlimit placement = dma-memory\n", "is no limit"},
+		{"[host]\nassert fence = yes\nassert fence = no\n",
+		 ":3: fence was stated before, in line 2"},
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		cr_assert_eq(load(t[i].text), -EINVAL, "%s", t[i].text);
+		cr_assert_null(op);
+		cr_assert(strstr(why, t[i].word), "%s: %s", t[i].text, why);
+		cr_assert(strstr(why, "/statements:"), "%s", why);
+	}
+	put("/statements", "[host]%c\n", 0);
+	cr_assert_eq(rp_operator_load(file, &op, why), -EINVAL);
+	cr_assert(strstr(why, "not text"), "%s", why);
+}
+
+Test(operator, too_many)
+{
+	char *text = malloc(1 << 20), *p = text;
+
+	for (int i = 0; i < 1025; i++)
+		p += sprintf(p, "[path /%d]\nlimit class = none\n", i);
+	cr_assert_eq(load(text), -E2BIG);
+	cr_assert(strstr(why, ":2050: more than 1024"), "%s", why);
+	*strstr(text, "[path /1024]") = '\0';
+	loaded(text);
+	free(text);
+}
+
+/* Whoever can write it could make acknowledgements false. */
+Test(operator, whose_file)
+{
+	loaded("[host]\n");
+	cr_assert_eq(chmod(file, 0660), 0);
+	cr_assert_eq(rp_operator_load(file, &op, why), -EPERM);
+	cr_assert(strstr(why, "chmod go-w"), "%s", why);
+	cr_assert_eq(chmod(file, 0602), 0);
+	cr_assert_eq(rp_operator_load(file, &op, why), -EPERM);
+	if (!geteuid()) {
+		cr_assert_eq(chmod(file, 0600), 0);
+		cr_assert_eq(chown(file, 12345, 0), 0);
+		cr_assert_eq(rp_operator_load(file, &op, why), -EPERM);
+		cr_assert(strstr(why, "user 12345"), "%s", why);
+	}
+	cr_assert_eq(unlink(file), 0);
+	cr_assert_eq(rp_operator_load(file, &op, why), -ENOENT);
+	cr_assert(strstr(why, "statements: No such file"), "%s", why);
+	cr_assert_eq(mkfifo(file, 0600), 0);
+	cr_assert_eq(rp_operator_load(file, &op, why), -EINVAL);
+	cr_assert(strstr(why, "not a regular file"), "%s", why);
+}
+
+static const struct rp_facts strong = {
+	.memory = RP_MEM_DAX_SYNC,
+	.placement = RP_PLACE_DMA_MEMORY,
+	.domain = RP_DOMAIN_SYSTEM,
+	.fence = RP_YES,
+	.native = RP_YES,
+	.fs_trusted = RP_YES,
+	.agent = true,
+};
+static const struct rp_facts weak = {
+	.memory = RP_MEM_DAX_SYNC,
+	.agent = true,
+};
+
+static struct rp_facts applied(struct rp_facts f, const char *path,
+			       const char *device)
+{
+	src = (struct rp_sources){.raised = 0};
+	warnings = 0;
+	rp_operator_apply(op, path, device, &f, &src);
+	return f;
+}
+
+/* Every fact that there is, both ways. */
+static void same(const struct rp_facts *a, const struct rp_facts *b)
+{
+	cr_assert_eq(a->placement, b->placement);
+	cr_assert_eq(a->domain, b->domain);
+	cr_assert_eq(a->fence, b->fence);
+	cr_assert_eq(a->native, b->native);
+	cr_assert_eq(a->fs_trusted, b->fs_trusted);
+	cr_assert_eq(a->limit, b->limit);
+}
+
+Test(operator, limits_lower)
+{
+	struct rp_facts f, want = strong;
+
+	loaded("[host]\nlimit domain = memory-controller\nlimit fence = no\n"
+	       "limit placement = dma-cache\nlimit native = no\n"
+	       "limit filesystem = untrusted\nlimit class = process\n");
+	want.domain = RP_DOMAIN_MEMCTRL;
+	want.placement = RP_PLACE_DMA_CACHE;
+	want.fence = want.native = want.fs_trusted = RP_NO;
+	want.limit = RP_LIMIT_PROCESS;
+	f = applied(strong, "", "");
+	same(&f, &want);
+	cr_assert_eq(src.raised, 0);
+	cr_assert_eq(warnings, 0);
+	cr_assert(strstr(src.domain, "limited by"), "%s", src.domain);
+	cr_assert(strstr(src.domain, "statements:2, instead of system"), "%s",
+		  src.domain);
+	cr_assert(strstr(src.native, "instead of yes"), "%s", src.native);
+
+	/* What is unknown, or worse, is not made better by a limit. */
+	f = applied(weak, "", "");
+	want = weak;
+	want.limit = RP_LIMIT_PROCESS;
+	same(&f, &want);
+	cr_assert_str_empty(src.domain);
+	loaded("[host]\nlimit domain = system\nlimit class = power\n");
+	f = applied(weak, "", "");
+	same(&f, &weak);
+	f = applied(strong, "", "");
+	same(&f, &strong);
+}
+
+Test(operator, assertions_raise_and_are_logged)
+{
+	struct rp_facts f, want = strong;
+
+	loaded("[host]\nassert domain = system\nassert fence = yes\n"
+	       "assert placement = dma-memory\nassert filesystem = trusted\n");
+	want.native = RP_UNKNOWN; /* nobody can assert that */
+	f = applied(weak, "", "");
+	same(&f, &want);
+	cr_assert_eq(src.raised, 4);
+	cr_assert_eq(warnings, 4);
+	cr_assert(strstr(warning, "asserts"), "%s", warning);
+	cr_assert(strstr(src.fence, "asserted by"), "%s", src.fence);
+	cr_assert(strstr(src.fence, ":3, instead of unknown"), "%s", src.fence);
+
+	/* What was found already is nobody's assertion. */
+	f = applied(strong, "", "");
+	same(&f, &strong);
+	cr_assert_eq(src.raised, 0);
+	cr_assert_eq(warnings, 0);
+
+	/* Downwards it is free. */
+	loaded("[host]\nassert domain = none\nassert fence = no\n"
+	       "assert placement = dma-cache\nassert filesystem = untrusted\n");
+	f = applied(strong, "", "");
+	cr_assert_eq(f.domain, RP_DOMAIN_NONE);
+	cr_assert_eq(f.fence, RP_NO);
+	cr_assert_eq(f.placement, RP_PLACE_DMA_CACHE);
+	cr_assert_eq(f.fs_trusted, RP_NO);
+	cr_assert_eq(warnings, 0);
+}
+
+/* Who copies by CPU does so whatever anybody says. */
+Test(operator, no_opinion_on_cpu_placement)
+{
+	struct rp_facts f = strong;
+
+	loaded("[host]\nassert placement = dma-memory\n");
+	f.placement = RP_PLACE_CPU_USER;
+	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_CPU_USER);
+	f.placement = RP_PLACE_CPU_KERNEL;
+	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_CPU_KERNEL);
+	cr_assert_eq(src.raised, 0);
+}
+
+Test(operator, a_limit_holds_whatever_is_asserted)
+{
+	loaded("[host]\nlimit domain = memory-controller\n"
+	       "[path /p]\nassert domain = system\n");
+	cr_assert_eq(applied(weak, "/p/f", "").domain, RP_DOMAIN_MEMCTRL);
+	cr_assert_eq(applied(weak, "/q/f", "").domain, RP_DOMAIN_UNKNOWN);
+	loaded("[path /p]\nlimit class = none\n[host]\nlimit class = "
+	       "process\n");
+	cr_assert_eq(applied(weak, "/p/f", "").limit, RP_LIMIT_NONE);
+	cr_assert_eq(applied(weak, "/q/f", "").limit, RP_LIMIT_PROCESS);
+}
+
+Test(operator, the_last_assertion_holds)
+{
+	loaded("[host]\nassert domain = cpu-caches\n"
+	       "[path /p]\nassert domain = none\n"
+	       "[path /p/q]\nassert domain = system\n");
+	cr_assert_eq(applied(weak, "", "").domain, RP_DOMAIN_CPUCACHE);
+	cr_assert_eq(applied(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
+	cr_assert_eq(applied(weak, "/p/q/f", "").domain, RP_DOMAIN_SYSTEM);
+	/* Raised once, by the one that holds. */
+	cr_assert_eq(src.raised, 1);
+	cr_assert_eq(warnings, 1);
+}
+
+Test(operator, scopes)
+{
+	loaded("[path /mnt/a]\nassert fence = yes\n"
+	       "[device dax0.0]\nassert fence = yes\n"
+	       "[path /slash/]\nassert fence = yes\n");
+	cr_assert_eq(applied(weak, "/mnt/a", "").fence, RP_YES);
+	cr_assert_eq(applied(weak, "/mnt/a/b/c", "").fence, RP_YES);
+	cr_assert_eq(applied(weak, "/mnt/ab", "").fence, RP_UNKNOWN);
+	cr_assert_eq(applied(weak, "/mnt", "").fence, RP_UNKNOWN);
+	cr_assert_eq(applied(weak, "/slash/x", "").fence, RP_YES);
+	cr_assert_eq(applied(weak, "/dev/dax0.0", "dax0.0").fence, RP_YES);
+	cr_assert_eq(applied(weak, "/dev/dax0.1", "dax0.1").fence, RP_UNKNOWN);
+	cr_assert_eq(applied(weak, "", "").fence, RP_UNKNOWN);
+	loaded("[path /]\nassert fence = yes\n");
+	cr_assert_eq(applied(weak, "/x", "").fence, RP_YES);
+	cr_assert_eq(applied(weak, "", "").fence, RP_UNKNOWN);
+}
+
+/* Through the look at a region, with the path that the map shows. */
+Test(operator, of_a_region)
+{
+	char text[3 * PATH_MAX];
+
+	invent("overlay", "rw");
+	sprintf(text, "[path %s]\nassert filesystem = trusted\n", dir);
+	loaded(text);
+	cfg.op = op;
+	cr_assert_eq(rp_caps_explain(&cfg, HERE, LEN, &facts, why, &src), 0);
+	cr_assert_eq(facts.fs_trusted, RP_YES);
+	cr_assert_eq(src.raised, 1);
+	cr_assert(strstr(src.fs, "asserted by"), "%s", src.fs);
+	cr_assert_eq(rp_caps_region(&cfg, HERE, LEN, &facts, NULL), 0);
+	cr_assert_eq(facts.fs_trusted, RP_YES);
+	cfg.op = NULL;
+	cr_assert_eq(rp_caps_explain(&cfg, HERE, LEN, &facts, why, &src), 0);
+	cr_assert_eq(facts.fs_trusted, RP_NO);
+	cr_assert(strstr(src.fs, "overlay is not listed"), "%s", src.fs);
+}

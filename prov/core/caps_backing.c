@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What lies behind one mapping: which file, on what, and what that is. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "core/caps_priv.h"
+
+#define WHY(b) (b)->why, sizeof((b)->why)
+
+/* What the map adds to the name of a file that has none any more. */
+#define DELETED " (deleted)"
+
+const char *rp_caps_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && !strcmp(s + n - m, end);
+}
+
+/* Is fd the file that the map shows? */
+static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
+		      const struct statx *sx)
+{
+	if (sx->stx_ino == v->ino && fs->major == v->major &&
+	    fs->minor == v->minor)
+		return true;
+	/*
+	 * Older kernels show the file below an overlay. Nothing is lost: an
+	 * overlay is trusted by the operator's word or not at all. But then
+	 * only the name tells of a deleted file, and another may have it.
+	 */
+	return !strcmp(fs->name, "overlay") && !ends_with(v->path, DELETED);
+}
+
+/*
+ * Open the mapped file by the name in the map, without touching what it
+ * names, and make sure that it still is that file. Newlines are the one thing
+ * that the map escapes, and it does not escape the escape.
+ */
+static int file_open(const char *root, const struct rp_vma *v, struct rp_fs *fs,
+		     struct statx *sx)
+{
+	char *name = strdup(v->path), *nl;
+	int fd, err = ENOENT;
+
+	if (!name)
+		return -ENOMEM;
+	do {
+		fd = open(name, O_PATH | O_CLOEXEC);
+		if (fd < 0) {
+			err = errno;
+		} else {
+			rp_caps_fs(root, fd, fs);
+			if (!statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
+				   sx) &&
+			    same_file(v, fs, sx))
+				break;
+			close(fd);
+			fd = -1;
+		}
+		nl = strstr(name, "\\012");
+		for (char *p = nl; p; p = strstr(p, "\\012")) {
+			*p = '\n';
+			memmove(p + 1, p + 4, strlen(p + 4) + 1);
+		}
+	} while (nl);
+	free(name);
+	return fd < 0 ? -err : fd;
+}
+
+static bool is_devdax(const char *root, unsigned int major, unsigned int minor)
+{
+	char link[64 + RP_WHY_LEN], to[256];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "%s/sys/dev/char/%u:%u/subsystem",
+		 root ? root : "", major, minor);
+	n = readlink(link, to, sizeof(to) - 1);
+	if (n < 0)
+		return false;
+	to[n] = '\0';
+	return ends_with(to, "/dax");
+}
+
+/* The persistence domain of the nd region above a device, and its node. */
+static void nd_look(const char *root, const char *kind, unsigned int major,
+		    unsigned int minor, struct rp_backing *b)
+{
+	char *dir = rp_caps_nd_region(root, kind, major, minor);
+
+	if (!dir) {
+		rp_caps_say(b->domain_why, sizeof(b->domain_why),
+			    "no nd region above device %u:%u", major, minor);
+		return;
+	}
+	b->domain = rp_caps_nd_domain(dir);
+	b->node = rp_caps_node(dir);
+	rp_caps_say(b->domain_why, sizeof(b->domain_why),
+		    "persistence_domain of %s", rp_caps_base_name(dir));
+	free(dir);
+}
+
+static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
+			 const struct statx *sx, struct rp_backing *b)
+{
+	bool dax = sx->stx_attributes & STATX_ATTR_DAX;
+	const char *kind = dax ? "DAX file" : "page cache of a file";
+
+	b->size = sx->stx_size;
+	if (rp_caps_fs_in_memory(b->fs.name)) {
+		b->memory = RP_MEM_TMPFS;
+		rp_caps_say(
+			WHY(b),
+			"file %s on %s: outlives the process, not the machine",
+			name, b->fs.name);
+		return;
+	}
+	b->memory = dax ? RP_MEM_DAX : RP_MEM_FILE;
+	if (dax)
+		nd_look(cfg->root, "block", sx->stx_dev_major,
+			sx->stx_dev_minor, b);
+	b->trusted = rp_caps_fs_trusted(&b->fs, cfg->trust_fs) ? RP_YES : RP_NO;
+	if (b->trusted == RP_YES)
+		rp_caps_say(WHY(b), "%s on %s: %s", kind, b->fs.name, name);
+	else if (!b->fs.name[0])
+		rp_caps_say(WHY(b),
+			    "%s on a file system that cannot be told: %s", kind,
+			    name);
+	else if (!rp_caps_fs_listed(b->fs.name))
+		rp_caps_say(WHY(b),
+			    "%s on %s, whose msync nobody vouches for; "
+			    "FI_OFI_RPMEM_TRUST_FS=%s does: %s",
+			    kind, b->fs.name, b->fs.name, name);
+	else
+		rp_caps_say(WHY(b),
+			    "%s on %s, %s; fix that, or vouch for it with "
+			    "FI_OFI_RPMEM_TRUST_FS=%s: %s",
+			    kind, b->fs.name,
+			    b->fs.barriers == RP_NO
+				    ? "mounted without barriers"
+				    : "whose mount options cannot be seen",
+			    b->fs.name, name);
+}
+
+static void file_look(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
+		      struct rp_backing *b)
+{
+	const char *name = rp_caps_base_name(v->path);
+	struct statx sx = {0};
+	int fd = file_open(cfg->root, v, &b->fs, &sx);
+
+	if (fd < 0) {
+		b->fs = (struct rp_fs){0};
+		if (ends_with(v->path, DELETED)) {
+			b->memory = RP_MEM_ANON;
+			rp_caps_say(WHY(b),
+				    "no name leads to %s: its bytes go with "
+				    "the last "
+				    "process that has it; use a file that has "
+				    "a name",
+				    name);
+		} else {
+			rp_caps_say(WHY(b),
+				    "cannot look at the mapped file %s: %s",
+				    name, strerror(-fd));
+		}
+		return;
+	}
+	close(fd);
+	if (S_ISREG(sx.stx_mode)) {
+		regular_file(cfg, name, &sx, b);
+	} else if (S_ISCHR(sx.stx_mode) &&
+		   is_devdax(cfg->root, sx.stx_rdev_major, sx.stx_rdev_minor)) {
+		b->memory = RP_MEM_DAX_SYNC;
+		b->trusted = RP_YES; /* no file system in the way */
+		b->fs.name[0] = '\0';
+		snprintf(b->device, sizeof(b->device), "%s", name);
+		nd_look(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
+			b);
+		rp_caps_say(WHY(b), "devdax device %s", name);
+	} else {
+		b->fs.name[0] = '\0';
+		rp_caps_say(WHY(b), "%s is neither a file nor a devdax device",
+			    name);
+	}
+}
+
+void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
+		      struct rp_backing *b)
+{
+	const char *path = v->path;
+	/* Huge pages without a name show a file that nobody else can have. */
+	bool nameless =
+		!*path || *path == '[' || !strncmp(path, "/anon_hugepage", 14);
+
+	/* One file in many pieces is looked at once. */
+	if (b->major == v->major && b->minor == v->minor && b->ino == v->ino &&
+	    b->sharing == v->perms[3])
+		return;
+	*b = (struct rp_backing){.major = v->major,
+				 .minor = v->minor,
+				 .ino = v->ino,
+				 .sharing = v->perms[3],
+				 .size = UINT64_MAX};
+	if (*path == '/')
+		snprintf(b->path, sizeof(b->path), "%s", path);
+	if (nameless) {
+		b->memory = RP_MEM_ANON;
+		rp_caps_say(WHY(b), "anonymous memory: dies with its process");
+	} else if (v->perms[3] != 's') {
+		b->memory = RP_MEM_PRIVATE;
+		rp_caps_say(WHY(b),
+			    "private mapping of %s: msync on it writes "
+			    "nothing; map it "
+			    "with MAP_SHARED",
+			    rp_caps_base_name(path));
+	} else if (*path == '/') {
+		file_look(cfg, v, b);
+	} else {
+		rp_caps_say(WHY(b), "%s is neither a file nor a devdax device",
+			    path);
+	}
+}
+
+/*
+ * Memory that is to play persistent memory: anything without a disk if we are
+ * told to emulate, and anything shared if libpmem2's own override is allowed
+ * to say so. It promises nothing in either case.
+ */
+static bool plays_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
+{
+	const char *force = getenv("PMEM2_FORCE_GRANULARITY");
+
+	if (cfg->emulate && (m == RP_MEM_ANON || m == RP_MEM_TMPFS))
+		return true;
+	return cfg->allow_force_granularity && force &&
+	       (!strcasecmp(force, "BYTE") ||
+		!strcasecmp(force, "CACHE_LINE")) &&
+	       (m == RP_MEM_TMPFS || m == RP_MEM_FILE || m == RP_MEM_DAX ||
+		m == RP_MEM_DAX_SYNC);
+}
+
+static void emulate(struct rp_backing *b)
+{
+	rp_caps_say(WHY(b),
+		    "%s memory playing persistent memory: survives nothing",
+		    rp_memory_name(b->memory));
+	b->memory = RP_MEM_EMULATED;
+	b->domain = RP_DOMAIN_UNKNOWN;
+	b->domain_why[0] = '\0';
+	b->trusted = RP_UNKNOWN;
+	b->fs.name[0] = '\0';
+}
+
+void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
+{
+	if (plays_pmem(cfg, b->memory))
+		emulate(b);
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What the adapter can promise: who places incoming writes, and where. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "core/caps_priv.h"
+
+/*
+ * Root ports whose perfctrlsts registers are known to lie at 0x180: those of
+ * Skylake-SP and Cascade Lake-SP (Intel 8086:2030 to 2033).
+ */
+#define INTEL	    0x8086
+#define SKX_FIRST   0x2030
+#define SKX_LAST    0x2033
+#define PERFCTRLSTS 0x180
+/* perfctrlsts_0: allocating flows for writes, and what no-snoop may do */
+#define USE_ALLOCATING_FLOW_WR (1u << 7)
+#define NO_SNOOP_OP_WR_EN      (1u << 3)
+/* perfctrlsts_1, 32 bits on: processing hints disabled */
+#define TPH_DIS (1u << 9)
+
+/* "0000:18:00.0" */
+static bool is_function(const char *s, size_t len)
+{
+	static const char shape[] = "xxxx:xx:xx.x";
+
+	if (len != sizeof(shape) - 1)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		bool hex = (s[i] >= '0' && s[i] <= '9') ||
+			   (s[i] >= 'a' && s[i] <= 'f');
+
+		if (shape[i] == 'x' ? !hex : s[i] != shape[i])
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Cut .../pci0000:17/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0 behind the
+ * function; port_len: of the part that ends with the root port.
+ */
+static bool find_function(char *dir, struct rp_nic *nic, size_t *port_len)
+{
+	char *p = strstr(dir, "/devices/pci"), *end = NULL;
+
+	*port_len = 0;
+	while (p && (p = strchr(p + 1, '/'))) {
+		size_t n = strcspn(p + 1, "/");
+
+		if (!is_function(p + 1, n))
+			continue;
+		end = p + 1 + n;
+		snprintf(nic->pci, sizeof(nic->pci), "%.*s", (int)n, p + 1);
+		if (*port_len)
+			continue;
+		*port_len = (size_t)(end - dir);
+		strcpy(nic->port, nic->pci);
+	}
+	if (!end)
+		return false;
+	*end = '\0';
+	/* Integrated into the root complex: no port above it. */
+	if (strlen(dir) == *port_len) {
+		nic->port[0] = '\0';
+		*port_len = 0;
+	}
+	return true;
+}
+
+static unsigned int read_hex(const char *dir, const char *name)
+{
+	unsigned int v = 0;
+	char *path;
+	FILE *f;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return 0;
+	f = fopen(path, "re");
+	free(path);
+	if (!f)
+		return 0;
+	if (fscanf(f, "%x", &v) != 1)
+		v = 0;
+	fclose(f);
+	return v;
+}
+
+static uint32_t reg_at(const unsigned char *p)
+{
+	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* Only who may read more than the first 64 bytes gets there. */
+static int read_perfctrl(const char *port, uint32_t v[2])
+{
+	unsigned char raw[8];
+	ssize_t n;
+	char *path;
+	int fd;
+
+	if (asprintf(&path, "%s/config", port) < 0)
+		return -ENOMEM;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	free(path);
+	if (fd < 0)
+		return -errno;
+	n = pread(fd, raw, sizeof(raw), PERFCTRLSTS);
+	close(fd);
+	if (n != sizeof(raw))
+		return -EPERM;
+	v[0] = reg_at(raw);
+	v[1] = reg_at(raw + 4);
+	return 0;
+}
+
+#define SAY(nic, ...)                                                          \
+	rp_caps_say((nic)->placement_why, sizeof((nic)->placement_why),        \
+		    __VA_ARGS__)
+
+/* Does a write of the adapter end in the last-level cache? */
+static void find_ddio(const char *port, struct rp_nic *nic)
+{
+	unsigned int vendor, device;
+	uint32_t v[2] = {0};
+
+	if (!nic->port[0]) {
+		SAY(nic,
+		    "adapter %s has no root port: nothing tells whether "
+		    "it writes into the cache",
+		    nic->pci);
+		return;
+	}
+	vendor = read_hex(port, "vendor");
+	device = read_hex(port, "device");
+	if (vendor != INTEL || device < SKX_FIRST || device > SKX_LAST) {
+		SAY(nic,
+		    "root port %s (%04x:%04x) does not tell whether DDIO "
+		    "is on",
+		    nic->port, vendor, device);
+		return;
+	}
+	if (read_perfctrl(port, v)) {
+		SAY(nic, "perfctrlsts of root port %s needs root to be read",
+		    nic->port);
+		return;
+	}
+	if (v[0] == ~0u && v[1] == ~0u) {
+		SAY(nic, "root port %s does not answer", nic->port);
+	} else if (v[0] & USE_ALLOCATING_FLOW_WR) {
+		nic->ddio = RP_YES;
+		nic->placement = RP_PLACE_DMA_CACHE;
+		SAY(nic, "DDIO is on: perfctrlsts of root port %s", nic->port);
+	} else if (!(v[0] & NO_SNOOP_OP_WR_EN) && (v[1] & TPH_DIS)) {
+		nic->ddio = RP_NO;
+		nic->placement = RP_PLACE_DMA_MEMORY;
+		SAY(nic, "DDIO is off: perfctrlsts of root port %s", nic->port);
+	} else {
+		SAY(nic,
+		    "root port %s: DDIO is off for some writes only "
+		    "(perfctrlsts %08x %08x)",
+		    nic->port, v[0], v[1]);
+	}
+}
+
+static void look_at_function(char *dir, size_t port_len, struct rp_nic *nic)
+{
+	/*
+	 * A PCI read does not pass the writes before it (PCI Express ordering
+	 * rules), and an RDMA read is carried out behind the writes of its
+	 * queue pair: that is what the appliance method stands on.
+	 */
+	nic->fence = RP_YES;
+	rp_caps_say(nic->fence_why, sizeof(nic->fence_why),
+		    "adapter %s: PCI Express keeps a read behind the writes "
+		    "before it",
+		    nic->pci);
+	nic->node = rp_caps_node(dir);
+	dir[port_len] = '\0';
+	find_ddio(dir, nic);
+}
+
+int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
+{
+	struct rp_nic nic = {.ddio = RP_UNKNOWN};
+	size_t port_len;
+	char *link, *dir;
+
+	if (!*device || *device == '.' || strchr(device, '/'))
+		return -EINVAL;
+	if (asprintf(&link, "%s/sys/class/infiniband/%s", root ? root : "",
+		     device) < 0)
+		return -ENOMEM;
+	dir = realpath(link, NULL);
+	free(link);
+	if (!dir)
+		return -ENODEV;
+	if (strstr(dir, "/devices/virtual/")) {
+		nic.placement = RP_PLACE_CPU_KERNEL;
+		SAY(&nic,
+		    "%s is driven by software: it copies through the "
+		    "kernel's mapping",
+		    device);
+		rp_caps_say(nic.fence_why, sizeof(nic.fence_why),
+			    "%s is driven by software", device);
+	} else if (find_function(dir, &nic, &port_len)) {
+		look_at_function(dir, port_len, &nic);
+	} else {
+		SAY(&nic, "%s is no PCI device", device);
+	}
+	free(dir);
+	*out = nic;
+	return 0;
+}
+
+/* Base providers that are known to place writes by a copy of the CPU. */
+static const struct {
+	const char *base;
+	enum rp_placement placement;
+	const char *why;
+} copiers[] = {
+	{"tcp", RP_PLACE_CPU_USER,
+	 "tcp: the kernel copies to the program's "
+	 "own mapping"},
+	{"sockets", RP_PLACE_CPU_USER,
+	 "sockets: the kernel copies to the program's own mapping"},
+	/* Small writes go through the mapping, long ones past it. */
+	{"shm", RP_PLACE_CPU_KERNEL,
+	 "shm: the other process copies, part of it past the mapping"},
+};
+
+void rp_caps_base(const char *root, const char *base, const char *device,
+		  struct rp_nic *nic)
+{
+	size_t n;
+
+	if (!base)
+		base = "";
+	n = strcspn(base, ";");
+	*nic = (struct rp_nic){.ddio = RP_UNKNOWN};
+	for (size_t i = 0; i < sizeof(copiers) / sizeof(copiers[0]); i++) {
+		if (strlen(copiers[i].base) != n ||
+		    strncasecmp(base, copiers[i].base, n))
+			continue;
+		nic->placement = copiers[i].placement;
+		SAY(nic, "%s", copiers[i].why);
+		rp_caps_say(nic->fence_why, sizeof(nic->fence_why),
+			    "%s has no adapter of its own", copiers[i].base);
+		return;
+	}
+	if (n == 5 && !strncasecmp(base, "verbs", n) && device &&
+	    !rp_caps_nic(root, device, nic))
+		return;
+	SAY(nic, "nothing is known of who places writes of %.*s%s%s", (int)n,
+	    base, device ? " on " : "", device ? device : "");
+	rp_caps_say(nic->fence_why, sizeof(nic->fence_why), "nothing tells");
+}

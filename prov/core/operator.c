@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Statements of the operator: read, checked, applied to what was found. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/operator.h"
+
+#define MAX_STATEMENTS 1024
+
+enum scope {
+	SCOPE_HOST,
+	SCOPE_PATH,
+	SCOPE_DEVICE,
+};
+
+enum key {
+	KEY_DOMAIN,
+	KEY_PLACEMENT,
+	KEY_FENCE,
+	KEY_NATIVE,
+	KEY_FILESYSTEM,
+	KEY_CLASS,
+};
+
+enum verb {
+	VERB_LIMIT = 1,
+	VERB_ASSERT = 2,
+};
+
+struct statement {
+	enum scope scope;
+	char *name; /* of the scope; the section owns it */
+	enum verb verb;
+	enum key key;
+	int value;
+	unsigned int line;
+};
+
+struct section {
+	struct section *next;
+	char name[];
+};
+
+struct rp_operator {
+	char *file;
+	struct section *sections;
+	struct statement *v;
+	size_t n;
+};
+
+/* Every value that may be stated, and by which verbs. */
+static const struct word {
+	enum key key;
+	const char *word;
+	int value;
+	unsigned int verbs;
+} words[] = {
+	{KEY_DOMAIN, "none", RP_DOMAIN_NONE, VERB_LIMIT | VERB_ASSERT},
+	{KEY_DOMAIN, "memory-controller", RP_DOMAIN_MEMCTRL,
+	 VERB_LIMIT | VERB_ASSERT},
+	{KEY_DOMAIN, "cpu-caches", RP_DOMAIN_CPUCACHE,
+	 VERB_LIMIT | VERB_ASSERT},
+	{KEY_DOMAIN, "system", RP_DOMAIN_SYSTEM, VERB_LIMIT | VERB_ASSERT},
+	{KEY_PLACEMENT, "dma-cache", RP_PLACE_DMA_CACHE,
+	 VERB_LIMIT | VERB_ASSERT},
+	{KEY_PLACEMENT, "dma-memory", RP_PLACE_DMA_MEMORY, VERB_ASSERT},
+	{KEY_FENCE, "yes", RP_YES, VERB_ASSERT},
+	{KEY_FENCE, "no", RP_NO, VERB_LIMIT | VERB_ASSERT},
+	{KEY_NATIVE, "no", RP_NO, VERB_LIMIT},
+	{KEY_FILESYSTEM, "trusted", RP_YES, VERB_ASSERT},
+	{KEY_FILESYSTEM, "untrusted", RP_NO, VERB_LIMIT | VERB_ASSERT},
+	{KEY_CLASS, "none", RP_LIMIT_NONE, VERB_LIMIT},
+	{KEY_CLASS, "process", RP_LIMIT_PROCESS, VERB_LIMIT},
+	{KEY_CLASS, "power", RP_LIMIT_POWER, VERB_LIMIT},
+};
+#define WORDS (sizeof(words) / sizeof(words[0]))
+
+static const struct {
+	const char *name;
+	const char *values; /* for people */
+} keys[] = {
+	[KEY_DOMAIN] = {"domain",
+			"none, memory-controller, cpu-caches or system"},
+	[KEY_PLACEMENT] = {"placement", "dma-cache or dma-memory"},
+	[KEY_FENCE] = {"fence", "yes or no"},
+	[KEY_NATIVE] = {"native", "no"},
+	[KEY_FILESYSTEM] = {"filesystem", "trusted or untrusted"},
+	[KEY_CLASS] = {"class", "none, process or power"},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+/* Of one file while it is read. */
+struct reader {
+	struct rp_operator *o;
+	char *why;
+	unsigned int line;
+	enum scope scope;
+	char *name;
+	bool in_section;
+};
+
+__attribute__((format(printf, 3, 4))) static int
+complain(struct reader *r, int err, const char *fmt, ...)
+{
+	char text[RP_WHY_LEN];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(r->why, RP_WHY_LEN, "%.100s:%u: %.140s", r->o->file, r->line,
+		 text);
+	return err;
+}
+
+static char *trim(char *s)
+{
+	char *end;
+
+	s += strspn(s, " \t");
+	end = s + strlen(s);
+	while (end > s && strchr(" \t\r\n", end[-1]))
+		*--end = '\0';
+	return s;
+}
+
+/* The first word of s, cut off; the rest, trimmed, in *rest. */
+static char *first_word(char *s, char **rest)
+{
+	size_t n = strcspn(s, " \t");
+
+	*rest = s + n + !!s[n];
+	s[n] = '\0';
+	*rest = trim(*rest);
+	return s;
+}
+
+static int read_section(struct reader *r, char *s)
+{
+	char *end = strrchr(s, ']'), *kind, *name;
+	struct section *sec;
+
+	if (!end || end[1])
+		return complain(r, -EINVAL, "a section ends with ]");
+	*end = '\0';
+	kind = first_word(trim(s + 1), &name);
+	if (!strcmp(kind, "host"))
+		r->scope = SCOPE_HOST;
+	else if (!strcmp(kind, "path"))
+		r->scope = SCOPE_PATH;
+	else if (!strcmp(kind, "device"))
+		r->scope = SCOPE_DEVICE;
+	else
+		return complain(r, -EINVAL,
+				"[%s] is none of [host], [path /...], [device "
+				"...]",
+				kind);
+	if (r->scope == SCOPE_HOST && *name)
+		return complain(r, -EINVAL, "[host] has no name");
+	if (r->scope == SCOPE_PATH && *name != '/')
+		return complain(r, -EINVAL, "[path ...] wants a full path");
+	if (r->scope == SCOPE_DEVICE && (!*name || strchr(name, '/')))
+		return complain(r, -EINVAL,
+				"[device ...] wants a name as in dax0.0");
+	/* A final slash says nothing; "/" alone is everything. */
+	while (name[0] && name[1] && name[strlen(name) - 1] == '/')
+		name[strlen(name) - 1] = '\0';
+	sec = malloc(sizeof(*sec) + strlen(name) + 1);
+	if (!sec)
+		return complain(r, -ENOMEM, "out of memory");
+	strcpy(sec->name, name);
+	sec->next = r->o->sections;
+	r->o->sections = sec;
+	r->name = sec->name;
+	r->in_section = true;
+	return 0;
+}
+
+static const struct word *find_word(enum key key, const char *text)
+{
+	for (const struct word *w = words; w < words + WORDS; w++)
+		if (w->key == key && !strcmp(w->word, text))
+			return w;
+	return NULL;
+}
+
+static int find_key(const char *text, enum key *key)
+{
+	for (size_t i = 0; i < KEYS; i++) {
+		if (strcmp(keys[i].name, text))
+			continue;
+		*key = (enum key)i;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int add(struct reader *r, const struct word *w, enum verb verb)
+{
+	struct rp_operator *o = r->o;
+	struct statement *v;
+
+	for (size_t i = 0; i < o->n; i++)
+		if (o->v[i].name == r->name && o->v[i].verb == verb &&
+		    o->v[i].key == w->key)
+			return complain(r, -EINVAL,
+					"%s was stated before, in line %u",
+					keys[w->key].name, o->v[i].line);
+	if (o->n == MAX_STATEMENTS)
+		return complain(r, -E2BIG, "more than %d statements",
+				MAX_STATEMENTS);
+	v = realloc(o->v, (o->n + 1) * sizeof(*v));
+	if (!v)
+		return complain(r, -ENOMEM, "out of memory");
+	o->v = v;
+	v[o->n++] = (struct statement){
+		.scope = r->scope,
+		.name = r->name,
+		.verb = verb,
+		.key = w->key,
+		.value = w->value,
+		.line = r->line,
+	};
+	return 0;
+}
+
+static int read_statement(struct reader *r, char *s)
+{
+	char *verb_text, *key_text, *value = strchr(s, '=');
+	const struct word *w;
+	enum verb verb;
+	enum key key;
+
+	if (!r->in_section)
+		return complain(r, -EINVAL,
+				"a statement stands in a section, [host] say");
+	if (!value)
+		return complain(r, -EINVAL,
+				"a statement is: limit or assert, FACT = "
+				"VALUE");
+	*value++ = '\0';
+	value = trim(value);
+	verb_text = first_word(trim(s), &key_text);
+	if (!strcmp(verb_text, "limit"))
+		verb = VERB_LIMIT;
+	else if (!strcmp(verb_text, "assert"))
+		verb = VERB_ASSERT;
+	else
+		return complain(r, -EINVAL,
+				"'%s' is neither limit (never raises what is "
+				"found) nor assert (is believed)",
+				verb_text);
+	if (find_key(key_text, &key))
+		return complain(r, -EINVAL,
+				"'%s' is none of domain, placement, fence, "
+				"native, filesystem, class",
+				key_text);
+	w = find_word(key, value);
+	if (!w)
+		return complain(r, -EINVAL, "%s is %s, not '%s'",
+				keys[key].name, keys[key].values, value);
+	if (w->verbs & verb)
+		return add(r, w, verb);
+	if (key == KEY_NATIVE || key == KEY_CLASS)
+		return complain(r, -EINVAL,
+				"%s can be limited only: it follows from "
+				"facts%s",
+				keys[key].name,
+				key == KEY_NATIVE ? " of both ends" : "");
+	return complain(r, -EINVAL, "'%s' is no limit: leave it out", value);
+}
+
+static int read_line(struct reader *r, char *s)
+{
+	char *hash = strchr(s, '#');
+
+	/* A comment begins a line or follows a blank: names may have one. */
+	while (hash && hash > s && hash[-1] != ' ' && hash[-1] != '\t')
+		hash = strchr(hash + 1, '#');
+	if (hash)
+		*hash = '\0';
+	s = trim(s);
+	if (!*s)
+		return 0;
+	return *s == '[' ? read_section(r, s) : read_statement(r, s);
+}
+
+static int check_file(struct reader *r, FILE *f)
+{
+	struct stat st;
+
+	if (fstat(fileno(f), &st))
+		return complain(r, -errno, "%s", strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return complain(r, -EINVAL, "is not a regular file");
+	if (st.st_uid && st.st_uid != geteuid())
+		return complain(r, -EPERM,
+				"belongs to user %u: it must be root's or "
+				"this user's",
+				(unsigned int)st.st_uid);
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return complain(r, -EPERM, "others can write it: chmod go-w");
+	return 0;
+}
+
+static int read_file(struct reader *r, FILE *f)
+{
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t n;
+	int ret;
+
+	ret = check_file(r, f);
+	while (!ret && (n = getline(&line, &size, f)) >= 0) {
+		r->line++;
+		if (strlen(line) != (size_t)n)
+			ret = complain(r, -EINVAL, "this is not text");
+		else
+			ret = read_line(r, line);
+	}
+	if (!ret && ferror(f))
+		ret = complain(r, -EIO, "cannot be read");
+	free(line);
+	return ret;
+}
+
+int rp_operator_load(const char *path, struct rp_operator **out, char *why)
+{
+	struct reader r = {.why = why};
+	FILE *f;
+	int fd, ret;
+
+	r.o = calloc(1, sizeof(*r.o));
+	if (r.o)
+		r.o->file = strdup(path);
+	if (!r.o || !r.o->file) {
+		rp_operator_free(r.o);
+		snprintf(why, RP_WHY_LEN, "out of memory");
+		return -ENOMEM;
+	}
+	/* Whoever names a pipe or a terminal must not make us wait. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	f = fd < 0 ? NULL : fdopen(fd, "r");
+	if (!f) {
+		ret = -errno;
+		if (fd >= 0)
+			close(fd);
+		snprintf(why, RP_WHY_LEN, "%.150s: %s", path, strerror(-ret));
+		goto free;
+	}
+	ret = read_file(&r, f);
+	fclose(f);
+	if (ret)
+		goto free;
+	*out = r.o;
+	return 0;
+free:
+	rp_operator_free(r.o);
+	return ret;
+}
+
+int rp_operator_find(const char *path, struct rp_operator **out, char *why)
+{
+	int ret = rp_operator_load(path ? path : RP_OPERATOR_DEFAULT, out, why);
+
+	if (ret != -ENOENT || path)
+		return ret;
+	*out = NULL;
+	return 0;
+}
+
+void rp_operator_free(struct rp_operator *o)
+{
+	struct section *s;
+
+	if (!o)
+		return;
+	while ((s = o->sections)) {
+		o->sections = s->next;
+		free(s);
+	}
+	free(o->v);
+	free(o->file);
+	free(o);
+}
+
+static bool below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	if (!strcmp(dir, "/"))
+		return *path == '/';
+	return !strncmp(path, dir, n) && (!path[n] || path[n] == '/');
+}
+
+static bool applies(const struct statement *s, const char *path,
+		    const char *device)
+{
+	switch (s->scope) {
+	case SCOPE_HOST:
+		return true;
+	case SCOPE_PATH:
+		return below(path, s->name);
+	case SCOPE_DEVICE:
+		return !strcmp(device, s->name);
+	}
+	return false;
+}
+
+/*
+ * Where a value stands among those of its fact: more can be promised on a
+ * higher one. What is unknown stands at the bottom, with what is known to be
+ * bad. Negative: a statement says nothing to such a value.
+ */
+static int rank(enum key key, int value)
+{
+	switch (key) {
+	case KEY_DOMAIN:
+		return value == RP_DOMAIN_UNKNOWN ? 0 : value - RP_DOMAIN_NONE;
+	case KEY_PLACEMENT:
+		if (value == RP_PLACE_CPU_USER || value == RP_PLACE_CPU_KERNEL)
+			return -1;
+		return value == RP_PLACE_UNKNOWN     ? 0
+		       : value == RP_PLACE_DMA_CACHE ? 1
+						     : 2;
+	case KEY_FENCE:
+	case KEY_NATIVE:
+	case KEY_FILESYSTEM:
+		return value == RP_YES;
+	case KEY_CLASS:
+		return RP_LIMIT_NONE - value;
+	}
+	return -1;
+}
+
+static int fact_get(const struct rp_facts *f, enum key key)
+{
+	switch (key) {
+	case KEY_DOMAIN:
+		return f->domain;
+	case KEY_PLACEMENT:
+		return f->placement;
+	case KEY_FENCE:
+		return f->fence;
+	case KEY_NATIVE:
+		return f->native;
+	case KEY_FILESYSTEM:
+		return f->fs_trusted;
+	case KEY_CLASS:
+		return f->limit;
+	}
+	return 0;
+}
+
+static void fact_set(struct rp_facts *f, enum key key, int value)
+{
+	switch (key) {
+	case KEY_DOMAIN:
+		f->domain = (enum rp_domain)value;
+		break;
+	case KEY_PLACEMENT:
+		f->placement = (enum rp_placement)value;
+		break;
+	case KEY_FENCE:
+		f->fence = (enum rp_tri)value;
+		break;
+	case KEY_NATIVE:
+		f->native = (enum rp_tri)value;
+		break;
+	case KEY_FILESYSTEM:
+		f->fs_trusted = (enum rp_tri)value;
+		break;
+	case KEY_CLASS:
+		f->limit = (enum rp_class_limit)value;
+		break;
+	}
+}
+
+static char *source_of(struct rp_sources *src, enum key key)
+{
+	switch (key) {
+	case KEY_DOMAIN:
+		return src->domain;
+	case KEY_PLACEMENT:
+		return src->placement;
+	case KEY_FENCE:
+		return src->fence;
+	case KEY_NATIVE:
+		return src->native;
+	case KEY_FILESYSTEM:
+		return src->fs;
+	case KEY_CLASS:
+		return src->limit;
+	}
+	return NULL;
+}
+
+static const char *word_of(enum key key, int value)
+{
+	for (const struct word *w = words; w < words + WORDS; w++)
+		if (w->key == key && w->value == value)
+			return w->word;
+	return key == KEY_NATIVE && value == RP_YES ? "yes" : "unknown";
+}
+
+/* What stood there before the operator spoke: to tell who is raised. */
+static void change(const struct rp_operator *o, const struct statement *s,
+		   struct rp_facts *facts, struct rp_sources *src)
+{
+	int found = fact_get(facts, s->key);
+	char *text = source_of(src, s->key);
+	bool up = rank(s->key, s->value) > rank(s->key, found);
+	char was[RP_SOURCE_LEN];
+
+	snprintf(was, sizeof(was), "%s", text);
+	fact_set(facts, s->key, s->value);
+	snprintf(text, RP_SOURCE_LEN, "%s %.80s:%u, instead of %s",
+		 s->verb == VERB_LIMIT ? "limited by" : "asserted by", o->file,
+		 s->line, word_of(s->key, found));
+	if (!up)
+		return;
+	src->raised++;
+	rp_log(RP_LOG_WARN,
+	       "%s:%u: the operator asserts %s = %s, where %s was found (%s)",
+	       o->file, s->line, keys[s->key].name, word_of(s->key, s->value),
+	       word_of(s->key, found), was);
+}
+
+void rp_operator_apply(const struct rp_operator *o, const char *path,
+		       const char *device, struct rp_facts *facts,
+		       struct rp_sources *src)
+{
+	const struct statement *last[KEYS] = {NULL}, *s;
+
+	for (s = o->v; s < o->v + o->n; s++)
+		if (s->verb == VERB_ASSERT && applies(s, path, device))
+			last[s->key] = s;
+	for (size_t k = 0; k < KEYS; k++) {
+		int found = fact_get(facts, (enum key)k);
+
+		if (last[k] && found != last[k]->value &&
+		    rank((enum key)k, found) >= 0)
+			change(o, last[k], facts, src);
+	}
+	for (s = o->v; s < o->v + o->n; s++)
+		if (s->verb == VERB_LIMIT && applies(s, path, device) &&
+		    rank(s->key, fact_get(facts, s->key)) >
+			    rank(s->key, s->value))
+			change(o, s, facts, src);
+}

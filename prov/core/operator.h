@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the operator states about facts that software cannot read. */
+#ifndef RP_OPERATOR_H
+#define RP_OPERATOR_H
+
+#include "core/caps.h"
+
+/*
+ * A text file: sections, and statements in them, one per line; '#' begins a
+ * comment.
+ *
+ *	[host]				everything on this machine
+ *	[path /mnt/pmem]		files there and below
+ *	[device dax0.0]			a device DAX
+ *	limit domain = memory-controller
+ *	assert fence = yes
+ *
+ * `limit` never makes a fact stronger than what was found. `assert` is
+ * believed: where that makes a fact stronger it is logged, and shown by
+ * fi_rpmem_info. A limit holds whatever is asserted; of several assertions
+ * about one fact the last one in the file that applies holds.
+ *
+ *	domain		none, memory-controller, cpu-caches, system
+ *	placement	dma-cache, dma-memory; of writes by an adapter: who
+ *			copies by CPU is no matter of opinion
+ *	fence		yes, no
+ *	native		no (limit only: both ends must confirm it)
+ *	filesystem	trusted, untrusted
+ *	class		none, process, power (limit only: it follows from facts)
+ */
+#define RP_OPERATOR_DEFAULT "/etc/ofi_rpmem.conf"
+
+struct rp_operator;
+
+/*
+ * Read and check the whole file. It must be a regular file that belongs to root
+ * or to this user, and that nobody else can write. Returns 0, or -errno (of
+ * opening it), -EPERM (somebody else could have written it), -EINVAL, -E2BIG,
+ * -ENOMEM, with a sentence in why (RP_WHY_LEN bytes) that names file and line.
+ */
+int rp_operator_load(const char *path, struct rp_operator **out, char *why);
+/*
+ * The file of the operator's choice, or with NULL the default one, which need
+ * not be there: then *out is NULL.
+ */
+int rp_operator_find(const char *path, struct rp_operator **out, char *why);
+void rp_operator_free(struct rp_operator *o);
+
+/*
+ * Change what was found by what is stated. path: of the mapped file, "" where
+ * there is none; device: of a device DAX, or "". Sources of changed facts are
+ * rewritten; statements that make a fact stronger are logged, and counted in
+ * src->raised.
+ */
+void rp_operator_apply(const struct rp_operator *o, const char *path,
+		       const char *device, struct rp_facts *facts,
+		       struct rp_sources *src);
+
+#endif
