@@ -44,3 +44,10 @@ EXTRA_DIST += fabtests/functional/cp.sh
 # What is said of upstream's fabtests.
 TESTS += fabtests/functional/upstream.sh
 EXTRA_DIST += fabtests/functional/upstream.sh
+
+# Threads in every model.
+check_PROGRAMS += fabtests/functional/threads
+TESTS += fabtests/functional/threads
+fabtests_functional_threads_SOURCES = fabtests/functional/threads.c $(pair_sources)
+fabtests_functional_threads_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_threads_LDADD = $(FABRIC_LIBS) -lpthread

@@ -64,6 +64,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	if (!o->raw_keys)
 		h->domain_attr->mr_mode |= FI_MR_PROV_KEY;
 	h->domain_attr->data_progress = o->progress;
+	h->domain_attr->threading = o->threading;
 	h->tx_attr->op_flags = o->op_flags;
 	h->fabric_attr->prov_name = strdup(o->prov ? o->prov : "tcp;ofi_rpmem");
 	MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", o->port, FI_SOURCE, h,

@@ -16,10 +16,11 @@
 
 /* How a side is opened; zero is the ordinary way. */
 struct pair_opts {
-	enum fi_progress progress; /* 0: manual */
-	enum fi_av_type av;	   /* 0: map */
-	enum fi_cq_format format;  /* 0: tagged */
-	bool sleeps;		   /* CQ with a descriptor, fi_cq_sread() */
+	enum fi_progress progress;   /* 0: manual */
+	enum fi_threading threading; /* 0: the provider's */
+	enum fi_av_type av;	     /* 0: map */
+	enum fi_cq_format format;    /* 0: tagged */
+	bool sleeps;		     /* CQ with a descriptor, fi_cq_sread() */
 	bool selective;
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	uint64_t op_flags; /* default transmit flags */

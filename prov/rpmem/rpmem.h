@@ -118,7 +118,8 @@ static inline bool rp_is_hidden(const void *context)
 	uintptr_t size =
 		atomic_load_explicit(&rp_hidden_size, memory_order_acquire);
 
-	return (uintptr_t)context - rp_hidden_base < size;
+	/* The base may still be written while the size says that it is not. */
+	return size && (uintptr_t)context - rp_hidden_base < size;
 }
 
 /* Slots of one domain: none returns to the process before its CQs are gone. */
