@@ -221,7 +221,7 @@ Test(operator, limits_lower)
 	want = weak;
 	want.limit = RP_LIMIT_PROCESS;
 	same(&f, &want);
-	cr_assert_str_empty(src.domain);
+	cr_assert_eq(src.domain[0], 0);
 	loaded("[host]\nlimit domain = system\nlimit class = power\n");
 	f = applied(weak, "", "");
 	same(&f, &weak);
