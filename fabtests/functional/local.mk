@@ -37,6 +37,11 @@ fabtests_functional_basic_SOURCES = fabtests/functional/basic.c $(pair_sources)
 fabtests_functional_basic_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_basic_LDADD = $(FABRIC_LIBS)
 
+check_PROGRAMS += fabtests/functional/direct
+TESTS += fabtests/functional/direct
+fabtests_functional_direct_SOURCES = fabtests/functional/direct.c
+fabtests_functional_direct_LDADD = $(FABRIC_LIBS)
+
 # A copy there and back, broken off in every way.
 TESTS += fabtests/functional/cp.sh
 EXTRA_DIST += fabtests/functional/cp.sh

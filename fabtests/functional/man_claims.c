@@ -389,8 +389,15 @@ static void not_offered(void)
 		 "scalable endpoints are refused");
 	claim_is(fi_poll_open(f.domain, &poll_attr, &poll), -FI_ENOSYS,
 		 "poll sets are refused");
-	claim_is(fi_wait_open(f.fabric, &wait_attr, &wait), -FI_ENOSYS,
-		 "wait sets are refused");
+	if (!fi_wait_open(f.fabric, &wait_attr, &wait)) {
+		struct fi_cq_attr a = {.wait_obj = FI_WAIT_SET,
+				       .wait_set = wait};
+		struct fid_cq *cq;
+
+		claim_is(fi_cq_open(f.domain, &a, &cq, NULL), -FI_ENOSYS,
+			 "our queues refuse wait sets");
+		fi_close(&wait->fid);
+	}
 	claim_is(fi_av_open(f.domain, &av_attr, &av, NULL), -FI_ENOSYS,
 		 "events of the address vector are refused");
 	claim(!(f.info->caps & FI_ATOMIC) && !f.info->domain_attr->cntr_cnt,
@@ -434,7 +441,9 @@ static void selecting(void)
 	claim(!listed(h), "not with counters");
 	h->domain_attr->cntr_cnt = 0;
 	h->ep_attr->type = FI_EP_MSG;
-	claim(!listed(h), "not for FI_EP_MSG");
+	claim(listed(h), "FI_EP_MSG is the base's own");
+	h->caps |= FI_RMA_PMEM;
+	claim(!listed(h), "and never persistent");
 	fi_freeinfo(h);
 
 	claim(!strstr(f.info->fabric_attr->prov_name, "ofi_rxm"),

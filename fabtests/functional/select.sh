@@ -50,7 +50,8 @@ grep -q '^ofi_rpmem:' "$dir/out" || fail "not loaded: nothing was tested"
 # Asked for, in each way.
 info -p 'tcp;ofi_rpmem'
 names 'tcp;ofi_rpmem '
-grep '^    type:' "$dir/out" | grep -qv FI_EP_RDM && fail "not only RDM"
+grep '^    type:' "$dir/out" | uniq | tr -d ' \n' |
+	grep -q '^type:FI_EP_RDMtype:FI_EP_MSG$' || fail "RDM, then the base's own"
 info -p ofi_rpmem
 names 'tcp;ofi_rpmem '
 FI_PROVIDER='tcp;ofi_rpmem' info

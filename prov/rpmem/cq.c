@@ -539,6 +539,11 @@ static struct fi_ops cq_fid_ops = {
 	.ops_open = no_ops_open,
 };
 
+bool rp_cq_is_ours(const struct fid *fid)
+{
+	return fid->fclass == FI_CLASS_CQ && fid->ops == &cq_fid_ops;
+}
+
 static int watch(int epfd, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};

@@ -135,7 +135,10 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		atomic_fetch_add(&av->refs, 1);
 		return 0;
 	case FI_CLASS_EQ:
-		return fi_ep_bind(ep->base, bfid, flags);
+		/* A layered base reports nothing there (ofi_rxm). */
+		return ep->dom->fabric->direct != ep->dom->fabric->base
+			       ? 0
+			       : fi_ep_bind(ep->base, bfid, flags);
 	case FI_CLASS_CNTR:
 	default:
 		return -FI_ENOSYS;

@@ -9,8 +9,15 @@
 static int fabric_close(struct fid *fid)
 {
 	struct rp_fabric *fab = rp_container_of(fid, struct rp_fabric, fid.fid);
-	int ret = fi_close(&fab->base->fid);
+	int ret;
 
+	if (fab->direct != fab->base) {
+		ret = fi_close(&fab->direct->fid);
+		if (ret)
+			return ret;
+		fab->direct = fab->base;
+	}
+	ret = fi_close(&fab->base->fid);
 	if (ret)
 		return ret;
 	free(fab->base_name);
@@ -24,7 +31,7 @@ static int fabric_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
 
 	/* Nothing of ours is reported there, so it is the base's own. */
-	return fi_eq_open(fab->base, attr, eq, context);
+	return fi_eq_open(fab->direct, attr, eq, context);
 }
 
 static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
@@ -34,27 +41,71 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
 	int ret;
 
 	for (int i = 0; i < count; i++) {
-		if (fids[i]->fclass == FI_CLASS_CQ)
+		if (rp_cq_is_ours(fids[i]))
 			ret = rp_cq_trywait(rp_container_of(
 				fids[i], struct rp_cq, fid.fid));
 		else
-			ret = fi_trywait(fab->base, &fids[i], 1);
+			ret = fi_trywait(fab->direct, &fids[i], 1);
 		if (ret)
 			return ret;
 	}
 	return 0;
 }
 
-static int no_pep(struct fid_fabric *fabric, struct fi_info *info,
-		  struct fid_pep **pep, void *context)
+/* A copy that names the provider itself: its checks know no other name. */
+static struct fi_info *direct_info(struct rp_fabric *fab,
+				   const struct fi_info *info)
 {
-	return -FI_ENOSYS;
+	struct fi_info *b = fi_dupinfo(info);
+
+	if (!b)
+		return NULL;
+	free(b->fabric_attr->prov_name);
+	b->fabric_attr->prov_name = strdup(fab->base_name);
+	b->fabric_attr->fabric = fab->direct;
+	if (b->fabric_attr->prov_name)
+		return b;
+	fi_freeinfo(b);
+	return NULL;
 }
 
-static int no_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
-		   struct fid_wait **waitset)
+static int fabric_pep(struct fid_fabric *fabric, struct fi_info *info,
+		      struct fid_pep **pep, void *context)
 {
-	return -FI_ENOSYS;
+	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
+	struct fi_info *b = direct_info(fab, info);
+	int ret = b ? fi_passive_ep(fab->direct, b, pep, context) : -FI_ENOMEM;
+
+	fi_freeinfo(b);
+	return ret;
+}
+
+static int fabric_domain(struct fid_fabric *fabric, struct fi_info *info,
+			 struct fid_domain **dom, void *context)
+{
+	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
+	struct fi_info *b;
+	int ret;
+
+	if (!rp_info_is_direct(info))
+		return rp_domain_open(fabric, info, dom, context);
+	RP_INFO(DOMAIN,
+		"this domain is %s's own: nothing written through it is made "
+		"durable by ofi_rpmem\n",
+		fab->base_name);
+	b = direct_info(fab, info);
+	ret = b ? fi_domain(fab->direct, b, dom, context) : -FI_ENOMEM;
+	fi_freeinfo(b);
+	return ret;
+}
+
+static int fabric_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
+		       struct fid_wait **waitset)
+{
+	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
+
+	/* For domains that are the base's own; our queues refuse wait sets. */
+	return fi_wait_open(fab->direct, attr, waitset);
 }
 
 static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -86,18 +137,40 @@ static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info,
 			  void *context)
 {
 	return flags ? -FI_EBADFLAGS
-		     : rp_domain_open(fabric, info, dom, context);
+		     : fabric_domain(fabric, info, dom, context);
 }
 
 static struct fi_ops_fabric fabric_ops = {
 	.size = sizeof(struct fi_ops_fabric),
-	.domain = rp_domain_open,
-	.passive_ep = no_pep,
+	.domain = fabric_domain,
+	.passive_ep = fabric_pep,
 	.eq_open = fabric_eq_open,
-	.wait_open = no_wait,
+	.wait_open = fabric_wait,
 	.trywait = fabric_trywait,
 	.domain2 = fabric_domain2,
 };
+
+/* The provider's own fabric, where that of its datagrams is another's. */
+static int open_direct(struct rp_fabric *fab, const struct fi_info *base,
+		       void *context)
+{
+	struct fi_info *list;
+	int ret;
+
+	fab->direct = fab->base;
+	if (!strcasecmp(base->fabric_attr->prov_name, fab->base_name) ||
+	    rp_info_direct(fab->version, fab->base_name, &list))
+		return 0;
+	for (struct fi_info *i = list; i; i = i->next) {
+		if (strcmp(i->fabric_attr->name, base->fabric_attr->name))
+			continue;
+		ret = fi_fabric(i->fabric_attr, &fab->direct, context);
+		fi_freeinfo(list);
+		return ret;
+	}
+	fi_freeinfo(list);
+	return 0;
+}
 
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context)
@@ -130,9 +203,14 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	if (ret)
 		goto free;
 	ret = fi_fabric(list->fabric_attr, &fab->base, context);
-	fi_freeinfo(list);
 	if (ret)
 		goto free;
+	ret = open_direct(fab, list, context);
+	if (ret) {
+		fi_close(&fab->base->fid);
+		goto free;
+	}
+	fi_freeinfo(list);
 	fi_freeinfo(hints);
 	fab->fid.fid.fclass = FI_CLASS_FABRIC;
 	fab->fid.fid.context = context;
@@ -142,6 +220,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	*fabric = &fab->fid;
 	return 0;
 free:
+	fi_freeinfo(list);
 	fi_freeinfo(hints);
 	if (fab)
 		free(fab->base_name);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the provider offers, derived from what its base offers. */
+#include "config.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,13 @@
 /* Entries of the base's queues that stay ours. */
 #define RESERVED_TX 64
 #define RESERVED_RX 128
+
+/*
+ * What we do not layer over. Programs that ask for it get the base's own
+ * entries, and with them the base's own objects, without persistence.
+ */
+#define DIRECT_CAPS                                                            \
+	(FI_TRIGGER | FI_COLLECTIVE | FI_NAMED_RX_CTX | FI_VARIABLE_MSG)
 
 /* What the base must be able to do for control messages to travel. */
 #define CTRL_CAPS  FI_TAGGED
@@ -332,6 +341,9 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 		*semi = 0;
 	if (!(i->caps & FI_TAGGED) || !i->ep_attr->mem_tag_format)
 		return -FI_ENODATA;
+	i->caps &= ~(uint64_t)DIRECT_CAPS;
+	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
+	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->caps &= ~(uint64_t)FI_ATOMIC;
 	i->tx_attr->caps &= ~(uint64_t)FI_ATOMIC;
 	i->rx_attr->caps &= ~(uint64_t)FI_ATOMIC;
@@ -349,6 +361,10 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 		i->tx_attr->op_flags |=
 			hints->tx_attr->op_flags & FI_COMMIT_COMPLETE;
 	i->ep_attr->mem_tag_format >>= 1;
+	/* More contexts than one are the base's own, see rp_info_is_direct. */
+	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
+	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
+	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
 	/* What is reported comes back as a hint, and ours is added again. */
 	if (i->tx_attr->size <= RESERVED_TX || i->rx_attr->size <= RESERVED_RX)
 		return -FI_ENODATA;
@@ -372,30 +388,133 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	return 0;
 }
 
-/* What this version cannot do is no match, rather than a surprise later. */
+/* Is this for the base alone? Of hints, and of what we returned for them. */
+bool rp_info_is_direct(const struct fi_info *info)
+{
+	const struct fi_ep_attr *e = info->ep_attr;
+
+	if (info->caps & DIRECT_CAPS)
+		return true;
+	if (!e)
+		return false;
+	if (e->type != FI_EP_UNSPEC && e->type != FI_EP_RDM)
+		return true;
+	/* FI_SHARED_CONTEXT is the largest number there is. */
+	return (e->mem_tag_format >> 63) || e->tx_ctx_cnt > 1 ||
+	       e->rx_ctx_cnt > 1;
+}
+
+/* What this version cannot do at all. */
 static bool hints_refused(const struct fi_info *hints)
 {
-	const struct fi_ep_attr *e = hints->ep_attr;
-
-	if (e && e->type != FI_EP_UNSPEC && e->type != FI_EP_RDM)
-		return true;
-	if (e && (e->mem_tag_format >> 63))
-		return true;
-	if (e && (e->tx_ctx_cnt > 1 || e->rx_ctx_cnt > 1))
-		return true;
-	if (hints->caps & (FI_ATOMIC | FI_TRIGGER | FI_COLLECTIVE |
-			   FI_NAMED_RX_CTX | FI_VARIABLE_MSG))
+	if (hints->caps & FI_ATOMIC)
 		return true;
 	return hints->domain_attr && hints->domain_attr->cntr_cnt;
+}
+
+static bool wants_persistence(const struct fi_info *hints)
+{
+	return (hints->caps & FI_RMA_PMEM) ||
+	       (hints->tx_attr &&
+		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
+}
+
+/* The base's own list: entries of the provider itself, nothing over it. */
+static int direct_list(uint32_t version, const char *node, const char *service,
+		       uint64_t flags, const struct fi_info *hints,
+		       const char *base, enum fi_ep_type type,
+		       struct fi_info **list)
+{
+	struct fi_info *b = hints ? fi_dupinfo(hints) : fi_allocinfo();
+	struct fi_info *i, **link;
+	int ret = -FI_ENOMEM;
+
+	if (b && !b->ep_attr)
+		b->ep_attr = calloc(1, sizeof(*b->ep_attr));
+	if (b && !b->fabric_attr)
+		b->fabric_attr = calloc(1, sizeof(*b->fabric_attr));
+	if (!b || !b->ep_attr || !b->fabric_attr)
+		goto free;
+	b->ep_attr->type = type;
+	if (b->domain_attr)
+		b->domain_attr->domain = NULL;
+	b->fabric_attr->fabric = NULL;
+	free(b->fabric_attr->prov_name);
+	if (asprintf(&b->fabric_attr->prov_name, "%s;^" RP_PROV_NAME, base) < 0)
+		b->fabric_attr->prov_name = NULL;
+	if (!b->fabric_attr->prov_name)
+		goto free;
+	ret = fi_getinfo(version, node, service, flags | GETINFO_INTERNAL, b,
+			 list);
+	for (link = list; !ret && (i = *link);) {
+		if (!strcasecmp(i->fabric_attr->prov_name, base) &&
+		    rp_info_is_direct(i)) {
+			i->caps &= ~FI_RMA_PMEM;
+			i->tx_attr->caps &= ~FI_RMA_PMEM;
+			i->rx_attr->caps &= ~FI_RMA_PMEM;
+			i->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
+			link = &i->next;
+			continue;
+		}
+		*link = i->next;
+		i->next = NULL;
+		fi_freeinfo(i);
+	}
+free:
+	if (b && hints)
+		b->handle = NULL; /* the program's */
+	fi_freeinfo(b);
+	return ret ? ret : *list ? 0 : -FI_ENODATA;
+}
+
+static void append(struct fi_info **list, struct fi_info *more)
+{
+	while (*list)
+		list = &(*list)->next;
+	*list = more;
+}
+
+/* Entries that we do not layer over, behind those that we do. */
+static void add_direct(uint32_t version, const char *node, const char *service,
+		       uint64_t flags, const struct fi_info *hints,
+		       const char *base, struct fi_info **list)
+{
+	enum fi_ep_type types[] = {FI_EP_MSG, FI_EP_DGRAM};
+	struct fi_info *more, *i;
+	int n = 2;
+
+	if (hints && wants_persistence(hints))
+		return;
+	if (hints && hints->ep_attr &&
+	    (hints->ep_attr->type != FI_EP_UNSPEC ||
+	     rp_info_is_direct(hints))) {
+		types[0] = hints->ep_attr->type;
+		n = rp_info_is_direct(hints);
+	}
+	for (int k = 0; k < n; k++) {
+		more = NULL;
+		if (direct_list(version, node, service, flags, hints, base,
+				types[k], &more))
+			continue;
+		for (i = more; i && hints; i = i->next) {
+			if (hints->domain_attr)
+				i->domain_attr->domain =
+					hints->domain_attr->domain;
+			if (hints->fabric_attr)
+				i->fabric_attr->fabric =
+					hints->fabric_attr->fabric;
+		}
+		append(list, more);
+	}
 }
 
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info)
 {
-	struct fi_info *list, *i, **link;
+	struct fi_info *list = NULL, *i, **link;
+	int ret = -FI_ENODATA;
 	char *base;
-	int ret;
 
 	/* The core asks for bases only, on behalf of another utility. */
 	if (flags & GETINFO_CORE_ONLY)
@@ -403,14 +522,9 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	base = base_for(hints);
 	if (!base)
 		return -FI_ENODATA;
-	if (hints && hints_refused(hints)) {
-		free(base);
-		return -FI_ENODATA;
-	}
-	ret = rp_info_base(version, node, service, flags, hints, base, &list);
-	free(base);
-	if (ret)
-		return ret;
+	if (!(hints && (hints_refused(hints) || rp_info_is_direct(hints))))
+		ret = rp_info_base(version, node, service, flags, hints, base,
+				   &list);
 	for (link = &list; (i = *link);) {
 		if (!info_to_ours(version, hints, i)) {
 			link = &i->next;
@@ -420,8 +534,15 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 		i->next = NULL;
 		fi_freeinfo(i);
 	}
+	add_direct(version, node, service, flags, hints, base, &list);
+	free(base);
 	if (!list)
-		return -FI_ENODATA;
+		return ret;
 	*info = list;
 	return 0;
+}
+
+int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
+{
+	return direct_list(version, NULL, NULL, 0, NULL, base, FI_EP_MSG, list);
 }

@@ -62,6 +62,13 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 struct fi_info *rp_info_to_base(const struct fi_info *info);
 /* "tcp" from "tcp;ofi_rpmem"; NULL when no base is named. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
+/*
+ * Is this for the base alone (endpoints and features that we do not layer
+ * over)? Of hints, and of what was returned for them.
+ */
+bool rp_info_is_direct(const struct fi_info *info);
+/* The base's own connected endpoints; -FI_ENODATA where it has none. */
+int rp_info_direct(uint32_t version, const char *base, struct fi_info **list);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
@@ -71,6 +78,11 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 struct rp_fabric {
 	struct fid_fabric fid;
 	struct fid_fabric *base;
+	/*
+	 * Of the provider itself, where the base's reliable datagrams are
+	 * layered over it: event queues and what we do not layer over.
+	 */
+	struct fid_fabric *direct;
 	char *base_name; /* what a hint names: "tcp" */
 	uint32_t version;
 };
@@ -269,6 +281,8 @@ void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 		      const struct rp_outcome *out);
 /* With the lock: take what the base has, ours to us and the rest queued. */
 void rp_cq_drain(struct rp_cq *cq);
+/* A queue of a domain that is the base's own is none of ours. */
+bool rp_cq_is_ours(const struct fid *fid);
 /* -FI_EAGAIN: do not sleep, there is something to read. */
 int rp_cq_trywait(struct rp_cq *cq);
 

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What is not layered over is the base's own, and never called persistent. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+
+#define V FI_VERSION(1, 17)
+
+static int failed;
+
+static void ok(int good, const char *what)
+{
+	if (good)
+		return;
+	printf("FAIL: %s\n", what);
+	failed = 1;
+}
+
+static struct fi_info *hints_of(const char *prov, enum fi_ep_type type,
+				uint64_t caps)
+{
+	struct fi_info *h = fi_allocinfo();
+
+	if (!h)
+		exit(99);
+	h->caps = caps;
+	h->ep_attr->type = type;
+	h->addr_format = FI_SOCKADDR_IN;
+	h->domain_attr->mr_mode =
+		FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	h->fabric_attr->prov_name = strdup(prov);
+	return h;
+}
+
+static struct fi_info *ask(const char *prov, enum fi_ep_type type,
+			   uint64_t caps, uint64_t op_flags)
+{
+	struct fi_info *h = hints_of(prov, type, caps), *list = NULL;
+
+	h->tx_attr->op_flags = op_flags;
+	if (fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list))
+		list = NULL;
+	fi_freeinfo(h);
+	return list;
+}
+
+static void check_entries(const char *prov, enum fi_ep_type type)
+{
+	struct fi_info *list = ask(prov, type, 0, 0);
+
+	ok(list != NULL, "the base's own endpoints are listed");
+	for (struct fi_info *i = list; i; i = i->next) {
+		ok(i->ep_attr->type == type, "of the type asked for");
+		ok(!strcmp(i->fabric_attr->prov_name, prov), "under our name");
+		ok(!((i->caps | i->tx_attr->caps | i->rx_attr->caps) &
+		     FI_RMA_PMEM),
+		   "none calls itself persistent");
+		ok(!(i->tx_attr->op_flags & FI_COMMIT_COMPLETE),
+		   "none commits by default");
+	}
+	fi_freeinfo(list);
+	list = ask(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
+	ok(!list, "asked for persistence, there is no match");
+	fi_freeinfo(list);
+	list = ask(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
+	ok(!list, "asked to commit by default, there is no match");
+	fi_freeinfo(list);
+}
+
+/* Ours stay in front for programs that do not care. */
+static void check_order(const char *prov)
+{
+	struct fi_info *list = ask(prov, FI_EP_UNSPEC, 0, 0);
+	int others = 0;
+
+	ok(list && list->ep_attr->type == FI_EP_RDM, "ours come first");
+	for (struct fi_info *i = list; i; i = i->next) {
+		others += i->ep_attr->type != FI_EP_RDM;
+		ok(!others || i->ep_attr->type != FI_EP_RDM,
+		   "and the base's behind them");
+	}
+	ok(others, "the base's are there");
+	fi_freeinfo(list);
+}
+
+struct side {
+	struct fid_domain *dom;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+};
+
+static int side_open(struct fid_fabric *fabric, struct fid_eq *eq,
+		     struct fi_info *info, struct side *s)
+{
+	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_CONTEXT};
+
+	return fi_domain(fabric, info, &s->dom, NULL) ||
+	       fi_cq_open(s->dom, &attr, &s->cq, NULL) ||
+	       fi_endpoint(s->dom, info, &s->ep, NULL) ||
+	       fi_ep_bind(s->ep, &eq->fid, 0) ||
+	       fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV) ||
+	       fi_enable(s->ep);
+}
+
+static void side_close(struct side *s)
+{
+	ok(!fi_close(&s->ep->fid) && !fi_close(&s->cq->fid) &&
+		   !fi_close(&s->dom->fid),
+	   "a side closes");
+}
+
+static uint32_t event(struct fid_eq *eq, struct fi_eq_cm_entry *e)
+{
+	uint32_t what = 0;
+
+	if (fi_eq_sread(eq, &what, e, sizeof(*e), 10000, 0) < 0)
+		return 0;
+	return what;
+}
+
+static int complete(struct side *s)
+{
+	struct fi_cq_entry e;
+	ssize_t n;
+
+	for (int i = 0; i < 1000000; i++) {
+		n = fi_cq_read(s->cq, &e, 1);
+		if (n != -FI_EAGAIN)
+			return n == 1;
+	}
+	return 0;
+}
+
+/* Connected endpoints of one process to itself, over our fabric's objects. */
+static void check_connected(const char *prov)
+{
+	struct fi_info *list = ask(prov, FI_EP_MSG, FI_MSG, 0), *to;
+	struct side a = {0}, b = {0};
+	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_UNSPEC};
+	struct fi_eq_cm_entry e = {0};
+	struct fid_fabric *fabric;
+	struct fid_pep *pep;
+	struct fid_eq *eq;
+	char out[] = "over", in[sizeof(out)] = "";
+	char addr[64];
+	size_t len = sizeof(addr);
+	int up = 0;
+
+	if (!list || fi_fabric(list->fabric_attr, &fabric, NULL) ||
+	    fi_eq_open(fabric, &eq_attr, &eq, NULL) ||
+	    fi_passive_ep(fabric, list, &pep, NULL) ||
+	    fi_pep_bind(pep, &eq->fid, 0) || fi_listen(pep) ||
+	    fi_getname(&pep->fid, addr, &len)) {
+		ok(0, "a passive endpoint");
+		return;
+	}
+	to = fi_dupinfo(list);
+	free(to->dest_addr);
+	to->dest_addr = malloc(len);
+	memcpy(to->dest_addr, addr, len);
+	to->dest_addrlen = len;
+	ok(!side_open(fabric, eq, to, &a), "the active side");
+	ok(!fi_connect(a.ep, addr, NULL, 0), "connects");
+	ok(event(eq, &e) == FI_CONNREQ, "a request arrives");
+	ok(e.info && !side_open(fabric, eq, e.info, &b), "the passive side");
+	ok(!fi_accept(b.ep, NULL, 0), "accepts");
+	up += event(eq, &e) == FI_CONNECTED;
+	up += event(eq, &e) == FI_CONNECTED;
+	ok(up == 2, "both are connected");
+	ok(!fi_recv(b.ep, in, sizeof(in), NULL, 0, NULL), "a receive");
+	ok(!fi_send(a.ep, out, sizeof(out), NULL, 0, NULL), "a send");
+	ok(complete(&a) && complete(&b) && !strcmp(in, out), "it arrives");
+	side_close(&a);
+	side_close(&b);
+	fi_freeinfo(to);
+	ok(!fi_close(&pep->fid) && !fi_close(&eq->fid) &&
+		   !fi_close(&fabric->fid),
+	   "the fabric closes");
+	fi_freeinfo(list);
+}
+
+int main(void)
+{
+	check_entries("tcp;ofi_rpmem", FI_EP_MSG);
+	check_entries("sockets;ofi_rpmem", FI_EP_MSG);
+	check_entries("sockets;ofi_rpmem", FI_EP_DGRAM);
+	check_order("tcp;ofi_rpmem");
+	check_order("sockets;ofi_rpmem");
+	check_connected("tcp;ofi_rpmem");
+	return failed;
+}
