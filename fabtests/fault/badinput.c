@@ -157,8 +157,6 @@ static const char *calls(struct duo *d)
 			      &attr),
 	       -FI_EINVAL);
 	EXPECT(fi_sendmsg(s.ep, &m, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP);
-	EXPECT(fi_writemsg(s.ep, &w, FI_COMMIT_COMPLETE | FI_INJECT),
-	       -FI_EOPNOTSUPP);
 	EXPECT(fi_writemsg(s.ep, &w, FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA),
 	       -FI_EOPNOTSUPP);
 	EXPECT(fi_writemsg(s.ep, &w, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE),

@@ -36,6 +36,11 @@ TESTS += fabtests/functional/basic
 fabtests_functional_basic_SOURCES = fabtests/functional/basic.c $(pair_sources)
 fabtests_functional_basic_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_basic_LDADD = $(FABRIC_LIBS)
+check_PROGRAMS += fabtests/functional/atomic
+TESTS += fabtests/functional/atomic
+fabtests_functional_atomic_SOURCES = fabtests/functional/atomic.c $(pair_sources)
+fabtests_functional_atomic_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_atomic_LDADD = $(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/direct
 TESTS += fabtests/functional/direct

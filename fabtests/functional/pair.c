@@ -56,7 +56,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	s->o = *o;
 	if (!h)
 		MUST(-FI_ENOMEM);
-	h->caps = FI_MSG | FI_RMA | FI_TAGGED;
+	h->caps = FI_MSG | FI_RMA | FI_TAGGED | o->caps;
 	if (!o->prov)
 		h->caps |= FI_RMA_PMEM;
 	h->ep_attr->type = FI_EP_RDM;

@@ -23,6 +23,7 @@ struct pair_opts {
 	bool sleeps;		     /* CQ with a descriptor, fi_cq_sread() */
 	bool selective;
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
+	uint64_t caps;	   /* beside messages, tags and RMA */
 	uint64_t op_flags; /* default transmit flags */
 	const char *prov;  /* NULL: tcp;ofi_rpmem */
 	const char *port;  /* NULL: the kernel's choice */

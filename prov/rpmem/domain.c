@@ -86,10 +86,13 @@ static int no_srx(struct fid_domain *domain, struct fi_rx_attr *attr,
 	return -FI_ENOSYS;
 }
 
-static int no_atomic(struct fid_domain *domain, enum fi_datatype datatype,
-		     enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags)
+static int query_atomic(struct fid_domain *domain, enum fi_datatype datatype,
+			enum fi_op op, struct fi_atomic_attr *attr,
+			uint64_t flags)
 {
-	return -FI_ENOSYS;
+	return fi_query_atomic(
+		rp_container_of(domain, struct rp_dom, fid)->base, datatype, op,
+		attr, flags);
 }
 
 static int no_coll(struct fid_domain *domain, enum fi_collective_op coll,
@@ -122,7 +125,7 @@ static struct fi_ops_domain domain_ops = {
 	.poll_open = no_poll,
 	.stx_ctx = no_stx,
 	.srx_ctx = no_srx,
-	.query_atomic = no_atomic,
+	.query_atomic = query_atomic,
 	.query_collective = no_coll,
 	.endpoint2 = domain_ep2,
 };

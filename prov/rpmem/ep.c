@@ -21,7 +21,7 @@ static void abandon_slots(struct rp_ep *ep)
 			continue;
 		for (unsigned int i = 0; i < s->nwrites && !s->written; i++)
 			rp_write_done(&s->write[i], FI_ECANCELED);
-		if (s->kind == RP_SLOT_SEND)
+		if (s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_WRITE)
 			free(s->buf);
 		s->kind = RP_SLOT_DEAD;
 		s->ep = NULL;
@@ -417,6 +417,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->fid.msg = &rp_msg_ops;
 	ep->fid.tagged = &rp_tagged_ops;
 	ep->fid.rma = dom->marked ? &rp_rma_ops : &rp_rma_raw_ops;
+	ep->fid.atomic = ep->base->atomic ? &rp_atomic_ops : NULL;
 	pthread_mutex_lock(&dom->lock);
 	LIST_INSERT_HEAD(&dom->eps, ep, link);
 	pthread_mutex_unlock(&dom->lock);

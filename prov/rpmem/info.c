@@ -344,9 +344,6 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	i->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
-	i->caps &= ~(uint64_t)FI_ATOMIC;
-	i->tx_attr->caps &= ~(uint64_t)FI_ATOMIC;
-	i->rx_attr->caps &= ~(uint64_t)FI_ATOMIC;
 	if (hints && hints->caps) {
 		uint64_t added = CTRL_CAPS & ~hints->caps;
 
@@ -360,6 +357,10 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	if (hints && hints->tx_attr)
 		i->tx_attr->op_flags |=
 			hints->tx_attr->op_flags & FI_COMMIT_COMPLETE;
+	if (i->tx_attr->iov_limit > RP_SLOT_IOV)
+		i->tx_attr->iov_limit = RP_SLOT_IOV;
+	if (i->tx_attr->rma_iov_limit > RP_SLOT_IOV)
+		i->tx_attr->rma_iov_limit = RP_SLOT_IOV;
 	i->ep_attr->mem_tag_format >>= 1;
 	/* More contexts than one are the base's own, see rp_info_is_direct. */
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
@@ -407,8 +408,6 @@ bool rp_info_is_direct(const struct fi_info *info)
 /* What this version cannot do at all. */
 static bool hints_refused(const struct fi_info *hints)
 {
-	if (hints->caps & FI_ATOMIC)
-		return true;
 	return hints->domain_attr && hints->domain_attr->cntr_cnt;
 }
 

@@ -1,5 +1,6 @@
 # The libfabric provider: one file per libfabric object.
 rpmem_sources = \
+	prov/rpmem/atomic.c \
 	prov/rpmem/av.c \
 	prov/rpmem/cq.c \
 	prov/rpmem/domain.c \

@@ -44,6 +44,7 @@ static void tell_error(struct rp_slot *s, int err, int prov_errno,
 static void slot_release(struct rp_slot *s)
 {
 	/* An endpoint being closed tells nobody; the base still owns it. */
+	free(s->buf);
 	rp_slot_put(&s->ep->dom->slots, s);
 }
 
@@ -80,6 +81,12 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 		s->base_err = err->err ? err->err : FI_EIO;
 	for (unsigned int i = 0; i < s->nwrites; i++)
 		rp_write_done(&s->write[i], s->base_err);
+	if (s->atomic && !err) {
+		/* The bases do not agree on what a fetching one is called. */
+		s->flags = e->flags;
+		if (s->buf && !s->committed)
+			rp_atomic_land(s->buf);
+	}
 	if (!has_commit) {
 		if (err)
 			tell_error(s, s->base_err, err->prov_errno, NULL);
@@ -91,12 +98,6 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 }
 
 /* --- posting --- */
-
-/* The program says which completion it wants by flags and binding. */
-static bool wants_completion(const struct rp_ep *ep, uint64_t flags)
-{
-	return !ep->selective || (flags & FI_COMPLETION);
-}
 
 static int peer_of(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
 {
@@ -191,79 +192,113 @@ unlock:
 	return to_fi(ret);
 }
 
-/*
- * A write that a commit may cover. The base is asked for delivery whatever the
- * program asked for: only its acknowledgement proves placement, and a
- * completion must come back to us for every one.
- */
-static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			     uint64_t flags, bool want, bool commit)
+int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
+		   struct rp_slot **out)
 {
-	struct rp_dom *dom = ep->dom;
-	struct fi_rma_iov iov[RP_SLOT_IOV];
-	struct fi_msg_rma m = *msg;
 	struct rp_peer *peer;
 	struct rp_slot *s;
-	size_t i;
+	int ret;
+
+	if (t->nranges > RP_SLOT_IOV)
+		return -FI_EINVAL;
+	for (size_t i = 0; i < t->nranges; i++)
+		if (t->ranges[i].len + t->ranges[i].addr < t->ranges[i].addr)
+			return -FI_EINVAL;
+	ret = peer_of(ep, t->dest, &peer);
+	if (ret)
+		return ret;
+	s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_WRITE);
+	if (!s)
+		return -FI_EAGAIN;
+	s->want = t->want;
+	s->context = t->context;
+	s->flags = t->flags;
+	if (t->commit) {
+		ret = reserve_commit(peer, t->ranges, t->nranges,
+				     RP_LEVEL_DURABLE, ep->required, s);
+		if (ret) {
+			rp_slot_put(&ep->dom->slots, s);
+			return (int)to_fi(ret);
+		}
+	}
+	for (size_t i = 0; i < t->nranges; i++)
+		if (rp_key_is_persistent(t->ranges[i].key) && t->ranges[i].len)
+			rp_write_begin(peer, &s->write[s->nwrites++],
+				       t->ranges[i].key, t->ranges[i].addr,
+				       t->ranges[i].len);
+	*out = s;
+	return 0;
+}
+
+void rp_track_posted(struct rp_slot *s)
+{
+	if (s->commit)
+		rp_commit_start(s->commit);
+}
+
+void rp_track_undo(struct rp_slot *s)
+{
+	while (s->nwrites)
+		rp_write_undo(&s->write[--s->nwrites]);
+	if (s->commit)
+		rp_commit_unreserve(s->commit);
+	slot_release(s);
+}
+
+uint64_t rp_track_flags(uint64_t flags)
+{
+	/* The request of a commit follows at once. */
+	if (flags & FI_COMMIT_COMPLETE)
+		flags &= ~FI_MORE;
+	return (flags & ~OUR_FLAGS &
+		~(FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE)) |
+	       FI_COMPLETION | FI_DELIVERY_COMPLETE;
+}
+
+static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			     uint64_t flags, bool want)
+{
+	const struct rp_track t = {
+		.ranges = msg->rma_iov,
+		.nranges = msg->rma_iov_count,
+		.dest = msg->addr,
+		.commit = flags & FI_COMMIT_COMPLETE,
+		.want = want,
+		.context = msg->context,
+		.flags = FI_RMA | FI_WRITE,
+	};
+	struct fi_rma_iov iov[RP_SLOT_IOV];
+	struct rp_dom *dom = ep->dom;
+	struct fi_msg_rma m = *msg;
+	struct rp_slot *s;
+	size_t len = 0;
 	ssize_t ret;
 
-	if (msg->rma_iov_count > RP_SLOT_IOV)
+	/* Past it ofi_rxm 1.17 would write behind its own buffer. */
+	for (size_t i = 0; i < msg->iov_count; i++)
+		len += msg->msg_iov[i].iov_len;
+	if ((flags & FI_INJECT) && len > ep->inject_size)
 		return -FI_EINVAL;
-	for (i = 0; i < msg->rma_iov_count; i++) {
-		iov[i] = msg->rma_iov[i];
-		if (iov[i].len + iov[i].addr < iov[i].addr)
-			return -FI_EINVAL;
-		iov[i].key = rp_key_base(iov[i].key);
-	}
 	pthread_mutex_lock(&dom->lock);
-	ret = peer_of(ep, msg->addr, &peer);
-	if (ret)
-		goto unlock;
-	s = rp_slot_get(&dom->slots, ep, RP_SLOT_WRITE);
-	if (!s) {
-		ret = -FI_EAGAIN;
-		goto unlock;
-	}
-	s->want = want;
-	s->context = msg->context;
-	s->flags = FI_RMA | FI_WRITE;
-	if (commit) {
-		/* Everything is reserved before the base sees the write. */
-		ret = reserve_commit(peer, msg->rma_iov, msg->rma_iov_count,
-				     RP_LEVEL_DURABLE, ep->required, s);
+	ret = rp_track_begin(ep, &t, &s);
+	if (!ret) {
+		for (size_t i = 0; i < msg->rma_iov_count; i++) {
+			iov[i] = msg->rma_iov[i];
+			iov[i].key = rp_key_base(iov[i].key);
+		}
+		m.rma_iov = iov;
+		m.addr = rp_av_to_base(ep->av, msg->addr);
+		m.context = s;
+		ret = fi_writemsg(ep->base, &m, rp_track_flags(flags));
 		if (ret)
-			goto slot;
-		flags &= ~FI_MORE; /* the request follows at once */
+			rp_track_undo(s);
+		else
+			rp_track_posted(s);
 	}
-	for (i = 0; i < msg->rma_iov_count; i++)
-		if (rp_key_is_persistent(msg->rma_iov[i].key) && iov[i].len)
-			rp_write_begin(peer, &s->write[s->nwrites++],
-				       msg->rma_iov[i].key, iov[i].addr,
-				       iov[i].len);
-	m.rma_iov = iov;
-	m.addr = rp_av_to_base(ep->av, msg->addr);
-	m.context = s;
-	ret = fi_writemsg(ep->base, &m,
-			  (flags & ~OUR_FLAGS &
-			   ~(FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE)) |
-				  FI_COMPLETION | FI_DELIVERY_COMPLETE);
-	if (ret) {
-		while (s->nwrites)
-			rp_write_undo(&s->write[--s->nwrites]);
-		if (commit)
-			rp_commit_unreserve(s->commit);
-		goto slot;
-	}
-	if (commit)
-		rp_commit_start(s->commit);
-	goto unlock;
-slot:
-	rp_slot_put(&dom->slots, s);
 	if (ret == -FI_EAGAIN)
 		rp_domain_progress(dom);
-unlock:
 	pthread_mutex_unlock(&dom->lock);
-	return to_fi((int)ret);
+	return ret;
 }
 
 static bool any_persistent(const struct fi_msg_rma *msg)
@@ -282,15 +317,15 @@ static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	struct fi_msg_rma m = *msg;
 
 	if (flags & FI_COMMIT_COMPLETE) {
-		if (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)) {
+		if (flags & FI_REMOTE_CQ_DATA) {
 			RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE with remote CQ "
-					 "data or inject is not offered\n");
+					 "data is not offered\n");
 			return -FI_EOPNOTSUPP;
 		}
-		return tracked_write(ep, msg, flags, want, true);
+		return tracked_write(ep, msg, flags, want);
 	}
 	if (any_persistent(msg))
-		return tracked_write(ep, msg, flags, want, false);
+		return tracked_write(ep, msg, flags, want);
 	if (msg->rma_iov_count > RP_SLOT_IOV)
 		return -FI_EINVAL;
 	for (size_t i = 0; i < msg->rma_iov_count; i++) {
@@ -306,7 +341,7 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
 	struct rp_ep *ep = ep_of(fid);
-	bool want = wants_completion(ep, flags);
+	bool want = rp_ep_wants(ep, flags);
 
 	if (!(flags & FI_RPMEM_SAVE))
 		return write_any(ep, msg, flags, want);
@@ -366,7 +401,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 				 rp_av_to_base(ep->av, dest), addr,
 				 rp_key_base(key), context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
-			 ep->op_flags, wants_completion(ep, ep->op_flags));
+			 ep->op_flags, rp_ep_wants(ep, ep->op_flags));
 }
 
 static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len,
@@ -396,7 +431,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 				    rp_key_base(key), context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
 			 ep->op_flags | FI_REMOTE_CQ_DATA,
-			 wants_completion(ep, ep->op_flags));
+			 rp_ep_wants(ep, ep->op_flags));
 }
 
 static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
@@ -489,19 +524,27 @@ struct fi_ops_rma rp_rma_ops = {
  * Keys that the application chose say nothing about the memory behind them, so
  * there is nothing to look for in them, and no commit.
  */
+int rp_rma_unmarked(void)
+{
+	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE needs keys that ofi_rpmem made: "
+			 "put FI_MR_PROV_KEY into the mr_mode of the hints, "
+			 "on both sides\n");
+	return -FI_EKEYREJECTED;
+}
+
+static inline bool commits(const struct rp_ep *ep)
+{
+	return ep->op_flags & FI_COMMIT_COMPLETE;
+}
+
 static ssize_t raw_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
 	struct rp_ep *ep = ep_of(fid);
 	struct fi_msg_rma m = *msg;
 
-	if (flags & OUR_FLAGS) {
-		RP_WARN(EP_DATA,
-			"FI_COMMIT_COMPLETE needs keys that ofi_rpmem "
-			"made: put FI_MR_PROV_KEY into the mr_mode of the "
-			"hints, on both sides\n");
-		return -FI_EKEYREJECTED;
-	}
+	if (flags & OUR_FLAGS)
+		return rp_rma_unmarked();
 	m.addr = rp_av_to_base(ep->av, msg->addr);
 	return fi_writemsg(ep->base, &m, flags);
 }
@@ -512,6 +555,8 @@ static ssize_t raw_write(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct rp_ep *ep = ep_of(fid);
 
+	if (commits(ep))
+		return rp_rma_unmarked();
 	return fi_write(ep->base, buf, len, desc, rp_av_to_base(ep->av, dest),
 			addr, key, context);
 }
@@ -522,6 +567,8 @@ static ssize_t raw_writev(struct fid_ep *fid, const struct iovec *iov,
 {
 	struct rp_ep *ep = ep_of(fid);
 
+	if (commits(ep))
+		return rp_rma_unmarked();
 	return fi_writev(ep->base, iov, desc, count,
 			 rp_av_to_base(ep->av, dest), addr, key, context);
 }
@@ -532,6 +579,8 @@ static ssize_t raw_writedata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct rp_ep *ep = ep_of(fid);
 
+	if (commits(ep))
+		return rp_rma_unmarked();
 	return fi_writedata(ep->base, buf, len, desc, data,
 			    rp_av_to_base(ep->av, dest), addr, key, context);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -100,7 +101,7 @@ enum rp_slot_kind {
 	RP_SLOT_DEAD,	/* its endpoint is gone; the base may still answer */
 };
 
-#define RP_SLOT_IOV 4 /* remote ranges of one write */
+#define RP_SLOT_IOV 8 /* ranges of one operation */
 
 /* One hidden operation. The base gets its address as the context. */
 struct rp_slot {
@@ -110,13 +111,14 @@ struct rp_slot {
 	enum rp_slot_kind kind;
 	bool posted;	/* RECV: the base has it */
 	bool want;	/* the user wants a completion */
+	bool atomic;	/* WRITE: an atomic */
 	bool written;	/* WRITE with commit: the base has completed it */
 	bool committed; /* WRITE with commit: the commit has ended */
 	uint8_t nwrites;
 	int base_err;	/* of the write */
 	void *context;	/* the user's */
 	uint64_t flags; /* of the user's completion */
-	void *buf;	/* SEND, RECV */
+	void *buf;	/* SEND, RECV; WRITE: an atomic's struct rp_carry */
 	struct rp_commit *commit;
 	struct rp_write write[RP_SLOT_IOV];
 };
@@ -326,6 +328,11 @@ struct rp_ep {
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
+/* The program says which completions it wants by flags and binding. */
+static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
+{
+	return !ep->selective || (flags & FI_COMPLETION);
+}
 extern struct fi_ops_msg rp_msg_ops;
 extern struct fi_ops_tagged rp_tagged_ops;
 extern struct fi_ops_rma rp_rma_ops;	 /* keys of ours */
@@ -335,13 +342,47 @@ extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 
 /* --- rma.c --- */
 
+/*
+ * A write or atomic that a commit may cover. The base is asked for delivery
+ * whatever the program asked for: only its acknowledgement proves placement,
+ * and a completion must come back to us for every one.
+ */
+struct rp_track {
+	const struct fi_rma_iov *ranges; /* as the program names them */
+	size_t nranges;
+	fi_addr_t dest;
+	bool commit;
+	bool want; /* the program wants a completion */
+	void *context;
+	uint64_t flags; /* of its completion */
+};
+/*
+ * With the lock: everything that may fail, before the base sees the operation.
+ * The slot is its context there, and then is _posted() or, refused, _undo().
+ */
+int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
+		   struct rp_slot **out);
+void rp_track_posted(struct rp_slot *s);
+void rp_track_undo(struct rp_slot *s);
+/* The flags of an operation, as the base gets them. */
+uint64_t rp_track_flags(uint64_t flags);
+
 /* A slot of kind WRITE was completed by the base; err NULL: success. */
 void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 		      const struct fi_cq_err_entry *err);
+/* No commit where the program chooses the keys: says so, the error. */
+int rp_rma_unmarked(void);
 /* Post a commit for the user. want: a completion on success too. */
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      size_t count, fi_addr_t dest, enum rp_level level,
 		      enum rp_class required, bool want, void *context);
+
+/* --- atomic.c --- */
+
+extern struct fi_ops_atomic rp_atomic_ops;
+struct rp_carry;
+/* Its results are the program's from now on. */
+void rp_atomic_land(const struct rp_carry *c);
 
 /* --- xport.c: control messages on the endpoint of the data --- */
 
