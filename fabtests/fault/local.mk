@@ -40,6 +40,13 @@ fabtests_fault_broken_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/death fabtests/fault/broken.sh
 EXTRA_DIST += fabtests/fault/broken.sh
 
+check_PROGRAMS += fabtests/fault/local_read
+fabtests_fault_local_read_SOURCES = fabtests/fault/local_read.c $(duo_sources)
+fabtests_fault_local_read_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_local_read_LDADD = $(FABRIC_LIBS)
+TESTS += fabtests/fault/local_read.sh
+EXTRA_DIST += fabtests/fault/local_read.sh
+
 check_PROGRAMS += fabtests/fault/badinput
 fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(duo_sources)
 fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)

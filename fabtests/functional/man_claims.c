@@ -273,8 +273,8 @@ static void refused_calls(void)
 	claim_is(writemsg(&disk, 0, 8, FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA,
 			  NULL),
 		 -FI_EOPNOTSUPP, "a commit with remote CQ data");
-	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
-		 "a commit of a read");
+	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EINVAL,
+		 "a read with commit to where nothing is persistent");
 	claim_is(fi_sendmsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
 		 "a commit of a message");
 	claim(quiet(), "and none of these left a completion");

@@ -179,6 +179,12 @@ fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_scarce_LDFLAGS = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=pthread_create
 
+check_PROGRAMS += fabtests/unit/test_agent_local
+TESTS += fabtests/unit/test_agent_local
+fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_rig)
+fabtests_unit_test_agent_local_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_agent_made
 TESTS += fabtests/unit/test_agent_made
 fabtests_unit_test_agent_made_SOURCES = fabtests/unit/test_agent_made.c

@@ -215,3 +215,28 @@ Test(agent_scarce, no_thread)
 	rig_expect(p.x, t, RP_ST_OK);
 	cr_assert_eq(g.checked, 3);
 }
+
+static void nobody(void *arg, enum rp_status st, uint32_t detail)
+{
+	cr_assert(false, "told of a flush that was not taken");
+}
+
+/* A flush for this process is taken whole or not at all. */
+Test(agent_scarce, no_memory_for_local)
+{
+	const struct rp_local at = {&file.r, 0, 64};
+	uint64_t t;
+
+	/* Endpoint 1 has no session, so watching it takes memory too. */
+	for (int n = 0; n < 2; n++) {
+		fails = n;
+		cr_assert_eq(rp_agent_local_flush(g.a, &g.x[1].x, &at, 1,
+						  nobody, NULL),
+			     -ENOMEM);
+		fails = -1;
+	}
+	rig_region_del(&g, &file);
+	t = rig_commit(&p, &other, 0, 1);
+	rig_run_worker(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+}

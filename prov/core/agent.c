@@ -31,6 +31,7 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out)
 		a->attr.max_jobs = RP_AGENT_JOBS;
 	TAILQ_INIT(&a->quick);
 	TAILQ_INIT(&a->slow);
+	TAILQ_INIT(&a->local);
 	a->clients = (struct rp_clients){
 		.worker = &a->worker,
 		.max_open = a->attr.max_sessions,
@@ -75,6 +76,10 @@ static void finish(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_client *c = job->client;
 
+	if (job->local.x) {
+		rp_agent_local_end(a, job);
+		return;
+	}
 	if (c) {
 		rp_client_del_job(&a->clients, job);
 		a->stats.replies++;
@@ -247,6 +252,7 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 void rp_agent_drop_xport(struct rp_agent *a, struct rp_xport *x)
 {
 	rp_clients_drop_xport(&a->clients, x);
+	rp_agent_local_drop(a, x);
 }
 
 void rp_agent_quiesce(struct rp_agent *a)
@@ -302,7 +308,8 @@ bool rp_agent_progress(struct rp_agent *a)
 	uint64_t now;
 
 	/* The usual case, on every look at a completion queue. */
-	if (!a->far_runs && !a->clients.held && !a->clients.half_open)
+	if (!a->far_runs && !a->clients.held && !a->clients.half_open &&
+	    TAILQ_EMPTY(&a->local))
 		return false;
 
 	any |= collect_far(a, false);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/region.h"
+#include "core/status.h"
 #include "core/xport.h"
 
 struct rp_agent;
@@ -45,12 +46,31 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);
 void rp_agent_region_del(struct rp_agent *a, struct rp_region *r);
 
 /*
+ * Make durable what this process itself has placed in its own regions (a read
+ * from elsewhere, say), with the batches of requests. done is called once,
+ * from progress or from the end of a region, unless x is dropped before. x is
+ * who is kicked when there is progress to make. Returns 0, -ENOMEM, -EINVAL (a
+ * range not inside its region).
+ */
+struct rp_local {
+	struct rp_region *region;
+	uint64_t off, len;
+};
+typedef void (*rp_local_fn)(void *arg, enum rp_status st, uint32_t detail);
+int rp_agent_local_flush(struct rp_agent *a, struct rp_xport *x,
+			 const struct rp_local *ranges, size_t n,
+			 rp_local_fn done, void *arg);
+
+/*
  * One control message that arrived on x, of a type RP_MSG_TO_TARGET(). The peer
  * is hostile: anything at all may be in it. Never blocks.
  */
 void rp_agent_recv(struct rp_agent *a, struct rp_xport *x, const void *msg,
 		   size_t len);
-/* The endpoint goes away: forget its sessions, drop answers due to it. */
+/*
+ * The endpoint goes away: forget its sessions, drop answers due to it. Its
+ * local flushes may still run, and nobody is told.
+ */
 void rp_agent_drop_xport(struct rp_agent *a, struct rp_xport *x);
 
 /*

@@ -22,6 +22,7 @@ struct rp_agent {
 	struct rp_clients clients;
 	struct rp_worker worker;
 	struct rp_jobs quick, slow;
+	struct rp_jobs local; /* by of_client: those of local.c */
 	struct rp_batch inl, far;
 	bool far_runs;
 	bool quiescing;
@@ -29,6 +30,10 @@ struct rp_agent {
 	uint64_t retry_at;
 	struct rp_agent_stats stats;
 };
+
+/* local.c: the end of such a job, and of whoever waits for it */
+void rp_agent_local_end(struct rp_agent *a, struct rp_job *job);
+void rp_agent_local_drop(struct rp_agent *a, const struct rp_xport *x);
 
 /* serve.c */
 struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,

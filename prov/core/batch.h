@@ -13,6 +13,7 @@
 #include "core/wire.h"
 
 struct rp_client;
+struct rp_xport;
 
 struct rp_job_range {
 	struct rp_region *region;
@@ -27,6 +28,12 @@ struct rp_job {
 	TAILQ_ENTRY(rp_job) of_client; /* oldest first */
 	struct rp_client *client;      /* NULL: gone, nobody waits */
 	struct rp_jobs *queue;	       /* where it waits; NULL: in a batch */
+	/* Of this process, without a client: whom to tell (agent.h). */
+	struct {
+		struct rp_xport *x; /* NULL: nobody, or a client */
+		void (*done)(void *arg, enum rp_status st, uint32_t detail);
+		void *arg;
+	} local;
 	uint64_t token;
 	uint64_t since;
 	struct rp_wire_reply reply; /* what it says unless something fails */

@@ -203,6 +203,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	dom->ctrl_bit = 1ull << (63 - __builtin_clzll(format));
 	LIST_INIT(&dom->cqs);
 	LIST_INIT(&dom->eps);
+	LIST_INIT(&dom->pmems);
 	dom->epfd = -1;
 	dom->timer_fd = -1;
 	dom->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

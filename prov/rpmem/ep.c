@@ -39,6 +39,7 @@ static int ep_close(struct fid *fid)
 	if (ep->initiator)
 		rp_initiator_shut(ep->initiator);
 	rp_agent_drop_xport(dom->agent, &ep->xport);
+	rp_local_abandon(ep);
 	ret = fi_close(&ep->base->fid);
 	if (ret) {
 		pthread_mutex_unlock(&dom->lock);

@@ -11,6 +11,7 @@ rpmem_sources = \
 	prov/rpmem/host.h \
 	prov/rpmem/info.c \
 	prov/rpmem/init.c \
+	prov/rpmem/local.c \
 	prov/rpmem/mr.c \
 	prov/rpmem/msg.c \
 	prov/rpmem/progress.c \

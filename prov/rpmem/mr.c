@@ -15,6 +15,7 @@ struct rp_mr {
 	bool persistent;
 	bool served; /* the agent knows it */
 	struct rp_region region;
+	LIST_ENTRY(rp_mr) link; /* dom->pmems, while served */
 };
 
 /* Base keys that we may choose are random too: an old key must not hit. */
@@ -30,6 +31,7 @@ static int mr_close(struct fid *fid)
 	ret = fi_close(&mr->base->fid);
 	if (!ret && mr->served) {
 		/* After this the application may unmap: no worker is in it. */
+		LIST_REMOVE(mr, link);
 		rp_agent_region_del(dom->agent, &mr->region);
 		dom->npmem--;
 	}
@@ -206,12 +208,36 @@ static int serve(struct rp_mr *mr)
 	if (ret) {
 		rp_agent_region_del(dom->agent, &mr->region);
 	} else {
+		LIST_INSERT_HEAD(&dom->pmems, mr, link);
 		dom->npmem++;
 		mr->served = true;
 	}
 unlock:
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
+}
+
+struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
+				enum rp_class required, const char **why)
+{
+	const uint64_t at = (uintptr_t)buf;
+	struct rp_mr *mr;
+
+	*why = "is in no registered persistent region";
+	LIST_FOREACH (mr, &dom->pmems, link) {
+		struct rp_region *r = &mr->region;
+		uint64_t base = (uintptr_t)r->base;
+
+		if (at >= base + r->len || at + len <= base)
+			continue;
+		if (!rp_range_inside(at, len, base, r->len))
+			*why = "is only in part in a persistent region";
+		else if (r->choice.class < required)
+			*why = "is in a region of too low a class";
+		else
+			return r;
+	}
+	return NULL;
 }
 
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,

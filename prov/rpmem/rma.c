@@ -16,7 +16,7 @@ static struct rp_ep *ep_of(struct fid_ep *fid)
 
 /* --- completions --- */
 
-static void tell_ok(struct rp_slot *s)
+void rp_slot_tell_ok(struct rp_slot *s)
 {
 	struct fi_cq_tagged_entry e = {
 		.op_context = s->context,
@@ -27,9 +27,8 @@ static void tell_ok(struct rp_slot *s)
 		rp_cq_push(s->ep->tx_cq, &e, FI_ADDR_NOTAVAIL);
 }
 
-/* out NULL: prov_errno is the base's. */
-static void tell_error(struct rp_slot *s, int err, int prov_errno,
-		       const struct rp_outcome *out)
+void rp_slot_tell_error(struct rp_slot *s, int err, int prov_errno,
+			const struct rp_outcome *out)
 {
 	struct fi_cq_err_entry e = {
 		.op_context = s->context,
@@ -61,12 +60,12 @@ static void commit_done(void *arg, const struct rp_outcome *out)
 	if (s->ep->dead)
 		; /* nobody is left to tell */
 	else if (out->status == RP_ST_OK)
-		tell_ok(s);
+		rp_slot_tell_ok(s);
 	else
-		tell_error(s,
-			   s->base_err ? s->base_err
-				       : rp_status_errno(out->status),
-			   (int)out->status, out);
+		rp_slot_tell_error(s,
+				   s->base_err ? s->base_err
+					       : rp_status_errno(out->status),
+				   (int)out->status, out);
 	if (s->kind == RP_SLOT_COMMIT || s->written)
 		slot_release(s);
 }
@@ -89,9 +88,10 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 	}
 	if (!has_commit) {
 		if (err)
-			tell_error(s, s->base_err, err->prov_errno, NULL);
+			rp_slot_tell_error(s, s->base_err, err->prov_errno,
+					   NULL);
 		else
-			tell_ok(s);
+			rp_slot_tell_ok(s);
 	}
 	if (!has_commit || s->committed)
 		slot_release(s);
@@ -491,11 +491,8 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	struct fi_rma_iov iov[RP_SLOT_IOV];
 	struct fi_msg_rma m = *msg;
 
-	if (flags & OUR_FLAGS) {
-		RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a read is not "
-				 "offered\n");
-		return -FI_EOPNOTSUPP;
-	}
+	if (flags & FI_RPMEM_SAVE)
+		return -FI_EINVAL;
 	if (msg->rma_iov_count > RP_SLOT_IOV)
 		return -FI_EINVAL;
 	for (size_t i = 0; i < msg->rma_iov_count; i++) {
@@ -503,6 +500,8 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 		iov[i].key = rp_key_base(iov[i].key);
 	}
 	m.rma_iov = iov;
+	if (flags & FI_COMMIT_COMPLETE)
+		return rp_local_read(ep, &m, flags);
 	m.addr = rp_av_to_base(ep->av, msg->addr);
 	return fi_readmsg(ep->base, &m, flags);
 }
@@ -631,7 +630,7 @@ static ssize_t raw_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	struct fi_msg_rma m = *msg;
 
 	if (flags & OUR_FLAGS)
-		return -FI_EOPNOTSUPP;
+		return rp_rma_unmarked();
 	m.addr = rp_av_to_base(ep->av, msg->addr);
 	return fi_readmsg(ep->base, &m, flags);
 }

@@ -96,6 +96,7 @@ enum rp_slot_kind {
 	RP_SLOT_FREE,
 	RP_SLOT_WRITE,	/* a write to a persistent region, maybe with commit */
 	RP_SLOT_COMMIT, /* a commit of its own */
+	RP_SLOT_READ,	/* a read into local persistent memory, with commit */
 	RP_SLOT_SEND,	/* a control message too long to inject */
 	RP_SLOT_RECV,	/* a posted receive for control messages */
 	RP_SLOT_DEAD,	/* its endpoint is gone; the base may still answer */
@@ -112,15 +113,19 @@ struct rp_slot {
 	bool posted;	/* RECV: the base has it */
 	bool want;	/* the user wants a completion */
 	bool atomic;	/* WRITE: an atomic */
-	bool written;	/* WRITE with commit: the base has completed it */
+	bool written;	/* WRITE, READ with commit: the base has completed it */
 	bool committed; /* WRITE with commit: the commit has ended */
 	uint8_t nwrites;
+	uint8_t niov;	/* READ */
 	int base_err;	/* of the write */
 	void *context;	/* the user's */
 	uint64_t flags; /* of the user's completion */
 	void *buf;	/* SEND, RECV; WRITE: an atomic's struct rp_carry */
 	struct rp_commit *commit;
-	struct rp_write write[RP_SLOT_IOV];
+	union {
+		struct rp_write write[RP_SLOT_IOV];
+		struct iovec iov[RP_SLOT_IOV]; /* READ: where it goes */
+	};
 };
 LIST_HEAD(rp_slots, rp_slot);
 
@@ -170,6 +175,7 @@ struct rp_dom {
 	atomic_bool live;
 	struct rp_agent *agent;
 	unsigned int npmem; /* registered persistent regions */
+	LIST_HEAD(, rp_mr) pmems;
 	struct rp_slot_pool slots;
 	LIST_HEAD(, rp_cq) cqs;
 	LIST_HEAD(, rp_ep) eps;
@@ -191,6 +197,12 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 /* --- mr.c --- */
 
 extern struct fi_ops_mr rp_mr_ops;
+/*
+ * With the lock: a persistent region of this process that holds the bytes and
+ * reaches the class. NULL: none; *why is the nearest reason.
+ */
+struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
+				enum rp_class required, const char **why);
 
 /* --- av.c --- */
 
@@ -376,6 +388,22 @@ int rp_rma_unmarked(void);
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      size_t count, fi_addr_t dest, enum rp_level level,
 		      enum rp_class required, bool want, void *context);
+
+/* With the lock: the completion of a slot's operation, or its error entry. */
+void rp_slot_tell_ok(struct rp_slot *s);
+/* out NULL: prov_errno is the base's. */
+void rp_slot_tell_error(struct rp_slot *s, int err, int prov_errno,
+			const struct rp_outcome *out);
+
+/* --- local.c --- */
+
+/* A read that completes when its bytes are durable here. */
+ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
+		      uint64_t flags);
+/* A slot of kind READ was completed by the base; err NULL: success. */
+void rp_local_completed(struct rp_slot *s, const struct fi_cq_err_entry *err);
+/* The agent has dropped the endpoint: end what waits for its flushes. */
+void rp_local_abandon(struct rp_ep *ep);
 
 /* --- atomic.c --- */
 

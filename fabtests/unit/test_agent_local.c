@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Flushes that the target's own process asks for, beside those of peers. */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "agent_rig.h"
+
+static struct rig g;
+static struct rig_region file, dax, idle;
+
+static const struct rp_agent_attr with_worker = {
+	.incarnation = RIG_INCARNATION,
+};
+
+/* What one flush was told. */
+struct end {
+	unsigned int times;
+	enum rp_status st;
+	uint32_t detail;
+};
+
+static void told(void *arg, enum rp_status st, uint32_t detail)
+{
+	struct end *e = arg;
+
+	e->times++;
+	e->st = st;
+	e->detail = detail;
+}
+
+static void start(const struct rp_agent_attr *attr)
+{
+	rig_init(&g, attr);
+	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
+	rig_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+	rig_region(&g, &idle, RP_METHOD_DELIVERY, 8);
+}
+
+static void stop(void)
+{
+	struct rig_region *all[] = {&file, &dax, &idle};
+
+	for (int i = 0; i < 3; i++)
+		if (!all[i]->gone)
+			rig_region_del(&g, all[i]);
+	rig_fini(&g);
+}
+
+/* New bytes in a range, and a flush of it. */
+static void flush(struct rig_region *m, uint64_t off, uint64_t len,
+		  struct end *e)
+{
+	const struct rp_local at = {&m->r, off, len};
+
+	rig_store(m, off, len);
+	cr_assert_eq(rp_agent_local_flush(g.a, &g.x[0].x, &at, 1, told, e), 0);
+	cr_assert_eq(e->times, 0, "told inside the call");
+	cr_assert_eq(rp_agent_deadline(g.a), 0, "progress is due");
+}
+
+static bool kept(const struct rig_region *m, uint64_t off, uint64_t len)
+{
+	return !memcmp(m->mem + RIG_SKEW + off, m->media + RIG_SKEW + off, len);
+}
+
+Test(agent_local, kept_when_told)
+{
+	struct rig_region *all[] = {&file, &dax};
+
+	start(NULL);
+	for (int i = 0; i < 2; i++) {
+		struct end e = {0};
+
+		flush(all[i], 100, 9000, &e);
+		cr_assert(!kept(all[i], 100, 9000));
+		cr_assert(rp_agent_progress(g.a));
+		cr_assert_eq(e.times, 1);
+		cr_assert_eq(e.st, RP_ST_OK);
+		cr_assert(kept(all[i], 100, 9000));
+		cr_assert(!rp_agent_progress(g.a));
+	}
+	rig_expect_nothing(&g.x[0]);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	stop();
+}
+
+Test(agent_local, nothing_to_do_where_delivery_is_enough)
+{
+	struct end e = {0};
+
+	start(NULL);
+	flush(&idle, 0, 64, &e);
+	rig_run(&g);
+	cr_assert_eq(e.times, 1);
+	cr_assert_eq(e.st, RP_ST_OK);
+	stop();
+}
+
+Test(agent_local, several_regions)
+{
+	const struct rp_local at[] = {{&file.r, 0, 64}, {&dax.r, 64, 64}};
+	struct end e = {0};
+
+	start(&with_worker);
+	rig_store(&file, 0, 64);
+	rig_store(&dax, 64, 64);
+	cr_assert_eq(rp_agent_local_flush(g.a, &g.x[0].x, at, 2, told, &e), 0);
+	while (!e.times)
+		rp_agent_progress(g.a);
+	cr_assert_eq(e.st, RP_ST_OK);
+	cr_assert(kept(&file, 0, 64) && kept(&dax, 64, 64));
+	cr_assert(atomic_load(&g.x[0].kicks), "nobody was woken");
+	stop();
+}
+
+/* With the requests of a peer: one flush serves both. */
+Test(agent_local, beside_a_peer)
+{
+	struct rig_peer p;
+	struct end e = {0};
+	uint64_t t;
+
+	start(NULL);
+	p = rig_open(&g, 0, 1, &file);
+	t = rig_commit(&p, &file, 0, 64);
+	flush(&file, 64, 64, &e);
+	rig_run(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_eq(e.times, 1);
+	cr_assert_eq(e.st, RP_ST_OK);
+	cr_assert_eq(atomic_load(&file.syncs), 1);
+	stop();
+}
+
+Test(agent_local, outside_is_refused)
+{
+	const struct rp_local bad[] = {
+		{&file.r, file.r.len, 1},
+		{&file.r, 0, 8 * RIG_PAGE + 1},
+		{&file.r, UINT64_MAX, 2},
+		{&file.r, 0, 0},
+	};
+	struct end e = {0};
+
+	start(NULL);
+	for (int i = 0; i < 4; i++) {
+		struct rp_local at = bad[i];
+
+		if (!i)
+			at.off = file.r.len;
+		cr_assert_eq(
+			rp_agent_local_flush(g.a, &g.x[0].x, &at, 1, told, &e),
+			-EINVAL, "range %d", i);
+	}
+	rig_run(&g);
+	cr_assert_eq(e.times, 0);
+	stop();
+}
+
+Test(agent_local, failure_is_told_and_stays)
+{
+	struct end first = {0}, second = {0};
+	struct rig_peer p;
+	uint64_t t;
+
+	start(NULL);
+	p = rig_open(&g, 0, 1, &file);
+	file.sync_ret = -EIO;
+	flush(&file, 0, 64, &first);
+	rig_run(&g);
+	cr_assert_eq(first.times, 1);
+	cr_assert_eq(first.st, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(first.detail, EIO);
+	file.sync_ret = 0;
+	flush(&file, 4096, 64, &second);
+	rig_run(&g);
+	cr_assert_eq(second.times, 1);
+	cr_assert_eq(second.st, RP_ST_REGION_FAILED);
+	cr_assert_eq(second.detail, EIO);
+	/* Peers are told as well. */
+	t = rig_commit(&p, &file, 0, 64);
+	rig_run(&g);
+	rig_expect(p.x, t, RP_ST_REGION_FAILED);
+	stop();
+}
+
+Test(agent_local, region_ends_while_queued)
+{
+	struct end e = {0};
+
+	start(NULL);
+	flush(&file, 0, 64, &e);
+	rig_region_del(&g, &file);
+	cr_assert_eq(e.times, 1);
+	cr_assert_eq(e.st, RP_ST_STALE_KEY);
+	stop();
+}
+
+/* The last sync is let go by a second thread while the region's end waits. */
+static void *open_later(void *arg)
+{
+	rig_open_gate(&g);
+	return NULL;
+}
+
+Test(agent_local, region_ends_while_flushed)
+{
+	struct end e = {0};
+	pthread_t th;
+
+	start(&with_worker);
+	rig_close_gate(&g);
+	flush(&file, 0, 64, &e);
+	cr_assert(rp_agent_progress(g.a));
+	rig_wait_entered(&g, 1);
+	cr_assert_eq(e.times, 0);
+	cr_assert_eq(pthread_create(&th, NULL, open_later, NULL), 0);
+	rig_region_del(&g, &file);
+	pthread_join(th, NULL);
+	cr_assert_eq(e.times, 1);
+	cr_assert_eq(e.st, RP_ST_OK);
+	stop();
+}
+
+/* After the drop x is not touched, and nobody is told. */
+Test(agent_local, endpoint_goes_while_queued)
+{
+	struct end e = {0}, other = {0};
+	const struct rp_local at = {&file.r, 64, 64};
+
+	start(NULL);
+	flush(&file, 0, 64, &e);
+	cr_assert_eq(rp_agent_local_flush(g.a, &g.x[1].x, &at, 1, told, &other),
+		     0);
+	rig_drop(&g, 0);
+	rig_run(&g);
+	cr_assert_eq(e.times, 0);
+	cr_assert_eq(other.times, 1, "another endpoint's was lost");
+	stop();
+	cr_assert_eq(e.times, 0);
+}
+
+Test(agent_local, endpoint_goes_while_flushed)
+{
+	struct end e = {0};
+
+	start(&with_worker);
+	rig_close_gate(&g);
+	flush(&file, 0, 64, &e);
+	cr_assert(rp_agent_progress(g.a));
+	rig_wait_entered(&g, 1);
+	rig_drop(&g, 0);
+	rig_open_gate(&g);
+	stop();
+	cr_assert_eq(e.times, 0);
+}
