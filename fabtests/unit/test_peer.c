@@ -374,7 +374,7 @@ Test(peer, forget)
 	uint64_t token;
 
 	rp_peer_forget(g.in, 4711); /* nobody */
-	rp_write_begin(p, &w, rig_key(1), 0, 64);
+	rp_write_begin(p, &w, rig_key(9), 0, 64);
 	s = under_way(1, &token);
 	rig_commit(&g, p, &c1, 1, 64, 64); /* queued */
 	rig_query(&g, p, &q, 1);
@@ -391,7 +391,7 @@ Test(peer, forget)
 	rig_ok(&g, &s, token);
 	rig_told_once(&c0, RP_ST_CANCELED);
 
-	/* The address again is a new peer; the old write is none of its. */
+	/* The address again is a new peer; of the old write, see test_poison. */
 	p = rig_peer(&g);
 	free(rig_take(&g, RP_MSG_HELLO)); /* of the other */
 	s = under_way(4, &token);

@@ -369,3 +369,49 @@ Test(poison, write_that_wraps)
 	rig_told_once(&c0, RP_ST_WRITE_FAILED);
 	commit_poisoned(0);
 }
+
+/* The address goes and comes back: what it lost is still known. */
+Test(poison, survives_the_peer)
+{
+	struct rp_write failed, way, again, other;
+
+	rp_write_begin(p, &failed, rig_key(1), 0, 64);
+	rp_write_done(&failed, EIO);
+	rp_write_begin(p, &way, rig_key(1), 128, 64);
+	rp_peer_forget(g.in, RIG_PEER);
+	p = rig_peer(&g);
+	rig_commit(&g, p, &c0, 1, 0, 64);
+	rig_commit(&g, p, &c1, 1, 128, 64);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	/* However it ends: the new peer cannot know. */
+	rp_write_done(&way, 0);
+	rig_commit(&g, p, &c1, 1, 191, 1);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+
+	/* Other bytes, and another key, are not concerned. */
+	rig_commit(&g, p, &c0, 1, 64, 64);
+	rig_commit(&g, p, &c1, 2, 0, 64);
+	s = rig_open(&g, RIG_LIFE, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+	rig_told_once(&c1, RP_ST_OK);
+
+	/* Written again it is well, for the next one too. */
+	rp_write_begin(p, &again, rig_key(1), 0, 192);
+	rp_write_done(&again, 0);
+	rig_commit(&g, p, &c0, 1, 0, 192);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+	rp_write_begin(p, &other, rig_key(1), 256, 64);
+	rp_write_done(&other, 0);
+	rp_peer_forget(g.in, RIG_PEER);
+	p = rig_peer(&g);
+	rig_commit(&g, p, &c0, 1, 0, 320);
+	s = rig_open(&g, RIG_LIFE, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c0, RP_ST_OK);
+}

@@ -392,9 +392,15 @@ void rp_write_done(struct rp_write *w, int err)
 		p->alive_at = p->in->x->ops->now(p->in->x);
 	if (err)
 		poison(p, w);
-	else if (p->poison.n)
+	else {
 		/* Written again; when that fails to split, it stays poisoned.
 		 */
-		rp_ranges_clear(&p->poison, w->key, w->addr, w->len, w->seq);
+		if (p->poison.n)
+			rp_ranges_clear(&p->poison, w->key, w->addr, w->len,
+					w->seq);
+		if (p->in->orphans.n && !p->forgotten)
+			rp_ranges_clear(&p->in->orphans, w->key, w->addr,
+					w->len, w->seq);
+	}
 	write_end(w);
 }

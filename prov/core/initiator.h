@@ -125,6 +125,13 @@ struct rp_initiator {
 		outstanding; /* reserved commits and queries not yet told */
 	uint64_t next_token;
 	bool blocked; /* a send said -EAGAIN */
+	/*
+	 * What forgotten peers had poisoned or under way, not rewritten since.
+	 * A key names one registration wherever it is, so whoever comes later
+	 * may be the same target: it starts with all of it.
+	 */
+	struct rp_ranges orphans;
+	bool orphans_all; /* no memory to say which */
 };
 
 /* peer.c */

@@ -36,8 +36,32 @@ int rp_initiator_new(const struct rp_initiator_attr *attr, struct rp_xport *x,
 	TAILQ_INIT(&in->active);
 	TAILQ_INIT(&in->done);
 	TAILQ_INIT(&in->free);
+	rp_ranges_init(&in->orphans, RP_PEER_POISON);
 	*out = in;
 	return 0;
+}
+
+/* False: set is all that it can say. Stamp 0 is older than any write. */
+static bool add_ranges(struct rp_ranges *set, const struct rp_ranges *more)
+{
+	for (size_t i = 0; i < more->n; i++)
+		if (rp_ranges_insert(set, more->v[i].space, more->v[i].start,
+				     more->v[i].end - more->v[i].start, 0))
+			return false;
+	return true;
+}
+
+/* The peer goes, and nobody will know any more how its writes end. */
+static void leave_orphans(const struct rp_peer *p)
+{
+	struct rp_initiator *in = p->in;
+	const struct rp_write *w;
+
+	in->orphans_all |=
+		p->poison_all || !add_ranges(&in->orphans, &p->poison);
+	TAILQ_FOREACH (w, &p->writes, link)
+		if (rp_ranges_insert(&in->orphans, w->key, w->addr, w->len, 0))
+			in->orphans_all = true;
 }
 
 struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
@@ -53,6 +77,7 @@ struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 		return NULL;
 	p->in = in;
 	p->addr = addr;
+	p->next_seq = 1; /* 0 is older than any write */
 	TAILQ_INIT(&p->queue);
 	TAILQ_INIT(&p->sent);
 	TAILQ_INIT(&p->writes);
@@ -63,6 +88,8 @@ struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 		free(p);
 		return NULL;
 	}
+	p->poison_all =
+		in->orphans_all || !add_ranges(&p->poison, &in->orphans);
 	return p;
 }
 
@@ -195,6 +222,7 @@ void rp_peer_forget(struct rp_initiator *in, uint64_t addr)
 		return;
 	HASH_DELETE(hh, in->by_addr, p);
 	peer_fail(p, RP_ST_CANCELED, 0);
+	leave_orphans(p);
 	p->forgotten = true;
 	/* Ended commits still name the peer until they are told. */
 	rp_commits_tell(in);
@@ -237,6 +265,7 @@ void rp_initiator_delete(struct rp_initiator *in)
 	HASH_ITER(hh, in->by_addr, p, tmp)
 	rp_peer_forget(in, p->addr);
 	rp_commits_free(in);
+	rp_ranges_fini(&in->orphans);
 	free(in);
 }
 

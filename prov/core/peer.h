@@ -51,7 +51,11 @@ void rp_initiator_delete(struct rp_initiator *in);
 
 /* The peer of this fabric address, made on first use; NULL: no memory. */
 struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr);
-/* The address leaves the vector: its commits end with RP_ST_CANCELED. */
+/*
+ * The address leaves the vector: its commits end with RP_ST_CANCELED. What was
+ * under way or had failed stays poisoned for every peer that is made later,
+ * until it is written again.
+ */
 void rp_peer_forget(struct rp_initiator *in, uint64_t addr);
 
 /*
