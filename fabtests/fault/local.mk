@@ -53,6 +53,12 @@ fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/badinput
 
+check_PROGRAMS += fabtests/fault/badatomic
+fabtests_fault_badatomic_SOURCES = fabtests/fault/badatomic.c $(duo_sources)
+fabtests_fault_badatomic_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_badatomic_LDADD = $(FABRIC_LIBS)
+TESTS += fabtests/fault/badatomic
+
 # The tools keep their word.
 check_PROGRAMS += fabtests/fault/copy_dead
 fabtests_fault_copy_dead_SOURCES = fabtests/fault/copy_dead.c util/copy.c \

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <rdma/fi_atomic.h>
+
 #include "functional/pair.h"
 
 /*
@@ -63,7 +65,7 @@ static void record_make(struct record *r, uint64_t seed, uint64_t seq)
 
 static int target(const char *pool, uint64_t seed)
 {
-	struct pair_opts o = {0};
+	struct pair_opts o = {.caps = FI_ATOMIC};
 	struct card card;
 	struct side s;
 	char c;
@@ -151,6 +153,29 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 			card->pool_addr +
 				(b->first + i) * sizeof(struct record),
 			sizeof(struct record), card->pool_key};
+	if (way == 3) { /* eight words of a record in one atomic, committed */
+		struct fi_ioc from = {.count = sizeof(struct record) / 8};
+		struct fi_rma_ioc to = {.count = from.count};
+		struct fi_msg_atomic a = {
+			.msg_iov = &from,
+			.iov_count = 1,
+			.addr = s->peer,
+			.rma_iov = &to,
+			.rma_iov_count = 1,
+			.datatype = FI_UINT64,
+			.op = FI_ATOMIC_WRITE,
+			.context = b,
+		};
+
+		b->waits = b->n;
+		for (unsigned int i = 0; i < b->n; i++) {
+			from.addr = &b->r[i];
+			to.addr = at[i].addr;
+			to.key = at[i].key;
+			PUT(fi_atomicmsg(s->ep, &a, FI_COMMIT_COMPLETE));
+		}
+		return;
+	}
 	if (way == 0) { /* each write with its own commit */
 		b->waits = b->n;
 		for (unsigned int i = 0; i < b->n; i++) {
@@ -178,7 +203,7 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 static int initiator(int ack_fd, uint64_t seed)
 {
 	static struct batch window[WINDOW];
-	struct pair_opts o = {0};
+	struct pair_opts o = {.caps = FI_ATOMIC};
 	struct card card;
 	uint64_t next = 0;
 	struct side s;
@@ -204,7 +229,7 @@ static int initiator(int ack_fd, uint64_t seed)
 			b->n = RECORDS - next;
 		for (unsigned int k = 0; k < b->n; k++)
 			record_make(&b->r[k], seed, next + k + 1);
-		append(&s, &card, b, (int)rng(3));
+		append(&s, &card, b, (int)rng(4));
 		next += b->n;
 	}
 	for (;;)

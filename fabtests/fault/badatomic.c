@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Atomics that are none: each is refused, and the target lives. */
+#include <stdio.h>
+#include <string.h>
+
+#include <rdma/fi_atomic.h>
+
+#include "fault/duo.h"
+
+static char sentence[200];
+#define EXPECT(got, want)                                                      \
+	do {                                                                   \
+		long long g_ = (got), w_ = (want);                             \
+		if (g_ != w_) {                                                \
+			snprintf(sentence, sizeof(sentence),                   \
+				 "%s is %lld, not %lld", #got, g_, w_);        \
+			return sentence;                                       \
+		}                                                              \
+	} while (0)
+
+static struct pair_opts opts;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+static struct side s;
+static uint64_t v[512], got[512];
+static struct fi_ioc iov[16], res[16];
+static struct fi_rma_ioc rma[16];
+static struct fi_msg_atomic m;
+
+/* One good call, to be made bad. */
+static void good(const struct card *c)
+{
+	for (int i = 0; i < 16; i++) {
+		iov[i] = (struct fi_ioc){&v[i], 1};
+		res[i] = (struct fi_ioc){&got[i], 1};
+		rma[i] = (struct fi_rma_ioc){c->pool_addr + 64 * i, 1,
+					     c->pool_key};
+	}
+	m = (struct fi_msg_atomic){
+		.msg_iov = iov,
+		.iov_count = 1,
+		.addr = s.peer,
+		.rma_iov = rma,
+		.rma_iov_count = 1,
+		.datatype = FI_UINT64,
+		.op = FI_SUM,
+		.context = &m,
+	};
+}
+
+static ssize_t plain(uint64_t flags)
+{
+	ssize_t ret;
+
+	while ((ret = fi_atomicmsg(s.ep, &m, flags | FI_COMPLETION)) ==
+	       -FI_EAGAIN)
+		side_poke(&s);
+	return ret;
+}
+
+static ssize_t fetch(size_t nres, uint64_t flags)
+{
+	ssize_t ret;
+
+	while ((ret = fi_fetch_atomicmsg(s.ep, &m, res, NULL, nres,
+					 flags | FI_COMPLETION)) == -FI_EAGAIN)
+		side_poke(&s);
+	return ret;
+}
+
+static ssize_t compare(size_t ncmp, size_t nres, uint64_t flags)
+{
+	ssize_t ret;
+
+	while ((ret = fi_compare_atomicmsg(s.ep, &m, iov, NULL, ncmp, res, NULL,
+					   nres, flags | FI_COMPLETION)) ==
+	       -FI_EAGAIN)
+		side_poke(&s);
+	return ret;
+}
+
+/* The same calls with and without a commit. */
+static const char *calls(const struct card *c, uint64_t flags)
+{
+	good(c);
+	m.op = 200;
+	EXPECT(plain(flags), -FI_EOPNOTSUPP);
+	EXPECT(fetch(1, flags), -FI_EOPNOTSUPP);
+	m.op = FI_CSWAP;
+	EXPECT(plain(flags), -FI_EOPNOTSUPP);
+	EXPECT(fetch(1, flags), -FI_EOPNOTSUPP);
+	m.op = FI_SUM;
+	EXPECT(compare(1, 1, flags), -FI_EOPNOTSUPP);
+	m.datatype = 200;
+	EXPECT(plain(flags), -FI_EOPNOTSUPP);
+	m.datatype = FI_DOUBLE;
+	m.op = FI_BXOR;
+	EXPECT(plain(flags), -FI_EOPNOTSUPP);
+	good(c);
+	/* Lists that do not match each other. */
+	iov[0].count = 2;
+	EXPECT(plain(flags), -FI_EINVAL);
+	iov[0].count = SIZE_MAX / 4;
+	EXPECT(plain(flags), -FI_EINVAL);
+	rma[0].count = SIZE_MAX / 4;
+	EXPECT(plain(flags), -FI_EINVAL);
+	good(c);
+	rma[0].count = 2;
+	EXPECT(plain(flags), -FI_EINVAL);
+	good(c);
+	EXPECT(fetch(2, flags), -FI_EINVAL);
+	m.op = FI_CSWAP;
+	EXPECT(compare(2, 1, flags), -FI_EINVAL);
+	EXPECT(compare(1, 0, flags), -FI_EINVAL);
+	/* More pieces than there may be. */
+	good(c);
+	m.iov_count = m.rma_iov_count = 16;
+	EXPECT(plain(flags), -FI_EINVAL);
+	m.iov_count = 1;
+	m.rma_iov_count = 9;
+	EXPECT(plain(flags), -FI_EINVAL);
+	good(c);
+	EXPECT(fetch(16, flags), -FI_EINVAL);
+	/* Too much for an inject. */
+	good(c);
+	iov[0].count = rma[0].count = 512;
+	EXPECT(plain(flags | FI_INJECT), -FI_EINVAL);
+	/* An address that nobody has, an end behind 2^64. */
+	good(c);
+	m.addr = 77;
+	EXPECT(plain(flags), -FI_EINVAL);
+	good(c);
+	rma[0].addr = UINT64_MAX - 3;
+	EXPECT(plain(flags), -FI_EINVAL);
+	EXPECT(plain(flags | FI_RPMEM_SAVE), -FI_EINVAL);
+	EXPECT(side_quiet(&s), 1);
+	return NULL;
+}
+
+/* What the target refuses: one entry of ours, beside the base's own. */
+static const char *refused_there(const struct card *c, uint64_t flags)
+{
+	int mine = 0;
+
+	good(c);
+	rma[0].addr += PAIR_POOL - 4;
+	EXPECT(plain(flags), 0);
+	for (int i = 0; i < 3; i++) {
+		EXPECT(side_wait(&s, &e, &err), 0);
+		mine += err.op_context == &m;
+	}
+	EXPECT(mine, 1);
+	EXPECT(side_quiet(&s), 1);
+	/* Those bytes are in doubt now; the others are not. */
+	EXPECT(duo_commit(&s, c, 0, 64), 0);
+	return NULL;
+}
+
+/* An address that is not aligned is carried out, whatever it is worth. */
+static const char *misaligned(const struct card *c, uint64_t flags)
+{
+	uint64_t back = 0;
+
+	good(c);
+	rma[0].addr += 4093;
+	v[0] = 0x1122334455667788;
+	m.op = FI_ATOMIC_WRITE;
+	EXPECT(plain(flags), 0);
+	EXPECT(side_wait(&s, &e, &err), 1);
+	POST(&s, fi_read(s.ep, &back, 8, NULL, s.peer, rma[0].addr, rma[0].key,
+			 &back));
+	EXPECT(side_wait(&s, &e, &err), 1);
+	EXPECT(back == v[0], 1);
+	return NULL;
+}
+
+static const char *all(struct duo *d)
+{
+	const uint64_t flags[] = {0, FI_COMMIT_COMPLETE};
+	const char *wrong = NULL;
+	struct card c;
+
+	duo_start(d, &opts, &c);
+	duo_open(&s, &opts, &c);
+	for (int i = 0; i < 2 && !wrong; i++) {
+		wrong = calls(&c, flags[i]);
+		if (!wrong)
+			wrong = refused_there(&c, flags[i]);
+		if (!wrong)
+			wrong = misaligned(&c, flags[i]);
+	}
+	if (!wrong)
+		EXPECT(duo_commit(&s, &c, 0, 64), 0);
+	side_close(&s);
+	return wrong;
+}
+
+int main(void)
+{
+	setbuf(stdout, NULL);
+	opts.caps = FI_ATOMIC;
+	duo_case("atomics with bad arguments", all);
+	return tap_done();
+}
