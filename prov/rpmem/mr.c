@@ -94,20 +94,29 @@ static int random_bits(uint32_t *v)
 static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		    uint64_t flags, struct fid_mr **mr)
 {
-	struct fi_mr_attr a = *attr;
+	/*
+	 * A later libfabric has more fields than we know: it must find zeroes
+	 * behind those, not our stack.
+	 */
+	union {
+		struct fi_mr_attr attr;
+		char room[512];
+	} a;
 	uint32_t key;
 	int ret;
 
-	a.context = NULL;
 	if (!dom->marked ||
 	    (dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
-		return fi_mr_regattr(dom->base, &a, flags, mr);
+		return fi_mr_regattr(dom->base, attr, flags, mr);
+	memset(&a, 0, sizeof(a));
+	a.attr = *attr;
+	a.attr.context = NULL;
 	for (int i = 0; i < KEY_TRIES; i++) {
 		ret = random_bits(&key);
 		if (ret)
 			return ret;
-		a.requested_key = key;
-		ret = fi_mr_regattr(dom->base, &a, flags, mr);
+		a.attr.requested_key = key;
+		ret = fi_mr_regattr(dom->base, &a.attr, flags, mr);
 		if (ret != -FI_ENOKEY)
 			return ret;
 	}
