@@ -61,3 +61,18 @@ TESTS += fabtests/functional/threads
 fabtests_functional_threads_SOURCES = fabtests/functional/threads.c $(pair_sources)
 fabtests_functional_threads_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_threads_LDADD = $(FABRIC_LIBS) -lpthread
+
+# Counters, in both processes of a pair.
+check_PROGRAMS += fabtests/functional/cntr
+TESTS += fabtests/functional/cntr.sh
+EXTRA_DIST += fabtests/functional/cntr.sh
+fabtests_functional_cntr_SOURCES = fabtests/functional/cntr.c $(pair_sources)
+fabtests_functional_cntr_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_cntr_LDADD = $(FABRIC_LIBS)
+
+# Poll sets.
+check_PROGRAMS += fabtests/functional/poll
+TESTS += fabtests/functional/poll
+fabtests_functional_poll_SOURCES = fabtests/functional/poll.c $(pair_sources)
+fabtests_functional_poll_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_poll_LDADD = $(FABRIC_LIBS)

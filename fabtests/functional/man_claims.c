@@ -373,32 +373,29 @@ static void not_offered(void)
 {
 	struct fi_av_attr av_attr = {.flags = FI_EVENT};
 	struct fi_wait_attr wait_attr = {.wait_obj = FI_WAIT_UNSPEC};
-	struct fi_cntr_attr cntr_attr = {0};
-	struct fi_poll_attr poll_attr = {0};
-	struct fid_cntr *cntr;
 	struct fid_wait *wait;
-	struct fid_poll *poll;
 	struct fid_ep *ep;
 	struct fid_av *av;
 
-	claim_is(fi_cntr_open(f.domain, &cntr_attr, &cntr, NULL), -FI_ENOSYS,
-		 "counters are refused");
 	claim_is(fi_scalable_ep(f.domain, f.info, &ep, NULL), -FI_ENOSYS,
 		 "scalable endpoints are refused");
-	claim_is(fi_poll_open(f.domain, &poll_attr, &poll), -FI_ENOSYS,
-		 "poll sets are refused");
 	if (!fi_wait_open(f.fabric, &wait_attr, &wait)) {
 		struct fi_cq_attr a = {.wait_obj = FI_WAIT_SET,
 				       .wait_set = wait};
 		struct fid_cq *cq;
 
+		struct fi_cntr_attr c = {.wait_obj = FI_WAIT_SET,
+					 .wait_set = wait};
+		struct fid_cntr *cntr;
+
 		claim_is(fi_cq_open(f.domain, &a, &cq, NULL), -FI_ENOSYS,
 			 "our queues refuse wait sets");
+		claim_is(fi_cntr_open(f.domain, &c, &cntr, NULL), -FI_ENOSYS,
+			 "our counters too");
 		fi_close(&wait->fid);
 	}
 	claim_is(fi_av_open(f.domain, &av_attr, &av, NULL), -FI_ENOSYS,
 		 "events of the address vector are refused");
-	claim(!f.info->domain_attr->cntr_cnt, "counters are not offered");
 }
 
 /* Over hints, how often is the provider listed? */
@@ -434,9 +431,6 @@ static void selecting(void)
 	h->caps = FI_RMA | FI_ATOMIC;
 	claim(listed(h), "with atomics too");
 	h->caps = FI_RMA;
-	h->domain_attr->cntr_cnt = 1;
-	claim(!listed(h), "not with counters");
-	h->domain_attr->cntr_cnt = 0;
 	h->ep_attr->type = FI_EP_MSG;
 	claim(listed(h), "FI_EP_MSG is the base's own");
 	h->caps |= FI_RMA_PMEM;

@@ -46,6 +46,17 @@ int tap_done(void)
 	return failures ? 1 : 0;
 }
 
+static void open_counters(struct side *s)
+{
+	static const uint64_t of[4] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE};
+	struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
+
+	for (int i = 0; i < 4; i++) {
+		MUST(fi_cntr_open(s->domain, &attr, &s->cntr[i], NULL));
+		MUST(fi_ep_bind(s->ep, &s->cntr[i]->fid, of[i]));
+	}
+}
+
 void side_open(struct side *s, const struct pair_opts *o)
 {
 	struct fi_info *h = fi_allocinfo();
@@ -82,6 +93,8 @@ void side_open(struct side *s, const struct pair_opts *o)
 			FI_TRANSMIT | FI_RECV |
 				(o->selective ? FI_SELECTIVE_COMPLETION : 0)));
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
+	if (o->counts)
+		open_counters(s);
 	MUST(fi_enable(s->ep));
 }
 
@@ -157,6 +170,8 @@ void side_close(struct side *s)
 		munmap(s->plain, PAIR_POOL);
 		unlink(s->path);
 	}
+	for (int i = 0; i < 4 && s->cntr[i]; i++)
+		MUST(fi_close(&s->cntr[i]->fid));
 	MUST(fi_close(&s->cq->fid));
 	MUST(fi_close(&s->av->fid));
 	MUST(fi_close(&s->domain->fid));

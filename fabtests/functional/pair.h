@@ -22,6 +22,7 @@ struct pair_opts {
 	enum fi_cq_format format;    /* 0: tagged */
 	bool sleeps;		     /* CQ with a descriptor, fi_cq_sread() */
 	bool selective;
+	bool counts;	   /* side.cntr are bound */
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	uint64_t caps;	   /* beside messages, tags and RMA */
 	uint64_t op_flags; /* default transmit flags */
@@ -37,6 +38,7 @@ struct side {
 	struct fid_domain *domain;
 	struct fid_av *av;
 	struct fid_cq *cq;
+	struct fid_cntr *cntr[4]; /* sends, receives, reads, writes */
 	struct fid_ep *ep;
 	fi_addr_t peer;
 	/* The target's: a file that is mapped, and plain memory. */

@@ -77,7 +77,7 @@ static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 		fi_addr_t src)
 {
-	struct rp_cqe *q = cqe_get(cq);
+	struct rp_cqe *q = cq->unread ? NULL : cqe_get(cq);
 
 	if (!q)
 		return;
@@ -89,7 +89,7 @@ void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 		      const struct rp_outcome *out)
 {
-	struct rp_cqe *q = cqe_get(cq);
+	struct rp_cqe *q = cq->unread ? NULL : cqe_get(cq);
 
 	if (!q)
 		return;
@@ -151,7 +151,7 @@ static void drain_error(struct rp_cq *cq)
 	dispatch(cq, NULL, FI_ADDR_NOTAVAIL, &err);
 }
 
-void rp_cq_drain(struct rp_cq *cq)
+static void drain(struct rp_cq *cq, bool all)
 {
 	struct fi_cq_tagged_entry raw[DRAIN_MAX], e = {0};
 	fi_addr_t src[DRAIN_MAX];
@@ -179,21 +179,31 @@ void rp_cq_drain(struct rp_cq *cq)
 					      : src[i];
 			dispatch(cq, &e, from, NULL);
 		}
-	} while (n == DRAIN_MAX);
+	} while (n == DRAIN_MAX || (all && n > 0));
+}
+
+void rp_cq_drain(struct rp_cq *cq)
+{
+	drain(cq, false);
+}
+
+/* A short read may have stopped at an error, so only nothing is the end. */
+void rp_cq_drain_all(struct rp_cq *cq)
+{
+	drain(cq, true);
 }
 
 /* Hand out what is queued. 0: nothing; -FI_EAVAIL: an error comes first. */
 static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
-	struct rp_cqe *q;
+	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 	size_t n = 0;
 
+	if (q && q->err)
+		return -FI_EAVAIL;
 	while (n < count && (q = STAILQ_FIRST(&cq->queue))) {
-		if (q->err) {
-			if (!n)
-				return -FI_EAVAIL;
+		if (q->err)
 			break;
-		}
 		memcpy((char *)buf + n * cq->size, &q->e, cq->size);
 		if (src)
 			src[n] = q->src;
@@ -259,23 +269,49 @@ static ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 	return n;
 }
 
+/*
+ * May the base's queue be read without the lock? Where a thread of ours reads
+ * too, the lock keeps completions in order even before the first hidden one.
+ * Who counts must know that none of ours is on its way through such a reader.
+ */
+static bool raw_begin(struct rp_cq *cq, bool *counted)
+{
+	struct rp_dom *dom = cq->dom;
+
+	*counted = atomic_load_explicit(&dom->counted, memory_order_relaxed);
+	if (*counted)
+		atomic_fetch_add(&dom->raw, 1);
+	if (!atomic_load(&dom->live) && !dom->auto_progress &&
+	    !atomic_load_explicit(&cq->polled, memory_order_relaxed))
+		return true;
+	if (*counted)
+		atomic_fetch_sub(&dom->raw, 1);
+	return false;
+}
+
+static void raw_end(struct rp_dom *dom, bool counted)
+{
+	if (counted)
+		atomic_fetch_sub(&dom->raw, 1);
+}
+
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 			   fi_addr_t *src)
 {
 	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
+	bool counted;
 	ssize_t n;
 
-	/*
-	 * Where a thread of ours reads too, the lock keeps completions in
-	 * order even before the first hidden one.
-	 */
-	if (!atomic_load_explicit(&cq->dom->live, memory_order_acquire) &&
-	    !cq->dom->auto_progress)
-		return read_base(cq, buf, count, src);
+	if (raw_begin(cq, &counted)) {
+		n = read_base(cq, buf, count, src);
+		raw_end(cq->dom, counted);
+		return n;
+	}
 	pthread_mutex_lock(&cq->dom->lock);
 	rp_domain_progress(cq->dom);
 	n = pop(cq, buf, count, src);
-	if (!n)
+	/* A read of no entries only asks whether there are any. */
+	if (!n && (count || STAILQ_EMPTY(&cq->queue)))
 		n = cq->fatal ? cq->fatal : -FI_EAGAIN;
 	pthread_mutex_unlock(&cq->dom->lock);
 	return n;
@@ -292,16 +328,18 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
 	struct rp_cqe *q;
 	ssize_t ret = -FI_EAGAIN;
+	bool counted;
 
-	if (!atomic_load_explicit(&cq->dom->live, memory_order_acquire) &&
-	    !cq->dom->auto_progress) {
+	if (raw_begin(cq, &counted)) {
 		ret = fi_cq_readerr(cq->base, buf, flags);
-		if (ret != 1 || !rp_is_hidden(buf->op_context))
-			return ret;
-		pthread_mutex_lock(&cq->dom->lock);
-		dispatch(cq, NULL, FI_ADDR_NOTAVAIL, buf);
-		pthread_mutex_unlock(&cq->dom->lock);
-		return -FI_EAGAIN;
+		if (ret == 1 && rp_is_hidden(buf->op_context)) {
+			pthread_mutex_lock(&cq->dom->lock);
+			dispatch(cq, NULL, FI_ADDR_NOTAVAIL, buf);
+			pthread_mutex_unlock(&cq->dom->lock);
+			ret = -FI_EAGAIN;
+		}
+		raw_end(cq->dom, counted);
+		return ret;
 	}
 	pthread_mutex_lock(&cq->dom->lock);
 	rp_cq_drain(cq);
@@ -335,6 +373,19 @@ int rp_cq_base_trywait(struct rp_cq *cq, bool *soon)
 		return 0;
 	}
 	return fi_trywait(cq->dom->fabric->base, &fid, 1);
+}
+
+int rp_cq_ready(struct rp_cq *cq)
+{
+	int ret;
+
+	/* sockets does not say whether there is something without reading. */
+	atomic_store(&cq->polled, true);
+	pthread_mutex_lock(&cq->dom->lock);
+	rp_domain_progress(cq->dom);
+	ret = STAILQ_EMPTY(&cq->queue) ? cq->fatal : 1;
+	pthread_mutex_unlock(&cq->dom->lock);
+	return ret;
 }
 
 int rp_cq_trywait(struct rp_cq *cq)
@@ -495,6 +546,7 @@ static int cq_close(struct fid *fid)
 	pthread_mutex_unlock(&dom->lock);
 	if (ret)
 		return ret;
+	rp_poll_forget(dom, fid);
 	free_queue(cq);
 	if (cq->epfd >= 0)
 		close(cq->epfd);

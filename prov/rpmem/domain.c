@@ -29,6 +29,7 @@ static int domain_close(struct fid *fid)
 	close(dom->kick_fd);
 	close(dom->timer_fd);
 	pthread_mutex_destroy(&dom->lock);
+	pthread_mutex_destroy(&dom->poll_lock);
 	fi_freeinfo(dom->base_info);
 	free(dom);
 	return 0;
@@ -57,19 +58,6 @@ static int domain_ops_open(struct fid *fid, const char *name, uint64_t flags,
 
 static int no_sep(struct fid_domain *domain, struct fi_info *info,
 		  struct fid_ep **sep, void *context)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_cntr(struct fid_domain *domain, struct fi_cntr_attr *attr,
-		   struct fid_cntr **cntr, void *context)
-{
-	RP_INFO(DOMAIN, "counters are not offered (cntr_cnt is 0)\n");
-	return -FI_ENOSYS;
-}
-
-static int no_poll(struct fid_domain *domain, struct fi_poll_attr *attr,
-		   struct fid_poll **pollset)
 {
 	return -FI_ENOSYS;
 }
@@ -121,8 +109,8 @@ static struct fi_ops_domain domain_ops = {
 	.cq_open = rp_cq_open,
 	.endpoint = rp_ep_open,
 	.scalable_ep = no_sep,
-	.cntr_open = no_cntr,
-	.poll_open = no_poll,
+	.cntr_open = rp_cntr_open,
+	.poll_open = rp_poll_open,
 	.stx_ctx = no_stx,
 	.srx_ctx = no_srx,
 	.query_atomic = query_atomic,
@@ -204,6 +192,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	LIST_INIT(&dom->cqs);
 	LIST_INIT(&dom->eps);
 	LIST_INIT(&dom->pmems);
+	LIST_INIT(&dom->polls);
 	dom->epfd = -1;
 	dom->timer_fd = -1;
 	dom->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -221,6 +210,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	if (ret)
 		goto agent;
 	pthread_mutex_init(&dom->lock, NULL);
+	pthread_mutex_init(&dom->poll_lock, NULL);
 	dom->fid.fid.fclass = FI_CLASS_DOMAIN;
 	dom->fid.fid.context = context;
 	dom->fid.fid.ops = &domain_fid_ops;
@@ -235,6 +225,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	return 0;
 base:
 	pthread_mutex_destroy(&dom->lock);
+	pthread_mutex_destroy(&dom->poll_lock);
 	fi_close(&dom->base->fid);
 agent:
 	rp_agent_delete(dom->agent);

@@ -28,6 +28,13 @@ static void abandon_slots(struct rp_ep *ep)
 	}
 }
 
+static void release_cntrs(struct rp_ep *ep)
+{
+	for (int i = 0; i < RP_CNTR_KINDS; i++)
+		if (ep->cntr[i])
+			atomic_fetch_sub(&ep->cntr[i]->refs, 1);
+}
+
 static int ep_close(struct fid *fid)
 {
 	struct rp_ep *ep = ep_of(fid);
@@ -60,7 +67,10 @@ static int ep_close(struct fid *fid)
 		rp_initiator_delete(ep->initiator);
 	ep->initiator = NULL;
 	LIST_REMOVE(ep, link);
+	if (ep->cntr[RP_CNTR_REMOTE_WRITE])
+		dom->nremote--;
 	pthread_mutex_unlock(&dom->lock);
+	release_cntrs(ep);
 	free(ep->recv_bufs);
 	if (ep->tx_cq)
 		atomic_fetch_sub(&ep->tx_cq->refs, 1);
@@ -115,6 +125,70 @@ static int bind_base_cqs(struct rp_ep *ep)
 	return ret ? ret : fi_ep_bind(ep->base, &ep->rx_cq->base->fid, rx);
 }
 
+static const uint64_t cntr_flags[RP_CNTR_KINDS] = {
+	[RP_CNTR_SEND] = FI_SEND,
+	[RP_CNTR_RECV] = FI_RECV,
+	[RP_CNTR_READ] = FI_READ,
+	[RP_CNTR_WRITE] = FI_WRITE,
+	[RP_CNTR_REMOTE_READ] = FI_REMOTE_READ,
+	[RP_CNTR_REMOTE_WRITE] = FI_REMOTE_WRITE,
+};
+
+/* Like queues: the base learns of them when the endpoint is enabled. */
+static int bind_cntr(struct rp_ep *ep, struct rp_cntr *c, uint64_t flags)
+{
+	struct rp_dom *dom = ep->dom;
+	uint64_t known = 0;
+	int ret = 0;
+
+	for (int i = 0; i < RP_CNTR_KINDS; i++) {
+		known |= cntr_flags[i];
+		if ((flags & cntr_flags[i]) && ep->cntr[i])
+			return -FI_EINVAL;
+	}
+	if (c->dom != dom || ep->enabled || !flags || (flags & ~known))
+		return -FI_EINVAL;
+	pthread_mutex_lock(&dom->lock);
+	if ((flags & FI_REMOTE_WRITE) && dom->npmem) {
+		/* The base counts a write before it is durable. */
+		RP_WARN(EP_CTRL, "FI_REMOTE_WRITE counters are not offered in "
+				 "a domain with persistent regions\n");
+		ret = -FI_EOPNOTSUPP;
+		goto unlock;
+	}
+	if (flags & FI_REMOTE_WRITE)
+		dom->nremote++;
+	for (int i = 0; i < RP_CNTR_KINDS; i++) {
+		if (!(flags & cntr_flags[i]))
+			continue;
+		ep->cntr[i] = c;
+		atomic_fetch_add(&c->refs, 1);
+	}
+	atomic_store(&dom->counted, true);
+unlock:
+	pthread_mutex_unlock(&dom->lock);
+	return ret;
+}
+
+static int bind_base_cntrs(struct rp_ep *ep)
+{
+	int ret = 0;
+
+	for (int i = 0; i < RP_CNTR_KINDS && !ret; i++)
+		if (ep->cntr[i])
+			ret = fi_ep_bind(ep->base, &ep->cntr[i]->base->fid,
+					 cntr_flags[i]);
+	return ret;
+}
+
+static bool has_cntr(const struct rp_ep *ep)
+{
+	for (int i = 0; i < RP_CNTR_KINDS; i++)
+		if (ep->cntr[i])
+			return true;
+	return false;
+}
+
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct rp_ep *ep = ep_of(fid);
@@ -141,6 +215,9 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 			       ? 0
 			       : fi_ep_bind(ep->base, bfid, flags);
 	case FI_CLASS_CNTR:
+		return bind_cntr(ep,
+				 rp_container_of(bfid, struct rp_cntr, fid.fid),
+				 flags);
 	default:
 		return -FI_ENOSYS;
 	}
@@ -158,8 +235,10 @@ static int bind_own_cq(struct rp_ep *ep, uint64_t flags)
 		if (ret)
 			return ret;
 		ep->own_cq = rp_container_of(cq, struct rp_cq, fid);
+		ep->own_cq->unread = true;
 	}
-	return bind_cq(ep, ep->own_cq, flags);
+	/* Nobody wants the program's, and none is made without a flag. */
+	return bind_cq(ep, ep->own_cq, flags | FI_SELECTIVE_COMPLETION);
 }
 
 static int ep_enable(struct rp_ep *ep)
@@ -168,7 +247,7 @@ static int ep_enable(struct rp_ep *ep)
 
 	if (!ep->av)
 		return -FI_ENOAV;
-	if (!ep->tx_cq && !ep->rx_cq)
+	if (!ep->tx_cq && !ep->rx_cq && !has_cntr(ep))
 		return -FI_ENOCQ;
 	if (!ep->tx_cq) {
 		ret = bind_own_cq(ep, FI_TRANSMIT);
@@ -182,6 +261,8 @@ static int ep_enable(struct rp_ep *ep)
 	}
 	pthread_mutex_lock(&ep->dom->lock);
 	ret = bind_base_cqs(ep);
+	if (!ret)
+		ret = bind_base_cntrs(ep);
 	if (!ret)
 		ret = fi_enable(ep->base);
 	ep->addr_len = sizeof(ep->addr);

@@ -44,6 +44,9 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
 		if (rp_cq_is_ours(fids[i]))
 			ret = rp_cq_trywait(rp_container_of(
 				fids[i], struct rp_cq, fid.fid));
+		else if (rp_cntr_is_ours(fids[i]))
+			ret = rp_cntr_trywait(rp_container_of(
+				fids[i], struct rp_cntr, fid.fid));
 		else
 			ret = fi_trywait(fab->direct, &fids[i], 1);
 		if (ret)

@@ -93,6 +93,7 @@ struct rp_slot *rp_slot_get(struct rp_slot_pool *p, struct rp_ep *ep,
 	s->posted = false;
 	s->want = false;
 	s->atomic = false;
+	s->fetches = false;
 	s->written = false;
 	s->committed = false;
 	s->nwrites = 0;

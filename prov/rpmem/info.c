@@ -245,7 +245,6 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
 		b->domain_attr->threading = FI_THREAD_SAFE;
 	}
-	b->domain_attr->cntr_cnt = 0;
 	fids_to_base(b);
 	return b;
 }
@@ -380,7 +379,6 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 		d->data_progress = FI_PROGRESS_AUTO;
 	else
 		d->data_progress = FI_PROGRESS_MANUAL;
-	d->cntr_cnt = 0;
 	/* Open objects of the base are not the program's business. */
 	d->domain =
 		hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
@@ -403,12 +401,6 @@ bool rp_info_is_direct(const struct fi_info *info)
 	/* FI_SHARED_CONTEXT is the largest number there is. */
 	return (e->mem_tag_format >> 63) || e->tx_ctx_cnt > 1 ||
 	       e->rx_ctx_cnt > 1;
-}
-
-/* What this version cannot do at all. */
-static bool hints_refused(const struct fi_info *hints)
-{
-	return hints->domain_attr && hints->domain_attr->cntr_cnt;
 }
 
 static bool wants_persistence(const struct fi_info *hints)
@@ -521,7 +513,7 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	base = base_for(hints);
 	if (!base)
 		return -FI_ENODATA;
-	if (!(hints && (hints_refused(hints) || rp_info_is_direct(hints))))
+	if (!(hints && rp_info_is_direct(hints)))
 		ret = rp_info_base(version, node, service, flags, hints, base,
 				   &list);
 	for (link = &list; (i = *link);) {

@@ -17,6 +17,7 @@ static void fail(struct rp_slot *s, enum rp_status st, uint32_t detail)
 		.required = s->ep->required,
 	};
 
+	rp_cntr_tell(s->ep, RP_CNTR_READ, true);
 	rp_slot_tell_error(s, rp_status_errno(st), (int)st, &out);
 }
 
@@ -24,10 +25,12 @@ static void flushed(void *arg, enum rp_status st, uint32_t detail)
 {
 	struct rp_slot *s = arg;
 
-	if (st == RP_ST_OK)
+	if (st == RP_ST_OK) {
+		rp_cntr_tell(s->ep, RP_CNTR_READ, false);
 		rp_slot_tell_ok(s);
-	else
+	} else {
 		fail(s, st, detail);
+	}
 	release(s);
 }
 
@@ -62,6 +65,9 @@ void rp_local_completed(struct rp_slot *s, const struct fi_cq_err_entry *err)
 	enum rp_status st;
 
 	s->written = true;
+	/* Read, but for the user it ends with the flush. */
+	if (!err)
+		rp_cntr_hide(s->ep, RP_CNTR_READ, false);
 	if (err) {
 		rp_slot_tell_error(s, err->err, err->prov_errno, NULL);
 	} else if (s->ep->dead) {

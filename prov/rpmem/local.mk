@@ -2,6 +2,7 @@
 rpmem_sources = \
 	prov/rpmem/atomic.c \
 	prov/rpmem/av.c \
+	prov/rpmem/cntr.c \
 	prov/rpmem/cq.c \
 	prov/rpmem/domain.c \
 	prov/rpmem/ep.c \
@@ -14,6 +15,7 @@ rpmem_sources = \
 	prov/rpmem/local.c \
 	prov/rpmem/mr.c \
 	prov/rpmem/msg.c \
+	prov/rpmem/poll.c \
 	prov/rpmem/progress.c \
 	prov/rpmem/rma.c \
 	prov/rpmem/rpmem.h \

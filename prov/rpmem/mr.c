@@ -47,13 +47,26 @@ static int mr_close(struct fid *fid)
 static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct rp_mr *mr = rp_container_of(fid, struct rp_mr, fid.fid);
+	struct fid *base;
 
-	if (bfid->fclass != FI_CLASS_EP)
+	switch (bfid->fclass) {
+	case FI_CLASS_EP:
+		base = &rp_container_of(bfid, struct rp_ep, fid.fid)->base->fid;
+		break;
+	case FI_CLASS_CNTR:
+		if (mr->persistent) {
+			/* The base counts a write before it is durable. */
+			RP_WARN(MR, "counters of a persistent region are not "
+				    "offered\n");
+			return -FI_EOPNOTSUPP;
+		}
+		base = &rp_container_of(bfid, struct rp_cntr, fid.fid)
+				->base->fid;
+		break;
+	default:
 		return -FI_ENOSYS;
-	return fi_mr_bind(
-		mr->base,
-		&rp_container_of(bfid, struct rp_ep, fid.fid)->base->fid,
-		flags);
+	}
+	return fi_mr_bind(mr->base, base, flags);
 }
 
 static int mr_control(struct fid *fid, int command, void *arg)
@@ -205,6 +218,13 @@ static int serve(struct rp_mr *mr)
 	int ret;
 
 	pthread_mutex_lock(&dom->lock);
+	if (dom->nremote) {
+		/* The base counts a write before it is durable. */
+		RP_WARN(MR, "an endpoint counts what peers write "
+			    "(FI_REMOTE_WRITE): FI_RMA_PMEM is refused\n");
+		ret = -FI_EOPNOTSUPP;
+		goto unlock;
+	}
 	ret = rp_agent_region_add(dom->agent, &mr->region);
 	if (ret)
 		goto unlock;

@@ -40,6 +40,12 @@ void rp_slot_tell_error(struct rp_slot *s, int err, int prov_errno,
 	rp_cq_push_error(s->ep->tx_cq, &e, out);
 }
 
+/* The bases count atomics that return something among the reads. */
+static enum rp_cntr_kind counter_of(const struct rp_slot *s)
+{
+	return s->fetches ? RP_CNTR_READ : RP_CNTR_WRITE;
+}
+
 static void slot_release(struct rp_slot *s)
 {
 	/* An endpoint being closed tells nobody; the base still owns it. */
@@ -57,6 +63,8 @@ static void commit_done(void *arg, const struct rp_outcome *out)
 	struct rp_slot *s = arg;
 
 	s->committed = true;
+	if (!s->ep->dead)
+		rp_cntr_tell(s->ep, counter_of(s), out->status != RP_ST_OK);
 	if (s->ep->dead)
 		; /* nobody is left to tell */
 	else if (out->status == RP_ST_OK)
@@ -80,6 +88,9 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 		s->base_err = err->err ? err->err : FI_EIO;
 	for (unsigned int i = 0; i < s->nwrites; i++)
 		rp_write_done(&s->write[i], s->base_err);
+	/* For the user it ends with its commit. */
+	if (has_commit)
+		rp_cntr_hide(s->ep, counter_of(s), err != NULL);
 	if (s->atomic && !err) {
 		/* The bases do not agree on what a fetching one is called. */
 		s->flags = e->flags;
@@ -213,6 +224,7 @@ int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
 	s->want = t->want;
 	s->context = t->context;
 	s->flags = t->flags;
+	s->fetches = t->flags & FI_READ;
 	if (t->commit) {
 		ret = reserve_commit(peer, t->ranges, t->nranges,
 				     RP_LEVEL_DURABLE, ep->required, s);

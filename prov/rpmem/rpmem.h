@@ -113,6 +113,7 @@ struct rp_slot {
 	bool posted;	/* RECV: the base has it */
 	bool want;	/* the user wants a completion */
 	bool atomic;	/* WRITE: an atomic */
+	bool fetches;	/* WRITE: an atomic that counts as a read */
 	bool written;	/* WRITE, READ with commit: the base has completed it */
 	bool committed; /* WRITE with commit: the commit has ended */
 	uint8_t nwrites;
@@ -173,6 +174,12 @@ struct rp_dom {
 	pthread_mutex_t lock;
 	/* Hidden traffic may be under way; until then nobody looks for it. */
 	atomic_bool live;
+	/* Somebody counts: readers of a base CQ without the lock are in raw. */
+	atomic_bool counted;
+	atomic_uint raw;
+	unsigned int nremote;	   /* endpoints that count what peers write */
+	pthread_mutex_t poll_lock; /* for the sets; taken before the lock */
+	LIST_HEAD(, rp_poll) polls;
 	struct rp_agent *agent;
 	unsigned int npmem; /* registered persistent regions */
 	LIST_HEAD(, rp_mr) pmems;
@@ -261,8 +268,10 @@ struct rp_cq {
 	size_t size;	  /* of one entry of the user's format */
 	size_t base_size; /* of one entry of the base's */
 	enum fi_wait_obj wait_obj;
-	bool source;	  /* the base tells source addresses */
-	struct rp_av *av; /* of an endpoint bound to it, for sources */
+	bool source;	    /* the base tells source addresses */
+	bool unread;	    /* no program reads it: only ours matters */
+	atomic_bool polled; /* by fi_poll(): what the base has is queued */
+	struct rp_av *av;   /* of an endpoint bound to it, for sources */
 	STAILQ_HEAD(, rp_cqe) queue;
 	STAILQ_HEAD(, rp_cqe) spare;
 	/* For fi_cq_strerror(): the last error read. */
@@ -297,8 +306,67 @@ void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 void rp_cq_drain(struct rp_cq *cq);
 /* A queue of a domain that is the base's own is none of ours. */
 bool rp_cq_is_ours(const struct fid *fid);
+/* The same, until the base says that there is nothing more. */
+void rp_cq_drain_all(struct rp_cq *cq);
+/* 1: there is something to read; 0: nothing; or why there never will be. */
+int rp_cq_ready(struct rp_cq *cq);
 /* -FI_EAGAIN: do not sleep, there is something to read. */
 int rp_cq_trywait(struct rp_cq *cq);
+
+/* --- cntr.c --- */
+
+enum rp_cntr_kind {
+	RP_CNTR_SEND,
+	RP_CNTR_RECV,
+	RP_CNTR_READ,
+	RP_CNTR_WRITE,
+	RP_CNTR_REMOTE_READ,
+	RP_CNTR_REMOTE_WRITE,
+	RP_CNTR_KINDS
+};
+
+/* One of the two values of a counter; see cntr.c for why this is right. */
+struct rp_tally {
+	uint64_t hidden;	   /* completions of the base: not the user's */
+	uint64_t told;		   /* ends that the base does not know */
+	uint64_t moved;		   /* by fi_cntr_set() */
+	atomic_uint_fast64_t last; /* told last: it does not go back */
+};
+
+struct rp_cntr {
+	struct fid_cntr fid;
+	struct rp_dom *dom;
+	struct fid_cntr *base;
+	struct rp_tally ok, err;
+	bool sticky;		       /* an error stays until it is read */
+	uint64_t base_err;	       /* as seen last */
+	atomic_uint_fast64_t err_read; /* what the user knows */
+	int epfd;		       /* what FI_GETWAIT gives, or -1 */
+	int ev_fd;		       /* told or set */
+	atomic_uint refs;
+};
+int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
+		 struct fid_cntr **cntr, void *context);
+/*
+ * With the lock, when a completion of the base is taken out of its queue that
+ * its counter of this kind holds although it is not an end for the user: a
+ * control message; a write whose end is that of its commit (and the same for
+ * whatever else completes later than in the base).
+ */
+void rp_cntr_hide(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
+/* With the lock: such an operation, or one that the base never saw, ends. */
+void rp_cntr_tell(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
+/* A counter of a domain that is the base's own is none of ours. */
+bool rp_cntr_is_ours(const struct fid *fid);
+/* -FI_EAGAIN: do not sleep, it has changed. */
+int rp_cntr_trywait(struct rp_cntr *cntr);
+
+/* --- poll.c --- */
+
+int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
+		 struct fid_poll **poll);
+/* A queue or counter is being closed. */
+void rp_poll_forget(struct rp_dom *dom, const struct fid *fid);
 
 /* --- progress.c --- */
 
@@ -324,7 +392,8 @@ struct rp_ep {
 	struct rp_av *av;
 	struct rp_cq *tx_cq, *rx_cq;
 	struct rp_cq *own_cq; /* bound where the user bound none */
-	uint64_t op_flags;    /* default transmit flags of the user */
+	struct rp_cntr *cntr[RP_CNTR_KINDS];
+	uint64_t op_flags; /* default transmit flags of the user */
 	bool selective, rx_selective;
 	bool enabled;
 	bool dead; /* being closed */

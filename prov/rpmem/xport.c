@@ -36,8 +36,11 @@ static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
 	struct rp_slot *s;
 	ssize_t ret;
 
-	/* Injected, a message costs no completion and no buffer. */
-	if (len <= ep->inject_size)
+	/*
+	 * Injected, a message costs no completion and no buffer. A counter of
+	 * sends would count it, and nobody could tell when.
+	 */
+	if (len <= ep->inject_size && !ep->cntr[RP_CNTR_SEND])
 		return (int)fi_tinject(ep->base, msg, len, peer, dom->ctrl_bit);
 	s = rp_slot_get(&dom->slots, ep, RP_SLOT_SEND);
 	if (!s)
@@ -183,11 +186,13 @@ void rp_xport_completed(struct rp_slot *s, size_t len, bool failed)
 	struct rp_ep *ep = s->ep;
 
 	if (s->kind == RP_SLOT_SEND) {
+		rp_cntr_hide(ep, RP_CNTR_SEND, failed);
 		/* A lost message shows as silence; the timeout tells. */
 		free(s->buf);
 		rp_slot_put(&ep->dom->slots, s);
 		return;
 	}
+	rp_cntr_hide(ep, RP_CNTR_RECV, failed);
 	s->posted = false;
 	/* The base endpoint is gone and the agent has dropped this xport. */
 	if (ep->dead)

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Counters tell what the program did and nothing of ours, and never early. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "functional/pair.h"
+
+#define ROUNDS 10
+#define MANY   50
+/* What the script makes each flush take, less what a clock may be off. */
+#define FLUSH_MS 50
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+static uint64_t of(struct side *s, int kind)
+{
+	return fi_cntr_read(s->cntr[kind]);
+}
+
+static double ms(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
+}
+
+static void entry(struct side *s)
+{
+	if (!side_wait(s, &e, &err))
+		MUST(-err.err);
+}
+
+/* --- the target's half --- */
+
+static void serve(struct side *s, const struct card *peer)
+{
+	struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_NONE};
+	struct fid_cntr *c;
+	struct fid_ep *ep;
+	char buf[64];
+
+	side_insert(s, peer);
+	for (int i = 0; i < ROUNDS; i++) {
+		POST(s, fi_recv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
+				NULL));
+		entry(s);
+		POST(s, fi_send(s->ep, buf, 32, NULL, s->peer, NULL));
+		entry(s);
+	}
+	pair_meet(s); /* the initiator has counted */
+	pair_meet(s); /* all commits are done: hundreds of our messages */
+	for (int i = 0; i < 100; i++)
+		side_poke(s);
+	if (of(s, 0) != ROUNDS || of(s, 1) != ROUNDS) {
+		printf("# target: %lu sends, %lu receives told\n",
+		       (unsigned long)of(s, 0), (unsigned long)of(s, 1));
+		MUST(-FI_EOTHER);
+	}
+	/* What the base would count too early is refused, either way round. */
+	MUST(fi_cntr_open(s->domain, &attr, &c, NULL));
+	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
+	/* ofi_rxm 1.17 crashes in fi_close() without a vector. */
+	MUST(fi_ep_bind(ep, &s->av->fid, 0));
+	if (fi_ep_bind(ep, &c->fid, FI_REMOTE_WRITE) != -FI_EOPNOTSUPP)
+		MUST(-FI_EOTHER);
+	MUST(fi_ep_bind(ep, &c->fid, FI_WRITE));
+	if (fi_close(&c->fid) != -FI_EBUSY)
+		MUST(-FI_EOTHER);
+	MUST(fi_close(&ep->fid));
+	MUST(fi_close(&c->fid));
+}
+
+/* --- the initiator's half --- */
+
+static ssize_t write_commit(struct side *s, const struct card *peer, size_t at)
+{
+	static char src[64];
+	struct iovec iov = {src, sizeof(src)};
+	struct fi_rma_iov rma = {peer->pool_addr + at, 64, peer->pool_key};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+	};
+
+	return fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE);
+}
+
+/* A commit that the target refuses: outside the region. */
+static ssize_t bad_commit(struct side *s, const struct card *peer)
+{
+	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};
+	struct fi_rpmem_ops *ops;
+
+	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
+	return ops->commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+			   FI_RPMEM_CLASS_DEFAULT, NULL, NULL);
+}
+
+static void messages(struct side *s)
+{
+	char in[64], out[64] = "counted";
+	bool right = true;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		POST(s, fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC,
+				NULL));
+		POST(s, fi_send(s->ep, out, 32, NULL, s->peer, NULL));
+		entry(s);
+		entry(s);
+		right &= of(s, 0) == i + 1u && of(s, 1) == i + 1u;
+	}
+	OK(right, "each message is counted once");
+}
+
+static void rma(struct side *s, const struct card *peer)
+{
+	static char buf[4096];
+	uint64_t before = of(s, 3);
+
+	for (int i = 0; i < 5; i++) {
+		POST(s, fi_write(s->ep, buf, 64, NULL, s->peer,
+				 peer->plain_addr, peer->plain_key, NULL));
+		POST(s, fi_write(s->ep, buf, 64, NULL, s->peer, peer->pool_addr,
+				 peer->pool_key, NULL));
+		entry(s);
+		entry(s);
+	}
+	OK(of(s, 3) == before + 10, "each write is counted once");
+	for (int i = 0; i < 3; i++) {
+		POST(s, fi_read(s->ep, buf, 64, NULL, s->peer, peer->pool_addr,
+				peer->pool_key, NULL));
+		entry(s);
+	}
+	OK(of(s, 2) == 3, "each read is counted once");
+}
+
+/* Whatever the counter says, the queue says so too when asked afterwards. */
+static void commits(struct side *s, const struct card *peer)
+{
+	uint64_t before = of(s, 3), v, last = before;
+	double start = ms(CLOCK_MONOTONIC);
+	bool early = false, back = false;
+	int done = 0;
+	ssize_t n;
+
+	for (int i = 0; i < MANY; i++)
+		POST(s, write_commit(s, peer, (size_t)i * 4096));
+	while (done < MANY) {
+		v = of(s, 3);
+		back |= v < last;
+		last = v;
+		while ((n = fi_cq_read(s->cq, &e, 1)) == 1)
+			done++;
+		if (n != -FI_EAGAIN)
+			MUST(n);
+		early |= v > before + (uint64_t)done;
+	}
+	OK(ms(CLOCK_MONOTONIC) - start >= FLUSH_MS, "(the flushes were slow)");
+	OK(!early, "no write is counted before its commit has ended");
+	OK(!back, "the counter does not go back");
+	OK(of(s, 3) == before + MANY, "each is counted once");
+	OK(of(s, 0) == ROUNDS && of(s, 1) == ROUNDS,
+	   "nothing of ours is among the messages");
+}
+
+static void failures(struct side *s, const struct card *peer)
+{
+	uint64_t ok = of(s, 3), bad = fi_cntr_readerr(s->cntr[3]);
+
+	POST(s, bad_commit(s, peer));
+	OK(!side_wait(s, &e, &err), "a refused commit has an error entry");
+	OK(of(s, 3) == ok && fi_cntr_readerr(s->cntr[3]) == bad + 1,
+	   "and is an error for the counter");
+	POST(s, bad_commit(s, peer));
+	/* A thread may be faster than the wait, which is for later errors. */
+	OK(fi_cntr_wait(s->cntr[3], ok + 1, 2000) == -FI_EAVAIL ||
+		   s->o.progress == FI_PROGRESS_AUTO,
+	   "who waits is told of it");
+	OK(!side_wait(s, &e, &err), "its entry is there too");
+}
+
+static void waits(struct side *s, const struct card *peer)
+{
+	double start, cpu;
+	uint64_t n = of(s, 3);
+
+	fi_cntr_readerr(s->cntr[3]);
+	start = ms(CLOCK_MONOTONIC);
+	cpu = ms(CLOCK_PROCESS_CPUTIME_ID);
+	POST(s, write_commit(s, peer, 0));
+	OK(fi_cntr_wait(s->cntr[3], n + 1, -1) == 0,
+	   "a wait without any look at the queue ends");
+	start = ms(CLOCK_MONOTONIC) - start;
+	OK(start >= FLUSH_MS, "when the bytes are durable");
+	OK(fi_cntr_wait(s->cntr[3], n + 2, 400) == -FI_ETIMEDOUT,
+	   "or with a timeout");
+	OK(ms(CLOCK_PROCESS_CPUTIME_ID) - cpu < 120, "and it sleeps");
+	entry(s);
+}
+
+static void sets(struct side *s, const struct card *peer)
+{
+	MUST(fi_cntr_set(s->cntr[3], 1000));
+	OK(of(s, 3) == 1000, "set");
+	MUST(fi_cntr_add(s->cntr[3], 5));
+	OK(of(s, 3) == 1005, "add");
+	POST(s, write_commit(s, peer, 0));
+	entry(s);
+	OK(of(s, 3) == 1006, "counts on from there");
+	MUST(fi_cntr_set(s->cntr[3], 3));
+	OK(of(s, 3) == 3, "set to less");
+	POST(s, write_commit(s, peer, 0));
+	entry(s);
+	OK(of(s, 3) == 4, "counts on from there too");
+	MUST(fi_cntr_seterr(s->cntr[3], 7));
+	MUST(fi_cntr_adderr(s->cntr[3], 1));
+	OK(fi_cntr_readerr(s->cntr[3]) == 8, "errors are set and added to");
+}
+
+/* An endpoint without a queue, which shares a counter with the other one. */
+static void no_queue(struct side *s, const struct card *peer)
+{
+	struct fid_ep *ep, *first = s->ep;
+	uint64_t n = of(s, 3);
+
+	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
+	MUST(fi_ep_bind(ep, &s->av->fid, 0));
+	MUST(fi_ep_bind(ep, &s->cntr[3]->fid, FI_WRITE));
+	MUST(fi_enable(ep));
+	s->ep = ep;
+	fi_cntr_readerr(s->cntr[3]);
+	for (int i = 0; i < 3; i++)
+		POST(s, write_commit(s, peer, 0));
+	OK(fi_cntr_wait(s->cntr[3], n + 3, 10000) == 0,
+	   "an endpoint without a queue counts");
+	s->ep = first;
+	POST(s, write_commit(s, peer, 0));
+	entry(s);
+	OK(of(s, 3) == n + 4, "what it did not report is not in the queue");
+	MUST(fi_close(&ep->fid));
+	OK(of(s, 3) == n + 4, "its share stays when it is closed");
+}
+
+static void remote_writes(struct side *s)
+{
+	struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_NONE};
+	struct fid_cntr *c;
+	struct fid_ep *ep;
+	struct side t = *s;
+
+	MUST(fi_cntr_open(s->domain, &attr, &c, NULL));
+	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
+	MUST(fi_ep_bind(ep, &s->av->fid, 0));
+	MUST(fi_ep_bind(ep, &c->fid, FI_REMOTE_WRITE | FI_REMOTE_READ));
+	OK(fi_mr_reg(s->domain, &t, 1, FI_REMOTE_WRITE, 0, 9, 0, &t.plain_mr,
+		     NULL) == 0,
+	   "plain memory beside a counter of remote writes");
+	MUST(fi_close(&t.plain_mr->fid));
+	MUST(fi_close(&ep->fid));
+	MUST(fi_close(&c->fid));
+}
+
+static void drive(struct side *s, const struct card *peer)
+{
+	messages(s);
+	pair_meet(s);
+	rma(s, peer);
+	commits(s, peer);
+	failures(s, peer);
+	waits(s, peer);
+	sets(s, peer);
+	no_queue(s, peer);
+	remote_writes(s);
+	pair_meet(s);
+}
+
+int main(void)
+{
+	struct pair_opts o = {.counts = true};
+
+	label = "tcp";
+	pair_run(&o, &o, serve, drive);
+	label = "tcp, threads";
+	o.progress = FI_PROGRESS_AUTO;
+	pair_run(&o, &o, serve, drive);
+	o.progress = 0;
+	label = "sockets";
+	o.prov = "sockets;ofi_rpmem";
+	pair_run(&o, &o, serve, drive);
+	return tap_done();
+}

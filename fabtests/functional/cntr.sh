@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Counters, with flushes slow enough for a value that is early to be seen.
+set -u
+
+dir=$(mktemp -d ./cntr.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$dir/" || exit 99
+FI_PROVIDER_PATH=$PWD/$dir
+RPMEM_FAULT=slow-flush
+RPMEM_FAULT_MS=60
+export FI_PROVIDER_PATH RPMEM_FAULT RPMEM_FAULT_MS
+fabtests/functional/cntr

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A poll set names the queues and counters that have something new. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "functional/pair.h"
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+static void serve(struct side *s, const struct card *peer)
+{
+	side_insert(s, peer);
+	pair_meet(s);
+	POST(s, fi_inject(s->ep, "x", 1, s->peer));
+	pair_meet(s);
+}
+
+/* What the set names within two seconds, how many times wanted at most. */
+static int asked(struct fid_poll *set, void **context, int count)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	int n = 0;
+
+	for (int i = 0; i < 2000 && !n; i++) {
+		n = (int)MUST(fi_poll(set, context, count));
+		nanosleep(&pause, NULL);
+	}
+	return n;
+}
+
+static bool quiet(struct fid_poll *set)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	void *context[4];
+
+	for (int i = 0; i < 50; i++) {
+		if (fi_poll(set, context, 4))
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static void commit(struct side *s, const struct card *peer)
+{
+	static char src[64];
+	struct iovec iov = {src, sizeof(src)};
+	struct fi_rma_iov rma = {peer->pool_addr, 64, peer->pool_key};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+	};
+
+	POST(s, fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE));
+}
+
+/* No write: ofi_rxm counts one that fails among the sends. */
+static void commit_outside(struct side *s, const struct card *peer)
+{
+	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};
+	struct fi_rpmem_ops *ops;
+
+	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
+	POST(s, ops->commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, NULL));
+}
+
+static void drive(struct side *s, const struct card *peer)
+{
+	struct fi_poll_attr attr = {.flags = FI_AFFINITY};
+	struct fid_poll *set, *other;
+	void *context[4];
+	struct fid_cq *cq;
+	char in[8];
+
+	OK(fi_poll_open(s->domain, &attr, &set) == -FI_EINVAL,
+	   "FI_AFFINITY is refused");
+	attr.flags = 0;
+	MUST(fi_poll_open(s->domain, &attr, &set));
+	MUST(fi_poll_open(s->domain, &attr, &other));
+	OK(fi_poll_add(set, &s->av->fid, 0) == -FI_EINVAL,
+	   "an address vector is refused");
+	s->cq->fid.context = &s->cq;
+	s->cntr[3]->fid.context = &s->cntr[3];
+	MUST(fi_poll_add(set, &s->cq->fid, 0));
+	MUST(fi_poll_add(other, &s->cntr[3]->fid, 0));
+	MUST(fi_poll_add(other, &s->cntr[3]->fid, 0));
+	OK(quiet(set) && quiet(other), "nothing is new");
+
+	POST(s, fi_recv(s->ep, in, 8, NULL, FI_ADDR_UNSPEC, NULL));
+	pair_meet(s);
+	OK(asked(set, context, 4) == 1 && context[0] == &s->cq,
+	   "a completion is");
+	OK(fi_poll(set, context, 4) == 1, "until it is read");
+	OK(side_wait(s, &e, &err), "which it can be");
+	OK(quiet(set) && quiet(other), "then nothing is");
+
+	commit(s, peer);
+	OK(asked(other, context, 4) == 1 && context[0] == &s->cntr[3],
+	   "the end of a commit is, for a counter");
+	OK(quiet(other), "once");
+	OK(asked(set, context, 4) == 1 && side_wait(s, &e, &err) && quiet(set),
+	   "and for a queue, but none of our messages");
+
+	commit_outside(s, peer);
+	OK(asked(other, context, 4) == 1 && asked(set, context, 4) == 1,
+	   "a failure is");
+	OK(!side_wait(s, &e, &err), "which has an entry");
+
+	MUST(fi_poll_add(set, &s->cntr[3]->fid, 0));
+	commit(s, peer);
+	if (!side_wait(s, &e, &err))
+		MUST(-err.err);
+	OK(asked(set, context, 1) == 1 && context[0] == &s->cntr[3],
+	   "a set knows for itself what is new");
+	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
+	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
+	commit(s, peer);
+	if (!side_wait(s, &e, &err))
+		MUST(-err.err);
+	OK(quiet(set), "what has left the set is not named");
+
+	MUST(fi_cq_open(s->domain, &(struct fi_cq_attr){0}, &cq, NULL));
+	MUST(fi_poll_add(other, &cq->fid, 0));
+	MUST(fi_close(&cq->fid));
+	asked(other, context, 4);
+	OK(quiet(other), "nor what was closed");
+	MUST(fi_close(&set->fid));
+	MUST(fi_close(&other->fid));
+	pair_meet(s);
+}
+
+int main(void)
+{
+	struct pair_opts o = {.counts = true};
+
+	label = "tcp";
+	pair_run(&o, &o, serve, drive);
+	label = "tcp, threads";
+	o.progress = FI_PROGRESS_AUTO;
+	pair_run(&o, &o, serve, drive);
+	o.progress = 0;
+	label = "sockets";
+	o.prov = "sockets;ofi_rpmem";
+	pair_run(&o, &o, serve, drive);
+	return tap_done();
+}
