@@ -200,7 +200,9 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		hints->fabric_attr->name = strdup(attr->name);
 	hints->mode = ~(FI_BUFFERED_RECV);
 	hints->domain_attr->mode = ~0ull;
-	hints->domain_attr->mr_mode = ~(FI_MR_BASIC | FI_MR_SCALABLE);
+	/* They came with 1.5: for an API before it they match nothing. */
+	if (FI_VERSION_GE(fab->version, FI_VERSION(1, 5)))
+		hints->domain_attr->mr_mode = ~(FI_MR_BASIC | FI_MR_SCALABLE);
 	ret = rp_info_base(fab->version, NULL, NULL, 0, hints, fab->base_name,
 			   &list);
 	if (ret)
