@@ -324,7 +324,13 @@ static void table_target(struct side *s, const struct card *peer)
 	MUST(fi_av_lookup(s->av, 1, buf, &len));
 	if (memcmp(buf, peer->name, len))
 		MUST(-FI_EINVAL);
+	POST(s, fi_recv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC, NULL));
 	POST(s, fi_inject(s->ep, "number one", 11, 1));
+	addr[0] = FI_ADDR_UNSPEC;
+	while (fi_cq_readfrom(s->cq, &e, 1, addr) == -FI_EAGAIN)
+		;
+	if (addr[0] != 1)
+		MUST(-FI_EADDRNOTAVAIL);
 }
 
 static void table_initiator(struct side *s, const struct card *peer)
@@ -339,6 +345,7 @@ static void table_initiator(struct side *s, const struct card *peer)
 	pair_meet(s);
 	OK(side_wait(s, &e, &err) && !strcmp(in, "number one"),
 	   "the user's second entry is number 1");
+	POST(s, fi_inject(s->ep, in, 8, s->peer));
 }
 
 int main(void)
@@ -377,7 +384,7 @@ int main(void)
 	o = (struct pair_opts){.raw_keys = true};
 	pair_run(&o, &o, idle, raw);
 	label = "hidden entries";
-	o = (struct pair_opts){.av = FI_AV_TABLE};
+	o = (struct pair_opts){.av = FI_AV_TABLE, .sources = true};
 	pair_run(&o, &plain, table_target, table_initiator);
 	return tap_done();
 }

@@ -70,6 +70,8 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->caps = FI_MSG | FI_RMA | FI_TAGGED | o->caps;
 	if (!o->prov)
 		h->caps |= FI_RMA_PMEM;
+	if (o->sources)
+		h->caps |= FI_SOURCE;
 	h->ep_attr->type = FI_EP_RDM;
 	h->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (!o->raw_keys)

@@ -22,6 +22,7 @@ struct pair_opts {
 	enum fi_cq_format format;    /* 0: tagged */
 	bool sleeps;		     /* CQ with a descriptor, fi_cq_sread() */
 	bool selective;
+	bool sources;	   /* FI_SOURCE */
 	bool counts;	   /* side.cntr are bound */
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	uint64_t caps;	   /* beside messages, tags and RMA */

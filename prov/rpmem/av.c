@@ -7,15 +7,33 @@
 
 #include "rpmem/rpmem.h"
 
+/* More peers than any base numbers. */
+#define RP_AV_MAX (1ull << 32)
+
 /* An entry that an agent needed to answer somebody. */
 struct rp_av_hidden {
 	fi_addr_t base;
 	unsigned int refs;
 	bool user; /* the user has inserted the same address */
 	size_t len;
-	UT_hash_handle hh;
+	UT_hash_handle hh, hh_base; /* by address, by what the base calls it */
 	uint8_t addr[RP_WIRE_MAX_ADDR];
 };
+
+static struct rp_av_hidden *hidden_find(const struct rp_av *av, fi_addr_t base)
+{
+	struct rp_av_hidden *h;
+
+	HASH_FIND(hh_base, av->hidden_by_base, &base, sizeof(base), h);
+	return h;
+}
+
+static void hidden_delete(struct rp_av *av, struct rp_av_hidden *h)
+{
+	HASH_DELETE(hh, av->hidden, h);
+	HASH_DELETE(hh_base, av->hidden_by_base, h);
+	free(h);
+}
 
 static int av_close(struct fid *fid)
 {
@@ -29,12 +47,10 @@ static int av_close(struct fid *fid)
 	if (ret)
 		return ret;
 	HASH_ITER(hh, av->hidden, h, tmp)
-	{
-		HASH_DEL(av->hidden, h);
-		free(h);
-	}
+	hidden_delete(av, h);
 	atomic_fetch_sub(&av->dom->refs, 1);
 	free(av->to_base);
+	free(av->to_user);
 	free(av);
 	return 0;
 }
@@ -82,24 +98,47 @@ static int reserve(struct rp_av *av, size_t n)
 	return 0;
 }
 
+/* Room for the base's number in the way back; its numbers are dense. */
+static int reserve_base(struct rp_av *av, fi_addr_t base)
+{
+	size_t cap = av->nbase ? av->nbase : 64;
+	fi_addr_t *t;
+
+	if (base < av->nbase)
+		return 0;
+	if (base >= RP_AV_MAX)
+		return -FI_ENOMEM;
+	while (cap <= base)
+		cap *= 2;
+	t = realloc(av->to_user, cap * sizeof(*t));
+	if (!t)
+		return -FI_ENOMEM;
+	for (size_t i = av->nbase; i < cap; i++)
+		t[i] = FI_ADDR_NOTAVAIL;
+	av->to_user = t;
+	av->nbase = cap;
+	return 0;
+}
+
 /* The user's numbers for what the base has just inserted. */
 static void number(struct rp_av *av, fi_addr_t *addr, size_t count)
 {
-	struct rp_av_hidden *h, *tmp;
+	struct rp_av_hidden *h;
 
 	for (size_t i = 0; i < count; i++) {
 		if (addr[i] == FI_ADDR_NOTAVAIL)
 			continue;
-		HASH_ITER(hh, av->hidden, h, tmp)
-		{
-			if (h->base == addr[i])
-				h->user = true;
-		}
+		h = hidden_find(av, addr[i]);
+		if (h)
+			h->user = true;
 		if (!av->to_base) {
 			if (addr[i] >= av->nuser)
 				av->nuser = addr[i] + 1;
 			continue;
 		}
+		/* Without memory its messages come from nowhere. */
+		if (!reserve_base(av, addr[i]))
+			av->to_user[addr[i]] = av->nuser;
 		av->to_base[av->nuser] = addr[i];
 		addr[i] = av->nuser++;
 	}
@@ -205,7 +244,7 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count,
 		     uint64_t flags)
 {
 	struct rp_av *av = rp_container_of(fid, struct rp_av, fid);
-	struct rp_av_hidden *h, *tmp;
+	struct rp_av_hidden *h;
 	struct rp_ep *ep;
 	fi_addr_t b;
 	int ret = 0;
@@ -223,13 +262,14 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count,
 		ret = fi_av_remove(av->base, &b, 1, flags);
 		if (ret)
 			break;
-		HASH_ITER(hh, av->hidden, h, tmp)
-		{
-			if (h->base == b)
-				h->user = false;
-		}
-		if (av->to_base)
-			av->to_base[fi_addr[i]] = FI_ADDR_NOTAVAIL;
+		h = hidden_find(av, b);
+		if (h)
+			h->user = false;
+		if (!av->to_base)
+			continue;
+		av->to_base[fi_addr[i]] = FI_ADDR_NOTAVAIL;
+		if (b < av->nbase && av->to_user[b] == fi_addr[i])
+			av->to_user[b] = FI_ADDR_NOTAVAIL;
 	}
 	pthread_mutex_unlock(&av->dom->lock);
 	return ret;
@@ -271,32 +311,29 @@ static struct fi_ops_av av_ops = {
 
 fi_addr_t rp_av_to_user(const struct rp_av *av, fi_addr_t addr)
 {
-	struct rp_av_hidden *h, *tmp;
+	struct rp_av_hidden *h;
 
 	if (!av->hidden && !av->to_base)
 		return addr;
-	HASH_ITER(hh, av->hidden, h, tmp)
-	{
-		if (h->base == addr && !h->user)
-			return FI_ADDR_NOTAVAIL;
-	}
+	h = hidden_find(av, addr);
+	if (h && !h->user)
+		return FI_ADDR_NOTAVAIL;
 	if (!av->to_base)
 		return addr;
-	for (size_t i = 0; i < av->nuser; i++)
-		if (av->to_base[i] == addr)
-			return i;
-	return FI_ADDR_NOTAVAIL;
+	return addr < av->nbase ? av->to_user[addr] : FI_ADDR_NOTAVAIL;
 }
 
 /* The user's table stops being the base's: translate from here on. */
 static int leave_identity(struct rp_av *av)
 {
-	int ret = reserve(av, av->nuser ? av->nuser : 1);
+	int ret = reserve_base(av, av->nuser);
 
+	if (!ret)
+		ret = reserve(av, av->nuser ? av->nuser : 1);
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < av->nuser; i++)
-		av->to_base[i] = i;
+		av->to_base[i] = av->to_user[i] = i;
 	return 0;
 }
 
@@ -333,22 +370,19 @@ int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
 		}
 	}
 	HASH_ADD_KEYPTR(hh, av->hidden, h->addr, h->len, h);
+	HASH_ADD(hh_base, av->hidden_by_base, base, sizeof(h->base), h);
 	*out = h->base;
 	return 0;
 }
 
 void rp_av_hidden_put(struct rp_av *av, fi_addr_t addr)
 {
-	struct rp_av_hidden *h, *tmp;
+	struct rp_av_hidden *h = hidden_find(av, addr);
 
-	HASH_ITER(hh, av->hidden, h, tmp)
-	{
-		if (h->base != addr || --h->refs)
-			continue;
-		HASH_DEL(av->hidden, h);
-		fi_av_remove(av->base, &h->base, 1, 0);
-		free(h);
-	}
+	if (!h || --h->refs)
+		return;
+	fi_av_remove(av->base, &h->base, 1, 0);
+	hidden_delete(av, h);
 }
 
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,

@@ -225,7 +225,9 @@ struct rp_av {
 	 */
 	fi_addr_t *to_base; /* by user index */
 	size_t nuser, cap;  /* one past the highest address handed out */
-	struct rp_av_hidden *hidden;
+	fi_addr_t *to_user; /* by the base's index, while to_base is there */
+	size_t nbase;
+	struct rp_av_hidden *hidden, *hidden_by_base;
 	atomic_uint refs;
 };
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
