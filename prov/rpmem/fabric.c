@@ -108,7 +108,7 @@ static int fabric_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
 
 	/* For domains that are the base's own; our queues refuse wait sets. */
-	return fi_wait_open(fab->direct, attr, waitset);
+	return fab->direct->ops->wait_open(fab->direct, attr, waitset);
 }
 
 static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -198,11 +198,11 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	}
 	if (attr->name)
 		hints->fabric_attr->name = strdup(attr->name);
-	hints->mode = ~(FI_BUFFERED_RECV);
+	hints->mode = ~RP_BUFFERED_RECV;
 	hints->domain_attr->mode = ~0ull;
 	/* They came with 1.5: for an API before it they match nothing. */
 	if (FI_VERSION_GE(fab->version, FI_VERSION(1, 5)))
-		hints->domain_attr->mr_mode = ~(FI_MR_BASIC | FI_MR_SCALABLE);
+		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
 	ret = rp_info_base(fab->version, NULL, NULL, 0, hints, fab->base_name,
 			   &list);
 	if (ret)

@@ -227,8 +227,8 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 	b->tx_attr->caps = caps_to_base(b->tx_attr->caps);
 	b->rx_attr->caps = caps_to_base(b->rx_attr->caps);
 	/* A program that cannot handle it would hang (measured). */
-	b->mode &= ~FI_BUFFERED_RECV;
-	b->rx_attr->mode &= ~FI_BUFFERED_RECV;
+	b->mode &= ~RP_BUFFERED_RECV;
+	b->rx_attr->mode &= ~RP_BUFFERED_RECV;
 	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
 	/* None means whatever the base has; then it may stay without ours. */
 	if (b->tx_attr->msg_order)

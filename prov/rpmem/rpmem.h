@@ -27,6 +27,13 @@
 
 #define RP_PROV_NAME "ofi_rpmem"
 
+/*
+ * What libfabric 2 has no names for any more, or warns of: a mode, and the two
+ * ways of registration from before the bits of mr_mode.
+ */
+#define RP_BUFFERED_RECV  (1ull << 51)
+#define RP_MR_BEFORE_BITS 3
+
 #define rp_container_of(ptr, type, member)                                     \
 	((type *)((char *)(ptr)-offsetof(type, member)))
 
