@@ -23,7 +23,8 @@
  * Three processes a round. The target is executed under the preload and maps
  * the pool. The initiator appends records, commits them in every way there is
  * and notes in shared memory which were acknowledged. This process kills the
- * target at a random moment and judges by the shadow alone.
+ * target at a random moment and judges by the shadow alone. Where caches
+ * outlive the power (-c) what is in the pool is what is left.
  */
 
 #define RECORDS (PAIR_POOL / sizeof(struct record))
@@ -276,20 +277,25 @@ struct round {
 	uint64_t acked, missing, first_missing;
 };
 
-/* One life of a target. */
+/* One life of a target. Without a preload the pool itself is judged. */
 static void play(uint64_t seed, const char *preload, struct round *out)
 {
+	const char *given = getenv("RPMEM_POOL");
 	char pool[32], shadow[64], text[32], acks[16], spec[128];
 	char *targv[] = {"powercut", "--target", pool, text, NULL};
 	char *iargv[] = {"powercut", "--initiator", acks, text, NULL};
 	int ack_fd = memfd_create("acks", 0), in[2], card[2], fd, null;
 	volatile uint8_t *flags;
-	struct record want, got;
+	struct record want;
+	size_t len;
+	char *left;
 	pid_t tpid, ipid;
 
 	rng_state = seed + 2;
+	snprintf(shadow, sizeof(shadow), "powercut_pool.%d.shadow", getpid());
 	snprintf(pool, sizeof(pool), "powercut_pool.%d", getpid());
-	snprintf(shadow, sizeof(shadow), "%s.shadow", pool);
+	if (given)
+		snprintf(pool, sizeof(pool), "%s", given);
 	snprintf(spec, sizeof(spec), "%s:%s", pool, shadow);
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)seed);
 	snprintf(acks, sizeof(acks), "%d", ack_fd);
@@ -323,18 +329,20 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	waitpid(ipid, NULL, 0);
 
 	memset(out, 0, sizeof(*out));
+	left = preload ? mmap(NULL, PAIR_POOL, PROT_READ, MAP_SHARED, fd, 0)
+		       : pair_map(pool, &len);
+	if (left == MAP_FAILED)
+		MUST(-errno);
 	for (uint64_t i = 0; i < RECORDS; i++) {
 		if (!flags[i])
 			continue;
 		out->acked++;
 		record_make(&want, seed, i + 1);
-		if (pread(fd, &got, sizeof(got), i * sizeof(got)) !=
-			    sizeof(got) ||
-		    memcmp(&want, &got, sizeof(got))) {
-			if (!out->missing++)
-				out->first_missing = i + 1;
-		}
+		if (memcmp(&want, left + i * sizeof(want), sizeof(want)) &&
+		    !out->missing++)
+			out->first_missing = i + 1;
 	}
+	munmap(left, preload ? PAIR_POOL : len);
 	munmap((void *)flags, RECORDS);
 	close(ack_fd);
 	close(fd);
@@ -343,7 +351,8 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	close(in[1]);
 	close(card[0]);
 	close(card[1]);
-	unlink(pool);
+	if (!given)
+		unlink(pool);
 	unlink(shadow);
 }
 
@@ -352,6 +361,7 @@ int main(int argc, char **argv)
 	const char *preload = getenv("RPMEM_SHADOW_LIB");
 	const char *want_loss = getenv("RPMEM_EXPECT_LOSS");
 	uint64_t seed = 0, acks = 0, missing = 0, longest = 0;
+	bool caches = false;
 	int rounds = 200, opt;
 	struct round r;
 
@@ -359,15 +369,17 @@ int main(int argc, char **argv)
 		return target(argv[2], strtoull(argv[3], NULL, 10));
 	if (argc == 4 && !strcmp(argv[1], "--initiator"))
 		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10));
-	while ((opt = getopt(argc, argv, "n:s:")) != -1) {
+	while ((opt = getopt(argc, argv, "cn:s:")) != -1) {
 		if (opt == 'n')
 			rounds = atoi(optarg);
 		else if (opt == 's')
 			seed = strtoull(optarg, NULL, 10);
+		else if (opt == 'c')
+			caches = true;
 		else
 			return 2;
 	}
-	if (!preload) {
+	if (!preload && !caches) {
 		fprintf(stderr, "RPMEM_SHADOW_LIB must name libshadow.so\n");
 		return 2;
 	}

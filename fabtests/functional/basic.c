@@ -142,6 +142,18 @@ static void writes(struct side *s, const struct card *peer)
 	}
 }
 
+/* On a disk msync; RPMEM_METHOD says what else the pool's memory needs. */
+static uint32_t method_wanted(void)
+{
+	const char *name = getenv("RPMEM_METHOD");
+
+	if (name && !strcmp(name, "agent-clwb"))
+		return FI_RPMEM_METHOD_AGENT_CLWB;
+	if (name && !strcmp(name, "delivery"))
+		return FI_RPMEM_METHOD_DELIVERY;
+	return FI_RPMEM_METHOD_AGENT_MSYNC;
+}
+
 static void commits(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov many[1000],
@@ -202,7 +214,7 @@ static void commits(struct side *s, const struct card *peer)
 		   !attr.status && attr.len == PAIR_POOL &&
 		   attr.addr == peer->pool_addr &&
 		   attr.region_class == FI_RPMEM_CLASS_POWER &&
-		   attr.method == FI_RPMEM_METHOD_AGENT_MSYNC,
+		   attr.method == method_wanted(),
 	   "query");
 	one.addr += PAIR_POOL - 63;
 	POST(s, fi_rpmem_commit(s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,

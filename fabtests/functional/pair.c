@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -102,33 +103,54 @@ void side_open(struct side *s, const struct pair_opts *o)
 
 static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-void side_pool(struct side *s, const char *path)
+/* RPMEM_POOL and RPMEM_MAP_SYNC say on which memory the tests are run. */
+void *pair_map(const char *path, size_t *len)
 {
 	int fd = open(path, O_RDWR | O_CREAT, 0600);
+	struct stat st;
+	void *map;
 
-	if (fd < 0)
+	if (fd < 0 || fstat(fd, &st))
 		MUST(-errno);
-	MUST(-posix_fallocate(fd, 0, PAIR_POOL));
-	s->pool = mmap(NULL, PAIR_POOL, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		       0);
-	if (s->pool == MAP_FAILED)
+	*len = PAIR_POOL;
+	if (S_ISCHR(st.st_mode))
+		*len = PAIR_DEVICE;
+	else
+		MUST(-posix_fallocate(fd, 0, PAIR_POOL));
+	map = mmap(NULL, *len, PROT_READ | PROT_WRITE,
+		   getenv("RPMEM_MAP_SYNC") ? MAP_SHARED_VALIDATE | MAP_SYNC
+					    : MAP_SHARED,
+		   fd, 0);
+	if (map == MAP_FAILED)
 		MUST(-errno);
 	close(fd);
+	return map;
+}
+
+void side_pool(struct side *s, const char *path)
+{
+	s->pool = pair_map(path, &s->pool_len);
 	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL, remote, 0, 1, FI_RMA_PMEM,
 		       &s->pool_mr, NULL));
 }
 
 void side_memory(struct side *s)
 {
+	const char *given = getenv("RPMEM_POOL");
 	int fd;
 
-	/* It keeps its name: bytes of a deleted file survive nothing. */
-	strcpy(s->path, "pair_pool.XXXXXX");
-	fd = mkstemp(s->path);
-	if (fd < 0)
-		MUST(-errno);
-	close(fd);
-	side_pool(s, s->path);
+	if (given) {
+		side_pool(s, given);
+		memset(s->pool, 0, PAIR_POOL);
+	} else {
+		/* It keeps its name: a deleted file survives nothing. */
+		strcpy(s->path, "pair_pool.XXXXXX");
+		fd = mkstemp(s->path);
+		if (fd < 0)
+			MUST(-errno);
+		close(fd);
+		side_pool(s, s->path);
+	}
 	s->plain = mmap(NULL, PAIR_POOL, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (s->plain == MAP_FAILED)
@@ -165,12 +187,13 @@ void side_close(struct side *s)
 	MUST(fi_close(&s->ep->fid));
 	if (s->pool) {
 		MUST(fi_close(&s->pool_mr->fid));
-		munmap(s->pool, PAIR_POOL);
+		munmap(s->pool, s->pool_len);
 	}
 	if (s->plain) {
 		MUST(fi_close(&s->plain_mr->fid));
 		munmap(s->plain, PAIR_POOL);
-		unlink(s->path);
+		if (s->path[0])
+			unlink(s->path);
 	}
 	for (int i = 0; i < 4 && s->cntr[i]; i++)
 		MUST(fi_close(&s->cntr[i]->fid));

@@ -12,7 +12,8 @@
 #include <rdma/fi_ext_rpmem.h>
 #include <rdma/fi_tagged.h>
 
-#define PAIR_POOL (1u << 20)
+#define PAIR_POOL   (1u << 20)
+#define PAIR_DEVICE (2u << 20) /* devdax maps whole huge pages */
 
 /* How a side is opened; zero is the ordinary way. */
 struct pair_opts {
@@ -43,8 +44,9 @@ struct side {
 	struct fid_ep *ep;
 	fi_addr_t peer;
 	/* The target's: a file that is mapped, and plain memory. */
-	char path[32];
+	char path[32]; /* "" when it was not made here */
 	char *pool, *plain;
+	size_t pool_len; /* mapped */
 	struct fid_mr *pool_mr, *plain_mr;
 };
 
@@ -60,9 +62,17 @@ struct card {
 ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line);
 
 void side_open(struct side *s, const struct pair_opts *o);
-/* Map the file (made when it is not there, PAIR_POOL bytes) as the pool. */
+/*
+ * Map a file (made when it is not there, PAIR_POOL bytes) or the beginning of a
+ * devdax device; *len is what was mapped.
+ */
+void *pair_map(const char *path, size_t *len);
+/* Map it as the pool. */
 void side_pool(struct side *s, const char *path);
-/* The target's memory: a pool file in the current folder, and plain memory. */
+/*
+ * The target's memory: a pool file in the current folder or what RPMEM_POOL
+ * names, and plain memory.
+ */
 void side_memory(struct side *s);
 void side_card(struct side *s, struct card *c);
 void side_insert(struct side *s, const struct card *peer);
