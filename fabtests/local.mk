@@ -4,4 +4,5 @@ include fabtests/functional/local.mk
 include fabtests/fault/local.mk
 include fabtests/fuzz/local.mk
 include fabtests/mutation/local.mk
+include fabtests/vm/local.mk
 EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan

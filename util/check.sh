@@ -6,12 +6,15 @@ set -u -o pipefail
 usage() {
 	cat <<'U'
 usage: util/check.sh [--long] [--vm] [--all] [--sanitize KIND] [--build DIR]
+                     [--cache DIR]
 
 Installs the Debian packages that the tests need, builds out of tree and runs
 all tests but those in a guest and on the second platform.
 
   --long           longer runs of the fault and crash tests
-  --vm             the guest stage too (not in this version: counted as skipped)
+  --vm             the guest stage too: real verbs, DAX and persistence domains
+                   in a Debian guest (with --long: of both releases)
+  --cache DIR      where guests are kept (default: ofi_rpmem in the user's cache)
   --all            --long and --vm
   --sanitize KIND  build with address or thread sanitizers (suites that make sense)
   --build DIR      build folder (default: build-check in the source tree)
@@ -22,7 +25,7 @@ U
 }
 
 src=$(cd "$(dirname "$0")/.." && pwd)
-build= long= vm= sanitize=
+build= long= vm= sanitize= cache=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--long) long=1 ;;
@@ -30,6 +33,7 @@ while [ $# -gt 0 ]; do
 	--all) long=1 vm=1 ;;
 	--sanitize) sanitize=$2; shift ;;
 	--build) build=$2; shift ;;
+	--cache) cache=$2; shift ;;
 	-h | --help) usage; exit 0 ;;
 	*) usage >&2; exit 2 ;;
 	esac
@@ -45,9 +49,13 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 . "$src/util/budget.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
+# Without them the guest stage says what is missing.
+# shellcheck disable=SC2086
+[ -z "$vm" ] || packages_install $PKG_VM
 
 passed=0 failed=0 skipped=0 left_out=
-begun=$SECONDS crash=0 # when all was installed; seconds of that part
+# When all was installed; seconds of the parts that are not "build and core".
+begun=$SECONDS crash=0 guest=
 
 # suite NAME PASSED FAILED SKIPPED SECONDS: one line, and into the sum.
 suite() {
@@ -66,8 +74,9 @@ budget() {
 	if [ -n "$sanitize" ]; then
 		budget_line "$doc" sanitizers $all
 	else
-		budget_line "$doc" "build and core" $((all - crash))
+		budget_line "$doc" "build and core" $((all - crash - guest))
 		budget_line "$doc" "crash matrix and mutations" $crash
+		[ -z "$guest" ] || budget_line "$doc" "guest" "$guest"
 	fi
 }
 
@@ -224,9 +233,32 @@ lint() {
 }
 [ -n "$sanitize" ] || lint
 
-if [ -n "$vm" ]; then
-	suite "guest" 0 0 1 0
-	echo "SKIP guest: there is no guest stage in this version"
+# stage NAME SCRIPT ARGUMENT...: it prints TAP, and a sum at the end.
+stage() {
+	local name=$1 log="$build/${1// /-}.log" start=$SECONDS p f s
+
+	shift
+	"$@" >"$log" 2>&1
+	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
+		sed 's/[^0-9]\+/ /g')"
+	# No sum: it broke off.
+	suite "$name" "${p:-0}" "${f:-1}" "${s:-0}" $((SECONDS - start))
+	grep -E '^not ok|# SKIP' "$log"
+	[ "${f:-1}" = 0 ] || grep -vE '^(not )?ok ' "$log" | tail -60
+	guest=$((guest + SECONDS - start))
+}
+
+# Real verbs, DAX and both persistence domains.
+guest() {
+	local -a what=(--build "$build/guest" ${cache:+--cache "$cache"})
+	local -a all=(--platform trixie)
+
+	[ -z "$long" ] || all+=(--platform bookworm)
+	stage "guest" "$src/fabtests/vm/guest.sh" "${what[@]}" "${all[@]}"
+	stage "guest planted" "$src/fabtests/vm/planted.sh" "${what[@]}"
+}
+if [ -n "$vm" ] && [ -z "$sanitize" ]; then
+	guest
 else
 	left_out="$left_out --vm (guest)"
 fi

@@ -8,6 +8,10 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 cppcheck
 	libclang-rt-14-dev mandoc valgrind
 	iproute2 procps python3 python3-clang-14 git"
 
+# What a guest needs of the machine that it runs on.
+PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
+	debian-archive-keyring"
+
 # Print the packages of the arguments that are not installed.
 packages_missing() {
 	local p

@@ -1,0 +1,304 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Runs tests in guests that have persistent memory and an RDMA device.
+set -u -o pipefail
+
+usage() {
+	cat <<'U'
+usage: guest.sh [--platform NAME]... [--domain NAME]... [--cache DIR]
+                [--build DIR] [--limit SECONDS] [--tests FILE]
+
+Makes guests from Debian packages, builds this project inside, boots them with
+emulated NVDIMMs, and runs fabtests/vm/tests.sh there.
+
+  --platform NAME  trixie or bookworm (default: trixie)
+  --domain NAME    adr or eadr: what persists when power fails (default: both)
+  --cache DIR      where guests are kept (default: ofi_rpmem in the user's cache)
+  --build DIR      what is built, and logs (default: build-guest in the sources)
+  --limit SECONDS  for one boot with its tests (default: 600)
+  --tests FILE     instead of tests.sh
+
+The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
+nothing failed. A guest that hangs, dies or does not say how many tests it ran
+has failed.
+U
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+src=$(cd "$here/../.." && pwd)
+platforms=() domains=() cache= build=$src/build-guest limit=600
+tests=$here/tests.sh
+while [ $# -gt 0 ]; do
+	case $1 in
+	--platform) platforms+=("$2"); shift ;;
+	--domain) domains+=("$2"); shift ;;
+	--cache) cache=$2; shift ;;
+	--build) build=$2; shift ;;
+	--limit) limit=$2; shift ;;
+	--tests) tests=$2; shift ;;
+	-h | --help) usage; exit 0 ;;
+	*) usage >&2; exit 2 ;;
+	esac
+	shift
+done
+[ ${#platforms[@]} -gt 0 ] || platforms=(trixie)
+[ ${#domains[@]} -gt 0 ] || domains=(adr eadr)
+cache=${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}
+qemu=${RPMEM_QEMU:-qemu-system-x86_64} # another one, to test this script
+
+passed=0 failed=0 skipped=0
+child=
+
+finish() {
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[ "$failed" = 0 ]
+	exit
+}
+
+# all_skipped WHY: there can be no guest on this machine.
+all_skipped() {
+	echo "ok - guest # SKIP $*"
+	skipped=$((skipped + 1))
+	finish
+}
+
+broken() { # WHAT: not a test that failed, but the stage
+	echo "not ok - $*"
+	failed=$((failed + 1))
+}
+
+# Whatever ends this script ends what it started.
+die() {
+	trap - EXIT
+	[ -z "$child" ] || kill -KILL "$child" 2>/dev/null
+	rm -rf "${work:-}"
+	exit "${1:-1}"
+}
+trap 'die $?' EXIT
+trap 'die 130' INT
+trap 'die 143' TERM HUP
+
+# run COMMAND...: in the background, so that a signal is heard at once; the
+# kernel kills it should this script be killed.
+run() {
+	setpriv --pdeathsig KILL -- "$@" &
+	child=$!
+	wait $child
+	local code=$?
+	child=
+	return $code
+}
+
+# apart SCRIPT ARG...: in a mount and a process table of its own, which take
+# all mounts and processes with them.
+apart() {
+	run unshare --mount --propagation private --pid --fork --kill-child \
+		--mount-proc -- "$@"
+}
+
+# Debian's own mirror, as apt on this machine has it.
+mirror() {
+	apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' \
+		'Created-By: Packages' 2>/dev/null |
+		awk '$1 == "Debian" && $2 == "Debian" { print $3; exit }'
+}
+
+look_around() {
+	local p
+
+	[ "$(uname -m)" = x86_64 ] || all_skipped "guests are x86-64 only"
+	for p in "$qemu" mmdebstrap busybox cpio mke2fs xz setpriv unshare; do
+		command -v "$p" >/dev/null || all_skipped \
+			"$p is missing; util/packages.sh lists what a guest needs"
+	done
+	[ "$(id -u)" = 0 ] ||
+		all_skipped "making a root from packages needs root"
+	apart true 2>/dev/null ||
+		all_skipped "no mounts of its own: in a container without the right"
+	url=$(mirror)
+	[ -n "$url" ] || all_skipped "apt knows no Debian mirror on this machine"
+}
+
+# state SUITE: what the suite's packages are now; changes with any of them.
+state() {
+	/usr/lib/apt/apt-helper download-file \
+		"${url%/}/dists/$1/InRelease" "$work/release" >/dev/null 2>&1 ||
+		return
+	sed -n 's,^ \([0-9a-f]\{64\}\) .* main/binary-amd64/Packages.xz$,\1,p' \
+		"$work/release"
+}
+
+# image SUITE: the cached guest in $image, held until the next one.
+image() {
+	local suite=$1 script now old
+
+	script=$(cat "$here/image.sh" | sha256sum | cut -c1-12)
+	now=$(state "$suite" | cut -c1-12)
+	mkdir -p "$cache"
+	image=
+	if [ -n "$now" ]; then
+		image=$cache/$suite-$script-$now
+	else
+		# Without the network the newest will do.
+		for old in $(ls -dt "$cache/$suite-$script-"*/ 2>/dev/null); do
+			image=${old%/}
+			echo "# $suite: the mirror is out of reach, $image is used"
+			break
+		done
+		[ -n "$image" ] || return 77
+	fi
+	exec 8>"$cache/$suite.lock"
+	flock 8 || return
+	if [ ! -d "$image" ]; then
+		# Unfinished ones have no owner: we have the lock.
+		rm -rf "$cache/$suite-"*.new
+		apart "$here/image.sh" "$url" "$suite" "$image.new" \
+			>"$build/$suite.image.log" 2>&1 || {
+			tail -20 "$build/$suite.image.log"
+			rm -rf "$image.new"
+			return 1
+		}
+		mv "$image.new" "$image"
+		tail -1 "$build/$suite.image.log"
+	fi
+	exec 9<"$image"
+	flock -s 9
+	for old in "$cache/$suite-"*/; do
+		[ "${old%/}" = "$image" ] || flock -n "$old" rm -rf "$old"
+	done
+	exec 8>&-
+}
+
+# make_tests SUITE: build inside, at full speed, and pack what the guest needs.
+make_tests() {
+	local suite=$1 out=$build/$1
+
+	# There is no automake inside.
+	[ -x "$src/configure" ] && [ -z "$(find "$src" -newer \
+		"$src/Makefile.in" \( -name '*.mk' -o -name '*.am' -o -name '*.ac' \) \
+		-print -quit)" ] || (cd "$src" && ./autogen.sh) || return
+	mkdir -p "$out"
+	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
+	cp "$here/lib.sh" "$here/flush.sh" "$out/payload/" &&
+		cp "$tests" "$out/payload/tests.sh" &&
+		cp "$here/guest" "$out/payload/guest" || return
+	tar -C "$out/payload" -cf "$out/payload.tar" . || return
+	truncate -s %1M "$out/payload.tar"
+}
+
+# Is the machine's own accelerator any good? Some offer one that is not.
+accelerator() {
+	local log=$work/kvm
+
+	accel="tcg,thread=multi" cpu=max
+	[ -w /dev/kvm ] || return
+	run timeout -k 1 20 "$qemu" -accel kvm -cpu host -m 256 -nodefaults \
+		-display none -no-reboot -serial "file:$log" \
+		-kernel "$image/kernel" -initrd "$image/initrd" \
+		-append "console=ttyS0 quiet panic=-1 rp.probe" \
+		</dev/null >/dev/null 2>&1
+	! grep -q 'a guest starts' "$log" 2>/dev/null ||
+		accel=kvm cpu=host
+}
+
+# boot SUITE DOMAIN: one guest from start to end.
+boot() {
+	local suite=$1 domain=$2 start=$SECONDS state=mem-ctrl pid n line
+	local name="$suite $domain" out=$build/$1 p=0 f=0 s=0 plan= why=
+	local console=$build/$1-$2.console results=$build/$1-$2.results
+
+	[ "$domain" = adr ] || state=cpu
+	rm -f "$console" "$results"
+	for n in 0 1; do
+		rm -f "$work/nvdimm$n"
+		truncate -s 128M "$work/nvdimm$n"
+	done
+	TMPDIR=$work setpriv --pdeathsig KILL -- "$qemu" \
+		-accel "$accel" -cpu "$cpu" -smp 2 -m 1G,slots=2,maxmem=4G \
+		-machine "pc,nvdimm=on,nvdimm-persistence=$state,usb=off" \
+		-object "memory-backend-file,id=m0,share=on,mem-path=$work/nvdimm0,size=128M" \
+		-device nvdimm,id=n0,memdev=m0 \
+		-object "memory-backend-file,id=m1,share=on,mem-path=$work/nvdimm1,size=128M" \
+		-device nvdimm,id=n1,memdev=m1 \
+		-kernel "$image/kernel" -initrd "$image/initrd" \
+		-append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr no_timer_check rp.domain=$domain" \
+		-drive "if=none,id=d0,file=$image/disk.img,format=raw,snapshot=on" \
+		-device virtio-blk-pci,drive=d0 \
+		-drive "if=none,id=d1,file=$out/payload.tar,format=raw,readonly=on" \
+		-device virtio-blk-pci,drive=d1 \
+		-nodefaults -nic none -display none -monitor none -no-reboot \
+		-serial "file:$console" -serial "file:$results" \
+		</dev/null >"$work/qemu" 2>&1 &
+	pid=$! child=$!
+	while kill -0 $pid 2>/dev/null; do
+		if [ $((SECONDS - start)) -ge "$limit" ]; then
+			kill -KILL $pid 2>/dev/null
+			why="still running after $limit s, killed"
+			break
+		fi
+		sleep 0.5
+	done
+	wait $pid 2>/dev/null
+	child=
+
+	while IFS= read -r line; do
+		case $line in
+		'ok '*'# SKIP'*) s=$((s + 1)) ;;
+		'ok '*) p=$((p + 1)) ;;
+		'not ok '*) f=$((f + 1)) ;;
+		1..*) plan=${line#1..} ;;
+		esac
+		case $line in
+		'ok '* | 'not ok '*) echo "${line/ - / - $name: }" ;;
+		'#'*) echo "$line" ;;
+		esac
+	done < <(tr -d '\r' <"$results" 2>/dev/null)
+	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	if [ -z "$why" ] && { [ "$plan" != $((p + f + s)) ] || [ "$p" = 0 ]; }; then
+		why="the guest ended early, or lost results"
+	fi
+	if [ -n "$why" ]; then
+		broken "$name: $why"
+		f=$((f + 1))
+	fi
+	echo "# $name: $p passed, $f failed, $s skipped in $((SECONDS - start)) s ($accel)"
+	if [ "$f" -gt 0 ]; then
+		echo "# the guest's console is in $console; its end:"
+		cat "$work/qemu"
+		tail -25 "$console" 2>/dev/null | tr -d '\r'
+	fi
+}
+
+work=$(mktemp -d) || exit 1
+look_around
+mkdir -p "$build" && build=$(cd "$build" && pwd) || exit 1
+# One at a time in one folder.
+exec 7>"$build/guest.lock"
+flock 7 || exit 1
+for suite in "${platforms[@]}"; do
+	image "$suite"
+	case $? in
+	0) ;;
+	77)
+		echo "ok - $suite # SKIP the mirror is out of reach"
+		skipped=$((skipped + 1))
+		continue
+		;;
+	*)
+		broken "$suite: no guest could be made"
+		continue
+		;;
+	esac
+	start=$SECONDS
+	if ! make_tests "$suite" >"$build/$suite.build.log" 2>&1; then
+		tail -30 "$build/$suite.build.log"
+		broken "$suite: the build failed"
+		continue
+	fi
+	echo "# $suite: built in $((SECONDS - start)) s"
+	accelerator
+	for domain in "${domains[@]}"; do
+		boot "$suite" "$domain"
+	done
+done
+finish

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Builds this project in a guest's root, and gathers what runs in the guest.
+#
+# usage: inside.sh ROOT SOURCES OUT
+#
+# Run in a mount namespace of its own. OUT/payload has the result.
+set -eu
+
+root=$1 src=$2 out=$3
+
+mount --bind "$src" "$root/src"
+mount -o remount,bind,ro "$root/src"
+mount --bind "$out" "$root/build"
+mount -t tmpfs tmp "$root/tmp"
+mount -t proc proc "$root/proc"
+exec chroot "$root" /bin/sh -eux <<'I'
+export LC_ALL=C
+# Warnings are for the compiler that the project is developed with.
+mkdir -p /build/make
+cd /build/make
+[ config.status -nt /src/configure ] ||
+	/src/configure -q --disable-werror CFLAGS='-O2 -g1'
+make -s -j2 prov/rpmem/librpmem-fi.la \
+	fabtests/fault/librpmem-fault-fi.la fabtests/fault/libshadow.la \
+	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
+	fabtests/functional/basic fabtests/functional/man_claims \
+	fabtests/fault/badinput fabtests/fault/powercut
+rm -rf /build/payload
+mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
+	/build/payload/fabtests/functional /build/payload/util
+for f in prov/rpmem/.libs/librpmem-fi.so \
+	fabtests/fault/.libs/librpmem-fault-fi.so \
+	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
+	util/fi_rpmem_cp fabtests/functional/basic \
+	fabtests/functional/man_claims fabtests/fault/badinput \
+	fabtests/fault/powercut; do
+	strip -S -o "/build/payload/$f" "$f"
+done
+# FLUSH came with rdma-core 45.
+if grep -q ibv_wr_flush /usr/include/infiniband/verbs.h; then
+	gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o /build/payload/flush \
+		/src/fabtests/vm/flush.c -libverbs
+fi
+I

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# Tests in a guest, as TAP on descriptor 3; sourced by guest.
+# shellcheck shell=sh
+
+number=0 failures=0
+out=/tmp/out
+
+report() { # ok|"not ok" NAME [anything: without what was said]
+	number=$((number + 1))
+	echo "$1 $number - $2" >&3
+	[ "$1" = ok ] && return
+	failures=$((failures + 1))
+	[ -z "$3" ] || return 1
+	tail -25 $out | sed 's/^/# /' >&3
+	return 1
+}
+
+plan() { echo "1..$number" >&3; }
+
+note() { echo "# $(cut -d' ' -f1 /proc/uptime) $*" >&3; }
+
+skip() { # NAME WHY
+	number=$((number + 1))
+	echo "ok $number - $1 # SKIP $2" >&3
+}
+
+# t NAME COMMAND...: one test
+t() {
+	name=$1
+	shift
+	timeout -k 1 100 "$@" >$out 2>&1 </dev/null
+	code=$?
+	[ $code = 0 ] && { report ok "$name"; return; }
+	echo "exit status $code of: $*" >>$out
+	report "not ok" "$name"
+}
+
+# fails NAME COMMAND...: it must not succeed, nor be killed
+fails() {
+	name=$1
+	shift
+	timeout -k 1 100 "$@" >$out 2>&1 </dev/null
+	code=$?
+	[ $code != 0 ] && [ $code -lt 124 ] && { report ok "$name"; return; }
+	echo "exit status $code of: $*" >>$out
+	report "not ok" "$name"
+}
+
+# tap NAME COMMAND...: every test that the program reports
+tap() {
+	name=$1
+	shift
+	timeout -k 1 170 "$@" >$out 2>&1 </dev/null
+	code=$?
+	bad=$(grep -c '^not ok ' $out)
+	good=$(grep -c '^ok ' $out)
+	grep -E '^(not )?ok ' $out >$out.lines
+	while read -r line; do
+		case $line in
+		ok*'# SKIP'*) skip "$name: ${line#* - }" ;;
+		ok*) report ok "$name: ${line#* - }" ;;
+		*) report "not ok" "$name: ${line#* - }" quietly ;;
+		esac
+	done <$out.lines
+	[ $code = 0 ] && [ "$bad" = 0 ] && [ "$good" -gt 0 ] && return
+	echo "exit status $code of: $*" >>$out
+	if [ "$bad" = 0 ]; then
+		report "not ok" "$name: ends as it should"
+	else
+		grep -v '^ok ' $out | tail -40 | sed 's/^/# /' >&3
+	fi
+	return 1
+}
+
+# is NAME GOT WANTED
+is() {
+	echo "'$2', not '$3'" >$out
+	[ "$2" = "$3" ] && report ok "$1: $3" || report "not ok" "$1: $3"
+}
+
+# parameter NAME: of the kernel's command line
+parameter() {
+	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
+}

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# What is tested in a guest: memory first, then the RDMA device.
+# shellcheck shell=sh
+
+here=$PWD
+domain=$(parameter rp.domain)
+export FI_PROVIDER_PATH=$here/prov/rpmem/.libs FI_TCP_IFACE=lo
+# An emulated target is slow, not dead.
+export FI_OFI_RPMEM_TIMEOUT=30000
+
+# What the two machines promise.
+case $domain in
+adr) in_sysfs=memory_controller in_words=memory-controller dax_by=agent-clwb ;;
+eadr) in_sysfs=cpu_cache in_words=cpu-caches dax_by=delivery ;;
+esac
+
+note "memory"
+for m in nfit nd_pmem device_dax dax_pmem; do
+	modprobe $m
+done
+is "the kernel's persistence domain" \
+	"$(cat /sys/bus/nd/devices/region0/persistence_domain)" $in_sysfs
+t "a namespace for fsdax" ndctl create-namespace -f -e namespace0.0 -m fsdax
+t "a namespace for devdax" ndctl create-namespace -f -e namespace1.0 -m devdax
+pmem=$(echo /dev/pmem*) dax=$(echo /dev/dax*.0)
+mkdir -p /mnt/fsdax /root/disk
+t "ext4 on $pmem" mkfs.ext4 -q -F -b 4096 "$pmem"
+t "ext4 on $pmem, mounted for DAX" mount -o dax=always "$pmem" /mnt/fsdax
+
+# says FIELD PATH: what fi_rpmem_info says of it
+says() { util/fi_rpmem_info "$2" 2>&1 | sed -n "s/^  $1  *\([^ ]*\).*/\1/p" | tail -1; }
+
+# facts PATH MEMORY METHOD
+facts() {
+	is "fi_rpmem_info $1, memory" "$(says memory "$1")" "$2"
+	is "fi_rpmem_info $1, class" "$(says class "$1")" power
+	is "fi_rpmem_info $1, method" "$(says method "$1")" "$3"
+}
+note "facts"
+facts "$dax" dax-sync $dax_by
+facts /mnt/fsdax dax-sync $dax_by
+facts /root/disk file agent-msync
+is "fi_rpmem_info, the host" "$(util/fi_rpmem_info |
+	grep -o -m1 -e "$in_words")" $in_words
+t "fi_rpmem_info --doctor commits" \
+	util/fi_rpmem_info --doctor /mnt/fsdax /root/disk
+
+# What a target says of a pool, and what a copy to it does.
+# exported FOLDER METHOD
+exported() {
+	rm -f "$1/pool" port
+	util/fi_rpmemd --port 0 --port-file port --create 4M "$1/pool" \
+		>daemon.out 2>&1 &
+	daemon=$!
+	for _ in $(seq 100); do
+		[ -e port ] && break
+		sleep 0.1
+	done
+	to=127.0.0.1:$(cat port):pool
+	util/fi_rpmem_info --target "$to" >$out 2>&1
+	is "fi_rpmemd, a pool in $1, method" \
+		"$(sed -n 's/^  method  *//p' $out)" "$2"
+	head -c 1000000 /dev/urandom >/tmp/sent
+	t "fi_rpmem_cp to $1" util/fi_rpmem_cp /tmp/sent "$to"
+	rm -f /tmp/back
+	t "fi_rpmem_cp from $1" util/fi_rpmem_cp "$to" /tmp/back
+	t "fi_rpmem_cp, the bytes in $1" cmp -n 1000000 /tmp/sent /tmp/back
+	kill $daemon
+	wait $daemon
+	is "fi_rpmemd, a pool in $1, ends" $? 0
+	rm -f "$1/pool"
+}
+note "fi_rpmemd"
+exported /mnt/fsdax $dax_by
+exported /root/disk agent-msync
+
+# The same programs on every kind of memory.
+note "the provider"
+basic=$here/fabtests/functional/basic
+if [ "$domain" = adr ]; then # the other machine has nothing new for these
+	tap "basic on a disk" env -C /root/disk "$basic"
+	tap "basic on fsdax" env -C /mnt/fsdax "$basic"
+	tap "man pages' claims" env -C /root/disk -u FI_OFI_RPMEM_TIMEOUT \
+		"$here/fabtests/functional/man_claims"
+	tap "bad input, on a disk" env -C /root/disk -u FI_OFI_RPMEM_TIMEOUT \
+		"$here/fabtests/fault/badinput"
+fi
+tap "basic on fsdax with MAP_SYNC" env -C /mnt/fsdax \
+	RPMEM_MAP_SYNC=1 RPMEM_METHOD=$dax_by "$basic"
+tap "basic on devdax" env RPMEM_POOL="$dax" RPMEM_METHOD=$dax_by "$basic"
+
+# Targets are killed; what is judged is what was flushed, or, where nothing has
+# to be, the memory.
+note "power cuts"
+cut=$here/fabtests/fault/powercut
+RPMEM_SHADOW_LIB=$here/fabtests/fault/.libs/libshadow.so
+FAULTY="FI_PROVIDER_PATH=$here/fabtests/fault/.libs RPMEM_FAULT=skip-flush
+	RPMEM_EXPECT_LOSS=1"
+tap "power cuts on fsdax" env -C /mnt/fsdax \
+	RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
+if [ "$domain" = adr ]; then
+	tap "power cuts on fsdax with MAP_SYNC" env -C /mnt/fsdax \
+		RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" RPMEM_MAP_SYNC=1 \
+		"$cut" -n 5
+	tap "power cuts on devdax" env -C /root/disk \
+		RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" RPMEM_POOL="$dax" \
+		"$cut" -n 5
+	# shellcheck disable=SC2086
+	tap "power cuts on devdax without the flush" env -C /root/disk \
+		RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" RPMEM_POOL="$dax" \
+		$FAULTY "$cut" -n 10
+else
+	tap "power cuts on fsdax with MAP_SYNC" env -C /mnt/fsdax \
+		RPMEM_MAP_SYNC=1 "$cut" -c -n 5
+	tap "power cuts on devdax" env -C /root/disk \
+		RPMEM_POOL="$dax" "$cut" -c -n 5
+fi
+
+# An RDMA device without hardware.
+note "RDMA"
+for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy; do
+	modprobe $m
+done
+ip link add eth0 type dummy
+ip addr add 10.9.0.1/24 dev eth0
+ip link set eth0 up
+t "rxe" rdma link add rxe0 type rxe netdev eth0
+sleep 1
+t "ibv_devinfo" sh -c 'ibv_devinfo -d rxe0 | grep PORT_ACTIVE'
+t "libfabric's verbs" sh -c 'fi_info -p verbs | grep "domain: rxe0"'
+
+# both SERVER CLIENT: the client's end is that of the test
+both() {
+	sh -c "$1" >$out.server 2>&1 &
+	server=$!
+	sleep 2
+	sh -c "$2"
+	code=$?
+	kill $server 2>/dev/null
+	[ $code = 0 ] || cat $out.server
+	return $code
+}
+long() { # NAME COMMAND ARG...: a function under t
+	name=$1
+	shift
+	"$@" >$out 2>&1 && report ok "$name" || report "not ok" "$name"
+}
+long "rping" both "timeout 60 rping -s -a 10.9.0.1 -C 10" \
+	"timeout 60 rping -c -a 10.9.0.1 -C 10 -v"
+long "ib_write_lat" both "timeout 60 ib_write_lat -d rxe0 -x 1 -n 100" \
+	"timeout 60 ib_write_lat -d rxe0 -x 1 -n 100 10.9.0.1"
+
+. ./flush.sh
