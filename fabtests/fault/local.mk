@@ -97,3 +97,13 @@ fabtests_fault_crash_matrix_LDADD = prov/core/libcore.la prov/pmsim/libmodel.la 
 crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_planted.sh
 TESTS += $(crash_tests)
 EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
+
+# Much of everything.
+check_PROGRAMS += fabtests/fault/scale
+fabtests_fault_scale_SOURCES = fabtests/fault/scale.c fabtests/fault/scale.h \
+	fabtests/fault/scale_commits.c fabtests/fault/scale_mesh.c \
+	fabtests/fault/scale_peers.c fabtests/fault/scale_ranges.c $(pair_sources)
+fabtests_fault_scale_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_scale_LDADD = $(FABRIC_LIBS)
+TESTS += fabtests/fault/scale.sh
+EXTRA_DIST += fabtests/fault/scale.sh

@@ -81,3 +81,10 @@ TESTS += fabtests/functional/poll
 fabtests_functional_poll_SOURCES = fabtests/functional/poll.c $(pair_sources)
 fabtests_functional_poll_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_poll_LDADD = $(FABRIC_LIBS)
+
+# From one role to both.
+check_PROGRAMS += fabtests/functional/roles
+TESTS += fabtests/functional/roles
+fabtests_functional_roles_SOURCES = fabtests/functional/roles.c $(pair_sources)
+fabtests_functional_roles_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_roles_LDADD = $(FABRIC_LIBS)

@@ -55,7 +55,8 @@ enum fi_rpmem_method {
 
 /*
  * prov_errno of a failed commit's error entry. fi_cq_strerror() gives the
- * sentence and the remedy. Negative statuses never appear.
+ * sentence and the remedy; `data` is the index of the range at fault, 0 where
+ * it is not one's. Negative statuses never appear.
  */
 enum fi_rpmem_status {
 	FI_RPMEM_ST_OK = 0,

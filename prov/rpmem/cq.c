@@ -478,9 +478,9 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			       const void *err_data, char *buf, size_t len)
 {
 	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
-	static __thread char own[320];
+	static __thread char own[360];
 	struct rp_outcome out;
-	char what[100] = "";
+	char what[100] = "", range[40] = "";
 	bool ours;
 
 	pthread_mutex_lock(&cq->dom->lock);
@@ -494,8 +494,11 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			 " (the region reaches %s, %s is required)",
 			 rp_class_name(out.detail),
 			 rp_class_name(out.required));
-	snprintf(own, sizeof(own), "%s%s: %s", rp_status_name(prov_errno), what,
-		 rp_status_remedy(prov_errno));
+	if (out.range)
+		snprintf(range, sizeof(range), " (range %llu)",
+			 (unsigned long long)out.range);
+	snprintf(own, sizeof(own), "%s%s%s: %s", rp_status_name(prov_errno),
+		 what, range, rp_status_remedy(prov_errno));
 	if (buf && len) {
 		snprintf(buf, len, "%s", own);
 		return buf;

@@ -71,7 +71,8 @@ static int ep_close(struct fid *fid)
 		dom->nremote--;
 	pthread_mutex_unlock(&dom->lock);
 	release_cntrs(ep);
-	free(ep->recv_bufs);
+	free(ep->serve_bufs);
+	free(ep->ask_bufs);
 	if (ep->tx_cq)
 		atomic_fetch_sub(&ep->tx_cq->refs, 1);
 	if (ep->rx_cq)
@@ -274,7 +275,7 @@ static int ep_enable(struct rp_ep *ep)
 	ep->tx_cq->av = ep->av;
 	ep->rx_cq->av = ep->av;
 	if (ep->dom->npmem)
-		ret = rp_xport_activate(ep);
+		ret = rp_xport_activate(ep, true);
 	/* A thread asleep does not know the endpoint yet. */
 	if (ep->dom->auto_progress)
 		rp_domain_kick(ep->dom);

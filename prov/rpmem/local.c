@@ -140,7 +140,7 @@ ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	}
 	ret = check(ep, msg, s);
 	if (!ret)
-		ret = rp_xport_activate(ep);
+		ret = rp_xport_activate(ep, false);
 	if (!ret) {
 		s->want = rp_ep_wants(ep, flags);
 		s->context = msg->context;

@@ -230,7 +230,7 @@ static int serve(struct rp_mr *mr)
 		goto unlock;
 	LIST_FOREACH (ep, &dom->eps, link) {
 		if (ep->enabled)
-			ret = rp_xport_activate(ep);
+			ret = rp_xport_activate(ep, true);
 		if (ret)
 			break;
 	}

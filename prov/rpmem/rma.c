@@ -35,6 +35,7 @@ void rp_slot_tell_error(struct rp_slot *s, int err, int prov_errno,
 		.flags = s->flags,
 		.err = err,
 		.prov_errno = prov_errno,
+		.data = out ? out->range : 0,
 	};
 
 	rp_cq_push_error(s->ep->tx_cq, &e, out);

@@ -129,6 +129,7 @@ struct rp_slot {
 	void *context;	/* the user's */
 	uint64_t flags; /* of the user's completion */
 	void *buf;	/* SEND, RECV; WRITE: an atomic's struct rp_carry */
+	uint32_t size;	/* RECV: of buf */
 	struct rp_commit *commit;
 	union {
 		struct rp_write write[RP_SLOT_IOV];
@@ -411,7 +412,7 @@ struct rp_ep {
 	struct rp_xport xport;
 	struct rp_initiator *initiator; /* with the first tracked write */
 	unsigned int nrecv, recv_due;	/* hidden receives, and not posted */
-	void *recv_bufs;
+	void *serve_bufs, *ask_bufs; /* theirs; NULL: there are none */
 	size_t addr_len;
 	uint8_t addr[RP_WIRE_MAX_ADDR];
 	LIST_ENTRY(rp_ep) link;
@@ -493,8 +494,11 @@ void rp_atomic_land(const struct rp_carry *c);
 /* --- xport.c: control messages on the endpoint of the data --- */
 
 extern const struct rp_xport_ops rp_xport_ops;
-/* With the lock: start listening for control messages. */
-int rp_xport_activate(struct rp_ep *ep);
+/*
+ * With the lock: start listening for control messages. serve: requests too,
+ * not just answers; from then on for good.
+ */
+int rp_xport_activate(struct rp_ep *ep, bool serve);
 /* With the lock: post receives that could not be posted before. */
 void rp_xport_repost(struct rp_ep *ep);
 /* A slot of kind SEND or RECV came back. err NULL: success. */

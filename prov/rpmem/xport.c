@@ -8,8 +8,16 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Receives that an endpoint keeps posted; more messages wait in the base. */
-#define CTRL_RECVS 64
+/*
+ * Receives that an endpoint keeps posted; more messages wait in the base. Who
+ * only asks gets answers, which are short: with buffers for requests a peer
+ * would cost a target's quarter of a megabyte.
+ */
+#define SERVE_RECVS 64
+#define SERVE_SIZE  RP_WIRE_MAX_MSG
+#define ASK_RECVS   8
+#define ASK_SIZE    384 /* an INFO with all its words: 74 + RP_WHY_LEN */
+_Static_assert(ASK_SIZE >= 74 + RP_WHY_LEN, "answers fit");
 
 static struct rp_ep *ep_of(struct rp_xport *x)
 {
@@ -111,7 +119,7 @@ const struct rp_xport_ops rp_xport_ops = {
 
 static int post(struct rp_ep *ep, struct rp_slot *s)
 {
-	struct iovec iov = {.iov_base = s->buf, .iov_len = RP_WIRE_MAX_MSG};
+	struct iovec iov = {.iov_base = s->buf, .iov_len = s->size};
 	struct fi_msg_tagged m = {
 		.msg_iov = &iov,
 		.iov_count = 1,
@@ -141,28 +149,68 @@ void rp_xport_repost(struct rp_ep *ep)
 	}
 }
 
-int rp_xport_activate(struct rp_ep *ep)
+/* Another n receives of this size; at least one, or -ENOMEM. */
+static int add_recvs(struct rp_ep *ep, unsigned int n, uint32_t size,
+		     void **bufs)
 {
 	struct rp_slot *s;
+	char *buf = malloc((size_t)n * size);
+	unsigned int i;
 
-	if (ep->nrecv)
-		return 0;
-	ep->recv_bufs = malloc((size_t)CTRL_RECVS * RP_WIRE_MAX_MSG);
-	if (!ep->recv_bufs)
+	if (!buf)
 		return -ENOMEM;
-	for (unsigned int i = 0; i < CTRL_RECVS; i++) {
+	for (i = 0; i < n; i++) {
 		s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_RECV);
 		if (!s)
 			break;
-		s->buf = (char *)ep->recv_bufs + (size_t)i * RP_WIRE_MAX_MSG;
-		ep->nrecv++;
-		ep->recv_due++;
+		s->buf = buf + (size_t)i * size;
+		s->size = size;
 	}
-	if (!ep->nrecv) {
-		free(ep->recv_bufs);
-		ep->recv_bufs = NULL;
+	if (!i) {
+		free(buf);
 		return -ENOMEM;
 	}
+	*bufs = buf;
+	ep->nrecv += i;
+	ep->recv_due += i;
+	return 0;
+}
+
+/* A request may come now: it would not fit where answers were expected. */
+static void drop_small_recvs(struct rp_ep *ep)
+{
+	struct rp_slot *s, *next;
+
+	for (s = LIST_FIRST(&ep->dom->slots.used); s; s = next) {
+		next = LIST_NEXT(s, link);
+		if (s->ep != ep || s->kind != RP_SLOT_RECV ||
+		    s->size == SERVE_SIZE)
+			continue;
+		if (s->posted) {
+			fi_cancel(&ep->base->fid, s);
+			continue;
+		}
+		rp_slot_put(&ep->dom->slots, s);
+		ep->nrecv--;
+		ep->recv_due--;
+	}
+}
+
+int rp_xport_activate(struct rp_ep *ep, bool serve)
+{
+	int ret;
+
+	if (serve ? ep->serve_bufs != NULL : ep->nrecv > 0)
+		return 0;
+	if (serve) {
+		ret = add_recvs(ep, SERVE_RECVS, SERVE_SIZE, &ep->serve_bufs);
+		if (!ret)
+			drop_small_recvs(ep);
+	} else {
+		ret = add_recvs(ep, ASK_RECVS, ASK_SIZE, &ep->ask_bufs);
+	}
+	if (ret)
+		return ret;
 	atomic_store_explicit(&ep->dom->live, true, memory_order_release);
 	rp_xport_repost(ep);
 	if (ep->dom->auto_progress)
@@ -184,6 +232,7 @@ static void recv_message(struct rp_ep *ep, const uint8_t *msg, size_t len)
 void rp_xport_completed(struct rp_slot *s, size_t len, bool failed)
 {
 	struct rp_ep *ep = s->ep;
+	bool outgrown;
 
 	if (s->kind == RP_SLOT_SEND) {
 		rp_cntr_hide(ep, RP_CNTR_SEND, failed);
@@ -192,14 +241,22 @@ void rp_xport_completed(struct rp_slot *s, size_t len, bool failed)
 		rp_slot_put(&ep->dom->slots, s);
 		return;
 	}
-	rp_cntr_hide(ep, RP_CNTR_RECV, failed);
+	outgrown = ep->serve_bufs && s->size != SERVE_SIZE;
+	/* What is cancelled has an entry and is not counted. */
+	if (!failed || !outgrown)
+		rp_cntr_hide(ep, RP_CNTR_RECV, failed);
 	s->posted = false;
 	/* The base endpoint is gone and the agent has dropped this xport. */
 	if (ep->dead)
 		return;
-	ep->recv_due++;
-	if (!failed && len <= RP_WIRE_MAX_MSG)
+	if (!failed && len <= s->size)
 		recv_message(ep, s->buf, len);
+	if (outgrown) {
+		rp_slot_put(&ep->dom->slots, s);
+		ep->nrecv--;
+		return;
+	}
+	ep->recv_due++;
 	if (!post(ep, s)) {
 		s->posted = true;
 		ep->recv_due--;
@@ -214,7 +271,7 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		.max_commits = rp_params.max_commits,
 		.ordered = ep->dom->ordered,
 	};
-	int ret = rp_xport_activate(ep);
+	int ret = rp_xport_activate(ep, false);
 
 	if (!ret && !ep->initiator)
 		ret = rp_initiator_new(&attr, &ep->xport, &ep->initiator);
