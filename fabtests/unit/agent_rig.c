@@ -444,7 +444,11 @@ struct rig_peer rig_connect(struct rig *g, unsigned int xi, uint32_t id)
 	struct rig_msg m;
 
 	rig_hello(&p);
-	cr_assert(rig_take(p.x, &m), "no answer to HELLO");
+	if (!rig_take(p.x, &m)) {
+		/* Too many before it: it waits for the next call. */
+		rp_agent_progress(g->a);
+		cr_assert(rig_take(p.x, &m), "no answer to HELLO");
+	}
 	cr_assert_eq(m.hdr.type, RP_MSG_HELLO_ACK);
 	cr_assert_eq(m.hdr.session, p.cookie);
 	cr_assert_eq(m.ack.status, RP_ST_OK);

@@ -23,6 +23,12 @@ fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcd
 fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_method_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_method_advice
+TESTS += fabtests/unit/test_method_advice
+fabtests_unit_test_method_advice_SOURCES = fabtests/unit/test_method_advice.c
+fabtests_unit_test_method_advice_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_method_advice_LDADD = $(unit_ldadd)
+
 wire_rig = fabtests/unit/wire_rig.c fabtests/unit/wire_rig.h \
 	fabtests/unit/seeded.h
 

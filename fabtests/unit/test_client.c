@@ -181,6 +181,67 @@ Test(client, flood_of_hellos)
 	stop();
 }
 
+/* n HELLOs of names that nobody has had. */
+static void strangers(struct rig_peer *p, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		p->id++;
+		p->cookie++;
+		rig_hello(p);
+	}
+}
+
+Test(client, strangers_wait)
+{
+	struct rig_peer open, p;
+	struct rig_msg m;
+	uint64_t token;
+
+	start(NULL);
+	open = rig_open(&g, 0, 1, &file);
+	rp_agent_progress(g.a);
+	p = (struct rig_peer){
+		.g = &g,
+		.x = &g.x[0],
+		.id = 1000,
+		.cookie = 1000000,
+		.timeout_ms = 3000,
+	};
+	strangers(&p, 100);
+	cr_assert_eq(g.x[0].gets, 1 + RP_AGENT_WELCOME);
+	cr_assert_eq(rp_agent_deadline(g.a), 0);
+	/* A repeated HELLO is no stranger's. */
+	rig_hello(&open);
+	for (int i = 0; i < RP_AGENT_WELCOME; i++)
+		cr_assert(rig_take(p.x, &m) && m.hdr.session != open.cookie);
+	cr_assert(rig_take(p.x, &m) && m.hdr.session == open.cookie);
+	/* Those who have a session come first. */
+	token = rig_commit(&open, &file, 0, 1);
+	rp_agent_progress(g.a);
+	rig_expect(open.x, token, RP_ST_OK);
+	cr_assert_eq(g.x[0].gets, 1 + 2 * RP_AGENT_WELCOME);
+	/* The others follow, in order. */
+	for (int i = 0; i < 10; i++)
+		rp_agent_progress(g.a);
+	cr_assert_eq(g.x[0].gets, 101);
+	cr_assert_neq(rp_agent_deadline(g.a), 0);
+	for (uint64_t i = RP_AGENT_WELCOME; i < 100; i++)
+		cr_assert(rig_take(p.x, &m) && m.hdr.session == 1000001 + i);
+	rig_expect_nothing(p.x);
+
+	/* So many are remembered: the newest. */
+	strangers(&p, 3 * RP_AGENT_STRANGERS);
+	for (int i = 0; i < 3 * RP_AGENT_STRANGERS / RP_AGENT_WELCOME; i++)
+		rp_agent_progress(g.a);
+	cr_assert_eq(g.x[0].gets, 101 + RP_AGENT_WELCOME + RP_AGENT_STRANGERS);
+	while (rig_take(p.x, &m))
+		;
+	cr_assert_eq(m.hdr.session, p.cookie);
+	/* Those who still wait go with their endpoint. */
+	strangers(&p, 100);
+	stop();
+}
+
 Test(client, half_open_expires)
 {
 	struct rig_peer a, b, c;

@@ -583,6 +583,8 @@ Test(protocol, limits)
 		{"half-open sessions of a target", RP_AGENT_HALF_OPEN},
 		{"life of a half-open session, ms",
 		 RP_CLIENT_HALF_OPEN_NS / 1000000},
+		{"HELLOs of new names answered at a time", RP_AGENT_WELCOME},
+		{"HELLOs of new names that wait", RP_AGENT_STRANGERS},
 		{"REQUESTs and unsent answers that a target holds",
 		 RP_AGENT_JOBS},
 		{"PROGRESSes in the initiator's patience", RP_CLIENT_PACE_PART},

@@ -29,6 +29,8 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out)
 		a->attr.credits = RP_AGENT_CREDITS;
 	if (!a->attr.max_jobs)
 		a->attr.max_jobs = RP_AGENT_JOBS;
+	STAILQ_INIT(&a->strangers);
+	a->welcome = RP_AGENT_WELCOME;
 	TAILQ_INIT(&a->quick);
 	TAILQ_INIT(&a->slow);
 	TAILQ_INIT(&a->local);
@@ -63,7 +65,7 @@ free:
 void rp_agent_delete(struct rp_agent *a)
 {
 	/* No client means no queued job; no region means none that runs. */
-	assert(!a->clients.open && !a->clients.half_open);
+	assert(!a->clients.open && !a->clients.half_open && !a->nstrangers);
 	assert(!a->regions.by_base && !a->far_runs);
 	rp_worker_fini(&a->worker);
 	rp_batch_fini(&a->far);
@@ -251,6 +253,7 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 
 void rp_agent_drop_xport(struct rp_agent *a, struct rp_xport *x)
 {
+	rp_agent_drop_strangers(a, x);
 	rp_clients_drop_xport(&a->clients, x);
 	rp_agent_local_drop(a, x);
 }
@@ -309,11 +312,14 @@ bool rp_agent_progress(struct rp_agent *a)
 
 	/* The usual case, on every look at a completion queue. */
 	if (!a->far_runs && !a->clients.held && !a->clients.half_open &&
-	    TAILQ_EMPTY(&a->local))
+	    !a->nstrangers && TAILQ_EMPTY(&a->local)) {
+		a->welcome = RP_AGENT_WELCOME;
 		return false;
+	}
 
 	any |= collect_far(a, false);
 	any |= run_batches(a);
+	any |= rp_agent_welcome(a);
 	/* Without clients there is no clock, and nothing to time. */
 	if (!a->worker.nwatchers)
 		return any;
@@ -336,7 +342,8 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 	const struct rp_clients *t = &a->clients;
 	uint64_t due = UINT64_MAX;
 
-	if (!TAILQ_EMPTY(&a->quick) || (!TAILQ_EMPTY(&a->slow) && !a->far_runs))
+	if (!TAILQ_EMPTY(&a->quick) || a->nstrangers ||
+	    (!TAILQ_EMPTY(&a->slow) && !a->far_runs))
 		return 0;
 	if (!TAILQ_EMPTY(&t->sending))
 		due = a->retry_at;

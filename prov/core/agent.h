@@ -18,6 +18,9 @@ struct rp_agent;
 #define RP_AGENT_HALF_OPEN 64
 #define RP_AGENT_CREDITS   64
 #define RP_AGENT_JOBS	   16384
+/* HELLOs from new names: answered per progress call, and kept for later. */
+#define RP_AGENT_WELCOME   16
+#define RP_AGENT_STRANGERS 1024
 
 struct rp_agent_attr {
 	uint64_t incarnation; /* random, never 0: one life of this target */

@@ -16,6 +16,14 @@
  * runs while `far_runs` is set. Jobs and clients are touched only under the
  * adapter's lock.
  */
+/* A HELLO from somebody new, not yet looked at. */
+struct rp_stranger {
+	STAILQ_ENTRY(rp_stranger) link;
+	struct rp_xport *x;
+	struct rp_wire_hdr hdr;
+	struct rp_wire_hello hello;
+};
+
 struct rp_agent {
 	struct rp_agent_attr attr;
 	struct rp_regions regions;
@@ -25,6 +33,9 @@ struct rp_agent {
 	struct rp_jobs local; /* by of_client: those of local.c */
 	struct rp_batch inl, far;
 	bool far_runs;
+	STAILQ_HEAD(, rp_stranger) strangers;
+	unsigned int nstrangers;
+	unsigned int welcome; /* strangers until the next progress call */
 	bool quiescing;
 	uint64_t progress_at; /* no PROGRESS is due before */
 	uint64_t retry_at;
@@ -36,6 +47,10 @@ void rp_agent_local_end(struct rp_agent *a, struct rp_job *job);
 void rp_agent_local_drop(struct rp_agent *a, const struct rp_xport *x);
 
 /* serve.c */
+/* Answer strangers that wait, as many as may be now. True: some. */
+bool rp_agent_welcome(struct rp_agent *a);
+/* Forget those that wait at x. */
+void rp_agent_drop_strangers(struct rp_agent *a, const struct rp_xport *x);
 struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
 				const struct rp_client *c, uint64_t token);
 void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,

@@ -127,20 +127,38 @@ free:
 	return NULL;
 }
 
-struct rp_client *rp_client_hello(struct rp_clients *t, struct rp_xport *x,
-				  const struct rp_wire_hello *m, bool refused,
-				  uint64_t now)
+static struct rp_client *find_origin(const struct rp_clients *t,
+				     struct rp_xport *x,
+				     const struct rp_wire_hello *m,
+				     struct rp_origin *o)
 {
-	struct rp_origin o = {
+	struct rp_client *c;
+
+	*o = (struct rp_origin){
 		.x = x,
 		.cookie = m->cookie,
 		.addr_len = m->addr_len,
 	};
-	struct rp_client *c;
+	memcpy(o->addr, m->addr, m->addr_len);
+	HASH_FIND(hh_origin, t->by_origin, o, sizeof(*o), c);
+	return c;
+}
 
-	memcpy(o.addr, m->addr, m->addr_len);
+bool rp_client_known(const struct rp_clients *t, struct rp_xport *x,
+		     const struct rp_wire_hello *m)
+{
+	struct rp_origin o;
 
-	HASH_FIND(hh_origin, t->by_origin, &o, sizeof(o), c);
+	return find_origin(t, x, m, &o);
+}
+
+struct rp_client *rp_client_hello(struct rp_clients *t, struct rp_xport *x,
+				  const struct rp_wire_hello *m, bool refused,
+				  uint64_t now)
+{
+	struct rp_origin o;
+	struct rp_client *c = find_origin(t, x, m, &o);
+
 	if (c && (c->state == RP_CLIENT_REFUSED) != refused) {
 		rp_client_drop(t, c);
 		c = NULL;

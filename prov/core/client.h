@@ -89,6 +89,9 @@ void rp_clients_init(struct rp_clients *t);
 struct rp_client *rp_client_hello(struct rp_clients *t, struct rp_xport *x,
 				  const struct rp_wire_hello *m, bool refused,
 				  uint64_t now);
+/* Would the HELLO only be repeated? */
+bool rp_client_known(const struct rp_clients *t, struct rp_xport *x,
+		     const struct rp_wire_hello *m);
 struct rp_client *rp_client_find(const struct rp_clients *t,
 				 const struct rp_xport *x, uint64_t cookie);
 /*

@@ -1,19 +1,41 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The fault points of a test build. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/fault.h"
 
 #ifdef RP_FAULTS
-bool rp_fault_on(const char *name)
+static bool named(const char *name)
 {
 	const char *list = getenv("RPMEM_FAULT");
 	size_t len = strlen(name);
 
-	for (const char *p = list; p && *p; p += strcspn(p, ",") + !!strchr(p, ','))
+	for (const char *p = list; p && *p;
+	     p += strcspn(p, ",") + !!strchr(p, ','))
 		if (!strncmp(p, name, len) && (!p[len] || p[len] == ','))
 			return true;
 	return false;
+}
+
+bool rp_fault_on(const char *name)
+{
+	static atomic_uint calls;
+	const char *every = getenv("RPMEM_FAULT_EVERY");
+	unsigned int n = every ? (unsigned int)atoi(every) : 0;
+
+	return named(name) &&
+	       (n < 2 || atomic_fetch_add(&calls, 1) % n == n - 1);
+}
+
+void rp_fault_dawdle(void)
+{
+	const char *text = getenv("RPMEM_FAULT_MS");
+	long ms = text ? atol(text) : 0;
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&t, NULL);
 }
 #endif

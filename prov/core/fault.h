@@ -13,10 +13,18 @@
  */
 #ifdef RP_FAULTS
 bool rp_fault_on(const char *name);
-/* Is the point named in RPMEM_FAULT ("skip-flush,fixed-base-key")? */
+/* Sleep RPMEM_FAULT_MS milliseconds. */
+void rp_fault_dawdle(void);
+/*
+ * Is the point named in RPMEM_FAULT ("skip-flush,fixed-base-key")? With
+ * RPMEM_FAULT_EVERY=n only each n-th time that a named point is asked about.
+ */
 #define RP_FAULT(name) rp_fault_on(name)
 #else
 #define RP_FAULT(name) false
+static inline void rp_fault_dawdle(void)
+{
+}
 #endif
 
 #endif

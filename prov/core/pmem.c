@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 #include <uthash.h>
 
@@ -303,20 +302,10 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm)
 	return pm->granularity;
 }
 
-/* RPMEM_FAULT_MS of a disk that takes its time. Test builds only. */
-static void dawdle(void)
-{
-	const char *text = getenv("RPMEM_FAULT_MS");
-	long ms = text ? atol(text) : 0;
-	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-
-	nanosleep(&t, NULL);
-}
-
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	if (RP_FAULT("slow-flush"))
-		dawdle();
+		rp_fault_dawdle();
 	if (RP_FAULT("skip-flush") || !len)
 		return 0;
 	return pm->flush(pm, pm->base + off, pm->base + off + len);

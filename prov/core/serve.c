@@ -7,6 +7,7 @@
 
 #include "core/agent_impl.h"
 #include "core/fault.h"
+#include "core/list.h"
 
 struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
 				const struct rp_client *c, uint64_t token)
@@ -28,10 +29,14 @@ void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
 
 	if (RP_FAULT("drop-replies"))
 		return;
+	if (RP_FAULT("delay-replies"))
+		rp_fault_dawdle();
 	with_credits.credits = a->attr.credits;
 	len = rp_wire_put_reply(msg, sizeof(msg), &hdr, &with_credits);
 	assert(len > 0);
 	rp_client_send(&a->clients, c, msg, len);
+	if (RP_FAULT("duplicate-replies"))
+		rp_client_send(&a->clients, c, msg, len);
 }
 
 static void send_info(struct rp_agent *a, struct rp_client *c, uint64_t token,
@@ -59,25 +64,18 @@ static void refuse(struct rp_agent *a, struct rp_client *c,
 		rp_agent_reply(a, c, hdr->token, &reply);
 }
 
-static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
-		       const struct rp_wire_hdr *hdr)
+/* Answer a HELLO of this header. */
+static void greet(struct rp_agent *a, struct rp_xport *x,
+		  const struct rp_wire_hdr *hdr, const struct rp_wire_hello *m)
 {
 	bool refused = hdr->version != RP_WIRE_VERSION;
 	struct rp_wire_hello_ack ack = {.status = RP_ST_VERSION};
 	struct rp_wire_hdr ack_hdr;
-	struct rp_wire_hello m;
 	uint8_t buf[RP_WIRE_INJECT];
 	struct rp_client *c;
-	struct rp_key key;
 	int len;
 
-	/* Whoever holds one of our keys has seen such a shape. */
-	if (rp_wire_get_hello(msg, hdr, &m) || rp_key_parse(m.key, &key)) {
-		a->stats.bad_messages++;
-		return;
-	}
-	a->stats.hellos++;
-	c = rp_client_hello(&a->clients, x, &m, refused, x->ops->now(x));
+	c = rp_client_hello(&a->clients, x, m, refused, x->ops->now(x));
 	if (!c)
 		return;
 	/* Not open, and something kept: that is this answer. */
@@ -93,6 +91,79 @@ static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
 	len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack_hdr, &ack);
 	assert(len > 0);
 	rp_client_send(&a->clients, c, buf, len);
+}
+
+static void forget_stranger(struct rp_agent *a, struct rp_stranger *s)
+{
+	STAILQ_REMOVE(&a->strangers, s, rp_stranger, link);
+	a->nstrangers--;
+	free(s);
+}
+
+void rp_agent_drop_strangers(struct rp_agent *a, const struct rp_xport *x)
+{
+	struct rp_stranger *s, *tmp;
+
+	STAILQ_FOREACH_SAFE(s, &a->strangers, link, tmp)
+	if (s->x == x)
+		forget_stranger(a, s);
+}
+
+/*
+ * Whoever floods us with new names makes the base open a connection for each,
+ * which takes long. Those who have a session do not wait for that.
+ */
+static void let_wait(struct rp_agent *a, struct rp_xport *x,
+		     const struct rp_wire_hdr *hdr,
+		     const struct rp_wire_hello *m)
+{
+	struct rp_stranger *s = malloc(sizeof(*s));
+
+	if (!s)
+		return;
+	*s = (struct rp_stranger){.x = x, .hdr = *hdr, .hello = *m};
+	/* The oldest has given up soonest, and else asks again. */
+	if (a->nstrangers >= RP_AGENT_STRANGERS)
+		forget_stranger(a, STAILQ_FIRST(&a->strangers));
+	STAILQ_INSERT_TAIL(&a->strangers, s, link);
+	a->nstrangers++;
+}
+
+bool rp_agent_welcome(struct rp_agent *a)
+{
+	struct rp_stranger *s;
+	bool any = false;
+
+	a->welcome = RP_AGENT_WELCOME;
+	while (a->welcome && (s = STAILQ_FIRST(&a->strangers))) {
+		a->welcome--;
+		greet(a, s->x, &s->hdr, &s->hello);
+		forget_stranger(a, s);
+		any = true;
+	}
+	return any;
+}
+
+static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
+		       const struct rp_wire_hdr *hdr)
+{
+	struct rp_wire_hello m;
+	struct rp_key key;
+
+	/* Whoever holds one of our keys has seen such a shape. */
+	if (rp_wire_get_hello(msg, hdr, &m) || rp_key_parse(m.key, &key)) {
+		a->stats.bad_messages++;
+		return;
+	}
+	a->stats.hellos++;
+	if (rp_client_known(&a->clients, x, &m)) {
+		greet(a, x, hdr, &m);
+	} else if (a->welcome) {
+		a->welcome--;
+		greet(a, x, hdr, &m);
+	} else {
+		let_wait(a, x, hdr, &m);
+	}
 }
 
 /* What one range needs, or why it cannot have it. */

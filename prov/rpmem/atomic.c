@@ -284,12 +284,13 @@ static ssize_t any_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 }
 
 /* The forms without flags take the endpoint's. */
-static ssize_t any_iov(struct rp_ep *ep, struct call *c,
+static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
 		       const struct fi_ioc *iov, void **desc, size_t count,
 		       fi_addr_t dest, uint64_t addr, uint64_t key,
 		       enum fi_datatype type, enum fi_op op, void *context)
 {
 	struct fi_rma_ioc rma = {.addr = addr, .key = key};
+	struct call call = *c;
 	const struct fi_msg_atomic msg = {
 		.msg_iov = iov,
 		.desc = desc,
@@ -304,8 +305,8 @@ static ssize_t any_iov(struct rp_ep *ep, struct call *c,
 
 	for (size_t i = 0; i < count; i++)
 		rma.count += iov[i].count;
-	c->msg = &msg;
-	return any(ep, c, ep->op_flags, rp_ep_wants(ep, ep->op_flags));
+	call.msg = &msg;
+	return any(ep, &call, ep->op_flags, rp_ep_wants(ep, ep->op_flags));
 }
 
 /* Nothing for us to do but to translate. */

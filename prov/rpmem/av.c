@@ -7,38 +7,28 @@
 
 #include "rpmem/rpmem.h"
 
-/* More peers than any base numbers. */
-#define RP_AV_MAX (1ull << 32)
-
 /* An entry that an agent needed to answer somebody. */
 struct rp_av_hidden {
 	fi_addr_t base;
 	unsigned int refs;
-	bool user; /* the user has inserted the same address */
 	size_t len;
 	UT_hash_handle hh, hh_base; /* by address, by what the base calls it */
 	uint8_t addr[RP_WIRE_MAX_ADDR];
 };
 
-static struct rp_av_hidden *hidden_find(const struct rp_av *av, fi_addr_t base)
-{
-	struct rp_av_hidden *h;
-
-	HASH_FIND(hh_base, av->hidden_by_base, &base, sizeof(base), h);
-	return h;
-}
-
-static void hidden_delete(struct rp_av *av, struct rp_av_hidden *h)
-{
-	HASH_DELETE(hh, av->hidden, h);
-	HASH_DELETE(hh_base, av->hidden_by_base, h);
-	free(h);
-}
+/* An entry of the user's: what it is called above and below. */
+struct rp_av_user {
+	fi_addr_t base;
+	fi_addr_t user;
+	unsigned int refs; /* inserted more than once: some bases count */
+	UT_hash_handle hh;
+};
 
 static int av_close(struct fid *fid)
 {
 	struct rp_av *av = rp_container_of(fid, struct rp_av, fid.fid);
-	struct rp_av_hidden *h, *tmp;
+	struct rp_av_hidden *h, *htmp;
+	struct rp_av_user *u, *utmp;
 	int ret;
 
 	if (atomic_load(&av->refs))
@@ -46,11 +36,21 @@ static int av_close(struct fid *fid)
 	ret = fi_close(&av->base->fid);
 	if (ret)
 		return ret;
-	HASH_ITER(hh, av->hidden, h, tmp)
-	hidden_delete(av, h);
+	if (av->numbers)
+		fi_close(&av->numbers->fid);
+	HASH_ITER(hh, av->hidden, h, htmp)
+	{
+		HASH_DELETE(hh, av->hidden, h);
+		HASH_DELETE(hh_base, av->hidden_by_base, h);
+		free(h);
+	}
+	HASH_ITER(hh, av->users, u, utmp)
+	{
+		HASH_DEL(av->users, u);
+		free(u);
+	}
 	atomic_fetch_sub(&av->dom->refs, 1);
 	free(av->to_base);
-	free(av->to_user);
 	free(av);
 	return 0;
 }
@@ -93,55 +93,60 @@ static int reserve(struct rp_av *av, size_t n)
 	t = realloc(av->to_base, cap * sizeof(*t));
 	if (!t)
 		return -FI_ENOMEM;
+	for (size_t i = av->cap; i < cap; i++)
+		t[i] = FI_ADDR_NOTAVAIL;
 	av->to_base = t;
 	av->cap = cap;
 	return 0;
 }
 
-/* Room for the base's number in the way back; its numbers are dense. */
-static int reserve_base(struct rp_av *av, fi_addr_t base)
+static struct rp_av_user *user_of(const struct rp_av *av, fi_addr_t base)
 {
-	size_t cap = av->nbase ? av->nbase : 64;
-	fi_addr_t *t;
+	struct rp_av_user *u;
 
-	if (base < av->nbase)
-		return 0;
-	if (base >= RP_AV_MAX)
-		return -FI_ENOMEM;
-	while (cap <= base)
-		cap *= 2;
-	t = realloc(av->to_user, cap * sizeof(*t));
-	if (!t)
-		return -FI_ENOMEM;
-	for (size_t i = av->nbase; i < cap; i++)
-		t[i] = FI_ADDR_NOTAVAIL;
-	av->to_user = t;
-	av->nbase = cap;
+	HASH_FIND(hh, av->users, &base, sizeof(base), u);
+	return u;
+}
+
+/* The user's table stops being the base's: translate from here on. */
+static int leave_identity(struct rp_av *av)
+{
+	struct rp_av_user *u, *tmp;
+	int ret = reserve(av, av->nuser ? av->nuser : 1);
+
+	if (ret)
+		return ret;
+	HASH_ITER(hh, av->users, u, tmp)
+	{
+		av->to_base[u->user] = u->base;
+	}
 	return 0;
 }
 
-/* The user's numbers for what the base has just inserted. */
-static void number(struct rp_av *av, fi_addr_t *addr, size_t count)
+/* The user calls user what the base has just inserted as base. */
+static int remember(struct rp_av *av, fi_addr_t user, fi_addr_t base)
 {
-	struct rp_av_hidden *h;
+	struct rp_av_user *u = user_of(av, base);
+	int ret = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		if (addr[i] == FI_ADDR_NOTAVAIL)
-			continue;
-		h = hidden_find(av, addr[i]);
-		if (h)
-			h->user = true;
-		if (!av->to_base) {
-			if (addr[i] >= av->nuser)
-				av->nuser = addr[i] + 1;
-			continue;
-		}
-		/* Without memory its messages come from nowhere. */
-		if (!reserve_base(av, addr[i]))
-			av->to_user[addr[i]] = av->nuser;
-		av->to_base[av->nuser] = addr[i];
-		addr[i] = av->nuser++;
+	if (u) {
+		u->refs++;
+		return 0;
 	}
+	if (!av->to_base && user != base)
+		ret = leave_identity(av);
+	if (!ret && av->to_base)
+		ret = reserve(av, user + 1);
+	u = ret ? NULL : malloc(sizeof(*u));
+	if (!u)
+		return -FI_ENOMEM;
+	*u = (struct rp_av_user){.base = base, .user = user, .refs = 1};
+	HASH_ADD(hh, av->users, base, sizeof(base), u);
+	if (av->to_base)
+		av->to_base[user] = base;
+	if (user >= av->nuser)
+		av->nuser = user + 1;
+	return 0;
 }
 
 /* Insert through the base by whichever of its calls, then renumber. */
@@ -153,45 +158,69 @@ struct insertion {
 	void *context;
 };
 
-static int base_insert(struct rp_av *av, const struct insertion *in,
+static int base_insert(struct fid_av *base, const struct insertion *in,
 		       size_t count, fi_addr_t *out)
 {
+	for (size_t i = 0; i < count; i++)
+		out[i] = FI_ADDR_NOTAVAIL;
 	if (in->addr)
-		return fi_av_insert(av->base, in->addr, count, out, in->flags,
+		return fi_av_insert(base, in->addr, count, out, in->flags,
 				    in->context);
 	if (in->nodecnt)
-		return fi_av_insertsym(av->base, in->node, in->nodecnt,
-				       in->service, in->svccnt, out, in->flags,
-				       in->context);
-	return fi_av_insertsvc(av->base, in->node, in->service, out, in->flags,
+		return fi_av_insertsym(base, in->node, in->nodecnt, in->service,
+				       in->svccnt, out, in->flags, in->context);
+	return fi_av_insertsvc(base, in->node, in->service, out, in->flags,
 			       in->context);
+}
+
+/*
+ * How a base numbers a table is its own affair (which numbers it uses again,
+ * whether an address may be in it twice), so a second vector of the base, which
+ * never holds anything hidden, says what the user would have been told.
+ */
+static int insert_both(struct rp_av *av, const struct insertion *in,
+		       size_t count, fi_addr_t *out, fi_addr_t *base)
+{
+	int ret = base_insert(av->base, in, count, base), done = 0;
+
+	if (ret <= 0)
+		return ret;
+	if (!av->numbers)
+		memcpy(out, base, count * sizeof(*out));
+	else
+		ret = base_insert(av->numbers, in, count, out);
+	for (size_t i = 0; i < count; i++) {
+		bool in_base = base[i] != FI_ADDR_NOTAVAIL;
+		bool in_both = in_base && ret > 0 && out[i] != FI_ADDR_NOTAVAIL;
+
+		if (in_both && !remember(av, out[i], base[i])) {
+			done++;
+			continue;
+		}
+		if (in_both && av->numbers)
+			fi_av_remove(av->numbers, &out[i], 1, 0);
+		if (in_base)
+			fi_av_remove(av->base, &base[i], 1, 0);
+		out[i] = FI_ADDR_NOTAVAIL;
+	}
+	return ret > 0 ? done : ret;
 }
 
 static int av_insert_any(struct rp_av *av, const struct insertion *in,
 			 size_t count, fi_addr_t *out)
 {
-	fi_addr_t *got = out;
+	fi_addr_t *got;
 	int ret;
 
 	if (!count)
 		return 0;
-	if (!got) {
-		got = malloc(count * sizeof(*got));
-		if (!got)
-			return -FI_ENOMEM;
-	}
+	got = malloc(2 * count * sizeof(*got));
+	if (!got)
+		return -FI_ENOMEM;
 	pthread_mutex_lock(&av->dom->lock);
-	ret = av->to_base ? reserve(av, av->nuser + count) : 0;
-	if (!ret) {
-		for (size_t i = 0; i < count; i++)
-			got[i] = FI_ADDR_NOTAVAIL;
-		ret = base_insert(av, in, count, got);
-		if (ret > 0)
-			number(av, got, count);
-	}
+	ret = insert_both(av, in, count, out ? out : got, got + count);
 	pthread_mutex_unlock(&av->dom->lock);
-	if (got != out)
-		free(got);
+	free(got);
 	return ret;
 }
 
@@ -244,7 +273,7 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count,
 		     uint64_t flags)
 {
 	struct rp_av *av = rp_container_of(fid, struct rp_av, fid);
-	struct rp_av_hidden *h;
+	struct rp_av_user *u;
 	struct rp_ep *ep;
 	fi_addr_t b;
 	int ret = 0;
@@ -252,24 +281,25 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count,
 	pthread_mutex_lock(&av->dom->lock);
 	for (size_t i = 0; i < count && !ret; i++) {
 		b = rp_av_to_base(av, fi_addr[i]);
-		if (b == FI_ADDR_NOTAVAIL) {
+		u = user_of(av, b);
+		if (!u) { /* ours, at most */
 			ret = -FI_EINVAL;
 			break;
 		}
 		LIST_FOREACH (ep, &av->dom->eps, link)
-			if (ep->av == av && ep->initiator)
+			if (ep->av == av && ep->initiator && u->refs == 1)
 				rp_peer_forget(ep->initiator, b);
 		ret = fi_av_remove(av->base, &b, 1, flags);
 		if (ret)
 			break;
-		h = hidden_find(av, b);
-		if (h)
-			h->user = false;
-		if (!av->to_base)
+		if (av->numbers)
+			fi_av_remove(av->numbers, &fi_addr[i], 1, flags);
+		if (--u->refs)
 			continue;
-		av->to_base[fi_addr[i]] = FI_ADDR_NOTAVAIL;
-		if (b < av->nbase && av->to_user[b] == fi_addr[i])
-			av->to_user[b] = FI_ADDR_NOTAVAIL;
+		if (av->to_base)
+			av->to_base[u->user] = FI_ADDR_NOTAVAIL;
+		HASH_DEL(av->users, u);
+		free(u);
 	}
 	pthread_mutex_unlock(&av->dom->lock);
 	return ret;
@@ -309,32 +339,47 @@ static struct fi_ops_av av_ops = {
 	.av_set = no_av_set,
 };
 
+/*
+ * A base that keeps two entries of one address may tell the hidden one as the
+ * source of what the user knows by the other.
+ */
+static fi_addr_t same_address(const struct rp_av *av,
+			      const struct rp_av_hidden *h)
+{
+	uint8_t addr[RP_WIRE_MAX_ADDR];
+	struct rp_av_user *u, *tmp;
+	size_t len;
+
+	HASH_ITER(hh, av->users, u, tmp)
+	{
+		len = sizeof(addr);
+		if (!fi_av_lookup(av->base, u->base, addr, &len) &&
+		    len == h->len && !memcmp(addr, h->addr, len))
+			return u->user;
+	}
+	return FI_ADDR_NOTAVAIL;
+}
+
 fi_addr_t rp_av_to_user(const struct rp_av *av, fi_addr_t addr)
 {
 	struct rp_av_hidden *h;
+	struct rp_av_user *u;
 
 	if (!av->hidden && !av->to_base)
 		return addr;
-	h = hidden_find(av, addr);
-	if (h && !h->user)
-		return FI_ADDR_NOTAVAIL;
-	if (!av->to_base)
-		return addr;
-	return addr < av->nbase ? av->to_user[addr] : FI_ADDR_NOTAVAIL;
+	u = user_of(av, addr);
+	if (u)
+		return u->user;
+	HASH_FIND(hh_base, av->hidden_by_base, &addr, sizeof(addr), h);
+	return h ? same_address(av, h) : FI_ADDR_NOTAVAIL;
 }
 
-/* The user's table stops being the base's: translate from here on. */
-static int leave_identity(struct rp_av *av)
+bool rp_av_hidden_has(const struct rp_av *av, const void *addr, size_t len)
 {
-	int ret = reserve_base(av, av->nuser);
+	struct rp_av_hidden *h;
 
-	if (!ret)
-		ret = reserve(av, av->nuser ? av->nuser : 1);
-	if (ret)
-		return ret;
-	for (size_t i = 0; i < av->nuser; i++)
-		av->to_base[i] = av->to_user[i] = i;
-	return 0;
+	HASH_FIND(hh, av->hidden, addr, len, h);
+	return h;
 }
 
 int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
@@ -360,15 +405,6 @@ int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
 		free(h);
 		return ret < 0 ? ret : -FI_EADDRNOTAVAIL;
 	}
-	if (av->type != FI_AV_MAP) {
-		h->user = rp_av_to_user(av, h->base) != FI_ADDR_NOTAVAIL &&
-			  (av->to_base || h->base < av->nuser);
-		if (!h->user && !av->to_base && leave_identity(av)) {
-			fi_av_remove(av->base, &h->base, 1, 0);
-			free(h);
-			return -FI_ENOMEM;
-		}
-	}
 	HASH_ADD_KEYPTR(hh, av->hidden, h->addr, h->len, h);
 	HASH_ADD(hh_base, av->hidden_by_base, base, sizeof(h->base), h);
 	*out = h->base;
@@ -377,12 +413,15 @@ int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
 
 void rp_av_hidden_put(struct rp_av *av, fi_addr_t addr)
 {
-	struct rp_av_hidden *h = hidden_find(av, addr);
+	struct rp_av_hidden *h;
 
+	HASH_FIND(hh_base, av->hidden_by_base, &addr, sizeof(addr), h);
 	if (!h || --h->refs)
 		return;
+	HASH_DELETE(hh, av->hidden, h);
+	HASH_DELETE(hh_base, av->hidden_by_base, h);
 	fi_av_remove(av->base, &h->base, 1, 0);
-	hidden_delete(av, h);
+	free(h);
 }
 
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
@@ -410,7 +449,14 @@ int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 		return ret;
 	}
 	/* The base wrote back what FI_AV_UNSPEC became. */
-	av->type = attr && attr->type == FI_AV_MAP ? FI_AV_MAP : FI_AV_TABLE;
+	if (!attr || attr->type != FI_AV_MAP) {
+		ret = fi_av_open(dom->base, attr, &av->numbers, context);
+		if (ret) {
+			fi_close(&av->base->fid);
+			free(av);
+			return ret;
+		}
+	}
 	av->fid.fid.fclass = FI_CLASS_AV;
 	av->fid.fid.context = context;
 	av->fid.fid.ops = &av_fid_ops;

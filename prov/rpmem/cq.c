@@ -12,6 +12,8 @@
 #include "rpmem/rpmem.h"
 
 #define DRAIN_MAX 16
+/* So many times before something else is looked after. */
+#define DRAIN_ROUNDS 64
 
 /*
  * Every format is a prefix of the tagged one. So entries are kept as tagged
@@ -77,8 +79,11 @@ static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 		fi_addr_t src)
 {
-	struct rp_cqe *q = cq->unread ? NULL : cqe_get(cq);
+	struct rp_cqe *q;
 
+	if (cq->unread)
+		return;
+	q = cqe_get(cq);
 	if (!q)
 		return;
 	q->e = *e;
@@ -89,8 +94,11 @@ void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 		      const struct rp_outcome *out)
 {
-	struct rp_cqe *q = cq->unread ? NULL : cqe_get(cq);
+	struct rp_cqe *q;
 
+	if (cq->unread)
+		return;
+	q = cqe_get(cq);
 	if (!q)
 		return;
 	q->err = malloc(sizeof(*err));
@@ -127,7 +135,7 @@ static void dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 		break;
 	case RP_SLOT_SEND:
 	case RP_SLOT_RECV:
-		rp_xport_completed(s, e ? e->len : 0, err != NULL);
+		rp_xport_completed(s, e ? e->len : 0, err ? err->err : 0);
 		break;
 	case RP_SLOT_DEAD:
 		rp_slot_put(&cq->dom->slots, s);
@@ -151,14 +159,17 @@ static void drain_error(struct rp_cq *cq)
 	dispatch(cq, NULL, FI_ADDR_NOTAVAIL, &err);
 }
 
-static void drain(struct rp_cq *cq, bool all)
+/* False: there may be more. */
+static bool drain(struct rp_cq *cq, bool all)
 {
 	struct fi_cq_tagged_entry raw[DRAIN_MAX], e = {0};
 	fi_addr_t src[DRAIN_MAX];
+	int rounds = DRAIN_ROUNDS;
 	ssize_t n;
 
 	if (cq->fatal)
-		return;
+		return true;
+	/* Who sends faster than we read may not keep us from all else. */
 	do {
 		n = cq->source ? fi_cq_readfrom(cq->base, raw, DRAIN_MAX, src)
 			       : fi_cq_read(cq->base, raw, DRAIN_MAX);
@@ -179,7 +190,8 @@ static void drain(struct rp_cq *cq, bool all)
 					      : src[i];
 			dispatch(cq, &e, from, NULL);
 		}
-	} while (n == DRAIN_MAX || (all && n > 0));
+	} while ((n == DRAIN_MAX || (all && n > 0)) && --rounds);
+	return rounds;
 }
 
 void rp_cq_drain(struct rp_cq *cq)
@@ -188,9 +200,9 @@ void rp_cq_drain(struct rp_cq *cq)
 }
 
 /* A short read may have stopped at an error, so only nothing is the end. */
-void rp_cq_drain_all(struct rp_cq *cq)
+bool rp_cq_drain_all(struct rp_cq *cq)
 {
-	drain(cq, true);
+	return drain(cq, true);
 }
 
 /* Hand out what is queued. 0: nothing; -FI_EAVAIL: an error comes first. */
@@ -398,7 +410,9 @@ int rp_cq_trywait(struct rp_cq *cq)
 	if (cq->epfd < 0)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&dom->lock);
-	rp_domain_progress(dom);
+	/* Until something is hidden the program reads from the base alone. */
+	if (atomic_load(&dom->live) || dom->auto_progress)
+		rp_domain_progress(dom);
 	cq->asleep = true;
 	ret = STAILQ_EMPTY(&cq->queue) && !cq->fatal ? 0 : -FI_EAGAIN;
 	if (!ret)

@@ -191,6 +191,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	dom->ctrl_bit = 1ull << (63 - __builtin_clzll(format));
 	LIST_INIT(&dom->cqs);
 	LIST_INIT(&dom->eps);
+	LIST_INIT(&dom->polls);
 	LIST_INIT(&dom->pmems);
 	LIST_INIT(&dom->polls);
 	dom->epfd = -1;

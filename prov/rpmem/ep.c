@@ -57,9 +57,10 @@ static int ep_close(struct fid *fid)
 		ep->tx_cq->no_trywait = true;
 	if (ep->rx_cq)
 		ep->rx_cq->no_trywait = true;
-	if (ep->tx_cq)
+	/* Without anything hidden, what is there is left for the program. */
+	if (ep->tx_cq && atomic_load(&dom->live))
 		rp_cq_drain(ep->tx_cq);
-	if (ep->rx_cq && ep->rx_cq != ep->tx_cq)
+	if (ep->rx_cq && ep->rx_cq != ep->tx_cq && atomic_load(&dom->live))
 		rp_cq_drain(ep->rx_cq);
 	abandon_slots(ep);
 	/* Every write has ended now, one way or the other. */
@@ -71,8 +72,7 @@ static int ep_close(struct fid *fid)
 		dom->nremote--;
 	pthread_mutex_unlock(&dom->lock);
 	release_cntrs(ep);
-	free(ep->serve_bufs);
-	free(ep->ask_bufs);
+	rp_xport_free(ep);
 	if (ep->tx_cq)
 		atomic_fetch_sub(&ep->tx_cq->refs, 1);
 	if (ep->rx_cq)

@@ -513,7 +513,7 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	base = base_for(hints);
 	if (!base)
 		return -FI_ENODATA;
-	if (!(hints && rp_info_is_direct(hints)))
+	if (!hints || !rp_info_is_direct(hints))
 		ret = rp_info_base(version, node, service, flags, hints, base,
 				   &list);
 	for (link = &list; (i = *link);) {

@@ -59,6 +59,8 @@ void rp_domain_progress(struct rp_dom *dom)
 			rp_initiator_progress(ep->initiator);
 		if (ep->recv_due)
 			rp_xport_repost(ep);
+		if (ep->nrecv)
+			rp_xport_look(ep);
 	}
 }
 

@@ -221,20 +221,18 @@ struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
 
 /* --- av.c --- */
 
-/* Users of a base vector entry that an agent put there for its answers. */
 struct rp_av {
 	struct fid_av fid;
 	struct rp_dom *dom;
 	struct fid_av *base;
-	enum fi_av_type type;
+	struct fid_av *numbers; /* a table's numbers; NULL: the base's are it */
 	/*
 	 * Identity (NULL) until a hidden entry makes the base number a table
 	 * differently from what the user was promised.
 	 */
 	fi_addr_t *to_base; /* by user index */
 	size_t nuser, cap;  /* one past the highest address handed out */
-	fi_addr_t *to_user; /* by the base's index, while to_base is there */
-	size_t nbase;
+	struct rp_av_user *users;
 	struct rp_av_hidden *hidden, *hidden_by_base;
 	atomic_uint refs;
 };
@@ -253,6 +251,8 @@ static inline fi_addr_t rp_av_to_base(const struct rp_av *av, fi_addr_t addr)
 	return addr < av->nuser ? av->to_base[addr] : FI_ADDR_NOTAVAIL;
 }
 fi_addr_t rp_av_to_user(const struct rp_av *av, fi_addr_t addr);
+/* With the domain's lock: is there an entry of ours for addr? */
+bool rp_av_hidden_has(const struct rp_av *av, const void *addr, size_t len);
 /* With the domain's lock: an entry to answer addr; balanced by _put. */
 int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
 		     fi_addr_t *out);
@@ -312,12 +312,16 @@ void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 		fi_addr_t src);
 void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 		      const struct rp_outcome *out);
-/* With the lock: take what the base has, ours to us and the rest queued. */
+/*
+ * With the lock: take what the base has, ours to us and the rest queued. A
+ * thousand at most: there may be more.
+ */
 void rp_cq_drain(struct rp_cq *cq);
 /* A queue of a domain that is the base's own is none of ours. */
 bool rp_cq_is_ours(const struct fid *fid);
-/* The same, until the base says that there is nothing more. */
-void rp_cq_drain_all(struct rp_cq *cq);
+/* The same, until the base says that there is nothing more; false: it did not.
+ */
+bool rp_cq_drain_all(struct rp_cq *cq);
 /* 1: there is something to read; 0: nothing; or why there never will be. */
 int rp_cq_ready(struct rp_cq *cq);
 /* -FI_EAGAIN: do not sleep, there is something to read. */
@@ -412,7 +416,11 @@ struct rp_ep {
 	struct rp_xport xport;
 	struct rp_initiator *initiator; /* with the first tracked write */
 	unsigned int nrecv, recv_due;	/* hidden receives, and not posted */
-	void *serve_bufs, *ask_bufs; /* theirs; NULL: there are none */
+	bool serving; /* its hidden receives hold requests, not just answers */
+	struct rp_recv_bufs *recv_bufs;
+	struct rp_slot *last_posted; /* of the hidden receives; NULL: unknown */
+	bool recv_seen;		     /* one has completed since: */
+	uint64_t recv_looked;
 	size_t addr_len;
 	uint8_t addr[RP_WIRE_MAX_ADDR];
 	LIST_ENTRY(rp_ep) link;
@@ -499,10 +507,17 @@ extern const struct rp_xport_ops rp_xport_ops;
  * not just answers; from then on for good.
  */
 int rp_xport_activate(struct rp_ep *ep, bool serve);
+/*
+ * With the lock, from progress: whether messages that never end have taken all
+ * hidden receives, and then more of them.
+ */
+void rp_xport_look(struct rp_ep *ep);
+/* The base endpoint is gone. */
+void rp_xport_free(struct rp_ep *ep);
 /* With the lock: post receives that could not be posted before. */
 void rp_xport_repost(struct rp_ep *ep);
-/* A slot of kind SEND or RECV came back. err NULL: success. */
-void rp_xport_completed(struct rp_slot *s, size_t len, bool failed);
+/* A slot of kind SEND or RECV came back. err: positive, 0: success. */
+void rp_xport_completed(struct rp_slot *s, size_t len, int err);
 /* With the lock: the initiator of this endpoint, made on first use. */
 int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out);
 

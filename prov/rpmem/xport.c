@@ -2,8 +2,11 @@
 /* Control messages: tagged messages with the reserved bit, on the data's
  * endpoint. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
@@ -18,6 +21,14 @@
 #define ASK_RECVS   8
 #define ASK_SIZE    384 /* an INFO with all its words: 74 + RP_WHY_LEN */
 _Static_assert(ASK_SIZE >= 74 + RP_WHY_LEN, "answers fit");
+/* How many there may ever be, and how often it is seen to that one is left. */
+#define MAX_RECVS 1024
+#define LOOK_NS	  500000000ull
+
+struct rp_recv_bufs {
+	struct rp_recv_bufs *next;
+	char buf[];
+};
 
 static struct rp_ep *ep_of(struct rp_xport *x)
 {
@@ -70,6 +81,23 @@ static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
 	return (int)ret;
 }
 
+/*
+ * Answering a new address may cost a connection, and the base keeps it even if
+ * nobody ever speaks there. A flood of addresses may take descriptors, but not
+ * the last quarter: the program and its other peers need some as well.
+ */
+static bool descriptors_left(const struct rp_dom *dom)
+{
+	int lowest = fcntl(dom->kick_fd, F_DUPFD_CLOEXEC, 0);
+	struct rlimit r;
+
+	if (lowest < 0)
+		return false;
+	close(lowest);
+	return getrlimit(RLIMIT_NOFILE, &r) ||
+	       (rlim_t)lowest < r.rlim_cur - r.rlim_cur / 4;
+}
+
 static int xport_peer_get(struct rp_xport *x, const void *addr, size_t len,
 			  uint64_t *peer)
 {
@@ -78,6 +106,8 @@ static int xport_peer_get(struct rp_xport *x, const void *addr, size_t len,
 	/* An address of another length or family would confuse the base. */
 	if (len != ep->addr_len || memcmp(addr, ep->addr, sizeof(short)))
 		return -EINVAL;
+	if (!rp_av_hidden_has(ep->av, addr, len) && !descriptors_left(ep->dom))
+		return -EMFILE;
 	return rp_av_hidden_get(ep->av, addr, len, peer);
 }
 
@@ -133,6 +163,18 @@ static int post(struct rp_ep *ep, struct rp_slot *s)
 	return (int)fi_trecvmsg(ep->base, &m, FI_COMPLETION);
 }
 
+static int repost(struct rp_ep *ep, struct rp_slot *s)
+{
+	int ret = post(ep, s);
+
+	if (ret)
+		return ret;
+	s->posted = true;
+	ep->last_posted = s;
+	ep->recv_due--;
+	return 0;
+}
+
 void rp_xport_repost(struct rp_ep *ep)
 {
 	struct rp_slot *s;
@@ -142,38 +184,47 @@ void rp_xport_repost(struct rp_ep *ep)
 			return;
 		if (s->ep != ep || s->kind != RP_SLOT_RECV || s->posted)
 			continue;
-		if (post(ep, s))
+		if (repost(ep, s))
 			return;
-		s->posted = true;
-		ep->recv_due--;
 	}
 }
 
-/* Another n receives of this size; at least one, or -ENOMEM. */
-static int add_recvs(struct rp_ep *ep, unsigned int n, uint32_t size,
-		     void **bufs)
+/* Another set of receives, of the size that messages now have. */
+static int more_recvs(struct rp_ep *ep)
 {
+	unsigned int i, n = ep->serving ? SERVE_RECVS : ASK_RECVS;
+	uint32_t size = ep->serving ? SERVE_SIZE : ASK_SIZE;
+	struct rp_recv_bufs *bufs = malloc(sizeof(*bufs) + (size_t)n * size);
 	struct rp_slot *s;
-	char *buf = malloc((size_t)n * size);
-	unsigned int i;
 
-	if (!buf)
+	if (!bufs)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {
 		s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_RECV);
 		if (!s)
 			break;
-		s->buf = buf + (size_t)i * size;
+		s->buf = bufs->buf + (size_t)i * size;
 		s->size = size;
+		ep->nrecv++;
+		ep->recv_due++;
 	}
 	if (!i) {
-		free(buf);
+		free(bufs);
 		return -ENOMEM;
 	}
-	*bufs = buf;
-	ep->nrecv += i;
-	ep->recv_due += i;
+	bufs->next = ep->recv_bufs;
+	ep->recv_bufs = bufs;
+	atomic_store_explicit(&ep->dom->live, true, memory_order_release);
+	rp_xport_repost(ep);
 	return 0;
+}
+
+static void drop_recv(struct rp_ep *ep, struct rp_slot *s)
+{
+	if (ep->last_posted == s)
+		ep->last_posted = NULL;
+	rp_slot_put(&ep->dom->slots, s);
+	ep->nrecv--;
 }
 
 /* A request may come now: it would not fit where answers were expected. */
@@ -190,32 +241,65 @@ static void drop_small_recvs(struct rp_ep *ep)
 			fi_cancel(&ep->base->fid, s);
 			continue;
 		}
-		rp_slot_put(&ep->dom->slots, s);
-		ep->nrecv--;
+		drop_recv(ep, s);
 		ep->recv_due--;
+	}
+}
+
+void rp_xport_free(struct rp_ep *ep)
+{
+	struct rp_recv_bufs *bufs;
+
+	while ((bufs = ep->recv_bufs)) {
+		ep->recv_bufs = bufs->next;
+		free(bufs);
 	}
 }
 
 int rp_xport_activate(struct rp_ep *ep, bool serve)
 {
+	bool was = ep->serving;
 	int ret;
 
-	if (serve ? ep->serve_bufs != NULL : ep->nrecv > 0)
+	if (serve ? was : ep->nrecv > 0)
 		return 0;
-	if (serve) {
-		ret = add_recvs(ep, SERVE_RECVS, SERVE_SIZE, &ep->serve_bufs);
-		if (!ret)
-			drop_small_recvs(ep);
-	} else {
-		ret = add_recvs(ep, ASK_RECVS, ASK_SIZE, &ep->ask_bufs);
-	}
-	if (ret)
+	ep->serving = serve;
+	ret = more_recvs(ep);
+	if (ret) {
+		ep->serving = was;
 		return ret;
-	atomic_store_explicit(&ep->dom->live, true, memory_order_release);
-	rp_xport_repost(ep);
+	}
+	if (serve)
+		drop_small_recvs(ep);
 	if (ep->dom->auto_progress)
 		rp_domain_kick(ep->dom);
 	return 0;
+}
+
+/*
+ * A message longer than ours ever are takes a receive from its first byte to
+ * its last, and who stops in between keeps it. The base gives them out in the
+ * order of posting: when the last cannot be cancelled, all are taken.
+ */
+void rp_xport_look(struct rp_ep *ep)
+{
+	uint64_t now = rp_host_now();
+	ssize_t ret;
+
+	if (now < ep->recv_looked + LOOK_NS)
+		return;
+	ep->recv_looked = now;
+	while (ep->last_posted && !ep->recv_seen && !ep->recv_due &&
+	       ep->nrecv < MAX_RECVS) {
+		ret = fi_cancel(&ep->base->fid, ep->last_posted);
+		if (ret && ret != -FI_ENOENT)
+			break;
+		rp_cq_drain(ep->rx_cq);
+		/* It came back and was posted again, or others did. */
+		if (ep->recv_seen || more_recvs(ep))
+			break;
+	}
+	ep->recv_seen = false;
 }
 
 static void recv_message(struct rp_ep *ep, const uint8_t *msg, size_t len)
@@ -229,38 +313,33 @@ static void recv_message(struct rp_ep *ep, const uint8_t *msg, size_t len)
 	}
 }
 
-void rp_xport_completed(struct rp_slot *s, size_t len, bool failed)
+void rp_xport_completed(struct rp_slot *s, size_t len, int err)
 {
 	struct rp_ep *ep = s->ep;
-	bool outgrown;
 
 	if (s->kind == RP_SLOT_SEND) {
-		rp_cntr_hide(ep, RP_CNTR_SEND, failed);
+		rp_cntr_hide(ep, RP_CNTR_SEND, err != 0);
 		/* A lost message shows as silence; the timeout tells. */
 		free(s->buf);
 		rp_slot_put(&ep->dom->slots, s);
 		return;
 	}
-	outgrown = ep->serve_bufs && s->size != SERVE_SIZE;
-	/* What is cancelled has an entry and is not counted. */
-	if (!failed || !outgrown)
-		rp_cntr_hide(ep, RP_CNTR_RECV, failed);
+	/* What was cancelled has an entry and is not counted. */
+	if (err != FI_ECANCELED)
+		rp_cntr_hide(ep, RP_CNTR_RECV, err != 0);
 	s->posted = false;
 	/* The base endpoint is gone and the agent has dropped this xport. */
 	if (ep->dead)
 		return;
-	if (!failed && len <= s->size)
+	ep->recv_seen = true;
+	if (!err && len <= s->size)
 		recv_message(ep, s->buf, len);
-	if (outgrown) {
-		rp_slot_put(&ep->dom->slots, s);
-		ep->nrecv--;
+	if (ep->serving && s->size != SERVE_SIZE) {
+		drop_recv(ep, s);
 		return;
 	}
 	ep->recv_due++;
-	if (!post(ep, s)) {
-		s->posted = true;
-		ep->recv_due--;
-	}
+	repost(ep, s);
 }
 
 int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
