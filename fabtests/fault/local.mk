@@ -107,3 +107,30 @@ fabtests_fault_scale_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_scale_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/scale.sh
 EXTRA_DIST += fabtests/fault/scale.sh
+
+# A peer that speaks the control protocol wrongly, beside one that is served.
+check_PROGRAMS += fabtests/fault/hostile
+fabtests_fault_hostile_SOURCES = fabtests/fault/hostile.c \
+	fabtests/fault/hostile.h fabtests/fault/hostile_peer.c \
+	fabtests/fault/hostile_rules.c \
+	fabtests/fault/hostile_victims.c $(pair_sources)
+fabtests_fault_hostile_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_hostile_LDFLAGS = -export-dynamic
+fabtests_fault_hostile_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
+check_PROGRAMS += fabtests/fault/false_target
+fabtests_fault_false_target_SOURCES = fabtests/fault/false_target.c \
+	$(duo_sources)
+fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
+TESTS += fabtests/fault/hostile fabtests/fault/false_target
+
+# Everything that may go wrong, at once.
+check_PROGRAMS += fabtests/fault/faults
+fabtests_fault_faults_SOURCES = fabtests/fault/faults.c \
+	fabtests/fault/faults.h fabtests/fault/faults_preload.c \
+	fabtests/fault/faults_sides.c $(pair_sources)
+fabtests_fault_faults_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_faults_LDFLAGS = -export-dynamic
+fabtests_fault_faults_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
+TESTS += fabtests/fault/faults.sh
+EXTRA_DIST += fabtests/fault/faults.sh

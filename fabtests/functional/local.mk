@@ -88,3 +88,18 @@ TESTS += fabtests/functional/roles
 fabtests_functional_roles_SOURCES = fabtests/functional/roles.c $(pair_sources)
 fabtests_functional_roles_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_roles_LDADD = $(FABRIC_LIBS)
+
+# Programs that cannot tell the provider from its base.
+check_PROGRAMS += fabtests/functional/invisible
+fabtests_functional_invisible_SOURCES = \
+	fabtests/functional/invisible.c fabtests/functional/invisible.h \
+	fabtests/functional/invisible_plan.c \
+	fabtests/functional/invisible_plan_io.c \
+	fabtests/functional/invisible_post.c \
+	fabtests/functional/invisible_run.c \
+	fabtests/functional/invisible_steps.c \
+	fabtests/functional/invisible_trace.c \
+	fabtests/functional/invisible_world.c
+fabtests_functional_invisible_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_invisible_LDADD = $(FABRIC_LIBS)
+EXTRA_DIST += fabtests/functional/invisible.sh

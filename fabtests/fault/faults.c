@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Everything that may go wrong, at once: nothing acknowledged is lost, and
+ * everything comes to an end. */
+#include "config.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/status.h"
+#include "fault/faults.h"
+
+struct world *world;
+static pid_t pid_of[SIDES];
+static unsigned int turn, overruns;
+static unsigned int seconds = 40;
+static char normal_path[4096];
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15ull;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+static uint64_t rng_state;
+
+void rnd_seed(uint64_t seed)
+{
+	rng_state = seed;
+}
+
+uint64_t rnd(void)
+{
+	return mix(rng_state++);
+}
+
+static void nap(unsigned int ms)
+{
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
+
+	nanosleep(&t, NULL);
+}
+
+/* --- processes --- */
+
+/* A target of a random life: as it is, or one with fault points. */
+static void choose_points(void)
+{
+	static const char *const points[] = {
+		"drop-replies",
+		"duplicate-replies",
+		"delay-replies",
+		"slow-flush",
+		"drop-replies,duplicate-replies",
+	};
+	char n[16];
+
+	setenv("FI_PROVIDER_PATH", normal_path, 1);
+	unsetenv("RPMEM_FAULT");
+	if (rnd() % 3 == 0)
+		return;
+	setenv("FI_PROVIDER_PATH", getenv("RPMEM_FAULT_PROVIDER"), 1);
+	setenv("RPMEM_FAULT", points[rnd() % 5], 1);
+	snprintf(n, sizeof(n), "%d", (int)(2 + rnd() % 6));
+	setenv("RPMEM_FAULT_EVERY", n, 1);
+	snprintf(n, sizeof(n), "%d", (int)(1 + rnd() % 50));
+	setenv("RPMEM_FAULT_MS", n, 1);
+}
+
+static void start(enum side_of side, bool points)
+{
+	uint64_t g = atomic_load(&world->generation), seed = rnd();
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		MUST(-errno);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		rnd_seed(seed);
+		setenv("FI_PROVIDER_PATH", normal_path, 1);
+		if (side == TARGET && points)
+			choose_points();
+		if (side == TARGET)
+			target_run();
+		else
+			initiator_run(turn++);
+		_exit(1);
+	}
+	pid_of[side] = pid;
+	if (side == INITIATOR)
+		turn++;
+	while (side == TARGET && (atomic_load(&world->generation) == g ||
+				  atomic_load(&world->generation) % 2)) {
+		if (waitpid(pid, NULL, WNOHANG))
+			MUST(-ECHILD);
+		nap(5);
+	}
+}
+
+/* A power cut: what is not on the medium is gone. */
+static void lose_power(void)
+{
+	int fd = open(world->pool, O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	if (fd < 0 || write(fd, world->media, sizeof(world->media)) !=
+			      sizeof(world->media))
+		MUST(-errno);
+	close(fd);
+}
+
+static void end(enum side_of side)
+{
+	kill(pid_of[side], SIGKILL);
+	waitpid(pid_of[side], NULL, 0);
+	if (side == TARGET && atomic_load(&world->generation) % 2)
+		atomic_fetch_add(&world->generation, 1);
+}
+
+/* True: neither has died of what was done to it but for an overrun queue. */
+static bool both_live(void)
+{
+	int status;
+
+	if (waitpid(pid_of[TARGET], NULL, WNOHANG))
+		return false;
+	if (!waitpid(pid_of[INITIATOR], &status, WNOHANG))
+		return true;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != OVERRUN)
+		return false;
+	overruns++;
+	start(INITIATOR, false);
+	return true;
+}
+
+/* --- faults --- */
+
+static void kill_target(void)
+{
+	end(TARGET);
+	nap(rnd() % 2 ? 0 : (unsigned int)(rnd() % 500));
+	lose_power();
+	start(TARGET, true);
+}
+
+static void kill_initiator(void)
+{
+	end(INITIATOR);
+	start(INITIATOR, false);
+}
+
+static void stop_for(enum side_of side, unsigned int ms)
+{
+	kill(pid_of[side], SIGSTOP);
+	nap(ms);
+	kill(pid_of[side], SIGCONT);
+}
+
+static void stop_target(void)
+{
+	stop_for(TARGET, (unsigned int)(50 + rnd() % 500));
+}
+
+static void stop_target_long(void)
+{
+	stop_for(TARGET, TIMEOUT_MS + 500);
+}
+
+static void stop_initiator(void)
+{
+	stop_for(INITIATOR, (unsigned int)(50 + rnd() % (2 * TIMEOUT_MS)));
+}
+
+static void disk_error(void)
+{
+	atomic_store(&world->msync_error, rnd() % 2 ? EIO : ENOSPC);
+	nap(300);
+	/* Nothing may have been flushed meanwhile. */
+	atomic_store(&world->msync_error, 0);
+	atomic_store(&world->register_anew, true);
+}
+
+static void no_memory(enum side_of side)
+{
+	atomic_store(&world->alloc_ppm[side],
+		     (uint32_t)(5000 + rnd() % 300000));
+	nap(300);
+	atomic_store(&world->alloc_ppm[side], 0);
+}
+
+static void no_memory_target(void)
+{
+	no_memory(TARGET);
+}
+
+static void no_memory_initiator(void)
+{
+	no_memory(INITIATOR);
+}
+
+static void no_descriptors(void)
+{
+	enum side_of side = rnd() % 2 ? TARGET : INITIATOR;
+
+	atomic_store(&world->no_fds[side], true);
+	nap(100);
+	atomic_store(&world->cut, true);
+	nap(400);
+	atomic_store(&world->no_fds[side], false);
+}
+
+static void cut(void)
+{
+	atomic_store(&world->cut, true);
+}
+
+static const struct fault {
+	const char *name;
+	void (*run)(void);
+} faults[] = {
+	{"target killed", kill_target},
+	{"initiator killed", kill_initiator},
+	{"target stopped", stop_target},
+	{"target stopped too long", stop_target_long},
+	{"initiator stopped", stop_initiator},
+	{"disk error", disk_error},
+	{"target without memory", no_memory_target},
+	{"initiator without memory", no_memory_initiator},
+	{"no descriptors", no_descriptors},
+	{"connections cut", cut},
+};
+#define NFAULTS (sizeof(faults) / sizeof(*faults))
+
+/* So many more commits are acknowledged, in time. */
+static bool serves(unsigned int n)
+{
+	const uint64_t from = world->acked, failed = world->failed;
+	const uint64_t t = now_ns();
+
+	while (atomic_load(&world->acked) < from + n) {
+		if (!both_live())
+			return false;
+		if (now_ns() > t + 30000000000ull) {
+			printf("# only %llu commits in 30 s, and %llu "
+			       "failures\n",
+			       (unsigned long long)(world->acked - from),
+			       (unsigned long long)(world->failed - failed));
+			return false;
+		}
+		nap(5);
+	}
+	return true;
+}
+
+static uint64_t failures(void)
+{
+	return atomic_load(&world->failed);
+}
+
+/* --- one fault at a time, and what exactly must come of it --- */
+
+static void alone(void)
+{
+	uint64_t was, timeouts;
+
+	tap_ok(serves(100), "commits are acknowledged");
+
+	was = failures();
+	stop_for(TARGET, TIMEOUT_MS / 4);
+	tap_ok(serves(100) && failures() == was,
+	       "target stopped for less than the timeout: nothing fails");
+
+	timeouts = atomic_load(&world->status[FI_RPMEM_ST_TIMEOUT]);
+	stop_for(TARGET, 2 * TIMEOUT_MS);
+	tap_ok(serves(100) && atomic_load(&world->status[FI_RPMEM_ST_TIMEOUT]) >
+				      timeouts,
+	       "target stopped for longer: timeouts, and then all is well");
+
+	stop_for(INITIATOR, 2 * TIMEOUT_MS);
+	tap_ok(serves(100), "initiator stopped for long: all is well again");
+
+	atomic_store(&world->msync_error, EIO);
+	nap(1000);
+	was = atomic_load(&world->acked);
+	nap(500);
+	tap_ok(atomic_load(&world->acked) == was &&
+		       atomic_load(&world->status[FI_RPMEM_ST_FLUSH_FAILED]) &&
+		       atomic_load(&world->status[FI_RPMEM_ST_REGION_FAILED]),
+	       "disk error: told, and told again");
+	atomic_store(&world->register_anew, true);
+	tap_ok(serves(100), "registered anew: all is well again");
+
+	was = failures();
+	no_memory(TARGET);
+	no_memory(INITIATOR);
+	tap_ok(serves(100), "allocations failed, and some operations");
+
+	end(TARGET);
+	lose_power();
+	start(TARGET, false);
+	tap_ok(serves(100), "target killed and started again");
+}
+
+static void at_once(void)
+{
+	const uint64_t until = now_ns() + seconds * 1000000000ull;
+	uint64_t injected[NFAULTS] = {0}, all = 0;
+	size_t i;
+
+	while (now_ns() < until && both_live() && !*world->says) {
+		i = rnd() % NFAULTS;
+		faults[i].run();
+		injected[i]++;
+		all++;
+		nap((unsigned int)(rnd() % 150));
+	}
+	tap_ok(both_live(), "both sides live");
+	/* A life without fault points: from here on nothing may fail. */
+	if (both_live()) {
+		for (i = 0; i < SIDES; i++) {
+			atomic_store(&world->alloc_ppm[i], 0);
+			atomic_store(&world->no_fds[i], false);
+		}
+		end(TARGET);
+		lose_power();
+		start(TARGET, false);
+		tap_ok(serves(300), "all is well at the end");
+	}
+	for (i = 0; i < NFAULTS; i++)
+		printf("# %-26s %5llu\n", faults[i].name,
+		       (unsigned long long)injected[i]);
+	for (i = 0; i < 256; i++)
+		if (atomic_load(&world->status[i]))
+			printf("# failed: %-18s %5llu\n",
+			       i == 255 ? "in the base" : rp_status_name(i),
+			       (unsigned long long)world->status[i]);
+	printf("# failed: %llu msyncs of %llu, %llu allocations; %llu "
+	       "connections cut; %llu refused, %llu given up; %u queues "
+	       "overrun\n",
+	       (unsigned long long)world->failed_msyncs,
+	       (unsigned long long)world->msyncs,
+	       (unsigned long long)world->failed_allocs,
+	       (unsigned long long)world->cuts,
+	       (unsigned long long)world->refused,
+	       (unsigned long long)world->given_up, overruns);
+	printf("# faults injected %llu, commits acknowledged %llu, failed "
+	       "%llu, lost %llu, hung %llu\n",
+	       (unsigned long long)all, (unsigned long long)world->acked,
+	       (unsigned long long)world->failed,
+	       (unsigned long long)world->lost,
+	       (unsigned long long)world->hung);
+}
+
+static const struct argp_option options[] = {
+	{"seconds", 't', "N", 0, "of faults at once (40; with RP_LONG 3600)",
+	 0},
+	{"seed", 's', "N", 0, "the same choices again", 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *st)
+{
+	if (key == 't')
+		seconds = (unsigned int)atoi(arg);
+	else if (key == 's')
+		world->seed = strtoull(arg, NULL, 0);
+	else
+		return ARGP_ERR_UNKNOWN;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Faults of all kinds, and an oracle.",
+	};
+	int status;
+
+	setbuf(stdout, NULL);
+	world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (world == MAP_FAILED)
+		MUST(-errno);
+	world->seed = (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000;
+	if (getenv("RP_LONG") && !strcmp(getenv("RP_LONG"), "1"))
+		seconds = 3600;
+	else if (getenv("RP_SANITIZE") && *getenv("RP_SANITIZE"))
+		seconds = 10;
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	printf("# --seed %llu\n", (unsigned long long)world->seed);
+	rnd_seed(world->seed);
+	atomic_store(&world->next_value, 1);
+	snprintf(world->pool, sizeof(world->pool), "./faults_pool.%d",
+		 getpid());
+	snprintf(normal_path, sizeof(normal_path), "%s",
+		 getenv("FI_PROVIDER_PATH"));
+	setenv("FI_OFI_RPMEM_TIMEOUT", "2000", 1);
+
+	lose_power();
+	start(TARGET, false);
+	start(INITIATOR, false);
+	alone();
+	at_once();
+
+	atomic_store(&world->stop, true);
+	for (int i = SIDES - 1; i >= 0; i--) {
+		uint64_t limit = now_ns() + 30000000000ull;
+
+		status = -1;
+		while (now_ns() < limit &&
+		       !waitpid(pid_of[i], &status, WNOHANG))
+			nap(5);
+		tap_ok(!status, "the %s ends well",
+		       i == TARGET ? "target" : "initiator");
+		if (status)
+			kill(pid_of[i], SIGKILL);
+	}
+	tap_ok(!world->lost, "nothing that was acknowledged is lost");
+	tap_ok(!world->twice, "everything ends once");
+	tap_ok(!world->hung, "everything ends");
+	tap_ok(!world->unsticky, "a failed region stays failed");
+	tap_ok(!*world->says, "%s", *world->says ? world->says : "no more");
+	unlink(world->pool);
+	return tap_done();
+}

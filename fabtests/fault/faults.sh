@@ -1,0 +1,9 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# Runs faults with the provider that has fault points at hand.
+dir=$(mktemp -d ./faults.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$dir/" || exit 99
+RPMEM_FAULT_PROVIDER=$PWD/$dir
+export RPMEM_FAULT_PROVIDER
+fabtests/fault/faults "$@"

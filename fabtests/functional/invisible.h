@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Random programs that cannot tell ofi_rpmem from the provider below it. */
+#ifndef RP_TEST_INVISIBLE_H
+#define RP_TEST_INVISIBLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext_rpmem.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+/* --- what is random, and repeated by its seed --- */
+
+struct inv_rng {
+	uint64_t s;
+};
+uint64_t inv_next(struct inv_rng *r);
+static inline uint64_t inv_below(struct inv_rng *r, uint64_t n)
+{
+	return inv_next(r) % n;
+}
+static inline bool inv_chance(struct inv_rng *r, unsigned int percent)
+{
+	return inv_below(r, 100) < percent;
+}
+
+/* --- the plan of one program: made from a seed alone --- */
+
+/* A0 A1 B0 B1, and C, whose address the others have not inserted. */
+enum {
+	INV_EPS = 5,
+	INV_STRANGER = 4,
+	INV_SIDES = 3
+};
+static inline int inv_side_of(int ep)
+{
+	return ep / 2;
+}
+
+enum inv_verb {
+	INV_RECV,    /* untagged and tagged: .tagged */
+	INV_SEND,    /* to .peer */
+	INV_WRITE,   /* to the memory of .peer's side */
+	INV_READ,    /* from there */
+	INV_ATOMIC,  /* one 64-bit cell there */
+	INV_CANCEL,  /* the receive .other */
+	INV_PEEK,    /* the message .other, which nobody receives */
+	INV_MULTI,   /* one buffer for several messages */
+	INV_INSERT,  /* .count addresses that nobody has */
+	INV_REMOVE,  /* what INSERT .other got */
+	INV_MEET,    /* C's address is inserted after all */
+	INV_SREAD,   /* wait for nothing, while others commit */
+	INV_SIGNAL,  /* wake a waiter */
+	INV_FD,	     /* sleep on the descriptor for a message */
+	INV_EVENT,   /* event queue */
+	INV_TRAFFIC, /* writes with commit; without, on the bare base */
+	INV_SYNC,    /* everything expected has come, memory is compared */
+	INV_REST,    /* so have the commits */
+	INV_BADKEY,  /* a write that is refused: always the last */
+};
+
+enum inv_form {
+	INV_PLAIN,
+	INV_V,
+	INV_MSG,
+	INV_INJECT,
+	INV_DATA,
+	INV_INJECTDATA,
+};
+
+enum {
+	INV_FREE,
+	INV_KEEP,
+	INV_CLAIM,
+	INV_DISCARD
+}; /* .how of PEEK */
+enum {
+	INV_BASE_OP,
+	INV_FETCH,
+	INV_COMPARE
+}; /* .how of ATOMIC */
+
+struct inv_op {
+	struct fi_context2 context; /* first: the base scribbles in it */
+	enum inv_verb verb;
+	enum inv_form form;
+	int ep, peer; /* peer -1: anybody */
+	bool tagged, pmem;
+	int how, other, count;
+	uint64_t tag, ignore, flags, data, off;
+	size_t len, iovs, rma_iovs;
+	enum fi_op op; /* ATOMIC */
+	/* What must come before a SYNC is over. */
+	int expect;    /* entries with this context */
+	int due;       /* once this operation has been posted */
+	bool remote;   /* and one at the peer */
+	bool fails;    /* it is an error entry */
+	bool counted;  /* by a counter of .ep, if it does not fail */
+	bool arrives;  /* and by one of the peer's */
+	bool in_order; /* receives that complete in this order */
+	/* The runner's. */
+	int got;
+	bool early; /* PEEK: there was nothing yet */
+	bool done;  /* memory compared */
+	ssize_t ret;
+	char *buf;
+	fi_addr_t fi_addr[8];
+};
+
+/* Counters, in the order of bits and arrays. */
+enum {
+	INV_C_SEND,
+	INV_C_RECV,
+	INV_C_READ,
+	INV_C_WRITE,
+	INV_C_REMOTE_READ,
+	INV_C_REMOTE_WRITE,
+	INV_CNTRS,
+};
+
+/* How the objects of one program are made. */
+struct inv_setup {
+	int neps[INV_SIDES];
+	int share[INV_SIDES]; /* which endpoints share which queues */
+	enum fi_cq_format format[INV_SIDES][2];
+	enum fi_av_type av[INV_SIDES];
+	bool wait[INV_SIDES], selective[INV_EPS], rx_selective[INV_EPS];
+	uint64_t op_flags[INV_EPS];
+	unsigned int cntr[INV_EPS]; /* which counters, a bit each */
+	int before[INV_SIDES];	    /* addresses inserted before the peers' */
+	bool from;		    /* fi_cq_readfrom() */
+	unsigned int chunk;	    /* entries read at a time */
+};
+
+struct inv_plan {
+	struct inv_setup setup;
+	struct inv_op *ops;
+	size_t n, cap;
+};
+
+/* What both providers have: programs are made of that. */
+struct inv_features {
+	bool atomic, counters, rma_event, wait, direct, source, multi;
+	bool peek_msg;
+	size_t inject, iov_limit, rma_iov_limit;
+};
+
+/* Bytes of a message, of a region that is written, and of one to read. */
+#define INV_REGION    (1u << 19)
+#define INV_READ_ZONE (1u << 16) /* its first part is only read */
+#define INV_CELLS     64	 /* 8-byte cells at the end, for atomics */
+
+/* stage: the seed of the objects; last: it may end with a broken connection. */
+void inv_plan_make(struct inv_plan *p, uint64_t seed, uint64_t stage, bool last,
+		   const struct inv_features *f);
+void inv_plan_free(struct inv_plan *p);
+/* One line that says what an operation is. */
+void inv_op_say(const struct inv_op *o, char *buf, size_t len);
+
+/* What the parts of the generator share. */
+struct inv_gen {
+	struct inv_rng rng;
+	struct inv_plan *p;
+	const struct inv_features *f;
+	uint64_t used[INV_SIDES]; /* of the region that is written */
+	int waiting[INV_EPS][2][8], nwaiting[INV_EPS][2]; /* receives */
+	bool busy[INV_EPS][2];	   /* somebody sends there in this round */
+	uint64_t cells[INV_SIDES]; /* touched in this round */
+	bool met;		   /* C has been inserted */
+	int ntraffic;
+};
+struct inv_op *inv_add(struct inv_gen *g, enum inv_verb verb, int ep);
+int inv_pick_ep(struct inv_gen *g, int not_ep, bool stranger);
+bool inv_tx_completes(const struct inv_gen *g, const struct inv_op *o);
+void inv_gen_messages(struct inv_gen *g, bool tagged);
+void inv_gen_peek(struct inv_gen *g);
+void inv_gen_multi(struct inv_gen *g);
+/* Cancel what still waits for untagged or tagged messages. */
+void inv_gen_forget(struct inv_gen *g, int ep, bool tagged);
+void inv_gen_memory(struct inv_gen *g);
+void inv_gen_traffic(struct inv_gen *g, int to);
+
+/* --- the objects --- */
+
+#define INV_TRAFFIC_MAX 96
+#define INV_TRAFFIC_LEN 256
+
+struct inv_traffic {
+	struct fi_context2 context;
+	int ep;
+	bool out, failed;
+};
+
+struct inv_cq {
+	struct fid_cq *fid;
+	enum fi_cq_format format;
+	int side;
+	bool wait;
+};
+
+struct inv_ep {
+	struct fid_ep *fid;
+	struct inv_cq *tx, *rx;
+	/* By bit number of inv_setup.cntr. */
+	struct fid_cntr *cntr[INV_CNTRS];
+	uint64_t counted[INV_CNTRS]; /* at rest it is this */
+	uint64_t failed[INV_CNTRS];
+	uint64_t posted[INV_CNTRS]; /* and never more than this */
+	uint8_t name[64];
+	size_t len;
+	fi_addr_t peer[INV_EPS];
+	/* Of the traffic: operations from here, and writes to here. */
+	uint64_t traffic, traffic_in;
+};
+
+struct inv_side {
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	/* user and pmem: the program's; quick and file: of the traffic. */
+	char *mem[4];
+	struct fid_mr *mr[4];
+	char path[40];
+	struct fid_av *av;
+	struct fid_eq *eq;
+	int anonymous; /* entries without a context */
+};
+enum {
+	INV_MEM_PLAIN,
+	INV_MEM_PMEM,
+	INV_MEM_QUICK,
+	INV_MEM_FILE
+};
+
+struct inv_trace;
+struct inv_world {
+	const char *prov;
+	bool layered;
+	bool tidy;  /* the base clears fields that say nothing */
+	bool quiet; /* no persistent memory, no commits */
+	bool automatic;
+	bool open; /* the stage is */
+	const struct inv_features *f;
+	struct inv_side side[INV_SIDES];
+	struct inv_cq cq[2 * INV_EPS];
+	int ncq;
+	struct inv_ep ep[INV_EPS];
+	struct inv_plan *p;
+	struct inv_trace *t;
+	struct inv_traffic traffic[INV_TRAFFIC_MAX];
+	int ntraffic, traffic_out;
+	struct inv_op greeting[2];
+	char *arena;
+	size_t used;
+	int ndummy;
+	struct inv_rng rng; /* of choices that the program does not notice */
+	/* What the cells hold after what was posted: plain, persistent. */
+	uint64_t cell[INV_SIDES][2][INV_CELLS];
+};
+
+#define INV_MUST(call) inv_must((call), #call, __FILE__, __LINE__)
+ssize_t inv_must(ssize_t ret, const char *what, const char *file, int line);
+
+void inv_world_open(struct inv_world *w, const char *prov, bool layered,
+		    uint64_t batch_seed);
+void inv_world_close(struct inv_world *w);
+/* What one program uses, made and taken down again. */
+void inv_stage_open(struct inv_world *w);
+void inv_stage_close(struct inv_world *w);
+/* What the provider says it offers, as lines. */
+void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t);
+
+/* --- running it --- */
+
+/* last: the stage is taken down afterwards. */
+void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
+	     bool last);
+/* Post an operation; 0, or what it says. Never -FI_EAGAIN. */
+ssize_t inv_post(struct inv_world *w, struct inv_op *o);
+void inv_post_traffic(struct inv_world *w, struct inv_op *o);
+/* Read all queues once. */
+void inv_poll(struct inv_world *w);
+void inv_poll_cq(struct inv_world *w, struct inv_cq *cq);
+/* Steps that are more than one call. */
+void inv_do_peek(struct inv_world *w, struct inv_op *o);
+void inv_do_addresses(struct inv_world *w, struct inv_op *o);
+void inv_do_wait(struct inv_world *w, struct inv_op *o);
+void inv_do_event(struct inv_world *w, struct inv_op *o);
+/* Never more than has been posted; settled: also what it must be by now. */
+void inv_check_counters(struct inv_world *w, bool settled, bool rest);
+void inv_count_posted(struct inv_world *w, const struct inv_op *o);
+void inv_count_done(struct inv_world *w, const struct inv_op *o);
+void inv_give_buffer(struct inv_world *w, struct inv_op *o);
+
+uint8_t inv_pattern(const struct inv_op *o, int index, size_t at);
+uint8_t inv_static(int side, uint64_t at);
+uint64_t inv_now_ms(void);
+
+/* --- what was seen --- */
+
+/* Lines, by operation; in the order of coming within one. */
+struct inv_trace *inv_trace_new(void);
+void inv_trace_free(struct inv_trace *t);
+void inv_trace_clear(struct inv_trace *t);
+void inv_saw(struct inv_trace *t, int op, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* All lines, sorted; the caller frees. */
+char *inv_trace_text(struct inv_trace *t);
+/* Entries of queues, cut to what their format has. */
+void inv_saw_entry(struct inv_world *w, struct inv_cq *cq,
+		   const struct fi_cq_tagged_entry *e, fi_addr_t src);
+void inv_saw_error(struct inv_world *w, struct inv_cq *cq,
+		   const struct fi_cq_err_entry *e);
+
+#endif

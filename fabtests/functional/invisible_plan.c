@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Makes a random program whose outcome is determined, from a seed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "functional/invisible.h"
+
+uint64_t inv_next(struct inv_rng *r)
+{
+	uint64_t z = (r->s += 0x9e3779b97f4a7c15ull);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+/* Plans point into themselves by index, as they move when they grow. */
+struct inv_op *inv_add(struct inv_gen *g, enum inv_verb verb, int ep)
+{
+	struct inv_plan *p = g->p;
+	struct inv_op *o;
+
+	if (p->n == p->cap) {
+		p->cap = p->cap ? 2 * p->cap : 128;
+		p->ops = realloc(p->ops, p->cap * sizeof(*p->ops));
+		if (!p->ops)
+			abort();
+	}
+	o = &p->ops[p->n++];
+	memset(o, 0, sizeof(*o));
+	o->verb = verb;
+	o->ep = ep;
+	o->peer = -1;
+	o->other = -1;
+	o->due = (int)p->n - 1;
+	o->iovs = 1;
+	o->rma_iovs = 1;
+	return o;
+}
+
+static bool has_ep(const struct inv_gen *g, int ep)
+{
+	return ep % 2 < g->p->setup.neps[inv_side_of(ep)];
+}
+
+int inv_pick_ep(struct inv_gen *g, int not_ep, bool stranger)
+{
+	int ep;
+
+	do {
+		ep = (int)inv_below(&g->rng, INV_EPS);
+	} while (ep == not_ep || !has_ep(g, ep) ||
+		 (ep == INV_STRANGER && !stranger));
+	return ep;
+}
+
+bool inv_tx_completes(const struct inv_gen *g, const struct inv_op *o)
+{
+	const struct inv_setup *s = &g->p->setup;
+
+	if (o->form == INV_INJECT || o->form == INV_INJECTDATA)
+		return false;
+	if (!s->selective[o->ep])
+		return true;
+	return (o->form == INV_MSG ? o->flags : s->op_flags[o->ep]) &
+	       FI_COMPLETION;
+}
+
+static void make_setup(struct inv_gen *g)
+{
+	static const enum fi_cq_format formats[] = {
+		FI_CQ_FORMAT_CONTEXT,
+		FI_CQ_FORMAT_MSG,
+		FI_CQ_FORMAT_DATA,
+		FI_CQ_FORMAT_TAGGED,
+	};
+	static const uint64_t op_flags[] = {
+		0,
+		FI_COMPLETION,
+		FI_DELIVERY_COMPLETE,
+		FI_COMPLETION | FI_TRANSMIT_COMPLETE,
+		FI_INJECT_COMPLETE,
+	};
+	struct inv_setup *s = &g->p->setup;
+	struct inv_rng *r = &g->rng;
+
+	for (int i = 0; i < INV_SIDES; i++) {
+		s->neps[i] = i == inv_side_of(INV_STRANGER)
+				     ? 1
+				     : 1 + (int)inv_below(r, 2);
+		s->share[i] = (int)inv_below(r, 4);
+		for (int k = 0; k < 2; k++)
+			s->format[i][k] =
+				formats[inv_chance(r, 60) ? 3
+							  : inv_below(r, 4)];
+		s->av[i] = inv_chance(r, 70) ? FI_AV_TABLE : FI_AV_MAP;
+		s->wait[i] = g->f->wait && inv_chance(r, 40);
+		s->before[i] = (int)inv_below(r, 4);
+	}
+	for (int i = 0; i < INV_EPS; i++) {
+		s->selective[i] = inv_chance(r, 30);
+		s->rx_selective[i] = inv_chance(r, 20);
+		s->op_flags[i] = op_flags[inv_below(r, 5)];
+		if (g->f->counters && inv_chance(r, 50))
+			s->cntr[i] = (unsigned int)inv_below(r, 64);
+		if (!g->f->rma_event)
+			s->cntr[i] &= ~(1u << INV_C_REMOTE_READ |
+					1u << INV_C_REMOTE_WRITE);
+	}
+	s->from = g->f->source && inv_chance(r, 60);
+	s->chunk = 1 + (unsigned int)inv_below(r, 20);
+}
+
+void inv_gen_traffic(struct inv_gen *g, int to)
+{
+	struct inv_op *o;
+	int ep = inv_chance(&g->rng, 40) ? INV_STRANGER
+					 : inv_pick_ep(g, to, true);
+
+	if (to < 0)
+		to = inv_pick_ep(g, ep, false);
+	if (to == ep || g->ntraffic >= INV_TRAFFIC_MAX - 8)
+		return;
+	o = inv_add(g, INV_TRAFFIC, ep);
+	o->peer = to;
+	o->how = (int)inv_below(&g->rng, 10);
+	o->count = 1 + (int)inv_below(&g->rng, 3);
+	g->ntraffic += 2 * o->count;
+}
+
+static void gen_addresses(struct inv_gen *g)
+{
+	int ep = inv_pick_ep(g, -1, false), last = -1;
+	struct inv_op *o;
+
+	for (size_t i = 0; i < g->p->n; i++)
+		if (g->p->ops[i].verb == INV_INSERT &&
+		    inv_side_of(g->p->ops[i].ep) == inv_side_of(ep) &&
+		    !g->p->ops[i].done)
+			last = (int)i;
+	if (last >= 0 && inv_chance(&g->rng, 40)) {
+		o = inv_add(g, INV_REMOVE, ep);
+		o->other = last;
+		g->p->ops[last].done = true;
+		return;
+	}
+	if (!g->met && inv_chance(&g->rng, 15)) {
+		/* What it has sent before was from nobody. */
+		inv_add(g, INV_SYNC, ep);
+		memset(g->busy, 0, sizeof(g->busy));
+		inv_add(g, INV_MEET, ep);
+		g->met = true;
+		return;
+	}
+	o = inv_add(g, INV_INSERT, ep);
+	o->count = 1 + (int)inv_below(&g->rng, 5);
+	o->how = (int)inv_below(&g->rng, 4); /* 0: with one twice */
+}
+
+/* The receiver sleeps on its descriptor, the message is the step itself. */
+static void gen_sleep(struct inv_gen *g, int ep)
+{
+	struct inv_op *o;
+	int recv;
+
+	inv_gen_forget(g, ep, true);
+	inv_add(g, INV_REST, ep);
+	o = inv_add(g, INV_RECV, ep);
+	recv = (int)(g->p->n - 1);
+	o->tagged = true;
+	o->form = INV_MSG;
+	o->flags = FI_COMPLETION;
+	o->len = 64;
+	o->tag = inv_below(&g->rng, 1ull << 62);
+	o->counted = true;
+	o->expect = 1;
+	o->other = o->due = recv + 1;
+	o = inv_add(g, INV_FD, inv_pick_ep(g, ep, true));
+	*o = (struct inv_op){
+		.verb = INV_FD,
+		.form = INV_MSG,
+		.ep = o->ep,
+		.peer = ep,
+		.other = recv,
+		.due = recv + 1,
+		.tagged = true,
+		.flags = FI_COMPLETION,
+		.tag = g->p->ops[recv].tag,
+		.len = 1 + inv_below(&g->rng, 64),
+		.iovs = 1,
+		.rma_iovs = 1,
+		.expect = 1,
+		.counted = true,
+	};
+}
+
+static void gen_wait(struct inv_gen *g)
+{
+	int ep = inv_pick_ep(g, -1, false);
+	struct inv_op *o;
+
+	if (!g->p->setup.wait[inv_side_of(ep)])
+		return;
+	inv_add(g, INV_REST, ep);
+	for (int i = (int)inv_below(&g->rng, 3); i > 0; i--)
+		inv_gen_traffic(g, ep);
+	switch (inv_below(&g->rng, 4)) {
+	case 0:
+		inv_add(g, INV_SIGNAL, ep);
+		break;
+	case 1:
+		o = inv_add(g, INV_SREAD, ep);
+		o->count = 1 + (int)inv_below(&g->rng, 10);
+		break;
+	default:
+		gen_sleep(g, ep);
+	}
+}
+
+static void gen_round(struct inv_gen *g)
+{
+	memset(g->busy, 0, sizeof(g->busy));
+	memset(g->cells, 0, sizeof(g->cells));
+	for (int i = 1 + (int)inv_below(&g->rng, 3); i > 0; i--) {
+		switch (inv_below(&g->rng, 12)) {
+		case 0:
+		case 1:
+		case 2:
+			inv_gen_messages(g, true);
+			break;
+		case 3:
+		case 4:
+			inv_gen_messages(g, false);
+			break;
+		case 5:
+		case 6:
+		case 7:
+			inv_gen_memory(g);
+			break;
+		case 8:
+			inv_gen_multi(g);
+			break;
+		case 9:
+			inv_gen_peek(g);
+			break;
+		case 10:
+			gen_addresses(g);
+			break;
+		default:
+			gen_wait(g);
+		}
+		if (inv_chance(&g->rng, 60))
+			inv_gen_traffic(g, -1);
+	}
+	if (inv_chance(&g->rng, 5))
+		inv_add(g, INV_EVENT, inv_pick_ep(g, -1, false));
+	inv_add(g, INV_SYNC, 0);
+}
+
+/* Nothing can be said of a connection after these. */
+static void gen_end(struct inv_gen *g)
+{
+	int ep = inv_pick_ep(g, -1, false), to = inv_pick_ep(g, ep, false);
+	struct inv_op *o;
+
+	inv_add(g, INV_REST, 0);
+	if (inv_chance(&g->rng, 50)) {
+		o = inv_add(g, INV_BADKEY, ep);
+		o->peer = to;
+		o->expect = 1;
+		o->len = 1 + inv_below(&g->rng, 100);
+		return;
+	}
+	o = inv_add(g, INV_RECV, to);
+	o->form = INV_MSG;
+	o->flags = FI_COMPLETION;
+	o->len = inv_below(&g->rng, 50);
+	o->expect = 1;
+	o->counted = o->fails = true;
+	o->due++;
+	o = inv_add(g, INV_SEND, ep);
+	o->peer = to;
+	o->form = INV_MSG;
+	o->flags = FI_INJECT_COMPLETE;
+	o->len = 51 + inv_below(&g->rng, 14);
+	o->counted = true;
+	o->expect = inv_tx_completes(g, o);
+	inv_add(g, INV_SYNC, 0);
+}
+
+void inv_plan_make(struct inv_plan *p, uint64_t seed, uint64_t stage, bool last,
+		   const struct inv_features *f)
+{
+	struct inv_gen g = {.rng = {stage}, .p = p, .f = f};
+
+	memset(p, 0, sizeof(*p));
+	make_setup(&g);
+	g.rng.s = seed;
+	for (int i = 2 + (int)inv_below(&g.rng, 6); i > 0; i--)
+		gen_round(&g);
+	for (int ep = 0; ep < INV_EPS; ep++)
+		for (int tagged = 0; tagged < 2; tagged++)
+			inv_gen_forget(&g, ep, tagged);
+	inv_add(&g, INV_REST, 0);
+	if (last && inv_chance(&g.rng, 20))
+		gen_end(&g);
+	for (size_t i = 0; i < p->n; i++)
+		p->ops[i].done = false;
+}
+
+void inv_plan_free(struct inv_plan *p)
+{
+	free(p->ops);
+	p->ops = NULL;
+	p->n = p->cap = 0;
+}
+
+void inv_op_say(const struct inv_op *o, char *buf, size_t len)
+{
+	static const char *const verbs[] = {
+		"recv",	   "send",  "write",  "read",	"atomic",
+		"cancel",  "peek",  "multi",  "insert", "remove",
+		"meet",	   "sread", "signal", "fd",	"event",
+		"traffic", "sync",  "rest",   "badkey",
+	};
+	static const char *const forms[] = {"",	      "v",    "msg",
+					    "inject", "data", "injectdata"};
+
+	snprintf(buf, len,
+		 "%s%s%s%s ep%d peer%d len %zu iovs %zu/%zu tag %#llx/%#llx "
+		 "flags %#llx off %llu how %d other %d expect %d%s%s",
+		 o->tagged ? "t" : "", verbs[o->verb], forms[o->form],
+		 o->pmem ? " pmem" : "", o->ep, o->peer, o->len, o->iovs,
+		 o->rma_iovs, (unsigned long long)o->tag,
+		 (unsigned long long)o->ignore, (unsigned long long)o->flags,
+		 (unsigned long long)o->off, o->how, o->other, o->expect,
+		 o->fails ? " fails" : "", o->remote ? " remote" : "");
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Runs a plan, step by step, in one thread that drives every endpoint. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "functional/invisible.h"
+
+#define PATIENCE_MS 5000
+
+uint64_t inv_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* --- reading --- */
+
+void inv_poll_cq(struct inv_world *w, struct inv_cq *cq)
+{
+	char raw[32 * sizeof(struct fi_cq_tagged_entry)];
+	static const size_t sizes[] = {
+		[FI_CQ_FORMAT_CONTEXT] = sizeof(struct fi_cq_entry),
+		[FI_CQ_FORMAT_MSG] = sizeof(struct fi_cq_msg_entry),
+		[FI_CQ_FORMAT_DATA] = sizeof(struct fi_cq_data_entry),
+		[FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry),
+	};
+	struct fi_cq_tagged_entry e = {0};
+	struct fi_cq_err_entry err = {0};
+	bool from = w->p->setup.from;
+	fi_addr_t src[32];
+	ssize_t n;
+
+	n = from ? fi_cq_readfrom(cq->fid, raw, w->p->setup.chunk, src)
+		 : fi_cq_read(cq->fid, raw, w->p->setup.chunk);
+	if (n == -FI_EAVAIL) {
+		if (fi_cq_readerr(cq->fid, &err, 0) == 1)
+			inv_saw_error(w, cq, &err);
+		return;
+	}
+	if (n < 0 && n != -FI_EAGAIN)
+		INV_MUST(n);
+	for (ssize_t i = 0; i < n; i++) {
+		memcpy(&e, raw + i * sizes[cq->format], sizes[cq->format]);
+		inv_saw_entry(w, cq, &e, from ? src[i] : FI_ADDR_NOTAVAIL);
+	}
+}
+
+void inv_poll(struct inv_world *w)
+{
+	for (int i = 0; i < w->ncq; i++)
+		inv_poll_cq(w, &w->cq[i]);
+	if (inv_chance(&w->rng, 20))
+		inv_check_counters(w, false, false);
+}
+
+/* --- counters --- */
+
+static void count(uint64_t *c, const struct inv_op *o, bool arriving)
+{
+	switch (o->verb) {
+	case INV_SEND:
+	case INV_FD:
+		c[arriving ? INV_C_RECV : INV_C_SEND]++;
+		break;
+	case INV_WRITE:
+		c[arriving ? INV_C_REMOTE_WRITE : INV_C_WRITE]++;
+		break;
+	case INV_READ:
+		c[arriving ? INV_C_REMOTE_READ : INV_C_READ]++;
+		break;
+	case INV_ATOMIC:
+		if (o->how == INV_BASE_OP)
+			c[arriving ? INV_C_REMOTE_WRITE : INV_C_WRITE]++;
+		else
+			c[arriving ? INV_C_REMOTE_READ : INV_C_READ]++;
+		break;
+	default:
+		break;
+	}
+}
+
+void inv_count_posted(struct inv_world *w, const struct inv_op *o)
+{
+	count(w->ep[o->ep].posted, o, false);
+	if (o->peer >= 0)
+		count(w->ep[o->peer].posted, o, true);
+}
+
+void inv_count_done(struct inv_world *w, const struct inv_op *o)
+{
+	struct inv_ep *ep = &w->ep[o->ep];
+
+	if (o->verb == INV_MULTI) {
+		ep->counted[INV_C_RECV] += (uint64_t)o->expect;
+		return;
+	}
+	if (!o->counted)
+		return;
+	if (o->verb == INV_RECV || o->verb == INV_PEEK) {
+		if (o->fails)
+			ep->failed[INV_C_RECV]++;
+		else
+			ep->counted[INV_C_RECV]++;
+		return;
+	}
+	count(ep->counted, o, false);
+	if (o->peer >= 0 && o->verb != INV_SEND && o->verb != INV_FD)
+		count(w->ep[o->peer].counted, o, true);
+}
+
+/* Commits may be under way unless they rest: then a counter of writes waits. */
+static void check_counter(struct inv_world *w, int n, int c, bool settled,
+			  bool rest)
+{
+	static const char *const names[] = {
+		"send", "recv", "read", "write", "remote read", "remote write",
+	};
+	struct inv_ep *ep = &w->ep[n];
+	uint64_t extra = c == INV_C_WRITE	   ? ep->traffic
+			 : c == INV_C_REMOTE_WRITE ? ep->traffic_in
+						   : 0;
+	uint64_t v = fi_cntr_read(ep->cntr[c]), end;
+
+	if (v > ep->posted[c] + extra) {
+		inv_saw(w->t, -1, "ep%d's %s counter is %llu of %llu", n,
+			names[c], (unsigned long long)v,
+			(unsigned long long)(ep->posted[c] + extra));
+		ep->posted[c] = v - extra;
+	}
+	if (!settled ||
+	    (!rest && (c == INV_C_WRITE || c == INV_C_REMOTE_WRITE)))
+		return;
+	end = inv_now_ms() + (w->tidy ? 300 : 50);
+	while (v != ep->counted[c] + extra && inv_now_ms() < end) {
+		for (int i = 0; i < w->ncq; i++)
+			inv_poll_cq(w, &w->cq[i]);
+		v = fi_cntr_read(ep->cntr[c]);
+	}
+	inv_saw(w->t, -1, "ep%d's %s counter: %lld, errors %llu", n, names[c],
+		(long long)(v - extra),
+		(unsigned long long)fi_cntr_readerr(ep->cntr[c]));
+}
+
+void inv_check_counters(struct inv_world *w, bool settled, bool rest)
+{
+	for (int n = 0; n < INV_EPS; n++)
+		for (int c = 0; w->ep[n].fid && c < INV_CNTRS; c++)
+			if (w->ep[n].cntr[c])
+				check_counter(w, n, c, settled, rest);
+}
+
+/* --- steps --- */
+
+void inv_give_buffer(struct inv_world *w, struct inv_op *o)
+{
+	size_t len = o->verb == INV_ATOMIC ? 24 : o->len;
+	int index = (int)(o - w->p->ops);
+
+	o->buf = w->arena + w->used;
+	w->used += (len + 64) & ~(size_t)63;
+	if (o->verb != INV_READ && o->verb != INV_RECV && o->verb != INV_MULTI)
+		for (size_t i = 0; i < o->len; i++)
+			o->buf[i] = (char)inv_pattern(o, index, i);
+	else
+		memset(o->buf, 0, len);
+}
+
+static uint64_t *cell_of(struct inv_world *w, const struct inv_op *o)
+{
+	return &w->cell[inv_side_of(o->peer)][o->pmem]
+		       [(INV_REGION - o->off) / 8 - 1];
+}
+
+static void foresee(struct inv_world *w, const struct inv_op *o)
+{
+	uint64_t *c = cell_of(w, o), d = o->data;
+
+	switch (o->op) {
+	case FI_SUM:
+		*c += d;
+		break;
+	case FI_BOR:
+		*c |= d;
+		break;
+	case FI_BXOR:
+		*c ^= d;
+		break;
+	case FI_MIN:
+		*c = d < *c ? d : *c;
+		break;
+	case FI_MAX:
+		*c = d > *c ? d : *c;
+		break;
+	case FI_CSWAP:
+		*c = *c == o->tag ? d : *c;
+		break;
+	default:
+		*c = d;
+	}
+}
+
+static const char *memory_of(struct inv_world *w, const struct inv_op *o)
+{
+	return w->side[inv_side_of(o->peer)]
+		       .mem[o->pmem ? INV_MEM_PMEM : INV_MEM_PLAIN] +
+	       o->off;
+}
+
+static bool holds(const struct inv_world *w, const char *at, int index)
+{
+	const struct inv_op *o = &w->p->ops[index];
+
+	/* Others write to it: the bytes may be on their way. */
+	for (size_t i = 0; i < o->len; i++)
+		if ((uint8_t)__atomic_load_n(&at[i], __ATOMIC_RELAXED) !=
+		    inv_pattern(o, index, i))
+			return false;
+	return true;
+}
+
+/* Has the operation come to its end, as far as anybody can see? */
+static bool is_over(struct inv_world *w, struct inv_op *o, int index)
+{
+	if (o->got < o->expect)
+		return false;
+	switch (o->verb) {
+	case INV_RECV:
+		return o->expect || holds(w, o->buf, o->other);
+	case INV_WRITE:
+		return holds(w, memory_of(w, o), index);
+	case INV_ATOMIC:
+		return !memcmp(memory_of(w, o), cell_of(w, o), 8);
+	case INV_READ:
+		/* Without an entry its bytes tell; checked in conclude(). */
+		for (size_t i = 0; !o->expect && i < o->len; i++)
+			if ((uint8_t)o->buf[i] !=
+			    inv_static(inv_side_of(o->peer), o->off + i))
+				return false;
+		return true;
+	default:
+		return true;
+	}
+}
+
+static void conclude(struct inv_world *w, struct inv_op *o, int index)
+{
+	uint64_t fetched;
+	bool good = true;
+
+	o->done = true;
+	inv_count_done(w, o);
+	switch (o->verb) {
+	case INV_RECV:
+		if (!o->fails && o->other >= 0)
+			inv_saw(w->t, index, "received %d: %s", o->other,
+				holds(w, o->buf, o->other) ? "good" : "bad");
+		break;
+	case INV_READ:
+		for (size_t i = 0; i < o->len; i++)
+			good = good && (uint8_t)o->buf[i] ==
+					       inv_static(inv_side_of(o->peer),
+							  o->off + i);
+		inv_saw(w->t, index, "read: %s", good ? "good" : "bad");
+		break;
+	case INV_ATOMIC:
+		if (o->how == INV_BASE_OP || !o->expect)
+			break;
+		memcpy(&fetched, o->buf + 16, 8);
+		inv_saw(w->t, index, "fetched %#llx",
+			(unsigned long long)fetched);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool all_over(struct inv_world *w, int upto)
+{
+	int remote[INV_SIDES] = {0};
+	bool over = true;
+
+	for (int i = 0; i < upto; i++) {
+		struct inv_op *o = &w->p->ops[i];
+
+		if (o->remote && !o->ret)
+			remote[inv_side_of(o->peer)]++;
+		if (o->done || o->due > upto || o->ret)
+			continue;
+		if (is_over(w, o, i))
+			conclude(w, o, i);
+		else
+			over = false;
+	}
+	for (int s = 0; s < INV_SIDES; s++)
+		over = over && w->side[s].anonymous >= remote[s];
+	return over;
+}
+
+/* false: something never came. */
+static bool settle(struct inv_world *w, int upto, bool rest)
+{
+	uint64_t end = inv_now_ms() + PATIENCE_MS;
+	char say[200];
+	bool over;
+
+	do {
+		inv_poll(w);
+		over = all_over(w, upto) && (!rest || !w->traffic_out);
+	} while (!over && inv_now_ms() < end);
+	for (int i = 0; i < 2; i++)
+		inv_poll(w);
+	if (over) {
+		inv_check_counters(w, true, rest);
+		return true;
+	}
+	for (int i = 0; i < upto; i++) {
+		struct inv_op *o = &w->p->ops[i];
+
+		if (o->done || o->due > upto || o->ret)
+			continue;
+		inv_op_say(o, say, sizeof(say));
+		inv_saw(w->t, i, "never over, %d of %d entries: %s", o->got,
+			o->expect, say);
+	}
+	inv_saw(w->t, -1, "step %d did not end, %d of the traffic is out", upto,
+		w->traffic_out);
+	return false;
+}
+
+static void cancel(struct inv_world *w, struct inv_op *o)
+{
+	struct inv_op *victim = &w->p->ops[o->other];
+
+	/* What a multi-receive says last is one entry more. */
+	if (victim->verb == INV_MULTI) {
+		victim->expect++;
+		victim->done = true;
+		o->expect = 0;
+	}
+	o->ret = fi_cancel(&w->ep[o->ep].fid->fid, victim);
+	if (o->ret)
+		inv_saw(w->t, (int)(o - w->p->ops), "cancel: %zd", o->ret);
+}
+
+static bool step(struct inv_world *w, struct inv_op *o, int index)
+{
+	size_t min;
+
+	switch (o->verb) {
+	case INV_SYNC:
+	case INV_REST:
+		return settle(w, index, o->verb == INV_REST);
+	case INV_TRAFFIC:
+		inv_post_traffic(w, o);
+		return true;
+	case INV_CANCEL:
+		cancel(w, o);
+		return true;
+	case INV_PEEK:
+		inv_do_peek(w, o);
+		return true;
+	case INV_INSERT:
+	case INV_REMOVE:
+	case INV_MEET:
+		inv_do_addresses(w, o);
+		return true;
+	case INV_SREAD:
+	case INV_SIGNAL:
+	case INV_FD:
+		inv_do_wait(w, o);
+		return true;
+	case INV_EVENT:
+		inv_do_event(w, o);
+		return true;
+	case INV_MULTI:
+		min = (size_t)o->count;
+		INV_MUST(fi_setopt(&w->ep[o->ep].fid->fid, FI_OPT_ENDPOINT,
+				   FI_OPT_MIN_MULTI_RECV, &min, sizeof(min)));
+		o->flags |= FI_MULTI_RECV;
+		break;
+	case INV_ATOMIC:
+		foresee(w, o);
+		break;
+	default:
+		break;
+	}
+	inv_give_buffer(w, o);
+	inv_count_posted(w, o);
+	o->ret = inv_post(w, o);
+	if (o->ret)
+		inv_saw(w->t, index, "says %zd", o->ret);
+	if (o->verb == INV_BADKEY)
+		return settle(w, index + 1, true);
+	if (inv_chance(&w->rng, 30))
+		inv_poll(w);
+	return true;
+}
+
+void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
+	     bool last)
+{
+	w->p = p;
+	w->t = t;
+	w->ntraffic = w->traffic_out = 0;
+	w->used = 4096; /* what the traffic sends is before it */
+	for (int s = 0; s < INV_SIDES; s++)
+		w->side[s].anonymous = 0;
+	if (!w->open)
+		inv_stage_open(w);
+	for (size_t i = 0; i < p->n; i++)
+		if (!step(w, &p->ops[i], (int)i)) {
+			last = true;
+			break;
+		}
+	if (last)
+		inv_stage_close(w);
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Steps of a program that are more than one call. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "functional/invisible.h"
+
+static int index_of(const struct inv_world *w, const struct inv_op *o)
+{
+	/* Addresses that are there before the program begins have no step. */
+	return o >= w->p->ops && o < w->p->ops + w->p->n ? (int)(o - w->p->ops)
+							 : -1;
+}
+
+/* --- peek --- */
+
+static bool await(struct inv_world *w, struct inv_op *o, int got)
+{
+	uint64_t end = inv_now_ms() + 5000;
+
+	while (o->got < got && !o->early && inv_now_ms() < end)
+		inv_poll(w);
+	if (o->got < got && !o->early)
+		inv_saw(w->t, index_of(w, o), "peek: nothing came");
+	return o->got >= got;
+}
+
+void inv_do_peek(struct inv_world *w, struct inv_op *o)
+{
+	static const uint64_t first[] = {FI_PEEK, FI_PEEK, FI_PEEK | FI_CLAIM,
+					 FI_PEEK | FI_DISCARD};
+	struct iovec iov;
+	struct fi_msg_tagged m = {
+		.msg_iov = &iov,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = o->tag,
+		.ignore = o->ignore,
+		.context = o,
+	};
+	struct fid_ep *ep = w->ep[o->ep].fid;
+	uint64_t end = inv_now_ms() + 5000;
+	ssize_t ret;
+
+	inv_give_buffer(w, o);
+	iov = (struct iovec){o->buf, o->len};
+	do {
+		o->early = false;
+		ret = fi_trecvmsg(ep, &m, first[o->how]);
+		if (ret)
+			inv_saw(w->t, index_of(w, o), "peek: %zd", ret);
+		if (ret || (!await(w, o, 1) && !o->early))
+			return;
+		inv_poll(w);
+	} while (o->early && inv_now_ms() < end);
+	if (o->other < 0 || o->how == INV_DISCARD || o->early)
+		return;
+	m.iov_count = 1;
+	ret = fi_trecvmsg(ep, &m,
+			  FI_COMPLETION | (o->how == INV_CLAIM ? FI_CLAIM : 0));
+	if (ret)
+		inv_saw(w->t, index_of(w, o), "after peek: %zd", ret);
+	else if (await(w, o, 2))
+		inv_saw(w->t, index_of(w, o), "bytes of the peeked: %s",
+			o->len && (uint8_t)o->buf[o->len - 1] !=
+						inv_pattern(
+							&w->p->ops[o->other],
+							o->other, o->len - 1)
+				? "bad"
+				: "good");
+}
+
+/* --- addresses --- */
+
+static void made_up(struct inv_world *w, struct sockaddr_in *a)
+{
+	unsigned int n = (unsigned int)w->ndummy++;
+
+	memset(a, 0, sizeof(*a));
+	a->sin_family = AF_INET;
+	a->sin_addr.s_addr = htonl(0x7f010000 + n / 100);
+	a->sin_port = htons((uint16_t)(2000 + n));
+}
+
+static void look_up(struct inv_world *w, struct inv_op *o, int i,
+		    const struct sockaddr_in *want)
+{
+	struct fid_av *av = w->side[inv_side_of(o->ep)].av;
+	bool table = w->p->setup.av[inv_side_of(o->ep)] == FI_AV_TABLE;
+	struct sockaddr_in got = {0};
+	size_t len = sizeof(got);
+	int ret = fi_av_lookup(av, o->fi_addr[i], &got, &len);
+
+	inv_saw(w->t, index_of(w, o), "address %lld: lookup %d, len %zu, %s",
+		table ? (long long)o->fi_addr[i] : -1, ret, len,
+		got.sin_port == want->sin_port &&
+				got.sin_addr.s_addr == want->sin_addr.s_addr
+			? "right"
+			: "wrong");
+}
+
+static void insert(struct inv_world *w, struct inv_op *o)
+{
+	struct fid_av *av = w->side[inv_side_of(o->ep)].av;
+	struct sockaddr_in a[8];
+	char node[32], service[8];
+	int ret;
+
+	for (int i = 0; i < o->count; i++)
+		made_up(w, &a[i]);
+	if (!o->how && o->count > 1)
+		a[o->count - 1] = a[0];
+	if (o->how == 2) {
+		o->count = 1;
+		inet_ntop(AF_INET, &a[0].sin_addr, node, sizeof(node));
+		snprintf(service, sizeof(service), "%d", ntohs(a[0].sin_port));
+		ret = fi_av_insertsvc(av, node, service, o->fi_addr, 0, NULL);
+	} else {
+		ret = fi_av_insert(av, a, (size_t)o->count, o->fi_addr, 0,
+				   NULL);
+	}
+	inv_saw(w->t, index_of(w, o), "insert %d: %d", o->count, ret);
+	for (int i = 0; i < o->count && ret > 0; i++)
+		look_up(w, o, i, &a[i]);
+}
+
+static void meet(struct inv_world *w, struct inv_op *o)
+{
+	struct inv_ep *c = &w->ep[INV_STRANGER];
+	int s = inv_side_of(o->ep), ret;
+	struct sockaddr_in a;
+
+	ret = fi_av_insert(w->side[s].av, c->name, 1, o->fi_addr, 0, NULL);
+	inv_saw(w->t, index_of(w, o), "insert the stranger: %d", ret);
+	memcpy(&a, c->name, sizeof(a));
+	if (ret == 1)
+		look_up(w, o, 0, &a);
+	for (int i = 0; i < 2; i++)
+		w->ep[2 * s + i].peer[INV_STRANGER] = o->fi_addr[0];
+}
+
+void inv_do_addresses(struct inv_world *w, struct inv_op *o)
+{
+	struct inv_op *old;
+
+	switch (o->verb) {
+	case INV_INSERT:
+		insert(w, o);
+		return;
+	case INV_MEET:
+		meet(w, o);
+		return;
+	default:
+		old = &w->p->ops[o->other];
+		inv_saw(w->t, index_of(w, o), "remove %d: %d", old->count,
+			fi_av_remove(w->side[inv_side_of(o->ep)].av,
+				     old->fi_addr, (size_t)old->count, 0));
+	}
+}
+
+/* --- waiting --- */
+
+/* Nothing comes, however much others commit: the program sleeps it out. */
+static void sread(struct inv_world *w, struct inv_op *o)
+{
+	struct inv_cq *cq = w->ep[o->ep].rx;
+	struct fi_cq_tagged_entry e;
+	bool signaled = o->verb == INV_SIGNAL;
+	int ms = signaled ? 1000 : o->count;
+	uint64_t begin, took;
+	ssize_t n;
+
+	if (signaled)
+		inv_saw(w->t, index_of(w, o), "signal: %d",
+			fi_cq_signal(cq->fid));
+	begin = inv_now_ms();
+	n = fi_cq_sread(cq->fid, &e, 1, NULL, ms);
+	took = inv_now_ms() - begin;
+	inv_saw(w->t, index_of(w, o), "sread: %zd, %s", n,
+		signaled		    ? took < 900 ? "woken" : "asleep"
+		: took + 2 < (uint64_t)ms   ? "too early"
+		: took > (uint64_t)ms + 900 ? "too late"
+					    : "in time");
+}
+
+static int may_sleep(struct inv_world *w, struct inv_cq *cq)
+{
+	struct fid *fid = &cq->fid->fid;
+
+	return fi_trywait(w->side[cq->side].fabric, &fid, 1);
+}
+
+static void sleep_on_fd(struct inv_world *w, struct inv_op *o)
+{
+	struct inv_op *recv = &w->p->ops[o->other];
+	struct inv_cq *cq = w->ep[o->peer].rx;
+	struct pollfd p = {.events = POLLIN};
+	uint64_t end = inv_now_ms() + 3000;
+	int ret = fi_control(&cq->fid->fid, FI_GETWAIT, &p.fd), idle = -1;
+
+	inv_saw(w->t, index_of(w, o), "descriptor: %d", ret);
+	if (ret)
+		return;
+	while (idle && inv_now_ms() < end) {
+		ret = may_sleep(w, cq);
+		if (!ret)
+			idle = poll(&p, 1, 0);
+		inv_poll(w);
+	}
+	inv_saw(w->t, index_of(w, o), "with nothing to read: %d", idle);
+	inv_give_buffer(w, o);
+	inv_count_posted(w, o);
+	o->ret = inv_post(w, o);
+	while (!o->ret && !recv->got && inv_now_ms() < end) {
+		for (int i = 0; i < w->ncq; i++)
+			if (&w->cq[i] != cq)
+				inv_poll_cq(w, &w->cq[i]);
+		ret = may_sleep(w, cq);
+		if (ret == -FI_EAGAIN) {
+			inv_poll_cq(w, cq);
+			continue;
+		}
+		if (ret)
+			break;
+		if (poll(&p, 1, 20) == 1) {
+			inv_poll_cq(w, cq);
+			continue;
+		}
+		/* Nobody said so: then there must be nothing. */
+		inv_poll_cq(w, cq);
+		if (recv->got)
+			inv_saw(w->t, index_of(w, o), "slept over an entry");
+	}
+	while (!o->ret && !o->got && inv_now_ms() < end)
+		inv_poll(w);
+	inv_saw(w->t, index_of(w, o), "woken: %d, %s", (int)o->ret,
+		recv->got ? "received" : "nothing");
+}
+
+void inv_do_wait(struct inv_world *w, struct inv_op *o)
+{
+	if (o->verb == INV_FD)
+		sleep_on_fd(w, o);
+	else
+		sread(w, o);
+}
+
+/* --- events --- */
+
+void inv_do_event(struct inv_world *w, struct inv_op *o)
+{
+	struct fid_eq *eq = w->side[inv_side_of(o->ep)].eq;
+	struct fi_eq_entry in = {.fid = &w->ep[o->ep].fid->fid,
+				 .context = o,
+				 .data = 42},
+			   out = {0};
+	uint32_t event = 0;
+	ssize_t n;
+
+	n = fi_eq_read(eq, &event, &out, sizeof(out), 0);
+	inv_saw(w->t, index_of(w, o), "event queue: %zd", n);
+	n = fi_eq_write(eq, FI_NOTIFY, &in, sizeof(in), 0);
+	inv_saw(w->t, index_of(w, o), "event written: %zd", n);
+	n = fi_eq_read(eq, &event, &out, sizeof(out), 0);
+	inv_saw(w->t, index_of(w, o), "event queue: %zd, %u, %s", n, event,
+		!memcmp(&in, &out, sizeof(in)) ? "same" : "other");
+	n = fi_eq_sread(eq, &event, &out, sizeof(out), 1, 0);
+	inv_saw(w->t, index_of(w, o), "event queue: %zd", n);
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The objects that programs use: domains and memory once, the rest each time.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "functional/invisible.h"
+
+#define ARENA (64u << 20)
+#define QUEUE 128
+
+static const uint64_t cntr_bits[INV_CNTRS] = {
+	FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE,
+};
+
+ssize_t inv_must(ssize_t ret, const char *what, const char *file, int line)
+{
+	if (ret >= 0)
+		return ret;
+	fprintf(stderr, "# %s:%d: %s: %s\n", file, line, what,
+		fi_strerror((int)-ret));
+	_exit(3);
+}
+
+static struct fi_info *ask(const char *prov, uint64_t caps,
+			   enum fi_progress progress)
+{
+	struct fi_info *h = fi_allocinfo(), *info = NULL;
+	int ret;
+
+	if (!h)
+		INV_MUST(-FI_ENOMEM);
+	h->caps = caps;
+	h->ep_attr->type = FI_EP_RDM;
+	h->domain_attr->mr_mode =
+		FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	h->domain_attr->data_progress = progress;
+	h->fabric_attr->prov_name = strdup(prov);
+	ret = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, h,
+			 &info);
+	fi_freeinfo(h);
+	return ret ? NULL : info;
+}
+
+/* --- what is offered --- */
+
+#define PLAIN_CAPS (FI_MSG | FI_TAGGED | FI_RMA)
+
+static bool has(const char *prov, uint64_t cap)
+{
+	struct fi_info *i = ask(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
+	bool yes = i;
+
+	fi_freeinfo(i);
+	return yes;
+}
+
+static uint64_t wanted_caps(const struct inv_features *f)
+{
+	return PLAIN_CAPS | (f->atomic ? FI_ATOMIC : 0) |
+	       (f->rma_event ? FI_RMA_EVENT : 0) |
+	       (f->direct ? FI_DIRECTED_RECV : 0) |
+	       (f->source ? FI_SOURCE : 0) | (f->multi ? FI_MULTI_RECV : 0);
+}
+
+static void try_objects(const char *prov, struct inv_features *f,
+			struct inv_trace *t)
+{
+	struct fi_info *i = ask(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
+	struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP};
+	struct fi_cq_attr cq = {.wait_obj = FI_WAIT_FD,
+				.format = FI_CQ_FORMAT_TAGGED};
+	struct fi_poll_attr poll = {0};
+	struct fi_wait_attr wait = {.wait_obj = FI_WAIT_FD};
+	struct fi_av_attr av = {.type = FI_AV_TABLE, .flags = FI_EVENT};
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid *fid[5] = {NULL};
+	int ret[5];
+
+	if (!i)
+		INV_MUST(-FI_ENODATA);
+	INV_MUST(fi_fabric(i->fabric_attr, &fabric, NULL));
+	INV_MUST(fi_domain(fabric, i, &domain, NULL));
+	ret[0] = fi_cntr_open(domain, &cntr, (struct fid_cntr **)&fid[0], NULL);
+	ret[1] = fi_cq_open(domain, &cq, (struct fid_cq **)&fid[1], NULL);
+	ret[2] = fi_poll_open(domain, &poll, (struct fid_poll **)&fid[2]);
+	ret[3] = fi_wait_open(fabric, &wait, (struct fid_wait **)&fid[3]);
+	ret[4] = fi_av_open(domain, &av, (struct fid_av **)&fid[4], NULL);
+	inv_saw(t, -1,
+		"opens counter %d, queue with fd %d, poll set %d, "
+		"wait set %d, av with events %d",
+		ret[0], ret[1], ret[2], ret[3], ret[4]);
+	f->counters = !ret[0];
+	f->wait = !ret[1];
+	for (int k = 0; k < 5; k++)
+		if (!ret[k])
+			fi_close(fid[k]);
+	f->inject = i->tx_attr->inject_size;
+	f->iov_limit = i->tx_attr->iov_limit;
+	f->rma_iov_limit = i->tx_attr->rma_iov_limit;
+	inv_saw(t, -1,
+		"tx order %#llx/%#llx inject %zu iov %zu/%zu rx order "
+		"%#llx/%#llx iov %zu",
+		(unsigned long long)i->tx_attr->msg_order,
+		(unsigned long long)i->tx_attr->comp_order, f->inject,
+		f->iov_limit, f->rma_iov_limit,
+		(unsigned long long)i->rx_attr->msg_order,
+		(unsigned long long)i->rx_attr->comp_order,
+		i->rx_attr->iov_limit);
+	inv_saw(t, -1,
+		"max msg %zu raw %zu war %zu waw %zu cq data %zu "
+		"mode %#llx addr format %u",
+		i->ep_attr->max_msg_size, i->ep_attr->max_order_raw_size,
+		i->ep_attr->max_order_war_size, i->ep_attr->max_order_waw_size,
+		i->domain_attr->cq_data_size, (unsigned long long)i->mode,
+		i->addr_format);
+	fi_close(&domain->fid);
+	fi_close(&fabric->fid);
+	fi_freeinfo(i);
+}
+
+void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
+{
+	static const struct {
+		uint64_t bit;
+		const char *name;
+	} caps[] = {
+		{FI_ATOMIC, "atomics"},
+		{FI_RMA_EVENT, "events of remote access"},
+		{FI_DIRECTED_RECV, "directed receives"},
+		{FI_SOURCE, "sources"},
+		{FI_MULTI_RECV, "multi-receive"},
+		{FI_FENCE, "fence"},
+		{FI_NAMED_RX_CTX, "named receive contexts"},
+		{FI_TRIGGER, "triggered operations"},
+		{FI_SHARED_AV, "shared address vectors"},
+		{FI_LOCAL_COMM | FI_REMOTE_COMM, "local and remote"},
+	};
+	bool yes[10];
+
+	for (int i = 0; i < 10; i++) {
+		yes[i] = has(prov, caps[i].bit);
+		inv_saw(t, -1, "%s: %s", caps[i].name, yes[i] ? "yes" : "no");
+	}
+	*f = (struct inv_features){.atomic = yes[0],
+				   .rma_event = yes[1],
+				   .direct = yes[2],
+				   .source = yes[3],
+				   .multi = yes[4]};
+	try_objects(prov, f, t);
+}
+
+/* --- domains and memory --- */
+
+static void add_memory(struct inv_world *w, int s, int which)
+{
+	static const uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+	struct inv_side *side = &w->side[s];
+	bool pmem = which != INV_MEM_PLAIN && w->layered && !w->quiet;
+	int fd = -1, share = MAP_PRIVATE | MAP_ANONYMOUS;
+
+	if (which == INV_MEM_FILE) {
+		strcpy(side->path, "invisible_pool.XXXXXX");
+		fd = mkstemp(side->path);
+		if (fd < 0)
+			INV_MUST(-errno);
+		INV_MUST(-posix_fallocate(fd, 0, INV_REGION));
+		share = MAP_SHARED;
+	}
+	side->mem[which] =
+		mmap(NULL, INV_REGION, PROT_READ | PROT_WRITE, share, fd, 0);
+	if (side->mem[which] == MAP_FAILED)
+		INV_MUST(-errno);
+	if (fd >= 0)
+		close(fd);
+	for (size_t i = 0; which < INV_MEM_QUICK && i < INV_READ_ZONE; i++)
+		side->mem[which][i] = (char)inv_static(s, i);
+	INV_MUST(fi_mr_reg(side->domain, side->mem[which], INV_REGION, access,
+			   0, 1 + which, pmem ? FI_RMA_PMEM : 0,
+			   &side->mr[which], NULL));
+}
+
+void inv_world_open(struct inv_world *w, const char *prov, bool layered,
+		    uint64_t batch_seed)
+{
+	struct inv_rng r = {batch_seed};
+	const struct inv_features *f = w->f;
+
+	w->prov = prov;
+	w->layered = layered;
+	w->tidy = strncmp(prov, "sockets", 7);
+	w->quiet = inv_chance(&r, 10);
+	w->automatic = inv_chance(&r, 15);
+	w->rng.s = batch_seed;
+	w->arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (w->arena == MAP_FAILED)
+		INV_MUST(-errno);
+	for (int s = 0; s < INV_SIDES; s++) {
+		struct inv_side *side = &w->side[s];
+
+		side->info = ask(
+			prov,
+			wanted_caps(f) |
+				(layered && !w->quiet ? FI_RMA_PMEM : 0),
+			w->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL);
+		if (!side->info)
+			INV_MUST(-FI_ENODATA);
+		INV_MUST(fi_fabric(side->info->fabric_attr, &side->fabric,
+				   NULL));
+		INV_MUST(fi_domain(side->fabric, side->info, &side->domain,
+				   NULL));
+		for (int i = 0; i < 4; i++)
+			add_memory(w, s, i);
+	}
+}
+
+void inv_world_close(struct inv_world *w)
+{
+	for (int s = 0; s < INV_SIDES; s++) {
+		struct inv_side *side = &w->side[s];
+
+		for (int i = 0; i < 4; i++) {
+			INV_MUST(fi_close(&side->mr[i]->fid));
+			munmap(side->mem[i], INV_REGION);
+		}
+		unlink(side->path);
+		INV_MUST(fi_close(&side->domain->fid));
+		INV_MUST(fi_close(&side->fabric->fid));
+		fi_freeinfo(side->info);
+	}
+	munmap(w->arena, ARENA);
+}
+
+/* --- one program's --- */
+
+static struct inv_cq *add_cq(struct inv_world *w, int s, int which)
+{
+	const struct inv_setup *setup = &w->p->setup;
+	struct inv_cq *cq = &w->cq[w->ncq++];
+	struct fi_cq_attr attr = {
+		.format = setup->format[s][which],
+		.wait_obj = setup->wait[s] ? FI_WAIT_FD : FI_WAIT_NONE,
+	};
+
+	cq->format = attr.format;
+	cq->side = s;
+	cq->wait = setup->wait[s];
+	INV_MUST(fi_cq_open(w->side[s].domain, &attr, &cq->fid, NULL));
+	return cq;
+}
+
+static void bind_cqs(struct inv_world *w, int n)
+{
+	const struct inv_setup *setup = &w->p->setup;
+	int s = inv_side_of(n), share = setup->share[s];
+	struct inv_ep *ep = &w->ep[n], *first = &w->ep[2 * s];
+	uint64_t tx = FI_TRANSMIT, rx = FI_RECV;
+
+	if (share < 2 || ep == first) {
+		ep->tx = add_cq(w, s, 0);
+		ep->rx = share & 1 ? add_cq(w, s, 1) : ep->tx;
+	} else {
+		ep->tx = first->tx;
+		ep->rx = first->rx;
+	}
+	if (setup->selective[n])
+		tx |= FI_SELECTIVE_COMPLETION;
+	if (setup->rx_selective[n])
+		rx |= FI_SELECTIVE_COMPLETION;
+	INV_MUST(fi_ep_bind(ep->fid, &ep->tx->fid->fid, tx));
+	INV_MUST(fi_ep_bind(ep->fid, &ep->rx->fid->fid, rx));
+}
+
+static void open_ep(struct inv_world *w, int n)
+{
+	struct inv_side *side = &w->side[inv_side_of(n)];
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP,
+				    .wait_obj = FI_WAIT_NONE};
+	struct fi_info *i = fi_dupinfo(side->info);
+	struct inv_ep *ep = &w->ep[n];
+
+	memset(ep, 0, sizeof(*ep));
+	i->tx_attr->op_flags = w->p->setup.op_flags[n];
+	i->tx_attr->size = QUEUE;
+	i->rx_attr->size = QUEUE;
+	INV_MUST(fi_endpoint(side->domain, i, &ep->fid, NULL));
+	fi_freeinfo(i);
+	bind_cqs(w, n);
+	INV_MUST(fi_ep_bind(ep->fid, &side->av->fid, 0));
+	INV_MUST(fi_ep_bind(ep->fid, &side->eq->fid, 0));
+	for (int c = 0; c < INV_CNTRS; c++) {
+		if (!(w->p->setup.cntr[n] & 1u << c))
+			continue;
+		INV_MUST(fi_cntr_open(side->domain, &attr, &ep->cntr[c], NULL));
+		INV_MUST(fi_ep_bind(ep->fid, &ep->cntr[c]->fid, cntr_bits[c]));
+	}
+	INV_MUST(fi_enable(ep->fid));
+	ep->len = sizeof(ep->name);
+	INV_MUST(fi_getname(&ep->fid->fid, ep->name, &ep->len));
+}
+
+static void introduce(struct inv_world *w, int s)
+{
+	struct inv_op nobody = {
+		.count = 1, .verb = INV_INSERT, .how = 1, .ep = 2 * s};
+	struct inv_side *side = &w->side[s];
+	fi_addr_t addr;
+
+	for (int i = 0; i < w->p->setup.before[s]; i++)
+		inv_do_addresses(w, &nobody);
+	for (int n = 0; n < INV_EPS; n++) {
+		if (!w->ep[n].fid || (n == INV_STRANGER && s != inv_side_of(n)))
+			continue;
+		if (fi_av_insert(side->av, w->ep[n].name, 1, &addr, 0, NULL) !=
+		    1)
+			INV_MUST(-FI_EADDRNOTAVAIL);
+		if (w->p->setup.av[s] == FI_AV_TABLE)
+			inv_saw(w->t, -1, "side %d: ep%d is address %llu", s, n,
+				(unsigned long long)addr);
+		for (int i = 0; i < 2; i++)
+			w->ep[2 * s + (s < 2 ? i : 0)].peer[n] = addr;
+	}
+}
+
+/*
+ * Two that connect to each other at the same time may lose what they send
+ * first (ofi_rxm 1.17, measured on the bare base), so they take turns.
+ */
+static void shake_hands(struct inv_world *w, int from, int to)
+{
+	struct inv_op *o = w->greeting;
+	uint64_t end = inv_now_ms() + 10000;
+
+	for (int i = 0; i < 2; i++) {
+		if (i)
+			inv_count_posted(w, &(struct inv_op){.verb = INV_SEND,
+							     .ep = from,
+							     .peer = to});
+		memset(&o[i], 0, sizeof(o[i]));
+		o[i].verb = i ? INV_SEND : INV_RECV;
+		o[i].form = INV_MSG;
+		o[i].flags = FI_COMPLETION;
+		o[i].ep = i ? from : to;
+		o[i].peer = i ? to : -1;
+		o[i].tagged = true;
+		o[i].tag = 1ull << 61;
+		o[i].buf = w->arena;
+		INV_MUST(inv_post(w, &o[i]));
+	}
+	while ((!o[0].got || !o[1].got) && inv_now_ms() < end)
+		inv_poll(w);
+	if (!o[0].got || !o[1].got)
+		inv_saw(w->t, -1, "ep%d and ep%d do not meet", from, to);
+	for (int i = 0; i < 2; i++)
+		w->ep[i ? from : to].counted[i ? INV_C_SEND : INV_C_RECV]++;
+}
+
+static void shake_all_hands(struct inv_world *w)
+{
+	for (int from = INV_EPS - 1; from >= 0; from--)
+		for (int to = 0; w->ep[from].fid && to < from; to++)
+			if (w->ep[to].fid)
+				shake_hands(w, from, to);
+}
+
+void inv_stage_open(struct inv_world *w)
+{
+	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_UNSPEC, .flags = FI_WRITE};
+
+	w->open = true;
+	w->ncq = 0;
+	w->ndummy = 0;
+	memset(w->cell, 0, sizeof(w->cell));
+	for (int s = 0; s < INV_SIDES; s++) {
+		struct fi_av_attr av = {.type = w->p->setup.av[s]};
+
+		INV_MUST(fi_av_open(w->side[s].domain, &av, &w->side[s].av,
+				    NULL));
+		INV_MUST(fi_eq_open(w->side[s].fabric, &eq, &w->side[s].eq,
+				    NULL));
+		for (int i = 0; i < INV_MEM_QUICK; i++)
+			memset(w->side[s].mem[i] + INV_REGION - 8 * INV_CELLS,
+			       0, 8 * INV_CELLS);
+	}
+	for (int n = 0; n < INV_EPS; n++) {
+		w->ep[n].fid = NULL;
+		if (n % 2 < w->p->setup.neps[inv_side_of(n)])
+			open_ep(w, n);
+	}
+	for (int s = 0; s < INV_SIDES; s++)
+		introduce(w, s);
+	shake_all_hands(w);
+}
+
+void inv_stage_close(struct inv_world *w)
+{
+	w->open = false;
+	for (int n = 0; n < INV_EPS; n++) {
+		if (!w->ep[n].fid)
+			continue;
+		INV_MUST(fi_close(&w->ep[n].fid->fid));
+		for (int c = 0; c < INV_CNTRS; c++)
+			if (w->ep[n].cntr[c])
+				INV_MUST(fi_close(&w->ep[n].cntr[c]->fid));
+	}
+	for (int i = 0; i < w->ncq; i++)
+		INV_MUST(fi_close(&w->cq[i].fid->fid));
+	for (int s = 0; s < INV_SIDES; s++) {
+		INV_MUST(fi_close(&w->side[s].av->fid));
+		INV_MUST(fi_close(&w->side[s].eq->fid));
+	}
+}
