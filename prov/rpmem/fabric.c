@@ -20,6 +20,8 @@ static int fabric_close(struct fid *fid)
 	ret = fi_close(&fab->base->fid);
 	if (ret)
 		return ret;
+	fi_freeinfo(fab->given);
+	pthread_mutex_destroy(&fab->lock);
 	free(fab->base_name);
 	free(fab);
 	return 0;
@@ -72,6 +74,19 @@ static struct fi_info *direct_info(struct rp_fabric *fab,
 	return NULL;
 }
 
+/* Done with it, unless the base made something of it. */
+static void direct_info_put(struct rp_fabric *fab, struct fi_info *b, int ret)
+{
+	if (ret) {
+		fi_freeinfo(b);
+		return;
+	}
+	pthread_mutex_lock(&fab->lock);
+	b->next = fab->given;
+	fab->given = b;
+	pthread_mutex_unlock(&fab->lock);
+}
+
 static int fabric_pep(struct fid_fabric *fabric, struct fi_info *info,
 		      struct fid_pep **pep, void *context)
 {
@@ -79,7 +94,7 @@ static int fabric_pep(struct fid_fabric *fabric, struct fi_info *info,
 	struct fi_info *b = direct_info(fab, info);
 	int ret = b ? fi_passive_ep(fab->direct, b, pep, context) : -FI_ENOMEM;
 
-	fi_freeinfo(b);
+	direct_info_put(fab, b, ret);
 	return ret;
 }
 
@@ -98,7 +113,7 @@ static int fabric_domain(struct fid_fabric *fabric, struct fi_info *info,
 		fab->base_name);
 	b = direct_info(fab, info);
 	ret = b ? fi_domain(fab->direct, b, dom, context) : -FI_ENOMEM;
-	fi_freeinfo(b);
+	direct_info_put(fab, b, ret);
 	return ret;
 }
 
@@ -217,6 +232,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	}
 	fi_freeinfo(list);
 	fi_freeinfo(hints);
+	pthread_mutex_init(&fab->lock, NULL);
 	fab->fid.fid.fclass = FI_CLASS_FABRIC;
 	fab->fid.fid.context = context;
 	fab->fid.fid.ops = &fabric_fid_ops;

@@ -92,6 +92,9 @@ struct rp_fabric {
 	 */
 	struct fid_fabric *direct;
 	char *base_name; /* what a hint names: "tcp" */
+	/* Entries that the base was given: sockets goes on looking at them. */
+	pthread_mutex_t lock;
+	struct fi_info *given;
 	uint32_t version;
 };
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
