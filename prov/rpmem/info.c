@@ -23,7 +23,8 @@
  * entries, and with them the base's own objects, without persistence.
  */
 #define DIRECT_CAPS                                                            \
-	(FI_TRIGGER | FI_COLLECTIVE | FI_NAMED_RX_CTX | FI_VARIABLE_MSG)
+	(FI_TRIGGER | FI_COLLECTIVE | FI_NAMED_RX_CTX | FI_VARIABLE_MSG |      \
+	 FI_SHARED_AV)
 
 /* What the base must be able to do for control messages to travel. */
 #define CTRL_CAPS  FI_TAGGED
