@@ -34,7 +34,7 @@ planted() {
 }
 
 planted "a test that fails" "1 passed, 1 failed, 0 skipped" \
-	"^not ok 2 - trixie adr: false" 100 '
+	"^not ok 2 - trixie adr: false" 300 '
 t true true
 t false false' "$@"
 planted "a guest that hangs" "[01] passed, 1 failed, 0 skipped" \
@@ -42,7 +42,7 @@ planted "a guest that hangs" "[01] passed, 1 failed, 0 skipped" \
 t true true
 sleep 1000' "$@"
 planted "a guest that dies" "1 passed, 1 failed, 0 skipped" \
-	"ended early" 100 '
+	"ended early" 300 '
 t true true
 echo c >/proc/sysrq-trigger' "$@"
 echo "$passed passed, $failed failed, $skipped skipped"
