@@ -239,6 +239,7 @@ void inv_saw_error(struct inv_world *w, struct inv_cq *cq,
 	struct inv_op *o = op_of(w, e->op_context);
 	struct inv_traffic *f = traffic_of(w, e->op_context);
 	char buf[24] = "none";
+	int prov_errno = 0;
 
 	if (f) {
 		traffic_ends(w, f, e->err, e->prov_errno);
@@ -251,12 +252,15 @@ void inv_saw_error(struct inv_world *w, struct inv_cq *cq,
 	}
 	if (o)
 		say_buf(o, e->buf, buf, sizeof(buf));
+	/* The base gives whatever errno a call had left before. */
+	if (e->err != FI_ETRUNC)
+		prov_errno = e->prov_errno;
 	inv_saw(w->t, o ? (int)(o - w->p->ops) : LINE_STRAY,
 		"error side %d flags %#llx len %zu buf %s data %#llx tag %#llx "
 		"olen %zu err %d prov_errno %d",
 		cq->side, (unsigned long long)e->flags, e->len, buf,
 		(unsigned long long)e->data, (unsigned long long)e->tag,
-		e->olen, e->err, e->prov_errno);
+		e->olen, e->err, prov_errno);
 	if (o)
 		o->got++;
 }

@@ -413,7 +413,12 @@ int rp_cq_trywait(struct rp_cq *cq)
 	/* Until something is hidden the program reads from the base alone. */
 	if (atomic_load(&dom->live) || dom->auto_progress)
 		rp_domain_progress(dom);
+	else
+		rp_domain_hush(dom);
 	cq->asleep = true;
+	/* What a signal, or an entry read since, has left in it. */
+	if (STAILQ_EMPTY(&cq->queue))
+		unwake(cq);
 	ret = STAILQ_EMPTY(&cq->queue) && !cq->fatal ? 0 : -FI_EAGAIN;
 	if (!ret)
 		ret = rp_cq_base_trywait(cq, &soon);
@@ -464,6 +469,9 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			continue;
 		if (ret)
 			return ret;
+		/* The wake of an earlier signal may just have been undone. */
+		if (atomic_exchange(&cq->signaled, false))
+			return -FI_EAGAIN;
 		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)
 			return -errno;
 	}

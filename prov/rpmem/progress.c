@@ -44,13 +44,18 @@ static void take_timer(struct rp_dom *dom)
 		dom->timer_due = UINT64_MAX;
 }
 
+void rp_domain_hush(struct rp_dom *dom)
+{
+	take_kick(dom);
+	take_timer(dom);
+}
+
 void rp_domain_progress(struct rp_dom *dom)
 {
 	struct rp_cq *cq;
 	struct rp_ep *ep;
 
-	take_kick(dom);
-	take_timer(dom);
+	rp_domain_hush(dom);
 	LIST_FOREACH (cq, &dom->cqs, link)
 		rp_cq_drain(cq);
 	rp_agent_progress(dom->agent);

@@ -389,6 +389,8 @@ void rp_poll_forget(struct rp_dom *dom, const struct fid *fid);
 
 /* With the lock: everything that is due, on every CQ of the domain. */
 void rp_domain_progress(struct rp_dom *dom);
+/* With the lock: what has woken sleepers has done so. */
+void rp_domain_hush(struct rp_dom *dom);
 /*
  * With the lock: a timer for the next deadline, before somebody sleeps. soon:
  * nothing will announce what the base has, so look again shortly.
