@@ -102,4 +102,5 @@ fabtests_functional_invisible_SOURCES = \
 	fabtests/functional/invisible_world.c
 fabtests_functional_invisible_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_invisible_LDADD = $(FABRIC_LIBS)
-EXTRA_DIST += fabtests/functional/invisible.sh
+EXTRA_DIST += fabtests/functional/invisible.sh \
+	fabtests/functional/invisible_planted
