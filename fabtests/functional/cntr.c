@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "functional/pair.h"
 
@@ -182,6 +183,7 @@ static void failures(struct side *s, const struct card *peer)
 	OK(of(s, 3) == ok && fi_cntr_readerr(s->cntr[3]) == bad + 1,
 	   "and is an error for the counter");
 	POST(s, bad_commit(s, peer));
+	usleep(100000); /* it is here before the wait begins */
 	/* A thread may be faster than the wait, which is for later errors. */
 	OK(fi_cntr_wait(s->cntr[3], ok + 1, 2000) == -FI_EAVAIL ||
 		   s->o.progress == FI_PROGRESS_AUTO,

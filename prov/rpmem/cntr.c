@@ -89,12 +89,13 @@ static void wait_for_raw(struct rp_dom *dom)
 static uint64_t value(struct rp_cntr *c, bool errors)
 {
 	struct rp_tally *t = errors ? &c->err : &c->ok;
-	uint64_t base = 0, seen, v;
+	uint64_t base = 0, told = 0, seen, v;
 	int i;
 
 	wait_for_raw(c->dom);
 	for (i = 0; i < TRIES; i++) {
 		seen = t->hidden;
+		told = t->told;
 		base = base_value(c, errors);
 		if (errors && c->sticky && base != c->base_err) {
 			usleep(SETTLE_US);
@@ -106,7 +107,7 @@ static uint64_t value(struct rp_cntr *c, bool errors)
 		if (t->hidden == seen)
 			break;
 	}
-	v = base - t->hidden + t->told + t->moved;
+	v = base - t->hidden + told + t->moved;
 	/* A difference of both signs: late is less than what was told. */
 	if ((int64_t)(v - atomic_load(&t->last)) > 0)
 		atomic_store(&t->last, v);
@@ -223,6 +224,25 @@ static int nap(struct rp_cntr *c, uint64_t threshold, int64_t end)
 	return fi_cntr_wait(c->base, t, (int)ms);
 }
 
+/*
+ * How many errors there were when a wait began. Reading the number drives the
+ * base, and an error that comes with that is one that the program waits for.
+ */
+static uint64_t errors_before(struct rp_cntr *c)
+{
+	uint64_t last = atomic_load(&c->err.last), v;
+	bool fresh;
+
+	/* sockets remembers an error until the program asks how many. */
+	if (c->sticky)
+		return atomic_load(&c->err_read);
+	fresh = fi_cntr_wait(c->base, UINT64_MAX, 0) == -FI_EAVAIL;
+	pthread_mutex_lock(&c->dom->lock);
+	v = live(c) ? value(c, true) : base_value(c, true);
+	pthread_mutex_unlock(&c->dom->lock);
+	return fresh && v > last ? v - 1 : v;
+}
+
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct rp_cntr *c = cntr_of(fid);
@@ -230,8 +250,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	uint64_t errors;
 	int ret;
 
-	/* sockets remembers an error until the program asks how many. */
-	errors = c->sticky ? atomic_load(&c->err_read) : read_any(c, true);
+	errors = errors_before(c);
 	for (;;) {
 		if (c->sticky && read_any(c, true) != errors)
 			return -FI_EAVAIL;
@@ -303,12 +322,12 @@ int rp_cntr_trywait(struct rp_cntr *c)
 	if (c->ev_fd >= 0)
 		eventfd_read(c->ev_fd, &v);
 	if (!live(c))
-		return fi_trywait(dom->fabric->base, &base, 1);
+		return fi_trywait(dom->base_fabric, &base, 1);
 	pthread_mutex_lock(&dom->lock);
 	rp_domain_progress(dom);
 	ret = value(c, false) != ok || value(c, true) != err ? -FI_EAGAIN : 0;
 	if (!ret)
-		ret = fi_trywait(dom->fabric->base, &base, 1);
+		ret = fi_trywait(dom->base_fabric, &base, 1);
 	/* What comes on queues that nobody watches here. */
 	if (!ret)
 		rp_domain_arm(dom, true);
