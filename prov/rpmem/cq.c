@@ -384,7 +384,7 @@ int rp_cq_base_trywait(struct rp_cq *cq, bool *soon)
 		*soon = true;
 		return 0;
 	}
-	return fi_trywait(cq->dom->fabric->base, &fid, 1);
+	return fi_trywait(cq->dom->base_fabric, &fid, 1);
 }
 
 int rp_cq_ready(struct rp_cq *cq)

@@ -183,6 +183,9 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	ret = find_base_info(fab, info, &dom->base_info);
 	if (ret)
 		goto free;
+	ret = rp_fabric_base(fab, dom->base_info, &dom->base_fabric);
+	if (ret)
+		goto info;
 	dom->marked = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
@@ -207,7 +210,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	ret = make_agent(dom);
 	if (ret)
 		goto close;
-	ret = fi_domain(fab->base, dom->base_info, &dom->base, context);
+	ret = fi_domain(dom->base_fabric, dom->base_info, &dom->base, context);
 	if (ret)
 		goto agent;
 	pthread_mutex_init(&dom->lock, NULL);
@@ -235,6 +238,7 @@ close:
 		close(dom->timer_fd);
 	if (dom->kick_fd >= 0)
 		close(dom->kick_fd);
+info:
 	fi_freeinfo(dom->base_info);
 free:
 	free(dom);

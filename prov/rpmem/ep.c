@@ -212,7 +212,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		return 0;
 	case FI_CLASS_EQ:
 		/* A layered base reports nothing there (ofi_rxm). */
-		return ep->dom->fabric->direct != ep->dom->fabric->base
+		return ep->dom->base_fabric != ep->dom->fabric->direct
 			       ? 0
 			       : fi_ep_bind(ep->base, bfid, flags);
 	case FI_CLASS_CNTR:

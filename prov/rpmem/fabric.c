@@ -11,13 +11,13 @@ static int fabric_close(struct fid *fid)
 	struct rp_fabric *fab = rp_container_of(fid, struct rp_fabric, fid.fid);
 	int ret;
 
-	if (fab->direct != fab->base) {
-		ret = fi_close(&fab->direct->fid);
+	if (fab->layered && fab->layered != fab->direct) {
+		ret = fi_close(&fab->layered->fid);
 		if (ret)
 			return ret;
-		fab->direct = fab->base;
+		fab->layered = NULL;
 	}
-	ret = fi_close(&fab->base->fid);
+	ret = fi_close(&fab->direct->fid);
 	if (ret)
 		return ret;
 	fi_freeinfo(fab->given);
@@ -168,26 +168,69 @@ static struct fi_ops_fabric fabric_ops = {
 	.domain2 = fabric_domain2,
 };
 
-/* The provider's own fabric, where that of its datagrams is another's. */
-static int open_direct(struct rp_fabric *fab, const struct fi_info *base,
-		       void *context)
+static bool is_native(struct rp_fabric *fab, const struct fi_info *base)
+{
+	return !strcasecmp(base->fabric_attr->prov_name, fab->base_name);
+}
+
+/* The provider's own fabric, where its reliable datagrams are another's. */
+static int open_direct(struct rp_fabric *fab, const struct fi_info *base)
 {
 	struct fi_info *list;
 	int ret;
 
-	fab->direct = fab->base;
-	if (!strcasecmp(base->fabric_attr->prov_name, fab->base_name) ||
-	    rp_info_direct(fab->version, fab->base_name, &list))
+	fab->direct = fab->layered;
+	if (rp_info_direct(fab->version, fab->base_name, &list))
 		return 0;
 	for (struct fi_info *i = list; i; i = i->next) {
 		if (strcmp(i->fabric_attr->name, base->fabric_attr->name))
 			continue;
-		ret = fi_fabric(i->fabric_attr, &fab->direct, context);
+		ret = fi_fabric(i->fabric_attr, &fab->direct,
+				fab->fid.fid.context);
 		fi_freeinfo(list);
 		return ret;
 	}
 	fi_freeinfo(list);
 	return 0;
+}
+
+static int open_base(struct rp_fabric *fab, const struct fi_info *base)
+{
+	void *context = fab->fid.fid.context;
+	int ret;
+
+	if (is_native(fab, base))
+		return fi_fabric(base->fabric_attr, &fab->direct, context);
+	ret = fi_fabric(base->fabric_attr, &fab->layered, context);
+	if (ret)
+		return ret;
+	ret = open_direct(fab, base);
+	if (ret)
+		fi_close(&fab->layered->fid);
+	return ret;
+}
+
+/*
+ * tcp has reliable datagrams of its own since libfabric 1.18, but no atomics:
+ * who asks for them gets ofi_rxm over tcp, in the same fabric of ours.
+ */
+int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
+		   struct fid_fabric **out)
+{
+	int ret = 0;
+
+	if (is_native(fab, base)) {
+		*out = fab->direct;
+		return 0;
+	}
+	pthread_mutex_lock(&fab->lock);
+	if (!fab->layered)
+		ret = fi_fabric(base->fabric_attr, &fab->layered,
+				fab->fid.fid.context);
+	if (!ret)
+		*out = fab->layered;
+	pthread_mutex_unlock(&fab->lock);
+	return ret;
 }
 
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
@@ -222,19 +265,14 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 			   &list);
 	if (ret)
 		goto free;
-	ret = fi_fabric(list->fabric_attr, &fab->base, context);
+	fab->fid.fid.context = context;
+	ret = open_base(fab, list);
 	if (ret)
 		goto free;
-	ret = open_direct(fab, list, context);
-	if (ret) {
-		fi_close(&fab->base->fid);
-		goto free;
-	}
 	fi_freeinfo(list);
 	fi_freeinfo(hints);
 	pthread_mutex_init(&fab->lock, NULL);
 	fab->fid.fid.fclass = FI_CLASS_FABRIC;
-	fab->fid.fid.context = context;
 	fab->fid.fid.ops = &fabric_fid_ops;
 	fab->fid.ops = &fabric_ops;
 	fab->fid.api_version = fab->version;

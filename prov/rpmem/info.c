@@ -190,7 +190,7 @@ static void fids_to_base(struct fi_info *b)
 	if (b->fabric_attr->fabric)
 		b->fabric_attr->fabric = rp_container_of(b->fabric_attr->fabric,
 							 struct rp_fabric, fid)
-						 ->base;
+						 ->direct;
 }
 
 struct fi_info *rp_info_to_base(const struct fi_info *info)

@@ -85,20 +85,25 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 
 struct rp_fabric {
 	struct fid_fabric fid;
-	struct fid_fabric *base;
 	/*
-	 * Of the provider itself, where the base's reliable datagrams are
-	 * layered over it: event queues and what we do not layer over.
+	 * Of the provider itself: event queues, what we do not layer over, and
+	 * its own reliable datagrams; where it has no fabric of this name, the
+	 * other one.
 	 */
 	struct fid_fabric *direct;
+	/* Of ofi_rxm over it, once a domain has needed it. */
+	struct fid_fabric *layered;
 	char *base_name; /* what a hint names: "tcp" */
+	pthread_mutex_t lock; /* for layered and given */
 	/* Entries that the base was given: sockets goes on looking at them. */
-	pthread_mutex_t lock;
 	struct fi_info *given;
 	uint32_t version;
 };
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context);
+/* The base's fabric that its entry belongs to, native or layered. */
+int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
+		   struct fid_fabric **out);
 
 /* --- hidden.c: contexts of operations that the user never sees --- */
 
@@ -169,6 +174,7 @@ void rp_slot_pool_fini(struct rp_slot_pool *p);
 struct rp_dom {
 	struct fid_domain fid;
 	struct rp_fabric *fabric;
+	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
 	struct fi_info *base_info; /* what the base was opened with */
 	bool marked;		   /* we make the keys, with facts in them */
