@@ -160,7 +160,8 @@ bool rp_setup_name_ok(const char *name)
 	return true;
 }
 
-static struct cursor put_begin(void *buf, size_t size, enum rp_setup_type type)
+__attribute__((nonnull)) static struct cursor put_begin(void *buf, size_t size,
+							enum rp_setup_type type)
 {
 	struct cursor c = {.p = buf, .left = size};
 

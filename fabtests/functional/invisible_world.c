@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The objects that programs use: domains and memory once, the rest each time.
  */
+/* Newer headers warn of poll and wait sets, which programs go on using. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -10,6 +10,12 @@
 
 #include "functional/pair.h"
 
+/* FI_MR_BASIC and FI_MR_SCALABLE, of which newer headers warn. */
+enum {
+	MR_BASIC = 1,
+	MR_SCALABLE
+};
+
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
@@ -58,7 +64,7 @@ static int works(struct fi_info *info)
 	desc = fi_mr_desc(src);
 	memset(to, 0, sizeof(to));
 	POST(&s, fi_write(s.ep, from, sizeof(from), desc, s.peer,
-			  (mode & FI_MR_VIRT_ADDR) || mode == FI_MR_BASIC
+			  (mode & FI_MR_VIRT_ADDR) || mode == MR_BASIC
 				  ? (uintptr_t)to
 				  : 0,
 			  fi_mr_key(dst), NULL));
@@ -90,10 +96,10 @@ static void modes(const char *base, const char *ours)
 		{"all of the usual ones", FI_VERSION(1, 17),
 		 FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
 			 FI_MR_PROV_KEY | FI_MR_ENDPOINT},
-		{"FI_MR_BASIC, 1.4", FI_VERSION(1, 4), FI_MR_BASIC},
-		{"FI_MR_SCALABLE, 1.4", FI_VERSION(1, 4), FI_MR_SCALABLE},
-		{"FI_MR_BASIC, 1.17", FI_VERSION(1, 17), FI_MR_BASIC},
-		{"FI_MR_SCALABLE, 1.17", FI_VERSION(1, 17), FI_MR_SCALABLE},
+		{"FI_MR_BASIC, 1.4", FI_VERSION(1, 4), MR_BASIC},
+		{"FI_MR_SCALABLE, 1.4", FI_VERSION(1, 4), MR_SCALABLE},
+		{"FI_MR_BASIC, 1.17", FI_VERSION(1, 17), MR_BASIC},
+		{"FI_MR_SCALABLE, 1.17", FI_VERSION(1, 17), MR_SCALABLE},
 	};
 	struct fi_info *b, *o;
 

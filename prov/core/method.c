@@ -349,14 +349,14 @@ static const char *domain_word(unsigned int v)
 
 bool rp_method_row(size_t i, struct rp_method_words *w)
 {
-	const struct row *r = &rows[i];
+	const struct row *r = i < ROWS ? &rows[i] : NULL;
 
 	*w = (struct rp_method_words){.memory = "any"};
 	if (i > ROWS)
 		return false;
-	mask_words(i == ROWS ? M(UNKNOWN) : r->memory, RP_MEM_EMULATED + 1,
-		   memory_word, w->memory, sizeof(w->memory));
-	if (i == ROWS) {
+	mask_words(r ? r->memory : M(UNKNOWN), RP_MEM_EMULATED + 1, memory_word,
+		   w->memory, sizeof(w->memory));
+	if (!r) {
 		/* What nothing matches. */
 		strcpy(w->placement, "any");
 		strcpy(w->domain, "any");

@@ -140,8 +140,8 @@ static size_t size_of(enum fi_datatype type, enum fi_op op)
 	bool bits = op == FI_BOR || op == FI_BAND || op == FI_BXOR ||
 		    op == FI_MSWAP;
 
-	if ((size_t)type >= sizeof(types) / sizeof(types[0]) ||
-	    op >= FI_ATOMIC_OP_LAST || (bits && type >= FI_FLOAT))
+	if ((size_t)type >= sizeof(types) / sizeof(types[0]) || op > FI_MSWAP ||
+	    (bits && type >= FI_FLOAT))
 		return 0;
 	return types[type].size;
 }

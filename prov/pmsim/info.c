@@ -5,6 +5,12 @@
 
 #include "pmsim/pmsim_int.h"
 
+/* FI_MR_BASIC and FI_MR_SCALABLE, of which newer headers warn. */
+enum {
+	MR_BASIC = 1,
+	MR_SCALABLE
+};
+
 #define PRIMARY (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
 #define TX_CAPS (PRIMARY | FI_SEND | FI_READ | FI_WRITE)
 #define RX_CAPS                                                                \
@@ -50,7 +56,7 @@ static bool asked_for(const struct fi_info *hints)
 
 static uint64_t order(void)
 {
-	return ps_sim.cfg.ordered ? ORDER : FI_ORDER_NONE;
+	return ps_sim.cfg.ordered ? ORDER : 0;
 }
 
 static int mr_mode(void)
@@ -61,11 +67,11 @@ static int mr_mode(void)
 
 static bool mr_mode_fits(uint32_t version, int mode)
 {
-	if (mode == FI_MR_UNSPEC && FI_VERSION_LT(version, FI_VERSION(1, 5)))
+	if (!mode && FI_VERSION_LT(version, FI_VERSION(1, 5)))
 		return true;
-	if (mode == FI_MR_BASIC)
+	if (mode == MR_BASIC)
 		mode = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	else if (mode == FI_MR_SCALABLE)
+	else if (mode == MR_SCALABLE)
 		mode = 0;
 	return !(mr_mode() & ~mode);
 }
