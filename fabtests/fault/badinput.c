@@ -277,7 +277,7 @@ static size_t make_hello(struct side *s, uint8_t *buf, size_t size,
 
 static const char *garbage(struct duo *d)
 {
-	const struct pair_opts raw = {.prov = "tcp;ofi_rxm"};
+	const struct pair_opts raw = {.prov = "tcp"};
 	uint8_t buf[RP_WIRE_MAX_MSG * 2], answer[RP_WIRE_MAX_MSG];
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
@@ -374,7 +374,7 @@ static int told(struct side *s, const uint8_t *msg, size_t len, uint64_t token)
 /* An initiator that keeps to the form, and asks for what it may not have. */
 static const char *lies(struct duo *d)
 {
-	const struct pair_opts raw = {.prov = "tcp;ofi_rxm"};
+	const struct pair_opts raw = {.prov = "tcp"};
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	struct rp_wire_hello_ack ack;
 	struct fi_cq_tagged_entry e;
@@ -444,7 +444,7 @@ static const char *lies(struct duo *d)
 /* A target that answers every hello in a later version of the protocol. */
 static void false_target(int fd)
 {
-	const struct pair_opts raw = {.prov = "tcp;ofi_rxm"};
+	const struct pair_opts raw = {.prov = "tcp"};
 	struct rp_key key = {.base = 1,
 			     .random = 1,
 			     .persistent = true,
@@ -508,7 +508,7 @@ static const char *later_version(struct duo *d)
 /* A peer that knows nothing of us must not be bothered, or waited for long. */
 static const char *plain_peer(struct duo *d)
 {
-	const struct pair_opts raw = {.prov = "tcp;ofi_rxm"};
+	const struct pair_opts raw = {.prov = "tcp"};
 	struct card c = {0};
 	struct side s, other;
 

@@ -272,7 +272,7 @@ static void take(size_t len)
 
 static void target(int fd)
 {
-	const struct pair_opts raw = {.prov = "tcp;ofi_rxm"};
+	const struct pair_opts raw = {.prov = "tcp"};
 	struct rp_key key = {.base = 1,
 			     .random = 1,
 			     .persistent = true,

@@ -245,7 +245,7 @@ int main(int argc, char **argv)
 	if (world == MAP_FAILED)
 		MUST(-errno);
 	world->seed = (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000;
-	strcpy(world->base, "tcp;ofi_rxm");
+	strcpy(world->base, "tcp");
 	world->sanitized = getenv("RP_SANITIZE") && *getenv("RP_SANITIZE");
 	if (getenv("RP_LONG") && !strcmp(getenv("RP_LONG"), "1"))
 		rounds = 50;

@@ -204,7 +204,7 @@ static ssize_t tracked(struct rp_ep *ep, const struct call *call,
 	struct rp_dom *dom = ep->dom;
 	struct rp_carry *carry = NULL;
 	struct call c = *call;
-	size_t size, total;
+	size_t size = 0, total = 0;
 	struct rp_slot *s;
 	ssize_t ret;
 

@@ -246,6 +246,10 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
 		b->domain_attr->threading = FI_THREAD_SAFE;
 	}
+	/* Whoever calls us drives every endpoint and queue of the domain. */
+	if (b->domain_attr->threading != FI_THREAD_UNSPEC &&
+	    b->domain_attr->threading != FI_THREAD_DOMAIN)
+		b->domain_attr->threading = FI_THREAD_SAFE;
 	fids_to_base(b);
 	return b;
 }
