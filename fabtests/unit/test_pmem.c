@@ -492,6 +492,7 @@ static void decode(pid_t pid, struct executed *x)
 {
 	struct user_regs_struct regs;
 	unsigned char op[8];
+	uintptr_t at;
 	long word;
 	int i;
 
@@ -505,14 +506,18 @@ static void decode(pid_t pid, struct executed *x)
 		x->fences++;
 		return;
 	}
-	/* clwb 66 /6, clflushopt 66 /7, clflush /7; [register] only. */
-	if (op[i + 2] >> 6 || (op[i + 2] >> 3 & 7) < 6 ||
+	/* clwb 66 /6, clflushopt 66 /7, clflush /7; [register (+ byte)]. */
+	if (op[i + 2] >> 6 == 3 || (op[i + 2] >> 3 & 7) < 6 ||
 	    (!i && (op[i + 2] >> 3 & 7) == 6))
 		return;
+	cr_assert_lt(op[i + 2] >> 6, 2);
 	cr_assert_neq(op[i + 2] & 7, 4);
-	cr_assert_neq(op[i + 2] & 7, 5);
+	cr_assert((op[i + 2] & 7) != 5 || op[i + 2] >> 6);
 	cr_assert_lt(x->lines, 32);
-	x->line[x->lines++] = reg_of(&regs, op[i + 2] & 7) & ~63ull;
+	at = reg_of(&regs, op[i + 2] & 7);
+	if (op[i + 2] >> 6)
+		at += (uintptr_t)(signed char)op[i + 3];
+	x->line[x->lines++] = at & ~63ull;
 	x->weak_fences = !i;
 	x->fences = 0;
 }
