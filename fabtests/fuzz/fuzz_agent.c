@@ -218,7 +218,19 @@ static void x_kick(struct rp_xport *x)
 	(void)x;
 }
 
+static int x_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+		    size_t len)
+{
+	(void)x;
+	(void)peer;
+	(void)data;
+	(void)buf;
+	(void)len;
+	return 0;
+}
+
 static const struct rp_xport_ops ops = {
+	.notify = x_notify,
 	.now = x_now,
 	.send = x_send,
 	.peer_get = x_peer_get,
@@ -277,7 +289,7 @@ static void p_drain(void *ctx)
 static void region_add(unsigned int i)
 {
 	struct region *r = &regions[i];
-	const struct rp_pmem_ops pmem_ops = {p_sync, p_flush, p_drain, r};
+	const struct rp_pmem_ops pmem_ops = {p_sync, p_flush, p_drain, NULL, r};
 	struct rp_facts f = {
 		.memory = i == 0 ? RP_MEM_DAX_SYNC : RP_MEM_FILE,
 		.placement = RP_PLACE_CPU_USER,

@@ -17,7 +17,7 @@ def control(kind, body=b"", session=0, token=7, incarnation=0x1CE, version=1):
 
 
 KEY = 0x5A0000E600000001
-HELLO = struct.pack("<QQIHH", 9, KEY, 5000, 0, 4) + b"\x7f\0\0\1"
+HELLO = struct.pack("<QQIHH", 9, KEY, 5000, 1, 4) + b"\x7f\0\0\1"
 wire = {
     "hello": control(1, HELLO),
     "hello-v2": control(1, HELLO, version=2),
@@ -25,9 +25,15 @@ wire = {
                        + struct.pack("<QQQ", KEY, 64, 64), 3),
     "request-2": control(2, struct.pack("<HBBI", 2, 1, 0, 0)
                          + struct.pack("<QQQ", KEY, 0, 1) * 2, 3),
+    "then": control(2, struct.pack("<HBBI", 1, 2, 2, 1)
+                    + struct.pack("<QQQ", KEY, 64, 64)
+                    + struct.pack("<QQQQ", 1, KEY, 8, 42), 3),
+    "notify": control(2, struct.pack("<HBBI", 2, 2, 1, 2)
+                      + struct.pack("<QQQ", KEY, 0, 1) * 2
+                      + struct.pack("<QQ", 2, 42), 3),
     "query": control(3, struct.pack("<QB7x", KEY, 2), 3),
     "bye": control(4, session=3),
-    "hello-ack": control(65, struct.pack("<QIHHHHI", 3, 0, 64, 168, 0, 0, 0), 9),
+    "hello-ack": control(65, struct.pack("<QIHHHHI", 3, 0, 64, 168, 1, 0, 0), 9),
     "refused": control(65, struct.pack("<QIHHHHI", 0, 2, 0, 0, 0, 0, 0), 9),
     "reply": control(66, struct.pack("<IBBHIHBB", 0, 2, 2, 0, 0, 64, 6, 0), 9),
     "failed": control(66, struct.pack("<IBBHIHBB", 11, 0, 0, 0, 5, 64, 0, 0), 9),

@@ -150,6 +150,23 @@ static int x_random(struct rp_xport *x, void *buf, size_t len)
 	return 0;
 }
 
+static int x_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+		    size_t len)
+{
+	struct rig_x *fx = x_of(x);
+
+	MUST(peer < RIG_PEERS && fx->peers[peer].used);
+	if (fx->notify_ret)
+		return fx->notify_ret;
+	fx->notified++;
+	fx->sends_before = fx->sends;
+	fx->told.peer = peer;
+	fx->told.data = data;
+	fx->told.buf = buf;
+	fx->told.len = len;
+	return 0;
+}
+
 static void x_kick(struct rp_xport *x)
 {
 	atomic_fetch_add(&x_of(x)->kicks, 1);
@@ -161,6 +178,7 @@ static const struct rp_xport_ops ops = {
 	.peer_get = x_peer_get,
 	.peer_put = x_peer_put,
 	.random = x_random,
+	.notify = x_notify,
 	.kick = x_kick,
 };
 
@@ -273,6 +291,25 @@ static void p_drain(void *ctx)
 	m->dirty_way = false;
 }
 
+static bool on_media(const struct rig_at *at)
+{
+	return !memcmp(at->m->mem + RIG_SKEW + at->off,
+		       at->m->media + RIG_SKEW + at->off, at->len);
+}
+
+static void p_store8(void *ctx, uint64_t *addr, uint64_t value)
+{
+	struct rig_region *m = ctx;
+	struct rig *g = m->rig;
+
+	check_inside(m, addr, sizeof(value));
+	MUST((uintptr_t)addr % sizeof(value) == 0);
+	for (int i = 0; i < 2; i++)
+		MUST(!g->behind[i].m || on_media(&g->behind[i]));
+	atomic_fetch_add(&m->stores, 1);
+	*addr = value;
+}
+
 static void region_init(struct rig *g, struct rig_region *m, size_t npages)
 {
 	memset(m, 0, sizeof(*m));
@@ -315,6 +352,7 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 		.sync = p_sync,
 		.flush = p_flush,
 		.drain = p_drain,
+		.store8 = p_store8,
 		.ctx = m,
 	};
 	struct rp_facts f = {
@@ -423,6 +461,7 @@ void rig_hello(struct rig_peer *p)
 		.cookie = p->cookie,
 		.key = rig_some_key(),
 		.timeout_ms = p->timeout_ms,
+		.features = 0xffff,
 		.addr_len = sizeof(p->id),
 	};
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -525,6 +564,54 @@ uint64_t rig_commit(struct rig_peer *p, struct rig_region *m, uint64_t off,
 	const struct rig_at at = {m, off, len};
 
 	return rig_commit_all(p, m->r.choice.class, 1, &at);
+}
+
+uint64_t rig_send_effect(struct rig_peer *p, const struct rig_effect *e)
+{
+	struct rp_wire_hdr hdr = next_hdr(p, RP_MSG_REQUEST);
+	static struct rp_wire_request m;
+	uint8_t buf[RP_WIRE_MAX_MSG];
+
+	m = (struct rp_wire_request){
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = e->at.m->r.choice.class,
+		.effect = e->effect,
+		.seq = e->seq,
+		.then = e->then,
+		.data = e->data,
+		.ranges = {{e->at.m->r.key, e->at.off, e->at.len}},
+	};
+	if (e->token) {
+		p->token--;
+		hdr.token = e->token;
+	}
+	rig_recv(p->x, buf, rp_wire_put_request(buf, sizeof(buf), &hdr, &m));
+	return hdr.token;
+}
+
+uint64_t rig_then(struct rig_peer *p, struct rig_at at, uint64_t seq,
+		  struct rig_region *m, uint64_t addr, uint64_t value)
+{
+	const struct rig_effect e = {
+		.effect = RP_EFFECT_THEN,
+		.seq = seq,
+		.then = {m->r.key, addr, value},
+		.at = at,
+	};
+
+	rig_store(at.m, at.off, at.len);
+	if (at.m->r.facts.memory != RP_MEM_TMPFS)
+		p->g->behind[0] = at;
+	return rig_send_effect(p, &e);
+}
+
+uint64_t rig_value(const struct rig_region *m, uint64_t off, bool media)
+{
+	uint64_t v;
+
+	memcpy(&v, (media ? m->media : m->mem) + RIG_SKEW + off, sizeof(v));
+	return v;
 }
 
 uint64_t rig_query(struct rig_peer *p, uint64_t key, enum rp_class required)

@@ -37,11 +37,18 @@ struct rig_x {
 	/* What the fake says. */
 	int send_ret;	/* of every send, unless 0 */
 	uint64_t stuck; /* peer + 1 whose sends say -EAGAIN */
-	int get_ret, random_ret;
+	int get_ret, random_ret, notify_ret;
 	/* What it saw. */
 	struct rig_msg *first, **last;
 	unsigned int open, most_open, gets;
 	unsigned int sends; /* tries */
+	/* The last notification, and how many messages had been sent then. */
+	unsigned int notified, sends_before;
+	struct {
+		uint64_t peer, data;
+		void *buf;
+		size_t len;
+	} told;
 	atomic_uint kicks;
 	struct {
 		bool used;
@@ -62,8 +69,13 @@ struct rig_region {
 	uint8_t *mem, *way, *media; /* of npages pages */
 	size_t npages;
 	int sync_ret; /* what sync says, copying nothing, unless 0 */
-	atomic_uint syncs, flushes, drains;
+	atomic_uint syncs, flushes, drains, stores;
 	bool dirty_way;
+};
+
+struct rig_at {
+	struct rig_region *m;
+	uint64_t off, len;
 };
 
 struct rig {
@@ -74,6 +86,8 @@ struct rig {
 	/* Requests for the oracle: what an OK must have made durable. */
 	struct rig_promise *promises;
 	unsigned int checked; /* by the oracle */
+	/* What must be on media before anything is stored. */
+	struct rig_at behind[2];
 	/* Closed: sync waits; entered counts those that got that far. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -132,15 +146,25 @@ uint64_t rig_request(struct rig_peer *p, enum rp_level level,
 		     enum rp_class required, size_t n,
 		     const struct rp_wire_range *ranges);
 /* Durable, after new bytes were stored there; the oracle knows of it. */
-struct rig_at {
-	struct rig_region *m;
-	uint64_t off, len;
-};
 uint64_t rig_commit_all(struct rig_peer *p, enum rp_class required, size_t n,
 			const struct rig_at *at);
 /* One range, required class as strong as the region's. */
 uint64_t rig_commit(struct rig_peer *p, struct rig_region *m, uint64_t off,
 		    uint64_t len);
+/* A commit of one range with an effect, its class as strong as the range's. */
+struct rig_effect {
+	enum rp_effect effect;
+	uint64_t seq, token; /* token 0: the next */
+	struct rp_wire_then then;
+	uint64_t data;
+	struct rig_at at;
+};
+/* Sends it as it is: nothing is stored, and the oracle knows nothing of it. */
+uint64_t rig_send_effect(struct rig_peer *p, const struct rig_effect *e);
+/* New bytes in the range, which must be on media before the store is done. */
+uint64_t rig_then(struct rig_peer *p, struct rig_at at, uint64_t seq,
+		  struct rig_region *m, uint64_t addr, uint64_t value);
+uint64_t rig_value(const struct rig_region *m, uint64_t off, bool media);
 uint64_t rig_query(struct rig_peer *p, uint64_t key, enum rp_class required);
 void rig_bye(struct rig_peer *p);
 

@@ -77,6 +77,34 @@ static void op_drain(void *ctx)
 			g->durable[i] = g->way[i];
 }
 
+/* A commit's effect is had; value names the commit. */
+static void effect(struct world *w, uint64_t value)
+{
+	struct w_commit *c = &w->commits[(uint32_t)value];
+
+	W_CHECK(w, value >> 32 == w->epoch && (uint32_t)value < w->ncommits,
+		"an effect of nobody");
+	w_say(w, "commit %u has its effect", (uint32_t)value);
+	c->done++;
+	c->done_at = ++w->event;
+	W_CHECK(w, c->done == 1, "commit %u: its effect for the second time",
+		(uint32_t)value);
+	w->judge_effect(w, c);
+}
+
+static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
+{
+	struct w_reg *g = ctx;
+	const struct w_commit *c = &g->w->commits[(uint32_t)value];
+
+	W_CHECK(g->w, !g->gone, "store to memory that is gone");
+	effect(g->w, value);
+	W_CHECK(g->w,
+		c->effect.reg == g && c->effect.cell == cell_of(g, addr) &&
+			(uintptr_t)addr % W_CELL == 0,
+		"commit %u stores elsewhere", (uint32_t)value);
+}
+
 static const struct rp_facts kinds[W_KINDS] = {
 	[W_MSYNC] = {.memory = RP_MEM_FILE,
 		     .placement = RP_PLACE_CPU_USER,
@@ -99,7 +127,8 @@ static void reg_new(struct world *w, enum w_kind kind)
 	static char memory[W_KINDS][W_CELLS * W_CELL]
 		__attribute__((aligned(4096)));
 	struct w_reg *g = calloc(1, sizeof(*g));
-	const struct rp_pmem_ops ops = {op_sync, op_flush, op_drain, g};
+	const struct rp_pmem_ops ops = {op_sync, op_flush, op_drain, op_store8,
+					g};
 	struct rp_key k = {.base = kind + 1, .persistent = true};
 
 	cr_assert(g && w->nregs < W_REGS);
@@ -202,6 +231,19 @@ static int t_random(struct rp_xport *x, void *buf, size_t len)
 	return 0;
 }
 
+static int t_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+		    size_t len)
+{
+	struct world *w = world_of(x);
+
+	if (w_chance(w, w->rules.again))
+		return -ENOMEM;
+	effect(w, data);
+	W_CHECK(w, w->commits[(uint32_t)data].in == &w->init[peer],
+		"the source of another");
+	return 0;
+}
+
 static void t_kick(struct rp_xport *x)
 {
 }
@@ -212,6 +254,7 @@ static const struct rp_xport_ops t_ops = {
 	.peer_get = t_peer_get,
 	.peer_put = t_peer_put,
 	.random = t_random,
+	.notify = t_notify,
 	.kick = t_kick,
 };
 
@@ -462,6 +505,10 @@ bool w_post_write(struct w_init *i, const struct w_reg *reg, unsigned int first,
 		.first = first,
 		.n = n,
 	};
+	/* The adapter does not let anything overtake a store. */
+	if (rp_peer_then_overlaps(w_peer(i), reg->r.key, first * W_CELL,
+				  n * W_CELL))
+		return false;
 	rp_write_begin(w_peer(i), &wr->w, reg->r.key, first * W_CELL,
 		       n * W_CELL);
 	if (w_chance(w, w->rules.again)) {
@@ -484,15 +531,19 @@ static void commit_done(void *arg, const struct rp_outcome *out)
 	w_say(w, "commit %zu: %s", (size_t)(c - w->commits),
 	      rp_status_name(out->status));
 	c->told++;
+	c->told_at = ++w->event;
 	c->out = *out;
 	W_CHECK(w, c->told == 1, "told twice");
+	if (out->status == RP_ST_OK && c->in->answered < c->posted)
+		c->in->answered = c->posted;
 	w->judge(w, c);
 }
 
 struct w_commit *w_post_commit(struct w_init *i, struct w_range *ranges,
 			       size_t n, enum rp_level level,
-			       enum rp_class required)
+			       enum rp_class required, const struct w_effect *e)
 {
+	const uint64_t name = (uint64_t)i->w->epoch << 32 | i->w->ncommits;
 	struct world *w = i->w;
 	struct w_commit *c = &w->commits[w->ncommits];
 	struct rp_wire_range *r = calloc(n, sizeof(*r));
@@ -505,6 +556,14 @@ struct w_commit *w_post_commit(struct w_init *i, struct w_range *ranges,
 		.arg = c,
 	};
 	int ret;
+
+	if (e) {
+		attr.effect = e->kind;
+		attr.data = name;
+		if (e->kind == RP_EFFECT_THEN)
+			attr.then = (struct rp_wire_then){
+				e->reg->r.key, e->cell * W_CELL, name};
+	}
 
 	cr_assert(r);
 	for (size_t k = 0; k < n; k++)
@@ -523,6 +582,8 @@ struct w_commit *w_post_commit(struct w_init *i, struct w_range *ranges,
 		.posted = ++w->event,
 		.born = w->now,
 	};
+	if (e)
+		c->effect = *e;
 	w_say(w, "%u commits %zu: %zu ranges from key %llx cells %u+%u", i->id,
 	      w->ncommits, n, (unsigned long long)r->key, ranges->first,
 	      ranges->n);
@@ -545,6 +606,8 @@ static void query_done(void *arg, enum rp_status st,
 	q->told++;
 	q->st = st;
 	W_CHECK(q->w, q->told == 1, "query told twice");
+	if (info && q->in->answered < q->posted)
+		q->in->answered = q->posted;
 }
 
 static void post_query(struct w_init *i)
@@ -553,7 +616,7 @@ static void post_query(struct w_init *i)
 	struct w_query *q = &w->queries[w->nqueries];
 	const struct w_reg *g = w->regs[w_below(w, w->nregs)];
 
-	*q = (struct w_query){.w = w};
+	*q = (struct w_query){.w = w, .in = i, .posted = ++w->event};
 	if (!rp_query_post(w_peer(i), g->r.key, RP_CLASS_NONE, query_done, q))
 		w->nqueries++;
 }
@@ -583,6 +646,7 @@ void w_clear(struct world *w)
 	for (size_t k = 0; k < w->ncommits; k++)
 		free(w->commits[k].ranges);
 	w->nwrites = w->ncommits = 0;
+	w->epoch++;
 }
 
 void w_stop(struct world *w)

@@ -89,6 +89,13 @@ struct w_range {
 	unsigned int first, n;
 };
 
+/* What a commit does behind its ranges. */
+struct w_effect {
+	enum rp_effect kind;
+	const struct w_reg *reg; /* THEN */
+	unsigned int cell;	 /* its first 8 bytes */
+};
+
 struct w_commit {
 	struct w_init *in;
 	unsigned int generation;
@@ -99,10 +106,16 @@ struct w_commit {
 	uint64_t posted; /* event */
 	uint64_t born;	 /* time */
 	unsigned int told;
+	uint64_t told_at; /* event */
 	struct rp_outcome out;
+	struct w_effect effect;
+	unsigned int done; /* times that it was */
+	uint64_t done_at;  /* event */
 };
 
 struct w_query {
+	struct w_init *in;
+	uint64_t posted;
 	struct world *w;
 	unsigned int told;
 	enum rp_status st;
@@ -125,7 +138,8 @@ struct w_init {
 	struct w_items there, back; /* the connection */
 	struct w_items zombies;	    /* to the target, from a broken one */
 	unsigned int nthere, nback, nzombies;
-	uint64_t cookies; /* last random one, for nothing but a glance */
+	uint64_t cookies;  /* last random one, for nothing but a glance */
+	uint64_t answered; /* when what the target answered last was posted */
 };
 
 struct world {
@@ -146,8 +160,11 @@ struct world {
 	size_t ncommits;
 	struct w_query queries[W_QUERIES];
 	size_t nqueries;
+	uint32_t epoch; /* of the commits */
 	/* Judges a commit that was told; set by the test. */
 	void (*judge)(struct world *w, const struct w_commit *c);
+	/* The same for an effect that has just been had, but for the mark. */
+	void (*judge_effect)(struct world *w, const struct w_commit *c);
 };
 
 #define W_CHECK(w, cond, fmt, ...)                                             \
@@ -175,10 +192,14 @@ struct rp_peer *w_peer(struct w_init *i);
 /* False: the base has no room. */
 bool w_post_write(struct w_init *i, const struct w_reg *reg, unsigned int first,
 		  unsigned int n);
-/* Takes the ranges. NULL: refused, and nothing will be told. */
+/*
+ * Takes the ranges; e NULL: without an effect. NULL: refused, and nothing will
+ * be told.
+ */
 struct w_commit *w_post_commit(struct w_init *i, struct w_range *ranges,
 			       size_t n, enum rp_level level,
-			       enum rp_class required);
+			       enum rp_class required,
+			       const struct w_effect *e);
 void w_restart(struct world *w);
 
 #endif

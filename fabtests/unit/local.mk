@@ -177,6 +177,12 @@ fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_rig)
 fabtests_unit_test_agent_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
+check_PROGRAMS += fabtests/unit/test_agent_effects
+TESTS += fabtests/unit/test_agent_effects
+fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_rig)
+fabtests_unit_test_agent_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_effects_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_agent_scarce
 TESTS += fabtests/unit/test_agent_scarce
 fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_rig)
@@ -229,6 +235,12 @@ TESTS += fabtests/unit/test_peer
 fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
 fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_peer_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_effects
+TESTS += fabtests/unit/test_effects
+fabtests_unit_test_effects_SOURCES = fabtests/unit/test_effects.c $(initiator_rig)
+fabtests_unit_test_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_effects_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_session
 TESTS += fabtests/unit/test_session

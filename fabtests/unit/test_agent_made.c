@@ -12,6 +12,7 @@
 /* Linked with --wrap: memory that fails, and what was not given back. */
 static int callocs = -1; /* so many work, then one fails */
 static int blocks, mutexes, mutex_ret;
+static int mutexes_left; /* so many work, then they fail */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -35,7 +36,7 @@ int __real_pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *a);
 int __wrap_pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *a);
 int __wrap_pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *a)
 {
-	if (mutex_ret)
+	if (mutex_ret && !mutexes_left--)
 		return mutex_ret;
 	mutexes++;
 	return __real_pthread_mutex_init(m, a);
@@ -76,16 +77,19 @@ Test(agent_made, attributes)
 
 Test(agent_made, no_memory)
 {
-	for (int n = 0; n < 3; n++) {
+	for (int n = 0; n < 5; n++) {
 		callocs = n;
 		make((struct rp_agent_attr){.incarnation = 1}, -ENOMEM);
 	}
-	callocs = 3;
+	callocs = 5;
 	make((struct rp_agent_attr){.incarnation = 1}, 0);
 }
 
 Test(agent_made, no_worker)
 {
 	mutex_ret = EAGAIN;
-	make((struct rp_agent_attr){.incarnation = 1}, -EAGAIN);
+	for (int n = 0; n < 3; n++) {
+		mutexes_left = n;
+		make((struct rp_agent_attr){.incarnation = 1}, -EAGAIN);
+	}
 }

@@ -77,7 +77,8 @@ static void spot_init(struct spot *s, enum rp_method how, uint64_t key)
 
 	*s = (struct spot){.bytes = aligned_alloc(page, len)};
 	cr_assert_not_null(s->bytes);
-	s->ops = (struct rp_pmem_ops){note_sync, note_flush, note_drain, s};
+	s->ops = (struct rp_pmem_ops){note_sync, note_flush, note_drain, NULL,
+				      s};
 	s->region = (struct rp_region){
 		.key = key,
 		.base = s->bytes,
@@ -143,7 +144,7 @@ Test(batch, nothing_to_do)
 {
 	run(&batch);
 	cr_assert_eq(ncalls, 0);
-	cr_assert(!batch.nparts && !batch.flushes && !batch.drains);
+	cr_assert(!batch.data.nparts && !batch.flushes && !batch.drains);
 }
 
 /* Pieces of one line from many requests: it is flushed once, whole. */
@@ -192,10 +193,10 @@ Test(batch, stays_inside_the_region)
 	cr_assert_eq(add(&batch, &a, 0, 1), 0);
 	cr_assert_eq(add(&batch, &a, 99, 1), 0);
 	rp_batch_seal(&batch);
-	cr_assert_eq(batch.set.n, 1);
-	cr_assert_eq(batch.set.v[0].start, (uintptr_t)a.bytes + 10);
-	cr_assert_eq(batch.set.v[0].end, (uintptr_t)a.bytes + 110);
-	cr_assert_eq(batch.set.v[0].stamp, 0);
+	cr_assert_eq(batch.data.set.n, 1);
+	cr_assert_eq(batch.data.set.v[0].start, (uintptr_t)a.bytes + 10);
+	cr_assert_eq(batch.data.set.v[0].end, (uintptr_t)a.bytes + 110);
+	cr_assert_eq(batch.data.set.v[0].stamp, 0);
 }
 
 /* msync takes pages, and has nothing to drain. */
@@ -225,7 +226,7 @@ Test(batch, drains_each_region_once_at_the_end)
 		cr_assert_eq(add(&batch, &b2, 4 * i * LINE, 1), 0);
 	}
 	run(&batch);
-	cr_assert_eq(batch.nparts, 2);
+	cr_assert_eq(batch.data.nparts, 2);
 	cr_assert_eq(ncalls, 8);
 	for (int i = 0; i < 3; i++) {
 		expect_call(i, first, 'f', 4 * i * LINE, LINE);
@@ -239,7 +240,7 @@ Test(batch, drains_each_region_once_at_the_end)
 	rp_batch_reset(&batch);
 	run(&batch);
 	cr_assert_eq(ncalls, 0);
-	cr_assert(!batch.nranges && !batch.nparts && !batch.bytes);
+	cr_assert(!batch.nranges && !batch.data.nparts && !batch.bytes);
 }
 
 /* A job with one flushed range in s, and one without a flush in t. */
@@ -302,7 +303,7 @@ Test(batch, failure_of_one_region)
 	bad.sync_fails = -ENOSPC;
 	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
 	run(&batch);
-	cr_assert_eq(batch.parts[0].err, ENOSPC);
+	cr_assert_eq(batch.data.parts[0].err, ENOSPC);
 	rp_batch_judge(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
 	cr_assert_eq(warnings, 1, "told once");
@@ -311,7 +312,7 @@ Test(batch, failure_of_one_region)
 	bad.sync_fails = 0;
 	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
 	run(&batch);
-	cr_assert_eq(batch.parts[0].err, 0);
+	cr_assert_eq(batch.data.parts[0].err, 0);
 	rp_batch_judge(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
 	cr_assert_eq(on_good->reply.status, RP_ST_OK);
@@ -373,7 +374,7 @@ Test(batch, room)
 	cr_assert(rp_batch_has_room(&batch, &two));
 	cr_assert_eq(add(&batch, &a, 0, 1), 0);
 	cr_assert(!rp_batch_has_room(&batch, &two));
-	cr_assert_eq(batch.set.n, 1);
+	cr_assert_eq(batch.data.set.n, 1);
 	rp_batch_reset(&batch);
 	cr_assert(rp_batch_has_room(&batch, &two));
 }
@@ -390,8 +391,8 @@ Test(batch, a_region_for_each_range)
 		cr_assert_eq(rp_batch_add(&batch, &r), 0);
 	}
 	rp_batch_seal(&batch);
-	cr_assert_eq(batch.nparts, RP_BATCH_RANGES);
-	cr_assert_eq(batch.parts[RP_BATCH_RANGES - 1].region,
+	cr_assert_eq(batch.data.nparts, RP_BATCH_RANGES);
+	cr_assert_eq(batch.data.parts[RP_BATCH_RANGES - 1].region,
 		     &many[RP_BATCH_RANGES - 1]);
 }
 
@@ -406,7 +407,7 @@ Test(batch, no_memory)
 	cr_assert_eq(add(&batch, &a, 0, 1), -ENOMEM);
 	no_memory = false;
 	cr_assert_eq(add(&batch, &a, 0, 1), 0);
-	for (i = 1; batch.set.n < batch.set.cap; i++)
+	for (i = 1; batch.data.set.n < batch.data.set.cap; i++)
 		cr_assert_eq(add(&batch, &a, 2 * i * LINE, 1), 0);
 	no_memory = true;
 	cr_assert_eq(add(&batch, &a, 2 * i * LINE, 1), -ENOMEM);
@@ -427,9 +428,9 @@ Test(batch, end_of_memory)
 	cr_assert_eq(
 		rp_batch_add(&batch, &(struct rp_job_range){&top, 90, 9, true}),
 		0);
-	cr_assert_eq(batch.set.n, 1);
-	cr_assert_eq(batch.set.v[0].start, UINTPTR_MAX - 63);
-	cr_assert_eq(batch.set.v[0].end, UINTPTR_MAX);
+	cr_assert_eq(batch.data.set.n, 1);
+	cr_assert_eq(batch.data.set.v[0].start, UINTPTR_MAX - 63);
+	cr_assert_eq(batch.data.set.v[0].end, UINTPTR_MAX);
 }
 
 /* list.h: every element is seen once, also where each is taken off. */

@@ -74,30 +74,32 @@ static void judge_write(struct world *w, const struct w_commit *c,
 	}
 }
 
-/* Told when it happens, so what it says must be true at this moment. */
-static void judge(struct world *w, const struct w_commit *c)
+/* Does this class take a flush there? */
+static bool flushed(const struct w_reg *reg, enum rp_class class)
+{
+	return reg->kind != W_TMPFS &&
+	       (reg->kind != W_MSYNC || class >= RP_CLASS_POWER);
+}
+
+/* What the commit covers is there, and durable as the class demands. */
+static void judge_ranges(struct world *w, const struct w_commit *c,
+			 enum rp_class class)
 {
 	uint64_t placed = 0;
 	size_t k = c - w->commits;
 
-	if (c->out.status != RP_ST_OK)
-		return;
 	for (size_t i = 0; i < w->nwrites; i++)
 		if (covers(c, &w->writes[i]))
 			judge_write(w, c, &w->writes[i], &placed);
 	if (c->level == RP_LEVEL_VISIBLE)
 		return;
-	W_CHECK(w, c->out.class >= c->required, "commit %zu: class", k);
 	for (size_t i = 0; i < c->nranges; i++) {
 		const struct w_range *g = &c->ranges[i];
 
-		W_CHECK(w,
-			g->reg->kind != W_TMPFS ||
-				c->out.class < RP_CLASS_POWER,
+		W_CHECK(w, g->reg->kind != W_TMPFS || class < RP_CLASS_POWER,
 			"commit %zu: power on tmpfs", k);
 		/* What it survives decides what must have been done. */
-		if (g->reg->kind == W_TMPFS ||
-		    (g->reg->kind == W_MSYNC && c->out.class < RP_CLASS_POWER))
+		if (!flushed(g->reg, class))
 			continue;
 		for (unsigned int x = g->first; x < g->first + g->n; x++) {
 			W_CHECK(w, g->reg->durable[x] > placed,
@@ -108,6 +110,115 @@ static void judge(struct world *w, const struct w_commit *c)
 				"commit %zu: cell %u not flushed for it", k, x);
 		}
 	}
+}
+
+/* Is there a store, or a write, after this failed one and before c? */
+static bool stored_again(struct world *w, const struct w_commit *c,
+			 const struct w_commit *bad)
+{
+	const struct w_effect *e = &bad->effect;
+
+	for (size_t i = 0; i < w->ncommits; i++) {
+		const struct w_commit *t = &w->commits[i];
+
+		if (t->in == c->in && t->generation == c->generation &&
+		    t->effect.kind == RP_EFFECT_THEN &&
+		    t->effect.reg == e->reg && t->effect.cell == e->cell &&
+		    t->posted > bad->posted && t->posted < c->posted &&
+		    t->told && t->out.status == RP_ST_OK)
+			return true;
+	}
+	for (size_t i = 0; i < w->nwrites; i++) {
+		const struct w_write *wr = &w->writes[i];
+
+		if (wr->in == c->in && wr->generation == c->generation &&
+		    wr->reg == e->reg && wr->first <= e->cell &&
+		    e->cell < wr->first + wr->n && wr->posted > bad->posted &&
+		    wr->posted < c->posted && wr->fate == FATE_OK)
+			return true;
+	}
+	return false;
+}
+
+/* Stores of earlier commits are covered as writes are. */
+static void judge_stores(struct world *w, const struct w_commit *c)
+{
+	for (size_t i = 0; i < w->ncommits; i++) {
+		const struct w_commit *t = &w->commits[i];
+		const struct w_effect *e = &t->effect;
+		bool touched = false;
+
+		if (t->in != c->in || t->generation != c->generation ||
+		    e->kind != RP_EFFECT_THEN || t->posted >= c->posted)
+			continue;
+		for (size_t k = 0; k < c->nranges; k++)
+			touched |=
+				c->ranges[k].reg == e->reg &&
+				c->ranges[k].first <= e->cell &&
+				e->cell < c->ranges[k].first + c->ranges[k].n;
+		if (!touched)
+			continue;
+		W_CHECK(w, t->told, "commit %zu before the store of %zu",
+			(size_t)(c - w->commits), i);
+		W_CHECK(w, t->out.status == RP_ST_OK || stored_again(w, c, t),
+			"commit %zu: the store of %zu failed",
+			(size_t)(c - w->commits), i);
+	}
+}
+
+/* Told when it happens, so what it says must be true at this moment. */
+static void judge(struct world *w, const struct w_commit *c)
+{
+	const struct w_effect *e = &c->effect;
+	size_t k = c - w->commits;
+
+	switch (c->out.status) {
+	case RP_ST_OK:
+		break;
+	case RP_ST_UNSURE:
+		W_CHECK(w, e->kind, "commit %zu: nothing to be unsure of", k);
+		return;
+	case RP_ST_CANCELED:
+	case RP_ST_FLUSH_FAILED:
+		return;
+	default:
+		W_CHECK(w, !c->done, "commit %zu: %s, and its effect", k,
+			rp_status_name(c->out.status));
+		return;
+	}
+	judge_ranges(w, c, c->out.class);
+	judge_stores(w, c);
+	if (c->level == RP_LEVEL_DURABLE)
+		W_CHECK(w, c->out.class >= c->required, "commit %zu: class", k);
+	W_CHECK(w, c->done == !!e->kind, "commit %zu: %u effects", k, c->done);
+	if (e->kind == RP_EFFECT_THEN && flushed(e->reg, c->out.class))
+		W_CHECK(w, e->reg->durable[e->cell] > c->done_at,
+			"commit %zu: its store is not durable", k);
+}
+
+static void judge_effect(struct world *w, const struct w_commit *c)
+{
+	size_t k = c - w->commits;
+
+	W_CHECK(w,
+		!c->told || c->out.status == RP_ST_UNSURE ||
+			c->out.status == RP_ST_CANCELED,
+		"commit %zu: its effect after it was told: %s", k,
+		c->told ? rp_status_name(c->out.status) : "");
+	/* Who has asked since, and been answered, knows that it never will. */
+	W_CHECK(w, !c->told || c->told_at >= c->in->answered,
+		"commit %zu: its effect after a later answer", k);
+	for (size_t i = 0; i < w->ncommits; i++) {
+		const struct w_commit *t = &w->commits[i];
+
+		W_CHECK(w,
+			t->in != c->in || !t->done || t->posted <= c->posted ||
+				t->effect.kind != RP_EFFECT_THEN ||
+				c->effect.kind != RP_EFFECT_THEN,
+			"commit %zu: its store after that of %zu", k, i);
+	}
+	judge_ranges(w, c, c->required);
+	judge_stores(w, c);
 }
 
 /* --- a program --- */
@@ -133,6 +244,14 @@ static void some_commit(struct world *w, struct w_init *i)
 	size_t n = w_below(w, 20) ? 1 + w_below(w, 3) : 150 + w_below(w, 250);
 	enum rp_class required =
 		w_below(w, 4) ? RP_CLASS_PROCESS : RP_CLASS_POWER;
+	const struct w_effect e = {
+		.kind = 1 + w_below(w, 2),
+		.reg = some_reg(w),
+		.cell = w_below(w, 16),
+	};
+	enum rp_level level =
+		w_below(w, 8) ? RP_LEVEL_DURABLE : RP_LEVEL_VISIBLE;
+	bool has_effect = level == RP_LEVEL_DURABLE && !w_below(w, 3);
 	struct w_range *r;
 
 	if (w->ncommits == W_COMMITS)
@@ -145,9 +264,7 @@ static void some_commit(struct world *w, struct w_init *i)
 			w_below(w, 20),
 			1 + w_below(w, 6),
 		};
-	w_post_commit(i, r, n,
-		      w_below(w, 8) ? RP_LEVEL_DURABLE : RP_LEVEL_VISIBLE,
-		      required);
+	w_post_commit(i, r, n, level, required, has_effect ? &e : NULL);
 }
 
 static struct w_rules some_rules(struct seeded *s)
@@ -194,6 +311,7 @@ static void ended(struct world *w)
 
 struct totals {
 	unsigned long runs, ok, by_status[RP_ST_MAX];
+	unsigned long effects, unsure_done, unsure_not;
 };
 
 static void one_run(uint64_t seed, struct totals *t, bool trace)
@@ -207,6 +325,7 @@ static void one_run(uint64_t seed, struct totals *t, bool trace)
 
 	w_start(&w, seed, &rules);
 	w.judge = judge;
+	w.judge_effect = judge_effect;
 	w.trace = trace;
 	for (unsigned int n = 0; n < steps; n++) {
 		struct w_init *i = &w.init[w_below(&w, rules.initiators)];
@@ -225,6 +344,11 @@ static void one_run(uint64_t seed, struct totals *t, bool trace)
 	for (size_t i = 0; i < w.ncommits; i++) {
 		t->by_status[w.commits[i].out.status]++;
 		t->ok += w.commits[i].out.status == RP_ST_OK;
+		t->effects += w.commits[i].done;
+		if (w.commits[i].out.status != RP_ST_UNSURE)
+			continue;
+		t->unsure_done += w.commits[i].done;
+		t->unsure_not += !w.commits[i].done;
 	}
 	/* And who starts afresh succeeds. */
 	w_clear(&w);
@@ -236,7 +360,7 @@ static void one_run(uint64_t seed, struct totals *t, bool trace)
 		*r = (struct w_range){w.life->now[W_MSYNC], 3, 10};
 		cr_assert(w_post_write(&w.init[i], r->reg, 0, 20));
 		c = w_post_commit(&w.init[i], r, 1, RP_LEVEL_DURABLE,
-				  RP_CLASS_POWER);
+				  RP_CLASS_POWER, NULL);
 		cr_assert(c);
 		w_sleep(&w, W_TIMEOUT - 1);
 		W_CHECK(&w, c->told && c->out.status == RP_ST_OK, "afresh: %s",
@@ -262,4 +386,8 @@ Test(both, worlds)
 		if (t.by_status[st])
 			cr_log_info("%8lu %s", t.by_status[st],
 				    rp_status_name((enum rp_status)st));
+	cr_log_info("%8lu effects, %lu and %lu not of those unsure", t.effects,
+		    t.unsure_done, t.unsure_not);
+	/* Neither may be a case that never happens. */
+	cr_assert(one || (t.unsure_done && t.unsure_not));
 }

@@ -145,6 +145,33 @@ Test(client, one_session_of_an_address)
 	stop();
 }
 
+/* What was sent in a session that was given up may come late. */
+Test(client, older_half_open_one_ends)
+{
+	struct rig_peer first, second, third;
+	uint64_t t;
+
+	start(NULL);
+	first = rig_connect(&g, 0, 1);
+	second = rig_connect(&g, 0, 1);
+	third = rig_connect(&g, 0, 1);
+	t = rig_commit(&second, &file, 0, 1);
+	rig_run(&g);
+	rig_expect(second.x, t, RP_ST_OK);
+	rig_commit(&first, &file, 0, 1);
+	rig_run(&g);
+	rig_expect_nothing(&g.x[0]);
+	cr_assert_eq(rig_stats(&g).sessions, 1);
+	cr_assert_eq(rig_stats(&g).half_open, 1);
+	/* A younger one is to come yet. */
+	t = rig_commit(&third, &file, 0, 1);
+	rig_run(&g);
+	rig_expect(third.x, t, RP_ST_OK);
+	cr_assert_eq(rig_stats(&g).sessions, 1);
+	cr_assert_eq(rig_stats(&g).half_open, 0);
+	stop();
+}
+
 Test(client, flood_of_hellos)
 {
 	const struct rp_agent_attr attr = {

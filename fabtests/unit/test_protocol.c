@@ -181,6 +181,7 @@ static int put_ack(void *buf, size_t size, const struct rp_wire_hdr *hdr)
 		.cookie = 0x4142434445464748,
 		.credits = 0x5152,
 		.max_ranges = RP_WIRE_MAX_RANGES,
+		.features = RP_FEATURES,
 	};
 
 	return rp_wire_put_hello_ack(buf, size, hdr, &m);
@@ -291,7 +292,7 @@ static const struct example examples[] = {
 	  {"status", 0},
 	  {"credits", 0x5152},
 	  {"max_ranges", RP_WIRE_MAX_RANGES},
-	  {"features", 0}}},
+	  {"features", RP_FEATURES}}},
 	{"HELLO_ACK",
 	 RP_MSG_HELLO_ACK,
 	 put_nack,
@@ -572,6 +573,9 @@ Test(protocol, limits)
 		{"version", RP_WIRE_VERSION},
 		{"bytes of a message", RP_WIRE_MAX_MSG},
 		{"ranges of a REQUEST", RP_WIRE_MAX_RANGES},
+		{"ranges of a REQUEST with an effect",
+		 RP_WIRE_MAX_EFFECT_RANGES},
+		{"effects of a session without an answer", RP_WIRE_EFFECTS},
 		{"bytes of an address", RP_WIRE_MAX_ADDR},
 		{"bytes of the sentence in INFO", RP_WHY_LEN - 1},
 		{"bytes of any other answer, and of a REQUEST of one range",
@@ -639,13 +643,29 @@ Test(protocol, sentences)
 	says("one REQUEST for every %d of its ranges", ranges);
 	says("nranges: 1 to %d |", ranges);
 	says("max_ranges: of one REQUEST; version 1: %d |", ranges);
-	says("range at fault, below %d |", ranges);
+	says("range at fault, below %d; as many", ranges);
 	says("room for fewer than %d ranges", ranges);
 	says("addr_len: 1 to %d |", RP_WIRE_MAX_ADDR);
 	says("why_len: at most %d |", RP_WHY_LEN - 1);
 	says("longer than %d bytes", RP_WIRE_MAX_MSG);
 	says("level: %d visible, %d durable", RP_LEVEL_VISIBLE,
 	     RP_LEVEL_DURABLE);
+	says("effect: 0 none, %d store (THEN), %d notification (NOTIFY) |",
+	     RP_EFFECT_THEN, RP_EFFECT_NOTIFY);
+	says("features: bit 0: effects;");
+	cr_assert_eq(RP_FEATURE_EFFECTS, 1 << 0);
+	says("at most %d ranges, and behind", RP_WIRE_MAX_EFFECT_RANGES);
+	says("of the HELLO_ACK, at most %d.", RP_WIRE_EFFECTS);
+	says("the seq of another token, gets status %d.", RP_ST_BAD_MESSAGE);
+	says("refused with status %d was not looked at", RP_ST_OVERLOADED);
+	says("The commit ends with status %d.", RP_ST_UNSURE);
+	says("Any other failure but %d and %d says", RP_ST_FLUSH_FAILED,
+	     RP_ST_CANCELED);
+	says("the commit ends with status %d.", RP_ST_UNSUPPORTED);
+	says("an effect that cannot be the next, or has the seq of another | "
+	     "status %d |",
+	     RP_ST_BAD_MESSAGE);
+	says("address not aligned | the same, and status %d |", RP_ST_ALIGN);
 	says("The first 24 bytes, and the body of HELLO, mean the same");
 	says("bytes, above 0 |");
 	says("one has, but its other 32 bits differ");

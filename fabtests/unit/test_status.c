@@ -32,6 +32,7 @@ static const enum rp_status all[] = {
 	RP_ST_OVERLOADED,
 	RP_ST_UNSUPPORTED,
 	RP_ST_NO_METHOD,
+	RP_ST_ALIGN,
 	RP_ST_WRITE_FAILED,
 	RP_ST_TIMEOUT,
 	RP_ST_UNMARKED_KEY,
@@ -39,6 +40,7 @@ static const enum rp_status all[] = {
 	RP_ST_SEND_FAILED,
 	RP_ST_NO_MEMORY,
 	RP_ST_PEER_RESTARTED,
+	RP_ST_UNSURE,
 };
 #define COUNT (sizeof(all) / sizeof(all[0]))
 
@@ -85,7 +87,7 @@ Test(status, remedies_are_sentences)
 
 Test(status, unknown_values_are_survived)
 {
-	static const int odd[] = {16, 63, RP_ST_MAX, 1 << 20, -1};
+	static const int odd[] = {17, 63, RP_ST_MAX, 1 << 20, -1};
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
 		cr_assert_str_eq(rp_status_name(odd[i]), "unknown status");
@@ -120,6 +122,7 @@ Test(status, public_twins)
 	SAME(ST_OVERLOADED);
 	SAME(ST_UNSUPPORTED);
 	SAME(ST_NO_METHOD);
+	SAME(ST_ALIGN);
 	SAME(ST_WRITE_FAILED);
 	SAME(ST_TIMEOUT);
 	SAME(ST_UNMARKED_KEY);
@@ -127,6 +130,7 @@ Test(status, public_twins)
 	SAME(ST_SEND_FAILED);
 	SAME(ST_NO_MEMORY);
 	SAME(ST_PEER_RESTARTED);
+	SAME(ST_UNSURE);
 
 	SAME(CLASS_NONE);
 	SAME(CLASS_PROCESS);

@@ -31,7 +31,7 @@ static const struct {
 			   "3837363534333231"
 			   "4847464544434241"
 			   "000000004000a800"
-			   "0000000000000000"},
+			   "0100000000000000"},
 	{RP_MSG_REQUEST, "5250010240000000"
 			 "1817161514131211"
 			 "2827262524232221"
@@ -153,11 +153,22 @@ static void random_message(struct seeded *s, uint8_t type,
 		b->hello_ack.credits = seeded_next(s) | 1;
 		b->hello_ack.max_ranges =
 			1 + seeded_below(s, RP_WIRE_MAX_RANGES);
+		b->hello_ack.features = seeded_below(s, RP_FEATURES + 1);
 		break;
 	case RP_MSG_REQUEST:
-		n = 1 + seeded_below(s, RP_WIRE_MAX_RANGES);
+		b->request.effect = seeded_below(s, 3);
+		n = 1 +
+		    seeded_below(s, RP_WIRE_MAX_RANGES - !!b->request.effect);
 		b->request.nranges = n;
-		b->request.level = 1 + seeded_below(s, 2);
+		b->request.level = b->request.effect ? RP_LEVEL_DURABLE
+						     : 1 + seeded_below(s, 2);
+		if (b->request.effect)
+			b->request.seq = seeded_next(s) | 1;
+		if (b->request.effect == RP_EFFECT_THEN)
+			b->request.then = (struct rp_wire_then){
+				seeded_next(s), seeded_next(s), seeded_next(s)};
+		if (b->request.effect == RP_EFFECT_NOTIFY)
+			b->request.data = seeded_next(s);
 		b->request.required = seeded_below(s, 3);
 		while (n--)
 			b->request.ranges[n] = (struct rp_wire_range){
@@ -297,4 +308,66 @@ Test(wire, largest_request)
 	b.request.nranges = RP_WIRE_MAX_RANGES;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b),
 		     40 + 24 * RP_WIRE_MAX_RANGES);
+	b.request.effect = RP_EFFECT_THEN;
+	b.request.seq = 1;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
+	b.request.nranges = RP_WIRE_MAX_EFFECT_RANGES;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b),
+		     72 + 24 * RP_WIRE_MAX_EFFECT_RANGES);
+}
+
+/* What follows the ranges, and nothing else has changed. */
+Test(wire, requests_with_effects)
+{
+	static const struct {
+		enum rp_effect effect;
+		const char *flags, *tail;
+	} want[] = {
+		{RP_EFFECT_THEN, "01000000",
+		 "78777675747372718887868584838281"
+		 "9897969594939291a8a7a6a5a4a3a2a1"},
+		{RP_EFFECT_NOTIFY, "02000000",
+		 "7877767574737271b8b7b6b5b4b3b2b1"},
+	};
+
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		uint8_t buf[RP_WIRE_MAX_MSG], plain[RP_WIRE_MAX_MSG];
+		char hex[2 * RP_WIRE_MAX_MSG + 1] = "";
+		struct rp_wire_hdr hdr, back;
+		union body b, c;
+		int len;
+
+		wire_example(RP_MSG_REQUEST, &hdr, &b);
+		cr_assert_eq(wire_put(plain, sizeof(plain), &hdr, &b), 64);
+		b.request.effect = want[i].effect;
+		b.request.seq = 0x7172737475767778;
+		if (i == 0)
+			b.request.then = (struct rp_wire_then){
+				0x8182838485868788, 0x9192939495969798,
+				0xa1a2a3a4a5a6a7a8};
+		else
+			b.request.data = 0xb1b2b3b4b5b6b7b8;
+		len = wire_put(buf, sizeof(buf), &hdr, &b);
+		for (int j = 64; j < len; j++)
+			sprintf(hex + 2 * (j - 64), "%02x", buf[j]);
+		cr_assert_str_eq(hex, want[i].tail);
+		for (int j = 36; j < 40; j++)
+			sprintf(hex + 2 * (j - 36), "%02x", buf[j]);
+		cr_assert_str_eq(hex, want[i].flags);
+		/* But for its length, that is a request without one. */
+		memcpy(buf + 4, plain + 4, 4);
+		memset(buf + 36, 0, 4);
+		cr_assert_eq(memcmp(buf, plain, 64), 0);
+
+		len = wire_put(buf, sizeof(buf), &hdr, &b);
+		memset(&c, 0x5a, sizeof(c));
+		cr_assert_eq(rp_wire_get_hdr(buf, len, &back), 0);
+		cr_assert_eq(wire_get(buf, &back, &c), 0);
+		cr_assert_eq(c.request.effect, want[i].effect);
+		cr_assert_eq(c.request.seq, b.request.seq);
+		cr_assert_eq(memcmp(&c.request.then, &b.request.then,
+				    sizeof(b.request.then)),
+			     0);
+		cr_assert_eq(c.request.data, b.request.data);
+	}
 }

@@ -190,7 +190,7 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_HELLO_ACK, 44, 2, 0},	/* no credits */
 		{RP_MSG_HELLO_ACK, 46, 2, 0},	/* no ranges */
 		{RP_MSG_HELLO_ACK, 46, 2, 169}, /* too many */
-		{RP_MSG_HELLO_ACK, 48, 2, 1},	/* feature nobody offered */
+		{RP_MSG_HELLO_ACK, 48, 2, 2},	/* feature nobody offered */
 		{RP_MSG_HELLO_ACK, 50, 2, 1},
 		{RP_MSG_HELLO_ACK, 52, 4, 1},
 		{RP_MSG_REQUEST, 32, 2, 0}, /* no ranges */
@@ -199,7 +199,11 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_REQUEST, 34, 1, 0}, /* level */
 		{RP_MSG_REQUEST, 34, 1, 3},
 		{RP_MSG_REQUEST, 35, 1, 3}, /* class */
-		{RP_MSG_REQUEST, 36, 4, 1}, /* flags */
+		{RP_MSG_REQUEST, 36, 4, 1}, /* a store that is not there */
+		{RP_MSG_REQUEST, 36, 4, 2}, /* nor this */
+		{RP_MSG_REQUEST, 36, 4, 3}, /* one effect or the other */
+		{RP_MSG_REQUEST, 36, 4, 4},
+		{RP_MSG_REQUEST, 36, 4, 0x80000000},
 		{RP_MSG_REPLY, 32, 4, 64},
 		{RP_MSG_REPLY, 32, 4, 7}, /* failed, yet reached a level */
 		{RP_MSG_REPLY, 36, 1, 0}, /* done, yet reached none */
@@ -331,6 +335,60 @@ Test(wire_refuse, other_version)
 	cr_assert_eq(wire_get(buf, &back, &c), -EBADMSG);
 }
 
+/* A request with an effect, each byte of it wrong in every way. */
+Test(wire_refuse, effects)
+{
+	for (int i = 0; i < 2; i++) {
+		uint8_t buf[RP_WIRE_MAX_MSG], again[RP_WIRE_MAX_MSG];
+		struct rp_wire_hdr hdr, back;
+		union body b, c;
+		int len;
+
+		wire_example(RP_MSG_REQUEST, &hdr, &b);
+		b.request.nranges = 2;
+		b.request.effect = i ? RP_EFFECT_NOTIFY : RP_EFFECT_THEN;
+		b.request.seq = 1;
+		len = wire_put(buf, sizeof(buf), &hdr, &b);
+		cr_assert_eq(len, 40 + 2 * 24 + (i ? 16 : 32));
+		/* Shorter, longer, on the heap: the sanitizer watches. */
+		for (uint32_t told = RP_WIRE_HDR; (int)told < len + 9; told++) {
+			uint8_t *cut = calloc(1, told);
+
+			memcpy(cut, buf, (int)told < len ? (int)told : len);
+			memcpy(cut + 4, &told, 4);
+			cr_assert_eq(rp_wire_get_hdr(cut, told, &back), 0);
+			cr_assert_eq(wire_get(cut, &back, &c),
+				     (int)told == len ? 0 : -EBADMSG, "%u",
+				     told);
+			free(cut);
+		}
+		cr_assert_eq(rp_wire_get_hdr(buf, len, &back), 0);
+		for (int at = 32; at < len; at++) {
+			uint8_t good = buf[at];
+
+			for (int v = 0; v < 256; v++) {
+				memset(&c, 0, sizeof(c));
+				buf[at] = v;
+				if (!wire_get(buf, &back, &c))
+					cr_assert(wire_put(again, sizeof(again),
+							   &back, &c) == len &&
+							  !memcmp(again, buf,
+								  len),
+						  "byte %d = %d", at, v);
+			}
+			buf[at] = good;
+		}
+		/* Counted from 1; visible promises nothing to stand behind. */
+		buf[40 + 2 * 24] = 0;
+		cr_assert_eq(wire_get(buf, &back, &c), -EBADMSG);
+		buf[40 + 2 * 24] = 1;
+		buf[34] = RP_LEVEL_VISIBLE;
+		cr_assert_eq(wire_get(buf, &back, &c), -EBADMSG);
+		buf[34] = RP_LEVEL_DURABLE;
+		cr_assert_eq(wire_get(buf, &back, &c), 0);
+	}
+}
+
 /* An encoder refuses what its decoder would, and writes nothing then. */
 Test(wire_refuse, encoders_refuse)
 {
@@ -376,14 +434,16 @@ Test(wire_refuse, encoders_refuse)
 	REFUSED(RP_MSG_HELLO, hello.addr_len, RP_WIRE_MAX_ADDR + 1);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.status, RP_ST_VERSION);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.status, RP_ST_WRITE_FAILED);
-	REFUSED(RP_MSG_HELLO_ACK, hello_ack.features, 1);
+	REFUSED(RP_MSG_HELLO_ACK, hello_ack.features, 2);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.cookie, 0);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.max_ranges, 169);
 	REFUSED(RP_MSG_REQUEST, request.nranges, 0);
 	REFUSED(RP_MSG_REQUEST, request.nranges, RP_WIRE_MAX_RANGES + 1);
 	REFUSED(RP_MSG_REQUEST, request.level, 0);
 	REFUSED(RP_MSG_REQUEST, request.required, 3);
-	REFUSED(RP_MSG_REQUEST, request.flags, 1);
+	REFUSED(RP_MSG_REQUEST, request.effect, 3);
+	/* Effects are counted from 1. */
+	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_THEN);
 	REFUSED(RP_MSG_REPLY, reply.status, RP_ST_TIMEOUT);
 	REFUSED(RP_MSG_REPLY, reply.level, 0);
 	REFUSED(RP_MSG_REPLY, reply.range, RP_WIRE_MAX_RANGES);
@@ -392,13 +452,14 @@ Test(wire_refuse, encoders_refuse)
 	REFUSED(RP_MSG_INFO, info.memory, RP_MEM_EMULATED + 1);
 #undef REFUSED
 	/* A refusal that grants or claims something, whatever it is. */
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		wire_example(RP_MSG_HELLO_ACK, &hdr, &b);
 		b.hello_ack = (struct rp_wire_hello_ack){
 			.status = RP_ST_VERSION,
 			.cookie = i == 0,
 			.credits = i == 1,
 			.max_ranges = i == 2,
+			.features = i == 3,
 		};
 		cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
 		wire_example(RP_MSG_REPLY, &hdr, &b);
@@ -406,7 +467,7 @@ Test(wire_refuse, encoders_refuse)
 			.status = RP_ST_RANGE,
 			.level = i == 0,
 			.class = i == 1,
-			.method = i == 2,
+			.method = i > 1,
 		};
 		cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
 	}

@@ -73,6 +73,7 @@ void wire_example(uint8_t type, struct rp_wire_hdr *hdr, union body *b)
 			.cookie = 0x4142434445464748,
 			.credits = 64,
 			.max_ranges = 168,
+			.features = RP_FEATURE_EFFECTS,
 		};
 		break;
 	case RP_MSG_REQUEST:

@@ -75,6 +75,7 @@ enum fi_rpmem_status {
 	FI_RPMEM_ST_OVERLOADED = 13,
 	FI_RPMEM_ST_UNSUPPORTED = 14,
 	FI_RPMEM_ST_NO_METHOD = 15,
+	FI_RPMEM_ST_ALIGN = 16,
 	FI_RPMEM_ST_WRITE_FAILED = 64,
 	FI_RPMEM_ST_TIMEOUT = 65,
 	FI_RPMEM_ST_UNMARKED_KEY = 66,
@@ -82,6 +83,7 @@ enum fi_rpmem_status {
 	FI_RPMEM_ST_SEND_FAILED = 68,
 	FI_RPMEM_ST_NO_MEMORY = 69,
 	FI_RPMEM_ST_PEER_RESTARTED = 70,
+	FI_RPMEM_ST_UNSURE = 71,
 };
 
 /* One 8-byte store done after the ranges of its commit are durable. */

@@ -13,7 +13,7 @@
 int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out)
 {
 	struct rp_agent *a;
-	int ret = -ENOMEM;
+	int ret;
 
 	if (!attr->incarnation || attr->credits > UINT16_MAX)
 		return -EINVAL;
@@ -43,9 +43,11 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out)
 	};
 	rp_clients_init(&a->clients);
 
-	if (rp_batch_init(&a->inl))
+	ret = rp_batch_init(&a->inl);
+	if (ret)
 		goto free;
-	if (rp_batch_init(&a->far))
+	ret = rp_batch_init(&a->far);
+	if (ret)
 		goto fini_inl;
 	ret = rp_worker_init(&a->worker);
 	if (ret)
@@ -73,6 +75,25 @@ void rp_agent_delete(struct rp_agent *a)
 	free(a);
 }
 
+/* The program is told before its peer is; then what the peer is told stays. */
+static void finish_effect(struct rp_agent *a, struct rp_client *c,
+			  struct rp_job *job)
+{
+	const struct rp_job_range *g = &job->ranges[0];
+	struct rp_xport *x = c->origin.x;
+	size_t len = 0;
+
+	if (job->reply.status == RP_ST_OK && job->effect == RP_EFFECT_NOTIFY) {
+		for (size_t i = 0; i < job->n; i++)
+			len += job->ranges[i].len;
+		if (x->ops->notify(x, c->peer, job->data,
+				   (char *)g->region->base + g->off, len))
+			rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
+	}
+	a->stats.effects += job->reply.status == RP_ST_OK;
+	rp_client_answered(&a->clients, c, job->seq, &job->reply);
+}
+
 /* The end of a job in no list any more: answer whoever still waits. */
 static void finish(struct rp_agent *a, struct rp_job *job)
 {
@@ -84,6 +105,8 @@ static void finish(struct rp_agent *a, struct rp_job *job)
 	}
 	if (c) {
 		rp_client_del_job(&a->clients, job);
+		if (job->effect)
+			finish_effect(a, c, job);
 		a->stats.replies++;
 		rp_agent_reply(a, c, job->token, &job->reply);
 	}
@@ -140,6 +163,9 @@ static int merge(struct rp_agent *a, struct rp_batch *b,
 		if (job->ranges[i].flush)
 			ret = rp_batch_add(batch_of(a, b, &job->ranges[i]),
 					   &job->ranges[i]);
+	/* Stored by whoever runs the job, so flushed by it as well. */
+	if (!ret && job->then.region && job->then.flush)
+		ret = rp_batch_add_then(b, job);
 	return ret;
 }
 
@@ -150,6 +176,9 @@ static void check_failed(struct rp_job *job)
 		if (job->ranges[i].region->failed)
 			rp_job_fail(job, RP_ST_REGION_FAILED,
 				    job->ranges[i].region->failed, i);
+	if (job->then.region && job->then.region->failed)
+		rp_job_fail(job, RP_ST_REGION_FAILED, job->then.region->failed,
+			    job->n);
 }
 
 /* Move what fits from the queue to the batch. */
@@ -165,10 +194,12 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 		check_failed(job);
 		if (job->reply.status == RP_ST_OK && merge(a, b, job))
 			rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
-		if (job->reply.status == RP_ST_OK)
+		if (job->reply.status == RP_ST_OK) {
+			job->batch = b;
 			TAILQ_INSERT_TAIL(&b->jobs, job, link);
-		else
+		} else {
 			finish(a, job);
+		}
 		any = true;
 	}
 	return any;
@@ -231,6 +262,8 @@ static void fail_queued(struct rp_agent *a, struct rp_jobs *queue,
 		for (size_t i = 0; i < job->n; i++)
 			if (job->ranges[i].region == r)
 				rp_job_fail(job, RP_ST_STALE_KEY, 0, i);
+		if (job->then.region == r)
+			rp_job_fail(job, RP_ST_STALE_KEY, 0, job->n);
 		if (job->reply.status == RP_ST_OK)
 			continue;
 		TAILQ_REMOVE(queue, job, link);

@@ -100,6 +100,8 @@ struct rp_agent_stats {
 	uint64_t requests, ranges;    /* accepted; repeated ones once */
 	uint64_t refused;	      /* answered with a failure at once */
 	uint64_t replies;	      /* to accepted ones, good or bad */
+	uint64_t effects;	      /* done: stores and notifications */
+	uint64_t remembered;	      /* answered again, done before */
 	uint64_t flushes, flushed_bytes, drains;
 	uint64_t bad_messages; /* not understood, or of no known session */
 	uint64_t progress_sent;

@@ -21,12 +21,16 @@ void rp_job_hold(struct rp_job *job)
 {
 	for (size_t i = 0; i < job->n; i++)
 		job->ranges[i].region->busy++;
+	if (job->then.region)
+		job->then.region->busy++;
 }
 
 void rp_job_free(struct rp_job *job)
 {
 	for (size_t i = 0; i < job->n; i++)
 		job->ranges[i].region->busy--;
+	if (job->then.region)
+		job->then.region->busy--;
 	free(job);
 }
 
@@ -44,27 +48,69 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 
 bool rp_job_blocks(const struct rp_job *job)
 {
+	const struct rp_job_then *then = &job->then;
+
 	for (size_t i = 0; i < job->n; i++)
 		if (job->ranges[i].flush &&
 		    rp_pmem_blocks(job->ranges[i].region->pmem))
 			return true;
-	return false;
+	return then->region && then->flush &&
+	       rp_pmem_blocks(then->region->pmem);
+}
+
+void rp_job_void(struct rp_job *job)
+{
+	struct rp_batch *b = job->batch;
+
+	if (!b)
+		return;
+	pthread_mutex_lock(&b->storing);
+	job->void_then = true;
+	pthread_mutex_unlock(&b->storing);
+}
+
+static int pass_init(struct rp_pass *pass)
+{
+	*pass = (struct rp_pass){0};
+	rp_ranges_init(&pass->set, 0);
+	/* Never more regions than ranges: nothing to fail once it runs. */
+	pass->parts = calloc(RP_BATCH_RANGES, sizeof(*pass->parts));
+	return pass->parts ? 0 : -ENOMEM;
+}
+
+static void pass_fini(struct rp_pass *pass)
+{
+	rp_ranges_fini(&pass->set);
+	free(pass->parts);
 }
 
 int rp_batch_init(struct rp_batch *b)
 {
+	int ret = -ENOMEM;
+
 	*b = (struct rp_batch){0};
 	TAILQ_INIT(&b->jobs);
-	rp_ranges_init(&b->set, 0);
-	/* Never more regions than ranges: nothing to fail once it runs. */
-	b->parts = calloc(RP_BATCH_RANGES, sizeof(*b->parts));
-	return b->parts ? 0 : -ENOMEM;
+	if (pass_init(&b->data))
+		return ret;
+	if (pass_init(&b->then))
+		goto fini_data;
+	ret = -pthread_mutex_init(&b->storing, NULL);
+	if (ret)
+		goto fini_then;
+	return 0;
+
+fini_then:
+	pass_fini(&b->then);
+fini_data:
+	pass_fini(&b->data);
+	return ret;
 }
 
 void rp_batch_fini(struct rp_batch *b)
 {
-	rp_ranges_fini(&b->set);
-	free(b->parts);
+	pthread_mutex_destroy(&b->storing);
+	pass_fini(&b->then);
+	pass_fini(&b->data);
 }
 
 bool rp_batch_has_room(const struct rp_batch *b, const struct rp_job *job)
@@ -72,11 +118,11 @@ bool rp_batch_has_room(const struct rp_batch *b, const struct rp_job *job)
 	return b->nranges + job->n <= RP_BATCH_RANGES;
 }
 
-int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range)
+static int pass_add(struct rp_pass *pass, const struct rp_region *r,
+		    uint64_t off, uint64_t len)
 {
-	const struct rp_region *r = range->region;
 	uint64_t base = (uintptr_t)r->base;
-	uint64_t start = base + range->off, end = start + range->len;
+	uint64_t start = base + off, end = start + len;
 
 	/* Two ranges of one line or page meet here, so it is flushed once. */
 	rp_range_round(&start, &end, rp_pmem_granularity(r->pmem));
@@ -84,20 +130,32 @@ int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range)
 		start = base;
 	if (end > base + r->len)
 		end = base + r->len;
-	b->nranges++;
-	return rp_ranges_insert(&b->set, (uintptr_t)r, start, end - start, 0);
+	return rp_ranges_insert(&pass->set, (uintptr_t)r, start, end - start,
+				0);
 }
 
-void rp_batch_seal(struct rp_batch *b)
+int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range)
+{
+	b->nranges++;
+	return pass_add(&b->data, range->region, range->off, range->len);
+}
+
+int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job)
+{
+	return pass_add(&b->then, job->then.region, job->then.off,
+			sizeof(job->then.value));
+}
+
+static void pass_seal(struct rp_pass *pass)
 {
 	struct rp_part *part = NULL;
 
-	for (size_t i = 0; i < b->set.n; i++) {
+	for (size_t i = 0; i < pass->set.n; i++) {
 		struct rp_region *r =
-			(struct rp_region *)(uintptr_t)b->set.v[i].space;
+			(struct rp_region *)(uintptr_t)pass->set.v[i].space;
 
 		if (!part || part->region != r) {
-			part = &b->parts[b->nparts++];
+			part = &pass->parts[pass->nparts++];
 			*part = (struct rp_part){
 				.region = r,
 				.pmem = r->pmem,
@@ -108,12 +166,19 @@ void rp_batch_seal(struct rp_batch *b)
 	}
 }
 
-static void flush_part(struct rp_batch *b, struct rp_part *part)
+void rp_batch_seal(struct rp_batch *b)
+{
+	pass_seal(&b->data);
+	pass_seal(&b->then);
+}
+
+static void flush_part(struct rp_batch *b, struct rp_pass *pass,
+		       struct rp_part *part)
 {
 	uint64_t base = (uintptr_t)part->region->base;
 
 	for (size_t i = part->first; i < part->first + part->n; i++) {
-		const struct rp_range *g = &b->set.v[i];
+		const struct rp_range *g = &pass->set.v[i];
 		uint64_t len = g->end - g->start;
 		int ret = rp_pmem_flush(part->pmem, g->start - base, len);
 
@@ -127,17 +192,60 @@ static void flush_part(struct rp_batch *b, struct rp_part *part)
 	}
 }
 
-void rp_batch_run(struct rp_batch *b)
+static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 {
 	/* Everything on its way before anything is waited for. */
-	for (size_t i = 0; i < b->nparts; i++)
-		flush_part(b, &b->parts[i]);
-	for (size_t i = 0; i < b->nparts; i++) {
-		if (b->parts[i].err)
+	for (size_t i = 0; i < pass->nparts; i++)
+		flush_part(b, pass, &pass->parts[i]);
+	for (size_t i = 0; i < pass->nparts; i++) {
+		if (pass->parts[i].err)
 			continue;
-		rp_pmem_drain(b->parts[i].pmem);
+		rp_pmem_drain(pass->parts[i].pmem);
 		b->drains++;
 	}
+}
+
+/* Positive errno of the part that flushed this region; 0: none, or well. */
+static int part_err(const struct rp_pass *pass, const struct rp_region *r)
+{
+	for (size_t i = 0; i < pass->nparts; i++)
+		if (pass->parts[i].region == r)
+			return pass->parts[i].err;
+	return 0;
+}
+
+/* The store of one job, if everything that it stands behind is durable. */
+static void store(struct rp_batch *b, struct rp_job *job)
+{
+	struct rp_job_then *t = &job->then;
+
+	if (!t->region || job->reply.status != RP_ST_OK)
+		return;
+	for (size_t i = 0; i < job->n && !t->err; i++)
+		if (job->ranges[i].flush)
+			t->err = part_err(&b->data, job->ranges[i].region);
+	/* Nothing that a region with a failed flush holds can be promised. */
+	if (!t->err)
+		t->err = part_err(&b->data, t->region);
+	/* What may take its time is not done under the lock. */
+	if (!t->err)
+		t->err = -rp_pmem_ready(t->region->pmem, t->off);
+	if (t->err)
+		return;
+	pthread_mutex_lock(&b->storing);
+	if (!job->void_then)
+		rp_pmem_store8(t->region->pmem, t->off, t->value);
+	pthread_mutex_unlock(&b->storing);
+}
+
+void rp_batch_run(struct rp_batch *b)
+{
+	struct rp_job *job;
+
+	run_pass(b, &b->data);
+	TAILQ_FOREACH (job, &b->jobs, link)
+		store(b, job);
+	run_pass(b, &b->then);
 }
 
 static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
@@ -161,20 +269,40 @@ static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
 			rp_job_fail(job, RP_ST_FLUSH_FAILED, part->err, i);
 			break;
 		}
+		if (job->then.region == part->region)
+			rp_job_fail(job, RP_ST_FLUSH_FAILED, part->err, job->n);
 	}
+}
+
+static void judge_pass(const struct rp_pass *pass, struct rp_jobs *jobs)
+{
+	for (size_t i = 0; i < pass->nparts; i++)
+		if (pass->parts[i].err)
+			judge_part(&pass->parts[i], jobs);
 }
 
 void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs)
 {
-	for (size_t i = 0; i < b->nparts; i++)
-		if (b->parts[i].err)
-			judge_part(&b->parts[i], jobs);
+	struct rp_job *job;
+
+	judge_pass(&b->data, jobs);
+	judge_pass(&b->then, jobs);
+	TAILQ_FOREACH (job, jobs, link)
+		if (job->then.err)
+			rp_job_fail(job, RP_ST_FLUSH_FAILED, job->then.err,
+				    job->n);
+}
+
+static void pass_reset(struct rp_pass *pass)
+{
+	rp_ranges_reset(&pass->set);
+	pass->nparts = 0;
 }
 
 void rp_batch_reset(struct rp_batch *b)
 {
-	rp_ranges_reset(&b->set);
+	pass_reset(&b->data);
+	pass_reset(&b->then);
 	b->nranges = 0;
-	b->nparts = 0;
 	b->flushes = b->bytes = b->drains = 0;
 }

@@ -3,6 +3,7 @@
 #ifndef RP_BATCH_H
 #define RP_BATCH_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@
 #include "core/region.h"
 #include "core/wire.h"
 
+struct rp_batch;
 struct rp_client;
 struct rp_xport;
 
@@ -20,6 +22,15 @@ struct rp_job_range {
 	uint64_t off;
 	uint64_t len;
 	bool flush; /* no: for the class asked, delivery was enough */
+};
+
+/* The store of a job, behind its ranges. */
+struct rp_job_then {
+	struct rp_region *region; /* NULL: none */
+	uint64_t off;
+	uint64_t value;
+	bool flush;
+	int err; /* positive errno: not done */
 };
 
 /* One request that passed every check, until it is answered. */
@@ -34,8 +45,14 @@ struct rp_job {
 		void (*done)(void *arg, enum rp_status st, uint32_t detail);
 		void *arg;
 	} local;
+	struct rp_batch *batch; /* that one; or NULL */
 	uint64_t token;
 	uint64_t since;
+	enum rp_effect effect;
+	uint64_t seq;
+	uint64_t data; /* NOTIFY */
+	struct rp_job_then then;
+	bool void_then; /* its session is gone; guarded by batch->storing */
 	struct rp_wire_reply reply; /* what it says unless something fails */
 	size_t n;
 	struct rp_job_range ranges[];
@@ -51,11 +68,16 @@ void rp_job_free(struct rp_job *job);
 void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 		 size_t range);
 bool rp_job_blocks(const struct rp_job *job);
+/*
+ * Its session has ended: unless its store is done when this returns, it never
+ * will be.
+ */
+void rp_job_void(struct rp_job *job);
 
 /* Bounds the time that merging and one run take. */
 #define RP_BATCH_RANGES 2048
 
-/* What a batch does to one region. */
+/* What a pass does to one region. */
 struct rp_part {
 	struct rp_region *region;
 	struct rp_pmem *pmem;
@@ -63,12 +85,19 @@ struct rp_part {
 	int err;	 /* positive errno of the first flush that failed */
 };
 
-struct rp_batch {
-	struct rp_jobs jobs;
+/* Ranges that are flushed together. */
+struct rp_pass {
 	struct rp_ranges set; /* space: a region; addresses as mapped here */
-	size_t nranges;	      /* before merging */
 	struct rp_part *parts;
 	size_t nparts;
+};
+
+struct rp_batch {
+	struct rp_jobs jobs;
+	struct rp_pass data;	 /* the ranges of the jobs */
+	struct rp_pass then;	 /* what they store once that is durable */
+	size_t nranges;		 /* of the first, before merging */
+	pthread_mutex_t storing; /* a session's end waits for one store */
 	uint64_t flushes, bytes, drains;
 };
 
@@ -80,18 +109,22 @@ bool rp_batch_has_room(const struct rp_batch *b, const struct rp_job *job);
  * -ENOMEM (the batch may have grown by them or not).
  */
 int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
+/* The same for the place that the job's store goes to. */
+int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job);
 
 /* After the last add, before the run: which region has which ranges. */
 void rp_batch_seal(struct rp_batch *b);
 /*
- * Flush, then drain: when this returns, the bytes of every part without err
- * are durable. Reads parts and set, writes err and the counters, looks at
- * nothing else, so that a worker can do it.
+ * Flush, then drain; then the stores of the jobs whose ranges are durable now,
+ * in the order of the jobs; flush and drain those. When this returns, the bytes
+ * of every part without err are durable. Reads the passes and what its jobs
+ * were when it began, writes the errs and the counters, looks at nothing else,
+ * so that a worker can do it.
  */
 void rp_batch_run(struct rp_batch *b);
 /*
  * Mark the regions of failed parts as failed, and fail the jobs of the list
- * that wanted bytes of them flushed.
+ * that wanted bytes of them flushed, or whose store was not done.
  */
 void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs);
 /* Ready for the next ones. Its jobs have been taken off. */

@@ -50,6 +50,7 @@ void rp_client_drop(struct rp_clients *t, struct rp_client *c)
 	TAILQ_FOREACH_SAFE(job, &c->jobs, of_client, tmp)
 	{
 		job->client = NULL;
+		rp_job_void(job);
 		if (job->queue) {
 			TAILQ_REMOVE(job->queue, job, link);
 			rp_job_free(job);
@@ -75,6 +76,7 @@ void rp_client_drop(struct rp_clients *t, struct rp_client *c)
 	}
 	c->origin.x->ops->peer_put(c->origin.x, c->peer);
 	rp_worker_unwatch(t->worker, c->origin.x);
+	free(c->seen);
 	free(c);
 }
 
@@ -219,6 +221,17 @@ bool rp_client_use(struct rp_clients *t, struct rp_client *c)
 	TAILQ_FOREACH_SAFE(old, &t->open_list, link, tmp)
 	if (same_address(&old->origin, &c->origin))
 		rp_client_drop(t, old);
+	/*
+	 * So have those of them that never were opened: what was sent in one
+	 * may come late, and must not be had after it was given up.
+	 */
+	TAILQ_FOREACH_SAFE(old, &t->half_open_list, link, tmp)
+	{
+		if (old == c)
+			break;
+		if (same_address(&old->origin, &c->origin))
+			rp_client_drop(t, old);
+	}
 	if (t->open >= t->max_open && !drop_idle(t))
 		return false;
 
@@ -301,6 +314,66 @@ bool rp_client_has_job(const struct rp_client *c, uint64_t token)
 		if (job->token == token)
 			return true;
 	return false;
+}
+
+/* Effects of one session that may be without an answer at once. */
+static uint64_t window(const struct rp_clients *t)
+{
+	return t->credits < RP_WIRE_EFFECTS ? t->credits : RP_WIRE_EFFECTS;
+}
+
+int rp_client_effect(const struct rp_clients *t, struct rp_client *c,
+		     uint64_t seq, uint64_t token,
+		     const struct rp_wire_reply **answer)
+{
+	const uint64_t n = window(t);
+	const struct rp_seen *e;
+
+	if (seq > c->last_seq && seq - c->last_seq > n)
+		return -EBADMSG;
+	/* The one that took its place was sent after its answer had come. */
+	if (seq < c->last_seq && c->last_seq - seq >= n)
+		return -EALREADY;
+	if (!c->seen) {
+		c->seen = calloc(n, sizeof(*c->seen));
+		if (!c->seen)
+			return -ENOMEM;
+	}
+	e = &c->seen[seq % n];
+	if (e->seq != seq || e->state == RP_EFFECT_UNSEEN) {
+		if (e->state == RP_EFFECT_AT_WORK)
+			return -EBADMSG;
+		*answer = NULL;
+		return 0;
+	}
+	if (e->token != token)
+		return -EBADMSG;
+	if (e->state == RP_EFFECT_AT_WORK)
+		return -EALREADY;
+	*answer = &e->reply;
+	return 0;
+}
+
+void rp_client_take(const struct rp_clients *t, struct rp_client *c,
+		    uint64_t seq, uint64_t token)
+{
+	c->seen[seq % window(t)] = (struct rp_seen){
+		.seq = seq,
+		.token = token,
+		.state = RP_EFFECT_AT_WORK,
+	};
+	if (c->last_seq < seq)
+		c->last_seq = seq;
+}
+
+void rp_client_answered(const struct rp_clients *t, struct rp_client *c,
+			uint64_t seq, const struct rp_wire_reply *reply)
+{
+	struct rp_seen *e = &c->seen[seq % window(t)];
+
+	e->state = reply->status == RP_ST_OVERLOADED ? RP_EFFECT_UNSEEN
+						     : RP_EFFECT_ANSWERED;
+	e->reply = *reply;
 }
 
 /* True: the message needs no more care, whether it went out or cannot. */

@@ -48,6 +48,22 @@ struct rp_kept {
 	uint8_t msg[];
 };
 
+/*
+ * One effect of a session, remembered until the initiator has shown that it has
+ * its answer: by sending the one that takes its place.
+ */
+enum rp_effect_state {
+	RP_EFFECT_UNSEEN, /* seq says nothing */
+	RP_EFFECT_AT_WORK,
+	RP_EFFECT_ANSWERED,
+};
+struct rp_seen {
+	uint64_t seq;
+	uint64_t token;
+	enum rp_effect_state state;
+	struct rp_wire_reply reply; /* ANSWERED */
+};
+
 /* One session. */
 struct rp_client {
 	struct rp_origin origin;
@@ -58,6 +74,8 @@ struct rp_client {
 	uint64_t pace;	      /* between signs of life, ns */
 	uint64_t progress_at; /* when the next is due, while there are jobs */
 	uint64_t last_token;  /* highest so far */
+	uint64_t last_seq;    /* highest effect so far */
+	struct rp_seen *seen; /* as many as may be under way; NULL: none yet */
 	struct rp_jobs jobs;
 	STAILQ_HEAD(, rp_kept) kept;
 	unsigned int held;		/* jobs and kept messages */
@@ -95,13 +113,13 @@ bool rp_client_known(const struct rp_clients *t, struct rp_xport *x,
 struct rp_client *rp_client_find(const struct rp_clients *t,
 				 const struct rp_xport *x, uint64_t cookie);
 /*
- * It has shown its cookie: open the session if it is not, and end those that
- * were opened from the same address before. False: too many are open and busy.
+ * It has shown its cookie: open the session if it is not, and end those of the
+ * same address that are older, open or not. False: too many are open and busy.
  */
 bool rp_client_use(struct rp_clients *t, struct rp_client *c);
 /*
- * Forget it: jobs that wait are freed, those that run lose their client, kept
- * messages are lost.
+ * Forget it: jobs that wait are freed, those that run lose their client and do
+ * no effect that they have not done, kept messages are lost.
  */
 void rp_client_drop(struct rp_clients *t, struct rp_client *c);
 void rp_clients_drop_xport(struct rp_clients *t, struct rp_xport *x);
@@ -116,6 +134,26 @@ void rp_client_add_job(struct rp_clients *t, struct rp_client *c,
 void rp_client_del_job(struct rp_clients *t, struct rp_job *job);
 /* Is a request of this token being worked on? */
 bool rp_client_has_job(const struct rp_client *c, uint64_t token);
+
+/*
+ * What to do with a request that has an effect: 0 and *answer, which it had; or
+ * NULL, to be worked on once it has been taken; -EALREADY: nothing (its answer
+ * is due, or was received long ago); -EBADMSG: no initiator of ours sends that;
+ * -ENOMEM: not now.
+ */
+int rp_client_effect(const struct rp_clients *t, struct rp_client *c,
+		     uint64_t seq, uint64_t token,
+		     const struct rp_wire_reply **answer);
+/*
+ * From here on it is done once at most. An older one is forgotten for it, so
+ * not while it may still be sent away as if it had never come.
+ */
+void rp_client_take(const struct rp_clients *t, struct rp_client *c,
+		    uint64_t seq, uint64_t token);
+/* Its answer, which is remembered: unless it says that nothing was looked at.
+ */
+void rp_client_answered(const struct rp_clients *t, struct rp_client *c,
+			uint64_t seq, const struct rp_wire_reply *reply);
 
 /*
  * Send, or keep until the base takes it, behind what is kept already. The

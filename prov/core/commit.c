@@ -29,6 +29,33 @@ static int check_range(const struct rp_wire_range *g)
 	return k.persistent ? 0 : -ENOTSUP;
 }
 
+static int check_effect(const struct rp_commit_attr *attr)
+{
+	const struct rp_wire_range g = {
+		.key = attr->then.key,
+		.addr = attr->then.addr,
+		.len = sizeof(attr->then.value),
+	};
+
+	if (attr->effect == RP_EFFECT_NONE)
+		return 0;
+	if (attr->level != RP_LEVEL_DURABLE) {
+		rp_log(RP_LOG_WARN, "only a commit that makes durable can "
+				    "store or notify behind that");
+		return -EINVAL;
+	}
+	if (attr->effect == RP_EFFECT_NOTIFY)
+		return 0;
+	if (g.addr % g.len) {
+		rp_log(RP_LOG_WARN,
+		       "a store behind a commit must have an address that is "
+		       "a multiple of 8, not %#" PRIx64,
+		       g.addr);
+		return -EINVAL;
+	}
+	return check_range(&g);
+}
+
 static void commit_free(struct rp_initiator *in, struct rp_commit *c)
 {
 	if (c->ranges != c->inline_ranges)
@@ -46,6 +73,9 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 
 	if (!attr->nranges)
 		return -EINVAL;
+	ret = check_effect(attr);
+	if (ret)
+		return ret;
 	for (size_t i = 0; i < attr->nranges; i++) {
 		ret = check_range(&attr->ranges[i]);
 		if (ret)
@@ -76,6 +106,9 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	c->nranges = attr->nranges;
 	c->level = attr->level;
 	c->required = attr->required;
+	c->effect = attr->effect;
+	c->then = attr->then;
+	c->data = attr->data;
 	c->out.required = attr->required;
 	c->out.class = RP_CLASS_POWER; /* the weakest answer lowers it */
 	c->done = attr->done;
@@ -102,6 +135,7 @@ static void commit_end(struct rp_commit *c)
 		p->unplaced = TAILQ_NEXT(c, link);
 	TAILQ_REMOVE(&p->commits, c, link);
 	TAILQ_INSERT_TAIL(&p->in->done, c, link);
+	p->stores -= c->effect == RP_EFFECT_THEN;
 	rp_peer_unwait(p);
 }
 
@@ -119,12 +153,66 @@ void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
 	commit_end(c);
 }
 
+/* May it have had its effect, or still get it? */
+static bool in_doubt(const struct rp_commit *c)
+{
+	const struct rp_req *r;
+
+	TAILQ_FOREACH (r, &c->reqs, of_commit)
+		if (r->copies)
+			return true;
+	return false;
+}
+
 void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail)
 {
 	struct rp_commit *c;
 
-	while ((c = TAILQ_FIRST(&p->commits)))
-		rp_commit_fail(c, st, detail, 0);
+	while ((c = TAILQ_FIRST(&p->commits))) {
+		if (st != RP_ST_CANCELED && in_doubt(c))
+			rp_commit_fail(c, RP_ST_UNSURE, st, 0);
+		else
+			rp_commit_fail(c, st, detail, 0);
+	}
+}
+
+/* How many ranges the next request takes. *last: and the effect, if any. */
+static size_t slice(const struct rp_commit *c, bool *last)
+{
+	size_t left = c->nranges - c->asked;
+	size_t max = c->effect ? RP_WIRE_MAX_EFFECT_RANGES : RP_WIRE_MAX_RANGES;
+
+	*last = left <= max;
+	if (*last)
+		return left;
+	/* At least one is left for the request that has the effect. */
+	return left > RP_WIRE_MAX_RANGES ? RP_WIRE_MAX_RANGES : left - 1;
+}
+
+/*
+ * Ask for what has not been asked for. An effect must not be had before all
+ * ranges are durable: the request that has it waits until the others have been
+ * answered, and this is called again.
+ */
+static int commit_queue(struct rp_commit *c)
+{
+	struct rp_req *r;
+	bool last;
+
+	while (c->asked < c->nranges) {
+		size_t n = slice(c, &last);
+
+		if (c->effect && last && !TAILQ_EMPTY(&c->reqs))
+			return 0;
+		r = rp_req_new(c->peer, c);
+		if (!r)
+			return -ENOMEM;
+		r->first = c->asked;
+		r->n = n;
+		r->effect = c->effect && last;
+		c->asked += n;
+	}
+	return 0;
 }
 
 /*
@@ -134,23 +222,22 @@ void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail)
  */
 static void commit_check(struct rp_commit *c)
 {
-	if (c->placed && TAILQ_EMPTY(&c->reqs))
+	if (!c->placed || !TAILQ_EMPTY(&c->reqs))
+		return;
+	if (c->asked == c->nranges)
 		commit_end(c);
+	else if (commit_queue(c))
+		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
 }
 
-static int commit_queue(struct rp_commit *c)
+/*
+ * Without order on the wire a request waits until the writes before it have
+ * been acknowledged. So does one with an effect, whatever the order: what it
+ * does cannot be taken back when one of them turns out to have been lost.
+ */
+static bool waits(const struct rp_commit *c)
 {
-	const size_t max = RP_WIRE_MAX_RANGES;
-	struct rp_req *r;
-
-	for (size_t i = 0; i < c->nranges; i += max) {
-		r = rp_req_new(c->peer, c);
-		if (!r)
-			return -ENOMEM;
-		r->first = i;
-		r->n = c->nranges - i < max ? c->nranges - i : max;
-	}
-	return 0;
+	return !c->peer->in->attr.ordered || c->effect;
 }
 
 /* First write under way has this seq; older commits are placed. */
@@ -174,11 +261,10 @@ static bool mark_placed(struct rp_peer *p)
 	while ((c = p->unplaced) && c->barrier <= seq) {
 		p->unplaced = TAILQ_NEXT(c, link);
 		c->placed = true;
-		if (p->in->attr.ordered) {
+		if (!waits(c)) {
 			commit_check(c);
 			continue;
 		}
-		/* Without order on the wire the request waited for this. */
 		if (commit_queue(c))
 			rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
 		else
@@ -238,6 +324,7 @@ void rp_commit_start(struct rp_commit *c)
 {
 	struct rp_peer *p = c->peer;
 	uint64_t range;
+	bool bad;
 
 	c->barrier = p->next_seq;
 	c->incarnation = p->incarnation;
@@ -245,10 +332,17 @@ void rp_commit_start(struct rp_commit *c)
 	if (!p->unplaced)
 		p->unplaced = c;
 	rp_peer_wait(p);
+	bad = poisoned(p, c, &range);
+	/* It does not cover its own store; whoever comes later does. */
+	if (c->effect == RP_EFFECT_THEN) {
+		p->stores++;
+		rp_write_begin(p, &c->store, c->then.key, c->then.addr,
+			       sizeof(c->then.value));
+	}
 
-	if (poisoned(p, c, &range)) {
+	if (bad) {
 		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, range);
-	} else if (p->in->attr.ordered && commit_queue(c)) {
+	} else if (!waits(c) && commit_queue(c)) {
 		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
 	} else {
 		mark_placed(p);
@@ -280,6 +374,8 @@ void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 		if ((st == RP_ST_UNKNOWN_KEY || st == RP_ST_STALE_KEY) &&
 		    c->incarnation && c->incarnation != incarnation)
 			st = RP_ST_PEER_RESTARTED;
+		/* The store stands behind the last of them. */
+		n += c->effect == RP_EFFECT_THEN && first + n == c->nranges;
 		rp_commit_fail(c, st, m->detail,
 			       first + (m->range < n ? m->range : 0));
 		return;
@@ -304,6 +400,11 @@ bool rp_commits_tell(struct rp_initiator *in)
 	while ((c = TAILQ_FIRST(&in->done))) {
 		TAILQ_REMOVE(&in->done, c, link);
 		in->outstanding--;
+		/* Fails those that cover it, which are told next. */
+		if (c->effect == RP_EFFECT_THEN) {
+			rp_write_done(&c->store, c->out.status);
+			in->stored = true;
+		}
 		c->done(c->arg, &c->out);
 		commit_free(in, c);
 		any = true;
@@ -356,6 +457,20 @@ static bool overlaps(const struct rp_wire_range *g, const struct rp_write *w)
 	return g->key == w->key &&
 	       (g->addr < w->addr ? w->addr - g->addr < g->len
 				  : g->addr - w->addr < w->len);
+}
+
+bool rp_peer_then_overlaps(const struct rp_peer *p, uint64_t key, uint64_t addr,
+			   uint64_t len)
+{
+	const struct rp_wire_range g = {.key = key, .addr = addr, .len = len};
+	const struct rp_commit *c;
+
+	if (!p->stores)
+		return false;
+	TAILQ_FOREACH (c, &p->commits, link)
+		if (c->effect == RP_EFFECT_THEN && overlaps(&g, &c->store))
+			return true;
+	return false;
 }
 
 /* A write failed: no commit that covers it may succeed, now or later. */

@@ -19,7 +19,7 @@ struct rp_commit;
 struct rp_outcome {
 	enum rp_status status;
 	uint32_t detail; /* errno or class, by status */
-	uint64_t range;	 /* index of the range at fault */
+	uint64_t range;	 /* index of the range at fault; nranges: the store */
 	enum rp_class required;
 	enum rp_class class; /* reached, when status is RP_ST_OK */
 	enum rp_method method;
@@ -34,6 +34,14 @@ struct rp_commit_attr {
 	size_t nranges;
 	enum rp_level level;
 	enum rp_class required;
+	/*
+	 * What the target does, once, when the ranges are durable. A store
+	 * counts as a write that was begun with this commit: later commits of
+	 * it cover it, and wait for this one. Level durable only.
+	 */
+	enum rp_effect effect;
+	struct rp_wire_then then; /* THEN */
+	uint64_t data;		  /* NOTIFY */
 	rp_commit_fn done;
 	void *arg;
 };
@@ -41,11 +49,19 @@ struct rp_commit_attr {
 /*
  * Reserve and start a commit to peer: it covers every write begun before this
  * call. Returns 0 (done will be called once), -EAGAIN (max_commits are
- * outstanding), -ENOMEM, -EINVAL (no ranges, a range that is empty or wraps),
- * -EKEYREJECTED (a key without our shape), -ENOTSUP (a key of a volatile
- * region). Nothing is left behind on failure.
+ * outstanding), -ENOMEM, -EINVAL (no ranges, a range that is empty or wraps, a
+ * store that is not aligned, an effect at level visible), -EKEYREJECTED (a key
+ * without our shape), -ENOTSUP (a key of a volatile region). Nothing is left
+ * behind on failure.
  */
 int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr);
+
+/*
+ * Does [addr, addr+len) of key touch a store of a commit under way? An
+ * operation that does would overtake it, or be overtaken.
+ */
+bool rp_peer_then_overlaps(const struct rp_peer *p, uint64_t key, uint64_t addr,
+			   uint64_t len);
 
 /* In two steps, for a write with commit: reserve, post the write, start. */
 int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,

@@ -45,7 +45,15 @@ struct rp_req {
 	uint64_t token;
 	uint64_t sent_at;
 	size_t first, n; /* commit: the slice of its ranges */
-	uint64_t key;	 /* query */
+	/*
+	 * The one of its commit that has the effect. Its number in the session
+	 * is given when it is first sent; from then on it is in peer->effects.
+	 */
+	bool effect;
+	uint64_t seq;
+	unsigned int copies; /* sent, and not known to have been ignored */
+	TAILQ_ENTRY(rp_req) of_effects;
+	uint64_t key; /* query */
 	enum rp_class required;
 	rp_query_fn query_done;
 	void *query_arg;
@@ -63,8 +71,13 @@ struct rp_commit {
 	size_t nranges;
 	enum rp_level level;
 	enum rp_class required;
-	struct rp_reqs reqs; /* queued or sent, not answered */
-	bool placed;	     /* every covered write is acknowledged */
+	enum rp_effect effect;
+	struct rp_wire_then then;
+	uint64_t data;
+	struct rp_write store; /* THEN: what later commits cover of this one */
+	size_t asked;	       /* ranges that have been put into requests */
+	struct rp_reqs reqs;   /* queued or sent, not answered */
+	bool placed;	       /* every covered write is acknowledged */
 	struct rp_outcome out;
 	rp_commit_fn done;
 	void *arg;
@@ -91,6 +104,10 @@ struct rp_peer {
 	uint64_t hello_at; /* HELLO is not sent (again) before */
 	uint64_t retry_at; /* overloaded: nothing is sent before */
 	unsigned int credits, in_flight;
+	uint16_t features;	/* that both have; of an open session */
+	unsigned int window;	/* effects that may be without an answer */
+	uint64_t next_effect;	/* of an open session, from 1 on */
+	struct rp_reqs effects; /* without an answer, in order */
 	struct rp_reqs queue, sent;
 	unsigned int waiting; /* commits and queries without an end */
 	uint64_t alive_at;    /* last sign of life while waiting > 0 */
@@ -106,6 +123,7 @@ struct rp_peer {
 	bool poison_all;	    /* no memory to say which */
 	struct rp_commits commits;  /* outstanding, in posting order */
 	struct rp_commit *unplaced; /* first of them with writes under way */
+	unsigned int stores;	    /* of them have one */
 
 	TAILQ_ENTRY(rp_peer) active; /* in->active while waiting > 0 */
 	UT_hash_handle hh, hh_cookie;
@@ -132,6 +150,7 @@ struct rp_initiator {
 	 */
 	struct rp_ranges orphans;
 	bool orphans_all; /* no memory to say which */
+	bool stored;	  /* a store has ended: what waited for it may go */
 };
 
 /* peer.c */

@@ -80,6 +80,7 @@ struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 	p->next_seq = 1; /* 0 is older than any write */
 	TAILQ_INIT(&p->queue);
 	TAILQ_INIT(&p->sent);
+	TAILQ_INIT(&p->effects);
 	TAILQ_INIT(&p->writes);
 	TAILQ_INIT(&p->commits);
 	rp_ranges_init(&p->poison, RP_PEER_POISON);
@@ -163,6 +164,8 @@ static void req_free(struct rp_req *r)
 
 	if (r->commit)
 		TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
+	if (r->seq)
+		TAILQ_REMOVE(&p->effects, r, of_effects);
 	TAILQ_REMOVE(r->state == RP_REQ_SENT ? &p->sent : &p->queue, r, link);
 	HASH_DEL(p->in->by_token, r);
 	free(r);
@@ -222,10 +225,10 @@ void rp_peer_forget(struct rp_initiator *in, uint64_t addr)
 		return;
 	HASH_DELETE(hh, in->by_addr, p);
 	peer_fail(p, RP_ST_CANCELED, 0);
+	/* Their stores are writes of the peer, and end when they are told. */
+	rp_commits_tell(in);
 	leave_orphans(p);
 	p->forgotten = true;
-	/* Ended commits still name the peer until they are told. */
-	rp_commits_tell(in);
 	rp_peer_release(p);
 }
 
@@ -325,6 +328,7 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	m.cookie = p->cookie;
 	m.key = p->hello_key;
 	m.timeout_ms = in->attr.timeout_ns / NS_PER_MS;
+	m.features = RP_FEATURES;
 	ret = rp_wire_put_hello(buf, sizeof(buf), &hdr, &m);
 	if (ret < 0)
 		return ret;
@@ -332,6 +336,34 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	if (!ret)
 		p->hello_at = t + in->attr.timeout_ns / RP_PEER_RESEND_PART;
 	return ret;
+}
+
+/* Its number in this session; it keeps it for as long as that lasts. */
+static void number(struct rp_req *r)
+{
+	struct rp_peer *p = r->peer;
+
+	if (!r->effect || r->seq)
+		return;
+	r->seq = p->next_effect++;
+	TAILQ_INSERT_TAIL(&p->effects, r, of_effects);
+}
+
+static int put_request(struct rp_req *r, const struct rp_wire_hdr *hdr,
+		       void *buf, size_t size)
+{
+	const struct rp_commit *c = r->commit;
+	struct rp_wire_request m;
+
+	m.nranges = r->n;
+	m.level = c->level;
+	m.required = c->required;
+	m.effect = r->effect ? c->effect : RP_EFFECT_NONE;
+	m.seq = r->seq;
+	m.then = c->then;
+	m.data = c->data;
+	memcpy(m.ranges, &c->ranges[r->first], r->n * sizeof(*m.ranges));
+	return rp_wire_put_request(buf, size, hdr, &m);
 }
 
 static int send_req(struct rp_req *r, uint64_t t)
@@ -352,15 +384,8 @@ static int send_req(struct rp_req *r, uint64_t t)
 
 		ret = rp_wire_put_query(buf, sizeof(buf), &hdr, &m);
 	} else {
-		struct rp_wire_request m;
-
-		m.nranges = r->n;
-		m.level = r->commit->level;
-		m.required = r->commit->required;
-		m.flags = 0;
-		memcpy(m.ranges, &r->commit->ranges[r->first],
-		       r->n * sizeof(*m.ranges));
-		ret = rp_wire_put_request(buf, sizeof(buf), &hdr, &m);
+		number(r);
+		ret = put_request(r, &hdr, buf, sizeof(buf));
 	}
 	if (ret < 0)
 		return ret;
@@ -368,9 +393,25 @@ static int send_req(struct rp_req *r, uint64_t t)
 	if (ret)
 		return ret;
 	r->sent_at = t;
+	r->copies += r->effect;
 	if (r->commit && !r->commit->incarnation)
 		r->commit->incarnation = p->incarnation;
 	return 0;
+}
+
+/*
+ * May the first of the queue go? An effect must not take the place of one that
+ * has no answer yet in what the target remembers.
+ */
+static bool has_room(const struct rp_peer *p)
+{
+	const struct rp_req *r = TAILQ_FIRST(&p->queue);
+	const struct rp_req *oldest = TAILQ_FIRST(&p->effects);
+
+	if (p->in_flight >= p->credits)
+		return false;
+	return !r->effect || r->seq || !oldest ||
+	       p->next_effect < oldest->seq + p->window;
 }
 
 /* What waits for p has been sent, has ended, or waits longer. */
@@ -400,8 +441,12 @@ void rp_peer_send(struct rp_peer *p)
 		if (p->state == RP_SESSION_CLOSED || p->hello_at <= t)
 			ret = send_hello(p, t);
 	} else {
-		while ((r = TAILQ_FIRST(&p->queue)) &&
-		       p->in_flight < p->credits) {
+		while ((r = TAILQ_FIRST(&p->queue)) && has_room(p)) {
+			if (r->effect && !(p->features & RP_FEATURE_EFFECTS)) {
+				rp_commit_fail(r->commit, RP_ST_UNSUPPORTED, 0,
+					       0);
+				continue;
+			}
 			ret = send_req(r, t);
 			if (ret)
 				break;
@@ -421,11 +466,29 @@ static void back_off(struct rp_peer *p)
 	p->retry_at = now(p->in) + RP_PEER_BACKOFF_MS * NS_PER_MS;
 }
 
+/*
+ * The session is lost, and with it what the target remembered. What may have
+ * had its effect must not get another chance; what has not starts afresh.
+ */
+static void effects_lost(struct rp_peer *p)
+{
+	struct rp_req *r;
+
+	while ((r = TAILQ_FIRST(&p->effects))) {
+		TAILQ_REMOVE(&p->effects, r, of_effects);
+		r->seq = 0;
+		if (r->copies && r->commit)
+			rp_commit_fail(r->commit, RP_ST_UNSURE,
+				       RP_ST_NO_SESSION, 0);
+	}
+}
+
 /* Put everything in flight back in front of the queue, oldest first. */
 static void requeue_sent(struct rp_peer *p)
 {
 	struct rp_req *r;
 
+	effects_lost(p);
 	while ((r = TAILQ_LAST(&p->sent, rp_reqs))) {
 		if (!r->commit && r->type == RP_MSG_REQUEST) {
 			req_free(r);
@@ -454,6 +517,9 @@ static void session_open(struct rp_peer *p, uint64_t incarnation,
 	p->their_cookie = m->cookie;
 	p->incarnation = incarnation;
 	p->credits = m->credits;
+	p->features = m->features;
+	p->window = m->credits < RP_WIRE_EFFECTS ? m->credits : RP_WIRE_EFFECTS;
+	p->next_effect = 1;
 	p->state = RP_SESSION_OPEN;
 	rp_peer_send(p);
 }
@@ -532,6 +598,8 @@ static struct rp_req *take_answered(struct rp_peer *p, uint8_t type,
 		return r;
 	}
 	back_off(p);
+	/* This copy was not looked at. */
+	r->copies -= r->copies > 0;
 	if (!r->commit && type == RP_MSG_REQUEST)
 		return r;
 	TAILQ_REMOVE(&p->sent, r, link);
@@ -581,6 +649,23 @@ static void recv_info(struct rp_peer *p, const void *msg,
 	rp_peer_send(p);
 }
 
+/* Tell who is to be told, and send what waited for the stores of those. */
+static bool tell(struct rp_initiator *in)
+{
+	struct rp_peer *p, *tmp;
+	bool any = false;
+
+	while (rp_commits_tell(in)) {
+		any = true;
+		if (!in->stored)
+			continue;
+		in->stored = false;
+		TAILQ_FOREACH_SAFE(p, &in->active, active, tmp)
+		rp_peer_send(p);
+	}
+	return any;
+}
+
 void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
@@ -618,7 +703,7 @@ void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len)
 		break;
 	}
 tell:
-	rp_commits_tell(in);
+	tell(in);
 }
 
 /*
@@ -682,7 +767,7 @@ bool rp_initiator_progress(struct rp_initiator *in)
 		TAILQ_FOREACH_SAFE(p, &in->active, active, tmp)
 		peer_progress(p, t);
 	}
-	return rp_commits_tell(in);
+	return tell(in);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -705,7 +790,7 @@ static uint64_t send_due(const struct rp_peer *p)
 	if (p->state == RP_SESSION_HELLO)
 		return p->hello_at;
 	/* Not sent when it was queued: a progress call is due now. */
-	if (p->state == RP_SESSION_CLOSED || p->in_flight < p->credits)
+	if (p->state == RP_SESSION_CLOSED || has_room(p))
 		return 0;
 	return due;
 }

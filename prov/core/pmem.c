@@ -110,6 +110,11 @@ static int real_sync(void *ctx, void *addr, size_t len)
 	return 0;
 }
 
+static void real_store8(void *ctx, uint64_t *addr, uint64_t value)
+{
+	__atomic_store_n(addr, value, __ATOMIC_RELEASE);
+}
+
 /* Whole units around [start, end). The unit is a power of two. */
 static size_t round_out(uintptr_t *start, uintptr_t end, size_t unit)
 {
@@ -281,6 +286,8 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		pm->ops.flush = real_flush;
 	if (!pm->ops.drain)
 		pm->ops.drain = real_drain;
+	if (!pm->ops.store8)
+		pm->ops.store8 = real_store8;
 	*out = pm;
 	return 0;
 }
@@ -309,6 +316,23 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	if (RP_FAULT("skip-flush") || !len)
 		return 0;
 	return pm->flush(pm, pm->base + off, pm->base + off + len);
+}
+
+/* Kernels before 5.14 cannot tell. */
+int rp_pmem_ready(struct rp_pmem *pm, uint64_t off)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	uintptr_t start = (pm->base + off) & ~(uintptr_t)(page - 1);
+
+	if (madvise((void *)start, page, MADV_POPULATE_WRITE) &&
+	    errno != EINVAL)
+		return -errno;
+	return 0;
+}
+
+void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value)
+{
+	pm->ops.store8(pm->ops.ctx, (uint64_t *)(pm->base + off), value);
 }
 
 void rp_pmem_drain(struct rp_pmem *pm)

@@ -12,7 +12,7 @@
 /*
  * The instructions, as a table, so that a simulator can supply its own.
  * NULL members mean the real ones (libpmem2's flush and drain for this CPU,
- * msync(2)).
+ * msync(2), a store).
  */
 struct rp_pmem_ops {
 	/* MS_SYNC of whole pages; 0 or -errno. */
@@ -21,6 +21,8 @@ struct rp_pmem_ops {
 	void (*flush)(void *ctx, const void *addr, size_t len);
 	/* Everything flushed before is in the persistence domain after. */
 	void (*drain)(void *ctx);
+	/* One store, to an address that is a multiple of 8. */
+	void (*store8)(void *ctx, uint64_t *addr, uint64_t value);
 	void *ctx;
 };
 
@@ -56,6 +58,17 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm);
  * error too, in this process, until it is made anew.
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
+/*
+ * Get the page of off ready for a store: 0, or the -errno of what would be a
+ * signal (its file was cut short, its disk is full). It stays ready unless the
+ * kernel takes it away before the store.
+ */
+int rp_pmem_ready(struct rp_pmem *pm, uint64_t off);
+/*
+ * Store 8 bytes at off, all of them or none, behind every store before; the
+ * address here is a multiple of 8. Nothing is durable by this.
+ */
+void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value);
 /* Persist before ack: whatever was flushed before is durable after. */
 void rp_pmem_drain(struct rp_pmem *pm);
 

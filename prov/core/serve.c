@@ -86,6 +86,7 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 			.cookie = c->cookie,
 			.credits = a->attr.credits,
 			.max_ranges = RP_WIRE_MAX_RANGES,
+			.features = m->features & RP_FEATURES,
 		};
 	ack_hdr = rp_agent_hdr(a, c, hdr->token);
 	len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack_hdr, &ack);
@@ -166,70 +167,149 @@ static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
 	}
 }
 
-/* What one range needs, or why it cannot have it. */
-static enum rp_status check_range(struct rp_agent *a,
-				  const struct rp_wire_request *m, size_t i,
-				  struct rp_job_range *g,
-				  struct rp_wire_reply *reply)
+/* How a region is brought to the required class; that goes into the reply. */
+static bool needs_flush(const struct rp_region *r, enum rp_class required,
+			struct rp_wire_reply *reply)
 {
-	const struct rp_wire_range *w = &m->ranges[i];
-	bool durable = m->level == RP_LEVEL_DURABLE;
-	struct rp_choice choice;
-	enum rp_status st;
+	struct rp_choice choice = r->choice;
 
-	g->region = rp_regions_find(&a->regions, w->key, &st);
-	if (!g->region)
-		return st;
-	g->len = w->len;
-	st = rp_region_check(g->region, w->addr, w->len, durable, m->required,
-			     &g->off);
-	if (st == RP_ST_CLASS)
-		reply->detail = g->region->choice.class;
-	if (st == RP_ST_REGION_FAILED)
-		reply->detail = g->region->failed;
-	if (st != RP_ST_OK || !durable)
-		return st;
-
-	choice = g->region->choice;
-	if (m->required < choice.class) {
+	if (required < choice.class) {
 		/* Less is asked: placement alone may be enough for that. */
-		struct rp_choice less = rp_method_choose(
-			&g->region->facts, m->required, RP_METHODS_BUILT);
+		struct rp_choice less =
+			rp_method_choose(&r->facts, required, RP_METHODS_BUILT);
 
 		if (less.method == RP_METHOD_DELIVERY)
 			choice = less;
 	}
-	g->flush = choice.method != RP_METHOD_DELIVERY;
 	if (reply->class > choice.class)
 		reply->class = choice.class;
 	if (reply->method < choice.method)
 		reply->method = choice.method;
+	return choice.method != RP_METHOD_DELIVERY;
+}
+
+/* Find the region of [addr, addr+len) of key and the offset, or why not. */
+static enum rp_status check_place(struct rp_agent *a,
+				  const struct rp_wire_request *m,
+				  const struct rp_wire_range *w,
+				  struct rp_region **region, uint64_t *off,
+				  struct rp_wire_reply *reply)
+{
+	struct rp_region *r;
+	enum rp_status st;
+
+	r = rp_regions_find(&a->regions, w->key, &st);
+	if (!r)
+		return st;
+	*region = r;
+	st = rp_region_check(r, w->addr, w->len, m->level == RP_LEVEL_DURABLE,
+			     m->required, off);
+	if (st == RP_ST_CLASS)
+		reply->detail = r->choice.class;
+	if (st == RP_ST_REGION_FAILED)
+		reply->detail = r->failed;
 	return st;
 }
 
-/* All of them before anything is done. *flush is set if there is any to do. */
-static enum rp_status check_ranges(struct rp_agent *a,
-				   const struct rp_wire_request *m,
-				   struct rp_job *job, bool *flush)
+static enum rp_status check_then(struct rp_agent *a,
+				 const struct rp_wire_request *m,
+				 struct rp_job *job)
+{
+	const struct rp_wire_range w = {
+		.key = m->then.key,
+		.addr = m->then.addr,
+		.len = sizeof(m->then.value),
+	};
+	struct rp_wire_reply *reply = &job->reply;
+	struct rp_job_then *t = &job->then;
+	struct rp_region *r = NULL;
+	enum rp_status st = check_place(a, m, &w, &r, &t->off, reply);
+
+	if (st != RP_ST_OK)
+		return st;
+	/* All or nothing is what the CPU does there, whatever it is called. */
+	if (((uintptr_t)r->base + t->off) % sizeof(m->then.value))
+		return RP_ST_ALIGN;
+	t->region = r;
+	t->value = m->then.value;
+	t->flush = needs_flush(r, m->required, reply);
+	return RP_ST_OK;
+}
+
+/* All of it before anything is done. *work: there is something to do. */
+static enum rp_status check_request(struct rp_agent *a,
+				    const struct rp_wire_request *m,
+				    struct rp_job *job, bool *work)
 {
 	struct rp_wire_reply *reply = &job->reply;
 	bool durable = m->level == RP_LEVEL_DURABLE;
-	enum rp_status st;
+	enum rp_status st = RP_ST_OK;
+	size_t i;
 
 	*reply = (struct rp_wire_reply){
 		.level = m->level,
 		.class = durable ? RP_CLASS_POWER : RP_CLASS_NONE,
 		.method = RP_METHOD_DELIVERY,
 	};
-	for (size_t i = 0; i < m->nranges; i++) {
-		st = check_range(a, m, i, &job->ranges[i], reply);
-		if (st != RP_ST_OK) {
-			rp_job_fail(job, st, reply->detail, i);
-			return st;
-		}
-		*flush |= job->ranges[i].flush;
+	for (i = 0; i < m->nranges; i++) {
+		struct rp_job_range *g = &job->ranges[i];
+
+		st = check_place(a, m, &m->ranges[i], &g->region, &g->off,
+				 reply);
+		if (st != RP_ST_OK)
+			goto refused;
+		g->len = m->ranges[i].len;
+		g->flush =
+			durable && needs_flush(g->region, m->required, reply);
+		*work |= g->flush;
 	}
-	return RP_ST_OK;
+	if (m->effect == RP_EFFECT_THEN)
+		st = check_then(a, m, job);
+	*work |= m->effect;
+	if (st == RP_ST_OK)
+		return st;
+refused:
+	rp_job_fail(job, st, reply->detail, i);
+	return st;
+}
+
+/*
+ * Has the effect of this request been seen? True: nothing is left to do but
+ * what was done here.
+ */
+static bool seen_before(struct rp_agent *a, struct rp_client *c,
+			const struct rp_wire_hdr *hdr,
+			const struct rp_wire_request *m)
+{
+	const struct rp_wire_reply *answer;
+
+	switch (rp_client_effect(&a->clients, c, m->seq, hdr->token, &answer)) {
+	case 0:
+		if (!answer)
+			return false;
+		a->stats.remembered++;
+		rp_agent_reply(a, c, hdr->token, answer);
+		break;
+	case -EALREADY:
+		break;
+	case -EBADMSG:
+		a->stats.bad_messages++;
+		refuse(a, c, hdr, RP_ST_BAD_MESSAGE);
+		break;
+	default:
+		refuse(a, c, hdr, RP_ST_OVERLOADED);
+	}
+	return true;
+}
+
+/* A job that needs nothing that takes time, or must not have it. */
+static void answer_at_once(struct rp_agent *a, struct rp_client *c,
+			   struct rp_job *job)
+{
+	if (job->effect)
+		rp_client_answered(&a->clients, c, job->seq, &job->reply);
+	rp_agent_reply(a, c, job->token, &job->reply);
+	free(job);
 }
 
 static void recv_request(struct rp_agent *a, struct rp_client *c,
@@ -237,7 +317,7 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 {
 	struct rp_wire_request m;
 	struct rp_job *job;
-	bool flush = false;
+	bool work = false;
 
 	/* Sent again because the answer is late: it is on its way. */
 	if (rp_client_has_job(c, hdr->token))
@@ -251,6 +331,8 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 		refuse(a, c, hdr, RP_ST_INCARNATION);
 		return;
 	}
+	if (m.effect && seen_before(a, c, hdr, &m))
+		return;
 	if (a->quiescing || !rp_client_has_credit(&a->clients, c)) {
 		refuse(a, c, hdr, RP_ST_OVERLOADED);
 		return;
@@ -260,22 +342,26 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 		refuse(a, c, hdr, RP_ST_OVERLOADED);
 		return;
 	}
-	if (check_ranges(a, &m, job, &flush) != RP_ST_OK) {
+	job->token = hdr->token;
+	job->effect = (enum rp_effect)m.effect;
+	job->seq = m.seq;
+	job->data = m.data;
+	/* Also what is refused: it must not be done after that was said. */
+	if (m.effect)
+		rp_client_take(&a->clients, c, m.seq, hdr->token);
+	if (check_request(a, &m, job, &work) != RP_ST_OK) {
 		a->stats.refused++;
-		rp_agent_reply(a, c, hdr->token, &job->reply);
-		free(job);
+		answer_at_once(a, c, job);
 		return;
 	}
 	a->stats.requests++;
 	a->stats.ranges += m.nranges;
-	if (!flush) {
+	if (!work) {
 		/* The bytes were placed before the request was. */
 		a->stats.replies++;
-		rp_agent_reply(a, c, hdr->token, &job->reply);
-		free(job);
+		answer_at_once(a, c, job);
 		return;
 	}
-	job->token = hdr->token;
 	job->since = c->origin.x->ops->now(c->origin.x);
 	rp_job_hold(job);
 	if (TAILQ_EMPTY(&a->clients.working))

@@ -83,6 +83,10 @@ static const struct {
 			     "target: fi_rpmem_query() tells why and what to "
 			     "change.",
 			     ENOMEDIUM},
+	[RP_ST_ALIGN] = {"store not aligned",
+			 "Give a store behind a commit an address that is a "
+			 "multiple of 8, in a region that begins at one.",
+			 EINVAL},
 	[RP_ST_WRITE_FAILED] = {"covered write failed",
 				"A write that the commit covers did not "
 				"arrive: write those bytes again, then "
@@ -115,6 +119,11 @@ static const struct {
 				  "target: get its new key, write and commit "
 				  "again.",
 				  EOWNERDEAD},
+	[RP_ST_UNSURE] = {"outcome unknown",
+			  "The target was lost while it may have been doing "
+			  "what must not be done twice: call fi_rpmem_query() "
+			  "until it answers, read the memory, then decide.",
+			  EUCLEAN},
 };
 
 static int known(enum rp_status st)

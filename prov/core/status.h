@@ -30,6 +30,7 @@ enum rp_status {
 	RP_ST_OVERLOADED = 13,	  /* session or request limit at the target */
 	RP_ST_UNSUPPORTED = 14,	  /* a feature that this target lacks */
 	RP_ST_NO_METHOD = 15,	  /* nothing makes these bytes durable there */
+	RP_ST_ALIGN = 16,	  /* the store is not aligned there */
 
 	/* Found by the initiator. */
 	RP_ST_WRITE_FAILED = 64, /* a covered write failed: write it again */
@@ -39,6 +40,8 @@ enum rp_status {
 	RP_ST_SEND_FAILED = 68,	 /* the base could not send; detail: errno */
 	RP_ST_NO_MEMORY = 69,
 	RP_ST_PEER_RESTARTED = 70, /* writes and flush not of one incarnation */
+	RP_ST_UNSURE = 71, /* it may have had its effect, or may yet; detail:
+			      the status that ended it */
 	RP_ST_MAX
 };
 

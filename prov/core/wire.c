@@ -15,6 +15,8 @@ enum {
 	HELLO_ACK_LEN = 56,
 	REQUEST_RANGES = 40,
 	RANGE_LEN = 24,
+	THEN_LEN = 32, /* with its seq */
+	NOTIFY_LEN = 16,
 	REPLY_LEN = 48,
 	QUERY_LEN = 48,
 	INFO_WHY = 74, /* fixed part; the sentence follows */
@@ -27,6 +29,10 @@ static_assert(REPLY_LEN <= RP_WIRE_INJECT && HELLO_ACK_LEN <= RP_WIRE_INJECT,
 static_assert(REQUEST_RANGES + RANGE_LEN * RP_WIRE_MAX_RANGES <=
 		      RP_WIRE_MAX_MSG,
 	      "the largest request must fit");
+static_assert(REQUEST_RANGES + RANGE_LEN * RP_WIRE_MAX_EFFECT_RANGES +
+			      THEN_LEN <=
+		      RP_WIRE_MAX_MSG,
+	      "the largest request with an effect must fit");
 
 static void put8(uint8_t *p, size_t at, uint8_t v)
 {
@@ -210,10 +216,11 @@ int rp_wire_get_hello(const void *buf, const struct rp_wire_hdr *hdr,
 /* A refusal grants nothing; an acceptance grants a usable session. */
 static bool hello_ack_valid(const struct rp_wire_hello_ack *m)
 {
-	if (!status_travels(m->status) || m->features)
+	if (!status_travels(m->status) || m->features & ~RP_FEATURES)
 		return false;
 	if (m->status != RP_ST_OK)
-		return !m->cookie && !m->credits && !m->max_ranges;
+		return !m->cookie && !m->credits && !m->max_ranges &&
+		       !m->features;
 	return m->cookie && m->credits && m->max_ranges &&
 	       m->max_ranges <= RP_WIRE_MAX_RANGES;
 }
@@ -231,6 +238,7 @@ int rp_wire_put_hello_ack(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	put32(buf, 40, m->status);
 	put16(buf, 44, m->credits);
 	put16(buf, 46, m->max_ranges);
+	put16(buf, 48, m->features);
 	return HELLO_ACK_LEN;
 }
 
@@ -256,21 +264,41 @@ int rp_wire_get_hello_ack(const void *buf, const struct rp_wire_hdr *hdr,
 	return 0;
 }
 
-static bool request_valid(uint16_t nranges, uint8_t level, uint8_t required,
-			  uint32_t flags)
+/* Bytes behind the ranges; 0 as well for an effect that is none. */
+static size_t effect_len(uint32_t effect)
 {
-	return nranges && nranges <= RP_WIRE_MAX_RANGES &&
-	       (level == RP_LEVEL_VISIBLE || level == RP_LEVEL_DURABLE) &&
-	       required <= RP_CLASS_POWER && !flags;
+	return effect == RP_EFFECT_THEN	    ? THEN_LEN
+	       : effect == RP_EFFECT_NOTIFY ? NOTIFY_LEN
+					    : 0;
+}
+
+static bool request_valid(uint16_t nranges, uint8_t level, uint8_t required,
+			  uint32_t effect)
+{
+	if (required > RP_CLASS_POWER || !nranges)
+		return false;
+	if (effect == RP_EFFECT_NONE)
+		return nranges <= RP_WIRE_MAX_RANGES &&
+		       (level == RP_LEVEL_VISIBLE || level == RP_LEVEL_DURABLE);
+	return effect_len(effect) && nranges <= RP_WIRE_MAX_EFFECT_RANGES &&
+	       level == RP_LEVEL_DURABLE;
+}
+
+static size_t request_len(uint16_t nranges, uint32_t effect)
+{
+	return REQUEST_RANGES + RANGE_LEN * (size_t)nranges +
+	       effect_len(effect);
 }
 
 int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 			const struct rp_wire_request *m)
 {
-	size_t len = REQUEST_RANGES + RANGE_LEN * (size_t)m->nranges;
+	size_t len = request_len(m->nranges, m->effect);
+	size_t at = REQUEST_RANGES;
 	uint8_t *p = buf;
 
-	if (!request_valid(m->nranges, m->level, m->required, m->flags))
+	if (!request_valid(m->nranges, m->level, m->required, m->effect) ||
+	    (m->effect && !m->seq))
 		return -EINVAL;
 	if (size < len)
 		return -EMSGSIZE;
@@ -279,33 +307,59 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	put16(p, 32, m->nranges);
 	put8(p, 34, m->level);
 	put8(p, 35, m->required);
-	for (size_t i = 0; i < m->nranges; i++) {
-		size_t at = REQUEST_RANGES + RANGE_LEN * i;
-
+	put32(p, 36, m->effect);
+	for (size_t i = 0; i < m->nranges; i++, at += RANGE_LEN) {
 		put64(p, at, m->ranges[i].key);
 		put64(p, at + 8, m->ranges[i].addr);
 		put64(p, at + 16, m->ranges[i].len);
 	}
-	return (int)len;
+	if (!m->effect)
+		return len;
+	put64(p, at, m->seq);
+	if (m->effect == RP_EFFECT_THEN) {
+		put64(p, at + 8, m->then.key);
+		put64(p, at + 16, m->then.addr);
+		put64(p, at + 24, m->then.value);
+	} else {
+		put64(p, at + 8, m->data);
+	}
+	return len;
 }
 
 int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 			struct rp_wire_request *m)
 {
 	const uint8_t *p = buf;
+	uint32_t effect;
 	uint16_t nranges;
+	size_t end;
 
 	if (hdr->type != RP_MSG_REQUEST || hdr->length < REQUEST_RANGES)
 		return -EBADMSG;
 	nranges = get16(p, 32);
-	if (!request_valid(nranges, p[34], p[35], get32(p, 36)) ||
-	    hdr->length != REQUEST_RANGES + RANGE_LEN * (size_t)nranges)
+	effect = get32(p, 36);
+	if (!request_valid(nranges, p[34], p[35], effect) ||
+	    hdr->length != request_len(nranges, effect))
+		return -EBADMSG;
+	end = REQUEST_RANGES + RANGE_LEN * (size_t)nranges;
+	if (effect && !get64(p, end))
 		return -EBADMSG;
 
 	m->nranges = nranges;
 	m->level = p[34];
 	m->required = p[35];
-	m->flags = get32(p, 36);
+	m->effect = effect;
+	m->seq = effect ? get64(p, end) : 0;
+	m->then = (struct rp_wire_then){0};
+	m->data = 0;
+	if (effect == RP_EFFECT_THEN)
+		m->then = (struct rp_wire_then){
+			.key = get64(p, end + 8),
+			.addr = get64(p, end + 16),
+			.value = get64(p, end + 24),
+		};
+	else if (effect == RP_EFFECT_NOTIFY)
+		m->data = get64(p, end + 8);
 	for (size_t i = 0; i < nranges; i++) {
 		size_t at = REQUEST_RANGES + RANGE_LEN * i;
 

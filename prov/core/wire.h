@@ -34,6 +34,10 @@
 #define RP_WIRE_INJECT	   64  /* ofi_rxm injects so much: one range, answers */
 #define RP_WIRE_MAX_ADDR   128 /* bytes of a fabric address */
 
+/* Ranges in front of an effect, and effects under way at once. */
+#define RP_WIRE_MAX_EFFECT_RANGES 167 /* 72 + 24 * n <= 4096 */
+#define RP_WIRE_EFFECTS		  64  /* and no more than there are credits */
+
 enum rp_msg_type {
 	/* initiator to target */
 	RP_MSG_HELLO = 1,
@@ -72,9 +76,11 @@ struct rp_wire_range {
 /*  32 u64 cookie: what the target puts into hdr.session of its answers
  *  40 u64 key: a key of the target that the initiator holds
  *  48 u32 timeout_ms: the initiator's patience; PROGRESS comes faster
- *  52 u16 features (0)   54 u16 addr_len (>= 1)   56 addr bytes
+ *  52 u16 features       54 u16 addr_len (>= 1)   56 addr bytes
  *  hdr.session is 0, cookie is not. Unknown features are ignored: a target
  *  answers with those it shares. Read in every version.             */
+#define RP_FEATURE_EFFECTS 1u /* REQUESTs may carry effects */
+#define RP_FEATURES	   RP_FEATURE_EFFECTS
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -86,9 +92,9 @@ struct rp_wire_hello {
 
 /*  32 u64 cookie: what the initiator puts into hdr.session
  *  40 u32 status  44 u16 credits  46 u16 max_ranges
- *  48 u16 features (0)  50 u16 reserved 0  52 u32 reserved 0
- *  Refused (status not 0): cookie, credits and max_ranges are 0; else none
- *  of them is.                                                      */
+ *  48 u16 features  50 u16 reserved 0  52 u32 reserved 0
+ *  Refused (status not 0): all of these are 0; else cookie, credits and
+ *  max_ranges are not.                                              */
 struct rp_wire_hello_ack {
 	uint64_t cookie;
 	uint32_t status;
@@ -97,18 +103,42 @@ struct rp_wire_hello_ack {
 	uint16_t features;
 };
 
-/*  32 u16 nranges  34 u8 level  35 u8 required class  36 u32 flags (0)
- *  40 ranges, 24 bytes each. One range: 64 bytes, an inject of ofi_rxm. */
+/*
+ * What a request may have done once its ranges are durable, and only once:
+ * doing it again would undo what was done since.
+ */
+enum rp_effect {
+	RP_EFFECT_NONE = 0,
+	RP_EFFECT_THEN = 1,   /* an 8-byte store, itself made durable */
+	RP_EFFECT_NOTIFY = 2, /* a completion with remote CQ data */
+};
+
+struct rp_wire_then {
+	uint64_t key;
+	uint64_t addr;
+	uint64_t value;
+};
+
+/*  32 u16 nranges  34 u8 level  35 u8 required class  36 u32 flags (effect)
+ *  40 ranges, 24 bytes each. One range: 64 bytes, an inject of ofi_rxm.
+ *  Behind them, with an effect, whose level is durable:
+ *   0 u64 seq: effects of the session, from 1 on
+ *   8 THEN: u64 key  16 u64 addr  24 u64 value
+ *   8 NOTIFY: u64 data                                              */
 struct rp_wire_request {
 	uint16_t nranges;
 	uint8_t level;
 	uint8_t required;
-	uint32_t flags;
+	uint32_t effect; /* enum rp_effect */
+	uint64_t seq;
+	struct rp_wire_then then;
+	uint64_t data;
 	struct rp_wire_range ranges[RP_WIRE_MAX_RANGES];
 };
 
 /*  32 u32 status  36 u8 level reached  37 u8 class reached  38 u16 index of
- *  the range at fault  40 u32 detail (errno, or the region's class)
+ *  the range at fault (nranges: the store)
+ *  40 u32 detail (errno, or the region's class)
  *  44 u16 credits now granted  46 u8 method  47 u8 reserved 0
  *  Status not 0: level, class and method are 0.                     */
 struct rp_wire_reply {

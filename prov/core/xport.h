@@ -34,6 +34,13 @@ struct rp_xport_ops {
 	/* Fill with random bytes that a peer cannot guess. 0 or -errno. */
 	int (*random)(struct rp_xport *x, void *buf, size_t len);
 	/*
+	 * Target only: tell the program that [buf, buf+len) was written by
+	 * peer, with its remote CQ data. 0, or -ENOMEM: not told. An endpoint
+	 * without a place for it says 0.
+	 */
+	int (*notify)(struct rp_xport *x, uint64_t peer, uint64_t data,
+		      void *buf, size_t len);
+	/*
 	 * From any thread: a progress call is due. Must not wait for the
 	 * adapter's lock: its holder may be waiting for that thread.
 	 */

@@ -64,8 +64,6 @@ static struct rp_cqe *cqe_get(struct rp_cq *cq)
 		q = malloc(sizeof(*q));
 	if (q)
 		q->err = NULL;
-	else /* a completion that cannot be told: the queue is overrun */
-		cq->fatal = -FI_EOVERRUN;
 	return q;
 }
 
@@ -76,19 +74,29 @@ static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 		wake(cq);
 }
 
-void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
-		fi_addr_t src)
+int rp_cq_try_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+		   fi_addr_t src)
 {
 	struct rp_cqe *q;
 
+	/* Nobody will miss it. */
 	if (cq->unread)
-		return;
+		return 0;
 	q = cqe_get(cq);
 	if (!q)
-		return;
+		return -ENOMEM;
 	q->e = *e;
 	q->src = src;
 	enqueue(cq, q);
+	return 0;
+}
+
+void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+		fi_addr_t src)
+{
+	/* A completion that cannot be told: the queue is overrun. */
+	if (rp_cq_try_push(cq, e, src))
+		cq->fatal = -FI_EOVERRUN;
 }
 
 void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
@@ -99,8 +107,10 @@ void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 	if (cq->unread)
 		return;
 	q = cqe_get(cq);
-	if (!q)
+	if (!q) {
+		cq->fatal = -FI_EOVERRUN;
 		return;
+	}
 	q->err = malloc(sizeof(*err));
 	if (!q->err) {
 		cq->fatal = -FI_EOVERRUN;

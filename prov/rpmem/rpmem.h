@@ -319,6 +319,9 @@ int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
  */
 void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 		fi_addr_t src);
+/* The same, where it can be told later: 0 or -ENOMEM. */
+int rp_cq_try_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+		   fi_addr_t src);
 void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
 		      const struct rp_outcome *out);
 /*
