@@ -104,3 +104,6 @@ fabtests_functional_invisible_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_invisible_LDADD = $(FABRIC_LIBS)
 EXTRA_DIST += fabtests/functional/invisible.sh \
 	fabtests/functional/invisible_planted
+# Under valgrind.
+TESTS += fabtests/functional/valgrind.sh
+EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
