@@ -103,6 +103,7 @@ struct inv_op {
 	int due;       /* once this operation has been posted */
 	bool remote;   /* and one at the peer */
 	bool fails;    /* it is an error entry */
+	bool breaks;   /* the connection */
 	bool counted;  /* by a counter of .ep, if it does not fail */
 	bool arrives;  /* and by one of the peer's */
 	bool in_order; /* receives that complete in this order */
@@ -183,14 +184,16 @@ bool inv_tx_completes(const struct inv_gen *g, const struct inv_op *o);
 void inv_gen_messages(struct inv_gen *g, bool tagged);
 void inv_gen_peek(struct inv_gen *g);
 void inv_gen_multi(struct inv_gen *g);
+void inv_gen_flood(struct inv_gen *g);
 /* Cancel what still waits for untagged or tagged messages. */
 void inv_gen_forget(struct inv_gen *g, int ep, bool tagged);
 void inv_gen_memory(struct inv_gen *g);
 void inv_gen_traffic(struct inv_gen *g, int to);
+struct inv_op *inv_add_traffic(struct inv_gen *g, int ep, int to, int count);
 
 /* --- the objects --- */
 
-#define INV_TRAFFIC_MAX 96
+#define INV_TRAFFIC_MAX 512
 #define INV_TRAFFIC_LEN 256
 
 struct inv_traffic {
@@ -228,7 +231,6 @@ struct inv_side {
 	/* user and pmem: the program's; quick and file: of the traffic. */
 	char *mem[4];
 	struct fid_mr *mr[4];
-	char path[40];
 	struct fid_av *av;
 	struct fid_eq *eq;
 	int anonymous; /* entries without a context */
@@ -247,7 +249,10 @@ struct inv_world {
 	bool tidy;  /* the base clears fields that say nothing */
 	bool quiet; /* no persistent memory, no commits */
 	bool automatic;
-	bool open; /* the stage is */
+	bool open;  /* the stage is */
+	bool stuck; /* something never happened */
+	/* A connection is, and the base's counters go by how far it got. */
+	bool broken;
 	const struct inv_features *f;
 	struct inv_side side[INV_SIDES];
 	struct inv_cq cq[2 * INV_EPS];
@@ -275,8 +280,16 @@ void inv_world_close(struct inv_world *w);
 /* What one program uses, made and taken down again. */
 void inv_stage_open(struct inv_world *w);
 void inv_stage_close(struct inv_world *w);
+
+/* --- what is offered --- */
+
+struct fi_info *inv_ask(const char *prov, uint64_t caps,
+			enum fi_progress progress);
+uint64_t inv_wanted_caps(const struct inv_features *f);
 /* What the provider says it offers, as lines. */
 void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t);
+/* But for what is documented; they are printed. */
+bool inv_offers_differ(const char *base, const char *ours);
 
 /* --- running it --- */
 
@@ -303,6 +316,18 @@ void inv_give_buffer(struct inv_world *w, struct inv_op *o);
 uint8_t inv_pattern(const struct inv_op *o, int index, size_t at);
 uint8_t inv_static(int side, uint64_t at);
 uint64_t inv_now_ms(void);
+
+/*
+ * How long something may take that ought to happen. Only when both have passed
+ * it never will: on a busy machine time passes without a step of ours. What
+ * never happens is written down, and the program ends there (world.stuck).
+ */
+extern int inv_patience_ms;
+struct inv_patience {
+	uint64_t begin, cpu;
+};
+struct inv_patience inv_patience(void);
+bool inv_patient(const struct inv_patience *p);
 
 /* --- what was seen --- */
 

@@ -112,21 +112,40 @@ static void make_setup(struct inv_gen *g)
 	s->chunk = 1 + (unsigned int)inv_below(r, 20);
 }
 
-void inv_gen_traffic(struct inv_gen *g, int to)
+/* NULL: there has been so much of it already. */
+struct inv_op *inv_add_traffic(struct inv_gen *g, int ep, int to, int count)
 {
 	struct inv_op *o;
+
+	if (to == ep || g->ntraffic + 2 * count > INV_TRAFFIC_MAX)
+		return NULL;
+	o = inv_add(g, INV_TRAFFIC, ep);
+	o->peer = to;
+	o->how = (int)inv_below(&g->rng, 10);
+	o->count = count;
+	g->ntraffic += 2 * count;
+	return o;
+}
+
+void inv_gen_traffic(struct inv_gen *g, int to)
+{
 	int ep = inv_chance(&g->rng, 40) ? INV_STRANGER
 					 : inv_pick_ep(g, to, true);
 
 	if (to < 0)
 		to = inv_pick_ep(g, ep, false);
-	if (to == ep || g->ntraffic >= INV_TRAFFIC_MAX - 8)
-		return;
-	o = inv_add(g, INV_TRAFFIC, ep);
-	o->peer = to;
-	o->how = (int)inv_below(&g->rng, 10);
-	o->count = 1 + (int)inv_below(&g->rng, 3);
-	g->ntraffic += 2 * o->count;
+	inv_add_traffic(g, ep, to, 1 + (int)inv_below(&g->rng, 3));
+}
+
+/* For one whose queues must stay empty; often the disk is asked as well. */
+static void gen_traffic_of_strangers(struct inv_gen *g, int to)
+{
+	for (int i = (int)inv_below(&g->rng, 4); i > 0; i--) {
+		struct inv_op *o = inv_add_traffic(g, INV_STRANGER, to, i);
+
+		if (o && inv_chance(&g->rng, 30))
+			o->how = 0;
+	}
 }
 
 static void gen_addresses(struct inv_gen *g)
@@ -203,8 +222,7 @@ static void gen_wait(struct inv_gen *g)
 	if (!g->p->setup.wait[inv_side_of(ep)])
 		return;
 	inv_add(g, INV_REST, ep);
-	for (int i = (int)inv_below(&g->rng, 3); i > 0; i--)
-		inv_gen_traffic(g, ep);
+	gen_traffic_of_strangers(g, ep);
 	switch (inv_below(&g->rng, 4)) {
 	case 0:
 		inv_add(g, INV_SIGNAL, ep);
@@ -223,6 +241,8 @@ static void gen_round(struct inv_gen *g)
 	memset(g->busy, 0, sizeof(g->busy));
 	memset(g->cells, 0, sizeof(g->cells));
 	for (int i = 1 + (int)inv_below(&g->rng, 3); i > 0; i--) {
+		if (inv_chance(&g->rng, 2))
+			inv_gen_flood(g);
 		switch (inv_below(&g->rng, 12)) {
 		case 0:
 		case 1:
@@ -270,6 +290,10 @@ static void gen_end(struct inv_gen *g)
 		o->peer = to;
 		o->expect = 1;
 		o->len = 1 + inv_below(&g->rng, 100);
+		/* Others may be over before the target looks at them. */
+		o->form = INV_MSG;
+		o->flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+		o->breaks = true;
 		return;
 	}
 	o = inv_add(g, INV_RECV, to);
@@ -284,6 +308,7 @@ static void gen_end(struct inv_gen *g)
 	o->form = INV_MSG;
 	o->flags = FI_INJECT_COMPLETE;
 	o->len = 51 + inv_below(&g->rng, 14);
+	o->breaks = true;
 	o->counted = true;
 	o->expect = inv_tx_completes(g, o);
 	inv_add(g, INV_SYNC, 0);

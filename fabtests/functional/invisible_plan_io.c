@@ -8,6 +8,10 @@
 #define BURST	 6
 #define LONGEST	 70000
 #define MAX_RECV 8 /* that outlive a round, per queue */
+/* Least room that a multi-receive keeps. */
+#define MULTI_ROOM 64
+/* More than we keep receives for: see prov/rpmem/xport.c. */
+#define FLOOD 80
 
 static struct inv_op *op(struct inv_gen *g, int i)
 {
@@ -266,10 +270,10 @@ void inv_gen_peek(struct inv_gen *g)
 	o->ignore = some_ignore(g);
 	o->how = INV_KEEP + (int)inv_below(&g->rng, 3);
 	o->len = op(g, m)->len;
-	o->counted = o->how != INV_DISCARD;
 	if (o->how == INV_DISCARD &&
 	    g->p->setup.op_flags[from] & FI_DELIVERY_COMPLETE)
 		o->how = INV_CLAIM;
+	o->counted = o->how != INV_DISCARD;
 	inv_add(g, INV_SYNC, 0);
 }
 
@@ -278,7 +282,7 @@ void inv_gen_multi(struct inv_gen *g)
 	int to = inv_pick_ep(g, -1, false), from = inv_pick_ep(g, to, true);
 	int n = 1 + (int)inv_below(&g->rng, BURST), multi;
 	bool fills = inv_chance(&g->rng, 50);
-	size_t sum = 0, len;
+	size_t sum = 0, len = 0, spare = 5000;
 	struct inv_op *o;
 
 	if (!g->f->multi || g->busy[to][0])
@@ -289,7 +293,7 @@ void inv_gen_multi(struct inv_gen *g)
 	multi = (int)(g->p->n - 1);
 	o->flags = FI_COMPLETION;
 	o->form = INV_MSG;
-	o->count = 64; /* least room that is worth keeping */
+	o->count = MULTI_ROOM;
 	o->expect = n;
 	for (int i = 0; i < n; i++) {
 		int m = add_send(g, from, to, false);
@@ -306,7 +310,12 @@ void inv_gen_multi(struct inv_gen *g)
 		sum += len;
 	}
 	op(g, multi)->due = (int)g->p->n - 1;
-	op(g, multi)->len = sum + (fills ? inv_below(&g->rng, 64) : 5000);
+	/* The last message, and none before it, leaves too little room. */
+	if (fills)
+		spare = len < MULTI_ROOM
+				? MULTI_ROOM - len + inv_below(&g->rng, len)
+				: inv_below(&g->rng, MULTI_ROOM);
+	op(g, multi)->len = sum + spare;
 	if (!fills) {
 		inv_add(g, INV_SYNC, 0);
 		memset(g->busy, 0, sizeof(g->busy));
@@ -315,6 +324,34 @@ void inv_gen_multi(struct inv_gen *g)
 		o->count = 1;
 		/* It comes back after its messages. */
 	}
+	inv_add(g, INV_SYNC, 0);
+	memset(g->busy, 0, sizeof(g->busy));
+}
+
+/*
+ * A receive for anything waits while so many control messages come that it is
+ * the oldest one left.
+ */
+void inv_gen_flood(struct inv_gen *g)
+{
+	int to = inv_pick_ep(g, -1, false), from = inv_pick_ep(g, to, true);
+	int recv, send;
+	struct inv_op *o;
+
+	if (g->busy[to][1])
+		return;
+	inv_gen_forget(g, to, true);
+	recv = add_recv(g, to, true, -1);
+	op(g, recv)->ignore = ~0ull;
+	for (int i = 0; i < 2; i++) {
+		o = inv_add_traffic(g, INV_STRANGER, to, FLOOD / 2);
+		if (o)
+			o->how = 3;
+		inv_add(g, INV_REST, 0);
+	}
+	send = add_send(g, from, to, true);
+	pair_up(g, &recv, 1, &send, 1);
+	receive(g, op(g, recv), false);
 	inv_add(g, INV_SYNC, 0);
 	memset(g->busy, 0, sizeof(g->busy));
 }

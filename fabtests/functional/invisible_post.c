@@ -258,8 +258,8 @@ static ssize_t post_once(struct inv_world *w, struct inv_op *o)
 				key_of(w, o->peer, which), o);
 	case INV_BADKEY:
 		/* No key has this number, nor ever had. */
-		return fi_write(ep, o->buf, o->len, NULL, to,
-				addr_of(w, o->peer, which, 0), 0x7ffff123, o);
+		return post_rma(ep, to, addr_of(w, o->peer, which, 0),
+				0x7ffff123, o);
 	default:
 		return post_atomic(ep, to, addr_of(w, o->peer, which, o->off),
 				   key_of(w, o->peer, which), o);
@@ -268,11 +268,12 @@ static ssize_t post_once(struct inv_world *w, struct inv_op *o)
 
 ssize_t inv_post(struct inv_world *w, struct inv_op *o)
 {
-	uint64_t end = inv_now_ms() + 5000;
+	struct inv_patience patience = inv_patience();
 	ssize_t ret;
 
-	while ((ret = post_once(w, o)) == -FI_EAGAIN && inv_now_ms() < end)
+	while ((ret = post_once(w, o)) == -FI_EAGAIN && inv_patient(&patience))
 		inv_poll(w);
+	w->stuck |= ret == -FI_EAGAIN;
 	return ret;
 }
 
@@ -306,7 +307,8 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 		.rma_iov_count = 1,
 		.context = f,
 	};
-	uint64_t flags = FI_COMPLETION, end = inv_now_ms() + 5000;
+	struct inv_patience patience = inv_patience();
+	uint64_t flags = FI_COMPLETION;
 	ssize_t ret;
 
 	if (!w->layered || kind == WRITE)
@@ -330,7 +332,8 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 			ret = fi_writemsg(ep->fid, &m, flags);
 		if (ret == -FI_EAGAIN)
 			inv_poll(w);
-	} while (ret == -FI_EAGAIN && inv_now_ms() < end);
+	} while (ret == -FI_EAGAIN && inv_patient(&patience));
+	w->stuck |= ret == -FI_EAGAIN;
 	if (ret) {
 		f->out = false;
 		inv_saw(w->t, (int)(o - w->p->ops), "traffic: %zd", ret);

@@ -6,14 +6,32 @@
 
 #include "functional/invisible.h"
 
-#define PATIENCE_MS 5000
+int inv_patience_ms = 30000;
 
-uint64_t inv_now_ms(void)
+static uint64_t ms_of(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+uint64_t inv_now_ms(void)
+{
+	return ms_of(CLOCK_MONOTONIC);
+}
+
+struct inv_patience inv_patience(void)
+{
+	return (struct inv_patience){inv_now_ms(),
+				     ms_of(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+bool inv_patient(const struct inv_patience *p)
+{
+	return inv_now_ms() < p->begin + (uint64_t)inv_patience_ms ||
+	       ms_of(CLOCK_PROCESS_CPUTIME_ID) <
+		       p->cpu + (uint64_t)inv_patience_ms / 10;
 }
 
 /* --- reading --- */
@@ -122,23 +140,28 @@ static void check_counter(struct inv_world *w, int n, int c, bool settled,
 	uint64_t extra = c == INV_C_WRITE	   ? ep->traffic
 			 : c == INV_C_REMOTE_WRITE ? ep->traffic_in
 						   : 0;
-	uint64_t v = fi_cntr_read(ep->cntr[c]), end;
+	uint64_t v = fi_cntr_read(ep->cntr[c]);
+	struct inv_patience patience;
 
-	if (v > ep->posted[c] + extra) {
+	if (v > ep->posted[c] + extra && !w->broken) {
 		inv_saw(w->t, -1, "ep%d's %s counter is %llu of %llu", n,
 			names[c], (unsigned long long)v,
 			(unsigned long long)(ep->posted[c] + extra));
 		ep->posted[c] = v - extra;
 	}
-	if (!settled ||
+	if (!settled || w->broken ||
 	    (!rest && (c == INV_C_WRITE || c == INV_C_REMOTE_WRITE)))
 		return;
-	end = inv_now_ms() + (w->tidy ? 300 : 50);
-	while (v != ep->counted[c] + extra && inv_now_ms() < end) {
+	patience = inv_patience();
+	while (v != ep->counted[c] + extra && !w->stuck) {
 		for (int i = 0; i < w->ncq; i++)
 			inv_poll_cq(w, &w->cq[i]);
 		v = fi_cntr_read(ep->cntr[c]);
+		w->stuck = !inv_patient(&patience);
 	}
+	if (v != ep->counted[c] + extra)
+		inv_saw(w->t, -1, "ep%d's %s counter does not become %llu", n,
+			names[c], (unsigned long long)ep->counted[c]);
 	inv_saw(w->t, -1, "ep%d's %s counter: %lld, errors %llu", n, names[c],
 		(long long)(v - extra),
 		(unsigned long long)fi_cntr_readerr(ep->cntr[c]));
@@ -299,23 +322,23 @@ static bool all_over(struct inv_world *w, int upto)
 	return over;
 }
 
-/* false: something never came. */
-static bool settle(struct inv_world *w, int upto, bool rest)
+static void settle(struct inv_world *w, int upto, bool rest)
 {
-	uint64_t end = inv_now_ms() + PATIENCE_MS;
+	struct inv_patience patience = inv_patience();
 	char say[200];
 	bool over;
 
 	do {
 		inv_poll(w);
 		over = all_over(w, upto) && (!rest || !w->traffic_out);
-	} while (!over && inv_now_ms() < end);
+	} while (!over && inv_patient(&patience));
 	for (int i = 0; i < 2; i++)
 		inv_poll(w);
 	if (over) {
 		inv_check_counters(w, true, rest);
-		return true;
+		return;
 	}
+	w->stuck = true;
 	for (int i = 0; i < upto; i++) {
 		struct inv_op *o = &w->p->ops[i];
 
@@ -327,7 +350,6 @@ static bool settle(struct inv_world *w, int upto, bool rest)
 	}
 	inv_saw(w->t, -1, "step %d did not end, %d of the traffic is out", upto,
 		w->traffic_out);
-	return false;
 }
 
 static void cancel(struct inv_world *w, struct inv_op *o)
@@ -345,36 +367,37 @@ static void cancel(struct inv_world *w, struct inv_op *o)
 		inv_saw(w->t, (int)(o - w->p->ops), "cancel: %zd", o->ret);
 }
 
-static bool step(struct inv_world *w, struct inv_op *o, int index)
+static void step(struct inv_world *w, struct inv_op *o, int index)
 {
 	size_t min;
 
 	switch (o->verb) {
 	case INV_SYNC:
 	case INV_REST:
-		return settle(w, index, o->verb == INV_REST);
+		settle(w, index, o->verb == INV_REST);
+		return;
 	case INV_TRAFFIC:
 		inv_post_traffic(w, o);
-		return true;
+		return;
 	case INV_CANCEL:
 		cancel(w, o);
-		return true;
+		return;
 	case INV_PEEK:
 		inv_do_peek(w, o);
-		return true;
+		return;
 	case INV_INSERT:
 	case INV_REMOVE:
 	case INV_MEET:
 		inv_do_addresses(w, o);
-		return true;
+		return;
 	case INV_SREAD:
 	case INV_SIGNAL:
 	case INV_FD:
 		inv_do_wait(w, o);
-		return true;
+		return;
 	case INV_EVENT:
 		inv_do_event(w, o);
-		return true;
+		return;
 	case INV_MULTI:
 		min = (size_t)o->count;
 		INV_MUST(fi_setopt(&w->ep[o->ep].fid->fid, FI_OPT_ENDPOINT,
@@ -387,16 +410,16 @@ static bool step(struct inv_world *w, struct inv_op *o, int index)
 	default:
 		break;
 	}
+	w->broken |= o->breaks;
 	inv_give_buffer(w, o);
 	inv_count_posted(w, o);
 	o->ret = inv_post(w, o);
 	if (o->ret)
 		inv_saw(w->t, index, "says %zd", o->ret);
 	if (o->verb == INV_BADKEY)
-		return settle(w, index + 1, true);
-	if (inv_chance(&w->rng, 30))
+		settle(w, index + 1, true);
+	else if (inv_chance(&w->rng, 30))
 		inv_poll(w);
-	return true;
 }
 
 void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
@@ -405,16 +428,15 @@ void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
 	w->p = p;
 	w->t = t;
 	w->ntraffic = w->traffic_out = 0;
+	w->broken = false;
 	w->used = 4096; /* what the traffic sends is before it */
 	for (int s = 0; s < INV_SIDES; s++)
 		w->side[s].anonymous = 0;
 	if (!w->open)
 		inv_stage_open(w);
-	for (size_t i = 0; i < p->n; i++)
-		if (!step(w, &p->ops[i], (int)i)) {
-			last = true;
-			break;
-		}
-	if (last)
+	for (size_t i = 0; i < p->n && !w->stuck; i++)
+		step(w, &p->ops[i], (int)i);
+	/* What is stuck may not even end. */
+	if (last && !w->stuck)
 		inv_stage_close(w);
 }

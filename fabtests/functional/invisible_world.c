@@ -31,135 +31,6 @@ ssize_t inv_must(ssize_t ret, const char *what, const char *file, int line)
 	_exit(3);
 }
 
-static struct fi_info *ask(const char *prov, uint64_t caps,
-			   enum fi_progress progress)
-{
-	struct fi_info *h = fi_allocinfo(), *info = NULL;
-	int ret;
-
-	if (!h)
-		INV_MUST(-FI_ENOMEM);
-	h->caps = caps;
-	h->ep_attr->type = FI_EP_RDM;
-	h->domain_attr->mr_mode =
-		FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	h->domain_attr->data_progress = progress;
-	h->fabric_attr->prov_name = strdup(prov);
-	ret = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, h,
-			 &info);
-	fi_freeinfo(h);
-	return ret ? NULL : info;
-}
-
-/* --- what is offered --- */
-
-#define PLAIN_CAPS (FI_MSG | FI_TAGGED | FI_RMA)
-
-static bool has(const char *prov, uint64_t cap)
-{
-	struct fi_info *i = ask(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
-	bool yes = i;
-
-	fi_freeinfo(i);
-	return yes;
-}
-
-static uint64_t wanted_caps(const struct inv_features *f)
-{
-	return PLAIN_CAPS | (f->atomic ? FI_ATOMIC : 0) |
-	       (f->rma_event ? FI_RMA_EVENT : 0) |
-	       (f->direct ? FI_DIRECTED_RECV : 0) |
-	       (f->source ? FI_SOURCE : 0) | (f->multi ? FI_MULTI_RECV : 0);
-}
-
-static void try_objects(const char *prov, struct inv_features *f,
-			struct inv_trace *t)
-{
-	struct fi_info *i = ask(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
-	struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP};
-	struct fi_cq_attr cq = {.wait_obj = FI_WAIT_FD,
-				.format = FI_CQ_FORMAT_TAGGED};
-	struct fi_poll_attr poll = {0};
-	struct fi_wait_attr wait = {.wait_obj = FI_WAIT_FD};
-	struct fi_av_attr av = {.type = FI_AV_TABLE, .flags = FI_EVENT};
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
-	struct fid *fid[5] = {NULL};
-	int ret[5];
-
-	if (!i)
-		INV_MUST(-FI_ENODATA);
-	INV_MUST(fi_fabric(i->fabric_attr, &fabric, NULL));
-	INV_MUST(fi_domain(fabric, i, &domain, NULL));
-	ret[0] = fi_cntr_open(domain, &cntr, (struct fid_cntr **)&fid[0], NULL);
-	ret[1] = fi_cq_open(domain, &cq, (struct fid_cq **)&fid[1], NULL);
-	ret[2] = fi_poll_open(domain, &poll, (struct fid_poll **)&fid[2]);
-	ret[3] = fi_wait_open(fabric, &wait, (struct fid_wait **)&fid[3]);
-	ret[4] = fi_av_open(domain, &av, (struct fid_av **)&fid[4], NULL);
-	inv_saw(t, -1,
-		"opens counter %d, queue with fd %d, poll set %d, "
-		"wait set %d, av with events %d",
-		ret[0], ret[1], ret[2], ret[3], ret[4]);
-	f->counters = !ret[0];
-	f->wait = !ret[1];
-	for (int k = 0; k < 5; k++)
-		if (!ret[k])
-			fi_close(fid[k]);
-	f->inject = i->tx_attr->inject_size;
-	f->iov_limit = i->tx_attr->iov_limit;
-	f->rma_iov_limit = i->tx_attr->rma_iov_limit;
-	inv_saw(t, -1,
-		"tx order %#llx/%#llx inject %zu iov %zu/%zu rx order "
-		"%#llx/%#llx iov %zu",
-		(unsigned long long)i->tx_attr->msg_order,
-		(unsigned long long)i->tx_attr->comp_order, f->inject,
-		f->iov_limit, f->rma_iov_limit,
-		(unsigned long long)i->rx_attr->msg_order,
-		(unsigned long long)i->rx_attr->comp_order,
-		i->rx_attr->iov_limit);
-	inv_saw(t, -1,
-		"max msg %zu raw %zu war %zu waw %zu cq data %zu "
-		"mode %#llx addr format %u",
-		i->ep_attr->max_msg_size, i->ep_attr->max_order_raw_size,
-		i->ep_attr->max_order_war_size, i->ep_attr->max_order_waw_size,
-		i->domain_attr->cq_data_size, (unsigned long long)i->mode,
-		i->addr_format);
-	fi_close(&domain->fid);
-	fi_close(&fabric->fid);
-	fi_freeinfo(i);
-}
-
-void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
-{
-	static const struct {
-		uint64_t bit;
-		const char *name;
-	} caps[] = {
-		{FI_ATOMIC, "atomics"},
-		{FI_RMA_EVENT, "events of remote access"},
-		{FI_DIRECTED_RECV, "directed receives"},
-		{FI_SOURCE, "sources"},
-		{FI_MULTI_RECV, "multi-receive"},
-		{FI_FENCE, "fence"},
-		{FI_NAMED_RX_CTX, "named receive contexts"},
-		{FI_TRIGGER, "triggered operations"},
-		{FI_SHARED_AV, "shared address vectors"},
-		{FI_LOCAL_COMM | FI_REMOTE_COMM, "local and remote"},
-	};
-	bool yes[10];
-
-	for (int i = 0; i < 10; i++) {
-		yes[i] = has(prov, caps[i].bit);
-		inv_saw(t, -1, "%s: %s", caps[i].name, yes[i] ? "yes" : "no");
-	}
-	*f = (struct inv_features){.atomic = yes[0],
-				   .rma_event = yes[1],
-				   .direct = yes[2],
-				   .source = yes[3],
-				   .multi = yes[4]};
-	try_objects(prov, f, t);
-}
-
 /* --- domains and memory --- */
 
 static void add_memory(struct inv_world *w, int s, int which)
@@ -168,10 +39,10 @@ static void add_memory(struct inv_world *w, int s, int which)
 	struct inv_side *side = &w->side[s];
 	bool pmem = which != INV_MEM_PLAIN && w->layered && !w->quiet;
 	int fd = -1, share = MAP_PRIVATE | MAP_ANONYMOUS;
+	char path[] = "invisible_pool.XXXXXX";
 
 	if (which == INV_MEM_FILE) {
-		strcpy(side->path, "invisible_pool.XXXXXX");
-		fd = mkstemp(side->path);
+		fd = mkstemp(path);
 		if (fd < 0)
 			INV_MUST(-errno);
 		INV_MUST(-posix_fallocate(fd, 0, INV_REGION));
@@ -181,13 +52,15 @@ static void add_memory(struct inv_world *w, int s, int which)
 		mmap(NULL, INV_REGION, PROT_READ | PROT_WRITE, share, fd, 0);
 	if (side->mem[which] == MAP_FAILED)
 		INV_MUST(-errno);
-	if (fd >= 0)
-		close(fd);
 	for (size_t i = 0; which < INV_MEM_QUICK && i < INV_READ_ZONE; i++)
 		side->mem[which][i] = (char)inv_static(s, i);
 	INV_MUST(fi_mr_reg(side->domain, side->mem[which], INV_REGION, access,
 			   0, 1 + which, pmem ? FI_RMA_PMEM : 0,
 			   &side->mr[which], NULL));
+	if (fd >= 0) {
+		close(fd);
+		unlink(path);
+	}
 }
 
 void inv_world_open(struct inv_world *w, const char *prov, bool layered,
@@ -209,9 +82,9 @@ void inv_world_open(struct inv_world *w, const char *prov, bool layered,
 	for (int s = 0; s < INV_SIDES; s++) {
 		struct inv_side *side = &w->side[s];
 
-		side->info = ask(
+		side->info = inv_ask(
 			prov,
-			wanted_caps(f) |
+			inv_wanted_caps(f) |
 				(layered && !w->quiet ? FI_RMA_PMEM : 0),
 			w->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL);
 		if (!side->info)
@@ -234,7 +107,6 @@ void inv_world_close(struct inv_world *w)
 			INV_MUST(fi_close(&side->mr[i]->fid));
 			munmap(side->mem[i], INV_REGION);
 		}
-		unlink(side->path);
 		INV_MUST(fi_close(&side->domain->fid));
 		INV_MUST(fi_close(&side->fabric->fid));
 		fi_freeinfo(side->info);
@@ -340,7 +212,7 @@ static void introduce(struct inv_world *w, int s)
 static void shake_hands(struct inv_world *w, int from, int to)
 {
 	struct inv_op *o = w->greeting;
-	uint64_t end = inv_now_ms() + 10000;
+	struct inv_patience patience = inv_patience();
 
 	for (int i = 0; i < 2; i++) {
 		if (i)
@@ -358,9 +230,10 @@ static void shake_hands(struct inv_world *w, int from, int to)
 		o[i].buf = w->arena;
 		INV_MUST(inv_post(w, &o[i]));
 	}
-	while ((!o[0].got || !o[1].got) && inv_now_ms() < end)
+	while ((!o[0].got || !o[1].got) && inv_patient(&patience))
 		inv_poll(w);
-	if (!o[0].got || !o[1].got)
+	w->stuck = !o[0].got || !o[1].got;
+	if (w->stuck)
 		inv_saw(w->t, -1, "ep%d and ep%d do not meet", from, to);
 	for (int i = 0; i < 2; i++)
 		w->ep[i ? from : to].counted[i ? INV_C_SEND : INV_C_RECV]++;
@@ -370,7 +243,7 @@ static void shake_all_hands(struct inv_world *w)
 {
 	for (int from = INV_EPS - 1; from >= 0; from--)
 		for (int to = 0; w->ep[from].fid && to < from; to++)
-			if (w->ep[to].fid)
+			if (w->ep[to].fid && !w->stuck)
 				shake_hands(w, from, to);
 }
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A provider that runs programs, in a process of its own. */
+#ifndef RP_TEST_INVISIBLE_SIDE_H
+#define RP_TEST_INVISIBLE_SIDE_H
+
+#include <sys/types.h>
+
+#include "functional/invisible.h"
+
+#define INV_BATCH 50 /* programs that share domains */
+#define INV_STAGE 5  /* and endpoints; divides INV_BATCH */
+
+/* Programs [from, end) of a seed; from begins a stage. */
+struct inv_programs {
+	const char *base;
+	uint64_t seed, from, end;
+};
+void inv_run_plan(const struct inv_programs *of, struct inv_plan *p, uint64_t i,
+		  const struct inv_features *f);
+
+struct inv_runner {
+	pid_t pid;
+	int in, out;
+};
+
+/* What one program saw. stuck: something never happened; NULL: it died. */
+struct inv_result {
+	char *text;
+	bool stuck;
+};
+
+/* layered: on base;ofi_rpmem. */
+void inv_side_start(struct inv_runner *r, const struct inv_programs *of,
+		    bool layered);
+/* What it offers; false: it did not start. Then the programs are told. */
+bool inv_side_offer(struct inv_runner *r, struct inv_features *f,
+		    struct inv_result *offer);
+void inv_side_go(struct inv_runner *r, const struct inv_features *f);
+/* In order; after one that is stuck there are no more. */
+void inv_side_next(struct inv_runner *r, struct inv_result *result);
+/* now: whatever it is at. The status that it ended with. */
+int inv_side_stop(struct inv_runner *r, bool now);
+
+#endif
