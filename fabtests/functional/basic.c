@@ -333,6 +333,12 @@ static void table_target(struct side *s, const struct card *peer)
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[2], 0, NULL));
 	if (addr[0] != 0 || addr[1] != 1 || addr[2] != 2)
 		MUST(-FI_EINVAL);
+	/* No address at all has no number. */
+	addr[0] = 0;
+	memset(((struct sockaddr_in *)other.name), 0, sizeof(struct sockaddr));
+	if (fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL) ||
+	    addr[0] != FI_ADDR_NOTAVAIL)
+		MUST(-FI_EADDRNOTAVAIL);
 	MUST(fi_av_lookup(s->av, 1, buf, &len));
 	if (memcmp(buf, peer->name, len))
 		MUST(-FI_EINVAL);

@@ -183,9 +183,10 @@ static int insert_both(struct rp_av *av, const struct insertion *in,
 {
 	int ret = base_insert(av->base, in, count, base), done = 0;
 
-	if (ret <= 0)
+	if (ret < 0)
 		return ret;
-	if (!av->numbers)
+	/* None at all is said entry by entry too. */
+	if (!ret || !av->numbers)
 		memcpy(out, base, count * sizeof(*out));
 	else
 		ret = base_insert(av->numbers, in, count, out);
