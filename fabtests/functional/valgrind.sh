@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # memcheck over core's unit tests and over real processes: no error, no leak.
 [ -z "${RP_SANITIZE:-}" ] || { echo "SKIP: the sanitizers look already"; exit 77; }
@@ -50,15 +50,17 @@ C
 }
 
 planted
+# What keeps memory; the rest has the sanitizers, and --long.
+units="batch agent peer commit pmem"
+[ "${RP_LONG:-0}" = 0 ] ||
+	units+=" wire wire_refuse ranges region agent_scarce session client"
 emulated='env FI_OFI_RPMEM_EMULATE=1 FI_OFI_RPMEM_CLASS=none'
 {
 	echo basic fabtests/functional/basic
 	echo roles fabtests/functional/roles
 	echo clwb "$emulated" fabtests/fault/scale ranges 300
-	for t in wire wire_refuse ranges region batch agent agent_scarce peer \
-		commit session client pmem; do
-		[ ! -x "fabtests/unit/test_$t" ] ||
-			echo "test_$t" "fabtests/unit/test_$t" -j1
+	for t in $units; do
+		echo "test_$t" "fabtests/unit/test_$t" -j1
 	done
 } | xargs -P 2 -I '{}' bash -c 'check {}'
 bad=0
