@@ -41,6 +41,11 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against)
 		if (against == RP_CLASS_PROCESS)
 			f.memory = RP_MEM_TMPFS;
 		break;
+	case RP_METHOD_AGENT_SFENCE:
+		f.domain = RP_DOMAIN_CPUCACHE;
+		if (against == RP_CLASS_PROCESS)
+			f.memory = RP_MEM_TMPFS;
+		break;
 	case RP_METHOD_AGENT_MSYNC:
 		f.memory = RP_MEM_FILE;
 		f.placement = RP_PLACE_CPU_USER;

@@ -286,6 +286,9 @@ static void p_drain(void *ctx)
 
 	MUST(!m->gone);
 	atomic_fetch_add(&m->drains, 1);
+	/* The caches keep all that has reached them. */
+	if (m->r.choice.method == RP_METHOD_AGENT_SFENCE)
+		memcpy(m->media, m->mem, m->npages * RIG_PAGE);
 	if (m->dirty_way)
 		memcpy(m->media, m->way, m->npages * RIG_PAGE);
 	m->dirty_way = false;
@@ -366,6 +369,11 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 	switch (method) {
 	case RP_METHOD_DELIVERY:
 		f.memory = RP_MEM_TMPFS;
+		break;
+	case RP_METHOD_AGENT_SFENCE:
+		f.memory = RP_MEM_DAX_SYNC;
+		f.placement = RP_PLACE_DMA_CACHE;
+		f.domain = RP_DOMAIN_CPUCACHE;
 		break;
 	case RP_METHOD_AGENT_CLWB:
 		f.memory = RP_MEM_DAX_SYNC;

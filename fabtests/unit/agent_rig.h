@@ -60,7 +60,7 @@ struct rig_x {
 /*
  * A region of fake persistent memory. mem is what a program stores to; sync
  * copies pages of it to media; flush copies lines to the way there, and drain
- * moves what is on the way to media.
+ * moves what is on the way to media, or all where the caches are safe.
  */
 struct rig_region {
 	struct rp_region r;

@@ -10,7 +10,7 @@
 #include "seeded.h"
 
 static struct rig g;
-static struct rig_region file, dax, both, tmpfs;
+static struct rig_region file, dax, eadr, both, tmpfs;
 static struct rig_peer p;
 
 static void start(const struct rp_agent_attr *attr)
@@ -18,6 +18,7 @@ static void start(const struct rp_agent_attr *attr)
 	rig_init(&g, attr);
 	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
 	rig_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+	rig_region(&g, &eadr, RP_METHOD_AGENT_SFENCE, 8);
 	rig_region(&g, &both, RP_METHOD_AGENT_CLWB_MSYNC, 8);
 	rig_region(&g, &tmpfs, RP_METHOD_DELIVERY, 8);
 	p = rig_open(&g, 0, 1, &file);
@@ -25,9 +26,9 @@ static void start(const struct rp_agent_attr *attr)
 
 static void stop(void)
 {
-	struct rig_region *all[] = {&file, &dax, &both, &tmpfs};
+	struct rig_region *all[] = {&file, &dax, &eadr, &both, &tmpfs};
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		if (!all[i]->gone)
 			rig_region_del(&g, all[i]);
 	rig_fini(&g);
@@ -59,12 +60,13 @@ Test(agent, one_commit_of_each_method)
 	} want[] = {
 		{&file, RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC},
 		{&dax, RP_CLASS_POWER, RP_METHOD_AGENT_CLWB},
+		{&eadr, RP_CLASS_POWER, RP_METHOD_AGENT_SFENCE},
 		{&both, RP_CLASS_POWER, RP_METHOD_AGENT_CLWB_MSYNC},
 		{&tmpfs, RP_CLASS_PROCESS, RP_METHOD_DELIVERY},
 	};
 
 	start(NULL);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		uint64_t t = rig_commit(&p, want[i].m, 100, 200);
 		struct rp_wire_reply r;
 
@@ -75,7 +77,8 @@ Test(agent, one_commit_of_each_method)
 		cr_assert_eq(r.method, want[i].method);
 		cr_assert_eq(r.credits, 64);
 	}
-	cr_assert_eq(g.checked, 3);
+	cr_assert_eq(g.checked, 4);
+	cr_assert_eq(eadr.drains, 1);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	stop();
 }

@@ -196,6 +196,20 @@ Test(pmem, delivery_does_nothing)
 	rp_pmem_delete(pm);
 }
 
+/* Where the caches are safe, nothing is written back, but stores are awaited.
+ */
+Test(pmem, sfence_only_waits)
+{
+	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_SFENCE, &fake);
+
+	cr_assert_eq(rp_pmem_flush(pm, 0, 64), 0);
+	cr_assert_eq(log_n, 0);
+	rp_pmem_drain(pm);
+	want(0, 'd', 0, 0);
+	cr_assert_eq(log_n, 1);
+	rp_pmem_delete(pm);
+}
+
 Test(pmem, what_blocks_and_how_much)
 {
 	static const struct {
@@ -204,6 +218,7 @@ Test(pmem, what_blocks_and_how_much)
 		size_t unit; /* 0: a page */
 	} m[] = {
 		{RP_METHOD_DELIVERY, false, 1},
+		{RP_METHOD_AGENT_SFENCE, false, 1},
 		{RP_METHOD_AGENT_CLWB, false, 64},
 		{RP_METHOD_AGENT_MSYNC, true, 0},
 		{RP_METHOD_AGENT_CLWB_MSYNC, true, 0},
@@ -211,7 +226,7 @@ Test(pmem, what_blocks_and_how_much)
 	size_t page = sysconf(_SC_PAGESIZE);
 	unsigned int seen = 0;
 
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < 5; i++) {
 		struct rp_pmem *pm = make(0x10000, 64, m[i].how, &fake);
 
 		cr_assert_eq(rp_pmem_blocks(pm), m[i].blocks);
@@ -597,6 +612,21 @@ Test(pmem, instructions)
 	rp_pmem_delete(same);
 	check_lines(pm, p + 3, 0, 64);
 	rp_pmem_delete(over);
+	rp_pmem_delete(pm);
+	free(p);
+}
+
+Test(pmem, instructions_of_sfence)
+{
+	char *p = aligned_alloc(4096, 4096);
+	struct rp_pmem *pm;
+	struct executed x;
+
+	skip_in_valgrind();
+	pm = make((uintptr_t)p, 4096, RP_METHOD_AGENT_SFENCE, NULL);
+	x = run(pm, 1, 200);
+	cr_assert_eq(x.lines, 0);
+	cr_assert_geq(x.fences, 1);
 	rp_pmem_delete(pm);
 	free(p);
 }

@@ -27,6 +27,7 @@ enum rp_method {
 /* The methods that this build can carry out. */
 #define RP_METHODS_BUILT                                                       \
 	(RP_METHOD_BIT(RP_METHOD_DELIVERY) |                                   \
+	 RP_METHOD_BIT(RP_METHOD_AGENT_SFENCE) |                               \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB) |                                 \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB_MSYNC))

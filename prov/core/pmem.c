@@ -179,42 +179,48 @@ static void drain_nothing(struct rp_pmem *pm)
 {
 }
 
-static void drain_lines(struct rp_pmem *pm)
+/* Also of stores that went past the caches, which no clwb waits for. */
+static void drain_stores(struct rp_pmem *pm)
 {
 	pm->ops.drain(pm->ops.ctx);
 }
 
 static int bind(struct rp_pmem *pm, enum rp_method method)
 {
-	bool lines = false;
+	bool cpu = true; /* needs its instructions */
 
 	pm->granularity = 1;
 	pm->drain = drain_nothing;
 	switch (method) {
 	case RP_METHOD_DELIVERY:
 		pm->flush = flush_nothing;
+		cpu = false;
+		break;
+	case RP_METHOD_AGENT_SFENCE:
+		/* The caches keep what reaches them; it only has to. */
+		pm->flush = flush_nothing;
+		pm->drain = drain_stores;
 		break;
 	case RP_METHOD_AGENT_CLWB:
 		pm->flush = flush_lines;
-		pm->drain = drain_lines;
+		pm->drain = drain_stores;
 		pm->granularity = CACHE_LINE;
-		lines = true;
 		break;
 	case RP_METHOD_AGENT_MSYNC:
 		pm->flush = flush_pages;
 		pm->pages = true;
+		cpu = false;
 		break;
 	case RP_METHOD_AGENT_CLWB_MSYNC:
 		pm->flush = flush_both;
 		pm->pages = true;
-		lines = true;
 		break;
 	default:
 		return -ENOTSUP;
 	}
 	if (pm->pages)
 		pm->granularity = sysconf(_SC_PAGESIZE);
-	if (!lines || (pm->ops.flush && pm->ops.drain))
+	if (!cpu || (pm->ops.flush && pm->ops.drain))
 		return 0;
 	pthread_once(&cpu_once, cpu_init);
 	return cpu_err;

@@ -45,12 +45,13 @@ void rp_pmem_delete(struct rp_pmem *pm);
 
 /* Does the method block on a disk, so that it belongs on a worker? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);
-/* Bytes that one flush covers at least: cache line, page; delivery: 1. */
+/* Bytes that one flush covers at least: line, page; delivery, sfence: 1. */
 size_t rp_pmem_granularity(const struct rp_pmem *pm);
 
 /*
  * Start making bytes [off, off+len) durable; the caller checked the range.
- * clwb methods write lines back, msync methods sync the pages at once.
+ * clwb methods write lines back, msync methods sync the pages at once, sfence
+ * leaves it all to the drain.
  * Returns 0 or -errno of msync (-EFAULT: the file was cut short under the
  * region). After a failure the caller must never trust the region again: the
  * kernel reports a write-back error once, and not with the bytes that it was
