@@ -398,6 +398,7 @@ int main(int argc, char **argv)
 	/* And into connections that wait for a look, every 10 ms. */
 	setenv("FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100", 0);
 	signal(SIGPIPE, SIG_IGN);
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("# seed %llu\n", (unsigned long long)opt.seed);
 	of = (struct inv_programs){.base = opt.base,
 				   .seed = opt.seed,

@@ -223,7 +223,7 @@ static void gen_wait(struct inv_gen *g)
 		return;
 	inv_add(g, INV_REST, ep);
 	gen_traffic_of_strangers(g, ep);
-	switch (inv_below(&g->rng, 4)) {
+	switch (inv_below(&g->rng, 3)) {
 	case 0:
 		inv_add(g, INV_SIGNAL, ep);
 		break;
@@ -243,7 +243,7 @@ static void gen_round(struct inv_gen *g)
 	for (int i = 1 + (int)inv_below(&g->rng, 3); i > 0; i--) {
 		if (inv_chance(&g->rng, 2))
 			inv_gen_flood(g);
-		switch (inv_below(&g->rng, 12)) {
+		switch (inv_below(&g->rng, 13)) {
 		case 0:
 		case 1:
 		case 2:

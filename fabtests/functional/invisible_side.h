@@ -7,7 +7,7 @@
 
 #include "functional/invisible.h"
 
-#define INV_BATCH 50 /* programs that share domains */
+#define INV_BATCH 25 /* programs that share domains */
 #define INV_STAGE 5  /* and endpoints; divides INV_BATCH */
 
 /* Programs [from, end) of a seed; from begins a stage. */
