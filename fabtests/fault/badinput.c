@@ -143,7 +143,11 @@ static const char *calls(struct duo *d)
 	m.addr = w.addr = s.peer;
 	EXPECT(fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
 			       FI_RPMEM_CLASS_DEFAULT, &then, NULL),
-	       -FI_EOPNOTSUPP);
+	       -FI_EKEYREJECTED);
+	then.addr = 4;
+	EXPECT(fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			       FI_RPMEM_CLASS_DEFAULT, &then, NULL),
+	       -FI_EINVAL);
 	EXPECT(fi_rpmem_commit(s.ep, &r, 1, s.peer, 9, FI_RPMEM_CLASS_DEFAULT,
 			       NULL, NULL),
 	       -FI_EINVAL);
@@ -157,8 +161,6 @@ static const char *calls(struct duo *d)
 			      &attr),
 	       -FI_EINVAL);
 	EXPECT(fi_sendmsg(s.ep, &m, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP);
-	EXPECT(fi_writemsg(s.ep, &w, FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA),
-	       -FI_EOPNOTSUPP);
 	EXPECT(fi_writemsg(s.ep, &w, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE),
 	       -FI_EINVAL);
 	EXPECT(fi_readmsg(s.ep, &w, FI_COMMIT_COMPLETE), -FI_EINVAL);

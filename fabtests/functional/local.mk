@@ -52,6 +52,12 @@ TESTS += fabtests/functional/direct
 fabtests_functional_direct_SOURCES = fabtests/functional/direct.c
 fabtests_functional_direct_LDADD = $(FABRIC_LIBS)
 
+check_PROGRAMS += fabtests/functional/effects
+TESTS += fabtests/functional/effects
+fabtests_functional_effects_SOURCES = fabtests/functional/effects.c $(pair_sources)
+fabtests_functional_effects_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_effects_LDADD = $(FABRIC_LIBS)
+
 # A copy there and back, broken off in every way.
 TESTS += fabtests/functional/cp.sh
 EXTRA_DIST += fabtests/functional/cp.sh

@@ -265,20 +265,41 @@ static void refused_calls(void)
 		 "no such class");
 	claim_is(CALL(&r, 1, self + 1000, DURABLE, -1, NULL), -FI_EINVAL,
 		 "an address that is not in the vector");
-	claim_is(CALL(&r, 1, self, DURABLE, -1, &then), -FI_EOPNOTSUPP,
-		 "a store after the commit");
+	claim_is(CALL(&r, 1, self, FI_RPMEM_VISIBLE, -1, &then), -FI_EINVAL,
+		 "a store behind a commit of level visible");
+	then.addr += 4;
+	claim_is(CALL(&r, 1, self, DURABLE, -1, &then), -FI_EINVAL,
+		 "a store whose address is no multiple of 8");
 	claim_is(CALL(&odd, 1, self, DURABLE, -1, NULL), -FI_EKEYREJECTED,
 		 "a key that ofi_rpmem did not make");
 	claim_is(commit(&plain, 0, 8, -1, NULL), -FI_EOPNOTSUPP,
 		 "a key of a region that is not persistent");
-	claim_is(writemsg(&disk, 0, 8, FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA,
-			  NULL),
-		 -FI_EOPNOTSUPP, "a commit with remote CQ data");
 	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EINVAL,
 		 "a read with commit to where nothing is persistent");
 	claim_is(fi_sendmsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
 		 "a commit of a message");
 	claim(quiet(), "and none of these left a completion");
+}
+
+static void store_behind(void)
+{
+	struct fi_rma_iov r = range(&disk, 0, 64);
+	struct fi_rpmem_then then = {
+		.key = r.key,
+		.addr = r.addr + 128,
+		.value = 0x5107ed,
+	};
+	struct fi_cq_err_entry bad;
+	void *c = NULL;
+	uint64_t v;
+	int a;
+
+	claim_is(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_DEFAULT, &then, &a),
+		 0, "a commit with a store behind it");
+	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
+	memcpy(&v, (char *)disk.map + 128, sizeof(v));
+	claim(v == 0x5107ed, "and has stored");
 }
 
 /* prov_errno, err, and a text that names the status and its remedy. */
@@ -517,8 +538,11 @@ static void default_flag(void)
 		 "fi_write() on an endpoint with the default flag");
 	/* Class power is required and tmpfs has not got it: a commit it was. */
 	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a, "is a commit");
-	claim_is(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key, &a),
-		 -FI_EOPNOTSUPP, "fi_writedata() on it is refused");
+	claim_is(AGAIN(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key,
+				    &a)),
+		 0, "fi_writedata() on it");
+	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a && quiet(),
+	      "is a commit, whose failure tells the target nothing");
 	claim_is(AGAIN(fi_inject_write(ep, buf, 8, self, r.addr, r.key)), 0,
 		 "fi_inject_write() on it is not a commit");
 	claim(quiet(), "and completes nothing");
@@ -555,6 +579,7 @@ int main(int argc, char **argv)
 	many_ranges();
 	lowered_class();
 	querying();
+	store_behind();
 	refused_calls();
 	failing_commits();
 	default_flag();

@@ -56,7 +56,8 @@ enum fi_rpmem_method {
 /*
  * prov_errno of a failed commit's error entry. fi_cq_strerror() gives the
  * sentence and the remedy; `data` is the index of the range at fault, 0 where
- * it is not one's. Negative statuses never appear.
+ * it is not one's, as many as there are ranges where it is the store's.
+ * Negative statuses never appear.
  */
 enum fi_rpmem_status {
 	FI_RPMEM_ST_OK = 0,
@@ -86,10 +87,13 @@ enum fi_rpmem_status {
 	FI_RPMEM_ST_UNSURE = 71,
 };
 
-/* One 8-byte store done after the ranges of its commit are durable. */
+/*
+ * One 8-byte store, done at most once, when the ranges of its commit are
+ * durable, and durable itself when the commit completes. fi_rpmem_commit(3).
+ */
 struct fi_rpmem_then {
 	uint64_t key;
-	uint64_t addr; /* 8-byte aligned */
+	uint64_t addr; /* 8-byte aligned, at the target's memory too */
 	uint64_t value;
 };
 
@@ -129,8 +133,9 @@ struct fi_rpmem_domain_ops {
  * one completion with `context` (flags FI_RMA | FI_WRITE) or one error entry
  * appears on the transmit CQ; -FI_EAGAIN: read the CQ and call again;
  * -FI_EINVAL, -FI_EKEYREJECTED (key not made by ofi_rpmem), -FI_EOPNOTSUPP:
- * never started. Any number of ranges; all must be of dest_addr. Thread-safe as
- * fi_writemsg() is. Full text: fi_rpmem_commit(3).
+ * never started. Any number of ranges; all must be of dest_addr. then, unless
+ * NULL: level FI_RPMEM_DURABLE only; FI_RPMEM_ST_UNSURE if nobody knows whether
+ * it was done. Thread-safe as fi_writemsg() is. Full text: fi_rpmem_commit(3).
  */
 static inline ssize_t
 fi_rpmem_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,

@@ -246,6 +246,29 @@ unlock:
 	return ret;
 }
 
+/* Does a read have to wait for a store behind a commit? */
+static bool read_waits(struct rp_ep *ep, const struct call *c)
+{
+	const struct fi_msg_atomic *m = c->msg;
+	struct fi_rma_iov ranges[RP_SLOT_IOV];
+	struct fi_atomic_attr attr = {0};
+	size_t n = 0;
+
+	if (!atomic_load_explicit(&ep->stores, memory_order_relaxed))
+		return false;
+	/* What is none the base will say. */
+	if (fi_query_atomic(ep->dom->base, m->datatype, m->op, &attr, c->kind))
+		return false;
+	for (size_t i = 0; i < m->rma_iov_count; i++)
+		if (persistent(ep, m->rma_iov[i].key))
+			ranges[n++] = (struct fi_rma_iov){
+				.addr = m->rma_iov[i].addr,
+				.len = m->rma_iov[i].count * attr.size,
+				.key = m->rma_iov[i].key,
+			};
+	return n && rp_rma_meets_store(ep, m->addr, ranges, n);
+}
+
 /* Any in message form, flags complete. */
 static ssize_t any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 		   bool want)
@@ -254,6 +277,9 @@ static ssize_t any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 
 	if (m->rma_iov_count > RP_SLOT_IOV)
 		return -FI_EINVAL;
+	/* As a default flag it is of no matter to reads. */
+	if (m->op == FI_ATOMIC_READ)
+		flags &= ~FI_COMMIT_COMPLETE;
 	if (flags & FI_COMMIT_COMPLETE) {
 		if (!ep->dom->marked)
 			return rp_rma_unmarked();
@@ -267,6 +293,8 @@ static ssize_t any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 	for (size_t i = 0; i < m->rma_iov_count && m->op != FI_ATOMIC_READ; i++)
 		if (persistent(ep, m->rma_iov[i].key))
 			return tracked(ep, c, flags, want);
+	if (read_waits(ep, c))
+		return -FI_EAGAIN;
 	return base_call_msg(ep, c, flags, m->context);
 }
 
@@ -310,10 +338,12 @@ static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
 }
 
 /* Nothing for us to do but to translate. */
-static inline bool plain(const struct rp_ep *ep, uint64_t key, enum fi_op op)
+static inline bool plain(struct rp_ep *ep, uint64_t key, enum fi_op op)
 {
-	return op == FI_ATOMIC_READ ||
-	       (!persistent(ep, key) && !(ep->op_flags & FI_COMMIT_COMPLETE));
+	if (op == FI_ATOMIC_READ)
+		return !persistent(ep, key) ||
+		       !atomic_load_explicit(&ep->stores, memory_order_relaxed);
+	return !persistent(ep, key) && !(ep->op_flags & FI_COMMIT_COMPLETE);
 }
 
 static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,

@@ -526,6 +526,9 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			 " (the region reaches %s, %s is required)",
 			 rp_class_name(out.detail),
 			 rp_class_name(out.required));
+	if (prov_errno == RP_ST_UNSURE && out.status == RP_ST_UNSURE)
+		snprintf(what, sizeof(what), " (%s)",
+			 rp_status_name(out.detail));
 	if (out.range)
 		snprintf(range, sizeof(range), " (range %llu)",
 			 (unsigned long long)out.range);

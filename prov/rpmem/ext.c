@@ -35,15 +35,10 @@ static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rma_iov *ranges,
 	if (!ranges || !count || class_of(ep, required, &class) ||
 	    (level != FI_RPMEM_VISIBLE && level != FI_RPMEM_DURABLE))
 		return -FI_EINVAL;
-	if (then) {
-		RP_WARN(EP_DATA, "a store after the commit (then) is not "
-				 "offered\n");
-		return -FI_EOPNOTSUPP;
-	}
 	if (!ep->enabled)
 		return -FI_EOPBADSTATE;
 	return rp_rma_commit(ep, ranges, count, dest, (enum rp_level)level,
-			     class, true, context);
+			     class, then, true, context);
 }
 
 struct query {

@@ -96,6 +96,7 @@ struct rp_slot *rp_slot_get(struct rp_slot_pool *p, struct rp_ep *ep,
 	s->fetches = false;
 	s->written = false;
 	s->committed = false;
+	s->stores = false;
 	s->nwrites = 0;
 	s->niov = 0;
 	s->base_err = 0;

@@ -66,6 +66,8 @@ static void commit_done(void *arg, const struct rp_outcome *out)
 	s->committed = true;
 	if (!s->ep->dead)
 		rp_cntr_tell(s->ep, counter_of(s), out->status != RP_ST_OK);
+	if (s->stores)
+		atomic_fetch_sub(&s->ep->stores, 1);
 	if (s->ep->dead)
 		; /* nobody is left to tell */
 	else if (out->status == RP_ST_OK)
@@ -134,19 +136,12 @@ static ssize_t to_fi(int ret)
 	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;
 }
 
+/* how: all but the ranges and whom to tell. */
 static int reserve_commit(struct rp_peer *peer, const struct fi_rma_iov *ranges,
-			  size_t count, enum rp_level level,
-			  enum rp_class required, struct rp_slot *s)
+			  size_t count, const struct rp_commit_attr *how,
+			  struct rp_slot *s)
 {
-	struct rp_commit_attr attr = {
-		/* The same three words in the same order. */
-		.ranges = (const struct rp_wire_range *)ranges,
-		.nranges = count,
-		.level = level,
-		.required = required,
-		.done = commit_done,
-		.arg = s,
-	};
+	struct rp_commit_attr attr = *how;
 	struct rp_wire_range few[RP_SLOT_IOV], *copy = few;
 	int ret;
 
@@ -162,6 +157,9 @@ static int reserve_commit(struct rp_peer *peer, const struct fi_rma_iov *ranges,
 			.len = ranges[i].len,
 		};
 	attr.ranges = copy;
+	attr.nranges = count;
+	attr.done = commit_done;
+	attr.arg = s;
 	ret = rp_commit_reserve(peer, &attr, &s->commit);
 	if (copy != few)
 		free(copy);
@@ -170,8 +168,10 @@ static int reserve_commit(struct rp_peer *peer, const struct fi_rma_iov *ranges,
 
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      size_t count, fi_addr_t dest, enum rp_level level,
-		      enum rp_class required, bool want, void *context)
+		      enum rp_class required, const struct fi_rpmem_then *then,
+		      bool want, void *context)
 {
+	struct rp_commit_attr how = {.level = level, .required = required};
 	struct rp_dom *dom = ep->dom;
 	struct rp_peer *peer;
 	struct rp_slot *s;
@@ -179,6 +179,14 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 
 	if (!ep->dom->marked)
 		return -FI_EKEYREJECTED;
+	if (then) {
+		how.effect = RP_EFFECT_THEN;
+		how.then = (struct rp_wire_then){
+			.key = then->key,
+			.addr = then->addr,
+			.value = then->value,
+		};
+	}
 	pthread_mutex_lock(&dom->lock);
 	ret = peer_of(ep, dest, &peer);
 	if (ret)
@@ -191,12 +199,14 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 	s->want = want;
 	s->context = context;
 	s->flags = FI_RMA | FI_WRITE;
-	ret = reserve_commit(peer, ranges, count, level, required, s);
+	ret = reserve_commit(peer, ranges, count, &how, s);
 	if (ret) {
 		rp_slot_put(&dom->slots, s);
 		if (ret == -FI_EAGAIN)
 			rp_domain_progress(dom);
 	} else {
+		s->stores = then;
+		atomic_fetch_add(&ep->stores, s->stores);
 		rp_commit_start(s->commit);
 	}
 unlock:
@@ -204,9 +214,48 @@ unlock:
 	return to_fi(ret);
 }
 
+/*
+ * A store behind a commit is done later than the base would do it: an operation
+ * that meets it waits, or it would overtake.
+ */
+static bool meets_store(struct rp_ep *ep, struct rp_peer *peer,
+			const struct fi_rma_iov *iov, size_t n)
+{
+	if (!atomic_load_explicit(&ep->stores, memory_order_relaxed))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (rp_peer_then_overlaps(peer, iov[i].key, iov[i].addr,
+					  iov[i].len))
+			return true;
+	return false;
+}
+
+bool rp_rma_meets_store(struct rp_ep *ep, fi_addr_t dest,
+			const struct fi_rma_iov *iov, size_t n)
+{
+	struct rp_dom *dom = ep->dom;
+	struct rp_peer *peer;
+	bool any;
+
+	if (!atomic_load_explicit(&ep->stores, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&dom->lock);
+	any = !peer_of(ep, dest, &peer) && meets_store(ep, peer, iov, n);
+	if (any)
+		rp_domain_progress(dom);
+	pthread_mutex_unlock(&dom->lock);
+	return any;
+}
+
 int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
 		   struct rp_slot **out)
 {
+	struct rp_commit_attr how = {
+		.level = RP_LEVEL_DURABLE,
+		.required = ep->required,
+		.effect = t->notify ? RP_EFFECT_NOTIFY : RP_EFFECT_NONE,
+		.data = t->data,
+	};
 	struct rp_peer *peer;
 	struct rp_slot *s;
 	int ret;
@@ -219,6 +268,8 @@ int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
 	ret = peer_of(ep, t->dest, &peer);
 	if (ret)
 		return ret;
+	if (meets_store(ep, peer, t->ranges, t->nranges))
+		return -FI_EAGAIN;
 	s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_WRITE);
 	if (!s)
 		return -FI_EAGAIN;
@@ -227,8 +278,7 @@ int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
 	s->flags = t->flags;
 	s->fetches = t->flags & FI_READ;
 	if (t->commit) {
-		ret = reserve_commit(peer, t->ranges, t->nranges,
-				     RP_LEVEL_DURABLE, ep->required, s);
+		ret = reserve_commit(peer, t->ranges, t->nranges, &how, s);
 		if (ret) {
 			rp_slot_put(&ep->dom->slots, s);
 			return (int)to_fi(ret);
@@ -276,9 +326,13 @@ static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		.nranges = msg->rma_iov_count,
 		.dest = msg->addr,
 		.commit = flags & FI_COMMIT_COMPLETE,
+		/* The target is told of it when it is durable, not before. */
+		.notify = (flags & FI_COMMIT_COMPLETE) &&
+			  (flags & FI_REMOTE_CQ_DATA),
 		.want = want,
 		.context = msg->context,
 		.flags = FI_RMA | FI_WRITE,
+		.data = msg->data,
 	};
 	struct fi_rma_iov iov[RP_SLOT_IOV];
 	struct rp_dom *dom = ep->dom;
@@ -302,6 +356,8 @@ static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		m.rma_iov = iov;
 		m.addr = rp_av_to_base(ep->av, msg->addr);
 		m.context = s;
+		if (t.notify)
+			flags &= ~FI_REMOTE_CQ_DATA;
 		ret = fi_writemsg(ep->base, &m, rp_track_flags(flags));
 		if (ret)
 			rp_track_undo(s);
@@ -329,14 +385,8 @@ static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	struct fi_rma_iov iov[RP_SLOT_IOV];
 	struct fi_msg_rma m = *msg;
 
-	if (flags & FI_COMMIT_COMPLETE) {
-		if (flags & FI_REMOTE_CQ_DATA) {
-			RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE with remote CQ "
-					 "data is not offered\n");
-			return -FI_EOPNOTSUPP;
-		}
+	if (flags & FI_COMMIT_COMPLETE)
 		return tracked_write(ep, msg, flags, want);
-	}
 	if (any_persistent(msg))
 		return tracked_write(ep, msg, flags, want);
 	if (msg->rma_iov_count > RP_SLOT_IOV)
@@ -364,11 +414,11 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count,
 				     msg->addr, RP_LEVEL_DURABLE, ep->required,
-				     want, msg->context);
+				     NULL, want, msg->context);
 	if (flags & FI_DELIVERY_COMPLETE)
 		return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count,
 				     msg->addr, RP_LEVEL_VISIBLE, ep->required,
-				     want, msg->context);
+				     NULL, want, msg->context);
 	RP_WARN(EP_DATA, "FI_RPMEM_SAVE needs FI_COMMIT_COMPLETE (durable) or "
 			 "FI_DELIVERY_COMPLETE (visible)\n");
 	return -FI_EINVAL;
@@ -477,12 +527,24 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 			 FI_INJECT | FI_REMOTE_CQ_DATA, false);
 }
 
+/* The usual case is two loads. */
+static inline bool read_waits(struct rp_ep *ep, fi_addr_t src, uint64_t addr,
+			      uint64_t key, size_t len)
+{
+	const struct fi_rma_iov iov = {.addr = addr, .len = len, .key = key};
+
+	return atomic_load_explicit(&ep->stores, memory_order_relaxed) &&
+	       rp_rma_meets_store(ep, src, &iov, 1);
+}
+
 static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 			fi_addr_t src, uint64_t addr, uint64_t key,
 			void *context)
 {
 	struct rp_ep *ep = ep_of(fid);
 
+	if (read_waits(ep, src, addr, key, len))
+		return -FI_EAGAIN;
 	return fi_read(ep->base, buf, len, desc, rp_av_to_base(ep->av, src),
 		       addr, rp_key_base(key), context);
 }
@@ -492,7 +554,12 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 			 uint64_t addr, uint64_t key, void *context)
 {
 	struct rp_ep *ep = ep_of(fid);
+	size_t len = 0;
 
+	for (size_t i = 0; i < count; i++)
+		len += iov[i].iov_len;
+	if (read_waits(ep, src, addr, key, len))
+		return -FI_EAGAIN;
 	return fi_readv(ep->base, iov, desc, count, rp_av_to_base(ep->av, src),
 			addr, rp_key_base(key), context);
 }
@@ -508,6 +575,8 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 		return -FI_EINVAL;
 	if (msg->rma_iov_count > RP_SLOT_IOV)
 		return -FI_EINVAL;
+	if (rp_rma_meets_store(ep, msg->addr, msg->rma_iov, msg->rma_iov_count))
+		return -FI_EAGAIN;
 	for (size_t i = 0; i < msg->rma_iov_count; i++) {
 		iov[i] = msg->rma_iov[i];
 		iov[i].key = rp_key_base(iov[i].key);

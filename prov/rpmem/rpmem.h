@@ -131,6 +131,7 @@ struct rp_slot {
 	bool fetches;	/* WRITE: an atomic that counts as a read */
 	bool written;	/* WRITE, READ with commit: the base has completed it */
 	bool committed; /* WRITE with commit: the commit has ended */
+	bool stores;	/* COMMIT: with a store behind it */
 	uint8_t nwrites;
 	uint8_t niov;	/* READ */
 	int base_err;	/* of the write */
@@ -429,6 +430,7 @@ struct rp_ep {
 	enum rp_class required;
 	struct rp_xport xport;
 	struct rp_initiator *initiator; /* with the first tracked write */
+	atomic_uint stores;		/* behind commits that have no end */
 	unsigned int nrecv, recv_due;	/* hidden receives, and not posted */
 	bool serving; /* its hidden receives hold requests, not just answers */
 	struct rp_recv_bufs *recv_bufs;
@@ -465,9 +467,11 @@ struct rp_track {
 	size_t nranges;
 	fi_addr_t dest;
 	bool commit;
-	bool want; /* the program wants a completion */
+	bool notify; /* ... which tells the target's program, with data */
+	bool want;   /* the program wants a completion */
 	void *context;
 	uint64_t flags; /* of its completion */
+	uint64_t data;
 };
 /*
  * With the lock: everything that may fail, before the base sees the operation.
@@ -485,10 +489,20 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 		      const struct fi_cq_err_entry *err);
 /* No commit where the program chooses the keys: says so, the error. */
 int rp_rma_unmarked(void);
-/* Post a commit for the user. want: a completion on success too. */
+/*
+ * Does an operation on these ranges of dest meet the store of a commit under
+ * way? Then -FI_EAGAIN is the answer.
+ */
+bool rp_rma_meets_store(struct rp_ep *ep, fi_addr_t dest,
+			const struct fi_rma_iov *iov, size_t n);
+/*
+ * Post a commit for the user. then NULL: no store behind it. want: a completion
+ * on success too.
+ */
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      size_t count, fi_addr_t dest, enum rp_level level,
-		      enum rp_class required, bool want, void *context);
+		      enum rp_class required, const struct fi_rpmem_then *then,
+		      bool want, void *context);
 
 /* With the lock: the completion of a slot's operation, or its error entry. */
 void rp_slot_tell_ok(struct rp_slot *s);

@@ -144,6 +144,7 @@ static int xport_notify(struct rp_xport *x, uint64_t peer, uint64_t data,
 		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
 		.data = data,
 	};
+	fi_addr_t from = FI_ADDR_NOTAVAIL;
 
 	/* Nobody looks at a queue that is ours. */
 	if (!ep->rx_cq || ep->rx_cq == ep->own_cq)
@@ -153,7 +154,9 @@ static int xport_notify(struct rp_xport *x, uint64_t peer, uint64_t data,
 		e.buf = buf;
 		e.len = len;
 	}
-	return rp_cq_try_push(ep->rx_cq, &e, rp_av_to_user(ep->av, peer));
+	if (ep->rx_cq->source)
+		from = rp_av_to_user(ep->av, peer);
+	return rp_cq_try_push(ep->rx_cq, &e, from);
 }
 
 static void xport_kick(struct rp_xport *x)

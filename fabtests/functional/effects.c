@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a commit does at its target: it stores, and it notifies, when the bytes
+ * are on the medium and not before.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <rdma/fi_atomic.h>
+
+#include "functional/pair.h"
+
+enum {
+	RECORD = 200, /* bytes; they do not sit on pages */
+	RECORDS = 60,
+	LOG = 8192, /* where the first begins */
+	TAIL = 64,  /* how many there are: 8 bytes */
+	NOTES = 20,
+};
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+/* --- the target's medium: what msync has covered, and nothing else --- */
+
+static char *pool; /* of this process; NULL: the initiator's */
+static char medium[PAIR_POOL];
+static atomic_uint syncs, torn;
+
+static uint64_t tail_of(const char *from)
+{
+	uint64_t n;
+
+	memcpy(&n, from + TAIL, sizeof(n));
+	return n;
+}
+
+static bool record_good(const char *from, uint64_t i)
+{
+	for (int k = 0; k < RECORD; k++)
+		if (from[LOG + i * RECORD + k] != (char)(i + 1))
+			return false;
+	return true;
+}
+
+/* A power cut now: is every record there that the tail counts? */
+static void judge_cut(void)
+{
+	uint64_t n = tail_of(medium);
+
+	for (uint64_t i = 0; i < n; i++)
+		if (n > RECORDS || !record_good(medium, i)) {
+			atomic_fetch_add(&torn, 1);
+			return;
+		}
+}
+
+/* Found by the provider before that of libc. */
+__attribute__((visibility("default"))) int msync(void *addr, size_t len,
+						 int flags)
+{
+	long ret = syscall(SYS_msync, addr, len, flags);
+	char *from = addr;
+
+	if (ret || !pool || from < pool || from >= pool + PAIR_POOL)
+		return (int)ret;
+	memcpy(medium + (from - pool), from, len);
+	atomic_fetch_add(&syncs, 1);
+	judge_cut();
+	return 0;
+}
+
+/* What the target found out; the initiator says it. */
+struct verdict {
+	unsigned int syncs, torn, notes, early, strange, twice;
+	struct fi_cq_tagged_entry base, ours;
+	fi_addr_t base_from, ours_from, peer;
+	uint64_t base_at, ours_at; /* offsets of buf, or all ones */
+	uint64_t tail;
+};
+
+static uint64_t offset(const void *buf, const char *start)
+{
+	return buf ? (uint64_t)((const char *)buf - start) : ~0ull;
+}
+
+/* What has been told, and of whom. */
+static void told(struct side *s, struct fi_cq_tagged_entry *entry,
+		 fi_addr_t *from)
+{
+	ssize_t n;
+
+	*from = FI_ADDR_NOTAVAIL;
+	while ((n = fi_cq_readfrom(s->cq, entry, 1, from)) == -FI_EAGAIN)
+		side_poke(s);
+	MUST(n == 1 ? 0 : n);
+}
+
+static void serve(struct side *s, const struct card *peer)
+{
+	struct verdict v = {0};
+
+	side_insert(s, peer);
+	pool = s->pool;
+	memset(medium, 0, sizeof(medium));
+	/* The base's own, from plain memory. */
+	told(s, &v.base, &v.base_from);
+	v.base_at = offset(v.base.buf, s->plain);
+	for (; v.notes < NOTES; v.notes++) {
+		const char *note = medium + LOG + v.notes * RECORD;
+
+		told(s, &v.ours, &v.ours_from);
+		v.early += note[0] != 'n' || note[RECORD - 1] != 'n';
+		v.strange += v.ours.data != 0xda7a00 + v.notes;
+	}
+	v.ours_at = offset(v.ours.buf, s->pool);
+	v.peer = s->peer;
+	v.twice = !side_quiet(s);
+	memset(medium, 0, sizeof(medium));
+	memset(s->pool, 0, LOG);
+	pair_meet(s); /* the notes are read */
+	pair_meet(s); /* the log is written */
+	v.syncs = atomic_load(&syncs);
+	v.torn = atomic_load(&torn);
+	v.tail = tail_of(medium);
+	POST(s, fi_send(s->ep, &v, sizeof(v), NULL, s->peer, NULL));
+	if (!side_wait(s, &e, &err))
+		MUST(-err.err);
+	pool = NULL;
+}
+
+/* --- the initiator --- */
+
+static void notes(struct side *s, const struct card *peer)
+{
+	static char bytes[RECORD];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct fi_rma_iov rma = {0};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = bytes,
+	};
+	int good = 0;
+
+	memset(bytes, 'n', sizeof(bytes));
+	POST(s, fi_writedata(s->ep, bytes, sizeof(bytes), NULL, 0xba5e, s->peer,
+			     peer->plain_addr + LOG, peer->plain_key, bytes));
+	if (!side_wait(s, &e, &err))
+		MUST(-err.err);
+	rma.key = peer->pool_key;
+	rma.len = sizeof(bytes);
+	for (int i = 0; i < NOTES; i++) {
+		rma.addr = peer->pool_addr + LOG + i * RECORD;
+		msg.data = 0xda7a00 + i;
+		POST(s, fi_writemsg(s->ep, &msg,
+				    FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA));
+	}
+	for (int i = 0; i < NOTES; i++)
+		good += side_wait(s, &e, &err) && e.op_context == bytes &&
+			e.flags == (FI_RMA | FI_WRITE);
+	OK(good == NOTES, "writes with CQ data and commit end well");
+}
+
+/* Whoever meets a store that is under way waits; whoever does not need not. */
+enum {
+	READ,
+	ATOMIC,
+	LOCAL,
+	WRITE,
+	APART,
+	NMEETS
+};
+static int waited[NMEETS];
+static int loose; /* of these, accepted: no context */
+
+static void one(int which, ssize_t ret)
+{
+	waited[which] += ret == -FI_EAGAIN;
+	loose += !ret;
+}
+
+static void meet_store(struct side *s, const struct fi_rpmem_then *then)
+{
+	static const char zero; /* what the highest byte is anyhow */
+	static uint64_t seen;
+	const uint64_t at = then->addr, key = then->key;
+	struct iovec iov = {&seen, sizeof(seen)};
+	struct fi_rma_iov rma = {at - 4, sizeof(seen), key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+	};
+
+	one(APART,
+	    fi_fetch_atomic(s->ep, NULL, 1, NULL, &seen, NULL, s->peer, at + 8,
+			    key, FI_UINT64, FI_ATOMIC_READ, NULL));
+	/* Each asks the base what there is, which may be the end of it. */
+	one(READ,
+	    fi_read(s->ep, &seen, sizeof(seen), NULL, s->peer, at, key, NULL));
+	one(ATOMIC, fi_fetch_atomic(s->ep, NULL, 1, NULL, &seen, NULL, s->peer,
+				    at, key, FI_UINT64, FI_ATOMIC_READ, NULL));
+	one(LOCAL, fi_readmsg(s->ep, &msg, FI_COMMIT_COMPLETE));
+	one(WRITE, fi_write(s->ep, &zero, 1, NULL, s->peer, at + 7, key, NULL));
+}
+
+static void append(struct side *s, const struct card *peer)
+{
+	static char bytes[RECORDS][RECORD];
+	struct fi_rpmem_then then = {
+		.key = peer->pool_key,
+		.addr = peer->pool_addr + TAIL,
+	};
+	struct fi_rma_iov r = {0, RECORD, peer->pool_key};
+	int posted = 0, ended = 0, good = 0, order = 0;
+	uint64_t seen = 0;
+
+	while (ended < RECORDS) {
+		/* A few at once; the store of each waits for its turn. */
+		while (posted < RECORDS && posted - ended < 4) {
+			r.addr = peer->pool_addr + LOG + posted * RECORD;
+			memset(bytes[posted], posted + 1, RECORD);
+			POST(s, fi_write(s->ep, bytes[posted], RECORD, NULL,
+					 s->peer, r.addr, r.key, NULL));
+			then.value = ++posted;
+			POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer,
+						FI_RPMEM_DURABLE,
+						FI_RPMEM_CLASS_DEFAULT, &then,
+						bytes[posted - 1]));
+			loose++; /* the write */
+			/* Nothing ends but in our calls: it is under way. */
+			if (s->o.progress != FI_PROGRESS_AUTO)
+				meet_store(s, &then);
+		}
+		if (!side_wait(s, &e, &err))
+			MUST(-err.err);
+		if (!e.op_context) {
+			loose--;
+			continue;
+		}
+		order += e.op_context == bytes[ended];
+		good += e.flags == (FI_RMA | FI_WRITE);
+		ended++;
+	}
+	OK(good == RECORDS && order == RECORDS,
+	   "commits with a store end well, in order");
+	if (s->o.progress != FI_PROGRESS_AUTO) {
+		OK(waited[READ] > RECORDS / 2, "a read of a store waits");
+		OK(waited[ATOMIC] > RECORDS / 2, "and an atomic read of it");
+		OK(waited[LOCAL] > RECORDS / 2, "and a read with commit");
+		OK(waited[WRITE] > RECORDS / 2, "and a write there");
+		OK(waited[APART] < RECORDS / 2, "and nothing beside it");
+	}
+	for (; loose; loose--)
+		if (!side_wait(s, &e, &err) || e.op_context)
+			MUST(-err.err);
+	POST(s, fi_read(s->ep, &seen, sizeof(seen), NULL, s->peer, then.addr,
+			then.key, &seen));
+	OK(side_wait(s, &e, &err) && seen == RECORDS, "the last store counts");
+}
+
+static void refusals(struct side *s, const struct card *peer)
+{
+	struct fi_rma_iov r = {peer->pool_addr, 64, peer->pool_key};
+	struct fi_rpmem_then t = {peer->pool_key, peer->pool_addr + 4, 1};
+
+#define COMMIT(level)                                                          \
+	fi_rpmem_commit(s->ep, &r, 1, s->peer, level, FI_RPMEM_CLASS_DEFAULT,  \
+			&t, NULL)
+	OK(COMMIT(FI_RPMEM_DURABLE) == -FI_EINVAL, "an address not aligned");
+	t.addr = peer->pool_addr;
+	OK(COMMIT(FI_RPMEM_VISIBLE) == -FI_EINVAL, "level visible");
+	t.key = peer->plain_key;
+	OK(COMMIT(FI_RPMEM_DURABLE) == -FI_EOPNOTSUPP, "volatile memory");
+	t.key = 1;
+	OK(COMMIT(FI_RPMEM_DURABLE) == -FI_EKEYREJECTED, "another's key");
+	t.key = peer->pool_key;
+	t.addr = peer->pool_addr + PAIR_POOL;
+	POST(s, COMMIT(FI_RPMEM_DURABLE));
+	OK(!side_wait(s, &e, &err) && err.prov_errno == FI_RPMEM_ST_RANGE,
+	   "a place outside the region");
+}
+
+static void program(struct side *s, const struct card *peer)
+{
+	struct verdict v;
+
+	notes(s, peer);
+	pair_meet(s);
+	append(s, peer);
+	refusals(s, peer);
+	POST(s, fi_recv(s->ep, &v, sizeof(v), NULL, FI_ADDR_UNSPEC, &v));
+	pair_meet(s);
+	if (!side_wait(s, &e, &err) || e.op_context != &v)
+		MUST(-FI_EOTHER);
+	OK(v.syncs > 60, "the target's medium is watched");
+	OK(v.notes == NOTES && !v.twice, "told once of each write");
+	OK(!v.early, "and not before its bytes were durable");
+	OK(!v.strange && v.ours.flags == v.base.flags &&
+		   v.ours.len == v.base.len &&
+		   v.ours.op_context == v.base.op_context &&
+		   v.ours.tag == v.base.tag,
+	   "as the base tells of a write with CQ data");
+	OK(v.ours_from == v.base_from &&
+		   (!s->o.sources || v.ours_from == v.peer),
+	   "and from whom");
+	OK(v.base_at == ~0ull ? v.ours_at == ~0ull
+			      : v.base_at == LOG &&
+					v.ours_at == LOG + (NOTES - 1) * RECORD,
+	   "where, if the base says that");
+	OK(!v.torn, "at no time a power cut finds a tail without its records");
+	OK(v.tail == RECORDS, "the last store is durable");
+}
+
+int main(void)
+{
+	static const struct {
+		const char *label;
+		struct pair_opts o;
+	} runs[] = {
+		{"manual", {.caps = FI_ATOMIC, .sources = true}},
+		{"auto, sread", {.progress = FI_PROGRESS_AUTO, .sleeps = true}},
+		{"sockets", {.prov = "sockets;ofi_rpmem", .caps = FI_ATOMIC}},
+	};
+
+	setbuf(stdout, NULL);
+	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+		label = runs[i].label;
+		memset(waited, 0, sizeof(waited));
+		pair_run(&runs[i].o, &runs[i].o, serve, program);
+	}
+	return tap_done();
+}
