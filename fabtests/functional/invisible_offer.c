@@ -174,10 +174,6 @@ static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 {
 	if (!strcmp(name, "ep_attr.mem_tag_format"))
 		return ours == base >> 1;
-	if (!strcmp(name, "domain_attr.mr_mode"))
-		return ours == (base | FI_MR_PROV_KEY);
-	if (!strcmp(name, "domain_attr.mr_key_size"))
-		return ours == sizeof(uint64_t);
 	if (!strcmp(name, "tx_attr.size") || !strcmp(name, "rx_attr.size"))
 		return ours < base && ours > base / 2;
 	if (!strcmp(name, "fi_av_open() with FI_EVENT"))

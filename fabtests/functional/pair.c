@@ -69,7 +69,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	if (!h)
 		MUST(-FI_ENOMEM);
 	h->caps = FI_MSG | FI_RMA | FI_TAGGED | o->caps;
-	if (!o->prov)
+	if (!o->prov || strstr(o->prov, "ofi_rpmem"))
 		h->caps |= FI_RMA_PMEM;
 	if (o->sources)
 		h->caps |= FI_SOURCE;

@@ -98,8 +98,8 @@ static const struct {
 			   ETIMEDOUT},
 	[RP_ST_UNMARKED_KEY] = {"key not made by ofi_rpmem",
 				"Let the provider make the target's keys "
-				"(FI_MR_PROV_KEY in the hints' mr_mode) and "
-				"load ofi_rpmem there.",
+				"(FI_RMA_PMEM and FI_MR_PROV_KEY in the "
+				"hints) and load ofi_rpmem there.",
 				EKEYREJECTED},
 	[RP_ST_CANCELED] = {"canceled",
 			    "The endpoint was closed, or the address removed, "

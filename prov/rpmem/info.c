@@ -326,11 +326,23 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 	return *list ? 0 : -FI_ENODATA;
 }
 
+static bool wants_persistence(const struct fi_info *hints)
+{
+	return (hints->caps & FI_RMA_PMEM) ||
+	       (hints->tx_attr &&
+		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
+}
+
+/*
+ * Keys that say what memory they stand for change mr_mode, so a program that
+ * asks for other things only gets the base's.
+ */
 static bool may_make_keys(uint32_t version, const struct fi_info *hints)
 {
 	return FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints &&
 	       hints->domain_attr &&
-	       (hints->domain_attr->mr_mode & FI_MR_PROV_KEY);
+	       (hints->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
+	       (!hints->caps || wants_persistence(hints));
 }
 
 /* Turn the base's entry into what we offer. */
@@ -406,13 +418,6 @@ bool rp_info_is_direct(const struct fi_info *info)
 	/* FI_SHARED_CONTEXT is the largest number there is. */
 	return (e->mem_tag_format >> 63) || e->tx_ctx_cnt > 1 ||
 	       e->rx_ctx_cnt > 1;
-}
-
-static bool wants_persistence(const struct fi_info *hints)
-{
-	return (hints->caps & FI_RMA_PMEM) ||
-	       (hints->tx_attr &&
-		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
 }
 
 /* The base's own list: entries of the provider itself, nothing over it. */

@@ -608,8 +608,8 @@ struct fi_ops_rma rp_rma_ops = {
 int rp_rma_unmarked(void)
 {
 	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE needs keys that ofi_rpmem made: "
-			 "put FI_MR_PROV_KEY into the mr_mode of the hints, "
-			 "on both sides\n");
+			 "put FI_RMA_PMEM into the caps and FI_MR_PROV_KEY "
+			 "into the mr_mode of the hints, on both sides\n");
 	return -FI_EKEYREJECTED;
 }
 
