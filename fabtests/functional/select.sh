@@ -57,6 +57,11 @@ names 'tcp;ofi_rpmem '
 FI_PROVIDER='tcp;ofi_rpmem' info
 names 'tcp;ofi_rpmem '
 
+# What cannot be a base is refused, and named.
+FI_LOG_LEVEL=warn info -p 'shm;ofi_rpmem'
+names ''
+grep -q 'shm cannot be the base' "$dir/err" || fail "shm is refused in silence"
+
 # The bare name in the environment hides the base: one warning says what to do.
 for args in '' '-p ofi_rpmem' '-p tcp;ofi_rpmem' '-p tcp'; do
 	# shellcheck disable=SC2086 # options
