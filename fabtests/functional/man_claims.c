@@ -289,6 +289,7 @@ static void store_behind(void)
 		.addr = r.addr + 128,
 		.value = 0x5107ed,
 	};
+	struct memory fixed = disk;
 	struct fi_cq_err_entry bad;
 	void *c = NULL;
 	uint64_t v;
@@ -300,6 +301,21 @@ static void store_behind(void)
 	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
 	memcpy(&v, (char *)disk.map + 128, sizeof(v));
 	claim(v == 0x5107ed, "and has stored");
+
+	claim_is(fi_mr_reg(f.domain, fixed.map, LEN, FI_REMOTE_READ, 0, 0,
+			   FI_RMA_PMEM, &fixed.mr, NULL),
+		 0, "a region that is only read");
+	then.key = fi_mr_key(fixed.mr);
+	then.value = 0;
+	claim_is(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_DEFAULT, &then, &a),
+		 0, "a store to there");
+	claim(take(&c, &bad) == FI_RPMEM_ST_ACCESS && bad.err == EACCES &&
+		      bad.data == 1,
+	      "is refused, and the store is named");
+	memcpy(&v, (char *)disk.map + 128, sizeof(v));
+	claim(v == 0x5107ed, "and not done");
+	fi_close(&fixed.mr->fid);
 }
 
 /* prov_errno, err, and a text that names the status and its remedy. */

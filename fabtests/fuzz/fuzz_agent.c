@@ -309,6 +309,7 @@ static void region_add(unsigned int i)
 	r->r.base = r->mem + SKEW;
 	r->r.addr = i == 1 ? 0x7f0000000000 : 0;
 	r->r.len = LENGTH;
+	r->r.writable = i != 1;
 	r->r.facts = f;
 	r->r.choice = rp_method_best(&f, RP_METHODS_BUILT);
 	if (i != 2) {

@@ -386,6 +386,7 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 		f.memory = RP_MEM_FILE;
 	}
 	m->r.facts = f;
+	m->r.writable = true;
 	m->r.choice = rp_method_best(&f, RP_METHODS_BUILT);
 	cr_assert_eq(m->r.choice.method, method);
 	cr_assert_eq(rp_pmem_new(m->r.base, m->r.len, method, NULL, &pmem_ops,
@@ -402,6 +403,7 @@ void rig_region_volatile(struct rig *g, struct rig_region *m, size_t npages)
 {
 	region_init(g, m, npages);
 	m->r.facts.memory = RP_MEM_ANON;
+	m->r.writable = true;
 	m->r.choice = rp_method_best(&m->r.facts, RP_METHODS_BUILT);
 	m->r.key = new_key(NULL);
 	cr_assert_eq(rp_agent_region_add(g->a, &m->r), 0);

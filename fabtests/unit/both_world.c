@@ -144,6 +144,7 @@ static void reg_new(struct world *w, enum w_kind kind)
 	g->r.key = rp_key_make(&k);
 	g->r.base = memory[kind];
 	g->r.len = sizeof(memory[kind]);
+	g->r.writable = true;
 	cr_assert_eq(rp_pmem_new(g->r.base, g->r.len, g->r.choice.method, NULL,
 				 &ops, &g->r.pmem),
 		     0);

@@ -117,7 +117,7 @@ Test(effects, features_are_shared)
 /* Nothing is done of what is refused, nor when it is repeated. */
 Test(effects, store_is_checked)
 {
-	struct rig_region plain, odd;
+	struct rig_region plain, odd, fixed;
 	uint64_t seq = 0;
 
 	start(NULL);
@@ -125,6 +125,8 @@ Test(effects, store_is_checked)
 	rig_region(&g, &odd, RP_METHOD_AGENT_CLWB, 1);
 	odd.r.base = (char *)odd.r.base + 4;
 	odd.r.len -= 4;
+	rig_region(&g, &fixed, RP_METHOD_AGENT_CLWB, 1);
+	fixed.r.writable = false;
 	const struct {
 		struct rp_wire_then then;
 		enum rp_status st;
@@ -137,6 +139,7 @@ Test(effects, store_is_checked)
 		{{file.r.key, file.r.len - 7, 1}, RP_ST_RANGE, 0},
 		{{file.r.key, UINT64_MAX - 7, 1}, RP_ST_WRAP, 0},
 		{{tmpfs.r.key, 0, 1}, RP_ST_CLASS, RP_CLASS_PROCESS},
+		{{fixed.r.key, 0, 1}, RP_ST_ACCESS, 0},
 		{{dax.r.key, 4, 1}, RP_ST_ALIGN, 0},
 		{{odd.r.key, 0, 1}, RP_ST_ALIGN, 0},
 		{{odd.r.key, 8, 1}, RP_ST_ALIGN, 0},
@@ -162,7 +165,7 @@ Test(effects, store_is_checked)
 		}
 		cr_assert_eq(rig_stats(&g).remembered, i + 1);
 	}
-	cr_assert_eq(stores() + odd.stores, 0);
+	cr_assert_eq(stores() + odd.stores + fixed.stores, 0);
 	cr_assert_eq(dax.flushes, 0);
 	/* What was refused stays so, were it possible now. */
 	struct rig_effect e = {
@@ -177,8 +180,37 @@ Test(effects, store_is_checked)
 	rig_expect(p.x, e.token, RP_ST_ALIGN);
 	cr_assert_eq(stores(), 0);
 	odd.r.base = (char *)odd.r.base - 4;
+	rig_region_del(&g, &fixed);
 	rig_region_del(&g, &odd);
 	rig_region_del(&g, &plain);
+	stop();
+}
+
+/* A region that peers may only read: they can ask for a flush, no more. */
+Test(effects, nobody_is_told_of_what_is_only_read)
+{
+	struct rig_effect e = {.effect = RP_EFFECT_NOTIFY, .data = 1};
+	struct rig_region fixed;
+	uint64_t t;
+
+	start(NULL);
+	rig_region(&g, &fixed, RP_METHOD_AGENT_CLWB, 1);
+	fixed.r.writable = false;
+	e.seq = 1;
+	e.at = (struct rig_at){&fixed, 0, 64};
+	t = rig_send_effect(&p, &e);
+	rig_run(&g);
+	rig_expect(p.x, t, RP_ST_ACCESS);
+	cr_assert_eq(g.x[0].notified, 0);
+	t = rig_commit(&p, &fixed, 0, 64);
+	rig_run(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	/* A store elsewhere may stand behind it. */
+	t = rig_then(&p, (struct rig_at){&fixed, 0, 64}, 2, &dax, 64, 1);
+	rig_run(&g);
+	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_eq(dax.stores, 1);
+	rig_region_del(&g, &fixed);
 	stop();
 }
 

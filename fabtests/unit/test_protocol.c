@@ -665,7 +665,8 @@ Test(protocol, sentences)
 	says("an effect that cannot be the next, or has the seq of another | "
 	     "status %d |",
 	     RP_ST_BAD_MESSAGE);
-	says("address not aligned | the same, and status %d |", RP_ST_ALIGN);
+	says("address not aligned | the same, and statuses %d and %d |",
+	     RP_ST_ALIGN, RP_ST_ACCESS);
 	says("The first 24 bytes, and the body of HELLO, mean the same");
 	says("bytes, above 0 |");
 	says("one has, but its other 32 bits differ");

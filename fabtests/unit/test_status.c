@@ -33,6 +33,7 @@ static const enum rp_status all[] = {
 	RP_ST_UNSUPPORTED,
 	RP_ST_NO_METHOD,
 	RP_ST_ALIGN,
+	RP_ST_ACCESS,
 	RP_ST_WRITE_FAILED,
 	RP_ST_TIMEOUT,
 	RP_ST_UNMARKED_KEY,
@@ -87,7 +88,7 @@ Test(status, remedies_are_sentences)
 
 Test(status, unknown_values_are_survived)
 {
-	static const int odd[] = {17, 63, RP_ST_MAX, 1 << 20, -1};
+	static const int odd[] = {18, 63, RP_ST_MAX, 1 << 20, -1};
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
 		cr_assert_str_eq(rp_status_name(odd[i]), "unknown status");
@@ -123,6 +124,7 @@ Test(status, public_twins)
 	SAME(ST_UNSUPPORTED);
 	SAME(ST_NO_METHOD);
 	SAME(ST_ALIGN);
+	SAME(ST_ACCESS);
 	SAME(ST_WRITE_FAILED);
 	SAME(ST_TIMEOUT);
 	SAME(ST_UNMARKED_KEY);

@@ -24,6 +24,7 @@ struct rp_region {
 	void *base;	   /* first byte here */
 	uint64_t addr;	   /* its address as the peer names it: 0 or a VA */
 	uint64_t len;
+	bool writable; /* by peers; what an agent does for them is no more */
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */

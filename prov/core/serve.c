@@ -227,6 +227,8 @@ static enum rp_status check_then(struct rp_agent *a,
 
 	if (st != RP_ST_OK)
 		return st;
+	if (!r->writable)
+		return RP_ST_ACCESS;
 	/* All or nothing is what the CPU does there, whatever it is called. */
 	if (((uintptr_t)r->base + t->off) % sizeof(m->then.value))
 		return RP_ST_ALIGN;
@@ -256,6 +258,10 @@ static enum rp_status check_request(struct rp_agent *a,
 
 		st = check_place(a, m, &m->ranges[i], &g->region, &g->off,
 				 reply);
+		/* Told is what only a write would have told. */
+		if (st == RP_ST_OK && m->effect == RP_EFFECT_NOTIFY &&
+		    !g->region->writable)
+			st = RP_ST_ACCESS;
 		if (st != RP_ST_OK)
 			goto refused;
 		g->len = m->ranges[i].len;

@@ -87,6 +87,11 @@ static const struct {
 			 "Give a store behind a commit an address that is a "
 			 "multiple of 8, in a region that begins at one.",
 			 EINVAL},
+	[RP_ST_ACCESS] = {"region not writable",
+			  "Register the region with FI_REMOTE_WRITE at the "
+			  "target: a store, or remote CQ data, is a write to "
+			  "it.",
+			  EACCES},
 	[RP_ST_WRITE_FAILED] = {"covered write failed",
 				"A write that the commit covers did not "
 				"arrive: write those bytes again, then "

@@ -31,6 +31,7 @@ enum rp_status {
 	RP_ST_UNSUPPORTED = 14,	  /* a feature that this target lacks */
 	RP_ST_NO_METHOD = 15,	  /* nothing makes these bytes durable there */
 	RP_ST_ALIGN = 16,	  /* the store is not aligned there */
+	RP_ST_ACCESS = 17,	  /* peers may not write there */
 
 	/* Found by the initiator. */
 	RP_ST_WRITE_FAILED = 64, /* a covered write failed: write it again */

@@ -283,6 +283,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 		return -FI_ENOMEM;
 	mr->dom = dom;
 	mr->persistent = flags & FI_RMA_PMEM;
+	mr->region.writable = attr->access & FI_REMOTE_WRITE;
 	if (mr->persistent) {
 		ret = judge(mr, attr);
 		if (ret)
