@@ -23,17 +23,6 @@ void preload_map(const char *pool, size_t len)
 	map_len = len;
 }
 
-/*
- * A disk reads pages while the program goes on writing to them, which is not a
- * race of the program's.
- */
-__attribute__((no_sanitize("thread"))) static void
-disk_reads(char *to, const char *from, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		to[i] = ((const volatile char *)from)[i];
-}
-
 /* What succeeds goes to the medium, as it was before the call. */
 SEEN int msync(void *addr, size_t len, int flags)
 {
@@ -57,7 +46,7 @@ SEEN int msync(void *addr, size_t len, int flags)
 	n = (size_t)(map + map_len - from);
 	if (n > len)
 		n = len;
-	disk_reads(copy, from, n);
+	pair_disk_reads(copy, from, n);
 	ret = real(addr, len, flags);
 	if (!ret)
 		memcpy((char *)world->media + (from - map), copy, n);

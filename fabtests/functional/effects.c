@@ -71,7 +71,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 
 	if (ret || !pool || from < pool || from >= pool + PAIR_POOL)
 		return (int)ret;
-	memcpy(medium + (from - pool), from, len);
+	pair_disk_reads(medium + (from - pool), from, len);
 	atomic_fetch_add(&syncs, 1);
 	judge_cut();
 	return 0;
