@@ -11,6 +11,12 @@
  * the agent's CPU has seen what came before, so where a NIC places bytes that
  * is more than what the verdicts mean by the word.
  */
+static enum rp_method carried_out(const struct verdict_method *m)
+{
+	/* What the verdicts mean by one request that carries both. */
+	return m->order == VERDICT_THEN ? RP_METHOD_AGENT_CLWB : m->method;
+}
+
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
@@ -18,8 +24,8 @@ bool crash_built(const struct verdict_cell *cell,
 	    cell->facts.placement != RP_PLACE_CPU_USER &&
 	    cell->facts.placement != RP_PLACE_CPU_KERNEL)
 		return false;
-	return cell->op != VERDICT_SEND && m->order != VERDICT_THEN &&
-	       (RP_METHODS_BUILT & RP_METHOD_BIT(m->method));
+	return cell->op != VERDICT_SEND &&
+	       (RP_METHODS_BUILT & RP_METHOD_BIT(carried_out(m)));
 }
 
 /* Facts on which the provider picks this method, true or not. */
@@ -126,7 +132,7 @@ bool crash_variant(const struct verdict_cell *cell,
 				out->against = cell->against;
 				out->data = cell->op == VERDICT_WRITE_IMM;
 				out->believed =
-					believe(m->method, cell->against);
+					believe(carried_out(m), cell->against);
 				return true;
 			}
 	}

@@ -99,6 +99,9 @@ static size_t programs(const struct pair *p, const struct crash_prog **list)
 	case VERDICT_PIPELINED:
 		*list = crash_pipelined;
 		return crash_npipelined;
+	case VERDICT_THEN:
+		*list = crash_then;
+		return crash_nthen;
 	default:
 		*list = crash_single;
 		return crash_nsingle;
@@ -240,6 +243,7 @@ static bool explore_random(const struct pair *p, const struct crash_cell *cell,
 	enum crash_shape shape =
 		p->method->order == VERDICT_WAIT	? CRASH_ORDER_WAIT
 		: p->method->order == VERDICT_PIPELINED ? CRASH_ORDER_PIPELINED
+		: p->method->order == VERDICT_THEN	? CRASH_ORDER_THEN
 							: CRASH_SINGLE;
 	struct crash_prog prog;
 	enum crash_result how;

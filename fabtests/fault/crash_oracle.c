@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Judges by what programs were told, and by nothing else. */
+#include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,20 +11,28 @@
 static bool is_write(const struct oracle_op *op)
 {
 	return op->kind == CRASH_WRITE || op->kind == CRASH_WRITE_COMMIT ||
-	       op->kind == CRASH_REDO;
+	       op->kind == CRASH_REDO || op->kind == CRASH_THEN;
+}
+
+/* Does it write this byte? A THEN writes where it stores. */
+static bool writes(const struct oracle_op *op, unsigned int b)
+{
+	if (op->kind == CRASH_THEN)
+		return b >= op->at && b < op->at + 8;
+	return is_write(op) && b >= op->off && b < op->off + op->len;
 }
 
 bool oracle_is_commit(const struct oracle_op *op)
 {
 	return op->kind == CRASH_COMMIT || op->kind == CRASH_SCATTER ||
-	       op->kind == CRASH_WRITE_COMMIT;
+	       op->kind == CRASH_WRITE_COMMIT || op->kind == CRASH_THEN;
 }
 
 const char *oracle_op_name(const struct oracle_op *op)
 {
 	static const char *const kinds[] = {
 		"write", "commit",  "scattered commit", "write+commit",
-		"wait",	 "rewrite", "ask for the key",
+		"wait",	 "rewrite", "ask for the key",	"commit+store",
 	};
 	static char text[64];
 
@@ -49,6 +59,7 @@ void oracle_start(struct oracle *o, const struct crash_cell *cell,
 			op->kind = prog->op[i][k].kind;
 			op->off = prog->op[i][k].off;
 			op->len = prog->op[i][k].len;
+			op->at = prog->op[i][k].at;
 			memset(op->bytes, op->id, sizeof(op->bytes));
 		}
 }
@@ -146,9 +157,11 @@ static const struct oracle_op *last_write(const struct oracle *o,
 	for (unsigned int k = commit->number + 1; k--;) {
 		const struct oracle_op *op = &ops[k];
 
-		if (is_write(op) && op->state != OP_NEW &&
-		    op->state != OP_SKIPPED && op->key == commit->key &&
-		    op->off <= byte && byte < op->off + op->len)
+		/* A store is behind its own commit. */
+		if (op == commit && op->kind == CRASH_THEN)
+			continue;
+		if (op->state != OP_NEW && op->state != OP_SKIPPED &&
+		    op->key == commit->key && writes(op, byte))
 			return op;
 	}
 	return NULL;
@@ -190,11 +203,21 @@ static void acknowledge(struct oracle *o, const struct oracle_op *commit)
 	for (unsigned int b = 0; b < CRASH_BYTES; b++)
 		if (covers(commit, b))
 			acknowledge_byte(o, commit, b);
+	if (commit->kind != CRASH_THEN)
+		return;
+	if (!commit->stores)
+		wrong(o, "#%u is ok and was not stored", commit->id);
+	for (unsigned int b = commit->at; b < commit->at + 8; b++) {
+		o->must[b][commit->init] = commit;
+		o->nmust++;
+	}
 }
 
-void oracle_told(struct oracle *o, struct oracle_op *op, bool ok,
+void oracle_told(struct oracle *o, struct oracle_op *op, int err,
 		 unsigned int step)
 {
+	bool ok = !err;
+
 	if (op->state != OP_POSTED) {
 		wrong(o, "#%u is told twice", op->id);
 		return;
@@ -203,6 +226,33 @@ void oracle_told(struct oracle *o, struct oracle_op *op, bool ok,
 	if (ok && oracle_is_commit(op))
 		acknowledge(o, op);
 	op->state = ok ? OP_OK : OP_FAILED;
+	/* Outcome unknown, canceled, or stored and the flush of it failed. */
+	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
+	if (!ok && op->stores && !op->unsure)
+		wrong(o, "#%u was stored, and is said not to be", op->id);
+}
+
+static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
+{
+	unsigned int n = id - 1u;
+
+	return id && n < CRASH_INITS * CRASH_OPS
+		       ? &o->op[n / CRASH_OPS][n % CRASH_OPS]
+		       : NULL;
+}
+
+void oracle_stored(struct oracle *o, uint64_t word)
+{
+	struct oracle_op *op = (struct oracle_op *)by_id(o, (uint8_t)word);
+
+	if (!op || op->kind != CRASH_THEN) {
+		wrong(o, "a store of nobody: %#" PRIx64, word);
+		return;
+	}
+	if (++op->stores > 1)
+		wrong(o, "#%u is stored twice", op->id);
+	if (op->state == OP_FAILED && !op->unsure)
+		wrong(o, "#%u is stored after it was said not to be", op->id);
 }
 
 unsigned int oracle_outstanding(const struct oracle *o)
@@ -223,15 +273,6 @@ bool oracle_finished(const struct oracle *o)
 	return !oracle_outstanding(o);
 }
 
-static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
-{
-	unsigned int n = id - 1u;
-
-	return id && n < CRASH_INITS * CRASH_OPS
-		       ? &o->op[n / CRASH_OPS][n % CRASH_OPS]
-		       : NULL;
-}
-
 /* Had a commit said that this byte of it is there, before? */
 static bool committed(const struct oracle *o, const struct oracle_op *op,
 		      unsigned int b, unsigned int before)
@@ -240,7 +281,8 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 		const struct oracle_op *c = &o->op[op->init][k];
 
 		if (oracle_is_commit(c) && c->state == OP_OK &&
-		    c->ended < before && covers(c, b))
+		    c->ended < before &&
+		    (covers(c, b) || (c == op && writes(op, b))))
 			return true;
 	}
 	return false;
@@ -319,7 +361,11 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	bool lost, there = false;
 	size_t n;
 
-	for (unsigned int b = second->off; b < second->off + second->len; b++) {
+	for (unsigned int b = 0; b < CRASH_BYTES; b++) {
+		if (second->kind == CRASH_THEN
+			    ? !writes(second, b)
+			    : b < second->off || b >= second->off + second->len)
+			continue;
 		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);
 		for (size_t i = 0; i < n; i++)
 			there |= byte_of(v[i], b % MODEL_WORD) == second->id;

@@ -18,6 +18,9 @@ struct oracle_op {
 	uint8_t id;		   /* what each byte of a write is; never 0 */
 	enum crash_kind kind;
 	unsigned int off, len;
+	unsigned int at;     /* THEN */
+	unsigned int stores; /* of it, that were seen */
+	bool unsure;	     /* FAILED, and it may be stored all the same */
 	enum oracle_state state;
 	uint64_t key;
 	unsigned int posted, ended; /* steps */
@@ -47,8 +50,11 @@ struct oracle_op *oracle_next(struct oracle *o, unsigned int i);
 void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
 		   unsigned int step);
 void oracle_unposted(struct oracle *o, struct oracle_op *op);
-void oracle_told(struct oracle *o, struct oracle_op *op, bool ok,
+/* err: 0, or what the error entry says. */
+void oracle_told(struct oracle *o, struct oracle_op *op, int err,
 		 unsigned int step);
+/* The target stores the word of this THEN. */
+void oracle_stored(struct oracle *o, uint64_t word);
 bool oracle_is_commit(const struct oracle_op *op);
 unsigned int oracle_outstanding(const struct oracle *o);
 bool oracle_finished(const struct oracle *o);

@@ -6,31 +6,35 @@
 
 #define W(off, len)                                                            \
 	{                                                                      \
-		CRASH_WRITE, off, len                                          \
+		CRASH_WRITE, off, len, 0                                       \
 	}
 #define C(off, len)                                                            \
 	{                                                                      \
-		CRASH_COMMIT, off, len                                         \
+		CRASH_COMMIT, off, len, 0                                      \
 	}
 #define S(off, len)                                                            \
 	{                                                                      \
-		CRASH_SCATTER, off, len                                        \
+		CRASH_SCATTER, off, len, 0                                     \
 	}
 #define WC(off, len)                                                           \
 	{                                                                      \
-		CRASH_WRITE_COMMIT, off, len                                   \
+		CRASH_WRITE_COMMIT, off, len, 0                                \
+	}
+#define T(off, len, at)                                                        \
+	{                                                                      \
+		CRASH_THEN, off, len, at                                       \
 	}
 #define WAIT                                                                   \
 	{                                                                      \
-		CRASH_WAIT, 0, 0                                               \
+		CRASH_WAIT, 0, 0, 0                                            \
 	}
 #define ASK                                                                    \
 	{                                                                      \
-		CRASH_ASK, 0, 0                                                \
+		CRASH_ASK, 0, 0, 0                                             \
 	}
 #define REDO                                                                   \
 	{                                                                      \
-		CRASH_REDO, 0, 0                                               \
+		CRASH_REDO, 0, 0, 0                                            \
 	}
 #define A(...)                                                                 \
 	.n[0] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
@@ -124,6 +128,47 @@ const struct crash_prog crash_single[] = {
 	 .wide = true,
 	 .restarts = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
+	{.name = "a store behind a commit",
+	 .wide = true,
+	 .first = 1,
+	 .second = 2,
+	 A(W(0, 64), T(0, 64, 128))},
+	{.name = "a store in its own range",
+	 .wide = true,
+	 A(W(0, 64), T(0, 64, 24))},
+	{.name = "two stores in one place",
+	 .wide = true,
+	 .deep = true,
+	 A(W(0, 8), T(0, 8, 128), W(64, 8), T(64, 8, 128))},
+	{.name = "a store, and what is written there later",
+	 .wide = true,
+	 .deep = true,
+	 A(W(0, 8), T(0, 8, 64), W(64, 8), C(64, 8))},
+	{.name = "a store, and a commit of it",
+	 .wide = true,
+	 A(W(0, 8), T(0, 8, 64), C(64, 8))},
+	{.name = "break anywhere, with a store",
+	 .wide = true,
+	 .deep = true,
+	 .breaks = 1,
+	 .first = 1,
+	 .second = 2,
+	 A(W(0, 64), T(0, 64, 128))},
+	{.name = "the target restarts anywhere, with a store",
+	 .wide = true,
+	 .deep = true,
+	 .restarts = 1,
+	 A(W(0, 64), T(0, 64, 128))},
+	{.name = "a disk that fails, with a store",
+	 .wide = true,
+	 .fails = 1,
+	 .first = 1,
+	 .second = 2,
+	 A(W(0, 64), T(0, 64, 128))},
+	{.name = "the target dies anywhere, with a store",
+	 .wide = true,
+	 .dies = true,
+	 A(W(0, 64), T(0, 64, 128))},
 };
 const size_t crash_nsingle = sizeof(crash_single) / sizeof(*crash_single);
 
@@ -164,6 +209,30 @@ const struct crash_prog crash_pipelined[] = {
 const size_t crash_npipelined =
 	sizeof(crash_pipelined) / sizeof(*crash_pipelined);
 
+const struct crash_prog crash_then[] = {
+	{.name = "a, then b in another line",
+	 .first = 1,
+	 .second = 2,
+	 A(W(0, 64), T(0, 64, 64))},
+	{.name = "a of two lines, b behind it in the second",
+	 .first = 1,
+	 .second = 2,
+	 A(W(0, 100), T(0, 100, 104))},
+	{.name = "a, b before it in memory",
+	 .first = 1,
+	 .second = 2,
+	 A(W(64, 64), T(64, 64, 0))},
+	{.name = "a in two writes, then b",
+	 .first = 2,
+	 .second = 3,
+	 A(W(0, 64), W(64, 64), T(0, 128, 128))},
+	{.name = "a, then b, and both again",
+	 .first = 1,
+	 .second = 2,
+	 A(W(0, 64), T(0, 64, 64), W(128, 8), T(128, 8, 136))},
+};
+const size_t crash_nthen = sizeof(crash_then) / sizeof(*crash_then);
+
 /* clang-format on */
 
 static uint64_t next(uint64_t *state)
@@ -198,7 +267,10 @@ static struct crash_op random_op(uint64_t *s)
 		op.kind = CRASH_REDO;
 	} else if (r < 10) {
 		op.kind = CRASH_ASK;
-	} else if (r < 11) {
+	} else if (r < 12) {
+		op.kind = CRASH_THEN;
+		op.at = (unsigned int)(next(s) % (CRASH_BYTES / 8) * 8);
+	} else if (r < 13) {
 		op.kind = CRASH_SCATTER;
 		op.off %= CRASH_BYTES - CRASH_APART;
 		if (op.len > CRASH_BYTES - CRASH_APART - op.off)
@@ -236,17 +308,23 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	out->restarts = out->breaks = 0;
 	out->op[0][i++] = (struct crash_op)W(0, 64 + next(&s) % 32);
 	out->op[0][i++] = (struct crash_op)C(0, 96);
-	if (shape == CRASH_ORDER_WAIT)
-		out->op[0][i++] = (struct crash_op)WAIT;
-	out->op[0][i++] = (struct crash_op)W(104, 8);
 	out->first = 1;
-	out->second = i;
-	out->op[0][i++] = (struct crash_op)C(104, 8);
+	if (shape == CRASH_ORDER_THEN) {
+		out->op[0][i - 1] = (struct crash_op)T(0, 96, 104);
+		out->second = i;
+	} else {
+		if (shape == CRASH_ORDER_WAIT)
+			out->op[0][i++] = (struct crash_op)WAIT;
+		out->op[0][i++] = (struct crash_op)W(104, 8);
+		out->second = i;
+		out->op[0][i++] = (struct crash_op)C(104, 8);
+	}
 	/* Nobody else writes there. */
 	for (; i < out->n[0]; i++) {
 		if (out->op[0][i].kind == CRASH_SCATTER)
 			out->op[0][i].kind = CRASH_COMMIT;
 		out->op[0][i].off = 128 + out->op[0][i].off % 64;
 		out->op[0][i].len = 1 + out->op[0][i].len % 64;
+		out->op[0][i].at = 128 + out->op[0][i].at % 128;
 	}
 }

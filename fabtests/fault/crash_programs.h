@@ -13,12 +13,16 @@ extern const struct crash_prog crash_wait[];
 extern const size_t crash_nwait;
 extern const struct crash_prog crash_pipelined[];
 extern const size_t crash_npipelined;
+/* The same in one request: the target stores b. */
+extern const struct crash_prog crash_then[];
+extern const size_t crash_nthen;
 
-/* A longer one, from a seed. order: as crash_wait or crash_pipelined. */
+/* A longer one, from a seed. order: as crash_wait and so on. */
 enum crash_shape {
 	CRASH_SINGLE,
 	CRASH_ORDER_WAIT,
 	CRASH_ORDER_PIPELINED,
+	CRASH_ORDER_THEN,
 };
 void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 			  struct crash_prog *out);

@@ -126,7 +126,7 @@ static void told(struct oracle_op *op, bool ok, int err)
 		return;
 	say("%s is told: %s %s", who(op->init), oracle_op_name(op),
 	    ok ? "ok" : fi_strerror(err));
-	oracle_told(&w.o, op, ok, w.step);
+	oracle_told(&w.o, op, ok ? 0 : err, w.step);
 	if (ok && oracle_is_commit(op))
 		w.st->acked++;
 	else if (oracle_is_commit(op))
@@ -228,12 +228,24 @@ static void op_drain(void *ctx)
 	model_sfence(w.model);
 }
 
+static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
+{
+	meanwhile();
+	say("the target stores #%u", (uint8_t)value);
+	oracle_stored(&w.o, value);
+	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
+	/* From here on a cut may find it. */
+	if (w.begun && w.prog->second && w.seen == CRASH_OK)
+		w.seen = oracle_check(&w.o, w.model, w.mem);
+}
+
 static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 {
 	static const struct rp_pmem_ops ops = {
 		.sync = op_sync,
 		.flush = op_flush,
 		.drain = op_drain,
+		.store8 = op_store8,
 	};
 
 	return &ops;
@@ -278,7 +290,8 @@ static void pump(void)
 
 /* count ranges, CRASH_APART from each other. */
 static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
-			   size_t count, void *context)
+			   size_t count, const struct fi_rpmem_then *then,
+			   void *context)
 {
 	const uint64_t at = w.addr + off, key = w.known[n->machine];
 	struct fi_rma_iov ranges[] = {
@@ -287,7 +300,7 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 	};
 
 	return fi_rpmem_commit(n->ep, ranges, count, n->peer, FI_RPMEM_DURABLE,
-			       (enum fi_rpmem_class)w.cell->against, NULL,
+			       (enum fi_rpmem_class)w.cell->against, then,
 			       context);
 }
 
@@ -301,7 +314,8 @@ static void warm_up(void)
 
 		MUST(fi_write(n->ep, &any, sizeof(any), NULL, n->peer,
 			      w.addr + CRASH_WARM + 64 * i, w.known[i], NULL));
-		MUST(post_commit(n, CRASH_WARM + 64 * i, sizeof(any), 1, NULL));
+		MUST(post_commit(n, CRASH_WARM + 64 * i, sizeof(any), 1, NULL,
+				 NULL));
 	}
 	pump();
 }
@@ -375,6 +389,26 @@ static ssize_t post_write(struct node *n, const struct oracle_op *op)
 			(void *)op);
 }
 
+static ssize_t post_op(struct node *n, struct oracle_op *op)
+{
+	struct fi_rpmem_then then = {
+		.key = w.known[n->machine],
+		.addr = w.addr + op->at,
+		.value = op->id * 0x0101010101010101ull,
+	};
+
+	switch (op->kind) {
+	case CRASH_COMMIT:
+		return post_commit(n, op->off, op->len, 1, NULL, op);
+	case CRASH_SCATTER:
+		return post_commit(n, op->off, op->len, 2, NULL, op);
+	case CRASH_THEN:
+		return post_commit(n, op->off, op->len, 1, &then, op);
+	default:
+		return post_write(n, op);
+	}
+}
+
 static void act_post(unsigned int i)
 {
 	bool asks = oracle_asks(&w.o, i);
@@ -386,10 +420,7 @@ static void act_post(unsigned int i)
 		w.known[i] = w.key;
 	if (!op)
 		return;
-	ret = op->kind == CRASH_COMMIT || op->kind == CRASH_SCATTER
-		      ? post_commit(n, op->off, op->len,
-				    op->kind == CRASH_SCATTER ? 2 : 1, op)
-		      : post_write(n, op);
+	ret = post_op(n, op);
 	say("%s posts %s%s%s", who(i), oracle_op_name(op), ret ? ": " : "",
 	    ret ? fi_strerror((int)-ret) : "");
 	if (ret == -FI_EAGAIN) {

@@ -36,11 +36,13 @@ enum crash_kind {
 	CRASH_WAIT,	    /* for everything this initiator has posted */
 	CRASH_REDO,	    /* write again what an earlier write lost */
 	CRASH_ASK,	    /* learn the key that the target has now */
+	CRASH_THEN,	    /* a commit, and 8 bytes stored behind it */
 };
 
 struct crash_op {
 	enum crash_kind kind;
 	unsigned int off, len;
+	unsigned int at; /* THEN: where the 8 bytes go */
 };
 
 struct crash_prog {
