@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a provider offers, and where it may differ from its base. */
 #define _GNU_SOURCE
+/* Newer headers warn of poll and wait sets, which programs go on using. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
