@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What peer.c and commit.c share about one initiator; nobody else's. */
+/* What peer.c, request.c and commit.c share about one initiator. */
 #ifndef RP_INITIATOR_H
 #define RP_INITIATOR_H
 
@@ -153,13 +153,21 @@ struct rp_initiator {
 	bool stored;	  /* a store has ended: what waited for it may go */
 };
 
+/* request.c */
+/* A request of this commit, or with NULL a query. NULL: no memory. */
+struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c);
+void rp_req_free(struct rp_req *r);
+/* Its commit has ended: unqueue it, or let a sent one wait for its answer. */
+void rp_req_orphan(struct rp_req *r);
+/* Into the open session of its peer, at time t. 0, or not sent: -errno. */
+int rp_req_send(struct rp_req *r, uint64_t t);
+/* The end of a query. */
+void rp_query_end(struct rp_req *r, enum rp_status st,
+		  const struct rp_wire_info *info);
+
 /* peer.c */
 void rp_peer_wait(struct rp_peer *p);	/* one more commit or query waits */
 void rp_peer_unwait(struct rp_peer *p); /* one fewer */
-/* A request of this commit, or with NULL a query. NULL: no memory. */
-struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c);
-/* Its commit has ended: unqueue it, or let a sent one wait for its answer. */
-void rp_req_orphan(struct rp_req *r);
 void rp_peer_send(struct rp_peer *p);
 void rp_peer_release(struct rp_peer *p);
 

@@ -135,65 +135,6 @@ void rp_peer_unwait(struct rp_peer *p)
 		TAILQ_REMOVE(&p->in->active, p, active);
 }
 
-struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)
-{
-	struct rp_req *r = calloc(1, sizeof(*r));
-	bool oom = false;
-
-	if (!r)
-		return NULL;
-	r->peer = p;
-	r->commit = c;
-	r->type = c ? RP_MSG_REQUEST : RP_MSG_QUERY;
-	r->token = p->in->next_token++;
-	HASH_ADD(hh, p->in->by_token, token, sizeof(r->token), r);
-	if (oom) {
-		free(r);
-		return NULL;
-	}
-	if (c)
-		TAILQ_INSERT_TAIL(&c->reqs, r, of_commit);
-	r->state = RP_REQ_QUEUED;
-	TAILQ_INSERT_TAIL(&p->queue, r, link);
-	return r;
-}
-
-static void req_free(struct rp_req *r)
-{
-	struct rp_peer *p = r->peer;
-
-	if (r->commit)
-		TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
-	if (r->seq)
-		TAILQ_REMOVE(&p->effects, r, of_effects);
-	TAILQ_REMOVE(r->state == RP_REQ_SENT ? &p->sent : &p->queue, r, link);
-	HASH_DEL(p->in->by_token, r);
-	free(r);
-}
-
-void rp_req_orphan(struct rp_req *r)
-{
-	if (r->state == RP_REQ_QUEUED) {
-		req_free(r);
-		return;
-	}
-	TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
-	r->commit = NULL;
-}
-
-static void query_end(struct rp_req *r, enum rp_status st,
-		      const struct rp_wire_info *info)
-{
-	struct rp_peer *p = r->peer;
-	rp_query_fn done = r->query_done;
-	void *arg = r->query_arg;
-
-	req_free(r);
-	p->in->outstanding--;
-	rp_peer_unwait(p);
-	done(arg, st, info);
-}
-
 /* Nothing that waits for this peer will get an answer: end it all. */
 static void peer_fail(struct rp_peer *p, enum rp_status st, uint32_t detail)
 {
@@ -210,9 +151,9 @@ static void peer_fail(struct rp_peer *p, enum rp_status st, uint32_t detail)
 		TAILQ_REMOVE(&all, r, link);
 		TAILQ_INSERT_TAIL(&p->queue, r, link);
 		if (r->type == RP_MSG_QUERY)
-			query_end(r, st, NULL);
+			rp_query_end(r, st, NULL);
 		else
-			req_free(r);
+			rp_req_free(r);
 	}
 }
 
@@ -338,67 +279,6 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	return ret;
 }
 
-/* Its number in this session; it keeps it for as long as that lasts. */
-static void number(struct rp_req *r)
-{
-	struct rp_peer *p = r->peer;
-
-	if (!r->effect || r->seq)
-		return;
-	r->seq = p->next_effect++;
-	TAILQ_INSERT_TAIL(&p->effects, r, of_effects);
-}
-
-static int put_request(struct rp_req *r, const struct rp_wire_hdr *hdr,
-		       void *buf, size_t size)
-{
-	const struct rp_commit *c = r->commit;
-	struct rp_wire_request m;
-
-	m.nranges = r->n;
-	m.level = c->level;
-	m.required = c->required;
-	m.effect = r->effect ? c->effect : RP_EFFECT_NONE;
-	m.seq = r->seq;
-	m.then = c->then;
-	m.data = c->data;
-	memcpy(m.ranges, &c->ranges[r->first], r->n * sizeof(*m.ranges));
-	return rp_wire_put_request(buf, size, hdr, &m);
-}
-
-static int send_req(struct rp_req *r, uint64_t t)
-{
-	struct rp_peer *p = r->peer;
-	struct rp_initiator *in = p->in;
-	struct rp_wire_hdr hdr = {
-		.session = p->their_cookie,
-		.token = r->token,
-		.incarnation = p->incarnation,
-	};
-	uint8_t buf[RP_WIRE_MAX_MSG];
-	int ret;
-
-	if (r->type == RP_MSG_QUERY) {
-		struct rp_wire_query m = {.key = r->key,
-					  .required = r->required};
-
-		ret = rp_wire_put_query(buf, sizeof(buf), &hdr, &m);
-	} else {
-		number(r);
-		ret = put_request(r, &hdr, buf, sizeof(buf));
-	}
-	if (ret < 0)
-		return ret;
-	ret = in->x->ops->send(in->x, p->addr, buf, ret);
-	if (ret)
-		return ret;
-	r->sent_at = t;
-	r->copies += r->effect;
-	if (r->commit && !r->commit->incarnation)
-		r->commit->incarnation = p->incarnation;
-	return 0;
-}
-
 /*
  * May the first of the queue go? An effect must not take the place of one that
  * has no answer yet in what the target remembers.
@@ -447,7 +327,7 @@ void rp_peer_send(struct rp_peer *p)
 					       0);
 				continue;
 			}
-			ret = send_req(r, t);
+			ret = rp_req_send(r, t);
 			if (ret)
 				break;
 			TAILQ_REMOVE(&p->queue, r, link);
@@ -491,7 +371,7 @@ static void requeue_sent(struct rp_peer *p)
 	effects_lost(p);
 	while ((r = TAILQ_LAST(&p->sent, rp_reqs))) {
 		if (!r->commit && r->type == RP_MSG_REQUEST) {
-			req_free(r);
+			rp_req_free(r);
 			continue;
 		}
 		TAILQ_REMOVE(&p->sent, r, link);
@@ -628,7 +508,7 @@ static void recv_reply(struct rp_peer *p, const void *msg,
 	c = r->commit;
 	first = r->first;
 	n = r->n;
-	req_free(r);
+	rp_req_free(r);
 	if (c)
 		rp_commit_answer(c, first, n, &m, hdr->incarnation);
 	rp_peer_send(p);
@@ -645,7 +525,7 @@ static void recv_info(struct rp_peer *p, const void *msg,
 	r = take_answered(p, RP_MSG_QUERY, hdr->token, m.status);
 	if (!r)
 		return;
-	query_end(r, m.status, &m);
+	rp_query_end(r, m.status, &m);
 	rp_peer_send(p);
 }
 
@@ -724,12 +604,12 @@ static int resend_late(struct rp_peer *p, uint64_t t)
 			break;
 		if (!r->commit && r->type == RP_MSG_REQUEST) {
 			p->in_flight--;
-			req_free(r);
+			rp_req_free(r);
 			continue;
 		}
 		ret = p->hello_at <= t ? send_hello(p, t) : 0;
 		if (!ret)
-			ret = send_req(r, t);
+			ret = rp_req_send(r, t);
 		if (ret)
 			return ret;
 		TAILQ_REMOVE(&p->sent, r, link);
@@ -816,31 +696,4 @@ uint64_t rp_initiator_deadline(const struct rp_initiator *in)
 unsigned int rp_initiator_outstanding(const struct rp_initiator *in)
 {
 	return in->outstanding;
-}
-
-int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
-		  rp_query_fn done, void *arg)
-{
-	struct rp_req *r;
-	struct rp_key k;
-
-	if (rp_key_parse(key, &k))
-		return -EKEYREJECTED;
-	if (p->in->outstanding >= p->in->attr.max_commits)
-		return -EAGAIN;
-	r = rp_req_new(p, NULL);
-	if (!r)
-		return -ENOMEM;
-	r->key = key;
-	r->required = required;
-	r->query_done = done;
-	r->query_arg = arg;
-	p->in->outstanding++;
-	p->query_seq = p->next_seq;
-	rp_peer_wait(p);
-	rp_peer_send(p);
-	/* Commits that ended here are told from progress only. */
-	if (!TAILQ_EMPTY(&p->in->done))
-		p->in->x->ops->kick(p->in->x);
-	return 0;
 }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One message that wants an answer, from queueing to its end; and queries. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A table that cannot grow fails a commit, not the process. */
+#define HASH_NONFATAL_OOM	   1
+#define uthash_nonfatal_oom(entry) (oom = true)
+
+#include "core/initiator.h"
+
+struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)
+{
+	struct rp_req *r = calloc(1, sizeof(*r));
+	bool oom = false;
+
+	if (!r)
+		return NULL;
+	r->peer = p;
+	r->commit = c;
+	r->type = c ? RP_MSG_REQUEST : RP_MSG_QUERY;
+	r->token = p->in->next_token++;
+	HASH_ADD(hh, p->in->by_token, token, sizeof(r->token), r);
+	if (oom) {
+		free(r);
+		return NULL;
+	}
+	if (c)
+		TAILQ_INSERT_TAIL(&c->reqs, r, of_commit);
+	r->state = RP_REQ_QUEUED;
+	TAILQ_INSERT_TAIL(&p->queue, r, link);
+	return r;
+}
+
+void rp_req_free(struct rp_req *r)
+{
+	struct rp_peer *p = r->peer;
+
+	if (r->commit)
+		TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
+	if (r->seq)
+		TAILQ_REMOVE(&p->effects, r, of_effects);
+	TAILQ_REMOVE(r->state == RP_REQ_SENT ? &p->sent : &p->queue, r, link);
+	HASH_DEL(p->in->by_token, r);
+	free(r);
+}
+
+void rp_req_orphan(struct rp_req *r)
+{
+	if (r->state == RP_REQ_QUEUED) {
+		rp_req_free(r);
+		return;
+	}
+	TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
+	r->commit = NULL;
+}
+
+/* Its number in this session; it keeps it for as long as that lasts. */
+static void number(struct rp_req *r)
+{
+	struct rp_peer *p = r->peer;
+
+	if (!r->effect || r->seq)
+		return;
+	r->seq = p->next_effect++;
+	TAILQ_INSERT_TAIL(&p->effects, r, of_effects);
+}
+
+static int put_request(struct rp_req *r, const struct rp_wire_hdr *hdr,
+		       void *buf, size_t size)
+{
+	const struct rp_commit *c = r->commit;
+	struct rp_wire_request m;
+
+	m.nranges = r->n;
+	m.level = c->level;
+	m.required = c->required;
+	m.effect = r->effect ? c->effect : RP_EFFECT_NONE;
+	m.seq = r->seq;
+	m.then = c->then;
+	m.data = c->data;
+	memcpy(m.ranges, &c->ranges[r->first], r->n * sizeof(*m.ranges));
+	return rp_wire_put_request(buf, size, hdr, &m);
+}
+
+int rp_req_send(struct rp_req *r, uint64_t t)
+{
+	struct rp_peer *p = r->peer;
+	struct rp_initiator *in = p->in;
+	struct rp_wire_hdr hdr = {
+		.session = p->their_cookie,
+		.token = r->token,
+		.incarnation = p->incarnation,
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int ret;
+
+	if (r->type == RP_MSG_QUERY) {
+		struct rp_wire_query m = {.key = r->key,
+					  .required = r->required};
+
+		ret = rp_wire_put_query(buf, sizeof(buf), &hdr, &m);
+	} else {
+		number(r);
+		ret = put_request(r, &hdr, buf, sizeof(buf));
+	}
+	if (ret < 0)
+		return ret;
+	ret = in->x->ops->send(in->x, p->addr, buf, ret);
+	if (ret)
+		return ret;
+	r->sent_at = t;
+	r->copies += r->effect;
+	if (r->commit && !r->commit->incarnation)
+		r->commit->incarnation = p->incarnation;
+	return 0;
+}
+
+void rp_query_end(struct rp_req *r, enum rp_status st,
+		  const struct rp_wire_info *info)
+{
+	struct rp_peer *p = r->peer;
+	rp_query_fn done = r->query_done;
+	void *arg = r->query_arg;
+
+	rp_req_free(r);
+	p->in->outstanding--;
+	rp_peer_unwait(p);
+	done(arg, st, info);
+}
+
+int rp_query_post(struct rp_peer *p, uint64_t key, enum rp_class required,
+		  rp_query_fn done, void *arg)
+{
+	struct rp_req *r;
+	struct rp_key k;
+
+	if (rp_key_parse(key, &k))
+		return -EKEYREJECTED;
+	if (p->in->outstanding >= p->in->attr.max_commits)
+		return -EAGAIN;
+	r = rp_req_new(p, NULL);
+	if (!r)
+		return -ENOMEM;
+	r->key = key;
+	r->required = required;
+	r->query_done = done;
+	r->query_arg = arg;
+	p->in->outstanding++;
+	p->query_seq = p->next_seq;
+	rp_peer_wait(p);
+	rp_peer_send(p);
+	/* Commits that ended here are told from progress only. */
+	if (!TAILQ_EMPTY(&p->in->done))
+		p->in->x->ops->kick(p->in->x);
+	return 0;
+}
