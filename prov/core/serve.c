@@ -188,27 +188,24 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	return choice.method != RP_METHOD_DELIVERY;
 }
 
-/* Find the region of [addr, addr+len) of key and the offset, or why not. */
-static enum rp_status check_place(struct rp_agent *a,
-				  const struct rp_wire_request *m,
-				  const struct rp_wire_range *w,
-				  struct rp_region **region, uint64_t *off,
-				  struct rp_wire_reply *reply)
+/* The region of [addr, addr+len) of key and its offset, or NULL: why not. */
+static struct rp_region *check_place(struct rp_agent *a,
+				     const struct rp_wire_request *m,
+				     const struct rp_wire_range *w,
+				     uint64_t *off, struct rp_wire_reply *reply,
+				     enum rp_status *st)
 {
-	struct rp_region *r;
-	enum rp_status st;
+	struct rp_region *r = rp_regions_find(&a->regions, w->key, st);
 
-	r = rp_regions_find(&a->regions, w->key, &st);
 	if (!r)
-		return st;
-	*region = r;
-	st = rp_region_check(r, w->addr, w->len, m->level == RP_LEVEL_DURABLE,
-			     m->required, off);
-	if (st == RP_ST_CLASS)
+		return NULL;
+	*st = rp_region_check(r, w->addr, w->len, m->level == RP_LEVEL_DURABLE,
+			      m->required, off);
+	if (*st == RP_ST_CLASS)
 		reply->detail = r->choice.class;
-	if (st == RP_ST_REGION_FAILED)
+	if (*st == RP_ST_REGION_FAILED)
 		reply->detail = r->failed;
-	return st;
+	return *st == RP_ST_OK ? r : NULL;
 }
 
 static enum rp_status check_then(struct rp_agent *a,
@@ -222,10 +219,10 @@ static enum rp_status check_then(struct rp_agent *a,
 	};
 	struct rp_wire_reply *reply = &job->reply;
 	struct rp_job_then *t = &job->then;
-	struct rp_region *r = NULL;
-	enum rp_status st = check_place(a, m, &w, &r, &t->off, reply);
+	enum rp_status st;
+	struct rp_region *r = check_place(a, m, &w, &t->off, reply, &st);
 
-	if (st != RP_ST_OK)
+	if (!r)
 		return st;
 	if (!r->writable)
 		return RP_ST_ACCESS;
@@ -256,14 +253,15 @@ static enum rp_status check_request(struct rp_agent *a,
 	for (i = 0; i < m->nranges; i++) {
 		struct rp_job_range *g = &job->ranges[i];
 
-		st = check_place(a, m, &m->ranges[i], &g->region, &g->off,
-				 reply);
-		/* Told is what only a write would have told. */
-		if (st == RP_ST_OK && m->effect == RP_EFFECT_NOTIFY &&
-		    !g->region->writable)
-			st = RP_ST_ACCESS;
-		if (st != RP_ST_OK)
+		g->region =
+			check_place(a, m, &m->ranges[i], &g->off, reply, &st);
+		if (!g->region)
 			goto refused;
+		/* Told is what only a write would have told. */
+		if (m->effect == RP_EFFECT_NOTIFY && !g->region->writable) {
+			st = RP_ST_ACCESS;
+			goto refused;
+		}
 		g->len = m->ranges[i].len;
 		g->flush =
 			durable && needs_flush(g->region, m->required, reply);

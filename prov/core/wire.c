@@ -314,7 +314,7 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		put64(p, at + 16, m->ranges[i].len);
 	}
 	if (!m->effect)
-		return len;
+		return (int)len;
 	put64(p, at, m->seq);
 	if (m->effect == RP_EFFECT_THEN) {
 		put64(p, at + 8, m->then.key);
@@ -323,7 +323,7 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	} else {
 		put64(p, at + 8, m->data);
 	}
-	return len;
+	return (int)len;
 }
 
 int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
