@@ -85,7 +85,8 @@ static const char *round_trip(int i, bool *kept)
 	struct iovec iov[2] = {{to, half}, {to + 100000, len - half}};
 
 	for (size_t k = 0; k < len; k++)
-		bytes[k] = (char)(k * 31 + (size_t)i + (size_t)getpid());
+		bytes[k] = (char)(k * 31 + (size_t)i +
+				  ((size_t)getpid() >> 8 * (k % 3)));
 	POST(&s, fi_write(s.ep, bytes, len, NULL, s.peer, c.pool_addr,
 			  c.pool_key, bytes));
 	EXPECT(side_wait(&s, &e, &err), 1);
