@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "fault/faults.h"
+#include "unit/disk.h"
 
 #define SEEN __attribute__((visibility("default")))
 
@@ -46,7 +47,7 @@ SEEN int msync(void *addr, size_t len, int flags)
 	n = (size_t)(map + map_len - from);
 	if (n > len)
 		n = len;
-	pair_disk_reads(copy, from, n);
+	disk_reads(copy, from, n);
 	ret = real(addr, len, flags);
 	if (!ret)
 		memcpy((char *)world->media + (from - map), copy, n);

@@ -13,6 +13,7 @@
 #include <rdma/fi_atomic.h>
 
 #include "functional/pair.h"
+#include "unit/disk.h"
 
 enum {
 	RECORD = 200, /* bytes; they do not sit on pages */
@@ -71,7 +72,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 
 	if (ret || !pool || from < pool || from >= pool + PAIR_POOL)
 		return (int)ret;
-	pair_disk_reads(medium + (from - pool), from, len);
+	disk_reads(medium + (from - pool), from, len);
 	atomic_fetch_add(&syncs, 1);
 	judge_cut();
 	return 0;

@@ -28,13 +28,6 @@ ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line)
 	_exit(1);
 }
 
-__attribute__((no_sanitize("thread"))) void
-pair_disk_reads(char *to, const char *from, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		to[i] = ((const volatile char *)from)[i];
-}
-
 void tap_ok(bool ok, const char *fmt, ...)
 {
 	va_list ap;

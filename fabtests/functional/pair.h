@@ -104,12 +104,6 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 /* The two halves meet: call on both sides. */
 void pair_meet(struct side *s);
 
-/*
- * memcpy for a disk, which reads pages while the program goes on writing to
- * them: that is not a race of the program's.
- */
-void pair_disk_reads(char *to, const char *from, size_t n);
-
 /* TAP. */
 void tap_ok(bool ok, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 
 #include "agent_rig.h"
+#include "disk.h"
 
 /* Also from the worker, where a test framework's asserts cannot be used. */
 #define MUST(cond)                                                             \
@@ -243,14 +244,6 @@ static void check_inside(struct rig_region *m, const void *addr, size_t len)
 
 	MUST(!m->gone);
 	MUST(p >= m->mem && p + len <= m->mem + m->npages * RIG_PAGE);
-}
-
-/* It goes on while the program writes, which is not a race of the program's. */
-__attribute__((no_sanitize("thread"))) static void
-disk_reads(uint8_t *to, const uint8_t *from, size_t n)
-{
-	for (size_t k = 0; k < n; k++)
-		to[k] = ((const volatile uint8_t *)from)[k];
 }
 
 static int p_sync(void *ctx, void *addr, size_t len)

@@ -169,6 +169,7 @@ fabtests_unit_test_setup_server_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
 agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
+	fabtests/unit/disk.h \
 	fabtests/unit/seeded.h
 
 check_PROGRAMS += fabtests/unit/test_agent
