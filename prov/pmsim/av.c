@@ -14,6 +14,7 @@ struct ps_av_entry {
 	uint32_t number;
 	unsigned int uses;
 	fi_addr_t index;
+	uint64_t born;
 	UT_hash_handle hh;
 };
 
@@ -43,6 +44,11 @@ fi_addr_t ps_av_find(const struct ps_av *av, uint32_t number)
 
 	HASH_FIND(hh, av->by_addr, &number, sizeof(number), e);
 	return e ? e->index : FI_ADDR_NOTAVAIL;
+}
+
+uint64_t ps_av_born(const struct ps_av *av, fi_addr_t addr)
+{
+	return ps_av_number(av, addr) ? av->entries[addr]->born : 0;
 }
 
 static int insert_one(struct ps_av *av, const void *addr, fi_addr_t *out)
@@ -78,6 +84,7 @@ static int insert_one(struct ps_av *av, const void *addr, fi_addr_t *out)
 	e->number = a.number;
 	e->uses = 1;
 	e->index = i;
+	e->born = ++ps_sim.clock;
 	HASH_ADD(hh, av->by_addr, number, sizeof(e->number), e);
 	*out = i;
 	return 0;

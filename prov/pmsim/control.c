@@ -88,7 +88,8 @@ static void ctl_reset(const struct pmsim_cfg *cfg)
 
 		/* Wires get their numbers again: nothing old may answer. */
 		drop_unplaced(m);
-		m->last_key = 0;
+		m->last_key = m->free_key = 0;
+		m->doorbells = 0;
 		if (m->model)
 			model_reset(m->model);
 	}
@@ -100,6 +101,7 @@ static void ctl_reset(const struct pmsim_cfg *cfg)
 	ps_sim.last_number = 0;
 	ps_sim.last_key = 0;
 	ps_sim.posts = 0;
+	ps_sim.clock = 0;
 	memset(ps_sim.count, 0, sizeof(ps_sim.count));
 }
 
@@ -165,7 +167,7 @@ static void ctl_kill(unsigned int machine)
 	drop_unplaced(m);
 	/* A kernel ends DMA into a process's memory before it is gone. */
 	ps_nic_settle(m);
-	m->last_key = 0;
+	m->last_key = m->free_key = 0;
 }
 
 static unsigned int waiting(const struct ps_wire *w)
@@ -277,6 +279,11 @@ static uint64_t ctl_count(enum pmsim_what what)
 	return ps_sim.count[what];
 }
 
+static uint64_t ctl_doorbells(unsigned int machine)
+{
+	return machine_at(machine)->doorbells;
+}
+
 static unsigned int ctl_outstanding(unsigned int machine)
 {
 	return machine_at(machine)->outstanding;
@@ -299,6 +306,7 @@ static const struct pmsim_ops ops = {
 	.break_wire = ctl_break_wire,
 	.arrived = ctl_arrived,
 	.count = ctl_count,
+	.doorbells = ctl_doorbells,
 	.outstanding = ctl_outstanding,
 	.trace = ctl_trace,
 	.overtake = ctl_overtake,

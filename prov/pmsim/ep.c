@@ -87,6 +87,7 @@ static int ep_close(struct fid *fid)
 		if (ep->cntr[i])
 			ep->cntr[i]->refs--;
 	LIST_REMOVE(ep, link);
+	ps_lost_free(ep);
 	ep->dom->refs--;
 	free(ep);
 	return 0;

@@ -9,6 +9,7 @@ static int mr_close(struct fid *fid)
 	struct ps_mr *mr = ps_container_of(fid, struct ps_mr, fid.fid);
 
 	HASH_DEL(mr->dom->mrs, mr);
+	mr->dom->machine->free_key = mr->key;
 	mr->dom->refs--;
 	free(mr);
 	return 0;
@@ -30,6 +31,11 @@ static struct fi_ops mr_fid_ops = {
 /* Keys of a process that starts again are those of the one before, or new. */
 static uint64_t next_key(struct ps_machine *m)
 {
+	uint64_t key = m->free_key;
+
+	m->free_key = 0;
+	if (ps_sim.cfg.reuse_keys && key)
+		return key;
 	return ps_sim.cfg.fixed_keys ? ++m->last_key : ++ps_sim.last_key;
 }
 

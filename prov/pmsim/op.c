@@ -183,11 +183,18 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	number = ps_av_number(ep->av, tx->dest);
 	if (!number)
 		return -FI_EINVAL;
+	if (ps_is_lost(ep, tx->dest))
+		return -FI_ENOTCONN;
 	if (ep->nops >= PS_QUEUE_SIZE || ps_refuse())
 		return -FI_EAGAIN;
 	ret = ps_wire_get(ep, number, &wire);
 	if (ret)
 		return ret;
+	if (!wire && ps_sim.cfg.tells_breaks) {
+		ps_lose(ep, number);
+		return -FI_ENOTCONN;
+	}
+	ep->dom->machine->doorbells += !(tx->flags & FI_MORE);
 	msg = make_msg(tx);
 	if (!msg)
 		return -FI_ENOMEM;

@@ -31,9 +31,17 @@ struct pmsim_cfg {
 	bool fixed_keys;  /* base keys count from 1 in each life of a machine */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
 	bool late_errors; /* a break fails nothing before tell() */
-	bool recv_in_pm;  /* receive buffers may be in the model's memory; else
-			     posting such a one is refused, so that nobody
-			     tests another scenario than he thinks */
+	/*
+	 * As a program sees connected endpoints: after a break, or the death of
+	 * the peer, every post to that address is refused with -FI_ENOTCONN, at
+	 * both ends, until the address has been removed and inserted again.
+	 */
+	bool tells_breaks;
+	bool reuse_keys; /* the next region gets the key of the last closed one
+			  */
+	bool recv_in_pm; /* receive buffers may be in the model's memory; else
+			    posting such a one is refused, so that nobody
+			    tests another scenario than he thinks */
 	unsigned int again; /* every n-th post, of whatever, is refused with
 			       -FI_EAGAIN; 0: none */
 };
@@ -111,6 +119,8 @@ struct pmsim_ops {
 
 	/* Posted since reset(), for round trips and so on. */
 	uint64_t (*count)(enum pmsim_what what);
+	/* Posts of a machine without FI_MORE: its NIC is told to look. */
+	uint64_t (*doorbells)(unsigned int machine);
 	/* Posted operations (not receives) of a machine, not yet completed. */
 	unsigned int (*outstanding)(unsigned int machine);
 	/* A line per event to stderr, for counterexamples. */

@@ -111,6 +111,8 @@ int ps_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 /* The number of an address; 0: not in the vector. */
 uint32_t ps_av_number(const struct ps_av *av, fi_addr_t addr);
 fi_addr_t ps_av_find(const struct ps_av *av, uint32_t number);
+/* When the address was inserted, by ps_sim.clock. */
+uint64_t ps_av_born(const struct ps_av *av, fi_addr_t addr);
 
 /* --- cq.c --- */
 
@@ -207,6 +209,7 @@ struct ps_ep {
 	TAILQ_HEAD(, ps_op) ops;
 	struct ps_match msg, tagged;
 	LIST_HEAD(, ps_wire) wires; /* from here */
+	struct ps_lost *lost;	    /* whose connection broke */
 	LIST_ENTRY(ps_ep) link;	    /* in its domain */
 	UT_hash_handle hh;	    /* by number, while it can be reached */
 };
@@ -267,6 +270,16 @@ void ps_wire_deliver(struct ps_wire *wire, unsigned int n);
 void ps_wire_break(struct ps_wire *wire, unsigned int late);
 /* An endpoint is gone. */
 void ps_wires_drop(struct ps_ep *ep);
+
+/* With tells_breaks: the last break between an endpoint and an address. */
+struct ps_lost {
+	uint32_t number;
+	uint64_t at;
+	UT_hash_handle hh;
+};
+void ps_lose(struct ps_ep *ep, uint32_t number);
+bool ps_is_lost(const struct ps_ep *ep, fi_addr_t addr);
+void ps_lost_free(struct ps_ep *ep);
 /* Has arrived over this connection, and only the socket's buffer knows. */
 bool ps_wire_waits(const struct ps_wire *wire, const struct ps_msg *msg);
 /* Answer a request, should its connection still be there. */
@@ -350,6 +363,8 @@ struct ps_machine {
 	TAILQ_HEAD(, ps_op) due;
 	LIST_HEAD(, ps_dom) doms; /* of the life that it has now */
 	uint64_t last_key;
+	uint64_t free_key; /* of the region closed last; or 0 */
+	uint64_t doorbells;
 	unsigned int outstanding, untold; /* operations */
 };
 
@@ -364,6 +379,7 @@ struct ps_sim {
 	uint32_t last_number;
 	uint64_t last_key;
 	uint64_t posts;
+	uint64_t clock; /* insertions and breaks, for tells_breaks */
 	uint64_t count[PMSIM_ERROR + 1];
 	bool trace;
 };

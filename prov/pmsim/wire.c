@@ -11,6 +11,43 @@
  * remembers its queue pair, so that nothing of an old connection is answered.
  */
 
+void ps_lose(struct ps_ep *ep, uint32_t number)
+{
+	struct ps_lost *l;
+
+	if (!ps_sim.cfg.tells_breaks)
+		return;
+	HASH_FIND(hh, ep->lost, &number, sizeof(number), l);
+	if (!l) {
+		l = calloc(1, sizeof(*l));
+		if (!l)
+			abort(); /* a test out of memory has no result */
+		l->number = number;
+		HASH_ADD(hh, ep->lost, number, sizeof(l->number), l);
+	}
+	l->at = ++ps_sim.clock;
+}
+
+bool ps_is_lost(const struct ps_ep *ep, fi_addr_t addr)
+{
+	uint32_t number = ps_av_number(ep->av, addr);
+	struct ps_lost *l;
+
+	HASH_FIND(hh, ep->lost, &number, sizeof(number), l);
+	return l && l->at > ps_av_born(ep->av, addr);
+}
+
+void ps_lost_free(struct ps_ep *ep)
+{
+	struct ps_lost *l, *next;
+
+	HASH_ITER(hh, ep->lost, l, next)
+	{
+		HASH_DEL(ep->lost, l);
+		free(l);
+	}
+}
+
 struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len)
 {
 	struct ps_msg *msg = malloc(sizeof(*msg) + len);
@@ -207,6 +244,8 @@ void ps_wire_break(struct ps_wire *w, unsigned int late)
 	lose_flight(w->back);
 	w->qp = ++ps_sim.last_qp;
 	w->back->qp = ++ps_sim.last_qp;
+	ps_lose(w->from, w->to->addr.number);
+	ps_lose(w->to, w->from->addr.number);
 	fail_ops(w->from, old);
 	fail_ops(w->to, old_back);
 }
@@ -227,6 +266,7 @@ void ps_wires_drop(struct ps_ep *ep)
 		LIST_REMOVE(w, link);
 		if (back->from != ep)
 			LIST_REMOVE(back, link);
+		ps_lose(back->from, ep->addr.number);
 		fail_ops(back->from, back->qp);
 		wire_free(w);
 		wire_free(back);
