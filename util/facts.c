@@ -38,8 +38,10 @@ int rp_facts_look(const char *base, const char *device, const void *addr,
 	rp_caps_base(NULL, base ? base : "tcp", device, nic);
 	cfg.placement = nic->placement;
 	cfg.fence = nic->fence;
+	cfg.told = nic->told;
 	cfg.placement_why = nic->placement_why;
 	cfg.fence_why = nic->fence_why;
+	cfg.told_why = nic->told_why;
 	cfg.op = op;
 	ret = rp_caps_explain(&cfg, addr, len, facts, why, src);
 	rp_operator_free(op);

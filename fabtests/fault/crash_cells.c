@@ -6,36 +6,61 @@
 
 #include "crash_cells.h"
 
-/*
- * Delivery as it is built lets the agent say that the key still holds. By then
- * the agent's CPU has seen what came before, so where a NIC places bytes that
- * is more than what the verdicts mean by the word.
- */
 static enum rp_method carried_out(const struct verdict_method *m)
 {
 	/* What the verdicts mean by one request that carries both. */
 	return m->order == VERDICT_THEN ? RP_METHOD_AGENT_CLWB : m->method;
 }
 
+/*
+ * What an adapter has acknowledged survives where the whole system does. But of
+ * two writes to the same bytes the earlier may be the one that does, when the
+ * adapter still has both: so without a read that pushes the provider does not
+ * offer it. As a wrong method it can be made to.
+ */
+static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
+{
+	return f->placement != RP_PLACE_CPU_USER &&
+	       f->placement != RP_PLACE_CPU_KERNEL &&
+	       (m == RP_METHOD_DELIVERY ||
+		(m == RP_METHOD_FENCE && f->fence != RP_YES));
+}
+
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
-	if (m->method == RP_METHOD_DELIVERY &&
-	    cell->facts.placement != RP_PLACE_CPU_USER &&
-	    cell->facts.placement != RP_PLACE_CPU_KERNEL)
+	if (m->valid && only_acknowledged(&cell->facts, carried_out(m)))
 		return false;
 	return cell->op != VERDICT_SEND &&
 	       (RP_METHODS_BUILT & RP_METHOD_BIT(carried_out(m)));
 }
 
+/*
+ * Does the initiator carry it out by itself? Delivery exists in both forms.
+ * Where a NIC places bytes the agent's answer is more than what the verdicts
+ * mean by the word: by then its CPU has seen them.
+ */
+static bool is_own(enum rp_method m, bool dma, unsigned int form)
+{
+	return m == RP_METHOD_FENCE ||
+	       (m == RP_METHOD_DELIVERY && (dma || form));
+}
+
+static unsigned int forms(enum rp_method m, bool dma)
+{
+	return m == RP_METHOD_DELIVERY && !dma ? 2 : 1;
+}
+
 /* Facts on which the provider picks this method, true or not. */
-static struct rp_facts believe(enum rp_method m, enum rp_class against)
+static struct rp_facts believe(enum rp_method m, enum rp_class against,
+			       bool told)
 {
 	struct rp_facts f = {
 		.memory = RP_MEM_DAX_SYNC,
 		.placement = RP_PLACE_DMA_CACHE,
 		.domain = RP_DOMAIN_MEMCTRL,
 		.fs_trusted = RP_YES,
+		.told = told ? RP_YES : RP_NO,
 		.agent = true,
 	};
 	struct rp_choice c;
@@ -44,6 +69,12 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against)
 	case RP_METHOD_DELIVERY:
 		f.placement = RP_PLACE_CPU_USER;
 		f.domain = RP_DOMAIN_CPUCACHE;
+		if (against == RP_CLASS_PROCESS)
+			f.memory = RP_MEM_TMPFS;
+		break;
+	case RP_METHOD_FENCE:
+		f.placement = RP_PLACE_DMA_MEMORY;
+		f.fence = RP_YES;
 		if (against == RP_CLASS_PROCESS)
 			f.memory = RP_MEM_TMPFS;
 		break;
@@ -92,6 +123,37 @@ static const enum model_domain domains[] = {
 	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
 };
 
+static void fill(const struct verdict_cell *cell,
+		 const struct verdict_method *m, unsigned int place,
+		 unsigned int domain, unsigned int wire, bool own,
+		 struct crash_cell *out)
+{
+	const struct rp_facts *f = &cell->facts;
+	bool dma = place >= RP_PLACE_DMA_CACHE;
+
+	out->truth = (struct model_cfg){
+		.kind = kinds[f->memory],
+		.domain =
+			f->memory >= RP_MEM_DAX ? domains[domain] : MODEL_NONE,
+		.place = places[place],
+		.fence = f->fence == RP_YES,
+		/* Short and single: too many orders. */
+		.relaxed = dma && cell->compound,
+	};
+	out->fabric = (struct pmsim_cfg){
+		.ordered = dma || !wire || own,
+		.placed_acks = !dma || wire,
+		.prov_keys = true,
+		.fixed_keys = true,
+		.late_errors = true,
+		.tells_breaks = own,
+		.recv_in_pm = cell->buffers_pm,
+	};
+	out->against = cell->against;
+	out->data = cell->op == VERDICT_WRITE_IMM;
+	out->believed = believe(carried_out(m), cell->against, own);
+}
+
 bool crash_variant(const struct verdict_cell *cell,
 		   const struct verdict_method *m, unsigned int n,
 		   struct crash_cell *out)
@@ -108,33 +170,16 @@ bool crash_variant(const struct verdict_cell *cell,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
 		for (; dlo <= dhi; dlo++)
-			for (unsigned int wire = 0; wire < 2; wire++) {
-				if (n--)
-					continue;
-				out->truth = (struct model_cfg){
-					.kind = kinds[f->memory],
-					.domain = f->memory >= RP_MEM_DAX
-							  ? domains[dlo]
-							  : MODEL_NONE,
-					.place = places[lo],
-					.fence = f->fence == RP_YES,
-					/* Short and single: too many orders. */
-					.relaxed = dma && cell->compound,
-				};
-				out->fabric = (struct pmsim_cfg){
-					.ordered = dma || !wire,
-					.placed_acks = !dma || wire,
-					.prov_keys = true,
-					.fixed_keys = true,
-					.late_errors = true,
-					.recv_in_pm = cell->buffers_pm,
-				};
-				out->against = cell->against;
-				out->data = cell->op == VERDICT_WRITE_IMM;
-				out->believed =
-					believe(carried_out(m), cell->against);
-				return true;
-			}
+			for (unsigned int wire = 0; wire < 2; wire++)
+				for (unsigned int k = 0;
+				     k < forms(carried_out(m), dma); k++) {
+					if (n--)
+						continue;
+					fill(cell, m, lo, dlo, wire,
+					     is_own(carried_out(m), dma, k),
+					     out);
+					return true;
+				}
 	}
 	return false;
 }

@@ -122,6 +122,8 @@ static const struct {
 	{"mc-noddio-dram-write-single", "agent-clwb"},
 	{"mc-ddio-dram-write-imm-single", "agent-clwb"},
 	{"x-tmpfs-cpu-user", "delivery"},
+	{"mc-noddio-dram-write-single", "fence"},
+	{"sys-ddio-dram-write-single", "fence"},
 };
 
 static bool is_wide(const struct pair *p)
@@ -135,15 +137,19 @@ static bool is_wide(const struct pair *p)
 
 /*
  * Where the base acknowledges what only its NIC has, a hidden reconnect can
- * overtake it: no method is offered there before that is solved.
+ * overtake it: no method is offered there.
  */
+static bool may_break(const struct crash_cell *c)
+{
+	return c->fabric.placed_acks || c->fabric.tells_breaks;
+}
+
 static bool applies(const struct pair *p, const struct crash_prog *prog,
 		    const struct crash_cell *c)
 {
 	bool simple = c->truth.place < MODEL_DMA_CACHE && c->fabric.ordered;
 
-	return (!prog->breaks || c->fabric.placed_acks) &&
-	       (!prog->wide || is_wide(p)) &&
+	return (!prog->breaks || may_break(c)) && (!prog->wide || is_wide(p)) &&
 	       (!prog->deep || simple || opt.all);
 }
 
@@ -248,7 +254,7 @@ static bool explore_random(const struct pair *p, const struct crash_cell *cell,
 	struct crash_prog prog;
 	enum crash_result how;
 
-	crash_random_program(seed, shape, cell->fabric.placed_acks, &prog);
+	crash_random_program(seed, shape, may_break(cell), &prog);
 	choices_random(&c, seed);
 	how = crash_run(cell, &prog, &c, CRASH_SILENT, &r->random, r->why);
 	if (how == CRASH_OK || (p->forbidden && how == CRASH_WRONG))
@@ -547,7 +553,7 @@ static int replay(void)
 						     VERDICT_PIPELINED
 					     ? CRASH_ORDER_PIPELINED
 					     : CRASH_SINGLE,
-				     cell.fabric.placed_acks, &random);
+				     may_break(&cell), &random);
 		cell.truth.relaxed = true;
 		prog = &random;
 	}

@@ -139,6 +139,11 @@ void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
 	op->posted = step;
 }
 
+void oracle_refused(struct oracle_op *op)
+{
+	op->state = OP_SKIPPED;
+}
+
 void oracle_unposted(struct oracle *o, struct oracle_op *op)
 {
 	o->next[op->init]--;
@@ -288,6 +293,13 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 	return false;
 }
 
+/* Does a completion only say that the adapter has it, and will place it? */
+static bool by_nic(const struct oracle *o)
+{
+	return o->cell->truth.place >= MODEL_DMA_CACHE &&
+	       !o->cell->fabric.placed_acks;
+}
+
 /*
  * Was this byte of found certainly overwritten by must? NULL: the zeroes of the
  * start. With relaxed ordering a completion alone says nothing about a place.
@@ -297,7 +309,7 @@ static bool before(const struct oracle *o, const struct oracle_op *found,
 {
 	if (!found)
 		return true;
-	if (o->cell->truth.relaxed)
+	if (o->cell->truth.relaxed || (found->init != must->init && by_nic(o)))
 		return committed(o, found, b, must->posted);
 	if (found->init == must->init && o->cell->fabric.ordered)
 		return found->number < must->number;

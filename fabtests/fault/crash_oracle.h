@@ -10,7 +10,7 @@ enum oracle_state {
 	OP_POSTED,
 	OP_OK,
 	OP_FAILED,
-	OP_SKIPPED, /* a REDO with nothing to do */
+	OP_SKIPPED, /* a REDO with nothing to do, or refused at once */
 };
 
 struct oracle_op {
@@ -49,6 +49,8 @@ bool oracle_asks(const struct oracle *o, unsigned int i);
 struct oracle_op *oracle_next(struct oracle *o, unsigned int i);
 void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
 		   unsigned int step);
+/* The call said no, and so it has done nothing. */
+void oracle_refused(struct oracle_op *op);
 void oracle_unposted(struct oracle *o, struct oracle_op *op);
 /* err: 0, or what the error entry says. */
 void oracle_told(struct oracle *o, struct oracle_op *op, int err,

@@ -20,6 +20,7 @@ enum act_kind {
 	ACT_RUN,  /* a program looks at its queue, after so much arrived */
 	ACT_POST, /* an initiator calls the next function */
 	ACT_BREAK,
+	ACT_CONNECT, /* an initiator inserts the target's address again */
 	ACT_RESTART,
 	ACT_DEATH,
 	ACT_TELL, /* an initiator learns what a break has cost */
@@ -61,6 +62,7 @@ struct world {
 	/* The connection of an initiator, also when nothing is on its way. */
 	unsigned int link[CRASH_INITS];
 	bool linked[CRASH_INITS];
+	bool lost[CRASH_INITS]; /* its connection; where that is told */
 };
 
 static struct world w;
@@ -78,6 +80,11 @@ static void sim_random(void *buf, size_t len)
 		w.rng = w.rng * 6364136223846793005ull + 1442695040888963407ull;
 		*p = (uint8_t)(w.rng >> 56);
 	}
+}
+
+static bool sim_tells(void)
+{
+	return w.cell->fabric.tells_breaks;
 }
 
 static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
@@ -259,6 +266,7 @@ void crash_setup(void)
 	host_sim->now = sim_now;
 	host_sim->random = sim_random;
 	host_sim->facts = sim_facts;
+	host_sim->tells = sim_tells;
 	host_sim->flusher = sim_flusher;
 }
 
@@ -428,6 +436,10 @@ static void act_post(unsigned int i)
 		oracle_unposted(&w.o, op);
 		return;
 	}
+	if (ret == -FI_ENOTCONN) {
+		oracle_refused(op);
+		return;
+	}
 	oracle_posted(&w.o, op, w.known[i], w.step);
 	if (ret)
 		told(op, false, (int)-ret);
@@ -513,8 +525,27 @@ static void act_break(unsigned int i)
 	say("%s's connection breaks, %u of %u to %s still arrive", who(i), late,
 	    x ? x->in_flight : 0, who(x ? x->to : TARGET));
 	pmsim->break_wire(x ? x->id : w.link[i], late);
+	w.lost[i] = true;
 	w.breaks++;
 	w.st->breaks++;
+}
+
+static void act_connect(unsigned int i)
+{
+	struct node *n = &w.node[i];
+
+	say("%s inserts the target's address again", who(i));
+	MUST(fi_av_remove(n->av, &n->peer, 1, 0));
+	node_peer(n, w.target_name);
+	w.lost[i] = false;
+	run(i);
+}
+
+static void lose_all(void)
+{
+	memset(w.linked, 0, sizeof(w.linked));
+	for (unsigned int i = 0; i < w.ninits; i++)
+		w.lost[i] = true;
 }
 
 static void act_restart(void)
@@ -530,7 +561,7 @@ static void act_restart(void)
 		model_cut(w.model, NULL, NULL);
 	memcpy(name, w.target_name, sizeof(name));
 	pmsim->kill(TARGET);
-	memset(w.linked, 0, sizeof(w.linked));
+	lose_all();
 	node_close(&w.node[TARGET]);
 	target_open(name);
 	w.restarts++;
@@ -541,7 +572,7 @@ static void act_death(void)
 {
 	say("the target is killed");
 	pmsim->kill(TARGET);
-	memset(w.linked, 0, sizeof(w.linked));
+	lose_all();
 	node_close(&w.node[TARGET]);
 	w.dead = true;
 }
@@ -620,6 +651,9 @@ static size_t all_actions(struct act *out, size_t max)
 		if (may_post(i) && n < max)
 			out[n++] = (struct act){ACT_POST, i, {0}};
 	n = add_runs(out, n, max, TARGET);
+	for (unsigned int i = 0; i < w.ninits && n < max; i++)
+		if (w.lost[i] && !w.dead && w.cell->fabric.tells_breaks)
+			out[n++] = (struct act){ACT_CONNECT, i, {0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
 		if (pmsim->untold(i))
 			out[n++] = (struct act){ACT_TELL, i, {0}};
@@ -708,6 +742,9 @@ static bool step(enum crash_result *how)
 		break;
 	case ACT_BREAK:
 		act_break(acts[pick].machine);
+		break;
+	case ACT_CONNECT:
+		act_connect(acts[pick].machine);
 		break;
 	case ACT_RESTART:
 		act_restart();

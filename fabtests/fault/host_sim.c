@@ -25,6 +25,11 @@ int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 	return rp_host_sim.facts(addr, len, facts);
 }
 
+bool rp_host_tells(const char *base, const char *device)
+{
+	return rp_host_sim.tells && rp_host_sim.tells();
+}
+
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 {
 	return rp_host_sim.flusher(addr, len);

@@ -16,6 +16,8 @@ struct host_sim {
 	void (*random)(void *buf, size_t len);
 	/* What the target is to believe: need not be the truth. */
 	int (*facts)(const void *addr, size_t len, struct rp_facts *facts);
+	/* Does its base tell of breaks? NULL: no. */
+	bool (*tells)(void);
 	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
 };
 

@@ -98,6 +98,16 @@ crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_planted.sh
 TESTS += $(crash_tests)
 EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 
+# Commits without the agent, on the same fabric.
+check_PROGRAMS += fabtests/fault/fence
+fabtests_fault_fence_SOURCES = fabtests/fault/fence.c \
+	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
+	fabtests/fault/host_sim.h
+fabtests_fault_fence_LDADD = prov/core/libcore.la prov/pmsim/libmodel.la \
+	$(FABRIC_LIBS) -ldl
+TESTS += fabtests/fault/fence.sh
+EXTRA_DIST += fabtests/fault/fence.sh
+
 # Much of everything.
 check_PROGRAMS += fabtests/fault/scale
 fabtests_fault_scale_SOURCES = fabtests/fault/scale.c fabtests/fault/scale.h \

@@ -150,6 +150,7 @@ static const char *parse_cell(char *const row[COLUMNS], struct verdict_cell *c)
 			  .placement = placement,
 			  .domain = domain,
 			  .fence = fence,
+			  .told = RP_YES,
 			  .native = RP_NO,
 			  .fs_trusted = RP_YES,
 			  .agent = true},

@@ -48,8 +48,8 @@ struct verdict_cell {
 	char *name;
 	bool taxonomy; /* one of the 72 of Kashyap et al. */
 	/*
-	 * Agent yes, file system trusted, native no: who carries out native
-	 * sets that.
+	 * Agent yes, file system trusted, breaks told, native no: who carries
+	 * out native sets that.
 	 */
 	struct rp_facts facts;
 	bool buffers_pm; /* receive buffers are in persistent memory */

@@ -198,6 +198,12 @@ fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agen
 fabtests_unit_test_agent_local_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
+check_PROGRAMS += fabtests/unit/test_agent_grant
+TESTS += fabtests/unit/test_agent_grant
+fabtests_unit_test_agent_grant_SOURCES = fabtests/unit/test_agent_grant.c $(agent_rig)
+fabtests_unit_test_agent_grant_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_grant_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_agent_made
 TESTS += fabtests/unit/test_agent_made
 fabtests_unit_test_agent_made_SOURCES = fabtests/unit/test_agent_made.c
@@ -248,6 +254,12 @@ TESTS += fabtests/unit/test_session
 fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(initiator_rig)
 fabtests_unit_test_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_session_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_own
+TESTS += fabtests/unit/test_own
+fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(initiator_rig)
+fabtests_unit_test_own_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_own_LDADD = $(unit_ldadd)
 
 commit_rig = fabtests/unit/commit_rig.c fabtests/unit/commit_rig.h \
 	$(initiator_rig)

@@ -261,6 +261,8 @@ static void machine(const char *domain, uint32_t p0, uint32_t p1)
 	cfg.fence = nic.fence;
 	cfg.placement_why = nic.placement_why;
 	cfg.fence_why = nic.fence_why;
+	/* As a base would that no release has. */
+	cfg.told = RP_YES;
 }
 
 static void expect(enum rp_memory memory, enum rp_method method,
@@ -289,6 +291,9 @@ Test(caps_nic, five_machines)
 	/* ADR, DDIO off: the appliance method. */
 	machine("memory_controller", DDIO_OFF);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
+	/* ... unless a break of the connection stays a secret. */
+	cfg.told = RP_NO;
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 	/* eADR: the caches are safe, so DDIO does no harm. */
 	machine("cpu_cache", DDIO_ON);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);

@@ -31,11 +31,12 @@ static const char *show(const struct rp_facts *f, enum rp_class required,
 	static char text[256];
 
 	snprintf(text, sizeof(text),
-		 "%s, %s, %s, fence %d, native %d, fs %d, agent %d, class %s, "
+		 "%s, %s, %s, fence %d, told %d, native %d, fs %d, agent %d, "
+		 "class %s, "
 		 "built %#x",
 		 rp_memory_name(f->memory), rp_placement_name(f->placement),
-		 rp_domain_name(f->domain), f->fence, f->native, f->fs_trusted,
-		 f->agent, rp_class_name(required), built);
+		 rp_domain_name(f->domain), f->fence, f->told, f->native,
+		 f->fs_trusted, f->agent, rp_class_name(required), built);
 	return text;
 }
 
@@ -49,7 +50,7 @@ static void for_all(judge_fn judge, unsigned int built)
 	for (size_t m = 0; m < COUNT(memories); m++)
 		for (size_t p = 0; p < COUNT(placements); p++)
 			for (size_t d = 0; d < COUNT(domains); d++)
-				for (size_t t = 0; t < 27 * 2; t++) {
+				for (size_t t = 0; t < 27 * 4; t++) {
 					struct rp_facts f = {
 						.memory = memories[m],
 						.placement = placements[p],
@@ -57,14 +58,16 @@ static void for_all(judge_fn judge, unsigned int built)
 						.fence = tris[t % 3],
 						.native = tris[t / 3 % 3],
 						.fs_trusted = tris[t / 9 % 3],
-						.agent = t / 27,
+						.agent = t / 27 % 2,
+						.told = t < 54 ? RP_YES
+							       : tris[t % 2],
 					};
 
 					for (int c = 0; c <= RP_CLASS_POWER;
 					     c++, n++)
 						judge(&f, c, built);
 				}
-	cr_assert_eq(n, 8 * 5 * 5 * 27 * 2 * 3);
+	cr_assert_eq(n, 8 * 5 * 5 * 27 * 4 * 3);
 }
 
 /* The builds: today's, everything, and each method left out in turn. */
@@ -112,7 +115,7 @@ static bool has_domain(const struct rp_facts *f)
 
 static void offers_dax_sync(struct offers *o, const struct rp_facts *f)
 {
-	bool fence = f->fence == RP_YES;
+	bool fence = f->fence == RP_YES && f->told == RP_YES;
 
 	if (f->native == RP_YES && has_domain(f))
 		offer(o, RP_METHOD_NATIVE, RP_CLASS_POWER);
@@ -163,7 +166,7 @@ static struct offers offers_of(const struct rp_facts *f)
 	case RP_MEM_TMPFS:
 		if (placed_by_cpu(f))
 			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
-		if (f->fence == RP_YES)
+		if (f->fence == RP_YES && f->told == RP_YES)
 			offer(&o, RP_METHOD_FENCE, RP_CLASS_PROCESS);
 		offer(&o, RP_METHOD_AGENT_SFENCE, RP_CLASS_PROCESS);
 		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_PROCESS);
@@ -206,8 +209,7 @@ static void judge_prose(const struct rp_facts *f, enum rp_class required,
 	bool strong = false, made = false;
 
 	for (int i = 0; i < o.n; i++) {
-		bool alone = o.v[i].how == RP_METHOD_NATIVE ||
-			     o.v[i].how == RP_METHOD_FENCE;
+		bool alone = o.v[i].how == RP_METHOD_NATIVE;
 
 		if (o.v[i].class < required)
 			continue;
@@ -355,7 +357,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 	cr_assert_geq(got.class, required);
 	cr_assert(built & RP_METHOD_BIT(got.method));
 	if (got.method == RP_METHOD_FENCE)
-		cr_assert_eq(f->fence, RP_YES);
+		cr_assert(f->fence == RP_YES && f->told == RP_YES);
 	if (got.method == RP_METHOD_NATIVE)
 		cr_assert_eq(f->native, RP_YES);
 	switch (got.class) {
@@ -465,7 +467,7 @@ static void doc_line(char *line)
 	r->memory = doc_mask(cell[0], memory_name, COUNT(memories));
 	r->placement = doc_mask(cell[1], placement_name, COUNT(placements));
 	r->domain = doc_mask(cell[2], domain_name, COUNT(domains));
-	r->fence = !strcmp(cell[3], "fence");
+	r->fence = !strcmp(cell[3], "fence, told");
 	r->native = !strcmp(cell[3], "native");
 	r->untrusted = !strcmp(cell[3], "untrusted");
 	cr_assert(!*cell[3] || r->fence || r->native || r->untrusted, "'%s'",
@@ -514,7 +516,7 @@ static void judge_doc(const struct rp_facts *f, enum rp_class required,
 		if (!(r->memory & 1u << f->memory) ||
 		    !(r->placement & 1u << f->placement) ||
 		    !(r->domain & 1u << f->domain) ||
-		    (r->fence && f->fence != RP_YES) ||
+		    (r->fence && (f->fence != RP_YES || f->told != RP_YES)) ||
 		    (r->native && f->native != RP_YES) ||
 		    (r->untrusted && f->fs_trusted == RP_YES))
 			continue;
@@ -525,8 +527,7 @@ static void judge_doc(const struct rp_facts *f, enum rp_class required,
 		}
 		if (r->class < required ||
 		    !(built & RP_METHOD_BIT(r->method)) ||
-		    (!f->agent && r->method != RP_METHOD_NATIVE &&
-		     r->method != RP_METHOD_FENCE))
+		    (!f->agent && r->method != RP_METHOD_NATIVE))
 			continue;
 		cr_assert_eq(got.method, r->method, "%s",
 			     show(f, required, built));
@@ -653,13 +654,16 @@ Test(method, kashyap_write_to_pm)
 				     .placement = cells[i].placement,
 				     .domain = cells[i].domain,
 				     .fence = RP_YES,
+				     .told = RP_YES,
 				     .fs_trusted = RP_YES,
 				     .agent = true};
 		struct rp_choice c =
 			rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
 
 		cr_assert_eq(c.method, cells[i].method, "cell %zu", i);
-		/* Without the read fence: the agent, and never less. */
+		/* Where a break is no news: the agent, and never less. */
+		cr_assert_eq(rp_method_by_agent(&f, c).class, c.class);
+		f.told = i % 2 ? RP_NO : RP_UNKNOWN;
 		c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
 		if (cells[i].method == RP_METHOD_FENCE)
 			cr_assert_eq(c.method,
@@ -675,18 +679,44 @@ Test(method, not_built_says_so)
 			     .placement = RP_PLACE_DMA_MEMORY,
 			     .domain = RP_DOMAIN_MEMCTRL,
 			     .fence = RP_YES,
+			     .told = RP_YES,
 			     .fs_trusted = RP_YES};
 	struct rp_choice c;
 
-	/* No agent, and the only method that needs none is not in here. */
+	/* Of two reasons the one that a remedy can do nothing about. */
 	c = rp_method_choose(&f, RP_CLASS_POWER,
 			     RP_METHOD_BIT(RP_METHOD_DELIVERY));
 	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_BUILT);
 	cr_assert_not_null(c.remedy);
 	c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
 	cr_assert_eq(c.refusal, RP_REFUSAL_NO_AGENT);
+	/* Somebody must say that the key still means what it meant. */
 	c = rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
+	cr_assert_eq(c.refusal, RP_REFUSAL_NO_AGENT);
+	f.agent = true;
+	c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
 	cr_assert_eq(c.method, RP_METHOD_FENCE);
+}
+
+/* Whoever made no fence is served too, and no worse. */
+static void judge_by_agent(const struct rp_facts *f, enum rp_class required,
+			   unsigned int built)
+{
+	struct rp_choice best = rp_method_best(f, RP_METHODS_BUILT), c;
+
+	c = rp_method_by_agent(f, best);
+	cr_assert_neq(c.method, RP_METHOD_FENCE);
+	if (best.method != RP_METHOD_FENCE)
+		cr_assert_eq(c.method, best.method);
+	else
+		cr_assert_neq(c.method, RP_METHOD_REFUSED, "%s",
+			      show(f, required, built));
+	cr_assert_eq(c.class, best.class);
+}
+
+Test(method, by_agent)
+{
+	for_all(judge_by_agent, RP_METHODS_BUILT);
 }
 
 /* Refused for its class: the strongest below it is named. */
@@ -767,7 +797,7 @@ Test(method, rows_in_words)
 			     d->placement, "%zu: %s", i, w.placement);
 		cr_assert_eq(doc_mask(w.domain, domain_name, COUNT(domains)),
 			     d->domain, "%zu: %s", i, w.domain);
-		cr_assert_eq(!strcmp(w.needs, "fence"), d->fence);
+		cr_assert_eq(!strcmp(w.needs, "fence, told"), d->fence);
 		cr_assert_eq(!strcmp(w.needs, "native"), d->native);
 		cr_assert_eq(!strcmp(w.needs, "untrusted"), d->untrusted);
 		cr_assert_eq(doc_method(w.method), (int)d->method);

@@ -320,7 +320,8 @@ static const struct example examples[] = {
 	  {"range", 0x81},
 	  {"detail", 0x41424344},
 	  {"credits", 0x5152},
-	  {"method", RP_METHOD_AGENT_MSYNC}}},
+	  {"method", RP_METHOD_AGENT_MSYNC},
+	  {"grant", 0}}},
 	{"REPLY",
 	 RP_MSG_REPLY,
 	 put_bad_reply,
@@ -330,7 +331,8 @@ static const struct example examples[] = {
 	  {"range", 0},
 	  {"detail", 0},
 	  {"credits", 0},
-	  {"method", 0}}},
+	  {"method", 0},
+	  {"grant", 0}}},
 	{"QUERY",
 	 RP_MSG_QUERY,
 	 put_query,
@@ -654,6 +656,8 @@ Test(protocol, sentences)
 	     RP_EFFECT_THEN, RP_EFFECT_NOTIFY);
 	says("features: bit 0: effects;");
 	cr_assert_eq(RP_FEATURE_EFFECTS, 1 << 0);
+	says("bit 1: grants;");
+	cr_assert_eq(RP_FEATURE_OWN, 1 << 1);
 	says("at most %d ranges, and behind", RP_WIRE_MAX_EFFECT_RANGES);
 	says("of the HELLO_ACK, at most %d.", RP_WIRE_EFFECTS);
 	says("the seq of another token, gets status %d.", RP_ST_BAD_MESSAGE);
@@ -709,4 +713,32 @@ Test(protocol, sentences)
 	     RP_ST_INCARNATION);
 	says("class asked for | ends the commit with status %d |", RP_ST_CLASS);
 	says("| status %d | says HELLO again", RP_ST_NO_SESSION);
+}
+
+Test(protocol, grant)
+{
+	const struct rp_wire_reply m = {
+		.level = RP_LEVEL_DURABLE,
+		.class = RP_CLASS_POWER,
+		.method = RP_METHOD_AGENT_CLWB,
+		.grant = RP_METHOD_FENCE,
+		.addr = 0x4142434445464748,
+		.length = 0x5152535455565758,
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	uint64_t v[2];
+
+	cr_assert_eq(rp_wire_put_reply(buf, sizeof(buf), &some_hdr, &m), 64);
+	cr_assert_eq(buf[47], m.grant);
+	for (int i = 0; i < 2; i++) {
+		v[i] = 0;
+		for (int j = 7; j >= 0; j--)
+			v[i] = v[i] << 8 | buf[48 + 8 * i + j];
+	}
+	cr_assert_eq(v[0], m.addr);
+	cr_assert_eq(v[1], m.length);
+	says("grant: 0 none, %d delivery, %d fence |", RP_METHOD_DELIVERY,
+	     RP_METHOD_FENCE);
+	says("+0 | u64 | addr: first byte of the region");
+	says("+8 | u64 | length: bytes of the region, above 0");
 }

@@ -184,6 +184,13 @@ static void random_message(struct seeded *s, uint8_t type,
 		b->reply.level = 1 + seeded_below(s, 2);
 		b->reply.class = seeded_below(s, 3);
 		b->reply.method = seeded_below(s, RP_METHOD_MAX);
+		if (b->reply.level != RP_LEVEL_DURABLE)
+			break;
+		b->reply.grant = seeded_below(s, RP_METHOD_FENCE + 1);
+		if (b->reply.grant) {
+			b->reply.addr = seeded_next(s) >> 1;
+			b->reply.length = 1 + (seeded_next(s) >> 1);
+		}
 		break;
 	case RP_MSG_QUERY:
 		b->query.key = seeded_next(s);

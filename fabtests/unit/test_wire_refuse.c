@@ -190,7 +190,8 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_HELLO_ACK, 44, 2, 0},	/* no credits */
 		{RP_MSG_HELLO_ACK, 46, 2, 0},	/* no ranges */
 		{RP_MSG_HELLO_ACK, 46, 2, 169}, /* too many */
-		{RP_MSG_HELLO_ACK, 48, 2, 2},	/* feature nobody offered */
+		{RP_MSG_HELLO_ACK, 48, 2,
+		 RP_FEATURES + 1}, /* feature nobody offered */
 		{RP_MSG_HELLO_ACK, 50, 2, 1},
 		{RP_MSG_HELLO_ACK, 52, 4, 1},
 		{RP_MSG_REQUEST, 32, 2, 0}, /* no ranges */
@@ -434,7 +435,7 @@ Test(wire_refuse, encoders_refuse)
 	REFUSED(RP_MSG_HELLO, hello.addr_len, RP_WIRE_MAX_ADDR + 1);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.status, RP_ST_VERSION);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.status, RP_ST_WRITE_FAILED);
-	REFUSED(RP_MSG_HELLO_ACK, hello_ack.features, 2);
+	REFUSED(RP_MSG_HELLO_ACK, hello_ack.features, RP_FEATURES + 1);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.cookie, 0);
 	REFUSED(RP_MSG_HELLO_ACK, hello_ack.max_ranges, 169);
 	REFUSED(RP_MSG_REQUEST, request.nranges, 0);
@@ -471,6 +472,30 @@ Test(wire_refuse, encoders_refuse)
 		};
 		cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
 	}
+
+	/* A grant of what is no grant, or of nothing, or below durable. */
+	for (int i = 0; i < 7; i++) {
+		wire_example(RP_MSG_REPLY, &hdr, &b);
+		b.reply = (struct rp_wire_reply){
+			.status = i == 1 ? RP_ST_RANGE : RP_ST_OK,
+			.level = i == 1	  ? 0
+				 : i == 2 ? RP_LEVEL_VISIBLE
+					  : RP_LEVEL_DURABLE,
+			.grant = i == 3	  ? RP_METHOD_NATIVE
+				 : i == 4 ? RP_METHOD_AGENT_CLWB
+					  : RP_METHOD_FENCE,
+			.addr = i == 5 ? UINT64_MAX : 0,
+			.length = i != 6,
+		};
+		cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b),
+			     i ? -EINVAL : 64);
+	}
+	wire_example(RP_MSG_REPLY, &hdr, &b);
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), 48);
+	/* The length says the same as the field. */
+	buf[47] = RP_METHOD_FENCE;
+	cr_assert_eq(rp_wire_get_hdr(buf, 48, &hdr), 0);
+	cr_assert_eq(rp_wire_get_reply(buf, &hdr, &b.reply), -EBADMSG);
 
 	wire_example(RP_MSG_BYE, &hdr, &b);
 	hdr.type = RP_MSG_REPLY;

@@ -203,6 +203,8 @@ static void sources_fill(const struct rp_caps_cfg *cfg,
 	rp_caps_say(src->domain, sizeof(src->domain), "%s", b->domain_why);
 	rp_caps_say(src->fence, sizeof(src->fence), "%s",
 		    cfg->fence_why ? cfg->fence_why : "nothing tells");
+	rp_caps_say(src->told, sizeof(src->told), "%s",
+		    cfg->told_why ? cfg->told_why : "nothing tells");
 	rp_caps_say(src->native, sizeof(src->native),
 		    "nothing tells: both ends must confirm it");
 	if (facts->fs_trusted == RP_UNKNOWN)
@@ -242,6 +244,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		.placement = cfg->placement,
 		.domain = b.domain,
 		.fence = cfg->fence,
+		.told = cfg->told,
 		.native = RP_UNKNOWN,
 		.fs_trusted = b.trusted,
 		.agent = true, /* this code runs in the target */

@@ -70,7 +70,12 @@ struct rp_facts {
 	enum rp_memory memory;
 	enum rp_placement placement;
 	enum rp_domain domain;
-	enum rp_tri fence;  /* a read forces earlier writes out */
+	enum rp_tri fence; /* a read forces earlier writes out */
+	/*
+	 * The base tells who writes when the connection broke, instead of
+	 * making another one in silence, and gives no key twice in one life.
+	 */
+	enum rp_tri told;
 	enum rp_tri native; /* persistent FLUSH on both ends and the region */
 	enum rp_tri
 		fs_trusted; /* file system listed, or named by the operator */
@@ -91,6 +96,7 @@ struct rp_sources {
 	char placement[RP_SOURCE_LEN];
 	char domain[RP_SOURCE_LEN];
 	char fence[RP_SOURCE_LEN];
+	char told[RP_SOURCE_LEN];
 	char native[RP_SOURCE_LEN];
 	char fs[RP_SOURCE_LEN];
 	char limit[RP_SOURCE_LEN];
@@ -107,8 +113,8 @@ struct rp_caps_cfg {
 	/* Of the base provider and its adapter; why: where that is known from.
 	 */
 	enum rp_placement placement;
-	enum rp_tri fence;
-	const char *placement_why, *fence_why;
+	enum rp_tri fence, told;
+	const char *placement_why, *fence_why, *told_why;
 	const struct rp_operator *op; /* statements; NULL: none */
 };
 
@@ -166,6 +172,8 @@ struct rp_nic {
 	int node; /* NUMA node plus 1; 0: not known */
 	char placement_why[RP_SOURCE_LEN];
 	char fence_why[RP_SOURCE_LEN];
+	enum rp_tri told; /* of the base; see struct rp_facts */
+	char told_why[RP_SOURCE_LEN];
 };
 /* 0, -ENODEV (no such device), -EINVAL (no device's name). */
 int rp_caps_nic(const char *root, const char *device, struct rp_nic *nic);

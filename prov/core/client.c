@@ -63,6 +63,7 @@ void rp_client_drop(struct rp_clients *t, struct rp_client *c)
 		free(k);
 	}
 	t->held -= c->held;
+	t->unreachable -= c->unreachable;
 
 	if (c->cookie)
 		HASH_DELETE(hh_cookie, t->by_cookie, c);
@@ -154,13 +155,57 @@ bool rp_client_known(const struct rp_clients *t, struct rp_xport *x,
 	return find_origin(t, x, m, &o);
 }
 
+static bool same_address(const struct rp_origin *a, const struct rp_origin *b)
+{
+	return a->x == b->x && a->addr_len == b->addr_len &&
+	       !memcmp(a->addr, b->addr, a->addr_len);
+}
+
+static bool drop_same(struct rp_clients *t, struct rp_client_list *list,
+		      const struct rp_origin *o, bool drop)
+{
+	struct rp_client *c, *tmp;
+	bool any = false;
+
+	TAILQ_FOREACH_SAFE(c, list, link, tmp)
+	{
+		if (!same_address(&c->origin, o))
+			continue;
+		any |= c->unreachable;
+		if (drop)
+			rp_client_drop(t, c);
+	}
+	return any;
+}
+
+/*
+ * A base that tells of breaks takes nothing more for an address before that was
+ * removed and inserted again: which is when nobody here holds it any more.
+ */
+static void reach_again(struct rp_clients *t, const struct rp_origin *o)
+{
+	bool any;
+
+	if (!t->unreachable)
+		return;
+	any = drop_same(t, &t->half_open_list, o, false);
+	any |= drop_same(t, &t->open_list, o, false);
+	if (!any)
+		return;
+	drop_same(t, &t->half_open_list, o, true);
+	drop_same(t, &t->open_list, o, true);
+}
+
 struct rp_client *rp_client_hello(struct rp_clients *t, struct rp_xport *x,
 				  const struct rp_wire_hello *m, bool refused,
 				  uint64_t now)
 {
 	struct rp_origin o;
-	struct rp_client *c = find_origin(t, x, m, &o);
+	struct rp_client *c;
 
+	find_origin(t, x, m, &o);
+	reach_again(t, &o);
+	c = find_origin(t, x, m, &o);
 	if (c && (c->state == RP_CLIENT_REFUSED) != refused) {
 		rp_client_drop(t, c);
 		c = NULL;
@@ -176,12 +221,6 @@ struct rp_client *rp_client_hello(struct rp_clients *t, struct rp_xport *x,
 	}
 	c->pace = pace(m->timeout_ms);
 	return c;
-}
-
-static bool same_address(const struct rp_origin *a, const struct rp_origin *b)
-{
-	return a->x == b->x && a->addr_len == b->addr_len &&
-	       !memcmp(a->addr, b->addr, a->addr_len);
 }
 
 /*
@@ -377,11 +416,17 @@ void rp_client_answered(const struct rp_clients *t, struct rp_client *c,
 }
 
 /* True: the message needs no more care, whether it went out or cannot. */
-static bool try_send(struct rp_client *c, const void *msg, size_t len)
+static bool try_send(struct rp_clients *t, struct rp_client *c, const void *msg,
+		     size_t len)
 {
 	struct rp_xport *x = c->origin.x;
+	int ret = x->ops->send(x, c->peer, msg, len);
 
-	return x->ops->send(x, c->peer, msg, len) != -EAGAIN;
+	if (ret && ret != -EAGAIN && ret != -ENOMEM && !c->unreachable) {
+		c->unreachable = true;
+		t->unreachable++;
+	}
+	return ret != -EAGAIN;
 }
 
 void rp_client_send(struct rp_clients *t, struct rp_client *c, const void *msg,
@@ -390,7 +435,7 @@ void rp_client_send(struct rp_clients *t, struct rp_client *c, const void *msg,
 	bool first = STAILQ_EMPTY(&c->kept);
 	struct rp_kept *k;
 
-	if (first && try_send(c, msg, len))
+	if (first && try_send(t, c, msg, len))
 		return;
 	/* Twice the credits: a refusal for each request that has none. */
 	if (c->held >= 2 * t->credits || t->held >= 2 * t->max_held)
@@ -416,7 +461,7 @@ bool rp_clients_resend(struct rp_clients *t)
 	TAILQ_FOREACH_SAFE(c, &t->sending, sending, tmp)
 	{
 		while ((k = STAILQ_FIRST(&c->kept)) &&
-		       try_send(c, k->msg, k->len)) {
+		       try_send(t, c, k->msg, k->len)) {
 			STAILQ_REMOVE_HEAD(&c->kept, link);
 			free(k);
 			c->held--;

@@ -68,9 +68,11 @@ struct rp_seen {
 struct rp_client {
 	struct rp_origin origin;
 	enum rp_client_state state;
-	uint64_t cookie; /* what requests carry; 0: refused */
-	uint64_t peer;	 /* the way to answer; held until the end */
+	uint64_t cookie;  /* what requests carry; 0: refused */
+	bool unreachable; /* an answer could not be sent: see _hello() */
+	uint64_t peer;	  /* the way to answer; held until the end */
 	uint64_t born;
+	uint16_t features;    /* that both have */
 	uint64_t pace;	      /* between signs of life, ns */
 	uint64_t progress_at; /* when the next is due, while there are jobs */
 	uint64_t last_token;  /* highest so far */
@@ -91,7 +93,7 @@ struct rp_clients {
 	unsigned int max_open, max_half_open;
 	unsigned int credits;  /* bounds what one client has held */
 	unsigned int max_held; /* and all of them */
-	unsigned int open, half_open, held;
+	unsigned int open, half_open, held, unreachable;
 	struct rp_client *by_origin, *by_cookie;
 	struct rp_client_list half_open_list, open_list, sending, working;
 };

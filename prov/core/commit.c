@@ -100,6 +100,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	}
 	memset(c, 0, sizeof(*c));
 	TAILQ_INIT(&c->reqs);
+	TAILQ_INIT(&c->fences);
 	c->peer = p;
 	c->ranges = ranges ? ranges : c->inline_ranges;
 	memcpy(c->ranges, attr->ranges, attr->nranges * sizeof(*c->ranges));
@@ -150,6 +151,7 @@ void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
 	/* What is still queued must not be sent for a commit that has ended. */
 	while ((r = TAILQ_FIRST(&c->reqs)))
 		rp_req_orphan(r);
+	rp_own_orphan(c);
 	commit_end(c);
 }
 
@@ -218,11 +220,12 @@ static int commit_queue(struct rp_commit *c)
 /*
  * The rule that makes a commit true: every covered write is known to have been
  * placed, and every range was flushed after that by the target that has the
- * key.
+ * key, or read from behind the writes over a connection that is known to be
+ * the one that the target has confirmed the key on.
  */
-static void commit_check(struct rp_commit *c)
+void rp_commit_check(struct rp_commit *c)
 {
-	if (!c->placed || !TAILQ_EMPTY(&c->reqs))
+	if (!c->placed || !TAILQ_EMPTY(&c->reqs) || !TAILQ_EMPTY(&c->fences))
 		return;
 	if (c->asked == c->nranges)
 		commit_end(c);
@@ -237,7 +240,7 @@ static void commit_check(struct rp_commit *c)
  */
 static bool waits(const struct rp_commit *c)
 {
-	return !c->peer->in->attr.ordered || c->effect;
+	return !c->own && (!c->peer->in->attr.ordered || c->effect);
 }
 
 /* First write under way has this seq; older commits are placed. */
@@ -262,7 +265,7 @@ static bool mark_placed(struct rp_peer *p)
 		p->unplaced = TAILQ_NEXT(c, link);
 		c->placed = true;
 		if (!waits(c)) {
-			commit_check(c);
+			rp_commit_check(c);
 			continue;
 		}
 		if (commit_queue(c))
@@ -342,6 +345,9 @@ void rp_commit_start(struct rp_commit *c)
 
 	if (bad) {
 		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, range);
+	} else if (rp_own_take(c)) {
+		mark_placed(p);
+		rp_peer_fence(p);
 	} else if (!waits(c) && commit_queue(c)) {
 		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
 	} else {
@@ -389,8 +395,11 @@ void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 	if (m->class < c->out.class)
 		c->out.class = m->class;
 	c->out.method = m->method;
-	commit_check(c);
+	rp_own_answered(c->peer, &c->ranges[first], n, c->required, m);
+	rp_commit_check(c);
 }
+
+static void write_done(struct rp_write *w, int err);
 
 bool rp_commits_tell(struct rp_initiator *in)
 {
@@ -402,7 +411,7 @@ bool rp_commits_tell(struct rp_initiator *in)
 		in->outstanding--;
 		/* Fails those that cover it, which are told next. */
 		if (c->effect == RP_EFFECT_THEN) {
-			rp_write_done(&c->store, c->out.status);
+			write_done(&c->store, c->out.status);
 			in->stored = true;
 		}
 		c->done(c->arg, &c->out);
@@ -430,6 +439,7 @@ void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 	w->key = key;
 	w->addr = addr;
 	w->len = len;
+	rp_own_written(p, key);
 	p->unplaced_bytes += len;
 	TAILQ_INSERT_TAIL(&p->writes, w, link);
 }
@@ -494,7 +504,7 @@ static void poison(struct rp_peer *p, const struct rp_write *w)
 	}
 }
 
-void rp_write_done(struct rp_write *w, int err)
+static void write_done(struct rp_write *w, int err)
 {
 	struct rp_peer *p = w->peer;
 	const struct rp_commit *c = TAILQ_FIRST(&p->commits);
@@ -518,4 +528,12 @@ void rp_write_done(struct rp_write *w, int err)
 					w->len, w->seq);
 	}
 	write_end(w);
+}
+
+void rp_write_done(struct rp_write *w, int err)
+{
+	/* Its connection, or its key. */
+	if (err)
+		rp_own_lost(w->peer);
+	write_done(w, err);
 }

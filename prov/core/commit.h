@@ -68,6 +68,8 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 		      struct rp_commit **out);
 void rp_commit_start(struct rp_commit *c);
 void rp_commit_unreserve(struct rp_commit *c);
+/* Will rp_commit_start() post something right behind the write, in any case? */
+bool rp_commit_fences(const struct rp_commit *c);
 
 /*
  * Ask the target about a key. done gets the answer, from progress, recv, or

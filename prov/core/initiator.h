@@ -7,6 +7,7 @@
 
 #include "core/commit.h"
 #include "core/list.h"
+#include "core/own.h"
 #include "core/peer.h"
 #include "core/ranges.h"
 #include "core/wire.h"
@@ -77,7 +78,9 @@ struct rp_commit {
 	struct rp_write store; /* THEN: what later commits cover of this one */
 	size_t asked;	       /* ranges that have been put into requests */
 	struct rp_reqs reqs;   /* queued or sent, not answered */
-	bool placed;	       /* every covered write is acknowledged */
+	bool own;	       /* nobody is asked */
+	struct rp_fences fences;
+	bool placed; /* every covered write is acknowledged */
 	struct rp_outcome out;
 	rp_commit_fn done;
 	void *arg;
@@ -125,6 +128,8 @@ struct rp_peer {
 	struct rp_commit *unplaced; /* first of them with writes under way */
 	unsigned int stores;	    /* of them have one */
 
+	struct rp_own own;
+
 	TAILQ_ENTRY(rp_peer) active; /* in->active while waiting > 0 */
 	UT_hash_handle hh, hh_cookie;
 };
@@ -151,6 +156,7 @@ struct rp_initiator {
 	struct rp_ranges orphans;
 	bool orphans_all; /* no memory to say which */
 	bool stored;	  /* a store has ended: what waited for it may go */
+	struct rp_banned banned;
 };
 
 /* request.c */
@@ -169,11 +175,15 @@ void rp_query_end(struct rp_req *r, enum rp_status st,
 void rp_peer_wait(struct rp_peer *p);	/* one more commit or query waits */
 void rp_peer_unwait(struct rp_peer *p); /* one fewer */
 void rp_peer_send(struct rp_peer *p);
+/* Post the fences that wait, as far as the base lets us. */
+void rp_peer_fence(struct rp_peer *p);
 void rp_peer_release(struct rp_peer *p);
 
 /* commit.c */
 void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
 		    uint64_t range);
+/* End it if nothing is left to wait for. */
+void rp_commit_check(struct rp_commit *c);
 /* The request for ranges [first, first + n) has ended with this answer. */
 void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 		      const struct rp_wire_reply *m, uint64_t incarnation);

@@ -30,8 +30,11 @@
 static const struct row {
 	const char *name;
 	unsigned int memory, placement, domain;
-	enum rp_tri fence;  /* RP_YES: needed; RP_UNKNOWN: does not matter */
-	enum rp_tri native; /* likewise */
+	/*
+	 * RP_YES: needed, and that breaks are told; RP_UNKNOWN: does not matter
+	 */
+	enum rp_tri fence;
+	enum rp_tri native; /* likewise, but for breaks */
 	bool untrusted;	    /* only where the file system promises nothing */
 	enum rp_method method;
 	enum rp_class class;
@@ -233,15 +236,16 @@ static bool row_matches(const struct row *r, const struct rp_facts *f)
 	return (r->memory & 1u << f->memory) &&
 	       (r->placement & 1u << f->placement) &&
 	       (r->domain & 1u << f->domain) &&
-	       (r->fence != RP_YES || f->fence == RP_YES) &&
+	       (r->fence != RP_YES ||
+		(f->fence == RP_YES && f->told == RP_YES)) &&
 	       (r->native != RP_YES || f->native == RP_YES) &&
 	       (!r->untrusted || f->fs_trusted != RP_YES);
 }
 
-/* Delivery too: the agent confirms that the key and its facts still hold. */
+/* The others too: the agent confirms that the key and its facts still hold. */
 static bool needs_agent(enum rp_method m)
 {
-	return m != RP_METHOD_NATIVE && m != RP_METHOD_FENCE;
+	return m != RP_METHOD_NATIVE;
 }
 
 /* What a row gives, as far as the operator lets it. */
@@ -311,6 +315,16 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 	return c;
 }
 
+struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
+				    struct rp_choice choice)
+{
+	if (choice.method != RP_METHOD_FENCE)
+		return choice;
+	return rp_method_choose(facts, choice.class,
+				RP_METHODS_BUILT &
+					~RP_METHOD_BIT(RP_METHOD_FENCE));
+}
+
 /* The values of a mask by name: those in it, or those not, as is shorter. */
 static void mask_words(unsigned int mask, unsigned int count,
 		       const char *(*name)(unsigned int), char *out, size_t len)
@@ -368,7 +382,7 @@ bool rp_method_row(size_t i, struct rp_method_words *w)
 		   w->placement, sizeof(w->placement));
 	mask_words(r->domain, RP_DOMAIN_SYSTEM + 1, domain_word, w->domain,
 		   sizeof(w->domain));
-	strcpy(w->needs, r->fence == RP_YES    ? "fence"
+	strcpy(w->needs, r->fence == RP_YES    ? "fence, told"
 			 : r->native == RP_YES ? "native"
 			 : r->untrusted	       ? "untrusted"
 					       : "");

@@ -7,7 +7,7 @@
 
 /*
  * The values travel in keys and messages: never renumber. Every method but
- * native flush and a read fence is carried out by, or confirmed by, the agent.
+ * native flush is carried out by, or confirmed by, the agent.
  */
 enum rp_method {
 	RP_METHOD_REFUSED = 0,
@@ -26,7 +26,7 @@ enum rp_method {
 
 /* The methods that this build can carry out. */
 #define RP_METHODS_BUILT                                                       \
-	(RP_METHOD_BIT(RP_METHOD_DELIVERY) |                                   \
+	(RP_METHOD_BIT(RP_METHOD_DELIVERY) | RP_METHOD_BIT(RP_METHOD_FENCE) |  \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_SFENCE) |                               \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB) |                                 \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
@@ -72,9 +72,17 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 struct rp_choice rp_method_best(const struct rp_facts *facts,
 				unsigned int built);
 
+/*
+ * How the agent brings bytes of such a region to the same class, for who has
+ * not made a fence behind them. Other choices stay what they are.
+ */
+struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
+				    struct rp_choice choice);
+
 /* One row of the table in the words of docs/guarantees.md. */
 struct rp_method_words {
-	char memory[64], placement[64], domain[64], needs[16];
+	char memory[64], placement[64], domain[64];
+	char needs[32];	 /* facts, comma separated */
 	char method[64]; /* or "refused: why" */
 	char class[16];	 /* "" for a refusal */
 };

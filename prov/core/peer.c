@@ -83,6 +83,7 @@ struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 	TAILQ_INIT(&p->effects);
 	TAILQ_INIT(&p->writes);
 	TAILQ_INIT(&p->commits);
+	rp_own_init(p);
 	rp_ranges_init(&p->poison, RP_PEER_POISON);
 	HASH_ADD(hh, in->by_addr, addr, sizeof(p->addr), p);
 	if (oom) {
@@ -102,13 +103,16 @@ static void session_close(struct rp_peer *p)
 	p->cookie = 0;
 	p->in_flight = 0;
 	p->state = RP_SESSION_CLOSED;
+	rp_own_forget(p);
 }
 
 /* Free a forgotten peer once nothing points at it any more. */
 void rp_peer_release(struct rp_peer *p)
 {
-	if (!TAILQ_EMPTY(&p->writes) || p->waiting)
+	if (!TAILQ_EMPTY(&p->writes) || !TAILQ_EMPTY(&p->own.posted) ||
+	    p->waiting)
 		return;
+	rp_own_fini(p);
 	rp_ranges_fini(&p->poison);
 	free(p);
 }
@@ -169,6 +173,7 @@ void rp_peer_forget(struct rp_initiator *in, uint64_t addr)
 	/* Their stores are writes of the peer, and end when they are told. */
 	rp_commits_tell(in);
 	leave_orphans(p);
+	rp_own_lost(p);
 	p->forgotten = true;
 	rp_peer_release(p);
 }
@@ -209,6 +214,7 @@ void rp_initiator_delete(struct rp_initiator *in)
 	HASH_ITER(hh, in->by_addr, p, tmp)
 	rp_peer_forget(in, p->addr);
 	rp_commits_free(in);
+	rp_banned_fini(in);
 	rp_ranges_fini(&in->orphans);
 	free(in);
 }
@@ -270,6 +276,8 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	m.key = p->hello_key;
 	m.timeout_ms = in->attr.timeout_ns / NS_PER_MS;
 	m.features = RP_FEATURES;
+	if (!in->attr.own)
+		m.features &= ~RP_FEATURE_OWN;
 	ret = rp_wire_put_hello(buf, sizeof(buf), &hdr, &m);
 	if (ret < 0)
 		return ret;
@@ -297,12 +305,19 @@ static bool has_room(const struct rp_peer *p)
 /* What waits for p has been sent, has ended, or waits longer. */
 static void sent(struct rp_peer *p, int ret)
 {
-	if (ret == -EAGAIN)
+	if (ret == -EAGAIN) {
 		p->in->blocked = true;
-	else if (ret)
+	} else if (ret) {
+		rp_own_lost(p);
 		peer_fail(p,
 			  ret == -ENOMEM ? RP_ST_NO_MEMORY : RP_ST_SEND_FAILED,
 			  -ret);
+	}
+}
+
+void rp_peer_fence(struct rp_peer *p)
+{
+	sent(p, rp_own_post(p));
 }
 
 void rp_peer_send(struct rp_peer *p)
@@ -394,6 +409,8 @@ static void session_open(struct rp_peer *p, uint64_t incarnation,
 		/* It has restarted, and never got what is in flight. */
 		requeue_sent(p);
 	}
+	if (p->incarnation && p->incarnation != incarnation)
+		rp_own_lost(p);
 	p->their_cookie = m->cookie;
 	p->incarnation = incarnation;
 	p->credits = m->credits;
@@ -505,6 +522,8 @@ static void recv_reply(struct rp_peer *p, const void *msg,
 		return;
 	if (m.status == RP_ST_OK && hdr->incarnation != p->incarnation)
 		m.status = RP_ST_INCARNATION;
+	if (m.status != RP_ST_OK)
+		rp_own_forget(p);
 	c = r->commit;
 	first = r->first;
 	n = r->n;
@@ -631,6 +650,7 @@ static void peer_progress(struct rp_peer *p, uint64_t t)
 		peer_fail(p, st, 0);
 		return;
 	}
+	rp_peer_fence(p);
 	if (p->state == RP_SESSION_OPEN)
 		sent(p, resend_late(p, t));
 	rp_peer_send(p);

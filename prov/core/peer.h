@@ -35,6 +35,13 @@ struct rp_initiator_attr {
 	unsigned int max_commits; /* outstanding at once */
 	bool ordered;	/* a message follows the writes posted before it */
 	bool all_peers; /* operator: every peer runs ofi_rpmem */
+	/*
+	 * When a connection breaks, what was under way over it fails and so
+	 * does whatever is posted to that peer until rp_peer_forget(); and a
+	 * read stays behind the writes before it. Then commits may be carried
+	 * out without the agent (own.h).
+	 */
+	bool own;
 };
 
 struct rp_initiator;
@@ -69,6 +76,15 @@ void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 		    uint64_t addr, uint64_t len);
 void rp_write_undo(struct rp_write *w);
 void rp_write_done(struct rp_write *w, int err);
+
+/*
+ * The write is one that a read fence says nothing about: an atomic, which the
+ * target's CPU may carry out. From now on the agent is asked about its key.
+ */
+void rp_write_by_cpu(struct rp_write *w);
+
+/* A fence that was posted has come back, err 0: with its bytes. */
+void rp_fence_done(struct rp_fence *f, int err);
 
 /* A control message of a target type (not RP_MSG_TO_TARGET) that arrived. */
 void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len);

@@ -78,6 +78,7 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 	c = rp_client_hello(&a->clients, x, m, refused, x->ops->now(x));
 	if (!c)
 		return;
+	c->features = m->features & RP_FEATURES;
 	/* Not open, and something kept: that is this answer. */
 	if (c->state != RP_CLIENT_OPEN && !STAILQ_EMPTY(&c->kept))
 		return;
@@ -86,7 +87,7 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 			.cookie = c->cookie,
 			.credits = a->attr.credits,
 			.max_ranges = RP_WIRE_MAX_RANGES,
-			.features = m->features & RP_FEATURES,
+			.features = c->features,
 		};
 	ack_hdr = rp_agent_hdr(a, c, hdr->token);
 	len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack_hdr, &ack);
@@ -171,7 +172,7 @@ static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
 static bool needs_flush(const struct rp_region *r, enum rp_class required,
 			struct rp_wire_reply *reply)
 {
-	struct rp_choice choice = r->choice;
+	struct rp_choice choice = rp_method_by_agent(&r->facts, r->choice);
 
 	if (required < choice.class) {
 		/* Less is asked: placement alone may be enough for that. */
@@ -186,6 +187,35 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	if (reply->method < choice.method)
 		reply->method = choice.method;
 	return choice.method != RP_METHOD_DELIVERY;
+}
+
+/*
+ * May the initiator do without us from now on? Where a flush can fail it may
+ * not: everybody must learn of that. Nor where an old key may come to mean
+ * other memory without anybody being told.
+ */
+static void grant(const struct rp_client *c, const struct rp_wire_request *m,
+		  const struct rp_region *r, struct rp_wire_reply *reply)
+{
+	enum rp_method own = r->choice.method;
+
+	/*
+	 * What only an adapter has survives where delivery is enough, but a
+	 * later write to the same bytes may be overtaken by it.
+	 */
+	if (own == RP_METHOD_DELIVERY &&
+	    r->facts.placement != RP_PLACE_CPU_USER &&
+	    r->facts.placement != RP_PLACE_CPU_KERNEL)
+		own = r->facts.fence == RP_YES ? RP_METHOD_FENCE
+					       : RP_METHOD_REFUSED;
+	if (!(c->features & RP_FEATURE_OWN) || m->effect ||
+	    m->level != RP_LEVEL_DURABLE || r->facts.told != RP_YES ||
+	    (own != RP_METHOD_DELIVERY && own != RP_METHOD_FENCE) ||
+	    rp_pmem_blocks(r->pmem))
+		return;
+	reply->grant = (uint8_t)own;
+	reply->addr = r->addr;
+	reply->length = r->len;
 }
 
 /* The region of [addr, addr+len) of key and its offset, or NULL: why not. */
@@ -358,6 +388,7 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 		answer_at_once(a, c, job);
 		return;
 	}
+	grant(c, &m, job->ranges[0].region, &job->reply);
 	a->stats.requests++;
 	a->stats.ranges += m.nranges;
 	if (!work) {

@@ -18,13 +18,14 @@ enum {
 	THEN_LEN = 32, /* with its seq */
 	NOTIFY_LEN = 16,
 	REPLY_LEN = 48,
+	GRANT_LEN = 64, /* of a REPLY with a grant */
 	QUERY_LEN = 48,
 	INFO_WHY = 74, /* fixed part; the sentence follows */
 };
 
 static_assert(REQUEST_RANGES + RANGE_LEN <= RP_WIRE_INJECT,
 	      "one range must be an inject");
-static_assert(REPLY_LEN <= RP_WIRE_INJECT && HELLO_ACK_LEN <= RP_WIRE_INJECT,
+static_assert(GRANT_LEN <= RP_WIRE_INJECT && HELLO_ACK_LEN <= RP_WIRE_INJECT,
 	      "answers must be an inject");
 static_assert(REQUEST_RANGES + RANGE_LEN * RP_WIRE_MAX_RANGES <=
 		      RP_WIRE_MAX_MSG,
@@ -378,6 +379,11 @@ static bool reply_valid(const struct rp_wire_reply *m)
 	if (!status_travels(m->status) || m->class > RP_CLASS_POWER ||
 	    m->method >= RP_METHOD_MAX || m->range >= RP_WIRE_MAX_RANGES)
 		return false;
+	if (m->grant &&
+	    (m->level != RP_LEVEL_DURABLE || !m->length ||
+	     m->addr + m->length < m->addr ||
+	     (m->grant != RP_METHOD_DELIVERY && m->grant != RP_METHOD_FENCE)))
+		return false;
 	if (m->status == RP_ST_OK)
 		return m->level == RP_LEVEL_VISIBLE ||
 		       m->level == RP_LEVEL_DURABLE;
@@ -387,12 +393,14 @@ static bool reply_valid(const struct rp_wire_reply *m)
 int rp_wire_put_reply(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		      const struct rp_wire_reply *m)
 {
+	int len = m->grant ? GRANT_LEN : REPLY_LEN;
+
 	if (!reply_valid(m))
 		return -EINVAL;
-	if (size < REPLY_LEN)
+	if (size < (size_t)len)
 		return -EMSGSIZE;
 
-	put_hdr(buf, hdr, RP_MSG_REPLY, REPLY_LEN);
+	put_hdr(buf, hdr, RP_MSG_REPLY, len);
 	put32(buf, 32, m->status);
 	put8(buf, 36, m->level);
 	put8(buf, 37, m->class);
@@ -400,7 +408,12 @@ int rp_wire_put_reply(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	put32(buf, 40, m->detail);
 	put16(buf, 44, m->credits);
 	put8(buf, 46, m->method);
-	return REPLY_LEN;
+	put8(buf, 47, m->grant);
+	if (m->grant) {
+		put64(buf, 48, m->addr);
+		put64(buf, 56, m->length);
+	}
+	return len;
 }
 
 int rp_wire_get_reply(const void *buf, const struct rp_wire_hdr *hdr,
@@ -409,7 +422,8 @@ int rp_wire_get_reply(const void *buf, const struct rp_wire_hdr *hdr,
 	const uint8_t *p = buf;
 	struct rp_wire_reply t;
 
-	if (hdr->type != RP_MSG_REPLY || hdr->length != REPLY_LEN || p[47])
+	if (hdr->type != RP_MSG_REPLY || hdr->length < REPLY_LEN ||
+	    hdr->length != (p[47] ? GRANT_LEN : REPLY_LEN))
 		return -EBADMSG;
 	t = (struct rp_wire_reply){
 		.status = get32(p, 32),
@@ -419,7 +433,12 @@ int rp_wire_get_reply(const void *buf, const struct rp_wire_hdr *hdr,
 		.detail = get32(p, 40),
 		.credits = get16(p, 44),
 		.method = p[46],
+		.grant = p[47],
 	};
+	if (t.grant) {
+		t.addr = get64(p, 48);
+		t.length = get64(p, 56);
+	}
 	if (!reply_valid(&t))
 		return -EBADMSG;
 	*m = t;

@@ -80,7 +80,8 @@ struct rp_wire_range {
  *  hdr.session is 0, cookie is not. Unknown features are ignored: a target
  *  answers with those it shares. Read in every version.             */
 #define RP_FEATURE_EFFECTS 1u /* REQUESTs may carry effects */
-#define RP_FEATURES	   RP_FEATURE_EFFECTS
+#define RP_FEATURE_OWN	   2u /* REPLYs may carry grants */
+#define RP_FEATURES	   (RP_FEATURE_EFFECTS | RP_FEATURE_OWN)
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -139,8 +140,11 @@ struct rp_wire_request {
 /*  32 u32 status  36 u8 level reached  37 u8 class reached  38 u16 index of
  *  the range at fault (nranges: the store)
  *  40 u32 detail (errno, or the region's class)
- *  44 u16 credits now granted  46 u8 method  47 u8 reserved 0
- *  Status not 0: level, class and method are 0.                     */
+ *  44 u16 credits now granted  46 u8 method
+ *  47 u8 grant: the method by which the initiator may, from now on, bring
+ *  bytes of the first range's region to this class by itself, 0: none.
+ *  With one, the region: 48 u64 addr of its first byte  56 u64 length
+ *  Status not 0: level, class, method and grant are 0.              */
 struct rp_wire_reply {
 	uint32_t status;
 	uint8_t level;
@@ -149,6 +153,8 @@ struct rp_wire_reply {
 	uint32_t detail;
 	uint16_t credits;
 	uint8_t method;
+	uint8_t grant; /* 0, RP_METHOD_DELIVERY or RP_METHOD_FENCE */
+	uint64_t addr, length;
 };
 
 /*  32 u64 key  40 u8 required class  41..47 reserved 0              */

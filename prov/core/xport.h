@@ -12,6 +12,7 @@
  * kick, which comes from any thread. None of them calls back into core.
  */
 struct rp_xport;
+struct rp_fence;
 struct rp_xport_ops {
 	/* Monotonic time in ns. The only clock that core knows. */
 	uint64_t (*now)(struct rp_xport *x);
@@ -22,6 +23,15 @@ struct rp_xport_ops {
 	 */
 	int (*send)(struct rp_xport *x, uint64_t peer, const void *msg,
 		    size_t len);
+	/*
+	 * Initiator only, and only where its attributes say `own`: read len
+	 * bytes, 1 to 8, of the base's key at addr, to nowhere in particular,
+	 * behind everything this endpoint posted to peer before and over the
+	 * same connection. Returns 0, and then rp_fence_done() is called once;
+	 * -EAGAIN; or another -errno: not posted.
+	 */
+	int (*fence)(struct rp_xport *x, uint64_t peer, uint64_t base_key,
+		     uint64_t addr, size_t len, struct rp_fence *f);
 	/*
 	 * Target only: find or make a way to answer the endpoint of this
 	 * address; *peer is good until peer_put(). Bounded by the caller.

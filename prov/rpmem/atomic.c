@@ -233,8 +233,10 @@ static ssize_t tracked(struct rp_ep *ep, const struct call *call,
 	}
 	s->atomic = true;
 	s->buf = carry;
+	for (unsigned int i = 0; i < s->nwrites; i++)
+		rp_write_by_cpu(&s->write[i]);
 	/* ofi_rxm 1.17 tells of no injected atomic that it has completed. */
-	ret = base_call_msg(ep, &c, rp_track_flags(flags) & ~FI_INJECT, s);
+	ret = base_call_msg(ep, &c, rp_track_flags(s, flags) & ~FI_INJECT, s);
 	if (ret)
 		rp_track_undo(s);
 	else

@@ -143,6 +143,9 @@ static void dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 	case RP_SLOT_READ:
 		rp_local_completed(s, err);
 		break;
+	case RP_SLOT_FENCE:
+		rp_fence_completed(s, err ? err->err : 0);
+		break;
 	case RP_SLOT_SEND:
 	case RP_SLOT_RECV:
 		rp_xport_completed(s, e ? e->len : 0, err ? err->err : 0);

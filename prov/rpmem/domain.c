@@ -18,6 +18,9 @@ static int domain_close(struct fid *fid)
 	if (atomic_load(&dom->refs))
 		return -FI_EBUSY;
 	rp_domain_thread_stop(dom);
+	if (dom->landing_mr)
+		fi_close(&dom->landing_mr->fid);
+	dom->landing_mr = NULL;
 	ret = fi_close(&dom->base->fid);
 	if (ret) {
 		if (dom->auto_progress && rp_domain_thread_start(dom))
@@ -190,6 +193,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	dom->ordered = dom->base_info->tx_attr->msg_order & FI_ORDER_SAW;
+	dom->own = rp_fence_is_proof(dom);
 	format = dom->base_info->ep_attr->mem_tag_format;
 	dom->ctrl_bit = 1ull << (63 - __builtin_clzll(format));
 	LIST_INIT(&dom->cqs);

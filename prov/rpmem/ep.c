@@ -21,6 +21,8 @@ static void abandon_slots(struct rp_ep *ep)
 			continue;
 		for (unsigned int i = 0; i < s->nwrites && !s->written; i++)
 			rp_write_done(&s->write[i], FI_ECANCELED);
+		if (s->kind == RP_SLOT_FENCE)
+			rp_fence_done(s->fence, FI_ECANCELED);
 		if (s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_WRITE)
 			free(s->buf);
 		s->kind = RP_SLOT_DEAD;

@@ -104,6 +104,7 @@ struct rp_slot *rp_slot_get(struct rp_slot_pool *p, struct rp_ep *ep,
 	s->flags = 0;
 	s->buf = NULL;
 	s->commit = NULL;
+	s->fence = NULL;
 	return s;
 }
 

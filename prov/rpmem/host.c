@@ -33,12 +33,22 @@ int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 	rp_caps_base(cfg.root, base, device, &nic);
 	cfg.placement = nic.placement;
 	cfg.fence = nic.fence;
+	cfg.told = nic.told;
 	cfg.placement_why = nic.placement_why;
 	cfg.fence_why = nic.fence_why;
+	cfg.told_why = nic.told_why;
 	cfg.op = op;
 	ret = rp_caps_region(&cfg, addr, len, facts, why);
 	rp_operator_free(op);
 	return ret;
+}
+
+bool rp_host_tells(const char *base, const char *device)
+{
+	struct rp_nic nic;
+
+	rp_caps_base(NULL, base, device, &nic);
+	return nic.told == RP_YES;
 }
 
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)

@@ -26,6 +26,8 @@ int rp_host_random(void *buf, size_t len);
 int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 		  const char *op_file, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why);
+/* Does the base tell when a connection broke? See struct rp_facts, told. */
+bool rp_host_tells(const char *base, const char *device);
 /* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
 /* May flushes that block run on a thread of their own? */

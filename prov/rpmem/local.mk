@@ -8,6 +8,7 @@ rpmem_sources = \
 	prov/rpmem/ep.c \
 	prov/rpmem/ext.c \
 	prov/rpmem/fabric.c \
+	prov/rpmem/fence.c \
 	prov/rpmem/hidden.c \
 	prov/rpmem/host.h \
 	prov/rpmem/info.c \

@@ -197,6 +197,12 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", r->why);
 		return ret;
 	}
+	/* Ours are random: rarely, but maybe, one that was there before. */
+	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
+		r->facts.told = RP_NO;
+	/* A fence is a read. */
+	if (!(attr->access & FI_REMOTE_READ))
+		r->facts.fence = RP_NO;
 	r->choice = rp_method_best(&r->facts, RP_METHODS_BUILT);
 	if (r->choice.method == RP_METHOD_REFUSED) {
 		RP_WARN(MR, "FI_RMA_PMEM refused: %s; %s\n", r->why,
@@ -206,8 +212,10 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	RP_INFO(MR, "%s: class %s by %s\n", r->why,
 		rp_class_name(r->choice.class),
 		rp_method_name(r->choice.method));
-	return rp_pmem_new(r->base, r->len, r->choice.method, &r->facts.file,
-			   rp_host_flusher(r->base, r->len), &r->pmem);
+	return rp_pmem_new(r->base, r->len,
+			   rp_method_by_agent(&r->facts, r->choice).method,
+			   &r->facts.file, rp_host_flusher(r->base, r->len),
+			   &r->pmem);
 }
 
 /* Let the agent know the region: from now on somebody may ask for a commit. */

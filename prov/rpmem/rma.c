@@ -308,11 +308,16 @@ void rp_track_undo(struct rp_slot *s)
 	slot_release(s);
 }
 
-uint64_t rp_track_flags(uint64_t flags)
+uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags)
 {
-	/* The request of a commit follows at once. */
+	/*
+	 * What a commit needs follows at once: a fence that goes out with the
+	 * write, or a message of its own.
+	 */
 	if (flags & FI_COMMIT_COMPLETE)
 		flags &= ~FI_MORE;
+	if (s->commit && rp_commit_fences(s->commit))
+		flags |= FI_MORE;
 	return (flags & ~OUR_FLAGS &
 		~(FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE)) |
 	       FI_COMPLETION | FI_DELIVERY_COMPLETE;
@@ -358,7 +363,7 @@ static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		m.context = s;
 		if (t.notify)
 			flags &= ~FI_REMOTE_CQ_DATA;
-		ret = fi_writemsg(ep->base, &m, rp_track_flags(flags));
+		ret = fi_writemsg(ep->base, &m, rp_track_flags(s, flags));
 		if (ret)
 			rp_track_undo(s);
 		else

@@ -93,7 +93,7 @@ struct rp_fabric {
 	struct fid_fabric *direct;
 	/* Of ofi_rxm over it, once a domain has needed it. */
 	struct fid_fabric *layered;
-	char *base_name; /* what a hint names: "tcp" */
+	char *base_name;      /* what a hint names: "tcp" */
 	pthread_mutex_t lock; /* for layered and given */
 	/* Entries that the base was given: sockets goes on looking at them. */
 	struct fi_info *given;
@@ -113,6 +113,7 @@ enum rp_slot_kind {
 	RP_SLOT_COMMIT, /* a commit of its own */
 	RP_SLOT_READ,	/* a read into local persistent memory, with commit */
 	RP_SLOT_SEND,	/* a control message too long to inject */
+	RP_SLOT_FENCE,	/* a read behind the writes of a commit */
 	RP_SLOT_RECV,	/* a posted receive for control messages */
 	RP_SLOT_DEAD,	/* its endpoint is gone; the base may still answer */
 };
@@ -140,6 +141,7 @@ struct rp_slot {
 	void *buf;	/* SEND, RECV; WRITE: an atomic's struct rp_carry */
 	uint32_t size;	/* RECV: of buf */
 	struct rp_commit *commit;
+	struct rp_fence *fence; /* FENCE */
 	union {
 		struct rp_write write[RP_SLOT_IOV];
 		struct iovec iov[RP_SLOT_IOV]; /* READ: where it goes */
@@ -181,6 +183,7 @@ struct rp_dom {
 	bool marked;		   /* we make the keys, with facts in them */
 	bool auto_progress;
 	bool ordered;	   /* a message follows the writes before it */
+	bool own;	   /* commits may do without the agent: fence.c */
 	uint64_t ctrl_bit; /* the tag bit of control messages */
 	uint64_t incarnation;
 
@@ -202,6 +205,9 @@ struct rp_dom {
 	unsigned int npmem; /* registered persistent regions */
 	LIST_HEAD(, rp_mr) pmems;
 	struct rp_slot_pool slots;
+	/* Where fences land. Nobody looks at it, so one is enough. */
+	uint64_t landing;
+	struct fid_mr *landing_mr; /* where the base wants one */
 	LIST_HEAD(, rp_cq) cqs;
 	LIST_HEAD(, rp_ep) eps;
 	int kick_fd;  /* core wants progress: worker done, commit ended */
@@ -482,7 +488,7 @@ int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
 void rp_track_posted(struct rp_slot *s);
 void rp_track_undo(struct rp_slot *s);
 /* The flags of an operation, as the base gets them. */
-uint64_t rp_track_flags(uint64_t flags);
+uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags);
 
 /* A slot of kind WRITE was completed by the base; err NULL: success. */
 void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
@@ -519,6 +525,16 @@ ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 void rp_local_completed(struct rp_slot *s, const struct fi_cq_err_entry *err);
 /* The agent has dropped the endpoint: end what waits for its flushes. */
 void rp_local_abandon(struct rp_ep *ep);
+
+/* --- fence.c --- */
+
+/* Is the base one over which a read proves something? */
+bool rp_fence_is_proof(const struct rp_dom *dom);
+/* For struct rp_xport_ops. */
+int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
+		  uint64_t addr, size_t len, struct rp_fence *f);
+/* A slot of kind FENCE came back. err: positive, 0: success. */
+void rp_fence_completed(struct rp_slot *s, int err);
 
 /* --- atomic.c --- */
 

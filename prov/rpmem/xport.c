@@ -167,6 +167,7 @@ static void xport_kick(struct rp_xport *x)
 const struct rp_xport_ops rp_xport_ops = {
 	.now = xport_now,
 	.send = xport_send,
+	.fence = rp_fence_post,
 	.peer_get = xport_peer_get,
 	.peer_put = xport_peer_put,
 	.name = xport_name,
@@ -377,6 +378,7 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		.slow_rate = rp_params.slow_rate,
 		.max_commits = rp_params.max_commits,
 		.ordered = ep->dom->ordered,
+		.own = ep->dom->own,
 	};
 	int ret = rp_xport_activate(ep, false);
 

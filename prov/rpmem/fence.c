@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Reads behind writes: the part of a commit that needs no agent. */
+#include "rpmem/host.h"
+#include "rpmem/rpmem.h"
+
+bool rp_fence_is_proof(const struct rp_dom *dom)
+{
+	const struct fi_info *base = dom->base_info;
+	uint64_t order = base->tx_attr->msg_order;
+
+	return rp_host_tells(dom->fabric->base_name, base->domain_attr->name) &&
+	       (order & (FI_ORDER_RAW | FI_ORDER_RMA_RAW)) &&
+	       base->ep_attr->max_order_raw_size >= sizeof(dom->landing);
+}
+
+/* Only where a program has commits, for the rest pays nothing for them. */
+static int landing(struct rp_dom *dom, void **desc)
+{
+	int ret;
+
+	*desc = NULL;
+	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_LOCAL))
+		return 0;
+	if (!dom->landing_mr) {
+		ret = fi_mr_reg(dom->base, &dom->landing, sizeof(dom->landing),
+				FI_READ, 0, 0, 0, &dom->landing_mr, NULL);
+		if (ret)
+			return ret;
+	}
+	*desc = fi_mr_desc(dom->landing_mr);
+	return 0;
+}
+
+int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
+		  uint64_t addr, size_t len, struct rp_fence *f)
+{
+	struct rp_ep *ep = rp_container_of(x, struct rp_ep, xport);
+	struct rp_dom *dom = ep->dom;
+	struct iovec iov = {.iov_base = &dom->landing, .iov_len = len};
+	struct fi_rma_iov rma = {.addr = addr, .len = len, .key = base_key};
+	void *desc;
+	struct fi_msg_rma m = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+	};
+	struct rp_slot *s;
+	int ret = landing(dom, &desc);
+
+	if (ret)
+		return ret;
+	s = rp_slot_get(&dom->slots, ep, RP_SLOT_FENCE);
+	if (!s)
+		return -FI_ENOMEM;
+	s->fence = f;
+	m.context = s;
+	ret = (int)fi_readmsg(ep->base, &m, FI_COMPLETION);
+	if (ret)
+		rp_slot_put(&dom->slots, s);
+	return ret;
+}
+
+void rp_fence_completed(struct rp_slot *s, int err)
+{
+	struct rp_ep *ep = s->ep;
+
+	/* The program has read nothing. */
+	rp_cntr_hide(ep, RP_CNTR_READ, err != 0);
+	rp_fence_done(s->fence, err);
+	rp_slot_put(&ep->dom->slots, s);
+}
