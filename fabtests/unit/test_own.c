@@ -144,6 +144,42 @@ Test(own, fence_is_behind_the_write_and_not_after_it)
 	rig_end(&g);
 }
 
+/* A write with its commit: reserved, posted, started. */
+Test(own, fence_waits_for_its_write)
+{
+	const struct rp_wire_range r = rig_range(1, 5000, 8);
+	const struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.done = rig_done,
+		.arg = &c1,
+	};
+	struct rp_commit *c;
+
+	fenced(1);
+	c1 = (struct rig_told){0};
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	rp_write_begin(p, &w0, rig_key(1), 5000, 8);
+	/* Something is sure to follow, so the write need not ring. */
+	cr_assert(rp_commit_fences(c));
+	cr_assert_eq(nreads, 0);
+	rp_commit_start(c);
+	cr_assert_eq(nreads, 1);
+	rp_write_done(&w0, 0);
+	rp_fence_done(reads[0].f, 0);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	/* Of what is poisoned nothing follows, and it must. */
+	rp_write_begin(p, &w0, rig_key(1), 5000, 8);
+	rp_write_done(&w0, EIO);
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	cr_assert(!rp_commit_fences(c));
+	rp_commit_unreserve(c);
+	rig_end(&g);
+}
+
 Test(own, one_fence_for_each_region)
 {
 	struct rp_wire_range r[4];
