@@ -19,7 +19,9 @@
 #define RUNS_MAX 3000000ull
 /* A forbidden pair mostly loses at once, if it is in the right variant. */
 #define RUNS_SHORT 200ull
-#define RUNS_QUICK 20ull
+/* What only a long program shows is looked for longer: it ends when found. */
+#define RUNS_FORBIDDEN 5000ull
+#define RUNS_QUICK     20ull
 /* Searches that have been done: far more than there are. */
 #define DONE_SIZE 65536u
 
@@ -296,6 +298,8 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 	struct timespec a, b;
 
 	clock_gettime(CLOCK_MONOTONIC, &a);
+	if (p->forbidden && random < RUNS_FORBIDDEN)
+		random = RUNS_FORBIDDEN;
 	if ((!p->forbidden || !work_short(s, p, RUNS_SHORT, r)) &&
 	    !work_short(s, p, p->forbidden ? RUNS_MAX : opt.max, r) &&
 	    !opt.quick)
