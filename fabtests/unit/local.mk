@@ -260,6 +260,7 @@ TESTS += fabtests/unit/test_own
 fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(initiator_rig)
 fabtests_unit_test_own_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_own_LDADD = $(unit_ldadd)
+fabtests_unit_test_own_LDFLAGS = -Wl,--wrap=malloc -Wl,--wrap=calloc
 
 commit_rig = fabtests/unit/commit_rig.c fabtests/unit/commit_rig.h \
 	$(initiator_rig)

@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/own.h"
 #include "initiator_rig.h"
 
 static struct rig g;
@@ -13,6 +14,37 @@ static struct rp_peer *p;
 static struct rig_session s;
 static struct rig_told c0, c1;
 static struct rp_write w0, w1;
+
+/* Linked with --wrap: memory ends after so many pieces; -1: never. */
+static long pieces = -1;
+
+static bool once; /* and then there is some again */
+
+static bool none_left(void)
+{
+	bool none;
+
+	if (pieces > 0)
+		pieces--;
+	none = !pieces;
+	if (none && once)
+		pieces = -1;
+	return none;
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+	return none_left() ? NULL : __real_malloc(size);
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return none_left() ? NULL : __real_calloc(n, size);
+}
 
 /* The base takes reads too, and remembers the last ones. */
 static struct {
@@ -296,9 +328,11 @@ Test(own, ends_with_a_failed_write)
 	rp_write_done(&w0, 0);
 	rp_write_done(&w1, EIO);
 	cr_assert(asks(1, 4096, 64));
-	/* Also one that was only written to. */
+	/* Also those that were only written to. */
 	confirm(7, RP_METHOD_FENCE, RP_CLASS_POWER);
 	cr_assert(asks(7, 4096, 64));
+	confirm(2, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(asks(2, 4096, 64));
 	is_banned(1);
 }
 
@@ -380,6 +414,240 @@ Test(own, silence_ends_it)
 	rig_sleep(&g, 2 * RIG_TIMEOUT);
 	rig_told_once(&c1, RP_ST_TIMEOUT);
 	rp_fence_done(reads[0].f, EIO);
+	rig_end(&g);
+}
+
+/* A session, and nothing granted yet. */
+static void asked(void)
+{
+	s.cookie = 0;
+	start(true);
+	confirm(1000000, RP_METHOD_REFUSED, RP_CLASS_POWER);
+}
+
+static bool grantable(uint32_t n)
+{
+	confirm(n, RP_METHOD_FENCE, RP_CLASS_POWER);
+	return !asks(n, 4096, 64);
+}
+
+/* The connection goes, after writes to n keys from first on. */
+static void lose(uint32_t first, uint32_t n)
+{
+	for (uint32_t k = first; k < first + n; k++) {
+		rp_write_begin(p, &w0, rig_key(k), 0, 8);
+		/* That it is not the first write to it changes nothing. */
+		rp_write_begin(p, &w1, rig_key(k), 8, 8);
+		rp_write_done(&w1, 0);
+		rp_write_done(&w0, k + 1 == first + n ? EIO : 0);
+	}
+}
+
+/* So many keys are remembered to be the agent's; with one more all are. */
+Test(own, too_many_keys)
+{
+	asked();
+	lose(1, RP_OWN_BANNED - 1);
+	lose(1, RP_OWN_BANNED - 1);
+	cr_assert(!grantable(1));
+	cr_assert(grantable(2000000));
+	/* That one was asked about over the connection that goes now. */
+	lose(5, 1);
+	cr_assert(!grantable(2000000));
+	cr_assert(grantable(2000001));
+	lose(5, 1);
+	cr_assert(!grantable(2000002));
+	rp_peer_forget(g.in, RIG_PEER);
+	p = rig_peer(&g);
+	s.cookie = 0;
+	cr_assert(!grantable(2000003));
+	rig_end(&g);
+}
+
+/* No memory to say which keys were used: nothing is granted, here or after. */
+static void forgets_which(long n)
+{
+	asked();
+	cr_assert(grantable(3));
+	rp_peer_forget(g.in, RIG_PEER);
+	p = rig_peer(&g);
+	s.cookie = 0;
+	confirm(1000000, RP_METHOD_REFUSED, RP_CLASS_POWER);
+	cr_assert(grantable(4));
+	rp_own_lost(p);
+	pieces = n;
+	rp_write_begin(p, &w0, rig_key(5), 0, 8);
+	cr_assert_eq(pieces, 0);
+	pieces = -1;
+	rp_write_done(&w0, 0);
+	cr_assert(!grantable(6));
+	rp_peer_forget(g.in, RIG_PEER);
+	p = rig_peer(&g);
+	s.cookie = 0;
+	cr_assert(!grantable(7));
+	rig_end(&g);
+}
+
+Test(own, no_memory_for_a_key)
+{
+	forgets_which(1);
+}
+
+Test(own, no_memory_for_the_first_key)
+{
+	forgets_which(2);
+}
+
+/* The same when it is to be said which ones are the agent's from now on. */
+static void bans_all(long n)
+{
+	asked();
+	cr_assert(grantable(3));
+	pieces = n;
+	rp_own_lost(p);
+	cr_assert_eq(pieces, 0);
+	pieces = -1;
+	cr_assert(!grantable(4));
+	rig_end(&g);
+}
+
+Test(own, no_memory_to_ban)
+{
+	bans_all(1);
+}
+
+Test(own, no_memory_to_ban_the_first)
+{
+	bans_all(2);
+}
+
+/* A program without memory for its fence asks the agent, as before. */
+Test(own, no_memory_for_a_fence)
+{
+	struct rp_commit *c;
+	const struct rp_wire_range r = rig_range(1, 4096, 8);
+	const struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.done = rig_done,
+		.arg = &c1,
+	};
+
+	fenced(1);
+	c1 = (struct rig_told){0};
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	pieces = 1;
+	once = true;
+	rp_commit_start(c);
+	once = false;
+	cr_assert_eq(pieces, -1);
+	cr_assert_eq(nreads, 0);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	rig_end(&g);
+}
+
+static struct rp_wire_reply answer(enum rp_level level, enum rp_class class,
+				   enum rp_method grant)
+{
+	return (struct rp_wire_reply){
+		.level = level,
+		.class = class,
+		.method = RP_METHOD_AGENT_CLWB,
+		.credits = 8,
+		.grant = grant,
+		.addr = grant ? 4096 : 0,
+		.length = grant ? 4096 : 0,
+	};
+}
+
+/* Commit these ranges at this level and class; this is what is said of it. */
+static void ask_so(const struct rp_wire_range *r, size_t n,
+		   const struct rp_wire_reply *m)
+{
+	const struct rp_commit_attr attr = {
+		.ranges = r,
+		.nranges = n,
+		.level = m->level,
+		.required =
+			m->level == RP_LEVEL_DURABLE ? m->class : RP_CLASS_NONE,
+		.done = rig_done,
+		.arg = &c0,
+	};
+
+	c0 = (struct rig_told){0};
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	rig_reply(&g, &s, rig_requested(&g, &s), m);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
+/* What is granted is granted for the region of the first range. */
+Test(own, answer_about_several)
+{
+	const struct rp_wire_range r[4] = {
+		rig_range(1, 4096, 8),
+		rig_range(2, 4096, 8),
+		rig_range(1, 4200, 8),
+		rig_range(3, 4096, 8),
+	};
+	struct rp_wire_reply m =
+		answer(RP_LEVEL_DURABLE, RP_CLASS_POWER, RP_METHOD_FENCE);
+
+	asked();
+	ask_so(r, 4, &m);
+	cr_assert(!asks(1, 4096, 8));
+	cr_assert(asks(2, 4096, 8));
+	cr_assert(asks(3, 4096, 8));
+	/* Nothing granted says so of all of them. */
+	cr_assert(grantable(2));
+	cr_assert(grantable(3));
+	cr_assert(!asks(1, 4096, 8));
+	m = answer(RP_LEVEL_DURABLE, RP_CLASS_POWER, RP_METHOD_REFUSED);
+	ask_so((struct rp_wire_range[]){r[0], r[1], rig_range(9, 0, 8), r[3]},
+	       4, &m);
+	for (uint32_t n = 1; n <= 3; n++)
+		cr_assert(asks(n, 4096, 8));
+	rig_end(&g);
+}
+
+/* An answer about more than was granted, or about less, takes nothing back. */
+Test(own, answer_about_something_else)
+{
+	const struct rp_wire_range r = rig_range(1, 4096, 8);
+	struct rp_wire_reply m =
+		answer(RP_LEVEL_VISIBLE, RP_CLASS_NONE, RP_METHOD_REFUSED);
+
+	fenced(1);
+	ask_so(&r, 1, &m);
+	cr_assert(!asks(1, 4096, 8));
+	rig_end(&g);
+	s.cookie = 0;
+	start(true);
+	confirm(1, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+	m = answer(RP_LEVEL_DURABLE, RP_CLASS_POWER, RP_METHOD_REFUSED);
+	ask_so(&r, 1, &m);
+	m = answer(RP_LEVEL_DURABLE, RP_CLASS_PROCESS, RP_METHOD_REFUSED);
+	rp_write_begin(p, &w0, rig_key(1), 4096, 8);
+	{
+		const struct rp_commit_attr attr = {
+			.ranges = &r,
+			.nranges = 1,
+			.level = RP_LEVEL_DURABLE,
+			.required = RP_CLASS_PROCESS,
+			.done = rig_done,
+			.arg = &c1,
+		};
+
+		c1 = (struct rig_told){0};
+		cr_assert_eq(rp_commit_post(p, &attr), 0);
+	}
+	rig_none(&g);
+	rp_write_done(&w0, 0);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	cr_assert_eq(c1.out.method, RP_METHOD_DELIVERY);
 	rig_end(&g);
 }
 
