@@ -14,9 +14,10 @@ static enum rp_method carried_out(const struct verdict_method *m)
 
 /*
  * What an adapter has acknowledged survives where the whole system does. But of
- * two writes to the same bytes the earlier may be the one that does, when the
- * adapter still has both: so without a read that pushes the provider does not
- * offer it. As a wrong method it can be made to.
+ * two writes to the same bytes, over two connections, the earlier may be the
+ * one that does, when the adapter still has both. So without a read that pushes
+ * the provider does not offer it; as a wrong method it can be made to, and what
+ * the verdicts say of one initiator's writes is looked at.
  */
 static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 {
@@ -29,8 +30,6 @@ static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
-	if (m->valid && only_acknowledged(&cell->facts, carried_out(m)))
-		return false;
 	return cell->op != VERDICT_SEND &&
 	       (RP_METHODS_BUILT & RP_METHOD_BIT(carried_out(m)));
 }
@@ -151,6 +150,7 @@ static void fill(const struct verdict_cell *cell,
 	};
 	out->against = cell->against;
 	out->data = cell->op == VERDICT_WRITE_IMM;
+	out->alone = m->valid && only_acknowledged(f, carried_out(m));
 	out->believed = believe(carried_out(m), cell->against, own);
 }
 

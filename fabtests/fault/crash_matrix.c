@@ -152,7 +152,7 @@ static bool applies(const struct pair *p, const struct crash_prog *prog,
 	bool simple = c->truth.place < MODEL_DMA_CACHE && c->fabric.ordered;
 
 	return (!prog->breaks || may_break(c)) && (!prog->wide || is_wide(p)) &&
-	       (!prog->deep || simple || opt.all);
+	       (!c->alone || !prog->n[1]) && (!prog->deep || simple || opt.all);
 }
 
 /* --- exploring one pair --- */
@@ -244,19 +244,29 @@ static bool explore(struct shared *s, const struct pair *p,
 	return true;
 }
 
-static bool explore_random(const struct pair *p, const struct crash_cell *cell,
-			   uint64_t seed, struct result *r)
+static void random_program(const struct pair *p, const struct crash_cell *cell,
+			   uint64_t seed, struct crash_prog *prog)
 {
-	static struct choices c;
 	enum crash_shape shape =
 		p->method->order == VERDICT_WAIT	? CRASH_ORDER_WAIT
 		: p->method->order == VERDICT_PIPELINED ? CRASH_ORDER_PIPELINED
 		: p->method->order == VERDICT_THEN	? CRASH_ORDER_THEN
 							: CRASH_SINGLE;
+
+	crash_random_program(seed, shape, may_break(cell) && !cell->alone,
+			     prog);
+	if (cell->alone)
+		prog->n[1] = 0;
+}
+
+static bool explore_random(const struct pair *p, const struct crash_cell *cell,
+			   uint64_t seed, struct result *r)
+{
+	static struct choices c;
 	struct crash_prog prog;
 	enum crash_result how;
 
-	crash_random_program(seed, shape, may_break(cell), &prog);
+	random_program(p, cell, seed, &prog);
 	choices_random(&c, seed);
 	how = crash_run(cell, &prog, &c, CRASH_SILENT, &r->random, r->why);
 	if (how == CRASH_OK || (p->forbidden && how == CRASH_WRONG))
@@ -308,7 +318,7 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 		if (!variant(p, (unsigned int)v, &cell))
 			variant(p, 0, &cell), v = 0;
 		r->variant = (unsigned int)v;
-		cell.truth.relaxed = true;
+		cell.truth.relaxed = !cell.alone;
 		explore_random(p, &cell,
 			       opt.seed + 1000003 * (uint64_t)(p - pairs) + i,
 			       r);
@@ -550,15 +560,8 @@ static int replay(void)
 			return 2;
 		prog = &list[opt.program];
 	} else {
-		crash_random_program(opt.seed,
-				     pairs[0].method->order == VERDICT_WAIT
-					     ? CRASH_ORDER_WAIT
-				     : pairs[0].method->order ==
-						     VERDICT_PIPELINED
-					     ? CRASH_ORDER_PIPELINED
-					     : CRASH_SINGLE,
-				     may_break(&cell), &random);
-		cell.truth.relaxed = true;
+		random_program(&pairs[0], &cell, opt.seed, &random);
+		cell.truth.relaxed = !cell.alone;
 		prog = &random;
 	}
 	if (choices_parse(&c, opt.replay)) {

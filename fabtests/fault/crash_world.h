@@ -26,6 +26,7 @@ struct crash_cell {
 	struct rp_facts believed;
 	enum rp_class against; /* power: cuts; process: kills */
 	bool data;	       /* writes carry remote CQ data */
+	bool alone;	       /* one initiator, one connection */
 };
 
 enum crash_kind {
