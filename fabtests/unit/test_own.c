@@ -559,7 +559,7 @@ static struct rp_wire_reply answer(enum rp_level level, enum rp_class class,
 		.credits = 8,
 		.grant = grant,
 		.addr = grant ? 4096 : 0,
-		.length = grant ? 4096 : 0,
+		.length = grant ? 8192 : 0,
 	};
 }
 
@@ -598,6 +598,7 @@ Test(own, answer_about_several)
 	asked();
 	ask_so(r, 4, &m);
 	cr_assert(!asks(1, 4096, 8));
+	cr_assert(!asks(1, 4096, 8192));
 	cr_assert(asks(2, 4096, 8));
 	cr_assert(asks(3, 4096, 8));
 	/* Nothing granted says so of all of them. */
