@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 /*
@@ -203,18 +201,13 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return set_any(cntr_of(fid), true, value);
 }
 
-static int64_t now_ms(void)
-{
-	return (int64_t)(rp_host_now() / 1000000);
-}
-
 /*
  * One sleep in the base, which wakes for its own events. Returns 0 or
  * -FI_ETIMEDOUT: look again; -FI_EAVAIL: the base saw an error.
  */
 static int nap(struct rp_cntr *c, uint64_t threshold, int64_t end)
 {
-	int64_t ms = live(c) ? LIVE_MS : IDLE_MS, left = end - now_ms();
+	int64_t ms = live(c) ? LIVE_MS : IDLE_MS, left = end - rp_wait_now();
 	uint64_t t = threshold;
 
 	if (end >= 0 && left < ms)
@@ -246,7 +239,7 @@ static uint64_t errors_before(struct rp_cntr *c)
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct rp_cntr *c = cntr_of(fid);
-	int64_t end = timeout < 0 ? -1 : now_ms() + timeout, begun;
+	int64_t end = timeout < 0 ? -1 : rp_wait_now() + timeout, begun;
 	uint64_t errors;
 	int ret;
 
@@ -258,12 +251,12 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			return 0;
 		if (read_any(c, true) != errors)
 			return -FI_EAVAIL;
-		if (end >= 0 && now_ms() >= end)
+		if (end >= 0 && rp_wait_now() >= end)
 			return -FI_ETIMEDOUT;
-		begun = now_ms();
+		begun = rp_wait_now();
 		ret = nap(c, threshold, end);
 		/* sockets comes back at once after an error that it knows. */
-		if (ret && now_ms() == begun)
+		if (ret && rp_wait_now() == begun)
 			usleep(LIVE_MS * 1000);
 		/* sockets: ETIMEDOUT of either sign. */
 		if (ret < 0 && ret != -FI_ETIMEDOUT && ret != -FI_EAVAIL)
@@ -365,56 +358,17 @@ static int cntr_control(struct fid *fid, int command, void *arg)
 	return 0;
 }
 
-static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
-		       void **ops, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fi_ops cntr_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = cntr_close,
-	.bind = no_bind,
+	.bind = rp_no_bind,
 	.control = cntr_control,
-	.ops_open = no_ops_open,
+	.ops_open = rp_no_ops_open,
 };
 
 bool rp_cntr_is_ours(const struct fid *fid)
 {
 	return fid->fclass == FI_CLASS_CNTR && fid->ops == &cntr_fid_ops;
-}
-
-static int watch(int epfd, int fd)
-{
-	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
-
-	return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
-}
-
-/* Where the base has a descriptor to sleep on: it, and what is ours. */
-static int make_wait(struct rp_cntr *c)
-{
-	int fd, ret;
-
-	if (fi_control(&c->base->fid, FI_GETWAIT, &fd))
-		return 0;
-	c->ev_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	c->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (c->ev_fd < 0 || c->epfd < 0)
-		return -errno;
-	ret = watch(c->epfd, fd);
-	if (!ret)
-		ret = watch(c->epfd, c->ev_fd);
-	if (!ret)
-		ret = watch(c->epfd, c->dom->kick_fd);
-	if (!ret)
-		ret = watch(c->epfd, c->dom->timer_fd);
-	return ret;
 }
 
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
@@ -423,7 +377,7 @@ int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
 	struct fi_cntr_attr a = {.wait_obj = FI_WAIT_UNSPEC};
 	struct rp_cntr *c;
-	int ret;
+	int fd, ret;
 
 	if (attr)
 		a = *attr;
@@ -441,8 +395,10 @@ int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 	ret = fi_cntr_open(dom->base, &a, &c->base, context);
 	if (ret)
 		goto free;
-	if (a.wait_obj == FI_WAIT_FD) {
-		ret = make_wait(c);
+	/* Where the base has a descriptor to sleep on: it, and what is ours. */
+	if (a.wait_obj == FI_WAIT_FD &&
+	    !fi_control(&c->base->fid, FI_GETWAIT, &fd)) {
+		ret = rp_wait_open(dom, fd, &c->ev_fd, &c->epfd);
 		if (ret)
 			goto close;
 	}

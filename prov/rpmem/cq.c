@@ -8,7 +8,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 #define DRAIN_MAX 16
@@ -450,16 +449,11 @@ int rp_cq_trywait(struct rp_cq *cq)
 	return ret;
 }
 
-static int64_t now_ms(void)
-{
-	return (int64_t)(rp_host_now() / 1000000);
-}
-
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			    fi_addr_t *src, const void *cond, int timeout)
 {
 	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid);
-	int64_t end = timeout < 0 ? -1 : now_ms() + timeout, left = -1;
+	int64_t end = timeout < 0 ? -1 : rp_wait_now() + timeout, left = -1;
 	struct epoll_event ev;
 	ssize_t n;
 	int ret;
@@ -473,7 +467,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 		if (atomic_exchange(&cq->signaled, false))
 			return -FI_EAGAIN;
 		if (end >= 0) {
-			left = end - now_ms();
+			left = end - rp_wait_now();
 			if (left <= 0)
 				return -FI_EAGAIN;
 		}
@@ -616,57 +610,17 @@ static int cq_control(struct fid *fid, int command, void *arg)
 	}
 }
 
-static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
-		       void **ops, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fi_ops cq_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = cq_close,
-	.bind = no_bind,
+	.bind = rp_no_bind,
 	.control = cq_control,
-	.ops_open = no_ops_open,
+	.ops_open = rp_no_ops_open,
 };
 
 bool rp_cq_is_ours(const struct fid *fid)
 {
 	return fid->fclass == FI_CLASS_CQ && fid->ops == &cq_fid_ops;
-}
-
-static int watch(int epfd, int fd)
-{
-	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
-
-	return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
-}
-
-/* The descriptor to sleep on: base, our queue, our timer, our worker. */
-static int make_wait(struct rp_cq *cq)
-{
-	int fd, ret;
-
-	ret = fi_control(&cq->base->fid, FI_GETWAIT, &fd);
-	if (ret)
-		return ret;
-	cq->ev_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	cq->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (cq->ev_fd < 0 || cq->epfd < 0)
-		return -errno;
-	ret = watch(cq->epfd, fd);
-	if (!ret)
-		ret = watch(cq->epfd, cq->ev_fd);
-	if (!ret)
-		ret = watch(cq->epfd, cq->dom->kick_fd);
-	if (!ret)
-		ret = watch(cq->epfd, cq->dom->timer_fd);
-	return ret;
 }
 
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
@@ -676,7 +630,7 @@ int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	struct fi_cq_attr a = {0};
 	bool want_wait;
 	struct rp_cq *cq;
-	int ret;
+	int fd, ret;
 
 	if (attr)
 		a = *attr;
@@ -718,7 +672,10 @@ int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 		return ret;
 	}
 	if (want_wait) {
-		ret = make_wait(cq);
+		/* To sleep on: the base, our queue, our timer, our worker. */
+		ret = fi_control(&cq->base->fid, FI_GETWAIT, &fd);
+		if (!ret)
+			ret = rp_wait_open(dom, fd, &cq->ev_fd, &cq->epfd);
 		if (ret)
 			goto close;
 	}

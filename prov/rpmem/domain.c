@@ -38,16 +38,6 @@ static int domain_close(struct fid *fid)
 	return 0;
 }
 
-static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_control(struct fid *fid, int command, void *arg)
-{
-	return -FI_ENOSYS;
-}
-
 static int domain_ops_open(struct fid *fid, const char *name, uint64_t flags,
 			   void **ops, void *context)
 {
@@ -101,8 +91,8 @@ static int domain_ep2(struct fid_domain *domain, struct fi_info *info,
 static struct fi_ops domain_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = domain_close,
-	.bind = no_bind,
-	.control = no_control,
+	.bind = rp_no_bind,
+	.control = rp_no_control,
 	.ops_open = domain_ops_open,
 };
 

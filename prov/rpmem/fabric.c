@@ -126,28 +126,12 @@ static int fabric_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 	return fab->direct->ops->wait_open(fab->direct, attr, waitset);
 }
 
-static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_control(struct fid *fid, int command, void *arg)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
-		       void **ops, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fi_ops fabric_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = fabric_close,
-	.bind = no_bind,
-	.control = no_control,
-	.ops_open = no_ops_open,
+	.bind = rp_no_bind,
+	.control = rp_no_control,
+	.ops_open = rp_no_ops_open,
 };
 
 static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info,

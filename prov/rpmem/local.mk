@@ -9,6 +9,7 @@ rpmem_sources = \
 	prov/rpmem/ext.c \
 	prov/rpmem/fabric.c \
 	prov/rpmem/fence.c \
+	prov/rpmem/fid.c \
 	prov/rpmem/hidden.c \
 	prov/rpmem/host.h \
 	prov/rpmem/info.c \
@@ -21,6 +22,7 @@ rpmem_sources = \
 	prov/rpmem/rma.c \
 	prov/rpmem/rpmem.h \
 	prov/rpmem/tagged.c \
+	prov/rpmem/wait.c \
 	prov/rpmem/xport.c
 
 rpmem_LTLIBRARIES = prov/rpmem/librpmem-fi.la

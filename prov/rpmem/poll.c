@@ -158,28 +158,12 @@ static int poll_close(struct fid *fid)
 	return 0;
 }
 
-static int no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_control(struct fid *fid, int command, void *arg)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_ops_open(struct fid *fid, const char *name, uint64_t flags,
-		       void **ops, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fi_ops poll_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = poll_close,
-	.bind = no_bind,
-	.control = no_control,
-	.ops_open = no_ops_open,
+	.bind = rp_no_bind,
+	.control = rp_no_control,
+	.ops_open = rp_no_ops_open,
 };
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,

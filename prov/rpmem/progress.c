@@ -143,13 +143,6 @@ static void *thread_run(void *arg)
 	return NULL;
 }
 
-static int watch(struct rp_dom *dom, int fd)
-{
-	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
-
-	return epoll_ctl(dom->epfd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
-}
-
 int rp_domain_thread_start(struct rp_dom *dom)
 {
 	int ret;
@@ -158,9 +151,9 @@ int rp_domain_thread_start(struct rp_dom *dom)
 	if (dom->epfd < 0)
 		return -errno;
 	atomic_store(&dom->stop, false);
-	ret = watch(dom, dom->kick_fd);
+	ret = rp_wait_watch(dom->epfd, dom->kick_fd);
 	if (!ret)
-		ret = watch(dom, dom->timer_fd);
+		ret = rp_wait_watch(dom->epfd, dom->timer_fd);
 	if (!ret)
 		ret = -pthread_create(&dom->thread, NULL, thread_run, dom);
 	if (ret) {

@@ -401,6 +401,23 @@ int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 /* A queue or counter is being closed. */
 void rp_poll_forget(struct rp_dom *dom, const struct fid *fid);
 
+/* --- fid.c: what an object has no use for --- */
+
+int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
+int rp_no_control(struct fid *fid, int command, void *arg);
+int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
+		   void **ops, void *context);
+
+/* --- wait.c --- */
+
+int64_t rp_wait_now(void); /* ms */
+int rp_wait_watch(int epfd, int fd);
+/*
+ * A descriptor that wakes for the base's, for an eventfd of one's own, and for
+ * what the domain has to say. On failure too, what is not -1 is to be closed.
+ */
+int rp_wait_open(const struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
+
 /* --- progress.c --- */
 
 /* With the lock: everything that is due, on every CQ of the domain. */
