@@ -170,7 +170,35 @@ Test(own, fence_is_behind_the_write_and_not_after_it)
 	rp_write_done(&w0, 0);
 	rig_progress(&g);
 	rig_not_told(&c1);
+	/* Who sleeps is woken for what ends with it, and for no more. */
+	rig_commit(&g, p, &c0, 1, 5000, 3);
+	rp_write_begin(p, &w0, rig_key(1), 5000, 3);
+	rig_commit(&g, p, &c0, 1, 5000, 3);
+	g.kicks = 0;
+	rp_fence_done(reads[3].f, 0);
+	cr_assert_eq(g.kicks, 0);
 	rp_fence_done(reads[1].f, 0);
+	cr_assert_eq(g.kicks, 1);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	rp_fence_done(reads[2].f, 0);
+	rp_write_done(&w0, 0);
+	rig_progress(&g);
+	rig_end(&g);
+}
+
+/* A peer that answers a fence is not silent. */
+Test(own, fence_is_a_sign_of_life)
+{
+	fenced(1);
+	rig_commit(&g, p, &c1, 1, 4096, 64);
+	rig_pass(&g, RIG_TIMEOUT - RIG_MS);
+	rig_commit(&g, p, &c0, 1, 4096, 64);
+	rp_fence_done(reads[1].f, 0);
+	rig_pass(&g, RIG_TIMEOUT - RIG_MS);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_not_told(&c1);
+	rp_fence_done(reads[0].f, 0);
 	rig_progress(&g);
 	rig_told_once(&c1, RP_ST_OK);
 	rig_end(&g);
@@ -649,6 +677,35 @@ Test(own, answer_about_something_else)
 	rig_progress(&g);
 	rig_told_once(&c1, RP_ST_OK);
 	cr_assert_eq(c1.out.method, RP_METHOD_DELIVERY);
+	rig_end(&g);
+}
+
+/* What all of it survives is what the weakest of its regions does. */
+Test(own, class_of_several)
+{
+	const struct rp_wire_range r[2] = {
+		rig_range(1, 4096, 8),
+		rig_range(2, 4096, 8),
+	};
+	const struct rp_commit_attr attr = {
+		.ranges = r,
+		.nranges = 2,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_PROCESS,
+		.done = rig_done,
+		.arg = &c1,
+	};
+
+	s.cookie = 0;
+	start(true);
+	confirm(1, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	confirm(2, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+	c1 = (struct rig_told){0};
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	rig_none(&g);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	cr_assert_eq(c1.out.class, RP_CLASS_PROCESS);
 	rig_end(&g);
 }
 
