@@ -334,9 +334,11 @@ static void check_path(struct doctor *d, const char *path)
 	const char *remedy = json_string_value(json_object_get(o, "remedy"));
 	const char *fs = json_string_value(json_object_get(o, "file_system"));
 	const char *why = json_string_value(json_object_get(o, "why"));
+	const char *forced = json_string_value(json_object_get(o, "forced"));
 
 	if (!class)
-		check(d, "memory", DOCTOR_FAIL, info_text("%s: %s", path, why),
+		check(d, "memory", DOCTOR_FAIL,
+		      info_text("%s: %s", path, forced ? forced : why),
 		      info_text("%s", remedy ? remedy
 					     : "name a folder or file on a "
 					       "local disk"));

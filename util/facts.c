@@ -17,6 +17,11 @@ int rp_facts_flag(const char *name)
 	return 0;
 }
 
+struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why)
+{
+	return rp_method_pick(facts, getenv("FI_OFI_RPMEM_METHOD"), why);
+}
+
 int rp_facts_look(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "core/caps.h"
+#include "core/method.h"
 
 /*
  * As the provider looks at a registration over this base ("tcp", NULL: the
@@ -17,6 +18,9 @@
 int rp_facts_look(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic);
+
+/* rp_method_pick() with what is forced in this environment. */
+struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why);
 
 /* A boolean as libfabric's parameters spell it. */
 int rp_facts_flag(const char *name);

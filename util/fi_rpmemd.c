@@ -267,7 +267,7 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 {
 	struct rp_facts facts;
 	struct rp_choice choice;
-	char why[RP_WHY_LEN];
+	char why[RP_WHY_LEN], forbids[RP_WHY_LEN];
 
 	if (rp_facts_look(d->base, NULL, e->pool.data, e->pool.size, &facts,
 			  why, NULL, NULL)) {
@@ -275,10 +275,11 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 		       why);
 		return;
 	}
-	choice = rp_method_best(&facts, RP_METHODS_BUILT);
+	choice = rp_facts_pick(&facts, forbids);
 	if (choice.method == RP_METHOD_REFUSED)
-		rp_err(d->err, 0, "pool '%s' cannot be made durable: %s; %s",
-		       e->path, why, choice.remedy);
+		rp_err(d->err, 0,
+		       "pool '%s' cannot be made durable: %s%s%s; %s", e->path,
+		       why, *forbids ? "; " : "", forbids, choice.remedy);
 	else
 		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
 		       fi_strerror(-ret));

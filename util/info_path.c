@@ -155,16 +155,38 @@ static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 	return o;
 }
 
-static void pack_choice(json_t *o, const struct rp_facts *f)
+/* What would give a better method, or the method that was better. */
+static struct rp_advice advice_of(const struct rp_facts *f,
+				  const struct rp_choice *c)
 {
-	struct rp_choice c = rp_method_best(f, RP_METHODS_BUILT);
-	struct rp_advice a = rp_method_advice(f, RP_METHODS_BUILT);
+	struct rp_choice first = rp_method_best(f, RP_METHODS_BUILT);
+
+	if (first.method == c->method)
+		return rp_method_advice(f, RP_METHODS_BUILT);
+	return (struct rp_advice){
+		.change = "Unset FI_OFI_RPMEM_METHOD.",
+		.choice = first,
+	};
+}
+
+static void pack_choice(json_t *o, const struct rp_facts *f,
+			const struct rp_choice *choice, const char *forbids)
+{
+	struct rp_choice c = *choice;
+	struct rp_advice a = advice_of(f, choice);
+	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
 
 	json_object_set_new(o, "class",
 			    c.method == RP_METHOD_REFUSED
 				    ? json_null()
 				    : json_string(rp_class_name(c.class)));
 	json_object_set_new(o, "method", json_string(rp_method_name(c.method)));
+	if (forced && *forced && (*forbids || c.method != RP_METHOD_REFUSED))
+		json_object_set_new(
+			o, "forced",
+			info_text("%s", *forbids ? forbids
+						 : "by "
+						   "FI_OFI_RPMEM_METHOD"));
 	json_object_set_new(o, "row", json_string(c.row));
 	json_object_set_new(o, "remedy",
 			    c.remedy ? json_string(c.remedy) : json_null());
@@ -179,6 +201,7 @@ static void pack_choice(json_t *o, const struct rp_facts *f)
 json_t *info_path(const char *path, const struct info_way *way)
 {
 	char err[RP_ERR_LEN], why[RP_WHY_LEN] = "", fs[64] = "unknown";
+	char forbids[RP_WHY_LEN];
 	struct rp_choice choice;
 	struct rp_sources src;
 	struct rp_facts facts;
@@ -202,14 +225,14 @@ json_t *info_path(const char *path, const struct info_way *way)
 		goto close;
 	}
 	facts.agent = true; /* in every target that loads the provider */
-	choice = rp_method_best(&facts, RP_METHODS_BUILT);
+	choice = rp_facts_pick(&facts, forbids);
 	o = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "path",
 		      info_text("%s", path), "file_system", fs, "memory",
 		      rp_memory_name(facts.memory), "why", info_text("%s", why),
 		      "facts", facts_pack(&facts, &src), "raised",
 		      (int)src.raised, "advice",
 		      info_advice(&facts, &nic, &choice));
-	pack_choice(o, &facts);
+	pack_choice(o, &facts, &choice, forbids);
 close:
 	info_map_close(&m);
 	return o;
@@ -270,6 +293,7 @@ void info_path_print(const json_t *o)
 	else
 		printf("  %-14s none that a commit could reach\n", "class");
 	print_field(o, "method", "method");
+	print_field(o, "forced", "forced");
 	print_field(o, "remedy", "remedy");
 	print_better(json_object_get(o, "better"));
 	info_advice_print(json_object_get(o, "advice"));

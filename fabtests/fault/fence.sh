@@ -11,4 +11,5 @@ trap 'rm -rf "$dir"' EXIT
 ln -s "$PWD/prov/pmsim/.libs/libpmsim-fi.so" \
 	"$PWD/fabtests/fault/.libs/librpmem-sim-fi.so" "$dir/" || exit 99
 export FI_PROVIDER_PATH=$PWD/$dir
-fabtests/fault/fence
+fabtests/fault/fence || exit
+FI_OFI_RPMEM_METHOD=agent-clwb fabtests/fault/fence forced

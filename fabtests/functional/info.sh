@@ -135,6 +135,34 @@ chmod 666 "$dir/said"
 info "$dir"
 grep -q 'chmod go-w' "$dir/out" || fail "a file that anybody may write"
 unset FI_OFI_RPMEM_OPERATOR
+
+# A forced method: one that the memory allows, or none, and never in silence.
+force()
+{
+	FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' \
+		FI_OFI_RPMEM_METHOD=$1 FI_LOG_LEVEL=warn doctor "$2" "$dir"
+}
+force agent-msync 0
+line ok commit 'committed, class power by agent-msync'
+force fence 3
+line FAIL memory 'FI_OFI_RPMEM_METHOD=fence makes nothing durable here'
+line FAIL commit ''
+force msync 3
+line FAIL memory 'FI_OFI_RPMEM_METHOD=msync names no method'
+force delivery 1
+line warn memory 'class process'
+line ok commit 'class process by delivery'
+FI_OFI_RPMEM_METHOD=fence info "$dir"
+[ $code -eq 1 ] || fail "exit code $code where nothing can be forced"
+grep -q '^  method  *refused' "$dir/out" || fail "a method that is not allowed"
+grep -q '^  forced .*=fence makes nothing durable here: memory is file' \
+	"$dir/out" || fail "what forbids it"
+grep -q '^  remedy  *Unset FI_OFI_RPMEM_METHOD' "$dir/out" || fail "no remedy"
+grep -q '^  better .*Then: agent-msync, class power' "$dir/out" ||
+	fail "no way back from what was forced"
+FI_OFI_RPMEM_METHOD=delivery info "$dir"
+grep -q '^  class  *process' "$dir/out" || fail "a class too high"
+grep -q '^  forced  *by' "$dir/out" || fail "whose choice it is"
 info --base verbs:none0 "$dir"
 grep -q '^  placement  *unknown .*verbs on none0' "$dir/out" ||
 	fail "a base that nothing is known of"

@@ -16,12 +16,20 @@ fabtests_unit_test_samples_SOURCES = fabtests/unit/test_samples.c
 fabtests_unit_test_samples_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_samples_LDADD = util/libutil.la $(CRITERION_LIBS)
 
+method_rig = fabtests/unit/method_rig.c fabtests/unit/method_rig.h
+
 check_PROGRAMS += fabtests/unit/test_method
 TESTS += fabtests/unit/test_method
-fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c
+fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c $(method_rig)
 fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_method_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_method_force
+TESTS += fabtests/unit/test_method_force
+fabtests_unit_test_method_force_SOURCES = fabtests/unit/test_method_force.c $(method_rig)
+fabtests_unit_test_method_force_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_method_force_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_method_advice
 TESTS += fabtests/unit/test_method_advice

@@ -108,6 +108,42 @@ Test(grant, not_where_a_flush_can_fail)
 	end();
 }
 
+/* The operator wants the agent to do it, though a fence would. */
+Test(grant, not_where_another_method_is_forced)
+{
+	char why[RP_WHY_LEN];
+	struct rp_wire_reply r;
+
+	fence_region();
+	m.r.choice = rp_method_pick(&m.r.facts, "agent-clwb", why);
+	m.r.forced = m.r.choice.method;
+	r = answer(RP_LEVEL_DURABLE, RP_CLASS_POWER);
+	cr_assert_eq(r.grant, 0);
+	cr_assert_eq(r.method, RP_METHOD_AGENT_CLWB);
+	/* A forced fence is granted, and who has made none is flushed for. */
+	m.r.choice = rp_method_pick(&m.r.facts, "fence", why);
+	m.r.forced = m.r.choice.method;
+	r = answer(RP_LEVEL_DURABLE, RP_CLASS_POWER);
+	cr_assert_eq(r.grant, RP_METHOD_FENCE);
+	cr_assert_eq(r.method, RP_METHOD_AGENT_CLWB);
+	cr_assert_eq(atomic_load(&m.drains), 2);
+	end();
+}
+
+/* Nor is less done for who needs less. */
+Test(grant, forced_for_every_class)
+{
+	region(RP_METHOD_AGENT_MSYNC);
+	cr_assert_eq(answer(RP_LEVEL_DURABLE, RP_CLASS_PROCESS).method,
+		     RP_METHOD_DELIVERY);
+	m.r.forced = RP_METHOD_AGENT_MSYNC;
+	rig_store(&m, 0, 64);
+	cr_assert_eq(answer(RP_LEVEL_DURABLE, RP_CLASS_PROCESS).method,
+		     RP_METHOD_AGENT_MSYNC);
+	cr_assert_eq(rig_value(&m, 0, true), rig_value(&m, 0, false));
+	end();
+}
+
 /* Of the first range's region alone. */
 Test(grant, first_range)
 {

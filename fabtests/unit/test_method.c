@@ -5,70 +5,7 @@
 
 #include <criterion/criterion.h>
 
-#include "core/caps.h"
-#include "core/method.h"
-
-#define ALL_BUILT ((1u << RP_METHOD_MAX) - 2)
-
-static const enum rp_memory memories[] = {
-	RP_MEM_UNKNOWN, RP_MEM_ANON, RP_MEM_PRIVATE,  RP_MEM_TMPFS,
-	RP_MEM_FILE,	RP_MEM_DAX,  RP_MEM_DAX_SYNC, RP_MEM_EMULATED,
-};
-static const enum rp_placement placements[] = {
-	RP_PLACE_UNKNOWN,   RP_PLACE_CPU_USER,	 RP_PLACE_CPU_KERNEL,
-	RP_PLACE_DMA_CACHE, RP_PLACE_DMA_MEMORY,
-};
-static const enum rp_domain domains[] = {
-	RP_DOMAIN_UNKNOWN,  RP_DOMAIN_NONE,   RP_DOMAIN_MEMCTRL,
-	RP_DOMAIN_CPUCACHE, RP_DOMAIN_SYSTEM,
-};
-static const enum rp_tri tris[] = {RP_UNKNOWN, RP_NO, RP_YES};
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-static const char *show(const struct rp_facts *f, enum rp_class required,
-			unsigned int built)
-{
-	static char text[256];
-
-	snprintf(text, sizeof(text),
-		 "%s, %s, %s, fence %d, told %d, native %d, fs %d, agent %d, "
-		 "class %s, "
-		 "built %#x",
-		 rp_memory_name(f->memory), rp_placement_name(f->placement),
-		 rp_domain_name(f->domain), f->fence, f->told, f->native,
-		 f->fs_trusted, f->agent, rp_class_name(required), built);
-	return text;
-}
-
-/* Call judge on every combination of facts and class, for one build. */
-typedef void (*judge_fn)(const struct rp_facts *f, enum rp_class required,
-			 unsigned int built);
-static void for_all(judge_fn judge, unsigned int built)
-{
-	size_t n = 0;
-
-	for (size_t m = 0; m < COUNT(memories); m++)
-		for (size_t p = 0; p < COUNT(placements); p++)
-			for (size_t d = 0; d < COUNT(domains); d++)
-				for (size_t t = 0; t < 27 * 4; t++) {
-					struct rp_facts f = {
-						.memory = memories[m],
-						.placement = placements[p],
-						.domain = domains[d],
-						.fence = tris[t % 3],
-						.native = tris[t / 3 % 3],
-						.fs_trusted = tris[t / 9 % 3],
-						.agent = t / 27 % 2,
-						.told = t < 54 ? RP_YES
-							       : tris[t % 2],
-					};
-
-					for (int c = 0; c <= RP_CLASS_POWER;
-					     c++, n++)
-						judge(&f, c, built);
-				}
-	cr_assert_eq(n, 8 * 5 * 5 * 27 * 4 * 3);
-}
+#include "method_rig.h"
 
 /* The builds: today's, everything, and each method left out in turn. */
 static void for_builds(judge_fn judge)
@@ -83,124 +20,9 @@ static void for_builds(judge_fn judge)
 }
 
 /*
- * First judge: the prose of the guarantees, as a chain of questions. What the
- * memory offers, cheapest first; the first offer that is strong enough, built
- * and, where it needs one, has an agent.
+ * First judge: the prose of the guarantees. The first offer that is strong
+ * enough, built and, where it needs one, has an agent.
  */
-struct offers {
-	enum rp_refusal refusal; /* nothing is on offer */
-	struct {
-		enum rp_method how;
-		enum rp_class class;
-	} v[8];
-	int n;
-};
-
-static void offer(struct offers *o, enum rp_method how, enum rp_class class)
-{
-	o->v[o->n].how = how;
-	o->v[o->n++].class = class;
-}
-
-static bool placed_by_cpu(const struct rp_facts *f)
-{
-	return f->placement == RP_PLACE_CPU_USER ||
-	       f->placement == RP_PLACE_CPU_KERNEL;
-}
-
-static bool has_domain(const struct rp_facts *f)
-{
-	return f->domain != RP_DOMAIN_NONE && f->domain != RP_DOMAIN_UNKNOWN;
-}
-
-static void offers_dax_sync(struct offers *o, const struct rp_facts *f)
-{
-	bool fence = f->fence == RP_YES && f->told == RP_YES;
-
-	if (f->native == RP_YES && has_domain(f))
-		offer(o, RP_METHOD_NATIVE, RP_CLASS_POWER);
-	switch (f->domain) {
-	case RP_DOMAIN_SYSTEM:
-		if (f->placement != RP_PLACE_UNKNOWN)
-			offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
-		else if (fence)
-			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-		break;
-	case RP_DOMAIN_CPUCACHE:
-		if (placed_by_cpu(f))
-			offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
-		else if (fence)
-			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_SFENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-		break;
-	case RP_DOMAIN_MEMCTRL:
-		if (f->placement == RP_PLACE_DMA_MEMORY && fence)
-			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-		break;
-	case RP_DOMAIN_NONE:
-	case RP_DOMAIN_UNKNOWN:
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
-		break;
-	}
-}
-
-static struct offers offers_of(const struct rp_facts *f)
-{
-	struct offers o = {.refusal = RP_REFUSAL_NONE};
-	bool trusted = f->fs_trusted == RP_YES;
-
-	switch (f->memory) {
-	case RP_MEM_UNKNOWN:
-		o.refusal = RP_REFUSAL_UNKNOWN;
-		break;
-	case RP_MEM_ANON:
-	case RP_MEM_PRIVATE:
-		o.refusal = RP_REFUSAL_VOLATILE;
-		break;
-	case RP_MEM_EMULATED:
-		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
-		break;
-	case RP_MEM_TMPFS:
-		if (placed_by_cpu(f))
-			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
-		if (f->fence == RP_YES && f->told == RP_YES)
-			offer(&o, RP_METHOD_FENCE, RP_CLASS_PROCESS);
-		offer(&o, RP_METHOD_AGENT_SFENCE, RP_CLASS_PROCESS);
-		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_PROCESS);
-		break;
-	case RP_MEM_FILE:
-		if (f->placement != RP_PLACE_CPU_USER) {
-			o.refusal = RP_REFUSAL_NOT_DIRTIED;
-		} else if (!trusted) {
-			o.refusal = RP_REFUSAL_FS;
-		} else {
-			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
-			offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
-		}
-		break;
-	case RP_MEM_DAX:
-		if (!trusted) {
-			o.refusal = RP_REFUSAL_FS;
-			break;
-		}
-		if (f->placement == RP_PLACE_CPU_USER)
-			offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
-		offer(&o, RP_METHOD_AGENT_CLWB_MSYNC,
-		      has_domain(f) ? RP_CLASS_POWER : RP_CLASS_NONE);
-		break;
-	case RP_MEM_DAX_SYNC:
-		if (!trusted)
-			o.refusal = RP_REFUSAL_FS;
-		else
-			offers_dax_sync(&o, f);
-		break;
-	}
-	return o;
-}
-
 static void judge_prose(const struct rp_facts *f, enum rp_class required,
 			unsigned int built)
 {
@@ -464,9 +286,9 @@ static void doc_line(char *line)
 		while (end > cell[i] && end[-1] == ' ')
 			*--end = '\0';
 	}
-	r->memory = doc_mask(cell[0], memory_name, COUNT(memories));
-	r->placement = doc_mask(cell[1], placement_name, COUNT(placements));
-	r->domain = doc_mask(cell[2], domain_name, COUNT(domains));
+	r->memory = doc_mask(cell[0], memory_name, MEMORIES);
+	r->placement = doc_mask(cell[1], placement_name, PLACEMENTS);
+	r->domain = doc_mask(cell[2], domain_name, DOMAINS);
 	r->fence = !strcmp(cell[3], "fence, told");
 	r->native = !strcmp(cell[3], "native");
 	r->untrusted = !strcmp(cell[3], "untrusted");
@@ -790,12 +612,11 @@ Test(method, rows_in_words)
 		const struct doc_row *d = &doc[i];
 
 		cr_assert_lt(i, ndoc);
-		cr_assert_eq(doc_mask(w.memory, memory_name, COUNT(memories)),
+		cr_assert_eq(doc_mask(w.memory, memory_name, MEMORIES),
 			     d->memory, "%zu: %s", i, w.memory);
-		cr_assert_eq(doc_mask(w.placement, placement_name,
-				      COUNT(placements)),
+		cr_assert_eq(doc_mask(w.placement, placement_name, PLACEMENTS),
 			     d->placement, "%zu: %s", i, w.placement);
-		cr_assert_eq(doc_mask(w.domain, domain_name, COUNT(domains)),
+		cr_assert_eq(doc_mask(w.domain, domain_name, DOMAINS),
 			     d->domain, "%zu: %s", i, w.domain);
 		cr_assert_eq(!strcmp(w.needs, "fence, told"), d->fence);
 		cr_assert_eq(!strcmp(w.needs, "native"), d->native);

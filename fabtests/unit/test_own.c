@@ -69,12 +69,15 @@ static int x_fence(struct rp_xport *x, uint64_t peer, uint64_t base_key,
 	return 0;
 }
 
+static enum rp_method forced;
+
 static void start(bool own)
 {
 	static struct rp_xport_ops ops;
 	struct rp_initiator_attr attr = rig_attr();
 
 	attr.own = own;
+	attr.forced = forced;
 	rig_start(&g, &attr);
 	ops = *g.x.ops;
 	ops.fence = x_fence;
@@ -720,4 +723,27 @@ Test(own, poison)
 	rig_told_once(&c1, RP_ST_WRITE_FAILED);
 	rp_fence_done(reads[0].f, 0);
 	rig_end(&g);
+}
+
+/* A method that is forced takes the others' place, and the agent is always
+ * left.
+ */
+Test(own, forced)
+{
+	forced = RP_METHOD_DELIVERY;
+	start(true);
+	confirm(1, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(asks(1, 4096, 64));
+	confirm(2, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	cr_assert(!asks(2, 4096, 64));
+	rig_end(&g);
+	forced = RP_METHOD_FENCE;
+	s.cookie = 0;
+	start(true);
+	confirm(1, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	cr_assert(asks(1, 4096, 64));
+	confirm(2, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(!asks(2, 4096, 64));
+	rig_end(&g);
+	forced = RP_METHOD_REFUSED;
 }

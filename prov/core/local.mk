@@ -14,6 +14,8 @@ core_sources = \
 	prov/core/list.h prov/core/local.c \
 	prov/core/log.c prov/core/log.h \
 	prov/core/method.c prov/core/method.h prov/core/method_advice.c \
+	prov/core/method_force.c prov/core/method_priv.h \
+	prov/core/method_words.c \
 	prov/core/own.c prov/core/own.h \
 	prov/core/peer.c prov/core/peer.h \
 	prov/core/pmem.c prov/core/pmem.h \

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The table: which method makes which memory durable, and why not. */
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
+#include "core/method_priv.h"
 
-#include "core/method.h"
-
-#define M(x)	(1u << RP_MEM_##x)
-#define P(x)	(1u << RP_PLACE_##x)
-#define D(x)	(1u << RP_DOMAIN_##x)
 #define ANY	(~0u)
 #define P_CPU	(P(CPU_USER) | P(CPU_KERNEL))
 #define P_KNOWN (~P(UNKNOWN))
@@ -27,19 +20,7 @@
  * that only. No row matches below a stronger one with a weaker method of the
  * same class.
  */
-static const struct row {
-	const char *name;
-	unsigned int memory, placement, domain;
-	/*
-	 * RP_YES: needed, and that breaks are told; RP_UNKNOWN: does not matter
-	 */
-	enum rp_tri fence;
-	enum rp_tri native; /* likewise, but for breaks */
-	bool untrusted;	    /* only where the file system promises nothing */
-	enum rp_method method;
-	enum rp_class class;
-	enum rp_refusal refusal;
-} rows[] = {
+const struct rp_row rp_rows[] = {
 	{.name = "anonymous or private memory",
 	 .memory = M(ANON) | M(PRIVATE),
 	 .placement = ANY,
@@ -187,7 +168,7 @@ static const struct row {
 	 .method = RP_METHOD_AGENT_CLWB,
 	 .class = RP_CLASS_NONE},
 };
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
+const size_t rp_rows_count = sizeof(rp_rows) / sizeof(rp_rows[0]);
 
 static const char *remedy(enum rp_refusal r)
 {
@@ -231,7 +212,7 @@ static struct rp_choice refuse(enum rp_refusal r, const char *row,
 	};
 }
 
-static bool row_matches(const struct row *r, const struct rp_facts *f)
+static bool row_matches(const struct rp_row *r, const struct rp_facts *f)
 {
 	return (r->memory & 1u << f->memory) &&
 	       (r->placement & 1u << f->placement) &&
@@ -249,7 +230,7 @@ static bool needs_agent(enum rp_method m)
 }
 
 /* What a row gives, as far as the operator lets it. */
-static enum rp_class class_of(const struct row *r, const struct rp_facts *f)
+static enum rp_class class_of(const struct rp_row *r, const struct rp_facts *f)
 {
 	enum rp_class most = RP_CLASS_POWER;
 
@@ -268,7 +249,8 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 	bool agent_missing = false;
 	enum rp_class class;
 
-	for (const struct row *r = rows; r < rows + ROWS; r++) {
+	for (const struct rp_row *r = rp_rows; r < rp_rows + rp_rows_count;
+	     r++) {
 		if (!row_matches(r, facts))
 			continue;
 		if (r->refusal)
@@ -323,114 +305,4 @@ struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 	return rp_method_choose(facts, choice.class,
 				RP_METHODS_BUILT &
 					~RP_METHOD_BIT(RP_METHOD_FENCE));
-}
-
-/* The values of a mask by name: those in it, or those not, as is shorter. */
-static void mask_words(unsigned int mask, unsigned int count,
-		       const char *(*name)(unsigned int), char *out, size_t len)
-{
-	char in[128] = "", but[128] = "any but";
-	size_t ni = 0, nb = strlen(but);
-	bool all = true;
-
-	for (unsigned int v = 0; v < count; v++) {
-		if (mask & 1u << v) {
-			ni += (size_t)snprintf(in + ni, sizeof(in) - ni, "%s%s",
-					       ni ? ", " : "", name(v));
-			continue;
-		}
-		nb += (size_t)snprintf(but + nb, sizeof(but) - nb, "%s %s",
-				       all ? "" : ",", name(v));
-		all = false;
-	}
-	snprintf(out, len, "%s", all ? "any" : ni <= nb ? in : but);
-}
-
-static const char *memory_word(unsigned int v)
-{
-	return rp_memory_name((enum rp_memory)v);
-}
-
-static const char *placement_word(unsigned int v)
-{
-	return rp_placement_name((enum rp_placement)v);
-}
-
-static const char *domain_word(unsigned int v)
-{
-	return rp_domain_name((enum rp_domain)v);
-}
-
-bool rp_method_row(size_t i, struct rp_method_words *w)
-{
-	const struct row *r = i < ROWS ? &rows[i] : NULL;
-
-	*w = (struct rp_method_words){.memory = "any"};
-	if (i > ROWS)
-		return false;
-	mask_words(r ? r->memory : M(UNKNOWN), RP_MEM_EMULATED + 1, memory_word,
-		   w->memory, sizeof(w->memory));
-	if (!r) {
-		/* What nothing matches. */
-		strcpy(w->placement, "any");
-		strcpy(w->domain, "any");
-		snprintf(w->method, sizeof(w->method), "refused: %s",
-			 rp_refusal_name(RP_REFUSAL_UNKNOWN));
-		return true;
-	}
-	mask_words(r->placement, RP_PLACE_DMA_MEMORY + 1, placement_word,
-		   w->placement, sizeof(w->placement));
-	mask_words(r->domain, RP_DOMAIN_SYSTEM + 1, domain_word, w->domain,
-		   sizeof(w->domain));
-	strcpy(w->needs, r->fence == RP_YES    ? "fence, told"
-			 : r->native == RP_YES ? "native"
-			 : r->untrusted	       ? "untrusted"
-					       : "");
-	if (r->refusal) {
-		snprintf(w->method, sizeof(w->method), "refused: %s",
-			 rp_refusal_name(r->refusal));
-		return true;
-	}
-	strcpy(w->method, rp_method_name(r->method));
-	strcpy(w->class, rp_class_name(r->class));
-	return true;
-}
-
-const char *rp_method_name(enum rp_method m)
-{
-	static const char *const names[RP_METHOD_MAX] = {
-		[RP_METHOD_REFUSED] = "refused",
-		[RP_METHOD_DELIVERY] = "delivery",
-		[RP_METHOD_FENCE] = "fence",
-		[RP_METHOD_NATIVE] = "native",
-		[RP_METHOD_AGENT_SFENCE] = "agent-sfence",
-		[RP_METHOD_AGENT_CLWB] = "agent-clwb",
-		[RP_METHOD_AGENT_MSYNC] = "agent-msync",
-		[RP_METHOD_AGENT_CLWB_MSYNC] = "agent-clwb-msync",
-	};
-
-	return (unsigned int)m < RP_METHOD_MAX ? names[m] : "unknown";
-}
-
-const char *rp_refusal_name(enum rp_refusal r)
-{
-	switch (r) {
-	case RP_REFUSAL_NONE:
-		return "not refused";
-	case RP_REFUSAL_VOLATILE:
-		return "volatile memory";
-	case RP_REFUSAL_CLASS:
-		return "class not met";
-	case RP_REFUSAL_FS:
-		return "file system not trusted";
-	case RP_REFUSAL_NOT_DIRTIED:
-		return "pages not marked dirty";
-	case RP_REFUSAL_NO_AGENT:
-		return "no agent";
-	case RP_REFUSAL_NOT_BUILT:
-		return "method not built";
-	case RP_REFUSAL_UNKNOWN:
-		break;
-	}
-	return "unknown memory";
 }

@@ -79,6 +79,20 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice);
 
+/*
+ * What a registration records: rp_method_best() of what is built, or where the
+ * operator forces a method (forced: its name; NULL or "": none is) the
+ * strongest class that the same table gives by that method alone. So it is
+ * never one that the facts do not allow, nor of a higher class. why (RP_WHY_LEN
+ * bytes) is "", or says what forbids the forced method.
+ */
+struct rp_choice rp_method_pick(const struct rp_facts *facts,
+				const char *forced, char *why);
+/* The method of this name; RP_METHOD_REFUSED: none has it. */
+enum rp_method rp_method_parse(const char *name);
+/* Those that may carry out commits of a region where this one is forced. */
+unsigned int rp_methods_allowed(enum rp_method forced);
+
 /* One row of the table in the words of docs/guarantees.md. */
 struct rp_method_words {
 	char memory[64], placement[64], domain[64];

@@ -150,15 +150,17 @@ void rp_own_answered(struct rp_peer *p, const struct rp_wire_range *ranges,
 		     size_t n, enum rp_class required,
 		     const struct rp_wire_reply *m)
 {
+	enum rp_method forced = p->in->attr.forced;
+	bool taken = m->grant && (!forced || forced == m->grant);
 	struct rp_own_key *k;
 
 	if (!p->in->attr.own || m->level != RP_LEVEL_DURABLE)
 		return;
 	for (size_t i = 0; i < n; i++) {
-		if (!m->grant || (i && ranges[i].key != ranges[0].key)) {
+		if (!taken || (i && ranges[i].key != ranges[0].key)) {
 			/* Not any more, should it have been otherwise. */
 			k = find_key(p, ranges[i].key);
-			if (k && !m->grant && k->class >= required)
+			if (k && !taken && k->class >= required)
 				k->grant = RP_METHOD_REFUSED;
 			continue;
 		}

@@ -42,6 +42,11 @@ struct rp_initiator_attr {
 	 * out without the agent (own.h).
 	 */
 	bool own;
+	/*
+	 * The one method that is used without the agent; RP_METHOD_REFUSED:
+	 * whichever it grants.
+	 */
+	enum rp_method forced;
 };
 
 struct rp_initiator;

@@ -27,6 +27,7 @@ struct rp_region {
 	bool writable; /* by peers; what an agent does for them is no more */
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
+	enum rp_method forced;	 /* by the operator; RP_METHOD_REFUSED: none */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
 	char why[RP_WHY_LEN];
 	int failed;	   /* errno of the first failed flush; sticky */

@@ -176,8 +176,8 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 
 	if (required < choice.class) {
 		/* Less is asked: placement alone may be enough for that. */
-		struct rp_choice less =
-			rp_method_choose(&r->facts, required, RP_METHODS_BUILT);
+		struct rp_choice less = rp_method_choose(
+			&r->facts, required, rp_methods_allowed(r->forced));
 
 		if (less.method == RP_METHOD_DELIVERY)
 			choice = less;
@@ -424,8 +424,8 @@ static enum rp_status refusal_status(enum rp_refusal r)
 static void describe(const struct rp_region *r, enum rp_class required,
 		     struct rp_wire_info *m)
 {
-	struct rp_choice choice =
-		rp_method_choose(&r->facts, required, RP_METHODS_BUILT);
+	struct rp_choice choice = rp_method_choose(
+		&r->facts, required, rp_methods_allowed(r->forced));
 	const char *why = r->why;
 
 	*m = (struct rp_wire_info){

@@ -78,6 +78,9 @@ static void params_read(void)
 			"file of statements about what software cannot find "
 			"out (%s, if it is there)",
 			RP_OPERATOR_DEFAULT);
+	fi_param_define(&rp_prov, "method", FI_PARAM_STRING,
+			"method to commit by instead of the cheapest, where "
+			"the memory allows it (none)");
 	fi_param_define(&rp_prov, "allow_force_granularity", FI_PARAM_BOOL,
 			"honour PMEM2_FORCE_GRANULARITY, with class none (no)");
 	fi_param_define(&rp_prov, "max_commits", FI_PARAM_SIZE_T,
@@ -111,6 +114,16 @@ static void params_read(void)
 			  &rp_params.allow_force_granularity);
 	fi_param_get_str(&rp_prov, "trust_fs", &rp_params.trust_fs);
 	fi_param_get_str(&rp_prov, "operator", &rp_params.operator_file);
+	fi_param_get_str(&rp_prov, "method", &rp_params.method);
+	if (rp_params.method && !*rp_params.method)
+		rp_params.method = NULL;
+	if (rp_params.method &&
+	    rp_method_parse(rp_params.method) == RP_METHOD_REFUSED)
+		FI_WARN(&rp_prov, FI_LOG_CORE,
+			"FI_OFI_RPMEM_METHOD=%s names no method: no "
+			"persistent memory is registered, and every commit "
+			"asks its target\n",
+			rp_params.method);
 }
 
 __attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void);

@@ -179,6 +179,8 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		.emulate = rp_params.emulate,
 		.allow_force_granularity = rp_params.allow_force_granularity,
 	};
+	struct rp_choice first;
+	char forbids[RP_WHY_LEN];
 	int ret;
 
 	if (attr->iov_count != 1) {
@@ -203,15 +205,25 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	/* A fence is a read. */
 	if (!(attr->access & FI_REMOTE_READ))
 		r->facts.fence = RP_NO;
-	r->choice = rp_method_best(&r->facts, RP_METHODS_BUILT);
+	r->choice = rp_method_pick(&r->facts, rp_params.method, forbids);
 	if (r->choice.method == RP_METHOD_REFUSED) {
-		RP_WARN(MR, "FI_RMA_PMEM refused: %s; %s\n", r->why,
-			r->choice.remedy);
+		RP_WARN(MR, "FI_RMA_PMEM refused: %s%s%s; %s\n", r->why,
+			*forbids ? "; " : "", forbids, r->choice.remedy);
 		return -FI_EOPNOTSUPP;
 	}
-	RP_INFO(MR, "%s: class %s by %s\n", r->why,
+	if (rp_params.method)
+		r->forced = r->choice.method;
+	first = rp_method_best(&r->facts, RP_METHODS_BUILT);
+	if (r->choice.class < first.class)
+		RP_WARN(MR,
+			"FI_OFI_RPMEM_METHOD=%s lowers the class from %s to "
+			"%s\n",
+			rp_params.method, rp_class_name(first.class),
+			rp_class_name(r->choice.class));
+	RP_INFO(MR, "%s: class %s by %s%s\n", r->why,
 		rp_class_name(r->choice.class),
-		rp_method_name(r->choice.method));
+		rp_method_name(r->choice.method),
+		r->forced ? ", which is forced" : "");
 	return rp_pmem_new(r->base, r->len,
 			   rp_method_by_agent(&r->facts, r->choice).method,
 			   &r->facts.file, rp_host_flusher(r->base, r->len),

@@ -51,6 +51,7 @@ struct rp_params {
 	int allow_force_granularity;
 	char *trust_fs;
 	char *operator_file; /* statements; NULL: the default one */
+	char *method;	     /* forced, by name; NULL: none */
 	size_t max_commits;
 	size_t credits;
 	size_t max_sessions;

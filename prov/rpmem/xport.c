@@ -382,6 +382,11 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 	};
 	int ret = rp_xport_activate(ep, false);
 
+	if (rp_params.method) {
+		attr.forced = rp_method_parse(rp_params.method);
+		attr.own &= attr.forced == RP_METHOD_DELIVERY ||
+			    attr.forced == RP_METHOD_FENCE;
+	}
 	if (!ret && !ep->initiator)
 		ret = rp_initiator_new(&attr, &ep->xport, &ep->initiator);
 	*out = ep->initiator;

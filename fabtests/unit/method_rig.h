@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Every combination of facts, and what prose says that memory offers. */
+#ifndef RP_TEST_METHOD_RIG_H
+#define RP_TEST_METHOD_RIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/caps.h"
+#include "core/method.h"
+
+#define ALL_BUILT ((1u << RP_METHOD_MAX) - 2)
+#define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
+
+#define MEMORIES   8
+#define PLACEMENTS 5
+#define DOMAINS	   5
+
+extern const enum rp_tri tris[3];
+
+/* For messages: one at a time. */
+const char *show(const struct rp_facts *f, enum rp_class required,
+		 unsigned int built);
+
+/* Call judge on every combination of facts and class, for one build. */
+typedef void (*judge_fn)(const struct rp_facts *f, enum rp_class required,
+			 unsigned int built);
+void for_all(judge_fn judge, unsigned int built);
+
+/*
+ * The prose of the guarantees, as a chain of questions. What the memory
+ * offers, cheapest first.
+ */
+struct offers {
+	enum rp_refusal refusal; /* nothing is on offer */
+	struct {
+		enum rp_method how;
+		enum rp_class class;
+	} v[8];
+	int n;
+};
+struct offers offers_of(const struct rp_facts *f);
+
+#endif

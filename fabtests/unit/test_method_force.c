@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A forced method: one that the facts allow, never of a higher class, or none
+ * and why.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "method_rig.h"
+
+static char why[RP_WHY_LEN];
+
+static struct rp_choice pick(const struct rp_facts *f, const char *forced)
+{
+	memset(why, 0x5a, sizeof(why));
+	return rp_method_pick(f, forced, why);
+}
+
+/* Does the prose offer this method, of at least this class? */
+static bool offered(const struct rp_facts *f, enum rp_method m,
+		    enum rp_class class)
+{
+	struct offers o = offers_of(f);
+
+	for (int i = 0; i < o.n; i++)
+		if (o.v[i].how == m && o.v[i].class >= class)
+			return true;
+	return false;
+}
+
+static bool same(const struct rp_choice *a, const struct rp_choice *b)
+{
+	return a->method == b->method && a->class == b->class &&
+	       a->refusal == b->refusal && a->row == b->row &&
+	       a->remedy == b->remedy;
+}
+
+static bool built(enum rp_method m)
+{
+	return RP_METHODS_BUILT & RP_METHOD_BIT(m);
+}
+
+/* Some value of the facts that are named, the others as they are, allows m. */
+static bool allowed_with(const struct rp_facts *f, enum rp_method m,
+			 const char *told)
+{
+	bool p = strstr(told, "placement is"), d = strstr(told, "domain is");
+	struct rp_facts g = *f;
+
+	if (strstr(told, "fence is"))
+		g.fence = RP_YES;
+	if (strstr(told, "told is"))
+		g.told = RP_YES;
+	if (strstr(told, "native is"))
+		g.native = RP_YES;
+	for (int i = 0; i < PLACEMENTS * DOMAINS; i++) {
+		if (p)
+			g.placement = i % PLACEMENTS;
+		if (d)
+			g.domain = i / PLACEMENTS;
+		if (offered(&g, m, RP_CLASS_NONE))
+			return true;
+	}
+	return false;
+}
+
+/* Whatever the others are, this memory does not allow m. */
+static bool memory_forbids(const struct rp_facts *f, enum rp_method m)
+{
+	return !allowed_with(f, m,
+			     "placement is, domain is, fence is, told is, "
+			     "native is");
+}
+
+/* What is told is true, and enough. */
+static void judge_reason(const struct rp_facts *f, enum rp_method m,
+			 const struct rp_choice *c)
+{
+	bool cpu = f->placement == RP_PLACE_CPU_USER ||
+		   f->placement == RP_PLACE_CPU_KERNEL;
+	bool stated;
+	char fact[64];
+
+	cr_assert(strstr(why, rp_method_name(m)), "%s", why);
+	cr_assert(strstr(why, "FI_OFI_RPMEM_METHOD"), "%s", why);
+	cr_assert(strstr(c->remedy, "FI_OFI_RPMEM_METHOD"), "%s", c->remedy);
+	stated = strstr(c->remedy, "FI_OFI_RPMEM_OPERATOR");
+	if (!built(m)) {
+		cr_assert(strstr(why, "build"), "%s", why);
+		cr_assert_not(stated);
+		return;
+	}
+	if (strstr(why, "memory is")) {
+		sprintf(fact, ": memory is %s", rp_memory_name(f->memory));
+		cr_assert(strstr(why, fact), "%s", why);
+		cr_assert(memory_forbids(f, m), "%s", why);
+		cr_assert_not(stated);
+		return;
+	}
+	cr_assert(allowed_with(f, m, why), "%s: %s", show(f, 0, 0), why);
+	if (strstr(why, "placement is")) {
+		sprintf(fact, "placement is %s",
+			rp_placement_name(f->placement));
+		cr_assert(strstr(why, fact), "%s", why);
+	}
+	if (strstr(why, "domain is")) {
+		sprintf(fact, "domain is %s", rp_domain_name(f->domain));
+		cr_assert(strstr(why, fact), "%s", why);
+	}
+	cr_assert(!strstr(why, "fence is") || f->fence != RP_YES);
+	cr_assert(!strstr(why, "told is") || f->told != RP_YES);
+	/* Nobody may state who copies, nor how the base behaves. */
+	cr_assert_eq(stated,
+		     !strstr(why, "told is") &&
+			     !(cpu && strstr(why, "placement is")),
+		     "%s; %s", why, c->remedy);
+}
+
+static void judge_method(const struct rp_facts *f, enum rp_method m)
+{
+	struct rp_choice first = rp_method_best(f, RP_METHODS_BUILT);
+	struct rp_choice c = pick(f, rp_method_name(m));
+
+	if (first.method == RP_METHOD_REFUSED) {
+		cr_assert(same(&c, &first), "%s", show(f, 0, 0));
+		cr_assert_eq(why[0], 0);
+		return;
+	}
+	cr_assert_leq(c.class, first.class);
+	if (c.method == RP_METHOD_REFUSED) {
+		cr_assert(!built(m) || !offered(f, m, RP_CLASS_NONE), "%s: %s",
+			  show(f, 0, 0), why);
+		cr_assert_eq(c.class, RP_CLASS_NONE);
+		cr_assert_not_null(c.row);
+		judge_reason(f, m, &c);
+		return;
+	}
+	cr_assert_eq(c.method, m);
+	cr_assert(built(m));
+	cr_assert(offered(f, m, c.class), "%s: %s", show(f, c.class, 0),
+		  rp_method_name(m));
+	/* The strongest that it gives. */
+	cr_assert(c.class == RP_CLASS_POWER || !offered(f, m, c.class + 1) ||
+		  f->limit != RP_LIMIT_POWER);
+	cr_assert_null(c.remedy);
+	cr_assert_eq(why[0], 0);
+}
+
+static void judge(const struct rp_facts *f, enum rp_class required,
+		  unsigned int build)
+{
+	static const enum rp_class_limit limits[] = {
+		RP_LIMIT_POWER, RP_LIMIT_PROCESS, RP_LIMIT_NONE};
+	struct rp_facts g = *f;
+
+	/* The operator's limit, in place of a class that is asked for. */
+	g.limit = limits[required];
+	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++)
+		judge_method(&g, m);
+}
+
+Test(method_force, never_what_the_facts_forbid)
+{
+	for_all(judge, RP_METHODS_BUILT);
+}
+
+static void judge_none(const struct rp_facts *f, enum rp_class required,
+		       unsigned int build)
+{
+	struct rp_choice first = rp_method_best(f, RP_METHODS_BUILT), c;
+
+	c = pick(f, NULL);
+	cr_assert(same(&c, &first));
+	cr_assert_eq(why[0], 0);
+	c = pick(f, "");
+	cr_assert(same(&c, &first));
+	c = pick(f, "clwb");
+	cr_assert_eq(c.method, RP_METHOD_REFUSED);
+	if (first.method == RP_METHOD_REFUSED) {
+		cr_assert(same(&c, &first));
+		return;
+	}
+	cr_assert(strstr(why, "FI_OFI_RPMEM_METHOD=clwb names no method"), "%s",
+		  why);
+	cr_assert(strstr(c.remedy, "Unset"), "%s", c.remedy);
+}
+
+Test(method_force, nothing_forced_and_no_method)
+{
+	for_all(judge_none, RP_METHODS_BUILT);
+}
+
+Test(method_force, words)
+{
+	static const struct rp_facts file = {.memory = RP_MEM_FILE,
+					     .placement = RP_PLACE_CPU_USER,
+					     .fs_trusted = RP_YES,
+					     .agent = true};
+	struct rp_facts dax = {.memory = RP_MEM_DAX_SYNC,
+			       .placement = RP_PLACE_DMA_CACHE,
+			       .domain = RP_DOMAIN_MEMCTRL,
+			       .fence = RP_YES,
+			       .told = RP_YES,
+			       .fs_trusted = RP_YES,
+			       .agent = true};
+	struct rp_choice c;
+
+	c = pick(&file, "fence");
+	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
+			      "here: memory is file");
+	cr_assert_str_eq(c.row, "none of the forced method");
+	pick(&file, "native");
+	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=native is not in this "
+			      "build");
+	/* A weaker class is a step down too. */
+	c = pick(&file, "delivery");
+	cr_assert_eq(c.method, RP_METHOD_DELIVERY);
+	cr_assert_eq(c.class, RP_CLASS_PROCESS);
+	c = pick(&dax, "fence");
+	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
+			      "here: placement is dma-cache");
+	cr_assert(strstr(c.remedy, "state in the operator's file"), "%s",
+		  c.remedy);
+	dax.told = RP_NO;
+	pick(&dax, "fence");
+	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
+			      "here: placement is dma-cache, told is no");
+	/* eADR: whatever is stronger than the first is allowed. */
+	dax.told = RP_YES;
+	dax.domain = RP_DOMAIN_CPUCACHE;
+	cr_assert_eq(pick(&dax, NULL).method, RP_METHOD_FENCE);
+	cr_assert_eq(pick(&dax, "agent-sfence").class, RP_CLASS_POWER);
+	cr_assert_eq(pick(&dax, "agent-clwb").class, RP_CLASS_POWER);
+	pick(&dax, "delivery");
+	cr_assert(strstr(why, "is "), "%s", why);
+}
+
+Test(method_force, what_may_carry_out)
+{
+	cr_assert_eq(rp_methods_allowed(RP_METHOD_REFUSED), RP_METHODS_BUILT);
+	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++) {
+		cr_assert_eq(rp_methods_allowed(m), RP_METHOD_BIT(m));
+		cr_assert_eq((int)rp_method_parse(rp_method_name(m)), m);
+	}
+	cr_assert_eq(rp_method_parse("refused"), RP_METHOD_REFUSED);
+	cr_assert_eq(rp_method_parse(""), RP_METHOD_REFUSED);
+	cr_assert_eq(rp_method_parse("unknown"), RP_METHOD_REFUSED);
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The operator wants another method than the first: which may that be? */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/method_priv.h"
+
+#define PARAMETER "FI_OFI_RPMEM_METHOD"
+
+/* What a row asks for, and does not find; in the order it is told. */
+enum lack {
+	LACK_MEMORY = 1 << 0,
+	LACK_PLACEMENT = 1 << 1,
+	LACK_DOMAIN = 1 << 2,
+	LACK_FENCE = 1 << 3,
+	LACK_TOLD = 1 << 4,
+	LACK_NATIVE = 1 << 5,
+};
+
+static unsigned int lacks_of(const struct rp_row *r, const struct rp_facts *f)
+{
+	unsigned int l = 0;
+
+	if (!(r->memory & 1u << f->memory))
+		l |= LACK_MEMORY;
+	if (!(r->placement & 1u << f->placement))
+		l |= LACK_PLACEMENT;
+	if (!(r->domain & 1u << f->domain))
+		l |= LACK_DOMAIN;
+	if (r->fence == RP_YES && f->fence != RP_YES)
+		l |= LACK_FENCE;
+	if (r->fence == RP_YES && f->told != RP_YES)
+		l |= LACK_TOLD;
+	if (r->native == RP_YES && f->native != RP_YES)
+		l |= LACK_NATIVE;
+	return l;
+}
+
+/*
+ * Other memory is further away than any number of other facts, and of two facts
+ * a machine keeps its persistence domain.
+ */
+static unsigned int distance(unsigned int lacks)
+{
+	if (lacks & LACK_MEMORY)
+		return 16;
+	return 2 * (unsigned int)__builtin_popcount(lacks) +
+	       !!(lacks & LACK_DOMAIN);
+}
+
+/* The row of this method that the facts come closest to. */
+static unsigned int least_lacks(const struct rp_facts *f, enum rp_method m)
+{
+	unsigned int least = ~0u, l;
+
+	for (size_t i = 0; i < rp_rows_count; i++) {
+		if (rp_rows[i].method != m)
+			continue;
+		l = lacks_of(&rp_rows[i], f);
+		if (least == ~0u || distance(l) < distance(least))
+			least = l;
+	}
+	return least;
+}
+
+static void name_lacks(const struct rp_facts *f, unsigned int lacks, char *out,
+		       size_t len)
+{
+	const struct {
+		enum lack lack;
+		const char *fact, *value;
+	} facts[] = {
+		{LACK_MEMORY, "memory", rp_memory_name(f->memory)},
+		{LACK_PLACEMENT, "placement", rp_placement_name(f->placement)},
+		{LACK_DOMAIN, "domain", rp_domain_name(f->domain)},
+		{LACK_FENCE, "fence", rp_tri_name(f->fence)},
+		{LACK_TOLD, "told", rp_tri_name(f->told)},
+		{LACK_NATIVE, "native", rp_tri_name(f->native)},
+	};
+	size_t n = 0;
+
+	*out = '\0';
+	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+		if (!(lacks & facts[i].lack))
+			continue;
+		n += (size_t)snprintf(out + n, len - n, "%s%s is %s",
+				      n ? ", " : "", facts[i].fact,
+				      facts[i].value);
+		/* Nothing else counts for other memory. */
+		if (facts[i].lack == LACK_MEMORY)
+			break;
+	}
+}
+
+/* Which of these may an operator state? */
+static bool can_be_stated(const struct rp_facts *f, unsigned int lacks)
+{
+	bool cpu = f->placement == RP_PLACE_CPU_USER ||
+		   f->placement == RP_PLACE_CPU_KERNEL;
+
+	return lacks && !(lacks & (LACK_MEMORY | LACK_TOLD | LACK_NATIVE)) &&
+	       !(cpu && (lacks & LACK_PLACEMENT));
+}
+
+static struct rp_choice refuse(struct rp_choice c, const char *remedy)
+{
+	c.method = RP_METHOD_REFUSED;
+	c.class = RP_CLASS_NONE;
+	c.row = "none of the forced method";
+	c.remedy = remedy;
+	return c;
+}
+
+struct rp_choice rp_method_pick(const struct rp_facts *facts,
+				const char *forced, char *why)
+{
+	static const char unset[] = "Unset " PARAMETER ".";
+	static const char state[] =
+		"Unset " PARAMETER ", or state in the operator's file "
+		"(FI_OFI_RPMEM_OPERATOR) what is true and cannot be seen.";
+	struct rp_choice first = rp_method_best(facts, RP_METHODS_BUILT), c;
+	enum rp_method m;
+	unsigned int lacks;
+	char text[160];
+
+	*why = '\0';
+	/* What no method makes durable is refused for its own reason. */
+	if (!forced || !*forced || first.method == RP_METHOD_REFUSED)
+		return first;
+	m = rp_method_parse(forced);
+	if (m == RP_METHOD_REFUSED) {
+		snprintf(why, RP_WHY_LEN,
+			 PARAMETER "=%.32s names no method: 'fi_rpmem_info "
+				   "--table' lists them",
+			 forced);
+		return refuse(first, unset);
+	}
+	c = rp_method_best(facts, RP_METHODS_BUILT & rp_methods_allowed(m));
+	if (c.method != RP_METHOD_REFUSED)
+		return c;
+	if (!(RP_METHODS_BUILT & RP_METHOD_BIT(m))) {
+		snprintf(why, RP_WHY_LEN, PARAMETER "=%s is not in this build",
+			 forced);
+		return refuse(c, unset);
+	}
+	lacks = least_lacks(facts, m);
+	name_lacks(facts, lacks, text, sizeof(text));
+	snprintf(why, RP_WHY_LEN,
+		 PARAMETER "=%s makes nothing durable here: %s", forced, text);
+	return refuse(c, can_be_stated(facts, lacks) ? state : unset);
+}
+
+unsigned int rp_methods_allowed(enum rp_method forced)
+{
+	return forced == RP_METHOD_REFUSED ? RP_METHODS_BUILT
+					   : RP_METHOD_BIT(forced);
+}

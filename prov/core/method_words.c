@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The method table in words: rows, methods and refusals for people. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/method_priv.h"
+
+/* The values of a mask by name: those in it, or those not, as is shorter. */
+static void mask_words(unsigned int mask, unsigned int count,
+		       const char *(*name)(unsigned int), char *out, size_t len)
+{
+	char in[128] = "", but[128] = "any but";
+	size_t ni = 0, nb = strlen(but);
+	bool all = true;
+
+	for (unsigned int v = 0; v < count; v++) {
+		if (mask & 1u << v) {
+			ni += (size_t)snprintf(in + ni, sizeof(in) - ni, "%s%s",
+					       ni ? ", " : "", name(v));
+			continue;
+		}
+		nb += (size_t)snprintf(but + nb, sizeof(but) - nb, "%s %s",
+				       all ? "" : ",", name(v));
+		all = false;
+	}
+	snprintf(out, len, "%s", all ? "any" : ni <= nb ? in : but);
+}
+
+static const char *memory_word(unsigned int v)
+{
+	return rp_memory_name((enum rp_memory)v);
+}
+
+static const char *placement_word(unsigned int v)
+{
+	return rp_placement_name((enum rp_placement)v);
+}
+
+static const char *domain_word(unsigned int v)
+{
+	return rp_domain_name((enum rp_domain)v);
+}
+
+bool rp_method_row(size_t i, struct rp_method_words *w)
+{
+	const struct rp_row *r = i < rp_rows_count ? &rp_rows[i] : NULL;
+
+	*w = (struct rp_method_words){.memory = "any"};
+	if (i > rp_rows_count)
+		return false;
+	mask_words(r ? r->memory : M(UNKNOWN), RP_MEM_EMULATED + 1, memory_word,
+		   w->memory, sizeof(w->memory));
+	if (!r) {
+		/* What nothing matches. */
+		strcpy(w->placement, "any");
+		strcpy(w->domain, "any");
+		snprintf(w->method, sizeof(w->method), "refused: %s",
+			 rp_refusal_name(RP_REFUSAL_UNKNOWN));
+		return true;
+	}
+	mask_words(r->placement, RP_PLACE_DMA_MEMORY + 1, placement_word,
+		   w->placement, sizeof(w->placement));
+	mask_words(r->domain, RP_DOMAIN_SYSTEM + 1, domain_word, w->domain,
+		   sizeof(w->domain));
+	strcpy(w->needs, r->fence == RP_YES    ? "fence, told"
+			 : r->native == RP_YES ? "native"
+			 : r->untrusted	       ? "untrusted"
+					       : "");
+	if (r->refusal) {
+		snprintf(w->method, sizeof(w->method), "refused: %s",
+			 rp_refusal_name(r->refusal));
+		return true;
+	}
+	strcpy(w->method, rp_method_name(r->method));
+	strcpy(w->class, rp_class_name(r->class));
+	return true;
+}
+
+const char *rp_method_name(enum rp_method m)
+{
+	static const char *const names[RP_METHOD_MAX] = {
+		[RP_METHOD_REFUSED] = "refused",
+		[RP_METHOD_DELIVERY] = "delivery",
+		[RP_METHOD_FENCE] = "fence",
+		[RP_METHOD_NATIVE] = "native",
+		[RP_METHOD_AGENT_SFENCE] = "agent-sfence",
+		[RP_METHOD_AGENT_CLWB] = "agent-clwb",
+		[RP_METHOD_AGENT_MSYNC] = "agent-msync",
+		[RP_METHOD_AGENT_CLWB_MSYNC] = "agent-clwb-msync",
+	};
+
+	return (unsigned int)m < RP_METHOD_MAX ? names[m] : "unknown";
+}
+
+enum rp_method rp_method_parse(const char *name)
+{
+	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++)
+		if (!strcmp(name, rp_method_name((enum rp_method)m)))
+			return (enum rp_method)m;
+	return RP_METHOD_REFUSED;
+}
+
+const char *rp_refusal_name(enum rp_refusal r)
+{
+	switch (r) {
+	case RP_REFUSAL_NONE:
+		return "not refused";
+	case RP_REFUSAL_VOLATILE:
+		return "volatile memory";
+	case RP_REFUSAL_CLASS:
+		return "class not met";
+	case RP_REFUSAL_FS:
+		return "file system not trusted";
+	case RP_REFUSAL_NOT_DIRTIED:
+		return "pages not marked dirty";
+	case RP_REFUSAL_NO_AGENT:
+		return "no agent";
+	case RP_REFUSAL_NOT_BUILT:
+		return "method not built";
+	case RP_REFUSAL_UNKNOWN:
+		break;
+	}
+	return "unknown memory";
+}
