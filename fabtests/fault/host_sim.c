@@ -30,6 +30,12 @@ bool rp_host_tells(const char *base, const char *device)
 	return rp_host_sim.tells && rp_host_sim.tells();
 }
 
+/* Its NIC is an adapter. */
+enum rp_path rp_host_path(const char *base, const char *device)
+{
+	return RP_PATH_DMA;
+}
+
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 {
 	return rp_host_sim.flusher(addr, len);

@@ -31,6 +31,12 @@ fabtests_unit_test_method_force_SOURCES = fabtests/unit/test_method_force.c $(me
 fabtests_unit_test_method_force_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_method_force_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_cost
+TESTS += fabtests/unit/test_cost
+fabtests_unit_test_cost_SOURCES = fabtests/unit/test_cost.c $(method_rig)
+fabtests_unit_test_cost_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_cost_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_method_advice
 TESTS += fabtests/unit/test_method_advice
 fabtests_unit_test_method_advice_SOURCES = fabtests/unit/test_method_advice.c

@@ -70,6 +70,7 @@ static int x_fence(struct rp_xport *x, uint64_t peer, uint64_t base_key,
 }
 
 static enum rp_method forced;
+static enum rp_path path = RP_PATH_DMA;
 
 static void start(bool own)
 {
@@ -78,6 +79,7 @@ static void start(bool own)
 
 	attr.own = own;
 	attr.forced = forced;
+	attr.path = path;
 	rig_start(&g, &attr);
 	ops = *g.x.ops;
 	ops.fence = x_fence;
@@ -746,4 +748,132 @@ Test(own, forced)
 	cr_assert(!asks(2, 4096, 64));
 	rig_end(&g);
 	forced = RP_METHOD_REFUSED;
+}
+
+/* Ranges of n keys, in one commit: is the agent asked? */
+static bool asks_for(size_t n)
+{
+	struct rp_wire_range r[16];
+	unsigned int before = nreads;
+	bool asked;
+
+	for (size_t i = 0; i < n; i++)
+		r[i] = rig_range((uint32_t)i + 1, 4096, 64);
+	rig_commit_n(&g, p, &c1, r, n);
+	asked = g.nout;
+	if (asked) {
+		cr_assert_eq(nreads, before);
+		rig_ok(&g, &s, rig_requested(&g, &s));
+	}
+	while (before < nreads)
+		rp_fence_done(reads[before++].f, 0);
+	nreads = 0;
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	return asked;
+}
+
+/* Each region needs a fence; the agent answers for all of them at once. */
+Test(own, many_regions_are_cheaper_by_the_agent)
+{
+	fenced(1);
+	for (uint32_t i = 2; i <= 8; i++)
+		confirm(i, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(!asks_for(1));
+	cr_assert(!asks_for(2));
+	cr_assert(asks_for(8));
+	rig_end(&g);
+	/* ... unless they are long ones, that it has to write back. */
+	fenced(1);
+	for (uint32_t i = 2; i <= 8; i++)
+		confirm(i, RP_METHOD_FENCE, RP_CLASS_POWER);
+	for (uint32_t i = 1; i <= 8; i++) {
+		rp_write_begin(p, &w0, rig_key(i), 4096, 4096);
+		rp_write_done(&w0, 0);
+	}
+	{
+		struct rp_wire_range r[8];
+
+		for (uint32_t i = 0; i < 8; i++)
+			r[i] = rig_range(i + 1, 4096, 4096);
+		rig_commit_n(&g, p, &c1, r, 8);
+		rig_none(&g);
+		cr_assert_eq(nreads, 8);
+		for (unsigned int i = 0; i < 8; i++)
+			rp_fence_done(reads[i].f, 0);
+		rig_progress(&g);
+		rig_told_once(&c1, RP_ST_OK);
+	}
+	rig_end(&g);
+}
+
+/* A path that nobody measured is the agent's, but for what costs nothing. */
+Test(own, unknown_path)
+{
+	path = RP_PATH_UNKNOWN;
+	s.cookie = 0;
+	start(true);
+	confirm(1, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(asks(1, 4096, 64));
+	confirm(2, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	cr_assert(!asks(2, 4096, 64));
+	rig_end(&g);
+	path = RP_PATH_DMA;
+}
+
+/* An answer grants one key, so each is the first of a request once. */
+Test(own, one_commit_learns_all_its_keys)
+{
+	struct rp_wire_range r[4];
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_DURABLE,
+		.class = RP_CLASS_POWER,
+		.method = RP_METHOD_AGENT_CLWB,
+		.credits = 8,
+		.grant = RP_METHOD_FENCE,
+		.addr = 4096,
+		.length = 4096,
+	};
+
+	s.cookie = 0;
+	start(true);
+	confirm(9, RP_METHOD_FENCE, RP_CLASS_POWER);
+	for (uint32_t i = 1; i <= 3; i++) {
+		rp_write_begin(p, &w0, rig_key(i), 4096, 64);
+		rp_write_done(&w0, 0);
+	}
+	r[0] = rig_range(1, 4096, 8);
+	r[1] = rig_range(1, 5000, 8);
+	r[2] = rig_range(2, 4096, 8);
+	r[3] = rig_range(3, 4096, 8);
+	rig_commit_n(&g, p, &c1, r, 4);
+	for (int i = 0; i < 3; i++) {
+		struct rig_msg *q = rig_take(&g, RP_MSG_REQUEST);
+		struct rp_wire_request req = rig_as_request(q);
+
+		cr_assert_eq(req.nranges, i ? 1 : 2);
+		cr_assert_eq(req.ranges[0].key, rig_key((uint32_t)i + 1));
+		rig_not_told(&c1);
+		rig_reply(&g, &s, q->hdr.token, &m);
+		free(q);
+	}
+	rig_told_once(&c1, RP_ST_OK);
+	rig_commit_n(&g, p, &c1, r, 4);
+	rig_none(&g);
+	cr_assert_eq(nreads, 3);
+	for (unsigned int i = 0; i < 3; i++)
+		rp_fence_done(reads[i].f, 0);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	/* One that was asked for and not granted is not asked for again. */
+	m.grant = 0;
+	m.addr = m.length = 0;
+	rig_commit(&g, p, &c1, 3, 0, 8);
+	rig_reply(&g, &s, rig_requested(&g, &s), &m);
+	rig_told_once(&c1, RP_ST_OK);
+	rig_commit_n(&g, p, &c1, r, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_none(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	rig_end(&g);
 }

@@ -202,7 +202,7 @@ static int commit_queue(struct rp_commit *c)
 	bool last;
 
 	while (c->asked < c->nranges) {
-		size_t n = slice(c, &last);
+		size_t n = rp_own_slice(c, c->asked, slice(c, &last));
 
 		if (c->effect && last && !TAILQ_EMPTY(&c->reqs))
 			return 0;

@@ -131,7 +131,10 @@ void rp_own_forget(struct rp_peer *p)
 	struct rp_own_key *k, *tmp;
 
 	HASH_ITER(hh, p->own.keys, k, tmp)
-	k->grant = RP_METHOD_REFUSED;
+	{
+		k->grant = RP_METHOD_REFUSED;
+		k->asked = false;
+	}
 }
 
 void rp_own_lost(struct rp_peer *p)
@@ -156,6 +159,9 @@ void rp_own_answered(struct rp_peer *p, const struct rp_wire_range *ranges,
 
 	if (!p->in->attr.own || m->level != RP_LEVEL_DURABLE)
 		return;
+	k = find_key(p, ranges[0].key);
+	if (k)
+		k->asked = true;
 	for (size_t i = 0; i < n; i++) {
 		if (!taken || (i && ranges[i].key != ranges[0].key)) {
 			/* Not any more, should it have been otherwise. */
@@ -169,6 +175,8 @@ void rp_own_answered(struct rp_peer *p, const struct rp_wire_range *ranges,
 		k = make_key(p, ranges[i].key);
 		if (!k)
 			return;
+		k->asked = true;
+		k->by = (enum rp_method)m->method;
 		k->grant = (enum rp_method)m->grant;
 		k->class = (enum rp_class)m->class;
 		k->addr = m->addr;
@@ -176,11 +184,29 @@ void rp_own_answered(struct rp_peer *p, const struct rp_wire_range *ranges,
 	}
 }
 
-/* What the agent has confirmed for this range; NULL: it must be asked. */
-static const struct rp_own_key *granted(const struct rp_commit *c,
-					const struct rp_wire_range *g)
+size_t rp_own_slice(const struct rp_commit *c, size_t first, size_t n)
 {
-	const struct rp_own_key *k = find_key(c->peer, g->key);
+	const struct rp_peer *p = c->peer;
+	const struct rp_own_key *k;
+
+	if (!p->in->attr.own || p->own.off || c->effect ||
+	    c->level != RP_LEVEL_DURABLE)
+		return n;
+	for (size_t i = first + 1; i < first + n; i++) {
+		if (c->ranges[i].key == c->ranges[i - 1].key)
+			continue;
+		k = find_key(p, c->ranges[i].key);
+		if (k && !k->asked && !is_banned(p->in, k->key))
+			return i - first;
+	}
+	return n;
+}
+
+/* What the agent has confirmed for this range; NULL: it must be asked. */
+static struct rp_own_key *granted(const struct rp_commit *c,
+				  const struct rp_wire_range *g)
+{
+	struct rp_own_key *k = find_key(c->peer, g->key);
 
 	if (!k || k->grant == RP_METHOD_REFUSED || k->class < c->required ||
 	    !rp_range_inside(g->addr, g->len, k->addr, k->len))
@@ -281,12 +307,18 @@ void rp_fence_done(struct rp_fence *f, int err)
 		rp_peer_release(p);
 }
 
-/* Would this commit, started now, be ended by its writes and fences? */
+/*
+ * Would this commit, started now, be ended by its writes and fences? Only where
+ * that is cheaper, too: each region needs a fence of its own.
+ */
 static bool may_take(const struct rp_commit *c, enum rp_method *method,
 		     enum rp_class *class)
 {
-	const struct rp_peer *p = c->peer;
-	const struct rp_own_key *k;
+	struct rp_peer *p = c->peer;
+	const uint64_t count = ++p->own.counts;
+	uint64_t flush = 0;
+	size_t fences = 0;
+	struct rp_own_key *k;
 
 	*method = RP_METHOD_DELIVERY;
 	*class = RP_CLASS_POWER;
@@ -297,12 +329,18 @@ static bool may_take(const struct rp_commit *c, enum rp_method *method,
 		k = granted(c, &c->ranges[i]);
 		if (!k)
 			return false;
-		if (k->grant == RP_METHOD_FENCE)
+		flush += rp_cost_flush(&rp_cost_default, k->by,
+				       c->ranges[i].len);
+		if (k->grant == RP_METHOD_FENCE) {
 			*method = RP_METHOD_FENCE;
+			fences += k->counted != count;
+			k->counted = count;
+		}
 		if (k->class < *class)
 			*class = k->class;
 	}
-	return true;
+	return rp_cost_fences(&rp_cost_default, p->in->attr.path, fences) <=
+	       rp_cost_ask(&rp_cost_default, p->in->attr.path, flush);
 }
 
 bool rp_commit_fences(const struct rp_commit *c)

@@ -33,6 +33,9 @@ struct rp_own_key {
 	enum rp_method grant; /* RP_METHOD_REFUSED: ask */
 	enum rp_class class;
 	uint64_t addr, len; /* of its region */
+	enum rp_method by;  /* how the agent made it durable */
+	bool asked;	    /* and whether for a grant of this key */
+	uint64_t counted;   /* own.counts, when it was met before */
 	UT_hash_handle hh;
 };
 
@@ -53,6 +56,7 @@ struct rp_own {
 	struct rp_own_key *keys;
 	struct rp_own_key *last; /* written to last */
 	bool off;		 /* no memory to say which keys were used */
+	uint64_t counts;
 	struct rp_fences queue, posted;
 };
 
@@ -78,6 +82,11 @@ void rp_own_written(struct rp_peer *p, uint64_t key);
 void rp_own_answered(struct rp_peer *p, const struct rp_wire_range *ranges,
 		     size_t n, enum rp_class required,
 		     const struct rp_wire_reply *m);
+/*
+ * An answer can grant the key of its first range only. How many of the n ranges
+ * from first on go into one request, so that each key is the first once.
+ */
+size_t rp_own_slice(const struct rp_commit *c, size_t first, size_t n);
 /* Whatever was granted has to be granted again. */
 void rp_own_forget(struct rp_peer *p);
 /* The connection may be gone, or the target another one. */

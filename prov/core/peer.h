@@ -10,6 +10,7 @@
 #include <uthash.h>
 
 #include "core/commit.h"
+#include "core/cost.h"
 #include "core/ranges.h"
 #include "core/wire.h"
 #include "core/xport.h"
@@ -42,6 +43,7 @@ struct rp_initiator_attr {
 	 * out without the agent (own.h).
 	 */
 	bool own;
+	enum rp_path path; /* what the writes travel over */
 	/*
 	 * The one method that is used without the agent; RP_METHOD_REFUSED:
 	 * whichever it grants.

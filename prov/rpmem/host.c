@@ -51,6 +51,14 @@ bool rp_host_tells(const char *base, const char *device)
 	return nic.told == RP_YES;
 }
 
+enum rp_path rp_host_path(const char *base, const char *device)
+{
+	struct rp_nic nic;
+
+	rp_caps_base(NULL, base, device, &nic);
+	return rp_cost_path_of(&nic);
+}
+
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 {
 	return NULL;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/caps.h"
+#include "core/cost.h"
 #include "core/pmem.h"
 
 /*
@@ -28,6 +29,8 @@ int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 		  struct rp_facts *facts, char *why);
 /* Does the base tell when a connection broke? See struct rp_facts, told. */
 bool rp_host_tells(const char *base, const char *device);
+/* What writes over such a base travel over. */
+enum rp_path rp_host_path(const char *base, const char *device);
 /* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
 /* May flushes that block run on a thread of their own? */

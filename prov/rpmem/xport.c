@@ -382,13 +382,17 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 	};
 	int ret = rp_xport_activate(ep, false);
 
+	if (ret || ep->initiator)
+		goto out;
+	attr.path = rp_host_path(ep->dom->fabric->base_name,
+				 ep->dom->base_info->domain_attr->name);
 	if (rp_params.method) {
 		attr.forced = rp_method_parse(rp_params.method);
 		attr.own &= attr.forced == RP_METHOD_DELIVERY ||
 			    attr.forced == RP_METHOD_FENCE;
 	}
-	if (!ret && !ep->initiator)
-		ret = rp_initiator_new(&attr, &ep->xport, &ep->initiator);
+	ret = rp_initiator_new(&attr, &ep->xport, &ep->initiator);
+out:
 	*out = ep->initiator;
 	return ret;
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The cost model: the points it was made from, and the order it gives. */
+#include <criterion/criterion.h>
+
+#include "core/cost.h"
+#include "method_rig.h"
+
+static const struct rp_cost *const c = &rp_cost_default;
+static const uint64_t sizes[] = {1, 8, 64, 4096, 65536, 1 << 20, 1ull << 40};
+
+static uint64_t line(const struct rp_cost_line *l, uint64_t bytes)
+{
+	return l->ns + bytes * l->ps / 1000;
+}
+
+/* Within a hundredth of what was measured, in ns. */
+static void near(uint64_t got, uint64_t measured)
+{
+	uint64_t off = got > measured ? got - measured : measured - got;
+
+	cr_assert_leq(off * 100, measured, "%lu, measured %lu",
+		      (unsigned long)got, (unsigned long)measured);
+}
+
+Test(cost, measured_points)
+{
+	const struct rp_cost_path *cpu = &c->path[RP_PATH_CPU];
+	const struct rp_cost_path *dma = &c->path[RP_PATH_DMA];
+	uint64_t clwb = rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 64);
+
+	near(line(&cpu->write, 64), 8800);
+	near(line(&cpu->write, 65536), 39300);
+	near(line(&cpu->write, 64) + rp_cost_ask(c, RP_PATH_CPU, clwb), 21000);
+	near(line(&cpu->store, 64) + line(&c->stream, 64), 13200);
+	near(line(&cpu->store, 65536) + line(&c->stream, 65536), 60800);
+	near(line(&dma->write, 64), 1400);
+	near(line(&dma->write, 64) + rp_cost_fences(c, RP_PATH_DMA, 1), 2900);
+	near(line(&dma->write, 64) + rp_cost_ask(c, RP_PATH_DMA, clwb), 4350);
+	near(line(&dma->store, 64) + line(&c->stream, 64), 2300);
+	near(clwb, 117);
+	near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 65536), 30000);
+	near(line(&c->stream, 65536), 9800);
+	near(rp_cost_flush(c, RP_METHOD_AGENT_MSYNC, 4096), 360000);
+	near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB_MSYNC, 65536), 390000);
+	cr_assert_eq(rp_cost_flush(c, RP_METHOD_DELIVERY, 65536), 0);
+}
+
+/* What one range costs beyond its writes. */
+static uint64_t beyond(enum rp_path path, enum rp_method m, uint64_t bytes)
+{
+	switch (m) {
+	case RP_METHOD_DELIVERY:
+		return 0;
+	case RP_METHOD_FENCE:
+		return rp_cost_fences(c, path, 1);
+	default:
+		return rp_cost_ask(c, path, rp_cost_flush(c, m, bytes));
+	}
+}
+
+/*
+ * The first row that matches is the cheapest of the valid ones, on each path
+ * that was measured: that is why a target takes it.
+ */
+static void judge_order(const struct rp_facts *f, enum rp_class required,
+			unsigned int built)
+{
+	struct rp_choice first = rp_method_choose(f, required, built), other;
+
+	if (first.method == RP_METHOD_REFUSED)
+		return;
+	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++) {
+		other = rp_method_choose(f, required, built & RP_METHOD_BIT(m));
+		if (other.method == RP_METHOD_REFUSED)
+			continue;
+		for (size_t i = 0; i < COUNT(sizes); i++)
+			for (int p = RP_PATH_CPU; p < RP_PATHS; p++)
+				cr_assert_leq(beyond(p, first.method, sizes[i]),
+					      beyond(p, m, sizes[i]),
+					      "%s: %s is dearer than %s",
+					      show(f, required, built),
+					      rp_method_name(first.method),
+					      rp_method_name(m));
+	}
+}
+
+Test(cost, the_table_is_in_this_order)
+{
+	for_all(judge_order, RP_METHODS_BUILT);
+}
+
+Test(cost, more_is_never_cheaper)
+{
+	for (int p = 0; p < RP_PATHS; p++) {
+		for (size_t n = 0; n < 100; n++)
+			cr_assert_leq(rp_cost_fences(c, p, n),
+				      rp_cost_fences(c, p, n + 1));
+		for (int m = 0; m < RP_METHOD_MAX; m++)
+			for (size_t i = 1; i < COUNT(sizes); i++)
+				cr_assert_leq(rp_cost_flush(c, m, sizes[i - 1]),
+					      rp_cost_flush(c, m, sizes[i]));
+	}
+	/* Nor does it begin anew. */
+	cr_assert_eq(rp_cost_flush(c, RP_METHOD_AGENT_CLWB, UINT64_MAX),
+		     UINT64_MAX);
+	cr_assert_eq(rp_cost_ask(c, RP_PATH_DMA, UINT64_MAX), UINT64_MAX);
+	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, SIZE_MAX), UINT64_MAX);
+}
+
+Test(cost, fences_or_a_request)
+{
+	uint64_t line64 = rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 64);
+
+	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, 0), 0);
+	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, 1), 1500);
+	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, 3), 3000);
+	cr_assert_lt(rp_cost_fences(c, RP_PATH_DMA, 3),
+		     rp_cost_ask(c, RP_PATH_DMA, 3 * line64));
+	cr_assert_gt(rp_cost_fences(c, RP_PATH_DMA, 4),
+		     rp_cost_ask(c, RP_PATH_DMA, 4 * line64));
+	cr_assert_lt(rp_cost_fences(c, RP_PATH_CPU, 1),
+		     rp_cost_ask(c, RP_PATH_CPU, line64));
+	/* Of what nobody has measured: the agent, but for what is free. */
+	cr_assert_gt(rp_cost_fences(c, RP_PATH_UNKNOWN, 1),
+		     rp_cost_ask(c, RP_PATH_UNKNOWN, UINT64_MAX / 2));
+	cr_assert_leq(rp_cost_fences(c, RP_PATH_UNKNOWN, 0),
+		      rp_cost_ask(c, RP_PATH_UNKNOWN, 0));
+}
+
+static size_t store_max(const struct rp_cost *cost, enum rp_path path,
+			enum rp_method m, size_t limit)
+{
+	size_t n = rp_cost_store_max(cost, path, m, limit);
+
+	cr_assert_leq(n, limit);
+	return n;
+}
+
+Test(cost, inside_the_request)
+{
+	struct rp_cost mine = *c;
+	struct rp_cost_path *p = &mine.path[RP_PATH_CPU];
+
+	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++) {
+		cr_assert_eq(store_max(c, RP_PATH_CPU, m, 4024), 4024);
+		cr_assert_eq(store_max(c, RP_PATH_DMA, m, 4024), 4024);
+		cr_assert_eq(store_max(c, RP_PATH_UNKNOWN, m, 4024), 0);
+		cr_assert_eq(store_max(c, RP_PATH_CPU, m, 0), 0);
+	}
+	/* Where nothing is written back: 29,000 bytes here. */
+	cr_assert_eq(
+		store_max(c, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 1 << 20) /
+			1000,
+		29);
+	/* To the byte: 1000 ns more to ask, 1 ns more for each byte. */
+	mine.stream = (struct rp_cost_line){0};
+	p->write = (struct rp_cost_line){.ns = 100, .ps = 1000};
+	p->ask_ns = 1000;
+	p->store = (struct rp_cost_line){.ns = 100, .ps = 2000};
+	mine.flush[RP_METHOD_AGENT_SFENCE] = (struct rp_cost_line){0};
+	cr_assert_eq(
+		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 4096),
+		1000);
+	cr_assert_eq(
+		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 1000),
+		1000);
+	cr_assert_eq(store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 999),
+		     999);
+	/* Streaming is work as well. */
+	mine.stream.ps = 1000;
+	cr_assert_eq(
+		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 4096),
+		500);
+	/* Writing back is not done twice; syncing is done in either case. */
+	mine.flush[RP_METHOD_AGENT_CLWB] = (struct rp_cost_line){.ps = 1000};
+	cr_assert_eq(store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_CLWB, 4096),
+		     1000);
+	cr_assert_eq(store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_MSYNC, 4096),
+		     500);
+	mine.flush[RP_METHOD_AGENT_CLWB_MSYNC].ps = 1000;
+	mine.flush[RP_METHOD_AGENT_CLWB_MSYNC].ns = 360000;
+	cr_assert_eq(
+		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_CLWB_MSYNC, 4096),
+		1000);
+	/* Dearer from the first byte on. */
+	p->store.ns = 10000;
+	cr_assert_eq(
+		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 4096), 0);
+}
+
+Test(cost, paths)
+{
+	struct rp_nic nic = {.placement = RP_PLACE_CPU_USER};
+
+	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_CPU);
+	nic.placement = RP_PLACE_CPU_KERNEL;
+	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_CPU);
+	nic.placement = RP_PLACE_UNKNOWN;
+	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_UNKNOWN);
+	/* Whether DDIO is on or unknown, it is an adapter. */
+	nic.pci[0] = '0';
+	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_DMA);
+	nic.placement = RP_PLACE_DMA_CACHE;
+	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_DMA);
+	nic.placement = RP_PLACE_DMA_MEMORY;
+	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_DMA);
+}
