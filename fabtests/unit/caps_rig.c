@@ -194,3 +194,37 @@ void nd_region(const char *name, const char *domain)
 	unlink(full);
 	cr_assert_eq(symlink(to, full), 0);
 }
+
+/* /sys/class/infiniband/NAME leads to this folder. */
+void nic_device(const char *name, const char *folder)
+{
+	char link[2 * PATH_MAX], to[3 * PATH_MAX];
+
+	sprintf(to, "%s/infiniband/%s/x", folder, name);
+	put(to, "\n");
+	put("/sys/class/infiniband/x", "\n");
+	sprintf(link, "%s/sys/class/infiniband/%s", dir, name);
+	sprintf(to, "%s%s/infiniband/%s", dir, folder, name);
+	unlink(link);
+	cr_assert_eq(symlink(to, link), 0);
+}
+
+/* A root port that says this of itself; len: bytes of it that we may read. */
+void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
+	      size_t len)
+{
+	unsigned char config[4096] = {0};
+	char full[2 * PATH_MAX];
+	int fd;
+
+	for (int i = 0; i < 4; i++) {
+		config[0x180 + i] = p0 >> (8 * i);
+		config[0x184 + i] = p1 >> (8 * i);
+	}
+	put(NIC_PORT "/vendor", "0x%04x\n", vendor);
+	put(NIC_PORT "/device", "0x%04x\n", id);
+	sprintf(full, "%s%s/config", dir, NIC_PORT);
+	fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	cr_assert_eq(write(fd, config, len), (ssize_t)len);
+	close(fd);
+}

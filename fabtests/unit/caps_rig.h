@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/stat.h>
 
 #include "core/caps.h"
@@ -48,6 +49,16 @@ void put(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* A map that shows the file at HERE in one piece, on a mount of this type. */
 void invent(const char *type, const char *opts);
+/* An adapter below a root port. */
+#define NIC_PORT     "/sys/devices/pci0000:17/0000:17:00.0"
+#define NIC_FUNCTION NIC_PORT "/0000:18:00.1"
+
+/* /sys/class/infiniband/NAME leads to this folder. */
+void nic_device(const char *name, const char *folder);
+/* A root port that says this of itself; len: bytes of it that we may read. */
+void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
+	      size_t len);
+
 /* A region with the device pmem0; domain NULL: it does not say. */
 void nd_region(const char *name, const char *domain);
 

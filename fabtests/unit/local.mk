@@ -140,6 +140,13 @@ fabtests_unit_test_caps_invented_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_caps_invented_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_caps_all
+TESTS += fabtests/unit/test_caps_all
+fabtests_unit_test_caps_all_SOURCES = fabtests/unit/test_caps_all.c $(caps_rig)
+fabtests_unit_test_caps_all_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_caps_all_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_caps_all_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_caps_nic
 TESTS += fabtests/unit/test_caps_nic
 fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)

@@ -18,44 +18,7 @@
 
 TestSuite(caps_nic, .init = caps_setup, .fini = caps_teardown);
 
-#define PORT	 "/sys/devices/pci0000:17/0000:17:00.0"
-#define FUNCTION PORT "/0000:18:00.1"
-
 static struct rp_nic nic;
-
-/* /sys/class/infiniband/NAME leads to this folder. */
-static void device(const char *name, const char *folder)
-{
-	char link[2 * PATH_MAX], to[3 * PATH_MAX];
-
-	sprintf(to, "%s/infiniband/%s/x", folder, name);
-	put(to, "\n");
-	put("/sys/class/infiniband/x", "\n");
-	sprintf(link, "%s/sys/class/infiniband/%s", dir, name);
-	sprintf(to, "%s%s/infiniband/%s", dir, folder, name);
-	unlink(link);
-	cr_assert_eq(symlink(to, link), 0);
-}
-
-/* A root port that says this of itself; len: bytes of it that we may read. */
-static void port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
-		 size_t len)
-{
-	unsigned char config[4096] = {0};
-	char full[2 * PATH_MAX];
-	int fd;
-
-	for (int i = 0; i < 4; i++) {
-		config[0x180 + i] = p0 >> (8 * i);
-		config[0x184 + i] = p1 >> (8 * i);
-	}
-	put(PORT "/vendor", "0x%04x\n", vendor);
-	put(PORT "/device", "0x%04x\n", id);
-	sprintf(full, "%s%s/config", dir, PORT);
-	fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	cr_assert_eq(write(fd, config, len), (ssize_t)len);
-	close(fd);
-}
 
 static void nic_look(const char *name)
 {
@@ -108,10 +71,10 @@ Test(caps_nic, ddio)
 		 "DDIO is off"},
 	};
 
-	device("mlx5_0", FUNCTION);
-	put(FUNCTION "/numa_node", "1\n");
+	nic_device("mlx5_0", NIC_FUNCTION);
+	put(NIC_FUNCTION "/numa_node", "1\n");
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		port(t[i].vendor, t[i].id, t[i].p0, t[i].p1, t[i].len);
+		nic_port(t[i].vendor, t[i].id, t[i].p0, t[i].p1, t[i].len);
 		nic_look("mlx5_0");
 		cr_assert_eq(nic.ddio, t[i].ddio, "%zu: %s", i,
 			     nic.placement_why);
@@ -127,19 +90,19 @@ Test(caps_nic, ddio)
 
 Test(caps_nic, no_registers)
 {
-	device("mlx5_0", FUNCTION);
+	nic_device("mlx5_0", NIC_FUNCTION);
 	nic_look("mlx5_0");
 	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
 	cr_assert(strstr(nic.placement_why, "0000:0000"), "%s",
 		  nic.placement_why);
 	cr_assert_eq(nic.node, 0);
-	put(PORT "/vendor", "0x8086\n");
-	put(PORT "/device", "0x2030\n");
+	put(NIC_PORT "/vendor", "0x8086\n");
+	put(NIC_PORT "/device", "0x2030\n");
 	nic_look("mlx5_0");
 	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
 	cr_assert(strstr(nic.placement_why, "needs root"), "%s",
 		  nic.placement_why);
-	put(FUNCTION "/numa_node", "-1\n");
+	put(NIC_FUNCTION "/numa_node", "-1\n");
 	nic_look("mlx5_0");
 	cr_assert_eq(nic.node, 0);
 }
@@ -147,8 +110,9 @@ Test(caps_nic, no_registers)
 /* Behind a switch the port is still the first function on the way. */
 Test(caps_nic, behind_a_switch)
 {
-	device("mlx5_1", PORT "/0000:18:00.0/0000:19:04.0/0000:1a:00.0");
-	port(0x8086, 0x2030, 0x80, 0, 4096);
+	nic_device("mlx5_1",
+		   NIC_PORT "/0000:18:00.0/0000:19:04.0/0000:1a:00.0");
+	nic_port(0x8086, 0x2030, 0x80, 0, 4096);
 	nic_look("mlx5_1");
 	cr_assert_str_eq(nic.pci, "0000:1a:00.0");
 	cr_assert_str_eq(nic.port, "0000:17:00.0");
@@ -157,8 +121,8 @@ Test(caps_nic, behind_a_switch)
 
 Test(caps_nic, integrated)
 {
-	device("irdma0", "/sys/devices/pci0000:17/0000:17:00.0");
-	port(0x8086, 0x2030, 0x80, 0, 4096);
+	nic_device("irdma0", "/sys/devices/pci0000:17/0000:17:00.0");
+	nic_port(0x8086, 0x2030, 0x80, 0, 4096);
 	nic_look("irdma0");
 	cr_assert_str_eq(nic.pci, "0000:17:00.0");
 	cr_assert_eq(nic.port[0], 0);
@@ -169,12 +133,12 @@ Test(caps_nic, integrated)
 
 Test(caps_nic, software)
 {
-	device("rxe0", "/sys/devices/virtual");
+	nic_device("rxe0", "/sys/devices/virtual");
 	nic_look("rxe0");
 	cr_assert_eq(nic.placement, RP_PLACE_CPU_KERNEL);
 	cr_assert_eq(nic.fence, RP_UNKNOWN);
 	cr_assert_eq(nic.pci[0], 0);
-	device("odd0", "/sys/devices/platform/soc");
+	nic_device("odd0", "/sys/devices/platform/soc");
 	nic_look("odd0");
 	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
 	cr_assert_eq(nic.fence, RP_UNKNOWN);
@@ -219,9 +183,9 @@ Test(caps_nic, bases)
 		{"verbs", "rxe0", RP_PLACE_CPU_KERNEL, "software"},
 	};
 
-	device("mlx5_0", FUNCTION);
-	device("rxe0", "/sys/devices/virtual");
-	port(0x8086, 0x2030, 0x80, 0, 4096);
+	nic_device("mlx5_0", NIC_FUNCTION);
+	nic_device("rxe0", "/sys/devices/virtual");
+	nic_port(0x8086, 0x2030, 0x80, 0, 4096);
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		rp_caps_base(dir, t[i].base, t[i].device, &nic);
 		cr_assert_eq(nic.placement, t[i].placement, "%zu: %s", i,
@@ -254,8 +218,8 @@ static void machine(const char *domain, uint32_t p0, uint32_t p1)
 		dir);
 	unlink(link);
 	cr_assert_eq(symlink(to, link), 0);
-	device("mlx5_0", FUNCTION);
-	port(0x8086, 0x2030, p0, p1, 4096);
+	nic_device("mlx5_0", NIC_FUNCTION);
+	nic_port(0x8086, 0x2030, p0, p1, 4096);
 	nic_look("mlx5_0");
 	cfg.placement = nic.placement;
 	cfg.fence = nic.fence;
@@ -268,12 +232,11 @@ static void machine(const char *domain, uint32_t p0, uint32_t p1)
 static void expect(enum rp_memory memory, enum rp_method method,
 		   enum rp_class class)
 {
-	const unsigned int all = ~0u;
 	struct rp_choice c;
 
 	cr_assert_eq(look(HERE, LEN), 0, "%s", why);
 	cr_assert_eq(facts.memory, memory, "%s", why);
-	c = rp_method_best(&facts, all);
+	c = rp_method_best(&facts, RP_METHODS_BUILT);
 	cr_assert_eq(c.method, method, "%s: %s", rp_method_name(c.method),
 		     c.row);
 	cr_assert_eq(c.class, class);
@@ -282,54 +245,82 @@ static void expect(enum rp_memory memory, enum rp_method method,
 #define DDIO_ON	 0x80, 0
 #define DDIO_OFF 0, 0x200
 
-Test(caps_nic, five_machines)
+/* Over a base that tells of breaks; and over today's, that do not. */
+static void expect_both(enum rp_memory memory, enum rp_method told,
+			enum rp_method silent, enum rp_class class)
 {
-	/* ADR, DDIO: the general-purpose method. */
-	machine("memory_controller", DDIO_ON);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-	cr_assert_eq(facts.node, 1);
-	/* ADR, DDIO off: the appliance method. */
-	machine("memory_controller", DDIO_OFF);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	/* ... unless a break of the connection stays a secret. */
+	cfg.told = RP_YES;
+	expect(memory, told, class);
+	cfg.told = RP_UNKNOWN;
+	expect(memory, silent, class);
 	cfg.told = RP_NO;
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-	/* eADR: the caches are safe, so DDIO does no harm. */
-	machine("cpu_cache", DDIO_ON);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	machine("cpu_cache", DDIO_OFF);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	/* An ordinary file: msync, and only where the CPU writes. */
-	machine("memory_controller", DDIO_ON);
-	claim_dax = false;
-	cfg.placement = RP_PLACE_CPU_USER;
-	expect(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
-	cfg.placement = nic.placement;
-	expect(RP_MEM_FILE, RP_METHOD_REFUSED, RP_CLASS_NONE);
+	expect(memory, silent, class);
 }
 
 /* Batteries for the whole machine: nothing but the operator tells. */
-Test(caps_nic, battery_backed_machine)
+static void batteries(struct rp_operator **op)
 {
 	char file[2 * PATH_MAX];
-	struct rp_operator *op;
 
-	machine("memory_controller", DDIO_ON);
 	put("/statements", "[host]\nassert domain = system\n");
 	sprintf(file, "%s/statements", dir);
-	cr_assert_eq(rp_operator_load(file, &op, why), 0, "%s", why);
-	cfg.op = op;
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	cr_assert_eq(rp_operator_load(file, op, why), 0, "%s", why);
+	cfg.op = *op;
+}
+
+Test(caps_nic, five_machines)
+{
+	struct rp_operator *op;
+
+	/* ADR, DDIO: the general-purpose method. */
+	machine("memory_controller", DDIO_ON);
+	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_METHOD_AGENT_CLWB,
+		    RP_CLASS_POWER);
+	cr_assert_eq(facts.node, 1);
+	/* ADR, DDIO off: the appliance method, unless breaks are secret. */
+	machine("memory_controller", DDIO_OFF);
+	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_METHOD_AGENT_CLWB,
+		    RP_CLASS_POWER);
+	/* eADR: the caches are safe, so DDIO does no harm. */
+	machine("cpu_cache", DDIO_ON);
+	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_METHOD_AGENT_SFENCE,
+		    RP_CLASS_POWER);
+	machine("cpu_cache", DDIO_OFF);
+	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_METHOD_AGENT_SFENCE,
+		    RP_CLASS_POWER);
+	/* ... and over tcp the CPU places into them. */
+	cfg.placement = RP_PLACE_CPU_USER;
+	cfg.fence = RP_UNKNOWN;
+	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_METHOD_DELIVERY,
+		    RP_CLASS_POWER);
+	/* Battery-backed: what has arrived is safe, wherever it is. */
+	machine("memory_controller", DDIO_ON);
+	batteries(&op);
+	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_METHOD_DELIVERY,
+		    RP_CLASS_POWER);
 	cfg.op = NULL;
 	rp_operator_free(op);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_METHOD_AGENT_CLWB,
+		    RP_CLASS_POWER);
+	/* An ordinary file: msync, and only where the CPU writes. */
+	claim_dax = false;
+	cfg.placement = RP_PLACE_CPU_USER;
+	expect_both(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_METHOD_AGENT_MSYNC,
+		    RP_CLASS_POWER);
+	cr_assert_eq(
+		rp_method_choose(&facts, RP_CLASS_PROCESS, RP_METHODS_BUILT)
+			.method,
+		RP_METHOD_DELIVERY);
+	cfg.placement = nic.placement;
+	expect_both(RP_MEM_FILE, RP_METHOD_REFUSED, RP_METHOD_REFUSED,
+		    RP_CLASS_NONE);
 }
 
 /* What cannot be seen is not taken for the better. */
 Test(caps_nic, unknown_stays_unknown)
 {
 	machine("memory_controller", DDIO_OFF);
-	port(0x8086, 0x2030, DDIO_OFF, 64); /* an ordinary user */
+	nic_port(0x8086, 0x2030, DDIO_OFF, 64); /* an ordinary user */
 	nic_look("mlx5_0");
 	cfg.placement = nic.placement;
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
