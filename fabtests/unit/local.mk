@@ -16,6 +16,14 @@ fabtests_unit_test_samples_SOURCES = fabtests/unit/test_samples.c
 fabtests_unit_test_samples_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_samples_LDADD = util/libutil.la $(CRITERION_LIBS)
 
+check_PROGRAMS += fabtests/unit/test_info_advice
+TESTS += fabtests/unit/test_info_advice
+fabtests_unit_test_info_advice_SOURCES = fabtests/unit/test_info_advice.c \
+	util/info_advice.c util/info_host.c
+fabtests_unit_test_info_advice_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(JANSSON_CFLAGS)
+fabtests_unit_test_info_advice_LDADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS) $(JANSSON_LIBS) $(CRITERION_LIBS)
+
 method_rig = fabtests/unit/method_rig.c fabtests/unit/method_rig.h
 
 check_PROGRAMS += fabtests/unit/test_method

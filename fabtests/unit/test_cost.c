@@ -33,6 +33,10 @@ Test(cost, measured_points)
 	near(line(&cpu->write, 64) + rp_cost_ask(c, RP_PATH_CPU, clwb), 21000);
 	near(line(&cpu->store, 64) + line(&c->stream, 64), 13200);
 	near(line(&cpu->store, 65536) + line(&c->stream, 65536), 60800);
+	near(rp_cost_fences(c, RP_PATH_CPU, 1), 11600);
+	near(rp_cost_fences(c, RP_PATH_CPU, 65) -
+		     rp_cost_fences(c, RP_PATH_CPU, 1),
+	     371000);
 	near(line(&dma->write, 64), 1400);
 	near(line(&dma->write, 64) + rp_cost_fences(c, RP_PATH_DMA, 1), 2900);
 	near(line(&dma->write, 64) + rp_cost_ask(c, RP_PATH_DMA, clwb), 4350);

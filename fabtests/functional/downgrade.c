@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A target's operator changes his mind while it runs: what was confirmed for a
+ * region before is of no use behind its next registration.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+#define ROUNDS 8
+
+/* What the target tells; filled in between two meetings. */
+static struct {
+	uint64_t key;
+} * shared;
+
+static char said[32];
+
+/* In every other round the operator does not trust the disk. */
+static bool limited(int round)
+{
+	return round % 2;
+}
+
+static void say(const char *text)
+{
+	FILE *f = fopen(said, "w");
+
+	if (!f || fputs(text, f) < 0 || fclose(f))
+		MUST(-errno);
+}
+
+static void target_half(struct side *s, const struct card *peer)
+{
+	(void)peer;
+	for (int i = 1; i <= ROUNDS; i++) {
+		pair_meet(s);
+		say(limited(i) ? "[host]\nlimit class = process\n"
+			       : "# none\n");
+		MUST(fi_close(&s->pool_mr->fid));
+		MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
+			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1,
+			       FI_RMA_PMEM, &s->pool_mr, NULL));
+		shared->key = fi_mr_key(s->pool_mr);
+		pair_meet(s);
+	}
+}
+
+/* One commit of this class: enum fi_rpmem_status. */
+static int commit(struct side *s, const struct card *c, uint64_t key, int class)
+{
+	struct fi_rma_iov r = {c->pool_addr, 64, key};
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+
+	POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE, class,
+				NULL, &r));
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+/* A durable write: 0 or the errno. */
+static int durable(struct side *s, const struct card *c, uint64_t key)
+{
+	static char bytes[64] = "durable";
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct fi_rma_iov to = {c->pool_addr, sizeof(bytes), key};
+	struct fi_msg_rma m = {.msg_iov = &iov,
+			       .iov_count = 1,
+			       .addr = s->peer,
+			       .rma_iov = &to,
+			       .rma_iov_count = 1};
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+
+	POST(s, fi_writemsg(s->ep, &m, FI_COMMIT_COMPLETE));
+	return side_wait(s, &e, &err) ? 0 : err.err;
+}
+
+static bool gone(int st)
+{
+	return st == FI_RPMEM_ST_STALE_KEY || st == FI_RPMEM_ST_UNKNOWN_KEY;
+}
+
+static void round_trip(struct side *s, const struct card *c, int i,
+		       uint64_t old)
+{
+	uint64_t key = shared->key;
+	struct fi_rpmem_attr a = {.size = sizeof(a)};
+	int st, ret;
+
+	tap_ok(key != old, "round %d: another key", i);
+	st = commit(s, c, old, FI_RPMEM_CLASS_NONE);
+	tap_ok(gone(st), "round %d: the confirmed key is refused (%d)", i, st);
+	ret = fi_rpmem_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
+	tap_ok(!ret && a.region_class == (limited(i) ? FI_RPMEM_CLASS_PROCESS
+						     : FI_RPMEM_CLASS_POWER),
+	       "round %d: class %d is told", i, (int)a.region_class);
+	ret = durable(s, c, key);
+	tap_ok(limited(i) ? ret == EOPNOTSUPP : !ret,
+	       "round %d: a write that needs class power ends with %d", i, ret);
+	st = commit(s, c, key, FI_RPMEM_CLASS_POWER);
+	tap_ok(st == (limited(i) ? FI_RPMEM_ST_CLASS : FI_RPMEM_ST_OK),
+	       "round %d: so does a commit (%d)", i, st);
+	st = commit(s, c, key, FI_RPMEM_CLASS_PROCESS);
+	tap_ok(!st, "round %d: less is had (%d)", i, st);
+}
+
+static void initiator_half(struct side *s, const struct card *c)
+{
+	uint64_t first = c->pool_key, old = first;
+	int st = durable(s, c, old);
+
+	tap_ok(!st, "a durable write confirms the key (%d)", st);
+	for (int i = 1; i <= ROUNDS; i++) {
+		pair_meet(s);
+		pair_meet(s);
+		round_trip(s, c, i, old);
+		old = shared->key;
+	}
+	st = commit(s, c, first, FI_RPMEM_CLASS_NONE);
+	tap_ok(gone(st), "the first key has not come back (%d)", st);
+	tap_ok(durable(s, c, first) != 0, "nor is it written to");
+}
+
+int main(void)
+{
+	static const struct pair_opts plain;
+	int fd;
+
+	setbuf(stdout, NULL);
+	strcpy(said, "downgrade.XXXXXX");
+	fd = mkstemp(said);
+	if (fd < 0)
+		MUST(-errno);
+	close(fd);
+	setenv("FI_OFI_RPMEM_OPERATOR", said, 1);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		MUST(-errno);
+	pair_run(&plain, &plain, target_half, initiator_half);
+	unlink(said);
+	return tap_done();
+}
