@@ -42,6 +42,7 @@ fabtests_unit_test_method_force_LDADD = $(unit_ldadd)
 check_PROGRAMS += fabtests/unit/test_cost
 TESTS += fabtests/unit/test_cost
 fabtests_unit_test_cost_SOURCES = fabtests/unit/test_cost.c $(method_rig)
+fabtests_unit_test_cost_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 fabtests_unit_test_cost_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_cost_LDADD = $(unit_ldadd)
 

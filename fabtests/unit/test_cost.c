@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The cost model: the points it was made from, and the order it gives. */
+#include <stdio.h>
+#include <string.h>
+
 #include <criterion/criterion.h>
 
 #include "core/cost.h"
@@ -47,6 +50,67 @@ Test(cost, measured_points)
 	near(rp_cost_flush(c, RP_METHOD_AGENT_MSYNC, 4096), 360000);
 	near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB_MSYNC, 65536), 390000);
 	cr_assert_eq(rp_cost_flush(c, RP_METHOD_DELIVERY, 65536), 0);
+}
+
+/* A figure by its name in the document. */
+static struct rp_cost_line figure(const char *name)
+{
+	static const char *const paths[RP_PATHS] = {"unknown ", "cpu ", "dma "};
+	enum rp_method m = rp_method_parse(name);
+
+	if (m != RP_METHOD_REFUSED)
+		return c->flush[m];
+	if (!strcmp(name, "stream"))
+		return c->stream;
+	for (int p = 0; p < RP_PATHS; p++) {
+		const struct rp_cost_path *at = &c->path[p];
+		const char *what = name + strlen(paths[p]);
+
+		if (strncmp(name, paths[p], strlen(paths[p])))
+			continue;
+		if (!strcmp(what, "write"))
+			return at->write;
+		if (!strcmp(what, "store"))
+			return at->store;
+		if (!strcmp(what, "ask"))
+			return (struct rp_cost_line){.ns = at->ask_ns};
+		if (!strcmp(what, "fence"))
+			return (struct rp_cost_line){.ns = at->fence_ns};
+		if (!strcmp(what, "fences"))
+			return (struct rp_cost_line){.ns = at->fences_ns};
+	}
+	cr_assert(false, "no figure '%s'", name);
+	return (struct rp_cost_line){0};
+}
+
+Test(cost, document)
+{
+	FILE *f = fopen(RP_SRCDIR "/docs/guarantees.md", "r");
+	char text[256], name[64];
+	struct rp_cost_line got;
+	unsigned int ns, ps;
+	bool inside = false;
+	size_t n = 0;
+
+	cr_assert_not_null(f);
+	while (fgets(text, sizeof(text), f)) {
+		if (strstr(text, "<!-- cost table"))
+			inside = true;
+		else if (strstr(text, "<!-- end of cost table"))
+			inside = false;
+		if (!inside ||
+		    sscanf(text, "| %63[^|] | %u | %u |", name, &ns, &ps) != 3)
+			continue;
+		while (name[strlen(name) - 1] == ' ')
+			name[strlen(name) - 1] = '\0';
+		got = figure(name);
+		cr_assert_eq(got.ns, ns, "%s: %u ns", name, got.ns);
+		cr_assert_eq(got.ps, ps, "%s: %u ps", name, got.ps);
+		n++;
+	}
+	fclose(f);
+	/* All that there are. */
+	cr_assert_eq(n, (RP_PATHS - 1) * 5 + 4 + 1);
 }
 
 /* What one range costs beyond its writes. */
