@@ -173,6 +173,8 @@ Test(cost, more_is_never_cheaper)
 		     UINT64_MAX);
 	cr_assert_eq(rp_cost_ask(c, RP_PATH_DMA, UINT64_MAX), UINT64_MAX);
 	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, SIZE_MAX), UINT64_MAX);
+	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, SIZE_MAX - 1000),
+		     UINT64_MAX);
 }
 
 Test(cost, fences_or_a_request)
@@ -189,8 +191,8 @@ Test(cost, fences_or_a_request)
 	cr_assert_lt(rp_cost_fences(c, RP_PATH_CPU, 1),
 		     rp_cost_ask(c, RP_PATH_CPU, line64));
 	/* Of what nobody has measured: the agent, but for what is free. */
-	cr_assert_gt(rp_cost_fences(c, RP_PATH_UNKNOWN, 1),
-		     rp_cost_ask(c, RP_PATH_UNKNOWN, UINT64_MAX / 2));
+	cr_assert_eq(rp_cost_fences(c, RP_PATH_UNKNOWN, 1), UINT64_MAX);
+	cr_assert_eq(rp_cost_ask(c, RP_PATH_UNKNOWN, UINT64_MAX), 0);
 	cr_assert_leq(rp_cost_fences(c, RP_PATH_UNKNOWN, 0),
 		      rp_cost_ask(c, RP_PATH_UNKNOWN, 0));
 }
@@ -234,6 +236,15 @@ Test(cost, inside_the_request)
 		1000);
 	cr_assert_eq(store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 999),
 		     999);
+	/* Wherever they cross, and wherever the limit is. */
+	for (uint32_t at = 0; at < 20; at++) {
+		p->ask_ns = at;
+		for (size_t limit = 1; limit < 40; limit++)
+			cr_assert_eq(store_max(&mine, RP_PATH_CPU,
+					       RP_METHOD_AGENT_SFENCE, limit),
+				     limit < at ? limit : at);
+	}
+	p->ask_ns = 1000;
 	/* Streaming is work as well. */
 	mine.stream.ps = 1000;
 	cr_assert_eq(
