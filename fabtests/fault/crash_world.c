@@ -246,6 +246,15 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
 }
 
+static void op_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	meanwhile();
+	say("the target stores %zu bytes", len);
+	model_store(w.model, MODEL_CPU_USER, to, from, len);
+	if (w.begun && w.prog->second && w.seen == CRASH_OK)
+		w.seen = oracle_check(&w.o, w.model, w.mem);
+}
+
 static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 {
 	static const struct rp_pmem_ops ops = {
@@ -253,6 +262,7 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 		.flush = op_flush,
 		.drain = op_drain,
 		.store8 = op_store8,
+		.copy = op_copy,
 	};
 
 	return &ops;

@@ -31,6 +31,9 @@ wire = {
     "notify": control(2, struct.pack("<HBBI", 2, 2, 1, 2)
                       + struct.pack("<QQQ", KEY, 0, 1) * 2
                       + struct.pack("<QQ", 2, 42), 3),
+    "store": control(2, struct.pack("<HBBI", 1, 2, 2, 3)
+                     + struct.pack("<QQQ", KEY, 64, 5)
+                     + struct.pack("<Q", 3) + b"bytes", 3),
     "query": control(3, struct.pack("<QB7x", KEY, 2), 3),
     "bye": control(4, session=3),
     "hello-ack": control(65, struct.pack("<QIHHHHI", 3, 0, 64, 168, 1, 0, 0), 9),

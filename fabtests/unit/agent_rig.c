@@ -314,6 +314,15 @@ static void p_store8(void *ctx, uint64_t *addr, uint64_t value)
 	*addr = value;
 }
 
+static void p_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	struct rig_region *m = ctx;
+
+	check_inside(m, to, len);
+	atomic_fetch_add(&m->stores, 1);
+	memcpy(to, from, len);
+}
+
 static void region_init(struct rig *g, struct rig_region *m, size_t npages)
 {
 	memset(m, 0, sizeof(*m));
@@ -357,6 +366,7 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 		.flush = p_flush,
 		.drain = p_drain,
 		.store8 = p_store8,
+		.copy = p_copy,
 		.ctx = m,
 	};
 	struct rp_facts f = {

@@ -127,8 +127,13 @@ static void reg_new(struct world *w, enum w_kind kind)
 	static char memory[W_KINDS][W_CELLS * W_CELL]
 		__attribute__((aligned(4096)));
 	struct w_reg *g = calloc(1, sizeof(*g));
-	const struct rp_pmem_ops ops = {op_sync, op_flush, op_drain, op_store8,
-					g};
+	const struct rp_pmem_ops ops = {
+		.sync = op_sync,
+		.flush = op_flush,
+		.drain = op_drain,
+		.store8 = op_store8,
+		.ctx = g,
+	};
 	struct rp_key k = {.base = kind + 1, .persistent = true};
 
 	cr_assert(g && w->nregs < W_REGS);
@@ -507,8 +512,8 @@ bool w_post_write(struct w_init *i, const struct w_reg *reg, unsigned int first,
 		.n = n,
 	};
 	/* The adapter does not let anything overtake a store. */
-	if (rp_peer_then_overlaps(w_peer(i), reg->r.key, first * W_CELL,
-				  n * W_CELL))
+	if (rp_peer_store_overlaps(w_peer(i), reg->r.key, first * W_CELL,
+				   n * W_CELL))
 		return false;
 	rp_write_begin(w_peer(i), &wr->w, reg->r.key, first * W_CELL,
 		       n * W_CELL);

@@ -214,6 +214,12 @@ fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(
 fabtests_unit_test_agent_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_effects_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
+check_PROGRAMS += fabtests/unit/test_agent_store
+TESTS += fabtests/unit/test_agent_store
+fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_rig)
+fabtests_unit_test_agent_store_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_store_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_agent_scarce
 TESTS += fabtests/unit/test_agent_scarce
 fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_rig)

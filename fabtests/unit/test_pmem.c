@@ -484,6 +484,55 @@ Test(pmem, file_cut_short)
 	rp_pmem_delete(pm);
 }
 
+Test(pmem, store_into_a_file_cut_short)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	char bytes[64] = {1};
+	struct rp_pmem *pm;
+	int fd;
+	char *p = map_file(4 * page, &fd);
+
+	if (madvise(p, page, MADV_POPULATE_READ))
+		cr_skip("this kernel cannot tell");
+	pm = make((uintptr_t)p + 8, 4 * page - 8, RP_METHOD_AGENT_MSYNC, NULL);
+	cr_assert_eq(rp_pmem_store(pm, 4 * page - 72, bytes, 64), 0);
+	cr_assert_eq(memcmp(p + 4 * page - 64, bytes, 64), 0);
+	cr_assert_eq(ftruncate(fd, 2 * page), 0);
+	/* The last byte only; all; none. */
+	memset(p + 2 * page - 63, 7, 63);
+	cr_assert_lt(rp_pmem_store(pm, 2 * page - 8 - 63, bytes, 64), 0);
+	cr_assert_eq(p[2 * page - 1], 7, "something was stored");
+	cr_assert_lt(rp_pmem_store(pm, 3 * page, bytes, 1), 0);
+	cr_assert_eq(rp_pmem_store(pm, 2 * page - 8 - 64, bytes, 64), 0);
+	rp_pmem_delete(pm);
+	munmap(p, 4 * page);
+}
+
+/* Exactly those bytes, wherever they begin and end. */
+Test(pmem, store_everywhere)
+{
+	static char mem[4096] __attribute__((aligned(4096)));
+	struct rp_pmem *pm =
+		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+	char bytes[64], want[128];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)(i + 1);
+	for (size_t off = 0; off < 17; off++)
+		for (size_t from = 0; from < 9; from++)
+			for (size_t len = 1; len < 50; len++) {
+				memset(mem, 0x7f, sizeof(want));
+				memset(want, 0x7f, sizeof(want));
+				memcpy(want + off, bytes + from, len);
+				cr_assert_eq(rp_pmem_store(pm, off,
+							   bytes + from, len),
+					     0);
+				cr_assert_eq(memcmp(mem, want, sizeof(want)),
+					     0);
+			}
+	rp_pmem_delete(pm);
+}
+
 #ifdef __x86_64__
 /*
  * The write-back instructions that a child really executes, read out of it
@@ -630,6 +679,57 @@ Test(pmem, instructions_of_sfence)
 	cr_assert_geq(x.fences, 1);
 	rp_pmem_delete(pm);
 	free(p);
+}
+
+/* After each instruction each aligned word is the old one or the new one. */
+Test(pmem, stores_no_word_in_parts)
+{
+	static uint64_t mem[512] __attribute__((aligned(4096)));
+	struct rp_pmem *pm =
+		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+	const uint64_t old = 0, new = 0x0807060504030201;
+	uint8_t bytes[64];
+	size_t stages = 0;
+	pid_t pid;
+	int st;
+
+	skip_in_valgrind();
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i % 8 + 1);
+	pid = fork();
+	cr_assert_geq(pid, 0);
+	if (!pid) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGSTOP);
+		/* Words 1 to 5 whole, and a part of those beside. */
+		rp_pmem_store(pm, 5, bytes + 5, 46);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(pid, &st, 0), pid);
+	if (!WIFSTOPPED(st) || WSTOPSIG(st) != SIGSTOP)
+		cr_skip("ptrace is not allowed here");
+	do {
+		size_t n = 0;
+
+		for (size_t i = 1; i <= 5; i++) {
+			uint64_t v = (uint64_t)ptrace(PTRACE_PEEKDATA, pid,
+						      &mem[i], NULL);
+
+			cr_assert(v == old || v == new, "word %zu is %#llx", i,
+				  (unsigned long long)v);
+			n += v == new;
+		}
+		if (stages < n)
+			stages++;
+		cr_assert_eq(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+		cr_assert_eq(waitpid(pid, &st, 0), pid);
+		cr_assert(WIFSTOPPED(st));
+	} while (WSTOPSIG(st) == SIGTRAP);
+	cr_assert_eq(stages, 5);
+	kill(pid, SIGKILL);
+	waitpid(pid, &st, 0);
+	rp_pmem_delete(pm);
 }
 
 /* A variable that tells libpmem2 to leave flushes out does not tell us. */

@@ -578,6 +578,7 @@ Test(protocol, limits)
 		{"ranges of a REQUEST with an effect",
 		 RP_WIRE_MAX_EFFECT_RANGES},
 		{"effects of a session without an answer", RP_WIRE_EFFECTS},
+		{"bytes of a STORE", RP_WIRE_MAX_STORE},
 		{"bytes of an address", RP_WIRE_MAX_ADDR},
 		{"bytes of the sentence in INFO", RP_WHY_LEN - 1},
 		{"bytes of any other answer, and of a REQUEST of one range",
@@ -652,8 +653,9 @@ Test(protocol, sentences)
 	says("longer than %d bytes", RP_WIRE_MAX_MSG);
 	says("level: %d visible, %d durable", RP_LEVEL_VISIBLE,
 	     RP_LEVEL_DURABLE);
-	says("effect: 0 none, %d store (THEN), %d notification (NOTIFY) |",
-	     RP_EFFECT_THEN, RP_EFFECT_NOTIFY);
+	says("effect: 0 none, %d store (THEN), %d notification (NOTIFY), %d "
+	     "inline store (STORE) |",
+	     RP_EFFECT_THEN, RP_EFFECT_NOTIFY, RP_EFFECT_STORE);
 	says("features: bit 0: effects;");
 	cr_assert_eq(RP_FEATURE_EFFECTS, 1 << 0);
 	says("bit 1: grants;");

@@ -122,6 +122,8 @@ Test(wire, small_messages_are_an_inject)
 	cr_assert_gt(wire_put(buf, sizeof(buf), &hdr, &b), 0);
 }
 
+static const uint8_t stored[RP_WIRE_MAX_STORE] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+
 static void random_message(struct seeded *s, uint8_t type,
 			   struct rp_wire_hdr *hdr, union body *b)
 {
@@ -156,9 +158,11 @@ static void random_message(struct seeded *s, uint8_t type,
 		b->hello_ack.features = seeded_below(s, RP_FEATURES + 1);
 		break;
 	case RP_MSG_REQUEST:
-		b->request.effect = seeded_below(s, 3);
+		b->request.effect = seeded_below(s, 4);
 		n = 1 +
 		    seeded_below(s, RP_WIRE_MAX_RANGES - !!b->request.effect);
+		if (b->request.effect == RP_EFFECT_STORE)
+			n = 1;
 		b->request.nranges = n;
 		b->request.level = b->request.effect ? RP_LEVEL_DURABLE
 						     : 1 + seeded_below(s, 2);
@@ -173,6 +177,11 @@ static void random_message(struct seeded *s, uint8_t type,
 		while (n--)
 			b->request.ranges[n] = (struct rp_wire_range){
 				seeded_next(s), seeded_next(s), seeded_next(s)};
+		if (b->request.effect != RP_EFFECT_STORE)
+			break;
+		b->request.bytes = stored;
+		b->request.ranges[0].len =
+			1 + seeded_below(s, RP_WIRE_MAX_STORE);
 		break;
 	case RP_MSG_REPLY:
 		b->reply.status = seeded_below(s, 2) * seeded_below(s, 64);
@@ -335,6 +344,9 @@ Test(wire, requests_with_effects)
 		 "9897969594939291a8a7a6a5a4a3a2a1"},
 		{RP_EFFECT_NOTIFY, "02000000",
 		 "7877767574737271b8b7b6b5b4b3b2b1"},
+		{RP_EFFECT_STORE, "03000000",
+		 "7877767574737271"
+		 "73746f72656421"},
 	};
 
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
@@ -345,6 +357,8 @@ Test(wire, requests_with_effects)
 		int len;
 
 		wire_example(RP_MSG_REQUEST, &hdr, &b);
+		b.request.ranges[0].len = 7;
+		b.request.bytes = "stored!";
 		cr_assert_eq(wire_put(plain, sizeof(plain), &hdr, &b), 64);
 		b.request.effect = want[i].effect;
 		b.request.seq = 0x7172737475767778;
@@ -352,7 +366,7 @@ Test(wire, requests_with_effects)
 			b.request.then = (struct rp_wire_then){
 				0x8182838485868788, 0x9192939495969798,
 				0xa1a2a3a4a5a6a7a8};
-		else
+		else if (i == 1)
 			b.request.data = 0xb1b2b3b4b5b6b7b8;
 		len = wire_put(buf, sizeof(buf), &hdr, &b);
 		for (int j = 64; j < len; j++)
@@ -376,5 +390,33 @@ Test(wire, requests_with_effects)
 				    sizeof(b.request.then)),
 			     0);
 		cr_assert_eq(c.request.data, b.request.data);
+		if (i == 2)
+			cr_assert_eq(c.request.bytes, buf + 72);
+		else
+			cr_assert_null(c.request.bytes);
 	}
+}
+
+Test(wire, largest_store)
+{
+	uint8_t buf[RP_WIRE_MAX_MSG], bytes[RP_WIRE_MAX_MSG] = {1};
+	struct rp_wire_hdr hdr;
+	union body b;
+
+	wire_example(RP_MSG_REQUEST, &hdr, &b);
+	b.request.effect = RP_EFFECT_STORE;
+	b.request.seq = 1;
+	b.request.bytes = bytes;
+	b.request.ranges[0].len = RP_WIRE_MAX_STORE;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), RP_WIRE_MAX_MSG);
+	cr_assert_eq(wire_put(buf, sizeof(buf) - 1, &hdr, &b), -EMSGSIZE);
+	for (int i = 0; i < 3; i++) {
+		b.request.ranges[0].len = i == 0   ? RP_WIRE_MAX_STORE + 1
+					  : i == 1 ? UINT64_MAX
+						   : 0;
+		cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
+	}
+	b.request.ranges[0].len = 1;
+	b.request.nranges = 2;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
 }

@@ -202,7 +202,7 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_REQUEST, 35, 1, 3}, /* class */
 		{RP_MSG_REQUEST, 36, 4, 1}, /* a store that is not there */
 		{RP_MSG_REQUEST, 36, 4, 2}, /* nor this */
-		{RP_MSG_REQUEST, 36, 4, 3}, /* one effect or the other */
+		{RP_MSG_REQUEST, 36, 4, 3}, /* nor are those bytes */
 		{RP_MSG_REQUEST, 36, 4, 4},
 		{RP_MSG_REQUEST, 36, 4, 0x80000000},
 		{RP_MSG_REPLY, 32, 4, 64},
@@ -339,18 +339,23 @@ Test(wire_refuse, other_version)
 /* A request with an effect, each byte of it wrong in every way. */
 Test(wire_refuse, effects)
 {
-	for (int i = 0; i < 2; i++) {
+	static const int tail[] = {32, 16, 8 + 13};
+
+	for (int i = 0; i < 3; i++) {
+		int nranges = i == 2 ? 1 : 2, seq = 40 + nranges * 24;
 		uint8_t buf[RP_WIRE_MAX_MSG], again[RP_WIRE_MAX_MSG];
 		struct rp_wire_hdr hdr, back;
 		union body b, c;
 		int len;
 
 		wire_example(RP_MSG_REQUEST, &hdr, &b);
-		b.request.nranges = 2;
-		b.request.effect = i ? RP_EFFECT_NOTIFY : RP_EFFECT_THEN;
+		b.request.nranges = nranges;
+		b.request.effect = RP_EFFECT_THEN + i;
 		b.request.seq = 1;
+		b.request.ranges[0].len = 13;
+		b.request.bytes = "Hello, world.";
 		len = wire_put(buf, sizeof(buf), &hdr, &b);
-		cr_assert_eq(len, 40 + 2 * 24 + (i ? 16 : 32));
+		cr_assert_eq(len, seq + tail[i]);
 		/* Shorter, longer, on the heap: the sanitizer watches. */
 		for (uint32_t told = RP_WIRE_HDR; (int)told < len + 9; told++) {
 			uint8_t *cut = calloc(1, told);
@@ -380,9 +385,9 @@ Test(wire_refuse, effects)
 			buf[at] = good;
 		}
 		/* Counted from 1; visible promises nothing to stand behind. */
-		buf[40 + 2 * 24] = 0;
+		buf[seq] = 0;
 		cr_assert_eq(wire_get(buf, &back, &c), -EBADMSG);
-		buf[40 + 2 * 24] = 1;
+		buf[seq] = 1;
 		buf[34] = RP_LEVEL_VISIBLE;
 		cr_assert_eq(wire_get(buf, &back, &c), -EBADMSG);
 		buf[34] = RP_LEVEL_DURABLE;
@@ -442,9 +447,10 @@ Test(wire_refuse, encoders_refuse)
 	REFUSED(RP_MSG_REQUEST, request.nranges, RP_WIRE_MAX_RANGES + 1);
 	REFUSED(RP_MSG_REQUEST, request.level, 0);
 	REFUSED(RP_MSG_REQUEST, request.required, 3);
-	REFUSED(RP_MSG_REQUEST, request.effect, 3);
+	REFUSED(RP_MSG_REQUEST, request.effect, 4);
 	/* Effects are counted from 1. */
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_THEN);
+	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_STORE);
 	REFUSED(RP_MSG_REPLY, reply.status, RP_ST_TIMEOUT);
 	REFUSED(RP_MSG_REPLY, reply.level, 0);
 	REFUSED(RP_MSG_REPLY, reply.range, RP_WIRE_MAX_RANGES);

@@ -192,8 +192,14 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 		TAILQ_REMOVE(queue, job, link);
 		job->queue = NULL;
 		check_failed(job);
+		/* What has been stored must not be asked for once more. */
 		if (job->reply.status == RP_ST_OK && merge(a, b, job))
-			rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
+			rp_job_fail(job,
+				    job->effect == RP_EFFECT_STORE
+					    ? RP_ST_FLUSH_FAILED
+					    : RP_ST_OVERLOADED,
+				    job->effect == RP_EFFECT_STORE ? ENOMEM : 0,
+				    0);
 		if (job->reply.status == RP_ST_OK) {
 			job->batch = b;
 			TAILQ_INSERT_TAIL(&b->jobs, job, link);

@@ -229,7 +229,8 @@ static void store(struct rp_batch *b, struct rp_job *job)
 		t->err = part_err(&b->data, t->region);
 	/* What may take its time is not done under the lock. */
 	if (!t->err)
-		t->err = -rp_pmem_ready(t->region->pmem, t->off);
+		t->err = -rp_pmem_ready(t->region->pmem, t->off,
+					sizeof(t->value));
 	if (t->err)
 		return;
 	pthread_mutex_lock(&b->storing);

@@ -44,6 +44,11 @@ static int check_effect(const struct rp_commit_attr *attr)
 				    "store or notify behind that");
 		return -EINVAL;
 	}
+	if (attr->effect == RP_EFFECT_STORE)
+		return attr->nranges == 1 &&
+				       attr->ranges[0].len <= RP_WIRE_MAX_STORE
+			       ? 0
+			       : -EINVAL;
 	if (attr->effect == RP_EFFECT_NOTIFY)
 		return 0;
 	if (g.addr % g.len) {
@@ -60,6 +65,7 @@ static void commit_free(struct rp_initiator *in, struct rp_commit *c)
 {
 	if (c->ranges != c->inline_ranges)
 		free(c->ranges);
+	free(c->bytes);
 	TAILQ_INSERT_HEAD(&in->free, c, link);
 }
 
@@ -69,6 +75,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	struct rp_initiator *in = p->in;
 	struct rp_wire_range *ranges = NULL;
 	struct rp_commit *c;
+	void *bytes = NULL;
 	int ret;
 
 	if (!attr->nranges)
@@ -88,12 +95,20 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 		if (!ranges)
 			return -ENOMEM;
 	}
+	/* The request may have to wait, and to be sent again. */
+	if (attr->effect == RP_EFFECT_STORE) {
+		bytes = malloc(attr->ranges[0].len);
+		if (!bytes)
+			return -ENOMEM;
+		memcpy(bytes, attr->bytes, attr->ranges[0].len);
+	}
 	c = TAILQ_FIRST(&in->free);
 	if (c) {
 		TAILQ_REMOVE(&in->free, c, link);
 	} else {
 		c = malloc(sizeof(*c));
 		if (!c) {
+			free(bytes);
 			free(ranges);
 			return -ENOMEM;
 		}
@@ -110,6 +125,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	c->effect = attr->effect;
 	c->then = attr->then;
 	c->data = attr->data;
+	c->bytes = bytes;
 	c->out.required = attr->required;
 	c->out.class = RP_CLASS_POWER; /* the weakest answer lowers it */
 	c->done = attr->done;
@@ -127,6 +143,11 @@ void rp_commit_unreserve(struct rp_commit *c)
 	commit_free(in, c);
 }
 
+static bool stores(const struct rp_commit *c)
+{
+	return c->effect == RP_EFFECT_THEN || c->effect == RP_EFFECT_STORE;
+}
+
 /* The commit has its outcome: off the peer's list, onto the list to be told. */
 static void commit_end(struct rp_commit *c)
 {
@@ -136,7 +157,7 @@ static void commit_end(struct rp_commit *c)
 		p->unplaced = TAILQ_NEXT(c, link);
 	TAILQ_REMOVE(&p->commits, c, link);
 	TAILQ_INSERT_TAIL(&p->in->done, c, link);
-	p->stores -= c->effect == RP_EFFECT_THEN;
+	p->stores -= stores(c);
 	rp_peer_unwait(p);
 }
 
@@ -171,10 +192,15 @@ void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail)
 	struct rp_commit *c;
 
 	while ((c = TAILQ_FIRST(&p->commits))) {
-		if (st != RP_ST_CANCELED && in_doubt(c))
-			rp_commit_fail(c, RP_ST_UNSURE, st, 0);
-		else
+		/* A write that fails may have arrived: that is no news. */
+		if (c->effect == RP_EFFECT_STORE) {
+			c->store.doubt = in_doubt(c);
 			rp_commit_fail(c, st, detail, 0);
+		} else if (st != RP_ST_CANCELED && in_doubt(c)) {
+			rp_commit_fail(c, RP_ST_UNSURE, st, 0);
+		} else {
+			rp_commit_fail(c, st, detail, 0);
+		}
 	}
 }
 
@@ -211,7 +237,7 @@ static int commit_queue(struct rp_commit *c)
 			return -ENOMEM;
 		r->first = c->asked;
 		r->n = n;
-		r->effect = c->effect && last;
+		r->effect = c->effect && last && !c->tainted;
 		c->asked += n;
 	}
 	return 0;
@@ -227,7 +253,9 @@ void rp_commit_check(struct rp_commit *c)
 {
 	if (!c->placed || !TAILQ_EMPTY(&c->reqs) || !TAILQ_EMPTY(&c->fences))
 		return;
-	if (c->asked == c->nranges)
+	if (c->asked == c->nranges && c->tainted)
+		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, c->out.range);
+	else if (c->asked == c->nranges)
 		commit_end(c);
 	else if (commit_queue(c))
 		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
@@ -236,11 +264,13 @@ void rp_commit_check(struct rp_commit *c)
 /*
  * Without order on the wire a request waits until the writes before it have
  * been acknowledged. So does one with an effect, whatever the order: what it
- * does cannot be taken back when one of them turns out to have been lost.
+ * does cannot be taken back when one of them turns out to have been lost. An
+ * inline store has nothing to do with any of them.
  */
 static bool waits(const struct rp_commit *c)
 {
-	return !c->own && (!c->peer->in->attr.ordered || c->effect);
+	return !c->own && c->effect != RP_EFFECT_STORE &&
+	       (!c->peer->in->attr.ordered || c->effect);
 }
 
 /* First write under way has this seq; older commits are placed. */
@@ -261,8 +291,10 @@ static bool mark_placed(struct rp_peer *p)
 	bool queued = false;
 	struct rp_commit *c;
 
-	while ((c = p->unplaced) && c->barrier <= seq) {
+	while ((c = p->unplaced) && (c->placed || c->barrier <= seq)) {
 		p->unplaced = TAILQ_NEXT(c, link);
+		if (c->placed)
+			continue;
 		c->placed = true;
 		if (!waits(c)) {
 			rp_commit_check(c);
@@ -323,6 +355,17 @@ fini:
 	return hit;
 }
 
+static void begin_store(struct rp_commit *c)
+{
+	const struct rp_wire_range *g = &c->ranges[0];
+
+	if (c->effect == RP_EFFECT_THEN)
+		rp_write_begin(c->peer, &c->store, c->then.key, c->then.addr,
+			       sizeof(c->then.value));
+	else
+		rp_write_begin(c->peer, &c->store, g->key, g->addr, g->len);
+}
+
 void rp_commit_start(struct rp_commit *c)
 {
 	struct rp_peer *p = c->peer;
@@ -335,17 +378,27 @@ void rp_commit_start(struct rp_commit *c)
 	if (!p->unplaced)
 		p->unplaced = c;
 	rp_peer_wait(p);
-	bad = poisoned(p, c, &range);
+	/* All the bytes that it covers are its own. */
+	c->placed = c->effect == RP_EFFECT_STORE;
+	bad = !c->placed && poisoned(p, c, &range);
+	/*
+	 * Once it is answered, what may be under way is not any more: so it is
+	 * asked for, though it can but fail, and without its effect.
+	 */
+	if (bad && p->doubt) {
+		c->tainted = true;
+		c->out.range = range;
+		bad = false;
+	}
 	/* It does not cover its own store; whoever comes later does. */
-	if (c->effect == RP_EFFECT_THEN) {
+	if (stores(c)) {
 		p->stores++;
-		rp_write_begin(p, &c->store, c->then.key, c->then.addr,
-			       sizeof(c->then.value));
+		begin_store(c);
 	}
 
 	if (bad) {
 		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, range);
-	} else if (rp_own_take(c)) {
+	} else if (!c->tainted && rp_own_take(c)) {
 		mark_placed(p);
 		rp_peer_fence(p);
 	} else if (!waits(c) && commit_queue(c)) {
@@ -410,7 +463,7 @@ bool rp_commits_tell(struct rp_initiator *in)
 		TAILQ_REMOVE(&in->done, c, link);
 		in->outstanding--;
 		/* Fails those that cover it, which are told next. */
-		if (c->effect == RP_EFFECT_THEN) {
+		if (stores(c)) {
 			write_done(&c->store, c->out.status);
 			in->stored = true;
 		}
@@ -431,6 +484,19 @@ void rp_commits_free(struct rp_initiator *in)
 	}
 }
 
+/*
+ * What may have been under way has arrived by now, or never will: its session
+ * has ended at the target, which has answered in a later one. From here on a
+ * write replaces it. One that was begun before may have been overtaken.
+ */
+void rp_peer_doubt_ends(struct rp_peer *p)
+{
+	for (size_t i = 0; i < p->poison.n; i++)
+		if (p->poison.v[i].stamp == RP_PEER_DOUBT)
+			p->poison.v[i].stamp = p->next_seq - 1;
+	p->doubt = false;
+}
+
 void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 		    uint64_t addr, uint64_t len)
 {
@@ -439,6 +505,7 @@ void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 	w->key = key;
 	w->addr = addr;
 	w->len = len;
+	w->doubt = false;
 	rp_own_written(p, key);
 	p->unplaced_bytes += len;
 	TAILQ_INSERT_TAIL(&p->writes, w, link);
@@ -469,8 +536,8 @@ static bool overlaps(const struct rp_wire_range *g, const struct rp_write *w)
 				  : g->addr - w->addr < w->len);
 }
 
-bool rp_peer_then_overlaps(const struct rp_peer *p, uint64_t key, uint64_t addr,
-			   uint64_t len)
+bool rp_peer_store_overlaps(const struct rp_peer *p, uint64_t key,
+			    uint64_t addr, uint64_t len)
 {
 	const struct rp_wire_range g = {.key = key, .addr = addr, .len = len};
 	const struct rp_commit *c;
@@ -478,9 +545,25 @@ bool rp_peer_then_overlaps(const struct rp_peer *p, uint64_t key, uint64_t addr,
 	if (!p->stores)
 		return false;
 	TAILQ_FOREACH (c, &p->commits, link)
-		if (c->effect == RP_EFFECT_THEN && overlaps(&g, &c->store))
+		if (stores(c) && overlaps(&g, &c->store))
 			return true;
 	return false;
+}
+
+bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
+		       uint64_t len)
+{
+	const struct rp_wire_range g = {.key = key, .addr = addr, .len = len};
+	unsigned int looked = 0;
+	const struct rp_write *w;
+
+	if (p->state != RP_SESSION_OPEN || p->doubt || p->poison_all ||
+	    !(p->features & RP_FEATURE_STORE))
+		return false;
+	TAILQ_FOREACH (w, &p->writes, link)
+		if (overlaps(&g, w) || ++looked > RP_PEER_LOOK)
+			return false;
+	return true;
 }
 
 /* A write failed: no commit that covers it may succeed, now or later. */
@@ -488,12 +571,14 @@ static void poison(struct rp_peer *p, const struct rp_write *w)
 {
 	struct rp_commit *c, *tmp;
 
-	if (rp_ranges_insert(&p->poison, w->key, w->addr, w->len, w->seq))
+	if (rp_ranges_insert(&p->poison, w->key, w->addr, w->len,
+			     w->doubt ? RP_PEER_DOUBT : w->seq))
 		p->poison_all = true;
+	p->doubt |= w->doubt;
 	/* Those before are placed: they do not cover what was under way. */
 	for (c = p->unplaced; c; c = tmp) {
 		tmp = TAILQ_NEXT(c, link);
-		if (c->barrier <= w->seq)
+		if (c->placed || c->barrier <= w->seq)
 			continue;
 		for (size_t i = 0; i < c->nranges; i++) {
 			if (!overlaps(&c->ranges[i], w))

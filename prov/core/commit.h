@@ -37,11 +37,14 @@ struct rp_commit_attr {
 	/*
 	 * What the target does, once, when the ranges are durable. A store
 	 * counts as a write that was begun with this commit: later commits of
-	 * it cover it, and wait for this one. Level durable only.
+	 * it cover it, and wait for this one. So does STORE, of the one range,
+	 * which is a write and its commit: rp_peer_may_store() says when. Level
+	 * durable only.
 	 */
 	enum rp_effect effect;
 	struct rp_wire_then then; /* THEN */
 	uint64_t data;		  /* NOTIFY */
+	const void *bytes;	  /* STORE; copied */
 	rp_commit_fn done;
 	void *arg;
 };
@@ -50,18 +53,26 @@ struct rp_commit_attr {
  * Reserve and start a commit to peer: it covers every write begun before this
  * call. Returns 0 (done will be called once), -EAGAIN (max_commits are
  * outstanding), -ENOMEM, -EINVAL (no ranges, a range that is empty or wraps, a
- * store that is not aligned, an effect at level visible), -EKEYREJECTED (a key
+ * store that is not aligned, bytes for other than one range or too many of
+ * them, an effect at level visible), -EKEYREJECTED (a key
  * without our shape), -ENOTSUP (a key of a volatile region). Nothing is left
  * behind on failure.
  */
 int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr);
 
 /*
- * Does [addr, addr+len) of key touch a store of a commit under way? An
- * operation that does would overtake it, or be overtaken.
+ * Does [addr, addr+len) of key touch a store (THEN, STORE) that is under way?
+ * An operation that does would overtake it, or be overtaken.
  */
-bool rp_peer_then_overlaps(const struct rp_peer *p, uint64_t key, uint64_t addr,
-			   uint64_t len);
+bool rp_peer_store_overlaps(const struct rp_peer *p, uint64_t key,
+			    uint64_t addr, uint64_t len);
+/*
+ * May a write with commit to these bytes travel as a STORE? Where the target
+ * can, its session is open, and no write to them is under way, which could
+ * arrive behind it.
+ */
+bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
+		       uint64_t len);
 
 /* In two steps, for a write with commit: reserve, post the write, start. */
 int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,

@@ -21,6 +21,10 @@
 #define RP_PEER_RESEND_PART 2
 /* Failed writes of one peer that are remembered one by one. */
 #define RP_PEER_POISON 1024
+/* The stamp of poison that no write replaces yet. */
+#define RP_PEER_DOUBT UINT64_MAX
+/* Writes under way that a store looks at: with more it goes another way. */
+#define RP_PEER_LOOK 64
 /* How long an overloaded target is left alone. */
 #define RP_PEER_BACKOFF_MS 2
 
@@ -75,12 +79,14 @@ struct rp_commit {
 	enum rp_effect effect;
 	struct rp_wire_then then;
 	uint64_t data;
-	struct rp_write store; /* THEN: what later commits cover of this one */
+	void *bytes;	       /* STORE */
+	struct rp_write store; /* what later commits cover of this one */
 	size_t asked;	       /* ranges that have been put into requests */
 	struct rp_reqs reqs;   /* queued or sent, not answered */
 	bool own;	       /* nobody is asked */
 	struct rp_fences fences;
-	bool placed; /* every covered write is acknowledged */
+	bool placed;  /* every covered write is acknowledged */
+	bool tainted; /* covers bytes in doubt: fails when answered */
 	struct rp_outcome out;
 	rp_commit_fn done;
 	void *arg;
@@ -124,6 +130,7 @@ struct rp_peer {
 	uint64_t unplaced_bytes;
 	struct rp_ranges poison;    /* failed writes, not rewritten since */
 	bool poison_all;	    /* no memory to say which */
+	bool doubt;		    /* some of it may still be under way */
 	struct rp_commits commits;  /* outstanding, in posting order */
 	struct rp_commit *unplaced; /* first of them with writes under way */
 	unsigned int stores;	    /* of them have one */
@@ -187,6 +194,7 @@ void rp_commit_check(struct rp_commit *c);
 /* The request for ranges [first, first + n) has ended with this answer. */
 void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 		      const struct rp_wire_reply *m, uint64_t incarnation);
+void rp_peer_doubt_ends(struct rp_peer *p);
 void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail);
 /* Tell everybody whose commit has ended. True when there was one. */
 bool rp_commits_tell(struct rp_initiator *in);

@@ -320,6 +320,12 @@ void rp_peer_fence(struct rp_peer *p)
 	sent(p, rp_own_post(p));
 }
 
+static bool can(const struct rp_peer *p, enum rp_effect effect)
+{
+	return p->features & (effect == RP_EFFECT_STORE ? RP_FEATURE_STORE
+							: RP_FEATURE_EFFECTS);
+}
+
 void rp_peer_send(struct rp_peer *p)
 {
 	uint64_t t;
@@ -337,7 +343,7 @@ void rp_peer_send(struct rp_peer *p)
 			ret = send_hello(p, t);
 	} else {
 		while ((r = TAILQ_FIRST(&p->queue)) && has_room(p)) {
-			if (r->effect && !(p->features & RP_FEATURE_EFFECTS)) {
+			if (r->effect && !can(p, r->commit->effect)) {
 				rp_commit_fail(r->commit, RP_ST_UNSUPPORTED, 0,
 					       0);
 				continue;
@@ -372,9 +378,15 @@ static void effects_lost(struct rp_peer *p)
 	while ((r = TAILQ_FIRST(&p->effects))) {
 		TAILQ_REMOVE(&p->effects, r, of_effects);
 		r->seq = 0;
-		if (r->copies && r->commit)
+		if (!r->copies || !r->commit)
+			continue;
+		if (r->commit->effect == RP_EFFECT_STORE) {
+			r->commit->store.doubt = true;
+			rp_commit_fail(r->commit, RP_ST_WRITE_FAILED, 0, 0);
+		} else {
 			rp_commit_fail(r->commit, RP_ST_UNSURE,
 				       RP_ST_NO_SESSION, 0);
+		}
 	}
 }
 
@@ -477,8 +489,10 @@ static struct rp_req *find_sent(struct rp_peer *p, uint64_t token, uint8_t type)
  * given back; NULL: none, or none yet.
  */
 static struct rp_req *take_answered(struct rp_peer *p, uint8_t type,
-				    uint64_t token, enum rp_status st)
+				    const struct rp_wire_hdr *hdr,
+				    enum rp_status st)
 {
+	uint64_t token = hdr->token, incarnation = hdr->incarnation;
 	struct rp_req *r;
 
 	/* Said of the session, so with any token. */
@@ -492,6 +506,8 @@ static struct rp_req *take_answered(struct rp_peer *p, uint8_t type,
 	p->in_flight--;
 	if (st != RP_ST_OVERLOADED) {
 		peer_alive(p);
+		if (p->doubt && incarnation == p->incarnation)
+			rp_peer_doubt_ends(p);
 		return r;
 	}
 	back_off(p);
@@ -517,7 +533,7 @@ static void recv_reply(struct rp_peer *p, const void *msg,
 		return;
 	if (m.credits)
 		p->credits = m.credits;
-	r = take_answered(p, RP_MSG_REQUEST, hdr->token, m.status);
+	r = take_answered(p, RP_MSG_REQUEST, hdr, m.status);
 	if (!r)
 		return;
 	if (m.status == RP_ST_OK && hdr->incarnation != p->incarnation)
@@ -541,7 +557,7 @@ static void recv_info(struct rp_peer *p, const void *msg,
 
 	if (rp_wire_get_info(msg, hdr, &m))
 		return;
-	r = take_answered(p, RP_MSG_QUERY, hdr->token, m.status);
+	r = take_answered(p, RP_MSG_QUERY, hdr, m.status);
 	if (!r)
 		return;
 	rp_query_end(r, m.status, &m);

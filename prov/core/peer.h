@@ -27,6 +27,7 @@ struct rp_write {
 	uint64_t key;
 	uint64_t addr;
 	uint64_t len;
+	bool doubt; /* failed, and may arrive all the same, later */
 };
 TAILQ_HEAD(rp_writes, rp_write);
 

@@ -4,6 +4,7 @@
 #include <libpmem2.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <uthash.h>
@@ -113,6 +114,28 @@ static int real_sync(void *ctx, void *addr, size_t len)
 static void real_store8(void *ctx, uint64_t *addr, uint64_t value)
 {
 	__atomic_store_n(addr, value, __ATOMIC_RELEASE);
+}
+
+/*
+ * Not memcpy(), which stores some bytes twice, and words in parts: a power cut
+ * between those would tear them.
+ */
+static void real_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	const uint8_t *in = from;
+	uint8_t *out = to;
+	uint64_t word;
+
+	for (; len && (uintptr_t)out % sizeof(word); len--)
+		__atomic_store_n(out++, *in++, __ATOMIC_RELAXED);
+	for (; len >= sizeof(word); len -= sizeof(word)) {
+		memcpy(&word, in, sizeof(word));
+		__atomic_store_n((uint64_t *)out, word, __ATOMIC_RELAXED);
+		in += sizeof(word);
+		out += sizeof(word);
+	}
+	for (; len; len--)
+		__atomic_store_n(out++, *in++, __ATOMIC_RELAXED);
 }
 
 /* Whole units around [start, end). The unit is a power of two. */
@@ -294,6 +317,8 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		pm->ops.drain = real_drain;
 	if (!pm->ops.store8)
 		pm->ops.store8 = real_store8;
+	if (!pm->ops.copy)
+		pm->ops.copy = real_copy;
 	*out = pm;
 	return 0;
 }
@@ -325,14 +350,24 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 }
 
 /* Kernels before 5.14 cannot tell. */
-int rp_pmem_ready(struct rp_pmem *pm, uint64_t off)
+int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
-	uintptr_t start = (pm->base + off) & ~(uintptr_t)(page - 1);
+	uintptr_t start = pm->base + off;
 
-	if (madvise((void *)start, page, MADV_POPULATE_WRITE) &&
-	    errno != EINVAL)
+	len = round_out(&start, start + len, sysconf(_SC_PAGESIZE));
+	if (madvise((void *)start, len, MADV_POPULATE_WRITE) && errno != EINVAL)
 		return -errno;
+	return 0;
+}
+
+int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		  uint64_t len)
+{
+	int ret = rp_pmem_ready(pm, off, len);
+
+	if (ret)
+		return ret;
+	pm->ops.copy(pm->ops.ctx, (void *)(pm->base + off), bytes, len);
 	return 0;
 }
 

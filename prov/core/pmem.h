@@ -23,6 +23,8 @@ struct rp_pmem_ops {
 	void (*drain)(void *ctx);
 	/* One store, to an address that is a multiple of 8. */
 	void (*store8)(void *ctx, uint64_t *addr, uint64_t value);
+	/* Many: each aligned 8 bytes that are all in there, by one. */
+	void (*copy)(void *ctx, void *to, const void *from, size_t len);
 	void *ctx;
 };
 
@@ -60,16 +62,22 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm);
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
- * Get the page of off ready for a store: 0, or the -errno of what would be a
- * signal (its file was cut short, its disk is full). It stays ready unless the
- * kernel takes it away before the store.
+ * Get the pages of [off, off+len) ready for a store: 0, or the -errno of what
+ * would be a signal (their file was cut short, its disk is full). They stay
+ * ready unless the kernel takes them away before the store.
  */
-int rp_pmem_ready(struct rp_pmem *pm, uint64_t off);
+int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
  * Store 8 bytes at off, all of them or none, behind every store before; the
  * address here is a multiple of 8. Nothing is durable by this.
  */
 void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value);
+/*
+ * Store len bytes at off, behind every store before; aligned 8 bytes all or
+ * none. Nothing is durable by this. 0, or as rp_pmem_ready(): nothing stored.
+ */
+int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		  uint64_t len);
 /* Persist before ack: whatever was flushed before is durable after. */
 void rp_pmem_drain(struct rp_pmem *pm);
 

@@ -80,6 +80,7 @@ static int put_request(struct rp_req *r, const struct rp_wire_hdr *hdr,
 	m.seq = r->seq;
 	m.then = c->then;
 	m.data = c->data;
+	m.bytes = c->bytes;
 	memcpy(m.ranges, &c->ranges[r->first], r->n * sizeof(*m.ranges));
 	return rp_wire_put_request(buf, size, hdr, &m);
 }

@@ -288,7 +288,9 @@ static enum rp_status check_request(struct rp_agent *a,
 		if (!g->region)
 			goto refused;
 		/* Told is what only a write would have told. */
-		if (m->effect == RP_EFFECT_NOTIFY && !g->region->writable) {
+		if ((m->effect == RP_EFFECT_NOTIFY ||
+		     m->effect == RP_EFFECT_STORE) &&
+		    !g->region->writable) {
 			st = RP_ST_ACCESS;
 			goto refused;
 		}
@@ -299,7 +301,9 @@ static enum rp_status check_request(struct rp_agent *a,
 	}
 	if (m->effect == RP_EFFECT_THEN)
 		st = check_then(a, m, job);
-	*work |= m->effect;
+	/* What is stored inline is stored now: only flushing is work. */
+	if (m->effect != RP_EFFECT_STORE)
+		*work |= m->effect;
 	if (st == RP_ST_OK)
 		return st;
 refused:
@@ -334,6 +338,23 @@ static bool seen_before(struct rp_agent *a, struct rp_client *c,
 		refuse(a, c, hdr, RP_ST_OVERLOADED);
 	}
 	return true;
+}
+
+/*
+ * The bytes go to their place as soon as they are here, as those of a write
+ * do: what the peer has sent since cannot be seen before them. To make them
+ * durable is the job's.
+ */
+static bool stored(const struct rp_wire_request *m, struct rp_job *job)
+{
+	const struct rp_job_range *g = &job->ranges[0];
+	int ret = 0;
+
+	if (m->effect == RP_EFFECT_STORE)
+		ret = rp_pmem_store(g->region->pmem, g->off, m->bytes, g->len);
+	if (ret)
+		rp_job_fail(job, RP_ST_FLUSH_FAILED, -ret, 0);
+	return !ret;
 }
 
 /* A job that needs nothing that takes time, or must not have it. */
@@ -383,7 +404,7 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 	/* Also what is refused: it must not be done after that was said. */
 	if (m.effect)
 		rp_client_take(&a->clients, c, m.seq, hdr->token);
-	if (check_request(a, &m, job, &work) != RP_ST_OK) {
+	if (check_request(a, &m, job, &work) != RP_ST_OK || !stored(&m, job)) {
 		a->stats.refused++;
 		answer_at_once(a, c, job);
 		return;
@@ -392,7 +413,8 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 	a->stats.requests++;
 	a->stats.ranges += m.nranges;
 	if (!work) {
-		/* The bytes were placed before the request was. */
+		/* The bytes were placed before the request was, or with it. */
+		a->stats.effects += m.effect != RP_EFFECT_NONE;
 		a->stats.replies++;
 		answer_at_once(a, c, job);
 		return;

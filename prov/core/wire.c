@@ -17,6 +17,7 @@ enum {
 	RANGE_LEN = 24,
 	THEN_LEN = 32, /* with its seq */
 	NOTIFY_LEN = 16,
+	STORE_LEN = 8, /* and the bytes */
 	REPLY_LEN = 48,
 	GRANT_LEN = 64, /* of a REPLY with a grant */
 	QUERY_LEN = 48,
@@ -34,6 +35,9 @@ static_assert(REQUEST_RANGES + RANGE_LEN * RP_WIRE_MAX_EFFECT_RANGES +
 			      THEN_LEN <=
 		      RP_WIRE_MAX_MSG,
 	      "the largest request with an effect must fit");
+static_assert(REQUEST_RANGES + RANGE_LEN + STORE_LEN + RP_WIRE_MAX_STORE ==
+		      RP_WIRE_MAX_MSG,
+	      "the largest store fills a message");
 
 static void put8(uint8_t *p, size_t at, uint8_t v)
 {
@@ -265,42 +269,61 @@ int rp_wire_get_hello_ack(const void *buf, const struct rp_wire_hdr *hdr,
 	return 0;
 }
 
-/* Bytes behind the ranges; 0 as well for an effect that is none. */
+/* Bytes behind the ranges but for those to store; 0: no such effect. */
 static size_t effect_len(uint32_t effect)
 {
-	return effect == RP_EFFECT_THEN	    ? THEN_LEN
-	       : effect == RP_EFFECT_NOTIFY ? NOTIFY_LEN
-					    : 0;
+	switch (effect) {
+	case RP_EFFECT_THEN:
+		return THEN_LEN;
+	case RP_EFFECT_NOTIFY:
+		return NOTIFY_LEN;
+	case RP_EFFECT_STORE:
+		return STORE_LEN;
+	default:
+		return 0;
+	}
 }
 
 static bool request_valid(uint16_t nranges, uint8_t level, uint8_t required,
 			  uint32_t effect)
 {
+	size_t most = RP_WIRE_MAX_EFFECT_RANGES;
+
 	if (required > RP_CLASS_POWER || !nranges)
 		return false;
 	if (effect == RP_EFFECT_NONE)
 		return nranges <= RP_WIRE_MAX_RANGES &&
 		       (level == RP_LEVEL_VISIBLE || level == RP_LEVEL_DURABLE);
-	return effect_len(effect) && nranges <= RP_WIRE_MAX_EFFECT_RANGES &&
+	if (effect == RP_EFFECT_STORE)
+		most = 1;
+	return effect_len(effect) && nranges <= most &&
 	       level == RP_LEVEL_DURABLE;
 }
 
-static size_t request_len(uint16_t nranges, uint32_t effect)
+/* stored: bytes of an inline store. */
+static size_t request_len(uint16_t nranges, uint32_t effect, size_t stored)
 {
 	return REQUEST_RANGES + RANGE_LEN * (size_t)nranges +
-	       effect_len(effect);
+	       effect_len(effect) + stored;
+}
+
+static bool stored_valid(uint32_t effect, uint64_t stored)
+{
+	return effect == RP_EFFECT_STORE ? stored && stored <= RP_WIRE_MAX_STORE
+					 : !stored;
 }
 
 int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 			const struct rp_wire_request *m)
 {
-	size_t len = request_len(m->nranges, m->effect);
-	size_t at = REQUEST_RANGES;
+	uint64_t stored = m->effect == RP_EFFECT_STORE ? m->ranges[0].len : 0;
+	size_t at = REQUEST_RANGES, len;
 	uint8_t *p = buf;
 
 	if (!request_valid(m->nranges, m->level, m->required, m->effect) ||
-	    (m->effect && !m->seq))
+	    !stored_valid(m->effect, stored) || (m->effect && !m->seq))
 		return -EINVAL;
+	len = request_len(m->nranges, m->effect, stored);
 	if (size < len)
 		return -EMSGSIZE;
 
@@ -321,8 +344,10 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		put64(p, at + 8, m->then.key);
 		put64(p, at + 16, m->then.addr);
 		put64(p, at + 24, m->then.value);
-	} else {
+	} else if (m->effect == RP_EFFECT_NOTIFY) {
 		put64(p, at + 8, m->data);
+	} else {
+		memcpy(p + at + 8, m->bytes, stored);
 	}
 	return (int)len;
 }
@@ -331,6 +356,7 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 			struct rp_wire_request *m)
 {
 	const uint8_t *p = buf;
+	uint64_t stored = 0;
 	uint32_t effect;
 	uint16_t nranges;
 	size_t end;
@@ -340,7 +366,12 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 	nranges = get16(p, 32);
 	effect = get32(p, 36);
 	if (!request_valid(nranges, p[34], p[35], effect) ||
-	    hdr->length != request_len(nranges, effect))
+	    hdr->length < request_len(nranges, effect, 0))
+		return -EBADMSG;
+	if (effect == RP_EFFECT_STORE)
+		stored = get64(p, REQUEST_RANGES + 16);
+	if (!stored_valid(effect, stored) ||
+	    hdr->length != request_len(nranges, effect, stored))
 		return -EBADMSG;
 	end = REQUEST_RANGES + RANGE_LEN * (size_t)nranges;
 	if (effect && !get64(p, end))
@@ -353,6 +384,7 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 	m->seq = effect ? get64(p, end) : 0;
 	m->then = (struct rp_wire_then){0};
 	m->data = 0;
+	m->bytes = effect == RP_EFFECT_STORE ? p + end + STORE_LEN : NULL;
 	if (effect == RP_EFFECT_THEN)
 		m->then = (struct rp_wire_then){
 			.key = get64(p, end + 8),

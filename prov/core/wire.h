@@ -35,8 +35,9 @@
 #define RP_WIRE_MAX_ADDR   128 /* bytes of a fabric address */
 
 /* Ranges in front of an effect, and effects under way at once. */
-#define RP_WIRE_MAX_EFFECT_RANGES 167 /* 72 + 24 * n <= 4096 */
-#define RP_WIRE_EFFECTS		  64  /* and no more than there are credits */
+#define RP_WIRE_MAX_EFFECT_RANGES 167  /* 72 + 24 * n <= 4096 */
+#define RP_WIRE_EFFECTS		  64   /* and no more than there are credits */
+#define RP_WIRE_MAX_STORE	  4024 /* bytes of an inline store: 72 + n */
 
 enum rp_msg_type {
 	/* initiator to target */
@@ -81,7 +82,8 @@ struct rp_wire_range {
  *  answers with those it shares. Read in every version.             */
 #define RP_FEATURE_EFFECTS 1u /* REQUESTs may carry effects */
 #define RP_FEATURE_OWN	   2u /* REPLYs may carry grants */
-#define RP_FEATURES	   (RP_FEATURE_EFFECTS | RP_FEATURE_OWN)
+#define RP_FEATURE_STORE   4u /* REQUESTs may be inline stores: effects */
+#define RP_FEATURES	   (RP_FEATURE_EFFECTS | RP_FEATURE_OWN | RP_FEATURE_STORE)
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -105,13 +107,15 @@ struct rp_wire_hello_ack {
 };
 
 /*
- * What a request may have done once its ranges are durable, and only once:
- * doing it again would undo what was done since.
+ * What a request may have done, and only once: doing it again would undo what
+ * was done since. A store takes place when the request arrives, the others once
+ * its ranges are durable.
  */
 enum rp_effect {
 	RP_EFFECT_NONE = 0,
 	RP_EFFECT_THEN = 1,   /* an 8-byte store, itself made durable */
 	RP_EFFECT_NOTIFY = 2, /* a completion with remote CQ data */
+	RP_EFFECT_STORE = 3,  /* the bytes of its one range are in it */
 };
 
 struct rp_wire_then {
@@ -125,7 +129,8 @@ struct rp_wire_then {
  *  Behind them, with an effect, whose level is durable:
  *   0 u64 seq: effects of the session, from 1 on
  *   8 THEN: u64 key  16 u64 addr  24 u64 value
- *   8 NOTIFY: u64 data                                              */
+ *   8 NOTIFY: u64 data
+ *   8 STORE: one range, and its bytes, RP_WIRE_MAX_STORE at most    */
 struct rp_wire_request {
 	uint16_t nranges;
 	uint8_t level;
@@ -134,6 +139,7 @@ struct rp_wire_request {
 	uint64_t seq;
 	struct rp_wire_then then;
 	uint64_t data;
+	const void *bytes; /* of ranges[0]; decoded: inside the message */
 	struct rp_wire_range ranges[RP_WIRE_MAX_RANGES];
 };
 

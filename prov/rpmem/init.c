@@ -26,6 +26,7 @@ struct rp_params rp_params = {
 	.timeout_ns = 5000000000ull,
 	.slow_rate = 16 << 20,
 	.max_commits = 4096,
+	.inline_max = RP_WIRE_MAX_STORE,
 };
 
 static void log_sink(enum rp_log_level level, const char *text)
@@ -91,6 +92,10 @@ static void params_read(void)
 			"once");
 	fi_param_define(&rp_prov, "max_sessions", FI_PARAM_SIZE_T,
 			"initiators that a target serves at once");
+	fi_param_define(&rp_prov, "inline", FI_PARAM_SIZE_T,
+			"bytes up to which a durable write travels inside its "
+			"request; 0: none does (%zu)",
+			rp_params.inline_max);
 
 	if (!fi_param_get_str(&rp_prov, "class", &s) &&
 	    rp_class_parse(s, &rp_params.required))
@@ -109,6 +114,9 @@ static void params_read(void)
 	get_size("max_commits", &rp_params.max_commits);
 	get_size("credits", &rp_params.credits);
 	get_size("max_sessions", &rp_params.max_sessions);
+	fi_param_get_size_t(&rp_prov, "inline", &rp_params.inline_max);
+	if (rp_params.inline_max > RP_WIRE_MAX_STORE)
+		rp_params.inline_max = RP_WIRE_MAX_STORE;
 	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);
 	fi_param_get_bool(&rp_prov, "allow_force_granularity",
 			  &rp_params.allow_force_granularity);

@@ -224,8 +224,8 @@ static bool meets_store(struct rp_ep *ep, struct rp_peer *peer,
 	if (!atomic_load_explicit(&ep->stores, memory_order_relaxed))
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (rp_peer_then_overlaps(peer, iov[i].key, iov[i].addr,
-					  iov[i].len))
+		if (rp_peer_store_overlaps(peer, iov[i].key, iov[i].addr,
+					   iov[i].len))
 			return true;
 	return false;
 }
@@ -323,6 +323,55 @@ uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags)
 	       FI_COMPLETION | FI_DELIVERY_COMPLETE;
 }
 
+/*
+ * A small durable write: the request carries the bytes, in one message, and the
+ * base sees no write. True: *ret is what became of it.
+ */
+static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			  size_t len, uint64_t flags, bool want, ssize_t *ret)
+{
+	const struct fi_rma_iov *to = msg->rma_iov;
+	uint8_t bytes[RP_WIRE_MAX_STORE];
+	const struct rp_commit_attr how = {
+		.level = RP_LEVEL_DURABLE,
+		.required = ep->required,
+		.effect = RP_EFFECT_STORE,
+		.bytes = bytes,
+	};
+	struct rp_peer *peer;
+	struct rp_slot *s;
+	size_t n = 0;
+
+	if (!(flags & FI_COMMIT_COMPLETE) ||
+	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) ||
+	    msg->rma_iov_count != 1 || !len || len > rp_params.inline_max ||
+	    len != to->len || !rp_key_is_persistent(to->key) ||
+	    to->addr + len < to->addr || peer_of(ep, msg->addr, &peer) ||
+	    !rp_peer_may_store(peer, to->key, to->addr, len))
+		return false;
+	for (size_t i = 0; i < msg->iov_count; i++) {
+		memcpy(bytes + n, msg->msg_iov[i].iov_base,
+		       msg->msg_iov[i].iov_len);
+		n += msg->msg_iov[i].iov_len;
+	}
+	*ret = -FI_EAGAIN;
+	s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_COMMIT);
+	if (!s)
+		return true;
+	s->want = want;
+	s->context = msg->context;
+	s->flags = FI_RMA | FI_WRITE;
+	*ret = to_fi(reserve_commit(peer, to, 1, &how, s));
+	if (*ret) {
+		rp_slot_put(&ep->dom->slots, s);
+		return true;
+	}
+	s->stores = true;
+	atomic_fetch_add(&ep->stores, 1);
+	rp_commit_start(s->commit);
+	return true;
+}
+
 static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			     uint64_t flags, bool want)
 {
@@ -352,6 +401,8 @@ static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	if ((flags & FI_INJECT) && len > ep->inject_size)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&dom->lock);
+	if (stored_inline(ep, msg, len, flags, want, &ret))
+		goto posted;
 	ret = rp_track_begin(ep, &t, &s);
 	if (!ret) {
 		for (size_t i = 0; i < msg->rma_iov_count; i++) {
@@ -369,6 +420,7 @@ static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		else
 			rp_track_posted(s);
 	}
+posted:
 	if (ret == -FI_EAGAIN)
 		rp_domain_progress(dom);
 	pthread_mutex_unlock(&dom->lock);

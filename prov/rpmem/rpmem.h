@@ -55,6 +55,7 @@ struct rp_params {
 	size_t max_commits;
 	size_t credits;
 	size_t max_sessions;
+	size_t inline_max; /* bytes of a durable write that is one message */
 };
 extern struct rp_params rp_params;
 
@@ -133,7 +134,7 @@ struct rp_slot {
 	bool fetches;	/* WRITE: an atomic that counts as a read */
 	bool written;	/* WRITE, READ with commit: the base has completed it */
 	bool committed; /* WRITE with commit: the commit has ended */
-	bool stores;	/* COMMIT: with a store behind it */
+	bool stores;	/* COMMIT: with a store behind it, or inline */
 	uint8_t nwrites;
 	uint8_t niov;	/* READ */
 	int base_err;	/* of the write */
