@@ -793,3 +793,67 @@ Test(effects, inline_not_repeated_elsewhere)
 	rig_none(&g);
 	rig_end(&g);
 }
+
+/*
+ * What the program posts next must not overtake the bytes, so they do not wait:
+ * a full base is the program's to wait for, and nothing is left of the store.
+ */
+Test(effects, inline_at_once_or_not_at_all)
+{
+	struct rig_session s;
+	uint64_t t;
+
+	start(true);
+	s = open_session(2);
+	rp_write_begin(p, &w0, rig_key(9), 512, 8);
+	rig_commit(&g, p, &c1, 9, 512, 8);
+	t = rig_requested(&g, &s);
+	g.send_ret = -EAGAIN;
+	cr_assert_eq(store(&c0, 0, 64), -EAGAIN);
+	cr_assert_not(rp_peer_store_overlaps(p, rig_key(9), 0, 64));
+	cr_assert_eq(rp_initiator_outstanding(g.in), 1);
+	g.send_ret = 0;
+	rig_progress(&g);
+	rig_none(&g);
+	/* Those before are not its affair; its number is the next one's. */
+	rp_write_done(&w0, 0);
+	cr_assert(may(0, 64));
+	cr_assert_eq(store(&c0, 0, 64), 0);
+	cr_assert_not(may(64, 64), "both credits are taken");
+	rig_ok(&g, &s, t);
+	rig_told_once(&c1, RP_ST_OK);
+	rig_ok(&g, &s, asked(RP_EFFECT_STORE, 1));
+	rig_told_once(&c0, RP_ST_OK);
+	cr_assert(may(64, 64));
+	/* Nor behind what waits. */
+	g.send_ret = -EAGAIN;
+	rig_commit(&g, p, &c1, 9, 512, 8);
+	g.send_ret = 0;
+	cr_assert_not(may(64, 64), "one waits");
+	rig_pass(&g, RIG_MS);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	cr_assert(may(64, 64));
+	rig_end(&g);
+}
+
+/* An older target of ours. */
+Test(effects, inline_not_to_who_does_not_know_it)
+{
+	struct rig_session s = {
+		.cookie = 0xc00c1e,
+		.incarnation = RIG_LIFE,
+		.credits = 4,
+		.old = true,
+	};
+	struct rig_msg *m;
+
+	start(true);
+	rig_commit(&g, p, &c1, 9, 512, 8);
+	m = rig_take(&g, RP_MSG_HELLO);
+	rig_hello_ack(&g, m, &s, RP_ST_OK);
+	free(m);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	cr_assert_not(may(0, 64));
+	rig_end(&g);
+}

@@ -877,3 +877,34 @@ Test(own, one_commit_learns_all_its_keys)
 	rig_told_once(&c1, RP_ST_OK);
 	rig_end(&g);
 }
+
+static bool may_store(uint32_t n)
+{
+	return rp_peer_may_store(p, rig_key(n), 4096, 64);
+}
+
+/* An inline store is for those that are not, and will not be, granted. */
+Test(own, inline_only_where_nothing_is_granted)
+{
+	fenced(1);
+	cr_assert_not(may_store(1), "granted");
+	cr_assert_not(may_store(2), "not asked yet");
+	rp_write_begin(p, &w0, rig_key(2), 4096, 64);
+	rp_write_done(&w0, 0);
+	cr_assert_not(may_store(2));
+	confirm(2, RP_METHOD_REFUSED, RP_CLASS_POWER);
+	cr_assert(may_store(2), "denied");
+	/* A new session is a new question. */
+	rig_commit(&g, p, &c1, 2, 4096, 64);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_NO_SESSION);
+	s = rig_open(&g, RIG_LIFE, 8);
+	cr_assert_not(may_store(1));
+	cr_assert_not(may_store(2));
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	/* What was used over a connection that may have broken never is. */
+	rp_write_begin(p, &w0, rig_key(1), 4096, 64);
+	rp_write_done(&w0, EIO);
+	cr_assert(may_store(1));
+	rig_end(&g);
+}

@@ -412,14 +412,44 @@ void rp_commit_start(struct rp_commit *c)
 		p->in->x->ops->kick(p->in->x);
 }
 
+/*
+ * What the program does next must not overtake the bytes, so they do not wait
+ * for the base here: the program waits.
+ */
+bool rp_commit_start_store(struct rp_commit *c)
+{
+	struct rp_peer *p = c->peer;
+	struct rp_req *r;
+
+	rp_commit_start(c);
+	r = TAILQ_FIRST(&c->reqs);
+	if (!r || r->state == RP_REQ_SENT)
+		return true;
+	/* The number that it got is the last one, and nobody has seen it. */
+	if (r->seq)
+		p->next_effect--;
+	rp_req_free(r);
+	TAILQ_REMOVE(&p->commits, c, link);
+	if (p->unplaced == c)
+		p->unplaced = TAILQ_NEXT(c, link);
+	p->stores--;
+	rp_write_undo(&c->store);
+	rp_peer_unwait(p);
+	rp_commit_unreserve(c);
+	return false;
+}
+
 int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr)
 {
 	struct rp_commit *c;
 	int ret = rp_commit_reserve(p, attr, &c);
 
-	if (!ret)
-		rp_commit_start(c);
-	return ret;
+	if (ret)
+		return ret;
+	if (attr->effect == RP_EFFECT_STORE)
+		return rp_commit_start_store(c) ? 0 : -EAGAIN;
+	rp_commit_start(c);
+	return 0;
 }
 
 void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
@@ -557,8 +587,8 @@ bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 	unsigned int looked = 0;
 	const struct rp_write *w;
 
-	if (p->state != RP_SESSION_OPEN || p->doubt || p->poison_all ||
-	    !(p->features & RP_FEATURE_STORE))
+	if (!(p->features & RP_FEATURE_STORE) || !rp_peer_sends_at_once(p) ||
+	    p->doubt || p->poison_all || rp_own_may(p, key))
 		return false;
 	TAILQ_FOREACH (w, &p->writes, link)
 		if (overlaps(&g, w) || ++looked > RP_PEER_LOOK)

@@ -52,11 +52,11 @@ struct rp_commit_attr {
 /*
  * Reserve and start a commit to peer: it covers every write begun before this
  * call. Returns 0 (done will be called once), -EAGAIN (max_commits are
- * outstanding), -ENOMEM, -EINVAL (no ranges, a range that is empty or wraps, a
- * store that is not aligned, bytes for other than one range or too many of
- * them, an effect at level visible), -EKEYREJECTED (a key
- * without our shape), -ENOTSUP (a key of a volatile region). Nothing is left
- * behind on failure.
+ * outstanding; the base does not take a STORE now), -ENOMEM, -EINVAL (no
+ * ranges, a range that is empty or wraps, a store that is not aligned, bytes
+ * for other than one range or too many of them, an effect at level visible),
+ * -EKEYREJECTED (a key without our shape), -ENOTSUP (a key of a volatile
+ * region). Nothing is left behind on failure.
  */
 int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr);
 
@@ -68,8 +68,10 @@ bool rp_peer_store_overlaps(const struct rp_peer *p, uint64_t key,
 			    uint64_t addr, uint64_t len);
 /*
  * May a write with commit to these bytes travel as a STORE? Where the target
- * can, its session is open, and no write to them is under way, which could
- * arrive behind it.
+ * can, its session is open and would take it at once, and no write to them is
+ * under way, which could arrive behind it. Not where commits of the key are, or
+ * may yet be, carried out here (own.h): that is one round trip as well, without
+ * the target's CPU.
  */
 bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 		       uint64_t len);
@@ -78,6 +80,8 @@ bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 		      struct rp_commit **out);
 void rp_commit_start(struct rp_commit *c);
+/* The same for a STORE. False: the base is full, and nothing is left of it. */
+bool rp_commit_start_store(struct rp_commit *c);
 void rp_commit_unreserve(struct rp_commit *c);
 /* Will rp_commit_start() post something right behind the write, in any case? */
 bool rp_commit_fences(const struct rp_commit *c);

@@ -182,6 +182,8 @@ void rp_query_end(struct rp_req *r, enum rp_status st,
 void rp_peer_wait(struct rp_peer *p);	/* one more commit or query waits */
 void rp_peer_unwait(struct rp_peer *p); /* one fewer */
 void rp_peer_send(struct rp_peer *p);
+/* Would a new effect be sent at once, if the base takes it? */
+bool rp_peer_sends_at_once(const struct rp_peer *p);
 /* Post the fences that wait, as far as the base lets us. */
 void rp_peer_fence(struct rp_peer *p);
 void rp_peer_release(struct rp_peer *p);

@@ -137,6 +137,17 @@ void rp_own_forget(struct rp_peer *p)
 	}
 }
 
+bool rp_own_may(const struct rp_peer *p, uint64_t key)
+{
+	const struct rp_own_key *k;
+
+	if (!p->in->attr.own || p->own.off || is_banned(p->in, key) ||
+	    !(p->features & RP_FEATURE_OWN))
+		return false;
+	k = find_key(p, key);
+	return !k || !k->asked || k->grant != RP_METHOD_REFUSED;
+}
+
 void rp_own_lost(struct rp_peer *p)
 {
 	struct rp_own_key *k, *tmp;

@@ -87,6 +87,8 @@ void rp_own_answered(struct rp_peer *p, const struct rp_wire_range *ranges,
  * from first on go into one request, so that each key is the first once.
  */
 size_t rp_own_slice(const struct rp_commit *c, size_t first, size_t n);
+/* Are commits of this key carried out here, or may they yet be? */
+bool rp_own_may(const struct rp_peer *p, uint64_t key);
 /* Whatever was granted has to be granted again. */
 void rp_own_forget(struct rp_peer *p);
 /* The connection may be gone, or the target another one. */

@@ -302,6 +302,15 @@ static bool has_room(const struct rp_peer *p)
 	       p->next_effect < oldest->seq + p->window;
 }
 
+bool rp_peer_sends_at_once(const struct rp_peer *p)
+{
+	const struct rp_req *oldest = TAILQ_FIRST(&p->effects);
+
+	return p->state == RP_SESSION_OPEN && TAILQ_EMPTY(&p->queue) &&
+	       p->in_flight < p->credits && !p->retry_at &&
+	       (!oldest || p->next_effect < oldest->seq + p->window);
+}
+
 /* What waits for p has been sent, has ended, or waits longer. */
 static void sent(struct rp_peer *p, int ret)
 {

@@ -485,6 +485,8 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	}
 	ep->dom = dom;
 	ep->op_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
+	ep->keeps_waw = info->tx_attr && (info->tx_attr->msg_order &
+					  (FI_ORDER_WAW | FI_ORDER_RMA_WAW));
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
 	ep->xport.ops = &rp_xport_ops;

@@ -390,6 +390,11 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	if (may_make_keys(version, hints)) {
 		d->mr_mode |= FI_MR_PROV_KEY;
 		d->mr_key_size = sizeof(uint64_t);
+		/* Who wants it says so: inline stores do without (rma.c). */
+		if (rp_params.inline_max &&
+		    !(hints->tx_attr && hints->tx_attr->msg_order))
+			i->tx_attr->msg_order &=
+				~(uint64_t)(FI_ORDER_WAW | FI_ORDER_RMA_WAW);
 	}
 	if (hints && hints->domain_attr &&
 	    hints->domain_attr->data_progress == FI_PROGRESS_AUTO)

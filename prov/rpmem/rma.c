@@ -325,7 +325,10 @@ uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags)
 
 /*
  * A small durable write: the request carries the bytes, in one message, and the
- * base sees no write. True: *ret is what became of it.
+ * base sees no write. True: *ret is what became of it. What touches its bytes
+ * waits (meets_store), so they are read and written in order; a later write to
+ * others may be seen before it, so not where the program was promised the order
+ * of all its writes.
  */
 static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			  size_t len, uint64_t flags, bool want, ssize_t *ret)
@@ -343,7 +346,7 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	size_t n = 0;
 
 	if (!(flags & FI_COMMIT_COMPLETE) ||
-	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) ||
+	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) || ep->keeps_waw ||
 	    msg->rma_iov_count != 1 || !len || len > rp_params.inline_max ||
 	    len != to->len || !rp_key_is_persistent(to->key) ||
 	    to->addr + len < to->addr || peer_of(ep, msg->addr, &peer) ||
@@ -366,9 +369,13 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		rp_slot_put(&ep->dom->slots, s);
 		return true;
 	}
+	if (!rp_commit_start_store(s->commit)) {
+		rp_slot_put(&ep->dom->slots, s);
+		*ret = -FI_EAGAIN;
+		return true;
+	}
 	s->stores = true;
 	atomic_fetch_add(&ep->stores, 1);
-	rp_commit_start(s->commit);
 	return true;
 }
 

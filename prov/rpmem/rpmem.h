@@ -452,6 +452,7 @@ struct rp_ep {
 	bool enabled;
 	bool dead; /* being closed */
 	size_t inject_size;
+	bool keeps_waw; /* the program was promised the order of its writes */
 	enum rp_class required;
 	struct rp_xport xport;
 	struct rp_initiator *initiator; /* with the first tracked write */
