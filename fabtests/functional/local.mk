@@ -63,6 +63,12 @@ fabtests_functional_effects_SOURCES = fabtests/functional/effects.c $(pair_sourc
 fabtests_functional_effects_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_effects_LDADD = $(FABRIC_LIBS)
 
+check_PROGRAMS += fabtests/functional/inline
+TESTS += fabtests/functional/inline
+fabtests_functional_inline_SOURCES = fabtests/functional/inline.c $(pair_sources)
+fabtests_functional_inline_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_inline_LDADD = $(FABRIC_LIBS)
+
 # A copy there and back, broken off in every way.
 TESTS += fabtests/functional/cp.sh
 EXTRA_DIST += fabtests/functional/cp.sh

@@ -80,6 +80,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->domain_attr->data_progress = o->progress;
 	h->domain_attr->threading = o->threading;
 	h->tx_attr->op_flags = o->op_flags;
+	h->tx_attr->msg_order = o->order;
 	h->fabric_attr->prov_name = strdup(o->prov ? o->prov : "tcp;ofi_rpmem");
 	MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", o->port, FI_SOURCE, h,
 			&s->info));

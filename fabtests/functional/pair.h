@@ -28,6 +28,7 @@ struct pair_opts {
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	uint64_t caps;	   /* beside messages, tags and RMA */
 	uint64_t op_flags; /* default transmit flags */
+	uint64_t order;	   /* message order of what is sent */
 	const char *prov;  /* NULL: tcp;ofi_rpmem */
 	const char *port;  /* NULL: the kernel's choice */
 };

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Small durable writes travel inside their request: which ones, that they are
+ * on the medium, and that nothing overtakes them.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+#include "unit/disk.h"
+
+enum {
+	MOST = 4024,	/* bytes of the largest */
+	APART = 16384,	/* places do not meet, nor share a page */
+	ROUNDS = 40,	/* of what is about order */
+	HOT = 8 * 4096, /* where those happen */
+	BEHIND = 65536, /* what is cut off in the end */
+};
+
+static const size_t sizes[] = {1,   2,	  3,	7,    8,    9,	      15,
+			       63,  64,	  65,	100,  101,  511,      512,
+			       777, 1000, 4000, 4023, MOST, MOST + 1, 9000};
+enum {
+	SIZES = sizeof(sizes) / sizeof(sizes[0])
+};
+
+/* What the target saw, for the initiator to read. */
+static struct {
+	atomic_uint stores; /* pages that were made ready for one */
+	atomic_uint lost;   /* bytes that are not on the medium */
+	atomic_uint beside; /* bytes around them that have changed */
+	atomic_uint late;   /* messages that came before what they announced */
+	atomic_uint notes;
+} * seen;
+
+static const char *label;
+static size_t limit; /* bytes that travel inside */
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+/* --- the target's medium: what msync has covered, and nothing else --- */
+
+static char *pool;
+static char medium[PAIR_POOL];
+
+/* These are found by the provider before those of libc. */
+__attribute__((visibility("default"))) int msync(void *addr, size_t len,
+						 int flags)
+{
+	long ret = syscall(SYS_msync, addr, len, flags);
+	char *from = addr;
+
+	if (!ret && pool && from >= pool && from < pool + PAIR_POOL)
+		disk_reads(medium + (from - pool), from, len);
+	return (int)ret;
+}
+
+/* Nobody but the agent asks for that, and only where it will store. */
+__attribute__((visibility("default"))) int madvise(void *addr, size_t len,
+						   int advice)
+{
+	if (pool && advice == MADV_POPULATE_WRITE)
+		atomic_fetch_add(&seen->stores, 1);
+	return (int)syscall(SYS_madvise, addr, len, advice);
+}
+
+static char byte_of(int i, size_t k)
+{
+	return (char)(1 + ((size_t)i * 37 + k * 11) % 255);
+}
+
+static uint64_t place(int i)
+{
+	return BEHIND + (uint64_t)i * APART + 61 + (uint64_t)i % 8;
+}
+
+static void check_medium(int i, size_t len)
+{
+	const char *at = medium + place(i);
+
+	for (size_t k = 0; k < len; k++)
+		if (at[k] != byte_of(i, k))
+			atomic_fetch_add(&seen->lost, 1);
+	if (at[-1] || at[len])
+		atomic_fetch_add(&seen->beside, 1);
+}
+
+static void serve(struct side *s, const struct card *peer)
+{
+	uint64_t n = 0, word;
+
+	side_insert(s, peer);
+	memset(medium, 0, sizeof(medium));
+	pool = s->pool;
+	pair_meet(s);
+	pair_meet(s); /* all sizes are there */
+	for (int i = 0; i < SIZES; i++)
+		check_medium(i, sizes[i]);
+	pair_meet(s);
+	/* Each message says what was stored before it was posted. */
+	for (int i = 1; i <= ROUNDS; i++) {
+		POST(s,
+		     fi_recv(s->ep, &n, sizeof(n), NULL, FI_ADDR_UNSPEC, &n));
+		do {
+			if (!side_wait(s, &e, &err))
+				MUST(-err.err);
+			atomic_fetch_add(&seen->notes, e.op_context != &n);
+		} while (e.op_context != &n);
+		memcpy(&word, s->pool + HOT, sizeof(word));
+		if (word < n)
+			atomic_fetch_add(&seen->late, 1);
+	}
+	pair_meet(s);
+	pair_meet(s); /* what overlaps has been written */
+	memcpy(&word, medium + HOT, sizeof(word));
+	if (word != 0x0202020202020202)
+		atomic_fetch_add(&seen->lost, 1);
+	pair_meet(s);
+	/* Notes, if any are left. */
+	pair_meet(s);
+	while (fi_cq_read(s->cq, &e, 1) == 1)
+		atomic_fetch_add(&seen->notes, 1);
+	if (truncate(s->path, BEHIND))
+		MUST(-1);
+	pair_meet(s);
+	pair_meet(s);
+	pool = NULL;
+}
+
+/* --- the initiator --- */
+
+static struct fi_rma_iov rma;
+static struct iovec iov[3];
+static struct fi_msg_rma msg = {
+	.msg_iov = iov,
+	.rma_iov = &rma,
+	.rma_iov_count = 1,
+};
+
+static ssize_t post(struct side *s, const struct card *peer, const void *buf,
+		    size_t len, uint64_t at, uint64_t flags)
+{
+	iov[0] = (struct iovec){(void *)buf, len};
+	rma = (struct fi_rma_iov){peer->pool_addr + at, len, peer->pool_key};
+	msg.iov_count = 1;
+	msg.addr = s->peer;
+	msg.context = (void *)buf;
+	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
+}
+
+static bool durable(struct side *s, const struct card *peer, const void *buf,
+		    size_t len, uint64_t at, uint64_t flags)
+{
+	POST(s, post(s, peer, buf, len, at, flags | FI_COMMIT_COMPLETE));
+	return side_wait(s, &e, &err) && e.op_context == buf &&
+	       e.flags == (FI_RMA | FI_WRITE);
+}
+
+static unsigned int stores(void)
+{
+	return atomic_load(&seen->stores);
+}
+
+static void all_sizes(struct side *s, const struct card *peer)
+{
+	static char bytes[9000];
+	unsigned int good = 0, small = 0;
+
+	for (int i = 0; i < SIZES; i++) {
+		for (size_t k = 0; k < sizes[i]; k++)
+			bytes[k] = byte_of(i, k);
+		small += sizes[i] <= limit;
+		if (i % 3 == 0 && sizes[i] > 2) {
+			/* In pieces, and the buffer is ours again at once. */
+			iov[0] = (struct iovec){bytes, 1};
+			iov[1] = (struct iovec){bytes + 1, sizes[i] - 2};
+			iov[2] = (struct iovec){bytes + sizes[i] - 1, 1};
+			rma = (struct fi_rma_iov){peer->pool_addr + place(i),
+						  sizes[i], peer->pool_key};
+			msg.iov_count = 3;
+			msg.addr = s->peer;
+			msg.context = bytes;
+			POST(s,
+			     fi_writemsg(s->ep, &msg,
+					 FI_COMMIT_COMPLETE | FI_COMPLETION));
+			if (sizes[i] <= limit)
+				memset(bytes, 0, sizes[i]);
+			good += side_wait(s, &e, &err) && e.op_context == bytes;
+		} else {
+			uint64_t inject =
+				sizes[i] <= s->info->tx_attr->inject_size
+					? FI_INJECT
+					: 0;
+
+			good += durable(s, peer, bytes, sizes[i], place(i),
+					inject);
+		}
+	}
+	OK(good == SIZES, "writes of all sizes with commit end well");
+	OK(stores() == small, "those up to the limit, and no others, are "
+			      "stored by the agent");
+}
+
+/* Nobody counts on what a later message says and is not there. */
+static void announced(struct side *s, const struct card *peer)
+{
+	static uint64_t n[ROUNDS + 1];
+	unsigned int ended = 0, good = 0;
+
+	for (int i = 1; i <= ROUNDS; i++) {
+		n[i] = (uint64_t)i;
+		POST(s, post(s, peer, &n[i], sizeof(n[i]), HOT,
+			     FI_COMMIT_COMPLETE));
+		POST(s,
+		     fi_send(s->ep, &n[i], sizeof(n[i]), NULL, s->peer, NULL));
+		while (fi_cq_read(s->cq, &e, 1) == 1) {
+			ended++;
+			good += !e.op_context || (e.flags & FI_RMA);
+		}
+	}
+	for (; ended < 2 * ROUNDS; ended++)
+		good += side_wait(s, &e, &err);
+	OK(good == 2 * ROUNDS, "each is announced by a message behind it");
+}
+
+/* Of two that overlap the second is what is there. */
+static void overlapping(struct side *s, const struct card *peer)
+{
+	static const uint64_t one = 0x0101010101010101,
+			      two = 0x0202020202020202;
+	unsigned int waited = 0, before = stores(), wrong = 0, bad = 0;
+	static uint64_t got;
+	ssize_t ret;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		POST(s, post(s, peer, &one, 8, HOT, FI_COMMIT_COMPLETE));
+		ret = fi_write(s->ep, &two, 5, NULL, s->peer,
+			       peer->pool_addr + HOT + 3, peer->pool_key,
+			       (void *)&two);
+		if (ret == -FI_EAGAIN) {
+			waited++;
+			POST(s, fi_write(s->ep, &two, 5, NULL, s->peer,
+					 peer->pool_addr + HOT + 3,
+					 peer->pool_key, (void *)&two));
+		}
+		/* The base has that one: the commit waits for no other. */
+		POST(s, post(s, peer, &two, 8, HOT, FI_COMMIT_COMPLETE));
+		POST(s, fi_read(s->ep, &got, sizeof(got), NULL, s->peer,
+				peer->pool_addr + HOT, peer->pool_key, &got));
+		for (int k = 0; k < 4; k++)
+			bad += !side_wait(s, &e, &err);
+		wrong += got != two;
+		got = 0;
+	}
+	OK(!bad, "writes that overlap end well");
+	OK(!wrong, "a read sees the last of them");
+	if (!limit)
+		OK(!waited && stores() == before, "none is stored inline");
+	else if (s->o.progress != FI_PROGRESS_AUTO)
+		OK(waited > ROUNDS / 2 && stores() - before < 2 * ROUNDS,
+		   "what meets a store waits, what it meets comes first");
+}
+
+static void program(struct side *s, const struct card *peer)
+{
+	static char bytes[64];
+	unsigned int before;
+
+	memset(bytes, 'x', sizeof(bytes));
+	pair_meet(s);
+	/* Opens the session, and so goes the ordinary way. */
+	OK(durable(s, peer, bytes, 64, 0, 0) && !stores(), "the first write");
+	all_sizes(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	OK(!atomic_load(&seen->lost), "every byte is on the medium");
+	OK(!atomic_load(&seen->beside), "and none beside them is");
+	announced(s, peer);
+	pair_meet(s);
+	OK(!atomic_load(&seen->late), "no message comes before what it says");
+	overlapping(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	OK(!atomic_load(&seen->lost), "and the last is on the medium");
+	/* Whoever is told, or has no completion, is not stored by the agent. */
+	before = stores();
+	msg.data = 5;
+	OK(durable(s, peer, bytes, 8, 64, FI_REMOTE_CQ_DATA),
+	   "a write with CQ data");
+	POST(s, fi_inject_write(s->ep, bytes, 8, s->peer, peer->pool_addr + 128,
+				peer->pool_key));
+	OK(durable(s, peer, bytes, 8, 192, FI_FENCE) || err.err,
+	   "a write with FI_FENCE");
+	OK(stores() == before, "is not stored inline");
+	pair_meet(s);
+	pair_meet(s);
+	OK(atomic_load(&seen->notes) == 1, "the target is told once");
+	/* What is not there any more is an error, and nobody dies of it. */
+	if (limit >= 8) {
+		POST(s, post(s, peer, bytes, 8, BEHIND + 4096,
+			     FI_COMMIT_COMPLETE));
+		OK(!side_wait(s, &e, &err) &&
+			   err.prov_errno == FI_RPMEM_ST_FLUSH_FAILED,
+		   "a file that was cut short is an error");
+		OK(durable(s, peer, bytes, 8, 256, 0), "and no end");
+	}
+	pair_meet(s);
+}
+
+static int run(const char *what, const char *max, size_t bytes,
+	       const struct pair_opts *o)
+{
+	pid_t pid = fork();
+	int st = 1;
+
+	if (pid < 0)
+		return 1;
+	if (!pid) {
+		/* Read once, when libfabric looks for providers. */
+		if (max)
+			setenv("FI_OFI_RPMEM_INLINE", max, 1);
+		label = what;
+		limit = bytes;
+		memset(seen, 0, sizeof(*seen));
+		pair_run(o, o, serve, program);
+		exit(tap_done());
+	}
+	waitpid(pid, &st, 0);
+	return st;
+}
+
+/* With an argument only the run of that name. */
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *label, *max;
+		size_t limit;
+		struct pair_opts o;
+	} runs[] = {
+		{"manual", NULL, MOST, {0}},
+		{"auto, sread",
+		 NULL,
+		 MOST,
+		 {.progress = FI_PROGRESS_AUTO, .sleeps = true}},
+		{"sockets", NULL, MOST, {.prov = "sockets;ofi_rpmem"}},
+		{"up to 100", "100", 100, {0}},
+		{"none", "0", 0, {0}},
+		{"too many", "99999", MOST, {0}},
+		{"order of writes", NULL, 0, {.order = FI_ORDER_WAW}},
+	};
+	int bad = 0;
+
+	/* A loaded machine is not a silent target. */
+	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
+	setbuf(stdout, NULL);
+	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (seen == MAP_FAILED)
+		return 99;
+	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
+		if (argc < 2 || !strcmp(argv[1], runs[i].label))
+			bad |= run(runs[i].label, runs[i].max, runs[i].limit,
+				   &runs[i].o);
+	return bad != 0;
+}
