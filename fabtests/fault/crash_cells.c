@@ -6,10 +6,31 @@
 
 #include "crash_cells.h"
 
-static enum rp_method carried_out(const struct verdict_method *m)
+/* By the provider. A SEND that the agent copies is an inline store. */
+static enum rp_method carried_out(const struct verdict_cell *cell,
+				  const struct verdict_method *m)
 {
-	/* What the verdicts mean by one request that carries both. */
-	return m->order == VERDICT_THEN ? RP_METHOD_AGENT_CLWB : m->method;
+	/*
+	 * What the verdicts mean by one request that carries both. With an
+	 * inline store they are two, and the second waits for the first.
+	 */
+	if (m->order == VERDICT_THEN)
+		return RP_METHOD_AGENT_CLWB;
+	if (cell->op != VERDICT_SEND)
+		return m->method;
+	return m->send == VERDICT_INLINE_CLWB ? RP_METHOD_AGENT_CLWB
+					      : RP_METHOD_DELIVERY;
+}
+
+/*
+ * Messages that stay where they were received are nothing that the provider
+ * does: the simulated programs do it by themselves, without it.
+ */
+bool crash_inplace(const struct verdict_cell *cell,
+		   const struct verdict_method *m)
+{
+	return cell->op == VERDICT_SEND && m->order != VERDICT_THEN &&
+	       m->send >= VERDICT_INPLACE_CLWB;
 }
 
 /*
@@ -30,8 +51,8 @@ static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
-	return cell->op != VERDICT_SEND &&
-	       (RP_METHODS_BUILT & RP_METHOD_BIT(carried_out(m)));
+	return cell->op == VERDICT_SEND ||
+	       (RP_METHODS_BUILT & RP_METHOD_BIT(carried_out(cell, m)));
 }
 
 /*
@@ -150,8 +171,17 @@ static void fill(const struct verdict_cell *cell,
 	};
 	out->against = cell->against;
 	out->data = cell->op == VERDICT_WRITE_IMM;
-	out->alone = m->valid && only_acknowledged(f, carried_out(m));
-	out->believed = believe(carried_out(m), cell->against, own);
+	out->send = cell->op == VERDICT_SEND;
+	out->alone = !out->send && m->valid &&
+		     only_acknowledged(f, carried_out(cell, m));
+	out->believed = believe(carried_out(cell, m), cell->against, own);
+	if (!crash_inplace(cell, m))
+		return;
+	out->inplace = m->send;
+	/* The bytes are where they were received. */
+	if (!cell->buffers_pm)
+		out->truth.kind = MODEL_ANON;
+	out->fabric.recv_in_pm = true;
 }
 
 bool crash_variant(const struct verdict_cell *cell,
@@ -159,6 +189,8 @@ bool crash_variant(const struct verdict_cell *cell,
 		   struct crash_cell *out)
 {
 	const struct rp_facts *f = &cell->facts;
+	enum rp_method by = carried_out(cell, m);
+	bool send = cell->op == VERDICT_SEND;
 	unsigned int lo, hi;
 
 	memset(out, 0, sizeof(*out));
@@ -172,12 +204,11 @@ bool crash_variant(const struct verdict_cell *cell,
 		for (; dlo <= dhi; dlo++)
 			for (unsigned int wire = 0; wire < 2; wire++)
 				for (unsigned int k = 0;
-				     k < forms(carried_out(m), dma); k++) {
+				     k < (send ? 1 : forms(by, dma)); k++) {
 					if (n--)
 						continue;
 					fill(cell, m, lo, dlo, wire,
-					     is_own(carried_out(m), dma, k),
-					     out);
+					     !send && is_own(by, dma, k), out);
 					return true;
 				}
 	}

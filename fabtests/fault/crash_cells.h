@@ -10,6 +10,10 @@
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m);
 
+/* Is it one that the provider has no part in? */
+bool crash_inplace(const struct verdict_cell *cell,
+		   const struct verdict_method *m);
+
 /*
  * An unknown fact may be any of its values, and the wire may be one of these:
  * ordered or not; acknowledging what the NIC has, or what is placed. Returns

@@ -92,8 +92,28 @@ static bool variant(const struct pair *p, unsigned int n,
 	return any;
 }
 
+static size_t sends(const struct pair *p, const struct crash_prog **list)
+{
+	switch (p->method->order) {
+	case VERDICT_WAIT:
+		*list = crash_send_wait;
+		return crash_nsend_wait;
+	case VERDICT_PIPELINED:
+		*list = crash_send_pipelined;
+		return crash_nsend_pipelined;
+	case VERDICT_THEN:
+		*list = crash_send_then;
+		return crash_nsend_then;
+	default:
+		*list = crash_send_single;
+		return crash_nsend_single;
+	}
+}
+
 static size_t programs(const struct pair *p, const struct crash_prog **list)
 {
+	if (p->cell->op == VERDICT_SEND)
+		return sends(p, list);
 	switch (p->method->order) {
 	case VERDICT_WAIT:
 		*list = crash_wait;
@@ -173,8 +193,8 @@ static uint64_t mix(uint64_t h, const void *data, size_t len)
 }
 
 /*
- * All that a search depends on. Where receive buffers are plays no role here:
- * only the control messages are received, into memory of their own.
+ * All that a search depends on. Where receive buffers are plays no role in
+ * configurations: what is received in place is in the model's kind of memory.
  */
 static uint64_t search_hash(const struct pair *p, const struct crash_cell *cell,
 			    const struct crash_prog *prog)
@@ -253,6 +273,10 @@ static void random_program(const struct pair *p, const struct crash_cell *cell,
 		: p->method->order == VERDICT_THEN	? CRASH_ORDER_THEN
 							: CRASH_SINGLE;
 
+	if (cell->send) {
+		crash_random_sends(seed, shape, prog);
+		return;
+	}
 	crash_random_program(seed, shape, may_break(cell) && !cell->alone,
 			     prog);
 	if (cell->alone)

@@ -230,6 +230,9 @@ void oracle_told(struct oracle *o, struct oracle_op *op, int err,
 	op->ended = step;
 	if (ok && oracle_is_commit(op))
 		acknowledge(o, op);
+	if (ok && o->cell->send && !o->cell->inplace &&
+	    op->kind == CRASH_WRITE_COMMIT && !op->copied)
+		wrong(o, "#%u did not travel in a message", op->id);
 	op->state = ok ? OP_OK : OP_FAILED;
 	/* Outcome unknown, canceled, or stored and the flush of it failed. */
 	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
@@ -244,6 +247,14 @@ static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
 	return id && n < CRASH_INITS * CRASH_OPS
 		       ? &o->op[n / CRASH_OPS][n % CRASH_OPS]
 		       : NULL;
+}
+
+void oracle_copied(struct oracle *o, uint8_t byte)
+{
+	struct oracle_op *op = (struct oracle_op *)by_id(o, byte);
+
+	if (op)
+		op->copied = true;
 }
 
 void oracle_stored(struct oracle *o, uint64_t word)

@@ -20,6 +20,7 @@ struct oracle_op {
 	unsigned int off, len;
 	unsigned int at;     /* THEN */
 	unsigned int stores; /* of it, that were seen */
+	bool copied;	     /* out of its message */
 	bool unsure;	     /* FAILED, and it may be stored all the same */
 	enum oracle_state state;
 	uint64_t key;
@@ -55,6 +56,8 @@ void oracle_unposted(struct oracle *o, struct oracle_op *op);
 /* err: 0, or what the error entry says. */
 void oracle_told(struct oracle *o, struct oracle_op *op, int err,
 		 unsigned int step);
+/* The target copies the bytes of this write out of a message. */
+void oracle_copied(struct oracle *o, uint8_t byte);
 /* The target stores the word of this THEN. */
 void oracle_stored(struct oracle *o, uint64_t word);
 bool oracle_is_commit(const struct oracle_op *op);

@@ -251,6 +251,72 @@ const struct crash_prog crash_then[] = {
 };
 const size_t crash_nthen = sizeof(crash_then) / sizeof(*crash_then);
 
+/*
+ * Of messages, which are judged alone: no ordinary write is among them, and
+ * none that would have to be one (in a new session, with one under way).
+ */
+const struct crash_prog crash_send_single[] = {
+	{.name = "three messages, three lines",
+	 A(WC(0, 64), WC(64, 64), WC(128, 64))},
+	{.name = "unaligned and partial lines",
+	 A(WC(40, 48), WC(101, 61))},
+	{.name = "one message over three lines", A(WC(8, 180))},
+	{.name = "neighbours in one line", A(WC(0, 24), WC(24, 80))},
+};
+const size_t crash_nsend_single =
+	sizeof(crash_send_single) / sizeof(*crash_send_single);
+
+const struct crash_prog crash_send_wait[] = {
+	{.name = "a, then b in another line",
+	 .first = 1,
+	 .second = 3,
+	 A(WC(0, 64), WAIT, WC(64, 8))},
+	{.name = "a of two lines, b behind it in the second",
+	 .first = 1,
+	 .second = 3,
+	 A(WC(0, 100), WAIT, WC(104, 8))},
+	{.name = "a, b before it in memory",
+	 .first = 1,
+	 .second = 3,
+	 A(WC(64, 64), WAIT, WC(0, 8))},
+};
+const size_t crash_nsend_wait =
+	sizeof(crash_send_wait) / sizeof(*crash_send_wait);
+
+const struct crash_prog crash_send_pipelined[] = {
+	{.name = "a, then b in another line",
+	 .first = 1,
+	 .second = 2,
+	 A(WC(0, 64), WC(64, 8))},
+	{.name = "a of two lines, b behind it in the second",
+	 .first = 1,
+	 .second = 2,
+	 A(WC(0, 100), WC(104, 8))},
+	{.name = "a, b before it in memory",
+	 .first = 1,
+	 .second = 2,
+	 A(WC(64, 64), WC(0, 8))},
+};
+const size_t crash_nsend_pipelined =
+	sizeof(crash_send_pipelined) / sizeof(*crash_send_pipelined);
+
+const struct crash_prog crash_send_then[] = {
+	{.name = "a, then b in another line",
+	 .first = 1,
+	 .second = 2,
+	 A(WC(0, 64), T(0, 64, 64))},
+	{.name = "a of two lines, b behind it in the second",
+	 .first = 1,
+	 .second = 2,
+	 A(WC(0, 100), T(0, 100, 104))},
+	{.name = "a, then b, and both again",
+	 .first = 1,
+	 .second = 2,
+	 A(WC(0, 64), T(0, 64, 64), WC(128, 8), T(128, 8, 136))},
+};
+const size_t crash_nsend_then =
+	sizeof(crash_send_then) / sizeof(*crash_send_then);
+
 /* clang-format on */
 
 static uint64_t next(uint64_t *state)
@@ -345,4 +411,41 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		out->op[0][i].len = 1 + out->op[0][i].len % 64;
 		out->op[0][i].at = 128 + out->op[0][i].at % 128;
 	}
+}
+
+void crash_random_sends(uint64_t seed, enum crash_shape shape,
+			struct crash_prog *out)
+{
+	unsigned int i = 0, most = 0;
+	uint64_t s = seed;
+
+	memset(out, 0, sizeof(*out));
+	out->name = "random";
+	out->n[0] = (unsigned int)(4 + next(&s) % 8);
+	if (shape != CRASH_SINGLE) {
+		out->op[0][i++] = (struct crash_op)WC(
+			0, 64 + (unsigned int)(next(&s) % 32));
+		out->first = 1;
+		if (shape == CRASH_ORDER_WAIT)
+			out->op[0][i++] = (struct crash_op)WAIT;
+		if (shape == CRASH_ORDER_THEN)
+			out->op[0][i++] = (struct crash_op)T(0, 96, 104);
+		else
+			out->op[0][i++] = (struct crash_op)WC(104, 8);
+		out->second = i;
+		most = 112;
+	}
+	/* No two meet, so that none has to wait for another. */
+	for (; i < out->n[0]; i++) {
+		unsigned int len = (unsigned int)(1 + next(&s) % 40);
+
+		most += (unsigned int)(next(&s) % 8);
+		if (most + len > CRASH_BYTES)
+			break;
+		out->op[0][i] = (struct crash_op)WC(most, len);
+		most += len;
+		if (next(&s) % 4 == 0 && i + 1 < out->n[0])
+			out->op[0][++i] = (struct crash_op)WAIT;
+	}
+	out->n[0] = i;
 }

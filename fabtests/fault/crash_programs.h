@@ -17,6 +17,16 @@ extern const size_t crash_npipelined;
 extern const struct crash_prog crash_then[];
 extern const size_t crash_nthen;
 
+/* The same with writes that travel in messages. */
+extern const struct crash_prog crash_send_single[];
+extern const size_t crash_nsend_single;
+extern const struct crash_prog crash_send_wait[];
+extern const size_t crash_nsend_wait;
+extern const struct crash_prog crash_send_pipelined[];
+extern const size_t crash_nsend_pipelined;
+extern const struct crash_prog crash_send_then[];
+extern const size_t crash_nsend_then;
+
 /* A longer one, from a seed. order: as crash_wait and so on. */
 enum crash_shape {
 	CRASH_SINGLE,
@@ -26,5 +36,8 @@ enum crash_shape {
 };
 void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 			  struct crash_prog *out);
+/* Of writes with their commit only, which all can travel in messages. */
+void crash_random_sends(uint64_t seed, enum crash_shape shape,
+			struct crash_prog *out);
 
 #endif

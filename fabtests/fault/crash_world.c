@@ -250,6 +250,7 @@ static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	meanwhile();
 	say("the target stores %zu bytes", len);
+	oracle_copied(&w.o, *(const uint8_t *)from);
 	model_store(w.model, MODEL_CPU_USER, to, from, len);
 	if (w.begun && w.prog->second && w.seen == CRASH_OK)
 		w.seen = oracle_check(&w.o, w.model, w.mem);

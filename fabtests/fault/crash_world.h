@@ -27,6 +27,12 @@ struct crash_cell {
 	enum rp_class against; /* power: cuts; process: kills */
 	bool data;	       /* writes carry remote CQ data */
 	bool alone;	       /* one initiator, one connection */
+	bool send;	       /* they travel in messages */
+	/*
+	 * And stay where those are received, without the provider: a value of
+	 * enum verdict_send, 0: not so.
+	 */
+	unsigned int inplace;
 };
 
 enum crash_kind {
