@@ -7,13 +7,15 @@
 
 #include "crash_node.h"
 
-#define PROVIDER "pmsim;ofi_rpmem"
+#define BASE	 "pmsim"
+#define PROVIDER BASE ";ofi_rpmem"
 
 const struct pmsim_ops *pmsim;
 struct host_sim *host_sim;
 static struct fi_info *info;
 static struct fid_fabric *fabric;
 static struct pmsim_cfg current;
+static bool bare, bare_now;
 static void *sim_dso, *rpmem_dso;
 
 long node_must(long ret, const char *what, const char *file, int line)
@@ -76,26 +78,33 @@ static void open_fabric(void)
 
 	if (!hints)
 		exit(99);
-	hints->caps = FI_MSG | FI_RMA | FI_RMA_PMEM;
+	hints->caps = FI_MSG | FI_RMA | (bare ? FI_TAGGED : FI_RMA_PMEM);
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	hints->fabric_attr->prov_name = strdup(PROVIDER);
+	hints->fabric_attr->prov_name = strdup(bare ? BASE : PROVIDER);
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
 	fi_freeinfo(hints);
 	MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
 }
 
+void nodes_bare(bool on)
+{
+	bare = on;
+}
+
 bool nodes_reset(const struct pmsim_cfg *cfg, bool keep)
 {
-	if (fabric && !memcmp(cfg, &current, sizeof(current))) {
+	if (fabric && bare == bare_now &&
+	    !memcmp(cfg, &current, sizeof(current))) {
 		pmsim->reset(keep ? NULL : cfg);
 		return keep;
 	}
 	pmsim->reset(cfg);
 	close_fabric();
 	memcpy(&current, cfg, sizeof(current));
+	bare_now = bare;
 	open_fabric();
 	return false;
 }
@@ -135,7 +144,7 @@ void node_peer(struct node *n, const void *name)
 void node_register(struct node *n, void *mem, size_t len)
 {
 	MUST(fi_mr_reg(n->domain, mem, len, FI_REMOTE_WRITE | FI_REMOTE_READ, 0,
-		       0, FI_RMA_PMEM, &n->mr, NULL));
+		       0, bare_now ? 0 : FI_RMA_PMEM, &n->mr, NULL));
 }
 
 void node_close(struct node *n)

@@ -29,6 +29,8 @@ long node_must(long ret, const char *what, const char *file, int line);
 
 void nodes_setup(void);
 void nodes_teardown(void);
+/* From the next nodes_reset() on: programs of the base alone, or not. */
+void nodes_bare(bool on);
 /*
  * Before the first domain of a run. keep: the machines of the run before, where
  * they are of this configuration; true when it was so.

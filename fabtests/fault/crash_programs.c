@@ -256,8 +256,7 @@ const size_t crash_nthen = sizeof(crash_then) / sizeof(*crash_then);
  * none that would have to be one (in a new session, with one under way).
  */
 const struct crash_prog crash_send_single[] = {
-	{.name = "three messages, three lines",
-	 A(WC(0, 64), WC(64, 64), WC(128, 64))},
+	{.name = "two messages, two lines", A(WC(0, 64), WC(64, 64))},
 	{.name = "unaligned and partial lines",
 	 A(WC(40, 48), WC(101, 61))},
 	{.name = "one message over three lines", A(WC(8, 180))},

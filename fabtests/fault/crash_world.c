@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crash_inplace.h"
 #include "crash_node.h"
 #include "crash_oracle.h"
+#include "fault/verdicts.h"
 
 #define MS	  1000000ull
 #define TARGET	  CRASH_INITS /* its machine; initiators are 0 .. */
@@ -140,17 +142,21 @@ static void told(struct oracle_op *op, bool ok, int err)
 		w.st->failed++;
 }
 
+/* A message has come, and stays where it is. */
+static void received(const struct oracle_op *op, fi_addr_t from);
+
 static void run(unsigned int machine)
 {
 	struct node *n = &w.node[machine];
 	struct fi_cq_err_entry err;
 	struct fi_cq_entry e[8];
+	fi_addr_t from[8];
 	ssize_t got;
 
 	if (machine == TARGET && w.dead)
 		return;
 	for (;;) {
-		got = fi_cq_read(n->cq, e, 8);
+		got = fi_cq_readfrom(n->cq, e, 8, from);
 		if (got == -FI_EAGAIN)
 			break;
 		if (got == -FI_EAVAIL) {
@@ -161,8 +167,11 @@ static void run(unsigned int machine)
 			continue;
 		}
 		MUST(got);
-		for (ssize_t i = 0; machine != TARGET && i < got; i++)
-			told(e[i].op_context, true, 0);
+		for (ssize_t i = 0; i < got; i++)
+			if (machine != TARGET)
+				told(e[i].op_context, true, 0);
+			else if (w.cell->inplace)
+				received(e[i].op_context, from[i]);
 	}
 	if (machine != TARGET)
 		w.stalled[machine] = false;
@@ -233,6 +242,15 @@ static void op_drain(void *ctx)
 {
 	meanwhile();
 	model_sfence(w.model);
+}
+
+static void received(const struct oracle_op *op, fi_addr_t from)
+{
+	if (!op || w.cell->inplace != VERDICT_INPLACE_CLWB)
+		return;
+	op_flush(NULL, w.mem + op->off, op->len);
+	op_drain(NULL);
+	inplace_answer(&w.node[TARGET], op, from);
 }
 
 static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
@@ -345,6 +363,7 @@ static void open_all(void)
 	static struct model *model;
 	static uint8_t *mem;
 
+	nodes_bare(w.cell->inplace);
 	/* The same machines again are much cheaper than new ones. */
 	if (!nodes_reset(
 		    &w.cell->fabric,
@@ -364,8 +383,18 @@ static void open_all(void)
 		node_peer(&w.node[i], w.target_name);
 		w.known[i] = w.key;
 	}
-	if (!w.prog->cold)
+	if (w.cell->inplace) {
+		/* Nobody names the sender of an answer by himself. */
+		for (unsigned int i = 0; i < w.ninits; i++) {
+			uint8_t name[NODE_NAME];
+
+			node_name(&w.node[i], name);
+			node_peer(&w.node[TARGET], name);
+		}
+		inplace_start(w.cell, &w.o, &w.node[TARGET], w.mem, w.node);
+	} else if (!w.prog->cold) {
 		warm_up();
+	}
 }
 
 static void close_all(void)
@@ -416,6 +445,8 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 		.value = op->id * 0x0101010101010101ull,
 	};
 
+	if (w.cell->inplace)
+		return inplace_post(w.cell, n, op, w.addr, w.known[n->machine]);
 	switch (op->kind) {
 	case CRASH_COMMIT:
 		return post_commit(n, op->off, op->len, 1, NULL, op);

@@ -84,6 +84,7 @@ check_PROGRAMS += fabtests/fault/crash_matrix
 fabtests_fault_crash_matrix_SOURCES = \
 	fabtests/fault/crash_cells.c fabtests/fault/crash_cells.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
+	fabtests/fault/crash_inplace.c fabtests/fault/crash_inplace.h \
 	fabtests/fault/crash_matrix.c \
 	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
 	fabtests/fault/crash_oracle.c fabtests/fault/crash_oracle.h \

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Writes as messages that are received where they shall stay. */
+#include <rdma/fi_tagged.h>
+
+#include "crash_inplace.h"
+#include "fault/verdicts.h"
+
+/* Tags: a message has its write's number, the answer to it this as well. */
+#define ANSWER 0x100
+
+static uint8_t landing[8]; /* what fences read; nobody looks at it */
+
+void inplace_start(const struct crash_cell *cell, struct oracle *o,
+		   struct node *target, uint8_t *mem, struct node *inits)
+{
+	for (unsigned int i = 0; i < CRASH_INITS; i++)
+		for (unsigned int k = 0; k < o->prog->n[i]; k++) {
+			struct oracle_op *op = &o->op[i][k];
+
+			if (op->kind != CRASH_WRITE_COMMIT)
+				continue;
+			MUST(fi_trecv(target->ep, mem + op->off, op->len, NULL,
+				      FI_ADDR_UNSPEC, op->id, 0, op));
+			if (cell->inplace != VERDICT_INPLACE_CLWB)
+				continue;
+			MUST(fi_trecv(inits[i].ep, NULL, 0, NULL,
+				      FI_ADDR_UNSPEC, op->id | ANSWER, 0, op));
+		}
+}
+
+ssize_t inplace_post(const struct crash_cell *cell, struct node *n,
+		     struct oracle_op *op, uint64_t addr, uint64_t key)
+{
+	bool alone = cell->inplace == VERDICT_INPLACE_COMPLETION;
+	struct iovec iov = {op->bytes, op->len};
+	struct fi_msg_tagged msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = n->peer,
+		.tag = op->id,
+		.context = alone ? op : NULL,
+	};
+	size_t len = op->len < sizeof(landing) ? op->len : sizeof(landing);
+	ssize_t ret =
+		fi_tsendmsg(n->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+
+	if (ret || cell->inplace != VERDICT_INPLACE_FENCE)
+		return ret;
+	return fi_read(n->ep, landing, len, NULL, n->peer, addr + op->off, key,
+		       op);
+}
+
+void inplace_answer(struct node *target, const struct oracle_op *op,
+		    fi_addr_t to)
+{
+	MUST(fi_tinject(target->ep, NULL, 0, to, op->id | ANSWER));
+}
