@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Writes as messages that are received where they shall stay. */
 #include <rdma/fi_tagged.h>
+#include <string.h>
 
 #include "crash_inplace.h"
 #include "fault/verdicts.h"
@@ -9,10 +10,16 @@
 #define ANSWER 0x100
 
 static uint8_t landing[8]; /* what fences read; nobody looks at it */
+/* The fence of an initiator that is not posted yet. */
+static struct {
+	struct oracle_op *op;
+	uint64_t addr, key;
+} owed[CRASH_INITS];
 
 void inplace_start(const struct crash_cell *cell, struct oracle *o,
 		   struct node *target, uint8_t *mem, struct node *inits)
 {
+	memset(owed, 0, sizeof(owed));
 	for (unsigned int i = 0; i < CRASH_INITS; i++)
 		for (unsigned int k = 0; k < o->prog->n[i]; k++) {
 			struct oracle_op *op = &o->op[i][k];
@@ -28,8 +35,23 @@ void inplace_start(const struct crash_cell *cell, struct oracle *o,
 		}
 }
 
+ssize_t inplace_fence(struct node *n)
+{
+	struct oracle_op *op = owed[n->machine].op;
+	size_t len;
+
+	if (!op)
+		return 0;
+	owed[n->machine].op = NULL;
+	len = op->len < sizeof(landing) ? op->len : sizeof(landing);
+	return fi_read(n->ep, landing, len, NULL, n->peer,
+		       owed[n->machine].addr + op->off, owed[n->machine].key,
+		       op);
+}
+
 ssize_t inplace_post(const struct crash_cell *cell, struct node *n,
-		     struct oracle_op *op, uint64_t addr, uint64_t key)
+		     struct oracle_op *op, uint64_t addr, uint64_t key,
+		     bool late)
 {
 	bool alone = cell->inplace == VERDICT_INPLACE_COMPLETION;
 	struct iovec iov = {op->bytes, op->len};
@@ -40,14 +62,16 @@ ssize_t inplace_post(const struct crash_cell *cell, struct node *n,
 		.tag = op->id,
 		.context = alone ? op : NULL,
 	};
-	size_t len = op->len < sizeof(landing) ? op->len : sizeof(landing);
 	ssize_t ret =
 		fi_tsendmsg(n->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
 
 	if (ret || cell->inplace != VERDICT_INPLACE_FENCE)
 		return ret;
-	return fi_read(n->ep, landing, len, NULL, n->peer, addr + op->off, key,
-		       op);
+	MUST(inplace_fence(n));
+	owed[n->machine].op = op;
+	owed[n->machine].addr = addr;
+	owed[n->machine].key = key;
+	return late ? 0 : inplace_fence(n);
 }
 
 void inplace_answer(struct node *target, const struct oracle_op *op,

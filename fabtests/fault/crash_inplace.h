@@ -16,9 +16,15 @@
 /* The buffers of all messages, and of the answers. */
 void inplace_start(const struct crash_cell *cell, struct oracle *o,
 		   struct node *target, uint8_t *mem, struct node *inits);
-/* key: of the target's memory, for the read that is a fence. */
+/*
+ * addr, key: of the target's memory, for the read that is a fence. late: that
+ * comes with the next call, behind what is posted by then.
+ */
 ssize_t inplace_post(const struct crash_cell *cell, struct node *n,
-		     struct oracle_op *op, uint64_t addr, uint64_t key);
+		     struct oracle_op *op, uint64_t addr, uint64_t key,
+		     bool late);
+/* The fence that is late, if there is one. */
+ssize_t inplace_fence(struct node *n);
 /* The target's answer: by now the message is where it has to be. */
 void inplace_answer(struct node *target, const struct oracle_op *op,
 		    fi_addr_t to);

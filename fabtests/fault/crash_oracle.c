@@ -94,6 +94,13 @@ bool oracle_may_post(const struct oracle *o, unsigned int i)
 	return o->op[i][k].kind != CRASH_WAIT || all_ended(o, i);
 }
 
+bool oracle_goes_on(const struct oracle *o, unsigned int i)
+{
+	unsigned int k = o->next[i];
+
+	return k < o->prog->n[i] && o->op[i][k].kind != CRASH_WAIT;
+}
+
 bool oracle_asks(const struct oracle *o, unsigned int i)
 {
 	return o->op[i][o->next[i]].kind == CRASH_ASK;

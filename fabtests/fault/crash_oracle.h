@@ -44,6 +44,8 @@ void oracle_start(struct oracle *o, const struct crash_cell *cell,
 		  const struct crash_prog *prog, char *why);
 /* Is there a call that initiator i makes next, without waiting? */
 bool oracle_may_post(const struct oracle *o, unsigned int i);
+/* Is another write of initiator i next, that waits for nothing? */
+bool oracle_goes_on(const struct oracle *o, unsigned int i);
 /* Is it a question for the target's key, by other means than the fabric? */
 bool oracle_asks(const struct oracle *o, unsigned int i);
 /* That call; NULL when it turned out to be none. */

@@ -142,6 +142,18 @@ static void told(struct oracle_op *op, bool ok, int err)
 		w.st->failed++;
 }
 
+/* Nobody there looks at a message that stays where the NIC has put it. */
+static bool target_looks(void)
+{
+	return !w.cell->inplace || w.cell->inplace == VERDICT_INPLACE_CLWB;
+}
+
+/* What its program will see when it looks. */
+static bool waits_for(unsigned int machine)
+{
+	return pmsim->arrived(machine) && (machine != TARGET || target_looks());
+}
+
 /* A message has come, and stays where it is. */
 static void received(const struct oracle_op *op, fi_addr_t from);
 
@@ -153,8 +165,10 @@ static void run(unsigned int machine)
 	fi_addr_t from[8];
 	ssize_t got;
 
-	if (machine == TARGET && w.dead)
+	if (machine == TARGET && (w.dead || !target_looks()))
 		return;
+	if (w.cell->inplace && machine != TARGET)
+		MUST(inplace_fence(n));
 	for (;;) {
 		got = fi_cq_readfrom(n->cq, e, 8, from);
 		if (got == -FI_EAGAIN)
@@ -446,7 +460,11 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 	};
 
 	if (w.cell->inplace)
-		return inplace_post(w.cell, n, op, w.addr, w.known[n->machine]);
+		return inplace_post(w.cell, n, op, w.addr, w.known[n->machine],
+				    w.cell->inplace == VERDICT_INPLACE_FENCE &&
+					    w.prog->second &&
+					    oracle_goes_on(&w.o, n->machine) &&
+					    choose(w.c, 2));
 	switch (op->kind) {
 	case CRASH_COMMIT:
 		return post_commit(n, op->off, op->len, 1, NULL, op);
@@ -542,8 +560,8 @@ static enum crash_result act_run(const struct act *a)
 	 * acknowledges. Only "a before b" is judged by what is there together.
 	 */
 	if (a->machine == TARGET &&
-	    (!any || pmsim->arrived(TARGET) || w.prog->second))
-		dma_choices(!any && !pmsim->arrived(TARGET));
+	    (!any || waits_for(TARGET) || w.prog->second))
+		dma_choices(!any && !waits_for(TARGET));
 	if (a->machine == TARGET && w.prog->second)
 		ret = oracle_check(&w.o, w.model, w.mem);
 	if (ret != CRASH_OK)
@@ -653,8 +671,8 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 		any |= a.arrive[k];
 	}
 	/* Something may have got here before without being looked at. */
-	if (pmsim->arrived(m) || (m == TARGET && w.cell->fabric.placed_acks &&
-				  model_dma_pending(w.model))) {
+	if (waits_for(m) || (m == TARGET && w.cell->fabric.placed_acks &&
+			     model_dma_pending(w.model))) {
 		struct act none = {.kind = ACT_RUN, .machine = m};
 
 		if (n < max)
