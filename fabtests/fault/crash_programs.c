@@ -283,6 +283,11 @@ const size_t crash_nsend_wait =
 	sizeof(crash_send_wait) / sizeof(*crash_send_wait);
 
 const struct crash_prog crash_send_pipelined[] = {
+	/* Whole lines are not left to a batch. */
+	{.name = "a and b are parts of lines",
+	 .first = 1,
+	 .second = 2,
+	 A(WC(0, 40), WC(64, 8))},
 	{.name = "a, then b in another line",
 	 .first = 1,
 	 .second = 2,

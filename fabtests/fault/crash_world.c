@@ -288,6 +288,16 @@ static void op_copy(void *ctx, void *to, const void *from, size_t len)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
 }
 
+static void op_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	meanwhile();
+	say("the target stores %zu bytes past the caches", len);
+	oracle_copied(&w.o, *(const uint8_t *)from);
+	model_store_nt(w.model, to, from, len);
+	if (w.begun && w.prog->second && w.seen == CRASH_OK)
+		w.seen = oracle_check(&w.o, w.model, w.mem);
+}
+
 static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 {
 	static const struct rp_pmem_ops ops = {
@@ -296,6 +306,7 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 		.drain = op_drain,
 		.store8 = op_store8,
 		.copy = op_copy,
+		.stream = op_stream,
 	};
 
 	return &ops;

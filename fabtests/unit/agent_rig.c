@@ -268,17 +268,23 @@ static int p_sync(void *ctx, void *addr, size_t len)
 	return 0;
 }
 
-static void p_flush(void *ctx, const void *addr, size_t len)
+static void on_the_way(struct rig_region *m, const void *addr, size_t len)
 {
-	struct rig_region *m = ctx;
 	size_t at = (const uint8_t *)addr - m->mem;
 
 	check_inside(m, addr, len);
-	atomic_fetch_add(&m->flushes, 1);
 	if (!m->dirty_way)
 		memcpy(m->way, m->media, m->npages * RIG_PAGE);
 	m->dirty_way = true;
 	memcpy(m->way + at, m->mem + at, len);
+}
+
+static void p_flush(void *ctx, const void *addr, size_t len)
+{
+	struct rig_region *m = ctx;
+
+	atomic_fetch_add(&m->flushes, 1);
+	on_the_way(m, addr, len);
 }
 
 static void p_drain(void *ctx)
@@ -321,6 +327,17 @@ static void p_copy(void *ctx, void *to, const void *from, size_t len)
 	check_inside(m, to, len);
 	atomic_fetch_add(&m->stores, 1);
 	memcpy(to, from, len);
+}
+
+static void p_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	struct rig_region *m = ctx;
+
+	MUST((uintptr_t)to % 64 == 0 && len && len % 64 == 0);
+	check_inside(m, to, len);
+	atomic_fetch_add(&m->streams, 1);
+	memcpy(to, from, len);
+	on_the_way(m, to, len);
 }
 
 static void region_init(struct rig *g, struct rig_region *m, size_t npages)
@@ -367,6 +384,7 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 		.drain = p_drain,
 		.store8 = p_store8,
 		.copy = p_copy,
+		.stream = p_stream,
 		.ctx = m,
 	};
 	struct rp_facts f = {

@@ -69,7 +69,7 @@ struct rig_region {
 	uint8_t *mem, *way, *media; /* of npages pages */
 	size_t npages;
 	int sync_ret; /* what sync says, copying nothing, unless 0 */
-	atomic_uint syncs, flushes, drains, stores;
+	atomic_uint syncs, flushes, drains, stores, streams;
 	bool dirty_way;
 };
 

@@ -96,7 +96,10 @@ static void each_method(bool worker)
 			cr_assert(m == &tmpfs ||
 				  is(m->media, at[j].off, at[j].len, fill));
 		}
-		cr_assert_eq(all[i]->stores, 4);
+		/* Past the caches, where lines would be written back. */
+		cr_assert_eq(all[i]->streams, all[i] == &dax);
+		if (all[i] != &dax)
+			cr_assert_eq(all[i]->stores, 4);
 	}
 	cr_assert_eq(rig_stats(&g).effects, 20);
 	stop();
@@ -118,15 +121,15 @@ Test(agent_store, only_once)
 	uint64_t t;
 
 	start(NULL);
-	t = send_store(&dax, 64, 64, 1, 1, 0);
+	t = send_store(&dax, 60, 64, 1, 1, 0);
 	/* At work. */
-	memset(dax.mem + RIG_SKEW + 64, 2, 64);
-	send_store(&dax, 64, 64, 1, 1, t);
+	memset(dax.mem + RIG_SKEW + 60, 2, 64);
+	send_store(&dax, 60, 64, 1, 1, t);
 	rig_run(&g);
 	rig_expect(p.x, t, RP_ST_OK);
 	rig_expect_nothing(p.x);
 	/* Answered. */
-	send_store(&dax, 64, 64, 1, 1, t);
+	send_store(&dax, 60, 64, 1, 1, t);
 	rig_run(&g);
 	rig_expect(p.x, t, RP_ST_OK);
 	/* At once. */
@@ -144,7 +147,7 @@ Test(agent_store, only_once)
 	send_store(&file, 0, 8, 1, 3, t);
 	rig_run(&g);
 	rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
-	cr_assert(is(dax.mem, 64, 64, 2));
+	cr_assert(is(dax.mem, 60, 64, 2));
 	cr_assert(is(tmpfs.mem, 0, 8, 2));
 	cr_assert(is(file.mem, 0, 8, 2));
 	cr_assert_eq(rig_stats(&g).remembered, 3);

@@ -484,6 +484,15 @@ Test(pmem, file_cut_short)
 	rp_pmem_delete(pm);
 }
 
+/* Durable or not by that. */
+static int put(struct rp_pmem *pm, uint64_t off, const void *bytes,
+	       uint64_t len)
+{
+	bool durable;
+
+	return rp_pmem_store(pm, off, bytes, len, &durable);
+}
+
 Test(pmem, store_into_a_file_cut_short)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -495,15 +504,15 @@ Test(pmem, store_into_a_file_cut_short)
 	if (madvise(p, page, MADV_POPULATE_READ))
 		cr_skip("this kernel cannot tell");
 	pm = make((uintptr_t)p + 8, 4 * page - 8, RP_METHOD_AGENT_MSYNC, NULL);
-	cr_assert_eq(rp_pmem_store(pm, 4 * page - 72, bytes, 64), 0);
+	cr_assert_eq(put(pm, 4 * page - 72, bytes, 64), 0);
 	cr_assert_eq(memcmp(p + 4 * page - 64, bytes, 64), 0);
 	cr_assert_eq(ftruncate(fd, 2 * page), 0);
 	/* The last byte only; all; none. */
 	memset(p + 2 * page - 63, 7, 63);
-	cr_assert_lt(rp_pmem_store(pm, 2 * page - 8 - 63, bytes, 64), 0);
+	cr_assert_lt(put(pm, 2 * page - 8 - 63, bytes, 64), 0);
 	cr_assert_eq(p[2 * page - 1], 7, "something was stored");
-	cr_assert_lt(rp_pmem_store(pm, 3 * page, bytes, 1), 0);
-	cr_assert_eq(rp_pmem_store(pm, 2 * page - 8 - 64, bytes, 64), 0);
+	cr_assert_lt(put(pm, 3 * page, bytes, 1), 0);
+	cr_assert_eq(put(pm, 2 * page - 8 - 64, bytes, 64), 0);
 	rp_pmem_delete(pm);
 	munmap(p, 4 * page);
 }
@@ -524,8 +533,7 @@ Test(pmem, store_everywhere)
 				memset(mem, 0x7f, sizeof(want));
 				memset(want, 0x7f, sizeof(want));
 				memcpy(want + off, bytes + from, len);
-				cr_assert_eq(rp_pmem_store(pm, off,
-							   bytes + from, len),
+				cr_assert_eq(put(pm, off, bytes + from, len),
 					     0);
 				cr_assert_eq(memcmp(mem, want, sizeof(want)),
 					     0);
@@ -681,14 +689,93 @@ Test(pmem, instructions_of_sfence)
 	free(p);
 }
 
+static void fake_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	note('c', to, len);
+	memcpy(to, from, len);
+}
+
+static void fake_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	note('n', to, len);
+	memcpy(to, from, len);
+}
+
+/* Whole lines past the caches, the rest written back, and all drained. */
+Test(pmem, stores_of_whole_lines)
+{
+	static char mem[4096] __attribute__((aligned(4096)));
+	struct rp_pmem_ops ops = fake;
+	const uintptr_t m = (uintptr_t)mem;
+	char bytes[300];
+	struct rp_pmem *pm;
+	bool durable;
+
+#ifndef __x86_64__
+	cr_skip("only known how on x86");
+#endif
+	ops.copy = fake_copy;
+	ops.stream = fake_stream;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)(i + 1);
+	pm = make(m, sizeof(mem), RP_METHOD_AGENT_CLWB, &ops);
+	for (size_t off = 0; off < 130; off += 13)
+		for (size_t len = 1; len < 300; len += 11) {
+			uintptr_t at = m + off, end = at + len, i = 0;
+			uintptr_t first = (at + 63) / 64 * 64,
+				  last = end / 64 * 64;
+
+			memset(mem, 0, 512);
+			log_n = 0;
+			cr_assert_eq(
+				rp_pmem_store(pm, off, bytes, len, &durable),
+				0);
+			cr_assert_eq(memcmp(mem + off, bytes, len), 0);
+			cr_assert(!mem[off + len] && (!off || !mem[off - 1]));
+			cr_assert_eq(durable, first < last);
+			if (!durable) {
+				want(0, 'c', at, end);
+				cr_assert_eq(log_n, 1);
+				continue;
+			}
+			if (at < first) {
+				want(i++, 'c', at, first);
+				want(i++, 'f', first - 64, first);
+			}
+			want(i++, 'n', first, last);
+			if (last < end) {
+				want(i++, 'c', last, end);
+				want(i++, 'f', last, last + 64);
+			}
+			want(i++, 'd', 0, 0);
+			cr_assert_eq(log_n, i);
+		}
+	rp_pmem_delete(pm);
+	/* Where no line is written back, that is not cheaper. */
+	for (enum rp_method how = RP_METHOD_DELIVERY; how < RP_METHOD_MAX;
+	     how++) {
+		if (how == RP_METHOD_AGENT_CLWB ||
+		    rp_pmem_new(mem, sizeof(mem), how, NULL, &ops, &pm))
+			continue;
+		log_n = 0;
+		cr_assert_eq(rp_pmem_store(pm, 0, bytes, 256, &durable), 0);
+		want(0, 'c', m, m + 256);
+		cr_assert(!durable && log_n == 1);
+		rp_pmem_delete(pm);
+	}
+}
+
 /* After each instruction each aligned word is the old one or the new one. */
 Test(pmem, stores_no_word_in_parts)
 {
+	enum {
+		WORDS = 26
+	};
 	static uint64_t mem[512] __attribute__((aligned(4096)));
 	struct rp_pmem *pm =
 		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
 	const uint64_t old = 0, new = 0x0807060504030201;
-	uint8_t bytes[64];
+	uint8_t bytes[256];
 	size_t stages = 0;
 	pid_t pid;
 	int st;
@@ -701,8 +788,8 @@ Test(pmem, stores_no_word_in_parts)
 	if (!pid) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 		raise(SIGSTOP);
-		/* Words 1 to 5 whole, and a part of those beside. */
-		rp_pmem_store(pm, 5, bytes + 5, 46);
+		/* Some whole, two lines of them too, and parts of two. */
+		put(pm, 5, bytes + 5, WORDS * 8 + 6);
 		raise(SIGSTOP);
 		_exit(0);
 	}
@@ -712,7 +799,7 @@ Test(pmem, stores_no_word_in_parts)
 	do {
 		size_t n = 0;
 
-		for (size_t i = 1; i <= 5; i++) {
+		for (size_t i = 1; i <= WORDS; i++) {
 			uint64_t v = (uint64_t)ptrace(PTRACE_PEEKDATA, pid,
 						      &mem[i], NULL);
 
@@ -726,7 +813,7 @@ Test(pmem, stores_no_word_in_parts)
 		cr_assert_eq(waitpid(pid, &st, 0), pid);
 		cr_assert(WIFSTOPPED(st));
 	} while (WSTOPSIG(st) == SIGTRAP);
-	cr_assert_eq(stages, 5);
+	cr_assert_eq(stages, WORDS);
 	kill(pid, SIGKILL);
 	waitpid(pid, &st, 0);
 	rp_pmem_delete(pm);

@@ -38,7 +38,8 @@ struct rp_pmem {
 	struct file *file;     /* NULL: nobody shares it */
 	unsigned int failures; /* of the file, when this region was made */
 	size_t granularity;
-	bool pages; /* msync: blocks on a disk */
+	bool streams; /* whole lines may go past the caches */
+	bool pages;   /* msync: blocks on a disk */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
 	struct rp_pmem_ops ops; /* every member set */
@@ -138,6 +139,25 @@ static void real_copy(void *ctx, void *to, const void *from, size_t len)
 		__atomic_store_n(out++, *in++, __ATOMIC_RELAXED);
 }
 
+/* One instruction for each word, which libpmem2's memcpy does not promise. */
+#ifdef __x86_64__
+#define STREAMS true
+static void real_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	const char *in = from;
+	long long *out = to;
+	long long word;
+
+	for (; len; len -= sizeof(word), in += sizeof(word)) {
+		memcpy(&word, in, sizeof(word));
+		__builtin_ia32_movnti64(out++, word);
+	}
+}
+#else
+#define STREAMS	    false
+#define real_stream real_copy
+#endif
+
 /* Whole units around [start, end). The unit is a power of two. */
 static size_t round_out(uintptr_t *start, uintptr_t end, size_t unit)
 {
@@ -228,6 +248,7 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 		pm->flush = flush_lines;
 		pm->drain = drain_stores;
 		pm->granularity = CACHE_LINE;
+		pm->streams = STREAMS;
 		break;
 	case RP_METHOD_AGENT_MSYNC:
 		pm->flush = flush_pages;
@@ -319,6 +340,8 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		pm->ops.store8 = real_store8;
 	if (!pm->ops.copy)
 		pm->ops.copy = real_copy;
+	if (!pm->ops.stream)
+		pm->ops.stream = real_stream;
 	*out = pm;
 	return 0;
 }
@@ -360,14 +383,47 @@ int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	return 0;
 }
 
-int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
-		  uint64_t len)
+/*
+ * Whole lines past the caches, and what is left at both ends through them. That
+ * is cheaper only as they need no write-back then (measured on DRAM, with it
+ * and without: 64 bytes 162 and 148 ns, 4 KiB 729 and 440; streamed and written
+ * back 178 and 598), so all of it is made durable here. The drain keeps the
+ * order as well: nothing that is stored later is seen before.
+ */
+static void stream(struct rp_pmem *pm, uintptr_t start, uintptr_t first,
+		   uintptr_t last, uintptr_t end, const char *bytes)
 {
+	void *ctx = pm->ops.ctx;
+
+	if (start < first) {
+		pm->ops.copy(ctx, (void *)start, bytes, first - start);
+		flush_lines(pm, start, first);
+	}
+	pm->ops.stream(ctx, (void *)first, bytes + (first - start),
+		       last - first);
+	if (last < end) {
+		pm->ops.copy(ctx, (void *)last, bytes + (last - start),
+			     end - last);
+		flush_lines(pm, last, end);
+	}
+	pm->ops.drain(ctx);
+}
+
+int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		  uint64_t len, bool *durable)
+{
+	uintptr_t start = pm->base + off, end = start + len;
+	uintptr_t first = (start + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul);
+	uintptr_t last = end & ~(CACHE_LINE - 1ul);
 	int ret = rp_pmem_ready(pm, off, len);
 
 	if (ret)
 		return ret;
-	pm->ops.copy(pm->ops.ctx, (void *)(pm->base + off), bytes, len);
+	*durable = pm->streams && first < last && !RP_FAULT("skip-flush");
+	if (*durable)
+		stream(pm, start, first, last, end, bytes);
+	else
+		pm->ops.copy(pm->ops.ctx, (void *)start, bytes, len);
 	return 0;
 }
 

@@ -25,6 +25,8 @@ struct rp_pmem_ops {
 	void (*store8)(void *ctx, uint64_t *addr, uint64_t value);
 	/* Many: each aligned 8 bytes that are all in there, by one. */
 	void (*copy)(void *ctx, void *to, const void *from, size_t len);
+	/* The same of whole lines, past the caches; needs drain. */
+	void (*stream)(void *ctx, void *to, const void *from, size_t len);
 	void *ctx;
 };
 
@@ -73,11 +75,12 @@ int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len);
  */
 void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value);
 /*
- * Store len bytes at off, behind every store before; aligned 8 bytes all or
- * none. Nothing is durable by this. 0, or as rp_pmem_ready(): nothing stored.
+ * Store len bytes at off, behind every store before and before every one after;
+ * aligned 8 bytes all or none. *durable: they already are, without a flush.
+ * 0, or as rp_pmem_ready(): nothing stored.
  */
 int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
-		  uint64_t len);
+		  uint64_t len, bool *durable);
 /* Persist before ack: whatever was flushed before is durable after. */
 void rp_pmem_drain(struct rp_pmem *pm);
 

@@ -345,15 +345,20 @@ static bool seen_before(struct rp_agent *a, struct rp_client *c,
  * do: what the peer has sent since cannot be seen before them. To make them
  * durable is the job's.
  */
-static bool stored(const struct rp_wire_request *m, struct rp_job *job)
+static bool stored(const struct rp_wire_request *m, struct rp_job *job,
+		   bool *work)
 {
-	const struct rp_job_range *g = &job->ranges[0];
+	struct rp_job_range *g = &job->ranges[0];
+	bool durable = false;
 	int ret = 0;
 
 	if (m->effect == RP_EFFECT_STORE)
-		ret = rp_pmem_store(g->region->pmem, g->off, m->bytes, g->len);
+		ret = rp_pmem_store(g->region->pmem, g->off, m->bytes, g->len,
+				    &durable);
 	if (ret)
 		rp_job_fail(job, RP_ST_FLUSH_FAILED, -ret, 0);
+	/* One range, so then there is no work left. */
+	*work = *work && !durable;
 	return !ret;
 }
 
@@ -404,7 +409,8 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 	/* Also what is refused: it must not be done after that was said. */
 	if (m.effect)
 		rp_client_take(&a->clients, c, m.seq, hdr->token);
-	if (check_request(a, &m, job, &work) != RP_ST_OK || !stored(&m, job)) {
+	if (check_request(a, &m, job, &work) != RP_ST_OK ||
+	    !stored(&m, job, &work)) {
 		a->stats.refused++;
 		answer_at_once(a, c, job);
 		return;
