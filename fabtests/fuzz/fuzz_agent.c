@@ -289,7 +289,12 @@ static void p_drain(void *ctx)
 static void region_add(unsigned int i)
 {
 	struct region *r = &regions[i];
-	const struct rp_pmem_ops pmem_ops = {p_sync, p_flush, p_drain, NULL, r};
+	const struct rp_pmem_ops pmem_ops = {
+		.sync = p_sync,
+		.flush = p_flush,
+		.drain = p_drain,
+		.ctx = r,
+	};
 	struct rp_facts f = {
 		.memory = i == 0 ? RP_MEM_DAX_SYNC : RP_MEM_FILE,
 		.placement = RP_PLACE_CPU_USER,

@@ -77,8 +77,12 @@ static void spot_init(struct spot *s, enum rp_method how, uint64_t key)
 
 	*s = (struct spot){.bytes = aligned_alloc(page, len)};
 	cr_assert_not_null(s->bytes);
-	s->ops = (struct rp_pmem_ops){note_sync, note_flush, note_drain,
-				      NULL,	 NULL,	     s};
+	s->ops = (struct rp_pmem_ops){
+		.sync = note_sync,
+		.flush = note_flush,
+		.drain = note_drain,
+		.ctx = s,
+	};
 	s->region = (struct rp_region){
 		.key = key,
 		.base = s->bytes,

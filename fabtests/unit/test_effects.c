@@ -857,3 +857,25 @@ Test(effects, inline_not_to_who_does_not_know_it)
 	cr_assert_not(may(0, 64));
 	rig_end(&g);
 }
+
+/* A base that refuses it says so at once, as of any write. */
+Test(effects, inline_refused_by_the_base)
+{
+	struct rig_session s;
+
+	start(true);
+	s = open_session(4);
+	g.send_ret = -ENOTCONN;
+	cr_assert_eq(store(&c0, 0, 64), -ENOTCONN);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	cr_assert_not(rp_peer_store_overlaps(p, rig_key(9), 0, 64));
+	g.send_ret = 0;
+	rig_progress(&g);
+	rig_not_told(&c0);
+	/* And nothing is poisoned. */
+	rig_commit(&g, p, &c1, 9, 0, 64);
+	s = rig_open(&g, RIG_LIFE, 4);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	rig_end(&g);
+}

@@ -416,15 +416,24 @@ void rp_commit_start(struct rp_commit *c)
  * What the program does next must not overtake the bytes, so they do not wait
  * for the base here: the program waits.
  */
-bool rp_commit_start_store(struct rp_commit *c)
+int rp_commit_start_store(struct rp_commit *c)
 {
 	struct rp_peer *p = c->peer;
 	struct rp_req *r;
+	int ret;
 
 	rp_commit_start(c);
 	r = TAILQ_FIRST(&c->reqs);
+	if (!r && c->out.status == RP_ST_SEND_FAILED) {
+		/* As the base would have said of a write. */
+		ret = -(int)c->out.detail;
+		TAILQ_REMOVE(&p->in->done, c, link);
+		rp_write_undo(&c->store);
+		rp_commit_unreserve(c);
+		return ret;
+	}
 	if (!r || r->state == RP_REQ_SENT)
-		return true;
+		return 0;
 	/* The number that it got is the last one, and nobody has seen it. */
 	if (r->seq)
 		p->next_effect--;
@@ -436,7 +445,7 @@ bool rp_commit_start_store(struct rp_commit *c)
 	rp_write_undo(&c->store);
 	rp_peer_unwait(p);
 	rp_commit_unreserve(c);
-	return false;
+	return -EAGAIN;
 }
 
 int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr)
@@ -447,7 +456,7 @@ int rp_commit_post(struct rp_peer *p, const struct rp_commit_attr *attr)
 	if (ret)
 		return ret;
 	if (attr->effect == RP_EFFECT_STORE)
-		return rp_commit_start_store(c) ? 0 : -EAGAIN;
+		return rp_commit_start_store(c);
 	rp_commit_start(c);
 	return 0;
 }

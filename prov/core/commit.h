@@ -80,8 +80,11 @@ bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 		      struct rp_commit **out);
 void rp_commit_start(struct rp_commit *c);
-/* The same for a STORE. False: the base is full, and nothing is left of it. */
-bool rp_commit_start_store(struct rp_commit *c);
+/*
+ * The same for a STORE. Not 0: the base did not take it (-EAGAIN: now), and
+ * nothing is left of it.
+ */
+int rp_commit_start_store(struct rp_commit *c);
 void rp_commit_unreserve(struct rp_commit *c);
 /* Will rp_commit_start() post something right behind the write, in any case? */
 bool rp_commit_fences(const struct rp_commit *c);

@@ -369,9 +369,9 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		rp_slot_put(&ep->dom->slots, s);
 		return true;
 	}
-	if (!rp_commit_start_store(s->commit)) {
+	*ret = rp_commit_start_store(s->commit);
+	if (*ret) {
 		rp_slot_put(&ep->dom->slots, s);
-		*ret = -FI_EAGAIN;
 		return true;
 	}
 	s->stores = true;
