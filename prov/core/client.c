@@ -362,8 +362,7 @@ static uint64_t window(const struct rp_clients *t)
 }
 
 int rp_client_effect(const struct rp_clients *t, struct rp_client *c,
-		     uint64_t seq, uint64_t token,
-		     const struct rp_wire_reply **answer)
+		     uint64_t seq, uint64_t token, struct rp_wire_reply *answer)
 {
 	const uint64_t n = window(t);
 	const struct rp_seen *e;
@@ -382,15 +381,21 @@ int rp_client_effect(const struct rp_clients *t, struct rp_client *c,
 	if (e->seq != seq || e->state == RP_EFFECT_UNSEEN) {
 		if (e->state == RP_EFFECT_AT_WORK)
 			return -EBADMSG;
-		*answer = NULL;
 		return 0;
 	}
 	if (e->token != token)
 		return -EBADMSG;
 	if (e->state == RP_EFFECT_AT_WORK)
 		return -EALREADY;
-	*answer = &e->reply;
-	return 0;
+	*answer = (struct rp_wire_reply){
+		.status = e->status,
+		.level = e->level,
+		.class = e->class,
+		.range = e->range,
+		.detail = e->detail,
+		.method = e->method,
+	};
+	return 1;
 }
 
 void rp_client_take(const struct rp_clients *t, struct rp_client *c,
@@ -412,7 +417,12 @@ void rp_client_answered(const struct rp_clients *t, struct rp_client *c,
 
 	e->state = reply->status == RP_ST_OVERLOADED ? RP_EFFECT_UNSEEN
 						     : RP_EFFECT_ANSWERED;
-	e->reply = *reply;
+	e->status = reply->status;
+	e->level = reply->level;
+	e->class = reply->class;
+	e->range = reply->range;
+	e->detail = reply->detail;
+	e->method = reply->method;
 }
 
 /* True: the message needs no more care, whether it went out or cannot. */

@@ -60,8 +60,11 @@ enum rp_effect_state {
 struct rp_seen {
 	uint64_t seq;
 	uint64_t token;
-	enum rp_effect_state state;
-	struct rp_wire_reply reply; /* ANSWERED */
+	/* ANSWERED: with what; every session has many of these. */
+	uint32_t status, detail;
+	uint16_t range;
+	uint8_t level, class, method;
+	uint8_t state; /* enum rp_effect_state */
 };
 
 /* One session. */
@@ -138,21 +141,23 @@ void rp_client_del_job(struct rp_clients *t, struct rp_job *job);
 bool rp_client_has_job(const struct rp_client *c, uint64_t token);
 
 /*
- * What to do with a request that has an effect: 0 and *answer, which it had; or
- * NULL, to be worked on once it has been taken; -EALREADY: nothing (its answer
- * is due, or was received long ago); -EBADMSG: no initiator of ours sends that;
+ * What to do with a request that has an effect: 1 and *answer, which it had; 0,
+ * to be worked on once it has been taken; -EALREADY: nothing (its answer is
+ * due, or was received long ago); -EBADMSG: no initiator of ours sends that;
  * -ENOMEM: not now.
  */
 int rp_client_effect(const struct rp_clients *t, struct rp_client *c,
 		     uint64_t seq, uint64_t token,
-		     const struct rp_wire_reply **answer);
+		     struct rp_wire_reply *answer);
 /*
  * From here on it is done once at most. An older one is forgotten for it, so
  * not while it may still be sent away as if it had never come.
  */
 void rp_client_take(const struct rp_clients *t, struct rp_client *c,
 		    uint64_t seq, uint64_t token);
-/* Its answer, which is remembered: unless it says that nothing was looked at.
+/*
+ * Its answer, which is remembered: unless it says that nothing was looked at.
+ * It grants nothing, and credits are what they are when it is sent again.
  */
 void rp_client_answered(const struct rp_clients *t, struct rp_client *c,
 			uint64_t seq, const struct rp_wire_reply *reply);

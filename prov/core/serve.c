@@ -319,14 +319,14 @@ static bool seen_before(struct rp_agent *a, struct rp_client *c,
 			const struct rp_wire_hdr *hdr,
 			const struct rp_wire_request *m)
 {
-	const struct rp_wire_reply *answer;
+	struct rp_wire_reply answer;
 
 	switch (rp_client_effect(&a->clients, c, m->seq, hdr->token, &answer)) {
 	case 0:
-		if (!answer)
-			return false;
+		return false;
+	case 1:
 		a->stats.remembered++;
-		rp_agent_reply(a, c, hdr->token, answer);
+		rp_agent_reply(a, c, hdr->token, &answer);
 		break;
 	case -EALREADY:
 		break;
