@@ -6,96 +6,16 @@
 #include <string.h>
 
 #include "crash_inplace.h"
-#include "crash_node.h"
-#include "crash_oracle.h"
+#include "crash_world_priv.h"
 #include "fault/verdicts.h"
 
 #define MS	  1000000ull
-#define TARGET	  CRASH_INITS /* its machine; initiators are 0 .. */
-#define MACHINES  (CRASH_INITS + 1)
-#define WIRES	  8
-#define SLEEPING  64
 #define PUMP_MAX  100
 #define TICKS_MAX 60
 
-enum act_kind {
-	ACT_RUN,  /* a program looks at its queue, after so much arrived */
-	ACT_POST, /* an initiator calls the next function */
-	ACT_BREAK,
-	ACT_CONNECT, /* an initiator inserts the target's address again */
-	ACT_RESTART,
-	ACT_DEATH,
-	ACT_TELL, /* an initiator learns what a break has cost */
-	ACT_TICK, /* nothing can happen but time */
-};
+struct world w;
 
-struct act {
-	enum act_kind kind;
-	unsigned int machine;
-	unsigned int arrive[WIRES]; /* RUN: by place in world.wire */
-};
-
-struct world {
-	const struct crash_cell *cell;
-	const struct crash_prog *prog;
-	struct choices *c;
-	struct crash_stats *st;
-	bool trace;
-	uint64_t now, rng;
-	unsigned int step, last_tick;
-	struct node node[MACHINES];
-	uint8_t target_name[NODE_NAME];
-	struct model *model;
-	uint8_t *mem;
-	uint64_t key;		     /* what the target has now */
-	uint64_t known[CRASH_INITS]; /* what an initiator knows of it */
-	uint64_t addr;		     /* as peers name the first byte */
-	unsigned int ninits;
-	unsigned int breaks, restarts, fails, ticks;
-	bool begun, flushing, dead;
-	enum crash_result seen;	   /* while the target flushed */
-	bool stalled[CRASH_INITS]; /* no room: first something must end */
-	struct oracle o;
-	/* Actions that another run has taken from a state like this. */
-	struct act asleep[SLEEPING];
-	size_t nasleep;
-	struct pmsim_wire wire[WIRES];
-	size_t nwires;
-	/* The connection of an initiator, also when nothing is on its way. */
-	unsigned int link[CRASH_INITS];
-	bool linked[CRASH_INITS];
-	bool lost[CRASH_INITS]; /* its connection; where that is told */
-};
-
-static struct world w;
-
-/* --- what the provider asks its machine --- */
-
-static uint64_t sim_now(void)
-{
-	return w.now;
-}
-
-static void sim_random(void *buf, size_t len)
-{
-	for (uint8_t *p = buf; len--; p++) {
-		w.rng = w.rng * 6364136223846793005ull + 1442695040888963407ull;
-		*p = (uint8_t)(w.rng >> 56);
-	}
-}
-
-static bool sim_tells(void)
-{
-	return w.cell->fabric.tells_breaks;
-}
-
-static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
-{
-	*facts = w.cell->believed;
-	return 0;
-}
-
-__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+void say(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -154,10 +74,7 @@ static bool waits_for(unsigned int machine)
 	return pmsim->arrived(machine) && (machine != TARGET || target_looks());
 }
 
-/* A message has come, and stays where it is. */
-static void received(const struct oracle_op *op, fi_addr_t from);
-
-static void run(unsigned int machine)
+void run(unsigned int machine)
 {
 	struct node *n = &w.node[machine];
 	struct fi_cq_err_entry err;
@@ -191,7 +108,7 @@ static void run(unsigned int machine)
 		w.stalled[machine] = false;
 }
 
-static void look_at_wires(void)
+void look_at_wires(void)
 {
 	w.nwires = pmsim->wires(w.wire, WIRES);
 	if (w.nwires > WIRES)
@@ -203,130 +120,6 @@ static void look_at_wires(void)
 		w.link[i] = w.wire[k].id;
 		w.linked[i] = true;
 	}
-}
-
-/* --- flushing --- */
-
-/*
- * Before the target flushes: its peers are quick, and the power may go. Where
- * an answer is on its way already, somebody may believe it now.
- */
-static void meanwhile(void)
-{
-	bool any = false;
-
-	if (!w.begun || w.flushing || w.seen != CRASH_OK)
-		return;
-	look_at_wires();
-	for (size_t k = 0; k < w.nwires; k++)
-		for (unsigned int i = 0; i < w.wire[k].in_flight; i++)
-			any |= w.wire[k].to != TARGET &&
-			       pmsim->peek(w.wire[k].id, i) == PMSIM_TSEND;
-	if (!any || !choose(w.c, 2))
-		return;
-	w.flushing = true;
-	say("what is on its way to initiators arrives before the flush");
-	for (size_t k = 0; k < w.nwires; k++)
-		if (w.wire[k].to != TARGET)
-			pmsim->deliver(w.wire[k].id, w.wire[k].in_flight);
-	for (unsigned int i = 0; i < w.ninits; i++)
-		run(i);
-	w.seen = oracle_check(&w.o, w.model, w.mem);
-	w.flushing = false;
-}
-
-static int op_sync(void *ctx, void *addr, size_t len)
-{
-	meanwhile();
-	if (w.begun && w.fails < w.prog->fails && choose(w.c, 2)) {
-		w.fails++;
-		say("an msync fails");
-		return model_msync_fails(w.model, addr, len);
-	}
-	return model_msync(w.model, addr, len);
-}
-
-static void op_flush(void *ctx, const void *addr, size_t len)
-{
-	meanwhile();
-	model_clwb(w.model, addr, len);
-}
-
-static void op_drain(void *ctx)
-{
-	meanwhile();
-	model_sfence(w.model);
-}
-
-static void received(const struct oracle_op *op, fi_addr_t from)
-{
-	if (!op || w.cell->inplace != VERDICT_INPLACE_CLWB)
-		return;
-	op_flush(NULL, w.mem + op->off, op->len);
-	op_drain(NULL);
-	inplace_answer(&w.node[TARGET], op, from);
-}
-
-static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
-{
-	meanwhile();
-	say("the target stores #%u", (uint8_t)value);
-	oracle_stored(&w.o, value);
-	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
-	/* From here on a cut may find it. */
-	if (w.begun && w.prog->second && w.seen == CRASH_OK)
-		w.seen = oracle_check(&w.o, w.model, w.mem);
-}
-
-static void op_copy(void *ctx, void *to, const void *from, size_t len)
-{
-	meanwhile();
-	say("the target stores %zu bytes", len);
-	oracle_copied(&w.o, *(const uint8_t *)from);
-	model_store(w.model, MODEL_CPU_USER, to, from, len);
-	if (w.begun && w.prog->second && w.seen == CRASH_OK)
-		w.seen = oracle_check(&w.o, w.model, w.mem);
-}
-
-static void op_stream(void *ctx, void *to, const void *from, size_t len)
-{
-	meanwhile();
-	say("the target stores %zu bytes past the caches", len);
-	oracle_copied(&w.o, *(const uint8_t *)from);
-	model_store_nt(w.model, to, from, len);
-	if (w.begun && w.prog->second && w.seen == CRASH_OK)
-		w.seen = oracle_check(&w.o, w.model, w.mem);
-}
-
-static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
-{
-	static const struct rp_pmem_ops ops = {
-		.sync = op_sync,
-		.flush = op_flush,
-		.drain = op_drain,
-		.store8 = op_store8,
-		.copy = op_copy,
-		.stream = op_stream,
-	};
-
-	return &ops;
-}
-
-void crash_setup(void)
-{
-	/* A simulated second is as good as five. */
-	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
-	nodes_setup();
-	host_sim->now = sim_now;
-	host_sim->random = sim_random;
-	host_sim->facts = sim_facts;
-	host_sim->tells = sim_tells;
-	host_sim->flusher = sim_flusher;
-}
-
-void crash_teardown(void)
-{
-	nodes_teardown();
 }
 
 /* --- a run begins and ends --- */

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What the provider asks its machine: time, facts, and to flush. */
+#include <stdlib.h>
+
+#include "crash_inplace.h"
+#include "crash_world_priv.h"
+#include "fault/verdicts.h"
+
+/* --- what the provider asks its machine --- */
+
+static uint64_t sim_now(void)
+{
+	return w.now;
+}
+
+static void sim_random(void *buf, size_t len)
+{
+	for (uint8_t *p = buf; len--; p++) {
+		w.rng = w.rng * 6364136223846793005ull + 1442695040888963407ull;
+		*p = (uint8_t)(w.rng >> 56);
+	}
+}
+
+static bool sim_tells(void)
+{
+	return w.cell->fabric.tells_breaks;
+}
+
+static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
+{
+	*facts = w.cell->believed;
+	return 0;
+}
+
+/* --- flushing --- */
+
+/*
+ * Before the target flushes: its peers are quick, and the power may go. Where
+ * an answer is on its way already, somebody may believe it now.
+ */
+static void meanwhile(void)
+{
+	bool any = false;
+
+	if (!w.begun || w.flushing || w.seen != CRASH_OK)
+		return;
+	look_at_wires();
+	for (size_t k = 0; k < w.nwires; k++)
+		for (unsigned int i = 0; i < w.wire[k].in_flight; i++)
+			any |= w.wire[k].to != TARGET &&
+			       pmsim->peek(w.wire[k].id, i) == PMSIM_TSEND;
+	if (!any || !choose(w.c, 2))
+		return;
+	w.flushing = true;
+	say("what is on its way to initiators arrives before the flush");
+	for (size_t k = 0; k < w.nwires; k++)
+		if (w.wire[k].to != TARGET)
+			pmsim->deliver(w.wire[k].id, w.wire[k].in_flight);
+	for (unsigned int i = 0; i < w.ninits; i++)
+		run(i);
+	w.seen = oracle_check(&w.o, w.model, w.mem);
+	w.flushing = false;
+}
+
+static int op_sync(void *ctx, void *addr, size_t len)
+{
+	meanwhile();
+	if (w.begun && w.fails < w.prog->fails && choose(w.c, 2)) {
+		w.fails++;
+		say("an msync fails");
+		return model_msync_fails(w.model, addr, len);
+	}
+	return model_msync(w.model, addr, len);
+}
+
+static void op_flush(void *ctx, const void *addr, size_t len)
+{
+	meanwhile();
+	model_clwb(w.model, addr, len);
+}
+
+static void op_drain(void *ctx)
+{
+	meanwhile();
+	model_sfence(w.model);
+}
+
+void received(const struct oracle_op *op, fi_addr_t from)
+{
+	if (!op || w.cell->inplace != VERDICT_INPLACE_CLWB)
+		return;
+	op_flush(NULL, w.mem + op->off, op->len);
+	op_drain(NULL);
+	inplace_answer(&w.node[TARGET], op, from);
+}
+
+static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
+{
+	meanwhile();
+	say("the target stores #%u", (uint8_t)value);
+	oracle_stored(&w.o, value);
+	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
+	/* From here on a cut may find it. */
+	if (w.begun && w.prog->second && w.seen == CRASH_OK)
+		w.seen = oracle_check(&w.o, w.model, w.mem);
+}
+
+static void op_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	meanwhile();
+	say("the target stores %zu bytes", len);
+	oracle_copied(&w.o, *(const uint8_t *)from);
+	model_store(w.model, MODEL_CPU_USER, to, from, len);
+	if (w.begun && w.prog->second && w.seen == CRASH_OK)
+		w.seen = oracle_check(&w.o, w.model, w.mem);
+}
+
+static void op_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	meanwhile();
+	say("the target stores %zu bytes past the caches", len);
+	oracle_copied(&w.o, *(const uint8_t *)from);
+	model_store_nt(w.model, to, from, len);
+	if (w.begun && w.prog->second && w.seen == CRASH_OK)
+		w.seen = oracle_check(&w.o, w.model, w.mem);
+}
+
+static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
+{
+	static const struct rp_pmem_ops ops = {
+		.sync = op_sync,
+		.flush = op_flush,
+		.drain = op_drain,
+		.store8 = op_store8,
+		.copy = op_copy,
+		.stream = op_stream,
+	};
+
+	return &ops;
+}
+
+void crash_setup(void)
+{
+	/* A simulated second is as good as five. */
+	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
+	nodes_setup();
+	host_sim->now = sim_now;
+	host_sim->random = sim_random;
+	host_sim->facts = sim_facts;
+	host_sim->tells = sim_tells;
+	host_sim->flusher = sim_flusher;
+}
+
+void crash_teardown(void)
+{
+	nodes_teardown();
+}
