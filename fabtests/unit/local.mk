@@ -106,12 +106,21 @@ fabtests_unit_test_region_SOURCES = fabtests/unit/test_region.c
 fabtests_unit_test_region_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_region_LDADD = $(unit_ldadd)
 
+pmem_rig = fabtests/unit/pmem_rig.c fabtests/unit/pmem_rig.h
+
 check_PROGRAMS += fabtests/unit/test_pmem
 TESTS += fabtests/unit/test_pmem
-fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c
+fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c $(pmem_rig)
 fabtests_unit_test_pmem_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-fabtests_unit_test_pmem_LDFLAGS = \
+
+check_PROGRAMS += fabtests/unit/test_pmem_library
+TESTS += fabtests/unit/test_pmem_library
+fabtests_unit_test_pmem_library_SOURCES = fabtests/unit/test_pmem_library.c \
+	$(pmem_rig)
+fabtests_unit_test_pmem_library_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmem_library_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_pmem_library_LDFLAGS = \
 	-Wl,--wrap=pmem2_source_from_anon,--wrap=pmem2_source_delete \
 	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete
 
@@ -279,11 +288,20 @@ fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
 fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_peer_LDADD = $(unit_ldadd)
 
+effects_rig = fabtests/unit/effects_rig.c fabtests/unit/effects_rig.h \
+	$(initiator_rig)
+
 check_PROGRAMS += fabtests/unit/test_effects
 TESTS += fabtests/unit/test_effects
-fabtests_unit_test_effects_SOURCES = fabtests/unit/test_effects.c $(initiator_rig)
+fabtests_unit_test_effects_SOURCES = fabtests/unit/test_effects.c $(effects_rig)
 fabtests_unit_test_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_effects_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_inline
+TESTS += fabtests/unit/test_inline
+fabtests_unit_test_inline_SOURCES = fabtests/unit/test_inline.c $(effects_rig)
+fabtests_unit_test_inline_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_inline_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_session
 TESTS += fabtests/unit/test_session
@@ -291,12 +309,20 @@ fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(initiator_ri
 fabtests_unit_test_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_session_LDADD = $(unit_ldadd)
 
+own_rig = fabtests/unit/own_rig.c fabtests/unit/own_rig.h $(initiator_rig)
+
 check_PROGRAMS += fabtests/unit/test_own
 TESTS += fabtests/unit/test_own
-fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(initiator_rig)
+fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(own_rig)
 fabtests_unit_test_own_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_own_LDADD = $(unit_ldadd)
-fabtests_unit_test_own_LDFLAGS = -Wl,--wrap=malloc -Wl,--wrap=calloc
+
+check_PROGRAMS += fabtests/unit/test_own_keys
+TESTS += fabtests/unit/test_own_keys
+fabtests_unit_test_own_keys_SOURCES = fabtests/unit/test_own_keys.c $(own_rig)
+fabtests_unit_test_own_keys_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_own_keys_LDADD = $(unit_ldadd)
+fabtests_unit_test_own_keys_LDFLAGS = -Wl,--wrap=malloc -Wl,--wrap=calloc
 
 commit_rig = fabtests/unit/commit_rig.c fabtests/unit/commit_rig.h \
 	$(initiator_rig)

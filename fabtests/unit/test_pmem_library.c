@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Flushing: a libpmem2 that fails, and what is given back to it. */
+#include <errno.h>
+#include <libpmem2.h>
+
+#include <criterion/criterion.h>
+
+#include "pmem_rig.h"
+
+/* Linked with --wrap: libpmem2 that fails, and what was given back to it. */
+static int source_ret, map_ret;
+static int sources, maps, made; /* made: maps asked for */
+
+int __real_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
+int __wrap_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
+int __wrap_pmem2_source_from_anon(struct pmem2_source **src, size_t size)
+{
+	if (source_ret)
+		return source_ret;
+	sources++;
+	return __real_pmem2_source_from_anon(src, size);
+}
+
+int __real_pmem2_source_delete(struct pmem2_source **src);
+int __wrap_pmem2_source_delete(struct pmem2_source **src);
+int __wrap_pmem2_source_delete(struct pmem2_source **src)
+{
+	sources--;
+	return __real_pmem2_source_delete(src);
+}
+
+int __real_pmem2_map_from_existing(struct pmem2_map **map,
+				   const struct pmem2_source *src, void *addr,
+				   size_t len, enum pmem2_granularity g);
+int __wrap_pmem2_map_from_existing(struct pmem2_map **map,
+				   const struct pmem2_source *src, void *addr,
+				   size_t len, enum pmem2_granularity g);
+int __wrap_pmem2_map_from_existing(struct pmem2_map **map,
+				   const struct pmem2_source *src, void *addr,
+				   size_t len, enum pmem2_granularity g)
+{
+	made++;
+	if (map_ret)
+		return map_ret;
+	maps++;
+	return __real_pmem2_map_from_existing(map, src, addr, len, g);
+}
+
+int __real_pmem2_map_delete(struct pmem2_map **map);
+int __wrap_pmem2_map_delete(struct pmem2_map **map);
+int __wrap_pmem2_map_delete(struct pmem2_map **map)
+{
+	maps--;
+	return __real_pmem2_map_delete(map);
+}
+
+/* The library is asked once for a process: one test each. */
+static void ask_library(int ret, int want_made)
+{
+	static const enum rp_method how[] = {
+		RP_METHOD_AGENT_CLWB,
+		RP_METHOD_AGENT_CLWB_MSYNC,
+		RP_METHOD_AGENT_CLWB,
+	};
+	struct rp_pmem_ops ops = fake;
+	struct rp_pmem *pm = (void *)7;
+
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(rp_pmem_new(log_v, 64, how[i], NULL, NULL, &pm),
+			     ret);
+	/* Who brings some of the instructions needs the others. */
+	ops.drain = NULL;
+	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
+	ops.drain = fake.drain;
+	ops.flush = NULL;
+	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
+	cr_assert_eq(made, want_made);
+	cr_assert_eq(maps, 0, "%d maps kept", maps);
+	cr_assert_eq(sources, 0, "%d sources kept", sources);
+	cr_assert_eq(pm, (void *)7);
+	/* Who brings all of them, or has no use for them, does without. */
+	rp_pmem_delete(make(0x10000, 64, how[0], &fake));
+	rp_pmem_delete(make(0x10000, 64, RP_METHOD_AGENT_MSYNC, NULL));
+}
+
+Test(pmem_library, without_source)
+{
+	source_ret = -ENOMEM;
+	ask_library(-ENOMEM, 0);
+}
+
+Test(pmem_library, without_map)
+{
+	map_ret = -ENOMEM;
+	ask_library(-ENOMEM, 1);
+}
+
+Test(pmem_library, that_does_not_know_why)
+{
+	map_ret = PMEM2_E_UNKNOWN;
+	ask_library(-ENOTSUP, 1);
+}
+
+Test(pmem_library, with_an_error_of_its_own)
+{
+	map_ret = PMEM2_E_MAP_EXISTS;
+	ask_library(-ENOTSUP, 1);
+}
+
+Test(pmem_library, gets_everything_back)
+{
+	rp_pmem_delete(make((uintptr_t)log_v, 64, RP_METHOD_AGENT_CLWB, NULL));
+	cr_assert_eq(made, 1);
+	cr_assert_eq(maps, 0);
+	cr_assert_eq(sources, 0);
+}
