@@ -85,6 +85,7 @@ struct rp_initiator_attr rig_attr(void)
 		.timeout_ns = RIG_TIMEOUT,
 		.max_commits = 8,
 		.ordered = true,
+		.store_max = RP_WIRE_MAX_STORE,
 	};
 }
 

@@ -74,6 +74,20 @@ Test(inlined, when_it_may)
 }
 
 /* Many writes to look at are too many. */
+/* Not where a write and a request are cheaper. */
+Test(inlined, no_larger_than_pays)
+{
+	struct rp_initiator_attr attr = rig_attr();
+
+	attr.store_max = 8;
+	rig_start(&g, &attr);
+	p = rig_peer(&g);
+	open_session(8);
+	cr_assert(may(0, 8));
+	cr_assert(!may(0, 9));
+	rig_end(&g);
+}
+
 Test(inlined, looks_at_few)
 {
 	static struct rp_write many[65];

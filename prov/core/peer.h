@@ -45,6 +45,7 @@ struct rp_initiator_attr {
 	 */
 	bool own;
 	enum rp_path path; /* what the writes travel over */
+	size_t store_max;  /* bytes that are cheaper inside a request */
 	/*
 	 * The one method that is used without the agent; RP_METHOD_REFUSED:
 	 * whichever it grants.

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/cost.h"
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
@@ -371,6 +372,17 @@ void rp_xport_completed(struct rp_slot *s, size_t len, int err)
 	repost(ep, s);
 }
 
+/* What is cheaper inside a request, whatever the target then does with it. */
+static size_t store_max(enum rp_path path)
+{
+	size_t max = rp_params.inline_max;
+
+	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++)
+		max = rp_cost_store_max(&rp_cost_default, path,
+					(enum rp_method)m, max);
+	return max;
+}
+
 int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 {
 	struct rp_initiator_attr attr = {
@@ -386,6 +398,7 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		goto out;
 	attr.path = rp_host_path(ep->dom->fabric->base_name,
 				 ep->dom->base_info->domain_attr->name);
+	attr.store_max = store_max(attr.path);
 	if (rp_params.method) {
 		attr.forced = rp_method_parse(rp_params.method);
 		attr.own &= attr.forced == RP_METHOD_DELIVERY ||
