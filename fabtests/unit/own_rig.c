@@ -52,6 +52,21 @@ void start(bool own)
 	fence_ret = 0;
 }
 
+struct rp_commit_attr commit_of(struct rig_told *t,
+				const struct rp_wire_range *r, size_t n,
+				enum rp_class required)
+{
+	*t = (struct rig_told){0};
+	return (struct rp_commit_attr){
+		.ranges = r,
+		.nranges = n,
+		.level = RP_LEVEL_DURABLE,
+		.required = required,
+		.done = rig_done,
+		.arg = t,
+	};
+}
+
 void confirm(uint32_t n, enum rp_method m, enum rp_class class)
 {
 	const struct rp_wire_reply r = {
@@ -64,16 +79,8 @@ void confirm(uint32_t n, enum rp_method m, enum rp_class class)
 		.length = m ? 4096 : 0,
 	};
 	struct rp_wire_range range = rig_range(n, 4096, 64);
-	const struct rp_commit_attr attr = {
-		.ranges = &range,
-		.nranges = 1,
-		.level = RP_LEVEL_DURABLE,
-		.required = class,
-		.done = rig_done,
-		.arg = &c0,
-	};
+	const struct rp_commit_attr attr = commit_of(&c0, &range, 1, class);
 
-	c0 = (struct rig_told){0};
 	cr_assert_eq(rp_commit_post(p, &attr), 0);
 	if (!s.cookie)
 		s = rig_open(&g, RIG_LIFE, 8);

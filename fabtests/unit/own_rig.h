@@ -27,6 +27,10 @@ extern enum rp_path path;
 
 /* own: the base tells of breaks. */
 void start(bool own);
+/* A durable commit of n ranges, which *t is to be told of from here on. */
+struct rp_commit_attr commit_of(struct rig_told *t,
+				const struct rp_wire_range *r, size_t n,
+				enum rp_class required);
 /* Key n, in [4096, 8192), by method m up to this class. */
 void confirm(uint32_t n, enum rp_method m, enum rp_class class);
 /* Is the agent asked about this range of key n? Ends the commit. */

@@ -73,18 +73,11 @@ Test(own, fence_is_a_sign_of_life)
 Test(own, fence_waits_for_its_write)
 {
 	const struct rp_wire_range r = rig_range(1, 5000, 8);
-	const struct rp_commit_attr attr = {
-		.ranges = &r,
-		.nranges = 1,
-		.level = RP_LEVEL_DURABLE,
-		.required = RP_CLASS_POWER,
-		.done = rig_done,
-		.arg = &c1,
-	};
+	struct rp_commit_attr attr;
 	struct rp_commit *c;
 
 	fenced(1);
-	c1 = (struct rig_told){0};
+	attr = commit_of(&c1, &r, 1, RP_CLASS_POWER);
 	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
 	rp_write_begin(p, &w0, rig_key(1), 5000, 8);
 	/* Something is sure to follow, so the write need not ring. */

@@ -149,17 +149,10 @@ Test(own, no_memory_for_a_fence)
 {
 	struct rp_commit *c;
 	const struct rp_wire_range r = rig_range(1, 4096, 8);
-	const struct rp_commit_attr attr = {
-		.ranges = &r,
-		.nranges = 1,
-		.level = RP_LEVEL_DURABLE,
-		.required = RP_CLASS_POWER,
-		.done = rig_done,
-		.arg = &c1,
-	};
+	struct rp_commit_attr attr;
 
 	fenced(1);
-	c1 = (struct rig_told){0};
+	attr = commit_of(&c1, &r, 1, RP_CLASS_POWER);
 	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
 	pieces = 1;
 	once = true;
@@ -190,17 +183,11 @@ static struct rp_wire_reply answer(enum rp_level level, enum rp_class class,
 static void ask_so(const struct rp_wire_range *r, size_t n,
 		   const struct rp_wire_reply *m)
 {
-	const struct rp_commit_attr attr = {
-		.ranges = r,
-		.nranges = n,
-		.level = m->level,
-		.required =
-			m->level == RP_LEVEL_DURABLE ? m->class : RP_CLASS_NONE,
-		.done = rig_done,
-		.arg = &c0,
-	};
+	struct rp_commit_attr attr = commit_of(
+		&c0, r, n,
+		m->level == RP_LEVEL_DURABLE ? m->class : RP_CLASS_NONE);
 
-	c0 = (struct rig_told){0};
+	attr.level = m->level;
 	cr_assert_eq(rp_commit_post(p, &attr), 0);
 	rig_reply(&g, &s, rig_requested(&g, &s), m);
 	rig_told_once(&c0, RP_ST_OK);
@@ -242,6 +229,7 @@ Test(own, answer_about_something_else)
 	const struct rp_wire_range r = rig_range(1, 4096, 8);
 	struct rp_wire_reply m =
 		answer(RP_LEVEL_VISIBLE, RP_CLASS_NONE, RP_METHOD_REFUSED);
+	struct rp_commit_attr attr;
 
 	fenced(1);
 	ask_so(&r, 1, &m);
@@ -252,21 +240,9 @@ Test(own, answer_about_something_else)
 	confirm(1, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
 	m = answer(RP_LEVEL_DURABLE, RP_CLASS_POWER, RP_METHOD_REFUSED);
 	ask_so(&r, 1, &m);
-	m = answer(RP_LEVEL_DURABLE, RP_CLASS_PROCESS, RP_METHOD_REFUSED);
 	rp_write_begin(p, &w0, rig_key(1), 4096, 8);
-	{
-		const struct rp_commit_attr attr = {
-			.ranges = &r,
-			.nranges = 1,
-			.level = RP_LEVEL_DURABLE,
-			.required = RP_CLASS_PROCESS,
-			.done = rig_done,
-			.arg = &c1,
-		};
-
-		c1 = (struct rig_told){0};
-		cr_assert_eq(rp_commit_post(p, &attr), 0);
-	}
+	attr = commit_of(&c1, &r, 1, RP_CLASS_PROCESS);
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
 	rig_none(&g);
 	rp_write_done(&w0, 0);
 	rig_progress(&g);
@@ -282,20 +258,13 @@ Test(own, class_of_several)
 		rig_range(1, 4096, 8),
 		rig_range(2, 4096, 8),
 	};
-	const struct rp_commit_attr attr = {
-		.ranges = r,
-		.nranges = 2,
-		.level = RP_LEVEL_DURABLE,
-		.required = RP_CLASS_PROCESS,
-		.done = rig_done,
-		.arg = &c1,
-	};
+	struct rp_commit_attr attr;
 
 	s.cookie = 0;
 	start(true);
 	confirm(1, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 	confirm(2, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
-	c1 = (struct rig_told){0};
+	attr = commit_of(&c1, r, 2, RP_CLASS_PROCESS);
 	cr_assert_eq(rp_commit_post(p, &attr), 0);
 	rig_none(&g);
 	rig_progress(&g);
