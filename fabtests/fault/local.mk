@@ -24,7 +24,8 @@ check_PROGRAMS += fabtests/fault/powercut
 fabtests_fault_powercut_SOURCES = fabtests/fault/powercut.c $(pair_sources)
 fabtests_fault_powercut_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_powercut_LDADD = $(FABRIC_LIBS)
-fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_noflush.sh
+fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_lines.sh \
+	fabtests/fault/powercut_noflush.sh
 TESTS += $(fault_tests)
 EXTRA_DIST += $(fault_tests)
 

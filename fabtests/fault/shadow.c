@@ -16,6 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define RP_FAULTS
+#include "core/fault.h"
+
 static int shadow_fd = -1;
 static dev_t pool_dev;
 static ino_t pool_ino;
@@ -112,22 +115,34 @@ static __thread struct line *under_way;
 static pmem2_flush_fn real_flush;
 static pmem2_drain_fn real_drain;
 
-static void shadow_flush(const void *addr, size_t len)
+static void leaves(const void *addr, size_t len)
 {
 	off_t at = pool_offset((uintptr_t)addr);
 	struct line *l;
 
-	if (at >= 0) {
-		l = malloc(sizeof(*l) + len);
-		if (!l)
-			abort();
-		l->next = under_way;
-		l->at = at;
-		l->len = len;
-		memcpy(l->bytes, addr, len);
-		under_way = l;
-	}
+	if (at < 0)
+		return;
+	l = malloc(sizeof(*l) + len);
+	if (!l)
+		abort();
+	l->next = under_way;
+	l->at = at;
+	l->len = len;
+	memcpy(l->bytes, addr, len);
+	under_way = l;
+}
+
+static void shadow_flush(const void *addr, size_t len)
+{
+	leaves(addr, len);
 	real_flush(addr, len);
+}
+
+/* The provider with fault points says so of its non-temporal stores. */
+void rpmem_shadow_streamed(const void *addr, size_t len)
+{
+	if (shadow_fd >= 0)
+		leaves(addr, len);
 }
 
 /* Older lines are below newer ones, which may be the same again. */

@@ -94,21 +94,29 @@ tap "basic on devdax" env RPMEM_POOL="$dax" RPMEM_METHOD=$dax_by "$basic"
 note "power cuts"
 cut=$here/fabtests/fault/powercut
 RPMEM_SHADOW_LIB=$here/fabtests/fault/.libs/libshadow.so
-FAULTY="FI_PROVIDER_PATH=$here/fabtests/fault/.libs RPMEM_FAULT=skip-flush
-	RPMEM_EXPECT_LOSS=1"
 tap "power cuts on fsdax" env -C /mnt/fsdax \
 	RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
+# Stores past the caches only the provider with fault points tells.
+faulty=FI_PROVIDER_PATH=$here/fabtests/fault/.libs
 if [ "$domain" = adr ]; then
-	tap "power cuts on fsdax with MAP_SYNC" env -C /mnt/fsdax \
-		RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" RPMEM_MAP_SYNC=1 \
-		"$cut" -n 5
-	tap "power cuts on devdax" env -C /root/disk \
-		RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" RPMEM_POOL="$dax" \
-		"$cut" -n 5
+	on_fsdax="-C /mnt/fsdax RPMEM_SHADOW_LIB=$RPMEM_SHADOW_LIB
+		RPMEM_MAP_SYNC=1"
+	on_devdax="-C /root/disk RPMEM_SHADOW_LIB=$RPMEM_SHADOW_LIB
+		RPMEM_POOL=$dax"
 	# shellcheck disable=SC2086
-	tap "power cuts on devdax without the flush" env -C /root/disk \
-		RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" RPMEM_POOL="$dax" \
-		$FAULTY "$cut" -n 10
+	{
+		tap "power cuts on fsdax with MAP_SYNC" env $on_fsdax \
+			FI_OFI_RPMEM_INLINE=0 "$cut" -n 5
+		tap "power cuts on devdax" env $on_devdax \
+			FI_OFI_RPMEM_INLINE=0 "$cut" -n 5
+		tap "power cuts on fsdax, stores past the caches" \
+			env $on_fsdax "$faulty" "$cut" -n 5
+		tap "power cuts on devdax, stores past the caches" \
+			env $on_devdax "$faulty" "$cut" -n 5
+		tap "power cuts on devdax without the flush" env $on_devdax \
+			"$faulty" RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1 \
+			"$cut" -n 10
+	}
 else
 	tap "power cuts on fsdax with MAP_SYNC" env -C /mnt/fsdax \
 		RPMEM_MAP_SYNC=1 "$cut" -c -n 5

@@ -38,4 +38,11 @@ void rp_fault_dawdle(void)
 
 	nanosleep(&t, NULL);
 }
+
+#pragma weak rpmem_shadow_streamed
+void rp_fault_streamed(const void *addr, size_t len)
+{
+	if (rpmem_shadow_streamed)
+		rpmem_shadow_streamed(addr, len);
+}
 #endif

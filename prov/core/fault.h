@@ -5,6 +5,7 @@
 #define RP_FAULT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /*
  * Only objects compiled with -DRP_FAULTS look at the environment variable
@@ -20,9 +21,20 @@ void rp_fault_dawdle(void);
  * RPMEM_FAULT_EVERY=n only each n-th time that a named point is asked about.
  */
 #define RP_FAULT(name) rp_fault_on(name)
+/* Stores went past the caches: tell whoever judges by what was flushed. */
+void rp_fault_streamed(const void *addr, size_t len);
+/*
+ * Who that is, if it was preloaded (fabtests/fault/shadow.c): such stores are
+ * instructions, and not a call into a library that it could see.
+ */
+void __attribute__((visibility("default")))
+rpmem_shadow_streamed(const void *addr, size_t len);
 #else
 #define RP_FAULT(name) false
 static inline void rp_fault_dawdle(void)
+{
+}
+static inline void rp_fault_streamed(const void *addr, size_t len)
 {
 }
 #endif

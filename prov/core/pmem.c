@@ -148,10 +148,11 @@ static void real_stream(void *ctx, void *to, const void *from, size_t len)
 	long long *out = to;
 	long long word;
 
-	for (; len; len -= sizeof(word), in += sizeof(word)) {
-		memcpy(&word, in, sizeof(word));
-		__builtin_ia32_movnti64(out++, word);
+	for (size_t i = 0; i < len / sizeof(word); i++) {
+		memcpy(&word, in + i * sizeof(word), sizeof(word));
+		__builtin_ia32_movnti64(out + i, word);
 	}
+	rp_fault_streamed(to, len);
 }
 #else
 #define STREAMS	    false
