@@ -279,6 +279,12 @@ fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
 fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
+check_PROGRAMS += fabtests/unit/test_client_kept
+TESTS += fabtests/unit/test_client_kept
+fabtests_unit_test_client_kept_SOURCES = fabtests/unit/test_client_kept.c $(agent_rig)
+fabtests_unit_test_client_kept_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_client_kept_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h \
 	fabtests/unit/leaks.h
 

@@ -2,6 +2,7 @@
 /* Stores and notifications at the target: behind the ranges, and once. */
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <criterion/criterion.h>
 
@@ -412,6 +413,26 @@ Test(effects, flush_of_the_store_fails)
 	cr_assert_eq(r.detail, ENOSPC);
 	cr_assert_eq(file.stores, 1);
 	cr_assert_eq(file.r.failed, ENOSPC);
+	stop();
+}
+
+/* All else is well, but the place of the store is gone. */
+Test(effects, memory_of_the_store_gone)
+{
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	start(NULL);
+	if (madvise(tmpfs.mem, RIG_PAGE, MADV_POPULATE_WRITE))
+		cr_skip("this kernel cannot tell");
+	cr_assert_eq(munmap(tmpfs.mem + 4 * RIG_PAGE, RIG_PAGE), 0);
+	t = rig_then(&p, (struct rig_at){&tmpfs, 0, 64}, 1, &tmpfs,
+		     4 * RIG_PAGE, 1);
+	rig_run(&g);
+	r = rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(r.range, 1);
+	cr_assert_eq(r.detail, ENOMEM);
+	cr_assert_eq(stores(), 0);
 	stop();
 }
 

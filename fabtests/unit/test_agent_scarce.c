@@ -135,6 +135,26 @@ Test(agent_scarce, no_memory_for_a_request)
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 }
 
+/* To remember the effects of a session: it is asked for again. */
+Test(agent_scarce, no_memory_for_effects)
+{
+	struct rig_effect e = {
+		.effect = RP_EFFECT_THEN,
+		.seq = 1,
+		.then = {dax.r.key, 64, 1},
+		.at = {&dax, 0, 8},
+	};
+
+	fails = 1; /* the message itself is in memory */
+	e.token = rig_send_effect(&p, &e);
+	cr_assert_eq(fails, -1);
+	rig_expect(p.x, e.token, RP_ST_OVERLOADED);
+	rig_send_effect(&p, &e);
+	rig_run(&g);
+	rig_expect(p.x, e.token, RP_ST_OK);
+	cr_assert_eq(dax.stores, 1);
+}
+
 /* Whatever was not to be had, nothing of the client is left. */
 Test(agent_scarce, no_memory_for_a_client)
 {

@@ -2,6 +2,7 @@
 /* Inline stores at the target: at once, whole, durable when answered, once. */
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <criterion/criterion.h>
 
@@ -151,6 +152,24 @@ Test(agent_store, only_once)
 	cr_assert(is(tmpfs.mem, 0, 8, 2));
 	cr_assert(is(file.mem, 0, 8, 2));
 	cr_assert_eq(rig_stats(&g).remembered, 3);
+	stop();
+}
+
+/* The memory is gone, with its file or part of it: no store, and no SIGBUS. */
+Test(agent_store, memory_gone)
+{
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	start(NULL);
+	if (madvise(dax.mem, RIG_PAGE, MADV_POPULATE_WRITE))
+		cr_skip("this kernel cannot tell");
+	cr_assert_eq(munmap(dax.mem + 4 * RIG_PAGE, RIG_PAGE), 0);
+	t = send_store(&dax, 4 * RIG_PAGE, 64, 1, 1, 0);
+	r = rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(r.detail, ENOMEM);
+	cr_assert_eq(r.range, 0);
+	cr_assert_eq(dax.streams, 0);
 	stop();
 }
 

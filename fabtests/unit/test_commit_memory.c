@@ -166,6 +166,45 @@ Test(commit_memory, no_memory_to_say_which)
 	commit_poisoned(0);
 }
 
+/* The address goes, and what was lost there cannot be said one by one. */
+Test(commit_memory, no_memory_to_leave_orphans)
+{
+	struct rp_write w;
+
+	/* What has failed, then what is under way. */
+	for (int way = 0; way < 2; way++) {
+		begin(&w, 0);
+		if (!way)
+			rp_write_done(&w, EIO);
+		pieces = 1;
+		rp_peer_forget(g.in, RIG_PEER);
+		pieces = -1;
+		if (way)
+			rp_write_done(&w, 0);
+		p = rig_peer(&g);
+		commit_poisoned(77);
+		stop();
+		rig_start(&g, NULL);
+		p = rig_peer(&g);
+	}
+}
+
+/* And who comes later cannot be told. */
+Test(commit_memory, no_memory_for_orphans)
+{
+	struct rp_write w;
+
+	begin(&w, 0);
+	rp_write_done(&w, EIO);
+	rp_peer_forget(g.in, RIG_PEER);
+	/* Its own, a table of two pieces, and then no more. */
+	pieces = 4;
+	p = rp_peer_get(g.in, RIG_PEER);
+	cr_assert_eq(pieces, 0);
+	pieces = -1;
+	commit_poisoned(77);
+}
+
 /* The usual commit needs none: it has the memory of an earlier one. */
 Test(commit_memory, no_memory_needed)
 {

@@ -73,7 +73,6 @@ Test(inlined, when_it_may)
 	rig_end(&g);
 }
 
-/* Many writes to look at are too many. */
 /* Not where a write and a request are cheaper. */
 Test(inlined, no_larger_than_pays)
 {
@@ -88,6 +87,7 @@ Test(inlined, no_larger_than_pays)
 	rig_end(&g);
 }
 
+/* Many writes to look at are too many. */
 Test(inlined, looks_at_few)
 {
 	static struct rp_write many[65];
@@ -218,6 +218,13 @@ Test(inlined, not_repeated_elsewhere)
 	rig_progress(&g);
 	rig_told_once(&c0, RP_ST_WRITE_FAILED);
 	rig_none(&g);
+	/* Another copy may arrive yet, over what is written now. */
+	rp_write_begin(p, &w0, rig_key(9), 0, 64);
+	rig_commit(&g, p, &c1, 9, 0, 64);
+	rp_write_done(&w0, 0);
+	s = rig_open(&g, RIG_LIFE, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
 	rig_end(&g);
 }
 

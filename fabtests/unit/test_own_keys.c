@@ -87,6 +87,11 @@ Test(own, too_many_keys)
 	rig_end(&g);
 }
 
+static bool may_store(uint32_t n)
+{
+	return rp_peer_may_store(p, rig_key(n), 4096, 64);
+}
+
 /* No memory to say which keys were used: nothing is granted, here or after. */
 static void forgets_which(long n)
 {
@@ -103,6 +108,7 @@ static void forgets_which(long n)
 	cr_assert_eq(pieces, 0);
 	pieces = -1;
 	rp_write_done(&w0, 0);
+	cr_assert(may_store(6), "never granted, so inline is as good");
 	cr_assert(!grantable(6));
 	rp_peer_forget(g.in, RIG_PEER);
 	p = rig_peer(&g);
@@ -437,9 +443,35 @@ Test(own, one_commit_learns_all_its_keys)
 	rig_end(&g);
 }
 
-static bool may_store(uint32_t n)
+/* A target that offers what it was not asked for. */
+Test(own, offered_unasked)
 {
-	return rp_peer_may_store(p, rig_key(n), 4096, 64);
+	struct rp_wire_hello_ack ack = {
+		.cookie = 77,
+		.credits = 8,
+		.max_ranges = RP_WIRE_MAX_RANGES,
+		.features = RP_FEATURES,
+	};
+	struct rp_wire_hdr hdr = {.incarnation = RIG_LIFE};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rig_msg *m;
+
+	start(false);
+	rig_commit(&g, p, &c1, 1, 4096, 64);
+	m = rig_take(&g, RP_MSG_HELLO);
+	s = (struct rig_session){
+		.cookie = ack.cookie,
+		.hello = rig_as_hello(m).cookie,
+		.incarnation = RIG_LIFE,
+		.credits = ack.credits,
+	};
+	hdr.session = s.hello;
+	free(m);
+	rig_recv(&g, buf, rp_wire_put_hello_ack(buf, sizeof(buf), &hdr, &ack));
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	cr_assert(may_store(1), "nothing is carried out here");
+	rig_end(&g);
 }
 
 /* An inline store is for those that are not, and will not be, granted. */

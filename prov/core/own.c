@@ -173,26 +173,23 @@ void rp_own_answered(struct rp_peer *p, const struct rp_wire_range *ranges,
 	k = find_key(p, ranges[0].key);
 	if (k)
 		k->asked = true;
-	for (size_t i = 0; i < n; i++) {
-		if (!taken || (i && ranges[i].key != ranges[0].key)) {
-			/* Not any more, should it have been otherwise. */
-			k = find_key(p, ranges[i].key);
-			if (k && !taken && k->class >= required)
-				k->grant = RP_METHOD_REFUSED;
-			continue;
-		}
-		if (i || is_banned(p->in, ranges[i].key))
-			continue;
-		k = make_key(p, ranges[i].key);
-		if (!k)
-			return;
-		k->asked = true;
-		k->by = (enum rp_method)m->method;
-		k->grant = (enum rp_method)m->grant;
-		k->class = (enum rp_class)m->class;
-		k->addr = m->addr;
-		k->len = m->length;
+	/* Not any more, should it have been otherwise. */
+	for (size_t i = 0; i < n && !taken; i++) {
+		k = find_key(p, ranges[i].key);
+		if (k && k->class >= required)
+			k->grant = RP_METHOD_REFUSED;
 	}
+	if (!taken || is_banned(p->in, ranges[0].key))
+		return;
+	k = make_key(p, ranges[0].key);
+	if (!k)
+		return;
+	k->asked = true;
+	k->by = (enum rp_method)m->method;
+	k->grant = (enum rp_method)m->grant;
+	k->class = (enum rp_class)m->class;
+	k->addr = m->addr;
+	k->len = m->length;
 }
 
 size_t rp_own_slice(const struct rp_commit *c, size_t first, size_t n)
