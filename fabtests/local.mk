@@ -5,4 +5,5 @@ include fabtests/fault/local.mk
 include fabtests/fuzz/local.mk
 include fabtests/mutation/local.mk
 include fabtests/vm/local.mk
+include fabtests/benchmarks/local.mk
 EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan

@@ -202,15 +202,16 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 		h->caps |= FI_REMOTE_READ | FI_REMOTE_WRITE;
 	if (attr->tagged)
 		h->caps |= FI_TAGGED | FI_SEND | FI_RECV;
-	if (!attr->bare)
+	if (!attr->bare && !attr->plain)
 		h->caps |= FI_RMA_PMEM;
 	h->ep_attr->type = FI_EP_RDM;
 	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
 				  FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	h->domain_attr->threading = FI_THREAD_SAFE;
-	/* The tools drive progress themselves: no thread behind them. */
-	h->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	h->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+	/* Most drive progress themselves: no thread behind them. */
+	h->domain_attr->data_progress =
+		attr->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+	h->domain_attr->control_progress = h->domain_attr->data_progress;
 	h->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	n = asprintf(&h->fabric_attr->prov_name, "%s%s", base_of(attr),
 		     attr->bare ? "" : ";" PROVIDER);
@@ -333,7 +334,12 @@ int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 	what = "binding of the endpoint";
 	ret = fi_ep_bind(f->ep, &f->av->fid, 0);
 	if (!ret)
-		ret = fi_ep_bind(f->ep, &f->cq->fid, FI_TRANSMIT | FI_RECV);
+		ret = fi_ep_bind(
+			f->ep, &f->cq->fid,
+			FI_TRANSMIT | (attr->selective ? FI_SELECTIVE_COMPLETION
+						       : 0));
+	if (!ret)
+		ret = fi_ep_bind(f->ep, &f->cq->fid, FI_RECV);
 	if (ret)
 		goto close;
 	what = "listening of the endpoint";

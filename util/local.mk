@@ -7,6 +7,7 @@ util_libutil_la_SOURCES = \
 	util/bytes.h \
 	util/fabric.c util/fabric.h \
 	util/facts.c util/facts.h \
+	util/flush.c util/flush.h \
 	util/samples.c util/samples.h \
 	util/file.c util/file.h \
 	util/pool.c util/pool.h \
@@ -17,7 +18,7 @@ util_libutil_la_SOURCES = \
 	util/text.c util/text.h
 util_libutil_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DRP_PROVIDER_DIR='"$(rpmemdir)"'
-util_libutil_la_LIBADD = $(FABRIC_LIBS) $(NETTLE_LIBS) -lm
+util_libutil_la_LIBADD = $(FABRIC_LIBS) $(NETTLE_LIBS) $(PMEM2_LIBS) -lm
 
 bin_PROGRAMS += util/fi_rpmem_bench
 util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c util/bench.h util/exits.h \

@@ -1,0 +1,15 @@
+# What the provider is measured against: frozen, so that figures stay comparable.
+noinst_LTLIBRARIES += fabtests/benchmarks/librivals.la
+fabtests_benchmarks_librivals_la_SOURCES = \
+	fabtests/benchmarks/rival.h \
+	fabtests/benchmarks/rival_hand.c \
+	fabtests/benchmarks/rival_msg.c \
+	fabtests/benchmarks/rival_raw.c
+fabtests_benchmarks_librivals_la_LIBADD = util/libutil.la
+
+check_PROGRAMS += fabtests/benchmarks/rivals
+fabtests_benchmarks_rivals_SOURCES = fabtests/benchmarks/rivals.c
+fabtests_benchmarks_rivals_LDADD = fabtests/benchmarks/librivals.la \
+	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS)
+TESTS += fabtests/benchmarks/rivals.sh
+EXTRA_DIST += fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen

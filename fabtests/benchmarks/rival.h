@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What ofi_rpmem is measured against: other ways to write to another process.
+ */
+#ifndef RP_RIVAL_H
+#define RP_RIVAL_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/text.h"
+
+/*
+ * Two processes, both polling, with a page that they share. The target opens
+ * first and polls from then on; the initiator opens, and every put is over
+ * when it returns. One put at a time.
+ */
+struct rival_page {
+	_Atomic int named;	/* the initiator's name is below */
+	uint8_t target[128];	/* address of the target */
+	uint8_t initiator[128]; /* and of the initiator, where it needs one */
+	size_t target_len, initiator_len;
+	uint64_t key, addr; /* of the memory */
+};
+
+struct rival_cfg {
+	const char *base; /* name of the base provider */
+	char *mem;	  /* target: what is written to */
+	size_t len;
+};
+
+struct rival_end; /* each rival has its own */
+
+struct rival {
+	const char *name;
+	const char *title;
+	uint64_t max; /* bytes of one put */
+	/* Target: open and fill the page. */
+	int (*serve)(const struct rival_cfg *cfg, struct rival_page *page,
+		     struct rival_end **end, char *err);
+	/* Target: look once for work. */
+	int (*poll)(struct rival_end *end, char *err);
+	/* Initiator; the target polls meanwhile. */
+	int (*open)(const struct rival_cfg *cfg, struct rival_page *page,
+		    struct rival_end **end, char *err);
+	/* buf is the same at each call and is not changed. */
+	int (*put)(struct rival_end *end, const void *buf, uint64_t off,
+		   uint64_t size, char *err);
+	void (*close)(struct rival_end *end);
+};
+
+extern const struct rival rival_raw;	/* TCP echo: what the kernel takes */
+extern const struct rival rival_msg;	/* tcp's own FI_COMMIT_COMPLETE */
+extern const struct rival rival_hand;	/* write, request, clwb, ack */
+extern const struct rival rival_inline; /* bytes in the request */
+
+#define RIVALS 4
+static const struct rival *const rivals[RIVALS] = {
+	&rival_raw,
+	&rival_msg,
+	&rival_hand,
+	&rival_inline,
+};
+
+#define RIVAL_PATIENCE 10 /* seconds for one put */
+
+#endif

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# What the provider is measured against works, moves bytes, and has not changed.
+set -u
+failed=0
+
+# A change of a rival is a decision: figures before and after do not compare.
+(cd "${srcdir:-.}" && sha256sum --check --quiet fabtests/benchmarks/frozen) || {
+	echo "FAIL: a rival has changed; say why in the commit that refreezes it:" \
+		"sha256sum fabtests/benchmarks/rival*.[ch] >fabtests/benchmarks/frozen"
+	failed=1
+}
+for size in 64 65536; do
+	timeout 120 fabtests/benchmarks/rivals $size 100 >rivals.$$ 2>&1 ||
+		{ echo "FAIL: $size bytes"; failed=1; }
+	cat rivals.$$
+	for name in raw_echo msg_commit handwritten; do
+		grep -q "^$name .* p50 " rivals.$$ ||
+			{ echo "FAIL: $name of $size bytes"; failed=1; }
+	done
+	rm -f rivals.$$
+done
+exit $failed

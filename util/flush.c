@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* libpmem2's own instructions for this CPU, to compare the agent with. */
+#include "config.h"
+
+#include <errno.h>
+
+#include "util/flush.h"
+#include "util/text.h"
+
+/*
+ * libpmem2 gives its functions for a map only, and they then take any address:
+ * this is the map that they are asked of.
+ */
+int rp_flush_open(struct rp_flush *f, char *err)
+{
+	static char line[64];
+	struct pmem2_source *src;
+	struct pmem2_map *map;
+	int ret = pmem2_source_from_anon(&src, sizeof(line));
+
+	if (ret)
+		goto failed;
+	ret = pmem2_map_from_existing(&map, src, line, sizeof(line),
+				      PMEM2_GRANULARITY_CACHE_LINE);
+	if (!ret) {
+		f->flush = pmem2_get_flush_fn(map);
+		f->drain = pmem2_get_drain_fn(map);
+		f->copy = pmem2_get_memcpy_fn(map);
+		pmem2_map_delete(&map);
+	}
+	pmem2_source_delete(&src);
+	if (!ret)
+		return 0;
+failed:
+	return rp_err(err, -ENOTSUP, "libpmem2: %s", pmem2_errormsg());
+}
