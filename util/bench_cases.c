@@ -10,120 +10,6 @@
 
 #include "util/bench.h"
 
-#define PATIENCE_NS 30000000000ull /* for one operation */
-
-static int cq_failed(struct bench_end *e, char *err)
-{
-	struct fi_cq_err_entry bad;
-	int ret = rp_fabric_cq_error(&e->f, &bad, err);
-
-	return ret ? rp_err(err, ret, "completion queue: %s", fi_strerror(-ret))
-		   : -bad.err;
-}
-
-/* Read n completions; n 0 only drives progress. */
-static int take(struct bench_end *e, size_t n, char *err)
-{
-	uint64_t end = bench_now() + PATIENCE_NS;
-	struct fi_cq_entry done[16];
-	unsigned int polls = 0;
-	ssize_t got;
-
-	do {
-		got = fi_cq_read(e->f.cq, done, n < 16 ? n : 16);
-		if (got > 0)
-			n -= (size_t)got;
-		else if (got == -FI_EAVAIL)
-			return cq_failed(e, err);
-		else if (got != -FI_EAGAIN && got != 0)
-			return rp_err(err, (int)got, "completion queue: %s",
-				      fi_strerror((int)-got));
-		if (n && ++polls % 1024 == 0 && bench_now() > end)
-			return rp_err(err, -FI_ETIMEDOUT,
-				      "no completion in %llu s",
-				      PATIENCE_NS / 1000000000);
-	} while (n);
-	return 0;
-}
-
-/*
- * A full queue is no failure: read completions until the call is taken. They
- * count, so *taken grows by what was read. To a dead target a base tries to
- * connect for ever, and takes nothing.
- */
-static int make_room(struct bench_end *e, size_t *taken, char *err)
-{
-	struct fi_cq_entry done;
-	ssize_t got = fi_cq_read(e->f.cq, &done, 1);
-
-	if (got == -FI_EAVAIL)
-		return cq_failed(e, err);
-	*taken += got == 1;
-	if (got == 1 || !e->stuck)
-		e->stuck = bench_now();
-	else if (bench_now() - e->stuck > PATIENCE_NS)
-		return rp_err(err, -FI_ETIMEDOUT, "nothing is taken for %llu s",
-			      PATIENCE_NS / 1000000000);
-	return 0;
-}
-
-static int post_write(struct bench *b, struct bench_end *e, uint64_t off,
-		      uint64_t size, uint64_t flags, size_t *taken, char *err)
-{
-	struct iovec iov = {.iov_base = b->buf, .iov_len = size};
-	struct fi_rma_iov to = {
-		.addr = e->addr + off, .len = size, .key = e->key};
-	void *desc = rp_fabric_desc(e->mr);
-	struct fi_msg_rma msg = {
-		.msg_iov = &iov,
-		.desc = &desc,
-		.iov_count = 1,
-		.addr = e->peer,
-		.rma_iov = &to,
-		.rma_iov_count = 1,
-	};
-	ssize_t ret;
-
-	e->stuck = 0;
-	while ((ret = fi_writemsg(e->f.ep, &msg, flags | FI_COMPLETION)) ==
-	       -FI_EAGAIN) {
-		int bad = make_room(e, taken, err);
-
-		if (bad)
-			return bad;
-	}
-	return ret ? rp_err(err, (int)ret, "fi_writemsg: %s",
-			    fi_strerror((int)-ret))
-		   : 0;
-}
-
-static int post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
-		       size_t n, size_t *taken, char *err)
-{
-	ssize_t ret;
-
-	e->stuck = 0;
-	while ((ret = fi_rpmem_commit(e->f.ep, ranges, n, e->peer,
-				      FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
-				      NULL, NULL)) == -FI_EAGAIN) {
-		int bad = make_room(e, taken, err);
-
-		if (bad)
-			return bad;
-	}
-	return ret ? rp_err(err, (int)ret, "fi_rpmem_commit: %s",
-			    fi_strerror((int)-ret))
-		   : 0;
-}
-
-/* A random first slot, such that n slots from there are inside the pool. */
-static uint64_t place(struct bench *b, uint64_t size, uint64_t n)
-{
-	uint64_t slots = b->pool.len / bench_stride(size);
-
-	return bench_random(b) % (slots - n + 1) * bench_stride(size);
-}
-
 static int write_once(struct bench *b, const struct bench_line *l,
 		      enum bench_side side, uint64_t off, uint64_t flags,
 		      uint64_t *ns, char *err)
@@ -133,33 +19,42 @@ static int write_once(struct bench *b, const struct bench_line *l,
 	size_t taken = 0;
 	int ret;
 
-	ret = post_write(b, e, off, l->size, flags, &taken, err);
+	ret = bench_post(b, e, off, l->size, flags | FI_COMPLETION, &taken,
+			 err);
 	if (!ret && !taken)
-		ret = take(e, 1, err);
+		ret = bench_take(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }
 
 /*
- * Without a commit the same page is written again and again: a page that the
- * last commit left clean would add its fault to what the network takes.
+ * Without a commit the same page of a file is written again and again: a page
+ * that the last commit left clean would add its fault to what the network
+ * takes. Other memory has no such pages, and each case the same caches.
  */
+static uint64_t uncommitted(struct bench *b, uint64_t size)
+{
+	return b->cfg->emulate ? bench_place(b, size, 1) : 0;
+}
+
 static int run_base_write(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)
 {
-	return write_once(b, l, BENCH_BASE, 0, FI_DELIVERY_COMPLETE, ns, err);
+	return write_once(b, l, BENCH_BASE, uncommitted(b, l->size),
+			  FI_DELIVERY_COMPLETE, ns, err);
 }
 
 static int run_write(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		     char *err)
 {
-	return write_once(b, l, BENCH_OURS, 0, FI_DELIVERY_COMPLETE, ns, err);
+	return write_once(b, l, BENCH_OURS, uncommitted(b, l->size),
+			  FI_DELIVERY_COMPLETE, ns, err);
 }
 
 static int run_write_flag(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)
 {
-	return write_once(b, l, BENCH_OURS, place(b, l->size, 1),
+	return write_once(b, l, BENCH_OURS, bench_place(b, l->size, 1),
 			  FI_COMMIT_COMPLETE, ns, err);
 }
 
@@ -169,7 +64,7 @@ static int run_write_call(struct bench *b, const struct bench_line *l,
 {
 	struct bench_end *e = &b->end[BENCH_OURS];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
-	uint64_t off = place(b, l->size, l->ranges), start;
+	uint64_t off = bench_place(b, l->size, l->ranges), start;
 	size_t taken = 0;
 	int ret = 0;
 
@@ -180,12 +75,13 @@ static int run_write_call(struct bench *b, const struct bench_line *l,
 			.key = e->key};
 	start = bench_now();
 	for (uint64_t i = 0; !ret && i < l->ranges; i++)
-		ret = post_write(b, e, off + i * bench_stride(l->size), l->size,
-				 0, &taken, err);
+		ret = bench_post(b, e, off + i * bench_stride(l->size), l->size,
+				 FI_COMPLETION, &taken, err);
 	if (!ret)
-		ret = post_commit(e, ranges, l->ranges, &taken, err);
+		ret = bench_post_commit(e, ranges, l->ranges,
+					FI_RPMEM_CLASS_DEFAULT, &taken, err);
 	if (!ret && taken < l->ranges + 1)
-		ret = take(e, l->ranges + 1 - taken, err);
+		ret = bench_take(e, l->ranges + 1 - taken, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -194,9 +90,9 @@ static int run_write_call(struct bench *b, const struct bench_line *l,
 static int run_msync(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		     char *err)
 {
-	uint64_t off = place(b, l->size, l->ranges), start;
+	uint64_t off = bench_place(b, l->size, l->ranges), start;
 
-	if (b->pool.fd < 0)
+	if (b->cfg->emulate)
 		return rp_err(err, -ENOTSUP,
 			      "the pool is emulated and has no file");
 	start = bench_now();
@@ -212,21 +108,24 @@ static int run_msync(struct bench *b, const struct bench_line *l, uint64_t *ns,
 	return 0;
 }
 
-static int run_tagged(struct bench *b, const struct bench_line *l, uint64_t *ns,
-		      char *err)
+/* A message of tag 1 is answered by 8 bytes, one of tag 3 as the page says. */
+static int ping(struct bench *b, struct bench_end *e, uint64_t tag,
+		uint64_t size, uint64_t back, uint64_t *ns, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_BASE];
 	void *desc = rp_fabric_desc(e->mr);
 	char *answer = b->buf + BENCH_MAX_SIZE;
-	uint64_t start = bench_now();
-	size_t taken = 0;
+	bool inject = size <= e->f.info->tx_attr->inject_size;
+	size_t taken = 0, want = inject ? 1 : 2;
+	uint64_t start;
 	ssize_t ret;
 	int bad;
 
+	atomic_store(&b->shared->answer, back);
+	start = bench_now();
 	e->stuck = 0;
-	while ((ret = fi_trecv(e->f.ep, answer, 8, desc, FI_ADDR_UNSPEC, 2, 0,
-			       NULL)) == -FI_EAGAIN) {
-		bad = make_room(e, &taken, err);
+	while ((ret = fi_trecv(e->f.ep, answer, back, desc, FI_ADDR_UNSPEC, 2,
+			       0, NULL)) == -FI_EAGAIN) {
+		bad = bench_make_room(e, &taken, err);
 		if (bad)
 			return bad;
 	}
@@ -234,33 +133,118 @@ static int run_tagged(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		return rp_err(err, (int)ret, "fi_trecv: %s",
 			      fi_strerror((int)-ret));
 	e->stuck = 0;
-	while ((ret = fi_tsend(e->f.ep, b->buf, l->size, desc, e->peer, 1,
-			       NULL)) == -FI_EAGAIN) {
-		bad = make_room(e, &taken, err);
+	while ((ret = inject ? fi_tinject(e->f.ep, b->buf, size, e->peer, tag)
+			     : fi_tsend(e->f.ep, b->buf, size, desc, e->peer,
+					tag, NULL)) == -FI_EAGAIN) {
+		bad = bench_make_room(e, &taken, err);
 		if (bad)
 			return bad;
 	}
 	if (ret)
-		return rp_err(err, (int)ret, "fi_tsend: %s",
+		return rp_err(err, (int)ret, "sending: %s",
 			      fi_strerror((int)-ret));
-	bad = taken < 2 ? take(e, 2 - taken, err) : 0;
+	bad = taken < want ? bench_take(e, want - taken, err) : 0;
 	*ns = bench_now() - start;
 	return bad;
 }
 
+static int run_tagged(struct bench *b, const struct bench_line *l, uint64_t *ns,
+		      char *err)
+{
+	return ping(b, &b->end[BENCH_BASE], 1, l->size, 8, ns, err);
+}
+
+static int run_pingpong(struct bench *b, const struct bench_line *l,
+			uint64_t *ns, char *err)
+{
+	return ping(b, &b->end[l->what->side], 3, l->size, l->size, ns, err);
+}
+
+#define ALL   BENCH_ALL
+#define LOCAL (BENCH_LOCAL | BENCH_CALIBRATE)
+
 const struct bench_case bench_cases[] = {
 	{"base_write", "base: write, delivery complete", BENCH_BASE, false,
-	 run_base_write},
+	 ALL | BENCH_WRITE, run_base_write},
 	{"base_tagged", "base: tagged message, 8 bytes back", BENCH_BASE, false,
-	 run_tagged},
-	{"write", "write, delivery complete", BENCH_OURS, false, run_write},
+	 ALL | BENCH_WRITE, run_tagged},
+	{"write", "write, delivery complete", BENCH_OURS, false,
+	 ALL | BENCH_WRITE, run_write},
 	{"write_commit_flag", "write with FI_COMMIT_COMPLETE", BENCH_OURS,
-	 false, run_write_flag},
+	 false, ALL | BENCH_WRITE, run_write_flag},
 	{"write_commit_call", "write, fi_rpmem_commit", BENCH_OURS, false,
+	 ALL | BENCH_WRITE, run_write_call},
+	{"msync", "msync alone", BENCH_IDLE, false, ALL | BENCH_WRITE | LOCAL,
+	 run_msync},
+	{"writes_commit_call", "writes, one commit", BENCH_OURS, true, ALL,
 	 run_write_call},
-	{"msync", "msync alone", BENCH_IDLE, false, run_msync},
-	{"writes_commit_call", "writes, one commit", BENCH_OURS, true,
-	 run_write_call},
-	{"msyncs", "msyncs alone", BENCH_IDLE, true, run_msync},
+	{"msyncs", "msyncs alone", BENCH_IDLE, true, ALL, run_msync},
+
+	{"handwritten", "by hand: write, request, clwb, ack", BENCH_RIVAL + 2,
+	 false, BENCH_WRITE, bench_run_rival},
+	{"handwritten_inline", "by hand: bytes in the request, ack",
+	 BENCH_RIVAL + 3, false, BENCH_WRITE, bench_run_rival},
+	{"msg_commit", "tcp EP_MSG: FI_COMMIT_COMPLETE", BENCH_RIVAL + 1, false,
+	 BENCH_WRITE, bench_run_rival},
+	{"raw_echo", "raw TCP echo, nothing durable", BENCH_RIVAL, false,
+	 BENCH_WRITE, bench_run_rival},
+
+	{"base_pingpong", "base: tagged, as much back", BENCH_BASE, false,
+	 BENCH_PINGPONG, run_pingpong},
+	{"pingpong", "tagged, as much back", BENCH_OURS, false, BENCH_PINGPONG,
+	 run_pingpong},
+
+	{"base_rate", "base: write, window full", BENCH_BASE, false, BENCH_RATE,
+	 bench_run_rate_base},
+	{"rate", "write, window full", BENCH_OURS, false, BENCH_RATE,
+	 bench_run_rate},
+	{"rate_pmem", "write to the pool, window full", BENCH_OURS, false,
+	 BENCH_RATE, bench_run_rate_pmem},
+
+	{"base_writes", "base: writes, delivery complete", BENCH_BASE, true,
+	 BENCH_COMMIT, bench_run_writes_base},
+	{"writes_commit", "writes, one commit, one completion", BENCH_OURS,
+	 true, BENCH_COMMIT, bench_run_writes_commit},
+
+	{"base_initiators", "initiators, base, delivery complete", BENCH_BASE,
+	 true, BENCH_INITIATORS, bench_run_crowd_base},
+	{"initiators", "initiators, FI_COMMIT_COMPLETE", BENCH_OURS, true,
+	 BENCH_INITIATORS, bench_run_crowd},
+
+	{"base_mixed", "base: zipfian, half reads", BENCH_BASE, false,
+	 BENCH_MIXED, bench_run_mixed_base},
+	{"mixed", "zipfian, half reads, durable writes", BENCH_OURS, false,
+	 BENCH_MIXED, bench_run_mixed},
+
+	{"base_sequential", "base: sequential, delivery complete", BENCH_BASE,
+	 false, BENCH_SEQUENTIAL, bench_run_sequential_base},
+	{"sequential", "sequential, one commit behind", BENCH_OURS, false,
+	 BENCH_SEQUENTIAL, bench_run_sequential},
+
+	{"clwb", "store, clwb", BENCH_IDLE, false, LOCAL, bench_run_clwb},
+	{"stream", "non-temporal store", BENCH_IDLE, false, LOCAL,
+	 bench_run_stream},
+
+	/* Of the suite and of calibrate only. */
+	{"base_read", "base: a read of 8 bytes", BENCH_BASE, false, 0,
+	 bench_run_reads_base},
+	{"base_reads", "base: reads of 8 bytes at once", BENCH_BASE, true, 0,
+	 bench_run_reads_base},
+	{"agent_flush", "ranges, one commit of them", BENCH_OURS, true, 0,
+	 bench_run_agent_flush},
+	{"local_flush", "ranges by libpmem2, at the target", BENCH_WORK, true,
+	 0, bench_run_local_flush},
+	{"disk_each", "file: writes, committed one by one", BENCH_OURS, true, 0,
+	 bench_run_disk_each},
+	{"disk_batch", "file: writes, all commits in flight", BENCH_OURS, true,
+	 0, bench_run_disk_batch},
 };
 const size_t bench_ncases = sizeof(bench_cases) / sizeof(bench_cases[0]);
+
+const struct bench_case *bench_case_find(const char *name)
+{
+	for (size_t i = 0; i < bench_ncases; i++)
+		if (!strcmp(bench_cases[i].name, name))
+			return &bench_cases[i];
+	return NULL;
+}

@@ -16,32 +16,43 @@
 /* Room for every range of the widest case, each on pages of its own. */
 static size_t pool_len(const struct bench_cfg *cfg)
 {
-	uint64_t size = 1, ranges = 64;
+	uint64_t size = 1, ranges = 8, len;
 
 	for (size_t i = 0; i < cfg->nsizes; i++)
 		if (cfg->sizes[i] > size)
 			size = cfg->sizes[i];
+	len = bench_stride(size) * ranges;
 	for (size_t i = 0; i < cfg->nranges; i++)
 		if (cfg->ranges[i] > ranges)
 			ranges = cfg->ranges[i];
-	return bench_stride(size) * ranges;
+	if (ranges < 64)
+		ranges = 64;
+	/* The suite's many ranges are small ones. */
+	if (size > 65536)
+		size = 65536;
+	if (bench_stride(size) * ranges > len)
+		len = bench_stride(size) * ranges;
+	if (cfg->mode == BENCH_MIXED && len < size * BENCH_OBJECTS)
+		len = size * BENCH_OBJECTS < 256u << 20 ? size * BENCH_OBJECTS
+							: 256u << 20;
+	return len;
 }
 
-static int open_file(struct bench *b, char *err)
+static int open_file(struct bench_pool *p, const char *name, const char *any,
+		     char *err)
 {
-	struct bench_pool *p = &b->pool;
 	char fs[64] = "unknown";
 	int ret;
 
 	/* Never a file that is there: its bytes would be overwritten. */
-	if (b->cfg->pool) {
-		p->path = strdup(b->cfg->pool);
+	if (name) {
+		p->path = strdup(name);
 		p->fd = p->path ? open(p->path,
 				       O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
 				       0600)
 				: -1;
 	} else {
-		p->path = strdup("./fi_rpmem_bench.XXXXXX");
+		p->path = strdup(any);
 		p->fd = p->path ? mkostemp(p->path, O_CLOEXEC) : -1;
 	}
 	if (p->fd < 0) {
@@ -76,41 +87,66 @@ static void *map_file(const struct bench_pool *p)
 		       : mmap(NULL, p->len, prot, MAP_SHARED, p->fd, 0);
 }
 
-int bench_pool_open(struct bench *b, char *err)
+static int map_pool(struct bench_pool *p, bool anonymous, char *err)
 {
-	struct bench_pool *p = &b->pool;
-	void *map;
-	int ret;
+	void *map = anonymous ? mmap(NULL, p->len, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+			      : map_file(p);
 
-	p->fd = -1;
-	p->len = pool_len(b->cfg);
-	if (b->cfg->emulate) {
-		snprintf(p->kind, sizeof(p->kind), "emulated, anonymous");
-		map = mmap(NULL, p->len, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	} else {
-		ret = open_file(b, err);
-		if (ret)
-			goto close;
-		map = map_file(p);
-	}
-	if (map == MAP_FAILED) {
-		ret = rp_err(err, -errno, "mapping the pool: %s",
-			     strerror(errno));
-		goto close;
-	}
+	if (map == MAP_FAILED)
+		return rp_err(err, -errno, "mapping the pool: %s",
+			      strerror(errno));
 	p->map = map;
 	return 0;
+}
 
-close:
-	bench_pool_close(b);
+int bench_pool_open(struct bench *b, char *err)
+{
+	const struct bench_cfg *cfg = b->cfg;
+	struct bench_pool *p = &b->pool;
+	int ret = 0;
+
+	p->fd = b->disk.fd = -1;
+	p->len = pool_len(cfg);
+	if (cfg->emulate && !cfg->shm) {
+		snprintf(p->kind, sizeof(p->kind), "emulated, anonymous");
+	} else if (cfg->shm) {
+		ret = open_file(p, NULL, "/dev/shm/fi_rpmem_bench.XXXXXX", err);
+		snprintf(p->kind, sizeof(p->kind), "emulated, on tmpfs");
+	} else {
+		ret = open_file(p, cfg->pool, "./fi_rpmem_bench.XXXXXX", err);
+	}
+	if (!ret)
+		ret = map_pool(p, cfg->emulate && !cfg->shm, err);
+	if (!ret && cfg->disk) {
+		b->disk.len = BENCH_DISK;
+		ret = open_file(&b->disk, cfg->pool, "./fi_rpmem_bench.XXXXXX",
+				err);
+		if (!ret)
+			ret = map_pool(&b->disk, false, err);
+	}
+	if (ret) {
+		bench_pool_close(p);
+		bench_pool_close(&b->disk);
+	}
 	return ret;
 }
 
-void bench_pool_close(struct bench *b)
+/*
+ * Each process has page tables of its own, and a first touch is not what is
+ * measured. Pages of a file are only read: written, they would all be dirty.
+ */
+void bench_pool_touch(const struct bench *b)
 {
-	struct bench_pool *p = &b->pool;
+	int how = b->cfg->emulate ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 
+	(void)madvise(b->pool.map, b->pool.len, how);
+	if (b->disk.map)
+		(void)madvise(b->disk.map, b->disk.len, MADV_POPULATE_READ);
+}
+
+void bench_pool_close(struct bench_pool *p)
+{
 	if (p->map)
 		munmap(p->map, p->len);
 	if (p->fd >= 0)

@@ -91,7 +91,7 @@ static void cpu_model(char *buf, size_t len)
 		fclose(f);
 }
 
-static const char *base_name(const struct bench *b)
+const char *bench_report_base(const struct bench *b)
 {
 	const struct bench_end *e = &b->end[BENCH_BASE];
 
@@ -156,7 +156,7 @@ static void print_line(const struct bench_line *lines, struct bench_line *l)
 	putchar('\n');
 }
 
-static void print_head(const struct bench *b)
+void bench_report_head(const struct bench *b)
 {
 	char cpu[128], size[RP_SIZE_LEN];
 	struct utsname u;
@@ -167,7 +167,7 @@ static void print_head(const struct bench *b)
 	printf("machine  %s, %ld CPUs, %s %s, libfabric %u.%u\n", cpu,
 	       sysconf(_SC_NPROCESSORS_ONLN), u.sysname, u.release, FI_MAJOR(v),
 	       FI_MINOR(v));
-	printf("base     %s, loopback, two processes, %s", base_name(b),
+	printf("base     %s, loopback, two processes, %s", bench_report_base(b),
 	       b->cfg->sleep ? "the target sleeps" : "both polling");
 	if (b->cfg->pin)
 		printf(", on CPUs %u and %u", b->cfg->cpu[0], b->cfg->cpu[1]);
@@ -218,7 +218,7 @@ void bench_report_table(const struct bench *b, struct bench_line *lines,
 {
 	char text[RP_SIZE_LEN];
 
-	print_head(b);
+	bench_report_head(b);
 	for (size_t s = 0; s < b->cfg->nsizes; s++) {
 		printf("\n%-38s %7s", rp_size_format(b->cfg->sizes[s], text),
 		       "samples");
@@ -229,12 +229,14 @@ void bench_report_table(const struct bench *b, struct bench_line *lines,
 			if (lines[i].size == b->cfg->sizes[s])
 				print_line(lines, &lines[i]);
 	}
-	for (size_t s = 0; s < b->cfg->nsizes; s++)
+	for (size_t s = 0;
+	     b->cfg->mode & (BENCH_ALL | BENCH_WRITE) && s < b->cfg->nsizes;
+	     s++)
 		print_ratios(lines, n, b->cfg->sizes[s]);
 	print_notes(lines, n);
 }
 
-static json_t *json_line(struct bench_line *l)
+json_t *bench_report_line(struct bench_line *l)
 {
 	json_t *o =
 		json_pack("{s:s, s:I, s:I, s:I}", "name", l->what->name, "size",
@@ -294,42 +296,55 @@ static json_t *json_commit(const struct bench *b)
 		(int)b->attr.granularity, "why", b->attr.why);
 }
 
-int bench_report_json(const struct bench *b, struct bench_line *lines, size_t n,
-		      char *err)
+json_t *bench_report_machine(void)
 {
-	const bool to_stdout = !strcmp(b->cfg->json, "-");
 	char cpu[128], version[32];
 	struct utsname u;
 	uint32_t v = fi_version();
-	json_t *root, *list = json_array();
-	FILE *f;
-	int ret = 0;
 
 	cpu_model(cpu, sizeof(cpu));
 	uname(&u);
 	snprintf(version, sizeof(version), "%u.%u", FI_MAJOR(v), FI_MINOR(v));
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, json_line(&lines[i]));
-	root = json_pack(
-		"{s:s, s:s, s:s, s:s, s:{s:s, s:i, s:s, s:s, s:s}, s:s, s:s, "
-		"s:I, s:o, s:I, s:o, s:o}",
-		"tool", "fi_rpmem_bench", "version", PACKAGE_VERSION, "unit",
-		"ns", "clock", "CLOCK_MONOTONIC", "machine", "cpu", cpu, "cpus",
-		(int)sysconf(_SC_NPROCESSORS_ONLN), "system", u.sysname,
-		"release", u.release, "libfabric", version, "base",
-		base_name(b), "pool", b->pool.kind, "pool_bytes",
-		(json_int_t)b->pool.len, "commit", json_commit(b), "seed",
-		(json_int_t)b->cfg->seed, "lines", list, "ratios",
-		json_ratios(lines, n));
+	return json_pack("{s:s, s:i, s:s, s:s, s:s}", "cpu", cpu, "cpus",
+			 (int)sysconf(_SC_NPROCESSORS_ONLN), "system",
+			 u.sysname, "release", u.release, "libfabric", version);
+}
+
+int bench_report_write(json_t *root, const char *path, char *err)
+{
+	const bool to_stdout = !strcmp(path, "-");
+	FILE *f;
+	int ret = 0;
+
 	if (!root)
 		return rp_err(err, -ENOMEM, "the report cannot be made");
-	f = to_stdout ? stdout : fopen(b->cfg->json, "we");
+	f = to_stdout ? stdout : fopen(path, "we");
 	if (!f || json_dumpf(root, f, JSON_INDENT(2)) || fputc('\n', f) < 0 ||
 	    fflush(f))
-		ret = rp_err(err, -EIO, "writing %s: %s", b->cfg->json,
+		ret = rp_err(err, -EIO, "writing %s: %s", path,
 			     strerror(errno));
 	if (f && !to_stdout)
 		fclose(f);
 	json_decref(root);
 	return ret;
+}
+
+int bench_report_json(const struct bench *b, struct bench_line *lines, size_t n,
+		      char *err)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, bench_report_line(&lines[i]));
+	return bench_report_write(
+		json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:I, s:o, s:I, "
+			  "s:o, s:o}",
+			  "tool", "fi_rpmem_bench", "version", PACKAGE_VERSION,
+			  "unit", "ns", "clock", "CLOCK_MONOTONIC", "machine",
+			  bench_report_machine(), "base", bench_report_base(b),
+			  "pool", b->pool.kind, "pool_bytes",
+			  (json_int_t)b->pool.len, "commit", json_commit(b),
+			  "seed", (json_int_t)b->cfg->seed, "lines", list,
+			  "ratios", json_ratios(lines, n)),
+		b->cfg->json, err);
 }

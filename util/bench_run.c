@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/caps.h"
+#include "core/method.h"
 #include "util/bench.h"
 
 /* One turn of one case: long enough to be warm, short enough to be mixed. */
@@ -84,7 +86,7 @@ static int start_target(struct bench *b, char *err)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		b->pool.path = NULL; /* the initiator removes it */
+		b->pool.path = b->disk.path = NULL; /* the initiator's */
 		if (pin(b, 1, NULL))
 			_exit(1);
 		_exit(bench_target_run(b));
@@ -100,7 +102,8 @@ static void open_side(struct bench *b, enum bench_side side)
 	struct rp_fabric_attr attr = {
 		.base = b->cfg->base,
 		.bare = side == BENCH_BASE,
-		.tagged = side == BENCH_BASE,
+		.tagged = true,
+		.selective = true,
 	};
 	size_t len = BENCH_NAME;
 
@@ -136,6 +139,21 @@ static void connect_side(struct bench *b, enum bench_side side)
 	e->ok = true;
 }
 
+static void open_rivals(struct bench *b)
+{
+	const struct rival_cfg cfg = {.base = b->cfg->base};
+
+	for (int i = 0; i < RIVALS; i++) {
+		struct bench_rival *r = &b->shared->rival[i];
+
+		if (!r->ok)
+			continue;
+		atomic_store(&b->shared->mode, BENCH_RIVAL + i);
+		r->ok = !rivals[i]->open(&cfg, &r->page, &b->rival[i], r->why);
+	}
+	atomic_store(&b->shared->mode, BENCH_IDLE);
+}
+
 /* How the target would commit: said at the top of the report. */
 static void ask_target(struct bench *b)
 {
@@ -157,6 +175,20 @@ static void ask_target(struct bench *b)
 	}
 }
 
+/* A method that was asked for is the one, or nothing is measured. */
+static int method_taken(const struct bench *b, char *err)
+{
+	const char *got =
+		b->attr.size ? rp_method_name((enum rp_method)b->attr.method)
+			     : "none";
+
+	if (!b->cfg->method || !strcmp(b->cfg->method, got))
+		return 0;
+	return rp_err(err, -ENOTSUP, "method %s: the target commits by %s: %s",
+		      b->cfg->method, got,
+		      b->attr.size ? b->attr.why : b->attr_why);
+}
+
 int bench_start(struct bench *b, char *err)
 {
 	uint64_t end;
@@ -170,13 +202,15 @@ int bench_start(struct bench *b, char *err)
 		return rp_err(err, -ENOMEM, "out of memory");
 	}
 	b->random = b->cfg->seed;
+	memset(b->buf, 1, BENCH_BUF); /* and no page of it is missing */
 	for (size_t i = 0; i < BENCH_MAX_SIZE; i++)
-		b->buf[i] = (char)bench_random(b);
+		b->buf[i] = (char)(i % 64 ? i : bench_random(b));
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 	ret = start_target(b, err);
 	if (ret)
 		return ret;
 
+	bench_pool_touch(b);
 	/* Ours first, as at the target. */
 	open_side(b, BENCH_OURS);
 	open_side(b, BENCH_BASE);
@@ -193,8 +227,10 @@ int bench_start(struct bench *b, char *err)
 	}
 	connect_side(b, BENCH_OURS);
 	connect_side(b, BENCH_BASE);
+	if (b->cfg->mode & BENCH_WITH_RIVALS)
+		open_rivals(b);
 	ask_target(b);
-	return 0;
+	return method_taken(b, err);
 }
 
 /* After a failure: nothing of it may be counted as the next case's. */
@@ -214,16 +250,31 @@ static void drain(struct bench_end *e)
 	}
 }
 
+/* The other end is not there: say why, once for all turns. */
+static bool unusable(struct bench *b, struct bench_line *l)
+{
+	int side = l->what->side;
+	const char *why = NULL;
+
+	if (side < BENCH_SIDES && !b->end[side].ok)
+		why = b->end[side].why;
+	else if (side >= BENCH_RIVAL && side < BENCH_IDLE &&
+		 !b->rival[side - BENCH_RIVAL])
+		why = b->shared->rival[side - BENCH_RIVAL].why;
+	if (!why)
+		return false;
+	l->dead = true;
+	memcpy(l->note, why, sizeof(l->note));
+	return true;
+}
+
 static void turn(struct bench *b, struct bench_line *l)
 {
 	uint64_t ns, end;
 	int ret = 0;
 
-	if (l->what->side != BENCH_IDLE && !b->end[l->what->side].ok) {
-		l->dead = true;
-		memcpy(l->note, b->end[l->what->side].why, sizeof(l->note));
+	if (unusable(b, l))
 		return;
-	}
 	atomic_store(&b->shared->mode, l->what->side);
 	for (int i = 0; !ret && i < TURN_WARM_UP; i++)
 		ret = l->what->run(b, l, &ns, l->note);
@@ -243,13 +294,14 @@ static void turn(struct bench *b, struct bench_line *l)
 			rp_err(l->note, ret, "%s", fi_strerror(-ret));
 		if (target_died(b))
 			rp_err(l->note, ret, "the target process died");
-		if (l->what->side != BENCH_IDLE)
+		if (l->what->side < BENCH_SIDES)
 			drain(&b->end[l->what->side]);
 	}
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 }
 
-static void progress(const struct bench *b, uint64_t size, uint64_t left)
+static void progress(const struct bench *b, const struct bench_line *l,
+		     uint64_t left)
 {
 	static int tty = -1;
 	char text[RP_SIZE_LEN];
@@ -257,21 +309,23 @@ static void progress(const struct bench *b, uint64_t size, uint64_t left)
 	if (tty < 0)
 		tty = isatty(STDERR_FILENO);
 	if (tty)
-		fprintf(stderr, "\r%s: %llu s left of %llu s \033[K",
-			rp_size_format(size, text),
+		fprintf(stderr, "\r%s, %s: %llu s left of %llu s \033[K",
+			l->what->name, rp_size_format(l->size, text),
 			(unsigned long long)(left / 1000000000),
 			(unsigned long long)b->cfg->seconds);
 }
 
 /* In turns and each round in another order, so that no case is favoured. */
-static void measure_size(struct bench *b, struct bench_line **lines, size_t n,
-			 uint64_t end)
+static void measure_group(struct bench *b, struct bench_line **lines, size_t n,
+			  uint64_t end)
 {
-	bool more = true;
+	bool more = true, first = true;
 	uint64_t t;
 
-	while (more && !interrupted && (t = bench_now()) < end) {
-		progress(b, lines[0]->size, end - t);
+	/* Each has its turn, even where those before took all the time. */
+	for (; more && !interrupted && ((t = bench_now()) < end || first);
+	     first = false) {
+		progress(b, lines[0], t < end ? end - t : 0);
 		for (size_t i = n - 1; i > 0; i--) {
 			size_t j = bench_random(b) % (i + 1);
 			struct bench_line *l = lines[i];
@@ -294,18 +348,23 @@ int bench_measure(struct bench *b, struct bench_line *lines, size_t n)
 {
 	struct bench_line **some = calloc(n, sizeof(*some));
 	uint64_t start = bench_now();
+	unsigned int groups = 0;
 	size_t count;
 
 	if (!some)
 		return -ENOMEM;
-	for (size_t i = 0; i < b->cfg->nsizes; i++) {
+	for (size_t j = 0; j < n; j++)
+		if (lines[j].group >= groups)
+			groups = lines[j].group + 1;
+	for (unsigned int i = 0; i < groups; i++) {
 		count = 0;
 		for (size_t j = 0; j < n; j++)
-			if (lines[j].size == b->cfg->sizes[i])
+			if (lines[j].group == i)
 				some[count++] = &lines[j];
-		measure_size(b, some, count,
-			     start + b->cfg->seconds * 1000000000 * (i + 1) /
-					     b->cfg->nsizes);
+		if (count)
+			measure_group(b, some, count,
+				      start + b->cfg->seconds * 1000000000 *
+						      (i + 1) / groups);
 	}
 	free(some);
 	if (isatty(STDERR_FILENO))
@@ -321,6 +380,11 @@ void bench_stop(struct bench *b)
 {
 	if (b->shared)
 		atomic_store(&b->shared->mode, BENCH_QUIT);
+	for (int i = 0; i < RIVALS; i++)
+		if (b->rival[i])
+			rivals[i]->close(b->rival[i]);
+	bench_crowd_close(b);
+	free(b->zipf);
 	for (int i = 0; i < BENCH_SIDES; i++) {
 		if (b->end[i].mr)
 			fi_close(&b->end[i].mr->fid);

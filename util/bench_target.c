@@ -9,6 +9,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "util/bench.h"
+#include "util/flush.h"
 
 static void nap(void)
 {
@@ -19,7 +20,32 @@ static void nap(void)
 struct target_end {
 	struct rp_fabric f;
 	struct fid_mr *pool, *buf;
+	struct fid_mr *plain, *disk; /* ours: not persistent; the file */
 };
+
+/*
+ * Beside the pool: the same bytes as memory that nobody commits, and the file.
+ * Neither is needed by all cases, so failing only says why.
+ */
+static void export_more(struct bench *b, struct target_end *e)
+{
+	struct bench_shared *sh = b->shared;
+	bool virt = e->f.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
+
+	if (!rp_fabric_reg(&e->f, b->pool.map, b->pool.len,
+			   FI_REMOTE_READ | FI_REMOTE_WRITE, 0, &e->plain,
+			   sh->target[BENCH_OURS].why)) {
+		sh->volatile_key = fi_mr_key(e->plain);
+		sh->volatile_addr = virt ? (uintptr_t)b->pool.map : 0;
+	}
+	if (!b->cfg->disk || rp_fabric_reg(&e->f, b->disk.map, b->disk.len,
+					   FI_REMOTE_READ | FI_REMOTE_WRITE,
+					   FI_RMA_PMEM, &e->disk, sh->disk_why))
+		return;
+	sh->disk_key = fi_mr_key(e->disk);
+	sh->disk_addr = virt ? (uintptr_t)b->disk.map : 0;
+	sh->disk_ok = true;
+}
 
 static int export_side(struct bench *b, enum bench_side side,
 		       struct target_end *e)
@@ -29,7 +55,8 @@ static int export_side(struct bench *b, enum bench_side side,
 		.base = b->cfg->base,
 		.bare = side == BENCH_BASE,
 		.target = true,
-		.tagged = side == BENCH_BASE,
+		.tagged = true,
+		.selective = true,
 		.wait_fd = b->cfg->sleep,
 	};
 	int ret;
@@ -55,21 +82,44 @@ static int export_side(struct bench *b, enum bench_side side,
 	x->addr = e->f.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)b->pool.map
 			  : 0;
+	if (side == BENCH_OURS)
+		export_more(b, e);
 	x->ok = true;
 	return 0;
 }
 
-/* Any message of tag 1 is answered by 8 bytes of tag 2. */
-static int post_recv(struct bench *b, struct target_end *e)
+#define TAG_SHORT 1 /* answered by 8 bytes */
+#define TAG_PING  3 /* answered by as many as the page says */
+
+/* What a message arrives for is told by its context. */
+static void *context_of(struct bench *b, uint64_t tag)
+{
+	return b->buf + tag;
+}
+
+static int post_recv(struct bench *b, struct target_end *e, uint64_t tag)
 {
 	ssize_t ret;
 
 	do
 		ret = fi_trecv(e->f.ep, b->buf, BENCH_MAX_SIZE,
-			       rp_fabric_desc(e->buf), FI_ADDR_UNSPEC, 1, 0,
-			       b->buf);
+			       rp_fabric_desc(e->buf), FI_ADDR_UNSPEC, tag, 0,
+			       context_of(b, tag));
 	while (ret == -FI_EAGAIN);
 	return (int)ret;
+}
+
+static void answer(struct bench *b, struct target_end *e, fi_addr_t to,
+		   uint64_t size)
+{
+	bool inject = size <= e->f.info->tx_attr->inject_size;
+	char *from = b->buf + BENCH_MAX_SIZE;
+	void *desc = rp_fabric_desc(e->buf);
+
+	while ((inject ? fi_tinject(e->f.ep, from, size, to, 2)
+		       : fi_tsend(e->f.ep, from, size, desc, to, 2, NULL)) ==
+	       -FI_EAGAIN)
+		fi_cq_read(e->f.cq, NULL, 0);
 }
 
 /* As a daemon does: nothing to read, so sleep until there is. */
@@ -94,46 +144,122 @@ static void drive(struct bench *b, struct target_end *e, fi_addr_t initiator)
 		sleep_on(&e->f);
 	if (n == -FI_EAVAIL)
 		rp_fabric_cq_error(&e->f, &bad, NULL);
-	if (n != 1 || done.op_context != b->buf)
+	if (n == 1 && done.op_context == context_of(b, TAG_SHORT)) {
+		answer(b, e, initiator, 8);
+		post_recv(b, e, TAG_SHORT);
+	} else if (n == 1 && done.op_context == context_of(b, TAG_PING)) {
+		answer(b, e, initiator, atomic_load(&b->shared->answer));
+		post_recv(b, e, TAG_PING);
+	}
+}
+
+static void serve_rivals(struct bench *b, struct rival_end **ends)
+{
+	const struct rival_cfg cfg = {
+		.base = b->cfg->base,
+		.mem = b->pool.map,
+		.len = b->pool.len,
+	};
+
+	for (int i = 0; i < RIVALS; i++) {
+		struct bench_rival *r = &b->shared->rival[i];
+
+		r->ok = !rivals[i]->serve(&cfg, &r->page, &ends[i], r->why);
+	}
+}
+
+/* Stores as a base does that places by CPU, and perhaps the flush, timed. */
+static void work(struct bench *b)
+{
+	struct bench_shared *sh = b->shared;
+	int what = atomic_load(&sh->work);
+	static struct rp_flush cpu;
+	static int salt;
+	char *at = b->pool.map + sh->work_off;
+	uint64_t start;
+
+	if (what == BENCH_NO_WORK)
 		return;
-	while (fi_tinject(e->f.ep, b->buf, 8, initiator, 2) == -FI_EAGAIN)
-		fi_cq_read(e->f.cq, NULL, 0);
-	post_recv(b, e);
+	sh->work_ns = 0;
+	sh->work_why[0] = 0;
+	if (!cpu.flush)
+		rp_flush_open(&cpu, sh->work_why);
+	salt++;
+	for (uint64_t i = 0; i < sh->work_ranges; i++)
+		memset(at + i * bench_stride(sh->work_size), salt,
+		       sh->work_size);
+	if (what == BENCH_FLUSH && cpu.flush) {
+		start = bench_now();
+		for (uint64_t i = 0; i < sh->work_ranges; i++)
+			cpu.flush(at + i * bench_stride(sh->work_size),
+				  sh->work_size);
+		cpu.drain();
+		sh->work_ns = bench_now() - start;
+	}
+	atomic_store(&sh->work, BENCH_NO_WORK);
+}
+
+/* The initiator's names are known: messages can be answered. */
+static void meet(struct bench *b, enum bench_side side, struct target_end *e,
+		 fi_addr_t *initiator)
+{
+	struct bench_export *x = &b->shared->target[side];
+
+	if (!x->ok || !b->shared->initiator_len[side])
+		return;
+	x->ok = !rp_fabric_peer(&e->f, b->shared->initiator_name[side],
+				initiator, x->why);
+	if (x->ok &&
+	    (post_recv(b, e, TAG_SHORT) || post_recv(b, e, TAG_PING))) {
+		x->ok = false;
+		rp_err(x->why, 0, "the target cannot receive");
+	}
 }
 
 int bench_target_run(struct bench *b)
 {
 	struct bench_shared *sh = b->shared;
 	struct target_end end[BENCH_SIDES] = {0};
-	fi_addr_t initiator = FI_ADDR_UNSPEC;
-	struct bench_export *base = &sh->target[BENCH_BASE];
+	struct rival_end *rival[RIVALS] = {0};
+	fi_addr_t initiator[BENCH_SIDES] = {FI_ADDR_UNSPEC, FI_ADDR_UNSPEC};
 	int mode;
 
+	bench_pool_touch(b);
 	/* Ours first: the first call to libfabric reads the environment. */
 	export_side(b, BENCH_OURS, &end[BENCH_OURS]);
 	export_side(b, BENCH_BASE, &end[BENCH_BASE]);
+	if (b->cfg->mode & BENCH_WITH_RIVALS)
+		serve_rivals(b, rival);
 	while (!atomic_load(&sh->initiator_open) &&
 	       atomic_load(&sh->mode) != BENCH_QUIT)
 		nap();
-	if (base->ok && sh->initiator_len[BENCH_BASE] &&
-	    rp_fabric_peer(&end[BENCH_BASE].f, sh->initiator_name[BENCH_BASE],
-			   &initiator, base->why))
-		base->ok = false;
-	if (base->ok && post_recv(b, &end[BENCH_BASE])) {
-		base->ok = false;
-		rp_err(base->why, 0, "the target cannot receive");
-	}
+	meet(b, BENCH_OURS, &end[BENCH_OURS], &initiator[BENCH_OURS]);
+	meet(b, BENCH_BASE, &end[BENCH_BASE], &initiator[BENCH_BASE]);
 	atomic_store(&sh->target_open, true);
 
 	while ((mode = atomic_load(&sh->mode)) != BENCH_QUIT) {
-		if (mode == BENCH_IDLE || !sh->target[mode].ok)
-			nap();
+		if (mode == BENCH_WORK)
+			work(b);
+		else if (mode < BENCH_SIDES && sh->target[mode].ok)
+			drive(b, &end[mode], initiator[mode]);
+		else if (mode >= BENCH_RIVAL && mode < BENCH_IDLE &&
+			 rival[mode - BENCH_RIVAL])
+			rivals[mode - BENCH_RIVAL]->poll(
+				rival[mode - BENCH_RIVAL],
+				sh->rival[mode - BENCH_RIVAL].why);
 		else
-			drive(b, &end[mode], initiator);
+			nap();
 	}
+	for (int i = 0; i < RIVALS; i++)
+		if (rival[i])
+			rivals[i]->close(rival[i]);
 	for (int i = 0; i < BENCH_SIDES; i++) {
 		if (end[i].pool)
 			fi_close(&end[i].pool->fid);
+		if (end[i].plain)
+			fi_close(&end[i].plain->fid);
+		if (end[i].disk)
+			fi_close(&end[i].disk->fid);
 		if (end[i].buf)
 			fi_close(&end[i].buf->fid);
 		rp_fabric_close(&end[i].f);

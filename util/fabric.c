@@ -202,6 +202,8 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 		h->caps |= FI_REMOTE_READ | FI_REMOTE_WRITE;
 	if (attr->tagged)
 		h->caps |= FI_TAGGED | FI_SEND | FI_RECV;
+	if (attr->selective)
+		h->tx_attr->op_flags = FI_COMPLETION;
 	if (!attr->bare && !attr->plain)
 		h->caps |= FI_RMA_PMEM;
 	h->ep_attr->type = FI_EP_RDM;

@@ -29,7 +29,7 @@ struct rp_fabric_attr {
 	const char *source;
 	const void *dest; /* fi_getname() of the peer, aligned for it */
 	size_t dest_len;
-	bool selective; /* writes and sends complete where FI_COMPLETION asks */
+	bool selective; /* the ...msg() calls complete only as FI_COMPLETION asks */
 	bool automatic; /* a thread advances progress, not the program */
 	bool plain;	/* over the base, but without persistent memory */
 	bool wait_fd;	/* the CQ has a file descriptor; else none to wait on */

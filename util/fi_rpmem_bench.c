@@ -4,6 +4,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/caps.h"
+#include "core/method.h"
 #include "util/bench.h"
 #include "util/exits.h"
 
@@ -22,7 +24,38 @@ enum {
 	OPT_CLASS,
 	OPT_BASE,
 	OPT_SLEEP,
+	OPT_WINDOW,
+	OPT_METHOD,
+	OPT_PERSISTENT,
+	OPT_DURABLE,
 };
+
+/* What can be measured, and what of it when nothing else is said. */
+static const struct mode {
+	const char *name;
+	enum bench_mode mode;
+	uint64_t sizes[BENCH_LIST], ranges[BENCH_LIST];
+	uint64_t seconds;
+} modes[] = {
+	{"all", BENCH_ALL, {64, 65536}, {16}, 10},
+	{"pingpong", BENCH_PINGPONG, {64}, {1}, 10},
+	{"rate", BENCH_RATE, {64}, {1}, 10},
+	{"write",
+	 BENCH_WRITE,
+	 {8, 64, 512, 4096, 32768, 262144, 1048576, 4194304},
+	 {1},
+	 20},
+	{"commit", BENCH_COMMIT, {64}, {1, 16, 64, 256}, 10},
+	{"initiators", BENCH_INITIATORS, {64}, {1, 2, 4, 8, 16}, 10},
+	{"mixed", BENCH_MIXED, {65536}, {1}, 10},
+	{"sequential", BENCH_SEQUENTIAL, {1048576}, {1}, 10},
+	{"flush", BENCH_LOCAL, {8, 64, 512, 4096, 65536, 1048576}, {1}, 10},
+	/* Room for their widest case. */
+	{"suite", BENCH_SUITE, {BENCH_MAX_SIZE}, {BENCH_MAX_RANGES}, 60},
+	{"calibrate", BENCH_CALIBRATE, {65536}, {16}, 20},
+	{"probe", BENCH_PROBE, {64}, {1}, 10},
+};
+#define NMODES (sizeof(modes) / sizeof(modes[0]))
 
 static const struct argp_option options[] = {
 	{"sizes", 's', "LIST", 0, "Bytes per write [64,64K]", 0},
@@ -47,6 +80,12 @@ static const struct argp_option options[] = {
 	 "rather than poll",
 	 0},
 	{"pin", OPT_PIN, "A,B", 0, "Pin initiator to CPU A and target to B", 0},
+	{"window", OPT_WINDOW, "N", 0,
+	 "Writes in flight, of rate and sequential [64]", 0},
+	{"method", OPT_METHOD, "NAME", 0,
+	 "Commit by this method, or fail where it is not possible", 0},
+	{"persistent", OPT_PERSISTENT, NULL, OPTION_HIDDEN, NULL, 0},
+	{"durable", OPT_DURABLE, NULL, OPTION_HIDDEN, NULL, 0},
 	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
 	{"json", OPT_JSON, "FILE", 0,
 	 "Write the report as JSON; - is standard output, in place of the "
@@ -86,6 +125,74 @@ static uint64_t parse_number(struct argp_state *state, const char *arg,
 	if (rp_number_parse(arg, min, max, &v, err))
 		argp_error(state, "%s", err);
 	return v;
+}
+
+static void parse_mode(struct argp_state *state, const char *arg)
+{
+	struct bench_cfg *cfg = state->input;
+
+	if (cfg->mode)
+		argp_error(state, "one of the modes at a time");
+	for (size_t i = 0; i < NMODES; i++)
+		if (!strcmp(arg, modes[i].name))
+			cfg->mode = modes[i].mode;
+	if (!cfg->mode)
+		argp_error(state, "'%s' is no mode", arg);
+}
+
+/*
+ * Two processes that poll on one CPU measure its scheduler: each gets one of
+ * its own, if there are two.
+ */
+static void pin_apart(struct bench_cfg *cfg)
+{
+	unsigned int found = 0;
+	cpu_set_t set;
+
+	if (cfg->pin || sched_getaffinity(0, sizeof(set), &set))
+		return;
+	for (unsigned int i = 0; i < CPU_SETSIZE && found < 2; i++)
+		if (CPU_ISSET(i, &set))
+			cfg->cpu[found++] = i;
+	cfg->pin = found == 2;
+}
+
+/* What was not said is the mode's. */
+static void complete(struct argp_state *state)
+{
+	struct bench_cfg *cfg = state->input;
+	const struct mode *m = modes;
+
+	if (!cfg->mode)
+		cfg->mode = BENCH_ALL;
+	while (m->mode != cfg->mode)
+		m++;
+	if (cfg->mode & (BENCH_SUITE | BENCH_CALIBRATE)) {
+		if (cfg->nsizes || cfg->nranges)
+			argp_error(state, "%s chooses the sizes by itself",
+				   m->name);
+		if (cfg->emulate || cfg->class || cfg->method || cfg->sleep)
+			argp_error(state,
+				   "%s chooses memory and method by "
+				   "itself",
+				   m->name);
+	}
+	for (size_t i = 0; cfg->nsizes == i && i < BENCH_LIST; i++)
+		if (m->sizes[i])
+			cfg->sizes[cfg->nsizes++] = m->sizes[i];
+	for (size_t i = 0; cfg->nranges == i && i < BENCH_LIST; i++)
+		if (m->ranges[i])
+			cfg->ranges[cfg->nranges++] = m->ranges[i];
+	if (!cfg->seconds)
+		cfg->seconds = m->seconds;
+	if (cfg->mode != BENCH_ALL && cfg->mode != BENCH_PROBE)
+		pin_apart(cfg);
+	if (cfg->mode == BENCH_SUITE)
+		cfg->emulate = cfg->shm = cfg->disk = true;
+	for (size_t i = 0; i < cfg->nranges; i++)
+		if (cfg->mode == BENCH_INITIATORS &&
+		    cfg->ranges[i] > BENCH_CROWD)
+			argp_error(state, "at most %d initiators", BENCH_CROWD);
 }
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
@@ -142,10 +249,28 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case OPT_JSON:
 		cfg->json = arg;
 		return 0;
+	case OPT_WINDOW:
+		cfg->window = parse_number(state, arg, 1, 256);
+		return 0;
+	case OPT_METHOD:
+		if (rp_method_parse(arg) == RP_METHOD_REFUSED)
+			argp_error(state, "'%s' is not a method", arg);
+		cfg->method = arg;
+		return 0;
+	case OPT_DURABLE:
+		cfg->durable = true;
+		/* FALLTHROUGH */
+	case OPT_PERSISTENT:
+		cfg->persistent = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		parse_mode(state, arg);
+		return 0;
 	case ARGP_KEY_END:
 		if (cfg->pool && cfg->emulate)
 			argp_error(state, "--pool and --emulate exclude each "
 					  "other");
+		complete(state);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -155,9 +280,14 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.options = options,
 	.parser = parse_opt,
+	.args_doc = "[MODE]",
 	.doc = "Measures durable writes to another process over loopback, in "
 	       "turns with the same on the bare base provider and with msync "
 	       "alone.\v"
+	       "Modes: all (the default), pingpong, rate, write, commit, "
+	       "initiators, mixed, sequential, flush; suite (the figures that "
+	       "the provider is held to), calibrate (those of the cost "
+	       "model).\n\n"
 	       "Times are of one operation, from its call to its completion. "
 	       "Exit status: 0 every figure was obtained, 1 some were not (the "
 	       "report says why), 2 wrong usage, 3 it could not be run.",
@@ -176,6 +306,8 @@ static void set_environment(const struct bench_cfg *cfg)
 		setenv("FI_OFI_RPMEM_CLASS", class, 1);
 	if (cfg->emulate)
 		setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
+	if (cfg->method)
+		setenv("FI_OFI_RPMEM_METHOD", cfg->method, 1);
 	/* The hints choose; a filter would hide one of the two. */
 	unsetenv("FI_PROVIDER");
 }
@@ -191,9 +323,12 @@ static struct bench_line *make_lines(const struct bench_cfg *cfg, size_t *n)
 			const struct bench_case *what = &bench_cases[c];
 			size_t count = what->many ? cfg->nranges : 1;
 
+			if (!(what->modes & cfg->mode))
+				continue;
 			for (size_t r = 0; r < count; r++) {
 				lines[*n].what = what;
 				lines[*n].size = cfg->sizes[s];
+				lines[*n].group = (unsigned int)s;
 				lines[*n].ranges =
 					what->many ? cfg->ranges[r] : 1;
 				++*n;
@@ -239,12 +374,8 @@ int main(int argc, char **argv)
 {
 	struct bench_cfg cfg = {
 		.base = "tcp",
-		.sizes = {64, 65536},
-		.nsizes = 2,
-		.ranges = {16},
-		.nranges = 1,
 		.iterations = 10000,
-		.seconds = 10,
+		.window = 64,
 		.seed = UINT64_MAX,
 	};
 	struct bench b = {.cfg = &cfg};
@@ -260,10 +391,19 @@ int main(int argc, char **argv)
 	}
 	set_environment(&cfg);
 	ret = bench_pool_open(&b, err);
-	if (!ret)
+	if (ret)
+		;
+	else if (cfg.mode == BENCH_SUITE)
+		ret = bench_suite_run(&b, err);
+	else if (cfg.mode == BENCH_CALIBRATE)
+		ret = bench_calibrate_run(&b, err);
+	else if (cfg.mode == BENCH_PROBE)
+		ret = bench_probe_run(&b, err);
+	else
 		ret = run(&b, err);
 	bench_stop(&b);
-	bench_pool_close(&b);
+	bench_pool_close(&b.pool);
+	bench_pool_close(&b.disk);
 	if (ret < 0) {
 		fprintf(stderr, "fi_rpmem_bench: %s\n", err);
 		return RP_EXIT_NOTHING;

@@ -13,7 +13,8 @@ TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
 
 # The tools say and measure what is there.
-tool_tests = fabtests/functional/bench.sh fabtests/functional/info.sh \
+tool_tests = fabtests/functional/bench.sh fabtests/functional/bench_suite.sh \
+	fabtests/functional/info.sh \
 	fabtests/functional/unlisted.sh
 TESTS += $(tool_tests)
 EXTRA_DIST += $(tool_tests)

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Cases of fi_rpmem_bench with many initiators, each with its own connection.
+ */
+#include "config.h"
+
+#include <errno.h>
+
+#include "util/bench.h"
+
+#define CROWD_WRITES 128u /* in one sample, by all of them together */
+
+/*
+ * All in this process and served in turn: as many processes as CPUs is the most
+ * that says anything about the provider and not about the scheduler.
+ */
+static int crowd_open(struct bench *b, enum bench_side side, uint64_t n,
+		      char *err)
+{
+	struct rp_fabric_attr attr = {
+		.base = b->cfg->base,
+		.bare = side == BENCH_BASE,
+	};
+
+	for (uint64_t i = 0; i < n; i++) {
+		struct bench_end *e = &b->crowd[side][i];
+		int ret;
+
+		if (e->ok)
+			continue;
+		ret = rp_fabric_open(&attr, &e->f, err);
+		if (!ret)
+			ret = rp_fabric_reg(&e->f, b->buf, BENCH_BUF,
+					    FI_READ | FI_WRITE, 0, &e->mr, err);
+		if (!ret)
+			ret = rp_fabric_peer(&e->f,
+					     b->shared->target[side].name,
+					     &e->peer, err);
+		if (ret)
+			return ret;
+		e->key = b->end[side].key;
+		e->addr = b->end[side].addr;
+		e->ok = true;
+	}
+	return 0;
+}
+
+void bench_crowd_close(struct bench *b)
+{
+	for (int side = 0; side < BENCH_SIDES; side++) {
+		for (int i = 0; i < BENCH_CROWD; i++) {
+			if (b->crowd[side][i].mr)
+				fi_close(&b->crowd[side][i].mr->fid);
+			rp_fabric_close(&b->crowd[side][i].f);
+		}
+	}
+}
+
+/* Each has one write in flight; the time is of one write of any of them. */
+static int crowd(struct bench *b, const struct bench_line *l,
+		 enum bench_side side, uint64_t flags, uint64_t *ns, char *err)
+{
+	size_t left[BENCH_CROWD], busy = 0;
+	struct fi_cq_entry done;
+	uint64_t n = l->ranges, start, end;
+	int ret;
+
+	if (n > BENCH_CROWD)
+		return rp_err(err, -EINVAL, "at most %d initiators",
+			      BENCH_CROWD);
+	ret = crowd_open(b, side, n, err);
+	start = bench_now();
+	end = start + 30000000000ull;
+	for (uint64_t i = 0; !ret && i < n; i++) {
+		size_t taken = 0;
+
+		left[i] = CROWD_WRITES / n;
+		ret = bench_post(b, &b->crowd[side][i],
+				 i * bench_stride(l->size), l->size,
+				 flags | FI_COMPLETION, &taken, err);
+		busy++;
+	}
+	while (!ret && busy) {
+		for (uint64_t i = 0; !ret && i < n; i++) {
+			struct bench_end *e = &b->crowd[side][i];
+			size_t taken = 0;
+			ssize_t got;
+
+			if (!left[i])
+				continue;
+			got = fi_cq_read(e->f.cq, &done, 1);
+			if (got == -FI_EAVAIL)
+				ret = bench_take(e, 1, err);
+			if (got != 1)
+				continue;
+			if (--left[i] == 0)
+				busy--;
+			else
+				ret = bench_post(b, e,
+						 i * bench_stride(l->size),
+						 l->size, flags | FI_COMPLETION,
+						 &taken, err);
+		}
+		if (!ret && bench_now() > end)
+			ret = rp_err(err, -ETIMEDOUT,
+				     "initiators that wait for 30 s");
+	}
+	*ns = (bench_now() - start) / (CROWD_WRITES / n * n);
+	return ret;
+}
+
+int bench_run_crowd_base(struct bench *b, const struct bench_line *l,
+			 uint64_t *ns, char *err)
+{
+	return crowd(b, l, BENCH_BASE, FI_DELIVERY_COMPLETE, ns, err);
+}
+
+int bench_run_crowd(struct bench *b, const struct bench_line *l, uint64_t *ns,
+		    char *err)
+{
+	return crowd(b, l, BENCH_OURS, FI_COMMIT_COMPLETE, ns, err);
+}
