@@ -20,10 +20,10 @@
 #define BENCH_MAX_RANGES 1024
 #define BENCH_NAME	 128 /* bytes of a fabric address */
 #define BENCH_PAGE	 4096u
-#define BENCH_BUF	 (2 * BENCH_MAX_SIZE) /* sent, then received */
-#define BENCH_CROWD	 16		      /* initiators */
-#define BENCH_OBJECTS	 50000		      /* of the mixed case, at most */
-#define BENCH_DISK	 (32u << 20)	      /* the file beside the pool */
+#define BENCH_BUF	 ((size_t)2 * BENCH_MAX_SIZE) /* sent, then received */
+#define BENCH_CROWD	 16			      /* initiators */
+#define BENCH_OBJECTS	 50000	     /* of the mixed case, at most */
+#define BENCH_DISK	 (32u << 20) /* the file beside the pool */
 
 /* Which endpoints a case runs on, and what the target drives meanwhile. */
 enum bench_side {

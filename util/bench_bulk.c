@@ -184,6 +184,8 @@ static int zipf_next(struct bench *b, uint64_t size, uint64_t *off, char *err)
 
 	if (n > BENCH_OBJECTS)
 		n = BENCH_OBJECTS;
+	if (!n)
+		return rp_err(err, -EINVAL, "the pool holds no object");
 	if (b->nzipf != n) {
 		double *sums = reallocarray(b->zipf, n, sizeof(*sums));
 		double sum = 0;

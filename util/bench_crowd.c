@@ -64,9 +64,8 @@ static int crowd(struct bench *b, const struct bench_line *l,
 	uint64_t n = l->ranges, start, end;
 	int ret;
 
-	if (n > BENCH_CROWD)
-		return rp_err(err, -EINVAL, "at most %d initiators",
-			      BENCH_CROWD);
+	if (!n || n > BENCH_CROWD)
+		return rp_err(err, -EINVAL, "1 to %d initiators", BENCH_CROWD);
 	ret = crowd_open(b, side, n, err);
 	start = bench_now();
 	end = start + 30000000000ull;

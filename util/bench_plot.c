@@ -2,9 +2,13 @@
 /* Pictures of fi_rpmem_bench, drawn by gnuplot where there is one. */
 #include "config.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "util/bench.h"
 
@@ -68,6 +72,21 @@ static void plot(FILE *f, struct bench_line *lines, size_t n, const char *png,
 	fprintf(f, "\nunset output\n");
 }
 
+/* Its exit code; 127 is that of a program that is not there. */
+static int gnuplot(const char *script)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		execlp("gnuplot", "gnuplot", script, NULL);
+		_exit(127);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 void bench_plot(const char *json, struct bench_line *lines, size_t n)
 {
 	struct curve by_size[] = {
@@ -82,14 +101,12 @@ void bench_plot(const char *json, struct bench_line *lines, size_t n)
 	};
 	char png[2][4096];
 	size_t stem = strlen(json);
+	char script[] = "./fi_rpmem_bench.XXXXXX";
+	int fd, ret;
 	FILE *f;
 
 	if (!strcmp(json, "-")) {
 		fprintf(stderr, "no plots: the report has no file name\n");
-		return;
-	}
-	if (system("gnuplot --version >/dev/null 2>&1")) {
-		fprintf(stderr, "no plots: gnuplot is not here\n");
 		return;
 	}
 	if (stem > 5 && !strcmp(json + stem - 5, ".json"))
@@ -100,14 +117,22 @@ void bench_plot(const char *json, struct bench_line *lines, size_t n)
 		fprintf(stderr, "no plots: a quote in the file's name\n");
 		return;
 	}
-	f = popen("gnuplot", "we");
+	fd = mkostemp(script, O_CLOEXEC);
+	f = fd >= 0 ? fdopen(fd, "w") : NULL;
 	if (!f) {
-		fprintf(stderr, "no plots: gnuplot does not start\n");
+		fprintf(stderr, "no plots: %s: %s\n", script, strerror(errno));
+		if (fd >= 0)
+			close(fd);
 		return;
 	}
 	plot(f, lines, n, png[0], false, by_size, 4);
 	plot(f, lines, n, png[1], true, by_count, 2);
-	if (pclose(f))
+	fclose(f);
+	ret = gnuplot(script);
+	unlink(script);
+	if (ret == 127)
+		fprintf(stderr, "no plots: gnuplot is not here\n");
+	else if (ret)
 		fprintf(stderr, "no plots, or not all: gnuplot failed\n");
 	else
 		fprintf(stderr, "plots: %s, %s\n", png[0], png[1]);

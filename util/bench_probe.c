@@ -206,7 +206,7 @@ int bench_instructions(const struct bench *b, bool persistent, double *each,
 		       uint64_t *empty, char *err)
 {
 	char dir[] = "./fi_rpmem_bench.XXXXXX", path[256];
-	double sum, writes = 0;
+	double sum = 0, writes = 0;
 	int status = 0, ret;
 	pid_t child = -1;
 
