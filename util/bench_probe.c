@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -146,6 +147,7 @@ static int spawn(const struct bench *b, const char *dir, bool persistent,
 		return -errno;
 	if (*child)
 		return 0;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fd = open(stdouts, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	dup2(fd, STDOUT_FILENO);
 	dup2(fd, STDERR_FILENO);
