@@ -160,7 +160,7 @@ run_tests() {
 
 	export RP_LONG=${long:-0}
 	find . -name '*.trs' -o -path '*fabtests*' -name '*.log' | xargs -r rm -f
-	env "${env[@]}" make -s check RP_SANITIZE="$sanitize" >"$build/check.log" 2>&1
+	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" >"$build/check.log" 2>&1
 	for log in $(find . -name '*.trs' -not -path './clang/*' | sort); do
 		local name=${log%.trs} out
 		name=${name#./}
