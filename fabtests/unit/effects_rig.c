@@ -69,6 +69,8 @@ uint64_t asked(enum rp_effect effect, uint64_t seq)
 		cr_assert_eq(r.then.key, rig_key(9));
 		cr_assert_eq(r.then.value, 0x5107ed);
 	}
+	if (effect == RP_EFFECT_NOTIFY)
+		cr_assert_eq(r.data, 0xda7a);
 	free(m);
 	return token;
 }

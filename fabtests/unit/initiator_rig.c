@@ -287,7 +287,7 @@ void rig_hello_ack(struct rig *g, const struct rig_msg *m,
 		ack.cookie = s->cookie;
 		ack.credits = s->credits;
 		ack.max_ranges = RP_WIRE_MAX_RANGES;
-		ack.features = s->old ? 0 : rig_as_hello(m).features;
+		ack.features = rig_as_hello(m).features & ~s->without;
 	}
 	rig_recv(g, buf, rp_wire_put_hello_ack(buf, sizeof(buf), &hdr, &ack));
 }

@@ -102,7 +102,7 @@ struct rig_session {
 	uint64_t hello;	 /* that answers must carry */
 	uint64_t incarnation;
 	uint16_t credits;
-	bool old; /* without features */
+	uint16_t without; /* features */
 };
 void rig_recv(struct rig *g, const void *msg, int len);
 /* Answer a HELLO. s->hello is filled in; status 0: the rest is granted. */

@@ -166,6 +166,81 @@ Test(commit_memory, no_memory_to_say_which)
 	commit_poisoned(0);
 }
 
+static int store(struct rig_told *t)
+{
+	static const uint8_t bytes[64];
+	const struct rp_wire_range r = rig_range(1, 0, sizeof(bytes));
+	const struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_STORE,
+		.bytes = bytes,
+		.done = rig_done,
+		.arg = t,
+	};
+
+	*t = (struct rig_told){0};
+	return rp_commit_post(p, &attr);
+}
+
+/* For the request that has the effect, behind the others. */
+Test(commit_memory, no_memory_for_the_last_request)
+{
+	static struct rp_wire_range r[200];
+	const struct rp_commit_attr attr = {
+		.ranges = r,
+		.nranges = 200,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_NOTIFY,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	uint64_t token;
+
+	for (int i = 0; i < 200; i++)
+		r[i] = rig_range(1, i * 64, 64);
+	c0 = (struct rig_told){0};
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	token = rig_requested(&g, &s);
+	pieces = 1;
+	rig_ok(&g, &s, token);
+	pieces = -1;
+	rig_told_once(&c0, RP_ST_NO_MEMORY);
+	cr_assert_eq(c0.out.range, 0);
+	cr_assert_eq(c0.out.detail, 0);
+	rig_none(&g);
+}
+
+/* For its bytes, its commit, its request. */
+Test(commit_memory, no_memory_for_a_store)
+{
+	struct rp_commit *c;
+	const struct rp_wire_range r = rig_range(1, 0, 8);
+	const struct rp_commit_attr attr = {
+		.ranges = &r, .nranges = 1, .done = rig_done};
+
+	pieces = 1;
+	cr_assert_eq(store(&c0), -ENOMEM);
+	pieces = 2;
+	cr_assert_eq(store(&c0), 0);
+	pieces = -1;
+	cr_assert_eq(g.kicks, 1);
+	rig_progress(&g);
+	rig_told_once(&c0, RP_ST_NO_MEMORY);
+	cr_assert_not(rp_peer_store_overlaps(p, rig_key(1), 0, 8));
+	/* Without the one that an earlier commit has left. */
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	pieces = 2;
+	cr_assert_eq(store(&c0), -ENOMEM);
+	pieces = -1;
+	rp_commit_unreserve(c);
+	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
+	rig_none(&g);
+}
+
 /* The address goes, and what was lost there cannot be said one by one. */
 Test(commit_memory, no_memory_to_leave_orphans)
 {

@@ -8,7 +8,15 @@
 
 #include <criterion/criterion.h>
 
+#include "core/log.h"
 #include "effects_rig.h"
+
+static unsigned int warnings;
+
+static void count(enum rp_log_level level, const char *text)
+{
+	warnings += level == RP_LOG_WARN;
+}
 
 Test(effects, refused)
 {
@@ -23,13 +31,16 @@ Test(effects, refused)
 	};
 
 	start(true);
+	rp_log_set(count);
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL, "visible");
+	cr_assert_eq(warnings, 1);
 	attr.effect = RP_EFFECT_NOTIFY;
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL, "visible");
 	attr.effect = RP_EFFECT_THEN;
 	attr.level = RP_LEVEL_DURABLE;
 	for (attr.then.addr = 1; attr.then.addr < 8; attr.then.addr++)
 		cr_assert_eq(rp_commit_post(p, &attr), -EINVAL, "unaligned");
+	cr_assert_eq(warnings, 2 + 7);
 	attr.then.addr = UINT64_MAX - 7;
 	cr_assert_eq(rp_commit_post(p, &attr), -EINVAL, "wraps");
 	attr.then.addr = 8;
@@ -39,6 +50,11 @@ Test(effects, refused)
 	cr_assert_eq(rp_commit_post(p, &attr), -ENOTSUP);
 	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
 	rig_none(&g);
+	/* Of a notification that place says nothing. */
+	attr.effect = RP_EFFECT_NOTIFY;
+	attr.then = (struct rp_wire_then){0, 1, 0};
+	attr.arg = &c0;
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
 	rig_end(&g);
 }
 
@@ -213,6 +229,7 @@ Test(effects, session_lost)
 	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
 	rig_told_once(&c0, RP_ST_UNSURE);
 	cr_assert_eq(c0.out.detail, RP_ST_NO_SESSION);
+	cr_assert_eq(c0.out.range, 0);
 	rig_not_told(&c1);
 	s = rig_open(&g, RIG_LIFE, 4);
 	rig_ok(&g, &s, asked(RP_EFFECT_NOTIFY, 1));
@@ -261,7 +278,9 @@ Test(effects, silence)
 	rig_sleep(&g, RIG_TIMEOUT + RIG_MS);
 	rig_told_once(&c0, RP_ST_UNSURE);
 	cr_assert_eq(c0.out.detail, RP_ST_TIMEOUT);
+	cr_assert_eq(c0.out.range, 0);
 	rig_told_once(&c1, RP_ST_TIMEOUT);
+	cr_assert_eq(c1.out.range, 0);
 	rig_told_once(&c2, RP_ST_TIMEOUT);
 	rig_end(&g);
 }
@@ -323,7 +342,7 @@ Test(effects, old_target)
 		.cookie = 77,
 		.incarnation = RIG_LIFE,
 		.credits = 4,
-		.old = true,
+		.without = RP_FEATURES,
 	};
 	struct rig_msg *m;
 
@@ -335,6 +354,8 @@ Test(effects, old_target)
 	rig_hello_ack(&g, m, &s, RP_ST_OK);
 	free(m);
 	rig_told_once(&c0, RP_ST_UNSUPPORTED);
+	cr_assert_eq(c0.out.detail, 0);
+	cr_assert_eq(c0.out.range, 0);
 	rig_progress(&g);
 	rig_told_once(&c2, RP_ST_UNSUPPORTED);
 	rig_ok(&g, &s, asked(RP_EFFECT_NONE, 0));
@@ -367,6 +388,29 @@ Test(effects, window)
 	rig_ok(&g, &s, asked(RP_EFFECT_NONE, 0));
 	rig_told_once(&c2, RP_ST_OK);
 	rig_told_once(&c3, RP_ST_OK);
+	rig_end(&g);
+}
+
+/* What has no effect, or its number already, does not wait for it. */
+Test(effects, window_is_for_new_ones)
+{
+	struct rig_session s;
+	uint64_t t[2];
+
+	start(true);
+	s = open_session(2);
+	notify(&c0);
+	notify(&c1);
+	t[0] = asked(RP_EFFECT_NOTIFY, 1);
+	t[1] = asked(RP_EFFECT_NOTIFY, 2);
+	rig_ok(&g, &s, t[1]);
+	rig_commit(&g, p, &c3, 1, 0, 8);
+	rig_ok(&g, &s, asked(RP_EFFECT_NONE, 0));
+	rig_told_once(&c3, RP_ST_OK);
+	rig_refuse(&g, &s, t[0], RP_ST_OVERLOADED);
+	rig_pass(&g, 3 * RIG_MS);
+	rig_ok(&g, &s, asked(RP_EFFECT_NOTIFY, 1));
+	rig_told_once(&c0, RP_ST_OK);
 	rig_end(&g);
 }
 
@@ -472,12 +516,11 @@ Test(effects, crossed)
 	cr_assert_eq(post(&c2, &a, 1, RP_EFFECT_THEN, 64), 0);
 	t = asked(RP_EFFECT_THEN, 1);
 	rig_none(&g);
+	/* What waited goes at once. */
 	rig_ok(&g, &s, t);
-	rig_progress(&g);
 	t = asked(RP_EFFECT_THEN, 2);
 	rig_none(&g);
 	rig_ok(&g, &s, t);
-	rig_progress(&g);
 	rig_ok(&g, &s, asked(RP_EFFECT_THEN, 3));
 	rig_told_once(&c0, RP_ST_OK);
 	rig_told_once(&c1, RP_ST_OK);

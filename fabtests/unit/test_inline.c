@@ -143,6 +143,7 @@ Test(inlined, is_a_write)
  */
 Test(inlined, in_doubt)
 {
+	struct rp_write before;
 	struct rig_session s;
 	uint64_t t;
 
@@ -162,9 +163,15 @@ Test(inlined, in_doubt)
 	rp_write_done(&w0, 0);
 	s = rig_open(&g, RIG_LIFE, 8);
 	cr_assert_not(may(512, 8), "in doubt");
+	rp_write_begin(p, &before, rig_key(9), 0, 64);
 	rig_ok(&g, &s, t);
 	rig_not_told(&c1);
 	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	/* Begun before the answer: perhaps under what was late. */
+	rp_write_done(&before, 0);
+	rig_commit(&g, p, &c1, 9, 0, 64);
+	rig_progress(&g);
 	rig_told_once(&c1, RP_ST_WRITE_FAILED);
 	/* From now on nothing is late. */
 	cr_assert(may(0, 64));
@@ -176,6 +183,54 @@ Test(inlined, in_doubt)
 	rp_write_done(&w0, 0);
 	rig_ok(&g, &s, rig_requested(&g, &s));
 	rig_told_once(&c1, RP_ST_OK);
+	rig_end(&g);
+}
+
+/* An answer that is not of this life of the target proves nothing. */
+Test(inlined, in_doubt_of_another_life)
+{
+	struct rig_session s;
+	uint64_t t;
+
+	start(true);
+	s = open_session(8);
+	cr_assert_eq(store(&c0, 0, 64), 0);
+	rig_sleep(&g, 2 * RIG_TIMEOUT);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	while (g.nout)
+		free(rig_pop(&g));
+	rig_commit(&g, p, &c1, 9, 512, 8);
+	s = rig_open(&g, RIG_LIFE, 8);
+	t = rig_requested(&g, &s);
+	s.incarnation = RIG_LIFE2;
+	rig_ok(&g, &s, t);
+	rig_told_once(&c1, RP_ST_INCARNATION);
+	cr_assert_not(may(512, 8), "in doubt");
+	rig_end(&g);
+}
+
+/* Which of several is in doubt. */
+Test(inlined, in_doubt_of_several)
+{
+	const struct rp_wire_range r[2] = {
+		rig_range(9, 512, 8),
+		rig_range(9, 0, 8),
+	};
+	struct rig_session s;
+
+	start(true);
+	s = open_session(8);
+	cr_assert_eq(store(&c0, 0, 64), 0);
+	rig_sleep(&g, 2 * RIG_TIMEOUT);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	cr_assert_eq(c0.out.range, 0);
+	while (g.nout)
+		free(rig_pop(&g));
+	rig_commit_n(&g, p, &c1, r, 2);
+	s = rig_open(&g, RIG_LIFE, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	cr_assert_eq(c1.out.range, 1);
 	rig_end(&g);
 }
 
@@ -217,6 +272,7 @@ Test(inlined, not_repeated_elsewhere)
 	rig_refuse(&g, &s, t, RP_ST_NO_SESSION);
 	rig_progress(&g);
 	rig_told_once(&c0, RP_ST_WRITE_FAILED);
+	cr_assert_eq(c0.out.range, 0);
 	rig_none(&g);
 	/* Another copy may arrive yet, over what is written now. */
 	rp_write_begin(p, &w0, rig_key(9), 0, 64);
@@ -259,6 +315,15 @@ Test(inlined, at_once_or_not_at_all)
 	rig_ok(&g, &s, asked(RP_EFFECT_STORE, 1));
 	rig_told_once(&c0, RP_ST_OK);
 	cr_assert(may(64, 64));
+	/* One that had no number yet has none to give back. */
+	rig_commit(&g, p, &c1, 9, 512, 8);
+	rig_commit(&g, p, &c2, 9, 512, 8);
+	cr_assert_eq(store(&c0, 0, 64), -EAGAIN);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	cr_assert_eq(store(&c0, 0, 64), 0);
+	rig_ok(&g, &s, asked(RP_EFFECT_STORE, 2));
+	rig_told_once(&c0, RP_ST_OK);
 	/* Nor behind what waits. */
 	g.send_ret = -EAGAIN;
 	rig_commit(&g, p, &c1, 9, 512, 8);
@@ -271,6 +336,100 @@ Test(inlined, at_once_or_not_at_all)
 	rig_end(&g);
 }
 
+/* They may be sent again when the program has new ones there. */
+Test(inlined, carries_its_bytes)
+{
+	uint8_t bytes[RP_WIRE_MAX_STORE];
+	const struct rp_wire_range r = rig_range(9, 0, sizeof(bytes));
+	const struct rp_commit_attr attr = {
+		.ranges = &r,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_STORE,
+		.bytes = bytes,
+		.done = rig_done,
+		.arg = &c0,
+	};
+	struct rig_session s;
+	struct rig_msg *m;
+	uint64_t t;
+
+	start(true);
+	s = open_session(8);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 7 + 1);
+	cr_assert_eq(rp_commit_post(p, &attr), 0);
+	memset(bytes, 0, sizeof(bytes));
+	for (int again = 0; again < 2; again++) {
+		const uint8_t *sent;
+
+		if (again) {
+			rig_pass(&g, RIG_TIMEOUT / 2);
+			free(rig_take(&g, RP_MSG_HELLO));
+		}
+		m = rig_take(&g, RP_MSG_REQUEST);
+		sent = rig_as_request(m).bytes;
+		for (size_t i = 0; i < sizeof(bytes); i++)
+			cr_assert_eq(sent[i], (uint8_t)(i * 7 + 1));
+		t = m->hdr.token;
+		free(m);
+	}
+	c0 = (struct rig_told){0};
+	rig_ok(&g, &s, t);
+	rig_told_once(&c0, RP_ST_OK);
+	rig_end(&g);
+}
+
+/* Two features: the one is not the other. */
+Test(inlined, of_the_target_that_knows_it)
+{
+	struct rig_session s = {
+		.cookie = 0xc00c1e,
+		.incarnation = RIG_LIFE,
+		.credits = 4,
+	};
+	struct rig_msg *m;
+
+	for (int i = 0; i < 2; i++) {
+		start(true);
+		rig_commit(&g, p, &c1, 9, 512, 8);
+		m = rig_take(&g, RP_MSG_HELLO);
+		s.without = i ? RP_FEATURE_STORE : RP_FEATURE_EFFECTS;
+		rig_hello_ack(&g, m, &s, RP_ST_OK);
+		free(m);
+		rig_ok(&g, &s, rig_requested(&g, &s));
+		cr_assert_eq(may(0, 64), !i);
+		cr_assert_eq(store(&c0, 0, 64), 0);
+		then(&c2, 64);
+		rig_progress(&g);
+		rig_ok(&g, &s, asked(i ? RP_EFFECT_THEN : RP_EFFECT_STORE, 1));
+		rig_progress(&g);
+		rig_told_once(&c0, i ? RP_ST_UNSUPPORTED : RP_ST_OK);
+		rig_told_once(&c2, i ? RP_ST_OK : RP_ST_UNSUPPORTED);
+		rig_end(&g);
+	}
+}
+
+/* The oldest without an answer holds it up, whatever credit there is. */
+Test(inlined, no_more_than_the_window)
+{
+	struct rig_session s;
+	uint64_t t[2];
+
+	start(true);
+	s = open_session(2);
+	cr_assert_eq(store(&c0, 0, 64), 0);
+	cr_assert_eq(store(&c1, 64, 64), 0);
+	t[0] = asked(RP_EFFECT_STORE, 1);
+	t[1] = asked(RP_EFFECT_STORE, 2);
+	rig_ok(&g, &s, t[1]);
+	cr_assert_not(may(128, 64));
+	rig_ok(&g, &s, t[0]);
+	cr_assert(may(128, 64));
+	rig_end(&g);
+}
+
 /* An older target of ours. */
 Test(inlined, not_to_who_does_not_know_it)
 {
@@ -278,7 +437,7 @@ Test(inlined, not_to_who_does_not_know_it)
 		.cookie = 0xc00c1e,
 		.incarnation = RIG_LIFE,
 		.credits = 4,
-		.old = true,
+		.without = RP_FEATURES,
 	};
 	struct rig_msg *m;
 

@@ -190,6 +190,25 @@ Test(own, ends_with_the_session)
 	rig_end(&g);
 }
 
+/* Nothing of another life of the target is known to be where it was. */
+Test(own, ends_with_the_target)
+{
+	/* Written to before anybody is known: that is no other life. */
+	s.cookie = 0;
+	start(true);
+	rp_write_begin(p, &w0, rig_key(1), 4096, 8);
+	rp_write_done(&w0, 0);
+	confirm(1, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(!asks(1, 4096, 64));
+	rig_commit(&g, p, &c1, 2, 0, 8);
+	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_NO_SESSION);
+	s = rig_open(&g, RIG_LIFE2, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	confirm(1, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(asks(1, 4096, 64));
+	rig_end(&g);
+}
+
 /* From now on the agent is asked, whatever it grants, at this address too. */
 static void is_banned(uint32_t n)
 {
@@ -297,8 +316,15 @@ Test(own, silence_ends_it)
 {
 	fenced(1);
 	rig_commit(&g, p, &c1, 1, 4096, 64);
+	rig_commit(&g, p, &c0, 1, 4096, 64);
 	rig_sleep(&g, 2 * RIG_TIMEOUT);
 	rig_told_once(&c1, RP_ST_TIMEOUT);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
+	/* The reads that come back find nobody. */
+	rp_fence_done(reads[1].f, 0);
 	rp_fence_done(reads[0].f, EIO);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_TIMEOUT);
+	rig_told_once(&c0, RP_ST_TIMEOUT);
 	rig_end(&g);
 }

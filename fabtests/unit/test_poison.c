@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 
 #include "commit_rig.h"
+#include "core/initiator.h"
 
 TestSuite(poison, .init = start, .fini = stop);
 
@@ -354,6 +355,21 @@ Test(poison, overflows)
 		rig_ok(&g, &s, rig_requested(&g, &s));
 		rig_told_once(&c0, RP_ST_OK);
 	}
+}
+
+/* So is what peers that have gone leave behind. */
+Test(poison, orphans_are_bounded)
+{
+	/* All are there before one goes: none inherits from another. */
+	for (unsigned int n = 0; n < 3; n++) {
+		p = rp_peer_get(g.in, RIG_PEER + 1 + n);
+		for (unsigned int i = 0; i < 1000; i++)
+			fail(1000 * n + i);
+	}
+	for (unsigned int n = 0; n < 3; n++)
+		rp_peer_forget(g.in, RIG_PEER + 1 + n);
+	cr_assert_leq(g.in->orphans.n, 1024);
+	p = rig_peer(&g);
 }
 
 /* Adapters refuse such a write; should one come, nothing may be trusted. */

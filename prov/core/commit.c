@@ -293,8 +293,6 @@ static bool mark_placed(struct rp_peer *p)
 
 	while ((c = p->unplaced) && (c->placed || c->barrier <= seq)) {
 		p->unplaced = TAILQ_NEXT(c, link);
-		if (c->placed)
-			continue;
 		c->placed = true;
 		if (!waits(c)) {
 			rp_commit_check(c);
@@ -439,8 +437,6 @@ int rp_commit_start_store(struct rp_commit *c)
 		p->next_effect--;
 	rp_req_free(r);
 	TAILQ_REMOVE(&p->commits, c, link);
-	if (p->unplaced == c)
-		p->unplaced = TAILQ_NEXT(c, link);
 	p->stores--;
 	rp_write_undo(&c->store);
 	rp_peer_unwait(p);

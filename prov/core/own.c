@@ -31,11 +31,6 @@ static void forget_keys(struct rp_peer *p)
 	p->own.last = NULL;
 }
 
-void rp_own_fini(struct rp_peer *p)
-{
-	forget_keys(p);
-}
-
 void rp_banned_fini(struct rp_initiator *in)
 {
 	struct rp_banned_key *b, *tmp;

@@ -72,8 +72,6 @@ struct rp_banned {
 };
 
 void rp_own_init(struct rp_peer *p);
-/* Nothing is posted any more. */
-void rp_own_fini(struct rp_peer *p);
 void rp_banned_fini(struct rp_initiator *in);
 
 /* A write to key is about to be posted. */

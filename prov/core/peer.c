@@ -112,7 +112,6 @@ void rp_peer_release(struct rp_peer *p)
 	if (!TAILQ_EMPTY(&p->writes) || !TAILQ_EMPTY(&p->own.posted) ||
 	    p->waiting)
 		return;
-	rp_own_fini(p);
 	rp_ranges_fini(&p->poison);
 	free(p);
 }
