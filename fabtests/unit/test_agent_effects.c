@@ -320,6 +320,7 @@ Test(effects, window_is_bounded)
 	e.then = (struct rp_wire_then){dax.r.key, 64, 1};
 	e.seq = RP_WIRE_EFFECTS + 1;
 	rig_expect(p.x, rig_send_effect(&p, &e), RP_ST_BAD_MESSAGE);
+	cr_assert_eq(rig_stats(&g).bad_messages, 1);
 	e.seq = RP_WIRE_EFFECTS;
 	rig_send_effect(&p, &e);
 	rig_run(&g);

@@ -220,6 +220,11 @@ Test(inlined, in_doubt_of_several)
 
 	start(true);
 	s = open_session(8);
+	/* Others that have failed, before it in every order. */
+	for (int i = 0; i < 7; i++) {
+		rp_write_begin(p, &w0, rig_key(8), i * 128, 8);
+		rp_write_done(&w0, EIO);
+	}
 	cr_assert_eq(store(&c0, 0, 64), 0);
 	rig_sleep(&g, 2 * RIG_TIMEOUT);
 	rig_told_once(&c0, RP_ST_TIMEOUT);
@@ -231,6 +236,11 @@ Test(inlined, in_doubt_of_several)
 	rig_ok(&g, &s, rig_requested(&g, &s));
 	rig_told_once(&c1, RP_ST_WRITE_FAILED);
 	cr_assert_eq(c1.out.range, 1);
+	rp_write_begin(p, &w0, rig_key(9), 0, 64);
+	rp_write_done(&w0, 0);
+	rig_commit_n(&g, p, &c1, r, 2);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
 	rig_end(&g);
 }
 
@@ -333,6 +343,9 @@ Test(inlined, at_once_or_not_at_all)
 	rig_ok(&g, &s, rig_requested(&g, &s));
 	rig_told_once(&c1, RP_ST_OK);
 	cr_assert(may(64, 64));
+	/* Nobody waits for those that were not taken. */
+	rig_progress(&g);
+	cr_assert_eq(rp_initiator_deadline(g.in), UINT64_MAX);
 	rig_end(&g);
 }
 
