@@ -13,6 +13,8 @@
 #define DRAIN_MAX 16
 /* So many times before something else is looked after. */
 #define DRAIN_ROUNDS 64
+/* Reads that bring the program its own, and look after nothing else. */
+#define QUICK_READS 32
 
 /*
  * Every format is a prefix of the tagged one. So entries are kept as tagged
@@ -68,6 +70,7 @@ static struct rp_cqe *cqe_get(struct rp_cq *cq)
 
 static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 {
+	cq->quick = 0;
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
 	if (cq->asleep)
 		wake(cq);
@@ -135,6 +138,9 @@ static void dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 			rp_cq_push(cq, e, src);
 		return;
 	}
+	/* There may be more to do, and more of them. */
+	cq->quick = 0;
+	cq->ours_seen = true;
 	switch (s->kind) {
 	case RP_SLOT_WRITE:
 		rp_rma_completed(s, e, err);
@@ -242,55 +248,68 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 }
 
 /*
- * Another thread may have started hidden traffic while this one was already
- * inside the base's read: take ours out of what it brought. Returns how many
- * are left.
+ * The first of ours at i: what came before it is the program's at once, and all
+ * from there on is queued, in order. Returns how many are left. Without the
+ * lock (before anything hidden is under way) another thread may have started
+ * hidden traffic while this one was already inside the base's read.
  */
-static ssize_t take_out(struct rp_cq *cq, char *raw, ssize_t n, fi_addr_t *src)
+static __attribute__((noinline)) ssize_t
+take_out(struct rp_cq *cq, const char *raw, ssize_t n, ssize_t i,
+	 const fi_addr_t *src, bool locked)
 {
 	struct fi_cq_tagged_entry e = {0};
-	ssize_t kept = 0;
+	ssize_t kept = i;
 
-	pthread_mutex_lock(&cq->dom->lock);
-	for (ssize_t i = 0; i < n; i++) {
-		char *from = raw + i * cq->base_size;
-
-		memcpy(&e, from, cq->base_size);
-		if (rp_is_hidden(e.op_context)) {
-			dispatch(cq, &e, FI_ADDR_NOTAVAIL, NULL);
-			continue;
-		}
-		memmove(raw + kept * cq->base_size, from, cq->base_size);
-		if (src)
-			src[kept] = src[i];
-		kept++;
+	if (!locked)
+		pthread_mutex_lock(&cq->dom->lock);
+	for (; i < n; i++) {
+		memcpy(&e, raw + i * cq->base_size, cq->base_size);
+		dispatch(cq, &e, src ? src[i] : FI_ADDR_NOTAVAIL, NULL);
 	}
-	pthread_mutex_unlock(&cq->dom->lock);
+	if (!locked)
+		pthread_mutex_unlock(&cq->dom->lock);
 	return kept ? kept : -FI_EAGAIN;
 }
 
-/* Before anything hidden is under way the base's entries are the user's. */
-static ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
-			 fi_addr_t *src)
+static inline ssize_t read_raw(struct rp_cq *cq, char *raw, size_t count,
+			       fi_addr_t *src, size_t size, bool locked)
 {
-	struct fi_cq_msg_entry small[DRAIN_MAX];
-	bool direct = cq->size == cq->base_size;
-	char *raw = direct ? buf : (char *)small;
-	ssize_t n, i;
+	const char *entry = raw;
+	ssize_t n;
 
-	if (!direct && count > DRAIN_MAX)
-		count = DRAIN_MAX;
 	n = src ? fi_cq_readfrom(cq->base, raw, count, src)
 		: fi_cq_read(cq->base, raw, count);
-	for (i = 0; i < n; i++) {
-		if (rp_is_hidden(*(void **)(raw + i * cq->base_size))) {
-			n = take_out(cq, raw, n, src);
-			break;
-		}
-	}
-	for (i = 0; !direct && i < n; i++)
-		((struct fi_cq_entry *)buf)[i].op_context = small[i].op_context;
+	if (src && cq->av)
+		for (ssize_t i = 0; i < n; i++)
+			src[i] = rp_av_to_user(cq->av, src[i]);
+	for (ssize_t i = 0; i < n; i++, entry += size)
+		if (rp_is_hidden(*(void *const *)entry))
+			return take_out(cq, raw, n, i, src, locked);
 	return n;
+}
+
+/* The program has no room for what we must know of each. */
+static ssize_t read_small(struct rp_cq *cq, struct fi_cq_entry *to,
+			  size_t count, fi_addr_t *src, bool locked)
+{
+	struct fi_cq_msg_entry raw[DRAIN_MAX];
+	ssize_t n;
+
+	if (count > DRAIN_MAX)
+		count = DRAIN_MAX;
+	n = read_raw(cq, (char *)raw, count, src, sizeof(raw[0]), locked);
+	for (ssize_t i = 0; i < n; i++)
+		to[i].op_context = raw[i].op_context;
+	return n;
+}
+
+/* Straight from the base into the program's memory. */
+static inline ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
+				fi_addr_t *src, bool locked)
+{
+	if (cq->size != cq->base_size)
+		return read_small(cq, buf, count, src, locked);
+	return read_raw(cq, buf, count, src, cq->size, locked);
 }
 
 /*
@@ -319,6 +338,56 @@ static void raw_end(struct rp_dom *dom, bool counted)
 		atomic_fetch_sub(&dom->raw, 1);
 }
 
+/* With the lock: everything that is due, then what is queued. */
+static __attribute__((noinline)) ssize_t read_queue(struct rp_cq *cq, void *buf,
+						    size_t count,
+						    fi_addr_t *src,
+						    const struct rp_cq *but)
+{
+	ssize_t n;
+
+	rp_domain_progress_but(cq->dom, but);
+	n = pop(cq, buf, count, src);
+	if (cq->ours_seen || cq->fatal || !STAILQ_EMPTY(&cq->queue))
+		cq->quick = 0;
+	else if (n > 0)
+		cq->quick = QUICK_READS;
+	/* A read of no entries only asks whether there are any. */
+	if (!n && (count || STAILQ_EMPTY(&cq->queue)))
+		n = cq->fatal ? cq->fatal : -FI_EAGAIN;
+	return n;
+}
+
+/*
+ * After the program has found entries of its own, and none was ours, nothing
+ * else is looked after as long as it goes on like that, for so many reads.
+ */
+static ssize_t read_live(struct rp_cq *cq, void *buf, size_t count,
+			 fi_addr_t *src)
+{
+	struct rp_dom *dom = cq->dom;
+	const struct rp_cq *but = NULL;
+	ssize_t n;
+
+	pthread_mutex_lock(&dom->lock);
+	cq->ours_seen = false;
+	if (cq->quick && count && cq->source == !!src &&
+	    !atomic_load_explicit(&dom->kicked, memory_order_relaxed)) {
+		cq->quick--;
+		n = read_base(cq, buf, count, src, true);
+		if (n > 0) {
+			cq->asleep = false;
+			goto unlock;
+		}
+		/* Just now there was nothing in it. */
+		but = n == -FI_EAGAIN && !cq->ours_seen ? cq : NULL;
+	}
+	n = read_queue(cq, buf, count, src, but);
+unlock:
+	pthread_mutex_unlock(&dom->lock);
+	return n;
+}
+
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 			   fi_addr_t *src)
 {
@@ -326,18 +395,11 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 	bool counted;
 	ssize_t n;
 
-	if (raw_begin(cq, &counted)) {
-		n = read_base(cq, buf, count, src);
-		raw_end(cq->dom, counted);
-		return n;
-	}
-	pthread_mutex_lock(&cq->dom->lock);
-	rp_domain_progress(cq->dom);
-	n = pop(cq, buf, count, src);
-	/* A read of no entries only asks whether there are any. */
-	if (!n && (count || STAILQ_EMPTY(&cq->queue)))
-		n = cq->fatal ? cq->fatal : -FI_EAGAIN;
-	pthread_mutex_unlock(&cq->dom->lock);
+	if (atomic_load_explicit(&cq->dom->live, memory_order_relaxed) ||
+	    !raw_begin(cq, &counted))
+		return read_live(cq, buf, count, src);
+	n = read_base(cq, buf, count, src, false);
+	raw_end(cq->dom, counted);
 	return n;
 }
 

@@ -50,14 +50,15 @@ void rp_domain_hush(struct rp_dom *dom)
 	take_timer(dom);
 }
 
-void rp_domain_progress(struct rp_dom *dom)
+void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but)
 {
 	struct rp_cq *cq;
 	struct rp_ep *ep;
 
 	rp_domain_hush(dom);
 	LIST_FOREACH (cq, &dom->cqs, link)
-		rp_cq_drain(cq);
+		if (cq != but)
+			rp_cq_drain(cq);
 	rp_agent_progress(dom->agent);
 	LIST_FOREACH (ep, &dom->eps, link) {
 		if (ep->initiator)
@@ -67,6 +68,11 @@ void rp_domain_progress(struct rp_dom *dom)
 		if (ep->nrecv)
 			rp_xport_look(ep);
 	}
+}
+
+void rp_domain_progress(struct rp_dom *dom)
+{
+	rp_domain_progress_but(dom, NULL);
 }
 
 void rp_domain_arm(struct rp_dom *dom, bool soon)

@@ -310,7 +310,9 @@ struct rp_cq {
 	int ev_fd; /* queue filled, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
-	bool asleep; /* the user may be waiting: fill wakes it */
+	bool asleep;	    /* the user may be waiting: fill wakes it */
+	unsigned int quick; /* reads until all else is looked after */
+	bool ours_seen;	    /* by the read under way */
 	/*
 	 * An endpoint bound to it was closed. ofi_rxm 1.17 leaves its wait
 	 * entry behind, and fi_trywait() then reads freed memory (measured), so
@@ -424,6 +426,8 @@ int rp_wait_open(const struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* With the lock: everything that is due, on every CQ of the domain. */
 void rp_domain_progress(struct rp_dom *dom);
+/* The same but for one queue (or NULL), which has just been read. */
+void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but);
 /* With the lock: what has woken sleepers has done so. */
 void rp_domain_hush(struct rp_dom *dom);
 /*
