@@ -116,6 +116,20 @@ Test(agent_store, on_the_worker)
 	each_method(true);
 }
 
+/* Past the caches it is durable at once: nothing is left to wait for. */
+Test(agent_store, answered_at_once)
+{
+	uint64_t t;
+
+	start(NULL);
+	t = send_store(&dax, 0, 128, 1, 1, 0);
+	rig_expect(p.x, t, RP_ST_OK);
+	cr_assert_eq(dax.streams, 1);
+	cr_assert_eq(dax.flushes, 0);
+	cr_assert(is(dax.media, 0, 128, 1));
+	stop();
+}
+
 /* A repeated one must not undo what came since, whatever became of it. */
 Test(agent_store, only_once)
 {

@@ -362,6 +362,12 @@ Test(batch, which_jobs_block)
 	cr_assert(rp_job_blocks(slow));
 	cr_assert(!rp_job_blocks(asks_none));
 	cr_assert(!rp_job_blocks(quick));
+	/* Nor does a store there, but for its flush. */
+	quick->then.region = &disk.region;
+	cr_assert(!rp_job_blocks(quick));
+	quick->then.flush = true;
+	cr_assert(rp_job_blocks(quick));
+	quick->then.region = NULL;
 	rp_job_free(slow);
 	rp_job_free(asks_none);
 	rp_job_free(quick);
