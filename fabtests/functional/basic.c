@@ -10,6 +10,8 @@
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
+/* An adapter cannot pin the page cache of our own executable. */
+static char text[] = "pool text";
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
@@ -158,7 +160,7 @@ static void commits(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov many[1000],
 		one = {peer->pool_addr, 64, peer->pool_key};
-	struct iovec iov = {(char *)"pool text", 10};
+	struct iovec iov = {text, 10};
 	struct fi_rma_iov rma = {peer->pool_addr, 10, peer->pool_key};
 	struct fi_msg_rma msg = {
 		.msg_iov = &iov,
@@ -247,6 +249,9 @@ static void initiate(struct side *s, const struct card *peer)
 static void run(const char *name, struct pair_opts target,
 		struct pair_opts initiator)
 {
+	/* Another base than the one that was asked for. */
+	if (target.prov && getenv("RPMEM_BASE"))
+		return;
 	label = name;
 	pair_run(&target, &initiator, serve, initiate);
 }
@@ -258,7 +263,7 @@ static void idle(struct side *s, const struct card *peer)
 
 static void select_few(struct side *s, const struct card *peer)
 {
-	struct iovec iov = {(char *)"x", 1};
+	struct iovec iov = {text, 1};
 	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
 	struct fi_msg_rma msg = {
 		.msg_iov = &iov,
@@ -270,7 +275,7 @@ static void select_few(struct side *s, const struct card *peer)
 	};
 
 	for (int i = 0; i < 100; i++) {
-		POST(s, fi_write(s->ep, "y", 1, NULL, s->peer, rma.addr + i,
+		POST(s, fi_write(s->ep, text, 1, NULL, s->peer, rma.addr + i,
 				 rma.key, NULL));
 		POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE));
 	}
@@ -288,10 +293,10 @@ static void select_few(struct side *s, const struct card *peer)
 /* FI_COMMIT_COMPLETE as the endpoint's default. */
 static void by_default(struct side *s, const struct card *peer)
 {
-	POST(s, fi_write(s->ep, "z", 1, NULL, s->peer, peer->pool_addr,
+	POST(s, fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr,
 			 peer->pool_key, &label));
 	OK(side_wait(s, &e, &err) && e.op_context == &label, "fi_write()");
-	OK(fi_write(s->ep, "z", 1, NULL, s->peer, peer->plain_addr,
+	OK(fi_write(s->ep, text, 1, NULL, s->peer, peer->plain_addr,
 		    peer->plain_key, NULL) == -FI_EOPNOTSUPP,
 	   "volatile memory is refused");
 	POST(s, fi_inject_write(s->ep, "z", 1, s->peer, peer->plain_addr,
@@ -306,7 +311,7 @@ static void raw(struct side *s, const struct card *peer)
 
 	OK(peer->pool_key == 1 && peer->plain_key == 2, "the keys are ours");
 	POST(s,
-	     fi_write(s->ep, "r", 1, NULL, s->peer, peer->pool_addr, 1, &rma));
+	     fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr, 1, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "a write works");
 	OK(fi_rpmem_commit(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
 			   FI_RPMEM_CLASS_DEFAULT, NULL,

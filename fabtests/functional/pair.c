@@ -16,7 +16,21 @@
 
 static int in_fd, out_fd; /* the pipes between the two */
 static const char *role = "";
-static int number, failures;
+/* What was told so far, of all processes. */
+static struct tally {
+	int number, failures;
+} * tally;
+
+static struct tally *tap(void)
+{
+	if (tally)
+		return tally;
+	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (tally == MAP_FAILED)
+		MUST(-errno);
+	return tally;
+}
 
 ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line)
 {
@@ -32,19 +46,44 @@ void tap_ok(bool ok, const char *fmt, ...)
 {
 	va_list ap;
 
-	printf("%sok %d - ", ok ? "" : "not ", ++number);
+	printf("%sok %d - ", ok ? "" : "not ", ++tap()->number);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
 	putchar('\n');
 	fflush(stdout);
-	failures += !ok;
+	tap()->failures += !ok;
 }
 
 int tap_done(void)
 {
-	printf("1..%d\n", number);
-	return failures ? 1 : 0;
+	printf("1..%d\n", tap()->number);
+	return tap()->failures ? 1 : 0;
+}
+
+/* RPMEM_BASE and RPMEM_NODE say over what, and where, the tests are run. */
+static const char *base_prov(void)
+{
+	const char *base = getenv("RPMEM_BASE");
+
+	return base ? base : "tcp";
+}
+
+static char *prov_of(const struct pair_opts *o)
+{
+	char name[64];
+
+	if (o->prov)
+		return strdup(strcmp(o->prov, "tcp") ? o->prov : base_prov());
+	snprintf(name, sizeof(name), "%s;ofi_rpmem", base_prov());
+	return strdup(name);
+}
+
+static const char *node(void)
+{
+	const char *name = getenv("RPMEM_NODE");
+
+	return name ? name : "127.0.0.1";
 }
 
 static void open_counters(struct side *s)
@@ -81,8 +120,8 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->domain_attr->threading = o->threading;
 	h->tx_attr->op_flags = o->op_flags;
 	h->tx_attr->msg_order = o->order;
-	h->fabric_attr->prov_name = strdup(o->prov ? o->prov : "tcp;ofi_rpmem");
-	MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", o->port, FI_SOURCE, h,
+	h->fabric_attr->prov_name = prov_of(o);
+	MUST(fi_getinfo(FI_VERSION(1, 17), node(), o->port, FI_SOURCE, h,
 			&s->info));
 	fi_freeinfo(h);
 	MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
@@ -266,43 +305,72 @@ static void swap_cards(const struct card *mine, struct card *theirs)
 	fcntl(in_fd, F_SETFL, O_NONBLOCK);
 }
 
-void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
-	      half_fn target_half, half_fn initiator_half)
+/* One half, in a process that has called libfabric nowhere before. */
+static void play(const char *who, int in, int out, const struct pair_opts *o,
+		 half_fn half)
 {
-	int down[2], up[2], status;
+	const bool target = !strcmp(who, "target");
 	struct card mine, theirs;
 	struct side s;
-	pid_t pid;
 
-	fflush(stdout);
-	if (pipe(down) || pipe(up))
-		MUST(-errno);
-	pid = fork();
-	if (pid < 0)
-		MUST(-errno);
-	role = pid ? "initiator" : "target";
-	in_fd = pid ? up[0] : down[0];
-	out_fd = pid ? down[1] : up[1];
-	close(pid ? up[1] : down[1]);
-	close(pid ? down[0] : up[0]);
+	role = who;
+	in_fd = in;
+	out_fd = out;
 	alarm(120); /* a hang is a failure, not a wait */
-	side_open(&s, pid ? initiator : target);
-	if (!pid)
+	side_open(&s, o);
+	if (target)
 		side_memory(&s);
 	side_card(&s, &mine);
 	swap_cards(&mine, &theirs);
-	if (pid) {
+	if (!target)
 		side_insert(&s, &theirs);
-		initiator_half(&s, &theirs);
-	} else {
-		target_half(&s, &theirs);
-	}
+	half(&s, &theirs);
 	pair_meet(&s);
 	side_close(&s);
-	if (!pid)
-		_exit(0);
-	close(in_fd);
-	close(out_fd);
+}
+
+static void ended(const char *who, pid_t pid)
+{
+	int status;
+
 	if (waitpid(pid, &status, 0) != pid || status)
-		tap_ok(false, "the target ended with status %#x", status);
+		tap_ok(false, "the %s ended with status %#x", who, status);
+}
+
+/*
+ * Both halves are children: an RDMA device that was opened here would be of no
+ * use to the next run's.
+ */
+void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
+	      half_fn target_half, half_fn initiator_half)
+{
+	int down[2], up[2];
+	pid_t t, i;
+
+	fflush(stdout);
+	tap();
+	if (pipe(down) || pipe(up))
+		MUST(-errno);
+	t = fork();
+	if (!t) {
+		close(down[1]);
+		close(up[0]);
+		play("target", down[0], up[1], target, target_half);
+		_exit(0);
+	}
+	i = fork();
+	if (!i) {
+		close(down[0]);
+		close(up[1]);
+		play("initiator", up[0], down[1], initiator, initiator_half);
+		exit(0);
+	}
+	if (t < 0 || i < 0)
+		MUST(-errno);
+	close(down[0]);
+	close(down[1]);
+	close(up[0]);
+	close(up[1]);
+	ended("initiator", i);
+	ended("target", t);
 }
