@@ -23,7 +23,9 @@ static void abandon_slots(struct rp_ep *ep)
 			rp_write_done(&s->write[i], FI_ECANCELED);
 		if (s->kind == RP_SLOT_FENCE)
 			rp_fence_done(s->fence, FI_ECANCELED);
-		if (s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_WRITE)
+		if (s->kind == RP_SLOT_SEND)
+			rp_xport_unsend(s);
+		if (s->kind == RP_SLOT_WRITE)
 			free(s->buf);
 		s->kind = RP_SLOT_DEAD;
 		s->ep = NULL;

@@ -16,19 +16,13 @@ bool rp_fence_is_proof(const struct rp_dom *dom)
 /* Only where a program has commits, for the rest pays nothing for them. */
 static int landing(struct rp_dom *dom, void **desc)
 {
-	int ret;
+	int ret = 0;
 
-	*desc = NULL;
-	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_LOCAL))
-		return 0;
-	if (!dom->landing_mr) {
-		ret = fi_mr_reg(dom->base, &dom->landing, sizeof(dom->landing),
-				FI_READ, 0, 0, 0, &dom->landing_mr, NULL);
-		if (ret)
-			return ret;
-	}
-	*desc = fi_mr_desc(dom->landing_mr);
-	return 0;
+	if (!dom->landing_mr)
+		ret = rp_mr_hidden(dom, &dom->landing, sizeof(dom->landing),
+				   FI_READ, &dom->landing_mr);
+	*desc = rp_mr_desc(dom->landing_mr);
+	return ret;
 }
 
 int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,

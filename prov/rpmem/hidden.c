@@ -103,6 +103,7 @@ struct rp_slot *rp_slot_get(struct rp_slot_pool *p, struct rp_ep *ep,
 	s->context = NULL;
 	s->flags = 0;
 	s->buf = NULL;
+	s->mr = NULL;
 	s->commit = NULL;
 	s->fence = NULL;
 	return s;

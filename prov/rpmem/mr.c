@@ -103,9 +103,9 @@ static int random_bits(uint32_t *v)
 	return rp_host_random(v, sizeof(*v));
 }
 
-/* Register with the base; where we make the keys, under one of our choice. */
-static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
-		    uint64_t flags, struct fid_mr **mr)
+/* Register with the base under a key of our choice. */
+static int reg_random(struct rp_dom *dom, const struct fi_mr_attr *attr,
+		      uint64_t flags, struct fid_mr **mr)
 {
 	/*
 	 * A later libfabric has more fields than we know: it must find zeroes
@@ -118,9 +118,6 @@ static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 	uint32_t key;
 	int ret;
 
-	if (!dom->marked ||
-	    (dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
-		return fi_mr_regattr(dom->base, attr, flags, mr);
 	memset(&a, 0, sizeof(a));
 	a.attr = *attr;
 	a.attr.context = NULL;
@@ -134,6 +131,32 @@ static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 			return ret;
 	}
 	return -FI_ENOKEY;
+}
+
+/* Who makes the keys: the base, the program, or we. */
+static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
+		    uint64_t flags, struct fid_mr **mr)
+{
+	if (!dom->marked ||
+	    (dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
+		return fi_mr_regattr(dom->base, attr, flags, mr);
+	return reg_random(dom, attr, flags, mr);
+}
+
+int rp_mr_hidden(struct rp_dom *dom, void *buf, size_t len, uint64_t access,
+		 struct fid_mr **mr)
+{
+	const struct iovec iov = {.iov_base = buf, .iov_len = len};
+	const struct fi_mr_attr attr = {
+		.mr_iov = &iov,
+		.iov_count = 1,
+		.access = access,
+	};
+
+	*mr = NULL;
+	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_LOCAL))
+		return 0;
+	return reg_random(dom, &attr, 0, mr);
 }
 
 static int make_key(struct rp_mr *mr)
@@ -230,6 +253,21 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 			   &r->pmem);
 }
 
+/* The base has the last word; where it is known what it means, say it. */
+static void base_refused(const struct rp_mr *mr, int ret)
+{
+	const struct rp_facts *f = &mr->region.facts;
+
+	if (!mr->persistent || f->placement == RP_PLACE_CPU_USER ||
+	    (f->memory != RP_MEM_DAX && f->memory != RP_MEM_DAX_SYNC) ||
+	    !f->fs_name[0])
+		return;
+	RP_WARN(MR,
+		"FI_RMA_PMEM refused by %s: %s (%s); an adapter cannot hold "
+		"on to files of a DAX file system: use a devdax device\n",
+		mr->dom->fabric->base_name, mr->region.why, fi_strerror(-ret));
+}
+
 /* Let the agent know the region: from now on somebody may ask for a commit. */
 static int serve(struct rp_mr *mr)
 {
@@ -310,8 +348,10 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 			goto free;
 	}
 	ret = base_reg(dom, attr, flags & ~FI_RMA_PMEM, &mr->base);
-	if (ret)
+	if (ret) {
+		base_refused(mr, ret);
 		goto pmem;
+	}
 	ret = make_key(mr);
 	if (ret)
 		goto base;

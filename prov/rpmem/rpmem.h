@@ -136,12 +136,13 @@ struct rp_slot {
 	bool committed; /* WRITE with commit: the commit has ended */
 	bool stores;	/* COMMIT: with a store behind it, or inline */
 	uint8_t nwrites;
-	uint8_t niov;	/* READ */
-	int base_err;	/* of the write */
-	void *context;	/* the user's */
-	uint64_t flags; /* of the user's completion */
-	void *buf;	/* SEND, RECV; WRITE: an atomic's struct rp_carry */
-	uint32_t size;	/* RECV: of buf */
+	uint8_t niov;	   /* READ */
+	int base_err;	   /* of the write */
+	void *context;	   /* the user's */
+	uint64_t flags;	   /* of the user's completion */
+	void *buf;	   /* SEND, RECV; WRITE: an atomic's struct rp_carry */
+	struct fid_mr *mr; /* SEND, RECV: of buf, or NULL */
+	uint32_t size;	   /* RECV: of buf */
 	struct rp_commit *commit;
 	struct rp_fence *fence; /* FENCE */
 	union {
@@ -236,6 +237,17 @@ extern struct fi_ops_mr rp_mr_ops;
  */
 struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
 				enum rp_class required, const char **why);
+
+/*
+ * Memory of ours that the base sends from or receives into; access as for
+ * fi_mr_reg(). *mr is NULL where the base wants none registered.
+ */
+int rp_mr_hidden(struct rp_dom *dom, void *buf, size_t len, uint64_t access,
+		 struct fid_mr **mr);
+static inline void *rp_mr_desc(struct fid_mr *mr)
+{
+	return mr ? fi_mr_desc(mr) : NULL;
+}
 
 /* --- av.c --- */
 
@@ -580,6 +592,8 @@ int rp_xport_activate(struct rp_ep *ep, bool serve);
  * hidden receives, and then more of them.
  */
 void rp_xport_look(struct rp_ep *ep);
+/* What a slot of kind SEND has is not needed any more. */
+void rp_xport_unsend(struct rp_slot *s);
 /* The base endpoint is gone. */
 void rp_xport_free(struct rp_ep *ep);
 /* With the lock: post receives that could not be posted before. */

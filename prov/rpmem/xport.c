@@ -28,12 +28,20 @@ _Static_assert(ASK_SIZE >= 74 + RP_WHY_LEN, "answers fit");
 
 struct rp_recv_bufs {
 	struct rp_recv_bufs *next;
+	struct fid_mr *mr;
 	char buf[];
 };
 
 static struct rp_ep *ep_of(struct rp_xport *x)
 {
 	return rp_container_of(x, struct rp_ep, xport);
+}
+
+void rp_xport_unsend(struct rp_slot *s)
+{
+	if (s->mr)
+		fi_close(&s->mr->fid);
+	free(s->buf);
 }
 
 static uint64_t xport_now(struct rp_xport *x)
@@ -54,6 +62,7 @@ static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
 		.tag = dom->ctrl_bit,
 	};
 	struct rp_slot *s;
+	void *desc;
 	ssize_t ret;
 
 	/*
@@ -71,12 +80,17 @@ static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
 		return -ENOMEM;
 	}
 	memcpy(s->buf, msg, len);
-	iov.iov_base = s->buf;
-	iov.iov_len = len;
-	m.context = s;
-	ret = fi_tsendmsg(ep->base, &m, FI_COMPLETION);
+	ret = rp_mr_hidden(dom, s->buf, len, FI_SEND, &s->mr);
+	if (!ret) {
+		iov.iov_base = s->buf;
+		iov.iov_len = len;
+		desc = rp_mr_desc(s->mr);
+		m.desc = &desc;
+		m.context = s;
+		ret = fi_tsendmsg(ep->base, &m, FI_COMPLETION);
+	}
 	if (ret) {
-		free(s->buf);
+		rp_xport_unsend(s);
 		rp_slot_put(&dom->slots, s);
 	}
 	return (int)ret;
@@ -180,8 +194,10 @@ const struct rp_xport_ops rp_xport_ops = {
 static int post(struct rp_ep *ep, struct rp_slot *s)
 {
 	struct iovec iov = {.iov_base = s->buf, .iov_len = s->size};
+	void *desc = rp_mr_desc(s->mr);
 	struct fi_msg_tagged m = {
 		.msg_iov = &iov,
+		.desc = &desc,
 		.iov_count = 1,
 		.addr = FI_ADDR_UNSPEC,
 		.tag = ep->dom->ctrl_bit,
@@ -219,6 +235,13 @@ void rp_xport_repost(struct rp_ep *ep)
 	}
 }
 
+static void bufs_free(struct rp_recv_bufs *bufs)
+{
+	if (bufs->mr)
+		fi_close(&bufs->mr->fid);
+	free(bufs);
+}
+
 /* Another set of receives, of the size that messages now have. */
 static int more_recvs(struct rp_ep *ep)
 {
@@ -226,20 +249,29 @@ static int more_recvs(struct rp_ep *ep)
 	uint32_t size = ep->serving ? SERVE_SIZE : ASK_SIZE;
 	struct rp_recv_bufs *bufs = malloc(sizeof(*bufs) + (size_t)n * size);
 	struct rp_slot *s;
+	int ret;
 
 	if (!bufs)
 		return -ENOMEM;
+	/* Whoever sends too much makes the base write there by itself. */
+	ret = rp_mr_hidden(ep->dom, bufs->buf, (size_t)n * size, FI_RECV,
+			   &bufs->mr);
+	if (ret) {
+		free(bufs);
+		return ret;
+	}
 	for (i = 0; i < n; i++) {
 		s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_RECV);
 		if (!s)
 			break;
 		s->buf = bufs->buf + (size_t)i * size;
+		s->mr = bufs->mr;
 		s->size = size;
 		ep->nrecv++;
 		ep->recv_due++;
 	}
 	if (!i) {
-		free(bufs);
+		bufs_free(bufs);
 		return -ENOMEM;
 	}
 	bufs->next = ep->recv_bufs;
@@ -282,7 +314,7 @@ void rp_xport_free(struct rp_ep *ep)
 
 	while ((bufs = ep->recv_bufs)) {
 		ep->recv_bufs = bufs->next;
-		free(bufs);
+		bufs_free(bufs);
 	}
 }
 
@@ -350,7 +382,7 @@ void rp_xport_completed(struct rp_slot *s, size_t len, int err)
 	if (s->kind == RP_SLOT_SEND) {
 		rp_cntr_hide(ep, RP_CNTR_SEND, err != 0);
 		/* A lost message shows as silence; the timeout tells. */
-		free(s->buf);
+		rp_xport_unsend(s);
 		rp_slot_put(&ep->dom->slots, s);
 		return;
 	}
