@@ -36,6 +36,11 @@ enum rp_path rp_host_path(const char *base, const char *device)
 	return RP_PATH_DMA;
 }
 
+bool rp_host_acknowledges(const char *base, const char *device, char *why)
+{
+	return true;
+}
+
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 {
 	return rp_host_sim.flusher(addr, len);

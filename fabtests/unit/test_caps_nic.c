@@ -330,3 +330,48 @@ Test(caps_nic, unknown_stays_unknown)
 	cfg.fence = RP_UNKNOWN;
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 }
+
+/* Only of a channel adapter the success of a write means that it arrived. */
+Test(caps_nic, acknowledges)
+{
+	static const struct {
+		const char *type;
+		bool yes;
+	} t[] = {
+		{"1: CA", true},      {"4: RNIC", false},
+		{"5: usNIC", false},  {"7: unspecified", false},
+		{"11: later", false}, {"", false},
+	};
+	char why[RP_SOURCE_LEN];
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		put("/sys/class/infiniband/x0/node_type", "%s\n", t[i].type);
+		cr_assert_eq(rp_caps_acknowledges(dir, "verbs", "x0", why),
+			     t[i].yes, "%s", t[i].type);
+		cr_assert_eq(!*why, t[i].yes);
+		cr_assert(t[i].yes || strstr(why, t[i].type), "%s", why);
+	}
+	put("/sys/class/infiniband/x0/node_type", "1: CA\n");
+	cr_assert(rp_caps_acknowledges(dir, "verbs;ofi_rxm", "x0", why));
+	cr_assert(rp_caps_acknowledges(dir, "VERBS", "x0-xrc", why));
+	/* What cannot be looked at is not believed. */
+	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "x1", why));
+	cr_assert_not(rp_caps_acknowledges(dir, "verbs", NULL, why));
+	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "", why));
+	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "../x0", why));
+	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "-xrc", why));
+	/* Others have a delivery completion of their own. */
+	cr_assert(rp_caps_acknowledges(dir, "tcp", "lo", why));
+	cr_assert(rp_caps_acknowledges(dir, "verbsy", "x1", why));
+	cr_assert(rp_caps_acknowledges(dir, NULL, NULL, why));
+}
+
+Test(caps_nic, several_domains_of_one_device)
+{
+	device("rxe0", "/sys/devices/virtual");
+	rp_caps_base(dir, "verbs", "rxe0-xrc", &nic);
+	cr_assert_eq(nic.placement, RP_PLACE_CPU_KERNEL);
+	cr_assert_eq(nic.told, RP_NO);
+	rp_caps_base(dir, "verbs", "rxe0-xr", &nic);
+	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
+}

@@ -184,6 +184,15 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *nic);
 void rp_caps_base(const char *root, const char *base, const char *device,
 		  struct rp_nic *nic);
 
+/*
+ * Does the success of a write to a base's device say that the other side has
+ * it? Reliable connections of InfiniBand and RoCE acknowledge; over iWARP it
+ * only says that the bytes are in the sender's TCP. Devices that cannot be
+ * looked at: no. why: RP_SOURCE_LEN bytes.
+ */
+bool rp_caps_acknowledges(const char *root, const char *base,
+			  const char *device, char *why);
+
 const char *rp_class_name(enum rp_class c);	     /* "none", ... */
 int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */
 const char *rp_memory_name(enum rp_memory m);

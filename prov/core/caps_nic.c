@@ -220,6 +220,50 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 	return 0;
 }
 
+/* "mlx5_0" of "mlx5_0-xrc": libfabric has several domains of one device. */
+static char *device_of(const char *domain)
+{
+	static const char xrc[] = "-xrc";
+	size_t n = strlen(domain), m = sizeof(xrc) - 1;
+
+	if (n > m && !strcmp(domain + n - m, xrc))
+		n -= m;
+	return strndup(domain, n);
+}
+
+bool rp_caps_acknowledges(const char *root, const char *base,
+			  const char *device, char *why)
+{
+	static const char verbs[] = "verbs";
+	char type[32] = "nothing", *name, *path = NULL;
+	FILE *f = NULL;
+
+	*why = '\0';
+	/* Others complete a delivery, or refuse to. */
+	if (!base || strcspn(base, ";") != sizeof(verbs) - 1 ||
+	    strncasecmp(base, verbs, sizeof(verbs) - 1))
+		return true;
+	name = device ? device_of(device) : NULL;
+	if (name && *name && *name != '.' && !strchr(name, '/') &&
+	    asprintf(&path, "%s/sys/class/infiniband/%s/node_type",
+		     root ? root : "", name) >= 0)
+		f = fopen(path, "re");
+	if (f && fgets(type, sizeof(type), f))
+		type[strcspn(type, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	free(path);
+	free(name);
+	/* A channel adapter, as the kernel has it: IB_NODE_CA. */
+	if (!strncmp(type, "1:", 2))
+		return true;
+	rp_caps_say(why, RP_SOURCE_LEN,
+		    "%s is no InfiniBand or RoCE adapter (its node type is "
+		    "%s): nothing tells that a write has arrived",
+		    device ? device : "the device", type);
+	return false;
+}
+
 /* Base providers that are known to place writes by a copy of the CPU. */
 static const struct {
 	const char *base;
@@ -274,10 +318,15 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 			    "%s has no adapter of its own", copiers[i].base);
 		return;
 	}
-	if (n == 5 && !strncasecmp(base, "verbs", n) && device &&
-	    !rp_caps_nic(root, device, nic)) {
-		find_told(base, n, nic);
-		return;
+	if (n == 5 && !strncasecmp(base, "verbs", n) && device) {
+		char *name = device_of(device);
+		int ret = name ? rp_caps_nic(root, name, nic) : -ENOMEM;
+
+		free(name);
+		if (!ret) {
+			find_told(base, n, nic);
+			return;
+		}
 	}
 	SAY(nic, "nothing is known of who places writes of %.*s%s%s", (int)n,
 	    base, device ? " on " : "", device ? device : "");

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -142,6 +143,20 @@ static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
 	return *out ? 0 : ret;
 }
 
+/*
+ * Without a shared receive context ofi_rxm of libfabric 2.1 posts a receive
+ * again on a connection that it has just freed: a message that comes while its
+ * sender closes crashes the receiver (measured).
+ */
+static void look_at_rxm(const struct rp_dom *dom)
+{
+	if (!strcasecmp(dom->fabric->base_name, "verbs") &&
+	    !getenv("FI_OFI_RXM_USE_SRX"))
+		RP_WARN(DOMAIN, "set FI_OFI_RXM_USE_SRX=1 on both sides: "
+				"ofi_rxm over verbs may crash without it when "
+				"a peer closes\n");
+}
+
 static int make_agent(struct rp_dom *dom)
 {
 	struct rp_agent_attr attr = {
@@ -184,6 +199,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	dom->ordered = dom->base_info->tx_attr->msg_order & FI_ORDER_SAW;
 	dom->own = rp_fence_is_proof(dom);
+	look_at_rxm(dom);
 	format = dom->base_info->ep_attr->mem_tag_format;
 	dom->ctrl_bit = 1ull << (63 - __builtin_clzll(format));
 	LIST_INIT(&dom->cqs);

@@ -59,6 +59,11 @@ enum rp_path rp_host_path(const char *base, const char *device)
 	return rp_cost_path_of(&nic);
 }
 
+bool rp_host_acknowledges(const char *base, const char *device, char *why)
+{
+	return rp_caps_acknowledges(NULL, base, device, why);
+}
+
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 {
 	return NULL;

@@ -31,6 +31,8 @@ int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 bool rp_host_tells(const char *base, const char *device);
 /* What writes over such a base travel over. */
 enum rp_path rp_host_path(const char *base, const char *device);
+/* Does the success of a write say that it arrived? why: RP_SOURCE_LEN bytes. */
+bool rp_host_acknowledges(const char *base, const char *device, char *why);
 /* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
 /* May flushes that block run on a thread of their own? */

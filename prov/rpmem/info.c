@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
 /* Flags of fi_getinfo that libfabric keeps to itself; the same since 1.9. */
@@ -345,6 +346,21 @@ static bool may_make_keys(uint32_t version, const struct fi_info *hints)
 	       (!hints->caps || wants_persistence(hints));
 }
 
+/* Every commit stands on it that who was told of a write knows that it came. */
+static bool acknowledges(const struct fi_info *i)
+{
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+	char why[RP_SOURCE_LEN];
+
+	if (rp_host_acknowledges(i->fabric_attr->prov_name,
+				 i->domain_attr->name, why))
+		return true;
+	if (!atomic_flag_test_and_set(&told))
+		RP_WARN(CORE, "%s is left out: %s\n", i->domain_attr->name,
+			why);
+	return false;
+}
+
 /* Turn the base's entry into what we offer. */
 static int info_to_ours(uint32_t version, const struct fi_info *hints,
 			struct fi_info *i)
@@ -355,6 +371,8 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	/* libfabric appends ";ofi_rpmem"; ofi_rxm stays out of sight. */
 	if (semi)
 		*semi = 0;
+	if (!acknowledges(i))
+		return -FI_ENODATA;
 	if (!(i->caps & FI_TAGGED) || !i->ep_attr->mem_tag_format)
 		return -FI_ENODATA;
 	i->caps &= ~(uint64_t)DIRECT_CAPS;
