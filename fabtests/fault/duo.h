@@ -9,11 +9,21 @@
  * The driver never calls libfabric: both sides are forked from a clean
  * process, so that each reads its own environment and may be killed.
  */
+#define DUO_SPARES 4
 struct duo {
 	pid_t target;
-	int card_fd; /* the target's card comes from here */
-	char pool[32];
-	char port[8]; /* of the first target; the next ones take it over */
+	/*
+	 * Forked, and not told yet what to serve: a process that has opened an
+	 * RDMA device can have no more children that open it.
+	 */
+	struct {
+		pid_t pid;
+		int go, card;
+	} spare[DUO_SPARES];
+	int nspare;
+	int card_fd;   /* the target's card comes from here */
+	char pool[32]; /* made and deleted, or what RPMEM_POOL names */
+	char port[8];  /* of the first target; the next ones take it over */
 };
 
 /* Start a target that serves pool until it is killed; its card. */
@@ -32,6 +42,10 @@ void duo_stop(struct duo *d);
  */
 typedef const char *(*duo_fn)(struct duo *d);
 void duo_case(const char *name, duo_fn fn);
+/* The same, for a case that listens to the log; it is shown behind it. */
+void duo_listening_case(const char *name, duo_fn fn);
+/* Did the log say this since it was last asked? */
+bool duo_has_said(const char *words);
 
 /* In the initiator: open with the target inserted. */
 void duo_open(struct side *s, const struct pair_opts *o, const struct card *c);

@@ -48,6 +48,12 @@ fabtests_fault_local_read_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/local_read.sh
 EXTRA_DIST += fabtests/fault/local_read.sh
 
+# Run in the guest, where there is a device.
+check_PROGRAMS += fabtests/fault/device
+fabtests_fault_device_SOURCES = fabtests/fault/device.c $(duo_sources)
+fabtests_fault_device_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_device_LDADD = $(FABRIC_LIBS)
+
 check_PROGRAMS += fabtests/fault/badinput
 fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(duo_sources)
 fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)

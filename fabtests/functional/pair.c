@@ -55,6 +55,12 @@ void tap_ok(bool ok, const char *fmt, ...)
 	tap()->failures += !ok;
 }
 
+void tap_skip(const char *name, const char *why)
+{
+	printf("ok %d - %s # SKIP %s\n", ++tap()->number, name, why);
+	fflush(stdout);
+}
+
 int tap_done(void)
 {
 	printf("1..%d\n", tap()->number);
@@ -67,6 +73,11 @@ static const char *base_prov(void)
 	const char *base = getenv("RPMEM_BASE");
 
 	return base ? base : "tcp";
+}
+
+bool pair_over(const char *base)
+{
+	return !strcmp(base_prov(), base);
 }
 
 static char *prov_of(const struct pair_opts *o)
@@ -116,6 +127,8 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (!o->raw_keys)
 		h->domain_attr->mr_mode |= FI_MR_PROV_KEY;
+	if (o->local)
+		h->domain_attr->mr_mode |= FI_MR_LOCAL;
 	h->domain_attr->data_progress = o->progress;
 	h->domain_attr->threading = o->threading;
 	h->tx_attr->op_flags = o->op_flags;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two processes, one endpoint each, on tcp;ofi_rpmem over loopback. */
+/* Two processes, one endpoint each, on tcp;ofi_rpmem over loopback, or where
+ * RPMEM_BASE and RPMEM_NODE say. */
 #ifndef RP_TEST_PAIR_H
 #define RP_TEST_PAIR_H
 
@@ -26,6 +27,7 @@ struct pair_opts {
 	bool sources;	   /* FI_SOURCE */
 	bool counts;	   /* side.cntr are bound */
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
+	bool local;	   /* hints with FI_MR_LOCAL */
 	uint64_t caps;	   /* beside messages, tags and RMA */
 	uint64_t op_flags; /* default transmit flags */
 	uint64_t order;	   /* message order of what is sent */
@@ -105,9 +107,13 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 /* The two halves meet: call on both sides. */
 void pair_meet(struct side *s);
 
+/* Over what the tests are run: "tcp" unless RPMEM_BASE says otherwise. */
+bool pair_over(const char *base);
+
 /* TAP. */
 void tap_ok(bool ok, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+void tap_skip(const char *name, const char *why);
 int tap_done(void);
 
 #endif

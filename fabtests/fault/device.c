@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Over an RDMA device: which memory is taken, and what a target lives through.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fault/duo.h"
+
+/*
+ * RPMEM_POOL: a devdax device; RPMEM_FSDAX: a folder of a file system mounted
+ * for DAX; RPMEM_METHOD and RPMEM_CLASS: what the pool's method and class are.
+ */
+
+#define LEN	 65536
+#define CTRL_BIT (1ull << 63)
+
+static char sentence[200];
+#define FAIL(...)                                                              \
+	do {                                                                   \
+		snprintf(sentence, sizeof(sentence), __VA_ARGS__);             \
+		return sentence;                                               \
+	} while (0)
+
+#define EXPECT(got, want)                                                      \
+	do {                                                                   \
+		long long g_ = (got), w_ = (want);                             \
+		if (g_ != w_)                                                  \
+			FAIL("%s is %lld, not %lld", #got, g_, w_);            \
+	} while (0)
+
+#define SAYS(words)                                                            \
+	do {                                                                   \
+		if (!duo_has_said(words))                                      \
+			FAIL("nothing says \"%s\"", words);                    \
+	} while (0)
+
+static const struct pair_opts plain;
+
+static int reg(struct side *s, void *p, struct fid_mr **mr)
+{
+	return fi_mr_reg(s->domain, p, LEN, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+			 0, FI_RMA_PMEM, mr, NULL);
+}
+
+/* A new file in dir, mapped; its name is gone when its mapping is. */
+static void *map_file(const char *dir, int flags, char *path, size_t len)
+{
+	void *p;
+	int fd;
+
+	snprintf(path, len, "%s/device_pool.XXXXXX", dir);
+	fd = mkstemp(path);
+	if (fd < 0)
+		MUST(-errno);
+	MUST(-posix_fallocate(fd, 0, LEN));
+	p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, flags, fd, 0);
+	close(fd);
+	return p;
+}
+
+static const char *page_cache(struct duo *d)
+{
+	struct fid_mr *mr;
+	struct side s;
+	char path[64];
+	void *p = map_file(".", MAP_SHARED, path, sizeof(path));
+
+	side_open(&s, &plain);
+	EXPECT(reg(&s, p, &mr), -FI_EOPNOTSUPP);
+	SAYS("or devdax");
+	unlink(path);
+	p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		 -1, 0);
+	EXPECT(reg(&s, p, &mr), -FI_EOPNOTSUPP);
+	SAYS("anonymous memory: dies with its process");
+	side_close(&s);
+	return NULL;
+}
+
+/* The kernel does not let anybody hold on to its pages. */
+static const char *fsdax(struct duo *d)
+{
+	const int flags[] = {MAP_SHARED, MAP_SHARED_VALIDATE | MAP_SYNC};
+	struct fid_mr *mr;
+	struct side s;
+	char path[64];
+	void *p;
+
+	side_open(&s, &plain);
+	for (int i = 0; i < 2; i++) {
+		p = map_file(getenv("RPMEM_FSDAX"), flags[i], path,
+			     sizeof(path));
+		if (p == MAP_FAILED)
+			return "no mapping";
+		if (reg(&s, p, &mr) >= 0)
+			return "it was taken";
+		SAYS("use a devdax device");
+		unlink(path);
+	}
+	side_close(&s);
+	return NULL;
+}
+
+/* Written, committed, read back: by the method that was expected. */
+static const char *method(struct duo *d)
+{
+	static const char *const names[] = {
+		[FI_RPMEM_METHOD_DELIVERY] = "delivery",
+		[FI_RPMEM_METHOD_FENCE] = "fence",
+		[FI_RPMEM_METHOD_AGENT_SFENCE] = "agent-sfence",
+		[FI_RPMEM_METHOD_AGENT_CLWB] = "agent-clwb",
+	};
+	const char *want = getenv("RPMEM_METHOD"),
+		   *class = getenv("RPMEM_CLASS");
+	const bool power = !class || !strcmp(class, "power");
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	static char out[LEN], in[LEN];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	struct card c;
+	struct side s;
+
+	for (size_t i = 0; i < LEN; i++)
+		out[i] = (char)(i * 31 + getpid());
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	EXPECT(fi_rpmem_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_NONE,
+			      &attr),
+	       0);
+	if (attr.method >= sizeof(names) / sizeof(names[0]) ||
+	    !names[attr.method] || strcmp(names[attr.method], want))
+		FAIL("method %u: %.150s", attr.method, attr.why);
+	POST(&s, fi_write(s.ep, out, LEN, NULL, s.peer, c.pool_addr + 4096,
+			  c.pool_key, out));
+	EXPECT(side_wait(&s, &e, &err), 1);
+	EXPECT(duo_commit(&s, &c, 4096, LEN), power ? 0 : FI_RPMEM_ST_CLASS);
+	POST(&s, fi_read(s.ep, in, LEN, NULL, s.peer, c.pool_addr + 4096,
+			 c.pool_key, in));
+	EXPECT(side_wait(&s, &e, &err), 1);
+	EXPECT(memcmp(in, out, LEN), 0);
+	/* One that the device refuses, and what the commit then says. */
+	POST(&s, fi_write(s.ep, out, 64, NULL, s.peer,
+			  c.pool_addr + PAIR_POOL - 32, c.pool_key, out));
+	EXPECT(side_wait(&s, &e, &err), 0);
+	if (power) {
+		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64),
+		       FI_RPMEM_ST_WRITE_FAILED);
+		EXPECT(duo_commit(&s, &c, 0, 64), 0);
+		EXPECT(duo_write(&s, &c, PAIR_POOL - 64, 64), 0);
+		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64), 0);
+	}
+	side_close(&s);
+	return NULL;
+}
+
+/* Killed and started anew at the same address, with the same memory. */
+static const char *restart(struct duo *d)
+{
+	struct card c, again;
+	struct side s;
+	double start;
+	int st;
+
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	for (int i = 0; i < 3; i++) {
+		EXPECT(duo_write(&s, &c, 0, 4096), 0);
+		EXPECT(duo_commit(&s, &c, 0, 4096), 0);
+		EXPECT(duo_write(&s, &c, 4096, 4096), 0);
+		duo_kill(d);
+		duo_start(d, &plain, &again);
+		/* Its writes may or may not be refused; its commits are. */
+		start = duo_now();
+		st = duo_commit(&s, &c, 4096, 4096);
+		if (!st)
+			return "what the dead one had was committed";
+		printf("# old key: status %d after %.2f s\n", st,
+		       duo_now() - start);
+		c = again;
+		EXPECT(duo_write(&s, &c, 4096, 4096), 0);
+		EXPECT(duo_commit(&s, &c, 4096, 4096), 0);
+	}
+	side_close(&s);
+	return NULL;
+}
+
+/*
+ * With FI_MR_LOCAL every buffer has a descriptor, ours too: a message too long
+ * for a hidden receive is fetched by the base.
+ */
+static const char *descriptors(struct duo *d)
+{
+	const struct pair_opts local = {.local = true}, raw = {.prov = "tcp"};
+	static char out[4096], in[4096], huge[1 << 20];
+	struct fi_rma_iov many[200];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	struct fid_mr *from, *to;
+	struct card c;
+	struct side s, bad;
+
+	duo_start(d, &local, &c);
+	duo_open(&s, &local, &c);
+	if (!(s.info->domain_attr->mr_mode & FI_MR_LOCAL))
+		return "the base has no use for descriptors";
+	memset(out, 'd', sizeof(out));
+	MUST(fi_mr_reg(s.domain, out, sizeof(out), FI_WRITE, 0, 0, 0, &from,
+		       NULL));
+	MUST(fi_mr_reg(s.domain, in, sizeof(in), FI_READ, 0, 0, 0, &to, NULL));
+	POST(&s, fi_write(s.ep, out, sizeof(out), fi_mr_desc(from), s.peer,
+			  c.pool_addr, c.pool_key, out));
+	EXPECT(side_wait(&s, &e, &err), 1);
+	/* A request that is too long to be injected. */
+	for (int i = 0; i < 200; i++)
+		many[i] = (struct fi_rma_iov){c.pool_addr + i * 20, 8,
+					      c.pool_key};
+	POST(&s, fi_rpmem_commit(s.ep, many, 200, s.peer, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_DEFAULT, NULL, many));
+	EXPECT(side_wait(&s, &e, &err), 1);
+	POST(&s, fi_read(s.ep, in, sizeof(in), fi_mr_desc(to), s.peer,
+			 c.pool_addr, c.pool_key, in));
+	EXPECT(side_wait(&s, &e, &err), 1);
+	EXPECT(memcmp(in, out, sizeof(in)), 0);
+
+	duo_open(&bad, &raw, &c);
+	for (int i = 0; i < 3; i++) {
+		POST(&bad, fi_tsend(bad.ep, huge, sizeof(huge), NULL, bad.peer,
+				    CTRL_BIT, huge));
+		for (int k = 0; k < 20; k++)
+			EXPECT(duo_commit(&s, &c, 0, 64), 0);
+		fi_cq_read(bad.cq, &e, 1);
+	}
+	side_close(&bad);
+	EXPECT(duo_commit(&s, &c, 0, 64), 0);
+	MUST(fi_close(&from->fid));
+	MUST(fi_close(&to->fid));
+	side_close(&s);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		duo_fn fn;
+		bool listens;
+	} cases[] = {
+		{"the method", method, false},
+		{"page cache and anonymous memory", page_cache, true},
+		{"files of a DAX file system", fsdax, true},
+		{"a target that is killed", restart, false},
+		{"FI_MR_LOCAL", descriptors, false},
+	};
+
+	setbuf(stdout, NULL);
+	if (!getenv("RPMEM_POOL") || !getenv("RPMEM_FSDAX") ||
+	    !getenv("RPMEM_METHOD"))
+		return 2;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (argc > 1 && strcmp(argv[1], cases[i].name))
+			continue;
+		/* A dead target is waited for; a slow machine's is not dead. */
+		duo_env("FI_OFI_RPMEM_TIMEOUT",
+			cases[i].fn == restart ? "5000" : "30000");
+		if (cases[i].listens)
+			duo_listening_case(cases[i].name, cases[i].fn);
+		else
+			duo_case(cases[i].name, cases[i].fn);
+	}
+	return tap_done();
+}
