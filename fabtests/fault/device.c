@@ -160,6 +160,50 @@ static const char *method(struct duo *d)
 	return NULL;
 }
 
+/*
+ * A store behind a commit. Messages of the program's own wait at the target
+ * meanwhile, which never receives any.
+ */
+static const char *behind(struct duo *d)
+{
+	static uint64_t value, seen;
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	struct fi_rma_iov r;
+	struct side s, other;
+	struct card c;
+
+	duo_start(d, &plain, &c);
+	duo_open(&s, &plain, &c);
+	value = (uint64_t)getpid() << 32 | 0x600d;
+	for (int i = 0; i < 20; i++) {
+		struct fi_rpmem_then then = {
+			.key = c.pool_key,
+			.addr = c.pool_addr + 8192 + 8 * i,
+			.value = value + i,
+		};
+
+		POST(&s, fi_inject(s.ep, &value, sizeof(value), s.peer));
+		r = (struct fi_rma_iov){c.pool_addr, 4096, c.pool_key};
+		EXPECT(duo_write(&s, &c, 0, 4096), 0);
+		POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+					 FI_RPMEM_CLASS_DEFAULT, &then, &r));
+		EXPECT(side_wait(&s, &e, &err), 1);
+		POST(&s, fi_read(s.ep, &seen, sizeof(seen), NULL, s.peer,
+				 then.addr, c.pool_key, &seen));
+		EXPECT(side_wait(&s, &e, &err), 1);
+		EXPECT(seen == value + i, 1);
+		if (i % 10)
+			continue;
+		/* Somebody new is inserted by the agent. */
+		duo_open(&other, &plain, &c);
+		EXPECT(duo_commit(&other, &c, 0, 64), 0);
+		side_close(&other);
+	}
+	side_close(&s);
+	return NULL;
+}
+
 /* Killed and started anew at the same address, with the same memory. */
 static const char *restart(struct duo *d)
 {
@@ -255,6 +299,7 @@ int main(int argc, char **argv)
 		{"the method", method, false},
 		{"page cache and anonymous memory", page_cache, true},
 		{"files of a DAX file system", fsdax, true},
+		{"a store behind a commit", behind, false},
 		{"a target that is killed", restart, false},
 		{"FI_MR_LOCAL", descriptors, false},
 	};

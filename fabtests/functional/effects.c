@@ -341,8 +341,6 @@ int main(void)
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	setbuf(stdout, NULL);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
-		if (runs[i].o.prov && !pair_over("tcp"))
-			continue;
 		label = runs[i].label;
 		memset(waited, 0, sizeof(waited));
 		pair_run(&runs[i].o, &runs[i].o, serve, program);

@@ -25,8 +25,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/fault/librpmem-fault-fi.la fabtests/fault/libshadow.la \
 	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
 	fabtests/functional/basic fabtests/functional/man_claims \
-	fabtests/functional/effects fabtests/fault/badinput \
-	fabtests/fault/powercut fabtests/fault/device
+	fabtests/fault/badinput fabtests/fault/powercut fabtests/fault/device
 rm -rf /build/payload
 mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 	/build/payload/fabtests/functional /build/payload/util
@@ -34,9 +33,8 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/librpmem-fault-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
 	util/fi_rpmem_cp fabtests/functional/basic \
-	fabtests/functional/man_claims fabtests/functional/effects \
-	fabtests/fault/badinput fabtests/fault/powercut \
-	fabtests/fault/device; do
+	fabtests/functional/man_claims fabtests/fault/badinput \
+	fabtests/fault/powercut fabtests/fault/device; do
 	strip -S -o "/build/payload/$f" "$f"
 done
 # FLUSH came with rdma-core 45.

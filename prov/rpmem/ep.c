@@ -450,6 +450,7 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 
 	if (!b)
 		return NULL;
+	rp_info_for_rxm(b, dom->fabric->base_name);
 	free(b->fabric_attr->prov_name);
 	b->fabric_attr->prov_name =
 		strdup(dom->base_info->fabric_attr->prov_name);

@@ -181,6 +181,25 @@ static uint64_t caps_to_base(uint64_t caps)
 	return caps;
 }
 
+/*
+ * ofi_rxm of libfabric 2.1 with a shared receive context, which verbs needs,
+ * looks for the sender of every message that waits when an address is inserted,
+ * and knows it only where sources are asked for (it crashes: measured). Our
+ * agent inserts who asks it.
+ */
+static uint64_t rxm_caps(const char *base)
+{
+	return strcasecmp(base, "verbs") ? 0 : FI_SOURCE;
+}
+
+void rp_info_for_rxm(struct fi_info *b, const char *base)
+{
+	if (b->caps)
+		b->caps |= rxm_caps(base);
+	if (b->rx_attr->caps)
+		b->rx_attr->caps |= rxm_caps(base);
+}
+
 /* The fid of ours that a program put into hints, as the base knows it. */
 static void fids_to_base(struct fi_info *b)
 {
@@ -296,6 +315,7 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 	if (!b)
 		return -FI_ENOMEM;
 	b->ep_attr->type = FI_EP_RDM;
+	rp_info_for_rxm(b, base);
 	/*
 	 * sockets 1.17 fails by itself where the program drives it (sends end
 	 * with -FI_ENOENT, writes with -FI_EIO, no descriptor to sleep on:
@@ -379,7 +399,9 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	if (hints && hints->caps) {
-		uint64_t added = CTRL_CAPS & ~hints->caps;
+		uint64_t added =
+			(CTRL_CAPS | rxm_caps(i->fabric_attr->prov_name)) &
+			~hints->caps;
 
 		i->caps &= ~added;
 		i->tx_attr->caps &= ~added;

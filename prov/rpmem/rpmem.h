@@ -70,6 +70,8 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 		 struct fi_info **list);
 /* A program's fi_info, as the base wants to see it. */
 struct fi_info *rp_info_to_base(const struct fi_info *info);
+/* What that has to have more of, so that ofi_rxm over base is safe. */
+void rp_info_for_rxm(struct fi_info *b, const char *base);
 /* "tcp" from "tcp;ofi_rpmem"; NULL when no base is named. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
 /*
