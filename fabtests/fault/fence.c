@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Commits that the initiator carries out by itself, over a base that tells of
- * breaks: what they cost, and what ends the right to them.
+ * breaks: what they cost, and what ends the right to them. And what the success
+ * of a write has to mean for any commit.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -550,6 +551,69 @@ static void forced(void)
 	never("where the agent's method is forced", &telling);
 }
 
+/* --- what the success of a write has to mean, with or without the agent --- */
+
+/*
+ * A write, perhaps its acknowledgement, a break that nobody is told of, and a
+ * commit over the next connection. end: of the commit; kept: after a cut the
+ * bytes are there.
+ */
+static void acknowledged(void)
+{
+	static const struct {
+		const char *what;
+		bool no_acks, placed_acks, arrives, forgets;
+		int end;
+		bool kept;
+	} t[] = {
+		/* Why devices are left out whose success means nothing. */
+		{"iWARP, the write is lost", true, false, false, false, 0,
+		 false},
+		{"the NIC acknowledges, the write is lost", false, false, false,
+		 false, EREMOTEIO, false},
+		{"what is placed is acknowledged, the write is lost", false,
+		 true, false, false, EREMOTEIO, false},
+		{"what is placed is acknowledged, the NIC is of no use any "
+		 "more",
+		 false, true, true, true, 0, true},
+		{"the NIC has acknowledged", false, false, true, false, 0,
+		 true},
+		/* What is taken for granted of adapters, and why. */
+		{"the NIC has acknowledged, and forgets", false, false, true,
+		 true, 0, false},
+	};
+	struct pmsim_cfg cfg = telling;
+	const uint64_t value = 0x77;
+	struct pmsim_wire w[8];
+	unsigned int rounds;
+	size_t n;
+
+	cfg.tells_breaks = false;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		cfg.no_acks = t[i].no_acks;
+		cfg.placed_acks = t[i].placed_acks;
+		start(t[i].what, &cfg);
+		confirm();
+		CHECK(write_flags(&value, 8, 0, 0, &rest) == 0);
+		for (n = pmsim->wires(w, 8); n-- && w[n].to != 1;)
+			;
+		CHECK(n < 8);
+		if (t[i].arrives) {
+			deliver_to(1);
+			while (settles && model_dma_ready(model))
+				model_dma_step(model, 0);
+			deliver_to(0);
+			look(&a);
+		}
+		if (t[i].forgets)
+			model_dma_drop(model, w[n].qp);
+		pmsim->break_wire(w[n].id, 0);
+		CHECK(commit(0, 8, &rounds) == t[i].end);
+		CHECK(safe(mem, value) == t[i].kept);
+		end();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
@@ -572,6 +636,7 @@ int main(int argc, char **argv)
 	after_restart();
 	downgrade();
 	silent_base();
+	acknowledged();
 	CHECK(reused_keys("with keys given twice", RP_NO) > 0);
 	/* What the fact is there for: believed where it is false. */
 	CHECK(reused_keys("with keys given twice, denied", RP_YES) == 0);

@@ -179,7 +179,7 @@ make_tests() {
 		-print -quit)" ] || (cd "$src" && ./autogen.sh) || return
 	mkdir -p "$out"
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
-	cp "$here/lib.sh" "$here/flush.sh" "$out/payload/" &&
+	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" "$out/payload/" &&
 		cp "$tests" "$out/payload/tests.sh" &&
 		cp "$here/guest" "$out/payload/guest" || return
 	tar -C "$out/payload" -cf "$out/payload.tar" . || return

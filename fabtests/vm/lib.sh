@@ -57,7 +57,10 @@ tap() {
 	grep -E '^(not )?ok ' $out >$out.lines
 	while read -r line; do
 		case $line in
-		ok*'# SKIP'*) skip "$name: ${line#* - }" ;;
+		ok*' # SKIP '*)
+			line=${line#* - }
+			skip "$name: ${line%% # SKIP *}" "${line#* # SKIP }"
+			;;
 		ok*) report ok "$name: ${line#* - }" ;;
 		*) report "not ok" "$name: ${line#* - }" quietly ;;
 		esac

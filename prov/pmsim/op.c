@@ -169,9 +169,10 @@ static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 {
 	/* All else completes whatever becomes of it, as over tcp. */
-	bool answer = !tx->silent &&
-		      (tx->what == PMSIM_READ || tx->what == PMSIM_ATOMIC ||
-		       (tx->flags & FI_DELIVERY_COMPLETE));
+	bool answer =
+		!tx->silent &&
+		(tx->what == PMSIM_READ || tx->what == PMSIM_ATOMIC ||
+		 ((tx->flags & FI_DELIVERY_COMPLETE) && !ps_sim.cfg.no_acks));
 	struct ps_op *op = NULL;
 	struct ps_wire *wire;
 	struct ps_msg *msg;

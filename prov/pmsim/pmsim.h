@@ -27,6 +27,8 @@ struct pmsim_cfg {
 			     else overtake() may be called */
 	bool placed_acks; /* FI_DELIVERY_COMPLETE waits for placement; else the
 			     NIC acknowledges what it has received */
+	bool no_acks;	  /* nobody acknowledges a write: its success says
+			     nothing, as over iWARP */
 	bool prov_keys;	  /* FI_MR_PROV_KEY; else keys are the user's */
 	bool fixed_keys;  /* base keys count from 1 in each life of a machine */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */

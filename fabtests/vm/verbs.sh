@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# The provider over verbs, both processes on one rxe, which places by CPU through
+# the kernel's mapping: devdax is what it takes.
+# shellcheck shell=sh
+
+# ofi_rxm over rxe: see docs/guarantees.md, "Over verbs".
+over="env -C /root/disk RPMEM_BASE=verbs RPMEM_NODE=10.9.0.1 RPMEM_POOL=$dax
+	RPMEM_FSDAX=/mnt/fsdax RPMEM_METHOD=$dax_by
+	FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4"
+device=$here/fabtests/fault/device
+
+# row METHOD CLASS STATEMENT...: what the operator's file makes of the device
+row() {
+	how=$1 class=$2
+	shift 2
+	printf '%s\n' '[host]' "$@" >/tmp/operator
+	tap "verbs, $*" $over FI_OFI_RPMEM_OPERATOR=/tmp/operator \
+		RPMEM_METHOD="$how" RPMEM_CLASS="$class" "$device" "the method"
+}
+
+note "the provider over verbs"
+# shellcheck disable=SC2086
+{
+	tap "verbs" $over "$device"
+	if [ "$domain" = adr ]; then
+		tap "verbs, basic" $over "$basic"
+		tap "verbs, bad input" $over "$here/fabtests/fault/badinput"
+		tap "verbs, power cuts" $over \
+			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
+		tap "verbs, power cuts without the flush" $over \
+			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" $FAULTY "$cut" -n 10
+		# Without connections that tell of breaks nothing is fenced.
+		row delivery power 'assert domain = cpu-caches'
+		row delivery power 'assert domain = system'
+		row agent-clwb power 'assert placement = dma-cache' \
+			'assert fence = yes'
+		row agent-clwb power 'assert placement = dma-memory' \
+			'assert fence = yes'
+		row agent-sfence power 'assert placement = dma-cache' \
+			'assert fence = yes' 'assert domain = cpu-caches'
+		row delivery power 'assert placement = dma-memory' \
+			'assert domain = system'
+		row agent-clwb none 'limit domain = none'
+		row agent-clwb process 'limit class = process'
+	else
+		tap "verbs, power cuts" $over "$cut" -c -n 5
+	fi
+}
