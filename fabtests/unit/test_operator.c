@@ -261,7 +261,10 @@ Test(operator, assertions_raise_and_are_logged)
 	cr_assert_eq(warnings, 0);
 }
 
-/* Who copies by CPU does so whatever anybody says. */
+/*
+ * Who copies through the program's mapping does so whatever anybody says;
+ * behind a software device there may be an adapter.
+ */
 Test(operator, no_opinion_on_cpu_placement)
 {
 	struct rp_facts f = strong;
@@ -269,9 +272,12 @@ Test(operator, no_opinion_on_cpu_placement)
 	loaded("[host]\nassert placement = dma-memory\n");
 	f.placement = RP_PLACE_CPU_USER;
 	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_CPU_USER);
-	f.placement = RP_PLACE_CPU_KERNEL;
-	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_CPU_KERNEL);
 	cr_assert_eq(src.raised, 0);
+	f.placement = RP_PLACE_CPU_KERNEL;
+	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_DMA_MEMORY);
+	cr_assert_eq(src.raised, 1);
+	loaded("[host]\nlimit placement = dma-cache\n");
+	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_CPU_KERNEL);
 }
 
 Test(operator, a_limit_holds_whatever_is_asserted)

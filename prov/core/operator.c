@@ -535,6 +535,16 @@ static void change(const struct rp_operator *o, const struct statement *s,
 	       word_of(s->key, found), was);
 }
 
+/*
+ * Nobody knows better who copies over tcp. What looks like a software device may
+ * have an adapter behind it.
+ */
+static bool may_assert(enum key key, int found)
+{
+	return rank(key, found) >= 0 ||
+	       (key == KEY_PLACEMENT && found == RP_PLACE_CPU_KERNEL);
+}
+
 void rp_operator_apply(const struct rp_operator *o, const char *path,
 		       const char *device, struct rp_facts *facts,
 		       struct rp_sources *src)
@@ -548,7 +558,7 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 		int found = fact_get(facts, (enum key)k);
 
 		if (last[k] && found != last[k]->value &&
-		    rank((enum key)k, found) >= 0)
+		    may_assert((enum key)k, found))
 			change(o, last[k], facts, src);
 	}
 	for (s = o->v; s < o->v + o->n; s++)

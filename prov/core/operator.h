@@ -21,7 +21,7 @@
  * about one fact the last one in the file that applies holds.
  *
  *	domain		none, memory-controller, cpu-caches, system
- *	placement	dma-cache, dma-memory; of writes by an adapter: who
+ *	placement	dma-cache, dma-memory; of writes by a device: who
  *			copies by CPU is no matter of opinion
  *	fence		yes, no
  *	native		no (limit only: both ends must confirm it)
