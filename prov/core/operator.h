@@ -22,7 +22,7 @@
  *
  *	domain		none, memory-controller, cpu-caches, system
  *	placement	dma-cache, dma-memory; of writes by a device: who
- *			copies by CPU is no matter of opinion
+ *			copies to the program's mapping does so
  *	fence		yes, no
  *	native		no (limit only: both ends must confirm it)
  *	filesystem	trusted, untrusted
