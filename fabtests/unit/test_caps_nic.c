@@ -368,7 +368,7 @@ Test(caps_nic, acknowledges)
 
 Test(caps_nic, several_domains_of_one_device)
 {
-	device("rxe0", "/sys/devices/virtual");
+	nic_device("rxe0", "/sys/devices/virtual");
 	rp_caps_base(dir, "verbs", "rxe0-xrc", &nic);
 	cr_assert_eq(nic.placement, RP_PLACE_CPU_KERNEL);
 	cr_assert_eq(nic.told, RP_NO);
