@@ -291,8 +291,9 @@ static bool speak(const struct said *s, struct rp_facts *f)
 	int was = told_of(f, s->key);
 	bool up = height(s->key, s->value) > height(s->key, was);
 
-	if (s->key == SAID_PLACEMENT && (f->placement == RP_PLACE_CPU_USER ||
-					 f->placement == RP_PLACE_CPU_KERNEL))
+	if (s->key == SAID_PLACEMENT &&
+	    (f->placement == RP_PLACE_CPU_USER ||
+	     (f->placement == RP_PLACE_CPU_KERNEL && !s->assert)))
 		return false;
 	if (!s->assert && height(s->key, was) <= height(s->key, s->value))
 		return false;
