@@ -361,6 +361,26 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	unlink(shadow);
 }
 
+/* Another life of the machine: are the first n records in the pool? */
+static int check(const char *pool, uint64_t seed, uint64_t n)
+{
+	struct record want;
+	uint64_t missing = 0;
+	size_t len;
+	char *left = pair_map(pool, &len);
+
+	if (n > RECORDS)
+		return 2;
+	for (uint64_t i = 0; i < n; i++) {
+		record_make(&want, seed, i + 1);
+		missing += memcmp(&want, left + i * sizeof(want),
+				  sizeof(want)) != 0;
+	}
+	printf("# %llu records, %llu missing\n", (unsigned long long)n,
+	       (unsigned long long)missing);
+	return missing != 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *preload = getenv("RPMEM_SHADOW_LIB");
@@ -374,6 +394,9 @@ int main(int argc, char **argv)
 		return target(argv[2], strtoull(argv[3], NULL, 10));
 	if (argc == 4 && !strcmp(argv[1], "--initiator"))
 		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+	if (argc == 5 && !strcmp(argv[1], "--check"))
+		return check(argv[2], strtoull(argv[3], NULL, 10),
+			     strtoull(argv[4], NULL, 10));
 	while ((opt = getopt(argc, argv, "cn:s:")) != -1) {
 		if (opt == 'n')
 			rounds = atoi(optarg);

@@ -179,7 +179,8 @@ make_tests() {
 		-print -quit)" ] || (cd "$src" && ./autogen.sh) || return
 	mkdir -p "$out"
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
-	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" "$out/payload/" &&
+	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" \
+		"$here/killed.sh" "$out/payload/" &&
 		cp "$tests" "$out/payload/tests.sh" &&
 		cp "$here/guest" "$out/payload/guest" || return
 	tar -C "$out/payload" -cf "$out/payload.tar" . || return
@@ -209,18 +210,14 @@ started() { # CONSOLE
 		! grep -qE 'Oops|Kernel panic' "$1" 2>/dev/null
 }
 
-# boot SUITE DOMAIN [TIMES]: one guest from start to end.
-boot() {
-	local suite=$1 domain=$2 start=$SECONDS state=mem-ctrl pid n line
-	local name="$suite $domain" out=$build/$1 p=0 f=0 s=0 plan= why=
-	local console=$build/$1-$2.console results=$build/$1-$2.results
+# guest SUITE DOMAIN APPEND: start one, on the NVDIMMs that are there.
+guest() {
+	local suite=$1 domain=$2 state=mem-ctrl out=$build/$1
 
 	[ "$domain" = adr ] || state=cpu
+	console=$build/$suite-$domain.console
+	results=$build/$suite-$domain.results
 	rm -f "$console" "$results"
-	for n in 0 1; do
-		rm -f "$work/nvdimm$n"
-		truncate -s 128M "$work/nvdimm$n"
-	done
 	TMPDIR=$work setpriv --pdeathsig KILL -- "$qemu" \
 		-accel "$accel" -cpu "$cpu" -smp 2 -m 1G,slots=2,maxmem=4G \
 		-machine "pc,nvdimm=on,nvdimm-persistence=$state,usb=off" \
@@ -229,7 +226,7 @@ boot() {
 		-object "memory-backend-file,id=m1,share=on,mem-path=$work/nvdimm1,size=128M" \
 		-device nvdimm,id=n1,memdev=m1 \
 		-kernel "$image/kernel" -initrd "$image/initrd" \
-		-append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr no_timer_check rp.domain=$domain" \
+		-append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr no_timer_check rp.domain=$domain $3" \
 		-drive "if=none,id=d0,file=$image/disk.img,format=raw,snapshot=on" \
 		-device virtio-blk-pci,drive=d0 \
 		-drive "if=none,id=d1,file=$out/payload.tar,format=raw,readonly=on" \
@@ -237,7 +234,56 @@ boot() {
 		-nodefaults -nic none -display none -monitor none -no-reboot \
 		-serial "file:$console" -serial "file:$results" \
 		</dev/null >"$work/qemu" 2>&1 &
-	pid=$! child=$!
+	child=$!
+}
+
+new_nvdimms() {
+	local n
+
+	for n in 0 1; do
+		rm -f "$work/nvdimm$n"
+		truncate -s 128M "$work/nvdimm$n"
+	done
+}
+
+# killed SUITE: a machine dies while it writes; what its next life finds is
+# tested there.
+killed() {
+	local suite=$1 start=$SECONDS acked= try
+
+	for try in 1 2 3; do
+		new_nvdimms
+		guest "$suite" adr rp.stage=write
+		while kill -0 $child 2>/dev/null &&
+			[ $((SECONDS - start)) -lt "$limit" ]; do
+			acked=$(tr -d '\r' <"$results" 2>/dev/null | sed -n \
+				's/.* acked \([0-9]*\) no more$/\1/p' | tail -1)
+			[ "${acked:-0}" -lt 500 ] || break
+			sleep 0.3
+		done
+		kill -KILL $child 2>/dev/null
+		wait $child 2>/dev/null
+		child=
+		started "$console" && break
+	done
+	if [ "${acked:-0}" -lt 500 ]; then
+		broken "$suite, killed: only ${acked:-0} records were acknowledged"
+		tail -5 "$results" "$console"
+		return
+	fi
+	boot "$suite" adr "rp.stage=check rp.acked=$acked"
+}
+
+# boot SUITE DOMAIN [APPEND [TIMES]]: one guest from start to end; APPEND: on the
+# NVDIMMs of the last one.
+boot() {
+	local suite=$1 domain=$2 start=$SECONDS pid n line
+	local name="$suite $domain${3:+ again}" p=0 f=0 s=0 plan= why=
+	local console results
+
+	[ -n "${3:-}" ] || new_nvdimms
+	guest "$suite" "$domain" "${3:-}"
+	pid=$child
 	while kill -0 $pid 2>/dev/null; do
 		if [ $((SECONDS - start)) -ge "$limit" ]; then
 			kill -KILL $pid 2>/dev/null
@@ -248,9 +294,9 @@ boot() {
 	done
 	wait $pid 2>/dev/null
 	child=
-	if ! started "$console" && [ "${3:-1}" -lt 3 ]; then
+	if ! started "$console" && [ "${4:-1}" -lt 3 ]; then
 		echo "# $name: the kernel did not start, once more"
-		boot "$suite" "$domain" $((${3:-1} + 1))
+		boot "$suite" "$domain" "${3:-}" $((${4:-1} + 1))
 		return
 	fi
 
@@ -313,5 +359,6 @@ for suite in "${platforms[@]}"; do
 	for domain in "${domains[@]}"; do
 		boot "$suite" "$domain"
 	done
+	[ "$tests" != "$here/tests.sh" ] || killed "$suite"
 done
 finish

@@ -18,6 +18,11 @@ note "memory"
 for m in nfit nd_pmem device_dax dax_pmem; do
 	modprobe $m
 done
+cut=$here/fabtests/fault/powercut
+if [ -n "$(parameter rp.stage)" ]; then
+	. ./killed.sh
+	return
+fi
 is "the kernel's persistence domain" \
 	"$(cat /sys/bus/nd/devices/region0/persistence_domain)" $in_sysfs
 t "a namespace for fsdax" ndctl create-namespace -f -e namespace0.0 -m fsdax
@@ -92,7 +97,6 @@ tap "basic on devdax" env RPMEM_POOL="$dax" RPMEM_METHOD=$dax_by "$basic"
 # Targets are killed; what is judged is what was flushed, or, where nothing has
 # to be, the memory.
 note "power cuts"
-cut=$here/fabtests/fault/powercut
 RPMEM_SHADOW_LIB=$here/fabtests/fault/.libs/libshadow.so
 tap "power cuts on fsdax" env -C /mnt/fsdax \
 	RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
