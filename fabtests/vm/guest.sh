@@ -15,7 +15,7 @@ emulated NVDIMMs, and runs fabtests/vm/tests.sh there.
   --domain NAME    adr or eadr: what persists when power fails (default: both)
   --cache DIR      where guests are kept (default: ofi_rpmem in the user's cache)
   --build DIR      what is built, and logs (default: build-guest in the sources)
-  --limit SECONDS  for one boot with its tests (default: 600)
+  --limit SECONDS  for one boot with its tests (default: 900)
   --tests FILE     instead of tests.sh
 
 The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
@@ -26,7 +26,7 @@ U
 
 here=$(cd "$(dirname "$0")" && pwd)
 src=$(cd "$here/../.." && pwd)
-platforms=() domains=() cache= build=$src/build-guest limit=600
+platforms=() domains=() cache= build=$src/build-guest limit=900
 tests=$here/tests.sh
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -249,15 +249,16 @@ new_nvdimms() {
 # killed SUITE: a machine dies while it writes; what its next life finds is
 # tested there.
 killed() {
-	local suite=$1 start=$SECONDS acked= try
+	local suite=$1 start=$SECONDS acked=
 
-	for try in 1 2 3; do
+	for _ in 1 2 3; do
 		new_nvdimms
 		guest "$suite" adr rp.stage=write
 		while kill -0 $child 2>/dev/null &&
 			[ $((SECONDS - start)) -lt "$limit" ]; do
-			acked=$(tr -d '\r' <"$results" 2>/dev/null | sed -n \
-				's/.* acked \([0-9]*\) no more$/\1/p' | tail -1)
+			acked=$(cat "$results" 2>/dev/null | tr -d '\r' |
+				sed -n 's/.* acked \([0-9]*\) no more$/\1/p' |
+				tail -1)
 			[ "${acked:-0}" -lt 500 ] || break
 			sleep 0.3
 		done

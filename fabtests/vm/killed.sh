@@ -22,10 +22,11 @@ write)
 	tr '\0' '\1' <acks >all
 	"$cut" --target "$(echo /dev/dax*.0)" $seed >card </dev/zero &
 	"$cut" --initiator 9 $seed <card 9<>acks &
-	# Until this machine is killed; those in front of the first that is not.
+	# Until this machine is killed: the first that is not acknowledged.
 	while sleep 0.1; do
 		cp acks now
-		note "acked $(cmp now all | sed 's/.*byte \([0-9]*\),.*/\1/') no more"
+		left=$(cmp now all | sed 's/.* \([0-9]*\), line.*/\1/')
+		note "acked ${left:-16385} no more"
 	done
 	;;
 check)

@@ -50,7 +50,7 @@ fails() {
 tap() {
 	name=$1
 	shift
-	timeout -k 1 170 "$@" >$out 2>&1 </dev/null
+	timeout -k 1 "${patience:-170}" "$@" >$out 2>&1 </dev/null
 	code=$?
 	bad=$(grep -c '^not ok ' $out)
 	good=$(grep -c '^ok ' $out)

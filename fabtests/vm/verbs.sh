@@ -19,6 +19,7 @@ row() {
 }
 
 note "the provider over verbs"
+patience=300 # everybody polls, on two emulated processors
 # shellcheck disable=SC2086
 {
 	tap "verbs" $over "$device"
