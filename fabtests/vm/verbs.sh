@@ -26,10 +26,13 @@ patience=300 # everybody polls, on two emulated processors
 	if [ "$domain" = adr ]; then
 		tap "verbs, basic" $over "$basic"
 		tap "verbs, bad input" $over "$here/fabtests/fault/badinput"
-		tap "verbs, power cuts" $over \
+		tap "verbs, power cuts" $over FI_OFI_RPMEM_INLINE=0 \
 			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
-		tap "verbs, power cuts without the flush" $over \
-			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" $FAULTY "$cut" -n 10
+		tap "verbs, power cuts, stores past the caches" $over "$faulty" \
+			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
+		tap "verbs, power cuts without the flush" $over "$faulty" \
+			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
+			RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1 "$cut" -n 10
 		# Without connections that tell of breaks nothing is fenced.
 		row delivery power 'assert domain = cpu-caches'
 		row delivery power 'assert domain = system'
