@@ -318,6 +318,14 @@ static void swap_cards(const struct card *mine, struct card *theirs)
 	fcntl(in_fd, F_SETFL, O_NONBLOCK);
 }
 
+/* RPMEM_PATIENCE: seconds until it is a hang. */
+static unsigned int patience(void)
+{
+	const char *given = getenv("RPMEM_PATIENCE");
+
+	return given ? (unsigned int)atoi(given) : 120;
+}
+
 /* One half, in a process that has called libfabric nowhere before. */
 static void play(const char *who, int in, int out, const struct pair_opts *o,
 		 half_fn half)
@@ -329,7 +337,7 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	role = who;
 	in_fd = in;
 	out_fd = out;
-	alarm(120); /* a hang is a failure, not a wait */
+	alarm(patience()); /* a hang is a failure, not a wait */
 	side_open(&s, o);
 	if (target)
 		side_memory(&s);

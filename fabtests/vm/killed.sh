@@ -6,12 +6,7 @@
 seed=20191021
 case $(parameter rp.stage) in
 write)
-	for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy; do
-		modprobe $m
-	done
-	ip link add eth0 type dummy
-	ip addr add 10.9.0.1/24 dev eth0
-	ip link set eth0 up
+	rxe_netdev
 	ndctl create-namespace -f -e namespace1.0 -m devdax
 	rdma link add rxe0 type rxe netdev eth0
 	sleep 1

@@ -4,6 +4,10 @@
 
 number=0 failures=0
 out=/tmp/out
+# Seconds until something hangs, where other work may take most of the machine
+# that emulates this one. RPMEM_PATIENCE is for one case of a program.
+patience=900
+export RPMEM_PATIENCE=600
 
 report() { # ok|"not ok" NAME [anything: without what was said]
 	number=$((number + 1))
@@ -28,7 +32,7 @@ skip() { # NAME WHY
 t() {
 	name=$1
 	shift
-	timeout -k 1 100 "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
 	code=$?
 	[ $code = 0 ] && { report ok "$name"; return; }
 	echo "exit status $code of: $*" >>$out
@@ -39,7 +43,7 @@ t() {
 fails() {
 	name=$1
 	shift
-	timeout -k 1 100 "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
 	code=$?
 	[ $code != 0 ] && [ $code -lt 124 ] && { report ok "$name"; return; }
 	echo "exit status $code of: $*" >>$out
@@ -50,7 +54,7 @@ fails() {
 tap() {
 	name=$1
 	shift
-	timeout -k 1 "${patience:-170}" "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
 	code=$?
 	bad=$(grep -c '^not ok ' $out)
 	good=$(grep -c '^ok ' $out)
@@ -84,4 +88,14 @@ is() {
 # parameter NAME: of the kernel's command line
 parameter() {
 	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
+}
+
+# rxe_netdev: what an RDMA device without hardware is made on, at 10.9.0.1
+rxe_netdev() {
+	for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy; do
+		modprobe $m
+	done
+	ip link add eth0 type dummy
+	ip addr add 10.9.0.1/24 dev eth0
+	ip link set eth0 up
 }

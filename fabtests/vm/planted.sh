@@ -38,7 +38,7 @@ planted "a test that fails" "1 passed, 1 failed, 0 skipped" \
 t true true
 t false false' "$@"
 planted "a guest that hangs" "[01] passed, 1 failed, 0 skipped" \
-	"still running after 40 s, killed" 40 '
+	"silent for 40 s, killed" 40 '
 t true true
 sleep 1000' "$@"
 planted "a guest that dies" "1 passed, 1 failed, 0 skipped" \

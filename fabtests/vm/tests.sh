@@ -130,12 +130,7 @@ fi
 
 # An RDMA device without hardware.
 note "RDMA"
-for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy; do
-	modprobe $m
-done
-ip link add eth0 type dummy
-ip addr add 10.9.0.1/24 dev eth0
-ip link set eth0 up
+rxe_netdev
 t "rxe" rdma link add rxe0 type rxe netdev eth0
 sleep 1
 t "ibv_devinfo" sh -c 'ibv_devinfo -d rxe0 | grep PORT_ACTIVE'

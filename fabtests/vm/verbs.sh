@@ -6,7 +6,7 @@
 # ofi_rxm over rxe: see docs/guarantees.md, "Over verbs".
 over="env -C /root/disk RPMEM_BASE=verbs RPMEM_NODE=10.9.0.1 RPMEM_POOL=$dax
 	RPMEM_FSDAX=/mnt/fsdax RPMEM_METHOD=$dax_by
-	FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4 RPMEM_PATIENCE=200"
+	FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4"
 device=$here/fabtests/fault/device
 
 # row METHOD CLASS STATEMENT...: what the operator's file makes of the device
@@ -19,7 +19,6 @@ row() {
 }
 
 note "the provider over verbs"
-patience=300 # everybody polls, on two emulated processors
 # shellcheck disable=SC2086
 {
 	tap "verbs" $over "$device"
