@@ -109,6 +109,8 @@ static void serve(struct side *s, const struct card *peer)
 	struct verdict v = {0};
 
 	side_insert(s, peer);
+	/* sockets looks for a peer's address once, when it connects. */
+	pair_meet(s);
 	pool = s->pool;
 	memset(medium, 0, sizeof(medium));
 	/* The base's own, from plain memory. */
@@ -299,6 +301,7 @@ static void program(struct side *s, const struct card *peer)
 {
 	struct verdict v;
 
+	pair_meet(s);
 	notes(s, peer);
 	pair_meet(s);
 	append(s, peer);
@@ -315,6 +318,11 @@ static void program(struct side *s, const struct card *peer)
 		   v.ours.op_context == v.base.op_context &&
 		   v.ours.tag == v.base.tag,
 	   "as the base tells of a write with CQ data");
+	if (v.ours_from != v.base_from)
+		printf("# from %#llx, the base says %#llx, it is %#llx\n",
+		       (unsigned long long)v.ours_from,
+		       (unsigned long long)v.base_from,
+		       (unsigned long long)v.peer);
 	OK(v.ours_from == v.base_from &&
 		   (!s->o.sources || v.ours_from == v.peer),
 	   "and from whom");
