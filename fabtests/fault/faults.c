@@ -140,14 +140,18 @@ static void end(enum side_of side)
 /* True: neither has died of what was done to it but for an overrun queue. */
 static bool both_live(void)
 {
-	int status;
+	int status = 0;
 
-	if (waitpid(pid_of[TARGET], NULL, WNOHANG))
+	if (waitpid(pid_of[TARGET], &status, WNOHANG)) {
+		printf("# the target ended with status %#x\n", status);
 		return false;
+	}
 	if (!waitpid(pid_of[INITIATOR], &status, WNOHANG))
 		return true;
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != OVERRUN)
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != OVERRUN) {
+		printf("# the initiator ended with status %#x\n", status);
 		return false;
+	}
 	overruns++;
 	start(INITIATOR, false);
 	return true;

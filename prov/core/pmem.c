@@ -7,6 +7,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* Without memory for its table uthash would end the process. */
+#define HASH_NONFATAL_OOM	   1
+#define uthash_nonfatal_oom(entry) (oom = true)
 #include <uthash.h>
 
 #include "core/fault.h"
@@ -271,24 +275,37 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 	return cpu_err;
 }
 
+/* With files_lock. NULL: no memory. */
+static struct file *file_new(const struct rp_file_id *id)
+{
+	struct file *f = calloc(1, sizeof(*f));
+	bool oom = false;
+
+	if (!f)
+		return NULL;
+	f->id = *id;
+	HASH_ADD(hh, files, id, sizeof(f->id), f);
+	if (oom) {
+		free(f);
+		return NULL;
+	}
+	pthread_mutex_init(&f->lock, NULL);
+	return f;
+}
+
 static int file_get(struct rp_pmem *pm, const struct rp_file_id *id)
 {
 	struct file *f;
 
 	pthread_mutex_lock(&files_lock);
 	HASH_FIND(hh, files, id, sizeof(*id), f);
-	if (!f) {
-		f = calloc(1, sizeof(*f));
-		if (!f) {
-			pthread_mutex_unlock(&files_lock);
-			return -ENOMEM;
-		}
-		f->id = *id;
-		pthread_mutex_init(&f->lock, NULL);
-		HASH_ADD(hh, files, id, sizeof(f->id), f);
-	}
-	f->refs++;
+	if (!f)
+		f = file_new(id);
+	if (f)
+		f->refs++;
 	pthread_mutex_unlock(&files_lock);
+	if (!f)
+		return -ENOMEM;
 	/* What failed before is not this region's; waits for a sync under way.
 	 */
 	pthread_mutex_lock(&f->lock);

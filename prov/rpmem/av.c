@@ -3,6 +3,10 @@
  * theirs. */
 #include <stdlib.h>
 #include <string.h>
+
+/* Without memory for its table uthash would end the process. */
+#define HASH_NONFATAL_OOM	   1
+#define uthash_nonfatal_oom(entry) (oom = true)
 #include <uthash.h>
 
 #include "rpmem/rpmem.h"
@@ -127,6 +131,7 @@ static int leave_identity(struct rp_av *av)
 static int remember(struct rp_av *av, fi_addr_t user, fi_addr_t base)
 {
 	struct rp_av_user *u = user_of(av, base);
+	bool oom = false;
 	int ret = 0;
 
 	if (u) {
@@ -142,6 +147,10 @@ static int remember(struct rp_av *av, fi_addr_t user, fi_addr_t base)
 		return -FI_ENOMEM;
 	*u = (struct rp_av_user){.base = base, .user = user, .refs = 1};
 	HASH_ADD(hh, av->users, base, sizeof(base), u);
+	if (oom) {
+		free(u);
+		return -FI_ENOMEM;
+	}
 	if (av->to_base)
 		av->to_base[user] = base;
 	if (user >= av->nuser)
@@ -387,6 +396,7 @@ int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
 		     fi_addr_t *out)
 {
 	struct rp_av_hidden *h;
+	bool oom = false;
 	int ret;
 
 	HASH_FIND(hh, av->hidden, addr, len, h);
@@ -407,9 +417,20 @@ int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
 		return ret < 0 ? ret : -FI_EADDRNOTAVAIL;
 	}
 	HASH_ADD_KEYPTR(hh, av->hidden, h->addr, h->len, h);
+	if (oom)
+		goto remove;
 	HASH_ADD(hh_base, av->hidden_by_base, base, sizeof(h->base), h);
+	if (oom) {
+		HASH_DELETE(hh, av->hidden, h);
+		goto remove;
+	}
 	*out = h->base;
 	return 0;
+
+remove:
+	fi_av_remove(av->base, &h->base, 1, 0);
+	free(h);
+	return -FI_ENOMEM;
 }
 
 void rp_av_hidden_put(struct rp_av *av, fi_addr_t addr)
