@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A table that cannot grow refuses the client, not the process. */
-#define HASH_NONFATAL_OOM	   1
-#define uthash_nonfatal_oom(entry) (oom = true)
-
 #include "core/client.h"
 #include "core/list.h"
 

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <uthash.h>
 
+#include "core/hash.h"
 #include "core/batch.h"
 #include "core/wire.h"
 #include "core/worker.h"

@@ -3,8 +3,7 @@
 #ifndef RP_INITIATOR_H
 #define RP_INITIATOR_H
 
-#include <uthash.h>
-
+#include "core/hash.h"
 #include "core/commit.h"
 #include "core/list.h"
 #include "core/own.h"

@@ -11,7 +11,7 @@ core_sources = \
 	prov/core/commit.c prov/core/commit.h \
 	prov/core/cost.c prov/core/cost.h \
 	prov/core/fault.c prov/core/fault.h \
-	prov/core/initiator.h \
+	prov/core/hash.h prov/core/initiator.h \
 	prov/core/list.h prov/core/local.c \
 	prov/core/log.c prov/core/log.h \
 	prov/core/method.c prov/core/method.h prov/core/method_advice.c \

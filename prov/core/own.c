@@ -3,10 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Where there is no memory the agent is asked. */
-#define HASH_NONFATAL_OOM	   1
-#define uthash_nonfatal_oom(entry) (oom = true)
-
 #include "core/initiator.h"
 #include "core/ranges.h"
 

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <uthash.h>
 
+#include "core/hash.h"
 #include "core/caps.h"
 #include "core/method.h"
 

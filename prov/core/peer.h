@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <uthash.h>
 
+#include "core/hash.h"
 #include "core/commit.h"
 #include "core/cost.h"
 #include "core/ranges.h"

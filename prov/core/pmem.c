@@ -8,12 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Without memory for its table uthash would end the process. */
-#define HASH_NONFATAL_OOM	   1
-#define uthash_nonfatal_oom(entry) (oom = true)
-#include <uthash.h>
-
 #include "core/fault.h"
+#include "core/hash.h"
 #include "core/pmem.h"
 
 /* What libpmem2 steps by on every CPU it knows. */

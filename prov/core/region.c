@@ -2,10 +2,6 @@
 /* The table of live registrations, and the check of one range against one. */
 #include <errno.h>
 
-/* A table that cannot grow refuses the registration, not the process. */
-#define HASH_NONFATAL_OOM	   1
-#define uthash_nonfatal_oom(entry) ((entry)->base_key = 0, oom = true)
-
 #include "core/ranges.h"
 #include "core/region.h"
 
@@ -20,7 +16,11 @@ int rp_regions_add(struct rp_regions *t, struct rp_region *r)
 		return -EEXIST;
 	r->base_key = base_key;
 	HASH_ADD(hh, t->by_base, base_key, sizeof(base_key), r);
-	return oom ? -ENOMEM : 0;
+	if (oom) {
+		r->base_key = 0;
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 void rp_regions_del(struct rp_regions *t, struct rp_region *r)

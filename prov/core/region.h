@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <uthash.h>
 
+#include "core/hash.h"
 #include "core/caps.h"
 #include "core/method.h"
 #include "core/pmem.h"

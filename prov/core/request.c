@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A table that cannot grow fails a commit, not the process. */
-#define HASH_NONFATAL_OOM	   1
-#define uthash_nonfatal_oom(entry) (oom = true)
-
 #include "core/initiator.h"
 
 struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)

@@ -4,11 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without memory for its table uthash would end the process. */
-#define HASH_NONFATAL_OOM	   1
-#define uthash_nonfatal_oom(entry) (oom = true)
-#include <uthash.h>
-
+#include "core/hash.h"
 #include "rpmem/rpmem.h"
 
 /* An entry that an agent needed to answer somebody. */
