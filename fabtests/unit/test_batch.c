@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Batches against instructions that write down when they were called. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -323,6 +325,54 @@ Test(batch, failure_of_one_region)
 	job_done(&batch.jobs, on_good);
 	rp_log_set(NULL);
 	spot_fini(&bad);
+}
+
+/* Its lines are gone with the end of the file: to write them back is a fault.
+ */
+Test(batch, store_behind_the_end_of_a_file)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	FILE *f = tmpfile();
+	struct rp_job *gone, *other;
+	struct spot cut;
+	char *p;
+	int fd;
+
+	cr_assert_not_null(f);
+	fd = fileno(f);
+	spot_init(&cut, RP_METHOD_AGENT_CLWB, 3);
+	cr_assert_eq(ftruncate(fd, (off_t)(2 * page)), 0);
+	p = mmap(cut.bytes, 2 * page, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED, fd, 0);
+	cr_assert_eq(p, cut.bytes);
+	if (madvise(p, page, MADV_POPULATE_READ))
+		cr_skip("this kernel cannot tell");
+	cr_assert_eq(ftruncate(fd, (off_t)page), 0);
+	rp_log_set(count);
+
+	gone = job_of(&a, &a);
+	other = job_of(&b2, &b2);
+	gone->then = (struct rp_job_then){&cut.region, page, 1, true, 0};
+	other->then = (struct rp_job_then){&a.region, 64, 2, true, 0};
+	cut.region.busy++;
+	a.region.busy++;
+	TAILQ_INSERT_TAIL(&batch.jobs, gone, link);
+	TAILQ_INSERT_TAIL(&batch.jobs, other, link);
+	cr_assert_eq(rp_batch_add_then(&batch, gone), 0);
+	cr_assert_eq(rp_batch_add_then(&batch, other), 0);
+	run(&batch);
+	/* One line, of the other region, and its drain. */
+	cr_assert_eq(ncalls, 2);
+	expect_call(0, &a, 'f', 64, LINE);
+	expect_call(1, &a, 'd', 0, 0);
+	rp_batch_judge(&batch, &batch.jobs);
+	cr_assert_eq(gone->reply.status, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(other->reply.status, RP_ST_OK);
+	job_done(&batch.jobs, gone);
+	job_done(&batch.jobs, other);
+	rp_log_set(NULL);
+	fclose(f);
+	spot_fini(&cut);
 }
 
 /* What a job reports is its first failure. */

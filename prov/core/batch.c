@@ -196,7 +196,8 @@ static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 {
 	/* Everything on its way before anything is waited for. */
 	for (size_t i = 0; i < pass->nparts; i++)
-		flush_part(b, pass, &pass->parts[i]);
+		if (!pass->parts[i].err)
+			flush_part(b, pass, &pass->parts[i]);
 	for (size_t i = 0; i < pass->nparts; i++) {
 		if (pass->parts[i].err)
 			continue;
@@ -205,13 +206,35 @@ static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 	}
 }
 
-/* Positive errno of the part that flushed this region; 0: none, or well. */
-static int part_err(const struct rp_pass *pass, const struct rp_region *r)
+static struct rp_part *part_of(const struct rp_pass *pass,
+			       const struct rp_region *r)
 {
 	for (size_t i = 0; i < pass->nparts; i++)
 		if (pass->parts[i].region == r)
-			return pass->parts[i].err;
-	return 0;
+			return &pass->parts[i];
+	return NULL;
+}
+
+/* Positive errno of the part that flushed this region; 0: none, or well. */
+static int part_err(const struct rp_pass *pass, const struct rp_region *r)
+{
+	const struct rp_part *part = part_of(pass, r);
+
+	return part ? part->err : 0;
+}
+
+/*
+ * What cannot be stored to may have gone with the end of its file. msync would
+ * say so; to write back a line there is a fault.
+ */
+static int ready(struct rp_batch *b, const struct rp_job_then *t)
+{
+	struct rp_part *part = part_of(&b->then, t->region);
+	int err = -rp_pmem_ready(t->region->pmem, t->off, sizeof(t->value));
+
+	if (err && part && !rp_pmem_blocks(part->pmem))
+		part->err = err;
+	return err;
 }
 
 /* The store of one job, if everything that it stands behind is durable. */
@@ -229,8 +252,7 @@ static void store(struct rp_batch *b, struct rp_job *job)
 		t->err = part_err(&b->data, t->region);
 	/* What may take its time is not done under the lock. */
 	if (!t->err)
-		t->err = -rp_pmem_ready(t->region->pmem, t->off,
-					sizeof(t->value));
+		t->err = ready(b, t);
 	if (t->err)
 		return;
 	pthread_mutex_lock(&b->storing);
