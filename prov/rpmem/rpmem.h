@@ -138,12 +138,12 @@ struct rp_slot {
 	bool committed; /* WRITE with commit: the commit has ended */
 	bool stores;	/* COMMIT: with a store behind it, or inline */
 	uint8_t nwrites;
-	uint8_t niov;	   /* READ */
-	int base_err;	   /* of the write */
-	void *context;	   /* the user's */
-	uint64_t flags;	   /* of the user's completion */
-	void *buf;	   /* SEND, RECV; WRITE: an atomic's struct rp_carry */
-	struct fid_mr *mr; /* SEND, RECV: of buf, or NULL */
+	uint8_t niov;	/* READ */
+	int base_err;	/* of the write */
+	void *context;	/* the user's */
+	uint64_t flags; /* of the user's completion */
+	void *buf;	/* RECV; SEND: struct rp_send_buf; atomics: rp_carry */
+	struct fid_mr *mr; /* RECV: of buf, or NULL */
 	uint32_t size;	   /* RECV: of buf */
 	struct rp_commit *commit;
 	struct rp_fence *fence; /* FENCE */
@@ -478,6 +478,9 @@ struct rp_ep {
 	unsigned int nrecv, recv_due;	/* hidden receives, and not posted */
 	bool serving; /* its hidden receives hold requests, not just answers */
 	struct rp_recv_bufs *recv_bufs;
+	struct rp_send_bufs *send_bufs;
+	struct rp_send_buf *send_free;
+	unsigned int nsend_bufs;
 	struct rp_slot *last_posted; /* of the hidden receives; NULL: unknown */
 	bool recv_seen;		     /* one has completed since: */
 	uint64_t recv_looked;
@@ -594,7 +597,7 @@ int rp_xport_activate(struct rp_ep *ep, bool serve);
  * hidden receives, and then more of them.
  */
 void rp_xport_look(struct rp_ep *ep);
-/* What a slot of kind SEND has is not needed any more. */
+/* The buffer of a slot of kind SEND may be used again. */
 void rp_xport_unsend(struct rp_slot *s);
 /* The base endpoint is gone. */
 void rp_xport_free(struct rp_ep *ep);

@@ -26,6 +26,26 @@ _Static_assert(ASK_SIZE >= 74 + RP_WHY_LEN, "answers fit");
 #define MAX_RECVS 1024
 #define LOOK_NS	  500000000ull
 
+/*
+ * What a message is sent from is registered once and used again: to register
+ * is a system call, and over verbs each message longer than the base injects
+ * has to be. So many at a time, and no more than that without a completion.
+ */
+#define SEND_BUFS 8
+#define MAX_SENDS 1024
+
+struct rp_send_buf {
+	struct rp_send_buf *next; /* while it is free */
+	struct rp_send_bufs *of;
+	uint8_t msg[RP_WIRE_MAX_MSG];
+};
+
+struct rp_send_bufs {
+	struct rp_send_bufs *next;
+	struct fid_mr *mr;
+	struct rp_send_buf buf[SEND_BUFS];
+};
+
 struct rp_recv_bufs {
 	struct rp_recv_bufs *next;
 	struct fid_mr *mr;
@@ -37,11 +57,39 @@ static struct rp_ep *ep_of(struct rp_xport *x)
 	return rp_container_of(x, struct rp_ep, xport);
 }
 
+static int more_send_bufs(struct rp_ep *ep)
+{
+	struct rp_send_bufs *bufs;
+	int ret;
+
+	if (ep->nsend_bufs >= MAX_SENDS)
+		return -EAGAIN;
+	bufs = malloc(sizeof(*bufs));
+	if (!bufs)
+		return -ENOMEM;
+	ret = rp_mr_hidden(ep->dom, bufs->buf, sizeof(bufs->buf), FI_SEND,
+			   &bufs->mr);
+	if (ret) {
+		free(bufs);
+		return ret;
+	}
+	bufs->next = ep->send_bufs;
+	ep->send_bufs = bufs;
+	ep->nsend_bufs += SEND_BUFS;
+	for (int i = 0; i < SEND_BUFS; i++) {
+		bufs->buf[i].of = bufs;
+		bufs->buf[i].next = ep->send_free;
+		ep->send_free = &bufs->buf[i];
+	}
+	return 0;
+}
+
 void rp_xport_unsend(struct rp_slot *s)
 {
-	if (s->mr)
-		fi_close(&s->mr->fid);
-	free(s->buf);
+	struct rp_send_buf *b = s->buf;
+
+	b->next = s->ep->send_free;
+	s->ep->send_free = b;
 }
 
 static uint64_t xport_now(struct rp_xport *x)
@@ -49,51 +97,60 @@ static uint64_t xport_now(struct rp_xport *x)
 	return rp_host_now();
 }
 
+static int send_buffered(struct rp_ep *ep, uint64_t peer, const void *msg,
+			 size_t len)
+{
+	struct rp_dom *dom = ep->dom;
+	struct rp_send_buf *b;
+	struct rp_slot *s;
+	void *desc;
+	int ret;
+
+	if (len > sizeof(b->msg))
+		return -EMSGSIZE;
+	if (!ep->send_free) {
+		ret = more_send_bufs(ep);
+		if (ret)
+			return ret;
+	}
+	s = rp_slot_get(&dom->slots, ep, RP_SLOT_SEND);
+	if (!s)
+		return -ENOMEM;
+	b = ep->send_free;
+	ep->send_free = b->next;
+	s->buf = b;
+	memcpy(b->msg, msg, len);
+	desc = rp_mr_desc(b->of->mr);
+	ret = (int)fi_tsendmsg(ep->base,
+			       &(struct fi_msg_tagged){
+				       .msg_iov = &(struct iovec){b->msg, len},
+				       .desc = &desc,
+				       .iov_count = 1,
+				       .addr = peer,
+				       .tag = dom->ctrl_bit,
+				       .context = s,
+			       },
+			       FI_COMPLETION);
+	if (ret) {
+		rp_xport_unsend(s);
+		rp_slot_put(&dom->slots, s);
+	}
+	return ret;
+}
+
 static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
 		      size_t len)
 {
 	struct rp_ep *ep = ep_of(x);
-	struct rp_dom *dom = ep->dom;
-	struct iovec iov;
-	struct fi_msg_tagged m = {
-		.msg_iov = &iov,
-		.iov_count = 1,
-		.addr = peer,
-		.tag = dom->ctrl_bit,
-	};
-	struct rp_slot *s;
-	void *desc;
-	ssize_t ret;
 
 	/*
 	 * Injected, a message costs no completion and no buffer. A counter of
 	 * sends would count it, and nobody could tell when.
 	 */
 	if (len <= ep->inject_size && !ep->cntr[RP_CNTR_SEND])
-		return (int)fi_tinject(ep->base, msg, len, peer, dom->ctrl_bit);
-	s = rp_slot_get(&dom->slots, ep, RP_SLOT_SEND);
-	if (!s)
-		return -ENOMEM;
-	s->buf = malloc(len);
-	if (!s->buf) {
-		rp_slot_put(&dom->slots, s);
-		return -ENOMEM;
-	}
-	memcpy(s->buf, msg, len);
-	ret = rp_mr_hidden(dom, s->buf, len, FI_SEND, &s->mr);
-	if (!ret) {
-		iov.iov_base = s->buf;
-		iov.iov_len = len;
-		desc = rp_mr_desc(s->mr);
-		m.desc = &desc;
-		m.context = s;
-		ret = fi_tsendmsg(ep->base, &m, FI_COMPLETION);
-	}
-	if (ret) {
-		rp_xport_unsend(s);
-		rp_slot_put(&dom->slots, s);
-	}
-	return (int)ret;
+		return (int)fi_tinject(ep->base, msg, len, peer,
+				       ep->dom->ctrl_bit);
+	return send_buffered(ep, peer, msg, len);
 }
 
 /*
@@ -311,7 +368,14 @@ static void drop_small_recvs(struct rp_ep *ep)
 void rp_xport_free(struct rp_ep *ep)
 {
 	struct rp_recv_bufs *bufs;
+	struct rp_send_bufs *sends;
 
+	while ((sends = ep->send_bufs)) {
+		ep->send_bufs = sends->next;
+		if (sends->mr)
+			fi_close(&sends->mr->fid);
+		free(sends);
+	}
 	while ((bufs = ep->recv_bufs)) {
 		ep->recv_bufs = bufs->next;
 		bufs_free(bufs);
