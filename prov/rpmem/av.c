@@ -112,10 +112,13 @@ static struct rp_av_user *user_of(const struct rp_av *av, fi_addr_t base)
 static int leave_identity(struct rp_av *av)
 {
 	struct rp_av_user *u, *tmp;
+	struct rp_ep *ep;
 	int ret = reserve(av, av->nuser ? av->nuser : 1);
 
 	if (ret)
 		return ret;
+	LIST_FOREACH (ep, &av->dom->eps, link)
+		rp_ep_straighten(ep);
 	HASH_ITER(hh, av->users, u, tmp)
 	{
 		av->to_base[u->user] = u->base;

@@ -197,6 +197,8 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	dom->marked = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
+	atomic_init(&dom->watched, dom->auto_progress);
+	atomic_init(&dom->quick_count, RP_NOT_QUICK);
 	dom->ordered = dom->base_info->tx_attr->msg_order & FI_ORDER_SAW;
 	dom->own = rp_fence_is_proof(dom);
 	look_at_rxm(dom);

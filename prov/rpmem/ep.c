@@ -170,6 +170,7 @@ static int bind_cntr(struct rp_ep *ep, struct rp_cntr *c, uint64_t flags)
 		atomic_fetch_add(&c->refs, 1);
 	}
 	atomic_store(&dom->counted, true);
+	atomic_store(&dom->watched, true);
 unlock:
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
@@ -213,6 +214,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 			return ret;
 		ep->av = av;
 		atomic_fetch_add(&av->refs, 1);
+		rp_ep_straighten(ep);
 		return 0;
 	case FI_CLASS_EQ:
 		/* A layered base reports nothing there (ofi_rxm). */
@@ -288,6 +290,11 @@ unlock:
 	return ret;
 }
 
+void rp_ep_straighten(struct rp_ep *ep)
+{
+	ep->straight = ep->av && !ep->av->to_base && !rp_ep_commits(ep);
+}
+
 static int ep_control(struct fid *fid, int command, void *arg)
 {
 	struct rp_ep *ep = ep_of(fid);
@@ -309,6 +316,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
 		ret = fi_control(&ep->base->fid, command, &flags);
 		if (!ret && (flags & FI_TRANSMIT))
 			ep->op_flags = *(uint64_t *)arg & ~FI_TRANSMIT;
+		rp_ep_straighten(ep);
 		return ret;
 	default:
 		return -FI_ENOSYS;

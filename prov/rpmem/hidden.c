@@ -18,18 +18,36 @@ struct rp_chunk {
 	struct rp_slot slots[CHUNK_SLOTS];
 };
 
-#define HIDDEN_SIZE (1ull << 32)
+#define HIDDEN_SIZE (1ull << RP_HIDDEN_SHIFT)
 
 /*
- * Until it is reserved its size is 0: any word may be a program's context, and
- * there is no address for an empty range of full size to be at.
+ * Until it is reserved no address is in it: any word may be a program's
+ * context, and none has this many bits when it is shifted.
  */
-uintptr_t rp_hidden_base;
-atomic_uintptr_t rp_hidden_size;
+atomic_uintptr_t rp_hidden_number = UINTPTR_MAX;
 
 static pthread_mutex_t arena_lock = PTHREAD_MUTEX_INITIALIZER;
 static size_t arena_used;
+static uintptr_t arena;
 static struct rp_chunk *arena_free;
+
+/* Twice as much is sure to hold one that begins where it has to. */
+static int reserve(void)
+{
+	char *p = mmap(NULL, 2 * HIDDEN_SIZE, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t before;
+
+	if (p == MAP_FAILED)
+		return -FI_ENOMEM;
+	before = -(uintptr_t)p & (HIDDEN_SIZE - 1);
+	if (before)
+		munmap(p, before);
+	arena = (uintptr_t)p + before;
+	munmap(p + before + HIDDEN_SIZE, HIDDEN_SIZE - before);
+	atomic_store(&rp_hidden_number, arena >> RP_HIDDEN_SHIFT);
+	return 0;
+}
 
 static struct rp_chunk *chunk_carve(void)
 {
@@ -37,17 +55,11 @@ static struct rp_chunk *chunk_carve(void)
 	size_t size = (sizeof(struct rp_chunk) + page - 1) & ~(page - 1);
 	void *p;
 
-	if (!atomic_load(&rp_hidden_size)) {
-		p = mmap(NULL, HIDDEN_SIZE, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (p == MAP_FAILED)
-			return NULL;
-		rp_hidden_base = (uintptr_t)p;
-		atomic_store(&rp_hidden_size, HIDDEN_SIZE);
-	}
+	if (!arena && reserve())
+		return NULL;
 	if (arena_used + size > HIDDEN_SIZE)
 		return NULL;
-	p = (void *)(rp_hidden_base + arena_used);
+	p = (void *)(arena + arena_used);
 	if (mprotect(p, size, PROT_READ | PROT_WRITE))
 		return NULL;
 	arena_used += size;

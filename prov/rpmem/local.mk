@@ -4,6 +4,7 @@ rpmem_sources = \
 	prov/rpmem/av.c \
 	prov/rpmem/cntr.c \
 	prov/rpmem/cq.c \
+	prov/rpmem/cq_read.c \
 	prov/rpmem/domain.c \
 	prov/rpmem/ep.c \
 	prov/rpmem/ext.c \
@@ -20,6 +21,7 @@ rpmem_sources = \
 	prov/rpmem/poll.c \
 	prov/rpmem/progress.c \
 	prov/rpmem/rma.c \
+	prov/rpmem/rma_raw.c \
 	prov/rpmem/rpmem.h \
 	prov/rpmem/tagged.c \
 	prov/rpmem/wait.c \

@@ -21,6 +21,7 @@ void rp_domain_kick(struct rp_dom *dom)
 	 */
 	eventfd_write(dom->kick_fd, 1);
 	atomic_store(&dom->kicked, true);
+	atomic_store(&dom->quick_count, RP_NOT_QUICK);
 }
 
 static void take_kick(struct rp_dom *dom)

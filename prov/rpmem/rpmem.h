@@ -155,15 +155,12 @@ struct rp_slot {
 LIST_HEAD(rp_slots, rp_slot);
 
 /* All slots of the process lie in one range, for as long as it lives. */
-extern uintptr_t rp_hidden_base;
-extern atomic_uintptr_t rp_hidden_size; /* set after the base */
+#define RP_HIDDEN_SHIFT 32
+extern atomic_uintptr_t rp_hidden_number; /* of the range of that size */
 static inline bool rp_is_hidden(const void *context)
 {
-	uintptr_t size =
-		atomic_load_explicit(&rp_hidden_size, memory_order_acquire);
-
-	/* The base may still be written while the size says that it is not. */
-	return size && (uintptr_t)context - rp_hidden_base < size;
+	return (uintptr_t)context >> RP_HIDDEN_SHIFT ==
+	       atomic_load_explicit(&rp_hidden_number, memory_order_relaxed);
 }
 
 /* Slots of one domain: none returns to the process before its CQs are gone. */
@@ -198,6 +195,11 @@ struct rp_dom {
 	 * base calls; user callbacks do not exist.
 	 */
 	pthread_mutex_t lock;
+	/*
+	 * Until one of the following, or auto_progress, or somebody polls: a
+	 * program's read of a queue is the base's, with one look at this.
+	 */
+	atomic_bool watched;
 	/* Hidden traffic may be under way; until then nobody looks for it. */
 	atomic_bool live;
 	/* Somebody counts: readers of a base CQ without the lock are in raw. */
@@ -218,6 +220,9 @@ struct rp_dom {
 	int kick_fd;  /* core wants progress: worker done, commit ended */
 	int timer_fd; /* wakes who sleeps when a deadline comes */
 	atomic_bool kicked;
+	/* How many entries a program asks for that may get them quickly. */
+#define RP_NOT_QUICK SIZE_MAX
+	atomic_size_t quick_count;
 	uint64_t timer_due;
 
 	/* FI_PROGRESS_AUTO only. */
@@ -324,9 +329,11 @@ struct rp_cq {
 	int ev_fd; /* queue filled, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
-	bool asleep;	    /* the user may be waiting: fill wakes it */
-	unsigned int quick; /* reads until all else is looked after */
-	bool ours_seen;	    /* by the read under way */
+	bool asleep;	/* the user may be waiting: fill wakes it */
+	int quick;	/* reads until all else is looked after */
+	bool ours_seen; /* by the read under way */
+	/* What it found, where the program has too little room. */
+	struct fi_cq_msg_entry raw;
 	/*
 	 * An endpoint bound to it was closed. ofi_rxm 1.17 leaves its wait
 	 * entry behind, and fi_trywait() then reads freed memory (measured), so
@@ -336,6 +343,16 @@ struct rp_cq {
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
 };
+/* Of both kinds of queue, as programs read them: cq_read.c. */
+extern struct fi_ops_cq rp_cq_ops, rp_cq_short_ops;
+/* So many entries are taken from the base at once. */
+#define RP_CQ_BATCH 16
+/* With the lock: who went to sleep believing that there was nothing. */
+void rp_cq_wake(struct rp_cq *cq);
+void rp_cq_unwake(struct rp_cq *cq);
+/* With the lock: one entry, or error, of the base's goes where it belongs. */
+void rp_cq_dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+		    fi_addr_t src, const struct fi_cq_err_entry *err);
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
 /*
@@ -466,6 +483,7 @@ struct rp_ep {
 	struct rp_cq *own_cq; /* bound where the user bound none */
 	struct rp_cntr *cntr[RP_CNTR_KINDS];
 	uint64_t op_flags; /* default transmit flags of the user */
+	bool straight;	   /* addresses are the base's, and nothing commits */
 	bool selective, rx_selective;
 	bool enabled;
 	bool dead; /* being closed */
@@ -491,6 +509,15 @@ struct rp_ep {
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
 /* The program says which completions it wants by flags and binding. */
+/* Flags of ours that the base must not see. */
+#define RP_OUR_FLAGS (FI_COMMIT_COMPLETE | FI_RPMEM_SAVE)
+/* Where a call says nothing else. */
+static inline bool rp_ep_commits(const struct rp_ep *ep)
+{
+	return ep->op_flags & FI_COMMIT_COMPLETE;
+}
+/* After its vector or its default flags have changed. */
+void rp_ep_straighten(struct rp_ep *ep);
 static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);

@@ -334,6 +334,7 @@ static int more_recvs(struct rp_ep *ep)
 	bufs->next = ep->recv_bufs;
 	ep->recv_bufs = bufs;
 	atomic_store_explicit(&ep->dom->live, true, memory_order_release);
+	atomic_store_explicit(&ep->dom->watched, true, memory_order_release);
 	rp_xport_repost(ep);
 	return 0;
 }
