@@ -253,7 +253,7 @@ guest() {
 	local -a what=(--build "$build/guest" ${cache:+--cache "$cache"})
 	local -a all=(--platform trixie)
 
-	[ -z "$long" ] || all+=(--platform bookworm)
+	[ -z "$long" ] || all+=(--platform bookworm --long)
 	stage "guest" "$src/fabtests/vm/guest.sh" "${what[@]}" "${all[@]}"
 	stage "guest planted" "$src/fabtests/vm/planted.sh" "${what[@]}"
 }

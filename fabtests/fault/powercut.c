@@ -32,6 +32,13 @@
 #define WINDOW	32
 #define ENOUGH	400 /* acknowledgements, at most, before the cut */
 
+/*
+ * In a guest the sides are started by themselves, and what was acknowledged is
+ * kept outside of it, in slots of one file: --initiator FD SEED SLOT ENOUGH,
+ * which says so when there are ENOUGH, and goes on. Whoever holds that file
+ * asks with --check POOL SEED FD SLOT.
+ */
+
 struct record {
 	uint64_t seq; /* counts from 1 */
 	uint64_t body[6];
@@ -105,6 +112,7 @@ struct batch {
 };
 
 static volatile uint8_t *acked;
+static uint64_t acked_count, acked_enough;
 
 /* A completion of something of a batch. */
 static void settle(struct batch *b, bool ok)
@@ -112,8 +120,12 @@ static void settle(struct batch *b, bool ok)
 	b->failed |= !ok;
 	if (--b->waits || b->failed)
 		return;
-	for (unsigned int i = 0; i < b->n; i++)
+	for (unsigned int i = 0; i < b->n; i++) {
 		acked[b->first + i] = 1;
+		if (++acked_count == acked_enough &&
+		    write(STDOUT_FILENO, "enough\n", 7) != 7)
+			exit(1);
+	}
 }
 
 static void reap(struct side *s)
@@ -202,7 +214,17 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 	PUT(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
 }
 
-static int initiator(int ack_fd, uint64_t seed)
+static volatile uint8_t *acks_map(int fd, int slot)
+{
+	void *p = mmap(NULL, RECORDS, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		       (off_t)(slot * RECORDS));
+
+	if (p == MAP_FAILED)
+		MUST(-errno);
+	return p;
+}
+
+static int initiator(int ack_fd, uint64_t seed, int slot)
 {
 	static struct batch window[WINDOW];
 	struct pair_opts o = {.caps = FI_ATOMIC};
@@ -211,10 +233,7 @@ static int initiator(int ack_fd, uint64_t seed)
 	struct side s;
 
 	rng_state = seed + 1;
-	acked = mmap(NULL, RECORDS, PROT_READ | PROT_WRITE, MAP_SHARED, ack_fd,
-		     0);
-	if (acked == MAP_FAILED)
-		return 1;
+	acked = acks_map(ack_fd, slot);
 	side_open(&s, &o);
 	if (read(STDIN_FILENO, &card, sizeof(card)) != sizeof(card))
 		return 1;
@@ -284,7 +303,7 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	const char *given = getenv("RPMEM_POOL");
 	char pool[32], shadow[64], text[32], acks[16], spec[128];
 	char *targv[] = {"powercut", "--target", pool, text, NULL};
-	char *iargv[] = {"powercut", "--initiator", acks, text, NULL};
+	char *iargv[] = {"powercut", "--initiator", acks, text, "0", "0", NULL};
 	int ack_fd = memfd_create("acks", 0), in[2], card[2], fd, null;
 	volatile uint8_t *flags;
 	struct record want;
@@ -308,8 +327,7 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	null = open("/dev/null", O_WRONLY);
 	fcntl(in[1], F_SETFD, FD_CLOEXEC);
 	setenv("RPMEM_SHADOW", spec, 1);
-	flags = mmap(NULL, RECORDS, PROT_READ | PROT_WRITE, MAP_SHARED, ack_fd,
-		     0);
+	flags = acks_map(ack_fd, 0);
 	tpid = spawn(targv, in[0], card[1], preload);
 	ipid = spawn(iargv, card[0], null, NULL);
 
@@ -361,24 +379,26 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	unlink(shadow);
 }
 
-/* Another life of the machine: are the first n records in the pool? */
-static int check(const char *pool, uint64_t seed, uint64_t n)
+/* Another life of the machine: is what was acknowledged in the pool? */
+static int check(const char *pool, uint64_t seed, int fd, int slot)
 {
+	volatile uint8_t *flags = acks_map(fd, slot);
+	uint64_t n = 0, missing = 0;
 	struct record want;
-	uint64_t missing = 0;
 	size_t len;
 	char *left = pair_map(pool, &len);
 
-	if (n > RECORDS)
-		return 2;
-	for (uint64_t i = 0; i < n; i++) {
+	for (uint64_t i = 0; i < RECORDS; i++) {
+		if (!flags[i])
+			continue;
+		n++;
 		record_make(&want, seed, i + 1);
 		missing += memcmp(&want, left + i * sizeof(want),
 				  sizeof(want)) != 0;
 	}
 	printf("# %llu records, %llu missing\n", (unsigned long long)n,
 	       (unsigned long long)missing);
-	return missing != 0;
+	return missing || !n;
 }
 
 int main(int argc, char **argv)
@@ -392,11 +412,14 @@ int main(int argc, char **argv)
 
 	if (argc == 4 && !strcmp(argv[1], "--target"))
 		return target(argv[2], strtoull(argv[3], NULL, 10));
-	if (argc == 4 && !strcmp(argv[1], "--initiator"))
-		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10));
-	if (argc == 5 && !strcmp(argv[1], "--check"))
+	if (argc == 6 && !strcmp(argv[1], "--initiator")) {
+		acked_enough = strtoull(argv[5], NULL, 10);
+		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10),
+				 atoi(argv[4]));
+	}
+	if (argc == 6 && !strcmp(argv[1], "--check"))
 		return check(argv[2], strtoull(argv[3], NULL, 10),
-			     strtoull(argv[4], NULL, 10));
+			     atoi(argv[4]), atoi(argv[5]));
 	while ((opt = getopt(argc, argv, "cn:s:")) != -1) {
 		if (opt == 'n')
 			rounds = atoi(optarg);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <libpmem2.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,16 +20,61 @@
 #define RP_FAULTS
 #include "core/fault.h"
 
+#define PAGE 4096u
+
+/*
+ * RPMEM_SHADOW=POOL:SHADOW has the bytes of one file, at the same place.
+ *
+ * RPMEM_MEDIUM=FILE:BASE has those of all persistent memory, by physical
+ * address, which begins at BASE (hexadecimal); FILE is mapped, and may be a
+ * device's memory. What the kernel writes back, msync's part, is then somebody
+ * else's to see.
+ */
 static int shadow_fd = -1;
 static dev_t pool_dev;
 static ino_t pool_ino;
+static char *medium;
+static uint64_t medium_base, medium_len;
+static int pagemap_fd = -1;
+
+static void medium_open(const char *spec)
+{
+	const char *colon = strrchr(spec, ':');
+	char path[PATH_MAX];
+	struct stat st;
+	int fd;
+
+	if (!colon)
+		abort();
+	snprintf(path, sizeof(path), "%.*s", (int)(colon - spec), spec);
+	medium_base = strtoull(colon + 1, NULL, 16);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || pagemap_fd < 0 || fstat(fd, &st)) {
+		perror(path);
+		abort();
+	}
+	medium_len = (uint64_t)st.st_size;
+	medium = mmap(NULL, medium_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		      0);
+	if (medium == MAP_FAILED) {
+		perror(path);
+		abort();
+	}
+	close(fd);
+}
 
 __attribute__((constructor)) static void shadow_open(void)
 {
+	const char *all = getenv("RPMEM_MEDIUM");
 	const char *spec = getenv("RPMEM_SHADOW"), *colon;
 	char pool[PATH_MAX];
 	struct stat st;
 
+	if (all) {
+		medium_open(all);
+		return;
+	}
 	colon = spec ? strrchr(spec, ':') : NULL;
 	if (!colon)
 		return;
@@ -74,6 +120,24 @@ static off_t pool_offset(uintptr_t addr)
 	return found;
 }
 
+/* Where in the medium the page of addr begins; -1: not in persistent memory. */
+static off_t page_place(uintptr_t addr)
+{
+	const uint64_t present = 1ull << 63, frame = (1ull << 55) - 1;
+	const off_t at = (off_t)(addr / PAGE * sizeof(uint64_t));
+	uint64_t entry;
+
+	/* A flush maps the page as well. */
+	(void)*(const volatile char *)addr;
+	if (pread(pagemap_fd, &entry, sizeof(entry), at) != sizeof(entry))
+		abort();
+	/* Frame 0: who asks is not allowed to know. */
+	if (!(entry & present) || !(entry & frame))
+		abort();
+	entry = (entry & frame) * PAGE - medium_base;
+	return entry < medium_len ? (off_t)entry : -1;
+}
+
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -115,9 +179,8 @@ static __thread struct line *under_way;
 static pmem2_flush_fn real_flush;
 static pmem2_drain_fn real_drain;
 
-static void leaves(const void *addr, size_t len)
+static void leave(const void *addr, size_t len, off_t at)
 {
-	off_t at = pool_offset((uintptr_t)addr);
 	struct line *l;
 
 	if (at < 0)
@@ -132,6 +195,29 @@ static void leaves(const void *addr, size_t len)
 	under_way = l;
 }
 
+static void leaves(const void *addr, size_t len)
+{
+	const char *p = addr;
+	size_t n;
+
+	if (!medium) {
+		leave(p, len, pool_offset((uintptr_t)p));
+		return;
+	}
+	for (; len; p += n, len -= n) {
+		const size_t in_page = (uintptr_t)p % PAGE;
+		const off_t page = page_place((uintptr_t)p);
+
+		n = len < PAGE - in_page ? len : PAGE - in_page;
+		leave(p, n, page < 0 ? page : page + (off_t)in_page);
+	}
+}
+
+static bool watches(void)
+{
+	return medium || shadow_fd >= 0;
+}
+
 static void shadow_flush(const void *addr, size_t len)
 {
 	leaves(addr, len);
@@ -141,7 +227,7 @@ static void shadow_flush(const void *addr, size_t len)
 /* The provider with fault points says so of its non-temporal stores. */
 void rpmem_shadow_streamed(const void *addr, size_t len)
 {
-	if (shadow_fd >= 0)
+	if (watches())
 		leaves(addr, len);
 }
 
@@ -151,7 +237,9 @@ static void arrive(struct line *l)
 	if (!l)
 		return;
 	arrive(l->next);
-	if (pwrite(shadow_fd, l->bytes, l->len, l->at) != (ssize_t)l->len)
+	if (medium)
+		memcpy(medium + l->at, l->bytes, l->len);
+	else if (pwrite(shadow_fd, l->bytes, l->len, l->at) != (ssize_t)l->len)
 		abort();
 	free(l);
 }
@@ -180,7 +268,7 @@ pmem2_get_flush_fn(struct pmem2_map *map)
 	pmem2_flush_fn (*real)(struct pmem2_map *) =
 		(pmem2_flush_fn(*)(struct pmem2_map *))behind(__func__);
 
-	if (shadow_fd < 0)
+	if (!watches())
 		return real(map);
 	real_flush = real(map);
 	return shadow_flush;
@@ -192,7 +280,7 @@ pmem2_get_drain_fn(struct pmem2_map *map)
 	pmem2_drain_fn (*real)(struct pmem2_map *) =
 		(pmem2_drain_fn(*)(struct pmem2_map *))behind(__func__);
 
-	if (shadow_fd < 0)
+	if (!watches())
 		return real(map);
 	real_drain = real(map);
 	return shadow_drain;

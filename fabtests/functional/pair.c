@@ -2,6 +2,7 @@
 /* Two processes, one endpoint each, for tests of one behaviour. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,10 +160,19 @@ static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
 /* RPMEM_POOL and RPMEM_MAP_SYNC say on which memory the tests are run. */
 void *pair_map(const char *path, size_t *len)
 {
-	int fd = open(path, O_RDWR | O_CREAT, 0600);
+	const char *at = strchr(path, '@');
+	char file[PATH_MAX];
 	struct stat st;
+	off_t off = 0;
 	void *map;
+	int fd;
 
+	snprintf(file, sizeof(file), "%s", path);
+	if (at) {
+		file[at - path] = 0;
+		off = (off_t)PAIR_DEVICE * atoi(at + 1);
+	}
+	fd = open(file, O_RDWR | O_CREAT, 0600);
 	if (fd < 0 || fstat(fd, &st))
 		MUST(-errno);
 	*len = PAIR_POOL;
@@ -173,7 +183,7 @@ void *pair_map(const char *path, size_t *len)
 	map = mmap(NULL, *len, PROT_READ | PROT_WRITE,
 		   getenv("RPMEM_MAP_SYNC") ? MAP_SHARED_VALIDATE | MAP_SYNC
 					    : MAP_SHARED,
-		   fd, 0);
+		   fd, off);
 	if (map == MAP_FAILED)
 		MUST(-errno);
 	close(fd);

@@ -66,8 +66,8 @@ ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line);
 
 void side_open(struct side *s, const struct pair_opts *o);
 /*
- * Map a file (made when it is not there, PAIR_POOL bytes) or the beginning of a
- * devdax device; *len is what was mapped.
+ * Map a file (made when it is not there, PAIR_POOL bytes), the beginning of a
+ * devdax device or, DEVICE@N, its Nth huge page; *len is what was mapped.
  */
 void *pair_map(const char *path, size_t *len);
 /* Map it as the pool. */

@@ -6,17 +6,20 @@ set -u -o pipefail
 usage() {
 	cat <<'U'
 usage: guest.sh [--platform NAME]... [--domain NAME]... [--cache DIR]
-                [--build DIR] [--limit SECONDS] [--tests FILE]
+                [--build DIR] [--limit SECONDS] [--tests FILE] [--long]
+                [--only PART]
 
 Makes guests from Debian packages, builds this project inside, boots them with
-emulated NVDIMMs, and runs fabtests/vm/tests.sh there.
+emulated NVDIMMs, and runs fabtests/vm/tests.sh there. Then cuts their power.
 
   --platform NAME  trixie or bookworm (default: trixie)
   --domain NAME    adr or eadr: what persists when power fails (default: both)
   --cache DIR      where guests are kept (default: ofi_rpmem in the user's cache)
   --build DIR      what is built, and logs (default: build-guest in the sources)
   --limit SECONDS  a guest that says nothing for so long hangs (default: 1000)
-  --tests FILE     instead of tests.sh
+  --tests FILE     instead of tests.sh, and nothing else
+  --only PART      tests or cuts (power cuts) alone
+  --long           50 power cuts on each machine, in place of 3
 
 The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
 nothing failed. A guest that hangs, dies or does not say how many tests it ran
@@ -27,7 +30,7 @@ U
 here=$(cd "$(dirname "$0")" && pwd)
 src=$(cd "$here/../.." && pwd)
 platforms=() domains=() cache= build=$src/build-guest limit=1000
-tests=$here/tests.sh
+tests=$here/tests.sh long= only=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--platform) platforms+=("$2"); shift ;;
@@ -35,7 +38,9 @@ while [ $# -gt 0 ]; do
 	--cache) cache=$2; shift ;;
 	--build) build=$2; shift ;;
 	--limit) limit=$2; shift ;;
-	--tests) tests=$2; shift ;;
+	--tests) tests=$2 only=tests; shift ;;
+	--only) only=$2; shift ;;
+	--long) long=1 ;;
 	-h | --help) usage; exit 0 ;;
 	*) usage >&2; exit 2 ;;
 	esac
@@ -47,7 +52,11 @@ cache=${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}
 qemu=${RPMEM_QEMU:-qemu-system-x86_64} # another one, to test this script
 
 passed=0 failed=0 skipped=0
-child=
+child= follower=
+# shellcheck source=fabtests/vm/machine.sh
+. "$here/machine.sh"
+# shellcheck source=fabtests/vm/cuts.sh
+. "$here/cuts.sh"
 
 finish() {
 	echo "$passed passed, $failed failed, $skipped skipped"
@@ -69,8 +78,12 @@ broken() { # WHAT: not a test that failed, but the stage
 
 # Whatever ends this script ends what it started.
 die() {
+	local p
+
 	trap - EXIT
-	[ -z "$child" ] || kill -KILL "$child" 2>/dev/null
+	for p in $child $follower; do
+		kill -KILL "$p" 2>/dev/null
+	done
 	rm -rf "${work:-}"
 	exit "${1:-1}"
 }
@@ -180,110 +193,20 @@ make_tests() {
 	mkdir -p "$out"
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
 	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" \
-		"$here/killed.sh" "$out/payload/" &&
+		"$here/lives.sh" "$here/methods" "$out/payload/" &&
 		cp "$tests" "$out/payload/tests.sh" &&
 		cp "$here/guest" "$out/payload/guest" || return
 	tar -C "$out/payload" -cf "$out/payload.tar" . || return
 	truncate -s %1M "$out/payload.tar"
 }
 
-# Is the machine's own accelerator any good? Some offer one that is not.
-accelerator() {
-	local log=$work/kvm
-
-	accel="tcg,thread=multi" cpu=max
-	[ -w /dev/kvm ] || return
-	run timeout -k 1 20 "$qemu" -accel kvm -cpu host -m 256 -nodefaults \
-		-display none -no-reboot -serial "file:$log" \
-		-kernel "$image/kernel" -initrd "$image/initrd" \
-		-append "console=ttyS0 quiet panic=-1 rp.probe" \
-		</dev/null >/dev/null 2>&1
-	! grep -q 'a guest starts' "$log" 2>/dev/null ||
-		accel=kvm cpu=host
-}
-
-# Emulated processors now and then miss the kernel's changes of its own code
-# (measured: one boot of ten ended in an int3 oops). A guest in which no test can
-# have begun is started again, twice at most.
-started() { # CONSOLE
-	grep -q '^guest is up' "$1" 2>/dev/null ||
-		! grep -qE 'Oops|Kernel panic' "$1" 2>/dev/null
-}
-
-# guest SUITE DOMAIN APPEND: start one, on the NVDIMMs that are there.
-guest() {
-	local suite=$1 domain=$2 state=mem-ctrl out=$build/$1
-
-	[ "$domain" = adr ] || state=cpu
-	console=$build/$suite-$domain.console
-	results=$build/$suite-$domain.results
-	rm -f "$console" "$results"
-	TMPDIR=$work setpriv --pdeathsig KILL -- "$qemu" \
-		-accel "$accel" -cpu "$cpu" -smp 2 -m 1G,slots=2,maxmem=4G \
-		-machine "pc,nvdimm=on,nvdimm-persistence=$state,usb=off" \
-		-object "memory-backend-file,id=m0,share=on,mem-path=$work/nvdimm0,size=128M" \
-		-device nvdimm,id=n0,memdev=m0 \
-		-object "memory-backend-file,id=m1,share=on,mem-path=$work/nvdimm1,size=128M" \
-		-device nvdimm,id=n1,memdev=m1 \
-		-kernel "$image/kernel" -initrd "$image/initrd" \
-		-append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr no_timer_check rp.domain=$domain $3" \
-		-drive "if=none,id=d0,file=$image/disk.img,format=raw,snapshot=on" \
-		-device virtio-blk-pci,drive=d0 \
-		-drive "if=none,id=d1,file=$out/payload.tar,format=raw,readonly=on" \
-		-device virtio-blk-pci,drive=d1 \
-		-nodefaults -nic none -display none -monitor none -no-reboot \
-		-serial "file:$console" -serial "file:$results" \
-		</dev/null >"$work/qemu" 2>&1 &
-	child=$!
-}
-
-new_nvdimms() {
-	local n
-
-	for n in 0 1; do
-		rm -f "$work/nvdimm$n"
-		truncate -s 128M "$work/nvdimm$n"
-	done
-}
-
-# killed SUITE: a machine dies while it writes; what its next life finds is
-# tested there.
-killed() {
-	local suite=$1 start=$SECONDS acked=
-
-	for _ in 1 2 3; do
-		new_nvdimms
-		guest "$suite" adr rp.stage=write
-		while kill -0 $child 2>/dev/null &&
-			[ $((SECONDS - start)) -lt "$limit" ]; do
-			acked=$(cat "$results" 2>/dev/null | tr -d '\r' |
-				sed -n 's/.* acked \([0-9]*\) no more$/\1/p' |
-				tail -1)
-			[ "${acked:-0}" -lt 500 ] || break
-			sleep 0.3
-		done
-		kill -KILL $child 2>/dev/null
-		wait $child 2>/dev/null
-		child=
-		started "$console" && break
-	done
-	if [ "${acked:-0}" -lt 500 ]; then
-		broken "$suite, killed: only ${acked:-0} records were acknowledged"
-		tail -5 "$results" "$console"
-		return
-	fi
-	boot "$suite" adr "rp.stage=check rp.acked=$acked"
-}
-
-# boot SUITE DOMAIN [APPEND [TIMES]]: one guest from start to end; APPEND: on the
-# NVDIMMs of the last one.
+# boot NAME SUITE DOMAIN APPEND [QEMU-OPTION...]: one guest from start to end
 boot() {
-	local suite=$1 domain=$2 start=$SECONDS pid n line
-	local name="$suite $domain${3:+ again}" p=0 f=0 s=0 plan= why=
+	local name=$1 start=$SECONDS pid line p=0 f=0 s=0 plan= why=
 	local console results heard before= last=$SECONDS
 
-	[ -n "${3:-}" ] || new_nvdimms
-	guest "$suite" "$domain" "${3:-}"
+	shift
+	machine "$@"
 	pid=$child
 	# An emulated guest on a busy machine is slow for as long as it likes.
 	while kill -0 $pid 2>/dev/null; do
@@ -299,9 +222,9 @@ boot() {
 	done
 	wait $pid 2>/dev/null
 	child=
-	if ! started "$console" && [ "${4:-1}" -lt 3 ]; then
+	if ! started "$console" && [ "${again:-0}" -lt 2 ]; then
 		echo "# $name: the kernel did not start, once more"
-		boot "$suite" "$domain" "${3:-}" $((${4:-1} + 1))
+		again=$((${again:-0} + 1)) boot "$name" "$@"
 		return
 	fi
 
@@ -361,9 +284,14 @@ for suite in "${platforms[@]}"; do
 	fi
 	echo "# $suite: built in $((SECONDS - start)) s"
 	accelerator
-	for domain in "${domains[@]}"; do
-		boot "$suite" "$domain"
-	done
-	[ "$tests" != "$here/tests.sh" ] || killed "$suite"
+	case ${only:-tests} in
+	tests)
+		for domain in "${domains[@]}"; do
+			new_nvdimms
+			boot "$suite $domain" "$suite" "$domain" ""
+		done
+		;;
+	esac
+	case ${only:-cuts} in cuts) cuts "$suite" ;; esac
 done
 finish

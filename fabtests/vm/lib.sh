@@ -85,6 +85,13 @@ is() {
 	[ "$2" = "$3" ] && report ok "$1: $3" || report "not ok" "$1: $3"
 }
 
+# long NAME FUNCTION ARG...: as t, of this shell and without a limit
+long() {
+	name=$1
+	shift
+	"$@" >$out 2>&1 && report ok "$name" || report "not ok" "$name"
+}
+
 # parameter NAME: of the kernel's command line
 parameter() {
 	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"

@@ -20,7 +20,7 @@ for m in nfit nd_pmem device_dax dax_pmem; do
 done
 cut=$here/fabtests/fault/powercut
 if [ -n "$(parameter rp.stage)" ]; then
-	. ./killed.sh
+	. ./lives.sh
 	return
 fi
 is "the kernel's persistence domain" \
@@ -146,11 +146,6 @@ both() {
 	kill $server 2>/dev/null
 	[ $code = 0 ] || cat $out.server
 	return $code
-}
-long() { # NAME COMMAND ARG...: a function under t
-	name=$1
-	shift
-	"$@" >$out 2>&1 && report ok "$name" || report "not ok" "$name"
 }
 long "rping" both "timeout 60 rping -s -a 10.9.0.1 -C 10" \
 	"timeout 60 rping -c -a 10.9.0.1 -C 10 -v"
