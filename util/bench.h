@@ -57,11 +57,16 @@ enum bench_mode {
 	BENCH_CALIBRATE = 1024,
 	BENCH_PROBE = 2048,
 };
-#define BENCH_WITH_RIVALS (BENCH_WRITE | BENCH_SUITE | BENCH_CALIBRATE)
+#define BENCH_WITH_RIVALS                                                      \
+	(BENCH_WRITE | BENCH_SUITE | BENCH_CALIBRATE | BENCH_PROBE)
 
 struct bench_cfg {
 	enum bench_mode mode;
 	const char *base; /* name of the base provider */
+	const char *node; /* address to bind to; NULL: the loopback's */
+	const char *dax;  /* the pool is this device; NULL: it is a file */
+	bool rivals;	  /* suite: against those that need an RDMA device */
+	int rival;	  /* probe: this one, if not negative */
 	uint64_t sizes[BENCH_LIST];
 	size_t nsizes;
 	uint64_t ranges[BENCH_LIST];
@@ -241,11 +246,66 @@ int bench_report_write(struct json_t *root, const char *path, char *err);
 
 /* Each returns an exit code, or a negative errno and err. */
 int bench_suite_run(struct bench *b, char *err);
+/* bench_suite.c: what a suite measures, in which company, and what of it. */
+#define BENCH_COMPANY 12
+#define BENCH_FIGURES 16
+struct bench_want {
+	const char *name;
+	uint64_t size, ranges;
+};
+/* A ratio of medians; of rates where less time is more. */
+struct bench_ratio {
+	const char *upper, *lower;
+	uint64_t size, ranges;
+};
+struct bench_metric {
+	const char *name;
+	double bar;
+	bool least; /* the bar is a lower bound */
+	struct bench_ratio r;
+	int (*special)(struct bench *b, const struct bench_metric *m,
+		       double *value, char *err);
+};
+struct bench_plan {
+	const struct bench_want (*groups)[BENCH_COMPANY];
+	size_t ngroups;
+	const struct bench_metric *metrics;
+	size_t nmetrics;
+	const struct bench_metric *also; /* no bars: in proportion */
+	size_t nalso;
+	/* What runs other processes: before the rest, the machine idle. */
+	void (*before)(struct bench *b);
+};
+extern const struct bench_plan bench_plan_rivals; /* bench_rivals.c */
+int bench_suite_ratio(const struct bench_ratio *r, double *value, char *err);
+
+/* A figure that is known, or why it is not. */
+struct bench_figure {
+	bool known;
+	double value;
+	char why[RP_ERR_LEN];
+};
+int bench_figure_value(const struct bench_figure *f, double *value, char *err);
+
 int bench_calibrate_run(struct bench *b, char *err);
 int bench_probe_run(struct bench *b, char *err);
 
 /* CPU share of a target that advances by itself, without traffic. */
 int bench_idle_share(const struct bench *b, double *share, char *err);
+/*
+ * Instructions of the initiator's program, libraries included, for a durable
+ * write of this size: by the provider, or by a rival if not negative.
+ */
+int bench_instructions_durable(const struct bench *b, int rival, uint64_t size,
+			       double *each, uint64_t *empty, char *err);
+/* Is this rival one that such a run measures? */
+static inline bool bench_wants_rival(const struct bench_cfg *cfg, int i)
+{
+	if (cfg->mode == BENCH_PROBE)
+		return i == cfg->rival;
+	return (cfg->mode & BENCH_WITH_RIVALS) &&
+	       rivals[i]->rdma == cfg->rivals;
+}
 /* Instructions of the provider for one write; *empty: reads that saw nothing.
  */
 int bench_instructions(const struct bench *b, bool persistent, double *each,

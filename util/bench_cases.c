@@ -189,6 +189,13 @@ const struct bench_case bench_cases[] = {
 	{"raw_echo", "raw TCP echo, nothing durable", BENCH_RIVAL, false,
 	 BENCH_WRITE, bench_run_rival},
 
+#ifdef HAVE_LIBRPMA
+	{"librpma_flush", "librpma: write, flush", BENCH_RIVAL + 4,
+	 false, 0, bench_run_rival},
+	{"librpma_gpspm", "librpma: write, request, clwb, ack", BENCH_RIVAL + 5,
+	 false, 0, bench_run_rival},
+#endif
+
 	{"base_pingpong", "base: tagged, as much back", BENCH_BASE, false,
 	 BENCH_PINGPONG, run_pingpong},
 	{"pingpong", "tagged, as much back", BENCH_OURS, false, BENCH_PINGPONG,

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/caps.h"
 #include "util/bench.h"
+
+#define DAX_ALIGN (2u << 20) /* of a mapping of a device */
 
 /* Room for every range of the widest case, each on pages of its own. */
 static size_t pool_len(const struct bench_cfg *cfg)
@@ -36,6 +39,21 @@ static size_t pool_len(const struct bench_cfg *cfg)
 		len = size * BENCH_OBJECTS < 256u << 20 ? size * BENCH_OBJECTS
 							: 256u << 20;
 	return len;
+}
+
+/* What it holds is lost: that is why it has an option of its own. */
+static int open_dax(struct bench_pool *p, const char *name, char *err)
+{
+	struct stat st;
+
+	p->fd = open(name, O_RDWR | O_CLOEXEC);
+	if (p->fd < 0)
+		return rp_err(err, -errno, "%s: %s", name, strerror(errno));
+	if (fstat(p->fd, &st) || !S_ISCHR(st.st_mode))
+		return rp_err(err, -EINVAL, "%s is no DAX device", name);
+	p->len = (p->len + DAX_ALIGN - 1) / DAX_ALIGN * DAX_ALIGN;
+	snprintf(p->kind, sizeof(p->kind), "DAX device");
+	return 0;
 }
 
 static int open_file(struct bench_pool *p, const char *name, const char *any,
@@ -110,6 +128,8 @@ int bench_pool_open(struct bench *b, char *err)
 	p->len = pool_len(cfg);
 	if (cfg->emulate && !cfg->shm) {
 		snprintf(p->kind, sizeof(p->kind), "emulated, anonymous");
+	} else if (cfg->dax) {
+		ret = open_dax(p, cfg->dax, err);
 	} else if (cfg->shm) {
 		ret = open_file(p, NULL, "/dev/shm/fi_rpmem_bench.XXXXXX", err);
 		snprintf(p->kind, sizeof(p->kind), "emulated, on tmpfs");

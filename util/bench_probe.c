@@ -17,11 +17,12 @@
 #include "util/bench.h"
 #include "util/exits.h"
 
-#define DSO	"librpmem-fi.so"
-#define WARM_UP 64
-#define WRITES	256
-#define SIZE	64
-#define LIMIT	180 /* seconds under valgrind */
+#define DSO	   "librpmem-fi.so"
+#define WARM_UP	   64
+#define WRITES	   256
+#define SIZE	   64
+#define LIMIT	   180 /* seconds under valgrind */
+#define SLOW_LIMIT 900 /* of an emulated machine */
 
 /*
  * Two functions that callgrind knows by name: only what runs inside them is
@@ -35,9 +36,12 @@ ssize_t bench_probe_post(struct bench *b, struct bench_end *e)
 {
 	size_t taken = 0;
 
-	/* By hand only: the metric is of plain writes. */
+	if (b->cfg->rival >= 0)
+		return rivals[b->cfg->rival]->put(b->rival[b->cfg->rival],
+						  b->buf, 0, b->cfg->sizes[0],
+						  NULL);
 	if (b->cfg->durable)
-		return bench_post(b, e, 0, SIZE,
+		return bench_post(b, e, 0, b->cfg->sizes[0],
 				  FI_COMMIT_COMPLETE | FI_COMPLETION, &taken,
 				  NULL);
 	return fi_write(e->f.ep, b->buf, SIZE, rp_fabric_desc(e->mr), e->peer,
@@ -56,6 +60,32 @@ static void nap(void)
 	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
+/* Emulated machines are slow, and a read that comes too early is counted. */
+static void await_answer(const struct bench *b)
+{
+	for (int i = 0; i < (b->cfg->node ? 20 : 1); i++)
+		nap();
+}
+
+/* A rival's put is over when it returns; it naps by itself. */
+static int probe_rival(struct bench *b, char *err)
+{
+	int i = b->cfg->rival, ret = 0;
+
+	if (!b->rival[i])
+		return rp_err(err, -ENODEV, "%s", b->shared->rival[i].why);
+	atomic_store(&b->shared->mode, BENCH_RIVAL + i);
+	for (int n = 0; !ret && n < WARM_UP; n++)
+		ret = rivals[i]->put(b->rival[i], b->buf, 0, b->cfg->sizes[0],
+				     err);
+	for (int n = 0; !ret && n < WRITES; n++)
+		ret = (int)bench_probe_post(b, NULL);
+	if (ret)
+		return ret;
+	printf("writes %d empty 0\n", WRITES);
+	return RP_EXIT_OK;
+}
+
 /* Under valgrind: write, wait until it is there, read it. */
 int bench_probe_run(struct bench *b, char *err)
 {
@@ -67,6 +97,8 @@ int bench_probe_run(struct bench *b, char *err)
 
 	if (ret)
 		return ret;
+	if (b->cfg->rival >= 0)
+		return probe_rival(b, err);
 	if (!e->ok)
 		return rp_err(err, -ENODEV, "%s", e->why);
 	if (!b->cfg->persistent) {
@@ -76,7 +108,11 @@ int bench_probe_run(struct bench *b, char *err)
 	atomic_store(&b->shared->mode, BENCH_OURS);
 	for (int i = 0; !ret && i < WARM_UP; i++) {
 		taken = 0;
-		ret = bench_post(b, e, 0, SIZE, FI_COMPLETION, &taken, err);
+		ret = bench_post(
+			b, e, 0, b->cfg->sizes[0],
+			FI_COMPLETION |
+				(b->cfg->durable ? FI_COMMIT_COMPLETE : 0),
+			&taken, err);
 		if (!ret && !taken)
 			ret = bench_take(e, 1, err);
 	}
@@ -88,7 +124,8 @@ int bench_probe_run(struct bench *b, char *err)
 			break;
 		}
 		/* Long enough for the answer: a read finds it at once. */
-		for (nap(); (n = bench_probe_read(e)) == -FI_EAGAIN; nap())
+		for (await_answer(b); (n = bench_probe_read(e)) == -FI_EAGAIN;
+		     nap())
 			empty++;
 		if (n != 1)
 			ret = rp_err(err, (int)n, "fi_cq_read: %s",
@@ -101,13 +138,13 @@ int bench_probe_run(struct bench *b, char *err)
 }
 
 /*
- * The sum of self costs in our DSO. The file has "ob=" before the costs of an
- * object, and behind "calls=" one line that is the callee's.
+ * The sum of self costs in a DSO, or in all (NULL). The file has "ob=" before
+ * the costs of an object, and behind "calls=" one line that is the callee's.
  */
-static int sum_costs(const char *path, double *sum)
+static int sum_costs(const char *path, const char *dso, double *sum)
 {
 	FILE *f = fopen(path, "re");
-	bool ours = false, callee = false, seen = false;
+	bool ours = !dso, callee = false, seen = false;
 	char line[4096], *space;
 
 	if (!f)
@@ -115,7 +152,7 @@ static int sum_costs(const char *path, double *sum)
 	*sum = 0;
 	while (fgets(line, sizeof(line), f)) {
 		if (!strncmp(line, "ob=", 3)) {
-			ours = strstr(line, DSO);
+			ours = !dso || strstr(line, dso);
 			seen |= ours;
 		} else if (!strncmp(line, "calls=", 6)) {
 			callee = true;
@@ -130,18 +167,62 @@ static int sum_costs(const char *path, double *sum)
 	return seen ? 0 : -ENODATA;
 }
 
-static int spawn(const struct bench *b, const char *dir, bool persistent,
+/* What the probe is to count. */
+struct probe {
+	bool persistent, durable;
+	int rival; /* or -1 */
+	uint64_t size;
+};
+
+#define MAX_ARGS 24
+
+static void arg(const char **argv, int *n, const char *option,
+		const char *value)
+{
+	if (!value)
+		return;
+	argv[(*n)++] = option;
+	argv[(*n)++] = value;
+}
+
+static int spawn(const struct bench *b, const char *dir, const struct probe *p,
 		 pid_t *child)
 {
-	char out[256], stdouts[256], exe[1024];
+	char out[256], stdouts[256], exe[1024], size[24], rival[24];
+	const char *argv[MAX_ARGS] = {
+		"valgrind",
+		"--tool=callgrind",
+		out,
+		"--collect-atstart=no",
+		"--toggle-collect=bench_probe_post",
+		"--toggle-collect=bench_probe_read",
+		"--compress-strings=no",
+		"--compress-pos=no",
+		exe,
+		"probe",
+	};
 	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	int fd;
+	int fd, n = 10;
 
 	if (len < 0)
 		return -errno;
 	exe[len] = 0;
 	snprintf(out, sizeof(out), "--callgrind-out-file=%s/cg.%%p", dir);
 	snprintf(stdouts, sizeof(stdouts), "%s/stdout", dir);
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)p->size);
+	snprintf(rival, sizeof(rival), "%d", p->rival);
+	arg(argv, &n, "--base", b->cfg->base);
+	arg(argv, &n, "--sizes", size);
+	arg(argv, &n, "--address", b->cfg->node);
+	arg(argv, &n, "--dax", b->cfg->dax);
+	arg(argv, &n, "--method", b->cfg->method);
+	arg(argv, &n, "--rival", p->rival < 0 ? NULL : rival);
+	if (!b->cfg->dax)
+		argv[n++] = "--emulate";
+	if (p->persistent)
+		argv[n++] = "--persistent";
+	if (p->durable)
+		argv[n++] = "--durable";
 	*child = fork();
 	if (*child < 0)
 		return -errno;
@@ -151,11 +232,7 @@ static int spawn(const struct bench *b, const char *dir, bool persistent,
 	fd = open(stdouts, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	dup2(fd, STDOUT_FILENO);
 	dup2(fd, STDERR_FILENO);
-	execlp("valgrind", "valgrind", "--tool=callgrind", out,
-	       "--collect-atstart=no", "--toggle-collect=bench_probe_post",
-	       "--toggle-collect=bench_probe_read", "--compress-strings=no",
-	       "--compress-pos=no", exe, "probe", "--emulate", "--base",
-	       b->cfg->base, persistent ? "--persistent" : NULL, NULL);
+	execvp("valgrind", (char *const *)argv);
 	_exit(127);
 }
 
@@ -204,8 +281,9 @@ static void remove_all(const char *dir)
 	rmdir(dir);
 }
 
-int bench_instructions(const struct bench *b, bool persistent, double *each,
-		       uint64_t *empty, char *err)
+static int instructions(const struct bench *b, const struct probe *p,
+			const char *dso, int limit, double *each,
+			uint64_t *empty, char *err)
 {
 	char dir[] = "./fi_rpmem_bench.XXXXXX", path[256];
 	double sum = 0, writes = 0;
@@ -215,17 +293,17 @@ int bench_instructions(const struct bench *b, bool persistent, double *each,
 	if (!mkdtemp(dir))
 		return rp_err(err, -errno, "a folder for callgrind: %s",
 			      strerror(errno));
-	ret = spawn(b, dir, persistent, &child);
+	ret = spawn(b, dir, p, &child);
 	if (ret) {
 		rp_err(err, ret, "valgrind: %s", strerror(-ret));
 		goto remove;
 	}
 	for (int ms = 0; waitpid(child, &status, WNOHANG) != child; ms++) {
-		if (ms > LIMIT * 1000) {
+		if (ms > limit * 1000) {
 			kill(child, SIGKILL);
 			waitpid(child, NULL, 0);
 			ret = rp_err(err, -ETIMEDOUT,
-				     "callgrind took more than %d s", LIMIT);
+				     "callgrind took more than %d s", limit);
 			goto remove;
 		}
 		nap();
@@ -234,12 +312,35 @@ int bench_instructions(const struct bench *b, bool persistent, double *each,
 	if (ret)
 		goto remove;
 	snprintf(path, sizeof(path), "%s/cg.%d", dir, (int)child);
-	ret = sum_costs(path, &sum);
+	ret = sum_costs(path, dso, &sum);
 	if (ret)
-		rp_err(err, ret, "callgrind counted nothing in " DSO);
+		rp_err(err, ret, "callgrind counted nothing%s%s",
+		       dso ? " in " : "", dso ? dso : "");
 	else
 		*each = sum / writes;
 remove:
 	remove_all(dir);
 	return ret;
+}
+
+int bench_instructions(const struct bench *b, bool persistent, double *each,
+		       uint64_t *empty, char *err)
+{
+	const struct probe p = {
+		.persistent = persistent, .rival = -1, .size = SIZE};
+
+	return instructions(b, &p, DSO, LIMIT, each, empty, err);
+}
+
+int bench_instructions_durable(const struct bench *b, int rival, uint64_t size,
+			       double *each, uint64_t *empty, char *err)
+{
+	const struct probe p = {
+		.persistent = true,
+		.durable = true,
+		.rival = rival,
+		.size = size,
+	};
+
+	return instructions(b, &p, NULL, SLOW_LIMIT, each, empty, err);
 }

@@ -102,6 +102,7 @@ static void open_side(struct bench *b, enum bench_side side)
 	struct rp_fabric_attr attr = {
 		.base = b->cfg->base,
 		.bare = side == BENCH_BASE,
+		.source = b->cfg->node,
 		.tagged = true,
 		.selective = true,
 	};
@@ -141,7 +142,11 @@ static void connect_side(struct bench *b, enum bench_side side)
 
 static void open_rivals(struct bench *b)
 {
-	const struct rival_cfg cfg = {.base = b->cfg->base};
+	const struct rival_cfg cfg = {
+		.base = b->cfg->base,
+		.node = b->cfg->node,
+		.nap = b->cfg->mode == BENCH_PROBE,
+	};
 
 	for (int i = 0; i < RIVALS; i++) {
 		struct bench_rival *r = &b->shared->rival[i];
@@ -227,8 +232,7 @@ int bench_start(struct bench *b, char *err)
 	}
 	connect_side(b, BENCH_OURS);
 	connect_side(b, BENCH_BASE);
-	if (b->cfg->mode & BENCH_WITH_RIVALS)
-		open_rivals(b);
+	open_rivals(b);
 	ask_target(b);
 	return method_taken(b, err);
 }

@@ -14,11 +14,7 @@
 /* Of one minute, before the first case: a busy machine measures others. */
 static double load_before;
 
-/* What is measured, in which company. */
-static const struct {
-	const char *name;
-	uint64_t size, ranges;
-} groups[][12] = {
+static const struct bench_want groups[][BENCH_COMPANY] = {
 	{{"write_commit_flag", 64, 1},
 	 {"base_write", 64, 1},
 	 {"base_pingpong", 64, 1},
@@ -60,28 +56,8 @@ static const struct {
 	BY_SIZE(1048576),
 	BY_SIZE(4194304),
 };
-#define NGROUPS (sizeof(groups) / sizeof(groups[0]))
-#define PER	(sizeof(groups[0]) / sizeof(groups[0][0]))
 
-/* A ratio of medians; of rates where less time is more. */
-struct ratio {
-	const char *upper, *lower;
-	uint64_t size, ranges;
-};
-struct metric {
-	const char *name;
-	double bar;
-	bool least; /* the bar is a lower bound */
-	struct ratio r;
-	int (*special)(struct bench *b, double *value, char *err);
-};
-
-struct figure {
-	bool known;
-	double value;
-	char why[RP_ERR_LEN]; /* not known */
-};
-
+static const struct bench_plan *plan;
 static struct bench_line *lines;
 static size_t nlines;
 
@@ -105,7 +81,7 @@ static int median(const char *name, uint64_t size, uint64_t ranges, double *ns,
 	return rp_err(err, -ENODATA, "%s: not measured", name);
 }
 
-static int ratio(const struct ratio *r, double *value, char *err)
+int bench_suite_ratio(const struct bench_ratio *r, double *value, char *err)
 {
 	double up = 0, low = 1;
 	int ret = median(r->upper, r->size, r->ranges, &up, err);
@@ -117,7 +93,8 @@ static int ratio(const struct ratio *r, double *value, char *err)
 	return ret;
 }
 
-static int scaling(struct bench *b, double *value, char *err)
+static int scaling(struct bench *b, const struct bench_metric *m, double *value,
+		   char *err)
 {
 	double one, many, base_one, base_many;
 	int ret = median("initiators", 64, 1, &one, err);
@@ -133,10 +110,10 @@ static int scaling(struct bench *b, double *value, char *err)
 	return ret;
 }
 
-/* These three run other processes: before the rest, with the machine idle. */
-static struct figure idle, instructions, instructions_pmem;
+/* These three run other processes. */
+static struct bench_figure idle, instructions, instructions_pmem;
 
-static int known(const struct figure *f, double *value, char *err)
+int bench_figure_value(const struct bench_figure *f, double *value, char *err)
 {
 	if (!f->known)
 		return rp_err(err, -ENODATA, "%s", f->why);
@@ -144,31 +121,35 @@ static int known(const struct figure *f, double *value, char *err)
 	return 0;
 }
 
-static int idle_cpu(struct bench *b, double *value, char *err)
+static int idle_cpu(struct bench *b, const struct bench_metric *m,
+		    double *value, char *err)
 {
-	return known(&idle, value, err);
+	return bench_figure_value(&idle, value, err);
 }
 
-static int added(struct bench *b, double *value, char *err)
+static int added(struct bench *b, const struct bench_metric *m, double *value,
+		 char *err)
 {
-	return known(&instructions, value, err);
+	return bench_figure_value(&instructions, value, err);
 }
 
 /* Reads that came too early: their instructions are among those above. */
 static uint64_t too_early[2];
 
-static int early_reads(struct bench *b, double *value, char *err)
+static int early_reads(struct bench *b, const struct bench_metric *m,
+		       double *value, char *err)
 {
 	*value = (double)(too_early[0] + too_early[1]);
 	return 0;
 }
 
-static int added_pmem(struct bench *b, double *value, char *err)
+static int added_pmem(struct bench *b, const struct bench_metric *m,
+		      double *value, char *err)
 {
-	return known(&instructions_pmem, value, err);
+	return bench_figure_value(&instructions_pmem, value, err);
 }
 
-static const struct metric metrics[] = {
+static const struct bench_metric metrics[] = {
 	{"passthrough_latency_ratio",
 	 1.02,
 	 false,
@@ -218,10 +199,9 @@ static const struct metric metrics[] = {
 	 NULL},
 	{"idle_agent_cpu", 0.002, false, {0}, idle_cpu},
 };
-#define NMETRICS (sizeof(metrics) / sizeof(metrics[0]))
 
 /* No bars, and beside the metrics: what puts them in proportion. */
-static const struct metric also[] = {
+static const struct bench_metric also[] = {
 	{"rate_ratio_of_persistent_key",
 	 0,
 	 false,
@@ -250,16 +230,39 @@ static const struct metric also[] = {
 	 {"base_pingpong", "base_write", 64, 1},
 	 NULL},
 };
-#define NALSO (sizeof(also) / sizeof(also[0]))
 
-static void figure_of(struct bench *b, const struct metric *m, struct figure *f)
+static void before(struct bench *b)
 {
-	f->known = !(m->special ? m->special(b, &f->value, f->why)
-				: ratio(&m->r, &f->value, f->why));
+	idle.known = !bench_idle_share(b, &idle.value, idle.why);
+	instructions.known = !bench_instructions(
+		b, false, &instructions.value, &too_early[0], instructions.why);
+	instructions_pmem.known =
+		!bench_instructions(b, true, &instructions_pmem.value,
+				    &too_early[1], instructions_pmem.why);
+}
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+static const struct bench_plan whole = {
+	.groups = groups,
+	.ngroups = COUNT(groups),
+	.metrics = metrics,
+	.nmetrics = COUNT(metrics),
+	.also = also,
+	.nalso = COUNT(also),
+	.before = before,
+};
+_Static_assert(COUNT(metrics) <= BENCH_FIGURES && COUNT(also) <= BENCH_FIGURES,
+	       "there is room");
+
+static void figure_of(struct bench *b, const struct bench_metric *m,
+		      struct bench_figure *f)
+{
+	f->known = !(m->special ? m->special(b, m, &f->value, f->why)
+				: bench_suite_ratio(&m->r, &f->value, f->why));
 }
 
 /* A base with reliable datagrams of its own has less to hide behind. */
-static double bar_of(const struct bench *b, const struct metric *m)
+static double bar_of(const struct bench *b, const struct bench_metric *m)
 {
 	if (!strcmp(m->name, "durable_64KiB_vs_delivery") &&
 	    !strstr(bench_report_base(b), "ofi_rxm"))
@@ -267,14 +270,14 @@ static double bar_of(const struct bench *b, const struct metric *m)
 	return m->bar;
 }
 
-static bool met(const struct bench *b, const struct metric *m,
-		const struct figure *f)
+static bool met(const struct bench *b, const struct bench_metric *m,
+		const struct bench_figure *f)
 {
 	return m->least ? f->value >= bar_of(b, m) : f->value <= bar_of(b, m);
 }
 
-static void print(const struct bench *b, const struct figure *f,
-		  const struct figure *more)
+static void print(const struct bench *b, const struct bench_figure *f,
+		  const struct bench_figure *more)
 {
 	bench_report_head(b);
 	printf("load     %.2f before the first case%s\n", load_before,
@@ -282,21 +285,24 @@ static void print(const struct bench *b, const struct figure *f,
 				   "are theirs too"
 				 : "");
 	printf("\n%-32s %11s %10s\n", "metric", "bar", "value");
-	for (size_t i = 0; i < NMETRICS; i++) {
-		printf("%-32s %s %8g ", metrics[i].name,
-		       metrics[i].least ? ">=" : "<=", bar_of(b, &metrics[i]));
+	for (size_t i = 0; i < plan->nmetrics; i++) {
+		printf("%-32s %s %8g ", plan->metrics[i].name,
+		       plan->metrics[i].least ? ">=" : "<=",
+		       bar_of(b, &plan->metrics[i]));
 		if (f[i].known)
 			printf("%10.4g  %s\n", f[i].value,
-			       met(b, &metrics[i], &f[i]) ? "met" : "not met");
+			       met(b, &plan->metrics[i], &f[i]) ? "met"
+								: "not met");
 		else
 			printf("%10s  %s\n", "-", f[i].why);
 	}
 	printf("\nbeside them\n");
-	for (size_t i = 0; i < NALSO; i++) {
+	for (size_t i = 0; i < plan->nalso; i++) {
 		if (more[i].known)
-			printf("  %-42s %10.4g\n", also[i].name, more[i].value);
+			printf("  %-42s %10.4g\n", plan->also[i].name,
+			       more[i].value);
 		else
-			printf("  %-42s %10s  %s\n", also[i].name, "-",
+			printf("  %-42s %10s  %s\n", plan->also[i].name, "-",
 			       more[i].why);
 	}
 	printf("\n%-38s %7s %8s %8s %9s %9s %9s %9s  us\n", "case", "size",
@@ -318,15 +324,15 @@ static void print(const struct bench *b, const struct figure *f,
 	}
 }
 
-static json_t *json(const struct bench *b, const struct figure *f,
-		    const struct figure *more)
+static json_t *json(const struct bench *b, const struct bench_figure *f,
+		    const struct bench_figure *more)
 {
 	json_t *values = json_object(), *bars = json_object();
 	json_t *why = json_object(), *others = json_object();
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < NMETRICS; i++) {
-		const char *name = metrics[i].name;
+	for (size_t i = 0; i < plan->nmetrics; i++) {
+		const char *name = plan->metrics[i].name;
 
 		json_object_set_new(values, name,
 				    f[i].known ? json_real(f[i].value)
@@ -334,20 +340,22 @@ static json_t *json(const struct bench *b, const struct figure *f,
 		json_object_set_new(
 			bars, name,
 			json_pack("{s:f, s:s, s:o}", "bar",
-				  bar_of(b, &metrics[i]), "at",
-				  metrics[i].least ? "least" : "most", "met",
-				  f[i].known ? json_boolean(met(b, &metrics[i],
-								&f[i]))
+				  bar_of(b, &plan->metrics[i]), "at",
+				  plan->metrics[i].least ? "least" : "most",
+				  "met",
+				  f[i].known ? json_boolean(
+						       met(b, &plan->metrics[i],
+							   &f[i]))
 					     : json_null()));
 		if (!f[i].known)
 			json_object_set_new(why, name, json_string(f[i].why));
 	}
-	for (size_t i = 0; i < NALSO; i++) {
-		json_object_set_new(others, also[i].name,
+	for (size_t i = 0; i < plan->nalso; i++) {
+		json_object_set_new(others, plan->also[i].name,
 				    more[i].known ? json_real(more[i].value)
 						  : json_null());
 		if (!more[i].known)
-			json_object_set_new(why, also[i].name,
+			json_object_set_new(why, plan->also[i].name,
 					    json_string(more[i].why));
 	}
 	for (size_t i = 0; i < nlines; i++)
@@ -364,16 +372,17 @@ static json_t *json(const struct bench *b, const struct figure *f,
 
 static int make_lines(char *err)
 {
-	lines = calloc(NGROUPS * PER, sizeof(*lines));
+	lines = calloc(plan->ngroups * BENCH_COMPANY, sizeof(*lines));
 	if (!lines)
 		return rp_err(err, -ENOMEM, "out of memory");
-	for (size_t g = 0; g < NGROUPS; g++) {
-		for (size_t i = 0; i < PER && groups[g][i].name; i++) {
+	for (size_t g = 0; g < plan->ngroups; g++) {
+		for (size_t i = 0; i < BENCH_COMPANY && plan->groups[g][i].name;
+		     i++) {
 			struct bench_line *l = &lines[nlines++];
 
-			l->what = bench_case_find(groups[g][i].name);
-			l->size = groups[g][i].size;
-			l->ranges = groups[g][i].ranges;
+			l->what = bench_case_find(plan->groups[g][i].name);
+			l->size = plan->groups[g][i].size;
+			l->ranges = plan->groups[g][i].ranges;
 			l->group = (unsigned int)g;
 		}
 	}
@@ -382,32 +391,37 @@ static int make_lines(char *err)
 
 int bench_suite_run(struct bench *b, char *err)
 {
-	struct figure f[NMETRICS] = {0}, more[NALSO] = {0};
+	static struct bench_figure f[BENCH_FIGURES], more[BENCH_FIGURES];
 	int ret, code = RP_EXIT_OK;
 
+#ifdef HAVE_LIBRPMA
+	plan = b->cfg->rivals ? &bench_plan_rivals : &whole;
+#else
+	plan = &whole;
+	if (b->cfg->rivals)
+		return rp_err(err, -ENOTSUP,
+			      "--rivals: this program was built without "
+			      "librpma");
+#endif
 	ret = make_lines(err);
 	if (ret)
 		return ret;
 	if (getloadavg(&load_before, 1) != 1)
 		load_before = -1;
-	idle.known = !bench_idle_share(b, &idle.value, idle.why);
-	instructions.known = !bench_instructions(
-		b, false, &instructions.value, &too_early[0], instructions.why);
-	instructions_pmem.known =
-		!bench_instructions(b, true, &instructions_pmem.value,
-				    &too_early[1], instructions_pmem.why);
+	if (plan->before)
+		plan->before(b);
 	ret = bench_start(b, err);
 	if (!ret)
 		ret = bench_measure(b, lines, nlines);
 	if (ret && ret != -EINTR)
 		goto free_lines;
-	for (size_t i = 0; i < NMETRICS; i++) {
-		figure_of(b, &metrics[i], &f[i]);
+	for (size_t i = 0; i < plan->nmetrics; i++) {
+		figure_of(b, &plan->metrics[i], &f[i]);
 		if (!f[i].known)
 			code = RP_EXIT_PARTLY;
 	}
-	for (size_t i = 0; i < NALSO; i++)
-		figure_of(b, &also[i], &more[i]);
+	for (size_t i = 0; i < plan->nalso; i++)
+		figure_of(b, &plan->also[i], &more[i]);
 	ret = code;
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
 		print(b, f, more);

@@ -54,6 +54,7 @@ static int export_side(struct bench *b, enum bench_side side,
 	struct rp_fabric_attr attr = {
 		.base = b->cfg->base,
 		.bare = side == BENCH_BASE,
+		.source = b->cfg->node,
 		.target = true,
 		.tagged = true,
 		.selective = true,
@@ -157,6 +158,7 @@ static void serve_rivals(struct bench *b, struct rival_end **ends)
 {
 	const struct rival_cfg cfg = {
 		.base = b->cfg->base,
+		.node = b->cfg->node,
 		.mem = b->pool.map,
 		.len = b->pool.len,
 	};
@@ -164,6 +166,8 @@ static void serve_rivals(struct bench *b, struct rival_end **ends)
 	for (int i = 0; i < RIVALS; i++) {
 		struct bench_rival *r = &b->shared->rival[i];
 
+		if (!bench_wants_rival(b->cfg, i))
+			continue;
 		r->ok = !rivals[i]->serve(&cfg, &r->page, &ends[i], r->why);
 	}
 }
@@ -228,8 +232,7 @@ int bench_target_run(struct bench *b)
 	/* Ours first: the first call to libfabric reads the environment. */
 	export_side(b, BENCH_OURS, &end[BENCH_OURS]);
 	export_side(b, BENCH_BASE, &end[BENCH_BASE]);
-	if (b->cfg->mode & BENCH_WITH_RIVALS)
-		serve_rivals(b, rival);
+	serve_rivals(b, rival);
 	while (!atomic_load(&sh->initiator_open) &&
 	       atomic_load(&sh->mode) != BENCH_QUIT)
 		nap();

@@ -28,6 +28,10 @@ enum {
 	OPT_METHOD,
 	OPT_PERSISTENT,
 	OPT_DURABLE,
+	OPT_ADDRESS,
+	OPT_DAX,
+	OPT_RIVALS,
+	OPT_RIVAL,
 };
 
 /* What can be measured, and what of it when nothing else is said. */
@@ -84,6 +88,13 @@ static const struct argp_option options[] = {
 	 "Writes in flight, of rate and sequential [64]", 0},
 	{"method", OPT_METHOD, "NAME", 0,
 	 "Commit by this method, or fail where it is not possible", 0},
+	{"address", OPT_ADDRESS, "ADDR", 0,
+	 "Address of this host that both processes bind to [127.0.0.1]", 0},
+	{"dax", OPT_DAX, "DEVICE", 0,
+	 "Write to this DAX device; what it holds is lost", 0},
+	{"rivals", OPT_RIVALS, NULL, 0,
+	 "suite: against librpma, over the RDMA device at --address", 0},
+	{"rival", OPT_RIVAL, "N", OPTION_HIDDEN, NULL, 0},
 	{"persistent", OPT_PERSISTENT, NULL, OPTION_HIDDEN, NULL, 0},
 	{"durable", OPT_DURABLE, NULL, OPTION_HIDDEN, NULL, 0},
 	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
@@ -167,7 +178,15 @@ static void complete(struct argp_state *state)
 		cfg->mode = BENCH_ALL;
 	while (m->mode != cfg->mode)
 		m++;
-	if (cfg->mode & (BENCH_SUITE | BENCH_CALIBRATE)) {
+	if (cfg->rivals &&
+	    (cfg->mode != BENCH_SUITE || !cfg->dax || !cfg->node))
+		argp_error(state, "--rivals is for suite, with --address and "
+				  "--dax");
+	if (cfg->rivals) {
+		cfg->sizes[0] = 4096;
+		cfg->ranges[0] = 1;
+		cfg->nsizes = cfg->nranges = 1;
+	} else if (cfg->mode & (BENCH_SUITE | BENCH_CALIBRATE)) {
 		if (cfg->nsizes || cfg->nranges)
 			argp_error(state, "%s chooses the sizes by itself",
 				   m->name);
@@ -187,7 +206,7 @@ static void complete(struct argp_state *state)
 		cfg->seconds = m->seconds;
 	if (cfg->mode != BENCH_ALL && cfg->mode != BENCH_PROBE)
 		pin_apart(cfg);
-	if (cfg->mode == BENCH_SUITE)
+	if (cfg->mode == BENCH_SUITE && !cfg->rivals)
 		cfg->emulate = cfg->shm = cfg->disk = true;
 	for (size_t i = 0; i < cfg->nranges; i++)
 		if (cfg->mode == BENCH_INITIATORS &&
@@ -233,6 +252,18 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case OPT_BASE:
 		cfg->base = arg;
 		return 0;
+	case OPT_ADDRESS:
+		cfg->node = arg;
+		return 0;
+	case OPT_DAX:
+		cfg->dax = arg;
+		return 0;
+	case OPT_RIVALS:
+		cfg->rivals = true;
+		return 0;
+	case OPT_RIVAL:
+		cfg->rival = (int)parse_number(state, arg, 0, RIVALS - 1);
+		return 0;
 	case OPT_PIN:
 		comma = strchr(arg, ',');
 		if (!comma)
@@ -267,9 +298,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		parse_mode(state, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (cfg->pool && cfg->emulate)
-			argp_error(state, "--pool and --emulate exclude each "
-					  "other");
+		if (!!cfg->pool + cfg->emulate + !!cfg->dax > 1)
+			argp_error(state, "--pool, --dax and --emulate exclude "
+					  "each other");
 		complete(state);
 		return 0;
 	default:
@@ -376,6 +407,7 @@ int main(int argc, char **argv)
 		.base = "tcp",
 		.iterations = 10000,
 		.window = 64,
+		.rival = -1,
 		.seed = UINT64_MAX,
 	};
 	struct bench b = {.cfg = &cfg};

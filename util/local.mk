@@ -25,8 +25,8 @@ util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c util/bench.h util/exits.h \
 	util/bench_bulk.c util/bench_calibrate.c util/bench_cases.c \
 	util/bench_crowd.c util/bench_idle.c util/bench_local.c \
 	util/bench_op.c util/bench_plot.c util/bench_pool.c util/bench_probe.c \
-	util/bench_report.c util/bench_run.c util/bench_suite.c \
-	util/bench_target.c
+	util/bench_report.c util/bench_rivals.c util/bench_run.c \
+	util/bench_suite.c util/bench_target.c
 util_fi_rpmem_bench_LDADD = fabtests/benchmarks/librivals.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(PMEM2_LIBS) $(FABRIC_LIBS) -lm
 

@@ -6,6 +6,13 @@ fabtests_benchmarks_librivals_la_SOURCES = \
 	fabtests/benchmarks/rival_msg.c \
 	fabtests/benchmarks/rival_raw.c
 fabtests_benchmarks_librivals_la_LIBADD = util/libutil.la
+if HAVE_LIBRPMA
+fabtests_benchmarks_librivals_la_SOURCES += fabtests/benchmarks/rival_rpma.c
+fabtests_benchmarks_librivals_la_CPPFLAGS = $(AM_CPPFLAGS) $(RPMA_CFLAGS)
+fabtests_benchmarks_librivals_la_LIBADD += $(RPMA_LIBS)
+else
+EXTRA_DIST += fabtests/benchmarks/rival_rpma.c
+endif
 
 check_PROGRAMS += fabtests/benchmarks/rivals
 fabtests_benchmarks_rivals_SOURCES = fabtests/benchmarks/rivals.c

@@ -5,6 +5,7 @@
 #define RP_RIVAL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,8 @@ struct rival_page {
 
 struct rival_cfg {
 	const char *base; /* name of the base provider */
+	const char *node; /* address of the RDMA device, or NULL */
+	bool nap;	  /* wait asleep before looking: polls do not count */
 	char *mem;	  /* target: what is written to */
 	size_t len;
 };
@@ -35,6 +38,7 @@ struct rival {
 	const char *name;
 	const char *title;
 	uint64_t max; /* bytes of one put */
+	bool rdma;    /* over an RDMA device; the others are over TCP */
 	/* Target: open and fill the page. */
 	int (*serve)(const struct rival_cfg *cfg, struct rival_page *page,
 		     struct rival_end **end, char *err);
@@ -53,14 +57,18 @@ extern const struct rival rival_raw;	/* TCP echo: what the kernel takes */
 extern const struct rival rival_msg;	/* tcp's own FI_COMMIT_COMPLETE */
 extern const struct rival rival_hand;	/* write, request, clwb, ack */
 extern const struct rival rival_inline; /* bytes in the request */
+#ifdef HAVE_LIBRPMA
+extern const struct rival rival_rpma_flush; /* write, flush */
+extern const struct rival rival_rpma_gpspm; /* write, request, clwb, ack */
+#endif
 
-#define RIVALS 4
-static const struct rival *const rivals[RIVALS] = {
-	&rival_raw,
-	&rival_msg,
-	&rival_hand,
-	&rival_inline,
+static const struct rival *const rivals[] = {
+	&rival_raw,	   &rival_msg,	      &rival_hand, &rival_inline,
+#ifdef HAVE_LIBRPMA
+	&rival_rpma_flush, &rival_rpma_gpspm,
+#endif
 };
+#define RIVALS ((int)(sizeof(rivals) / sizeof(rivals[0])))
 
 #define RIVAL_PATIENCE 10 /* seconds for one put */
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Runs each rival by itself: rivals [SIZE [COUNT [POOL]]], medians in us. */
+/*
+ * Runs each rival by itself: rivals [SIZE [COUNT [POOL [NODE]]]], medians in
+ * us. With NODE, the address of an RDMA device, those that need one, without it
+ * the others. POOL is a new file, or a DAX device.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -10,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,15 +126,21 @@ static int run(const struct rival *r, const struct rival_cfg *cfg,
 
 static int open_pool(const char *path, struct rival_cfg *cfg)
 {
+	struct stat st;
 	int fd = -1;
 
 	if (path) {
-		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (fd < 0 || posix_fallocate(fd, 0, POOL_LEN)) {
+		bool device = !stat(path, &st) && S_ISCHR(st.st_mode);
+
+		fd = open(path,
+			  O_RDWR | O_CLOEXEC | (device ? 0 : O_CREAT | O_EXCL),
+			  0600);
+		if (fd < 0 || (!device && posix_fallocate(fd, 0, POOL_LEN))) {
 			perror(path);
 			return 1;
 		}
-		unlink(path);
+		if (!device)
+			unlink(path);
 	}
 	cfg->len = POOL_LEN;
 	cfg->mem = mmap(NULL, POOL_LEN, PROT_READ | PROT_WRITE,
@@ -147,9 +158,13 @@ int main(int argc, char **argv)
 
 	if (open_pool(argc > 3 ? argv[3] : NULL, &cfg))
 		return 1;
+	cfg.node = argc > 4 ? argv[4] : NULL;
+	if (cfg.node)
+		cfg.base = "verbs";
 	/* A process for each: libfabric does not survive a fork. */
-	for (size_t i = 0; i < RIVALS; i++) {
-		if (!size || size > rivals[i]->max)
+	for (int i = 0; i < RIVALS; i++) {
+		if (!size || size > rivals[i]->max ||
+		    rivals[i]->rdma != !!cfg.node)
 			continue;
 		child = fork();
 		if (!child)

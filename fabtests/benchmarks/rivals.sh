@@ -20,4 +20,16 @@ for size in 64 65536; do
 	done
 	rm -f rivals.$$
 done
+
+# Those over an RDMA device, where there is none, say so.
+if grep -q 'define HAVE_LIBRPMA 1' config.h; then
+	timeout 120 fabtests/benchmarks/rivals 64 10 pool.$$ 127.0.0.1 \
+		>rivals.$$ 2>&1 && { echo "FAIL: loopback is an RDMA device"; failed=1; }
+	cat rivals.$$
+	for name in librpma_flush librpma_gpspm; do
+		grep -q "^$name .* not obtained: ." rivals.$$ ||
+			{ echo "FAIL: $name says nothing"; failed=1; }
+	done
+	rm -f rivals.$$
+fi
 exit $failed

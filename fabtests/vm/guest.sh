@@ -193,7 +193,8 @@ make_tests() {
 	mkdir -p "$out"
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
 	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" \
-		"$here/lives.sh" "$here/methods" "$out/payload/" &&
+		"$here/lives.sh" "$here/methods" "$here/rivals.sh" \
+		"$out/payload/" &&
 		cp "$tests" "$out/payload/tests.sh" &&
 		cp "$here/guest" "$out/payload/guest" || return
 	tar -C "$out/payload" -cf "$out/payload.tar" . || return

@@ -154,3 +154,4 @@ long "ib_write_lat" both "timeout 60 ib_write_lat -d rxe0 -x 1 -n 100" \
 
 . ./flush.sh
 . ./verbs.sh
+[ "$domain" != adr ] || . ./rivals.sh
