@@ -375,6 +375,12 @@ uint64_t rig_some_key(void)
 	return new_key(NULL);
 }
 
+/* A sync takes no time that could decide anything. */
+static uint64_t p_now(void *ctx)
+{
+	return 0;
+}
+
 void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 		size_t npages)
 {
@@ -385,6 +391,7 @@ void rig_region(struct rig *g, struct rig_region *m, enum rp_method method,
 		.store8 = p_store8,
 		.copy = p_copy,
 		.stream = p_stream,
+		.now = p_now,
 		.ctx = m,
 	};
 	struct rp_facts f = {

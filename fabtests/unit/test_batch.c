@@ -45,6 +45,7 @@ struct spot {
 	struct rp_region region;
 	struct rp_pmem_ops ops;
 	int sync_fails;
+	uint64_t now, sync_takes; /* ns */
 };
 
 static void note(struct spot *s, char what, const void *addr, size_t len)
@@ -60,7 +61,15 @@ static int note_sync(void *ctx, void *addr, size_t len)
 	struct spot *s = ctx;
 
 	note(s, 's', addr, len);
+	s->now += s->sync_takes;
 	return s->sync_fails;
+}
+
+static uint64_t note_now(void *ctx)
+{
+	const struct spot *s = ctx;
+
+	return s->now;
 }
 
 static void note_flush(void *ctx, const void *addr, size_t len)
@@ -83,6 +92,7 @@ static void spot_init(struct spot *s, enum rp_method how, uint64_t key)
 		.sync = note_sync,
 		.flush = note_flush,
 		.drain = note_drain,
+		.now = note_now,
 		.ctx = s,
 	};
 	s->region = (struct rp_region){
@@ -218,6 +228,116 @@ Test(batch, pages)
 	run(&batch);
 	cr_assert_eq(ncalls, 1);
 	expect_call(0, &p, 's', 3 * page, 2 * page);
+	spot_fini(&p);
+}
+
+/* Three pages with others between them. */
+static void run_scattered(struct spot *s, int n)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+
+	rp_batch_reset(&batch);
+	for (int i = 0; i < n; i++)
+		cr_assert_eq(add(&batch, s, (1 + 4 * i) * page + 9, 1), 0);
+	run(&batch);
+	cr_assert_leq(batch.flushes, 3);
+}
+
+static void expect_apart(const struct spot *s)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+
+	cr_assert_eq(ncalls, 3);
+	for (int i = 0; i < 3; i++)
+		expect_call(i, s, 's', (1 + 4 * i) * page, page);
+}
+
+static void expect_together(const struct spot *s)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+
+	cr_assert_eq(ncalls, 1);
+	expect_call(0, s, 's', page, 9 * page);
+	cr_assert_eq(batch.bytes, 9 * page);
+}
+
+/* One wait for the disk, unless what lies between makes it a long one. */
+Test(batch, scattered_pages)
+{
+	struct spot p;
+
+	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
+	p.sync_takes = 1000;
+	/* Nobody knows yet what one takes. */
+	run_scattered(&p, 3);
+	expect_apart(&p);
+	run_scattered(&p, 3);
+	expect_together(&p);
+	/* As long as one by one: not longer. */
+	p.sync_takes = 3000;
+	run_scattered(&p, 3);
+	run_scattered(&p, 3);
+	expect_together(&p);
+	p.sync_takes = 3001;
+	run_scattered(&p, 3);
+	expect_together(&p);
+	p.sync_takes = 1000;
+	for (int i = 0; i < 64; i++) {
+		run_scattered(&p, 3);
+		expect_apart(&p);
+	}
+	run_scattered(&p, 3);
+	expect_together(&p);
+	/* One range has nothing between. */
+	run_scattered(&p, 1);
+	cr_assert_eq(ncalls, 1);
+	cr_assert_eq(batch.bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+
+	p.sync_fails = -EIO;
+	run_scattered(&p, 3);
+	expect_together(&p);
+	cr_assert_eq(batch.data.parts[0].err, EIO);
+	spot_fini(&p);
+}
+
+/* What is quick was clean already, and says little of what is not. */
+Test(batch, scattered_pages_that_are_clean)
+{
+	struct spot p;
+
+	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
+	p.sync_takes = 1600;
+	run_scattered(&p, 1);
+	p.sync_takes = 0;
+	run_scattered(&p, 1); /* 1500 now */
+	p.sync_takes = 4500;
+	run_scattered(&p, 3);
+	run_scattered(&p, 3);
+	expect_together(&p);
+	p.sync_takes = 4501;
+	run_scattered(&p, 3);
+	run_scattered(&p, 3);
+	expect_apart(&p);
+	spot_fini(&p);
+
+	/* No time at all is known all the same. */
+	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
+	run_scattered(&p, 1);
+	run_scattered(&p, 3);
+	expect_together(&p);
+	spot_fini(&p);
+}
+
+/* Lines are written back where they were asked for, and nowhere between. */
+Test(batch, scattered_lines)
+{
+	struct spot p;
+
+	spot_init(&p, RP_METHOD_AGENT_CLWB_MSYNC, 3);
+	run_scattered(&p, 3);
+	rp_batch_reset(&batch);
+	run_scattered(&p, 3);
+	cr_assert_eq(ncalls, 9);
 	spot_fini(&p);
 }
 

@@ -172,32 +172,44 @@ void rp_batch_seal(struct rp_batch *b)
 	pass_seal(&b->then);
 }
 
-static void flush_part(struct rp_batch *b, struct rp_pass *pass,
-		       struct rp_part *part)
+/* 0, or -errno: nothing of this region can be promised any more. */
+static int flush_ranges(struct rp_batch *b, const struct rp_part *part,
+			const struct rp_range *v)
 {
 	uint64_t base = (uintptr_t)part->region->base;
+	uint64_t len = v[part->n - 1].end - v[0].start;
 
-	for (size_t i = part->first; i < part->first + part->n; i++) {
-		const struct rp_range *g = &pass->set.v[i];
-		uint64_t len = g->end - g->start;
-		int ret = rp_pmem_flush(part->pmem, g->start - base, len);
+	if (rp_pmem_together(part->pmem, part->n)) {
+		b->flushes++;
+		b->bytes += len;
+		return rp_pmem_flush_together(part->pmem, v[0].start - base,
+					      len, part->n);
+	}
+	for (size_t i = 0; i < part->n; i++) {
+		int ret;
 
-		if (ret) {
-			/* Nothing of this region can be promised any more. */
-			part->err = -ret;
-			return;
-		}
+		len = v[i].end - v[i].start;
+		ret = rp_pmem_flush(part->pmem, v[i].start - base, len);
+		if (ret)
+			return ret;
 		b->flushes++;
 		b->bytes += len;
 	}
+	return 0;
+}
+
+static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
+		       struct rp_part *part)
+{
+	if (!part->err)
+		part->err = -flush_ranges(b, part, &pass->set.v[part->first]);
 }
 
 static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 {
 	/* Everything on its way before anything is waited for. */
 	for (size_t i = 0; i < pass->nparts; i++)
-		if (!pass->parts[i].err)
-			flush_part(b, pass, &pass->parts[i]);
+		flush_part(b, pass, &pass->parts[i]);
 	for (size_t i = 0; i < pass->nparts; i++) {
 		if (pass->parts[i].err)
 			continue;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/fault.h"
@@ -14,6 +15,8 @@
 
 /* What libpmem2 steps by on every CPU it knows. */
 #define CACHE_LINE 64
+/* After a span took longer than its ranges would: so often they go apart. */
+#define APART 64
 
 /*
  * A file that regions share. The kernel remembers a failed write-back per open
@@ -38,8 +41,10 @@ struct rp_pmem {
 	struct file *file;     /* NULL: nobody shares it */
 	unsigned int failures; /* of the file, when this region was made */
 	size_t granularity;
-	bool streams; /* whole lines may go past the caches */
-	bool pages;   /* msync: blocks on a disk */
+	bool streams;	    /* whole lines may go past the caches */
+	bool pages;	    /* msync: blocks on a disk */
+	uint64_t sync_ns;   /* what the sync of one range takes; 0: unknown */
+	unsigned int apart; /* so often ranges are not synced together */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
 	struct rp_pmem_ops ops; /* every member set */
@@ -158,6 +163,14 @@ static void real_stream(void *ctx, void *to, const void *from, size_t len)
 #define STREAMS	    false
 #define real_stream real_copy
 #endif
+
+static uint64_t real_now(void *ctx)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
 
 /* Whole units around [start, end). The unit is a power of two. */
 static size_t round_out(uintptr_t *start, uintptr_t end, size_t unit)
@@ -356,6 +369,8 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		pm->ops.copy = real_copy;
 	if (!pm->ops.stream)
 		pm->ops.stream = real_stream;
+	if (!pm->ops.now)
+		pm->ops.now = real_now;
 	*out = pm;
 	return 0;
 }
@@ -377,13 +392,57 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm)
 	return pm->granularity;
 }
 
-int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
+static int flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	if (RP_FAULT("slow-flush"))
 		rp_fault_dawdle();
 	if (RP_FAULT("skip-flush") || !len)
 		return 0;
 	return pm->flush(pm, pm->base + off, pm->base + off + len);
+}
+
+/* Slow ones count for more: what is clean already takes no time. */
+static void learn(struct rp_pmem *pm, uint64_t ns)
+{
+	if (ns >= pm->sync_ns)
+		pm->sync_ns = ns + !ns;
+	else
+		pm->sync_ns -= (pm->sync_ns - ns) / 16;
+}
+
+int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	uint64_t start;
+	int ret;
+
+	if (!pm->pages)
+		return flush(pm, off, len);
+	start = pm->ops.now(pm->ops.ctx);
+	ret = flush(pm, off, len);
+	learn(pm, pm->ops.now(pm->ops.ctx) - start);
+	return ret;
+}
+
+bool rp_pmem_together(struct rp_pmem *pm, size_t n)
+{
+	/* With lines to be written back, those between would be, too. */
+	if (n < 2 || pm->flush != flush_pages || !pm->sync_ns)
+		return false;
+	if (!pm->apart)
+		return true;
+	pm->apart--;
+	return false;
+}
+
+int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
+			   size_t n)
+{
+	uint64_t start = pm->ops.now(pm->ops.ctx);
+	int ret = flush(pm, off, len);
+
+	if (pm->ops.now(pm->ops.ctx) - start > n * pm->sync_ns)
+		pm->apart = APART;
+	return ret;
 }
 
 /* Kernels before 5.14 cannot tell. */

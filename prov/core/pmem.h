@@ -27,6 +27,8 @@ struct rp_pmem_ops {
 	void (*copy)(void *ctx, void *to, const void *from, size_t len);
 	/* The same of whole lines, past the caches; needs drain. */
 	void (*stream)(void *ctx, void *to, const void *from, size_t len);
+	/* Monotonic time in ns, to see how long syncs take. */
+	uint64_t (*now)(void *ctx);
 	void *ctx;
 };
 
@@ -63,6 +65,16 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm);
  * error too, in this process, until it is made anew.
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
+/*
+ * Would one flush of n ranges and all that lies between them be cheaper than n?
+ * So it is where each waits for the disk, unless it was seen to take longer:
+ * the pages between may be dirty as well. Yes: rp_pmem_flush_together() is
+ * next.
+ */
+bool rp_pmem_together(struct rp_pmem *pm, size_t n);
+/* As rp_pmem_flush(), of a span that holds n ranges. */
+int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
+			   size_t n);
 /*
  * Get the pages of [off, off+len) ready for a store: 0, or the -errno of what
  * would be a signal (their file was cut short, its disk is full). They stay
