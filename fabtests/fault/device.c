@@ -149,9 +149,11 @@ static const char *method(struct duo *d)
 	POST(&s, fi_write(s.ep, out, 64, NULL, s.peer,
 			  c.pool_addr + PAIR_POOL - 32, c.pool_key, out));
 	EXPECT(side_wait(&s, &e, &err), 0);
-	if (power) {
+	if (power)
 		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64),
 		       FI_RPMEM_ST_WRITE_FAILED);
+	/* ofi_rxm of libfabric 1 makes no other connection after that. */
+	if (power && FI_MAJOR(fi_version()) > 1) {
 		EXPECT(duo_commit(&s, &c, 0, 64), 0);
 		EXPECT(duo_write(&s, &c, PAIR_POOL - 64, 64), 0);
 		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64), 0);
