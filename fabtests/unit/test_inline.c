@@ -349,8 +349,16 @@ Test(inlined, at_once_or_not_at_all)
 	rig_end(&g);
 }
 
-/* They may be sent again when the program has new ones there. */
-Test(inlined, carries_its_bytes)
+static void expect_bytes(const struct rig_msg *m, uint8_t first)
+{
+	const uint8_t *sent = rig_as_request(m).bytes;
+
+	for (size_t i = 0; i < RP_WIRE_MAX_STORE; i++)
+		cr_assert_eq(sent[i], (uint8_t)(i * 7 + first));
+}
+
+/* Sent, and sent again when the program has new ones there. */
+static void carry(bool lent)
 {
 	uint8_t bytes[RP_WIRE_MAX_STORE];
 	const struct rp_wire_range r = rig_range(9, 0, sizeof(bytes));
@@ -361,6 +369,7 @@ Test(inlined, carries_its_bytes)
 		.required = RP_CLASS_POWER,
 		.effect = RP_EFFECT_STORE,
 		.bytes = bytes,
+		.lent = lent,
 		.done = rig_done,
 		.arg = &c0,
 	};
@@ -373,25 +382,32 @@ Test(inlined, carries_its_bytes)
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 7 + 1);
 	cr_assert_eq(rp_commit_post(p, &attr), 0);
-	memset(bytes, 0, sizeof(bytes));
-	for (int again = 0; again < 2; again++) {
-		const uint8_t *sent;
-
-		if (again) {
-			rig_pass(&g, RIG_TIMEOUT / 2);
-			free(rig_take(&g, RP_MSG_HELLO));
-		}
-		m = rig_take(&g, RP_MSG_REQUEST);
-		sent = rig_as_request(m).bytes;
-		for (size_t i = 0; i < sizeof(bytes); i++)
-			cr_assert_eq(sent[i], (uint8_t)(i * 7 + 1));
-		t = m->hdr.token;
-		free(m);
-	}
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 7 + 2);
+	m = rig_take(&g, RP_MSG_REQUEST);
+	expect_bytes(m, 1);
+	free(m);
+	rig_pass(&g, RIG_TIMEOUT / 2);
+	free(rig_take(&g, RP_MSG_HELLO));
+	m = rig_take(&g, RP_MSG_REQUEST);
+	expect_bytes(m, lent ? 2 : 1);
+	t = m->hdr.token;
+	free(m);
 	c0 = (struct rig_told){0};
 	rig_ok(&g, &s, t);
 	rig_told_once(&c0, RP_ST_OK);
 	rig_end(&g);
+}
+
+Test(inlined, carries_its_bytes)
+{
+	carry(false);
+}
+
+/* Whoever lends them leaves them, so they are nowhere else. */
+Test(inlined, carries_lent_bytes)
+{
+	carry(true);
 }
 
 /* Two features: the one is not the other. */

@@ -65,7 +65,8 @@ static void commit_free(struct rp_initiator *in, struct rp_commit *c)
 {
 	if (c->ranges != c->inline_ranges)
 		free(c->ranges);
-	free(c->bytes);
+	if (!c->lent)
+		free((void *)c->bytes);
 	TAILQ_INSERT_HEAD(&in->free, c, link);
 }
 
@@ -75,7 +76,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	struct rp_initiator *in = p->in;
 	struct rp_wire_range *ranges = NULL;
 	struct rp_commit *c;
-	void *bytes = NULL;
+	void *bytes = NULL; /* of our own */
 	int ret;
 
 	if (!attr->nranges)
@@ -96,7 +97,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 			return -ENOMEM;
 	}
 	/* The request may have to wait, and to be sent again. */
-	if (attr->effect == RP_EFFECT_STORE) {
+	if (attr->effect == RP_EFFECT_STORE && !attr->lent) {
 		bytes = malloc(attr->ranges[0].len);
 		if (!bytes)
 			return -ENOMEM;
@@ -125,7 +126,8 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	c->effect = attr->effect;
 	c->then = attr->then;
 	c->data = attr->data;
-	c->bytes = bytes;
+	c->bytes = attr->lent ? attr->bytes : bytes;
+	c->lent = attr->lent;
 	c->out.required = attr->required;
 	c->out.class = RP_CLASS_POWER; /* the weakest answer lowers it */
 	c->done = attr->done;

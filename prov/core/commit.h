@@ -44,7 +44,8 @@ struct rp_commit_attr {
 	enum rp_effect effect;
 	struct rp_wire_then then; /* THEN */
 	uint64_t data;		  /* NOTIFY */
-	const void *bytes;	  /* STORE; copied */
+	const void *bytes;	  /* STORE; copied, unless they are */
+	bool lent;		  /* left as they are until done is called */
 	rp_commit_fn done;
 	void *arg;
 };

@@ -9,6 +9,29 @@
  */
 #define HASH_NONFATAL_OOM	   1
 #define uthash_nonfatal_oom(entry) (oom = true)
+#include <stdint.h>
+#include <string.h>
 #include <uthash.h>
+
+/*
+ * Most keys are 8 bytes (cookies, remote keys, addresses), and looked up for
+ * every message: one multiplication spreads them as well.
+ */
+static inline unsigned int rp_hash_8(const void *key)
+{
+	uint64_t v;
+
+	memcpy(&v, key, sizeof(v));
+	return (unsigned int)(v * 0x9e3779b97f4a7c15 >> 32);
+}
+
+#undef HASH_FUNCTION
+#define HASH_FUNCTION(key, len, hash)                                          \
+	do {                                                                   \
+		if ((len) == sizeof(uint64_t))                                 \
+			(hash) = rp_hash_8(key);                               \
+		else                                                           \
+			HASH_JEN(key, len, hash);                              \
+	} while (0)
 
 #endif

@@ -26,6 +26,8 @@
 #define RP_PEER_LOOK 64
 /* How long an overloaded target is left alone. */
 #define RP_PEER_BACKOFF_MS 2
+/* Lists that requests are found in by their tokens. */
+#define RP_INITIATOR_TOKENS 256
 
 enum rp_req_state {
 	RP_REQ_QUEUED,
@@ -61,7 +63,7 @@ struct rp_req {
 	enum rp_class required;
 	rp_query_fn query_done;
 	void *query_arg;
-	UT_hash_handle hh; /* in->by_token */
+	struct rp_req *same; /* of in->by_token[] */
 };
 TAILQ_HEAD(rp_reqs, rp_req);
 
@@ -78,7 +80,8 @@ struct rp_commit {
 	enum rp_effect effect;
 	struct rp_wire_then then;
 	uint64_t data;
-	void *bytes;	       /* STORE */
+	const void *bytes;     /* STORE */
+	bool lent;	       /* they are whoever posted it's */
 	struct rp_write store; /* what later commits cover of this one */
 	size_t asked;	       /* ranges that have been put into requests */
 	struct rp_reqs reqs;   /* queued or sent, not answered */
@@ -146,7 +149,7 @@ struct rp_initiator {
 	struct rp_xport *x;
 	struct rp_peer *by_addr;
 	struct rp_peer *by_cookie;
-	struct rp_req *by_token;
+	struct rp_req *by_token[RP_INITIATOR_TOKENS];
 	struct rp_peers active;
 	struct rp_commits done; /* ended, not yet told */
 	struct rp_commits free;
@@ -169,6 +172,8 @@ struct rp_initiator {
 /* A request of this commit, or with NULL a query. NULL: no memory. */
 struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c);
 void rp_req_free(struct rp_req *r);
+/* The one with this token, of whatever peer, or NULL. */
+struct rp_req *rp_req_find(struct rp_initiator *in, uint64_t token);
 /* Its commit has ended: unqueue it, or let a sent one wait for its answer. */
 void rp_req_orphan(struct rp_req *r);
 /* Into the open session of its peer, at time t. 0, or not sent: -errno. */

@@ -480,9 +480,8 @@ static void session_lost(struct rp_peer *p)
 
 static struct rp_req *find_sent(struct rp_peer *p, uint64_t token, uint8_t type)
 {
-	struct rp_req *r;
+	struct rp_req *r = rp_req_find(p->in, token);
 
-	HASH_FIND(hh, p->in->by_token, &token, sizeof(token), r);
 	if (!r || r->peer != p || r->type != type || r->state != RP_REQ_SENT)
 		return NULL;
 	return r;

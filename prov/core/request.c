@@ -6,22 +6,36 @@
 
 #include "core/initiator.h"
 
+/* Tokens count up, so their low bits are as good as any hash. */
+static struct rp_req **bucket(struct rp_initiator *in, uint64_t token)
+{
+	return &in->by_token[token % RP_INITIATOR_TOKENS];
+}
+
+struct rp_req *rp_req_find(struct rp_initiator *in, uint64_t token)
+{
+	struct rp_req *r = *bucket(in, token);
+
+	while (r && r->token != token)
+		r = r->same;
+	return r;
+}
+
 struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)
 {
+	struct rp_initiator *in = p->in;
 	struct rp_req *r = calloc(1, sizeof(*r));
-	bool oom = false;
+	struct rp_req **b;
 
 	if (!r)
 		return NULL;
 	r->peer = p;
 	r->commit = c;
 	r->type = c ? RP_MSG_REQUEST : RP_MSG_QUERY;
-	r->token = p->in->next_token++;
-	HASH_ADD(hh, p->in->by_token, token, sizeof(r->token), r);
-	if (oom) {
-		free(r);
-		return NULL;
-	}
+	r->token = in->next_token++;
+	b = bucket(in, r->token);
+	r->same = *b;
+	*b = r;
 	if (c)
 		TAILQ_INSERT_TAIL(&c->reqs, r, of_commit);
 	r->state = RP_REQ_QUEUED;
@@ -32,13 +46,16 @@ struct rp_req *rp_req_new(struct rp_peer *p, struct rp_commit *c)
 void rp_req_free(struct rp_req *r)
 {
 	struct rp_peer *p = r->peer;
+	struct rp_req **b;
 
 	if (r->commit)
 		TAILQ_REMOVE(&r->commit->reqs, r, of_commit);
 	if (r->seq)
 		TAILQ_REMOVE(&p->effects, r, of_effects);
 	TAILQ_REMOVE(r->state == RP_REQ_SENT ? &p->sent : &p->queue, r, link);
-	HASH_DEL(p->in->by_token, r);
+	for (b = bucket(p->in, r->token); *b != r; b = &(*b)->same)
+		;
+	*b = r->same;
 	free(r);
 }
 
@@ -90,17 +107,23 @@ int rp_req_send(struct rp_req *r, uint64_t t)
 		.token = r->token,
 		.incarnation = p->incarnation,
 	};
-	uint8_t buf[RP_WIRE_MAX_MSG];
+	uint8_t local[RP_WIRE_MAX_MSG], *buf = NULL;
 	int ret;
 
+	/* Bytes are not copied again where they can be sent from at once. */
+	if (r->effect && r->commit->effect == RP_EFFECT_STORE &&
+	    in->x->ops->room)
+		buf = in->x->ops->room(in->x);
+	if (!buf)
+		buf = local;
 	if (r->type == RP_MSG_QUERY) {
 		struct rp_wire_query m = {.key = r->key,
 					  .required = r->required};
 
-		ret = rp_wire_put_query(buf, sizeof(buf), &hdr, &m);
+		ret = rp_wire_put_query(buf, sizeof(local), &hdr, &m);
 	} else {
 		number(r);
-		ret = put_request(r, &hdr, buf, sizeof(buf));
+		ret = put_request(r, &hdr, buf, sizeof(local));
 	}
 	if (ret < 0)
 		return ret;

@@ -94,11 +94,9 @@ static bool all_zero(const uint8_t *p, size_t at, size_t len)
 	return true;
 }
 
-/* Zeroes the whole message, so that reserved bytes need no further care. */
-static void put_hdr(uint8_t *p, const struct rp_wire_hdr *hdr, uint8_t type,
-		    size_t len)
+static void put_only_hdr(uint8_t *p, const struct rp_wire_hdr *hdr,
+			 uint8_t type, size_t len)
 {
-	memset(p, 0, len);
 	put16(p, 0, RP_WIRE_MAGIC);
 	put8(p, 2, RP_WIRE_VERSION);
 	put8(p, 3, type);
@@ -106,6 +104,14 @@ static void put_hdr(uint8_t *p, const struct rp_wire_hdr *hdr, uint8_t type,
 	put64(p, 8, hdr->session);
 	put64(p, 16, hdr->token);
 	put64(p, 24, hdr->incarnation);
+}
+
+/* Zeroes the whole message, so that reserved bytes need no further care. */
+static void put_hdr(uint8_t *p, const struct rp_wire_hdr *hdr, uint8_t type,
+		    size_t len)
+{
+	memset(p, 0, len);
+	put_only_hdr(p, hdr, type, len);
 }
 
 static bool type_known(uint8_t type)
@@ -327,7 +333,8 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	if (size < len)
 		return -EMSGSIZE;
 
-	put_hdr(p, hdr, RP_MSG_REQUEST, len);
+	/* It may be long, and nothing of it is reserved. */
+	put_only_hdr(p, hdr, RP_MSG_REQUEST, len);
 	put16(p, 32, m->nranges);
 	put8(p, 34, m->level);
 	put8(p, 35, m->required);

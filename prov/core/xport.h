@@ -24,6 +24,12 @@ struct rp_xport_ops {
 	int (*send)(struct rp_xport *x, uint64_t peer, const void *msg,
 		    size_t len);
 	/*
+	 * Where RP_WIRE_MAX_MSG bytes are from which the next message can be
+	 * sent without copying it, until send() is called; NULL: nowhere. An
+	 * adapter need not have this.
+	 */
+	void *(*room)(struct rp_xport *x);
+	/*
 	 * Initiator only, and only where its attributes say `own`: read len
 	 * bytes, 1 to 8, of the base's key at addr, to nowhere in particular,
 	 * behind everything this endpoint posted to peer before and over the

@@ -332,7 +332,7 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 {
 	const struct fi_rma_iov *to = msg->rma_iov;
 	uint8_t bytes[RP_WIRE_MAX_STORE];
-	const struct rp_commit_attr how = {
+	struct rp_commit_attr how = {
 		.level = RP_LEVEL_DURABLE,
 		.required = ep->required,
 		.effect = RP_EFFECT_STORE,
@@ -349,7 +349,11 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	    to->addr + len < to->addr || peer_of(ep, msg->addr, &peer) ||
 	    !rp_peer_may_store(peer, to->key, to->addr, len))
 		return false;
-	for (size_t i = 0; i < msg->iov_count; i++) {
+	/* A buffer is the program's again with the completion that it wants. */
+	how.lent = want && msg->iov_count == 1 && !(flags & FI_INJECT);
+	if (how.lent)
+		how.bytes = msg->msg_iov[0].iov_base;
+	for (size_t i = 0; !how.lent && i < msg->iov_count; i++) {
 		memcpy(bytes + n, msg->msg_iov[i].iov_base,
 		       msg->msg_iov[i].iov_len);
 		n += msg->msg_iov[i].iov_len;

@@ -119,7 +119,8 @@ static int send_buffered(struct rp_ep *ep, uint64_t peer, const void *msg,
 	b = ep->send_free;
 	ep->send_free = b->next;
 	s->buf = b;
-	memcpy(b->msg, msg, len);
+	if (msg != b->msg)
+		memcpy(b->msg, msg, len);
 	desc = rp_mr_desc(b->of->mr);
 	ret = (int)fi_tsendmsg(ep->base,
 			       &(struct fi_msg_tagged){
@@ -136,6 +137,15 @@ static int send_buffered(struct rp_ep *ep, uint64_t peer, const void *msg,
 		rp_slot_put(&dom->slots, s);
 	}
 	return ret;
+}
+
+static void *xport_room(struct rp_xport *x)
+{
+	struct rp_ep *ep = ep_of(x);
+
+	if (!ep->send_free && more_send_bufs(ep))
+		return NULL;
+	return ep->send_free->msg;
 }
 
 static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
@@ -239,6 +249,7 @@ static void xport_kick(struct rp_xport *x)
 const struct rp_xport_ops rp_xport_ops = {
 	.now = xport_now,
 	.send = xport_send,
+	.room = xport_room,
 	.fence = rp_fence_post,
 	.peer_get = xport_peer_get,
 	.peer_put = xport_peer_put,
