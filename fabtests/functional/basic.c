@@ -153,6 +153,8 @@ static uint32_t method_wanted(void)
 		return FI_RPMEM_METHOD_AGENT_CLWB;
 	if (name && !strcmp(name, "delivery"))
 		return FI_RPMEM_METHOD_DELIVERY;
+	if (name && !strcmp(name, "fence"))
+		return FI_RPMEM_METHOD_FENCE;
 	return FI_RPMEM_METHOD_AGENT_MSYNC;
 }
 

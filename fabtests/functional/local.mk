@@ -70,6 +70,14 @@ fabtests_functional_inline_SOURCES = fabtests/functional/inline.c $(pair_sources
 fabtests_functional_inline_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_inline_LDADD = $(FABRIC_LIBS)
 
+# Connections of our own.
+check_PROGRAMS += fabtests/functional/linked
+TESTS += fabtests/functional/linked.sh
+EXTRA_DIST += fabtests/functional/linked.sh
+fabtests_functional_linked_SOURCES = fabtests/functional/linked.c $(pair_sources)
+fabtests_functional_linked_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_linked_LDADD = $(FABRIC_LIBS)
+
 # A copy there and back, broken off in every way.
 TESTS += fabtests/functional/cp.sh
 EXTRA_DIST += fabtests/functional/cp.sh

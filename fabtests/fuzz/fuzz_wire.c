@@ -23,6 +23,10 @@ static void one_type_only(const uint8_t *msg, const struct rp_wire_hdr *hdr)
 	     rp_wire_get_query(msg, hdr, &b.query) == -EBADMSG);
 	MUST(t == RP_MSG_INFO ||
 	     rp_wire_get_info(msg, hdr, &b.info) == -EBADMSG);
+	MUST(t == RP_MSG_CONNECT ||
+	     rp_wire_get_connect(msg, hdr, &b.connect) == -EBADMSG);
+	MUST(t == RP_MSG_OFFER ||
+	     rp_wire_get_offer(msg, hdr, &b.offer) == -EBADMSG);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

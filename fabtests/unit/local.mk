@@ -317,6 +317,12 @@ fabtests_unit_test_session_LDADD = $(unit_ldadd)
 
 own_rig = fabtests/unit/own_rig.c fabtests/unit/own_rig.h $(initiator_rig)
 
+check_PROGRAMS += fabtests/unit/test_link
+TESTS += fabtests/unit/test_link
+fabtests_unit_test_link_SOURCES = fabtests/unit/test_link.c $(initiator_rig)
+fabtests_unit_test_link_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_link_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_own
 TESTS += fabtests/unit/test_own
 fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(own_rig)

@@ -259,6 +259,35 @@ static int put_info(void *buf, size_t size, const struct rp_wire_hdr *hdr)
 	return rp_wire_put_info(buf, size, hdr, &m);
 }
 
+static int put_connect(void *buf, size_t size, const struct rp_wire_hdr *hdr)
+{
+	const struct rp_wire_connect m = {
+		.id = 0x4142434445464748,
+		.key = 0x5152535455565758,
+	};
+
+	return rp_wire_put_connect(buf, size, hdr, &m);
+}
+
+static int put_offer(void *buf, size_t size, const struct rp_wire_hdr *hdr)
+{
+	const struct rp_wire_offer m = {
+		.method = RP_METHOD_FENCE,
+		.class = RP_CLASS_POWER,
+		.addr_len = 1,
+		.id = 0x4142434445464748,
+		.key = 0x5152535455565758,
+		.secret = 0x6162636465666768,
+		.there = 0x7172737475767778,
+		.at = 0x0102030405060708,
+		.addr = 0x1112131415161718,
+		.length = 0x2122232425262728,
+		.to = {0x81},
+	};
+
+	return rp_wire_put_offer(buf, size, hdr, &m);
+}
+
 static int put_bye(void *buf, size_t size, const struct rp_wire_hdr *hdr)
 {
 	struct rp_wire_hdr h = *hdr;
@@ -354,6 +383,25 @@ static const struct example examples[] = {
 	  {"preferred_align", 0x81828384},
 	  {"why_len", 1},
 	  {"why", 'w'}}},
+	{"CONNECT",
+	 RP_MSG_CONNECT,
+	 put_connect,
+	 {{"id", 0x4142434445464748}, {"key", 0x5152535455565758}}},
+	{"OFFER",
+	 RP_MSG_OFFER,
+	 put_offer,
+	 {{"status", 0},
+	  {"method", 2},
+	  {"class", 2},
+	  {"addr_len", 1},
+	  {"id", 0x4142434445464748},
+	  {"key", 0x5152535455565758},
+	  {"secret", 0x6162636465666768},
+	  {"there", 0x7172737475767778},
+	  {"at", 0x0102030405060708},
+	  {"addr", 0x1112131415161718},
+	  {"length", 0x2122232425262728},
+	  {"to", 0x81}}},
 	{"BYE", RP_MSG_BYE, put_bye, {{0}}},
 	{"PROGRESS", RP_MSG_PROGRESS, put_progress, {{0}}},
 };
@@ -581,7 +629,8 @@ Test(protocol, limits)
 		{"bytes of a STORE", RP_WIRE_MAX_STORE},
 		{"bytes of an address", RP_WIRE_MAX_ADDR},
 		{"bytes of the sentence in INFO", RP_WHY_LEN - 1},
-		{"bytes of any other answer, and of a REQUEST of one range",
+		{"bytes of any other answer but OFFER, and of a REQUEST of one "
+		 "range",
 		 RP_WIRE_INJECT},
 		{"credits of a session (FI_OFI_RPMEM_CREDITS)",
 		 RP_AGENT_CREDITS},
@@ -660,6 +709,8 @@ Test(protocol, sentences)
 	cr_assert_eq(RP_FEATURE_EFFECTS, 1 << 0);
 	says("bit 1: grants;");
 	cr_assert_eq(RP_FEATURE_OWN, 1 << 1);
+	says("bit 3: connections of our own (CONNECT);");
+	cr_assert_eq(RP_FEATURE_LINK, 1 << 3);
 	says("at most %d ranges, and behind", RP_WIRE_MAX_EFFECT_RANGES);
 	says("of the HELLO_ACK, at most %d.", RP_WIRE_EFFECTS);
 	says("the seq of another token, gets status %d.", RP_ST_BAD_MESSAGE);

@@ -63,6 +63,25 @@ static const struct {
 		      "6463626174737271"
 		      "0500"
 		      "746d706673"},
+	{RP_MSG_CONNECT, "5250010530000000"
+			 "1817161514131211"
+			 "2827262524232221"
+			 "3837363534333231"
+			 "4847464544434241"
+			 "5857565554535251"},
+	{RP_MSG_OFFER, "5250014565000000"
+		       "1817161514131211"
+		       "2827262524232221"
+		       "3837363534333231"
+		       "0000000002020500"
+		       "4847464544434241"
+		       "5857565554535251"
+		       "6867666564636261"
+		       "7877767574737271"
+		       "0807060504030201"
+		       "1817161514131211"
+		       "2827262524232221"
+		       "02007f0001"},
 	{RP_MSG_BYE, "5250010420000000"
 		     "1817161514131211"
 		     "2827262524232221"
@@ -221,6 +240,28 @@ static void random_message(struct seeded *s, uint8_t type,
 		n = seeded_below(s, RP_WHY_LEN);
 		while (n--)
 			b->info.why[n] = ' ' + seeded_below(s, 95);
+		break;
+	case RP_MSG_CONNECT:
+		b->connect.id = seeded_next(s) | 1;
+		b->connect.key = seeded_next(s);
+		break;
+	case RP_MSG_OFFER:
+		b->offer.id = seeded_next(s) | 1;
+		b->offer.key = seeded_next(s);
+		b->offer.status = seeded_below(s, 2) * seeded_below(s, 64);
+		if (b->offer.status)
+			break;
+		n = 1 + seeded_below(s, RP_WIRE_MAX_ADDR);
+		b->offer.method = 1 + seeded_below(s, 2);
+		b->offer.class = seeded_below(s, 3);
+		b->offer.addr_len = n;
+		b->offer.secret = seeded_next(s) | 1;
+		b->offer.there = seeded_next(s);
+		b->offer.at = seeded_next(s) >> 1;
+		b->offer.addr = seeded_next(s) >> 1;
+		b->offer.length = 1 + (seeded_next(s) >> 1);
+		while (n--)
+			b->offer.to[n] = seeded_next(s);
 		break;
 	}
 }

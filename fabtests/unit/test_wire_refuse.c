@@ -167,6 +167,16 @@ Test(wire_refuse, decoders_of_other_types)
 					rp_wire_get_info(buf, &back, &c.info),
 					want);
 				break;
+			case RP_MSG_CONNECT:
+				cr_assert_eq(rp_wire_get_connect(buf, &back,
+								 &c.connect),
+					     want);
+				break;
+			case RP_MSG_OFFER:
+				cr_assert_eq(
+					rp_wire_get_offer(buf, &back, &c.offer),
+					want);
+				break;
 			}
 		}
 	}
@@ -230,6 +240,21 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_INFO, 74, 1, 0},    /* NUL inside */
 		{RP_MSG_INFO, 75, 1, 0x1b}, /* terminal escape */
 		{RP_MSG_INFO, 75, 1, 0x9b},
+		{RP_MSG_CONNECT, 32, 8, 0},
+		{RP_MSG_OFFER, 32, 4, 64},
+		{RP_MSG_OFFER, 32, 4, 7}, /* refused, and yet offered */
+		{RP_MSG_OFFER, 36, 1, 0},
+		{RP_MSG_OFFER, 36, 1, RP_METHOD_NATIVE},
+		{RP_MSG_OFFER, 37, 1, 3},
+		{RP_MSG_OFFER, 38, 2, 0},
+		{RP_MSG_OFFER, 38, 2, 4},
+		{RP_MSG_OFFER, 38, 2, 6},
+		{RP_MSG_OFFER, 38, 2, 129},
+		{RP_MSG_OFFER, 40, 8, 0}, /* id */
+		{RP_MSG_OFFER, 56, 8, 0}, /* secret */
+		{RP_MSG_OFFER, 72, 8, UINT64_MAX},
+		{RP_MSG_OFFER, 80, 8, UINT64_MAX},
+		{RP_MSG_OFFER, 88, 8, 0},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

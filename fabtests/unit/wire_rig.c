@@ -7,6 +7,7 @@
 const uint8_t wire_types[WIRE_TYPES] = {
 	RP_MSG_HELLO,	  RP_MSG_REQUEST, RP_MSG_QUERY,	   RP_MSG_BYE,
 	RP_MSG_HELLO_ACK, RP_MSG_REPLY,	  RP_MSG_PROGRESS, RP_MSG_INFO,
+	RP_MSG_CONNECT,	  RP_MSG_OFFER,
 };
 
 int wire_put(void *buf, size_t size, const struct rp_wire_hdr *hdr,
@@ -25,6 +26,10 @@ int wire_put(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		return rp_wire_put_query(buf, size, hdr, &b->query);
 	case RP_MSG_INFO:
 		return rp_wire_put_info(buf, size, hdr, &b->info);
+	case RP_MSG_CONNECT:
+		return rp_wire_put_connect(buf, size, hdr, &b->connect);
+	case RP_MSG_OFFER:
+		return rp_wire_put_offer(buf, size, hdr, &b->offer);
 	}
 	return rp_wire_put_empty(buf, size, hdr);
 }
@@ -44,6 +49,10 @@ int wire_get(const void *buf, const struct rp_wire_hdr *hdr, union body *b)
 		return rp_wire_get_query(buf, hdr, &b->query);
 	case RP_MSG_INFO:
 		return rp_wire_get_info(buf, hdr, &b->info);
+	case RP_MSG_CONNECT:
+		return rp_wire_get_connect(buf, hdr, &b->connect);
+	case RP_MSG_OFFER:
+		return rp_wire_get_offer(buf, hdr, &b->offer);
 	}
 	return 0;
 }
@@ -116,6 +125,27 @@ void wire_example(uint8_t type, struct rp_wire_hdr *hdr, union body *b)
 			.preferred_size = 0x61626364,
 			.preferred_align = 0x71727374,
 			.why = "tmpfs",
+		};
+		break;
+	case RP_MSG_CONNECT:
+		b->connect = (struct rp_wire_connect){
+			.id = 0x4142434445464748,
+			.key = 0x5152535455565758,
+		};
+		break;
+	case RP_MSG_OFFER:
+		b->offer = (struct rp_wire_offer){
+			.method = RP_METHOD_FENCE,
+			.class = RP_CLASS_POWER,
+			.addr_len = 5,
+			.id = 0x4142434445464748,
+			.key = 0x5152535455565758,
+			.secret = 0x6162636465666768,
+			.there = 0x7172737475767778,
+			.at = 0x0102030405060708,
+			.addr = 0x1112131415161718,
+			.length = 0x2122232425262728,
+			.to = "\x02\x00\x7f\x00\x01",
 		};
 		break;
 	}

@@ -8,7 +8,7 @@
 
 #include "core/wire.h"
 
-#define WIRE_TYPES 8
+#define WIRE_TYPES 10
 extern const uint8_t wire_types[WIRE_TYPES];
 
 /* Any body, so that one loop can serve every message. */
@@ -19,6 +19,8 @@ union body {
 	struct rp_wire_reply reply;
 	struct rp_wire_query query;
 	struct rp_wire_info info;
+	struct rp_wire_connect connect;
+	struct rp_wire_offer offer;
 };
 
 int wire_put(void *buf, size_t size, const struct rp_wire_hdr *hdr,

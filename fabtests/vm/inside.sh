@@ -25,8 +25,9 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/fault/librpmem-fault-fi.la fabtests/fault/libshadow.la \
 	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
 	util/fi_rpmem_bench fabtests/benchmarks/rivals \
-	fabtests/functional/basic fabtests/functional/man_claims \
-	fabtests/fault/badinput fabtests/fault/powercut fabtests/fault/device
+	fabtests/functional/basic fabtests/functional/linked \
+	fabtests/functional/man_claims fabtests/fault/badinput \
+	fabtests/fault/powercut fabtests/fault/device
 rm -rf /build/payload
 mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 	/build/payload/fabtests/functional /build/payload/util \
@@ -35,7 +36,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/librpmem-fault-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
 	util/fi_rpmem_cp util/fi_rpmem_bench fabtests/benchmarks/rivals \
-	fabtests/functional/basic \
+	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device; do
 	strip -S -o "/build/payload/$f" "$f"

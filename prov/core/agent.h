@@ -28,6 +28,7 @@ struct rp_agent_attr {
 	unsigned int max_sessions, max_half_open;
 	unsigned int credits;  /* requests per session at once */
 	unsigned int max_jobs; /* requests held in all */
+	bool links;	       /* xports can offer connections of our own */
 	bool no_worker; /* run blocking flushes inside progress (simulator) */
 };
 

@@ -46,6 +46,10 @@ struct rp_agent {
 void rp_agent_local_end(struct rp_agent *a, struct rp_job *job);
 void rp_agent_local_drop(struct rp_agent *a, const struct rp_xport *x);
 
+/* offer.c */
+void rp_agent_connect(struct rp_agent *a, struct rp_client *c, const void *msg,
+		      const struct rp_wire_hdr *hdr);
+
 /* serve.c */
 /* Answer strangers that wait, as many as may be now. True: some. */
 bool rp_agent_welcome(struct rp_agent *a);

@@ -36,6 +36,13 @@ struct rp_client *rp_client_find(const struct rp_clients *t,
 	return c && c->origin.x == x ? c : NULL;
 }
 
+void rp_client_unoffer(struct rp_client *c)
+{
+	if (c->conn)
+		c->origin.x->ops->unoffer(c->origin.x, c->conn);
+	c->conn = NULL;
+}
+
 void rp_client_drop(struct rp_clients *t, struct rp_client *c)
 {
 	struct rp_job *job, *tmp;
@@ -71,6 +78,7 @@ void rp_client_drop(struct rp_clients *t, struct rp_client *c)
 		TAILQ_REMOVE(&t->half_open_list, c, link);
 		t->half_open--;
 	}
+	rp_client_unoffer(c);
 	c->origin.x->ops->peer_put(c->origin.x, c->peer);
 	rp_worker_unwatch(t->worker, c->origin.x);
 	free(c->seen);

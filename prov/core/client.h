@@ -76,6 +76,8 @@ struct rp_client {
 	uint64_t peer;	  /* the way to answer; held until the end */
 	uint64_t born;
 	uint16_t features;    /* that both have */
+	uint64_t conn_id;     /* of its connection of our own; grows */
+	void *conn;	      /* the adapter's; NULL: none */
 	uint64_t pace;	      /* between signs of life, ns */
 	uint64_t progress_at; /* when the next is due, while there are jobs */
 	uint64_t last_token;  /* highest so far */
@@ -128,6 +130,8 @@ bool rp_client_use(struct rp_clients *t, struct rp_client *c);
  */
 void rp_client_drop(struct rp_clients *t, struct rp_client *c);
 void rp_clients_drop_xport(struct rp_clients *t, struct rp_xport *x);
+/* Its connection of our own, if any, is no more. */
+void rp_client_unoffer(struct rp_client *c);
 /* Forget half-open ones that are too old. True when there was one. */
 bool rp_clients_expire(struct rp_clients *t, uint64_t now);
 

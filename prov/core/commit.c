@@ -147,7 +147,8 @@ void rp_commit_unreserve(struct rp_commit *c)
 
 static bool stores(const struct rp_commit *c)
 {
-	return c->effect == RP_EFFECT_THEN || c->effect == RP_EFFECT_STORE;
+	return c->effect == RP_EFFECT_THEN || c->effect == RP_EFFECT_STORE ||
+	       c->by_link;
 }
 
 /* The commit has its outcome: off the peer's list, onto the list to be told. */
@@ -175,6 +176,7 @@ void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
 	while ((r = TAILQ_FIRST(&c->reqs)))
 		rp_req_orphan(r);
 	rp_own_orphan(c);
+	rp_link_orphan(c);
 	commit_end(c);
 }
 
@@ -245,6 +247,24 @@ static int commit_queue(struct rp_commit *c)
 	return 0;
 }
 
+/* The target has answered, behind all writes that were posted before. */
+static void agent_answered(const struct rp_commit *c)
+{
+	struct rp_peer *p = c->peer;
+	uint64_t key = 0;
+
+	if (!p->in->attr.links || c->own || c->by_link ||
+	    c->effect == RP_EFFECT_STORE || c->level != RP_LEVEL_DURABLE)
+		return;
+	for (size_t i = 0; i < c->nranges; i++) {
+		if (c->ranges[i].key == key)
+			continue;
+		key = c->ranges[i].key;
+		rp_link_settled(p, key, c->barrier);
+		rp_link_want(p, key);
+	}
+}
+
 /*
  * The rule that makes a commit true: every covered write is known to have been
  * placed, and every range was flushed after that by the target that has the
@@ -253,13 +273,15 @@ static int commit_queue(struct rp_commit *c)
  */
 void rp_commit_check(struct rp_commit *c)
 {
-	if (!c->placed || !TAILQ_EMPTY(&c->reqs) || !TAILQ_EMPTY(&c->fences))
+	if (!c->placed || !TAILQ_EMPTY(&c->reqs) || !TAILQ_EMPTY(&c->fences) ||
+	    c->linked)
 		return;
 	if (c->asked == c->nranges && c->tainted)
 		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, c->out.range);
-	else if (c->asked == c->nranges)
+	else if (c->asked == c->nranges) {
+		agent_answered(c);
 		commit_end(c);
-	else if (commit_queue(c))
+	} else if (commit_queue(c))
 		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
 }
 
@@ -271,7 +293,7 @@ void rp_commit_check(struct rp_commit *c)
  */
 static bool waits(const struct rp_commit *c)
 {
-	return !c->own && c->effect != RP_EFFECT_STORE &&
+	return !c->own && !c->by_link && c->effect != RP_EFFECT_STORE &&
 	       (!c->peer->in->attr.ordered || c->effect);
 }
 
@@ -355,15 +377,33 @@ fini:
 	return hit;
 }
 
+static void write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
+			uint64_t addr, uint64_t len)
+{
+	w->peer = p;
+	w->seq = p->next_seq++;
+	w->key = key;
+	w->addr = addr;
+	w->len = len;
+	w->doubt = false;
+	w->linked = false;
+	p->nwrites++;
+	p->unplaced_bytes += len;
+	TAILQ_INSERT_TAIL(&p->writes, w, link);
+}
+
 static void begin_store(struct rp_commit *c)
 {
 	const struct rp_wire_range *g = &c->ranges[0];
 
 	if (c->effect == RP_EFFECT_THEN)
-		rp_write_begin(c->peer, &c->store, c->then.key, c->then.addr,
-			       sizeof(c->then.value));
+		write_begin(c->peer, &c->store, c->then.key, c->then.addr,
+			    sizeof(c->then.value));
 	else
-		rp_write_begin(c->peer, &c->store, g->key, g->addr, g->len);
+		write_begin(c->peer, &c->store, g->key, g->addr, g->len);
+	c->store.linked = c->by_link;
+	if (!c->by_link)
+		rp_own_written(c->peer, c->store.key);
 }
 
 void rp_commit_start(struct rp_commit *c)
@@ -379,7 +419,7 @@ void rp_commit_start(struct rp_commit *c)
 		p->unplaced = c;
 	rp_peer_wait(p);
 	/* All the bytes that it covers are its own. */
-	c->placed = c->effect == RP_EFFECT_STORE;
+	c->placed = c->effect == RP_EFFECT_STORE || c->by_link;
 	bad = !c->placed && poisoned(p, c, &range);
 	/*
 	 * Once it is answered, what may be under way is not any more: so it is
@@ -398,6 +438,8 @@ void rp_commit_start(struct rp_commit *c)
 
 	if (bad) {
 		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, range);
+	} else if (c->by_link) {
+		mark_placed(p);
 	} else if (!c->tainted && rp_own_take(c)) {
 		mark_placed(p);
 		rp_peer_fence(p);
@@ -407,6 +449,8 @@ void rp_commit_start(struct rp_commit *c)
 		mark_placed(p);
 		rp_peer_send(p);
 	}
+	if (p->link.asked || p->link.doubt)
+		rp_link_tend(p, p->in->x->ops->now(p->in->x));
 	/* Its completion is told from progress, never from inside the post. */
 	if (!TAILQ_EMPTY(&p->in->done))
 		p->in->x->ops->kick(p->in->x);
@@ -534,18 +578,20 @@ void rp_peer_doubt_ends(struct rp_peer *p)
 	p->doubt = false;
 }
 
+void rp_peer_link_gone(struct rp_peer *p)
+{
+	for (size_t i = 0; i < p->poison.n; i++)
+		if (p->poison.v[i].stamp == RP_PEER_LINK_DOUBT)
+			p->poison.v[i].stamp = p->next_seq - 1;
+	p->link.doubt = false;
+}
+
 void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 		    uint64_t addr, uint64_t len)
 {
-	w->peer = p;
-	w->seq = p->next_seq++;
-	w->key = key;
-	w->addr = addr;
-	w->len = len;
-	w->doubt = false;
+	write_begin(p, w, key, addr, len);
 	rp_own_written(p, key);
-	p->unplaced_bytes += len;
-	TAILQ_INSERT_TAIL(&p->writes, w, link);
+	rp_link_written(p, key, w->seq);
 }
 
 static void write_end(struct rp_write *w)
@@ -553,6 +599,7 @@ static void write_end(struct rp_write *w)
 	struct rp_peer *p = w->peer;
 
 	TAILQ_REMOVE(&p->writes, w, link);
+	p->nwrites--;
 	p->unplaced_bytes -= w->len;
 	/* Sending and telling is progress's, not the base's completion's. */
 	if (mark_placed(p) || !TAILQ_EMPTY(&p->in->done))
@@ -587,6 +634,18 @@ bool rp_peer_store_overlaps(const struct rp_peer *p, uint64_t key,
 	return false;
 }
 
+bool rp_peer_write_overlaps(const struct rp_peer *p,
+			    const struct rp_wire_range *g)
+{
+	unsigned int looked = 0;
+	const struct rp_write *w;
+
+	TAILQ_FOREACH (w, &p->writes, link)
+		if (!w->linked && (overlaps(g, w) || ++looked > RP_PEER_LOOK))
+			return true;
+	return false;
+}
+
 bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 		       uint64_t len)
 {
@@ -608,11 +667,14 @@ bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 static void poison(struct rp_peer *p, const struct rp_write *w)
 {
 	struct rp_commit *c, *tmp;
+	uint64_t stamp = w->seq;
 
-	if (rp_ranges_insert(&p->poison, w->key, w->addr, w->len,
-			     w->doubt ? RP_PEER_DOUBT : w->seq))
+	if (w->doubt)
+		stamp = w->linked ? RP_PEER_LINK_DOUBT : RP_PEER_DOUBT;
+	if (rp_ranges_insert(&p->poison, w->key, w->addr, w->len, stamp))
 		p->poison_all = true;
-	p->doubt |= w->doubt;
+	p->doubt |= stamp == RP_PEER_DOUBT;
+	p->link.doubt |= stamp == RP_PEER_LINK_DOUBT;
 	/* Those before are placed: they do not cover what was under way. */
 	for (c = p->unplaced; c; c = tmp) {
 		tmp = TAILQ_NEXT(c, link);

@@ -5,6 +5,7 @@
 
 #include "core/hash.h"
 #include "core/commit.h"
+#include "core/link.h"
 #include "core/list.h"
 #include "core/own.h"
 #include "core/peer.h"
@@ -22,6 +23,10 @@
 #define RP_PEER_POISON 1024
 /* The stamp of poison that no write replaces yet. */
 #define RP_PEER_DOUBT UINT64_MAX
+/* Of what went over a connection of our own: until that is gone there. */
+#define RP_PEER_LINK_DOUBT (UINT64_MAX - 1)
+/* The same of a peer that was forgotten: nobody is left to say so. */
+#define RP_PEER_NEVER (UINT64_MAX - 2)
 /* Writes under way that a store looks at: with more it goes another way. */
 #define RP_PEER_LOOK 64
 /* How long an overloaded target is left alone. */
@@ -87,7 +92,9 @@ struct rp_commit {
 	struct rp_reqs reqs;   /* queued or sent, not answered */
 	bool own;	       /* nobody is asked */
 	struct rp_fences fences;
-	bool placed;  /* every covered write is acknowledged */
+	bool by_link;		  /* its one range is written over that */
+	struct rp_linked *linked; /* under way there; NULL: it has come back */
+	bool placed;		  /* every covered write is acknowledged */
 	bool tainted; /* covers bytes in doubt: fails when answered */
 	struct rp_outcome out;
 	rp_commit_fn done;
@@ -129,6 +136,7 @@ struct rp_peer {
 	uint64_t next_seq;
 	uint64_t query_seq;	 /* the last query stands behind those below */
 	struct rp_writes writes; /* in posting order */
+	size_t nwrites;
 	uint64_t unplaced_bytes;
 	struct rp_ranges poison;    /* failed writes, not rewritten since */
 	bool poison_all;	    /* no memory to say which */
@@ -138,6 +146,7 @@ struct rp_peer {
 	unsigned int stores;	    /* of them have one */
 
 	struct rp_own own;
+	struct rp_link link;
 
 	TAILQ_ENTRY(rp_peer) active; /* in->active while waiting > 0 */
 	UT_hash_handle hh, hh_cookie;
@@ -191,6 +200,8 @@ bool rp_peer_sends_at_once(const struct rp_peer *p);
 /* Post the fences that wait, as far as the base lets us. */
 void rp_peer_fence(struct rp_peer *p);
 void rp_peer_release(struct rp_peer *p);
+/* No write of a connection of our own that has ended can still arrive. */
+void rp_peer_link_gone(struct rp_peer *p);
 
 /* commit.c */
 void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
@@ -201,6 +212,9 @@ void rp_commit_check(struct rp_commit *c);
 void rp_commit_answer(struct rp_commit *c, size_t first, size_t n,
 		      const struct rp_wire_reply *m, uint64_t incarnation);
 void rp_peer_doubt_ends(struct rp_peer *p);
+/* Is a write to these bytes under way, but for those over our connection? */
+bool rp_peer_write_overlaps(const struct rp_peer *p,
+			    const struct rp_wire_range *g);
 void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail);
 /* Tell everybody whose commit has ended. True when there was one. */
 bool rp_commits_tell(struct rp_initiator *in);

@@ -12,11 +12,13 @@ core_sources = \
 	prov/core/cost.c prov/core/cost.h \
 	prov/core/fault.c prov/core/fault.h \
 	prov/core/hash.h prov/core/initiator.h \
+	prov/core/link.c prov/core/link.h \
 	prov/core/list.h prov/core/local.c \
 	prov/core/log.c prov/core/log.h \
 	prov/core/method.c prov/core/method.h prov/core/method_advice.c \
 	prov/core/method_force.c prov/core/method_priv.h \
 	prov/core/method_words.c \
+	prov/core/offer.c \
 	prov/core/own.c prov/core/own.h \
 	prov/core/peer.c prov/core/peer.h \
 	prov/core/pmem.c prov/core/pmem.h \

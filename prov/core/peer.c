@@ -40,10 +40,15 @@ int rp_initiator_new(const struct rp_initiator_attr *attr, struct rp_xport *x,
 /* False: set is all that it can say. Stamp 0 is older than any write. */
 static bool add_ranges(struct rp_ranges *set, const struct rp_ranges *more)
 {
-	for (size_t i = 0; i < more->n; i++)
-		if (rp_ranges_insert(set, more->v[i].space, more->v[i].start,
-				     more->v[i].end - more->v[i].start, 0))
+	for (size_t i = 0; i < more->n; i++) {
+		const struct rp_range *v = &more->v[i];
+		bool never = v->stamp == RP_PEER_LINK_DOUBT ||
+			     v->stamp == RP_PEER_NEVER;
+
+		if (rp_ranges_insert(set, v->space, v->start, v->end - v->start,
+				     never ? RP_PEER_NEVER : 0))
 			return false;
+	}
 	return true;
 }
 
@@ -80,6 +85,7 @@ struct rp_peer *rp_peer_get(struct rp_initiator *in, uint64_t addr)
 	TAILQ_INIT(&p->writes);
 	TAILQ_INIT(&p->commits);
 	rp_own_init(p);
+	rp_link_init(p);
 	rp_ranges_init(&p->poison, RP_PEER_POISON);
 	HASH_ADD(hh, in->by_addr, addr, sizeof(p->addr), p);
 	if (oom) {
@@ -100,6 +106,7 @@ static void session_close(struct rp_peer *p)
 	p->in_flight = 0;
 	p->state = RP_SESSION_CLOSED;
 	rp_own_forget(p);
+	rp_link_end(p);
 }
 
 /* Free a forgotten peer once nothing points at it any more. */
@@ -108,6 +115,7 @@ void rp_peer_release(struct rp_peer *p)
 	if (!TAILQ_EMPTY(&p->writes) || !TAILQ_EMPTY(&p->own.posted) ||
 	    p->waiting)
 		return;
+	rp_link_fini(p);
 	rp_ranges_fini(&p->poison);
 	free(p);
 }
@@ -273,6 +281,8 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	m.features = RP_FEATURES;
 	if (!in->attr.own)
 		m.features &= ~RP_FEATURE_OWN;
+	if (!in->attr.links)
+		m.features &= ~RP_FEATURE_LINK;
 	ret = rp_wire_put_hello(buf, sizeof(buf), &hdr, &m);
 	if (ret < 0)
 		return ret;
@@ -423,6 +433,7 @@ static void session_open(struct rp_peer *p, uint64_t incarnation,
 		    incarnation == p->incarnation)
 			return;
 		/* It has restarted, and never got what is in flight. */
+		rp_link_end(p);
 		requeue_sent(p);
 	}
 	if (p->incarnation && p->incarnation != incarnation)
@@ -567,6 +578,15 @@ static void recv_info(struct rp_peer *p, const void *msg,
 	rp_peer_send(p);
 }
 
+static void recv_offer(struct rp_peer *p, const void *msg,
+		       const struct rp_wire_hdr *hdr)
+{
+	struct rp_wire_offer m;
+
+	if (!rp_wire_get_offer(msg, hdr, &m))
+		rp_link_offered(p, hdr, &m);
+}
+
 /* Tell who is to be told, and send what waited for the stores of those. */
 static bool tell(struct rp_initiator *in)
 {
@@ -615,6 +635,9 @@ void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len)
 		break;
 	case RP_MSG_INFO:
 		recv_info(p, msg, &hdr);
+		break;
+	case RP_MSG_OFFER:
+		recv_offer(p, msg, &hdr);
 		break;
 	case RP_MSG_PROGRESS:
 		peer_alive(p);
@@ -670,6 +693,7 @@ static void peer_progress(struct rp_peer *p, uint64_t t)
 		return;
 	}
 	rp_peer_fence(p);
+	rp_link_tend(p, t);
 	if (p->state == RP_SESSION_OPEN)
 		sent(p, resend_late(p, t));
 	rp_peer_send(p);
@@ -726,6 +750,7 @@ uint64_t rp_initiator_deadline(const struct rp_initiator *in)
 		due = now(in) + NS_PER_MS;
 	TAILQ_FOREACH (p, &in->active, active) {
 		due = earlier(due, peer_deadline(p));
+		due = earlier(due, rp_link_deadline(p));
 		if (!in->blocked)
 			due = earlier(due, send_due(p));
 	}

@@ -27,7 +27,8 @@ struct rp_write {
 	uint64_t key;
 	uint64_t addr;
 	uint64_t len;
-	bool doubt; /* failed, and may arrive all the same, later */
+	bool doubt;  /* failed, and may arrive all the same, later */
+	bool linked; /* over a connection of our own */
 };
 TAILQ_HEAD(rp_writes, rp_write);
 
@@ -44,6 +45,8 @@ struct rp_initiator_attr {
 	 * out without the agent (own.h).
 	 */
 	bool own;
+	/* The adapter can make connections of our own (link.h). */
+	bool links;
 	enum rp_path path; /* what the writes travel over */
 	size_t store_max;  /* bytes that are cheaper inside a request */
 	/*

@@ -29,6 +29,7 @@ struct rp_region {
 	struct rp_choice choice; /* strongest class and its method */
 	enum rp_method forced;	 /* by the operator; RP_METHOD_REFUSED: none */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
+	bool links_tell; /* facts.told: but for connections of our own, no */
 	char why[RP_WHY_LEN];
 	int failed;	   /* errno of the first failed flush; sticky */
 	unsigned int busy; /* jobs that use it; guarded by the agent */

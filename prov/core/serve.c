@@ -79,6 +79,8 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 	if (!c)
 		return;
 	c->features = m->features & RP_FEATURES;
+	if (!a->attr.links)
+		c->features &= ~RP_FEATURE_LINK;
 	/* Not open, and something kept: that is this answer. */
 	if (c->state != RP_CLIENT_OPEN && !STAILQ_EMPTY(&c->kept))
 		return;
@@ -208,7 +210,7 @@ static void grant(const struct rp_client *c, const struct rp_wire_request *m,
 	    r->facts.placement != RP_PLACE_CPU_KERNEL)
 		own = r->facts.fence == RP_YES ? RP_METHOD_FENCE
 					       : RP_METHOD_REFUSED;
-	if (!(c->features & RP_FEATURE_OWN) || m->effect ||
+	if (!(c->features & RP_FEATURE_OWN) || r->links_tell || m->effect ||
 	    m->level != RP_LEVEL_DURABLE || r->facts.told != RP_YES ||
 	    (own != RP_METHOD_DELIVERY && own != RP_METHOD_FENCE) ||
 	    rp_pmem_blocks(r->pmem))
@@ -553,6 +555,8 @@ void rp_agent_recv(struct rp_agent *a, struct rp_xport *x, const void *msg,
 		recv_request(a, c, msg, &hdr);
 	else if (hdr.type == RP_MSG_QUERY)
 		recv_query(a, c, msg, &hdr);
+	else if (hdr.type == RP_MSG_CONNECT)
+		rp_agent_connect(a, c, msg, &hdr);
 	else
 		a->stats.bad_messages++;
 }

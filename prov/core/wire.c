@@ -22,6 +22,8 @@ enum {
 	GRANT_LEN = 64, /* of a REPLY with a grant */
 	QUERY_LEN = 48,
 	INFO_WHY = 74, /* fixed part; the sentence follows */
+	CONNECT_LEN = 48,
+	OFFER_ADDR = 96, /* fixed part; the address follows */
 };
 
 static_assert(REQUEST_RANGES + RANGE_LEN <= RP_WIRE_INJECT,
@@ -121,10 +123,12 @@ static bool type_known(uint8_t type)
 	case RP_MSG_REQUEST:
 	case RP_MSG_QUERY:
 	case RP_MSG_BYE:
+	case RP_MSG_CONNECT:
 	case RP_MSG_HELLO_ACK:
 	case RP_MSG_REPLY:
 	case RP_MSG_PROGRESS:
 	case RP_MSG_INFO:
+	case RP_MSG_OFFER:
 		return true;
 	}
 	return false;
@@ -587,6 +591,102 @@ int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
 	memcpy(t.why, p + INFO_WHY, why_len);
 	if (!info_valid(&t))
 		return -EBADMSG;
+	*m = t;
+	return 0;
+}
+
+int rp_wire_put_connect(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+			const struct rp_wire_connect *m)
+{
+	if (!m->id)
+		return -EINVAL;
+	if (size < CONNECT_LEN)
+		return -EMSGSIZE;
+
+	put_hdr(buf, hdr, RP_MSG_CONNECT, CONNECT_LEN);
+	put64(buf, 32, m->id);
+	put64(buf, 40, m->key);
+	return CONNECT_LEN;
+}
+
+int rp_wire_get_connect(const void *buf, const struct rp_wire_hdr *hdr,
+			struct rp_wire_connect *m)
+{
+	const uint8_t *p = buf;
+
+	if (hdr->type != RP_MSG_CONNECT || hdr->length != CONNECT_LEN ||
+	    !get64(p, 32))
+		return -EBADMSG;
+	*m = (struct rp_wire_connect){.id = get64(p, 32), .key = get64(p, 40)};
+	return 0;
+}
+
+/* A refusal offers nothing; an offer has everything. */
+static bool offer_valid(const struct rp_wire_offer *m)
+{
+	if (!m->id || !status_travels(m->status))
+		return false;
+	if (m->status != RP_ST_OK)
+		return !m->method && !m->class && !m->addr_len && !m->secret &&
+		       !m->there && !m->at && !m->addr && !m->length;
+	return (m->method == RP_METHOD_DELIVERY ||
+		m->method == RP_METHOD_FENCE) &&
+	       m->class <= RP_CLASS_POWER && m->addr_len &&
+	       m->addr_len <= RP_WIRE_MAX_ADDR && m->secret && m->length &&
+	       m->addr + m->length >= m->addr && m->at + m->length >= m->at;
+}
+
+int rp_wire_put_offer(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+		      const struct rp_wire_offer *m)
+{
+	size_t len = OFFER_ADDR + m->addr_len;
+
+	if (!offer_valid(m))
+		return -EINVAL;
+	if (size < len)
+		return -EMSGSIZE;
+
+	put_hdr(buf, hdr, RP_MSG_OFFER, len);
+	put32(buf, 32, m->status);
+	put8(buf, 36, m->method);
+	put8(buf, 37, m->class);
+	put16(buf, 38, m->addr_len);
+	put64(buf, 40, m->id);
+	put64(buf, 48, m->key);
+	put64(buf, 56, m->secret);
+	put64(buf, 64, m->there);
+	put64(buf, 72, m->at);
+	put64(buf, 80, m->addr);
+	put64(buf, 88, m->length);
+	memcpy((uint8_t *)buf + OFFER_ADDR, m->to, m->addr_len);
+	return (int)len;
+}
+
+int rp_wire_get_offer(const void *buf, const struct rp_wire_hdr *hdr,
+		      struct rp_wire_offer *m)
+{
+	const uint8_t *p = buf;
+	struct rp_wire_offer t;
+
+	if (hdr->type != RP_MSG_OFFER || hdr->length < OFFER_ADDR)
+		return -EBADMSG;
+	t = (struct rp_wire_offer){
+		.status = get32(p, 32),
+		.method = p[36],
+		.class = p[37],
+		.addr_len = get16(p, 38),
+		.id = get64(p, 40),
+		.key = get64(p, 48),
+		.secret = get64(p, 56),
+		.there = get64(p, 64),
+		.at = get64(p, 72),
+		.addr = get64(p, 80),
+		.length = get64(p, 88),
+	};
+	if (!offer_valid(&t) ||
+	    hdr->length != OFFER_ADDR + (uint32_t)t.addr_len)
+		return -EBADMSG;
+	memcpy(t.to, p + OFFER_ADDR, t.addr_len);
 	*m = t;
 	return 0;
 }

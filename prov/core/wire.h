@@ -45,11 +45,13 @@ enum rp_msg_type {
 	RP_MSG_REQUEST = 2,
 	RP_MSG_QUERY = 3,
 	RP_MSG_BYE = 4,
+	RP_MSG_CONNECT = 5,
 	/* target to initiator */
 	RP_MSG_HELLO_ACK = 65,
 	RP_MSG_REPLY = 66,
 	RP_MSG_PROGRESS = 67,
 	RP_MSG_INFO = 68,
+	RP_MSG_OFFER = 69,
 };
 #define RP_MSG_TO_TARGET(type) ((type) < 64)
 
@@ -83,7 +85,10 @@ struct rp_wire_range {
 #define RP_FEATURE_EFFECTS 1u /* REQUESTs may carry effects */
 #define RP_FEATURE_OWN	   2u /* REPLYs may carry grants */
 #define RP_FEATURE_STORE   4u /* REQUESTs may be inline stores: effects */
-#define RP_FEATURES	   (RP_FEATURE_EFFECTS | RP_FEATURE_OWN | RP_FEATURE_STORE)
+#define RP_FEATURE_LINK	   8u /* CONNECT and OFFER */
+#define RP_FEATURES                                                            \
+	(RP_FEATURE_EFFECTS | RP_FEATURE_OWN | RP_FEATURE_STORE |              \
+	 RP_FEATURE_LINK)
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -186,6 +191,32 @@ struct rp_wire_info {
 	char why[RP_WHY_LEN]; /* NUL-terminated after decoding */
 };
 
+/*  32 u64 id of the connection, above 0: earlier ones of the session end
+ *  40 u64 key: of the region that is to be written over it           */
+struct rp_wire_connect {
+	uint64_t id;
+	uint64_t key;
+};
+
+/*  32 u32 status  36 u8 method (delivery, fence)  37 u8 class reached by it
+ *  38 u16 addr_len  40 u64 id  48 u64 key: as asked
+ *  56 u64 secret: what the initiator shows when it connects, above 0
+ *  64 u64 there: the region's key over that connection
+ *  72 u64 at: its first byte, as operations on that connection name it
+ *  80 u64 addr: the same, as RMA operations name it  88 u64 length
+ *  96 addr: where to connect to
+ *  Status not 0: all but status, id and key is 0, and there is no address. */
+struct rp_wire_offer {
+	uint32_t status;
+	uint8_t method, class;
+	uint16_t addr_len;
+	uint64_t id, key;
+	uint64_t secret;
+	uint64_t there, at;
+	uint64_t addr, length;
+	uint8_t to[RP_WIRE_MAX_ADDR];
+};
+
 /* PROGRESS and BYE have no body. PROGRESS: the request hdr.token, and with it
  * every other of the session, is still being worked on. */
 
@@ -213,6 +244,10 @@ int rp_wire_put_query(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		      const struct rp_wire_query *m);
 int rp_wire_put_info(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 		     const struct rp_wire_info *m);
+int rp_wire_put_connect(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+			const struct rp_wire_connect *m);
+int rp_wire_put_offer(void *buf, size_t size, const struct rp_wire_hdr *hdr,
+		      const struct rp_wire_offer *m);
 int rp_wire_put_empty(void *buf, size_t size, const struct rp_wire_hdr *hdr);
 
 /*
@@ -242,6 +277,10 @@ int rp_wire_get_query(const void *buf, const struct rp_wire_hdr *hdr,
 		      struct rp_wire_query *m);
 int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
 		     struct rp_wire_info *m);
+int rp_wire_get_connect(const void *buf, const struct rp_wire_hdr *hdr,
+			struct rp_wire_connect *m);
+int rp_wire_get_offer(const void *buf, const struct rp_wire_hdr *hdr,
+		      struct rp_wire_offer *m);
 
 /*
  * The remote key that a program sees, when the provider makes keys:

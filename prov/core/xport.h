@@ -13,6 +13,9 @@
  */
 struct rp_xport;
 struct rp_fence;
+struct rp_peer;
+struct rp_region;
+struct rp_wire_offer;
 struct rp_xport_ops {
 	/* Monotonic time in ns. The only clock that core knows. */
 	uint64_t (*now)(struct rp_xport *x);
@@ -38,6 +41,27 @@ struct rp_xport_ops {
 	 */
 	int (*fence)(struct rp_xport *x, uint64_t peer, uint64_t base_key,
 		     uint64_t addr, size_t len, struct rp_fence *f);
+	/*
+	 * Initiator only, and only where its attributes say `links`: begin to
+	 * connect to this address, showing the secret. 0, and then *conn, and
+	 * rp_link_up() or rp_link_broken() of the peer; later rp_link_broken()
+	 * once when it breaks. hang_up() ends it at once: after that no more is
+	 * told of it, nor of what was posted there.
+	 */
+	int (*dial)(struct rp_xport *x, struct rp_peer *p, const void *addr,
+		    size_t len, uint64_t secret, void **conn);
+	void (*hang_up)(struct rp_xport *x, void *conn);
+	/*
+	 * Target only, and only where the agent's attributes say `links`: let
+	 * who shows m->secret write to this region over *conn, which is made
+	 * when it is NULL: fills in secret, there, at, addr_len and to. 0 or
+	 * -errno; then *conn may have been made all the same. unoffer() ends
+	 * it: when that returns, nothing that comes over it reaches memory any
+	 * more.
+	 */
+	int (*offer)(struct rp_xport *x, void **conn, const struct rp_region *r,
+		     struct rp_wire_offer *m);
+	void (*unoffer)(struct rp_xport *x, void *conn);
 	/*
 	 * Target only: find or make a way to answer the endpoint of this
 	 * address; *peer is good until peer_put(). Bounded by the caller.

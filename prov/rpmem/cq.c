@@ -156,6 +156,7 @@ void rp_cq_dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 		rp_slot_put(&cq->dom->slots, s);
 		break;
 	case RP_SLOT_COMMIT:
+	case RP_SLOT_LINKED:
 	case RP_SLOT_FREE:
 		RP_WARN(CQ, "the base completed a context twice\n");
 		break;

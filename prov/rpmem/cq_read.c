@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "rpmem/rpmem.h"
+#include "rpmem/conn.h"
 
 /* Reads that bring the program its own, and look after nothing else. */
 #define QUICK_READS 128
@@ -376,6 +376,8 @@ int rp_cq_trywait(struct rp_cq *cq)
 		if (!ret && o && o != cq && o->epfd >= 0)
 			ret = rp_cq_base_trywait(o, &soon);
 	}
+	if (!ret)
+		ret = rp_conns_trywait(dom->conns);
 	if (!ret)
 		rp_domain_arm(dom, soon);
 	pthread_mutex_unlock(&dom->lock);

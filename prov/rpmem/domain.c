@@ -8,8 +8,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "rpmem/conn.h"
 #include "rpmem/host.h"
-#include "rpmem/rpmem.h"
 
 static int domain_close(struct fid *fid)
 {
@@ -28,6 +28,7 @@ static int domain_close(struct fid *fid)
 			RP_WARN(DOMAIN, "the progress thread is gone\n");
 		return ret;
 	}
+	rp_conns_delete(dom->conns);
 	rp_agent_delete(dom->agent);
 	rp_slot_pool_fini(&dom->slots);
 	close(dom->kick_fd);
@@ -163,6 +164,7 @@ static int make_agent(struct rp_dom *dom)
 		.credits = rp_params.credits,
 		.max_sessions = rp_params.max_sessions,
 		.no_worker = !rp_host_has_threads(),
+		.links = dom->conns,
 	};
 	int ret;
 
@@ -219,6 +221,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		ret = -errno;
 		goto close;
 	}
+	dom->conns = rp_conns_new(dom);
 	ret = make_agent(dom);
 	if (ret)
 		goto close;
@@ -246,6 +249,7 @@ base:
 agent:
 	rp_agent_delete(dom->agent);
 close:
+	rp_conns_delete(dom->conns);
 	if (dom->timer_fd >= 0)
 		close(dom->timer_fd);
 	if (dom->kick_fd >= 0)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpmem/rpmem.h"
+#include "rpmem/conn.h"
 
 static struct rp_ep *ep_of(struct fid *fid)
 {
@@ -498,6 +498,9 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->op_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
 	ep->keeps_waw = info->tx_attr && (info->tx_attr->msg_order &
 					  (FI_ORDER_WAW | FI_ORDER_RMA_WAW));
+	ep->keeps_order =
+		(info->caps & FI_FENCE) ||
+		(info->tx_attr && (info->tx_attr->msg_order & RP_ORDER_ACROSS));
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
 	ep->xport.ops = &rp_xport_ops;

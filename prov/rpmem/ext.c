@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The calls of fi_ext_rpmem.h, reached through fi_open_ops(). */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -58,6 +59,13 @@ static void query_done(void *arg, enum rp_status st,
 		q->info = *info;
 }
 
+static void say_more(char *why, size_t size, const char *more)
+{
+	size_t n = strlen(why);
+
+	snprintf(why + n, size - n, "; %s", more);
+}
+
 static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 		     enum fi_rpmem_class required, struct fi_rpmem_attr *attr)
 {
@@ -110,6 +118,8 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	attr->len = q.info.length;
 	memcpy(attr->why, q.info.why, sizeof(attr->why));
 	attr->why[sizeof(attr->why) - 1] = 0;
+	if (dom->conns)
+		say_more(attr->why, sizeof(attr->why), rp_link_words(p, key));
 unlock:
 	pthread_mutex_unlock(&dom->lock);
 	return ret;

@@ -111,6 +111,7 @@ struct rp_slot *rp_slot_get(struct rp_slot_pool *p, struct rp_ep *ep,
 	s->stores = false;
 	s->nwrites = 0;
 	s->niov = 0;
+	s->due = 0;
 	s->base_err = 0;
 	s->context = NULL;
 	s->flags = 0;

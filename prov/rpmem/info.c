@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpmem/conn.h"
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
@@ -435,6 +436,10 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 		    !(hints->tx_attr && hints->tx_attr->msg_order))
 			i->tx_attr->msg_order &=
 				~(uint64_t)(FI_ORDER_WAW | FI_ORDER_RMA_WAW);
+		/* So do writes over connections of our own (linked.c). */
+		if (rp_conns_wanted(i->fabric_attr->prov_name) &&
+		    !(hints->tx_attr && hints->tx_attr->msg_order))
+			i->tx_attr->msg_order &= ~RP_ORDER_ACROSS;
 	}
 	if (hints && hints->domain_attr &&
 	    hints->domain_attr->data_progress == FI_PROGRESS_AUTO)
@@ -608,4 +613,11 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
 {
 	return direct_list(version, NULL, NULL, 0, NULL, base, FI_EP_MSG, list);
+}
+
+int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
+		struct fi_info **list)
+{
+	return direct_list(version, NULL, NULL, 0, hints, base, FI_EP_MSG,
+			   list);
 }

@@ -96,6 +96,9 @@ static void params_read(void)
 			"bytes up to which a durable write travels inside its "
 			"request; 0: none does (%zu)",
 			rp_params.inline_max);
+	fi_param_define(&rp_prov, "connect", FI_PARAM_BOOL,
+			"write durably over connections of our own where that "
+			"saves asking the target (no)");
 
 	if (!fi_param_get_str(&rp_prov, "class", &s) &&
 	    rp_class_parse(s, &rp_params.required))
@@ -117,6 +120,7 @@ static void params_read(void)
 	fi_param_get_size_t(&rp_prov, "inline", &rp_params.inline_max);
 	if (rp_params.inline_max > RP_WIRE_MAX_STORE)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
+	fi_param_get_bool(&rp_prov, "connect", &rp_params.connect);
 	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);
 	fi_param_get_bool(&rp_prov, "allow_force_granularity",
 			  &rp_params.allow_force_granularity);

@@ -3,6 +3,9 @@ rpmem_sources = \
 	prov/rpmem/atomic.c \
 	prov/rpmem/av.c \
 	prov/rpmem/cntr.c \
+	prov/rpmem/conn.c \
+	prov/rpmem/conn.h \
+	prov/rpmem/conns.c \
 	prov/rpmem/cq.c \
 	prov/rpmem/cq_read.c \
 	prov/rpmem/domain.c \
@@ -15,6 +18,7 @@ rpmem_sources = \
 	prov/rpmem/host.h \
 	prov/rpmem/info.c \
 	prov/rpmem/init.c \
+	prov/rpmem/linked.c \
 	prov/rpmem/local.c \
 	prov/rpmem/mr.c \
 	prov/rpmem/msg.c \

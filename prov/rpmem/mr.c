@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/fault.h"
+#include "rpmem/conn.h"
 #include "rpmem/host.h"
-#include "rpmem/rpmem.h"
 
 struct rp_mr {
 	struct fid_mr fid;
@@ -14,6 +14,8 @@ struct rp_mr {
 	struct fid_mr *base;
 	bool persistent;
 	bool served; /* the agent knows it */
+	uint64_t access;
+	struct fid_mr *there; /* for connections of our own; NULL: not yet */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* dom->pmems, while served */
 };
@@ -28,6 +30,12 @@ static int mr_close(struct fid *fid)
 	int ret;
 
 	pthread_mutex_lock(&dom->lock);
+	/* Its key may be given again: nobody is left who could use it. */
+	if (mr->there) {
+		rp_conns_revoke(dom->conns, mr);
+		fi_close(&mr->there->fid);
+		mr->there = NULL;
+	}
 	ret = fi_close(&mr->base->fid);
 	if (!ret && mr->served) {
 		/* After this the application may unmap: no worker is in it. */
@@ -192,6 +200,29 @@ static int make_key(struct rp_mr *mr)
 	return 0;
 }
 
+int rp_mr_link(const struct rp_region *r, struct rp_conns *set,
+	       struct rp_mr **out, uint64_t *there, uint64_t *at)
+{
+	struct rp_mr *mr =
+		rp_container_of((struct rp_region *)r, struct rp_mr, region);
+	int ret = 0;
+
+	if (!mr->there)
+		ret = rp_conns_reg(set, r->base, r->len, mr->access,
+				   &mr->there);
+	if (ret) {
+		RP_WARN(MR, "a region for connections of our own: %s\n",
+			fi_strerror(-ret));
+		return ret;
+	}
+	*out = mr;
+	*there = fi_mr_key(mr->there);
+	*at = set->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+		      ? (uintptr_t)r->base
+		      : 0;
+	return 0;
+}
+
 /* What backs the memory decides whether it may be called persistent. */
 static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
@@ -225,6 +256,11 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	/* Ours are random: rarely, but maybe, one that was there before. */
 	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
 		r->facts.told = RP_NO;
+	/* Connections of our own tell, and live no longer than a key. */
+	if (dom->conns && r->facts.told != RP_YES) {
+		r->facts.told = RP_YES;
+		r->links_tell = true;
+	}
 	/* A fence is a read. */
 	if (!(attr->access & FI_REMOTE_READ))
 		r->facts.fence = RP_NO;
@@ -342,6 +378,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->dom = dom;
 	mr->persistent = flags & FI_RMA_PMEM;
 	mr->region.writable = attr->access & FI_REMOTE_WRITE;
+	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
 	if (mr->persistent) {
 		ret = judge(mr, attr);
 		if (ret)

@@ -7,8 +7,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "rpmem/conn.h"
 #include "rpmem/host.h"
-#include "rpmem/rpmem.h"
 
 /* How often to look where no event tells. */
 #define LOOK_NS 1000000
@@ -60,6 +60,8 @@ void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but)
 	LIST_FOREACH (cq, &dom->cqs, link)
 		if (cq != but)
 			rp_cq_drain(cq);
+	if (dom->conns)
+		rp_conns_progress(dom->conns);
 	rp_agent_progress(dom->agent);
 	LIST_FOREACH (ep, &dom->eps, link) {
 		if (ep->initiator)
@@ -126,6 +128,8 @@ static int thread_trywait(struct rp_dom *dom)
 			break;
 	}
 	if (!ret)
+		ret = rp_conns_trywait(dom->conns);
+	if (!ret)
 		rp_domain_arm(dom, soon);
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
@@ -161,6 +165,8 @@ int rp_domain_thread_start(struct rp_dom *dom)
 	ret = rp_wait_watch(dom->epfd, dom->kick_fd);
 	if (!ret)
 		ret = rp_wait_watch(dom->epfd, dom->timer_fd);
+	if (!ret && dom->conns)
+		ret = rp_wait_watch(dom->epfd, dom->conns->epfd);
 	if (!ret)
 		ret = -pthread_create(&dom->thread, NULL, thread_run, dom);
 	if (ret) {

@@ -56,7 +56,7 @@ static void slot_release(struct rp_slot *s)
  * should the base still be busy with the bytes (the target is silent), the
  * slot waits for it in secret.
  */
-static void commit_done(void *arg, const struct rp_outcome *out)
+void rp_rma_commit_done(void *arg, const struct rp_outcome *out)
 {
 	struct rp_slot *s = arg;
 
@@ -110,7 +110,7 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 
 /* --- posting --- */
 
-static int peer_of(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
+int rp_rma_peer(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
 {
 	struct rp_initiator *in;
 	int ret;
@@ -155,7 +155,7 @@ static int reserve_commit(struct rp_peer *peer, const struct fi_rma_iov *ranges,
 		};
 	attr.ranges = copy;
 	attr.nranges = count;
-	attr.done = commit_done;
+	attr.done = rp_rma_commit_done;
 	attr.arg = s;
 	ret = rp_commit_reserve(peer, &attr, &s->commit);
 	if (copy != few)
@@ -185,7 +185,7 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		};
 	}
 	pthread_mutex_lock(&dom->lock);
-	ret = peer_of(ep, dest, &peer);
+	ret = rp_rma_peer(ep, dest, &peer);
 	if (ret)
 		goto unlock;
 	s = rp_slot_get(&dom->slots, ep, RP_SLOT_COMMIT);
@@ -237,7 +237,7 @@ bool rp_rma_meets_store(struct rp_ep *ep, fi_addr_t dest,
 	if (!atomic_load_explicit(&ep->stores, memory_order_relaxed))
 		return false;
 	pthread_mutex_lock(&dom->lock);
-	any = !peer_of(ep, dest, &peer) && meets_store(ep, peer, iov, n);
+	any = !rp_rma_peer(ep, dest, &peer) && meets_store(ep, peer, iov, n);
 	if (any)
 		rp_domain_progress(dom);
 	pthread_mutex_unlock(&dom->lock);
@@ -262,7 +262,7 @@ int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
 	for (size_t i = 0; i < t->nranges; i++)
 		if (t->ranges[i].len + t->ranges[i].addr < t->ranges[i].addr)
 			return -FI_EINVAL;
-	ret = peer_of(ep, t->dest, &peer);
+	ret = rp_rma_peer(ep, t->dest, &peer);
 	if (ret)
 		return ret;
 	if (meets_store(ep, peer, t->ranges, t->nranges))
@@ -346,7 +346,7 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) || ep->keeps_waw ||
 	    msg->rma_iov_count != 1 || !len || len > rp_params.inline_max ||
 	    len != to->len || !rp_key_is_persistent(to->key) ||
-	    to->addr + len < to->addr || peer_of(ep, msg->addr, &peer) ||
+	    to->addr + len < to->addr || rp_rma_peer(ep, msg->addr, &peer) ||
 	    !rp_peer_may_store(peer, to->key, to->addr, len))
 		return false;
 	/* A buffer is the program's again with the completion that it wants. */
@@ -406,7 +406,8 @@ static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	if ((flags & FI_INJECT) && len > ep->inject_size)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&dom->lock);
-	if (stored_inline(ep, msg, len, flags, want, &ret))
+	if (rp_linked_write(ep, msg, len, flags, want, &ret) ||
+	    stored_inline(ep, msg, len, flags, want, &ret))
 		goto posted;
 	ret = rp_track_begin(ep, &t, &s);
 	if (!ret) {

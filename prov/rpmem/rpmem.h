@@ -22,6 +22,7 @@
 #include <rdma/providers/fi_prov.h>
 
 #include "core/agent.h"
+#include "core/link.h"
 #include "core/list.h"
 #include "core/peer.h"
 
@@ -56,6 +57,7 @@ struct rp_params {
 	size_t credits;
 	size_t max_sessions;
 	size_t inline_max; /* bytes of a durable write that is one message */
+	int connect;	   /* connections of our own */
 };
 extern struct rp_params rp_params;
 
@@ -80,6 +82,8 @@ char *rp_info_base_name(const char *prov_name);
  */
 bool rp_info_is_direct(const struct fi_info *info);
 /* The base's own connected endpoints; -FI_ENODATA where it has none. */
+int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
+		struct fi_info **list);
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
@@ -118,6 +122,7 @@ enum rp_slot_kind {
 	RP_SLOT_READ,	/* a read into local persistent memory, with commit */
 	RP_SLOT_SEND,	/* a control message too long to inject */
 	RP_SLOT_FENCE,	/* a read behind the writes of a commit */
+	RP_SLOT_LINKED, /* a durable write over a connection of our own */
 	RP_SLOT_RECV,	/* a posted receive for control messages */
 	RP_SLOT_DEAD,	/* its endpoint is gone; the base may still answer */
 };
@@ -139,6 +144,7 @@ struct rp_slot {
 	bool stores;	/* COMMIT: with a store behind it, or inline */
 	uint8_t nwrites;
 	uint8_t niov;	/* READ */
+	uint8_t due;	/* LINKED: what the base still has */
 	int base_err;	/* of the write */
 	void *context;	/* the user's */
 	uint64_t flags; /* of the user's completion */
@@ -150,6 +156,12 @@ struct rp_slot {
 	union {
 		struct rp_write write[RP_SLOT_IOV];
 		struct iovec iov[RP_SLOT_IOV]; /* READ: where it goes */
+		struct {
+			struct rp_linked op;
+			struct rp_conn *conn; /* NULL: it is over */
+			unsigned int bounce;
+			bool bounced; /* its source is a copy of ours */
+		} linked;
 	};
 };
 LIST_HEAD(rp_slots, rp_slot);
@@ -184,9 +196,10 @@ struct rp_dom {
 	struct fi_info *base_info; /* what the base was opened with */
 	bool marked;		   /* we make the keys, with facts in them */
 	bool auto_progress;
-	bool ordered;	   /* a message follows the writes before it */
-	bool own;	   /* commits may do without the agent: fence.c */
-	uint64_t ctrl_bit; /* the tag bit of control messages */
+	bool ordered;		/* a message follows the writes before it */
+	bool own;		/* commits may do without the agent: fence.c */
+	struct rp_conns *conns; /* connections of our own; NULL: none */
+	uint64_t ctrl_bit;	/* the tag bit of control messages */
 	uint64_t incarnation;
 
 	/*
@@ -488,7 +501,8 @@ struct rp_ep {
 	bool enabled;
 	bool dead; /* being closed */
 	size_t inject_size;
-	bool keeps_waw; /* the program was promised the order of its writes */
+	bool keeps_waw;	  /* the program was promised the order of its writes */
+	bool keeps_order; /* ... or that of writes and messages, or fences */
 	enum rp_class required;
 	struct rp_xport xport;
 	struct rp_initiator *initiator; /* with the first tracked write */
@@ -558,6 +572,10 @@ void rp_track_undo(struct rp_slot *s);
 /* The flags of an operation, as the base gets them. */
 uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags);
 
+/* With the lock: the peer of this address, made on first use. */
+int rp_rma_peer(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer);
+/* The commit of a slot has ended. */
+void rp_rma_commit_done(void *arg, const struct rp_outcome *out);
 /* A slot of kind WRITE was completed by the base; err NULL: success. */
 void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 		      const struct fi_cq_err_entry *err);
@@ -603,6 +621,15 @@ int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
 		  uint64_t addr, size_t len, struct rp_fence *f);
 /* A slot of kind FENCE came back. err: positive, 0: success. */
 void rp_fence_completed(struct rp_slot *s, int err);
+
+/* --- linked.c --- */
+
+/*
+ * With the lock: a durable write that goes over a connection of our own. False:
+ * not this one, or not now. True: *ret is what became of it.
+ */
+bool rp_linked_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
+		     uint64_t flags, bool want, ssize_t *ret);
 
 /* --- atomic.c --- */
 

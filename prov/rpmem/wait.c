@@ -4,8 +4,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "rpmem/conn.h"
 #include "rpmem/host.h"
-#include "rpmem/rpmem.h"
 
 int64_t rp_wait_now(void)
 {
@@ -34,5 +34,7 @@ int rp_wait_open(const struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd)
 		ret = rp_wait_watch(*epfd, dom->kick_fd);
 	if (!ret)
 		ret = rp_wait_watch(*epfd, dom->timer_fd);
+	if (!ret && dom->conns)
+		ret = rp_wait_watch(*epfd, dom->conns->epfd);
 	return ret;
 }

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "core/cost.h"
+#include "rpmem/conn.h"
 #include "rpmem/host.h"
-#include "rpmem/rpmem.h"
 
 /*
  * Receives that an endpoint keeps posted; more messages wait in the base. Who
@@ -251,6 +251,10 @@ const struct rp_xport_ops rp_xport_ops = {
 	.send = xport_send,
 	.room = xport_room,
 	.fence = rp_fence_post,
+	.dial = rp_conn_dial,
+	.hang_up = rp_conn_hang_up,
+	.offer = rp_conn_offer,
+	.unoffer = rp_conn_unoffer,
 	.peer_get = xport_peer_get,
 	.peer_put = xport_peer_put,
 	.name = xport_name,
@@ -499,6 +503,7 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		.max_commits = rp_params.max_commits,
 		.ordered = ep->dom->ordered,
 		.own = ep->dom->own,
+		.links = ep->dom->conns && !ep->keeps_order,
 	};
 	int ret = rp_xport_activate(ep, false);
 
@@ -511,6 +516,8 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		attr.forced = rp_method_parse(rp_params.method);
 		attr.own &= attr.forced == RP_METHOD_DELIVERY ||
 			    attr.forced == RP_METHOD_FENCE;
+		attr.links &= attr.forced == RP_METHOD_DELIVERY ||
+			      attr.forced == RP_METHOD_FENCE;
 	}
 	ret = rp_initiator_new(&attr, &ep->xport, &ep->initiator);
 out:

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Durable writes over connections of our own: tmpfs by delivery, and by a fence
+# that is forced and stated.
+set -u
+
+[ -w /dev/shm ] || {
+	echo "1..0 # SKIP no tmpfs"
+	exit 77
+}
+dir=$(mktemp -d /dev/shm/linked.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+cat >"$dir/operator" <<END
+[path $dir]
+assert fence = yes
+END
+chmod 600 "$dir/operator"
+export FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_CLASS=process
+export FI_OFI_RPMEM_INLINE=${FI_OFI_RPMEM_INLINE:-0} FI_OFI_RPMEM_TIMEOUT=2000
+export RPMEM_POOL=$dir/pool
+run() {
+	"$@" fabtests/functional/linked >"$dir/log" 2>&1
+	local ret=$?
+	grep -v '^1\.\.' "$dir/log"
+	ok=$((ok + $(grep -c '^\(not \)\?ok' "$dir/log")))
+	[ $ret = 0 ] || failed=1
+}
+ok=0 failed=0
+run env
+run env FENCES=1 FI_OFI_RPMEM_METHOD=fence FI_OFI_RPMEM_OPERATOR="$dir/operator"
+echo "1..$ok"
+exit $failed

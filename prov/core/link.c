@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Connections of our own, at the initiator: asked for, used, given up. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/initiator.h"
+#include "core/log.h"
+
+/* A read needs no more to push what was written before it. */
+#define FENCE_LEN 8
+
+/* After a failure the next is asked for later, and later still. */
+#define PAUSE_NS     20000000ull
+#define MAX_DOUBLING 8
+
+static uint64_t now(const struct rp_peer *p)
+{
+	return p->in->x->ops->now(p->in->x);
+}
+
+void rp_link_init(struct rp_peer *p)
+{
+	TAILQ_INIT(&p->link.posted);
+}
+
+static void forget_grants(struct rp_link *l)
+{
+	struct rp_link_grant *g, *next;
+
+	for (g = l->grants; g; g = next) {
+		next = g->hh.next;
+		HASH_DEL(l->grants, g);
+		free(g);
+	}
+}
+
+void rp_link_fini(struct rp_peer *p)
+{
+	struct rp_link_mixed *m, *next;
+
+	forget_grants(&p->link);
+	for (m = p->link.mixed; m; m = next) {
+		next = m->hh.next;
+		HASH_DEL(p->link.mixed, m);
+		free(m);
+	}
+}
+
+static struct rp_link_grant *find_grant(const struct rp_link *l, uint64_t key)
+{
+	struct rp_link_grant *g;
+
+	HASH_FIND(hh, l->grants, &key, sizeof(key), g);
+	return g;
+}
+
+/* Of this key, empty; NULL: no memory, or too many. */
+static struct rp_link_grant *make_grant(struct rp_link *l, uint64_t key)
+{
+	struct rp_link_grant *g = find_grant(l, key);
+	bool oom = false;
+
+	if (!g && HASH_COUNT(l->grants) < RP_LINK_GRANTS) {
+		g = calloc(1, sizeof(*g));
+		if (!g)
+			return NULL;
+		g->key = key;
+		HASH_ADD(hh, l->grants, key, sizeof(g->key), g);
+		if (oom) {
+			free(g);
+			g = NULL;
+		}
+	}
+	return g;
+}
+
+static struct rp_link_mixed *find_mixed(const struct rp_link *l, uint64_t key)
+{
+	struct rp_link_mixed *m;
+
+	HASH_FIND(hh, l->mixed, &key, sizeof(key), m);
+	return m;
+}
+
+void rp_link_written(struct rp_peer *p, uint64_t key, uint64_t seq)
+{
+	struct rp_link *l = &p->link;
+	struct rp_link_mixed *m;
+	bool oom = false;
+
+	if (!p->in->attr.links || l->mixed_all)
+		return;
+	m = find_mixed(l, key);
+	if (!m && HASH_COUNT(l->mixed) < RP_LINK_GRANTS) {
+		m = calloc(1, sizeof(*m));
+		if (m) {
+			m->key = key;
+			HASH_ADD(hh, l->mixed, key, sizeof(m->key), m);
+			if (oom) {
+				free(m);
+				m = NULL;
+			}
+		}
+	}
+	if (m)
+		m->seq = seq;
+	else
+		l->mixed_all = true;
+}
+
+void rp_link_settled(struct rp_peer *p, uint64_t key, uint64_t seq)
+{
+	struct rp_link_mixed *m = find_mixed(&p->link, key);
+
+	if (!m || m->seq >= seq)
+		return;
+	HASH_DEL(p->link.mixed, m);
+	free(m);
+}
+
+/* A key says how its region is best made durable: a hint, to ask or not. */
+static bool may_do_without_agent(uint64_t key)
+{
+	struct rp_key k;
+
+	return !rp_key_parse(key, &k) && k.persistent &&
+	       (k.method == RP_METHOD_DELIVERY || k.method == RP_METHOD_FENCE);
+}
+
+static void ask(struct rp_peer *p)
+{
+	struct rp_link *l = &p->link;
+	struct rp_wire_hdr hdr = {
+		.session = p->their_cookie,
+		.incarnation = p->incarnation,
+	};
+	const struct rp_wire_connect m = {.id = l->id, .key = l->asked};
+	uint8_t msg[RP_WIRE_INJECT];
+	uint64_t t = now(p);
+	int len, ret;
+
+	len = rp_wire_put_connect(msg, sizeof(msg), &hdr, &m);
+	assert(len > 0);
+	ret = p->in->x->ops->send(p->in->x, p->addr, msg, len);
+	if (ret == -EAGAIN)
+		l->due = t;
+	else
+		l->due = t + p->in->attr.timeout_ns / RP_PEER_RESEND_PART;
+}
+
+/* For a new connection. The offer says as well that all before are gone. */
+static void ask_first(struct rp_peer *p, uint64_t key)
+{
+	p->link.id++;
+	p->link.state = RP_LINK_ASKED;
+	p->link.asked = key;
+	ask(p);
+}
+
+void rp_link_want(struct rp_peer *p, uint64_t key)
+{
+	struct rp_link *l = &p->link;
+
+	if (!p->in->attr.links || !(p->features & RP_FEATURE_LINK) ||
+	    p->state != RP_SESSION_OPEN || l->asked ||
+	    !may_do_without_agent(key))
+		return;
+	if (l->state == RP_LINK_DOWN) {
+		if (now(p) >= l->due)
+			ask_first(p, key);
+		return;
+	}
+	if (find_grant(l, key) || HASH_COUNT(l->grants) >= RP_LINK_GRANTS) {
+		return;
+	}
+	l->asked = key;
+	ask(p);
+}
+
+/* The next may be asked for after a while. */
+static void pause_asking(struct rp_peer *p)
+{
+	struct rp_link *l = &p->link;
+	unsigned int n = l->fails < MAX_DOUBLING ? l->fails++ : MAX_DOUBLING;
+
+	l->due = now(p) + (PAUSE_NS << n);
+}
+
+void rp_link_orphan(struct rp_commit *c)
+{
+	struct rp_linked *l = c->linked;
+
+	if (!l)
+		return;
+	/* Nobody knows what has become of it: not before the target says. */
+	c->store.doubt = true;
+	c->peer->link.doubt_key = c->ranges[0].key;
+	l->commit = NULL;
+	c->linked = NULL;
+}
+
+void rp_link_end(struct rp_peer *p)
+{
+	struct rp_xport *x = p->in->x;
+	struct rp_link *l = &p->link;
+	void *conn = l->conn;
+	struct rp_commit *c;
+	struct rp_linked *op;
+
+	if (l->state == RP_LINK_DOWN)
+		return;
+	l->state = RP_LINK_DOWN;
+	l->conn = NULL;
+	l->asked = 0;
+	forget_grants(l);
+	pause_asking(p);
+	while ((op = TAILQ_FIRST(&l->posted))) {
+		TAILQ_REMOVE(&l->posted, op, link);
+		op->peer = NULL;
+		l->doubt = true;
+		c = op->commit;
+		if (c)
+			l->doubt_key = c->ranges[0].key;
+		if (c)
+			rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, 0);
+	}
+	l->nposted = 0;
+	l->bytes = 0;
+	if (conn)
+		x->ops->hang_up(x, conn);
+	/* What has become of that is to be known soon. */
+	if (l->doubt && p->state == RP_SESSION_OPEN)
+		ask_first(p, l->doubt_key);
+	if (!TAILQ_EMPTY(&p->in->done))
+		x->ops->kick(x);
+}
+
+void rp_link_up(struct rp_peer *p)
+{
+	p->link.state = RP_LINK_UP;
+	p->link.fails = 0;
+}
+
+void rp_link_broken(struct rp_peer *p)
+{
+	rp_log(RP_LOG_INFO, "peer %llu: the connection of its own has ended",
+	       (unsigned long long)p->addr);
+	rp_link_end(p);
+}
+
+static void take_grant(struct rp_peer *p, const struct rp_wire_offer *m)
+{
+	enum rp_method forced = p->in->attr.forced;
+	struct rp_link_grant *g = make_grant(&p->link, m->key);
+
+	if (!g)
+		return;
+	g->conn = m->id;
+	g->method = (enum rp_method)m->method;
+	if (forced && forced != g->method)
+		g->method = RP_METHOD_REFUSED;
+	g->class = (enum rp_class)m->class;
+	g->there = m->there;
+	g->at = m->at;
+	g->addr = m->addr;
+	g->len = m->length;
+}
+
+void rp_link_offered(struct rp_peer *p, const struct rp_wire_hdr *hdr,
+		     const struct rp_wire_offer *m)
+{
+	struct rp_xport *x = p->in->x;
+	struct rp_link *l = &p->link;
+
+	if (p->state != RP_SESSION_OPEN || hdr->incarnation != p->incarnation ||
+	    m->id != l->id || !l->asked || m->key != l->asked)
+		return;
+	l->asked = 0;
+	/* Those that failed just now are poisoned when they are told. */
+	rp_commits_tell(p->in);
+	/* It has ended all those before, so nothing comes over them any more.
+	 */
+	if (l->state == RP_LINK_ASKED)
+		rp_peer_link_gone(p);
+	if (m->status == RP_ST_OK) {
+		take_grant(p, m);
+	} else if (l->state == RP_LINK_ASKED) {
+		rp_link_end(p);
+		return;
+	} else {
+		/* Asked, and not to be asked again. */
+		make_grant(l, m->key);
+	}
+	if (l->state != RP_LINK_ASKED)
+		return;
+	l->state = RP_LINK_DIALED;
+	l->dial_end = now(p) + p->in->attr.timeout_ns;
+	if (x->ops->dial(x, p, m->to, m->addr_len, m->secret, &l->conn)) {
+		l->conn = NULL;
+		rp_link_end(p);
+	}
+}
+
+/* How long what is under way may take. */
+static uint64_t give_up_at(const struct rp_peer *p)
+{
+	const struct rp_initiator_attr *a = &p->in->attr;
+	const struct rp_link *l = &p->link;
+	double slack = 0;
+
+	if (l->state == RP_LINK_DIALED)
+		return l->dial_end;
+	if (!l->nposted)
+		return UINT64_MAX;
+	if (a->slow_rate)
+		slack = (double)l->bytes * 1e9 / (double)a->slow_rate;
+	return l->alive_at + a->timeout_ns + (uint64_t)slack;
+}
+
+void rp_link_tend(struct rp_peer *p, uint64_t t)
+{
+	struct rp_link *l = &p->link;
+
+	if (!p->in->attr.links || !l->id || p->state != RP_SESSION_OPEN)
+		return;
+	if (t >= give_up_at(p))
+		rp_link_broken(p);
+	if (l->state == RP_LINK_DOWN && l->doubt && t >= l->due)
+		ask_first(p, l->doubt_key);
+	else if (l->asked && t >= l->due)
+		ask(p);
+}
+
+uint64_t rp_link_deadline(const struct rp_peer *p)
+{
+	const struct rp_link *l = &p->link;
+	uint64_t due = give_up_at(p);
+
+	if (p->state != RP_SESSION_OPEN)
+		return due;
+	if ((l->asked || (l->state == RP_LINK_DOWN && l->doubt)) &&
+	    l->due < due)
+		due = l->due;
+	return due;
+}
+
+/* Is a write to these bytes under way by another route? */
+static bool crosses(const struct rp_peer *p, uint64_t key, uint64_t addr,
+		    uint64_t len)
+{
+	const struct rp_wire_range g = {.key = key, .addr = addr, .len = len};
+
+	return p->nwrites > p->link.nposted && rp_peer_write_overlaps(p, &g);
+}
+
+bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
+		 enum rp_class required, struct rp_link_way *way)
+{
+	struct rp_link *l = &p->link;
+	const struct rp_link_grant *g;
+
+	if (l->state != RP_LINK_UP)
+		return false;
+	g = find_grant(l, key);
+	if (!g) {
+		rp_link_want(p, key);
+		return false;
+	}
+	if (g->method == RP_METHOD_REFUSED || g->conn != l->id ||
+	    g->class < required || !rp_range_inside(addr, len, g->addr, g->len))
+		return false;
+	/*
+	 * What has another route may be overtaken, or come later than it was
+	 * acknowledged, until the agent has answered behind it.
+	 */
+	if (l->mixed_all || find_mixed(l, key) || crosses(p, key, addr, len))
+		return false;
+	if (p->poison_all || p->doubt ||
+	    rp_ranges_overlap(&p->poison, key, addr, len))
+		return false;
+	*way = (struct rp_link_way){
+		.conn = l->conn,
+		.there = g->there,
+		.at = g->at + (addr - g->addr),
+		.method = g->method,
+		.class = g->class,
+	};
+	/* Inside: one past the end might stay short of the memory. */
+	if (g->method == RP_METHOD_FENCE) {
+		way->fence_at = way->at;
+		way->fence_len = len < FENCE_LEN ? len : FENCE_LEN;
+	}
+	return true;
+}
+
+void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
+		    struct rp_linked *op)
+{
+	struct rp_peer *p = c->peer;
+	struct rp_link *l = &p->link;
+
+	if (!l->nposted)
+		l->alive_at = now(p);
+	*op = (struct rp_linked){
+		.peer = p,
+		.commit = c,
+		.fenced = !way->fence_len,
+		.len = c->ranges[0].len,
+	};
+	TAILQ_INSERT_TAIL(&l->posted, op, link);
+	l->nposted++;
+	l->bytes += op->len;
+	c->linked = op;
+	c->by_link = true;
+	c->asked = c->nranges;
+	c->out.method = way->method;
+	c->out.class = way->class;
+	rp_commit_start(c);
+}
+
+static void come_back(struct rp_linked *op, int err)
+{
+	struct rp_peer *p = op->peer;
+	struct rp_commit *c = op->commit;
+	struct rp_link *l;
+
+	/* Of a connection that is given up: its end has been told. */
+	if (!p)
+		return;
+	l = &p->link;
+	if (err) {
+		rp_link_broken(p);
+		return;
+	}
+	l->alive_at = now(p);
+	if (!op->written || !op->fenced)
+		return;
+	TAILQ_REMOVE(&l->posted, op, link);
+	l->nposted--;
+	l->bytes -= op->len;
+	if (!c)
+		return;
+	if (p->waiting)
+		p->alive_at = l->alive_at;
+	c->linked = NULL;
+	rp_commit_check(c);
+	if (!TAILQ_EMPTY(&p->in->done))
+		p->in->x->ops->kick(p->in->x);
+}
+
+void rp_linked_written(struct rp_linked *l, int err)
+{
+	l->written = true;
+	come_back(l, err);
+}
+
+void rp_linked_fenced(struct rp_linked *l, int err)
+{
+	l->fenced = true;
+	come_back(l, err);
+}
+
+const char *rp_link_words(const struct rp_peer *p, uint64_t key)
+{
+	const struct rp_link *l = &p->link;
+	const struct rp_link_grant *g = find_grant(l, key);
+
+	if (!p->in->attr.links)
+		return "this endpoint has no connections of our own";
+	if (!(p->features & RP_FEATURE_LINK))
+		return "the target has no connections of our own";
+	if (!may_do_without_agent(key))
+		return "the agent is needed";
+	if (l->state != RP_LINK_UP)
+		return "no connection of our own yet";
+	if (!g)
+		return "not yet granted to a connection of our own";
+	if (g->method == RP_METHOD_REFUSED)
+		return "the target grants it to no connection of our own";
+	return "durable writes go over a connection of our own";
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The one connection of our own to a target; peer.c and commit.c, and adapters.
+ */
+#ifndef RP_LINK_H
+#define RP_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "core/hash.h"
+#include "core/caps.h"
+#include "core/method.h"
+
+struct rp_commit;
+struct rp_peer;
+struct rp_wire_hdr;
+struct rp_wire_offer;
+
+/*
+ * Why this is sound is proved in docs/guarantees.md. In short: whatever goes
+ * over this connection goes over it alone. It leads to the life of the target
+ * that has granted the keys, or is not there; its end is final, fails what is
+ * under way, and takes along all that was granted for it.
+ */
+
+enum rp_link_state {
+	RP_LINK_DOWN,
+	RP_LINK_ASKED,	/* CONNECT is sent, or due */
+	RP_LINK_DIALED, /* the adapter connects */
+	RP_LINK_UP,
+};
+
+/* What the target has said of one key, over the connection of this id. */
+struct rp_link_grant {
+	uint64_t key;
+	uint64_t conn;
+	enum rp_method method; /* RP_METHOD_REFUSED: asked, and not granted */
+	enum rp_class class;
+	uint64_t there;	    /* the key over the connection */
+	uint64_t at;	    /* what addr is called there */
+	uint64_t addr, len; /* of the region */
+	UT_hash_handle hh;
+};
+/* So many keys are remembered of one target. */
+#define RP_LINK_GRANTS 256
+
+/* One write over the connection, with its commit. In the adapter's memory. */
+struct rp_linked {
+	TAILQ_ENTRY(rp_linked) link;
+	struct rp_peer *peer;	  /* NULL: its connection is given up */
+	struct rp_commit *commit; /* NULL: it has ended */
+	bool written, fenced;	  /* what has come back, or need not */
+	uint64_t len;
+};
+TAILQ_HEAD(rp_linkeds, rp_linked);
+
+/* A key that was written to by another route, and the last such write. */
+struct rp_link_mixed {
+	uint64_t key;
+	uint64_t seq;
+	UT_hash_handle hh;
+};
+
+/* Of one peer. */
+struct rp_link {
+	enum rp_link_state state;
+	uint64_t id;	    /* of the connection; grows */
+	uint64_t asked;	    /* the key that CONNECT names */
+	uint64_t due;	    /* when it is sent (again) */
+	uint64_t dial_end;  /* DIALED: not longer than that */
+	bool doubt;	    /* writes may still come, as far as is known */
+	uint64_t doubt_key; /* one that they went to */
+	unsigned int fails;
+	void *conn; /* the adapter's, while DIALED and UP */
+	struct rp_link_grant *grants;
+	struct rp_link_mixed *mixed;
+	bool mixed_all; /* no memory to say which */
+	struct rp_linkeds posted;
+	unsigned int nposted;
+	uint64_t bytes;	   /* under way */
+	uint64_t alive_at; /* while anything is */
+};
+
+/* How a write of these bytes goes over the connection. */
+struct rp_link_way {
+	void *conn; /* what dial() gave */
+	uint64_t there, at;
+	/* A read behind it: inside the range. len 0: none is needed. */
+	uint64_t fence_at;
+	size_t fence_len;
+	enum rp_method method;
+	enum rp_class class;
+};
+
+void rp_link_init(struct rp_peer *p);
+void rp_link_fini(struct rp_peer *p);
+/* A commit of this key was carried out by the agent; may it do without? */
+void rp_link_want(struct rp_peer *p, uint64_t key);
+/* A write by another route is about to be posted, as the seq of this number. */
+void rp_link_written(struct rp_peer *p, uint64_t key, uint64_t seq);
+/* The agent has answered for all writes of this key below seq. */
+void rp_link_settled(struct rp_peer *p, uint64_t key, uint64_t seq);
+/* An OFFER has arrived. */
+void rp_link_offered(struct rp_peer *p, const struct rp_wire_hdr *hdr,
+		     const struct rp_wire_offer *m);
+/* Send what is due, give up what is late. */
+void rp_link_tend(struct rp_peer *p, uint64_t t);
+uint64_t rp_link_deadline(const struct rp_peer *p);
+/*
+ * Give the connection up: what is under way over it fails, in doubt until the
+ * target has said that it is gone there.
+ */
+void rp_link_end(struct rp_peer *p);
+/* The commit has ended: nothing of it is told to it any more. */
+void rp_link_orphan(struct rp_commit *c);
+
+/* --- for adapters --- */
+
+/*
+ * May a durable write of these bytes go over the connection now? Not where
+ * what else was written to them may come later, or is in doubt.
+ */
+bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
+		 enum rp_class required, struct rp_link_way *way);
+/*
+ * The write of this reserved commit has been posted, and its fence: start the
+ * commit. From here on it ends by itself.
+ */
+void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
+		    struct rp_linked *l);
+/* The write, or the read behind it, has come back; err 0: well. */
+void rp_linked_written(struct rp_linked *l, int err);
+void rp_linked_fenced(struct rp_linked *l, int err);
+/* What a durable write to this key has to do with the connection, in words. */
+const char *rp_link_words(const struct rp_peer *p, uint64_t key);
+/* The connection that was dialed is there; or it has broken, for good. */
+void rp_link_up(struct rp_peer *p);
+void rp_link_broken(struct rp_peer *p);
+
+#endif

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Durable writes over a connection of our own, and the reads behind them. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "rpmem/conn.h"
+
+/* What this operation has that must not go before it has come back. */
+static void release_source(struct rp_conns *set, struct rp_slot *s)
+{
+	if (s->linked.bounced)
+		set->bounce_free |= 1u << s->linked.bounce;
+	s->linked.bounced = false;
+	if (s->mr)
+		fi_close(&s->mr->fid);
+	s->mr = NULL;
+}
+
+void rp_linked_abandon(struct rp_conn *c)
+{
+	struct rp_slot *s;
+
+	LIST_FOREACH (s, &c->set->dom->slots.used, link)
+		if ((s->kind == RP_SLOT_LINKED || s->kind == RP_SLOT_DEAD) &&
+		    s->due && s->linked.conn == c)
+			s->linked.conn = NULL;
+	c->set->posted -= c->posted;
+	c->posted = 0;
+}
+
+void rp_linked_completed(struct rp_conns *set, struct rp_slot *s, bool fence,
+			 int err)
+{
+	struct rp_conn *c = s->linked.conn;
+
+	s->due--;
+	if (c) {
+		c->posted--;
+		set->posted--;
+	}
+	if (s->kind == RP_SLOT_LINKED && c && fence)
+		rp_linked_fenced(&s->linked.op, err);
+	else if (s->kind == RP_SLOT_LINKED && c)
+		rp_linked_written(&s->linked.op, err);
+	if (s->due)
+		return;
+	release_source(set, s);
+	s->written = true;
+	if (s->kind == RP_SLOT_DEAD || s->committed)
+		rp_slot_put(&set->dom->slots, s);
+}
+
+/* The source as the device wants it: *iov and *desc, for as long as it takes.
+ */
+static int prepare_source(struct rp_conns *set, struct rp_slot *s,
+			  const struct fi_msg_rma *msg, size_t len,
+			  uint64_t flags, struct iovec *iov, void **desc)
+{
+	size_t n = 0;
+	char *to;
+
+	*desc = NULL;
+	if (len > RP_BOUNCE_SIZE) {
+		*iov = msg->msg_iov[0];
+		if (msg->iov_count != 1)
+			return -FI_EMSGSIZE;
+		if (!rp_conns_local(set))
+			return 0;
+		if (rp_conns_reg(set, iov->iov_base, len, FI_WRITE, &s->mr))
+			return -FI_EMSGSIZE;
+		*desc = fi_mr_desc(s->mr);
+		return 0;
+	}
+	if (msg->iov_count == 1 && !rp_conns_local(set) &&
+	    !(flags & FI_INJECT)) {
+		*iov = msg->msg_iov[0];
+		return 0;
+	}
+	if (!set->bounce_free)
+		return -FI_EAGAIN;
+	s->linked.bounce = (unsigned int)__builtin_ctz(set->bounce_free);
+	s->linked.bounced = true;
+	set->bounce_free &= ~(1u << s->linked.bounce);
+	to = set->bounce + (size_t)s->linked.bounce * RP_BOUNCE_SIZE;
+	for (size_t i = 0; i < msg->iov_count; i++) {
+		memcpy(to + n, msg->msg_iov[i].iov_base,
+		       msg->msg_iov[i].iov_len);
+		n += msg->msg_iov[i].iov_len;
+	}
+	*iov = (struct iovec){.iov_base = to, .iov_len = len};
+	*desc = rp_mr_desc(set->bounce_mr);
+	return 0;
+}
+
+static int post_write(struct rp_conn *c, struct rp_slot *s,
+		      const struct rp_link_way *way, struct iovec *iov,
+		      void *desc)
+{
+	struct fi_rma_iov rma = {
+		.addr = way->at,
+		.len = iov->iov_len,
+		.key = way->there,
+	};
+	const struct fi_msg_rma m = {
+		.msg_iov = iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = s,
+	};
+	uint64_t flags = FI_COMPLETION;
+
+	/* Where nothing follows, this alone has to say that it arrived. */
+	if (way->method == RP_METHOD_DELIVERY &&
+	    strcasecmp(c->set->dom->fabric->base_name, "verbs"))
+		flags |= FI_DELIVERY_COMPLETE;
+	return (int)fi_writemsg(c->ep, &m, flags);
+}
+
+static int post_fence(struct rp_conn *c, struct rp_slot *s,
+		      const struct rp_link_way *way)
+{
+	struct rp_conns *set = c->set;
+	struct iovec iov = {
+		.iov_base = &set->landing,
+		.iov_len = way->fence_len,
+	};
+	struct fi_rma_iov rma = {
+		.addr = way->fence_at,
+		.len = way->fence_len,
+		.key = way->there,
+	};
+	void *desc = rp_mr_desc(set->landing_mr);
+	const struct fi_msg_rma m = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = s,
+	};
+
+	return (int)fi_readmsg(c->ep, &m, FI_COMPLETION);
+}
+
+/* Room for a write and a read, in the connection and in the queue of all. */
+static bool has_room(const struct rp_conn *c)
+{
+	const struct rp_conns *set = c->set;
+
+	return c->posted + 2 <= set->info->tx_attr->size &&
+	       set->posted + 2 <= RP_CONNS_POSTED;
+}
+
+static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
+		    const struct rp_link_way *way, const struct fi_msg_rma *msg,
+		    size_t len, uint64_t flags, bool want)
+{
+	const struct fi_rma_iov *to = msg->rma_iov;
+	const struct rp_wire_range g = {to->key, to->addr, len};
+	struct rp_conn *c = way->conn;
+	struct rp_conns *set = c->set;
+	struct rp_slot *s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_LINKED);
+	struct rp_commit_attr attr = {
+		.ranges = &g,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = ep->required,
+		.done = rp_rma_commit_done,
+		.arg = s,
+	};
+	struct iovec iov;
+	void *desc;
+	int ret;
+
+	if (!s)
+		return -FI_EAGAIN;
+	s->want = want;
+	s->context = msg->context;
+	s->flags = FI_RMA | FI_WRITE;
+	s->linked.conn = c;
+	s->linked.bounced = false;
+	s->due = 0;
+	ret = rp_commit_reserve(peer, &attr, &s->commit);
+	if (ret)
+		goto put;
+	ret = prepare_source(set, s, msg, len, flags, &iov, &desc);
+	if (!ret)
+		ret = post_write(c, s, way, &iov, desc);
+	if (ret) {
+		release_source(set, s);
+		rp_commit_unreserve(s->commit);
+		goto put;
+	}
+	s->due = 1;
+	c->posted++;
+	set->posted++;
+	s->stores = true;
+	atomic_fetch_add(&ep->stores, 1);
+	rp_link_posted(s->commit, way, &s->linked.op);
+	if (!way->fence_len)
+		return 0;
+	ret = post_fence(c, s, way);
+	if (ret) {
+		/* What it would have said nobody will know. */
+		rp_linked_fenced(&s->linked.op, ret);
+		return 0;
+	}
+	s->due++;
+	c->posted++;
+	set->posted++;
+	return 0;
+put:
+	rp_slot_put(&ep->dom->slots, s);
+	return ret;
+}
+
+bool rp_linked_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
+		     uint64_t flags, bool want, ssize_t *ret)
+{
+	const struct fi_rma_iov *to = msg->rma_iov;
+	struct rp_link_way way;
+	struct rp_peer *peer;
+
+	if (!ep->dom->conns || !(flags & FI_COMMIT_COMPLETE) ||
+	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) || ep->keeps_order ||
+	    msg->rma_iov_count != 1 || !len || len != to->len ||
+	    !rp_key_is_persistent(to->key) || to->addr + len < to->addr ||
+	    rp_rma_peer(ep, msg->addr, &peer) ||
+	    !rp_link_may(peer, to->key, to->addr, len, ep->required, &way))
+		return false;
+	*ret = has_room(way.conn) ? post(ep, peer, &way, msg, len, flags, want)
+				  : -FI_EAGAIN;
+	/* That the device cannot take goes the other way. */
+	return *ret != -FI_EMSGSIZE;
+}
