@@ -54,6 +54,12 @@ fabtests_fault_device_SOURCES = fabtests/fault/device.c $(duo_sources)
 fabtests_fault_device_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_device_LDADD = $(FABRIC_LIBS)
 
+# Run in two guests.
+check_PROGRAMS += fabtests/fault/machines
+fabtests_fault_machines_SOURCES = fabtests/fault/machines.c $(pair_sources)
+fabtests_fault_machines_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_machines_LDADD = $(FABRIC_LIBS)
+
 check_PROGRAMS += fabtests/fault/badinput
 fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(duo_sources)
 fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)

@@ -200,7 +200,7 @@ cuts() {
 			"${sum_acked[$how]} acknowledged, ${sum_lost[$how]} lost," \
 			"${sum_images[$how]} images"
 	done
-	[[ ${domains[*]} != *adr* ]] ||
+	[[ " ${domains[*]} " != *" adr "* ]] ||
 		cut_once "$suite" adr planted "$seed" skip-flush
 	echo "# $suite: power cuts took $((SECONDS - start)) s"
 }

@@ -10,7 +10,8 @@ usage: guest.sh [--platform NAME]... [--domain NAME]... [--cache DIR]
                 [--only PART]
 
 Makes guests from Debian packages, builds this project inside, boots them with
-emulated NVDIMMs, and runs fabtests/vm/tests.sh there. Then cuts their power.
+emulated NVDIMMs, and runs fabtests/vm/tests.sh there. Then cuts their power,
+and joins two by a network.
 
   --platform NAME  trixie or bookworm (default: trixie)
   --domain NAME    adr or eadr: what persists when power fails (default: both)
@@ -18,7 +19,7 @@ emulated NVDIMMs, and runs fabtests/vm/tests.sh there. Then cuts their power.
   --build DIR      what is built, and logs (default: build-guest in the sources)
   --limit SECONDS  a guest that says nothing for so long hangs (default: 1000)
   --tests FILE     instead of tests.sh, and nothing else
-  --only PART      tests or cuts (power cuts) alone
+  --only PART      tests, cuts (power cuts) or two (machines) alone
   --long           50 power cuts on each machine, in place of 3
 
 The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
@@ -52,11 +53,13 @@ cache=${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}
 qemu=${RPMEM_QEMU:-qemu-system-x86_64} # another one, to test this script
 
 passed=0 failed=0 skipped=0
-child= follower=
+child= follower= other=
 # shellcheck source=fabtests/vm/machine.sh
 . "$here/machine.sh"
 # shellcheck source=fabtests/vm/cuts.sh
 . "$here/cuts.sh"
+# shellcheck source=fabtests/vm/two.sh
+. "$here/two.sh"
 
 finish() {
 	echo "$passed passed, $failed failed, $skipped skipped"
@@ -81,7 +84,7 @@ die() {
 	local p
 
 	trap - EXIT
-	for p in $child $follower; do
+	for p in $child $follower $other; do
 		kill -KILL "$p" 2>/dev/null
 	done
 	rm -rf "${work:-}"
@@ -193,7 +196,8 @@ make_tests() {
 	mkdir -p "$out"
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
 	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" \
-		"$here/lives.sh" "$here/methods" "$here/rivals.sh" \
+		"$here/lives.sh" "$here/sides.sh" "$here/methods" \
+		"$here/rivals.sh" \
 		"$out/payload/" &&
 		cp "$tests" "$out/payload/tests.sh" &&
 		cp "$here/guest" "$out/payload/guest" || return
@@ -203,31 +207,41 @@ make_tests() {
 
 # boot NAME SUITE DOMAIN APPEND [QEMU-OPTION...]: one guest from start to end
 boot() {
-	local name=$1 start=$SECONDS pid line p=0 f=0 s=0 plan= why=
-	local console results heard before= last=$SECONDS
+	local name=$1 start=$SECONDS console results
 
 	shift
 	machine "$@"
-	pid=$child
-	# An emulated guest on a busy machine is slow for as long as it likes.
-	while kill -0 $pid 2>/dev/null; do
-		heard=$(stat -c %s "$results" "$console" 2>/dev/null)
-		[ "$heard" = "$before" ] || last=$SECONDS
-		before=$heard
-		if [ $((SECONDS - last)) -ge "$limit" ]; then
-			kill -KILL $pid 2>/dev/null
-			why="silent for $limit s, killed"
-			break
-		fi
-		sleep 0.5
-	done
-	wait $pid 2>/dev/null
-	child=
+	watch
 	if ! started "$console" && [ "${again:-0}" -lt 2 ]; then
 		echo "# $name: the kernel did not start, once more"
 		again=$((${again:-0} + 1)) boot "$name" "$@"
 		return
 	fi
+	verdict "$name" "$start"
+}
+
+# watch: until the machine has ended, or says nothing any more: then $silent
+watch() {
+	local heard before= last=$SECONDS
+
+	silent=
+	# An emulated guest on a busy machine is slow for as long as it likes.
+	while kill -0 "$child" 2>/dev/null; do
+		heard=$(stat -c %s "$results" "$console" 2>/dev/null)
+		[ "$heard" = "$before" ] || last=$SECONDS
+		before=$heard
+		if [ $((SECONDS - last)) -ge "$limit" ]; then
+			silent="silent for $limit s, killed"
+			break
+		fi
+		sleep 0.5
+	done
+	unplug
+}
+
+# verdict NAME START: what the machine that has ended has said
+verdict() {
+	local name=$1 start=$2 line p=0 f=0 s=0 plan= why=$silent
 
 	while IFS= read -r line; do
 		case $line in
@@ -294,5 +308,6 @@ for suite in "${platforms[@]}"; do
 		;;
 	esac
 	case ${only:-cuts} in cuts) cuts "$suite" ;; esac
+	case ${only:-two} in two) two "$suite" ;; esac
 done
 finish

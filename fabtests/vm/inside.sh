@@ -27,7 +27,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	util/fi_rpmem_bench fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
-	fabtests/fault/powercut fabtests/fault/device
+	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines
 rm -rf /build/payload
 mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 	/build/payload/fabtests/functional /build/payload/util \
@@ -38,7 +38,8 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	util/fi_rpmem_cp util/fi_rpmem_bench fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
-	fabtests/fault/powercut fabtests/fault/device; do
+	fabtests/fault/powercut fabtests/fault/device \
+	fabtests/fault/machines; do
 	strip -S -o "/build/payload/$f" "$f"
 done
 # FLUSH came with rdma-core 45.

@@ -97,12 +97,23 @@ parameter() {
 	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
 }
 
-# rxe_netdev: what an RDMA device without hardware is made on, at 10.9.0.1
+# rxe_netdev [ADDRESS]: what an RDMA device without hardware is made on: one
+# that leads nowhere, at 10.9.0.1, or the machine's own
 rxe_netdev() {
-	for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy; do
+	for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy virtio_net; do
 		modprobe $m
 	done
-	ip link add eth0 type dummy
-	ip addr add 10.9.0.1/24 dev eth0
+	[ $# -gt 0 ] || ip link add eth0 type dummy
+	ip addr add "${1:-10.9.0.1}/24" dev eth0
 	ip link set eth0 up
+}
+
+# board SIZE: the memory outside of the machine that has this size, as a file
+board() {
+	for d in /sys/bus/pci/devices/*; do
+		[ "$(cat "$d/device")" = 0x1110 ] &&
+			[ "$(stat -c %s "$d/resource2")" = "$1" ] || continue
+		echo 1 >"$d/enable"
+		echo "$d/resource2"
+	done
 }

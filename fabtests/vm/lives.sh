@@ -15,16 +15,6 @@ pool() {
 	esac
 }
 
-# board SIZE: the memory outside of the machine that has this size, as a file
-board() {
-	for d in /sys/bus/pci/devices/*; do
-		[ "$(cat "$d/device")" = 0x1110 ] &&
-			[ "$(stat -c %s "$d/resource2")" = "$1" ] || continue
-		echo 1 >"$d/enable"
-		echo "$d/resource2"
-	done
-}
-
 # start SLOT METHOD BASE POOL [NAME=VALUE...]: a pair that goes on and on
 start() {
 	slot=$1 how=$2 over=$3 kind=$4

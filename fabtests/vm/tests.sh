@@ -19,10 +19,17 @@ for m in nfit nd_pmem device_dax dax_pmem; do
 	modprobe $m
 done
 cut=$here/fabtests/fault/powercut
-if [ -n "$(parameter rp.stage)" ]; then
+case $(parameter rp.stage) in
+'') ;;
+target | initiator)
+	. ./sides.sh
+	return
+	;;
+*)
 	. ./lives.sh
 	return
-fi
+	;;
+esac
 is "the kernel's persistence domain" \
 	"$(cat /sys/bus/nd/devices/region0/persistence_domain)" $in_sysfs
 t "a namespace for fsdax" ndctl create-namespace -f -e namespace0.0 -m fsdax

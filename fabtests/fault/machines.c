@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* An initiator that outlives the machine of its target. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+/*
+ * machines --target POOL BOARD LIFE and machines --initiator BOARD: each on a
+ * machine of its own. BOARD is memory that both see, where a target of a later
+ * life leaves its card.
+ */
+
+#define RECORD	 64
+#define RECORDS	 (PAIR_POOL / RECORD)
+#define ENOUGH	 200 /* acknowledged before the target may die */
+#define MORE	 100 /* and with its next life */
+#define WINDOW	 16
+#define PATIENCE 300.0 /* for what has no limit of its own */
+
+struct board {
+	uint32_t life; /* that the card is of */
+	struct card card;
+};
+
+static struct board *board_map(const char *path)
+{
+	int fd = open(path, O_RDWR);
+	void *p = MAP_FAILED;
+
+	if (fd >= 0)
+		p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		MUST(-errno);
+	close(fd);
+	return p;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Every life at the same address. */
+static void __attribute__((noreturn))
+target(const char *pool, struct board *b, uint32_t life)
+{
+	const struct pair_opts o = {.port = "7471"};
+	struct fi_cq_tagged_entry e;
+	struct card c;
+	struct side s;
+
+	side_open(&s, &o);
+	side_pool(&s, pool);
+	side_card(&s, &c);
+	memcpy(&b->card, &c, sizeof(c));
+	__atomic_store_n(&b->life, life, __ATOMIC_RELEASE);
+	for (;;)
+		fi_cq_read(s.cq, &e, 1);
+}
+
+static void meet(struct board *b, uint32_t life, struct card *c)
+{
+	const double limit = now() + PATIENCE;
+
+	while (__atomic_load_n(&b->life, __ATOMIC_ACQUIRE) < life) {
+		if (now() > limit)
+			MUST(-FI_ETIMEDOUT);
+		usleep(100000);
+	}
+	memcpy(c, &b->card, sizeof(*c));
+}
+
+/* --- writes with their commits, until one fails --- */
+
+static char sent[RECORDS][RECORD];
+static bool acked[RECORDS];
+
+struct way {
+	struct op {
+		size_t record;
+		double posted;
+		bool under_way;
+	} op[WINDOW];
+	unsigned int left; /* under way */
+	size_t acked, failed;
+	double longest; /* from a call to its end */
+	bool told;
+};
+
+static void reap(struct side *s, struct way *w)
+{
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err = {0};
+	ssize_t n = fi_cq_read(s->cq, &e, 1);
+	const bool ok = n == 1;
+	double took;
+	struct op *o;
+
+	if (n == -FI_EAVAIL)
+		n = fi_cq_readerr(s->cq, &err, 0);
+	if (n != 1)
+		return;
+	o = ok ? e.op_context : err.op_context;
+	if (!o->under_way)
+		MUST(-FI_EALREADY);
+	o->under_way = false;
+	w->left--;
+	took = now() - o->posted;
+	if (took > w->longest)
+		w->longest = took;
+	acked[o->record] = ok;
+	w->acked += ok;
+	if (!ok && !w->failed++)
+		printf("# first error: %s (%d), status %d, after %.2f s\n",
+		       fi_strerror(err.err), err.err, err.prov_errno, took);
+	if (w->acked == ENOUGH && !w->told) {
+		printf("# enough\n");
+		w->told = true;
+	}
+}
+
+static ssize_t put(struct side *s, const struct card *c, struct op *o)
+{
+	struct iovec iov = {sent[o->record], RECORD};
+	struct fi_rma_iov to = {c->pool_addr + o->record * RECORD, RECORD,
+				c->pool_key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.context = o,
+	};
+
+	return fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE);
+}
+
+/* Records from first on: up to end, or to the first failure. */
+static void put_all(struct side *s, const struct card *c, struct way *w,
+		    size_t first, size_t end)
+{
+	double limit = now() + PATIENCE;
+	size_t next = first;
+	ssize_t ret;
+
+	while (next < end && !w->failed && now() < limit) {
+		struct op *o = &w->op[next % WINDOW];
+
+		reap(s, w);
+		if (o->under_way)
+			continue;
+		o->record = next;
+		o->posted = now();
+		ret = put(s, c, o);
+		if (ret == -FI_EAGAIN)
+			continue;
+		if (ret) {
+			printf("# refused at once: %s\n",
+			       fi_strerror((int)-ret));
+			w->failed++;
+			break;
+		}
+		o->under_way = true;
+		w->left++;
+		next++;
+		/* A machine takes its time to die. */
+		if (w->told)
+			usleep(1000);
+	}
+	limit = now() + PATIENCE;
+	while (w->left && now() < limit)
+		reap(s, w);
+}
+
+static int committed(struct side *s, const struct card *c)
+{
+	struct fi_rma_iov r = {c->pool_addr, RECORD, c->pool_key};
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+
+	POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+/* Records that were acknowledged and are not there. */
+static size_t missing(struct side *s, const struct card *c)
+{
+	static char in[PAIR_POOL];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	size_t n = 0;
+
+	for (size_t at = 0; at < PAIR_POOL; at += 65536) {
+		POST(s, fi_read(s->ep, in + at, 65536, NULL, s->peer,
+				c->pool_addr + at, c->pool_key, in));
+		if (side_wait(s, &e, &err) != 1)
+			return RECORDS;
+	}
+	for (size_t i = 0; i < RECORDS; i++)
+		n += acked[i] && memcmp(in + i * RECORD, sent[i], RECORD);
+	return n;
+}
+
+static int initiator(struct board *b, double timeout)
+{
+	static struct way first, second;
+	const struct pair_opts o = {0};
+	struct card c, again;
+	struct side s;
+	size_t from;
+	int status;
+
+	for (size_t i = 0; i < RECORDS; i++)
+		for (size_t k = 0; k < RECORD; k++)
+			sent[i][k] = (char)(i * 31 + k * 7 + 1);
+	meet(b, 1, &c);
+	side_open(&s, &o);
+	side_insert(&s, &c);
+	put_all(&s, &c, &first, 0, RECORDS);
+	tap_ok(first.acked >= ENOUGH, "records are acknowledged");
+	tap_ok(first.failed > 0, "the death of the machine is an error");
+	tap_ok(!first.left, "all that was under way has ended, once");
+	tap_ok(first.longest < timeout * 1.5,
+	       "nothing takes longer than its timeout");
+	printf("# %zu acknowledged, %zu failed, %.2f s at most of %.2f\n",
+	       first.acked, first.failed, first.longest, timeout);
+
+	meet(b, 2, &again);
+	/*
+	 * Nobody told the device that the machine died, and ofi_rxm's
+	 * connection lives on: docs/guarantees.md, "Over verbs".
+	 */
+	side_close(&s);
+	side_open(&s, &o);
+	side_insert(&s, &again);
+	status = committed(&s, &c);
+	tap_ok(status && status != FI_RPMEM_ST_TIMEOUT,
+	       "the next life refuses the key of the last one");
+	printf("# old key: status %d\n", status);
+	tap_ok(c.pool_key != again.pool_key, "keys are not given twice");
+	tap_ok(missing(&s, &again) == 0, "what was acknowledged is there");
+	from = RECORDS - MORE;
+	put_all(&s, &again, &second, from, RECORDS);
+	tap_ok(second.acked == MORE && !second.failed, "work goes on");
+	tap_ok(missing(&s, &again) == 0, "and all of it is there");
+	side_close(&s);
+	return tap_done();
+}
+
+int main(int argc, char **argv)
+{
+	const char *ms = getenv("FI_OFI_RPMEM_TIMEOUT");
+
+	setbuf(stdout, NULL);
+	if (argc == 5 && !strcmp(argv[1], "--target"))
+		target(argv[2], board_map(argv[3]), (uint32_t)atoi(argv[4]));
+	if (argc == 3 && !strcmp(argv[1], "--initiator"))
+		return initiator(board_map(argv[2]),
+				 (ms ? atoi(ms) : 5000) / 1000.0);
+	return 2;
+}

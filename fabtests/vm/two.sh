@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# Two machines on a network of their own: the one with the memory dies, and comes
+# back; sourced by guest.sh.
+# shellcheck shell=bash
+
+# on_net MAC OPTION: options that join a machine to the network
+on_net() {
+	options+=(-netdev "socket,id=net,$2"
+		-device "virtio-net-pci,netdev=net,mac=52:54:00:00:00:$1,romfile=")
+}
+
+# machine_with_memory SUITE LIFE
+machine_with_memory() {
+	local role=-target options=()
+
+	nvdimm=$work/nvdimm
+	outside board "$work/board" 1M
+	on_net 01 "connect=127.0.0.1:$port"
+	machine "$1" adr "rp.stage=target rp.life=$2" "${options[@]}"
+}
+
+# noted FILE TEXT: is there a note that ends so?
+noted() {
+	tr -d '\r' <"$1" 2>/dev/null | grep -q "^# .*$2\$"
+}
+
+# until_noted FILE TEXT: while both machines run
+until_noted() {
+	local start=$SECONDS
+
+	until noted "$1" "$2"; do
+		kill -0 "$child" 2>/dev/null && kill -0 "$other" 2>/dev/null &&
+			[ $((SECONDS - start)) -lt "$limit" ] || return
+		sleep 0.2
+	done
+}
+
+# two SUITE
+two() {
+	local suite=$1 start=$SECONDS port options role console results
+	local name="$suite, two machines" initiators
+
+	rm -f "$work/board"
+	truncate -s 1M "$work/board"
+	# The one that listens takes the other one back in. A port that is taken
+	# ends it at once.
+	for _ in 1 2 3 4 5; do
+		new_nvdimms
+		nvdimm=$work/other role=-initiator options=()
+		truncate -s 128M "${nvdimm}0" "${nvdimm}1"
+		port=$((RANDOM % 20000 + 20000))
+		outside board "$work/board" 1M
+		on_net 02 "listen=127.0.0.1:$port"
+		machine "$suite" adr rp.stage=initiator "${options[@]}"
+		other=$child initiators=$results
+		sleep 1
+		kill -0 "$other" 2>/dev/null && break
+	done
+	machine_with_memory "$suite" 1
+	if ! until_noted "$initiators" enough; then
+		broken "$name: not enough was acknowledged"
+		unplug
+	else
+		unplug
+		echo "# $name: the one with the memory was killed after $((SECONDS - start)) s"
+		machine_with_memory "$suite" 2
+	fi
+	follower=$child child=$other # watched is the one that goes on
+	console=$build/$suite-adr-initiator.console results=$initiators
+	watch
+	other=
+	verdict "$name" "$start"
+	child=$follower follower=
+	unplug
+}
