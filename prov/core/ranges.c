@@ -27,6 +27,12 @@ static bool wraps(uint64_t start, uint64_t len)
 	return start > UINT64_MAX - len;
 }
 
+/* Is all of x before what begins at `end` of `space`, without touching it? */
+static bool lies_before(const struct rp_range *x, uint64_t space, uint64_t end)
+{
+	return x->space < space || (x->space == space && x->end < end);
+}
+
 /*
  * Index of the first range that is of a later space than `space`, or of
  * `space` and ends at or behind `end`: the first that an insertion there can
@@ -37,11 +43,13 @@ static size_t lower_bound(const struct rp_ranges *r, uint64_t space,
 {
 	size_t lo = 0, hi = r->n;
 
+	/* Most come in order. */
+	if (hi && lies_before(&r->v[hi - 1], space, end))
+		return hi;
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
-		const struct rp_range *x = &r->v[mid];
 
-		if (x->space < space || (x->space == space && x->end < end))
+		if (lies_before(&r->v[mid], space, end))
 			lo = mid + 1;
 		else
 			hi = mid;

@@ -41,20 +41,33 @@ struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 	return NULL;
 }
 
-enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
-			       uint64_t len, bool durable,
-			       enum rp_class required, uint64_t *off)
+enum rp_status rp_region_holds(const struct rp_region *r, uint64_t addr,
+			       uint64_t len, uint64_t *off)
 {
-	if (durable && !r->pmem)
-		return RP_ST_VOLATILE;
 	if (!len || addr > UINT64_MAX - len)
 		return RP_ST_WRAP;
 	if (!rp_range_inside(addr, len, r->addr, r->len))
 		return RP_ST_RANGE;
+	*off = addr - r->addr;
+	return RP_ST_OK;
+}
+
+enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
+			       uint64_t len, bool durable,
+			       enum rp_class required, uint64_t *off)
+{
+	enum rp_status st;
+	uint64_t at;
+
+	if (durable && !r->pmem)
+		return RP_ST_VOLATILE;
+	st = rp_region_holds(r, addr, len, &at);
+	if (st != RP_ST_OK)
+		return st;
 	if (durable && r->choice.class < required)
 		return RP_ST_CLASS;
 	if (r->failed)
 		return RP_ST_REGION_FAILED;
-	*off = addr - r->addr;
+	*off = at;
 	return RP_ST_OK;
 }

@@ -61,5 +61,8 @@ struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 			       uint64_t len, bool durable,
 			       enum rp_class required, uint64_t *off);
+/* Only whether it is inside: RP_ST_WRAP, RP_ST_RANGE, or the offset. */
+enum rp_status rp_region_holds(const struct rp_region *r, uint64_t addr,
+			       uint64_t len, uint64_t *off);
 
 #endif

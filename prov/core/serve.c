@@ -283,10 +283,20 @@ static enum rp_status check_request(struct rp_agent *a,
 		.method = RP_METHOD_DELIVERY,
 	};
 	for (i = 0; i < m->nranges; i++) {
+		const struct rp_wire_range *w = &m->ranges[i];
 		struct rp_job_range *g = &job->ranges[i];
 
-		g->region =
-			check_place(a, m, &m->ranges[i], &g->off, reply, &st);
+		/* What was found of the region holds for all of it. */
+		if (i && w->key == w[-1].key) {
+			*g = g[-1];
+			st = rp_region_holds(g->region, w->addr, w->len,
+					     &g->off);
+			if (st != RP_ST_OK)
+				goto refused;
+			g->len = w->len;
+			continue;
+		}
+		g->region = check_place(a, m, w, &g->off, reply, &st);
 		if (!g->region)
 			goto refused;
 		/* Told is what only a write would have told. */
@@ -296,7 +306,7 @@ static enum rp_status check_request(struct rp_agent *a,
 			st = RP_ST_ACCESS;
 			goto refused;
 		}
-		g->len = m->ranges[i].len;
+		g->len = w->len;
 		g->flush =
 			durable && needs_flush(g->region, m->required, reply);
 		*work |= g->flush;
