@@ -91,6 +91,8 @@ write)
 	rxe_netdev
 	rdma link add rxe0 type rxe netdev eth0
 	sleep 1
+	printf '%s\n' '[host]' 'assert placement = dma-cache' \
+		'assert fence = yes' >/tmp/by-dma
 	acks=$(board 1048576)
 	RPMEM_MEDIUM=$(board 268435456):$(parameter rp.base)
 	export RPMEM_MEDIUM
