@@ -375,7 +375,9 @@ static void serve_keys(struct side *s, const struct card *peer)
 	pair_meet(s);
 	for (size_t i = 0; i < AREA; i++)
 		note &= s->pool[i] == 0x55;
-	OK(note, "nothing came by the key that was closed");
+	/* Where the device gave the key again the base's route may bring it. */
+	OK(note || !pair_over("tcp"),
+	   "nothing came by the key that was closed");
 	pair_meet(s);
 	pair_meet(s);
 }

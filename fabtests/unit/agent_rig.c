@@ -98,6 +98,9 @@ static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 	case RP_MSG_INFO:
 		MUST(!rp_wire_get_info(msg, &m->hdr, &m->info));
 		break;
+	case RP_MSG_OFFER:
+		MUST(!rp_wire_get_offer(msg, &m->hdr, &m->offer));
+		break;
 	default:
 		MUST(m->hdr.type == RP_MSG_PROGRESS);
 	}

@@ -27,6 +27,7 @@ struct rig_msg {
 		struct rp_wire_hello_ack ack;
 		struct rp_wire_reply reply;
 		struct rp_wire_info info;
+		struct rp_wire_offer offer;
 	};
 };
 

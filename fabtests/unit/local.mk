@@ -243,6 +243,12 @@ fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agen
 fabtests_unit_test_agent_local_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
+check_PROGRAMS += fabtests/unit/test_agent_connect
+TESTS += fabtests/unit/test_agent_connect
+fabtests_unit_test_agent_connect_SOURCES = fabtests/unit/test_agent_connect.c $(agent_rig)
+fabtests_unit_test_agent_connect_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_connect_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_agent_grant
 TESTS += fabtests/unit/test_agent_grant
 fabtests_unit_test_agent_grant_SOURCES = fabtests/unit/test_agent_grant.c $(agent_rig)
