@@ -67,7 +67,7 @@ struct rival_end {
 
 /* What the target tells of itself, in the page. */
 struct told {
-	char port[8];
+	char port[12];
 	uint8_t peer_cfg;
 	uint8_t size; /* of the descriptor */
 	uint8_t descriptor[96];
