@@ -58,12 +58,29 @@ two() {
 	done
 	machine_with_memory "$suite" 1
 	if ! until_noted "$initiators" enough; then
+		if [ "${again:-0}" -lt 2 ] && { ! started "$console" ||
+			! started "${console/-target/-initiator}"; }; then
+			echo "# $name: a kernel did not start, once more"
+			unplug
+			child=$other other=
+			unplug
+			again=$((${again:-0} + 1)) two "$suite"
+			return
+		fi
 		broken "$name: not enough was acknowledged"
 		unplug
 	else
 		unplug
 		echo "# $name: the one with the memory was killed after $((SECONDS - start)) s"
-		machine_with_memory "$suite" 2
+		for _ in 1 2 3; do
+			machine_with_memory "$suite" 2
+			until grep -qs '^guest is up' "$console" ||
+				! kill -0 "$child" 2>/dev/null; do
+				sleep 0.5
+			done
+			started "$console" && break
+			unplug
+		done
 	fi
 	follower=$child child=$other # watched is the one that goes on
 	console=$build/$suite-adr-initiator.console results=$initiators
