@@ -263,6 +263,12 @@ Test(link, two_routes)
 	rig_progress(&g);
 	rig_told_once(&c1, RP_ST_OK);
 	rig_told_once(&c2, RP_ST_OK);
+	/* What failed may still come there, whatever else is answered for. */
+	rp_write_begin(p, &w, key_of(1), BASE + 4096, 64);
+	rp_write_done(&w, EIO);
+	commit_answered(&c1, 1);
+	cr_assert(may(1, BASE, 64, &way));
+	cr_assert(!may(1, BASE + 4096 + 63, 1, &way));
 	rig_end(&g);
 }
 

@@ -8,14 +8,18 @@ over="env -C /root/disk RPMEM_BASE=verbs RPMEM_NODE=10.9.0.1 RPMEM_POOL=$dax
 	RPMEM_FSDAX=/mnt/fsdax RPMEM_METHOD=$dax_by
 	FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4"
 device=$here/fabtests/fault/device
+linked=$here/fabtests/functional/linked
+own="# connections of our own" # as a line of the operator's file
 
 # row METHOD CLASS STATEMENT...: what the operator's file makes of the device
 row() {
-	how=$1 class=$2
+	how=$1 class=$2 connect=0
 	shift 2
+	for line; do [ "$line" = "$own" ] && connect=1; done
 	printf '%s\n' '[host]' "$@" >/tmp/operator
 	tap "verbs, $*" $over FI_OFI_RPMEM_OPERATOR=/tmp/operator \
-		RPMEM_METHOD="$how" RPMEM_CLASS="$class" "$device" "the method"
+		FI_OFI_RPMEM_CONNECT=$connect RPMEM_METHOD="$how" \
+		RPMEM_CLASS="$class" "$device" "the method"
 }
 
 note "the provider over verbs"
@@ -43,9 +47,24 @@ note "the provider over verbs"
 			'assert fence = yes' 'assert domain = cpu-caches'
 		row delivery power 'assert placement = dma-memory' \
 			'assert domain = system'
+		# With connections of our own it is.
+		row fence power 'assert placement = dma-memory' \
+			'assert fence = yes' "$own"
+		row agent-clwb power 'assert placement = dma-cache' \
+			'assert fence = yes' "$own"
+		row fence power 'assert placement = dma-cache' \
+			'assert fence = yes' 'assert domain = cpu-caches' "$own"
+		row delivery power 'assert domain = cpu-caches' "$own"
+		printf '%s\n' '[host]' 'assert placement = dma-memory' \
+			'assert fence = yes' >/tmp/operator
+		tap "verbs, connections of our own, fence" $over \
+			FI_OFI_RPMEM_OPERATOR=/tmp/operator FENCES=1 \
+			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 "$linked"
 		row agent-clwb none 'limit domain = none'
 		row agent-clwb process 'limit class = process'
 	else
 		tap "verbs, power cuts" $over "$cut" -c -n 5
+		tap "verbs, connections of our own, delivery" $over \
+			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 "$linked"
 	fi
 }
