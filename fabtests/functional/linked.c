@@ -322,7 +322,6 @@ static void stranger(struct side *s, const struct card *peer)
 	fi_close(&d->fid);
 	fi_close(&f->fid);
 	fi_freeinfo(info);
-	h->fabric_attr->prov_name = NULL;
 	fi_freeinfo(h);
 }
 
