@@ -67,6 +67,7 @@ struct bench_cfg {
 	const char *dax;  /* the pool is this device; NULL: it is a file */
 	bool rivals;	  /* suite: against those that need an RDMA device */
 	int rival;	  /* probe: this one, if not negative */
+	const char *mark; /* probe: told of each write; NULL: nobody */
 	uint64_t sizes[BENCH_LIST];
 	size_t nsizes;
 	uint64_t ranges[BENCH_LIST];

@@ -67,6 +67,23 @@ static void await_answer(const struct bench *b)
 		nap();
 }
 
+/* For a trace of the kernel's: all up to the next mark is of this write. */
+static int mark(const struct bench *b, const char *what, char *err)
+{
+	static int fd = -1;
+	const char *path = b->cfg->mark;
+
+	if (!path)
+		return 0;
+	if (fd < 0)
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || dprintf(fd, "%s %llu %llu\n", what,
+			      (unsigned long long)b->end[BENCH_OURS].addr,
+			      (unsigned long long)b->cfg->sizes[0]) < 0)
+		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
+	return 0;
+}
+
 /* A rival's put is over when it returns; it naps by itself. */
 static int probe_rival(struct bench *b, char *err)
 {
@@ -117,6 +134,9 @@ int bench_probe_run(struct bench *b, char *err)
 			ret = bench_take(e, 1, err);
 	}
 	for (int i = 0; !ret && i < WRITES; i++) {
+		ret = mark(b, "durable", err);
+		if (ret)
+			break;
 		n = bench_probe_post(b, e);
 		if (n) {
 			ret = rp_err(err, (int)n, "fi_write: %s",
@@ -131,6 +151,8 @@ int bench_probe_run(struct bench *b, char *err)
 			ret = rp_err(err, (int)n, "fi_cq_read: %s",
 				     fi_strerror((int)-n));
 	}
+	if (!ret)
+		ret = mark(b, "over", err);
 	if (ret)
 		return ret;
 	printf("writes %d empty %llu\n", WRITES, (unsigned long long)empty);

@@ -32,6 +32,7 @@ enum {
 	OPT_DAX,
 	OPT_RIVALS,
 	OPT_RIVAL,
+	OPT_MARK,
 };
 
 /* What can be measured, and what of it when nothing else is said. */
@@ -95,6 +96,7 @@ static const struct argp_option options[] = {
 	{"rivals", OPT_RIVALS, NULL, 0,
 	 "suite: against librpma, over the RDMA device at --address", 0},
 	{"rival", OPT_RIVAL, "N", OPTION_HIDDEN, NULL, 0},
+	{"mark", OPT_MARK, "FILE", OPTION_HIDDEN, NULL, 0},
 	{"persistent", OPT_PERSISTENT, NULL, OPTION_HIDDEN, NULL, 0},
 	{"durable", OPT_DURABLE, NULL, OPTION_HIDDEN, NULL, 0},
 	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
@@ -257,6 +259,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_DAX:
 		cfg->dax = arg;
+		return 0;
+	case OPT_MARK:
+		cfg->mark = arg;
 		return 0;
 	case OPT_RIVALS:
 		cfg->rivals = true;

@@ -198,6 +198,7 @@ make_tests() {
 	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" \
 		"$here/lives.sh" "$here/sides.sh" "$here/methods" \
 		"$here/rivals.sh" \
+		"$here/trace.sh" "$here/trace.awk" \
 		"$out/payload/" &&
 		cp "$tests" "$out/payload/tests.sh" &&
 		cp "$here/guest" "$out/payload/guest" || return

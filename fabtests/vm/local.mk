@@ -6,4 +6,8 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/sides.sh fabtests/vm/two.sh \
 	fabtests/vm/machine.sh fabtests/vm/cuts.sh fabtests/vm/writeback.py \
 	fabtests/vm/images.py fabtests/vm/methods \
-	fabtests/vm/rivals.sh
+	fabtests/vm/rivals.sh fabtests/vm/trace.sh fabtests/vm/trace.awk
+
+# What judges the packets of a guest, without one.
+TESTS += fabtests/vm/trace_cases.sh
+EXTRA_DIST += fabtests/vm/trace_cases.sh

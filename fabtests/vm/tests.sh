@@ -161,4 +161,7 @@ long "ib_write_lat" both "timeout 60 ib_write_lat -d rxe0 -x 1 -n 100" \
 
 . ./flush.sh
 . ./verbs.sh
-[ "$domain" != adr ] || . ./rivals.sh
+if [ "$domain" = adr ]; then
+	. ./rivals.sh
+	. ./trace.sh
+fi

@@ -1,0 +1,88 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# trace.awk accepts what the methods send, and refuses everything else.
+set -u
+here=${srcdir:-.}/fabtests/vm
+log=trace.$$
+trap 'rm -f $log $log.out $log.bad' EXIT
+
+# The range of all cases: 128 bytes at 0x7f1234567000. Numbers are as on the wire.
+mark() { echo " b-1 [000] ..... 1.0: tracing_mark_write: durable 139716164218880 128"; }
+packet() { # OPCODE QP [LOW_HALF_OF_ADDRESS LENGTH]
+	echo " k-2 [001] ..... 1.1: tx: (rxe_xmit_packet+0x0/0x2a0 [rdma_rxe])" \
+		"op=$1 qpn=$2 psn=0x1000000 vah=0x127f0000 val=${3:-0x0}" \
+		"rkey=0x1 len=${4:-0x0}"
+}
+write() { packet 10 "${1:-0x11000000}" "${2:-0x705634}" "${3:-0x80000000}"; }
+fence() { packet 12 "${1:-0x11000000}" "${2:-0x705634}" "${3:-0x8000000}"; }
+response() { packet 16 0x12000000; }
+ack() { packet 17 0x12000000; }
+request() { packet 4 "${1:-0x11000000}"; }
+reply() { packet 4 "${1:-0x12000000}"; }
+
+judge() { awk -v method="$1" -f "$here/trace.awk" $log >$log.out; }
+
+good() { # METHOD NAME; the log is standard input
+	cat >$log
+	judge "$1"
+	grep -q '^ok - .*: writes were traced' $log.out &&
+		! grep '^not ok' $log.out && return
+	echo "FAIL: $1, $2 is refused"
+	cat $log.out
+	touch $log.bad # a pipe has no variables of ours
+}
+
+bad() { # METHOD NAME RULE: refused for this, whatever else
+	cat >$log
+	judge "$1"
+	grep -q "^not ok - $1: $3" $log.out && return
+	echo "FAIL: $1, $2 is accepted"
+	cat $log.out
+	touch $log.bad
+}
+
+{ mark; write; fence; ack; response; } | good fence "a write and a read"
+{ mark; write; ack; fence; response; mark; write; fence; response; } |
+	good fence "two of them"
+{ mark; write; fence 0x11000000 0x78705634; response; } |
+	good fence "a read of the last bytes"
+{ mark; packet 6 0x11000000 0x705634 0x80000000; packet 7 0x11000000
+	packet 8 0x11000000; fence; response; } | good fence "a write in pieces"
+{ mark; fence; write; response; } | bad fence "a read before the write" "behind the writes"
+{ mark; write; fence 0x13000000; response; } |
+	bad fence "a read on another queue pair" "one connection"
+{ mark; write; fence 0x11000000 0x79705634; response; } |
+	bad fence "a read across the end" "inside the range"
+{ mark; write; fence 0x11000000 0xff6f5634; response; } |
+	bad fence "a read before the range" "inside the range"
+{ mark; write; fence 0x11000000 0x705634 0x0; response; } |
+	bad fence "a read of nothing" "a read of no bytes"
+{ mark; write; fence; fence; response; } | bad fence "two reads" "one read"
+{ mark; write; ack; } | bad fence "no read" "one read"
+{ mark; write; fence; } | bad fence "a read without an answer" "the read comes back"
+{ mark; write; request; fence; response; } | bad fence "a message in between" "no message"
+{ mark; write; fence; response; fence; response; } |
+	bad fence "a second round trip" "one round trip"
+{ mark; write 0x11000000 0x705634 0x40000000; fence; response; } |
+	bad fence "half of the bytes" "every byte"
+{ mark; write; write; fence; response; } | bad fence "bytes written twice" "every byte"
+{ mark; write; packet 28 0x11000000; fence; response; } |
+	bad fence "a flush of the device" "nothing else"
+
+{ mark; request; ack; reply; ack; } | good agent "bytes in the request"
+{ mark; write; request; ack; reply; ack; } | good agent "a request behind the write"
+{ mark; packet 0 0x11000000; packet 1 0x11000000; packet 2 0x11000000; reply; } |
+	good agent "a request in pieces"
+{ mark; request; write; reply; } | bad agent "a request before the write" "behind the writes"
+{ mark; write; request 0x13000000; reply; } |
+	bad agent "a request on another queue pair" "one connection"
+{ mark; write; request; } | bad agent "no reply" "one reply"
+{ mark; write; ack; } | bad agent "no request" "one request"
+{ mark; write; request; request; reply; } | bad agent "two requests" "one request"
+{ mark; write; request; reply; request; reply; } |
+	bad agent "a second round trip" "one round trip"
+{ mark; write; fence; request; reply; } | bad agent "a read" "no read"
+
+: | bad fence "an empty log" "writes were traced"
+: | bad agent "an empty log" "writes were traced"
+[ ! -e $log.bad ]
