@@ -15,7 +15,7 @@ rows() {
 
 # said PATTERN: what the machine's note of this pattern says
 said() {
-	sed -n "s/\r$//; s/^# [0-9.]* $1//p" "$results"
+	sed -n "s/\r$//; s/^# [0-9.]* $1//p" "$results" 2>/dev/null
 }
 
 # prepare SUITE: NVDIMMs with namespaces, a file system and pools, never written
