@@ -227,6 +227,39 @@ Test(link, write_and_fence)
 	cr_assert_eq(conn.hung_up, 1);
 }
 
+static bool may_store(void)
+{
+	return rp_peer_may_store(p, key_of(1), BASE, 64);
+}
+
+/* Small writes that went inside their requests for ever would keep it idle. */
+Test(link, nothing_is_stored_inline_meanwhile)
+{
+	struct rp_wire_connect c;
+
+	start_with(false);
+	cr_assert(may_store());
+	rig_end(&g);
+
+	start_with(true);
+	cr_assert(!may_store());
+	c = asked();
+	offer(&c, RP_ST_OK, RIG_LIFE);
+	cr_assert(!may_store());
+	rp_link_up(p);
+	cr_assert(!may_store());
+	/* It failed: until there is another. */
+	rp_link_broken(p);
+	cr_assert(may_store());
+	rig_end(&g);
+
+	start_with(true);
+	c = asked();
+	offer(&c, RP_ST_NO_METHOD, RIG_LIFE);
+	cr_assert(may_store());
+	rig_end(&g);
+}
+
 /* What goes by another route is waited for, and for the agent behind it. */
 Test(link, two_routes)
 {

@@ -655,7 +655,7 @@ bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 
 	if (len > p->in->attr.store_max || !(p->features & RP_FEATURE_STORE) ||
 	    !rp_peer_sends_at_once(p) || p->doubt || p->poison_all ||
-	    rp_own_may(p, key))
+	    rp_own_may(p, key) || rp_link_would(p, key))
 		return false;
 	TAILQ_FOREACH (w, &p->writes, link)
 		if (overlaps(&g, w) || ++looked > RP_PEER_LOOK)

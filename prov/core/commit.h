@@ -71,8 +71,8 @@ bool rp_peer_store_overlaps(const struct rp_peer *p, uint64_t key,
  * May a write with commit to these bytes travel as a STORE? Where that is
  * cheaper, the target can, its session is open and would take it at once, and
  * no write to them is under way, which could arrive behind it. Not where
- * commits of the key are, or may yet be, carried out here (own.h): that is one
- * round trip as well, without the target's CPU.
+ * commits of the key are, or may yet be, carried out here (own.h, link.h): that
+ * is one round trip as well, without the target's CPU.
  */
 bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 		       uint64_t len);

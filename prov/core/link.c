@@ -345,6 +345,20 @@ uint64_t rp_link_deadline(const struct rp_peer *p)
 	return due;
 }
 
+bool rp_link_would(const struct rp_peer *p, uint64_t key)
+{
+	const struct rp_link *l = &p->link;
+	const struct rp_link_grant *g;
+
+	if (!p->in->attr.links || !(p->features & RP_FEATURE_LINK) ||
+	    !may_do_without_agent(key))
+		return false;
+	if (l->state != RP_LINK_UP)
+		return !l->fails;
+	g = find_grant(l, key);
+	return !g || g->method != RP_METHOD_REFUSED;
+}
+
 /* Is a write to these bytes under way by another route? */
 static bool crosses(const struct rp_peer *p, uint64_t key, uint64_t addr,
 		    uint64_t len)

@@ -113,6 +113,12 @@ uint64_t rp_link_deadline(const struct rp_peer *p);
  * target has said that it is gone there.
  */
 void rp_link_end(struct rp_peer *p);
+/*
+ * Is the connection there for durable writes to this key, or may it soon be?
+ * Not after one has failed, until the next is made. What goes by another route
+ * meanwhile is to have an end, or it would never begin.
+ */
+bool rp_link_would(const struct rp_peer *p, uint64_t key);
 /* The commit has ended: nothing of it is told to it any more. */
 void rp_link_orphan(struct rp_commit *c);
 
