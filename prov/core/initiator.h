@@ -32,7 +32,7 @@
 /* How long an overloaded target is left alone. */
 #define RP_PEER_BACKOFF_MS 2
 /* Lists that requests are found in by their tokens. */
-#define RP_INITIATOR_TOKENS 256
+#define RP_INITIATOR_TOKENS 64
 
 enum rp_req_state {
 	RP_REQ_QUEUED,

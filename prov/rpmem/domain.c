@@ -22,6 +22,7 @@ static int domain_close(struct fid *fid)
 	if (dom->landing_mr)
 		fi_close(&dom->landing_mr->fid);
 	dom->landing_mr = NULL;
+	rp_xport_fini(dom);
 	ret = fi_close(&dom->base->fid);
 	if (ret) {
 		if (dom->auto_progress && rp_domain_thread_start(dom))

@@ -225,6 +225,10 @@ struct rp_dom {
 	unsigned int npmem; /* registered persistent regions */
 	LIST_HEAD(, rp_mr) pmems;
 	struct rp_slot_pool slots;
+	/* What control messages are sent from; xport.c. */
+	struct rp_send_bufs *send_bufs;
+	struct rp_send_buf *send_free;
+	unsigned int nsend_bufs;
 	/* Where fences land. Nobody looks at it, so one is enough. */
 	uint64_t landing;
 	struct fid_mr *landing_mr; /* where the base wants one */
@@ -510,9 +514,6 @@ struct rp_ep {
 	unsigned int nrecv, recv_due;	/* hidden receives, and not posted */
 	bool serving; /* its hidden receives hold requests, not just answers */
 	struct rp_recv_bufs *recv_bufs;
-	struct rp_send_bufs *send_bufs;
-	struct rp_send_buf *send_free;
-	unsigned int nsend_bufs;
 	struct rp_slot *last_posted; /* of the hidden receives; NULL: unknown */
 	bool recv_seen;		     /* one has completed since: */
 	uint64_t recv_looked;
@@ -655,6 +656,8 @@ void rp_xport_look(struct rp_ep *ep);
 void rp_xport_unsend(struct rp_slot *s);
 /* The base endpoint is gone. */
 void rp_xport_free(struct rp_ep *ep);
+/* The same of what the endpoints of a domain share, once they are gone. */
+void rp_xport_fini(struct rp_dom *dom);
 /* With the lock: post receives that could not be posted before. */
 void rp_xport_repost(struct rp_ep *ep);
 /* A slot of kind SEND or RECV came back. err: positive, 0: success. */

@@ -29,7 +29,8 @@ _Static_assert(ASK_SIZE >= 74 + RP_WHY_LEN, "answers fit");
 /*
  * What a message is sent from is registered once and used again: to register
  * is a system call, and over verbs each message longer than the base injects
- * has to be. So many at a time, and no more than that without a completion.
+ * has to be. A domain has one at first, then as many again, at most so many at
+ * a time; and no more than that without a completion.
  */
 #define SEND_BUFS 8
 #define MAX_SENDS 1024
@@ -43,7 +44,7 @@ struct rp_send_buf {
 struct rp_send_bufs {
 	struct rp_send_bufs *next;
 	struct fid_mr *mr;
-	struct rp_send_buf buf[SEND_BUFS];
+	struct rp_send_buf buf[];
 };
 
 struct rp_recv_bufs {
@@ -57,29 +58,33 @@ static struct rp_ep *ep_of(struct rp_xport *x)
 	return rp_container_of(x, struct rp_ep, xport);
 }
 
-static int more_send_bufs(struct rp_ep *ep)
+static int more_send_bufs(struct rp_dom *dom)
 {
+	unsigned int n = dom->nsend_bufs ? dom->nsend_bufs : 1;
 	struct rp_send_bufs *bufs;
+	size_t size;
 	int ret;
 
-	if (ep->nsend_bufs >= MAX_SENDS)
+	if (dom->nsend_bufs >= MAX_SENDS)
 		return -EAGAIN;
-	bufs = malloc(sizeof(*bufs));
+	if (n > SEND_BUFS)
+		n = SEND_BUFS;
+	size = n * sizeof(bufs->buf[0]);
+	bufs = malloc(sizeof(*bufs) + size);
 	if (!bufs)
 		return -ENOMEM;
-	ret = rp_mr_hidden(ep->dom, bufs->buf, sizeof(bufs->buf), FI_SEND,
-			   &bufs->mr);
+	ret = rp_mr_hidden(dom, bufs->buf, size, FI_SEND, &bufs->mr);
 	if (ret) {
 		free(bufs);
 		return ret;
 	}
-	bufs->next = ep->send_bufs;
-	ep->send_bufs = bufs;
-	ep->nsend_bufs += SEND_BUFS;
-	for (int i = 0; i < SEND_BUFS; i++) {
+	bufs->next = dom->send_bufs;
+	dom->send_bufs = bufs;
+	dom->nsend_bufs += n;
+	for (unsigned int i = 0; i < n; i++) {
 		bufs->buf[i].of = bufs;
-		bufs->buf[i].next = ep->send_free;
-		ep->send_free = &bufs->buf[i];
+		bufs->buf[i].next = dom->send_free;
+		dom->send_free = &bufs->buf[i];
 	}
 	return 0;
 }
@@ -88,8 +93,8 @@ void rp_xport_unsend(struct rp_slot *s)
 {
 	struct rp_send_buf *b = s->buf;
 
-	b->next = s->ep->send_free;
-	s->ep->send_free = b;
+	b->next = s->ep->dom->send_free;
+	s->ep->dom->send_free = b;
 }
 
 static uint64_t xport_now(struct rp_xport *x)
@@ -108,16 +113,16 @@ static int send_buffered(struct rp_ep *ep, uint64_t peer, const void *msg,
 
 	if (len > sizeof(b->msg))
 		return -EMSGSIZE;
-	if (!ep->send_free) {
-		ret = more_send_bufs(ep);
+	if (!dom->send_free) {
+		ret = more_send_bufs(dom);
 		if (ret)
 			return ret;
 	}
 	s = rp_slot_get(&dom->slots, ep, RP_SLOT_SEND);
 	if (!s)
 		return -ENOMEM;
-	b = ep->send_free;
-	ep->send_free = b->next;
+	b = dom->send_free;
+	dom->send_free = b->next;
 	s->buf = b;
 	if (msg != b->msg)
 		memcpy(b->msg, msg, len);
@@ -141,11 +146,11 @@ static int send_buffered(struct rp_ep *ep, uint64_t peer, const void *msg,
 
 static void *xport_room(struct rp_xport *x)
 {
-	struct rp_ep *ep = ep_of(x);
+	struct rp_dom *dom = ep_of(x)->dom;
 
-	if (!ep->send_free && more_send_bufs(ep))
+	if (!dom->send_free && more_send_bufs(dom))
 		return NULL;
-	return ep->send_free->msg;
+	return dom->send_free->msg;
 }
 
 static int xport_send(struct rp_xport *x, uint64_t peer, const void *msg,
@@ -381,17 +386,24 @@ static void drop_small_recvs(struct rp_ep *ep)
 	}
 }
 
+void rp_xport_fini(struct rp_dom *dom)
+{
+	struct rp_send_bufs *bufs;
+
+	while ((bufs = dom->send_bufs)) {
+		dom->send_bufs = bufs->next;
+		if (bufs->mr)
+			fi_close(&bufs->mr->fid);
+		free(bufs);
+	}
+	dom->send_free = NULL;
+	dom->nsend_bufs = 0;
+}
+
 void rp_xport_free(struct rp_ep *ep)
 {
 	struct rp_recv_bufs *bufs;
-	struct rp_send_bufs *sends;
 
-	while ((sends = ep->send_bufs)) {
-		ep->send_bufs = sends->next;
-		if (sends->mr)
-			fi_close(&sends->mr->fid);
-		free(sends);
-	}
 	while ((bufs = ep->recv_bufs)) {
 		ep->recv_bufs = bufs->next;
 		bufs_free(bufs);
