@@ -33,7 +33,7 @@ struct xport {
 		uint8_t addr[RP_WIRE_MAX_ADDR];
 		size_t len;
 	} peers[PEERS];
-	unsigned int open;
+	unsigned int open, offers;
 };
 
 /*
@@ -53,7 +53,7 @@ struct region {
 /* A request that arrived, and what an OK to it then means. */
 struct asked {
 	unsigned int x;
-	uint64_t session, token;
+	uint64_t peer, session, token;
 	uint32_t step;
 	int possible; /* every range inside a live region of its key */
 	int settled;  /* was durable when one of its regions went */
@@ -67,10 +67,13 @@ static uint64_t now, randoms;
 static uint32_t steps;
 static struct asked *asked[ASKED];
 static unsigned int nasked;
-/* Sessions that the agent gave away: what they must carry, whose they are. */
+/*
+ * Sessions that the agent gave away: what they must carry, whose they are. Two
+ * peers may call theirs the same.
+ */
 static struct {
 	unsigned int x;
-	uint64_t cookie, theirs;
+	uint64_t peer, cookie, theirs;
 } given[COOKIES];
 static unsigned int ngiven;
 
@@ -106,15 +109,19 @@ static int is_durable(const struct asked *a)
 	return 1;
 }
 
-/* An OK must be the answer to a request, and true. One request, one OK. */
-static void judge_ok(unsigned int xi, const struct rp_wire_hdr *hdr,
+/*
+ * An OK must be the answer to a request, and true. One request, one OK, and
+ * those of one token in their order.
+ */
+static void judge_ok(unsigned int xi, uint64_t peer,
+		     const struct rp_wire_hdr *hdr,
 		     const struct rp_wire_reply *m)
 {
 	for (unsigned int i = 0; i < nasked; i++) {
 		struct asked *a = asked[i];
 		int flush = m->class == RP_CLASS_POWER;
 
-		if (a->x != xi || a->token != hdr->token ||
+		if (a->x != xi || a->peer != peer || a->token != hdr->token ||
 		    a->session != hdr->session || !a->possible ||
 		    a->m.level != m->level)
 			continue;
@@ -123,7 +130,9 @@ static void judge_ok(unsigned int xi, const struct rp_wire_hdr *hdr,
 		     (flush && !a->settled && !is_durable(a))))
 			continue;
 		free(a);
-		asked[i] = asked[--nasked];
+		nasked--;
+		memmove(&asked[i], &asked[i + 1],
+			(nasked - i) * sizeof(asked[0]));
 		return;
 	}
 	MUST(!"an OK that is not true");
@@ -135,6 +144,7 @@ static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 	struct xport *fx = (struct xport *)x;
 	unsigned int xi = (unsigned int)(fx - xports);
 	struct rp_wire_hello_ack ack;
+	struct rp_wire_offer offer;
 	struct rp_wire_reply reply;
 	struct rp_wire_info info;
 	struct rp_wire_hdr hdr;
@@ -151,6 +161,7 @@ static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 			break;
 		MUST(ack.credits == CREDITS);
 		given[ngiven % COOKIES].x = xi;
+		given[ngiven % COOKIES].peer = peer;
 		given[ngiven % COOKIES].cookie = ack.cookie;
 		given[ngiven % COOKIES].theirs = hdr.session;
 		ngiven++;
@@ -158,10 +169,14 @@ static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 	case RP_MSG_REPLY:
 		MUST(!rp_wire_get_reply(msg, &hdr, &reply));
 		if (reply.status == RP_ST_OK)
-			judge_ok(xi, &hdr, &reply);
+			judge_ok(xi, peer, &hdr, &reply);
 		break;
 	case RP_MSG_INFO:
 		MUST(!rp_wire_get_info(msg, &hdr, &info));
+		break;
+	case RP_MSG_OFFER:
+		MUST(!rp_wire_get_offer(msg, &hdr, &offer));
+		MUST(offer.status || region_of(offer.key)->r.pmem);
 		break;
 	default:
 		MUST(hdr.type == RP_MSG_PROGRESS);
@@ -201,6 +216,36 @@ static void x_peer_put(struct rp_xport *x, uint64_t peer)
 	MUST(peer < PEERS && fx->peers[peer].used);
 	fx->peers[peer].used = 0;
 	fx->open--;
+	/* Whoever comes next has its place, not its sessions. */
+	for (unsigned int i = 0; i < COOKIES; i++)
+		if (given[i].x == (unsigned int)(fx - xports) &&
+		    given[i].peer == peer)
+			given[i].theirs = 0;
+}
+
+/* At most one for each session; what is not there cannot be ended. */
+static int x_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
+		   struct rp_wire_offer *m)
+{
+	struct xport *fx = (struct xport *)x;
+
+	MUST(region_of(r->key) && r->writable && !r->failed);
+	if (!*conn) {
+		*conn = malloc(1);
+		MUST(*conn && ++fx->offers <= SESSIONS);
+	}
+	m->secret = m->there = 1 + r->key;
+	m->addr_len = 1;
+	/* Made, and yet not offered. */
+	return fx->send_ret == -EIO ? -ENOSPC : 0;
+}
+
+static void x_unoffer(struct rp_xport *x, void *conn)
+{
+	struct xport *fx = (struct xport *)x;
+
+	MUST(fx->offers--);
+	free(conn);
 }
 
 static int x_random(struct rp_xport *x, void *buf, size_t len)
@@ -231,6 +276,8 @@ static int x_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
 
 static const struct rp_xport_ops ops = {
 	.notify = x_notify,
+	.offer = x_offer,
+	.unoffer = x_unoffer,
 	.now = x_now,
 	.send = x_send,
 	.peer_get = x_peer_get,
@@ -375,8 +422,10 @@ static void remember(unsigned int xi, const uint8_t *msg, size_t len)
 	a = calloc(1, sizeof(*a));
 	MUST(a);
 	for (unsigned int i = 0; i < COOKIES && i < ngiven; i++)
-		if (given[i].x == xi && given[i].cookie == hdr.session)
+		if (given[i].x == xi && given[i].cookie == hdr.session) {
 			a->session = given[i].theirs;
+			a->peer = given[i].peer;
+		}
 	if (!a->session || rp_wire_get_request(msg, &hdr, &a->m)) {
 		free(a);
 		return;
@@ -429,7 +478,8 @@ static struct rp_wire_range some_range(struct fuzz_in *in)
 static int some_message(struct fuzz_in *in, unsigned int kind, uint8_t *buf)
 {
 	static const uint8_t types[] = {RP_MSG_HELLO, RP_MSG_REQUEST,
-					RP_MSG_QUERY, RP_MSG_BYE};
+					RP_MSG_QUERY, RP_MSG_BYE,
+					RP_MSG_CONNECT};
 	static struct rp_wire_request m;
 	struct rp_wire_hdr hdr = {.type = types[kind]};
 	uint8_t who = fuzz_u8(in), how = fuzz_u8(in);
@@ -437,9 +487,11 @@ static int some_message(struct fuzz_in *in, unsigned int kind, uint8_t *buf)
 		.cookie = 1 + (who & 15),
 		.key = some_key(0),
 		.timeout_ms = (uint32_t)how << (who >> 4),
+		.features = how & RP_FEATURES,
 		.addr_len = 1 + (how & 7),
 		.addr = {who >> 3},
 	};
+	struct rp_wire_connect connect;
 	struct rp_wire_query q = {.required = how & 3};
 
 	hdr.token = how >> 4;
@@ -462,6 +514,13 @@ static int some_message(struct fuzz_in *in, unsigned int kind, uint8_t *buf)
 	case 2:
 		q.key = some_key(fuzz_u8(in));
 		return rp_wire_put_query(buf, RP_WIRE_MAX_MSG, &hdr, &q);
+	case 4:
+		connect = (struct rp_wire_connect){
+			.id = 1 + (how & 3),
+			.key = some_key(fuzz_u8(in)),
+		};
+		return rp_wire_put_connect(buf, RP_WIRE_MAX_MSG, &hdr,
+					   &connect);
 	}
 	return rp_wire_put_empty(buf, RP_WIRE_MAX_MSG, &hdr);
 }
@@ -570,6 +629,8 @@ static void one_step(struct fuzz_in *in)
 	case 12:
 		if (op & 0x20)
 			rp_agent_drop_xport(agent, &xports[xi].x);
+		else
+			recv_made(in, xi, 4, 0);
 		break;
 	default:
 		for (int i = 0; rp_agent_progress(agent); i++)
@@ -587,6 +648,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.credits = CREDITS,
 		.max_jobs = JOBS,
 		.no_worker = true,
+		.links = true,
 	};
 	struct fuzz_in in = {data, size};
 
@@ -615,7 +677,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	for (unsigned int i = 0; i < XPORTS; i++) {
 		rp_agent_drop_xport(agent, &xports[i].x);
-		MUST(!xports[i].open);
+		MUST(!xports[i].open && !xports[i].offers);
 	}
 	for (unsigned int i = 0; i < REGIONS; i++)
 		if (regions[i].live)
