@@ -161,9 +161,17 @@ pool = {
     "short": struct.pack("<QB", 1, 3) + header(SIZE - 4096, 0) * 2,
 }
 
+desc = b"\1" + struct.pack("<4sHHQQII6BH3H14x4x", b"RPMD", 1, 64, 4096, 8192, 7,
+                            8, 6, 2, 2, 1, 2, 0, 0, 31, 14, 19)
+wire_desc = {
+    "good": desc,
+    "version": desc[:5] + b"\2" + desc[6:],
+    "unsealed": b"\0" + desc[1:],
+}
+
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
                     ("setup", setup), ("setup_client", setup_client),
-                    ("pool", pool)):
+                    ("pool", pool), ("wire_desc", wire_desc)):
     folder = os.path.join(sys.argv[1], name)
     os.makedirs(folder, exist_ok=True)
     for seed, data in seeds.items():

@@ -28,6 +28,7 @@ core_sources = \
 	prov/core/serve.c \
 	prov/core/status.c prov/core/status.h \
 	prov/core/wire.c prov/core/wire.h \
+	prov/core/wire_desc.c prov/core/wire_desc.h \
 	prov/core/worker.c prov/core/worker.h \
 	prov/core/xport.h
 prov_core_libcore_la_SOURCES = $(core_sources)

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Descriptors of regions: golden bytes, round trips, and all that is refused.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/wire_desc.h"
+#include "seeded.h"
+
+static const struct rp_desc example = {
+	.addr = 0x7f0000001000,
+	.length = 0x200000,
+	.rkey = 0x1234,
+	.qp_num = 0xabcd,
+	.memory = RP_MEM_DAX_SYNC,
+	.placement = RP_PLACE_CPU_KERNEL,
+	.domain = RP_DOMAIN_MEMCTRL,
+	.fence = RP_NO,
+	.fs_trusted = RP_YES,
+	.limit = RP_LIMIT_PROCESS,
+	.region = RP_DESC_ALL,
+	.qp = RP_DESC_PERSISTENT | RP_DESC_READ | RP_DESC_WRITE,
+	.native = RP_DESC_NATIVE,
+};
+
+static const uint8_t golden[RP_DESC_LEN] = {
+	0x52, 0x50, 0x4d, 0x44, 0x01, 0x00, 0x40, 0x00, /* magic, version */
+	0x00, 0x10, 0x00, 0x00, 0x00, 0x7f, 0x00, 0x00, /* addr */
+	0x00, 0x00, 0x20, 0x00, 0x00, 0x00, 0x00, 0x00, /* length */
+	0x34, 0x12, 0x00, 0x00, 0xcd, 0xab, 0x00, 0x00, /* rkey, qp_num */
+	0x06, 0x02, 0x02, 0x01, 0x02, 0x01, 0x00, 0x00, /* facts */
+	0x1f, 0x00, 0x0e, 0x00, 0x13, 0x00, 0x00, 0x00, /* what is allowed */
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x00, 0x00, 0x00, 0x00, 0xda, 0x0c, 0x40, 0x5d, /* CRC-32 */
+};
+
+/* By the definition, a bit at a time: not as the code does it. */
+static void seal(uint8_t *p)
+{
+	uint32_t rest = 0;
+
+	for (unsigned int i = 0; i < 60 * 8 + 32; i++) {
+		uint32_t bit = i < 60 * 8 ? p[i / 8] >> i % 8 & 1 : 0;
+
+		/* What is first is inverted, and so is the end. */
+		bit ^= i < 32;
+		rest = (rest & 0x80000000 ? 0x04c11db7 : 0) ^ (rest << 1 | bit);
+	}
+	for (unsigned int i = 0; i < 4; i++) {
+		p[60 + i] = 0;
+		for (unsigned int b = 0; b < 8; b++)
+			p[60 + i] |= (~rest >> (31 - 8 * i - b) & 1) << b;
+	}
+}
+
+static void same(const struct rp_desc *a, const struct rp_desc *b)
+{
+	uint8_t x[RP_DESC_LEN], y[RP_DESC_LEN];
+
+	cr_assert_eq(rp_desc_put(x, a), 0);
+	cr_assert_eq(rp_desc_put(y, b), 0);
+	cr_assert_eq(memcmp(x, y, RP_DESC_LEN), 0);
+}
+
+Test(wire_desc, goldens)
+{
+	uint8_t buf[RP_DESC_LEN];
+	struct rp_desc d;
+
+	memset(buf, 0xee, sizeof(buf));
+	cr_assert_eq(rp_desc_put(buf, &example), 0);
+	cr_assert_eq(memcmp(buf, golden, RP_DESC_LEN), 0);
+	cr_assert_eq(rp_desc_get(golden, &d), 0);
+	cr_assert_eq(d.addr, example.addr);
+	cr_assert_eq(d.length, example.length);
+	cr_assert_eq(d.rkey, example.rkey);
+	cr_assert_eq(d.qp_num, example.qp_num);
+	cr_assert_eq(d.memory, example.memory);
+	cr_assert_eq(d.placement, example.placement);
+	cr_assert_eq(d.domain, example.domain);
+	cr_assert_eq(d.fence, example.fence);
+	cr_assert_eq(d.fs_trusted, example.fs_trusted);
+	cr_assert_eq(d.limit, example.limit);
+	cr_assert_eq(d.region, example.region);
+	cr_assert_eq(d.qp, example.qp);
+	cr_assert_eq(d.native, example.native);
+	seal(buf);
+	cr_assert_eq(memcmp(buf, golden, RP_DESC_LEN), 0, "the test's own CRC");
+}
+
+/* A bit that is turned anywhere is found, and nothing is written. */
+Test(wire_desc, every_bit)
+{
+	for (unsigned int i = 0; i < RP_DESC_LEN * 8; i++) {
+		struct rp_desc d = {.rkey = 99};
+		uint8_t buf[RP_DESC_LEN];
+
+		memcpy(buf, golden, sizeof(buf));
+		buf[i / 8] ^= 1u << i % 8;
+		cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG, "bit %u", i);
+		cr_assert_eq(d.rkey, 99u);
+	}
+}
+
+/* With a checksum that fits every field is looked at. */
+Test(wire_desc, fields)
+{
+	static const struct {
+		unsigned int at;
+		uint8_t most; /* of that byte */
+	} bytes[] = {{0, 0x52}, {1, 0x50},  {2, 0x4d}, {3, 0x44},
+		     {6, 64},	{7, 0},	    {31, 0},   {32, RP_MEM_EMULATED},
+		     {33, 4},	{34, 4},    {35, 2},   {36, 2},
+		     {37, 2},	{38, 0},    {39, 0},   {40, 0x1f},
+		     {41, 0},	{42, 0x1f}, {43, 0},   {44, 0x13},
+		     {45, 0},	{46, 0},    {47, 0},   {48, 0},
+		     {49, 0},	{50, 0},    {51, 0},   {52, 0},
+		     {53, 0},	{54, 0},    {55, 0},   {56, 0},
+		     {57, 0},	{58, 0},    {59, 0}};
+	struct rp_desc d;
+
+	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+		uint8_t buf[RP_DESC_LEN];
+
+		memcpy(buf, golden, sizeof(buf));
+		buf[bytes[i].at] = bytes[i].most;
+		seal(buf);
+		cr_assert_eq(rp_desc_get(buf, &d), 0, "byte %u", bytes[i].at);
+		buf[bytes[i].at]++;
+		seal(buf);
+		cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG, "byte %u",
+			     bytes[i].at);
+	}
+}
+
+Test(wire_desc, native_is_no_read)
+{
+	struct rp_desc d = example;
+	uint8_t buf[RP_DESC_LEN];
+
+	d.native = RP_DESC_READ;
+	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
+	d.native = RP_DESC_WRITE;
+	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
+}
+
+Test(wire_desc, another_version)
+{
+	uint8_t buf[RP_DESC_LEN];
+	struct rp_desc d;
+
+	memcpy(buf, golden, sizeof(buf));
+	buf[4] = 2;
+	seal(buf);
+	cr_assert_eq(rp_desc_get(buf, &d), -EPROTONOSUPPORT);
+}
+
+Test(wire_desc, empty_and_wrapping)
+{
+	struct rp_desc d = example;
+	uint8_t buf[RP_DESC_LEN];
+
+	d.length = 0;
+	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
+	d.addr = UINT64_MAX - 4;
+	d.length = 5;
+	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
+	d.length = 4;
+	cr_assert_eq(rp_desc_put(buf, &d), 0);
+	buf[16] = 5;
+	seal(buf);
+	cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG);
+}
+
+Test(wire_desc, round_trips)
+{
+	struct seeded s = seeded_start();
+
+	for (int i = 0; i < 20000; i++) {
+		struct rp_desc d = {
+			.addr = seeded_next(&s) >> seeded_below(&s, 64),
+			.length = 1 + seeded_below(&s, 1u << 30),
+			.rkey = (uint32_t)seeded_next(&s),
+			.qp_num = (uint32_t)seeded_below(&s, 1u << 24),
+			.memory = seeded_below(&s, RP_MEM_EMULATED + 1),
+			.placement = seeded_below(&s, RP_PLACE_DMA_MEMORY + 1),
+			.domain = seeded_below(&s, RP_DOMAIN_SYSTEM + 1),
+			.fence = seeded_below(&s, RP_YES + 1),
+			.fs_trusted = seeded_below(&s, RP_YES + 1),
+			.limit = seeded_below(&s, RP_LIMIT_NONE + 1),
+			.region = (uint16_t)seeded_below(&s, 32),
+			.qp = (uint16_t)seeded_below(&s, 32),
+			.native = seeded_next(&s) & RP_DESC_NATIVE,
+		};
+		uint8_t buf[RP_DESC_LEN];
+		struct rp_desc e;
+
+		if (d.addr > UINT64_MAX - d.length)
+			continue;
+		cr_assert_eq(rp_desc_put(buf, &d), 0, "seed %llu",
+			     (unsigned long long)s.seed);
+		cr_assert_eq(rp_desc_get(buf, &e), 0, "seed %llu",
+			     (unsigned long long)s.seed);
+		same(&d, &e);
+	}
+}

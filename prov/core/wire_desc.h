@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a target tells the peer of a queue pair about one region. */
+#ifndef RP_WIRE_DESC_H
+#define RP_WIRE_DESC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/caps.h"
+
+/*
+ * Programs carry it to their peer with their queue pair's number, so its size
+ * never changes. Little-endian:
+ *
+ *    0 u32 magic "RPMD"    4 u16 version 1    6 u16 bytes: 64
+ *    8 u64 addr: first byte, as the peer names it
+ *   16 u64 length, above 0; addr + length does not wrap
+ *   24 u32 rkey
+ *   28 u32 qp_num: of the target's queue pair that it is good for
+ *   32 u8 memory  33 u8 placement  34 u8 domain  35 u8 fence
+ *   36 u8 file system trusted  37 u8 class limit  38 u16 reserved 0
+ *   40 u16 what the region allows, 42 u16 what the queue pair allows,
+ *   44 u16 what of it the device does by itself: RP_DESC_*, in the last only
+ *      GLOBAL, PERSISTENT and ATOMIC_WRITE
+ *   46 14 bytes reserved 0
+ *   60 u32 CRC-32 (that of zlib) of the bytes before
+ *
+ * The checksum finds what was cut, mixed up or mangled under way. It proves
+ * nothing about who made it.
+ */
+#define RP_DESC_LEN 64
+
+#define RP_DESC_GLOBAL	     1u
+#define RP_DESC_PERSISTENT   2u
+#define RP_DESC_READ	     4u
+#define RP_DESC_WRITE	     8u
+#define RP_DESC_ATOMIC_WRITE 16u
+#define RP_DESC_ALL	     31u
+#define RP_DESC_NATIVE                                                         \
+	(RP_DESC_GLOBAL | RP_DESC_PERSISTENT | RP_DESC_ATOMIC_WRITE)
+
+struct rp_desc {
+	uint64_t addr, length;
+	uint32_t rkey;
+	uint32_t qp_num; /* 24 bits */
+	enum rp_memory memory;
+	enum rp_placement placement;
+	enum rp_domain domain;
+	enum rp_tri fence, fs_trusted;
+	enum rp_class_limit limit;
+	uint16_t region, qp, native; /* RP_DESC_* */
+};
+
+/* buf: RP_DESC_LEN bytes. 0, or -EINVAL for a field out of range. */
+int rp_desc_put(void *buf, const struct rp_desc *d);
+/*
+ * Every byte is checked. 0; -EBADMSG (the checksum or any field is wrong);
+ * -EPROTONOSUPPORT (whole, but of another version). *d is written last.
+ */
+int rp_desc_get(const void *buf, struct rp_desc *d);
+
+#endif
