@@ -85,6 +85,7 @@ struct bench_cfg {
 	bool sleep;	    /* the target does not poll */
 	const char *class;  /* NULL: power, or none when emulating */
 	const char *json;   /* NULL: none; "-": standard output */
+	const char *cost;   /* calibrate: figures for the provider, or NULL */
 	bool pin;
 	unsigned int cpu[2]; /* initiator, target */
 	uint64_t seed;

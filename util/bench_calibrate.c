@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/caps.h"
+#include "core/cost.h"
 #include "util/bench.h"
 #include "util/exits.h"
 
@@ -77,15 +79,26 @@ static json_t *whole(double v)
 	return v < 0 ? json_null() : json_integer((json_int_t)(v + 0.5));
 }
 
+/* The first, less the second if there is one. */
+static bool fit_less(const char *name, const char *without, double *ns,
+		     double *ps)
+{
+	double less_ns = 0, less_ps = 0;
+
+	if (!fit(name, ns, ps) ||
+	    (without && !fit(without, &less_ns, &less_ps)))
+		return false;
+	*ns = *ns > less_ns ? *ns - less_ns : 0;
+	*ps = *ps > less_ps ? *ps - less_ps : 0;
+	return true;
+}
+
 static json_t *json_fit(const char *name, const char *without)
 {
-	double ns, ps, less_ns = 0, less_ps = 0;
+	double ns, ps;
 
-	if (!fit(name, &ns, &ps) ||
-	    (without && !fit(without, &less_ns, &less_ps)))
+	if (!fit_less(name, without, &ns, &ps))
 		return json_null();
-	ns = ns > less_ns ? ns - less_ns : 0;
-	ps = ps > less_ps ? ps - less_ps : 0;
 	return json_pack("{s:o, s:o}", "ns", whole(ns), "ps", whole(ps));
 }
 
@@ -98,22 +111,106 @@ static double beyond(const char *name, const char *base, const char *less)
 	return a < 0 || b < 0 || c < 0 ? -1 : a > b + c ? a - b - c : 0;
 }
 
-/* The names are those of the cost model. */
-static json_t *cost(void)
+/* A request behind a write; a further read beside one. Or -1. */
+static double ask(void)
+{
+	return beyond("handwritten", "base_write", "clwb");
+}
+
+static double fences(void)
 {
 	double one = median("base_read", 0), many = median("base_reads", 0);
 
+	if (one < 0 || many < 0)
+		return -1;
+	return many > one ? (many - one) / (READS - 1) : 0;
+}
+
+/* The names are those of the cost model. */
+static json_t *cost(void)
+{
 	return json_pack(
 		"{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}", "path",
 		"cpu", "write", json_fit("base_write", NULL), "ask_ns",
-		whole(beyond("handwritten", "base_write", "clwb")), "fence_ns",
-		whole(one), "fences_ns",
-		whole(one < 0 || many < 0 ? -1
-		      : many > one	  ? (many - one) / (READS - 1)
-					  : 0),
-		"store", json_fit("handwritten_inline", "stream"), "flush",
-		"agent-clwb", json_fit("clwb", NULL), "agent-msync",
-		json_fit("msync", NULL), "stream", json_fit("stream", NULL));
+		whole(ask()), "fence_ns", whole(median("base_read", 0)),
+		"fences_ns", whole(fences()), "store",
+		json_fit("handwritten_inline", "stream"), "flush", "agent-clwb",
+		json_fit("clwb", NULL), "agent-msync", json_fit("msync", NULL),
+		"stream", json_fit("stream", NULL));
+}
+
+/* One figure of the model; false: it was not measured. */
+static bool measured(const char *name, double *ns, double *ps)
+{
+	double more;
+
+	*ps = 0;
+	*ns = -1;
+	if (!strcmp(name, "cpu write"))
+		return fit_less("base_write", NULL, ns, ps);
+	if (!strcmp(name, "cpu store"))
+		return fit_less("handwritten_inline", "stream", ns, ps);
+	if (!strcmp(name, "agent-clwb"))
+		return fit_less("clwb", NULL, ns, ps);
+	if (!strcmp(name, "agent-msync"))
+		return fit_less("msync", NULL, ns, ps);
+	if (!strcmp(name, "stream"))
+		return fit_less("stream", NULL, ns, ps);
+	if (!strcmp(name, "agent-clwb-msync")) {
+		/* One after the other; the disk hardly counts bytes. */
+		if (!fit_less("msync", NULL, &more, ps) ||
+		    !fit_less("clwb", NULL, ns, ps))
+			return false;
+		*ns += more;
+		return true;
+	}
+	if (!strcmp(name, "cpu ask"))
+		*ns = ask();
+	else if (!strcmp(name, "cpu fence"))
+		*ns = median("base_read", 0);
+	else if (!strcmp(name, "cpu fences"))
+		*ns = fences();
+	return *ns >= 0;
+}
+
+static unsigned int number(double v)
+{
+	return v < UINT32_MAX ? (unsigned int)(v + 0.5) : UINT32_MAX;
+}
+
+/* What FI_OFI_RPMEM_COST reads. What was not measured is left out. */
+static int write_cost(const struct bench *b, char *err)
+{
+	const char *path = b->cfg->cost;
+	struct rp_nic nic;
+	FILE *f;
+	bool cpu, bad;
+
+	rp_caps_base(NULL, b->cfg->base, NULL, &nic);
+	cpu = rp_cost_path_of(&nic) == RP_PATH_CPU;
+	f = fopen(path, "we");
+	if (!f)
+		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
+	fprintf(f, "%s\n# fi_rpmem_bench %s calibrate, %s; pool: %s\n",
+		RP_COST_HEAD, PACKAGE_VERSION, bench_report_base(b),
+		b->pool.kind);
+	for (size_t i = 0; i < RP_COST_FIGURES; i++) {
+		const struct rp_cost_figure *figure = &rp_cost_figures[i];
+		double ns, ps;
+
+		/* Over an adapter the rivals say nothing of what ours cost. */
+		if (rp_cost_figure_of(figure, RP_PATH_CPU) && !cpu)
+			continue;
+		if (measured(figure->name, &ns, &ps))
+			fprintf(f, "%s = %u %u\n", figure->name, number(ns),
+				number(ps));
+	}
+	fprintf(f, "%s\n", RP_COST_END);
+	bad = ferror(f);
+	if (fclose(f) || bad)
+		return rp_err(err, -EIO, "writing %s: %s", path,
+			      strerror(errno));
+	return 0;
 }
 
 static void print(const struct bench *b)
@@ -182,6 +279,8 @@ int bench_calibrate_run(struct bench *b, char *err)
 					  list),
 				b->cfg->json, err)
 		      : 0;
+	if (!ret && b->cfg->cost)
+		ret = write_cost(b, err);
 	for (size_t i = 0; i < NCASES * NSIZES; i++)
 		rp_samples_free(&lines[i].samples);
 	return ret ? ret : code;

@@ -21,6 +21,7 @@ enum {
 	OPT_PIN,
 	OPT_EMULATE,
 	OPT_JSON,
+	OPT_COST,
 	OPT_CLASS,
 	OPT_BASE,
 	OPT_SLEEP,
@@ -100,6 +101,8 @@ static const struct argp_option options[] = {
 	{"persistent", OPT_PERSISTENT, NULL, OPTION_HIDDEN, NULL, 0},
 	{"durable", OPT_DURABLE, NULL, OPTION_HIDDEN, NULL, 0},
 	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
+	{"cost", OPT_COST, "FILE", 0,
+	 "calibrate: write the figures as FI_OFI_RPMEM_COST reads them", 0},
 	{"json", OPT_JSON, "FILE", 0,
 	 "Write the report as JSON; - is standard output, in place of the "
 	 "table",
@@ -198,6 +201,8 @@ static void complete(struct argp_state *state)
 				   "itself",
 				   m->name);
 	}
+	if (cfg->cost && cfg->mode != BENCH_CALIBRATE)
+		argp_error(state, "only calibrate has figures for --cost");
 	for (size_t i = 0; cfg->nsizes == i && i < BENCH_LIST; i++)
 		if (m->sizes[i])
 			cfg->sizes[cfg->nsizes++] = m->sizes[i];
@@ -284,6 +289,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_JSON:
 		cfg->json = arg;
+		return 0;
+	case OPT_COST:
+		cfg->cost = arg;
 		return 0;
 	case OPT_WINDOW:
 		cfg->window = parse_number(state, arg, 1, 256);

@@ -46,6 +46,12 @@ fabtests_unit_test_cost_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir
 fabtests_unit_test_cost_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_cost_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_cost_file
+TESTS += fabtests/unit/test_cost_file
+fabtests_unit_test_cost_file_SOURCES = fabtests/unit/test_cost_file.c
+fabtests_unit_test_cost_file_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_cost_file_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_method_advice
 TESTS += fabtests/unit/test_method_advice
 fabtests_unit_test_method_advice_SOURCES = fabtests/unit/test_method_advice.c
@@ -142,7 +148,7 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 check_PROGRAMS += fabtests/unit/test_pmem_fault
 TESTS += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c prov/core/fault.c
+	prov/core/pmem.c prov/core/fault.c prov/core/cost.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)

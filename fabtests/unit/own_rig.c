@@ -34,6 +34,7 @@ static int x_fence(struct rp_xport *x, uint64_t peer, uint64_t base_key,
 
 enum rp_method forced;
 enum rp_path path = RP_PATH_DMA;
+const struct rp_cost *cost;
 
 void start(bool own)
 {
@@ -43,6 +44,7 @@ void start(bool own)
 	attr.own = own;
 	attr.forced = forced;
 	attr.path = path;
+	attr.cost = cost;
 	rig_start(&g, &attr);
 	ops = *g.x.ops;
 	ops.fence = x_fence;

@@ -24,6 +24,7 @@ extern int fence_ret;
 /* Of the next start(). */
 extern enum rp_method forced;
 extern enum rp_path path;
+extern const struct rp_cost *cost; /* NULL: the default */
 
 /* own: the base tells of breaks. */
 void start(bool own);

@@ -372,6 +372,28 @@ Test(own, many_regions_are_cheaper_by_the_agent)
 	rig_end(&g);
 }
 
+/* By the figures of this machine, where it has its own. */
+Test(own, measured_costs_decide)
+{
+	struct rp_cost mine = rp_cost_default;
+
+	mine.path[RP_PATH_DMA].fence_ns = mine.path[RP_PATH_DMA].ask_ns * 2;
+	cost = &mine;
+	s.cookie = 0;
+	start(true);
+	confirm(1, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(asks(1, 4096, 64));
+	rig_end(&g);
+	mine.path[RP_PATH_DMA].fence_ns = 0;
+	mine.path[RP_PATH_DMA].fences_ns = 0;
+	fenced(1);
+	for (uint32_t i = 2; i <= 8; i++)
+		confirm(i, RP_METHOD_FENCE, RP_CLASS_POWER);
+	cr_assert(!asks_for(8));
+	rig_end(&g);
+	cost = NULL;
+}
+
 /* A path that nobody measured is the agent's, but for what costs nothing. */
 Test(own, unknown_path)
 {

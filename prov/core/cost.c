@@ -100,6 +100,12 @@ uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n)
 	return plus(c->path[path].fence_ns, more);
 }
 
+bool rp_cost_streams(const struct rp_cost *c, uint64_t n)
+{
+	return along(&c->stream, n) <=
+	       rp_cost_flush(c, RP_METHOD_AGENT_CLWB, n);
+}
+
 /* Is it dearer to send n bytes in the request? */
 static bool dearer(const struct rp_cost *c, const struct rp_cost_path *p,
 		   enum rp_method m, size_t n)

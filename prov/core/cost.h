@@ -3,6 +3,7 @@
 #ifndef RP_COST_H
 #define RP_COST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,38 @@ struct rp_cost {
 };
 extern const struct rp_cost rp_cost_default;
 
+/*
+ * A file of figures that this machine measured (fi_rpmem_bench calibrate):
+ *
+ *	ofi_rpmem cost 1
+ *	# a comment
+ *	cpu write = 8770 466
+ *	stream = 41 149
+ *	end
+ *
+ * Each line is a figure by its name in docs/guarantees.md, ns, and ps for each
+ * byte, which is 0 where bytes do not count. The last line is "end".
+ */
+#define RP_COST_HEAD "ofi_rpmem cost 1"
+#define RP_COST_END  "end"
+
+struct rp_cost_figure {
+	const char *name;
+	size_t at;  /* in struct rp_cost: a line, or its ns alone */
+	bool alone; /* that */
+};
+#define RP_COST_FIGURES 15
+extern const struct rp_cost_figure rp_cost_figures[RP_COST_FIGURES];
+/* Is this a figure of that path? Those of no path are the target's work. */
+bool rp_cost_figure_of(const struct rp_cost_figure *f, enum rp_path path);
+
+/*
+ * Figures of the file take the place of those in *c: all of them, or with a
+ * mistake none. 0, or -errno and in why (RP_WHY_LEN bytes) the line that is
+ * wrong. Any file will do, for no figure makes a method valid.
+ */
+int rp_cost_read(const char *path, struct rp_cost *c, char *why);
+
 /* How writes come from a base provider of which this is known. */
 enum rp_path rp_cost_path_of(const struct rp_nic *nic);
 
@@ -59,6 +92,9 @@ uint64_t rp_cost_flush(const struct rp_cost *c, enum rp_method m,
 uint64_t rp_cost_ask(const struct rp_cost *c, enum rp_path path,
 		     uint64_t flush);
 uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n);
+
+/* Is it cheaper to store n bytes past the caches than to write them back? */
+bool rp_cost_streams(const struct rp_cost *c, uint64_t n);
 
 /*
  * The most bytes, up to limit, that cost less inside a request than as a write

@@ -9,7 +9,7 @@ core_sources = \
 	prov/core/caps_priv.h \
 	prov/core/client.c prov/core/client.h \
 	prov/core/commit.c prov/core/commit.h \
-	prov/core/cost.c prov/core/cost.h \
+	prov/core/cost.c prov/core/cost.h prov/core/cost_file.c \
 	prov/core/fault.c prov/core/fault.h \
 	prov/core/hash.h prov/core/initiator.h \
 	prov/core/link.c prov/core/link.h \

@@ -314,6 +314,7 @@ static bool may_take(const struct rp_commit *c, enum rp_method *method,
 		     enum rp_class *class)
 {
 	struct rp_peer *p = c->peer;
+	const struct rp_cost *cost = p->in->attr.cost;
 	const uint64_t count = ++p->own.counts;
 	uint64_t flush = 0;
 	size_t fences = 0;
@@ -328,8 +329,7 @@ static bool may_take(const struct rp_commit *c, enum rp_method *method,
 		k = granted(c, &c->ranges[i]);
 		if (!k)
 			return false;
-		flush += rp_cost_flush(&rp_cost_default, k->by,
-				       c->ranges[i].len);
+		flush += rp_cost_flush(cost, k->by, c->ranges[i].len);
 		if (k->grant == RP_METHOD_FENCE) {
 			*method = RP_METHOD_FENCE;
 			fences += k->counted != count;
@@ -338,8 +338,8 @@ static bool may_take(const struct rp_commit *c, enum rp_method *method,
 		if (k->class < *class)
 			*class = k->class;
 	}
-	return rp_cost_fences(&rp_cost_default, p->in->attr.path, fences) <=
-	       rp_cost_ask(&rp_cost_default, p->in->attr.path, flush);
+	return rp_cost_fences(cost, p->in->attr.path, fences) <=
+	       rp_cost_ask(cost, p->in->attr.path, flush);
 }
 
 bool rp_commit_fences(const struct rp_commit *c)

@@ -27,6 +27,8 @@ int rp_initiator_new(const struct rp_initiator_attr *attr, struct rp_xport *x,
 	if (!in)
 		return -ENOMEM;
 	in->attr = *attr;
+	if (!in->attr.cost)
+		in->attr.cost = &rp_cost_default;
 	in->x = x;
 	in->next_token = 1;
 	TAILQ_INIT(&in->active);

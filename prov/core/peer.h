@@ -47,8 +47,9 @@ struct rp_initiator_attr {
 	bool own;
 	/* The adapter can make connections of our own (link.h). */
 	bool links;
-	enum rp_path path; /* what the writes travel over */
-	size_t store_max;  /* bytes that are cheaper inside a request */
+	enum rp_path path;	    /* what the writes travel over */
+	const struct rp_cost *cost; /* NULL: rp_cost_default */
+	size_t store_max; /* bytes that are cheaper inside a request */
 	/*
 	 * The one method that is used without the agent; RP_METHOD_REFUSED:
 	 * whichever it grants.

@@ -45,6 +45,7 @@ struct rp_pmem {
 	bool pages;	    /* msync: blocks on a disk */
 	uint64_t sync_ns;   /* what the sync of one range takes; 0: unknown */
 	unsigned int apart; /* so often ranges are not synced together */
+	const struct rp_cost *measured; /* NULL: nothing was */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
 	struct rp_pmem_ops ops; /* every member set */
@@ -382,6 +383,14 @@ void rp_pmem_delete(struct rp_pmem *pm)
 	free(pm);
 }
 
+void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured)
+{
+	pm->measured = measured;
+	if (pm->pages)
+		pm->sync_ns = rp_cost_flush(measured, RP_METHOD_AGENT_MSYNC,
+					    pm->granularity);
+}
+
 bool rp_pmem_blocks(const struct rp_pmem *pm)
 {
 	return pm->pages;
@@ -492,7 +501,9 @@ int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 
 	if (ret)
 		return ret;
-	*durable = pm->streams && first < last && !RP_FAULT("skip-flush");
+	*durable = pm->streams && first < last &&
+		   (!pm->measured || rp_cost_streams(pm->measured, len)) &&
+		   !RP_FAULT("skip-flush");
 	if (*durable)
 		stream(pm, start, first, last, end, bytes);
 	else

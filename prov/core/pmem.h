@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/cost.h"
 #include "core/method.h"
 
 /*
@@ -48,6 +49,13 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		const struct rp_file_id *file, const struct rp_pmem_ops *ops,
 		struct rp_pmem **out);
 void rp_pmem_delete(struct rp_pmem *pm);
+
+/*
+ * What this machine was measured to cost: which stores go past the caches, and
+ * what a sync takes that nobody has seen yet. Without it all whole lines do,
+ * and the first sync is looked at. The figures stay the caller's.
+ */
+void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured);
 
 /* Does the method block on a disk, so that it belongs on a worker? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);

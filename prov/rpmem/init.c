@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cost.h"
 #include "core/log.h"
 #include "core/operator.h"
 #include "rpmem/rpmem.h"
@@ -42,6 +43,26 @@ static void log_sink(enum rp_log_level level, const char *text)
 		FI_DBG(&rp_prov, FI_LOG_CORE, "%s\n", text);
 		break;
 	}
+}
+
+/* Any mistake, and none of them is used. */
+static void cost_read(void)
+{
+	static struct rp_cost measured;
+	char why[RP_WHY_LEN], *file = NULL;
+
+	fi_param_get_str(&rp_prov, "cost", &file);
+	if (!file || !*file)
+		return;
+	measured = rp_cost_default;
+	if (rp_cost_read(file, &measured, why)) {
+		FI_WARN(&rp_prov, FI_LOG_CORE,
+			"FI_OFI_RPMEM_COST: %s: none of its figures is used\n",
+			why);
+		return;
+	}
+	FI_INFO(&rp_prov, FI_LOG_CORE, "costs are those of %s\n", file);
+	rp_params.measured = &measured;
 }
 
 static void get_size(const char *name, size_t *value)
@@ -96,6 +117,9 @@ static void params_read(void)
 			"bytes up to which a durable write travels inside its "
 			"request; 0: none does (%zu)",
 			rp_params.inline_max);
+	fi_param_define(&rp_prov, "cost", FI_PARAM_STRING,
+			"file of costs measured on this machine, as "
+			"fi_rpmem_bench calibrate writes it (none)");
 	fi_param_define(&rp_prov, "connect", FI_PARAM_BOOL,
 			"write durably over connections of our own where that "
 			"saves asking the target (no)");
@@ -120,6 +144,7 @@ static void params_read(void)
 	fi_param_get_size_t(&rp_prov, "inline", &rp_params.inline_max);
 	if (rp_params.inline_max > RP_WIRE_MAX_STORE)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
+	cost_read();
 	fi_param_get_bool(&rp_prov, "connect", &rp_params.connect);
 	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);
 	fi_param_get_bool(&rp_prov, "allow_force_granularity",

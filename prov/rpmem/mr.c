@@ -283,10 +283,13 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		rp_class_name(r->choice.class),
 		rp_method_name(r->choice.method),
 		r->forced ? ", which is forced" : "");
-	return rp_pmem_new(r->base, r->len,
-			   rp_method_by_agent(&r->facts, r->choice).method,
-			   &r->facts.file, rp_host_flusher(r->base, r->len),
-			   &r->pmem);
+	ret = rp_pmem_new(r->base, r->len,
+			  rp_method_by_agent(&r->facts, r->choice).method,
+			  &r->facts.file, rp_host_flusher(r->base, r->len),
+			  &r->pmem);
+	if (!ret && rp_params.measured)
+		rp_pmem_calibrate(r->pmem, rp_params.measured);
+	return ret;
 }
 
 /* The base has the last word; where it is known what it means, say it. */

@@ -58,6 +58,7 @@ struct rp_params {
 	size_t max_sessions;
 	size_t inline_max; /* bytes of a durable write that is one message */
 	int connect;	   /* connections of our own */
+	const struct rp_cost *measured; /* figures of this machine, or NULL */
 };
 extern struct rp_params rp_params;
 

@@ -502,8 +502,10 @@ static size_t store_max(enum rp_path path)
 	size_t max = rp_params.inline_max;
 
 	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++)
-		max = rp_cost_store_max(&rp_cost_default, path,
-					(enum rp_method)m, max);
+		max = rp_cost_store_max(rp_params.measured ? rp_params.measured
+							   : &rp_cost_default,
+					path, (enum rp_method)m, max);
+	RP_INFO(EP_CTRL, "writes of up to %zu bytes travel in requests\n", max);
 	return max;
 }
 
@@ -515,6 +517,7 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		.max_commits = rp_params.max_commits,
 		.ordered = ep->dom->ordered,
 		.own = ep->dom->own,
+		.cost = rp_params.measured,
 		.links = ep->dom->conns && !ep->keeps_order,
 	};
 	int ret = rp_xport_activate(ep, false);
