@@ -467,4 +467,32 @@ fabtests_unit_test_pmsim_nic_SOURCES = fabtests/unit/test_pmsim_nic.c $(sim_rig)
 fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
+
+# The shim, on a model of a queue pair.
+rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h fabtests/unit/seeded.h
+EXTRA_DIST += $(rc_mock) fabtests/unit/test_shim_remote.c \
+	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c
+if HAVE_VERBS
+shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
+shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_shim_remote
+TESTS += fabtests/unit/test_shim_remote
+fabtests_unit_test_shim_remote_SOURCES = fabtests/unit/test_shim_remote.c
+fabtests_unit_test_shim_remote_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_remote_LDADD = $(shim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_shim_queue
+TESTS += fabtests/unit/test_shim_queue
+fabtests_unit_test_shim_queue_SOURCES = fabtests/unit/test_shim_queue.c $(rc_mock)
+fabtests_unit_test_shim_queue_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_queue_LDADD = $(shim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_shim_cuts
+TESTS += fabtests/unit/test_shim_cuts
+fabtests_unit_test_shim_cuts_SOURCES = fabtests/unit/test_shim_cuts.c $(rc_mock)
+fabtests_unit_test_shim_cuts_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_cuts_LDADD = $(shim_ldadd)
+
+endif
 endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Descriptors of regions to bytes and back; every byte of a peer checked. */
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -17,19 +18,46 @@ enum {
 	CRC = 60,
 };
 
-static void put(uint8_t *p, size_t at, size_t n, uint64_t v)
+static void put16(uint8_t *p, size_t at, uint16_t v)
 {
-	for (size_t i = 0; i < n; i++)
-		p[at + i] = (uint8_t)(v >> 8 * i);
+	v = htole16(v);
+	memcpy(p + at, &v, sizeof(v));
 }
 
-static uint64_t get(const uint8_t *p, size_t at, size_t n)
+static void put32(uint8_t *p, size_t at, uint32_t v)
 {
-	uint64_t v = 0;
+	v = htole32(v);
+	memcpy(p + at, &v, sizeof(v));
+}
 
-	for (size_t i = 0; i < n; i++)
-		v |= (uint64_t)p[at + i] << 8 * i;
-	return v;
+static void put64(uint8_t *p, size_t at, uint64_t v)
+{
+	v = htole64(v);
+	memcpy(p + at, &v, sizeof(v));
+}
+
+static uint16_t get16(const uint8_t *p, size_t at)
+{
+	uint16_t v;
+
+	memcpy(&v, p + at, sizeof(v));
+	return le16toh(v);
+}
+
+static uint32_t get32(const uint8_t *p, size_t at)
+{
+	uint32_t v;
+
+	memcpy(&v, p + at, sizeof(v));
+	return le32toh(v);
+}
+
+static uint64_t get64(const uint8_t *p, size_t at)
+{
+	uint64_t v;
+
+	memcpy(&v, p + at, sizeof(v));
+	return le64toh(v);
 }
 
 static uint32_t crc32(const uint8_t *p, size_t n)
@@ -62,23 +90,23 @@ int rp_desc_put(void *buf, const struct rp_desc *d)
 	if (!good(d))
 		return -EINVAL;
 	memset(p, 0, RP_DESC_LEN);
-	put(p, 0, 4, MAGIC);
-	put(p, 4, 2, VERSION);
-	put(p, 6, 2, RP_DESC_LEN);
-	put(p, 8, 8, d->addr);
-	put(p, 16, 8, d->length);
-	put(p, 24, 4, d->rkey);
-	put(p, 28, 4, d->qp_num);
-	put(p, FACTS, 1, d->memory);
-	put(p, FACTS + 1, 1, d->placement);
-	put(p, FACTS + 2, 1, d->domain);
-	put(p, FACTS + 3, 1, d->fence);
-	put(p, FACTS + 4, 1, d->fs_trusted);
-	put(p, FACTS + 5, 1, d->limit);
-	put(p, MASKS, 2, d->region);
-	put(p, MASKS + 2, 2, d->qp);
-	put(p, MASKS + 4, 2, d->native);
-	put(p, CRC, 4, crc32(p, CRC));
+	put32(p, 0, MAGIC);
+	put16(p, 4, VERSION);
+	put16(p, 6, RP_DESC_LEN);
+	put64(p, 8, d->addr);
+	put64(p, 16, d->length);
+	put32(p, 24, d->rkey);
+	put32(p, 28, d->qp_num);
+	p[FACTS] = (uint8_t)d->memory;
+	p[FACTS + 1] = (uint8_t)d->placement;
+	p[FACTS + 2] = (uint8_t)d->domain;
+	p[FACTS + 3] = (uint8_t)d->fence;
+	p[FACTS + 4] = (uint8_t)d->fs_trusted;
+	p[FACTS + 5] = (uint8_t)d->limit;
+	put16(p, MASKS, d->region);
+	put16(p, MASKS + 2, d->qp);
+	put16(p, MASKS + 4, d->native);
+	put32(p, CRC, crc32(p, CRC));
 	return 0;
 }
 
@@ -86,29 +114,31 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 {
 	const uint8_t *p = buf;
 	struct rp_desc got;
+	uint8_t reserved = 0;
 
-	if (get(p, CRC, 4) != crc32(p, CRC) || get(p, 0, 4) != MAGIC ||
-	    get(p, 6, 2) != RP_DESC_LEN)
+	if (get32(p, CRC) != crc32(p, CRC) || get32(p, 0) != MAGIC ||
+	    get16(p, 6) != RP_DESC_LEN)
 		return -EBADMSG;
-	if (get(p, 4, 2) != VERSION)
+	if (get16(p, 4) != VERSION)
 		return -EPROTONOSUPPORT;
 	got = (struct rp_desc){
-		.addr = get(p, 8, 8),
-		.length = get(p, 16, 8),
-		.rkey = (uint32_t)get(p, 24, 4),
-		.qp_num = (uint32_t)get(p, 28, 4),
+		.addr = get64(p, 8),
+		.length = get64(p, 16),
+		.rkey = get32(p, 24),
+		.qp_num = get32(p, 28),
 		.memory = p[FACTS],
 		.placement = p[FACTS + 1],
 		.domain = p[FACTS + 2],
 		.fence = p[FACTS + 3],
 		.fs_trusted = p[FACTS + 4],
 		.limit = p[FACTS + 5],
-		.region = (uint16_t)get(p, MASKS, 2),
-		.qp = (uint16_t)get(p, MASKS + 2, 2),
-		.native = (uint16_t)get(p, MASKS + 4, 2),
+		.region = get16(p, MASKS),
+		.qp = get16(p, MASKS + 2),
+		.native = get16(p, MASKS + 4),
 	};
-	if (get(p, RESERVED_FACTS, 2) || get(p, RESERVED, 8) ||
-	    get(p, RESERVED + 8, CRC - RESERVED - 8) || !good(&got))
+	for (size_t i = RESERVED; i < CRC; i++)
+		reserved |= p[i];
+	if (reserved || get16(p, RESERVED_FACTS) || !good(&got))
 		return -EBADMSG;
 	*d = got;
 	return 0;

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The model's own idea of RC and of memory; it asks nothing of the shim. */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_mock.h"
+
+static struct mock *mock_of(struct rp_qp *q)
+{
+	return (struct mock *)q;
+}
+
+/* --- memory --- */
+
+void mock_drain(struct mock *m)
+{
+	const struct mock_wr w = m->held[0];
+	size_t off = w.addr - MOCK_AT;
+
+	if (!m->nheld)
+		return;
+	memmove(m->held, m->held + 1, --m->nheld * sizeof(m->held[0]));
+	for (size_t i = off; i < off + w.len; i++) {
+		m->visible[i] = w.op == MOCK_WRITE
+					? (uint8_t)w.value
+					: (uint8_t)(w.value >> 8 * (i - off));
+		m->dirty[i / MOCK_LINE] = true;
+	}
+}
+
+void mock_evict(struct mock *m, size_t line)
+{
+	memcpy(m->medium + line * MOCK_LINE, m->visible + line * MOCK_LINE,
+	       MOCK_LINE);
+	m->dirty[line] = false;
+}
+
+void mock_cut(const struct mock *m, uint8_t left[MOCK_BYTES])
+{
+	memcpy(left, m->medium, MOCK_BYTES);
+	for (size_t l = 0; m->kept && l < MOCK_BYTES / MOCK_LINE; l++)
+		if (m->dirty[l])
+			memcpy(left + l * MOCK_LINE, m->visible + l * MOCK_LINE,
+			       MOCK_LINE);
+}
+
+/* --- the target's device --- */
+
+static bool inside(const struct mock_wr *w)
+{
+	return w->addr >= MOCK_AT && w->len <= MOCK_BYTES &&
+	       w->addr - MOCK_AT <= MOCK_BYTES - w->len;
+}
+
+static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
+{
+	unsigned int needs = RP_DESC_WRITE;
+
+	if (w->op == MOCK_READ)
+		needs = RP_DESC_READ;
+	else if (w->op == MOCK_FLUSH)
+		needs = w->type;
+	if ((m->access & needs) != needs)
+		return IBV_WC_REM_INV_REQ_ERR;
+	if (w->rkey != MOCK_RKEY || (!inside(w) && !m->lax))
+		return IBV_WC_REM_ACCESS_ERR;
+	if (w->op == MOCK_WRITE || w->op == MOCK_ATOMIC_WRITE) {
+		m->held[m->nheld++] = *w;
+		if (m->cpu || m->nheld == MOCK_QUEUE)
+			mock_drain(m);
+		return IBV_WC_SUCCESS;
+	}
+	while (m->nheld)
+		mock_drain(m);
+	if (w->op == MOCK_FLUSH && (w->type & IBV_RPMEM_FLUSH_PERSISTENT)) {
+		size_t from = w->level ? 0 : w->addr - MOCK_AT;
+		size_t to = w->level ? MOCK_BYTES : from + w->len;
+
+		for (size_t l = from / MOCK_LINE; l * MOCK_LINE < to; l++)
+			mock_evict(m, l);
+	}
+	return IBV_WC_SUCCESS;
+}
+
+/* --- the connection --- */
+
+static void completed(struct mock *m, const struct mock_wr *w,
+		      enum ibv_wc_status status)
+{
+	static const int opcodes[] = {
+		[MOCK_READ] = IBV_WC_RDMA_READ,
+		[MOCK_WRITE] = IBV_WC_RDMA_WRITE,
+		[MOCK_FLUSH] = IBV_RPMEM_WC_FLUSH,
+		[MOCK_ATOMIC_WRITE] = 9,
+	};
+
+	if (status == IBV_WC_SUCCESS && !(w->flags & IBV_SEND_SIGNALED))
+		return;
+	cr_assert_lt(m->ndone, 2 * MOCK_QUEUE, "the completion queue is full");
+	m->done[m->ndone++] = (struct ibv_wc){
+		.wr_id = w->wr_id,
+		.status = status,
+		/* In an error nothing but four fields means anything. */
+		.opcode = status ? (enum ibv_wc_opcode)0x5a
+				 : (enum ibv_wc_opcode)opcodes[w->op],
+		.byte_len = (uint32_t)w->len,
+		.qp_num = MOCK_QPN,
+		.vendor_err = status ? 0x99 : 0,
+	};
+	m->error |= status != IBV_WC_SUCCESS;
+}
+
+bool mock_step(struct mock *m)
+{
+	const struct mock_wr w = m->queue[0];
+	enum ibv_wc_status status = m->next;
+
+	if (!m->nqueue)
+		return false;
+	memmove(m->queue, m->queue + 1, --m->nqueue * sizeof(m->queue[0]));
+	m->next = IBV_WC_SUCCESS;
+	if (m->error)
+		status = IBV_WC_WR_FLUSH_ERR;
+	else if (!status)
+		status = execute(m, &w);
+	if (m->drop_ack && !m->error)
+		status = IBV_WC_RETRY_EXC_ERR;
+	m->drop_ack = false;
+	completed(m, &w, status);
+	return true;
+}
+
+void mock_run(struct mock *m)
+{
+	while (mock_step(m))
+		;
+}
+
+static void put(struct mock *m, const struct mock_wr *w)
+{
+	cr_assert_lt(m->nqueue, MOCK_QUEUE, "the send queue is full");
+	m->queue[m->nqueue++] = *w;
+}
+
+void mock_write(struct mock *m, uint64_t wr_id, size_t off, size_t len,
+		uint8_t value)
+{
+	const struct mock_wr w = {.op = MOCK_WRITE,
+				  .wr_id = wr_id,
+				  .flags = IBV_SEND_SIGNALED,
+				  .rkey = MOCK_RKEY,
+				  .addr = MOCK_AT + off,
+				  .len = len,
+				  .value = value};
+
+	put(m, &w);
+}
+
+/* --- what the shim asks for --- */
+
+static void start(struct rp_qp *q)
+{
+	mock_of(q)->nbatch = 0;
+}
+
+static void add(struct rp_qp *q, const struct mock_wr *w)
+{
+	struct mock *m = mock_of(q);
+
+	cr_assert_lt(m->nbatch, MOCK_QUEUE);
+	m->batch[m->nbatch++] = *w;
+}
+
+static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		    uint32_t rkey, uint64_t addr, uint32_t len)
+{
+	const struct mock_wr w = {.op = MOCK_READ,
+				  .wr_id = wr_id,
+				  .flags = flags,
+				  .rkey = rkey,
+				  .addr = addr,
+				  .len = len};
+
+	cr_assert(len >= 1 && len <= 8);
+	add(q, &w);
+}
+
+static void do_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		     uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
+		     uint8_t level)
+{
+	const struct mock_wr w = {.op = MOCK_FLUSH,
+				  .wr_id = wr_id,
+				  .flags = flags,
+				  .rkey = rkey,
+				  .addr = level ? MOCK_AT : addr,
+				  .len = level ? MOCK_BYTES : len,
+				  .type = type,
+				  .level = level};
+
+	add(q, &w);
+}
+
+static void do_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+			    uint32_t rkey, uint64_t addr, const void *value)
+{
+	struct mock_wr w = {.op = MOCK_ATOMIC_WRITE,
+			    .wr_id = wr_id,
+			    .flags = flags,
+			    .rkey = rkey,
+			    .addr = addr,
+			    .len = 8};
+
+	memcpy(&w.value, value, sizeof(w.value));
+	add(q, &w);
+}
+
+static int complete(struct rp_qp *q, size_t *posted)
+{
+	struct mock *m = mock_of(q);
+	size_t n = m->complete_err ? m->complete_posted : m->nbatch;
+
+	for (size_t i = 0; i < n; i++)
+		put(m, &m->batch[i]);
+	*posted = n;
+	m->nbatch = 0;
+	return m->complete_err;
+}
+
+static void do_abort(struct rp_qp *q)
+{
+	mock_of(q)->nbatch = 0;
+}
+
+static int look(struct rp_qp *q, struct rp_end *end)
+{
+	*end = mock_of(q)->end;
+	return 0;
+}
+
+static int fail(struct rp_qp *q)
+{
+	mock_of(q)->error = true;
+	mock_of(q)->fails++;
+	return 0;
+}
+
+static int poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct mock *m = cq->cq_context;
+	size_t k = (size_t)n < m->ndone ? (size_t)n : m->ndone;
+
+	memcpy(wc, m->done, k * sizeof(*wc));
+	m->ndone -= k;
+	memmove(m->done, m->done + k, m->ndone * sizeof(*wc));
+	return (int)k;
+}
+
+static const struct rp_qp_ops mock_ops = {
+	.start = start,
+	.read = do_read,
+	.flush = do_flush,
+	.atomic_write = do_atomic_write,
+	.complete = complete,
+	.abort = do_abort,
+	.look = look,
+	.fail = fail,
+	.poll = poll,
+};
+
+void mock_init(struct mock *m)
+{
+	memset(m, 0, sizeof(*m));
+	m->qp.qp_num = MOCK_QPN;
+	m->base.cq_context = m;
+	m->base.cqe = 8;
+	m->access = RP_DESC_ALL;
+	m->end = (struct rp_end){.state = IBV_QPS_RTS,
+				 .dest_qp_num = MOCK_PEER,
+				 .max_rd_atomic = 1,
+				 .max_dest_rd_atomic = 1};
+	m->cq = rp_cq_new(&m->base, &mock_ops, (size_t)m->base.cqe);
+	cr_assert_not_null(m->cq);
+	cr_assert_eq(rp_qp_init(&m->q, &m->qp, m->cq, &mock_ops), 0);
+	m->q.pub.wr_flags = IBV_SEND_SIGNALED;
+}
+
+void mock_fini(struct mock *m)
+{
+	rp_qp_fini(&m->q);
+	cr_assert_eq(ibv_rpmem_detach_cq(m->cq), 0);
+}
+
+struct rp_desc mock_desc(const struct mock *m)
+{
+	return (struct rp_desc){
+		.addr = MOCK_AT,
+		.length = MOCK_BYTES,
+		.rkey = MOCK_RKEY,
+		.qp_num = MOCK_PEER,
+		.memory = RP_MEM_DAX_SYNC,
+		.placement = m->cpu ? RP_PLACE_CPU_KERNEL : RP_PLACE_DMA_CACHE,
+		.domain = m->kept ? RP_DOMAIN_CPUCACHE : RP_DOMAIN_MEMCTRL,
+		.fence = m->cpu ? RP_UNKNOWN : RP_YES,
+		.fs_trusted = RP_YES,
+		.region = RP_DESC_ALL,
+		.qp = (uint16_t)m->access,
+		.native = RP_DESC_NATIVE,
+	};
+}
+
+int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native)
+{
+	const struct rp_remote_cfg cfg = {
+		.native = native,
+		.required = RP_CLASS_POWER,
+	};
+	uint8_t buf[RP_DESC_LEN];
+
+	cr_assert_eq(rp_desc_put(buf, d), 0);
+	m->q.native = native;
+	return rp_qp_add(&m->q, buf, &cfg);
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Power cuts: what a flush said was durable is on what is left. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_mock.h"
+#include "seeded.h"
+
+#define P     IBV_RPMEM_FLUSH_PERSISTENT
+#define BOTH  (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
+#define STEPS 60
+
+/*
+ * A random program of writes and flushes over a random machine; chance moves
+ * bytes and fails requests. Of each byte it is known what was written, by the
+ * number of the write; a flush vouches for all that was posted before it.
+ */
+struct world {
+	struct mock m;
+	struct seeded s;
+	unsigned int writes;
+	uint8_t newest[MOCK_BYTES]; /* posted */
+	struct {
+		uint8_t at[MOCK_BYTES];
+		size_t from, to;
+	} flush[STEPS];
+	uint8_t vouched[MOCK_BYTES]; /* at least that write; 0: none */
+	unsigned int ok, refused, lost;
+};
+
+static void judge(struct world *w)
+{
+	uint8_t left[MOCK_BYTES];
+
+	mock_cut(&w->m, left);
+	/* Numbers grow, so an older one means that the newer one is lost. */
+	for (size_t i = 0; i < MOCK_BYTES; i++)
+		w->lost += left[i] < w->vouched[i];
+}
+
+static void drink(struct world *w)
+{
+	struct ibv_wc wc[4];
+	int n = ibv_rpmem_poll_cq(w->m.cq, 1 + (int)seeded_below(&w->s, 4), wc);
+
+	for (int i = 0; i < n; i++) {
+		if (wc[i].wr_id < 1000 || wc[i].status != IBV_WC_SUCCESS)
+			continue;
+		cr_assert_eq((int)wc[i].opcode, IBV_RPMEM_WC_FLUSH);
+		w->ok++;
+		for (size_t b = w->flush[wc[i].wr_id - 1000].from;
+		     b < w->flush[wc[i].wr_id - 1000].to; b++)
+			if (w->flush[wc[i].wr_id - 1000].at[b] > w->vouched[b])
+				w->vouched[b] =
+					w->flush[wc[i].wr_id - 1000].at[b];
+	}
+}
+
+static void post_flush(struct world *w, unsigned int i)
+{
+	size_t from = seeded_below(&w->s, MOCK_BYTES);
+	size_t len = 1 + seeded_below(&w->s, MOCK_BYTES - from);
+	uint8_t level = seeded_below(&w->s, 4) == 0;
+	int ret;
+
+	w->m.q.pub.wr_id = 1000 + i;
+	memcpy(w->flush[i].at, w->newest, MOCK_BYTES);
+	w->flush[i].from = level ? 0 : from;
+	w->flush[i].to = level ? MOCK_BYTES : from + len;
+	ibv_rpmem_wr_start(&w->m.q.pub);
+	ibv_rpmem_wr_flush(&w->m.q.pub, MOCK_RKEY, MOCK_AT + from, len, P,
+			   level);
+	ret = ibv_rpmem_wr_complete(&w->m.q.pub);
+	w->refused += ret == EOPNOTSUPP;
+	cr_assert(!ret || ret == EOPNOTSUPP || ret == ENOMEM ||
+		  ret == ENOTCONN);
+}
+
+static void step(struct world *w, unsigned int i)
+{
+	size_t off, len;
+
+	switch (seeded_below(&w->s, 8)) {
+	case 0:
+	case 1:
+		if (w->m.nqueue + 2 >= MOCK_QUEUE)
+			break;
+		off = seeded_below(&w->s, MOCK_BYTES);
+		len = 1 + seeded_below(&w->s, MOCK_BYTES - off);
+		memset(w->newest + off, (int)++w->writes, len);
+		mock_write(&w->m, 1, off, len, (uint8_t)w->writes);
+		break;
+	case 2:
+	case 3:
+		post_flush(w, i);
+		break;
+	case 4:
+		if (!seeded_below(&w->s, 12))
+			w->m.drop_ack = true;
+		mock_step(&w->m);
+		break;
+	case 5:
+		mock_step(&w->m);
+		break;
+	case 6:
+		if (seeded_below(&w->s, 2))
+			mock_drain(&w->m);
+		else
+			mock_evict(&w->m,
+				   seeded_below(&w->s, MOCK_BYTES / MOCK_LINE));
+		break;
+	case 7:
+		drink(w);
+		break;
+	}
+	judge(w);
+}
+
+/* believed: what the target says of itself; NULL: the truth. */
+static void run(struct world *w, bool kept, bool cpu, unsigned int native,
+		const struct rp_desc *believed)
+{
+	struct rp_desc d;
+
+	mock_init(&w->m);
+	w->m.base.cqe = 8;
+	w->m.kept = kept;
+	w->m.cpu = cpu;
+	d = believed ? *believed : mock_desc(&w->m);
+	cr_assert_eq(mock_add(&w->m, &d, native), 0);
+	for (unsigned int i = 0; i < STEPS; i++)
+		step(w, i);
+	mock_run(&w->m);
+	for (int i = 0; i < 2 * MOCK_QUEUE; i++)
+		drink(w);
+	judge(w);
+	mock_fini(&w->m);
+}
+
+Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
+{
+	static struct world w;
+	struct seeded s = seeded_start();
+	unsigned int ok[8] = {0};
+
+	printf("RP_SEED=%llu\n", (unsigned long long)s.seed);
+	for (unsigned int i = 0; i < 8000; i++) {
+		bool kept = i & 1, cpu = i & 2;
+		unsigned int native = i & 4 ? BOTH : 0;
+
+		memset(&w, 0, sizeof(w));
+		w.s = s;
+		seeded_next(&s);
+		run(&w, kept, cpu, native, NULL);
+		cr_assert_eq(w.lost, 0u, "program %u", i);
+		/* Without an agent ADR has the device's flush, or nothing. */
+		if (!kept && !native)
+			cr_assert_eq(w.ok, 0u);
+		ok[i & 7] += w.ok;
+	}
+	for (unsigned int i = 0; i < 8; i++)
+		cr_assert_eq(ok[i] > 1000, (i & 1) || (i & 4), "%u: %u", i,
+			     ok[i]);
+}
+
+/* The judge finds what a false fact loses: caches that are not kept. */
+Test(shim_cuts, lies_lose)
+{
+	static struct world w;
+	struct seeded s = {.state = 1};
+	unsigned int lost = 0;
+
+	for (unsigned int i = 0; i < 200; i++) {
+		struct mock m = {.kept = true, .access = RP_DESC_ALL};
+		struct rp_desc d = mock_desc(&m);
+
+		memset(&w, 0, sizeof(w));
+		w.s = s;
+		seeded_next(&s);
+		run(&w, false, false, 0, &d);
+		lost += w.lost > 0;
+	}
+	cr_assert_gt(lost, 100u);
+}
+
+/* So it does where a fence is left out: bytes that are still in the adapter. */
+Test(shim_cuts, delivery_is_no_fence)
+{
+	static struct world w;
+
+	mock_init(&w.m);
+	w.m.kept = true;
+	mock_write(&w.m, 1, 0, 64, 1);
+	mock_run(&w.m);
+	memset(w.vouched, 1, 64);
+	judge(&w);
+	cr_assert_eq(w.lost, 64u);
+	while (w.m.nheld)
+		mock_drain(&w.m);
+	w.lost = 0;
+	judge(&w);
+	cr_assert_eq(w.lost, 0u);
+	mock_fini(&w.m);
+}

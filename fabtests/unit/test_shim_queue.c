@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Posting and completing: order, errors, slots, and what is never shown. */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_mock.h"
+
+#define G    IBV_RPMEM_FLUSH_GLOBAL
+#define P    IBV_RPMEM_FLUSH_PERSISTENT
+#define BOTH (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
+
+static struct mock m;
+
+/* eADR behind an adapter: fences. */
+static void begin(unsigned int native)
+{
+	struct rp_desc d;
+
+	mock_init(&m);
+	m.kept = true;
+	d = mock_desc(&m);
+	cr_assert_eq(mock_add(&m, &d, native), 0);
+}
+
+static int flush(uint64_t wr_id, uint64_t addr, size_t len, uint8_t type,
+		 uint8_t level)
+{
+	m.q.pub.wr_id = wr_id;
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, addr, len, type, level);
+	return ibv_rpmem_wr_complete(&m.q.pub);
+}
+
+static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
+{
+	struct ibv_wc wc;
+
+	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 1, "wr_id %d",
+		     (int)wr_id);
+	cr_assert_eq(wc.wr_id, wr_id);
+	cr_assert_eq(wc.status, status, "%d", (int)wc.status);
+	cr_assert_eq(wc.qp_num, MOCK_QPN);
+	if (status)
+		cr_assert_eq(wc.vendor_err, 0x99u);
+	else
+		cr_assert_eq((int)wc.opcode, opcode);
+}
+
+static void nothing_more(void)
+{
+	struct ibv_wc wc;
+
+	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+}
+
+static size_t free_slots(void)
+{
+	size_t n = 0;
+
+	for (struct rp_slot *s = m.cq->free; s; s = s->next)
+		n++;
+	return n;
+}
+
+Test(shim_queue, in_order)
+{
+	for (unsigned int native = 0; native <= BOTH; native += BOTH) {
+		begin(native);
+		mock_write(&m, 1, 0, 64, 'a');
+		cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+		mock_write(&m, 3, 64, 64, 'b');
+		cr_assert_eq(flush(4, 0, 0, G, 1), 0);
+		mock_run(&m);
+		next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		next_is(4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		nothing_more();
+		cr_assert_eq(free_slots(), 8u);
+		mock_fini(&m);
+	}
+}
+
+Test(shim_queue, native_goes_to_the_device_as_it_is)
+{
+	begin(BOTH);
+	m.q.pub.wr_flags = IBV_SEND_FENCE;
+	cr_assert_eq(flush(5, MOCK_AT + 3, 99, G | P, 0), 0);
+	cr_assert_eq(m.nqueue, 1u);
+	cr_assert_eq(m.queue[0].op, MOCK_FLUSH);
+	cr_assert_eq(m.queue[0].wr_id, 5u);
+	cr_assert_eq(m.queue[0].flags, (unsigned int)IBV_SEND_FENCE);
+	cr_assert_eq(m.queue[0].addr, MOCK_AT + 3);
+	cr_assert_eq(m.queue[0].len, 99u);
+	cr_assert_eq(m.queue[0].type, G | P);
+	cr_assert_eq(m.queue[0].level, 0);
+	mock_run(&m);
+	nothing_more();
+	mock_fini(&m);
+}
+
+/* A read is always signaled, or its slot would never come back. */
+Test(shim_queue, unsignaled)
+{
+	begin(0);
+	m.q.pub.wr_flags = IBV_SEND_FENCE | IBV_SEND_INLINE;
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(m.queue[0].flags,
+		     (unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED));
+	mock_write(&m, 2, 0, 1, 'a');
+	mock_run(&m);
+	next_is(2, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	nothing_more();
+	cr_assert_eq(free_slots(), 8u);
+	/* An error is shown all the same. */
+	cr_assert_eq(flush(3, MOCK_AT, 64, P, 0), 0);
+	m.next = IBV_WC_RETRY_EXC_ERR;
+	mock_run(&m);
+	next_is(3, IBV_WC_RETRY_EXC_ERR, 0);
+	mock_fini(&m);
+}
+
+Test(shim_queue, all_are_signaled)
+{
+	begin(0);
+	m.q.sig_all = true;
+	m.q.pub.wr_flags = 0;
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	mock_fini(&m);
+}
+
+/* As many as a program asks for, and no more; what is shown is contiguous. */
+Test(shim_queue, polls_many)
+{
+	struct ibv_wc wc[8];
+
+	begin(0);
+	for (uint64_t i = 0; i < 6; i++) {
+		m.q.pub.wr_flags = i % 3 == 1 ? 0 : IBV_SEND_SIGNALED;
+		cr_assert_eq(flush(i, MOCK_AT, 64, P, 0), 0);
+	}
+	mock_run(&m);
+	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 3, wc), 3);
+	cr_assert(wc[0].wr_id == 0 && wc[1].wr_id == 2 && wc[2].wr_id == 3);
+	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 8, wc), 1);
+	cr_assert_eq(wc[0].wr_id, 5u);
+	mock_fini(&m);
+}
+
+/* A completion for each slot: no more flushes than the queue has entries. */
+Test(shim_queue, slots)
+{
+	begin(0);
+	for (uint64_t i = 0; i < 8; i++)
+		cr_assert_eq(flush(i, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(flush(8, MOCK_AT, 64, P, 0), ENOMEM);
+	cr_assert_eq(m.nqueue, 8u);
+	mock_run(&m);
+	for (uint64_t i = 0; i < 8; i++)
+		next_is(i, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert_eq(flush(9, MOCK_AT, 64, P, 0), 0);
+	mock_run(&m);
+	next_is(9, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	mock_fini(&m);
+}
+
+/* All of a batch or nothing, and no slot is lost. */
+Test(shim_queue, batches)
+{
+	begin(0);
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, 0, 0);
+	ibv_rpmem_wr_flush(&m.q.pub, 99, MOCK_AT, 64, P, 0);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), EINVAL);
+	cr_assert_eq(m.nqueue, 0u);
+	cr_assert_eq(free_slots(), 8u);
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	ibv_rpmem_wr_abort(&m.q.pub);
+	cr_assert_eq(m.nqueue, 0u);
+	cr_assert_eq(free_slots(), 8u);
+	/* The device took two of three. */
+	m.complete_err = ENOMEM;
+	m.complete_posted = 2;
+	ibv_rpmem_wr_start(&m.q.pub);
+	for (uint64_t i = 1; i <= 3; i++) {
+		m.q.pub.wr_id = i;
+		ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	}
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOMEM);
+	cr_assert_eq(free_slots(), 6u);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	nothing_more();
+	cr_assert_eq(free_slots(), 8u);
+	mock_fini(&m);
+}
+
+Test(shim_queue, unknown_regions)
+{
+	struct rp_desc d;
+
+	begin(0);
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, 8, MOCK_AT, 64, P, 0);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
+	cr_assert_eq(ibv_rpmem_del_region(&m.q.pub, 8), ENOKEY);
+	cr_assert_eq(ibv_rpmem_del_region(&m.q.pub, MOCK_RKEY), 0);
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), ENOKEY);
+	/* The same rkey, told anew: the later one holds. */
+	d = mock_desc(&m);
+	d.domain = RP_DOMAIN_MEMCTRL;
+	cr_assert_eq(mock_add(&m, &d, 0), 0);
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EOPNOTSUPP);
+	d.domain = RP_DOMAIN_CPUCACHE;
+	cr_assert_eq(mock_add(&m, &d, 0), 0);
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(m.nqueue, 1u);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	mock_fini(&m);
+}
+
+/* Another connection's descriptor, or none that works. */
+Test(shim_queue, the_connection_is_looked_at)
+{
+	begin(0);
+	m.end.dest_qp_num = MOCK_PEER + 1;
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EKEYREJECTED);
+	m.end.dest_qp_num = MOCK_PEER;
+	m.end.state = IBV_QPS_RTR;
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EINVAL);
+	m.end.state = IBV_QPS_RTS;
+	m.end.max_rd_atomic = 0;
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EOPNOTSUPP);
+	m.end.max_rd_atomic = 1;
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(m.nqueue, 1u);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	mock_fini(&m);
+}
+
+/* What the device would refuse it refuses, and in its place. */
+Test(shim_queue, refusals_are_in_order)
+{
+	static const struct {
+		unsigned int lacks_qp;
+		uint64_t addr;
+		enum ibv_wc_status want;
+	} cases[] = {
+		{RP_DESC_PERSISTENT, MOCK_AT, IBV_WC_REM_INV_REQ_ERR},
+		{0, MOCK_AT + MOCK_BYTES - 63, IBV_WC_REM_ACCESS_ERR},
+		/* Even where reads are not let in either. */
+		{RP_DESC_PERSISTENT | RP_DESC_READ, MOCK_AT,
+		 IBV_WC_REM_INV_REQ_ERR},
+		{RP_DESC_READ, MOCK_AT + MOCK_BYTES, IBV_WC_REM_ACCESS_ERR},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rp_desc d;
+
+		mock_init(&m);
+		m.kept = true;
+		m.access &= ~cases[i].lacks_qp;
+		d = mock_desc(&m);
+		cr_assert_eq(mock_add(&m, &d, 0), 0);
+		mock_write(&m, 1, 0, 64, 'a');
+		cr_assert_eq(flush(2, cases[i].addr, 64, P, 0), 0);
+		mock_write(&m, 3, 0, 64, 'b');
+		mock_run(&m);
+		next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		next_is(2, cases[i].want, 0);
+		next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
+		nothing_more();
+		/* The program may connect it to somebody else. */
+		m.error = false;
+		cr_assert_eq(flush(4, MOCK_AT, 64, P, 0), ENOTCONN);
+		cr_assert_eq(m.nqueue, 0u);
+		mock_fini(&m);
+	}
+}
+
+/* A device that lets everything pass makes no success of it. */
+Test(shim_queue, refused_is_refused)
+{
+	begin(0);
+	m.lax = true;
+	cr_assert_eq(flush(1, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
+	mock_write(&m, 2, 0, 64, 'b');
+	cr_assert(mock_step(&m));
+	{
+		struct ibv_wc wc;
+
+		cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 1);
+		cr_assert_eq(wc.status, IBV_WC_REM_ACCESS_ERR);
+		cr_assert_eq(wc.wr_id, 1u);
+	}
+	cr_assert_eq(m.fails, 1u);
+	mock_run(&m);
+	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+	cr_assert_eq(flush(3, MOCK_AT, 64, P, 0), ENOTCONN);
+	mock_fini(&m);
+}
+
+/* What broke for other reasons is called what it is. */
+Test(shim_queue, other_errors_of_refused_ones)
+{
+	begin(0);
+	mock_write(&m, 1, 0, 64, 'a');
+	cr_assert_eq(flush(2, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
+	m.next = IBV_WC_RETRY_EXC_ERR;
+	mock_run(&m);
+	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
+	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+	mock_fini(&m);
+}
+
+/* An error of the program's own work ends flushes, too. */
+Test(shim_queue, any_error_is_the_end)
+{
+	begin(BOTH);
+	mock_write(&m, 1, 0, 64, 'a');
+	m.next = IBV_WC_RNR_RETRY_EXC_ERR;
+	mock_run(&m);
+	next_is(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
+	m.error = false;
+	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), ENOTCONN);
+	mock_fini(&m);
+}
+
+/* What comes for a queue pair that is gone is nobody's. */
+Test(shim_queue, detached_meanwhile)
+{
+	struct rp_desc d;
+
+	begin(0);
+	cr_assert_eq(ibv_rpmem_detach_cq(m.cq), EBUSY);
+	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	rp_qp_fini(&m.q);
+	memset(&m.q, 0, sizeof(m.q));
+	cr_assert_eq(rp_qp_init(&m.q, &m.qp, m.cq, m.cq->ops), 0);
+	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
+	d = mock_desc(&m);
+	cr_assert_eq(mock_add(&m, &d, 0), 0);
+	cr_assert_eq(free_slots(), 7u);
+	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+	mock_run(&m);
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	nothing_more();
+	cr_assert_eq(free_slots(), 8u);
+	mock_fini(&m);
+}
+
+/* Only the device's own: no other store of 8 bytes is known to be whole. */
+Test(shim_queue, atomic_writes)
+{
+	const uint64_t value = 0x1122334455667788;
+	struct rp_desc d;
+
+	begin(RP_DESC_ATOMIC_WRITE);
+	m.q.pub.wr_id = 1;
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + 8, &value);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), 0);
+	cr_assert_eq(m.queue[0].flags, (unsigned int)IBV_SEND_SIGNALED);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, 9);
+	/* Behind a flush that is a read it has to wait for that. */
+	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+	m.q.pub.wr_id = 3;
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + 8, &value);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), 0);
+	cr_assert_eq(m.queue[1].op, MOCK_ATOMIC_WRITE);
+	cr_assert_eq(m.queue[1].flags,
+		     (unsigned int)(IBV_SEND_SIGNALED | IBV_SEND_FENCE));
+	mock_fini(&m);
+
+	begin(BOTH);
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT, &value);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), EOPNOTSUPP);
+	d = mock_desc(&m);
+	d.native = BOTH;
+	cr_assert_eq(mock_add(&m, &d, RP_DESC_NATIVE), 0);
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT, &value);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), EOPNOTSUPP);
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_atomic_write(&m.q.pub, 99, MOCK_AT, &value);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
+	cr_assert_eq(m.nqueue, 0u);
+	mock_fini(&m);
+}
+
+Test(shim_queue, words)
+{
+	struct ibv_rpmem_region_attr a;
+
+	begin(0);
+	cr_assert_eq(ibv_rpmem_query_region(&m.q.pub, MOCK_RKEY, &a), 0);
+	cr_assert_str_eq(a.persistent, "fence");
+	cr_assert_str_eq(a.global, "fence");
+	cr_assert_str_eq(a.survives, "power");
+	cr_assert_eq(ibv_rpmem_query_region(&m.q.pub, 8, &a), ENOKEY);
+	mock_fini(&m);
+}
+
+Test(shim_queue, bad_descriptors)
+{
+	struct rp_desc d;
+	uint8_t buf[RP_DESC_LEN];
+	const struct rp_remote_cfg cfg = {.required = RP_CLASS_POWER};
+
+	begin(0);
+	d = mock_desc(&m);
+	cr_assert_eq(rp_desc_put(buf, &d), 0);
+	buf[20] ^= 1;
+	cr_assert_eq(rp_qp_add(&m.q, buf, &cfg), EBADMSG);
+	mock_fini(&m);
+}

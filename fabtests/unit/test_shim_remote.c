@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a flush becomes, for descriptors of all kinds. */
+#include <errno.h>
+
+#include <criterion/criterion.h>
+
+#include "verbs/shim.h"
+
+#define G    IBV_RPMEM_FLUSH_GLOBAL
+#define P    IBV_RPMEM_FLUSH_PERSISTENT
+#define ALL  (RP_DESC_GLOBAL | RP_DESC_PERSISTENT | RP_DESC_READ | RP_DESC_WRITE)
+#define BOTH (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
+
+#define AT  0x10000u
+#define LEN 4096u
+
+static struct rp_desc devdax(enum rp_placement placement, enum rp_domain domain)
+{
+	return (struct rp_desc){
+		.addr = AT,
+		.length = LEN,
+		.rkey = 7,
+		.memory = RP_MEM_DAX_SYNC,
+		.placement = placement,
+		.domain = domain,
+		.fence = RP_YES,
+		.fs_trusted = RP_YES,
+		.region = ALL,
+		.qp = ALL,
+		.native = BOTH,
+	};
+}
+
+static struct rp_remote remote(struct rp_desc d, unsigned int native)
+{
+	const struct rp_remote_cfg cfg = {
+		.native = native,
+		.required = RP_CLASS_POWER,
+	};
+	struct rp_remote r;
+
+	rp_remote_init(&r, &d, &cfg);
+	return r;
+}
+
+/* Device, registration and queue pair at both ends, or not. */
+Test(shim_remote, native_is_of_everybody)
+{
+	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL);
+	struct rp_remote r = remote(d, BOTH);
+
+	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
+	cr_assert_eq(r.persistent.class, RP_CLASS_POWER);
+	cr_assert_eq(r.global, RP_METHOD_NATIVE);
+	for (int i = 0; i < 4; i++) {
+		struct rp_desc e = d;
+		unsigned int here = BOTH;
+
+		switch (i) {
+		case 0:
+			here = RP_DESC_GLOBAL;
+			break;
+		case 1:
+			e.native = RP_DESC_GLOBAL;
+			break;
+		case 2:
+			e.region &= ~RP_DESC_PERSISTENT;
+			break;
+		case 3:
+			e.qp &= ~RP_DESC_PERSISTENT;
+			break;
+		}
+		r = remote(e, here);
+		cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED, "%d", i);
+		cr_assert_eq(r.global, RP_METHOD_NATIVE, "%d", i);
+	}
+	d.native = RP_DESC_PERSISTENT;
+	r = remote(d, BOTH);
+	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
+	cr_assert_eq(r.global, RP_METHOD_FENCE);
+	/* One request cannot be half of the one kind. */
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, G | P, 0).err, EOPNOTSUPP);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how, RP_FLUSH_NATIVE);
+}
+
+/* Without the device's flush: by the table, and nothing that needs an agent. */
+Test(shim_remote, table)
+{
+	static const struct {
+		enum rp_memory memory;
+		enum rp_placement placement;
+		enum rp_domain domain;
+		enum rp_tri fence;
+		enum rp_method want;
+	} rows[] = {
+		{RP_MEM_DAX_SYNC, RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL,
+		 RP_YES, RP_METHOD_REFUSED},
+		{RP_MEM_DAX_SYNC, RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE,
+		 RP_NO, RP_METHOD_DELIVERY},
+		{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE,
+		 RP_YES, RP_METHOD_FENCE},
+		{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE,
+		 RP_UNKNOWN, RP_METHOD_REFUSED},
+		{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL, RP_YES,
+		 RP_METHOD_REFUSED},
+		{RP_MEM_DAX_SYNC, RP_PLACE_DMA_MEMORY, RP_DOMAIN_MEMCTRL,
+		 RP_YES, RP_METHOD_FENCE},
+		{RP_MEM_DAX_SYNC, RP_PLACE_DMA_MEMORY, RP_DOMAIN_UNKNOWN,
+		 RP_YES, RP_METHOD_REFUSED},
+		{RP_MEM_DAX, RP_PLACE_DMA_MEMORY, RP_DOMAIN_SYSTEM, RP_YES,
+		 RP_METHOD_REFUSED},
+		{RP_MEM_FILE, RP_PLACE_CPU_KERNEL, RP_DOMAIN_SYSTEM, RP_YES,
+		 RP_METHOD_REFUSED},
+		{RP_MEM_TMPFS, RP_PLACE_CPU_KERNEL, RP_DOMAIN_SYSTEM, RP_YES,
+		 RP_METHOD_REFUSED},
+		{RP_MEM_ANON, RP_PLACE_CPU_KERNEL, RP_DOMAIN_SYSTEM, RP_YES,
+		 RP_METHOD_REFUSED},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct rp_desc d = devdax(rows[i].placement, rows[i].domain);
+		struct rp_remote r;
+
+		d.memory = rows[i].memory;
+		d.fence = rows[i].fence;
+		r = remote(d, 0);
+		cr_assert_eq(r.persistent.method, rows[i].want, "row %zu", i);
+		cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how,
+			     rows[i].want ? RP_FLUSH_READ : RP_FLUSH_REFUSED);
+		if (!rows[i].want)
+			cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).err,
+				     EOPNOTSUPP);
+	}
+}
+
+/* Who made the memory's promise may not be one to trust. */
+Test(shim_remote, untrusted)
+{
+	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+
+	for (enum rp_tri t = RP_UNKNOWN; t <= RP_YES; t++) {
+		d.fs_trusted = t;
+		cr_assert_eq(remote(d, 0).persistent.method,
+			     t == RP_YES ? RP_METHOD_DELIVERY
+					 : RP_METHOD_REFUSED);
+		cr_assert_eq(remote(d, BOTH).persistent.method,
+			     t == RP_YES ? RP_METHOD_NATIVE
+					 : RP_METHOD_REFUSED);
+	}
+}
+
+Test(shim_remote, global)
+{
+	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+
+	cr_assert_eq(remote(d, 0).global, RP_METHOD_FENCE);
+	d.fence = RP_UNKNOWN;
+	cr_assert_eq(remote(d, 0).global, RP_METHOD_REFUSED);
+	d.placement = RP_PLACE_CPU_KERNEL;
+	cr_assert_eq(remote(d, 0).global, RP_METHOD_FENCE);
+	d.qp &= ~RP_DESC_READ;
+	cr_assert_eq(remote(d, 0).global, RP_METHOD_REFUSED);
+	d.qp |= RP_DESC_READ;
+	d.region &= ~RP_DESC_READ;
+	cr_assert_eq(remote(d, 0).global, RP_METHOD_REFUSED);
+}
+
+/* A fence is a read, and so is what tells of delivery. */
+Test(shim_remote, nothing_without_reads)
+{
+	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+	struct rp_remote r;
+
+	d.region &= ~RP_DESC_READ;
+	r = remote(d, 0);
+	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+	cr_assert_eq(remote(d, BOTH).persistent.method, RP_METHOD_NATIVE);
+}
+
+Test(shim_remote, class_and_force)
+{
+	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+	struct rp_remote_cfg cfg = {.native = BOTH,
+				    .required = RP_CLASS_POWER,
+				    .forced = RP_METHOD_DELIVERY};
+	struct rp_remote r;
+
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_DELIVERY);
+	cr_assert_eq(r.global, RP_METHOD_FENCE);
+	cfg.forced = RP_METHOD_NATIVE;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
+	cfg.forced = RP_METHOD_AGENT_CLWB;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+	cr_assert_eq(r.global, RP_METHOD_REFUSED);
+	cfg.forced = RP_METHOD_MAX;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+	cfg.forced = RP_METHOD_REFUSED;
+	d.limit = RP_LIMIT_PROCESS;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+	cfg.required = RP_CLASS_PROCESS;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
+	cr_assert_eq(r.persistent.class, RP_CLASS_PROCESS);
+}
+
+/* rxe takes type 0 and level 2. */
+Test(shim_remote, arguments)
+{
+	struct rp_remote r =
+		remote(devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE), BOTH);
+
+	for (unsigned int type = 0; type < 256; type++)
+		for (unsigned int level = 0; level < 256; level++) {
+			struct rp_flush f = rp_flush_decide(
+				&r, AT, 8, (uint8_t)type, (uint8_t)level);
+			bool good = type >= 1 && type <= 3 && level <= 1;
+
+			cr_assert_eq(f.how,
+				     good ? RP_FLUSH_NATIVE : RP_FLUSH_REFUSED);
+			if (!good)
+				cr_assert_eq(f.err, EINVAL);
+		}
+}
+
+/* In the order of the device: the queue pair, the region, the range. */
+Test(shim_remote, refused_by_the_target)
+{
+	static const struct {
+		unsigned int region, qp;
+		uint64_t addr, len;
+		uint8_t type;
+		enum ibv_wc_status want;
+	} cases[] = {
+		{ALL, ALL & ~RP_DESC_PERSISTENT, AT, 8, P,
+		 IBV_WC_REM_INV_REQ_ERR},
+		{ALL, ALL & ~RP_DESC_GLOBAL, AT, 8, G | P,
+		 IBV_WC_REM_INV_REQ_ERR},
+		{0, 0, 0, 8, P, IBV_WC_REM_INV_REQ_ERR},
+		{ALL & ~RP_DESC_PERSISTENT, ALL, AT, 8, P,
+		 IBV_WC_REM_ACCESS_ERR},
+		{ALL & ~RP_DESC_GLOBAL, ALL, AT, 8, G, IBV_WC_REM_ACCESS_ERR},
+		{ALL, ALL, AT - 1, 8, P, IBV_WC_REM_ACCESS_ERR},
+		{ALL, ALL, AT + LEN - 7, 8, P, IBV_WC_REM_ACCESS_ERR},
+		{ALL, ALL, AT + LEN, 1, P, IBV_WC_REM_ACCESS_ERR},
+		{ALL, ALL, AT + LEN + 1, 0, P, IBV_WC_REM_ACCESS_ERR},
+		{ALL, ALL, UINT64_MAX - 3, 8, P, IBV_WC_REM_ACCESS_ERR},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (unsigned int native = 0; native <= BOTH; native += BOTH) {
+			struct rp_desc d =
+				devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+			struct rp_remote r;
+			struct rp_flush f;
+
+			d.region = (uint16_t)cases[i].region;
+			d.qp = (uint16_t)cases[i].qp;
+			r = remote(d, native);
+			f = rp_flush_decide(&r, cases[i].addr, cases[i].len,
+					    cases[i].type, 0);
+			cr_assert_eq(f.how, RP_FLUSH_DOOMED, "case %zu", i);
+			cr_assert_eq(f.status, cases[i].want, "case %zu", i);
+			/* Outside, whatever was asked for. */
+			cr_assert_eq(f.addr, AT + LEN);
+			cr_assert_eq(f.len, 1u);
+		}
+}
+
+Test(shim_remote, fences)
+{
+	static const struct {
+		uint64_t addr, len;
+		uint8_t level;
+		uint64_t at;
+		uint32_t read;
+	} cases[] = {
+		{AT + 100, 1, 0, AT + 100, 1},
+		{AT + 100, 8, 0, AT + 100, 8},
+		{AT + 100, 500, 0, AT + 100, 8},
+		{AT + LEN - 3, 3, 0, AT + LEN - 3, 3},
+		{AT, LEN, 0, AT, 8},
+		/* Nothing to flush: a read all the same, and inside. */
+		{AT + 100, 0, 0, AT, 1},
+		{AT + LEN, 0, 0, AT, 1},
+		/* A region's flush looks at neither address nor length. */
+		{0, 0, 1, AT, 8},
+		{UINT64_MAX, UINT64_MAX, 1, AT, 8},
+	};
+	struct rp_remote r =
+		remote(devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE), 0);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (uint8_t type = 1; type <= 3; type++) {
+			struct rp_flush f =
+				rp_flush_decide(&r, cases[i].addr, cases[i].len,
+						type, cases[i].level);
+
+			cr_assert_eq(f.how, RP_FLUSH_READ, "case %zu", i);
+			cr_assert_eq(f.addr, cases[i].at, "case %zu", i);
+			cr_assert_eq(f.len, cases[i].read, "case %zu", i);
+		}
+}
+
+/* What a device would cut short without a word. */
+Test(shim_remote, long_ones)
+{
+	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+	struct rp_remote r;
+
+	d.length = 1ull << 32;
+	r = remote(d, BOTH);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).err, EMSGSIZE);
+	cr_assert_eq(rp_flush_decide(&r, AT, 1ull << 31, P, 0).how,
+		     RP_FLUSH_NATIVE);
+	cr_assert_eq(rp_flush_decide(&r, AT, (1ull << 31) + 1, P, 0).err,
+		     EMSGSIZE);
+	r = remote(d, 0);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).how, RP_FLUSH_READ);
+	cr_assert_eq(rp_flush_decide(&r, AT, (1ull << 31) + 1, P, 0).err,
+		     EMSGSIZE);
+	d.length--;
+	r = remote(d, BOTH);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).how, RP_FLUSH_NATIVE);
+}

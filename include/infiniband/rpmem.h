@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Flushing remote persistent memory over a queue pair of the program's own. */
+#ifndef INFINIBAND_RPMEM_H
+#define INFINIBAND_RPMEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The values of rdma-core 45 and later, under names that 44 lacks. */
+enum {
+	IBV_RPMEM_FLUSH_GLOBAL = 1,
+	IBV_RPMEM_FLUSH_PERSISTENT = 2,
+};
+enum {
+	IBV_RPMEM_FLUSH_RANGE = 0,
+	IBV_RPMEM_FLUSH_MR = 1,
+};
+enum {
+	IBV_RPMEM_ACCESS_FLUSH_GLOBAL = 1 << 8,
+	IBV_RPMEM_ACCESS_FLUSH_PERSISTENT = 1 << 9,
+};
+enum {
+	IBV_RPMEM_WC_FLUSH = 8,
+};
+enum {
+	IBV_RPMEM_QP_EX_WITH_FLUSH = 1 << 11,
+};
+
+/*
+ * Memory that peers write to, with what is known of it. access is that of
+ * ibv_reg_mr(), with the FLUSH bits also where the device has none. NULL and
+ * errno: EINVAL for PERSISTENT on volatile memory, as the device would say;
+ * EOPNOTSUPP where nothing that this library does makes the memory durable;
+ * others as ibv_reg_mr(). The log says why.
+ */
+struct ibv_rpmem_mr {
+	struct ibv_mr *mr;
+};
+struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
+				      size_t length, int access);
+/* First tell the peers: they must not use its descriptor any more. */
+int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr);
+
+/*
+ * A completion queue whose queue pairs flush: ibv_rpmem_poll_cq() takes the
+ * place of ibv_poll_cq(). Each flush that has not completed has an entry of it.
+ */
+struct ibv_rpmem_cq;
+struct ibv_rpmem_cq *ibv_rpmem_attach_cq(struct ibv_cq *cq);
+/* EBUSY while a queue pair is attached. */
+int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq);
+int ibv_rpmem_poll_cq(struct ibv_rpmem_cq *cq, int num_entries,
+		      struct ibv_wc *wc);
+
+struct ibv_rpmem_qp_attr {
+	/* As given to ibv_create_qp_ex(); 0: made by ibv_create_qp(). */
+	uint64_t send_ops_flags;
+	/* What the peer may flush: IBV_RPMEM_ACCESS_FLUSH_*. */
+	unsigned int access;
+};
+/* A reliable connection. wr_id and wr_flags as in struct ibv_qp_ex. */
+struct ibv_rpmem_qp {
+	struct ibv_qp *qp;
+	uint64_t wr_id;
+	unsigned int wr_flags;
+};
+struct ibv_rpmem_qp *ibv_rpmem_attach_qp(struct ibv_qp *qp,
+					 struct ibv_rpmem_cq *send_cq,
+					 const struct ibv_rpmem_qp_attr *attr);
+/* Before the queue pair is reset, connected anew or destroyed. */
+int ibv_rpmem_detach_qp(struct ibv_rpmem_qp *qp);
+
+/* What the peer of one queue pair has to know of one region. */
+struct ibv_rpmem_desc {
+	uint8_t bytes[64];
+};
+int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr, struct ibv_rpmem_qp *qp,
+		       struct ibv_rpmem_desc *desc);
+
+/* The peer's region may be flushed from now on, or not any more. */
+int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
+			 const struct ibv_rpmem_desc *desc);
+int ibv_rpmem_del_region(struct ibv_rpmem_qp *qp, uint32_t rkey);
+/* How flushes of it are carried out, in the words of guarantees.md. */
+struct ibv_rpmem_region_attr {
+	const char *persistent, *global; /* "refused": they are not */
+	const char *survives;		 /* a persistent flush: the class */
+};
+int ibv_rpmem_query_region(struct ibv_rpmem_qp *qp, uint32_t rkey,
+			   struct ibv_rpmem_region_attr *attr);
+
+/*
+ * As the calls of struct ibv_qp_ex of these names. Between start and complete
+ * the builders of the queue pair itself may be used too. Any call that cannot
+ * be posted makes complete return its errno, and then nothing was posted.
+ */
+void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp);
+void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
+			uint64_t remote_addr, size_t len, uint8_t type,
+			uint8_t level);
+void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
+			       uint64_t remote_addr, const void *atomic_wr);
+int ibv_rpmem_wr_complete(struct ibv_rpmem_qp *qp);
+void ibv_rpmem_wr_abort(struct ibv_rpmem_qp *qp);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

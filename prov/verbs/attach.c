@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The program's queues, and what their device does by itself. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "verbs/post.h"
+
+/* Bits of device_cap_flags_ex, which have no names. */
+#define CAP_GLOBAL	 (1ull << 38)
+#define CAP_PERSISTENT	 (1ull << 39)
+#define CAP_ATOMIC_WRITE (1ull << 40)
+
+#define WITH_ATOMIC_WRITE (1u << 12)
+
+/* Does the library in use, with this device's part, know these calls? */
+static bool makes(struct ibv_pd *pd, uint64_t send_ops)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 1,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = pd,
+		.send_ops_flags = send_ops,
+	};
+	struct ibv_cq *cq = ibv_create_cq(pd->context, 2, NULL, NULL, 0);
+	struct ibv_qp *qp = NULL;
+
+	if (!cq)
+		return false;
+	attr.send_cq = attr.recv_cq = cq;
+	qp = ibv_create_qp_ex(pd->context, &attr);
+	if (qp)
+		ibv_destroy_qp(qp);
+	ibv_destroy_cq(cq);
+	return qp;
+}
+
+/* Capability bits pass through a library that is too old: so a trial, too. */
+unsigned int rp_device_native(struct ibv_pd *pd)
+{
+	struct ibv_device_attr_ex attr = {.comp_mask = 0};
+	unsigned int native = 0;
+
+	if (ibv_query_device_ex(pd->context, NULL, &attr))
+		return 0;
+	if ((attr.device_cap_flags_ex & (CAP_GLOBAL | CAP_PERSISTENT)) &&
+	    makes(pd, IBV_RPMEM_QP_EX_WITH_FLUSH)) {
+		if (attr.device_cap_flags_ex & CAP_GLOBAL)
+			native |= RP_DESC_GLOBAL;
+		if (attr.device_cap_flags_ex & CAP_PERSISTENT)
+			native |= RP_DESC_PERSISTENT;
+	}
+	if ((attr.device_cap_flags_ex & CAP_ATOMIC_WRITE) &&
+	    makes(pd, WITH_ATOMIC_WRITE))
+		native |= RP_DESC_ATOMIC_WRITE;
+	return native;
+}
+
+unsigned int rp_desc_bits(unsigned int access)
+{
+	unsigned int bits = 0;
+
+	if (access & IBV_RPMEM_ACCESS_FLUSH_GLOBAL)
+		bits |= RP_DESC_GLOBAL;
+	if (access & IBV_RPMEM_ACCESS_FLUSH_PERSISTENT)
+		bits |= RP_DESC_PERSISTENT;
+	if (access & IBV_ACCESS_REMOTE_READ)
+		bits |= RP_DESC_READ;
+	if (access & IBV_ACCESS_REMOTE_WRITE)
+		bits |= RP_DESC_WRITE | RP_DESC_ATOMIC_WRITE;
+	return bits;
+}
+
+RP_PUBLIC struct ibv_rpmem_cq *ibv_rpmem_attach_cq(struct ibv_cq *cq)
+{
+	struct ibv_rpmem_cq *c =
+		rp_cq_new(cq, &rp_qp_ops_send, (size_t)cq->cqe);
+
+	if (!c)
+		errno = ENOMEM;
+	return c;
+}
+
+static int open_post(struct rp_qp *q, struct ibv_qp *qp,
+		     const struct ibv_rpmem_qp_attr *attr)
+{
+	struct rp_post *p = q->mine;
+
+	if (attr->send_ops_flags) {
+		p->ex = ibv_qp_to_qp_ex(qp);
+		/* Where it does not flush by itself a read stands for it. */
+		if (!p->ex ||
+		    !(attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_READ))
+			return EINVAL;
+		q->native = rp_device_native(qp->pd);
+		if (!(attr->send_ops_flags & IBV_RPMEM_QP_EX_WITH_FLUSH))
+			q->native &= ~(RP_DESC_GLOBAL | RP_DESC_PERSISTENT);
+		if (!(attr->send_ops_flags & WITH_ATOMIC_WRITE))
+			q->native &= ~RP_DESC_ATOMIC_WRITE;
+	}
+	p->scratch_mr = ibv_reg_mr(qp->pd, p->scratch, sizeof(p->scratch),
+				   IBV_ACCESS_LOCAL_WRITE);
+	return p->scratch_mr ? 0 : errno;
+}
+
+RP_PUBLIC struct ibv_rpmem_qp *
+ibv_rpmem_attach_qp(struct ibv_qp *qp, struct ibv_rpmem_cq *send_cq,
+		    const struct ibv_rpmem_qp_attr *attr)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr now;
+	struct rp_post *p = NULL;
+	struct rp_qp *q = NULL;
+	int ret = EINVAL;
+
+	if (qp->qp_type != IBV_QPT_RC || qp->send_cq != send_cq->base ||
+	    (attr->access & ~(unsigned int)RP_SHIM_FLUSHES))
+		goto fail;
+	ret = ibv_query_qp(qp, &now, IBV_QP_STATE, &init);
+	if (ret)
+		goto fail;
+	ret = ENOMEM;
+	q = calloc(1, sizeof(*q));
+	p = calloc(1, sizeof(*p));
+	if (!q || !p)
+		goto fail;
+	q->mine = p;
+	q->access = attr->access;
+	q->sig_all = init.sq_sig_all;
+	ret = open_post(q, qp, attr);
+	if (ret)
+		goto fail;
+	ret = -rp_qp_init(q, qp, send_cq,
+			  p->ex ? &rp_qp_ops_ex : &rp_qp_ops_send);
+	if (ret)
+		goto dereg;
+	return &q->pub;
+dereg:
+	ibv_dereg_mr(p->scratch_mr);
+fail:
+	free(p);
+	free(q);
+	errno = ret;
+	return NULL;
+}
+
+RP_PUBLIC int ibv_rpmem_detach_qp(struct ibv_rpmem_qp *qp)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_post *p = q->mine;
+	int ret = ibv_dereg_mr(p->scratch_mr);
+
+	if (ret)
+		return ret;
+	rp_qp_fini(q);
+	free(p->reads);
+	free(p);
+	free(q);
+	return 0;
+}

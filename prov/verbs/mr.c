@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The target's regions: what is known of them, and what peers are told. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/log.h"
+#include "core/operator.h"
+#include "verbs/shim.h"
+
+struct rp_mr {
+	struct ibv_rpmem_mr pub;
+	struct rp_facts facts;
+	unsigned int access;   /* RP_DESC_*, what was asked for */
+	unsigned int native;   /* RP_DESC_*, of the device and registration */
+	uint64_t addr, length; /* as the device has it */
+};
+
+/* The same names as the provider's: one operator, one machine. */
+static bool is_set(const char *name)
+{
+	const char *s = getenv(name);
+
+	return s && (!strcmp(s, "1") || !strcasecmp(s, "yes") ||
+		     !strcasecmp(s, "true") || !strcasecmp(s, "on"));
+}
+
+void rp_shim_cfg(struct rp_remote_cfg *cfg)
+{
+	const char *class = getenv("FI_OFI_RPMEM_CLASS");
+	const char *method = getenv("FI_OFI_RPMEM_METHOD");
+
+	*cfg = (struct rp_remote_cfg){.required = RP_CLASS_POWER};
+	if (class && rp_class_parse(class, &cfg->required))
+		rp_log(RP_LOG_WARN, "FI_OFI_RPMEM_CLASS=%s is no class", class);
+	if (cfg->required < RP_CLASS_POWER)
+		rp_log(RP_LOG_WARN,
+		       "FI_OFI_RPMEM_CLASS lowers what a flush "
+		       "has to survive to %s",
+		       rp_class_name(cfg->required));
+	if (method && *method) {
+		cfg->forced = rp_method_parse(method);
+		/* A name that is none leaves nothing. */
+		if (cfg->forced == RP_METHOD_REFUSED)
+			cfg->forced = RP_METHOD_MAX;
+	}
+}
+
+static int find_facts(const char *device, void *addr, size_t length,
+		      struct rp_facts *facts, char *why)
+{
+	struct rp_caps_cfg cfg = {
+		.trust_fs = getenv("FI_OFI_RPMEM_TRUST_FS"),
+		.emulate = is_set("FI_OFI_RPMEM_EMULATE"),
+		.allow_force_granularity =
+			is_set("FI_OFI_RPMEM_ALLOW_FORCE_GRANULARITY"),
+	};
+	struct rp_operator *op;
+	struct rp_nic nic;
+	int ret = rp_operator_find(getenv("FI_OFI_RPMEM_OPERATOR"), &op, why);
+
+	if (ret)
+		return ret;
+	rp_caps_base(NULL, "verbs", device, &nic);
+	cfg.placement = nic.placement;
+	cfg.placement_why = nic.placement_why;
+	cfg.fence = nic.fence;
+	cfg.fence_why = nic.fence_why;
+	cfg.op = op;
+	ret = rp_caps_region(&cfg, addr, length, facts, why);
+	rp_operator_free(op);
+	return ret;
+}
+
+/*
+ * The kernel takes FLUSH bits from devices that have them only, and lets rxe
+ * register as persistent what is a device DAX only. Without the bits it is
+ * memory as any other, and peers flush it by other means.
+ */
+static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
+			  unsigned int access, bool dax, unsigned int *native)
+{
+	unsigned int flushes = access & RP_SHIM_FLUSHES;
+	struct ibv_mr *mr = NULL;
+
+	*native = rp_device_native(pd);
+	if (!dax)
+		*native &= ~RP_DESC_PERSISTENT;
+	if (!(*native & RP_DESC_PERSISTENT))
+		flushes &= ~IBV_RPMEM_ACCESS_FLUSH_PERSISTENT;
+	if (!(*native & RP_DESC_GLOBAL))
+		flushes &= ~IBV_RPMEM_ACCESS_FLUSH_GLOBAL;
+	access &= ~(unsigned int)RP_SHIM_FLUSHES;
+	/* Not the macro of this name: it looks at constants only. */
+	if (flushes)
+		mr = (ibv_reg_mr)(pd, addr, length, (int)(access | flushes));
+	*native &= mr ? rp_desc_bits(flushes) | RP_DESC_ATOMIC_WRITE
+		      : RP_DESC_ATOMIC_WRITE;
+	return mr ? mr : (ibv_reg_mr)(pd, addr, length, (int)access);
+}
+
+/* What a flush would be, if its peer's end were as this one. */
+static int judge(struct rp_mr *m, const char *why)
+{
+	struct rp_choice c;
+	struct rp_facts f = m->facts;
+
+	if (!(m->access & RP_DESC_PERSISTENT))
+		return 0;
+	f.told = RP_YES;
+	f.agent = true;
+	f.native = m->native & RP_DESC_PERSISTENT ? RP_YES : RP_NO;
+	c = rp_method_best(&f, RP_METHOD_BIT(RP_METHOD_NATIVE) |
+				       RP_METHOD_BIT(RP_METHOD_DELIVERY) |
+				       RP_METHOD_BIT(RP_METHOD_FENCE));
+	if (c.method != RP_METHOD_REFUSED)
+		return 0;
+	rp_log(RP_LOG_WARN, "FLUSH_PERSISTENT refused: %s; %s", why, c.remedy);
+	return c.refusal == RP_REFUSAL_VOLATILE ? EINVAL : EOPNOTSUPP;
+}
+
+RP_PUBLIC struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
+						size_t length, int access)
+{
+	char why[RP_WHY_LEN] = "";
+	struct rp_mr *m = calloc(1, sizeof(*m));
+	int ret;
+
+	if (!m)
+		return NULL;
+	ret = -find_facts(ibv_get_device_name(pd->context->device), addr,
+			  length, &m->facts, why);
+	if (ret) {
+		rp_log(RP_LOG_WARN, "registration refused: %s", why);
+		goto free;
+	}
+	m->access = rp_desc_bits((unsigned int)access);
+	m->addr = (uintptr_t)addr;
+	m->length = length;
+	m->pub.mr = reg(pd, addr, length, (unsigned int)access,
+			m->facts.memory == RP_MEM_DAX_SYNC, &m->native);
+	if (!m->pub.mr) {
+		ret = errno;
+		goto free;
+	}
+	ret = judge(m, why);
+	if (ret)
+		goto dereg;
+	return &m->pub;
+dereg:
+	ibv_dereg_mr(m->pub.mr);
+free:
+	free(m);
+	errno = ret;
+	return NULL;
+}
+
+RP_PUBLIC int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr)
+{
+	int ret = ibv_dereg_mr(mr->mr);
+
+	if (!ret)
+		free((struct rp_mr *)mr);
+	return ret;
+}
+
+RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
+				 struct ibv_rpmem_qp *qp,
+				 struct ibv_rpmem_desc *desc)
+{
+	const struct rp_mr *m = (const struct rp_mr *)mr;
+	const struct rp_facts *f = &m->facts;
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_desc d = {
+		.addr = m->addr,
+		.length = m->length,
+		.rkey = mr->mr->rkey,
+		.qp_num = qp->qp->qp_num,
+		.memory = f->memory,
+		.placement = f->placement,
+		.domain = f->domain,
+		.fence = f->fence,
+		.fs_trusted = f->fs_trusted,
+		.limit = f->limit,
+		.region = (uint16_t)m->access,
+	};
+	unsigned int here;
+	struct rp_end end;
+	int ret = q->ops->look(q, &end);
+
+	if (ret)
+		return ret;
+	if (end.state == IBV_QPS_RESET || end.state == IBV_QPS_ERR)
+		return EINVAL;
+	here = rp_desc_bits(end.access);
+	/* The device flushes only what its queue pair allows. */
+	d.native = (uint16_t)(m->native & here);
+	here |= rp_desc_bits(q->access);
+	if (!end.max_dest_rd_atomic)
+		here &= ~RP_DESC_READ;
+	d.qp = (uint16_t)here;
+	return -rp_desc_put(desc->bytes, &d);
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Posting on a real queue pair: by its builders, or by ibv_post_send(). */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/post.h"
+
+/*
+ * Where struct ibv_qp_ex has wr_flush in rdma-core 45 and later. That the one
+ * in use is so late is known from the device having made a queue pair for it.
+ */
+#define WR_FLUSH_AT 352
+#ifdef HAVE_IBV_WR_FLUSH
+_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == WR_FLUSH_AT,
+	       "what later releases keep for earlier programs");
+#else
+_Static_assert(sizeof(struct ibv_qp_ex) == WR_FLUSH_AT,
+	       "wr_flush was added at the end");
+#endif
+typedef void (*wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
+			    uint64_t remote_addr, size_t len, uint8_t type,
+			    uint8_t level);
+
+static int look(struct rp_qp *q, struct rp_end *end)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int ret = ibv_query_qp(
+		q->pub.qp, &attr,
+		IBV_QP_STATE | IBV_QP_DEST_QPN | IBV_QP_ACCESS_FLAGS |
+			IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC,
+		&init);
+
+	if (ret)
+		return ret;
+	*end = (struct rp_end){
+		.state = attr.qp_state,
+		.dest_qp_num = attr.dest_qp_num,
+		.max_rd_atomic = attr.max_rd_atomic,
+		.max_dest_rd_atomic = attr.max_dest_rd_atomic,
+		.access = attr.qp_access_flags,
+	};
+	return 0;
+}
+
+static int fail(struct rp_qp *q)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	return ibv_modify_qp(q->pub.qp, &attr, IBV_QP_STATE);
+}
+
+static int poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	return ibv_poll_cq(cq, n, wc);
+}
+
+static struct rp_post *post_of(struct rp_qp *q)
+{
+	return q->mine;
+}
+
+/* --- builders --- */
+
+static void ex_start(struct rp_qp *q)
+{
+	ibv_wr_start(post_of(q)->ex);
+}
+
+/* What the program has set for its own builders stays as it is. */
+static void ex_as(struct ibv_qp_ex *ex, uint64_t wr_id, unsigned int flags)
+{
+	ex->wr_id = wr_id;
+	ex->wr_flags = flags;
+}
+
+static void ex_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		    uint32_t rkey, uint64_t addr, uint32_t len)
+{
+	struct rp_post *p = post_of(q);
+	struct ibv_qp_ex *ex = p->ex;
+	const uint64_t id = ex->wr_id;
+	const unsigned int was = ex->wr_flags;
+
+	ex_as(ex, wr_id, flags);
+	ibv_wr_rdma_read(ex, rkey, addr);
+	ibv_wr_set_sge(ex, p->scratch_mr->lkey, (uintptr_t)p->scratch, len);
+	ex_as(ex, id, was);
+}
+
+static void ex_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		     uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
+		     uint8_t level)
+{
+	struct ibv_qp_ex *ex = post_of(q)->ex;
+	const uint64_t id = ex->wr_id;
+	const unsigned int was = ex->wr_flags;
+	wr_flush_fn flush;
+
+	memcpy(&flush, (char *)ex + WR_FLUSH_AT, sizeof(flush));
+	ex_as(ex, wr_id, flags);
+	flush(ex, rkey, addr, len, type, level);
+	ex_as(ex, id, was);
+}
+
+static void ex_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+			    uint32_t rkey, uint64_t addr, const void *value)
+{
+	struct ibv_qp_ex *ex = post_of(q)->ex;
+	const uint64_t id = ex->wr_id;
+	const unsigned int was = ex->wr_flags;
+
+	ex_as(ex, wr_id, flags);
+	ibv_wr_atomic_write(ex, rkey, addr, value);
+	ex_as(ex, id, was);
+}
+
+/* All of them or none: that is what builders promise. */
+static int ex_complete(struct rp_qp *q, size_t *posted)
+{
+	*posted = 0;
+	return ibv_wr_complete(post_of(q)->ex);
+}
+
+static void ex_abort(struct rp_qp *q)
+{
+	ibv_wr_abort(post_of(q)->ex);
+}
+
+const struct rp_qp_ops rp_qp_ops_ex = {
+	.start = ex_start,
+	.read = ex_read,
+	.flush = ex_flush,
+	.atomic_write = ex_atomic_write,
+	.complete = ex_complete,
+	.abort = ex_abort,
+	.look = look,
+	.fail = fail,
+	.poll = poll,
+};
+
+/* --- ibv_post_send(), of which only reads are asked: there is no flush --- */
+
+static void send_start(struct rp_qp *q)
+{
+	post_of(q)->nreads = 0;
+	post_of(q)->err = 0;
+}
+
+static void send_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		      uint32_t rkey, uint64_t addr, uint32_t len)
+{
+	struct rp_post *p = post_of(q);
+	size_t room = p->room ? 2 * p->room : 16;
+	struct rp_post_read *r;
+	void *more;
+
+	if (p->nreads == p->room) {
+		more = reallocarray(p->reads, room, sizeof(*p->reads));
+		if (!more) {
+			p->err = ENOMEM;
+			return;
+		}
+		p->reads = more;
+		p->room = room;
+	}
+	r = &p->reads[p->nreads++];
+	*r = (struct rp_post_read){
+		.sge = {.addr = (uintptr_t)p->scratch,
+			.length = len,
+			.lkey = p->scratch_mr->lkey},
+		.wr = {.wr_id = wr_id,
+		       .num_sge = 1,
+		       .opcode = IBV_WR_RDMA_READ,
+		       .send_flags = flags,
+		       .wr.rdma = {.remote_addr = addr, .rkey = rkey}},
+	};
+}
+
+static int send_complete(struct rp_qp *q, size_t *posted)
+{
+	struct rp_post *p = post_of(q);
+	struct ibv_send_wr *bad = NULL;
+	int ret;
+
+	*posted = 0;
+	if (p->err)
+		return p->err;
+	if (!p->nreads)
+		return 0;
+	/* Not before: the array may have moved. */
+	for (size_t i = 0; i < p->nreads; i++) {
+		p->reads[i].wr.sg_list = &p->reads[i].sge;
+		p->reads[i].wr.next =
+			i + 1 < p->nreads ? &p->reads[i + 1].wr : NULL;
+	}
+	ret = ibv_post_send(q->pub.qp, &p->reads[0].wr, &bad);
+	if (!ret)
+		return 0;
+	/* The device has those before the one that it did not take. */
+	while (*posted < p->nreads && &p->reads[*posted].wr != bad)
+		(*posted)++;
+	return ret;
+}
+
+static void send_abort(struct rp_qp *q)
+{
+	post_of(q)->nreads = 0;
+}
+
+const struct rp_qp_ops rp_qp_ops_send = {
+	.start = send_start,
+	.read = send_read,
+	.complete = send_complete,
+	.abort = send_abort,
+	.look = look,
+	.fail = fail,
+	.poll = poll,
+};

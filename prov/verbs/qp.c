@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Queue pairs of the program: the peer's regions, and flushes of them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/shim.h"
+
+int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
+	       const struct rp_qp_ops *ops)
+{
+	int ret = pthread_mutex_init(&q->lock, NULL);
+
+	if (ret)
+		return -ret;
+	q->pub.qp = qp;
+	q->ops = ops;
+	q->cq = cq;
+	atomic_init(&q->lost, false);
+	pthread_mutex_lock(&cq->lock);
+	LIST_INSERT_HEAD(&cq->qps, q, link);
+	pthread_mutex_unlock(&cq->lock);
+	return 0;
+}
+
+void rp_qp_fini(struct rp_qp *q)
+{
+	struct rp_remote *r, *next;
+
+	/*
+	 * What is under way keeps its slot until its completion has come: a
+	 * new flush under the same address would be taken for it.
+	 */
+	pthread_mutex_lock(&q->cq->lock);
+	for (size_t i = 0; i < q->cq->nslots; i++)
+		if (q->cq->slots[i].q == q)
+			q->cq->slots[i].q = NULL;
+	LIST_REMOVE(q, link);
+	pthread_mutex_unlock(&q->cq->lock);
+	HASH_ITER(hh, q->remotes, r, next)
+	{
+		HASH_DEL(q->remotes, r);
+		free(r);
+	}
+	free(q->batch);
+	pthread_mutex_destroy(&q->lock);
+}
+
+static struct rp_remote *find(const struct rp_qp *q, uint32_t rkey)
+{
+	struct rp_remote *r;
+
+	HASH_FIND(hh, q->remotes, &rkey, sizeof(rkey), r);
+	return r;
+}
+
+int rp_qp_add(struct rp_qp *q, const void *desc,
+	      const struct rp_remote_cfg *cfg)
+{
+	struct rp_remote *r, *old;
+	struct rp_desc d;
+	bool oom = false;
+	int ret = rp_desc_get(desc, &d);
+
+	if (ret)
+		return -ret;
+	r = malloc(sizeof(*r));
+	if (!r)
+		return ENOMEM;
+	rp_remote_init(r, &d, cfg);
+	pthread_mutex_lock(&q->lock);
+	old = find(q, d.rkey);
+	if (old)
+		HASH_DEL(q->remotes, old);
+	HASH_ADD(hh, q->remotes, d.rkey, sizeof(d.rkey), r);
+	pthread_mutex_unlock(&q->lock);
+	free(old);
+	if (!oom)
+		return 0;
+	free(r);
+	return ENOMEM;
+}
+
+RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
+				   const struct ibv_rpmem_desc *desc)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_remote_cfg cfg;
+
+	rp_shim_cfg(&cfg);
+	cfg.native = q->native;
+	return rp_qp_add(q, desc->bytes, &cfg);
+}
+
+RP_PUBLIC int ibv_rpmem_del_region(struct ibv_rpmem_qp *qp, uint32_t rkey)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_remote *r;
+
+	pthread_mutex_lock(&q->lock);
+	r = find(q, rkey);
+	if (r)
+		HASH_DEL(q->remotes, r);
+	pthread_mutex_unlock(&q->lock);
+	free(r);
+	return r ? 0 : ENOKEY;
+}
+
+RP_PUBLIC int ibv_rpmem_query_region(struct ibv_rpmem_qp *qp, uint32_t rkey,
+				     struct ibv_rpmem_region_attr *attr)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	const struct rp_remote *r;
+
+	pthread_mutex_lock(&q->lock);
+	r = find(q, rkey);
+	if (r)
+		*attr = (struct ibv_rpmem_region_attr){
+			.persistent = rp_method_name(r->persistent.method),
+			.global = rp_method_name(r->global),
+			.survives = rp_class_name(r->persistent.class),
+		};
+	pthread_mutex_unlock(&q->lock);
+	return r ? 0 : ENOKEY;
+}
+
+/*
+ * Once for each region, when it is first flushed: the connection is there, it
+ * is the one that the descriptor was made for, and it may read.
+ */
+static int check(struct rp_qp *q, struct rp_remote *r)
+{
+	struct rp_end end;
+	int ret;
+
+	if (r->checked)
+		return 0;
+	ret = q->ops->look(q, &end);
+	if (ret)
+		return ret;
+	if (end.state != IBV_QPS_RTS)
+		return EINVAL;
+	if (end.dest_qp_num != r->d.qp_num)
+		return EKEYREJECTED;
+	if (!end.max_rd_atomic)
+		return EOPNOTSUPP;
+	r->checked = true;
+	return 0;
+}
+
+static int post(struct rp_qp *q, struct rp_remote *r, struct rp_flush f,
+		uint64_t addr, size_t len, uint8_t type, uint8_t level)
+{
+	const unsigned int flags = q->pub.wr_flags;
+	struct rp_slot *s;
+
+	if (f.how == RP_FLUSH_NATIVE) {
+		q->ops->flush(q, q->pub.wr_id, flags, r->d.rkey, addr, len,
+			      type, level);
+		return 0;
+	}
+	if (q->nbatch == q->batch_room) {
+		size_t room = q->batch_room ? 2 * q->batch_room : 16;
+		void *p = reallocarray(q->batch, room, sizeof(*q->batch));
+
+		if (!p)
+			return ENOMEM;
+		q->batch = p;
+		q->batch_room = room;
+	}
+	s = rp_slot_get(q);
+	if (!s)
+		return ENOMEM;
+	s->wr_id = q->pub.wr_id;
+	s->signaled = q->sig_all || (flags & IBV_SEND_SIGNALED);
+	s->doomed = f.how == RP_FLUSH_DOOMED ? f.status : IBV_WC_SUCCESS;
+	q->batch[q->nbatch++] = s;
+	q->reads = true;
+	q->ops->read(q, (uintptr_t)s,
+		     IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE), r->d.rkey,
+		     f.addr, f.len);
+	return 0;
+}
+
+RP_PUBLIC void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+
+	pthread_mutex_lock(&q->lock);
+	q->err = atomic_load(&q->lost) ? ENOTCONN : 0;
+	q->nbatch = 0;
+	q->ops->start(q);
+}
+
+RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
+				  uint64_t remote_addr, size_t len,
+				  uint8_t type, uint8_t level)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_remote *r;
+	struct rp_flush f;
+
+	if (q->err)
+		return;
+	r = find(q, rkey);
+	q->err = r ? check(q, r) : ENOKEY;
+	if (q->err)
+		return;
+	f = rp_flush_decide(r, remote_addr, len, type, level);
+	q->err = f.how == RP_FLUSH_REFUSED
+			 ? f.err
+			 : post(q, r, f, remote_addr, len, type, level);
+}
+
+RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
+					 uint64_t remote_addr,
+					 const void *atomic_wr)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	unsigned int flags = q->pub.wr_flags;
+	struct rp_remote *r;
+
+	if (q->err)
+		return;
+	r = find(q, rkey);
+	q->err = r ? check(q, r) : ENOKEY;
+	if (q->err)
+		return;
+	/* No other store of 8 bytes is known to be whole. */
+	if (!(q->native & r->d.native & RP_DESC_ATOMIC_WRITE)) {
+		q->err = EOPNOTSUPP;
+		return;
+	}
+	/* The device keeps it behind its own flushes only. */
+	if (q->reads)
+		flags |= IBV_SEND_FENCE;
+	q->ops->atomic_write(q, q->pub.wr_id, flags, rkey, remote_addr,
+			     atomic_wr);
+}
+
+/* Give back the slots of what was not posted: all but the first n. */
+static void unpost(struct rp_qp *q, size_t n)
+{
+	for (size_t i = n; i < q->nbatch; i++)
+		rp_slot_put(q->cq, q->batch[i]);
+}
+
+RP_PUBLIC int ibv_rpmem_wr_complete(struct ibv_rpmem_qp *qp)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	size_t posted = 0;
+	int ret = q->err;
+
+	if (ret)
+		q->ops->abort(q);
+	else
+		ret = q->ops->complete(q, &posted);
+	if (ret)
+		unpost(q, posted);
+	pthread_mutex_unlock(&q->lock);
+	return ret;
+}
+
+RP_PUBLIC void ibv_rpmem_wr_abort(struct ibv_rpmem_qp *qp)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+
+	q->ops->abort(q);
+	unpost(q, 0);
+	pthread_mutex_unlock(&q->lock);
+}

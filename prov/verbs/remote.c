@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a flush of a peer's region becomes: pure functions of its descriptor. */
+#include <errno.h>
+
+#include "verbs/shim.h"
+
+#define LONGEST_MR UINT32_MAX /* rxe cuts a longer one, and says nothing */
+
+/* Devices of both ends, the registration and the queue pair. */
+static unsigned int native_of(const struct rp_desc *d, unsigned int here)
+{
+	return here & d->native & d->region & d->qp;
+}
+
+void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
+		    const struct rp_remote_cfg *cfg)
+{
+	const unsigned int native = native_of(d, cfg->native);
+	const bool reads = d->region & d->qp & RP_DESC_READ;
+	unsigned int built = RP_METHOD_BIT(RP_METHOD_NATIVE);
+	const struct rp_facts facts = {
+		.memory = d->memory,
+		.placement = d->placement,
+		.domain = d->domain,
+		.fence = d->fence,
+		/* One connection, the program's, which nobody replaces. */
+		.told = RP_YES,
+		.native = native & RP_DESC_PERSISTENT ? RP_YES : RP_NO,
+		.fs_trusted = d->fs_trusted,
+		.limit = d->limit,
+		/* Who confirms is the target: by this descriptor. */
+		.agent = true,
+	};
+
+	*r = (struct rp_remote){.d = *d, .global = RP_METHOD_REFUSED};
+	/* Delivery is known by a read as well: it is behind the writes. */
+	if (reads)
+		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |
+			 RP_METHOD_BIT(RP_METHOD_FENCE);
+	if (cfg->forced != RP_METHOD_REFUSED)
+		built &= RP_METHOD_BIT(cfg->forced);
+	r->persistent = rp_method_choose(&facts, cfg->required, built);
+	/* Visible is what left the adapter; a CPU's copy never was in one. */
+	if ((native & RP_DESC_GLOBAL) &&
+	    (built & RP_METHOD_BIT(RP_METHOD_NATIVE)))
+		r->global = RP_METHOD_NATIVE;
+	else if (reads && (built & ~RP_METHOD_BIT(RP_METHOD_NATIVE)) &&
+		 (facts.fence == RP_YES ||
+		  facts.placement == RP_PLACE_CPU_USER ||
+		  facts.placement == RP_PLACE_CPU_KERNEL))
+		r->global = RP_METHOD_FENCE;
+}
+
+static struct rp_flush refused(int err)
+{
+	return (struct rp_flush){.how = RP_FLUSH_REFUSED, .err = err};
+}
+
+/* Behind the region's end nobody may read. */
+static struct rp_flush doomed(const struct rp_remote *r,
+			      enum ibv_wc_status status)
+{
+	return (struct rp_flush){
+		.how = RP_FLUSH_DOOMED,
+		.status = status,
+		.addr = r->d.addr + r->d.length,
+		.len = 1,
+	};
+}
+
+static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
+			     uint64_t len)
+{
+	struct rp_flush f = {.how = RP_FLUSH_READ, .addr = addr};
+
+	/* No bytes would be no fence; nor may it leave the region. */
+	if (!len) {
+		f.addr = r->d.addr;
+		len = 1;
+	}
+	f.len = len < RP_SHIM_FENCE ? (uint32_t)len : RP_SHIM_FENCE;
+	return f;
+}
+
+struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
+				uint64_t len, uint8_t type, uint8_t level)
+{
+	const struct rp_desc *d = &r->d;
+	enum rp_method method = r->global;
+
+	/* rxe takes these, and does something or nothing. */
+	if (!type ||
+	    (type & ~(IBV_RPMEM_FLUSH_GLOBAL | IBV_RPMEM_FLUSH_PERSISTENT)) ||
+	    level > IBV_RPMEM_FLUSH_MR)
+		return refused(EINVAL);
+	if (level == IBV_RPMEM_FLUSH_RANGE && len > RP_SHIM_MAX_RANGE)
+		return refused(EMSGSIZE);
+
+	/* What the target's device refuses, in its order. */
+	if ((d->qp & type) != type)
+		return doomed(r, IBV_WC_REM_INV_REQ_ERR);
+	if ((d->region & type) != type)
+		return doomed(r, IBV_WC_REM_ACCESS_ERR);
+	if (level == IBV_RPMEM_FLUSH_MR) {
+		addr = d->addr;
+		len = d->length;
+	} else if (addr < d->addr || addr - d->addr > d->length ||
+		   len > d->length - (addr - d->addr)) {
+		return doomed(r, IBV_WC_REM_ACCESS_ERR);
+	}
+
+	if (type & IBV_RPMEM_FLUSH_PERSISTENT) {
+		method = r->persistent.method;
+		/* Visible too, and by the same request. */
+		if ((type & IBV_RPMEM_FLUSH_GLOBAL) &&
+		    (r->global == RP_METHOD_REFUSED ||
+		     (method == RP_METHOD_NATIVE &&
+		      r->global != RP_METHOD_NATIVE)))
+			return refused(EOPNOTSUPP);
+	}
+	switch (method) {
+	case RP_METHOD_NATIVE:
+		if (level == IBV_RPMEM_FLUSH_MR && d->length > LONGEST_MR)
+			return refused(EMSGSIZE);
+		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
+	case RP_METHOD_DELIVERY:
+	case RP_METHOD_FENCE:
+		return fence(r, addr, len);
+	default:
+		return refused(EOPNOTSUPP);
+	}
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the verbs shim share. */
+#ifndef RP_SHIM_H
+#define RP_SHIM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <infiniband/rpmem.h>
+
+#include "core/hash.h"
+#include "core/method.h"
+#include "core/wire_desc.h"
+
+#define RP_PUBLIC __attribute__((visibility("default")))
+
+#define RP_SHIM_FLUSHES                                                        \
+	(IBV_RPMEM_ACCESS_FLUSH_GLOBAL | IBV_RPMEM_ACCESS_FLUSH_PERSISTENT)
+#define RP_SHIM_FENCE 8 /* bytes that a fence reads at most */
+/* A longer range has no answer on the wire; of an MR that a device cuts. */
+#define RP_SHIM_MAX_RANGE (1ull << 31)
+
+/* --- a region of the peer, and what a flush of it becomes --- */
+
+struct rp_remote {
+	struct rp_desc d;
+	struct rp_choice persistent;
+	enum rp_method global; /* NATIVE, FENCE or REFUSED */
+	bool checked;	       /* the queue pair is the one that it names */
+	UT_hash_handle hh;
+};
+
+struct rp_remote_cfg {
+	unsigned int native; /* RP_DESC_* that this end can post */
+	enum rp_class required;
+	enum rp_method forced; /* RP_METHOD_REFUSED: none is */
+};
+/* Fills in all but checked. Pure. */
+void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
+		    const struct rp_remote_cfg *cfg);
+
+enum rp_flush_how {
+	RP_FLUSH_REFUSED, /* err; nothing is posted */
+	RP_FLUSH_NATIVE,
+	RP_FLUSH_READ,
+	/* A read that the target must refuse; it ends with status. */
+	RP_FLUSH_DOOMED,
+};
+struct rp_flush {
+	enum rp_flush_how how;
+	int err;
+	enum ibv_wc_status status;
+	uint64_t addr; /* of the read */
+	uint32_t len;
+};
+/* Pure. */
+struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
+				uint64_t len, uint8_t type, uint8_t level);
+
+/* --- what is asked of a queue pair; a model of one can stand in for it --- */
+
+struct rp_qp;
+
+struct rp_end {
+	enum ibv_qp_state state;
+	uint32_t dest_qp_num;
+	unsigned int max_rd_atomic, max_dest_rd_atomic;
+	unsigned int access; /* IBV_ACCESS_* and FLUSH bits */
+};
+struct rp_qp_ops {
+	void (*start)(struct rp_qp *q);
+	/* The local side of reads is the queue pair's scratch. */
+	void (*read)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		     uint32_t rkey, uint64_t addr, uint32_t len);
+	void (*flush)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		      uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
+		      uint8_t level);
+	void (*atomic_write)(struct rp_qp *q, uint64_t wr_id,
+			     unsigned int flags, uint32_t rkey, uint64_t addr,
+			     const void *value);
+	/*
+	 * 0, or a positive errno. *posted: how many of those since start were
+	 * posted all the same.
+	 */
+	int (*complete)(struct rp_qp *q, size_t *posted);
+	void (*abort)(struct rp_qp *q);
+	int (*look)(struct rp_qp *q, struct rp_end *end);
+	int (*fail)(struct rp_qp *q); /* to the error state */
+	int (*poll)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+};
+
+/*
+ * One flush that a read stands for. Work requests of ours have the address of
+ * one as their wr_id: no pointer of the program's is the same.
+ */
+struct rp_slot {
+	struct rp_qp *q; /* NULL: detached meanwhile */
+	uint64_t wr_id;	 /* the program's */
+	bool signaled;
+	enum ibv_wc_status doomed; /* SUCCESS: it is not */
+	struct rp_slot *next;	   /* free */
+};
+
+struct ibv_rpmem_cq {
+	struct ibv_cq *base;
+	const struct rp_qp_ops *ops;
+	pthread_mutex_t lock; /* slots, and the list; never held for long */
+	size_t nslots;
+	struct rp_slot *slots, *free;
+	LIST_HEAD(, rp_qp) qps;
+};
+
+struct rp_qp {
+	struct ibv_rpmem_qp pub;
+	const struct rp_qp_ops *ops;
+	struct ibv_rpmem_cq *cq;
+	unsigned int native; /* RP_DESC_* that can be posted */
+	unsigned int access; /* FLUSH bits that the program grants */
+	bool sig_all;
+	atomic_bool lost; /* an error was seen: the connection is over */
+	LIST_ENTRY(rp_qp) link;
+	pthread_mutex_t lock; /* from start to complete, and of the regions */
+	struct rp_remote *remotes; /* by rkey */
+	bool reads; /* one stood for a flush: atomic writes stay behind it */
+	/* Of the batch: the first error, and its slots, oldest first. */
+	int err;
+	struct rp_slot **batch;
+	size_t nbatch, batch_room;
+	void *mine; /* of ops */
+};
+
+/* slots: flushes at once. NULL: no memory. */
+struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
+			       size_t slots);
+struct rp_slot *rp_slot_get(struct rp_qp *q);
+void rp_slot_put(struct ibv_rpmem_cq *cq, struct rp_slot *s);
+
+/* native, access and sig_all are the caller's. 0 or -errno. */
+int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
+	       const struct rp_qp_ops *ops);
+void rp_qp_fini(struct rp_qp *q);
+int rp_qp_add(struct rp_qp *q, const void *desc,
+	      const struct rp_remote_cfg *cfg);
+
+static inline struct rp_qp *rp_qp_of(struct ibv_rpmem_qp *qp)
+{
+	return (struct rp_qp *)qp; /* its first member */
+}
+
+/* --- this machine --- */
+
+/* Over ibv_qp_ex where ex is not NULL, else over ibv_post_send(). */
+extern const struct rp_qp_ops rp_qp_ops_ex, rp_qp_ops_send;
+
+/* RP_DESC_NATIVE: what the device, and the library in use, do by themselves. */
+unsigned int rp_device_native(struct ibv_pd *pd);
+unsigned int rp_desc_bits(unsigned int access);
+/* The operator's, from the environment. */
+void rp_shim_cfg(struct rp_remote_cfg *cfg);
+
+#endif
