@@ -5,8 +5,9 @@
 trace=/sys/kernel/tracing
 
 # The region begins at a huge page, so low bits of an address are the offset.
+# judge NUMBER: of cases
 judge() {
-	awk -v huge=2097152 -v page=4096 '
+	awk -v number="$1" -v huge=2097152 -v page=4096 '
 	function value(key) {
 		match($0, key "=[0-9]+")
 		return substr($0, RSTART + length(key) + 1,
@@ -36,28 +37,34 @@ judge() {
 			print "# up to " at - from " by " calls ";" bad
 		cases++
 	}
-	END { if (cases != 10) print "not ok - all cases were run, not " cases + 0 }'
+	END {
+		if (cases != number)
+			print "not ok - all cases were run, not " cases + 0
+	}'
 }
 
+# flushed NUMBER COMMAND...: what it writes back, case by case
 flushed() {
+	want=$1
+	shift
 	echo 0 >$trace/tracing_on
 	echo >$trace/trace
 	echo 'p:wb arch_wb_cache_pmem addr=%di:u32 size=%si:u32' \
 		>$trace/kprobe_events || return
 	echo 1 >$trace/events/kprobes/wb/enable
 	echo 1 >$trace/tracing_on
-	./flush rxe0 1 "$dax" $trace/trace_marker
+	"$@"
 	code=$?
 	echo 0 >$trace/tracing_on
 	echo 0 >$trace/events/kprobes/wb/enable
-	judge <$trace/trace
+	judge "$want" <$trace/trace
 	return $code
 }
 
 note "FLUSH"
 if [ -x flush ]; then
 	mount -t tracefs trace $trace 2>/dev/null
-	flushed >/tmp/flushed 2>&1
+	flushed 10 ./flush rxe0 1 "$dax" $trace/trace_marker >/tmp/flushed 2>&1
 	code=$?
 	tap "FLUSH" sh -c "cat /tmp/flushed; exit $code"
 else

@@ -195,7 +195,8 @@ make_tests() {
 		-print -quit)" ] || (cd "$src" && ./autogen.sh) || return
 	mkdir -p "$out"
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
-	cp "$here/lib.sh" "$here/flush.sh" "$here/verbs.sh" \
+	cp "$here/lib.sh" "$here/flush.sh" "$here/shim.sh" \
+		"$here/verbs.sh" \
 		"$here/lives.sh" "$here/sides.sh" "$here/methods" \
 		"$here/rivals.sh" \
 		"$here/trace.sh" "$here/trace.awk" \

@@ -27,11 +27,12 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	util/fi_rpmem_bench fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
-	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines
+	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
+	fabtests/vm/shim
 rm -rf /build/payload
 mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 	/build/payload/fabtests/functional /build/payload/util \
-	/build/payload/fabtests/benchmarks
+	/build/payload/fabtests/benchmarks /build/payload/fabtests/vm
 for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/librpmem-fault-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
@@ -39,7 +40,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device \
-	fabtests/fault/machines; do
+	fabtests/fault/machines fabtests/vm/shim; do
 	strip -S -o "/build/payload/$f" "$f"
 done
 # FLUSH came with rdma-core 45.

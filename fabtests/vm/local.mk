@@ -8,6 +8,15 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/images.py fabtests/vm/methods \
 	fabtests/vm/rivals.sh fabtests/vm/trace.sh fabtests/vm/trace.awk
 
+# The shim over the guest's device.
+EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh
+if HAVE_VERBS
+check_PROGRAMS += fabtests/vm/shim
+fabtests_vm_shim_SOURCES = fabtests/vm/shim.c
+fabtests_vm_shim_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+fabtests_vm_shim_LDADD = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS)
+endif
+
 # What judges the packets of a guest, without one.
 TESTS += fabtests/vm/trace_cases.sh
 EXTRA_DIST += fabtests/vm/trace_cases.sh

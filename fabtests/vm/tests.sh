@@ -160,6 +160,7 @@ long "ib_write_lat" both "timeout 60 ib_write_lat -d rxe0 -x 1 -n 100" \
 	"timeout 60 ib_write_lat -d rxe0 -x 1 -n 100 10.9.0.1"
 
 . ./flush.sh
+. ./shim.sh
 . ./verbs.sh
 if [ "$domain" = adr ]; then
 	. ./rivals.sh

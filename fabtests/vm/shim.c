@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One program text over each kind of flush: what completes, and how. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/rpmem.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+/*
+ * Two queue pairs of this process; a writes to b's devdax. Each case is a
+ * write, a flush and a write, and its completions go to the log, which must be
+ * the same whatever a flush is: the device's own, by libibverbs alone (raw) or
+ * through the shim (native); a read of the shim's, by builders (read) or by
+ * ibv_post_send() (send). Into the kernel's trace go the marks of flush.sh.
+ */
+enum mode {
+	RAW,
+	NATIVE,
+	READ,
+	SEND
+};
+static const char *const modes[] = {"raw", "native", "read", "send"};
+
+#define LEN	(2u << 20)
+#define PORT	1
+#define SECONDS 60
+
+#define OPEN                                                                   \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
+	 IBV_ACCESS_REMOTE_READ)
+#define GLOBAL	   IBV_RPMEM_ACCESS_FLUSH_GLOBAL
+#define PERSISTENT IBV_RPMEM_ACCESS_FLUSH_PERSISTENT
+#define FLUSHES	   (GLOBAL | PERSISTENT)
+
+struct end {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_qp_ex *ex;
+	struct ibv_rpmem_cq *scq;
+	struct ibv_rpmem_qp *sqp;
+};
+
+static enum mode mode;
+static struct ibv_context *ctx;
+static struct ibv_pd *pd;
+static union ibv_gid gid;
+static struct ibv_port_attr port;
+static int gid_index;
+static bool device_flushes;
+static struct end a, b;
+static struct ibv_mr *from;
+static char *to, *source;
+static FILE *marker, *logged;
+
+static void __attribute__((noreturn, format(printf, 1, 2)))
+die(const char *fmt, ...)
+{
+	const int err = errno;
+	va_list ap;
+
+	printf("Bail out! ");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf(": %s\n", strerror(err));
+	exit(1);
+}
+
+static void check(bool good, const char *name)
+{
+	printf("%sok - %s: %s\n", good ? "" : "not ", modes[mode], name);
+}
+
+static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vfprintf(marker, fmt, ap);
+	va_end(ap);
+	if (fflush(marker))
+		die("trace_marker");
+}
+
+static void end_open(struct end *e, unsigned int access)
+{
+	const struct ibv_qp_cap cap = {.max_send_wr = 8,
+				       .max_recv_wr = 1,
+				       .max_send_sge = 1,
+				       .max_recv_sge = 1};
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_type = IBV_QPT_RC,
+		.cap = cap,
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = pd,
+		.send_ops_flags =
+			IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ,
+	};
+	struct ibv_qp_init_attr plain = {.qp_type = IBV_QPT_RC, .cap = cap};
+	struct ibv_rpmem_qp_attr attr = {.access = access & FLUSHES};
+
+	*e = (struct end){.cq = ibv_create_cq(ctx, 16, NULL, NULL, 0)};
+	if (!e->cq)
+		die("ibv_create_cq");
+	ex.send_cq = ex.recv_cq = plain.send_cq = plain.recv_cq = e->cq;
+	if (mode == RAW || mode == NATIVE)
+		ex.send_ops_flags |= IBV_RPMEM_QP_EX_WITH_FLUSH;
+	e->qp = mode == SEND ? ibv_create_qp(pd, &plain)
+			     : ibv_create_qp_ex(ctx, &ex);
+	if (!e->qp)
+		die("the queue pair");
+	if (mode != SEND) {
+		e->ex = ibv_qp_to_qp_ex(e->qp);
+		attr.send_ops_flags = ex.send_ops_flags;
+	}
+	if (mode == RAW)
+		return;
+	e->scq = ibv_rpmem_attach_cq(e->cq);
+	if (!e->scq)
+		die("ibv_rpmem_attach_cq");
+	e->sqp = ibv_rpmem_attach_qp(e->qp, e->scq, &attr);
+	if (!e->sqp)
+		die("ibv_rpmem_attach_qp");
+}
+
+static void end_close(struct end *e)
+{
+	if (mode != RAW &&
+	    (ibv_rpmem_detach_qp(e->sqp) || ibv_rpmem_detach_cq(e->scq)))
+		die("detach");
+	ibv_destroy_qp(e->qp);
+	ibv_destroy_cq(e->cq);
+}
+
+static void move(struct end *e, struct ibv_qp_attr *attr, int mask)
+{
+	errno = ibv_modify_qp(e->qp, attr, mask | IBV_QP_STATE);
+	if (errno)
+		die("ibv_modify_qp to state %d", (int)attr->qp_state);
+}
+
+static void end_join(struct end *e, const struct end *peer, unsigned int access)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = PORT};
+
+	/* The kernel refuses bits that the device does not have. */
+	attr.qp_access_flags = device_flushes && mode <= NATIVE
+				       ? access
+				       : access & ~(unsigned int)FLUSHES;
+	move(e, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = port.active_mtu,
+		.dest_qp_num = peer->qp->qp_num,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = {.is_global = 1,
+			    .port_num = PORT,
+			    .grh = {.dgid = gid,
+				    .sgid_index = (uint8_t)gid_index,
+				    .hop_limit = 1}},
+	};
+	move(e, &attr,
+	     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+				    .timeout = 16,
+				    .retry_cnt = 5,
+				    .rnr_retry = 5,
+				    .max_rd_atomic = 1};
+	move(e, &attr,
+	     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* --- what differs between the modes, and nothing else --- */
+
+static void write_to(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)source,
+			      .length = (uint32_t)len,
+			      .lkey = from->lkey};
+	struct ibv_send_wr *bad, wr = {
+					 .wr_id = wr_id,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_RDMA_WRITE,
+					 .send_flags = IBV_SEND_SIGNALED,
+				 };
+
+	if (mode == SEND) {
+		wr.wr.rdma.remote_addr = (uintptr_t)to + off;
+		wr.wr.rdma.rkey = rkey;
+		errno = ibv_post_send(a.qp, &wr, &bad);
+		if (errno)
+			die("ibv_post_send");
+		return;
+	}
+	a.ex->wr_id = wr_id;
+	a.ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(a.ex, rkey, (uintptr_t)to + off);
+	ibv_wr_set_sge(a.ex, from->lkey, (uintptr_t)source, (uint32_t)len);
+}
+
+static void start(void)
+{
+	if (mode == RAW)
+		ibv_wr_start(a.ex);
+	else
+		ibv_rpmem_wr_start(a.sqp);
+}
+
+static int complete(void)
+{
+	return mode == RAW ? ibv_wr_complete(a.ex)
+			   : ibv_rpmem_wr_complete(a.sqp);
+}
+
+static void flush(uint64_t wr_id, uint32_t rkey, size_t off, size_t len,
+		  uint8_t type, uint8_t level)
+{
+	if (mode != RAW) {
+		a.sqp->wr_id = wr_id;
+		a.sqp->wr_flags = IBV_SEND_SIGNALED;
+		ibv_rpmem_wr_flush(a.sqp, rkey, (uintptr_t)to + off, len, type,
+				   level);
+		return;
+	}
+#ifdef HAVE_IBV_WR_FLUSH
+	a.ex->wr_id = wr_id;
+	a.ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_flush(a.ex, rkey, (uintptr_t)to + off, len, type, level);
+#endif
+}
+
+static int polled(struct ibv_wc *wc)
+{
+	return mode == RAW ? ibv_poll_cq(a.cq, 1, wc)
+			   : ibv_rpmem_poll_cq(a.scq, 1, wc);
+}
+
+static struct ibv_mr *reg(void *addr, unsigned int access,
+			  struct ibv_rpmem_mr **rmr)
+{
+	if (mode == RAW)
+		return (ibv_reg_mr)(pd, addr, LEN, (int)access);
+	*rmr = ibv_rpmem_reg_mr(pd, addr, LEN, (int)access);
+	return *rmr ? (*rmr)->mr : NULL;
+}
+
+/* --- the program --- */
+
+static enum ibv_wc_status log_completions(const char *name)
+{
+	enum ibv_wc_status of_flush = IBV_WC_GENERAL_ERR;
+	const time_t limit = time(NULL) + SECONDS;
+	struct ibv_wc wc;
+
+	for (int n = 0; n < 3;) {
+		int ret = polled(&wc);
+
+		if (ret < 0)
+			die("poll");
+		if (!ret && time(NULL) > limit)
+			die("only %d completions of \"%s\"", n, name);
+		if (!ret)
+			continue;
+		n++;
+		if (wc.wr_id == 2)
+			of_flush = wc.status;
+		fprintf(logged, "%s: %d %s %s, opcode %d\n", name,
+			(int)wc.wr_id,
+			wc.qp_num == a.qp->qp_num ? "ours" : "another's",
+			ibv_wc_status_str(wc.status),
+			wc.status ? -1 : (int)wc.opcode);
+	}
+	return of_flush;
+}
+
+static const struct one {
+	const char *name;
+	unsigned int mr_access, qp_access;
+	size_t off, len; /* written, and flushed but for whole regions */
+	uint8_t type, level;
+	enum ibv_wc_status want;
+	size_t back, back_len; /* by the device's own flush */
+} cases[] = {
+	{"persistent, one line", PERSISTENT, PERSISTENT, 4160, 64, 2, 0,
+	 IBV_WC_SUCCESS, 4160, 64},
+	{"persistent, over three pages", PERSISTENT, PERSISTENT, 20000, 8192, 2,
+	 0, IBV_WC_SUCCESS, 20000, 8192},
+	{"persistent, to the end", PERSISTENT, PERSISTENT, LEN - 100, 100, 2, 0,
+	 IBV_WC_SUCCESS, LEN - 100, 100},
+	{"persistent, the whole region", PERSISTENT, PERSISTENT, 4096, 64, 2, 1,
+	 IBV_WC_SUCCESS, 0, LEN},
+	{"persistent and global", FLUSHES, FLUSHES, 8192, 4096, 3, 0,
+	 IBV_WC_SUCCESS, 8192, 4096},
+	{"global, one page", GLOBAL, GLOBAL, 8192, 4096, 1, 0, IBV_WC_SUCCESS,
+	 0, 0},
+	{"global, the whole region", GLOBAL, GLOBAL, 8192, 4096, 1, 1,
+	 IBV_WC_SUCCESS, 0, 0},
+	{"persistent, of no bytes", PERSISTENT, PERSISTENT, 4096, 0, 2, 0,
+	 IBV_WC_SUCCESS, 0, 0},
+	{"persistent, the region is global only", GLOBAL, FLUSHES, 0, 64, 2, 0,
+	 IBV_WC_REM_ACCESS_ERR, 0, 0},
+	{"global, the region is persistent only", PERSISTENT, FLUSHES, 0, 64, 1,
+	 0, IBV_WC_REM_ACCESS_ERR, 0, 0},
+	{"persistent, the region has neither", 0, FLUSHES, 0, 64, 2, 0,
+	 IBV_WC_REM_ACCESS_ERR, 0, 0},
+	{"persistent, beyond the end", PERSISTENT, PERSISTENT, LEN - 64, 128, 2,
+	 0, IBV_WC_REM_ACCESS_ERR, 0, 0},
+	{"persistent, the queue pair may not", PERSISTENT, 0, 0, 64, 2, 0,
+	 IBV_WC_REM_INV_REQ_ERR, 0, 0},
+	{"both, the queue pair is global only", FLUSHES, GLOBAL, 0, 64, 3, 0,
+	 IBV_WC_REM_INV_REQ_ERR, 0, 0},
+};
+
+static void play(const struct one *c)
+{
+	size_t fits = c->off + c->len > LEN ? LEN - c->off : c->len;
+	struct ibv_rpmem_mr *rmr = NULL;
+	struct ibv_mr *mr = reg(to, OPEN | c->mr_access, &rmr);
+	struct ibv_rpmem_desc desc;
+	enum ibv_wc_status got;
+
+	if (!mr)
+		die("registration for \"%s\"", c->name);
+	end_open(&a, 0);
+	end_open(&b, c->qp_access);
+	end_join(&a, &b, OPEN);
+	end_join(&b, &a, OPEN | c->qp_access);
+	if (rmr) {
+		errno = ibv_rpmem_get_desc(rmr, b.sqp, &desc);
+		if (errno)
+			die("ibv_rpmem_get_desc");
+		errno = ibv_rpmem_add_region(a.sqp, &desc);
+		if (errno)
+			die("ibv_rpmem_add_region");
+	}
+	if (!fits)
+		fits = 1;
+	memset(source, 'a' + (int)(c - cases), LEN);
+	if (mode <= NATIVE)
+		mark("begin %zu %zu %s\n", c->back, c->back_len, c->name);
+	else
+		mark("begin 0 0 %s\n", c->name);
+	if (mode == SEND)
+		write_to(1, mr->rkey, c->off, fits);
+	start();
+	if (mode != SEND)
+		write_to(1, mr->rkey, c->off, fits);
+	flush(2, mr->rkey, c->off, c->len, c->type, c->level);
+	if (mode != SEND)
+		write_to(3, mr->rkey, 0, 1);
+	errno = complete();
+	if (errno)
+		die("\"%s\"", c->name);
+	if (mode == SEND)
+		write_to(3, mr->rkey, 0, 1);
+	got = log_completions(c->name);
+	mark("end %s: %s\n",
+	     got == c->want && !memcmp(to + c->off + 1, source, fits - 1)
+		     ? "right"
+		     : "wrong",
+	     ibv_wc_status_str(got));
+	check(got == c->want, c->name);
+	end_close(&a);
+	end_close(&b);
+	if (rmr ? ibv_rpmem_dereg_mr(rmr) : ibv_dereg_mr(mr))
+		die("deregistration");
+}
+
+/* What is refused here already, and says so. */
+static void refuses(void)
+{
+	static const struct {
+		const char *name;
+		uint8_t type, level;
+		uint32_t other;
+		int want;
+	} bad[] = {
+		{"refuses type 0", 0, 0, 0, EINVAL},
+		{"refuses type 4", 4, 0, 0, EINVAL},
+		{"refuses level 2", 2, 2, 0, EINVAL},
+		{"refuses an unknown region", 2, 0, 1, ENOKEY},
+	};
+	struct ibv_rpmem_mr *rmr =
+		ibv_rpmem_reg_mr(pd, to, LEN, OPEN | FLUSHES);
+	struct ibv_rpmem_desc desc;
+
+	end_open(&a, 0);
+	end_open(&b, FLUSHES);
+	end_join(&a, &b, OPEN);
+	end_join(&b, &a, OPEN | FLUSHES);
+	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
+	    ibv_rpmem_add_region(a.sqp, &desc))
+		die("a region");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		start();
+		flush(2, rmr->mr->rkey + bad[i].other, 0, 64, bad[i].type,
+		      bad[i].level);
+		check(complete() == bad[i].want, bad[i].name);
+	}
+	/* A descriptor of the one is none of the other. */
+	if (ibv_rpmem_get_desc(rmr, a.sqp, &desc) ||
+	    ibv_rpmem_add_region(a.sqp, &desc))
+		die("a descriptor of another queue pair");
+	start();
+	flush(2, rmr->mr->rkey, 0, 64, 2, 0);
+	check(complete() == EKEYREJECTED, "refuses another's descriptor");
+	end_close(&a);
+	end_close(&b);
+	ibv_rpmem_dereg_mr(rmr);
+}
+
+static void refuses_memory(const char *name, void *addr)
+{
+	struct ibv_rpmem_mr *rmr = NULL;
+	bool got = reg(addr, OPEN | PERSISTENT, &rmr);
+
+	check(!got && errno == EINVAL, name);
+}
+
+static void device_open(const char *name)
+{
+	struct ibv_device_attr_ex attr = {.comp_mask = 0};
+	struct ibv_device **list;
+	int n;
+
+	list = ibv_get_device_list(&n);
+	for (int i = 0; list && i < n; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			ctx = ibv_open_device(list[i]);
+	if (!ctx)
+		die("no RDMA device %s", name);
+	ibv_free_device_list(list);
+	if (ibv_query_device_ex(ctx, NULL, &attr) ||
+	    ibv_query_port(ctx, PORT, &port) ||
+	    ibv_query_gid(ctx, PORT, gid_index, &gid))
+		die("%s says nothing", name);
+	device_flushes = attr.device_cap_flags_ex >> 38 & 3;
+	pd = ibv_alloc_pd(ctx);
+	if (!pd)
+		die("ibv_alloc_pd");
+}
+
+int main(int argc, char **argv)
+{
+	void *anon;
+	int fd;
+
+	for (mode = RAW; argc == 7 && mode <= SEND; mode++)
+		if (!strcmp(argv[1], modes[mode]))
+			break;
+	if (argc != 7 || mode > SEND) {
+		fprintf(stderr, "usage: shim raw|native|read|send DEVICE "
+				"GID-INDEX DAX MARKER LOG\n");
+		return 2;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	gid_index = atoi(argv[3]);
+	device_open(argv[2]);
+	fd = open(argv[4], O_RDWR);
+	to = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+		  MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+	source = aligned_alloc(4096, LEN);
+	anon = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	marker = fopen(argv[5], "w");
+	logged = fopen(argv[6], "w");
+	if (fd < 0 || to == MAP_FAILED || anon == MAP_FAILED || !source ||
+	    !marker || !logged)
+		die("%s, %s or %s", argv[4], argv[5], argv[6]);
+	from = ibv_reg_mr(pd, source, LEN, IBV_ACCESS_LOCAL_WRITE);
+	if (!from)
+		die("ibv_reg_mr");
+	refuses_memory("registers no anonymous memory as persistent", anon);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		play(&cases[i]);
+	if (mode != RAW)
+		refuses();
+	return fclose(logged) ? 1 : 0;
+}

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# The verbs shim: one program over every kind of flush; its logs are compared.
+# shellcheck shell=sh
+
+shim=$here/fabtests/vm/shim
+mount -t tracefs trace $trace 2>/dev/null
+
+# over MODE [VARIABLE=VALUE...]: the cases, and what the kernel wrote back
+over() {
+	mode=$1
+	shift
+	flushed 14 env "$@" "$shim" "$mode" rxe0 1 "$dax" \
+		$trace/trace_marker /tmp/log.$mode >/tmp/flushed 2>&1
+	code=$?
+	tap "shim, $mode" sh -c "cat /tmp/flushed; exit $code"
+}
+
+note "the shim"
+# Here a read makes nothing durable, unless somebody says so.
+printf '[host]\nassert domain = cpu-caches\n' >/tmp/operator
+chmod 644 /tmp/operator
+believe=FI_OFI_RPMEM_OPERATOR=/tmp/operator
+if [ -x flush ]; then
+	over raw
+	over native
+fi
+over read $believe
+over send $believe
+for mode in raw native read; do
+	if [ "$mode" = read ] || [ -x flush ]; then
+		t "shim, the log of $mode and of send" \
+			diff /tmp/log.$mode /tmp/log.send
+	fi
+done
+is "shim, lines of the log" "$(wc -l </tmp/log.send)" 42
+if [ "$domain" = adr ]; then
+	is "shim, no read stands for a persistent flush" "$(
+		"$shim" read rxe0 1 "$dax" /dev/null /dev/null |
+			grep -o "Operation not supported"
+	)" "Operation not supported"
+else
+	over read A=1
+	t "shim, the same without being told" diff /tmp/log.read /tmp/log.send
+fi
