@@ -208,6 +208,7 @@ bench_run_fn bench_run_mixed_base, bench_run_mixed;
 bench_run_fn bench_run_crowd_base, bench_run_crowd;
 bench_run_fn bench_run_reads_base;
 bench_run_fn bench_run_disk_each, bench_run_disk_batch;
+bench_run_fn bench_run_disk_alone_each, bench_run_disk_alone_batch;
 bench_run_fn bench_run_agent_flush, bench_run_local_flush;
 bench_run_fn bench_run_clwb, bench_run_stream;
 bench_run_fn bench_run_rival;

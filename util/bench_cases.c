@@ -190,8 +190,8 @@ const struct bench_case bench_cases[] = {
 	 BENCH_WRITE, bench_run_rival},
 
 #ifdef HAVE_LIBRPMA
-	{"librpma_flush", "librpma: write, flush", BENCH_RIVAL + 4,
-	 false, 0, bench_run_rival},
+	{"librpma_flush", "librpma: write, flush", BENCH_RIVAL + 4, false, 0,
+	 bench_run_rival},
 	{"librpma_gpspm", "librpma: write, request, clwb, ack", BENCH_RIVAL + 5,
 	 false, 0, bench_run_rival},
 #endif
@@ -245,6 +245,10 @@ const struct bench_case bench_cases[] = {
 	 bench_run_disk_each},
 	{"disk_batch", "file: writes, all commits in flight", BENCH_OURS, true,
 	 0, bench_run_disk_batch},
+	{"disk_alone_each", "file: stores, one msync each, alone", BENCH_IDLE,
+	 true, 0, bench_run_disk_alone_each},
+	{"disk_alone_batch", "file: stores, one msync of all, alone",
+	 BENCH_IDLE, true, 0, bench_run_disk_alone_batch},
 };
 const size_t bench_ncases = sizeof(bench_cases) / sizeof(bench_cases[0]);
 

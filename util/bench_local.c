@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "util/bench.h"
 #include "util/flush.h"
@@ -164,6 +165,47 @@ int bench_run_disk_batch(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
 	return disk(b, l, true, ns, err);
+}
+
+/*
+ * The same pages by this process, without a network: what the disk takes. All
+ * of them by one msync is the most that syncing together can save.
+ */
+static int disk_alone(struct bench *b, const struct bench_line *l, bool batch,
+		      uint64_t *ns, char *err)
+{
+	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
+	uint64_t start;
+	int bad = 0;
+
+	if (!b->disk.map)
+		return rp_err(err, -ENOTSUP, "%s", b->shared->disk_why);
+	pick(b, l, ranges);
+	start = bench_now();
+	for (uint64_t i = 0; !bad && i < l->ranges; i++) {
+		char *at =
+			b->disk.map + (ranges[i].addr - b->shared->disk_addr);
+
+		memcpy(at, b->buf, l->size);
+		if (!batch)
+			bad = msync(at, l->size, MS_SYNC);
+	}
+	if (batch)
+		bad = msync(b->disk.map, b->disk.len, MS_SYNC);
+	*ns = bench_now() - start;
+	return bad ? rp_err(err, -errno, "msync: %s", strerror(errno)) : 0;
+}
+
+int bench_run_disk_alone_each(struct bench *b, const struct bench_line *l,
+			      uint64_t *ns, char *err)
+{
+	return disk_alone(b, l, false, ns, err);
+}
+
+int bench_run_disk_alone_batch(struct bench *b, const struct bench_line *l,
+			       uint64_t *ns, char *err)
+{
+	return disk_alone(b, l, true, ns, err);
 }
 
 /* The rivals have pages of the pool as all the others. */

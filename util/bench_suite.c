@@ -41,7 +41,10 @@ static const struct bench_want groups[][BENCH_COMPANY] = {
 	 {"base_initiators", 64, 4},
 	 {"base_initiators", 64, 8},
 	 {"base_initiators", 64, 16}},
-	{{"disk_batch", 4096, 32}, {"disk_each", 4096, 32}},
+	{{"disk_batch", 4096, 32},
+	 {"disk_each", 4096, 32},
+	 {"disk_alone_batch", 4096, 32},
+	 {"disk_alone_each", 4096, 32}},
 /* For the picture. */
 #define BY_SIZE(size)                                                          \
 	{                                                                      \
@@ -107,6 +110,20 @@ static int scaling(struct bench *b, const struct bench_metric *m, double *value,
 		ret = median("base_initiators", 64, 16, &base_many, err);
 	if (!ret)
 		*value = one / many / (base_one / base_many);
+	return ret;
+}
+
+/* Whoever asks waits for one round trip at least: with that, and no more. */
+static int flush_bound(struct bench *b, const struct bench_metric *m,
+		       double *value, char *err)
+{
+	double flush, trip;
+	int ret = median("local_flush", 4096, 1024, &flush, err);
+
+	if (!ret)
+		ret = median("base_pingpong", 64, 1, &trip, err);
+	if (!ret)
+		*value = flush / (flush + trip);
 	return ret;
 }
 
@@ -223,6 +240,12 @@ static const struct bench_metric also[] = {
 	 0,
 	 false,
 	 {"write_commit_flag", "handwritten", 65536, 1},
+	 NULL},
+	{"agent_flush_bound_of_one_round_trip", 0, true, {0}, flush_bound},
+	{"msync_batching_of_the_disk_alone",
+	 0,
+	 false,
+	 {"disk_alone_batch", "disk_alone_each", 4096, 32},
 	 NULL},
 	{"round_trip_vs_delivery_of_base",
 	 0,

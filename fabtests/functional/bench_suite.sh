@@ -46,6 +46,10 @@ for key in "seed", "base", "pool", "load":
 for key in "cpu", "release", "libfabric":
     if not report["machine"][key]:
         sys.exit("no %s" % key)
+for name in ("agent_flush_bound_of_one_round_trip",
+             "msync_batching_of_the_disk_alone"):
+    if report["also"][name] is None and not report["why"].get(name):
+        sys.exit("%s: null without a reason" % name)
 if not any(line["samples"] for line in report["lines"]):
     sys.exit("nothing was measured")
 EOF
