@@ -278,14 +278,25 @@ Test(batch, scattered_pages)
 	run_scattered(&p, 3);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	p.sync_takes = 3001;
+	/* Longer: once may be chance, and each time more it is less so. */
+	for (int apart = 1; apart <= 128; apart *= 2) {
+		p.sync_takes = 3001;
+		run_scattered(&p, 3);
+		expect_together(&p);
+		p.sync_takes = 1000;
+		for (int i = 0; i < apart && i < 64; i++) {
+			run_scattered(&p, 3);
+			expect_apart(&p);
+		}
+	}
 	run_scattered(&p, 3);
 	expect_together(&p);
+	/* What was quick again is forgotten. */
+	p.sync_takes = 3001;
+	run_scattered(&p, 3);
 	p.sync_takes = 1000;
-	for (int i = 0; i < 64; i++) {
-		run_scattered(&p, 3);
-		expect_apart(&p);
-	}
+	run_scattered(&p, 3);
+	expect_apart(&p);
 	run_scattered(&p, 3);
 	expect_together(&p);
 	/* One range has nothing between. */

@@ -15,8 +15,11 @@
 
 /* What libpmem2 steps by on every CPU it knows. */
 #define CACHE_LINE 64
-/* After a span took longer than its ranges would: so often they go apart. */
-#define APART 64
+/*
+ * After a span took longer than its ranges would they go apart: once, for that
+ * may have been chance, and twice as often each time that it is seen again.
+ */
+#define MAX_APART 64
 
 /*
  * A file that regions share. The kernel remembers a failed write-back per open
@@ -45,6 +48,7 @@ struct rp_pmem {
 	bool pages;	    /* msync: blocks on a disk */
 	uint64_t sync_ns;   /* what the sync of one range takes; 0: unknown */
 	unsigned int apart; /* so often ranges are not synced together */
+	unsigned int slow;  /* so often after the next span that is slow */
 	const struct rp_cost *measured; /* NULL: nothing was */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
@@ -349,6 +353,7 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 	if (!pm)
 		return -ENOMEM;
 	pm->base = (uintptr_t)addr;
+	pm->slow = 1;
 	if (ops)
 		pm->ops = *ops;
 	ret = bind(pm, method);
@@ -449,8 +454,13 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 	uint64_t start = pm->ops.now(pm->ops.ctx);
 	int ret = flush(pm, off, len);
 
-	if (pm->ops.now(pm->ops.ctx) - start > n * pm->sync_ns)
-		pm->apart = APART;
+	if (pm->ops.now(pm->ops.ctx) - start > n * pm->sync_ns) {
+		pm->apart = pm->slow;
+		if (pm->slow < MAX_APART)
+			pm->slow *= 2;
+	} else {
+		pm->slow = 1;
+	}
 	return ret;
 }
 
