@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Durable writes over connections of our own: tmpfs by delivery, and by a fence
-# that is forced and stated.
+# Durable writes over connections of our own: tmpfs by delivery, by a fence that
+# is forced and stated, and by the agent, asked behind the write and with it.
 set -u
 
 [ -w /dev/shm ] || {
@@ -27,6 +27,11 @@ run() {
 }
 ok=0 failed=0
 run env
-run env FENCES=1 FI_OFI_RPMEM_METHOD=fence FI_OFI_RPMEM_OPERATOR="$dir/operator"
+run env EXPECT=fence FI_OFI_RPMEM_METHOD=fence \
+	FI_OFI_RPMEM_OPERATOR="$dir/operator"
+for how in agent-clwb agent-sfence; do
+	run env EXPECT=$how FI_OFI_RPMEM_METHOD=$how
+	run env EXPECT=$how FI_OFI_RPMEM_METHOD=$how FI_OFI_RPMEM_INLINE=4024
+done
 echo "1..$ok"
 exit $failed

@@ -14,6 +14,11 @@ static struct rig_region m;
 static struct {
 	unsigned int live, made, ended;
 	int ret;
+	/* What was answered over it, and how much was on media then. */
+	unsigned int answers;
+	struct rp_wire_hdr hdr;
+	struct rp_wire_reply reply;
+	uint64_t at, durable;
 } conns;
 
 static int x_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
@@ -40,6 +45,19 @@ static void x_unoffer(struct rp_xport *x, void *conn)
 	conns.live--;
 }
 
+static void x_answer(struct rp_xport *x, void *conn, const void *msg,
+		     size_t len)
+{
+	cr_assert_eq(conn, &conns);
+	cr_assert_eq(rp_wire_get_hdr(msg, len, &conns.hdr), 0);
+	cr_assert_eq(rp_wire_get_reply(msg, &conns.hdr, &conns.reply), 0);
+	cr_assert_eq(conns.hdr.session, p.cookie);
+	cr_assert_eq(conns.hdr.incarnation, RIG_INCARNATION);
+	cr_assert_eq(conns.reply.grant, 0);
+	conns.answers++;
+	conns.durable = rig_value(&m, conns.at, true);
+}
+
 static void begin(enum rp_method method, bool links)
 {
 	const struct rp_agent_attr attr = {
@@ -54,6 +72,7 @@ static void begin(enum rp_method method, bool links)
 	ops = *g.x[0].x.ops;
 	ops.offer = x_offer;
 	ops.unoffer = x_unoffer;
+	ops.answer = x_answer;
 	g.x[0].x.ops = &ops;
 	rig_region(&g, &m, method, 1);
 	m.r.writable = true;
@@ -169,7 +188,7 @@ Test(connect, refusals)
 	asked(6, m.r.key, RP_ST_OVERLOADED);
 	conns.ret = 0;
 	m.r.choice.method = RP_METHOD_AGENT_CLWB;
-	asked(7, m.r.key, RP_ST_NO_METHOD);
+	cr_assert_eq(asked(7, m.r.key, RP_ST_OK).method, RP_METHOD_AGENT_CLWB);
 	/* What only an adapter has is not left to delivery. */
 	m.r.choice.method = RP_METHOD_DELIVERY;
 	cr_assert_eq(asked(8, m.r.key, RP_ST_OK).method, RP_METHOD_FENCE);
@@ -180,12 +199,14 @@ Test(connect, refusals)
 	end();
 }
 
-/* Where a flush can fail everybody must learn of that. */
+/* Where a flush can fail everybody must learn of that; nor may it block. */
 Test(connect, not_where_a_flush_can_fail)
 {
 	begin(RP_METHOD_AGENT_MSYNC, true);
 	m.r.choice.method = RP_METHOD_DELIVERY;
 	asked(1, m.r.key, RP_ST_NO_METHOD);
+	m.r.choice.method = RP_METHOD_AGENT_MSYNC;
+	asked(2, m.r.key, RP_ST_NO_METHOD);
 	cr_assert_eq(conns.made, 0);
 	end();
 }
@@ -212,4 +233,212 @@ Test(connect, flood)
 	connect_as(5000, m.r.key, RIG_INCARNATION);
 	rig_expect_nothing(p.x);
 	end();
+}
+
+/* --- requests over it --- */
+
+#define VALUE 0x0807060504030201ull
+
+static struct rp_wire_hdr as_asked(void)
+{
+	return (struct rp_wire_hdr){
+		.session = p.target,
+		.token = 42,
+		.incarnation = RIG_INCARNATION,
+	};
+}
+
+static struct rp_wire_request a_store(uint64_t at)
+{
+	static const uint64_t value = VALUE;
+
+	conns.at = at;
+	return (struct rp_wire_request){
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_STORE,
+		.seq = 1,
+		.bytes = (const void *)&value,
+		.ranges[0] = {m.r.key, m.r.addr + at, sizeof(value)},
+	};
+}
+
+static bool send_over(const void *conn, struct rp_wire_hdr hdr,
+		      const struct rp_wire_request *q)
+{
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int n = rp_wire_put_request(buf, sizeof(buf), &hdr, q);
+
+	cr_assert_gt(n, 0);
+	return rp_agent_linked(g.a, &p.x->x, conn, buf, (size_t)n);
+}
+
+/* It is carried out, and answered so. */
+static void done(const struct rp_wire_request *q, enum rp_status st)
+{
+	unsigned int answers = conns.answers;
+
+	cr_assert(send_over(&conns, as_asked(), q));
+	cr_assert_eq(conns.answers, answers + 1);
+	cr_assert_eq(conns.hdr.token, 42);
+	cr_assert_eq(conns.reply.status, st, "%u", conns.reply.status);
+	/* Not in the base's way, and no job is left. */
+	rig_expect_nothing(p.x);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+}
+
+Test(connect, bytes_in_a_request)
+{
+	struct rp_wire_request q;
+
+	begin(RP_METHOD_AGENT_CLWB, true);
+	asked(1, m.r.key, RP_ST_OK);
+	q = a_store(16);
+	done(&q, RP_ST_OK);
+	cr_assert_eq(conns.durable, VALUE);
+	cr_assert_eq(conns.reply.class, RP_CLASS_POWER);
+	cr_assert_eq(conns.reply.method, RP_METHOD_AGENT_CLWB);
+	/* Each is done: nobody sends one twice. */
+	rig_store(&m, 16, 8);
+	done(&q, RP_ST_OK);
+	cr_assert_eq(conns.durable, VALUE);
+	end();
+}
+
+Test(connect, request_behind_a_write)
+{
+	struct rp_wire_request q;
+
+	begin(RP_METHOD_AGENT_CLWB, true);
+	asked(1, m.r.key, RP_ST_OK);
+	q = a_store(64);
+	q.effect = q.seq = 0;
+	q.nranges = 2;
+	q.ranges[0].addr = m.r.addr + 1024;
+	q.ranges[1] = (struct rp_wire_range){m.r.key, m.r.addr + 64, 8};
+	rig_store(&m, 64, 8);
+	cr_assert_neq(rig_value(&m, 64, true), rig_value(&m, 64, false));
+	done(&q, RP_ST_OK);
+	cr_assert_eq(conns.durable, rig_value(&m, 64, false));
+	end();
+}
+
+/* Whole, or not at all; and the peer goes on. */
+Test(connect, refused_over_it)
+{
+	struct rp_wire_request q;
+
+	begin(RP_METHOD_AGENT_CLWB, true);
+	asked(1, m.r.key, RP_ST_OK);
+	q = a_store(0);
+	q.ranges[0].addr = m.r.addr + m.r.len - 7;
+	done(&q, RP_ST_RANGE);
+	q = a_store(0);
+	q.ranges[0].key ^= 1ull << 50;
+	done(&q, RP_ST_STALE_KEY);
+	q = a_store(0);
+	m.r.writable = false;
+	done(&q, RP_ST_ACCESS);
+	m.r.writable = true;
+	m.r.failed = EIO;
+	done(&q, RP_ST_REGION_FAILED);
+	m.r.failed = 0;
+	cr_assert_neq(rig_value(&m, 0, false), VALUE);
+	done(&q, RP_ST_OK);
+	cr_assert_eq(rig_value(&m, 0, true), VALUE);
+	end();
+}
+
+/* What would hold up the others, and may fail, is not done here. */
+Test(connect, nothing_that_blocks)
+{
+	struct rig_region file;
+	struct rp_wire_request q;
+
+	begin(RP_METHOD_AGENT_CLWB, true);
+	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 1);
+	file.r.writable = true;
+	asked(1, m.r.key, RP_ST_OK);
+	q = a_store(8);
+	q.ranges[0].key = file.r.key;
+	done(&q, RP_ST_NO_METHOD);
+	cr_assert_eq(file.syncs, 0);
+	cr_assert_neq(rig_value(&file, 8, false), VALUE);
+	rig_region_del(&g, &file);
+	end();
+}
+
+/* Who sends anything else is none of ours: that connection is to end. */
+Test(connect, nonsense_over_it)
+{
+	const struct rp_wire_query query = {.key = m.r.key};
+	uint64_t bad = 0;
+	struct rp_wire_request q;
+	struct rp_wire_hdr hdr;
+	uint8_t buf[RP_WIRE_MAX_MSG] = {0};
+	int n;
+
+	begin(RP_METHOD_AGENT_CLWB, true);
+	q = a_store(0);
+	/* Before there is one. */
+	cr_assert(!send_over(&conns, as_asked(), &q));
+	cr_assert(!send_over(NULL, as_asked(), &q));
+	asked(1, m.r.key, RP_ST_OK);
+	bad = rig_stats(&g).bad_messages;
+	cr_assert(!send_over(&bad, as_asked(), &q));
+	cr_assert(!send_over(NULL, as_asked(), &q));
+	hdr = as_asked();
+	hdr.session++;
+	cr_assert(!send_over(&conns, hdr, &q));
+	hdr = as_asked();
+	hdr.incarnation++;
+	cr_assert(!send_over(&conns, hdr, &q));
+	q.effect = RP_EFFECT_NOTIFY;
+	cr_assert(!send_over(&conns, as_asked(), &q));
+	q.effect = q.seq = 0;
+	q.level = RP_LEVEL_VISIBLE;
+	cr_assert(!send_over(&conns, as_asked(), &q));
+	hdr = as_asked();
+	n = rp_wire_put_query(buf, sizeof(buf), &hdr, &query);
+	cr_assert(!rp_agent_linked(g.a, &p.x->x, &conns, buf, (size_t)n));
+	cr_assert(!rp_agent_linked(g.a, &p.x->x, &conns, buf, 3));
+	memset(buf, 0, sizeof(buf));
+	cr_assert(!rp_agent_linked(g.a, &p.x->x, &conns, buf, 64));
+	cr_assert_eq(rig_stats(&g).bad_messages, bad + 9);
+	cr_assert_eq(conns.answers, 0);
+	cr_assert_neq(rig_value(&m, 0, false), VALUE);
+	rig_expect_nothing(p.x);
+	/* And after it. */
+	q = a_store(0);
+	asked(2, m.r.key ^ 1ull << 50, RP_ST_STALE_KEY);
+	cr_assert(!send_over(&conns, as_asked(), &q));
+	cr_assert_eq(conns.answers, 0);
+	end();
+}
+
+/* Said only of what it can mean something for. */
+Test(connect, placed)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = RIG_INCARNATION,
+		.no_worker = true,
+		.links = true,
+		.placed = true,
+	};
+	struct rig_msg msg;
+
+	for (int i = 0; i < 2; i++) {
+		struct rp_agent_attr a = attr;
+
+		a.links = i;
+		rig_init(&g, &a);
+		p = (struct rig_peer){.g = &g, .x = &g.x[0], .id = 1};
+		p.cookie = 5;
+		p.timeout_ms = 1000;
+		rig_hello(&p);
+		cr_assert(rig_take(p.x, &msg));
+		cr_assert_eq(!!(msg.ack.features & RP_FEATURE_PLACED), i);
+		rig_fini(&g);
+	}
 }

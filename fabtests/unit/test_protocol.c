@@ -627,6 +627,7 @@ Test(protocol, limits)
 		 RP_WIRE_MAX_EFFECT_RANGES},
 		{"effects of a session without an answer", RP_WIRE_EFFECTS},
 		{"bytes of a STORE", RP_WIRE_MAX_STORE},
+		{"REQUESTs unanswered over one of our own", RP_WIRE_LINKED},
 		{"bytes of an address", RP_WIRE_MAX_ADDR},
 		{"bytes of the sentence in INFO", RP_WHY_LEN - 1},
 		{"bytes of any other answer but OFFER, and of a REQUEST of one "
@@ -711,6 +712,8 @@ Test(protocol, sentences)
 	cr_assert_eq(RP_FEATURE_OWN, 1 << 1);
 	says("bit 3: connections of our own (CONNECT);");
 	cr_assert_eq(RP_FEATURE_LINK, 1 << 3);
+	says("bit 4, only with that:");
+	cr_assert_eq(RP_FEATURE_PLACED, 1 << 4);
 	says("at most %d ranges, and behind", RP_WIRE_MAX_EFFECT_RANGES);
 	says("of the HELLO_ACK, at most %d.", RP_WIRE_EFFECTS);
 	says("the seq of another token, gets status %d.", RP_ST_BAD_MESSAGE);

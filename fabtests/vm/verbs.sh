@@ -58,8 +58,22 @@ note "the provider over verbs"
 		printf '%s\n' '[host]' 'assert placement = dma-memory' \
 			'assert fence = yes' >/tmp/operator
 		tap "verbs, connections of our own, fence" $over \
-			FI_OFI_RPMEM_OPERATOR=/tmp/operator FENCES=1 \
+			FI_OFI_RPMEM_OPERATOR=/tmp/operator EXPECT=fence \
 			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 "$linked"
+		for inside in 0 4024; do
+			tap "verbs, connections of our own, agent, $inside" \
+				$over EXPECT=agent-clwb FI_OFI_RPMEM_CONNECT=1 \
+				FI_OFI_RPMEM_INLINE=$inside "$linked"
+			tap "verbs, the same, power cuts" $over "$faulty" \
+				FI_OFI_RPMEM_CONNECT=1 \
+				FI_OFI_RPMEM_INLINE=$inside \
+				RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
+				"$cut" -n 5
+		done
+		tap "verbs, the same without the flush" $over "$faulty" \
+			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
+			FI_OFI_RPMEM_CONNECT=1 \
+			RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1 "$cut" -n 10
 		row agent-clwb none 'limit domain = none'
 		row agent-clwb process 'limit class = process'
 	else

@@ -49,12 +49,20 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out)
 	ret = rp_batch_init(&a->far);
 	if (ret)
 		goto fini_inl;
+	if (attr->links) {
+		a->linked = rp_job_new(RP_WIRE_MAX_RANGES);
+		ret = a->linked ? 0 : -ENOMEM;
+		if (ret)
+			goto fini_far;
+	}
 	ret = rp_worker_init(&a->worker);
 	if (ret)
-		goto fini_far;
+		goto free_linked;
 	*out = a;
 	return 0;
 
+free_linked:
+	free(a->linked);
 fini_far:
 	rp_batch_fini(&a->far);
 fini_inl:
@@ -70,6 +78,7 @@ void rp_agent_delete(struct rp_agent *a)
 	assert(!a->clients.open && !a->clients.half_open && !a->nstrangers);
 	assert(!a->regions.by_base && !a->far_runs);
 	rp_worker_fini(&a->worker);
+	free(a->linked);
 	rp_batch_fini(&a->far);
 	rp_batch_fini(&a->inl);
 	free(a);

@@ -29,6 +29,7 @@ struct rp_agent_attr {
 	unsigned int credits;  /* requests per session at once */
 	unsigned int max_jobs; /* requests held in all */
 	bool links;	       /* xports can offer connections of our own */
+	bool placed; /* a CPU places what the base acknowledges, before that */
 	bool no_worker; /* run blocking flushes inside progress (simulator) */
 };
 
@@ -71,6 +72,13 @@ int rp_agent_local_flush(struct rp_agent *a, struct rp_xport *x,
  */
 void rp_agent_recv(struct rp_agent *a, struct rp_xport *x, const void *msg,
 		   size_t len);
+/*
+ * One message that arrived over a connection of our own, which offer() of x has
+ * made. It is done with, and answered, when this returns. False: nobody of ours
+ * sends that; the connection is to end.
+ */
+bool rp_agent_linked(struct rp_agent *a, struct rp_xport *x, const void *conn,
+		     const void *msg, size_t len);
 /*
  * The endpoint goes away: forget its sessions, drop answers due to it. Its
  * local flushes may still run, and nobody is told.

@@ -32,6 +32,7 @@ struct rp_agent {
 	struct rp_jobs quick, slow;
 	struct rp_jobs local; /* by of_client: those of local.c */
 	struct rp_batch inl, far;
+	struct rp_job *linked; /* for one that is done with at once */
 	bool far_runs;
 	STAILQ_HEAD(, rp_stranger) strangers;
 	unsigned int nstrangers;
@@ -55,6 +56,16 @@ void rp_agent_connect(struct rp_agent *a, struct rp_client *c, const void *msg,
 bool rp_agent_welcome(struct rp_agent *a);
 /* Forget those that wait at x. */
 void rp_agent_drop_strangers(struct rp_agent *a, const struct rp_xport *x);
+/*
+ * Check all of a request before anything of it is done; job has as many ranges.
+ * *work: there is something to do besides the bytes that it brings.
+ */
+enum rp_status rp_agent_check(struct rp_agent *a,
+			      const struct rp_wire_request *m,
+			      struct rp_job *job, bool *work);
+/* Bring those to their place. False: the job has failed. */
+bool rp_agent_store(const struct rp_wire_request *m, struct rp_job *job,
+		    bool *work);
 struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
 				const struct rp_client *c, uint64_t token);
 void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,

@@ -254,8 +254,13 @@ static void agent_answered(const struct rp_commit *c)
 	uint64_t key = 0;
 
 	if (!p->in->attr.links || c->own || c->by_link ||
-	    c->effect == RP_EFFECT_STORE || c->level != RP_LEVEL_DURABLE)
+	    c->level != RP_LEVEL_DURABLE)
 		return;
+	/* It stands behind nothing but itself. */
+	if (c->effect == RP_EFFECT_STORE) {
+		rp_link_want(p, c->ranges[0].key);
+		return;
+	}
 	for (size_t i = 0; i < c->nranges; i++) {
 		if (c->ranges[i].key == key)
 			continue;

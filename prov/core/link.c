@@ -91,6 +91,9 @@ void rp_link_written(struct rp_peer *p, uint64_t key, uint64_t seq)
 
 	if (!p->in->attr.links || l->mixed_all)
 		return;
+	/* Then its acknowledgement says as much as the agent's answer. */
+	if (p->state == RP_SESSION_OPEN && p->features & RP_FEATURE_PLACED)
+		return;
 	m = find_mixed(l, key);
 	if (!m && HASH_COUNT(l->mixed) < RP_LINK_GRANTS) {
 		m = calloc(1, sizeof(*m));
@@ -120,12 +123,12 @@ void rp_link_settled(struct rp_peer *p, uint64_t key, uint64_t seq)
 }
 
 /* A key says how its region is best made durable: a hint, to ask or not. */
-static bool may_do_without_agent(uint64_t key)
+static enum rp_method hint(uint64_t key)
 {
 	struct rp_key k;
 
-	return !rp_key_parse(key, &k) && k.persistent &&
-	       (k.method == RP_METHOD_DELIVERY || k.method == RP_METHOD_FENCE);
+	return !rp_key_parse(key, &k) && k.persistent ? k.method
+						      : RP_METHOD_REFUSED;
 }
 
 static void ask(struct rp_peer *p)
@@ -164,7 +167,7 @@ void rp_link_want(struct rp_peer *p, uint64_t key)
 
 	if (!p->in->attr.links || !(p->features & RP_FEATURE_LINK) ||
 	    p->state != RP_SESSION_OPEN || l->asked ||
-	    !may_do_without_agent(key))
+	    !rp_method_linked(hint(key)))
 		return;
 	if (l->state == RP_LINK_DOWN) {
 		if (now(p) >= l->due)
@@ -226,6 +229,7 @@ void rp_link_end(struct rp_peer *p)
 			rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, 0);
 	}
 	l->nposted = 0;
+	l->asking = 0;
 	l->bytes = 0;
 	if (conn)
 		x->ops->hang_up(x, conn);
@@ -351,7 +355,7 @@ bool rp_link_would(const struct rp_peer *p, uint64_t key)
 	const struct rp_link_grant *g;
 
 	if (!p->in->attr.links || !(p->features & RP_FEATURE_LINK) ||
-	    !may_do_without_agent(key))
+	    !rp_method_linked(hint(key)) || rp_method_asks(hint(key)))
 		return false;
 	if (l->state != RP_LINK_UP)
 		return !l->fails;
@@ -400,12 +404,42 @@ bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 		.method = g->method,
 		.class = g->class,
 	};
+	if (rp_method_asks(g->method)) {
+		way->asks = true;
+		way->stores = len <= p->in->attr.store_max;
+		return l->asking < RP_WIRE_LINKED;
+	}
 	/* Inside: one past the end might stay short of the memory. */
 	if (g->method == RP_METHOD_FENCE) {
 		way->fence_at = way->at;
 		way->fence_len = len < FENCE_LEN ? len : FENCE_LEN;
 	}
 	return true;
+}
+
+int rp_link_request(const struct rp_commit *c, struct rp_link_way *way,
+		    const void *bytes, void *buf, size_t size)
+{
+	struct rp_peer *p = c->peer;
+	struct rp_wire_hdr hdr = {
+		.session = p->their_cookie,
+		.token = p->in->next_token,
+		.incarnation = p->incarnation,
+	};
+	struct rp_wire_request m;
+	int len;
+
+	m.nranges = 1;
+	m.level = c->level;
+	m.required = c->required;
+	m.effect = bytes ? RP_EFFECT_STORE : RP_EFFECT_NONE;
+	m.seq = hdr.token;
+	m.bytes = bytes;
+	m.ranges[0] = c->ranges[0];
+	len = rp_wire_put_request(buf, size, &hdr, &m);
+	if (len > 0)
+		way->token = p->in->next_token++;
+	return len;
 }
 
 void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
@@ -419,11 +453,14 @@ void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
 	*op = (struct rp_linked){
 		.peer = p,
 		.commit = c,
-		.fenced = !way->fence_len,
+		.written = way->asks && way->stores,
+		.fenced = !way->fence_len && !way->asks,
+		.token = way->token,
 		.len = c->ranges[0].len,
 	};
 	TAILQ_INSERT_TAIL(&l->posted, op, link);
 	l->nposted++;
+	l->asking += way->asks;
 	l->bytes += op->len;
 	c->linked = op;
 	c->by_link = true;
@@ -433,34 +470,42 @@ void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
 	rp_commit_start(c);
 }
 
-static void come_back(struct rp_linked *op, int err)
+/* Nothing of it is under way any more. NULL: nobody waits for that. */
+static struct rp_commit *unpost(struct rp_linked *op)
 {
 	struct rp_peer *p = op->peer;
 	struct rp_commit *c = op->commit;
-	struct rp_link *l;
+	struct rp_link *l = &p->link;
 
-	/* Of a connection that is given up: its end has been told. */
-	if (!p)
-		return;
-	l = &p->link;
-	if (err) {
-		rp_link_broken(p);
-		return;
-	}
-	l->alive_at = now(p);
-	if (!op->written || !op->fenced)
-		return;
 	TAILQ_REMOVE(&l->posted, op, link);
 	l->nposted--;
 	l->bytes -= op->len;
 	if (!c)
-		return;
+		return NULL;
 	if (p->waiting)
 		p->alive_at = l->alive_at;
 	c->linked = NULL;
-	rp_commit_check(c);
-	if (!TAILQ_EMPTY(&p->in->done))
-		p->in->x->ops->kick(p->in->x);
+	return c;
+}
+
+static void come_back(struct rp_linked *op, int err)
+{
+	struct rp_peer *p = op->peer;
+	struct rp_commit *c;
+
+	/* Of a connection that is given up: its end has been told. */
+	if (!p)
+		return;
+	if (err) {
+		rp_link_broken(p);
+		return;
+	}
+	p->link.alive_at = now(p);
+	if (!op->written || !op->fenced)
+		return;
+	c = unpost(op);
+	if (c)
+		rp_commit_check(c);
 }
 
 void rp_linked_written(struct rp_linked *l, int err)
@@ -475,6 +520,42 @@ void rp_linked_fenced(struct rp_linked *l, int err)
 	come_back(l, err);
 }
 
+static struct rp_linked *find_asked(const struct rp_link *l, uint64_t token)
+{
+	struct rp_linked *op;
+
+	TAILQ_FOREACH (op, &l->posted, link)
+		if (op->token == token && !op->fenced)
+			break;
+	return op;
+}
+
+struct rp_linked *rp_linked_answered(struct rp_peer *p, const void *msg,
+				     size_t len)
+{
+	struct rp_wire_reply m;
+	struct rp_wire_hdr hdr;
+	struct rp_linked *op;
+	struct rp_commit *c;
+
+	if (rp_wire_get_hdr(msg, len, &hdr) || hdr.session != p->cookie ||
+	    hdr.incarnation != p->incarnation || !hdr.token ||
+	    rp_wire_get_reply(msg, &hdr, &m))
+		return NULL;
+	op = find_asked(&p->link, hdr.token);
+	if (!op)
+		return NULL;
+	/* The answer stands behind the write: that has come back as well. */
+	op->written = op->fenced = true;
+	p->link.asking--;
+	p->link.alive_at = now(p);
+	c = unpost(op);
+	op->peer = NULL;
+	if (c)
+		rp_commit_answer(c, 0, 1, &m, hdr.incarnation);
+	return op;
+}
+
 const char *rp_link_words(const struct rp_peer *p, uint64_t key)
 {
 	const struct rp_link *l = &p->link;
@@ -484,8 +565,8 @@ const char *rp_link_words(const struct rp_peer *p, uint64_t key)
 		return "this endpoint has no connections of our own";
 	if (!(p->features & RP_FEATURE_LINK))
 		return "the target has no connections of our own";
-	if (!may_do_without_agent(key))
-		return "the agent is needed";
+	if (!rp_method_linked(hint(key)))
+		return "the agent is needed, and takes its time";
 	if (l->state != RP_LINK_UP)
 		return "no connection of our own yet";
 	if (!g)

@@ -52,6 +52,7 @@ struct rp_linked {
 	struct rp_peer *peer;	  /* NULL: its connection is given up */
 	struct rp_commit *commit; /* NULL: it has ended */
 	bool written, fenced;	  /* what has come back, or need not */
+	uint64_t token;		  /* of its request; 0: it has none */
 	uint64_t len;
 };
 TAILQ_HEAD(rp_linkeds, rp_linked);
@@ -79,8 +80,9 @@ struct rp_link {
 	bool mixed_all; /* no memory to say which */
 	struct rp_linkeds posted;
 	unsigned int nposted;
-	uint64_t bytes;	   /* under way */
-	uint64_t alive_at; /* while anything is */
+	unsigned int asking; /* of them wait for an answer */
+	uint64_t bytes;	     /* under way */
+	uint64_t alive_at;   /* while anything is */
 };
 
 /* How a write of these bytes goes over the connection. */
@@ -90,6 +92,10 @@ struct rp_link_way {
 	/* A read behind it: inside the range. len 0: none is needed. */
 	uint64_t fence_at;
 	size_t fence_len;
+	/* Or a request: rp_link_request() makes it. */
+	bool asks;
+	bool stores;	/* the bytes fit into it, and are better there */
+	uint64_t token; /* of the one that was made */
 	enum rp_method method;
 	enum rp_class class;
 };
@@ -131,14 +137,29 @@ void rp_link_orphan(struct rp_commit *c);
 bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 		 enum rp_class required, struct rp_link_way *way);
 /*
- * The write of this reserved commit has been posted, and its fence: start the
- * commit. From here on it ends by itself.
+ * Make the request of a write that asks, to be sent behind it; or with its
+ * bytes inside, and then there is no write. Its length, or -errno.
+ */
+int rp_link_request(const struct rp_commit *c, struct rp_link_way *way,
+		    const void *bytes, void *buf, size_t size);
+/*
+ * The write of this reserved commit has been posted, or sent, as the way says:
+ * start the commit. From here on it ends by itself.
  */
 void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
 		    struct rp_linked *l);
-/* The write, or the read behind it, has come back; err 0: well. */
+/*
+ * The write, or the read behind it, has come back; err 0: well, which is told
+ * from rp_initiator_progress(): the adapter calls that next.
+ */
 void rp_linked_written(struct rp_linked *l, int err);
 void rp_linked_fenced(struct rp_linked *l, int err);
+/*
+ * A message has come over the connection: whose answer it was. NULL: no target
+ * of ours sends that, and the connection has to end.
+ */
+struct rp_linked *rp_linked_answered(struct rp_peer *p, const void *msg,
+				     size_t len);
 /* What a durable write to this key has to do with the connection, in words. */
 const char *rp_link_words(const struct rp_peer *p, uint64_t key);
 /* The connection that was dialed is there; or it has broken, for good. */

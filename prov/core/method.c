@@ -297,6 +297,12 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 	return c;
 }
 
+bool rp_method_linked(enum rp_method method)
+{
+	return method == RP_METHOD_DELIVERY || method == RP_METHOD_FENCE ||
+	       rp_method_asks(method);
+}
+
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice)
 {

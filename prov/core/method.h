@@ -73,6 +73,18 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 				unsigned int built);
 
 /*
+ * May what is written over a connection of our own be made durable in this way?
+ * Either nobody is asked, or the agent does it at once and cannot fail.
+ */
+bool rp_method_linked(enum rp_method method);
+/* Of these: does it take a request? */
+static inline bool rp_method_asks(enum rp_method method)
+{
+	return method == RP_METHOD_AGENT_CLWB ||
+	       method == RP_METHOD_AGENT_SFENCE;
+}
+
+/*
  * How the agent brings bytes of such a region to the same class, for who has
  * not made a fence behind them. Other choices stay what they are.
  */

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "core/agent_impl.h"
+#include "core/fault.h"
 
 static void answer(struct rp_agent *a, struct rp_client *c,
 		   const struct rp_wire_offer *m)
@@ -34,8 +35,7 @@ static enum rp_status judge(const struct rp_region *r, struct rp_wire_offer *m)
 	    r->facts.placement != RP_PLACE_CPU_KERNEL)
 		method = r->facts.fence == RP_YES ? RP_METHOD_FENCE
 						  : RP_METHOD_REFUSED;
-	if ((method != RP_METHOD_DELIVERY && method != RP_METHOD_FENCE) ||
-	    rp_pmem_blocks(r->pmem))
+	if (!rp_method_linked(method) || rp_pmem_blocks(r->pmem))
 		return RP_ST_NO_METHOD;
 	if (!r->writable)
 		return RP_ST_ACCESS;
@@ -80,4 +80,91 @@ void rp_agent_connect(struct rp_agent *a, struct rp_client *c, const void *msg,
 	offer.id = m.id;
 	offer.key = m.key;
 	answer(a, c, &offer);
+}
+
+/*
+ * Nothing that blocks, and nothing that can fail where it is known to all: such
+ * regions are not offered. So it is done here and now, in no queue.
+ */
+static void flush_now(struct rp_agent *a, struct rp_job *job)
+{
+	struct rp_job_range *g;
+	int ret;
+
+	for (size_t i = 0; i < job->n; i++) {
+		g = &job->ranges[i];
+		if (!g->flush)
+			continue;
+		ret = rp_pmem_flush(g->region->pmem, g->off, g->len);
+		if (ret)
+			rp_job_fail(job, RP_ST_FLUSH_FAILED, -ret, i);
+		a->stats.flushes++;
+		a->stats.flushed_bytes += g->len;
+	}
+	for (size_t i = 0; i < job->n; i++) {
+		g = &job->ranges[i];
+		if (!g->flush || (i && g->region == g[-1].region))
+			continue;
+		rp_pmem_drain(g->region->pmem);
+		a->stats.drains++;
+	}
+}
+
+/* Carry it out, whole or not at all; job->reply is the answer. */
+static void serve(struct rp_agent *a, const struct rp_wire_request *m,
+		  struct rp_job *job)
+{
+	bool work = false;
+
+	if (rp_agent_check(a, m, job, &work) != RP_ST_OK) {
+		a->stats.refused++;
+		return;
+	}
+	if (rp_job_blocks(job)) {
+		rp_job_fail(job, RP_ST_NO_METHOD, 0, 0);
+		a->stats.refused++;
+		return;
+	}
+	a->stats.requests++;
+	a->stats.ranges += m->nranges;
+	if (rp_agent_store(m, job, &work) && work)
+		flush_now(a, job);
+	a->stats.effects += m->effect && job->reply.status == RP_ST_OK;
+	a->stats.replies++;
+}
+
+bool rp_agent_linked(struct rp_agent *a, struct rp_xport *x, const void *conn,
+		     const void *msg, size_t len)
+{
+	struct rp_job *job = a->linked;
+	uint8_t out[RP_WIRE_INJECT];
+	struct rp_wire_request m;
+	struct rp_wire_hdr hdr;
+	struct rp_client *c;
+
+	if (rp_wire_get_hdr(msg, len, &hdr))
+		goto bad;
+	/* Whose the connection is was decided when it was offered. */
+	c = rp_client_find(&a->clients, x, hdr.session);
+	if (!c || !conn || c->conn != conn ||
+	    hdr.incarnation != a->attr.incarnation ||
+	    rp_wire_get_request(msg, &hdr, &m) || m.level != RP_LEVEL_DURABLE ||
+	    (m.effect && m.effect != RP_EFFECT_STORE))
+		goto bad;
+	rp_client_use(&a->clients, c);
+	*job = (struct rp_job){.n = m.nranges};
+	serve(a, &m, job);
+	if (RP_FAULT("drop-replies"))
+		return true;
+	if (RP_FAULT("delay-replies"))
+		rp_fault_dawdle();
+	job->reply.credits = a->attr.credits;
+	hdr = rp_agent_hdr(a, c, hdr.token);
+	len = (size_t)rp_wire_put_reply(out, sizeof(out), &hdr, &job->reply);
+	assert(len <= sizeof(out));
+	x->ops->answer(x, c->conn, out, len);
+	return true;
+bad:
+	a->stats.bad_messages++;
+	return false;
 }

@@ -81,6 +81,8 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 	c->features = m->features & RP_FEATURES;
 	if (!a->attr.links)
 		c->features &= ~RP_FEATURE_LINK;
+	if (!a->attr.links || !a->attr.placed)
+		c->features &= ~RP_FEATURE_PLACED;
 	/* Not open, and something kept: that is this answer. */
 	if (c->state != RP_CLIENT_OPEN && !STAILQ_EMPTY(&c->kept))
 		return;
@@ -267,10 +269,9 @@ static enum rp_status check_then(struct rp_agent *a,
 	return RP_ST_OK;
 }
 
-/* All of it before anything is done. *work: there is something to do. */
-static enum rp_status check_request(struct rp_agent *a,
-				    const struct rp_wire_request *m,
-				    struct rp_job *job, bool *work)
+enum rp_status rp_agent_check(struct rp_agent *a,
+			      const struct rp_wire_request *m,
+			      struct rp_job *job, bool *work)
 {
 	struct rp_wire_reply *reply = &job->reply;
 	bool durable = m->level == RP_LEVEL_DURABLE;
@@ -357,8 +358,8 @@ static bool seen_before(struct rp_agent *a, struct rp_client *c,
  * do: what the peer has sent since cannot be seen before them. To make them
  * durable is the job's.
  */
-static bool stored(const struct rp_wire_request *m, struct rp_job *job,
-		   bool *work)
+bool rp_agent_store(const struct rp_wire_request *m, struct rp_job *job,
+		    bool *work)
 {
 	struct rp_job_range *g = &job->ranges[0];
 	bool durable = false;
@@ -421,8 +422,8 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 	/* Also what is refused: it must not be done after that was said. */
 	if (m.effect)
 		rp_client_take(&a->clients, c, m.seq, hdr->token);
-	if (check_request(a, &m, job, &work) != RP_ST_OK ||
-	    !stored(&m, job, &work)) {
+	if (rp_agent_check(a, &m, job, &work) != RP_ST_OK ||
+	    !rp_agent_store(&m, job, &work)) {
 		a->stats.refused++;
 		answer_at_once(a, c, job);
 		return;

@@ -629,8 +629,7 @@ static bool offer_valid(const struct rp_wire_offer *m)
 	if (m->status != RP_ST_OK)
 		return !m->method && !m->class && !m->addr_len && !m->secret &&
 		       !m->there && !m->at && !m->addr && !m->length;
-	return (m->method == RP_METHOD_DELIVERY ||
-		m->method == RP_METHOD_FENCE) &&
+	return rp_method_linked((enum rp_method)m->method) &&
 	       m->class <= RP_CLASS_POWER && m->addr_len &&
 	       m->addr_len <= RP_WIRE_MAX_ADDR && m->secret && m->length &&
 	       m->addr + m->length >= m->addr && m->at + m->length >= m->at;

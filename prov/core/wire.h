@@ -38,6 +38,8 @@
 #define RP_WIRE_MAX_EFFECT_RANGES 167  /* 72 + 24 * n <= 4096 */
 #define RP_WIRE_EFFECTS		  64   /* and no more than there are credits */
 #define RP_WIRE_MAX_STORE	  4024 /* bytes of an inline store: 72 + n */
+/* Requests over one connection of our own that may be without an answer. */
+#define RP_WIRE_LINKED 16
 
 enum rp_msg_type {
 	/* initiator to target */
@@ -85,10 +87,12 @@ struct rp_wire_range {
 #define RP_FEATURE_EFFECTS 1u /* REQUESTs may carry effects */
 #define RP_FEATURE_OWN	   2u /* REPLYs may carry grants */
 #define RP_FEATURE_STORE   4u /* REQUESTs may be inline stores: effects */
-#define RP_FEATURE_LINK	   8u /* CONNECT and OFFER */
+#define RP_FEATURE_LINK	   8u /* CONNECT, OFFER, and what goes over that */
+/* With it: what the base acknowledges has been placed by the target's CPU. */
+#define RP_FEATURE_PLACED 16u
 #define RP_FEATURES                                                            \
 	(RP_FEATURE_EFFECTS | RP_FEATURE_OWN | RP_FEATURE_STORE |              \
-	 RP_FEATURE_LINK)
+	 RP_FEATURE_LINK | RP_FEATURE_PLACED)
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -198,7 +202,7 @@ struct rp_wire_connect {
 	uint64_t key;
 };
 
-/*  32 u32 status  36 u8 method (delivery, fence)  37 u8 class reached by it
+/*  32 u32 status  36 u8 method (see rp_method_linked())  37 u8 its class
  *  38 u16 addr_len  40 u64 id  48 u64 key: as asked
  *  56 u64 secret: what the initiator shows when it connects, above 0
  *  64 u64 there: the region's key over that connection

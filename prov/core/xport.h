@@ -63,6 +63,13 @@ struct rp_xport_ops {
 		     struct rp_wire_offer *m);
 	void (*unoffer)(struct rp_xport *x, void *conn);
 	/*
+	 * Target only: answer what has come over this connection, from inside
+	 * rp_agent_linked(). Should that not be possible the connection ends,
+	 * after it. The bytes, at most RP_WIRE_INJECT, are copied.
+	 */
+	void (*answer)(struct rp_xport *x, void *conn, const void *msg,
+		       size_t len);
+	/*
 	 * Target only: find or make a way to answer the endpoint of this
 	 * address; *peer is good until peer_put(). Bounded by the caller.
 	 */

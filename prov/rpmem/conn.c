@@ -41,6 +41,7 @@ static void conn_close(struct rp_conn *c)
 		fi_close(&c->ep->fid);
 	c->ep = NULL;
 	c->ngranted = 0;
+	rp_conn_recvs_close(c);
 	rp_linked_abandon(c);
 }
 
@@ -83,7 +84,12 @@ static int conn_open(struct rp_conn *c, struct fi_info *info)
 	ret = fi_ep_bind(c->ep, &set->eq->fid, 0);
 	if (!ret)
 		ret = fi_ep_bind(c->ep, &set->cq->fid, FI_TRANSMIT | FI_RECV);
-	return ret ? ret : fi_enable(c->ep);
+	if (!ret)
+		ret = fi_enable(c->ep);
+	/* Before anything can come. */
+	if (!ret && (c->peer ? set->asks : c->serves))
+		ret = rp_conn_recvs_post(c);
+	return ret;
 }
 
 int rp_conn_dial(struct rp_xport *x, struct rp_peer *p, const void *addr,
@@ -160,9 +166,17 @@ int rp_conn_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
 		c = conn_new(set);
 		if (!c)
 			return -FI_ENOMEM;
+		c->x = x;
 		*conn = c;
 		while (!ret && !c->secret)
 			ret = rp_host_random(&c->secret, sizeof(c->secret));
+	}
+	if (!ret && rp_method_asks((enum rp_method)m->method)) {
+		c->serves = true;
+		if (!set->asks)
+			ret = -FI_ENOSYS;
+		else if (c->ep)
+			ret = rp_conn_recvs_post(c);
 	}
 	if (!ret)
 		ret = rp_mr_link(r, set, &mr, &m->there, &m->at);

@@ -16,11 +16,29 @@
 #define RP_CONNS_MAX	 1024
 #define RP_CONNS_HALF	 64
 #define RP_CONNS_HALF_NS 5000000000ull
-/* What all may have posted: the queue has room for that. */
+/* What all may have posted: the queue has room for that; and of it, receives.
+ */
 #define RP_CONNS_POSTED 4096
+#define RP_CONNS_RECVS	3072
+/* Of one connection: one more, as it is posted again behind the answer. */
+#define RP_CONN_RECVS (RP_WIRE_LINKED + 1)
 /* Sources that the device cannot be left alone with: copied, up to this. */
 #define RP_BOUNCE_SIZE	16384
 #define RP_BOUNCE_COUNT 32
+
+/* Where messages of one connection arrive. */
+struct rp_conn_recv {
+	struct rp_conn_recvs *of;
+	uint8_t *buf;
+};
+struct rp_conn_recvs {
+	LIST_ENTRY(rp_conn_recvs) link; /* of set->dying */
+	struct rp_conn *conn;		/* NULL: it is over */
+	struct fid_mr *mr;
+	size_t size; /* of each */
+	struct rp_conn_recv recv[RP_CONN_RECVS];
+	uint8_t bytes[];
+};
 
 /* One connection. All of it belongs to the domain's lock. */
 struct rp_conn {
@@ -33,6 +51,10 @@ struct rp_conn {
 	bool up;
 	bool over; /* and nothing can bring it back */
 	unsigned int posted;
+	struct rp_xport *x;	     /* at the target: who serves it */
+	bool serves;		     /* and there will be requests */
+	bool mute;		     /* an answer could not be sent */
+	struct rp_conn_recvs *recvs; /* NULL: no messages come */
 	struct rp_mr *granted[RP_CONN_GRANTS];
 	unsigned int ngranted;
 };
@@ -50,7 +72,12 @@ struct rp_conns {
 	size_t to_len;
 	int epfd; /* wakes for all of it */
 	LIST_HEAD(, rp_conn) all;
-	unsigned int n, half, posted;
+	unsigned int n, half, posted, nrecvs;
+	/* Of those that are over: until the queue has nothing more of them. */
+	LIST_HEAD(, rp_conn_recvs) dying;
+	bool abandoned;	 /* and slots */
+	bool asks;	 /* messages may go over them */
+	bool waits;	 /* the queue wakes who sleeps */
 	uint64_t looked; /* for events, last */
 	uint64_t landing;
 	struct fid_mr *landing_mr;
@@ -66,8 +93,8 @@ struct rp_conns *rp_conns_new(struct rp_dom *dom);
 void rp_conns_delete(struct rp_conns *set);
 /* With the lock: what the connections have to say. */
 void rp_conns_progress(struct rp_conns *set);
-/* -FI_EAGAIN: do not sleep. */
-int rp_conns_trywait(struct rp_conns *set);
+/* -FI_EAGAIN: do not sleep. *soon: nor for long, for nothing will tell. */
+int rp_conns_trywait(struct rp_conns *set, bool *soon);
 /* With the lock: no connection may reach this region any more. */
 void rp_conns_revoke(struct rp_conns *set, const struct rp_mr *mr);
 /* Register memory of ours there; *mr is NULL where none need be. */
@@ -97,13 +124,40 @@ void rp_conn_connected(struct rp_conn *c);
 /* It is over: whoever has it is told. */
 void rp_conn_broken(struct rp_conn *c);
 
+/* --- conn_recv.c --- */
+
+/* Post them; once they are, it has them until it is over. */
+int rp_conn_recvs_post(struct rp_conn *c);
+/* Its endpoint is closed; what has arrived is not looked at any more. */
+void rp_conn_recvs_close(struct rp_conn *c);
+/* The queue has been read to its end since. */
+void rp_conn_recvs_reap(struct rp_conns *set);
+/* A message, or why there is none. */
+void rp_conn_received(struct rp_conn_recv *r, size_t len, int err);
+void rp_conn_answer(struct rp_xport *x, void *conn, const void *msg,
+		    size_t len);
+/* Contexts that come back: slots, but for those. */
+static inline void *rp_conn_recv_context(struct rp_conn_recv *r)
+{
+	return (char *)r + 1;
+}
+static inline struct rp_conn_recv *rp_conn_recv_of(void *context)
+{
+	return (uintptr_t)context & 1 ? (void *)((char *)context - 1) : NULL;
+}
+
 /* --- linked.c --- */
+
+/* The answer to a request of this one has come. */
+void rp_linked_taken(struct rp_conns *set, struct rp_linked *op);
 
 /* A slot of kind LINKED, or what is left of one, has come back. */
 void rp_linked_completed(struct rp_conns *set, struct rp_slot *s, bool fence,
 			 int err);
 /* Nothing of what was posted on it is told any more. */
 void rp_linked_abandon(struct rp_conn *c);
+/* The queue has been read to its end since: nothing comes back any more. */
+void rp_linked_reap(struct rp_conns *set);
 
 /* --- mr.c --- */
 

@@ -71,7 +71,12 @@ struct rp_conns *rp_conns_new(struct rp_dom *dom)
 		return NULL;
 	set->dom = dom;
 	LIST_INIT(&set->all);
+	LIST_INIT(&set->dying);
 	set->info = find_info(dom);
+	/* Answers are injected; and a receive is there for each message. */
+	set->asks = set->info &&
+		    set->info->tx_attr->inject_size >= RP_WIRE_INJECT &&
+		    set->info->rx_attr->size >= RP_CONN_RECVS;
 	set->epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (!set->info || set->epfd < 0) {
 		RP_INFO(DOMAIN,
@@ -113,6 +118,7 @@ static void shut(struct rp_conns *set)
 		close_fid(&set->eq->fid);
 	if (set->fabric)
 		close_fid(&set->fabric->fid);
+	rp_conn_recvs_reap(set);
 	free(set->bounce);
 	set->pep = NULL;
 	set->landing_mr = set->bounce_mr = NULL;
@@ -161,7 +167,8 @@ static int open_memory(struct rp_conns *set)
 		return -FI_ENOMEM;
 	if (!rp_conns_local(set))
 		return 0;
-	ret = rp_conns_reg(set, set->bounce, size, FI_WRITE, &set->bounce_mr);
+	ret = rp_conns_reg(set, set->bounce, size, FI_WRITE | FI_SEND,
+			   &set->bounce_mr);
 	return ret ? ret
 		   : rp_conns_reg(set, &set->landing, sizeof(set->landing),
 				  FI_READ, &set->landing_mr);
@@ -180,7 +187,6 @@ static int open_all(struct rp_conns *set, const struct rp_ep *ep)
 	struct fi_cq_attr cq = {
 		.size = RP_CONNS_POSTED,
 		.format = FI_CQ_FORMAT_MSG,
-		.wait_obj = FI_WAIT_FD,
 	};
 	struct sockaddr_in6 *at;
 	int ret;
@@ -193,6 +199,9 @@ static int open_all(struct rp_conns *set, const struct rp_ep *ep)
 		return -FI_ENOMEM;
 	at = memcpy(set->info->src_addr, ep->addr, ep->addr_len);
 	at->sin6_port = 0; /* in the same place for both families */
+	/* Each entry of a queue that wakes somebody costs two system calls. */
+	set->waits = set->dom->auto_progress || atomic_load(&set->dom->sleeps);
+	cq.wait_obj = set->waits ? FI_WAIT_FD : FI_WAIT_NONE;
 	ret = fi_fabric(set->info->fabric_attr, &set->fabric, NULL);
 	if (!ret)
 		ret = fi_domain(set->fabric, set->info, &set->domain, NULL);
@@ -204,7 +213,9 @@ static int open_all(struct rp_conns *set, const struct rp_ep *ep)
 		ret = open_memory(set);
 	if (!ret)
 		ret = watch(set, &set->eq->fid);
-	return ret ? ret : watch(set, &set->cq->fid);
+	if (!ret && set->waits)
+		ret = watch(set, &set->cq->fid);
+	return ret;
 }
 
 static int listen_at(struct rp_conns *set)
@@ -317,6 +328,17 @@ static void read_events(struct rp_conns *set)
 	}
 }
 
+static void came_back(struct rp_conns *set, void *context, uint64_t flags,
+		      size_t len, int err)
+{
+	struct rp_conn_recv *r = rp_conn_recv_of(context);
+
+	if (r)
+		rp_conn_received(r, len, err);
+	else if (context)
+		rp_linked_completed(set, context, flags & FI_READ, err);
+}
+
 static void read_cq(struct rp_conns *set)
 {
 	struct fi_cq_msg_entry e[16];
@@ -327,18 +349,18 @@ static void read_cq(struct rp_conns *set)
 		n = fi_cq_read(set->cq, e, 16);
 		if (n == -FI_EAVAIL) {
 			memset(&err, 0, sizeof(err));
-			if (fi_cq_readerr(set->cq, &err, 0) != 1)
+			if (fi_cq_readerr(set->cq, &err, 0) != 1) {
+				rp_conn_recvs_reap(set);
+				rp_linked_reap(set);
 				return;
-			if (err.op_context)
-				rp_linked_completed(set, err.op_context,
-						    err.flags & FI_READ,
-						    err.err ? err.err : FI_EIO);
+			}
+			came_back(set, err.op_context, err.flags, 0,
+				  err.err ? err.err : FI_EIO);
 			continue;
 		}
 		for (ssize_t i = 0; i < n; i++)
-			if (e[i].op_context)
-				rp_linked_completed(set, e[i].op_context,
-						    e[i].flags & FI_READ, 0);
+			came_back(set, e[i].op_context, e[i].flags, e[i].len,
+				  0);
 		if (n < 16)
 			return;
 	}
@@ -352,13 +374,14 @@ void rp_conns_progress(struct rp_conns *set)
 	read_events(set);
 }
 
-int rp_conns_trywait(struct rp_conns *set)
+int rp_conns_trywait(struct rp_conns *set, bool *soon)
 {
 	struct fid *fids[2];
 
 	if (!set || !set->cq)
 		return 0;
-	fids[0] = &set->cq->fid;
-	fids[1] = &set->eq->fid;
-	return fi_trywait(set->fabric, fids, 2);
+	*soon |= !set->waits;
+	fids[0] = &set->eq->fid;
+	fids[1] = &set->cq->fid;
+	return fi_trywait(set->fabric, fids, set->waits ? 2 : 1);
 }

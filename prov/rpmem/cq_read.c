@@ -377,7 +377,7 @@ int rp_cq_trywait(struct rp_cq *cq)
 			ret = rp_cq_base_trywait(o, &soon);
 	}
 	if (!ret)
-		ret = rp_conns_trywait(dom->conns);
+		ret = rp_conns_trywait(dom->conns, &soon);
 	if (!ret)
 		rp_domain_arm(dom, soon);
 	pthread_mutex_unlock(&dom->lock);

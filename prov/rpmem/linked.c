@@ -17,16 +17,65 @@ static void release_source(struct rp_conns *set, struct rp_slot *s)
 	s->mr = NULL;
 }
 
+/* Nothing of it is under way any more. */
+static void finish(struct rp_conns *set, struct rp_slot *s)
+{
+	release_source(set, s);
+	s->written = true;
+	if (s->kind == RP_SLOT_DEAD || s->committed)
+		rp_slot_put(&set->dom->slots, s);
+}
+
+static bool is_due(const struct rp_slot *s, const struct rp_conn *c)
+{
+	return (s->kind == RP_SLOT_LINKED || s->kind == RP_SLOT_DEAD) &&
+	       s->due && s->linked.conn == c;
+}
+
 void rp_linked_abandon(struct rp_conn *c)
 {
-	struct rp_slot *s;
+	struct rp_conns *set = c->set;
+	struct rp_slot *s, *next;
 
-	LIST_FOREACH (s, &c->set->dom->slots.used, link)
-		if ((s->kind == RP_SLOT_LINKED || s->kind == RP_SLOT_DEAD) &&
-		    s->due && s->linked.conn == c)
-			s->linked.conn = NULL;
-	c->set->posted -= c->posted;
+	for (s = LIST_FIRST(&set->dom->slots.used); s; s = next) {
+		next = LIST_NEXT(s, link);
+		if (!is_due(s, c))
+			continue;
+		s->linked.conn = NULL;
+		s->due -= s->linked.asks;
+		s->linked.asks = false;
+		if (s->due)
+			set->abandoned = true;
+		else
+			finish(set, s);
+	}
+	set->posted -= c->posted;
 	c->posted = 0;
+}
+
+void rp_linked_reap(struct rp_conns *set)
+{
+	struct rp_slot *s, *next;
+
+	if (!set->abandoned)
+		return;
+	set->abandoned = false;
+	for (s = LIST_FIRST(&set->dom->slots.used); s; s = next) {
+		next = LIST_NEXT(s, link);
+		if (!is_due(s, NULL))
+			continue;
+		s->due = 0;
+		finish(set, s);
+	}
+}
+
+void rp_linked_taken(struct rp_conns *set, struct rp_linked *op)
+{
+	struct rp_slot *s = rp_container_of(op, struct rp_slot, linked.op);
+
+	s->linked.asks = false;
+	if (!--s->due)
+		finish(set, s);
 }
 
 void rp_linked_completed(struct rp_conns *set, struct rp_slot *s, bool fence,
@@ -43,12 +92,27 @@ void rp_linked_completed(struct rp_conns *set, struct rp_slot *s, bool fence,
 		rp_linked_fenced(&s->linked.op, err);
 	else if (s->kind == RP_SLOT_LINKED && c)
 		rp_linked_written(&s->linked.op, err);
-	if (s->due)
-		return;
-	release_source(set, s);
-	s->written = true;
-	if (s->kind == RP_SLOT_DEAD || s->committed)
-		rp_slot_put(&set->dom->slots, s);
+	if (!s->due)
+		finish(set, s);
+}
+
+/* A buffer of ours, registered; NULL: none is free. */
+static void *take_bounce(struct rp_conns *set, struct rp_slot *s)
+{
+	if (!set->bounce_free)
+		return NULL;
+	s->linked.bounce = (unsigned int)__builtin_ctz(set->bounce_free);
+	s->linked.bounced = true;
+	set->bounce_free &= ~(1u << s->linked.bounce);
+	return set->bounce + (size_t)s->linked.bounce * RP_BOUNCE_SIZE;
+}
+
+static void gather(char *to, const struct fi_msg_rma *msg)
+{
+	for (size_t i = 0; i < msg->iov_count; i++) {
+		memcpy(to, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
+		to += msg->msg_iov[i].iov_len;
+	}
 }
 
 /* The source as the device wants it: *iov and *desc, for as long as it takes.
@@ -57,7 +121,6 @@ static int prepare_source(struct rp_conns *set, struct rp_slot *s,
 			  const struct fi_msg_rma *msg, size_t len,
 			  uint64_t flags, struct iovec *iov, void **desc)
 {
-	size_t n = 0;
 	char *to;
 
 	*desc = NULL;
@@ -77,17 +140,10 @@ static int prepare_source(struct rp_conns *set, struct rp_slot *s,
 		*iov = msg->msg_iov[0];
 		return 0;
 	}
-	if (!set->bounce_free)
+	to = take_bounce(set, s);
+	if (!to)
 		return -FI_EAGAIN;
-	s->linked.bounce = (unsigned int)__builtin_ctz(set->bounce_free);
-	s->linked.bounced = true;
-	set->bounce_free &= ~(1u << s->linked.bounce);
-	to = set->bounce + (size_t)s->linked.bounce * RP_BOUNCE_SIZE;
-	for (size_t i = 0; i < msg->iov_count; i++) {
-		memcpy(to + n, msg->msg_iov[i].iov_base,
-		       msg->msg_iov[i].iov_len);
-		n += msg->msg_iov[i].iov_len;
-	}
+	gather(to, msg);
 	*iov = (struct iovec){.iov_base = to, .iov_len = len};
 	*desc = rp_mr_desc(set->bounce_mr);
 	return 0;
@@ -145,17 +201,61 @@ static int post_fence(struct rp_conn *c, struct rp_slot *s,
 	return (int)fi_readmsg(c->ep, &m, FI_COMPLETION);
 }
 
+/* A request with the bytes inside: one message. *due: it comes back. */
+static int post_store(struct rp_conn *c, struct rp_slot *s,
+		      struct rp_link_way *way, const struct fi_msg_rma *msg,
+		      bool *due)
+{
+	struct rp_conns *set = c->set;
+	const void *bytes = msg->msg_iov[0].iov_base;
+	void *desc = rp_mr_desc(set->bounce_mr);
+	char whole[RP_WIRE_MAX_STORE];
+	struct iovec iov;
+	int ret;
+
+	iov.iov_base = take_bounce(set, s);
+	if (!iov.iov_base)
+		return -FI_EAGAIN;
+	if (msg->iov_count > 1) {
+		gather(whole, msg);
+		bytes = whole;
+	}
+	ret = rp_link_request(s->commit, way, bytes, iov.iov_base,
+			      RP_BOUNCE_SIZE);
+	if (ret < 0)
+		return ret;
+	iov.iov_len = (size_t)ret;
+	*due = iov.iov_len > set->info->tx_attr->inject_size;
+	if (*due)
+		return (int)fi_sendmsg(c->ep,
+				       &(struct fi_msg){.msg_iov = &iov,
+							.desc = &desc,
+							.iov_count = 1,
+							.context = s},
+				       FI_COMPLETION);
+	ret = (int)fi_inject(c->ep, iov.iov_base, iov.iov_len, FI_ADDR_UNSPEC);
+	release_source(set, s);
+	return ret;
+}
+
 /* Room for a write and a read, in the connection and in the queue of all. */
 static bool has_room(const struct rp_conn *c)
 {
 	const struct rp_conns *set = c->set;
 
 	return c->posted + 2 <= set->info->tx_attr->size &&
-	       set->posted + 2 <= RP_CONNS_POSTED;
+	       set->posted + set->nrecvs + 2 <= RP_CONNS_POSTED;
+}
+
+static void posted(struct rp_conn *c, struct rp_slot *s)
+{
+	s->due++;
+	c->posted++;
+	c->set->posted++;
 }
 
 static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
-		    const struct rp_link_way *way, const struct fi_msg_rma *msg,
+		    struct rp_link_way *way, const struct fi_msg_rma *msg,
 		    size_t len, uint64_t flags, bool want)
 {
 	const struct fi_rma_iov *to = msg->rma_iov;
@@ -171,9 +271,11 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 		.done = rp_rma_commit_done,
 		.arg = s,
 	};
+	uint8_t request[RP_WIRE_INJECT];
+	int ret, request_len = 0;
 	struct iovec iov;
+	bool due = true;
 	void *desc;
-	int ret;
 
 	if (!s)
 		return -FI_EAGAIN;
@@ -182,35 +284,45 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 	s->flags = FI_RMA | FI_WRITE;
 	s->linked.conn = c;
 	s->linked.bounced = false;
+	s->linked.asks = way->asks;
 	s->due = 0;
 	ret = rp_commit_reserve(peer, &attr, &s->commit);
 	if (ret)
 		goto put;
-	ret = prepare_source(set, s, msg, len, flags, &iov, &desc);
-	if (!ret)
-		ret = post_write(c, s, way, &iov, desc);
+	if (way->stores) {
+		ret = post_store(c, s, way, msg, &due);
+	} else {
+		ret = prepare_source(set, s, msg, len, flags, &iov, &desc);
+		if (!ret && way->asks) {
+			request_len = rp_link_request(s->commit, way, NULL,
+						      request, sizeof(request));
+			ret = request_len < 0 ? request_len : 0;
+		}
+		if (!ret)
+			ret = post_write(c, s, way, &iov, desc);
+	}
 	if (ret) {
 		release_source(set, s);
 		rp_commit_unreserve(s->commit);
 		goto put;
 	}
-	s->due = 1;
-	c->posted++;
-	set->posted++;
+	if (due)
+		posted(c, s);
+	s->due += way->asks;
 	s->stores = true;
 	atomic_fetch_add(&ep->stores, 1);
 	rp_link_posted(s->commit, way, &s->linked.op);
-	if (!way->fence_len)
-		return 0;
-	ret = post_fence(c, s, way);
-	if (ret) {
-		/* What it would have said nobody will know. */
-		rp_linked_fenced(&s->linked.op, ret);
-		return 0;
+	if (way->fence_len) {
+		ret = post_fence(c, s, way);
+		if (!ret)
+			posted(c, s);
+	} else if (request_len) {
+		ret = (int)fi_inject(c->ep, request, (size_t)request_len,
+				     FI_ADDR_UNSPEC);
 	}
-	s->due++;
-	c->posted++;
-	set->posted++;
+	/* What it would have said nobody will know. */
+	if (ret)
+		rp_linked_fenced(&s->linked.op, ret);
 	return 0;
 put:
 	rp_slot_put(&ep->dom->slots, s);
@@ -229,7 +341,8 @@ bool rp_linked_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
 	    msg->rma_iov_count != 1 || !len || len != to->len ||
 	    !rp_key_is_persistent(to->key) || to->addr + len < to->addr ||
 	    rp_rma_peer(ep, msg->addr, &peer) ||
-	    !rp_link_may(peer, to->key, to->addr, len, ep->required, &way))
+	    !rp_link_may(peer, to->key, to->addr, len, ep->required, &way) ||
+	    (way.asks && !ep->dom->conns->asks))
 		return false;
 	*ret = has_room(way.conn) ? post(ep, peer, &way, msg, len, flags, want)
 				  : -FI_EAGAIN;

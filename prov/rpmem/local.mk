@@ -5,6 +5,7 @@ rpmem_sources = \
 	prov/rpmem/cntr.c \
 	prov/rpmem/conn.c \
 	prov/rpmem/conn.h \
+	prov/rpmem/conn_recv.c \
 	prov/rpmem/conns.c \
 	prov/rpmem/cq.c \
 	prov/rpmem/cq_read.c \

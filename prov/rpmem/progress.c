@@ -128,7 +128,7 @@ static int thread_trywait(struct rp_dom *dom)
 			break;
 	}
 	if (!ret)
-		ret = rp_conns_trywait(dom->conns);
+		ret = rp_conns_trywait(dom->conns, &soon);
 	if (!ret)
 		rp_domain_arm(dom, soon);
 	pthread_mutex_unlock(&dom->lock);

@@ -162,6 +162,7 @@ struct rp_slot {
 			struct rp_conn *conn; /* NULL: it is over */
 			unsigned int bounce;
 			bool bounced; /* its source is a copy of ours */
+			bool asks;    /* an answer is due, too */
 		} linked;
 	};
 };
@@ -197,6 +198,7 @@ struct rp_dom {
 	struct fi_info *base_info; /* what the base was opened with */
 	bool marked;		   /* we make the keys, with facts in them */
 	bool auto_progress;
+	atomic_bool sleeps;	/* some queue or counter can be waited for */
 	bool ordered;		/* a message follows the writes before it */
 	bool own;		/* commits may do without the agent: fence.c */
 	struct rp_conns *conns; /* connections of our own; NULL: none */
@@ -469,7 +471,7 @@ int rp_wait_watch(int epfd, int fd);
  * A descriptor that wakes for the base's, for an eventfd of one's own, and for
  * what the domain has to say. On failure too, what is not -1 is to be closed.
  */
-int rp_wait_open(const struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
+int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* --- progress.c --- */
 

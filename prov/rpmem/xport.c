@@ -260,6 +260,7 @@ const struct rp_xport_ops rp_xport_ops = {
 	.hang_up = rp_conn_hang_up,
 	.offer = rp_conn_offer,
 	.unoffer = rp_conn_unoffer,
+	.answer = rp_conn_answer,
 	.peer_get = xport_peer_get,
 	.peer_put = xport_peer_put,
 	.name = xport_name,
@@ -531,8 +532,7 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		attr.forced = rp_method_parse(rp_params.method);
 		attr.own &= attr.forced == RP_METHOD_DELIVERY ||
 			    attr.forced == RP_METHOD_FENCE;
-		attr.links &= attr.forced == RP_METHOD_DELIVERY ||
-			      attr.forced == RP_METHOD_FENCE;
+		attr.links &= rp_method_linked(attr.forced);
 	}
 	ret = rp_initiator_new(&attr, &ep->xport, &ep->initiator);
 out:
