@@ -76,6 +76,9 @@ static struct {
 	uint64_t peer, cookie, theirs;
 } given[COOKIES];
 static unsigned int ngiven;
+/* Connections of our own that are offered; the last one asked for over it. */
+static void *conns[XPORTS * SESSIONS];
+static struct asked *over;
 
 static uint64_t x_now(struct rp_xport *x)
 {
@@ -176,7 +179,6 @@ static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 		break;
 	case RP_MSG_OFFER:
 		MUST(!rp_wire_get_offer(msg, &hdr, &offer));
-		MUST(offer.status || region_of(offer.key)->r.pmem);
 		break;
 	default:
 		MUST(hdr.type == RP_MSG_PROGRESS);
@@ -229,10 +231,15 @@ static int x_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
 {
 	struct xport *fx = (struct xport *)x;
 
-	MUST(region_of(r->key) && r->writable && !r->failed);
+	MUST(region_of(r->key) && r->pmem && r->writable && !r->failed);
 	if (!*conn) {
+		unsigned int i = 0;
+
 		*conn = malloc(1);
 		MUST(*conn && ++fx->offers <= SESSIONS);
+		while (conns[i])
+			i++;
+		conns[i] = *conn;
 	}
 	m->secret = m->there = 1 + r->key;
 	m->addr_len = 1;
@@ -245,7 +252,29 @@ static void x_unoffer(struct rp_xport *x, void *conn)
 	struct xport *fx = (struct xport *)x;
 
 	MUST(fx->offers--);
+	for (unsigned int i = 0; i < XPORTS * SESSIONS; i++)
+		if (conns[i] == conn)
+			conns[i] = NULL;
 	free(conn);
+}
+
+/* At once, and only what was asked for; an OK is true. */
+static void x_answer(struct rp_xport *x, void *conn, const void *msg,
+		     size_t len)
+{
+	struct rp_wire_reply m;
+	struct rp_wire_hdr hdr;
+
+	MUST(over && conn && len <= RP_WIRE_INJECT);
+	MUST(!rp_wire_get_hdr(msg, len, &hdr));
+	MUST(!rp_wire_get_reply(msg, &hdr, &m));
+	MUST(hdr.session == over->session && hdr.token == over->token);
+	if (m.status == RP_ST_OK)
+		MUST(over->possible && m.level == RP_LEVEL_DURABLE &&
+		     m.class >= over->m.required &&
+		     (m.class < RP_CLASS_POWER || is_durable(over)));
+	free(over);
+	over = NULL;
 }
 
 static int x_random(struct rp_xport *x, void *buf, size_t len)
@@ -278,6 +307,7 @@ static const struct rp_xport_ops ops = {
 	.notify = x_notify,
 	.offer = x_offer,
 	.unoffer = x_unoffer,
+	.answer = x_answer,
 	.now = x_now,
 	.send = x_send,
 	.peer_get = x_peer_get,
@@ -412,13 +442,14 @@ static void map_all(void)
 	}
 }
 
-static void remember(unsigned int xi, const uint8_t *msg, size_t len)
+/* NULL: nothing that can be answered with an OK. */
+static struct asked *as_asked(unsigned int xi, const uint8_t *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 	struct asked *a;
 
-	if (nasked == ASKED || rp_wire_get_hdr(msg, len, &hdr))
-		return;
+	if (rp_wire_get_hdr(msg, len, &hdr))
+		return NULL;
 	a = calloc(1, sizeof(*a));
 	MUST(a);
 	for (unsigned int i = 0; i < COOKIES && i < ngiven; i++)
@@ -428,7 +459,7 @@ static void remember(unsigned int xi, const uint8_t *msg, size_t len)
 		}
 	if (!a->session || rp_wire_get_request(msg, &hdr, &a->m)) {
 		free(a);
-		return;
+		return NULL;
 	}
 	a->x = xi;
 	a->token = hdr.token;
@@ -444,7 +475,29 @@ static void remember(unsigned int xi, const uint8_t *msg, size_t len)
 		    (a->m.level == RP_LEVEL_DURABLE && !r->r.pmem))
 			a->possible = 0;
 	}
-	asked[nasked++] = a;
+	return a;
+}
+
+static void remember(unsigned int xi, const uint8_t *msg, size_t len)
+{
+	struct asked *a = nasked < ASKED ? as_asked(xi, msg, len) : NULL;
+
+	if (a)
+		asked[nasked++] = a;
+}
+
+/* Over some connection, its own or another's. */
+static void receive_over(unsigned int xi, const uint8_t *msg, size_t len,
+			 uint8_t which)
+{
+	uint8_t *exact = fuzz_exact(msg, len);
+
+	over = as_asked(xi, exact, len);
+	rp_agent_linked(agent, &xports[xi].x,
+			conns[which % (XPORTS * SESSIONS)], exact, len);
+	free(exact);
+	free(over);
+	over = NULL;
 }
 
 static uint64_t some_key(uint8_t choice)
@@ -534,8 +587,9 @@ static void receive(unsigned int xi, const uint8_t *msg, size_t len)
 	free(exact);
 }
 
+/* linked: over a connection of our own. */
 static void recv_made(struct fuzz_in *in, unsigned int xi, unsigned int kind,
-		      int damage)
+		      int damage, int linked)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	int len = some_message(in, kind, buf);
@@ -549,7 +603,10 @@ static void recv_made(struct fuzz_in *in, unsigned int xi, unsigned int kind,
 		if (at & 0x8000)
 			len = at % len;
 	}
-	receive(xi, buf, (size_t)len);
+	if (linked)
+		receive_over(xi, buf, (size_t)len, fuzz_u8(in));
+	else
+		receive(xi, buf, (size_t)len);
 }
 
 static void recv_raw(struct fuzz_in *in, unsigned int xi)
@@ -586,7 +643,10 @@ static void check_limits(void)
 	MUST(rp_agent_pending(agent) <= 2 * JOBS);
 }
 
-/* Low four bits: what happens; bit 4: on which xport; bit 5: damaged. */
+/*
+ * Low four bits: what happens; bit 4: on which xport; bit 5: damaged; bit 6:
+ * over a connection of our own.
+ */
 static void one_step(struct fuzz_in *in)
 {
 	uint8_t op = fuzz_u8(in), v;
@@ -598,11 +658,11 @@ static void one_step(struct fuzz_in *in)
 	case 1:
 	case 2:
 	case 3:
-		recv_made(in, xi, op & 15, op & 0x20);
+		recv_made(in, xi, op & 15, op & 0x20, op & 0x40);
 		break;
 	case 4:
 	case 5:
-		recv_made(in, xi, 1, op & 0x20);
+		recv_made(in, xi, 1, op & 0x20, op & 0x40);
 		break;
 	case 6:
 		recv_raw(in, xi);
@@ -630,7 +690,7 @@ static void one_step(struct fuzz_in *in)
 		if (op & 0x20)
 			rp_agent_drop_xport(agent, &xports[xi].x);
 		else
-			recv_made(in, xi, 4, 0);
+			recv_made(in, xi, 4, 0, 0);
 		break;
 	default:
 		for (int i = 0; rp_agent_progress(agent); i++)

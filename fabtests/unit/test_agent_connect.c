@@ -423,22 +423,21 @@ Test(connect, placed)
 	const struct rp_agent_attr attr = {
 		.incarnation = RIG_INCARNATION,
 		.no_worker = true,
-		.links = true,
-		.placed = true,
 	};
 	struct rig_msg msg;
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		struct rp_agent_attr a = attr;
 
-		a.links = i;
+		a.links = i & 1;
+		a.placed = i & 2;
 		rig_init(&g, &a);
 		p = (struct rig_peer){.g = &g, .x = &g.x[0], .id = 1};
 		p.cookie = 5;
 		p.timeout_ms = 1000;
 		rig_hello(&p);
 		cr_assert(rig_take(p.x, &msg));
-		cr_assert_eq(!!(msg.ack.features & RP_FEATURE_PLACED), i);
+		cr_assert_eq(!!(msg.ack.features & RP_FEATURE_PLACED), i == 3);
 		rig_fini(&g);
 	}
 }
