@@ -79,6 +79,12 @@ fabtests_unit_test_wire_desc_SOURCES = fabtests/unit/test_wire_desc.c fabtests/u
 fabtests_unit_test_wire_desc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_desc_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_remote
+TESTS += fabtests/unit/test_remote
+fabtests_unit_test_remote_SOURCES = fabtests/unit/test_remote.c
+fabtests_unit_test_remote_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_remote_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_key
 TESTS += fabtests/unit/test_key
 fabtests_unit_test_key_SOURCES = fabtests/unit/test_key.c
@@ -470,17 +476,11 @@ fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
 # The shim, on a model of a queue pair.
 rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h fabtests/unit/seeded.h
-EXTRA_DIST += $(rc_mock) fabtests/unit/test_shim_remote.c \
+EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c
 if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_shim_remote
-TESTS += fabtests/unit/test_shim_remote
-fabtests_unit_test_shim_remote_SOURCES = fabtests/unit/test_shim_remote.c
-fabtests_unit_test_shim_remote_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_remote_LDADD = $(shim_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_shim_queue
 TESTS += fabtests/unit/test_shim_queue

@@ -24,6 +24,7 @@ core_sources = \
 	prov/core/pmem.c prov/core/pmem.h \
 	prov/core/ranges.c prov/core/ranges.h \
 	prov/core/region.c prov/core/region.h \
+	prov/core/remote.c prov/core/remote.h \
 	prov/core/request.c \
 	prov/core/serve.c \
 	prov/core/status.c prov/core/status.h \

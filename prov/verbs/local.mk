@@ -7,7 +7,6 @@ shim_sources = \
 	prov/verbs/mr.c \
 	prov/verbs/post.c prov/verbs/post.h \
 	prov/verbs/qp.c \
-	prov/verbs/remote.c \
 	prov/verbs/shim.h
 EXTRA_DIST += $(shim_sources)
 

@@ -12,7 +12,7 @@ struct rp_post_read {
 struct rp_post {
 	struct ibv_qp_ex *ex; /* NULL: there are no builders */
 	struct ibv_mr *scratch_mr;
-	uint8_t scratch[RP_SHIM_FENCE];
+	uint8_t scratch[RP_FENCE_MAX];
 	/* Of a batch without builders. */
 	struct rp_post_read *reads;
 	size_t nreads, room;

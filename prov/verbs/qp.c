@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Queue pairs of the program: the peer's regions, and flushes of them. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
 
 void rp_qp_fini(struct rp_qp *q)
 {
-	struct rp_remote *r, *next;
+	struct rp_known *r, *next;
 
 	/*
 	 * What is under way keeps its slot until its completion has come: a
@@ -46,9 +47,9 @@ void rp_qp_fini(struct rp_qp *q)
 	pthread_mutex_destroy(&q->lock);
 }
 
-static struct rp_remote *find(const struct rp_qp *q, uint32_t rkey)
+static struct rp_known *find(const struct rp_qp *q, uint32_t rkey)
 {
-	struct rp_remote *r;
+	struct rp_known *r;
 
 	HASH_FIND(hh, q->remotes, &rkey, sizeof(rkey), r);
 	return r;
@@ -57,7 +58,7 @@ static struct rp_remote *find(const struct rp_qp *q, uint32_t rkey)
 int rp_qp_add(struct rp_qp *q, const void *desc,
 	      const struct rp_remote_cfg *cfg)
 {
-	struct rp_remote *r, *old;
+	struct rp_known *r, *old;
 	struct rp_desc d;
 	bool oom = false;
 	int ret = rp_desc_get(desc, &d);
@@ -67,12 +68,13 @@ int rp_qp_add(struct rp_qp *q, const void *desc,
 	r = malloc(sizeof(*r));
 	if (!r)
 		return ENOMEM;
-	rp_remote_init(r, &d, cfg);
+	rp_remote_init(&r->r, &d, cfg);
+	r->checked = false;
 	pthread_mutex_lock(&q->lock);
 	old = find(q, d.rkey);
 	if (old)
 		HASH_DEL(q->remotes, old);
-	HASH_ADD(hh, q->remotes, d.rkey, sizeof(d.rkey), r);
+	HASH_ADD(hh, q->remotes, r.d.rkey, sizeof(d.rkey), r);
 	pthread_mutex_unlock(&q->lock);
 	free(old);
 	if (!oom)
@@ -95,7 +97,7 @@ RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
 RP_PUBLIC int ibv_rpmem_del_region(struct ibv_rpmem_qp *qp, uint32_t rkey)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_remote *r;
+	struct rp_known *r;
 
 	pthread_mutex_lock(&q->lock);
 	r = find(q, rkey);
@@ -110,15 +112,15 @@ RP_PUBLIC int ibv_rpmem_query_region(struct ibv_rpmem_qp *qp, uint32_t rkey,
 				     struct ibv_rpmem_region_attr *attr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	const struct rp_remote *r;
+	const struct rp_known *r;
 
 	pthread_mutex_lock(&q->lock);
 	r = find(q, rkey);
 	if (r)
 		*attr = (struct ibv_rpmem_region_attr){
-			.persistent = rp_method_name(r->persistent.method),
-			.global = rp_method_name(r->global),
-			.survives = rp_class_name(r->persistent.class),
+			.persistent = rp_method_name(r->r.persistent.method),
+			.global = rp_method_name(r->r.global),
+			.survives = rp_class_name(r->r.persistent.class),
 		};
 	pthread_mutex_unlock(&q->lock);
 	return r ? 0 : ENOKEY;
@@ -128,7 +130,7 @@ RP_PUBLIC int ibv_rpmem_query_region(struct ibv_rpmem_qp *qp, uint32_t rkey,
  * Once for each region, when it is first flushed: the connection is there, it
  * is the one that the descriptor was made for, and it may read.
  */
-static int check(struct rp_qp *q, struct rp_remote *r)
+static int check(struct rp_qp *q, struct rp_known *r)
 {
 	struct rp_end end;
 	int ret;
@@ -140,7 +142,7 @@ static int check(struct rp_qp *q, struct rp_remote *r)
 		return ret;
 	if (end.state != IBV_QPS_RTS)
 		return EINVAL;
-	if (end.dest_qp_num != r->d.qp_num)
+	if (end.dest_qp_num != r->r.d.qp_num)
 		return EKEYREJECTED;
 	if (!end.max_rd_atomic)
 		return EOPNOTSUPP;
@@ -148,14 +150,19 @@ static int check(struct rp_qp *q, struct rp_remote *r)
 	return 0;
 }
 
-static int post(struct rp_qp *q, struct rp_remote *r, struct rp_flush f,
+static_assert((int)RP_DESC_GLOBAL == IBV_RPMEM_FLUSH_GLOBAL &&
+		      (int)RP_DESC_PERSISTENT == IBV_RPMEM_FLUSH_PERSISTENT &&
+		      IBV_RPMEM_FLUSH_MR == 1,
+	      "core speaks of flushes in the same numbers");
+
+static int post(struct rp_qp *q, struct rp_known *r, struct rp_flush f,
 		uint64_t addr, size_t len, uint8_t type, uint8_t level)
 {
 	const unsigned int flags = q->pub.wr_flags;
 	struct rp_slot *s;
 
 	if (f.how == RP_FLUSH_NATIVE) {
-		q->ops->flush(q, q->pub.wr_id, flags, r->d.rkey, addr, len,
+		q->ops->flush(q, q->pub.wr_id, flags, r->r.d.rkey, addr, len,
 			      type, level);
 		return 0;
 	}
@@ -173,11 +180,14 @@ static int post(struct rp_qp *q, struct rp_remote *r, struct rp_flush f,
 		return ENOMEM;
 	s->wr_id = q->pub.wr_id;
 	s->signaled = q->sig_all || (flags & IBV_SEND_SIGNALED);
-	s->doomed = f.how == RP_FLUSH_DOOMED ? f.status : IBV_WC_SUCCESS;
+	if (f.how == RP_FLUSH_NOT_BY_QP)
+		s->doomed = IBV_WC_REM_INV_REQ_ERR;
+	else if (f.how == RP_FLUSH_NOT_BY_REGION)
+		s->doomed = IBV_WC_REM_ACCESS_ERR;
 	q->batch[q->nbatch++] = s;
 	q->reads = true;
 	q->ops->read(q, (uintptr_t)s,
-		     IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE), r->d.rkey,
+		     IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE), r->r.d.rkey,
 		     f.addr, f.len);
 	return 0;
 }
@@ -197,7 +207,7 @@ RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 				  uint8_t type, uint8_t level)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_remote *r;
+	struct rp_known *r;
 	struct rp_flush f;
 
 	if (q->err)
@@ -206,9 +216,9 @@ RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 	q->err = r ? check(q, r) : ENOKEY;
 	if (q->err)
 		return;
-	f = rp_flush_decide(r, remote_addr, len, type, level);
+	f = rp_flush_decide(&r->r, remote_addr, len, type, level);
 	q->err = f.how == RP_FLUSH_REFUSED
-			 ? f.err
+			 ? -f.err
 			 : post(q, r, f, remote_addr, len, type, level);
 }
 
@@ -218,7 +228,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	unsigned int flags = q->pub.wr_flags;
-	struct rp_remote *r;
+	struct rp_known *r;
 
 	if (q->err)
 		return;
@@ -227,7 +237,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 	if (q->err)
 		return;
 	/* No other store of 8 bytes is known to be whole. */
-	if (!(q->native & r->d.native & RP_DESC_ATOMIC_WRITE)) {
+	if (!(q->native & r->r.d.native & RP_DESC_ATOMIC_WRITE)) {
 		q->err = EOPNOTSUPP;
 		return;
 	}

@@ -13,53 +13,19 @@
 #include <infiniband/rpmem.h>
 
 #include "core/hash.h"
-#include "core/method.h"
-#include "core/wire_desc.h"
+#include "core/remote.h"
 
 #define RP_PUBLIC __attribute__((visibility("default")))
 
 #define RP_SHIM_FLUSHES                                                        \
 	(IBV_RPMEM_ACCESS_FLUSH_GLOBAL | IBV_RPMEM_ACCESS_FLUSH_PERSISTENT)
-#define RP_SHIM_FENCE 8 /* bytes that a fence reads at most */
-/* A longer range has no answer on the wire; of an MR that a device cuts. */
-#define RP_SHIM_MAX_RANGE (1ull << 31)
 
-/* --- a region of the peer, and what a flush of it becomes --- */
-
-struct rp_remote {
-	struct rp_desc d;
-	struct rp_choice persistent;
-	enum rp_method global; /* NATIVE, FENCE or REFUSED */
-	bool checked;	       /* the queue pair is the one that it names */
+/* A region of the peer that was added. */
+struct rp_known {
+	struct rp_remote r;
+	bool checked; /* the queue pair is the one that it names */
 	UT_hash_handle hh;
 };
-
-struct rp_remote_cfg {
-	unsigned int native; /* RP_DESC_* that this end can post */
-	enum rp_class required;
-	enum rp_method forced; /* RP_METHOD_REFUSED: none is */
-};
-/* Fills in all but checked. Pure. */
-void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
-		    const struct rp_remote_cfg *cfg);
-
-enum rp_flush_how {
-	RP_FLUSH_REFUSED, /* err; nothing is posted */
-	RP_FLUSH_NATIVE,
-	RP_FLUSH_READ,
-	/* A read that the target must refuse; it ends with status. */
-	RP_FLUSH_DOOMED,
-};
-struct rp_flush {
-	enum rp_flush_how how;
-	int err;
-	enum ibv_wc_status status;
-	uint64_t addr; /* of the read */
-	uint32_t len;
-};
-/* Pure. */
-struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
-				uint64_t len, uint8_t type, uint8_t level);
 
 /* --- what is asked of a queue pair; a model of one can stand in for it --- */
 
@@ -124,7 +90,7 @@ struct rp_qp {
 	atomic_bool lost; /* an error was seen: the connection is over */
 	LIST_ENTRY(rp_qp) link;
 	pthread_mutex_t lock; /* from start to complete, and of the regions */
-	struct rp_remote *remotes; /* by rkey */
+	struct rp_known *remotes; /* by rkey */
 	bool reads; /* one stood for a flush: atomic writes stay behind it */
 	/* Of the batch: the first error, and its slots, oldest first. */
 	int err;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a flush of a peer's region becomes: pure functions of its descriptor. */
 #include <errno.h>
+#include <stdbool.h>
 
-#include "verbs/shim.h"
+#include "core/remote.h"
+
+#define TYPES (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
 
 #define LONGEST_MR UINT32_MAX /* rxe cuts a longer one, and says nothing */
 
@@ -57,12 +60,10 @@ static struct rp_flush refused(int err)
 }
 
 /* Behind the region's end nobody may read. */
-static struct rp_flush doomed(const struct rp_remote *r,
-			      enum ibv_wc_status status)
+static struct rp_flush doomed(const struct rp_remote *r, enum rp_flush_how how)
 {
 	return (struct rp_flush){
-		.how = RP_FLUSH_DOOMED,
-		.status = status,
+		.how = how,
 		.addr = r->d.addr + r->d.length,
 		.len = 1,
 	};
@@ -78,55 +79,54 @@ static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
 		f.addr = r->d.addr;
 		len = 1;
 	}
-	f.len = len < RP_SHIM_FENCE ? (uint32_t)len : RP_SHIM_FENCE;
+	f.len = len < RP_FENCE_MAX ? (uint32_t)len : RP_FENCE_MAX;
 	return f;
 }
 
 struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
-				uint64_t len, uint8_t type, uint8_t level)
+				uint64_t len, unsigned int type,
+				unsigned int whole)
 {
 	const struct rp_desc *d = &r->d;
 	enum rp_method method = r->global;
 
 	/* rxe takes these, and does something or nothing. */
-	if (!type ||
-	    (type & ~(IBV_RPMEM_FLUSH_GLOBAL | IBV_RPMEM_FLUSH_PERSISTENT)) ||
-	    level > IBV_RPMEM_FLUSH_MR)
-		return refused(EINVAL);
-	if (level == IBV_RPMEM_FLUSH_RANGE && len > RP_SHIM_MAX_RANGE)
-		return refused(EMSGSIZE);
+	if (!type || (type & ~TYPES) || whole > 1)
+		return refused(-EINVAL);
+	if (!whole && len > RP_RANGE_MAX)
+		return refused(-EMSGSIZE);
 
 	/* What the target's device refuses, in its order. */
 	if ((d->qp & type) != type)
-		return doomed(r, IBV_WC_REM_INV_REQ_ERR);
+		return doomed(r, RP_FLUSH_NOT_BY_QP);
 	if ((d->region & type) != type)
-		return doomed(r, IBV_WC_REM_ACCESS_ERR);
-	if (level == IBV_RPMEM_FLUSH_MR) {
+		return doomed(r, RP_FLUSH_NOT_BY_REGION);
+	if (whole) {
 		addr = d->addr;
 		len = d->length;
 	} else if (addr < d->addr || addr - d->addr > d->length ||
 		   len > d->length - (addr - d->addr)) {
-		return doomed(r, IBV_WC_REM_ACCESS_ERR);
+		return doomed(r, RP_FLUSH_NOT_BY_REGION);
 	}
 
-	if (type & IBV_RPMEM_FLUSH_PERSISTENT) {
+	if (type & RP_DESC_PERSISTENT) {
 		method = r->persistent.method;
 		/* Visible too, and by the same request. */
-		if ((type & IBV_RPMEM_FLUSH_GLOBAL) &&
+		if ((type & RP_DESC_GLOBAL) &&
 		    (r->global == RP_METHOD_REFUSED ||
 		     (method == RP_METHOD_NATIVE &&
 		      r->global != RP_METHOD_NATIVE)))
-			return refused(EOPNOTSUPP);
+			return refused(-EOPNOTSUPP);
 	}
 	switch (method) {
 	case RP_METHOD_NATIVE:
-		if (level == IBV_RPMEM_FLUSH_MR && d->length > LONGEST_MR)
-			return refused(EMSGSIZE);
+		if (whole && d->length > LONGEST_MR)
+			return refused(-EMSGSIZE);
 		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
 	case RP_METHOD_DELIVERY:
 	case RP_METHOD_FENCE:
 		return fence(r, addr, len);
 	default:
-		return refused(EOPNOTSUPP);
+		return refused(-EOPNOTSUPP);
 	}
 }
