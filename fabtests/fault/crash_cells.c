@@ -66,9 +66,29 @@ static bool is_own(enum rp_method m, bool dma, unsigned int form)
 	       (m == RP_METHOD_DELIVERY && (dma || form));
 }
 
-static unsigned int forms(enum rp_method m, bool dma)
+/*
+ * May it be carried out over a connection of our own as well, beside a base
+ * that hides its breaks? What only an adapter has acknowledged is not.
+ */
+static bool may_link(const struct verdict_cell *cell,
+		     const struct verdict_method *m, bool dma)
 {
-	return m == RP_METHOD_DELIVERY && !dma ? 2 : 1;
+	enum rp_method by = carried_out(cell, m);
+
+	return m->valid && cell->op == VERDICT_WRITE &&
+	       cell->against == RP_CLASS_POWER &&
+	       (m->order == VERDICT_ALONE || m->order == VERDICT_WAIT) &&
+	       (by == RP_METHOD_FENCE || (by == RP_METHOD_DELIVERY && !dma)) &&
+	       !only_acknowledged(&cell->facts, by);
+}
+
+static unsigned int forms(const struct verdict_cell *cell,
+			  const struct verdict_method *m, bool dma)
+{
+	unsigned int n =
+		carried_out(cell, m) == RP_METHOD_DELIVERY && !dma ? 2 : 1;
+
+	return cell->op == VERDICT_SEND ? 1 : n + may_link(cell, m, dma);
 }
 
 /* Facts on which the provider picks this method, true or not. */
@@ -145,7 +165,7 @@ static const enum model_domain domains[] = {
 
 static void fill(const struct verdict_cell *cell,
 		 const struct verdict_method *m, unsigned int place,
-		 unsigned int domain, unsigned int wire, bool own,
+		 unsigned int domain, unsigned int wire, bool own, bool link,
 		 struct crash_cell *out)
 {
 	const struct rp_facts *f = &cell->facts;
@@ -161,12 +181,13 @@ static void fill(const struct verdict_cell *cell,
 		.relaxed = dma && cell->compound,
 	};
 	out->fabric = (struct pmsim_cfg){
-		.ordered = dma || !wire || own,
+		.ordered = dma || !wire || own || link,
 		.placed_acks = !dma || wire,
 		.prov_keys = true,
 		.fixed_keys = true,
 		.late_errors = true,
-		.tells_breaks = own,
+		.tells_breaks = own && !link,
+		.connects = link,
 		.recv_in_pm = cell->buffers_pm,
 	};
 	out->against = cell->against;
@@ -175,6 +196,8 @@ static void fill(const struct verdict_cell *cell,
 	out->alone = !out->send && m->valid &&
 		     only_acknowledged(f, carried_out(cell, m));
 	out->believed = believe(carried_out(cell, m), cell->against, own);
+	if (link)
+		out->believed.told = RP_NO;
 	if (!crash_inplace(cell, m))
 		return;
 	out->inplace = m->send;
@@ -191,7 +214,7 @@ bool crash_variant(const struct verdict_cell *cell,
 	const struct rp_facts *f = &cell->facts;
 	enum rp_method by = carried_out(cell, m);
 	bool send = cell->op == VERDICT_SEND;
-	unsigned int lo, hi;
+	unsigned int lo, hi, nforms;
 
 	memset(out, 0, sizeof(*out));
 	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
@@ -201,14 +224,17 @@ bool crash_variant(const struct verdict_cell *cell,
 		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
+		nforms = forms(cell, m, dma);
 		for (; dlo <= dhi; dlo++)
 			for (unsigned int wire = 0; wire < 2; wire++)
-				for (unsigned int k = 0;
-				     k < (send ? 1 : forms(by, dma)); k++) {
+				for (unsigned int k = 0; k < nforms; k++) {
 					if (n--)
 						continue;
 					fill(cell, m, lo, dlo, wire,
-					     !send && is_own(by, dma, k), out);
+					     !send && is_own(by, dma, k),
+					     k + 1 == nforms &&
+						     may_link(cell, m, dma),
+					     out);
 					return true;
 				}
 	}

@@ -58,6 +58,7 @@ static void meanwhile(void)
 			pmsim->deliver(w.wire[k].id, w.wire[k].in_flight);
 	for (unsigned int i = 0; i < w.ninits; i++)
 		run(i);
+	pmsim->use_machine(TARGET);
 	w.seen = oracle_check(&w.o, w.model, w.mem);
 	w.flushing = false;
 }
@@ -150,6 +151,8 @@ void crash_setup(void)
 {
 	/* A simulated second is as good as five. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
+	/* Where the fabric has connected endpoints. */
+	setenv("FI_OFI_RPMEM_CONNECT", "1", 1);
 	nodes_setup();
 	host_sim->now = sim_now;
 	host_sim->random = sim_random;

@@ -110,8 +110,17 @@ static size_t sends(const struct pair *p, const struct crash_prog **list)
 	}
 }
 
-static size_t programs(const struct pair *p, const struct crash_prog **list)
+static size_t programs(const struct pair *p, const struct crash_cell *cell,
+		       const struct crash_prog **list)
 {
+	if (cell->fabric.connects && p->method->order == VERDICT_WAIT) {
+		*list = crash_linked_wait;
+		return crash_nlinked_wait;
+	}
+	if (cell->fabric.connects) {
+		*list = crash_linked;
+		return crash_nlinked;
+	}
 	if (p->cell->op == VERDICT_SEND)
 		return sends(p, list);
 	switch (p->method->order) {
@@ -144,6 +153,7 @@ static const struct {
 	{"mc-noddio-dram-write-single", "agent-clwb"},
 	{"mc-ddio-dram-write-imm-single", "agent-clwb"},
 	{"x-tmpfs-cpu-user", "delivery"},
+	{"x-dax-sync-cpu-user-cpu", "delivery"},
 	{"mc-noddio-dram-write-single", "fence"},
 	{"sys-ddio-dram-write-single", "fence"},
 };
@@ -279,6 +289,8 @@ static void random_program(const struct pair *p, const struct crash_cell *cell,
 	}
 	crash_random_program(seed, shape, may_break(cell) && !cell->alone,
 			     prog);
+	if (cell->fabric.connects)
+		crash_random_links(seed, prog);
 	if (cell->alone)
 		prog->n[1] = 0;
 }
@@ -310,12 +322,17 @@ static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 {
 	const struct crash_prog *list;
 	struct crash_cell cell;
-	size_t n = programs(p, &list);
 	bool cut = false;
+	size_t n;
 
 	for (unsigned int v = 0; variant(p, v, &cell); v++) {
+		if (opt.variant >= 0 && v != (unsigned int)opt.variant)
+			continue;
 		r->variant = v;
+		n = programs(p, &cell, &list);
 		for (unsigned int i = 0; i < n; i++) {
+			if (opt.program >= 0 && i != (unsigned int)opt.program)
+				continue;
 			r->program = i;
 			if (applies(p, &list[i], &cell) &&
 			    !explore(s, p, &cell, &list[i], max, r, &cut))
@@ -341,6 +358,10 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 	for (uint64_t i = 0, v = 0; !r->outcome && i < random; i++, v++) {
 		if (!variant(p, (unsigned int)v, &cell))
 			variant(p, 0, &cell), v = 0;
+		if (opt.variant >= 0) {
+			v = (uint64_t)opt.variant;
+			variant(p, (unsigned int)v, &cell);
+		}
 		r->variant = (unsigned int)v;
 		cell.truth.relaxed = !cell.alone;
 		explore_random(p, &cell,
@@ -580,7 +601,7 @@ static int replay(void)
 		return 2;
 	}
 	if (opt.program >= 0) {
-		if ((size_t)opt.program >= programs(&pairs[0], &list))
+		if ((size_t)opt.program >= programs(&pairs[0], &cell, &list))
 			return 2;
 		prog = &list[opt.program];
 	} else {
@@ -611,8 +632,9 @@ static const struct argp_option options[] = {
 	{"jobs", 'p', "N", 0, "Processes that work [1]", 0},
 	{"cell", 'c', "NAME", 0, "Only this scenario", 1},
 	{"method", 'm', "NAME", 0, "Only this method", 1},
-	{"variant", 'V', "N", 0, "For --replay", 1},
-	{"program", 'P', "N", 0, "For --replay; -1: a long one", 1},
+	{"variant", 'V', "N", 0, "Only this form of it", 1},
+	{"program", 'P', "N", 0, "Only this program; -1: all, and long ones",
+	 1},
 	{"replay", 'x', "PATH", 0,
 	 "One run again, step by step; with --verbose message by message", 1},
 	{"all", 'a', NULL, 0, "Every program in every scenario: hours", 0},

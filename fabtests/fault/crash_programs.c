@@ -192,6 +192,74 @@ const struct crash_prog crash_single[] = {
 };
 const size_t crash_nsingle = sizeof(crash_single) / sizeof(*crash_single);
 
+const struct crash_prog crash_linked[] = {
+	{.name = "one durable write over three lines", A(WC(8, 180))},
+	{.name = "two that meet", A(WC(0, 64), WC(60, 68))},
+	{.name = "cut anywhere", .cuts = 1, A(WC(0, 64), WC(64, 64))},
+	{.name = "cut, and written again",
+	 .wide = true,
+	 .deep = true,
+	 .cuts = 1,
+	 A(WC(0, 64), WAIT, W(0, 64), C(0, 64))},
+	{.name = "cut, and once more",
+	 .wide = true,
+	 .cuts = 1,
+	 A(WC(0, 8), WAIT, WC(0, 8))},
+	{.name = "cut, and written again until it is durable",
+	 .wide = true,
+	 .deep = true,
+	 .cuts = 1,
+	 A(WC(0, 64), WAIT, WC(0, 64), WAIT, WC(0, 64))},
+	{.name = "behind a write by the other route",
+	 .wide = true,
+	 A(W(0, 64), WC(32, 64), C(0, 96))},
+	{.name = "behind one that was acknowledged",
+	 .wide = true,
+	 A(W(0, 8), WAIT, WC(0, 8))},
+	{.name = "behind one that a commit has not seen",
+	 .wide = true,
+	 A(W(0, 8), C(0, 8), W(64, 8), WAIT, WC(64, 8))},
+	{.name = "before a write by the other route",
+	 .wide = true,
+	 A(WC(0, 64), W(32, 64), C(0, 96))},
+	{.name = "the other route breaks",
+	 .wide = true,
+	 .deep = true,
+	 .breaks = 1,
+	 A(W(0, 64), C(0, 64), WC(60, 8))},
+	{.name = "restart, and a new key, over a connection",
+	 .wide = true,
+	 .deep = true,
+	 .restarts = 1,
+	 A(WC(0, 64), WAIT, ASK, WC(0, 64))},
+	{.name = "the target dies anywhere",
+	 .wide = true,
+	 .dies = true,
+	 A(WC(0, 64), WC(64, 64))},
+	{.name = "two initiators, one line",
+	 .wide = true,
+	 A(WC(0, 24)),
+	 B(WC(24, 80))},
+	{.name = "the first ones of a session",
+	 .wide = true,
+	 .cold = true,
+	 A(WC(0, 64), WAIT, WC(64, 64))},
+};
+const size_t crash_nlinked = sizeof(crash_linked) / sizeof(*crash_linked);
+
+const struct crash_prog crash_linked_wait[] = {
+	{.name = "a, then b in another line",
+	 .first = 1,
+	 .second = 3,
+	 A(WC(0, 64), WAIT, WC(64, 8))},
+	{.name = "a of two lines, b behind it in the second",
+	 .first = 1,
+	 .second = 3,
+	 A(WC(0, 100), WAIT, WC(104, 8))},
+};
+const size_t crash_nlinked_wait =
+	sizeof(crash_linked_wait) / sizeof(*crash_linked_wait);
+
 const struct crash_prog crash_wait[] = {
 	{.name = "a, then b in another line",
 	 .first = 1,
@@ -417,6 +485,22 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		out->op[0][i].len = 1 + out->op[0][i].len % 64;
 		out->op[0][i].at = 128 + out->op[0][i].at % 128;
 	}
+}
+
+void crash_random_links(uint64_t seed, struct crash_prog *prog)
+{
+	uint64_t s = seed ^ 0x6c696e6b;
+
+	for (unsigned int i = 0; i < CRASH_INITS; i++)
+		for (unsigned int k = 0; k < prog->n[i]; k++)
+			if (prog->op[i][k].kind == CRASH_WRITE && next(&s) % 2)
+				prog->op[i][k].kind = CRASH_WRITE_COMMIT;
+	/* a and b are undisturbed. */
+	prog->cuts = prog->second ? 0 : (unsigned int)(next(&s) % 3);
+	prog->late = true;
+	/* One route or the other: see docs/testing.md. */
+	if (prog->cuts)
+		prog->breaks = 0;
 }
 
 void crash_random_sends(uint64_t seed, enum crash_shape shape,

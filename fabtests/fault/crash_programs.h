@@ -8,6 +8,11 @@
 /* Every program that is explored to the end. */
 extern const struct crash_prog crash_single[];
 extern const size_t crash_nsingle;
+/* Over a connection of our own, which is there already. */
+extern const struct crash_prog crash_linked[];
+extern const size_t crash_nlinked;
+extern const struct crash_prog crash_linked_wait[];
+extern const size_t crash_nlinked_wait;
 /* "a durable before b is written", waiting for a's commit or not. */
 extern const struct crash_prog crash_wait[];
 extern const size_t crash_nwait;
@@ -36,6 +41,8 @@ enum crash_shape {
 };
 void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 			  struct crash_prog *out);
+/* Half of what it writes may then go over a connection of our own. */
+void crash_random_links(uint64_t seed, struct crash_prog *prog);
 /* Of writes with their commit only, which all can travel in messages. */
 void crash_random_sends(uint64_t seed, enum crash_shape shape,
 			struct crash_prog *out);

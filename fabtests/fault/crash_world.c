@@ -71,7 +71,10 @@ static bool target_looks(void)
 /* What its program will see when it looks. */
 static bool waits_for(unsigned int machine)
 {
-	return pmsim->arrived(machine) && (machine != TARGET || target_looks());
+	if (machine == TARGET && !target_looks())
+		return false;
+	return pmsim->arrived(machine) ||
+	       pmsim->events(machine) > w.ignored[machine];
 }
 
 void run(unsigned int machine)
@@ -84,6 +87,7 @@ void run(unsigned int machine)
 
 	if (machine == TARGET && (w.dead || !target_looks()))
 		return;
+	pmsim->use_machine(machine);
 	if (w.cell->inplace && machine != TARGET)
 		MUST(inplace_fence(n));
 	for (;;) {
@@ -104,6 +108,7 @@ void run(unsigned int machine)
 			else if (w.cell->inplace)
 				received(e[i].op_context, from[i]);
 	}
+	w.ignored[machine] = pmsim->events(machine);
 	if (machine != TARGET)
 		w.stalled[machine] = false;
 }
@@ -117,12 +122,23 @@ void look_at_wires(void)
 		unsigned int from = w.wire[k].from;
 		unsigned int i = from == TARGET ? w.wire[k].to : from;
 
+		if (w.wire[k].connected)
+			continue;
 		w.link[i] = w.wire[k].id;
 		w.linked[i] = true;
 	}
 }
 
 /* --- a run begins and ends --- */
+
+static bool any_waits(void)
+{
+	bool any = waits_for(TARGET);
+
+	for (unsigned int m = 0; m < w.ninits; m++)
+		any |= waits_for(m);
+	return any;
+}
 
 /* Everything arrives and everybody looks, until nothing moves any more. */
 static void pump(void)
@@ -137,7 +153,7 @@ static void pump(void)
 			run(m);
 		run(TARGET);
 		look_at_wires();
-		if (!w.nwires)
+		if (!w.nwires && !any_waits())
 			return;
 	}
 	node_must(-FI_EBUSY, "the first commit never ends", __FILE__, __LINE__);
@@ -173,6 +189,10 @@ static void warm_up(void)
 				 NULL));
 	}
 	pump();
+	for (unsigned int i = 0; w.cell->fabric.connects && i < w.ninits; i++)
+		if (!pmsim->cut(i, false))
+			node_must(-FI_ENOTCONN, "a connection of its own",
+				  __FILE__, __LINE__);
 }
 
 static void open_all(void)
@@ -292,6 +312,7 @@ static void act_post(unsigned int i)
 		w.known[i] = w.key;
 	if (!op)
 		return;
+	pmsim->use_machine(i);
 	ret = post_op(n, op);
 	say("%s posts %s%s%s", who(i), oracle_op_name(op), ret ? ": " : "",
 	    ret ? fi_strerror((int)-ret) : "");
@@ -381,7 +402,8 @@ static void act_break(unsigned int i)
 	unsigned int late = 0;
 
 	for (size_t k = 0; !x && k < w.nwires; k++)
-		if (w.wire[k].from == i || w.wire[k].to == i)
+		if (!w.wire[k].connected &&
+		    (w.wire[k].from == i || w.wire[k].to == i))
 			x = &w.wire[k];
 	if (x)
 		late = choose(w.c, x->in_flight + 1);
@@ -392,6 +414,20 @@ static void act_break(unsigned int i)
 	w.lost[i] = true;
 	w.breaks++;
 	w.st->breaks++;
+}
+
+/* What has been posted may arrive until the target has closed its end. */
+static void act_cut(unsigned int i)
+{
+	say("%s's own connection is cut", who(i));
+	pmsim->cut(i, true);
+	w.cuts++;
+	w.st->breaks++;
+	/* It learns of that by what was under way, now or (ACT_TELL) later. */
+	if (!w.prog->late || choose(w.c, 2)) {
+		pmsim->tell(i);
+		run(i);
+	}
 }
 
 static void act_connect(unsigned int i)
@@ -526,6 +562,9 @@ static size_t all_actions(struct act *out, size_t max)
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
 		if (w.linked[i] && w.breaks < w.prog->breaks)
 			out[n++] = (struct act){ACT_BREAK, i, {0}};
+	for (unsigned int i = 0; i < w.ninits && n < max; i++)
+		if (w.cuts < w.prog->cuts && pmsim->cut(i, false))
+			out[n++] = (struct act){ACT_CUT, i, {0}};
 	if (w.prog->dies && !w.dead && n < max)
 		out[n++] = (struct act){ACT_DEATH, TARGET, {0}};
 	if (w.restarts < w.prog->restarts && !w.dead && n < max)
@@ -541,6 +580,10 @@ static size_t all_actions(struct act *out, size_t max)
  */
 static bool independent(const struct act *a, const struct act *b)
 {
+	/* But the end of a connection, or a new one, is an event for both. */
+	if (w.cell->fabric.connects && (w.cuts || w.breaks || w.restarts ||
+					w.dead || w.ticks || w.prog->cold))
+		return false;
 	return a->machine != b->machine && a->kind <= ACT_POST &&
 	       b->kind <= ACT_POST;
 }
@@ -606,6 +649,9 @@ static bool step(enum crash_result *how)
 		break;
 	case ACT_BREAK:
 		act_break(acts[pick].machine);
+		break;
+	case ACT_CUT:
+		act_cut(acts[pick].machine);
 		break;
 	case ACT_CONNECT:
 		act_connect(acts[pick].machine);

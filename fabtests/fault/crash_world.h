@@ -57,6 +57,8 @@ struct crash_prog {
 	unsigned int n[CRASH_INITS];
 	struct crash_op op[CRASH_INITS][CRASH_OPS];
 	unsigned int breaks, restarts; /* at most so many */
+	unsigned int cuts;	       /* of connections of our own */
+	bool late;		       /* ... which may be told later */
 	unsigned int fails;	       /* msyncs of the target */
 	bool dies;		       /* the target, for good */
 	bool wide; /* long: of interest is what the provider does */

@@ -8,13 +8,14 @@
 
 #define TARGET	 CRASH_INITS /* its machine; initiators are 0 .. */
 #define MACHINES (CRASH_INITS + 1)
-#define WIRES	 8
+#define WIRES	 12
 #define SLEEPING 64
 
 enum act_kind {
 	ACT_RUN,  /* a program looks at its queue, after so much arrived */
 	ACT_POST, /* an initiator calls the next function */
 	ACT_BREAK,
+	ACT_CUT,     /* the connection of its own ends */
 	ACT_CONNECT, /* an initiator inserts the target's address again */
 	ACT_RESTART,
 	ACT_DEATH,
@@ -44,7 +45,9 @@ struct world {
 	uint64_t known[CRASH_INITS]; /* what an initiator knows of it */
 	uint64_t addr;		     /* as peers name the first byte */
 	unsigned int ninits;
-	unsigned int breaks, restarts, fails, ticks;
+	unsigned int breaks, cuts, restarts, fails, ticks;
+	/* Events that a program did not care for when it looked. */
+	unsigned int ignored[MACHINES];
 	bool begun, flushing, dead;
 	enum crash_result seen;	   /* while the target flushed */
 	bool stalled[CRASH_INITS]; /* no room: first something must end */

@@ -40,9 +40,10 @@ uint32_t ps_av_number(const struct ps_av *av, fi_addr_t addr)
 
 fi_addr_t ps_av_find(const struct ps_av *av, uint32_t number)
 {
-	struct ps_av_entry *e;
+	struct ps_av_entry *e = NULL;
 
-	HASH_FIND(hh, av->by_addr, &number, sizeof(number), e);
+	if (av)
+		HASH_FIND(hh, av->by_addr, &number, sizeof(number), e);
 	return e ? e->index : FI_ADDR_NOTAVAIL;
 }
 

@@ -129,6 +129,8 @@ static unsigned int ctl_machine(const struct model_cfg *cfg)
 	TAILQ_INIT(&m->unplaced);
 	TAILQ_INIT(&m->due);
 	LIST_INIT(&m->doms);
+	LIST_INIT(&m->peps);
+	LIST_INIT(&m->eqs);
 	ps_sim.machines[ps_sim.nmachines++] = m;
 	return m->id;
 }
@@ -164,6 +166,7 @@ static void ctl_kill(unsigned int machine)
 		dom->dead = true;
 		LIST_REMOVE(dom, link);
 	}
+	ps_conns_kill(m);
 	drop_unplaced(m);
 	/* A kernel ends DMA into a process's memory before it is gone. */
 	ps_nic_settle(m);
@@ -195,7 +198,8 @@ static size_t ctl_wires(struct pmsim_wire *out, size_t max)
 		if (n < max)
 			out[n] = (struct pmsim_wire){
 				.id = w->id,
-				.from = w->from->dom->machine->id,
+				.from = w->src,
+				.connected = w->connected,
 				.to = w->to->dom->machine->id,
 				.in_flight = w->n,
 				.arrived = waiting(w),
@@ -261,7 +265,34 @@ static void ctl_overtake(unsigned int wire, unsigned int index)
 
 static void ctl_break_wire(unsigned int wire, unsigned int late)
 {
+	if (wire_at(wire)->connected)
+		bad_call("this connection is cut, and not made again");
 	ps_wire_break(wire_at(wire), late);
+}
+
+static bool ctl_cut(unsigned int machine, bool really)
+{
+	struct ps_dom *dom;
+	struct ps_ep *ep;
+
+	LIST_FOREACH (dom, &machine_at(machine)->doms, link)
+		LIST_FOREACH (ep, &dom->eps, link)
+			if (ep->own && !ep->own->cut) {
+				if (really)
+					ps_conn_cut(ep);
+				return true;
+			}
+	return false;
+}
+
+static unsigned int ctl_events(unsigned int machine)
+{
+	unsigned int n = 0;
+	struct ps_eq *eq;
+
+	LIST_FOREACH (eq, &machine_at(machine)->eqs, link)
+		n += eq->dead ? 0 : eq->n - eq->nshut;
+	return n;
 }
 
 static unsigned int ctl_arrived(unsigned int machine)
@@ -304,6 +335,8 @@ static const struct pmsim_ops ops = {
 	.peek = ctl_peek,
 	.deliver = ctl_deliver,
 	.break_wire = ctl_break_wire,
+	.cut = ctl_cut,
+	.events = ctl_events,
 	.arrived = ctl_arrived,
 	.count = ctl_count,
 	.doorbells = ctl_doorbells,

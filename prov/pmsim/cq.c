@@ -134,6 +134,10 @@ static int cq_close(struct fid *fid)
 
 static int cq_control(struct fid *fid, int command, void *arg)
 {
+	if (command == FI_GETWAIT && ps_sim.cfg.connects) {
+		*(int *)arg = ps_wait_fd(1);
+		return 0;
+	}
 	if (command == FI_GETWAITOBJ) {
 		*(enum fi_wait_obj *)arg = FI_WAIT_NONE;
 		return 0;
@@ -160,14 +164,19 @@ static struct fi_ops_cq cq_ops = {
 	.strerror = cq_strerror,
 };
 
+bool ps_wait_fits(enum fi_wait_obj wait)
+{
+	return wait == FI_WAIT_NONE || wait == FI_WAIT_UNSPEC ||
+	       (wait == FI_WAIT_FD && ps_sim.cfg.connects);
+}
+
 int ps_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **out, void *context)
 {
 	struct ps_dom *dom = ps_container_of(domain, struct ps_dom, fid);
 	struct ps_cq *cq;
 
-	if (attr && attr->wait_obj != FI_WAIT_NONE &&
-	    attr->wait_obj != FI_WAIT_UNSPEC)
+	if (attr && !ps_wait_fits(attr->wait_obj))
 		return -FI_ENOSYS;
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)

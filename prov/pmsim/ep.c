@@ -62,9 +62,11 @@ void ps_ep_die(struct ps_ep *ep)
 	if (ep->dead)
 		return;
 	ep->dead = true;
-	if (ep->enabled)
+	if (ep->enabled && !ep->connected)
 		HASH_DEL(ps_sim.eps, ep);
 	ps_wires_drop(ep);
+	if (ep->connected)
+		ps_conn_die(ep);
 	forget_arrived(ep);
 	while ((op = TAILQ_FIRST(&ep->ops)))
 		ps_op_free(op);
@@ -77,6 +79,8 @@ static int ep_close(struct fid *fid)
 	struct ps_ep *ep = ep_of(fid);
 
 	ps_ep_die(ep);
+	if (ep->eq)
+		ep->eq->refs--;
 	if (ep->av)
 		ep->av->refs--;
 	if (ep->tx_cq)
@@ -163,6 +167,12 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		av->refs++;
 		return 0;
 	case FI_CLASS_EQ:
+		if (!ep->connected)
+			return 0;
+		if (ep->eq)
+			return -FI_EINVAL;
+		ep->eq = ps_container_of(bfid, struct ps_eq, fid.fid);
+		ep->eq->refs++;
 		return 0;
 	default:
 		return -FI_EINVAL;
@@ -183,10 +193,14 @@ static int ep_enable(struct ps_ep *ep)
 		return -FI_ESHUTDOWN;
 	if (ep->enabled)
 		return -FI_EOPBADSTATE;
-	if (!ep->av)
+	if (!ep->av && !ep->connected)
 		return -FI_ENOAV;
 	if (!ep->tx_cq && !ep->rx_cq)
 		return -FI_ENOCQ;
+	if (ep->connected) {
+		ep->enabled = ep->eq;
+		return ep->eq ? 0 : -FI_ENOEQ;
+	}
 	if (reachable(ep->addr.number))
 		return -FI_EADDRINUSE;
 	HASH_ADD(hh, ps_sim.eps, addr.number, sizeof(ep->addr.number), ep);
@@ -337,18 +351,7 @@ static int no_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
 	return -FI_ENOSYS;
 }
 
-static int no_connect(struct fid_ep *fid, const void *addr, const void *param,
-		      size_t paramlen)
-{
-	return -FI_ENOSYS;
-}
-
 static int no_listen(struct fid_pep *pep)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 {
 	return -FI_ENOSYS;
 }
@@ -375,9 +378,9 @@ static struct fi_ops_cm cm_ops = {
 	.setname = cm_setname,
 	.getname = cm_getname,
 	.getpeer = no_getpeer,
-	.connect = no_connect,
+	.connect = ps_connect,
 	.listen = no_listen,
-	.accept = no_accept,
+	.accept = ps_accept,
 	.reject = no_reject,
 	.shutdown = no_shutdown,
 	.join = no_join,
@@ -388,6 +391,9 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 {
 	uint32_t number;
 
+	/* One of a pair is no more than that. */
+	if (ep->connected)
+		return 0;
 	if (info->src_addr) {
 		if (info->src_addrlen != sizeof(ep->addr) ||
 		    !ps_addr_valid(info->src_addr))
@@ -407,16 +413,18 @@ int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 {
 	struct ps_dom *dom = ps_container_of(domain, struct ps_dom, fid);
 	struct ps_ep *ep;
+	enum fi_ep_type type = info->ep_attr ? info->ep_attr->type : 0;
 	int ret;
 
-	if (info->ep_attr && info->ep_attr->type != FI_EP_RDM &&
-	    info->ep_attr->type != FI_EP_UNSPEC)
+	if (type != FI_EP_RDM && type != FI_EP_UNSPEC &&
+	    !(type == FI_EP_MSG && ps_sim.cfg.connects))
 		return -FI_EINVAL;
 	if (dom->dead)
 		return -FI_ESHUTDOWN;
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)
 		return -FI_ENOMEM;
+	ep->connected = type == FI_EP_MSG;
 	ret = set_address(ep, info);
 	if (ret) {
 		free(ep);
@@ -424,6 +432,7 @@ int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 	}
 	ep->dom = dom;
 	dom->refs++;
+	ep->accepts = ep->connected ? info->handle : NULL;
 	ep->directed = info->caps & FI_DIRECTED_RECV;
 	ep->tx_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
 	ep->rx_flags = info->rx_attr ? info->rx_attr->op_flags : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The provider, its fabric object, and an event queue without events. */
+/* The provider, and its fabric object. */
 #include <stdlib.h>
 
 #include "pmsim/pmsim_int.h"
@@ -27,90 +27,6 @@ int ps_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 	return -FI_ENOSYS;
 }
 
-/* --- event queue: nothing here is asynchronous --- */
-
-struct ps_eq {
-	struct fid_eq fid;
-	struct ps_fabric *fabric;
-};
-
-static int eq_close(struct fid *fid)
-{
-	struct ps_eq *eq = ps_container_of(fid, struct ps_eq, fid.fid);
-
-	eq->fabric->refs--;
-	free(eq);
-	return 0;
-}
-
-static ssize_t eq_read(struct fid_eq *eq, uint32_t *event, void *buf,
-		       size_t len, uint64_t flags)
-{
-	return -FI_EAGAIN;
-}
-
-static ssize_t eq_readerr(struct fid_eq *eq, struct fi_eq_err_entry *buf,
-			  uint64_t flags)
-{
-	return -FI_EAGAIN;
-}
-
-static ssize_t eq_write(struct fid_eq *eq, uint32_t event, const void *buf,
-			size_t len, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
-static ssize_t eq_sread(struct fid_eq *eq, uint32_t *event, void *buf,
-			size_t len, int timeout, uint64_t flags)
-{
-	return -FI_EAGAIN;
-}
-
-static const char *eq_strerror(struct fid_eq *eq, int prov_errno,
-			       const void *err_data, char *buf, size_t len)
-{
-	return fi_strerror(prov_errno);
-}
-
-static struct fi_ops eq_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = eq_close,
-	.bind = ps_no_bind,
-	.control = ps_no_control,
-	.ops_open = ps_no_ops_open,
-};
-
-static struct fi_ops_eq eq_ops = {
-	.size = sizeof(struct fi_ops_eq),
-	.read = eq_read,
-	.readerr = eq_readerr,
-	.write = eq_write,
-	.sread = eq_sread,
-	.strerror = eq_strerror,
-};
-
-static int eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
-		   struct fid_eq **out, void *context)
-{
-	struct ps_eq *eq;
-
-	if (attr && attr->wait_obj != FI_WAIT_NONE &&
-	    attr->wait_obj != FI_WAIT_UNSPEC)
-		return -FI_ENOSYS;
-	eq = calloc(1, sizeof(*eq));
-	if (!eq)
-		return -FI_ENOMEM;
-	eq->fabric = ps_container_of(fabric, struct ps_fabric, fid);
-	eq->fabric->refs++;
-	eq->fid.fid.fclass = FI_CLASS_EQ;
-	eq->fid.fid.context = context;
-	eq->fid.fid.ops = &eq_fid_ops;
-	eq->fid.ops = &eq_ops;
-	*out = &eq->fid;
-	return 0;
-}
-
 /* --- fabric --- */
 
 static int fabric_close(struct fid *fid)
@@ -121,12 +37,6 @@ static int fabric_close(struct fid *fid)
 		return -FI_EBUSY;
 	free(fab);
 	return 0;
-}
-
-static int no_pep(struct fid_fabric *fabric, struct fi_info *info,
-		  struct fid_pep **pep, void *context)
-{
-	return -FI_ENOSYS;
 }
 
 static int no_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
@@ -158,8 +68,8 @@ static struct fi_ops fabric_fid_ops = {
 static struct fi_ops_fabric fabric_ops = {
 	.size = sizeof(struct fi_ops_fabric),
 	.domain = ps_domain_open,
-	.passive_ep = no_pep,
-	.eq_open = eq_open,
+	.passive_ep = ps_pep_open,
+	.eq_open = ps_eq_open,
 	.wait_open = no_wait,
 	.trywait = no_trywait,
 	.domain2 = domain2,

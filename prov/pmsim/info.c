@@ -93,7 +93,8 @@ static bool rx_fits(const struct fi_rx_attr *a)
 
 static bool ep_fits(const struct fi_ep_attr *a)
 {
-	return (a->type == FI_EP_UNSPEC || a->type == FI_EP_RDM) &&
+	return (a->type == FI_EP_UNSPEC || a->type == FI_EP_RDM ||
+		(a->type == FI_EP_MSG && ps_sim.cfg.connects)) &&
 	       a->protocol == FI_PROTO_UNSPEC && a->tx_ctx_cnt <= 1 &&
 	       a->rx_ctx_cnt <= 1 && a->max_msg_size <= PS_MAX_MSG &&
 	       !a->auth_key_size;
@@ -109,9 +110,17 @@ static bool domain_fits(uint32_t version, const struct fi_domain_attr *a)
 	       mr_mode_fits(version, a->mr_mode);
 }
 
+/* Layers look for the like of both kinds by what their addresses are called. */
+static uint32_t format(void)
+{
+	return ps_sim.cfg.connects ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;
+}
+
 static bool fits(uint32_t version, const struct fi_info *h)
 {
-	return !(h->caps & ~CAPS) && h->addr_format == FI_FORMAT_UNSPEC &&
+	return !(h->caps & ~CAPS) &&
+	       (h->addr_format == FI_FORMAT_UNSPEC ||
+		h->addr_format == format()) &&
 	       (!h->tx_attr || tx_fits(h->tx_attr)) &&
 	       (!h->rx_attr || rx_fits(h->rx_attr)) &&
 	       (!h->ep_attr || ep_fits(h->ep_attr)) &&
@@ -163,7 +172,7 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	uint64_t level = hints && hints->tx_attr ? hints->tx_attr->op_flags : 0;
 
 	i->caps = grant(hints ? hints->caps : 0);
-	i->addr_format = FI_FORMAT_UNSPEC;
+	i->addr_format = format();
 
 	i->tx_attr->caps = i->caps & TX_CAPS;
 	i->tx_attr->op_flags = level;
@@ -181,6 +190,8 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	i->rx_attr->iov_limit = PS_IOV;
 
 	i->ep_attr->type = FI_EP_RDM;
+	if (hints && hints->ep_attr && hints->ep_attr->type == FI_EP_MSG)
+		i->ep_attr->type = FI_EP_MSG;
 	i->ep_attr->protocol_version = 1;
 	i->ep_attr->max_msg_size = PS_MAX_MSG;
 	if (ps_sim.cfg.ordered) {

@@ -12,9 +12,11 @@ prov_pmsim_libpmsim_fi_la_SOURCES = \
 	prov/pmsim/atomic.c \
 	prov/pmsim/av.c \
 	prov/pmsim/cntr.c \
+	prov/pmsim/conn.c \
 	prov/pmsim/control.c \
 	prov/pmsim/cq.c \
 	prov/pmsim/domain.c \
+	prov/pmsim/eq.c \
 	prov/pmsim/ep.c \
 	prov/pmsim/fabric.c \
 	prov/pmsim/info.c \

@@ -69,6 +69,17 @@ void ps_op_due(struct ps_op *op, int err)
 	TAILQ_INSERT_TAIL(&op->ep->dom->machine->due, op, due_link);
 }
 
+void ps_op_lost(struct ps_op *op)
+{
+	if (!op->ep->connected || !ps_sim.cfg.late_errors) {
+		ps_op_due(op, FI_ECONNABORTED);
+		return;
+	}
+	op->untold = true;
+	op->err = FI_ECONNABORTED;
+	op->ep->dom->machine->untold++;
+}
+
 bool ps_refuse(void)
 {
 	return ps_sim.cfg.again && !(++ps_sim.posts % ps_sim.cfg.again);
@@ -166,6 +177,33 @@ static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
 	return op;
 }
 
+/* NULL: there is no way, as will be told. */
+static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
+{
+	uint32_t number;
+	int ret;
+
+	if (ep->connected) {
+		if (!ep->own)
+			return -FI_ENOTCONN;
+		*wire = ep->own->cut ? NULL : ep->own;
+		return ps_refuse() ? -FI_EAGAIN : 0;
+	}
+	number = ps_av_number(ep->av, dest);
+	if (!number)
+		return -FI_EINVAL;
+	if (ps_is_lost(ep, dest))
+		return -FI_ENOTCONN;
+	if (ps_refuse())
+		return -FI_EAGAIN;
+	ret = ps_wire_get(ep, number, wire);
+	if (!ret && !*wire && ps_sim.cfg.tells_breaks) {
+		ps_lose(ep, number);
+		return -FI_ENOTCONN;
+	}
+	return ret;
+}
+
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 {
 	/* All else completes whatever becomes of it, as over tcp. */
@@ -176,25 +214,14 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	struct ps_op *op = NULL;
 	struct ps_wire *wire;
 	struct ps_msg *msg;
-	uint32_t number;
 	int ret = check(ep, tx);
 
+	if (!ret && ep->nops >= PS_QUEUE_SIZE)
+		ret = -FI_EAGAIN;
+	if (!ret)
+		ret = find_wire(ep, tx->dest, &wire);
 	if (ret)
 		return ret;
-	number = ps_av_number(ep->av, tx->dest);
-	if (!number)
-		return -FI_EINVAL;
-	if (ps_is_lost(ep, tx->dest))
-		return -FI_ENOTCONN;
-	if (ep->nops >= PS_QUEUE_SIZE || ps_refuse())
-		return -FI_EAGAIN;
-	ret = ps_wire_get(ep, number, &wire);
-	if (ret)
-		return ret;
-	if (!wire && ps_sim.cfg.tells_breaks) {
-		ps_lose(ep, number);
-		return -FI_ENOTCONN;
-	}
 	ep->dom->machine->doorbells += !(tx->flags & FI_MORE);
 	msg = make_msg(tx);
 	if (!msg)
@@ -218,7 +245,7 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 			 ps_what_name(tx->what));
 		free(msg);
 		if (answer)
-			ps_op_due(op, FI_ECONNABORTED);
+			ps_op_lost(op);
 	}
 	if (tx->silent)
 		ps_event(ep, tx->event, 0);

@@ -39,6 +39,12 @@ struct pmsim_cfg {
 	 * both ends, until the address has been removed and inserted again.
 	 */
 	bool tells_breaks;
+	/*
+	 * There are connected endpoints (FI_EP_MSG) too. One is connected when
+	 * both programs have looked for events, and its end is final, see
+	 * cut(). Addresses are then called IPv4, and are still 8 bytes.
+	 */
+	bool connects;
 	bool reuse_keys; /* the next region gets the key of the last closed one
 			  */
 	bool recv_in_pm; /* receive buffers may be in the model's memory; else
@@ -52,6 +58,7 @@ struct pmsim_cfg {
 struct pmsim_wire {
 	unsigned int id;       /* stable for as long as both endpoints live */
 	unsigned int from, to; /* machines */
+	bool connected;	       /* of connected endpoints */
 	unsigned int in_flight;
 	unsigned int arrived; /* over this connection, and not looked at; what a
 				 NIC has placed does not count */
@@ -116,6 +123,20 @@ struct pmsim_ops {
 	 * and nobody is told.
 	 */
 	void (*break_wire)(unsigned int wire, unsigned int late);
+	/*
+	 * The connection of a connected endpoint of this machine ends, unless
+	 * there is none, which is what it returns. Nothing can be posted any
+	 * more, and answers are lost. But what else is on its way may arrive
+	 * for as long as the endpoint that it goes to is not closed; then it
+	 * is lost, and what its NIC has taken is in memory. really: false only
+	 * asks whether there is one.
+	 */
+	bool (*cut)(unsigned int machine, bool really);
+	/*
+	 * That connected endpoints of this machine have not been told of, but
+	 * for the ends of connections: nobody is in a hurry to look for those.
+	 */
+	unsigned int (*events)(unsigned int machine);
 	/* Has arrived, and the machine's program has not looked at it yet. */
 	unsigned int (*arrived)(unsigned int machine);
 

@@ -29,6 +29,7 @@
 #define PS_INJECT     128
 #define PS_QUEUE_SIZE 1024
 #define PS_MAX_MSG    (1u << 30)
+#define PS_CM_DATA    16
 
 #define ps_container_of(ptr, type, member)                                     \
 	((type *)((char *)(ptr)-offsetof(type, member)))
@@ -54,6 +55,28 @@ int ps_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int ps_no_control(struct fid *fid, int command, void *arg);
 int ps_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 		   void **ops, void *context);
+
+/* --- eq.c --- */
+
+struct ps_eq {
+	struct fid_eq fid;
+	struct ps_fabric *fabric;
+	struct ps_machine *machine; /* NULL: nothing ever happens */
+	STAILQ_HEAD(, ps_eqe) queue;
+	unsigned int n, nshut, refs; /* nshut: of FI_SHUTDOWN */
+	bool dead;		     /* its process was killed */
+	LIST_ENTRY(ps_eq) link;
+};
+int ps_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
+	       struct fid_eq **eq, void *context);
+/* err 0: that event. Takes info. */
+void ps_eq_push(struct ps_eq *eq, uint32_t event, int err, struct fid *fid,
+		struct fi_info *info, const void *data, size_t len);
+/* This object is gone, or may as well be. */
+void ps_eq_forget(struct ps_eq *eq, const struct fid *fid);
+/* One that is never readable; 0 or 1, as a set takes each only once. */
+int ps_wait_fd(unsigned int i);
+bool ps_wait_fits(enum fi_wait_obj wait);
 
 /* --- domain.c --- */
 
@@ -202,6 +225,11 @@ struct ps_ep {
 	struct ps_cntr *cntr[PS_EV_MAX];
 	struct ps_addr addr;
 	bool enabled, dead;
+	bool connected; /* FI_EP_MSG: with one peer, by own */
+	struct ps_eq *eq;
+	struct ps_wire *own; /* NULL: not yet, or no more */
+	struct ps_req *req;  /* has knocked with that */
+	struct fid *accepts; /* is to answer that */
 	bool tx_selective, rx_selective;
 	bool directed;
 	uint64_t tx_flags, rx_flags; /* defaults */
@@ -221,6 +249,25 @@ static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
 {
 	return ps_container_of(fid, struct ps_ep, fid);
 }
+
+/* --- conn.c: connected endpoints --- */
+
+/* A wish for a connection, until it is accepted or refused. */
+struct ps_req {
+	struct fid fid;
+	struct ps_ep *from; /* NULL: has given up */
+};
+int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
+		struct fid_pep **pep, void *context);
+int ps_connect(struct fid_ep *ep, const void *addr, const void *param,
+	       size_t paramlen);
+int ps_accept(struct fid_ep *ep, const void *param, size_t paramlen);
+/* err 0: nobody is told. Returns who asked. */
+struct ps_ep *ps_req_drop(struct fid *handle, int err);
+void ps_conn_cut(struct ps_ep *ep);
+void ps_conn_die(struct ps_ep *ep);
+/* The process on this machine is gone. */
+void ps_conns_kill(struct ps_machine *m);
 
 /* --- wire.c: what is under way between two endpoints --- */
 
@@ -251,16 +298,25 @@ struct ps_msg {
 
 struct ps_wire {
 	unsigned int id;
-	unsigned int qp; /* another one for each connection */
+	unsigned int qp;  /* another one for each connection */
+	unsigned int src; /* machine */
 	struct ps_ep *from, *to;
 	struct ps_wire *back;
 	struct ps_msgs flight;
 	unsigned int n;
+	bool connected;		  /* of connected endpoints */
+	bool cut;		  /* that one, for good */
 	LIST_ENTRY(ps_wire) link; /* in from; the way back of a loop is not */
 };
 
 /* The wire to an address, new if need be. NULL: nobody has that address. */
 int ps_wire_get(struct ps_ep *from, uint32_t number, struct ps_wire **wire);
+/* Both ways, in no list of either endpoint. */
+int ps_wire_pair(struct ps_ep *from, struct ps_ep *to, struct ps_wire **wire);
+/* No answers any more; what else is on its way is. */
+void ps_wire_cut(struct ps_wire *wire);
+/* The endpoint that a cut one comes from is gone. */
+void ps_wire_end(struct ps_wire *wire);
 /* By id; NULL: there was one. */
 struct ps_wire *ps_wire_find(unsigned int id);
 struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len);
@@ -335,6 +391,8 @@ bool ps_refuse(void);
 void ps_op_end(struct ps_op *op, int err, size_t len);
 /* As ps_op_end(), when the program looks next. */
 void ps_op_due(struct ps_op *op, int err);
+/* Has no way to its peer. */
+void ps_op_lost(struct ps_op *op);
 void ps_op_free(struct ps_op *op);
 void ps_event(struct ps_ep *ep, enum ps_event event, int err);
 size_t ps_iov_len(const struct iovec *iov, size_t n);
@@ -362,6 +420,8 @@ struct ps_machine {
 	struct ps_msgs unplaced; /* writes whose acknowledgement waits */
 	TAILQ_HEAD(, ps_op) due;
 	LIST_HEAD(, ps_dom) doms; /* of the life that it has now */
+	LIST_HEAD(, ps_pep) peps; /* that listen */
+	LIST_HEAD(, ps_eq) eqs;
 	uint64_t last_key;
 	uint64_t free_key; /* of the region closed last; or 0 */
 	uint64_t doorbells;

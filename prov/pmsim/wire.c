@@ -71,6 +71,7 @@ static struct ps_wire *wire_new(struct ps_ep *from, struct ps_ep *to)
 
 	if (!w)
 		return NULL;
+	w->src = from->dom->machine->id;
 	w->from = from;
 	w->to = to;
 	w->qp = ++ps_sim.last_qp;
@@ -78,8 +79,7 @@ static struct ps_wire *wire_new(struct ps_ep *from, struct ps_ep *to)
 	return w;
 }
 
-static int connect_pair(struct ps_ep *from, struct ps_ep *to,
-			struct ps_wire **wire)
+int ps_wire_pair(struct ps_ep *from, struct ps_ep *to, struct ps_wire **wire)
 {
 	struct ps_wire **grown, *there, *back;
 
@@ -100,10 +100,21 @@ static int connect_pair(struct ps_ep *from, struct ps_ep *to,
 	ps_sim.wires[there->id] = there;
 	back->id = ps_sim.nwires++;
 	ps_sim.wires[back->id] = back;
-	LIST_INSERT_HEAD(&from->wires, there, link);
-	if (from != to)
-		LIST_INSERT_HEAD(&to->wires, back, link);
+	there->connected = back->connected = from->connected;
 	*wire = there;
+	return 0;
+}
+
+static int connect_pair(struct ps_ep *from, struct ps_ep *to,
+			struct ps_wire **wire)
+{
+	int ret = ps_wire_pair(from, to, wire);
+
+	if (ret)
+		return ret;
+	LIST_INSERT_HEAD(&from->wires, *wire, link);
+	if (from != to)
+		LIST_INSERT_HEAD(&to->wires, (*wire)->back, link);
 	return 0;
 }
 
@@ -143,7 +154,7 @@ void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
 	struct ps_wire *w = ps_wire_find(request->wire);
 	struct ps_msg *msg;
 
-	if (!request->op || !w || w->qp != request->qp)
+	if (!request->op || !w || w->cut || w->qp != request->qp)
 		return;
 	msg = ps_msg_new(what, len);
 	if (!msg)
@@ -250,11 +261,48 @@ void ps_wire_break(struct ps_wire *w, unsigned int late)
 	fail_ops(w->to, old_back);
 }
 
+static void lose_answers(struct ps_wire *w)
+{
+	struct ps_msg *msg, *next;
+
+	for (msg = TAILQ_FIRST(&w->flight); msg; msg = next) {
+		next = TAILQ_NEXT(msg, link);
+		if (msg->what < PMSIM_ACK)
+			continue;
+		PS_TRACE("wire %u: %s is lost", w->id, ps_what_name(msg->what));
+		TAILQ_REMOVE(&w->flight, msg, link);
+		w->n--;
+		free(msg);
+	}
+}
+
+void ps_wire_cut(struct ps_wire *w)
+{
+	PS_TRACE("wire %u: is cut", w->id);
+	w->cut = w->back->cut = true;
+	lose_answers(w);
+	lose_answers(w->back);
+	fail_ops(w->from, w->qp);
+	fail_ops(w->to, w->back->qp);
+}
+
 static void wire_free(struct ps_wire *w)
 {
 	ps_sim.wires[w->id] = NULL;
 	lose_flight(w);
 	free(w);
+}
+
+void ps_wire_end(struct ps_wire *w)
+{
+	struct ps_wire *back = w->back;
+
+	lose_flight(back);
+	w->from = NULL;
+	if (back->from)
+		return;
+	wire_free(w);
+	wire_free(back);
 }
 
 void ps_wires_drop(struct ps_ep *ep)

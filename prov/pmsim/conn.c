@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Connected endpoints: listened for, connected, and cut for good. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmsim/pmsim_int.h"
+
+/*
+ * A connection has the two wires of any pair, and its own two endpoints. When
+ * it is cut neither end can post any more, and answers are lost; but what is on
+ * its way may arrive for as long as the end that it goes to is open.
+ *
+ * A listener is found under the number of an address with this bit, so that the
+ * next life of a process listens where the one before did.
+ */
+#define LISTENS 0x80000000u
+
+struct ps_pep {
+	struct fid_pep fid;
+	struct ps_fabric *fabric;
+	struct ps_machine *machine;
+	struct ps_eq *eq;
+	struct ps_addr addr;
+	struct fi_info *info;
+	bool listens;
+	LIST_ENTRY(ps_pep) link; /* in its machine, while it lives */
+};
+
+static struct ps_pep *pep_of(struct fid *fid)
+{
+	return ps_container_of(fid, struct ps_pep, fid.fid);
+}
+
+static void tell(struct ps_ep *ep, uint32_t event, int err)
+{
+	if (ep && ep->eq)
+		ps_eq_push(ep->eq, event, err, &ep->fid.fid, NULL, NULL, 0);
+}
+
+struct ps_ep *ps_req_drop(struct fid *handle, int err)
+{
+	struct ps_req *req = ps_container_of(handle, struct ps_req, fid);
+	struct ps_ep *from = req->from;
+
+	if (from)
+		from->req = NULL;
+	if (err)
+		tell(from, 0, err);
+	free(req);
+	return from;
+}
+
+/* --- listening --- */
+
+static int pep_close(struct fid *fid)
+{
+	struct ps_pep *pep = pep_of(fid);
+
+	if (pep->listens)
+		LIST_REMOVE(pep, link);
+	if (pep->eq) {
+		ps_eq_forget(pep->eq, fid);
+		pep->eq->refs--;
+	}
+	pep->fabric->refs--;
+	fi_freeinfo(pep->info);
+	free(pep);
+	return 0;
+}
+
+static int pep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct ps_pep *pep = pep_of(fid);
+
+	if (bfid->fclass != FI_CLASS_EQ || pep->eq)
+		return -FI_EINVAL;
+	pep->eq = ps_container_of(bfid, struct ps_eq, fid.fid);
+	pep->eq->refs++;
+	return 0;
+}
+
+static int pep_getname(fid_t fid, void *addr, size_t *addrlen)
+{
+	size_t room = *addrlen;
+
+	*addrlen = sizeof(struct ps_addr);
+	memcpy(addr, &pep_of(fid)->addr, room < *addrlen ? room : *addrlen);
+	return room < *addrlen ? -FI_ETOOSMALL : 0;
+}
+
+static struct ps_pep *listener(uint32_t number)
+{
+	struct ps_pep *pep;
+
+	for (unsigned int i = 0; i < ps_sim.nmachines; i++)
+		LIST_FOREACH (pep, &ps_sim.machines[i]->peps, link)
+			if (pep->addr.number == number)
+				return pep;
+	return NULL;
+}
+
+static int pep_listen(struct fid_pep *fid)
+{
+	struct ps_pep *pep = pep_of(&fid->fid);
+
+	if (!pep->eq)
+		return -FI_ENOEQ;
+	if (listener(pep->addr.number))
+		return -FI_EADDRINUSE;
+	pep->listens = true;
+	LIST_INSERT_HEAD(&pep->machine->peps, pep, link);
+	return 0;
+}
+
+static int pep_reject(struct fid_pep *pep, fid_t handle, const void *param,
+		      size_t paramlen)
+{
+	ps_req_drop(handle, FI_ECONNREFUSED);
+	return 0;
+}
+
+static struct fi_ops pep_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = pep_close,
+	.bind = pep_bind,
+	.control = ps_no_control,
+	.ops_open = ps_no_ops_open,
+};
+
+static struct fi_ops_cm pep_cm_ops = {
+	.size = sizeof(struct fi_ops_cm),
+	.getname = pep_getname,
+	.listen = pep_listen,
+	.reject = pep_reject,
+};
+
+int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
+		struct fid_pep **out, void *context)
+{
+	struct ps_pep *pep;
+	struct ps_addr at;
+
+	if (!ps_sim.cfg.connects)
+		return -FI_ENOSYS;
+	if (!info->src_addr || info->src_addrlen != sizeof(at))
+		return -FI_EINVAL;
+	/* Where an IPv4 address has its port is for whoever asks to change. */
+	memcpy(&at, info->src_addr, sizeof(at));
+	pep = calloc(1, sizeof(*pep));
+	if (!pep)
+		return -FI_ENOMEM;
+	pep->info = fi_dupinfo(info);
+	if (!pep->info) {
+		free(pep);
+		return -FI_ENOMEM;
+	}
+	ps_addr_make(at.number | LISTENS, &pep->addr);
+	pep->fabric = ps_container_of(fabric, struct ps_fabric, fid);
+	pep->fabric->refs++;
+	pep->machine = ps_machine_current();
+	pep->fid.fid.fclass = FI_CLASS_PEP;
+	pep->fid.fid.context = context;
+	pep->fid.fid.ops = &pep_fid_ops;
+	pep->fid.cm = &pep_cm_ops;
+	*out = &pep->fid;
+	return 0;
+}
+
+void ps_conns_kill(struct ps_machine *m)
+{
+	struct ps_pep *pep;
+	struct ps_eq *eq;
+
+	while ((pep = LIST_FIRST(&m->peps))) {
+		pep->listens = false;
+		LIST_REMOVE(pep, link);
+		/* Whoever knocks there now hears nothing. */
+		ps_eq_forget(pep->eq, &pep->fid.fid);
+	}
+	LIST_FOREACH (eq, &m->eqs, link)
+		eq->dead = true;
+}
+
+/* --- connecting --- */
+
+int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
+	       size_t paramlen)
+{
+	struct ps_ep *ep = ps_ep_of(fid);
+	struct fi_info *info;
+	struct ps_addr to;
+	struct ps_pep *pep;
+	struct ps_req *req;
+
+	if (!ep->connected || !ps_addr_valid(addr) || paramlen > PS_CM_DATA)
+		return -FI_EINVAL;
+	if (!ep->enabled || ep->own || ep->req)
+		return -FI_EOPBADSTATE;
+	memcpy(&to, addr, sizeof(to));
+	pep = listener(to.number);
+	if (!pep) {
+		tell(ep, 0, FI_ECONNREFUSED);
+		return 0;
+	}
+	req = calloc(1, sizeof(*req));
+	info = fi_dupinfo(pep->info);
+	if (!req || !info) {
+		free(req);
+		fi_freeinfo(info);
+		return -FI_ENOMEM;
+	}
+	req->from = ep;
+	req->fid.fclass = FI_CLASS_CONNREQ;
+	ep->req = req;
+	info->handle = &req->fid;
+	PS_TRACE("machine %u: connects to machine %u", ep->dom->machine->id,
+		 pep->machine->id);
+	ps_eq_push(pep->eq, FI_CONNREQ, 0, &pep->fid.fid, info, param,
+		   paramlen);
+	return 0;
+}
+
+int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
+{
+	struct ps_ep *ep = ps_ep_of(fid), *from;
+	int ret;
+
+	if (!ep->connected || !ep->accepts || ep->own || !ep->enabled)
+		return -FI_EOPBADSTATE;
+	from = ps_req_drop(ep->accepts, 0);
+	ep->accepts = NULL;
+	if (!from)
+		return -FI_ECONNABORTED;
+	ret = ps_wire_pair(from, ep, &from->own);
+	if (ret)
+		return ret;
+	ep->own = from->own->back;
+	tell(from, FI_CONNECTED, 0);
+	tell(ep, FI_CONNECTED, 0);
+	return 0;
+}
+
+void ps_conn_cut(struct ps_ep *ep)
+{
+	struct ps_wire *w = ep->own;
+
+	if (!w || w->cut)
+		return;
+	ps_wire_cut(w);
+	tell(w->from, FI_SHUTDOWN, 0);
+	tell(w->to, FI_SHUTDOWN, 0);
+}
+
+/* Nobody is there any more: its wires lead nowhere, or come from nowhere. */
+void ps_conn_die(struct ps_ep *ep)
+{
+	struct ps_wire *w = ep->own;
+
+	if (ep->req)
+		ep->req->from = NULL;
+	if (ep->accepts)
+		ps_req_drop(ep->accepts, FI_ECONNREFUSED);
+	ep->req = NULL;
+	ep->accepts = NULL;
+	ps_conn_cut(ep);
+	if (ep->eq)
+		ps_eq_forget(ep->eq, &ep->fid.fid);
+	ep->own = NULL;
+	if (w)
+		ps_wire_end(w);
+	/* What its NIC has taken is in memory before anything else can be. */
+	if (w)
+		ps_nic_settle(ep->dom->machine);
+}
