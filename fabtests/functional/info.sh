@@ -32,6 +32,19 @@ line()
 
 unset FI_PROVIDER FI_PROVIDER_PATH FI_TCP_IFACE
 unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE FI_OFI_RPMEM_OPERATOR
+unset FI_OFI_RPMEM_CONNECT
+
+# Whether connections of our own are made here is said.
+connections()
+{
+	grep -q "^  connections  *$1" "$dir/out" || fail "connections: not '$1'"
+}
+util/fi_rpmem_info >"$dir/out" 2>&1
+connections "the base's alone"
+FI_OFI_RPMEM_CONNECT=0 util/fi_rpmem_info >"$dir/out" 2>&1
+connections "the base's alone"
+FI_OFI_RPMEM_CONNECT=1 util/fi_rpmem_info >"$dir/out" 2>&1
+connections "of our own too"
 
 # All is well, as far as this folder's file system goes.
 FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 0 "$dir"
