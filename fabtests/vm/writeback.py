@@ -4,7 +4,7 @@
 
 usage: writeback.py GDB-SOCKET MEMORY,... MEDIUM BASE SYMBOLS
 
-The guest waits in qemu's gdb stub before its first instruction. From there on
+The guest waits in qemu's gdb server before its first instruction. From there on
 it stops whenever the kernel is about to write lines back, or to store past the
 caches: then those bytes of MEMORY, or of where they come from, go to MEDIUM, and
 it runs on. MEMORY: the files behind the NVDIMMs, in the order of their addresses;
@@ -68,7 +68,7 @@ class Stub:
     def must(self, text):
         got = self.ask(text)
         if got != "OK":
-            sys.exit(f"the gdb stub answers {got!r} to {text!r}")
+            sys.exit(f"the gdb server answers {got!r} to {text!r}")
 
     def memory(self, addr, size):
         """None where nothing is mapped."""
@@ -102,8 +102,8 @@ class Memory:
 
 
 class Follower:
-    def __init__(self, stub, memory, medium, base, symbols):
-        self.stub, self.base = stub, base
+    def __init__(self, server, memory, medium, base, symbols):
+        self.server, self.base = server, base
         self.memory, self.medium = memory, medium
         self.at = {symbols[name]: name for name in self.handlers}
         self.direct = symbols["page_offset_base"]
@@ -112,16 +112,16 @@ class Follower:
 
     def place(self, addr):
         """Where in the files a kernel's address is; None: elsewhere."""
-        direct = int.from_bytes(self.stub.memory(self.direct, 8), "little")
+        direct = int.from_bytes(self.server.memory(self.direct, 8), "little")
         at = addr - direct - self.base
         return at if 0 <= at < len(self.medium) else None
 
     def write_back(self):
         """(address, length): the lines are in memory."""
-        at = self.place(self.stub.register(RDI))
+        at = self.place(self.server.register(RDI))
         if at is None:
             return False
-        end = at + self.stub.register(RSI)
+        end = at + self.server.register(RSI)
         at -= at % 64
         end += -end % 64
         self.medium[at:end] = self.memory.bytes(at, end)
@@ -129,13 +129,13 @@ class Follower:
 
     def past_caches(self):
         """(destination, source, length)"""
-        at = self.place(self.stub.register(RDI))
+        at = self.place(self.server.register(RDI))
         if at is None:
             return False
-        source, left = self.stub.register(RSI), self.stub.register(RDX)
+        source, left = self.server.register(RSI), self.server.register(RDX)
         while left:
             n = min(left, 2048, PAGE - source % PAGE)
-            got = self.stub.memory(source, n)
+            got = self.server.memory(source, n)
             # A user's page that is not there is the kernel's to fetch, and
             # until it has been nothing is stored.
             if got is not None:
@@ -151,7 +151,7 @@ class Follower:
     def behind(self, addr):
         """Its first instruction is done without doing it."""
         if addr not in self.skip:
-            first = self.stub.memory(addr, 5)
+            first = self.server.memory(addr, 5)
             for code, size in NOTHING.items():
                 if first.startswith(code):
                     self.skip[addr] = addr + size
@@ -161,22 +161,22 @@ class Follower:
         return self.skip[addr]
 
     def follow(self):
-        stub = self.stub
+        server = self.server
         # Single registers are for those who know how they are described.
-        stub.ask("qSupported:xmlRegisters=i386")
-        stub.ask("qXfer:features:read:target.xml:0,ffb")
+        server.ask("qSupported:xmlRegisters=i386")
+        server.ask("qXfer:features:read:target.xml:0,ffb")
         for addr in self.at:
-            stub.must(f"Z1,{addr:x},1")
+            server.must(f"Z1,{addr:x},1")
         while True:
-            stopped = stub.ask("c")
+            stopped = server.ask("c")
             if stopped[0] in "WX":
                 raise Gone
-            addr = stub.register(RIP)
+            addr = server.register(RIP)
             name = self.at.get(addr)
             if not name:
                 sys.exit(f"stopped at {addr:x}: {stopped}")
             self.stops[name] += self.handlers[name](self)
-            stub.go_to(self.behind(addr))
+            server.go_to(self.behind(addr))
 
 
 def main():
