@@ -28,6 +28,6 @@ cut() {
 # The provider as it is installed; inside requests bytes would be stored past
 # the caches, which only the one with fault points tells.
 cut "as installed" "$top/prov/rpmem/.libs" FI_OFI_RPMEM_INLINE=0
-cut "with stores past the caches" "$dir" FI_OFI_RPMEM_INLINE=4024
+cut "with stores past the caches" "$dir" FI_OFI_RPMEM_INLINE=4096
 cut "without the flush" "$dir" RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1
 exit $bad

@@ -135,7 +135,7 @@ head -n 4 "$dir/cal.cost" >"$dir/short.cost"
 with_cost "$dir/short.cost" >"$dir/log"
 grep -q "short.cost:4: .*missing: none of its figures is used" "$dir/log" ||
 	fail "a file that was cut off is not named"
-grep -q 'writes of up to 4024 bytes travel' "$dir/log" ||
+grep -q 'writes of up to 4096 bytes travel' "$dir/log" ||
 	fail "with a bad file the default is not used"
 $bench write --cost "$dir/x" >/dev/null 2>&1
 [ $? -eq 2 ] || fail "--cost of another mode is not exit code 2"

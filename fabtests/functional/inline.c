@@ -15,7 +15,7 @@
 #include "unit/disk.h"
 
 enum {
-	MOST = 4024,	/* bytes of the largest */
+	MOST = 4096,	/* bytes of the largest */
 	APART = 16384,	/* places do not meet, nor share a page */
 	ROUNDS = 40,	/* of what is about order */
 	HOT = 8 * 4096, /* where those happen */

@@ -157,7 +157,7 @@ static void serve_writes(struct side *s, const struct card *peer)
 static void write_sizes(struct side *s, const struct card *peer)
 {
 	static const size_t sizes[] = {1,    7,	   8,	 9,	63,    64,  100,
-				       1000, 4024, 4025, 16384, 16385, LONG};
+				       1000, 4096, 4097, 16384, 16385, LONG};
 	uint64_t at = 0;
 	bool ok = true;
 

@@ -31,7 +31,7 @@ run env EXPECT=fence FI_OFI_RPMEM_METHOD=fence \
 	FI_OFI_RPMEM_OPERATOR="$dir/operator"
 for how in agent-clwb agent-sfence; do
 	run env EXPECT=$how FI_OFI_RPMEM_METHOD=$how
-	run env EXPECT=$how FI_OFI_RPMEM_METHOD=$how FI_OFI_RPMEM_INLINE=4024
+	run env EXPECT=$how FI_OFI_RPMEM_METHOD=$how FI_OFI_RPMEM_INLINE=4096
 done
 echo "1..$ok"
 exit $failed

@@ -70,7 +70,7 @@ for n in $names; do
 	seeds=$(find "$corpus" -type f | wc -l)
 	mkdir "$work/new-$n"
 	keep=fuzz-crash-$n-
-	"$work/$n" -max_total_time=$share -max_len=4200 -timeout=20 \
+	"$work/$n" -max_total_time=$share -max_len=4300 -timeout=20 \
 		-rss_limit_mb=1024 -artifact_prefix="$keep" -print_final_stats=1 \
 		"$work/new-$n" "$corpus" >"$work/$n.log" 2>&1
 	code=$?

@@ -212,9 +212,9 @@ Test(cost, inside_the_request)
 	struct rp_cost_path *p = &mine.path[RP_PATH_CPU];
 
 	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++) {
-		cr_assert_eq(store_max(c, RP_PATH_CPU, m, 4024), 4024);
-		cr_assert_eq(store_max(c, RP_PATH_DMA, m, 4024), 4024);
-		cr_assert_eq(store_max(c, RP_PATH_UNKNOWN, m, 4024), 0);
+		cr_assert_eq(store_max(c, RP_PATH_CPU, m, 4096), 4096);
+		cr_assert_eq(store_max(c, RP_PATH_DMA, m, 4096), 4096);
+		cr_assert_eq(store_max(c, RP_PATH_UNKNOWN, m, 4096), 0);
 		cr_assert_eq(store_max(c, RP_PATH_CPU, m, 0), 0);
 	}
 	/* Where nothing is written back: 29,000 bytes here. */

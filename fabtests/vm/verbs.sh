@@ -60,7 +60,7 @@ note "the provider over verbs"
 		tap "verbs, connections of our own, fence" $over \
 			FI_OFI_RPMEM_OPERATOR=/tmp/operator EXPECT=fence \
 			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 "$linked"
-		for inside in 0 4024; do
+		for inside in 0 4096; do
 			tap "verbs, connections of our own, agent, $inside" \
 				$over EXPECT=agent-clwb FI_OFI_RPMEM_CONNECT=1 \
 				FI_OFI_RPMEM_INLINE=$inside "$linked"

@@ -29,15 +29,15 @@
 #define RP_WIRE_MAGIC	   0x5052
 #define RP_WIRE_VERSION	   1
 #define RP_WIRE_HDR	   32
-#define RP_WIRE_MAX_MSG	   4096 /* nothing longer is ever sent or received */
-#define RP_WIRE_MAX_RANGES 168	/* fit one request: 40 + 24 * n <= 4096 */
+#define RP_WIRE_MAX_MSG	   4168 /* nothing longer is ever sent or received */
+#define RP_WIRE_MAX_RANGES 168	/* fit one request: 40 + 24 * n <= 4168 */
 #define RP_WIRE_INJECT	   64  /* ofi_rxm injects so much: one range, answers */
 #define RP_WIRE_MAX_ADDR   128 /* bytes of a fabric address */
 
 /* Ranges in front of an effect, and effects under way at once. */
-#define RP_WIRE_MAX_EFFECT_RANGES 167  /* 72 + 24 * n <= 4096 */
+#define RP_WIRE_MAX_EFFECT_RANGES 167  /* 72 + 24 * n <= 4168 */
 #define RP_WIRE_EFFECTS		  64   /* and no more than there are credits */
-#define RP_WIRE_MAX_STORE	  4024 /* bytes of an inline store: 72 + n */
+#define RP_WIRE_MAX_STORE	  4096 /* bytes of an inline store: 72 + n */
 /* Requests over one connection of our own that may be without an answer. */
 #define RP_WIRE_LINKED 16
 
