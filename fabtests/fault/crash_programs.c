@@ -210,6 +210,12 @@ const struct crash_prog crash_linked[] = {
 	 .deep = true,
 	 .cuts = 1,
 	 A(WC(0, 64), WAIT, WC(0, 64), WAIT, WC(0, 64))},
+	{.name = "both routes are cut, and once more",
+	 .wide = true,
+	 .deep = true,
+	 .cuts = 1,
+	 .breaks = 1,
+	 A(WC(0, 8), WAIT, WC(0, 8))},
 	{.name = "behind a write by the other route",
 	 .wide = true,
 	 A(W(0, 64), WC(32, 64), C(0, 96))},
@@ -498,9 +504,6 @@ void crash_random_links(uint64_t seed, struct crash_prog *prog)
 	/* a and b are undisturbed. */
 	prog->cuts = prog->second ? 0 : (unsigned int)(next(&s) % 3);
 	prog->late = true;
-	/* One route or the other: see docs/testing.md. */
-	if (prog->cuts)
-		prog->breaks = 0;
 }
 
 void crash_random_sends(uint64_t seed, enum crash_shape shape,

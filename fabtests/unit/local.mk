@@ -343,9 +343,17 @@ own_rig = fabtests/unit/own_rig.c fabtests/unit/own_rig.h $(initiator_rig)
 
 check_PROGRAMS += fabtests/unit/test_link
 TESTS += fabtests/unit/test_link
-fabtests_unit_test_link_SOURCES = fabtests/unit/test_link.c $(initiator_rig)
+fabtests_unit_test_link_SOURCES = fabtests/unit/test_link.c \
+	fabtests/unit/link_rig.h $(initiator_rig)
 fabtests_unit_test_link_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_link_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_link_asks
+TESTS += fabtests/unit/test_link_asks
+fabtests_unit_test_link_asks_SOURCES = fabtests/unit/test_link_asks.c \
+	fabtests/unit/link_rig.h $(initiator_rig)
+fabtests_unit_test_link_asks_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_link_asks_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_own
 TESTS += fabtests/unit/test_own

@@ -411,6 +411,46 @@ static void begin_store(struct rp_commit *c)
 		rp_own_written(c->peer, c->store.key);
 }
 
+static bool overlaps(const struct rp_wire_range *g, const struct rp_write *w)
+{
+	return g->key == w->key &&
+	       (g->addr < w->addr ? w->addr - g->addr < g->len
+				  : g->addr - w->addr < w->len);
+}
+
+/*
+ * May what is stored there be undone by a write that nobody waits for any more?
+ * Not by one that was lost and cannot come.
+ */
+static bool undone(const struct rp_peer *p, const struct rp_wire_range *g)
+{
+	const struct rp_range *v = p->poison.v;
+	const struct rp_write *w;
+
+	for (size_t i = 0; i < p->poison.n; i++)
+		if (v[i].stamp >= RP_PEER_NEVER && v[i].space == g->key &&
+		    v[i].start < g->addr + g->len && g->addr < v[i].end)
+			return true;
+	/* Those whose end has not been told yet. */
+	if (p->doubt || p->link.doubt)
+		TAILQ_FOREACH (w, &p->writes, link)
+			if (w->doubt && overlaps(g, w))
+				return true;
+	return false;
+}
+
+/* A store behind a commit, to bytes that are not safe to store to? */
+static bool stores_in_doubt(const struct rp_commit *c)
+{
+	const struct rp_wire_range g = {
+		.key = c->then.key,
+		.addr = c->then.addr,
+		.len = sizeof(c->then.value),
+	};
+
+	return c->effect == RP_EFFECT_THEN && undone(c->peer, &g);
+}
+
 void rp_commit_start(struct rp_commit *c)
 {
 	struct rp_peer *p = c->peer;
@@ -426,6 +466,10 @@ void rp_commit_start(struct rp_commit *c)
 	/* All the bytes that it covers are its own. */
 	c->placed = c->effect == RP_EFFECT_STORE || c->by_link;
 	bad = !c->placed && poisoned(p, c, &range);
+	if (!bad && stores_in_doubt(c)) {
+		bad = true;
+		range = c->nranges;
+	}
 	/*
 	 * Once it is answered, what may be under way is not any more: so it is
 	 * asked for, though it can but fail, and without its effect.
@@ -618,13 +662,6 @@ void rp_write_undo(struct rp_write *w)
 	write_end(w);
 }
 
-static bool overlaps(const struct rp_wire_range *g, const struct rp_write *w)
-{
-	return g->key == w->key &&
-	       (g->addr < w->addr ? w->addr - g->addr < g->len
-				  : g->addr - w->addr < w->len);
-}
-
 bool rp_peer_store_overlaps(const struct rp_peer *p, uint64_t key,
 			    uint64_t addr, uint64_t len)
 {
@@ -660,7 +697,7 @@ bool rp_peer_may_store(const struct rp_peer *p, uint64_t key, uint64_t addr,
 
 	if (len > p->in->attr.store_max || !(p->features & RP_FEATURE_STORE) ||
 	    !rp_peer_sends_at_once(p) || p->doubt || p->poison_all ||
-	    rp_own_may(p, key) || rp_link_would(p, key))
+	    rp_own_may(p, key) || rp_link_would(p, key) || undone(p, &g))
 		return false;
 	TAILQ_FOREACH (w, &p->writes, link)
 		if (overlaps(&g, w) || ++looked > RP_PEER_LOOK)
