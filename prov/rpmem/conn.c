@@ -83,7 +83,10 @@ static int conn_open(struct rp_conn *c, struct fi_info *info)
 		return ret;
 	ret = fi_ep_bind(c->ep, &set->eq->fid, 0);
 	if (!ret)
-		ret = fi_ep_bind(c->ep, &set->cq->fid, FI_TRANSMIT | FI_RECV);
+		ret = fi_ep_bind(c->ep, &set->cq->fid,
+				 FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+	if (!ret)
+		ret = fi_ep_bind(c->ep, &set->cq->fid, FI_RECV);
 	if (!ret)
 		ret = fi_enable(c->ep);
 	/* Before anything can come. */

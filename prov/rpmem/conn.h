@@ -75,10 +75,11 @@ struct rp_conns {
 	unsigned int n, half, posted, nrecvs;
 	/* Of those that are over: until the queue has nothing more of them. */
 	LIST_HEAD(, rp_conn_recvs) dying;
-	bool abandoned;	 /* and slots */
-	bool asks;	 /* messages may go over them */
-	bool waits;	 /* the queue wakes who sleeps */
-	uint64_t looked; /* for events, last */
+	bool abandoned;	    /* and slots */
+	bool asks;	    /* messages may go over them */
+	bool waits;	    /* the queue wakes who sleeps */
+	unsigned int empty; /* so often in a row nothing was there */
+	uint64_t looked;    /* for events, last */
 	uint64_t landing;
 	struct fid_mr *landing_mr;
 	char *bounce;

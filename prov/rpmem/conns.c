@@ -10,6 +10,12 @@
 #include "rpmem/conn.h"
 #include "rpmem/host.h"
 
+/*
+ * To look costs a system call. Where nothing was posted lately and so often
+ * nothing was there, it is done each so many times.
+ */
+#define EMPTY 256
+#define EACH  8
 /* Events are rare: looked for so often where nobody waits for one. */
 #define LOOK_NS 1000000ull
 
@@ -349,15 +355,18 @@ static void read_cq(struct rp_conns *set)
 		n = fi_cq_read(set->cq, e, 16);
 		if (n == -FI_EAVAIL) {
 			memset(&err, 0, sizeof(err));
-			if (fi_cq_readerr(set->cq, &err, 0) != 1) {
-				rp_conn_recvs_reap(set);
-				rp_linked_reap(set);
+			if (fi_cq_readerr(set->cq, &err, 0) != 1)
 				return;
-			}
 			came_back(set, err.op_context, err.flags, 0,
 				  err.err ? err.err : FI_EIO);
 			continue;
 		}
+		if (n == -FI_EAGAIN) {
+			rp_conn_recvs_reap(set);
+			rp_linked_reap(set);
+			return;
+		}
+		set->empty = 0;
 		for (ssize_t i = 0; i < n; i++)
 			came_back(set, e[i].op_context, e[i].flags, e[i].len,
 				  0);
@@ -368,7 +377,7 @@ static void read_cq(struct rp_conns *set)
 
 void rp_conns_progress(struct rp_conns *set)
 {
-	if (!set->cq)
+	if (!set->cq || (set->empty++ > EMPTY && set->empty % EACH))
 		return;
 	read_cq(set);
 	read_events(set);
@@ -380,6 +389,11 @@ int rp_conns_trywait(struct rp_conns *set, bool *soon)
 
 	if (!set || !set->cq)
 		return 0;
+	/* Not before it has been looked at. */
+	if (set->empty > EMPTY) {
+		set->empty = 0;
+		return -FI_EAGAIN;
+	}
 	*soon |= !set->waits;
 	fids[0] = &set->eq->fid;
 	fids[1] = &set->cq->fid;

@@ -166,7 +166,8 @@ static int post_write(struct rp_conn *c, struct rp_slot *s,
 		.rma_iov_count = 1,
 		.context = s,
 	};
-	uint64_t flags = FI_COMPLETION;
+	/* Where an answer follows, that says it. */
+	uint64_t flags = way->asks ? 0 : FI_COMPLETION;
 
 	/* Where nothing follows, this alone has to say that it arrived. */
 	if (way->method == RP_METHOD_DELIVERY &&
@@ -201,10 +202,9 @@ static int post_fence(struct rp_conn *c, struct rp_slot *s,
 	return (int)fi_readmsg(c->ep, &m, FI_COMPLETION);
 }
 
-/* A request with the bytes inside: one message. *due: it comes back. */
+/* A request with the bytes inside: one message. With the answer it is done. */
 static int post_store(struct rp_conn *c, struct rp_slot *s,
-		      struct rp_link_way *way, const struct fi_msg_rma *msg,
-		      bool *due)
+		      struct rp_link_way *way, const struct fi_msg_rma *msg)
 {
 	struct rp_conns *set = c->set;
 	const void *bytes = msg->msg_iov[0].iov_base;
@@ -225,17 +225,12 @@ static int post_store(struct rp_conn *c, struct rp_slot *s,
 	if (ret < 0)
 		return ret;
 	iov.iov_len = (size_t)ret;
-	*due = iov.iov_len > set->info->tx_attr->inject_size;
-	if (*due)
-		return (int)fi_sendmsg(c->ep,
-				       &(struct fi_msg){.msg_iov = &iov,
-							.desc = &desc,
-							.iov_count = 1,
-							.context = s},
-				       FI_COMPLETION);
-	ret = (int)fi_inject(c->ep, iov.iov_base, iov.iov_len, FI_ADDR_UNSPEC);
-	release_source(set, s);
-	return ret;
+	return (int)fi_sendmsg(c->ep,
+			       &(struct fi_msg){.msg_iov = &iov,
+						.desc = &desc,
+						.iov_count = 1,
+						.context = s},
+			       0);
 }
 
 /* Room for a write and a read, in the connection and in the queue of all. */
@@ -274,7 +269,6 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 	uint8_t request[RP_WIRE_INJECT];
 	int ret, request_len = 0;
 	struct iovec iov;
-	bool due = true;
 	void *desc;
 
 	if (!s)
@@ -290,7 +284,7 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 	if (ret)
 		goto put;
 	if (way->stores) {
-		ret = post_store(c, s, way, msg, &due);
+		ret = post_store(c, s, way, msg);
 	} else {
 		ret = prepare_source(set, s, msg, len, flags, &iov, &desc);
 		if (!ret && way->asks) {
@@ -306,9 +300,11 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 		rp_commit_unreserve(s->commit);
 		goto put;
 	}
-	if (due)
+	if (way->asks)
+		s->due++;
+	else
 		posted(c, s);
-	s->due += way->asks;
+	set->empty = 0;
 	s->stores = true;
 	atomic_fetch_add(&ep->stores, 1);
 	rp_link_posted(s->commit, way, &s->linked.op);
