@@ -16,6 +16,9 @@
  */
 #define EMPTY 256
 #define EACH  8
+/* And where something has just been it is worth more than one look. */
+#define HOT   64
+#define TRIES 4
 /* Events are rare: looked for so often where nobody waits for one. */
 #define LOOK_NS 1000000ull
 
@@ -377,9 +380,16 @@ static void read_cq(struct rp_conns *set)
 
 void rp_conns_progress(struct rp_conns *set)
 {
-	if (!set->cq || (set->empty++ > EMPTY && set->empty % EACH))
+	int tries = set->empty < HOT ? TRIES : 1;
+
+	if (!set->cq)
 		return;
-	read_cq(set);
+	if (set->empty > EMPTY && ++set->empty % EACH)
+		return;
+	do {
+		set->empty++;
+		read_cq(set);
+	} while (set->empty && --tries);
 	read_events(set);
 }
 
