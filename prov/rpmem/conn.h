@@ -51,6 +51,7 @@ struct rp_conn {
 	bool up;
 	bool over; /* and nothing can bring it back */
 	unsigned int posted;
+	unsigned int asked;	     /* answers that are due */
 	struct rp_xport *x;	     /* at the target: who serves it */
 	bool serves;		     /* and there will be requests */
 	bool mute;		     /* an answer could not be sent */

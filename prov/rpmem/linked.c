@@ -74,6 +74,7 @@ void rp_linked_taken(struct rp_conns *set, struct rp_linked *op)
 	struct rp_slot *s = rp_container_of(op, struct rp_slot, linked.op);
 
 	s->linked.asks = false;
+	s->linked.conn->asked--;
 	if (!--s->due)
 		finish(set, s);
 }
@@ -164,9 +165,10 @@ static int post_write(struct rp_conn *c, struct rp_slot *s,
 		.iov_count = 1,
 		.rma_iov = &rma,
 		.rma_iov_count = 1,
-		.context = s,
+		/* By the time that it fails the slot may be another's. */
+		.context = way->asks ? NULL : s,
 	};
-	/* Where an answer follows, that says it. */
+	/* Where an answer follows, that says it; errors end the receives. */
 	uint64_t flags = way->asks ? 0 : FI_COMPLETION;
 
 	/* Where nothing follows, this alone has to say that it arrived. */
@@ -228,8 +230,7 @@ static int post_store(struct rp_conn *c, struct rp_slot *s,
 	return (int)fi_sendmsg(c->ep,
 			       &(struct fi_msg){.msg_iov = &iov,
 						.desc = &desc,
-						.iov_count = 1,
-						.context = s},
+						.iov_count = 1},
 			       0);
 }
 
@@ -238,7 +239,7 @@ static bool has_room(const struct rp_conn *c)
 {
 	const struct rp_conns *set = c->set;
 
-	return c->posted + 2 <= set->info->tx_attr->size &&
+	return c->posted + 2 * c->asked + 2 <= set->info->tx_attr->size &&
 	       set->posted + set->nrecvs + 2 <= RP_CONNS_POSTED;
 }
 
@@ -300,10 +301,12 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 		rp_commit_unreserve(s->commit);
 		goto put;
 	}
-	if (way->asks)
+	if (way->asks) {
 		s->due++;
-	else
+		c->asked++;
+	} else {
 		posted(c, s);
+	}
 	set->empty = 0;
 	s->stores = true;
 	atomic_fetch_add(&ep->stores, 1);
