@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "core/commit.h"
+#include "core/link.h"
 #include "core/peer.h"
 #include "core/wire.h"
 #include "fuzz.h"
@@ -12,6 +13,7 @@
 #define AT_ONCE	 4
 #define RANGES	 6
 #define WRITES	 8
+#define LINKED	 8
 #define MS	 1000000ull
 #define MAX_SENT 16
 
@@ -33,6 +35,20 @@ struct write {
 	uint32_t begun; /* step; 0: not under way */
 };
 
+/* A write over a connection of our own, with its request. */
+struct linked {
+	struct rp_linked op;
+	struct commit *commit; /* NULL: free */
+	unsigned int peer;
+	uint64_t token;
+};
+
+/* That one, of each address. */
+struct conn {
+	struct rp_peer *peer; /* NULL: none */
+	int up;
+};
+
 static struct rp_initiator *in;
 static struct rp_xport x;
 static uint64_t now, randoms;
@@ -41,12 +57,16 @@ static int send_ret, posting;
 static struct commit commits[COMMITS];
 static unsigned int ncommits, nqueries, queries_told;
 static struct write writes[WRITES];
+static struct linked linked[LINKED];
+static struct conn conns[PEERS];
+static enum rp_method method; /* of the regions, as their keys say */
 /* The last messages that it sent: what an answer can be made to fit. */
 static struct {
 	uint64_t peer;
 	struct rp_wire_hdr hdr;
 	uint64_t cookie; /* that the answer must carry */
 	struct rp_wire_request req;
+	struct rp_wire_connect connect;
 } sent[MAX_SENT];
 static unsigned int nsent;
 static unsigned int lives[PEERS];
@@ -59,7 +79,7 @@ static uint64_t key_of(unsigned int commit, unsigned int range)
 		.random = commit,
 		.persistent = true,
 		.class = RP_CLASS_POWER,
-		.method = RP_METHOD_AGENT_MSYNC,
+		.method = method,
 	};
 
 	return rp_key_make(&k);
@@ -97,6 +117,10 @@ static int x_send(struct rp_xport *xp, uint64_t peer, const void *msg,
 	case RP_MSG_QUERY:
 		MUST(!rp_wire_get_query(msg, &sent[at].hdr, &q));
 		break;
+	case RP_MSG_CONNECT:
+		MUST(!rp_wire_get_connect(msg, &sent[at].hdr,
+					  &sent[at].connect));
+		break;
 	default:
 		MUST(sent[at].hdr.type == RP_MSG_BYE);
 	}
@@ -127,7 +151,38 @@ static void x_kick(struct rp_xport *xp)
 	(void)xp;
 }
 
+/* One for each peer at a time; what is not there is not ended. */
+static int x_dial(struct rp_xport *xp, struct rp_peer *p, const void *addr,
+		  size_t len, uint64_t secret, void **out)
+{
+	(void)xp;
+	MUST(addr && len && len <= RP_WIRE_MAX_ADDR && secret);
+	for (unsigned int i = 0; i < PEERS; i++)
+		MUST(conns[i].peer != p);
+	if (send_ret)
+		return send_ret;
+	for (unsigned int i = 0; i < PEERS; i++)
+		if (rp_peer_get(in, i) == p) {
+			conns[i] = (struct conn){.peer = p};
+			*out = &conns[i];
+			return 0;
+		}
+	MUST(!"a peer that is nobody's");
+	return -EINVAL;
+}
+
+static void x_hang_up(struct rp_xport *xp, void *c)
+{
+	struct conn *conn = c;
+
+	(void)xp;
+	MUST(conn->peer);
+	conn->peer = NULL;
+}
+
 static const struct rp_xport_ops ops = {
+	.dial = x_dial,
+	.hang_up = x_hang_up,
 	.now = x_now,
 	.send = x_send,
 	.name = x_name,
@@ -141,6 +196,9 @@ static void done(void *arg, const struct rp_outcome *out)
 	struct commit *c = arg;
 
 	MUST(!c->told++ && !posting);
+	for (unsigned int i = 0; i < LINKED; i++)
+		if (linked[i].commit == c)
+			linked[i].commit = NULL;
 	MUST(out->status < RP_ST_MAX || out->status != RP_ST_OK);
 	MUST(rp_status_name(out->status) && rp_status_remedy(out->status));
 	if (out->status != RP_ST_OK)
@@ -229,6 +287,160 @@ static void write_step(struct fuzz_in *f)
 	rp_write_begin(p, &w->w, key_of(ncommits % COMMITS, v >> 3 & 1), v, 64);
 }
 
+static void link_post(unsigned int i, uint8_t v)
+{
+	static const char bytes[64];
+	struct linked *l = &linked[v % LINKED];
+	struct commit *c = &commits[ncommits];
+	const struct rp_wire_range g = {key_of(ncommits, 0), 64, 64};
+	struct rp_peer *p = rp_peer_get(in, i);
+	const struct rp_commit_attr attr = {
+		.ranges = &g,
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = (v >> 3) % 3,
+		.done = done,
+		.arg = c,
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rp_link_way way;
+	struct rp_wire_hdr hdr;
+	struct rp_commit *rc;
+	int len;
+
+	if (l->commit || ncommits == COMMITS ||
+	    !rp_link_may(p, g.key, g.addr, g.len, attr.required, &way))
+		return;
+	MUST(way.conn == &conns[i] && conns[i].peer == p && conns[i].up);
+	if (!way.asks || rp_commit_reserve(p, &attr, &rc))
+		return;
+	*c = (struct commit){
+		.peer = i,
+		.life = lives[i],
+		.n = 1,
+		.posted = steps,
+		.required = attr.required,
+	};
+	ncommits++;
+	len = rp_link_request(rc, &way, way.stores ? bytes : NULL, buf,
+			      sizeof(buf));
+	MUST(len > 0 && !rp_wire_get_hdr(buf, (size_t)len, &hdr));
+	l->commit = c;
+	l->peer = i;
+	l->token = hdr.token;
+	posting = 1;
+	rp_link_posted(rc, &way, &l->op);
+	posting = 0;
+}
+
+/* Over the connection: an answer, to one of those or to nobody. */
+static void link_answer(struct fuzz_in *f, unsigned int i, uint8_t v)
+{
+	struct linked *l = &linked[v % LINKED];
+	uint8_t how = fuzz_u8(f), st = fuzz_u8(f);
+	struct rp_wire_hdr hdr = {
+		.token = l->token + (how >> 7),
+		.session = hello_cookie[i],
+		.incarnation = how >> 5 & 3,
+	};
+	struct rp_wire_reply reply = {
+		.status = st,
+		.level = st ? 0 : 1 + (how & 1),
+		.class = st ? 0 : (how >> 1 & 3) % 3,
+		.method = st ? 0 : RP_METHOD_AGENT_CLWB,
+		.credits = 1,
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG], *exact;
+	struct rp_linked *op;
+	int len = rp_wire_put_reply(buf, sizeof(buf), &hdr, &reply);
+
+	if (!conns[i].peer || !conns[i].up || len <= 0)
+		return;
+	if (v & 0x40)
+		buf[fuzz_u8(f) % (unsigned int)len] ^= fuzz_u8(f);
+	if (v & 0x80)
+		len = fuzz_u8(f) % len;
+	/* As it came, not as it was meant. */
+	if (!rp_wire_get_hdr(buf, (size_t)len, &hdr) &&
+	    hdr.type == RP_MSG_REPLY && !rp_wire_get_reply(buf, &hdr, &reply) &&
+	    !reply.status && reply.level == RP_LEVEL_DURABLE)
+		for (unsigned int k = 0; k < LINKED; k++)
+			if (linked[k].commit && linked[k].peer == i &&
+			    linked[k].token == hdr.token &&
+			    reply.class >= linked[k].commit->required)
+				linked[k].commit->acked = 1;
+	exact = fuzz_exact(buf, (size_t)len);
+	op = rp_linked_answered(conns[i].peer, exact, (size_t)len);
+	free(exact);
+	if (!op)
+		rp_link_broken(conns[i].peer);
+}
+
+/* What the target says to the last CONNECT, or might have said. */
+static void link_offer(struct fuzz_in *f, uint8_t v)
+{
+	uint8_t how = fuzz_u8(f);
+	unsigned int at = (nsent - 1 - v % 8) % MAX_SENT;
+	struct rp_wire_hdr hdr = {
+		.session = sent[at].cookie,
+		.incarnation = how & 3,
+	};
+	struct rp_wire_offer m = {
+		.status = how >> 6 == 3 ? RP_ST_NO_METHOD : 0,
+		.id = sent[at].connect.id + (how >> 5 & 1),
+		.key = sent[at].connect.key,
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG], *exact;
+	int len;
+
+	if (!m.status) {
+		m.method = RP_METHOD_AGENT_CLWB;
+		m.class = (how >> 2 & 3) % 3;
+		m.addr_len = m.secret = 1;
+		m.length = 1 << 20;
+	}
+	len = rp_wire_put_offer(buf, sizeof(buf), &hdr, &m);
+	if (len <= 0)
+		return;
+	exact = fuzz_exact(buf, (size_t)len);
+	rp_initiator_recv(in, exact, (size_t)len);
+	free(exact);
+}
+
+static void link_step(struct fuzz_in *f)
+{
+	uint8_t op = fuzz_u8(f), v = fuzz_u8(f);
+	struct conn *c = &conns[op >> 3 & 1];
+
+	switch (op & 7) {
+	case 0:
+	case 1:
+		link_offer(f, v);
+		break;
+	case 2:
+		if (c->peer && !c->up)
+			rp_link_up(c->peer);
+		c->up |= c->peer != NULL;
+		break;
+	case 3:
+		if (c->peer)
+			rp_link_broken(c->peer);
+		break;
+	case 4:
+	case 5:
+		link_post(op >> 3 & 1, v);
+		break;
+	case 6:
+		link_answer(f, op >> 3 & 1, v);
+		break;
+	default:
+		/* Its write comes back, well or badly. */
+		if (linked[v % LINKED].commit)
+			rp_linked_written(&linked[v % LINKED].op,
+					  v & 0x80 ? EIO : 0);
+	}
+}
+
 static void note_ok(const struct rp_wire_hdr *hdr,
 		    const struct rp_wire_reply *m)
 {
@@ -283,6 +495,7 @@ static void recv_made(struct fuzz_in *f, unsigned int kind, int damage)
 		.status = st,
 		.cookie = st ? 0 : 1 + (how & 3),
 		.credits = st ? 0 : 1 + (how >> 2 & 7),
+		.features = st || which & 8 ? 0 : RP_FEATURES,
 		.max_ranges = st	      ? 0
 			      : how >> 5 == 6 ? 6
 					      : RP_WIRE_MAX_RANGES,
@@ -377,6 +590,9 @@ static void one_step(struct fuzz_in *f)
 		lives[op >> 6 & 1]++;
 		rp_peer_forget(in, op >> 6 & 1);
 		break;
+	case 14:
+		link_step(f);
+		break;
 	default:
 		rp_initiator_progress(in);
 		/* A sleeper that trusts the deadline must not spin. */
@@ -388,10 +604,13 @@ static void one_step(struct fuzz_in *f)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_in f = {data, size};
+	uint8_t how = fuzz_u8(&f);
 	struct rp_initiator_attr attr = {
 		.timeout_ns = 5000 * MS,
 		.max_commits = AT_ONCE,
-		.ordered = fuzz_u8(&f) & 1,
+		.ordered = how & 1,
+		.links = how & 2,
+		.store_max = how & 4 ? 64 : 0,
 	};
 
 	x.ops = &ops;
@@ -401,6 +620,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ncommits = nqueries = queries_told = nsent = 0;
 	memset(sent, 0, sizeof(sent));
 	memset(writes, 0, sizeof(writes));
+	memset(linked, 0, sizeof(linked));
+	memset(conns, 0, sizeof(conns));
+	method = attr.links ? RP_METHOD_AGENT_CLWB : RP_METHOD_AGENT_MSYNC;
 	memset(lives, 0, sizeof(lives));
 	memset(hello_cookie, 0, sizeof(hello_cookie));
 	MUST(!rp_initiator_new(&attr, &x, &in));
@@ -417,6 +639,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	MUST(!rp_initiator_outstanding(in));
 	rp_initiator_delete(in);
+	for (unsigned int i = 0; i < PEERS; i++)
+		MUST(!conns[i].peer);
 	for (unsigned int i = 0; i < ncommits; i++)
 		MUST(commits[i].told == 1);
 	MUST(queries_told == nqueries);

@@ -286,3 +286,23 @@ Test(link, placed_when_acknowledged)
 	cr_assert(!may(1, BASE + 4096 + 63, 1, &way));
 	rig_end(&g);
 }
+
+/* A base that takes nothing now is asked again soon, not at once. */
+Test(link, blocked)
+{
+	linked();
+	posted(&c1, &l0, BASE, 64);
+	g.send_ret = -EAGAIN;
+	rp_link_broken(p);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	commit(&c2, 1, BASE + 4096, 64);
+	rig_progress(&g);
+	g.send_ret = 0;
+	rig_pass(&g, 2 * RIG_MS);
+	asked();
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_progress(&g);
+	rig_told_once(&c2, RP_ST_OK);
+	rig_end(&g);
+}

@@ -12,6 +12,7 @@
 
 /* After a failure the next is asked for later, and later still. */
 #define PAUSE_NS     20000000ull
+#define AGAIN_NS     1000000ull
 #define MAX_DOUBLING 8
 
 static uint64_t now(const struct rp_peer *p)
@@ -146,8 +147,9 @@ static void ask(struct rp_peer *p)
 	len = rp_wire_put_connect(msg, sizeof(msg), &hdr, &m);
 	assert(len > 0);
 	ret = p->in->x->ops->send(p->in->x, p->addr, msg, len);
+	/* The base has no event that says "try again". */
 	if (ret == -EAGAIN)
-		l->due = t;
+		l->due = t + AGAIN_NS;
 	else
 		l->due = t + p->in->attr.timeout_ns / RP_PEER_RESEND_PART;
 }
