@@ -296,7 +296,10 @@ bool oracle_finished(const struct oracle *o)
 	return !oracle_outstanding(o);
 }
 
-/* Had a commit said that this byte of it is there, before? */
+/*
+ * Had a commit said that this byte of it is there, before? Not one of another
+ * registration: nobody says of what was sent to an earlier one where it is.
+ */
 static bool committed(const struct oracle *o, const struct oracle_op *op,
 		      unsigned int b, unsigned int before)
 {
@@ -304,7 +307,7 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 		const struct oracle_op *c = &o->op[op->init][k];
 
 		if (oracle_is_commit(c) && c->state == OP_OK &&
-		    c->ended < before &&
+		    c->key == op->key && c->ended < before &&
 		    (covers(c, b) || (c == op && writes(op, b))))
 			return true;
 	}
