@@ -80,8 +80,6 @@ struct rp_conns {
 	bool asks;	    /* messages may go over them */
 	bool waits;	    /* the queue wakes who sleeps */
 	unsigned int empty; /* so often in a row nothing was there */
-	unsigned int looks; /* in all */
-	uint64_t full;	    /* when the last turn of everything was */
 	uint64_t looked;    /* for events, last */
 	uint64_t landing;
 	struct fid_mr *landing_mr;
@@ -97,17 +95,6 @@ struct rp_conns *rp_conns_new(struct rp_dom *dom);
 void rp_conns_delete(struct rp_conns *set);
 /* With the lock: what the connections have to say. */
 void rp_conns_progress(struct rp_conns *set);
-/* Has something come over one of them lately? */
-#define RP_CONNS_HOT 64
-static inline bool rp_conns_hot(const struct rp_conns *set)
-{
-	return set && set->cq && set->empty < RP_CONNS_HOT;
-}
-/*
- * The same where something has just come, for some of the times that this is
- * asked: that is all that is to be looked at now. *any: something has come.
- */
-bool rp_conns_only(struct rp_conns *set, bool *any);
 /* -FI_EAGAIN: do not sleep. *soon: nor for long, for nothing will tell. */
 int rp_conns_trywait(struct rp_conns *set, bool *soon);
 /* With the lock: no connection may reach this region any more. */

@@ -16,10 +16,9 @@
  */
 #define EMPTY 256
 #define EACH  8
-/* Where something has just been the rest waits for so many looks, not longer
- * than that. */
-#define ONLY	4
-#define ONLY_NS 50000ull
+/* And where something has just been it is worth more than one look. */
+#define HOT   64
+#define TRIES 4
 /* Events are rare: looked for so often where nobody waits for one. */
 #define LOOK_NS 1000000ull
 
@@ -381,28 +380,17 @@ static void read_cq(struct rp_conns *set)
 
 void rp_conns_progress(struct rp_conns *set)
 {
-	if (!set->cq || (set->empty++ > EMPTY && set->empty % EACH))
+	int tries = set->empty < HOT ? TRIES : 1;
+
+	if (!set->cq)
 		return;
-	read_cq(set);
+	if (set->empty > EMPTY && ++set->empty % EACH)
+		return;
+	do {
+		set->empty++;
+		read_cq(set);
+	} while (set->empty && --tries);
 	read_events(set);
-}
-
-bool rp_conns_only(struct rp_conns *set, bool *any)
-{
-	uint64_t t;
-
-	if (!rp_conns_hot(set))
-		return false;
-	/* Who looks seldom looks at all of it. */
-	t = rp_host_now();
-	if (!(++set->looks % ONLY) || t - set->full > ONLY_NS) {
-		set->full = t;
-		return false;
-	}
-	set->empty++;
-	read_cq(set);
-	*any = !set->empty;
-	return true;
 }
 
 int rp_conns_trywait(struct rp_conns *set, bool *soon)

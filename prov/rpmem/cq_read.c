@@ -156,24 +156,6 @@ static void be_quick(struct rp_cq *cq)
 		atomic_store(&dom->quick_count, RP_NOT_QUICK);
 }
 
-/*
- * With the lock: is it enough to look at connections of our own? A turn of all
- * that is due takes longer than what they wait for.
- */
-static bool only_conns(struct rp_dom *dom)
-{
-	struct rp_ep *ep;
-	bool any;
-
-	if (!rp_conns_only(dom->conns, &any))
-		return false;
-	/* Requests have been served; answers are to be told. */
-	LIST_FOREACH (ep, &dom->eps, link)
-		if (any && ep->initiator)
-			rp_initiator_progress(ep->initiator);
-	return true;
-}
-
 /* With the lock: everything that is due, then what is queued. */
 static __attribute__((noinline)) ssize_t read_queue(struct rp_cq *cq, void *buf,
 						    size_t count,
@@ -182,12 +164,9 @@ static __attribute__((noinline)) ssize_t read_queue(struct rp_cq *cq, void *buf,
 {
 	ssize_t n;
 
-	if (!rp_conns_hot(cq->dom->conns) || !count ||
-	    !STAILQ_EMPTY(&cq->queue) || !only_conns(cq->dom))
-		rp_domain_progress_but(cq->dom, but);
+	rp_domain_progress_but(cq->dom, but);
 	n = pop(cq, buf, count, src);
-	if (cq->ours_seen || cq->fatal || !STAILQ_EMPTY(&cq->queue) ||
-	    rp_conns_hot(cq->dom->conns))
+	if (cq->ours_seen || cq->fatal || !STAILQ_EMPTY(&cq->queue))
 		cq->quick = 0;
 	else if (n > 0)
 		be_quick(cq);
