@@ -25,7 +25,7 @@ class Gone(Exception):
     """The guest is no more."""
 
 
-class Stub:
+class GdbServer:
     """The remote protocol of gdb, as far as it is needed."""
 
     def __init__(self, path):
@@ -182,7 +182,7 @@ class Follower:
 def main():
     path, memory, medium, base, symbols = sys.argv[1:]
     table = dict(s.split("=") for s in symbols.split(","))
-    follower = Follower(Stub(path), Memory(memory.split(",")),
+    follower = Follower(GdbServer(path), Memory(memory.split(",")),
                         mapped(medium),
                         int(base, 16),
                         {k: int(v, 16) for k, v in table.items()})
