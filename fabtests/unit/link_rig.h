@@ -62,21 +62,28 @@ static inline uint64_t key_of(uint32_t n)
 	return rp_key_make(&k);
 }
 
-/* A commit that the agent is asked about. */
-static inline void commit(struct rig_told *t, uint32_t n, uint64_t at,
-			  uint64_t len)
+/* One range, durable. */
+static inline struct rp_commit_attr attr_of(const struct rp_wire_range *r,
+					    struct rig_told *t)
 {
-	const struct rp_wire_range r = {key_of(n), at, len};
-	const struct rp_commit_attr attr = {
-		.ranges = &r,
+	*t = (struct rig_told){0};
+	return (struct rp_commit_attr){
+		.ranges = r,
 		.nranges = 1,
 		.level = RP_LEVEL_DURABLE,
 		.required = RP_CLASS_POWER,
 		.done = rig_done,
 		.arg = t,
 	};
+}
 
-	*t = (struct rig_told){0};
+/* A commit that the agent is asked about. */
+static inline void commit(struct rig_told *t, uint32_t n, uint64_t at,
+			  uint64_t len)
+{
+	const struct rp_wire_range r = {key_of(n), at, len};
+	const struct rp_commit_attr attr = attr_of(&r, t);
+
 	cr_assert_eq(rp_commit_post(p, &attr), 0);
 }
 
@@ -187,18 +194,10 @@ static inline void posted(struct rig_told *t, struct rp_linked *l, uint64_t at,
 			  uint64_t len)
 {
 	const struct rp_wire_range r = {key_of(1), at, len};
-	const struct rp_commit_attr attr = {
-		.ranges = &r,
-		.nranges = 1,
-		.level = RP_LEVEL_DURABLE,
-		.required = RP_CLASS_POWER,
-		.done = rig_done,
-		.arg = t,
-	};
+	const struct rp_commit_attr attr = attr_of(&r, t);
 	struct rp_link_way way;
 	struct rp_commit *c;
 
-	*t = (struct rig_told){0};
 	cr_assert(may(1, at, len, &way));
 	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
 	rp_link_posted(c, &way, l);

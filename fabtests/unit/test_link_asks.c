@@ -32,14 +32,7 @@ static uint64_t ask_for(struct rig_told *t, struct rp_linked *l, uint64_t at,
 			uint64_t len, bool inside)
 {
 	const struct rp_wire_range r = {key_of(1), at, len};
-	const struct rp_commit_attr attr = {
-		.ranges = &r,
-		.nranges = 1,
-		.level = RP_LEVEL_DURABLE,
-		.required = RP_CLASS_POWER,
-		.done = rig_done,
-		.arg = t,
-	};
+	const struct rp_commit_attr attr = attr_of(&r, t);
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	struct rp_wire_request m;
 	struct rp_link_way way;
@@ -47,7 +40,6 @@ static uint64_t ask_for(struct rig_told *t, struct rp_linked *l, uint64_t at,
 	struct rp_commit *c;
 	int n;
 
-	*t = (struct rig_told){0};
 	cr_assert(may(1, at, len, &way));
 	cr_assert(way.asks);
 	cr_assert_eq(way.stores, inside);

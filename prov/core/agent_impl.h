@@ -68,6 +68,10 @@ bool rp_agent_store(const struct rp_wire_request *m, struct rp_job *job,
 		    bool *work);
 struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
 				const struct rp_client *c, uint64_t token);
+/* The answer as it goes out, RP_WIRE_INJECT bytes; 0: a fault has lost it. */
+int rp_agent_put_reply(const struct rp_agent *a, const struct rp_client *c,
+		       uint64_t token, const struct rp_wire_reply *m,
+		       void *msg);
 void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
 		    const struct rp_wire_reply *m);
 

@@ -455,7 +455,7 @@ void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
 	*op = (struct rp_linked){
 		.peer = p,
 		.commit = c,
-		.written = way->asks && way->stores,
+		.written = way->asks, /* the answer says it */
 		.fenced = !way->fence_len && !way->asks,
 		.token = way->token,
 		.len = c->ranges[0].len,

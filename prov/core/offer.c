@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "core/agent_impl.h"
-#include "core/fault.h"
 
 static void answer(struct rp_agent *a, struct rp_client *c,
 		   const struct rp_wire_offer *m)
@@ -141,6 +140,7 @@ bool rp_agent_linked(struct rp_agent *a, struct rp_xport *x, const void *conn,
 	struct rp_wire_request m;
 	struct rp_wire_hdr hdr;
 	struct rp_client *c;
+	int n;
 
 	if (rp_wire_get_hdr(msg, len, &hdr))
 		goto bad;
@@ -154,15 +154,9 @@ bool rp_agent_linked(struct rp_agent *a, struct rp_xport *x, const void *conn,
 	rp_client_use(&a->clients, c);
 	*job = (struct rp_job){.n = m.nranges};
 	serve(a, &m, job);
-	if (RP_FAULT("drop-replies"))
-		return true;
-	if (RP_FAULT("delay-replies"))
-		rp_fault_dawdle();
-	job->reply.credits = a->attr.credits;
-	hdr = rp_agent_hdr(a, c, hdr.token);
-	len = (size_t)rp_wire_put_reply(out, sizeof(out), &hdr, &job->reply);
-	assert(len <= sizeof(out));
-	x->ops->answer(x, c->conn, out, len);
+	n = rp_agent_put_reply(a, c, hdr.token, &job->reply, out);
+	if (n)
+		x->ops->answer(x, c->conn, out, (size_t)n);
 	return true;
 bad:
 	a->stats.bad_messages++;

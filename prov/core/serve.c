@@ -19,21 +19,31 @@ struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
 	};
 }
 
-void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
-		    const struct rp_wire_reply *m)
+int rp_agent_put_reply(const struct rp_agent *a, const struct rp_client *c,
+		       uint64_t token, const struct rp_wire_reply *m, void *msg)
 {
 	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, token);
 	struct rp_wire_reply with_credits = *m;
-	uint8_t msg[RP_WIRE_INJECT];
 	int len;
 
 	if (RP_FAULT("drop-replies"))
-		return;
+		return 0;
 	if (RP_FAULT("delay-replies"))
 		rp_fault_dawdle();
 	with_credits.credits = a->attr.credits;
-	len = rp_wire_put_reply(msg, sizeof(msg), &hdr, &with_credits);
+	len = rp_wire_put_reply(msg, RP_WIRE_INJECT, &hdr, &with_credits);
 	assert(len > 0);
+	return len;
+}
+
+void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
+		    const struct rp_wire_reply *m)
+{
+	uint8_t msg[RP_WIRE_INJECT];
+	int len = rp_agent_put_reply(a, c, token, m, msg);
+
+	if (!len)
+		return;
 	rp_client_send(&a->clients, c, msg, len);
 	if (RP_FAULT("duplicate-replies"))
 		rp_client_send(&a->clients, c, msg, len);

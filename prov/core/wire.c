@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Keys and control messages to bytes and back; every byte of a peer checked. */
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/wire.h"
 
 /* What every version of the header shares: up to and including the token. */
@@ -44,48 +44,6 @@ static_assert(REQUEST_RANGES + RANGE_LEN + STORE_LEN + RP_WIRE_MAX_STORE ==
 static void put8(uint8_t *p, size_t at, uint8_t v)
 {
 	p[at] = v;
-}
-
-static void put16(uint8_t *p, size_t at, uint16_t v)
-{
-	v = htole16(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static void put32(uint8_t *p, size_t at, uint32_t v)
-{
-	v = htole32(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static void put64(uint8_t *p, size_t at, uint64_t v)
-{
-	v = htole64(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static uint16_t get16(const uint8_t *p, size_t at)
-{
-	uint16_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le16toh(v);
-}
-
-static uint32_t get32(const uint8_t *p, size_t at)
-{
-	uint32_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *p, size_t at)
-{
-	uint64_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le64toh(v);
 }
 
 static bool all_zero(const uint8_t *p, size_t at, size_t len)

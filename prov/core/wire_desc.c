@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Descriptors of regions to bytes and back; every byte of a peer checked. */
-#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/wire_desc.h"
 
 #define MAGIC	0x444d5052u /* "RPMD" */
@@ -17,48 +17,6 @@ enum {
 	RESERVED = 46,
 	CRC = 60,
 };
-
-static void put16(uint8_t *p, size_t at, uint16_t v)
-{
-	v = htole16(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static void put32(uint8_t *p, size_t at, uint32_t v)
-{
-	v = htole32(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static void put64(uint8_t *p, size_t at, uint64_t v)
-{
-	v = htole64(v);
-	memcpy(p + at, &v, sizeof(v));
-}
-
-static uint16_t get16(const uint8_t *p, size_t at)
-{
-	uint16_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le16toh(v);
-}
-
-static uint32_t get32(const uint8_t *p, size_t at)
-{
-	uint32_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *p, size_t at)
-{
-	uint64_t v;
-
-	memcpy(&v, p + at, sizeof(v));
-	return le64toh(v);
-}
 
 static uint32_t crc32(const uint8_t *p, size_t n)
 {
