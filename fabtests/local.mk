@@ -6,4 +6,5 @@ include fabtests/fuzz/local.mk
 include fabtests/mutation/local.mk
 include fabtests/vm/local.mk
 include fabtests/benchmarks/local.mk
+include fabtests/integration/local.mk
 EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan

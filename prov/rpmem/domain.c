@@ -244,6 +244,10 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		if (ret)
 			goto base;
 	}
+	RP_INFO(DOMAIN, "%s is opened over %s, %s\n",
+		dom->base_info->domain_attr->name,
+		dom->base_info->fabric_attr->prov_name,
+		dom->marked ? "with keys of ours" : "with its own keys");
 	*domain = &dom->fid;
 	return 0;
 base:

@@ -1,0 +1,6 @@
+# Programs that know nothing of us: MPI.
+mpi_tests = fabtests/integration/openmpi.sh
+TESTS += $(mpi_tests)
+EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
+	fabtests/integration/mpi_test.h \
+	fabtests/integration/onesided.c fabtests/integration/pt2pt.c

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the MPI programs share: one line of TAP for each thing tried. */
+#ifndef MPI_TEST_H
+#define MPI_TEST_H
+
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, nranks;
+static int wrong; /* what this rank has seen, in the test under way */
+static int failed;
+
+/* Say what was wrong, and where: the first few times. */
+#define EXPECT(cond, ...)                                                      \
+	do {                                                                   \
+		if (!(cond) && wrong++ < 3) {                                  \
+			fprintf(stderr, "rank %d: %s: ", rank, #cond);         \
+			fprintf(stderr, __VA_ARGS__);                          \
+			fputc('\n', stderr);                                   \
+		}                                                              \
+	} while (0)
+
+/* All ranks: run one test, and let rank 0 say how it went on all of them. */
+static inline void test(const char *name, void (*run)(void))
+{
+	int sum;
+
+	wrong = 0;
+	run();
+	MPI_Allreduce(&wrong, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	if (!rank) {
+		printf("%sok - %s, %d ranks\n", sum ? "not " : "", name,
+		       nranks);
+		fflush(stdout);
+	}
+	failed |= sum != 0;
+}
+
+/* Bytes that say who sent them, and in which message. */
+static inline uint8_t byte_of(unsigned int who, unsigned int what, size_t i)
+{
+	uint32_t x = who * 2654435761u + what * 40503u + (uint32_t)i * 69069u;
+
+	return (uint8_t)(x >> 13 ^ x >> 3);
+}
+
+static inline void fill(void *buf, size_t len, unsigned int who,
+			unsigned int what)
+{
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)buf)[i] = byte_of(who, what, i);
+}
+
+/* How many bytes are not as fill() would have made them. */
+static inline size_t differ(const void *buf, size_t len, unsigned int who,
+			    unsigned int what)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += ((const uint8_t *)buf)[i] != byte_of(who, what, i);
+	return n;
+}
+
+static inline void *room(size_t len)
+{
+	void *p = calloc(1, len ? len : 1);
+
+	if (!p)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	return p;
+}
+
+static inline void begin(int *argc, char ***argv)
+{
+	MPI_Init(argc, argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+}
+
+static inline int end(void)
+{
+	MPI_Finalize();
+	return failed;
+}
+
+#endif
