@@ -19,19 +19,23 @@ export FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_CLASS=process
 export FI_OFI_RPMEM_INLINE=${FI_OFI_RPMEM_INLINE:-0} FI_OFI_RPMEM_TIMEOUT=2000
 export RPMEM_POOL=$dir/pool
 run() {
-	"$@" fabtests/functional/linked >"$dir/log" 2>&1
+	local what=$1
+	shift
+	env "$@" "fabtests/functional/$what" >"$dir/log" 2>&1
 	local ret=$?
 	grep -v '^1\.\.' "$dir/log"
 	ok=$((ok + $(grep -c '^\(not \)\?ok' "$dir/log")))
 	[ $ret = 0 ] || failed=1
 }
 ok=0 failed=0
-run env
-run env EXPECT=fence FI_OFI_RPMEM_METHOD=fence \
+run linked
+run linked EXPECT=fence FI_OFI_RPMEM_METHOD=fence \
 	FI_OFI_RPMEM_OPERATOR="$dir/operator"
 for how in agent-clwb agent-sfence; do
-	run env EXPECT=$how FI_OFI_RPMEM_METHOD=$how
-	run env EXPECT=$how FI_OFI_RPMEM_METHOD=$how FI_OFI_RPMEM_INLINE=4096
+	run linked EXPECT=$how FI_OFI_RPMEM_METHOD=$how
+	run gathered FI_OFI_RPMEM_METHOD=$how
+	run linked EXPECT=$how FI_OFI_RPMEM_METHOD=$how FI_OFI_RPMEM_INLINE=4096
+	run gathered FI_OFI_RPMEM_METHOD=$how FI_OFI_RPMEM_INLINE=4096
 done
 echo "1..$ok"
 exit $failed

@@ -78,6 +78,12 @@ fabtests_functional_linked_SOURCES = fabtests/functional/linked.c $(pair_sources
 fabtests_functional_linked_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_linked_LDADD = $(FABRIC_LIBS)
 
+# Small writes over them, many in one message; linked.sh runs it, too.
+check_PROGRAMS += fabtests/functional/gathered
+fabtests_functional_gathered_SOURCES = fabtests/functional/gathered.c $(pair_sources)
+fabtests_functional_gathered_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_gathered_LDADD = $(FABRIC_LIBS)
+
 # A copy there and back, broken off in every way.
 TESTS += fabtests/functional/cp.sh
 EXTRA_DIST += fabtests/functional/cp.sh

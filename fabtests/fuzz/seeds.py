@@ -34,6 +34,10 @@ wire = {
     "store": control(2, struct.pack("<HBBI", 1, 2, 2, 3)
                      + struct.pack("<QQQ", KEY, 64, 5)
                      + struct.pack("<Q", 3) + b"bytes", 3),
+    "stores": control(2, struct.pack("<HBBI", 2, 1, 0, 3)
+                      + struct.pack("<QQQ", KEY, 64, 5)
+                      + struct.pack("<QQQ", KEY, 128, 3)
+                      + struct.pack("<Q", 3) + b"bytes...", 3),
     "query": control(3, struct.pack("<QB7x", KEY, 2), 3),
     "bye": control(4, session=3),
     "connect": control(5, struct.pack("<QQ", 1, KEY), 3),

@@ -204,6 +204,52 @@ static inline void posted(struct rig_told *t, struct rp_linked *l, uint64_t at,
 	rig_none(&g);
 }
 
+/* One whose regions need the agent. */
+static inline void asking(size_t store_max)
+{
+	struct rp_initiator_attr attr = rig_attr();
+
+	method = RP_METHOD_AGENT_CLWB;
+	attr.links = true;
+	attr.store_max = store_max;
+	attr.max_commits = 100;
+	start_as(attr);
+	connected();
+}
+
+/* --- what comes over the connection --- */
+
+static const struct rp_wire_reply yes = {
+	.level = RP_LEVEL_DURABLE,
+	.class = RP_CLASS_POWER,
+	.method = RP_METHOD_AGENT_CLWB,
+	.credits = 1000,
+};
+
+static inline struct rp_linked *answer_as(struct rp_wire_hdr hdr,
+					  const struct rp_wire_reply *m)
+{
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int n = rp_wire_put_reply(buf, sizeof(buf), &hdr, m);
+
+	return rp_linked_answered(p, buf, (size_t)n);
+}
+
+static inline struct rp_wire_hdr hdr_of(uint64_t token)
+{
+	return (struct rp_wire_hdr){
+		.session = s.hello,
+		.token = token,
+		.incarnation = RIG_LIFE,
+	};
+}
+
+static inline struct rp_linked *answer(uint64_t token,
+				       const struct rp_wire_reply *m)
+{
+	return answer_as(hdr_of(token), m);
+}
+
 static inline bool may_store(void)
 {
 	return rp_peer_may_store(p, key_of(1), BASE, 64);

@@ -355,6 +355,13 @@ fabtests_unit_test_link_asks_SOURCES = fabtests/unit/test_link_asks.c \
 fabtests_unit_test_link_asks_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_link_asks_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_link_gather
+TESTS += fabtests/unit/test_link_gather
+fabtests_unit_test_link_gather_SOURCES = fabtests/unit/test_link_gather.c \
+	fabtests/unit/link_rig.h $(initiator_rig)
+fabtests_unit_test_link_gather_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_link_gather_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_own
 TESTS += fabtests/unit/test_own
 fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(own_rig)

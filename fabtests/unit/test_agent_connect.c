@@ -350,6 +350,67 @@ Test(connect, refused_over_it)
 	end();
 }
 
+/* Several that are placed: whole, or not at all; a commit behind flushes. */
+Test(connect, placed_then_committed)
+{
+	const uint64_t two[] = {VALUE, ~VALUE};
+	struct rig_region plain, ro;
+	struct rp_wire_request q, c;
+
+	begin(RP_METHOD_AGENT_CLWB, true);
+	rig_region_volatile(&g, &plain, 1);
+	rig_region(&g, &ro, RP_METHOD_AGENT_CLWB, 1);
+	asked(1, m.r.key, RP_ST_OK);
+	q = a_store(64);
+	q.level = RP_LEVEL_VISIBLE;
+	q.required = RP_CLASS_NONE;
+	q.nranges = 2;
+	q.ranges[1] = (struct rp_wire_range){m.r.key, m.r.addr + 256, 8};
+	q.bytes = two;
+	c = q;
+	/* Before anything is stored all is looked at. */
+	q.ranges[1].key = plain.r.key;
+	done(&q, RP_ST_VOLATILE);
+	q.ranges[1] = (struct rp_wire_range){m.r.key, m.r.addr + m.r.len, 8};
+	done(&q, RP_ST_RANGE);
+	ro.r.writable = false;
+	q.ranges[1] = (struct rp_wire_range){ro.r.key, ro.r.addr, 8};
+	done(&q, RP_ST_ACCESS);
+	m.r.failed = EIO;
+	done(&c, RP_ST_REGION_FAILED);
+	m.r.failed = 0;
+	cr_assert_neq(rig_value(&m, 64, false), VALUE);
+
+	done(&c, RP_ST_OK);
+	cr_assert_eq(conns.reply.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(rig_value(&m, 64, false), VALUE);
+	cr_assert_eq(rig_value(&m, 256, false), ~VALUE);
+	cr_assert_neq(rig_value(&m, 64, true), VALUE);
+	c.level = RP_LEVEL_DURABLE;
+	c.required = RP_CLASS_POWER;
+	c.effect = c.seq = 0;
+	done(&c, RP_ST_OK);
+	cr_assert_eq(rig_value(&m, 64, true), VALUE);
+	cr_assert_eq(rig_value(&m, 256, true), ~VALUE);
+	/* Over the base there are none. */
+	c.level = RP_LEVEL_VISIBLE;
+	c.effect = RP_EFFECT_STORE;
+	c.seq = 1;
+	{
+		uint8_t buf[RP_WIRE_MAX_MSG];
+		struct rp_wire_hdr hdr = as_asked();
+
+		rig_store(&m, 64, 8);
+		rig_recv(p.x, buf,
+			 rp_wire_put_request(buf, sizeof(buf), &hdr, &c));
+		rig_expect(p.x, 42, RP_ST_BAD_MESSAGE);
+		cr_assert_neq(rig_value(&m, 64, false), VALUE);
+	}
+	rig_region_del(&g, &ro);
+	rig_region_del(&g, &plain);
+	end();
+}
+
 /* What would hold up the others, and may fail, is not done here. */
 Test(connect, nothing_that_blocks)
 {
@@ -362,6 +423,8 @@ Test(connect, nothing_that_blocks)
 	asked(1, m.r.key, RP_ST_OK);
 	q = a_store(8);
 	q.ranges[0].key = file.r.key;
+	done(&q, RP_ST_NO_METHOD);
+	q.level = RP_LEVEL_VISIBLE;
 	done(&q, RP_ST_NO_METHOD);
 	cr_assert_eq(file.syncs, 0);
 	cr_assert_neq(rig_value(&file, 8, false), VALUE);

@@ -110,10 +110,11 @@ Test(effects, features_are_shared)
 		rig_recv(p.x, buf,
 			 rp_wire_put_hello(buf, sizeof(buf), &hdr, &m));
 		cr_assert(rig_take(p.x, &msg));
-		cr_assert_eq(
-			msg.ack.features,
-			i ? RP_FEATURES & ~(RP_FEATURE_LINK | RP_FEATURE_PLACED)
-			  : 0);
+		cr_assert_eq(msg.ack.features,
+			     i ? RP_FEATURES & ~(RP_FEATURE_LINK |
+						 RP_FEATURE_PLACED |
+						 RP_FEATURE_GATHER)
+			       : 0);
 	}
 	stop();
 }

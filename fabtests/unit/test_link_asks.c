@@ -13,18 +13,6 @@ static struct rp_linked l0;
 
 TestSuite(link_asks, .init = set_up);
 
-static void asking(size_t store_max)
-{
-	struct rp_initiator_attr attr = rig_attr();
-
-	method = RP_METHOD_AGENT_CLWB;
-	attr.links = true;
-	attr.store_max = store_max;
-	attr.max_commits = 100;
-	start_as(attr);
-	connected();
-}
-
 static char bytes[RP_WIRE_MAX_STORE + 1];
 
 /* A write that asks, as an adapter does it. Returns the token. */
@@ -63,36 +51,6 @@ static uint64_t ask_for(struct rig_told *t, struct rp_linked *l, uint64_t at,
 	rp_link_posted(c, &way, l);
 	rig_none(&g);
 	return hdr.token;
-}
-
-static const struct rp_wire_reply yes = {
-	.level = RP_LEVEL_DURABLE,
-	.class = RP_CLASS_POWER,
-	.method = RP_METHOD_AGENT_CLWB,
-	.credits = 1000,
-};
-
-static struct rp_linked *answer_as(struct rp_wire_hdr hdr,
-				   const struct rp_wire_reply *m)
-{
-	uint8_t buf[RP_WIRE_MAX_MSG];
-	int n = rp_wire_put_reply(buf, sizeof(buf), &hdr, m);
-
-	return rp_linked_answered(p, buf, (size_t)n);
-}
-
-static struct rp_wire_hdr hdr_of(uint64_t token)
-{
-	return (struct rp_wire_hdr){
-		.session = s.hello,
-		.token = token,
-		.incarnation = RIG_LIFE,
-	};
-}
-
-static struct rp_linked *answer(uint64_t token, const struct rp_wire_reply *m)
-{
-	return answer_as(hdr_of(token), m);
 }
 
 Test(link_asks, bytes_in_the_request)

@@ -713,7 +713,8 @@ Test(protocol, sentences)
 	says("bit 3: connections of our own (CONNECT);");
 	cr_assert_eq(RP_FEATURE_LINK, 1 << 3);
 	says("bit 4, only with that:");
-	cr_assert_eq(RP_FEATURE_PLACED, 1 << 4);
+	says("bit 5, only with bit 3:");
+	cr_assert(RP_FEATURE_PLACED == 1 << 4 && RP_FEATURE_GATHER == 1 << 5);
 	says("at most %d ranges, and behind", RP_WIRE_MAX_EFFECT_RANGES);
 	says("of the HELLO_ACK, at most %d.", RP_WIRE_EFFECTS);
 	says("the seq of another token, gets status %d.", RP_ST_BAD_MESSAGE);
@@ -743,7 +744,6 @@ Test(protocol, sentences)
 	says("three times in the patience");
 	cr_assert_eq(RP_PEER_RESEND_PART, 2);
 	says("no answer for half the timeout");
-
 	says("(status %d); if there is none, the newcomer is refused with "
 	     "status %d.",
 	     RP_ST_NO_SESSION, RP_ST_OVERLOADED);

@@ -180,11 +180,14 @@ static void random_message(struct seeded *s, uint8_t type,
 		b->request.effect = seeded_below(s, 4);
 		n = 1 +
 		    seeded_below(s, RP_WIRE_MAX_RANGES - !!b->request.effect);
+		b->request.level = RP_LEVEL_DURABLE;
+		if (!b->request.effect || b->request.effect == RP_EFFECT_STORE)
+			b->request.level = 1 + seeded_below(s, 2);
 		if (b->request.effect == RP_EFFECT_STORE)
-			n = 1;
+			n = b->request.level == RP_LEVEL_DURABLE
+				    ? 1
+				    : 1 + seeded_below(s, 20);
 		b->request.nranges = n;
-		b->request.level = b->request.effect ? RP_LEVEL_DURABLE
-						     : 1 + seeded_below(s, 2);
 		if (b->request.effect)
 			b->request.seq = seeded_next(s) | 1;
 		if (b->request.effect == RP_EFFECT_THEN)
@@ -199,8 +202,12 @@ static void random_message(struct seeded *s, uint8_t type,
 		if (b->request.effect != RP_EFFECT_STORE)
 			break;
 		b->request.bytes = stored;
-		b->request.ranges[0].len =
-			1 + seeded_below(s, RP_WIRE_MAX_STORE);
+		for (n = 0; n < b->request.nranges; n++)
+			b->request.ranges[n].len =
+				1 +
+				seeded_below(s, b->request.nranges > 1
+							? 180
+							: RP_WIRE_MAX_STORE);
 		break;
 	case RP_MSG_REPLY:
 		b->reply.status = seeded_below(s, 2) * seeded_below(s, 64);
@@ -458,6 +465,52 @@ Test(wire, largest_store)
 		cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
 	}
 	b.request.ranges[0].len = 1;
+	b.request.ranges[1] = b.request.ranges[0];
 	b.request.nranges = 2;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
+	b.request.level = RP_LEVEL_VISIBLE;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b),
+		     RP_WIRE_STORES(2, 2));
+}
+
+/* Those that are only placed: all ranges, then the bytes of all. */
+Test(wire, several_stores)
+{
+	static const uint64_t much[] = {RP_WIRE_MAX_STORE, UINT64_MAX - 3, 0};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rp_wire_hdr hdr, back;
+	union body b, c;
+	int len;
+
+	wire_example(RP_MSG_REQUEST, &hdr, &b);
+	b.request.level = RP_LEVEL_VISIBLE;
+	b.request.effect = RP_EFFECT_STORE;
+	b.request.seq = 9;
+	b.request.nranges = 2;
+	b.request.bytes = "threeof5";
+	b.request.ranges[0].len = 5;
+	b.request.ranges[1] = (struct rp_wire_range){7, 8, 3};
+	len = wire_put(buf, sizeof(buf), &hdr, &b);
+	cr_assert_eq(len, 40 + 48 + 8 + 8);
+	cr_assert_eq(buf[32], 2);
+	cr_assert_eq(buf[34], 1);
+	cr_assert_eq(buf[36], 3);
+	cr_assert_eq(memcmp(buf + 64,
+			    "\7\0\0\0\0\0\0\0\10\0\0\0\0\0\0\0"
+			    "\3\0\0\0\0\0\0\0\11\0\0\0\0\0\0\0threeof5",
+			    40),
+		     0);
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &back), 0);
+	cr_assert_eq(wire_get(buf, &back, &c), 0);
+	cr_assert_eq(c.request.bytes, buf + 96);
+	cr_assert_eq(c.request.ranges[1].len, 3);
+	/* Together no more than one may have; no sum that wraps. */
+	for (size_t i = 0; i < 3; i++) {
+		b.request.ranges[1].len = much[i];
+		cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
+		memcpy(buf + 80, &much[i], 8);
+		cr_assert_eq(wire_get(buf, &back, &c), -EBADMSG);
+	}
+	b.request.ranges[1].len = RP_WIRE_MAX_STORE - 5;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EMSGSIZE);
 }

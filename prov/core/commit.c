@@ -128,6 +128,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	c->data = attr->data;
 	c->bytes = attr->lent ? attr->bytes : bytes;
 	c->lent = attr->lent;
+	c->writes = attr->writes;
 	c->out.required = attr->required;
 	c->out.class = RP_CLASS_POWER; /* the weakest answer lowers it */
 	c->done = attr->done;
@@ -148,7 +149,7 @@ void rp_commit_unreserve(struct rp_commit *c)
 static bool stores(const struct rp_commit *c)
 {
 	return c->effect == RP_EFFECT_THEN || c->effect == RP_EFFECT_STORE ||
-	       c->by_link;
+	       c->by_link == RP_LINK_WRITE;
 }
 
 /* The commit has its outcome: off the peer's list, onto the list to be told. */
@@ -247,6 +248,17 @@ static int commit_queue(struct rp_commit *c)
 	return 0;
 }
 
+void rp_commit_reroute(struct rp_commit *c)
+{
+	c->linked = NULL;
+	c->by_link = RP_LINK_NONE;
+	c->asked = 0;
+	/* Those that it covers went the same way: they come back first. */
+	c->waits = true;
+	if (c->placed && commit_queue(c))
+		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
+}
+
 /* The target has answered, behind all writes that were posted before. */
 static void agent_answered(const struct rp_commit *c)
 {
@@ -293,13 +305,15 @@ void rp_commit_check(struct rp_commit *c)
 /*
  * Without order on the wire a request waits until the writes before it have
  * been acknowledged. So does one with an effect, whatever the order: what it
- * does cannot be taken back when one of them turns out to have been lost. An
- * inline store has nothing to do with any of them.
+ * does cannot be taken back when one of them turns out to have been lost. And
+ * so does one that covers what went over a connection of our own, which it may
+ * overtake. An inline store has nothing to do with any of them.
  */
-static bool waits(const struct rp_commit *c)
+static bool must_wait(const struct rp_commit *c)
 {
 	return !c->own && !c->by_link && c->effect != RP_EFFECT_STORE &&
-	       (!c->peer->in->attr.ordered || c->effect);
+	       (!c->peer->in->attr.ordered || c->effect ||
+		c->peer->link.ngathered);
 }
 
 /* First write under way has this seq; older commits are placed. */
@@ -323,7 +337,7 @@ static bool mark_placed(struct rp_peer *p)
 	while ((c = p->unplaced) && (c->placed || c->barrier <= seq)) {
 		p->unplaced = TAILQ_NEXT(c, link);
 		c->placed = true;
-		if (!waits(c)) {
+		if (!c->waits) {
 			rp_commit_check(c);
 			continue;
 		}
@@ -392,6 +406,7 @@ static void write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 	w->len = len;
 	w->doubt = false;
 	w->linked = false;
+	w->gathered = false;
 	p->nwrites++;
 	p->unplaced_bytes += len;
 	TAILQ_INSERT_TAIL(&p->writes, w, link);
@@ -407,6 +422,7 @@ static void begin_store(struct rp_commit *c)
 	else
 		write_begin(c->peer, &c->store, g->key, g->addr, g->len);
 	c->store.linked = c->by_link;
+	c->peer->link.nwrites += c->store.linked;
 	if (!c->by_link)
 		rp_own_written(c->peer, c->store.key);
 }
@@ -464,7 +480,8 @@ void rp_commit_start(struct rp_commit *c)
 		p->unplaced = c;
 	rp_peer_wait(p);
 	/* All the bytes that it covers are its own. */
-	c->placed = c->effect == RP_EFFECT_STORE || c->by_link;
+	c->placed = c->effect == RP_EFFECT_STORE ||
+		    c->by_link == RP_LINK_WRITE || c->by_link == RP_LINK_GATHER;
 	bad = !c->placed && poisoned(p, c, &range);
 	if (!bad && stores_in_doubt(c)) {
 		bad = true;
@@ -489,10 +506,10 @@ void rp_commit_start(struct rp_commit *c)
 		rp_commit_fail(c, RP_ST_WRITE_FAILED, 0, range);
 	} else if (c->by_link) {
 		mark_placed(p);
-	} else if (!c->tainted && rp_own_take(c)) {
+	} else if (!c->tainted && !p->link.ngathered && rp_own_take(c)) {
 		mark_placed(p);
 		rp_peer_fence(p);
-	} else if (!waits(c) && commit_queue(c)) {
+	} else if (c->waits = must_wait(c), !c->waits && commit_queue(c)) {
 		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
 	} else {
 		mark_placed(p);
@@ -597,6 +614,8 @@ bool rp_commits_tell(struct rp_initiator *in)
 			write_done(&c->store, c->out.status);
 			in->stored = true;
 		}
+		/* Whose writes end now. */
+		in->stored |= c->writes != NULL;
 		c->done(c->arg, &c->out);
 		commit_free(in, c);
 		any = true;
@@ -649,12 +668,23 @@ static void write_end(struct rp_write *w)
 
 	TAILQ_REMOVE(&p->writes, w, link);
 	p->nwrites--;
+	p->link.nwrites -= w->linked;
+	p->link.ngathered -= w->gathered;
 	p->unplaced_bytes -= w->len;
 	/* Sending and telling is progress's, not the base's completion's. */
 	if (mark_placed(p) || !TAILQ_EMPTY(&p->in->done))
 		p->in->x->ops->kick(p->in->x);
 	if (p->forgotten)
 		rp_peer_release(p);
+}
+
+void rp_link_gather(struct rp_peer *p, struct rp_write *w, uint64_t key,
+		    uint64_t addr, uint64_t len)
+{
+	write_begin(p, w, key, addr, len);
+	w->linked = w->gathered = true;
+	p->link.nwrites++;
+	p->link.ngathered++;
 }
 
 void rp_write_undo(struct rp_write *w)
@@ -667,12 +697,16 @@ bool rp_peer_store_overlaps(const struct rp_peer *p, uint64_t key,
 {
 	const struct rp_wire_range g = {.key = key, .addr = addr, .len = len};
 	const struct rp_commit *c;
+	const struct rp_write *w;
 
-	if (!p->stores)
-		return false;
-	TAILQ_FOREACH (c, &p->commits, link)
-		if (stores(c) && overlaps(&g, &c->store))
-			return true;
+	if (p->stores)
+		TAILQ_FOREACH (c, &p->commits, link)
+			if (stores(c) && overlaps(&g, &c->store))
+				return true;
+	if (p->link.ngathered)
+		TAILQ_FOREACH (w, &p->writes, link)
+			if (w->gathered && overlaps(&g, w))
+				return true;
 	return false;
 }
 
@@ -759,8 +793,8 @@ static void write_done(struct rp_write *w, int err)
 
 void rp_write_done(struct rp_write *w, int err)
 {
-	/* Its connection, or its key. */
-	if (err)
+	/* Its connection, or its key; not so over one of our own. */
+	if (err && !w->gathered)
 		rp_own_lost(w->peer);
 	write_done(w, err);
 }

@@ -46,6 +46,9 @@ struct rp_commit_attr {
 	uint64_t data;		  /* NOTIFY */
 	const void *bytes;	  /* STORE; copied, unless they are */
 	bool lent;		  /* left as they are until done is called */
+	/* Writes of rp_link_gather() that these ranges are: they end with it.
+	 */
+	struct rp_write *const *writes;
 	rp_commit_fn done;
 	void *arg;
 };

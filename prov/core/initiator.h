@@ -92,8 +92,10 @@ struct rp_commit {
 	struct rp_reqs reqs;   /* queued or sent, not answered */
 	bool own;	       /* nobody is asked */
 	struct rp_fences fences;
-	bool by_link;		  /* its one range is written over that */
+	enum rp_link_kind by_link;	/* it goes over that, as this */
+	struct rp_write *const *writes; /* that it places; NULL: none */
 	struct rp_linked *linked; /* under way there; NULL: it has come back */
+	bool waits;		  /* to be asked until: */
 	bool placed;		  /* every covered write is acknowledged */
 	bool tainted; /* covers bytes in doubt: fails when answered */
 	struct rp_outcome out;
@@ -215,6 +217,8 @@ void rp_peer_doubt_ends(struct rp_peer *p);
 /* Is a write to these bytes under way, but for those over our connection? */
 bool rp_peer_write_overlaps(const struct rp_peer *p,
 			    const struct rp_wire_range *g);
+/* What was asked over our connection is lost with it: ask the base's way. */
+void rp_commit_reroute(struct rp_commit *c);
 void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail);
 /* Tell everybody whose commit has ended. True when there was one. */
 bool rp_commits_tell(struct rp_initiator *in);

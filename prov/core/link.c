@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/initiator.h"
 #include "core/log.h"
@@ -198,11 +199,15 @@ void rp_link_orphan(struct rp_commit *c)
 
 	if (!l)
 		return;
-	/* Nobody knows what has become of it: not before the target says. */
-	c->store.doubt = true;
-	c->peer->link.doubt_key = c->ranges[0].key;
 	l->commit = NULL;
 	c->linked = NULL;
+	if (c->by_link == RP_LINK_COMMIT)
+		return;
+	/* Nobody knows what has become of it: not before the target says. */
+	c->store.doubt = true;
+	for (size_t i = 0; c->writes && i < c->nranges; i++)
+		c->writes[i]->doubt = true;
+	c->peer->link.doubt_key = c->ranges[0].key;
 }
 
 void rp_link_end(struct rp_peer *p)
@@ -223,8 +228,13 @@ void rp_link_end(struct rp_peer *p)
 	while ((op = TAILQ_FIRST(&l->posted))) {
 		TAILQ_REMOVE(&l->posted, op, link);
 		op->peer = NULL;
-		l->doubt = true;
 		c = op->commit;
+		/* It wrote nothing. */
+		if (c && c->by_link == RP_LINK_COMMIT) {
+			rp_commit_reroute(c);
+			continue;
+		}
+		l->doubt = true;
 		if (c)
 			l->doubt_key = c->ranges[0].key;
 		if (c)
@@ -371,35 +381,53 @@ static bool crosses(const struct rp_peer *p, uint64_t key, uint64_t addr,
 {
 	const struct rp_wire_range g = {.key = key, .addr = addr, .len = len};
 
-	return p->nwrites > p->link.nposted && rp_peer_write_overlaps(p, &g);
+	return p->nwrites > p->link.nwrites && rp_peer_write_overlaps(p, &g);
 }
 
-bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
-		 enum rp_class required, struct rp_link_way *way)
+/*
+ * What the target has granted for these bytes, where nothing that else was
+ * written to them may come later, or is in doubt. NULL: not over the
+ * connection.
+ */
+static const struct rp_link_grant *fits(struct rp_peer *p, uint64_t key,
+					uint64_t addr, uint64_t len,
+					enum rp_class required)
 {
 	struct rp_link *l = &p->link;
 	const struct rp_link_grant *g;
 
 	if (l->state != RP_LINK_UP)
-		return false;
+		return NULL;
 	g = find_grant(l, key);
 	if (!g) {
 		rp_link_want(p, key);
-		return false;
+		return NULL;
 	}
 	if (g->method == RP_METHOD_REFUSED || g->conn != l->id ||
 	    g->class < required || !rp_range_inside(addr, len, g->addr, g->len))
-		return false;
+		return NULL;
 	/*
 	 * What has another route may be overtaken, or come later than it was
 	 * acknowledged, until the agent has answered behind it.
 	 */
 	if (l->mixed_all || find_mixed(l, key) || crosses(p, key, addr, len))
-		return false;
+		return NULL;
 	if (p->poison_all || p->doubt ||
 	    rp_ranges_overlap(&p->poison, key, addr, len))
+		return NULL;
+	return g;
+}
+
+bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
+		 enum rp_class required, struct rp_link_way *way)
+{
+	const struct rp_link_grant *g = fits(p, key, addr, len, required);
+	struct rp_link *l = &p->link;
+
+	if (!g)
 		return false;
 	*way = (struct rp_link_way){
+		.kind = RP_LINK_WRITE,
 		.conn = l->conn,
 		.there = g->there,
 		.at = g->at + (addr - g->addr),
@@ -419,6 +447,64 @@ bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 	return true;
 }
 
+bool rp_link_may_gather(struct rp_peer *p, uint64_t key, uint64_t addr,
+			uint64_t len)
+{
+	const struct rp_link_grant *g;
+
+	if (!(p->features & RP_FEATURE_GATHER))
+		return false;
+	g = fits(p, key, addr, len, RP_CLASS_NONE);
+	return g && rp_method_asks(g->method);
+}
+
+uint64_t rp_link_id(const struct rp_peer *p)
+{
+	return p->link.id;
+}
+
+static int may_send(const struct rp_peer *p, enum rp_link_kind kind,
+		    struct rp_link_way *way)
+{
+	const struct rp_link *l = &p->link;
+
+	if (l->asking >= RP_WIRE_LINKED)
+		return -EAGAIN;
+	*way = (struct rp_link_way){
+		.kind = kind,
+		.conn = l->conn,
+		.asks = true,
+		.class = RP_CLASS_POWER, /* the answer lowers it */
+	};
+	return 0;
+}
+
+int rp_link_may_send(struct rp_peer *p, uint64_t id, struct rp_link_way *way)
+{
+	if (p->link.state != RP_LINK_UP || p->link.id != id)
+		return -ENOTCONN;
+	return may_send(p, RP_LINK_GATHER, way);
+}
+
+bool rp_link_may_commit(const struct rp_commit *c, struct rp_link_way *way)
+{
+	struct rp_peer *p = c->peer;
+	const struct rp_link_grant *g = NULL;
+
+	if (!(p->features & RP_FEATURE_GATHER) || c->effect ||
+	    c->level != RP_LEVEL_DURABLE || c->nranges > RP_WIRE_MAX_RANGES ||
+	    p->nwrites > p->link.nwrites)
+		return false;
+	for (size_t i = 0; i < c->nranges; i++) {
+		const struct rp_wire_range *r = &c->ranges[i];
+
+		g = fits(p, r->key, r->addr, r->len, c->required);
+		if (!g || !rp_method_asks(g->method))
+			return false;
+	}
+	return !may_send(p, RP_LINK_COMMIT, way);
+}
+
 int rp_link_request(const struct rp_commit *c, struct rp_link_way *way,
 		    const void *bytes, void *buf, size_t size)
 {
@@ -431,13 +517,13 @@ int rp_link_request(const struct rp_commit *c, struct rp_link_way *way,
 	struct rp_wire_request m;
 	int len;
 
-	m.nranges = 1;
+	m.nranges = c->nranges;
 	m.level = c->level;
 	m.required = c->required;
 	m.effect = bytes ? RP_EFFECT_STORE : RP_EFFECT_NONE;
 	m.seq = hdr.token;
 	m.bytes = bytes;
-	m.ranges[0] = c->ranges[0];
+	memcpy(m.ranges, c->ranges, c->nranges * sizeof(*m.ranges));
 	len = rp_wire_put_request(buf, size, &hdr, &m);
 	if (len > 0)
 		way->token = p->in->next_token++;
@@ -458,14 +544,15 @@ void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
 		.written = way->asks, /* the answer says it */
 		.fenced = !way->fence_len && !way->asks,
 		.token = way->token,
-		.len = c->ranges[0].len,
 	};
+	for (size_t i = 0; i < c->nranges && way->kind != RP_LINK_COMMIT; i++)
+		op->len += c->ranges[i].len;
 	TAILQ_INSERT_TAIL(&l->posted, op, link);
 	l->nposted++;
 	l->asking += way->asks;
 	l->bytes += op->len;
 	c->linked = op;
-	c->by_link = true;
+	c->by_link = way->kind;
 	c->asked = c->nranges;
 	c->out.method = way->method;
 	c->out.class = way->class;
@@ -554,7 +641,7 @@ struct rp_linked *rp_linked_answered(struct rp_peer *p, const void *msg,
 	c = unpost(op);
 	op->peer = NULL;
 	if (c)
-		rp_commit_answer(c, 0, 1, &m, hdr.incarnation);
+		rp_commit_answer(c, 0, c->nranges, &m, hdr.incarnation);
 	return op;
 }
 

@@ -15,6 +15,7 @@
 
 struct rp_commit;
 struct rp_peer;
+struct rp_write;
 struct rp_wire_hdr;
 struct rp_wire_offer;
 
@@ -46,7 +47,16 @@ struct rp_link_grant {
 /* So many keys are remembered of one target. */
 #define RP_LINK_GRANTS 256
 
-/* One write over the connection, with its commit. In the adapter's memory. */
+/* What a message, or a write, that goes over the connection is. */
+enum rp_link_kind {
+	RP_LINK_NONE,	/* it does not */
+	RP_LINK_WRITE,	/* a durable write of one range, which brings its bytes
+			 */
+	RP_LINK_GATHER, /* writes that were gathered: they are only placed */
+	RP_LINK_COMMIT, /* a commit of what was written before */
+};
+
+/* One of those, with its commit. In the adapter's memory. */
 struct rp_linked {
 	TAILQ_ENTRY(rp_linked) link;
 	struct rp_peer *peer;	  /* NULL: its connection is given up */
@@ -80,13 +90,16 @@ struct rp_link {
 	bool mixed_all; /* no memory to say which */
 	struct rp_linkeds posted;
 	unsigned int nposted;
-	unsigned int asking; /* of them wait for an answer */
-	uint64_t bytes;	     /* under way */
-	uint64_t alive_at;   /* while anything is */
+	unsigned int nwrites;	/* of the peer's, that go over this */
+	unsigned int ngathered; /* of them */
+	unsigned int asking;	/* of them wait for an answer */
+	uint64_t bytes;		/* under way */
+	uint64_t alive_at;	/* while anything is */
 };
 
 /* How a write of these bytes goes over the connection. */
 struct rp_link_way {
+	enum rp_link_kind kind;
 	void *conn; /* what dial() gave */
 	uint64_t there, at;
 	/* A read behind it: inside the range. len 0: none is needed. */
@@ -137,8 +150,31 @@ void rp_link_orphan(struct rp_commit *c);
 bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 		 enum rp_class required, struct rp_link_way *way);
 /*
+ * May a plain write of these bytes be gathered: sent in a message, with others,
+ * as soon as the adapter likes? Then rp_link_gather() in place of
+ * rp_write_begin(), and rp_write_done() at its end.
+ */
+bool rp_link_may_gather(struct rp_peer *p, uint64_t key, uint64_t addr,
+			uint64_t len);
+void rp_link_gather(struct rp_peer *p, struct rp_write *w, uint64_t key,
+		    uint64_t addr, uint64_t len);
+/*
+ * May they be sent now, over the connection that they were gathered for? 0, and
+ * then as a commit of level visible with attr.writes; -EAGAIN; -ENOTCONN:
+ * never, and they have failed.
+ */
+int rp_link_may_send(struct rp_peer *p, uint64_t id, struct rp_link_way *way);
+uint64_t rp_link_id(const struct rp_peer *p);
+/*
+ * May this reserved commit go over the connection? All that it covers has been
+ * acknowledged, or was sent over the connection before: so the adapter sends
+ * what it has gathered first.
+ */
+bool rp_link_may_commit(const struct rp_commit *c, struct rp_link_way *way);
+/*
  * Make the request of a write that asks, to be sent behind it; or with its
- * bytes inside, and then there is no write. Its length, or -errno.
+ * bytes inside, and then there is no write. So with those that were gathered; a
+ * commit has none. Its length, or -errno.
  */
 int rp_link_request(const struct rp_commit *c, struct rp_link_way *way,
 		    const void *bytes, void *buf, size_t size);

@@ -109,6 +109,15 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 	}
 }
 
+/* Does it want what may take its time? So does the first store to a page. */
+static bool blocks(const struct rp_wire_request *m, const struct rp_job *job)
+{
+	for (size_t i = 0; m->effect == RP_EFFECT_STORE && i < job->n; i++)
+		if (rp_pmem_blocks(job->ranges[i].region->pmem))
+			return true;
+	return rp_job_blocks(job);
+}
+
 /* Carry it out, whole or not at all; job->reply is the answer. */
 static void serve(struct rp_agent *a, const struct rp_wire_request *m,
 		  struct rp_job *job)
@@ -119,7 +128,7 @@ static void serve(struct rp_agent *a, const struct rp_wire_request *m,
 		a->stats.refused++;
 		return;
 	}
-	if (rp_job_blocks(job)) {
+	if (blocks(m, job)) {
 		rp_job_fail(job, RP_ST_NO_METHOD, 0, 0);
 		a->stats.refused++;
 		return;
@@ -148,7 +157,8 @@ bool rp_agent_linked(struct rp_agent *a, struct rp_xport *x, const void *conn,
 	c = rp_client_find(&a->clients, x, hdr.session);
 	if (!c || !conn || c->conn != conn ||
 	    hdr.incarnation != a->attr.incarnation ||
-	    rp_wire_get_request(msg, &hdr, &m) || m.level != RP_LEVEL_DURABLE ||
+	    rp_wire_get_request(msg, &hdr, &m) ||
+	    (m.level != RP_LEVEL_DURABLE && m.effect != RP_EFFECT_STORE) ||
 	    (m.effect && m.effect != RP_EFFECT_STORE))
 		goto bad;
 	rp_client_use(&a->clients, c);

@@ -348,8 +348,9 @@ bool rp_commit_fences(const struct rp_commit *c)
 	enum rp_method method;
 	enum rp_class class;
 
-	return may_take(c, &method, &class) && method == RP_METHOD_FENCE &&
-	       TAILQ_EMPTY(&p->own.queue) && !p->poison.n && !p->poison_all;
+	return !p->link.ngathered && may_take(c, &method, &class) &&
+	       method == RP_METHOD_FENCE && TAILQ_EMPTY(&p->own.queue) &&
+	       !p->poison.n && !p->poison_all;
 }
 
 bool rp_own_take(struct rp_commit *c)

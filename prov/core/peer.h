@@ -27,8 +27,9 @@ struct rp_write {
 	uint64_t key;
 	uint64_t addr;
 	uint64_t len;
-	bool doubt;  /* failed, and may arrive all the same, later */
-	bool linked; /* over a connection of our own */
+	bool doubt;    /* failed, and may arrive all the same, later */
+	bool linked;   /* over a connection of our own */
+	bool gathered; /* ... in a message with others; see link.h */
 };
 TAILQ_HEAD(rp_writes, rp_write);
 

@@ -521,6 +521,16 @@ int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 	return 0;
 }
 
+int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		  uint64_t len)
+{
+	int ret = rp_pmem_ready(pm, off, len);
+
+	if (!ret)
+		pm->ops.copy(pm->ops.ctx, (void *)(pm->base + off), bytes, len);
+	return ret;
+}
+
 void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value)
 {
 	pm->ops.store8(pm->ops.ctx, (uint64_t *)(pm->base + off), value);

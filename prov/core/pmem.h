@@ -101,6 +101,12 @@ void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value);
  */
 int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len, bool *durable);
+/*
+ * The same of bytes that are only to be placed, as a write places them: not all
+ * or none, and not durable.
+ */
+int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		  uint64_t len);
 /* Persist before ack: whatever was flushed before is durable after. */
 void rp_pmem_drain(struct rp_pmem *pm);
 

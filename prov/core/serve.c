@@ -90,7 +90,7 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 		return;
 	c->features = m->features & RP_FEATURES;
 	if (!a->attr.links)
-		c->features &= ~RP_FEATURE_LINK;
+		c->features &= ~(RP_FEATURE_LINK | RP_FEATURE_GATHER);
 	if (!a->attr.links || !a->attr.placed)
 		c->features &= ~RP_FEATURE_PLACED;
 	/* Not open, and something kept: that is this answer. */
@@ -243,7 +243,9 @@ static struct rp_region *check_place(struct rp_agent *a,
 
 	if (!r)
 		return NULL;
-	*st = rp_region_check(r, w->addr, w->len, m->level == RP_LEVEL_DURABLE,
+	*st = rp_region_check(r, w->addr, w->len,
+			      m->level == RP_LEVEL_DURABLE ||
+				      m->effect == RP_EFFECT_STORE,
 			      m->required, off);
 	if (*st == RP_ST_CLASS)
 		reply->detail = r->choice.class;
@@ -372,14 +374,25 @@ bool rp_agent_store(const struct rp_wire_request *m, struct rp_job *job,
 		    bool *work)
 {
 	struct rp_job_range *g = &job->ranges[0];
+	const char *bytes = m->bytes;
 	bool durable = false;
 	int ret = 0;
+	size_t i = 0;
 
-	if (m->effect == RP_EFFECT_STORE)
-		ret = rp_pmem_store(g->region->pmem, g->off, m->bytes, g->len,
+	if (m->effect != RP_EFFECT_STORE)
+		return true;
+	if (m->level == RP_LEVEL_DURABLE)
+		ret = rp_pmem_store(g->region->pmem, g->off, bytes, g->len,
 				    &durable);
+	for (; m->level != RP_LEVEL_DURABLE && i < job->n; i++) {
+		g = &job->ranges[i];
+		ret = rp_pmem_place(g->region->pmem, g->off, bytes, g->len);
+		if (ret)
+			break;
+		bytes += g->len;
+	}
 	if (ret)
-		rp_job_fail(job, RP_ST_FLUSH_FAILED, -ret, 0);
+		rp_job_fail(job, RP_ST_FLUSH_FAILED, -ret, i);
 	/* One range, so then there is no work left. */
 	*work = *work && !durable;
 	return !ret;
@@ -405,7 +418,9 @@ static void recv_request(struct rp_agent *a, struct rp_client *c,
 	/* Sent again because the answer is late: it is on its way. */
 	if (rp_client_has_job(c, hdr->token))
 		return;
-	if (rp_wire_get_request(msg, hdr, &m)) {
+	/* Here a store is durable: what is only placed goes another way. */
+	if (rp_wire_get_request(msg, hdr, &m) ||
+	    (m.effect && m.level != RP_LEVEL_DURABLE)) {
 		a->stats.bad_messages++;
 		refuse(a, c, hdr, RP_ST_BAD_MESSAGE);
 		return;

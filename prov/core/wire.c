@@ -41,6 +41,10 @@ static_assert(REQUEST_RANGES + RANGE_LEN + STORE_LEN + RP_WIRE_MAX_STORE ==
 		      RP_WIRE_MAX_MSG,
 	      "the largest store fills a message");
 
+static_assert(RP_WIRE_STORES(1, 1) ==
+		      REQUEST_RANGES + RANGE_LEN + STORE_LEN + 1,
+	      "as long as it is said to be");
+
 static void put8(uint8_t *p, size_t at, uint8_t v)
 {
 	p[at] = v;
@@ -262,6 +266,9 @@ static bool request_valid(uint16_t nranges, uint8_t level, uint8_t required,
 	if (effect == RP_EFFECT_NONE)
 		return nranges <= RP_WIRE_MAX_RANGES &&
 		       (level == RP_LEVEL_VISIBLE || level == RP_LEVEL_DURABLE);
+	/* Those that are only to be placed may be many. */
+	if (effect == RP_EFFECT_STORE && level == RP_LEVEL_VISIBLE)
+		return nranges <= most;
 	if (effect == RP_EFFECT_STORE)
 		most = 1;
 	return effect_len(effect) && nranges <= most &&
@@ -275,6 +282,14 @@ static size_t request_len(uint16_t nranges, uint32_t effect, size_t stored)
 	       effect_len(effect) + stored;
 }
 
+/* Of one range more; what is too much stays too much. */
+static uint64_t stored_add(uint64_t stored, uint64_t len)
+{
+	if (!len || len > RP_WIRE_MAX_STORE || stored > RP_WIRE_MAX_STORE)
+		return UINT64_MAX;
+	return stored + len;
+}
+
 static bool stored_valid(uint32_t effect, uint64_t stored)
 {
 	return effect == RP_EFFECT_STORE ? stored && stored <= RP_WIRE_MAX_STORE
@@ -284,12 +299,15 @@ static bool stored_valid(uint32_t effect, uint64_t stored)
 int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 			const struct rp_wire_request *m)
 {
-	uint64_t stored = m->effect == RP_EFFECT_STORE ? m->ranges[0].len : 0;
 	size_t at = REQUEST_RANGES, len;
+	uint64_t stored = 0;
 	uint8_t *p = buf;
 
-	if (!request_valid(m->nranges, m->level, m->required, m->effect) ||
-	    !stored_valid(m->effect, stored) || (m->effect && !m->seq))
+	if (!request_valid(m->nranges, m->level, m->required, m->effect))
+		return -EINVAL;
+	for (size_t i = 0; m->effect == RP_EFFECT_STORE && i < m->nranges; i++)
+		stored = stored_add(stored, m->ranges[i].len);
+	if (!stored_valid(m->effect, stored) || (m->effect && !m->seq))
 		return -EINVAL;
 	len = request_len(m->nranges, m->effect, stored);
 	if (size < len)
@@ -337,8 +355,9 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 	if (!request_valid(nranges, p[34], p[35], effect) ||
 	    hdr->length < request_len(nranges, effect, 0))
 		return -EBADMSG;
-	if (effect == RP_EFFECT_STORE)
-		stored = get64(p, REQUEST_RANGES + 16);
+	for (size_t i = 0; effect == RP_EFFECT_STORE && i < nranges; i++)
+		stored = stored_add(
+			stored, get64(p, REQUEST_RANGES + RANGE_LEN * i + 16));
 	if (!stored_valid(effect, stored) ||
 	    hdr->length != request_len(nranges, effect, stored))
 		return -EBADMSG;

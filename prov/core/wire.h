@@ -38,6 +38,8 @@
 #define RP_WIRE_MAX_EFFECT_RANGES 167  /* 72 + 24 * n <= 4168 */
 #define RP_WIRE_EFFECTS		  64   /* and no more than there are credits */
 #define RP_WIRE_MAX_STORE	  4096 /* bytes of an inline store: 72 + n */
+/* Bytes of a STORE of n ranges with so many bytes in all. */
+#define RP_WIRE_STORES(n, bytes) (48 + 24 * (n) + (bytes))
 /* Requests over one connection of our own that may be without an answer. */
 #define RP_WIRE_LINKED 16
 
@@ -90,9 +92,11 @@ struct rp_wire_range {
 #define RP_FEATURE_LINK	   8u /* CONNECT, OFFER, and what goes over that */
 /* With it: what the base acknowledges has been placed by the target's CPU. */
 #define RP_FEATURE_PLACED 16u
+/* With LINK: commits of several ranges, and writes in messages, over that. */
+#define RP_FEATURE_GATHER 32u
 #define RP_FEATURES                                                            \
 	(RP_FEATURE_EFFECTS | RP_FEATURE_OWN | RP_FEATURE_STORE |              \
-	 RP_FEATURE_LINK | RP_FEATURE_PLACED)
+	 RP_FEATURE_LINK | RP_FEATURE_PLACED | RP_FEATURE_GATHER)
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -124,7 +128,7 @@ enum rp_effect {
 	RP_EFFECT_NONE = 0,
 	RP_EFFECT_THEN = 1,   /* an 8-byte store, itself made durable */
 	RP_EFFECT_NOTIFY = 2, /* a completion with remote CQ data */
-	RP_EFFECT_STORE = 3,  /* the bytes of its one range are in it */
+	RP_EFFECT_STORE = 3,  /* the bytes of its ranges are in it */
 };
 
 struct rp_wire_then {
@@ -139,7 +143,8 @@ struct rp_wire_then {
  *   0 u64 seq: effects of the session, from 1 on
  *   8 THEN: u64 key  16 u64 addr  24 u64 value
  *   8 NOTIFY: u64 data
- *   8 STORE: one range, and its bytes, RP_WIRE_MAX_STORE at most    */
+ *   8 STORE: one range, and its bytes, RP_WIRE_MAX_STORE at most; over a
+ *     connection of our own at level visible several, and those of all */
 struct rp_wire_request {
 	uint16_t nranges;
 	uint8_t level;
@@ -148,7 +153,7 @@ struct rp_wire_request {
 	uint64_t seq;
 	struct rp_wire_then then;
 	uint64_t data;
-	const void *bytes; /* of ranges[0]; decoded: inside the message */
+	const void *bytes; /* of the ranges; decoded: inside the message */
 	struct rp_wire_range ranges[RP_WIRE_MAX_RANGES];
 };
 

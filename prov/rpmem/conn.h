@@ -150,6 +150,13 @@ static inline struct rp_conn_recv *rp_conn_recv_of(void *context)
 
 /* --- linked.c --- */
 
+/*
+ * Send the request of this slot's reserved commit, with these bytes or none; no
+ * answer to it is looked at before rp_linked_sent(), which starts the commit.
+ */
+int rp_linked_send(struct rp_slot *s, struct rp_link_way *way,
+		   const void *bytes);
+void rp_linked_sent(struct rp_slot *s, const struct rp_link_way *way);
 /* The answer to a request of this one has come. */
 void rp_linked_taken(struct rp_conns *set, struct rp_linked *op);
 

@@ -47,8 +47,10 @@ static int ep_close(struct fid *fid)
 
 	pthread_mutex_lock(&dom->lock);
 	/* Commits end with an error entry while there is a CQ to tell. */
-	if (ep->initiator)
+	if (ep->initiator) {
+		rp_gather_close(ep);
 		rp_initiator_shut(ep->initiator);
+	}
 	rp_agent_drop_xport(dom->agent, &ep->xport);
 	rp_local_abandon(ep);
 	ret = fi_close(&ep->base->fid);
@@ -71,6 +73,7 @@ static int ep_close(struct fid *fid)
 	if (ep->initiator)
 		rp_initiator_delete(ep->initiator);
 	ep->initiator = NULL;
+	rp_gather_free(ep);
 	LIST_REMOVE(ep, link);
 	if (ep->cntr[RP_CNTR_REMOTE_WRITE])
 		dom->nremote--;

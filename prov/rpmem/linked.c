@@ -204,24 +204,18 @@ static int post_fence(struct rp_conn *c, struct rp_slot *s,
 	return (int)fi_readmsg(c->ep, &m, FI_COMPLETION);
 }
 
-/* A request with the bytes inside: one message. With the answer it is done. */
-static int post_store(struct rp_conn *c, struct rp_slot *s,
-		      struct rp_link_way *way, const struct fi_msg_rma *msg)
+/* A message with the bytes inside, if any. With the answer it is done. */
+static int send_request(struct rp_conn *c, struct rp_slot *s,
+			struct rp_link_way *way, const void *bytes)
 {
 	struct rp_conns *set = c->set;
-	const void *bytes = msg->msg_iov[0].iov_base;
 	void *desc = rp_mr_desc(set->bounce_mr);
-	char whole[RP_WIRE_MAX_STORE];
 	struct iovec iov;
 	int ret;
 
 	iov.iov_base = take_bounce(set, s);
 	if (!iov.iov_base)
 		return -FI_EAGAIN;
-	if (msg->iov_count > 1) {
-		gather(whole, msg);
-		bytes = whole;
-	}
 	ret = rp_link_request(s->commit, way, bytes, iov.iov_base,
 			      RP_BOUNCE_SIZE);
 	if (ret < 0)
@@ -232,6 +226,19 @@ static int post_store(struct rp_conn *c, struct rp_slot *s,
 						.desc = &desc,
 						.iov_count = 1},
 			       0);
+}
+
+static int post_store(struct rp_slot *s, struct rp_link_way *way,
+		      const struct fi_msg_rma *msg)
+{
+	const void *bytes = msg->msg_iov[0].iov_base;
+	char whole[RP_WIRE_MAX_STORE];
+
+	if (msg->iov_count > 1) {
+		gather(whole, msg);
+		bytes = whole;
+	}
+	return send_request(way->conn, s, way, bytes);
 }
 
 /* Room for a write and a read, in the connection and in the queue of all. */
@@ -285,7 +292,7 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 	if (ret)
 		goto put;
 	if (way->stores) {
-		ret = post_store(c, s, way, msg);
+		ret = post_store(s, way, msg);
 	} else {
 		ret = prepare_source(set, s, msg, len, flags, &iov, &desc);
 		if (!ret && way->asks) {
@@ -328,23 +335,70 @@ put:
 	return ret;
 }
 
+int rp_linked_send(struct rp_slot *s, struct rp_link_way *way,
+		   const void *bytes)
+{
+	struct rp_conn *c = way->conn;
+	int ret;
+
+	s->linked.conn = c;
+	s->linked.bounced = false;
+	s->linked.asks = true;
+	s->due = 0;
+	ret = has_room(c) ? send_request(c, s, way, bytes) : -FI_EAGAIN;
+	if (ret) {
+		release_source(c->set, s);
+		return ret;
+	}
+	s->due++;
+	c->asked++;
+	c->set->empty = 0;
+	return 0;
+}
+
+void rp_linked_sent(struct rp_slot *s, const struct rp_link_way *way)
+{
+	rp_link_posted(s->commit, way, &s->linked.op);
+}
+
+bool rp_linked_commit(struct rp_ep *ep, struct rp_slot *s)
+{
+	struct rp_link_way way;
+
+	if (!ep->dom->conns || !ep->dom->conns->asks || !rp_gather_send(ep) ||
+	    !rp_link_may_commit(s->commit, &way))
+		return false;
+	s->kind = RP_SLOT_LINKED;
+	if (!rp_linked_send(s, &way, NULL)) {
+		rp_linked_sent(s, &way);
+		return true;
+	}
+	s->kind = RP_SLOT_COMMIT;
+	return false;
+}
+
 bool rp_linked_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
 		     uint64_t flags, bool want, ssize_t *ret)
 {
 	const struct fi_rma_iov *to = msg->rma_iov;
 	struct rp_link_way way;
 	struct rp_peer *peer;
+	bool first;
 
 	if (!ep->dom->conns || !(flags & FI_COMMIT_COMPLETE) ||
 	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) || ep->keeps_order ||
 	    msg->rma_iov_count != 1 || !len || len != to->len ||
 	    !rp_key_is_persistent(to->key) || to->addr + len < to->addr ||
-	    rp_rma_peer(ep, msg->addr, &peer) ||
-	    !rp_link_may(peer, to->key, to->addr, len, ep->required, &way) ||
+	    rp_rma_peer(ep, msg->addr, &peer))
+		return false;
+	/* What was gathered before goes before. */
+	first = rp_gather_send(ep);
+	if (!rp_link_may(peer, to->key, to->addr, len, ep->required, &way) ||
 	    (way.asks && !ep->dom->conns->asks))
 		return false;
-	*ret = has_room(way.conn) ? post(ep, peer, &way, msg, len, flags, want)
-				  : -FI_EAGAIN;
+	*ret = first && has_room(way.conn)
+		       ? post(ep, peer, &way, msg, len, flags, want)
+		       : -FI_EAGAIN;
 	/* That the device cannot take goes the other way. */
 	return *ret != -FI_EMSGSIZE;
 }

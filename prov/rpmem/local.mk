@@ -15,6 +15,7 @@ rpmem_sources = \
 	prov/rpmem/fabric.c \
 	prov/rpmem/fence.c \
 	prov/rpmem/fid.c \
+	prov/rpmem/gather.c \
 	prov/rpmem/hidden.c \
 	prov/rpmem/host.h \
 	prov/rpmem/info.c \

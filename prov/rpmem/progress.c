@@ -64,6 +64,7 @@ void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but)
 		rp_conns_progress(dom->conns);
 	rp_agent_progress(dom->agent);
 	LIST_FOREACH (ep, &dom->eps, link) {
+		rp_gather_send(ep);
 		if (ep->initiator)
 			rp_initiator_progress(ep->initiator);
 		if (ep->recv_due)

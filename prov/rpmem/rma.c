@@ -204,7 +204,8 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 	} else {
 		s->stores = then;
 		atomic_fetch_add(&ep->stores, s->stores);
-		rp_commit_start(s->commit);
+		if (!rp_linked_commit(ep, s))
+			rp_commit_start(s->commit);
 	}
 unlock:
 	pthread_mutex_unlock(&dom->lock);
@@ -407,6 +408,7 @@ static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		return -FI_EINVAL;
 	pthread_mutex_lock(&dom->lock);
 	if (rp_linked_write(ep, msg, len, flags, want, &ret) ||
+	    rp_gather_write(ep, msg, len, flags, want, &ret) ||
 	    stored_inline(ep, msg, len, flags, want, &ret))
 		goto posted;
 	ret = rp_track_begin(ep, &t, &s);

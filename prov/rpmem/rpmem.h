@@ -514,7 +514,9 @@ struct rp_ep {
 	struct rp_xport xport;
 	struct rp_initiator *initiator; /* with the first tracked write */
 	atomic_uint stores;		/* behind commits that have no end */
-	unsigned int nrecv, recv_due;	/* hidden receives, and not posted */
+	struct rp_gather *gather;	/* to be sent; NULL: nothing */
+	struct rp_gather *gather_spare;
+	unsigned int nrecv, recv_due; /* hidden receives, and not posted */
 	bool serving; /* its hidden receives hold requests, not just answers */
 	struct rp_recv_bufs *recv_bufs;
 	struct rp_slot *last_posted; /* of the hidden receives; NULL: unknown */
@@ -634,6 +636,23 @@ void rp_fence_completed(struct rp_slot *s, int err);
  */
 bool rp_linked_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
 		     uint64_t flags, bool want, ssize_t *ret);
+
+/* Over which a reserved commit goes, if it can; else false. */
+bool rp_linked_commit(struct rp_ep *ep, struct rp_slot *s);
+
+/* --- gather.c --- */
+
+/*
+ * With the lock: a small write that goes over such a connection in a message
+ * with others, which the next progress sends. Else as rp_linked_write().
+ */
+bool rp_gather_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
+		     uint64_t flags, bool want, ssize_t *ret);
+/* Send what has been gathered. False: not now. */
+bool rp_gather_send(struct rp_ep *ep);
+/* The same, or it is canceled; then what is left, once all has ended. */
+void rp_gather_close(struct rp_ep *ep);
+void rp_gather_free(struct rp_ep *ep);
 
 /* --- atomic.c --- */
 
