@@ -1,45 +1,74 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Any bytes as a descriptor: what is read is written as the same bytes. */
+/* Any bytes as a descriptor or a side's address: written as the same bytes. */
 #include <errno.h>
 #include <stdbool.h>
 
 #include "core/wire_desc.h"
 #include "fuzz.h"
 
-/* The first byte says whether the checksum is made to fit. */
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void seal(uint8_t *buf, size_t len)
 {
-	struct rp_desc d = {.rkey = 99}, again;
-	uint8_t buf[RP_DESC_LEN];
-	struct fuzz_in in = {.p = data, .left = size};
-	bool fit = fuzz_u8(&in) & 1;
-	uint8_t *msg;
-	int ret;
+	uint32_t c = ~0u;
 
-	fuzz_bytes(&in, buf, sizeof(buf));
-	if (fit) {
-		uint32_t c = ~0u;
-
-		for (size_t i = 0; i < sizeof(buf) - 4; i++) {
-			c ^= buf[i];
-			for (int b = 0; b < 8; b++)
-				c = c >> 1 ^ (c & 1 ? 0xedb88320u : 0);
-		}
-		for (int i = 0; i < 4; i++)
-			buf[sizeof(buf) - 4 + i] = (uint8_t)(~c >> 8 * i);
+	for (size_t i = 0; i < len - 4; i++) {
+		c ^= buf[i];
+		for (int b = 0; b < 8; b++)
+			c = c >> 1 ^ (c & 1 ? 0xedb88320u : 0);
 	}
-	msg = fuzz_exact(buf, sizeof(buf));
-	ret = rp_desc_get(msg, &d);
+	for (int i = 0; i < 4; i++)
+		buf[len - 4 + i] = (uint8_t)(~c >> 8 * i);
+}
+
+static void one_desc(const uint8_t *buf)
+{
+	uint8_t *msg = fuzz_exact(buf, RP_DESC_LEN);
+	struct rp_desc d = {.rkey = 99}, again;
+	int ret = rp_desc_get(msg, &d);
+
 	free(msg);
 	if (ret) {
 		MUST(ret == -EBADMSG || ret == -EPROTONOSUPPORT);
 		MUST(d.rkey == 99);
-		return 0;
+		return;
 	}
 	MUST(d.length && d.addr + d.length > d.addr);
+	MUST(!d.key || (uint32_t)d.key == d.rkey);
 	msg = malloc(RP_DESC_LEN);
 	MUST(!rp_desc_put(msg, &d) && !memcmp(msg, buf, RP_DESC_LEN));
 	MUST(!rp_desc_get(msg, &again));
 	free(msg);
+}
+
+static void one_side(const uint8_t *buf)
+{
+	uint8_t *msg = fuzz_exact(buf, RP_SIDE_LEN);
+	struct rp_side s = {.psn = 99};
+	int ret = rp_side_get(msg, &s);
+
+	free(msg);
+	if (ret) {
+		MUST(ret == -EBADMSG || ret == -EPROTONOSUPPORT);
+		MUST(s.psn == 99);
+		return;
+	}
+	msg = malloc(RP_SIDE_LEN);
+	MUST(!rp_side_put(msg, &s) && !memcmp(msg, buf, RP_SIDE_LEN));
+	free(msg);
+}
+
+/* The first byte: the checksum is made to fit (1); not a descriptor (2). */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t buf[RP_DESC_LEN];
+	struct fuzz_in in = {.p = data, .left = size};
+	const uint8_t what = fuzz_u8(&in);
+
+	fuzz_bytes(&in, buf, sizeof(buf));
+	if (what & 1)
+		seal(buf, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
+	if (what & 2)
+		one_side(buf);
+	else
+		one_desc(buf);
 	return 0;
 }

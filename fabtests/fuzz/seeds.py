@@ -165,12 +165,14 @@ pool = {
     "short": struct.pack("<QB", 1, 3) + header(SIZE - 4096, 0) * 2,
 }
 
-desc = b"\1" + struct.pack("<4sHHQQII6BH3H14x4x", b"RPMD", 1, 64, 4096, 8192, 7,
-                            8, 6, 2, 2, 1, 2, 0, 0, 31, 14, 19)
+desc = b"\1" + struct.pack("<4sHHQQII6BH3H2xQ4x4x", b"RPMD", 1, 64, 4096, 8192, 7,
+                            8, 6, 2, 2, 1, 2, 0, 0, 31, 14, 19,
+                            0x313233e500000007)
 wire_desc = {
     "good": desc,
     "version": desc[:5] + b"\2" + desc[6:],
     "unsealed": b"\0" + desc[1:],
+    "side": b"\3" + struct.pack("<4sHH4I4x4x", b"RPMA", 1, 32, 7, 8, 9, 10),
 }
 
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),

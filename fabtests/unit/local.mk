@@ -79,6 +79,12 @@ fabtests_unit_test_wire_desc_SOURCES = fabtests/unit/test_wire_desc.c fabtests/u
 fabtests_unit_test_wire_desc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_desc_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_ask
+TESTS += fabtests/unit/test_ask
+fabtests_unit_test_ask_SOURCES = fabtests/unit/test_ask.c
+fabtests_unit_test_ask_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_ask_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_remote
 TESTS += fabtests/unit/test_remote
 fabtests_unit_test_remote_SOURCES = fabtests/unit/test_remote.c
@@ -490,9 +496,11 @@ fabtests_unit_test_pmsim_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
 # The shim, on a model of a queue pair.
-rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h fabtests/unit/seeded.h
+rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
+	fabtests/unit/rc_side.c fabtests/unit/seeded.h
 EXTRA_DIST += $(rc_mock) \
-	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c
+	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
+	fabtests/unit/test_shim_agent.c
 if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
@@ -508,6 +516,12 @@ TESTS += fabtests/unit/test_shim_cuts
 fabtests_unit_test_shim_cuts_SOURCES = fabtests/unit/test_shim_cuts.c $(rc_mock)
 fabtests_unit_test_shim_cuts_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_cuts_LDADD = $(shim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_shim_agent
+TESTS += fabtests/unit/test_shim_agent
+fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_mock)
+fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
 
 endif
 endif

@@ -72,7 +72,7 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 			mock_drain(m);
 		return IBV_WC_SUCCESS;
 	}
-	while (m->nheld)
+	while (m->nheld && !(m->hollow_reads && w->op == MOCK_READ))
 		mock_drain(m);
 	if (w->op == MOCK_FLUSH && (w->type & IBV_RPMEM_FLUSH_PERSISTENT)) {
 		size_t from = w->level ? 0 : w->addr - MOCK_AT;
@@ -258,6 +258,35 @@ static int poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return (int)k;
 }
 
+static int do_ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
+{
+	struct mock_side *s = &mock_of(q)->side;
+	struct mock_msg *o = &s->out[s->nout];
+
+	if (s->ask_err)
+		return s->ask_err;
+	cr_assert_lt(s->nout++, MOCK_QUEUE);
+	o->wr_id = wr_id;
+	o->len = len;
+	memcpy(o->bytes, msg, len);
+	return 0;
+}
+
+static int do_listen(struct rp_qp *q, uint64_t wr_id, void *msg)
+{
+	struct mock_side *s = &mock_of(q)->side;
+
+	cr_assert_lt(s->nlistens, MOCK_QUEUE);
+	s->listens[s->nlistens].wr_id = wr_id;
+	s->listens[s->nlistens++].msg = msg;
+	return 0;
+}
+
+static uint64_t now(const struct rp_qp *q)
+{
+	return ((const struct mock *)q)->side.now;
+}
+
 static const struct rp_qp_ops mock_ops = {
 	.start = start,
 	.read = do_read,
@@ -268,14 +297,22 @@ static const struct rp_qp_ops mock_ops = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
+	.ask = do_ask,
+	.listen = do_listen,
+	.now = now,
 };
 
 void mock_init(struct mock *m)
 {
+	mock_init_cq(m, 8);
+}
+
+void mock_init_cq(struct mock *m, int entries)
+{
 	memset(m, 0, sizeof(*m));
 	m->qp.qp_num = MOCK_QPN;
 	m->base.cq_context = m;
-	m->base.cqe = 8;
+	m->base.cqe = entries;
 	m->access = RP_DESC_ALL;
 	m->end = (struct rp_end){.state = IBV_QPS_RTS,
 				 .dest_qp_num = MOCK_PEER,
@@ -308,6 +345,7 @@ struct rp_desc mock_desc(const struct mock *m)
 		.region = RP_DESC_ALL,
 		.qp = (uint16_t)m->access,
 		.native = RP_DESC_NATIVE,
+		.key = m->side.region.key,
 	};
 }
 
@@ -316,6 +354,7 @@ int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native)
 	const struct rp_remote_cfg cfg = {
 		.native = native,
 		.required = RP_CLASS_POWER,
+		.agent = m->q.asker,
 	};
 	uint8_t buf[RP_DESC_LEN];
 

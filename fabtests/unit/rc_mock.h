@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/agent.h"
 #include "verbs/shim.h"
 
 /*
@@ -22,6 +23,7 @@
 #define MOCK_QPN   0x11u /* the initiator's */
 #define MOCK_PEER  0x22u
 #define MOCK_QUEUE 64
+#define MOCK_SIDE  0x33u /* the initiator's that asks */
 
 enum mock_op {
 	MOCK_READ,
@@ -39,6 +41,37 @@ struct mock_wr {
 	uint8_t type, level;
 	uint64_t value;
 };
+/*
+ * The target's agent, which is the real one, and the side connection to it.
+ * What it flushes is on the medium when it has drained.
+ */
+struct mock_msg {
+	uint64_t wr_id;
+	size_t len;
+	uint8_t bytes[RP_WIRE_MAX_MSG];
+};
+struct mock_side {
+	struct rp_xport x;
+	struct rp_agent *agent;
+	struct rp_region region;
+	struct rp_pmem_ops pmem;
+	struct rp_asker asker;
+	uint64_t now;
+	bool flushed[MOCK_BYTES / MOCK_LINE]; /* and not drained */
+	struct mock_msg out[MOCK_QUEUE], in[MOCK_QUEUE];
+	size_t nout, nin;
+	struct {
+		uint64_t wr_id;
+		void *msg;
+	} listens[MOCK_QUEUE];
+	size_t nlistens;
+	/* What goes wrong. */
+	bool error;	     /* of the side connection */
+	bool idle;	     /* the agent flushes nothing */
+	unsigned int answer; /* drop this many messages of the agent */
+	int ask_err;
+};
+
 struct mock {
 	struct rp_qp q; /* first: ops are given this */
 	struct ibv_qp qp;
@@ -49,7 +82,8 @@ struct mock {
 	bool cpu;	     /* a CPU copies: nothing stays in the adapter */
 	unsigned int access; /* of region and queue pair: RP_DESC_* */
 
-	uint8_t visible[MOCK_BYTES], medium[MOCK_BYTES];
+	uint8_t visible[MOCK_BYTES] __attribute__((aligned(MOCK_LINE)));
+	uint8_t medium[MOCK_BYTES];
 	bool dirty[MOCK_BYTES / MOCK_LINE];
 	/* In the adapter, oldest first. */
 	struct mock_wr held[MOCK_QUEUE];
@@ -68,10 +102,15 @@ struct mock {
 	enum ibv_wc_status next; /* the next to be executed is not */
 	bool drop_ack;		 /* the next is, and nobody learns of it */
 	bool lax;		 /* the device checks no range */
+	bool hollow_reads;	 /* they drive nothing out of the adapter */
 	unsigned int fails;	 /* calls of fail */
+
+	struct mock_side side;
 };
 
 void mock_init(struct mock *m);
+/* The same with a completion queue of so many entries. */
+void mock_init_cq(struct mock *m, int entries);
 void mock_fini(struct mock *m);
 /* What its target would say of the region. */
 struct rp_desc mock_desc(const struct mock *m);
@@ -87,6 +126,18 @@ void mock_run(struct mock *m);
 /* Drive the oldest write out of the adapter, or write a line back. */
 void mock_drain(struct mock *m);
 void mock_evict(struct mock *m, size_t line);
+/*
+ * Give the target an agent and connect to it, before mock_add(). What its
+ * registration is known by is then in mock_desc().
+ */
+void mock_side_init(struct mock *m);
+void mock_side_fini(struct mock *m);
+/* Register the region anew: the key of mock_desc() is another. */
+void mock_side_again(struct mock *m);
+/* Move one message, either way, or let the agent work. False: there is none. */
+bool mock_side_step(struct mock *m);
+void mock_side_run(struct mock *m);
+
 /* What a power cut now would leave. */
 void mock_cut(const struct mock *m, uint8_t left[MOCK_BYTES]);
 

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 
 #include "agent_rig.h"
+#include "core/client.h"
 #include "seeded.h"
 
 static struct rig g;
@@ -65,6 +66,33 @@ Test(client, hello)
 	rig_run(&g);
 	rig_expect(p.x, p.token - 1, RP_ST_OK);
 	cr_assert_eq(g.checked, 1);
+	stop();
+}
+
+/* Where nobody else can send from there, nothing has to be shown. */
+Test(client, proved)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = RIG_INCARNATION,
+		.no_worker = true,
+		.proved = true,
+		.max_half_open = 1,
+	};
+	struct rig_peer p[4];
+
+	start(&attr);
+	for (uint32_t i = 0; i < 4; i++)
+		p[i] = rig_connect(&g, 0, 77 + i);
+	cr_assert_eq(rig_stats(&g).half_open, 0);
+	cr_assert_eq(rig_stats(&g).sessions, 4);
+	/* However long they wait. */
+	g.now += 2 * RP_CLIENT_HALF_OPEN_NS;
+	rig_run(&g);
+	for (int i = 0; i < 4; i++) {
+		rig_commit(&p[i], &file, 0, 10);
+		rig_run(&g);
+		rig_expect(p[i].x, p[i].token, RP_ST_OK);
+	}
 	stop();
 }
 

@@ -340,3 +340,134 @@ Test(remote, long_ones)
 	r = told(d, BOTH);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).how, RP_FLUSH_NATIVE);
 }
+
+static struct rp_remote told_agent(struct rp_desc d, unsigned int native)
+{
+	const struct rp_remote_cfg cfg = {
+		.native = native,
+		.required = RP_CLASS_POWER,
+		.agent = true,
+	};
+	struct rp_remote r;
+
+	if (!d.key)
+		d.key = 0x313233e500000000 | d.rkey;
+	rp_remote_init(&r, &d, &cfg);
+	return r;
+}
+
+/* By the table: only what nothing cheaper does. */
+Test(remote, agent)
+{
+	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	struct rp_remote r = told_agent(d, 0);
+	struct rp_flush f = rp_flush_decide(&r, AT + 3, 99, P, 0);
+
+	cr_assert_eq(r.persistent.method, RP_METHOD_AGENT_CLWB);
+	cr_assert_eq(f.how, RP_FLUSH_ASK);
+	cr_assert_eq(f.addr, AT + 3);
+	cr_assert_eq(f.len, RP_FENCE_MAX);
+	cr_assert_eq(f.ask_addr, AT + 3);
+	cr_assert_eq(f.ask_len, 99u);
+	f = rp_flush_decide(&r, 0, 0, G | P, 1);
+	cr_assert_eq(f.how, RP_FLUSH_ASK);
+	cr_assert_eq(f.ask_addr, AT);
+	cr_assert_eq(f.ask_len, LEN);
+	cr_assert_eq(rp_flush_decide(&r, AT, 0, P, 0).how, RP_FLUSH_READ);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, G, 0).how, RP_FLUSH_READ);
+	cr_assert_eq(rp_flush_decide(&r, AT + LEN, 8, P, 0).how,
+		     RP_FLUSH_NOT_BY_REGION);
+	r = told_agent(d, BOTH);
+	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
+	d.domain = RP_DOMAIN_CPUCACHE;
+	r = told_agent(d, 0);
+	cr_assert_eq(r.persistent.method, RP_METHOD_FENCE);
+	d.memory = RP_MEM_DAX;
+	cr_assert_eq(told_agent(d, 0).persistent.method,
+		     RP_METHOD_AGENT_CLWB_MSYNC);
+	d.memory = RP_MEM_FILE;
+	cr_assert_eq(told_agent(d, 0).persistent.method, RP_METHOD_REFUSED);
+}
+
+/* The agent sees what has left the adapter; and somebody must know it. */
+Test(remote, agent_needs_the_fence)
+{
+	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	struct rp_remote_cfg cfg = {.required = RP_CLASS_POWER, .agent = true};
+	struct rp_remote r;
+
+	for (int t = RP_UNKNOWN; t <= RP_NO; t++) {
+		d.fence = t;
+		d.placement = RP_PLACE_DMA_CACHE;
+		cr_assert_eq(told_agent(d, 0).persistent.method,
+			     RP_METHOD_REFUSED);
+		d.placement = RP_PLACE_UNKNOWN;
+		cr_assert_eq(told_agent(d, 0).persistent.method,
+			     RP_METHOD_REFUSED);
+		d.placement = RP_PLACE_CPU_KERNEL;
+		cr_assert_eq(told_agent(d, 0).persistent.method,
+			     RP_METHOD_AGENT_CLWB);
+	}
+	d.fence = RP_YES;
+	d.qp &= ~RP_DESC_READ;
+	cr_assert_eq(told_agent(d, 0).persistent.method, RP_METHOD_REFUSED);
+	d.qp |= RP_DESC_READ;
+	/* It does not know the region, or nobody can ask it. */
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+	d.key = 0x313233e500000007;
+	cfg.agent = false;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+	/* Forced: the same method, or none. */
+	cfg.agent = true;
+	cfg.forced = RP_METHOD_AGENT_CLWB;
+	d.domain = RP_DOMAIN_CPUCACHE;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_AGENT_CLWB);
+	cfg.forced = RP_METHOD_AGENT_MSYNC;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+}
+
+Test(remote, atomic_writes)
+{
+	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	struct rp_remote r = told_agent(d, 0), none = told(d, 0);
+	struct rp_flush f = rp_atomic_decide(&r, AT + LEN - 8, false);
+
+	cr_assert_eq(f.how, RP_FLUSH_ASK);
+	cr_assert_eq(f.addr, AT + LEN - 8);
+	cr_assert_eq(f.len, 8u);
+	cr_assert_eq(f.ask_addr, AT + LEN - 8);
+	cr_assert_eq(f.ask_len, 8u);
+	cr_assert_eq(rp_atomic_decide(&none, AT, false).err, -EOPNOTSUPP);
+	cr_assert_eq(rp_atomic_decide(&r, AT + 4, false).err, -EINVAL);
+	cr_assert_eq(rp_atomic_decide(&r, AT + LEN, false).how,
+		     RP_FLUSH_NOT_BY_REGION);
+	cr_assert_eq(rp_atomic_decide(&r, AT - 8, false).how,
+		     RP_FLUSH_NOT_BY_REGION);
+	d.length = 7;
+	r = told_agent(d, 0);
+	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
+		     RP_FLUSH_NOT_BY_REGION);
+	d.length = LEN;
+	d.region &= ~RP_DESC_WRITE;
+	r = told_agent(d, 0);
+	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
+		     RP_FLUSH_NOT_BY_REGION);
+	d.qp &= ~RP_DESC_WRITE;
+	r = told_agent(d, 0);
+	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NOT_BY_QP);
+	/* The devices', where both have it, and nobody is asked. */
+	d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	d.region = d.qp = RP_DESC_ALL;
+	d.native = RP_DESC_ATOMIC_WRITE;
+	r = told_agent(d, RP_DESC_ATOMIC_WRITE);
+	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NATIVE);
+	cr_assert_eq(rp_atomic_decide(&r, AT, true).how, RP_FLUSH_ASK);
+	r = told(d, RP_DESC_ATOMIC_WRITE);
+	cr_assert_eq(rp_atomic_decide(&r, AT, true).err, -EOPNOTSUPP);
+	r = told_agent(d, 0);
+	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_ASK);
+}

@@ -29,6 +29,13 @@ struct world {
 	} flush[STEPS];
 	uint8_t vouched[MOCK_BYTES]; /* at least that write; 0: none */
 	unsigned int ok, refused, lost;
+	bool idle_agent, hollow_reads;
+	/*
+	 * Atomic writes that were shown, and those that were not. They are
+	 * behind what was posted before; what the device writes is not behind
+	 * them, so a program waits.
+	 */
+	unsigned int stores, storing;
 };
 
 static void judge(struct world *w)
@@ -47,6 +54,8 @@ static void drink(struct world *w)
 	int n = ibv_rpmem_poll_cq(w->m.cq, 1 + (int)seeded_below(&w->s, 4), wc);
 
 	for (int i = 0; i < n; i++) {
+		w->stores += !wc[i].status && wc[i].wr_id == 2;
+		w->storing -= wc[i].wr_id == 2;
 		if (wc[i].wr_id < 1000 || wc[i].status != IBV_WC_SUCCESS)
 			continue;
 		cr_assert_eq((int)wc[i].opcode, IBV_RPMEM_WC_FLUSH);
@@ -79,14 +88,33 @@ static void post_flush(struct world *w, unsigned int i)
 		  ret == ENOTCONN);
 }
 
+static void post_atomic_write(struct world *w)
+{
+	size_t off = 8 * seeded_below(&w->s, MOCK_BYTES / 8);
+	uint8_t value[8];
+	int ret;
+
+	memset(value, (int)(w->writes + 1), sizeof(value));
+	w->m.q.pub.wr_id = 2;
+	ibv_rpmem_wr_start(&w->m.q.pub);
+	ibv_rpmem_wr_atomic_write(&w->m.q.pub, MOCK_RKEY, MOCK_AT + off, value);
+	ret = ibv_rpmem_wr_complete(&w->m.q.pub);
+	cr_assert(!ret || ret == EOPNOTSUPP || ret == ENOMEM ||
+		  ret == ENOTCONN);
+	if (ret)
+		return;
+	memset(w->newest + off, (int)++w->writes, sizeof(value));
+	w->storing++;
+}
+
 static void step(struct world *w, unsigned int i)
 {
 	size_t off, len;
 
-	switch (seeded_below(&w->s, 8)) {
+	switch (seeded_below(&w->s, w->m.q.asker ? 12 : 8)) {
 	case 0:
 	case 1:
-		if (w->m.nqueue + 2 >= MOCK_QUEUE)
+		if (w->m.nqueue + 2 >= MOCK_QUEUE || w->storing)
 			break;
 		off = seeded_below(&w->s, MOCK_BYTES);
 		len = 1 + seeded_below(&w->s, MOCK_BYTES - off);
@@ -115,28 +143,45 @@ static void step(struct world *w, unsigned int i)
 	case 7:
 		drink(w);
 		break;
+	case 8:
+		if (w->m.nqueue + 2 < MOCK_QUEUE)
+			post_atomic_write(w);
+		break;
+	default:
+		if (!seeded_below(&w->s, 60))
+			w->m.side.error = true;
+		mock_side_step(&w->m);
+		break;
 	}
 	judge(w);
 }
 
 /* believed: what the target says of itself; NULL: the truth. */
 static void run(struct world *w, bool kept, bool cpu, unsigned int native,
-		const struct rp_desc *believed)
+		bool agent, const struct rp_desc *believed)
 {
 	struct rp_desc d;
 
-	mock_init(&w->m);
-	w->m.base.cqe = 8;
+	mock_init_cq(&w->m, agent ? 20 : 8);
 	w->m.kept = kept;
 	w->m.cpu = cpu;
+	w->m.hollow_reads = w->hollow_reads;
+	w->m.side.idle = w->idle_agent;
+	if (agent)
+		mock_side_init(&w->m);
 	d = believed ? *believed : mock_desc(&w->m);
 	cr_assert_eq(mock_add(&w->m, &d, native), 0);
 	for (unsigned int i = 0; i < STEPS; i++)
 		step(w, i);
-	mock_run(&w->m);
-	for (int i = 0; i < 2 * MOCK_QUEUE; i++)
+	for (int i = 0; i < 2 * MOCK_QUEUE; i++) {
+		mock_run(&w->m);
+		if (agent)
+			mock_side_run(&w->m);
 		drink(w);
-	judge(w);
+		judge(w);
+	}
+	if (agent)
+		mock_side_fini(&w->m);
 	mock_fini(&w->m);
 }
 
@@ -144,26 +189,29 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 {
 	static struct world w;
 	struct seeded s = seeded_start();
-	unsigned int ok[8] = {0};
+	unsigned int ok[16] = {0}, stores[16] = {0};
 
 	printf("RP_SEED=%llu\n", (unsigned long long)s.seed);
-	for (unsigned int i = 0; i < 8000; i++) {
-		bool kept = i & 1, cpu = i & 2;
+	for (unsigned int i = 0; i < 16000; i++) {
+		bool kept = i & 1, cpu = i & 2, agent = i & 8;
 		unsigned int native = i & 4 ? BOTH : 0;
 
 		memset(&w, 0, sizeof(w));
 		w.s = s;
 		seeded_next(&s);
-		run(&w, kept, cpu, native, NULL);
+		run(&w, kept, cpu, native, agent, NULL);
 		cr_assert_eq(w.lost, 0u, "program %u", i);
 		/* Without an agent ADR has the device's flush, or nothing. */
-		if (!kept && !native)
+		if (!kept && !native && !agent)
 			cr_assert_eq(w.ok, 0u);
-		ok[i & 7] += w.ok;
+		ok[i & 15] += w.ok;
+		stores[i & 15] += w.stores;
 	}
-	for (unsigned int i = 0; i < 8; i++)
-		cr_assert_eq(ok[i] > 1000, (i & 1) || (i & 4), "%u: %u", i,
-			     ok[i]);
+	for (unsigned int i = 0; i < 16; i++) {
+		cr_assert_eq(ok[i] > 500, (i & 1) || (i & 4) || (i & 8),
+			     "%u: %u", i, ok[i]);
+		cr_assert_eq(stores[i] > 100, i >= 8, "%u: %u", i, stores[i]);
+	}
 }
 
 /* The judge finds what a false fact loses: caches that are not kept. */
@@ -180,10 +228,30 @@ Test(shim_cuts, lies_lose)
 		memset(&w, 0, sizeof(w));
 		w.s = s;
 		seeded_next(&s);
-		run(&w, false, false, 0, &d);
+		run(&w, false, false, 0, false, &d);
 		lost += w.lost > 0;
 	}
 	cr_assert_gt(lost, 100u);
+}
+
+/* So it does where the agent, or the read before it, does nothing. */
+Test(shim_cuts, half_of_it_loses)
+{
+	static struct world w;
+	struct seeded s = {.state = 1};
+	unsigned int lost[2] = {0};
+
+	for (unsigned int i = 0; i < 400; i++) {
+		memset(&w, 0, sizeof(w));
+		w.s = s;
+		w.idle_agent = i & 1;
+		w.hollow_reads = !(i & 1);
+		seeded_next(&s);
+		run(&w, false, false, 0, true, NULL);
+		lost[i & 1] += w.lost > 0;
+	}
+	cr_assert_gt(lost[0], 50u);
+	cr_assert_gt(lost[1], 50u);
 }
 
 /* So it does where a fence is left out: bytes that are still in the adapter. */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Descriptors of regions: golden bytes, round trips, and all that is refused.
- */
+/* Descriptors and side addresses: golden bytes, and all that is refused. */
 #include <errno.h>
 #include <string.h>
 
@@ -23,6 +22,8 @@ static const struct rp_desc example = {
 	.region = RP_DESC_ALL,
 	.qp = RP_DESC_PERSISTENT | RP_DESC_READ | RP_DESC_WRITE,
 	.native = RP_DESC_NATIVE,
+	/* DAX by agent-clwb, class power. */
+	.key = 0x313233e5c1b2a312,
 };
 
 static const uint8_t golden[RP_DESC_LEN] = {
@@ -32,27 +33,45 @@ static const uint8_t golden[RP_DESC_LEN] = {
 	0x12, 0xa3, 0xb2, 0xc1, 0xcd, 0xab, 0xef, 0x00, /* rkey, qp_num */
 	0x06, 0x02, 0x02, 0x01, 0x02, 0x01, 0x00, 0x00, /* facts */
 	0x1f, 0x00, 0x0e, 0x00, 0x13, 0x00, 0x00, 0x00, /* what is allowed */
-	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-	0x00, 0x00, 0x00, 0x00, 0x42, 0xc4, 0xb3, 0xd8, /* CRC-32 */
+	0x12, 0xa3, 0xb2, 0xc1, 0xe5, 0x33, 0x32, 0x31, /* key */
+	0x00, 0x00, 0x00, 0x00, 0x3d, 0x84, 0xf8, 0xf2, /* CRC-32 */
+};
+
+static const struct rp_side side = {
+	.qp_num = 0xefabcd,
+	.asks = 0x11,
+	.serves = 0xfffffe,
+	.psn = 0x123456,
+};
+static const uint8_t side_golden[RP_SIDE_LEN] = {
+	0x52, 0x50, 0x4d, 0x41, 0x01, 0x00, 0x20, 0x00, /* magic, version */
+	0xcd, 0xab, 0xef, 0x00, 0x11, 0x00, 0x00, 0x00, /* qp_num, asks */
+	0xfe, 0xff, 0xff, 0x00, 0x56, 0x34, 0x12, 0x00, /* serves, psn */
+	0x00, 0x00, 0x00, 0x00, 0xab, 0xca, 0x9b, 0x9c, /* CRC-32 */
 };
 
 /* By the definition, a bit at a time: not as the code does it. */
-static void seal(uint8_t *p)
+static void seal_of(uint8_t *p, unsigned int n)
 {
 	uint32_t rest = 0;
 
-	for (unsigned int i = 0; i < 60 * 8 + 32; i++) {
-		uint32_t bit = i < 60 * 8 ? p[i / 8] >> i % 8 & 1 : 0;
+	for (unsigned int i = 0; i < n * 8 + 32; i++) {
+		uint32_t bit = i < n * 8 ? p[i / 8] >> i % 8 & 1 : 0;
 
 		/* What is first is inverted, and so is the end. */
 		bit ^= i < 32;
 		rest = (rest & 0x80000000 ? 0x04c11db7 : 0) ^ (rest << 1 | bit);
 	}
 	for (unsigned int i = 0; i < 4; i++) {
-		p[60 + i] = 0;
+		p[n + i] = 0;
 		for (unsigned int b = 0; b < 8; b++)
-			p[60 + i] |= (~rest >> (31 - 8 * i - b) & 1) << b;
+			p[n + i] |= (~rest >> (31 - 8 * i - b) & 1) << b;
 	}
+}
+
+static void seal(uint8_t *p)
+{
+	seal_of(p, RP_DESC_LEN - 4);
 }
 
 static void same(const struct rp_desc *a, const struct rp_desc *b)
@@ -86,6 +105,7 @@ Test(wire_desc, goldens)
 	cr_assert_eq(d.region, example.region);
 	cr_assert_eq(d.qp, example.qp);
 	cr_assert_eq(d.native, example.native);
+	cr_assert_eq(d.key, example.key);
 	seal(buf);
 	cr_assert_eq(memcmp(buf, golden, RP_DESC_LEN), 0, "the test's own CRC");
 }
@@ -115,9 +135,7 @@ Test(wire_desc, fields)
 		     {33, 4},	{34, 4},    {35, 2},   {36, 2},
 		     {37, 2},	{38, 0},    {39, 0},   {40, 0x1f},
 		     {41, 0},	{42, 0x1f}, {43, 0},   {44, 0x13},
-		     {45, 0},	{46, 0},    {47, 0},   {48, 0},
-		     {49, 0},	{50, 0},    {51, 0},   {52, 0},
-		     {53, 0},	{54, 0},    {55, 0},   {56, 0},
+		     {45, 0},	{46, 0},    {47, 0},   {56, 0},
 		     {57, 0},	{58, 0},    {59, 0}};
 	struct rp_desc d;
 
@@ -197,8 +215,18 @@ Test(wire_desc, round_trips)
 			.qp = (uint16_t)seeded_below(&s, 32),
 			.native = seeded_next(&s) & RP_DESC_NATIVE,
 		};
+		const struct rp_key k = {
+			.base = d.rkey,
+			.random = (uint32_t)seeded_below(&s, 1u << 24),
+			.persistent = true,
+			.class = seeded_below(&s, RP_CLASS_POWER + 1),
+			.method = 1 + seeded_below(&s, RP_METHOD_MAX - 1),
+		};
 		uint8_t buf[RP_DESC_LEN];
 		struct rp_desc e;
+
+		if (seeded_below(&s, 2))
+			d.key = rp_key_make(&k);
 
 		if (d.addr > UINT64_MAX - d.length)
 			continue;
@@ -207,5 +235,63 @@ Test(wire_desc, round_trips)
 		cr_assert_eq(rp_desc_get(buf, &e), 0, "seed %llu",
 			     (unsigned long long)s.seed);
 		same(&d, &e);
+	}
+}
+
+/* No key, or one for this rkey and of a persistent region. */
+Test(wire_desc, keys)
+{
+	struct rp_desc d = example;
+	uint8_t buf[RP_DESC_LEN];
+
+	d.key = 0;
+	cr_assert_eq(rp_desc_put(buf, &d), 0);
+	d.key = example.key;
+	d.rkey++;
+	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
+	d = example;
+	d.key = example.key & ~RP_KEY_MARK;
+	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
+	d.key = RP_KEY_MARK | example.rkey;
+	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
+	memcpy(buf, golden, sizeof(buf));
+	buf[48]++;
+	seal(buf);
+	cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG);
+}
+
+Test(wire_desc, sides)
+{
+	uint8_t buf[RP_SIDE_LEN];
+	struct rp_side s;
+
+	memset(buf, 0xee, sizeof(buf));
+	cr_assert_eq(rp_side_put(buf, &side), 0);
+	cr_assert_eq(memcmp(buf, side_golden, RP_SIDE_LEN), 0);
+	cr_assert_eq(rp_side_get(buf, &s), 0);
+	cr_assert(s.qp_num == side.qp_num && s.asks == side.asks &&
+		  s.serves == side.serves && s.psn == side.psn);
+	for (unsigned int i = 0; i < RP_SIDE_LEN * 8; i++) {
+		memcpy(buf, side_golden, sizeof(buf));
+		buf[i / 8] ^= 1u << i % 8;
+		s.psn = 99;
+		cr_assert_eq(rp_side_get(buf, &s), -EBADMSG, "bit %u", i);
+		cr_assert_eq(s.psn, 99u);
+		/* Nor with a checksum that fits, where it has to be 0. */
+		if (i / 8 >= RP_SIDE_LEN - 4 ||
+		    (i / 8 >= 8 && i / 8 < 24 && i / 8 % 4 != 3))
+			continue;
+		seal_of(buf, RP_SIDE_LEN - 4);
+		cr_assert_eq(rp_side_get(buf, &s),
+			     i / 8 == 4 || i / 8 == 5 ? -EPROTONOSUPPORT
+						      : -EBADMSG,
+			     "bit %u", i);
+	}
+	for (int i = 0; i < 4; i++) {
+		s = side;
+		*(i < 2	   ? i ? &s.qp_num : &s.asks
+		  : i == 2 ? &s.serves
+			   : &s.psn) = 1u << 24;
+		cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	}
 }

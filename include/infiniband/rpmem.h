@@ -27,6 +27,7 @@ enum {
 };
 enum {
 	IBV_RPMEM_WC_FLUSH = 8,
+	IBV_RPMEM_WC_ATOMIC_WRITE = 9,
 };
 enum {
 	IBV_RPMEM_QP_EX_WITH_FLUSH = 1 << 11,

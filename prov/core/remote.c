@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a flush of a peer's region becomes: pure functions of its descriptor. */
 #include <errno.h>
-#include <stdbool.h>
 
 #include "core/remote.h"
 
 #define TYPES (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
+
+/* By the agent of the target. */
+#define ASKING                                                                 \
+	(RP_METHOD_BIT(RP_METHOD_AGENT_SFENCE) |                               \
+	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB) |                                 \
+	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
+	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB_MSYNC))
 
 #define LONGEST_MR UINT32_MAX /* rxe cuts a longer one, and says nothing */
 
@@ -13,6 +19,13 @@
 static unsigned int native_of(const struct rp_desc *d, unsigned int here)
 {
 	return here & d->native & d->region & d->qp;
+}
+
+/* Is what was written before a read where the target's CPU finds it? */
+static bool read_shows(const struct rp_desc *d)
+{
+	return d->fence == RP_YES || d->placement == RP_PLACE_CPU_USER ||
+	       d->placement == RP_PLACE_CPU_KERNEL;
 }
 
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
@@ -35,11 +48,20 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.agent = true,
 	};
 
-	*r = (struct rp_remote){.d = *d, .global = RP_METHOD_REFUSED};
+	*r = (struct rp_remote){
+		.d = *d,
+		.global = RP_METHOD_REFUSED,
+		.required = cfg->required,
+		/* It writes back what has left the adapter, and no more. */
+		.agent = cfg->agent && d->key && reads && read_shows(d),
+		.atomic = native & RP_DESC_ATOMIC_WRITE,
+	};
 	/* Delivery is known by a read as well: it is behind the writes. */
 	if (reads)
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |
 			 RP_METHOD_BIT(RP_METHOD_FENCE);
+	if (r->agent)
+		built |= ASKING;
 	if (cfg->forced != RP_METHOD_REFUSED)
 		built &= RP_METHOD_BIT(cfg->forced);
 	r->persistent = rp_method_choose(&facts, cfg->required, built);
@@ -48,9 +70,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 	    (built & RP_METHOD_BIT(RP_METHOD_NATIVE)))
 		r->global = RP_METHOD_NATIVE;
 	else if (reads && (built & ~RP_METHOD_BIT(RP_METHOD_NATIVE)) &&
-		 (facts.fence == RP_YES ||
-		  facts.placement == RP_PLACE_CPU_USER ||
-		  facts.placement == RP_PLACE_CPU_KERNEL))
+		 read_shows(d))
 		r->global = RP_METHOD_FENCE;
 }
 
@@ -80,6 +100,20 @@ static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
 		len = 1;
 	}
 	f.len = len < RP_FENCE_MAX ? (uint32_t)len : RP_FENCE_MAX;
+	return f;
+}
+
+static struct rp_flush ask(const struct rp_remote *r, uint64_t addr,
+			   uint64_t len)
+{
+	struct rp_flush f = fence(r, addr, len);
+
+	/* Of no bytes there is nothing to ask. */
+	if (!len)
+		return f;
+	f.how = RP_FLUSH_ASK;
+	f.ask_addr = addr;
+	f.ask_len = len;
 	return f;
 }
 
@@ -127,6 +161,30 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	case RP_METHOD_FENCE:
 		return fence(r, addr, len);
 	default:
-		return refused(-EOPNOTSUPP);
+		break;
 	}
+	if (!(RP_METHOD_BIT(method) & ASKING))
+		return refused(-EOPNOTSUPP);
+	return ask(r, addr, len);
+}
+
+struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
+				 bool held)
+{
+	const struct rp_desc *d = &r->d;
+
+	if (addr % sizeof(uint64_t))
+		return refused(-EINVAL);
+	if (!(d->qp & RP_DESC_WRITE))
+		return doomed(r, RP_FLUSH_NOT_BY_QP);
+	if (!(d->region & RP_DESC_WRITE) || addr < d->addr ||
+	    d->length < sizeof(uint64_t) ||
+	    addr - d->addr > d->length - sizeof(uint64_t))
+		return doomed(r, RP_FLUSH_NOT_BY_REGION);
+	if (r->atomic && !held)
+		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
+	/* No other store of 8 bytes is known to be whole. */
+	if (!r->agent)
+		return refused(-EOPNOTSUPP);
+	return ask(r, addr, sizeof(uint64_t));
 }

@@ -3,6 +3,7 @@
 #ifndef RP_REMOTE_H
 #define RP_REMOTE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/method.h"
@@ -16,12 +17,16 @@ struct rp_remote_cfg {
 	unsigned int native; /* RP_DESC_* that this end can post */
 	enum rp_class required;
 	enum rp_method forced; /* RP_METHOD_REFUSED: none is */
+	bool agent;	       /* that of the peer can be asked */
 };
 
 struct rp_remote {
 	struct rp_desc d;
 	struct rp_choice persistent;
 	enum rp_method global; /* NATIVE, FENCE or REFUSED */
+	enum rp_class required;
+	bool agent;  /* may be asked */
+	bool atomic; /* the devices do it */
 };
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		    const struct rp_remote_cfg *cfg);
@@ -30,6 +35,7 @@ enum rp_flush_how {
 	RP_FLUSH_REFUSED, /* err; nothing is posted */
 	RP_FLUSH_NATIVE,
 	RP_FLUSH_READ,
+	RP_FLUSH_ASK, /* the same, and then the agent of the target */
 	/*
 	 * The target's device would refuse it, as the queue pair or the region
 	 * does not allow it: a read that it must refuse takes its place.
@@ -42,6 +48,7 @@ struct rp_flush {
 	int err;
 	uint64_t addr; /* of the read */
 	uint32_t len;
+	uint64_t ask_addr, ask_len; /* what the agent is to flush */
 };
 /*
  * type: RP_DESC_GLOBAL, RP_DESC_PERSISTENT or both; whole: of the region, and
@@ -50,5 +57,13 @@ struct rp_flush {
 struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 				uint64_t len, unsigned int type,
 				unsigned int whole);
+
+/*
+ * What an atomic write of 8 bytes becomes: NATIVE where both devices have it,
+ * unless held (the agent was asked on this connection, and may be at work);
+ * else a request, behind a read as a flush has; or as above.
+ */
+struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
+				 bool held);
 
 #endif

@@ -107,6 +107,9 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 	len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack_hdr, &ack);
 	assert(len > 0);
 	rp_client_send(&a->clients, c, buf, len);
+	/* Otherwise that is shown by its first request. */
+	if (!refused && a->attr.proved)
+		rp_client_use(&a->clients, c);
 }
 
 static void forget_stranger(struct rp_agent *a, struct rp_stranger *s)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Descriptors of regions to bytes and back; every byte of a peer checked. */
+/* Descriptors and addresses to bytes and back; every byte of a peer checked. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -7,15 +7,20 @@
 #include "core/bytes.h"
 #include "core/wire_desc.h"
 
-#define MAGIC	0x444d5052u /* "RPMD" */
-#define VERSION 1
+#define MAGIC	   0x444d5052u /* "RPMD" */
+#define SIDE_MAGIC 0x414d5052u /* "RPMA" */
+#define VERSION	   1
 
 enum {
 	FACTS = 32,
 	RESERVED_FACTS = 38,
 	MASKS = 40,
-	RESERVED = 46,
-	CRC = 60,
+	RESERVED_MASK = 46,
+	KEY = 48,
+	RESERVED = 56,
+	CRC = RP_DESC_LEN - 4,
+	SIDE_RESERVED = 24,
+	SIDE_CRC = RP_SIDE_LEN - 4,
 };
 
 static uint32_t crc32(const uint8_t *p, size_t n)
@@ -30,10 +35,33 @@ static uint32_t crc32(const uint8_t *p, size_t n)
 	return ~c;
 }
 
+static bool is_qp_num(uint32_t n)
+{
+	return n < 1u << 24;
+}
+
+static bool good_key(const struct rp_desc *d)
+{
+	struct rp_key k;
+
+	if (!d->key)
+		return true;
+	return !rp_key_parse(d->key, &k) && k.persistent && k.base == d->rkey;
+}
+
+/* Magic, version and length, and the checksum behind them. */
+static int whole(const uint8_t *p, uint32_t magic, size_t len)
+{
+	if (get32(p, len - 4) != crc32(p, len - 4) || get32(p, 0) != magic ||
+	    get16(p, 6) != len)
+		return -EBADMSG;
+	return get16(p, 4) == VERSION ? 0 : -EPROTONOSUPPORT;
+}
+
 static bool good(const struct rp_desc *d)
 {
-	return d->length && d->addr <= UINT64_MAX - d->length &&
-	       d->qp_num < 1u << 24 && d->memory <= RP_MEM_EMULATED &&
+	return good_key(d) && d->length && d->addr <= UINT64_MAX - d->length &&
+	       is_qp_num(d->qp_num) && d->memory <= RP_MEM_EMULATED &&
 	       d->placement <= RP_PLACE_DMA_MEMORY &&
 	       d->domain <= RP_DOMAIN_SYSTEM && d->fence <= RP_YES &&
 	       d->fs_trusted <= RP_YES && d->limit <= RP_LIMIT_NONE &&
@@ -64,6 +92,7 @@ int rp_desc_put(void *buf, const struct rp_desc *d)
 	put16(p, MASKS, d->region);
 	put16(p, MASKS + 2, d->qp);
 	put16(p, MASKS + 4, d->native);
+	put64(p, KEY, d->key);
 	put32(p, CRC, crc32(p, CRC));
 	return 0;
 }
@@ -72,13 +101,10 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 {
 	const uint8_t *p = buf;
 	struct rp_desc got;
-	uint8_t reserved = 0;
+	int ret = whole(p, MAGIC, RP_DESC_LEN);
 
-	if (get32(p, CRC) != crc32(p, CRC) || get32(p, 0) != MAGIC ||
-	    get16(p, 6) != RP_DESC_LEN)
-		return -EBADMSG;
-	if (get16(p, 4) != VERSION)
-		return -EPROTONOSUPPORT;
+	if (ret)
+		return ret;
 	got = (struct rp_desc){
 		.addr = get64(p, 8),
 		.length = get64(p, 16),
@@ -93,11 +119,55 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 		.region = get16(p, MASKS),
 		.qp = get16(p, MASKS + 2),
 		.native = get16(p, MASKS + 4),
+		.key = get64(p, KEY),
 	};
-	for (size_t i = RESERVED; i < CRC; i++)
-		reserved |= p[i];
-	if (reserved || get16(p, RESERVED_FACTS) || !good(&got))
+	if (get16(p, RESERVED_FACTS) || get16(p, RESERVED_MASK) ||
+	    get32(p, RESERVED) || !good(&got))
 		return -EBADMSG;
 	*d = got;
+	return 0;
+}
+
+static bool good_side(const struct rp_side *s)
+{
+	return is_qp_num(s->qp_num) && is_qp_num(s->asks) &&
+	       is_qp_num(s->serves) && is_qp_num(s->psn);
+}
+
+int rp_side_put(void *buf, const struct rp_side *s)
+{
+	uint8_t *p = buf;
+
+	if (!good_side(s))
+		return -EINVAL;
+	memset(p, 0, RP_SIDE_LEN);
+	put32(p, 0, SIDE_MAGIC);
+	put16(p, 4, VERSION);
+	put16(p, 6, RP_SIDE_LEN);
+	put32(p, 8, s->qp_num);
+	put32(p, 12, s->asks);
+	put32(p, 16, s->serves);
+	put32(p, 20, s->psn);
+	put32(p, SIDE_CRC, crc32(p, SIDE_CRC));
+	return 0;
+}
+
+int rp_side_get(const void *buf, struct rp_side *s)
+{
+	const uint8_t *p = buf;
+	struct rp_side got;
+	int ret = whole(p, SIDE_MAGIC, RP_SIDE_LEN);
+
+	if (ret)
+		return ret;
+	got = (struct rp_side){
+		.qp_num = get32(p, 8),
+		.asks = get32(p, 12),
+		.serves = get32(p, 16),
+		.psn = get32(p, 20),
+	};
+	if (get32(p, SIDE_RESERVED) || !good_side(&got))
+		return -EBADMSG;
+	*s = got;
 	return 0;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a target tells the peer of a queue pair about one region. */
+/* What two ends of a queue pair tell each other, and of the target's regions.
+ */
 #ifndef RP_WIRE_DESC_H
 #define RP_WIRE_DESC_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/caps.h"
+#include "core/wire.h"
 
 /*
  * Programs carry it to their peer with their queue pair's number, so its size
@@ -22,7 +23,10 @@
  *   40 u16 what the region allows, 42 u16 what the queue pair allows,
  *   44 u16 what of it the device does by itself: RP_DESC_*, in the last only
  *      GLOBAL, PERSISTENT and ATOMIC_WRITE
- *   46 14 bytes reserved 0
+ *   46 u16 reserved 0
+ *   48 u64 key, by which the target's agent knows the region: of the shape of
+ *      wire.h, for the same rkey; 0: no agent can be asked
+ *   56 u32 reserved 0
  *   60 u32 CRC-32 (that of zlib) of the bytes before
  *
  * The checksum finds what was cut, mixed up or mangled under way. It proves
@@ -49,6 +53,7 @@ struct rp_desc {
 	enum rp_tri fence, fs_trusted;
 	enum rp_class_limit limit;
 	uint16_t region, qp, native; /* RP_DESC_* */
+	uint64_t key;
 };
 
 /* buf: RP_DESC_LEN bytes. 0, or -EINVAL for a field out of range. */
@@ -58,5 +63,28 @@ int rp_desc_put(void *buf, const struct rp_desc *d);
  * -EPROTONOSUPPORT (whole, but of another version). *d is written last.
  */
 int rp_desc_get(const void *buf, struct rp_desc *d);
+
+/*
+ * Where an end has its side queue pairs, by which the other end's agent is
+ * asked; either may be missing:
+ *
+ *    0 u32 magic "RPMA"    4 u16 version 1    6 u16 bytes: 32
+ *    8 u32 qp_num: of the queue pair that these stand beside
+ *   12 u32 asks: number of the one that asks; 0: none
+ *   16 u32 serves: of the one that answers; 0: none
+ *   20 u32 psn: that both begin with
+ *   24 u32 reserved 0
+ *   28 u32 CRC-32 of the bytes before
+ *
+ * The first four numbers have 24 bits. Size and checksum are as above.
+ */
+#define RP_SIDE_LEN 32
+
+struct rp_side {
+	uint32_t qp_num, asks, serves, psn;
+};
+/* As the two above. */
+int rp_side_put(void *buf, const struct rp_side *s);
+int rp_side_get(const void *buf, struct rp_side *s);
 
 #endif

@@ -5,10 +5,23 @@
 
 #include "verbs/shim.h"
 
-static void give_back(struct ibv_rpmem_cq *cq, struct rp_slot *s)
+void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 {
-	s->next = cq->free;
+	if (s->held)
+		rp_order_put(cq, s->held);
+	*s = (struct rp_slot){.next = cq->free};
 	cq->free = s;
+}
+
+struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q)
+{
+	struct rp_slot *s = cq->free;
+
+	if (!s)
+		return NULL;
+	cq->free = s->next;
+	*s = (struct rp_slot){.q = q, .qp_num = q->pub.qp->qp_num};
+	return s;
 }
 
 struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
@@ -28,6 +41,8 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 	cq->ops = ops;
 	cq->nslots = slots;
 	LIST_INIT(&cq->qps);
+	LIST_INIT(&cq->busy);
+	LIST_INIT(&cq->pool);
 	for (size_t i = slots; i--;)
 		rp_slot_put(cq, &cq->slots[i]);
 	return cq;
@@ -35,25 +50,32 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 
 RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
 {
+	struct rp_held *h;
+
 	if (!LIST_EMPTY(&cq->qps))
 		return EBUSY;
+	for (size_t i = 0; i < cq->nslots; i++)
+		free(cq->slots[i].held);
+	while ((h = LIST_FIRST(&cq->pool))) {
+		LIST_REMOVE(h, link);
+		free(h);
+	}
 	pthread_mutex_destroy(&cq->lock);
 	free(cq->slots);
 	free(cq);
 	return 0;
 }
 
-struct rp_slot *rp_slot_get(struct rp_qp *q)
+struct rp_slot *rp_slot_get(struct rp_qp *q, bool asks)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
-	struct rp_slot *s;
+	struct rp_slot *s = NULL;
 
 	pthread_mutex_lock(&cq->lock);
-	s = cq->free;
-	if (s) {
-		cq->free = s->next;
-		*s = (struct rp_slot){.q = q};
-	}
+	if (!asks || rp_order_reserve(cq, 1))
+		s = rp_slot_take(cq, q);
+	if (s && asks)
+		s->held = rp_order_get(cq);
 	pthread_mutex_unlock(&cq->lock);
 	return s;
 }
@@ -61,11 +83,11 @@ struct rp_slot *rp_slot_get(struct rp_qp *q)
 void rp_slot_put(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 {
 	pthread_mutex_lock(&cq->lock);
-	give_back(cq, s);
+	rp_slot_give(cq, s);
 	pthread_mutex_unlock(&cq->lock);
 }
 
-static struct rp_slot *slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)
+struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)
 {
 	const uint64_t from = (uintptr_t)cq->slots;
 
@@ -75,7 +97,7 @@ static struct rp_slot *slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)
 }
 
 /* Whatever failed, the queue pair works no more, and may be connected anew. */
-static void lose(struct ibv_rpmem_cq *cq, uint32_t qp_num)
+void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
 
@@ -104,7 +126,7 @@ static void doom(const struct rp_slot *s, struct ibv_wc *wc)
  * An entry of ours, as the flush would have it. False: it is not shown. In an
  * error only wr_id, status, qp_num and vendor_err mean something.
  */
-static bool flushed(struct rp_slot *s, struct ibv_wc *wc)
+bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc)
 {
 	if (!s->q)
 		return false;
@@ -113,48 +135,19 @@ static bool flushed(struct rp_slot *s, struct ibv_wc *wc)
 		doom(s, wc);
 	if (wc->status != IBV_WC_SUCCESS)
 		return true;
-	wc->opcode = (enum ibv_wc_opcode)IBV_RPMEM_WC_FLUSH;
+	wc->opcode = (enum ibv_wc_opcode)s->opcode;
 	wc->byte_len = 0;
 	return s->signaled;
-}
-
-/* True: the program sees it. */
-static bool seen(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
-{
-	struct rp_slot *s = slot_of(cq, wc->wr_id);
-	bool show = true;
-
-	if (!s && wc->status == IBV_WC_SUCCESS)
-		return true;
-	pthread_mutex_lock(&cq->lock);
-	if (s) {
-		show = flushed(s, wc);
-		give_back(cq, s);
-	}
-	if (wc->status != IBV_WC_SUCCESS)
-		lose(cq, wc->qp_num);
-	pthread_mutex_unlock(&cq->lock);
-	return show;
 }
 
 RP_PUBLIC int ibv_rpmem_poll_cq(struct ibv_rpmem_cq *cq, int num_entries,
 				struct ibv_wc *wc)
 {
-	int shown = 0, n = 0;
+	int n;
 
-	while (shown < num_entries) {
-		struct ibv_wc *from = wc + shown;
-
-		n = cq->ops->poll(cq->base, num_entries - shown, from);
-		if (n <= 0)
-			break;
-		for (int i = 0; i < n; i++) {
-			if (!seen(cq, &from[i]))
-				continue;
-			if (&wc[shown] != &from[i])
-				wc[shown] = from[i];
-			shown++;
-		}
-	}
-	return shown || n >= 0 ? shown : n;
+	/* Two threads could get what belongs together in any order. */
+	pthread_mutex_lock(&cq->lock);
+	n = rp_order_poll(cq, num_entries, wc);
+	pthread_mutex_unlock(&cq->lock);
+	return n;
 }

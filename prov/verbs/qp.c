@@ -33,6 +33,7 @@ void rp_qp_fini(struct rp_qp *q)
 	 * new flush under the same address would be taken for it.
 	 */
 	pthread_mutex_lock(&q->cq->lock);
+	rp_order_end(q);
 	for (size_t i = 0; i < q->cq->nslots; i++)
 		if (q->cq->slots[i].q == q)
 			q->cq->slots[i].q = NULL;
@@ -91,6 +92,7 @@ RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
 
 	rp_shim_cfg(&cfg);
 	cfg.native = q->native;
+	cfg.agent = q->asker;
 	return rp_qp_add(q, desc->bytes, &cfg);
 }
 
@@ -155,17 +157,14 @@ static_assert((int)RP_DESC_GLOBAL == IBV_RPMEM_FLUSH_GLOBAL &&
 		      IBV_RPMEM_FLUSH_MR == 1,
 	      "core speaks of flushes in the same numbers");
 
-static int post(struct rp_qp *q, struct rp_known *r, struct rp_flush f,
-		uint64_t addr, size_t len, uint8_t type, uint8_t level)
+/* What takes the place of a flush, or of a write of value. */
+static int post_read(struct rp_qp *q, const struct rp_known *r,
+		     struct rp_flush f, int opcode, const void *value)
 {
 	const unsigned int flags = q->pub.wr_flags;
+	const bool asks = f.how == RP_FLUSH_ASK;
 	struct rp_slot *s;
 
-	if (f.how == RP_FLUSH_NATIVE) {
-		q->ops->flush(q, q->pub.wr_id, flags, r->r.d.rkey, addr, len,
-			      type, level);
-		return 0;
-	}
 	if (q->nbatch == q->batch_room) {
 		size_t room = q->batch_room ? 2 * q->batch_room : 16;
 		void *p = reallocarray(q->batch, room, sizeof(*q->batch));
@@ -175,10 +174,23 @@ static int post(struct rp_qp *q, struct rp_known *r, struct rp_flush f,
 		q->batch = p;
 		q->batch_room = room;
 	}
-	s = rp_slot_get(q);
+	s = rp_slot_get(q, asks);
 	if (!s)
 		return ENOMEM;
+	if (asks)
+		s->held->item = (struct rp_ask_item){
+			.kind = value ? RP_ASK_STORE : RP_ASK_FLUSH,
+			.key = r->r.d.key,
+			.addr = f.ask_addr,
+			.len = f.ask_len,
+			/* What is stored promises nothing before its flush. */
+			.required = value ? RP_CLASS_NONE : r->r.required,
+		};
+	if (asks && value)
+		memcpy(s->held->item.value, value, sizeof(uint64_t));
+	q->asked |= asks;
 	s->wr_id = q->pub.wr_id;
+	s->opcode = opcode;
 	s->signaled = q->sig_all || (flags & IBV_SEND_SIGNALED);
 	if (f.how == RP_FLUSH_NOT_BY_QP)
 		s->doomed = IBV_WC_REM_INV_REQ_ERR;
@@ -189,6 +201,36 @@ static int post(struct rp_qp *q, struct rp_known *r, struct rp_flush f,
 	q->ops->read(q, (uintptr_t)s,
 		     IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE), r->r.d.rkey,
 		     f.addr, f.len);
+	return 0;
+}
+
+static int post_flush(struct rp_qp *q, const struct rp_known *r,
+		      struct rp_flush f, uint64_t addr, size_t len,
+		      uint8_t type, uint8_t level)
+{
+	if (f.how == RP_FLUSH_REFUSED)
+		return -f.err;
+	if (f.how != RP_FLUSH_NATIVE)
+		return post_read(q, r, f, IBV_RPMEM_WC_FLUSH, NULL);
+	q->ops->flush(q, q->pub.wr_id, q->pub.wr_flags, r->r.d.rkey, addr, len,
+		      type, level);
+	return 0;
+}
+
+static int post_atomic_write(struct rp_qp *q, const struct rp_known *r,
+			     struct rp_flush f, uint64_t addr,
+			     const void *value)
+{
+	unsigned int flags = q->pub.wr_flags;
+
+	if (f.how == RP_FLUSH_REFUSED)
+		return -f.err;
+	if (f.how != RP_FLUSH_NATIVE)
+		return post_read(q, r, f, IBV_RPMEM_WC_ATOMIC_WRITE, value);
+	/* The device keeps it behind its own flushes only. */
+	if (q->reads)
+		flags |= IBV_SEND_FENCE;
+	q->ops->atomic_write(q, q->pub.wr_id, flags, r->r.d.rkey, addr, value);
 	return 0;
 }
 
@@ -217,9 +259,7 @@ RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 	if (q->err)
 		return;
 	f = rp_flush_decide(&r->r, remote_addr, len, type, level);
-	q->err = f.how == RP_FLUSH_REFUSED
-			 ? -f.err
-			 : post(q, r, f, remote_addr, len, type, level);
+	q->err = post_flush(q, r, f, remote_addr, len, type, level);
 }
 
 RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
@@ -227,8 +267,8 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 					 const void *atomic_wr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	unsigned int flags = q->pub.wr_flags;
 	struct rp_known *r;
+	struct rp_flush f;
 
 	if (q->err)
 		return;
@@ -236,16 +276,8 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 	q->err = r ? check(q, r) : ENOKEY;
 	if (q->err)
 		return;
-	/* No other store of 8 bytes is known to be whole. */
-	if (!(q->native & r->r.d.native & RP_DESC_ATOMIC_WRITE)) {
-		q->err = EOPNOTSUPP;
-		return;
-	}
-	/* The device keeps it behind its own flushes only. */
-	if (q->reads)
-		flags |= IBV_SEND_FENCE;
-	q->ops->atomic_write(q, q->pub.wr_id, flags, rkey, remote_addr,
-			     atomic_wr);
+	f = rp_atomic_decide(&r->r, remote_addr, q->asked);
+	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
 }
 
 /* Give back the slots of what was not posted: all but the first n. */

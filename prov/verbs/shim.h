@@ -12,6 +12,7 @@
 
 #include <infiniband/rpmem.h>
 
+#include "core/ask.h"
 #include "core/hash.h"
 #include "core/remote.h"
 
@@ -56,28 +57,73 @@ struct rp_qp_ops {
 	void (*abort)(struct rp_qp *q);
 	int (*look)(struct rp_qp *q, struct rp_end *end);
 	int (*fail)(struct rp_qp *q); /* to the error state */
+	/*
+	 * Over the side queue pair: send, from q->asker->tx, or receive into
+	 * q->asker->rx. Both complete on the same queue as the other one. 0 or
+	 * a positive errno.
+	 */
+	int (*ask)(struct rp_qp *q, uint64_t wr_id, const void *msg,
+		   size_t len);
+	int (*listen)(struct rp_qp *q, uint64_t wr_id, void *msg);
+	uint64_t (*now)(const struct rp_qp *q); /* monotonic, ns */
 	int (*poll)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 };
 
 /*
- * One flush that a read stands for. Work requests of ours have the address of
- * one as their wr_id: no pointer of the program's is the same.
+ * Work requests of ours have the address of one of these as their wr_id: no
+ * pointer of the program's is the same. There are as many as the completion
+ * queue has entries, so that it never overflows for our sake.
  */
 struct rp_slot {
 	struct rp_qp *q; /* NULL: detached meanwhile */
-	uint64_t wr_id;	 /* the program's */
+	enum {
+		RP_SLOT_READ, /* that stands for a flush or an atomic write */
+		RP_SLOT_SEND, /* what follows it over the side queue pair */
+		RP_SLOT_RECV,
+	} kind;
+	uint32_t qp_num;  /* where it completes */
+	unsigned int buf; /* SEND, RECV: which of the asker's */
+	uint64_t wr_id;	  /* READ: the program's */
+	int opcode;
 	bool signaled;
 	enum ibv_wc_status doomed; /* SUCCESS: it is not */
+	struct rp_held *held;	   /* READ: what is asked then; NULL: nothing */
 	struct rp_slot *next;	   /* free */
+};
+
+/* What the program is not shown before something else has come. */
+struct rp_held {
+	struct rp_ask_item item; /* first: core gives us this */
+	struct ibv_wc wc;
+	bool show;
+	struct rp_slot *slot;	  /* to send it with; NULL: has been sent */
+	LIST_ENTRY(rp_held) link; /* free */
+};
+
+/* The end of a side queue pair that asks. */
+#define RP_SIDE_RECVS 8
+#define RP_SIDE_SENDS 16
+#define RP_SIDE_BUF   128
+struct rp_asker {
+	struct rp_ask ask;
+	uint32_t qp_num;
+	struct rp_slot *greeting;
+	unsigned int tx_free; /* a bit for each */
+	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
+	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
 };
 
 struct ibv_rpmem_cq {
 	struct ibv_cq *base;
 	const struct rp_qp_ops *ops;
-	pthread_mutex_t lock; /* slots, and the list; never held for long */
+	pthread_mutex_t lock; /* all of this, and askers */
 	size_t nslots;
 	struct rp_slot *slots, *free;
 	LIST_HEAD(, rp_qp) qps;
+	unsigned int askers;	 /* of them */
+	LIST_HEAD(, rp_qp) busy; /* where completions are held */
+	LIST_HEAD(, rp_held) pool;
+	size_t npool;
 };
 
 struct rp_qp {
@@ -92,6 +138,10 @@ struct rp_qp {
 	pthread_mutex_t lock; /* from start to complete, and of the regions */
 	struct rp_known *remotes; /* by rkey */
 	bool reads; /* one stood for a flush: atomic writes stay behind it */
+	bool asked; /* the agent may be at work: they must ask as well */
+	struct rp_asker *asker; /* NULL: there is nobody to ask */
+	bool is_busy;
+	LIST_ENTRY(rp_qp) busy;
 	/* Of the batch: the first error, and its slots, oldest first. */
 	int err;
 	struct rp_slot **batch;
@@ -102,8 +152,35 @@ struct rp_qp {
 /* slots: flushes at once. NULL: no memory. */
 struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 			       size_t slots);
-struct rp_slot *rp_slot_get(struct rp_qp *q);
+/* With asks it comes with what is held. NULL: none is left, or no memory. */
+struct rp_slot *rp_slot_get(struct rp_qp *q, bool asks);
 void rp_slot_put(struct ibv_rpmem_cq *cq, struct rp_slot *s);
+/* The same under its lock. */
+struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q);
+void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s);
+struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id);
+/* An error was seen on it: no more is posted. */
+void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num);
+/* A read of ours, as what it stands for. False: it is not shown. */
+bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
+
+/*
+ * Let q ask over its side queue pair, which has this number: begin to listen.
+ * 0, or a positive errno: ENOSPC when the completion queue is too short.
+ */
+int rp_order_begin(struct rp_qp *q, struct rp_asker *asker, uint64_t cookie,
+		   uint32_t qp_num, uint64_t patience);
+/*
+ * Under the queue's lock, when the side queue pair is no more: what is held is
+ * dropped.
+ */
+void rp_order_end(struct rp_qp *q);
+int rp_order_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
+/* Enough of them for n completions. False: no memory. */
+bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n);
+/* One of those reserved; and back. */
+struct rp_held *rp_order_get(struct ibv_rpmem_cq *cq);
+void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
 
 /* native, access and sig_all are the caller's. 0 or -errno. */
 int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Asking an agent: what goes out when, and what is believed of what comes. */
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/ask.h"
+
+#define COOKIE	 0xc00c1eu
+#define THEIRS	 0x7e1255u
+#define LIFE	 0x11feu
+#define KEY	 0x313233e500000007u
+#define PATIENCE 1000000000u
+
+static struct rp_ask a;
+static uint8_t buf[RP_ASK_MSG_MAX];
+static struct rp_ask_item items[16];
+
+static struct rp_wire_hdr sent(uint64_t now, const struct rp_ask_item *whose)
+{
+	struct rp_ask_item *who;
+	struct rp_wire_hdr hdr;
+	size_t len = rp_ask_next(&a, now, buf, &who);
+
+	cr_assert_gt(len, 0u);
+	cr_assert_eq(who, whose);
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+	return hdr;
+}
+
+static void nothing_to_send(void)
+{
+	struct rp_ask_item *who;
+
+	cr_assert_eq(rp_ask_next(&a, 0, buf, &who), 0u);
+}
+
+static struct rp_wire_hdr from(uint64_t token)
+{
+	return (struct rp_wire_hdr){
+		.session = COOKIE,
+		.token = token,
+		.incarnation = LIFE,
+	};
+}
+
+static bool ack(const struct rp_wire_hdr *hdr, uint16_t credits,
+		uint16_t features)
+{
+	const struct rp_wire_hello_ack m = {
+		.cookie = THEIRS,
+		.credits = credits,
+		.max_ranges = RP_WIRE_MAX_RANGES,
+		.features = features,
+	};
+	uint8_t msg[RP_WIRE_INJECT];
+	int len = rp_wire_put_hello_ack(msg, sizeof(msg), hdr, &m);
+
+	cr_assert_gt(len, 0);
+	return rp_ask_heard(&a, 0, msg, (size_t)len);
+}
+
+static bool reply_as(const struct rp_wire_hdr *hdr, enum rp_status st,
+		     enum rp_level level, enum rp_class class)
+{
+	const struct rp_wire_reply m = {
+		.status = st,
+		.level = st ? 0 : level,
+		.class = st ? 0 : class,
+		.method = st ? 0 : RP_METHOD_AGENT_CLWB,
+		.credits = 64,
+	};
+	uint8_t msg[RP_WIRE_INJECT];
+	int len = rp_wire_put_reply(msg, sizeof(msg), hdr, &m);
+
+	cr_assert_gt(len, 0);
+	return rp_ask_heard(&a, 0, msg, (size_t)len);
+}
+
+static bool reply(uint64_t token, enum rp_status st)
+{
+	struct rp_wire_hdr hdr = from(token);
+
+	return reply_as(&hdr, st, RP_LEVEL_DURABLE, RP_CLASS_POWER);
+}
+
+static struct rp_ask_item *put(int i, enum rp_ask_kind kind)
+{
+	items[i] = (struct rp_ask_item){
+		.kind = kind,
+		.key = KEY,
+		.addr = 4096 + 64 * (uint64_t)i,
+		.len = kind == RP_ASK_STORE ? 8 : 64,
+		.required = RP_CLASS_POWER,
+		.value = {1, 2, 3, 4, 5, 6, 7, 8},
+	};
+	rp_ask_put(&a, &items[i]);
+	return &items[i];
+}
+
+static void begin(void)
+{
+	rp_ask_init(&a, COOKIE, 0x030201, PATIENCE);
+}
+
+/* One flush is under way; its token is 1. */
+static void begin_open(void)
+{
+	struct rp_wire_hdr hdr = from(0);
+
+	begin();
+	put(0, RP_ASK_FLUSH);
+	sent(0, NULL);
+	cr_assert(ack(&hdr, 64, RP_FEATURE_STORE));
+	sent(0, &items[0]);
+}
+
+static void ends(int i, enum rp_ask_end end, enum rp_status why)
+{
+	cr_assert_eq(rp_ask_take(&a), &items[i], "item %d", i);
+	cr_assert_eq(items[i].end, end);
+	if (end == RP_ASK_REFUSED)
+		cr_assert_eq(items[i].why, why);
+}
+
+Test(ask, greets_when_there_is_something_to_ask)
+{
+	struct rp_wire_hello m;
+	struct rp_wire_hdr hdr;
+
+	begin();
+	nothing_to_send();
+	put(0, RP_ASK_HELD);
+	nothing_to_send();
+	ends(0, RP_ASK_OK, 0);
+	put(1, RP_ASK_FLUSH);
+	hdr = sent(0, NULL);
+	cr_assert_eq(hdr.type, RP_MSG_HELLO);
+	cr_assert_eq(rp_wire_get_hello(buf, &hdr, &m), 0);
+	cr_assert_eq(m.cookie, COOKIE);
+	cr_assert_eq(m.key, KEY);
+	cr_assert_eq(m.timeout_ms, 1000u);
+	cr_assert_eq(m.addr_len, RP_ASK_NAME);
+	cr_assert(!memcmp(m.addr, (uint8_t[]){1, 2, 3, 0}, RP_ASK_NAME));
+	nothing_to_send();
+	cr_assert_null(rp_ask_take(&a));
+}
+
+Test(ask, request_of_one_range)
+{
+	struct rp_wire_request m;
+	struct rp_wire_hdr hdr;
+
+	begin_open();
+	cr_assert_eq(rp_wire_get_hdr(buf, 64, &hdr), 0);
+	cr_assert_eq(hdr.session, THEIRS);
+	cr_assert_eq(hdr.incarnation, LIFE);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert_eq(m.nranges, 1);
+	cr_assert_eq(m.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(m.required, RP_CLASS_POWER);
+	cr_assert_eq(m.effect, (uint32_t)RP_EFFECT_NONE);
+	cr_assert_eq(m.ranges[0].key, KEY);
+	cr_assert_eq(m.ranges[0].addr, 4096u);
+	cr_assert_eq(m.ranges[0].len, 64u);
+	cr_assert_null(rp_ask_take(&a));
+	cr_assert(reply(hdr.token, RP_ST_OK));
+	ends(0, RP_ASK_OK, 0);
+}
+
+/* Answers in any order; what is shown is in that of the connection. */
+Test(ask, order)
+{
+	begin_open();
+	put(1, RP_ASK_HELD);
+	put(2, RP_ASK_FLUSH);
+	put(3, RP_ASK_HELD);
+	sent(0, &items[2]);
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert_null(rp_ask_take(&a));
+	cr_assert(reply(1, RP_ST_OK));
+	for (int i = 0; i < 4; i++)
+		ends(i, RP_ASK_OK, 0);
+	cr_assert_null(rp_ask_take(&a));
+}
+
+/* A store is asked for when all before it has been told. */
+Test(ask, stores_wait)
+{
+	struct rp_wire_request m;
+	struct rp_wire_hdr hdr;
+
+	begin_open();
+	put(1, RP_ASK_STORE);
+	put(2, RP_ASK_FLUSH);
+	put(3, RP_ASK_STORE);
+	nothing_to_send();
+	cr_assert(reply(1, RP_ST_OK));
+	nothing_to_send();
+	ends(0, RP_ASK_OK, 0);
+	hdr = sent(0, &items[1]);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert_eq(m.effect, (uint32_t)RP_EFFECT_STORE);
+	cr_assert_eq(m.seq, 1u);
+	cr_assert_eq(m.ranges[0].len, 8u);
+	cr_assert(!memcmp(m.bytes, items[1].value, 8));
+	sent(0, &items[2]);
+	nothing_to_send();
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert(reply(3, RP_ST_OK));
+	ends(1, RP_ASK_OK, 0);
+	nothing_to_send();
+	ends(2, RP_ASK_OK, 0);
+	hdr = sent(0, &items[3]);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert_eq(m.seq, 2u);
+}
+
+/* Nothing is stored behind a flush that failed. */
+Test(ask, no_store_behind_a_failure)
+{
+	begin_open();
+	put(1, RP_ASK_STORE);
+	cr_assert(reply(1, RP_ST_FLUSH_FAILED));
+	nothing_to_send();
+	ends(0, RP_ASK_REFUSED, RP_ST_FLUSH_FAILED);
+	nothing_to_send();
+	ends(1, RP_ASK_BEHIND, 0);
+	put(2, RP_ASK_STORE);
+	nothing_to_send();
+	ends(2, RP_ASK_BEHIND, 0);
+	put(3, RP_ASK_HELD);
+	ends(3, RP_ASK_BEHIND, 0);
+}
+
+Test(ask, stores_of_an_agent_that_cannot)
+{
+	struct rp_wire_hdr hdr = from(0);
+
+	begin();
+	put(0, RP_ASK_STORE);
+	sent(0, NULL);
+	cr_assert(ack(&hdr, 64, 0));
+	nothing_to_send();
+	ends(0, RP_ASK_REFUSED, RP_ST_UNSUPPORTED);
+}
+
+Test(ask, credits)
+{
+	for (uint16_t credits = 3; credits <= 64; credits += 61) {
+		struct rp_wire_hdr hdr = from(0);
+		int n = credits < RP_ASK_MAX ? credits : RP_ASK_MAX;
+
+		begin();
+		for (int i = 0; i < 12; i++)
+			put(i, RP_ASK_FLUSH);
+		sent(0, NULL);
+		cr_assert(ack(&hdr, credits, 0));
+		for (int i = 0; i < n; i++)
+			sent(0, &items[i]);
+		nothing_to_send();
+		cr_assert(reply(2, RP_ST_OK));
+		sent(0, &items[n]);
+		nothing_to_send();
+	}
+}
+
+/* Less than was asked for is a failure. */
+Test(ask, less)
+{
+	struct rp_wire_hdr hdr = from(1);
+
+	begin_open();
+	cr_assert(reply_as(&hdr, RP_ST_OK, RP_LEVEL_DURABLE, RP_CLASS_PROCESS));
+	ends(0, RP_ASK_REFUSED, RP_ST_CLASS);
+	begin_open();
+	cr_assert(reply_as(&hdr, RP_ST_OK, RP_LEVEL_VISIBLE, RP_CLASS_POWER));
+	ends(0, RP_ASK_REFUSED, RP_ST_CLASS);
+}
+
+/* Each of these is no agent of this session, and ends it. */
+Test(ask, nonsense)
+{
+	for (int i = 0; i < 9; i++) {
+		struct rp_wire_hdr hdr = from(1);
+		uint8_t msg[RP_WIRE_INJECT] = {0};
+		bool heard = true;
+
+		begin_open();
+		put(1, RP_ASK_HELD);
+		switch (i) {
+		case 0:
+			heard = rp_ask_heard(&a, 0, msg, sizeof(msg));
+			break;
+		case 1:
+			heard = rp_ask_heard(&a, 0, msg, 0);
+			break;
+		case 2:
+			hdr.session++;
+			break;
+		case 3:
+			hdr.incarnation++;
+			break;
+		case 4:
+			hdr.token++;
+			break;
+		case 5: /* a second session */
+			heard = ack(&hdr, 64, 0);
+			break;
+		case 6: /* what is for targets */
+			hdr.type = RP_MSG_BYE;
+			heard = rp_ask_heard(&a, 0, msg,
+					     (size_t)rp_wire_put_empty(
+						     msg, sizeof(msg), &hdr));
+			break;
+		case 7: /* answered twice */
+			put(2, RP_ASK_FLUSH);
+			cr_assert(reply(1, RP_ST_OK));
+			heard = reply(1, RP_ST_OK);
+			ends(0, RP_ASK_OK, 0);
+			ends(1, RP_ASK_OK, 0);
+			ends(2, RP_ASK_LOST, 0);
+			continue;
+		case 8: /* before it was asked */
+			put(2, RP_ASK_FLUSH);
+			heard = reply(2, RP_ST_OK);
+			break;
+		}
+		if (i >= 2 && i <= 4)
+			heard = reply_as(&hdr, RP_ST_OK, RP_LEVEL_DURABLE,
+					 RP_CLASS_POWER);
+		cr_assert(!heard, "%d", i);
+		ends(0, RP_ASK_LOST, 0);
+		ends(1, RP_ASK_BEHIND, 0);
+		nothing_to_send();
+		/* And what comes then is nobody's. */
+		cr_assert(reply(1, RP_ST_OK));
+	}
+}
+
+Test(ask, refused_greetings)
+{
+	for (int i = 0; i < 3; i++) {
+		struct rp_wire_hdr hdr = from(0);
+		const struct rp_wire_hello_ack m = {.status = RP_ST_VERSION};
+		uint8_t msg[RP_WIRE_INJECT];
+
+		begin();
+		put(0, RP_ASK_FLUSH);
+		sent(0, NULL);
+		if (i == 0) {
+			hdr.incarnation = 0;
+			cr_assert(!ack(&hdr, 64, 0));
+		} else if (i == 1) {
+			cr_assert_gt(rp_wire_put_hello_ack(msg, sizeof(msg),
+							   &hdr, &m),
+				     0);
+			cr_assert(!rp_ask_heard(&a, 0, msg, 56));
+		} else {
+			cr_assert(!reply(1, RP_ST_OK));
+		}
+		ends(0, RP_ASK_LOST, 0);
+	}
+}
+
+Test(ask, silence)
+{
+	struct rp_wire_hdr hdr = from(1);
+	uint8_t msg[RP_WIRE_INJECT];
+
+	begin();
+	cr_assert(!rp_ask_late(&a, UINT64_MAX));
+	put(0, RP_ASK_FLUSH);
+	sent(5, NULL);
+	cr_assert(!rp_ask_late(&a, 4 + PATIENCE));
+	cr_assert(rp_ask_late(&a, 5 + PATIENCE));
+	ends(0, RP_ASK_LOST, 0);
+	begin_open();
+	cr_assert(!rp_ask_late(&a, PATIENCE - 1));
+	/* A sign of life. */
+	hdr.type = RP_MSG_PROGRESS;
+	cr_assert_eq(rp_wire_put_empty(msg, sizeof(msg), &hdr), 32);
+	cr_assert(rp_ask_heard(&a, 7, msg, 32));
+	cr_assert(!rp_ask_late(&a, PATIENCE + 6));
+	cr_assert(rp_ask_late(&a, PATIENCE + 7));
+	cr_assert(!rp_ask_late(&a, UINT64_MAX));
+	ends(0, RP_ASK_LOST, 0);
+	/* Nobody who asks, nobody who is late; then time begins anew. */
+	begin_open();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_ASK_OK, 0);
+	cr_assert(!rp_ask_late(&a, UINT64_MAX));
+	put(1, RP_ASK_FLUSH);
+	sent(PATIENCE, &items[1]);
+	cr_assert(!rp_ask_late(&a, 2 * PATIENCE - 1ull));
+	cr_assert(rp_ask_late(&a, 2 * PATIENCE));
+}
+
+/* Lost while nobody asked: the next one learns of it. */
+Test(ask, lost_in_between)
+{
+	begin_open();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_ASK_OK, 0);
+	rp_ask_lose(&a);
+	put(1, RP_ASK_HELD);
+	ends(1, RP_ASK_OK, 0);
+	put(2, RP_ASK_FLUSH);
+	nothing_to_send();
+	ends(2, RP_ASK_LOST, 0);
+}

@@ -1,0 +1,546 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Flushes that the agent is asked for: when, in what order, and all ends. */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_mock.h"
+
+#define G   IBV_RPMEM_FLUSH_GLOBAL
+#define P   IBV_RPMEM_FLUSH_PERSISTENT
+#define CQE 32
+
+static struct mock m;
+static struct ibv_wc shown[64];
+static size_t nshown, ntaken;
+
+/* ADR behind an adapter that writes into the cache. */
+static void begin(void)
+{
+	struct rp_desc d;
+
+	nshown = ntaken = 0;
+	mock_init_cq(&m, CQE);
+	mock_side_init(&m);
+	d = mock_desc(&m);
+	cr_assert_eq(mock_add(&m, &d, 0), 0);
+}
+
+static size_t free_slots(void)
+{
+	size_t n = 0;
+
+	for (struct rp_slot *s = m.cq->free; s; s = s->next)
+		n++;
+	return n;
+}
+
+static void end(void)
+{
+	mock_side_fini(&m);
+	mock_fini(&m);
+}
+
+static int flush(uint64_t wr_id, size_t off, size_t len, uint8_t type,
+		 uint8_t level)
+{
+	m.q.pub.wr_id = wr_id;
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT + off, len, type,
+			   level);
+	return ibv_rpmem_wr_complete(&m.q.pub);
+}
+
+static int atomic_write(uint64_t wr_id, size_t off, uint64_t value)
+{
+	m.q.pub.wr_id = wr_id;
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + off, &value);
+	return ibv_rpmem_wr_complete(&m.q.pub);
+}
+
+static void drink(int most)
+{
+	int n = ibv_rpmem_poll_cq(m.cq, most, shown + nshown);
+
+	cr_assert_geq(n, 0);
+	nshown += (size_t)n;
+}
+
+/* Until nothing moves any more, each completion polled alone. */
+static void settle(void)
+{
+	for (int i = 0; i < 40; i++) {
+		mock_run(&m);
+		drink(1);
+		mock_side_run(&m);
+		drink(1);
+	}
+}
+
+static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
+{
+	const struct ibv_wc *wc = &shown[ntaken];
+
+	if (ntaken == nshown)
+		drink(1);
+	cr_assert_lt(ntaken++, nshown, "wr_id %d has not come", (int)wr_id);
+	cr_assert_eq(wc->wr_id, wr_id, "%d, not %d", (int)wc->wr_id,
+		     (int)wr_id);
+	cr_assert_eq(wc->status, status, "%d: %d", (int)wr_id, (int)wc->status);
+	cr_assert_eq(wc->qp_num, MOCK_QPN);
+	if (!status)
+		cr_assert_eq((int)wc->opcode, opcode);
+}
+
+static void nothing_more(void)
+{
+	drink(1);
+	cr_assert_eq(ntaken, nshown, "%d", (int)shown[ntaken].wr_id);
+}
+
+static bool is_durable(size_t off, size_t len, uint8_t value)
+{
+	uint8_t left[MOCK_BYTES];
+
+	mock_cut(&m, left);
+	for (size_t i = off; i < off + len; i++)
+		if (left[i] != value)
+			return false;
+	return true;
+}
+
+Test(shim_agent, durable_when_it_completes)
+{
+	begin();
+	mock_write(&m, 1, 0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	mock_write(&m, 3, 64, 64, 'b');
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	nothing_more();
+	cr_assert(!is_durable(0, 64, 'a'));
+	/* HELLO and its answer, then the request. */
+	mock_side_run(&m);
+	nothing_more();
+	cr_assert(!is_durable(0, 64, 'a'));
+	mock_side_run(&m);
+	cr_assert(is_durable(0, 64, 'a'));
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	nothing_more();
+	/* Those who listen, and the one that greeted is back. */
+	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
+	end();
+}
+
+/* The read has to come back first: before that the bytes may be anywhere. */
+Test(shim_agent, asked_behind_the_fence)
+{
+	begin();
+	mock_write(&m, 1, 0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(m.queue[1].op, MOCK_READ);
+	cr_assert_eq(m.queue[1].addr, MOCK_AT);
+	nothing_more();
+	cr_assert_eq(m.side.nout, 0u);
+	cr_assert(mock_step(&m));
+	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	nothing_more();
+	cr_assert_eq(m.side.nout, 0u);
+	cr_assert(mock_step(&m));
+	nothing_more();
+	cr_assert_eq(m.side.nout, 1u);
+	settle();
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	/* The whole region, and one of both kinds. */
+	mock_write(&m, 3, 0, MOCK_BYTES, 'c');
+	cr_assert_eq(flush(4, 0, 0, P, 1), 0);
+	settle();
+	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	next_is(4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert(is_durable(0, MOCK_BYTES, 'c'));
+	mock_write(&m, 5, 8, 8, 'd');
+	cr_assert_eq(flush(6, 8, 8, G | P, 0), 0);
+	settle();
+	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	next_is(6, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert(is_durable(8, 8, 'd'));
+	end();
+}
+
+/* Who wants visible only, or nothing, asks nobody. */
+Test(shim_agent, not_asked)
+{
+	begin();
+	cr_assert_eq(flush(1, 0, 64, G, 0), 0);
+	cr_assert_eq(flush(2, 64, 0, P, 0), 0);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	nothing_more();
+	cr_assert_eq(m.side.nout, 0u);
+	end();
+}
+
+Test(shim_agent, unsignaled)
+{
+	begin();
+	m.q.pub.wr_flags = 0;
+	mock_write(&m, 1, 0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	mock_write(&m, 3, 64, 64, 'b');
+	settle();
+	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	nothing_more();
+	cr_assert(is_durable(0, 64, 'a'));
+	/* An error is shown all the same. */
+	mock_side_again(&m);
+	cr_assert_eq(flush(4, 0, 64, P, 0), 0);
+	settle();
+	next_is(4, IBV_WC_REM_ACCESS_ERR, 0);
+	end();
+}
+
+/* More at once than may be without an answer; all in their order. */
+Test(shim_agent, many)
+{
+	struct ibv_wc wc[CQE];
+	int n = 0;
+
+	begin();
+	for (uint64_t i = 0; i < 20; i++)
+		cr_assert_eq(flush(i, i * 32, 32, P, 0), 0);
+	for (int i = 0; i < 40; i++) {
+		mock_run(&m);
+		mock_side_run(&m);
+		n += ibv_rpmem_poll_cq(m.cq, CQE - n, wc + n);
+		cr_assert_leq(m.side.nout, (size_t)RP_ASK_MAX);
+	}
+	cr_assert_eq(n, 20);
+	for (int i = 0; i < n; i++) {
+		cr_assert_eq(wc[i].wr_id, (uint64_t)i);
+		cr_assert_eq(wc[i].status, IBV_WC_SUCCESS);
+	}
+	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
+	/* As many slots as the queue has entries, but for those who listen. */
+	for (uint64_t i = 0; i < CQE - RP_SIDE_RECVS; i++)
+		cr_assert_eq(flush(i, 0, 32, P, 0), 0);
+	cr_assert_eq(flush(99, 0, 32, P, 0), ENOMEM);
+	for (int i = 0; i < 40; i++) {
+		mock_run(&m);
+		mock_side_run(&m);
+		n += ibv_rpmem_poll_cq(m.cq, 1, wc);
+	}
+	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
+	end();
+}
+
+/* Two batches: what was not posted leaves nothing behind. */
+Test(shim_agent, batches)
+{
+	const size_t all = CQE - RP_SIDE_RECVS - 1;
+
+	begin();
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	ibv_rpmem_wr_flush(&m.q.pub, 99, MOCK_AT, 64, P, 0);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	ibv_rpmem_wr_abort(&m.q.pub);
+	cr_assert_eq(free_slots(), all);
+	m.complete_err = ENOMEM;
+	m.complete_posted = 1;
+	ibv_rpmem_wr_start(&m.q.pub);
+	m.q.pub.wr_id = 1;
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	m.q.pub.wr_id = 2;
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOMEM);
+	settle();
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	nothing_more();
+	cr_assert_eq(free_slots(), all + 1);
+	end();
+}
+
+/* A region that is there no more, under the same rkey. */
+Test(shim_agent, refused)
+{
+	begin();
+	mock_side_again(&m);
+	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	mock_write(&m, 3, 0, 64, 'a');
+	settle();
+	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
+	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+	next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
+	nothing_more();
+	cr_assert_eq(m.fails, 1u);
+	cr_assert_eq(flush(4, 0, 64, P, 0), ENOTCONN);
+	/* What the device did before it knew is no success either. */
+	m.error = false;
+	mock_write(&m, 5, 0, 64, 'a');
+	mock_run(&m);
+	next_is(5, IBV_WC_WR_FLUSH_ERR, 0);
+	end();
+}
+
+/* Nobody answers: the connection is over, and says so. */
+Test(shim_agent, silence)
+{
+	for (int greeting = 0; greeting < 2; greeting++) {
+		begin();
+		if (!greeting) {
+			cr_assert_eq(flush(9, 0, 64, P, 0), 0);
+			settle();
+			next_is(9, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		}
+		m.side.answer = 99;
+		cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+		mock_write(&m, 2, 64, 64, 'b');
+		settle();
+		nothing_more();
+		m.side.now += 999999999;
+		nothing_more();
+		m.side.now += 1;
+		settle();
+		next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
+		next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+		cr_assert_eq(m.fails, 1u);
+		end();
+	}
+}
+
+/* An answer that has come is not late because nobody looked. */
+Test(shim_agent, late_looks)
+{
+	begin();
+	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	settle();
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	mock_run(&m);
+	nothing_more();
+	mock_side_run(&m);
+	m.side.now += 9000000000;
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	end();
+}
+
+Test(shim_agent, side_lost)
+{
+	for (int i = 0; i < 2; i++) {
+		begin();
+		if (i)
+			m.side.ask_err = ENOMEM;
+		else
+			m.side.error = true;
+		cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+		mock_write(&m, 2, 0, 64, 'b');
+		settle();
+		next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
+		next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+		cr_assert_eq(m.fails, 1u);
+		end();
+	}
+}
+
+/* What the connection itself says comes first. */
+Test(shim_agent, data_lost)
+{
+	begin();
+	mock_write(&m, 1, 0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(flush(3, 0, 64, P, 0), 0);
+	m.drop_ack = true;
+	settle();
+	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
+	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+	next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
+	nothing_more();
+	cr_assert_eq(m.side.nout, 0u);
+	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS - 1);
+	end();
+	/* A flush that the agent has in hand is as good as ever. */
+	begin();
+	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	mock_run(&m);
+	nothing_more();
+	mock_write(&m, 2, 0, 64, 'a');
+	m.drop_ack = true;
+	settle();
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_RETRY_EXC_ERR, 0);
+	end();
+}
+
+/* Nobody but an agent says that, and then nobody is believed any more. */
+Test(shim_agent, nonsense)
+{
+	begin();
+	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	mock_run(&m);
+	nothing_more();
+	memset(&m.side.in[0], 0xee, sizeof(m.side.in[0]));
+	m.side.in[0].len = 48;
+	m.side.nin = 1;
+	settle();
+	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
+	end();
+}
+
+/* Receives are in no order with what was sent. */
+Test(shim_agent, receives_are_not_held)
+{
+	begin();
+	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	mock_run(&m);
+	nothing_more();
+	m.done[m.ndone++] = (struct ibv_wc){
+		.wr_id = 7, .opcode = IBV_WC_RECV, .qp_num = MOCK_QPN};
+	next_is(7, IBV_WC_SUCCESS, IBV_WC_RECV);
+	/* Nor is what another queue pair has done. */
+	m.done[m.ndone++] = (struct ibv_wc){.wr_id = 8, .qp_num = MOCK_QPN};
+	m.done[m.ndone - 1].qp_num++;
+	drink(1);
+	cr_assert_eq(shown[ntaken++].wr_id, 8u);
+	settle();
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	end();
+}
+
+/* The record, then what says that it is there: never the other way round. */
+Test(shim_agent, atomic_writes_are_behind_flushes)
+{
+	uint64_t got;
+
+	begin();
+	mock_write(&m, 1, 0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(atomic_write(3, 128, 0x1122334455667788), 0);
+	cr_assert_eq(flush(4, 128, 8, P, 0), 0);
+	mock_write(&m, 5, 256, 64, 'b');
+	mock_run(&m);
+	for (int i = 0; i < 40; i++) {
+		drink(1);
+		memcpy(&got, m.visible + 128, 8);
+		if (got)
+			cr_assert(is_durable(0, 64, 'a'));
+		/* Only the greeting and the flush are on their way. */
+		if (nshown < 2)
+			cr_assert_eq(got, 0u);
+		mock_side_step(&m);
+	}
+	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(3, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
+	next_is(4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	memcpy(&got, m.medium + 128, 8);
+	cr_assert_eq(got, 0x1122334455667788u);
+	end();
+}
+
+/* A device that does it goes on doing it, until the agent is at work. */
+Test(shim_agent, native_atomic_writes)
+{
+	struct rp_desc d;
+
+	begin();
+	d = mock_desc(&m);
+	cr_assert_eq(mock_add(&m, &d, RP_DESC_ATOMIC_WRITE), 0);
+	cr_assert_eq(atomic_write(1, 8, 1), 0);
+	cr_assert_eq(m.queue[0].op, MOCK_ATOMIC_WRITE);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, 9);
+	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(atomic_write(3, 8, 2), 0);
+	cr_assert_eq(m.queue[1].op, MOCK_READ);
+	settle();
+	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(3, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
+	cr_assert(m.visible[8] == 2);
+	end();
+}
+
+/* Not aligned, outside, or not allowed: as the device has it. */
+Test(shim_agent, bad_atomic_writes)
+{
+	begin();
+	cr_assert_eq(atomic_write(1, 4, 1), EINVAL);
+	cr_assert_eq(atomic_write(1, MOCK_BYTES, 1), 0);
+	settle();
+	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
+	end();
+	begin();
+	m.side.region.writable = false;
+	cr_assert_eq(atomic_write(1, 8, 1), 0);
+	settle();
+	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
+	cr_assert_eq(m.visible[8], 0);
+	end();
+}
+
+Test(shim_agent, detached_meanwhile)
+{
+	struct ibv_wc wc;
+	size_t late;
+
+	begin();
+	for (uint64_t i = 1; i < 4; i++)
+		cr_assert_eq(flush(i, 0, 64, P, 0), 0);
+	cr_assert(mock_step(&m));
+	cr_assert(mock_step(&m));
+	nothing_more();
+	late = m.side.nlistens;
+	rp_qp_fini(&m.q);
+	/* One read is still on its way, and has its slot. */
+	cr_assert_eq(free_slots(), (size_t)CQE - 1);
+	mock_run(&m);
+	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+	cr_assert_eq(free_slots(), (size_t)CQE);
+	/* What the side leaves behind is nobody's, whoever has its slot. */
+	memset(&m.q, 0, sizeof(m.q));
+	cr_assert_eq(rp_qp_init(&m.q, &m.qp, m.cq, m.cq->ops), 0);
+	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
+	while (late--)
+		m.done[m.ndone++] =
+			(struct ibv_wc){.wr_id = m.side.listens[late].wr_id,
+					.status = IBV_WC_WR_FLUSH_ERR,
+					.qp_num = MOCK_SIDE};
+	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+	cr_assert_eq(free_slots(), (size_t)CQE);
+	mock_side_fini(&m);
+	mock_fini(&m);
+}
+
+/* Nobody can be asked without room for the answer. */
+Test(shim_agent, short_queues)
+{
+	for (int cqe = 1; cqe < 9; cqe++) {
+		struct rp_asker k;
+
+		mock_init_cq(&m, cqe);
+		cr_assert_eq(rp_order_begin(&m.q, &k, 1, MOCK_SIDE, 1), ENOSPC);
+		cr_assert_eq(free_slots(), (size_t)cqe);
+		m.side.nlistens = 0;
+		mock_fini(&m);
+	}
+}
+
+Test(shim_agent, words)
+{
+	struct ibv_rpmem_region_attr a;
+
+	begin();
+	cr_assert_eq(ibv_rpmem_query_region(&m.q.pub, MOCK_RKEY, &a), 0);
+	cr_assert_str_eq(a.persistent, "agent-clwb");
+	cr_assert_str_eq(a.global, "fence");
+	cr_assert_str_eq(a.survives, "power");
+	end();
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asking a peer's agent beside a connection of the program's own, in order. */
+#ifndef RP_ASK_H
+#define RP_ASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "core/caps.h"
+#include "core/status.h"
+#include "core/wire.h"
+
+/*
+ * All that completes on one queue pair passes through here, in the order in
+ * which it was posted. A flush or a store enters when the read before it has
+ * come back, so what was written before that is in the target's memory; it
+ * leaves when the agent has answered. What is behind it waits.
+ *
+ * A store is asked for when nothing is before it any more: what it is to be
+ * behind is durable then. Flushes are asked for at once. Nothing is ever asked
+ * twice: the side connection is reliable, and its end is the end.
+ */
+enum rp_ask_kind {
+	RP_ASK_HELD, /* asks nothing; only waits */
+	RP_ASK_FLUSH,
+	RP_ASK_STORE, /* of 8 bytes */
+};
+enum rp_ask_end {
+	RP_ASK_OK,
+	RP_ASK_REFUSED, /* by the agent: why */
+	RP_ASK_LOST,	/* no answer, and none will come */
+	RP_ASK_BEHIND,	/* something before it has failed */
+};
+struct rp_ask_item {
+	STAILQ_ENTRY(rp_ask_item) link;
+	enum rp_ask_kind kind;
+	uint64_t key, addr, len;
+	enum rp_class required;
+	uint8_t value[8]; /* in the order of memory */
+	/* Written here; end is of who was taken off. */
+	enum {
+		RP_ASK_UNSENT,
+		RP_ASK_SENT,
+		RP_ASK_DONE
+	} state;
+	uint64_t token;
+	enum rp_ask_end end;
+	enum rp_status why;
+};
+
+/* What HELLO has for an address: the number of the queue pair that asks. */
+#define RP_ASK_NAME 4
+void rp_ask_name(uint32_t number, uint8_t name[RP_ASK_NAME]);
+
+/* Without an answer at once; and the longest message of this end. */
+#define RP_ASK_MAX     8
+#define RP_ASK_MSG_MAX 80
+
+struct rp_ask {
+	uint64_t cookie;   /* random, not 0 */
+	uint32_t number;   /* of the queue pair that asks */
+	uint64_t patience; /* ns */
+	enum {
+		RP_ASK_NEW,
+		RP_ASK_GREETED,
+		RP_ASK_OPEN,
+		RP_ASK_GONE
+	} state;
+	uint64_t theirs, incarnation;
+	uint64_t next_token, next_seq;
+	unsigned int credits, unanswered;
+	bool stores;	/* the agent can */
+	bool failed;	/* one was not OK: all behind it are not */
+	uint64_t until; /* when silence is death */
+	STAILQ_HEAD(, rp_ask_item) items;
+	unsigned int asking; /* of these, flushes and stores */
+};
+void rp_ask_init(struct rp_ask *a, uint64_t cookie, uint32_t number,
+		 uint64_t patience);
+
+/* Behind all that are there. */
+void rp_ask_put(struct rp_ask *a, struct rp_ask_item *i);
+/* The first, if it has ended, taken off; or NULL. */
+struct rp_ask_item *rp_ask_take(struct rp_ask *a);
+
+/*
+ * The next message that may go out: into buf, RP_ASK_MSG_MAX bytes. Its length,
+ * or 0: none. *whose: who asks; NULL: nobody, it is the greeting. It counts as
+ * sent, so who cannot send it calls rp_ask_lose().
+ */
+size_t rp_ask_next(struct rp_ask *a, uint64_t now, void *buf,
+		   struct rp_ask_item **whose);
+/*
+ * What came from the other end, which is hostile. False: no agent says that,
+ * here; it has been lost.
+ */
+bool rp_ask_heard(struct rp_ask *a, uint64_t now, const void *msg, size_t len);
+/* No answer will come any more. */
+void rp_ask_lose(struct rp_ask *a);
+/* Is an answer overdue? Then it has been lost. */
+bool rp_ask_late(struct rp_ask *a, uint64_t now);
+
+#endif

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Completions of queue pairs whose peer's agent is asked: in their order. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "verbs/shim.h"
+
+#define AT_ONCE 32 /* completions */
+
+/* --- what is held --- */
+
+bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n)
+{
+	struct rp_held *h;
+
+	while (cq->npool < n) {
+		h = malloc(sizeof(*h));
+		if (!h)
+			return false;
+		rp_order_put(cq, h);
+	}
+	return true;
+}
+
+void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h)
+{
+	LIST_INSERT_HEAD(&cq->pool, h, link);
+	cq->npool++;
+}
+
+struct rp_held *rp_order_get(struct ibv_rpmem_cq *cq)
+{
+	struct rp_held *h = LIST_FIRST(&cq->pool);
+
+	LIST_REMOVE(h, link);
+	cq->npool--;
+	return h;
+}
+
+static void done_with(struct ibv_rpmem_cq *cq, struct rp_held *h)
+{
+	if (h->slot)
+		rp_slot_give(cq, h->slot);
+	rp_order_put(cq, h);
+}
+
+static void hold(struct rp_qp *q, struct rp_held *h, const struct ibv_wc *wc)
+{
+	h->wc = *wc;
+	rp_ask_put(&q->asker->ask, &h->item);
+	if (!q->is_busy)
+		LIST_INSERT_HEAD(&q->cq->busy, q, busy);
+	q->is_busy = true;
+}
+
+/* --- the side queue pair --- */
+
+static void push(struct rp_qp *q)
+{
+	struct rp_asker *k = q->asker;
+	struct rp_ask_item *whose;
+	struct rp_slot *s, **own;
+	unsigned int buf;
+	size_t len;
+
+	while (k->tx_free) {
+		buf = (unsigned int)__builtin_ctz(k->tx_free);
+		len = rp_ask_next(&k->ask, q->ops->now(q), k->tx[buf], &whose);
+		if (!len)
+			return;
+		own = whose ? &((struct rp_held *)whose)->slot : &k->greeting;
+		s = *own;
+		*own = NULL;
+		s->kind = RP_SLOT_SEND;
+		s->qp_num = k->qp_num;
+		s->buf = buf;
+		k->tx_free &= ~(1u << buf);
+		if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
+			k->tx_free |= 1u << buf;
+			rp_slot_give(q->cq, s);
+			rp_ask_lose(&k->ask);
+		}
+	}
+}
+
+static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
+{
+	struct rp_qp *q = s->q;
+	struct rp_asker *k = q->asker;
+	const unsigned int buf = s->buf;
+	bool well = wc->status == IBV_WC_SUCCESS;
+
+	if (s->kind == RP_SLOT_SEND) {
+		k->tx_free |= 1u << buf;
+		rp_slot_give(q->cq, s);
+	} else if (well) {
+		well = rp_ask_heard(&k->ask, q->ops->now(q), k->rx[buf],
+				    wc->byte_len) &&
+		       !q->ops->listen(q, wc->wr_id, k->rx[buf]);
+	}
+	if (!well)
+		rp_ask_lose(&k->ask);
+	push(q);
+}
+
+/* --- in --- */
+
+static struct rp_qp *busy_one(const struct ibv_rpmem_cq *cq, uint32_t qp_num)
+{
+	struct rp_qp *q;
+
+	LIST_FOREACH (q, &cq->busy, busy)
+		if (q->pub.qp->qp_num == qp_num)
+			return q;
+	return NULL;
+}
+
+/* True: it is shown now, as wc says. */
+static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
+{
+	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
+	struct rp_qp *q;
+	struct rp_held *h;
+	bool show = true;
+
+	/* Of a side queue pair that was here before: it came late. */
+	if (s && s->qp_num != wc->qp_num)
+		return false;
+	if (s && s->kind != RP_SLOT_READ) {
+		side_done(s, wc);
+		return false;
+	}
+	if (s) {
+		show = rp_slot_done(s, wc);
+		h = s->held;
+		q = s->q;
+		if (q && h && wc->status == IBV_WC_SUCCESS) {
+			s->held = NULL;
+			h->show = show;
+			h->slot = s;
+			hold(q, h, wc);
+			push(q);
+			return false;
+		}
+		rp_slot_give(cq, s);
+	}
+	if (wc->status != IBV_WC_SUCCESS)
+		rp_cq_lose(cq, wc->qp_num);
+	q = busy_one(cq, wc->qp_num);
+	if (!q || !show)
+		return show;
+	/* Receives have no place in the order of what was sent. */
+	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
+		return true;
+	h = rp_order_get(cq);
+	h->item.kind = RP_ASK_HELD;
+	h->show = true;
+	h->slot = NULL;
+	hold(q, h, wc);
+	return false;
+}
+
+/* --- out --- */
+
+/* What the device would call it. */
+static enum ibv_wc_status status_of(enum rp_status why)
+{
+	switch (why) {
+	case RP_ST_UNKNOWN_KEY:
+	case RP_ST_STALE_KEY:
+	case RP_ST_RANGE:
+	case RP_ST_WRAP:
+	case RP_ST_VOLATILE:
+	case RP_ST_CLASS:
+	case RP_ST_INCARNATION:
+	case RP_ST_ALIGN:
+	case RP_ST_ACCESS:
+		return IBV_WC_REM_ACCESS_ERR;
+	case RP_ST_BAD_MESSAGE:
+	case RP_ST_UNSUPPORTED:
+		return IBV_WC_REM_INV_REQ_ERR;
+	default:
+		return IBV_WC_REM_OP_ERR;
+	}
+}
+
+/* True: the program sees it. */
+static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
+{
+	*wc = h->wc;
+	switch (h->item.end) {
+	case RP_ASK_OK:
+		return h->show;
+	case RP_ASK_REFUSED:
+		rp_log(RP_LOG_WARN, "the target's agent: %s",
+		       rp_status_remedy(h->item.why));
+		wc->status = status_of(h->item.why);
+		break;
+	case RP_ASK_LOST:
+		rp_log(RP_LOG_WARN, "the target's agent does not answer");
+		wc->status = IBV_WC_RETRY_EXC_ERR;
+		break;
+	case RP_ASK_BEHIND:
+		wc->status = IBV_WC_WR_FLUSH_ERR;
+		return true;
+	}
+	/* As a failed request of its own would do. */
+	atomic_store(&q->lost, true);
+	q->ops->fail(q);
+	return true;
+}
+
+static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct rp_qp *q, *next;
+	struct rp_held *h;
+	int shown = 0;
+
+	for (q = LIST_FIRST(&cq->busy); q && shown < n; q = next) {
+		next = LIST_NEXT(q, busy);
+		while (shown < n &&
+		       (h = (struct rp_held *)rp_ask_take(&q->asker->ask))) {
+			shown += leaves(q, h, &wc[shown]);
+			done_with(cq, h);
+			/* It may have been what a store waited for. */
+			push(q);
+		}
+		/* One that has failed shows its errors from here on. */
+		if (STAILQ_EMPTY(&q->asker->ask.items) &&
+		    !q->asker->ask.failed) {
+			LIST_REMOVE(q, busy);
+			q->is_busy = false;
+		}
+	}
+	return shown;
+}
+
+/* True: somebody's silence has lasted too long. */
+static bool too_late(const struct ibv_rpmem_cq *cq)
+{
+	struct rp_qp *q;
+	bool any = false;
+
+	LIST_FOREACH (q, &cq->busy, busy)
+		any |= rp_ask_late(&q->asker->ask, q->ops->now(q));
+	return any;
+}
+
+int rp_order_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
+{
+	int shown = 0, n = 0, k;
+
+	for (;;) {
+		shown += hand_out(cq, num - shown, wc + shown);
+		if (shown == num)
+			break;
+		k = num - shown;
+		if (cq->askers && k > AT_ONCE)
+			k = AT_ONCE;
+		if (cq->askers && !rp_order_reserve(cq, (size_t)k)) {
+			n = -ENOMEM;
+			break;
+		}
+		n = cq->ops->poll(cq->base, k, wc + shown);
+		if (n < 0 || (!n && !too_late(cq)))
+			break;
+		for (int i = 0, from = shown; i < n; i++) {
+			struct ibv_wc *got = &wc[from + i];
+
+			if (!arrives(cq, got))
+				continue;
+			if (&wc[shown] != got)
+				wc[shown] = *got;
+			shown++;
+		}
+	}
+	return shown || n >= 0 ? shown : n;
+}
+
+/* --- an asker's life --- */
+
+/*
+ * Its side queue pair is no more. What of it still comes is known by the number
+ * in it, so its slots can be used again.
+ */
+static void drop_slots(struct rp_qp *q)
+{
+	struct ibv_rpmem_cq *cq = q->cq;
+
+	for (size_t i = 0; i < cq->nslots; i++)
+		if (cq->slots[i].q == q && cq->slots[i].kind != RP_SLOT_READ)
+			rp_slot_give(cq, &cq->slots[i]);
+}
+
+int rp_order_begin(struct rp_qp *q, struct rp_asker *k, uint64_t cookie,
+		   uint32_t qp_num, uint64_t patience)
+{
+	struct ibv_rpmem_cq *cq = q->cq;
+	struct rp_slot *s;
+	int ret = ENOSPC;
+
+	rp_ask_init(&k->ask, cookie, qp_num, patience);
+	k->qp_num = qp_num;
+	k->tx_free = (1u << RP_SIDE_SENDS) - 1;
+	pthread_mutex_lock(&cq->lock);
+	q->asker = k;
+	k->greeting = rp_slot_take(cq, q);
+	if (!k->greeting)
+		goto fail;
+	k->greeting->kind = RP_SLOT_SEND;
+	for (unsigned int i = 0; i < RP_SIDE_RECVS; i++) {
+		s = rp_slot_take(cq, q);
+		if (!s)
+			goto fail;
+		s->kind = RP_SLOT_RECV;
+		s->qp_num = qp_num;
+		s->buf = i;
+		ret = q->ops->listen(q, (uintptr_t)s, k->rx[i]);
+		if (ret)
+			goto fail;
+		ret = ENOSPC;
+	}
+	cq->askers++;
+	pthread_mutex_unlock(&cq->lock);
+	return 0;
+fail:
+	drop_slots(q);
+	q->asker = NULL;
+	pthread_mutex_unlock(&cq->lock);
+	return ret;
+}
+
+void rp_order_end(struct rp_qp *q)
+{
+	struct rp_ask_item *i;
+	struct rp_held *h;
+
+	if (!q->asker)
+		return;
+	while ((i = STAILQ_FIRST(&q->asker->ask.items))) {
+		STAILQ_REMOVE_HEAD(&q->asker->ask.items, link);
+		h = (struct rp_held *)i;
+		done_with(q->cq, h);
+	}
+	if (q->is_busy)
+		LIST_REMOVE(q, busy);
+	q->is_busy = false;
+	drop_slots(q);
+	q->cq->askers--;
+	q->asker = NULL;
+}
