@@ -139,7 +139,7 @@ static struct rp_ask_item *next(struct rp_ask *a)
 	if (!i || i->kind == RP_ASK_FLUSH)
 		return i;
 	/* The agent stores when it is asked; flushes take their time. */
-	return i == STAILQ_FIRST(&a->items) && !a->failed ? i : NULL;
+	return i == STAILQ_FIRST(&a->items) ? i : NULL;
 }
 
 size_t rp_ask_next(struct rp_ask *a, uint64_t now, void *buf,
