@@ -25,6 +25,13 @@ int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 	return rp_host_sim.facts(addr, len, facts);
 }
 
+int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_lasts *lasts, char *why)
+{
+	*lasts = RP_LASTS_NOT;
+	return 0;
+}
+
 bool rp_host_tells(const char *base, const char *device)
 {
 	return rp_host_sim.tells && rp_host_sim.tells();

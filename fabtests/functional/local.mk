@@ -70,6 +70,14 @@ fabtests_functional_inline_SOURCES = fabtests/functional/inline.c $(pair_sources
 fabtests_functional_inline_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_inline_LDADD = $(FABRIC_LIBS)
 
+# Programs that do not ask.
+check_PROGRAMS += fabtests/functional/unasked
+TESTS += fabtests/functional/unasked.sh
+EXTRA_DIST += fabtests/functional/unasked.sh
+fabtests_functional_unasked_SOURCES = fabtests/functional/unasked.c $(pair_sources)
+fabtests_functional_unasked_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_unasked_LDADD = $(FABRIC_LIBS)
+
 # Connections of our own.
 check_PROGRAMS += fabtests/functional/linked
 TESTS += fabtests/functional/linked.sh

@@ -120,7 +120,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	if (!h)
 		MUST(-FI_ENOMEM);
 	h->caps = FI_MSG | FI_RMA | FI_TAGGED | o->caps;
-	if (!o->prov || strstr(o->prov, "ofi_rpmem"))
+	if (!o->unasked && (!o->prov || strstr(o->prov, "ofi_rpmem")))
 		h->caps |= FI_RMA_PMEM;
 	if (o->sources)
 		h->caps |= FI_SOURCE;
@@ -193,8 +193,8 @@ void *pair_map(const char *path, size_t *len)
 void side_pool(struct side *s, const char *path)
 {
 	s->pool = pair_map(path, &s->pool_len);
-	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL, remote, 0, 1, FI_RMA_PMEM,
-		       &s->pool_mr, NULL));
+	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL, remote, 0, 1,
+		       s->o.unasked ? 0 : FI_RMA_PMEM, &s->pool_mr, NULL));
 }
 
 void side_memory(struct side *s)

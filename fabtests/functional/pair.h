@@ -28,6 +28,7 @@ struct pair_opts {
 	bool counts;	   /* side.cntr are bound */
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	bool local;	   /* hints with FI_MR_LOCAL */
+	bool unasked;	   /* nothing asks for persistence */
 	uint64_t caps;	   /* beside messages, tags and RMA */
 	uint64_t op_flags; /* default transmit flags */
 	uint64_t order;	   /* message order of what is sent */

@@ -1,6 +1,7 @@
 # Programs that know nothing of us: MPI.
-mpi_tests = fabtests/integration/openmpi.sh
+mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh
 TESTS += $(mpi_tests)
 EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
 	fabtests/integration/mpi_test.h \
-	fabtests/integration/onesided.c fabtests/integration/pt2pt.c
+	fabtests/integration/onesided.c fabtests/integration/pt2pt.c \
+	fabtests/integration/window.c

@@ -182,6 +182,13 @@ fabtests_unit_test_caps_invented_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_caps_invented_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_caps_lasts
+TESTS += fabtests/unit/test_caps_lasts
+fabtests_unit_test_caps_lasts_SOURCES = fabtests/unit/test_caps_lasts.c $(caps_rig)
+fabtests_unit_test_caps_lasts_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_caps_lasts_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_caps_lasts_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_caps_all
 TESTS += fabtests/unit/test_caps_all
 fabtests_unit_test_caps_all_SOURCES = fabtests/unit/test_caps_all.c $(caps_rig)

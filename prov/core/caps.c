@@ -76,8 +76,7 @@ static bool all_synchronous(const char *root, uintptr_t start, uintptr_t end)
 	return cursor >= end;
 }
 
-/* 0, or -EPROTO when the line has not the shape of one. */
-static int vma_parse(char *line, struct rp_vma *v)
+int rp_caps_vma_parse(char *line, struct rp_vma *v)
 {
 	int path = 0;
 
@@ -170,7 +169,7 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 		strtoul(line, &dash, 16);
 		if (*dash == '-' && strtoul(dash + 1, NULL, 16) <= cursor)
 			continue;
-		ret = vma_parse(line, &v);
+		ret = rp_caps_vma_parse(line, &v);
 		if (ret) {
 			say(why, "cannot make sense of /proc/self/maps");
 			break;

@@ -137,6 +137,31 @@ int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		    struct rp_facts *facts, char *why, struct rp_sources *src);
 
+/* What a range was meant for, by what is mapped there. */
+enum rp_lasts {
+	RP_LASTS_NOT,	/* nothing there outlives its process */
+	RP_LASTS_MAYBE, /* tmpfs, or what plays persistent memory */
+	RP_LASTS_MEANT, /* a file, a device, or what nothing is known of */
+};
+
+/*
+ * The most that any page of [addr, addr+len) was meant for; only what is shared
+ * and writable counts, and what has a name. Holes are none. 0, -EINVAL (empty
+ * or wrapping range) or -errno of /proc; why as above, on an error.
+ */
+int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_lasts *lasts, char *why);
+
+/* Memory whose registration did not ask for persistence, and may have it. */
+enum rp_unasked {
+	RP_UNASKED_ORDINARY,
+	RP_UNASKED_PERSISTENT,
+	RP_UNASKED_REFUSED,
+};
+/* reached: the class of the whole range; fit: it may be persistent at all. */
+enum rp_unasked rp_caps_unasked(enum rp_lasts lasts, bool fit,
+				enum rp_class reached, enum rp_class required);
+
 /*
  * Local file systems whose msync reaches the disk, by name: ext2, ext3, ext4,
  * xfs, btrfs, f2fs, ... "overlay", "fuse", "nfs" and unknown ones are not.

@@ -50,6 +50,9 @@ struct rp_vma {
 	char *path; /* points into the line */
 };
 
+/* 0, or -EPROTO when the line has not the shape of one. */
+int rp_caps_vma_parse(char *line, struct rp_vma *v);
+
 /* What lies behind a mapping. */
 struct rp_backing {
 	unsigned int major, minor; /* of which file; all 0: of none */

@@ -310,6 +310,9 @@ static ssize_t any_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 				 "writes nothing that could be committed\n");
 		return -FI_EOPNOTSUPP;
 	}
+	for (size_t i = 0; ep->unasked && i < c->msg->rma_iov_count; i++)
+		if (persistent(ep, c->msg->rma_iov[i].key))
+			flags |= ep->unasked;
 	return any(ep, c, flags, rp_ep_wants(ep, flags));
 }
 
@@ -336,7 +339,8 @@ static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
 	for (size_t i = 0; i < count; i++)
 		rma.count += iov[i].count;
 	call.msg = &msg;
-	return any(ep, &call, ep->op_flags, rp_ep_wants(ep, ep->op_flags));
+	return any(ep, &call, ep->op_flags | ep->unasked,
+		   rp_ep_wants(ep, ep->op_flags));
 }
 
 /* Nothing for us to do but to translate. */

@@ -506,6 +506,8 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 		(info->tx_attr && (info->tx_attr->msg_order & RP_ORDER_ACROSS));
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
+	if (rp_params.commit_writes && ep->dom->marked)
+		ep->unasked = FI_COMMIT_COMPLETE;
 	ep->xport.ops = &rp_xport_ops;
 	ret = fi_endpoint(dom->base, b, &ep->base, context);
 	fi_freeinfo(b);

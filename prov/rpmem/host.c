@@ -43,6 +43,12 @@ int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 	return ret;
 }
 
+int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_lasts *lasts, char *why)
+{
+	return rp_caps_lasts(cfg, addr, len, lasts, why);
+}
+
 bool rp_host_tells(const char *base, const char *device)
 {
 	struct rp_nic nic;

@@ -27,6 +27,9 @@ int rp_host_random(void *buf, size_t len);
 int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
 		  const char *op_file, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why);
+/* As rp_caps_lasts(). */
+int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_lasts *lasts, char *why);
 /* Does the base tell when a connection broke? See struct rp_facts, told. */
 bool rp_host_tells(const char *base, const char *device);
 /* What writes over such a base travel over. */

@@ -355,6 +355,12 @@ static bool wants_persistence(const struct fi_info *hints)
 		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
 }
 
+/* For programs that do not know of it: whoever may write remotely. */
+static bool gets_persistence(const struct fi_info *hints)
+{
+	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
+}
+
 /*
  * Keys that say what memory they stand for change mr_mode, so a program that
  * asks for other things only gets the base's.
@@ -364,7 +370,8 @@ static bool may_make_keys(uint32_t version, const struct fi_info *hints)
 	return FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints &&
 	       hints->domain_attr &&
 	       (hints->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
-	       (!hints->caps || wants_persistence(hints));
+	       (!hints->caps || wants_persistence(hints) ||
+		gets_persistence(hints));
 }
 
 /* Every commit stands on it that who was told of a write knows that it came. */

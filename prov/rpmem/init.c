@@ -124,6 +124,10 @@ static void params_read(void)
 			"write durably over connections of our own where that "
 			"saves asking the target (no)");
 
+	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
+			"commit every write to files and persistent memory, "
+			"for programs that do not ask for it (no)");
+
 	if (!fi_param_get_str(&rp_prov, "class", &s) &&
 	    rp_class_parse(s, &rp_params.required))
 		FI_WARN(&rp_prov, FI_LOG_CORE,
@@ -146,6 +150,7 @@ static void params_read(void)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
 	cost_read();
 	fi_param_get_bool(&rp_prov, "connect", &rp_params.connect);
+	fi_param_get_bool(&rp_prov, "commit_writes", &rp_params.commit_writes);
 	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);
 	fi_param_get_bool(&rp_prov, "allow_force_granularity",
 			  &rp_params.allow_force_granularity);

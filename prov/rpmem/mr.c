@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Memory regions: the base's registration, and a key that carries the facts. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,8 @@ struct rp_mr {
 
 /* Base keys that we may choose are random too: an old key must not hit. */
 #define KEY_TRIES 64
+/* Several sentences about a region. */
+#define WHY_ROOM ((size_t)3 * RP_WHY_LEN)
 
 static int mr_close(struct fid *fid)
 {
@@ -223,22 +226,29 @@ int rp_mr_link(const struct rp_region *r, struct rp_conns *set,
 	return 0;
 }
 
-/* What backs the memory decides whether it may be called persistent. */
-static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static struct rp_caps_cfg caps_cfg(void)
 {
-	struct rp_dom *dom = mr->dom;
-	struct rp_region *r = &mr->region;
-	struct rp_caps_cfg cfg = {
+	return (struct rp_caps_cfg){
 		.trust_fs = rp_params.trust_fs,
 		.emulate = rp_params.emulate,
 		.allow_force_granularity = rp_params.allow_force_granularity,
 	};
-	struct rp_choice first;
+}
+
+/*
+ * What backs the memory decides whether it may be called persistent. why: what
+ * is against it, where it may not.
+ */
+static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
+		    char why[WHY_ROOM])
+{
+	struct rp_dom *dom = mr->dom;
+	struct rp_region *r = &mr->region;
 	char forbids[RP_WHY_LEN];
 	int ret;
 
 	if (attr->iov_count != 1) {
-		RP_WARN(MR, "FI_RMA_PMEM: register one range at a time\n");
+		strcpy(why, "register one range at a time");
 		return -FI_EINVAL;
 	}
 	r->base = attr->mr_iov[0].iov_base;
@@ -246,11 +256,12 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	r->addr = dom->base_info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)r->base
 			  : 0;
-	ret = rp_host_facts(
-		cfg, dom->fabric->base_name, dom->base_info->domain_attr->name,
-		rp_params.operator_file, r->base, r->len, &r->facts, r->why);
+	ret = rp_host_facts(caps_cfg(), dom->fabric->base_name,
+			    dom->base_info->domain_attr->name,
+			    rp_params.operator_file, r->base, r->len, &r->facts,
+			    r->why);
 	if (ret) {
-		RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", r->why);
+		strcpy(why, r->why);
 		return ret;
 	}
 	/* Ours are random: rarely, but maybe, one that was there before. */
@@ -265,11 +276,19 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	if (!(attr->access & FI_REMOTE_READ))
 		r->facts.fence = RP_NO;
 	r->choice = rp_method_pick(&r->facts, rp_params.method, forbids);
-	if (r->choice.method == RP_METHOD_REFUSED) {
-		RP_WARN(MR, "FI_RMA_PMEM refused: %s%s%s; %s\n", r->why,
-			*forbids ? "; " : "", forbids, r->choice.remedy);
-		return -FI_EOPNOTSUPP;
-	}
+	if (r->choice.method != RP_METHOD_REFUSED)
+		return 0;
+	snprintf(why, WHY_ROOM, "%s%s%s; %s", r->why, *forbids ? "; " : "",
+		 forbids, r->choice.remedy);
+	return -FI_EOPNOTSUPP;
+}
+
+static int make_persistent(struct rp_mr *mr)
+{
+	struct rp_region *r = &mr->region;
+	struct rp_choice first;
+	int ret;
+
 	if (rp_params.method)
 		r->forced = r->choice.method;
 	first = rp_method_best(&r->facts, RP_METHODS_BUILT);
@@ -290,6 +309,66 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	if (!ret && rp_params.measured)
 		rp_pmem_calibrate(r->pmem, rp_params.measured);
 	return ret;
+}
+
+static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
+{
+	char why[WHY_ROOM];
+	int ret = find_out(mr, attr, why);
+
+	if (!ret)
+		return make_persistent(mr);
+	RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", why);
+	return ret;
+}
+
+/* The program has not asked: what is a file is meant to last all the same. */
+static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
+{
+	const struct rp_caps_cfg cfg = caps_cfg();
+	enum rp_lasts lasts = RP_LASTS_NOT, here;
+	char why[WHY_ROOM];
+	int ret = 0;
+
+	for (size_t i = 0; i < attr->iov_count && !ret; i++) {
+		if (!attr->mr_iov[i].iov_len)
+			continue;
+		ret = rp_host_lasts(&cfg, attr->mr_iov[i].iov_base,
+				    attr->mr_iov[i].iov_len, &here, why);
+		if (!ret && here > lasts)
+			lasts = here;
+	}
+	if (ret) {
+		RP_WARN(MR, "FI_OFI_RPMEM_COMMIT_WRITES: %s\n", why);
+		return ret;
+	}
+	if (lasts == RP_LASTS_NOT)
+		return 0;
+	ret = find_out(mr, attr, why);
+	if (!ret && !mr->dom->marked) {
+		strcpy(why, "the hints do not let the provider make the keys "
+			    "(FI_MR_PROV_KEY)");
+		ret = -FI_EKEYREJECTED;
+	}
+	switch (rp_caps_unasked(lasts, !ret, mr->region.choice.class,
+				rp_params.required)) {
+	case RP_UNASKED_ORDINARY:
+		return 0;
+	case RP_UNASKED_PERSISTENT:
+		mr->persistent = true;
+		return make_persistent(mr);
+	case RP_UNASKED_REFUSED:
+		break;
+	}
+	if (!ret)
+		snprintf(why, sizeof(why), "%s: class %s, and %s is required",
+			 mr->region.why, rp_class_name(mr->region.choice.class),
+			 rp_class_name(rp_params.required));
+	RP_WARN(MR,
+		"FI_OFI_RPMEM_COMMIT_WRITES: memory that could not be written "
+		"durably is refused: %s\n",
+		why);
+	return ret ? ret : -FI_EOPNOTSUPP;
 }
 
 /* The base has the last word; where it is known what it means, say it. */
@@ -384,6 +463,11 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
 	if (mr->persistent) {
 		ret = judge(mr, attr);
+		if (ret)
+			goto free;
+	} else if (rp_params.commit_writes &&
+		   (attr->access & FI_REMOTE_WRITE)) {
+		ret = judge_unasked(mr, attr);
 		if (ret)
 			goto free;
 	}

@@ -469,8 +469,11 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	struct rp_ep *ep = ep_of(fid);
 	bool want = rp_ep_wants(ep, flags);
 
-	if (!(flags & FI_RPMEM_SAVE))
+	if (!(flags & FI_RPMEM_SAVE)) {
+		if (ep->unasked && any_persistent(msg))
+			flags |= ep->unasked;
 		return write_any(ep, msg, flags, want);
+	}
 	/* Nothing moves: only what was written before is brought to a level. */
 	if (msg->iov_count || (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)))
 		return -FI_EINVAL;
@@ -526,7 +529,8 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 				 rp_av_to_base(ep->av, dest), addr,
 				 rp_key_base(key), context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
-			 ep->op_flags, rp_ep_wants(ep, ep->op_flags));
+			 ep->op_flags | ep->unasked,
+			 rp_ep_wants(ep, ep->op_flags));
 }
 
 /* Apart, so that what the base gets at once needs no stack frame. */
@@ -575,7 +579,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 				    rp_av_to_base(ep->av, dest), addr,
 				    rp_key_base(key), context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
-			 ep->op_flags | FI_REMOTE_CQ_DATA,
+			 ep->op_flags | ep->unasked | FI_REMOTE_CQ_DATA,
 			 rp_ep_wants(ep, ep->op_flags));
 }
 

@@ -58,6 +58,7 @@ struct rp_params {
 	size_t max_sessions;
 	size_t inline_max; /* bytes of a durable write that is one message */
 	int connect;	   /* connections of our own */
+	int commit_writes; /* for programs that do not ask */
 	const struct rp_cost *measured; /* figures of this machine, or NULL */
 };
 extern struct rp_params rp_params;
@@ -508,6 +509,7 @@ struct rp_ep {
 	bool enabled;
 	bool dead; /* being closed */
 	size_t inject_size;
+	uint64_t unasked; /* FI_COMMIT_COMPLETE: of each write to a file */
 	bool keeps_waw;	  /* the program was promised the order of its writes */
 	bool keeps_order; /* ... or that of writes and messages, or fences */
 	enum rp_class required;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What memory was meant for, whose registration does not say: invented maps. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+
+TestSuite(caps_lasts, .init = caps_setup, .fini = caps_teardown);
+
+static enum rp_lasts lasts_at(uintptr_t addr, size_t len)
+{
+	enum rp_lasts lasts = 77;
+	int ret = rp_caps_lasts(&cfg, (void *)addr, len, &lasts, why);
+
+	cr_assert_eq(ret, 0, "%s", why);
+	return lasts;
+}
+
+/* Pages from 0x100000 on; the pool's is shown by IT, on a mount of this type.
+ */
+static void page_map(const char *type, const char *lines)
+{
+	static char text[16 * PATH_MAX], id[3 * PATH_MAX];
+	const char *it;
+
+	*text = 0;
+
+	invent(type, "rw");
+	sprintf(id, "%02x:%02x %llu %s", real.stx_dev_major, real.stx_dev_minor,
+		(unsigned long long)real.stx_ino, real_path);
+	while ((it = strstr(lines, "IT"))) {
+		strncat(text, lines, (size_t)(it - lines));
+		strcat(text, id);
+		lines = it + 2;
+	}
+	strcat(text, lines);
+	put("/proc/self/maps", "%s", text);
+}
+
+#define ANON	"00100000-00101000 rw-p 00000000 00:00 0\n"
+#define FILE_RW "00101000-00102000 rw-s 00000000 IT\n"
+#define FILE_RO "00102000-00103000 r--s 00000000 IT\n"
+#define FILE_P	"00103000-00104000 rw-p 00000000 IT\n"
+#define HEAP	"00105000-00106000 rw-p 00000000 00:00 0  [heap]\n"
+#define GONE	"00106000-00107000 rw-s 00000000 00:01 99 /dev/zero (deleted)\n"
+#define DEVICE	"00107000-00108000 rw-s 00000000 00:01 98 anon_inode:[x]\n"
+#define ALL	ANON FILE_RW FILE_RO FILE_P HEAP GONE DEVICE
+
+Test(caps_lasts, each_kind)
+{
+	page_map("ext4", ALL);
+	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x101ff8, 8), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x102000, 0x1000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x103000, 0x1000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x105000, 0x1000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x106000, 0x1000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x107000, 0x1000), RP_LASTS_MEANT);
+	/* Nothing is mapped there. */
+	cr_assert_eq(lasts_at(0x104000, 0x1000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x200000, 0x1000), RP_LASTS_NOT);
+}
+
+/* One page of a file is enough, wherever it lies; its neighbours are not. */
+Test(caps_lasts, in_part)
+{
+	page_map("ext4", ALL);
+	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x100000, 0x3000), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x101fff, 0x1000), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x102000, 0x5000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x102000, 0x5001), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x0ff000, 0x2001), RP_LASTS_MEANT);
+}
+
+/* Whose msync nobody vouches for is a file all the same. */
+Test(caps_lasts, whatever_it_is_on)
+{
+	static const char *types[] = {"xfs", "overlay", "nfs4", "fuse"};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		page_map(types[i], FILE_RW);
+		cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MEANT, "%s",
+			     types[i]);
+	}
+	page_map("tmpfs", ALL);
+	cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MAYBE);
+	cr_assert_eq(lasts_at(0x100000, 0x2000), RP_LASTS_MAYBE);
+	cr_assert_eq(lasts_at(0x101000, 0x6001), RP_LASTS_MEANT);
+	cfg.emulate = true;
+	cr_assert_eq(lasts_at(0x100000, 8), RP_LASTS_MAYBE);
+	page_map("ext4", ALL);
+	cr_assert_eq(lasts_at(0x105000, 8), RP_LASTS_MAYBE);
+	cr_assert_eq(lasts_at(0x103000, 8), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MEANT);
+}
+
+Test(caps_lasts, what_cannot_be_read)
+{
+	enum rp_lasts lasts = 77;
+
+	page_map("ext4", "no line of a map\n");
+	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -EPROTO);
+	cr_assert_eq(rp_caps_lasts(&cfg, HERE, 0, &lasts, why), -EINVAL);
+	cr_assert_eq(rp_caps_lasts(&cfg, HERE, SIZE_MAX, &lasts, why), -EINVAL);
+	cfg.root = "/nowhere";
+	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -ENOENT);
+	cr_assert_eq(lasts, 77, "it was told on an error");
+}
+
+/* The table of docs/guarantees.md, "Programs that do not ask". */
+Test(caps_lasts, verdicts)
+{
+	for (int fit = 0; fit < 2; fit++)
+		for (int reached = 0; reached <= RP_CLASS_POWER; reached++)
+			for (int req = 0; req <= RP_CLASS_POWER; req++) {
+				bool may = fit && reached >= req;
+
+				cr_assert_eq(rp_caps_unasked(RP_LASTS_NOT, fit,
+							     reached, req),
+					     RP_UNASKED_ORDINARY);
+				cr_assert_eq(rp_caps_unasked(RP_LASTS_MAYBE,
+							     fit, reached, req),
+					     may ? RP_UNASKED_PERSISTENT
+						 : RP_UNASKED_ORDINARY);
+				cr_assert_eq(rp_caps_unasked(RP_LASTS_MEANT,
+							     fit, reached, req),
+					     may ? RP_UNASKED_PERSISTENT
+						 : RP_UNASKED_REFUSED);
+			}
+}

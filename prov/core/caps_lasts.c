@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What memory was meant for, whose registration does not say. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/caps_priv.h"
+
+static enum rp_lasts lasts_by(enum rp_memory m)
+{
+	switch (m) {
+	case RP_MEM_ANON:
+	case RP_MEM_PRIVATE:
+		return RP_LASTS_NOT;
+	case RP_MEM_TMPFS:
+	case RP_MEM_EMULATED:
+		return RP_LASTS_MAYBE;
+	case RP_MEM_FILE:
+	case RP_MEM_DAX:
+	case RP_MEM_DAX_SYNC:
+	case RP_MEM_UNKNOWN:
+		break;
+	}
+	return RP_LASTS_MEANT;
+}
+
+int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_lasts *lasts, char *why)
+{
+	uintptr_t start = (uintptr_t)addr, end = start + len;
+	struct rp_backing b = {0}, here;
+	enum rp_lasts most = RP_LASTS_NOT;
+	char *line = NULL, *dash;
+	struct rp_vma v;
+	size_t size = 0;
+	int ret = 0;
+	FILE *f;
+
+	if (!len || end < start) {
+		rp_caps_say(why, RP_WHY_LEN, "the range is empty or wraps");
+		return -EINVAL;
+	}
+	f = rp_caps_open(cfg->root, "/proc/self/maps");
+	if (!f) {
+		ret = -errno;
+		rp_caps_say(why, RP_WHY_LEN, "cannot read /proc/self/maps: %s",
+			    strerror(-ret));
+		return ret;
+	}
+	while (most < RP_LASTS_MEANT && getline(&line, &size, f) > 0) {
+		strtoul(line, &dash, 16);
+		if (*dash == '-' && strtoul(dash + 1, NULL, 16) <= start)
+			continue;
+		ret = rp_caps_vma_parse(line, &v);
+		if (ret) {
+			rp_caps_say(why, RP_WHY_LEN,
+				    "cannot make sense of /proc/self/maps");
+			break;
+		}
+		if (v.start >= end)
+			break;
+		/* Read only: nobody can write it. */
+		if (v.perms[1] != 'w')
+			continue;
+		rp_caps_classify(cfg, &v, &b);
+		here = b;
+		rp_caps_emulate(cfg, &here);
+		if (lasts_by(here.memory) > most)
+			most = lasts_by(here.memory);
+	}
+	free(line);
+	fclose(f);
+	if (!ret)
+		*lasts = most;
+	return ret;
+}
+
+enum rp_unasked rp_caps_unasked(enum rp_lasts lasts, bool fit,
+				enum rp_class reached, enum rp_class required)
+{
+	if (lasts == RP_LASTS_NOT)
+		return RP_UNASKED_ORDINARY;
+	if (fit && reached >= required)
+		return RP_UNASKED_PERSISTENT;
+	/* A file is meant to last: who uses one must hear that it may not. */
+	return lasts == RP_LASTS_MEANT ? RP_UNASKED_REFUSED
+				       : RP_UNASKED_ORDINARY;
+}
