@@ -37,9 +37,9 @@ static void conn_close(struct rp_conn *c)
 	c->set->half -= !c->up && !c->over;
 	c->up = false;
 	c->over = true;
-	if (c->ep)
-		fi_close(&c->ep->fid);
-	c->ep = NULL;
+	if (c->cep)
+		c->set->ops->close(c->cep);
+	c->cep = NULL;
 	c->ngranted = 0;
 	rp_conn_recvs_close(c);
 	rp_linked_abandon(c);
@@ -74,32 +74,18 @@ void rp_conn_connected(struct rp_conn *c)
 		rp_link_up(c->peer);
 }
 
-static int conn_open(struct rp_conn *c, struct fi_info *info)
+/* Before anything can come. */
+static int make_ready(struct rp_conn *c)
 {
-	struct rp_conns *set = c->set;
-	int ret = fi_endpoint(set->domain, info, &c->ep, c);
+	bool messages = c->peer ? c->set->attr.asks : c->serves;
 
-	if (ret)
-		return ret;
-	ret = fi_ep_bind(c->ep, &set->eq->fid, 0);
-	if (!ret)
-		ret = fi_ep_bind(c->ep, &set->cq->fid,
-				 FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
-	if (!ret)
-		ret = fi_ep_bind(c->ep, &set->cq->fid, FI_RECV);
-	if (!ret)
-		ret = fi_enable(c->ep);
-	/* Before anything can come. */
-	if (!ret && (c->peer ? set->asks : c->serves))
-		ret = rp_conn_recvs_post(c);
-	return ret;
+	return messages ? rp_conn_recvs_post(c) : 0;
 }
 
 int rp_conn_dial(struct rp_xport *x, struct rp_peer *p, const void *addr,
 		 size_t len, uint64_t secret, void **conn)
 {
 	struct rp_conns *set = ep_of(x)->dom->conns;
-	struct fi_info *info;
 	struct rp_conn *c;
 	int ret = rp_conns_open(set, ep_of(x), false);
 
@@ -108,26 +94,15 @@ int rp_conn_dial(struct rp_xport *x, struct rp_peer *p, const void *addr,
 	    memcmp(addr, ep_of(x)->addr, sizeof(short)))
 		return ret ? ret : -FI_EINVAL;
 	c = conn_new(set);
-	info = fi_dupinfo(set->info);
-	if (!c || !info) {
-		ret = -FI_ENOMEM;
-		goto free;
-	}
+	if (!c)
+		return -FI_ENOMEM;
 	c->peer = p;
-	free(info->dest_addr);
-	info->dest_addr = malloc(len);
-	if (!info->dest_addr) {
-		ret = -FI_ENOMEM;
-		goto free;
-	}
-	memcpy(info->dest_addr, addr, len);
-	info->dest_addrlen = len;
-	ret = conn_open(c, info);
+	ret = set->ops->dial(set->ceps, addr, len, c, &c->cep);
 	if (!ret)
-		ret = fi_connect(c->ep, addr, &secret, sizeof(secret));
-free:
-	fi_freeinfo(info);
-	if (ret && c)
+		ret = make_ready(c);
+	if (!ret)
+		ret = set->ops->connect(c->cep, &secret, sizeof(secret));
+	if (ret)
 		conn_free(c);
 	else
 		*conn = c;
@@ -176,9 +151,9 @@ int rp_conn_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
 	}
 	if (!ret && rp_method_asks((enum rp_method)m->method)) {
 		c->serves = true;
-		if (!set->asks)
+		if (!set->attr.asks)
 			ret = -FI_ENOSYS;
-		else if (c->ep)
+		else if (c->cep)
 			ret = rp_conn_recvs_post(c);
 	}
 	if (!ret)
@@ -209,22 +184,28 @@ static struct rp_conn *offered(struct rp_conns *set, const void *shown,
 		return NULL;
 	memcpy(&secret, shown, sizeof(secret));
 	LIST_FOREACH (c, &set->all, link)
-		if (c->secret && c->secret == secret && !c->ep && !c->over)
+		if (c->secret && c->secret == secret && !c->cep && !c->over)
 			return c;
 	return NULL;
 }
 
-void rp_conn_requested(struct rp_conns *set, struct fi_info *info,
-		       const void *shown, size_t len)
+void rp_conn_requested(struct rp_conns *set, void *request, const void *shown,
+		       size_t len)
 {
 	struct rp_conn *c = offered(set, shown, len);
+	int ret;
 
 	if (!c) {
 		RP_INFO(EP_CTRL, "a connection that was offered to nobody is "
 				 "refused\n");
-		fi_reject(set->pep, info->handle, NULL, 0);
+		set->ops->reject(set->ceps, request);
 		return;
 	}
-	if (conn_open(c, info) || fi_accept(c->ep, NULL, 0))
+	ret = set->ops->take(set->ceps, request, c, &c->cep);
+	if (!ret)
+		ret = make_ready(c);
+	if (!ret)
+		ret = set->ops->accept(c->cep);
+	if (ret)
 		rp_conn_broken(c);
 }

@@ -22,6 +22,8 @@
 #define RP_CONNS_RECVS	3072
 /* Of one connection: one more, as it is posted again behind the answer. */
 #define RP_CONN_RECVS (RP_WIRE_LINKED + 1)
+/* Where receives are shared: as many as so many connections have alone. */
+#define RP_CONNS_POOL 8
 /* Sources that the device cannot be left alone with: copied, up to this. */
 #define RP_BOUNCE_SIZE	16384
 #define RP_BOUNCE_COUNT 32
@@ -32,9 +34,10 @@ struct rp_conn_recv {
 	uint8_t *buf;
 };
 struct rp_conn_recvs {
-	LIST_ENTRY(rp_conn_recvs) link; /* of set->dying */
-	struct rp_conn *conn;		/* NULL: it is over */
-	struct fid_mr *mr;
+	LIST_ENTRY(rp_conn_recvs) link; /* of set->dying, or set->pool */
+	struct rp_conn *conn; /* NULL: it is over; or they are all's */
+	bool served;	      /* for requests; else for answers */
+	struct rp_cep_mr mr;
 	size_t size; /* of each */
 	struct rp_conn_recv recv[RP_CONN_RECVS];
 	uint8_t bytes[];
@@ -44,7 +47,7 @@ struct rp_conn_recvs {
 struct rp_conn {
 	LIST_ENTRY(rp_conn) link;
 	struct rp_conns *set;
-	struct fid_ep *ep;    /* NULL: not accepted yet, or over */
+	struct rp_cep *cep;   /* NULL: not accepted yet, or over */
 	struct rp_peer *peer; /* at the initiator */
 	uint64_t secret;      /* at the target: who shows it is let in */
 	uint64_t born;
@@ -55,7 +58,8 @@ struct rp_conn {
 	struct rp_xport *x;	     /* at the target: who serves it */
 	bool serves;		     /* and there will be requests */
 	bool mute;		     /* an answer could not be sent */
-	struct rp_conn_recvs *recvs; /* NULL: no messages come */
+	bool receives;		     /* messages may come */
+	struct rp_conn_recvs *recvs; /* its own; NULL: those of all */
 	struct rp_mr *granted[RP_CONN_GRANTS];
 	unsigned int ngranted;
 };
@@ -63,12 +67,10 @@ struct rp_conn {
 /* All of one domain, and what they share; opened with the first. */
 struct rp_conns {
 	struct rp_dom *dom;
-	struct fi_info *info; /* of the base's connected endpoints */
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
-	struct fid_eq *eq;
-	struct fid_cq *cq;
-	struct fid_pep *pep; /* at the target */
+	const struct rp_cep_ops *ops;
+	struct rp_ceps *ceps;
+	struct rp_ceps_attr attr;
+	bool opened, listens;
 	uint8_t to[RP_WIRE_MAX_ADDR];
 	size_t to_len;
 	int epfd; /* wakes for all of it */
@@ -76,15 +78,17 @@ struct rp_conns {
 	unsigned int n, half, posted, nrecvs;
 	/* Of those that are over: until the queue has nothing more of them. */
 	LIST_HEAD(, rp_conn_recvs) dying;
-	bool abandoned;	    /* and slots */
-	bool asks;	    /* messages may go over them */
-	bool waits;	    /* the queue wakes who sleeps */
-	unsigned int empty; /* so often in a row nothing was there */
-	uint64_t looked;    /* for events, last */
+	/* Of all that were dialed, and of all that were taken. */
+	LIST_HEAD(, rp_conn_recvs) pool;
+	unsigned int npool[2]; /* by what they serve */
+	bool abandoned;	       /* and slots */
+	bool waits;	       /* the queue wakes who sleeps */
+	unsigned int empty;    /* so often in a row nothing was there */
+	uint64_t looked;       /* for events, last */
 	uint64_t landing;
-	struct fid_mr *landing_mr;
+	struct rp_cep_mr landing_mr;
 	char *bounce;
-	struct fid_mr *bounce_mr;
+	struct rp_cep_mr bounce_mr;
 	uint32_t bounce_free; /* a bit for each */
 };
 
@@ -99,13 +103,10 @@ void rp_conns_progress(struct rp_conns *set);
 int rp_conns_trywait(struct rp_conns *set, bool *soon);
 /* With the lock: no connection may reach this region any more. */
 void rp_conns_revoke(struct rp_conns *set, const struct rp_mr *mr);
-/* Register memory of ours there; *mr is NULL where none need be. */
+/* Register memory there; after an error, and then, mr->handle is NULL. */
 int rp_conns_reg(struct rp_conns *set, void *buf, size_t len, uint64_t access,
-		 struct fid_mr **mr);
-static inline bool rp_conns_local(const struct rp_conns *set)
-{
-	return set->info->domain_attr->mr_mode & FI_MR_LOCAL;
-}
+		 struct rp_cep_mr *mr);
+void rp_conns_dereg(struct rp_conns *set, struct rp_cep_mr *mr);
 /* Open what all share. For an endpoint's address: where to listen. */
 int rp_conns_open(struct rp_conns *set, const struct rp_ep *ep, bool listens);
 /* What goes by the name of the domain's own connections, for people. */
@@ -119,9 +120,9 @@ void rp_conn_hang_up(struct rp_xport *x, void *conn);
 int rp_conn_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
 		  struct rp_wire_offer *m);
 void rp_conn_unoffer(struct rp_xport *x, void *conn);
-/* Somebody connects, and shows this. info is not kept. */
-void rp_conn_requested(struct rp_conns *set, struct fi_info *info,
-		       const void *shown, size_t len);
+/* Somebody connects, and shows this. */
+void rp_conn_requested(struct rp_conns *set, void *request, const void *shown,
+		       size_t len);
 void rp_conn_connected(struct rp_conn *c);
 /* It is over: whoever has it is told. */
 void rp_conn_broken(struct rp_conn *c);
@@ -134,8 +135,11 @@ int rp_conn_recvs_post(struct rp_conn *c);
 void rp_conn_recvs_close(struct rp_conn *c);
 /* The queue has been read to its end since. */
 void rp_conn_recvs_reap(struct rp_conns *set);
-/* A message, or why there is none. */
-void rp_conn_received(struct rp_conn_recv *r, size_t len, int err);
+/* Nothing is to arrive any more: reap() when nothing can. */
+void rp_conn_recvs_end(struct rp_conns *set);
+/* A message, or why there is none; c: whose, where the receive is all's. */
+void rp_conn_received(struct rp_conns *set, struct rp_conn_recv *r,
+		      struct rp_conn *c, size_t len, int err);
 void rp_conn_answer(struct rp_xport *x, void *conn, const void *msg,
 		    size_t len);
 /* Contexts that come back: slots, but for those. */

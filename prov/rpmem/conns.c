@@ -19,6 +19,8 @@
 /* And where something has just been it is worth more than one look. */
 #define HOT   64
 #define TRIES 4
+/* So many are read at once. */
+#define BATCH 16
 /* Events are rare: looked for so often where nobody waits for one. */
 #define LOOK_NS 1000000ull
 
@@ -27,53 +29,22 @@ bool rp_conns_wanted(const char *base)
 	return rp_params.connect && base;
 }
 
-/* Where it is the same device, address and fabric as the datagrams'. */
-static bool fits(const struct rp_dom *dom, const struct fi_info *i)
+/* Queue pairs of our own where there are any; else the base's endpoints. */
+static const struct rp_cep_ops *maker(const char *base)
 {
-	const struct fi_info *b = dom->base_info;
-	const uint64_t caps =
-		FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-	uint64_t order = i->tx_attr->msg_order;
-
-	return i->ep_attr->type == FI_EP_MSG && !i->mode &&
-	       (i->caps & FI_RMA) && !(~i->caps & FI_RMA & caps) &&
-	       (order & (FI_ORDER_RAW | FI_ORDER_RMA_RAW)) &&
-	       i->ep_attr->max_order_raw_size >= sizeof(uint64_t) &&
-	       i->addr_format == b->addr_format &&
-	       (i->addr_format == FI_SOCKADDR_IN ||
-		i->addr_format == FI_SOCKADDR_IN6) &&
-	       !strcmp(i->domain_attr->name, b->domain_attr->name) &&
-	       !strcmp(i->fabric_attr->name, b->fabric_attr->name);
-}
-
-static struct fi_info *find_info(const struct rp_dom *dom)
-{
-	const struct fi_info *b = dom->base_info;
-	struct fi_info *hints = fi_allocinfo(), *list = NULL, *i, *found = NULL;
-
-	if (!hints)
-		return NULL;
-	hints->caps = FI_MSG | FI_RMA;
-	hints->addr_format = b->addr_format;
-	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
-				      FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	hints->domain_attr->threading = b->domain_attr->threading;
-	hints->tx_attr->msg_order = FI_ORDER_RAW;
-	if (!rp_info_msg(dom->fabric->version, dom->fabric->base_name, hints,
-			 &list))
-		for (i = list; i && !found; i = i->next)
-			if (fits(dom, i))
-				found = fi_dupinfo(i);
-	fi_freeinfo(list);
-	fi_freeinfo(hints);
-	return found;
+#ifdef HAVE_RDMACM
+	if (!strcasecmp(base, "verbs"))
+		return &rp_cep_verbs;
+#endif
+	return &rp_cep_fi;
 }
 
 struct rp_conns *rp_conns_new(struct rp_dom *dom)
 {
+	const char *base = dom->fabric->base_name;
 	struct rp_conns *set;
 
-	if (!dom->marked || !rp_conns_wanted(dom->fabric->base_name))
+	if (!dom->marked || !rp_conns_wanted(base))
 		return NULL;
 	set = calloc(1, sizeof(*set));
 	if (!set)
@@ -81,61 +52,36 @@ struct rp_conns *rp_conns_new(struct rp_dom *dom)
 	set->dom = dom;
 	LIST_INIT(&set->all);
 	LIST_INIT(&set->dying);
-	set->info = find_info(dom);
-	/* Answers are injected; and a receive is there for each message. */
-	set->asks = set->info &&
-		    set->info->tx_attr->inject_size >= RP_WIRE_INJECT &&
-		    set->info->rx_attr->size >= RP_CONN_RECVS;
+	LIST_INIT(&set->pool);
+	set->ops = maker(base);
+	set->ceps = set->ops->make(dom, &set->attr);
 	set->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (!set->info || set->epfd < 0) {
+	if (!set->ceps || set->epfd < 0) {
 		RP_INFO(DOMAIN,
 			"%s has no connected endpoints that suit: commits are "
 			"the agent's\n",
-			dom->fabric->base_name);
+			base);
 		if (set->epfd >= 0)
 			close(set->epfd);
-		fi_freeinfo(set->info);
+		if (set->ceps)
+			set->ops->destroy(set->ceps);
 		free(set);
 		return NULL;
 	}
 	return set;
 }
 
-static void close_fid(struct fid *fid)
-{
-	int ret = fi_close(fid);
-
-	if (ret)
-		RP_WARN(DOMAIN, "connections of our own: %s\n",
-			fi_strerror(-ret));
-}
-
 /* In the order of what needs what. */
 static void shut(struct rp_conns *set)
 {
-	if (set->pep)
-		close_fid(&set->pep->fid);
-	if (set->landing_mr)
-		close_fid(&set->landing_mr->fid);
-	if (set->bounce_mr)
-		close_fid(&set->bounce_mr->fid);
-	if (set->cq)
-		close_fid(&set->cq->fid);
-	if (set->domain)
-		close_fid(&set->domain->fid);
-	if (set->eq)
-		close_fid(&set->eq->fid);
-	if (set->fabric)
-		close_fid(&set->fabric->fid);
+	rp_conn_recvs_end(set);
+	rp_conns_dereg(set, &set->landing_mr);
+	rp_conns_dereg(set, &set->bounce_mr);
+	set->ops->shut(set->ceps);
 	rp_conn_recvs_reap(set);
 	free(set->bounce);
-	set->pep = NULL;
-	set->landing_mr = set->bounce_mr = NULL;
-	set->cq = NULL;
-	set->domain = NULL;
-	set->eq = NULL;
-	set->fabric = NULL;
 	set->bounce = NULL;
+	set->opened = set->listens = false;
 }
 
 void rp_conns_delete(struct rp_conns *set)
@@ -144,25 +90,28 @@ void rp_conns_delete(struct rp_conns *set)
 		return;
 	shut(set);
 	close(set->epfd);
-	fi_freeinfo(set->info);
+	set->ops->destroy(set->ceps);
 	free(set);
 }
 
 int rp_conns_reg(struct rp_conns *set, void *buf, size_t len, uint64_t access,
-		 struct fid_mr **mr)
+		 struct rp_cep_mr *mr)
 {
-	uint64_t key = 0;
-	int ret = 0;
+	int ret = set->ops->reg(set->ceps, buf, len, access, mr);
 
-	*mr = NULL;
-	if (!(set->info->domain_attr->mr_mode & FI_MR_PROV_KEY))
-		ret = rp_host_random(&key,
-				     set->info->domain_attr->mr_key_size < 8
-					     ? 4
-					     : sizeof(key));
-	return ret ? ret
-		   : fi_mr_reg(set->domain, buf, len, access, 0, key, 0, mr,
-			       NULL);
+	if (ret)
+		*mr = (struct rp_cep_mr){0};
+	return ret;
+}
+
+void rp_conns_dereg(struct rp_conns *set, struct rp_cep_mr *mr)
+{
+	int ret = mr->handle ? set->ops->dereg(mr) : 0;
+
+	if (ret)
+		RP_WARN(DOMAIN, "connections of our own: %s\n",
+			fi_strerror(-ret));
+	*mr = (struct rp_cep_mr){0};
 }
 
 static int open_memory(struct rp_conns *set)
@@ -174,7 +123,7 @@ static int open_memory(struct rp_conns *set)
 	set->bounce_free = UINT32_MAX;
 	if (!set->bounce)
 		return -FI_ENOMEM;
-	if (!rp_conns_local(set))
+	if (!set->attr.local)
 		return 0;
 	ret = rp_conns_reg(set, set->bounce, size, FI_WRITE | FI_SEND,
 			   &set->bounce_mr);
@@ -183,65 +132,31 @@ static int open_memory(struct rp_conns *set)
 				  FI_READ, &set->landing_mr);
 }
 
-static int watch(struct rp_conns *set, struct fid *fid)
-{
-	int fd, ret = fi_control(fid, FI_GETWAIT, &fd);
-
-	return ret ? ret : rp_wait_watch(set->epfd, fd);
-}
-
+/* The same interface, and whatever port there is. */
 static int open_all(struct rp_conns *set, const struct rp_ep *ep)
 {
-	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
-	struct fi_cq_attr cq = {
-		.size = RP_CONNS_POSTED,
-		.format = FI_CQ_FORMAT_MSG,
-	};
-	struct sockaddr_in6 *at;
+	struct sockaddr_storage at;
 	int ret;
 
-	/* The same interface, and whatever port there is. */
-	free(set->info->src_addr);
-	set->info->src_addrlen = ep->addr_len;
-	set->info->src_addr = malloc(ep->addr_len);
-	if (!set->info->src_addr)
-		return -FI_ENOMEM;
-	at = memcpy(set->info->src_addr, ep->addr, ep->addr_len);
-	at->sin6_port = 0; /* in the same place for both families */
+	if (ep->addr_len > sizeof(at))
+		return -FI_EINVAL;
+	memcpy(&at, ep->addr, ep->addr_len);
+	/* In the same place for both families. */
+	((struct sockaddr_in6 *)&at)->sin6_port = 0;
 	/* Each entry of a queue that wakes somebody costs two system calls. */
 	set->waits = set->dom->auto_progress || atomic_load(&set->dom->sleeps);
-	cq.wait_obj = set->waits ? FI_WAIT_FD : FI_WAIT_NONE;
-	ret = fi_fabric(set->info->fabric_attr, &set->fabric, NULL);
-	if (!ret)
-		ret = fi_domain(set->fabric, set->info, &set->domain, NULL);
-	if (!ret)
-		ret = fi_eq_open(set->fabric, &eq, &set->eq, NULL);
-	if (!ret)
-		ret = fi_cq_open(set->domain, &cq, &set->cq, NULL);
-	if (!ret)
-		ret = open_memory(set);
-	if (!ret)
-		ret = watch(set, &set->eq->fid);
-	if (!ret && set->waits)
-		ret = watch(set, &set->cq->fid);
-	return ret;
+	ret = set->ops->open(set->ceps, (struct sockaddr *)&at, ep->addr_len,
+			     set->waits, set->epfd);
+	return ret ? ret : open_memory(set);
 }
 
 static int listen_at(struct rp_conns *set)
 {
-	int ret = fi_passive_ep(set->fabric, set->info, &set->pep, NULL);
+	int ret;
 
 	set->to_len = sizeof(set->to);
-	if (!ret)
-		ret = fi_pep_bind(set->pep, &set->eq->fid, 0);
-	if (!ret)
-		ret = fi_listen(set->pep);
-	if (!ret)
-		ret = fi_getname(&set->pep->fid, set->to, &set->to_len);
-	if (ret && set->pep) {
-		close_fid(&set->pep->fid);
-		set->pep = NULL;
-	}
+	ret = set->ops->listen(set->ceps, set->to, &set->to_len);
+	set->listens = !ret;
 	return ret;
 }
 
@@ -249,12 +164,13 @@ int rp_conns_open(struct rp_conns *set, const struct rp_ep *ep, bool listens)
 {
 	int ret = 0;
 
-	if (!set->cq) {
+	if (!set->opened) {
 		ret = open_all(set, ep);
+		set->opened = !ret;
 		if (ret)
 			shut(set);
 	}
-	if (!ret && listens && !set->pep)
+	if (!ret && listens && !set->listens)
 		ret = listen_at(set);
 	if (ret)
 		RP_WARN(DOMAIN, "connections of our own: %s\n",
@@ -272,49 +188,18 @@ void rp_conns_revoke(struct rp_conns *set, const struct rp_mr *mr)
 				rp_conn_broken(c);
 }
 
-/* One that has been closed since may still have something to say. */
-static struct rp_conn *find(struct rp_conns *set, const struct fid *fid)
-{
-	struct rp_conn *c;
-
-	LIST_FOREACH (c, &set->all, link)
-		if (c->ep && &c->ep->fid == fid)
-			return c;
-	return NULL;
-}
-
 static bool read_event(struct rp_conns *set)
 {
-	union {
-		struct fi_eq_cm_entry e;
-		char room[sizeof(struct fi_eq_cm_entry) + 512];
-	} buf;
-	struct fi_eq_err_entry err = {0};
-	struct rp_conn *c;
-	uint32_t event;
-	ssize_t n = fi_eq_read(set->eq, &event, &buf, sizeof(buf), 0);
+	struct rp_cep_event e;
 
-	if (n == -FI_EAVAIL) {
-		if (fi_eq_readerr(set->eq, &err, 0) < 0)
-			return false;
-		c = find(set, err.fid);
-		if (c)
-			rp_conn_broken(c);
-		return true;
-	}
-	if (n < (ssize_t)sizeof(buf.e))
+	if (!set->ops->event(set->ceps, &e))
 		return false;
-	if (event == FI_CONNREQ) {
-		rp_conn_requested(set, buf.e.info, buf.e.data,
-				  (size_t)n - sizeof(buf.e));
-		fi_freeinfo(buf.e.info);
-		return true;
-	}
-	c = find(set, buf.e.fid);
-	if (c && event == FI_CONNECTED)
-		rp_conn_connected(c);
-	else if (c && event == FI_SHUTDOWN)
-		rp_conn_broken(c);
+	if (e.what == RP_CEP_REQUESTED)
+		rp_conn_requested(set, e.request, e.shown, e.shown_len);
+	else if (e.cep && e.what == RP_CEP_CONNECTED)
+		rp_conn_connected(e.owner);
+	else if (e.cep)
+		rp_conn_broken(e.owner);
 	return true;
 }
 
@@ -337,43 +222,35 @@ static void read_events(struct rp_conns *set)
 	}
 }
 
-static void came_back(struct rp_conns *set, void *context, uint64_t flags,
-		      size_t len, int err)
+static void came_back(struct rp_conns *set, const struct rp_cep_done *d)
 {
-	struct rp_conn_recv *r = rp_conn_recv_of(context);
+	struct rp_conn_recv *r = rp_conn_recv_of(d->context);
 
 	if (r)
-		rp_conn_received(r, len, err);
-	else if (context)
-		rp_linked_completed(set, context, flags & FI_READ, err);
+		rp_conn_received(set, r, d->owner, d->len, d->err);
+	else if (d->context)
+		rp_linked_completed(set, d->context, d->read, d->err);
+	else if (d->err && d->owner)
+		rp_conn_broken(d->owner);
 }
 
 static void read_cq(struct rp_conns *set)
 {
-	struct fi_cq_msg_entry e[16];
-	struct fi_cq_err_entry err;
-	ssize_t n;
+	struct rp_cep_done done[BATCH];
+	int n;
 
 	for (int rounds = 0; rounds < 64; rounds++) {
-		n = fi_cq_read(set->cq, e, 16);
-		if (n == -FI_EAVAIL) {
-			memset(&err, 0, sizeof(err));
-			if (fi_cq_readerr(set->cq, &err, 0) != 1)
-				return;
-			came_back(set, err.op_context, err.flags, 0,
-				  err.err ? err.err : FI_EIO);
-			continue;
-		}
-		if (n == -FI_EAGAIN) {
+		n = set->ops->poll(set->ceps, done, BATCH);
+		if (!n) {
 			rp_conn_recvs_reap(set);
 			rp_linked_reap(set);
-			return;
 		}
+		if (n <= 0)
+			return;
 		set->empty = 0;
-		for (ssize_t i = 0; i < n; i++)
-			came_back(set, e[i].op_context, e[i].flags, e[i].len,
-				  0);
-		if (n < 16)
+		for (int i = 0; i < n; i++)
+			came_back(set, &done[i]);
+		if (n < BATCH && !done[n - 1].err)
 			return;
 	}
 }
@@ -382,7 +259,7 @@ void rp_conns_progress(struct rp_conns *set)
 {
 	int tries = set->empty < HOT ? TRIES : 1;
 
-	if (!set->cq)
+	if (!set->opened)
 		return;
 	if (set->empty > EMPTY && ++set->empty % EACH)
 		return;
@@ -395,9 +272,7 @@ void rp_conns_progress(struct rp_conns *set)
 
 int rp_conns_trywait(struct rp_conns *set, bool *soon)
 {
-	struct fid *fids[2];
-
-	if (!set || !set->cq)
+	if (!set || !set->opened)
 		return 0;
 	/* Not before it has been looked at. */
 	if (set->empty > EMPTY) {
@@ -405,7 +280,5 @@ int rp_conns_trywait(struct rp_conns *set, bool *soon)
 		return -FI_EAGAIN;
 	}
 	*soon |= !set->waits;
-	fids[0] = &set->eq->fid;
-	fids[1] = &set->cq->fid;
-	return fi_trywait(set->fabric, fids, set->waits ? 2 : 1);
+	return set->ops->trywait(set->ceps);
 }

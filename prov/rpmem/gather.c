@@ -197,7 +197,7 @@ bool rp_gather_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
 	struct rp_slot *s;
 
 	/* Somebody has to look again soon, or it would never go. */
-	if (!dom->conns || !dom->conns->asks || dom->auto_progress ||
+	if (!dom->conns || !dom->conns->attr.asks || dom->auto_progress ||
 	    atomic_load(&dom->sleeps) ||
 	    (flags & (FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA | FI_FENCE)) ||
 	    msg->rma_iov_count != 1 || !len || len > MAX_LEN ||

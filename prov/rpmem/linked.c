@@ -2,7 +2,6 @@
 /* Durable writes over a connection of our own, and the reads behind them. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "rpmem/conn.h"
 
@@ -12,9 +11,7 @@ static void release_source(struct rp_conns *set, struct rp_slot *s)
 	if (s->linked.bounced)
 		set->bounce_free |= 1u << s->linked.bounce;
 	s->linked.bounced = false;
-	if (s->mr)
-		fi_close(&s->mr->fid);
-	s->mr = NULL;
+	rp_conns_dereg(set, &s->linked.source);
 }
 
 /* Nothing of it is under way any more. */
@@ -89,10 +86,11 @@ void rp_linked_completed(struct rp_conns *set, struct rp_slot *s, bool fence,
 		c->posted--;
 		set->posted--;
 	}
+	/* What was before a read on the same endpoint has been done by then. */
+	if (s->kind == RP_SLOT_LINKED && c && (!fence || !err))
+		rp_linked_written(&s->linked.op, err);
 	if (s->kind == RP_SLOT_LINKED && c && fence)
 		rp_linked_fenced(&s->linked.op, err);
-	else if (s->kind == RP_SLOT_LINKED && c)
-		rp_linked_written(&s->linked.op, err);
 	if (!s->due)
 		finish(set, s);
 }
@@ -129,15 +127,15 @@ static int prepare_source(struct rp_conns *set, struct rp_slot *s,
 		*iov = msg->msg_iov[0];
 		if (msg->iov_count != 1)
 			return -FI_EMSGSIZE;
-		if (!rp_conns_local(set))
+		if (!set->attr.local)
 			return 0;
-		if (rp_conns_reg(set, iov->iov_base, len, FI_WRITE, &s->mr))
+		if (rp_conns_reg(set, iov->iov_base, len, FI_WRITE,
+				 &s->linked.source))
 			return -FI_EMSGSIZE;
-		*desc = fi_mr_desc(s->mr);
+		*desc = s->linked.source.desc;
 		return 0;
 	}
-	if (msg->iov_count == 1 && !rp_conns_local(set) &&
-	    !(flags & FI_INJECT)) {
+	if (msg->iov_count == 1 && !set->attr.local && !(flags & FI_INJECT)) {
 		*iov = msg->msg_iov[0];
 		return 0;
 	}
@@ -146,90 +144,76 @@ static int prepare_source(struct rp_conns *set, struct rp_slot *s,
 		return -FI_EAGAIN;
 	gather(to, msg);
 	*iov = (struct iovec){.iov_base = to, .iov_len = len};
-	*desc = rp_mr_desc(set->bounce_mr);
+	*desc = set->bounce_mr.desc;
 	return 0;
 }
 
-static int post_write(struct rp_conn *c, struct rp_slot *s,
-		      const struct rp_link_way *way, struct iovec *iov,
-		      void *desc)
-{
-	struct fi_rma_iov rma = {
-		.addr = way->at,
-		.len = iov->iov_len,
-		.key = way->there,
-	};
-	const struct fi_msg_rma m = {
-		.msg_iov = iov,
-		.desc = &desc,
-		.iov_count = 1,
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
-		/* By the time that it fails the slot may be another's. */
-		.context = way->asks ? NULL : s,
-	};
-	/* Where an answer follows, that says it; errors end the receives. */
-	uint64_t flags = way->asks ? 0 : FI_COMPLETION;
-
-	/* Where nothing follows, this alone has to say that it arrived. */
-	if (way->method == RP_METHOD_DELIVERY &&
-	    strcasecmp(c->set->dom->fabric->base_name, "verbs"))
-		flags |= FI_DELIVERY_COMPLETE;
-	return (int)fi_writemsg(c->ep, &m, flags);
-}
-
-static int post_fence(struct rp_conn *c, struct rp_slot *s,
-		      const struct rp_link_way *way)
+/* The write, and behind it what says that it has arrived. */
+static int plan_write(struct rp_conn *c, struct rp_slot *s,
+		      const struct rp_link_way *way, const struct iovec *iov,
+		      void *desc, struct rp_cep_op *ops)
 {
 	struct rp_conns *set = c->set;
-	struct iovec iov = {
-		.iov_base = &set->landing,
-		.iov_len = way->fence_len,
-	};
-	struct fi_rma_iov rma = {
-		.addr = way->fence_at,
-		.len = way->fence_len,
+	bool last = !way->asks && !way->fence_len;
+
+	ops[0] = (struct rp_cep_op){
+		.kind = RP_CEP_WRITE,
+		.buf = iov->iov_base,
+		.len = iov->iov_len,
+		.desc = desc,
+		.at = way->at,
 		.key = way->there,
+		.told = last,
+		/* Where nothing follows, it has to say that it arrived. */
+		.delivered = last && way->method == RP_METHOD_DELIVERY,
+		/* By the time that it fails the slot may be another's. */
+		.context = last ? s : NULL,
 	};
-	void *desc = rp_mr_desc(set->landing_mr);
-	const struct fi_msg_rma m = {
-		.msg_iov = &iov,
-		.desc = &desc,
-		.iov_count = 1,
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
+	if (last)
+		return 1;
+	if (way->asks) {
+		ops[1] =
+			(struct rp_cep_op){.kind = RP_CEP_SEND, .copied = true};
+		return 2;
+	}
+	ops[1] = (struct rp_cep_op){
+		.kind = RP_CEP_READ,
+		.buf = &set->landing,
+		.len = way->fence_len,
+		.desc = set->landing_mr.desc,
+		.at = way->fence_at,
+		.key = way->there,
+		.told = true,
 		.context = s,
 	};
-
-	return (int)fi_readmsg(c->ep, &m, FI_COMPLETION);
+	return 2;
 }
 
 /* A message with the bytes inside, if any. With the answer it is done. */
-static int send_request(struct rp_conn *c, struct rp_slot *s,
-			struct rp_link_way *way, const void *bytes)
+static int plan_request(struct rp_conn *c, struct rp_slot *s,
+			struct rp_link_way *way, const void *bytes,
+			struct rp_cep_op *op)
 {
 	struct rp_conns *set = c->set;
-	void *desc = rp_mr_desc(set->bounce_mr);
-	struct iovec iov;
+	void *buf = take_bounce(set, s);
 	int ret;
 
-	iov.iov_base = take_bounce(set, s);
-	if (!iov.iov_base)
+	if (!buf)
 		return -FI_EAGAIN;
-	ret = rp_link_request(s->commit, way, bytes, iov.iov_base,
-			      RP_BOUNCE_SIZE);
+	ret = rp_link_request(s->commit, way, bytes, buf, RP_BOUNCE_SIZE);
 	if (ret < 0)
 		return ret;
-	iov.iov_len = (size_t)ret;
-	return (int)fi_sendmsg(c->ep,
-			       &(struct fi_msg){.msg_iov = &iov,
-						.desc = &desc,
-						.iov_count = 1},
-			       0);
+	*op = (struct rp_cep_op){
+		.kind = RP_CEP_SEND,
+		.buf = buf,
+		.len = (size_t)ret,
+		.desc = set->bounce_mr.desc,
+	};
+	return 1;
 }
 
-static int post_store(struct rp_slot *s, struct rp_link_way *way,
-		      const struct fi_msg_rma *msg)
+static int plan_store(struct rp_slot *s, struct rp_link_way *way,
+		      const struct fi_msg_rma *msg, struct rp_cep_op *op)
 {
 	const void *bytes = msg->msg_iov[0].iov_base;
 	char whole[RP_WIRE_MAX_STORE];
@@ -238,7 +222,30 @@ static int post_store(struct rp_slot *s, struct rp_link_way *way,
 		gather(whole, msg);
 		bytes = whole;
 	}
-	return send_request(way->conn, s, way, bytes);
+	return plan_request(way->conn, s, way, bytes, op);
+}
+
+/* All that this write takes, in order; what has to be copied is in request. */
+static int plan(struct rp_conn *c, struct rp_slot *s, struct rp_link_way *way,
+		const struct fi_msg_rma *msg, size_t len, uint64_t flags,
+		uint8_t *request, struct rp_cep_op *ops)
+{
+	struct iovec iov;
+	void *desc;
+	int ret, n;
+
+	if (way->stores)
+		return plan_store(s, way, msg, ops);
+	ret = prepare_source(c->set, s, msg, len, flags, &iov, &desc);
+	if (ret)
+		return ret;
+	n = plan_write(c, s, way, &iov, desc, ops);
+	if (!way->asks)
+		return n;
+	ret = rp_link_request(s->commit, way, NULL, request, RP_WIRE_INJECT);
+	ops[1].buf = request;
+	ops[1].len = (size_t)ret;
+	return ret < 0 ? ret : n;
 }
 
 /* Room for a write and a read, in the connection and in the queue of all. */
@@ -246,15 +253,8 @@ static bool has_room(const struct rp_conn *c)
 {
 	const struct rp_conns *set = c->set;
 
-	return c->posted + 2 * c->asked + 2 <= set->info->tx_attr->size &&
+	return 2 * (c->posted + c->asked) + 2 <= set->attr.depth &&
 	       set->posted + set->nrecvs + 2 <= RP_CONNS_POSTED;
-}
-
-static void posted(struct rp_conn *c, struct rp_slot *s)
-{
-	s->due++;
-	c->posted++;
-	c->set->posted++;
 }
 
 static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
@@ -275,9 +275,8 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 		.arg = s,
 	};
 	uint8_t request[RP_WIRE_INJECT];
-	int ret, request_len = 0;
-	struct iovec iov;
-	void *desc;
+	struct rp_cep_op ops[2];
+	int ret, n;
 
 	if (!s)
 		return -FI_EAGAIN;
@@ -286,49 +285,32 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 	s->flags = FI_RMA | FI_WRITE;
 	s->linked.conn = c;
 	s->linked.bounced = false;
+	s->linked.source = (struct rp_cep_mr){0};
 	s->linked.asks = way->asks;
-	s->due = 0;
+	s->due = 1;
 	ret = rp_commit_reserve(peer, &attr, &s->commit);
 	if (ret)
 		goto put;
-	if (way->stores) {
-		ret = post_store(s, way, msg);
-	} else {
-		ret = prepare_source(set, s, msg, len, flags, &iov, &desc);
-		if (!ret && way->asks) {
-			request_len = rp_link_request(s->commit, way, NULL,
-						      request, sizeof(request));
-			ret = request_len < 0 ? request_len : 0;
-		}
-		if (!ret)
-			ret = post_write(c, s, way, &iov, desc);
-	}
-	if (ret) {
+	n = plan(c, s, way, msg, len, flags, request, ops);
+	ret = n < 0 ? n : set->ops->post(c->cep, ops, n);
+	if (ret < 0) {
 		release_source(set, s);
 		rp_commit_unreserve(s->commit);
 		goto put;
 	}
 	if (way->asks) {
-		s->due++;
 		c->asked++;
 	} else {
-		posted(c, s);
+		c->posted++;
+		set->posted++;
 	}
 	set->empty = 0;
 	s->stores = true;
 	atomic_fetch_add(&ep->stores, 1);
 	rp_link_posted(s->commit, way, &s->linked.op);
-	if (way->fence_len) {
-		ret = post_fence(c, s, way);
-		if (!ret)
-			posted(c, s);
-	} else if (request_len) {
-		ret = (int)fi_inject(c->ep, request, (size_t)request_len,
-				     FI_ADDR_UNSPEC);
-	}
-	/* What it would have said nobody will know. */
-	if (ret)
-		rp_linked_fenced(&s->linked.op, ret);
+	/* What the rest would have said nobody will know. */
+	if (ret < n)
+		rp_conn_broken(c);
 	return 0;
 put:
 	rp_slot_put(&ep->dom->slots, s);
@@ -339,18 +321,21 @@ int rp_linked_send(struct rp_slot *s, struct rp_link_way *way,
 		   const void *bytes)
 {
 	struct rp_conn *c = way->conn;
+	struct rp_cep_op op;
 	int ret;
 
 	s->linked.conn = c;
 	s->linked.bounced = false;
+	s->linked.source = (struct rp_cep_mr){0};
 	s->linked.asks = true;
-	s->due = 0;
-	ret = has_room(c) ? send_request(c, s, way, bytes) : -FI_EAGAIN;
-	if (ret) {
+	s->due = 1;
+	ret = has_room(c) ? plan_request(c, s, way, bytes, &op) : -FI_EAGAIN;
+	if (ret > 0)
+		ret = c->set->ops->post(c->cep, &op, 1);
+	if (ret < 0) {
 		release_source(c->set, s);
 		return ret;
 	}
-	s->due++;
 	c->asked++;
 	c->set->empty = 0;
 	return 0;
@@ -365,8 +350,8 @@ bool rp_linked_commit(struct rp_ep *ep, struct rp_slot *s)
 {
 	struct rp_link_way way;
 
-	if (!ep->dom->conns || !ep->dom->conns->asks || !rp_gather_send(ep) ||
-	    !rp_link_may_commit(s->commit, &way))
+	if (!ep->dom->conns || !ep->dom->conns->attr.asks ||
+	    !rp_gather_send(ep) || !rp_link_may_commit(s->commit, &way))
 		return false;
 	s->kind = RP_SLOT_LINKED;
 	if (!rp_linked_send(s, &way, NULL)) {
@@ -394,7 +379,7 @@ bool rp_linked_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
 	/* What was gathered before goes before. */
 	first = rp_gather_send(ep);
 	if (!rp_link_may(peer, to->key, to->addr, len, ep->required, &way) ||
-	    (way.asks && !ep->dom->conns->asks))
+	    (way.asks && !ep->dom->conns->attr.asks))
 		return false;
 	*ret = first && has_room(way.conn)
 		       ? post(ep, peer, &way, msg, len, flags, want)

@@ -2,6 +2,8 @@
 rpmem_sources = \
 	prov/rpmem/atomic.c \
 	prov/rpmem/av.c \
+	prov/rpmem/cep.h \
+	prov/rpmem/cep_fi.c \
 	prov/rpmem/cntr.c \
 	prov/rpmem/conn.c \
 	prov/rpmem/conn.h \

@@ -16,7 +16,7 @@ struct rp_mr {
 	bool persistent;
 	bool served; /* the agent knows it */
 	uint64_t access;
-	struct fid_mr *there; /* for connections of our own; NULL: not yet */
+	struct rp_cep_mr there; /* for connections of our own, once they are */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* dom->pmems, while served */
 };
@@ -34,10 +34,9 @@ static int mr_close(struct fid *fid)
 
 	pthread_mutex_lock(&dom->lock);
 	/* Its key may be given again: nobody is left who could use it. */
-	if (mr->there) {
+	if (mr->there.handle) {
 		rp_conns_revoke(dom->conns, mr);
-		fi_close(&mr->there->fid);
-		mr->there = NULL;
+		rp_conns_dereg(dom->conns, &mr->there);
 	}
 	ret = fi_close(&mr->base->fid);
 	if (!ret && mr->served) {
@@ -210,7 +209,7 @@ int rp_mr_link(const struct rp_region *r, struct rp_conns *set,
 		rp_container_of((struct rp_region *)r, struct rp_mr, region);
 	int ret = 0;
 
-	if (!mr->there)
+	if (!mr->there.handle)
 		ret = rp_conns_reg(set, r->base, r->len, mr->access,
 				   &mr->there);
 	if (ret) {
@@ -219,10 +218,8 @@ int rp_mr_link(const struct rp_region *r, struct rp_conns *set,
 		return ret;
 	}
 	*out = mr;
-	*there = fi_mr_key(mr->there);
-	*at = set->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
-		      ? (uintptr_t)r->base
-		      : 0;
+	*there = mr->there.key;
+	*at = set->attr.virtual ? (uintptr_t)r->base : 0;
 	return 0;
 }
 

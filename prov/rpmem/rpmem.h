@@ -25,6 +25,7 @@
 #include "core/link.h"
 #include "core/list.h"
 #include "core/peer.h"
+#include "rpmem/cep.h"
 
 #define RP_PROV_NAME "ofi_rpmem"
 
@@ -162,6 +163,7 @@ struct rp_slot {
 			struct rp_linked op;
 			struct rp_conn *conn; /* NULL: it is over */
 			unsigned int bounce;
+			struct rp_cep_mr source;
 			bool bounced; /* its source is a copy of ours */
 			bool asks;    /* an answer is due, too */
 		} linked;
