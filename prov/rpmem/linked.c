@@ -328,7 +328,7 @@ int rp_linked_send(struct rp_slot *s, struct rp_link_way *way,
 	s->linked.bounced = false;
 	s->linked.source = (struct rp_cep_mr){0};
 	s->linked.asks = true;
-	s->due = 1;
+	s->due = 0;
 	ret = has_room(c) ? plan_request(c, s, way, bytes, &op) : -FI_EAGAIN;
 	if (ret > 0)
 		ret = c->set->ops->post(c->cep, &op, 1);
@@ -336,6 +336,7 @@ int rp_linked_send(struct rp_slot *s, struct rp_link_way *way,
 		release_source(c->set, s);
 		return ret;
 	}
+	s->due = 1;
 	c->asked++;
 	c->set->empty = 0;
 	return 0;
