@@ -18,15 +18,19 @@
  * write, a flush and a write, and its completions go to the log, which must be
  * the same whatever a flush is: the device's own, by libibverbs alone (raw) or
  * through the shim (native); a read of the shim's, by builders (read) or by
- * ibv_post_send() (send). Into the kernel's trace go the marks of flush.sh.
+ * ibv_post_send() (send); or that and a request to b's agent (agent,
+ * agent-send). Into the kernel's trace go the marks of flush.sh.
  */
 enum mode {
 	RAW,
 	NATIVE,
 	READ,
-	SEND
+	AGENT,
+	SEND,
+	AGENT_SEND
 };
-static const char *const modes[] = {"raw", "native", "read", "send"};
+static const char *const modes[] = {"raw",   "native", "read",
+				    "agent", "send",   "agent-send"};
 
 #define LEN	(2u << 20)
 #define PORT	1
@@ -111,13 +115,13 @@ static void end_open(struct end *e, unsigned int access)
 	if (!e->cq)
 		die("ibv_create_cq");
 	ex.send_cq = ex.recv_cq = plain.send_cq = plain.recv_cq = e->cq;
-	if (mode == RAW || mode == NATIVE)
+	if (mode <= NATIVE)
 		ex.send_ops_flags |= IBV_RPMEM_QP_EX_WITH_FLUSH;
-	e->qp = mode == SEND ? ibv_create_qp(pd, &plain)
+	e->qp = mode >= SEND ? ibv_create_qp(pd, &plain)
 			     : ibv_create_qp_ex(ctx, &ex);
 	if (!e->qp)
 		die("the queue pair");
-	if (mode != SEND) {
+	if (mode < SEND) {
 		e->ex = ibv_qp_to_qp_ex(e->qp);
 		attr.send_ops_flags = ex.send_ops_flags;
 	}
@@ -133,8 +137,8 @@ static void end_open(struct end *e, unsigned int access)
 
 static void end_close(struct end *e)
 {
-	if (mode != RAW &&
-	    (ibv_rpmem_detach_qp(e->sqp) || ibv_rpmem_detach_cq(e->scq)))
+	if (mode != RAW && ((e->sqp && ibv_rpmem_detach_qp(e->sqp)) ||
+			    ibv_rpmem_detach_cq(e->scq)))
 		die("detach");
 	ibv_destroy_qp(e->qp);
 	ibv_destroy_cq(e->cq);
@@ -181,6 +185,33 @@ static void end_join(struct end *e, const struct end *peer, unsigned int access)
 		     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
+/* Both have to be connected. */
+static void ends_ask(void)
+{
+	struct ibv_rpmem_addr of_a, of_b;
+
+	if (mode != AGENT && mode != AGENT_SEND)
+		return;
+	errno = ibv_rpmem_get_addr(a.sqp, &of_a);
+	if (!errno)
+		errno = ibv_rpmem_get_addr(b.sqp, &of_b);
+	if (!errno)
+		errno = ibv_rpmem_connect(a.sqp, &of_b);
+	if (!errno)
+		errno = ibv_rpmem_connect(b.sqp, &of_a);
+	if (errno)
+		die("the side");
+}
+
+static void ends_open(unsigned int access)
+{
+	end_open(&a, 0);
+	end_open(&b, access);
+	end_join(&a, &b, OPEN);
+	end_join(&b, &a, OPEN | access);
+	ends_ask();
+}
+
 /* --- what differs between the modes, and nothing else --- */
 
 static void write_to(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
@@ -196,7 +227,7 @@ static void write_to(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 					 .send_flags = IBV_SEND_SIGNALED,
 				 };
 
-	if (mode == SEND) {
+	if (mode >= SEND) {
 		wr.wr.rdma.remote_addr = (uintptr_t)to + off;
 		wr.wr.rdma.rkey = rkey;
 		errno = ibv_post_send(a.qp, &wr, &bad);
@@ -333,10 +364,7 @@ static void play(const struct one *c)
 
 	if (!mr)
 		die("registration for \"%s\"", c->name);
-	end_open(&a, 0);
-	end_open(&b, c->qp_access);
-	end_join(&a, &b, OPEN);
-	end_join(&b, &a, OPEN | c->qp_access);
+	ends_open(c->qp_access);
 	if (rmr) {
 		errno = ibv_rpmem_get_desc(rmr, b.sqp, &desc);
 		if (errno)
@@ -352,18 +380,18 @@ static void play(const struct one *c)
 		mark("begin %zu %zu %s\n", c->back, c->back_len, c->name);
 	else
 		mark("begin 0 0 %s\n", c->name);
-	if (mode == SEND)
+	if (mode >= SEND)
 		write_to(1, mr->rkey, c->off, fits);
 	start();
-	if (mode != SEND)
+	if (mode < SEND)
 		write_to(1, mr->rkey, c->off, fits);
 	flush(2, mr->rkey, c->off, c->len, c->type, c->level);
-	if (mode != SEND)
+	if (mode < SEND)
 		write_to(3, mr->rkey, 0, 1);
 	errno = complete();
 	if (errno)
 		die("\"%s\"", c->name);
-	if (mode == SEND)
+	if (mode >= SEND)
 		write_to(3, mr->rkey, 0, 1);
 	got = log_completions(c->name);
 	mark("end %s: %s\n",
@@ -396,10 +424,7 @@ static void refuses(void)
 		ibv_rpmem_reg_mr(pd, to, LEN, OPEN | FLUSHES);
 	struct ibv_rpmem_desc desc;
 
-	end_open(&a, 0);
-	end_open(&b, FLUSHES);
-	end_join(&a, &b, OPEN);
-	end_join(&b, &a, OPEN | FLUSHES);
+	ends_open(FLUSHES);
 	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
 	    ibv_rpmem_add_region(a.sqp, &desc))
 		die("a region");
@@ -416,6 +441,82 @@ static void refuses(void)
 	start();
 	flush(2, rmr->mr->rkey, 0, 64, 2, 0);
 	check(complete() == EKEYREJECTED, "refuses another's descriptor");
+	end_close(&a);
+	end_close(&b);
+	ibv_rpmem_dereg_mr(rmr);
+}
+
+static enum ibv_wc_status next_is(uint64_t wr_id, int opcode)
+{
+	const time_t limit = time(NULL) + SECONDS;
+	struct ibv_wc wc;
+	int n;
+
+	while (!(n = polled(&wc)))
+		if (time(NULL) > limit)
+			die("%d has not come", (int)wr_id);
+	if (n < 0 || wc.wr_id != wr_id)
+		die("%d is not %d", (int)wc.wr_id, (int)wr_id);
+	if (!wc.status && (int)wc.opcode != opcode)
+		die("opcode %d", (int)wc.opcode);
+	return wc.status;
+}
+
+static int atomic_write(uint64_t wr_id, uint32_t rkey, size_t off,
+			uint64_t value)
+{
+	start();
+	a.sqp->wr_id = wr_id;
+	a.sqp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_rpmem_wr_atomic_write(a.sqp, rkey, (uintptr_t)to + off, &value);
+	return complete();
+}
+
+static int flush_alone(uint64_t wr_id, uint32_t rkey, size_t off)
+{
+	start();
+	flush(wr_id, rkey, off, 64, IBV_RPMEM_FLUSH_PERSISTENT, 0);
+	return complete();
+}
+
+/* What only an agent does: the method, atomic writes, and its end. */
+static void asks(void)
+{
+	struct ibv_rpmem_mr *rmr =
+		ibv_rpmem_reg_mr(pd, to, LEN, OPEN | FLUSHES);
+	struct ibv_rpmem_region_attr attr;
+	struct ibv_rpmem_desc desc;
+	uint64_t *at = (uint64_t *)(to + 4096);
+	uint32_t rkey;
+
+	ends_open(FLUSHES);
+	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
+	    ibv_rpmem_add_region(a.sqp, &desc))
+		die("a region");
+	rkey = rmr->mr->rkey;
+	check(!ibv_rpmem_query_region(a.sqp, rkey, &attr) &&
+		      !strncmp(attr.persistent, "agent-", 6),
+	      "the agent is asked");
+	memset(to, 0, LEN);
+	for (uint64_t i = 1; i <= 4; i++)
+		if (flush_alone(2 * i, rkey, 64 * i) ||
+		    atomic_write(2 * i + 1, rkey, 4096 + 8 * i, i))
+			die("a batch");
+	for (uint64_t i = 1; i <= 4; i++)
+		if (next_is(2 * i, IBV_RPMEM_WC_FLUSH) ||
+		    next_is(2 * i + 1, IBV_RPMEM_WC_ATOMIC_WRITE))
+			die("what came");
+	check(!at[0] && at[1] == 1 && at[2] == 2 && at[3] == 3 && at[4] == 4,
+	      "atomic writes between flushes");
+	check(atomic_write(2, rkey, 4097, 1) == EINVAL,
+	      "an atomic write that is not aligned");
+	/* Its end of the side is gone, and nobody answers any more. */
+	ibv_rpmem_detach_qp(b.sqp);
+	if (flush_alone(3, rkey, 64))
+		die("a flush");
+	check(next_is(3, 0) == IBV_WC_RETRY_EXC_ERR, "an agent that is gone");
+	check(flush_alone(4, rkey, 64) == ENOTCONN, "and nothing behind it");
+	b.sqp = NULL;
 	end_close(&a);
 	end_close(&b);
 	ibv_rpmem_dereg_mr(rmr);
@@ -457,12 +558,13 @@ int main(int argc, char **argv)
 	void *anon;
 	int fd;
 
-	for (mode = RAW; argc == 7 && mode <= SEND; mode++)
+	for (mode = RAW; argc == 7 && mode <= AGENT_SEND; mode++)
 		if (!strcmp(argv[1], modes[mode]))
 			break;
-	if (argc != 7 || mode > SEND) {
-		fprintf(stderr, "usage: shim raw|native|read|send DEVICE "
-				"GID-INDEX DAX MARKER LOG\n");
+	if (argc != 7 || mode > AGENT_SEND) {
+		fprintf(stderr,
+			"usage: shim raw|native|read|agent|send|agent-send "
+			"DEVICE GID-INDEX DAX MARKER LOG\n");
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -487,5 +589,7 @@ int main(int argc, char **argv)
 		play(&cases[i]);
 	if (mode != RAW)
 		refuses();
+	if (mode == AGENT || mode == AGENT_SEND)
+		asks();
 	return fclose(logged) ? 1 : 0;
 }

@@ -77,6 +77,21 @@ struct ibv_rpmem_qp *ibv_rpmem_attach_qp(struct ibv_qp *qp,
 /* Before the queue pair is reset, connected anew or destroyed. */
 int ibv_rpmem_detach_qp(struct ibv_rpmem_qp *qp);
 
+/*
+ * Where the agent of the peer has to be asked, there is a second connection
+ * beside the queue pair, along the same path. Each end gives its address to the
+ * other one and connects to that of the other, when the queue pair itself is
+ * connected, and before it makes descriptors for it. EKEYREJECTED: the address
+ * is of another queue pair; ENOSPC: the completion queue is too short; others
+ * as those of ibv_create_qp() and ibv_modify_qp().
+ */
+struct ibv_rpmem_addr {
+	uint8_t bytes[32];
+};
+int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp, struct ibv_rpmem_addr *addr);
+int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
+		      const struct ibv_rpmem_addr *peer);
+
 /* What the peer of one queue pair has to know of one region. */
 struct ibv_rpmem_desc {
 	uint8_t bytes[64];

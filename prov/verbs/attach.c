@@ -158,6 +158,7 @@ RP_PUBLIC int ibv_rpmem_detach_qp(struct ibv_rpmem_qp *qp)
 	if (ret)
 		return ret;
 	rp_qp_fini(q);
+	rp_side_close(p);
 	free(p->reads);
 	free(p);
 	free(q);

@@ -1,5 +1,5 @@
-# The verbs shim. It has no agent yet, so it is not installed: it is built for
-# its tests, where there is libibverbs.
+# The verbs shim. It is unfinished, so it is not installed: it is built for its
+# tests, where there is libibverbs.
 EXTRA_DIST += include/infiniband/rpmem.h
 shim_sources = \
 	prov/verbs/attach.c \
@@ -8,7 +8,9 @@ shim_sources = \
 	prov/verbs/order.c \
 	prov/verbs/post.c prov/verbs/post.h \
 	prov/verbs/qp.c \
-	prov/verbs/shim.h
+	prov/verbs/serve.c prov/verbs/serve.h \
+	prov/verbs/shim.h \
+	prov/verbs/side.c
 EXTRA_DIST += $(shim_sources)
 
 if HAVE_VERBS

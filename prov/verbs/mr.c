@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The target's regions: what is known of them, and what peers are told. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 
 #include "core/log.h"
 #include "core/operator.h"
-#include "verbs/shim.h"
+#include "verbs/serve.h"
+
+#define TIMEOUT_MS 5000
 
 struct rp_mr {
 	struct ibv_rpmem_mr pub;
@@ -15,6 +19,8 @@ struct rp_mr {
 	unsigned int access;   /* RP_DESC_*, what was asked for */
 	unsigned int native;   /* RP_DESC_*, of the device and registration */
 	uint64_t addr, length; /* as the device has it */
+	struct rp_dom *dom;    /* whose agent knows the region; or NULL */
+	struct rp_region region;
 };
 
 /* The same names as the provider's: one operator, one machine. */
@@ -45,6 +51,14 @@ void rp_shim_cfg(struct rp_remote_cfg *cfg)
 		if (cfg->forced == RP_METHOD_REFUSED)
 			cfg->forced = RP_METHOD_MAX;
 	}
+}
+
+uint64_t rp_shim_patience(void)
+{
+	const char *s = getenv("FI_OFI_RPMEM_TIMEOUT");
+	uint64_t ms = s ? strtoul(s, NULL, 10) : 0;
+
+	return (ms && ms <= UINT32_MAX ? ms : TIMEOUT_MS) * 1000000u;
 }
 
 static int find_facts(const char *device, void *addr, size_t length,
@@ -111,13 +125,76 @@ static int judge(struct rp_mr *m, const char *why)
 	f.told = RP_YES;
 	f.agent = true;
 	f.native = m->native & RP_DESC_PERSISTENT ? RP_YES : RP_NO;
-	c = rp_method_best(&f, RP_METHOD_BIT(RP_METHOD_NATIVE) |
-				       RP_METHOD_BIT(RP_METHOD_DELIVERY) |
-				       RP_METHOD_BIT(RP_METHOD_FENCE));
+	c = rp_method_best(&f,
+			   RP_METHODS_BUILT | RP_METHOD_BIT(RP_METHOD_NATIVE));
 	if (c.method != RP_METHOD_REFUSED)
 		return 0;
 	rp_log(RP_LOG_WARN, "FLUSH_PERSISTENT refused: %s; %s", why, c.remedy);
 	return c.refusal == RP_REFUSAL_VOLATILE ? EINVAL : EOPNOTSUPP;
+}
+
+static int make_key(struct rp_region *r, uint32_t rkey)
+{
+	struct rp_key k = {
+		.base = rkey,
+		.persistent = true,
+		.class = r->choice.class,
+		.method = r->choice.method,
+	};
+
+	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random))
+		return EIO;
+	k.random &= 0xffffff;
+	r->key = rp_key_make(&k);
+	return 0;
+}
+
+/*
+ * Let the agent know the region, for peers that have nothing cheaper. Where it
+ * could do nothing about it, that is no error: they may have.
+ */
+static int serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
+{
+	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
+	struct rp_region *r = &m->region;
+	char forbids[RP_WHY_LEN];
+	int ret;
+
+	if (!(m->access & RP_DESC_PERSISTENT))
+		return 0;
+	r->base = m->pub.mr->addr;
+	r->addr = m->addr;
+	r->len = m->length;
+	r->writable = m->access & RP_DESC_WRITE;
+	r->facts = m->facts;
+	r->facts.agent = true;
+	r->facts.told = RP_YES;
+	r->facts.native = RP_NO;
+	r->choice = rp_method_pick(&r->facts, forced, forbids);
+	if (r->choice.method == RP_METHOD_REFUSED)
+		return 0;
+	if (forced && *forced)
+		r->forced = r->choice.method;
+	snprintf(r->why, sizeof(r->why), "%s", why);
+	ret = rp_dom_get(pd, &m->dom);
+	if (ret)
+		return ret;
+	ret = make_key(r, m->pub.mr->rkey);
+	if (ret)
+		goto put;
+	ret = -rp_pmem_new(r->base, r->len,
+			   rp_method_by_agent(&r->facts, r->choice).method,
+			   &r->facts.file, NULL, &r->pmem);
+	if (ret)
+		goto put;
+	ret = rp_dom_add(m->dom, r);
+	if (!ret)
+		return 0;
+	rp_pmem_delete(r->pmem);
+put:
+	rp_dom_put(m->dom);
+	m->dom = NULL;
+	return ret;
 }
 
 RP_PUBLIC struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
@@ -145,6 +222,8 @@ RP_PUBLIC struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
 		goto free;
 	}
 	ret = judge(m, why);
+	if (!ret)
+		ret = serve(m, pd, why);
 	if (ret)
 		goto dereg;
 	return &m->pub;
@@ -158,11 +237,25 @@ free:
 
 RP_PUBLIC int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr)
 {
-	int ret = ibv_dereg_mr(mr->mr);
+	struct rp_mr *m = (struct rp_mr *)mr;
+	int ret;
 
-	if (!ret)
-		free((struct rp_mr *)mr);
-	return ret;
+	/* Before the device can give the rkey again. */
+	if (m->dom)
+		rp_dom_del(m->dom, &m->region);
+	ret = ibv_dereg_mr(mr->mr);
+	if (ret) {
+		/* Then nobody has it: it cannot fail for want of a key. */
+		if (m->dom)
+			rp_dom_add(m->dom, &m->region);
+		return ret;
+	}
+	if (m->dom) {
+		rp_pmem_delete(m->region.pmem);
+		rp_dom_put(m->dom);
+	}
+	free(m);
+	return 0;
 }
 
 RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
@@ -184,6 +277,8 @@ RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
 		.fs_trusted = f->fs_trusted,
 		.limit = f->limit,
 		.region = (uint16_t)m->access,
+		/* Only who has a way to the agent is told of it. */
+		.key = q->serves && q->serves == m->dom ? m->region.key : 0,
 	};
 	unsigned int here;
 	struct rp_end end;

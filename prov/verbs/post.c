@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "verbs/post.h"
 
@@ -130,6 +131,31 @@ static void ex_abort(struct rp_qp *q)
 	ibv_wr_abort(post_of(q)->ex);
 }
 
+/* --- the side, which has neither --- */
+
+static int ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
+{
+	const struct rp_post *p = post_of(q);
+
+	return rp_side_send(p->asks, wr_id, msg, len, p->asker_mr->lkey);
+}
+
+static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
+{
+	const struct rp_post *p = post_of(q);
+
+	return rp_side_listen(p->asks, wr_id, msg, RP_SIDE_BUF,
+			      p->asker_mr->lkey);
+}
+
+static uint64_t now(const struct rp_qp *q)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 const struct rp_qp_ops rp_qp_ops_ex = {
 	.start = ex_start,
 	.read = ex_read,
@@ -140,6 +166,9 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
+	.ask = ask,
+	.listen = listen_again,
+	.now = now,
 };
 
 /* --- ibv_post_send(), of which only reads are asked: there is no flush --- */
@@ -219,4 +248,7 @@ const struct rp_qp_ops rp_qp_ops_send = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
+	.ask = ask,
+	.listen = listen_again,
+	.now = now,
 };

@@ -3,7 +3,7 @@
 #ifndef RP_POST_H
 #define RP_POST_H
 
-#include "verbs/shim.h"
+#include "verbs/serve.h"
 
 struct rp_post_read {
 	struct ibv_send_wr wr;
@@ -17,6 +17,16 @@ struct rp_post {
 	struct rp_post_read *reads;
 	size_t nreads, room;
 	int err;
+	/* The side, since somebody wanted its address; asks NULL: nobody. */
+	struct ibv_qp *asks;
+	struct rp_asker *asker;
+	struct ibv_mr *asker_mr;
+	struct rp_dom *dom; /* NULL: peers flush nothing here */
+	struct rp_serve *serve;
+	uint32_t psn;
+	bool joined;
 };
+/* When nothing of the queue pair's can be polled any more. */
+void rp_side_close(struct rp_post *p);
 
 #endif

@@ -31,6 +31,7 @@ struct rp_known {
 /* --- what is asked of a queue pair; a model of one can stand in for it --- */
 
 struct rp_qp;
+struct rp_dom;
 
 struct rp_end {
 	enum ibv_qp_state state;
@@ -140,6 +141,7 @@ struct rp_qp {
 	bool reads; /* one stood for a flush: atomic writes stay behind it */
 	bool asked; /* the agent may be at work: they must ask as well */
 	struct rp_asker *asker; /* NULL: there is nobody to ask */
+	struct rp_dom *serves;	/* the agent that the peer can ask, or NULL */
 	bool is_busy;
 	LIST_ENTRY(rp_qp) busy;
 	/* Of the batch: the first error, and its slots, oldest first. */
@@ -204,5 +206,6 @@ unsigned int rp_device_native(struct ibv_pd *pd);
 unsigned int rp_desc_bits(unsigned int access);
 /* The operator's, from the environment. */
 void rp_shim_cfg(struct rp_remote_cfg *cfg);
+uint64_t rp_shim_patience(void); /* ns */
 
 #endif

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The target's agent over verbs: its thread, and the connections it answers. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "verbs/serve.h"
+
+/* The longest that may come, and that goes out (INFO). */
+#define RECVS 16
+#define RECV  128
+#define SENDS 16
+#define SEND  384
+
+#define NS_PER_MS 1000000ull
+
+struct rp_dom {
+	struct ibv_pd *pd;
+	unsigned int refs; /* guarded by doms_lock */
+	LIST_ENTRY(rp_dom) link;
+	pthread_mutex_t lock; /* of the agent, and of what it serves */
+	struct rp_agent *agent;
+	struct ibv_comp_channel *channel;
+	int kick; /* eventfd */
+	bool runs, stop;
+	pthread_t thread;
+};
+
+struct rp_serve {
+	struct rp_xport x; /* first: the agent is given this */
+	struct rp_dom *dom;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr; /* of all that follows */
+	uint8_t name[RP_ASK_NAME];
+	bool up;	      /* connected, and nothing has failed */
+	unsigned int tx_free; /* a bit for each */
+	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
+};
+
+static pthread_mutex_t doms_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, rp_dom) doms = LIST_HEAD_INITIALIZER(doms);
+
+/* --- what the agent asks for --- */
+
+static struct rp_serve *serve_of(struct rp_xport *x)
+{
+	return (struct rp_serve *)x;
+}
+
+static uint64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t x_now(struct rp_xport *x)
+{
+	return now();
+}
+
+static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
+		  size_t len)
+{
+	struct rp_serve *s = serve_of(x);
+	unsigned int i;
+	int ret;
+
+	if (len > SEND)
+		return -EMSGSIZE;
+	if (!s->up)
+		return -ENOTCONN;
+	if (!s->tx_free)
+		return -EAGAIN;
+	i = (unsigned int)__builtin_ctz(s->tx_free);
+	memcpy(s->tx[i], msg, len);
+	ret = rp_side_send(s->qp, RECVS + i, s->tx[i], len, s->mr->lkey);
+	if (!ret)
+		s->tx_free &= ~(1u << i);
+	return -ret;
+}
+
+/* A session has one peer, and no other name is its. */
+static int x_peer_get(struct rp_xport *x, const void *addr, size_t len,
+		      uint64_t *peer)
+{
+	if (len != RP_ASK_NAME || memcmp(addr, serve_of(x)->name, len))
+		return -EINVAL;
+	*peer = 0;
+	return 0;
+}
+
+static void x_peer_put(struct rp_xport *x, uint64_t peer)
+{
+}
+
+static int x_random(struct rp_xport *x, void *buf, size_t len)
+{
+	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -EIO;
+}
+
+/* There is no place where a program of verbs could be told. */
+static int x_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+		    size_t len)
+{
+	return 0;
+}
+
+static void wake(const struct rp_dom *dom)
+{
+	const uint64_t one = 1;
+
+	/* It fails only when it has been woken very often. */
+	if (write(dom->kick, &one, sizeof(one)) < 0)
+		return;
+}
+
+static void x_kick(struct rp_xport *x)
+{
+	wake(serve_of(x)->dom);
+}
+
+static const struct rp_xport_ops x_ops = {
+	.now = x_now,
+	.send = x_send,
+	.peer_get = x_peer_get,
+	.peer_put = x_peer_put,
+	.random = x_random,
+	.notify = x_notify,
+	.kick = x_kick,
+};
+
+/* --- the thread --- */
+
+static void hang_up(struct rp_serve *s)
+{
+	if (!s->up)
+		return;
+	s->up = false;
+	rp_agent_drop_xport(s->dom->agent, &s->x);
+}
+
+static void completed(struct rp_serve *s, const struct ibv_wc *wc)
+{
+	if (wc->status != IBV_WC_SUCCESS) {
+		hang_up(s);
+		return;
+	}
+	if (wc->wr_id >= RECVS) {
+		s->tx_free |= 1u << (wc->wr_id - RECVS);
+		return;
+	}
+	if (s->up)
+		rp_agent_recv(s->dom->agent, &s->x, s->rx[wc->wr_id],
+			      wc->byte_len);
+	if (rp_side_listen(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV,
+			   s->mr->lkey))
+		hang_up(s);
+}
+
+static void drain(struct rp_serve *s)
+{
+	struct ibv_wc wc[RECVS];
+	int n;
+
+	while ((n = ibv_poll_cq(s->cq, RECVS, wc)) > 0)
+		for (int i = 0; i < n; i++)
+			completed(s, &wc[i]);
+	if (n < 0)
+		hang_up(s);
+}
+
+/* What has come; the events are given back at once, under the lock. */
+static void collect(struct rp_dom *dom)
+{
+	struct rp_serve *s;
+	struct ibv_cq *cq;
+	void *of;
+
+	while (!ibv_get_cq_event(dom->channel, &cq, &of)) {
+		s = of;
+		ibv_ack_cq_events(cq, 1);
+		if (ibv_req_notify_cq(cq, 0))
+			hang_up(s);
+		drain(s);
+	}
+}
+
+static int patience(const struct rp_dom *dom)
+{
+	const uint64_t due = rp_agent_deadline(dom->agent), t = now();
+
+	if (due == UINT64_MAX)
+		return -1;
+	if (due <= t)
+		return 0;
+	return due - t > 60000 * NS_PER_MS ? 60000
+					   : (int)((due - t) / NS_PER_MS) + 1;
+}
+
+static void *work(void *arg)
+{
+	struct rp_dom *dom = arg;
+	struct pollfd fds[] = {
+		{.fd = dom->channel->fd, .events = POLLIN},
+		{.fd = dom->kick, .events = POLLIN},
+	};
+	uint64_t kicks;
+	int ms;
+
+	pthread_mutex_lock(&dom->lock);
+	while (!dom->stop) {
+		collect(dom);
+		while (rp_agent_progress(dom->agent))
+			;
+		ms = patience(dom);
+		pthread_mutex_unlock(&dom->lock);
+		poll(fds, 2, ms);
+		if (read(dom->kick, &kicks, sizeof(kicks)) < 0)
+			kicks = 0;
+		pthread_mutex_lock(&dom->lock);
+	}
+	pthread_mutex_unlock(&dom->lock);
+	return NULL;
+}
+
+static int start(struct rp_dom *dom)
+{
+	sigset_t all, old;
+	int ret;
+
+	if (dom->runs)
+		return 0;
+	/* Signals are the program's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&dom->thread, NULL, work, dom);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	dom->runs = !ret;
+	return ret;
+}
+
+/* --- a domain's life --- */
+
+static int channel_open(struct rp_dom *dom)
+{
+	int flags;
+
+	dom->channel = ibv_create_comp_channel(dom->pd->context);
+	if (!dom->channel)
+		return errno;
+	flags = fcntl(dom->channel->fd, F_GETFL);
+	if (flags < 0 || fcntl(dom->channel->fd, F_SETFL, flags | O_NONBLOCK))
+		goto fail;
+	dom->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (dom->kick >= 0)
+		return 0;
+fail:
+	flags = errno;
+	ibv_destroy_comp_channel(dom->channel);
+	return flags;
+}
+
+static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
+{
+	struct rp_agent_attr attr = {
+		/* Each has one peer, who is connected: there is no flood. */
+		.max_sessions = UINT32_MAX,
+		.max_half_open = UINT32_MAX,
+		.proved = true,
+	};
+	struct rp_dom *dom = calloc(1, sizeof(*dom));
+	int ret = ENOMEM;
+
+	if (!dom)
+		return ret;
+	dom->pd = pd;
+	while (!attr.incarnation)
+		if (x_random(NULL, &attr.incarnation,
+			     sizeof(attr.incarnation))) {
+			ret = EIO;
+			goto free;
+		}
+	ret = -rp_agent_new(&attr, &dom->agent);
+	if (ret)
+		goto free;
+	ret = channel_open(dom);
+	if (ret)
+		goto delete;
+	ret = pthread_mutex_init(&dom->lock, NULL);
+	if (ret)
+		goto close;
+	*out = dom;
+	return 0;
+close:
+	close(dom->kick);
+	ibv_destroy_comp_channel(dom->channel);
+	delete : rp_agent_delete(dom->agent);
+free:
+	free(dom);
+	return ret;
+}
+
+static void dom_delete(struct rp_dom *dom)
+{
+	pthread_mutex_lock(&dom->lock);
+	dom->stop = true;
+	pthread_mutex_unlock(&dom->lock);
+	wake(dom);
+	if (dom->runs)
+		pthread_join(dom->thread, NULL);
+	rp_agent_delete(dom->agent);
+	close(dom->kick);
+	ibv_destroy_comp_channel(dom->channel);
+	pthread_mutex_destroy(&dom->lock);
+	free(dom);
+}
+
+int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out)
+{
+	struct rp_dom *dom;
+	int ret = 0;
+
+	pthread_mutex_lock(&doms_lock);
+	LIST_FOREACH (dom, &doms, link)
+		if (dom->pd == pd)
+			break;
+	if (!dom) {
+		ret = dom_new(pd, &dom);
+		if (!ret)
+			LIST_INSERT_HEAD(&doms, dom, link);
+	}
+	if (!ret) {
+		dom->refs++;
+		*out = dom;
+	}
+	pthread_mutex_unlock(&doms_lock);
+	return ret;
+}
+
+void rp_dom_put(struct rp_dom *dom)
+{
+	bool last;
+
+	pthread_mutex_lock(&doms_lock);
+	last = !--dom->refs;
+	if (last)
+		LIST_REMOVE(dom, link);
+	pthread_mutex_unlock(&doms_lock);
+	if (last)
+		dom_delete(dom);
+}
+
+int rp_dom_add(struct rp_dom *dom, struct rp_region *r)
+{
+	int ret;
+
+	pthread_mutex_lock(&dom->lock);
+	ret = -rp_agent_region_add(dom->agent, r);
+	pthread_mutex_unlock(&dom->lock);
+	return ret;
+}
+
+void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
+{
+	pthread_mutex_lock(&dom->lock);
+	rp_agent_region_del(dom->agent, r);
+	pthread_mutex_unlock(&dom->lock);
+}
+
+/* --- one that is answered --- */
+
+int rp_serve_new(struct rp_dom *dom, struct rp_serve **out)
+{
+	struct rp_serve *s = calloc(1, sizeof(*s));
+	int ret;
+
+	if (!s)
+		return ENOMEM;
+	s->x.ops = &x_ops;
+	s->dom = dom;
+	s->tx_free = (1u << SENDS) - 1;
+	s->mr = ibv_reg_mr(dom->pd, s, sizeof(*s), IBV_ACCESS_LOCAL_WRITE);
+	if (!s->mr)
+		goto free;
+	s->cq = ibv_create_cq(dom->pd->context, RECVS + SENDS, s, dom->channel,
+			      0);
+	if (!s->cq)
+		goto dereg;
+	if (ibv_req_notify_cq(s->cq, 0))
+		goto destroy;
+	s->qp = rp_side_new(dom->pd, s->cq, SENDS, RECVS);
+	if (!s->qp)
+		goto destroy;
+	*out = s;
+	return 0;
+destroy:
+	ret = errno;
+	ibv_destroy_cq(s->cq);
+	errno = ret;
+dereg:
+	ret = errno;
+	ibv_dereg_mr(s->mr);
+	errno = ret;
+free:
+	free(s);
+	return errno ? errno : EIO;
+}
+
+uint32_t rp_serve_number(const struct rp_serve *s)
+{
+	return s->qp->qp_num;
+}
+
+int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
+		     uint32_t number)
+{
+	struct rp_dom *dom = s->dom;
+	int ret;
+
+	pthread_mutex_lock(&dom->lock);
+	ret = start(dom);
+	if (!ret)
+		ret = rp_side_init(s->qp, route);
+	for (unsigned int i = 0; !ret && i < RECVS; i++)
+		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
+	rp_ask_name(number, s->name);
+	/* The first message may be here before this returns. */
+	s->up = !ret;
+	if (!ret)
+		ret = rp_side_join(s->qp, route, number);
+	if (ret)
+		hang_up(s);
+	pthread_mutex_unlock(&dom->lock);
+	return ret;
+}
+
+void rp_serve_delete(struct rp_serve *s)
+{
+	struct rp_dom *dom = s->dom;
+
+	/* No thread is in it, and what it would be told of is forgotten. */
+	pthread_mutex_lock(&dom->lock);
+	hang_up(s);
+	ibv_destroy_qp(s->qp);
+	ibv_destroy_cq(s->cq);
+	pthread_mutex_unlock(&dom->lock);
+	ibv_dereg_mr(s->mr);
+	free(s);
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The side of a queue pair: by which its peer's agent is asked, and ours. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "verbs/post.h"
+#include "verbs/serve.h"
+
+/* Of a queue pair that only answers; and what ends where that is for ever. */
+#define TIMEOUT	    14 /* 67 ms */
+#define RETRIES	    5
+#define MAX_RETRIES 6
+
+#define QPN_MASK 0xffffffu
+
+/* --- both ends --- */
+
+struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
+			   uint32_t recvs)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = {.max_send_wr = sends,
+			.max_recv_wr = recvs,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.sq_sig_all = 1,
+	};
+
+	return ibv_create_qp(pd, &attr);
+}
+
+int rp_side_init(struct ibv_qp *qp, const struct rp_route *route)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = route->port,
+		.pkey_index = route->pkey_index,
+	};
+
+	return ibv_modify_qp(qp, &attr,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				     IBV_QP_ACCESS_FLAGS);
+}
+
+int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
+		 uint32_t number)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.ah_attr = route->ah,
+		.path_mtu = route->mtu,
+		.dest_qp_num = number,
+		.rq_psn = route->peer_psn,
+		.min_rnr_timer = 1,
+	};
+	int ret = ibv_modify_qp(qp, &attr,
+				IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					IBV_QP_MAX_DEST_RD_ATOMIC |
+					IBV_QP_MIN_RNR_TIMER);
+
+	if (ret)
+		return ret;
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = route->psn,
+		.timeout = route->timeout,
+		.retry_cnt = route->retries,
+		/* For ever: the other end may be slow to look. */
+		.rnr_retry = 7,
+	};
+	return ibv_modify_qp(qp, &attr,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				     IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
+		 uint32_t lkey)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
+	struct ibv_send_wr *bad, wr = {
+					 .wr_id = wr_id,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_SEND,
+				 };
+
+	return ibv_post_send(qp, &wr, &bad);
+}
+
+int rp_side_listen(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
+		   uint32_t lkey)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
+	struct ibv_recv_wr *bad, wr = {
+					 .wr_id = wr_id,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+				 };
+
+	return ibv_post_recv(qp, &wr, &bad);
+}
+
+/* --- the end of the program's queue pair --- */
+
+static int route_of(struct ibv_qp *qp, const struct rp_side *peer,
+		    struct rp_route *route)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int ret = ibv_query_qp(qp, &attr,
+			       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				       IBV_QP_DEST_QPN | IBV_QP_PORT |
+				       IBV_QP_PKEY_INDEX | IBV_QP_TIMEOUT |
+				       IBV_QP_RETRY_CNT,
+			       &init);
+
+	if (ret)
+		return ret;
+	if (attr.qp_state != IBV_QPS_RTR && attr.qp_state != IBV_QPS_RTS)
+		return EINVAL;
+	if (attr.dest_qp_num != peer->qp_num)
+		return EKEYREJECTED;
+	*route = (struct rp_route){
+		.port = attr.port_num,
+		.timeout = TIMEOUT,
+		.retries = RETRIES,
+		.pkey_index = attr.pkey_index,
+		.mtu = attr.path_mtu,
+		.ah = attr.ah_attr,
+		.peer_psn = peer->psn,
+	};
+	if (attr.qp_state == IBV_QPS_RTS && attr.timeout) {
+		route->timeout = attr.timeout;
+		route->retries = attr.retry_cnt < MAX_RETRIES ? attr.retry_cnt
+							      : MAX_RETRIES;
+	}
+	return 0;
+}
+
+static int random_bits(void *buf, size_t len)
+{
+	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : EIO;
+}
+
+/* A target answers, too; whoever has an end may ask. */
+static int side_open(struct rp_qp *q)
+{
+	struct rp_post *p = q->mine;
+	struct ibv_pd *pd = q->pub.qp->pd;
+	int ret;
+
+	ret = random_bits(&p->psn, sizeof(p->psn));
+	if (ret)
+		return ret;
+	p->psn &= QPN_MASK;
+	if (q->access & IBV_RPMEM_ACCESS_FLUSH_PERSISTENT) {
+		ret = rp_dom_get(pd, &p->dom);
+		if (ret)
+			return ret;
+		ret = rp_serve_new(p->dom, &p->serve);
+		if (ret)
+			goto put;
+	}
+	p->asker = calloc(1, sizeof(*p->asker));
+	ret = ENOMEM;
+	if (!p->asker)
+		goto serve;
+	p->asker_mr = ibv_reg_mr(pd, p->asker, sizeof(*p->asker),
+				 IBV_ACCESS_LOCAL_WRITE);
+	ret = errno;
+	if (!p->asker_mr)
+		goto free;
+	/* On the program's own queue, so that it wakes for what comes. */
+	p->asks = rp_side_new(pd, q->cq->base, RP_SIDE_SENDS, RP_SIDE_RECVS);
+	ret = errno;
+	if (p->asks)
+		return 0;
+	ibv_dereg_mr(p->asker_mr);
+free:
+	free(p->asker);
+	p->asker = NULL;
+serve:
+	if (p->serve)
+		rp_serve_delete(p->serve);
+	p->serve = NULL;
+put:
+	if (p->dom)
+		rp_dom_put(p->dom);
+	p->dom = NULL;
+	return ret;
+}
+
+void rp_side_close(struct rp_post *p)
+{
+	if (p->asks) {
+		ibv_destroy_qp(p->asks);
+		ibv_dereg_mr(p->asker_mr);
+		free(p->asker);
+	}
+	if (p->serve)
+		rp_serve_delete(p->serve);
+	if (p->dom)
+		rp_dom_put(p->dom);
+}
+
+RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
+				 struct ibv_rpmem_addr *addr)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_post *p = q->mine;
+	struct rp_side side = {.qp_num = qp->qp->qp_num};
+	int ret = 0;
+
+	pthread_mutex_lock(&q->lock);
+	if (!p->asks)
+		ret = side_open(q);
+	if (!ret) {
+		side.psn = p->psn;
+		side.asks = p->asks->qp_num;
+		side.serves = p->serve ? rp_serve_number(p->serve) : 0;
+		ret = -rp_side_put(addr->bytes, &side);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return ret;
+}
+
+static int ask_connect(struct rp_qp *q, const struct rp_route *route,
+		       uint32_t number)
+{
+	struct rp_post *p = q->mine;
+	uint64_t cookie = 0;
+	int ret = 0;
+
+	while (!cookie && !ret)
+		ret = random_bits(&cookie, sizeof(cookie));
+	if (!ret)
+		ret = rp_side_init(p->asks, route);
+	if (!ret)
+		ret = rp_order_begin(q, p->asker, cookie, p->asks->qp_num,
+				     rp_shim_patience());
+	if (ret)
+		return ret;
+	ret = rp_side_join(p->asks, route, number);
+	if (!ret)
+		return 0;
+	pthread_mutex_lock(&q->cq->lock);
+	rp_order_end(q);
+	pthread_mutex_unlock(&q->cq->lock);
+	return ret;
+}
+
+RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
+				const struct ibv_rpmem_addr *peer)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_post *p = q->mine;
+	struct rp_route route;
+	struct rp_side side;
+	int ret = -rp_side_get(peer->bytes, &side);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&q->lock);
+	if (!p->asks)
+		ret = EINVAL;
+	else if (p->joined)
+		ret = EISCONN;
+	else
+		ret = route_of(qp->qp, &side, &route);
+	if (ret)
+		goto unlock;
+	route.psn = p->psn;
+	/* Half of it is no connection that could be made again. */
+	p->joined = true;
+	if (p->serve && side.asks) {
+		ret = rp_serve_connect(p->serve, &route, side.asks);
+		if (!ret)
+			q->serves = p->dom;
+	}
+	if (!ret && side.serves)
+		ret = ask_connect(q, &route, side.serves);
+unlock:
+	pthread_mutex_unlock(&q->lock);
+	return ret;
+}
