@@ -207,13 +207,19 @@ Test(remote, class_and_force)
 	cfg.forced = RP_METHOD_NATIVE;
 	rp_remote_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
+	cfg.native = RP_DESC_PERSISTENT;
+	rp_remote_init(&r, &d, &cfg);
+	cr_assert_eq(r.global, RP_METHOD_REFUSED);
+	cfg.native = BOTH;
+	/* Nobody can be asked; who only wants to see asks nobody. */
 	cfg.forced = RP_METHOD_AGENT_CLWB;
 	rp_remote_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
-	cr_assert_eq(r.global, RP_METHOD_REFUSED);
+	cr_assert_eq(r.global, RP_METHOD_FENCE);
 	cfg.forced = RP_METHOD_MAX;
 	rp_remote_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
+	cr_assert_eq(r.global, RP_METHOD_REFUSED);
 	cfg.forced = RP_METHOD_REFUSED;
 	d.limit = RP_LIMIT_PROCESS;
 	rp_remote_init(&r, &d, &cfg);

@@ -69,8 +69,9 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 	if ((native & RP_DESC_GLOBAL) &&
 	    (built & RP_METHOD_BIT(RP_METHOD_NATIVE)))
 		r->global = RP_METHOD_NATIVE;
-	else if (reads && (built & ~RP_METHOD_BIT(RP_METHOD_NATIVE)) &&
-		 read_shows(d))
+	/* Whatever is forced upon what makes durable, but for the device's. */
+	else if (reads && read_shows(d) && cfg->forced != RP_METHOD_NATIVE &&
+		 cfg->forced != RP_METHOD_MAX)
 		r->global = RP_METHOD_FENCE;
 }
 
