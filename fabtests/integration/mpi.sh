@@ -15,6 +15,8 @@ mpirun --version | grep -q 'Open MPI) 4\.1\.' || {
 	exit 77
 }
 : "${srcdir:=.}"
+: "${FI_PROVIDER_PATH:=$PWD/prov/rpmem/.libs}"
+export FI_PROVIDER_PATH
 dir=$(mktemp -d ./mpi.XXXXXX) || exit 99
 # Paths of sockets are short.
 mpi_tmp=$(mktemp -d) || exit 99

@@ -109,10 +109,13 @@ Test(caps_lasts, what_cannot_be_read)
 
 	page_map("ext4", "no line of a map\n");
 	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -EPROTO);
+	cr_assert(strstr(why, "make sense"), "%s", why);
 	cr_assert_eq(rp_caps_lasts(&cfg, HERE, 0, &lasts, why), -EINVAL);
+	cr_assert(strstr(why, "empty"), "%s", why);
 	cr_assert_eq(rp_caps_lasts(&cfg, HERE, SIZE_MAX, &lasts, why), -EINVAL);
 	cfg.root = "/nowhere";
 	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -ENOENT);
+	cr_assert(strstr(why, "cannot read"), "%s", why);
 	cr_assert_eq(lasts, 77, "it was told on an error");
 }
 
