@@ -44,11 +44,28 @@ compile()
 }
 
 pages=0
-for page in "$src"/man/*.3; do
+for page in "$src"/man/fi_*.3; do
 	pages=$((pages + 1))
 	compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
 done
 [ $pages -ge 2 ] || fail "only $pages pages of section 3 in $src/man"
+
+# Those of the shim, where it is built; and each of its calls has a page.
+if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
+	libs=$(pkg-config --cflags --libs libibverbs)
+	for page in "$src"/man/ibv_*.3; do
+		compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
+	done
+	libs=$(pkg-config --cflags --libs libfabric)
+	sed -n 's/^\.Nm \(ibv_rpmem_[a-z_]*\).*/\1/p' "$src"/man/ibv_*.3 |
+		sort -u >"$dir/page"
+	grep -o 'ibv_rpmem_[a-z_]*(struct' "$src/include/infiniband/rpmem.h" |
+		sed 's/(.*//' | sort -u >"$dir/header"
+	nm -D --defined-only prov/verbs/.libs/libibvrpmem.so |
+		sed -n 's/.* T //p' | sort >"$dir/code"
+	diff "$dir/page" "$dir/header" || fail "pages and infiniband/rpmem.h differ"
+	diff "$dir/code" "$dir/header" || fail "libibvrpmem and its header differ"
+fi
 
 if compile "$src/man/fi_rpmem.7" "$dir/durable" &&
    [ -x "$dir/durable" ] && [ -e "$provider/librpmem-fi.so" ]; then

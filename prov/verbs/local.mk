@@ -1,5 +1,5 @@
-# The verbs shim. It is unfinished, so it is not installed: it is built for its
-# tests, where there is libibverbs.
+# The verbs shim, where there is libibverbs: what its tests link with, and the
+# library.
 EXTRA_DIST += include/infiniband/rpmem.h
 shim_sources = \
 	prov/verbs/attach.c \
@@ -18,4 +18,15 @@ noinst_LTLIBRARIES += prov/verbs/libshim.la
 prov_verbs_libshim_la_SOURCES = $(shim_sources)
 prov_verbs_libshim_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 prov_verbs_libshim_la_LIBADD = prov/core/libcore.la $(VERBS_LIBS)
+
+lib_LTLIBRARIES += prov/verbs/libibvrpmem.la
+prov_verbs_libibvrpmem_la_SOURCES =
+prov_verbs_libibvrpmem_la_LIBADD = prov/verbs/libshim.la $(PMEM2_LIBS) \
+	$(VERBS_LIBS) -lpthread
+prov_verbs_libibvrpmem_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+	-export-symbols-regex '^ibv_rpmem_'
+ibvincludedir = $(includedir)/infiniband
+ibvinclude_HEADERS = include/infiniband/rpmem.h
+pkgconfigdir = $(libdir)/pkgconfig
+pkgconfig_DATA = prov/verbs/libibvrpmem.pc
 endif
