@@ -34,6 +34,9 @@ wire = {
     "store": control(2, struct.pack("<HBBI", 1, 2, 2, 3)
                      + struct.pack("<QQQ", KEY, 64, 5)
                      + struct.pack("<Q", 3) + b"bytes", 3),
+    "packed": control(2, struct.pack("<HBBIQ", 5, 2, 2, 0x100, KEY)
+                      + bytes([0x80, 64, 64, 16, 8, 5]) + b"\x80\x80\2\1",
+                      3),
     "stores": control(2, struct.pack("<HBBI", 2, 1, 0, 3)
                       + struct.pack("<QQQ", KEY, 64, 5)
                       + struct.pack("<QQQ", KEY, 128, 3)

@@ -67,6 +67,12 @@ fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
 fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_wire_pack
+TESTS += fabtests/unit/test_wire_pack
+fabtests_unit_test_wire_pack_SOURCES = fabtests/unit/test_wire_pack.c
+fabtests_unit_test_wire_pack_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_wire_pack_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_wire_refuse
 TESTS += fabtests/unit/test_wire_refuse
 fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire_rig)

@@ -411,6 +411,36 @@ Test(connect, placed_then_committed)
 	end();
 }
 
+/* As many as a message may name are looked at and flushed one by one. */
+Test(connect, packed_ranges)
+{
+	static struct rp_wire_request q;
+	uint64_t before;
+
+	begin(RP_METHOD_AGENT_CLWB, true);
+	asked(1, m.r.key, RP_ST_OK);
+	q = a_store(0);
+	q.effect = q.seq = 0;
+	q.packed = true;
+	q.nranges = RP_WIRE_MAX_PACKED;
+	for (size_t i = 0; i < RP_WIRE_MAX_PACKED; i++)
+		q.ranges[i] =
+			(struct rp_wire_range){m.r.key, m.r.addr + 2 * i, 1};
+	rig_store(&m, 8, 8);
+	rig_store(&m, 2 * RP_WIRE_MAX_PACKED - 8, 8);
+	conns.at = 2 * RP_WIRE_MAX_PACKED - 8;
+	before = rig_stats(&g).ranges;
+	done(&q, RP_ST_OK);
+	cr_assert_eq(conns.durable, rig_value(&m, conns.at, false));
+	cr_assert_eq(rig_value(&m, 8, true), rig_value(&m, 8, false));
+	cr_assert_eq(rig_stats(&g).ranges, before + RP_WIRE_MAX_PACKED);
+	/* The last is outside. */
+	q.ranges[RP_WIRE_MAX_PACKED - 1].addr = m.r.addr + m.r.len;
+	done(&q, RP_ST_RANGE);
+	cr_assert_eq(conns.reply.range, RP_WIRE_MAX_PACKED - 1);
+	end();
+}
+
 /* What would hold up the others, and may fail, is not done here. */
 Test(connect, nothing_that_blocks)
 {
@@ -425,6 +455,9 @@ Test(connect, nothing_that_blocks)
 	q.ranges[0].key = file.r.key;
 	done(&q, RP_ST_NO_METHOD);
 	q.level = RP_LEVEL_VISIBLE;
+	done(&q, RP_ST_NO_METHOD);
+	q.level = RP_LEVEL_DURABLE;
+	q.effect = q.seq = 0;
 	done(&q, RP_ST_NO_METHOD);
 	cr_assert_eq(file.syncs, 0);
 	cr_assert_neq(rig_value(&file, 8, false), VALUE);

@@ -204,8 +204,9 @@ Test(commit, weakest_answer_counts)
 	};
 	uint64_t token[3];
 
+	/* So that they do not pack. */
 	for (size_t i = 0; i < attr.nranges; i++)
-		r[i] = rig_range(1, i, 1);
+		r[i] = rig_range(1, attr.nranges - i, 1);
 	c0 = (struct rig_told){0};
 	cr_assert_eq(rp_commit_post(p, &attr), 0);
 	for (int i = 0; i < 3; i++)
@@ -525,6 +526,48 @@ Test(commit, many_ranges)
 	free(r);
 }
 
+/* In order and of one region they need few bytes each. */
+Test(commit, packed_requests)
+{
+	static const unsigned int want[] = {RP_WIRE_MAX_PACKED, 24, 2};
+	static struct rp_wire_range r[RP_WIRE_MAX_PACKED + 26];
+	const struct rp_wire_reply bad = {.status = RP_ST_RANGE, .range = 1};
+	struct rp_wire_request q;
+	struct rig_msg *m;
+	uint64_t token[3];
+
+	for (size_t i = 0; i < RP_WIRE_MAX_PACKED + 26; i++)
+		r[i] = rig_range(1, i * 64 + i % 3, 5);
+	r[RP_WIRE_MAX_PACKED + 24].addr = 7;
+	r[RP_WIRE_MAX_PACKED + 25].addr = 3;
+	rig_commit_n(&g, p, &c0, r, RP_WIRE_MAX_PACKED + 26);
+	for (int i = 0, first = 0; i < 2; i++) {
+		m = rig_take(&g, RP_MSG_REQUEST);
+		q = rig_as_request(m);
+		/* Few that are left are plain, as they are not in order. */
+		cr_assert_eq(q.packed, i == 0);
+		cr_assert_eq(q.nranges, i ? want[1] + want[2] : want[0]);
+		cr_assert_eq(
+			memcmp(q.ranges, r + first, q.nranges * sizeof(*r)), 0);
+		first += q.nranges;
+		token[i] = m->hdr.token;
+		free(m);
+	}
+	rig_none(&g);
+	rig_ok(&g, &s, token[0]);
+	rig_reply(&g, &s, token[1], &bad);
+	rig_told_once(&c0, RP_ST_RANGE);
+	cr_assert_eq(c0.out.range, RP_WIRE_MAX_PACKED + 1);
+	/* Short ones, too, where that is shorter. */
+	rig_commit_n(&g, p, &c0, r, 2);
+	m = rig_take(&g, RP_MSG_REQUEST);
+	cr_assert(rig_as_request(m).packed);
+	cr_assert_leq(m->len, RP_WIRE_INJECT);
+	rig_ok(&g, &s, m->hdr.token);
+	free(m);
+	rig_told_once(&c0, RP_ST_OK);
+}
+
 /* As many messages as the ranges need, and none that has none. */
 Test(commit, full_requests)
 {
@@ -533,7 +576,7 @@ Test(commit, full_requests)
 	uint64_t token[2];
 
 	for (size_t i = 0; i < 2 * RP_WIRE_MAX_RANGES; i++)
-		r[i] = rig_range(1, i, 1);
+		r[i] = rig_range(1, 1000 - i, 1);
 	rig_commit_n(&g, p, &c0, r, 2 * RP_WIRE_MAX_RANGES);
 	for (int i = 0; i < 2; i++) {
 		m = rig_take(&g, RP_MSG_REQUEST);
@@ -556,7 +599,7 @@ Test(commit, range_at_fault_of_many)
 	struct rp_write w;
 
 	for (int i = 0; i < 400; i++)
-		r[i] = rig_range(1, i * 64, 64);
+		r[i] = rig_range(1, (i ^ 1) * 64, 64);
 	rig_commit_n(&g, p, &c0, r, 400);
 	for (int i = 0; i < 3; i++)
 		token[i] = rig_requested(&g, &s);
@@ -567,7 +610,7 @@ Test(commit, range_at_fault_of_many)
 	rig_ok(&g, &s, token[2]);
 	rig_told_once(&c0, RP_ST_RANGE);
 
-	begin(&w, 399);
+	begin(&w, 398);
 	rig_commit_n(&g, p, &c0, r, 400);
 	rp_write_done(&w, EIO);
 	rig_progress(&g);

@@ -237,25 +237,22 @@ Test(link_gather, commit_asked_again)
 	rig_end(&g);
 }
 
-/* What it covers may be lost and have been answered for, too: then it asks
- * behind the news. */
-Test(link_gather, commit_asked_again_behind)
+/* Though what it covers has been answered for, and not told yet. */
+Test(link_gather, commit_asked_again_at_once)
 {
 	size_t n = 1;
-	uint64_t t0, t1;
+	uint64_t t0;
 
 	gathering();
 	gather(n);
 	t0 = send_gathered(&n, &l0);
 	commit_behind(&c1, n, &l1);
-	/* Answered, and not told yet. */
 	answer(t0, &there);
 	rp_link_broken(p);
-	rig_none(&g);
 	rig_progress(&g);
 	rig_told_once(&placed, RP_ST_OK);
-	t1 = rig_requested(&g, &s);
-	rig_ok(&g, &s, t1);
+	rig_not_told(&c1);
+	rig_ok(&g, &s, rig_requested(&g, &s));
 	rig_progress(&g);
 	rig_told_once(&c1, RP_ST_OK);
 	rig_end(&g);
@@ -315,6 +312,16 @@ Test(link_gather, not_those)
 	c = reserved(&c1, n);
 	cr_assert(!rp_link_may_commit(c, &way));
 	rp_commit_unreserve(c);
+	/* Of bytes that are poisoned, also behind some that are not. */
+	r[1] = (struct rp_wire_range){key_of(1), BASE + 8192, 64};
+	rp_write_begin(p, &other, key_of(1), BASE + 8255, 64);
+	rp_write_done(&other, EIO);
+	c = reserved(&c1, n);
+	cr_assert(!rp_link_may_commit(c, &way));
+	rp_commit_unreserve(c);
+	c = reserved(&c1, 1);
+	cr_assert(rp_link_may_commit(c, &way));
+	rp_commit_unreserve(c);
 	rig_end(&g);
 }
 
@@ -347,6 +354,12 @@ Test(link_gather, no_room)
 /* With a target that has not heard of them, or may be overtaken by others. */
 Test(link_gather, not_by_that)
 {
+	enum {
+		MOST = RP_WIRE_MAX_RANGES + 32
+	};
+	static struct rp_wire_range many[MOST];
+	struct rp_commit_attr attr;
+	struct rig_msg *m;
 	struct rp_link_way way;
 	struct rp_write other;
 	struct rp_commit *c;
@@ -357,6 +370,39 @@ Test(link_gather, not_by_that)
 	cr_assert(!rp_link_may_gather(p, key_of(1), BASE, 64));
 	r[0] = (struct rp_wire_range){key_of(1), BASE, 64};
 	c = reserved(&c1, 1);
+	cr_assert(!rp_link_may_commit(c, &way));
+	rp_commit_unreserve(c);
+	rig_end(&g);
+
+	without = RP_FEATURE_PACKED;
+	asking(4096);
+	for (size_t i = 0; i < MOST; i++)
+		many[i] = (struct rp_wire_range){key_of(1), BASE + 8 * i, 4};
+	attr = attr_of(many, &c1);
+	attr.nranges = MOST;
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	cr_assert(!rp_link_may_commit(c, &way));
+	rp_commit_start(c);
+	for (int i = 0; i < 2; i++) {
+		m = rig_take(&g, RP_MSG_REQUEST);
+		cr_assert(!rig_as_request(m).packed);
+		rig_ok(&g, &s, m->hdr.token);
+		free(m);
+	}
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	rig_end(&g);
+
+	without = 0;
+	asking(4096);
+	attr = attr_of(many, &c1);
+	attr.nranges = MOST;
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
+	cr_assert(rp_link_may_commit(c, &way));
+	rp_commit_unreserve(c);
+	/* Each range is looked at, though they are of one key. */
+	many[MOST - 1].addr = BASE + LEN - 3;
+	cr_assert_eq(rp_commit_reserve(p, &attr, &c), 0);
 	cr_assert(!rp_link_may_commit(c, &way));
 	rp_commit_unreserve(c);
 	rig_end(&g);

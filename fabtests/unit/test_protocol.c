@@ -623,6 +623,7 @@ Test(protocol, limits)
 		{"version", RP_WIRE_VERSION},
 		{"bytes of a message", RP_WIRE_MAX_MSG},
 		{"ranges of a REQUEST", RP_WIRE_MAX_RANGES},
+		{"ranges of a REQUEST, packed", RP_WIRE_MAX_PACKED},
 		{"ranges of a REQUEST with an effect",
 		 RP_WIRE_MAX_EFFECT_RANGES},
 		{"effects of a session without an answer", RP_WIRE_EFFECTS},
@@ -696,7 +697,7 @@ Test(protocol, sentences)
 	says("one REQUEST for every %d of its ranges", ranges);
 	says("nranges: 1 to %d |", ranges);
 	says("max_ranges: of one REQUEST; version 1: %d |", ranges);
-	says("range at fault, below %d; as many", ranges);
+	says("range at fault, below %d; as many", RP_WIRE_MAX_PACKED);
 	says("room for fewer than %d ranges", ranges);
 	says("addr_len: 1 to %d |", RP_WIRE_MAX_ADDR);
 	says("why_len: at most %d |", RP_WHY_LEN - 1);
@@ -704,17 +705,15 @@ Test(protocol, sentences)
 	says("level: %d visible, %d durable", RP_LEVEL_VISIBLE,
 	     RP_LEVEL_DURABLE);
 	says("effect: 0 none, %d store (THEN), %d notification (NOTIFY), %d "
-	     "inline store (STORE) |",
-	     RP_EFFECT_THEN, RP_EFFECT_NOTIFY, RP_EFFECT_STORE);
-	says("features: bit 0: effects;");
-	cr_assert_eq(RP_FEATURE_EFFECTS, 1 << 0);
-	says("bit 1: grants;");
-	cr_assert_eq(RP_FEATURE_OWN, 1 << 1);
-	says("bit 3: connections of our own (CONNECT);");
-	cr_assert_eq(RP_FEATURE_LINK, 1 << 3);
-	says("bit 4, only with that:");
+	     "inline store (STORE); or 0x%x: packed",
+	     RP_EFFECT_THEN, RP_EFFECT_NOTIFY, RP_EFFECT_STORE, RP_WIRE_PACKED);
+	says("features: bit 0: effects; bit 1: grants;");
+	cr_assert(RP_FEATURE_EFFECTS == 1 << 0 && RP_FEATURE_OWN == 1 << 1);
+	says("bit 3: connections of our own (CONNECT); bit 4, only with that:");
+	cr_assert(RP_FEATURE_LINK == 1 << 3 && RP_FEATURE_PLACED == 1 << 4);
 	says("bit 5, only with bit 3:");
-	cr_assert(RP_FEATURE_PLACED == 1 << 4 && RP_FEATURE_GATHER == 1 << 5);
+	says("bit 6: packed ranges; a");
+	cr_assert(RP_FEATURE_GATHER == 1 << 5 && RP_FEATURE_PACKED == 1 << 6);
 	says("at most %d ranges, and behind", RP_WIRE_MAX_EFFECT_RANGES);
 	says("of the HELLO_ACK, at most %d.", RP_WIRE_EFFECTS);
 	says("the seq of another token, gets status %d.", RP_ST_BAD_MESSAGE);

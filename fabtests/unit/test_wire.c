@@ -473,6 +473,61 @@ Test(wire, largest_store)
 		     RP_WIRE_STORES(2, 2));
 }
 
+/* Ranges that are packed, where that is shorter; see test_wire_pack.c. */
+Test(wire, packed_ranges)
+{
+	static const uint8_t tail[] = {0x48, 0x47, 0x46, 0x45, 0x44, 0x43,
+				       0x42, 0x41, 64,	 32,   1,    8};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rp_wire_hdr hdr, back;
+	union body b, c;
+	int len;
+
+	wire_example(RP_MSG_REQUEST, &hdr, &b);
+	b.request.packed = true;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), 64);
+	cr_assert_eq(buf[37], 0);
+	b.request.nranges = 2;
+	b.request.ranges[0].addr = 32;
+	b.request.ranges[0].len = 32;
+	b.request.ranges[1] =
+		(struct rp_wire_range){b.request.ranges[0].key, 64 + 64, 8};
+	len = wire_put(buf, sizeof(buf), &hdr, &b);
+	cr_assert_eq(len, 40 + (int)sizeof(tail) + 1);
+	cr_assert_eq(memcmp(buf + 32, "\2\0\2\2\0\1\0\0", 8), 0);
+	cr_assert_eq(memcmp(buf + 40, tail, 10), 0);
+	cr_assert_eq(memcmp(buf + 50, "\x80\1\10", 3), 0);
+	cr_assert_eq(wire_put(buf, (size_t)len - 1, &hdr, &b), -EMSGSIZE);
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &back), 0);
+	cr_assert_eq(wire_get(buf, &back, &c), 0);
+	cr_assert(c.request.packed);
+	cr_assert_eq(c.request.nranges, 2);
+	cr_assert_eq(c.request.level, b.request.level);
+	cr_assert_eq(c.request.effect, 0);
+	cr_assert_eq(memcmp(c.request.ranges, b.request.ranges,
+			    2 * sizeof(b.request.ranges[0])),
+		     0);
+	/* Counted, and nothing else in the flags. */
+	for (int at = 32; at < 40; at++) {
+		uint8_t good = buf[at];
+
+		if (at == 35)
+			continue;
+		buf[at] = at == 34 ? 3 : good + 1;
+		cr_assert_eq(wire_get(buf, &back, &c), -EBADMSG, "%d", at);
+		buf[at] = good;
+	}
+	/* With an effect they are plain; and one that is not in order is. */
+	b.request.effect = RP_EFFECT_NOTIFY;
+	b.request.seq = 1;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), 40 + 48 + 16);
+	b.request.effect = 0;
+	b.request.ranges[1].addr = 0;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), 40 + 48);
+	b.request.nranges = RP_WIRE_MAX_RANGES + 1;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
+}
+
 /* Those that are only placed: all ranges, then the bytes of all. */
 Test(wire, several_stores)
 {

@@ -220,7 +220,7 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_REPLY, 36, 1, 0}, /* done, yet reached none */
 		{RP_MSG_REPLY, 36, 1, 3},
 		{RP_MSG_REPLY, 37, 1, 3},
-		{RP_MSG_REPLY, 38, 2, 168},
+		{RP_MSG_REPLY, 38, 2, 1024},
 		{RP_MSG_REPLY, 46, 1, RP_METHOD_MAX},
 		{RP_MSG_REPLY, 47, 1, 1},
 		{RP_MSG_QUERY, 40, 1, 3},
@@ -481,7 +481,7 @@ Test(wire_refuse, encoders_refuse)
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_STORE);
 	REFUSED(RP_MSG_REPLY, reply.status, RP_ST_TIMEOUT);
 	REFUSED(RP_MSG_REPLY, reply.level, 0);
-	REFUSED(RP_MSG_REPLY, reply.range, RP_WIRE_MAX_RANGES);
+	REFUSED(RP_MSG_REPLY, reply.range, RP_WIRE_MAX_PACKED);
 	REFUSED(RP_MSG_QUERY, query.required, 3);
 	REFUSED(RP_MSG_INFO, info.status, RP_ST_TIMEOUT);
 	REFUSED(RP_MSG_INFO, info.memory, RP_MEM_EMULATED + 1);

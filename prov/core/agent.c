@@ -50,7 +50,7 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out)
 	if (ret)
 		goto fini_inl;
 	if (attr->links) {
-		a->linked = rp_job_new(RP_WIRE_MAX_RANGES);
+		a->linked = rp_job_new(RP_WIRE_MAX_PACKED);
 		ret = a->linked ? 0 : -ENOMEM;
 		if (ret)
 			goto fini_far;

@@ -9,7 +9,9 @@
 #include "core/initiator.h"
 #include "core/log.h"
 
-static int check_range(const struct rp_wire_range *g)
+/* before: one that is good; NULL: there is none. */
+static int check_range(const struct rp_wire_range *g,
+		       const struct rp_wire_range *before)
 {
 	struct rp_key k;
 
@@ -24,6 +26,8 @@ static int check_range(const struct rp_wire_range *g)
 		       g->len, g->addr);
 		return -EINVAL;
 	}
+	if (before && before->key == g->key)
+		return 0;
 	if (rp_key_parse(g->key, &k))
 		return -EKEYREJECTED;
 	return k.persistent ? 0 : -ENOTSUP;
@@ -58,7 +62,7 @@ static int check_effect(const struct rp_commit_attr *attr)
 		       g.addr);
 		return -EINVAL;
 	}
-	return check_range(&g);
+	return check_range(&g, NULL);
 }
 
 static void commit_free(struct rp_initiator *in, struct rp_commit *c)
@@ -85,13 +89,16 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < attr->nranges; i++) {
-		ret = check_range(&attr->ranges[i]);
+		ret = check_range(&attr->ranges[i],
+				  i ? &attr->ranges[i - 1] : NULL);
 		if (ret)
 			return ret;
 	}
 	if (in->outstanding >= in->attr.max_commits)
 		return -EAGAIN;
-	if (attr->nranges > RP_COMMIT_INLINE) {
+	if (attr->given) {
+		ranges = attr->given;
+	} else if (attr->nranges > RP_COMMIT_INLINE) {
 		ranges = calloc(attr->nranges, sizeof(*ranges));
 		if (!ranges)
 			return -ENOMEM;
@@ -110,7 +117,8 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 		c = malloc(sizeof(*c));
 		if (!c) {
 			free(bytes);
-			free(ranges);
+			if (!attr->given)
+				free(ranges);
 			return -ENOMEM;
 		}
 	}
@@ -119,7 +127,9 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	TAILQ_INIT(&c->fences);
 	c->peer = p;
 	c->ranges = ranges ? ranges : c->inline_ranges;
-	memcpy(c->ranges, attr->ranges, attr->nranges * sizeof(*c->ranges));
+	if (!attr->given)
+		memcpy(c->ranges, attr->ranges,
+		       attr->nranges * sizeof(*c->ranges));
 	c->nranges = attr->nranges;
 	c->level = attr->level;
 	c->required = attr->required;
@@ -213,11 +223,15 @@ void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail)
 static size_t slice(const struct rp_commit *c, bool *last)
 {
 	size_t left = c->nranges - c->asked;
-	size_t max = c->effect ? RP_WIRE_MAX_EFFECT_RANGES : RP_WIRE_MAX_RANGES;
+	size_t max =
+		c->effect ? RP_WIRE_MAX_EFFECT_RANGES
+			  : rp_peer_slice(c->peer, &c->ranges[c->asked], left);
 
 	*last = left <= max;
 	if (*last)
 		return left;
+	if (!c->effect)
+		return max;
 	/* At least one is left for the request that has the effect. */
 	return left > RP_WIRE_MAX_RANGES ? RP_WIRE_MAX_RANGES : left - 1;
 }
@@ -253,9 +267,8 @@ void rp_commit_reroute(struct rp_commit *c)
 	c->linked = NULL;
 	c->by_link = RP_LINK_NONE;
 	c->asked = 0;
-	/* Those that it covers went the same way: they come back first. */
-	c->waits = true;
-	if (c->placed && commit_queue(c))
+	/* What it covers is in its place, or is lost as well and fails it. */
+	if (commit_queue(c))
 		rp_commit_fail(c, RP_ST_NO_MEMORY, 0, 0);
 }
 
@@ -379,7 +392,7 @@ static bool poisoned(const struct rp_peer *p, const struct rp_commit *c,
 	*range = 0;
 	if (p->poison_all)
 		return true;
-	if (!wants(c, all, range))
+	if (!all->n || !wants(c, all, range))
 		return false;
 
 	rp_ranges_init(&left, 0);
@@ -623,16 +636,6 @@ bool rp_commits_tell(struct rp_initiator *in)
 	return any;
 }
 
-void rp_commits_free(struct rp_initiator *in)
-{
-	struct rp_commit *c;
-
-	while ((c = TAILQ_FIRST(&in->free))) {
-		TAILQ_REMOVE(&in->free, c, link);
-		free(c);
-	}
-}
-
 /*
  * What may have been under way has arrived by now, or never will: its session
  * has ended at the target, which has answered in a later one. From here on a
@@ -644,14 +647,6 @@ void rp_peer_doubt_ends(struct rp_peer *p)
 		if (p->poison.v[i].stamp == RP_PEER_DOUBT)
 			p->poison.v[i].stamp = p->next_seq - 1;
 	p->doubt = false;
-}
-
-void rp_peer_link_gone(struct rp_peer *p)
-{
-	for (size_t i = 0; i < p->poison.n; i++)
-		if (p->poison.v[i].stamp == RP_PEER_LINK_DOUBT)
-			p->poison.v[i].stamp = p->next_seq - 1;
-	p->link.doubt = false;
 }
 
 void rp_write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,

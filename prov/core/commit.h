@@ -30,8 +30,10 @@ struct rp_outcome {
 typedef void (*rp_commit_fn)(void *arg, const struct rp_outcome *out);
 
 struct rp_commit_attr {
-	const struct rp_wire_range *ranges; /* copied */
+	const struct rp_wire_range *ranges; /* copied, unless */
 	size_t nranges;
+	struct rp_wire_range
+		*given; /* them, allocated: the commit's on success */
 	enum rp_level level;
 	enum rp_class required;
 	/*

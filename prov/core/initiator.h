@@ -202,8 +202,9 @@ bool rp_peer_sends_at_once(const struct rp_peer *p);
 /* Post the fences that wait, as far as the base lets us. */
 void rp_peer_fence(struct rp_peer *p);
 void rp_peer_release(struct rp_peer *p);
-/* No write of a connection of our own that has ended can still arrive. */
-void rp_peer_link_gone(struct rp_peer *p);
+/* How many of these ranges go into one request without effect. */
+size_t rp_peer_slice(const struct rp_peer *p, const struct rp_wire_range *r,
+		     size_t n);
 
 /* commit.c */
 void rp_commit_fail(struct rp_commit *c, enum rp_status st, uint32_t detail,
@@ -222,6 +223,5 @@ void rp_commit_reroute(struct rp_commit *c);
 void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail);
 /* Tell everybody whose commit has ended. True when there was one. */
 bool rp_commits_tell(struct rp_initiator *in);
-void rp_commits_free(struct rp_initiator *in);
 
 #endif

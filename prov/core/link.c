@@ -265,6 +265,14 @@ void rp_link_broken(struct rp_peer *p)
 	rp_link_end(p);
 }
 
+static void others_gone(struct rp_peer *p)
+{
+	for (size_t i = 0; i < p->poison.n; i++)
+		if (p->poison.v[i].stamp == RP_PEER_LINK_DOUBT)
+			p->poison.v[i].stamp = p->next_seq - 1;
+	p->link.doubt = false;
+}
+
 static void take_grant(struct rp_peer *p, const struct rp_wire_offer *m)
 {
 	enum rp_method forced = p->in->attr.forced;
@@ -298,7 +306,7 @@ void rp_link_offered(struct rp_peer *p, const struct rp_wire_hdr *hdr,
 	/* It has ended all those before, so nothing comes over them any more.
 	 */
 	if (l->state == RP_LINK_ASKED)
-		rp_peer_link_gone(p);
+		others_gone(p);
 	if (m->status == RP_ST_OK) {
 		take_grant(p, m);
 	} else if (l->state == RP_LINK_ASKED) {
@@ -492,12 +500,16 @@ bool rp_link_may_commit(const struct rp_commit *c, struct rp_link_way *way)
 	const struct rp_link_grant *g = NULL;
 
 	if (!(p->features & RP_FEATURE_GATHER) || c->effect ||
-	    c->level != RP_LEVEL_DURABLE || c->nranges > RP_WIRE_MAX_RANGES ||
-	    p->nwrites > p->link.nwrites)
+	    c->level != RP_LEVEL_DURABLE || p->nwrites > p->link.nwrites ||
+	    rp_peer_slice(p, c->ranges, c->nranges) < c->nranges)
 		return false;
 	for (size_t i = 0; i < c->nranges; i++) {
 		const struct rp_wire_range *r = &c->ranges[i];
 
+		/* What holds for all of a key is not asked for again. */
+		if (g && g->key == r->key && !p->poison.n &&
+		    rp_range_inside(r->addr, r->len, g->addr, g->len))
+			continue;
 		g = fits(p, r->key, r->addr, r->len, c->required);
 		if (!g || !rp_method_asks(g->method))
 			return false;
@@ -518,6 +530,7 @@ int rp_link_request(const struct rp_commit *c, struct rp_link_way *way,
 	int len;
 
 	m.nranges = c->nranges;
+	m.packed = p->features & RP_FEATURE_PACKED;
 	m.level = c->level;
 	m.required = c->required;
 	m.effect = bytes ? RP_EFFECT_STORE : RP_EFFECT_NONE;

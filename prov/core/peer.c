@@ -211,6 +211,16 @@ void rp_initiator_shut(struct rp_initiator *in)
 	rp_commits_tell(in);
 }
 
+static void free_commits(struct rp_initiator *in)
+{
+	struct rp_commit *c;
+
+	while ((c = TAILQ_FIRST(&in->free))) {
+		TAILQ_REMOVE(&in->free, c, link);
+		free(c);
+	}
+}
+
 void rp_initiator_delete(struct rp_initiator *in)
 {
 	struct rp_peer *p, *tmp;
@@ -218,7 +228,7 @@ void rp_initiator_delete(struct rp_initiator *in)
 	rp_initiator_shut(in);
 	HASH_ITER(hh, in->by_addr, p, tmp)
 	rp_peer_forget(in, p->addr);
-	rp_commits_free(in);
+	free_commits(in);
 	rp_banned_fini(in);
 	rp_ranges_fini(&in->orphans);
 	free(in);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/initiator.h"
+#include "core/wire_pack.h"
 
 /* Tokens count up, so their low bits are as good as any hash. */
 static struct rp_req **bucket(struct rp_initiator *in, uint64_t token)
@@ -80,6 +81,23 @@ static void number(struct rp_req *r)
 	TAILQ_INSERT_TAIL(&p->effects, r, of_effects);
 }
 
+size_t rp_peer_slice(const struct rp_peer *p, const struct rp_wire_range *r,
+		     size_t n)
+{
+	uint8_t scratch[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
+	size_t taken;
+
+	if (n > RP_WIRE_MAX_RANGES && p->state == RP_SESSION_OPEN &&
+	    p->features & RP_FEATURE_PACKED) {
+		rp_wire_pack(scratch, sizeof(scratch), r,
+			     n < RP_WIRE_MAX_PACKED ? n : RP_WIRE_MAX_PACKED,
+			     &taken);
+		if (taken > RP_WIRE_MAX_RANGES)
+			return taken;
+	}
+	return n < RP_WIRE_MAX_RANGES ? n : RP_WIRE_MAX_RANGES;
+}
+
 static int put_request(struct rp_req *r, const struct rp_wire_hdr *hdr,
 		       void *buf, size_t size)
 {
@@ -87,6 +105,7 @@ static int put_request(struct rp_req *r, const struct rp_wire_hdr *hdr,
 	struct rp_wire_request m;
 
 	m.nranges = r->n;
+	m.packed = r->peer->features & RP_FEATURE_PACKED;
 	m.level = c->level;
 	m.required = c->required;
 	m.effect = r->effect ? c->effect : RP_EFFECT_NONE;

@@ -304,7 +304,9 @@ enum rp_status rp_agent_check(struct rp_agent *a,
 
 		/* What was found of the region holds for all of it. */
 		if (i && w->key == w[-1].key) {
-			*g = g[-1];
+			/* Not the whole: parts were just stored, one by one. */
+			g->region = g[-1].region;
+			g->flush = g[-1].flush;
 			st = rp_region_holds(g->region, w->addr, w->len,
 					     &g->off);
 			if (st != RP_ST_OK)

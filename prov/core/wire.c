@@ -6,6 +6,7 @@
 
 #include "core/bytes.h"
 #include "core/wire.h"
+#include "core/wire_pack.h"
 
 /* What every version of the header shares: up to and including the token. */
 #define HDR_SHARED 24
@@ -44,6 +45,8 @@ static_assert(REQUEST_RANGES + RANGE_LEN + STORE_LEN + RP_WIRE_MAX_STORE ==
 static_assert(RP_WIRE_STORES(1, 1) ==
 		      REQUEST_RANGES + RANGE_LEN + STORE_LEN + 1,
 	      "as long as it is said to be");
+
+static_assert(RP_WIRE_PACKS == REQUEST_RANGES + 8, "behind the key of all");
 
 static void put8(uint8_t *p, size_t at, uint8_t v)
 {
@@ -296,6 +299,33 @@ static bool stored_valid(uint32_t effect, uint64_t stored)
 					 : !stored;
 }
 
+/* With packed ranges: its length; 0: they are not to be packed. */
+static size_t put_packed(uint8_t *buf, size_t size,
+			 const struct rp_wire_hdr *hdr,
+			 const struct rp_wire_request *m)
+{
+	uint8_t packed[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
+	size_t len, taken;
+
+	if (!m->packed || m->effect || m->nranges < 2 ||
+	    m->nranges > RP_WIRE_MAX_PACKED ||
+	    !request_valid(1, m->level, m->required, RP_EFFECT_NONE))
+		return 0;
+	len = RP_WIRE_PACKS + rp_wire_pack(packed, sizeof(packed), m->ranges,
+					   m->nranges, &taken);
+	if (taken < m->nranges || size < len ||
+	    len >= request_len(m->nranges, RP_EFFECT_NONE, 0))
+		return 0;
+	put_only_hdr(buf, hdr, RP_MSG_REQUEST, len);
+	put16(buf, 32, m->nranges);
+	put8(buf, 34, m->level);
+	put8(buf, 35, m->required);
+	put32(buf, 36, RP_WIRE_PACKED);
+	put64(buf, REQUEST_RANGES, m->ranges[0].key);
+	memcpy(buf + RP_WIRE_PACKS, packed, len - RP_WIRE_PACKS);
+	return len;
+}
+
 int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 			const struct rp_wire_request *m)
 {
@@ -303,6 +333,9 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	uint64_t stored = 0;
 	uint8_t *p = buf;
 
+	len = put_packed(buf, size, hdr, m);
+	if (len)
+		return (int)len;
 	if (!request_valid(m->nranges, m->level, m->required, m->effect))
 		return -EINVAL;
 	for (size_t i = 0; m->effect == RP_EFFECT_STORE && i < m->nranges; i++)
@@ -339,6 +372,27 @@ int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 	return (int)len;
 }
 
+static int get_packed(const uint8_t *p, size_t len, struct rp_wire_request *m)
+{
+	const uint16_t nranges = get16(p, 32);
+	const size_t begin = RP_WIRE_PACKS;
+
+	if (nranges > RP_WIRE_MAX_PACKED || len < begin ||
+	    !request_valid(!!nranges, p[34], p[35], RP_EFFECT_NONE) ||
+	    rp_wire_unpack(p + begin, len - begin, get64(p, REQUEST_RANGES),
+			   m->ranges, nranges))
+		return -EBADMSG;
+	m->nranges = nranges;
+	m->packed = true;
+	m->level = p[34];
+	m->required = p[35];
+	m->effect = RP_EFFECT_NONE;
+	m->seq = m->data = 0;
+	m->then = (struct rp_wire_then){0};
+	m->bytes = NULL;
+	return 0;
+}
+
 int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 			struct rp_wire_request *m)
 {
@@ -352,6 +406,8 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 		return -EBADMSG;
 	nranges = get16(p, 32);
 	effect = get32(p, 36);
+	if (effect == RP_WIRE_PACKED)
+		return get_packed(p, hdr->length, m);
 	if (!request_valid(nranges, p[34], p[35], effect) ||
 	    hdr->length < request_len(nranges, effect, 0))
 		return -EBADMSG;
@@ -366,6 +422,7 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 		return -EBADMSG;
 
 	m->nranges = nranges;
+	m->packed = false;
 	m->level = p[34];
 	m->required = p[35];
 	m->effect = effect;
@@ -397,7 +454,7 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 static bool reply_valid(const struct rp_wire_reply *m)
 {
 	if (!status_travels(m->status) || m->class > RP_CLASS_POWER ||
-	    m->method >= RP_METHOD_MAX || m->range >= RP_WIRE_MAX_RANGES)
+	    m->method >= RP_METHOD_MAX || m->range >= RP_WIRE_MAX_PACKED)
 		return false;
 	if (m->grant &&
 	    (m->level != RP_LEVEL_DURABLE || !m->length ||

@@ -31,6 +31,8 @@
 #define RP_WIRE_HDR	   32
 #define RP_WIRE_MAX_MSG	   4168 /* nothing longer is ever sent or received */
 #define RP_WIRE_MAX_RANGES 168	/* fit one request: 40 + 24 * n <= 4168 */
+/* ... and so many where they are packed. */
+#define RP_WIRE_MAX_PACKED 1024
 #define RP_WIRE_INJECT	   64  /* ofi_rxm injects so much: one range, answers */
 #define RP_WIRE_MAX_ADDR   128 /* bytes of a fabric address */
 
@@ -94,9 +96,11 @@ struct rp_wire_range {
 #define RP_FEATURE_PLACED 16u
 /* With LINK: commits of several ranges, and writes in messages, over that. */
 #define RP_FEATURE_GATHER 32u
+#define RP_FEATURE_PACKED 64u /* REQUESTs may have packed ranges */
 #define RP_FEATURES                                                            \
 	(RP_FEATURE_EFFECTS | RP_FEATURE_OWN | RP_FEATURE_STORE |              \
-	 RP_FEATURE_LINK | RP_FEATURE_PLACED | RP_FEATURE_GATHER)
+	 RP_FEATURE_LINK | RP_FEATURE_PLACED | RP_FEATURE_GATHER |             \
+	 RP_FEATURE_PACKED)
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;
@@ -139,14 +143,19 @@ struct rp_wire_then {
 
 /*  32 u16 nranges  34 u8 level  35 u8 required class  36 u32 flags (effect)
  *  40 ranges, 24 bytes each. One range: 64 bytes, an inject of ofi_rxm.
+ *  Or, with RP_WIRE_PACKED in the flags, without effect, in ascending order:
+ *  40 u64 key of all, and then as wire_pack.h has them.
  *  Behind them, with an effect, whose level is durable:
  *   0 u64 seq: effects of the session, from 1 on
  *   8 THEN: u64 key  16 u64 addr  24 u64 value
  *   8 NOTIFY: u64 data
  *   8 STORE: one range, and its bytes, RP_WIRE_MAX_STORE at most; over a
  *     connection of our own at level visible several, and those of all */
+#define RP_WIRE_PACKED 0x100u
 struct rp_wire_request {
 	uint16_t nranges;
+	bool packed; /* may be, where they can and that is shorter; decoded: are
+		      */
 	uint8_t level;
 	uint8_t required;
 	uint32_t effect; /* enum rp_effect */
@@ -154,7 +163,7 @@ struct rp_wire_request {
 	struct rp_wire_then then;
 	uint64_t data;
 	const void *bytes; /* of the ranges; decoded: inside the message */
-	struct rp_wire_range ranges[RP_WIRE_MAX_RANGES];
+	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 };
 
 /*  32 u32 status  36 u8 level reached  37 u8 class reached  38 u16 index of
@@ -271,8 +280,8 @@ int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr);
 /*
  * Decode the body of a message whose header was good. Every length is checked
  * against hdr->length exactly, reserved fields must be 0, enums in range.
- * Returns 0 or -EBADMSG; *m is written only on success. Ranges are checked
- * for form only (the agent checks them against regions).
+ * Returns 0 or -EBADMSG; *m is written only on success, but for packed ranges.
+ * Ranges are checked for form only (the agent checks them against regions).
  */
 int rp_wire_get_hello(const void *buf, const struct rp_wire_hdr *hdr,
 		      struct rp_wire_hello *m);

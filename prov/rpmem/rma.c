@@ -155,11 +155,12 @@ static int reserve_commit(struct rp_peer *peer, const struct fi_rma_iov *ranges,
 		};
 	attr.ranges = copy;
 	attr.nranges = count;
+	attr.given = copy != few ? copy : NULL;
 	attr.done = rp_rma_commit_done;
 	attr.arg = s;
 	ret = rp_commit_reserve(peer, &attr, &s->commit);
-	if (copy != few)
-		free(copy);
+	if (ret)
+		free(attr.given);
 	return ret;
 }
 

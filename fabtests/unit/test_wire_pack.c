@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Packed ranges: the bytes, what packs, and what nobody may send. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/wire_pack.h"
+#include "seeded.h"
+
+#define K      0x5A0000E600000001ull
+#define MOST   RP_WIRE_MAX_PACKED
+#define IN_MSG (RP_WIRE_MAX_MSG - RP_WIRE_PACKS)
+#define N(a)   (sizeof(a) / sizeof((a)[0]))
+
+static struct rp_wire_range r[MOST], back[MOST];
+static uint8_t buf[2 * RP_WIRE_NUMBER * MOST];
+
+static size_t pack(size_t n, size_t size)
+{
+	size_t taken, len = rp_wire_pack(buf, size, r, n, &taken);
+
+	cr_assert_leq(len, size);
+	cr_assert_eq(taken, n, "%zu", taken);
+	return len;
+}
+
+static void same(size_t n, size_t len)
+{
+	memset(back, 0x5a, sizeof(back));
+	cr_assert_eq(rp_wire_unpack(buf, len, K, back, n), 0);
+	cr_assert_eq(memcmp(back, r, n * sizeof(*r)), 0);
+}
+
+Test(wire_pack, golden)
+{
+	static const struct rp_wire_range some[] = {
+		{K, 4096, 64},
+		{K, 4160, 1},
+		{K, 4289, 300},
+		{K, 4717, 300},
+		{K, 5145, 300},
+		{K, 5573, 300},
+		{K, 1ull << 40, 1ull << 41},
+	};
+	static const uint8_t want[] = {
+		0x80, 0x40, 64,			    /* 4096 on, 64 */
+		0,    1,			    /* and one behind that */
+		0x80, 2,    0xac, 2,		    /* 128 on, 300 */
+		7,				    /* the same three times */
+		0x9e, 0xa4, 0xff, 0xff, 0xff, 0x3f, /* far on */
+		0x80, 0x80, 0x80, 0x80, 0x80, 0x40, /* 2^41 */
+	};
+	size_t len;
+
+	memcpy(r, some, sizeof(some));
+	len = pack(N(some), IN_MSG);
+	for (size_t i = 0; i < len && i < sizeof(want); i++)
+		cr_expect_eq(buf[i], want[i], "%zu: %#x", i, buf[i]);
+	cr_assert_eq(len, sizeof(want), "%zu", len);
+	same(N(some), len);
+}
+
+/* Scattered evenly over a region: the whole of it is an inject. */
+Test(wire_pack, even)
+{
+	for (size_t i = 0; i < MOST; i++)
+		r[i] = (struct rp_wire_range){K, 0x7f0012345000 + i * 8192,
+					      4096};
+	cr_assert_leq(pack(MOST, IN_MSG), RP_WIRE_INJECT - RP_WIRE_PACKS);
+	same(MOST, pack(MOST, IN_MSG));
+	/* And as many as there may be at random places fit as well. */
+	for (size_t i = 0; i < MOST; i++)
+		r[i].addr += i * i % 1021 * 2;
+	same(MOST, pack(MOST, IN_MSG));
+}
+
+Test(wire_pack, random)
+{
+	struct seeded s = seeded_start();
+
+	for (int round = 0; round < 2000; round++) {
+		size_t n = 1 + seeded_below(&s, 50), len, taken;
+		unsigned int wide = seeded_below(&s, 56);
+		uint64_t at = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			bool again = i > 1 && seeded_below(&s, 2);
+			uint64_t gap = seeded_next(&s) >> (63 - wide);
+			uint64_t size = 1 + (seeded_next(&s) >> (63 - wide));
+
+			if (again) {
+				gap = r[i - 1].addr - r[i - 2].addr -
+				      r[i - 2].len;
+				size = r[i - 1].len;
+			}
+			r[i] = (struct rp_wire_range){K, at + gap, size};
+			at += gap + size;
+		}
+		len = pack(n, sizeof(buf));
+		same(n, len);
+		/* In less room those that fit, and they are whole. */
+		len = rp_wire_pack(buf, seeded_below(&s, (uint32_t)len + 1), r,
+				   n, &taken);
+		same(taken, len);
+	}
+}
+
+/* What ends the row. */
+Test(wire_pack, does_not_pack)
+{
+	static const struct rp_wire_range last[] = {
+		{K + 1, 4096, 8},	{K, 4000, 8},
+		{K, 4095 + 64, 8},	{K, 0, 8},
+		{K, 8192, 0},		{K, UINT64_MAX, 2},
+		{K, UINT64_MAX - 1, 1},
+	};
+	size_t taken;
+
+	r[0] = (struct rp_wire_range){K, 4032, 64};
+	r[1] = (struct rp_wire_range){K, 4096, 64};
+	for (size_t i = 0; i < N(last); i++) {
+		r[2] = last[i];
+		rp_wire_pack(buf, sizeof(buf), r, 3, &taken);
+		cr_assert_eq(taken, 2, "%zu: %zu", i, taken);
+	}
+	/* A row of the same that would go on behind the end of all. */
+	r[0] = (struct rp_wire_range){K, 1, UINT64_MAX / 4};
+	r[1] = (struct rp_wire_range){K, 2 + UINT64_MAX / 4, UINT64_MAX / 4};
+	r[2] = (struct rp_wire_range){K, 3 + UINT64_MAX / 2, UINT64_MAX / 4};
+	r[3] = (struct rp_wire_range){K, 4 + UINT64_MAX / 4 * 3,
+				      UINT64_MAX / 4};
+	rp_wire_pack(buf, sizeof(buf), r, 4, &taken);
+	cr_assert_eq(taken, 3);
+}
+
+static void bad(size_t n, const void *bytes, size_t len)
+{
+	uint8_t *exact = malloc(len ? len : 1);
+
+	/* On the heap: the sanitizer watches. */
+	memcpy(exact, bytes, len);
+	cr_assert_eq(rp_wire_unpack(exact, len, K, back, n), -EBADMSG, "%zu",
+		     len);
+	free(exact);
+}
+#define BAD(n, bytes) bad(n, bytes, sizeof(bytes) - 1)
+
+Test(wire_pack, nonsense)
+{
+	size_t len;
+
+	r[0] = (struct rp_wire_range){K, 300, 64};
+	r[1] = (struct rp_wire_range){K, 400, 1000};
+	r[2] = (struct rp_wire_range){K, 1 << 20, 1};
+	len = pack(3, sizeof(buf));
+	for (size_t cut = 0; cut < len; cut++)
+		bad(3, buf, cut);
+	buf[len] = 0;
+	bad(3, buf, len + 1);
+	bad(2, buf, len);
+	bad(4, buf, len);
+	BAD(1, "\2\0");	      /* empty */
+	BAD(2, "\2\1\3");     /* again what? */
+	BAD(3, "\2\1\2\1\1"); /* none again */
+	BAD(3, "\2\1\2\1\5"); /* too many */
+	BAD(3, "\2\1\2\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1");
+	/* Numbers of more than 64 bits, and of no end. */
+	BAD(1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\1");
+	BAD(1, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\1\1");
+	/* Behind the end of all. */
+	BAD(1, "\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
+	       "\xff\xff\xff\xff\xff\xff\xff\xff\xff\1");
+	BAD(3, "\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f"
+	       "\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f\3");
+}
+
+/* Whatever comes in is a row of good ranges, or nothing. */
+Test(wire_pack, any_bytes)
+{
+	struct seeded s = seeded_start();
+	unsigned int good = 0;
+
+	for (int round = 0; round < 200000; round++) {
+		size_t n = 1 + seeded_below(&s, 6), len = seeded_below(&s, 13);
+		uint64_t at = 0;
+
+		for (size_t i = 0; i < len; i++)
+			buf[i] = seeded_below(&s, 3) ? seeded_below(&s, 8)
+						     : seeded_next(&s);
+		if (rp_wire_unpack(buf, len, K, back, n))
+			continue;
+		good++;
+		for (size_t i = 0; i < n; i++) {
+			cr_assert_eq(back[i].key, K);
+			cr_assert_geq(back[i].addr, at);
+			cr_assert_gt(back[i].len, 0);
+			at = back[i].addr + back[i].len;
+			cr_assert_gt(at, back[i].addr);
+		}
+	}
+	cr_assert_gt(good, 100);
+}
