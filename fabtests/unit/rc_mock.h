@@ -48,7 +48,7 @@ struct mock_wr {
 struct mock_msg {
 	uint64_t wr_id;
 	size_t len;
-	uint8_t bytes[RP_WIRE_MAX_MSG];
+	uint8_t bytes[RP_SIDE_BUF];
 };
 struct mock_side {
 	struct rp_xport x;

@@ -174,12 +174,16 @@ static void run(struct world *w, bool kept, bool cpu, unsigned int native,
 	for (unsigned int i = 0; i < STEPS; i++)
 		step(w, i);
 	for (int i = 0; i < 2 * MOCK_QUEUE; i++) {
+		unsigned int ok = w->ok;
+
 		mock_run(&w->m);
 		if (agent)
 			mock_side_run(&w->m);
 		drink(w);
-		judge(w);
+		if (w->ok != ok)
+			judge(w);
 	}
+	judge(w);
 	if (agent)
 		mock_side_fini(&w->m);
 	mock_fini(&w->m);
@@ -192,7 +196,7 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 	unsigned int ok[16] = {0}, stores[16] = {0};
 
 	printf("RP_SEED=%llu\n", (unsigned long long)s.seed);
-	for (unsigned int i = 0; i < 16000; i++) {
+	for (unsigned int i = 0; i < 9600; i++) {
 		bool kept = i & 1, cpu = i & 2, agent = i & 8;
 		unsigned int native = i & 4 ? BOTH : 0;
 
@@ -208,9 +212,9 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 		stores[i & 15] += w.stores;
 	}
 	for (unsigned int i = 0; i < 16; i++) {
-		cr_assert_eq(ok[i] > 500, (i & 1) || (i & 4) || (i & 8),
+		cr_assert_eq(ok[i] > 300, (i & 1) || (i & 4) || (i & 8),
 			     "%u: %u", i, ok[i]);
-		cr_assert_eq(stores[i] > 100, i >= 8, "%u: %u", i, stores[i]);
+		cr_assert_eq(stores[i] > 50, i >= 8, "%u: %u", i, stores[i]);
 	}
 }
 
