@@ -55,7 +55,7 @@ packages_install $PKG_BUILD $PKG_TEST || exit 1
 
 passed=0 failed=0 skipped=0 left_out=
 # When all was installed; seconds of the parts that are not "build and core".
-begun=$SECONDS crash=0 guest=
+begun=$SECONDS crash=0 guest= mpi=0
 
 # suite NAME PASSED FAILED SKIPPED SECONDS: one line, and into the sum.
 suite() {
@@ -63,6 +63,8 @@ suite() {
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
 	case $1 in
 	fabtests/fault/crash_* | mutations*) crash=$((crash + $5)) ;;
+	fabtests/integration/* | mpich*) mpi=$((mpi + $5)) ;;
+	guest*) guest=$((guest + $5)) ;;
 	esac
 }
 
@@ -74,9 +76,11 @@ budget() {
 	if [ -n "$sanitize" ]; then
 		budget_line "$doc" sanitizers $all
 	else
-		budget_line "$doc" "build and core" $((all - crash - guest))
+		budget_line "$doc" "build and core" \
+			$((all - crash - guest - mpi))
 		budget_line "$doc" "crash matrix and mutations" $crash
 		[ -z "$guest" ] || budget_line "$doc" "guest" "$guest"
+		budget_line "$doc" "MPI and fabtests" $mpi
 	fi
 }
 
@@ -245,8 +249,17 @@ stage() {
 	suite "$name" "${p:-0}" "${f:-1}" "${s:-0}" $((SECONDS - start))
 	grep -E '^not ok|# SKIP' "$log"
 	[ "${f:-1}" = 0 ] || grep -vE '^(not )?ok ' "$log" | tail -60
-	guest=$((guest + SECONDS - start))
 }
+
+# As many of mpich's one-sided tests as there is time for; others next time.
+mpich() {
+	local -a what=(--build "$build" ${cache:+--cache "$cache"})
+
+	[ -n "$long" ] || what+=(--minutes 3 --seed "$(git -C "$src" log -1 \
+		--format=%ct 2>/dev/null || date +%F)")
+	stage "mpich one-sided" "$src/fabtests/integration/mpich_rma.sh" "${what[@]}"
+}
+[ -n "$sanitize" ] || mpich
 
 # Real verbs, DAX and both persistence domains.
 guest() {

@@ -2,7 +2,6 @@
 mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh
 TESTS += $(mpi_tests)
 EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
-	fabtests/integration/mpich_rma.known \
 	fabtests/integration/mpich_rma.sh \
 	fabtests/integration/mpi_test.h \
 	fabtests/integration/onesided.c fabtests/integration/pt2pt.c \

@@ -26,7 +26,7 @@ export TMPDIR=$mpi_tmp
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_orte_tmpdir_base=$mpi_tmp OMPI_MCA_oob_tcp_if_include=lo
 export OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
 export PMIX_MCA_ptl_tcp_if_include=lo FI_TCP_IFACE=lo
 # Who opened what, and over what.
 export FI_LOG_LEVEL=info FI_LOG_PROV=ofi_rpmem FI_LOG_SUBSYS=domain
