@@ -44,18 +44,21 @@ class Lab:
     def __init__(self, source):
         self.dir = tempfile.mkdtemp(prefix="mutate.", dir=scratch(source))
         self.tree = os.path.join(self.dir, "tree")
-        for part in ("include", "prov/core", "fabtests/unit", "fabtests/fault",
-                     "docs"):
+        for part in ("include", "prov/core", "prov/verbs", "fabtests/unit",
+                     "fabtests/fault", "docs"):
             shutil.copytree(os.path.join(source, part),
                             os.path.join(self.tree, part))
-        # All that config.h is there for is -D_GNU_SOURCE.
-        with open(self.path("config.h"), "w"):
-            pass
+        # All else that config.h is there for is -D_GNU_SOURCE.
+        with open(self.path("config.h"), "w") as f:
+            if has_verbs("ibv_wr_flush"):
+                f.write("#define HAVE_IBV_WR_FLUSH 1\n")
         # libpmem2 1.12 keeps two small blocks of each map that it forgets.
         with open(os.path.join(self.dir, "leaks"), "w") as f:
             f.write("leak:libpmem2.so\n")
         self.core = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/core/*.c")))
+        self.verbs = sorted(os.path.basename(p) for p in glob.glob(
+            os.path.join(self.tree, "prov/verbs/*.c"))) if has_verbs() else []
         self.limits = {}  # (build, suite): CPU seconds; then it is built, too
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
@@ -98,7 +101,10 @@ class Lab:
         name = os.path.join(self.dir, build, "core.a")
         if not os.path.exists(name):
             r = command(["ar", "rc", name] +
-                        [self.obj(build, "prov/core/" + c) for c in self.core])
+                        [self.obj(build, "prov/core/" + c)
+                         for c in self.core] +
+                        [self.obj(build, "prov/verbs/" + c)
+                         for c in self.verbs])
             if r.returncode:
                 raise Broken(r.stdout)
         return name
@@ -193,11 +199,12 @@ class Bench:
         r = command(["gcc", "-o", prog] + BUILDS[build] + parts +
                     list(objs.values()) + [lab.archive(build)] +
                     [f"-Wl,--wrap={w}" for w in killer.wraps] +
+                    (["-libverbs"] if lab.verbs else []) +
                     ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"prov_core_(\w+)\.c\.o", r.stdout)))
+            re.findall(r"prov_(?:core|verbs)_(\w+)\.c\.o", r.stdout)))
         took = lab.limits.get((build, killer.name), 30)
         return self.execute(build, [prog, "--fail-fast"], took)
 
@@ -238,6 +245,13 @@ class Bench:
         failed = re.findall(r"^\[FAIL\] (\S+)", read(log).decode(
             errors="replace"), re.M)
         return failed[0] if failed else f"exit {code}"
+
+
+def has_verbs(name="ibv_wr_start"):
+    """Is libibverbs here, and does it know this call?"""
+    return not command(
+        ["sh", "-c", f"echo '#include <infiniband/verbs.h>' | "
+         f"gcc -E - | grep -q '{name}'"]).returncode
 
 
 def cpu_seconds():
