@@ -148,6 +148,38 @@ Test(link_gather, one_commit_of_many)
 	rig_end(&g);
 }
 
+/* They wait for no commit: one that has taken the last place waits for them. */
+Test(link_gather, beside_all_commits)
+{
+	struct rp_initiator_attr attr = rig_attr();
+	size_t n = 2;
+	uint64_t token;
+
+	method = RP_METHOD_AGENT_CLWB;
+	without = 0;
+	attr.links = true;
+	attr.max_commits = 1;
+	start_as(attr);
+	connected();
+	gather(n);
+	commit(&c1, 1, BASE, 64);
+	token = send_gathered(&n, &l0);
+	answer(token, &there);
+	rig_progress(&g);
+	rig_told_once(&placed, RP_ST_OK);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
+	gather(n);
+	token = send_gathered(&n, &l0);
+	commit_behind(&c1, n, &l1);
+	answer(token, &there);
+	rig_progress(&g);
+	rp_initiator_shut(g.in);
+	rig_told_once(&c1, RP_ST_CANCELED);
+	rig_end(&g);
+}
+
 /* A request over the base would overtake them: it waits. */
 Test(link_gather, other_commits_wait)
 {

@@ -94,7 +94,9 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 		if (ret)
 			return ret;
 	}
-	if (in->outstanding >= in->attr.max_commits)
+	/* Those may wait for writes that were gathered, which wait for nobody.
+	 */
+	if (!attr->writes && in->outstanding >= in->attr.max_commits)
 		return -EAGAIN;
 	if (attr->given) {
 		ranges = attr->given;
@@ -143,7 +145,7 @@ int rp_commit_reserve(struct rp_peer *p, const struct rp_commit_attr *attr,
 	c->out.class = RP_CLASS_POWER; /* the weakest answer lowers it */
 	c->done = attr->done;
 	c->arg = attr->arg;
-	in->outstanding++;
+	in->outstanding += !c->writes;
 	*out = c;
 	return 0;
 }
@@ -152,7 +154,7 @@ void rp_commit_unreserve(struct rp_commit *c)
 {
 	struct rp_initiator *in = c->peer->in;
 
-	in->outstanding--;
+	in->outstanding -= !c->writes;
 	commit_free(in, c);
 }
 
@@ -621,7 +623,7 @@ bool rp_commits_tell(struct rp_initiator *in)
 
 	while ((c = TAILQ_FIRST(&in->done))) {
 		TAILQ_REMOVE(&in->done, c, link);
-		in->outstanding--;
+		in->outstanding -= !c->writes;
 		/* Fails those that cover it, which are told next. */
 		if (stores(c)) {
 			write_done(&c->store, c->out.status);
