@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What all connections of our own of one domain share, and their events. */
+#include "config.h"
+
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>

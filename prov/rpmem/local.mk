@@ -35,12 +35,20 @@ rpmem_sources = \
 	prov/rpmem/wait.c \
 	prov/rpmem/xport.c
 
+if HAVE_RDMACM
+rpmem_sources += prov/rpmem/cep_verbs.c
+rpmem_libs = $(RDMACM_LIBS)
+else
+EXTRA_DIST += prov/rpmem/cep_verbs.c
+rpmem_libs =
+endif
+
 rpmem_LTLIBRARIES = prov/rpmem/librpmem-fi.la
 prov_rpmem_librpmem_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c
 prov_rpmem_librpmem_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^fi_prov_ini$$'
 prov_rpmem_librpmem_fi_la_LIBADD = prov/core/libcore.la $(FABRIC_LIBS) \
-	$(PMEM2_LIBS) -lpthread
+	$(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
 # libfabric loads the .so and nobody links with it: the .la would only be in the
 # way. libtool uninstalls by the .la, so without it the .so is ours to remove.
