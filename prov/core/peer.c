@@ -600,8 +600,7 @@ static void recv_offer(struct rp_peer *p, const void *msg,
 		rp_link_offered(p, hdr, &m);
 }
 
-/* Tell who is to be told, and send what waited for the stores of those. */
-static bool tell(struct rp_initiator *in)
+bool rp_initiator_tell(struct rp_initiator *in)
 {
 	struct rp_peer *p, *tmp;
 	bool any = false;
@@ -657,7 +656,7 @@ void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len)
 		break;
 	}
 tell:
-	tell(in);
+	rp_initiator_tell(in);
 }
 
 /*
@@ -723,7 +722,7 @@ bool rp_initiator_progress(struct rp_initiator *in)
 		TAILQ_FOREACH_SAFE(p, &in->active, active, tmp)
 		peer_progress(p, t);
 	}
-	return tell(in);
+	return rp_initiator_tell(in);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

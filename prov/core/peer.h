@@ -102,7 +102,9 @@ void rp_fence_done(struct rp_fence *f, int err);
 
 /* A control message of a target type (not RP_MSG_TO_TARGET) that arrived. */
 void rp_initiator_recv(struct rp_initiator *in, const void *msg, size_t len);
-/* Send what waits, expire what is late. True when it did anything. */
+/* Tell of what has ended, and send what waited for it. True: there was some. */
+bool rp_initiator_tell(struct rp_initiator *in);
+/* The same, send what waits, expire what is late. True when it did anything. */
 bool rp_initiator_progress(struct rp_initiator *in);
 uint64_t rp_initiator_deadline(const struct rp_initiator *in);
 unsigned int rp_initiator_outstanding(const struct rp_initiator *in);

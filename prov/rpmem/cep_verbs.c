@@ -138,10 +138,9 @@ static int open_cm(struct rp_ceps *s, const struct sockaddr *at, int epfd)
 		return ret;
 	/* The address may be of no RDMA device, or of another than the base's.
 	 */
-	return s->root->verbs &&
-			       !strcmp(ibv_get_device_name(
-					       s->root->verbs->device),
-				       s->dom->base_info->domain_attr->name)
+	return s->root->verbs && !strcmp(ibv_get_device_name(
+						 s->root->verbs->device),
+					 s->dom->base_info->domain_attr->name)
 		       ? 0
 		       : -ENODEV;
 }
@@ -311,11 +310,12 @@ static int make_qp(struct rp_cep *cep, enum role role)
 		.send_cq = s->cq,
 		.recv_cq = s->cq,
 		.srq = s->srq[role],
-		.cap = {
-			.max_send_wr = DEPTH,
-			.max_send_sge = 1,
-			.max_inline_data = RP_WIRE_INJECT,
-		},
+		.cap =
+			{
+				.max_send_wr = DEPTH,
+				.max_send_sge = 1,
+				.max_inline_data = RP_WIRE_INJECT,
+			},
 		.qp_type = IBV_QPT_RC,
 	};
 	bool oom = false;
@@ -354,9 +354,9 @@ static int dial(struct rp_ceps *s, const struct sockaddr *to, size_t len,
 	((struct sockaddr_in *)&from)->sin_port = 0;
 	ret = minus(rdma_create_id(s->channel, &cep->id, cep, RDMA_PS_TCP));
 	if (!ret)
-		ret = minus(rdma_resolve_addr(
-			cep->id, (struct sockaddr *)&from,
-			(struct sockaddr *)&there, RESOLVE_MS));
+		ret = minus(rdma_resolve_addr(cep->id, (struct sockaddr *)&from,
+					      (struct sockaddr *)&there,
+					      RESOLVE_MS));
 	if (ret)
 		close_cep(cep);
 	else
@@ -654,8 +654,7 @@ static bool read_event(struct rp_ceps *s, struct rp_cep_event *e)
 			memcpy(e->shown, ev->param.conn.private_data,
 			       e->shown_len);
 		/* Kept where it is found again, until it is taken. */
-		id->context = (void *)(uintptr_t)
-				      ev->param.conn.initiator_depth;
+		id->context = (void *)(uintptr_t)ev->param.conn.initiator_depth;
 	}
 	/* Whoever closes an id waits until its events are given back. */
 	rdma_ack_cm_event(ev);

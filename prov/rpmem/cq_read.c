@@ -164,7 +164,12 @@ static __attribute__((noinline)) ssize_t read_queue(struct rp_cq *cq, void *buf,
 {
 	ssize_t n;
 
-	rp_domain_progress_but(cq->dom, but);
+	/* What has just come over a connection is not kept waiting. */
+	if (!rp_domain_progress_conns(cq->dom) || STAILQ_EMPTY(&cq->queue) ||
+	    ++cq->own_reads > QUICK_READS) {
+		cq->own_reads = 0;
+		rp_domain_progress_rest(cq->dom, but);
+	}
 	n = pop(cq, buf, count, src);
 	if (cq->ours_seen || cq->fatal || !STAILQ_EMPTY(&cq->queue))
 		cq->quick = 0;

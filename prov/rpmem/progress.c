@@ -51,7 +51,21 @@ void rp_domain_hush(struct rp_dom *dom)
 	take_timer(dom);
 }
 
-void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but)
+bool rp_domain_progress_conns(struct rp_dom *dom)
+{
+	bool told = false;
+	struct rp_ep *ep;
+
+	if (!dom->conns)
+		return false;
+	rp_conns_progress(dom->conns);
+	LIST_FOREACH (ep, &dom->eps, link)
+		if (ep->initiator)
+			told |= rp_initiator_tell(ep->initiator);
+	return told;
+}
+
+void rp_domain_progress_rest(struct rp_dom *dom, const struct rp_cq *but)
 {
 	struct rp_cq *cq;
 	struct rp_ep *ep;
@@ -60,8 +74,6 @@ void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but)
 	LIST_FOREACH (cq, &dom->cqs, link)
 		if (cq != but)
 			rp_cq_drain(cq);
-	if (dom->conns)
-		rp_conns_progress(dom->conns);
 	rp_agent_progress(dom->agent);
 	LIST_FOREACH (ep, &dom->eps, link) {
 		rp_gather_send(ep);
@@ -76,7 +88,8 @@ void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but)
 
 void rp_domain_progress(struct rp_dom *dom)
 {
-	rp_domain_progress_but(dom, NULL);
+	rp_domain_progress_conns(dom);
+	rp_domain_progress_rest(dom, NULL);
 }
 
 void rp_domain_arm(struct rp_dom *dom, bool soon)

@@ -352,9 +352,10 @@ struct rp_cq {
 	int ev_fd; /* queue filled, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
-	bool asleep;	/* the user may be waiting: fill wakes it */
-	int quick;	/* reads until all else is looked after */
-	bool ours_seen; /* by the read under way */
+	bool asleep;		/* the user may be waiting: fill wakes it */
+	int quick;		/* reads until all else is looked after */
+	unsigned int own_reads; /* in a row, that looked after nothing else */
+	bool ours_seen;		/* by the read under way */
 	/* What it found, where the program has too little room. */
 	struct fi_cq_msg_entry raw;
 	/*
@@ -480,8 +481,10 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* With the lock: everything that is due, on every CQ of the domain. */
 void rp_domain_progress(struct rp_dom *dom);
-/* The same but for one queue (or NULL), which has just been read. */
-void rp_domain_progress_but(struct rp_dom *dom, const struct rp_cq *but);
+/* Of it, what connections of our own bring. True: something has ended. */
+bool rp_domain_progress_conns(struct rp_dom *dom);
+/* And the rest, but for one queue (or NULL), which has just been read. */
+void rp_domain_progress_rest(struct rp_dom *dom, const struct rp_cq *but);
 /* With the lock: what has woken sleepers has done so. */
 void rp_domain_hush(struct rp_dom *dom);
 /*
