@@ -196,7 +196,7 @@ struct probe {
 	uint64_t size;
 };
 
-#define MAX_ARGS 24
+#define MAX_ARGS 32 /* with the NULL behind them */
 
 static void arg(const char **argv, int *n, const char *option,
 		const char *value)

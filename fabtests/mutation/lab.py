@@ -44,14 +44,16 @@ class Lab:
     def __init__(self, source):
         self.dir = tempfile.mkdtemp(prefix="mutate.", dir=scratch(source))
         self.tree = os.path.join(self.dir, "tree")
-        for part in ("include", "prov/core", "prov/verbs", "fabtests/unit",
-                     "fabtests/fault", "docs"):
+        for part in ("include", "prov/core", "prov/rpmem", "prov/verbs",
+                     "fabtests/unit", "fabtests/fault", "docs"):
             shutil.copytree(os.path.join(source, part),
                             os.path.join(self.tree, part))
         # All else that config.h is there for is -D_GNU_SOURCE.
         with open(self.path("config.h"), "w") as f:
             if has_verbs("ibv_wr_flush"):
                 f.write("#define HAVE_IBV_WR_FLUSH 1\n")
+            if has_rdmacm():
+                f.write("#define HAVE_RDMACM 1\n")
         # libpmem2 1.12 keeps two small blocks of each map that it forgets.
         with open(os.path.join(self.dir, "leaks"), "w") as f:
             f.write("leak:libpmem2.so\n")
@@ -59,6 +61,8 @@ class Lab:
             os.path.join(self.tree, "prov/core/*.c")))
         self.verbs = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/verbs/*.c"))) if has_verbs() else []
+        # Of the provider itself only what needs nothing else of it.
+        self.rpmem = ["cep_verbs.c"] if has_rdmacm() else []
         self.limits = {}  # (build, suite): CPU seconds; then it is built, too
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
@@ -104,7 +108,9 @@ class Lab:
                         [self.obj(build, "prov/core/" + c)
                          for c in self.core] +
                         [self.obj(build, "prov/verbs/" + c)
-                         for c in self.verbs])
+                         for c in self.verbs] +
+                        [self.obj(build, "prov/rpmem/" + c)
+                         for c in self.rpmem])
             if r.returncode:
                 raise Broken(r.stdout)
         return name
@@ -200,11 +206,12 @@ class Bench:
                     list(objs.values()) + [lab.archive(build)] +
                     [f"-Wl,--wrap={w}" for w in killer.wraps] +
                     (["-libverbs"] if lab.verbs else []) +
+                    (["-lfabric"] if lab.rpmem else []) +
                     ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"prov_(?:core|verbs)_(\w+)\.c\.o", r.stdout)))
+            re.findall(r"prov_(?:core|verbs|rpmem)_(\w+)\.c\.o", r.stdout)))
         took = lab.limits.get((build, killer.name), 30)
         return self.execute(build, [prog, "--fail-fast"], took)
 
@@ -245,6 +252,12 @@ class Bench:
         failed = re.findall(r"^\[FAIL\] (\S+)", read(log).decode(
             errors="replace"), re.M)
         return failed[0] if failed else f"exit {code}"
+
+
+def has_rdmacm():
+    """Are connections of the provider's own built?"""
+    return not command(["sh", "-c", "echo '#include <rdma/rdma_cma.h>' | "
+                        "gcc -E -x c -"]).returncode
 
 
 def has_verbs(name="ibv_wr_start"):

@@ -508,6 +508,18 @@ fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
+# Queue pairs of our own, on a device that the test plays.
+EXTRA_DIST += fabtests/unit/test_cep_verbs.c fabtests/unit/cm_fake.c \
+	fabtests/unit/cm_fake.h
+if HAVE_RDMACM
+check_PROGRAMS += fabtests/unit/test_cep_verbs
+TESTS += fabtests/unit/test_cep_verbs
+fabtests_unit_test_cep_verbs_SOURCES = fabtests/unit/test_cep_verbs.c \
+	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c
+fabtests_unit_test_cep_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_cep_verbs_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+endif
+
 # The shim, on a model of a queue pair.
 rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
 	fabtests/unit/rc_side.c fabtests/unit/seeded.h
