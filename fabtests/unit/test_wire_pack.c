@@ -169,6 +169,12 @@ Test(wire_pack, nonsense)
 	/* Numbers of more than 64 bits, and of no end. */
 	BAD(1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\1");
 	BAD(1, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\1\1");
+	/* What could be said in fewer bytes. */
+	BAD(1, "\x80\0\1");
+	BAD(1, "\2\x81\x80\0");
+	BAD(3, "\2\1\2\1\2\1");
+	BAD(4, "\2\1\2\1\3\3");
+	BAD(4, "\2\1\2\1\3\2\1");
 	/* Behind the end of all. */
 	BAD(1, "\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
 	       "\xff\xff\xff\xff\xff\xff\xff\xff\xff\1");
@@ -184,7 +190,9 @@ Test(wire_pack, any_bytes)
 
 	for (int round = 0; round < 200000; round++) {
 		size_t n = 1 + seeded_below(&s, 6), len = seeded_below(&s, 13);
+		uint8_t again[64];
 		uint64_t at = 0;
+		size_t taken;
 
 		for (size_t i = 0; i < len; i++)
 			buf[i] = seeded_below(&s, 3) ? seeded_below(&s, 8)
@@ -192,6 +200,11 @@ Test(wire_pack, any_bytes)
 		if (rp_wire_unpack(buf, len, K, back, n))
 			continue;
 		good++;
+		cr_assert_eq(
+			rp_wire_pack(again, sizeof(again), back, n, &taken),
+			len);
+		cr_assert_eq(taken, n);
+		cr_assert_eq(memcmp(again, buf, len), 0);
 		for (size_t i = 0; i < n; i++) {
 			cr_assert_eq(back[i].key, K);
 			cr_assert_geq(back[i].addr, at);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Many ranges of one region in few bytes. */
 #include <errno.h>
+#include <stdbool.h>
 
 #include "core/wire_pack.h"
 
@@ -31,7 +32,8 @@ static int get_number(const uint8_t **p, const uint8_t *end, uint64_t *v)
 		*v |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while (byte & 0x80);
-	return 0;
+	/* One way to say it: no zeros in front. */
+	return !byte && shift > 7 ? -EBADMSG : 0;
 }
 
 /* Ranges from i on that repeat the gap and the length of that before. */
@@ -87,7 +89,8 @@ int rp_wire_unpack(const uint8_t *in, size_t len, uint64_t key,
 		   struct rp_wire_range *r, size_t n)
 {
 	const uint8_t *end = in + len;
-	uint64_t at = 0, gap = 0, x, size = 0;
+	uint64_t at = 0, gap = 0, x, size = 0, last;
+	bool repeated = false;
 	size_t i = 0, again;
 
 	while (i < n) {
@@ -95,13 +98,17 @@ int rp_wire_unpack(const uint8_t *in, size_t len, uint64_t key,
 			return -EBADMSG;
 		again = 1;
 		if (x & 1) {
-			if (i < 2 || !(x >> 1) || x >> 1 > n - i)
+			if (i < 2 || repeated || !(x >> 1) || x >> 1 > n - i)
 				return -EBADMSG;
 			again = x >> 1;
+			repeated = true;
 		} else {
-			gap = x >> 1;
-			if (get_number(&in, end, &size) || !size)
+			last = size;
+			if (get_number(&in, end, &size) || !size ||
+			    (i > 1 && x >> 1 == gap && size == last))
 				return -EBADMSG;
+			gap = x >> 1;
+			repeated = false;
 		}
 		for (; again--; i++) {
 			if (at > UINT64_MAX - gap ||
