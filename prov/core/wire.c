@@ -377,7 +377,9 @@ static int get_packed(const uint8_t *p, size_t len, struct rp_wire_request *m)
 	const uint16_t nranges = get16(p, 32);
 	const size_t begin = RP_WIRE_PACKS;
 
-	if (nranges > RP_WIRE_MAX_PACKED || len < begin ||
+	/* As they are sent: several, and where that is shorter. */
+	if (nranges < 2 || nranges > RP_WIRE_MAX_PACKED || len < begin ||
+	    len >= request_len(nranges, RP_EFFECT_NONE, 0) ||
 	    !request_valid(!!nranges, p[34], p[35], RP_EFFECT_NONE) ||
 	    rp_wire_unpack(p + begin, len - begin, get64(p, REQUEST_RANGES),
 			   m->ranges, nranges))
