@@ -12,7 +12,7 @@ fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c
 fabtests_fault_librpmem_fault_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
-fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
+fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
 # What reached the medium, decided outside the code under test.
 check_LTLIBRARIES += fabtests/fault/libshadow.la
@@ -90,7 +90,7 @@ fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(core_sources) \
 fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_sim_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^(fi_prov_ini|rp_host_sim)$$' -rpath /nowhere
-fabtests_fault_librpmem_sim_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
+fabtests_fault_librpmem_sim_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
 # Every scenario with every method, on the simulated fabric.
 check_PROGRAMS += fabtests/fault/crash_matrix
