@@ -2,7 +2,6 @@
 /* Small writes that travel together, in one message, over a connection of our
  * own. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpmem/conn.h"
 
@@ -173,12 +172,8 @@ static void add(struct rp_gather *g, struct rp_slot *s,
 		const struct fi_msg_rma *msg, size_t len)
 {
 	const struct fi_rma_iov *to = msg->rma_iov;
-	char *at = g->bytes + g->len;
 
-	for (size_t i = 0; i < msg->iov_count; i++) {
-		memcpy(at, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
-		at += msg->msg_iov[i].iov_len;
-	}
+	rp_msg_copy(g->bytes + g->len, msg);
 	g->ranges[g->n] = (struct rp_wire_range){to->key, to->addr, len};
 	g->slots[g->n] = s;
 	g->writes[g->n] = &s->write[0];

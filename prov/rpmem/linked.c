@@ -14,6 +14,16 @@ static void release_source(struct rp_conns *set, struct rp_slot *s)
 	rp_conns_dereg(set, &s->linked.source);
 }
 
+/* It is to go over this connection: nothing of it is under way yet. */
+static void begin(struct rp_slot *s, struct rp_conn *c, bool asks)
+{
+	s->linked.conn = c;
+	s->linked.bounced = false;
+	s->linked.source = (struct rp_cep_mr){0};
+	s->linked.asks = asks;
+	s->due = 0;
+}
+
 /* Nothing of it is under way any more. */
 static void finish(struct rp_conns *set, struct rp_slot *s)
 {
@@ -106,14 +116,6 @@ static void *take_bounce(struct rp_conns *set, struct rp_slot *s)
 	return set->bounce + (size_t)s->linked.bounce * RP_BOUNCE_SIZE;
 }
 
-static void gather(char *to, const struct fi_msg_rma *msg)
-{
-	for (size_t i = 0; i < msg->iov_count; i++) {
-		memcpy(to, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
-		to += msg->msg_iov[i].iov_len;
-	}
-}
-
 /* The source as the device wants it: *iov and *desc, for as long as it takes.
  */
 static int prepare_source(struct rp_conns *set, struct rp_slot *s,
@@ -142,7 +144,7 @@ static int prepare_source(struct rp_conns *set, struct rp_slot *s,
 	to = take_bounce(set, s);
 	if (!to)
 		return -FI_EAGAIN;
-	gather(to, msg);
+	rp_msg_copy(to, msg);
 	*iov = (struct iovec){.iov_base = to, .iov_len = len};
 	*desc = set->bounce_mr.desc;
 	return 0;
@@ -219,7 +221,7 @@ static int plan_store(struct rp_slot *s, struct rp_link_way *way,
 	char whole[RP_WIRE_MAX_STORE];
 
 	if (msg->iov_count > 1) {
-		gather(whole, msg);
+		rp_msg_copy(whole, msg);
 		bytes = whole;
 	}
 	return plan_request(way->conn, s, way, bytes, op);
@@ -283,11 +285,7 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 	s->want = want;
 	s->context = msg->context;
 	s->flags = FI_RMA | FI_WRITE;
-	s->linked.conn = c;
-	s->linked.bounced = false;
-	s->linked.source = (struct rp_cep_mr){0};
-	s->linked.asks = way->asks;
-	s->due = 1;
+	begin(s, c, way->asks);
 	ret = rp_commit_reserve(peer, &attr, &s->commit);
 	if (ret)
 		goto put;
@@ -298,6 +296,7 @@ static ssize_t post(struct rp_ep *ep, struct rp_peer *peer,
 		rp_commit_unreserve(s->commit);
 		goto put;
 	}
+	s->due = 1;
 	if (way->asks) {
 		c->asked++;
 	} else {
@@ -324,11 +323,7 @@ int rp_linked_send(struct rp_slot *s, struct rp_link_way *way,
 	struct rp_cep_op op;
 	int ret;
 
-	s->linked.conn = c;
-	s->linked.bounced = false;
-	s->linked.source = (struct rp_cep_mr){0};
-	s->linked.asks = true;
-	s->due = 0;
+	begin(s, c, true);
 	ret = has_room(c) ? plan_request(c, s, way, bytes, &op) : -FI_EAGAIN;
 	if (ret > 0)
 		ret = c->set->ops->post(c->cep, &op, 1);
