@@ -214,7 +214,8 @@ boot() {
 	shift
 	machine "$@"
 	watch
-	if ! started "$console" && [ "${again:-0}" -lt 2 ]; then
+	if [ -z "$silent" ] && ! started "$console" &&
+		[ "${again:-0}" -lt 2 ]; then
 		echo "# $name: the kernel did not start, once more"
 		again=$((${again:-0} + 1)) boot "$name" "$@"
 		return
