@@ -526,6 +526,14 @@ rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
 EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
 	fabtests/unit/test_shim_agent.c
+# All of it, on a device in this process.
+rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
+	fabtests/unit/rc_device_priv.h fabtests/unit/rc_device_wire.c \
+	fabtests/unit/rc_pair.c fabtests/unit/rc_pair.h
+EXTRA_DIST += $(rc_device) \
+	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
+	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_serve.c \
+	fabtests/unit/test_shim_side.c
 if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
@@ -547,6 +555,43 @@ TESTS += fabtests/unit/test_shim_agent
 fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_mock)
 fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
+
+shim_ldflags = -Wl,--wrap=rp_caps_region -Wl,--wrap=rp_pmem_new
+
+check_PROGRAMS += fabtests/unit/test_shim_attach
+TESTS += fabtests/unit/test_shim_attach
+fabtests_unit_test_shim_attach_SOURCES = fabtests/unit/test_shim_attach.c $(rc_device)
+fabtests_unit_test_shim_attach_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_attach_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_attach_LDFLAGS = $(shim_ldflags)
+
+check_PROGRAMS += fabtests/unit/test_shim_mr
+TESTS += fabtests/unit/test_shim_mr
+fabtests_unit_test_shim_mr_SOURCES = fabtests/unit/test_shim_mr.c $(rc_device)
+fabtests_unit_test_shim_mr_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_mr_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_mr_LDFLAGS = $(shim_ldflags)
+
+check_PROGRAMS += fabtests/unit/test_shim_post
+TESTS += fabtests/unit/test_shim_post
+fabtests_unit_test_shim_post_SOURCES = fabtests/unit/test_shim_post.c $(rc_device)
+fabtests_unit_test_shim_post_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_post_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
+
+check_PROGRAMS += fabtests/unit/test_shim_serve
+TESTS += fabtests/unit/test_shim_serve
+fabtests_unit_test_shim_serve_SOURCES = fabtests/unit/test_shim_serve.c $(rc_device)
+fabtests_unit_test_shim_serve_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_serve_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_serve_LDFLAGS = $(shim_ldflags)
+
+check_PROGRAMS += fabtests/unit/test_shim_side
+TESTS += fabtests/unit/test_shim_side
+fabtests_unit_test_shim_side_SOURCES = fabtests/unit/test_shim_side.c $(rc_device)
+fabtests_unit_test_shim_side_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_side_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_side_LDFLAGS = $(shim_ldflags)
 
 endif
 endif

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A program of the shim: two ends, one region, and what completes. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_pair.h"
+
+static void end_open(struct pair_end *e, unsigned int ops, unsigned int access,
+		     int cqe)
+{
+	const struct ibv_rpmem_qp_attr attr = {.send_ops_flags = ops,
+					       .access = access};
+
+	e->cq = ibv_create_cq(dev_pd()->context, cqe, NULL, NULL, 0);
+	e->scq = ibv_rpmem_attach_cq(e->cq);
+	cr_assert(e->scq);
+	e->qp = dev_qp(e->cq, ops);
+	cr_assert(e->qp);
+	e->sqp = ibv_rpmem_attach_qp(e->qp, e->scq, &attr);
+	cr_assert(e->sqp);
+	e->sqp->wr_flags = IBV_SEND_SIGNALED;
+}
+
+void pair_open(struct pair *p, const struct pair_attr *attr)
+{
+	memset(p, 0, sizeof(*p));
+	end_open(&p->a, attr->ops, 0, attr->cqe ? attr->cqe : PAIR_CQE);
+	end_open(&p->b, attr->ops, attr->access, PAIR_CQE);
+	dev_join(p->a.qp, p->b.qp->qp_num, OPEN);
+	dev_join(p->b.qp, p->a.qp->qp_num, OPEN | attr->native);
+	p->mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+				 (int)(OPEN | attr->access));
+	cr_assert(p->mr, "%s", strerror(errno));
+	p->rkey = p->mr->mr->rkey;
+	if (attr->sides)
+		cr_assert_eq(pair_sides(p), 0);
+	pair_tell(p);
+}
+
+int pair_sides(struct pair *p)
+{
+	struct ibv_rpmem_addr a, b;
+	int ret;
+
+	cr_assert_eq(ibv_rpmem_get_addr(p->a.sqp, &a), 0);
+	cr_assert_eq(ibv_rpmem_get_addr(p->b.sqp, &b), 0);
+	cr_assert_eq(rp_side_get(a.bytes, &p->sa), 0);
+	cr_assert_eq(rp_side_get(b.bytes, &p->sb), 0);
+	ret = ibv_rpmem_connect(p->a.sqp, &b);
+	if (!ret)
+		cr_assert_eq(ibv_rpmem_connect(p->b.sqp, &a), 0);
+	return ret;
+}
+
+void pair_tell(struct pair *p)
+{
+	cr_assert_eq(ibv_rpmem_get_desc(p->mr, p->b.sqp, &p->desc), 0);
+	cr_assert_eq(ibv_rpmem_add_region(p->a.sqp, &p->desc), 0);
+}
+
+static void end_close(struct pair_end *e)
+{
+	if (e->sqp)
+		cr_assert_eq(ibv_rpmem_detach_qp(e->sqp), 0);
+	if (e->qp)
+		ibv_destroy_qp(e->qp);
+	cr_assert_eq(ibv_rpmem_detach_cq(e->scq), 0);
+	ibv_destroy_cq(e->cq);
+}
+
+void pair_close(struct pair *p)
+{
+	end_close(&p->a);
+	end_close(&p->b);
+	if (p->mr)
+		cr_assert_eq(ibv_rpmem_dereg_mr(p->mr), 0);
+}
+
+int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len)
+{
+	p->a.sqp->wr_id = wr_id;
+	ibv_rpmem_wr_start(p->a.sqp);
+	ibv_rpmem_wr_flush(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off, len,
+			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
+	return ibv_rpmem_wr_complete(p->a.sqp);
+}
+
+int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
+	       uint8_t value)
+{
+	return dev_write(p->a.qp, wr_id, p->rkey, off, len, value);
+}
+
+int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)
+{
+	p->a.sqp->wr_id = wr_id;
+	ibv_rpmem_wr_start(p->a.sqp);
+	ibv_rpmem_wr_atomic_write(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off,
+				  &value);
+	return ibv_rpmem_wr_complete(p->a.sqp);
+}
+
+void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
+	       int opcode)
+{
+	/* The agent has a thread of its own. */
+	const time_t limit = time(NULL) + 30;
+	const struct timespec ms = {.tv_nsec = 1000000};
+	struct ibv_wc wc;
+	int n, looks = 0;
+
+	while (!(n = ibv_rpmem_poll_cq(p->a.scq, 1, &wc))) {
+		if (!wr_id && ++looks == 30)
+			return;
+		cr_assert_leq(time(NULL), limit, "%d has not come", (int)wr_id);
+		nanosleep(&ms, NULL);
+	}
+	cr_assert_eq(n, 1);
+	cr_assert_eq(wc.wr_id, wr_id, "%d came, not %d", (int)wc.wr_id,
+		     (int)wr_id);
+	cr_assert_eq(wc.status, status, "%d: status %d", (int)wr_id,
+		     (int)wc.status);
+	cr_assert_eq(wc.qp_num, p->a.qp->qp_num);
+	if (!status)
+		cr_assert_eq((int)wc.opcode, opcode);
+}
+
+const char *pair_method(struct pair *p)
+{
+	struct ibv_rpmem_region_attr a;
+
+	cr_assert_eq(ibv_rpmem_query_region(p->a.sqp, p->rkey, &a), 0);
+	return a.persistent;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Two queue pairs of the device in this process, with the whole shim on both.
+ */
+#ifndef RP_RC_PAIR_H
+#define RP_RC_PAIR_H
+
+#include "rc_device.h"
+
+#define PAIR_CQE 64
+#define OPEN                                                                   \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
+	 IBV_ACCESS_REMOTE_READ)
+#define GLOBAL	   IBV_RPMEM_ACCESS_FLUSH_GLOBAL
+#define PERSISTENT IBV_RPMEM_ACCESS_FLUSH_PERSISTENT
+#define BUILDERS   (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ)
+#define WITH_FLUSH IBV_RPMEM_QP_EX_WITH_FLUSH
+
+struct pair_end {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_rpmem_cq *scq;
+	struct ibv_rpmem_qp *sqp;
+};
+struct pair {
+	struct pair_end a, b; /* b has the memory */
+	struct ibv_rpmem_mr *mr;
+	struct ibv_rpmem_desc desc;
+	uint32_t rkey;
+	struct rp_side sa, sb; /* what they gave each other */
+};
+
+struct pair_attr {
+	unsigned int ops;    /* send_ops_flags of a; 0: ibv_post_send() */
+	unsigned int access; /* FLUSH bits of b's queue pair, and of pmem */
+	unsigned int native; /* ... of which the device's queue pair has */
+	bool sides;	     /* a may ask b's agent */
+	int cqe;	     /* of a; 0: PAIR_CQE */
+};
+void pair_open(struct pair *p, const struct pair_attr *attr);
+void pair_close(struct pair *p);
+/* Both addresses exchanged; 0 or what ibv_rpmem_connect() of a says. */
+int pair_sides(struct pair *p);
+/* The region's descriptor, made and added. */
+void pair_tell(struct pair *p);
+
+/* Of pmem, persistent. */
+int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len);
+int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
+	       uint8_t value);
+int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value);
+/* The next completion at a, waited for; wr_id 0: none, for a moment. */
+void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
+	       int opcode);
+const char *pair_method(struct pair *p);
+
+#endif

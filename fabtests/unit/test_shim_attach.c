@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Attaching: what the device does by itself, and queue pairs that will not do.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_pair.h"
+
+#define WITH_ATOMIC (1u << 12)
+
+TestSuite(shim_attach, .init = dev_start, .fini = dev_end);
+
+static unsigned int native(uint64_t caps, unsigned int makes)
+{
+	dev.caps = caps;
+	dev.makes = BUILDERS | makes;
+	return rp_device_native(dev_pd());
+}
+
+/* Bits go through a library that is too old; so both have to be there. */
+Test(shim_attach, capability_and_trial)
+{
+	cr_assert_eq(native(0, WITH_FLUSH | WITH_ATOMIC), 0u);
+	cr_assert_eq(native(DEV_GLOBAL | DEV_PERSISTENT, 0), 0u);
+	cr_assert_eq(native(DEV_ATOMIC_WRITE, WITH_FLUSH), 0u);
+	cr_assert_eq(native(DEV_GLOBAL, WITH_FLUSH),
+		     (unsigned int)RP_DESC_GLOBAL);
+	cr_assert_eq(native(DEV_PERSISTENT, WITH_FLUSH | WITH_ATOMIC),
+		     (unsigned int)RP_DESC_PERSISTENT);
+	cr_assert_eq(native(DEV_ATOMIC_WRITE, WITH_ATOMIC),
+		     (unsigned int)RP_DESC_ATOMIC_WRITE);
+	cr_assert_eq(dev.open, 0);
+}
+
+Test(shim_attach, a_trial_that_fails_is_none)
+{
+	for (int n = 1; n <= 2; n++) {
+		dev.fail_make = n;
+		cr_assert_eq(native(DEV_PERSISTENT, WITH_FLUSH), 0u);
+		cr_assert_eq(dev.open, 0);
+	}
+}
+
+/* The queue pair was made without: its device would refuse. */
+Test(shim_attach, a_queue_pair_without_flush_reads)
+{
+	static const struct {
+		unsigned int ops;
+		const char *method;
+		int opcode;
+	} cases[] = {
+		{BUILDERS | WITH_FLUSH, "native", IBV_RPMEM_WC_FLUSH},
+		{BUILDERS, "fence", IBV_WC_RDMA_READ},
+		{0, "fence", IBV_WC_RDMA_READ},
+	};
+
+	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
+	dev.makes |= WITH_FLUSH;
+	/* Where both would do. */
+	dev.facts.domain = RP_DOMAIN_CPUCACHE;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct pair_attr attr = {.ops = cases[i].ops,
+					       .access = PERSISTENT,
+					       .native = PERSISTENT};
+		struct pair p;
+
+		pair_open(&p, &attr);
+		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		cr_assert_eq((int)dev.done[dev.ndone - 1].opcode,
+			     cases[i].opcode, "%zu", i);
+		/* A device that flushes costs no read, fences are cheaper. */
+		if (i)
+			cr_assert_str_eq(pair_method(&p), cases[i].method);
+		pair_close(&p);
+	}
+}
+
+Test(shim_attach, refuses)
+{
+	struct ibv_cq *cq = ibv_create_cq(dev_pd()->context, 8, NULL, NULL, 0);
+	struct ibv_cq *other =
+		ibv_create_cq(dev_pd()->context, 8, NULL, NULL, 0);
+	struct ibv_rpmem_cq *scq = ibv_rpmem_attach_cq(cq);
+	struct ibv_qp *qp = dev_qp(cq, 0), *far = dev_qp(other, 0);
+	struct ibv_qp *ex = dev_qp(cq, IBV_QP_EX_WITH_RDMA_WRITE);
+	struct ibv_rpmem_qp_attr attr = {.access = IBV_ACCESS_REMOTE_READ};
+
+	/* Rights that are not flushes. */
+	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_eq(errno, EINVAL);
+	attr.access = 0;
+	/* It completes elsewhere. */
+	cr_assert_null(ibv_rpmem_attach_qp(far, scq, &attr));
+	cr_assert_eq(errno, EINVAL);
+	qp->qp_type = IBV_QPT_UC;
+	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_eq(errno, EINVAL);
+	qp->qp_type = IBV_QPT_RC;
+	/* Builders that it has not, or none that reads. */
+	attr.send_ops_flags = BUILDERS;
+	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_eq(errno, EINVAL);
+	attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+	cr_assert_null(ibv_rpmem_attach_qp(ex, scq, &attr));
+	cr_assert_eq(errno, EINVAL);
+	/* No memory for its scratch. */
+	attr.send_ops_flags = 0;
+	dev.fail_make = 1;
+	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_eq(errno, ENOMEM);
+	cr_assert_eq(ibv_rpmem_detach_cq(scq), 0);
+	ibv_destroy_qp(qp);
+	ibv_destroy_qp(far);
+	ibv_destroy_qp(ex);
+	ibv_destroy_cq(cq);
+	ibv_destroy_cq(other);
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Registrations: what is refused, what the device is given, what peers learn.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_pair.h"
+
+static struct pair p;
+static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+
+TestSuite(shim_mr, .init = dev_start, .fini = dev_end);
+
+static struct ibv_rpmem_mr *reg(void *addr, unsigned int flushes)
+{
+	return ibv_rpmem_reg_mr(dev_pd(), addr, 4096, (int)(OPEN | flushes));
+}
+
+static void refused(void *addr, unsigned int flushes, int err)
+{
+	errno = 0;
+	cr_assert_null(reg(addr, flushes));
+	cr_assert_eq(errno, err, "%d", errno);
+	cr_assert_eq(dev.open, 0);
+}
+
+static void taken(void *addr, unsigned int flushes, unsigned int device)
+{
+	struct ibv_rpmem_mr *mr = reg(addr, flushes);
+
+	cr_assert(mr);
+	cr_assert_eq(dev.reg_access, OPEN | device, "%x", dev.reg_access);
+	cr_assert_eq(ibv_rpmem_dereg_mr(mr), 0);
+	cr_assert_eq(dev.open, 0);
+}
+
+Test(shim_mr, volatile_memory)
+{
+	static uint8_t dram[4096];
+
+	refused(dram, PERSISTENT, EINVAL);
+	refused(dram, PERSISTENT | GLOBAL, EINVAL);
+	/* To be seen is all that can be had of it. */
+	taken(dram, GLOBAL, 0);
+	taken(dram, 0, 0);
+}
+
+/* Nobody could write it back, or it is not known who could. */
+Test(shim_mr, nothing_makes_it_durable)
+{
+	dev.facts.memory = RP_MEM_UNKNOWN;
+	refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
+	/* DMA leaves pages clean, and msync writes back dirty ones. */
+	dev.facts.memory = RP_MEM_FILE;
+	refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
+	dev.facts.placement = RP_PLACE_CPU_USER;
+	taken(dev.pmem, PERSISTENT, 0);
+}
+
+/* The kernel refuses bits that the device has not, and other memory. */
+Test(shim_mr, what_the_device_is_given)
+{
+	taken(dev.pmem, PERSISTENT | GLOBAL, 0);
+	dev.makes |= WITH_FLUSH;
+	dev.caps = DEV_GLOBAL;
+	taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL);
+	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
+	taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL | PERSISTENT);
+	taken(dev.pmem, GLOBAL, GLOBAL);
+	dev.facts.memory = RP_MEM_FILE;
+	dev.facts.placement = RP_PLACE_CPU_USER;
+	taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL);
+}
+
+static struct rp_desc desc_of(unsigned int native)
+{
+	const struct pair_attr attr = {.access = PERSISTENT | GLOBAL,
+				       .native = native};
+	struct rp_desc d;
+
+	pair_open(&p, &attr);
+	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+	cr_assert_eq(d.addr, (uintptr_t)dev.pmem);
+	cr_assert_eq(d.length, DEV_BYTES);
+	cr_assert_eq(d.rkey, p.rkey);
+	cr_assert_eq(d.qp_num, p.b.qp->qp_num);
+	pair_close(&p);
+	return d;
+}
+
+/* The device's flush is told of when all of device, memory, end have it. */
+Test(shim_mr, native_is_told)
+{
+	const unsigned int both = RP_DESC_GLOBAL | RP_DESC_PERSISTENT;
+
+	cr_assert_eq(desc_of(GLOBAL | PERSISTENT).native & both, 0u);
+	dev.makes |= WITH_FLUSH;
+	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
+	cr_assert_eq(desc_of(GLOBAL | PERSISTENT).native & both, both);
+	cr_assert_eq(desc_of(GLOBAL).native & both,
+		     (unsigned int)RP_DESC_GLOBAL);
+	cr_assert_eq(desc_of(0).native & both, 0u);
+	/* It would write back what is no memory of its kind. */
+	dev.facts.memory = RP_MEM_FILE;
+	dev.facts.placement = RP_PLACE_CPU_USER;
+	cr_assert_eq(desc_of(GLOBAL | PERSISTENT).native & both,
+		     (unsigned int)RP_DESC_GLOBAL);
+}
+
+/* Registered with the bits, or as other memory: and then so it is told. */
+Test(shim_mr, a_device_that_changes_its_mind)
+{
+	const struct pair_attr attr = {.access = PERSISTENT,
+				       .native = PERSISTENT};
+	struct ibv_rpmem_desc desc;
+	struct ibv_rpmem_mr *mr;
+	struct rp_desc d;
+
+	dev.makes |= WITH_FLUSH;
+	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
+	pair_open(&p, &attr);
+	/* The trial makes two objects, then comes the registration. */
+	dev.fail_make = 3;
+	mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+			      (int)(OPEN | PERSISTENT));
+	cr_assert(mr);
+	cr_assert_eq(dev.reg_access, OPEN);
+	cr_assert_eq(ibv_rpmem_get_desc(mr, p.b.sqp, &desc), 0);
+	cr_assert_eq(rp_desc_get(desc.bytes, &d), 0);
+	cr_assert_eq(d.native & RP_DESC_PERSISTENT, 0u);
+	cr_assert_eq(ibv_rpmem_dereg_mr(mr), 0);
+	pair_close(&p);
+}
+
+/* The agent's key is for who can ask it. */
+Test(shim_mr, key)
+{
+	const struct pair_attr no_side = {.access = PERSISTENT};
+	struct rp_desc d;
+
+	pair_open(&p, &no_side);
+	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+	cr_assert_eq(d.key, 0u);
+	/* On ADR there is nothing else. */
+	cr_assert_str_eq(pair_method(&p), "refused");
+	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
+	cr_assert_eq(pair_sides(&p), 0);
+	/* A descriptor from before is as it was. */
+	cr_assert_eq(ibv_rpmem_add_region(p.a.sqp, &p.desc), 0);
+	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
+	pair_tell(&p);
+	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+	cr_assert_neq(d.key, 0u);
+	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert_eq(dev.ndone > 0, true);
+	pair_close(&p);
+}
+
+/* No key, and no queue pair that could be read by, is told of. */
+Test(shim_mr, queue_pairs_that_will_not_do)
+{
+	struct ibv_rpmem_desc desc;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+	struct rp_desc d;
+
+	pair_open(&p, &asking);
+	ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE);
+	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), EINVAL);
+	attr.qp_state = IBV_QPS_ERR;
+	ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE);
+	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), EINVAL);
+	attr.qp_state = IBV_QPS_RTR;
+	attr.max_dest_rd_atomic = 0;
+	ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC);
+	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), 0);
+	cr_assert_eq(rp_desc_get(desc.bytes, &d), 0);
+	cr_assert_eq(d.qp & RP_DESC_READ, 0);
+	/* Neither a fence nor what an agent is asked behind. */
+	cr_assert_eq(ibv_rpmem_add_region(p.a.sqp, &desc), 0);
+	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
+	pair_close(&p);
+}
+
+/* The device keeps it: then the agent does, too. */
+Test(shim_mr, deregistration_fails)
+{
+	pair_open(&p, &asking);
+	dev.no_dereg = EBUSY;
+	cr_assert_eq(ibv_rpmem_dereg_mr(p.mr), EBUSY);
+	dev.no_dereg = 0;
+	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
+	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
+	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert(dev_durable(0, 64, 'a'));
+	pair_close(&p);
+}
+
+Test(shim_mr, scarce)
+{
+	int failed = 0;
+
+	for (int n = 1; n < 8; n++) {
+		struct ibv_rpmem_mr *mr;
+
+		dev.fail_make = n;
+		mr = reg(dev.pmem, PERSISTENT);
+		failed += !mr;
+		dev.fail_make = 0;
+		if (mr)
+			cr_assert_eq(ibv_rpmem_dereg_mr(mr), 0);
+		else
+			cr_assert_eq(errno, ENOMEM);
+		cr_assert_eq(dev.open, 0, "%d", n);
+	}
+	cr_assert_geq(failed, 3);
+}
+
+/* What the operator forces is what the agent does, or nothing. */
+Test(shim_mr, forced)
+{
+	setenv("FI_OFI_RPMEM_METHOD", "fence", 1);
+	taken(dev.pmem, PERSISTENT, 0);
+	pair_open(&p, &asking);
+	cr_assert_str_eq(pair_method(&p), "refused");
+	pair_close(&p);
+	setenv("FI_OFI_RPMEM_METHOD", "agent-clwb", 1);
+	pair_open(&p, &asking);
+	cr_assert_str_eq(pair_method(&p), "agent-clwb");
+	pair_close(&p);
+	unsetenv("FI_OFI_RPMEM_METHOD");
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The side of a queue pair: whose agent it leads to, and along what path. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_pair.h"
+
+static struct pair p;
+
+TestSuite(shim_side, .init = dev_start, .fini = dev_end);
+
+static const struct pair_attr plain = {.access = PERSISTENT};
+static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+
+static struct ibv_qp_attr attr_of(uint32_t number)
+{
+	struct ibv_qp *qp = dev_numbered(number);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	cr_assert(qp, "%u", number);
+	ibv_query_qp(qp, &attr, 0, &init);
+	return attr;
+}
+
+/* Along the path of the program's queue pair, and nobody writes by it. */
+Test(shim_side, path)
+{
+	struct ibv_qp_attr asks, serves;
+
+	pair_open(&p, &asking);
+	cr_assert_neq(p.sa.asks, p.sa.qp_num);
+	cr_assert_eq(p.sa.serves, 0u);
+	cr_assert_neq(p.sb.serves, 0u);
+	asks = attr_of(p.sa.asks);
+	serves = attr_of(p.sb.serves);
+	cr_assert_eq(asks.dest_qp_num, p.sb.serves);
+	cr_assert_eq(serves.dest_qp_num, p.sa.asks);
+	cr_assert_eq(asks.sq_psn, p.sa.psn);
+	cr_assert_eq(asks.rq_psn, p.sb.psn);
+	cr_assert_eq(serves.sq_psn, p.sb.psn);
+	cr_assert_eq(asks.ah_attr.dlid, 77);
+	cr_assert_eq(serves.ah_attr.dlid, 77);
+	cr_assert_eq(asks.timeout, 16);
+	cr_assert_eq(asks.retry_cnt, 5);
+	cr_assert_eq(asks.qp_access_flags, 0u);
+	cr_assert_eq(serves.qp_access_flags, 0u);
+	pair_close(&p);
+}
+
+/* Retries that never end would hold completions back for ever. */
+Test(shim_side, gives_up)
+{
+	struct ibv_rpmem_addr a, b;
+
+	for (int i = 0; i < 2; i++) {
+		struct ibv_qp_attr forever = {.retry_cnt = 7, .timeout = 16};
+
+		pair_open(&p, &plain);
+		ibv_modify_qp(p.a.qp, &forever,
+			      IBV_QP_RETRY_CNT | IBV_QP_TIMEOUT);
+		if (i) {
+			forever.qp_state = IBV_QPS_RTR;
+			ibv_modify_qp(p.a.qp, &forever, IBV_QP_STATE);
+		}
+		cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &a), 0);
+		cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
+		cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
+		cr_assert_eq(rp_side_get(a.bytes, &p.sa), 0);
+		cr_assert_eq(attr_of(p.sa.asks).retry_cnt, i ? 5 : 6);
+		cr_assert_eq(attr_of(p.sa.asks).timeout, i ? 14 : 16);
+		pair_close(&p);
+	}
+}
+
+Test(shim_side, addresses)
+{
+	struct ibv_rpmem_addr a, again, b;
+
+	pair_open(&p, &plain);
+	memset(&b, 0x5a, sizeof(b));
+	/* Nothing of its own is there that could be connected. */
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EBADMSG);
+	cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EINVAL);
+	cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &a), 0);
+	cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &again), 0);
+	cr_assert_arr_eq(a.bytes, again.bytes, sizeof(a.bytes));
+	b.bytes[9] ^= 1;
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EBADMSG);
+	b.bytes[9] ^= 1;
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EISCONN);
+	pair_close(&p);
+}
+
+/* An agent beside another machine flushes that one's memory. */
+Test(shim_side, of_another_queue_pair)
+{
+	struct ibv_rpmem_addr a, b;
+
+	pair_open(&p, &plain);
+	cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &a), 0);
+	cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
+	dev_join(p.a.qp, p.b.qp->qp_num + 1, OPEN);
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EKEYREJECTED);
+	dev_join(p.a.qp, p.b.qp->qp_num, OPEN);
+	{
+		struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT};
+
+		ibv_modify_qp(p.a.qp, &init, IBV_QP_STATE);
+	}
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EINVAL);
+	/* Neither was half of a connection: it can be made now. */
+	dev_join(p.a.qp, p.b.qp->qp_num, OPEN);
+	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
+	pair_close(&p);
+}
+
+/* Room for what is received; a peer that lets nothing flush has no agent. */
+Test(shim_side, refusals)
+{
+	const struct pair_attr short_one = {.access = PERSISTENT, .cqe = 8};
+	const struct pair_attr nothing = {.access = GLOBAL, .sides = true};
+	struct rp_desc d;
+
+	pair_open(&p, &short_one);
+	cr_assert_eq(pair_sides(&p), ENOSPC);
+	pair_close(&p);
+	pair_open(&p, &nothing);
+	cr_assert_eq(p.sb.serves, 0u);
+	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+	cr_assert_eq(d.key, 0u);
+	pair_close(&p);
+}
+
+/* Whatever cannot be made, nothing is left of it. */
+Test(shim_side, scarce)
+{
+	int failed = 0;
+
+	for (int n = 1; n < 20; n++) {
+		struct ibv_rpmem_addr a;
+		int open, ret;
+
+		pair_open(&p, &plain);
+		open = dev.open;
+		dev.fail_make = n;
+		ret = ibv_rpmem_get_addr(p.b.sqp, &a);
+		failed += ret == ENOMEM;
+		if (ret)
+			cr_assert_eq(dev.open, open, "%d: %d are left", n,
+				     dev.open - open);
+		cr_assert(!ret || ret == ENOMEM);
+		dev.fail_make = 0;
+		/* Later there is enough. */
+		cr_assert_eq(pair_sides(&p), 0);
+		pair_tell(&p);
+		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_close(&p);
+	}
+	cr_assert_geq(failed, 4);
+}
