@@ -33,6 +33,7 @@ struct crash_cell {
 	 * enum verdict_send, 0: not so.
 	 */
 	unsigned int inplace;
+	enum rp_method forced; /* upon the verbs shim; else nothing */
 };
 
 enum crash_kind {

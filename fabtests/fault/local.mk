@@ -113,6 +113,28 @@ crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_planted.sh
 TESTS += $(crash_tests)
 EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 
+# The same scenarios over a queue pair of the program's, by the verbs shim.
+crash_shim_sources = \
+	fabtests/fault/crash_cells.h \
+	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
+	fabtests/fault/crash_matrix.c \
+	fabtests/fault/crash_oracle.c fabtests/fault/crash_oracle.h \
+	fabtests/fault/crash_programs.h fabtests/fault/crash_shim.h \
+	fabtests/fault/crash_shim_agent.c fabtests/fault/crash_shim_priv.h \
+	fabtests/fault/crash_shim_cells.c fabtests/fault/crash_shim_programs.c \
+	fabtests/fault/crash_shim_world.c fabtests/fault/crash_shrink.c \
+	fabtests/fault/crash_world.h \
+	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
+EXTRA_DIST += $(crash_shim_sources) fabtests/fault/crash_shim.sh
+if HAVE_VERBS
+check_PROGRAMS += fabtests/fault/crash_shim
+fabtests_fault_crash_shim_SOURCES = $(crash_shim_sources)
+fabtests_fault_crash_shim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
+fabtests_fault_crash_shim_LDADD = prov/verbs/libshim.la prov/core/libcore.la \
+	prov/pmsim/libmodel.la $(PMEM2_LIBS) $(VERBS_LIBS) $(JANSSON_LIBS) -lpthread
+TESTS += fabtests/fault/crash_shim.sh
+endif
+
 # Commits without the agent, on the same fabric.
 check_PROGRAMS += fabtests/fault/fence
 fabtests_fault_fence_SOURCES = fabtests/fault/fence.c \

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The verbs shim in the crash matrix. */
+#ifndef CRASH_SHIM_H
+#define CRASH_SHIM_H
+
+#include "core/wire_desc.h"
+#include "crash_world.h"
+
+/* How the target's region and the connection to it are named. */
+#define SHIM_AT	  0x100000u
+#define SHIM_RKEY 7u
+#define SHIM_QPN  0x11u
+#define SHIM_PEER 0x22u
+#define SHIM_SIDE 0x33u /* the initiator's that asks */
+
+/* What devices do by themselves: atomic writes, whoever flushes. */
+#define SHIM_NATIVE(m)                                                         \
+	((m) == RP_METHOD_NATIVE ? RP_DESC_NATIVE : RP_DESC_ATOMIC_WRITE)
+
+/* What a target of these facts says, whose device and agent can do m. */
+struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m);
+
+#endif

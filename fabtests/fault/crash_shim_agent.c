@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The target's agent in a run of the verbs shim, and its end of the side. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crash_shim_priv.h"
+
+static uint64_t x_now(struct rp_xport *x)
+{
+	return w.now;
+}
+
+static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
+		  size_t len)
+{
+	if (w.nin == QUEUE || len > RP_SIDE_BUF)
+		return -EMSGSIZE;
+	w.in[w.nin].len = len;
+	memcpy(w.in[w.nin++].bytes, msg, len);
+	return 0;
+}
+
+static int x_peer_get(struct rp_xport *x, const void *addr, size_t len,
+		      uint64_t *peer)
+{
+	*peer = 0;
+	return len == RP_ASK_NAME ? 0 : -EINVAL;
+}
+
+static void x_peer_put(struct rp_xport *x, uint64_t peer)
+{
+}
+
+static int x_random(struct rp_xport *x, void *buf, size_t len)
+{
+	memset(buf, 0x5a, len);
+	return 0;
+}
+
+static void x_kick(struct rp_xport *x)
+{
+}
+
+static const struct rp_xport_ops x_ops = {
+	.now = x_now,
+	.send = x_send,
+	.peer_get = x_peer_get,
+	.peer_put = x_peer_put,
+	.random = x_random,
+	.kick = x_kick,
+};
+
+static void deliver_answers(void)
+{
+	while (w.nin && w.nlisten) {
+		memcpy(w.listen[0].buf, w.in[0].bytes, w.in[0].len);
+		complete(w.listen[0].wr_id, SHIM_SIDE, IBV_WC_RECV, w.in[0].len,
+			 IBV_WC_SUCCESS);
+		memmove(w.in, w.in + 1, --w.nin * sizeof(w.in[0]));
+		memmove(w.listen, w.listen + 1,
+			--w.nlisten * sizeof(w.listen[0]));
+	}
+	look();
+}
+
+/* Before it flushes the power may go, and answers that are out may be there. */
+static void meanwhile(void)
+{
+	if (!w.begun || w.meanwhile || w.seen != CRASH_OK)
+		return;
+	w.meanwhile = true;
+	if (w.nin && choose(w.c, 2)) {
+		say("the answer arrives before the flush");
+		deliver_answers();
+	}
+	check();
+	w.meanwhile = false;
+}
+
+static int op_sync(void *ctx, void *addr, size_t len)
+{
+	meanwhile();
+	if (w.begun && w.fails < w.prog->fails && choose(w.c, 2)) {
+		w.fails++;
+		say("an msync fails");
+		return model_msync_fails(w.model, addr, len);
+	}
+	return model_msync(w.model, addr, len);
+}
+
+static void op_flush(void *ctx, const void *addr, size_t len)
+{
+	meanwhile();
+	say("the agent writes back [%zu, %zu)",
+	    (size_t)((const uint8_t *)addr - w.mem),
+	    (size_t)((const uint8_t *)addr - w.mem) + len);
+	model_clwb(w.model, addr, len);
+}
+
+static void op_drain(void *ctx)
+{
+	meanwhile();
+	say("the agent drains");
+	model_sfence(w.model);
+}
+
+static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
+{
+	meanwhile();
+	say("the agent stores #%u", (uint8_t)value);
+	oracle_stored(&w.o, value);
+	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
+	check();
+}
+
+static void op_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	uint64_t value;
+
+	if (len != sizeof(value)) {
+		fprintf(stderr, "nobody asked the agent to copy %zu\n", len);
+		abort();
+	}
+	memcpy(&value, from, sizeof(value));
+	op_store8(ctx, to, value);
+}
+
+static uint64_t op_now(void *ctx)
+{
+	return 0;
+}
+
+/* Where the shim asks it, so where the choice says so. */
+void agent_start(void)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = 0x1cca,
+		.proved = true,
+		.no_worker = true,
+	};
+	const struct rp_desc d = shim_desc(&w.cell->believed, w.cell->forced);
+	struct rp_region *r = &w.region;
+
+	w.x.ops = &x_ops;
+	if (rp_agent_new(&attr, &w.agent))
+		abort();
+	w.pmem = (struct rp_pmem_ops){
+		.sync = op_sync,
+		.flush = op_flush,
+		.drain = op_drain,
+		.store8 = op_store8,
+		.copy = op_copy,
+		.stream = op_copy,
+		.now = op_now,
+	};
+	*r = (struct rp_region){
+		.base = w.mem,
+		.addr = SHIM_AT,
+		.len = MODEL_PAGE,
+		.writable = true,
+		.facts = w.cell->believed,
+		.key = d.key,
+	};
+	r->facts.agent = true;
+	r->facts.told = RP_YES;
+	r->facts.native = RP_NO;
+	r->choice = rp_method_choose(&r->facts, w.cell->against,
+				     RP_METHOD_BIT(w.cell->forced));
+	if (rp_pmem_new(r->base, r->len,
+			rp_method_by_agent(&r->facts, r->choice).method, NULL,
+			&w.pmem, &r->pmem) ||
+	    rp_agent_region_add(w.agent, r) ||
+	    rp_order_begin(&w.q, &w.asker, 0xc00c1e, SHIM_SIDE, SECOND))
+		abort();
+}
+
+void agent_end(void)
+{
+	rp_agent_drop_xport(w.agent, &w.x);
+	rp_agent_region_del(w.agent, &w.region);
+	rp_pmem_delete(w.region.pmem);
+	rp_agent_delete(w.agent);
+	w.agent = NULL;
+}
+
+bool agent_has_work(void)
+{
+	return w.nout || w.nin || (w.agent && rp_agent_pending(w.agent));
+}
+
+void agent_turn(void)
+{
+	struct msg m;
+
+	if (w.nout && !w.side_error && w.cuts < w.prog->cuts &&
+	    choose(w.c, 2)) {
+		say("the side is lost");
+		w.cuts++;
+		w.side_error = true;
+	}
+	while (w.nout) {
+		m = w.out[0];
+		memmove(w.out, w.out + 1, --w.nout * sizeof(m));
+		complete(m.wr_id, SHIM_SIDE, IBV_WC_SEND, m.len,
+			 w.side_error ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
+		if (!w.side_error)
+			rp_agent_recv(w.agent, &w.x, m.bytes, m.len);
+	}
+	while (rp_agent_progress(w.agent))
+		;
+	if (w.side_error)
+		w.nin = 0;
+	deliver_answers();
+}

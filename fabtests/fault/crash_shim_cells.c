@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Scenarios of the verdicts as they are for a queue pair of the program's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/remote.h"
+#include "crash_cells.h"
+#include "crash_shim.h"
+
+/* What is in one request of the provider's is flush, atomic write, flush. */
+static enum rp_method carried_out(const struct verdict_method *m)
+{
+	return m->order == VERDICT_THEN ? RP_METHOD_AGENT_CLWB : m->method;
+}
+
+struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m)
+{
+	return (struct rp_desc){
+		.addr = SHIM_AT,
+		.length = MODEL_PAGE,
+		.rkey = SHIM_RKEY,
+		.qp_num = SHIM_PEER,
+		.memory = f->memory,
+		.placement = f->placement,
+		.domain = f->domain,
+		.fence = f->fence,
+		.fs_trusted = f->fs_trusted,
+		.limit = f->limit,
+		.region = RP_DESC_ALL,
+		.qp = RP_DESC_ALL,
+		.native = SHIM_NATIVE(m),
+		.key = rp_key_make(&(struct rp_key){.base = SHIM_RKEY,
+						    .random = 1,
+						    .persistent = true,
+						    .class = RP_CLASS_POWER,
+						    .method = m}),
+	};
+}
+
+/* Does the shim do it where it is told these facts, and not to do another? */
+static bool offered(const struct rp_facts *f, enum rp_method m,
+		    enum rp_class required)
+{
+	const struct rp_remote_cfg cfg = {
+		.native = SHIM_NATIVE(m),
+		.required = required,
+		.forced = m,
+		.agent = true,
+	};
+	const struct rp_desc d = shim_desc(f, m);
+	struct rp_remote r;
+
+	rp_remote_init(&r, &d, &cfg);
+	return r.persistent.method == m;
+}
+
+/*
+ * Before the agent is asked the shim reads, and delivery is known by a read, so
+ * either is a fence and more. A verdict against one of them says nothing where
+ * the fence is valid.
+ */
+static bool is_more(const struct verdict_cell *cell,
+		    const struct verdict_method *m)
+{
+	static const char *const orders[] = {
+		[VERDICT_ALONE] = "",
+		[VERDICT_WAIT] = "+wait",
+		[VERDICT_PIPELINED] = "+pipelined",
+	};
+	const struct verdict_method *fence;
+	char name[32];
+
+	if (m->method == RP_METHOD_NATIVE || m->order == VERDICT_THEN)
+		return false;
+	snprintf(name, sizeof(name), "fence%s", orders[m->order]);
+	fence = verdict_method(cell, name);
+	return fence && fence->valid;
+}
+
+/*
+ * Two wrong methods may be a right one together: the read pushes the bytes to
+ * the memory controller, and msync commits where they are.
+ */
+static bool is_both(const struct verdict_cell *cell,
+		    const struct verdict_method *m)
+{
+	const struct rp_facts *f = &cell->facts;
+
+	return f->memory == RP_MEM_DAX && f->fence == RP_YES &&
+	       f->placement == RP_PLACE_DMA_MEMORY &&
+	       m->method == RP_METHOD_AGENT_MSYNC;
+}
+
+/* Facts that lead to this method, which are not those of the scenario. */
+static struct rp_facts believe(enum rp_method m, enum rp_class against)
+{
+	struct rp_facts f = {
+		.memory = RP_MEM_DAX_SYNC,
+		.placement = RP_PLACE_DMA_CACHE,
+		.domain = RP_DOMAIN_MEMCTRL,
+		.fence = RP_YES,
+		.fs_trusted = RP_YES,
+	};
+
+	if (m == RP_METHOD_FENCE || m == RP_METHOD_AGENT_SFENCE)
+		f.domain = RP_DOMAIN_CPUCACHE;
+	if (m == RP_METHOD_AGENT_MSYNC || m == RP_METHOD_AGENT_CLWB_MSYNC)
+		f.placement = RP_PLACE_CPU_USER;
+	if (m == RP_METHOD_AGENT_MSYNC)
+		f.memory = RP_MEM_FILE;
+	if (m == RP_METHOD_AGENT_CLWB_MSYNC)
+		f.memory = RP_MEM_DAX;
+	if (!offered(&f, m, against)) {
+		fprintf(stderr, "no facts found that lead to %s\n",
+			rp_method_name(m));
+		exit(99);
+	}
+	return f;
+}
+
+bool crash_inplace(const struct verdict_cell *cell,
+		   const struct verdict_method *m)
+{
+	return false;
+}
+
+bool crash_built(const struct verdict_cell *cell,
+		 const struct verdict_method *m)
+{
+	const enum rp_method by = carried_out(m);
+	bool told;
+
+	/* What a program sends with a write, or in a message, is its own. */
+	if (cell->op != VERDICT_WRITE)
+		return false;
+	told = offered(&cell->facts, by, cell->against);
+	if (m->valid)
+		return told;
+	if (by == RP_METHOD_DELIVERY || is_more(cell, m) || is_both(cell, m))
+		return false;
+	/* That b waits for a is the program's to see to. */
+	if (told && m->order == VERDICT_ALONE) {
+		fprintf(stderr, "%s: %s is forbidden, and the shim does it\n",
+			cell->name, m->name);
+		exit(99);
+	}
+	return true;
+}
+
+static const enum model_kind kinds[] = {
+	[RP_MEM_UNKNOWN] = MODEL_ANON,	    [RP_MEM_ANON] = MODEL_ANON,
+	[RP_MEM_PRIVATE] = MODEL_PRIVATE,   [RP_MEM_TMPFS] = MODEL_TMPFS,
+	[RP_MEM_FILE] = MODEL_FILE,	    [RP_MEM_DAX] = MODEL_DAX,
+	[RP_MEM_DAX_SYNC] = MODEL_DAX_SYNC, [RP_MEM_EMULATED] = MODEL_ANON,
+};
+
+static const enum model_place places[] = {
+	[RP_PLACE_CPU_USER] = MODEL_CPU_USER,
+	[RP_PLACE_CPU_KERNEL] = MODEL_CPU_KERNEL,
+	[RP_PLACE_DMA_CACHE] = MODEL_DMA_CACHE,
+	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
+};
+
+static const enum model_domain domains[] = {
+	[RP_DOMAIN_NONE] = MODEL_NONE,
+	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
+	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
+	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
+};
+
+static void fill(const struct verdict_cell *cell,
+		 const struct verdict_method *m, unsigned int place,
+		 unsigned int domain, struct crash_cell *out)
+{
+	const struct rp_facts *f = &cell->facts;
+	const bool dma = place >= RP_PLACE_DMA_CACHE;
+
+	out->truth = (struct model_cfg){
+		.kind = kinds[f->memory],
+		.domain =
+			f->memory >= RP_MEM_DAX ? domains[domain] : MODEL_NONE,
+		.place = places[place],
+		.fence = f->fence == RP_YES,
+		.relaxed = dma && cell->compound,
+		.levels = MODEL_VISIBLE | MODEL_PERSISTENT,
+	};
+	/* A connection is told of; of a write the adapter says that it has it.
+	 */
+	out->fabric = (struct pmsim_cfg){
+		.ordered = true,
+		.placed_acks = !dma,
+		.tells_breaks = true,
+	};
+	out->against = cell->against;
+	out->forced = carried_out(m);
+	/*
+	 * Where all that the adapter has survives, no read pushes. What comes
+	 * of two writes to the same bytes is then the adapter's, if its writes
+	 * may overtake each other.
+	 */
+	out->alone = m->valid && dma && out->forced == RP_METHOD_DELIVERY;
+	out->believed = m->valid || offered(f, out->forced, cell->against)
+				? *f
+				: believe(out->forced, cell->against);
+}
+
+bool crash_variant(const struct verdict_cell *cell,
+		   const struct verdict_method *m, unsigned int n,
+		   struct crash_cell *out)
+{
+	const struct rp_facts *f = &cell->facts;
+	/* A device orders its own atomic write behind its flush or a read. */
+	static const enum rp_method others[] = {RP_METHOD_NATIVE,
+						RP_METHOD_FENCE};
+	unsigned int also = 0;
+	unsigned int lo, hi;
+
+	memset(out, 0, sizeof(*out));
+	while (m->order == VERDICT_THEN && also < 2 &&
+	       offered(f, others[also], cell->against))
+		also++;
+	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
+	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
+	     lo <= hi; lo++) {
+		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
+			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
+
+		for (; dlo <= dhi; dlo++)
+			for (unsigned int k = 0; k <= also; k++) {
+				if (n--)
+					continue;
+				fill(cell, m, lo, dlo, out);
+				if (k)
+					out->forced = others[k - 1];
+				return true;
+			}
+	}
+	return false;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One run of the verbs shim, as its parts see it. */
+#ifndef CRASH_SHIM_PRIV_H
+#define CRASH_SHIM_PRIV_H
+
+#include "core/agent.h"
+#include "crash_oracle.h"
+#include "crash_shim.h"
+#include "verbs/shim.h"
+
+#define QUEUE  64
+#define CQE    64
+#define QP     1 /* as the model numbers it */
+#define SECOND 1000000000ull
+
+struct wr {
+	enum {
+		WR_WRITE,
+		WR_READ,
+		WR_FLUSH,
+		WR_ATOMIC
+	} kind;
+	uint64_t wr_id;
+	unsigned int flags;
+	size_t off, len;
+	const struct oracle_op *op; /* WRITE: its bytes */
+	uint64_t value;
+	bool done;
+	enum ibv_wc_status status;
+};
+struct msg {
+	uint64_t wr_id;
+	size_t len;
+	uint8_t bytes[RP_SIDE_BUF];
+};
+
+struct shim_world {
+	struct rp_qp q; /* first: ops are given this */
+	struct ibv_qp qp;
+	struct ibv_cq base;
+	struct ibv_rpmem_cq *cq;
+	struct rp_asker asker;
+
+	const struct crash_cell *cell;
+	const struct crash_prog *prog;
+	struct choices *c;
+	enum crash_trace trace;
+	struct crash_stats *st;
+	struct model_cfg truth; /* of the model that is there */
+	struct model *model;
+	uint8_t *mem;
+	struct oracle o;
+	enum crash_result seen;
+	unsigned int step, breaks, cuts, fails;
+	bool begun, meanwhile;
+	uint64_t now;
+
+	struct wr batch[QUEUE], queue[QUEUE];
+	unsigned int nbatch, nqueue;
+	bool error;
+	struct ibv_wc wc[2 * CQE];
+	unsigned int nwc;
+
+	struct rp_xport x;
+	struct rp_agent *agent;
+	struct rp_region region;
+	struct rp_pmem_ops pmem;
+	struct msg out[QUEUE], in[QUEUE];
+	unsigned int nout, nin, nlisten;
+	struct {
+		uint64_t wr_id;
+		void *buf;
+	} listen[QUEUE];
+	bool side_error;
+};
+extern struct shim_world w;
+
+__attribute__((format(printf, 1, 2))) void say(const char *fmt, ...);
+/* Would a cut now lose anything? */
+void check(void);
+/* The program looks at its queue. */
+void look(void);
+void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
+	      enum ibv_wc_status status);
+
+void agent_start(void);
+void agent_end(void);
+/* Is there anything that it could do? Then it does all of it. */
+bool agent_has_work(void);
+void agent_turn(void);
+
+#endif

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One run over a queue pair: shim and agent are real, wires are the choices'.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "crash_shim_priv.h"
+
+/*
+ * The target's adapter takes up requests in their order. Writes are then on
+ * their way to memory, and so is an atomic write; a read, a flush, and an
+ * atomic write behind a flush or with a fence wait until the adapter gets to
+ * them, and a write that came later may have passed them by then. Where a CPU
+ * places bytes it does everything in order. Completions come in order, and
+ * programs look at once.
+ */
+struct shim_world w;
+
+void say(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!w.trace)
+		return;
+	fprintf(stderr, "%4u  ", w.step);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+void check(void)
+{
+	if (w.begun && w.seen == CRASH_OK)
+		w.seen = oracle_check(&w.o, w.model, w.mem);
+}
+
+/* --- completions --- */
+
+void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
+	      enum ibv_wc_status status)
+{
+	if (w.nwc == 2 * CQE) {
+		fprintf(stderr, "a completion queue is full\n");
+		abort();
+	}
+	w.wc[w.nwc++] = (struct ibv_wc){
+		.wr_id = wr_id,
+		.status = status,
+		.opcode = (enum ibv_wc_opcode)(status ? 0x5a : opcode),
+		.byte_len = (uint32_t)len,
+		.qp_num = number,
+	};
+}
+
+/* In their order, however they were executed. */
+static void complete_front(void)
+{
+	static const int opcodes[] = {
+		[WR_WRITE] = IBV_WC_RDMA_WRITE,
+		[WR_READ] = IBV_WC_RDMA_READ,
+		[WR_FLUSH] = IBV_RPMEM_WC_FLUSH,
+		[WR_ATOMIC] = IBV_RPMEM_WC_ATOMIC_WRITE,
+	};
+
+	while (w.nqueue && w.queue[0].done) {
+		const struct wr r = w.queue[0];
+
+		memmove(w.queue, w.queue + 1, --w.nqueue * sizeof(r));
+		if (r.status || (r.flags & IBV_SEND_SIGNALED))
+			complete(r.wr_id, SHIM_QPN, opcodes[r.kind], r.len,
+				 r.status);
+	}
+}
+
+static void told(const struct ibv_wc *wc)
+{
+	struct oracle_op *op = (struct oracle_op *)(uintptr_t)wc->wr_id;
+
+	if (!op)
+		return; /* before it began */
+	/* Three requests of one name: the first error tells of it. */
+	if (wc->status && op->kind == CRASH_THEN && op->state == OP_FAILED)
+		return;
+	say("told: %s %s", oracle_op_name(op), wc->status ? "failed" : "ok");
+	if (oracle_is_commit(op)) {
+		w.st->acked += !wc->status;
+		w.st->failed += wc->status != 0;
+	}
+	oracle_told(&w.o, op, wc->status ? EUCLEAN : 0, w.step);
+}
+
+void look(void)
+{
+	struct ibv_wc wc[4];
+	int n;
+
+	while ((n = ibv_rpmem_poll_cq(w.cq, 4, wc)) > 0)
+		for (int i = 0; i < n; i++)
+			told(&wc[i]);
+}
+
+/* --- the target's adapter --- */
+
+static bool in_order(void)
+{
+	return w.cell->truth.place < MODEL_DMA_CACHE;
+}
+
+static void place(const struct wr *r, const void *bytes)
+{
+	if (in_order())
+		model_store(w.model, w.cell->truth.place, w.mem + r->off, bytes,
+			    r->len);
+	else
+		model_dma_write(w.model, QP, w.mem + r->off, bytes, r->len);
+}
+
+static void execute(struct wr *r)
+{
+	uint8_t scratch[RP_FENCE_MAX];
+
+	r->done = true;
+	switch (r->kind) {
+	case WR_WRITE:
+		place(r, r->op->bytes);
+		break;
+	case WR_ATOMIC:
+		oracle_stored(&w.o, r->value);
+		place(r, &r->value);
+		break;
+	case WR_READ:
+		model_dma_read(w.model, QP, w.mem + r->off, scratch, r->len);
+		break;
+	case WR_FLUSH:
+		model_dma_flush(w.model, QP, MODEL_PERSISTENT, w.mem + r->off,
+				r->len);
+		/* A CPU that executes it writes back as the agent would. */
+		if (!in_order())
+			break;
+		model_clwb(w.model, w.mem + r->off, r->len);
+		model_sfence(w.model);
+		break;
+	}
+}
+
+/* Does it wait in the adapter until its turn comes? */
+static bool waits(const struct wr *r, unsigned int i)
+{
+	if (r->kind == WR_READ || r->kind == WR_FLUSH)
+		return true;
+	for (unsigned int k = 0; k < i; k++) {
+		if (w.queue[k].done)
+			continue;
+		if (in_order() ||
+		    (r->kind == WR_ATOMIC && (w.queue[k].kind == WR_FLUSH ||
+					      (r->flags & IBV_SEND_FENCE))))
+			return true;
+	}
+	return false;
+}
+
+/* What does not wait is taken up at once. */
+static void take_up(void)
+{
+	for (unsigned int i = 0; i < w.nqueue; i++)
+		if (!w.queue[i].done && !waits(&w.queue[i], i))
+			execute(&w.queue[i]);
+	complete_front();
+}
+
+static void break_off(enum ibv_wc_status first)
+{
+	w.error = true;
+	for (unsigned int i = 0; i < w.nqueue; i++) {
+		if (w.queue[i].done)
+			continue;
+		w.queue[i].done = true;
+		w.queue[i].status = first;
+		first = IBV_WC_WR_FLUSH_ERR;
+	}
+	complete_front();
+}
+
+static void put(const struct wr *r)
+{
+	if (w.nqueue == QUEUE) {
+		fprintf(stderr, "a send queue is full\n");
+		abort();
+	}
+	w.queue[w.nqueue++] = *r;
+	if (w.error)
+		break_off(IBV_WC_WR_FLUSH_ERR);
+	else
+		take_up();
+}
+
+static int first_waiting(void)
+{
+	for (unsigned int i = 0; i < w.nqueue; i++)
+		if (!w.queue[i].done)
+			return (int)i;
+	return -1;
+}
+
+static void turn(void)
+{
+	struct wr *r = &w.queue[first_waiting()];
+	unsigned int how = 0;
+
+	if (w.breaks < w.prog->breaks)
+		how = choose(w.c, 3);
+	if (how != 1) {
+		say("the adapter executes a %s", r->kind == WR_READ    ? "read"
+						 : r->kind == WR_FLUSH ? "flush"
+						 : r->kind == WR_ATOMIC
+							 ? "atomic write"
+							 : "write");
+		execute(r);
+	}
+	if (how) {
+		say("the connection is lost");
+		w.breaks++;
+		w.st->breaks++;
+		r->done = false;
+		break_off(IBV_WC_RETRY_EXC_ERR);
+		return;
+	}
+	take_up();
+}
+
+/* --- what the shim asks for --- */
+
+static void do_start(struct rp_qp *q)
+{
+	w.nbatch = 0;
+}
+
+static void add(const struct wr *r)
+{
+	if (w.nbatch == QUEUE)
+		abort();
+	w.batch[w.nbatch++] = *r;
+}
+
+static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		    uint32_t rkey, uint64_t addr, uint32_t len)
+{
+	add(&(struct wr){.kind = WR_READ,
+			 .wr_id = wr_id,
+			 .flags = flags,
+			 .off = addr - SHIM_AT,
+			 .len = len});
+}
+
+static void do_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		     uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
+		     uint8_t level)
+{
+	add(&(struct wr){.kind = WR_FLUSH,
+			 .wr_id = wr_id,
+			 .flags = flags,
+			 .off = level ? 0 : addr - SHIM_AT,
+			 .len = level ? MODEL_PAGE : len});
+}
+
+static void do_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+			    uint32_t rkey, uint64_t addr, const void *value)
+{
+	struct wr r = {.kind = WR_ATOMIC,
+		       .wr_id = wr_id,
+		       .flags = flags,
+		       .off = addr - SHIM_AT,
+		       .len = sizeof(r.value)};
+
+	memcpy(&r.value, value, sizeof(r.value));
+	add(&r);
+}
+
+static int do_complete(struct rp_qp *q, size_t *posted)
+{
+	for (unsigned int i = 0; i < w.nbatch; i++)
+		put(&w.batch[i]);
+	*posted = w.nbatch;
+	return 0;
+}
+
+static int do_look(struct rp_qp *q, struct rp_end *end)
+{
+	*end = (struct rp_end){.state = IBV_QPS_RTS,
+			       .dest_qp_num = SHIM_PEER,
+			       .max_rd_atomic = 1,
+			       .max_dest_rd_atomic = 1};
+	return 0;
+}
+
+static int do_fail(struct rp_qp *q)
+{
+	break_off(IBV_WC_WR_FLUSH_ERR);
+	return 0;
+}
+
+static int do_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	const unsigned int k =
+		w.nwc < (unsigned int)n ? w.nwc : (unsigned int)n;
+
+	memcpy(wc, w.wc, k * sizeof(*wc));
+	w.nwc -= k;
+	memmove(w.wc, w.wc + k, w.nwc * sizeof(*wc));
+	return (int)k;
+}
+
+static int do_ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
+{
+	if (w.side_error || w.nout == QUEUE)
+		return ENOTCONN;
+	w.out[w.nout].wr_id = wr_id;
+	w.out[w.nout].len = len;
+	memcpy(w.out[w.nout++].bytes, msg, len);
+	return 0;
+}
+
+static int do_listen(struct rp_qp *q, uint64_t wr_id, void *msg)
+{
+	w.listen[w.nlisten].wr_id = wr_id;
+	w.listen[w.nlisten++].buf = msg;
+	return 0;
+}
+
+static uint64_t do_now(const struct rp_qp *q)
+{
+	return w.now;
+}
+
+static const struct rp_qp_ops ops = {
+	.start = do_start,
+	.read = do_read,
+	.flush = do_flush,
+	.atomic_write = do_atomic_write,
+	.complete = do_complete,
+	.abort = do_start,
+	.look = do_look,
+	.fail = do_fail,
+	.poll = do_poll,
+	.ask = do_ask,
+	.listen = do_listen,
+	.now = do_now,
+};
+
+/* --- the program --- */
+
+static void wr_flush(size_t off, size_t len)
+{
+	ibv_rpmem_wr_flush(&w.q.pub, SHIM_RKEY, SHIM_AT + off, len,
+			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
+}
+
+static int post(struct oracle_op *op)
+{
+	const uint64_t value = 0x0101010101010101ull * op->id;
+
+	if (op->kind == CRASH_WRITE) {
+		put(&(struct wr){.kind = WR_WRITE,
+				 .wr_id = (uintptr_t)op,
+				 .flags = IBV_SEND_SIGNALED,
+				 .off = op->off,
+				 .len = op->len,
+				 .op = op});
+		return 0;
+	}
+	w.q.pub.wr_id = (uintptr_t)op;
+	w.q.pub.wr_flags = IBV_SEND_SIGNALED;
+	ibv_rpmem_wr_start(&w.q.pub);
+	if (op->kind == CRASH_THEN) {
+		w.q.pub.wr_flags = 0;
+		wr_flush(op->off, op->len);
+		ibv_rpmem_wr_atomic_write(&w.q.pub, SHIM_RKEY, SHIM_AT + op->at,
+					  &value);
+		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
+		wr_flush(op->at, sizeof(value));
+	} else {
+		wr_flush(op->off, op->len);
+	}
+	return ibv_rpmem_wr_complete(&w.q.pub);
+}
+
+static void go_on(void)
+{
+	struct oracle_op *op = oracle_next(&w.o, 0);
+
+	if (!op)
+		return;
+	say("posts %s", oracle_op_name(op));
+	oracle_posted(&w.o, op, SHIM_RKEY, w.step);
+	if (post(op)) {
+		say("which is refused");
+		oracle_refused(op);
+	}
+}
+
+static bool same(const struct model_cfg *a, const struct model_cfg *b)
+{
+	return a->kind == b->kind && a->domain == b->domain &&
+	       a->place == b->place && a->fence == b->fence &&
+	       a->relaxed == b->relaxed && a->levels == b->levels;
+}
+
+static void model_start(void)
+{
+	if (w.model && !same(&w.truth, &w.cell->truth)) {
+		model_delete(w.model);
+		w.model = NULL;
+	}
+	if (w.model) {
+		model_reset(w.model);
+		return;
+	}
+	w.truth = w.cell->truth;
+	w.model = model_new(&w.truth);
+	w.mem = model_alloc(w.model, MODEL_PAGE);
+}
+
+static void start(void)
+{
+	struct rp_remote_cfg cfg = {
+		.native = SHIM_NATIVE(w.cell->forced),
+		.required = w.cell->against,
+		.forced = w.cell->forced,
+	};
+	const struct rp_desc d = shim_desc(&w.cell->believed, w.cell->forced);
+	uint8_t buf[RP_DESC_LEN];
+
+	model_start();
+	w.qp.qp_num = SHIM_QPN;
+	w.base.cqe = CQE;
+	w.cq = rp_cq_new(&w.base, &ops, CQE);
+	if (!w.cq || rp_qp_init(&w.q, &w.qp, w.cq, &ops))
+		abort();
+	w.q.native = cfg.native;
+	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE)
+		agent_start();
+	cfg.agent = w.q.asker;
+	if (rp_desc_put(buf, &d) || rp_qp_add(&w.q, buf, &cfg))
+		abort();
+	/* Who asks for the first time greets: that is not the matter here. */
+	if (w.agent) {
+		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
+		w.q.pub.wr_id = 0;
+		ibv_rpmem_wr_start(&w.q.pub);
+		wr_flush(CRASH_WARM, 8);
+		if (ibv_rpmem_wr_complete(&w.q.pub))
+			abort();
+		while (first_waiting() >= 0)
+			turn();
+		look();
+		while (agent_has_work())
+			agent_turn();
+	}
+	w.begun = true;
+}
+
+static void end(void)
+{
+	if (w.agent)
+		agent_end();
+	rp_qp_fini(&w.q);
+	/* Slots of what never completed are nobody's. */
+	w.nwc = 0;
+	ibv_rpmem_detach_cq(w.cq);
+}
+
+/* One of all that could happen next. False: nothing could. */
+static bool move(void)
+{
+	const size_t pieces = model_dma_ready(w.model);
+	const bool may_post = oracle_may_post(&w.o, 0);
+	const bool may_turn = first_waiting() >= 0,
+		   may_agent = agent_has_work();
+	unsigned int n = may_post + may_turn + may_agent, pick;
+
+	n += pieces < 32 ? (unsigned int)pieces : 32;
+	if (!n)
+		return false;
+	w.step++;
+	pick = choose(w.c, n);
+	if (may_post && !pick--) {
+		go_on();
+	} else if (may_turn && !pick--) {
+		turn();
+	} else if (may_agent && !pick--) {
+		say("the agent has its turn");
+		agent_turn();
+	} else {
+		say("a piece gets to memory");
+		model_dma_step(w.model, pick);
+	}
+	look();
+	return true;
+}
+
+enum crash_result crash_run(const struct crash_cell *cell,
+			    const struct crash_prog *prog, struct choices *c,
+			    enum crash_trace trace, struct crash_stats *st,
+			    char *why)
+{
+	struct model *const model = w.model;
+	const struct model_cfg truth = w.truth;
+	uint8_t *const mem = w.mem;
+	bool waited = false;
+
+	memset(&w, 0, sizeof(w));
+	w.model = model;
+	w.truth = truth;
+	w.mem = mem;
+	w.cell = cell;
+	w.prog = prog;
+	w.c = c;
+	w.trace = trace;
+	w.st = st;
+	oracle_start(&w.o, cell, prog, why);
+	start();
+	while (w.seen == CRASH_OK && !oracle_finished(&w.o)) {
+		if (move()) {
+			check();
+		} else if (!waited) {
+			say("time passes");
+			waited = true;
+			w.now += 2 * SECOND;
+			look();
+		} else {
+			snprintf(why, CRASH_WHY, "an operation never ends");
+			w.seen = CRASH_WRONG;
+		}
+	}
+	st->runs++;
+	st->steps += w.step;
+	w.begun = false;
+	end();
+	return w.seen;
+}
+
+/* What it has to say is in what completes. */
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+void crash_setup(void)
+{
+	rp_log_set(quiet);
+}
+
+void crash_teardown(void)
+{
+	if (w.model)
+		model_delete(w.model);
+	w.model = NULL;
+}
