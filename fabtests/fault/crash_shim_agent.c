@@ -166,8 +166,10 @@ void agent_start(void)
 	r->facts.agent = true;
 	r->facts.told = RP_YES;
 	r->facts.native = RP_NO;
-	r->choice = rp_method_choose(&r->facts, w.cell->against,
-				     RP_METHOD_BIT(w.cell->forced));
+	r->choice = w.cell->no_atomic
+			    ? rp_method_best(&r->facts, RP_METHODS_BUILT)
+			    : rp_method_choose(&r->facts, w.cell->against,
+					       RP_METHOD_BIT(w.cell->forced));
 	if (rp_pmem_new(r->base, r->len,
 			rp_method_by_agent(&r->facts, r->choice).method, NULL,
 			&w.pmem, &r->pmem) ||

@@ -210,15 +210,25 @@ bool crash_variant(const struct verdict_cell *cell,
 		   struct crash_cell *out)
 {
 	const struct rp_facts *f = &cell->facts;
-	/* A device orders its own atomic write behind its flush or a read. */
-	static const enum rp_method others[] = {RP_METHOD_NATIVE,
-						RP_METHOD_FENCE};
+	/*
+	 * A device orders its own atomic write behind its flush or a read.
+	 * Where it has none the agent stores, and others flush.
+	 */
+	static const struct {
+		enum rp_method by;
+		bool no_atomic;
+	} others[] = {
+		{RP_METHOD_NATIVE, false},
+		{RP_METHOD_NATIVE, true},
+		{RP_METHOD_FENCE, false},
+		{RP_METHOD_FENCE, true},
+	};
 	unsigned int also = 0;
 	unsigned int lo, hi;
 
 	memset(out, 0, sizeof(*out));
-	while (m->order == VERDICT_THEN && also < 2 &&
-	       offered(f, others[also], cell->against))
+	while (m->order == VERDICT_THEN && also < 4 &&
+	       offered(f, others[also].by, cell->against))
 		also++;
 	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
 	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
@@ -231,8 +241,10 @@ bool crash_variant(const struct verdict_cell *cell,
 				if (n--)
 					continue;
 				fill(cell, m, lo, dlo, out);
-				if (k)
-					out->forced = others[k - 1];
+				if (!k)
+					return true;
+				out->forced = others[k - 1].by;
+				out->no_atomic = others[k - 1].no_atomic;
 				return true;
 			}
 	}

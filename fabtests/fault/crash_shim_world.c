@@ -428,7 +428,8 @@ static void model_start(void)
 static void start(void)
 {
 	struct rp_remote_cfg cfg = {
-		.native = SHIM_NATIVE(w.cell->forced),
+		.native = SHIM_NATIVE(w.cell->forced) &
+			  ~(w.cell->no_atomic ? RP_DESC_ATOMIC_WRITE : 0u),
 		.required = w.cell->against,
 		.forced = w.cell->forced,
 	};
@@ -442,13 +443,13 @@ static void start(void)
 	if (!w.cq || rp_qp_init(&w.q, &w.qp, w.cq, &ops))
 		abort();
 	w.q.native = cfg.native;
-	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE)
+	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic)
 		agent_start();
 	cfg.agent = w.q.asker;
 	if (rp_desc_put(buf, &d) || rp_qp_add(&w.q, buf, &cfg))
 		abort();
 	/* Who asks for the first time greets: that is not the matter here. */
-	if (w.agent) {
+	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE) {
 		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
 		w.q.pub.wr_id = 0;
 		ibv_rpmem_wr_start(&w.q.pub);

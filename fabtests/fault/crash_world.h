@@ -34,6 +34,7 @@ struct crash_cell {
 	 */
 	unsigned int inplace;
 	enum rp_method forced; /* upon the verbs shim; else nothing */
+	bool no_atomic;	       /* ... whose devices leave those to the agent */
 };
 
 enum crash_kind {

@@ -21,7 +21,8 @@ fabtests_fault_libshadow_la_LDFLAGS = -module -avoid-version -shared -rpath /now
 fabtests_fault_libshadow_la_LIBADD = -ldl
 
 check_PROGRAMS += fabtests/fault/powercut
-fabtests_fault_powercut_SOURCES = fabtests/fault/powercut.c $(pair_sources)
+fabtests_fault_powercut_SOURCES = fabtests/fault/powercut.c \
+	fabtests/fault/record.h $(pair_sources)
 fabtests_fault_powercut_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_powercut_LDADD = $(FABRIC_LIBS)
 fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_lines.sh \

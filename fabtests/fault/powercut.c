@@ -17,6 +17,7 @@
 
 #include <rdma/fi_atomic.h>
 
+#include "fault/record.h"
 #include "functional/pair.h"
 
 /*
@@ -39,35 +40,11 @@
  * asks with --check POOL SEED FD SLOT.
  */
 
-struct record {
-	uint64_t seq; /* counts from 1 */
-	uint64_t body[6];
-	uint64_t sum;
-};
-
-static uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15ull;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-	return x ^ (x >> 31);
-}
-
 static uint64_t rng_state;
 static uint64_t rng(uint64_t below)
 {
 	rng_state += 1;
 	return mix(rng_state) % below;
-}
-
-static void record_make(struct record *r, uint64_t seed, uint64_t seq)
-{
-	r->seq = seq;
-	r->sum = seed;
-	for (int i = 0; i < 6; i++) {
-		r->body[i] = mix(seed ^ seq * 8 ^ (uint64_t)i);
-		r->sum = mix(r->sum ^ r->body[i]);
-	}
 }
 
 /* --- the target: maps the pool, drives progress until it is killed --- */

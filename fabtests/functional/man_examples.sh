@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The examples of the man pages compile and link as printed, the complete one
-# runs, and the table of errors says what the code says.
+# The examples of the man pages, and those of libibvrpmem, compile and link as
+# printed, the complete one runs, and the table of errors says what the code says.
 set -u
 src=${srcdir:-.}
 cc=${CC:-cc}
@@ -55,6 +55,12 @@ if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 	libs=$(pkg-config --cflags --libs libibverbs)
 	for page in "$src"/man/ibv_*.3; do
 		compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
+	done
+	for f in "$src"/examples/*.c; do
+		# shellcheck disable=SC2086 # flags are lists
+		$cc ${CFLAGS:-} -D_GNU_SOURCE -Wall -Wextra -Werror \
+			-I"$src/include" -o "$dir/example" "$f" \
+			-Lprov/verbs/.libs -libvrpmem $libs || fail "$f"
 	done
 	libs=$(pkg-config --cflags --libs libfabric)
 	sed -n 's/^\.Nm \(ibv_rpmem_[a-z_]*\).*/\1/p' "$src"/man/ibv_*.3 |

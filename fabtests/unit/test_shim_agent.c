@@ -468,6 +468,34 @@ Test(shim_agent, native_atomic_writes)
 	end();
 }
 
+/*
+ * Where the device flushes and the agent stores, the flush is done before the
+ * store is: so the store is durable by itself.
+ */
+Test(shim_agent, stores_that_a_device_flushes)
+{
+	const uint64_t value = 0x0101010101010101;
+	struct rp_desc d;
+
+	for (int cpu = 0; cpu < 2; cpu++) {
+		nshown = ntaken = 0;
+		mock_init_cq(&m, CQE);
+		m.cpu = cpu;
+		mock_side_init(&m);
+		d = mock_desc(&m);
+		d.native = RP_DESC_GLOBAL | RP_DESC_PERSISTENT;
+		cr_assert_eq(mock_add(&m, &d, d.native), 0);
+		cr_assert_eq(atomic_write(1, 128, value), 0);
+		cr_assert_eq(flush(2, 128, 8, P, 0), 0);
+		cr_assert_eq(m.queue[1].op, MOCK_FLUSH);
+		settle();
+		next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
+		next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		cr_assert(is_durable(128, 8, 1), "%d", cpu);
+		end();
+	}
+}
+
 /* Not aligned, outside, or not allowed: as the device has it. */
 Test(shim_agent, bad_atomic_writes)
 {

@@ -7,10 +7,13 @@
 # acknowledged (powercut.c), in slots of 16 KiB.
 medium_size=256M acks_size=1M slot_size=16384
 
-# rows DOMAIN: slot and row of what is tried on this machine
+# rows DOMAIN: slot and row of what is tried on this machine of $suite
 rows() {
-	grep -v '^#' "$here/methods" |
-		awk -v d="$1" '$1 == d { print NR - 1, $0 }'
+	local flush=
+
+	[ ! -x "$build/$suite/payload/flush" ] || flush=+flush
+	grep -v '^#' "$here/methods" | awk -v d="$1" -v f="$1$flush" \
+		'$1 == d || $1 == f { print NR - 1, $0 }'
 }
 
 # said PATTERN: what the machine's note of this pattern says

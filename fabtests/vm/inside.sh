@@ -28,7 +28,8 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
-	fabtests/vm/shim
+	fabtests/vm/shim fabtests/vm/shim_cost fabtests/vm/shim_cut \
+	fabtests/vm/shim_cut_faults
 rm -rf /build/payload
 mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 	/build/payload/fabtests/functional /build/payload/util \
@@ -40,8 +41,17 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device \
-	fabtests/fault/machines fabtests/vm/shim; do
+	fabtests/fault/machines fabtests/vm/shim fabtests/vm/shim_cost \
+	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults; do
 	strip -S -o "/build/payload/$f" "$f"
+done
+# As a program's author would, but for the library, which is not installed.
+mkdir /build/payload/examples
+for f in append write_flush; do
+	gcc -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/include \
+		-o "/build/payload/examples/$f" "/src/examples/$f.c" \
+		prov/verbs/.libs/libshim.a prov/core/.libs/libcore.a \
+		-lpmem2 -libverbs -lpthread
 done
 # FLUSH came with rdma-core 45.
 if grep -q ibv_wr_flush /usr/include/infiniband/verbs.h; then

@@ -4,7 +4,10 @@
 
 # rows: slot and row of each pair on this machine; a slot is the row's number
 rows() {
-	grep -v '^#' methods | awk -v d="$domain" '$1 == d { print NR - 1, $0 }'
+	flush=
+	[ ! -x flush ] || flush=+flush
+	grep -v '^#' methods | awk -v d="$domain" -v f="$domain$flush" \
+		'$1 == d || $1 == f { print NR - 1, $0 }'
 }
 
 # pool KIND SLOT
@@ -32,6 +35,13 @@ start() {
 		if [ $((seed % 2)) = 1 ] || [ -n "$fault" ]; then
 			unset FI_OFI_RPMEM_INLINE
 			export FI_PROVIDER_PATH="$here/fabtests/fault/.libs"
+		fi
+		# Its sides have to know of each other; both choose the method.
+		if [ "$over" = shim ]; then
+			cut=$here/fabtests/vm/shim_cut${fault:+_faults}
+			mkfifo "back$slot"
+			export RPMEM_BACK="back$slot" RPMEM_FAULT="$fault" \
+				FI_OFI_RPMEM_METHOD="$how"
 		fi
 		"$cut" --initiator 9 "$seed" "$slot" $((seed % 300 + 20)) \
 			<"card$slot" >"enough$slot" 9<>"$acks" &

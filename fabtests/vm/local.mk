@@ -9,12 +9,31 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/rivals.sh fabtests/vm/trace.sh fabtests/vm/trace.awk
 
 # The shim over the guest's device.
-EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh
+EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh \
+	fabtests/vm/ends.c fabtests/vm/ends.h \
+	fabtests/vm/shim_cost.c fabtests/vm/shim_cut.c
 if HAVE_VERBS
 check_PROGRAMS += fabtests/vm/shim
 fabtests_vm_shim_SOURCES = fabtests/vm/shim.c
 fabtests_vm_shim_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_LDADD = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS)
+check_PROGRAMS += fabtests/vm/shim_cost fabtests/vm/shim_cut
+fabtests_vm_shim_cost_SOURCES = fabtests/vm/shim_cost.c fabtests/vm/ends.c \
+	fabtests/vm/ends.h
+fabtests_vm_shim_cost_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+fabtests_vm_shim_cost_LDADD = $(fabtests_vm_shim_LDADD)
+fabtests_vm_shim_cut_SOURCES = fabtests/vm/shim_cut.c fabtests/vm/ends.c \
+	fabtests/vm/ends.h fabtests/fault/record.h
+fabtests_vm_shim_cut_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
+fabtests_vm_shim_cut_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+fabtests_vm_shim_cut_LDADD = $(fabtests_vm_shim_LDADD)
+# The same with fault points.
+check_PROGRAMS += fabtests/vm/shim_cut_faults
+fabtests_vm_shim_cut_faults_SOURCES = $(fabtests_vm_shim_cut_SOURCES) \
+	$(shim_sources) $(core_sources)
+fabtests_vm_shim_cut_faults_CPPFLAGS = $(fabtests_vm_shim_cut_CPPFLAGS) -DRP_FAULTS
+fabtests_vm_shim_cut_faults_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+fabtests_vm_shim_cut_faults_LDADD = $(PMEM2_LIBS) $(VERBS_LIBS) -lpthread
 endif
 
 # What judges the packets of a guest, without one.

@@ -21,6 +21,21 @@ for size in 64 4096; do
 	said $out
 done
 
+# What ibv_rpmem_wr_flush() costs where the device flushes: one run of both.
+note "FLUSH through the shim"
+if [ -x flush ]; then
+	# shellcheck disable=SC2086
+	$first timeout -k 1 $patience "$here/fabtests/vm/shim_cost" rxe0 1 \
+		"$dax" "${flushes:-500}" --json /tmp/shim_cost.json >$out 2>&1
+	said $out
+	said /tmp/shim_cost.json
+	good=ok
+	grep -q '^shim_native_vs_wr_flush [0-9.]* <= ' $out || good="not ok"
+	report "$good" "FLUSH, and through the shim"
+else
+	skip "FLUSH, and through the shim" "rdma-core of this release has none"
+fi
+
 # suite METHOD METRICS VARIABLE...: each of these metrics is a number
 suite() {
 	method=$1 metrics=$2

@@ -47,3 +47,24 @@ else
 	over read A=1
 	t "shim, the same without being told" diff /tmp/log.read /tmp/log.send
 fi
+
+# example WANTED NAME ARG...: what the initiator says; the target ends with it
+example() {
+	want=$1 name=$2
+	shift 2
+	env "${agent:-A=1}" timeout 60 "$here/examples/$name" rxe0 1 7471 \
+		"$dax" >$out.target 2>&1 &
+	target=$!
+	for _ in $(seq 100); do
+		grep -q ':1D2F 00000000:0000 0A' /proc/net/tcp && break
+		sleep 0.1
+	done
+	env "${agent:-A=1}" timeout 60 "$here/examples/$name" rxe0 1 7471 \
+		127.0.0.1 "$@" >$out 2>&1
+	wait $target || echo "the target ended with $?" >>$out
+	note "$(head -1 $out)"
+	is "the example $name" "$(sed 1d $out | tr '\n' ' ')" "$want "
+}
+example durable write_flush "something to keep"
+example "durable up to byte 12 durable up to byte 16" append one two
+example "durable up to byte 22" append three

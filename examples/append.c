@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A log at another machine: its first 8 bytes say where the next record goes,
+ * and are written when the record is durable. Whenever the power goes, all that
+ * they count is there.
+ *
+ *   append rxe0 1 7471 LOG                at the target; LOG: devdax
+ *   append rxe0 1 7471 HOST TEXT...       appends each TEXT
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "rc.h"
+
+#define LEN (2u << 20)
+
+static void target(struct rc *c, int fd, const char *path)
+{
+	int log = open(path, O_RDWR);
+	void *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+		       MAP_SHARED_VALIDATE | MAP_SYNC, log, 0);
+
+	CHECK(p != MAP_FAILED);
+	/* What is no log becomes an empty one. */
+	if (*(uint64_t *)p < sizeof(uint64_t) || *(uint64_t *)p > LEN)
+		*(uint64_t *)p = 0;
+	rc_serve(c, fd, p, LEN);
+}
+
+/* Of both sides' bytes: the tail as it was read, and a record. */
+struct local {
+	uint64_t tail;
+	char record[4096];
+};
+
+static uint64_t read_tail(struct rc *c, const struct rc_region *r,
+			  struct local *l, uint32_t lkey)
+{
+	/* Builders of the queue pair's own, polled here as the rest is. */
+	ibv_rpmem_wr_start(c->rqp);
+	c->ex->wr_id = 1;
+	c->ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_read(c->ex, r->rkey, r->addr);
+	ibv_wr_set_sge(c->ex, lkey, (uintptr_t)&l->tail, sizeof(l->tail));
+	CHECK(!ibv_rpmem_wr_complete(c->rqp));
+	rc_wait(c);
+	return l->tail ? l->tail : sizeof(l->tail);
+}
+
+/* Record, flush; tail, flush: one batch, and one round trip less to wait for.
+ */
+static uint64_t append(struct rc *c, const struct rc_region *r,
+		       const struct local *l, uint32_t lkey, uint64_t tail,
+		       size_t len)
+{
+	const uint64_t next = tail + len;
+
+	ibv_rpmem_wr_start(c->rqp);
+	c->ex->wr_id = 1;
+	c->ex->wr_flags = 0;
+	ibv_wr_rdma_write(c->ex, r->rkey, r->addr + tail);
+	ibv_wr_set_sge(c->ex, lkey, (uintptr_t)l->record, (uint32_t)len);
+	c->rqp->wr_id = 2;
+	c->rqp->wr_flags = 0;
+	ibv_rpmem_wr_flush(c->rqp, r->rkey, r->addr + tail, len,
+			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
+	ibv_rpmem_wr_atomic_write(c->rqp, r->rkey, r->addr, &next);
+	c->rqp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_rpmem_wr_flush(c->rqp, r->rkey, r->addr, sizeof(next),
+			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
+	CHECK(!ibv_rpmem_wr_complete(c->rqp));
+	rc_wait(c);
+	return next;
+}
+
+static void initiator(struct rc *c, int fd, char **text)
+{
+	static struct local l;
+	struct ibv_mr *mr =
+		ibv_reg_mr(c->pd, &l, sizeof(l), IBV_ACCESS_LOCAL_WRITE);
+	struct rc_region region;
+	uint64_t tail;
+
+	CHECK(mr);
+	rc_region(c, fd, &region);
+	tail = read_tail(c, &region, &l, mr->lkey);
+	for (; *text; text++) {
+		size_t len = strlen(*text);
+
+		if (len >= sizeof(l.record) || len >= LEN - tail) {
+			fprintf(stderr, "too long\n");
+			exit(1);
+		}
+		memcpy(l.record, *text, len);
+		l.record[len++] = '\n';
+		tail = append(c, &region, &l, mr->lkey, tail, len);
+		printf("durable up to byte %llu\n", (unsigned long long)tail);
+	}
+	ibv_dereg_mr(mr);
+}
+
+int main(int argc, char **argv)
+{
+	const int asks = argc > 5;
+	struct rc c;
+	int fd;
+
+	if (argc < 5) {
+		fprintf(stderr,
+			"usage: %s DEVICE GID-INDEX PORT LOG | "
+			"DEVICE GID-INDEX PORT HOST TEXT...\n",
+			argv[0]);
+		return 2;
+	}
+	fd = rc_meet(asks ? argv[4] : NULL, argv[3]);
+	rc_open(&c, argv[1], atoi(argv[2]), asks ? 0 : RC_FLUSHES);
+	rc_connect(&c, fd);
+	if (asks)
+		initiator(&c, fd, argv + 5);
+	else
+		target(&c, fd, argv[4]);
+	rc_close(&c);
+	return 0;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the examples share: one reliable connection, with the shim at each end.
+ */
+#include <infiniband/rpmem.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define RC_PORT 1
+#define RC_OPEN                                                                \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
+	 IBV_ACCESS_REMOTE_READ)
+#define RC_FLUSHES                                                             \
+	(IBV_RPMEM_ACCESS_FLUSH_GLOBAL | IBV_RPMEM_ACCESS_FLUSH_PERSISTENT)
+
+struct rc {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_qp_ex *ex;
+	struct ibv_rpmem_cq *rcq;
+	struct ibv_rpmem_qp *rqp;
+	int gid_index;
+	int flushes; /* those that the device does by itself */
+};
+
+/* What the target tells of its region. */
+struct rc_region {
+	struct ibv_rpmem_desc desc;
+	uint64_t addr;
+	uint32_t rkey;
+};
+
+#define CHECK(good)                                                            \
+	do {                                                                   \
+		if (!(good)) {                                                 \
+			perror(#good);                                         \
+			exit(1);                                               \
+		}                                                              \
+	} while (0)
+
+/* The other program: host NULL waits for it, else it is called. */
+static inline int rc_meet(const char *host, const char *service)
+{
+	struct addrinfo hints = {.ai_flags = host ? 0 : AI_PASSIVE,
+				 .ai_family = AF_INET,
+				 .ai_socktype = SOCK_STREAM};
+	struct addrinfo *to;
+	const int on = 1;
+	int fd;
+
+	CHECK(!getaddrinfo(host, service, &hints, &to));
+	fd = socket(to->ai_family, to->ai_socktype, 0);
+	CHECK(fd >= 0);
+	if (host) {
+		CHECK(!connect(fd, to->ai_addr, to->ai_addrlen));
+	} else {
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		CHECK(!bind(fd, to->ai_addr, to->ai_addrlen) && !listen(fd, 1));
+		fd = accept(fd, NULL, NULL);
+		CHECK(fd >= 0);
+	}
+	freeaddrinfo(to);
+	return fd;
+}
+
+static inline void rc_swap(int fd, const void *mine, void *theirs, size_t len)
+{
+	CHECK(send(fd, mine, len, 0) == (ssize_t)len);
+	CHECK(recv(fd, theirs, len, MSG_WAITALL) == (ssize_t)len);
+}
+
+/* access: RC_FLUSHES at the target, 0 at the initiator. */
+static inline void rc_open(struct rc *c, const char *device, int gid_index,
+			   unsigned int access)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 16,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE |
+				  IBV_QP_EX_WITH_RDMA_READ |
+				  IBV_RPMEM_QP_EX_WITH_FLUSH,
+	};
+	struct ibv_rpmem_qp_attr how = {.access = access};
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	CHECK(list);
+	memset(c, 0, sizeof(*c));
+	c->gid_index = gid_index;
+	for (int i = 0; list[i] && !c->ctx; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), device))
+			c->ctx = ibv_open_device(list[i]);
+	CHECK(c->ctx);
+	c->pd = ibv_alloc_pd(c->ctx);
+	c->cq = ibv_create_cq(c->ctx, 64, NULL, NULL, 0);
+	CHECK(c->pd && c->cq);
+	attr.pd = c->pd;
+	attr.send_cq = attr.recv_cq = c->cq;
+	c->qp = ibv_create_qp_ex(c->ctx, &attr);
+	c->flushes = c->qp ? RC_FLUSHES : 0;
+	if (!c->qp) { /* a device that does not flush by itself */
+		attr.send_ops_flags &= ~(uint64_t)IBV_RPMEM_QP_EX_WITH_FLUSH;
+		c->qp = ibv_create_qp_ex(c->ctx, &attr);
+	}
+	CHECK(c->qp);
+	c->ex = ibv_qp_to_qp_ex(c->qp);
+	how.send_ops_flags = attr.send_ops_flags;
+	c->rcq = ibv_rpmem_attach_cq(c->cq);
+	CHECK(c->rcq);
+	c->rqp = ibv_rpmem_attach_qp(c->qp, c->rcq, &how);
+	CHECK(c->rqp);
+}
+
+/* Both queue pairs, and then what leads to the agents beside them. */
+static inline void rc_connect(struct rc *c, int fd)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+				   .port_num = RC_PORT};
+	struct ibv_rpmem_addr addr, peer_addr;
+	struct {
+		union ibv_gid gid;
+		uint32_t qp_num;
+	} mine = {.qp_num = c->qp->qp_num}, theirs;
+	struct ibv_port_attr port;
+
+	CHECK(!ibv_query_port(c->ctx, RC_PORT, &port) &&
+	      !ibv_query_gid(c->ctx, RC_PORT, c->gid_index, &mine.gid));
+	rc_swap(fd, &mine, &theirs, sizeof(mine));
+	/* The kernel takes FLUSH bits from devices that have them only. */
+	attr.qp_access_flags = (unsigned int)(RC_OPEN | c->flushes);
+	CHECK(!ibv_modify_qp(c->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				     IBV_QP_ACCESS_FLAGS));
+	attr.qp_state = IBV_QPS_RTR;
+	attr.path_mtu = port.active_mtu;
+	attr.dest_qp_num = theirs.qp_num;
+	attr.max_dest_rd_atomic = 1; /* a flush may be a read */
+	attr.min_rnr_timer = 12;
+	attr.ah_attr.is_global = 1;
+	attr.ah_attr.port_num = RC_PORT;
+	attr.ah_attr.dlid = port.lid;
+	attr.ah_attr.grh.dgid = theirs.gid;
+	attr.ah_attr.grh.sgid_index = (uint8_t)c->gid_index;
+	attr.ah_attr.grh.hop_limit = 64;
+	CHECK(!ibv_modify_qp(c->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				     IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER));
+	attr.qp_state = IBV_QPS_RTS;
+	attr.timeout = 14;
+	attr.retry_cnt = 6; /* 7 may mean for ever */
+	attr.rnr_retry = 7;
+	attr.max_rd_atomic = 1;
+	CHECK(!ibv_modify_qp(c->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				     IBV_QP_MAX_QP_RD_ATOMIC));
+	CHECK(!ibv_rpmem_get_addr(c->rqp, &addr));
+	rc_swap(fd, &addr, &peer_addr, sizeof(addr));
+	CHECK(!ibv_rpmem_connect(c->rqp, &peer_addr));
+}
+
+/* The target: give len bytes at addr to the peer, until it goes away. */
+static inline void rc_serve(struct rc *c, int fd, void *addr, size_t len)
+{
+	struct ibv_rpmem_mr *mr =
+		ibv_rpmem_reg_mr(c->pd, addr, len, RC_OPEN | RC_FLUSHES);
+	struct rc_region region = {.addr = (uintptr_t)addr};
+	char c1;
+
+	CHECK(mr);
+	region.rkey = mr->mr->rkey;
+	CHECK(!ibv_rpmem_get_desc(mr, c->rqp, &region.desc));
+	CHECK(send(fd, &region, sizeof(region), 0) == sizeof(region));
+	/* The agent, a thread of the library, does what there is to do. */
+	while (recv(fd, &c1, 1, 0) > 0)
+		;
+	CHECK(!ibv_rpmem_dereg_mr(mr));
+}
+
+/* The initiator: what it was given, and how it will be flushed. */
+static inline void rc_region(struct rc *c, int fd, struct rc_region *region)
+{
+	struct ibv_rpmem_region_attr how;
+
+	CHECK(recv(fd, region, sizeof(*region), MSG_WAITALL) ==
+	      sizeof(*region));
+	CHECK(!ibv_rpmem_add_region(c->rqp, &region->desc));
+	CHECK(!ibv_rpmem_query_region(c->rqp, region->rkey, &how));
+	printf("flushed by %s, survives %s\n", how.persistent, how.survives);
+}
+
+/* The one that was signaled, whatever it was. */
+static inline void rc_wait(struct rc *c)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while (!(n = ibv_rpmem_poll_cq(c->rcq, 1, &wc)))
+		;
+	if (n < 0 || wc.status != IBV_WC_SUCCESS) {
+		fprintf(stderr, "%s\n",
+			n < 0 ? "ibv_rpmem_poll_cq"
+			      : ibv_wc_status_str(wc.status));
+		exit(1);
+	}
+}
+
+static inline void rc_close(struct rc *c)
+{
+	CHECK(!ibv_rpmem_detach_qp(c->rqp));
+	CHECK(!ibv_destroy_qp(c->qp));
+	CHECK(!ibv_rpmem_detach_cq(c->rcq));
+	CHECK(!ibv_destroy_cq(c->cq));
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A write, made durable at another machine:
+ *
+ *   write_flush rxe0 1 7471 POOL          at the target; POOL: a file or devdax
+ *   write_flush rxe0 1 7471 HOST TEXT     writes TEXT to its beginning
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "rc.h"
+
+#define LEN (2u << 20)
+
+static void target(struct rc *c, int fd, const char *path)
+{
+	int pool = open(path, O_RDWR);
+	void *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+		       MAP_SHARED_VALIDATE | MAP_SYNC, pool, 0);
+
+	/* Where there is no DAX, the page cache is in between. */
+	if (p == MAP_FAILED)
+		p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, pool,
+			 0);
+	CHECK(p != MAP_FAILED);
+	rc_serve(c, fd, p, LEN);
+}
+
+static void initiator(struct rc *c, int fd, char *text)
+{
+	const size_t len = strlen(text) + 1;
+	struct ibv_mr *mr =
+		ibv_reg_mr(c->pd, text, len, IBV_ACCESS_LOCAL_WRITE);
+	struct rc_region region;
+
+	CHECK(mr);
+	rc_region(c, fd, &region);
+	/* One batch: the write, which nobody asks about, and its flush. */
+	ibv_rpmem_wr_start(c->rqp);
+	c->ex->wr_id = 1;
+	c->ex->wr_flags = 0;
+	ibv_wr_rdma_write(c->ex, region.rkey, region.addr);
+	ibv_wr_set_sge(c->ex, mr->lkey, (uintptr_t)text, (uint32_t)len);
+	c->rqp->wr_id = 2;
+	c->rqp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_rpmem_wr_flush(c->rqp, region.rkey, region.addr, len,
+			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
+	CHECK(!ibv_rpmem_wr_complete(c->rqp));
+	rc_wait(c);
+	puts("durable");
+	ibv_dereg_mr(mr);
+}
+
+int main(int argc, char **argv)
+{
+	const int asks = argc == 6;
+	struct rc c;
+	int fd;
+
+	if (argc != 5 && argc != 6) {
+		fprintf(stderr,
+			"usage: %s DEVICE GID-INDEX PORT POOL | "
+			"DEVICE GID-INDEX PORT HOST TEXT\n",
+			argv[0]);
+		return 2;
+	}
+	fd = rc_meet(asks ? argv[4] : NULL, argv[3]);
+	rc_open(&c, argv[1], atoi(argv[2]), asks ? 0 : RC_FLUSHES);
+	rc_connect(&c, fd);
+	if (asks)
+		initiator(&c, fd, argv[5]);
+	else
+		target(&c, fd, argv[4]);
+	rc_close(&c);
+	return 0;
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Appends records through the verbs shim until the power goes. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ends.h"
+#include "fault/record.h"
+
+/*
+ * The sides of a pair as powercut.c has them, and records that its --check
+ * looks for: shim_cut --target POOL@N SEED, shim_cut --initiator FD SEED SLOT
+ * ENOUGH. RPMEM_BACK names a fifo from the initiator to the target.
+ * RPMEM_FAULT=skip-flush where the device flushes: it is asked for a flush that
+ * writes nothing back. (An agent's is skipped by the build with fault points.)
+ */
+#define POOL	(1u << 20)
+#define DEVICE	(2u << 20) /* what devdax maps */
+#define RECORDS (POOL / sizeof(struct record))
+#define BATCH	8
+#define WINDOW	8
+#define SENDS	(4 * BATCH * WINDOW)
+#define NAME	"rxe0"
+#define GID	1
+
+/* From the target, to it, and from it when it knows who asks. */
+struct first {
+	uint32_t qp_num, rkey;
+	uint64_t at;
+};
+struct answer {
+	uint32_t qp_num;
+	struct ibv_rpmem_addr addr;
+};
+struct second {
+	struct ibv_rpmem_addr addr;
+	struct ibv_rpmem_desc desc;
+};
+
+static struct ends_device device;
+static struct ends_end end;
+static struct ibv_rpmem_cq *cq;
+static struct ibv_rpmem_qp *qp;
+static uint64_t rng_state;
+
+static uint64_t rng(uint64_t below)
+{
+	rng_state += 1;
+	return mix(rng_state) % below;
+}
+
+static void put(int fd, const void *what, size_t len)
+{
+	if (write(fd, what, len) != (ssize_t)len)
+		ends_die("the other side");
+}
+
+static void get(int fd, void *what, size_t len)
+{
+	if (read(fd, what, len) != (ssize_t)len)
+		ends_die("the other side");
+}
+
+static void must(const char *what, int err)
+{
+	errno = err;
+	if (err)
+		ends_die("%s", what);
+}
+
+static int back(int flags)
+{
+	const char *path = getenv("RPMEM_BACK");
+	int fd = path ? open(path, flags) : -1;
+
+	if (fd < 0)
+		ends_die("RPMEM_BACK");
+	return fd;
+}
+
+static void attach(unsigned int access)
+{
+	struct ibv_rpmem_qp_attr attr = {.access = access};
+
+	ends_device(&device, NAME, GID);
+	ends_make(&end, &device, SENDS);
+	attr.send_ops_flags = end.send_ops;
+	cq = ibv_rpmem_attach_cq(end.cq);
+	if (!cq)
+		ends_die("ibv_rpmem_attach_cq");
+	qp = ibv_rpmem_attach_qp(end.qp, cq, &attr);
+	if (!qp)
+		ends_die("ibv_rpmem_attach_qp");
+}
+
+/* --- the target: maps the pool, and its agent does the rest --- */
+
+static int target(char *pool)
+{
+	char *slot = strchr(pool, '@'), *map;
+	struct first first;
+	struct answer answer;
+	struct second second;
+	struct ibv_rpmem_mr *mr;
+	int fd, from;
+
+	if (!slot)
+		return 2;
+	*slot++ = 0;
+	fd = open(pool, O_RDWR);
+	map = mmap(NULL, DEVICE, PROT_READ | PROT_WRITE,
+		   MAP_SHARED_VALIDATE | MAP_SYNC, fd,
+		   (off_t)DEVICE * atoi(slot));
+	if (fd < 0 || map == MAP_FAILED)
+		ends_die("%s", pool);
+	attach(ENDS_PERSISTENT);
+	mr = ibv_rpmem_reg_mr(device.pd, map, POOL, ENDS_OPEN | ENDS_FLUSHES);
+	if (!mr)
+		ends_die("ibv_rpmem_reg_mr");
+	first = (struct first){end.qp->qp_num, mr->mr->rkey, (uintptr_t)map};
+	put(STDOUT_FILENO, &first, sizeof(first));
+	from = back(O_RDONLY);
+	get(from, &answer, sizeof(answer));
+	ends_join(&end, &device, answer.qp_num, ENDS_OPEN | ENDS_FLUSHES);
+	must("ibv_rpmem_get_addr", ibv_rpmem_get_addr(qp, &second.addr));
+	must("ibv_rpmem_connect", ibv_rpmem_connect(qp, &answer.addr));
+	must("ibv_rpmem_get_desc", ibv_rpmem_get_desc(mr, qp, &second.desc));
+	put(STDOUT_FILENO, &second, sizeof(second));
+	for (;;)
+		pause();
+}
+
+/* --- the initiator: appends until it is killed --- */
+
+struct batch {
+	uint64_t first;
+	unsigned int n, waits;
+	bool failed;
+};
+
+static volatile uint8_t *acked;
+static uint64_t acked_count, acked_enough;
+static struct first at;
+static struct ibv_mr *from;
+static struct record *records;
+static bool by_device, skips;
+
+static void settle(struct batch *b, bool ok)
+{
+	b->failed |= !ok;
+	if (--b->waits || b->failed)
+		return;
+	for (unsigned int i = 0; i < b->n; i++) {
+		acked[b->first + i] = 1;
+		if (++acked_count == acked_enough)
+			put(STDOUT_FILENO, "enough\n", 7);
+	}
+}
+
+static void reap(void)
+{
+	struct ibv_wc wc;
+	int n = ibv_rpmem_poll_cq(cq, 1, &wc);
+
+	if (n < 0)
+		ends_die("ibv_rpmem_poll_cq");
+	/* Others have to get to theirs. */
+	if (!n)
+		sched_yield();
+	if (n && wc.status)
+		fprintf(stderr, "%s\n", ibv_wc_status_str(wc.status));
+	if (n && wc.wr_id)
+		settle((struct batch *)(uintptr_t)wc.wr_id, !wc.status);
+}
+
+static uint64_t place(uint64_t i)
+{
+	return at.at + i * sizeof(struct record);
+}
+
+/* Of record i, these bytes. */
+static void write_record(uint64_t i, size_t off, size_t len)
+{
+	end.ex->wr_id = 0;
+	end.ex->wr_flags = 0;
+	ibv_wr_rdma_write(end.ex, at.rkey, place(i) + off);
+	ibv_wr_set_sge(end.ex, from->lkey, (uintptr_t)&records[i] + off,
+		       (uint32_t)len);
+}
+
+static void flush(struct batch *b, uint64_t i, unsigned int n, bool told)
+{
+	qp->wr_id = told ? (uintptr_t)b : 0;
+	qp->wr_flags = told ? IBV_SEND_SIGNALED : 0;
+	ibv_rpmem_wr_flush(qp, at.rkey, place(i), n * sizeof(struct record),
+			   skips ? IBV_RPMEM_FLUSH_GLOBAL
+				 : IBV_RPMEM_FLUSH_PERSISTENT,
+			   IBV_RPMEM_FLUSH_RANGE);
+}
+
+/* The last word of a record by an atomic write, when the rest is durable. */
+static void append_tail(struct batch *b, uint64_t i)
+{
+	write_record(i, 0, sizeof(struct record) - sizeof(uint64_t));
+	flush(b, i, 1, false);
+	qp->wr_id = 0;
+	qp->wr_flags = 0;
+	ibv_rpmem_wr_atomic_write(qp, at.rkey,
+				  place(i) + offsetof(struct record, sum),
+				  &records[i].sum);
+	flush(b, i, 1, true);
+	b->waits++;
+}
+
+static void append(struct batch *b, int way)
+{
+	ibv_rpmem_wr_start(qp);
+	if (way == 2 && by_device) {
+		for (unsigned int i = 0; i < b->n; i++)
+			append_tail(b, b->first + i);
+	} else {
+		for (unsigned int i = 0; i < b->n; i++)
+			write_record(b->first + i, 0, sizeof(struct record));
+		/* Each by its own, or all by one. */
+		b->waits = way ? b->n : 1;
+		if (!way)
+			flush(b, b->first, b->n, true);
+		for (unsigned int i = 0; way && i < b->n; i++)
+			flush(b, b->first + i, 1, true);
+	}
+	must("a batch", ibv_rpmem_wr_complete(qp));
+}
+
+static int initiator(int ack_fd, uint64_t seed, int slot)
+{
+	static struct batch window[WINDOW];
+	const char *fault = getenv("RPMEM_FAULT");
+	struct ibv_rpmem_region_attr how;
+	struct second second;
+	struct answer answer;
+	uint64_t next = 0;
+
+	rng_state = seed + 1;
+	acked = mmap(NULL, RECORDS, PROT_READ | PROT_WRITE, MAP_SHARED, ack_fd,
+		     (off_t)((size_t)slot * RECORDS));
+	records = aligned_alloc(4096, POOL);
+	if (acked == MAP_FAILED || !records)
+		ends_die("memory");
+	for (uint64_t i = 0; i < RECORDS; i++)
+		record_make(&records[i], seed, i + 1);
+	attach(0);
+	from = ibv_reg_mr(device.pd, records, POOL, IBV_ACCESS_LOCAL_WRITE);
+	if (!from)
+		ends_die("ibv_reg_mr");
+	get(STDIN_FILENO, &at, sizeof(at));
+	ends_join(&end, &device, at.qp_num, ENDS_OPEN);
+	answer.qp_num = end.qp->qp_num;
+	must("ibv_rpmem_get_addr", ibv_rpmem_get_addr(qp, &answer.addr));
+	put(back(O_WRONLY), &answer, sizeof(answer));
+	get(STDIN_FILENO, &second, sizeof(second));
+	must("ibv_rpmem_connect", ibv_rpmem_connect(qp, &second.addr));
+	must("ibv_rpmem_add_region", ibv_rpmem_add_region(qp, &second.desc));
+	must("ibv_rpmem_query_region",
+	     ibv_rpmem_query_region(qp, at.rkey, &how));
+	fprintf(stderr, "flushed by %s\n", how.persistent);
+	by_device = end.send_ops & (1u << 12);
+	skips = fault && !strcmp(fault, "skip-flush") &&
+		!strcmp(how.persistent, "native");
+	for (unsigned int i = 0; next < RECORDS; i++) {
+		struct batch *b = &window[i % WINDOW];
+
+		while (b->waits)
+			reap();
+		*b = (struct batch){.first = next, .n = 1 + rng(BATCH)};
+		if (b->n > RECORDS - next)
+			b->n = RECORDS - next;
+		append(b, (int)rng(3));
+		next += b->n;
+		/* From now on it is enough to be under way. */
+		if (acked_count >= acked_enough)
+			usleep(20000);
+	}
+	for (;;)
+		reap();
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4 && !strcmp(argv[1], "--target"))
+		return target(argv[2]);
+	if (argc == 6 && !strcmp(argv[1], "--initiator")) {
+		acked_enough = strtoull(argv[5], NULL, 10);
+		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10),
+				 atoi(argv[4]));
+	}
+	fprintf(stderr, "usage: shim_cut --target POOL@N SEED | --initiator FD "
+			"SEED SLOT ENOUGH\n");
+	return 2;
+}
