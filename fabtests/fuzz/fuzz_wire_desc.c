@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Any bytes as a descriptor or a side's address: written as the same bytes. */
+/* Any bytes as a descriptor, a side's address or a message of the preload:
+ * written as the same bytes. */
 #include <errno.h>
 #include <stdbool.h>
 
-#include "core/wire_desc.h"
+#include "core/wire_meet.h"
 #include "fuzz.h"
 
 static void seal(uint8_t *buf, size_t len)
@@ -56,14 +57,44 @@ static void one_side(const uint8_t *buf)
 	free(msg);
 }
 
-/* The first byte: the checksum is made to fit (1); not a descriptor (2). */
+static void one_meet(const uint8_t *buf)
+{
+	uint8_t *msg = fuzz_exact(buf, RP_MEET_LEN);
+	struct rp_meet m = {.rkey = 99};
+	int ret = rp_meet_get(msg, &m);
+
+	free(msg);
+	if (ret) {
+		MUST(ret == -EBADMSG || ret == -EPROTONOSUPPORT);
+		MUST(m.rkey == 99);
+		return;
+	}
+	MUST(m.type >= RP_MEET_CALL && m.type <= RP_MEET_BYE);
+	MUST(m.type != RP_MEET_TOLD || m.desc.rkey == m.rkey);
+	msg = malloc(RP_MEET_LEN);
+	MUST(!rp_meet_put(msg, &m) && !memcmp(msg, buf, RP_MEET_LEN));
+	free(msg);
+}
+
+/*
+ * The first byte: the checksum is made to fit (1), that of what is inside too
+ * (8); not a descriptor (2); a message (4).
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t buf[RP_DESC_LEN];
+	uint8_t buf[RP_MEET_LEN];
 	struct fuzz_in in = {.p = data, .left = size};
 	const uint8_t what = fuzz_u8(&in);
 
 	fuzz_bytes(&in, buf, sizeof(buf));
+	if (what & 4) {
+		if (what & 8)
+			seal(buf + 56, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
+		if (what & 1)
+			seal(buf, RP_MEET_LEN);
+		one_meet(buf);
+		return 0;
+	}
 	if (what & 1)
 		seal(buf, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
 	if (what & 2)

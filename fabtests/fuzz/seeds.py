@@ -177,6 +177,15 @@ wire_desc = {
     "unsealed": b"\0" + desc[1:],
     "side": b"\3" + struct.pack("<4sHH4I4x4x", b"RPMA", 1, 32, 7, 8, 9, 10),
 }
+meet = struct.Struct("<4s4H3I16s16s64s4x4x")
+wire_desc["call"] = b"\x0f" + meet.pack(b"RPMM", 1, 128, 1, 0, 0, 17, 7,
+                                        b"a" * 16, b"b" * 16,
+                                        wire_desc["side"][1:])
+wire_desc["told"] = b"\x0d" + meet.pack(b"RPMM", 1, 128, 5, 0, 7, 0, 0,
+                                        bytes(16), bytes(16),
+                                        desc[1:])
+wire_desc["gone"] = b"\5" + meet.pack(b"RPMM", 1, 128, 6, 0, 7, 0, 0,
+                                      bytes(16), bytes(16), bytes(64))
 
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
                     ("setup", setup), ("setup_client", setup_client),

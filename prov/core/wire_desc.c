@@ -23,8 +23,9 @@ enum {
 	SIDE_CRC = RP_SIDE_LEN - 4,
 };
 
-static uint32_t crc32(const uint8_t *p, size_t n)
+uint32_t rp_crc32(const void *buf, size_t n)
 {
+	const uint8_t *p = buf;
 	uint32_t c = ~0u;
 
 	for (size_t i = 0; i < n; i++) {
@@ -52,7 +53,7 @@ static bool good_key(const struct rp_desc *d)
 /* Magic, version and length, and the checksum behind them. */
 static int whole(const uint8_t *p, uint32_t magic, size_t len)
 {
-	if (get32(p, len - 4) != crc32(p, len - 4) || get32(p, 0) != magic ||
+	if (get32(p, len - 4) != rp_crc32(p, len - 4) || get32(p, 0) != magic ||
 	    get16(p, 6) != len)
 		return -EBADMSG;
 	return get16(p, 4) == VERSION ? 0 : -EPROTONOSUPPORT;
@@ -93,7 +94,7 @@ int rp_desc_put(void *buf, const struct rp_desc *d)
 	put16(p, MASKS + 2, d->qp);
 	put16(p, MASKS + 4, d->native);
 	put64(p, KEY, d->key);
-	put32(p, CRC, crc32(p, CRC));
+	put32(p, CRC, rp_crc32(p, CRC));
 	return 0;
 }
 
@@ -148,7 +149,7 @@ int rp_side_put(void *buf, const struct rp_side *s)
 	put32(p, 12, s->asks);
 	put32(p, 16, s->serves);
 	put32(p, 20, s->psn);
-	put32(p, SIDE_CRC, crc32(p, SIDE_CRC));
+	put32(p, SIDE_CRC, rp_crc32(p, SIDE_CRC));
 	return 0;
 }
 

@@ -64,6 +64,9 @@ int rp_desc_put(void *buf, const struct rp_desc *d);
  */
 int rp_desc_get(const void *buf, struct rp_desc *d);
 
+/* That of zlib. */
+uint32_t rp_crc32(const void *buf, size_t n);
+
 /*
  * Where an end has its side queue pairs, by which the other end's agent is
  * asked; either may be missing:
