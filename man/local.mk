@@ -13,8 +13,12 @@ shim_links = dereg_mr=reg_mr detach_cq=attach_cq poll_cq=attach_cq \
 	detach_qp=attach_qp connect=get_addr add_region=get_desc \
 	del_region=get_desc query_region=get_desc wr_start=wr_flush \
 	wr_complete=wr_flush wr_abort=wr_flush
+EXTRA_DIST += man/ibv_rpmem_preload.7
+if HAVE_PRELOAD
+preload_mans = man/ibv_rpmem_preload.7
+endif
 if HAVE_VERBS
-man_MANS = $(shim_mans)
+man_MANS = $(shim_mans) $(preload_mans)
 install-data-local:
 	$(MKDIR_P) $(DESTDIR)$(man3dir)
 	cd $(DESTDIR)$(man3dir) && for l in $(shim_links); do \

@@ -15,6 +15,19 @@ fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
 # What reached the medium, decided outside the code under test.
+# The same of the preload, for the guest.
+if HAVE_PRELOAD
+check_LTLIBRARIES += fabtests/fault/libibvrpmem_preload-fault.la
+fabtests_fault_libibvrpmem_preload_fault_la_SOURCES = $(pre_sources) \
+	$(shim_sources) $(core_sources)
+fabtests_fault_libibvrpmem_preload_fault_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+fabtests_fault_libibvrpmem_preload_fault_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+fabtests_fault_libibvrpmem_preload_fault_la_LDFLAGS = $(preload_ldflags) \
+	-rpath /nowhere
+fabtests_fault_libibvrpmem_preload_fault_la_LIBADD = $(PMEM2_LIBS) \
+	$(VERBS_LIBS) -lpthread -ldl
+endif
+
 check_LTLIBRARIES += fabtests/fault/libshadow.la
 fabtests_fault_libshadow_la_SOURCES = fabtests/fault/shadow.c
 fabtests_fault_libshadow_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere

@@ -196,7 +196,7 @@ make_tests() {
 	mkdir -p "$out"
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
 	cp "$here/lib.sh" "$here/flush.sh" "$here/shim.sh" \
-		"$here/verbs.sh" \
+		"$here/preload.sh" "$here/verbs.sh" \
 		"$here/lives.sh" "$here/sides.sh" "$here/methods" \
 		"$here/rivals.sh" \
 		"$here/trace.sh" "$here/trace.awk" \

@@ -57,5 +57,14 @@ done
 if grep -q ibv_wr_flush /usr/include/infiniband/verbs.h; then
 	gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o /build/payload/flush \
 		/src/fabtests/vm/flush.c -libverbs
+	gcc -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE \
+		-o /build/payload/preload /src/fabtests/vm/preload.c -libverbs
+	mkdir -p /build/payload/prov/verbs/.libs
+	make -s -j2 prov/verbs/libibvrpmem_preload.la \
+		fabtests/fault/libibvrpmem_preload-fault.la
+	for f in prov/verbs/.libs/libibvrpmem_preload.so \
+		fabtests/fault/.libs/libibvrpmem_preload-fault.so; do
+		strip -S -o "/build/payload/$f" "$f"
+	done
 fi
 I

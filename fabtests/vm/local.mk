@@ -11,7 +11,8 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 # The shim over the guest's device.
 EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh \
 	fabtests/vm/ends.c fabtests/vm/ends.h \
-	fabtests/vm/shim_cost.c fabtests/vm/shim_cut.c
+	fabtests/vm/shim_cost.c fabtests/vm/shim_cut.c \
+	fabtests/vm/preload.c fabtests/vm/preload.sh
 if HAVE_VERBS
 check_PROGRAMS += fabtests/vm/shim
 fabtests_vm_shim_SOURCES = fabtests/vm/shim.c

@@ -161,6 +161,7 @@ long "ib_write_lat" both "timeout 60 ib_write_lat -d rxe0 -x 1 -n 100" \
 
 . ./flush.sh
 . ./shim.sh
+. ./preload.sh
 . ./verbs.sh
 if [ "$domain" = adr ]; then
 	. ./rivals.sh

@@ -2,6 +2,7 @@
 /* The program's queues, and what their device does by itself. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/log.h"
 #include "verbs/post.h"
@@ -13,8 +14,7 @@
 
 #define WITH_ATOMIC_WRITE (1u << 12)
 
-/* Does the library in use, with this device's part, know these calls? */
-static bool makes(struct ibv_pd *pd, uint64_t send_ops)
+bool rp_device_makes(struct ibv_pd *pd, uint64_t send_ops)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RC,
@@ -44,19 +44,22 @@ static bool makes(struct ibv_pd *pd, uint64_t send_ops)
 unsigned int rp_device_native(struct ibv_pd *pd)
 {
 	struct ibv_device_attr_ex attr = {.comp_mask = 0};
+	const char *wanted = getenv("FI_OFI_RPMEM_NATIVE");
 	unsigned int native = 0;
 
+	if (wanted && !strcmp(wanted, "0"))
+		return 0;
 	if (ibv_query_device_ex(pd->context, NULL, &attr))
 		return 0;
 	if ((attr.device_cap_flags_ex & (CAP_GLOBAL | CAP_PERSISTENT)) &&
-	    makes(pd, IBV_RPMEM_QP_EX_WITH_FLUSH)) {
+	    rp_device_makes(pd, IBV_RPMEM_QP_EX_WITH_FLUSH)) {
 		if (attr.device_cap_flags_ex & CAP_GLOBAL)
 			native |= RP_DESC_GLOBAL;
 		if (attr.device_cap_flags_ex & CAP_PERSISTENT)
 			native |= RP_DESC_PERSISTENT;
 	}
 	if ((attr.device_cap_flags_ex & CAP_ATOMIC_WRITE) &&
-	    makes(pd, WITH_ATOMIC_WRITE))
+	    rp_device_makes(pd, WITH_ATOMIC_WRITE))
 		native |= RP_DESC_ATOMIC_WRITE;
 	return native;
 }

@@ -12,6 +12,14 @@ shim_sources = \
 	prov/verbs/shim.h \
 	prov/verbs/side.c
 EXTRA_DIST += $(shim_sources)
+# Behind programs' own calls of ibv_wr_flush().
+pre_sources = \
+	prov/verbs/preload/preload.h \
+	prov/verbs/preload/caller.c \
+	prov/verbs/preload/calls.c \
+	prov/verbs/preload/builders.c \
+	prov/verbs/preload/called.c
+EXTRA_DIST += $(pre_sources)
 
 if HAVE_VERBS
 noinst_LTLIBRARIES += prov/verbs/libshim.la
@@ -29,4 +37,17 @@ ibvincludedir = $(includedir)/infiniband
 ibvinclude_HEADERS = include/infiniband/rpmem.h
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = prov/verbs/libibvrpmem.pc
+endif
+
+# No ibv_rpmem_*: programs that link with the shim have their own.
+pre_calls = open_device|import_device|close_device|create_cq|resize_cq|destroy_cq|get_cq_event|qp_to_qp_ex|modify_qp|query_qp|destroy_qp|reg_mr|reg_mr_iova|reg_mr_iova2|reg_dmabuf_mr|rereg_mr|dereg_mr
+preload_ldflags = -module -avoid-version -shared -no-undefined \
+	-export-symbols-regex '^ibv_($(pre_calls))$$'
+if HAVE_PRELOAD
+lib_LTLIBRARIES += prov/verbs/libibvrpmem_preload.la
+prov_verbs_libibvrpmem_preload_la_SOURCES = $(pre_sources)
+prov_verbs_libibvrpmem_preload_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+prov_verbs_libibvrpmem_preload_la_LIBADD = prov/verbs/libshim.la \
+	$(PMEM2_LIBS) $(VERBS_LIBS) -lpthread -ldl
+prov_verbs_libibvrpmem_preload_la_LDFLAGS = $(preload_ldflags)
 endif

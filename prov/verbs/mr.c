@@ -92,8 +92,18 @@ static int find_facts(const char *device, void *addr, size_t length,
  * register as persistent what is a device DAX only. Without the bits it is
  * memory as any other, and peers flush it by other means.
  */
+static struct ibv_mr *base_reg(struct ibv_pd *pd, void *addr, size_t length,
+			       uint64_t iova, unsigned int access)
+{
+	/* Not the macros of these names: they look at constants only. */
+	if (iova != (uintptr_t)addr)
+		return (ibv_reg_mr_iova)(pd, addr, length, iova, (int)access);
+	return (ibv_reg_mr)(pd, addr, length, (int)access);
+}
+
 static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
-			  unsigned int access, bool dax, unsigned int *native)
+			  uint64_t iova, unsigned int access, bool dax,
+			  unsigned int *native)
 {
 	unsigned int flushes = access & RP_SHIM_FLUSHES;
 	struct ibv_mr *mr = NULL;
@@ -106,12 +116,11 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
 	if (!(*native & RP_DESC_GLOBAL))
 		flushes &= ~IBV_RPMEM_ACCESS_FLUSH_GLOBAL;
 	access &= ~(unsigned int)RP_SHIM_FLUSHES;
-	/* Not the macro of this name: it looks at constants only. */
 	if (flushes)
-		mr = (ibv_reg_mr)(pd, addr, length, (int)(access | flushes));
+		mr = base_reg(pd, addr, length, iova, access | flushes);
 	*native &= mr ? rp_desc_bits(flushes) | RP_DESC_ATOMIC_WRITE
 		      : RP_DESC_ATOMIC_WRITE;
-	return mr ? mr : (ibv_reg_mr)(pd, addr, length, (int)access);
+	return mr ? mr : base_reg(pd, addr, length, iova, access);
 }
 
 /* What a flush would be, if its peer's end were as this one. */
@@ -197,8 +206,8 @@ put:
 	return ret;
 }
 
-RP_PUBLIC struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
-						size_t length, int access)
+struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
+			       uint64_t iova, unsigned int access)
 {
 	char why[RP_WHY_LEN] = "";
 	struct rp_mr *m = calloc(1, sizeof(*m));
@@ -212,10 +221,10 @@ RP_PUBLIC struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
 		rp_log(RP_LOG_WARN, "registration refused: %s", why);
 		goto free;
 	}
-	m->access = rp_desc_bits((unsigned int)access);
-	m->addr = (uintptr_t)addr;
+	m->access = rp_desc_bits(access);
+	m->addr = iova;
 	m->length = length;
-	m->pub.mr = reg(pd, addr, length, (unsigned int)access,
+	m->pub.mr = reg(pd, addr, length, iova, access,
 			m->facts.memory == RP_MEM_DAX_SYNC, &m->native);
 	if (!m->pub.mr) {
 		ret = errno;
@@ -233,6 +242,13 @@ free:
 	free(m);
 	errno = ret;
 	return NULL;
+}
+
+RP_PUBLIC struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
+						size_t length, int access)
+{
+	return rp_mr_new(pd, addr, length, (uintptr_t)addr,
+			 (unsigned int)access);
 }
 
 RP_PUBLIC int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr)

@@ -247,6 +247,16 @@ static bool too_late(const struct ibv_rpmem_cq *cq)
 	return any;
 }
 
+bool rp_order_overdue(struct rp_qp *q)
+{
+	bool late;
+
+	pthread_mutex_lock(&q->cq->lock);
+	late = q->asker && rp_ask_late(&q->asker->ask, q->ops->now(q));
+	pthread_mutex_unlock(&q->cq->lock);
+	return late;
+}
+
 int rp_order_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 {
 	int shown = 0, n = 0, k;

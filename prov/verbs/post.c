@@ -9,21 +9,13 @@
 
 #include "verbs/post.h"
 
-/*
- * Where struct ibv_qp_ex has wr_flush in rdma-core 45 and later. That the one
- * in use is so late is known from the device having made a queue pair for it.
- */
-#define WR_FLUSH_AT 352
 #ifdef HAVE_IBV_WR_FLUSH
-_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == WR_FLUSH_AT,
+_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == RP_WR_FLUSH_AT,
 	       "what later releases keep for earlier programs");
 #else
-_Static_assert(sizeof(struct ibv_qp_ex) == WR_FLUSH_AT,
+_Static_assert(sizeof(struct ibv_qp_ex) == RP_WR_FLUSH_AT,
 	       "wr_flush was added at the end");
 #endif
-typedef void (*wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
-			    uint64_t remote_addr, size_t len, uint8_t type,
-			    uint8_t level);
 
 static int look(struct rp_qp *q, struct rp_end *end)
 {
@@ -99,9 +91,9 @@ static void ex_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	struct ibv_qp_ex *ex = post_of(q)->ex;
 	const uint64_t id = ex->wr_id;
 	const unsigned int was = ex->wr_flags;
-	wr_flush_fn flush;
+	rp_wr_flush_fn flush;
 
-	memcpy(&flush, (char *)ex + WR_FLUSH_AT, sizeof(flush));
+	memcpy(&flush, (char *)ex + RP_WR_FLUSH_AT, sizeof(flush));
 	ex_as(ex, wr_id, flags);
 	flush(ex, rkey, addr, len, type, level);
 	ex_as(ex, id, was);

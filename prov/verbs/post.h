@@ -5,6 +5,15 @@
 
 #include "verbs/serve.h"
 
+/*
+ * Where struct ibv_qp_ex has wr_flush in rdma-core 45 and later. That the one
+ * in use is so late is known from the device having made a queue pair for it.
+ */
+#define RP_WR_FLUSH_AT 352
+typedef void (*rp_wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
+			       uint64_t remote_addr, size_t len, uint8_t type,
+			       uint8_t level);
+
 struct rp_post_read {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
@@ -28,5 +37,7 @@ struct rp_post {
 };
 /* When nothing of the queue pair's can be polled any more. */
 void rp_side_close(struct rp_post *p);
+/* What it listens for comes as errors, and wakes who sleeps. */
+void rp_side_fail(struct rp_post *p);
 
 #endif

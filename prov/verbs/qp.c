@@ -56,10 +56,26 @@ static struct rp_known *find(const struct rp_qp *q, uint32_t rkey)
 	return r;
 }
 
-int rp_qp_add(struct rp_qp *q, const void *desc,
-	      const struct rp_remote_cfg *cfg)
+bool rp_qp_knows(const struct rp_qp *q, uint32_t rkey)
 {
-	struct rp_known *r, *old;
+	return find(q, rkey);
+}
+
+bool rp_qp_forget(struct rp_qp *q, uint32_t rkey)
+{
+	struct rp_known *r = find(q, rkey);
+
+	if (!r)
+		return false;
+	HASH_DEL(q->remotes, r);
+	free(r);
+	return true;
+}
+
+int rp_qp_learn(struct rp_qp *q, const void *desc,
+		const struct rp_remote_cfg *cfg)
+{
+	struct rp_known *r;
 	struct rp_desc d;
 	bool oom = false;
 	int ret = rp_desc_get(desc, &d);
@@ -71,17 +87,23 @@ int rp_qp_add(struct rp_qp *q, const void *desc,
 		return ENOMEM;
 	rp_remote_init(&r->r, &d, cfg);
 	r->checked = false;
-	pthread_mutex_lock(&q->lock);
-	old = find(q, d.rkey);
-	if (old)
-		HASH_DEL(q->remotes, old);
+	rp_qp_forget(q, d.rkey);
 	HASH_ADD(hh, q->remotes, r.d.rkey, sizeof(d.rkey), r);
-	pthread_mutex_unlock(&q->lock);
-	free(old);
 	if (!oom)
 		return 0;
 	free(r);
 	return ENOMEM;
+}
+
+int rp_qp_add(struct rp_qp *q, const void *desc,
+	      const struct rp_remote_cfg *cfg)
+{
+	int ret;
+
+	pthread_mutex_lock(&q->lock);
+	ret = rp_qp_learn(q, desc, cfg);
+	pthread_mutex_unlock(&q->lock);
+	return ret;
 }
 
 RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
@@ -99,15 +121,12 @@ RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
 RP_PUBLIC int ibv_rpmem_del_region(struct ibv_rpmem_qp *qp, uint32_t rkey)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r;
+	bool known;
 
 	pthread_mutex_lock(&q->lock);
-	r = find(q, rkey);
-	if (r)
-		HASH_DEL(q->remotes, r);
+	known = rp_qp_forget(q, rkey);
 	pthread_mutex_unlock(&q->lock);
-	free(r);
-	return r ? 0 : ENOKEY;
+	return known ? 0 : ENOKEY;
 }
 
 RP_PUBLIC int ibv_rpmem_query_region(struct ibv_rpmem_qp *qp, uint32_t rkey,
@@ -137,7 +156,7 @@ static int check(struct rp_qp *q, struct rp_known *r)
 	struct rp_end end;
 	int ret;
 
-	if (r->checked)
+	if (r->checked || atomic_load(&q->lost))
 		return 0;
 	ret = q->ops->look(q, &end);
 	if (ret)
@@ -239,7 +258,7 @@ RP_PUBLIC void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp)
 	struct rp_qp *q = rp_qp_of(qp);
 
 	pthread_mutex_lock(&q->lock);
-	q->err = atomic_load(&q->lost) ? ENOTCONN : 0;
+	q->err = atomic_load(&q->lost) && !q->as_device ? ENOTCONN : 0;
 	q->nbatch = 0;
 	q->ops->start(q);
 }

@@ -135,6 +135,7 @@ struct rp_qp {
 	unsigned int access; /* FLUSH bits that the program grants */
 	bool sig_all;
 	atomic_bool lost; /* an error was seen: the connection is over */
+	bool as_device;	  /* then it posts all the same, and the device errs */
 	LIST_ENTRY(rp_qp) link;
 	pthread_mutex_t lock; /* from start to complete, and of the regions */
 	struct rp_known *remotes; /* by rkey */
@@ -178,6 +179,8 @@ int rp_order_begin(struct rp_qp *q, struct rp_asker *asker, uint64_t cookie,
  */
 void rp_order_end(struct rp_qp *q);
 int rp_order_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
+/* Has the agent been silent for too long? Then it has been lost. */
+bool rp_order_overdue(struct rp_qp *q);
 /* Enough of them for n completions. False: no memory. */
 bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n);
 /* One of those reserved; and back. */
@@ -190,6 +193,12 @@ int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
 void rp_qp_fini(struct rp_qp *q);
 int rp_qp_add(struct rp_qp *q, const void *desc,
 	      const struct rp_remote_cfg *cfg);
+/* From start to complete, under the lock: add, and what is known of them. */
+int rp_qp_learn(struct rp_qp *q, const void *desc,
+		const struct rp_remote_cfg *cfg);
+bool rp_qp_knows(const struct rp_qp *q, uint32_t rkey);
+/* False: it was not known. */
+bool rp_qp_forget(struct rp_qp *q, uint32_t rkey);
 
 static inline struct rp_qp *rp_qp_of(struct ibv_rpmem_qp *qp)
 {
@@ -203,7 +212,12 @@ extern const struct rp_qp_ops rp_qp_ops_ex, rp_qp_ops_send;
 
 /* RP_DESC_NATIVE: what the device, and the library in use, do by themselves. */
 unsigned int rp_device_native(struct ibv_pd *pd);
+/* Does the library in use, with this device's part, know these calls? */
+bool rp_device_makes(struct ibv_pd *pd, uint64_t send_ops);
 unsigned int rp_desc_bits(unsigned int access);
+/* As ibv_rpmem_reg_mr(), where the peer's names begin elsewhere. */
+struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
+			       uint64_t iova, unsigned int access);
 /* The operator's, from the environment. */
 void rp_shim_cfg(struct rp_remote_cfg *cfg);
 uint64_t rp_shim_patience(void); /* ns */

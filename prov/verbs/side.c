@@ -212,6 +212,14 @@ void rp_side_close(struct rp_post *p)
 		rp_dom_put(p->dom);
 }
 
+void rp_side_fail(struct rp_post *p)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	if (p->asks)
+		ibv_modify_qp(p->asks, &attr, IBV_QP_STATE);
+}
+
 RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
 				 struct ibv_rpmem_addr *addr)
 {

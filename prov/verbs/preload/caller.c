@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The preload at the end that flushes: finds the peer's, and asks it. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "verbs/preload/preload.h"
+
+#define NS_PER_MS 1000000u
+
+uint64_t rp_pre_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* --- a connection, until a point in time --- */
+
+static int wait_for(int fd, short what, uint64_t until)
+{
+	struct pollfd p = {.fd = fd, .events = what};
+	uint64_t now;
+	int n;
+
+	do {
+		now = rp_pre_now();
+		if (now >= until)
+			return ETIMEDOUT;
+		n = poll(&p, 1, (int)((until - now) / NS_PER_MS) + 1);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? errno : n ? 0 : ETIMEDOUT;
+}
+
+static int say(int fd, const struct rp_meet *m, uint64_t until)
+{
+	uint8_t msg[RP_MEET_LEN];
+	size_t at = 0;
+	ssize_t n;
+	int ret = -rp_meet_put(msg, m);
+
+	while (!ret && at < sizeof(msg)) {
+		n = send(fd, msg + at, sizeof(msg) - at, MSG_NOSIGNAL);
+		if (n > 0)
+			at += (size_t)n;
+		else if (n < 0 && errno == EAGAIN)
+			ret = wait_for(fd, POLLOUT, until);
+		else if (n < 0 && errno != EINTR)
+			ret = errno;
+	}
+	return ret;
+}
+
+/* The whole of one message, once its first byte is here. */
+static int listen_to(int fd, struct rp_meet *m, uint64_t until)
+{
+	uint8_t msg[RP_MEET_LEN];
+	size_t at = 0;
+	ssize_t n;
+	int ret = 0;
+
+	while (!ret && at < sizeof(msg)) {
+		n = read(fd, msg + at, sizeof(msg) - at);
+		if (n > 0)
+			at += (size_t)n;
+		else if (!n)
+			ret = ECONNRESET;
+		else if (errno == EAGAIN)
+			ret = wait_for(fd, POLLIN, until);
+		else if (errno != EINTR)
+			ret = errno;
+	}
+	return ret ? ret : -rp_meet_get(msg, m);
+}
+
+bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
+		 struct sockaddr_in6 *to)
+{
+	*to = (struct sockaddr_in6){
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(port),
+	};
+	memcpy(&to->sin6_addr, gid->raw, sizeof(to->sin6_addr));
+	if (IN6_IS_ADDR_LINKLOCAL(&to->sin6_addr))
+		to->sin6_scope_id = scope;
+	return !IN6_IS_ADDR_UNSPECIFIED(&to->sin6_addr) &&
+	       (!IN6_IS_ADDR_LINKLOCAL(&to->sin6_addr) || scope);
+}
+
+/* From the address of our own GID, by which the other end knows us. */
+static int dial(const struct rp_pre_qp *r, uint16_t port, uint64_t until)
+{
+	struct sockaddr_in6 to, from;
+	socklen_t len = sizeof(int);
+	int fd, err;
+
+	if (!rp_pre_host(&r->peer_gid, r->scope, port, &to) ||
+	    !rp_pre_host(&r->gid, r->scope, 0, &from)) {
+		errno = EADDRNOTAVAIL;
+		return -1;
+	}
+	fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	err = 0;
+	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &err, sizeof(err));
+	if (bind(fd, (struct sockaddr *)&from, sizeof(from)))
+		goto fail;
+	if (!connect(fd, (struct sockaddr *)&to, sizeof(to)))
+		return fd;
+	if (errno != EINPROGRESS)
+		goto fail;
+	errno = wait_for(fd, POLLOUT, until);
+	if (errno)
+		goto fail;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		goto fail;
+	if (!err)
+		return fd;
+	errno = err;
+fail:
+	err = errno;
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+/* --- the call --- */
+
+int rp_pre_join(struct rp_pre_qp *r, const struct rp_side *peer)
+{
+	struct ibv_rpmem_addr addr;
+	int ret = 0;
+
+	pthread_mutex_lock(&r->side_lock);
+	if (r->joined) {
+		if (memcmp(&r->side_of_peer, peer, sizeof(*peer)))
+			ret = EKEYREJECTED;
+	} else {
+		ret = -rp_side_put(addr.bytes, peer);
+		if (!ret)
+			ret = ibv_rpmem_connect(r->shim, &addr);
+		r->joined = !ret;
+		r->side_of_peer = *peer;
+	}
+	pthread_mutex_unlock(&r->side_lock);
+	return ret;
+}
+
+static bool is_answer(const struct rp_pre_qp *r, const struct rp_meet *m)
+{
+	return m->type == RP_MEET_HERE && m->to == r->qp->qp_num &&
+	       m->from == r->peer_num &&
+	       !memcmp(m->to_gid, r->gid.raw, RP_GID_LEN) &&
+	       !memcmp(m->from_gid, r->peer_gid.raw, RP_GID_LEN);
+}
+
+static int make_call(struct rp_pre_qp *r, const struct rp_meet *call)
+{
+	const uint64_t until = rp_pre_now() + rp_shim_patience();
+	struct rp_meet m;
+	int fd, ret = ECONNREFUSED, last;
+
+	for (unsigned int i = 0; i < RP_MEET_TRIES; i++) {
+		fd = dial(r, rp_meet_port(r->peer_num, i), until);
+		if (fd < 0) {
+			if (errno != ECONNREFUSED)
+				return errno;
+			continue;
+		}
+		last = say(fd, call, until);
+		if (!last)
+			last = listen_to(fd, &m, until);
+		if (!last && is_answer(r, &m)) {
+			ret = rp_pre_join(r, &m.side);
+			if (!ret) {
+				r->fd = fd;
+				return 0;
+			}
+			close(fd);
+			return ret;
+		}
+		close(fd);
+		/* Another's port; but who is silent may be the right one. */
+		if (last == ETIMEDOUT)
+			return last;
+	}
+	return ret;
+}
+
+static void meet(struct rp_pre_qp *r)
+{
+	struct rp_meet call = {
+		.type = RP_MEET_CALL,
+		.to = r->peer_num,
+		.from = r->qp->qp_num,
+	};
+	struct ibv_rpmem_addr addr;
+	char host[INET6_ADDRSTRLEN] = "?";
+	int ret = ibv_rpmem_get_addr(r->shim, &addr);
+
+	if (!ret)
+		ret = -rp_side_get(addr.bytes, &call.side);
+	memcpy(call.to_gid, r->peer_gid.raw, RP_GID_LEN);
+	memcpy(call.from_gid, r->gid.raw, RP_GID_LEN);
+	if (!ret)
+		ret = make_call(r, &call);
+	if (!ret) {
+		atomic_store(&r->called, RP_PRE_MET);
+		rp_pre_watch();
+		return;
+	}
+	inet_ntop(AF_INET6, r->peer_gid.raw, host, sizeof(host));
+	rp_log(RP_LOG_WARN,
+	       "nobody at %s has queue pair %u and this library preloaded "
+	       "(%s): it is not flushed",
+	       host, r->peer_num, strerror(ret));
+	atomic_store(&r->called, RP_PRE_ALONE);
+}
+
+void rp_pre_call(struct rp_pre_qp *r)
+{
+	if (atomic_load(&r->called) != RP_PRE_NOT_CALLED || !r->connected)
+		return;
+	pthread_mutex_lock(&r->call_lock);
+	if (atomic_load(&r->called) == RP_PRE_NOT_CALLED)
+		meet(r);
+	pthread_mutex_unlock(&r->call_lock);
+}
+
+/* --- what is said then; all under call_lock --- */
+
+static void lose(struct rp_pre_qp *r)
+{
+	if (r->fd < 0)
+		return;
+	close(r->fd);
+	r->fd = -1;
+	r->all_gone = true;
+	atomic_store(&r->called, RP_PRE_LOST);
+	/* Who sleeps for an answer is woken. */
+	rp_side_fail(rp_qp_of(r->shim)->mine);
+}
+
+static int forget(struct rp_pre_qp *r, uint32_t rkey)
+{
+	const struct rp_meet m = {.type = RP_MEET_FORGOTTEN, .rkey = rkey};
+	size_t room = r->gone_room ? 2 * r->gone_room : 16;
+	void *p;
+
+	if (r->ngone == r->gone_room) {
+		p = reallocarray(r->gone, room, sizeof(*r->gone));
+		if (!p)
+			return ENOMEM;
+		r->gone = p;
+		r->gone_room = room;
+	}
+	r->gone[r->ngone++] = rkey;
+	return say(r->fd, &m, rp_pre_now() + rp_shim_patience());
+}
+
+void rp_pre_hear(struct rp_pre_qp *r)
+{
+	uint64_t until = rp_pre_now() + rp_shim_patience();
+	struct rp_meet m;
+	uint8_t byte;
+	ssize_t n;
+
+	while (r->fd >= 0) {
+		n = recv(r->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n < 1 || listen_to(r->fd, &m, until) ||
+		    m.type != RP_MEET_GONE || forget(r, m.rkey))
+			lose(r);
+	}
+}
+
+/* One that allows nothing: a flush of it is an error of the device's kind. */
+static void of_nothing(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
+		       struct rp_desc *d)
+{
+	*d = (struct rp_desc){
+		.addr = UINT64_MAX - 2,
+		.length = 1,
+		.rkey = rkey,
+		.qp_num = r->peer_num,
+		.qp = qp ? RP_DESC_ALL : 0,
+	};
+}
+
+static int ask(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
+{
+	const struct rp_meet question = {.type = RP_MEET_ASK, .rkey = rkey};
+	const uint64_t until = rp_pre_now() + rp_shim_patience();
+	struct rp_meet m;
+	int ret = r->fd < 0 ? ENOTCONN : say(r->fd, &question, until);
+
+	while (!ret) {
+		ret = listen_to(r->fd, &m, until);
+		if (ret)
+			break;
+		if (m.type == RP_MEET_GONE) {
+			ret = forget(r, m.rkey);
+			continue;
+		}
+		if (m.type != RP_MEET_TOLD || m.rkey != rkey ||
+		    m.desc.qp_num != r->peer_num)
+			ret = EBADMSG;
+		else
+			*d = m.desc;
+		break;
+	}
+	if (ret)
+		lose(r);
+	return ret;
+}
+
+void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey)
+{
+	struct rp_qp *q = rp_qp_of(r->shim);
+	uint8_t buf[RP_DESC_LEN];
+	struct rp_desc d;
+
+	pthread_mutex_lock(&r->call_lock);
+	rp_pre_hear(r);
+	for (size_t i = 0; i < r->ngone; i++)
+		rp_qp_forget(q, r->gone[i]);
+	r->ngone = 0;
+	/* Nobody says any more when what is known ends. */
+	if (r->all_gone)
+		rp_qp_forget(q, rkey);
+	if (!rp_qp_knows(q, rkey)) {
+		if (atomic_load(&r->called) != RP_PRE_MET)
+			of_nothing(r, rkey,
+				   atomic_load(&r->called) == RP_PRE_LOST, &d);
+		else if (ask(r, rkey, &d))
+			of_nothing(r, rkey, true, &d);
+		r->cfg.agent = q->asker;
+		if (!rp_desc_put(buf, &d))
+			rp_qp_learn(q, buf, &r->cfg);
+	}
+	pthread_mutex_unlock(&r->call_lock);
+}
+
+void rp_pre_call_end(struct rp_pre_qp *r)
+{
+	const struct rp_meet bye = {.type = RP_MEET_BYE};
+
+	pthread_mutex_lock(&r->call_lock);
+	if (r->fd >= 0) {
+		say(r->fd, &bye, rp_pre_now() + rp_shim_patience());
+		close(r->fd);
+		r->fd = -1;
+	}
+	atomic_store(&r->called, RP_PRE_NOT_CALLED);
+	r->all_gone = false;
+	r->ngone = 0;
+	pthread_mutex_unlock(&r->call_lock);
+}

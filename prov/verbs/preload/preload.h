@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the preload share: the shim behind a program's own calls.
+ */
+#ifndef RP_PRELOAD_H
+#define RP_PRELOAD_H
+
+#include <netinet/in.h>
+
+#include "core/wire_meet.h"
+#include "verbs/post.h"
+
+/*
+ * Calls made from here are libibverbs' own. The thread of the meetings never
+ * leaves it.
+ */
+extern __thread unsigned int rp_pre_inside;
+
+/* --- devices and completion queues --- */
+
+struct rp_pre_ctx {
+	struct ibv_context *ctx;
+	int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
+	int (*query_device_ex)(struct ibv_context *ctx,
+			       const struct ibv_query_device_ex_input *input,
+			       struct ibv_device_attr_ex *attr, size_t size);
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *ctx,
+					  struct ibv_cq_init_attr_ex *attr);
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *ctx,
+				       struct ibv_qp_init_attr_ex *attr);
+	int max_cqe;
+	LIST_ENTRY(rp_pre_ctx) link;
+};
+
+struct rp_pre_cq {
+	struct ibv_cq *cq;
+	struct rp_pre_ctx *ctx;
+	bool extended;
+	int asked, used;      /* entries: by the program, and for our sake */
+	_Atomic(void *) shim; /* struct ibv_rpmem_cq *, or NULL */
+	_Atomic(int) solicited_only; /* as the program wants to be woken */
+	pthread_mutex_t lock;
+	bool has_one; /* polled to see whether an event has a reason */
+	struct ibv_wc one;
+	UT_hash_handle hh;
+};
+struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx);
+struct rp_pre_cq *rp_pre_cq_find(struct ibv_cq *cq);
+/* ENOMEM: as many as this are not left. */
+int rp_pre_cq_use(struct rp_pre_cq *c, int entries);
+
+/* --- queue pairs --- */
+
+struct rp_pre_qp {
+	union { /* first: what the program calls */
+		struct ibv_qp_ex ex;
+		uint8_t room[RP_WR_FLUSH_AT + sizeof(rp_wr_flush_fn)];
+	};
+	struct ibv_qp *qp;
+	struct ibv_qp_ex *base; /* of the device; NULL: it has no builders */
+	struct ibv_rpmem_qp *shim;
+	struct rp_pre_cq *scq;
+	uint64_t send_ops; /* as the queue pair has them */
+	int entries;	   /* of its completion queue */
+	bool no_sge, no_rd, no_dest_rd, no_read; /* what the program said */
+	unsigned int access;			 /* FLUSH bits */
+	UT_hash_handle hh;
+	/* Where it leads to; all under the lock of the meetings. */
+	bool connected;
+	union ibv_gid gid, peer_gid;
+	uint32_t scope;	   /* of link-local addresses */
+	uint32_t peer_num; /* its number */
+	LIST_ENTRY(rp_pre_qp) link;
+	struct rp_pre_door *door;
+	bool unheard; /* who was told of regions is out of reach */
+	/* The side, which both ends may be the first to join. */
+	pthread_mutex_t side_lock;
+	bool joined;
+	struct rp_side side_of_peer;
+	/* As the one that calls. */
+	pthread_mutex_t call_lock;
+	struct rp_remote_cfg cfg;
+	_Atomic(int) called; /* enum rp_pre_called */
+	int fd;		     /* -1: there is nobody */
+	uint32_t *gone;	     /* rkeys to forget */
+	size_t ngone, gone_room;
+	bool all_gone;
+};
+enum rp_pre_called {
+	RP_PRE_NOT_CALLED,
+	RP_PRE_MET,
+	RP_PRE_ALONE, /* nobody of ours is there */
+	RP_PRE_LOST,  /* but has been */
+};
+
+/* Its functions, those that the device's has. */
+void rp_pre_ex_init(struct rp_pre_qp *r);
+
+/* --- meetings: as the one that calls --- */
+
+/* Before the first request: find the peer's preload, if it is there. */
+void rp_pre_call(struct rp_pre_qp *r);
+/* From start to complete: have the region's descriptor, or one of nothing. */
+void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey);
+/* Whatever has come on r->fd; under call_lock. */
+void rp_pre_hear(struct rp_pre_qp *r);
+void rp_pre_call_end(struct rp_pre_qp *r);
+/* Connect the sides; 0 or an errno. Again is no error. */
+int rp_pre_join(struct rp_pre_qp *r, const struct rp_side *peer);
+/* Address of the host that has this GID; false: it names none. */
+bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
+		 struct sockaddr_in6 *to);
+uint64_t rp_pre_now(void); /* ns */
+
+/* --- meetings: as the one that is called, and the thread of both --- */
+
+struct rp_pre_mr {
+	struct ibv_mr *mr;
+	struct ibv_rpmem_mr *shim;
+	bool leaving;
+	UT_hash_handle hh;
+};
+/* 0 or an errno. */
+int rp_pre_qp_add(struct rp_pre_qp *r);
+void rp_pre_qp_del(struct rp_pre_qp *r);
+struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp);
+/* It is connected from now on, to whom attr says; or no longer. */
+void rp_pre_qp_leads(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
+void rp_pre_qp_leaves(struct rp_pre_qp *r);
+int rp_pre_mr_add(struct ibv_mr *mr, struct ibv_rpmem_mr *shim);
+/* NULL: not ours. After it nobody who was told flushes with its rkey. */
+struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
+bool rp_pre_mr_is(struct ibv_mr *mr);
+void rp_pre_mr_del(struct rp_pre_mr *m);
+/* Deregistration has failed: it is as before. */
+void rp_pre_mr_stays(struct rp_pre_mr *m);
+/* There is something new to watch. */
+void rp_pre_watch(void);
+
+#endif
