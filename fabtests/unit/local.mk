@@ -67,6 +67,12 @@ fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
 fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_mailbox
+TESTS += fabtests/unit/test_mailbox
+fabtests_unit_test_mailbox_SOURCES = fabtests/unit/test_mailbox.c
+fabtests_unit_test_mailbox_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_mailbox_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_wire_pack
 TESTS += fabtests/unit/test_wire_pack
 fabtests_unit_test_wire_pack_SOURCES = fabtests/unit/test_wire_pack.c

@@ -17,6 +17,7 @@ core_sources = \
 	prov/core/link.c prov/core/link.h \
 	prov/core/list.h prov/core/local.c \
 	prov/core/log.c prov/core/log.h \
+	prov/core/mailbox.c prov/core/mailbox.h \
 	prov/core/method.c prov/core/method.h prov/core/method_advice.c \
 	prov/core/method_force.c prov/core/method_priv.h \
 	prov/core/method_words.c \
