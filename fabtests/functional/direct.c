@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What is not layered over is the base's own, and never called persistent. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,31 @@ static struct fi_info *ask(const char *prov, enum fi_ep_type type,
 	return list;
 }
 
+/* Connected endpoints over tcp are ours where persistence is asked for. */
+static void check_persistent(const char *prov, enum fi_ep_type type)
+{
+	const bool offered = !strncmp(prov, "tcp;", 4) && type == FI_EP_MSG;
+	struct fi_info *list =
+		ask(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
+	struct fi_info *h;
+
+	if (offered)
+		ok(list && (list->caps & FI_RMA_PMEM) &&
+			   (list->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
+			   !list->next,
+		   "asked for persistence, ours are there, and no others");
+	else
+		ok(!list, "asked for persistence, there is no match");
+	fi_freeinfo(list);
+	h = hints_of(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM);
+	h->domain_attr->mr_mode = 0;
+	list = NULL;
+	ok(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
+	   "nor where we may not make the keys");
+	fi_freeinfo(list);
+	fi_freeinfo(h);
+}
+
 static void check_entries(const char *prov, enum fi_ep_type type)
 {
 	struct fi_info *list = ask(prov, type, 0, 0);
@@ -66,9 +92,7 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 		   "none commits by default");
 	}
 	fi_freeinfo(list);
-	list = ask(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
-	ok(!list, "asked for persistence, there is no match");
-	fi_freeinfo(list);
+	check_persistent(prov, type);
 	list = ask(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
 	ok(!list, "asked to commit by default, there is no match");
 	fi_freeinfo(list);

@@ -467,6 +467,9 @@ static void selecting(void)
 	claim(!listed(h), "nor for RDM");
 	h->caps = FI_RMA | FI_RMA_PMEM;
 	claim(listed(h), "listed for FI_RMA_PMEM on RDM");
+	h->ep_attr->type = FI_EP_MSG;
+	claim(!listed(h), "for FI_EP_MSG by name only");
+	h->ep_attr->type = FI_EP_RDM;
 	h->caps = FI_RMA;
 	h->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	claim(listed(h), "listed by name");
@@ -476,7 +479,9 @@ static void selecting(void)
 	h->ep_attr->type = FI_EP_MSG;
 	claim(listed(h), "FI_EP_MSG is the base's own");
 	h->caps |= FI_RMA_PMEM;
-	claim(!listed(h), "and never persistent");
+	claim(listed(h), "with FI_RMA_PMEM it is ours");
+	h->domain_attr->mr_mode = 0;
+	claim(!listed(h), "if we may make the keys");
 	fi_freeinfo(h);
 
 	claim(!strstr(f.info->fabric_attr->prov_name, "ofi_rxm"),

@@ -119,12 +119,14 @@ void side_open(struct side *s, const struct pair_opts *o)
 	s->o = *o;
 	if (!h)
 		MUST(-FI_ENOMEM);
-	h->caps = FI_MSG | FI_RMA | FI_TAGGED | o->caps;
+	h->caps = FI_MSG | FI_RMA | o->caps;
+	if (!o->msg)
+		h->caps |= FI_TAGGED;
 	if (!o->unasked && (!o->prov || strstr(o->prov, "ofi_rpmem")))
 		h->caps |= FI_RMA_PMEM;
 	if (o->sources)
 		h->caps |= FI_SOURCE;
-	h->ep_attr->type = FI_EP_RDM;
+	h->ep_attr->type = o->msg ? FI_EP_MSG : FI_EP_RDM;
 	h->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (!o->raw_keys)
 		h->domain_attr->mr_mode |= FI_MR_PROV_KEY;
@@ -143,16 +145,88 @@ void side_open(struct side *s, const struct pair_opts *o)
 	cq.format = o->format ? o->format : FI_CQ_FORMAT_TAGGED;
 	cq.wait_obj = o->sleeps ? FI_WAIT_FD : FI_WAIT_NONE;
 	MUST(fi_cq_open(s->domain, &cq, &s->cq, NULL));
+	if (o->msg) {
+		struct fi_eq_attr eq = {.wait_obj = FI_WAIT_UNSPEC};
+
+		MUST(fi_eq_open(s->fabric, &eq, &s->eq, NULL));
+		return;
+	}
 	av.type = o->av ? o->av : FI_AV_MAP;
 	MUST(fi_av_open(s->domain, &av, &s->av, NULL));
-	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
-	MUST(fi_ep_bind(s->ep, &s->cq->fid,
-			FI_TRANSMIT | FI_RECV |
-				(o->selective ? FI_SELECTIVE_COMPLETION : 0)));
-	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
-	if (o->counts)
-		open_counters(s);
+	side_endpoint(s, s->info);
 	MUST(fi_enable(s->ep));
+}
+
+void side_endpoint(struct side *s, struct fi_info *info)
+{
+	MUST(fi_endpoint(s->domain, info, &s->ep, NULL));
+	MUST(fi_ep_bind(
+		s->ep, &s->cq->fid,
+		FI_TRANSMIT | FI_RECV |
+			(s->o.selective ? FI_SELECTIVE_COMPLETION : 0)));
+	if (s->eq)
+		MUST(fi_ep_bind(s->ep, &s->eq->fid, 0));
+	if (s->av)
+		MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
+	if (s->o.counts)
+		open_counters(s);
+}
+
+void side_listen(struct side *s)
+{
+	MUST(fi_passive_ep(s->fabric, s->info, &s->pep, NULL));
+	MUST(fi_pep_bind(s->pep, &s->eq->fid, 0));
+	MUST(fi_listen(s->pep));
+}
+
+uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
+{
+	struct fi_eq_err_entry err = {0};
+	uint32_t event = 0;
+	ssize_t n;
+
+	do {
+		n = fi_eq_sread(s->eq, &event, e, sizeof(*e), 100, 0);
+		/* Data moves as well, when it is looked for. */
+		if (n == -FI_EAGAIN)
+			side_poke(s);
+	} while (n == -FI_EAGAIN);
+	if (n == -FI_EAVAIL) {
+		MUST(fi_eq_readerr(s->eq, &err, 0));
+		MUST(-err.err);
+	}
+	MUST(n);
+	return event;
+}
+
+/* The connection is made, and the event is of this endpoint. */
+static void connected(struct side *s)
+{
+	struct fi_eq_cm_entry e;
+
+	if (side_event(s, &e) != FI_CONNECTED || e.fid != &s->ep->fid)
+		MUST(-FI_EOTHER);
+}
+
+void side_accept(struct side *s)
+{
+	struct fi_eq_cm_entry e;
+
+	if (side_event(s, &e) != FI_CONNREQ || e.fid != &s->pep->fid)
+		MUST(-FI_EOTHER);
+	side_endpoint(s, e.info);
+	MUST(fi_enable(s->ep));
+	MUST(fi_accept(s->ep, NULL, 0));
+	fi_freeinfo(e.info);
+	connected(s);
+}
+
+void side_connect(struct side *s, const struct card *peer)
+{
+	side_endpoint(s, s->info);
+	MUST(fi_enable(s->ep));
+	MUST(fi_connect(s->ep, peer->name, NULL, 0));
+	connected(s);
 }
 
 static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -228,7 +302,10 @@ void side_card(struct side *s, struct card *c)
 
 	memset(c, 0, sizeof(*c));
 	c->len = sizeof(c->name);
-	MUST(fi_getname(&s->ep->fid, c->name, &c->len));
+	if (s->ep)
+		MUST(fi_getname(&s->ep->fid, c->name, &c->len));
+	if (s->pep)
+		MUST(fi_getname(&s->pep->fid, c->name, &c->len));
 	if (!s->pool)
 		return;
 	c->pool_key = fi_mr_key(s->pool_mr);
@@ -247,7 +324,8 @@ void side_insert(struct side *s, const struct card *peer)
 
 void side_close(struct side *s)
 {
-	MUST(fi_close(&s->ep->fid));
+	if (s->ep)
+		MUST(fi_close(&s->ep->fid));
 	if (s->pool) {
 		MUST(fi_close(&s->pool_mr->fid));
 		munmap(s->pool, s->pool_len);
@@ -261,7 +339,12 @@ void side_close(struct side *s)
 	for (int i = 0; i < 4 && s->cntr[i]; i++)
 		MUST(fi_close(&s->cntr[i]->fid));
 	MUST(fi_close(&s->cq->fid));
-	MUST(fi_close(&s->av->fid));
+	if (s->av)
+		MUST(fi_close(&s->av->fid));
+	if (s->pep)
+		MUST(fi_close(&s->pep->fid));
+	if (s->eq)
+		MUST(fi_close(&s->eq->fid));
 	MUST(fi_close(&s->domain->fid));
 	MUST(fi_close(&s->fabric->fid));
 	fi_freeinfo(s->info);
@@ -309,12 +392,13 @@ bool side_quiet(struct side *s)
 void pair_meet(struct side *s)
 {
 	char c = 'm';
+	ssize_t n;
 
 	if (write(out_fd, &c, 1) != 1)
 		MUST(-errno);
 	/* The other half may need this one to make progress meanwhile. */
-	while (read(in_fd, &c, 1) != 1) {
-		if (errno != EAGAIN)
+	while ((n = read(in_fd, &c, 1)) != 1) {
+		if (!n || errno != EAGAIN)
 			MUST(-EPIPE);
 		side_poke(s);
 	}
@@ -351,9 +435,15 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	side_open(&s, o);
 	if (target)
 		side_memory(&s);
+	if (target && o->msg)
+		side_listen(&s);
 	side_card(&s, &mine);
 	swap_cards(&mine, &theirs);
-	if (!target)
+	if (o->msg && target)
+		side_accept(&s);
+	else if (o->msg)
+		side_connect(&s, &theirs);
+	else if (!target)
 		side_insert(&s, &theirs);
 	half(&s, &theirs);
 	pair_meet(&s);

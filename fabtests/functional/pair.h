@@ -29,6 +29,7 @@ struct pair_opts {
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	bool local;	   /* hints with FI_MR_LOCAL */
 	bool unasked;	   /* nothing asks for persistence */
+	bool msg;	   /* connected endpoints */
 	uint64_t caps;	   /* beside messages, tags and RMA */
 	uint64_t op_flags; /* default transmit flags */
 	uint64_t order;	   /* message order of what is sent */
@@ -47,6 +48,9 @@ struct side {
 	struct fid_cntr *cntr[4]; /* sends, receives, reads, writes */
 	struct fid_ep *ep;
 	fi_addr_t peer;
+	/* Connected endpoints: the target has pep. */
+	struct fid_eq *eq;
+	struct fid_pep *pep;
 	/* The target's: a file that is mapped, and plain memory. */
 	char path[32]; /* "" when it was not made here */
 	char *pool, *plain;
@@ -80,6 +84,14 @@ void side_pool(struct side *s, const char *path);
 void side_memory(struct side *s);
 void side_card(struct side *s, struct card *c);
 void side_insert(struct side *s, const struct card *peer);
+/* Connected endpoints: the next event, as fi_eq_sread(); dies of none. */
+uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e);
+/* An endpoint for it, bound and not yet enabled. */
+void side_endpoint(struct side *s, struct fi_info *info);
+/* Listen; then let one in, or connect to who listens there. */
+void side_listen(struct side *s);
+void side_accept(struct side *s);
+void side_connect(struct side *s, const struct card *peer);
 void side_close(struct side *s);
 
 /* Retry while the base says -FI_EAGAIN. */

@@ -107,8 +107,9 @@ static const struct {
 				"hints) and load ofi_rpmem there.",
 				EKEYREJECTED},
 	[RP_ST_CANCELED] = {"canceled",
-			    "The endpoint was closed, or the address removed, "
-			    "before the answer came: commit before closing.",
+			    "The endpoint was closed, its connection ended, or "
+			    "the address was removed before the answer came: "
+			    "commit before closing.",
 			    ECANCELED},
 	[RP_ST_SEND_FAILED] = {"request not sent",
 			       "The base provider could not send: check the "

@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "rpmem/rpmem.h"
+#include "rpmem/cm.h"
 
 /* So many times before something else is looked after. */
 #define DRAIN_ROUNDS 64
@@ -151,6 +151,9 @@ void rp_cq_dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 	case RP_SLOT_SEND:
 	case RP_SLOT_RECV:
 		rp_xport_completed(s, e ? e->len : 0, err ? err->err : 0);
+		break;
+	case RP_SLOT_MAIL:
+		rp_mail_sent(s, err ? err->err : 0);
 		break;
 	case RP_SLOT_DEAD:
 		rp_slot_put(&cq->dom->slots, s);

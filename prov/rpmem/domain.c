@@ -8,6 +8,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "rpmem/cm.h"
 #include "rpmem/conn.h"
 #include "rpmem/host.h"
 
@@ -64,10 +65,14 @@ static int no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
 	return -FI_ENOSYS;
 }
 
-static int no_srx(struct fid_domain *domain, struct fi_rx_attr *attr,
-		  struct fid_ep **rx_ep, void *context)
+/* Of connected endpoints: nothing of ours is received there. */
+static int domain_srx(struct fid_domain *domain, struct fi_rx_attr *attr,
+		      struct fid_ep **rx_ep, void *context)
 {
-	return -FI_ENOSYS;
+	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
+
+	return dom->msg ? fi_srx_context(dom->base, attr, rx_ep, context)
+			: -FI_ENOSYS;
 }
 
 static int query_atomic(struct fid_domain *domain, enum fi_datatype datatype,
@@ -108,7 +113,7 @@ static struct fi_ops_domain domain_ops = {
 	.cntr_open = rp_cntr_open,
 	.poll_open = rp_poll_open,
 	.stx_ctx = no_stx,
-	.srx_ctx = no_srx,
+	.srx_ctx = domain_srx,
 	.query_atomic = query_atomic,
 	.query_collective = no_coll,
 	.endpoint2 = domain_ep2,
@@ -194,7 +199,9 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	if (!dom)
 		return -FI_ENOMEM;
 	dom->fabric = fab;
-	ret = find_base_info(fab, info, &dom->base_info);
+	dom->msg = rp_info_is_msg(info, fab->base_name);
+	ret = dom->msg ? rp_info_msg_base(fab, info, &dom->base_info)
+		       : find_base_info(fab, info, &dom->base_info);
 	if (ret)
 		goto free;
 	ret = rp_fabric_base(fab, dom->base_info, &dom->base_fabric);
@@ -205,11 +212,12 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	atomic_init(&dom->watched, dom->auto_progress);
 	atomic_init(&dom->quick_count, RP_NOT_QUICK);
-	dom->ordered = dom->base_info->tx_attr->msg_order & FI_ORDER_SAW;
-	dom->own = rp_fence_is_proof(dom);
+	dom->ordered =
+		dom->msg || (dom->base_info->tx_attr->msg_order & FI_ORDER_SAW);
+	dom->own = !dom->msg && rp_fence_is_proof(dom);
 	look_at_rxm(dom);
 	format = dom->base_info->ep_attr->mem_tag_format;
-	dom->ctrl_bit = 1ull << (63 - __builtin_clzll(format));
+	dom->ctrl_bit = dom->msg ? 0 : 1ull << (63 - __builtin_clzll(format));
 	LIST_INIT(&dom->cqs);
 	LIST_INIT(&dom->eps);
 	LIST_INIT(&dom->polls);
@@ -225,7 +233,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		ret = -errno;
 		goto close;
 	}
-	dom->conns = rp_conns_new(dom);
+	dom->conns = dom->msg ? NULL : rp_conns_new(dom);
 	ret = make_agent(dom);
 	if (ret)
 		goto close;

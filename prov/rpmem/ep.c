@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Endpoints: reliable datagrams over the base's. */
+/* Endpoints: reliable datagrams over the base's, and connected ones. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpmem/cm.h"
 #include "rpmem/conn.h"
 
 static struct rp_ep *ep_of(struct fid *fid)
@@ -45,6 +46,7 @@ static int ep_close(struct fid *fid)
 	struct rp_dom *dom = ep->dom;
 	int ret;
 
+	pthread_mutex_lock(&dom->fabric->cm_lock);
 	pthread_mutex_lock(&dom->lock);
 	/* Commits end with an error entry while there is a CQ to tell. */
 	if (ep->initiator) {
@@ -56,13 +58,15 @@ static int ep_close(struct fid *fid)
 	ret = fi_close(&ep->base->fid);
 	if (ret) {
 		pthread_mutex_unlock(&dom->lock);
+		pthread_mutex_unlock(&dom->fabric->cm_lock);
 		return ret;
 	}
 	ep->dead = true;
+	ep->connected = false;
 	if (ep->tx_cq)
-		ep->tx_cq->no_trywait = true;
+		ep->tx_cq->no_trywait |= !dom->msg;
 	if (ep->rx_cq)
-		ep->rx_cq->no_trywait = true;
+		ep->rx_cq->no_trywait |= !dom->msg;
 	/* Without anything hidden, what is there is left for the program. */
 	if (ep->tx_cq && atomic_load(&dom->live))
 		rp_cq_drain(ep->tx_cq);
@@ -75,9 +79,13 @@ static int ep_close(struct fid *fid)
 	ep->initiator = NULL;
 	rp_gather_free(ep);
 	LIST_REMOVE(ep, link);
+	rp_mail_close(ep);
+	if (dom->msg)
+		LIST_REMOVE(ep, msg_link);
 	if (ep->cntr[RP_CNTR_REMOTE_WRITE])
 		dom->nremote--;
 	pthread_mutex_unlock(&dom->lock);
+	pthread_mutex_unlock(&dom->fabric->cm_lock);
 	release_cntrs(ep);
 	rp_xport_free(ep);
 	if (ep->tx_cq)
@@ -157,10 +165,11 @@ static int bind_cntr(struct rp_ep *ep, struct rp_cntr *c, uint64_t flags)
 	if (c->dom != dom || ep->enabled || !flags || (flags & ~known))
 		return -FI_EINVAL;
 	pthread_mutex_lock(&dom->lock);
-	if ((flags & FI_REMOTE_WRITE) && dom->npmem) {
-		/* The base counts a write before it is durable. */
+	if ((flags & FI_REMOTE_WRITE) && (dom->npmem || dom->msg)) {
+		/* The base counts a write before it is durable; and mail. */
 		RP_WARN(EP_CTRL, "FI_REMOTE_WRITE counters are not offered in "
-				 "a domain with persistent regions\n");
+				 "a domain with persistent regions, or of "
+				 "connected endpoints\n");
 		ret = -FI_EOPNOTSUPP;
 		goto unlock;
 	}
@@ -208,6 +217,8 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	case FI_CLASS_CQ:
 		return bind_cq(ep, rp_container_of(bfid, struct rp_cq, fid.fid),
 			       flags);
+	case FI_CLASS_SRX_CTX:
+		return fi_ep_bind(ep->base, bfid, flags);
 	case FI_CLASS_AV:
 		av = rp_container_of(bfid, struct rp_av, fid.fid);
 		if (ep->av || av->dom != ep->dom)
@@ -251,7 +262,7 @@ static int bind_own_cq(struct rp_ep *ep, uint64_t flags)
 	return bind_cq(ep, ep->own_cq, flags | FI_SELECTIVE_COMPLETION);
 }
 
-static int ep_enable(struct rp_ep *ep)
+int rp_ep_enable(struct rp_ep *ep)
 {
 	int ret;
 
@@ -306,7 +317,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
 
 	switch (command) {
 	case FI_ENABLE:
-		return ep_enable(ep);
+		return rp_ep_enable(ep);
 	case FI_GETOPSFLAG:
 		ret = fi_control(&ep->base->fid, command, arg);
 		if (!ret && (*(uint64_t *)arg & FI_TRANSMIT))
@@ -453,15 +464,26 @@ static struct fi_ops_cm cm_ops = {
 	.join = cm_join,
 };
 
+/* The handle is the program's. */
+static void free_base_info(struct fi_info *b)
+{
+	if (b)
+		b->handle = NULL;
+	fi_freeinfo(b);
+}
+
 /* The base's description of its endpoint, with what the program changed. */
 static struct fi_info *base_ep_info(struct rp_dom *dom,
 				    const struct fi_info *info)
 {
-	struct fi_info *b = rp_info_to_base(info);
+	struct fi_info *b =
+		dom->msg ? rp_info_msg_to_base(info, dom->fabric->base_name)
+			 : rp_info_to_base(info);
 
 	if (!b)
 		return NULL;
-	rp_info_for_rxm(b, dom->fabric->base_name);
+	if (!dom->msg)
+		rp_info_for_rxm(b, dom->fabric->base_name);
 	free(b->fabric_attr->prov_name);
 	b->fabric_attr->prov_name =
 		strdup(dom->base_info->fabric_attr->prov_name);
@@ -473,10 +495,15 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 	b->ep_attr->mem_tag_format = dom->base_info->ep_attr->mem_tag_format;
 	b->domain_attr->domain = dom->base;
 	if (!b->fabric_attr->prov_name) {
-		fi_freeinfo(b);
+		free_base_info(b);
 		return NULL;
 	}
 	return b;
+}
+
+static enum fi_ep_type ep_type(const struct rp_dom *dom)
+{
+	return dom->msg ? FI_EP_MSG : FI_EP_RDM;
 }
 
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
@@ -487,14 +514,14 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	struct rp_ep *ep;
 	int ret;
 
-	if (info->ep_attr && info->ep_attr->type != FI_EP_RDM &&
+	if (info->ep_attr && info->ep_attr->type != ep_type(dom) &&
 	    info->ep_attr->type != FI_EP_UNSPEC)
 		return -FI_EINVAL;
 	ep = calloc(1, sizeof(*ep));
 	b = base_ep_info(dom, info);
 	if (!ep || !b) {
 		free(ep);
-		fi_freeinfo(b);
+		free_base_info(b);
 		return -FI_ENOMEM;
 	}
 	ep->dom = dom;
@@ -504,13 +531,15 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->keeps_order =
 		(info->caps & FI_FENCE) ||
 		(info->tx_attr && (info->tx_attr->msg_order & RP_ORDER_ACROSS));
+	/* A store in a mailbox waits there until somebody looks. */
+	ep->keeps_waw |= dom->msg && ep->keeps_order;
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
 	if (rp_params.commit_writes && ep->dom->marked)
 		ep->unasked = FI_COMMIT_COMPLETE;
-	ep->xport.ops = &rp_xport_ops;
+	ep->xport.ops = dom->msg ? &rp_mail_ops : &rp_xport_ops;
 	ret = fi_endpoint(dom->base, b, &ep->base, context);
-	fi_freeinfo(b);
+	free_base_info(b);
 	if (ret) {
 		free(ep);
 		return ret;
@@ -519,14 +548,22 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->fid.fid.context = context;
 	ep->fid.fid.ops = &ep_fid_ops;
 	ep->fid.ops = &ep_ops;
-	ep->fid.cm = &cm_ops;
+	ep->fid.cm = dom->msg ? &rp_cm_ops : &cm_ops;
 	ep->fid.msg = &rp_msg_ops;
 	ep->fid.tagged = &rp_tagged_ops;
 	ep->fid.rma = dom->marked ? &rp_rma_ops : &rp_rma_raw_ops;
 	ep->fid.atomic = ep->base->atomic ? &rp_atomic_ops : NULL;
+	pthread_mutex_lock(&dom->fabric->cm_lock);
 	pthread_mutex_lock(&dom->lock);
 	LIST_INSERT_HEAD(&dom->eps, ep, link);
+	if (dom->msg) {
+		LIST_INSERT_HEAD(&dom->fabric->msg_eps, ep, msg_link);
+		ep->av = &rp_cm_av;
+		atomic_fetch_add(&rp_cm_av.refs, 1);
+		rp_ep_straighten(ep);
+	}
 	pthread_mutex_unlock(&dom->lock);
+	pthread_mutex_unlock(&dom->fabric->cm_lock);
 	atomic_fetch_add(&dom->refs, 1);
 	*out = &ep->fid;
 	return 0;

@@ -73,7 +73,6 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	const struct timespec pause = {.tv_nsec = 20000};
 	struct rp_dom *dom = ep->dom;
 	struct query q = {0};
-	struct rp_initiator *in;
 	enum rp_class class;
 	struct rp_peer *p;
 	int ret;
@@ -85,14 +84,10 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 		return -FI_EOPBADSTATE;
 	if (!dom->marked)
 		return -FI_EKEYREJECTED;
-	if (!rp_av_known(ep->av, dest))
-		return -FI_EINVAL;
 	pthread_mutex_lock(&dom->lock);
-	ret = rp_xport_initiator(ep, &in);
-	if (ret)
-		goto unlock;
-	p = rp_peer_get(in, rp_av_to_base(ep->av, dest));
-	ret = p ? rp_query_post(p, key, class, query_done, &q) : -FI_ENOMEM;
+	ret = rp_rma_peer(ep, dest, &p);
+	if (!ret)
+		ret = rp_query_post(p, key, class, query_done, &q);
 	if (ret)
 		goto unlock;
 	/* Core ends every query: by an answer or by the timeout. */

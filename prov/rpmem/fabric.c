@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpmem/rpmem.h"
+#include "rpmem/cm.h"
 
 static int fabric_close(struct fid *fid)
 {
@@ -22,6 +22,7 @@ static int fabric_close(struct fid *fid)
 		return ret;
 	fi_freeinfo(fab->given);
 	pthread_mutex_destroy(&fab->lock);
+	pthread_mutex_destroy(&fab->cm_lock);
 	free(fab->base_name);
 	free(fab);
 	return 0;
@@ -32,8 +33,15 @@ static int fabric_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 {
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
 
-	/* Nothing of ours is reported there, so it is the base's own. */
-	return fi_eq_open(fab->direct, attr, eq, context);
+	int ret = fi_eq_open(fab->direct, attr, eq, context);
+
+	/* Nothing of ours is reported there, but of connected endpoints. */
+	if (ret || !rp_info_msg_base_is(fab->base_name))
+		return ret;
+	ret = rp_eq_hook(fab, *eq);
+	if (ret)
+		fi_close(&(*eq)->fid);
+	return ret;
 }
 
 static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
@@ -91,9 +99,19 @@ static int fabric_pep(struct fid_fabric *fabric, struct fi_info *info,
 		      struct fid_pep **pep, void *context)
 {
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
-	struct fi_info *b = direct_info(fab, info);
-	int ret = b ? fi_passive_ep(fab->direct, b, pep, context) : -FI_ENOMEM;
+	bool ours = rp_info_is_msg(info, fab->base_name);
+	struct fi_info *b = ours ? rp_info_msg_to_base(info, fab->base_name)
+				 : direct_info(fab, info);
+	int ret;
 
+	if (b)
+		b->fabric_attr->fabric = fab->direct;
+	ret = b ? fi_passive_ep(fab->direct, b, pep, context) : -FI_ENOMEM;
+	if (!ret && ours) {
+		ret = rp_pep_hook(*pep, info);
+		if (ret)
+			fi_close(&(*pep)->fid);
+	}
 	direct_info_put(fab, b, ret);
 	return ret;
 }
@@ -105,7 +123,7 @@ static int fabric_domain(struct fid_fabric *fabric, struct fi_info *info,
 	struct fi_info *b;
 	int ret;
 
-	if (!rp_info_is_direct(info))
+	if (!rp_info_is_direct(info) || rp_info_is_msg(info, fab->base_name))
 		return rp_domain_open(fabric, info, dom, context);
 	RP_INFO(DOMAIN,
 		"this domain is %s's own: nothing written through it is made "
@@ -256,6 +274,8 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	fi_freeinfo(list);
 	fi_freeinfo(hints);
 	pthread_mutex_init(&fab->lock, NULL);
+	pthread_mutex_init(&fab->cm_lock, NULL);
+	LIST_INIT(&fab->msg_eps);
 	fab->fid.fid.fclass = FI_CLASS_FABRIC;
 	fab->fid.fid.ops = &fabric_fid_ops;
 	fab->fid.ops = &fabric_ops;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpmem/cm.h"
 #include "rpmem/conn.h"
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
@@ -142,6 +143,13 @@ static void warn_bare(void)
 		fprintf(stderr, "ofi_rpmem: %s\n", text);
 }
 
+/* Of connected endpoints tcp says itself that they are persistent. */
+static bool suits_unnamed(const struct fi_info *hints)
+{
+	return hints && (hints->caps & FI_RMA_PMEM) &&
+	       !(hints->ep_attr && hints->ep_attr->type == FI_EP_MSG);
+}
+
 /* The base to layer over for these hints; NULL: we were not asked for. */
 static char *base_for(const struct fi_info *hints)
 {
@@ -164,7 +172,7 @@ static char *base_for(const struct fi_info *hints)
 	} else if (env && *env) {
 		base = env;
 		env = NULL;
-	} else if (!env && (name || (hints && (hints->caps & FI_RMA_PMEM)))) {
+	} else if (!env && (name || suits_unnamed(hints))) {
 		base = strdup(DEFAULT_BASE);
 	}
 	free(env);
@@ -365,7 +373,7 @@ static bool gets_persistence(const struct fi_info *hints)
  * Keys that say what memory they stand for change mr_mode, so a program that
  * asks for other things only gets the base's.
  */
-static bool may_make_keys(uint32_t version, const struct fi_info *hints)
+bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints)
 {
 	return FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints &&
 	       hints->domain_attr &&
@@ -435,7 +443,7 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 		return -FI_ENODATA;
 	i->tx_attr->size -= RESERVED_TX;
 	i->rx_attr->size -= RESERVED_RX;
-	if (may_make_keys(version, hints)) {
+	if (rp_info_may_make_keys(version, hints)) {
 		d->mr_mode |= FI_MR_PROV_KEY;
 		d->mr_key_size = sizeof(uint64_t);
 		/* Who wants it says so: inline stores do without (rma.c). */
@@ -477,11 +485,10 @@ bool rp_info_is_direct(const struct fi_info *info)
 	       e->rx_ctx_cnt > 1;
 }
 
-/* The base's own list: entries of the provider itself, nothing over it. */
-static int direct_list(uint32_t version, const char *node, const char *service,
-		       uint64_t flags, const struct fi_info *hints,
-		       const char *base, enum fi_ep_type type,
-		       struct fi_info **list)
+int rp_info_direct_list(uint32_t version, const char *node, const char *service,
+			uint64_t flags, const struct fi_info *hints,
+			const char *base, enum fi_ep_type type,
+			struct fi_info **list)
 {
 	struct fi_info *b = hints ? fi_dupinfo(hints) : fi_allocinfo();
 	struct fi_info *i, **link;
@@ -551,8 +558,8 @@ static void add_direct(uint32_t version, const char *node, const char *service,
 	}
 	for (int k = 0; k < n; k++) {
 		more = NULL;
-		if (direct_list(version, node, service, flags, hints, base,
-				types[k], &more))
+		if (rp_info_direct_list(version, node, service, flags, hints,
+					base, types[k], &more))
 			continue;
 		for (i = more; i && hints; i = i->next) {
 			if (hints->domain_attr)
@@ -609,6 +616,9 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 		i->next = NULL;
 		fi_freeinfo(i);
 	}
+	if (!list && !rp_info_msg_list(version, node, service, flags, hints,
+				       base, &list))
+		ret = 0;
 	add_direct(version, node, service, flags, hints, base, &list);
 	free(base);
 	if (!list)
@@ -619,12 +629,13 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
 {
-	return direct_list(version, NULL, NULL, 0, NULL, base, FI_EP_MSG, list);
+	return rp_info_direct_list(version, NULL, NULL, 0, NULL, base,
+				   FI_EP_MSG, list);
 }
 
 int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
 		struct fi_info **list)
 {
-	return direct_list(version, NULL, NULL, 0, hints, base, FI_EP_MSG,
-			   list);
+	return rp_info_direct_list(version, NULL, NULL, 0, hints, base,
+				   FI_EP_MSG, list);
 }

@@ -4,6 +4,8 @@ rpmem_sources = \
 	prov/rpmem/av.c \
 	prov/rpmem/cep.h \
 	prov/rpmem/cep_fi.c \
+	prov/rpmem/cm.c \
+	prov/rpmem/cm.h \
 	prov/rpmem/cntr.c \
 	prov/rpmem/conn.c \
 	prov/rpmem/conn.h \
@@ -13,6 +15,7 @@ rpmem_sources = \
 	prov/rpmem/cq_read.c \
 	prov/rpmem/domain.c \
 	prov/rpmem/ep.c \
+	prov/rpmem/eq.c \
 	prov/rpmem/ext.c \
 	prov/rpmem/fabric.c \
 	prov/rpmem/fence.c \
@@ -21,11 +24,14 @@ rpmem_sources = \
 	prov/rpmem/hidden.c \
 	prov/rpmem/host.h \
 	prov/rpmem/info.c \
+	prov/rpmem/info_msg.c \
 	prov/rpmem/init.c \
 	prov/rpmem/linked.c \
 	prov/rpmem/local.c \
+	prov/rpmem/mail.c \
 	prov/rpmem/mr.c \
 	prov/rpmem/msg.c \
+	prov/rpmem/pep.c \
 	prov/rpmem/poll.c \
 	prov/rpmem/progress.c \
 	prov/rpmem/rma.c \

@@ -7,11 +7,14 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "rpmem/cm.h"
 #include "rpmem/conn.h"
 #include "rpmem/host.h"
 
 /* How often to look where no event tells. */
 #define LOOK_NS 1000000
+/* And whether a connection that an answer is to come over is still there. */
+#define GONE_NS 50000000
 
 void rp_domain_kick(struct rp_dom *dom)
 {
@@ -74,6 +77,9 @@ void rp_domain_progress_rest(struct rp_dom *dom, const struct rp_cq *but)
 	LIST_FOREACH (cq, &dom->cqs, link)
 		if (cq != but)
 			rp_cq_drain(cq);
+	if (dom->msg)
+		LIST_FOREACH (ep, &dom->eps, link)
+			rp_mail_look(ep);
 	rp_agent_progress(dom->agent);
 	LIST_FOREACH (ep, &dom->eps, link) {
 		rp_gather_send(ep);
@@ -94,7 +100,8 @@ void rp_domain_progress(struct rp_dom *dom)
 
 void rp_domain_arm(struct rp_dom *dom, bool soon)
 {
-	uint64_t due = rp_agent_deadline(dom->agent), d;
+	uint64_t due = rp_agent_deadline(dom->agent), d, gone = UINT64_MAX;
+	const uint64_t now = rp_host_now();
 	struct itimerspec t = {0};
 	struct rp_ep *ep;
 
@@ -103,9 +110,12 @@ void rp_domain_arm(struct rp_dom *dom, bool soon)
 			continue;
 		d = rp_initiator_deadline(ep->initiator);
 		due = d < due ? d : due;
+		if (dom->msg && rp_mail_waits(ep))
+			gone = now + GONE_NS;
 	}
-	if (soon && rp_host_now() + LOOK_NS < due)
-		due = rp_host_now() + LOOK_NS;
+	due = gone < due ? gone : due;
+	if (soon && now + LOOK_NS < due)
+		due = now + LOOK_NS;
 	due += !due; /* zero would switch the timer off */
 	if (due == dom->timer_due)
 		return;

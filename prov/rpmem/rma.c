@@ -115,6 +115,12 @@ int rp_rma_peer(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
 	struct rp_initiator *in;
 	int ret;
 
+	if (ep->dom->msg) {
+		if (!ep->connected)
+			return -FI_ENOTCONN;
+		dest = 0; /* there is one, whatever it is called */
+	}
+
 	if (!rp_av_known(ep->av, dest)) {
 		RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
 			(unsigned long long)dest);
@@ -317,6 +323,10 @@ uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags)
 		flags &= ~FI_MORE;
 	if (s->commit && rp_commit_fences(s->commit))
 		flags |= FI_MORE;
+	/* The answer comes over the same connection, and so proves as much. */
+	if (s->ep->dom->msg)
+		return (flags & ~RP_OUR_FLAGS & ~FI_INJECT_COMPLETE) |
+		       FI_COMPLETION;
 	return (flags & ~RP_OUR_FLAGS &
 		~(FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE)) |
 	       FI_COMPLETION | FI_DELIVERY_COMPLETE;

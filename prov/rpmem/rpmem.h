@@ -88,6 +88,16 @@ bool rp_info_is_direct(const struct fi_info *info);
 int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
 		struct fi_info **list);
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list);
+/* The base's own entries of a type: of the provider itself, nothing over it. */
+int rp_info_direct_list(uint32_t version, const char *node, const char *service,
+			uint64_t flags, const struct fi_info *hints,
+			const char *base, enum fi_ep_type type,
+			struct fi_info **list);
+/*
+ * Keys that say what memory they stand for change mr_mode, so a program that
+ * asks for other things only gets the base's.
+ */
+bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
@@ -106,6 +116,12 @@ struct rp_fabric {
 	struct fid_fabric *layered;
 	char *base_name;      /* what a hint names: "tcp" */
 	pthread_mutex_t lock; /* for layered and given */
+	/*
+	 * Over what makes a connection, and what tells of one: taken before any
+	 * domain's lock. For the list of connected endpoints.
+	 */
+	pthread_mutex_t cm_lock;
+	LIST_HEAD(, rp_ep) msg_eps;
 	/* Entries that the base was given: sockets goes on looking at them. */
 	struct fi_info *given;
 	uint32_t version;
@@ -127,6 +143,7 @@ enum rp_slot_kind {
 	RP_SLOT_FENCE,	/* a read behind the writes of a commit */
 	RP_SLOT_LINKED, /* a durable write over a connection of our own */
 	RP_SLOT_RECV,	/* a posted receive for control messages */
+	RP_SLOT_MAIL,	/* a control message of a connected endpoint */
 	RP_SLOT_DEAD,	/* its endpoint is gone; the base may still answer */
 };
 
@@ -200,6 +217,7 @@ struct rp_dom {
 	struct fid_domain *base;
 	struct fi_info *base_info; /* what the base was opened with */
 	bool marked;		   /* we make the keys, with facts in them */
+	bool msg;		   /* of connected endpoints */
 	bool auto_progress;
 	atomic_bool sleeps;	/* some queue or counter can be waited for */
 	bool ordered;		/* a message follows the writes before it */
@@ -532,7 +550,13 @@ struct rp_ep {
 	size_t addr_len;
 	uint8_t addr[RP_WIRE_MAX_ADDR];
 	LIST_ENTRY(rp_ep) link;
+	/* Of connected endpoints: cm.h. */
+	struct rp_mail *mail;
+	bool connected;		    /* and it still is */
+	LIST_ENTRY(rp_ep) msg_link; /* of fab->msg_eps */
 };
+/* What a program's call to enable it does. */
+int rp_ep_enable(struct rp_ep *ep);
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
 /* The program says which completions it wants by flags and binding. */
@@ -671,6 +695,14 @@ void rp_atomic_land(const struct rp_carry *c);
 /* --- xport.c: control messages on the endpoint of the data --- */
 
 extern const struct rp_xport_ops rp_xport_ops;
+/* Of these, what connected endpoints have as well. */
+uint64_t rp_xport_now(struct rp_xport *x);
+int rp_xport_random(struct rp_xport *x, void *buf, size_t len);
+int rp_xport_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+		    size_t len);
+void rp_xport_kick(struct rp_xport *x);
+/* What came on an endpoint of this domain. */
+void rp_xport_received(struct rp_ep *ep, const uint8_t *msg, size_t len);
 /*
  * With the lock: start listening for control messages. serve: requests too,
  * not just answers; from then on for good.

@@ -97,7 +97,7 @@ void rp_xport_unsend(struct rp_slot *s)
 	s->ep->dom->send_free = b;
 }
 
-static uint64_t xport_now(struct rp_xport *x)
+uint64_t rp_xport_now(struct rp_xport *x)
 {
 	return rp_host_now();
 }
@@ -214,7 +214,7 @@ static int xport_name(struct rp_xport *x, void *addr, size_t *len)
 	return 0;
 }
 
-static int xport_random(struct rp_xport *x, void *buf, size_t len)
+int rp_xport_random(struct rp_xport *x, void *buf, size_t len)
 {
 	return rp_host_random(buf, len);
 }
@@ -223,8 +223,8 @@ static int xport_random(struct rp_xport *x, void *buf, size_t len)
  * What the base gives for a write with remote CQ data, measured on 1.17:
  * ofi_rxm says neither where nor how much, sockets says both.
  */
-static int xport_notify(struct rp_xport *x, uint64_t peer, uint64_t data,
-			void *buf, size_t len)
+int rp_xport_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+		    size_t len)
 {
 	struct rp_ep *ep = ep_of(x);
 	struct fi_cq_tagged_entry e = {
@@ -246,13 +246,13 @@ static int xport_notify(struct rp_xport *x, uint64_t peer, uint64_t data,
 	return rp_cq_try_push(ep->rx_cq, &e, from);
 }
 
-static void xport_kick(struct rp_xport *x)
+void rp_xport_kick(struct rp_xport *x)
 {
 	rp_domain_kick(ep_of(x)->dom);
 }
 
 const struct rp_xport_ops rp_xport_ops = {
-	.now = xport_now,
+	.now = rp_xport_now,
 	.send = xport_send,
 	.room = xport_room,
 	.fence = rp_fence_post,
@@ -264,9 +264,9 @@ const struct rp_xport_ops rp_xport_ops = {
 	.peer_get = xport_peer_get,
 	.peer_put = xport_peer_put,
 	.name = xport_name,
-	.random = xport_random,
-	.notify = xport_notify,
-	.kick = xport_kick,
+	.random = rp_xport_random,
+	.notify = rp_xport_notify,
+	.kick = rp_xport_kick,
 };
 
 static int post(struct rp_ep *ep, struct rp_slot *s)
@@ -418,6 +418,13 @@ int rp_xport_activate(struct rp_ep *ep, bool serve)
 
 	if (serve ? was : ep->nrecv > 0)
 		return 0;
+	if (ep->dom->msg) {
+		/* The mailbox is there; from now on it is looked at. */
+		ep->serving |= serve;
+		atomic_store(&ep->dom->live, true);
+		atomic_store(&ep->dom->watched, true);
+		return 0;
+	}
 	ep->serving = serve;
 	ret = more_recvs(ep);
 	if (ret) {
@@ -457,7 +464,7 @@ void rp_xport_look(struct rp_ep *ep)
 	ep->recv_seen = false;
 }
 
-static void recv_message(struct rp_ep *ep, const uint8_t *msg, size_t len)
+void rp_xport_received(struct rp_ep *ep, const uint8_t *msg, size_t len)
 {
 	/* Short or strange: core's decoders say so; the type only routes. */
 	if (len >= RP_WIRE_HDR && !RP_MSG_TO_TARGET(msg[3])) {
@@ -488,7 +495,7 @@ void rp_xport_completed(struct rp_slot *s, size_t len, int err)
 		return;
 	ep->recv_seen = true;
 	if (!err && len <= s->size)
-		recv_message(ep, s->buf, len);
+		rp_xport_received(ep, s->buf, len);
 	if (ep->serving && s->size != SERVE_SIZE) {
 		drop_recv(ep, s);
 		return;

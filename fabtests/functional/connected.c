@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Connected endpoints: messages and RMA as on the base, and durable writes. */
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+static struct fi_rpmem_ops *ops;
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+/* --- the target's half --- */
+
+static void echo(struct side *s)
+{
+	char buf[64];
+
+	POST(s, fi_recv(s->ep, buf, sizeof(buf), NULL, 0, NULL));
+	pair_meet(s); /* it is posted, and the next message is for it */
+	if (!side_wait(s, &e, &err))
+		MUST(-err.err);
+	POST(s, fi_send(s->ep, buf, sizeof(buf), NULL, 0, NULL));
+	if (!side_wait(s, &e, &err))
+		MUST(-err.err);
+}
+
+static void serve(struct side *s, const struct card *peer)
+{
+	echo(s);
+	pair_meet(s); /* all is durable */
+	tap_ok(!memcmp(s->pool + 64, "small", 6) &&
+		       !memcmp(s->pool + 8192, "large", 6) &&
+		       s->pool[8192 + 65535] == 'z' &&
+		       *(uint64_t *)(s->pool + 16) == 77,
+	       "%s: the bytes are there", label);
+	tap_ok(side_quiet(s), "%s: nothing else came to the target", label);
+}
+
+/* --- the initiator's half --- */
+
+static bool ended_well(struct side *s, void *context)
+{
+	return side_wait(s, &e, &err) && e.op_context == context;
+}
+
+static bool refused(struct side *s, void *context, int errnum)
+{
+	bool so = !side_wait(s, &e, &err) && err.op_context == context &&
+		  err.err == errnum;
+
+	if (!so)
+		printf("# %s: err %d, prov_errno %d\n", label, err.err,
+		       err.prov_errno);
+	return so;
+}
+
+static ssize_t durable(struct side *s, const void *buf, size_t len,
+		       uint64_t addr, uint64_t key, void *context)
+{
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+	struct fi_rma_iov to = {.addr = addr, .len = len, .key = key};
+	struct fi_msg_rma m = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.context = context,
+	};
+
+	return fi_writemsg(s->ep, &m, FI_COMMIT_COMPLETE | FI_COMPLETION);
+}
+
+static ssize_t commit(struct side *s, uint64_t addr, uint64_t len, uint64_t key,
+		      const struct fi_rpmem_then *then, void *context)
+{
+	struct fi_rma_iov r = {.addr = addr, .len = len, .key = key};
+
+	return ops->commit(s->ep, &r, 1, 0, FI_RPMEM_DURABLE,
+			   FI_RPMEM_CLASS_DEFAULT, then, context);
+}
+
+static void messages(struct side *s)
+{
+	char out[64] = "a message", in[64] = "";
+
+	POST(s, fi_recv(s->ep, in, sizeof(in), NULL, 0, in));
+	pair_meet(s);
+	POST(s, fi_inject(s->ep, out, sizeof(out), 0));
+	OK(ended_well(s, in) && !strcmp(in, out), "a message and its echo");
+}
+
+static void writes(struct side *s, const struct card *peer)
+{
+	static char large[65536] = "large", back[65536];
+	struct fi_rpmem_then then = {
+		.key = peer->pool_key,
+		.addr = peer->pool_addr + 16,
+		.value = 77,
+	};
+
+	large[sizeof(large) - 1] = 'z';
+	/* The first opens the session, the next may travel inside its request.
+	 */
+	for (int i = 0; i < 3; i++) {
+		POST(s, durable(s, "small", 6, peer->pool_addr + 64,
+				peer->pool_key, &then));
+		OK(ended_well(s, &then), "a small durable write");
+	}
+	POST(s, durable(s, large, sizeof(large), peer->pool_addr + 8192,
+			peer->pool_key, large));
+	OK(ended_well(s, large), "a large one");
+	POST(s, fi_write(s->ep, large, 4096, NULL, 0, peer->pool_addr + 4096,
+			 peer->pool_key, large));
+	POST(s, commit(s, peer->pool_addr + 4096, 4096, peer->pool_key, NULL,
+		       back));
+	OK(ended_well(s, large), "a write");
+	OK(ended_well(s, back), "and its commit");
+	POST(s, commit(s, peer->pool_addr + 4096, 64, peer->pool_key, &then,
+		       back));
+	OK(ended_well(s, back), "a commit with a store behind it");
+	POST(s, fi_read(s->ep, back, sizeof(back), NULL, 0,
+			peer->pool_addr + 8192, peer->pool_key, back));
+	OK(ended_well(s, back) && !memcmp(back, large, sizeof(back)),
+	   "read back");
+	POST(s, fi_write(s->ep, large, 64, NULL, 0, peer->plain_addr,
+			 peer->plain_key, large));
+	OK(ended_well(s, large), "plain memory is written to");
+}
+
+static void many(struct side *s, const struct card *peer)
+{
+	static char buf[64] = "many";
+	int sent = 0, done = 0;
+	ssize_t ret;
+
+	/* More than a mailbox holds, in both directions. */
+	while (done < 1000) {
+		ret = sent < 1000
+			      ? commit(s, peer->pool_addr + (sent % 512) * 64,
+				       64, peer->pool_key, NULL, buf)
+			      : -FI_EAGAIN;
+		if (!ret) {
+			sent++;
+			continue;
+		}
+		if (ret != -FI_EAGAIN)
+			MUST(ret);
+		if (!ended_well(s, buf))
+			MUST(-err.err);
+		done++;
+	}
+	OK(done == 1000, "1000 commits at once");
+}
+
+static void wrong(struct side *s, const struct card *peer)
+{
+	static char buf[64] = "wrong";
+
+	OK(commit(s, peer->plain_addr, 64, peer->plain_key, NULL, buf) ==
+		   -FI_EOPNOTSUPP,
+	   "memory that is not persistent");
+	POST(s, commit(s, peer->pool_addr + PAIR_POOL - 8, 64, peer->pool_key,
+		       NULL, buf));
+	OK(refused(s, buf, ERANGE), "a range past the end");
+	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key ^ 1ull << 50,
+		       NULL, buf));
+	OK(refused(s, buf, ESTALE), "a key of another registration");
+	OK(commit(s, peer->pool_addr, 64, 5, NULL, buf) == -FI_EKEYREJECTED,
+	   "a key that is not ours");
+	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
+	OK(ended_well(s, buf), "and a right one again");
+}
+
+static void use(struct side *s, const struct card *peer)
+{
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+
+	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
+	messages(s);
+	OK(!ops->query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+		       &attr) &&
+		   !attr.status && attr.len == PAIR_POOL,
+	   "the target answers a query");
+	writes(s, peer);
+	many(s, peer);
+	wrong(s, peer);
+	OK(side_quiet(s), "nothing else came");
+	pair_meet(s);
+}
+
+/* --- connections that end --- */
+
+/* Gets a commit, does not look at it, and dies. */
+static void die(struct side *s, const struct card *peer)
+{
+	pair_meet(s); /* a session is open */
+	sleep(1);
+	_exit(0);
+}
+
+/* The same, but it says so. */
+static void hang_up(struct side *s, const struct card *peer)
+{
+	pair_meet(s);
+	sleep(1);
+	MUST(fi_shutdown(s->ep, 0));
+	side_close(s);
+	_exit(0);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void lose(struct side *s, const struct card *peer)
+{
+	static char buf[64] = "lost";
+	struct fi_eq_cm_entry cm;
+	double begun;
+
+	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
+	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
+	OK(ended_well(s, buf), "a commit before");
+	pair_meet(s);
+	begun = seconds();
+	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
+	OK(refused(s, buf, ECANCELED), "the commit under way ends");
+	OK(seconds() - begun < 3, "as soon as the connection does");
+	OK(side_event(s, &cm) == FI_SHUTDOWN && cm.fid == &s->ep->fid,
+	   "and the program is told");
+	OK(commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
+		   -FI_ENOTCONN,
+	   "no commit after that");
+	OK(durable(s, buf, 8, peer->pool_addr, peer->pool_key, buf) ==
+		   -FI_ENOTCONN,
+	   "and no durable write");
+	side_close(s);
+	exit(0); /* there may be nobody to meet */
+}
+
+/* --- connecting --- */
+
+static const struct pair_opts ours = {.msg = true};
+static const struct pair_opts bare = {.msg = true, .prov = "tcp"};
+
+/* Bytes of the program's that travel with a connection. */
+static void fill(uint8_t *p, size_t len, int with)
+{
+	for (size_t i = 0; i < len; i++)
+		p[i] = (uint8_t)(i * 7 + (size_t)with);
+}
+
+struct cm_data {
+	struct fi_eq_cm_entry e;
+	uint8_t data[512];
+};
+
+/* As side_event(), with what came along. */
+static size_t cm_event(struct side *s, uint32_t want, struct cm_data *d)
+{
+	uint8_t raw[sizeof(*d)];
+	const size_t head = offsetof(struct fi_eq_cm_entry, data);
+	uint32_t event;
+	ssize_t n;
+
+	do {
+		n = fi_eq_sread(s->eq, &event, raw, sizeof(raw), 100, 0);
+	} while (n == -FI_EAGAIN);
+	MUST(n);
+	if (event != want)
+		MUST(-FI_EOTHER);
+	memset(d, 0, sizeof(*d));
+	memcpy(&d->e, raw, head);
+	memcpy(d->data, raw + head, (size_t)n - head);
+	return (size_t)n - head;
+}
+
+static bool came_whole(const struct cm_data *d, size_t len, size_t size,
+		       int with)
+{
+	uint8_t want[512];
+
+	fill(want, size, with);
+	return len == size && !memcmp(d->data, want, size);
+}
+
+/* A listener, and who connects to it; either may be the bare base. */
+static void meet_with_data(const struct pair_opts *to,
+			   const struct pair_opts *from)
+{
+	struct side l, c;
+	struct card card;
+	struct cm_data d;
+	uint8_t data[512];
+	size_t size = 0, len = sizeof(size), n;
+
+	side_open(&l, to);
+	side_listen(&l);
+	side_card(&l, &card);
+	side_open(&c, from);
+	side_endpoint(&c, c.info);
+	MUST(fi_enable(c.ep));
+	MUST(fi_getopt(&c.ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &size,
+		       &len));
+	OK(size == 256, "as much data with a connection as the base has");
+	fill(data, size, 1);
+	MUST(fi_connect(c.ep, card.name, data, size));
+	/* Both in one process: the request needs the other's queue read. */
+	do {
+		uint32_t event;
+
+		fi_eq_read(c.eq, &event, data, sizeof(data), 0);
+		n = (size_t)fi_eq_read(l.eq, &event, &d, sizeof(d), FI_PEEK);
+	} while ((ssize_t)n == -FI_EAGAIN);
+	n = cm_event(&l, FI_CONNREQ, &d);
+	OK(d.e.fid == &l.pep->fid && came_whole(&d, n, size, 1),
+	   "the listener gets it as it is");
+	side_endpoint(&l, d.e.info);
+	fi_freeinfo(d.e.info);
+	MUST(fi_enable(l.ep));
+	fill(data, size, 2);
+	MUST(fi_accept(l.ep, data, size));
+	cm_event(&l, FI_CONNECTED, &d);
+	n = cm_event(&c, FI_CONNECTED, &d);
+	OK(d.e.fid == &c.ep->fid && came_whole(&d, n, size, 2),
+	   "and so does who connects");
+	side_close(&c);
+	side_close(&l);
+}
+
+static void reject(void)
+{
+	struct fi_eq_err_entry no = {0};
+	struct side l, c;
+	struct card card;
+	struct cm_data d;
+	uint32_t event;
+	ssize_t n;
+
+	side_open(&l, &ours);
+	side_listen(&l);
+	side_card(&l, &card);
+	side_open(&c, &ours);
+	side_endpoint(&c, c.info);
+	MUST(fi_enable(c.ep));
+	MUST(fi_open_ops(&c.ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
+	OK(commit(&c, 0, 64, 0x80ull << 32 | 0x40ull << 32 | 1, NULL, &c) ==
+		   -FI_ENOTCONN,
+	   "no commit before there is a connection");
+	MUST(fi_connect(c.ep, card.name, NULL, 0));
+	do {
+		fi_eq_read(c.eq, &event, &d, sizeof(d), 0);
+		n = fi_eq_read(l.eq, &event, &d, sizeof(d), 0);
+	} while (n == -FI_EAGAIN);
+	MUST(n);
+	MUST(fi_reject(l.pep, d.e.info->handle, NULL, 0));
+	fi_freeinfo(d.e.info);
+	do {
+		n = fi_eq_sread(c.eq, &event, &d, sizeof(d), 100, 0);
+	} while (n == -FI_EAGAIN);
+	OK(n == -FI_EAVAIL && fi_eq_readerr(c.eq, &no, 0) > 0 &&
+		   no.fid == &c.ep->fid && no.err == FI_ECONNREFUSED,
+	   "who is rejected is told which endpoint it was");
+	side_close(&c);
+	side_close(&l);
+}
+
+/* --- a peer without us --- */
+
+static void bare_serve(struct side *s, const struct card *peer)
+{
+	echo(s);
+	pair_meet(s);
+	side_quiet(s); /* what was sent has come by then */
+	tap_ok(!memcmp(s->pool, "plain", 5), "%s: plain bytes are there",
+	       label);
+}
+
+static void bare_use(struct side *s, const struct card *peer)
+{
+	char buf[] = "plain";
+
+	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
+	messages(s);
+	POST(s, fi_write(s->ep, buf, 6, NULL, 0, peer->pool_addr,
+			 peer->pool_key, buf));
+	OK(ended_well(s, buf), "a plain write");
+	OK(commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
+		   -FI_EKEYREJECTED,
+	   "no commit, and the error says why");
+	OK(durable(s, buf, 6, peer->pool_addr, peer->pool_key, buf) ==
+		   -FI_EKEYREJECTED,
+	   "no durable write");
+	POST(s, fi_read(s->ep, buf, 6, NULL, 0, peer->pool_addr, peer->pool_key,
+			buf));
+	OK(ended_well(s, buf), "the connection still works");
+	pair_meet(s);
+}
+
+static void use_bare(struct side *s, const struct card *peer)
+{
+	char buf[] = "plain";
+
+	messages(s);
+	POST(s, fi_write(s->ep, buf, 6, NULL, 0, peer->pool_addr,
+			 (uint32_t)peer->pool_key, buf));
+	OK(ended_well(s, buf), "a plain write");
+	pair_meet(s);
+}
+
+/* Each in a process of its own: libfabric is used nowhere before a fork. */
+static void apart(void (*run)(const struct pair_opts *,
+			      const struct pair_opts *),
+		  const struct pair_opts *a, const struct pair_opts *b)
+{
+	int status = 1;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		alarm(60);
+		run(a, b);
+		exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		OK(false, "the process ended well");
+}
+
+static void reject_apart(const struct pair_opts *a, const struct pair_opts *b)
+{
+	reject();
+}
+
+static void ends(void)
+{
+	const struct pair_opts asleep = {.msg = true, .sleeps = true};
+
+	label = "the target is killed";
+	pair_run(&ours, &ours, die, lose);
+	label = "the target is killed, asleep";
+	pair_run(&ours, &asleep, die, lose);
+	label = "the target hangs up";
+	pair_run(&ours, &ours, hang_up, lose);
+	label = "the target hangs up, asleep";
+	pair_run(&ours, &asleep, hang_up, lose);
+}
+
+static void strangers(void)
+{
+	label = "to ours";
+	apart(meet_with_data, &ours, &ours);
+	label = "to the base";
+	apart(meet_with_data, &bare, &ours);
+	label = "from the base";
+	apart(meet_with_data, &ours, &bare);
+	label = "rejected";
+	apart(reject_apart, &ours, &ours);
+	label = "the target is bare";
+	pair_run(&bare, &ours, bare_serve, bare_use);
+	label = "the initiator is bare";
+	pair_run(&ours, &bare, bare_serve, use_bare);
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN); /* the other half may be gone */
+	const struct {
+		const char *label;
+		struct pair_opts o;
+	} kinds[] = {
+		{"polling", {.msg = true}},
+		{"asleep", {.msg = true, .sleeps = true}},
+		{"short entries",
+		 {.msg = true, .format = FI_CQ_FORMAT_CONTEXT}},
+		{"a thread of ours",
+		 {.msg = true, .progress = FI_PROGRESS_AUTO}},
+		{"counted", {.msg = true, .counts = true}},
+		{"in order",
+		 {.msg = true, .order = FI_ORDER_SAW | FI_ORDER_WAW}},
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		label = kinds[i].label;
+		pair_run(&kinds[i].o, &kinds[i].o, serve, use);
+	}
+	ends();
+	strangers();
+	return tap_done();
+}

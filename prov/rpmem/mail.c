@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Control messages of connected endpoints: written over the program's own
+ * connection, into a mailbox at its other end. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpmem/cm.h"
+#include "rpmem/host.h"
+
+/* Keys of the program's regions have 32 bits (mr.c). */
+#define MAILBOX_KEYS (1ull << 63)
+/* How often it is seen to that the connection is still there. */
+#define PROBE_NS 1000000ull
+
+static struct rp_ep *ep_of(struct rp_xport *x)
+{
+	return rp_container_of(x, struct rp_ep, xport);
+}
+
+static uint64_t mix(uint64_t h, const void *p, size_t len)
+{
+	const uint8_t *b = p;
+
+	while (len--)
+		h = (h ^ *b++) * 0x100000001b3ull;
+	return h;
+}
+
+static uint64_t mix_name(uint64_t h, const struct sockaddr *sa)
+{
+	const struct sockaddr_in6 *six = (const void *)sa;
+	const struct sockaddr_in *four = (const void *)sa;
+
+	if (sa->sa_family == AF_INET6) {
+		h = mix(h, &six->sin6_addr, sizeof(six->sin6_addr));
+		return mix(h, &six->sin6_port, sizeof(six->sin6_port));
+	}
+	h = mix(h, &four->sin_addr, sizeof(four->sin_addr));
+	return mix(h, &four->sin_port, sizeof(four->sin_port));
+}
+
+/*
+ * Both ends know both names of their connection, and no other has the same two
+ * at the same time: so nothing has to be told beforehand.
+ */
+static uint64_t key_of(const void *owner, const void *writer)
+{
+	uint64_t h = mix_name(0xcbf29ce484222325ull, owner);
+
+	h = mix_name(h, writer);
+	/* The last bytes have reached the upper bits only. */
+	h = (h ^ h >> 32) * 0xd6e8feb86659fd93ull;
+	return MAILBOX_KEYS | (h ^ h >> 32);
+}
+
+/* The names of a connection that was before may be those of this one. */
+static void make_way(struct rp_dom *dom, uint64_t key)
+{
+	struct rp_ep *ep;
+
+	LIST_FOREACH (ep, &dom->eps, link) {
+		if (!ep->mail || ep->mail->key != key || !ep->mail->mr)
+			continue;
+		rp_cm_over(ep);
+		fi_close(&ep->mail->mr->fid);
+		ep->mail->mr = NULL;
+	}
+}
+
+static int reg(struct rp_dom *dom, struct rp_mail *m)
+{
+	const struct iovec iov = {.iov_base = m->in, .iov_len = sizeof(m->in)};
+	/* A later libfabric has more fields than we know. */
+	union {
+		struct fi_mr_attr attr;
+		char room[512];
+	} a;
+	int ret;
+
+	memset(&a, 0, sizeof(a));
+	a.attr.mr_iov = &iov;
+	a.attr.iov_count = 1;
+	a.attr.access = FI_REMOTE_WRITE;
+	a.attr.requested_key = m->key;
+	ret = fi_mr_regattr(dom->base, &a.attr, 0, &m->mr);
+	if (ret != -FI_ENOKEY)
+		return ret;
+	make_way(dom, m->key);
+	return fi_mr_regattr(dom->base, &a.attr, 0, &m->mr);
+}
+
+int rp_mail_open(struct rp_ep *ep, const void *peer, size_t len)
+{
+	struct rp_mail *m = ep->mail ? NULL : calloc(1, sizeof(*m));
+	int ret;
+
+	if (!m)
+		return ep->mail ? -FI_EINVAL : -FI_ENOMEM;
+	ep->addr_len = sizeof(ep->addr);
+	ret = fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
+	if (!ret && (len > sizeof(m->peer) || len != ep->addr_len))
+		ret = -FI_EINVAL;
+	if (!ret) {
+		memcpy(m->peer, peer, len);
+		m->peer_len = len;
+		m->key = key_of(ep->addr, m->peer);
+		m->there = key_of(m->peer, ep->addr);
+		rp_mailbox_init(&m->box, m->in, m->out);
+		ret = reg(ep->dom, m);
+	}
+	if (ret) {
+		RP_WARN(EP_CTRL, "no memory for commits: %s\n",
+			fi_strerror(-ret));
+		free(m);
+		return ret;
+	}
+	ep->mail = m;
+	return 0;
+}
+
+void rp_mail_close(struct rp_ep *ep)
+{
+	struct rp_mail *m = ep->mail;
+
+	if (!m)
+		return;
+	if (m->mr)
+		fi_close(&m->mr->fid);
+	free(m);
+	ep->mail = NULL;
+}
+
+/* Every write has an entry in the queue, so each has a slot. */
+static int write_there(struct rp_ep *ep, const struct rp_mailbox_write *w)
+{
+	struct rp_slot *s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_MAIL);
+	const struct iovec iov = {
+		.iov_base = (void *)w->buf,
+		.iov_len = w->len,
+	};
+	const struct fi_rma_iov to = {
+		.addr = w->at,
+		.len = w->len,
+		.key = ep->mail->there,
+	};
+	const struct fi_msg_rma m = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.context = s,
+	};
+	uint64_t flags = FI_COMPLETION;
+	int ret;
+
+	if (!s)
+		return -ENOMEM;
+	if (w->len <= ep->inject_size)
+		flags |= FI_INJECT;
+	ret = (int)fi_writemsg(ep->base, &m, flags);
+	if (ret)
+		rp_slot_put(&ep->dom->slots, s);
+	return ret;
+}
+
+void rp_mail_sent(struct rp_slot *s, int err)
+{
+	struct rp_ep *ep = s->ep;
+
+	rp_cntr_hide(ep, RP_CNTR_WRITE, err != 0);
+	/* Looked at later: core may be in the middle of something. */
+	if (err && ep->mail)
+		ep->mail->broken = true;
+	rp_slot_put(&ep->dom->slots, s);
+}
+
+static int mail_send(struct rp_xport *x, uint64_t peer, const void *msg,
+		     size_t len)
+{
+	struct rp_ep *ep = ep_of(x);
+	struct rp_mailbox_write w;
+	int ret;
+
+	if (!ep->connected || ep->mail->broken)
+		return -ENOTCONN;
+	ret = rp_mailbox_put(&ep->mail->box, msg, len, &w);
+	if (ret)
+		return ret;
+	ret = write_there(ep, &w);
+	if (ret)
+		rp_mailbox_unput(&ep->mail->box);
+	return ret;
+}
+
+/* There is one peer, and it is asked for by the name that it has here. */
+static int mail_peer_get(struct rp_xport *x, const void *addr, size_t len,
+			 uint64_t *peer)
+{
+	const struct rp_mail *m = ep_of(x)->mail;
+
+	if (len != m->peer_len || memcmp(addr, m->peer, sizeof(short)))
+		return -EINVAL;
+	*peer = 0;
+	return 0;
+}
+
+static void mail_peer_put(struct rp_xport *x, uint64_t peer)
+{
+}
+
+static int mail_name(struct rp_xport *x, void *addr, size_t *len)
+{
+	const struct rp_ep *ep = ep_of(x);
+
+	if (*len < ep->addr_len)
+		return -ENOSPC;
+	memcpy(addr, ep->addr, ep->addr_len);
+	*len = ep->addr_len;
+	return 0;
+}
+
+const struct rp_xport_ops rp_mail_ops = {
+	.now = rp_xport_now,
+	.send = mail_send,
+	.peer_get = mail_peer_get,
+	.peer_put = mail_peer_put,
+	.name = mail_name,
+	.random = rp_xport_random,
+	.notify = rp_xport_notify,
+	.kick = rp_xport_kick,
+};
+
+bool rp_mail_waits(const struct rp_ep *ep)
+{
+	return ep->connected && ep->initiator &&
+	       rp_initiator_outstanding(ep->initiator);
+}
+
+/* The base tells of it in the event queue, which the program reads, or not. */
+static bool is_gone(struct rp_ep *ep)
+{
+	uint8_t addr[RP_WIRE_MAX_ADDR];
+	size_t len = sizeof(addr);
+	uint64_t now;
+
+	if (ep->mail->broken)
+		return true;
+	if (!rp_mail_waits(ep))
+		return false;
+	now = rp_host_now();
+	if (now < ep->mail->probed + PROBE_NS)
+		return false;
+	ep->mail->probed = now;
+	return fi_getpeer(ep->base, addr, &len);
+}
+
+void rp_mail_look(struct rp_ep *ep)
+{
+	struct rp_mail *m = ep->mail;
+	uint8_t msg[RP_WIRE_MAX_MSG];
+	struct rp_mailbox_write w;
+	int left = RP_MAILBOX_FRAMES;
+	size_t len;
+
+	/* What has come before the end is worth reading. */
+	while (ep->connected && left-- && (len = rp_mailbox_take(&m->box, msg)))
+		rp_xport_received(ep, msg, len);
+	if (!ep->connected)
+		return;
+	if (is_gone(ep))
+		rp_cm_over(ep);
+	else if (rp_mailbox_owes(&m->box, &w) && !write_there(ep, &w))
+		rp_mailbox_paid(&m->box);
+}
