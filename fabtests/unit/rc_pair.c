@@ -108,8 +108,8 @@ int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	       int opcode)
 {
-	/* The agent has a thread of its own. */
-	const time_t limit = time(NULL) + 30;
+	/* The agent has a thread of its own; nothing else comes later. */
+	const time_t limit = time(NULL) + 20;
 	const struct timespec ms = {.tv_nsec = 1000000};
 	struct ibv_wc wc;
 	int n, looks = 0;
@@ -117,6 +117,8 @@ void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	while (!(n = ibv_rpmem_poll_cq(p->a.scq, 1, &wc))) {
 		if (!wr_id && ++looks == 30)
 			return;
+		cr_assert(p->sb.serves || !wr_id, "%d is not there",
+			  (int)wr_id);
 		cr_assert_leq(time(NULL), limit, "%d has not come", (int)wr_id);
 		nanosleep(&ms, NULL);
 	}
