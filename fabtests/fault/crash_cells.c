@@ -142,27 +142,6 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against,
 	return f;
 }
 
-static const enum model_kind kinds[] = {
-	[RP_MEM_UNKNOWN] = MODEL_ANON,	    [RP_MEM_ANON] = MODEL_ANON,
-	[RP_MEM_PRIVATE] = MODEL_PRIVATE,   [RP_MEM_TMPFS] = MODEL_TMPFS,
-	[RP_MEM_FILE] = MODEL_FILE,	    [RP_MEM_DAX] = MODEL_DAX,
-	[RP_MEM_DAX_SYNC] = MODEL_DAX_SYNC, [RP_MEM_EMULATED] = MODEL_ANON,
-};
-
-static const enum model_place places[] = {
-	[RP_PLACE_CPU_USER] = MODEL_CPU_USER,
-	[RP_PLACE_CPU_KERNEL] = MODEL_CPU_KERNEL,
-	[RP_PLACE_DMA_CACHE] = MODEL_DMA_CACHE,
-	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
-};
-
-static const enum model_domain domains[] = {
-	[RP_DOMAIN_NONE] = MODEL_NONE,
-	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
-	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
-	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
-};
-
 static void fill(const struct verdict_cell *cell,
 		 const struct verdict_method *m, unsigned int place,
 		 unsigned int domain, unsigned int wire, bool own, bool link,
@@ -171,15 +150,7 @@ static void fill(const struct verdict_cell *cell,
 	const struct rp_facts *f = &cell->facts;
 	bool dma = place >= RP_PLACE_DMA_CACHE;
 
-	out->truth = (struct model_cfg){
-		.kind = kinds[f->memory],
-		.domain =
-			f->memory >= RP_MEM_DAX ? domains[domain] : MODEL_NONE,
-		.place = places[place],
-		.fence = f->fence == RP_YES,
-		/* Short and single: too many orders. */
-		.relaxed = dma && cell->compound,
-	};
+	out->truth = crash_truth(cell, place, domain);
 	out->fabric = (struct pmsim_cfg){
 		.ordered = dma || !wire || own || link,
 		.placed_acks = !dma || wire,

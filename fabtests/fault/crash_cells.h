@@ -23,4 +23,8 @@ bool crash_variant(const struct verdict_cell *cell,
 		   const struct verdict_method *m, unsigned int n,
 		   struct crash_cell *out);
 
+/* Its memory, with one of the values of what is unknown. */
+struct model_cfg crash_truth(const struct verdict_cell *cell,
+			     unsigned int place, unsigned int domain);
+
 #endif

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Every scenario of verdicts.tsv with every method that is built: the valid ones
 # survive, the forbidden ones are caught. The list of forbidden ones is made by a
-# script that shares nothing with the matrix.
+# script that shares nothing with the matrix. crash_matrix.sh [PROGRAM]
 set -u -o pipefail
+matrix=${1:-crash_matrix}
 args=(--random 100000 --jobs 2)
 if [ "${RP_LONG:-0}" = 1 ]; then
 	args=(--all --random 5000000 --jobs "$(nproc)")
@@ -20,9 +21,9 @@ ln -s "$PWD/prov/pmsim/.libs/libpmsim-fi.so" \
 	"$PWD/fabtests/fault/.libs/librpmem-sim-fi.so" "$dir/" || exit 99
 export FI_PROVIDER_PATH=$PWD/$dir
 "$src/forbidden_pairs" "$src/verdicts.tsv" >"$dir/forbidden" || exit 99
-fabtests/fault/crash_matrix --tsv "$src/verdicts.tsv" \
+"fabtests/fault/$matrix" --tsv "$src/verdicts.tsv" \
 	--forbidden "$dir/forbidden" --json "$dir/figures.json" \
 	"${args[@]}" ${RP_SEED:+--seed "$RP_SEED"} || exit 1
 cat "$dir/figures.json"
-echo "# figures kept in $PWD/crash_matrix.json"
-mv "$dir/figures.json" crash_matrix.json
+echo "# figures kept in $PWD/$matrix.json"
+mv "$dir/figures.json" "$matrix.json"

@@ -2,48 +2,8 @@
 /* Short programs for exhaustive search, and longer ones from a seed. */
 #include <string.h>
 
+#include "crash_ops.h"
 #include "crash_programs.h"
-
-#define W(off, len)                                                            \
-	{                                                                      \
-		CRASH_WRITE, off, len, 0                                       \
-	}
-#define C(off, len)                                                            \
-	{                                                                      \
-		CRASH_COMMIT, off, len, 0                                      \
-	}
-#define S(off, len)                                                            \
-	{                                                                      \
-		CRASH_SCATTER, off, len, 0                                     \
-	}
-#define WC(off, len)                                                           \
-	{                                                                      \
-		CRASH_WRITE_COMMIT, off, len, 0                                \
-	}
-#define T(off, len, at)                                                        \
-	{                                                                      \
-		CRASH_THEN, off, len, at                                       \
-	}
-#define WAIT                                                                   \
-	{                                                                      \
-		CRASH_WAIT, 0, 0, 0                                            \
-	}
-#define ASK                                                                    \
-	{                                                                      \
-		CRASH_ASK, 0, 0, 0                                             \
-	}
-#define REDO                                                                   \
-	{                                                                      \
-		CRASH_REDO, 0, 0, 0                                            \
-	}
-#define A(...)                                                                 \
-	.n[0] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
-		sizeof(struct crash_op),                                       \
-	.op[0] = {__VA_ARGS__}
-#define B(...)                                                                 \
-	.n[1] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
-		sizeof(struct crash_op),                                       \
-	.op[1] = {__VA_ARGS__}
 
 /* clang-format off */
 const struct crash_prog crash_single[] = {

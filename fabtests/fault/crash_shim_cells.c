@@ -148,27 +148,6 @@ bool crash_built(const struct verdict_cell *cell,
 	return true;
 }
 
-static const enum model_kind kinds[] = {
-	[RP_MEM_UNKNOWN] = MODEL_ANON,	    [RP_MEM_ANON] = MODEL_ANON,
-	[RP_MEM_PRIVATE] = MODEL_PRIVATE,   [RP_MEM_TMPFS] = MODEL_TMPFS,
-	[RP_MEM_FILE] = MODEL_FILE,	    [RP_MEM_DAX] = MODEL_DAX,
-	[RP_MEM_DAX_SYNC] = MODEL_DAX_SYNC, [RP_MEM_EMULATED] = MODEL_ANON,
-};
-
-static const enum model_place places[] = {
-	[RP_PLACE_CPU_USER] = MODEL_CPU_USER,
-	[RP_PLACE_CPU_KERNEL] = MODEL_CPU_KERNEL,
-	[RP_PLACE_DMA_CACHE] = MODEL_DMA_CACHE,
-	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
-};
-
-static const enum model_domain domains[] = {
-	[RP_DOMAIN_NONE] = MODEL_NONE,
-	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
-	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
-	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
-};
-
 static void fill(const struct verdict_cell *cell,
 		 const struct verdict_method *m, unsigned int place,
 		 unsigned int domain, struct crash_cell *out)
@@ -176,15 +155,8 @@ static void fill(const struct verdict_cell *cell,
 	const struct rp_facts *f = &cell->facts;
 	const bool dma = place >= RP_PLACE_DMA_CACHE;
 
-	out->truth = (struct model_cfg){
-		.kind = kinds[f->memory],
-		.domain =
-			f->memory >= RP_MEM_DAX ? domains[domain] : MODEL_NONE,
-		.place = places[place],
-		.fence = f->fence == RP_YES,
-		.relaxed = dma && cell->compound,
-		.levels = MODEL_VISIBLE | MODEL_PERSISTENT,
-	};
+	out->truth = crash_truth(cell, place, domain);
+	out->truth.levels = MODEL_VISIBLE | MODEL_PERSISTENT;
 	/* A connection is told of; of a write the adapter says that it has it.
 	 */
 	out->fabric = (struct pmsim_cfg){

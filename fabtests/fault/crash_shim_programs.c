@@ -2,28 +2,9 @@
 /* What initiators do over a queue pair of their own: writes and flushes. */
 #include <string.h>
 
+#include "crash_ops.h"
 #include "crash_programs.h"
 
-#define W(off, len)                                                            \
-	{                                                                      \
-		CRASH_WRITE, off, len, 0                                       \
-	}
-#define C(off, len)                                                            \
-	{                                                                      \
-		CRASH_COMMIT, off, len, 0                                      \
-	}
-#define T(off, len, at)                                                        \
-	{                                                                      \
-		CRASH_THEN, off, len, at                                       \
-	}
-#define WAIT                                                                   \
-	{                                                                      \
-		CRASH_WAIT, 0, 0, 0                                            \
-	}
-#define A(...)                                                                 \
-	.n[0] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
-		sizeof(struct crash_op),                                       \
-	.op[0] = {__VA_ARGS__}
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
 /* clang-format off */

@@ -114,9 +114,10 @@ fabtests_fault_crash_matrix_SOURCES = \
 	fabtests/fault/crash_inplace.c fabtests/fault/crash_inplace.h \
 	fabtests/fault/crash_machine.c fabtests/fault/crash_matrix.c \
 	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
+	fabtests/fault/crash_ops.h \
 	fabtests/fault/crash_oracle.c fabtests/fault/crash_oracle.h \
 	fabtests/fault/crash_programs.c fabtests/fault/crash_programs.h \
-	fabtests/fault/crash_shrink.c \
+	fabtests/fault/crash_shrink.c fabtests/fault/crash_truth.c \
 	fabtests/fault/crash_world.c fabtests/fault/crash_world.h \
 	fabtests/fault/crash_world_priv.h \
 	fabtests/fault/host_sim.h fabtests/fault/verdicts.c fabtests/fault/verdicts.h
@@ -131,12 +132,13 @@ EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 crash_shim_sources = \
 	fabtests/fault/crash_cells.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
-	fabtests/fault/crash_matrix.c \
+	fabtests/fault/crash_matrix.c fabtests/fault/crash_ops.h \
 	fabtests/fault/crash_oracle.c fabtests/fault/crash_oracle.h \
 	fabtests/fault/crash_programs.h fabtests/fault/crash_shim.h \
 	fabtests/fault/crash_shim_agent.c fabtests/fault/crash_shim_priv.h \
 	fabtests/fault/crash_shim_cells.c fabtests/fault/crash_shim_programs.c \
 	fabtests/fault/crash_shim_world.c fabtests/fault/crash_shrink.c \
+	fabtests/fault/crash_truth.c \
 	fabtests/fault/crash_world.h \
 	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
 EXTRA_DIST += $(crash_shim_sources) fabtests/fault/crash_shim.sh

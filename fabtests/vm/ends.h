@@ -36,7 +36,7 @@ void ends_device(struct ends_device *d, const char *name, int gid_index);
 /* A queue pair with all that the device has builders for. */
 void ends_make(struct ends_end *e, const struct ends_device *d, int sends);
 /* Connect it to that one of this machine, who may do this to its memory. */
-void ends_join(struct ends_end *e, const struct ends_device *d, uint32_t peer,
+void ends_join(struct ibv_qp *qp, const struct ends_device *d, uint32_t peer,
 	       unsigned int access);
 
 #endif

@@ -15,7 +15,8 @@ EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh \
 	fabtests/vm/preload.c fabtests/vm/preload.sh
 if HAVE_VERBS
 check_PROGRAMS += fabtests/vm/shim
-fabtests_vm_shim_SOURCES = fabtests/vm/shim.c
+fabtests_vm_shim_SOURCES = fabtests/vm/shim.c fabtests/vm/ends.c \
+	fabtests/vm/ends.h
 fabtests_vm_shim_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_LDADD = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS)
 check_PROGRAMS += fabtests/vm/shim_cost fabtests/vm/shim_cut

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <infiniband/rpmem.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+#include "ends.h"
 
 /*
  * Two queue pairs of this process; a writes to b's devdax. Each case is a
@@ -33,15 +34,12 @@ static const char *const modes[] = {"raw",   "native", "read",
 				    "agent", "send",   "agent-send"};
 
 #define LEN	(2u << 20)
-#define PORT	1
 #define SECONDS 60
 
-#define OPEN                                                                   \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
-	 IBV_ACCESS_REMOTE_READ)
+#define OPEN	   ENDS_OPEN
 #define GLOBAL	   IBV_RPMEM_ACCESS_FLUSH_GLOBAL
 #define PERSISTENT IBV_RPMEM_ACCESS_FLUSH_PERSISTENT
-#define FLUSHES	   (GLOBAL | PERSISTENT)
+#define FLUSHES	   ENDS_FLUSHES
 
 struct end {
 	struct ibv_cq *cq;
@@ -52,12 +50,7 @@ struct end {
 };
 
 static enum mode mode;
-static struct ibv_context *ctx;
-static struct ibv_pd *pd;
-static union ibv_gid gid;
-static struct ibv_port_attr port;
-static int gid_index;
-static bool device_flushes;
+static struct ends_device dev;
 static struct end a, b;
 static struct ibv_mr *from;
 static char *to, *source;
@@ -104,21 +97,21 @@ static void end_open(struct end *e, unsigned int access)
 		.cap = cap,
 		.comp_mask =
 			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = pd,
+		.pd = dev.pd,
 		.send_ops_flags =
 			IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ,
 	};
 	struct ibv_qp_init_attr plain = {.qp_type = IBV_QPT_RC, .cap = cap};
 	struct ibv_rpmem_qp_attr attr = {.access = access & FLUSHES};
 
-	*e = (struct end){.cq = ibv_create_cq(ctx, 16, NULL, NULL, 0)};
+	*e = (struct end){.cq = ibv_create_cq(dev.ctx, 16, NULL, NULL, 0)};
 	if (!e->cq)
 		die("ibv_create_cq");
 	ex.send_cq = ex.recv_cq = plain.send_cq = plain.recv_cq = e->cq;
 	if (mode <= NATIVE)
 		ex.send_ops_flags |= IBV_RPMEM_QP_EX_WITH_FLUSH;
-	e->qp = mode >= SEND ? ibv_create_qp(pd, &plain)
-			     : ibv_create_qp_ex(ctx, &ex);
+	e->qp = mode >= SEND ? ibv_create_qp(dev.pd, &plain)
+			     : ibv_create_qp_ex(dev.ctx, &ex);
 	if (!e->qp)
 		die("the queue pair");
 	if (mode < SEND) {
@@ -144,45 +137,10 @@ static void end_close(struct end *e)
 	ibv_destroy_cq(e->cq);
 }
 
-static void move(struct end *e, struct ibv_qp_attr *attr, int mask)
-{
-	errno = ibv_modify_qp(e->qp, attr, mask | IBV_QP_STATE);
-	if (errno)
-		die("ibv_modify_qp to state %d", (int)attr->qp_state);
-}
-
 static void end_join(struct end *e, const struct end *peer, unsigned int access)
 {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = PORT};
-
-	/* The kernel refuses bits that the device does not have. */
-	attr.qp_access_flags = device_flushes && mode <= NATIVE
-				       ? access
-				       : access & ~(unsigned int)FLUSHES;
-	move(e, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = port.active_mtu,
-		.dest_qp_num = peer->qp->qp_num,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.ah_attr = {.is_global = 1,
-			    .port_num = PORT,
-			    .grh = {.dgid = gid,
-				    .sgid_index = (uint8_t)gid_index,
-				    .hop_limit = 1}},
-	};
-	move(e, &attr,
-	     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-				    .timeout = 16,
-				    .retry_cnt = 5,
-				    .rnr_retry = 5,
-				    .max_rd_atomic = 1};
-	move(e, &attr,
-	     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	ends_join(e->qp, &dev, peer->qp->qp_num,
+		  mode <= NATIVE ? access : access & ~(unsigned int)FLUSHES);
 }
 
 /* Both have to be connected. */
@@ -282,8 +240,8 @@ static struct ibv_mr *reg(void *addr, unsigned int access,
 			  struct ibv_rpmem_mr **rmr)
 {
 	if (mode == RAW)
-		return (ibv_reg_mr)(pd, addr, LEN, (int)access);
-	*rmr = ibv_rpmem_reg_mr(pd, addr, LEN, (int)access);
+		return (ibv_reg_mr)(dev.pd, addr, LEN, (int)access);
+	*rmr = ibv_rpmem_reg_mr(dev.pd, addr, LEN, (int)access);
 	return *rmr ? (*rmr)->mr : NULL;
 }
 
@@ -421,7 +379,7 @@ static void refuses(void)
 		{"refuses an unknown region", 2, 0, 1, ENOKEY},
 	};
 	struct ibv_rpmem_mr *rmr =
-		ibv_rpmem_reg_mr(pd, to, LEN, OPEN | FLUSHES);
+		ibv_rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
 	struct ibv_rpmem_desc desc;
 
 	ends_open(FLUSHES);
@@ -483,7 +441,7 @@ static int flush_alone(uint64_t wr_id, uint32_t rkey, size_t off)
 static void asks(void)
 {
 	struct ibv_rpmem_mr *rmr =
-		ibv_rpmem_reg_mr(pd, to, LEN, OPEN | FLUSHES);
+		ibv_rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
 	struct ibv_rpmem_region_attr attr;
 	struct ibv_rpmem_desc desc;
 	uint64_t *at = (uint64_t *)(to + 4096);
@@ -530,29 +488,6 @@ static void refuses_memory(const char *name, void *addr)
 	check(!got && errno == EINVAL, name);
 }
 
-static void device_open(const char *name)
-{
-	struct ibv_device_attr_ex attr = {.comp_mask = 0};
-	struct ibv_device **list;
-	int n;
-
-	list = ibv_get_device_list(&n);
-	for (int i = 0; list && i < n; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			ctx = ibv_open_device(list[i]);
-	if (!ctx)
-		die("no RDMA device %s", name);
-	ibv_free_device_list(list);
-	if (ibv_query_device_ex(ctx, NULL, &attr) ||
-	    ibv_query_port(ctx, PORT, &port) ||
-	    ibv_query_gid(ctx, PORT, gid_index, &gid))
-		die("%s says nothing", name);
-	device_flushes = attr.device_cap_flags_ex >> 38 & 3;
-	pd = ibv_alloc_pd(ctx);
-	if (!pd)
-		die("ibv_alloc_pd");
-}
-
 int main(int argc, char **argv)
 {
 	void *anon;
@@ -568,8 +503,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	gid_index = atoi(argv[3]);
-	device_open(argv[2]);
+	ends_device(&dev, argv[2], atoi(argv[3]));
 	fd = open(argv[4], O_RDWR);
 	to = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
 		  MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
@@ -581,7 +515,7 @@ int main(int argc, char **argv)
 	if (fd < 0 || to == MAP_FAILED || anon == MAP_FAILED || !source ||
 	    !marker || !logged)
 		die("%s, %s or %s", argv[4], argv[5], argv[6]);
-	from = ibv_reg_mr(pd, source, LEN, IBV_ACCESS_LOCAL_WRITE);
+	from = ibv_reg_mr(dev.pd, source, LEN, IBV_ACCESS_LOCAL_WRITE);
 	if (!from)
 		die("ibv_reg_mr");
 	refuses_memory("registers no anonymous memory as persistent", anon);

@@ -106,8 +106,9 @@ static void setup(const struct ends_device *d, char *dax)
 	for (int i = 0; i < 2; i++) {
 		ends_make(&a[i], d, 16);
 		ends_make(&b[i], d, 16);
-		ends_join(&a[i], d, b[i].qp->qp_num, ENDS_OPEN);
-		ends_join(&b[i], d, a[i].qp->qp_num, ENDS_OPEN | ENDS_FLUSHES);
+		ends_join(a[i].qp, d, b[i].qp->qp_num, ENDS_OPEN);
+		ends_join(b[i].qp, d, a[i].qp->qp_num,
+			  ENDS_OPEN | ENDS_FLUSHES);
 	}
 	attach(0, &a[1], 0);
 	attach(1, &b[1], ENDS_FLUSHES);

@@ -128,7 +128,7 @@ static int target(char *pool)
 	put(STDOUT_FILENO, &first, sizeof(first));
 	from = back(O_RDONLY);
 	get(from, &answer, sizeof(answer));
-	ends_join(&end, &device, answer.qp_num, ENDS_OPEN | ENDS_FLUSHES);
+	ends_join(end.qp, &device, answer.qp_num, ENDS_OPEN | ENDS_FLUSHES);
 	must("ibv_rpmem_get_addr", ibv_rpmem_get_addr(qp, &second.addr));
 	must("ibv_rpmem_connect", ibv_rpmem_connect(qp, &answer.addr));
 	must("ibv_rpmem_get_desc", ibv_rpmem_get_desc(mr, qp, &second.desc));
@@ -260,7 +260,7 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 	if (!from)
 		ends_die("ibv_reg_mr");
 	get(STDIN_FILENO, &at, sizeof(at));
-	ends_join(&end, &device, at.qp_num, ENDS_OPEN);
+	ends_join(end.qp, &device, at.qp_num, ENDS_OPEN);
 	answer.qp_num = end.qp->qp_num;
 	must("ibv_rpmem_get_addr", ibv_rpmem_get_addr(qp, &answer.addr));
 	put(back(O_WRONLY), &answer, sizeof(answer));

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Words for the programs of the crash matrix; for the files that have some. */
+#ifndef CRASH_OPS_H
+#define CRASH_OPS_H
+
+#include "crash_world.h"
+
+#define W(off, len)                                                            \
+	{                                                                      \
+		CRASH_WRITE, off, len, 0                                       \
+	}
+#define C(off, len)                                                            \
+	{                                                                      \
+		CRASH_COMMIT, off, len, 0                                      \
+	}
+#define S(off, len)                                                            \
+	{                                                                      \
+		CRASH_SCATTER, off, len, 0                                     \
+	}
+#define WC(off, len)                                                           \
+	{                                                                      \
+		CRASH_WRITE_COMMIT, off, len, 0                                \
+	}
+#define T(off, len, at)                                                        \
+	{                                                                      \
+		CRASH_THEN, off, len, at                                       \
+	}
+#define WAIT                                                                   \
+	{                                                                      \
+		CRASH_WAIT, 0, 0, 0                                            \
+	}
+#define ASK                                                                    \
+	{                                                                      \
+		CRASH_ASK, 0, 0, 0                                             \
+	}
+#define REDO                                                                   \
+	{                                                                      \
+		CRASH_REDO, 0, 0, 0                                            \
+	}
+#define A(...)                                                                 \
+	.n[0] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
+		sizeof(struct crash_op),                                       \
+	.op[0] = {__VA_ARGS__}
+#define B(...)                                                                 \
+	.n[1] = sizeof((struct crash_op[]){__VA_ARGS__}) /                     \
+		sizeof(struct crash_op),                                       \
+	.op[1] = {__VA_ARGS__}
+
+#endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A scenario of the verdicts as hardware. */
+#include "crash_cells.h"
+
+static const enum model_kind kinds[] = {
+	[RP_MEM_UNKNOWN] = MODEL_ANON,	    [RP_MEM_ANON] = MODEL_ANON,
+	[RP_MEM_PRIVATE] = MODEL_PRIVATE,   [RP_MEM_TMPFS] = MODEL_TMPFS,
+	[RP_MEM_FILE] = MODEL_FILE,	    [RP_MEM_DAX] = MODEL_DAX,
+	[RP_MEM_DAX_SYNC] = MODEL_DAX_SYNC, [RP_MEM_EMULATED] = MODEL_ANON,
+};
+
+static const enum model_place places[] = {
+	[RP_PLACE_CPU_USER] = MODEL_CPU_USER,
+	[RP_PLACE_CPU_KERNEL] = MODEL_CPU_KERNEL,
+	[RP_PLACE_DMA_CACHE] = MODEL_DMA_CACHE,
+	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
+};
+
+static const enum model_domain domains[] = {
+	[RP_DOMAIN_NONE] = MODEL_NONE,
+	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
+	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
+	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
+};
+
+struct model_cfg crash_truth(const struct verdict_cell *cell,
+			     unsigned int place, unsigned int domain)
+{
+	const struct rp_facts *f = &cell->facts;
+
+	return (struct model_cfg){
+		.kind = kinds[f->memory],
+		.domain =
+			f->memory >= RP_MEM_DAX ? domains[domain] : MODEL_NONE,
+		.place = places[place],
+		.fence = f->fence == RP_YES,
+		/* Short and single: too many orders. */
+		.relaxed = place >= RP_PLACE_DMA_CACHE && cell->compound,
+	};
+}
