@@ -78,17 +78,31 @@ static bool may_link(const struct verdict_cell *cell,
 	return m->valid && cell->op == VERDICT_WRITE &&
 	       cell->against == RP_CLASS_POWER &&
 	       (m->order == VERDICT_ALONE || m->order == VERDICT_WAIT) &&
-	       (by == RP_METHOD_FENCE || (by == RP_METHOD_DELIVERY && !dma)) &&
+	       rp_method_linked(by) && (by != RP_METHOD_DELIVERY || !dma) &&
 	       !only_acknowledged(&cell->facts, by);
 }
 
-static unsigned int forms(const struct verdict_cell *cell,
+/*
+ * There, what asks the target travels with the bytes inside and, in the other
+ * form, behind the write.
+ */
+static unsigned int links(const struct verdict_cell *cell,
 			  const struct verdict_method *m, bool dma)
 {
-	unsigned int n =
-		carried_out(cell, m) == RP_METHOD_DELIVERY && !dma ? 2 : 1;
+	enum rp_method by = carried_out(cell, m);
 
-	return cell->op == VERDICT_SEND ? 1 : n + may_link(cell, m, dma);
+	if (!may_link(cell, m, dma))
+		return 0;
+	return by == RP_METHOD_FENCE || by == RP_METHOD_DELIVERY ? 1 : 2;
+}
+
+static unsigned int own_forms(const struct verdict_cell *cell,
+			      const struct verdict_method *m, bool dma)
+{
+	return cell->op != VERDICT_SEND && !dma &&
+			       carried_out(cell, m) == RP_METHOD_DELIVERY
+		       ? 2
+		       : 1;
 }
 
 /* Facts on which the provider picks this method, true or not. */
@@ -144,8 +158,8 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against,
 
 static void fill(const struct verdict_cell *cell,
 		 const struct verdict_method *m, unsigned int place,
-		 unsigned int domain, unsigned int wire, bool own, bool link,
-		 struct crash_cell *out)
+		 unsigned int domain, unsigned int wire, bool own,
+		 unsigned int link, struct crash_cell *out)
 {
 	const struct rp_facts *f = &cell->facts;
 	bool dma = place >= RP_PLACE_DMA_CACHE;
@@ -159,11 +173,13 @@ static void fill(const struct verdict_cell *cell,
 		.late_errors = true,
 		.tells_breaks = own && !link,
 		.connects = link,
+		.reuse_keys = link,
 		.recv_in_pm = cell->buffers_pm,
 	};
 	out->against = cell->against;
 	out->data = cell->op == VERDICT_WRITE_IMM;
 	out->send = cell->op == VERDICT_SEND;
+	out->apart = link > 1;
 	out->alone = !out->send && m->valid &&
 		     only_acknowledged(f, carried_out(cell, m));
 	out->believed = believe(carried_out(cell, m), cell->against, own);
@@ -185,7 +201,7 @@ bool crash_variant(const struct verdict_cell *cell,
 	const struct rp_facts *f = &cell->facts;
 	enum rp_method by = carried_out(cell, m);
 	bool send = cell->op == VERDICT_SEND;
-	unsigned int lo, hi, nforms;
+	unsigned int lo, hi, first, nforms;
 
 	memset(out, 0, sizeof(*out));
 	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
@@ -195,7 +211,8 @@ bool crash_variant(const struct verdict_cell *cell,
 		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
-		nforms = forms(cell, m, dma);
+		first = own_forms(cell, m, dma);
+		nforms = first + links(cell, m, dma);
 		for (; dlo <= dhi; dlo++)
 			for (unsigned int wire = 0; wire < 2; wire++)
 				for (unsigned int k = 0; k < nforms; k++) {
@@ -203,8 +220,7 @@ bool crash_variant(const struct verdict_cell *cell,
 						continue;
 					fill(cell, m, lo, dlo, wire,
 					     !send && is_own(by, dma, k),
-					     k + 1 == nforms &&
-						     may_link(cell, m, dma),
+					     k < first ? 0 : k + 1 - first,
 					     out);
 					return true;
 				}

@@ -210,6 +210,52 @@ const struct crash_prog crash_linked[] = {
 	 .wide = true,
 	 .cold = true,
 	 A(WC(0, 64), WAIT, WC(64, 64))},
+	{.name = "a small one, and one over it",
+	 .wide = true,
+	 A(WC(0, 8), WC(0, 64))},
+	{.name = "closed, and given again",
+	 .wide = true,
+	 .deep = true,
+	 .rekeys = 1,
+	 A(WC(0, 64), WAIT, ASK, WC(0, 64))},
+	{.name = "closed, and given again, and written by the other route",
+	 .wide = true,
+	 .deep = true,
+	 .rekeys = 1,
+	 A(WC(0, 64), WAIT, ASK, W(32, 64), C(0, 96))},
+	{.name = "small writes together, and a commit of them",
+	 A(W(0, 64), W(100, 61), C(0, 161))},
+	{.name = "small writes together, scattered",
+	 .wide = true,
+	 A(W(0, 40), W(128, 40), S(0, 40))},
+	{.name = "small writes that meet, two commits",
+	 .wide = true,
+	 A(W(0, 24), C(0, 24), W(16, 24), C(0, 40))},
+	{.name = "small writes together, cut",
+	 .wide = true,
+	 .deep = true,
+	 .cuts = 1,
+	 A(W(0, 64), W(64, 8), WAIT, REDO, C(0, 72))},
+	{.name = "small writes together, both routes are cut",
+	 .wide = true,
+	 .deep = true,
+	 .cuts = 1,
+	 .breaks = 1,
+	 A(W(0, 8), WAIT, REDO, C(0, 8))},
+	{.name = "small writes together, the other route breaks",
+	 .wide = true,
+	 .deep = true,
+	 .breaks = 1,
+	 A(W(0, 64), WAIT, REDO, W(32, 8), C(0, 64))},
+	{.name = "small writes together, restart, and a new key",
+	 .wide = true,
+	 .deep = true,
+	 .restarts = 1,
+	 A(W(0, 64), C(0, 64), WAIT, ASK, W(0, 64), C(0, 64))},
+	{.name = "two initiators, small writes of one line",
+	 .wide = true,
+	 A(W(0, 24), C(0, 24)),
+	 B(W(24, 40), C(24, 40))},
 };
 const size_t crash_nlinked = sizeof(crash_linked) / sizeof(*crash_linked);
 
@@ -463,6 +509,8 @@ void crash_random_links(uint64_t seed, struct crash_prog *prog)
 				prog->op[i][k].kind = CRASH_WRITE_COMMIT;
 	/* a and b are undisturbed. */
 	prog->cuts = prog->second ? 0 : (unsigned int)(next(&s) % 3);
+	if (!prog->second && next(&s) % 4 == 0)
+		prog->rekeys = 1;
 	prog->late = true;
 }
 

@@ -6,12 +6,18 @@
 #include <string.h>
 
 #include "crash_inplace.h"
+#include "core/wire.h"
 #include "crash_world_priv.h"
 #include "fault/verdicts.h"
 
 #define MS	  1000000ull
 #define PUMP_MAX  100
 #define TICKS_MAX 60
+/* Of the provider, for events of connections: how often, at most. */
+#define LOOKED_AT (2 * MS)
+#define LOOKS	  64
+/* Of a durable write that is one message, where others are not. */
+#define APART_MAX 8
 
 struct world w;
 
@@ -37,14 +43,19 @@ static const char *who(unsigned int machine)
 
 /* --- the target --- */
 
+static void target_register(struct node *t)
+{
+	node_register(t, w.mem, MODEL_PAGE);
+	w.key = fi_mr_key(t->mr);
+}
+
 static void target_open(const void *name)
 {
 	struct node *t = &w.node[TARGET];
 
 	node_open(t, TARGET, name);
 	node_name(t, w.target_name);
-	node_register(t, w.mem, MODEL_PAGE);
-	w.key = fi_mr_key(t->mr);
+	target_register(t);
 }
 
 /* --- reading queues --- */
@@ -190,7 +201,7 @@ static void warm_up(void)
 	}
 	pump();
 	for (unsigned int i = 0; w.cell->fabric.connects && i < w.ninits; i++)
-		if (!pmsim->cut(i, false))
+		if (!pmsim->cut(i, PMSIM_CUT_NOT))
 			node_must(-FI_ENOTCONN, "a connection of its own",
 				  __FILE__, __LINE__);
 }
@@ -215,6 +226,7 @@ static void open_all(void)
 	w.model = model;
 	w.mem = mem;
 	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
+	host_sim->inline_max(w.cell->apart ? APART_MAX : RP_WIRE_MAX_STORE);
 	target_open(NULL);
 	for (unsigned int i = 0; i < w.ninits; i++) {
 		node_open(&w.node[i], i, NULL);
@@ -419,15 +431,21 @@ static void act_break(unsigned int i)
 /* What has been posted may arrive until the target has closed its end. */
 static void act_cut(unsigned int i)
 {
-	say("%s's own connection is cut", who(i));
-	pmsim->cut(i, true);
+	bool both = choose(w.c, 2);
+
+	say("%s's own connection is cut%s", who(i),
+	    both ? ", and the target is told" : "");
+	pmsim->cut(i, both ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
 	w.st->breaks++;
-	/* It learns of that by what was under way, now or (ACT_TELL) later. */
-	if (!w.prog->late || choose(w.c, 2)) {
-		pmsim->tell(i);
+	/* It learns of that now, or later. */
+	if (w.prog->late && !choose(w.c, 2))
+		return;
+	pmsim->tell(i);
+	/* Events are not looked at each time. */
+	w.now += LOOKED_AT;
+	for (int n = 0; n < LOOKS; n++)
 		run(i);
-	}
 }
 
 static void act_connect(unsigned int i)
@@ -466,6 +484,18 @@ static void act_restart(void)
 	target_open(name);
 	w.restarts++;
 	w.st->restarts++;
+}
+
+static void act_rekey(void)
+{
+	struct node *t = &w.node[TARGET];
+
+	dma_choices(false);
+	say("the target closes its key, and registers again");
+	pmsim->use_machine(TARGET);
+	MUST(fi_close(&t->mr->fid));
+	target_register(t);
+	w.rekeys++;
 }
 
 static void act_death(void)
@@ -563,12 +593,14 @@ static size_t all_actions(struct act *out, size_t max)
 		if (w.linked[i] && w.breaks < w.prog->breaks)
 			out[n++] = (struct act){ACT_BREAK, i, {0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
-		if (w.cuts < w.prog->cuts && pmsim->cut(i, false))
+		if (w.cuts < w.prog->cuts && pmsim->cut(i, PMSIM_CUT_NOT))
 			out[n++] = (struct act){ACT_CUT, i, {0}};
 	if (w.prog->dies && !w.dead && n < max)
 		out[n++] = (struct act){ACT_DEATH, TARGET, {0}};
 	if (w.restarts < w.prog->restarts && !w.dead && n < max)
 		out[n++] = (struct act){ACT_RESTART, TARGET, {0}};
+	if (w.rekeys < w.prog->rekeys && !w.dead && n < max)
+		out[n++] = (struct act){ACT_REKEY, TARGET, {0}};
 	return n;
 }
 
@@ -581,8 +613,9 @@ static size_t all_actions(struct act *out, size_t max)
 static bool independent(const struct act *a, const struct act *b)
 {
 	/* But the end of a connection, or a new one, is an event for both. */
-	if (w.cell->fabric.connects && (w.cuts || w.breaks || w.restarts ||
-					w.dead || w.ticks || w.prog->cold))
+	if (w.cell->fabric.connects &&
+	    (w.cuts || w.breaks || w.restarts || w.rekeys || w.dead ||
+	     w.ticks || w.prog->cold))
 		return false;
 	return a->machine != b->machine && a->kind <= ACT_POST &&
 	       b->kind <= ACT_POST;
@@ -658,6 +691,9 @@ static bool step(enum crash_result *how)
 		break;
 	case ACT_RESTART:
 		act_restart();
+		break;
+	case ACT_REKEY:
+		act_rekey();
 		break;
 	case ACT_DEATH:
 		act_death();

@@ -28,6 +28,7 @@ struct crash_cell {
 	bool data;	       /* writes carry remote CQ data */
 	bool alone;	       /* one initiator, one connection */
 	bool send;	       /* they travel in messages */
+	bool apart;	       /* only the smallest travel in requests */
 	/*
 	 * And stay where those are received, without the provider: a value of
 	 * enum verdict_send, 0: not so.
@@ -60,6 +61,7 @@ struct crash_prog {
 	struct crash_op op[CRASH_INITS][CRASH_OPS];
 	unsigned int breaks, restarts; /* at most so many */
 	unsigned int cuts;	       /* of connections of our own */
+	unsigned int rekeys;	       /* the target registers once more */
 	bool late;		       /* ... which may be told later */
 	unsigned int fails;	       /* msyncs of the target */
 	bool dies;		       /* the target, for good */

@@ -18,6 +18,7 @@ enum act_kind {
 	ACT_CUT,     /* the connection of its own ends */
 	ACT_CONNECT, /* an initiator inserts the target's address again */
 	ACT_RESTART,
+	ACT_REKEY, /* the target closes its key, and registers again */
 	ACT_DEATH,
 	ACT_TELL, /* an initiator learns what a break has cost */
 	ACT_TICK, /* nothing can happen but time */
@@ -45,7 +46,7 @@ struct world {
 	uint64_t known[CRASH_INITS]; /* what an initiator knows of it */
 	uint64_t addr;		     /* as peers name the first byte */
 	unsigned int ninits;
-	unsigned int breaks, cuts, restarts, fails, ticks;
+	unsigned int breaks, cuts, restarts, rekeys, fails, ticks;
 	/* Events that a program did not care for when it looked. */
 	unsigned int ignored[MACHINES];
 	bool begun, flushing, dead;

@@ -3,8 +3,16 @@
 #include <stdio.h>
 
 #include "host_sim.h"
+#include "rpmem/rpmem.h"
 
-__attribute__((visibility("default"))) struct host_sim rp_host_sim;
+static void inline_max(size_t bytes)
+{
+	rp_params.inline_max = bytes;
+}
+
+__attribute__((visibility("default"))) struct host_sim rp_host_sim = {
+	.inline_max = inline_max,
+};
 
 uint64_t rp_host_now(void)
 {

@@ -9,7 +9,7 @@
 #include "link_rig.h"
 
 static struct rig_told c1;
-static struct rp_linked l0;
+static struct rp_linked l0, l1;
 
 TestSuite(link_asks, .init = set_up);
 
@@ -96,6 +96,34 @@ Test(link_asks, request_behind)
 	rig_progress(&g);
 	cr_assert_eq(c1.times, 1);
 	cr_assert_eq(conn.hung_up, 0);
+	rig_end(&g);
+}
+
+/* The agent stores what a message brings when it looks: behind later writes. */
+Test(link_asks, not_over_what_is_stored)
+{
+	struct rp_link_way way;
+	uint64_t token, second;
+
+	asking(8);
+	token = ask_for(&c1, &l0, BASE + 100, 5, true);
+	cr_assert(!may(1, BASE + 104, 64, &way));
+	cr_assert(!may(1, BASE + 37, 64, &way));
+	cr_assert(!may(1, BASE, LEN, &way));
+	cr_assert(may(1, BASE + 105, 64, &way));
+	cr_assert(may(1, BASE + 36, 64, &way));
+	/* In their order, if that is a message too. */
+	cr_assert(may(1, BASE + 104, 8, &way));
+	cr_assert(way.stores);
+	/* Behind a write it stays behind. */
+	second = ask_for(&c0, &l1, BASE + 200, 64, false);
+	cr_assert(may(1, BASE + 200, 64, &way));
+	rp_linked_written(&l1, 0);
+	cr_assert_eq(answer(token, &yes), &l0);
+	cr_assert(may(1, BASE + 104, 64, &way));
+	cr_assert_eq(answer(second, &yes), &l1);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_OK);
 	rig_end(&g);
 }
 

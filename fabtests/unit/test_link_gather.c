@@ -357,6 +357,26 @@ Test(link_gather, not_those)
 	rig_end(&g);
 }
 
+/* Those that are not messages would be overtaken by what is in one. */
+Test(link_gather, met_by_writes)
+{
+	struct rp_link_way way;
+	uint64_t token;
+	size_t n = 2;
+
+	without = 0;
+	asking(8);
+	gather(n);
+	token = send_gathered(&n, &l0);
+	cr_assert(!may(1, r[0].addr + 63, 64, &way));
+	cr_assert(!may(1, r[1].addr, 64, &way));
+	cr_assert(may(1, r[0].addr + 64, 64, &way));
+	answer(token, &there);
+	rig_progress(&g);
+	cr_assert(may(1, r[1].addr, 64, &way));
+	rig_end(&g);
+}
+
 /* As many messages as there is room for; and they end with the endpoint. */
 Test(link_gather, no_room)
 {

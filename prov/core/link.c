@@ -426,6 +426,29 @@ static const struct rp_link_grant *fits(struct rp_peer *p, uint64_t key,
 	return g;
 }
 
+/*
+ * Will the agent store to these bytes? It does when it looks at the message,
+ * and a write behind that is in its place by then.
+ */
+static bool stored_later(const struct rp_link *l, uint64_t key, uint64_t addr,
+			 uint64_t len)
+{
+	const struct rp_linked *op;
+
+	TAILQ_FOREACH (op, &l->posted, link) {
+		const struct rp_commit *c = op->commit;
+
+		if (op->stores && !c)
+			return true;
+		for (size_t i = 0; op->stores && i < c->nranges; i++)
+			if (c->ranges[i].key == key &&
+			    c->ranges[i].addr < addr + len &&
+			    addr < c->ranges[i].addr + c->ranges[i].len)
+				return true;
+	}
+	return false;
+}
+
 bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 		 enum rp_class required, struct rp_link_way *way)
 {
@@ -445,7 +468,8 @@ bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 	if (rp_method_asks(g->method)) {
 		way->asks = true;
 		way->stores = len <= p->in->attr.store_max;
-		return l->asking < RP_WIRE_LINKED;
+		return l->asking < RP_WIRE_LINKED &&
+		       (way->stores || !stored_later(l, key, addr, len));
 	}
 	/* Inside: one past the end might stay short of the memory. */
 	if (g->method == RP_METHOD_FENCE) {
@@ -556,6 +580,7 @@ void rp_link_posted(struct rp_commit *c, const struct rp_link_way *way,
 		.commit = c,
 		.written = way->asks, /* the answer says it */
 		.fenced = !way->fence_len && !way->asks,
+		.stores = way->stores || way->kind == RP_LINK_GATHER,
 		.token = way->token,
 	};
 	for (size_t i = 0; i < c->nranges && way->kind != RP_LINK_COMMIT; i++)

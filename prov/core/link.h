@@ -62,6 +62,7 @@ struct rp_linked {
 	struct rp_peer *peer;	  /* NULL: its connection is given up */
 	struct rp_commit *commit; /* NULL: it has ended */
 	bool written, fenced;	  /* what has come back, or need not */
+	bool stores;		  /* the agent does: its bytes are in it */
 	uint64_t token;		  /* of its request; 0: it has none */
 	uint64_t len;
 };
@@ -145,7 +146,8 @@ void rp_link_orphan(struct rp_commit *c);
 
 /*
  * May a durable write of these bytes go over the connection now? Not where
- * what else was written to them may come later, or is in doubt.
+ * what else was written to them may come later, or is in doubt. A message's
+ * bytes come later than those of a write posted behind it.
  */
 bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 		 enum rp_class required, struct rp_link_way *way);

@@ -240,15 +240,16 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	return 0;
 }
 
-void ps_conn_cut(struct ps_ep *ep)
+void ps_conn_cut(struct ps_ep *ep, bool both)
 {
 	struct ps_wire *w = ep->own;
 
 	if (!w || w->cut)
 		return;
 	ps_wire_cut(w);
-	tell(w->from, FI_SHUTDOWN, 0);
-	tell(w->to, FI_SHUTDOWN, 0);
+	tell(ep, FI_SHUTDOWN, 0);
+	if (both)
+		tell(w->from == ep ? w->to : w->from, FI_SHUTDOWN, 0);
 }
 
 /* Nobody is there any more: its wires lead nowhere, or come from nowhere. */
@@ -262,7 +263,7 @@ void ps_conn_die(struct ps_ep *ep)
 		ps_req_drop(ep->accepts, FI_ECONNREFUSED);
 	ep->req = NULL;
 	ep->accepts = NULL;
-	ps_conn_cut(ep);
+	ps_conn_cut(ep, true);
 	if (ep->eq)
 		ps_eq_forget(ep->eq, &ep->fid.fid);
 	ep->own = NULL;

@@ -270,7 +270,7 @@ static void ctl_break_wire(unsigned int wire, unsigned int late)
 	ps_wire_break(wire_at(wire), late);
 }
 
-static bool ctl_cut(unsigned int machine, bool really)
+static bool ctl_cut(unsigned int machine, enum pmsim_cut how)
 {
 	struct ps_dom *dom;
 	struct ps_ep *ep;
@@ -278,8 +278,8 @@ static bool ctl_cut(unsigned int machine, bool really)
 	LIST_FOREACH (dom, &machine_at(machine)->doms, link)
 		LIST_FOREACH (ep, &dom->eps, link)
 			if (ep->own && !ep->own->cut) {
-				if (really)
-					ps_conn_cut(ep);
+				if (how != PMSIM_CUT_NOT)
+					ps_conn_cut(ep, how == PMSIM_CUT_BOTH);
 				return true;
 			}
 	return false;

@@ -54,6 +54,12 @@ struct pmsim_cfg {
 			       -FI_EAGAIN; 0: none */
 };
 
+enum pmsim_cut {
+	PMSIM_CUT_NOT, /* is there one? */
+	PMSIM_CUT_HERE,
+	PMSIM_CUT_BOTH,
+};
+
 /* One direction between two endpoints that have ever talked. */
 struct pmsim_wire {
 	unsigned int id;       /* stable for as long as both endpoints live */
@@ -128,10 +134,11 @@ struct pmsim_ops {
 	 * there is none, which is what it returns. Nothing can be posted any
 	 * more, and answers are lost. But what else is on its way may arrive
 	 * for as long as the endpoint that it goes to is not closed; then it
-	 * is lost, and what its NIC has taken is in memory. really: false only
-	 * asks whether there is one.
+	 * is lost, and what its NIC has taken is in memory. Its own program is
+	 * told, and the peer's with BOTH only: else that learns of it by other
+	 * means, or never.
 	 */
-	bool (*cut)(unsigned int machine, bool really);
+	bool (*cut)(unsigned int machine, enum pmsim_cut how);
 	/*
 	 * That connected endpoints of this machine have not been told of, but
 	 * for the ends of connections: nobody is in a hurry to look for those.

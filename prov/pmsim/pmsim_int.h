@@ -264,7 +264,8 @@ int ps_connect(struct fid_ep *ep, const void *addr, const void *param,
 int ps_accept(struct fid_ep *ep, const void *param, size_t paramlen);
 /* err 0: nobody is told. Returns who asked. */
 struct ps_ep *ps_req_drop(struct fid *handle, int err);
-void ps_conn_cut(struct ps_ep *ep);
+/* both: the other end is told as well. */
+void ps_conn_cut(struct ps_ep *ep, bool both);
 void ps_conn_die(struct ps_ep *ep);
 /* The process on this machine is gone. */
 void ps_conns_kill(struct ps_machine *m);
