@@ -56,7 +56,7 @@ if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 	for page in "$src"/man/ibv_*.3; do
 		compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
 	done
-	for f in "$src"/examples/*.c; do
+	for f in "$src"/docs/examples/*.c; do
 		# shellcheck disable=SC2086 # flags are lists
 		$cc ${CFLAGS:-} -D_GNU_SOURCE -Wall -Wextra -Werror \
 			-I"$src/include" -o "$dir/example" "$f" \

@@ -49,7 +49,7 @@ done
 mkdir /build/payload/examples
 for f in append write_flush; do
 	gcc -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/include \
-		-o "/build/payload/examples/$f" "/src/examples/$f.c" \
+		-o "/build/payload/examples/$f" "/src/docs/examples/$f.c" \
 		prov/verbs/.libs/libshim.a prov/core/.libs/libcore.a \
 		-lpmem2 -libverbs -lpthread
 done
