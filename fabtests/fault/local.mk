@@ -39,6 +39,7 @@ fabtests_fault_powercut_SOURCES = fabtests/fault/powercut.c \
 fabtests_fault_powercut_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_powercut_LDADD = $(FABRIC_LIBS)
 fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_lines.sh \
+	fabtests/fault/powercut_msg.sh \
 	fabtests/fault/powercut_noflush.sh
 TESTS += $(fault_tests)
 EXTRA_DIST += $(fault_tests)

@@ -40,6 +40,12 @@
  * asks with --check POOL SEED FD SLOT.
  */
 
+/* Over connected endpoints, if RPMEM_MSG is set: they have no atomics. */
+static bool is_msg(void)
+{
+	return getenv("RPMEM_MSG");
+}
+
 static uint64_t rng_state;
 static uint64_t rng(uint64_t below)
 {
@@ -51,7 +57,8 @@ static uint64_t rng(uint64_t below)
 
 static int target(const char *pool, uint64_t seed)
 {
-	struct pair_opts o = {.caps = FI_ATOMIC};
+	struct pair_opts o = {.caps = is_msg() ? 0 : FI_ATOMIC,
+			      .msg = is_msg()};
 	struct card card;
 	struct side s;
 	char c;
@@ -62,9 +69,13 @@ static int target(const char *pool, uint64_t seed)
 	o.sleeps = rng(2);
 	side_open(&s, &o);
 	side_pool(&s, pool);
+	if (o.msg)
+		side_listen(&s);
 	side_card(&s, &card);
 	if (write(STDOUT_FILENO, &card, sizeof(card)) != sizeof(card))
 		return 1;
+	if (o.msg)
+		side_accept(&s);
 	if (o.progress == FI_PROGRESS_AUTO)
 		while (read(STDIN_FILENO, &c, 1) < 0)
 			;
@@ -204,7 +215,8 @@ static volatile uint8_t *acks_map(int fd, int slot)
 static int initiator(int ack_fd, uint64_t seed, int slot)
 {
 	static struct batch window[WINDOW];
-	struct pair_opts o = {.caps = FI_ATOMIC};
+	struct pair_opts o = {.caps = is_msg() ? 0 : FI_ATOMIC,
+			      .msg = is_msg()};
 	struct card card;
 	uint64_t next = 0;
 	struct side s;
@@ -214,7 +226,10 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 	side_open(&s, &o);
 	if (read(STDIN_FILENO, &card, sizeof(card)) != sizeof(card))
 		return 1;
-	side_insert(&s, &card);
+	if (o.msg)
+		side_connect(&s, &card);
+	else
+		side_insert(&s, &card);
 	for (unsigned int i = 0; next < RECORDS; i++) {
 		struct batch *b = &window[i % WINDOW];
 
@@ -227,7 +242,7 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 			b->n = RECORDS - next;
 		for (unsigned int k = 0; k < b->n; k++)
 			record_make(&b->r[k], seed, next + k + 1);
-		append(&s, &card, b, (int)rng(4));
+		append(&s, &card, b, (int)rng(o.msg ? 3 : 4));
 		next += b->n;
 	}
 	for (;;)

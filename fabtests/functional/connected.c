@@ -497,6 +497,11 @@ int main(void)
 		label = kinds[i].label;
 		pair_run(&kinds[i].o, &kinds[i].o, serve, use);
 	}
+	/* Where more than one network leads to the listener. */
+	label = "another address";
+	setenv("RPMEM_NODE", "127.9.8.7", 0);
+	pair_run(&ours, &ours, serve, use);
+	unsetenv("RPMEM_NODE");
 	ends();
 	strangers();
 	return tap_done();

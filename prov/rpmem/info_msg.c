@@ -205,9 +205,6 @@ int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 	free(hints->dest_addr);
 	hints->dest_addr = NULL;
 	hints->dest_addrlen = 0;
-	free(hints->src_addr);
-	hints->src_addr = NULL;
-	hints->src_addrlen = 0;
 	ret = base_list(fab->version, NULL, NULL, 0, hints, fab->base_name,
 			&list);
 	fi_freeinfo(hints);
