@@ -20,3 +20,8 @@ fabtests_benchmarks_rivals_LDADD = fabtests/benchmarks/librivals.la \
 	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS)
 TESTS += fabtests/benchmarks/rivals.sh
 EXTRA_DIST += fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen
+
+check_PROGRAMS += fabtests/benchmarks/connected
+fabtests_benchmarks_connected_SOURCES = fabtests/benchmarks/connected.c $(pair_sources)
+fabtests_benchmarks_connected_CPPFLAGS = $(pair_cppflags)
+fabtests_benchmarks_connected_LDADD = $(FABRIC_LIBS)
