@@ -57,6 +57,9 @@ if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 		compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
 	done
 	for f in "$src"/docs/examples/*.c; do
+		# FLUSH came with rdma-core 45.
+		! grep -q ibv_wr_flush "$f" ||
+			grep -q HAVE_IBV_WR_FLUSH.1 config.h || continue
 		# shellcheck disable=SC2086 # flags are lists
 		$cc ${CFLAGS:-} -D_GNU_SOURCE -Wall -Wextra -Werror \
 			-I"$src/include" -o "$dir/example" "$f" \

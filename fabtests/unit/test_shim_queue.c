@@ -322,6 +322,57 @@ Test(shim_queue, other_errors_of_refused_ones)
 	mock_fini(&m);
 }
 
+/* Behind the program's own calls it is as on a device: what is posted errs. */
+Test(shim_queue, posts_after_errors_as_a_device)
+{
+	begin(BOTH);
+	m.q.as_device = true;
+	mock_write(&m, 1, 0, 64, 'a');
+	m.next = IBV_WC_RNR_RETRY_EXC_ERR;
+	mock_run(&m);
+	next_is(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
+	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+	mock_run(&m);
+	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+	nothing_more();
+	mock_fini(&m);
+}
+
+/* What is known changes between start and complete, too. */
+Test(shim_queue, learns_and_forgets_in_a_batch)
+{
+	const struct rp_remote_cfg cfg = {.required = RP_CLASS_POWER};
+	uint8_t buf[RP_DESC_LEN];
+	struct rp_desc d;
+
+	mock_init(&m);
+	m.kept = true;
+	d = mock_desc(&m);
+	cr_assert_eq(rp_desc_put(buf, &d), 0);
+	ibv_rpmem_wr_start(&m.q.pub);
+	cr_assert(!rp_qp_knows(&m.q, MOCK_RKEY));
+	cr_assert(!rp_qp_forget(&m.q, MOCK_RKEY));
+	cr_assert_eq(rp_qp_learn(&m.q, buf, &cfg), 0);
+	cr_assert(rp_qp_knows(&m.q, MOCK_RKEY));
+	m.q.pub.wr_id = 1;
+	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), 0);
+	mock_run(&m);
+	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+
+	/* Less is known of it later. */
+	d.region = 0;
+	cr_assert_eq(rp_desc_put(buf, &d), 0);
+	ibv_rpmem_wr_start(&m.q.pub);
+	cr_assert_eq(rp_qp_learn(&m.q, buf, &cfg), 0);
+	cr_assert(rp_qp_forget(&m.q, MOCK_RKEY));
+	cr_assert(!rp_qp_knows(&m.q, MOCK_RKEY));
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
+	mock_fini(&m);
+}
+
 /* An error of the program's own work ends flushes, too. */
 Test(shim_queue, any_error_is_the_end)
 {

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Builds this project in a guest's root, and gathers what runs in the guest.
 #
-# usage: inside.sh ROOT SOURCES OUT
+# usage: inside.sh ROOT SOURCES OUT [carried]
 #
-# Run in a mount namespace of its own. OUT/payload has the result.
+# Run in a mount namespace of its own. OUT/payload has the result; with "carried"
+# only what is run in guests of other releases.
 set -eu
 
 root=$1 src=$2 out=$3
@@ -14,6 +15,7 @@ mount -o remount,bind,ro "$root/src"
 mount --bind "$out" "$root/build"
 mount -t tmpfs tmp "$root/tmp"
 mount -t proc proc "$root/proc"
+export CARRIED="${4:-}"
 exec chroot "$root" /bin/sh -eux <<'I'
 export LC_ALL=C
 # Warnings are for the compiler that the project is developed with.
@@ -21,6 +23,30 @@ mkdir -p /build/make
 cd /build/make
 [ config.status -nt /src/configure ] ||
 	/src/configure -q --disable-werror CFLAGS='-O2 -g1'
+
+# Of the C library only what older ones have, too, so that what differs is
+# libibverbs: scanf and strtol are others since glibc 2.38.
+carried() {
+	make -s -j2 fabtests/vm/shim
+	rm -rf carried
+	mkdir carried
+	for f in fabtests/vm/shim-shim.o prov/verbs/.libs/libshim.a \
+		prov/core/.libs/libcore.a; do
+		objcopy --redefine-sym __isoc23_sscanf=sscanf \
+			--redefine-sym __isoc23_fscanf=fscanf \
+			--redefine-sym __isoc23_strtol=strtol \
+			--redefine-sym __isoc23_strtoul=strtoul \
+			--redefine-sym __isoc23_strtoull=strtoull \
+			"$f" "carried/${f##*/}"
+	done
+	gcc -o carried/shim carried/*.o carried/libshim.a carried/libcore.a \
+		-lpmem2 -libverbs -lpthread
+	strip -S carried/shim
+}
+if [ -n "$CARRIED" ]; then
+	carried
+	exit
+fi
 make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/fault/librpmem-fault-fi.la fabtests/fault/libshadow.la \
 	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
@@ -59,6 +85,9 @@ if grep -q ibv_wr_flush /usr/include/infiniband/verbs.h; then
 		/src/fabtests/vm/flush.c -libverbs
 	gcc -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE \
 		-o /build/payload/preload /src/fabtests/vm/preload.c -libverbs
+	gcc -D_GNU_SOURCE -O2 -Wall -Wextra -Werror \
+		-o /build/payload/examples/native_flush \
+		/src/docs/examples/native_flush.c -libverbs
 	mkdir -p /build/payload/prov/verbs/.libs
 	make -s -j2 prov/verbs/libibvrpmem_preload.la \
 		fabtests/fault/libibvrpmem_preload-fault.la

@@ -539,16 +539,23 @@ static void plays_silence(void)
 {
 	static const char name[] = "the target is stopped";
 	struct reply r = pair_open(PERSISTENT, PERSISTENT);
+	enum ibv_wc_status got;
+	int state;
 
 	start();
 	flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
 	complete(name);
 	log_completions(name, 1);
-	kill(target, SIGSTOP);
+	/* Until all of its threads have stopped. */
+	if (kill(target, SIGSTOP) ||
+	    waitpid(target, &state, WUNTRACED) != target || !WIFSTOPPED(state))
+		die("SIGSTOP");
 	start();
 	flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
 	complete(name);
-	check(log_completions(name, 1) == IBV_WC_RETRY_EXC_ERR, name);
+	got = log_completions(name, 1);
+	check(got == IBV_WC_RETRY_EXC_ERR, name);
+	printf("# %s\n", ibv_wc_status_str(got));
 	kill(target, SIGKILL);
 	qp_close();
 }

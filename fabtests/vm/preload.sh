@@ -69,6 +69,8 @@ if [ -x preload ]; then
 	fi
 	flushes silence LD_PRELOAD="$lib" $without $agent SILENCE=1 \
 		FI_OFI_RPMEM_TIMEOUT=2000
+	agent="LD_PRELOAD=$lib $without $agent"
+	example durable native_flush "something to keep"
 	long "wr_flush, the other end has no preload" stays_alone
 else
 	skip "the preload" "rdma-core of this release has no FLUSH"

@@ -48,18 +48,34 @@ else
 	t "shim, the same without being told" diff /tmp/log.read /tmp/log.send
 fi
 
+# What was built with the libibverbs of another release runs with this one.
+for other in bookworm trixie; do
+	[ -x shim.$other ] || continue
+	shim=$here/shim.$other
+	[ ! -x flush ] || over native
+	over send $believe
+	over agent A=1 $agent
+	for mode in native send agent; do
+		[ "$mode" = native ] && [ ! -x flush ] ||
+			t "shim, built on $other, the log of $mode" \
+				diff /tmp/log.$mode /tmp/log.read
+	done
+done
+
 # example WANTED NAME ARG...: what the initiator says; the target ends with it
 example() {
 	want=$1 name=$2
 	shift 2
-	env "${agent:-A=1}" timeout 60 "$here/examples/$name" rxe0 1 7471 \
+	# shellcheck disable=SC2086
+	env ${agent:-A=1} timeout 60 "$here/examples/$name" rxe0 1 7471 \
 		"$dax" >$out.target 2>&1 &
 	target=$!
 	for _ in $(seq 100); do
 		grep -q ':1D2F 00000000:0000 0A' /proc/net/tcp && break
 		sleep 0.1
 	done
-	env "${agent:-A=1}" timeout 60 "$here/examples/$name" rxe0 1 7471 \
+	# shellcheck disable=SC2086
+	env ${agent:-A=1} timeout 60 "$here/examples/$name" rxe0 1 7471 \
 		127.0.0.1 "$@" >$out 2>&1
 	wait $target || echo "the target ended with $?" >>$out
 	note "$(head -1 $out)"
