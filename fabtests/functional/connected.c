@@ -194,6 +194,20 @@ static void use(struct side *s, const struct card *peer)
 	many(s, peer);
 	wrong(s, peer);
 	OK(side_quiet(s), "nothing else came");
+	if (s->o.counts) {
+		uint64_t n = fi_cntr_read(s->cntr[3]);
+		uint64_t bad = fi_cntr_readerr(s->cntr[3]);
+
+		printf("# %s: %llu writes, %llu failed\n", label,
+		       (unsigned long long)n, (unsigned long long)bad);
+		/* Writes and commits; 1000 of these, and those of wrong(). */
+		OK(n == 8 + 1000 + 1 && bad == 2,
+		   "the counter holds what the program did");
+		/* tcp counts what is injected in some releases. */
+		OK(fi_cntr_read(s->cntr[0]) <= 1 &&
+			   fi_cntr_read(s->cntr[1]) == 1,
+		   "and no messages but its own");
+	}
 	pair_meet(s);
 }
 

@@ -37,10 +37,13 @@ void rp_cm_over(struct rp_ep *ep)
 void rp_cm_event(struct rp_ep *ep, uint32_t event)
 {
 	pthread_mutex_lock(&ep->dom->lock);
-	if (event == FI_CONNECTED)
+	if (event == FI_CONNECTED) {
 		ep->connected = ep->mail;
-	else
+	} else if (ep->connected) {
+		/* What came before the end has come. */
+		rp_mail_look(ep);
 		rp_cm_over(ep);
+	}
 	pthread_mutex_unlock(&ep->dom->lock);
 }
 
