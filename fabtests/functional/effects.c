@@ -318,6 +318,10 @@ static void program(struct side *s, const struct card *peer)
 		   v.ours.op_context == v.base.op_context &&
 		   v.ours.tag == v.base.tag,
 	   "as the base tells of a write with CQ data");
+	if (v.ours.flags != v.base.flags || v.ours.len != v.base.len)
+		printf("# flags %#llx of %zu bytes, the base says %#llx, %zu\n",
+		       (unsigned long long)v.ours.flags, v.ours.len,
+		       (unsigned long long)v.base.flags, v.base.len);
 	if (v.ours_from != v.base_from)
 		printf("# from %#llx, the base says %#llx, it is %#llx\n",
 		       (unsigned long long)v.ours_from,
