@@ -278,8 +278,8 @@ static void fill(uint8_t *p, size_t len, int with)
 }
 
 struct cm_data {
-	struct fi_eq_cm_entry e;
 	uint8_t data[512];
+	struct fi_eq_cm_entry e; /* ends in an array of no size */
 };
 
 /* As side_event(), with what came along. */
