@@ -277,38 +277,34 @@ static void fill(uint8_t *p, size_t len, int with)
 		p[i] = (uint8_t)(i * 7 + (size_t)with);
 }
 
-struct cm_data {
-	uint8_t data[512];
-	struct fi_eq_cm_entry e; /* ends in an array of no size */
+/* An event, and the data that came along. */
+union cm_data {
+	struct fi_eq_cm_entry e;
+	uint8_t room[sizeof(struct fi_eq_cm_entry) + 512];
 };
 
-/* As side_event(), with what came along. */
-static size_t cm_event(struct side *s, uint32_t want, struct cm_data *d)
+/* As side_event(): how much data came along. */
+static size_t cm_event(struct side *s, uint32_t want, union cm_data *d)
 {
-	uint8_t raw[sizeof(*d)];
-	const size_t head = offsetof(struct fi_eq_cm_entry, data);
 	uint32_t event;
 	ssize_t n;
 
 	do {
-		n = fi_eq_sread(s->eq, &event, raw, sizeof(raw), 100, 0);
+		n = fi_eq_sread(s->eq, &event, d, sizeof(*d), 100, 0);
 	} while (n == -FI_EAGAIN);
 	MUST(n);
 	if (event != want)
 		MUST(-FI_EOTHER);
-	memset(d, 0, sizeof(*d));
-	memcpy(&d->e, raw, head);
-	memcpy(d->data, raw + head, (size_t)n - head);
-	return (size_t)n - head;
+	return (size_t)n - offsetof(struct fi_eq_cm_entry, data);
 }
 
-static bool came_whole(const struct cm_data *d, size_t len, size_t size,
+static bool came_whole(const union cm_data *d, size_t len, size_t size,
 		       int with)
 {
 	uint8_t want[512];
 
 	fill(want, size, with);
-	return len == size && !memcmp(d->data, want, size);
+	return len == size && !memcmp(d->e.data, want, size);
 }
 
 /* A listener, and who connects to it; either may be the bare base. */
@@ -317,7 +313,7 @@ static void meet_with_data(const struct pair_opts *to,
 {
 	struct side l, c;
 	struct card card;
-	struct cm_data d;
+	union cm_data d;
 	uint8_t data[512];
 	size_t size = 0, len = sizeof(size), n;
 
@@ -360,7 +356,7 @@ static void reject(void)
 	struct fi_eq_err_entry no = {0};
 	struct side l, c;
 	struct card card;
-	struct cm_data d;
+	union cm_data d;
 	uint32_t event;
 	ssize_t n;
 
