@@ -402,6 +402,8 @@ void pair_meet(struct side *s)
 			MUST(-EPIPE);
 		side_poke(s);
 	}
+	/* What its thread has placed is before what this one looks at. */
+	side_poke(s);
 }
 
 static void swap_cards(const struct card *mine, struct card *theirs)
