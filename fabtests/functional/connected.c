@@ -216,7 +216,7 @@ static void use(struct side *s, const struct card *peer)
 /* Gets a commit, does not look at it, and dies. */
 static void die(struct side *s, const struct card *peer)
 {
-	pair_meet(s); /* a session is open */
+	pair_meet_unseen(s); /* a session is open */
 	sleep(1);
 	_exit(0);
 }
@@ -224,7 +224,7 @@ static void die(struct side *s, const struct card *peer)
 /* The same, but it says so. */
 static void hang_up(struct side *s, const struct card *peer)
 {
-	pair_meet(s);
+	pair_meet_unseen(s);
 	sleep(1);
 	MUST(fi_shutdown(s->ep, 0));
 	side_close(s);

@@ -389,7 +389,7 @@ bool side_quiet(struct side *s)
 	return true;
 }
 
-void pair_meet(struct side *s)
+void pair_meet_unseen(struct side *s)
 {
 	char c = 'm';
 	ssize_t n;
@@ -402,6 +402,11 @@ void pair_meet(struct side *s)
 			MUST(-EPIPE);
 		side_poke(s);
 	}
+}
+
+void pair_meet(struct side *s)
+{
+	pair_meet_unseen(s);
 	/* What its thread has placed is before what this one looks at. */
 	side_poke(s);
 }

@@ -119,6 +119,8 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	      half_fn target_half, half_fn initiator_half);
 /* The two halves meet: call on both sides. */
 void pair_meet(struct side *s);
+/* The same, but what comes behind the meeting is left where it is. */
+void pair_meet_unseen(struct side *s);
 
 /* Over what the tests are run: "tcp" unless RPMEM_BASE says otherwise. */
 bool pair_over(const char *base);

@@ -4,8 +4,6 @@
 #ifndef RPMEM_CONN_H
 #define RPMEM_CONN_H
 
-#include <string.h>
-
 #include "rpmem/rpmem.h"
 
 /* The promises that a second route cannot keep. */
@@ -155,15 +153,6 @@ static inline struct rp_conn_recv *rp_conn_recv_of(void *context)
 }
 
 /* --- linked.c --- */
-
-/* All its pieces, one behind the other. */
-static inline void rp_msg_copy(char *to, const struct fi_msg_rma *msg)
-{
-	for (size_t i = 0; i < msg->iov_count; i++) {
-		memcpy(to, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
-		to += msg->msg_iov[i].iov_len;
-	}
-}
 
 /*
  * Send the request of this slot's reserved commit, with these bytes or none; no

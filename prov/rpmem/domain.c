@@ -119,16 +119,11 @@ static struct fi_ops_domain domain_ops = {
 	.endpoint2 = domain_ep2,
 };
 
-static bool same_name(const char *a, const char *b)
-{
-	return a && b && !strcmp(a, b);
-}
-
 /* The base's own description of the domain that the program chose. */
 static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
 			  struct fi_info **out)
 {
-	struct fi_info *list, *i;
+	struct fi_info *list;
 	int ret = rp_info_base(fab->version, NULL, NULL, 0, info,
 			       fab->base_name, &list);
 
@@ -139,15 +134,9 @@ static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
 			fab->base_name, fi_strerror(-ret));
 		return ret;
 	}
-	for (i = list; i; i = i->next)
-		if (same_name(i->domain_attr->name, info->domain_attr->name) &&
-		    same_name(i->fabric_attr->name, info->fabric_attr->name) &&
-		    i->addr_format == info->addr_format)
-			break;
-	*out = i ? fi_dupinfo(i) : NULL;
-	ret = i ? -FI_ENOMEM : -FI_ENODATA;
+	ret = rp_info_pick(list, info, out);
 	fi_freeinfo(list);
-	return *out ? 0 : ret;
+	return ret;
 }
 
 /*

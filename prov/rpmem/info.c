@@ -312,6 +312,28 @@ static void keep_one_layering(struct fi_info **list, const char *base)
 	}
 }
 
+static bool same_name(const char *a, const char *b)
+{
+	return a && b && !strcmp(a, b);
+}
+
+int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
+		 struct fi_info **out)
+{
+	*out = NULL;
+	for (; list; list = list->next)
+		if (same_name(list->domain_attr->name,
+			      info->domain_attr->name) &&
+		    same_name(list->fabric_attr->name,
+			      info->fabric_attr->name) &&
+		    list->addr_format == info->addr_format)
+			break;
+	if (!list)
+		return -FI_ENODATA;
+	*out = fi_dupinfo(list);
+	return *out ? 0 : -FI_ENOMEM;
+}
+
 int rp_info_base(uint32_t version, const char *node, const char *service,
 		 uint64_t flags, const struct fi_info *hints, const char *base,
 		 struct fi_info **list)

@@ -186,15 +186,10 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 	return ret;
 }
 
-static bool same_name(const char *a, const char *b)
-{
-	return a && b && !strcmp(a, b);
-}
-
 int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 		     struct fi_info **out)
 {
-	struct fi_info *hints = fi_dupinfo(info), *list = NULL, *i;
+	struct fi_info *hints = fi_dupinfo(info), *list = NULL;
 	int ret = -FI_ENOMEM;
 
 	*out = NULL;
@@ -208,14 +203,8 @@ int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 	ret = base_list(fab->version, NULL, NULL, 0, hints, fab->base_name,
 			&list);
 	fi_freeinfo(hints);
-	for (i = ret ? NULL : list; i; i = i->next)
-		if (same_name(i->domain_attr->name, info->domain_attr->name) &&
-		    i->addr_format == info->addr_format)
-			break;
-	if (i)
-		*out = fi_dupinfo(i);
 	if (!ret)
-		ret = !i ? -FI_ENODATA : *out ? 0 : -FI_ENOMEM;
+		ret = rp_info_pick(list, info, out);
 	fi_freeinfo(list);
 	return ret;
 }

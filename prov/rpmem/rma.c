@@ -352,7 +352,6 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	};
 	struct rp_peer *peer;
 	struct rp_slot *s;
-	size_t n = 0;
 
 	if (!(flags & FI_COMMIT_COMPLETE) ||
 	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) || ep->keeps_waw ||
@@ -365,11 +364,8 @@ static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	how.lent = want && msg->iov_count == 1 && !(flags & FI_INJECT);
 	if (how.lent)
 		how.bytes = msg->msg_iov[0].iov_base;
-	for (size_t i = 0; !how.lent && i < msg->iov_count; i++) {
-		memcpy(bytes + n, msg->msg_iov[i].iov_base,
-		       msg->msg_iov[i].iov_len);
-		n += msg->msg_iov[i].iov_len;
-	}
+	else
+		rp_msg_copy((char *)bytes, msg);
 	*ret = -FI_EAGAIN;
 	s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_COMMIT);
 	if (!s)

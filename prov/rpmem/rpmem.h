@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -73,6 +74,9 @@ extern struct rp_params rp_params;
 int rp_info_base(uint32_t version, const char *node, const char *service,
 		 uint64_t flags, const struct fi_info *hints, const char *base,
 		 struct fi_info **list);
+/* The one of the list whose domain is that of info: a copy of the caller's. */
+int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
+		 struct fi_info **out);
 /* A program's fi_info, as the base wants to see it. */
 struct fi_info *rp_info_to_base(const struct fi_info *info);
 /* What that has to have more of, so that ofi_rxm over base is safe. */
@@ -581,6 +585,15 @@ extern struct fi_rpmem_ops rp_ext_ops;
 extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 
 /* --- rma.c --- */
+
+/* All its pieces, one behind the other. */
+static inline void rp_msg_copy(char *to, const struct fi_msg_rma *msg)
+{
+	for (size_t i = 0; i < msg->iov_count; i++) {
+		memcpy(to, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
+		to += msg->msg_iov[i].iov_len;
+	}
+}
 
 /*
  * A write or atomic that a commit may cover. The base is asked for delivery
