@@ -71,6 +71,12 @@ fabtests_functional_effects_SOURCES = fabtests/functional/effects.c $(pair_sourc
 fabtests_functional_effects_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_effects_LDADD = $(FABRIC_LIBS)
 
+check_PROGRAMS += fabtests/functional/spin
+TESTS += fabtests/functional/spin
+fabtests_functional_spin_SOURCES = fabtests/functional/spin.c $(pair_sources)
+fabtests_functional_spin_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_spin_LDADD = $(FABRIC_LIBS)
+
 check_PROGRAMS += fabtests/functional/inline
 TESTS += fabtests/functional/inline
 fabtests_functional_inline_SOURCES = fabtests/functional/inline.c $(pair_sources)

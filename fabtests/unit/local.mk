@@ -73,6 +73,12 @@ fabtests_unit_test_mailbox_SOURCES = fabtests/unit/test_mailbox.c
 fabtests_unit_test_mailbox_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_mailbox_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_spin
+TESTS += fabtests/unit/test_spin
+fabtests_unit_test_spin_SOURCES = fabtests/unit/test_spin.c
+fabtests_unit_test_spin_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_spin_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_wire_pack
 TESTS += fabtests/unit/test_wire_pack
 fabtests_unit_test_wire_pack_SOURCES = fabtests/unit/test_wire_pack.c

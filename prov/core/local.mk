@@ -30,6 +30,7 @@ core_sources = \
 	prov/core/remote.c prov/core/remote.h \
 	prov/core/request.c \
 	prov/core/serve.c \
+	prov/core/spin.c prov/core/spin.h \
 	prov/core/status.c prov/core/status.h \
 	prov/core/bytes.h \
 	prov/core/wire.c prov/core/wire.h \

@@ -536,8 +536,8 @@ static void change(const struct rp_operator *o, const struct statement *s,
 }
 
 /*
- * Nobody knows better who copies over tcp. What looks like a software device may
- * have an adapter behind it.
+ * Nobody knows better who copies over tcp. What looks like a software device
+ * may have an adapter behind it.
  */
 static bool may_assert(enum key key, int found)
 {

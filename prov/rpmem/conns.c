@@ -250,6 +250,7 @@ static void read_cq(struct rp_conns *set)
 		if (n <= 0)
 			return;
 		set->empty = 0;
+		set->dom->came++;
 		for (int i = 0; i < n; i++)
 			came_back(set, &done[i]);
 		if (n < BATCH && !done[n - 1].err)

@@ -199,6 +199,7 @@ static bool drain(struct rp_cq *cq, bool all)
 		}
 		if (n < 0 && n != -FI_EAGAIN)
 			cq->fatal = (int)n;
+		cq->dom->came += n > 0;
 		for (ssize_t i = 0; i < n; i++) {
 			fi_addr_t from = FI_ADDR_NOTAVAIL;
 

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 
 #include "rpmem/conn.h"
+#include "rpmem/host.h"
 
 /* Reads that bring the program its own, and look after nothing else. */
 #define QUICK_READS 128
@@ -354,6 +355,7 @@ int rp_cq_trywait(struct rp_cq *cq)
 	struct rp_dom *dom = cq->dom;
 	bool soon = false;
 	struct rp_ep *ep;
+	bool came;
 	int ret;
 
 	if (cq->epfd < 0)
@@ -364,6 +366,13 @@ int rp_cq_trywait(struct rp_cq *cq)
 		rp_domain_progress(dom);
 	else
 		rp_domain_hush(dom);
+	came = cq->came != dom->came;
+	cq->came = dom->came;
+	if (rp_spin(&cq->spin, rp_params.spin_ns, came, rp_host_now())) {
+		cq->quick = 0; /* the next read is counted */
+		pthread_mutex_unlock(&dom->lock);
+		return -FI_EAGAIN;
+	}
 	cq->asleep = true;
 	cq->quick = 0; /* what reads next sees that it is awake */
 	/* What a signal, or an entry read since, has left in it. */

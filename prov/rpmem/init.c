@@ -28,6 +28,7 @@ struct rp_params rp_params = {
 	.slow_rate = 16 << 20,
 	.max_commits = 4096,
 	.inline_max = RP_WIRE_MAX_STORE,
+	.spin_ns = 20000,
 };
 
 static void log_sink(enum rp_log_level level, const char *text)
@@ -75,6 +76,7 @@ static void get_size(const char *name, size_t *value)
 
 static void params_read(void)
 {
+	size_t us = rp_params.spin_ns / 1000;
 	size_t ms = rp_params.timeout_ns / 1000000, rate = rp_params.slow_rate;
 	char *s;
 
@@ -117,6 +119,10 @@ static void params_read(void)
 			"bytes up to which a durable write travels inside its "
 			"request; 0: none does (%zu)",
 			rp_params.inline_max);
+	fi_param_define(&rp_prov, "spin", FI_PARAM_SIZE_T,
+			"microseconds that who would sleep looks on first, as "
+			"long as that pays; 0: none (%zu)",
+			us);
 	fi_param_define(&rp_prov, "cost", FI_PARAM_STRING,
 			"file of costs measured on this machine, as "
 			"fi_rpmem_bench calibrate writes it (none)");
@@ -146,6 +152,8 @@ static void params_read(void)
 	get_size("credits", &rp_params.credits);
 	get_size("max_sessions", &rp_params.max_sessions);
 	fi_param_get_size_t(&rp_prov, "inline", &rp_params.inline_max);
+	fi_param_get_size_t(&rp_prov, "spin", &us);
+	rp_params.spin_ns = us * 1000ull;
 	if (rp_params.inline_max > RP_WIRE_MAX_STORE)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
 	cost_read();

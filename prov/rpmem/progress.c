@@ -133,10 +133,18 @@ static int thread_trywait(struct rp_dom *dom)
 	struct epoll_event ev;
 	struct rp_cq *cq;
 	bool soon = false;
+	uint64_t before;
 	int fd, ret = 0;
 
 	pthread_mutex_lock(&dom->lock);
+	before = dom->came;
 	rp_domain_progress(dom);
+	/* What the program has found itself is no reason. */
+	if (rp_spin(&dom->spin, rp_params.spin_ns, dom->came != before,
+		    rp_host_now())) {
+		pthread_mutex_unlock(&dom->lock);
+		return -FI_EAGAIN;
+	}
 	LIST_FOREACH (cq, &dom->cqs, link) {
 		if (fi_control(&cq->base->fid, FI_GETWAIT, &fd))
 			continue;

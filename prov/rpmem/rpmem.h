@@ -26,6 +26,7 @@
 #include "core/link.h"
 #include "core/list.h"
 #include "core/peer.h"
+#include "core/spin.h"
 #include "rpmem/cep.h"
 
 #define RP_PROV_NAME "ofi_rpmem"
@@ -59,6 +60,7 @@ struct rp_params {
 	size_t credits;
 	size_t max_sessions;
 	size_t inline_max; /* bytes of a durable write that is one message */
+	uint64_t spin_ns;  /* looks go on for so long before a sleep */
 	int connect;	   /* connections of our own */
 	int commit_writes; /* for programs that do not ask */
 	const struct rp_cost *measured; /* figures of this machine, or NULL */
@@ -269,10 +271,12 @@ struct rp_dom {
 #define RP_NOT_QUICK SIZE_MAX
 	atomic_size_t quick_count;
 	uint64_t timer_due;
+	uint64_t came; /* how often a queue of the base's had something */
 
 	/* FI_PROGRESS_AUTO only. */
 	pthread_t thread;
 	bool thread_on;
+	struct rp_spin spin;
 	atomic_bool stop;
 	int epfd;
 	atomic_uint refs;
@@ -386,6 +390,8 @@ struct rp_cq {
 	 * the base is not asked again: sleepers look every millisecond.
 	 */
 	bool no_trywait;
+	struct rp_spin spin;
+	uint64_t came; /* of the domain's, when it was last looked at */
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
 };

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A target that would sleep between two requests looks on, when it is told to:
+ * how often it gives the processor away tells.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+enum {
+	WRITES = 300,
+};
+
+static struct {
+	atomic_bool done;
+	atomic_long slept; /* times */
+} * seen;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+
+static long sleeps(void)
+{
+	struct rusage r;
+
+	getrusage(RUSAGE_SELF, &r);
+	return r.ru_nvcsw;
+}
+
+static void serve(struct side *s, const struct card *peer)
+{
+	long before;
+
+	side_insert(s, peer);
+	pair_meet(s);
+	pair_meet(s); /* a session is open */
+	before = sleeps();
+	while (!atomic_load(&seen->done))
+		if (s->o.sleeps)
+			fi_cq_sread(s->cq, &e, 1, NULL, 50);
+		else
+			usleep(50000); /* its thread serves */
+	atomic_store(&seen->slept, sleeps() - before);
+	pair_meet(s);
+}
+
+static bool save(struct side *s, const struct card *peer)
+{
+	static char bytes[64];
+	struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+	struct fi_rma_iov at = {
+		.addr = peer->pool_addr,
+		.len = sizeof(bytes),
+		.key = peer->pool_key,
+	};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &at,
+		.rma_iov_count = 1,
+	};
+
+	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE));
+	return side_wait(s, &e, &err);
+}
+
+static void program(struct side *s, const struct card *peer)
+{
+	bool ok = true;
+
+	side_insert(s, peer);
+	pair_meet(s);
+	ok &= save(s, peer);
+	pair_meet(s);
+	for (int i = 0; i < WRITES; i++)
+		ok &= save(s, peer);
+	atomic_store(&seen->done, true);
+	pair_meet(s);
+	MUST(ok ? 0 : -FI_EIO);
+}
+
+static long run(const char *us, bool automatic)
+{
+	const struct pair_opts to = {
+		.progress = automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL,
+		.sleeps = !automatic,
+	};
+	const struct pair_opts from = {0};
+	pid_t pid = fork();
+	int st = 1;
+
+	if (!pid) {
+		/* Read once, when libfabric looks for providers. */
+		setenv("FI_OFI_RPMEM_SPIN", us, 1);
+		memset(seen, 0, sizeof(*seen));
+		pair_run(&to, &from, serve, program);
+		exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &st, 0) < 0 || st)
+		return -1;
+	return atomic_load(&seen->slept);
+}
+
+static void compare(const char *who, bool automatic)
+{
+	/* A second: longer than a loaded machine leaves a process alone. */
+	const long without = run("0", automatic);
+	const long with = run("1000000", automatic);
+
+	tap_ok(without > WRITES / 4, "%s: it slept %ld times", who, without);
+	tap_ok(with >= 0 && with < WRITES / 10,
+	       "%s: %ld times where it looks on", who, with);
+}
+
+int main(void)
+{
+	char path[] = "/dev/shm/spin.XXXXXX";
+	int fd = mkstemp(path);
+
+	if (fd < 0) {
+		puts("1..0 # SKIP no tmpfs");
+		return 77;
+	}
+	MUST(ftruncate(fd, PAIR_POOL));
+	close(fd);
+	setenv("RPMEM_POOL", path, 1);
+	setenv("FI_OFI_RPMEM_CLASS", "process", 1);
+	setenv("FI_OFI_RPMEM_METHOD", "agent-clwb", 1);
+	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (seen == MAP_FAILED)
+		return 1;
+	compare("in fi_cq_sread()", false);
+	compare("a thread of the provider's", true);
+	unlink(path);
+	return tap_done();
+}

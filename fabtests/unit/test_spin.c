@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* When to look on before a sleep, by a clock of the test's. */
+#include <criterion/criterion.h>
+
+#include "core/spin.h"
+
+enum {
+	NS = 100
+};
+
+static struct rp_spin s;
+static uint64_t now = 1000;
+
+/* Something came; then nothing until it sleeps: for how long it looked on. */
+static uint64_t vain(void)
+{
+	const uint64_t begun = now;
+
+	for (bool came = true; rp_spin(&s, NS, came, now); came = false)
+		now++;
+	return now - begun;
+}
+
+Test(spin, off)
+{
+	cr_assert_not(rp_spin(&s, 0, true, now));
+	cr_assert_not(rp_spin(&s, 0, false, now));
+}
+
+Test(spin, nothing_came)
+{
+	for (int i = 0; i < 10; i++)
+		cr_assert_not(rp_spin(&s, NS, false, now++));
+}
+
+Test(spin, ends_in_time)
+{
+	cr_assert_eq(vain(), NS);
+	/* It does not begin again by itself. */
+	cr_assert_not(rp_spin(&s, NS, false, now));
+}
+
+Test(spin, goes_on_while_it_pays)
+{
+	for (int i = 0; i < 1000; i++) {
+		cr_assert(rp_spin(&s, NS, true, now));
+		now += NS - 1;
+		cr_assert(rp_spin(&s, NS, false, now));
+	}
+}
+
+/* Where every one is in vain, one in 256 is tried in the end. */
+Test(spin, vain_ones_become_rare)
+{
+	int tried = 0;
+
+	for (int i = 0; i < 502; i++)
+		tried += vain() > 0;
+	cr_assert_eq(tried, 8, "%d", tried); /* 1, 3, ... 255 are skipped */
+	for (int i = 0; i < 10 * (RP_SPIN_SKIPPED + 1); i++)
+		tried += vain() > 0;
+	cr_assert_eq(tried, 18, "%d", tried);
+}
+
+Test(spin, one_that_pays_makes_up_for_them)
+{
+	while (s.missed < RP_SPIN_SKIPPED)
+		vain();
+	while (!rp_spin(&s, NS, true, now))
+		now += 10;
+	cr_assert(rp_spin(&s, NS, true, ++now));
+	cr_assert_eq(vain(), NS);
+	cr_assert_eq(s.skip, 1);
+}
+
+/* What was switched off while it looked on ends with the next that comes. */
+Test(spin, switched_off)
+{
+	cr_assert(rp_spin(&s, NS, true, now));
+	cr_assert_not(rp_spin(&s, 0, true, now));
+	cr_assert_not(rp_spin(&s, 0, false, now));
+}
