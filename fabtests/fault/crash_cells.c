@@ -194,6 +194,30 @@ static void fill(const struct verdict_cell *cell,
 	out->fabric.recv_in_pm = true;
 }
 
+/* The smallest writes alone travel in requests, or all that may. */
+static bool conn_variant(const struct verdict_cell *cell,
+			 const struct verdict_method *m, unsigned int n,
+			 struct crash_cell *out)
+{
+	const struct rp_facts *f = &cell->facts;
+	const unsigned int first = f->domain ? f->domain : RP_DOMAIN_NONE;
+	const unsigned int domains =
+		f->domain ? 1 : RP_DOMAIN_SYSTEM - RP_DOMAIN_NONE + 1;
+	const unsigned int forms = cell->op == VERDICT_SEND ? 1 : 2;
+
+	if (n >= domains * forms || crash_inplace(cell, m) ||
+	    carried_out(cell, m) == RP_METHOD_FENCE ||
+	    (f->placement != RP_PLACE_CPU_USER && (f->placement || !m->valid)))
+		return false;
+	fill(cell, m, RP_PLACE_CPU_USER, first + n / forms, 1, false, 0, out);
+	out->fabric.ordered = true;
+	out->fabric.prov_keys = false;
+	out->fabric.connects = true;
+	out->apart = n % forms;
+	out->conn = true;
+	return true;
+}
+
 bool crash_variant(const struct verdict_cell *cell,
 		   const struct verdict_method *m, unsigned int n,
 		   struct crash_cell *out)
@@ -204,6 +228,8 @@ bool crash_variant(const struct verdict_cell *cell,
 	unsigned int lo, hi, first, nforms;
 
 	memset(out, 0, sizeof(*out));
+	if (n >= CRASH_CONN)
+		return conn_variant(cell, m, n - CRASH_CONN, out);
 	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
 	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
 	     lo <= hi; lo++) {

@@ -48,7 +48,9 @@ static void meanwhile(void)
 	for (size_t k = 0; k < w.nwires; k++)
 		for (unsigned int i = 0; i < w.wire[k].in_flight; i++)
 			any |= w.wire[k].to != TARGET &&
-			       pmsim->peek(w.wire[k].id, i) == PMSIM_TSEND;
+			       pmsim->peek(w.wire[k].id, i) ==
+				       (w.cell->conn ? PMSIM_WRITE
+						     : PMSIM_TSEND);
 	if (!any || !choose(w.c, 2))
 		return;
 	w.flushing = true;

@@ -69,7 +69,7 @@ static struct {
 	uint64_t seed, random, max;
 	unsigned int jobs;
 	int program, variant;
-	bool verbose, all, quick, power;
+	bool verbose, all, quick, power, conn;
 } opt = {.random = 100000,
 	 .max = RUNS_MAX,
 	 .jobs = 1,
@@ -85,7 +85,8 @@ static size_t npairs, not_built_valid, not_built_forbidden;
 static bool variant(const struct pair *p, unsigned int n,
 		    struct crash_cell *out)
 {
-	bool any = crash_variant(p->cell, p->method, n, out);
+	bool any = crash_variant(p->cell, p->method,
+				 n + (opt.conn ? CRASH_CONN : 0), out);
 
 	if (opt.power)
 		out->against = RP_CLASS_POWER;
@@ -113,16 +114,21 @@ static size_t sends(const struct pair *p, const struct crash_prog **list)
 static size_t programs(const struct pair *p, const struct crash_cell *cell,
 		       const struct crash_prog **list)
 {
-	if (cell->fabric.connects && p->method->order == VERDICT_WAIT) {
+	if (cell->fabric.connects && !cell->conn &&
+	    p->method->order == VERDICT_WAIT) {
 		*list = crash_linked_wait;
 		return crash_nlinked_wait;
 	}
-	if (cell->fabric.connects) {
+	if (cell->fabric.connects && !cell->conn) {
 		*list = crash_linked;
 		return crash_nlinked;
 	}
 	if (p->cell->op == VERDICT_SEND)
 		return sends(p, list);
+	if (cell->conn && p->method->order == VERDICT_ALONE) {
+		*list = crash_conn;
+		return crash_nconn;
+	}
 	switch (p->method->order) {
 	case VERDICT_WAIT:
 		*list = crash_wait;
@@ -289,7 +295,9 @@ static void random_program(const struct pair *p, const struct crash_cell *cell,
 	}
 	crash_random_program(seed, shape, may_break(cell) && !cell->alone,
 			     prog);
-	if (cell->fabric.connects)
+	if (cell->conn)
+		crash_random_conns(seed, prog);
+	else if (cell->fabric.connects)
 		crash_random_links(seed, prog);
 	if (cell->alone)
 		prog->n[1] = 0;
@@ -363,7 +371,7 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 			variant(p, (unsigned int)v, &cell);
 		}
 		r->variant = (unsigned int)v;
-		cell.truth.relaxed = !cell.alone;
+		cell.truth.relaxed = !cell.alone && !cell.conn;
 		explore_random(p, &cell,
 			       opt.seed + 1000003 * (uint64_t)(p - pairs) + i,
 			       r);
@@ -443,6 +451,8 @@ static bool listed(const char *cell, const char *method)
 
 static void collect(void)
 {
+	struct crash_cell any;
+
 	for (size_t i = 0; i < verdicts.n; i++)
 		for (size_t k = 0; k < verdicts.cells[i].n; k++) {
 			const struct verdict_cell *c = &verdicts.cells[i];
@@ -464,7 +474,9 @@ static void collect(void)
 				continue;
 			}
 			if ((opt.cell && strcmp(opt.cell, c->name)) ||
-			    (opt.method && strcmp(opt.method, m->name)))
+			    (opt.method && strcmp(opt.method, m->name)) ||
+			    (opt.conn &&
+			     !crash_variant(c, m, CRASH_CONN, &any)))
 				continue;
 			pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
 			if (!pairs)
@@ -505,10 +517,11 @@ static void print_bad(const struct pair *p, const struct result *r)
 	if (r->outcome == OUT_LOST || r->outcome == OUT_WRONG)
 		printf("  again: crash_matrix --tsv %s --cell %s --method %s "
 		       "--variant %u --program %d --seed %llu --replay "
-		       "'%s'%s\n",
+		       "'%s'%s%s\n",
 		       opt.tsv, p->cell->name, p->method->name, r->variant,
 		       (int)r->program, (unsigned long long)r->seed, r->path,
-		       opt.power ? " --power" : "");
+		       opt.power ? " --power" : "",
+		       opt.conn ? " --connected" : "");
 }
 
 static int report(const struct shared *s, double seconds)
@@ -606,7 +619,7 @@ static int replay(void)
 		prog = &list[opt.program];
 	} else {
 		random_program(&pairs[0], &cell, opt.seed, &random);
-		cell.truth.relaxed = !cell.alone;
+		cell.truth.relaxed = !cell.alone && !cell.conn;
 		prog = &random;
 	}
 	if (choices_parse(&c, opt.replay)) {
@@ -642,6 +655,8 @@ static const struct argp_option options[] = {
 	 0},
 	{"power", 'w', NULL, 0,
 	 "Commits require class power, also of memory that has it not", 0},
+	{"connected", 'C', NULL, 0,
+	 "Over connections of the program's own, where that can be", 0},
 	{"max", 'M', "N", 0, "Give up a search after so many runs", 0},
 	{"verbose", 'v', NULL, 0, "A line for each pair", 0},
 	{0},
@@ -685,6 +700,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case 'w':
 		opt.power = true;
+		break;
+	case 'C':
+		opt.conn = true;
 		break;
 	case 'M':
 		opt.max = strtoull(arg, NULL, 0);

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Every scenario of verdicts.tsv with every method that is built: the valid ones
 # survive, the forbidden ones are caught. The list of forbidden ones is made by a
-# script that shares nothing with the matrix. crash_matrix.sh [PROGRAM]
+# script that shares nothing with the matrix. crash_matrix.sh [PROGRAM
+# [OPTION]...]; RP_CRASH_RANDOM: so many long runs.
 set -u -o pipefail
 matrix=${1:-crash_matrix}
-args=(--random 100000 --jobs 2)
+[ $# = 0 ] || shift
+args=(--random "${RP_CRASH_RANDOM:-100000}" --jobs 2)
 if [ "${RP_LONG:-0}" = 1 ]; then
 	args=(--all --random 5000000 --jobs "$(nproc)")
 elif [ "${RP_SANITIZE:-}" = thread ]; then
@@ -23,7 +25,8 @@ export FI_PROVIDER_PATH=$PWD/$dir
 "$src/forbidden_pairs" "$src/verdicts.tsv" >"$dir/forbidden" || exit 99
 "fabtests/fault/$matrix" --tsv "$src/verdicts.tsv" \
 	--forbidden "$dir/forbidden" --json "$dir/figures.json" \
-	"${args[@]}" ${RP_SEED:+--seed "$RP_SEED"} || exit 1
+	"$@" "${args[@]}" ${RP_SEED:+--seed "$RP_SEED"} || exit 1
 cat "$dir/figures.json"
-echo "# figures kept in $PWD/$matrix.json"
-mv "$dir/figures.json" "$matrix.json"
+name=$matrix${1:+.${1#--}}.json
+echo "# figures kept in $PWD/$name"
+mv "$dir/figures.json" "$name"

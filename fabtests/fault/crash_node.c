@@ -15,7 +15,7 @@ struct host_sim *host_sim;
 static struct fi_info *info;
 static struct fid_fabric *fabric;
 static struct pmsim_cfg current;
-static bool bare, bare_now;
+static enum nodes_kind kind, kind_now;
 static void *sim_dso, *rpmem_dso;
 
 long node_must(long ret, const char *what, const char *file, int line)
@@ -78,25 +78,37 @@ static void open_fabric(void)
 
 	if (!hints)
 		exit(99);
-	hints->caps = FI_MSG | FI_RMA | (bare ? FI_TAGGED : FI_RMA_PMEM);
-	hints->ep_attr->type = FI_EP_RDM;
+	hints->caps = FI_MSG | FI_RMA |
+		      (kind == NODES_BARE ? FI_TAGGED : FI_RMA_PMEM);
+	hints->ep_attr->type = kind == NODES_CONN ? FI_EP_MSG : FI_EP_RDM;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	hints->fabric_attr->prov_name = strdup(bare ? BASE : PROVIDER);
+	hints->fabric_attr->prov_name =
+		strdup(kind == NODES_BARE ? BASE : PROVIDER);
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
 	fi_freeinfo(hints);
 	MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
 }
 
-void nodes_bare(bool on)
+void nodes_are(enum nodes_kind k)
 {
-	bare = on;
+	kind = k;
+}
+
+struct fid_fabric *nodes_fabric(void)
+{
+	return fabric;
+}
+
+const struct fi_info *nodes_info(void)
+{
+	return info;
 }
 
 bool nodes_reset(const struct pmsim_cfg *cfg, bool keep)
 {
-	if (fabric && bare == bare_now &&
+	if (fabric && kind == kind_now &&
 	    !memcmp(cfg, &current, sizeof(current))) {
 		pmsim->reset(keep ? NULL : cfg);
 		return keep;
@@ -104,7 +116,7 @@ bool nodes_reset(const struct pmsim_cfg *cfg, bool keep)
 	pmsim->reset(cfg);
 	close_fabric();
 	memcpy(&current, cfg, sizeof(current));
-	bare_now = bare;
+	kind_now = kind;
 	open_fabric();
 	return false;
 }
@@ -144,16 +156,26 @@ void node_peer(struct node *n, const void *name)
 void node_register(struct node *n, void *mem, size_t len)
 {
 	MUST(fi_mr_reg(n->domain, mem, len, FI_REMOTE_WRITE | FI_REMOTE_READ, 0,
-		       0, bare_now ? 0 : FI_RMA_PMEM, &n->mr, NULL));
+		       0, kind_now == NODES_BARE ? 0 : FI_RMA_PMEM, &n->mr,
+		       NULL));
 }
 
 void node_close(struct node *n)
 {
 	if (n->mr)
 		MUST(fi_close(&n->mr->fid));
-	MUST(fi_close(&n->ep->fid));
+	for (size_t i = 0; i < NODE_SERVED; i++)
+		if (n->served[i])
+			MUST(fi_close(&n->served[i]->fid));
+	if (n->ep)
+		MUST(fi_close(&n->ep->fid));
+	if (n->pep)
+		MUST(fi_close(&n->pep->fid));
 	MUST(fi_close(&n->cq->fid));
-	MUST(fi_close(&n->av->fid));
+	if (n->av)
+		MUST(fi_close(&n->av->fid));
 	MUST(fi_close(&n->domain->fid));
+	if (n->eq)
+		MUST(fi_close(&n->eq->fid));
 	memset(n, 0, sizeof(*n));
 }

@@ -77,12 +77,17 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct oracle *o,
 	va_end(ap);
 }
 
-static bool all_ended(const struct oracle *o, unsigned int i)
+bool oracle_idle(const struct oracle *o, unsigned int i)
 {
 	for (unsigned int k = 0; k < o->next[i]; k++)
 		if (o->op[i][k].state == OP_POSTED)
 			return false;
 	return true;
+}
+
+void oracle_connects(struct oracle *o, unsigned int i)
+{
+	o->conn[i]++;
 }
 
 bool oracle_may_post(const struct oracle *o, unsigned int i)
@@ -91,7 +96,7 @@ bool oracle_may_post(const struct oracle *o, unsigned int i)
 
 	if (k == o->prog->n[i])
 		return false;
-	return o->op[i][k].kind != CRASH_WAIT || all_ended(o, i);
+	return o->op[i][k].kind != CRASH_WAIT || oracle_idle(o, i);
 }
 
 bool oracle_goes_on(const struct oracle *o, unsigned int i)
@@ -142,6 +147,7 @@ void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
 		   unsigned int step)
 {
 	op->key = key;
+	op->conn = o->conn[op->init];
 	op->state = OP_POSTED;
 	op->posted = step;
 }
@@ -173,7 +179,8 @@ static const struct oracle_op *last_write(const struct oracle *o,
 		if (op == commit && op->kind == CRASH_THEN)
 			continue;
 		if (op->state != OP_NEW && op->state != OP_SKIPPED &&
-		    op->key == commit->key && writes(op, byte))
+		    op->key == commit->key && op->conn == commit->conn &&
+		    writes(op, byte))
 			return op;
 	}
 	return NULL;
@@ -314,11 +321,11 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 	return false;
 }
 
-/* Does a completion only say that the adapter has it, and will place it? */
-static bool by_nic(const struct oracle *o)
+/* Does a completion only say that it has left, and will be placed? */
+static bool has_left(const struct oracle *o)
 {
-	return o->cell->truth.place >= MODEL_DMA_CACHE &&
-	       !o->cell->fabric.placed_acks;
+	return o->cell->conn || (o->cell->truth.place >= MODEL_DMA_CACHE &&
+				 !o->cell->fabric.placed_acks);
 }
 
 /*
@@ -330,7 +337,8 @@ static bool before(const struct oracle *o, const struct oracle_op *found,
 {
 	if (!found)
 		return true;
-	if (o->cell->truth.relaxed || (found->init != must->init && by_nic(o)))
+	if (o->cell->truth.relaxed ||
+	    (found->init != must->init && has_left(o)))
 		return committed(o, found, b, must->posted);
 	if (found->init == must->init && o->cell->fabric.ordered)
 		return found->number < must->number;
@@ -394,8 +402,11 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	bool lost, there = false;
 	size_t n;
 
-	/* What was refused at once is not there to be before anything. */
-	if (first->state == OP_SKIPPED)
+	/*
+	 * What was refused at once is not there to be before anything, and
+	 * nothing covers what went over another connection.
+	 */
+	if (first->state == OP_SKIPPED || first->conn != second->conn)
 		return CRASH_OK;
 	for (unsigned int b = 0; b < CRASH_BYTES; b++) {
 		if (second->kind == CRASH_THEN

@@ -24,6 +24,7 @@ struct oracle_op {
 	bool unsure;	     /* FAILED, and it may be stored all the same */
 	enum oracle_state state;
 	uint64_t key;
+	unsigned int conn;	    /* which of the initiator's */
 	unsigned int posted, ended; /* steps */
 	uint8_t bytes[CRASH_BYTES];
 };
@@ -35,6 +36,7 @@ struct oracle {
 	bool wrong; /* why says what */
 	struct oracle_op op[CRASH_INITS][CRASH_OPS];
 	unsigned int next[CRASH_INITS];
+	unsigned int conn[CRASH_INITS];
 	/* The write that was acknowledged last, of each initiator, by byte. */
 	const struct oracle_op *must[CRASH_BYTES][CRASH_INITS];
 	unsigned int nmust;
@@ -48,6 +50,10 @@ bool oracle_may_post(const struct oracle *o, unsigned int i);
 bool oracle_goes_on(const struct oracle *o, unsigned int i);
 /* Is it a question for the target's key, by other means than the fabric? */
 bool oracle_asks(const struct oracle *o, unsigned int i);
+/* Has everything ended that it has posted? */
+bool oracle_idle(const struct oracle *o, unsigned int i);
+/* It has another connection: no commit covers what the others took. */
+void oracle_connects(struct oracle *o, unsigned int i);
 /* That call; NULL when it turned out to be none. */
 struct oracle_op *oracle_next(struct oracle *o, unsigned int i);
 void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,

@@ -13,6 +13,9 @@ extern const struct crash_prog crash_linked[];
 extern const size_t crash_nlinked;
 extern const struct crash_prog crash_linked_wait[];
 extern const size_t crash_nlinked_wait;
+/* Over connections of the program's own; crash_wait and so on, too. */
+extern const struct crash_prog crash_conn[];
+extern const size_t crash_nconn;
 /* "a durable before b is written", waiting for a's commit or not. */
 extern const struct crash_prog crash_wait[];
 extern const size_t crash_nwait;
@@ -43,6 +46,8 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 			  struct crash_prog *out);
 /* Half of what it writes may then go over a connection of our own. */
 void crash_random_links(uint64_t seed, struct crash_prog *prog);
+/* It may lose the connections that it has. */
+void crash_random_conns(uint64_t seed, struct crash_prog *prog);
 /* Of writes with their commit only, which all can travel in messages. */
 void crash_random_sends(uint64_t seed, enum crash_shape shape,
 			struct crash_prog *out);

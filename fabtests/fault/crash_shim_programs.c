@@ -69,9 +69,9 @@ const size_t crash_nthen = COUNT(crash_then);
 /* What is the provider's alone. */
 const struct crash_prog crash_linked[1], crash_linked_wait[1],
 	crash_send_single[1], crash_send_wait[1], crash_send_pipelined[1],
-	crash_send_then[1];
+	crash_send_then[1], crash_conn[1];
 const size_t crash_nlinked, crash_nlinked_wait, crash_nsend_single,
-	crash_nsend_wait, crash_nsend_pipelined, crash_nsend_then;
+	crash_nsend_wait, crash_nsend_pipelined, crash_nsend_then, crash_nconn;
 
 static uint64_t next(uint64_t *state)
 {
@@ -140,4 +140,8 @@ void crash_random_sends(uint64_t seed, enum crash_shape shape,
 			struct crash_prog *out)
 {
 	crash_random_program(seed, shape, false, out);
+}
+
+void crash_random_conns(uint64_t seed, struct crash_prog *prog)
+{
 }

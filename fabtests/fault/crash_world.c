@@ -34,7 +34,7 @@ void say(const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
-static const char *who(unsigned int machine)
+const char *who(unsigned int machine)
 {
 	static const char *const names[MACHINES] = {"A", "B", "target"};
 
@@ -53,8 +53,15 @@ static void target_open(const void *name)
 {
 	struct node *t = &w.node[TARGET];
 
-	node_open(t, TARGET, name);
-	node_name(t, w.target_name);
+	if (w.cell->conn) {
+		size_t len = sizeof(w.target_name);
+
+		node_listen(t, TARGET, name);
+		MUST(fi_getname(&t->pep->fid, w.target_name, &len));
+	} else {
+		node_open(t, TARGET, name);
+		node_name(t, w.target_name);
+	}
 	target_register(t);
 }
 
@@ -99,6 +106,9 @@ void run(unsigned int machine)
 	if (machine == TARGET && (w.dead || !target_looks()))
 		return;
 	pmsim->use_machine(machine);
+	/* All machines share a fabric, and the target may be reading events. */
+	if (w.cell->conn && !w.flushing)
+		look_at_events(machine);
 	if (w.cell->inplace && machine != TARGET)
 		MUST(inplace_fence(n));
 	for (;;) {
@@ -206,13 +216,31 @@ static void warm_up(void)
 				  __FILE__, __LINE__);
 }
 
+static void open_initiator(unsigned int i)
+{
+	struct node *n = &w.node[i];
+
+	w.known[i] = w.key;
+	if (!w.cell->conn) {
+		node_open(n, i, NULL);
+		node_peer(n, w.target_name);
+		return;
+	}
+	node_begin(n, i);
+	node_connect(n, w.target_name);
+	run(TARGET);
+	run(i);
+}
+
 static void open_all(void)
 {
 	static struct model_cfg truth;
 	static struct model *model;
 	static uint8_t *mem;
 
-	nodes_bare(w.cell->inplace);
+	nodes_are(w.cell->inplace ? NODES_BARE
+		  : w.cell->conn  ? NODES_CONN
+				  : NODES_OURS);
 	/* The same machines again are much cheaper than new ones. */
 	if (!nodes_reset(
 		    &w.cell->fabric,
@@ -228,11 +256,8 @@ static void open_all(void)
 	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
 	host_sim->inline_max(w.cell->apart ? APART_MAX : RP_WIRE_MAX_STORE);
 	target_open(NULL);
-	for (unsigned int i = 0; i < w.ninits; i++) {
-		node_open(&w.node[i], i, NULL);
-		node_peer(&w.node[i], w.target_name);
-		w.known[i] = w.key;
-	}
+	for (unsigned int i = 0; i < w.ninits; i++)
+		open_initiator(i);
 	if (w.cell->inplace) {
 		/* Nobody names the sender of an answer by himself. */
 		for (unsigned int i = 0; i < w.ninits; i++) {
@@ -334,6 +359,7 @@ static void act_post(unsigned int i)
 		return;
 	}
 	if (ret == -FI_ENOTCONN) {
+		w.lost[i] |= w.cell->conn;
 		oracle_refused(op);
 		return;
 	}
@@ -431,11 +457,13 @@ static void act_break(unsigned int i)
 /* What has been posted may arrive until the target has closed its end. */
 static void act_cut(unsigned int i)
 {
-	bool both = choose(w.c, 2);
+	static const char *const whom[] = {"", ", and the target is told",
+					   ", and the target alone is told"};
+	unsigned int told = choose(w.c, w.cell->conn ? 3 : 2);
 
-	say("%s's own connection is cut%s", who(i),
-	    both ? ", and the target is told" : "");
-	pmsim->cut(i, both ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
+	say("%s's own connection is cut%s", who(i), whom[told]);
+	pmsim->cut(told == 2 ? TARGET : i,
+		   told == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
 	w.st->breaks++;
 	/* It learns of that now, or later. */
@@ -452,6 +480,10 @@ static void act_connect(unsigned int i)
 {
 	struct node *n = &w.node[i];
 
+	if (w.cell->conn) {
+		connect_again(i);
+		return;
+	}
 	say("%s inserts the target's address again", who(i));
 	MUST(fi_av_remove(n->av, &n->peer, 1, 0));
 	node_peer(n, w.target_name);
@@ -462,6 +494,9 @@ static void act_connect(unsigned int i)
 static void lose_all(void)
 {
 	memset(w.linked, 0, sizeof(w.linked));
+	/* That is told, then. */
+	if (w.cell->conn)
+		return;
 	for (unsigned int i = 0; i < w.ninits; i++)
 		w.lost[i] = true;
 }
@@ -582,7 +617,9 @@ static size_t all_actions(struct act *out, size_t max)
 			out[n++] = (struct act){ACT_POST, i, {0}};
 	n = add_runs(out, n, max, TARGET);
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
-		if (w.lost[i] && !w.dead && w.cell->fabric.tells_breaks)
+		if (w.lost[i] && !w.dead &&
+		    (w.cell->conn ? oracle_idle(&w.o, i)
+				  : w.cell->fabric.tells_breaks))
 			out[n++] = (struct act){ACT_CONNECT, i, {0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
 		if (pmsim->untold(i))

@@ -16,7 +16,8 @@ enum act_kind {
 	ACT_POST, /* an initiator calls the next function */
 	ACT_BREAK,
 	ACT_CUT,     /* the connection of its own ends */
-	ACT_CONNECT, /* an initiator inserts the target's address again */
+	ACT_CONNECT, /* an initiator inserts the target's address again, or
+			makes a new connection */
 	ACT_RESTART,
 	ACT_REKEY, /* the target closes its key, and registers again */
 	ACT_DEATH,
@@ -68,10 +69,15 @@ extern struct world w;
 
 /* Of the adversary: a line of the trace. */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+const char *who(unsigned int machine);
 /* A program looks at its queue. */
 void run(unsigned int machine);
 /* What is on its way now, into world.wire. */
 void look_at_wires(void);
+
+/* Of connections, where programs have them. */
+void look_at_events(unsigned int machine);
+void connect_again(unsigned int i);
 
 /* Of the machine: a message has come, and stays where it is. */
 void received(const struct oracle_op *op, fi_addr_t from);

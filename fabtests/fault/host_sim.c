@@ -45,6 +45,11 @@ bool rp_host_tells(const char *base, const char *device)
 	return rp_host_sim.tells && rp_host_sim.tells();
 }
 
+bool rp_host_connects(const char *base)
+{
+	return true;
+}
+
 /* Its NIC is an adapter. */
 enum rp_path rp_host_path(const char *base, const char *device)
 {

@@ -33,6 +33,8 @@ static struct ps_pep *pep_of(struct fid *fid)
 
 static void tell(struct ps_ep *ep, uint32_t event, int err)
 {
+	if (ep)
+		ep->over |= event == FI_SHUTDOWN;
 	if (ep && ep->eq)
 		ps_eq_push(ep->eq, event, err, &ep->fid.fid, NULL, NULL, 0);
 }
@@ -142,10 +144,13 @@ int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 
 	if (!ps_sim.cfg.connects)
 		return -FI_ENOSYS;
-	if (!info->src_addr || info->src_addrlen != sizeof(at))
+	if (!info->src_addr)
+		ps_addr_make(++ps_sim.last_number, &at);
+	else if (info->src_addrlen == sizeof(at))
+		memcpy(&at, info->src_addr, sizeof(at));
+	else
 		return -FI_EINVAL;
 	/* Where an IPv4 address has its port is for whoever asks to change. */
-	memcpy(&at, info->src_addr, sizeof(at));
 	pep = calloc(1, sizeof(*pep));
 	if (!pep)
 		return -FI_ENOMEM;
@@ -210,6 +215,8 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 		return -FI_ENOMEM;
 	}
 	req->from = ep;
+	req->at = to;
+	ep->peer = to;
 	req->fid.fclass = FI_CLASS_CONNREQ;
 	ep->req = req;
 	info->handle = &req->fid;
@@ -217,6 +224,38 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 		 pep->machine->id);
 	ps_eq_push(pep->eq, FI_CONNREQ, 0, &pep->fid.fid, info, param,
 		   paramlen);
+	return 0;
+}
+
+void ps_conn_name(struct ps_ep *ep)
+{
+	const struct ps_req *req =
+		ps_container_of(ep->accepts, struct ps_req, fid);
+
+	ep->addr = req->at;
+	if (req->from)
+		ep->peer = req->from->addr;
+}
+
+int ps_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
+{
+	const struct ps_ep *ep = ps_ep_of(fid);
+	size_t room = *addrlen;
+
+	if (!ep->connected || ep->over || (!ep->own && !ep->accepts))
+		return -FI_ENOTCONN;
+	*addrlen = sizeof(ep->peer);
+	memcpy(addr, &ep->peer, room < *addrlen ? room : *addrlen);
+	return room < *addrlen ? -FI_ETOOSMALL : 0;
+}
+
+int ps_shutdown(struct fid_ep *fid, uint64_t flags)
+{
+	struct ps_ep *ep = ps_ep_of(fid);
+
+	if (!ep->own)
+		return -FI_ENOTCONN;
+	ps_conn_cut(ep, true);
 	return 0;
 }
 

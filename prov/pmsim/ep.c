@@ -346,11 +346,6 @@ static int cm_getname(fid_t fid, void *addr, size_t *addrlen)
 	return room < *addrlen ? -FI_ETOOSMALL : 0;
 }
 
-static int no_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
-{
-	return -FI_ENOSYS;
-}
-
 static int no_listen(struct fid_pep *pep)
 {
 	return -FI_ENOSYS;
@@ -358,11 +353,6 @@ static int no_listen(struct fid_pep *pep)
 
 static int no_reject(struct fid_pep *pep, fid_t handle, const void *param,
 		     size_t paramlen)
-{
-	return -FI_ENOSYS;
-}
-
-static int no_shutdown(struct fid_ep *fid, uint64_t flags)
 {
 	return -FI_ENOSYS;
 }
@@ -377,12 +367,12 @@ static struct fi_ops_cm cm_ops = {
 	.size = sizeof(struct fi_ops_cm),
 	.setname = cm_setname,
 	.getname = cm_getname,
-	.getpeer = no_getpeer,
+	.getpeer = ps_getpeer,
 	.connect = ps_connect,
 	.listen = no_listen,
 	.accept = ps_accept,
 	.reject = no_reject,
-	.shutdown = no_shutdown,
+	.shutdown = ps_shutdown,
 	.join = no_join,
 };
 
@@ -391,10 +381,13 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 {
 	uint32_t number;
 
-	/* One of a pair is no more than that. */
-	if (ep->connected)
+	/* It is known to its peer alone, so it may be that of another one. */
+	if (ep->connected && info->handle) {
+		ep->accepts = info->handle;
+		ps_conn_name(ep);
 		return 0;
-	if (info->src_addr) {
+	}
+	if (info->src_addr && !ep->connected) {
 		if (info->src_addrlen != sizeof(ep->addr) ||
 		    !ps_addr_valid(info->src_addr))
 			return -FI_EINVAL;
@@ -403,7 +396,7 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 	}
 	do {
 		number = ++ps_sim.last_number;
-	} while (!number || reachable(number));
+	} while (!number || (!ep->connected && reachable(number)));
 	ps_addr_make(number, &ep->addr);
 	return 0;
 }
@@ -432,7 +425,6 @@ int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 	}
 	ep->dom = dom;
 	dom->refs++;
-	ep->accepts = ep->connected ? info->handle : NULL;
 	ep->directed = info->caps & FI_DIRECTED_RECV;
 	ep->tx_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
 	ep->rx_flags = info->rx_attr ? info->rx_attr->op_flags : 0;

@@ -197,7 +197,7 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	if (ps_sim.cfg.ordered) {
 		i->ep_attr->max_order_raw_size = PS_MAX_MSG;
 		i->ep_attr->max_order_war_size = PS_MAX_MSG;
-		i->ep_attr->max_order_waw_size = PS_MAX_MSG;
+		i->ep_attr->max_order_waw_size = SIZE_MAX;
 	}
 	i->ep_attr->mem_tag_format = TAG_FORMAT;
 	i->ep_attr->tx_ctx_cnt = 1;

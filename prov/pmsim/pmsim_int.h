@@ -224,8 +224,10 @@ struct ps_ep {
 	struct ps_cq *tx_cq, *rx_cq;
 	struct ps_cntr *cntr[PS_EV_MAX];
 	struct ps_addr addr;
+	struct ps_addr peer; /* of a connected one */
 	bool enabled, dead;
 	bool connected; /* FI_EP_MSG: with one peer, by own */
+	bool over;	/* ... and it was told that this has ended */
 	struct ps_eq *eq;
 	struct ps_wire *own; /* NULL: not yet, or no more */
 	struct ps_req *req;  /* has knocked with that */
@@ -256,12 +258,17 @@ static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
 struct ps_req {
 	struct fid fid;
 	struct ps_ep *from; /* NULL: has given up */
+	struct ps_addr at;  /* where it knocks */
 };
 int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 		struct fid_pep **pep, void *context);
 int ps_connect(struct fid_ep *ep, const void *addr, const void *param,
 	       size_t paramlen);
 int ps_accept(struct fid_ep *ep, const void *param, size_t paramlen);
+int ps_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen);
+int ps_shutdown(struct fid_ep *ep, uint64_t flags);
+/* An accepted one has the address of the listener. */
+void ps_conn_name(struct ps_ep *ep);
 /* err 0: nobody is told. Returns who asked. */
 struct ps_ep *ps_req_drop(struct fid *handle, int err);
 /* both: the other end is told as well. */

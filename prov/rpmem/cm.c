@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Connecting endpoints of ours, and the end of a connection. */
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,12 +46,6 @@ void rp_cm_event(struct rp_ep *ep, uint32_t event)
 	pthread_mutex_unlock(&ep->dom->lock);
 }
 
-static size_t length_of(const struct sockaddr *sa)
-{
-	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					 : sizeof(struct sockaddr_in);
-}
-
 static void lock(struct rp_ep *ep)
 {
 	pthread_mutex_lock(&ep->dom->fabric->cm_lock);
@@ -82,7 +75,7 @@ static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 	/* By what name we are known there is known when that has begun. */
 	ret = fi_connect(ep->base, addr, param, paramlen);
 	if (!ret)
-		ret = rp_mail_open(ep, addr, length_of(addr));
+		ret = rp_mail_open(ep, addr);
 	unlock(ep);
 	return ret;
 }
@@ -99,7 +92,7 @@ static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	lock(ep);
 	ret = fi_getpeer(ep->base, peer, &len);
 	if (!ret)
-		ret = rp_mail_open(ep, peer, len);
+		ret = rp_mail_open(ep, peer);
 	if (!ret)
 		ret = fi_accept(ep->base, param, paramlen);
 	if (ret)

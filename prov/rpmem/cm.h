@@ -10,8 +10,6 @@
 
 /* Is this, of hints' kind or returned for them, for connected ones of ours? */
 bool rp_info_is_msg(const struct fi_info *info, const char *base);
-/* Can there be any over this base? */
-bool rp_info_msg_base_is(const char *base);
 /* Entries that we make of the base's; nothing where hints do not ask. */
 int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
@@ -63,7 +61,7 @@ struct rp_mail {
 
 extern const struct rp_xport_ops rp_mail_ops;
 /* With the lock: from then on the peer may write, whose address is that. */
-int rp_mail_open(struct rp_ep *ep, const void *peer, size_t len);
+int rp_mail_open(struct rp_ep *ep, const void *peer);
 /* The base endpoint is gone, or was never connected. */
 void rp_mail_close(struct rp_ep *ep);
 /* With the lock, from progress: what has come, and whether it still can. */

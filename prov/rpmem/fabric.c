@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rpmem/cm.h"
+#include "rpmem/host.h"
 
 static int fabric_close(struct fid *fid)
 {
@@ -36,7 +37,7 @@ static int fabric_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 	int ret = fi_eq_open(fab->direct, attr, eq, context);
 
 	/* Nothing of ours is reported there, but of connected endpoints. */
-	if (ret || !rp_info_msg_base_is(fab->base_name))
+	if (ret || !rp_host_connects(fab->base_name))
 		return ret;
 	ret = rp_eq_hook(fab, *eq);
 	if (ret)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The real machine: its clock, its randomness, its memory. */
 #include <errno.h>
+#include <strings.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -55,6 +56,15 @@ bool rp_host_tells(const char *base, const char *device)
 
 	rp_caps_base(NULL, base, device, &nic);
 	return nic.told == RP_YES;
+}
+
+/*
+ * tcp alone: its memory goes by keys that we choose, and a write is placed
+ * behind those before it, by the CPU, through the program's mapping.
+ */
+bool rp_host_connects(const char *base)
+{
+	return !strcasecmp(base, "tcp");
 }
 
 enum rp_path rp_host_path(const char *base, const char *device)

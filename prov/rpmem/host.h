@@ -32,6 +32,11 @@ int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  enum rp_lasts *lasts, char *why);
 /* Does the base tell when a connection broke? See struct rp_facts, told. */
 bool rp_host_tells(const char *base, const char *device);
+/*
+ * Are its connected endpoints such that commits may travel over a program's
+ * own? (docs/guarantees.md, C1 to C4)
+ */
+bool rp_host_connects(const char *base);
 /* What writes over such a base travel over. */
 enum rp_path rp_host_path(const char *base, const char *device);
 /* Does the success of a write say that it arrived? why: RP_SOURCE_LEN bytes. */

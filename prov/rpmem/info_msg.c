@@ -2,10 +2,10 @@
 /* What is offered of connected endpoints, derived from the base's. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "rpmem/cm.h"
 #include "rpmem/conn.h"
+#include "rpmem/host.h"
 
 /* Entries of the base's queue that stay ours. */
 #define RESERVED_TX 64
@@ -15,19 +15,11 @@
 /* Control messages are remote writes, both ways, whatever the program does. */
 #define WAYS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
-/*
- * tcp alone: its memory goes by keys that we choose, and a write is placed
- * behind those before it, by the CPU, through the program's mapping.
- */
-bool rp_info_msg_base_is(const char *base)
-{
-	return !strcasecmp(base, "tcp");
-}
-
 bool rp_info_is_msg(const struct fi_info *info, const char *base)
 {
-	/* tcp makes no keys, so who has them made has them made by us. */
-	return rp_info_msg_base_is(base) && info->ep_attr &&
+	/* Such a base makes no keys, so who has them made has them made by us.
+	 */
+	return rp_host_connects(base) && info->ep_attr &&
 	       info->ep_attr->type == FI_EP_MSG && info->domain_attr &&
 	       (info->domain_attr->mr_mode & FI_MR_PROV_KEY);
 }

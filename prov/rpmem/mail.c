@@ -91,7 +91,14 @@ static int reg(struct rp_dom *dom, struct rp_mail *m)
 	return fi_mr_regattr(dom->base, &a.attr, 0, &m->mr);
 }
 
-int rp_mail_open(struct rp_ep *ep, const void *peer, size_t len)
+/* Both ends of a connection have names of one kind. */
+static bool is_like_ours(const struct rp_ep *ep, const struct sockaddr *peer)
+{
+	return peer->sa_family ==
+	       ((const struct sockaddr *)ep->addr)->sa_family;
+}
+
+int rp_mail_open(struct rp_ep *ep, const void *peer)
 {
 	struct rp_mail *m = ep->mail ? NULL : calloc(1, sizeof(*m));
 	int ret;
@@ -100,11 +107,11 @@ int rp_mail_open(struct rp_ep *ep, const void *peer, size_t len)
 		return ep->mail ? -FI_EINVAL : -FI_ENOMEM;
 	ep->addr_len = sizeof(ep->addr);
 	ret = fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
-	if (!ret && (len > sizeof(m->peer) || len != ep->addr_len))
+	if (!ret && !is_like_ours(ep, peer))
 		ret = -FI_EINVAL;
 	if (!ret) {
-		memcpy(m->peer, peer, len);
-		m->peer_len = len;
+		m->peer_len = ep->addr_len;
+		memcpy(m->peer, peer, m->peer_len);
 		m->key = key_of(ep->addr, m->peer);
 		m->there = key_of(m->peer, ep->addr);
 		rp_mailbox_init(&m->box, m->in, m->out);

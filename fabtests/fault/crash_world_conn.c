@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What becomes of connections, in a world where programs have them. */
+#include "crash_world_priv.h"
+
+void look_at_events(unsigned int machine)
+{
+	enum node_event e;
+
+	while ((e = node_event(&w.node[machine])) != NODE_NOTHING) {
+		if (machine == TARGET)
+			continue;
+		w.lost[machine] = e == NODE_OVER;
+		if (e == NODE_OVER)
+			say("%s sees that its connection is over",
+			    who(machine));
+	}
+}
+
+/* Over a new endpoint: no commit covers what the old one took. */
+void connect_again(unsigned int i)
+{
+	say("%s connects again", who(i));
+	oracle_connects(&w.o, i);
+	node_connect(&w.node[i], w.target_name);
+	run(TARGET);
+	run(i);
+}
