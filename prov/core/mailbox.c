@@ -53,6 +53,13 @@ static uint32_t sum(const uint8_t *msg, size_t len, uint32_t taken,
 	return (uint32_t)(h ^ h >> 32);
 }
 
+/* The peer may write there meanwhile: each byte is read once, into a copy. */
+static void read_once(void *to, const uint8_t *from, size_t len)
+{
+	memcpy(to, from, len);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
 void rp_mailbox_init(struct rp_mailbox *b, const void *in, void *out)
 {
 	*b = (struct rp_mailbox){.in = in, .out = out};
@@ -73,7 +80,7 @@ static void look_at_cell(struct rp_mailbox *b)
 {
 	uint8_t cell[8];
 
-	memcpy(cell, b->in, sizeof(cell));
+	read_once(cell, b->in, sizeof(cell));
 	if (get32(cell, 0) == ~get32(cell, 4))
 		free_up_to(b, get32(cell, 0));
 }
@@ -123,12 +130,11 @@ size_t rp_mailbox_take(struct rp_mailbox *b, void *msg)
 
 	if (__atomic_load_n(p + BELL, __ATOMIC_ACQUIRE) != bell)
 		return 0;
-	/* The peer may write there while it is looked at. */
-	memcpy(tail, p, sizeof(tail));
+	read_once(tail, p, sizeof(tail));
 	len = get16(tail, LEN);
 	if (!len || len > RP_WIRE_MAX_MSG)
 		return 0;
-	memcpy(msg, p - len, len);
+	read_once(msg, p - len, len);
 	if (get32(tail, SUM) != sum(msg, len, get32(tail, TAKEN), bell))
 		return 0;
 	free_up_to(b, get32(tail, TAKEN));
