@@ -5,6 +5,7 @@ include fabtests/fault/local.mk
 include fabtests/fuzz/local.mk
 include fabtests/mutation/local.mk
 include fabtests/vm/local.mk
+include fabtests/platform/local.mk
 include fabtests/benchmarks/local.mk
 include fabtests/integration/local.mk
 EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan

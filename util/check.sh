@@ -5,8 +5,8 @@ set -u -o pipefail
 
 usage() {
 	cat <<'U'
-usage: util/check.sh [--long] [--vm] [--all] [--sanitize KIND] [--build DIR]
-                     [--cache DIR]
+usage: util/check.sh [--long] [--vm] [--platform NAME [--fabtests DIR]] [--all]
+                     [--sanitize KIND] [--build DIR] [--cache DIR]
 
 Installs the Debian packages that the tests need, builds out of tree and runs
 all tests but those in a guest and on the second platform.
@@ -14,8 +14,11 @@ all tests but those in a guest and on the second platform.
   --long           longer runs of the fault and crash tests
   --vm             the guest stage too: real verbs, DAX and persistence domains
                    in a Debian guest (with --long: of both releases)
-  --cache DIR      where guests are kept (default: ofi_rpmem in the user's cache)
-  --all            --long and --vm
+  --platform NAME  build and test in a root of another Debian release too: trixie
+  --fabtests DIR   upstream's fabtests, built there (with --platform)
+  --cache DIR      where guests and roots are kept (default: ofi_rpmem in the
+                   user's cache)
+  --all            --long, --vm and --platform trixie
   --sanitize KIND  build with address or thread sanitizers (suites that make sense)
   --build DIR      build folder (default: build-check in the source tree)
 
@@ -25,12 +28,14 @@ U
 }
 
 src=$(cd "$(dirname "$0")/.." && pwd)
-build= long= vm= sanitize= cache=
+build= long= vm= sanitize= cache= platform= fabtests=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--long) long=1 ;;
 	--vm) vm=1 ;;
-	--all) long=1 vm=1 ;;
+	--platform) platform=$2; shift ;;
+	--fabtests) fabtests=$2; shift ;;
+	--all) long=1 vm=1 platform=trixie ;;
 	--sanitize) sanitize=$2; shift ;;
 	--build) build=$2; shift ;;
 	--cache) cache=$2; shift ;;
@@ -45,17 +50,19 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 . "$src/util/packages.sh"
 # shellcheck source=util/trust.sh
 . "$src/util/trust.sh"
+# shellcheck source=util/tally.sh
+. "$src/util/tally.sh"
 # shellcheck source=util/budget.sh
 . "$src/util/budget.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
-# Without them the guest stage says what is missing.
+# Without them those stages say what is missing.
 # shellcheck disable=SC2086
-[ -z "$vm" ] || packages_install $PKG_VM
+[ -z "$vm$platform" ] || packages_install $PKG_VM
 
 passed=0 failed=0 skipped=0 left_out=
 # When all was installed; seconds of the parts that are not "build and core".
-begun=$SECONDS crash=0 guest= mpi=0
+begun=$SECONDS crash=0 guest= mpi=0 other=
 
 # suite NAME PASSED FAILED SKIPPED SECONDS: one line, and into the sum.
 suite() {
@@ -65,6 +72,7 @@ suite() {
 	fabtests/fault/crash_* | mutations*) crash=$((crash + $5)) ;;
 	fabtests/integration/* | mpich*) mpi=$((mpi + $5)) ;;
 	guest*) guest=$((guest + $5)) ;;
+	platform*) other=$((other + $5)) ;;
 	esac
 }
 
@@ -77,9 +85,10 @@ budget() {
 		budget_line "$doc" sanitizers $all
 	else
 		budget_line "$doc" "build and core" \
-			$((all - crash - guest - mpi))
+			$((all - crash - guest - mpi - other))
 		budget_line "$doc" "crash matrix and mutations" $crash
 		[ -z "$guest" ] || budget_line "$doc" "guest" "$guest"
+		[ -z "$other" ] || budget_line "$doc" "second platform" "$other"
 		budget_line "$doc" "MPI and fabtests" $mpi
 	fi
 }
@@ -157,10 +166,8 @@ seconds() {
 		echo 0
 }
 
-# Criterion programs report each test; everything else is one per program
-# unless it prints TAP itself.
 run_tests() {
-	local start=$SECONDS log synth tested p f s result
+	local start=$SECONDS log p f s
 
 	export RP_LONG=${long:-0}
 	find . -name '*.trs' -o -path '*fabtests*' -name '*.log' | xargs -r rm -f
@@ -169,30 +176,7 @@ run_tests() {
 		local name=${log%.trs} out
 		name=${name#./}
 		out=${log%.trs}.log
-		result=$(sed -n 's/^:global-test-result: //p' "$log")
-		# "[====] Synthesis: Tested: 12 | Passing: 12 | Failing: 0 | Crashing: 0"
-		synth=$(grep -a 'Synthesis: Tested' "$out" | tail -1 |
-			sed 's/\x1b\[[0-9;]*m//g; s/[^0-9]\+/ /g')
-		if [ -n "$synth" ]; then
-			read -r tested p f s <<<"$synth"
-			f=$((f + s)) s=0
-			[ "$result" = PASS ] || [ "$f" -gt 0 ] || f=1
-		else
-			p=$(grep -acE '^ok ' "$out") || true
-			f=$(grep -acE '^not ok ' "$out") || true
-			s=$(grep -acE '^ok .*# SKIP' "$out") || true
-			p=$((p - s))
-			if [ $((p + f + s)) = 0 ]; then
-				p=0 f=0 s=0
-				case $result in
-				PASS) p=1 ;;
-				SKIP) s=1 ;;
-				*) f=1 ;;
-				esac
-			elif [ "$result" != PASS ] && [ "$f" = 0 ]; then
-				f=1
-			fi
-		fi
+		tally "${log%.trs}"
 		suite "$name" "$p" "$f" "$s" \
 			"$(seconds "$out")"
 		[ "$f" = 0 ] || { echo "--- $name"; tail -60 "$out"; echo "---"; }
@@ -274,6 +258,20 @@ if [ -n "$vm" ] && [ -z "$sanitize" ]; then
 	guest
 else
 	left_out="$left_out --vm (guest)"
+fi
+
+# Another release's libfabric, rdma-core and compiler.
+platform() {
+	local -a what=(--suite "$platform" --host "$build" --build "$build/platform")
+
+	stage "platform $platform" "$src/fabtests/platform/platform.sh" "${what[@]}" \
+		${cache:+--cache "$cache"} ${fabtests:+--fabtests "$fabtests"} \
+		${long:+--long}
+}
+if [ -n "$platform" ] && [ -z "$sanitize" ]; then
+	platform
+else
+	left_out="$left_out --platform (trixie)"
 fi
 [ -n "$long" ] || left_out="$left_out --long (longer fault and crash runs)"
 finish

@@ -1,6 +1,6 @@
 # The programs an operator runs, and what they share.
 EXTRA_DIST += util/quickstart.sh util/check.sh util/packages.sh \
-	util/trust.sh util/budget.sh util/fabtests.sh \
+	util/trust.sh util/tally.sh util/budget.sh util/fabtests.sh \
 	util/lint.sh util/lint.known util/lint.cppcheck .clang-tidy
 noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \

@@ -160,11 +160,12 @@ void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
 		yes[i] = has(prov, caps[i].bit);
 		say(t, caps[i].name, yes[i]);
 	}
-	*f = (struct inv_features){.atomic = yes[0],
-				   .rma_event = yes[1],
+	*f = (struct inv_features){.rma_event = yes[1],
 				   .direct = yes[2],
 				   .source = yes[3],
 				   .multi = yes[4]};
+	/* tcp of libfabric 2.1: each from one layering, both from none. */
+	f->atomic = yes[0] && has(prov, FI_ATOMIC | inv_wanted_caps(f));
 	try_objects(prov, f, t);
 }
 
@@ -177,7 +178,9 @@ static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 	if (!strcmp(name, "ep_attr.mem_tag_format"))
 		return ours == base >> 1;
 	if (!strcmp(name, "tx_attr.size") || !strcmp(name, "rx_attr.size"))
-		return ours < base && ours > base / 2;
+		return ours < base && ours >= base / 2;
+	if (!strcmp(name, "domain_attr.data_progress"))
+		return base == FI_PROGRESS_AUTO && ours == FI_PROGRESS_MANUAL;
 	if (!strcmp(name, "fi_av_open() with FI_EVENT"))
 		return ours == FI_ENOSYS;
 	return false;

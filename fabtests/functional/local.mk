@@ -22,7 +22,8 @@ TESTS += $(tool_tests)
 EXTRA_DIST += $(tool_tests)
 
 # What the README says, and the direction of the arrows.
-tree_tests = fabtests/functional/includes.sh fabtests/functional/readme_example.sh \
+tree_tests = fabtests/functional/includes.sh fabtests/functional/layering.sh \
+	fabtests/functional/readme_example.sh \
 	fabtests/functional/select.sh
 TESTS += $(tree_tests)
 EXTRA_DIST += $(tree_tests)

@@ -54,6 +54,8 @@ qemu=${RPMEM_QEMU:-qemu-system-x86_64} # another one, to test this script
 
 passed=0 failed=0 skipped=0
 child= follower= other=
+# shellcheck source=fabtests/vm/cached.sh
+. "$here/cached.sh"
 # shellcheck source=fabtests/vm/machine.sh
 . "$here/machine.sh"
 # shellcheck source=fabtests/vm/cuts.sh
@@ -94,31 +96,6 @@ trap 'die $?' EXIT
 trap 'die 130' INT
 trap 'die 143' TERM HUP
 
-# run COMMAND...: in the background, so that a signal is heard at once; the
-# kernel kills it should this script be killed.
-run() {
-	setpriv --pdeathsig KILL -- "$@" &
-	child=$!
-	wait $child
-	local code=$?
-	child=
-	return $code
-}
-
-# apart SCRIPT ARG...: in a mount and a process table of its own, which take
-# all mounts and processes with them.
-apart() {
-	run unshare --mount --propagation private --pid --fork --kill-child \
-		--mount-proc -- "$@"
-}
-
-# Debian's own mirror, as apt on this machine has it.
-mirror() {
-	apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' \
-		'Created-By: Packages' 2>/dev/null |
-		awk '$1 == "Debian" && $2 == "Debian" { print $3; exit }'
-}
-
 look_around() {
 	local p
 
@@ -133,56 +110,6 @@ look_around() {
 		all_skipped "no mounts of its own: in a container without the right"
 	url=$(mirror)
 	[ -n "$url" ] || all_skipped "apt knows no Debian mirror on this machine"
-}
-
-# state SUITE: what the suite's packages are now; changes with any of them.
-state() {
-	/usr/lib/apt/apt-helper download-file \
-		"${url%/}/dists/$1/InRelease" "$work/release" >/dev/null 2>&1 ||
-		return
-	sed -n 's,^ \([0-9a-f]\{64\}\) .* main/binary-amd64/Packages.xz$,\1,p' \
-		"$work/release"
-}
-
-# image SUITE: the cached guest in $image, held until the next one.
-image() {
-	local suite=$1 script now old
-
-	script=$(cat "$here/image.sh" | sha256sum | cut -c1-12)
-	now=$(state "$suite" | cut -c1-12)
-	mkdir -p "$cache"
-	image=
-	if [ -n "$now" ]; then
-		image=$cache/$suite-$script-$now
-	else
-		# Without the network the newest will do.
-		for old in $(ls -dt "$cache/$suite-$script-"*/ 2>/dev/null); do
-			image=${old%/}
-			echo "# $suite: the mirror is out of reach, $image is used"
-			break
-		done
-		[ -n "$image" ] || return 77
-	fi
-	exec 8>"$cache/$suite.lock"
-	flock 8 || return
-	if [ ! -d "$image" ]; then
-		# Unfinished ones have no owner: we have the lock.
-		rm -rf "$cache/$suite-"*.new
-		apart "$here/image.sh" "$url" "$suite" "$image.new" \
-			>"$build/$suite.image.log" 2>&1 || {
-			tail -20 "$build/$suite.image.log"
-			rm -rf "$image.new"
-			return 1
-		}
-		mv "$image.new" "$image"
-		tail -1 "$build/$suite.image.log"
-	fi
-	exec 9<"$image"
-	flock -s 9
-	for old in "$cache/$suite-"*/; do
-		[ "${old%/}" = "$image" ] || flock -n "$old" rm -rf "$old"
-	done
-	exec 8>&-
 }
 
 # carry SUITE: what was built with another release's libibverbs, where its root is
@@ -302,7 +229,7 @@ mkdir -p "$build" && build=$(cd "$build" && pwd) || exit 1
 exec 7>"$build/guest.lock"
 flock 7 || exit 1
 for suite in "${platforms[@]}"; do
-	image "$suite"
+	cached "$suite" "$suite" "$here/image.sh"
 	case $? in
 	0) ;;
 	77)

@@ -4,7 +4,8 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/tests.sh fabtests/vm/flush.sh fabtests/vm/flush.c \
 	fabtests/vm/verbs.sh fabtests/vm/lives.sh \
 	fabtests/vm/sides.sh fabtests/vm/two.sh \
-	fabtests/vm/machine.sh fabtests/vm/cuts.sh fabtests/vm/writeback.py \
+	fabtests/vm/machine.sh fabtests/vm/cached.sh \
+	fabtests/vm/cuts.sh fabtests/vm/writeback.py \
 	fabtests/vm/images.py fabtests/vm/methods \
 	fabtests/vm/rivals.sh fabtests/vm/trace.sh fabtests/vm/trace.awk
 

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# Roots made from Debian packages, kept for the next run; sourced by guest.sh and
+# platform.sh, which say $cache, $build, $work and $url, and end $child.
+# shellcheck shell=bash disable=SC2154
+
+# run COMMAND...: in the background, so that a signal is heard at once; the
+# kernel kills it should this script be killed.
+run() {
+	setpriv --pdeathsig KILL -- "$@" &
+	child=$!
+	wait $child
+	local code=$?
+	child=
+	return $code
+}
+
+# apart SCRIPT ARG...: in a mount and a process table of its own, which take
+# all mounts and processes with them.
+apart() {
+	run unshare --mount --propagation private --pid --fork --kill-child \
+		--mount-proc -- "$@"
+}
+
+# Debian's own mirror, as apt on this machine has it.
+mirror() {
+	apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' \
+		'Created-By: Packages' 2>/dev/null |
+		awk '$1 == "Debian" && $2 == "Debian" { print $3; exit }'
+}
+
+# state SUITE: what the suite's packages are now; changes with any of them.
+state() {
+	/usr/lib/apt/apt-helper download-file \
+		"${url%/}/dists/$1/InRelease" "$work/release" >/dev/null 2>&1 ||
+		return
+	sed -n 's,^ \([0-9a-f]\{64\}\) .* main/binary-amd64/Packages.xz$,\1,p' \
+		"$work/release"
+}
+
+# cached NAME SUITE SCRIPT: what SCRIPT makes of the suite's packages in $image, held
+# until the next one; 77 where it is not there and the mirror out of reach.
+cached() {
+	local name=$1 suite=$2 script now old
+
+	script=$(sha256sum <"$3" | cut -c1-12)
+	now=$(state "$suite" | cut -c1-12)
+	mkdir -p "$cache"
+	image=
+	if [ -n "$now" ]; then
+		image=$cache/$name-$script-$now
+	else
+		# Without the network the newest will do.
+		for old in $(ls -dt "$cache/$name-$script-"*/ 2>/dev/null); do
+			image=${old%/}
+			echo "# $suite: the mirror is out of reach, $image is used"
+			break
+		done
+		[ -n "$image" ] || return 77
+	fi
+	exec 8>"$cache/$name.lock"
+	flock 8 || return
+	if [ ! -d "$image" ]; then
+		# Unfinished ones have no owner: we have the lock.
+		rm -rf "$cache/$name-"*.new
+		apart "$3" "$url" "$suite" "$image.new" \
+			>"$build/$name.image.log" 2>&1 || {
+			tail -20 "$build/$name.image.log"
+			rm -rf "$image.new"
+			return 1
+		}
+		mv "$image.new" "$image"
+		tail -1 "$build/$name.image.log"
+	fi
+	exec 9<"$image"
+	flock -s 9
+	for old in "$cache/$name-"*/; do
+		[ "${old%/}" = "$image" ] || flock -n "$old" rm -rf "$old"
+	done
+	exec 8>&-
+}
