@@ -172,6 +172,13 @@ fabtests_unit_test_pmem_library_LDFLAGS = \
 	-Wl,--wrap=pmem2_source_from_anon,--wrap=pmem2_source_delete \
 	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete
 
+check_PROGRAMS += fabtests/unit/test_pmem_stays
+TESTS += fabtests/unit/test_pmem_stays
+fabtests_unit_test_pmem_stays_SOURCES = fabtests/unit/test_pmem_stays.c
+fabtests_unit_test_pmem_stays_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_pmem_stays_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+fabtests_unit_test_pmem_stays_LDFLAGS = -Wl,--wrap=madvise
+
 check_PROGRAMS += fabtests/unit/test_pmem_files
 TESTS += fabtests/unit/test_pmem_files
 fabtests_unit_test_pmem_files_SOURCES = fabtests/unit/test_pmem_files.c

@@ -190,6 +190,11 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 	return ret;
 }
 
+bool rp_facts_device(const struct rp_facts *f)
+{
+	return f->memory == RP_MEM_DAX_SYNC && !f->fs_name[0];
+}
+
 static void sources_fill(const struct rp_caps_cfg *cfg,
 			 const struct rp_backing *b,
 			 const struct rp_facts *facts, struct rp_sources *src)

@@ -220,6 +220,9 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 
 const char *rp_class_name(enum rp_class c);	     /* "none", ... */
 int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */
+/* Is it a device, which nothing cuts short and which has all its blocks? */
+bool rp_facts_device(const struct rp_facts *f);
+
 const char *rp_memory_name(enum rp_memory m);
 const char *rp_placement_name(enum rp_placement p);
 const char *rp_domain_name(enum rp_domain d);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <libpmem2.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,10 @@
  * may have been chance, and twice as often each time that it is seen again.
  */
 #define MAX_APART 64
+
+/* What is made ready for stores at once: a page, where a device has such. */
+#define CHUNK ((uintptr_t)2 << 20)
+#define BITS  (8 * sizeof(unsigned long))
 
 /*
  * A file that regions share. The kernel remembers a failed write-back per open
@@ -40,7 +45,10 @@ static struct file *files;
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct rp_pmem {
-	uintptr_t base;
+	uintptr_t base, end;
+	size_t page;
+	/* Chunks of it that are ready, a bit each; NULL: none stays so. */
+	atomic_ulong *ready;
 	struct file *file;     /* NULL: nobody shares it */
 	unsigned int failures; /* of the file, when this region was made */
 	size_t granularity;
@@ -282,7 +290,7 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 		return -ENOTSUP;
 	}
 	if (pm->pages)
-		pm->granularity = sysconf(_SC_PAGESIZE);
+		pm->granularity = pm->page;
 	if (!cpu || (pm->ops.flush && pm->ops.drain))
 		return 0;
 	pthread_once(&cpu_once, cpu_init);
@@ -353,6 +361,8 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 	if (!pm)
 		return -ENOMEM;
 	pm->base = (uintptr_t)addr;
+	pm->end = pm->base + len;
+	pm->page = sysconf(_SC_PAGESIZE);
 	pm->slow = 1;
 	if (ops)
 		pm->ops = *ops;
@@ -383,8 +393,11 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 
 void rp_pmem_delete(struct rp_pmem *pm)
 {
-	if (pm && pm->file)
+	if (!pm)
+		return;
+	if (pm->file)
 		file_put(pm->file);
+	free(pm->ready);
 	free(pm);
 }
 
@@ -465,14 +478,53 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 }
 
 /* Kernels before 5.14 cannot tell. */
-int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
+static int populate(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 {
-	uintptr_t start = pm->base + off;
+	size_t len = round_out(&start, end, pm->page);
 
-	len = round_out(&start, start + len, sysconf(_SC_PAGESIZE));
 	if (madvise((void *)start, len, MADV_POPULATE_WRITE) && errno != EINVAL)
 		return -errno;
 	return 0;
+}
+
+static int ready_chunk(struct rp_pmem *pm, uintptr_t chunk)
+{
+	const uintptr_t nth = chunk - pm->base / CHUNK;
+	const unsigned long bit = 1ul << nth % BITS;
+	uintptr_t start = chunk * CHUNK, end = start + CHUNK;
+	int ret;
+
+	if (atomic_load_explicit(&pm->ready[nth / BITS], memory_order_relaxed) &
+	    bit)
+		return 0;
+	start = start > pm->base ? start : pm->base;
+	end = end && end < pm->end ? end : pm->end;
+	ret = populate(pm, start, end);
+	if (!ret)
+		atomic_fetch_or_explicit(&pm->ready[nth / BITS], bit,
+					 memory_order_relaxed);
+	return ret;
+}
+
+int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	uintptr_t start = pm->base + off, end = start + len;
+	int ret = 0;
+
+	if (!pm->ready)
+		return populate(pm, start, end);
+	for (uintptr_t c = start / CHUNK; !ret && c <= (end - 1) / CHUNK; c++)
+		ret = ready_chunk(pm, c);
+	return ret;
+}
+
+void rp_pmem_stays(struct rp_pmem *pm)
+{
+	uintptr_t n = (pm->end - 1) / CHUNK - pm->base / CHUNK + 1;
+
+	/* Without memory for it the kernel is asked each time. */
+	if (!pm->ready)
+		pm->ready = calloc(n / BITS + 1, sizeof(*pm->ready));
 }
 
 /*

@@ -57,6 +57,12 @@ void rp_pmem_delete(struct rp_pmem *pm);
  */
 void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured);
 
+/*
+ * Its pages stay once they are there: a device DAX, which nothing cuts short.
+ * Then rp_pmem_ready() asks the kernel once for each 2 MiB.
+ */
+void rp_pmem_stays(struct rp_pmem *pm);
+
 /* Does the method block on a disk, so that it belongs on a worker? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);
 /* Bytes that one flush covers at least: line, page; delivery, sfence: 1. */
@@ -85,8 +91,9 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 			   size_t n);
 /*
  * Get the pages of [off, off+len) ready for a store: 0, or the -errno of what
- * would be a signal (their file was cut short, its disk is full). They stay
- * ready unless the kernel takes them away before the store.
+ * would be a signal (their file was cut short, its disk is full, they may not
+ * be written). They stay ready unless the kernel takes them away before the
+ * store.
  */
 int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*

@@ -303,6 +303,8 @@ static int make_persistent(struct rp_mr *mr)
 			  rp_method_by_agent(&r->facts, r->choice).method,
 			  &r->facts.file, rp_host_flusher(r->base, r->len),
 			  &r->pmem);
+	if (!ret && rp_facts_device(&r->facts))
+		rp_pmem_stays(r->pmem);
 	if (!ret && rp_params.measured)
 		rp_pmem_calibrate(r->pmem, rp_params.measured);
 	return ret;

@@ -196,6 +196,8 @@ static int serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 			   &r->facts.file, NULL, &r->pmem);
 	if (ret)
 		goto put;
+	if (rp_facts_device(&r->facts))
+		rp_pmem_stays(r->pmem);
 	ret = rp_dom_add(m->dom, r);
 	if (!ret)
 		return 0;

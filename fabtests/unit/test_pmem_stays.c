@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How often the kernel is asked for the pages of a region. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <criterion/criterion.h>
+
+#include "core/pmem.h"
+
+#define CHUNK (2ul << 20)
+enum {
+	BEFORE = 4096 + 10, /* where the region begins in its first chunk */
+	BEHIND = 100,	    /* ... and ends in its fourth */
+};
+
+/* Linked with --wrap=madvise. */
+static struct {
+	uintptr_t start;
+	size_t len;
+} asked[8];
+static int nasked, refusal;
+int __wrap_madvise(void *addr, size_t len, int advice);
+int __wrap_madvise(void *addr, size_t len, int advice)
+{
+	cr_assert_eq(advice, MADV_POPULATE_WRITE);
+	cr_assert_lt(nasked, 8);
+	asked[nasked].start = (uintptr_t)addr;
+	asked[nasked++].len = len;
+	errno = refusal;
+	return refusal ? -1 : 0;
+}
+
+static char *room, *base;
+static size_t len;
+static struct rp_pmem *pm;
+
+static void make(void)
+{
+	room = aligned_alloc(CHUNK, 4 * CHUNK);
+	cr_assert(room);
+	memset(room, 0, 4 * CHUNK);
+	base = room + BEFORE;
+	len = 3 * CHUNK + BEHIND - BEFORE;
+	cr_assert_eq(
+		rp_pmem_new(base, len, RP_METHOD_AGENT_CLWB, NULL, NULL, &pm),
+		0);
+}
+
+static void end(void)
+{
+	rp_pmem_delete(pm);
+	free(room);
+}
+
+static void want(int i, char *from, size_t n)
+{
+	cr_assert_eq(asked[i].start, (uintptr_t)from, "%d", i);
+	cr_assert_eq(asked[i].len, n, "%d: %zu", i, asked[i].len);
+}
+
+/* Of 8 bytes at this place of the first chunk. */
+static int put(char *at)
+{
+	return rp_pmem_place(pm, (uint64_t)(at - base), "12345678", 8);
+}
+
+TestSuite(pmem_stays, .init = make, .fini = end);
+
+Test(pmem_stays, a_file_is_asked_for_each_time)
+{
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(put(room + 8192), 0);
+	cr_assert_eq(nasked, 4);
+	want(3, room + 8192, 4096);
+}
+
+Test(pmem_stays, a_device_once_for_each_chunk)
+{
+	rp_pmem_stays(pm);
+	for (char *at = base; at < base + len - 8; at += 64)
+		cr_assert_eq(put(at), 0);
+	cr_assert_eq(nasked, 4);
+	/* Nothing in front of the region, and nothing behind its last page. */
+	want(0, room + 4096, CHUNK - 4096);
+	want(1, room + CHUNK, CHUNK);
+	want(2, room + 2 * CHUNK, CHUNK);
+	want(3, room + 3 * CHUNK, 4096);
+}
+
+Test(pmem_stays, over_the_end_of_a_chunk)
+{
+	rp_pmem_stays(pm);
+	cr_assert_eq(put(room + 2 * CHUNK - 8), 0);
+	cr_assert_eq(nasked, 1, "the next is not touched");
+	cr_assert_eq(put(room + 2 * CHUNK - 7), 0);
+	cr_assert_eq(nasked, 2);
+	want(1, room + 2 * CHUNK, CHUNK);
+	cr_assert_eq(memcmp(room + 2 * CHUNK - 7, "12345678", 8), 0);
+}
+
+/* Refused is not ready: asked again, and nothing is stored. */
+Test(pmem_stays, a_refusal_is_not_kept)
+{
+	rp_pmem_stays(pm);
+	refusal = EHWPOISON;
+	cr_assert_eq(put(base), -EHWPOISON);
+	cr_assert_eq(put(base), -EHWPOISON);
+	cr_assert_eq(nasked, 2);
+	cr_assert_eq(*base, 0);
+	refusal = 0;
+	cr_assert_eq(put(base), 0);
+	cr_assert_eq(put(base), 0);
+	cr_assert_eq(nasked, 3);
+	/* A kernel that does not know the question is asked once as well. */
+	refusal = EINVAL;
+	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(nasked, 4);
+}
