@@ -48,9 +48,24 @@ static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 		(m == RP_METHOD_FENCE && f->fence != RP_YES));
 }
 
+/*
+ * The device FLUSHes what one durable write has written, over a connection of
+ * our own, where writes that need an order among them do not go; and where less
+ * is required something else is done, says the table.
+ */
+static bool by_device(const struct verdict_cell *cell,
+		      const struct verdict_method *m)
+{
+	return cell->op == VERDICT_WRITE && cell->against == RP_CLASS_POWER &&
+	       (m->order == VERDICT_ALONE || m->order == VERDICT_WAIT) &&
+	       carried_out(cell, m) == RP_METHOD_NATIVE;
+}
+
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
+	if (carried_out(cell, m) == RP_METHOD_NATIVE)
+		return by_device(cell, m);
 	return cell->op == VERDICT_SEND ||
 	       (RP_METHODS_BUILT & RP_METHOD_BIT(carried_out(cell, m)));
 }
@@ -91,6 +106,9 @@ static unsigned int links(const struct verdict_cell *cell,
 {
 	enum rp_method by = carried_out(cell, m);
 
+	/* Valid or not: there is no other way. */
+	if (by == RP_METHOD_NATIVE)
+		return 1;
 	if (!may_link(cell, m, dma))
 		return 0;
 	return by == RP_METHOD_FENCE || by == RP_METHOD_DELIVERY ? 1 : 2;
@@ -99,6 +117,8 @@ static unsigned int links(const struct verdict_cell *cell,
 static unsigned int own_forms(const struct verdict_cell *cell,
 			      const struct verdict_method *m, bool dma)
 {
+	if (by_device(cell, m))
+		return 0;
 	return cell->op != VERDICT_SEND && !dma &&
 			       carried_out(cell, m) == RP_METHOD_DELIVERY
 		       ? 2
@@ -136,6 +156,9 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against,
 		f.domain = RP_DOMAIN_CPUCACHE;
 		if (against == RP_CLASS_PROCESS)
 			f.memory = RP_MEM_TMPFS;
+		break;
+	case RP_METHOD_NATIVE:
+		f.native = RP_YES;
 		break;
 	case RP_METHOD_AGENT_MSYNC:
 		f.memory = RP_MEM_FILE;
@@ -185,6 +208,8 @@ static void fill(const struct verdict_cell *cell,
 	out->believed = believe(carried_out(cell, m), cell->against, own);
 	if (link)
 		out->believed.told = RP_NO;
+	if (out->believed.native == RP_YES)
+		out->truth.levels = MODEL_VISIBLE | MODEL_PERSISTENT;
 	if (!crash_inplace(cell, m))
 		return;
 	out->inplace = m->send;

@@ -26,6 +26,11 @@ static bool sim_tells(void)
 	return w.cell->fabric.tells_breaks;
 }
 
+static bool sim_flushes(void)
+{
+	return w.cell->believed.native == RP_YES;
+}
+
 static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
 {
 	*facts = w.cell->believed;
@@ -160,6 +165,7 @@ void crash_setup(void)
 	host_sim->random = sim_random;
 	host_sim->facts = sim_facts;
 	host_sim->tells = sim_tells;
+	host_sim->flushes = sim_flushes;
 	host_sim->flusher = sim_flusher;
 }
 

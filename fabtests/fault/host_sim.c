@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "host_sim.h"
+#include "pmsim/pmsim.h"
 #include "rpmem/rpmem.h"
 
 static void inline_max(size_t bytes)
@@ -64,6 +65,11 @@ bool rp_host_acknowledges(const char *base, const char *device, char *why)
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 {
 	return rp_host_sim.flusher(addr, len);
+}
+
+uint64_t rp_host_flush_flag(void)
+{
+	return rp_host_sim.flushes && rp_host_sim.flushes() ? PMSIM_FLUSH : 0;
 }
 
 bool rp_host_has_threads(void)

@@ -19,6 +19,8 @@ struct host_sim {
 	/* Does its base tell of breaks? NULL: no. */
 	bool (*tells)(void);
 	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
+	/* Does the base's connection FLUSH? NULL: no. */
+	bool (*flushes)(void);
 	/* Given to the test: durable writes of so much travel in requests. */
 	void (*inline_max)(size_t bytes);
 };

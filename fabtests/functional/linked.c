@@ -234,6 +234,8 @@ static enum fi_rpmem_method expected(void)
 		return FI_RPMEM_METHOD_DELIVERY;
 	if (!strcmp(how, "fence"))
 		return FI_RPMEM_METHOD_FENCE;
+	if (!strcmp(how, "native"))
+		return FI_RPMEM_METHOD_NATIVE;
 	return strcmp(how, "agent-sfence") ? FI_RPMEM_METHOD_AGENT_CLWB
 					   : FI_RPMEM_METHOD_AGENT_SFENCE;
 }

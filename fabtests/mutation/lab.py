@@ -62,7 +62,8 @@ class Lab:
         self.verbs = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/verbs/*.c"))) if has_verbs() else []
         # Of the provider itself only what needs nothing else of it.
-        self.rpmem = ["cep_verbs.c"] if has_rdmacm() else []
+        self.rpmem = ["cep_verbs.c", "cep_verbs_flush.c"] \
+            if has_rdmacm() else []
         self.limits = {}  # (build, suite): CPU seconds; then it is built, too
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized

@@ -13,9 +13,11 @@
 
 struct fake fake;
 struct fi_provider rp_prov = {.name = "ofi_rpmem"};
+struct rp_params rp_params = {.native = true};
 
 static struct ibv_device device;
-static struct ibv_context context;
+static struct verbs_context vctx;
+static struct ibv_context *const context = &vctx.context;
 static struct rdma_event_channel channel;
 static struct ibv_pd pd;
 static struct ibv_comp_channel wake;
@@ -74,23 +76,146 @@ static int post_srq_recv(struct ibv_srq *q, struct ibv_recv_wr *wr,
 	return 0;
 }
 
+/* --- builders, of which only what FLUSHes are posted with is there --- */
+
+/* Later releases have wr_flush behind what 44 has. */
+#define WR_FLUSH_AT 352
+struct fake_qp {
+	union {
+		struct ibv_qp_ex ex; /* begins with the queue pair itself */
+		uint8_t room[WR_FLUSH_AT + sizeof(void (*)(void))];
+	};
+	bool built;
+	struct fake_wr batch[4];
+	int n;
+};
+
+static struct fake_qp *of(struct ibv_qp_ex *ex)
+{
+	return (struct fake_qp *)ex;
+}
+
+static void wr_start(struct ibv_qp_ex *ex)
+{
+	of(ex)->n = 0;
+}
+
+static struct fake_wr *next_wr(struct ibv_qp_ex *ex, int opcode, uint32_t rkey,
+			       uint64_t addr)
+{
+	struct fake_wr *w = &of(ex)->batch[of(ex)->n++];
+
+	*w = (struct fake_wr){
+		.wr = {.wr_id = ex->wr_id,
+		       .send_flags = ex->wr_flags,
+		       .opcode = (enum ibv_wr_opcode)opcode,
+		       .wr.rdma = {.remote_addr = addr, .rkey = rkey}},
+		.qp = ex->qp_base.qp_num,
+	};
+	return w;
+}
+
+static void wr_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
+{
+	next_wr(ex, IBV_WR_RDMA_WRITE, rkey, addr);
+}
+
+static void wr_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr,
+		   uint32_t len)
+{
+	of(ex)->batch[of(ex)->n - 1].sge = (struct ibv_sge){addr, len, lkey};
+}
+
+static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
+		     size_t len, uint8_t type, uint8_t level)
+{
+	struct fake_wr *w = next_wr(ex, FAKE_WR_FLUSH, rkey, addr);
+
+	w->sge.length = (uint32_t)len;
+	w->type = type;
+	w->level = level;
+}
+
+static int wr_complete(struct ibv_qp_ex *ex)
+{
+	fake.calls++;
+	if (fake.take_err)
+		return fake.take_err;
+	for (int i = 0; i < of(ex)->n; i++) {
+		fake.posted[fake.nposted] = of(ex)->batch[i];
+		fake.posted[fake.nposted++].call = fake.calls;
+	}
+	return 0;
+}
+
+static struct ibv_qp *new_qp(uint64_t ops)
+{
+	struct fake_qp *q = calloc(1, sizeof(*q));
+	void (*flush)(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t,
+		      uint8_t) = wr_flush;
+
+	q->built = ops;
+	q->ex.wr_start = wr_start;
+	q->ex.wr_rdma_write = wr_write;
+	q->ex.wr_set_sge = wr_sge;
+	q->ex.wr_complete = wr_complete;
+	if (ops & FAKE_WITH_FLUSH)
+		memcpy(q->room + WR_FLUSH_AT, &flush, sizeof(flush));
+	q->ex.qp_base.context = context;
+	q->ex.qp_base.qp_num = ++next_qp;
+	fake.open++;
+	fake.ops = ops;
+	fake.qp = &q->ex.qp_base;
+	return fake.qp;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	struct fake_qp *q = (struct fake_qp *)qp;
+
+	return q->built ? &q->ex : NULL;
+}
+
+/* An old library knows nothing of FLUSH, whatever the device says. */
+static struct ibv_qp *create_qp_ex(struct ibv_context *c,
+				   struct ibv_qp_init_attr_ex *a)
+{
+	if ((a->send_ops_flags & FAKE_WITH_FLUSH) && !fake.makes) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return new_qp(a->send_ops_flags);
+}
+
+static int query_device_ex(struct ibv_context *c,
+			   const struct ibv_query_device_ex_input *in,
+			   struct ibv_device_attr_ex *attr, size_t size)
+{
+	*attr = (struct ibv_device_attr_ex){.device_cap_flags_ex = fake.caps};
+	return 0;
+}
+
 void fake_start(void)
 {
 	memset(&fake, 0, sizeof(fake));
-	memset(&context, 0, sizeof(context));
+	memset(&vctx, 0, sizeof(vctx));
 	nsrq = 0;
 	next_qp = 100;
 	fake.device = FAKE_DEVICE;
 	fake.dom.base_info = fi_allocinfo();
 	fake.dom.base_info->addr_format = FI_SOCKADDR_IN;
 	fake.dom.base_info->domain_attr->name = strdup(FAKE_DEVICE);
-	context.device = &device;
-	context.ops.poll_cq = poll_cq;
-	context.ops.req_notify_cq = req_notify;
-	context.ops.post_send = post_send;
-	context.ops.post_srq_recv = post_srq_recv;
-	pd.context = cq.context = &context;
-	srq[0].context = srq[1].context = &context;
+	context->device = &device;
+	context->ops.poll_cq = poll_cq;
+	context->ops.req_notify_cq = req_notify;
+	context->ops.post_send = post_send;
+	context->ops.post_srq_recv = post_srq_recv;
+	vctx.sz = sizeof(vctx);
+	vctx.create_qp_ex = create_qp_ex;
+	vctx.query_device_ex = query_device_ex;
+	context->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	pd.context = cq.context = context;
+	srq[0].context = srq[1].context = context;
 	channel.fd = eventfd(0, EFD_CLOEXEC);
 	wake.fd = eventfd(0, EFD_CLOEXEC);
 }
@@ -140,7 +265,7 @@ struct rdma_cm_id *fake_stranger(void)
 {
 	struct rdma_cm_id *id = new_id(NULL);
 
-	id->verbs = &context;
+	id->verbs = context;
 	return id;
 }
 
@@ -173,7 +298,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
-	id->verbs = &context;
+	id->verbs = context;
 	memcpy(&id->route.addr.src_storage, addr, sizeof(struct sockaddr_in));
 	id->route.addr.src_sin.sin_port = htons(4711);
 	return 0;
@@ -187,7 +312,7 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from,
 		      struct sockaddr *to, int ms)
 {
-	id->verbs = &context;
+	id->verbs = context;
 	fake.resolved++;
 	return 0;
 }
@@ -202,13 +327,17 @@ int rdma_resolve_route(struct rdma_cm_id *id, int ms)
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *p,
 		   struct ibv_qp_init_attr *attr)
 {
-	id->qp = calloc(1, sizeof(*id->qp));
-	id->qp->context = &context;
-	id->qp->qp_num = ++next_qp;
-	fake.open++;
+	id->qp = new_qp(0);
 	fake.qp_attr = *attr;
-	fake.qp = id->qp;
 	return 0;
+}
+
+int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	id->qp = create_qp_ex(id->verbs, attr);
+	fake.qp_attr = (struct ibv_qp_init_attr){
+		.qp_type = attr->qp_type, .cap = attr->cap, .srq = attr->srq};
+	return id->qp ? 0 : -1;
 }
 
 void rdma_destroy_qp(struct rdma_cm_id *id)
@@ -353,6 +482,51 @@ int ibv_destroy_srq(struct ibv_srq *q)
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
+	if (!(mask & IBV_QP_ACCESS_FLAGS))
+		return 0;
+	fake.given++;
+	fake.may = attr->qp_access_flags;
+	return fake.fail_give;
+}
+
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
+{
+	*attr = (struct ibv_qp_attr){.qp_access_flags = fake.may};
+	return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	fake.open--;
+	free(qp);
+	return 0;
+}
+
+struct ibv_device **ibv_get_device_list(int *n)
+{
+	struct ibv_device **list = calloc(2, sizeof(*list));
+
+	list[0] = &device;
+	fake.open++;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	fake.open--;
+	free(list);
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *d)
+{
+	fake.open++;
+	return context;
+}
+
+int ibv_close_device(struct ibv_context *c)
+{
+	fake.open--;
 	return 0;
 }
 

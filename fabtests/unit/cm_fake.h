@@ -15,11 +15,20 @@
 #define FAKE_MAX    128
 #define FAKE_DEVICE "fake0"
 
+/* As the device and its library have them. */
+#define FAKE_GLOBAL	(1ull << 38)
+#define FAKE_PERSISTENT (1ull << 39)
+#define FAKE_WITH_FLUSH (1u << 11)
+#define FAKE_WR_FLUSH	14
+#define FAKE_WC_FLUSH	8
+#define FAKE_MAY_FLUSH	(1u << 8 | 1u << 9)
+
 struct fake_wr {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 	uint32_t qp;
-	int call; /* of ibv_post_send() */
+	int call;	     /* of ibv_post_send(), or of builders */
+	uint8_t type, level; /* of a FLUSH */
 };
 
 struct fake {
@@ -44,6 +53,11 @@ struct fake {
 	uint8_t shown_bytes[16];
 	struct ibv_qp_init_attr qp_attr; /* of the last queue pair */
 	struct ibv_qp *qp;
+	uint64_t caps;	  /* that the device says it has */
+	bool makes;	  /* and the library makes queue pairs for them */
+	uint64_t ops;	  /* of the last queue pair; 0: without builders */
+	unsigned int may; /* what peers may do over it; given: so often */
+	int given, fail_give;
 	struct rdma_cm_id *id; /* made last */
 };
 

@@ -406,6 +406,13 @@ fabtests_unit_test_link_gather_SOURCES = fabtests/unit/test_link_gather.c \
 fabtests_unit_test_link_gather_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_link_gather_LDADD = $(unit_ldadd)
 
+check_PROGRAMS += fabtests/unit/test_link_native
+TESTS += fabtests/unit/test_link_native
+fabtests_unit_test_link_native_SOURCES = fabtests/unit/test_link_native.c \
+	fabtests/unit/link_rig.h $(initiator_rig)
+fabtests_unit_test_link_native_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_link_native_LDADD = $(unit_ldadd)
+
 check_PROGRAMS += fabtests/unit/test_own
 TESTS += fabtests/unit/test_own
 fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(own_rig)
@@ -535,14 +542,23 @@ fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
 # Queue pairs of our own, on a device that the test plays.
 EXTRA_DIST += fabtests/unit/test_cep_verbs.c fabtests/unit/cm_fake.c \
-	fabtests/unit/cm_fake.h
+	fabtests/unit/cm_fake.h fabtests/unit/test_cep_flush.c
 if HAVE_RDMACM
 check_PROGRAMS += fabtests/unit/test_cep_verbs
 TESTS += fabtests/unit/test_cep_verbs
 fabtests_unit_test_cep_verbs_SOURCES = fabtests/unit/test_cep_verbs.c \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c
+	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
+	prov/rpmem/cep_verbs_flush.c
 fabtests_unit_test_cep_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_cep_verbs_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_cep_flush
+TESTS += fabtests/unit/test_cep_flush
+fabtests_unit_test_cep_flush_SOURCES = fabtests/unit/test_cep_flush.c \
+	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
+	prov/rpmem/cep_verbs_flush.c
+fabtests_unit_test_cep_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_cep_flush_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
 endif
 
 # The shim, on a model of a queue pair.

@@ -14,6 +14,7 @@ static struct rig_region m;
 static struct {
 	unsigned int live, made, ended;
 	int ret;
+	bool no_flush; /* of this memory */
 	/* What was answered over it, and how much was on media then. */
 	unsigned int answers;
 	struct rp_wire_hdr hdr;
@@ -35,6 +36,8 @@ static int x_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
 	o->at = 7;
 	o->addr_len = 1;
 	o->to[0] = 9;
+	if (conns.no_flush && o->method == RP_METHOD_NATIVE)
+		return -EOPNOTSUPP;
 	return conns.ret;
 }
 
@@ -58,12 +61,13 @@ static void x_answer(struct rp_xport *x, void *conn, const void *msg,
 	conns.durable = rig_value(&m, conns.at, true);
 }
 
-static void begin(enum rp_method method, bool links)
+static void begin_as(enum rp_method method, bool links, bool native)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = RIG_INCARNATION,
 		.no_worker = true,
 		.links = links,
+		.native = native,
 	};
 	static struct rp_xport_ops ops;
 
@@ -77,6 +81,23 @@ static void begin(enum rp_method method, bool links)
 	rig_region(&g, &m, method, 1);
 	m.r.writable = true;
 	p = rig_open(&g, 0, 1, &m);
+}
+
+static void begin(enum rp_method method, bool links)
+{
+	begin_as(method, links, false);
+}
+
+/* Devices that FLUSH by themselves, or of whom one does not. */
+static void begin_native(bool native)
+{
+	begin_as(RP_METHOD_AGENT_CLWB, true, native);
+	m.r.facts.placement = RP_PLACE_DMA_CACHE;
+	m.r.facts.native = RP_YES;
+	m.r.facts.told = RP_YES;
+	m.r.links_tell = true;
+	m.r.choice = rp_method_best(&m.r.facts, RP_METHODS_BUILT);
+	cr_assert_eq(m.r.choice.method, RP_METHOD_NATIVE);
 }
 
 /* The appliance: DDIO off, ADR. */
@@ -148,6 +169,42 @@ Test(connect, offer)
 	cr_assert_eq(rig_expect(p.x, p.token, RP_ST_OK).grant, 0);
 	end();
 	cr_assert_eq(conns.ended, 1);
+}
+
+Test(connect, offer_of_a_device_that_flushes)
+{
+	struct rp_wire_offer o;
+
+	begin_native(true);
+	o = asked(3, m.r.key, RP_ST_OK);
+	cr_assert_eq(o.method, RP_METHOD_NATIVE);
+	cr_assert_eq(o.class, RP_CLASS_POWER);
+	/* Whoever asks the agent is served as well. */
+	rig_commit(&p, &m, 0, 64);
+	rig_run(&g);
+	cr_assert_eq(rig_expect(p.x, p.token, RP_ST_OK).method,
+		     RP_METHOD_AGENT_CLWB);
+	end();
+}
+
+Test(connect, only_one_device_flushes)
+{
+	begin_native(false);
+	cr_assert_eq(asked(3, m.r.key, RP_ST_OK).method, RP_METHOD_AGENT_CLWB);
+	end();
+}
+
+/* The device has the method, and has not taken this region for it. */
+Test(connect, memory_that_the_device_does_not_flush)
+{
+	begin_native(true);
+	conns.no_flush = true;
+	cr_assert_eq(asked(3, m.r.key, RP_ST_OK).method, RP_METHOD_AGENT_CLWB);
+	conns.ret = -EMFILE;
+	asked(4, m.r.key, RP_ST_OVERLOADED);
+	conns.ret = -EOPNOTSUPP;
+	asked(5, m.r.key, RP_ST_OVERLOADED);
+	end();
 }
 
 /* The answer says that the ones before are gone: so they are. */

@@ -113,7 +113,8 @@ Test(effects, features_are_shared)
 		cr_assert_eq(msg.ack.features,
 			     i ? RP_FEATURES & ~(RP_FEATURE_LINK |
 						 RP_FEATURE_PLACED |
-						 RP_FEATURE_GATHER)
+						 RP_FEATURE_GATHER |
+						 RP_FEATURE_NATIVE)
 			       : 0);
 	}
 	stop();

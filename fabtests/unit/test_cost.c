@@ -120,6 +120,7 @@ static uint64_t beyond(enum rp_path path, enum rp_method m, uint64_t bytes)
 	case RP_METHOD_DELIVERY:
 		return 0;
 	case RP_METHOD_FENCE:
+	case RP_METHOD_NATIVE: /* as many messages; nobody sells it */
 		return rp_cost_fences(c, path, 1);
 	default:
 		return rp_cost_ask(c, path, rp_cost_flush(c, m, bytes));
@@ -140,6 +141,9 @@ static void judge_order(const struct rp_facts *f, enum rp_class required,
 	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++) {
 		other = rp_method_choose(f, required, built & RP_METHOD_BIT(m));
 		if (other.method == RP_METHOD_REFUSED)
+			continue;
+		/* Free, but it stands on what is known of placement. */
+		if (first.method == RP_METHOD_NATIVE && m == RP_METHOD_DELIVERY)
 			continue;
 		for (size_t i = 0; i < COUNT(sizes); i++)
 			for (int p = RP_PATH_CPU; p < RP_PATHS; p++)

@@ -31,15 +31,13 @@ static void judge_prose(const struct rp_facts *f, enum rp_class required,
 	bool strong = false, made = false;
 
 	for (int i = 0; i < o.n; i++) {
-		bool alone = o.v[i].how == RP_METHOD_NATIVE;
-
 		if (o.v[i].class < required)
 			continue;
 		strong = true;
 		if (!(built & 1u << o.v[i].how))
 			continue;
 		made = true;
-		if (!f->agent && !alone)
+		if (!f->agent)
 			continue;
 		cr_assert_eq(got.method, o.v[i].how, "%s: got %s, want %s",
 			     show(f, required, built),
@@ -348,8 +346,7 @@ static void judge_doc(const struct rp_facts *f, enum rp_class required,
 			return;
 		}
 		if (r->class < required ||
-		    !(built & RP_METHOD_BIT(r->method)) ||
-		    (!f->agent && r->method != RP_METHOD_NATIVE))
+		    !(built & RP_METHOD_BIT(r->method)) || !f->agent)
 			continue;
 		cr_assert_eq(got.method, r->method, "%s",
 			     show(f, required, built));
@@ -520,7 +517,7 @@ Test(method, not_built_says_so)
 	cr_assert_eq(c.method, RP_METHOD_FENCE);
 }
 
-/* Whoever made no fence is served too, and no worse. */
+/* Whoever made no fence, or FLUSH, is served too, and no worse. */
 static void judge_by_agent(const struct rp_facts *f, enum rp_class required,
 			   unsigned int built)
 {
@@ -528,7 +525,8 @@ static void judge_by_agent(const struct rp_facts *f, enum rp_class required,
 
 	c = rp_method_by_agent(f, best);
 	cr_assert_neq(c.method, RP_METHOD_FENCE);
-	if (best.method != RP_METHOD_FENCE)
+	cr_assert_neq(c.method, RP_METHOD_NATIVE);
+	if (best.method != RP_METHOD_FENCE && best.method != RP_METHOD_NATIVE)
 		cr_assert_eq(c.method, best.method);
 	else
 		cr_assert_neq(c.method, RP_METHOD_REFUSED, "%s",

@@ -175,7 +175,9 @@ Test(pmem, what_blocks_and_how_much)
 		seen |= RP_METHOD_BIT(m[i].how);
 	}
 	/* All that the build claims, and nothing that it does not. */
-	seen |= RP_METHOD_BIT(RP_METHOD_FENCE); /* the initiator's own */
+	/* The initiator's own, and the device's. */
+	seen |= RP_METHOD_BIT(RP_METHOD_FENCE) |
+		RP_METHOD_BIT(RP_METHOD_NATIVE);
 	cr_assert_eq(seen, RP_METHODS_BUILT);
 	for (int how = -1; how <= RP_METHOD_MAX; how++) {
 		struct rp_pmem *pm = (void *)7;

@@ -712,8 +712,9 @@ Test(protocol, sentences)
 	says("bit 3: connections of our own (CONNECT); bit 4, only with that:");
 	cr_assert(RP_FEATURE_LINK == 1 << 3 && RP_FEATURE_PLACED == 1 << 4);
 	says("bit 5, only with bit 3:");
-	says("bit 6: packed ranges; a");
+	says("bit 6: packed ranges; bit 7, only with bit 3: devices FLUSH");
 	cr_assert(RP_FEATURE_GATHER == 1 << 5 && RP_FEATURE_PACKED == 1 << 6);
+	cr_assert(RP_FEATURE_NATIVE == 1 << 7);
 	says("at most %d ranges, and behind", RP_WIRE_MAX_EFFECT_RANGES);
 	says("of the HELLO_ACK, at most %d.", RP_WIRE_EFFECTS);
 	says("the seq of another token, gets status %d.", RP_ST_BAD_MESSAGE);

@@ -61,7 +61,8 @@ Test(session, first_commit_says_hello)
 	/* Grants would be of no use to it. */
 	cr_assert_eq(h.features,
 		     RP_FEATURES & ~(RP_FEATURE_OWN | RP_FEATURE_LINK |
-				     RP_FEATURE_PLACED | RP_FEATURE_GATHER));
+				     RP_FEATURE_PLACED | RP_FEATURE_GATHER |
+				     RP_FEATURE_NATIVE));
 	cr_assert_eq(h.addr_len, 4);
 	cr_assert_arr_eq(h.addr, "here", 4);
 

@@ -244,7 +244,7 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_OFFER, 32, 4, 64},
 		{RP_MSG_OFFER, 32, 4, 7}, /* refused, and yet offered */
 		{RP_MSG_OFFER, 36, 1, 0},
-		{RP_MSG_OFFER, 36, 1, RP_METHOD_NATIVE},
+		{RP_MSG_OFFER, 36, 1, RP_METHOD_AGENT_MSYNC},
 		{RP_MSG_OFFER, 37, 1, 3},
 		{RP_MSG_OFFER, 38, 2, 0},
 		{RP_MSG_OFFER, 38, 2, 4},

@@ -54,6 +54,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/functional/basic fabtests/functional/linked \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
+	fabtests/vm/native \
 	fabtests/vm/shim fabtests/vm/shim_cost fabtests/vm/shim_cut \
 	fabtests/vm/shim_cut_faults
 rm -rf /build/payload
@@ -68,7 +69,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device \
 	fabtests/fault/machines fabtests/vm/shim fabtests/vm/shim_cost \
-	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults; do
+	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults fabtests/vm/native; do
 	strip -S -o "/build/payload/$f" "$f"
 done
 # As a program's author would, but for the library, which is not installed.

@@ -36,6 +36,8 @@ start() {
 			unset FI_OFI_RPMEM_INLINE
 			export FI_PROVIDER_PATH="$here/fabtests/fault/.libs"
 		fi
+		# What the initiator asks the device for writes nothing back.
+		[ "$how" != native ] || export RPMEM_FAULT="$fault"
 		# Its sides have to know of each other; both choose the method.
 		if [ "$over" = shim ]; then
 			cut=$here/fabtests/vm/shim_cut${fault:+_faults}

@@ -9,6 +9,13 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/images.py fabtests/vm/methods \
 	fabtests/vm/rivals.sh fabtests/vm/trace.sh fabtests/vm/trace.awk
 
+# What the guest's device writes back for the provider.
+EXTRA_DIST += fabtests/vm/native.c
+check_PROGRAMS += fabtests/vm/native
+fabtests_vm_native_SOURCES = fabtests/vm/native.c $(pair_sources)
+fabtests_vm_native_CPPFLAGS = $(pair_cppflags)
+fabtests_vm_native_LDADD = $(FABRIC_LIBS)
+
 # The shim over the guest's device.
 EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh \
 	fabtests/vm/ends.c fabtests/vm/ends.h \

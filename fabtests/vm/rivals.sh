@@ -62,5 +62,6 @@ suite agent-clwb "agent_vs_librpma_gpspm agent_vs_librpma_gpspm_4KiB"
 printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
 	>/tmp/by-dma
 suite fence fence_vs_librpma_flush FI_OFI_RPMEM_CONNECT=1 \
+	FI_OFI_RPMEM_NATIVE=0 \
 	FI_OFI_RPMEM_INLINE=0 \
 	FI_OFI_RPMEM_OPERATOR=/tmp/by-dma

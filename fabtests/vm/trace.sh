@@ -55,6 +55,7 @@ then
 		packets agent-clwb $size
 		# Small ones would go inside requests, fence or not.
 		packets fence $size FI_OFI_RPMEM_CONNECT=1 \
-			FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
+			FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 \
+			FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
 	done
 fi

@@ -18,8 +18,40 @@ row() {
 	for line; do [ "$line" = "$own" ] && connect=1; done
 	printf '%s\n' '[host]' "$@" >/tmp/operator
 	tap "verbs, $*" $over FI_OFI_RPMEM_OPERATOR=/tmp/operator \
-		FI_OFI_RPMEM_CONNECT=$connect RPMEM_METHOD="$how" \
+		FI_OFI_RPMEM_CONNECT=$connect FI_OFI_RPMEM_NATIVE=0 \
+		RPMEM_METHOD="$how" \
 		RPMEM_CLASS="$class" "$device" "the method"
+}
+
+# probed METHOD CASES VARIABLE...: what the kernel writes back for it
+probed() {
+	how=$1 cases=$2
+	shift 2
+	mount -t tracefs trace $trace 2>/dev/null
+	# shellcheck disable=SC2086
+	flushed "$cases" $over FI_OFI_RPMEM_CONNECT=1 "$@" "$here/fabtests/vm/native" \
+		"$how" $trace/trace_marker >/tmp/flushed 2>&1
+	code=$?
+	tap "verbs, written back by $how" sh -c "cat /tmp/flushed; exit $code"
+}
+
+# Where libibverbs and rxe have FLUSH; else the agent, which is said.
+by_device() {
+	if [ -x flush ]; then
+		probed native 9
+		# shellcheck disable=SC2086
+		tap "verbs, connections of our own, native" $over \
+			EXPECT=native FI_OFI_RPMEM_CONNECT=1 "$linked"
+		probed native 9 FI_OFI_RPMEM_METHOD=native
+		probed agent-clwb 9 FI_OFI_RPMEM_NATIVE=0
+		printf '%s\n' '[host]' 'limit native = no' >/tmp/operator
+		probed agent-clwb 9 FI_OFI_RPMEM_OPERATOR=/tmp/operator
+	else
+		probed agent-clwb 9
+		fails "verbs, native is forced where there is none" \
+			$over FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_METHOD=native \
+			LINKED_ONLY=writes "$linked"
+	fi
 }
 
 note "the provider over verbs"
@@ -59,26 +91,31 @@ note "the provider over verbs"
 			'assert fence = yes' >/tmp/operator
 		tap "verbs, connections of our own, fence" $over \
 			FI_OFI_RPMEM_OPERATOR=/tmp/operator EXPECT=fence \
-			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 "$linked"
+			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 \
+			FI_OFI_RPMEM_NATIVE=0 "$linked"
 		for inside in 0 4096; do
 			tap "verbs, connections of our own, agent, $inside" \
 				$over EXPECT=agent-clwb FI_OFI_RPMEM_CONNECT=1 \
+				FI_OFI_RPMEM_NATIVE=0 \
 				FI_OFI_RPMEM_INLINE=$inside "$linked"
 			tap "verbs, the same, power cuts" $over "$faulty" \
-				FI_OFI_RPMEM_CONNECT=1 \
+				FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_NATIVE=0 \
 				FI_OFI_RPMEM_INLINE=$inside \
 				RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
 				"$cut" -n 5
 		done
 		tap "verbs, the same without the flush" $over "$faulty" \
 			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
-			FI_OFI_RPMEM_CONNECT=1 \
+			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_NATIVE=0 \
 			RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1 "$cut" -n 10
+		# What the device FLUSHes by itself.
+		by_device
 		row agent-clwb none 'limit domain = none'
 		row agent-clwb process 'limit class = process'
 	else
 		tap "verbs, power cuts" $over "$cut" -c -n 5
 		tap "verbs, connections of our own, delivery" $over \
-			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 "$linked"
+			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 \
+			FI_OFI_RPMEM_NATIVE=0 "$linked"
 	fi
 }

@@ -29,6 +29,7 @@ struct rp_agent_attr {
 	unsigned int credits;  /* requests per session at once */
 	unsigned int max_jobs; /* requests held in all */
 	bool links;	       /* xports can offer connections of our own */
+	bool native;	       /* whose queue pairs FLUSH by themselves */
 	bool placed; /* a CPU places what the base acknowledges, before that */
 	bool proved; /* nobody but who has an address can send from there */
 	bool no_worker; /* run blocking flushes inside progress (simulator) */

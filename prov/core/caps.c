@@ -209,8 +209,10 @@ static void sources_fill(const struct rp_caps_cfg *cfg,
 		    cfg->fence_why ? cfg->fence_why : "nothing tells");
 	rp_caps_say(src->told, sizeof(src->told), "%s",
 		    cfg->told_why ? cfg->told_why : "nothing tells");
-	rp_caps_say(src->native, sizeof(src->native),
-		    "nothing tells: both ends must confirm it");
+	rp_caps_say(src->native, sizeof(src->native), "%s",
+		    cfg->native_why ? cfg->native_why
+				    : "nothing tells: both ends must confirm "
+				      "it");
 	if (facts->fs_trusted == RP_UNKNOWN)
 		return;
 	if (!facts->fs_name[0])
@@ -249,7 +251,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		.domain = b.domain,
 		.fence = cfg->fence,
 		.told = cfg->told,
-		.native = RP_UNKNOWN,
+		.native = cfg->native,
 		.fs_trusted = b.trusted,
 		.agent = true, /* this code runs in the target */
 		.node = b.node,

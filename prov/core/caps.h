@@ -113,8 +113,8 @@ struct rp_caps_cfg {
 	/* Of the base provider and its adapter; why: where that is known from.
 	 */
 	enum rp_placement placement;
-	enum rp_tri fence, told;
-	const char *placement_why, *fence_why, *told_why;
+	enum rp_tri fence, told, native;
+	const char *placement_why, *fence_why, *told_why, *native_why;
 	const struct rp_operator *op; /* statements; NULL: none */
 };
 

@@ -10,6 +10,8 @@
 
 /* A read needs no more to push what was written before it. */
 #define FENCE_LEN 8
+/* The longest range that a FLUSH has. */
+#define FLUSH_LEN (1ull << 31)
 
 /* After a failure the next is asked for later, and later still. */
 #define PAUSE_NS     20000000ull
@@ -124,13 +126,23 @@ void rp_link_settled(struct rp_peer *p, uint64_t key, uint64_t seq)
 	free(m);
 }
 
+/* The devices of both ends FLUSH over connections of our own. */
+static bool flushes(const struct rp_peer *p)
+{
+	return p->in->attr.native && (p->features & RP_FEATURE_NATIVE);
+}
+
 /* A key says how its region is best made durable: a hint, to ask or not. */
-static enum rp_method hint(uint64_t key)
+static enum rp_method hint(const struct rp_peer *p, uint64_t key)
 {
 	struct rp_key k;
 
-	return !rp_key_parse(key, &k) && k.persistent ? k.method
-						      : RP_METHOD_REFUSED;
+	if (rp_key_parse(key, &k) || !k.persistent)
+		return RP_METHOD_REFUSED;
+	/* What else such a region is offered for is not known before. */
+	if (k.method == RP_METHOD_NATIVE && !flushes(p))
+		return RP_METHOD_AGENT_CLWB;
+	return k.method;
 }
 
 static void ask(struct rp_peer *p)
@@ -170,7 +182,7 @@ void rp_link_want(struct rp_peer *p, uint64_t key)
 
 	if (!p->in->attr.links || !(p->features & RP_FEATURE_LINK) ||
 	    p->state != RP_SESSION_OPEN || l->asked ||
-	    !rp_method_linked(hint(key)))
+	    !rp_method_linked(hint(p, key)))
 		return;
 	if (l->state == RP_LINK_DOWN) {
 		if (now(p) >= l->due)
@@ -282,7 +294,8 @@ static void take_grant(struct rp_peer *p, const struct rp_wire_offer *m)
 		return;
 	g->conn = m->id;
 	g->method = (enum rp_method)m->method;
-	if (forced && forced != g->method)
+	if ((forced && forced != g->method) ||
+	    (g->method == RP_METHOD_NATIVE && !flushes(p)))
 		g->method = RP_METHOD_REFUSED;
 	g->class = (enum rp_class)m->class;
 	g->there = m->there;
@@ -375,7 +388,7 @@ bool rp_link_would(const struct rp_peer *p, uint64_t key)
 	const struct rp_link_grant *g;
 
 	if (!p->in->attr.links || !(p->features & RP_FEATURE_LINK) ||
-	    !rp_method_linked(hint(key)) || rp_method_asks(hint(key)))
+	    !rp_method_linked(hint(p, key)) || rp_method_asks(hint(p, key)))
 		return false;
 	if (l->state != RP_LINK_UP)
 		return !l->fails;
@@ -475,6 +488,11 @@ bool rp_link_may(struct rp_peer *p, uint64_t key, uint64_t addr, uint64_t len,
 	if (g->method == RP_METHOD_FENCE) {
 		way->fence_at = way->at;
 		way->fence_len = len < FENCE_LEN ? len : FENCE_LEN;
+	} else if (g->method == RP_METHOD_NATIVE) {
+		way->flush = true;
+		way->fence_at = way->at;
+		way->fence_len = len;
+		return len <= FLUSH_LEN && !stored_later(l, key, addr, len);
 	}
 	return true;
 }
@@ -487,7 +505,7 @@ bool rp_link_may_gather(struct rp_peer *p, uint64_t key, uint64_t addr,
 	if (!(p->features & RP_FEATURE_GATHER))
 		return false;
 	g = fits(p, key, addr, len, RP_CLASS_NONE);
-	return g && rp_method_asks(g->method);
+	return g && rp_method_serves(g->method);
 }
 
 uint64_t rp_link_id(const struct rp_peer *p)
@@ -535,7 +553,7 @@ bool rp_link_may_commit(const struct rp_commit *c, struct rp_link_way *way)
 		    rp_range_inside(r->addr, r->len, g->addr, g->len))
 			continue;
 		g = fits(p, r->key, r->addr, r->len, c->required);
-		if (!g || !rp_method_asks(g->method))
+		if (!g || !rp_method_serves(g->method))
 			return false;
 	}
 	return !may_send(p, RP_LINK_COMMIT, way);
@@ -683,6 +701,8 @@ struct rp_linked *rp_linked_answered(struct rp_peer *p, const void *msg,
 	return op;
 }
 
+#define GOES "durable writes go over a connection of our own"
+
 const char *rp_link_words(const struct rp_peer *p, uint64_t key)
 {
 	const struct rp_link *l = &p->link;
@@ -692,7 +712,7 @@ const char *rp_link_words(const struct rp_peer *p, uint64_t key)
 		return "this endpoint has no connections of our own";
 	if (!(p->features & RP_FEATURE_LINK))
 		return "the target has no connections of our own";
-	if (!rp_method_linked(hint(key)))
+	if (!rp_method_linked(hint(p, key)))
 		return "the agent is needed, and takes its time";
 	if (l->state != RP_LINK_UP)
 		return "no connection of our own yet";
@@ -700,5 +720,11 @@ const char *rp_link_words(const struct rp_peer *p, uint64_t key)
 		return "not yet granted to a connection of our own";
 	if (g->method == RP_METHOD_REFUSED)
 		return "the target grants it to no connection of our own";
-	return "durable writes go over a connection of our own";
+	if (g->method == RP_METHOD_NATIVE)
+		return GOES ", with the device's FLUSH";
+	if (!p->in->attr.native)
+		return GOES "; no FLUSH: not by this end's device";
+	if (!flushes(p))
+		return GOES "; no FLUSH: not by the target's device";
+	return GOES "; no FLUSH: not of this region";
 }

@@ -106,6 +106,7 @@ struct rp_link_way {
 	/* A read behind it: inside the range. len 0: none is needed. */
 	uint64_t fence_at;
 	size_t fence_len;
+	bool flush; /* ... or a FLUSH, of all of it, to persistence */
 	/* Or a request: rp_link_request() makes it. */
 	bool asks;
 	bool stores;	/* the bytes fit into it, and are better there */

@@ -223,12 +223,6 @@ static bool row_matches(const struct rp_row *r, const struct rp_facts *f)
 	       (!r->untrusted || f->fs_trusted != RP_YES);
 }
 
-/* The others too: the agent confirms that the key and its facts still hold. */
-static bool needs_agent(enum rp_method m)
-{
-	return m != RP_METHOD_NATIVE;
-}
-
 /* What a row gives, as far as the operator lets it. */
 static enum rp_class class_of(const struct rp_row *r, const struct rp_facts *f)
 {
@@ -268,7 +262,8 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 			if (!agent_missing)
 				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,
 					    RP_CLASS_NONE);
-		} else if (needs_agent(r->method) && !facts->agent) {
+		} else if (!facts->agent) {
+			/* Who confirms that the key and its facts hold? */
 			no = refuse(RP_REFUSAL_NO_AGENT, r->name,
 				    RP_CLASS_NONE);
 			agent_missing = true;
@@ -300,15 +295,17 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 bool rp_method_linked(enum rp_method method)
 {
 	return method == RP_METHOD_DELIVERY || method == RP_METHOD_FENCE ||
-	       rp_method_asks(method);
+	       rp_method_serves(method);
 }
 
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice)
 {
-	if (choice.method != RP_METHOD_FENCE)
+	const unsigned int not_its = RP_METHOD_BIT(RP_METHOD_FENCE) |
+				     RP_METHOD_BIT(RP_METHOD_NATIVE);
+
+	if (!(RP_METHOD_BIT(choice.method) & not_its))
 		return choice;
 	return rp_method_choose(facts, choice.class,
-				RP_METHODS_BUILT &
-					~RP_METHOD_BIT(RP_METHOD_FENCE));
+				RP_METHODS_BUILT & ~not_its);
 }

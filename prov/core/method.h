@@ -6,8 +6,8 @@
 #include "core/caps.h"
 
 /*
- * The values travel in keys and messages: never renumber. Every method but
- * native flush is carried out by, or confirmed by, the agent.
+ * The values travel in keys and messages: never renumber. Every method is
+ * carried out by, or confirmed by, the agent.
  */
 enum rp_method {
 	RP_METHOD_REFUSED = 0,
@@ -27,6 +27,7 @@ enum rp_method {
 /* The methods that this build can carry out. */
 #define RP_METHODS_BUILT                                                       \
 	(RP_METHOD_BIT(RP_METHOD_DELIVERY) | RP_METHOD_BIT(RP_METHOD_FENCE) |  \
+	 RP_METHOD_BIT(RP_METHOD_NATIVE) |                                     \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_SFENCE) |                               \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB) |                                 \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
@@ -83,10 +84,19 @@ static inline bool rp_method_asks(enum rp_method method)
 	return method == RP_METHOD_AGENT_CLWB ||
 	       method == RP_METHOD_AGENT_SFENCE;
 }
+/*
+ * Or of what writes do not bring along: does the agent take requests over the
+ * connection? Beside a device that flushes it does: that says nothing of what
+ * came another way.
+ */
+static inline bool rp_method_serves(enum rp_method method)
+{
+	return method == RP_METHOD_NATIVE || rp_method_asks(method);
+}
 
 /*
  * How the agent brings bytes of such a region to the same class, for who has
- * not made a fence behind them. Other choices stay what they are.
+ * made no fence behind them, nor a FLUSH. Other choices stay what they are.
  */
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice);

@@ -138,11 +138,6 @@ struct rp_choice rp_method_pick(const struct rp_facts *facts,
 	c = rp_method_best(facts, RP_METHODS_BUILT & rp_methods_allowed(m));
 	if (c.method != RP_METHOD_REFUSED)
 		return c;
-	if (!(RP_METHODS_BUILT & RP_METHOD_BIT(m))) {
-		snprintf(why, RP_WHY_LEN, PARAMETER "=%s is not in this build",
-			 forced);
-		return refuse(c, unset);
-	}
 	lacks = least_lacks(facts, m);
 	name_lacks(facts, lacks, text, sizeof(text));
 	snprintf(why, RP_WHY_LEN,

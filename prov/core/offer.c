@@ -19,12 +19,16 @@ static void answer(struct rp_agent *a, struct rp_client *c,
 /*
  * May the region be made durable by writes over such a connection, and how? As
  * with grants: not where a flush can fail, which everybody must learn of; and
- * what only an adapter has is fenced, not left to delivery.
+ * what only an adapter has is fenced, not left to delivery. native: the devices
+ * of both ends FLUSH.
  */
-static enum rp_status judge(const struct rp_region *r, struct rp_wire_offer *m)
+static enum rp_status judge(const struct rp_region *r, bool native,
+			    struct rp_wire_offer *m)
 {
 	enum rp_method method = r->choice.method;
 
+	if (method == RP_METHOD_NATIVE && !native)
+		method = rp_method_by_agent(&r->facts, r->choice).method;
 	if (!r->pmem)
 		return RP_ST_VOLATILE;
 	if (r->failed)
@@ -45,10 +49,30 @@ static enum rp_status judge(const struct rp_region *r, struct rp_wire_offer *m)
 	return RP_ST_OK;
 }
 
+static enum rp_status offer_region(struct rp_client *c,
+				   const struct rp_region *r,
+				   struct rp_wire_offer *m)
+{
+	struct rp_xport *x = c->origin.x;
+	enum rp_status st = judge(r, c->features & RP_FEATURE_NATIVE, m);
+	int ret;
+
+	if (st != RP_ST_OK)
+		return st;
+	ret = x->ops->offer(x, &c->conn, r, m);
+	/* The device FLUSHes, but not this memory. */
+	if (ret == -EOPNOTSUPP && m->method == RP_METHOD_NATIVE) {
+		st = judge(r, false, m);
+		if (st != RP_ST_OK)
+			return st;
+		ret = x->ops->offer(x, &c->conn, r, m);
+	}
+	return ret ? RP_ST_OVERLOADED : RP_ST_OK;
+}
+
 void rp_agent_connect(struct rp_agent *a, struct rp_client *c, const void *msg,
 		      const struct rp_wire_hdr *hdr)
 {
-	struct rp_xport *x = c->origin.x;
 	struct rp_wire_offer offer = {0};
 	const struct rp_region *r;
 	struct rp_wire_connect m;
@@ -71,9 +95,7 @@ void rp_agent_connect(struct rp_agent *a, struct rp_client *c, const void *msg,
 	else if (a->quiescing)
 		st = RP_ST_OVERLOADED;
 	else if (r)
-		st = judge(r, &offer);
-	if (st == RP_ST_OK && x->ops->offer(x, &c->conn, r, &offer))
-		st = RP_ST_OVERLOADED;
+		st = offer_region(c, r, &offer);
 	if (st != RP_ST_OK)
 		offer = (struct rp_wire_offer){.status = st};
 	offer.id = m.id;

@@ -296,6 +296,8 @@ static int send_hello(struct rp_peer *p, uint64_t t)
 	if (!in->attr.links)
 		m.features &= ~(RP_FEATURE_LINK | RP_FEATURE_PLACED |
 				RP_FEATURE_GATHER);
+	if (!in->attr.links || !in->attr.native)
+		m.features &= ~RP_FEATURE_NATIVE;
 	ret = rp_wire_put_hello(buf, sizeof(buf), &hdr, &m);
 	if (ret < 0)
 		return ret;

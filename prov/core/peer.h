@@ -48,6 +48,8 @@ struct rp_initiator_attr {
 	bool own;
 	/* The adapter can make connections of our own (link.h). */
 	bool links;
+	/* And those FLUSH by themselves. */
+	bool native;
 	enum rp_path path;	    /* what the writes travel over */
 	const struct rp_cost *cost; /* NULL: rp_cost_default */
 	size_t store_max; /* bytes that are cheaper inside a request */

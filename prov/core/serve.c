@@ -93,6 +93,8 @@ static void greet(struct rp_agent *a, struct rp_xport *x,
 		c->features &= ~(RP_FEATURE_LINK | RP_FEATURE_GATHER);
 	if (!a->attr.links || !a->attr.placed)
 		c->features &= ~RP_FEATURE_PLACED;
+	if (!a->attr.links || !a->attr.native)
+		c->features &= ~RP_FEATURE_NATIVE;
 	/* Not open, and something kept: that is this answer. */
 	if (c->state != RP_CLIENT_OPEN && !STAILQ_EMPTY(&c->kept))
 		return;

@@ -97,10 +97,12 @@ struct rp_wire_range {
 /* With LINK: commits of several ranges, and writes in messages, over that. */
 #define RP_FEATURE_GATHER 32u
 #define RP_FEATURE_PACKED 64u /* REQUESTs may have packed ranges */
+/* With LINK: the queue pairs of such connections FLUSH; OFFERs may say so. */
+#define RP_FEATURE_NATIVE 128u
 #define RP_FEATURES                                                            \
 	(RP_FEATURE_EFFECTS | RP_FEATURE_OWN | RP_FEATURE_STORE |              \
 	 RP_FEATURE_LINK | RP_FEATURE_PLACED | RP_FEATURE_GATHER |             \
-	 RP_FEATURE_PACKED)
+	 RP_FEATURE_PACKED | RP_FEATURE_NATIVE)
 struct rp_wire_hello {
 	uint64_t cookie;
 	uint64_t key;

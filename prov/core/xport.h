@@ -55,9 +55,10 @@ struct rp_xport_ops {
 	 * Target only, and only where the agent's attributes say `links`: let
 	 * who shows m->secret write to this region over *conn, which is made
 	 * when it is NULL: fills in secret, there, at, addr_len and to. 0 or
-	 * -errno; then *conn may have been made all the same. unoffer() ends
-	 * it: when that returns, nothing that comes over it reaches memory any
-	 * more.
+	 * -errno; then *conn may have been made all the same. -EOPNOTSUPP: not
+	 * with m->method native, for the device has not taken the region for
+	 * FLUSH. unoffer() ends it: when that returns, nothing that comes over
+	 * it reaches memory any more.
 	 */
 	int (*offer)(struct rp_xport *x, void **conn, const struct rp_region *r,
 		     struct rp_wire_offer *m);

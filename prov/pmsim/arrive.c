@@ -207,12 +207,44 @@ void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		memcpy(to, from, len);
 }
 
+/* Of the range, to persistence; by a CPU where that is what copies. */
+static bool flush(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+		  const void *at, size_t len)
+{
+	if (!m->model || !model_owns(m->model, at))
+		return false;
+	if (nic)
+		return model_dma_flush(m->model, msg->qp, MODEL_PERSISTENT, at,
+				       len);
+	model_clwb(m->model, at, len);
+	model_sfence(m->model);
+	return true;
+}
+
+static void do_flush(struct ps_machine *m, struct ps_msg *msg, bool nic)
+{
+	char *where[PS_IOV];
+	int err = find_all(msg, FI_REMOTE_WRITE, where);
+
+	for (size_t i = 0; i < msg->nrma && !err; i++)
+		if (!flush(m, msg, nic, where[i], msg->rma[i].len))
+			err = FI_EACCES;
+	if (err)
+		refuse(msg, err);
+	else
+		ps_answer(msg, PMSIM_RESPONSE, 0, NULL, 0);
+}
+
 static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
 {
 	char *where[PS_IOV], *buf, *to;
 	size_t len = 0;
 	int err = find_all(msg, FI_REMOTE_READ, where);
 
+	if (msg->flags & PMSIM_FLUSH) {
+		do_flush(m, msg, nic);
+		return;
+	}
 	if (err) {
 		refuse(msg, err);
 		return;

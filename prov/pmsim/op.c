@@ -8,7 +8,7 @@
 #define OP_FLAGS                                                               \
 	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE |                      \
 	 FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE |               \
-	 FI_REMOTE_CQ_DATA)
+	 FI_REMOTE_CQ_DATA | PMSIM_FLUSH)
 
 size_t ps_iov_len(const struct iovec *iov, size_t n)
 {
@@ -110,7 +110,10 @@ static int check(const struct ps_ep *ep, const struct ps_tx *tx)
 	    tx->ncompare > PS_IOV || len > PS_MAX_MSG ||
 	    ((tx->flags & FI_INJECT) && len > PS_INJECT))
 		return -FI_EINVAL;
-	if (tx->nrma && !no_operand && rma_len(tx) != len)
+	if ((tx->flags & PMSIM_FLUSH) && tx->what != PMSIM_READ)
+		return -FI_EBADFLAGS;
+	if (tx->nrma && !no_operand &&
+	    (tx->flags & PMSIM_FLUSH ? len : rma_len(tx) != len))
 		return -FI_EINVAL;
 	if ((tx->nresult &&
 	     rma_len(tx) != ps_iov_len(tx->result, tx->nresult)) ||

@@ -22,6 +22,12 @@
 
 #define PMSIM_CONTROL "pmsim_control"
 
+/*
+ * Of fi_readmsg(): no bytes come back, the range is FLUSHed to persistence, as
+ * the model has it. An adapter without that level refuses it.
+ */
+#define PMSIM_FLUSH (1ull << 60)
+
 struct pmsim_cfg {
 	bool ordered;	  /* FI_ORDER_SAW and the like, within one connection;
 			     else overtake() may be called */

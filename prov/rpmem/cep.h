@@ -20,11 +20,14 @@ struct rp_cep_mr {
 	void *desc;   /* for operations on this side */
 	uint64_t key; /* for those of the peer */
 };
+/* An access: peers may FLUSH it to persistence. Where not, nothing is done. */
+#define RP_CEP_FLUSHED (1ull << 63)
 
 /* What is known before anything is opened. */
 struct rp_ceps_attr {
 	unsigned int depth; /* operations that one endpoint takes */
 	bool asks;	    /* messages as long as a request may be sent */
+	bool native;	    /* they FLUSH to persistence by themselves */
 	bool local;	    /* sources and sinks must be registered */
 	bool virtual;	    /* memory goes by its address, else from 0 */
 	bool shared;	    /* receives belong to all, see recv() */
@@ -34,6 +37,7 @@ enum rp_cep_kind {
 	RP_CEP_WRITE,
 	RP_CEP_READ,
 	RP_CEP_SEND,
+	RP_CEP_FLUSH, /* of len bytes at the peer; where attr->native */
 };
 
 /* One operation. Those of one endpoint are carried out in order. */
@@ -46,7 +50,7 @@ struct rp_cep_op {
 	void *buf;
 	size_t len;
 	void *desc;
-	uint64_t at, key; /* WRITE, READ: there */
+	uint64_t at, key; /* all but SEND: there */
 };
 
 /* What has come back: an operation, or (recv) a message. */
@@ -54,8 +58,8 @@ struct rp_cep_done {
 	void *context; /* NULL: a failure of one that need not be told */
 	void *owner;   /* whose endpoint it is, where the maker can say */
 	size_t len;
-	int err; /* positive */
-	bool read;
+	int err;   /* positive */
+	bool read; /* or a FLUSH: what was posted before has been done */
 };
 
 enum rp_cep_what {

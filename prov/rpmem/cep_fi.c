@@ -102,6 +102,7 @@ static struct rp_ceps *make(struct rp_dom *dom, struct rp_ceps_attr *attr)
 		/* Answers are injected; and a receive is there for each. */
 		.asks = s->info->tx_attr->inject_size >= RP_WIRE_INJECT &&
 			s->info->rx_attr->size > RP_WIRE_LINKED,
+		.native = rp_host_flush_flag(),
 		.local = s->info->domain_attr->mr_mode & FI_MR_LOCAL,
 		.virtual = s->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR,
 	};
@@ -197,6 +198,8 @@ static int reg(struct rp_ceps *s, void *buf, size_t len, uint64_t access,
 	uint64_t key = 0;
 	int ret = 0;
 
+	/* Who has the flag that FLUSHes needs no right. */
+	access &= ~RP_CEP_FLUSHED;
 	if (!(s->info->domain_attr->mr_mode & FI_MR_PROV_KEY))
 		ret = rp_host_random(&key, s->info->domain_attr->mr_key_size < 8
 						   ? 4
@@ -316,7 +319,7 @@ static int post_one(struct rp_cep *cep, const struct rp_cep_op *op)
 	const struct fi_msg_rma m = {
 		.msg_iov = &iov,
 		.desc = &desc,
-		.iov_count = 1,
+		.iov_count = op->kind != RP_CEP_FLUSH,
 		.rma_iov = &rma,
 		.rma_iov_count = 1,
 		.context = op->context,
@@ -330,6 +333,9 @@ static int post_one(struct rp_cep *cep, const struct rp_cep_op *op)
 		return (int)fi_writemsg(cep->ep, &m, flags);
 	case RP_CEP_READ:
 		return (int)fi_readmsg(cep->ep, &m, flags);
+	case RP_CEP_FLUSH:
+		return (int)fi_readmsg(cep->ep, &m,
+				       flags | rp_host_flush_flag());
 	case RP_CEP_SEND:
 		break;
 	}

@@ -16,6 +16,7 @@
 
 #include "core/hash.h"
 #include "rpmem/cep.h"
+#include "rpmem/cep_verbs_flush.h"
 #include "rpmem/rpmem.h"
 
 /* Operations of one queue pair; each so often one is told, to make room. */
@@ -75,6 +76,7 @@ struct rp_ceps {
 	unsigned int under_way;	   /* of CQ_SIZE */
 	unsigned int cq_size;
 	int max_reads, max_read_atomic;
+	bool native; /* queue pairs are made for FLUSH */
 	/* Found as the queue was armed: read before what is in it. */
 	struct ibv_wc kept[16];
 	int nkept;
@@ -96,8 +98,11 @@ static struct rp_ceps *make(struct rp_dom *dom, struct rp_ceps_attr *attr)
 	if (!s)
 		return NULL;
 	s->dom = dom;
+	s->native = rp_params.native &&
+		    rp_verbs_flushes(dom->base_info->domain_attr->name);
 	*attr = (struct rp_ceps_attr){
 		.depth = DEPTH,
+		.native = s->native,
 		.asks = true,
 		.local = true,
 		.virtual = true,
@@ -245,7 +250,7 @@ static void shut(struct rp_ceps *s)
 	if (s->channel)
 		rdma_destroy_event_channel(s->channel);
 	reap(s);
-	*s = (struct rp_ceps){.dom = s->dom};
+	*s = (struct rp_ceps){.dom = s->dom, .native = s->native};
 }
 
 static int reg(struct rp_ceps *s, void *buf, size_t len, uint64_t access,
@@ -260,6 +265,8 @@ static int reg(struct rp_ceps *s, void *buf, size_t len, uint64_t access,
 		may |= IBV_ACCESS_REMOTE_WRITE;
 	if (access & FI_REMOTE_READ)
 		may |= IBV_ACCESS_REMOTE_READ;
+	if (access & RP_CEP_FLUSHED)
+		may |= RP_VERBS_ACCESS_FLUSH;
 	m = ibv_reg_mr(s->pd, buf, len, may);
 	if (!m)
 		return -errno;
@@ -323,7 +330,8 @@ static int make_qp(struct rp_cep *cep, enum role role)
 	/* The address may lead to another device than all this is of. */
 	if (cep->id->verbs != s->root->verbs)
 		return -ENODEV;
-	if (rdma_create_qp(cep->id, s->pd, &attr))
+	if (s->native ? rp_verbs_make_qp(cep->id, s->pd, &attr)
+		      : rdma_create_qp(cep->id, s->pd, &attr))
 		return -errno;
 	cep->qp = cep->id->qp;
 	cep->num = cep->qp->qp_num;
@@ -423,7 +431,9 @@ static int accept_cep(struct rp_cep *cep)
 		.rnr_retry_count = 7,
 	};
 
-	return minus(rdma_accept(cep->id, &p));
+	int ret = minus(rdma_accept(cep->id, &p));
+
+	return ret || !cep->set->native ? ret : rp_verbs_allow(cep->qp);
 }
 
 static void reject(struct rp_ceps *s, void *request)
@@ -445,9 +455,10 @@ static void established(struct rp_cep *cep)
 
 static enum ibv_wr_opcode opcode(enum rp_cep_kind kind)
 {
-	return kind == RP_CEP_WRITE  ? IBV_WR_RDMA_WRITE
-	       : kind == RP_CEP_READ ? IBV_WR_RDMA_READ
-				     : IBV_WR_SEND;
+	return kind == RP_CEP_WRITE   ? IBV_WR_RDMA_WRITE
+	       : kind == RP_CEP_READ  ? IBV_WR_RDMA_READ
+	       : kind == RP_CEP_FLUSH ? (enum ibv_wr_opcode)RP_VERBS_WR_FLUSH
+				      : IBV_WR_SEND;
 }
 
 static void fill(struct rp_cep *cep, const struct rp_cep_op *op, bool told,
@@ -484,8 +495,9 @@ static int post(struct rp_cep *cep, const struct rp_cep_op *ops, int n)
 {
 	const unsigned int untold = cep->untold, next = cep->next;
 	struct rp_ceps *s = cep->set;
-	struct ibv_send_wr wrs[MAX_POST], *bad = NULL;
+	struct ibv_send_wr wrs[MAX_POST], *bad;
 	struct ibv_sge sges[MAX_POST];
+	bool flushes = false;
 	int ret, done = n;
 
 	if (!cep->qp || n > MAX_POST)
@@ -500,10 +512,14 @@ static int post(struct rp_cep *cep, const struct rp_cep_op *ops, int n)
 		fill(cep, &ops[i], told, &cep->ring[cep->next], &wrs[i],
 		     &sges[i]);
 		cep->next = (cep->next + 1) % DEPTH;
+		flushes |= ops[i].kind == RP_CEP_FLUSH;
 		if (i)
 			wrs[i - 1].next = &wrs[i];
 	}
-	ret = ibv_post_send(cep->qp, wrs, &bad);
+	/* There is no other way to ask for a FLUSH. */
+	bad = wrs;
+	ret = flushes ? rp_verbs_post(cep->qp, wrs)
+		      : ibv_post_send(cep->qp, wrs, &bad);
 	if (ret)
 		done = (int)(bad - wrs);
 	cep->posted += (unsigned int)done;
@@ -575,7 +591,8 @@ static bool tell(struct rp_ceps *s, const struct ibv_wc *wc,
 	cep = wr->cep;
 	d->context = wr->context;
 	d->owner = cep->qp ? cep->owner : NULL;
-	d->read = !d->err && wc->opcode == IBV_WC_RDMA_READ;
+	d->read = !d->err && (wc->opcode == IBV_WC_RDMA_READ ||
+			      (int)wc->opcode == RP_VERBS_WC_FLUSH);
 	/* After the first error all come back, each for itself. */
 	if (d->err)
 		wr->ends = 1;

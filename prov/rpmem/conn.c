@@ -149,15 +149,15 @@ int rp_conn_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
 		while (!ret && !c->secret)
 			ret = rp_host_random(&c->secret, sizeof(c->secret));
 	}
-	if (!ret && rp_method_asks((enum rp_method)m->method)) {
+	if (!ret)
+		ret = rp_mr_link(r, set, &mr, m);
+	if (!ret && rp_method_serves((enum rp_method)m->method)) {
 		c->serves = true;
 		if (!set->attr.asks)
 			ret = -FI_ENOSYS;
 		else if (c->cep)
 			ret = rp_conn_recvs_post(c);
 	}
-	if (!ret)
-		ret = rp_mr_link(r, set, &mr, &m->there, &m->at);
 	if (!ret)
 		ret = grant(c, mr);
 	if (ret)

@@ -174,8 +174,11 @@ void rp_linked_reap(struct rp_conns *set);
 
 /* --- mr.c --- */
 
-/* Its key and first byte over connections of our own, made on first use. */
+/*
+ * Its key and first byte over connections of our own, made on first use: into
+ * m. -FI_EOPNOTSUPP: not for the method native.
+ */
 int rp_mr_link(const struct rp_region *r, struct rp_conns *set,
-	       struct rp_mr **mr, uint64_t *there, uint64_t *at);
+	       struct rp_mr **mr, struct rp_wire_offer *m);
 
 #endif

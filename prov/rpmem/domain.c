@@ -160,6 +160,7 @@ static int make_agent(struct rp_dom *dom)
 		.max_sessions = rp_params.max_sessions,
 		.no_worker = !rp_host_has_threads(),
 		.links = dom->conns,
+		.native = dom->conns && dom->conns->attr.native,
 		.placed = rp_host_path(dom->fabric->base_name,
 				       dom->base_info->domain_attr->name) ==
 			  RP_PATH_CPU,

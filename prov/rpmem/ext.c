@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "rpmem/host.h"
@@ -115,6 +116,10 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	attr->why[sizeof(attr->why) - 1] = 0;
 	if (dom->conns)
 		say_more(attr->why, sizeof(attr->why), rp_link_words(p, key));
+	else if (!strcasecmp(dom->fabric->base_name, "verbs"))
+		say_more(attr->why, sizeof(attr->why),
+			 "no FLUSH: FI_OFI_RPMEM_CONNECT is off, and ofi_rxm's "
+			 "queue pairs are not reachable");
 unlock:
 	pthread_mutex_unlock(&dom->lock);
 	return ret;

@@ -85,6 +85,11 @@ const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 	return NULL;
 }
 
+uint64_t rp_host_flush_flag(void)
+{
+	return 0;
+}
+
 bool rp_host_has_threads(void)
 {
 	return true;

@@ -43,6 +43,11 @@ enum rp_path rp_host_path(const char *base, const char *device);
 bool rp_host_acknowledges(const char *base, const char *device, char *why);
 /* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
+/*
+ * The flag that makes a read over the base's connected endpoints a FLUSH of its
+ * range to persistence; 0: the base has none. No provider of libfabric has.
+ */
+uint64_t rp_host_flush_flag(void);
 /* May flushes that block run on a thread of their own? */
 bool rp_host_has_threads(void);
 

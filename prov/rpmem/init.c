@@ -29,6 +29,7 @@ struct rp_params rp_params = {
 	.max_commits = 4096,
 	.inline_max = RP_WIRE_MAX_STORE,
 	.spin_ns = 20000,
+	.native = true,
 };
 
 static void log_sink(enum rp_log_level level, const char *text)
@@ -129,7 +130,8 @@ static void params_read(void)
 	fi_param_define(&rp_prov, "connect", FI_PARAM_BOOL,
 			"write durably over connections of our own where that "
 			"saves asking the target (no)");
-
+	fi_param_define(&rp_prov, "native", FI_PARAM_BOOL,
+			"let devices FLUSH over those where they can (yes)");
 	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
 			"commit every write to files and persistent memory, "
 			"for programs that do not ask for it (no)");
@@ -158,6 +160,7 @@ static void params_read(void)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
 	cost_read();
 	fi_param_get_bool(&rp_prov, "connect", &rp_params.connect);
+	fi_param_get_bool(&rp_prov, "native", &rp_params.native);
 	fi_param_get_bool(&rp_prov, "commit_writes", &rp_params.commit_writes);
 	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);
 	fi_param_get_bool(&rp_prov, "allow_force_granularity",

@@ -179,7 +179,7 @@ static int plan_write(struct rp_conn *c, struct rp_slot *s,
 		return 2;
 	}
 	ops[1] = (struct rp_cep_op){
-		.kind = RP_CEP_READ,
+		.kind = way->flush ? RP_CEP_FLUSH : RP_CEP_READ,
 		.buf = &set->landing,
 		.len = way->fence_len,
 		.desc = set->landing_mr.desc,

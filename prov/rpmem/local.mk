@@ -42,10 +42,12 @@ rpmem_sources = \
 	prov/rpmem/xport.c
 
 if HAVE_RDMACM
-rpmem_sources += prov/rpmem/cep_verbs.c
+rpmem_sources += prov/rpmem/cep_verbs.c prov/rpmem/cep_verbs_flush.c \
+	prov/rpmem/cep_verbs_flush.h
 rpmem_libs = $(RDMACM_LIBS)
 else
-EXTRA_DIST += prov/rpmem/cep_verbs.c
+EXTRA_DIST += prov/rpmem/cep_verbs.c prov/rpmem/cep_verbs_flush.c \
+	prov/rpmem/cep_verbs_flush.h
 rpmem_libs =
 endif
 

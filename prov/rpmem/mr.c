@@ -17,6 +17,7 @@ struct rp_mr {
 	bool served; /* the agent knows it */
 	uint64_t access;
 	struct rp_cep_mr there; /* for connections of our own, once they are */
+	bool flushed;		/* ... and their queue pairs may FLUSH it */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* dom->pmems, while served */
 };
@@ -202,30 +203,54 @@ static int make_key(struct rp_mr *mr)
 	return 0;
 }
 
+/* With the right to FLUSH it, where that is its method and can be had. */
+static int reg_there(struct rp_mr *mr, struct rp_conns *set)
+{
+	const struct rp_region *r = &mr->region;
+	int ret;
+
+	if (r->choice.method == RP_METHOD_NATIVE && set->attr.native) {
+		ret = rp_conns_reg(set, r->base, r->len,
+				   mr->access | RP_CEP_FLUSHED, &mr->there);
+		mr->flushed = !ret;
+		if (!ret)
+			return 0;
+		RP_WARN(MR,
+			"the device does not FLUSH this region (%s): the "
+			"agent is asked\n",
+			fi_strerror(-ret));
+	}
+	return rp_conns_reg(set, r->base, r->len, mr->access, &mr->there);
+}
+
 int rp_mr_link(const struct rp_region *r, struct rp_conns *set,
-	       struct rp_mr **out, uint64_t *there, uint64_t *at)
+	       struct rp_mr **out, struct rp_wire_offer *m)
 {
 	struct rp_mr *mr =
 		rp_container_of((struct rp_region *)r, struct rp_mr, region);
-	int ret = 0;
+	int ret = mr->there.handle ? 0 : reg_there(mr, set);
 
-	if (!mr->there.handle)
-		ret = rp_conns_reg(set, r->base, r->len, mr->access,
-				   &mr->there);
 	if (ret) {
 		RP_WARN(MR, "a region for connections of our own: %s\n",
 			fi_strerror(-ret));
 		return ret;
 	}
+	if (m->method == RP_METHOD_NATIVE && !mr->flushed)
+		return -FI_EOPNOTSUPP;
 	*out = mr;
-	*there = mr->there.key;
-	*at = set->attr.virtual ? (uintptr_t)r->base : 0;
+	m->there = mr->there.key;
+	m->at = set->attr.virtual ? (uintptr_t)r->base : 0;
 	return 0;
 }
 
-static struct rp_caps_cfg caps_cfg(void)
+static struct rp_caps_cfg caps_cfg(const struct rp_dom *dom)
 {
+	const struct rp_conns *set = dom->conns;
+
 	return (struct rp_caps_cfg){
+		.native = !set		     ? RP_UNKNOWN
+			  : set->attr.native ? RP_YES
+					     : RP_NO,
 		.trust_fs = rp_params.trust_fs,
 		.emulate = rp_params.emulate,
 		.allow_force_granularity = rp_params.allow_force_granularity,
@@ -253,7 +278,7 @@ static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	r->addr = dom->base_info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)r->base
 			  : 0;
-	ret = rp_host_facts(caps_cfg(), dom->fabric->base_name,
+	ret = rp_host_facts(caps_cfg(dom), dom->fabric->base_name,
 			    dom->base_info->domain_attr->name,
 			    rp_params.operator_file, r->base, r->len, &r->facts,
 			    r->why);
@@ -324,7 +349,7 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 /* The program has not asked: what is a file is meant to last all the same. */
 static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
-	const struct rp_caps_cfg cfg = caps_cfg();
+	const struct rp_caps_cfg cfg = caps_cfg(mr->dom);
 	enum rp_lasts lasts = RP_LASTS_NOT, here;
 	char why[WHY_ROOM];
 	int ret = 0;

@@ -62,6 +62,7 @@ struct rp_params {
 	size_t inline_max; /* bytes of a durable write that is one message */
 	uint64_t spin_ns;  /* looks go on for so long before a sleep */
 	int connect;	   /* connections of our own */
+	int native;	   /* ... that FLUSH, where devices do */
 	int commit_writes; /* for programs that do not ask */
 	const struct rp_cost *measured; /* figures of this machine, or NULL */
 };

@@ -527,6 +527,7 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		.own = ep->dom->own,
 		.cost = rp_params.measured,
 		.links = ep->dom->conns && !ep->keeps_order,
+		.native = ep->dom->conns && ep->dom->conns->attr.native,
 	};
 	int ret = rp_xport_activate(ep, false);
 
@@ -540,6 +541,8 @@ int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out)
 		attr.own &= attr.forced == RP_METHOD_DELIVERY ||
 			    attr.forced == RP_METHOD_FENCE;
 		attr.links &= rp_method_linked(attr.forced);
+		/* What it would not use is not to be offered. */
+		attr.native &= attr.forced == RP_METHOD_NATIVE;
 	}
 	ret = rp_initiator_new(&attr, &ep->xport, &ep->initiator);
 out:

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What the kernel writes back for durable writes of the provider's. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "functional/pair.h"
+
+/*
+ * Two processes over RPMEM_BASE, which is verbs; the pool is a huge page of a
+ * devdax device. Each case stands in the kernel's trace between two marks that
+ * flush.sh reads: what is to be written back, in bytes of the pool, and how it
+ * ended. Usage: native METHOD MARKER
+ */
+
+enum {
+	PAGE = 4096,
+	FAR = 256 << 10, /* where connections are woken */
+	BIG = 200000,
+};
+
+static const char *expected;
+static FILE *marker;
+static struct fi_rpmem_ops *ops;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+static char buf[BIG];
+
+static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vfprintf(marker, fmt, ap);
+	va_end(ap);
+	MUST(fflush(marker));
+}
+
+static ssize_t post(struct side *s, const struct card *peer, size_t at,
+		    size_t len, uint64_t flags)
+{
+	struct iovec iov = {buf, len};
+	struct fi_rma_iov rma = {peer->pool_addr + at, len, peer->pool_key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = buf,
+	};
+
+	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
+}
+
+static int ended(struct side *s)
+{
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+static void query(struct side *s, const struct card *peer,
+		  struct fi_rpmem_attr *attr)
+{
+	*attr = (struct fi_rpmem_attr){.size = sizeof(*attr)};
+	MUST(ops->query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+			attr));
+}
+
+/* Until durable writes go over a connection of our own. */
+static bool link_up(struct side *s, const struct card *peer, const char *words)
+{
+	struct fi_rpmem_attr attr;
+
+	for (int i = 0; i < 1000; i++) {
+		query(s, peer, &attr);
+		if (strstr(attr.why, "durable writes go over a connection"))
+			break;
+		POST(s, post(s, peer, FAR, 8, FI_COMMIT_COMPLETE));
+		ended(s);
+		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+	}
+	printf("# %s\n", attr.why);
+	return strstr(attr.why, words);
+}
+
+static void end(const char *name, int status)
+{
+	mark("end %s %d", status ? "wrong:" : "right:", status);
+	tap_ok(!status, "%s, ends", name);
+}
+
+/* What the device is to write back; nothing where the agent does. */
+static void durable(struct side *s, const struct card *peer, size_t at,
+		    size_t len, const char *name)
+{
+	mark("begin %zu %zu %s", at, strcmp(expected, "native") ? 0 : len,
+	     name);
+	POST(s, post(s, peer, at, len, FI_COMMIT_COMPLETE));
+	end(name, ended(s));
+}
+
+static void plain(struct side *s, const struct card *peer)
+{
+	mark("begin %u 0 a write without a commit", PAGE);
+	POST(s, post(s, peer, PAGE, 64, 0));
+	end("a write without a commit", ended(s));
+}
+
+/* Both are under way at once. */
+static void two(struct side *s, const struct card *peer)
+{
+	int st;
+
+	mark("begin %u %u two at once", 20 * PAGE,
+	     strcmp(expected, "native") ? 0 : 2 * PAGE);
+	POST(s, post(s, peer, 20 * PAGE, PAGE, FI_COMMIT_COMPLETE));
+	POST(s, post(s, peer, 21 * PAGE, PAGE, FI_COMMIT_COMPLETE));
+	st = ended(s);
+	st = st ? st : ended(s);
+	end("two at once", st);
+}
+
+/* What came over the base's connection no FLUSH of ours is behind. */
+static void commit(struct side *s, const struct card *peer)
+{
+	const struct fi_rma_iov r[] = {
+		{peer->pool_addr + 30 * PAGE, 8, peer->pool_key},
+		{peer->pool_addr + 40 * PAGE, 8, peer->pool_key},
+	};
+
+	mark("begin %u 0 a commit of two ranges", 30 * PAGE);
+	for (int i = 0; i < 2; i++) {
+		POST(s, post(s, peer, (size_t)(30 + 10 * i) * PAGE, 8, 0));
+		ended(s);
+	}
+	POST(s, fi_rpmem_commit(s->ep, r, 2, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, buf));
+	end("a commit of two ranges", ended(s));
+}
+
+static void target(struct side *s, const struct card *peer)
+{
+	side_insert(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+}
+
+static void initiator(struct side *s, const struct card *peer)
+{
+	const bool native = !strcmp(expected, "native");
+
+	pair_meet(s);
+	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
+	memset(buf, 0x5a, sizeof(buf));
+	tap_ok(link_up(s, peer, native ? "the device's FLUSH" : "no FLUSH"),
+	       "says whether the device does it");
+	durable(s, peer, 0, 1, "one byte");
+	durable(s, peer, PAGE - 4, 8, "8 bytes in two pages");
+	durable(s, peer, 3 * PAGE, PAGE, "a page");
+	durable(s, peer, 5 * PAGE + 100, 2 * PAGE, "three pages in part");
+	durable(s, peer, 8 * PAGE, 64, "a line");
+	plain(s, peer);
+	two(s, peer);
+	commit(s, peer);
+	durable(s, peer, 60 * PAGE + 1, BIG, "many pages");
+	pair_meet(s);
+}
+
+int main(int argc, char **argv)
+{
+	const struct pair_opts o = {0};
+
+	if (argc != 3 || !(marker = fopen(argv[2], "w")))
+		return 99;
+	expected = argv[1];
+	pair_run(&o, &o, target, initiator);
+	return tap_done();
+}
