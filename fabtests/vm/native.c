@@ -15,11 +15,9 @@
  * ended. Usage: native METHOD MARKER
  */
 
-enum {
-	PAGE = 4096,
-	FAR = 256 << 10, /* where connections are woken */
-	BIG = 200000,
-};
+#define PAGE ((size_t)4096)
+#define FAR  (128 * PAGE) /* where connections are woken */
+#define BIG  200000
 
 static const char *expected;
 static FILE *marker;
@@ -103,7 +101,7 @@ static void durable(struct side *s, const struct card *peer, size_t at,
 
 static void plain(struct side *s, const struct card *peer)
 {
-	mark("begin %u 0 a write without a commit", PAGE);
+	mark("begin %zu 0 a write without a commit", PAGE);
 	POST(s, post(s, peer, PAGE, 64, 0));
 	end("a write without a commit", ended(s));
 }
@@ -113,7 +111,7 @@ static void two(struct side *s, const struct card *peer)
 {
 	int st;
 
-	mark("begin %u %u two at once", 20 * PAGE,
+	mark("begin %zu %zu two at once", 20 * PAGE,
 	     strcmp(expected, "native") ? 0 : 2 * PAGE);
 	POST(s, post(s, peer, 20 * PAGE, PAGE, FI_COMMIT_COMPLETE));
 	POST(s, post(s, peer, 21 * PAGE, PAGE, FI_COMMIT_COMPLETE));
@@ -130,9 +128,9 @@ static void commit(struct side *s, const struct card *peer)
 		{peer->pool_addr + 40 * PAGE, 8, peer->pool_key},
 	};
 
-	mark("begin %u 0 a commit of two ranges", 30 * PAGE);
+	mark("begin %zu 0 a commit of two ranges", 30 * PAGE);
 	for (int i = 0; i < 2; i++) {
-		POST(s, post(s, peer, (size_t)(30 + 10 * i) * PAGE, 8, 0));
+		POST(s, post(s, peer, (30 + 10 * (size_t)i) * PAGE, 8, 0));
 		ended(s);
 	}
 	POST(s, fi_rpmem_commit(s->ep, r, 2, s->peer, FI_RPMEM_DURABLE,
