@@ -70,7 +70,7 @@ suite() {
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
 	case $1 in
 	fabtests/fault/crash_* | mutations*) crash=$((crash + $5)) ;;
-	fabtests/integration/* | mpich*) mpi=$((mpi + $5)) ;;
+	fabtests/integration/* | mpi*) mpi=$((mpi + $5)) ;;
 	guest*) guest=$((guest + $5)) ;;
 	platform*) other=$((other + $5)) ;;
 	esac
@@ -244,6 +244,12 @@ mpich() {
 	stage "mpich one-sided" "$src/fabtests/integration/mpich_rma.sh" "${what[@]}"
 }
 [ -n "$sanitize" ] || mpich
+
+# MPI jobs whose ranks are killed: by hand five minutes, here what there is time for.
+kills_minutes=0.75
+[ -z "$long" ] || kills_minutes=60
+[ -n "$sanitize" ] || stage "mpi kills" "$src/fabtests/integration/kills.sh" \
+	--build "$build" --minutes "$kills_minutes"
 
 # Real verbs, DAX and both persistence domains.
 guest() {

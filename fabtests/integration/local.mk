@@ -3,6 +3,9 @@ mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh
 TESTS += $(mpi_tests)
 EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
 	fabtests/integration/mpich_rma.sh \
+	fabtests/integration/kills.sh fabtests/integration/mixed.c \
+	fabtests/integration/mixed.h fabtests/integration/mixed_direct.c \
+	fabtests/integration/mixed_notes.c \
 	fabtests/integration/mpi_test.h \
 	fabtests/integration/onesided.c fabtests/integration/pt2pt.c \
 	fabtests/integration/window.c

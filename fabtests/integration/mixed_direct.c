@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Commits by libfabric itself, from inside an MPI program, beside MPI's own. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext_rpmem.h>
+
+#include "mixed.h"
+
+struct card {
+	char name[128];
+	uint64_t base, key;
+};
+
+static struct fid_ep *ep;
+static struct fid_cq *cq;
+static struct card cards[MIXED_RANKS];
+static fi_addr_t peers[MIXED_RANKS];
+
+#define MUST(call) must((call), #call)
+
+static void must(ssize_t ret, const char *what)
+{
+	if (ret >= 0)
+		return;
+	fprintf(stderr, "%s: %s\n", what, fi_strerror((int)-ret));
+	MPI_Abort(MPI_COMM_WORLD, 4);
+}
+
+static struct fi_info *ask(void)
+{
+	struct fi_info *hints = fi_allocinfo(), *info;
+
+	if (!hints)
+		must(-FI_ENOMEM, "hints");
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_PMEM;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->mr_mode =
+		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
+	/* A rank that waits in MPI answers all the same. */
+	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
+	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
+	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	fi_freeinfo(hints);
+	return info;
+}
+
+void mixed_direct_open(uint8_t *pool)
+{
+	struct fi_cq_attr cqa = {.format = FI_CQ_FORMAT_CONTEXT};
+	struct fi_av_attr ava = {.type = FI_AV_TABLE};
+	uint8_t *half = pool + MIXED_WINDOW;
+	struct fid_domain *domain;
+	struct fid_fabric *fabric;
+	struct fi_info *i = ask();
+	struct card own = {{0}, 0, 0};
+	size_t len = sizeof(own.name);
+	struct fid_av *av;
+	struct fid_mr *mr;
+	int n;
+
+	MUST(fi_fabric(i->fabric_attr, &fabric, NULL));
+	MUST(fi_domain(fabric, i, &domain, NULL));
+	MUST(fi_cq_open(domain, &cqa, &cq, NULL));
+	MUST(fi_av_open(domain, &ava, &av, NULL));
+	MUST(fi_endpoint(domain, i, &ep, NULL));
+	MUST(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+	MUST(fi_ep_bind(ep, &av->fid, 0));
+	MUST(fi_enable(ep));
+	MUST(fi_getname(&ep->fid, own.name, &len));
+	MUST(fi_mr_reg(domain, half, MIXED_POOL - MIXED_WINDOW, FI_REMOTE_WRITE,
+		       0, 1, FI_RMA_PMEM, &mr, NULL));
+	own.key = fi_mr_key(mr);
+	if (i->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
+		own.base = (uintptr_t)half;
+	fi_freeinfo(i);
+	MPI_Comm_size(MPI_COMM_WORLD, &n);
+	MPI_Allgather(&own, sizeof(own), MPI_BYTE, cards, sizeof(own), MPI_BYTE,
+		      MPI_COMM_WORLD);
+	for (int r = 0; r < n; r++)
+		if (fi_av_insert(av, cards[r].name, 1, &peers[r], 0, NULL) != 1)
+			must(-FI_EADDRNOTAVAIL, "fi_av_insert");
+}
+
+static void wait_for(int completions)
+{
+	struct fi_cq_err_entry err = {0};
+	struct fi_cq_entry done;
+
+	while (completions) {
+		ssize_t n = fi_cq_read(cq, &done, 1);
+		int sees;
+
+		if (n == 1) {
+			completions--;
+		} else if (n == -FI_EAVAIL) {
+			fi_cq_readerr(cq, &err, 0);
+			fprintf(stderr, "a commit: %s\n",
+				fi_cq_strerror(cq, err.prov_errno, err.err_data,
+					       NULL, 0));
+			MPI_Abort(MPI_COMM_WORLD, 4);
+		} else if (n != -FI_EAGAIN) {
+			must(n, "fi_cq_read");
+		}
+		/* The others' windows and messages go on meanwhile. */
+		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &sees,
+			   MPI_STATUS_IGNORE);
+	}
+}
+
+void mixed_direct_write(int to, const void *from, size_t len, size_t place,
+			int apart)
+{
+	struct fi_rma_iov range = {cards[to].base + place - MIXED_WINDOW, len,
+				   cards[to].key};
+	struct iovec iov = {(void *)(uintptr_t)from, len};
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = peers[to],
+		.rma_iov = &range,
+		.rma_iov_count = 1,
+	};
+	ssize_t n;
+
+	while ((n = fi_writemsg(ep, &msg,
+				FI_COMPLETION |
+					(apart ? 0 : FI_COMMIT_COMPLETE))) ==
+	       -FI_EAGAIN)
+		fi_cq_read(cq, NULL, 0);
+	must(n, "fi_writemsg");
+	if (!apart) {
+		wait_for(1);
+		return;
+	}
+	while ((n = fi_rpmem_commit(ep, &range, 1, peers[to], FI_RPMEM_DURABLE,
+				    FI_RPMEM_CLASS_DEFAULT, NULL, NULL)) ==
+	       -FI_EAGAIN)
+		fi_cq_read(cq, NULL, 0);
+	must(n, "fi_rpmem_commit");
+	wait_for(2);
+}
