@@ -20,6 +20,11 @@ uint64_t rp_host_now(void)
 	return rp_host_sim.now();
 }
 
+uint64_t rp_host_tick(void)
+{
+	return rp_host_sim.now();
+}
+
 int rp_host_random(void *buf, size_t len)
 {
 	rp_host_sim.random(buf, len);

@@ -21,7 +21,7 @@ static struct rp_conn *conn_new(struct rp_conns *set)
 	if (!c)
 		return NULL;
 	c->set = set;
-	c->born = rp_host_now();
+	c->born = rp_domain_now(set->dom);
 	LIST_INSERT_HEAD(&set->all, c, link);
 	set->n++;
 	set->half++;

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "rpmem/conn.h"
-#include "rpmem/host.h"
 
 /*
  * To look costs a system call. Where nothing was posted lately and so often
@@ -207,7 +206,7 @@ static bool read_event(struct rp_conns *set)
 
 static void read_events(struct rp_conns *set)
 {
-	const uint64_t t = rp_host_now();
+	const uint64_t t = rp_domain_now(set->dom);
 	struct rp_conn *c, *next;
 
 	if (!set->half && t < set->looked + LOOK_NS)

@@ -16,6 +16,14 @@ uint64_t rp_host_now(void)
 	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
+uint64_t rp_host_tick(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
 int rp_host_random(void *buf, size_t len)
 {
 	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -errno;

@@ -18,6 +18,12 @@
 
 /* Monotonic, ns. */
 uint64_t rp_host_now(void);
+/*
+ * The same clock as it was when the kernel last looked at it, some ms ago.
+ * Where the clock is no register of the CPU, to read it takes longer than a
+ * fence.
+ */
+uint64_t rp_host_tick(void);
 /* Bits that a peer cannot guess. 0 or -errno. */
 int rp_host_random(void *buf, size_t len);
 /*

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "rpmem/cm.h"
-#include "rpmem/host.h"
 
 /* Keys of the program's regions have 32 bits (mr.c). */
 #define MAILBOX_KEYS (1ull << 63)
@@ -256,7 +255,7 @@ static bool is_gone(struct rp_ep *ep)
 		return true;
 	if (!rp_mail_waits(ep))
 		return false;
-	now = rp_host_now();
+	now = rp_domain_now(ep->dom);
 	if (now < ep->mail->probed + PROBE_NS)
 		return false;
 	ep->mail->probed = now;

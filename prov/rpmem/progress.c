@@ -37,12 +37,29 @@ static void take_kick(struct rp_dom *dom)
 	eventfd_read(dom->kick_fd, &v);
 }
 
+static bool armed(const struct rp_dom *dom)
+{
+	return dom->timer_due && dom->timer_due != UINT64_MAX;
+}
+
+static uint64_t not_before(struct rp_dom *dom, uint64_t t)
+{
+	if (t > dom->clock)
+		dom->clock = t;
+	return dom->clock;
+}
+
+uint64_t rp_domain_now(struct rp_dom *dom)
+{
+	return not_before(dom, armed(dom) ? rp_host_now() : rp_host_tick());
+}
+
+/* What the timer woke somebody for is due from then on. */
 static void take_timer(struct rp_dom *dom)
 {
 	uint64_t v;
 
-	if (dom->timer_due == UINT64_MAX || !dom->timer_due ||
-	    rp_host_now() < dom->timer_due)
+	if (!armed(dom) || not_before(dom, rp_host_now()) < dom->timer_due)
 		return;
 	if (read(dom->timer_fd, &v, sizeof(v)) == sizeof(v))
 		dom->timer_due = UINT64_MAX;
@@ -101,7 +118,7 @@ void rp_domain_progress(struct rp_dom *dom)
 void rp_domain_arm(struct rp_dom *dom, bool soon)
 {
 	uint64_t due = rp_agent_deadline(dom->agent), d, gone = UINT64_MAX;
-	const uint64_t now = rp_host_now();
+	const uint64_t now = not_before(dom, rp_host_now());
 	struct itimerspec t = {0};
 	struct rp_ep *ep;
 

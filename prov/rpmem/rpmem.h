@@ -272,7 +272,8 @@ struct rp_dom {
 #define RP_NOT_QUICK SIZE_MAX
 	atomic_size_t quick_count;
 	uint64_t timer_due;
-	uint64_t came; /* how often a queue of the base's had something */
+	uint64_t clock; /* what rp_domain_now() has said, or more */
+	uint64_t came;	/* how often a queue of the base's had something */
 
 	/* FI_PROGRESS_AUTO only. */
 	pthread_t thread;
@@ -508,6 +509,11 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* --- progress.c --- */
 
+/*
+ * With the lock: the time for deadlines and for looks that are due. Never goes
+ * back, and may be some ms late as long as nobody sleeps until one of them.
+ */
+uint64_t rp_domain_now(struct rp_dom *dom);
 /* With the lock: everything that is due, on every CQ of the domain. */
 void rp_domain_progress(struct rp_dom *dom);
 /* Of it, what connections of our own bring. True: something has ended. */

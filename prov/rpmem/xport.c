@@ -99,7 +99,7 @@ void rp_xport_unsend(struct rp_slot *s)
 
 uint64_t rp_xport_now(struct rp_xport *x)
 {
-	return rp_host_now();
+	return rp_domain_now(ep_of(x)->dom);
 }
 
 static int send_buffered(struct rp_ep *ep, uint64_t peer, const void *msg,
@@ -445,7 +445,7 @@ int rp_xport_activate(struct rp_ep *ep, bool serve)
  */
 void rp_xport_look(struct rp_ep *ep)
 {
-	uint64_t now = rp_host_now();
+	uint64_t now = rp_domain_now(ep->dom);
 	ssize_t ret;
 
 	if (now < ep->recv_looked + LOOK_NS)
