@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the provider would find out about memory, told by this environment. */
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "core/operator.h"
@@ -20,6 +21,18 @@ int rp_facts_flag(const char *name)
 struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why)
 {
 	return rp_method_pick(facts, getenv("FI_OFI_RPMEM_METHOD"), why);
+}
+
+/* What only a domain that is open can find out, and the peer's. */
+static const char *native_why(const char *base)
+{
+	if (!base || strncasecmp(base, "verbs", strlen("verbs")))
+		return "the base has no queue pairs, which is what FLUSHes";
+	if (!rp_facts_flag("FI_OFI_RPMEM_CONNECT"))
+		return "FI_OFI_RPMEM_CONNECT is off, and ofi_rxm's queue pairs "
+		       "are not reachable";
+	return "found out where a domain is open; devices of both ends must "
+	       "have FLUSH";
 }
 
 int rp_facts_look(const char *base, const char *device, const void *addr,
@@ -47,6 +60,7 @@ int rp_facts_look(const char *base, const char *device, const void *addr,
 	cfg.placement_why = nic->placement_why;
 	cfg.fence_why = nic->fence_why;
 	cfg.told_why = nic->told_why;
+	cfg.native_why = native_why(base);
 	cfg.op = op;
 	ret = rp_caps_explain(&cfg, addr, len, facts, why, src);
 	rp_operator_free(op);

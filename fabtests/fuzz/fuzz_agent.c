@@ -709,6 +709,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.max_jobs = JOBS,
 		.no_worker = true,
 		.links = true,
+		.native = true,
 	};
 	struct fuzz_in in = {data, size};
 

@@ -60,6 +60,7 @@ static struct write writes[WRITES];
 static struct linked linked[LINKED];
 static struct conn conns[PEERS];
 static enum rp_method method; /* of the regions, as their keys say */
+static bool native;	      /* this end's device FLUSHes */
 /* The last messages that it sent: what an answer can be made to fit. */
 static struct {
 	uint64_t peer;
@@ -312,6 +313,7 @@ static void link_post(unsigned int i, uint8_t v)
 	    !rp_link_may(p, g.key, g.addr, g.len, attr.required, &way))
 		return;
 	MUST(way.conn == &conns[i] && conns[i].peer == p && conns[i].up);
+	MUST(!way.flush || (native && way.fence_len == g.len && !way.asks));
 	if (!way.asks || rp_commit_reserve(p, &attr, &rc))
 		return;
 	*c = (struct commit){
@@ -394,7 +396,7 @@ static void link_offer(struct fuzz_in *f, uint8_t v)
 	int len;
 
 	if (!m.status) {
-		m.method = RP_METHOD_AGENT_CLWB;
+		m.method = how & 16 ? RP_METHOD_NATIVE : RP_METHOD_AGENT_CLWB;
 		m.class = (how >> 2 & 3) % 3;
 		m.addr_len = m.secret = 1;
 		m.length = 1 << 20;
@@ -610,6 +612,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.max_commits = AT_ONCE,
 		.ordered = how & 1,
 		.links = how & 2,
+		.native = how & 8,
 		.store_max = how & 4 ? 64 : 0,
 	};
 
@@ -623,6 +626,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(linked, 0, sizeof(linked));
 	memset(conns, 0, sizeof(conns));
 	method = attr.links ? RP_METHOD_AGENT_CLWB : RP_METHOD_AGENT_MSYNC;
+	native = attr.native;
 	memset(lives, 0, sizeof(lives));
 	memset(hello_cookie, 0, sizeof(hello_cookie));
 	MUST(!rp_initiator_new(&attr, &x, &in));

@@ -30,6 +30,66 @@ Test(pmsim, cpu_stores_through_the_model)
 	done();
 }
 
+/* A read with that flag brings nothing, and writes back its range. */
+static void flushes(enum model_place place, unsigned int levels, int want)
+{
+	const struct model_cfg mc = {
+		.kind = MODEL_DAX_SYNC,
+		.domain = MODEL_ADR,
+		.place = place,
+		.levels = levels,
+	};
+	uint64_t values[MODEL_VALUES];
+	char *pm = modelled(&plain, &mc);
+	struct fi_rma_iov rma = {b.addr, 8, b.key};
+	const struct fi_msg_rma m = {
+		.addr = a_to_b,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = &ctx[1],
+	};
+	struct fi_cq_err_entry e = {0};
+	bool lost;
+
+	MUST(fi_inject_write(a.ep, "flushed", 8, a_to_b, b.addr, b.key));
+	MUST(fi_inject_write(a.ep, "another", 8, a_to_b, b.addr + 64, b.key));
+	MUST(fi_readmsg(a.ep, &m, FI_COMPLETION | PMSIM_FLUSH));
+	sim_deliver_all();
+	node_poke(&b);
+	sim_deliver_all();
+	node_poke(&a);
+	if (want) {
+		cr_assert_eq(fi_cq_readerr(a.cq, &e, 0), 1);
+		cr_assert_eq(e.op_context, &ctx[1]);
+		cr_assert_eq(e.err, want);
+	} else {
+		node_expect(&a, &ctx[1], NULL);
+		cr_assert_eq(model_after_cut(sim->model(1), pm, values, &lost),
+			     1);
+		cr_assert_eq(memcmp(values, "flushed", 8), 0);
+		cr_assert_eq(
+			model_after_cut(sim->model(1), pm + 64, values, &lost),
+			2);
+	}
+	cr_assert_eq(fi_writemsg(a.ep, &m, PMSIM_FLUSH), -FI_EBADFLAGS);
+	done();
+}
+
+Test(pmsim, flush_by_the_nic)
+{
+	flushes(MODEL_DMA_CACHE, MODEL_VISIBLE | MODEL_PERSISTENT, 0);
+}
+
+Test(pmsim, flush_by_the_kernel)
+{
+	flushes(MODEL_CPU_KERNEL, 0, 0);
+}
+
+Test(pmsim, flush_by_nobody)
+{
+	flushes(MODEL_DMA_CACHE, MODEL_VISIBLE, FI_EACCES);
+}
+
 Test(pmsim, nic_places_by_itself)
 {
 	static const struct model_cfg mc = {
