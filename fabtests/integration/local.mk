@@ -1,5 +1,6 @@
 # Programs that know nothing of us: MPI.
-mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh
+mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh \
+	fabtests/integration/persist.sh
 TESTS += $(mpi_tests)
 EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
 	fabtests/integration/mpich_rma.sh \
@@ -7,5 +8,5 @@ EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
 	fabtests/integration/mixed.h fabtests/integration/mixed_direct.c \
 	fabtests/integration/mixed_notes.c \
 	fabtests/integration/mpi_test.h \
-	fabtests/integration/onesided.c fabtests/integration/pt2pt.c \
+	fabtests/integration/onesided.c fabtests/integration/persist.c fabtests/integration/pt2pt.c \
 	fabtests/integration/window.c
