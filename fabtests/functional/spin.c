@@ -34,7 +34,7 @@ static long sleeps(void)
 
 static void serve(struct side *s, const struct card *peer)
 {
-	long before;
+	long before, naps = 0;
 
 	side_insert(s, peer);
 	pair_meet(s);
@@ -44,8 +44,8 @@ static void serve(struct side *s, const struct card *peer)
 		if (s->o.sleeps)
 			fi_cq_sread(s->cq, &e, 1, NULL, 50);
 		else
-			usleep(50000); /* its thread serves */
-	atomic_store(&seen->slept, sleeps() - before);
+			naps += !usleep(50000); /* its thread serves */
+	atomic_store(&seen->slept, sleeps() - before - naps);
 	pair_meet(s);
 }
 
