@@ -212,6 +212,15 @@ Test(method_force, words)
 			      "here: placement is dma-cache");
 	cr_assert(strstr(c.remedy, "state in the operator's file"), "%s",
 		  c.remedy);
+	c = pick(&dax, "native");
+	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=native makes nothing "
+			      "durable here: native is unknown");
+	cr_assert(strstr(c.remedy, "devices with FLUSH"), "%s", c.remedy);
+	dax.native = RP_YES;
+	cr_assert_eq(pick(&dax, "native").method, RP_METHOD_NATIVE);
+	cr_assert_eq(pick(&dax, NULL).method, RP_METHOD_NATIVE);
+	cr_assert_eq(pick(&dax, "agent-clwb").method, RP_METHOD_AGENT_CLWB);
+	dax.native = RP_NO;
 	dax.told = RP_NO;
 	pick(&dax, "fence");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "

@@ -154,7 +154,8 @@ static const struct {
 	{tells_breaks,
 	 "Use a base provider that tells when a connection broke, and gives no "
 	 "key twice: then a read fence is enough. None of today does."},
-	{native, "Use adapters with persistent FLUSH at both ends."},
+	{native, "Use adapters with persistent FLUSH at both ends, and "
+		 "FI_OFI_RPMEM_CONNECT=1."},
 };
 
 struct rp_advice rp_method_advice(const struct rp_facts *facts,

@@ -118,6 +118,9 @@ struct rp_choice rp_method_pick(const struct rp_facts *facts,
 	static const char state[] =
 		"Unset " PARAMETER ", or state in the operator's file "
 		"(FI_OFI_RPMEM_OPERATOR) what is true and cannot be seen.";
+	static const char devices[] =
+		"Unset " PARAMETER ", or use devices with FLUSH and "
+		"FI_OFI_RPMEM_CONNECT=1 at both ends.";
 	struct rp_choice first = rp_method_best(facts, RP_METHODS_BUILT), c;
 	enum rp_method m;
 	unsigned int lacks;
@@ -142,6 +145,8 @@ struct rp_choice rp_method_pick(const struct rp_facts *facts,
 	name_lacks(facts, lacks, text, sizeof(text));
 	snprintf(why, RP_WHY_LEN,
 		 PARAMETER "=%s makes nothing durable here: %s", forced, text);
+	if (lacks == LACK_NATIVE)
+		return refuse(c, devices);
 	return refuse(c, can_be_stated(facts, lacks) ? state : unset);
 }
 
