@@ -145,20 +145,30 @@ fabtests_functional_roles_LDADD = $(FABRIC_LIBS)
 
 # Programs that cannot tell the provider from its base.
 check_PROGRAMS += fabtests/functional/invisible
-fabtests_functional_invisible_SOURCES = \
-	fabtests/functional/invisible.c fabtests/functional/invisible.h \
+invisible_parts = fabtests/functional/invisible.h \
 	fabtests/functional/invisible_offer.c \
 	fabtests/functional/invisible_plan.c \
 	fabtests/functional/invisible_plan_io.c \
 	fabtests/functional/invisible_post.c \
 	fabtests/functional/invisible_run.c \
-	fabtests/functional/invisible_side.c \
-	fabtests/functional/invisible_side.h \
 	fabtests/functional/invisible_steps.c \
 	fabtests/functional/invisible_trace.c \
 	fabtests/functional/invisible_world.c
+fabtests_functional_invisible_SOURCES = fabtests/functional/invisible.c \
+	fabtests/functional/invisible_side.c \
+	fabtests/functional/invisible_side.h $(invisible_parts)
 fabtests_functional_invisible_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_invisible_LDADD = $(FABRIC_LIBS) -lpthread
+# The same with connected endpoints.
+check_PROGRAMS += fabtests/functional/invisible_conn
+fabtests_functional_invisible_conn_SOURCES = \
+	fabtests/functional/invisible_conn.c \
+	fabtests/functional/invisible_conn.h \
+	fabtests/functional/invisible_conn_post.c \
+	fabtests/functional/invisible_conn_world.c $(invisible_parts)
+fabtests_functional_invisible_conn_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_invisible_conn_LDADD = $(FABRIC_LIBS) -lpthread
+TESTS += fabtests/functional/invisible_conn
 TESTS += fabtests/functional/invisible.sh
 EXTRA_DIST += fabtests/functional/invisible.sh \
 	fabtests/functional/invisible_planted

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Random programs with connected endpoints, on the bare base and over it: they
+ * see the same, while commits go on beside them. */
+#include <argp.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "functional/invisible_conn.h"
+
+static const char *where;
+
+/* --- a program --- */
+
+static bool all_over(void)
+{
+	for (int i = 0; i < nops; i++)
+		if (ops[i].got < ops[i].expect)
+			return false;
+	for (int k = 0; k < 2; k++)
+		for (int c = 0; c < nconns; c++)
+			if (side[k].end[c].data < side[k].end[c].data_due)
+				return false;
+	return true;
+}
+
+static void settle(void)
+{
+	struct inv_patience p = inv_patience();
+
+	while (!all_over() && inv_patient(&p))
+		poll_all();
+	for (int i = 0; i < 3; i++)
+		poll_all();
+	if (!all_over()) {
+		stuck = true;
+		saw("it does not end: %s\n", where);
+	}
+}
+
+static void round_of(int c)
+{
+	int k = (int)inv_below(&rng, 2), n = 1 + (int)inv_below(&rng, 5);
+	bool late = inv_chance(&rng, 30);
+
+	if (inv_chance(&rng, 60))
+		traffic(c, (int)inv_below(&rng, 2));
+	switch (inv_below(&rng, 4)) {
+	case 0:
+	case 1:
+		where = "messages";
+		for (int i = 0; i < n && !late; i++)
+			post_recv(c, !k);
+		for (int i = 0; i < n; i++) {
+			post_send(c, k);
+			if (inv_chance(&rng, 20))
+				traffic(c, (int)inv_below(&rng, 2));
+		}
+		for (int i = 0; i < n && late; i++)
+			post_recv(c, !k);
+		break;
+	case 2:
+		where = "writes";
+		while (n--)
+			post_write(c, k);
+		break;
+	default:
+		where = "reads";
+		/* By another connection, it may be: before, and not yet. */
+		settle();
+		while (n--)
+			post_read(c, k);
+		settle();
+	}
+	if (inv_chance(&aside, 50))
+		poll_all();
+}
+
+/* A receive that nothing comes for. */
+static void cancel(int c)
+{
+	int k = (int)inv_below(&rng, 2);
+	struct op *o = &ops[nops];
+
+	settle();
+	where = "cancel";
+	post_recv(c, k);
+	o->expect = 1;
+	saw("cancel: %zd\n", (ssize_t)fi_cancel(&side[k].end[c].ep->fid, o));
+	settle();
+}
+
+static void counters(void)
+{
+	for (int k = 0; k < 2; k++)
+		for (int c = 0; c < nconns; c++)
+			for (int n = 0; n < 4; n++) {
+				struct end *e = &side[k].end[c];
+				uint64_t v;
+
+				if (!e->cntr[n])
+					continue;
+				v = fi_cntr_read(e->cntr[n]) -
+				    (n == 3 ? e->beside : 0);
+				saw("ep%d.%d counter %d: %llu errors %llu\n", k,
+				    c, n, (unsigned long long)v,
+				    (unsigned long long)fi_cntr_readerr(
+					    e->cntr[n]));
+			}
+}
+
+static uint64_t sum_of(const char *p, size_t len)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	while (len--)
+		h = (h ^ (uint8_t)*p++) * 0x100000001b3ull;
+	return h;
+}
+
+static void tell(void)
+{
+	static const char *const names[] = {"recv", "send", "write", "read"};
+
+	for (int i = 0; i < nops; i++) {
+		if (ops[i].kind == BESIDE)
+			continue;
+		saw("%d, %s %u/%u%s of %zu bytes, to end %d times:%s", i,
+		    names[ops[i].kind], ops[i].form, ops[i].which,
+		    ops[i].delivered ? " delivered" : "", ops[i].len,
+		    ops[i].expect, ops[i].saw);
+		if (ops[i].kind == RECV || ops[i].kind == READ)
+			saw(" bytes %#llx",
+			    (unsigned long long)sum_of(ops[i].buf, ops[i].len));
+		saw("\n");
+	}
+	for (int k = 0; k < 2; k++) {
+		for (int c = 0; c < nconns; c++)
+			for (int n = 0; n < ORDERS; n++)
+				saw("ep%d.%d order of %d:%s\n", k, c, n,
+				    side[k].end[c].order[n]);
+		for (int i = 0; i < 2; i++)
+			saw("side %d memory %d: %#llx\n", k, i,
+			    (unsigned long long)sum_of(side[k].mem[i],
+						       TRAFFIC));
+	}
+}
+
+/* Each connection ends in one of the ways that there are. */
+static void end_of(int c)
+{
+	int k = (int)inv_below(&rng, 2);
+	bool says = inv_chance(&rng, 50);
+
+	if (says)
+		saw("shutdown: %d\n", fi_shutdown(side[k].end[c].ep, 0));
+	else
+		MUST(fi_close(&side[k].end[c].ep->fid));
+	if (!says)
+		side[k].end[c].ep = NULL;
+	if (!event(!k, 5000, NULL))
+		saw("side %d is not told\n", !k);
+	while (says && event(k, 0, NULL))
+		;
+}
+
+static void close_program(void)
+{
+	for (int k = 0; k < 2; k++)
+		for (int c = 0; c < nconns; c++) {
+			struct side *s = &side[k];
+			struct end *e = &s->end[c];
+
+			if (e->ep)
+				MUST(fi_close(&e->ep->fid));
+			for (int n = 0; n < 4; n++)
+				if (e->cntr[n])
+					MUST(fi_close(&e->cntr[n]->fid));
+			if (s->rx[c] != s->tx[c])
+				MUST(fi_close(&s->rx[c]->fid));
+			MUST(fi_close(&s->tx[c]->fid));
+		}
+}
+
+static void program(void)
+{
+	static const enum fi_cq_format formats[] = {
+		FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_DATA,
+		FI_CQ_FORMAT_TAGGED};
+	int rounds = 2 + (int)inv_below(&rng, 10);
+
+	nops = 0;
+	used = 0;
+	text_len = 0;
+	slot = 0;
+	nconns = 1 + (int)inv_below(&rng, CONNS);
+	listener = (int)inv_below(&rng, 2);
+	for (int k = 0; k < 2; k++) {
+		struct side *s = &side[k];
+		bool waits = inv_chance(&rng, 30), apart = inv_chance(&rng, 50);
+
+		memset(s->end, 0, sizeof(s->end));
+		memset(s->mem[0], 0, TRAFFIC);
+		memset(s->mem[1], 0, TRAFFIC);
+		s->format = formats[inv_below(&rng, 4)];
+		for (int c = 0; c < nconns; c++) {
+			s->tx[c] = queue(s, waits);
+			s->rx[c] = apart ? queue(s, waits) : s->tx[c];
+		}
+	}
+	for (int c = 0; c < nconns && !stuck; c++) {
+		if (inv_chance(&rng, 10))
+			connect_one(c, true);
+		connect_one(c, false);
+	}
+	while (rounds-- && !stuck) {
+		round_of((int)inv_below(&rng, (uint64_t)nconns));
+		if (inv_chance(&rng, 40))
+			settle();
+		if (inv_chance(&rng, 10))
+			cancel((int)inv_below(&rng, (uint64_t)nconns));
+	}
+	where = "the end";
+	if (!stuck)
+		settle();
+	if (!stuck)
+		counters();
+	for (int c = 0; c < nconns && !stuck; c++)
+		end_of(c);
+	tell();
+	if (!stuck)
+		close_program();
+}
+
+/* --- both --- */
+
+static void put(int fd, const void *p, size_t len)
+{
+	const char *b = p;
+
+	while (len) {
+		ssize_t n = write(fd, b, len);
+
+		if (n <= 0)
+			_exit(4);
+		b += n;
+		len -= (size_t)n;
+	}
+}
+
+static void run(bool over, uint64_t seed, uint64_t from, uint64_t end, int out)
+{
+	layered = over;
+	arena = mmap(NULL, (size_t)OPS * (LONGEST + 64), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (arena == MAP_FAILED)
+		MUST(-errno);
+	for (uint64_t i = from; i < end; i++) {
+		uint32_t len;
+
+		alarm(120);
+		if (i == from || !(i % BATCH)) {
+			rng.s = seed ^ (i / BATCH) * 0xd1342543de82ef95ull;
+			if (i != from)
+				close_batch();
+			open_batch(inv_chance(&rng, 20));
+		}
+		rng.s = (seed + i) * 0x9e3779b97f4a7c15ull;
+		aside.s = seed + i + over;
+		program();
+		len = (uint32_t)text_len;
+		put(out, &len, sizeof(len));
+		put(out, text, len);
+		if (stuck)
+			_exit(0);
+	}
+	close_batch();
+	exit(0);
+}
+
+struct runner {
+	pid_t pid;
+	FILE *in;
+};
+
+static void start(struct runner *r, bool over, uint64_t seed, uint64_t from,
+		  uint64_t end)
+{
+	int fd[2];
+
+	fflush(stdout);
+	if (pipe(fd))
+		MUST(-errno);
+	r->pid = fork();
+	if (!r->pid) {
+		close(fd[0]);
+		run(over, seed, from, end, fd[1]);
+	}
+	close(fd[1]);
+	r->in = fdopen(fd[0], "r");
+}
+
+/* What one program saw; NULL: the runner has ended. */
+static char *next(struct runner *r)
+{
+	uint32_t len;
+	char *t;
+
+	if (fread(&len, sizeof(len), 1, r->in) != 1)
+		return NULL;
+	t = calloc(1, len + 1);
+	if (!t || (len && fread(t, len, 1, r->in) != 1))
+		abort();
+	return t;
+}
+
+static int stop(struct runner *r, bool now)
+{
+	int status = 0;
+
+	fclose(r->in);
+	if (now)
+		kill(r->pid, SIGKILL);
+	waitpid(r->pid, &status, 0);
+	return now ? 0 : status;
+}
+
+/* Lines of a that b does not have. */
+static void print_missing(const char *who, const char *a, const char *b)
+{
+	for (size_t n; *a; a += n) {
+		const char *at = b;
+
+		n = strcspn(a, "\n") + 1;
+		while (at && strncmp(at, a, n)) {
+			at = strchr(at, '\n');
+			at = at && at[1] ? at + 1 : NULL;
+		}
+		if (!at)
+			printf("# %s %.*s", who, (int)n, a);
+	}
+}
+
+static struct options {
+	uint64_t seed, from, programs;
+	bool control;
+} opt = {.programs = 800};
+
+/* Is the base alone the same twice, and are we like one of those? */
+static bool is_the_base(uint64_t i, const char *ours)
+{
+	char *first = NULL, *t;
+	bool steady = true, among = false;
+
+	for (int n = 0; n < 5; n++) {
+		struct runner r;
+
+		start(&r, false, opt.seed, i, i + 1);
+		t = next(&r);
+		stop(&r, true);
+		if (!t)
+			continue;
+		steady = steady && (!first || !strcmp(first, t));
+		among = among || !strcmp(t, ours);
+		if (first)
+			free(t);
+		else
+			first = t;
+	}
+	free(first);
+	return !steady && among;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case 'n':
+		opt.programs = strtoull(arg, NULL, 0);
+		return 0;
+	case 's':
+		opt.seed = strtoull(arg, NULL, 0);
+		return 0;
+	case 'f':
+		opt.from = strtoull(arg, NULL, 0);
+		return 0;
+	case 'c':
+		opt.control = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{"programs", 'n', "N", 0, "how many programs (800)", 0},
+		{"seed", 's', "SEED", 0, "repeat a run (the time)", 0},
+		{"from", 'f', "N", 0, "begin with this program", 0},
+		{"control", 'c', NULL, 0, "the bare base on both sides", 0},
+		{0},
+	};
+	static const struct argp argp = {.options = options, .parser = parse};
+	uint64_t done = 0, differ = 0, unsteady = 0, begun = inv_now_ms();
+	int bad = 0;
+
+	opt.seed = (uint64_t)time(NULL);
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	inv_patience_ms = 10000;
+	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
+	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
+	setenv("FI_OFI_RPMEM_TIMEOUT", "60000", 0);
+	signal(SIGPIPE, SIG_IGN);
+	printf("# --seed %llu\n", (unsigned long long)opt.seed);
+	for (uint64_t i = opt.from; i < opt.from + opt.programs && !bad;) {
+		struct runner a, b;
+		bool again = false;
+
+		start(&a, false, opt.seed, i, opt.from + opt.programs);
+		start(&b, !opt.control, opt.seed, i, opt.from + opt.programs);
+		while (i < opt.from + opt.programs && !again && differ < 10) {
+			char *x = next(&a), *y = next(&b);
+
+			if (!x || !y) {
+				printf("# program %llu: a side ended\n",
+				       (unsigned long long)i);
+				differ++;
+				again = true;
+			} else if (strcmp(x, y)) {
+				if (is_the_base(i, y)) {
+					unsteady++;
+				} else {
+					if (getenv("RPMEM_SHOW"))
+						printf("%s----\n%s", x, y);
+					printf("# program %llu differs\n",
+					       (unsigned long long)i);
+					print_missing("base:", x, y);
+					print_missing("ours:", y, x);
+					differ++;
+				}
+			}
+			free(x);
+			free(y);
+			i++;
+			done++;
+		}
+		again |= differ >= 10;
+		bad |= stop(&a, again) || stop(&b, again);
+		bad |= differ >= 10;
+	}
+	bad |= differ || unsteady * 100 > done;
+	printf("%sok 1 - %llu programs: %llu differ, %llu where the base "
+	       "differs from itself, %.1f s\n1..1\n",
+	       bad ? "not " : "", (unsigned long long)done,
+	       (unsigned long long)differ, (unsigned long long)unsteady,
+	       (double)(inv_now_ms() - begun) / 1000);
+	return bad;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Random programs with connected endpoints: their world, in one process. */
+#ifndef RP_TEST_INVISIBLE_CONN_H
+#define RP_TEST_INVISIBLE_CONN_H
+
+#include "functional/invisible.h"
+
+#define BATCH	25 /* programs that share domains */
+#define CONNS	2
+#define OPS	512
+#define REGION	(1u << 20)
+#define TRAFFIC (REGION / 2) /* from there on the traffic writes */
+#define LONGEST 70000u
+#define TEXT	(1u << 18)
+
+enum kind {
+	RECV,
+	SEND,
+	WRITE,
+	READ,
+	BESIDE, /* traffic: what it sees is not the program's */
+	KINDS,
+	/* When that is acknowledged is the wire's affair. */
+	DELIVERED = KINDS,
+	ORDERS = DELIVERED + KINDS,
+};
+
+struct op {
+	struct fi_context2 context; /* first */
+	enum kind kind;
+	int conn, side;
+	size_t len, iovs;
+	char *buf;
+	int expect, got;
+	bool delivered;
+	unsigned int form, which; /* of the calls; of memory */
+	char saw[160];
+};
+
+/* One endpoint of a connection. */
+struct end {
+	struct fid_ep *ep;
+	bool selective, rx_selective;
+	uint64_t op_flags;
+	struct fid_cntr *cntr[4]; /* as cntr_bits */
+	uint64_t beside;	  /* of the traffic, that counts writes */
+	uint64_t data;		  /* entries without a context */
+	uint64_t data_due;
+	char order[ORDERS][1024];
+};
+
+struct side {
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_eq *eq;
+	struct fid_pep *pep;
+	char *mem[2]; /* plain, persistent */
+	struct fid_mr *mr[2];
+	/* Of each connection's endpoint: */
+	struct fid_cq *tx[CONNS], *rx[CONNS];
+	enum fi_cq_format format;
+	struct end end[CONNS];
+};
+
+/* --- invisible_conn_world.c --- */
+
+extern struct side side[2];
+extern bool layered, stuck; /* stuck: something never happened */
+extern const char *base;
+extern struct inv_rng rng, aside; /* of the program; of what it cannot see */
+extern struct op ops[OPS];
+extern int nops, nconns, listener;
+extern char *arena;
+extern size_t used, text_len;
+extern char text[TEXT]; /* what was seen */
+
+#define MUST(call) inv_must((call), #call, __FILE__, __LINE__)
+
+void saw(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void open_batch(bool automatic);
+void close_batch(void);
+struct fid_cq *queue(struct side *s, bool waits);
+/* Reads each queue once. */
+bool poll_all(void);
+/* The next event of a side; 0: none came. Info is the caller's. */
+uint32_t event(int k, unsigned int ms, struct fi_info **info);
+void connect_one(int c, bool refused);
+
+/* --- invisible_conn_post.c --- */
+
+extern uint64_t slot; /* the next place that nobody has written to */
+
+void post_recv(int c, int k);
+void post_send(int c, int k);
+void post_write(int c, int k);
+void post_read(int c, int k);
+/* Durable writes and commits beside the program; on the base just writes. */
+void traffic(int c, int k);
+
+#endif

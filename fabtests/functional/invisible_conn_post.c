@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Operations of random programs, and what goes on beside them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "functional/invisible_conn.h"
+
+uint64_t slot;
+
+static struct op *add(enum kind kind, int c, int k, size_t len)
+{
+	struct op *o = &ops[nops++];
+
+	if (nops == OPS)
+		abort();
+	memset(o, 0, sizeof(*o));
+	o->kind = kind;
+	o->conn = c;
+	o->side = k;
+	o->len = len;
+	o->iovs = 1 + inv_below(&rng, 3);
+	o->buf = arena + used;
+	used += (len + 63) & ~(size_t)63;
+	for (size_t i = 0; i < len; i++)
+		o->buf[i] = (char)(kind == RECV || kind == READ
+					   ? 0
+					   : nops * 7 + (int)i * 3 + 1);
+	return o;
+}
+
+static void split(const struct op *o, struct iovec *iov)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < o->iovs; i++) {
+		size_t n = i + 1 == o->iovs ? o->len - at : o->len / 4;
+
+		iov[i] = (struct iovec){o->buf + at, n};
+		at += n;
+	}
+}
+
+static size_t some_len(void)
+{
+	static const size_t edges[] = {0,    1,	    8,	   63,	   64,
+				       4096, 16384, 40000, LONGEST};
+
+	return inv_chance(&rng, 60) ? inv_below(&rng, 300)
+				    : edges[inv_below(&rng, 9)];
+}
+
+static uint64_t some_flags(void)
+{
+	static const uint64_t level[] = {0, FI_INJECT_COMPLETE,
+					 FI_TRANSMIT_COMPLETE,
+					 FI_DELIVERY_COMPLETE};
+
+	return level[inv_below(&rng, 4)] |
+	       (inv_chance(&rng, 60) ? FI_COMPLETION : 0);
+}
+
+#define POST(call)                                                             \
+	do {                                                                   \
+		struct inv_patience p_ = inv_patience();                       \
+		ssize_t r_;                                                    \
+		while ((r_ = (call)) == -FI_EAGAIN && inv_patient(&p_))        \
+			poll_all();                                            \
+		if (r_)                                                        \
+			saw("%s says %zd\n", #call, r_);                       \
+	} while (0)
+
+/*
+ * tcp 1.17 has entries by default, where that is FI_COMPLETION, also for calls
+ * with flags that do not ask for one.
+ */
+static uint64_t flags_of(const struct end *e)
+{
+	return some_flags() | (e->op_flags & FI_COMPLETION);
+}
+
+/* How it will end, as far as its flags say. */
+static void finish(struct op *o, const struct end *e, uint64_t flags)
+{
+	o->expect = !e->selective || (flags & FI_COMPLETION);
+	o->delivered = flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE);
+}
+
+void post_recv(int c, int k)
+{
+	struct op *o = add(RECV, c, k, LONGEST);
+	struct end *e = &side[k].end[c];
+	struct iovec iov[4];
+	struct fi_msg m = {.msg_iov = iov, .context = o};
+	uint64_t flags = inv_chance(&rng, 50) ? FI_COMPLETION : 0;
+
+	split(o, iov);
+	m.iov_count = o->iovs;
+	o->expect = !e->rx_selective;
+	switch (inv_below(&rng, 3)) {
+	case 0:
+		POST(fi_recv(e->ep, o->buf, o->len, NULL, 0, o));
+		break;
+	case 1:
+		POST(fi_recvv(e->ep, iov, NULL, o->iovs, 0, o));
+		break;
+	default:
+		o->expect |= flags != 0;
+		POST(fi_recvmsg(e->ep, &m, flags));
+	}
+}
+
+void post_send(int c, int k)
+{
+	struct op *o = add(SEND, c, k, some_len());
+	struct end *e = &side[k].end[c];
+	struct iovec iov[4];
+	struct fi_msg m = {.msg_iov = iov, .context = o, .data = 0x5a};
+	uint64_t flags = flags_of(e);
+	size_t inject = side[k].info->tx_attr->inject_size;
+	unsigned int form = (unsigned int)inv_below(&rng, 6);
+
+	split(o, iov);
+	m.iov_count = o->iovs;
+	finish(o, e, form == 2 ? flags : e->op_flags);
+	/* tcp counts what is injected in some releases, and in others not. */
+	if (form > 3 && (o->len > 64 || o->len > inject || e->cntr[0]))
+		form -= 4;
+	o->form = form;
+	switch (form) {
+	case 0:
+		POST(fi_send(e->ep, o->buf, o->len, NULL, 0, o));
+		break;
+	case 1:
+		POST(fi_sendv(e->ep, iov, NULL, o->iovs, 0, o));
+		break;
+	case 2:
+		POST(fi_sendmsg(e->ep, &m,
+				flags | (inv_chance(&rng, 30)
+						 ? FI_REMOTE_CQ_DATA
+						 : 0)));
+		break;
+	case 3:
+		POST(fi_senddata(e->ep, o->buf, o->len, NULL, 0xda7a, 0, o));
+		break;
+	case 4:
+		o->expect = 0;
+		POST(fi_inject(e->ep, o->buf, o->len, 0));
+		break;
+	default:
+		o->expect = 0;
+		POST(fi_injectdata(e->ep, o->buf, o->len, 0x1da7a, 0));
+	}
+}
+
+static uint64_t key_of(int k, unsigned int which)
+{
+	return fi_mr_key(side[k].mr[which]);
+}
+
+/* Writes to places of their own; persistent memory or not. */
+void post_write(int c, int k)
+{
+	struct op *o = add(WRITE, c, k, 1 + some_len() % 9000);
+	struct end *e = &side[k].end[c];
+	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
+	uint64_t at = slot, key = key_of(!k, which), flags = flags_of(e);
+	struct fi_rma_iov to = {at, o->len, key};
+	struct iovec iov[4];
+	struct fi_msg_rma m = {.msg_iov = iov,
+			       .rma_iov = &to,
+			       .rma_iov_count = 1,
+			       .context = o,
+			       .data = 0x77};
+	unsigned int form = (unsigned int)inv_below(&rng, 6);
+
+	if (at + o->len > TRAFFIC)
+		slot = at = 0;
+	slot += o->len;
+	to.addr = at;
+	split(o, iov);
+	m.iov_count = o->iovs;
+	finish(o, e, form == 2 ? flags : e->op_flags);
+	if (form > 3 && (o->len > 64 || e->cntr[3]))
+		form -= 4;
+	o->form = form;
+	switch (form) {
+	case 0:
+		POST(fi_write(e->ep, o->buf, o->len, NULL, 0, at, key, o));
+		break;
+	case 1:
+		POST(fi_writev(e->ep, iov, NULL, o->iovs, 0, at, key, o));
+		break;
+	case 2:
+		POST(fi_writemsg(e->ep, &m, flags));
+		break;
+	case 3:
+		side[!k].end[c].data_due++;
+		POST(fi_writedata(e->ep, o->buf, o->len, NULL, 0x88, 0, at, key,
+				  o));
+		break;
+	case 4:
+		o->expect = 0;
+		POST(fi_inject_write(e->ep, o->buf, o->len, 0, at, key));
+		break;
+	default:
+		o->expect = 0;
+		side[!k].end[c].data_due++;
+		POST(fi_inject_writedata(e->ep, o->buf, o->len, 0x99, 0, at,
+					 key));
+	}
+}
+
+void post_read(int c, int k)
+{
+	struct op *o = add(READ, c, k, 1 + some_len() % 9000);
+	struct end *e = &side[k].end[c];
+	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
+	uint64_t key = key_of(!k, which), flags = flags_of(e);
+	uint64_t at = inv_below(&rng, TRAFFIC - o->len);
+	struct fi_rma_iov from = {at, o->len, key};
+	struct iovec iov[4];
+	struct fi_msg_rma m = {.msg_iov = iov,
+			       .rma_iov = &from,
+			       .rma_iov_count = 1,
+			       .context = o};
+	bool msg = inv_chance(&rng, 50);
+
+	flags &= ~(FI_INJECT_COMPLETE | FI_DELIVERY_COMPLETE);
+	split(o, iov);
+	m.iov_count = o->iovs;
+	finish(o, e, msg ? flags : e->op_flags);
+	if (msg)
+		POST(fi_readmsg(e->ep, &m, flags));
+	else
+		POST(fi_read(e->ep, o->buf, o->len, NULL, 0, at, key, o));
+}
+
+void traffic(int c, int k)
+{
+	struct op *o = add(BESIDE, c, k, 1 + inv_below(&rng, 600));
+	struct end *e = &side[k].end[c];
+	uint64_t at = TRAFFIC + inv_below(&rng, TRAFFIC - o->len);
+	struct fi_rma_iov to = {at, o->len, key_of(!k, 1)};
+	struct iovec iov = {o->buf, o->len};
+	struct fi_msg_rma m = {.msg_iov = &iov,
+			       .iov_count = 1,
+			       .rma_iov = &to,
+			       .rma_iov_count = 1,
+			       .context = o};
+	unsigned int form = (unsigned int)inv_below(&rng, 3);
+
+	e->beside++;
+	o->expect = 1;
+	if (!layered)
+		POST(fi_writemsg(e->ep, &m, FI_COMPLETION));
+	else if (form)
+		POST(fi_writemsg(e->ep, &m,
+				 FI_COMPLETION | FI_COMMIT_COMPLETE));
+	else
+		POST(fi_rpmem_commit(e->ep, &to, 1, 0, FI_RPMEM_DURABLE,
+				     FI_RPMEM_CLASS_NONE, NULL, o));
+}
