@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Judges the packets of durable writes, as trace.sh has them from the kernel.
 #
-# awk -v method=fence|agent -f trace.awk LOG
+# awk -v method=fence|native|agent -f trace.awk LOG
 #
 # A mark "durable ADDR LEN" stands before each write, and "over" behind the last;
 # the packets of a write are those up to the next mark. Prints "ok - " or "not ok - " for each kind of fault
@@ -39,7 +39,7 @@ function fault(what) {
 function begin(addr, len) {
 	from = addr + 0; to = from + len
 	to_target = ""; seen = ""
-	written = reads = requests = replies = answered = after = 0
+	written = reads = flushes = requests = replies = answered = after = 0
 }
 
 function end() {
@@ -52,6 +52,13 @@ function end() {
 			fault("one read")
 		if (!answered)
 			fault("the read comes back")
+	} else if (method == "native") {
+		if (written != to - from)
+			fault("every byte is written, once")
+		if (flushes != 1)
+			fault("one flush")
+		if (!answered)
+			fault("the flush comes back")
 	} else {
 		if (written && written != to - from)
 			fault("every byte is written, once")
@@ -75,7 +82,7 @@ function same_connection(qp) {
 function write_packet(op, qp) {
 	seen = seen " write"
 	same_connection(qp)
-	if (reads || requests)
+	if (reads || flushes || requests)
 		fault("behind the writes")
 	if (answered || replies)
 		after = 1
@@ -107,10 +114,31 @@ function read_packet(qp,    len) {
 	reads++
 }
 
+# Its kind, 4 bytes, is before the place.
+function flush_packet(qp,    at, len) {
+	at = word(field("val")) * 4294967296 + word(field("rkey"))
+	len = word(field("flen"))
+	seen = seen " flush of " len
+	if (method != "native") {
+		fault("nothing else")
+		return
+	}
+	same_connection(qp)
+	if (!written)
+		fault("behind the writes")
+	if (at != from || at + len != to)
+		fault("all of the range")
+	if (word(field("vah")) != 3) # both kinds, of a range
+		fault("to persistence, and seen by all")
+	if (answered)
+		after = 1
+	flushes++
+}
+
 # A message counts with its last packet.
 function send_packet(op, qp) {
 	seen = seen " send"
-	if (method == "fence") {
+	if (method != "agent") {
 		fault("no message")
 		return
 	}
@@ -149,8 +177,10 @@ function send_packet(op, qp) {
 		send_packet(op, qp)
 	else if (op >= 13 && op <= 16) {
 		seen = seen " response"
-		if (reads)
+		if (reads || flushes)
 			answered = 1
+	} else if (op == 28) {
+		flush_packet(qp)
 	} else if (op != 17)
 		fault("nothing else")
 }
@@ -161,6 +191,9 @@ END {
 	if (method == "fence")
 		rules = rules "one read|a read of no bytes reaches no memory|" \
 			"the read comes back|no message"
+	else if (method == "native")
+		rules = rules "one flush|all of the range|no read|no message|" \
+			"to persistence, and seen by all|the flush comes back"
 	else
 		rules = rules "one request|one reply|no read"
 	n = split(rules, rule, "|")

@@ -5,10 +5,12 @@
 
 tracing=/sys/kernel/tracing
 # rxe_xmit_packet(qp, pkt, skb): pkt->hdr, at 24, is the packet's own header:
-# opcode, queue pair, number, and of writes and reads address, key, length.
+# opcode, queue pair, number, and of writes and reads address, key, length; of
+# a FLUSH all of that is 4 bytes later.
 probe='p:tx rxe_xmit_packet op=+0(+24(%si)):u8 qpn=+4(+24(%si)):x32
 	psn=+8(+24(%si)):x32 vah=+12(+24(%si)):x32 val=+16(+24(%si)):x32
-	rkey=+20(+24(%si)):x32 len=+24(+24(%si)):x32'
+	rkey=+20(+24(%si)):x32 len=+24(+24(%si)):x32
+	flen=+28(+24(%si)):x32'
 
 # Each probe that comes or goes changes the kernel's code, which an emulated
 # processor may miss: once, without those of the scheduler, and it stays.
@@ -53,6 +55,8 @@ then
 		'assert fence = yes' >/tmp/by-dma
 	for size in 64 4096; do
 		packets agent-clwb $size
+		[ ! -x flush ] ||
+			packets native $size FI_OFI_RPMEM_CONNECT=1
 		# Small ones would go inside requests, fence or not.
 		packets fence $size FI_OFI_RPMEM_CONNECT=1 \
 			FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 \

@@ -15,6 +15,12 @@ packet() { # OPCODE QP [LOW_HALF_OF_ADDRESS LENGTH]
 }
 write() { packet 10 "${1:-0x11000000}" "${2:-0x705634}" "${3:-0x80000000}"; }
 fence() { packet 12 "${1:-0x11000000}" "${2:-0x705634}" "${3:-0x8000000}"; }
+# FLUSH [QP LOW_HALF_OF_ADDRESS LENGTH KIND]
+flush() {
+	echo " k-2 [001] ..... 1.1: tx: (rxe_xmit_packet+0x0/0x2a0 [rdma_rxe])" \
+		"op=28 qpn=${1:-0x11000000} psn=0x1000000 vah=${4:-0x3000000}" \
+		"val=0x127f0000 rkey=${2:-0x705634} len=0x1 flen=${3:-0x80000000}"
+}
 response() { packet 16 0x12000000; }
 ack() { packet 17 0x12000000; }
 request() { packet 4 "${1:-0x11000000}"; }
@@ -68,6 +74,25 @@ bad() { # METHOD NAME RULE: refused for this, whatever else
 { mark; write; write; fence; response; } | bad fence "bytes written twice" "every byte"
 { mark; write; packet 28 0x11000000; fence; response; } |
 	bad fence "a flush of the device" "nothing else"
+
+{ mark; write; flush; ack; response; mark; write; ack; flush; response; } |
+	good native "two writes and their flushes"
+{ mark; flush; write; response; } | bad native "a flush before the write" "behind the writes"
+{ mark; write; flush 0x13000000; response; } |
+	bad native "a flush on another queue pair" "one connection"
+{ mark; write; flush 0x11000000 0x705634 0x8000000; response; } |
+	bad native "a flush of 8 bytes" "all of the range"
+{ mark; write; flush 0x11000000 0x80705634; response; } |
+	bad native "a flush of what is behind it" "all of the range"
+{ mark; write; flush 0x11000000 0x705634 0x80000000 0x1000000; response; } |
+	bad native "a flush that is seen only" "to persistence"
+{ mark; write; flush; } | bad native "a flush without an answer" "the flush comes back"
+{ mark; write; flush; flush; response; } | bad native "two flushes" "one flush"
+{ mark; write; ack; } | bad native "no flush" "one flush"
+{ mark; write; fence; flush; response; } | bad native "a read" "no read"
+{ mark; write; request; flush; response; } | bad native "a message in between" "no message"
+{ mark; write; flush; response; flush; response; } |
+	bad native "a second round trip" "one round trip"
 
 { mark; request; ack; reply; ack; } | good agent "bytes in the request"
 { mark; write; request; ack; reply; ack; } | good agent "a request behind the write"

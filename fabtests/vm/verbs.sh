@@ -43,7 +43,6 @@ by_device() {
 		tap "verbs, connections of our own, native" $over \
 			EXPECT=native FI_OFI_RPMEM_CONNECT=1 "$linked"
 		probed native 9 FI_OFI_RPMEM_METHOD=native
-		probed agent-clwb 9 FI_OFI_RPMEM_NATIVE=0
 		printf '%s\n' '[host]' 'limit native = no' >/tmp/operator
 		probed agent-clwb 9 FI_OFI_RPMEM_OPERATOR=/tmp/operator
 	else
