@@ -134,8 +134,7 @@ static int judge(struct rp_mr *m, const char *why)
 	f.told = RP_YES;
 	f.agent = true;
 	f.native = m->native & RP_DESC_PERSISTENT ? RP_YES : RP_NO;
-	c = rp_method_best(&f,
-			   RP_METHODS_BUILT | RP_METHOD_BIT(RP_METHOD_NATIVE));
+	c = rp_method_best(&f, RP_METHODS_BUILT);
 	if (c.method != RP_METHOD_REFUSED)
 		return 0;
 	rp_log(RP_LOG_WARN, "FLUSH_PERSISTENT refused: %s; %s", why, c.remedy);
