@@ -159,6 +159,13 @@ fabtests_functional_invisible_SOURCES = fabtests/functional/invisible.c \
 	fabtests/functional/invisible_side.h $(invisible_parts)
 fabtests_functional_invisible_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_invisible_LDADD = $(FABRIC_LIBS) -lpthread
+check_PROGRAMS += fabtests/functional/shared_recv
+fabtests_functional_shared_recv_SOURCES = fabtests/functional/shared_recv.c \
+	$(pair_sources)
+fabtests_functional_shared_recv_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_shared_recv_LDADD = $(FABRIC_LIBS)
+TESTS += fabtests/functional/shared_recv
+
 # The same with connected endpoints.
 check_PROGRAMS += fabtests/functional/invisible_conn
 fabtests_functional_invisible_conn_SOURCES = \

@@ -129,6 +129,8 @@ bool pair_over(const char *base);
 void tap_ok(bool ok, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void tap_skip(const char *name, const char *why);
+/* Before a fork: both count on. pair_run() does it. */
+void tap_begin(void);
 int tap_done(void);
 
 #endif

@@ -33,6 +33,11 @@ int rp_pep_hook(struct fid_pep *pep, const struct fi_info *info);
 /* What a passive endpoint was opened with; NULL: it is the base's own. */
 const struct fi_info *rp_pep_info(const struct fid *fid);
 
+/* --- srx.c --- */
+
+int rp_srx_open(struct rp_dom *dom, struct fi_rx_attr *attr,
+		struct fid_ep **out, void *context);
+
 /* --- cm.c --- */
 
 extern struct fi_ops_cm rp_cm_ops;

@@ -65,14 +65,12 @@ static int no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
 	return -FI_ENOSYS;
 }
 
-/* Of connected endpoints: nothing of ours is received there. */
 static int domain_srx(struct fid_domain *domain, struct fi_rx_attr *attr,
 		      struct fid_ep **rx_ep, void *context)
 {
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
 
-	return dom->msg ? fi_srx_context(dom->base, attr, rx_ep, context)
-			: -FI_ENOSYS;
+	return dom->msg ? rp_srx_open(dom, attr, rx_ep, context) : -FI_ENOSYS;
 }
 
 static int query_atomic(struct fid_domain *domain, enum fi_datatype datatype,

@@ -37,6 +37,7 @@ rpmem_sources = \
 	prov/rpmem/rma.c \
 	prov/rpmem/rma_raw.c \
 	prov/rpmem/rpmem.h \
+	prov/rpmem/srx.c \
 	prov/rpmem/tagged.c \
 	prov/rpmem/wait.c \
 	prov/rpmem/xport.c
