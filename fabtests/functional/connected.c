@@ -455,6 +455,21 @@ static void reject_apart(const struct pair_opts *a, const struct pair_opts *b)
 	reject();
 }
 
+/* Other bases do not have what this stands on (guarantees.md, C1 to C4). */
+static void over_sockets(const struct pair_opts *a, const struct pair_opts *b)
+{
+	struct fi_info *h = fi_allocinfo(), *i = NULL;
+
+	h->caps = FI_MSG | FI_RMA | FI_RMA_PMEM;
+	h->ep_attr->type = FI_EP_MSG;
+	h->domain_attr->mr_mode =
+		FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	h->fabric_attr->prov_name = strdup("sockets;ofi_rpmem");
+	OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &i) == -FI_ENODATA,
+	   "nothing is offered");
+	fi_freeinfo(h);
+}
+
 static void ends(void)
 {
 	const struct pair_opts asleep = {.msg = true, .sleeps = true};
@@ -479,6 +494,8 @@ static void strangers(void)
 	apart(meet_with_data, &ours, &bare);
 	label = "rejected";
 	apart(reject_apart, &ours, &ours);
+	label = "over sockets";
+	apart(over_sockets, &ours, &ours);
 	label = "the target is bare";
 	pair_run(&bare, &ours, bare_serve, bare_use);
 	label = "the initiator is bare";

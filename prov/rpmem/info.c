@@ -642,6 +642,8 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 				       base, &list))
 		ret = 0;
 	add_direct(version, node, service, flags, hints, base, &list);
+	if (!list)
+		rp_info_msg_why(hints, base);
 	free(base);
 	if (!list)
 		return ret;

@@ -178,6 +178,16 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 	return ret;
 }
 
+void rp_info_msg_why(const struct fi_info *hints, const char *base)
+{
+	if (hints && (hints->caps & FI_RMA_PMEM) && hints->ep_attr &&
+	    hints->ep_attr->type == FI_EP_MSG && !rp_host_connects(base))
+		RP_WARN(FABRIC,
+			"connected endpoints (FI_EP_MSG) with FI_RMA_PMEM are "
+			"had over tcp, not over %s: use FI_EP_RDM\n",
+			base);
+}
+
 int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 		     struct fi_info **out)
 {
