@@ -411,6 +411,13 @@ int main(int argc, char **argv)
 	int bad = 0;
 
 	opt.seed = (uint64_t)time(NULL);
+	if (getenv("RP_SANITIZE") && *getenv("RP_SANITIZE"))
+		opt.programs = 60;
+	if (FI_MAJOR(fi_version()) > 1) {
+		/* What it does by itself is known of 1.17 only. */
+		printf("1..0 # SKIP libfabric is newer than 1.x\n");
+		return 77;
+	}
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 	inv_patience_ms = 10000;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
