@@ -67,9 +67,9 @@ static void make(struct mail_peer *p, bool mailbox)
 /* FI_CONNECTED, FI_CONNREQ or FI_SHUTDOWN; 0: nothing, or an error. */
 static uint32_t event(struct mail_peer *p, struct fi_eq_cm_entry *e)
 {
-	struct {
+	union {
 		struct fi_eq_cm_entry e;
-		uint8_t data[512];
+		uint8_t room[sizeof(struct fi_eq_cm_entry) + 512];
 	} cm;
 	struct fi_eq_err_entry err = {0};
 	uint32_t what = 0;
