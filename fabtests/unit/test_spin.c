@@ -79,4 +79,6 @@ Test(spin, switched_off)
 	cr_assert(rp_spin(&s, NS, true, now));
 	cr_assert_not(rp_spin(&s, 0, true, now));
 	cr_assert_not(rp_spin(&s, 0, false, now));
+	/* And on again: nothing was counted meanwhile. */
+	cr_assert(rp_spin(&s, NS, true, now));
 }

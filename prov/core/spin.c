@@ -12,7 +12,6 @@ bool rp_spin(struct rp_spin *s, uint64_t ns, bool came, uint64_t now)
 	if (came) {
 		s->skip -= s->skip > 0;
 		s->until = 0;
-		return false;
 	}
 	if (now < s->until)
 		return true;
