@@ -253,7 +253,7 @@ bool poll_all(void)
 
 static const char *name_of(const struct fid *fid)
 {
-	static char name[16];
+	static char name[32];
 
 	for (int k = 0; k < 2; k++) {
 		if (fid == &side[k].pep->fid)
