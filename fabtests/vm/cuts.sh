@@ -141,7 +141,8 @@ cut_once() {
 	[ "$domain" = adr ] || shares=0
 	for _ in 1 2 3; do
 		live "$suite" "$domain" "$seed" "$fault" && break
-		! started "$console" || break
+		! lived "$console" || break
+		echo "# $name: $(how_it_fell "$console")"
 	done
 	if [ "$short" != 0 ]; then
 		broken "$name: not enough was acknowledged"

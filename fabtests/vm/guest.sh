@@ -162,9 +162,9 @@ boot() {
 	shift
 	machine "$@"
 	watch
-	if [ -z "$silent" ] && ! started "$console" &&
+	if [ -z "$silent" ] && ! lived "$console" &&
 		[ "${again:-0}" -lt 2 ]; then
-		echo "# $name: the kernel did not start, once more"
+		echo "# $name: $(how_it_fell "$console"), once more"
 		again=$((${again:-0} + 1)) boot "$name" "$@"
 		return
 	fi

@@ -20,9 +20,25 @@ emulation="tcg,thread=multi"
 
 # Emulated processors now and then miss the kernel's changes of its own code: one
 # boot of ten ended in an int3 oops, another without a word. A guest that ended
-# before any test can have begun is started again, twice at most.
+# before any test can have begun is started again, twice at most. So is one whose
+# kernel panicked, whatever it was at: one of fifty does, somewhere in its locks.
+# What panics each time is a failure.
 started() { # CONSOLE
 	grep -q '^guest is up' "$1" 2>/dev/null
+}
+lived() { # CONSOLE
+	started "$1" && ! grep -aq 'Kernel panic' "$1"
+}
+# how_it_fell CONSOLE: in a few words
+how_it_fell() {
+	local at
+
+	at=$(grep -ao 'RIP: 0010:[^ ]*' "$1" 2>/dev/null | tail -1)
+	if started "$1"; then
+		echo "the kernel panicked, ${at:-nobody knows where}"
+	else
+		echo "the kernel did not start"
+	fi
 }
 
 # NVDIMMs are files: these names, with 0 and 1 behind them.

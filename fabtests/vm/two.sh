@@ -58,9 +58,9 @@ two() {
 	done
 	machine_with_memory "$suite" 1
 	if ! until_noted "$initiators" enough; then
-		if [ "${again:-0}" -lt 2 ] && { ! started "$console" ||
-			! started "${console/-target/-initiator}"; }; then
-			echo "# $name: a kernel did not start, once more"
+		if [ "${again:-0}" -lt 2 ] && { ! lived "$console" ||
+			! lived "${console/-target/-initiator}"; }; then
+			echo "# $name: a kernel did not start, or panicked: once more"
 			unplug
 			child=$other other=
 			unplug
