@@ -7,75 +7,29 @@ set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
 . "${srcdir:-.}/fabtests/integration/mpi.sh"
+# shellcheck source=fabtests/integration/lives.sh
+. "$srcdir/fabtests/integration/lives.sh"
 mpi_compile window
-here=$PWD/${dir#./}
-mkdir "$here/fault"
-ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$here/fault/" || exit 99
-window=$here/window
+program=$here/window
 
 # life MS COMPUTES VARIABLE=VALUE...: rank 1 is killed after MS.
 life() {
-	local ms=$1 computes=$2
-
-	shift 2
-	rm -f "$here/pool" "$here/shadow" "$here/notes"
-	# It is what an operator makes: allocated, of whole pages.
-	fallocate -l 16M "$here/pool" || exit 99
-	readme 2 "$window $here/pool $here/notes $ms $computes" >"$here/commands"
-	env "$@" LD_PRELOAD="$PWD/fabtests/fault/.libs/libshadow.so" \
-		RPMEM_SHADOW="$here/pool:$here/shadow" \
-		timeout 60 bash "$here/commands" >"$here/log" 2>&1 </dev/null
+	job "$here/pool $here/notes $1 $2" "${@:3}"
 }
 
-# count WHERE: "NOTED LOST"
-count() {
-	"$window" verify "$here/$1" "$here/notes" |
-		sed 's/[^0-9]\+/ /g'
-}
-
-noted_all=0
 for i in 1 2 3 4 5 6; do
 	ms=$((150 + RANDOM % 500))
 	life $ms $((i % 2)) FI_OFI_RPMEM_COMMIT_WRITES=1
-	grep -q 'signal 9' "$here/log" || {
-		not_ok "life $i: rank 1 was not killed"
-		tail -20 "$here/log"
-		continue
-	}
-	read -r noted lost < <(count pool)
-	read -r _ cut < <(count shadow)
-	noted_all=$((noted_all + noted))
-	if [ "$lost" = 0 ] && [ "$cut" = 0 ]; then
-		ok "life $i, killed after $ms ms: $noted flushed, all there," \
-			"also after a power cut"
-	else
-		not_ok "life $i, killed after $ms ms: of $noted $lost lost," \
-			"$cut by a power cut"
-	fi
+	all_there $i $ms flushed
 done
-if [ $noted_all -ge 50 ]; then
-	ok "$noted_all records were flushed"
-else
-	not_ok "only $noted_all records were flushed"
-	tail -20 "$here/log"
-fi
+enough 50 flushed
 
 # The test can fail: each must lose some.
 life 400 1 FI_OFI_RPMEM_COMMIT_WRITES=0
-read -r noted lost < <(count shadow)
-if [ "$lost" -gt 0 ]; then
-	ok "not asked for, a power cut loses $lost of $noted"
-else
-	not_ok "not asked for, and nothing of $noted is lost"
-fi
+loses "not asked for,"
 life 400 1 FI_OFI_RPMEM_COMMIT_WRITES=1 FI_PROVIDER_PATH="$here/fault" \
 	RPMEM_FAULT=skip-flush
-read -r noted lost < <(count shadow)
-if [ "$lost" -gt 0 ]; then
-	ok "with the flush left out a power cut loses $lost of $noted"
-else
-	not_ok "with the flush left out nothing of $noted is lost"
-fi
+loses "with the flush left out"
 
 # A flush that fails is nobody's success.
 life 3000 1 FI_OFI_RPMEM_COMMIT_WRITES=1 FI_PROVIDER_PATH="$here/fault" \

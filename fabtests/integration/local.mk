@@ -3,6 +3,7 @@ mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh \
 	fabtests/integration/persist.sh
 TESTS += $(mpi_tests)
 EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
+	fabtests/integration/lives.sh \
 	fabtests/integration/mpich_rma.sh \
 	fabtests/integration/kills.sh fabtests/integration/mixed.c \
 	fabtests/integration/mixed.h fabtests/integration/mixed_direct.c \

@@ -7,7 +7,8 @@ set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
 . "${srcdir:-.}/fabtests/integration/mpi.sh"
-here=$PWD/${dir#./}
+# shellcheck source=fabtests/integration/lives.sh
+. "$srcdir/fabtests/integration/lives.sh"
 # compile NAME SOURCE
 compile() {
 	# shellcheck disable=SC2046
@@ -15,55 +16,20 @@ compile() {
 		"$2" $(pkg-config --cflags --libs libfabric) || exit 99
 }
 compile persist "$srcdir/fabtests/integration/persist.c"
-mkdir "$here/fault"
-ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$here/fault/" || exit 99
+program=$here/persist
 unset FI_OFI_RPMEM_COMMIT_WRITES
 
 # life POOL MS BARE VARIABLE=VALUE...: rank 1 is killed after MS, if not 0.
 life() {
-	local pool=$1 ms=$2 bare=$3
-
-	shift 3
-	rm -f "$here/pool" "$here/shadow" "$here/notes"
-	fallocate -l 16M "$here/pool" || exit 99
-	readme 2 "$here/persist $pool $here/notes $ms $bare" >"$here/commands"
-	env "$@" LD_PRELOAD="$PWD/fabtests/fault/.libs/libshadow.so" \
-		RPMEM_SHADOW="$here/pool:$here/shadow" \
-		timeout 60 bash "$here/commands" >"$here/log" 2>&1 </dev/null
-	code=$?
+	job "$1 $here/notes $2 $3" "${@:4}"
 }
 
-# count WHERE: "NOTED LOST"
-count() {
-	"$here/persist" verify "$here/$1" "$here/notes" | sed 's/[^0-9]\+/ /g'
-}
-
-noted_all=0
 for i in 1 2 3; do
 	ms=$((100 + RANDOM % 400))
 	life "$here/pool" $ms 0 A=b
-	grep -q 'signal 9' "$here/log" || {
-		not_ok "life $i: rank 1 was not killed"
-		tail -20 "$here/log"
-		continue
-	}
-	read -r noted lost < <(count pool)
-	read -r _ cut < <(count shadow)
-	noted_all=$((noted_all + noted))
-	if [ "$lost" = 0 ] && [ "$cut" = 0 ]; then
-		ok "life $i, killed after $ms ms: $noted persisted, all there," \
-			"also after a power cut"
-	else
-		not_ok "life $i, killed after $ms ms: of $noted $lost lost," \
-			"$cut by a power cut"
-	fi
+	all_there $i $ms persisted
 done
-if [ $noted_all -ge 200 ]; then
-	ok "$noted_all records were persisted"
-else
-	not_ok "only $noted_all records were persisted"
-	tail -20 "$here/log"
-fi
+enough 200 persisted
 
 # To its end: windows and helpers are closed, and the job with them.
 life "$here/pool" 0 0 A=b
@@ -77,19 +43,9 @@ fi
 
 # The test can fail: each must lose some.
 life "$here/pool" 400 1 A=b
-read -r noted lost < <(count shadow)
-if [ "$lost" -gt 0 ]; then
-	ok "with MPI_Win_flush() alone a power cut loses $lost of $noted"
-else
-	not_ok "with MPI_Win_flush() alone nothing of $noted is lost"
-fi
+loses "with MPI_Win_flush() alone"
 life "$here/pool" 400 0 FI_PROVIDER_PATH="$here/fault" RPMEM_FAULT=skip-flush
-read -r noted lost < <(count shadow)
-if [ "$lost" -gt 0 ]; then
-	ok "with the flush left out a power cut loses $lost of $noted"
-else
-	not_ok "with the flush left out nothing of $noted is lost"
-fi
+loses "with the flush left out"
 
 # A flush that fails is nobody's success: the window is not taken.
 # refused WHAT POOL VARIABLE=VALUE...
