@@ -21,6 +21,7 @@ static struct {
 	size_t len;
 } asked[8];
 static int nasked, refusal;
+static size_t refused_len; /* from that on */
 int __wrap_madvise(void *addr, size_t len, int advice);
 int __wrap_madvise(void *addr, size_t len, int advice)
 {
@@ -29,7 +30,7 @@ int __wrap_madvise(void *addr, size_t len, int advice)
 	asked[nasked].start = (uintptr_t)addr;
 	asked[nasked++].len = len;
 	errno = refusal;
-	return refusal ? -1 : 0;
+	return refusal && len >= refused_len ? -1 : 0;
 }
 
 static char *room, *base;
@@ -107,15 +108,31 @@ Test(pmem_stays, a_refusal_is_not_kept)
 	refusal = EHWPOISON;
 	cr_assert_eq(put(base), -EHWPOISON);
 	cr_assert_eq(put(base), -EHWPOISON);
-	cr_assert_eq(nasked, 2);
+	/* For the chunk, then for the bytes. */
+	cr_assert_eq(nasked, 4);
 	cr_assert_eq(*base, 0);
 	refusal = 0;
 	cr_assert_eq(put(base), 0);
 	cr_assert_eq(put(base), 0);
-	cr_assert_eq(nasked, 3);
+	cr_assert_eq(nasked, 5);
 	/* A kernel that does not know the question is asked once as well. */
 	refusal = EINVAL;
 	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(nasked, 6);
+}
+
+Test(pmem_stays, a_bad_page_is_alone)
+{
+	rp_pmem_stays(pm);
+	refusal = EHWPOISON;
+	refused_len = 8192;
+	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(memcmp(room + CHUNK, "12345678", 8), 0);
+	cr_assert_eq(nasked, 2);
+	want(0, room + CHUNK, CHUNK);
+	want(1, room + CHUNK, 4096);
+	/* Nothing of that is kept. */
 	cr_assert_eq(put(room + CHUNK), 0);
 	cr_assert_eq(nasked, 4);
 }

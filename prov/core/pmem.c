@@ -509,13 +509,12 @@ static int ready_chunk(struct rp_pmem *pm, uintptr_t chunk)
 int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	uintptr_t start = pm->base + off, end = start + len;
-	int ret = 0;
+	bool ready = pm->ready;
 
-	if (!pm->ready)
-		return populate(pm, start, end);
-	for (uintptr_t c = start / CHUNK; !ret && c <= (end - 1) / CHUNK; c++)
-		ret = ready_chunk(pm, c);
-	return ret;
+	for (uintptr_t c = start / CHUNK; ready && c <= (end - 1) / CHUNK; c++)
+		ready = !ready_chunk(pm, c);
+	/* One bad page keeps nobody from those beside it. */
+	return ready ? 0 : populate(pm, start, end);
 }
 
 void rp_pmem_stays(struct rp_pmem *pm)
