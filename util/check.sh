@@ -166,6 +166,15 @@ seconds() {
 		echo 0
 }
 
+# What a test that failed says: what is not ok, wherever it stands, then the end.
+said_by() {
+	echo "--- $1"
+	grep -anE '^not ok|^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
+	echo "--- its end"
+	tail -60 "$2"
+	echo "---"
+}
+
 run_tests() {
 	local start=$SECONDS log p f s
 
@@ -179,7 +188,7 @@ run_tests() {
 		tally "${log%.trs}"
 		suite "$name" "$p" "$f" "$s" \
 			"$(seconds "$out")"
-		[ "$f" = 0 ] || { echo "--- $name"; tail -60 "$out"; echo "---"; }
+		[ "$f" = 0 ] || said_by "$name" "$out"
 		[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
 	done
 	echo "tests took $((SECONDS - start)) s"

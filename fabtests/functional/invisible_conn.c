@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "functional/invisible_conn.h"
+#include "unit/landing.h"
 
 static const char *where;
 
@@ -261,6 +262,7 @@ static void run(bool over, uint64_t seed, uint64_t from, uint64_t end, int out)
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (arena == MAP_FAILED)
 		MUST(-errno);
+	peers_write_here(arena, (size_t)OPS * (LONGEST + 64));
 	for (uint64_t i = from; i < end; i++) {
 		uint32_t len;
 

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "functional/invisible_conn.h"
+#include "unit/landing.h"
 
 static const uint64_t cntr_bits[4] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE};
 struct side side[2];
@@ -41,6 +42,7 @@ static void add_memory(struct side *s, int which)
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (s->mem[which] == MAP_FAILED)
 		MUST(-errno);
+	peers_write_here(s->mem[which], REGION);
 	MUST(fi_mr_reg(s->domain, s->mem[which], REGION, access, 0,
 		       1 + (uint64_t)which, which && layered ? FI_RMA_PMEM : 0,
 		       &s->mr[which], NULL));

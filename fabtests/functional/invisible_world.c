@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "functional/invisible.h"
+#include "unit/landing.h"
 
 #define ARENA (64u << 20)
 #define QUEUE 128
@@ -52,6 +53,7 @@ static void add_memory(struct inv_world *w, int s, int which)
 		mmap(NULL, INV_REGION, PROT_READ | PROT_WRITE, share, fd, 0);
 	if (side->mem[which] == MAP_FAILED)
 		INV_MUST(-errno);
+	peers_write_here(side->mem[which], INV_REGION);
 	for (size_t i = 0; which < INV_MEM_QUICK && i < INV_READ_ZONE; i++)
 		side->mem[which][i] = (char)inv_static(s, i);
 	INV_MUST(fi_mr_reg(side->domain, side->mem[which], INV_REGION, access,
@@ -79,6 +81,7 @@ void inv_world_open(struct inv_world *w, const char *prov, bool layered,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (w->arena == MAP_FAILED)
 		INV_MUST(-errno);
+	peers_write_here(w->arena, ARENA);
 	for (int s = 0; s < INV_SIDES; s++) {
 		struct inv_side *side = &w->side[s];
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "functional/pair.h"
+#include "unit/landing.h"
 
 static int in_fd, out_fd; /* the pipes between the two */
 static const char *role = "";
@@ -266,6 +267,7 @@ void *pair_map(const char *path, size_t *len)
 	if (map == MAP_FAILED)
 		MUST(-errno);
 	close(fd);
+	peers_write_here(map, *len);
 	return map;
 }
 
@@ -297,6 +299,7 @@ void side_memory(struct side *s)
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (s->plain == MAP_FAILED)
 		MUST(-errno);
+	peers_write_here(s->plain, PAIR_POOL);
 	MUST(fi_mr_reg(s->domain, s->plain, PAIR_POOL, remote, 0, 2, 0,
 		       &s->plain_mr, NULL));
 }

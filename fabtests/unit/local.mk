@@ -271,6 +271,7 @@ fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETT
 
 agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
 	fabtests/unit/disk.h \
+	fabtests/unit/landing.h \
 	fabtests/unit/seeded.h
 
 check_PROGRAMS += fabtests/unit/test_agent
