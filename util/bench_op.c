@@ -21,9 +21,9 @@ static int cq_failed(struct bench_end *e, char *err)
 /* Read n completions; n 0 only drives progress. */
 int bench_take(struct bench_end *e, size_t n, char *err)
 {
-	uint64_t end = bench_now() + PATIENCE_NS;
 	struct fi_cq_entry done[16];
 	unsigned int polls = 0;
+	uint64_t end = 0;
 	ssize_t got;
 
 	do {
@@ -35,7 +35,11 @@ int bench_take(struct bench_end *e, size_t n, char *err)
 		else if (got != -FI_EAGAIN && got != 0)
 			return rp_err(err, (int)got, "completion queue: %s",
 				      fi_strerror((int)-got));
-		if (n && ++polls % 1024 == 0 && bench_now() > end)
+		/* As in the rivals: where a clock is slow it is not read. */
+		if (!n || ++polls % 1024)
+			continue;
+		end = end ? end : bench_now() + PATIENCE_NS;
+		if (bench_now() > end)
 			return rp_err(err, -FI_ETIMEDOUT,
 				      "no completion in %llu s",
 				      PATIENCE_NS / 1000000000);
