@@ -77,6 +77,7 @@ static int req_notify(struct ibv_cq *base, int solicited)
 {
 	pthread_mutex_lock(&dev_lock);
 	((struct dev_cq *)base)->armed = true;
+	dev.notifies++;
 	pthread_mutex_unlock(&dev_lock);
 	return 0;
 }

@@ -58,6 +58,7 @@ struct dev {
 	int fail_make;	    /* make of this many objects from now fails */
 	bool idle_agent;    /* its flushes do nothing */
 	unsigned int drains;
+	unsigned int notifies; /* how often a queue was told to tell */
 };
 extern struct dev dev;
 

@@ -8,6 +8,8 @@
 
 #include "rc_pair.h"
 
+#define FOR_EVER "60000000" /* us: longer than any case waits */
+
 static struct pair p;
 static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
 static const struct pair_attr by_builders = {
@@ -15,6 +17,7 @@ static const struct pair_attr by_builders = {
 
 static void start(void)
 {
+	setenv("FI_OFI_RPMEM_SPIN", "0", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "20000", 1);
 	dev_start();
 }
@@ -231,13 +234,12 @@ Test(shim_serve, nonsense_to_who_asks)
 }
 
 /* Two peers of one agent: each by its own connection, and its own end. */
-Test(shim_serve, two_peers)
+static void two_peers(void)
 {
-	const struct pair_attr attr = {.access = PERSISTENT, .sides = true};
 	struct pair q;
 
-	pair_open(&p, &attr);
-	pair_open(&q, &attr);
+	pair_open(&p, &asking);
+	pair_open(&q, &asking);
 	for (int i = 1; i <= 5; i++) {
 		const size_t off = 128 * (size_t)i;
 
@@ -259,4 +261,38 @@ Test(shim_serve, two_peers)
 	pair_next(&q, 4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(0, 64, 'z'));
 	pair_close(&q);
+}
+
+Test(shim_serve, two_peers)
+{
+	two_peers();
+}
+
+/* The thread never sleeps, and who wakes is heard all the same. */
+Test(shim_serve, two_peers_looked_at)
+{
+	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
+	two_peers();
+}
+
+/* How often the thread went to sleep, of 40 requests. */
+static unsigned int sleeps(const char *us)
+{
+	setenv("FI_OFI_RPMEM_SPIN", us, 1);
+	dev.notifies = 0;
+	pair_open(&p, &asking);
+	for (int i = 1; i <= 40; i++) {
+		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	}
+	pair_close(&p);
+	return dev.notifies;
+}
+
+Test(shim_serve, looks_on_before_it_sleeps)
+{
+	const unsigned int without = sleeps("0"), with = sleeps(FOR_EVER);
+
+	cr_assert_gt(without, 10u);
+	cr_assert_lt(with, 5u, "%u", with);
 }

@@ -12,6 +12,7 @@
 #include "verbs/serve.h"
 
 #define TIMEOUT_MS 5000
+#define SPIN_US	   20
 
 struct rp_mr {
 	struct ibv_rpmem_mr pub;
@@ -59,6 +60,13 @@ uint64_t rp_shim_patience(void)
 	uint64_t ms = s ? strtoul(s, NULL, 10) : 0;
 
 	return (ms && ms <= UINT32_MAX ? ms : TIMEOUT_MS) * 1000000u;
+}
+
+uint64_t rp_shim_spin(void)
+{
+	const char *s = getenv("FI_OFI_RPMEM_SPIN");
+
+	return (s ? strtoul(s, NULL, 10) : SPIN_US) * 1000ull;
 }
 
 static int find_facts(const char *device, void *addr, size_t length,

@@ -2,7 +2,9 @@
 /* The target's agent over verbs: its thread, and the connections it answers. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/spin.h"
 #include "verbs/serve.h"
 
 /* The longest that may come, and that goes out (INFO). */
@@ -22,14 +25,23 @@
 
 #define NS_PER_MS 1000000ull
 
+/* So many looks for one at the clock, and at those who were asleep. */
+#define LOOKS  16
+#define YIELDS 100
+
 struct rp_dom {
 	struct ibv_pd *pd;
 	unsigned int refs; /* guarded by doms_lock */
 	LIST_ENTRY(rp_dom) link;
 	pthread_mutex_t lock; /* of the agent, and of what it serves */
+	atomic_uint wanted;   /* the lock, by others than the thread */
 	struct rp_agent *agent;
 	struct ibv_comp_channel *channel;
 	int kick; /* eventfd */
+	/* Whose queue tells nobody of what comes: it is looked at. */
+	LIST_HEAD(, rp_serve) awake;
+	struct rp_spin spin;
+	uint64_t spin_ns;
 	bool runs, stop;
 	pthread_t thread;
 };
@@ -41,13 +53,27 @@ struct rp_serve {
 	struct ibv_qp *qp;
 	struct ibv_mr *mr; /* of all that follows */
 	uint8_t name[RP_ASK_NAME];
-	bool up;	      /* connected, and nothing has failed */
+	bool up; /* connected, and nothing has failed */
+	bool is_awake;
+	LIST_ENTRY(rp_serve) awake;
 	unsigned int tx_free; /* a bit for each */
 	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
 };
 
 static pthread_mutex_t doms_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, rp_dom) doms = LIST_HEAD_INITIALIZER(doms);
+
+static void enter(struct rp_dom *dom)
+{
+	atomic_fetch_add(&dom->wanted, 1);
+	pthread_mutex_lock(&dom->lock);
+	atomic_fetch_sub(&dom->wanted, 1);
+}
+
+static void leave(struct rp_dom *dom)
+{
+	pthread_mutex_unlock(&dom->lock);
+}
 
 /* --- what the agent asks for --- */
 
@@ -56,12 +82,18 @@ static struct rp_serve *serve_of(struct rp_xport *x)
 	return (struct rp_serve *)x;
 }
 
-static uint64_t now(void)
+static uint64_t read_clock(clockid_t id)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(id, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Whatever the agent times lasts far longer than the kernel's tick. */
+static uint64_t now(void)
+{
+	return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
 static uint64_t x_now(struct rp_xport *x)
@@ -168,19 +200,24 @@ static void completed(struct rp_serve *s, const struct ibv_wc *wc)
 		hang_up(s);
 }
 
-static void drain(struct rp_serve *s)
+/* True: something was there. */
+static bool drain(struct rp_serve *s)
 {
 	struct ibv_wc wc[RECVS];
+	bool came = false;
 	int n;
 
-	while ((n = ibv_poll_cq(s->cq, RECVS, wc)) > 0)
+	while ((n = ibv_poll_cq(s->cq, RECVS, wc)) > 0) {
+		came = true;
 		for (int i = 0; i < n; i++)
 			completed(s, &wc[i]);
+	}
 	if (n < 0)
 		hang_up(s);
+	return came;
 }
 
-/* What has come; the events are given back at once, under the lock. */
+/* Who has woken; the events are given back at once, under the lock. */
 static void collect(struct rp_dom *dom)
 {
 	struct rp_serve *s;
@@ -190,10 +227,54 @@ static void collect(struct rp_dom *dom)
 	while (!ibv_get_cq_event(dom->channel, &cq, &of)) {
 		s = of;
 		ibv_ack_cq_events(cq, 1);
-		if (ibv_req_notify_cq(cq, 0))
-			hang_up(s);
-		drain(s);
+		if (s->is_awake)
+			continue;
+		LIST_INSERT_HEAD(&dom->awake, s, awake);
+		s->is_awake = true;
 	}
+}
+
+static bool look(struct rp_dom *dom)
+{
+	struct rp_serve *s;
+	bool came = false;
+
+	LIST_FOREACH (s, &dom->awake, awake)
+		came |= drain(s);
+	return came;
+}
+
+static void forget(struct rp_serve *s)
+{
+	if (s->is_awake)
+		LIST_REMOVE(s, awake);
+	s->is_awake = false;
+}
+
+/* From here on the channel tells. True: something came before. */
+static bool lie_down(struct rp_dom *dom)
+{
+	struct rp_serve *s;
+	bool came = false;
+
+	while ((s = LIST_FIRST(&dom->awake))) {
+		forget(s);
+		if (ibv_req_notify_cq(s->cq, 0)) {
+			hang_up(s);
+			came = true;
+		}
+		came |= drain(s);
+	}
+	return came;
+}
+
+static bool looks_on(struct rp_dom *dom, bool came, unsigned int looks)
+{
+	/* The clock may cost more than a look. */
+	if (!came && dom->spin.until && looks % LOOKS)
+		return true;
+	return rp_spin(&dom->spin, dom->spin_ns, came,
+		       read_clock(CLOCK_MONOTONIC));
 }
 
 static int patience(const struct rp_dom *dom)
@@ -208,29 +289,51 @@ static int patience(const struct rp_dom *dom)
 					   : (int)((due - t) / NS_PER_MS) + 1;
 }
 
-static void *work(void *arg)
+static void sleep_on(struct rp_dom *dom)
 {
-	struct rp_dom *dom = arg;
 	struct pollfd fds[] = {
 		{.fd = dom->channel->fd, .events = POLLIN},
 		{.fd = dom->kick, .events = POLLIN},
 	};
+	const int ms = patience(dom);
 	uint64_t kicks;
-	int ms;
+
+	leave(dom);
+	poll(fds, 2, ms);
+	if (read(dom->kick, &kicks, sizeof(kicks)) < 0)
+		kicks = 0;
+	pthread_mutex_lock(&dom->lock);
+}
+
+/* Nobody gets what is taken again at once. */
+static void give_way(struct rp_dom *dom)
+{
+	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
+		sched_yield();
+}
+
+static void *work(void *arg)
+{
+	struct rp_dom *dom = arg;
+	bool came;
 
 	pthread_mutex_lock(&dom->lock);
-	while (!dom->stop) {
-		collect(dom);
+	for (unsigned int looks = 0; !dom->stop; looks++) {
+		if (!(looks % LOOKS))
+			collect(dom);
+		came = look(dom);
 		while (rp_agent_progress(dom->agent))
 			;
-		ms = patience(dom);
-		pthread_mutex_unlock(&dom->lock);
-		poll(fds, 2, ms);
-		if (read(dom->kick, &kicks, sizeof(kicks)) < 0)
-			kicks = 0;
-		pthread_mutex_lock(&dom->lock);
+		if (looks_on(dom, came, looks)) {
+			leave(dom);
+			give_way(dom);
+			pthread_mutex_lock(&dom->lock);
+		} else if (!lie_down(dom)) {
+			sleep_on(dom);
+			looks = UINT_MAX; /* those who have woken are first */
+		}
 	}
-	pthread_mutex_unlock(&dom->lock);
+	leave(dom);
 	return NULL;
 }
 
@@ -285,6 +388,7 @@ static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 	if (!dom)
 		return ret;
 	dom->pd = pd;
+	dom->spin_ns = rp_shim_spin();
 	while (!attr.incarnation)
 		if (x_random(NULL, &attr.incarnation,
 			     sizeof(attr.incarnation))) {
@@ -313,9 +417,9 @@ free:
 
 static void dom_delete(struct rp_dom *dom)
 {
-	pthread_mutex_lock(&dom->lock);
+	enter(dom);
 	dom->stop = true;
-	pthread_mutex_unlock(&dom->lock);
+	leave(dom);
 	wake(dom);
 	if (dom->runs)
 		pthread_join(dom->thread, NULL);
@@ -365,17 +469,17 @@ int rp_dom_add(struct rp_dom *dom, struct rp_region *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&dom->lock);
+	enter(dom);
 	ret = -rp_agent_region_add(dom->agent, r);
-	pthread_mutex_unlock(&dom->lock);
+	leave(dom);
 	return ret;
 }
 
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
 {
-	pthread_mutex_lock(&dom->lock);
+	enter(dom);
 	rp_agent_region_del(dom->agent, r);
-	pthread_mutex_unlock(&dom->lock);
+	leave(dom);
 }
 
 /* --- one that is answered --- */
@@ -428,7 +532,7 @@ int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
 	struct rp_dom *dom = s->dom;
 	int ret;
 
-	pthread_mutex_lock(&dom->lock);
+	enter(dom);
 	ret = start(dom);
 	if (!ret)
 		ret = rp_side_init(s->qp, route);
@@ -441,7 +545,7 @@ int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
 		ret = rp_side_join(s->qp, route, number);
 	if (ret)
 		hang_up(s);
-	pthread_mutex_unlock(&dom->lock);
+	leave(dom);
 	return ret;
 }
 
@@ -450,11 +554,12 @@ void rp_serve_delete(struct rp_serve *s)
 	struct rp_dom *dom = s->dom;
 
 	/* No thread is in it, and what it would be told of is forgotten. */
-	pthread_mutex_lock(&dom->lock);
+	enter(dom);
 	hang_up(s);
+	forget(s);
 	ibv_destroy_qp(s->qp);
 	ibv_destroy_cq(s->cq);
-	pthread_mutex_unlock(&dom->lock);
+	leave(dom);
 	ibv_dereg_mr(s->mr);
 	free(s);
 }

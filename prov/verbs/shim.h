@@ -221,5 +221,6 @@ struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 /* The operator's, from the environment. */
 void rp_shim_cfg(struct rp_remote_cfg *cfg);
 uint64_t rp_shim_patience(void); /* ns */
+uint64_t rp_shim_spin(void);	 /* ns */
 
 #endif
