@@ -56,7 +56,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
 	fabtests/vm/native \
 	fabtests/vm/shim fabtests/vm/shim_cost fabtests/vm/shim_cut \
-	fabtests/vm/shim_cut_faults
+	fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals
 rm -rf /build/payload
 mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 	/build/payload/fabtests/functional /build/payload/util \
@@ -69,7 +69,8 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device \
 	fabtests/fault/machines fabtests/vm/shim fabtests/vm/shim_cost \
-	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults fabtests/vm/native; do
+	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals \
+	fabtests/vm/native; do
 	strip -S -o "/build/payload/$f" "$f"
 done
 # As a program's author would, but for the library, which is not installed.

@@ -20,6 +20,7 @@ fabtests_vm_native_LDADD = $(FABRIC_LIBS)
 EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh \
 	fabtests/vm/ends.c fabtests/vm/ends.h \
 	fabtests/vm/shim_cost.c fabtests/vm/shim_cut.c \
+	fabtests/vm/shim_rivals.c \
 	fabtests/vm/preload.c fabtests/vm/preload.sh
 if HAVE_VERBS
 check_PROGRAMS += fabtests/vm/shim
@@ -44,6 +45,13 @@ fabtests_vm_shim_cut_faults_SOURCES = $(fabtests_vm_shim_cut_SOURCES) \
 fabtests_vm_shim_cut_faults_CPPFLAGS = $(fabtests_vm_shim_cut_CPPFLAGS) -DRP_FAULTS
 fabtests_vm_shim_cut_faults_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cut_faults_LDADD = $(PMEM2_LIBS) $(VERBS_LIBS) -lpthread
+# Beside librpma, where there is one.
+check_PROGRAMS += fabtests/vm/shim_rivals
+fabtests_vm_shim_rivals_SOURCES = fabtests/vm/shim_rivals.c fabtests/vm/ends.c \
+	fabtests/vm/ends.h
+fabtests_vm_shim_rivals_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+fabtests_vm_shim_rivals_LDADD = $(fabtests_benchmarks_rivals_LDADD) \
+	$(fabtests_vm_shim_LDADD)
 endif
 
 # What judges the packets of a guest, without one.

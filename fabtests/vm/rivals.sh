@@ -7,7 +7,8 @@
 # All figures take minutes: a file for --tests sets rivals=whole before this.
 node=10.9.0.1
 seconds=10 path=/nowhere # callgrind is what takes them
-[ "${rivals:-}" != whole ] || seconds=60 path=$PATH
+writes=320
+[ "${rivals:-}" != whole ] || seconds=60 path=$PATH writes=9600
 # Two programs that poll leave the device's work no processor: it goes first.
 first="chrt --idle 0"
 
@@ -36,6 +37,34 @@ else
 	skip "FLUSH, and through the shim" "rdma-core of this release has none"
 fi
 
+# What the device places, and that a read pushes it, is only said.
+printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
+	>/tmp/by-dma
+
+# beside fence|agent VARIABLE...: durable writes through the shim, and theirs.
+# Their target polls in its turn: where ours may sleep, it looks on for as long.
+beside() {
+	how=$1
+	shift
+	# shellcheck disable=SC2086
+	$first timeout -k 1 $patience env FI_OFI_RPMEM_NATIVE=0 "$@" \
+		"$here/fabtests/vm/shim_rivals" rxe0 1 "$dax" $node "$how" \
+		$writes >$out 2>&1
+	code=$?
+	said $out
+	if [ $code = 77 ]; then
+		skip "librpma and the shim's $how" "built without librpma"
+		return
+	fi
+	good=ok
+	[ $code = 0 ] && grep -q \
+		"^shim_${how}_vs_librpma_[a-z]* [0-9.]* <= " $out || good="not ok"
+	report "$good" "librpma and the shim's $how"
+}
+note "librpma and the shim"
+beside fence FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
+beside agent FI_OFI_RPMEM_SPIN=2000
+
 # suite METHOD METRICS VARIABLE...: each of these metrics is a number
 suite() {
 	method=$1 metrics=$2
@@ -57,10 +86,7 @@ suite() {
 	report "$good" "librpma and a commit by $method"
 }
 suite agent-clwb "agent_vs_librpma_gpspm agent_vs_librpma_gpspm_4KiB"
-# What the device places, and that a read pushes it, is only said. Small writes
-# would go inside requests, fence or not.
-printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
-	>/tmp/by-dma
+# Small writes would go inside requests, fence or not.
 suite fence fence_vs_librpma_flush FI_OFI_RPMEM_CONNECT=1 \
 	FI_OFI_RPMEM_NATIVE=0 \
 	FI_OFI_RPMEM_INLINE=0 \
