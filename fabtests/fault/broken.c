@@ -220,6 +220,7 @@ int main(void)
 	duo_env("RPMEM_FAULT_MS", "3000");
 	duo_case("a slow disk is not a dead target", slow_disk);
 	duo_faults("fail-flush");
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* nobody is silent here */
 	duo_case("a failed flush is told, and sticks", failing_disk);
 	return tap_done();
 }
