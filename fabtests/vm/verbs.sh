@@ -53,7 +53,25 @@ by_device() {
 	fi
 }
 
+# pingpong PROVIDER: messages between two connected endpoints of it
+pingpong() {
+	set -- timeout 300 fi_pingpong -p "$1" -e msg -d rxe0 -I 20 -S 65536
+	"$@" >$out.server 2>&1 &
+	server=$!
+	sleep 2
+	"$@" 10.9.0.1
+	code=$?
+	kill $server 2>/dev/null
+	[ $code = 0 ] || cat $out.server
+	return $code
+}
+
 note "the provider over verbs"
+# What is not layered over is the base's own, and works as it does there.
+if [ "$domain" = adr ]; then
+	long "verbs, connected endpoints" pingpong verbs
+	long "verbs, connected endpoints, under us" pingpong "verbs;ofi_rpmem"
+fi
 # shellcheck disable=SC2086
 {
 	tap "verbs" $over "$device"

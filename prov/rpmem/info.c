@@ -653,8 +653,20 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
 {
-	return rp_info_direct_list(version, NULL, NULL, 0, NULL, base,
-				   FI_EP_MSG, list);
+	struct fi_info *hints = fi_allocinfo();
+	int ret;
+
+	if (!hints)
+		return -FI_ENOMEM;
+	/* Whatever it wants of a program: verbs has no other entries. */
+	hints->mode = ~RP_BUFFERED_RECV;
+	hints->domain_attr->mode = ~0ull;
+	if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
+		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
+	ret = rp_info_direct_list(version, NULL, NULL, 0, hints, base,
+				  FI_EP_MSG, list);
+	fi_freeinfo(hints);
+	return ret;
 }
 
 int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
