@@ -528,6 +528,27 @@ Test(wire, packed_ranges)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &hdr, &b), -EINVAL);
 }
 
+/* More than plain ones can be: what is too small is too small for them. */
+Test(wire, packed_ranges_without_room)
+{
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rp_wire_hdr hdr;
+	union body b;
+	int len;
+
+	wire_example(RP_MSG_REQUEST, &hdr, &b);
+	b.request.packed = true;
+	b.request.nranges = RP_WIRE_MAX_RANGES + 1;
+	for (int i = 0; i < b.request.nranges; i++)
+		b.request.ranges[i] = (struct rp_wire_range){
+			b.request.ranges[0].key, (uint64_t)i * 64, 8};
+	len = wire_put(buf, sizeof(buf), &hdr, &b);
+	cr_assert_gt(len, 48);
+	cr_assert_eq(wire_put(buf, (size_t)len, &hdr, &b), len);
+	for (size_t size = 0; size < (size_t)len; size++)
+		cr_assert_eq(wire_put(buf, size, &hdr, &b), -EMSGSIZE);
+}
+
 /* Those that are only placed: all ranges, then the bytes of all. */
 Test(wire, several_stores)
 {

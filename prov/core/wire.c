@@ -299,10 +299,9 @@ static bool stored_valid(uint32_t effect, uint64_t stored)
 					 : !stored;
 }
 
-/* With packed ranges: its length; 0: they are not to be packed. */
-static size_t put_packed(uint8_t *buf, size_t size,
-			 const struct rp_wire_hdr *hdr,
-			 const struct rp_wire_request *m)
+/* With packed ranges: its length, or -EMSGSIZE; 0: they are to be plain. */
+static int put_packed(uint8_t *buf, size_t size, const struct rp_wire_hdr *hdr,
+		      const struct rp_wire_request *m)
 {
 	uint8_t packed[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
 	size_t len, taken;
@@ -313,9 +312,11 @@ static size_t put_packed(uint8_t *buf, size_t size,
 		return 0;
 	len = RP_WIRE_PACKS + rp_wire_pack(packed, sizeof(packed), m->ranges,
 					   m->nranges, &taken);
-	if (taken < m->nranges || size < len ||
+	if (taken < m->nranges ||
 	    len >= request_len(m->nranges, RP_EFFECT_NONE, 0))
 		return 0;
+	if (size < len)
+		return -EMSGSIZE; /* and so it is otherwise, too */
 	put_only_hdr(buf, hdr, RP_MSG_REQUEST, len);
 	put16(buf, 32, m->nranges);
 	put8(buf, 34, m->level);
@@ -323,19 +324,19 @@ static size_t put_packed(uint8_t *buf, size_t size,
 	put32(buf, 36, RP_WIRE_PACKED);
 	put64(buf, REQUEST_RANGES, m->ranges[0].key);
 	memcpy(buf + RP_WIRE_PACKS, packed, len - RP_WIRE_PACKS);
-	return len;
+	return (int)len;
 }
 
 int rp_wire_put_request(void *buf, size_t size, const struct rp_wire_hdr *hdr,
 			const struct rp_wire_request *m)
 {
+	int packed = put_packed(buf, size, hdr, m);
 	size_t at = REQUEST_RANGES, len;
 	uint64_t stored = 0;
 	uint8_t *p = buf;
 
-	len = put_packed(buf, size, hdr, m);
-	if (len)
-		return (int)len;
+	if (packed)
+		return packed;
 	if (!request_valid(m->nranges, m->level, m->required, m->effect))
 		return -EINVAL;
 	for (size_t i = 0; m->effect == RP_EFFECT_STORE && i < m->nranges; i++)
