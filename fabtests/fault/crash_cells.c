@@ -219,6 +219,51 @@ static void fill(const struct verdict_cell *cell,
 	out->fabric.recv_in_pm = true;
 }
 
+/* By the agent, which is asked when reads behind the writes are back. */
+static bool may_be_fenced(const struct verdict_cell *cell,
+			  const struct verdict_method *m)
+{
+	const enum rp_method by = carried_out(cell, m);
+
+	return m->valid && cell->facts.fence == RP_YES &&
+	       (by == RP_METHOD_AGENT_CLWB || by == RP_METHOD_AGENT_SFENCE ||
+		by == RP_METHOD_AGENT_CLWB_MSYNC) &&
+	       !crash_inplace(cell, m);
+}
+
+/* An adapter places, in no order of its own. */
+static bool fenced_variant(const struct verdict_cell *cell,
+			   const struct verdict_method *m, unsigned int n,
+			   struct crash_cell *out)
+{
+	const struct rp_facts *f = &cell->facts;
+	const unsigned int first = f->domain ? f->domain : RP_DOMAIN_NONE;
+	const unsigned int domains =
+		f->domain ? 1 : RP_DOMAIN_SYSTEM - RP_DOMAIN_NONE + 1;
+	const unsigned int forms = cell->op == VERDICT_SEND ? 1 : 2;
+	unsigned int place = RP_PLACE_DMA_CACHE + n / (domains * forms);
+
+	if (!may_be_fenced(cell, m))
+		return false;
+	if (f->placement)
+		place += f->placement - RP_PLACE_DMA_CACHE;
+	if (place > (f->placement ? f->placement : RP_PLACE_DMA_MEMORY) ||
+	    place < RP_PLACE_DMA_CACHE)
+		return false;
+	n %= domains * forms;
+	fill(cell, m, place, first + n / forms, 1, false, 0, out);
+	out->truth.relaxed = true;
+	out->fabric.ordered = true;
+	out->fabric.connects = true;
+	out->fabric.errors_end = true;
+	out->believed.placement = (enum rp_placement)place;
+	out->believed.fence = RP_YES;
+	out->apart = n % forms;
+	out->conn = true;
+	out->fenced = true;
+	return true;
+}
+
 /* The smallest writes alone travel in requests, or all that may. */
 static bool conn_variant(const struct verdict_cell *cell,
 			 const struct verdict_method *m, unsigned int n,
@@ -230,10 +275,14 @@ static bool conn_variant(const struct verdict_cell *cell,
 		f->domain ? 1 : RP_DOMAIN_SYSTEM - RP_DOMAIN_NONE + 1;
 	const unsigned int forms = cell->op == VERDICT_SEND ? 1 : 2;
 
-	if (n >= domains * forms || crash_inplace(cell, m) ||
-	    carried_out(cell, m) == RP_METHOD_FENCE ||
-	    (f->placement != RP_PLACE_CPU_USER && (f->placement || !m->valid)))
-		return false;
+	const bool by_cpu = !crash_inplace(cell, m) &&
+			    carried_out(cell, m) != RP_METHOD_FENCE &&
+			    (f->placement == RP_PLACE_CPU_USER ||
+			     (!f->placement && m->valid));
+
+	if (!by_cpu || n >= domains * forms)
+		return fenced_variant(cell, m, by_cpu ? n - domains * forms : n,
+				      out);
 	fill(cell, m, RP_PLACE_CPU_USER, first + n / forms, 1, false, 0, out);
 	out->fabric.ordered = true;
 	out->fabric.prov_keys = false;

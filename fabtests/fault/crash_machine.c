@@ -26,6 +26,16 @@ static bool sim_tells(void)
 	return w.cell->fabric.tells_breaks;
 }
 
+static bool sim_base_keys(void)
+{
+	return w.cell->conn && w.cell->fabric.prov_keys;
+}
+
+static bool sim_fences(void)
+{
+	return w.cell->fenced;
+}
+
 static bool sim_flushes(void)
 {
 	return w.cell->believed.native == RP_YES;
@@ -165,6 +175,8 @@ void crash_setup(void)
 	host_sim->random = sim_random;
 	host_sim->facts = sim_facts;
 	host_sim->tells = sim_tells;
+	host_sim->base_keys = sim_base_keys;
+	host_sim->fences = sim_fences;
 	host_sim->flushes = sim_flushes;
 	host_sim->flusher = sim_flusher;
 }

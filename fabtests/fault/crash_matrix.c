@@ -22,6 +22,8 @@
 /* What only a long program shows is looked for longer: it ends when found. */
 #define RUNS_FORBIDDEN 5000ull
 #define RUNS_QUICK     20ull
+/* Where requests wait for reads what is exhaustive would take hours. */
+#define RUNS_FENCED 200ull
 /* Searches that have been done: far more than there are. */
 #define DONE_SIZE 65536u
 
@@ -330,7 +332,7 @@ static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 {
 	const struct crash_prog *list;
 	struct crash_cell cell;
-	bool cut = false;
+	bool cut = false, some;
 	size_t n;
 
 	for (unsigned int v = 0; variant(p, v, &cell); v++) {
@@ -343,7 +345,11 @@ static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 				continue;
 			r->program = i;
 			if (applies(p, &list[i], &cell) &&
-			    !explore(s, p, &cell, &list[i], max, r, &cut))
+			    !explore(s, p, &cell, &list[i],
+				     cell.fenced && max > RUNS_FENCED
+					     ? RUNS_FENCED
+					     : max,
+				     r, cell.fenced ? &some : &cut))
 				return true;
 		}
 	}
@@ -371,7 +377,7 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 			variant(p, (unsigned int)v, &cell);
 		}
 		r->variant = (unsigned int)v;
-		cell.truth.relaxed = !cell.alone && !cell.conn;
+		cell.truth.relaxed = !cell.alone && (!cell.conn || cell.fenced);
 		explore_random(p, &cell,
 			       opt.seed + 1000003 * (uint64_t)(p - pairs) + i,
 			       r);
@@ -619,7 +625,7 @@ static int replay(void)
 		prog = &list[opt.program];
 	} else {
 		random_program(&pairs[0], &cell, opt.seed, &random);
-		cell.truth.relaxed = !cell.alone && !cell.conn;
+		cell.truth.relaxed = !cell.alone && (!cell.conn || cell.fenced);
 		prog = &random;
 	}
 	if (choices_parse(&c, opt.replay)) {

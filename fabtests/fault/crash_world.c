@@ -423,7 +423,7 @@ static enum crash_result act_run(const struct act *a)
 	 * acknowledges. Only "a before b" is judged by what is there together.
 	 */
 	if (a->machine == TARGET &&
-	    (!any || waits_for(TARGET) || w.prog->second))
+	    (!any || waits_for(TARGET) || w.prog->second || w.cell->fenced))
 		dma_choices(!any && !waits_for(TARGET));
 	if (a->machine == TARGET && w.prog->second)
 		ret = oracle_check(&w.o, w.model, w.mem);
@@ -576,8 +576,9 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 		any |= a.arrive[k];
 	}
 	/* Something may have got here before without being looked at. */
-	if (waits_for(m) || (m == TARGET && w.cell->fabric.placed_acks &&
-			     model_dma_pending(w.model))) {
+	if (waits_for(m) ||
+	    (m == TARGET && (w.cell->fabric.placed_acks || w.cell->fenced) &&
+	     model_dma_pending(w.model))) {
 		struct act none = {.kind = ACT_RUN, .machine = m};
 
 		if (n < max)

@@ -30,6 +30,7 @@ struct crash_cell {
 	bool send;	       /* they travel in messages */
 	bool apart;	       /* only the smallest travel in requests */
 	bool conn;	       /* over connections of the program's own */
+	bool fenced;	       /* ... where requests wait for reads */
 	/*
 	 * And stay where those are received, without the provider: a value of
 	 * enum verdict_send, 0: not so.

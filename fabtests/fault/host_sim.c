@@ -51,9 +51,16 @@ bool rp_host_tells(const char *base, const char *device)
 	return rp_host_sim.tells && rp_host_sim.tells();
 }
 
-bool rp_host_connects(const char *base)
+enum rp_connects rp_host_connects(const char *base)
 {
-	return true;
+	return rp_host_sim.base_keys && rp_host_sim.base_keys()
+		       ? RP_CONNECTS_BY_CARD
+		       : RP_CONNECTS_BY_NAMES;
+}
+
+bool rp_host_fences(const char *base, const char *device, const char *op_file)
+{
+	return rp_host_sim.fences && rp_host_sim.fences();
 }
 
 /* Its NIC is an adapter. */

@@ -21,6 +21,10 @@ struct host_sim {
 	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
 	/* Does the base's connection FLUSH? NULL: no. */
 	bool (*flushes)(void);
+	/* Does the base make the keys of connected endpoints? NULL: no. */
+	bool (*base_keys)(void);
+	/* Does an adapter place what comes over those? NULL: no. */
+	bool (*fences)(void);
 	/* Given to the test: durable writes of so much travel in requests. */
 	void (*inline_max)(size_t bytes);
 };

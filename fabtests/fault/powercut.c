@@ -99,6 +99,7 @@ struct batch {
 	struct record r[BATCH];
 };
 
+static void *desc; /* of the records that are sent */
 static volatile uint8_t *acked;
 static uint64_t acked_count, acked_enough;
 
@@ -143,6 +144,7 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 	struct iovec iov;
 	struct fi_msg_rma msg = {
 		.msg_iov = &iov,
+		.desc = &desc,
 		.iov_count = 1,
 		.addr = s->peer,
 		.rma_iov = at,
@@ -190,7 +192,7 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 	}
 	b->waits = b->n + 1;
 	for (unsigned int i = 0; i < b->n; i++)
-		PUT(fi_write(s->ep, &b->r[i], sizeof(b->r[i]), NULL, s->peer,
+		PUT(fi_write(s->ep, &b->r[i], sizeof(b->r[i]), desc, s->peer,
 			     at[i].addr, at[i].key, b));
 	if (way == 1) { /* one commit of many ranges */
 		PUT(fi_rpmem_commit(s->ep, at, b->n, s->peer, FI_RPMEM_DURABLE,
@@ -224,6 +226,7 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 	rng_state = seed + 1;
 	acked = acks_map(ack_fd, slot);
 	side_open(&s, &o);
+	desc = side_local(&s, window, sizeof(window));
 	if (read(STDIN_FILENO, &card, sizeof(card)) != sizeof(card))
 		return 1;
 	if (o.msg)

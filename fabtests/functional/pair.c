@@ -136,7 +136,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (!o->raw_keys)
 		h->domain_attr->mr_mode |= FI_MR_PROV_KEY;
-	if (o->local)
+	if (o->local || (o->msg && pair_over("verbs")))
 		h->domain_attr->mr_mode |= FI_MR_LOCAL;
 	h->domain_attr->data_progress = o->progress;
 	h->domain_attr->threading = o->threading;
@@ -148,7 +148,11 @@ void side_open(struct side *s, const struct pair_opts *o)
 	fi_freeinfo(h);
 	MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
 	MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
-	cq.format = o->format ? o->format : FI_CQ_FORMAT_TAGGED;
+	/* verbs has no tags. */
+	cq.format = o->msg && pair_over("verbs") ? FI_CQ_FORMAT_DATA
+						 : FI_CQ_FORMAT_TAGGED;
+	if (o->format)
+		cq.format = o->format;
 	cq.wait_obj = o->sleeps ? FI_WAIT_FD : FI_WAIT_NONE;
 	MUST(fi_cq_open(s->domain, &cq, &s->cq, NULL));
 	if (o->msg) {
@@ -227,9 +231,25 @@ void side_accept(struct side *s)
 	connected(s);
 }
 
+void side_dial(struct side *s, const struct card *peer)
+{
+	struct fi_info *info = fi_dupinfo(s->info);
+
+	if (!info)
+		MUST(-FI_ENOMEM);
+	free(info->dest_addr);
+	info->dest_addrlen = peer->len;
+	info->dest_addr = malloc(peer->len);
+	if (!info->dest_addr)
+		MUST(-FI_ENOMEM);
+	memcpy(info->dest_addr, peer->name, peer->len);
+	side_endpoint(s, info);
+	fi_freeinfo(info);
+}
+
 void side_connect(struct side *s, const struct card *peer)
 {
-	side_endpoint(s, s->info);
+	side_dial(s, peer);
 	MUST(fi_enable(s->ep));
 	MUST(fi_connect(s->ep, peer->name, NULL, 0));
 	connected(s);
@@ -304,6 +324,16 @@ void side_memory(struct side *s)
 		       &s->plain_mr, NULL));
 }
 
+void *side_local(struct side *s, void *buf, size_t len)
+{
+	if (!(s->info->domain_attr->mr_mode & FI_MR_LOCAL))
+		return NULL;
+	MUST(fi_mr_reg(s->domain, buf, len,
+		       FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0, 3, 0,
+		       &s->local_mr, NULL));
+	return fi_mr_desc(s->local_mr);
+}
+
 void side_card(struct side *s, struct card *c)
 {
 	bool va = s->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
@@ -344,6 +374,8 @@ void side_close(struct side *s)
 		if (s->path[0])
 			unlink(s->path);
 	}
+	if (s->local_mr)
+		MUST(fi_close(&s->local_mr->fid));
 	for (int i = 0; i < 4 && s->cntr[i]; i++)
 		MUST(fi_close(&s->cntr[i]->fid));
 	MUST(fi_close(&s->cq->fid));

@@ -56,6 +56,7 @@ struct side {
 	char *pool, *plain;
 	size_t pool_len; /* mapped */
 	struct fid_mr *pool_mr, *plain_mr;
+	struct fid_mr *local_mr; /* what is sent from and received into */
 };
 
 /* What the other side needs to know. */
@@ -82,12 +83,16 @@ void side_pool(struct side *s, const char *path);
  * names, and plain memory.
  */
 void side_memory(struct side *s);
+/* What to pass for memory that is sent from or received into; one per side. */
+void *side_local(struct side *s, void *buf, size_t len);
 void side_card(struct side *s, struct card *c);
 void side_insert(struct side *s, const struct card *peer);
 /* Connected endpoints: the next event, as fi_eq_sread(); dies of none. */
 uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e);
 /* An endpoint for it, bound and not yet enabled. */
 void side_endpoint(struct side *s, struct fi_info *info);
+/* The same, for a connection to that one: verbs 1.17 wants to know to whom. */
+void side_dial(struct side *s, const struct card *peer);
 /* Listen; then let one in, or connect to who listens there. */
 void side_listen(struct side *s);
 void side_accept(struct side *s);

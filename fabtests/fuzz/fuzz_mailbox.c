@@ -126,8 +126,9 @@ static void take(struct end *e, struct end *from)
 	if (len) {
 		/* It is what was there at one time, and told by that. */
 		MUST(get16(tail, LEN) == len);
-		MUST(get32(tail, SUM) == sum(msg, len, get32(tail, TAKEN),
-					     bell_of(e->box.taken - 1)));
+		MUST(get32(tail, SUM) ==
+		     sum(msg, len, get32(tail, TAKEN),
+			 bell_of(&e->box, e->box.taken - 1)));
 	}
 	if (len && honest) {
 		MUST(from->got < from->put && len == length(from->got));
@@ -166,8 +167,8 @@ static void poke(struct end *e, struct fuzz_in *in)
 /* A frame in its turn whose sum fits, whatever it says. */
 static void forge(struct end *e, struct fuzz_in *in)
 {
-	uint8_t *p = e->in + tail_at(e->box.taken);
-	uint8_t bell = bell_of(e->box.taken);
+	uint8_t *p = e->in + tail_at(&e->box, e->box.taken);
+	uint8_t bell = bell_of(&e->box, e->box.taken);
 	uint16_t len = fuzz_u16(in);
 	uint32_t taken = e->box.sent + (uint32_t)fuzz_u8(in) - 128;
 
@@ -250,11 +251,41 @@ static void finish(void)
 	}
 }
 
+/* What came with a connection: a card, or all of it is the program's. */
+static void as_card(struct fuzz_in *in)
+{
+	const size_t was = in->left;
+	struct rp_mailbox_card card = {0};
+	uint8_t *came = fuzz_exact(in->p, was), *again = malloc(was + 1);
+	size_t len = was;
+	int n;
+
+	MUST(again);
+	if (rp_mailbox_card_get(came, &len, &card)) {
+		MUST(len + RP_MAILBOX_CARD == was);
+		n = rp_mailbox_tell(again, was, came, len, &card);
+		MUST(n >= 0 && (size_t)n == was && !memcmp(again, came, was));
+	} else {
+		MUST(len == was);
+	}
+	if (was) {
+		n = rp_mailbox_tell(again, was - 1, came, len, &card);
+		MUST(n == -EINVAL || (size_t)n < was);
+	}
+	free(came);
+	free(again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_in in = {data, size};
-	uint32_t begun = fuzz_u8(&in) & 1 ? 0xfffffff0u : 0;
+	uint8_t how = fuzz_u8(&in);
+	uint32_t begun = how & 1 ? 0xfffffff0u : 0;
 
+	if (how & 2) {
+		as_card(&in);
+		return 0;
+	}
 	race_in = NULL;
 	honest = true;
 	for (int i = 0; i < 2; i++) {

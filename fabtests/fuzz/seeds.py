@@ -202,6 +202,7 @@ mailbox = {
     "too-long": b"\0" + b"\x8d" + struct.pack("<HB", 4169, 128) + TAKE,
     "raced": b"\0" + PUT + CARRY + b"\x8e" + struct.pack("<HB", 5, 1) + TAKE
     + b"\x8f" + TAKE,
+    "card": b"\2hello" + struct.pack("<QQ", 0x7F0000001000, 0x1234) + b"RPM\1",
 }
 
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),

@@ -115,6 +115,41 @@ Test(mailbox, sums_of_every_length)
 	cr_assert_eq(send(&a, &b, msg, sizeof(msg) + 1), -EMSGSIZE);
 }
 
+/* Short ones, one way: taken is what the writer is told otherwise. */
+Test(mailbox, short_ones)
+{
+	uint8_t in[RP_MAILBOX_SHORT_LEN] = {0}, out[RP_MAILBOX_SHORT_LEN] = {0};
+	uint8_t msg[RP_MAILBOX_SHORT + 1] = {0}, got[RP_MAILBOX_SHORT];
+	struct rp_mailbox from, to;
+	struct rp_mailbox_write w;
+
+	rp_mailbox_init_short(&from, NULL, out);
+	rp_mailbox_init_short(&to, in, NULL);
+	for (uint32_t n = 0; n < 5000; n++) {
+		const size_t len = 1 + n % RP_MAILBOX_SHORT;
+
+		memset(msg, (int)n, sizeof(msg));
+		if (n % RP_MAILBOX_SHORTS == 0 && n) {
+			cr_assert_eq(rp_mailbox_put(&from, msg, len, &w),
+				     -EAGAIN);
+			/* More than was sent cannot have been. */
+			rp_mailbox_free_up_to(&from, n + 1);
+			cr_assert_eq(rp_mailbox_put(&from, msg, len, &w),
+				     -EAGAIN);
+			rp_mailbox_free_up_to(&from, n);
+		}
+		cr_assert_eq(rp_mailbox_put(&from, msg, len, &w), 0);
+		cr_assert_leq(w.at + w.len, sizeof(in));
+		cr_assert_eq(w.len, len + RP_MAILBOX_TAIL);
+		cr_assert_eq(rp_mailbox_take(&to, got), 0u);
+		memcpy(in + w.at, w.buf, w.len);
+		cr_assert_eq(rp_mailbox_take(&to, got), len, "%u", n);
+		cr_assert_arr_eq(got, msg, len);
+		cr_assert_eq(rp_mailbox_take(&to, got), 0u);
+	}
+	cr_assert_eq(rp_mailbox_put(&from, msg, sizeof(msg), &w), -EMSGSIZE);
+}
+
 Test(mailbox, in_order_and_never_more_than_fit)
 {
 	uint8_t got[RP_WIRE_MAX_MSG];
@@ -287,4 +322,94 @@ Test(mailbox, whatever_is_written)
 		cr_assert_leq(rp_mailbox_take(&b.box, got), sizeof(got));
 		b.box.taken = 0;
 	}
+}
+
+static const struct rp_mailbox_card some_card = {
+	.addr = 0x0102030405060708,
+	.key = 0x1112131415161718,
+};
+
+Test(mailbox, golden_card)
+{
+	static const uint8_t golden[RP_MAILBOX_CARD] = {
+		0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, /* address */
+		0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, /* key */
+		'R',  'P',  'M',  1,
+	};
+	struct rp_mailbox_card card = some_card, got;
+	uint8_t out[RP_MAILBOX_CARD];
+	size_t len = sizeof(out);
+
+	cr_assert_eq(RP_MAILBOX_CARD, 20);
+	rp_mailbox_card_put(out, &card);
+	cr_assert_arr_eq(out, golden, sizeof(golden));
+	card.fenced = true;
+	rp_mailbox_card_put(out, &card);
+	cr_assert_arr_eq(out, golden, sizeof(golden) - 1);
+	cr_assert_eq(out[19], 2);
+	cr_assert(rp_mailbox_card_get(out, &len, &got));
+	cr_assert(got.fenced);
+}
+
+/* Behind whatever a program says, of any length that leaves room. */
+Test(mailbox, card_behind_the_program_s_bytes)
+{
+	uint8_t said[64], out[64];
+	struct rp_mailbox_card got;
+
+	for (size_t i = 0; i < sizeof(said); i++)
+		said[i] = (uint8_t)(i * 7 + 3);
+	for (size_t room = 0; room <= sizeof(out); room++)
+		for (size_t len = 0; len <= sizeof(said); len++) {
+			size_t left;
+			int n;
+
+			memset(out, 0xee, sizeof(out));
+			memset(&got, 0, sizeof(got));
+			n = rp_mailbox_tell(out, room, said, len, &some_card);
+			if (len + RP_MAILBOX_CARD > room) {
+				cr_assert_eq(n, -EINVAL);
+				for (size_t i = 0; i < sizeof(out); i++)
+					cr_assert_eq(out[i], 0xee);
+				continue;
+			}
+			cr_assert_eq(n, (int)(len + RP_MAILBOX_CARD));
+			for (size_t i = (size_t)n; i < sizeof(out); i++)
+				cr_assert_eq(out[i], 0xee);
+			left = (size_t)n;
+			cr_assert(rp_mailbox_card_get(out, &left, &got));
+			cr_assert_eq(left, len);
+			if (len)
+				cr_assert_arr_eq(out, said, len);
+			cr_assert_eq(got.addr, some_card.addr);
+			cr_assert_eq(got.key, some_card.key);
+			cr_assert_not(got.fenced);
+		}
+}
+
+/* What is no card stays the program's as it is. */
+Test(mailbox, no_card)
+{
+	uint8_t card[RP_MAILBOX_CARD];
+	struct rp_mailbox_card got = {0};
+	size_t len;
+
+	rp_mailbox_card_put(card, &some_card);
+	for (len = 0; len < sizeof(card); len++) {
+		size_t left = len;
+
+		cr_assert_not(rp_mailbox_card_get(card + sizeof(card) - len,
+						  &left, &got));
+		cr_assert_eq(left, len);
+	}
+	/* Another version, or somebody else's bytes. */
+	for (size_t i = 16; i < sizeof(card); i++) {
+		card[i] ^= 5;
+		len = sizeof(card);
+		cr_assert_not(rp_mailbox_card_get(card, &len, &got));
+		cr_assert_eq(len, sizeof(card));
+		card[i] ^= 5;
+	}
+	cr_assert_eq(got.addr, 0);
+	cr_assert_eq(got.key, 0);
 }

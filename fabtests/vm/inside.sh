@@ -52,6 +52,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
 	util/fi_rpmem_bench fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/linked \
+	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
 	fabtests/vm/native \
@@ -66,6 +67,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
 	util/fi_rpmem_cp util/fi_rpmem_bench fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/linked \
+	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device \
 	fabtests/fault/machines fabtests/vm/shim fabtests/vm/shim_cost \

@@ -72,6 +72,29 @@ if [ "$domain" = adr ]; then
 	long "verbs, connected endpoints" pingpong verbs
 	long "verbs, connected endpoints, under us" pingpong "verbs;ofi_rpmem"
 fi
+# Commits over a program's own connections.
+# shellcheck disable=SC2086
+{
+	tap "verbs, connected endpoints of ours" $over \
+		"$here/fabtests/functional/connected"
+	if [ "$domain" = adr ]; then
+		tap "verbs, connected endpoints, power cuts" $over "$faulty" \
+			RPMEM_MSG=1 RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
+			"$cut" -n 5
+		printf '%s\n' '[host]' 'assert placement = dma-memory' \
+			'assert fence = yes' >/tmp/operator
+		tap "verbs, the same, fenced" $over "$faulty" \
+			FI_OFI_RPMEM_OPERATOR=/tmp/operator RPMEM_MSG=1 \
+			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
+		tap "verbs, connected endpoints, without the flush" $over \
+			"$faulty" RPMEM_MSG=1 RPMEM_FAULT=skip-flush \
+			RPMEM_EXPECT_LOSS=1 \
+			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 10
+	else
+		tap "verbs, connected endpoints, power cuts" $over RPMEM_MSG=1 \
+			"$cut" -c -n 5
+	fi
+}
 # shellcheck disable=SC2086
 {
 	tap "verbs" $over "$device"

@@ -20,11 +20,18 @@
 #define RP_MAILBOX_TAIL	  16
 #define RP_MAILBOX_FRAME  (RP_WIRE_MAX_MSG + RP_MAILBOX_TAIL)
 #define RP_MAILBOX_LEN	  (RP_MAILBOX_CELL + RP_MAILBOX_FRAMES * RP_MAILBOX_FRAME)
+/* Of one for short messages. */
+#define RP_MAILBOX_SHORT  80
+#define RP_MAILBOX_SHORTS 8
+#define RP_MAILBOX_SHORT_LEN                                                   \
+	(RP_MAILBOX_CELL +                                                     \
+	 RP_MAILBOX_SHORTS * (RP_MAILBOX_SHORT + RP_MAILBOX_TAIL))
 
 struct rp_mailbox {
-	const uint8_t *in; /* the peer writes there: RP_MAILBOX_LEN */
-	uint8_t *out;	   /* what is written from: the same */
-	uint32_t sent;	   /* frames; of them the peer is done with: */
+	const uint8_t *in;	/* the peer writes there: RP_MAILBOX_LEN */
+	uint8_t *out;		/* what is written from: the same */
+	uint32_t frames, frame; /* how many, and bytes of each */
+	uint32_t sent;		/* frames; of them the peer is done with: */
 	uint32_t freed;
 	uint32_t taken; /* from in; of them the peer knows of: */
 	uint32_t told;
@@ -38,6 +45,13 @@ struct rp_mailbox_write {
 
 /* Both are zeroed. */
 void rp_mailbox_init(struct rp_mailbox *b, const void *in, void *out);
+/*
+ * For messages of up to RP_MAILBOX_SHORT bytes, RP_MAILBOX_SHORT_LEN bytes. One
+ * end writes and the other reads: in or out is NULL. What was taken the writer
+ * learns by other ways, and says so: of its frames, counted from the first.
+ */
+void rp_mailbox_init_short(struct rp_mailbox *b, const void *in, void *out);
+void rp_mailbox_free_up_to(struct rp_mailbox *b, uint32_t taken);
 /*
  * A message, 1 to RP_WIRE_MAX_MSG bytes. 0, and then *w is to be written before
  * anything else of this mailbox; -EAGAIN: no frame is free.
@@ -56,7 +70,35 @@ size_t rp_mailbox_take(struct rp_mailbox *b, void *msg);
  * Then *w is to be written. It may be lost: it is due again then.
  */
 bool rp_mailbox_owes(struct rp_mailbox *b, struct rp_mailbox_write *w);
+/* The same whether it is due or not: to write something that changes nothing.
+ */
+void rp_mailbox_cell(struct rp_mailbox *b, struct rp_mailbox_write *w);
 /* It has been. */
 void rp_mailbox_paid(struct rp_mailbox *b);
+
+/*
+ * Where both ends cannot work out the key by themselves it is told, behind what
+ * a program says when it connects or accepts.
+ */
+#define RP_MAILBOX_CARD 20
+
+struct rp_mailbox_card {
+	uint64_t addr; /* of the mailbox's first byte */
+	uint64_t key;
+	/* What asks about writes is written when a read behind them is back. */
+	bool fenced;
+};
+
+void rp_mailbox_card_put(uint8_t out[RP_MAILBOX_CARD],
+			 const struct rp_mailbox_card *card);
+/* Do these bytes end with a card? Then *len is how many stand before it. */
+bool rp_mailbox_card_get(const void *data, size_t *len,
+			 struct rp_mailbox_card *card);
+/*
+ * Into out, which has room bytes: the program's, and the card behind them.
+ * Their number, or -EINVAL: so many do not fit.
+ */
+int rp_mailbox_tell(void *out, size_t room, const void *data, size_t len,
+		    const struct rp_mailbox_card *card);
 
 #endif

@@ -354,6 +354,8 @@ void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 /* Returns false when msg stays. */
 static bool look(struct ps_machine *m, struct ps_msg *msg)
 {
+	struct ps_ep *ep;
+
 	if (msg->placed)
 		model_dma_see(m->model, msg->completion);
 	switch (msg->what) {
@@ -388,7 +390,10 @@ static bool look(struct ps_machine *m, struct ps_msg *msg)
 		ps_op_end(msg->op, 0, msg->len);
 		return true;
 	case PMSIM_ERROR:
+		ep = msg->op->ep;
 		ps_op_end(msg->op, msg->err, 0);
+		if (ps_sim.cfg.errors_end && ep->connected)
+			ps_conn_cut(ep, true);
 		return true;
 	}
 	return true;

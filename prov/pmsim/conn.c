@@ -31,12 +31,18 @@ static struct ps_pep *pep_of(struct fid *fid)
 	return ps_container_of(fid, struct ps_pep, fid.fid);
 }
 
-static void tell(struct ps_ep *ep, uint32_t event, int err)
+static void tell_data(struct ps_ep *ep, uint32_t event, int err,
+		      const void *data, size_t len)
 {
 	if (ep)
 		ep->over |= event == FI_SHUTDOWN;
 	if (ep && ep->eq)
-		ps_eq_push(ep->eq, event, err, &ep->fid.fid, NULL, NULL, 0);
+		ps_eq_push(ep->eq, event, err, &ep->fid.fid, NULL, data, len);
+}
+
+static void tell(struct ps_ep *ep, uint32_t event, int err)
+{
+	tell_data(ep, event, err, NULL, 0);
 }
 
 struct ps_ep *ps_req_drop(struct fid *handle, int err)
@@ -266,6 +272,8 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 
 	if (!ep->connected || !ep->accepts || ep->own || !ep->enabled)
 		return -FI_EOPBADSTATE;
+	if (paramlen > PS_CM_DATA)
+		return -FI_EINVAL;
 	from = ps_req_drop(ep->accepts, 0);
 	ep->accepts = NULL;
 	if (!from)
@@ -274,7 +282,7 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	if (ret)
 		return ret;
 	ep->own = from->own->back;
-	tell(from, FI_CONNECTED, 0);
+	tell_data(from, FI_CONNECTED, 0, param, paramlen);
 	tell(ep, FI_CONNECTED, 0);
 	return 0;
 }

@@ -279,10 +279,17 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 	return 0;
 }
 
-static int no_getopt(fid_t fid, int level, int optname, void *optval,
+static int ep_getopt(fid_t fid, int level, int optname, void *optval,
 		     size_t *optlen)
 {
-	return -FI_ENOPROTOOPT;
+	if (level != FI_OPT_ENDPOINT || optname != FI_OPT_CM_DATA_SIZE ||
+	    !ep_of(fid)->connected)
+		return -FI_ENOPROTOOPT;
+	if (*optlen < sizeof(size_t))
+		return -FI_ETOOSMALL;
+	*optlen = sizeof(size_t);
+	*(size_t *)optval = PS_CM_DATA;
+	return 0;
 }
 
 static int no_setopt(fid_t fid, int level, int optname, const void *optval,
@@ -316,7 +323,7 @@ static ssize_t tx_size_left(struct fid_ep *fid)
 static struct fi_ops_ep ep_ops = {
 	.size = sizeof(struct fi_ops_ep),
 	.cancel = ep_cancel,
-	.getopt = no_getopt,
+	.getopt = ep_getopt,
 	.setopt = no_setopt,
 	.tx_ctx = no_ctx_tx,
 	.rx_ctx = no_ctx_rx,

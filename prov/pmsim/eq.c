@@ -120,7 +120,8 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf,
 	cm->fid = e->fid;
 	cm->info = e->info;
 	memcpy(cm->data, e->data, e->len);
-	drop_first(eq, true);
+	if (!(flags & FI_PEEK))
+		drop_first(eq, true);
 	return n;
 }
 

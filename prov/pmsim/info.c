@@ -214,7 +214,9 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	d->av_type = hints && hints->domain_attr ? hints->domain_attr->av_type
 						 : FI_AV_UNSPEC;
 	d->mr_mode = mr_mode();
-	d->mr_key_size = sizeof(uint64_t);
+	/* What makes keys makes short ones. */
+	d->mr_key_size =
+		ps_sim.cfg.prov_keys ? sizeof(uint32_t) : sizeof(uint64_t);
 	d->cq_data_size = sizeof(uint64_t);
 	d->cq_cnt = d->ep_cnt = d->tx_ctx_cnt = d->rx_ctx_cnt = 1024;
 	d->cntr_cnt = d->mr_cnt = 1024;

@@ -36,6 +36,12 @@ struct pmsim_cfg {
 	bool no_acks;	  /* nobody acknowledges a write: its success says
 			     nothing, as over iWARP */
 	bool prov_keys;	  /* FI_MR_PROV_KEY; else keys are the user's */
+	/*
+	 * With connected endpoints: what one of them asks of memory that is not
+	 * there ends its connection, as on a queue pair, and its program is
+	 * told.
+	 */
+	bool errors_end;
 	bool fixed_keys;  /* base keys count from 1 in each life of a machine */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
 	bool late_errors; /* a break fails nothing before tell() */

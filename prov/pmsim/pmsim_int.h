@@ -29,7 +29,7 @@
 #define PS_INJECT     128
 #define PS_QUEUE_SIZE 1024
 #define PS_MAX_MSG    (1u << 30)
-#define PS_CM_DATA    16
+#define PS_CM_DATA    64
 
 #define ps_container_of(ptr, type, member)                                     \
 	((type *)((char *)(ptr)-offsetof(type, member)))

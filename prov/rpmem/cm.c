@@ -24,6 +24,7 @@ struct rp_ep *rp_cm_find(struct rp_fabric *fab, const struct fid *base)
 
 void rp_cm_over(struct rp_ep *ep)
 {
+	ep->bare = false;
 	if (!ep->connected)
 		return;
 	ep->connected = false;
@@ -33,14 +34,20 @@ void rp_cm_over(struct rp_ep *ep)
 	rp_agent_drop_xport(ep->dom->agent, &ep->xport);
 }
 
-void rp_cm_event(struct rp_ep *ep, uint32_t event)
+void rp_cm_event(struct rp_ep *ep, uint32_t event,
+		 const struct rp_mailbox_card *card)
 {
 	pthread_mutex_lock(&ep->dom->lock);
 	if (event == FI_CONNECTED) {
-		ep->connected = ep->mail;
-	} else if (ep->connected) {
+		/* Who was asked knew it with the question. */
+		if (card && ep->mail && !ep->mail->known)
+			rp_mail_told(ep, card);
+		ep->connected = ep->mail && ep->mail->known;
+		ep->bare = !ep->connected;
+	} else if (ep->connected || ep->bare) {
 		/* What came before the end has come. */
-		rp_mail_look(ep);
+		if (ep->connected)
+			rp_mail_look(ep);
 		rp_cm_over(ep);
 	}
 	pthread_mutex_unlock(&ep->dom->lock);
@@ -58,6 +65,75 @@ static void unlock(struct rp_ep *ep)
 	pthread_mutex_unlock(&ep->dom->fabric->cm_lock);
 }
 
+int rp_cm_opt(int level, int optname, void *optval)
+{
+	size_t *size = optval;
+
+	if (level == FI_OPT_ENDPOINT && optname == FI_OPT_CM_DATA_SIZE)
+		*size -= *size < RP_MAILBOX_CARD ? *size : RP_MAILBOX_CARD;
+	return 0;
+}
+
+/* What the program says, and our card behind it: their length, or -errno. */
+static int tell(const struct rp_ep *ep, const void *param, size_t paramlen,
+		uint8_t out[256])
+{
+	struct rp_mailbox_card card;
+	size_t room = 0, len = sizeof(room);
+	int ret = fi_getopt(&ep->base->fid, FI_OPT_ENDPOINT,
+			    FI_OPT_CM_DATA_SIZE, &room, &len);
+
+	if (ret)
+		return ret;
+	rp_mail_card(ep, &card);
+	return rp_mailbox_tell(out, room < 256 ? room : 256, param, paramlen,
+			       &card);
+}
+
+/* Where the keys are the base's, the peer is told where it may write. */
+static int connect_told(struct rp_ep *ep, const void *addr, const void *param,
+			size_t paramlen)
+{
+	uint8_t data[256];
+	int ret = rp_mail_open(ep, NULL);
+
+	if (ret)
+		return ret;
+	ret = tell(ep, param, paramlen, data);
+	if (ret >= 0)
+		ret = fi_connect(ep->base, addr, data, (size_t)ret);
+	if (ret)
+		rp_mail_close(ep);
+	return ret;
+}
+
+/* Who has told nothing is told nothing: it would take it for the program's. */
+static int accept_told(struct rp_ep *ep, const void *param, size_t paramlen)
+{
+	struct rp_fabric *fab = ep->dom->fabric;
+	const struct rp_mailbox_card *card = rp_asked_card(fab, ep->handle);
+	uint8_t data[256];
+	int ret = card ? rp_mail_open(ep, NULL) : 0;
+
+	if (ret)
+		return ret;
+	if (card) {
+		rp_mail_told(ep, card);
+		ret = tell(ep, param, paramlen, data);
+		if (ret < 0)
+			return ret;
+		param = data;
+		paramlen = (size_t)ret;
+	}
+	ret = fi_accept(ep->base, param, paramlen);
+	if (ret)
+		return ret;
+	/* The handle is the base's again. */
+	rp_asked_keep(fab, ep->handle, NULL);
+	ep->handle = NULL;
+	return 0;
+}
+
 /*
  * The peer may write to the mailbox as soon as the connection is made, and what
  * it writes to no memory is the end of that. So nothing of the base moves
@@ -72,10 +148,14 @@ static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 	if (ret)
 		return ret;
 	lock(ep);
-	/* By what name we are known there is known when that has begun. */
-	ret = fi_connect(ep->base, addr, param, paramlen);
-	if (!ret)
-		ret = rp_mail_open(ep, addr);
+	if (ep->dom->cards) {
+		ret = connect_told(ep, addr, param, paramlen);
+	} else {
+		/* Our name there is known when that has begun. */
+		ret = fi_connect(ep->base, addr, param, paramlen);
+		if (!ret)
+			ret = rp_mail_open(ep, addr);
+	}
 	unlock(ep);
 	return ret;
 }
@@ -90,11 +170,15 @@ static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	if (ret)
 		return ret;
 	lock(ep);
-	ret = fi_getpeer(ep->base, peer, &len);
-	if (!ret)
-		ret = rp_mail_open(ep, peer);
-	if (!ret)
-		ret = fi_accept(ep->base, param, paramlen);
+	if (ep->dom->cards) {
+		ret = accept_told(ep, param, paramlen);
+	} else {
+		ret = fi_getpeer(ep->base, peer, &len);
+		if (!ret)
+			ret = rp_mail_open(ep, peer);
+		if (!ret)
+			ret = fi_accept(ep->base, param, paramlen);
+	}
 	if (ret)
 		rp_mail_close(ep);
 	unlock(ep);

@@ -155,6 +155,9 @@ void rp_cq_dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 	case RP_SLOT_MAIL:
 		rp_mail_sent(s, err ? err->err : 0);
 		break;
+	case RP_SLOT_MAIL_FENCE:
+		rp_mail_fenced(s, err ? err->err : 0);
+		break;
 	case RP_SLOT_DEAD:
 		rp_slot_put(&cq->dom->slots, s);
 		break;

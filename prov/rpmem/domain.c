@@ -192,9 +192,14 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		       : find_base_info(fab, info, &dom->base_info);
 	if (ret)
 		goto free;
+	dom->cards = dom->msg && fab->cards;
 	ret = rp_fabric_base(fab, dom->base_info, &dom->base_fabric);
 	if (ret)
 		goto info;
+	dom->fenced =
+		dom->cards && rp_host_fences(fab->base_name,
+					     dom->base_info->domain_attr->name,
+					     rp_params.operator_file);
 	dom->marked = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
@@ -203,7 +208,8 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	dom->ordered =
 		dom->msg || (dom->base_info->tx_attr->msg_order & FI_ORDER_SAW);
 	dom->own = !dom->msg && rp_fence_is_proof(dom);
-	look_at_rxm(dom);
+	if (!dom->msg)
+		look_at_rxm(dom);
 	format = dom->base_info->ep_attr->mem_tag_format;
 	dom->ctrl_bit = dom->msg ? 0 : 1ull << (63 - __builtin_clzll(format));
 	LIST_INIT(&dom->cqs);

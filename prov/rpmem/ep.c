@@ -55,6 +55,9 @@ static int ep_close(struct fid *fid)
 	}
 	rp_agent_drop_xport(dom->agent, &ep->xport);
 	rp_local_abandon(ep);
+	if (ep->handle)
+		rp_asked_keep(dom->fabric, ep->handle, NULL);
+	ep->handle = NULL;
 	ret = fi_close(&ep->base->fid);
 	if (ret) {
 		pthread_mutex_unlock(&dom->lock);
@@ -63,6 +66,7 @@ static int ep_close(struct fid *fid)
 	}
 	ep->dead = true;
 	ep->connected = false;
+	ep->bare = false;
 	if (ep->tx_cq)
 		ep->tx_cq->no_trywait |= !dom->msg;
 	if (ep->rx_cq)
@@ -231,6 +235,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		rp_ep_straighten(ep);
 		return 0;
 	case FI_CLASS_EQ:
+		ep->eq = rp_container_of(bfid, struct fid_eq, fid);
 		/* A layered base reports nothing there (ofi_rxm). */
 		return ep->dom->base_fabric != ep->dom->fabric->direct
 			       ? 0
@@ -262,6 +267,16 @@ static int bind_own_cq(struct rp_ep *ep, uint64_t flags)
 	return bind_cq(ep, ep->own_cq, flags | FI_SELECTIVE_COMPLETION);
 }
 
+/* Where mailboxes are told nobody asks for it; it is no name, then. */
+static int name_of(struct rp_ep *ep)
+{
+	ep->addr_len = sizeof(short);
+	if (ep->dom->cards)
+		return 0;
+	ep->addr_len = sizeof(ep->addr);
+	return fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
+}
+
 int rp_ep_enable(struct rp_ep *ep)
 {
 	int ret;
@@ -286,9 +301,8 @@ int rp_ep_enable(struct rp_ep *ep)
 		ret = bind_base_cntrs(ep);
 	if (!ret)
 		ret = fi_enable(ep->base);
-	ep->addr_len = sizeof(ep->addr);
 	if (!ret)
-		ret = fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
+		ret = name_of(ep);
 	if (ret)
 		goto unlock;
 	ep->enabled = true;
@@ -364,8 +378,12 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 static int ep_getopt(fid_t fid, int level, int optname, void *optval,
 		     size_t *optlen)
 {
-	return fi_getopt(&ep_of(fid)->base->fid, level, optname, optval,
-			 optlen);
+	int ret = fi_getopt(&ep_of(fid)->base->fid, level, optname, optval,
+			    optlen);
+
+	return ret || !ep_of(fid)->dom->cards
+		       ? ret
+		       : rp_cm_opt(level, optname, optval);
 }
 
 static int ep_setopt(fid_t fid, int level, int optname, const void *optval,
@@ -525,6 +543,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 		return -FI_ENOMEM;
 	}
 	ep->dom = dom;
+	ep->handle = dom->cards ? info->handle : NULL;
 	ep->op_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
 	ep->keeps_waw = info->tx_attr && (info->tx_attr->msg_order &
 					  (FI_ORDER_WAW | FI_ORDER_RMA_WAW));
@@ -550,7 +569,8 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->fid.ops = &ep_ops;
 	ep->fid.cm = dom->msg ? &rp_cm_ops : &cm_ops;
 	ep->fid.msg = &rp_msg_ops;
-	ep->fid.tagged = &rp_tagged_ops;
+	/* verbs has none, and no functions for them. */
+	ep->fid.tagged = ep->base->tagged ? &rp_tagged_ops : NULL;
 	ep->fid.rma = dom->marked ? &rp_rma_ops : &rp_rma_raw_ops;
 	ep->fid.atomic = ep->base->atomic ? &rp_atomic_ops : NULL;
 	pthread_mutex_lock(&dom->fabric->cm_lock);

@@ -22,6 +22,7 @@ static int fabric_close(struct fid *fid)
 	if (ret)
 		return ret;
 	fi_freeinfo(fab->given);
+	rp_asked_free(fab);
 	pthread_mutex_destroy(&fab->lock);
 	pthread_mutex_destroy(&fab->cm_lock);
 	free(fab->base_name);
@@ -37,7 +38,7 @@ static int fabric_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 	int ret = fi_eq_open(fab->direct, attr, eq, context);
 
 	/* Nothing of ours is reported there, but of connected endpoints. */
-	if (ret || !rp_host_connects(fab->base_name))
+	if (ret || rp_host_connects(fab->base_name) == RP_CONNECTS_NOT)
 		return ret;
 	ret = rp_eq_hook(fab, *eq);
 	if (ret)
@@ -109,7 +110,7 @@ static int fabric_pep(struct fid_fabric *fabric, struct fi_info *info,
 		b->fabric_attr->fabric = fab->direct;
 	ret = b ? fi_passive_ep(fab->direct, b, pep, context) : -FI_ENOMEM;
 	if (!ret && ours) {
-		ret = rp_pep_hook(*pep, info);
+		ret = rp_pep_hook(fab, *pep, info);
 		if (ret)
 			fi_close(&(*pep)->fid);
 	}
@@ -257,6 +258,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		ret = -FI_EINVAL;
 		goto free;
 	}
+	fab->cards = rp_host_connects(fab->base_name) == RP_CONNECTS_BY_CARD;
 	if (attr->name)
 		hints->fabric_attr->name = strdup(attr->name);
 	hints->mode = ~RP_BUFFERED_RECV;
@@ -277,6 +279,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	pthread_mutex_init(&fab->lock, NULL);
 	pthread_mutex_init(&fab->cm_lock, NULL);
 	LIST_INIT(&fab->msg_eps);
+	LIST_INIT(&fab->asked);
 	fab->fid.fid.fclass = FI_CLASS_FABRIC;
 	fab->fid.fid.ops = &fabric_fid_ops;
 	fab->fid.ops = &fabric_ops;

@@ -25,10 +25,9 @@ static int landing(struct rp_dom *dom, void **desc)
 	return ret;
 }
 
-int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
-		  uint64_t addr, size_t len, struct rp_fence *f)
+int rp_fence_read(struct rp_ep *ep, uint64_t peer, uint64_t base_key,
+		  uint64_t addr, size_t len, struct rp_slot *s)
 {
-	struct rp_ep *ep = rp_container_of(x, struct rp_ep, xport);
 	struct rp_dom *dom = ep->dom;
 	struct iovec iov = {.iov_base = &dom->landing, .iov_len = len};
 	struct fi_rma_iov rma = {.addr = addr, .len = len, .key = base_key};
@@ -40,18 +39,25 @@ int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
 		.addr = peer,
 		.rma_iov = &rma,
 		.rma_iov_count = 1,
+		.context = s,
 	};
-	struct rp_slot *s;
 	int ret = landing(dom, &desc);
 
-	if (ret)
-		return ret;
-	s = rp_slot_get(&dom->slots, ep, RP_SLOT_FENCE);
+	return ret ? ret : (int)fi_readmsg(ep->base, &m, FI_COMPLETION);
+}
+
+int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
+		  uint64_t addr, size_t len, struct rp_fence *f)
+{
+	struct rp_ep *ep = rp_container_of(x, struct rp_ep, xport);
+	struct rp_dom *dom = ep->dom;
+	struct rp_slot *s = rp_slot_get(&dom->slots, ep, RP_SLOT_FENCE);
+	int ret;
+
 	if (!s)
 		return -FI_ENOMEM;
 	s->fence = f;
-	m.context = s;
-	ret = (int)fi_readmsg(ep->base, &m, FI_COMPLETION);
+	ret = rp_fence_read(ep, peer, base_key, addr, len, s);
 	if (ret)
 		rp_slot_put(&dom->slots, s);
 	return ret;

@@ -67,12 +67,34 @@ bool rp_host_tells(const char *base, const char *device)
 }
 
 /*
- * tcp alone: its memory goes by keys that we choose, and a write is placed
- * behind those before it, by the CPU, through the program's mapping.
+ * tcp's memory goes by keys that we choose, and a write is placed behind those
+ * before it, by the CPU, through the program's mapping. That of verbs goes by
+ * the device's; who places is looked at region by region (mr.c).
  */
-bool rp_host_connects(const char *base)
+enum rp_connects rp_host_connects(const char *base)
 {
-	return !strcasecmp(base, "tcp");
+	if (!strcasecmp(base, "tcp"))
+		return RP_CONNECTS_BY_NAMES;
+	return strcasecmp(base, "verbs") ? RP_CONNECTS_NOT
+					 : RP_CONNECTS_BY_CARD;
+}
+
+bool rp_host_fences(const char *base, const char *device, const char *op_file)
+{
+	struct rp_sources src = {.raised = 0};
+	struct rp_facts facts = {.agent = true};
+	struct rp_operator *op = NULL;
+	char why[RP_WHY_LEN];
+	struct rp_nic nic;
+
+	rp_caps_base(NULL, base, device, &nic);
+	facts.placement = nic.placement;
+	/* A file that cannot be read lets no region be registered either. */
+	if (!rp_operator_find(op_file, &op, why) && op)
+		rp_operator_apply(op, "", "", &facts, &src);
+	rp_operator_free(op);
+	return facts.placement != RP_PLACE_CPU_USER &&
+	       facts.placement != RP_PLACE_CPU_KERNEL;
 }
 
 enum rp_path rp_host_path(const char *base, const char *device)

@@ -39,10 +39,20 @@ int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 /* Does the base tell when a connection broke? See struct rp_facts, told. */
 bool rp_host_tells(const char *base, const char *device);
 /*
- * Are its connected endpoints such that commits may travel over a program's
- * own? (docs/guarantees.md, C1 to C4)
+ * May commits travel over a program's own connected endpoints of this base
+ * (docs/guarantees.md, C1 to C4), and how is a mailbox found there?
  */
-bool rp_host_connects(const char *base);
+enum rp_connects {
+	RP_CONNECTS_NOT,
+	RP_CONNECTS_BY_NAMES, /* its key is made of both ends' names */
+	RP_CONNECTS_BY_CARD,  /* the base makes the keys: it is told */
+};
+enum rp_connects rp_host_connects(const char *base);
+/*
+ * Does what comes over those of this base and device need a read behind it, to
+ * be seen before what comes later? So it is unless the CPU is known to place.
+ */
+bool rp_host_fences(const char *base, const char *device, const char *op_file);
 /* What writes over such a base travel over. */
 enum rp_path rp_host_path(const char *base, const char *device);
 /* Does the success of a write say that it arrived? why: RP_SOURCE_LEN bytes. */

@@ -6,6 +6,7 @@ rpmem_sources = \
 	prov/rpmem/cep_fi.c \
 	prov/rpmem/cm.c \
 	prov/rpmem/cm.h \
+	prov/rpmem/cm_asked.c \
 	prov/rpmem/cntr.c \
 	prov/rpmem/conn.c \
 	prov/rpmem/conn.h \
@@ -29,6 +30,7 @@ rpmem_sources = \
 	prov/rpmem/linked.c \
 	prov/rpmem/local.c \
 	prov/rpmem/mail.c \
+	prov/rpmem/mail_fence.c \
 	prov/rpmem/mr.c \
 	prov/rpmem/msg.c \
 	prov/rpmem/pep.c \

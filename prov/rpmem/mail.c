@@ -10,8 +10,12 @@
 
 /* Keys of the program's regions have 32 bits (mr.c). */
 #define MAILBOX_KEYS (1ull << 63)
-/* How often it is seen to that the connection is still there. */
-#define PROBE_NS 1000000ull
+/*
+ * How often it is seen to that the connection is still there; where that takes
+ * a look into the event queue, and a message:
+ */
+#define PROBE_NS      1000000ull
+#define PROBE_TOLD_NS 50000000ull
 
 static struct rp_ep *ep_of(struct rp_xport *x)
 {
@@ -90,11 +94,44 @@ static int reg(struct rp_dom *dom, struct rp_mail *m)
 	return fi_mr_regattr(dom->base, &a.attr, 0, &m->mr);
 }
 
+/* The base makes the key; it reads what is sent from where that is known. */
+static int reg_told(struct rp_dom *dom, struct rp_mail *m)
+{
+	int ret = fi_mr_reg(dom->base, m->in, sizeof(m->in), FI_REMOTE_WRITE, 0,
+			    0, 0, &m->mr, NULL);
+
+	if (!ret)
+		ret = rp_mr_hidden(dom, m->out, sizeof(m->out), FI_WRITE,
+				   &m->out_mr);
+	if (ret && m->mr)
+		fi_close(&m->mr->fid);
+	return ret;
+}
+
 /* Both ends of a connection have names of one kind. */
 static bool is_like_ours(const struct rp_ep *ep, const struct sockaddr *peer)
 {
 	return peer->sa_family ==
 	       ((const struct sockaddr *)ep->addr)->sa_family;
+}
+
+/* Who they are says where their mailboxes are. */
+static int names(struct rp_ep *ep, struct rp_mail *m, const void *peer)
+{
+	int ret;
+
+	ep->addr_len = sizeof(ep->addr);
+	ret = fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
+	if (!ret && !is_like_ours(ep, peer))
+		ret = -FI_EINVAL;
+	if (ret)
+		return ret;
+	m->peer_len = ep->addr_len;
+	memcpy(m->peer, peer, m->peer_len);
+	m->key = key_of(ep->addr, m->peer);
+	m->there = key_of(m->peer, ep->addr);
+	m->known = true;
+	return 0;
 }
 
 int rp_mail_open(struct rp_ep *ep, const void *peer)
@@ -104,18 +141,12 @@ int rp_mail_open(struct rp_ep *ep, const void *peer)
 
 	if (!m)
 		return ep->mail ? -FI_EINVAL : -FI_ENOMEM;
-	ep->addr_len = sizeof(ep->addr);
-	ret = fi_getname(&ep->base->fid, ep->addr, &ep->addr_len);
-	if (!ret && !is_like_ours(ep, peer))
-		ret = -FI_EINVAL;
-	if (!ret) {
-		m->peer_len = ep->addr_len;
-		memcpy(m->peer, peer, m->peer_len);
-		m->key = key_of(ep->addr, m->peer);
-		m->there = key_of(m->peer, ep->addr);
-		rp_mailbox_init(&m->box, m->in, m->out);
-		ret = reg(ep->dom, m);
-	}
+	rp_mailbox_init(&m->box, m->in, m->out);
+	/* Told, it has no name but the two zeroes that ours is, too. */
+	m->peer_len = sizeof(short);
+	ret = peer ? names(ep, m, peer) : 0;
+	if (!ret)
+		ret = peer ? reg(ep->dom, m) : reg_told(ep->dom, m);
 	if (ret) {
 		RP_WARN(EP_CTRL, "no memory for commits: %s\n",
 			fi_strerror(-ret));
@@ -134,12 +165,35 @@ void rp_mail_close(struct rp_ep *ep)
 		return;
 	if (m->mr)
 		fi_close(&m->mr->fid);
+	if (m->out_mr)
+		fi_close(&m->out_mr->fid);
 	free(m);
 	ep->mail = NULL;
 }
 
+void rp_mail_card(const struct rp_ep *ep, struct rp_mailbox_card *card)
+{
+	const struct rp_mail *m = ep->mail;
+	const uint64_t mode = ep->dom->base_info->domain_attr->mr_mode;
+
+	*card = (struct rp_mailbox_card){
+		.addr = mode & FI_MR_VIRT_ADDR ? (uintptr_t)m->in : 0,
+		.key = fi_mr_key(m->mr),
+		.fenced = ep->dom->fenced,
+	};
+}
+
+void rp_mail_told(struct rp_ep *ep, const struct rp_mailbox_card *card)
+{
+	ep->mail->there = card->key;
+	ep->mail->there_at = card->addr;
+	ep->mail->fenced = card->fenced;
+	ep->mail->known = true;
+}
+
 /* Every write has an entry in the queue, so each has a slot. */
-static int write_there(struct rp_ep *ep, const struct rp_mailbox_write *w)
+static int write_there(struct rp_ep *ep, const struct rp_mailbox_write *w,
+		       bool probing)
 {
 	struct rp_slot *s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_MAIL);
 	const struct iovec iov = {
@@ -147,12 +201,14 @@ static int write_there(struct rp_ep *ep, const struct rp_mailbox_write *w)
 		.iov_len = w->len,
 	};
 	const struct fi_rma_iov to = {
-		.addr = w->at,
+		.addr = ep->mail->there_at + w->at,
 		.len = w->len,
 		.key = ep->mail->there,
 	};
+	void *desc = rp_mr_desc(ep->mail->out_mr);
 	const struct fi_msg_rma m = {
 		.msg_iov = &iov,
+		.desc = &desc,
 		.iov_count = 1,
 		.rma_iov = &to,
 		.rma_iov_count = 1,
@@ -163,6 +219,7 @@ static int write_there(struct rp_ep *ep, const struct rp_mailbox_write *w)
 
 	if (!s)
 		return -ENOMEM;
+	s->written = probing;
 	if (w->len <= ep->inject_size)
 		flags |= FI_INJECT;
 	ret = (int)fi_writemsg(ep->base, &m, flags);
@@ -179,7 +236,20 @@ void rp_mail_sent(struct rp_slot *s, int err)
 	/* Looked at later: core may be in the middle of something. */
 	if (err && ep->mail)
 		ep->mail->broken = true;
+	if (ep->mail && s->written)
+		ep->mail->probing = false;
 	rp_slot_put(&ep->dom->slots, s);
+}
+
+int rp_mail_write(struct rp_ep *ep, const struct rp_mailbox_write *w)
+{
+	return write_there(ep, w, false);
+}
+
+/* Only what is about writes has to be seen behind them. */
+static bool is_request(const uint8_t *msg, size_t len)
+{
+	return len >= RP_WIRE_HDR && msg[3] == RP_MSG_REQUEST;
 }
 
 static int mail_send(struct rp_xport *x, uint64_t peer, const void *msg,
@@ -194,7 +264,11 @@ static int mail_send(struct rp_xport *x, uint64_t peer, const void *msg,
 	ret = rp_mailbox_put(&ep->mail->box, msg, len, &w);
 	if (ret)
 		return ret;
-	ret = write_there(ep, &w);
+	if (ep->mail->fenced && is_request(msg, len)) {
+		rp_mail_hold(ep, &w);
+		return 0;
+	}
+	ret = write_there(ep, &w, false);
 	if (ret)
 		rp_mailbox_unput(&ep->mail->box);
 	return ret;
@@ -244,9 +318,28 @@ bool rp_mail_waits(const struct rp_ep *ep)
 	       rp_initiator_outstanding(ep->initiator);
 }
 
+/*
+ * Whether the peer has gone shows in the event queue, where the program need
+ * not look; or what is written there fails. One at a time is enough.
+ */
+static bool is_gone_there(struct rp_ep *ep)
+{
+	struct rp_mail *m = ep->mail;
+	struct rp_mailbox_write w;
+
+	if (rp_eq_has_end(ep->eq, &ep->base->fid))
+		return true;
+	if (m->probing)
+		return false;
+	rp_mailbox_cell(&m->box, &w);
+	m->probing = !write_there(ep, &w, true);
+	return false;
+}
+
 /* The base tells of it in the event queue, which the program reads, or not. */
 static bool is_gone(struct rp_ep *ep)
 {
+	const bool told = ep->dom->cards;
 	uint8_t addr[RP_WIRE_MAX_ADDR];
 	size_t len = sizeof(addr);
 	uint64_t now;
@@ -256,10 +349,10 @@ static bool is_gone(struct rp_ep *ep)
 	if (!rp_mail_waits(ep))
 		return false;
 	now = rp_domain_now(ep->dom);
-	if (now < ep->mail->probed + PROBE_NS)
+	if (now < ep->mail->probed + (told ? PROBE_TOLD_NS : PROBE_NS))
 		return false;
 	ep->mail->probed = now;
-	return fi_getpeer(ep->base, addr, &len);
+	return told ? is_gone_there(ep) : fi_getpeer(ep->base, addr, &len) != 0;
 }
 
 void rp_mail_look(struct rp_ep *ep)
@@ -275,8 +368,10 @@ void rp_mail_look(struct rp_ep *ep)
 		rp_xport_received(ep, msg, len);
 	if (!ep->connected)
 		return;
+	if (m->fenced)
+		rp_mail_release(ep);
 	if (is_gone(ep))
 		rp_cm_over(ep);
-	else if (rp_mailbox_owes(&m->box, &w) && !write_there(ep, &w))
+	else if (rp_mailbox_owes(&m->box, &w) && !write_there(ep, &w, false))
 		rp_mailbox_paid(&m->box);
 }

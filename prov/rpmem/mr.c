@@ -258,6 +258,26 @@ static struct rp_caps_cfg caps_cfg(const struct rp_dom *dom)
 }
 
 /*
+ * Over connected endpoints a request is seen behind the writes that it is about
+ * where a CPU places both. What an adapter places has to be pushed by a read,
+ * which peers know of if all of the domain is like that.
+ */
+static bool is_in_order(const struct rp_dom *dom, const struct rp_region *r,
+			char why[WHY_ROOM])
+{
+	if (r->facts.placement == RP_PLACE_CPU_USER ||
+	    r->facts.placement == RP_PLACE_CPU_KERNEL ||
+	    (dom->fenced && r->facts.fence == RP_YES))
+		return true;
+	snprintf(why, WHY_ROOM,
+		 "%s; over connected endpoints memory that an adapter may "
+		 "place into needs a read that is known to push writes before "
+		 "it (fence), and FI_REMOTE_READ; use FI_EP_RDM",
+		 r->why);
+	return false;
+}
+
+/*
  * What backs the memory decides whether it may be called persistent. why: what
  * is against it, where it may not.
  */
@@ -297,6 +317,8 @@ static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	/* A fence is a read. */
 	if (!(attr->access & FI_REMOTE_READ))
 		r->facts.fence = RP_NO;
+	if (dom->cards && !is_in_order(dom, r, why))
+		return -FI_EOPNOTSUPP;
 	r->choice = rp_method_pick(&r->facts, rp_params.method, forbids);
 	if (r->choice.method != RP_METHOD_REFUSED)
 		return 0;

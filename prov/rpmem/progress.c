@@ -123,6 +123,9 @@ void rp_domain_arm(struct rp_dom *dom, bool soon)
 	struct rp_ep *ep;
 
 	LIST_FOREACH (ep, &dom->eps, link) {
+		/* A device that writes into a mailbox wakes nobody. */
+		soon |= dom->cards && ep->connected &&
+			(ep->serving || rp_mail_waits(ep));
 		if (!ep->initiator)
 			continue;
 		d = rp_initiator_deadline(ep->initiator);

@@ -110,12 +110,23 @@ void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
 
 /* --- posting --- */
 
+static void no_mailbox(void)
+{
+	RP_WARN(EP_DATA, "the other end of this connection told no mailbox: it "
+			 "does not run ofi_rpmem, and nothing that is written "
+			 "there can be made durable\n");
+}
+
 int rp_rma_peer(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
 {
 	struct rp_initiator *in;
 	int ret;
 
 	if (ep->dom->msg) {
+		if (ep->bare) {
+			no_mailbox();
+			return -FI_EKEYREJECTED;
+		}
 		if (!ep->connected)
 			return -FI_ENOTCONN;
 		dest = 0; /* there is one, whatever it is called */

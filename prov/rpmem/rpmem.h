@@ -122,6 +122,7 @@ struct rp_fabric {
 	/* Of ofi_rxm over it, once a domain has needed it. */
 	struct fid_fabric *layered;
 	char *base_name;      /* what a hint names: "tcp" */
+	bool cards;	      /* connected endpoints tell their mailboxes */
 	pthread_mutex_t lock; /* for layered and given */
 	/*
 	 * Over what makes a connection, and what tells of one: taken before any
@@ -129,6 +130,7 @@ struct rp_fabric {
 	 */
 	pthread_mutex_t cm_lock;
 	LIST_HEAD(, rp_ep) msg_eps;
+	LIST_HEAD(, rp_asked) asked; /* cm_asked.c */
 	/* Entries that the base was given: sockets goes on looking at them. */
 	struct fi_info *given;
 	uint32_t version;
@@ -151,7 +153,8 @@ enum rp_slot_kind {
 	RP_SLOT_LINKED, /* a durable write over a connection of our own */
 	RP_SLOT_RECV,	/* a posted receive for control messages */
 	RP_SLOT_MAIL,	/* a control message of a connected endpoint */
-	RP_SLOT_DEAD,	/* its endpoint is gone; the base may still answer */
+	RP_SLOT_MAIL_FENCE, /* a read that one of those waits for */
+	RP_SLOT_DEAD, /* its endpoint is gone; the base may still answer */
 };
 
 #define RP_SLOT_IOV 8 /* ranges of one operation */
@@ -225,6 +228,8 @@ struct rp_dom {
 	struct fi_info *base_info; /* what the base was opened with */
 	bool marked;		   /* we make the keys, with facts in them */
 	bool msg;		   /* of connected endpoints */
+	bool cards;		   /* ... whose mailboxes are told */
+	bool fenced;		   /* ... and asked behind reads only */
 	bool auto_progress;
 	atomic_bool sleeps;	/* some queue or counter can be waited for */
 	bool ordered;		/* a message follows the writes before it */
@@ -570,6 +575,9 @@ struct rp_ep {
 	/* Of connected endpoints: cm.h. */
 	struct rp_mail *mail;
 	bool connected;		    /* and it still is */
+	bool bare;		    /* to somebody who told no mailbox */
+	struct fid *handle;	    /* of who asked, until that is accepted */
+	struct fid_eq *eq;	    /* the base's, bound to it */
 	LIST_ENTRY(rp_ep) msg_link; /* of fab->msg_eps */
 };
 /* What a program's call to enable it does. */
@@ -682,6 +690,9 @@ bool rp_fence_is_proof(const struct rp_dom *dom);
 /* For struct rp_xport_ops. */
 int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
 		  uint64_t addr, size_t len, struct rp_fence *f);
+/* The read itself, with this slot: 0 or -errno. */
+int rp_fence_read(struct rp_ep *ep, uint64_t peer, uint64_t base_key,
+		  uint64_t addr, size_t len, struct rp_slot *s);
 /* A slot of kind FENCE came back. err: positive, 0: success. */
 void rp_fence_completed(struct rp_slot *s, int err);
 
