@@ -12,14 +12,19 @@ static uint64_t x_now(struct rp_xport *x)
 	return w.now;
 }
 
-static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
+static int say_back(const void *msg, size_t len)
 {
 	if (w.nin == QUEUE || len > RP_SIDE_BUF)
 		return -EMSGSIZE;
 	w.in[w.nin].len = len;
 	memcpy(w.in[w.nin++].bytes, msg, len);
 	return 0;
+}
+
+static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
+		  size_t len)
+{
+	return say_back(msg, len);
 }
 
 static int x_peer_get(struct rp_xport *x, const void *addr, size_t len,
@@ -173,8 +178,12 @@ void agent_start(void)
 	if (rp_pmem_new(r->base, r->len,
 			rp_method_by_agent(&r->facts, r->choice).method, NULL,
 			&w.pmem, &r->pmem) ||
-	    rp_agent_region_add(w.agent, r) ||
-	    rp_order_begin(&w.q, &w.asker, 0xc00c1e, SHIM_SIDE, SECOND))
+	    rp_agent_region_add(w.agent, r))
+		abort();
+	rp_mailbox_init_short(&w.box, w.box_in, NULL);
+	w.asker.box_addr = SHIM_BOX;
+	w.asker.box_rkey = SHIM_BOX_RKEY;
+	if (rp_order_begin(&w.q, &w.asker, 0xc00c1e, SHIM_SIDE, SECOND))
 		abort();
 }
 
@@ -187,9 +196,66 @@ void agent_end(void)
 	w.agent = NULL;
 }
 
+/* It would be seen now; what is seen is not taken. */
+static bool box_has(void)
+{
+	struct rp_mailbox look = w.box;
+	uint8_t msg[RP_MAILBOX_SHORT];
+
+	return w.agent && !w.asleep && !w.side_error &&
+	       rp_mailbox_take(&look, msg);
+}
+
 bool agent_has_work(void)
 {
-	return w.nout || w.nin || (w.agent && rp_agent_pending(w.agent));
+	return w.nout || w.nin || box_has() ||
+	       (w.agent && rp_agent_pending(w.agent));
+}
+
+bool agent_may_sleep(void)
+{
+	return w.begun && w.agent && w.naps < 1 && !w.asleep && !w.side_error &&
+	       !agent_has_work() && w.asker.ask.watched;
+}
+
+void agent_sleep(void)
+{
+	uint8_t note[RP_NOTE_LEN];
+
+	w.naps++;
+	w.asleep = true;
+	rp_note_put(note, RP_NOTE_ASLEEP);
+	say_back(note, sizeof(note));
+}
+
+static void empty_box(void)
+{
+	uint8_t msg[RP_MAILBOX_SHORT];
+	size_t len;
+
+	while ((len = rp_mailbox_take(&w.box, msg))) {
+		say("the agent finds a request in the box");
+		rp_agent_recv(w.agent, &w.x, msg, len);
+	}
+}
+
+void agent_wake(void)
+{
+	uint8_t note[RP_NOTE_LEN];
+
+	w.asleep = false;
+	rp_note_put(note, RP_NOTE_AWAKE);
+	say_back(note, sizeof(note));
+}
+
+static void hear(const struct msg *m)
+{
+	enum rp_note note;
+
+	if (rp_note_get(m->bytes, m->len, &note))
+		empty_box();
+	else
+		rp_agent_recv(w.agent, &w.x, m->bytes, m->len);
 }
 
 void agent_turn(void)
@@ -208,8 +274,10 @@ void agent_turn(void)
 		complete(m.wr_id, SHIM_SIDE, IBV_WC_SEND, m.len,
 			 w.side_error ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
 		if (!w.side_error)
-			rp_agent_recv(w.agent, &w.x, m.bytes, m.len);
+			hear(&m);
 	}
+	if (!w.asleep && !w.side_error)
+		empty_box();
 	while (rp_agent_progress(w.agent))
 		;
 	if (w.side_error)

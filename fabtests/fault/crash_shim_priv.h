@@ -18,12 +18,14 @@ struct wr {
 		WR_WRITE,
 		WR_READ,
 		WR_FLUSH,
-		WR_ATOMIC
+		WR_ATOMIC,
+		WR_BOX
 	} kind;
 	uint64_t wr_id;
 	unsigned int flags;
 	size_t off, len;
 	const struct oracle_op *op; /* WRITE: its bytes */
+	const void *buf;	    /* BOX: its */
 	uint64_t value;
 	bool done;
 	enum ibv_wc_status status;
@@ -72,6 +74,11 @@ struct shim_world {
 		void *buf;
 	} listen[QUEUE];
 	bool side_error;
+	/* What is written into it is seen, unless the agent is asleep. */
+	struct rp_mailbox box;
+	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
+	bool asleep;
+	unsigned int naps;
 };
 extern struct shim_world w;
 
@@ -88,5 +95,9 @@ void agent_end(void);
 /* Is there anything that it could do? Then it does all of it. */
 bool agent_has_work(void);
 void agent_turn(void);
+/* May it go to sleep? Then it does, and says so. */
+bool agent_may_sleep(void);
+void agent_sleep(void);
+void agent_wake(void);
 
 #endif

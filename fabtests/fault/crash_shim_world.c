@@ -65,6 +65,7 @@ static void complete_front(void)
 		[WR_READ] = IBV_WC_RDMA_READ,
 		[WR_FLUSH] = IBV_RPMEM_WC_FLUSH,
 		[WR_ATOMIC] = IBV_RPMEM_WC_ATOMIC_WRITE,
+		[WR_BOX] = IBV_WC_RDMA_WRITE,
 	};
 
 	while (w.nqueue && w.queue[0].done) {
@@ -132,6 +133,11 @@ static void execute(struct wr *r)
 	case WR_ATOMIC:
 		oracle_stored(&w.o, r->value);
 		place(r, &r->value);
+		break;
+	case WR_BOX:
+		/* No memory of the model's: it is seen at once, at the worst.
+		 */
+		memcpy(w.box_in + r->off, r->buf, r->len);
 		break;
 	case WR_READ:
 		model_dma_read(w.model, QP, w.mem + r->off, scratch, r->len);
@@ -215,11 +221,12 @@ static void turn(void)
 	if (w.breaks < w.prog->breaks)
 		how = choose(w.c, 3);
 	if (how != 1) {
-		say("the adapter executes a %s", r->kind == WR_READ    ? "read"
-						 : r->kind == WR_FLUSH ? "flush"
-						 : r->kind == WR_ATOMIC
-							 ? "atomic write"
-							 : "write");
+		say("the adapter executes a %s",
+		    r->kind == WR_READ	   ? "read"
+		    : r->kind == WR_FLUSH  ? "flush"
+		    : r->kind == WR_BOX	   ? "write into the box"
+		    : r->kind == WR_ATOMIC ? "atomic write"
+					   : "write");
 		execute(r);
 	}
 	if (how) {
@@ -255,6 +262,21 @@ static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 			 .flags = flags,
 			 .off = addr - SHIM_AT,
 			 .len = len});
+}
+
+static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		     uint32_t rkey, uint64_t addr, const void *buf,
+		     uint32_t len)
+{
+	if (rkey != SHIM_BOX_RKEY || addr - SHIM_BOX > sizeof(w.box_in) ||
+	    len > sizeof(w.box_in) - (addr - SHIM_BOX))
+		abort();
+	add(&(struct wr){.kind = WR_BOX,
+			 .wr_id = wr_id,
+			 .flags = flags,
+			 .off = addr - SHIM_BOX,
+			 .len = len,
+			 .buf = buf});
 }
 
 static void do_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -340,6 +362,7 @@ static uint64_t do_now(const struct rp_qp *q)
 static const struct rp_qp_ops ops = {
 	.start = do_start,
 	.read = do_read,
+	.write = do_write,
 	.flush = do_flush,
 	.atomic_write = do_atomic_write,
 	.complete = do_complete,
@@ -446,6 +469,7 @@ static void start(void)
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic)
 		agent_start();
 	cfg.agent = w.q.asker;
+	cfg.box = w.q.asker && w.asker.box_addr;
 	if (rp_desc_put(buf, &d) || rp_qp_add(&w.q, buf, &cfg))
 		abort();
 	/* Who asks for the first time greets: that is not the matter here. */
@@ -459,6 +483,7 @@ static void start(void)
 		while (first_waiting() >= 0)
 			turn();
 		look();
+		agent_wake();
 		while (agent_has_work())
 			agent_turn();
 	}
@@ -481,8 +506,12 @@ static bool move(void)
 	const size_t pieces = model_dma_ready(w.model);
 	const bool may_post = oracle_may_post(&w.o, 0);
 	const bool may_turn = first_waiting() >= 0,
-		   may_agent = agent_has_work();
+		   may_agent = agent_has_work(), may_nap = agent_may_sleep();
 	unsigned int n = may_post + may_turn + may_agent, pick;
+
+	/* That it could sleep is nothing that has to happen. */
+	if (n)
+		n += may_nap;
 
 	n += pieces < 32 ? (unsigned int)pieces : 32;
 	if (!n)
@@ -496,6 +525,9 @@ static bool move(void)
 	} else if (may_agent && !pick--) {
 		say("the agent has its turn");
 		agent_turn();
+	} else if (may_nap && may_post + may_turn + may_agent && !pick--) {
+		say("the agent goes to sleep");
+		agent_sleep();
 	} else {
 		say("a piece gets to memory");
 		model_dma_step(w.model, pick);

@@ -575,11 +575,11 @@ rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
 	fabtests/unit/rc_side.c fabtests/unit/seeded.h
 EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
-	fabtests/unit/test_shim_agent.c
+	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_ahead.c
 # All of it, on a device in this process.
 rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 	fabtests/unit/rc_device_priv.h fabtests/unit/rc_device_wire.c \
-	fabtests/unit/rc_pair.c fabtests/unit/rc_pair.h
+	fabtests/unit/rc_pair.c fabtests/unit/rc_pair.h fabtests/unit/landing.h
 EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
 	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_serve.c \
@@ -605,6 +605,12 @@ TESTS += fabtests/unit/test_shim_agent
 fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_mock)
 fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_shim_ahead
+TESTS += fabtests/unit/test_shim_ahead
+fabtests_unit_test_shim_ahead_SOURCES = fabtests/unit/test_shim_ahead.c $(rc_mock)
+fabtests_unit_test_shim_ahead_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_ahead_LDADD = $(shim_ldadd)
 
 shim_ldflags = -Wl,--wrap=rp_caps_region -Wl,--wrap=rp_pmem_new
 
@@ -635,6 +641,13 @@ fabtests_unit_test_shim_serve_SOURCES = fabtests/unit/test_shim_serve.c $(rc_dev
 fabtests_unit_test_shim_serve_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_serve_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_serve_LDFLAGS = $(shim_ldflags)
+
+check_PROGRAMS += fabtests/unit/test_shim_box
+TESTS += fabtests/unit/test_shim_box
+fabtests_unit_test_shim_box_SOURCES = fabtests/unit/test_shim_box.c $(rc_device)
+fabtests_unit_test_shim_box_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_box_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_box_LDFLAGS = $(shim_ldflags)
 
 check_PROGRAMS += fabtests/unit/test_shim_side
 TESTS += fabtests/unit/test_shim_side

@@ -11,6 +11,7 @@
 
 #include <criterion/criterion.h>
 
+#include "landing.h"
 #include "rc_device_priv.h"
 
 struct dev dev;
@@ -75,11 +76,26 @@ static int poll_cq(struct ibv_cq *base, int n, struct ibv_wc *wc)
 
 static int req_notify(struct ibv_cq *base, int solicited)
 {
+	void (*first)(void);
+
+	pthread_mutex_lock(&dev_lock);
+	first = dev.at_notify;
+	dev.at_notify = NULL;
+	pthread_mutex_unlock(&dev_lock);
+	if (first)
+		first();
 	pthread_mutex_lock(&dev_lock);
 	((struct dev_cq *)base)->armed = true;
 	dev.notifies++;
 	pthread_mutex_unlock(&dev_lock);
 	return 0;
+}
+
+void dev_at_notify(void (*first)(void))
+{
+	pthread_mutex_lock(&dev_lock);
+	dev.at_notify = first;
+	pthread_mutex_unlock(&dev_lock);
 }
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *owner,
@@ -183,6 +199,9 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
 	mr->base = (struct ibv_mr){
 		.context = p->context, .pd = p, .addr = addr, .length = len};
 	mr->access = (unsigned int)access;
+	/* As with a real one, nobody locks what peers write. */
+	if ((access & IBV_ACCESS_REMOTE_WRITE) && addr != dev.pmem)
+		peers_write_here(addr, len);
 	pthread_mutex_lock(&dev_lock);
 	i = slot_of((void *const *)dev_mrs);
 	dev_mrs[i] = mr;

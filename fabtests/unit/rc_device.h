@@ -59,6 +59,7 @@ struct dev {
 	bool idle_agent;    /* its flushes do nothing */
 	unsigned int drains;
 	unsigned int notifies; /* how often a queue was told to tell */
+	void (*at_notify)(void);
 };
 extern struct dev dev;
 
@@ -79,6 +80,8 @@ void dev_run(void);
 bool dev_durable(size_t off, size_t len, uint8_t value);
 /* How many of this opcode were executed. */
 unsigned int dev_count(enum ibv_wc_opcode opcode);
+/* Once, before a queue is told to tell of what comes next. */
+void dev_at_notify(void (*first)(void));
 /* As if sent to this queue pair by its peer. False: nobody listens there. */
 bool dev_say(uint32_t qp_num, const void *msg, size_t len);
 

@@ -58,6 +58,14 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 {
 	unsigned int needs = RP_DESC_WRITE;
 
+	if (w->rkey == MOCK_BOX_RKEY) {
+		if (!m->side.has_box || w->addr < MOCK_BOX ||
+		    w->len > RP_MAILBOX_SHORT_LEN ||
+		    w->addr - MOCK_BOX > RP_MAILBOX_SHORT_LEN - w->len)
+			return IBV_WC_REM_ACCESS_ERR;
+		memcpy(m->side.box_in + (w->addr - MOCK_BOX), w->buf, w->len);
+		return IBV_WC_SUCCESS;
+	}
 	if (w->op == MOCK_READ)
 		needs = RP_DESC_READ;
 	else if (w->op == MOCK_FLUSH)
@@ -187,6 +195,21 @@ static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	add(q, &w);
 }
 
+static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		     uint32_t rkey, uint64_t addr, const void *buf,
+		     uint32_t len)
+{
+	const struct mock_wr w = {.op = MOCK_WRITE,
+				  .wr_id = wr_id,
+				  .flags = flags,
+				  .rkey = rkey,
+				  .addr = addr,
+				  .len = len,
+				  .buf = buf};
+
+	add(q, &w);
+}
+
 static void do_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		     uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
 		     uint8_t level)
@@ -290,6 +313,7 @@ static uint64_t now(const struct rp_qp *q)
 static const struct rp_qp_ops mock_ops = {
 	.start = start,
 	.read = do_read,
+	.write = do_write,
 	.flush = do_flush,
 	.atomic_write = do_atomic_write,
 	.complete = complete,
@@ -355,6 +379,7 @@ int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native)
 		.native = native,
 		.required = RP_CLASS_POWER,
 		.agent = m->q.asker,
+		.box = m->q.asker && m->q.asker->box_addr,
 	};
 	uint8_t buf[RP_DESC_LEN];
 

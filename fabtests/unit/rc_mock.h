@@ -16,14 +16,16 @@
  * from where a flush, or chance, writes its line back; on the medium. A power
  * cut leaves what the machine's persistence domain holds.
  */
-#define MOCK_BYTES 1024u
-#define MOCK_LINE  64u
-#define MOCK_AT	   0x10000u
-#define MOCK_RKEY  7u
-#define MOCK_QPN   0x11u /* the initiator's */
-#define MOCK_PEER  0x22u
-#define MOCK_QUEUE 64
-#define MOCK_SIDE  0x33u /* the initiator's that asks */
+#define MOCK_BYTES    1024u
+#define MOCK_LINE     64u
+#define MOCK_AT	      0x10000u
+#define MOCK_RKEY     7u
+#define MOCK_QPN      0x11u /* the initiator's */
+#define MOCK_PEER     0x22u
+#define MOCK_QUEUE    64
+#define MOCK_SIDE     0x33u /* the initiator's that asks */
+#define MOCK_BOX      0x70000u
+#define MOCK_BOX_RKEY 8u
 
 enum mock_op {
 	MOCK_READ,
@@ -40,6 +42,7 @@ struct mock_wr {
 	size_t len;
 	uint8_t type, level;
 	uint64_t value;
+	const uint8_t *buf; /* of a write into the box */
 };
 /*
  * The target's agent, which is the real one, and the side connection to it.
@@ -65,6 +68,12 @@ struct mock_side {
 		void *msg;
 	} listens[MOCK_QUEUE];
 	size_t nlistens;
+	/* Into which requests may be written, if the test wants one. */
+	bool has_box;
+	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
+	struct rp_mailbox box;
+	bool asleep;	    /* the agent does not look there */
+	unsigned int looks; /* notes that had it look, once */
 	/* What goes wrong. */
 	bool error;	     /* of the side connection */
 	bool idle;	     /* the agent flushes nothing */
@@ -132,6 +141,9 @@ void mock_evict(struct mock *m, size_t line);
  */
 void mock_side_init(struct mock *m);
 void mock_side_fini(struct mock *m);
+/* The agent looks into its box no more, or from now on, and says so. */
+void mock_side_sleep(struct mock *m);
+void mock_side_wake(struct mock *m);
 /* Register the region anew: the key of mock_desc() is another. */
 void mock_side_again(struct mock *m);
 /* Move one message, either way, or let the agent work. False: there is none. */

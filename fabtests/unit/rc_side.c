@@ -63,6 +63,34 @@ static uint64_t x_now(struct rp_xport *x)
 	return side_of(x)->now;
 }
 
+static void say(struct mock_side *s, const void *msg, size_t len)
+{
+	cr_assert_lt(s->nin, MOCK_QUEUE);
+	cr_assert_leq(len, sizeof(s->in[0].bytes));
+	s->in[s->nin].len = len;
+	memcpy(s->in[s->nin++].bytes, msg, len);
+}
+
+static void say_note(struct mock_side *s, enum rp_note what)
+{
+	uint8_t note[RP_NOTE_LEN];
+
+	rp_note_put(note, what);
+	say(s, note, sizeof(note));
+}
+
+void mock_side_sleep(struct mock *m)
+{
+	m->side.asleep = true;
+	say_note(&m->side, RP_NOTE_ASLEEP);
+}
+
+void mock_side_wake(struct mock *m)
+{
+	m->side.asleep = false;
+	say_note(&m->side, RP_NOTE_AWAKE);
+}
+
 static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 		  size_t len)
 {
@@ -72,10 +100,7 @@ static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 		s->answer--;
 		return 0;
 	}
-	cr_assert_lt(s->nin, MOCK_QUEUE);
-	cr_assert_leq(len, sizeof(s->in[0].bytes));
-	s->in[s->nin].len = len;
-	memcpy(s->in[s->nin++].bytes, msg, len);
+	say(s, msg, len);
 	return 0;
 }
 
@@ -127,6 +152,34 @@ static void completed(struct mock *m, uint64_t wr_id, enum ibv_wc_opcode op,
 	};
 }
 
+static bool empty_box(struct mock_side *s)
+{
+	uint8_t msg[RP_MAILBOX_SHORT];
+	size_t len;
+
+	if (!s->has_box || s->error)
+		return false;
+	len = rp_mailbox_take(&s->box, msg);
+	if (len)
+		rp_agent_recv(s->agent, &s->x, msg, len);
+	return len;
+}
+
+static void heard(struct mock_side *s, const struct mock_msg *o)
+{
+	enum rp_note note;
+
+	if (!rp_note_get(o->bytes, o->len, &note)) {
+		rp_agent_recv(s->agent, &s->x, o->bytes, o->len);
+		return;
+	}
+	cr_assert_eq(note, RP_NOTE_LOOK);
+	cr_assert(s->has_box);
+	s->looks++;
+	while (empty_box(s))
+		;
+}
+
 bool mock_side_step(struct mock *m)
 {
 	struct mock_side *s = &m->side;
@@ -136,7 +189,7 @@ bool mock_side_step(struct mock *m)
 
 		memmove(s->out, s->out + 1, --s->nout * sizeof(o));
 		if (!s->error)
-			rp_agent_recv(s->agent, &s->x, o.bytes, o.len);
+			heard(s, &o);
 		completed(m, o.wr_id, IBV_WC_SEND, o.len);
 		return true;
 	}
@@ -152,7 +205,7 @@ bool mock_side_step(struct mock *m)
 			--s->nlistens * sizeof(s->listens[0]));
 		return true;
 	}
-	return rp_agent_progress(s->agent);
+	return (!s->asleep && empty_box(s)) || rp_agent_progress(s->agent);
 }
 
 void mock_side_run(struct mock *m)
@@ -216,6 +269,12 @@ void mock_side_init(struct mock *m)
 		0);
 	r->key = key_of(r, 0xabcdef);
 	cr_assert_eq(rp_agent_region_add(s->agent, r), 0);
+	if (s->has_box) {
+		rp_mailbox_init_short(&s->box, s->box_in, NULL);
+		s->asleep = true;
+		s->asker.box_addr = MOCK_BOX;
+		s->asker.box_rkey = MOCK_BOX_RKEY;
+	}
 	cr_assert_eq(rp_order_begin(&m->q, &s->asker, 0xc00c1e, MOCK_SIDE,
 				    1000000000),
 		     0);

@@ -396,6 +396,235 @@ Test(ask, silence)
 	cr_assert(rp_ask_late(&a, 2 * PATIENCE));
 }
 
+/* --- ahead --- */
+
+static size_t ahead_len(int i)
+{
+	items[i] = (struct rp_ask_item){
+		.kind = RP_ASK_FLUSH,
+		.key = KEY,
+		.addr = 4096 + 64 * (uint64_t)i,
+		.len = 64,
+		.required = RP_CLASS_POWER,
+	};
+	return rp_ask_ahead(&a, &items[i], buf);
+}
+
+static struct rp_ask_item *ahead(int i)
+{
+	return ahead_len(i) ? &items[i] : NULL;
+}
+
+static bool says(enum rp_note what)
+{
+	uint8_t note[RP_NOTE_LEN];
+
+	rp_note_put(note, what);
+	return rp_ask_heard(&a, 0, note, sizeof(note));
+}
+
+static bool asleep(void)
+{
+	return says(RP_NOTE_ASLEEP);
+}
+
+static void begin_awake(void)
+{
+	begin_open();
+	cr_assert(says(RP_NOTE_AWAKE));
+}
+
+Test(ask, notes)
+{
+	static const uint8_t golden[RP_NOTE_LEN] = {
+		0x52, 0x50, 0x4d, 0x4e, 0x01, 0x00, 0x10, 0x00,
+		0x03, 0x00, 0x00, 0x00, 0xb6, 0x26, 0xf6, 0x73,
+	};
+	uint8_t note[RP_NOTE_LEN + 1] = {0};
+	enum rp_note which;
+
+	rp_note_put(note, RP_NOTE_LOOK);
+	cr_assert_arr_eq(note, golden, sizeof(golden));
+	cr_assert(rp_note_get(note, RP_NOTE_LEN, &which));
+	cr_assert_eq(which, RP_NOTE_LOOK);
+	cr_assert(!rp_note_get(note, RP_NOTE_LEN - 1, &which));
+	cr_assert(!rp_note_get(note, RP_NOTE_LEN + 1, &which));
+	for (unsigned int i = 0; i < 8 * RP_NOTE_LEN; i++) {
+		memcpy(note, golden, sizeof(golden));
+		note[i / 8] ^= 1u << i % 8;
+		cr_assert(!rp_note_get(note, RP_NOTE_LEN, &which), "%u", i);
+	}
+	for (int n = RP_NOTE_AWAKE; n < RP_NOTE_LOOK; n++) {
+		rp_note_put(note, (enum rp_note)n);
+		cr_assert(rp_note_get(note, RP_NOTE_LEN, &which));
+		cr_assert_eq((int)which, n);
+	}
+	/* An agent does not have others look. */
+	begin_open();
+	cr_assert(!rp_ask_heard(&a, 0, golden, sizeof(golden)));
+	ends(0, RP_ASK_LOST, 0);
+}
+
+/* From when it says that it looks, until it says that it does not. */
+Test(ask, ahead_while_it_looks)
+{
+	struct rp_wire_hdr hdr = from(0);
+	struct rp_wire_request m;
+	size_t len;
+
+	begin();
+	cr_assert_null(ahead(1));
+	put(0, RP_ASK_FLUSH);
+	sent(0, NULL);
+	cr_assert_null(ahead(1));
+	cr_assert(ack(&hdr, 3, RP_FEATURE_STORE));
+	sent(0, &items[0]);
+	cr_assert_null(ahead(1), "it has not said so");
+	cr_assert(says(RP_NOTE_AWAKE));
+	len = ahead_len(1);
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert(m.nranges == 1 && m.level == RP_LEVEL_DURABLE &&
+		  m.ranges[0].addr == items[1].addr && m.ranges[0].len == 64);
+	cr_assert_eq(hdr.token, 2u);
+	cr_assert_not_null(ahead(2));
+	/* Credits are for all that have no answer. */
+	cr_assert_null(ahead(3));
+	cr_assert(reply(1, RP_ST_OK));
+	cr_assert_not_null(ahead(3));
+	cr_assert_eq(a.taken, 0u);
+	/* The third of them: so the first two have been taken as well. */
+	cr_assert(reply(4, RP_ST_OK));
+	cr_assert_eq(a.taken, 3u);
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert_eq(a.taken, 3u);
+	cr_assert(asleep());
+	cr_assert_null(ahead(4));
+	cr_assert(!a.ring);
+	for (int i = 1; i < 4; i++)
+		rp_ask_arrived(&a, 0, &items[i]);
+	cr_assert(a.ring, "the third is in the box");
+	ends(0, RP_ASK_OK, 0);
+	ends(1, RP_ASK_OK, 0);
+	cr_assert_null(rp_ask_take(&a));
+	/* That it answers does not say that it looks. */
+	cr_assert(reply(3, RP_ST_OK));
+	cr_assert_null(ahead(5));
+	cr_assert(says(RP_NOTE_AWAKE));
+	cr_assert_not_null(ahead(5));
+}
+
+Test(ask, ahead_and_asleep)
+{
+	begin_awake();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_ASK_OK, 0);
+	ahead(1);
+	rp_ask_arrived(&a, 0, &items[1]);
+	cr_assert(!a.ring);
+	cr_assert(asleep());
+	cr_assert(a.ring);
+	a.ring = false;
+	cr_assert(reply(2, RP_ST_OK));
+	ends(1, RP_ASK_OK, 0);
+	/* Not yet there when it falls asleep: had it look then, it saw none. */
+	cr_assert(says(RP_NOTE_AWAKE));
+	ahead(2);
+	cr_assert(asleep());
+	cr_assert(!a.ring);
+	rp_ask_arrived(&a, 0, &items[2]);
+	cr_assert(a.ring);
+	a.ring = false;
+	/* One that went over the side wakes by itself. */
+	put(3, RP_ASK_FLUSH);
+	sent(0, &items[3]);
+	cr_assert(reply(3, RP_ST_OK));
+	ends(2, RP_ASK_OK, 0);
+	cr_assert(asleep());
+	cr_assert(!a.ring);
+	rp_ask_lose(&a);
+	cr_assert(!a.ring);
+	ends(3, RP_ASK_LOST, 0);
+}
+
+/* Silence counts from when it is there; its answer may be there before. */
+Test(ask, ahead_of_its_arrival)
+{
+	begin_awake();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_ASK_OK, 0);
+	ahead(1);
+	ahead(2);
+	cr_assert(!rp_ask_late(&a, UINT64_MAX));
+	cr_assert(reply(2, RP_ST_STALE_KEY));
+	cr_assert_null(rp_ask_take(&a));
+	rp_ask_arrived(&a, 0, &items[1]);
+	cr_assert(!rp_ask_late(&a, UINT64_MAX));
+	rp_ask_arrived(&a, 9, &items[2]);
+	cr_assert(!rp_ask_late(&a, 8 + PATIENCE));
+	cr_assert(rp_ask_late(&a, 9 + PATIENCE));
+	ends(1, RP_ASK_REFUSED, RP_ST_STALE_KEY);
+	ends(2, RP_ASK_BEHIND, RP_ST_OK);
+}
+
+Test(ask, ahead_and_not_posted)
+{
+	begin_awake();
+	ahead(1);
+	ahead(2);
+	rp_ask_unposted(&a, &items[2]);
+	rp_ask_unposted(&a, &items[1]);
+	cr_assert_eq(a.ahead, 0u);
+	cr_assert_eq(a.unanswered, 1u);
+	/* Nobody has asked that. */
+	cr_assert(!reply(3, RP_ST_OK));
+	ends(0, RP_ASK_LOST, 0);
+}
+
+/* Its write failed, and arrived or did not: it may be answered, once. */
+Test(ask, ahead_and_dropped)
+{
+	begin_awake();
+	ahead(1);
+	ahead(2);
+	rp_ask_drop(&a, &items[1]);
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert_eq(a.unanswered, 2u);
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_ASK_OK, 0);
+	/* Answered already: nothing is to come. */
+	cr_assert(reply(3, RP_ST_OK));
+	rp_ask_drop(&a, &items[2]);
+	cr_assert_eq(a.unanswered, 0u);
+	cr_assert(!reply(2, RP_ST_OK));
+	/* A token that was never given is nobody's. */
+	begin_awake();
+	ahead(1);
+	rp_ask_drop(&a, &items[1]);
+	cr_assert(!reply(3, RP_ST_OK));
+	begin_awake();
+	ahead(1);
+	rp_ask_drop(&a, &items[1]);
+	cr_assert(!reply(0, RP_ST_OK));
+}
+
+/* Of what has not come yet, too, none will be answered. */
+Test(ask, ahead_and_lost)
+{
+	begin_awake();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_ASK_OK, 0);
+	ahead(1);
+	ahead(2);
+	cr_assert(reply(2, RP_ST_OK));
+	rp_ask_lose(&a);
+	rp_ask_arrived(&a, 0, &items[1]);
+	rp_ask_arrived(&a, 0, &items[2]);
+	ends(1, RP_ASK_OK, 0);
+	ends(2, RP_ASK_LOST, 0);
+	cr_assert_null(ahead(3));
+}
+
 /* Lost while nobody asked: the next one learns of it. */
 Test(ask, lost_in_between)
 {

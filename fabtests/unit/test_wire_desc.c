@@ -42,12 +42,18 @@ static const struct rp_side side = {
 	.asks = 0x11,
 	.serves = 0xfffffe,
 	.psn = 0x123456,
+	.box = 0x8877665544332211,
+	.box_rkey = 0xc1b2a312,
 };
 static const uint8_t side_golden[RP_SIDE_LEN] = {
-	0x52, 0x50, 0x4d, 0x41, 0x01, 0x00, 0x20, 0x00, /* magic, version */
+	0x52, 0x50, 0x4d, 0x41, 0x02, 0x00, 0x40, 0x00, /* magic, version */
 	0xcd, 0xab, 0xef, 0x00, 0x11, 0x00, 0x00, 0x00, /* qp_num, asks */
 	0xfe, 0xff, 0xff, 0x00, 0x56, 0x34, 0x12, 0x00, /* serves, psn */
-	0x00, 0x00, 0x00, 0x00, 0xab, 0xca, 0x9b, 0x9c, /* CRC-32 */
+	0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, /* box */
+	0x12, 0xa3, 0xb2, 0xc1, 0x00, 0x00, 0x00, 0x00, /* its rkey */
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /*  */
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /*  */
+	0x00, 0x00, 0x00, 0x00, 0x91, 0x2c, 0x8a, 0x0b, /* CRC-32 */
 };
 
 /* By the definition, a bit at a time: not as the code does it. */
@@ -270,7 +276,8 @@ Test(wire_desc, sides)
 	cr_assert_eq(memcmp(buf, side_golden, RP_SIDE_LEN), 0);
 	cr_assert_eq(rp_side_get(buf, &s), 0);
 	cr_assert(s.qp_num == side.qp_num && s.asks == side.asks &&
-		  s.serves == side.serves && s.psn == side.psn);
+		  s.serves == side.serves && s.psn == side.psn &&
+		  s.box == side.box && s.box_rkey == side.box_rkey);
 	for (unsigned int i = 0; i < RP_SIDE_LEN * 8; i++) {
 		memcpy(buf, side_golden, sizeof(buf));
 		buf[i / 8] ^= 1u << i % 8;
@@ -279,7 +286,8 @@ Test(wire_desc, sides)
 		cr_assert_eq(s.psn, 99u);
 		/* Nor with a checksum that fits, where it has to be 0. */
 		if (i / 8 >= RP_SIDE_LEN - 4 ||
-		    (i / 8 >= 8 && i / 8 < 24 && i / 8 % 4 != 3))
+		    (i / 8 >= 8 && i / 8 < 24 && i / 8 % 4 != 3) ||
+		    (i / 8 >= 24 && i / 8 < 36))
 			continue;
 		seal_of(buf, RP_SIDE_LEN - 4);
 		cr_assert_eq(rp_side_get(buf, &s),
@@ -294,4 +302,13 @@ Test(wire_desc, sides)
 			   : &s.psn) = 1u << 24;
 		cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	}
+	/* A box that nobody empties, and a key to nothing. */
+	s = side;
+	s.serves = 0;
+	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
+	s = side;
+	s.box = 0;
+	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
+	s.box_rkey = 0;
+	cr_assert_eq(rp_side_put(buf, &s), 0);
 }

@@ -86,7 +86,7 @@ int ibv_rpmem_detach_qp(struct ibv_rpmem_qp *qp);
  * as those of ibv_create_qp() and ibv_modify_qp().
  */
 struct ibv_rpmem_addr {
-	uint8_t bytes[32];
+	uint8_t bytes[64];
 };
 int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp, struct ibv_rpmem_addr *addr);
 int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,

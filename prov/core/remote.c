@@ -21,11 +21,20 @@ static unsigned int native_of(const struct rp_desc *d, unsigned int here)
 	return here & d->native & d->region & d->qp;
 }
 
+/*
+ * Is what was written behind other writes never seen there before them? Of what
+ * an adapter has on its way to memory nobody promises that.
+ */
+static bool shows_in_order(const struct rp_desc *d)
+{
+	return d->placement == RP_PLACE_CPU_USER ||
+	       d->placement == RP_PLACE_CPU_KERNEL;
+}
+
 /* Is what was written before a read where the target's CPU finds it? */
 static bool read_shows(const struct rp_desc *d)
 {
-	return d->fence == RP_YES || d->placement == RP_PLACE_CPU_USER ||
-	       d->placement == RP_PLACE_CPU_KERNEL;
+	return d->fence == RP_YES || shows_in_order(d);
 }
 
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
@@ -56,6 +65,8 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.agent = cfg->agent && d->key && reads && read_shows(d),
 		.atomic = native & RP_DESC_ATOMIC_WRITE,
 	};
+	r->box = r->agent && cfg->box && (d->qp & RP_DESC_WRITE) &&
+		 shows_in_order(d);
 	/* Delivery is known by a read as well: it is behind the writes. */
 	if (reads)
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |

@@ -7,9 +7,10 @@
 #include "core/bytes.h"
 #include "core/wire_desc.h"
 
-#define MAGIC	   0x444d5052u /* "RPMD" */
-#define SIDE_MAGIC 0x414d5052u /* "RPMA" */
-#define VERSION	   1
+#define MAGIC	     0x444d5052u /* "RPMD" */
+#define SIDE_MAGIC   0x414d5052u /* "RPMA" */
+#define VERSION	     1
+#define SIDE_VERSION 2
 
 enum {
 	FACTS = 32,
@@ -19,7 +20,9 @@ enum {
 	KEY = 48,
 	RESERVED = 56,
 	CRC = RP_DESC_LEN - 4,
-	SIDE_RESERVED = 24,
+	BOX = 24,
+	BOX_RKEY = 32,
+	SIDE_RESERVED = 36,
 	SIDE_CRC = RP_SIDE_LEN - 4,
 };
 
@@ -51,12 +54,12 @@ static bool good_key(const struct rp_desc *d)
 }
 
 /* Magic, version and length, and the checksum behind them. */
-static int whole(const uint8_t *p, uint32_t magic, size_t len)
+static int whole(const uint8_t *p, uint32_t magic, uint16_t version, size_t len)
 {
 	if (get32(p, len - 4) != rp_crc32(p, len - 4) || get32(p, 0) != magic ||
 	    get16(p, 6) != len)
 		return -EBADMSG;
-	return get16(p, 4) == VERSION ? 0 : -EPROTONOSUPPORT;
+	return get16(p, 4) == version ? 0 : -EPROTONOSUPPORT;
 }
 
 static bool good(const struct rp_desc *d)
@@ -102,7 +105,7 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 {
 	const uint8_t *p = buf;
 	struct rp_desc got;
-	int ret = whole(p, MAGIC, RP_DESC_LEN);
+	int ret = whole(p, MAGIC, VERSION, RP_DESC_LEN);
 
 	if (ret)
 		return ret;
@@ -132,7 +135,15 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 static bool good_side(const struct rp_side *s)
 {
 	return is_qp_num(s->qp_num) && is_qp_num(s->asks) &&
-	       is_qp_num(s->serves) && is_qp_num(s->psn);
+	       is_qp_num(s->serves) && is_qp_num(s->psn) &&
+	       (s->box ? s->serves != 0 : !s->box_rkey);
+}
+
+static bool is_zero(const uint8_t *p, size_t len)
+{
+	while (len && !p[len - 1])
+		len--;
+	return !len;
 }
 
 int rp_side_put(void *buf, const struct rp_side *s)
@@ -143,12 +154,14 @@ int rp_side_put(void *buf, const struct rp_side *s)
 		return -EINVAL;
 	memset(p, 0, RP_SIDE_LEN);
 	put32(p, 0, SIDE_MAGIC);
-	put16(p, 4, VERSION);
+	put16(p, 4, SIDE_VERSION);
 	put16(p, 6, RP_SIDE_LEN);
 	put32(p, 8, s->qp_num);
 	put32(p, 12, s->asks);
 	put32(p, 16, s->serves);
 	put32(p, 20, s->psn);
+	put64(p, BOX, s->box);
+	put32(p, BOX_RKEY, s->box_rkey);
 	put32(p, SIDE_CRC, rp_crc32(p, SIDE_CRC));
 	return 0;
 }
@@ -157,7 +170,7 @@ int rp_side_get(const void *buf, struct rp_side *s)
 {
 	const uint8_t *p = buf;
 	struct rp_side got;
-	int ret = whole(p, SIDE_MAGIC, RP_SIDE_LEN);
+	int ret = whole(p, SIDE_MAGIC, SIDE_VERSION, RP_SIDE_LEN);
 
 	if (ret)
 		return ret;
@@ -166,8 +179,11 @@ int rp_side_get(const void *buf, struct rp_side *s)
 		.asks = get32(p, 12),
 		.serves = get32(p, 16),
 		.psn = get32(p, 20),
+		.box = get64(p, BOX),
+		.box_rkey = get32(p, BOX_RKEY),
 	};
-	if (get32(p, SIDE_RESERVED) || !good_side(&got))
+	if (!is_zero(p + SIDE_RESERVED, SIDE_CRC - SIDE_RESERVED) ||
+	    !good_side(&got))
 		return -EBADMSG;
 	*s = got;
 	return 0;

@@ -94,6 +94,8 @@ static int open_post(struct rp_qp *q, struct ibv_qp *qp,
 {
 	struct rp_post *p = q->mine;
 
+	p->writes = !attr->send_ops_flags ||
+		    (attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_WRITE);
 	if (attr->send_ops_flags) {
 		p->ex = ibv_qp_to_qp_ex(qp);
 		/* Where it does not flush by itself a read stands for it. */
@@ -162,7 +164,7 @@ RP_PUBLIC int ibv_rpmem_detach_qp(struct ibv_rpmem_qp *qp)
 		return ret;
 	rp_qp_fini(q);
 	rp_side_close(p);
-	free(p->reads);
+	free(p->wrs);
 	free(p);
 	free(q);
 	return 0;

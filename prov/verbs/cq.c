@@ -7,8 +7,11 @@
 
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 {
-	if (s->held)
+	if (s->held) {
+		if (s->held->item.early && s->q && s->q->asker)
+			rp_ask_drop(&s->q->asker->ask, &s->held->item);
 		rp_order_put(cq, s->held);
+	}
 	*s = (struct rp_slot){.next = cq->free};
 	cq->free = s;
 }
@@ -44,7 +47,7 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 	LIST_INIT(&cq->busy);
 	LIST_INIT(&cq->pool);
 	for (size_t i = slots; i--;)
-		rp_slot_put(cq, &cq->slots[i]);
+		rp_slot_give(cq, &cq->slots[i]);
 	return cq;
 }
 
@@ -66,7 +69,7 @@ RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
 	return 0;
 }
 
-struct rp_slot *rp_slot_get(struct rp_qp *q, bool asks)
+struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_ask_item *asks)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
 	struct rp_slot *s = NULL;
@@ -74,17 +77,13 @@ struct rp_slot *rp_slot_get(struct rp_qp *q, bool asks)
 	pthread_mutex_lock(&cq->lock);
 	if (!asks || rp_order_reserve(cq, 1))
 		s = rp_slot_take(cq, q);
-	if (s && asks)
+	if (s && asks) {
 		s->held = rp_order_get(cq);
+		s->held->item = *asks;
+		cq->stores += asks->kind == RP_ASK_STORE;
+	}
 	pthread_mutex_unlock(&cq->lock);
 	return s;
-}
-
-void rp_slot_put(struct ibv_rpmem_cq *cq, struct rp_slot *s)
-{
-	pthread_mutex_lock(&cq->lock);
-	rp_slot_give(cq, s);
-	pthread_mutex_unlock(&cq->lock);
 }
 
 struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)

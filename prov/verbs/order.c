@@ -15,7 +15,7 @@ bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n)
 	struct rp_held *h;
 
 	while (cq->npool < n) {
-		h = malloc(sizeof(*h));
+		h = calloc(1, sizeof(*h));
 		if (!h)
 			return false;
 		rp_order_put(cq, h);
@@ -25,6 +25,8 @@ bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n)
 
 void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h)
 {
+	cq->stores -= h->item.kind == RP_ASK_STORE;
+	h->item = (struct rp_ask_item){.kind = RP_ASK_HELD};
 	LIST_INSERT_HEAD(&cq->pool, h, link);
 	cq->npool++;
 }
@@ -48,7 +50,10 @@ static void done_with(struct ibv_rpmem_cq *cq, struct rp_held *h)
 static void hold(struct rp_qp *q, struct rp_held *h, const struct ibv_wc *wc)
 {
 	h->wc = *wc;
-	rp_ask_put(&q->asker->ask, &h->item);
+	if (h->item.early)
+		rp_ask_arrived(&q->asker->ask, q->ops->now(q), &h->item);
+	else
+		rp_ask_put(&q->asker->ask, &h->item);
 	if (!q->is_busy)
 		LIST_INSERT_HEAD(&q->cq->busy, q, busy);
 	q->is_busy = true;
@@ -56,31 +61,51 @@ static void hold(struct rp_qp *q, struct rp_held *h, const struct ibv_wc *wc)
 
 /* --- the side queue pair --- */
 
+static bool is_of_side(const struct rp_slot *s)
+{
+	return s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_RECV;
+}
+
+static void send_by(struct rp_qp *q, struct rp_slot **own, unsigned int buf,
+		    size_t len)
+{
+	struct rp_asker *k = q->asker;
+	struct rp_slot *s = *own;
+
+	*own = NULL;
+	s->kind = RP_SLOT_SEND;
+	s->qp_num = k->qp_num;
+	s->buf = buf;
+	s->kept = own == &k->greeting;
+	k->tx_free &= ~(1u << buf);
+	if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
+		k->tx_free |= 1u << buf;
+		rp_slot_give(q->cq, s);
+		rp_ask_lose(&k->ask);
+	}
+}
+
 static void push(struct rp_qp *q)
 {
 	struct rp_asker *k = q->asker;
 	struct rp_ask_item *whose;
-	struct rp_slot *s, **own;
 	unsigned int buf;
 	size_t len;
 
+	if (k->ask.ring && k->greeting && k->tx_free) {
+		k->ask.ring = false;
+		buf = (unsigned int)__builtin_ctz(k->tx_free);
+		rp_note_put(k->tx[buf], RP_NOTE_LOOK);
+		send_by(q, &k->greeting, buf, RP_NOTE_LEN);
+	}
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
 		len = rp_ask_next(&k->ask, q->ops->now(q), k->tx[buf], &whose);
 		if (!len)
 			return;
-		own = whose ? &((struct rp_held *)whose)->slot : &k->greeting;
-		s = *own;
-		*own = NULL;
-		s->kind = RP_SLOT_SEND;
-		s->qp_num = k->qp_num;
-		s->buf = buf;
-		k->tx_free &= ~(1u << buf);
-		if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
-			k->tx_free |= 1u << buf;
-			rp_slot_give(q->cq, s);
-			rp_ask_lose(&k->ask);
-		}
+		send_by(q,
+			whose ? &((struct rp_held *)whose)->slot : &k->greeting,
+			buf, len);
 	}
 }
 
@@ -93,7 +118,10 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 
 	if (s->kind == RP_SLOT_SEND) {
 		k->tx_free |= 1u << buf;
-		rp_slot_give(q->cq, s);
+		if (s->kept && k->box_addr)
+			k->greeting = s;
+		else
+			rp_slot_give(q->cq, s);
 	} else if (well) {
 		well = rp_ask_heard(&k->ask, q->ops->now(q), k->rx[buf],
 				    wc->byte_len) &&
@@ -102,6 +130,55 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 	if (!well)
 		rp_ask_lose(&k->ask);
 	push(q);
+}
+
+/* --- ahead --- */
+
+struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
+			       struct rp_mailbox_write *w)
+{
+	struct ibv_rpmem_cq *cq = q->cq;
+	struct rp_asker *k = q->asker;
+	uint8_t msg[RP_ASK_MSG_MAX];
+	struct rp_slot *s = NULL;
+	size_t len;
+
+	pthread_mutex_lock(&cq->lock);
+	/* What is stored over the side would not be before what is in the box.
+	 */
+	if (!k || !k->box_addr || !q->ops->write || cq->stores ||
+	    !rp_order_reserve(cq, 1))
+		goto unlock;
+	s = rp_slot_take(cq, q);
+	if (!s)
+		goto unlock;
+	s->kind = RP_SLOT_BOX;
+	s->held = rp_order_get(cq);
+	s->held->item = *item;
+	len = rp_ask_ahead(&k->ask, &s->held->item, msg);
+	rp_mailbox_free_up_to(&k->box, k->ask.taken);
+	if (!len || rp_mailbox_put(&k->box, msg, len, w)) {
+		if (len)
+			rp_ask_unposted(&k->ask, &s->held->item);
+		rp_slot_give(cq, s);
+		s = NULL;
+	}
+unlock:
+	pthread_mutex_unlock(&cq->lock);
+	return s;
+}
+
+void rp_order_back(struct rp_qp *q, struct rp_slot *s)
+{
+	struct rp_asker *k = q->asker;
+
+	pthread_mutex_lock(&q->cq->lock);
+	if (s->kind == RP_SLOT_BOX && k && s->held->item.early) {
+		rp_mailbox_unput(&k->box);
+		rp_ask_unposted(&k->ask, &s->held->item);
+	}
+	rp_slot_give(q->cq, s);
+	pthread_mutex_unlock(&q->cq->lock);
 }
 
 /* --- in --- */
@@ -127,18 +204,24 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	/* Of a side queue pair that was here before: it came late. */
 	if (s && s->qp_num != wc->qp_num)
 		return false;
-	if (s && s->kind != RP_SLOT_READ) {
+	if (s && is_of_side(s)) {
 		side_done(s, wc);
 		return false;
 	}
 	if (s) {
 		show = rp_slot_done(s, wc);
+		/* No region of the program's: the agent is there no more. */
+		if (s->kind == RP_SLOT_BOX &&
+		    wc->status == IBV_WC_REM_ACCESS_ERR)
+			wc->status = IBV_WC_RETRY_EXC_ERR;
 		h = s->held;
 		q = s->q;
 		if (q && h && wc->status == IBV_WC_SUCCESS) {
 			s->held = NULL;
 			h->show = show;
-			h->slot = s;
+			h->slot = s->kind == RP_SLOT_BOX ? NULL : s;
+			if (!h->slot)
+				rp_slot_give(cq, s);
 			hold(q, h, wc);
 			push(q);
 			return false;
@@ -299,7 +382,7 @@ static void drop_slots(struct rp_qp *q)
 	struct ibv_rpmem_cq *cq = q->cq;
 
 	for (size_t i = 0; i < cq->nslots; i++)
-		if (cq->slots[i].q == q && cq->slots[i].kind != RP_SLOT_READ)
+		if (cq->slots[i].q == q && is_of_side(&cq->slots[i]))
 			rp_slot_give(cq, &cq->slots[i]);
 }
 
@@ -313,6 +396,7 @@ int rp_order_begin(struct rp_qp *q, struct rp_asker *k, uint64_t cookie,
 	rp_ask_init(&k->ask, cookie, qp_num, patience);
 	k->qp_num = qp_num;
 	k->tx_free = (1u << RP_SIDE_SENDS) - 1;
+	rp_mailbox_init_short(&k->box, NULL, k->box_out);
 	pthread_mutex_lock(&cq->lock);
 	q->asker = k;
 	k->greeting = rp_slot_take(cq, q);

@@ -84,6 +84,21 @@ static void ex_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	ex_as(ex, id, was);
 }
 
+static void ex_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		     uint32_t rkey, uint64_t addr, const void *buf,
+		     uint32_t len)
+{
+	struct rp_post *p = post_of(q);
+	struct ibv_qp_ex *ex = p->ex;
+	const uint64_t id = ex->wr_id;
+	const unsigned int was = ex->wr_flags;
+
+	ex_as(ex, wr_id, flags);
+	ibv_wr_rdma_write(ex, rkey, addr);
+	ibv_wr_set_sge(ex, p->asker_mr->lkey, (uintptr_t)buf, len);
+	ex_as(ex, id, was);
+}
+
 static void ex_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		     uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
 		     uint8_t level)
@@ -153,6 +168,7 @@ static uint64_t now(const struct rp_qp *q)
 const struct rp_qp_ops rp_qp_ops_ex = {
 	.start = ex_start,
 	.read = ex_read,
+	.write = ex_write,
 	.flush = ex_flush,
 	.atomic_write = ex_atomic_write,
 	.complete = ex_complete,
@@ -165,33 +181,36 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.now = now,
 };
 
-/* --- ibv_post_send(), of which only reads are asked: there is no flush --- */
+/* --- ibv_post_send(), of which no flush is asked: there is none --- */
 
 static void send_start(struct rp_qp *q)
 {
-	post_of(q)->nreads = 0;
+	post_of(q)->nwrs = 0;
 	post_of(q)->err = 0;
+}
+
+static void send_one(struct rp_post *p, const struct rp_post_wr *one)
+{
+	size_t room = p->room ? 2 * p->room : 16;
+	void *more;
+
+	if (p->nwrs == p->room) {
+		more = reallocarray(p->wrs, room, sizeof(*p->wrs));
+		if (!more) {
+			p->err = ENOMEM;
+			return;
+		}
+		p->wrs = more;
+		p->room = room;
+	}
+	p->wrs[p->nwrs++] = *one;
 }
 
 static void send_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		      uint32_t rkey, uint64_t addr, uint32_t len)
 {
 	struct rp_post *p = post_of(q);
-	size_t room = p->room ? 2 * p->room : 16;
-	struct rp_post_read *r;
-	void *more;
-
-	if (p->nreads == p->room) {
-		more = reallocarray(p->reads, room, sizeof(*p->reads));
-		if (!more) {
-			p->err = ENOMEM;
-			return;
-		}
-		p->reads = more;
-		p->room = room;
-	}
-	r = &p->reads[p->nreads++];
-	*r = (struct rp_post_read){
+	const struct rp_post_wr r = {
 		.sge = {.addr = (uintptr_t)p->scratch,
 			.length = len,
 			.lkey = p->scratch_mr->lkey},
@@ -201,6 +220,27 @@ static void send_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		       .send_flags = flags,
 		       .wr.rdma = {.remote_addr = addr, .rkey = rkey}},
 	};
+
+	send_one(p, &r);
+}
+
+static void send_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		       uint32_t rkey, uint64_t addr, const void *buf,
+		       uint32_t len)
+{
+	struct rp_post *p = post_of(q);
+	const struct rp_post_wr r = {
+		.sge = {.addr = (uintptr_t)buf,
+			.length = len,
+			.lkey = p->asker_mr->lkey},
+		.wr = {.wr_id = wr_id,
+		       .num_sge = 1,
+		       .opcode = IBV_WR_RDMA_WRITE,
+		       .send_flags = flags,
+		       .wr.rdma = {.remote_addr = addr, .rkey = rkey}},
+	};
+
+	send_one(p, &r);
 }
 
 static int send_complete(struct rp_qp *q, size_t *posted)
@@ -212,31 +252,31 @@ static int send_complete(struct rp_qp *q, size_t *posted)
 	*posted = 0;
 	if (p->err)
 		return p->err;
-	if (!p->nreads)
+	if (!p->nwrs)
 		return 0;
 	/* Not before: the array may have moved. */
-	for (size_t i = 0; i < p->nreads; i++) {
-		p->reads[i].wr.sg_list = &p->reads[i].sge;
-		p->reads[i].wr.next =
-			i + 1 < p->nreads ? &p->reads[i + 1].wr : NULL;
+	for (size_t i = 0; i < p->nwrs; i++) {
+		p->wrs[i].wr.sg_list = &p->wrs[i].sge;
+		p->wrs[i].wr.next = i + 1 < p->nwrs ? &p->wrs[i + 1].wr : NULL;
 	}
-	ret = ibv_post_send(q->pub.qp, &p->reads[0].wr, &bad);
+	ret = ibv_post_send(q->pub.qp, &p->wrs[0].wr, &bad);
 	if (!ret)
 		return 0;
 	/* The device has those before the one that it did not take. */
-	while (*posted < p->nreads && &p->reads[*posted].wr != bad)
+	while (*posted < p->nwrs && &p->wrs[*posted].wr != bad)
 		(*posted)++;
 	return ret;
 }
 
 static void send_abort(struct rp_qp *q)
 {
-	post_of(q)->nreads = 0;
+	post_of(q)->nwrs = 0;
 }
 
 const struct rp_qp_ops rp_qp_ops_send = {
 	.start = send_start,
 	.read = send_read,
+	.write = send_write,
 	.complete = send_complete,
 	.abort = send_abort,
 	.look = look,

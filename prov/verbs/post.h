@@ -14,7 +14,7 @@ typedef void (*rp_wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
 			       uint64_t remote_addr, size_t len, uint8_t type,
 			       uint8_t level);
 
-struct rp_post_read {
+struct rp_post_wr {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 };
@@ -23,9 +23,10 @@ struct rp_post {
 	struct ibv_mr *scratch_mr;
 	uint8_t scratch[RP_FENCE_MAX];
 	/* Of a batch without builders. */
-	struct rp_post_read *reads;
-	size_t nreads, room;
+	struct rp_post_wr *wrs;
+	size_t nwrs, room;
 	int err;
+	bool writes; /* the program has them, so we do */
 	/* The side, since somebody wanted its address; asks NULL: nobody. */
 	struct ibv_qp *asks;
 	struct rp_asker *asker;

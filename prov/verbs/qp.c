@@ -115,6 +115,7 @@ RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
 	rp_shim_cfg(&cfg);
 	cfg.native = q->native;
 	cfg.agent = q->asker;
+	cfg.box = q->asker && q->asker->box_addr;
 	return rp_qp_add(q, desc->bytes, &cfg);
 }
 
@@ -176,51 +177,93 @@ static_assert((int)RP_DESC_GLOBAL == IBV_RPMEM_FLUSH_GLOBAL &&
 		      IBV_RPMEM_FLUSH_MR == 1,
 	      "core speaks of flushes in the same numbers");
 
+static bool has_room(struct rp_qp *q)
+{
+	size_t room = q->batch_room ? 2 * q->batch_room : 16;
+	void *p;
+
+	if (q->nbatch < q->batch_room)
+		return true;
+	p = reallocarray(q->batch, room, sizeof(*q->batch));
+	if (!p)
+		return false;
+	q->batch = p;
+	q->batch_room = room;
+	return true;
+}
+
+/* What goes out in the place of what the program posts: with these flags. */
+static unsigned int stands_for(struct rp_qp *q, struct rp_slot *s, int opcode)
+{
+	const unsigned int flags = q->pub.wr_flags;
+
+	s->wr_id = q->pub.wr_id;
+	s->opcode = opcode;
+	s->signaled = q->sig_all || (flags & IBV_SEND_SIGNALED);
+	q->batch[q->nbatch++] = s;
+	return IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE);
+}
+
+static struct rp_ask_item asked_for(const struct rp_known *r, struct rp_flush f,
+				    const void *value)
+{
+	struct rp_ask_item i = {
+		.kind = value ? RP_ASK_STORE : RP_ASK_FLUSH,
+		.key = r->r.d.key,
+		.addr = f.ask_addr,
+		.len = f.ask_len,
+		/* What is stored promises nothing before its flush. */
+		.required = value ? RP_CLASS_NONE : r->r.required,
+	};
+
+	if (value)
+		memcpy(i.value, value, sizeof(uint64_t));
+	return i;
+}
+
 /* What takes the place of a flush, or of a write of value. */
 static int post_read(struct rp_qp *q, const struct rp_known *r,
 		     struct rp_flush f, int opcode, const void *value)
 {
-	const unsigned int flags = q->pub.wr_flags;
+	const struct rp_ask_item i = asked_for(r, f, value);
 	const bool asks = f.how == RP_FLUSH_ASK;
 	struct rp_slot *s;
 
-	if (q->nbatch == q->batch_room) {
-		size_t room = q->batch_room ? 2 * q->batch_room : 16;
-		void *p = reallocarray(q->batch, room, sizeof(*q->batch));
-
-		if (!p)
-			return ENOMEM;
-		q->batch = p;
-		q->batch_room = room;
-	}
-	s = rp_slot_get(q, asks);
+	if (!has_room(q))
+		return ENOMEM;
+	s = rp_slot_get(q, asks ? &i : NULL);
 	if (!s)
 		return ENOMEM;
-	if (asks)
-		s->held->item = (struct rp_ask_item){
-			.kind = value ? RP_ASK_STORE : RP_ASK_FLUSH,
-			.key = r->r.d.key,
-			.addr = f.ask_addr,
-			.len = f.ask_len,
-			/* What is stored promises nothing before its flush. */
-			.required = value ? RP_CLASS_NONE : r->r.required,
-		};
-	if (asks && value)
-		memcpy(s->held->item.value, value, sizeof(uint64_t));
 	q->asked |= asks;
-	s->wr_id = q->pub.wr_id;
-	s->opcode = opcode;
-	s->signaled = q->sig_all || (flags & IBV_SEND_SIGNALED);
 	if (f.how == RP_FLUSH_NOT_BY_QP)
 		s->doomed = IBV_WC_REM_INV_REQ_ERR;
 	else if (f.how == RP_FLUSH_NOT_BY_REGION)
 		s->doomed = IBV_WC_REM_ACCESS_ERR;
-	q->batch[q->nbatch++] = s;
 	q->reads = true;
-	q->ops->read(q, (uintptr_t)s,
-		     IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE), r->r.d.rkey,
+	q->ops->read(q, (uintptr_t)s, stands_for(q, s, opcode), r->r.d.rkey,
 		     f.addr, f.len);
 	return 0;
+}
+
+/* A request goes ahead. False: it has to be asked for behind a read. */
+static bool post_ahead(struct rp_qp *q, const struct rp_known *r,
+		       struct rp_flush f)
+{
+	struct rp_mailbox_write w;
+	struct rp_ask_item i;
+	struct rp_slot *s;
+
+	if (f.how != RP_FLUSH_ASK || !r->r.box || !has_room(q))
+		return false;
+	i = asked_for(r, f, NULL);
+	s = rp_order_ahead(q, &i, &w);
+	if (!s)
+		return false;
+	q->asked = true;
+	q->ops->write(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
+		      q->asker->box_rkey, q->asker->box_addr + w.at, w.buf,
+		      (uint32_t)w.len);
+	return true;
 }
 
 static int post_flush(struct rp_qp *q, const struct rp_known *r,
@@ -229,6 +272,8 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 {
 	if (f.how == RP_FLUSH_REFUSED)
 		return -f.err;
+	if (post_ahead(q, r, f))
+		return 0;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, IBV_RPMEM_WC_FLUSH, NULL);
 	q->ops->flush(q, q->pub.wr_id, q->pub.wr_flags, r->r.d.rkey, addr, len,
@@ -302,8 +347,8 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 /* Give back the slots of what was not posted: all but the first n. */
 static void unpost(struct rp_qp *q, size_t n)
 {
-	for (size_t i = n; i < q->nbatch; i++)
-		rp_slot_put(q->cq, q->batch[i]);
+	for (size_t i = q->nbatch; i-- > n;)
+		rp_order_back(q, q->batch[i]);
 }
 
 RP_PUBLIC int ibv_rpmem_wr_complete(struct ibv_rpmem_qp *qp)

@@ -13,7 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/ask.h"
 #include "core/log.h"
+#include "core/mailbox.h"
 #include "core/spin.h"
 #include "verbs/serve.h"
 
@@ -42,6 +44,7 @@ struct rp_dom {
 	LIST_HEAD(, rp_serve) awake;
 	struct rp_spin spin;
 	uint64_t spin_ns;
+	bool asked; /* by a peer, since this was last looked at */
 	bool runs, stop;
 	pthread_t thread;
 };
@@ -58,6 +61,12 @@ struct rp_serve {
 	LIST_ENTRY(rp_serve) awake;
 	unsigned int tx_free; /* a bit for each */
 	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
+	/* What the peer writes over its own queue pair, if it knows of us
+	 * looking. */
+	struct ibv_mr *box_mr; /* of this; NULL: there is none */
+	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
+	struct rp_mailbox box;
+	bool watched;
 };
 
 static pthread_mutex_t doms_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -101,10 +110,8 @@ static uint64_t x_now(struct rp_xport *x)
 	return now();
 }
 
-static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
+static int send_to(struct rp_serve *s, const void *msg, size_t len)
 {
-	struct rp_serve *s = serve_of(x);
 	unsigned int i;
 	int ret;
 
@@ -117,9 +124,33 @@ static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
 	i = (unsigned int)__builtin_ctz(s->tx_free);
 	memcpy(s->tx[i], msg, len);
 	ret = rp_side_send(s->qp, RECVS + i, s->tx[i], len, s->mr->lkey);
-	if (!ret)
-		s->tx_free &= ~(1u << i);
-	return -ret;
+	if (ret)
+		return -ret;
+	s->tx_free &= ~(1u << i);
+	return 0;
+}
+
+static void wake(const struct rp_dom *dom)
+{
+	const uint64_t one = 1;
+
+	/* It fails only when it has been woken very often. */
+	if (write(dom->kick, &one, sizeof(one)) < 0)
+		return;
+}
+
+static void be_awake(struct rp_serve *s)
+{
+	if (s->is_awake)
+		return;
+	LIST_INSERT_HEAD(&s->dom->awake, s, awake);
+	s->is_awake = true;
+}
+
+static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
+		  size_t len)
+{
+	return send_to(serve_of(x), msg, len);
 }
 
 /* A session has one peer, and no other name is its. */
@@ -148,15 +179,6 @@ static int x_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
 	return 0;
 }
 
-static void wake(const struct rp_dom *dom)
-{
-	const uint64_t one = 1;
-
-	/* It fails only when it has been woken very often. */
-	if (write(dom->kick, &one, sizeof(one)) < 0)
-		return;
-}
-
 static void x_kick(struct rp_xport *x)
 {
 	wake(serve_of(x)->dom);
@@ -182,6 +204,34 @@ static void hang_up(struct rp_serve *s)
 	rp_agent_drop_xport(s->dom->agent, &s->x);
 }
 
+/* True: something was there. */
+static bool empty_box(struct rp_serve *s)
+{
+	uint8_t msg[RP_MAILBOX_SHORT];
+	bool came = false;
+	size_t len;
+
+	for (int i = 0; s->up && s->box_mr && i < RP_MAILBOX_SHORTS; i++) {
+		len = rp_mailbox_take(&s->box, msg);
+		if (!len)
+			break;
+		came = s->dom->asked = true;
+		rp_agent_recv(s->dom->agent, &s->x, msg, len);
+	}
+	return came;
+}
+
+static void heard(struct rp_serve *s, const void *msg, size_t len)
+{
+	enum rp_note note;
+
+	s->dom->asked = true;
+	if (rp_note_get(msg, len, &note) && note == RP_NOTE_LOOK)
+		empty_box(s);
+	else
+		rp_agent_recv(s->dom->agent, &s->x, msg, len);
+}
+
 static void completed(struct rp_serve *s, const struct ibv_wc *wc)
 {
 	if (wc->status != IBV_WC_SUCCESS) {
@@ -193,8 +243,7 @@ static void completed(struct rp_serve *s, const struct ibv_wc *wc)
 		return;
 	}
 	if (s->up)
-		rp_agent_recv(s->dom->agent, &s->x, s->rx[wc->wr_id],
-			      wc->byte_len);
+		heard(s, s->rx[wc->wr_id], wc->byte_len);
 	if (rp_side_listen(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV,
 			   s->mr->lkey))
 		hang_up(s);
@@ -227,10 +276,7 @@ static void collect(struct rp_dom *dom)
 	while (!ibv_get_cq_event(dom->channel, &cq, &of)) {
 		s = of;
 		ibv_ack_cq_events(cq, 1);
-		if (s->is_awake)
-			continue;
-		LIST_INSERT_HEAD(&dom->awake, s, awake);
-		s->is_awake = true;
+		be_awake(s);
 	}
 }
 
@@ -239,8 +285,11 @@ static bool look(struct rp_dom *dom)
 	struct rp_serve *s;
 	bool came = false;
 
-	LIST_FOREACH (s, &dom->awake, awake)
+	LIST_FOREACH (s, &dom->awake, awake) {
 		came |= drain(s);
+		if (s->watched)
+			came |= empty_box(s);
+	}
 	return came;
 }
 
@@ -251,21 +300,55 @@ static void forget(struct rp_serve *s)
 	s->is_awake = false;
 }
 
+/* False: it cannot be said now. */
+static bool note(struct rp_serve *s, enum rp_note what)
+{
+	uint8_t msg[RP_NOTE_LEN];
+	int ret;
+
+	rp_note_put(msg, what);
+	ret = send_to(s, msg, sizeof(msg));
+	if (ret && ret != -EAGAIN)
+		hang_up(s);
+	return ret != -EAGAIN;
+}
+
+/* To look on has paid: those who asked are told that it is done. */
+static void say_awake(struct rp_dom *dom)
+{
+	struct rp_serve *s;
+
+	LIST_FOREACH (s, &dom->awake, awake)
+		if (s->up && s->box_mr && !s->watched)
+			s->watched = note(s, RP_NOTE_AWAKE);
+}
+
+/* What a peer wrote before it hears that it tells of. False: not now. */
+static bool say_asleep(struct rp_serve *s)
+{
+	if (s->up && s->watched && !note(s, RP_NOTE_ASLEEP))
+		return false;
+	s->watched = false;
+	return true;
+}
+
 /* From here on the channel tells. True: something came before. */
 static bool lie_down(struct rp_dom *dom)
 {
 	struct rp_serve *s;
-	bool came = false;
+	bool came;
 
 	while ((s = LIST_FIRST(&dom->awake))) {
+		if (!say_asleep(s))
+			return true;
 		forget(s);
-		if (ibv_req_notify_cq(s->cq, 0)) {
+		came = ibv_req_notify_cq(s->cq, 0);
+		if (came)
 			hang_up(s);
-			came = true;
-		}
-		came |= drain(s);
+		if (drain(s) || came)
+			return true;
 	}
-	return came;
+	return false;
 }
 
 static bool looks_on(struct rp_dom *dom, bool came, unsigned int looks)
@@ -315,15 +398,19 @@ static void give_way(struct rp_dom *dom)
 static void *work(void *arg)
 {
 	struct rp_dom *dom = arg;
-	bool came;
+	bool came, paid;
 
 	pthread_mutex_lock(&dom->lock);
 	for (unsigned int looks = 0; !dom->stop; looks++) {
 		if (!(looks % LOOKS))
 			collect(dom);
+		paid = dom->spin.until;
+		dom->asked = false;
 		came = look(dom);
 		while (rp_agent_progress(dom->agent))
 			;
+		if (dom->asked && paid)
+			say_awake(dom);
 		if (looks_on(dom, came, looks)) {
 			leave(dom);
 			give_way(dom);
@@ -484,6 +571,21 @@ void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
 
 /* --- one that is answered --- */
 
+/*
+ * Bytes of one request are behind those of the writes before it for whoever
+ * sees them, where a CPU that keeps its stores in order has put both there:
+ * what others do is not known. Without a box all is asked behind reads.
+ */
+static void box_open(struct rp_serve *s)
+{
+#if defined(__x86_64__)
+	rp_mailbox_init_short(&s->box, s->box_in, NULL);
+	s->box_mr =
+		ibv_reg_mr(s->dom->pd, s->box_in, sizeof(s->box_in),
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+#endif
+}
+
 int rp_serve_new(struct rp_dom *dom, struct rp_serve **out)
 {
 	struct rp_serve *s = calloc(1, sizeof(*s));
@@ -506,6 +608,7 @@ int rp_serve_new(struct rp_dom *dom, struct rp_serve **out)
 	s->qp = rp_side_new(dom->pd, s->cq, SENDS, RECVS);
 	if (!s->qp)
 		goto destroy;
+	box_open(s);
 	*out = s;
 	return 0;
 destroy:
@@ -521,9 +624,13 @@ free:
 	return errno ? errno : EIO;
 }
 
-uint32_t rp_serve_number(const struct rp_serve *s)
+void rp_serve_name(const struct rp_serve *s, struct rp_side *side)
 {
-	return s->qp->qp_num;
+	side->serves = s->qp->qp_num;
+	if (!s->box_mr)
+		return;
+	side->box = (uintptr_t)s->box_in;
+	side->box_rkey = s->box_mr->rkey;
 }
 
 int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
@@ -560,6 +667,8 @@ void rp_serve_delete(struct rp_serve *s)
 	ibv_destroy_qp(s->qp);
 	ibv_destroy_cq(s->cq);
 	leave(dom);
+	if (s->box_mr)
+		ibv_dereg_mr(s->box_mr);
 	ibv_dereg_mr(s->mr);
 	free(s);
 }

@@ -4,6 +4,7 @@
 #define RP_SERVE_H
 
 #include "core/agent.h"
+#include "core/wire_desc.h"
 #include "verbs/shim.h"
 
 /* Found or made; each get has a put. 0, or a positive errno. */
@@ -28,7 +29,8 @@ struct rp_route {
 };
 struct rp_serve;
 int rp_serve_new(struct rp_dom *dom, struct rp_serve **out);
-uint32_t rp_serve_number(const struct rp_serve *s);
+/* How the peer is to name it, and its box: into *side. */
+void rp_serve_name(const struct rp_serve *s, struct rp_side *side);
 int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
 		     uint32_t number);
 void rp_serve_delete(struct rp_serve *s);

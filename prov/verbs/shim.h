@@ -14,6 +14,7 @@
 
 #include "core/ask.h"
 #include "core/hash.h"
+#include "core/mailbox.h"
 #include "core/remote.h"
 
 #define RP_PUBLIC __attribute__((visibility("default")))
@@ -65,6 +66,13 @@ struct rp_qp_ops {
 	 */
 	int (*ask)(struct rp_qp *q, uint64_t wr_id, const void *msg,
 		   size_t len);
+	/*
+	 * Into the peer's box, from q->asker->box_out; NULL: this queue pair
+	 * has no writes.
+	 */
+	void (*write)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
+		      uint32_t rkey, uint64_t addr, const void *buf,
+		      uint32_t len);
 	int (*listen)(struct rp_qp *q, uint64_t wr_id, void *msg);
 	uint64_t (*now)(const struct rp_qp *q); /* monotonic, ns */
 	int (*poll)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
@@ -79,16 +87,18 @@ struct rp_slot {
 	struct rp_qp *q; /* NULL: detached meanwhile */
 	enum {
 		RP_SLOT_READ, /* that stands for a flush or an atomic write */
+		RP_SLOT_BOX,  /* a write into the box, that does */
 		RP_SLOT_SEND, /* what follows it over the side queue pair */
 		RP_SLOT_RECV,
 	} kind;
 	uint32_t qp_num;  /* where it completes */
 	unsigned int buf; /* SEND, RECV: which of the asker's */
+	bool kept;	  /* SEND: not given back, but to the asker */
 	uint64_t wr_id;	  /* READ: the program's */
 	int opcode;
 	bool signaled;
 	enum ibv_wc_status doomed; /* SUCCESS: it is not */
-	struct rp_held *held;	   /* READ: what is asked then; NULL: nothing */
+	struct rp_held *held;	   /* READ, BOX: what is asked; NULL: nothing */
 	struct rp_slot *next;	   /* free */
 };
 
@@ -108,8 +118,13 @@ struct rp_held {
 struct rp_asker {
 	struct rp_ask ask;
 	uint32_t qp_num;
-	struct rp_slot *greeting;
-	unsigned int tx_free; /* a bit for each */
+	struct rp_slot *greeting; /* with a box kept, for the note to look */
+	unsigned int tx_free;	  /* a bit for each */
+	/* The box of the other end; 0: it has none. */
+	uint64_t box_addr;
+	uint32_t box_rkey;
+	struct rp_mailbox box;
+	uint8_t box_out[RP_MAILBOX_SHORT_LEN];
 	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
 	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
 };
@@ -122,6 +137,7 @@ struct ibv_rpmem_cq {
 	struct rp_slot *slots, *free;
 	LIST_HEAD(, rp_qp) qps;
 	unsigned int askers;	 /* of them */
+	size_t stores;		 /* asked for, or to be */
 	LIST_HEAD(, rp_qp) busy; /* where completions are held */
 	LIST_HEAD(, rp_held) pool;
 	size_t npool;
@@ -155,9 +171,12 @@ struct rp_qp {
 /* slots: flushes at once. NULL: no memory. */
 struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 			       size_t slots);
-/* With asks it comes with what is held. NULL: none is left, or no memory. */
-struct rp_slot *rp_slot_get(struct rp_qp *q, bool asks);
-void rp_slot_put(struct ibv_rpmem_cq *cq, struct rp_slot *s);
+/*
+ * What is asked when it has come, or NULL: it comes with what is held then.
+ * NULL: none is left, or no memory. Unless posted it goes back by
+ * rp_order_back().
+ */
+struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_ask_item *asks);
 /* The same under its lock. */
 struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q);
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s);
@@ -186,6 +205,14 @@ bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n);
 /* One of those reserved; and back. */
 struct rp_held *rp_order_get(struct ibv_rpmem_cq *cq);
 void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
+/*
+ * Let a flush of the batch go ahead: its slot, and *w is to be posted; or NULL:
+ * it has to be asked for as usual.
+ */
+struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
+			       struct rp_mailbox_write *w);
+/* That slot, or any, was not posted after all; the last one first. */
+void rp_order_back(struct rp_qp *q, struct rp_slot *s);
 
 /* native, access and sig_all are the caller's. 0 or -errno. */
 int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,

@@ -234,7 +234,8 @@ RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
 	if (!ret) {
 		side.psn = p->psn;
 		side.asks = p->asks->qp_num;
-		side.serves = p->serve ? rp_serve_number(p->serve) : 0;
+		if (p->serve)
+			rp_serve_name(p->serve, &side);
 		ret = -rp_side_put(addr->bytes, &side);
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -242,7 +243,7 @@ RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
 }
 
 static int ask_connect(struct rp_qp *q, const struct rp_route *route,
-		       uint32_t number)
+		       const struct rp_side *peer)
 {
 	struct rp_post *p = q->mine;
 	uint64_t cookie = 0;
@@ -252,12 +253,16 @@ static int ask_connect(struct rp_qp *q, const struct rp_route *route,
 		ret = random_bits(&cookie, sizeof(cookie));
 	if (!ret)
 		ret = rp_side_init(p->asks, route);
+	if (!ret && p->writes) {
+		p->asker->box_addr = peer->box;
+		p->asker->box_rkey = peer->box_rkey;
+	}
 	if (!ret)
 		ret = rp_order_begin(q, p->asker, cookie, p->asks->qp_num,
 				     rp_shim_patience());
 	if (ret)
 		return ret;
-	ret = rp_side_join(p->asks, route, number);
+	ret = rp_side_join(p->asks, route, peer->serves);
 	if (!ret)
 		return 0;
 	pthread_mutex_lock(&q->cq->lock);
@@ -295,7 +300,7 @@ RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
 			q->serves = p->dom;
 	}
 	if (!ret && side.serves)
-		ret = ask_connect(q, &route, side.serves);
+		ret = ask_connect(q, &route, &side);
 unlock:
 	pthread_mutex_unlock(&q->lock);
 	return ret;

@@ -139,19 +139,17 @@ fail:
 
 int rp_pre_join(struct rp_pre_qp *r, const struct rp_side *peer)
 {
-	struct ibv_rpmem_addr addr;
-	int ret = 0;
+	struct ibv_rpmem_addr addr = {.bytes = {0}};
+	int ret = -rp_side_put(addr.bytes, peer);
 
 	pthread_mutex_lock(&r->side_lock);
-	if (r->joined) {
-		if (memcmp(&r->side_of_peer, peer, sizeof(*peer)))
-			ret = EKEYREJECTED;
-	} else {
-		ret = -rp_side_put(addr.bytes, peer);
-		if (!ret)
-			ret = ibv_rpmem_connect(r->shim, &addr);
+	if (!ret && !r->joined) {
+		ret = ibv_rpmem_connect(r->shim, &addr);
 		r->joined = !ret;
-		r->side_of_peer = *peer;
+		r->addr_of_peer = addr;
+	} else if (r->joined && memcmp(&r->addr_of_peer, &addr, sizeof(addr))) {
+		/* Each address has one form. */
+		ret = EKEYREJECTED;
 	}
 	pthread_mutex_unlock(&r->side_lock);
 	return ret;
@@ -347,6 +345,7 @@ void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey)
 		else if (ask(r, rkey, &d))
 			of_nothing(r, rkey, true, &d);
 		r->cfg.agent = q->asker;
+		r->cfg.box = q->asker && q->asker->box_addr;
 		if (!rp_desc_put(buf, &d))
 			rp_qp_learn(q, buf, &r->cfg);
 	}

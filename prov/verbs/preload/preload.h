@@ -76,7 +76,7 @@ struct rp_pre_qp {
 	/* The side, which both ends may be the first to join. */
 	pthread_mutex_t side_lock;
 	bool joined;
-	struct rp_side side_of_peer;
+	struct ibv_rpmem_addr addr_of_peer;
 	/* As the one that calls. */
 	pthread_mutex_t call_lock;
 	struct rp_remote_cfg cfg;
