@@ -216,6 +216,20 @@ mutations() {
 }
 [ -n "$sanitize" ] || mutations
 
+# MPI jobs whose ranks are killed, meanwhile: most of it is waiting.
+kills_minutes=5
+[ -z "$long" ] || kills_minutes=60
+kills=
+if [ -z "$sanitize" ]; then
+	"$src/fabtests/integration/kills.sh" --build "$build" \
+		--minutes "$kills_minutes" >"$build/kills.out" 2>&1 &
+	kills=$!
+fi
+kills_end() {
+	wait "$kills"
+	cat "$build/kills.out"
+}
+
 # What reads the code without running it.
 lint() {
 	local log="$build/lint.log" start=$SECONDS p f s
@@ -254,11 +268,7 @@ mpich() {
 }
 [ -n "$sanitize" ] || mpich
 
-# MPI jobs whose ranks are killed: by hand five minutes, here what there is time for.
-kills_minutes=0.75
-[ -z "$long" ] || kills_minutes=60
-[ -n "$sanitize" ] || stage "mpi kills" "$src/fabtests/integration/kills.sh" \
-	--build "$build" --minutes "$kills_minutes"
+[ -n "$sanitize" ] || stage "mpi kills" kills_end
 
 # Real verbs, DAX and both persistence domains.
 guest() {

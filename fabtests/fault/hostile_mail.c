@@ -410,10 +410,11 @@ static void frames_out_of_turn(void)
 /* The frame in turn is written over and over, with ever other bytes. */
 static void rewritten(void)
 {
-	uint64_t end = mail_now_ms() + 700;
+	uint64_t end;
 
 	if (!arrive(true) || !greet())
 		return;
+	end = mail_now_ms() + 700;
 	while (mail_now_ms() < end && !me.gone) {
 		uint32_t sent = me.box.sent;
 		struct rp_mailbox_write w;
@@ -441,10 +442,11 @@ static void rewritten(void)
 /* Neither are its frames free, nor the ones that it fills ever read. */
 static void flood(void)
 {
-	uint64_t end = mail_now_ms() + 1500, n = 0;
+	uint64_t end, n = 0;
 
 	if (!arrive(true) || !greet())
 		return;
+	end = mail_now_ms() + 1500;
 	while (mail_now_ms() < end && !me.gone) {
 		size_t len = rnd() & 1 ? hello(rnd() | 1)
 				       : request(world->card.pool_key,
