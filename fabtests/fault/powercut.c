@@ -28,10 +28,11 @@
  * outlive the power (-c) what is in the pool is what is left.
  */
 
-#define RECORDS (PAIR_POOL / sizeof(struct record))
-#define BATCH	8
-#define WINDOW	32
-#define ENOUGH	400 /* acknowledgements, at most, before the cut */
+#define RECORDS	 (PAIR_POOL / sizeof(struct record))
+#define BATCH	 8
+#define WINDOW	 32
+#define ENOUGH	 400   /* acknowledgements, at most, before the cut */
+#define PATIENCE 60000 /* times 0.5 ms for them, or more */
 
 /*
  * In a guest the sides are started by themselves, and what was acknowledged is
@@ -304,6 +305,7 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	struct record want;
 	uint64_t enough;
 	pid_t tpid, ipid;
+	int status;
 	size_t len;
 	char *left;
 
@@ -331,13 +333,20 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	 * so many of them, which is the same on a machine that is slow.
 	 */
 	enough = rng(10) ? 1 + rng(ENOUGH) : 0;
-	for (int i = 0; i < 20000 && count(flags) < enough; i++) {
-		if (waitpid(ipid, NULL, WNOHANG) ||
-		    waitpid(tpid, NULL, WNOHANG)) {
-			printf("# a process ended by itself\n");
+	for (int i = 0; i < PATIENCE && count(flags) < enough; i++) {
+		const bool begins = waitpid(ipid, &status, WNOHANG);
+
+		if (begins || waitpid(tpid, &status, WNOHANG)) {
+			printf("# the %s ended by itself: status %#x\n",
+			       begins ? "initiator" : "target",
+			       (unsigned int)status);
 			exit(1);
 		}
 		pause_us(500);
+	}
+	if (enough && !count(flags)) {
+		printf("# nothing was acknowledged\n");
+		exit(1);
 	}
 	pause_us(rng(20000));
 	kill(tpid, SIGKILL);

@@ -44,6 +44,9 @@ void rp_cm_event(struct rp_ep *ep, uint32_t event,
 			rp_mail_told(ep, card);
 		ep->connected = ep->mail && ep->mail->known;
 		ep->bare = !ep->connected;
+		/* Who sleeps knows of no mailbox that has to be looked into. */
+		if (ep->dom->cards)
+			rp_domain_kick(ep->dom);
 	} else if (ep->connected || ep->bare) {
 		/* What came before the end has come. */
 		if (ep->connected)

@@ -423,6 +423,8 @@ int rp_xport_activate(struct rp_ep *ep, bool serve)
 		ep->serving |= serve;
 		atomic_store(&ep->dom->live, true);
 		atomic_store(&ep->dom->watched, true);
+		if (serve && ep->dom->cards)
+			rp_domain_kick(ep->dom);
 		return 0;
 	}
 	ep->serving = serve;
