@@ -195,6 +195,20 @@ run_tests() {
 }
 run_tests
 
+# MPI jobs whose ranks are killed, meanwhile: most of it is waiting.
+kills_minutes=5
+[ -z "$long" ] || kills_minutes=60
+kills=
+if [ -z "$sanitize" ]; then
+	"$src/fabtests/integration/kills.sh" --build "$build" \
+		--minutes "$kills_minutes" >"$build/kills.out" 2>&1 &
+	kills=$!
+fi
+kills_end() {
+	wait "$kills"
+	cat "$build/kills.out"
+}
+
 # Break the code in a copy of the tree: what the tests notice has passed.
 mutations() {
 	local log="$build/mutate.log" seed kind p f s
@@ -215,20 +229,6 @@ mutations() {
 	grep -vE '^(killed |named:|mechanical:)' "$log"
 }
 [ -n "$sanitize" ] || mutations
-
-# MPI jobs whose ranks are killed, meanwhile: most of it is waiting.
-kills_minutes=5
-[ -z "$long" ] || kills_minutes=60
-kills=
-if [ -z "$sanitize" ]; then
-	"$src/fabtests/integration/kills.sh" --build "$build" \
-		--minutes "$kills_minutes" >"$build/kills.out" 2>&1 &
-	kills=$!
-fi
-kills_end() {
-	wait "$kills"
-	cat "$build/kills.out"
-}
 
 # What reads the code without running it.
 lint() {
@@ -262,7 +262,7 @@ stage() {
 mpich() {
 	local -a what=(--build "$build" ${cache:+--cache "$cache"})
 
-	[ -n "$long" ] || what+=(--minutes 3 --seed "$(git -C "$src" log -1 \
+	[ -n "$long" ] || what+=(--minutes 2 --seed "$(git -C "$src" log -1 \
 		--format=%ct 2>/dev/null || date +%F)")
 	stage "mpich one-sided" "$src/fabtests/integration/mpich_rma.sh" "${what[@]}"
 }
