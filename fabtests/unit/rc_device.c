@@ -233,11 +233,34 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return 0;
 }
 
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
+{
+	struct ibv_pd *pd;
+
+	if (fails())
+		return NULL;
+	pd = calloc(1, sizeof(*pd));
+	pd->context = c;
+	dev.open++;
+	return pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	for (int i = 0; i < DEV_MAX; i++)
+		cr_assert((!dev_mrs[i] || dev_mrs[i]->base.pd != pd) &&
+				  (!dev_qps[i] || dev_qps[i]->qp.pd != pd),
+			  "it is in use");
+	dev.open--;
+	free(pd);
+	return 0;
+}
+
 /* --- queue pairs --- */
 
-static struct ibv_qp *make_qp(enum ibv_qp_type type, struct ibv_cq *send_cq,
-			      struct ibv_cq *recv_cq, bool sig_all,
-			      unsigned int ops)
+static struct ibv_qp *make_qp(struct ibv_pd *pd, enum ibv_qp_type type,
+			      struct ibv_cq *send_cq, struct ibv_cq *recv_cq,
+			      bool sig_all, unsigned int ops)
 {
 	struct dev_qp *q;
 
@@ -245,7 +268,7 @@ static struct ibv_qp *make_qp(enum ibv_qp_type type, struct ibv_cq *send_cq,
 		return NULL;
 	q = calloc(1, sizeof(*q));
 	q->qp = (struct ibv_qp){.context = &vctx.context,
-				.pd = &the_pd,
+				.pd = pd,
 				.send_cq = send_cq,
 				.recv_cq = recv_cq,
 				.qp_type = type};
@@ -262,7 +285,7 @@ static struct ibv_qp *make_qp(enum ibv_qp_type type, struct ibv_cq *send_cq,
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *p, struct ibv_qp_init_attr *a)
 {
-	return make_qp(a->qp_type, a->send_cq, a->recv_cq, a->sq_sig_all, 0);
+	return make_qp(p, a->qp_type, a->send_cq, a->recv_cq, a->sq_sig_all, 0);
 }
 
 static struct ibv_qp *create_qp_ex(struct ibv_context *c,
@@ -272,8 +295,8 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *c,
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	return make_qp(a->qp_type, a->send_cq, a->recv_cq, a->sq_sig_all,
-		       (unsigned int)a->send_ops_flags);
+	return make_qp(&the_pd, a->qp_type, a->send_cq, a->recv_cq,
+		       a->sq_sig_all, (unsigned int)a->send_ops_flags);
 }
 
 int ibv_destroy_qp(struct ibv_qp *qp)

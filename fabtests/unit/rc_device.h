@@ -53,6 +53,7 @@ struct dev {
 	enum ibv_wc_status fail;
 	bool drop_ack;	    /* ... but was executed */
 	uint32_t deaf_qp;   /* what is sent there is lost, and well */
+	uint32_t late_qp;   /* its requests end, and its queue hears it late */
 	int take, take_err; /* of the next post: so many, then this errno */
 	int no_dereg;	    /* ibv_dereg_mr() of pmem says this */
 	int fail_make;	    /* make of this many objects from now fails */

@@ -19,11 +19,12 @@ void dev_write_back(size_t line)
 	dev.dirty[line] = false;
 }
 
-static struct dev_mr *mr_of(uint32_t key, bool remote)
+static struct dev_mr *mr_of(const struct ibv_qp *qp, uint32_t key, bool remote)
 {
 	for (int i = 0; i < DEV_MAX; i++)
-		if (dev_mrs[i] && (remote ? dev_mrs[i]->base.rkey
-					  : dev_mrs[i]->base.lkey) == key)
+		if (dev_mrs[i] && dev_mrs[i]->base.pd == qp->pd &&
+		    (remote ? dev_mrs[i]->base.rkey : dev_mrs[i]->base.lkey) ==
+			    key)
 			return dev_mrs[i];
 	return NULL;
 }
@@ -36,10 +37,10 @@ static bool is_in(const struct dev_mr *m, uint64_t addr, uint64_t len)
 	       addr - from <= m->base.length - len;
 }
 
-static void local_is_ours(uint32_t lkey, const void *at, uint64_t len,
-			  bool written)
+static void local_is_ours(const struct dev_qp *q, uint32_t lkey, const void *at,
+			  uint64_t len, bool written)
 {
-	const struct dev_mr *m = mr_of(lkey, false);
+	const struct dev_mr *m = mr_of(&q->qp, lkey, false);
 
 	cr_assert(m && is_in(m, (uintptr_t)at, len), "a local key");
 	cr_assert(!written || (m->access & IBV_ACCESS_LOCAL_WRITE));
@@ -69,10 +70,11 @@ static unsigned int access_for(const struct dev_wr *w)
 	}
 }
 
-static enum ibv_wc_status execute(struct dev_qp *to, struct dev_wr *w)
+static enum ibv_wc_status execute(const struct dev_qp *q, struct dev_qp *to,
+				  struct dev_wr *w)
 {
 	const unsigned int needs = access_for(w);
-	const struct dev_mr *m = mr_of(w->rkey, true);
+	const struct dev_mr *m = mr_of(&to->qp, w->rkey, true);
 
 	if ((to->attr.qp_access_flags & needs) != needs)
 		return IBV_WC_REM_INV_REQ_ERR;
@@ -86,11 +88,11 @@ static enum ibv_wc_status execute(struct dev_qp *to, struct dev_wr *w)
 		return IBV_WC_REM_ACCESS_ERR;
 	switch ((int)w->opcode) {
 	case IBV_WC_RDMA_READ:
-		local_is_ours(w->lkey, w->local, w->len, true);
+		local_is_ours(q, w->lkey, w->local, w->len, true);
 		memcpy(w->local, (void *)(uintptr_t)w->addr, w->len);
 		break;
 	case IBV_WC_RDMA_WRITE:
-		local_is_ours(w->lkey, w->local, w->len, false);
+		local_is_ours(q, w->lkey, w->local, w->len, false);
 		arrive(w->addr, w->local, w->len);
 		break;
 	case IBV_RPMEM_WC_ATOMIC_WRITE:
@@ -114,7 +116,7 @@ static void receive(struct dev_qp *to, const void *msg, uint64_t len)
 	const bool fits = len <= r.len;
 
 	if (fits) {
-		local_is_ours(r.lkey, r.buf, len, true);
+		local_is_ours(to, r.lkey, r.buf, len, true);
 		memcpy(r.buf, msg, len);
 	} else {
 		to->attr.qp_state = IBV_QPS_ERR;
@@ -142,6 +144,10 @@ static struct dev_qp *numbered(uint32_t number)
 static void told(struct dev_qp *q, const struct dev_wr *w,
 		 enum ibv_wc_status status)
 {
+	if (!status && q->qp.qp_num == dev.late_qp) {
+		q->lates[q->nlates++] = *w;
+		return;
+	}
 	if (status)
 		q->attr.qp_state = IBV_QPS_ERR;
 	if (status || q->sig_all || (w->flags & IBV_SEND_SIGNALED))
@@ -181,11 +187,11 @@ static bool one(struct dev_qp *q)
 	} else if (lost) {
 		status = IBV_WC_RETRY_EXC_ERR;
 	} else if (w.opcode != IBV_WC_SEND) {
-		status = execute(to, &w);
+		status = execute(q, to, &w);
 	} else if (dev.deaf_qp != to->qp.qp_num) {
 		if (!to->nrecvs)
 			return false;
-		local_is_ours(w.lkey, w.local, w.len, false);
+		local_is_ours(q, w.lkey, w.local, w.len, false);
 		receive(to, w.local, w.len);
 	}
 	/* What a responder refuses is the end of its queue pair, too. */
@@ -220,9 +226,20 @@ static bool drop_recv(struct dev_qp *q)
 	return true;
 }
 
+static void hear_late(struct dev_qp *q)
+{
+	for (unsigned int i = 0; i < q->nlates; i++)
+		told(q, &q->lates[i], IBV_WC_SUCCESS);
+	q->nlates = 0;
+}
+
 void dev_progress(void)
 {
 	bool any = true;
+
+	for (int i = 0; i < DEV_MAX; i++)
+		if (dev_qps[i] && dev_qps[i]->qp.qp_num != dev.late_qp)
+			hear_late(dev_qps[i]);
 
 	while (any && !dev.hold) {
 		any = false;

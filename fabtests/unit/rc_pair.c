@@ -11,12 +11,14 @@
 #include "rc_pair.h"
 
 static void end_open(struct pair_end *e, unsigned int ops, unsigned int access,
-		     int cqe)
+		     int cqe, bool sleeps)
 {
 	const struct ibv_rpmem_qp_attr attr = {.send_ops_flags = ops,
 					       .access = access};
 
-	e->cq = ibv_create_cq(dev_pd()->context, cqe, NULL, NULL, 0);
+	if (sleeps)
+		e->channel = ibv_create_comp_channel(dev_pd()->context);
+	e->cq = ibv_create_cq(dev_pd()->context, cqe, NULL, e->channel, 0);
 	e->scq = ibv_rpmem_attach_cq(e->cq);
 	cr_assert(e->scq);
 	e->qp = dev_qp(e->cq, ops);
@@ -29,8 +31,9 @@ static void end_open(struct pair_end *e, unsigned int ops, unsigned int access,
 void pair_open(struct pair *p, const struct pair_attr *attr)
 {
 	memset(p, 0, sizeof(*p));
-	end_open(&p->a, attr->ops, 0, attr->cqe ? attr->cqe : PAIR_CQE);
-	end_open(&p->b, attr->ops, attr->access, PAIR_CQE);
+	end_open(&p->a, attr->ops, 0, attr->cqe ? attr->cqe : PAIR_CQE,
+		 attr->sleeps);
+	end_open(&p->b, attr->ops, attr->access, PAIR_CQE, false);
 	dev_join(p->a.qp, p->b.qp->qp_num, OPEN);
 	dev_join(p->b.qp, p->a.qp->qp_num, OPEN | attr->native);
 	p->mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
@@ -71,6 +74,8 @@ static void end_close(struct pair_end *e)
 		ibv_destroy_qp(e->qp);
 	cr_assert_eq(ibv_rpmem_detach_cq(e->scq), 0);
 	ibv_destroy_cq(e->cq);
+	if (e->channel)
+		ibv_destroy_comp_channel(e->channel);
 }
 
 void pair_close(struct pair *p)

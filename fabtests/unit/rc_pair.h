@@ -16,6 +16,7 @@
 #define WITH_FLUSH IBV_RPMEM_QP_EX_WITH_FLUSH
 
 struct pair_end {
+	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_rpmem_cq *scq;
@@ -35,6 +36,7 @@ struct pair_attr {
 	unsigned int native; /* ... of which the device's queue pair has */
 	bool sides;	     /* a may ask b's agent */
 	int cqe;	     /* of a; 0: PAIR_CQE */
+	bool sleeps;	     /* a has a completion channel */
 };
 void pair_open(struct pair *p, const struct pair_attr *attr);
 void pair_close(struct pair *p);

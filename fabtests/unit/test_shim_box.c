@@ -57,6 +57,119 @@ Test(shim_box, no_read_while_it_is_awake)
 	}
 }
 
+static unsigned int answers_sent(const struct pair_attr *attr)
+{
+	unsigned int before;
+
+	pair_open(&p, attr);
+	/* Until it is awake, and has said so. */
+	for (uint64_t k = 0; k < 5; k++)
+		once(k);
+	before = dev_count(IBV_WC_SEND);
+	for (uint64_t k = 0; k < 50; k++)
+		once(k);
+	before = dev_count(IBV_WC_SEND) - before;
+	pair_close(&p);
+	return before;
+}
+
+/* An answer is written where whoever asks polls, else a message. */
+Test(shim_box, answers)
+{
+	const struct pair_attr sleeping = {
+		.access = PERSISTENT, .sides = true, .sleeps = true};
+	unsigned int n = answers_sent(&asking);
+
+	cr_assert_leq(n, 1u, "%u", n);
+	n = answers_sent(&sleeping);
+	cr_assert_geq(n, 50u, "%u", n);
+}
+
+/* As the agent's device would write it: this, and only so much of it. */
+static void write_answer(struct rp_mailbox *b, const void *msg, size_t len,
+			 size_t part)
+{
+	struct rp_mailbox_write w;
+
+	cr_assert_eq(rp_mailbox_put(b, msg, len, &w), 0);
+	if (part > w.len)
+		part = w.len;
+	memcpy((char *)(uintptr_t)p.sa.answers + w.at, w.buf, part);
+}
+
+/* What no agent says is the end here as well; half of it is nothing yet. */
+Test(shim_box, nonsense_for_an_answer)
+{
+	static uint8_t out[RP_MAILBOX_SHORT_LEN], msg[RP_MAILBOX_SHORT];
+	struct rp_mailbox b;
+
+	for (size_t len = 1; len <= RP_MAILBOX_SHORT; len += 13) {
+		for (size_t part = 4; part <= len + 64; part += len + 40) {
+			memset(out, 0, sizeof(out));
+			rp_mailbox_init_short(&b, NULL, out);
+			pair_open(&p, &asking);
+			dev.deaf_qp = p.sb.serves;
+			cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+			pair_next(&p, 0, 0, 0);
+			memset(msg, (int)len, sizeof(msg));
+			write_answer(&b, msg, len, part);
+			if (part > len + RP_MAILBOX_TAIL)
+				pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
+			else
+				pair_next(&p, 0, 0, 0);
+			dev.deaf_qp = 0;
+			pair_close(&p);
+		}
+	}
+}
+
+/* More answers than the box has frames: the rest are messages. */
+Test(shim_box, nobody_takes_them)
+{
+	unsigned int sends;
+
+	pair_open(&p, &asking);
+	for (uint64_t k = 0; k < 5; k++)
+		once(k);
+	for (uint64_t k = 1; k <= 8; k++)
+		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
+	for (uint64_t k = 1; k <= 8; k++)
+		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	/* It hears of what was taken with the next request in its box. */
+	for (uint64_t k = 1; k <= 4; k++)
+		cr_assert_eq(pair_store(&p, k, 8 * k, k), 0);
+	for (uint64_t k = 1; k <= 4; k++)
+		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
+	sends = dev_count(IBV_WC_SEND);
+	for (uint64_t k = 0; k < 20; k++)
+		once(k);
+	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 2u);
+	pair_close(&p);
+}
+
+/* The device may have to write a frame again until it was acknowledged. */
+Test(shim_box, frames_in_use)
+{
+	unsigned int sends;
+
+	pair_open(&p, &asking);
+	for (uint64_t k = 0; k < 5; k++)
+		once(k);
+	dev.late_qp = p.sb.serves;
+	sends = dev_count(IBV_WC_SEND);
+	for (uint64_t k = 0; k < 12; k++)
+		once(k);
+	cr_assert_eq(dev_count(IBV_WC_SEND) - sends, 12u - RP_MAILBOX_SHORTS);
+	dev.late_qp = 0;
+	dev_run();
+	sends = dev_count(IBV_WC_SEND);
+	/* Perhaps before it has looked. */
+	for (uint64_t k = 0; k < 12; k++)
+		once(k);
+	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 1u);
+	pair_close(&p);
+}
+
 /* A queue pair without writes has none for us either. */
 Test(shim_box, no_writes)
 {

@@ -46,9 +46,58 @@ Test(shim_side, path)
 	cr_assert_eq(serves.ah_attr.dlid, 77);
 	cr_assert_eq(asks.timeout, 16);
 	cr_assert_eq(asks.retry_cnt, 5);
-	cr_assert_eq(asks.qp_access_flags, 0u);
+	cr_assert_eq(asks.qp_access_flags,
+		     (unsigned int)IBV_ACCESS_REMOTE_WRITE);
 	cr_assert_eq(serves.qp_access_flags, 0u);
 	pair_close(&p);
+}
+
+/* What is written wakes nobody: who can sleep is sent messages. */
+Test(shim_side, of_who_may_sleep)
+{
+	const struct pair_attr sleeping = {
+		.access = PERSISTENT, .sides = true, .sleeps = true};
+
+	pair_open(&p, &asking);
+	cr_assert_neq(p.sa.answers, 0u);
+	cr_assert_eq(p.sb.answers == 0, false);
+	pair_close(&p);
+	pair_open(&p, &sleeping);
+	cr_assert_eq(p.sa.answers, 0u);
+	cr_assert_eq(p.sa.answers_rkey, 0u);
+	cr_assert_eq(attr_of(p.sa.asks).qp_access_flags, 0u);
+	pair_close(&p);
+}
+
+/* Its peer writes answers, and reaches nothing else of this process. */
+Test(shim_side, nothing_else_can_be_written)
+{
+	static uint8_t other[64];
+	uint8_t from[8] = "answers";
+	struct ibv_mr *mine, *theirs;
+	struct ibv_send_wr *bad,
+		wr = {.num_sge = 1, .opcode = IBV_WR_RDMA_WRITE};
+	struct ibv_sge sge = {.addr = (uintptr_t)from, .length = sizeof(from)};
+
+	for (int i = 0; i < 3; i++) {
+		pair_open(&p, &asking);
+		mine = (ibv_reg_mr)(dev_pd(), other, sizeof(other), (int)OPEN);
+		theirs = (ibv_reg_mr)(dev_pd(), from, sizeof(from), 0);
+		sge.lkey = theirs->lkey;
+		wr.sg_list = &sge;
+		wr.wr.rdma.remote_addr = i == 0	  ? (uintptr_t)other
+					 : i == 1 ? p.sa.answers
+						  : p.sa.answers - sizeof(from);
+		wr.wr.rdma.rkey = i ? p.sa.answers_rkey : mine->rkey;
+		cr_assert_eq(
+			ibv_post_send(dev_numbered(p.sb.serves), &wr, &bad), 0);
+		cr_assert_eq(attr_of(p.sb.serves).qp_state,
+			     i == 1 ? IBV_QPS_RTS : IBV_QPS_ERR);
+		cr_assert_eq(other[0], 0);
+		ibv_dereg_mr(mine);
+		ibv_dereg_mr(theirs);
+		pair_close(&p);
+	}
 }
 
 /* Retries that never end would hold completions back for ever. */

@@ -46,9 +46,9 @@ struct rp_mailbox_write {
 /* Both are zeroed. */
 void rp_mailbox_init(struct rp_mailbox *b, const void *in, void *out);
 /*
- * For messages of up to RP_MAILBOX_SHORT bytes, RP_MAILBOX_SHORT_LEN bytes. One
- * end writes and the other reads: in or out is NULL. What was taken the writer
- * learns by other ways, and says so: of its frames, counted from the first.
+ * For messages of up to RP_MAILBOX_SHORT bytes, RP_MAILBOX_SHORT_LEN bytes each
+ * way; in or out may be NULL. Where no frame comes the writer learns by other
+ * ways what was taken, and says so: of its frames, counted from the first.
  */
 void rp_mailbox_init_short(struct rp_mailbox *b, const void *in, void *out);
 void rp_mailbox_free_up_to(struct rp_mailbox *b, uint32_t taken);

@@ -10,7 +10,7 @@
 #define MAGIC	     0x444d5052u /* "RPMD" */
 #define SIDE_MAGIC   0x414d5052u /* "RPMA" */
 #define VERSION	     1
-#define SIDE_VERSION 2
+#define SIDE_VERSION 3
 
 enum {
 	FACTS = 32,
@@ -22,7 +22,9 @@ enum {
 	CRC = RP_DESC_LEN - 4,
 	BOX = 24,
 	BOX_RKEY = 32,
-	SIDE_RESERVED = 36,
+	ANSWERS_RKEY = 36,
+	ANSWERS = 40,
+	SIDE_RESERVED = 48,
 	SIDE_CRC = RP_SIDE_LEN - 4,
 };
 
@@ -136,7 +138,8 @@ static bool good_side(const struct rp_side *s)
 {
 	return is_qp_num(s->qp_num) && is_qp_num(s->asks) &&
 	       is_qp_num(s->serves) && is_qp_num(s->psn) &&
-	       (s->box ? s->serves != 0 : !s->box_rkey);
+	       (s->box ? s->serves != 0 : !s->box_rkey) &&
+	       (s->answers ? s->asks != 0 : !s->answers_rkey);
 }
 
 static bool is_zero(const uint8_t *p, size_t len)
@@ -162,6 +165,8 @@ int rp_side_put(void *buf, const struct rp_side *s)
 	put32(p, 20, s->psn);
 	put64(p, BOX, s->box);
 	put32(p, BOX_RKEY, s->box_rkey);
+	put32(p, ANSWERS_RKEY, s->answers_rkey);
+	put64(p, ANSWERS, s->answers);
 	put32(p, SIDE_CRC, rp_crc32(p, SIDE_CRC));
 	return 0;
 }
@@ -181,6 +186,8 @@ int rp_side_get(const void *buf, struct rp_side *s)
 		.psn = get32(p, 20),
 		.box = get64(p, BOX),
 		.box_rkey = get32(p, BOX_RKEY),
+		.answers_rkey = get32(p, ANSWERS_RKEY),
+		.answers = get64(p, ANSWERS),
 	};
 	if (!is_zero(p + SIDE_RESERVED, SIDE_CRC - SIDE_RESERVED) ||
 	    !good_side(&got))

@@ -69,28 +69,32 @@ uint32_t rp_crc32(const void *buf, size_t n);
 
 /*
  * Where an end has its side queue pairs, by which the other end's agent is
- * asked, and its box, into which requests can be written over the queue pair
- * itself; any may be missing:
+ * asked, and its boxes: of its agent, into which requests can be written over
+ * the queue pair itself, and of who asks, into which that one's peer can write
+ * the answers; any may be missing:
  *
- *    0 u32 magic "RPMA"    4 u16 version 2    6 u16 bytes: 64
+ *    0 u32 magic "RPMA"    4 u16 version 3    6 u16 bytes: 64
  *    8 u32 qp_num: of the queue pair that these stand beside
  *   12 u32 asks: number of the one that asks; 0: none
  *   16 u32 serves: of the one that answers; 0: none
  *   20 u32 psn: that both begin with
  *   24 u64 box: first byte, as the peer names it; 0: none
  *   32 u32 box_rkey; 0 where there is none
- *   36 24 bytes, reserved 0
+ *   36 u32 answers_rkey; 0 where there is none
+ *   40 u64 answers: first byte of the box for them; 0: none
+ *   48 12 bytes, reserved 0
  *   60 u32 CRC-32 of the bytes before
  *
- * The first four numbers have 24 bits. Who has a box serves. Size and checksum
- * are as above.
+ * The first four numbers have 24 bits. Who has a box serves; who has one for
+ * answers asks. Size and checksum are as above.
  */
 #define RP_SIDE_LEN 64
 
 struct rp_side {
 	uint32_t qp_num, asks, serves, psn;
 	uint64_t box;
-	uint32_t box_rkey;
+	uint32_t box_rkey, answers_rkey;
+	uint64_t answers;
 };
 /* As the two above. */
 int rp_side_put(void *buf, const struct rp_side *s);

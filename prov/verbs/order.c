@@ -132,6 +132,40 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 	push(q);
 }
 
+/*
+ * An answer that was written wakes nobody and completes nothing. True: there
+ * was something.
+ */
+static bool look_into_box(struct rp_qp *q)
+{
+	struct rp_asker *k = q->asker;
+	uint8_t msg[RP_MAILBOX_SHORT];
+	bool came = false;
+	size_t len;
+
+	for (int i = 0; k->answers && i < RP_MAILBOX_SHORTS; i++) {
+		len = rp_mailbox_take(&k->box, msg);
+		if (!len)
+			break;
+		came = true;
+		rp_ask_heard(&k->ask, q->ops->now(q), msg, len);
+	}
+	if (came)
+		push(q);
+	return came;
+}
+
+/* Of those who wait for something. */
+static bool look_into_boxes(const struct ibv_rpmem_cq *cq)
+{
+	struct rp_qp *q;
+	bool came = false;
+
+	LIST_FOREACH (q, &cq->busy, busy)
+		came |= look_into_box(q);
+	return came;
+}
+
 /* --- ahead --- */
 
 struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
@@ -356,7 +390,7 @@ int rp_order_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 			break;
 		}
 		n = cq->ops->poll(cq->base, k, wc + shown);
-		if (n < 0 || (!n && !too_late(cq)))
+		if (n < 0 || (!n && !look_into_boxes(cq) && !too_late(cq)))
 			break;
 		for (int i = 0, from = shown; i < n; i++) {
 			struct ibv_wc *got = &wc[from + i];
@@ -396,7 +430,7 @@ int rp_order_begin(struct rp_qp *q, struct rp_asker *k, uint64_t cookie,
 	rp_ask_init(&k->ask, cookie, qp_num, patience);
 	k->qp_num = qp_num;
 	k->tx_free = (1u << RP_SIDE_SENDS) - 1;
-	rp_mailbox_init_short(&k->box, NULL, k->box_out);
+	rp_mailbox_init_short(&k->box, k->box_in, k->box_out);
 	pthread_mutex_lock(&cq->lock);
 	q->asker = k;
 	k->greeting = rp_slot_take(cq, q);

@@ -144,7 +144,7 @@ static int ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
 {
 	const struct rp_post *p = post_of(q);
 
-	return rp_side_send(p->asks, wr_id, msg, len, p->asker_mr->lkey);
+	return rp_side_send(p->asks, wr_id, msg, len, p->asks_mr->lkey);
 }
 
 static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
@@ -152,7 +152,7 @@ static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
 	const struct rp_post *p = post_of(q);
 
 	return rp_side_listen(p->asks, wr_id, msg, RP_SIDE_BUF,
-			      p->asker_mr->lkey);
+			      p->asks_mr->lkey);
 }
 
 static uint64_t now(const struct rp_qp *q)

@@ -30,7 +30,10 @@ struct rp_post {
 	/* The side, since somebody wanted its address; asks NULL: nobody. */
 	struct ibv_qp *asks;
 	struct rp_asker *asker;
-	struct ibv_mr *asker_mr;
+	struct ibv_mr *asker_mr; /* what goes over the queue pair */
+	/* Its peer can write into the box and nowhere else. */
+	struct ibv_pd *asks_pd;
+	struct ibv_mr *asks_mr, *answers_mr;
 	struct rp_dom *dom; /* NULL: peers flush nothing here */
 	struct rp_serve *serve;
 	uint32_t psn;

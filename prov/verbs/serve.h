@@ -32,18 +32,21 @@ int rp_serve_new(struct rp_dom *dom, struct rp_serve **out);
 /* How the peer is to name it, and its box: into *side. */
 void rp_serve_name(const struct rp_serve *s, struct rp_side *side);
 int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
-		     uint32_t number);
+		     const struct rp_side *peer);
 void rp_serve_delete(struct rp_serve *s);
 
 /* side.c: what both ends of a side have in common. */
 struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 			   uint32_t recvs);
 /* From INIT, where it can receive later, to where it can send. */
-int rp_side_init(struct ibv_qp *qp, const struct rp_route *route);
+int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
+		 unsigned int access);
 int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
 		 uint32_t number);
 int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
 		 uint32_t lkey);
+int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
+		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey);
 int rp_side_listen(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
 		   uint32_t lkey);
 

@@ -125,6 +125,9 @@ struct rp_asker {
 	uint32_t box_rkey;
 	struct rp_mailbox box;
 	uint8_t box_out[RP_MAILBOX_SHORT_LEN];
+	/* Where the other end writes its answers, if it was told. */
+	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
+	bool answers;
 	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
 	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
 };

@@ -34,12 +34,14 @@ struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 	return ibv_create_qp(pd, &attr);
 }
 
-int rp_side_init(struct ibv_qp *qp, const struct rp_route *route)
+int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
+		 unsigned int access)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = route->port,
 		.pkey_index = route->pkey_index,
+		.qp_access_flags = access,
 	};
 
 	return ibv_modify_qp(qp, &attr,
@@ -91,6 +93,23 @@ int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
 					 .num_sge = 1,
 					 .opcode = IBV_WR_SEND,
 				 };
+
+	return ibv_post_send(qp, &wr, &bad);
+}
+
+int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
+		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
+	struct ibv_send_wr *bad,
+		wr = {
+			.wr_id = wr_id,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = {.remote_addr = addr, .rkey = rkey},
+		};
 
 	return ibv_post_send(qp, &wr, &bad);
 }
@@ -151,6 +170,66 @@ static int random_bits(void *buf, size_t len)
 	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : EIO;
 }
 
+static void asker_close(struct rp_post *p)
+{
+	if (p->asks)
+		ibv_destroy_qp(p->asks);
+	if (p->answers_mr)
+		ibv_dereg_mr(p->answers_mr);
+	if (p->asks_mr)
+		ibv_dereg_mr(p->asks_mr);
+	if (p->asks_pd)
+		ibv_dealloc_pd(p->asks_pd);
+	if (p->asker_mr)
+		ibv_dereg_mr(p->asker_mr);
+	free(p->asker);
+	p->asks = NULL;
+	p->answers_mr = p->asks_mr = p->asker_mr = NULL;
+	p->asks_pd = NULL;
+	p->asker = NULL;
+}
+
+/*
+ * What is written there completes nothing. Whoever has a completion channel
+ * may sleep until something does: then, and without this memory, answers are
+ * messages. (That stores are seen in their order is x86-64's.)
+ */
+static void answers_open(struct rp_post *p, const struct ibv_cq *cq)
+{
+#if defined(__x86_64__)
+	struct rp_asker *k = p->asker;
+
+	if (!cq->channel)
+		p->answers_mr = ibv_reg_mr(
+			p->asks_pd, k->box_in, sizeof(k->box_in),
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	k->answers = p->answers_mr;
+#endif
+}
+
+static int asker_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct rp_asker *k = p->asker = calloc(1, sizeof(*k));
+
+	errno = ENOMEM;
+	if (k)
+		p->asker_mr = ibv_reg_mr(pd, k->box_out, sizeof(k->box_out),
+					 IBV_ACCESS_LOCAL_WRITE);
+	if (p->asker_mr)
+		p->asks_pd = ibv_alloc_pd(pd->context);
+	if (p->asks_pd)
+		p->asks_mr = ibv_reg_mr(p->asks_pd, k, sizeof(*k),
+					IBV_ACCESS_LOCAL_WRITE);
+	if (p->asks_mr) {
+		answers_open(p, cq);
+		/* On the program's own queue, so that it wakes for what comes.
+		 */
+		p->asks = rp_side_new(p->asks_pd, cq, RP_SIDE_SENDS,
+				      RP_SIDE_RECVS);
+	}
+	return p->asks ? 0 : errno;
+}
+
 /* A target answers, too; whoever has an end may ask. */
 static int side_open(struct rp_qp *q)
 {
@@ -170,25 +249,10 @@ static int side_open(struct rp_qp *q)
 		if (ret)
 			goto put;
 	}
-	p->asker = calloc(1, sizeof(*p->asker));
-	ret = ENOMEM;
-	if (!p->asker)
-		goto serve;
-	p->asker_mr = ibv_reg_mr(pd, p->asker, sizeof(*p->asker),
-				 IBV_ACCESS_LOCAL_WRITE);
-	ret = errno;
-	if (!p->asker_mr)
-		goto free;
-	/* On the program's own queue, so that it wakes for what comes. */
-	p->asks = rp_side_new(pd, q->cq->base, RP_SIDE_SENDS, RP_SIDE_RECVS);
-	ret = errno;
-	if (p->asks)
+	ret = asker_open(p, pd, q->cq->base);
+	if (!ret)
 		return 0;
-	ibv_dereg_mr(p->asker_mr);
-free:
-	free(p->asker);
-	p->asker = NULL;
-serve:
+	asker_close(p);
 	if (p->serve)
 		rp_serve_delete(p->serve);
 	p->serve = NULL;
@@ -201,11 +265,7 @@ put:
 
 void rp_side_close(struct rp_post *p)
 {
-	if (p->asks) {
-		ibv_destroy_qp(p->asks);
-		ibv_dereg_mr(p->asker_mr);
-		free(p->asker);
-	}
+	asker_close(p);
 	if (p->serve)
 		rp_serve_delete(p->serve);
 	if (p->dom)
@@ -234,6 +294,10 @@ RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
 	if (!ret) {
 		side.psn = p->psn;
 		side.asks = p->asks->qp_num;
+		if (p->answers_mr) {
+			side.answers = (uintptr_t)p->asker->box_in;
+			side.answers_rkey = p->answers_mr->rkey;
+		}
 		if (p->serve)
 			rp_serve_name(p->serve, &side);
 		ret = -rp_side_put(addr->bytes, &side);
@@ -252,7 +316,8 @@ static int ask_connect(struct rp_qp *q, const struct rp_route *route,
 	while (!cookie && !ret)
 		ret = random_bits(&cookie, sizeof(cookie));
 	if (!ret)
-		ret = rp_side_init(p->asks, route);
+		ret = rp_side_init(p->asks, route,
+				   p->answers_mr ? IBV_ACCESS_REMOTE_WRITE : 0);
 	if (!ret && p->writes) {
 		p->asker->box_addr = peer->box;
 		p->asker->box_rkey = peer->box_rkey;
@@ -295,7 +360,7 @@ RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
 	/* Half of it is no connection that could be made again. */
 	p->joined = true;
 	if (p->serve && side.asks) {
-		ret = rp_serve_connect(p->serve, &route, side.asks);
+		ret = rp_serve_connect(p->serve, &route, &side);
 		if (!ret)
 			q->serves = p->dom;
 	}
