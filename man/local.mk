@@ -8,7 +8,8 @@ dist_man_MANS += man/fi_rpmem.7 man/fi_rpmem_commit.3 man/fi_rpmem_query.3 \
 shim_mans = man/ibv_rpmem.7 man/ibv_rpmem_attach_cq.3 \
 	man/ibv_rpmem_attach_qp.3 man/ibv_rpmem_get_addr.3 \
 	man/ibv_rpmem_get_desc.3 man/ibv_rpmem_reg_mr.3 \
-	man/ibv_rpmem_wr_atomic_write.3 man/ibv_rpmem_wr_flush.3
+	man/ibv_rpmem_wr_atomic_write.3 man/ibv_rpmem_wr_flush.3 \
+	man/ibv_rpmem_wr_write_flush.3
 EXTRA_DIST += $(shim_mans)
 shim_links = dereg_mr=reg_mr detach_cq=attach_cq poll_cq=attach_cq \
 	detach_qp=attach_qp connect=get_addr add_region=get_desc \

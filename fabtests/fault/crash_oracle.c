@@ -263,6 +263,13 @@ static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
 		       : NULL;
 }
 
+bool oracle_is_then(const struct oracle *o, uint8_t byte)
+{
+	const struct oracle_op *op = by_id(o, byte);
+
+	return op && op->kind == CRASH_THEN;
+}
+
 void oracle_copied(struct oracle *o, uint8_t byte)
 {
 	struct oracle_op *op = (struct oracle_op *)by_id(o, byte);

@@ -120,16 +120,27 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	check();
 }
 
+/* An atomic write, or the bytes of a write. */
 static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
+	const uint8_t *first = from;
 	uint64_t value;
 
-	if (len != sizeof(value)) {
-		fprintf(stderr, "nobody asked the agent to copy %zu\n", len);
-		abort();
+	if (oracle_is_then(&w.o, *first) && len == sizeof(value)) {
+		memcpy(&value, from, sizeof(value));
+		op_store8(ctx, to, value);
+		return;
 	}
-	memcpy(&value, from, sizeof(value));
-	op_store8(ctx, to, value);
+	meanwhile();
+	say("the agent stores %zu bytes of #%u", len, *first);
+	model_store(w.model, MODEL_CPU_USER, to, from, len);
+	check();
+}
+
+static void op_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	op_copy(ctx, to, from, len);
+	op_flush(ctx, to, len);
 }
 
 static uint64_t op_now(void *ctx)
@@ -157,7 +168,7 @@ void agent_start(void)
 		.drain = op_drain,
 		.store8 = op_store8,
 		.copy = op_copy,
-		.stream = op_copy,
+		.stream = op_stream,
 		.now = op_now,
 	};
 	*r = (struct rp_region){

@@ -24,8 +24,7 @@ struct wr {
 	uint64_t wr_id;
 	unsigned int flags;
 	size_t off, len;
-	const struct oracle_op *op; /* WRITE: its bytes */
-	const void *buf;	    /* BOX: its */
+	const void *buf; /* WRITE, BOX: what */
 	uint64_t value;
 	bool done;
 	enum ibv_wc_status status;

@@ -27,6 +27,16 @@ const struct crash_prog crash_single[] = {
 	 A(W(0, 64), C(0, 64), W(64, 64), C(64, 64))},
 	{.name = "an msync fails", .fails = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(64, 64), C(0, 128))},
+	{.name = "a write with its flush", A(WC(40, 61), WC(128, 64))},
+	{.name = "one behind a write to the same bytes",
+	 A(W(0, 96), WC(33, 70), C(0, 128))},
+	{.name = "one, waited for, and a write to the same bytes",
+	 A(WC(0, 64), WAIT, W(33, 70), C(0, 128))},
+	{.name = "one, and a break", .breaks = 1, A(WC(0, 64), WC(64, 64))},
+	{.name = "one, and the side is lost", .cuts = 1,
+	 A(WC(0, 64), WC(64, 64))},
+	{.name = "one, and an msync fails", .fails = 1,
+	 A(WC(0, 64), WAIT, WC(64, 64))},
 };
 const size_t crash_nsingle = COUNT(crash_single);
 
@@ -38,6 +48,9 @@ const struct crash_prog crash_wait[] = {
 	{.name = "b when a is durable, and a break",
 	 .first = 1, .second = 4, .breaks = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(64, 64), C(64, 64))},
+	{.name = "b when a is durable, each with its flush",
+	 .first = 1, .second = 3,
+	 A(WC(0, 64), WAIT, WC(64, 64))},
 };
 const size_t crash_nwait = COUNT(crash_wait);
 

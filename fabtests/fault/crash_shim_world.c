@@ -128,7 +128,7 @@ static void execute(struct wr *r)
 	r->done = true;
 	switch (r->kind) {
 	case WR_WRITE:
-		place(r, r->op->bytes);
+		place(r, r->buf);
 		break;
 	case WR_ATOMIC:
 		oracle_stored(&w.o, r->value);
@@ -265,9 +265,18 @@ static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 }
 
 static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
-		     uint32_t rkey, uint64_t addr, const void *buf,
-		     uint32_t len)
+		     uint32_t rkey, uint64_t addr, uint32_t lkey,
+		     const void *buf, uint32_t len)
 {
+	if (rkey == SHIM_RKEY) {
+		add(&(struct wr){.kind = WR_WRITE,
+				 .wr_id = wr_id,
+				 .flags = flags,
+				 .off = addr - SHIM_AT,
+				 .len = len,
+				 .buf = buf});
+		return;
+	}
 	if (rkey != SHIM_BOX_RKEY || addr - SHIM_BOX > sizeof(w.box_in) ||
 	    len > sizeof(w.box_in) - (addr - SHIM_BOX))
 		abort();
@@ -393,7 +402,7 @@ static int post(struct oracle_op *op)
 				 .flags = IBV_SEND_SIGNALED,
 				 .off = op->off,
 				 .len = op->len,
-				 .op = op});
+				 .buf = op->bytes});
 		return 0;
 	}
 	w.q.pub.wr_id = (uintptr_t)op;
@@ -406,6 +415,12 @@ static int post(struct oracle_op *op)
 					  &value);
 		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
 		wr_flush(op->at, sizeof(value));
+	} else if (op->kind == CRASH_WRITE_COMMIT) {
+		ibv_rpmem_wr_write_flush(
+			&w.q.pub, SHIM_RKEY, SHIM_AT + op->off,
+			&(struct ibv_sge){.addr = (uintptr_t)op->bytes,
+					  .length = op->len},
+			IBV_RPMEM_FLUSH_PERSISTENT);
 	} else {
 		wr_flush(op->off, op->len);
 	}
@@ -466,6 +481,7 @@ static void start(void)
 	if (!w.cq || rp_qp_init(&w.q, &w.qp, w.cq, &ops))
 		abort();
 	w.q.native = cfg.native;
+	w.q.writes = true;
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic)
 		agent_start();
 	cfg.agent = w.q.asker;

@@ -583,7 +583,8 @@ rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
 	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_serve.c \
-	fabtests/unit/test_shim_side.c
+	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_box.c \
+	fabtests/unit/test_shim_write.c
 if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
@@ -648,6 +649,13 @@ fabtests_unit_test_shim_box_SOURCES = fabtests/unit/test_shim_box.c $(rc_device)
 fabtests_unit_test_shim_box_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_box_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_box_LDFLAGS = $(shim_ldflags)
+
+check_PROGRAMS += fabtests/unit/test_shim_write
+TESTS += fabtests/unit/test_shim_write
+fabtests_unit_test_shim_write_SOURCES = fabtests/unit/test_shim_write.c $(rc_device)
+fabtests_unit_test_shim_write_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_write_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_write_LDFLAGS = $(shim_ldflags)
 
 check_PROGRAMS += fabtests/unit/test_shim_side
 TESTS += fabtests/unit/test_shim_side

@@ -494,6 +494,20 @@ static void do_drain(void *ctx)
 	pthread_mutex_unlock(&dev_lock);
 }
 
+static void do_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	pthread_mutex_lock(&dev_lock);
+	memcpy(to, from, len);
+	each_line(to, len, dev.dirty);
+	pthread_mutex_unlock(&dev_lock);
+}
+
+static void do_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	do_copy(ctx, to, from, len);
+	do_flush(ctx, to, len);
+}
+
 int __real_rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		       const struct rp_file_id *file,
 		       const struct rp_pmem_ops *ops, struct rp_pmem **out);
@@ -505,7 +519,9 @@ int __wrap_rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		       const struct rp_pmem_ops *ops, struct rp_pmem **out)
 {
 	static const struct rp_pmem_ops ours = {.flush = do_flush,
-						.drain = do_drain};
+						.drain = do_drain,
+						.copy = do_copy,
+						.stream = do_stream};
 
 	if (fails())
 		return -ENOMEM;

@@ -54,6 +54,14 @@ static bool inside(const struct mock_wr *w)
 	       w->addr - MOCK_AT <= MOCK_BYTES - w->len;
 }
 
+/* Here each write has one value. */
+static uint8_t all_are(const uint8_t *buf, size_t len)
+{
+	for (size_t i = 1; i < len; i++)
+		cr_assert_eq(buf[i], buf[0]);
+	return buf[0];
+}
+
 static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 {
 	unsigned int needs = RP_DESC_WRITE;
@@ -76,6 +84,8 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 		return IBV_WC_REM_ACCESS_ERR;
 	if (w->op == MOCK_WRITE || w->op == MOCK_ATOMIC_WRITE) {
 		m->held[m->nheld++] = *w;
+		if (w->buf)
+			m->held[m->nheld - 1].value = all_are(w->buf, w->len);
 		if (m->cpu || m->nheld == MOCK_QUEUE)
 			mock_drain(m);
 		return IBV_WC_SUCCESS;
@@ -196,8 +206,8 @@ static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 }
 
 static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
-		     uint32_t rkey, uint64_t addr, const void *buf,
-		     uint32_t len)
+		     uint32_t rkey, uint64_t addr, uint32_t lkey,
+		     const void *buf, uint32_t len)
 {
 	const struct mock_wr w = {.op = MOCK_WRITE,
 				  .wr_id = wr_id,

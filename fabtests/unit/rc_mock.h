@@ -42,7 +42,7 @@ struct mock_wr {
 	size_t len;
 	uint8_t type, level;
 	uint64_t value;
-	const uint8_t *buf; /* of a write into the box */
+	const uint8_t *buf; /* of a write by the shim */
 };
 /*
  * The target's agent, which is the real one, and the side connection to it.

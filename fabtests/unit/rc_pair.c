@@ -40,6 +40,8 @@ void pair_open(struct pair *p, const struct pair_attr *attr)
 				 (int)(OPEN | attr->access));
 	cr_assert(p->mr, "%s", strerror(errno));
 	p->rkey = p->mr->mr->rkey;
+	p->from_mr = (ibv_reg_mr)(dev_pd(), p->from, sizeof(p->from),
+				  IBV_ACCESS_LOCAL_WRITE);
 	if (attr->sides)
 		cr_assert_eq(pair_sides(p), 0);
 	pair_tell(p);
@@ -82,6 +84,7 @@ void pair_close(struct pair *p)
 {
 	end_close(&p->a);
 	end_close(&p->b);
+	ibv_dereg_mr(p->from_mr);
 	if (p->mr)
 		cr_assert_eq(ibv_rpmem_dereg_mr(p->mr), 0);
 }
@@ -99,6 +102,22 @@ int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	       uint8_t value)
 {
 	return dev_write(p->a.qp, wr_id, p->rkey, off, len, value);
+}
+
+int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
+	     uint8_t value)
+{
+	uint8_t *bytes = p->from[p->nput++ % 16];
+	struct ibv_sge sge = {.addr = (uintptr_t)bytes,
+			      .length = (uint32_t)len,
+			      .lkey = p->from_mr->lkey};
+
+	memset(bytes, value, len < DEV_BYTES ? len : DEV_BYTES);
+	p->a.sqp->wr_id = wr_id;
+	ibv_rpmem_wr_start(p->a.sqp);
+	ibv_rpmem_wr_write_flush(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off,
+				 &sge, IBV_RPMEM_FLUSH_PERSISTENT);
+	return ibv_rpmem_wr_complete(p->a.sqp);
 }
 
 int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)

@@ -28,6 +28,9 @@ struct pair {
 	struct ibv_rpmem_desc desc;
 	uint32_t rkey;
 	struct rp_side sa, sb; /* what they gave each other */
+	struct ibv_mr *from_mr;
+	unsigned int nput;
+	uint8_t from[16][DEV_BYTES];
 };
 
 struct pair_attr {
@@ -49,6 +52,9 @@ void pair_tell(struct pair *p);
 int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len);
 int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	       uint8_t value);
+/* With its flush, in one call. The bytes are kept until the next put but 15. */
+int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
+	     uint8_t value);
 int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value);
 /* The next completion at a, waited for; wr_id 0: none, for a moment. */
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,

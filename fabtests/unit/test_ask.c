@@ -13,7 +13,7 @@
 #define PATIENCE 1000000000u
 
 static struct rp_ask a;
-static uint8_t buf[RP_ASK_MSG_MAX];
+static uint8_t buf[RP_ASK_AHEAD_MAX];
 static struct rp_ask_item items[16];
 
 static struct rp_wire_hdr sent(uint64_t now, const struct rp_ask_item *whose)
@@ -637,4 +637,82 @@ Test(ask, lost_in_between)
 	put(2, RP_ASK_FLUSH);
 	nothing_to_send();
 	ends(2, RP_ASK_LOST, 0);
+}
+
+static uint8_t written[RP_ASK_BYTES];
+
+static size_t write_len(int i, size_t len)
+{
+	items[i] = (struct rp_ask_item){
+		.kind = RP_ASK_WRITE,
+		.key = KEY,
+		.addr = 4096,
+		.len = len,
+		.required = RP_CLASS_POWER,
+		.bytes = written,
+	};
+	return rp_ask_ahead(&a, &items[i], buf);
+}
+
+/* The bytes are in it, and its number is that of a store. */
+Test(ask, writes_go_ahead)
+{
+	static const size_t lens[] = {1, 8, 64, 255, RP_ASK_BYTES};
+	struct rp_wire_request m;
+	struct rp_wire_hdr hdr;
+	size_t len;
+
+	for (size_t i = 0; i < RP_ASK_BYTES; i++)
+		written[i] = (uint8_t)(i * 7);
+	begin_open();
+	cr_assert(says(RP_NOTE_AWAKE));
+	for (int i = 0; i < 5; i++) {
+		len = write_len(1 + i, lens[i]);
+		cr_assert_eq(len, RP_WIRE_STORES(1, lens[i]));
+		cr_assert_leq(len, RP_ASK_AHEAD_MAX);
+		cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+		cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+		cr_assert_eq(m.effect, RP_EFFECT_STORE);
+		cr_assert_eq(m.required, RP_CLASS_POWER);
+		cr_assert_eq(m.seq, 1u + (unsigned int)i);
+		cr_assert_eq(m.nranges, 1u);
+		cr_assert_eq(m.ranges[0].len, lens[i]);
+		cr_assert_arr_eq(m.bytes, written, lens[i]);
+	}
+}
+
+/* What was not posted had no number. */
+Test(ask, writes_taken_back)
+{
+	struct rp_wire_request m;
+	struct rp_wire_hdr hdr;
+	size_t len;
+
+	begin_open();
+	cr_assert(says(RP_NOTE_AWAKE));
+	write_len(1, 64);
+	write_len(2, 64);
+	cr_assert_not_null(ahead(3));
+	rp_ask_unposted(&a, &items[3]);
+	rp_ask_unposted(&a, &items[2]);
+	rp_ask_unposted(&a, &items[1]);
+	len = write_len(1, 64);
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert_eq(m.seq, 1u);
+}
+
+/* Not to an agent that only flushes. */
+Test(ask, writes_to_who_stores)
+{
+	struct rp_wire_hdr hdr = from(0);
+
+	begin();
+	put(0, RP_ASK_FLUSH);
+	sent(0, NULL);
+	cr_assert(ack(&hdr, 64, 0));
+	sent(0, &items[0]);
+	cr_assert(says(RP_NOTE_AWAKE));
+	cr_assert_eq(write_len(1, 64), 0u);
+	cr_assert_not_null(ahead(2));
 }

@@ -40,7 +40,13 @@ start() {
 		[ "$how" != native ] || export RPMEM_FAULT="$fault"
 		# Its sides have to know of each other; both choose the method.
 		if [ "$over" = shim ]; then
-			cut=$here/fabtests/vm/shim_cut${fault:+_faults}
+			# What the agent of the installed one stores past the
+			# caches nobody sees, either.
+			cut=$here/fabtests/vm/shim_cut
+			if [ $((seed % 2)) = 1 ] || [ -n "$fault" ]; then
+				cut=${cut}_faults
+				export FI_OFI_RPMEM_SPIN=2000
+			fi
 			mkfifo "back$slot"
 			export RPMEM_BACK="back$slot" RPMEM_FAULT="$fault" \
 				FI_OFI_RPMEM_METHOD="$how"

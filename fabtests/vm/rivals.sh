@@ -41,7 +41,7 @@ fi
 printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
 	>/tmp/by-dma
 
-# beside fence|agent VARIABLE...: durable writes through the shim, and theirs.
+# beside fence|agent|write VARIABLE...: durable writes through the shim, and theirs.
 # Their target polls in its turn: where ours may sleep, it looks on for as long.
 beside() {
 	how=$1
@@ -64,6 +64,7 @@ beside() {
 note "librpma and the shim"
 beside fence FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
 beside agent FI_OFI_RPMEM_SPIN=2000
+beside write FI_OFI_RPMEM_SPIN=2000
 
 # suite METHOD METRICS VARIABLE...: each of these metrics is a number
 suite() {

@@ -437,6 +437,56 @@ static int flush_alone(uint64_t wr_id, uint32_t rkey, size_t off)
 	return complete();
 }
 
+static void put(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
+{
+	const struct ibv_sge sge = {.addr = (uintptr_t)source,
+				    .length = (uint32_t)len,
+				    .lkey = from->lkey};
+
+	start();
+	a.sqp->wr_id = wr_id;
+	a.sqp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_rpmem_wr_write_flush(a.sqp, rkey, (uintptr_t)to + off, &sge,
+				 IBV_RPMEM_FLUSH_PERSISTENT);
+	errno = complete();
+	if (errno)
+		die("a write with its flush");
+}
+
+/* Writes with their flush: one completion each, whatever they are made of. */
+static void puts_records(void)
+{
+	static const size_t lens[] = {1, 64, 256, 257, 5000};
+	struct ibv_rpmem_mr *rmr =
+		ibv_rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
+	struct ibv_rpmem_desc desc;
+	size_t wrong = 0;
+	struct ibv_wc wc;
+	uint32_t rkey;
+
+	ends_open(FLUSHES);
+	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
+	    ibv_rpmem_add_region(a.sqp, &desc))
+		die("a region");
+	rkey = rmr->mr->rkey;
+	for (size_t round = 0; round < 50; round++) {
+		const size_t len = lens[round % 5], off = 40 * round;
+
+		memset(to, 0, LEN);
+		memset(source, (int)(1 + round), len);
+		put(round, rkey, off, len);
+		wrong += next_is(round, IBV_RPMEM_WC_FLUSH) != 0 ||
+			 memcmp(to + off, source, len) != 0 || to[off + len];
+	}
+	check(!wrong && !polled(&wc), "writes with their flush");
+	put(7, rkey, LEN - 63, 64);
+	check(next_is(7, 0) == IBV_WC_REM_ACCESS_ERR && !polled(&wc),
+	      "one beyond the end");
+	end_close(&a);
+	end_close(&b);
+	ibv_rpmem_dereg_mr(rmr);
+}
+
 /* What only an agent does: the method, atomic writes, and its end. */
 static void asks(void)
 {
@@ -523,6 +573,8 @@ int main(int argc, char **argv)
 		play(&cases[i]);
 	if (mode != RAW)
 		refuses();
+	if (mode != RAW)
+		puts_records();
 	if (mode == AGENT || mode == AGENT_SEND)
 		asks();
 	return fclose(logged) ? 1 : 0;

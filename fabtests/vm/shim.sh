@@ -31,6 +31,8 @@ agent=
 [ "$domain" = adr ] || agent=FI_OFI_RPMEM_METHOD=agent-sfence
 over agent A=1 $agent
 over agent-send A=1 $agent
+# It looks on for as long as these take.
+over agent A=1 $agent FI_OFI_RPMEM_SPIN=2000000
 for mode in raw native read agent agent-send; do
 	if [ "$mode" != raw ] && [ "$mode" != native ] || [ -x flush ]; then
 		t "shim, the log of $mode and of send" \

@@ -27,8 +27,17 @@
 #define BATCH	8
 #define WINDOW	8
 #define SENDS	(4 * BATCH * WINDOW)
-#define NAME	"rxe0"
-#define GID	1
+/*
+ * The agent stores bytes that come in requests past the caches, and then
+ * whoever cuts the power has to be told.
+ */
+#ifdef RP_FAULTS
+#define WAYS 4
+#else
+#define WAYS 3
+#endif
+#define NAME "rxe0"
+#define GID  1
 
 /* From the target, to it, and from it when it knows who asks. */
 struct first {
@@ -205,6 +214,20 @@ static void flush(struct batch *b, uint64_t i, unsigned int n, bool told)
 			   IBV_RPMEM_FLUSH_RANGE);
 }
 
+/* A record with its flush. */
+static void put_record(struct batch *b, uint64_t i)
+{
+	const struct ibv_sge sge = {.addr = (uintptr_t)&records[i],
+				    .length = sizeof(struct record),
+				    .lkey = from->lkey};
+
+	qp->wr_id = (uintptr_t)b;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_rpmem_wr_write_flush(qp, at.rkey, place(i), &sge,
+				 skips ? IBV_RPMEM_FLUSH_GLOBAL
+				       : IBV_RPMEM_FLUSH_PERSISTENT);
+}
+
 /* The last word of a record by an atomic write, when the rest is durable. */
 static void append_tail(struct batch *b, uint64_t i)
 {
@@ -225,6 +248,10 @@ static void append(struct batch *b, int way)
 	if (way == 2 && by_device) {
 		for (unsigned int i = 0; i < b->n; i++)
 			append_tail(b, b->first + i);
+	} else if (way == 3) {
+		b->waits = b->n;
+		for (unsigned int i = 0; i < b->n; i++)
+			put_record(b, b->first + i);
 	} else {
 		for (unsigned int i = 0; i < b->n; i++)
 			write_record(b->first + i, 0, sizeof(struct record));
@@ -281,7 +308,7 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 		*b = (struct batch){.first = next, .n = 1 + rng(BATCH)};
 		if (b->n > RECORDS - next)
 			b->n = RECORDS - next;
-		append(b, (int)rng(3));
+		append(b, (int)rng(WAYS));
 		next += b->n;
 		/* From now on it is enough to be under way. */
 		if (acked_count >= acked_enough)

@@ -46,10 +46,14 @@ static const struct way {
 	const struct rival *rival;
 	double bar;
 	bool agent;
+	bool one; /* the write and the flush are one call */
 } ways[] = {
-	{"fence", "shim_fence_vs_librpma_flush", &rival_rpma_flush, 1.00,
+	{"fence", "shim_fence_vs_librpma_flush", &rival_rpma_flush, 1.00, false,
 	 false},
-	{"agent", "shim_agent_vs_librpma_gpspm", &rival_rpma_gpspm, 0.90, true},
+	{"agent", "shim_agent_vs_librpma_gpspm", &rival_rpma_gpspm, 0.90, true,
+	 false},
+	{"write", "shim_write_vs_librpma_gpspm", &rival_rpma_gpspm, 0.90, true,
+	 true},
 };
 
 /* Of an end of the shim's connection, for the other one. */
@@ -177,20 +181,28 @@ static void look_at_region(void)
 
 static void through_shim(void)
 {
+	const struct ibv_sge bytes = {
+		.addr = (uintptr_t)source, .length = SIZE, .lkey = from->lkey};
 	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
 	struct ibv_qp_ex *ex = end.ex;
 	const uint64_t to = w->addr + AT;
 	int n;
 
 	ibv_rpmem_wr_start(sqp);
-	ex->wr_id = WRITTEN;
-	ex->wr_flags = 0;
-	ibv_wr_rdma_write(ex, w->rkey, to);
-	ibv_wr_set_sge(ex, from->lkey, (uintptr_t)source, SIZE);
 	sqp->wr_id = DURABLE;
 	sqp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_flush(sqp, w->rkey, to, SIZE, IBV_RPMEM_FLUSH_PERSISTENT,
-			   IBV_RPMEM_FLUSH_RANGE);
+	if (way->one) {
+		ibv_rpmem_wr_write_flush(sqp, w->rkey, to, &bytes,
+					 IBV_RPMEM_FLUSH_PERSISTENT);
+	} else {
+		ex->wr_id = WRITTEN;
+		ex->wr_flags = 0;
+		ibv_wr_rdma_write(ex, w->rkey, to);
+		ibv_wr_set_sge_list(ex, 1, &bytes);
+		ibv_rpmem_wr_flush(sqp, w->rkey, to, SIZE,
+				   IBV_RPMEM_FLUSH_PERSISTENT,
+				   IBV_RPMEM_FLUSH_RANGE);
+	}
 	errno = ibv_rpmem_wr_complete(sqp);
 	if (errno)
 		ends_die("ibv_rpmem_wr_flush");
@@ -292,7 +304,7 @@ int main(int argc, char **argv)
 	if (!turns || !way) {
 		fprintf(stderr,
 			"usage: shim_rivals DEVICE GID-INDEX DAX ADDRESS "
-			"fence|agent COUNT\n"
+			"fence|agent|write COUNT\n"
 			"COUNT: at least %d\n",
 			TURN);
 		return 2;

@@ -120,6 +120,16 @@ void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp);
 void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 			uint64_t remote_addr, size_t len, uint8_t type,
 			uint8_t level);
+/*
+ * A write of from to remote_addr and a flush of it (RANGE), shown as the flush:
+ * to a target whose agent is awake few bytes go in one message. They are read
+ * until it has completed. What is posted behind it may be carried out first.
+ * Takes two entries of each queue; EOPNOTSUPP where the queue pair has no
+ * writes.
+ */
+void ibv_rpmem_wr_write_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
+			      uint64_t remote_addr, const struct ibv_sge *from,
+			      uint8_t type);
 void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 			       uint64_t remote_addr, const void *atomic_wr);
 int ibv_rpmem_wr_complete(struct ibv_rpmem_qp *qp);

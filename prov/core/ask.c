@@ -98,6 +98,7 @@ void rp_ask_unposted(struct rp_ask *a, struct rp_ask_item *i)
 {
 	forget_early(i);
 	a->ahead--;
+	a->next_seq -= i->kind == RP_ASK_WRITE;
 	if (i->state == RP_ASK_SENT)
 		a->unanswered--;
 }
@@ -178,7 +179,8 @@ static size_t greet(struct rp_ask *a, uint64_t key, void *buf)
 	return (size_t)len;
 }
 
-static size_t request(struct rp_ask *a, struct rp_ask_item *i, void *buf)
+static size_t request(struct rp_ask *a, struct rp_ask_item *i, void *buf,
+		      size_t room)
 {
 	const struct rp_wire_hdr hdr = {
 		.session = a->theirs,
@@ -193,12 +195,12 @@ static size_t request(struct rp_ask *a, struct rp_ask_item *i, void *buf)
 	m.required = (uint8_t)i->required;
 	m.effect = RP_EFFECT_NONE;
 	m.ranges[0] = (struct rp_wire_range){i->key, i->addr, i->len};
-	if (i->kind == RP_ASK_STORE) {
+	if (i->kind != RP_ASK_FLUSH) {
 		m.effect = RP_EFFECT_STORE;
 		m.seq = a->next_seq++;
-		m.bytes = i->value;
+		m.bytes = i->kind == RP_ASK_STORE ? i->value : i->bytes;
 	}
-	len = rp_wire_put_request(buf, RP_ASK_MSG_MAX, &hdr, &m);
+	len = rp_wire_put_request(buf, room, &hdr, &m);
 	assert(len > 0);
 	i->token = a->next_token++;
 	i->state = RP_ASK_SENT;
@@ -246,13 +248,14 @@ size_t rp_ask_next(struct rp_ask *a, uint64_t now, void *buf,
 	if (!a->waiting++)
 		a->until = now + a->patience;
 	*whose = i;
-	return request(a, i, buf);
+	return request(a, i, buf, RP_ASK_MSG_MAX);
 }
 
 size_t rp_ask_ahead(struct rp_ask *a, struct rp_ask_item *i, void *buf)
 {
 	if (a->state != RP_ASK_OPEN || !a->watched ||
-	    a->unanswered >= a->credits)
+	    a->unanswered >= a->credits ||
+	    (i->kind == RP_ASK_WRITE && !a->stores))
 		return 0;
 	a->unanswered++;
 	i->end = RP_ASK_OK;
@@ -260,7 +263,7 @@ size_t rp_ask_ahead(struct rp_ask *a, struct rp_ask_item *i, void *buf)
 	i->boxed = i->early = true;
 	i->nth = a->ahead++;
 	LIST_INSERT_HEAD(&a->early, i, early_link);
-	return request(a, i, buf);
+	return request(a, i, buf, RP_ASK_AHEAD_MAX);
 }
 
 /* --- what comes in --- */

@@ -26,12 +26,14 @@
  * behind the data over the connection itself. That takes no read, and so no
  * round trip; but nobody is woken by it. So it is done only while the agent is
  * known to look there: from its note that it does until its note that it does
- * not. Who hears that and still waits for an answer has it look once.
+ * not. Who hears that and still waits for an answer has it look once. Then a
+ * write of few bytes may go ahead with its flush: the agent stores them.
  */
 enum rp_ask_kind {
 	RP_ASK_HELD, /* asks nothing; only waits */
 	RP_ASK_FLUSH,
 	RP_ASK_STORE, /* of 8 bytes */
+	RP_ASK_WRITE, /* a flush whose bytes are in the request */
 };
 enum rp_ask_end {
 	RP_ASK_OK,
@@ -44,7 +46,8 @@ struct rp_ask_item {
 	enum rp_ask_kind kind;
 	uint64_t key, addr, len;
 	enum rp_class required;
-	uint8_t value[8]; /* in the order of memory */
+	uint8_t value[8];  /* STORE: in the order of memory */
+	const void *bytes; /* WRITE: until it has gone ahead */
 	/* Written here; end is of who was taken off. */
 	enum {
 		RP_ASK_UNSENT,
@@ -64,9 +67,14 @@ struct rp_ask_item {
 #define RP_ASK_NAME 4
 void rp_ask_name(uint32_t number, uint8_t name[RP_ASK_NAME]);
 
-/* Without an answer at once; and the longest message of this end. */
-#define RP_ASK_MAX     8
-#define RP_ASK_MSG_MAX 80
+/*
+ * Without an answer at once; the longest message of this end over the side, and
+ * into the box; and the most that a WRITE has.
+ */
+#define RP_ASK_MAX	 8
+#define RP_ASK_MSG_MAX	 80
+#define RP_ASK_BYTES	 256
+#define RP_ASK_AHEAD_MAX RP_WIRE_STORES(1, RP_ASK_BYTES)
 
 /*
  * What the two ends of a side say to each other beside the messages of wire.h;
@@ -114,15 +122,16 @@ void rp_ask_init(struct rp_ask *a, uint64_t cookie, uint32_t number,
 /* Behind all that are there. */
 void rp_ask_put(struct rp_ask *a, struct rp_ask_item *i);
 /*
- * Let a flush go ahead: the message into buf, RP_ASK_MSG_MAX bytes, which is to
- * be written into the box behind what was posted before. Its length, or 0: it
- * has to be asked for as usual. Nobody may be asked to store meanwhile: that is
- * the caller's to see to.
+ * Let a flush or a write go ahead: the message into buf, RP_ASK_AHEAD_MAX
+ * bytes, which is to be written into the box behind what was posted before. Its
+ * length, or 0: it has to be asked for as usual. Nobody may be asked to store
+ * meanwhile: that is the caller's to see to.
  */
 size_t rp_ask_ahead(struct rp_ask *a, struct rp_ask_item *i, void *buf);
 /* It is there: behind all that are. An answer may have come before. */
 void rp_ask_arrived(struct rp_ask *a, uint64_t now, struct rp_ask_item *i);
-/* It was not posted after all; or its write has failed. */
+/* It was not posted after all, nor was any later one; or its write has failed.
+ */
 void rp_ask_unposted(struct rp_ask *a, struct rp_ask_item *i);
 void rp_ask_drop(struct rp_ask *a, struct rp_ask_item *i);
 /* The first, if it has ended, taken off; or NULL. */

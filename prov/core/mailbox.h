@@ -21,7 +21,7 @@
 #define RP_MAILBOX_FRAME  (RP_WIRE_MAX_MSG + RP_MAILBOX_TAIL)
 #define RP_MAILBOX_LEN	  (RP_MAILBOX_CELL + RP_MAILBOX_FRAMES * RP_MAILBOX_FRAME)
 /* Of one for short messages. */
-#define RP_MAILBOX_SHORT  80
+#define RP_MAILBOX_SHORT  328
 #define RP_MAILBOX_SHORTS 8
 #define RP_MAILBOX_SHORT_LEN                                                   \
 	(RP_MAILBOX_CELL +                                                     \

@@ -94,7 +94,7 @@ static int open_post(struct rp_qp *q, struct ibv_qp *qp,
 {
 	struct rp_post *p = q->mine;
 
-	p->writes = !attr->send_ops_flags ||
+	q->writes = !attr->send_ops_flags ||
 		    (attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_WRITE);
 	if (attr->send_ops_flags) {
 		p->ex = ibv_qp_to_qp_ex(qp);

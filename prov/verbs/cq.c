@@ -12,6 +12,10 @@ void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 			rp_ask_drop(&s->q->asker->ask, &s->held->item);
 		rp_order_put(cq, s->held);
 	}
+	if (s->flush)
+		s->flush->write = NULL;
+	if (s->write)
+		s->write->flush = NULL;
 	*s = (struct rp_slot){.next = cq->free};
 	cq->free = s;
 }
@@ -132,6 +136,12 @@ bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc)
 	wc->wr_id = s->wr_id;
 	if (s->doomed != IBV_WC_SUCCESS)
 		doom(s, wc);
+	if (wc->status != IBV_WC_SUCCESS && s->flush) {
+		s->flush->failed = wc->status;
+		return false;
+	}
+	if (wc->status != IBV_WC_SUCCESS && s->failed != IBV_WC_SUCCESS)
+		wc->status = s->failed;
 	if (wc->status != IBV_WC_SUCCESS)
 		return true;
 	wc->opcode = (enum ibv_wc_opcode)s->opcode;

@@ -173,15 +173,14 @@ struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
 {
 	struct ibv_rpmem_cq *cq = q->cq;
 	struct rp_asker *k = q->asker;
-	uint8_t msg[RP_ASK_MSG_MAX];
+	uint8_t msg[RP_ASK_AHEAD_MAX];
 	struct rp_slot *s = NULL;
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
 	/* What is stored over the side would not be before what is in the box.
 	 */
-	if (!k || !k->box_addr || !q->ops->write || cq->stores ||
-	    !rp_order_reserve(cq, 1))
+	if (!k || !k->box_addr || cq->stores || !rp_order_reserve(cq, 1))
 		goto unlock;
 	s = rp_slot_take(cq, q);
 	if (!s)
@@ -243,11 +242,11 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 		return false;
 	}
 	if (s) {
-		show = rp_slot_done(s, wc);
 		/* No region of the program's: the agent is there no more. */
 		if (s->kind == RP_SLOT_BOX &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
+		show = rp_slot_done(s, wc);
 		h = s->held;
 		q = s->q;
 		if (q && h && wc->status == IBV_WC_SUCCESS) {

@@ -85,17 +85,16 @@ static void ex_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 }
 
 static void ex_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
-		     uint32_t rkey, uint64_t addr, const void *buf,
-		     uint32_t len)
+		     uint32_t rkey, uint64_t addr, uint32_t lkey,
+		     const void *buf, uint32_t len)
 {
-	struct rp_post *p = post_of(q);
-	struct ibv_qp_ex *ex = p->ex;
+	struct ibv_qp_ex *ex = post_of(q)->ex;
 	const uint64_t id = ex->wr_id;
 	const unsigned int was = ex->wr_flags;
 
 	ex_as(ex, wr_id, flags);
 	ibv_wr_rdma_write(ex, rkey, addr);
-	ibv_wr_set_sge(ex, p->asker_mr->lkey, (uintptr_t)buf, len);
+	ibv_wr_set_sge(ex, lkey, (uintptr_t)buf, len);
 	ex_as(ex, id, was);
 }
 
@@ -225,14 +224,12 @@ static void send_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 }
 
 static void send_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
-		       uint32_t rkey, uint64_t addr, const void *buf,
-		       uint32_t len)
+		       uint32_t rkey, uint64_t addr, uint32_t lkey,
+		       const void *buf, uint32_t len)
 {
 	struct rp_post *p = post_of(q);
 	const struct rp_post_wr r = {
-		.sge = {.addr = (uintptr_t)buf,
-			.length = len,
-			.lkey = p->asker_mr->lkey},
+		.sge = {.addr = (uintptr_t)buf, .length = len, .lkey = lkey},
 		.wr = {.wr_id = wr_id,
 		       .num_sge = 1,
 		       .opcode = IBV_WR_RDMA_WRITE,

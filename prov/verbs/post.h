@@ -26,7 +26,6 @@ struct rp_post {
 	struct rp_post_wr *wrs;
 	size_t nwrs, room;
 	int err;
-	bool writes; /* the program has them, so we do */
 	/* The side, since somebody wanted its address; asks NULL: nobody. */
 	struct ibv_qp *asks;
 	struct rp_asker *asker;

@@ -247,7 +247,7 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 
 /* A request goes ahead. False: it has to be asked for behind a read. */
 static bool post_ahead(struct rp_qp *q, const struct rp_known *r,
-		       struct rp_flush f)
+		       struct rp_flush f, const void *bytes)
 {
 	struct rp_mailbox_write w;
 	struct rp_ask_item i;
@@ -256,13 +256,17 @@ static bool post_ahead(struct rp_qp *q, const struct rp_known *r,
 	if (f.how != RP_FLUSH_ASK || !r->r.box || !has_room(q))
 		return false;
 	i = asked_for(r, f, NULL);
+	if (bytes) {
+		i.kind = RP_ASK_WRITE;
+		i.bytes = bytes;
+	}
 	s = rp_order_ahead(q, &i, &w);
 	if (!s)
 		return false;
 	q->asked = true;
 	q->ops->write(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
-		      q->asker->box_rkey, q->asker->box_addr + w.at, w.buf,
-		      (uint32_t)w.len);
+		      q->asker->box_rkey, q->asker->box_addr + w.at,
+		      q->asker->box_lkey, w.buf, (uint32_t)w.len);
 	return true;
 }
 
@@ -272,12 +276,62 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 {
 	if (f.how == RP_FLUSH_REFUSED)
 		return -f.err;
-	if (post_ahead(q, r, f))
+	if (post_ahead(q, r, f, NULL))
 		return 0;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, IBV_RPMEM_WC_FLUSH, NULL);
 	q->ops->flush(q, q->pub.wr_id, q->pub.wr_flags, r->r.d.rkey, addr, len,
 		      type, level);
+	return 0;
+}
+
+/* The device's FLUSH with a slot of ours, as something can happen before it. */
+static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
+		       size_t len, uint8_t type)
+{
+	struct rp_slot *s = has_room(q) ? rp_slot_get(q, NULL) : NULL;
+
+	if (!s)
+		return ENOMEM;
+	q->ops->flush(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
+		      r->r.d.rkey, addr, len, type, 0);
+	return 0;
+}
+
+/*
+ * The bytes go with the request where they are few, or in a write of their own,
+ * which is not shown: the flush is, and fails as that did.
+ */
+static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
+			    struct rp_flush f, uint64_t addr,
+			    const struct ibv_sge *from, uint8_t type)
+{
+	const void *bytes = (const void *)(uintptr_t)from->addr;
+	struct rp_slot *write, *flush;
+	int ret;
+
+	if (f.how == RP_FLUSH_REFUSED)
+		return -f.err;
+	if (!q->writes)
+		return EOPNOTSUPP;
+	if (from->length <= RP_ASK_BYTES && post_ahead(q, r, f, bytes))
+		return 0;
+	if (!has_room(q))
+		return ENOMEM;
+	write = rp_slot_get(q, NULL);
+	if (!write)
+		return ENOMEM;
+	q->ops->write(q, (uintptr_t)write, stands_for(q, write, 0), r->r.d.rkey,
+		      addr, from->lkey, bytes, from->length);
+	write->signaled = false;
+	ret = f.how == RP_FLUSH_NATIVE
+		      ? post_native(q, r, addr, from->length, type)
+		      : post_flush(q, r, f, addr, from->length, type, 0);
+	if (ret)
+		return ret;
+	flush = q->batch[q->nbatch - 1];
+	write->flush = flush;
+	flush->write = write;
 	return 0;
 }
 
@@ -324,6 +378,25 @@ RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 		return;
 	f = rp_flush_decide(&r->r, remote_addr, len, type, level);
 	q->err = post_flush(q, r, f, remote_addr, len, type, level);
+}
+
+RP_PUBLIC void ibv_rpmem_wr_write_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
+					uint64_t remote_addr,
+					const struct ibv_sge *from,
+					uint8_t type)
+{
+	struct rp_qp *q = rp_qp_of(qp);
+	struct rp_known *r;
+	struct rp_flush f;
+
+	if (q->err)
+		return;
+	r = find(q, rkey);
+	q->err = r ? check(q, r) : ENOKEY;
+	if (q->err)
+		return;
+	f = rp_flush_decide(&r->r, remote_addr, from->length, type, 0);
+	q->err = post_write_flush(q, r, f, remote_addr, from, type);
 }
 
 RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,

@@ -66,13 +66,9 @@ struct rp_qp_ops {
 	 */
 	int (*ask)(struct rp_qp *q, uint64_t wr_id, const void *msg,
 		   size_t len);
-	/*
-	 * Into the peer's box, from q->asker->box_out; NULL: this queue pair
-	 * has no writes.
-	 */
 	void (*write)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
-		      uint32_t rkey, uint64_t addr, const void *buf,
-		      uint32_t len);
+		      uint32_t rkey, uint64_t addr, uint32_t lkey,
+		      const void *buf, uint32_t len);
 	int (*listen)(struct rp_qp *q, uint64_t wr_id, void *msg);
 	uint64_t (*now)(const struct rp_qp *q); /* monotonic, ns */
 	int (*poll)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
@@ -98,6 +94,9 @@ struct rp_slot {
 	int opcode;
 	bool signaled;
 	enum ibv_wc_status doomed; /* SUCCESS: it is not */
+	/* A write and its flush, which is shown for both. */
+	struct rp_slot *flush, *write;
+	enum ibv_wc_status failed; /* that one did, so */
 	struct rp_held *held;	   /* READ, BOX: what is asked; NULL: nothing */
 	struct rp_slot *next;	   /* free */
 };
@@ -124,6 +123,7 @@ struct rp_asker {
 	uint64_t box_addr;
 	uint32_t box_rkey;
 	struct rp_mailbox box;
+	uint32_t box_lkey; /* of box_out, for the queue pair itself */
 	uint8_t box_out[RP_MAILBOX_SHORT_LEN];
 	/* Where the other end writes its answers, if it was told. */
 	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
@@ -153,6 +153,7 @@ struct rp_qp {
 	unsigned int native; /* RP_DESC_* that can be posted */
 	unsigned int access; /* FLUSH bits that the program grants */
 	bool sig_all;
+	bool writes;	  /* can be posted: the program has them */
 	atomic_bool lost; /* an error was seen: the connection is over */
 	bool as_device;	  /* then it posts all the same, and the device errs */
 	LIST_ENTRY(rp_qp) link;

@@ -207,27 +207,34 @@ static void answers_open(struct rp_post *p, const struct ibv_cq *cq)
 #endif
 }
 
+static int why(void)
+{
+	return errno ? errno : EIO;
+}
+
 static int asker_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	struct rp_asker *k = p->asker = calloc(1, sizeof(*k));
+	struct rp_asker *k = calloc(1, sizeof(*k));
 
-	errno = ENOMEM;
-	if (k)
-		p->asker_mr = ibv_reg_mr(pd, k->box_out, sizeof(k->box_out),
-					 IBV_ACCESS_LOCAL_WRITE);
-	if (p->asker_mr)
-		p->asks_pd = ibv_alloc_pd(pd->context);
-	if (p->asks_pd)
-		p->asks_mr = ibv_reg_mr(p->asks_pd, k, sizeof(*k),
-					IBV_ACCESS_LOCAL_WRITE);
-	if (p->asks_mr) {
-		answers_open(p, cq);
-		/* On the program's own queue, so that it wakes for what comes.
-		 */
-		p->asks = rp_side_new(p->asks_pd, cq, RP_SIDE_SENDS,
-				      RP_SIDE_RECVS);
-	}
-	return p->asks ? 0 : errno;
+	if (!k)
+		return ENOMEM;
+	p->asker = k;
+	p->asker_mr = ibv_reg_mr(pd, k->box_out, sizeof(k->box_out),
+				 IBV_ACCESS_LOCAL_WRITE);
+	if (!p->asker_mr)
+		return why();
+	k->box_lkey = p->asker_mr->lkey;
+	p->asks_pd = ibv_alloc_pd(pd->context);
+	if (!p->asks_pd)
+		return why();
+	p->asks_mr =
+		ibv_reg_mr(p->asks_pd, k, sizeof(*k), IBV_ACCESS_LOCAL_WRITE);
+	if (!p->asks_mr)
+		return why();
+	answers_open(p, cq);
+	/* On the program's own queue, so that it wakes for what comes. */
+	p->asks = rp_side_new(p->asks_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
+	return p->asks ? 0 : why();
 }
 
 /* A target answers, too; whoever has an end may ask. */
@@ -318,7 +325,7 @@ static int ask_connect(struct rp_qp *q, const struct rp_route *route,
 	if (!ret)
 		ret = rp_side_init(p->asks, route,
 				   p->answers_mr ? IBV_ACCESS_REMOTE_WRITE : 0);
-	if (!ret && p->writes) {
+	if (!ret && q->writes) {
 		p->asker->box_addr = peer->box;
 		p->asker->box_rkey = peer->box_rkey;
 	}
