@@ -42,5 +42,5 @@ packages_install() {
 		$missing 2>/dev/null | grep -E '^(Need to get|After this)' || true
 	# shellcheck disable=SC2086
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq \
-		--no-install-recommends $missing >/dev/null
+		-o Acquire::Retries=5 --no-install-recommends $missing >/dev/null
 }

@@ -37,6 +37,23 @@ state() {
 		"$work/release"
 }
 
+# make_root SCRIPT SUITE LOG NAME: $image.new. A mirror that fails once may do
+# better the next time.
+make_root() {
+	local script=$1 suite=$2 log=$3 name=$4 try
+
+	for try in 1 2; do
+		# Unfinished ones have no owner: we have the lock.
+		rm -rf "$cache/$name-"*.new
+		apart "$script" "$url" "$suite" "$image.new" >"$log" 2>&1 &&
+			return
+		tail -20 "$log"
+		[ $try = 2 ] || sleep 10
+	done
+	rm -rf "$image.new"
+	return 1
+}
+
 # cached NAME SUITE SCRIPT: what SCRIPT makes of the suite's packages in $image, held
 # until the next one; 77 where it is not there and the mirror out of reach.
 cached() {
@@ -60,14 +77,8 @@ cached() {
 	exec 8>"$cache/$name.lock"
 	flock 8 || return
 	if [ ! -d "$image" ]; then
-		# Unfinished ones have no owner: we have the lock.
-		rm -rf "$cache/$name-"*.new
-		apart "$3" "$url" "$suite" "$image.new" \
-			>"$build/$name.image.log" 2>&1 || {
-			tail -20 "$build/$name.image.log"
-			rm -rf "$image.new"
-			return 1
-		}
+		make_root "$3" "$suite" "$build/$name.image.log" \
+			"$name" || return
 		mv "$image.new" "$image"
 		tail -1 "$build/$name.image.log"
 	fi
