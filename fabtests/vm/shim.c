@@ -453,22 +453,29 @@ static void put(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 		die("a write with its flush");
 }
 
-/* Writes with their flush: one completion each, whatever they are made of. */
-static void puts_records(void)
+/* Both ends, and all of the memory for peers to write and flush. */
+static struct ibv_rpmem_mr *open_all(void)
 {
-	static const size_t lens[] = {1, 64, 256, 257, 5000};
 	struct ibv_rpmem_mr *rmr =
 		ibv_rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
 	struct ibv_rpmem_desc desc;
-	size_t wrong = 0;
-	struct ibv_wc wc;
-	uint32_t rkey;
 
 	ends_open(FLUSHES);
 	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
 	    ibv_rpmem_add_region(a.sqp, &desc))
 		die("a region");
-	rkey = rmr->mr->rkey;
+	return rmr;
+}
+
+/* Writes with their flush: one completion each, whatever they are made of. */
+static void puts_records(void)
+{
+	static const size_t lens[] = {1, 64, 256, 257, 5000};
+	struct ibv_rpmem_mr *rmr = open_all();
+	size_t wrong = 0;
+	struct ibv_wc wc;
+	const uint32_t rkey = rmr->mr->rkey;
+
 	for (size_t round = 0; round < 50; round++) {
 		const size_t len = lens[round % 5], off = 40 * round;
 
@@ -490,18 +497,11 @@ static void puts_records(void)
 /* What only an agent does: the method, atomic writes, and its end. */
 static void asks(void)
 {
-	struct ibv_rpmem_mr *rmr =
-		ibv_rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
+	struct ibv_rpmem_mr *rmr = open_all();
 	struct ibv_rpmem_region_attr attr;
-	struct ibv_rpmem_desc desc;
 	uint64_t *at = (uint64_t *)(to + 4096);
-	uint32_t rkey;
+	const uint32_t rkey = rmr->mr->rkey;
 
-	ends_open(FLUSHES);
-	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
-	    ibv_rpmem_add_region(a.sqp, &desc))
-		die("a region");
-	rkey = rmr->mr->rkey;
 	check(!ibv_rpmem_query_region(a.sqp, rkey, &attr) &&
 		      !strncmp(attr.persistent, "agent-", 6),
 	      "the agent is asked");

@@ -362,19 +362,27 @@ RP_PUBLIC void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp)
 	q->ops->start(q);
 }
 
+/* NULL: what goes there cannot be posted, and q->err says why. */
+static struct rp_known *reached(struct rp_qp *q, uint32_t rkey)
+{
+	struct rp_known *r;
+
+	if (q->err)
+		return NULL;
+	r = find(q, rkey);
+	q->err = r ? check(q, r) : ENOKEY;
+	return q->err ? NULL : r;
+}
+
 RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 				  uint64_t remote_addr, size_t len,
 				  uint8_t type, uint8_t level)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r;
+	struct rp_known *r = reached(q, rkey);
 	struct rp_flush f;
 
-	if (q->err)
-		return;
-	r = find(q, rkey);
-	q->err = r ? check(q, r) : ENOKEY;
-	if (q->err)
+	if (!r)
 		return;
 	f = rp_flush_decide(&r->r, remote_addr, len, type, level);
 	q->err = post_flush(q, r, f, remote_addr, len, type, level);
@@ -386,14 +394,10 @@ RP_PUBLIC void ibv_rpmem_wr_write_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 					uint8_t type)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r;
+	struct rp_known *r = reached(q, rkey);
 	struct rp_flush f;
 
-	if (q->err)
-		return;
-	r = find(q, rkey);
-	q->err = r ? check(q, r) : ENOKEY;
-	if (q->err)
+	if (!r)
 		return;
 	f = rp_flush_decide(&r->r, remote_addr, from->length, type, 0);
 	q->err = post_write_flush(q, r, f, remote_addr, from, type);
@@ -404,14 +408,10 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 					 const void *atomic_wr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r;
+	struct rp_known *r = reached(q, rkey);
 	struct rp_flush f;
 
-	if (q->err)
-		return;
-	r = find(q, rkey);
-	q->err = r ? check(q, r) : ENOKEY;
-	if (q->err)
+	if (!r)
 		return;
 	f = rp_atomic_decide(&r->r, remote_addr, q->asked);
 	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
