@@ -191,6 +191,7 @@ static size_t request(struct rp_ask *a, struct rp_ask_item *i, void *buf,
 	int len;
 
 	m.nranges = 1;
+	m.packed = false;
 	m.level = RP_LEVEL_DURABLE;
 	m.required = (uint8_t)i->required;
 	m.effect = RP_EFFECT_NONE;
