@@ -117,7 +117,7 @@ void ends_join(struct ibv_qp *qp, const struct ends_device *d, uint32_t peer,
 	     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-				    .timeout = 16,
+				    .timeout = d->timeout ? d->timeout : 16,
 				    .retry_cnt = 5,
 				    .rnr_retry = 5,
 				    .max_rd_atomic = 1};

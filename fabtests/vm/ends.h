@@ -21,6 +21,7 @@ struct ends_device {
 	/* What it does by itself: ENDS_FLUSHES, send_ops_flags. */
 	unsigned int flushes;
 	uint64_t send_ops;
+	uint8_t timeout; /* of queue pairs, as verbs has it; 0: 268 ms */
 };
 struct ends_end {
 	struct ibv_cq *cq;

@@ -99,6 +99,8 @@ static void attach(unsigned int access)
 	struct ibv_rpmem_qp_attr attr = {.access = access};
 
 	ends_device(&device, NAME, GID);
+	/* Ten pairs share two emulated processors: 1 s. */
+	device.timeout = 18;
 	ends_make(&end, &device, SENDS);
 	attr.send_ops_flags = end.send_ops;
 	cq = ibv_rpmem_attach_cq(end.cq);
