@@ -571,10 +571,10 @@ int main(int argc, char **argv)
 	refuses_memory("registers no anonymous memory as persistent", anon);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		play(&cases[i]);
-	if (mode != RAW)
+	if (mode != RAW) {
 		refuses();
-	if (mode != RAW)
 		puts_records();
+	}
 	if (mode == AGENT || mode == AGENT_SEND)
 		asks();
 	return fclose(logged) ? 1 : 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Completions of queue pairs whose peer's agent is asked: in their order. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,6 +8,9 @@
 #include "verbs/shim.h"
 
 #define AT_ONCE 32 /* completions */
+
+static_assert(RP_ASK_AHEAD_MAX <= RP_MAILBOX_SHORT,
+	      "whatever goes ahead has room in a frame");
 
 /* --- what is held --- */
 
