@@ -7,7 +7,7 @@ fabtests_functional_man_statuses_LDADD = prov/core/libcore.la
 check_PROGRAMS += fabtests/functional/man_claims
 fabtests_functional_man_claims_SOURCES = fabtests/functional/man_claims.c
 fabtests_functional_man_claims_LDADD = util/libutil.la prov/core/libcore.la \
-	$(FABRIC_LIBS)
+	$(FABRIC_LIBS) -ldl
 EXTRA_DIST += docs/examples/append.c docs/examples/native_flush.c \
 	docs/examples/rc.h docs/examples/write_flush.c
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
@@ -60,6 +60,12 @@ TESTS += fabtests/functional/atomic
 fabtests_functional_atomic_SOURCES = fabtests/functional/atomic.c $(pair_sources)
 fabtests_functional_atomic_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_atomic_LDADD = $(FABRIC_LIBS)
+
+check_PROGRAMS += fabtests/functional/absent_peer
+TESTS += fabtests/functional/absent_peer
+fabtests_functional_absent_peer_SOURCES = fabtests/functional/absent_peer.c $(pair_sources)
+fabtests_functional_absent_peer_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_absent_peer_LDADD = $(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/direct
 TESTS += fabtests/functional/direct

@@ -2,6 +2,7 @@
 /* Does the provider do what fi_rpmem(7) and the pages of section 3 claim? */
 #include "config.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -572,6 +573,92 @@ static void default_flag(void)
 	fi_freeinfo(info);
 }
 
+/*
+ * The example of fi_rpmem_commit(3), which man_examples.sh has compiled, on an
+ * endpoint that records its contexts; every call says -FI_EAGAIN once.
+ */
+static void *contexts[3];
+static int posted, tries, completed;
+
+static ssize_t record(void *context)
+{
+	if (tries++ % 2 == 0)
+		return -FI_EAGAIN;
+	if (posted < 3)
+		contexts[posted++] = context;
+	return 0;
+}
+
+static ssize_t record_write(struct fid_ep *ep, const void *from, size_t len,
+			    void *desc, fi_addr_t to, uint64_t addr,
+			    uint64_t key, void *context)
+{
+	return record(context);
+}
+
+static ssize_t record_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
+			     size_t count, fi_addr_t to,
+			     enum fi_rpmem_level level,
+			     enum fi_rpmem_class required,
+			     const struct fi_rpmem_then *then, void *context)
+{
+	return record(context);
+}
+
+static ssize_t complete_recorded(struct fid_cq *cq, void *to, size_t count)
+{
+	if (!count || completed == posted)
+		return -FI_EAGAIN;
+	((struct fi_cq_entry *)to)->op_context = contexts[completed++];
+	return 1;
+}
+
+static int open_recorded(struct fid *fid, const char *name, uint64_t flags,
+			 void **ops, void *context)
+{
+	static struct fi_rpmem_ops ours = {
+		.size = sizeof(ours),
+		.commit = record_commit,
+	};
+
+	*ops = &ours;
+	return 0;
+}
+
+static void example_of_commit(const char *folder)
+{
+	struct fi_ops fid_ops = {
+		.size = sizeof(fid_ops),
+		.ops_open = open_recorded,
+	};
+	struct fi_ops_rma rma = {.size = sizeof(rma), .write = record_write};
+	struct fi_ops_cq cq_ops = {
+		.size = sizeof(cq_ops),
+		.read = complete_recorded,
+	};
+	struct fid_ep ep = {.fid.ops = &fid_ops, .rma = &rma};
+	struct fid_cq cq = {.ops = &cq_ops};
+	int (*save_pair)(struct fid_ep *, struct fid_cq *, fi_addr_t, uint64_t,
+			 const void *, const void *);
+	char path[4096];
+	void *lib;
+
+	snprintf(path, sizeof(path), "%s/fi_rpmem_commit.3.so", folder);
+	lib = dlopen(path, RTLD_NOW);
+	if (!lib)
+		bail("example of fi_rpmem_commit(3)", dlerror());
+	*(void **)&save_pair = dlsym(lib, "save_pair");
+	if (!save_pair)
+		bail("example of fi_rpmem_commit(3)", "no save_pair()");
+	claim_is(save_pair(&ep, &cq, 0, 1, buf, buf), 0,
+		 "the example of fi_rpmem_commit(3) repeats what says "
+		 "-FI_EAGAIN");
+	claim(posted == 3 && contexts[0] != contexts[1] &&
+		      contexts[1] != contexts[2] && contexts[0] != contexts[2],
+	      "its three contexts differ");
+	dlclose(lib);
+}
+
 int main(int argc, char **argv)
 {
 	struct rp_fabric_attr attr = {.target = true, .tagged = true};
@@ -607,6 +694,7 @@ int main(int argc, char **argv)
 	chosen_keys();
 	not_offered();
 	selecting();
+	example_of_commit(folder);
 
 	fi_close(&disk.mr->fid);
 	fi_close(&shm.mr->fid);

@@ -296,7 +296,7 @@ Test(effects, canceled)
 	rig_told_once(&c0, RP_ST_CANCELED);
 	rig_told_once(&c1, RP_ST_CANCELED);
 	p = rig_peer(&g);
-	then(&c0, 64);
+	then(&c0, 128);
 	rp_initiator_shut(g.in);
 	rig_told_once(&c0, RP_ST_CANCELED);
 	rig_end(&g);

@@ -269,6 +269,110 @@ Test(inlined, in_doubt_before_an_effect)
 	rig_end(&g);
 }
 
+/* A store behind a commit that ends without an answer may come later as well.
+ */
+Test(inlined, then_in_doubt)
+{
+	const struct rp_wire_range r = rig_range(9, 0, 8);
+	struct rig_session s;
+
+	start(true);
+	s = open_session(8);
+	cr_assert_eq(post(&c0, &r, 1, RP_EFFECT_THEN, 512), 0);
+	asked(RP_EFFECT_THEN, 1);
+	rig_sleep(&g, 2 * RIG_TIMEOUT);
+	rig_told_once(&c0, RP_ST_UNSURE);
+	while (g.nout)
+		free(rig_pop(&g));
+	/* Written before the target answers: perhaps under what is late. */
+	rp_write_begin(p, &w0, rig_key(9), 512, 8);
+	rp_write_done(&w0, 0);
+	rig_commit(&g, p, &c1, 9, 512, 8);
+	s = rig_open(&g, RIG_LIFE, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	rp_write_begin(p, &w0, rig_key(9), 512, 8);
+	rp_write_done(&w0, 0);
+	rig_commit(&g, p, &c1, 9, 512, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	rig_end(&g);
+}
+
+/* Nobody learns whether the store of an address that was removed still comes.
+ */
+Test(inlined, removed_in_doubt)
+{
+	struct rp_write w1;
+	struct rig_session s;
+
+	start(true);
+	s = open_session(8);
+	cr_assert_eq(store(&c0, 0, 64), 0);
+	asked(RP_EFFECT_STORE, 1);
+	rp_peer_forget(g.in, RIG_PEER);
+	rig_told_once(&c0, RP_ST_CANCELED);
+	while (g.nout)
+		free(rig_pop(&g));
+	p = rig_peer(&g);
+	rp_write_begin(p, &w0, rig_key(9), 0, 64);
+	rp_write_begin(p, &w1, rig_key(9), 64, 64);
+	rp_write_done(&w0, 0);
+	rp_write_done(&w1, 0);
+	rig_commit(&g, p, &c1, 9, 0, 64);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	rig_commit(&g, p, &c1, 9, 64, 64);
+	s = rig_open(&g, RIG_LIFE, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	rig_end(&g);
+}
+
+/* An atomic that failed for its user may be executed over later writes. */
+Test(inlined, told_while_under_way)
+{
+	const struct rp_wire_range r = rig_range(9, 512, 8);
+	struct rp_write w1;
+	struct rig_session s;
+
+	start(true);
+	s = open_session(8);
+	rp_write_begin(p, &w0, rig_key(9), 0, 8);
+	rp_write_told(&w0);
+	cr_assert_eq(post(&c1, &r, 1, RP_EFFECT_THEN, 0), 0);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	rp_write_begin(p, &w1, rig_key(9), 0, 8);
+	rp_write_done(&w1, 0);
+	/* The last that may have been overtaken. */
+	rp_write_begin(p, &w1, rig_key(9), 0, 8);
+	rp_write_done(&w0, 0);
+	rp_write_done(&w1, 0);
+	rig_commit(&g, p, &c1, 9, 0, 8);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	rp_write_begin(p, &w0, rig_key(9), 0, 8);
+	rp_write_done(&w0, 0);
+	rig_commit(&g, p, &c1, 9, 0, 8);
+	rig_ok(&g, &s, rig_requested(&g, &s));
+	rig_told_once(&c1, RP_ST_OK);
+	/* With its address it is lost from sight. */
+	rp_write_begin(p, &w0, rig_key(9), 0, 8);
+	rp_write_told(&w0);
+	rp_peer_forget(g.in, RIG_PEER);
+	while (g.nout)
+		free(rig_pop(&g));
+	p = rig_peer(&g);
+	rp_write_begin(p, &w1, rig_key(9), 0, 8);
+	rp_write_done(&w1, 0);
+	rig_commit(&g, p, &c1, 9, 0, 8);
+	rig_progress(&g);
+	rig_told_once(&c1, RP_ST_WRITE_FAILED);
+	rp_write_done(&w0, 0);
+	rig_end(&g);
+}
+
 /* A session that is lost takes the answer along: it is not asked for again. */
 Test(inlined, not_repeated_elsewhere)
 {

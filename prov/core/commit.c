@@ -209,15 +209,13 @@ void rp_commits_fail_all(struct rp_peer *p, enum rp_status st, uint32_t detail)
 	struct rp_commit *c;
 
 	while ((c = TAILQ_FIRST(&p->commits))) {
+		c->store.doubt |= in_doubt(c);
 		/* A write that fails may have arrived: that is no news. */
-		if (c->effect == RP_EFFECT_STORE) {
-			c->store.doubt = in_doubt(c);
-			rp_commit_fail(c, st, detail, 0);
-		} else if (st != RP_ST_CANCELED && in_doubt(c)) {
+		if (c->effect != RP_EFFECT_STORE && st != RP_ST_CANCELED &&
+		    in_doubt(c))
 			rp_commit_fail(c, RP_ST_UNSURE, st, 0);
-		} else {
+		else
 			rp_commit_fail(c, st, detail, 0);
-		}
 	}
 }
 
@@ -422,6 +420,7 @@ static void write_begin(struct rp_peer *p, struct rp_write *w, uint64_t key,
 	w->doubt = false;
 	w->linked = false;
 	w->gathered = false;
+	w->told = false;
 	p->nwrites++;
 	p->unplaced_bytes += len;
 	TAILQ_INSERT_TAIL(&p->writes, w, link);
@@ -463,9 +462,9 @@ static bool undone(const struct rp_peer *p, const struct rp_wire_range *g)
 		    v[i].start < g->addr + g->len && g->addr < v[i].end)
 			return true;
 	/* Those whose end has not been told yet. */
-	if (p->doubt || p->link.doubt)
+	if (p->doubt || p->link.doubt || p->told)
 		TAILQ_FOREACH (w, &p->writes, link)
-			if (w->doubt && overlaps(g, w))
+			if ((w->doubt || w->told) && overlaps(g, w))
 				return true;
 	return false;
 }
@@ -684,6 +683,12 @@ void rp_link_gather(struct rp_peer *p, struct rp_write *w, uint64_t key,
 	p->link.ngathered++;
 }
 
+void rp_write_told(struct rp_write *w)
+{
+	w->told = true;
+	w->peer->told = true;
+}
+
 void rp_write_undo(struct rp_write *w)
 {
 	write_end(w);
@@ -742,6 +747,8 @@ static void poison(struct rp_peer *p, const struct rp_write *w)
 	struct rp_commit *c, *tmp;
 	uint64_t stamp = w->seq;
 
+	if (w->told)
+		stamp = p->next_seq - 1;
 	if (w->doubt)
 		stamp = w->linked ? RP_PEER_LINK_DOUBT : RP_PEER_DOUBT;
 	if (rp_ranges_insert(&p->poison, w->key, w->addr, w->len, stamp))
@@ -773,7 +780,7 @@ static void write_done(struct rp_write *w, int err)
 	 */
 	if (!err && p->waiting && w->seq < (c ? c->barrier : p->query_seq))
 		p->alive_at = p->in->x->ops->now(p->in->x);
-	if (err)
+	if (err || w->told)
 		poison(p, w);
 	else {
 		/* Written again; when that fails to split, it stays poisoned.

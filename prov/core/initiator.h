@@ -139,6 +139,7 @@ struct rp_peer {
 	uint64_t query_seq;	 /* the last query stands behind those below */
 	struct rp_writes writes; /* in posting order */
 	size_t nwrites;
+	bool told; /* one of them was: see rp_write_told() */
 	uint64_t unplaced_bytes;
 	struct rp_ranges poison;    /* failed writes, not rewritten since */
 	bool poison_all;	    /* no memory to say which */

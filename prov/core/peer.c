@@ -44,8 +44,7 @@ static bool add_ranges(struct rp_ranges *set, const struct rp_ranges *more)
 {
 	for (size_t i = 0; i < more->n; i++) {
 		const struct rp_range *v = &more->v[i];
-		bool never = v->stamp == RP_PEER_LINK_DOUBT ||
-			     v->stamp == RP_PEER_NEVER;
+		bool never = v->stamp >= RP_PEER_NEVER;
 
 		if (rp_ranges_insert(set, v->space, v->start, v->end - v->start,
 				     never ? RP_PEER_NEVER : 0))
@@ -63,7 +62,8 @@ static void leave_orphans(const struct rp_peer *p)
 	in->orphans_all |=
 		p->poison_all || !add_ranges(&in->orphans, &p->poison);
 	TAILQ_FOREACH (w, &p->writes, link)
-		if (rp_ranges_insert(&in->orphans, w->key, w->addr, w->len, 0))
+		if (rp_ranges_insert(&in->orphans, w->key, w->addr, w->len,
+				     w->told ? RP_PEER_NEVER : 0))
 			in->orphans_all = true;
 }
 
@@ -409,8 +409,8 @@ static void effects_lost(struct rp_peer *p)
 		r->seq = 0;
 		if (!r->copies || !r->commit)
 			continue;
+		r->commit->store.doubt = true;
 		if (r->commit->effect == RP_EFFECT_STORE) {
-			r->commit->store.doubt = true;
 			rp_commit_fail(r->commit, RP_ST_WRITE_FAILED, 0, 0);
 		} else {
 			rp_commit_fail(r->commit, RP_ST_UNSURE,

@@ -30,6 +30,7 @@ struct rp_write {
 	bool doubt;    /* failed, and may arrive all the same, later */
 	bool linked;   /* over a connection of our own */
 	bool gathered; /* ... in a message with others; see link.h */
+	bool told;     /* its user was told of an error while it is under way */
 };
 TAILQ_HEAD(rp_writes, rp_write);
 
@@ -98,6 +99,12 @@ void rp_write_done(struct rp_write *w, int err);
  * target's CPU may carry out. From now on the agent is asked about its key.
  */
 void rp_write_by_cpu(struct rp_write *w);
+/*
+ * The user is told of an error while the base still works on this write, by
+ * the target's CPU: what the user writes there until the base is done may be
+ * overtaken by it, and no commit of those bytes succeeds.
+ */
+void rp_write_told(struct rp_write *w);
 
 /* A fence that was posted has come back, err 0: with its bytes. */
 void rp_fence_done(struct rp_fence *f, int err);

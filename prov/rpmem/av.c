@@ -108,6 +108,14 @@ static struct rp_av_user *user_of(const struct rp_av *av, fi_addr_t base)
 	return u;
 }
 
+bool rp_av_known(const struct rp_av *av, fi_addr_t addr)
+{
+	if (addr >= av->nuser)
+		return false;
+	return av->to_base ? av->to_base[addr] != FI_ADDR_NOTAVAIL
+			   : user_of(av, addr) != NULL;
+}
+
 /* The user's table stops being the base's: translate from here on. */
 static int leave_identity(struct rp_av *av)
 {

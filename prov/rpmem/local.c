@@ -99,6 +99,8 @@ static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
 {
 	const char *why;
 
+	if (!ep->enabled)
+		return -FI_EOPBADSTATE;
 	if (!ep->dom->msg && !rp_av_known(ep->av, msg->addr)) {
 		RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
 			(unsigned long long)msg->addr);

@@ -399,6 +399,19 @@ static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	switch (rp_caps_unasked(lasts, !ret, mr->region.choice.class,
 				rp_params.required)) {
 	case RP_UNASKED_ORDINARY:
+		/* MPI's own memory is here too: said, and not refused. */
+		if (!ret)
+			snprintf(why, sizeof(why),
+				 "%s: writes to it are not made durable: class "
+				 "%s, and %s is required; use a file on a "
+				 "disk, or FI_OFI_RPMEM_CLASS=%s where that is "
+				 "enough",
+				 mr->region.why,
+				 rp_class_name(mr->region.choice.class),
+				 rp_class_name(rp_params.required),
+				 rp_class_name(mr->region.choice.class));
+		RP_WARN(MR, "FI_OFI_RPMEM_COMMIT_WRITES: ordinary memory: %s\n",
+			why);
 		return 0;
 	case RP_UNASKED_PERSISTENT:
 		mr->persistent = true;

@@ -61,6 +61,10 @@ void rp_rma_commit_done(void *arg, const struct rp_outcome *out)
 	struct rp_slot *s = arg;
 
 	s->committed = true;
+	for (unsigned int i = 0; i < s->nwrites && s->atomic && !s->written &&
+				 out->status != RP_ST_OK;
+	     i++)
+		rp_write_told(&s->write[i]);
 	if (!s->ep->dead)
 		rp_cntr_tell(s->ep, counter_of(s), out->status != RP_ST_OK);
 	if (s->stores)
@@ -130,9 +134,10 @@ int rp_rma_peer(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
 		if (!ep->connected)
 			return -FI_ENOTCONN;
 		dest = 0; /* there is one, whatever it is called */
-	}
-
-	if (!rp_av_known(ep->av, dest)) {
+	} else if (!ep->enabled) {
+		/* Until then it may have no address vector. */
+		return -FI_EOPBADSTATE;
+	} else if (!rp_av_known(ep->av, dest)) {
 		RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
 			(unsigned long long)dest);
 		return -FI_EINVAL;

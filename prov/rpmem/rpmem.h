@@ -331,12 +331,11 @@ struct rp_av {
 };
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 	       struct fid_av **av, void *context);
-/* May addr be given to the base? It would not survive a wild one. */
-static inline bool rp_av_known(const struct rp_av *av, fi_addr_t addr)
-{
-	return addr < av->nuser &&
-	       !(av->to_base && av->to_base[addr] == FI_ADDR_NOTAVAIL);
-}
+/*
+ * With the domain's lock: may addr be given to the base? ofi_rxm does not
+ * survive an address that was never inserted, or has been removed.
+ */
+bool rp_av_known(const struct rp_av *av, fi_addr_t addr);
 static inline fi_addr_t rp_av_to_base(const struct rp_av *av, fi_addr_t addr)
 {
 	if (!av->to_base || addr == FI_ADDR_UNSPEC)

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Durable operations to an address that is not, or no longer, in the address
+ * vector, and on an endpoint that has none: refused, and nothing else ends. */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rdma/fi_atomic.h>
+
+#include "functional/pair.h"
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+
+#define COMMIT (FI_COMMIT_COMPLETE | FI_COMPLETION)
+
+/* Every way to make something durable at dest; each call's return value. */
+enum {
+	COMMIT_CALL,
+	SAVE,
+	WRITE,
+	WRITE_DATA,
+	PLAIN_WRITE,
+	ADD,
+	FETCH,
+	READ,
+	QUERY,
+	N
+};
+
+static const char *const names[N] = {
+	[COMMIT_CALL] = "fi_rpmem_commit",
+	[SAVE] = "FI_RPMEM_SAVE",
+	[WRITE] = "write with FI_COMMIT_COMPLETE",
+	[WRITE_DATA] = "the same with remote CQ data",
+	[PLAIN_WRITE] = "plain write to persistent memory",
+	[ADD] = "atomic with FI_COMMIT_COMPLETE",
+	[FETCH] = "fetching atomic with FI_COMMIT_COMPLETE",
+	[READ] = "read with FI_COMMIT_COMPLETE",
+	[QUERY] = "fi_rpmem_query",
+};
+
+static uint64_t word, old;
+/* The context of what is posted; a completion of another was not asked for. */
+static void *context;
+
+static ssize_t add(struct fid_ep *ep, fi_addr_t dest, struct fi_rma_ioc *rma,
+		   bool fetches)
+{
+	struct fi_ioc ioc = {&word, 1}, res = {&old, 1};
+	const struct fi_msg_atomic m = {
+		.msg_iov = &ioc,
+		.iov_count = 1,
+		.addr = dest,
+		.rma_iov = rma,
+		.rma_iov_count = 1,
+		.datatype = FI_UINT64,
+		.op = FI_SUM,
+		.context = context,
+	};
+
+	return fetches ? fi_fetch_atomicmsg(ep, &m, &res, NULL, 1, COMMIT)
+		       : fi_atomicmsg(ep, &m, COMMIT);
+}
+
+static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
+		    int how)
+{
+	struct fi_rma_iov rma = {peer->pool_addr, 8, peer->pool_key};
+	struct fi_rma_ioc rioc = {peer->pool_addr, 1, peer->pool_key};
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	struct iovec iov = {&word, sizeof(word)};
+	struct fi_msg_rma m = {
+		.msg_iov = &iov,
+		.iov_count = how == SAVE ? 0 : 1,
+		.addr = dest,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.data = 7,
+		.context = context,
+	};
+
+	switch (how) {
+	case COMMIT_CALL:
+		return fi_rpmem_commit(ep, &rma, 1, dest, FI_RPMEM_DURABLE,
+				       FI_RPMEM_CLASS_DEFAULT, NULL, context);
+	case SAVE:
+		return fi_writemsg(ep, &m, FI_RPMEM_SAVE | COMMIT);
+	case WRITE:
+		return fi_writemsg(ep, &m, COMMIT);
+	case WRITE_DATA:
+		return fi_writemsg(ep, &m, COMMIT | FI_REMOTE_CQ_DATA);
+	case PLAIN_WRITE:
+		return fi_write(ep, &word, sizeof(word), NULL, dest, rma.addr,
+				rma.key, context);
+	case ADD:
+		return add(ep, dest, &rioc, false);
+	case FETCH:
+		return add(ep, dest, &rioc, true);
+	case READ:
+		return fi_readmsg(ep, &m, COMMIT);
+	default:
+		return fi_rpmem_query(ep, dest, rma.key, FI_RPMEM_CLASS_DEFAULT,
+				      &attr);
+	}
+}
+
+static bool done(struct side *s)
+{
+	if (!side_wait(s, &e, &err)) {
+		printf("# %s: %s\n", label, fi_strerror(err.err));
+		return false;
+	}
+	return e.op_context == context;
+}
+
+/* All of them are refused so, at once. works() would see a completion of
+ * theirs. */
+static void refused(struct side *s, struct fid_ep *ep, fi_addr_t dest,
+		    const struct card *peer, ssize_t as, const char *what)
+{
+	context = NULL;
+	for (int i = 0; i < N; i++) {
+		ssize_t ret = post(ep, dest, peer, i);
+
+		tap_ok(ret == as, "%s: %s: %s: %s", label, what, names[i],
+		       fi_strerror((int)-ret));
+	}
+}
+
+static void works(struct side *s, const struct card *peer, const char *what)
+{
+	word = 42;
+	context = &word;
+	POST(s, post(s->ep, s->peer, peer, WRITE));
+	tap_ok(done(s), "%s: %s: a durable write", label, what);
+	POST(s, post(s->ep, s->peer, peer, COMMIT_CALL));
+	tap_ok(done(s), "%s: %s: a commit", label, what);
+	POST(s, post(s->ep, s->peer, peer, ADD));
+	tap_ok(done(s), "%s: %s: a durable atomic", label, what);
+}
+
+static void removed(struct side *s, const struct card *peer)
+{
+	struct card other = *peer;
+	fi_addr_t addr, gone;
+
+	refused(s, s->ep, 7, peer, -FI_EINVAL, "never inserted");
+	((struct sockaddr_in *)other.name)->sin_port ^= 1;
+	MUST(fi_av_insert(s->av, other.name, 1, &addr, 0, NULL));
+	works(s, peer, "before");
+	MUST(fi_av_remove(s->av, &addr, 1, 0));
+	refused(s, s->ep, addr, peer, -FI_EINVAL, "removed unused");
+	works(s, peer, "beside it");
+	gone = s->peer;
+	MUST(fi_av_remove(s->av, &gone, 1, 0));
+	refused(s, s->ep, gone, peer, -FI_EINVAL, "removed");
+	side_insert(s, peer);
+	works(s, peer, "inserted again");
+}
+
+/* Bound to a queue, and not yet to an address vector. */
+static void unbound(struct side *s, const struct card *peer)
+{
+	struct fid_ep *first = s->ep;
+
+	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
+	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
+	refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE, "no address vector");
+	tap_ok(fi_enable(s->ep) == -FI_ENOAV, "%s: it cannot be enabled",
+	       label);
+	/* ofi_rxm 1.17 cannot close an endpoint that never had one. */
+	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
+	refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE, "not enabled");
+	MUST(fi_enable(s->ep));
+	works(s, peer, "enabled");
+	MUST(fi_close(&s->ep->fid));
+	s->ep = first;
+	works(s, peer, "another endpoint");
+}
+
+static void initiator(struct side *s, const struct card *peer)
+{
+	unbound(s, peer);
+	removed(s, peer);
+}
+
+static void idle(struct side *s, const struct card *peer)
+{
+}
+
+int main(void)
+{
+	static const struct {
+		const char *label;
+		struct pair_opts o;
+	} ways[] = {
+		{"map", {.caps = FI_ATOMIC}},
+		{"table", {.caps = FI_ATOMIC, .av = FI_AV_TABLE}},
+		{"sockets, map",
+		 {.caps = FI_ATOMIC, .prov = "sockets;ofi_rpmem"}},
+		{"sockets, table",
+		 {.caps = FI_ATOMIC,
+		  .prov = "sockets;ofi_rpmem",
+		  .av = FI_AV_TABLE}},
+	};
+
+	setbuf(stdout, NULL);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		label = ways[i].label;
+		pair_run(&ways[i].o, &ways[i].o, idle, initiator);
+	}
+	return tap_done();
+}
