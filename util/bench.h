@@ -152,8 +152,9 @@ struct bench {
 	size_t nzipf;
 	char *buf; /* BENCH_BUF: what is written, then what is answered */
 	pid_t target;
-	uint64_t random;	   /* state */
-	struct fi_rpmem_attr attr; /* size 0: the target did not tell */
+	uint64_t random;	     /* state */
+	struct fi_rpmem_attr attr;   /* size 0: the target did not tell */
+	enum fi_rpmem_class reached; /* by commits of attr.method */
 	char attr_why[RP_ERR_LEN];
 };
 

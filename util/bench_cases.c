@@ -220,7 +220,7 @@ const struct bench_case bench_cases[] = {
 
 	{"base_mixed", "base: zipfian, half reads", BENCH_BASE, false,
 	 BENCH_MIXED, bench_run_mixed_base},
-	{"mixed", "zipfian, half reads, durable writes", BENCH_OURS, false,
+	{"mixed", "zipfian, half reads, committed writes", BENCH_OURS, false,
 	 BENCH_MIXED, bench_run_mixed},
 
 	{"base_sequential", "base: sequential, delivery complete", BENCH_BASE,

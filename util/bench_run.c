@@ -17,6 +17,7 @@
 #include "core/caps.h"
 #include "core/method.h"
 #include "util/bench.h"
+#include "util/query.h"
 
 /* One turn of one case: long enough to be warm, short enough to be mixed. */
 #define TURN_SAMPLES 64
@@ -171,8 +172,8 @@ static void ask_target(struct bench *b)
 	}
 	atomic_store(&b->shared->mode, BENCH_OURS);
 	b->attr.size = sizeof(b->attr);
-	ret = fi_rpmem_query(e->f.ep, e->peer, e->key, FI_RPMEM_CLASS_DEFAULT,
-			     &b->attr);
+	ret = rp_query(e->f.ep, e->peer, e->key, FI_RPMEM_CLASS_DEFAULT,
+		       &b->attr, &b->reached);
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 	if (ret) {
 		b->attr.size = 0;

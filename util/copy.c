@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "core/wire.h"
 #include "util/copy.h"
+#include "util/query.h"
 
 volatile sig_atomic_t copy_interrupted;
 
@@ -92,8 +93,8 @@ static int open_fabric(struct copy *c)
 static int check_class(struct copy *c)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
-	int ret = fi_rpmem_query(c->f.ep, c->peer, c->ex.key, c->cfg->class,
-				 &attr);
+	int ret = rp_query(c->f.ep, c->peer, c->ex.key, c->cfg->class, &attr,
+			   &c->class);
 
 	if (ret) {
 		rp_err(c->err, 0,
@@ -111,7 +112,6 @@ static int check_class(struct copy *c)
 		       c->cfg->pool);
 		return RP_EXIT_NETWORK;
 	}
-	c->class = attr.region_class;
 	c->method = attr.method;
 	if (attr.status && c->cfg->up) {
 		rp_err(c->err, 0,

@@ -17,14 +17,19 @@
 #include "util/fabric.h"
 #include "util/info.h"
 
-#define STRING	"tcp;ofi_rpmem"
+#define BASE	"tcp"
+#define STRING	BASE ";ofi_rpmem"
 #define DSO	"librpmem-fi.so"
 #define RDMA_MB 64 /* an RDMA device pins what is registered */
 
 /* What later checks need of earlier ones. */
 struct doctor {
 	json_t *checks;
-	char folder[PATH_MAX]; /* of the provider; "" */
+	char folder[PATH_MAX];	  /* of the provider; "" */
+	char base[DOCTOR_NAME];	  /* that FI_PROVIDER names, or tcp */
+	char device[DOCTOR_NAME]; /* the first one of that base; "" */
+	bool asked;		  /* FI_PROVIDER names us and a base */
+	struct doctor_seen seen;  /* where it does */
 	bool listed;
 };
 
@@ -192,22 +197,38 @@ static void check_filter(struct doctor *d)
 	unsetenv("FI_PROVIDER");
 }
 
-static struct fi_info *look_up(const char *name, int *ret)
+struct fi_info *doctor_hints(const char *prov_name)
 {
-	struct fi_info *hints = fi_allocinfo(), *list = NULL;
+	struct fi_info *hints = fi_allocinfo();
 
-	*ret = -FI_ENOMEM;
 	if (!hints)
 		return NULL;
 	hints->caps = FI_RMA;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
 				      FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	hints->fabric_attr->prov_name = strdup(name);
-	*ret = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE,
-			  hints, &list);
+	if (prov_name)
+		hints->fabric_attr->prov_name = strdup(prov_name);
+	return hints;
+}
+
+static struct fi_info *look_up(const char *name, const char *source, int *ret)
+{
+	struct fi_info *hints = doctor_hints(name), *list = NULL;
+
+	*ret = -FI_ENOMEM;
+	if (!hints)
+		return NULL;
+	*ret = fi_getinfo(FI_VERSION(1, 17), source, NULL,
+			  source ? FI_SOURCE : 0, hints, &list);
 	fi_freeinfo(hints);
 	return list;
+}
+
+/* tcp, sockets and the like can be tried on this host alone. */
+static bool is_loopback_base(const struct doctor *d)
+{
+	return strncasecmp(d->base, "verbs", 5) != 0;
 }
 
 static bool interface_is_up(const char *name)
@@ -250,16 +271,72 @@ static void check_interface(struct doctor *d)
 	setenv("FI_TCP_IFACE", "lo", 1);
 }
 
+/* Does this libfabric have the provider at all, whatever it offers? */
+static bool is_provider(const char *name)
+{
+	struct fi_info *list = NULL, *i;
+	bool found = false;
+
+	if (fi_getinfo(FI_VERSION(1, 17), NULL, NULL, FI_PROV_ATTR_ONLY, NULL,
+		       &list))
+		return false;
+	for (i = list; i && !found; i = i->next)
+		found = !strcasecmp(i->fabric_attr->prov_name, name);
+	fi_freeinfo(list);
+	return found;
+}
+
+/* What a base needs that is not there. */
+static void base_is_missing(struct doctor *d)
+{
+	if (!strncasecmp(d->base, "verbs", 5))
+		check(d, "base", DOCTOR_FAIL,
+		      info_text("libfabric has no endpoint of '%s': no RDMA "
+				"device, or a libfabric without verbs",
+				d->base),
+		      json_string("'ibv_devices' lists the devices, 'fi_info "
+				  "-l' the providers; FI_PROVIDER='" STRING
+				  "' needs no device"));
+	else if (!is_provider(d->base))
+		check(d, "base", DOCTOR_FAIL,
+		      info_text("libfabric has no provider '%s'", d->base),
+		      json_string("'fi_info -l' lists those that it has; "
+				  "export FI_PROVIDER='" STRING "'"));
+	else
+		check(d, "base", DOCTOR_FAIL,
+		      info_text("'%s' has no reliable datagram endpoint with "
+				"RMA here",
+				d->base),
+		      info_text("'fi_info -p %s' lists what it has; export "
+				"FI_PROVIDER='" STRING "'",
+				d->base));
+}
+
 static void check_base(struct doctor *d)
 {
-	struct rp_fabric_attr attr = {.bare = true};
+	struct rp_fabric_attr attr = {.base = d->base, .bare = true};
+	struct fi_info *list;
 	char err[RP_ERR_LEN];
 	struct rp_fabric f;
+	int ret;
 
+	list = look_up(d->base, NULL, &ret);
+	if (!list) {
+		base_is_missing(d);
+		return;
+	}
+	snprintf(d->device, sizeof(d->device), "%s", list->domain_attr->name);
+	fi_freeinfo(list);
+	/* A device's address is not loopback's: looked up is all. */
+	if (!is_loopback_base(d)) {
+		check(d, "base", DOCTOR_OK,
+		      info_text("%s on %s", d->base, d->device), NULL);
+		return;
+	}
 	if (rp_fabric_open(&attr, &f, err)) {
 		check(d, "base", DOCTOR_FAIL, info_text("%s", err),
-		      json_string("install a libfabric with the tcp provider; "
-				  "'fi_info -p tcp' lists its endpoints"));
+		      info_text("'fi_info -p %s' lists its endpoints",
+				d->base));
 		return;
 	}
 	check(d, "base", DOCTOR_OK,
@@ -269,26 +346,36 @@ static void check_base(struct doctor *d)
 	rp_fabric_close(&f);
 }
 
+/* As programs would find it, where FI_PROVIDER asks for it. */
 static void check_listed(struct doctor *d)
 {
+	struct doctor_seen *seen = &d->seen;
 	struct fi_info *list;
-	int ret;
 
-	list = look_up(STRING, &ret);
-	d->listed = list && strstr(list->fabric_attr->prov_name, "ofi_rpmem");
+	if (!d->asked) {
+		list = look_up(STRING, "127.0.0.1", &seen->ret);
+		if (list)
+			snprintf(seen->provider, sizeof(seen->provider), "%s",
+				 list->fabric_attr->prov_name);
+		fi_freeinfo(list);
+	}
+	d->listed = strcasestr(seen->provider, "ofi_rpmem");
 	if (d->listed)
 		check(d, "provider listed", DOCTOR_OK,
-		      info_text("'%s', asked for as '" STRING "'",
-				list->fabric_attr->prov_name),
+		      info_text("'%s', asked for as '%s%s'", seen->provider,
+				d->asked ? d->base : BASE, ";ofi_rpmem"),
 		      NULL);
 	else
 		check(d, "provider listed", DOCTOR_FAIL,
-		      info_text("libfabric has no '" STRING "': %s",
-				list ? "it answers with another provider"
-				     : fi_strerror(-ret)),
-		      json_string("'FI_LOG_LEVEL=debug fi_info -p \"" STRING
-				  "\"' shows why it was not taken"));
-	fi_freeinfo(list);
+		      info_text("libfabric has no '%s;ofi_rpmem': %s", d->base,
+				seen->provider[0]
+					? "it answers with another provider"
+					: fi_strerror(-seen->ret)),
+		      info_text("'FI_LOG_LEVEL=debug fi_info -p "
+				"\"%s;ofi_rpmem\"' shows why it was not taken; "
+				"export FI_PROVIDER='" STRING
+				"' is what works on any host",
+				d->base));
 }
 
 static bool has_rdma(void)
@@ -328,7 +415,10 @@ static void check_memlock(struct doctor *d)
 
 static void check_path(struct doctor *d, const char *path)
 {
-	const struct info_way way = {.base = NULL};
+	const struct info_way way = {
+		.base = is_loopback_base(d) ? NULL : d->base,
+		.device = d->device[0] ? d->device : NULL,
+	};
 	json_t *o = info_path(path, &way);
 	const char *class = json_string_value(json_object_get(o, "class"));
 	const char *remedy = json_string_value(json_object_get(o, "remedy"));
@@ -368,7 +458,8 @@ static void check_commit(struct doctor *d, const char *path)
 		      NULL);
 		return;
 	}
-	if (doctor_commit(path, told, err))
+	if (doctor_commit(path, is_loopback_base(d) ? d->base : BASE, told,
+			  err))
 		check(d, "commit", DOCTOR_FAIL, info_text("%s: %s", path, err),
 		      json_string("see the checks above; with "
 				  "FI_LOG_LEVEL=info the provider says more"));
@@ -386,6 +477,11 @@ json_t *doctor_run(char *const *paths, size_t n)
 		paths = here;
 		n = 1;
 	}
+	d.asked = doctor_filter_base(getenv("FI_PROVIDER"), d.base);
+	if (d.asked)
+		doctor_filter_look(&d.seen);
+	else
+		strcpy(d.base, BASE);
 	check_libfabric(&d);
 	check_filter(&d);
 	check_interface(&d);

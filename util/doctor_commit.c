@@ -135,9 +135,11 @@ static int to_self(struct rp_fabric *f, struct info_map *m, char *told,
 		ret = compare(m->fd, buf, err);
 	if (!ret)
 		rp_err(told, 0,
-		       "%d bytes written and committed, class %s by %s", BYTES,
-		       rp_class_name((enum rp_class)attr.region_class),
-		       rp_method_name((enum rp_method)attr.method));
+		       "%d bytes written and committed, class %s by %s over "
+		       "%s",
+		       BYTES, rp_class_name((enum rp_class)attr.region_class),
+		       rp_method_name((enum rp_method)attr.method),
+		       f->info->fabric_attr->prov_name);
 
 close:
 	if (src)
@@ -147,9 +149,9 @@ close:
 	return ret;
 }
 
-int doctor_commit(const char *dir, char *told, char *err)
+int doctor_commit(const char *dir, const char *base, char *told, char *err)
 {
-	struct rp_fabric_attr attr = {.target = true};
+	struct rp_fabric_attr attr = {.base = base, .target = true};
 	struct info_map m;
 	struct rp_fabric f;
 	int ret;

@@ -314,6 +314,12 @@ static void resume_command(const struct args *a, const struct copy *c,
 	}
 }
 
+/* What is said of acknowledged bytes: of class none they survive nothing. */
+static bool is_durable(const struct copy *c)
+{
+	return !c->method || c->class != FI_RPMEM_CLASS_NONE;
+}
+
 static void hex(const uint8_t *sum, char *buf)
 {
 	for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++)
@@ -335,7 +341,9 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 
 	json_object_set_new(o, "exit_code", json_integer(code));
 	if (cfg->up) {
-		json_object_set_new(o, "durable_bytes",
+		json_object_set_new(o,
+				    is_durable(c) ? "durable_bytes"
+						  : "acknowledged_bytes",
 				    json_integer((json_int_t)c->acked));
 		json_object_set_new(o, "skipped_bytes",
 				    json_integer((json_int_t)c->skipped));
@@ -365,7 +373,8 @@ static void print_done(const struct copy *c, uint64_t ms)
 	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], there[RP_SIZE_LEN];
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
 
-	printf("%s: %s in %.2f s, %s/s", cfg->up ? "durable" : "copied",
+	printf("%s: %s in %.2f s, %s/s",
+	       cfg->up && is_durable(c) ? "durable" : "copied",
 	       rp_size_format(c->size, size), (double)ms / 1000,
 	       rp_size_format(ms ? c->size * 1000 / ms : c->size, rate));
 	if (cfg->up)
@@ -386,8 +395,8 @@ static void print_failed(const struct copy *c, int code, const char *resume)
 	fprintf(stderr, "fi_rpmem_cp: %s\n", c->err);
 	if (!resume[0])
 		return;
-	fprintf(stderr, "durable: the first %" PRIu64 " of %" PRIu64 " bytes\n",
-		c->acked, c->size);
+	fprintf(stderr, "%s: the first %" PRIu64 " of %" PRIu64 " bytes\n",
+		is_durable(c) ? "durable" : "acknowledged", c->acked, c->size);
 	if (may_compare(c))
 		fprintf(stderr, "resume:  %s\n", resume);
 	else

@@ -31,6 +31,8 @@
 #define DRAIN_MS 10000
 /* Answers are on their way for this long after the last commit. */
 #define LINGER_MS 100
+/* How often the names of the pool files are looked at. */
+#define NAMES_MS 1000
 
 struct export
 {
@@ -39,6 +41,7 @@ struct export
 	struct rp_pool pool;
 	bool open;
 	struct fid_mr *mr;
+	char withdrawn[RP_ERR_LEN]; /* why; "": it is served */
 };
 
 struct daemon {
@@ -110,8 +113,9 @@ static error_t parse_pool(struct argp_state *state, struct daemon *d,
 	e->name = slash ? slash + 1 : path;
 	if (!rp_setup_name_ok(e->name))
 		argp_error(state,
-			   "'%s' cannot name a pool; use printable "
-			   "characters, at most 255",
+			   "'%s' cannot name a pool; use printable ASCII "
+			   "characters, at most 255, or a symbolic link of "
+			   "such a name",
 			   path);
 	/* Clients know a pool by its name alone. */
 	for (unsigned int i = 0; i < d->n; i++)
@@ -370,6 +374,44 @@ static void client_refused(const char *peer)
 	fprintf(stderr, "fi_rpmemd: a client at %s has a wrong secret\n", peer);
 }
 
+static void withdraw(struct export *e, int why)
+{
+	if (why == -ENOENT)
+		rp_err(e->withdrawn, 0,
+		       "pool '%.100s' is withdrawn: its file was removed while "
+		       "it was exported, so its bytes go when fi_rpmemd ends "
+		       "(until then 'cp /proc/%ld/fd/%d FILE' there saves "
+		       "them); start fi_rpmemd again on a file that stays",
+		       e->name, (long)getpid(), e->pool.fd);
+	else
+		rp_err(e->withdrawn, 0,
+		       "pool '%.100s' is withdrawn: its file can no longer be "
+		       "looked at (%s); check the file system, then start "
+		       "fi_rpmemd again",
+		       e->name, strerror(-why));
+	fprintf(stderr, "fi_rpmemd: %s\n", e->withdrawn);
+}
+
+/*
+ * A file without a name goes with this process, so nothing that is written to
+ * it is durable any more: without the registration its keys are refused.
+ */
+static const char *check_export(void *arg, unsigned int i)
+{
+	struct daemon *d = arg;
+	struct export *e = &d->exports[i];
+	int ret = e->withdrawn[0] ? 0 : rp_pool_check_name(&e->pool);
+
+	if (ret)
+		withdraw(e, ret);
+	if (!e->withdrawn[0])
+		return NULL;
+	/* Where the base says that it is busy, again at the next check. */
+	if (e->mr && !fi_close(&e->mr->fid))
+		e->mr = NULL;
+	return e->withdrawn;
+}
+
 static int write_port_file(struct daemon *d, uint16_t port)
 {
 	struct rp_tmpfile t;
@@ -395,6 +437,8 @@ static int open_server(struct daemon *d)
 		.secret = d->secret_file ? &d->secret : NULL,
 		.exports = d->offers,
 		.nexports = d->n,
+		.withdrawn = check_export,
+		.arg = d,
 		.refused = client_refused,
 	};
 
@@ -444,6 +488,14 @@ static int drive(struct daemon *d)
 	return 0;
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
 static int serve(struct daemon *d)
 {
 	struct pollfd fds[] = {
@@ -452,17 +504,27 @@ static int serve(struct daemon *d)
 		{.fd = d->signal_fd, .events = POLLIN},
 	};
 	struct fid *cq = &d->f.cq->fid;
+	uint64_t now, check_at = 0;
 	int ret;
 
 	for (;;) {
+		now = now_ms();
+		if (now >= check_at) {
+			for (unsigned int i = 0; i < d->n; i++)
+				check_export(d, i);
+			check_at = now + NAMES_MS;
+		}
 		ret = drive(d);
 		if (ret)
 			return ret;
 		rp_setup_server_run(d->server);
 		/* Sleep only when libfabric agrees that nothing is left. */
-		ret = fi_trywait(d->f.fabric, &cq, 1) == 0
-			      ? rp_setup_server_timeout(d->server)
-			      : 0;
+		ret = 0;
+		if (fi_trywait(d->f.fabric, &cq, 1) == 0) {
+			ret = rp_setup_server_timeout(d->server);
+			if (ret < 0 || ret > (int)(check_at - now))
+				ret = (int)(check_at - now);
+		}
 		if (poll(fds, 3, ret) < 0 && errno != EINTR) {
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
 			return complain(d, RP_EXIT_FAILED);
@@ -513,7 +575,10 @@ static int close_all(struct daemon *d, bool failed)
 
 		if (!e->open)
 			continue;
-		if (d->served ? failed : !e->pool.was_clean)
+		if (e->withdrawn[0]) {
+			rp_pool_abandon(&e->pool);
+			code = RP_EXIT_FILE;
+		} else if (d->served ? failed : !e->pool.was_clean)
 			rp_pool_abandon(&e->pool);
 		else if (rp_pool_close_clean(&e->pool, d->err))
 			code = complain(d, RP_EXIT_FILE);

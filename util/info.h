@@ -3,9 +3,11 @@
 #ifndef RP_UTIL_INFO_H
 #define RP_UTIL_INFO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <jansson.h>
+#include <rdma/fabric.h>
 
 #include "core/caps.h"
 #include "core/method.h"
@@ -65,11 +67,27 @@ json_t *doctor_run(char *const *paths, size_t n);
 int doctor_worst(const json_t *checks);
 void doctor_print(const json_t *checks);
 
+/* Hints for what commits need: RDM endpoints with RMA. NULL: no memory. */
+struct fi_info *doctor_hints(const char *prov_name);
+
 /*
  * doctor_commit.c: write and commit to a file in dir through an endpoint to
- * itself, and look at what arrived. 0, or -errno and the cause in err; told
- * (RP_ERR_LEN bytes): what was done.
+ * itself over base, and look at what arrived. 0, or -errno and the cause in
+ * err; told (RP_ERR_LEN bytes): what was done.
  */
-int doctor_commit(const char *dir, char *told, char *err);
+int doctor_commit(const char *dir, const char *base, char *told, char *err);
+
+/* doctor_filter.c: the base of FI_PROVIDER; false: it does not ask for us. */
+#define DOCTOR_NAME 64
+bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME]);
+/*
+ * What a program gets that inherits this environment and names no provider. To
+ * be called before libfabric is: it reads the environment once.
+ */
+struct doctor_seen {
+	int ret; /* 0: the first endpoint of ours; or -FI_* */
+	char provider[DOCTOR_NAME], domain[DOCTOR_NAME];
+};
+void doctor_filter_look(struct doctor_seen *seen);
 
 #endif

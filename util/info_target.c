@@ -11,10 +11,11 @@
 #include "core/status.h"
 #include "util/fabric.h"
 #include "util/info.h"
+#include "util/query.h"
 #include "util/setup_client.h"
 
 static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
-		 char *err)
+		 enum fi_rpmem_class *reached, char *err)
 {
 	struct rp_fabric_attr attr = {
 		.base = x->base,
@@ -30,8 +31,8 @@ static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
 		return ret;
 	ret = rp_fabric_peer(&f, x->fi_name, &peer, err);
 	if (!ret) {
-		ret = fi_rpmem_query(f.ep, peer, x->key, FI_RPMEM_CLASS_DEFAULT,
-				     a);
+		ret = rp_query(f.ep, peer, x->key, FI_RPMEM_CLASS_DEFAULT, a,
+			       reached);
 		if (ret)
 			rp_err(err, ret, "fi_rpmem_query: %s",
 			       fi_strerror(-ret));
@@ -41,18 +42,21 @@ static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
 }
 
 static json_t *pack(const char *where, const struct rp_setup_export *x,
-		    const struct fi_rpmem_attr *a)
+		    const struct fi_rpmem_attr *a, enum fi_rpmem_class reached)
 {
-	json_t *o = json_pack(
-		"{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "target",
-		info_text("%s", where), "class",
-		rp_class_name((enum rp_class)a->region_class), "method",
-		rp_method_name((enum rp_method)a->method), "granularity",
-		(json_int_t)a->granularity, "preferred_size",
-		(json_int_t)a->preferred_size, "preferred_align",
-		(json_int_t)a->preferred_align, "bytes", (json_int_t)a->len,
-		"why", info_text("%s", a->why));
+	json_t *o = json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o}",
+			      "target", info_text("%s", where), "class",
+			      rp_class_name((enum rp_class)reached), "method",
+			      rp_method_name((enum rp_method)a->method),
+			      "granularity", (json_int_t)a->granularity,
+			      "preferred_size", (json_int_t)a->preferred_size,
+			      "preferred_align", (json_int_t)a->preferred_align,
+			      "bytes", (json_int_t)a->len, "why",
+			      info_text("%s", a->why));
 
+	json_object_set_new(
+		o, "strongest",
+		json_string(rp_class_name((enum rp_class)a->region_class)));
 	json_object_set_new(o, "base", info_text("%s", x->base));
 	json_object_set_new(o, "stopped_cleanly", json_boolean(x->was_clean));
 	if (a->status) {
@@ -71,6 +75,7 @@ int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 {
 	struct fi_rpmem_attr a = {.size = sizeof(a)};
 	struct rp_setup_target t = {.secret = secret};
+	enum fi_rpmem_class reached;
 	struct rp_setup_export x;
 	int used, ret;
 
@@ -85,9 +90,9 @@ int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 	ret = rp_setup_fetch_export(&t, where + used + 1, &x, err);
 	if (ret)
 		return ret;
-	ret = query(&x, &a, err);
+	ret = query(&x, &a, &reached, err);
 	if (!ret)
-		*out = pack(where, &x, &a);
+		*out = pack(where, &x, &a, reached);
 	return ret;
 }
 
@@ -99,15 +104,19 @@ static uint64_t number(const json_t *o, const char *key)
 void info_target_print(const json_t *o)
 {
 	const char *refused = json_string_value(json_object_get(o, "refused"));
+	const char *class = json_string_value(json_object_get(o, "class"));
+	const char *strongest =
+		json_string_value(json_object_get(o, "strongest"));
 	char size[RP_SIZE_LEN];
 
 	printf("%s\n", json_string_value(json_object_get(o, "target")));
 	printf("  %-14s %s\n", "pool",
 	       rp_size_format(number(o, "bytes"), size));
-	printf("  %-14s %s\n", "class",
-	       json_string_value(json_object_get(o, "class")));
+	printf("  %-14s %s\n", "class", class);
 	printf("  %-14s %s\n", "method",
 	       json_string_value(json_object_get(o, "method")));
+	if (strcmp(class, strongest))
+		printf("  %-14s %s\n", "strongest", strongest);
 	printf("  %-14s %s\n", "flushed by",
 	       rp_size_format(number(o, "granularity"), size));
 	printf("  %-14s %s", "best writes",

@@ -221,10 +221,12 @@ static void command_of(long pid, char *buf, size_t len)
 	}
 	while (n > 0 && buf[n - 1] == 0)
 		n--;
+	/* NUL stands between its arguments. */
 	for (ssize_t i = 0; i < n; i++)
-		if ((unsigned char)buf[i] < 0x20 || buf[i] == 0x7f)
+		if (!buf[i])
 			buf[i] = ' ';
 	buf[n] = 0;
+	rp_text_clean(buf, '?');
 }
 
 /*
@@ -443,6 +445,19 @@ close_fd:
 	memset(p, 0, sizeof(*p));
 	p->fd = -1;
 	return ret;
+}
+
+int rp_pool_check_name(const struct rp_pool *p)
+{
+	struct stat named, st;
+
+	if (fstat(p->fd, &st))
+		return -errno;
+	/* A file that was renamed has a name; links are not counted by all. */
+	if (!stat(p->path, &named) && named.st_dev == st.st_dev &&
+	    named.st_ino == st.st_ino)
+		return 0;
+	return st.st_nlink ? 0 : -ENOENT;
 }
 
 void rp_pool_abandon(struct rp_pool *p)

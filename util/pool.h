@@ -64,6 +64,12 @@ int rp_pool_create(const char *path, uint64_t size, char *err);
 int rp_pool_open(const char *path, struct rp_pool *p, char *err);
 
 /*
+ * Does a name still lead to the file? 0; -ENOENT: it was removed, so its bytes
+ * go with its last user; another -errno: that cannot be seen.
+ */
+int rp_pool_check_name(const struct rp_pool *p);
+
+/*
  * Write everything back and mark as clean; then close. On failure the pool is
  * closed all the same, not marked, and err says why.
  */

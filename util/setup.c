@@ -142,9 +142,7 @@ static void get_string(struct cursor *c, char *s, size_t size)
 static void get_text(struct cursor *c, char *s, size_t size)
 {
 	get_string(c, s, size);
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			*s = '?';
+	rp_text_clean(s, '?');
 }
 
 bool rp_setup_name_ok(const char *name)
@@ -154,8 +152,7 @@ bool rp_setup_name_ok(const char *name)
 	if (n == 0 || n > RP_SETUP_NAME)
 		return false;
 	for (; *name; name++)
-		if ((unsigned char)*name < 0x20 || *name == 0x7f ||
-		    *name == '/')
+		if (!rp_char_ok(*name) || *name == '/')
 			return false;
 	return true;
 }

@@ -130,8 +130,8 @@ int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
 /*
  * Decoders of one whole message of len bytes, framed before. Every length is
  * checked, what must be 0 is 0, a name is one (rp_setup_name_ok()), and
- * control characters in sentences become '?'. 0 or -EBADMSG; *m is written
- * only on success.
+ * what is not printable ASCII becomes '?' in sentences. 0 or -EBADMSG; *m is
+ * written only on success.
  */
 int rp_setup_get_greeting(const void *buf, size_t len,
 			  struct rp_setup_greeting *m);
@@ -141,7 +141,7 @@ int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m);
 int rp_setup_get_list(const void *buf, size_t len, struct rp_setup_list *m);
 int rp_setup_get_error(const void *buf, size_t len, struct rp_setup_error *m);
 
-/* A pool's name: 1 to 255 printable bytes without '/'. */
+/* A pool's name: 1 to 255 printable ASCII characters without '/'. */
 bool rp_setup_name_ok(const char *name);
 
 /*

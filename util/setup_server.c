@@ -204,17 +204,25 @@ static int put_error(struct conn *c, uint32_t code, const char *fmt, ...)
 	return rp_setup_put_error(c->out, ANSWER_SIZE, &e);
 }
 
+static const char *why_withdrawn(const struct rp_setup_server *s,
+				 unsigned int i)
+{
+	return s->attr.withdrawn ? s->attr.withdrawn(s->attr.arg, i) : NULL;
+}
+
 static int put_list(const struct rp_setup_server *s, struct conn *c)
 {
-	struct rp_setup_list list = {.n = s->attr.nexports};
+	struct rp_setup_list list = {0};
 
-	for (unsigned int i = 0; i < list.n; i++) {
+	for (unsigned int i = 0; i < s->attr.nexports; i++) {
 		const struct rp_setup_export *e = &s->attr.exports[i];
 
-		list.v[i].len = e->len;
-		list.v[i].class = e->class;
-		list.v[i].method = e->method;
-		memcpy(list.v[i].name, e->name, sizeof(e->name));
+		if (why_withdrawn(s, i))
+			continue;
+		list.v[list.n].len = e->len;
+		list.v[list.n].class = e->class;
+		list.v[list.n].method = e->method;
+		memcpy(list.v[list.n++].name, e->name, sizeof(e->name));
 	}
 	return rp_setup_put_list(c->out, ANSWER_SIZE, &list);
 }
@@ -222,22 +230,29 @@ static int put_list(const struct rp_setup_server *s, struct conn *c)
 static int put_export(const struct rp_setup_server *s, struct conn *c,
 		      const char *name)
 {
+	const char *why;
 	char known[160];
 	size_t len = 0;
 
-	for (unsigned int i = 0; i < s->attr.nexports; i++)
-		if (!strcmp(s->attr.exports[i].name, name))
-			return rp_setup_put_export(c->out, ANSWER_SIZE,
-						   &s->attr.exports[i]);
+	for (unsigned int i = 0; i < s->attr.nexports; i++) {
+		if (strcmp(s->attr.exports[i].name, name))
+			continue;
+		why = why_withdrawn(s, i);
+		return why ? put_error(c, RP_SETUP_E_POOL, "%s", why)
+			   : rp_setup_put_export(c->out, ANSWER_SIZE,
+						 &s->attr.exports[i]);
+	}
 	known[0] = 0;
 	for (unsigned int i = 0; i < s->attr.nexports && len < sizeof(known);
 	     i++)
-		len += (size_t)snprintf(known + len, sizeof(known) - len,
-					"%s'%s'", i ? ", " : "",
-					s->attr.exports[i].name);
+		if (!why_withdrawn(s, i))
+			len += (size_t)snprintf(
+				known + len, sizeof(known) - len, "%s'%s'",
+				len ? ", " : "", s->attr.exports[i].name);
 	return put_error(c, RP_SETUP_E_POOL,
 			 "no pool '%.100s' is exported here; there is %s%s",
-			 name, known, len >= sizeof(known) ? "..." : "");
+			 name, len ? known : "none",
+			 len >= sizeof(known) ? "..." : "");
 }
 
 static void tell_refused(struct rp_setup_server *s, const struct conn *c)

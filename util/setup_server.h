@@ -15,6 +15,12 @@ struct rp_setup_server_attr {
 	unsigned int nexports;
 	unsigned int max_conns;	 /* 0: 64; then the oldest one gives way */
 	unsigned int timeout_ms; /* of one connection; 0: 5000 */
+	/*
+	 * Asked about exports[i] at each request: why it is offered no more, a
+	 * sentence with the remedy, or NULL. May itself be NULL: all are.
+	 */
+	const char *(*withdrawn)(void *arg, unsigned int i);
+	void *arg; /* of withdrawn() */
 	/* Told of clients with a wrong secret, at most once a second. */
 	void (*refused)(const char *peer);
 };

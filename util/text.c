@@ -22,6 +22,13 @@ int rp_err(char *err, int ret, const char *fmt, ...)
 	return ret;
 }
 
+void rp_text_clean(char *s, char by)
+{
+	for (; *s; s++)
+		if (!rp_char_ok(*s))
+			*s = by;
+}
+
 int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
 		    char *err)
 {

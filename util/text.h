@@ -3,6 +3,7 @@
 #ifndef RP_UTIL_TEXT_H
 #define RP_UTIL_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,15 @@ int rp_size_parse(const char *s, uint64_t *size, char *err);
 /* A whole decimal number in [min, max]. Returns 0, or -EINVAL and why. */
 int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
 		    char *err);
+
+/* Printable ASCII: nothing that a terminal acts upon. */
+static inline bool rp_char_ok(char c)
+{
+	return c >= 0x20 && c < 0x7f;
+}
+
+/* Make a text of somebody else fit for a terminal: the rest becomes by. */
+void rp_text_clean(char *s, char by);
 
 #define RP_SIZE_LEN 32
 /* "12 B", "1.5 KiB", "10 GiB": at most one digit behind the point. */

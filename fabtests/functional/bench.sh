@@ -36,6 +36,12 @@ grep -q 'not obtained' "$dir/table" && fail "a figure is missing"
 grep -q 'class power' "$dir/table" ||
 	fail "no class power: is the build on a file system that is listed?"
 [ -e "$dir/pool" ] && fail "the pool was left behind"
+timeout 60 util/fi_rpmem_bench --pool "$dir/pool" --class process --sizes 64 \
+	--ranges 2 --iterations 20 --seconds 1 --json "$dir/weaker" \
+	>"$dir/weaker.out" 2>&1 || fail "exit code of --class process"
+grep -q '^commit  *class process, method delivery: ' "$dir/weaker.out" ||
+	fail "--class process: $(grep '^commit' "$dir/weaker.out")"
+grep -q '"class": "process"' "$dir/weaker" || fail "its class in the JSON"
 for name in base_write base_tagged write write_commit_flag \
 	write_commit_call msync writes_commit_call msyncs; do
 	[ "$(grep -c "\"name\": \"$name\"" "$dir/json")" = 2 ] ||
@@ -57,6 +63,7 @@ timeout 60 util/fi_rpmem_bench --emulate --sizes 64 --ranges 2 \
 code=$?
 [ $code -eq 0 ] || fail "exit code $code of --emulate"
 grep -q 'class none' "$dir/table" || fail "emulated memory has a class"
+grep -qi durable "$dir/table" && fail "class none is called durable"
 grep -q 'msync alone .*not obtained' "$dir/table" ||
 	fail "msync of emulated memory has a figure"
 

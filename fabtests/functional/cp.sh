@@ -271,6 +271,61 @@ serve --port 0 vol0
 expect 7 $cp --secret secret small 127.0.0.1:$P:vol0
 stop TERM 0
 
+# The class that is told is what the method reaches that was used.
+case $class in
+'')
+	serve --port 0 vol0
+	expect 0 $cp --class process small 127.0.0.1:$P:vol0
+	says "^durable: .* class process by delivery"
+	expect 0 $cp --class none --json small 127.0.0.1:$P:vol0
+	says '"class": "process"'
+	says '"method": "delivery"'
+	FI_OFI_RPMEM_CLASS=none expect 0 $bin/fi_rpmem_info --target \
+		127.0.0.1:$P:vol0
+	says "^  class  *process$"
+	says "^  method  *delivery$"
+	says "^  strongest  *power$"
+	FI_OFI_RPMEM_CLASS=process expect 0 $bin/fi_rpmem_info --json \
+		--target 127.0.0.1:$P:vol0
+	says '"class": "process"'
+	says '"strongest": "power"'
+	stop TERM 0
+	;;
+*) echo "left out: no class power here" ;;
+esac
+
+# A pool whose file is removed is withdrawn, by a request and without one.
+head -c 4000000 src >mid
+serve --port 0 --create 4M stays gone late
+mv stays moved # it still has a name
+$cp --chunk 4K --window 1 --ack-log acks2 mid 127.0.0.1:$P:late >out2 2>&1 &
+job=$!
+for _ in $(seq 1000); do
+	[ -s acks2 ] && break
+	sleep 0.01
+done
+kill -STOP $job
+rm late
+for _ in $(seq 1000); do
+	grep -q "^fi_rpmemd: pool 'late' is withdrawn: its file was" daemon.out &&
+		break
+	sleep 0.01
+done
+grep -q "'late' is withdrawn" daemon.out || fail "a removal goes unnoticed"
+kill -CONT $job
+wait $job
+code=$?
+[ $code -eq 9 ] || fail "exit code $code of a copy whose pool was withdrawn"
+rm gone
+expect 6 $cp small 127.0.0.1:$P:gone
+says "withdrawn: its file was removed"
+expect 3 $bin/fi_rpmem_info --target 127.0.0.1:$P:late
+says "withdrawn"
+expect 6 $cp small 127.0.0.1:$P:nowhere
+says "there is 'stays'$"
+expect 0 $cp small 127.0.0.1:$P:stays
+stop TERM 3
+
 # A pool cut short; the remedy is told, and nothing is served.
 cp vol0 short
 truncate -s 20M short
@@ -288,6 +343,18 @@ if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	says "class process by delivery"
 	expect 0 $bin/fi_rpmem_cp --class process --resume small \
 		127.0.0.1:$P:weak
+	stop TERM 0
+	# Memory that survives nothing: committed, and never called durable.
+	FI_OFI_RPMEM_EMULATE=1 serve --port 0 --create 1M "$shm/none"
+	grep -q '^none .* none  *agent-clwb ' daemon.out ||
+		fail "the class of emulated memory"
+	expect 0 $bin/fi_rpmem_cp --class none small 127.0.0.1:$P:none
+	says "^copied: 4.9 KiB in .* class none by agent-clwb"
+	grep -qi durable out daemon.out && fail "class none is called durable"
+	expect 0 $bin/fi_rpmem_cp --class none --json small 127.0.0.1:$P:none
+	says '"class": "none"'
+	says '"acknowledged_bytes": 5000'
+	grep -qi durable out && fail "class none is called durable in JSON"
 	stop TERM 0
 else
 	echo "left out: /dev/shm is no tmpfs"

@@ -66,6 +66,25 @@ FI_PROVIDER=ofi_rpmem doctor 3 "$dir"
 line FAIL FI_PROVIDER 'alone hides'
 FI_PROVIDER=tcp,ofi_rpmem doctor 1 "$dir"
 line warn FI_PROVIDER 'bare base'
+# A base that is not there, has no device, or is hidden by the filter.
+FI_PROVIDER='nonsense;ofi_rpmem' doctor 3 "$dir"
+line FAIL 'provider listed' "'nonsense;ofi_rpmem'"
+line FAIL base "no provider 'nonsense'"
+grep -q -- "-> .*FI_PROVIDER='tcp;ofi_rpmem'" "$dir/out" || fail "no remedy"
+line FAIL commit 'not tried'
+if [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
+	FI_PROVIDER='verbs;ofi_rpmem' doctor 3 "$dir"
+	line FAIL base "'verbs'"
+	grep -q -- '-> .*ibv_devices' "$dir/out" || fail "no word of devices"
+else
+	echo "left out: there is an RDMA device"
+fi
+FI_PROVIDER='tcp;ofi_rxm;ofi_rpmem' doctor 3 "$dir"
+line FAIL 'provider listed' "'tcp;ofi_rxm;ofi_rpmem'"
+FI_PROVIDER='sockets;ofi_rpmem' doctor 1 "$dir"
+line ok 'provider listed' 'sockets;ofi_rpmem'
+line ok base sockets
+line ok commit 'committed, .* over sockets'
 FI_TCP_IFACE=nosuch0 doctor 3 "$dir"
 line FAIL interface nosuch0
 

@@ -89,7 +89,7 @@ static int put(enum rp_setup_type type, uint8_t *p, size_t size,
 static bool printable(const char *s)
 {
 	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+		if (*s < 0x20 || *s > 0x7e)
 			return false;
 	return true;
 }

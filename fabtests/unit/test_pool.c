@@ -328,6 +328,9 @@ Test(pool, holder_is_another_process_and_dies)
 	cr_assert_eq(pipe(ready), 0);
 	child = fork();
 	if (!child) {
+		/* What another user calls its program reaches a terminal. */
+		program_invocation_name[0] = '\x9b';
+		program_invocation_name[1] = '\x1b';
 		if (rp_pool_open(path, &p, err) == 0)
 			c = write(ready[1], "x", 1);
 		pause();
@@ -337,6 +340,8 @@ Test(pool, holder_is_another_process_and_dies)
 	cr_assert_eq(rp_pool_open(path, &p, err), -EBUSY);
 	snprintf(pid, sizeof(pid), "process %d (", child);
 	cr_assert_not_null(strstr(err, pid), "%s", err);
+	for (const char *s = err; *s; s++)
+		cr_assert(*s >= 0x20 && *s < 0x7f, "%s", err);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	/* Nothing stale is in the way. */
@@ -355,6 +360,26 @@ Test(pool, refusal_does_not_touch_the_file)
 	cr_assert_eq(rp_pool_open(path, &q, err), -EBUSY);
 	slurp(after, SIZE);
 	cr_assert_arr_eq(before, after, SIZE);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, removed_file_has_no_name)
+{
+	char other[128];
+	struct rp_pool p;
+
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_check_name(&p), 0);
+	snprintf(other, sizeof(other), "%s/other", dir);
+	cr_assert_eq(rename(path, other), 0);
+	cr_assert_eq(rp_pool_check_name(&p), 0, "renamed");
+	create();
+	cr_assert_eq(rp_pool_check_name(&p), 0, "another took its name");
+	cr_assert_eq(rename(path, other), 0);
+	cr_assert_eq(rp_pool_check_name(&p), -ENOENT, "replaced");
+	cr_assert_eq(unlink(other), 0);
+	cr_assert_eq(rp_pool_check_name(&p), -ENOENT, "removed");
 	rp_pool_abandon(&p);
 }
 

@@ -163,6 +163,51 @@ Test(setup, reserved_fields_and_bad_names)
 	cr_assert_str_eq(m.error.text, "n? such pool");
 }
 
+static bool plain(const char *s)
+{
+	for (; *s; s++)
+		if (*s < 0x20 || *s > 0x7e)
+			return false;
+	return true;
+}
+
+/*
+ * Every byte that a peer can put into a sentence or a name, the C1 control
+ * characters among them: what is left is printable ASCII.
+ */
+Test(setup, text_of_a_peer_is_printable_ascii)
+{
+	static uint8_t bufs[8][4096];
+	uint8_t *name, *why, *base, *listed;
+	size_t lens[8];
+
+	valid(bufs, lens);
+	name = memmem(bufs[2], lens[2], pools[0].name, strlen(pools[0].name));
+	why = memmem(bufs[2], lens[2], pools[0].why, strlen(pools[0].why));
+	base = memmem(bufs[2], lens[2], pools[0].base, strlen(pools[0].base));
+	listed = memmem(bufs[3], lens[3], "name two", 8);
+	cr_assert(name && why && base && listed);
+	for (int c = 1; c < 256; c++) {
+		bool ok = (c >= 0x20 && c < 0x7f);
+
+		bufs[4][23] = (uint8_t)c;
+		cr_assert_eq(get_error(bufs[4], lens[4]), 0);
+		cr_assert(plain(m.error.text), "%#x in an error", c);
+		*why = *base = (uint8_t)c;
+		cr_assert_eq(get_export(bufs[2], lens[2]), 0);
+		cr_assert(plain(m.export.why), "%#x in a why", c);
+		cr_assert(plain(m.export.base), "%#x in a base", c);
+		*listed = (uint8_t)c;
+		cr_assert_eq(get_list(bufs[3], lens[3]),
+			     ok && c != '/' ? 0 : -EBADMSG,
+			     "%#x in a listed name", c);
+		*name = (uint8_t)c;
+		cr_assert_eq(get_export(bufs[2], lens[2]),
+			     ok && c != '/' ? 0 : -EBADMSG, "%#x in a name", c);
+		*name = (uint8_t)pools[0].name[0];
+	}
+}
+
 Test(setup, names)
 {
 	char longest[RP_SETUP_NAME + 2];
@@ -176,6 +221,7 @@ Test(setup, names)
 	cr_assert_not(rp_setup_name_ok(""));
 	cr_assert_not(rp_setup_name_ok("../x"));
 	cr_assert_not(rp_setup_name_ok("a\tb"));
+	cr_assert_not(rp_setup_name_ok("p\xc3\xa4rchen"));
 }
 
 Test(setup, frames)

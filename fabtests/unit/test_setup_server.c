@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -49,6 +50,14 @@ static void *serve(void *arg)
 	return NULL;
 }
 
+static const char *second_is_withdrawn(void *arg, unsigned int i)
+{
+	cr_assert_eq(arg, &target);
+	return i == 1 ? "it was removed; make another" : NULL;
+}
+
+static bool withdraws;
+
 static void start(const struct rp_secret *s, unsigned int max_conns,
 		  unsigned int timeout_ms)
 {
@@ -58,6 +67,8 @@ static void start(const struct rp_secret *s, unsigned int max_conns,
 		.nexports = 2,
 		.max_conns = max_conns,
 		.timeout_ms = timeout_ms,
+		.withdrawn = withdraws ? second_is_withdrawn : NULL,
+		.arg = &target,
 		.refused = refused,
 	};
 
@@ -177,6 +188,26 @@ Test(setup_server, unknown_pool_names_the_known, .timeout = 60)
 	cr_assert_not_null(strstr(err, "'volume one', 'b'"), "%s", err);
 	cr_assert_eq(rp_setup_fetch_export(&target, "/dev/x", &m.export, err),
 		     -EINVAL);
+	finish();
+}
+
+Test(setup_server, withdrawn_pool_is_refused_with_the_reason, .timeout = 60)
+{
+	struct rp_setup_list list;
+
+	withdraws = true;
+	start(NULL, 0, 0);
+	cr_assert_eq(rp_setup_fetch_export(&target, "b", &m.export, err),
+		     -ENOENT);
+	cr_assert_not_null(strstr(err, "it was removed; make another"), "%s",
+			   err);
+	cr_assert_eq(fetch(), 0, "the other is served: %s", err);
+	cr_assert_eq(rp_setup_fetch_list(&target, &list, err), 0, "%s", err);
+	cr_assert_eq(list.n, 1);
+	cr_assert_str_eq(list.v[0].name, "volume one");
+	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
+		     -ENOENT);
+	cr_assert_null(strstr(err, "'b'"), "%s", err);
 	finish();
 }
 
@@ -306,6 +337,63 @@ Test(setup_server, half_messages_block_nobody, .timeout = 60)
 	}
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	cr_assert_lt(b.tv_sec - a.tv_sec, 5);
+	finish();
+}
+
+static unsigned int descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned int n = 0;
+
+	cr_assert_not_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Silent, in a request, or with the answer: a client holds nothing for ever. */
+Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
+{
+	enum {
+		SILENT,
+		HALF,
+		DRIBBLES,
+		ANSWERED,
+		TALKS_ON,
+		HALF_CLOSED,
+		N
+	};
+	static uint8_t bufs[8][4096];
+	struct rp_setup_greeting g;
+	unsigned int before;
+	int fds[N], open = N;
+	size_t lens[8];
+
+	valid(bufs, lens);
+	start(NULL, 0, 200);
+	before = descriptors();
+	for (int i = 0; i < N; i++) {
+		fds[i] = dial();
+		greeted(fds[i], &g);
+	}
+	cr_assert_eq(send(fds[HALF], bufs[1], 20, 0), 20);
+	cr_assert_eq(send(fds[DRIBBLES], bufs[1], 1, 0), 1);
+	cr_assert_eq(send(fds[ANSWERED], bufs[1], lens[1], 0), (int)lens[1]);
+	cr_assert_eq(send(fds[TALKS_ON], bufs[1], lens[1], 0), (int)lens[1]);
+	cr_assert_eq(send(fds[HALF_CLOSED], bufs[1], 20, 0), 20);
+	cr_assert_eq(shutdown(fds[HALF_CLOSED], SHUT_WR), 0);
+	/* Until the server has closed all its ends; ours stay open. */
+	for (size_t at = 1; open; at++) {
+		usleep(5000);
+		if (at < lens[1] - 1)
+			send(fds[DRIBBLES], bufs[1] + at, 1, MSG_NOSIGNAL);
+		send(fds[TALKS_ON], "x", 1, MSG_NOSIGNAL);
+		open = (int)(descriptors() - before) - N;
+	}
+	for (int i = 0; i < N; i++)
+		close(fds[i]);
+	cr_assert_eq(fetch(), 0, "others are served: %s", err);
 	finish();
 }
 

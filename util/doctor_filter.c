@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What FI_PROVIDER asks for, and what libfabric lists under it. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/fabric.h"
+#include "util/info.h"
+
+#define OURS "ofi_rpmem"
+
+/* "a;b;c" without our name, which is in it when true is returned. */
+static bool take_ours(char *entry, char rest[DOCTOR_NAME])
+{
+	char *part, *save;
+	bool ours = false;
+	size_t n = 0;
+
+	rest[0] = 0;
+	for (part = strtok_r(entry, ";", &save); part;
+	     part = strtok_r(NULL, ";", &save)) {
+		if (!strcasecmp(part, OURS))
+			ours = true;
+		else if (n < DOCTOR_NAME)
+			n += (size_t)snprintf(rest + n, DOCTOR_NAME - n, "%s%s",
+					      n ? ";" : "", part);
+	}
+	return ours;
+}
+
+bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME])
+{
+	char *copy, *entry, *save, rest[DOCTOR_NAME], other[DOCTOR_NAME] = "";
+	bool asked = false;
+
+	base[0] = 0;
+	copy = filter && *filter != '^' ? strdup(filter) : NULL;
+	if (!copy)
+		return false;
+	for (entry = strtok_r(copy, ",", &save); entry && !base[0];
+	     entry = strtok_r(NULL, ",", &save)) {
+		if (take_ours(entry, rest)) {
+			asked = true;
+			strcpy(base, rest);
+		} else if (!other[0] && strncasecmp(rest, "ofi_", 4)) {
+			strcpy(other, rest);
+		}
+	}
+	free(copy);
+	/* "tcp,ofi_rpmem": the other name is the base. */
+	if (!base[0])
+		strcpy(base, other);
+	return asked && base[0];
+}
+
+/* In a child: the first endpoint of ours, or why there is none. */
+static void look(struct doctor_seen *seen)
+{
+	struct fi_info *hints = doctor_hints(NULL), *list = NULL, *i;
+	char dir[4096];
+
+	seen->ret = -FI_ENOMEM;
+	if (!hints)
+		return;
+	if (!rp_fabric_find_provider(dir, sizeof(dir), NULL))
+		setenv("FI_PROVIDER_PATH", dir, 0);
+	/* Interfaces have a check of their own. */
+	setenv("FI_TCP_IFACE", "lo", 1);
+	seen->ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list);
+	for (i = list; i && !strcasestr(i->fabric_attr->prov_name, OURS);)
+		i = i->next;
+	if (!i && !seen->ret)
+		seen->ret = -FI_ENODATA;
+	if (i) {
+		snprintf(seen->provider, sizeof(seen->provider), "%s",
+			 i->fabric_attr->prov_name);
+		snprintf(seen->domain, sizeof(seen->domain), "%s",
+			 i->domain_attr->name);
+	}
+	fi_freeinfo(list);
+	fi_freeinfo(hints);
+}
+
+void doctor_filter_look(struct doctor_seen *seen)
+{
+	int ends[2];
+	pid_t child;
+
+	*seen = (struct doctor_seen){.ret = -FI_EOTHER};
+	if (pipe(ends))
+		return;
+	child = fork();
+	if (!child) {
+		look(seen);
+		if (write(ends[1], seen, sizeof(*seen)) != sizeof(*seen))
+			_exit(1);
+		_exit(0);
+	}
+	close(ends[1]);
+	if (child > 0) {
+		if (read(ends[0], seen, sizeof(*seen)) != sizeof(*seen))
+			*seen = (struct doctor_seen){.ret = -FI_EOTHER};
+		waitpid(child, NULL, 0);
+	}
+	close(ends[0]);
+}
