@@ -214,3 +214,30 @@ fabtests_fault_faults_LDFLAGS = -export-dynamic
 fabtests_fault_faults_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 TESTS += fabtests/fault/faults.sh
 EXTRA_DIST += fabtests/fault/faults.sh
+
+# A failed operation, and what comes after it.
+testbed_sources = fabtests/fault/testbed.c fabtests/fault/testbed.h $(pair_sources)
+fault_road_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
+	fabtests/fault/source_buffer fabtests/fault/guessed_key \
+	fabtests/fault/flood fabtests/fault/removed_address
+check_PROGRAMS += $(fault_road_tests)
+fabtests_fault_late_store_SOURCES = fabtests/fault/late_store.c $(testbed_sources)
+fabtests_fault_late_store_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_late_store_LDADD = $(FABRIC_LIBS)
+fabtests_fault_cut_atomic_SOURCES = fabtests/fault/cut_atomic.c $(testbed_sources)
+fabtests_fault_cut_atomic_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_cut_atomic_LDADD = $(FABRIC_LIBS)
+fabtests_fault_source_buffer_SOURCES = fabtests/fault/source_buffer.c $(testbed_sources)
+fabtests_fault_source_buffer_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_source_buffer_LDADD = $(FABRIC_LIBS)
+fabtests_fault_guessed_key_SOURCES = fabtests/fault/guessed_key.c \
+	fabtests/fault/testbed_daemon.c fabtests/fault/testbed_daemon.h $(testbed_sources)
+fabtests_fault_guessed_key_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_guessed_key_LDADD = util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS)
+fabtests_fault_flood_SOURCES = fabtests/fault/flood.c \
+	fabtests/fault/testbed_daemon.c fabtests/fault/testbed_daemon.h $(testbed_sources)
+fabtests_fault_flood_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_flood_LDADD = util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS)
+fabtests_fault_removed_address_SOURCES = fabtests/fault/removed_address.c $(testbed_sources)
+fabtests_fault_removed_address_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* An atomic on a connection that is cut ends once, and commits go on. */
+#include <stdio.h>
+#include <string.h>
+
+#include "fault/testbed.h"
+
+#define TIMEOUT 300u /* FI_OFI_RPMEM_TIMEOUT, ms */
+#define ROUNDS	3    /* cuts in one row */
+#define POOL	65536
+#define AT_ONCE 12
+
+static const struct {
+	const char *name;
+	enum fi_op op;
+	bool fetch;
+} kinds[] = {
+	{"sum", FI_SUM, false},
+	{"fetching sum", FI_SUM, true},
+	{"compare and swap", FI_CSWAP, true},
+};
+#define KINDS (sizeof(kinds) / sizeof(*kinds))
+
+/* The moment at which the connections are cut. */
+enum when {
+	BEHIND_STOPPED, /* behind the call, the target is stopped */
+	BEHIND,		/* behind the call */
+	IN_FRONT,	/* in front of the call */
+	WHENS,
+};
+static const char *const whens[WHENS] = {"cut behind it at a stopped target",
+					 "cut behind it", "cut in front of it"};
+
+#define ROWS	     (KINDS * 2 * WHENS)
+#define KIND(row)    ((row) % KINDS)
+#define DURABLE(row) ((row) / KINDS % 2)
+#define WHEN(row)    ((enum when)((row) / KINDS / 2))
+
+static uint64_t seed;
+
+static void row_name(size_t row, char *name, size_t size)
+{
+	snprintf(name, size, "commits succeed after %s%s, %s",
+		 kinds[KIND(row)].name, DURABLE(row) ? ", durable" : "",
+		 whens[WHEN(row)]);
+}
+
+/* One atomic and one cut: NULL, or what is wrong. */
+static const char *cut_once(struct bed *b, size_t row)
+{
+	/* They outlive a row that fails: an entry may still come. */
+	static uint64_t operand = 7, compare, result;
+	static struct bed_op ops[ROUNDS];
+	static int round;
+	struct bed_op *op = &ops[round++];
+	ssize_t ret;
+
+	if (WHEN(row) == BEHIND_STOPPED)
+		bed_stop(b);
+	if (WHEN(row) == IN_FRONT)
+		bed_cut(b);
+	ret = BED_POST(
+		b, bed_atomic(b, kinds[KIND(row)].op, &operand,
+			      kinds[KIND(row)].op == FI_CSWAP ? &compare : NULL,
+			      kinds[KIND(row)].fetch ? &result : NULL, 0,
+			      DURABLE(row) ? FI_COMMIT_COMPLETE : 0, op));
+	if (WHEN(row) != IN_FRONT && !bed_cut(b))
+		return "found no connection to cut";
+	bed_continue(b);
+	if (ret == -FI_EAGAIN)
+		return "the call returns -FI_EAGAIN for ever";
+	if (!ret && !bed_wait(b, op, BED_PATIENCE))
+		return "the atomic came to no end";
+	return b->wrong;
+}
+
+static const char *row_run(size_t row)
+{
+	const struct bed_opts o = {
+		.len = POOL,
+		.memory = bed_mix(seed, row) % BED_MEMORIES,
+		.auto_progress = bed_mix(seed, row) / BED_MEMORIES % 4 == 0,
+		.timeout = TIMEOUT,
+	};
+	static uint64_t bytes[8];
+	const char *wrong;
+	struct bed b;
+
+	bed_open(&b, &o);
+	wrong = bed_commit_again(&b, bytes, 0, sizeof(bytes));
+	if (wrong)
+		return bed_says("at first: %s", wrong);
+	for (int i = 0; i < ROUNDS; i++) {
+		wrong = cut_once(&b, row);
+		if (wrong)
+			return wrong;
+		/* Elsewhere, and in the atomic's own place. */
+		bytes[0] = bed_mix(seed + row, (unsigned int)i);
+		wrong = bed_commit_again(&b, bytes, 4096, sizeof(bytes));
+		if (wrong)
+			return bed_says("beside the atomic: %s", wrong);
+		wrong = bed_commit_again(&b, bytes, 0, sizeof(bytes));
+		if (wrong)
+			return bed_says("at the atomic: %s", wrong);
+	}
+	if (!bed_drain(&b, 100))
+		return "the target has died";
+	if (memcmp(b.mem, bytes, sizeof(bytes)))
+		return "committed bytes were overwritten later";
+	return b.wrong;
+}
+
+int main(int argc, char **argv)
+{
+	bed_args(argc, argv, &seed, NULL);
+	bed_run(ROWS, AT_ONCE, row_name, row_run);
+	return tap_done();
+}

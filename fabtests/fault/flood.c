@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A stranger's messages cost a target neither memory nor its clients. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fault/testbed_daemon.h"
+
+#define MESSAGES    100000
+#define SIZE	    72
+#define CONNECTIONS 2000 /* to each port */
+#define OPEN	    200	 /* of them that stay open */
+#define ROUNDS	    2
+#define TIMEOUT	    3000u      /* FI_OFI_RPMEM_TIMEOUT, ms */
+#define FLOOD_S	    20	       /* s for one round, then it ends unfinished */
+#define GROWTH_KIB  (64 << 10) /* beyond an honest client's */
+#define LEAK_KIB    (16 << 10) /* of the second round beyond the first */
+
+enum flood {
+	UNTAGGED,
+	TAGGED,
+	BYTES,
+};
+
+/*
+ * A program's own messages are its own affair: a base keeps what comes faster
+ * than it is received. So memory is judged where the stranger waits for the
+ * program between its bursts; and with fi_rpmemd, which wants no messages.
+ */
+static const struct {
+	const char *name;
+	bool daemon; /* the target: fi_rpmemd, or a program that receives */
+	enum flood flood;
+	unsigned int burst; /* 0: without end */
+	bool memory;	    /* is judged */
+} rows[] = {
+	{"a program's memory bears messages of 72 bytes", false, UNTAGGED, 256,
+	 true},
+	{"a program's memory bears tagged messages with the highest bit", false,
+	 TAGGED, 256, true},
+	{"a program's memory bears HELLO-like bytes at every port", false,
+	 BYTES, 0, true},
+	{"a program's clients are served beside messages of 72 bytes", false,
+	 UNTAGGED, 0, false},
+	{"a program's clients are served beside tagged messages", false, TAGGED,
+	 0, false},
+	{"fi_rpmemd bears messages of 72 bytes", true, UNTAGGED, 0, true},
+	{"fi_rpmemd bears tagged messages with the highest bit", true, TAGGED,
+	 0, true},
+	{"fi_rpmemd bears HELLO-like bytes at every port", true, BYTES, 0,
+	 true},
+};
+#define ROWS (sizeof(rows) / sizeof(*rows))
+
+static uint64_t seed;
+
+static void row_name(size_t row, char *name, size_t size)
+{
+	snprintf(name, size, "%s", rows[row].name);
+}
+
+/* A line of /proc/PID/status, KiB. */
+static long status_kib(pid_t pid, const char *field)
+{
+	char path[64], line[256];
+	long kib = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, field, strlen(field)))
+			kib = strtol(line + strlen(field) + 1, NULL, 10);
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* --- the stranger, a process of its own --- */
+
+/* One message, and the end of it: the buffer is used again. */
+static bool send_one(struct bed *b, const uint64_t *msg, bool tagged,
+		     double end)
+{
+	static struct bed_op op;
+	const int before = op.ends;
+	ssize_t ret;
+
+	do {
+		ret = tagged ? fi_tsend(b->s.ep, msg, SIZE, NULL, b->s.peer,
+					1ull << 63, &op)
+			     : fi_send(b->s.ep, msg, SIZE, NULL, b->s.peer,
+				       &op);
+		if (ret == -FI_EAGAIN)
+			bed_poll(b);
+	} while (ret == -FI_EAGAIN && bed_now() < end);
+	while (!ret && op.ends == before && bed_now() < end)
+		bed_poll(b);
+	return !ret && op.ends != before && !op.err;
+}
+
+static void send_messages(const struct card *c, bool tagged, unsigned int burst,
+			  _Atomic uint64_t *marks)
+{
+	const double end = bed_now() + FLOOD_S;
+	uint64_t msg[SIZE / 8], mark[SIZE / 8] = {BED_MARK}, seen;
+	int taken = 0;
+	struct bed b;
+
+	bed_daemon_visit(&b, c, "tcp");
+	for (unsigned int i = 0; i < MESSAGES && bed_now() < end; i++) {
+		for (unsigned int k = 0; k < SIZE / 8; k++)
+			msg[k] = bed_mix(seed + i, k);
+		/* Some begin as messages of the first protocol do. */
+		if (i % 4 == 0)
+			memcpy(msg, "RP\1\1H\0\0\0", 8);
+		taken += send_one(&b, msg, tagged, end);
+		if (!burst || i % burst != burst - 1)
+			continue;
+		seen = atomic_load(marks);
+		send_one(&b, mark, false, end);
+		while (atomic_load(marks) == seen && bed_now() < end)
+			bed_poll(&b);
+	}
+	printf("# %d messages taken\n", taken);
+}
+
+static int dial(uint16_t port)
+{
+	struct sockaddr_in to = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static void send_bytes(const struct card *c, pid_t pid, uint16_t but)
+{
+	const double end = bed_now() + FLOOD_S;
+	uint8_t msg[4096];
+	uint16_t ports[16];
+	int n = bed_ports(pid, ports, 16), made = 0, fd;
+	uint64_t word;
+
+	for (int i = 0; i < CONNECTIONS && bed_now() < end; i++) {
+		for (int p = 0; p < n; p++) {
+			if (ports[p] == but)
+				continue;
+			fd = dial(ports[p]);
+			if (fd < 0)
+				continue;
+			made++;
+			for (size_t k = 0; k < sizeof(msg); k += 8) {
+				word = bed_mix(seed + (unsigned int)i, k);
+				memcpy(msg + k, &word, 8);
+			}
+			memcpy(msg, "RP\1\1H\0\0\0", 8);
+			word = c->pool_key ^ 1;
+			memcpy(msg + 40, &word, 8);
+			send(fd, msg, i % 3 ? SIZE : sizeof(msg), MSG_NOSIGNAL);
+			if (i >= OPEN)
+				close(fd);
+		}
+	}
+	printf("# %d connections to %d ports\n", made, n);
+	/* The open ones stay for a while. */
+	bed_nap(1);
+}
+
+static pid_t stranger_start(size_t row, const struct bed *b, pid_t pid,
+			    uint16_t but)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		MUST(-errno);
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (rows[row].flood == BYTES)
+		send_bytes(&b->card, pid, but);
+	else
+		send_messages(&b->card, rows[row].flood == TAGGED,
+			      rows[row].burst, b->marks);
+	fflush(stdout);
+	_exit(0);
+}
+
+/* --- one row --- */
+
+/* The honest client: a durable write until one succeeds. */
+static const char *honest(struct bed *b, int *done)
+{
+	const double end = bed_now() + BED_RECOVERY;
+	struct bed_op *op;
+	uint64_t *bytes;
+	ssize_t ret = 0;
+
+	do {
+		op = calloc(1, sizeof(*op) + 64);
+		if (!op)
+			MUST(-FI_ENOMEM);
+		bytes = (uint64_t *)(op + 1);
+		bytes[0] = (uint64_t)*done;
+		ret = BED_POST(b, bed_write(b, bytes, 65536, 64,
+					    FI_COMMIT_COMPLETE, op));
+		if (!ret && !bed_wait(b, op, BED_PATIENCE))
+			return "an honest commit came to no end";
+		if (!ret && !op->err) {
+			free(op);
+			++*done;
+			return b->wrong;
+		}
+		bed_pause(b, BED_PAUSE);
+	} while (bed_now() < end);
+	return bed_says("no honest commit succeeds any more: %zd, status %d",
+			ret, op->status);
+}
+
+/* Honest commits until the stranger has ended, and a while longer. */
+static const char *flood_once(struct bed *b, pid_t stranger, int *done)
+{
+	const char *wrong = NULL;
+
+	while (!wrong && !waitpid(stranger, NULL, WNOHANG)) {
+		bed_pause(b, 0.002);
+		wrong = honest(b, done);
+	}
+	/* The target works off what it has not looked at yet. */
+	for (int i = 0; i < 100 && !wrong; i++) {
+		bed_pause(b, 0.005);
+		wrong = honest(b, done);
+	}
+	return wrong;
+}
+
+static const char *flood_rounds(struct bed *b, size_t row, pid_t pid,
+				uint16_t but)
+{
+	long idle, high, after[ROUNDS] = {0};
+	const char *wrong = NULL;
+	const char *sanitized = getenv("RP_SANITIZE");
+	int done = 0, before;
+
+	for (int i = 0; i < 200 && !wrong; i++)
+		wrong = honest(b, &done);
+	if (wrong)
+		return bed_says("at first: %s", wrong);
+	idle = status_kib(pid, "VmRSS");
+	for (int i = 0; i < ROUNDS && !wrong; i++) {
+		before = done;
+		wrong = flood_once(b, stranger_start(row, b, pid, but), &done);
+		after[i] = status_kib(pid, "VmRSS");
+		printf("# %s: %ld MiB when idle, %ld after round %d, %d honest "
+		       "commits\n",
+		       rows[row].name, idle >> 10, after[i] >> 10, i + 1,
+		       done - before);
+	}
+	high = status_kib(pid, "VmHWM");
+	/* Sanitizers keep what is freed. */
+	if (wrong || !rows[row].memory || (sanitized && *sanitized))
+		return wrong;
+	if (high < 0)
+		return "the target has died";
+	if (high > idle + GROWTH_KIB)
+		return bed_says("the target grows from %ld to %ld MiB",
+				idle >> 10, high >> 10);
+	if (after[1] > after[0] + LEAK_KIB)
+		return bed_says("%ld MiB after one flood, %ld after two",
+				after[0] >> 10, after[1] >> 10);
+	return NULL;
+}
+
+static const char *row_run(size_t row)
+{
+	const struct bed_opts o = {
+		.len = 1u << 20,
+		.memory = BED_EMULATED,
+		.timeout = TIMEOUT,
+		.receives = true,
+	};
+	static struct bed_daemon d;
+	const char *wrong;
+	struct card c;
+	struct bed b;
+
+	if (!rows[row].daemon) {
+		bed_open(&b, &o);
+		return flood_rounds(&b, row, b.target, 0);
+	}
+	wrong = bed_daemon_start(&d, seed);
+	if (!wrong) {
+		c = bed_daemon_card(&d);
+		bed_daemon_visit(&b, &c, NULL);
+		wrong = flood_rounds(&b, row, d.pid, d.where.port);
+	}
+	bed_daemon_stop(&d);
+	return wrong;
+}
+
+int main(int argc, char **argv)
+{
+	bed_args(argc, argv, &seed, NULL);
+	bed_run(ROWS, 2, row_name, row_run);
+	return tap_done();
+}

@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A program without the secret learns nothing of a key and reads no pool. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fault/testbed_daemon.h"
+
+#define STRANGERS 4
+#define GUESSES	  64	/* wrong keys of one stranger */
+#define PER_S	  250.0 /* wrong keys answered in a second, at most */
+#define TIMEOUT	  2000	/* FI_OFI_RPMEM_TIMEOUT, ms */
+#define AT_ONCE	  4
+
+static uint64_t seed;
+
+static struct bed_daemon target;
+
+/* A stranger of its own: a wrong key may cost a connection dearly. */
+static void stranger_open(struct bed *b, const char *prov)
+{
+	const struct card c = bed_daemon_card(&target);
+
+	bed_daemon_visit(b, &c, prov);
+}
+
+/* The bits of the right key that a guess gets wrong. */
+enum guess {
+	LOW,	/* some of the low 32 */
+	BESIDE, /* some of the next 2, and the low 32 are right */
+	BOTH,
+	KINDS,
+};
+static const char *const guesses[KINDS] = {"low 32 bits wrong",
+					   "low 32 bits right", "both wrong"};
+
+/*
+ * Bits 34 and up stay as they are: some of them hold a mark and facts, and a
+ * key that differs there may never leave the initiator.
+ */
+static uint64_t guess_key(enum guess g, uint64_t salt)
+{
+	const uint64_t low = bed_mix(seed, salt) % UINT32_MAX + 1;
+	const uint64_t beside = (bed_mix(seed, salt) >> 40) % 3 + 1;
+
+	return target.export.key ^ (g == BESIDE ? 0 : low) ^
+	       (g == LOW ? 0 : beside << 32);
+}
+
+/* The answer about a key, as one number. */
+enum call {
+	QUERY,
+	COMMIT,
+	WRITE,
+	CALLS,
+};
+static const char *const calls[CALLS] = {"query", "commit", "durable write"};
+
+#define NO_ANSWER INT64_MAX
+
+static int64_t told_of(const struct bed_op *op)
+{
+	return op->status == FI_RPMEM_ST_TIMEOUT
+		       ? NO_ANSWER
+		       : (int64_t)op->err << 32 | (uint32_t)op->status;
+}
+
+static int64_t ask(struct bed *b, enum call call, uint64_t key)
+{
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	struct bed_op *op = calloc(1, sizeof(*op));
+	uint64_t bytes[8] = {0};
+	ssize_t ret;
+
+	if (!op)
+		MUST(-FI_ENOMEM);
+	b->card.pool_key = key;
+	if (call == QUERY) {
+		ret = fi_rpmem_query(b->s.ep, b->s.peer, key,
+				     FI_RPMEM_CLASS_NONE, &attr);
+		if (!ret)
+			return attr.status;
+	} else {
+		ret = call == COMMIT
+			      ? BED_POST(b, bed_commit(b, 4096, 64, NULL, op))
+			      : BED_POST(b, bed_write(b, bytes, 4096, 64,
+						      FI_COMMIT_COMPLETE, op));
+		if (!ret)
+			return bed_wait(b, op, BED_PATIENCE) ? told_of(op)
+							     : NO_ANSWER;
+	}
+	return ret == -FI_ETIMEDOUT || ret == -FI_EAGAIN ? NO_ANSWER : ret;
+}
+
+/* --- rows --- */
+
+static const char *wrong_secret_row(void)
+{
+	char text[2][RP_ERR_LEN], raw[RP_ERR_LEN];
+	struct rp_setup_export x;
+	struct rp_setup_list l;
+	int ret[2];
+
+	for (int i = 0; i < 2; i++) {
+		target.where.secret = i ? &target.other : NULL;
+		ret[0] = rp_setup_fetch_export(&target.where, target.pool_file,
+					       &x, text[0]);
+		ret[1] = rp_setup_fetch_export(&target.where, "none", &x,
+					       text[1]);
+		if (ret[0] != -EACCES || ret[1] != -EACCES)
+			return bed_says("the export ends with %d and %d",
+					ret[0], ret[1]);
+		if (strcmp(text[0], text[1]))
+			return "a pool that exists gets another answer";
+		if (rp_setup_fetch_list(&target.where, &l, raw) != -EACCES)
+			return "the list of pools is given away";
+	}
+	if (!bed_daemon_logged(&target, "secret"))
+		return "nothing is logged";
+	return NULL;
+}
+
+/* The answers to wrong keys, of whichever kind, are one. */
+static const char *one_answer_row(enum call call)
+{
+	int64_t told = NO_ANSWER, first = NO_ANSWER;
+	enum guess first_guess = LOW;
+	struct bed b;
+
+	for (unsigned int i = 0; i < 2 * KINDS; i++) {
+		stranger_open(&b, NULL);
+		told = ask(&b, call, guess_key(i % KINDS, i));
+		if (!told)
+			return bed_says("a key with %s is accepted",
+					guesses[i % KINDS]);
+		if (told == NO_ANSWER)
+			continue;
+		if (first == NO_ANSWER) {
+			first = told;
+			first_guess = i % KINDS;
+		}
+		if (told != first)
+			return bed_says("%s: %lld (%d), %s: %lld (%d)",
+					guesses[first_guess],
+					(long long)(first >> 32), (int)first,
+					guesses[i % KINDS],
+					(long long)(told >> 32), (int)told);
+	}
+	return NULL;
+}
+
+/* One stranger's guesses; how many were answered, and for how long. */
+static void guess_many(int fd, uint64_t salt)
+{
+	const double end = bed_now() + 10;
+	struct {
+		int answered;
+		double began, ended;
+	} r = {0};
+	struct bed b;
+
+	stranger_open(&b, NULL);
+	/* The first one makes the connection. */
+	ask(&b, QUERY, guess_key(BOTH, salt));
+	r.began = bed_now();
+	for (int i = 0; i < GUESSES && bed_now() < end; i++)
+		r.answered +=
+			ask(&b, QUERY, guess_key(BOTH, salt + i)) != NO_ANSWER;
+	r.ended = bed_now();
+	if (write(fd, &r, sizeof(r)) != sizeof(r))
+		_exit(1);
+	_exit(0);
+}
+
+static const char *slowed_row(void)
+{
+	struct {
+		int answered;
+		double began, ended;
+	} r;
+	double began = 0, ended = 0;
+	int fds[2], answered = 0;
+
+	if (pipe(fds))
+		MUST(-errno);
+	for (int i = 0; i < STRANGERS; i++)
+		if (!fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			guess_many(fds[1], (uint64_t)(i + 1) << 20);
+		}
+	for (int i = 0; i < STRANGERS; i++) {
+		if (read(fds[0], &r, sizeof(r)) != sizeof(r))
+			return "a stranger died";
+		answered += r.answered;
+		began = !i || r.began < began ? r.began : began;
+		ended = r.ended > ended ? r.ended : ended;
+	}
+	printf("# %d guesses answered in %.2f s, %d lines logged\n", answered,
+	       ended - began, bed_daemon_logged(&target, "key"));
+	if (answered > PER_S * (ended - began) + 16)
+		return bed_says("%d wrong keys are answered in %.2f s",
+				answered, ended - began);
+	return NULL;
+}
+
+static const char *logged_row(void)
+{
+	struct bed b;
+	int lines;
+
+	stranger_open(&b, NULL);
+	for (unsigned int i = 0; i < 16; i++)
+		ask(&b, QUERY, guess_key(BOTH, i));
+	lines = bed_daemon_logged(&target, "key");
+	if (!lines)
+		return "nothing is logged";
+	if (lines > 32)
+		return bed_says("%d lines are logged for 16 guesses", lines);
+	return NULL;
+}
+
+/* The owner of the key is served, also after others have guessed. */
+static const char *honest_row(void)
+{
+	uint64_t bytes[8] = {1};
+	struct bed b, honest;
+	struct bed_op *op;
+	double end;
+
+	stranger_open(&b, NULL);
+	stranger_open(&honest, NULL);
+	for (unsigned int i = 0; i < 8; i++)
+		ask(&b, QUERY, guess_key(i % KINDS, i));
+	honest.card.pool_key = target.export.key;
+	for (end = bed_now() + BED_RECOVERY; bed_now() < end;) {
+		op = calloc(1, sizeof(*op));
+		if (!op)
+			MUST(-FI_ENOMEM);
+		if (!BED_POST(&honest,
+			      bed_write(&honest, bytes, 65536, sizeof(bytes),
+					FI_COMMIT_COMPLETE, op)) &&
+		    bed_wait(&honest, op, BED_PATIENCE) && !op->err)
+			return NULL;
+		bed_pause(&honest, BED_PAUSE);
+	}
+	return "the right key is not served any more";
+}
+
+enum bare {
+	READ,
+	BARE_WRITE,
+	BARE_ATOMIC,
+	BARES,
+};
+static const char *const bares[BARES] = {"read", "write", "atomic"};
+
+static size_t pool_size;
+
+static ssize_t post_bare(struct bed *b, enum bare what, void *buf, uint64_t key,
+			 uint64_t addr, struct bed_op *op)
+{
+	const uint64_t one = 1;
+
+	switch (what) {
+	case READ:
+		return fi_read(b->s.ep, buf, 64, NULL, b->s.peer, addr, key,
+			       op);
+	case BARE_WRITE:
+		return fi_write(b->s.ep, buf, 64, NULL, b->s.peer, addr, key,
+				op);
+	default:
+		return fi_atomic(b->s.ep, &one, 1, NULL, b->s.peer, addr, key,
+				 FI_UINT64, FI_SUM, op);
+	}
+}
+
+/* The pool's file, as the daemon has it mapped. */
+static const char *pool_bytes(void)
+{
+	int fd = open(target.pool_file, O_RDONLY);
+	struct stat st;
+	void *p;
+
+	if (fd < 0 || fstat(fd, &st))
+		MUST(-errno);
+	pool_size = (size_t)st.st_size;
+	p = mmap(NULL, pool_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		MUST(-errno);
+	close(fd);
+	return p;
+}
+
+/* Over the bare base 32 bits of a key, right or not, lead nowhere. */
+static const char *bare_row(enum bare what)
+{
+	const uint64_t keys[] = {
+		(uint32_t)target.export.key,
+		target.export.key >> 32,
+		target.export.key,
+		target.export.key & 0xffffffffff,
+		0,
+		1,
+		2,
+	};
+	const uint64_t addrs[] = {target.export.addr, 0,
+				  target.export.addr + 65536, 65536};
+	const char *pool = pool_bytes();
+	char *before = malloc(pool_size);
+	static char buf[64];
+	struct bed_op *op;
+	struct bed b;
+	ssize_t ret;
+
+	if (!before)
+		MUST(-FI_ENOMEM);
+	memcpy(before, pool, pool_size);
+	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
+		for (size_t a = 0; a < sizeof(addrs) / sizeof(*addrs); a++) {
+			/* A refused operation may cost the connection. */
+			stranger_open(&b, "tcp");
+			op = calloc(1, sizeof(*op));
+			if (!op)
+				MUST(-FI_ENOMEM);
+			memset(buf, 0xa5, sizeof(buf));
+			ret = BED_POST(&b, post_bare(&b, what, buf, keys[k],
+						     addrs[a], op));
+			if (!ret)
+				bed_wait(&b, op, 0.2);
+			/* A write may complete before the target refuses it. */
+			bed_pause(&b, 0.02);
+			if (what == READ && !ret && op->ends && !op->err)
+				return bed_says("a bare read with key %zu and "
+						"address %zu succeeds",
+						k, a);
+			for (size_t i = 0; i < sizeof(buf); i++)
+				if (what == READ && buf[i] != (char)0xa5)
+					return "a bare read brings bytes";
+			if (memcmp(before, pool, pool_size))
+				return bed_says("a bare %s with key %zu and "
+						"address %zu changes the pool",
+						bares[what], k, a);
+			MUST(fi_close(&b.s.ep->fid));
+		}
+	}
+	return NULL;
+}
+
+/* --- bytes without a key, at every port --- */
+
+#define VARIANTS 5
+
+static size_t variant(int i, uint8_t *out, uint64_t salt)
+{
+	uint64_t word;
+	size_t len = 72;
+
+	for (size_t k = 0; k < 512; k += 8) {
+		word = bed_mix(seed + salt, k + (unsigned int)i);
+		memcpy(out + k, &word, 8);
+	}
+	switch (i) {
+	case 0:
+		return 8;
+	case 1: /* the right key, but for one bit */
+		word = target.export.key ^ 1ull << 39;
+		memcpy(out, &word, 8);
+		return 8;
+	case 2: /* its low 32 bits */
+		word = (uint32_t)target.export.key;
+		memcpy(out, &word, 8);
+		return 8;
+	case 3:
+		return len;
+	default:
+		return 512;
+	}
+}
+
+/* Send, and take what comes back until the end or half a second's silence. */
+static ssize_t talk(uint16_t port, const uint8_t *msg, size_t len,
+		    uint8_t *back, size_t size)
+{
+	struct sockaddr_in to = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	size_t got = 0;
+	ssize_t n = 1;
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)))
+		return -1;
+	send(fd, msg, len, MSG_NOSIGNAL);
+	while (n > 0 && got < size && poll(&p, 1, 500) == 1) {
+		n = recv(fd, back + got, size - got, 0);
+		got += n > 0 ? (size_t)n : 0;
+	}
+	close(fd);
+	return (ssize_t)got;
+}
+
+static const char *raw_row(void)
+{
+	uint8_t msg[512], back[512], first[512];
+	ssize_t n, first_n = 0;
+	uint16_t ports[16];
+	int nports = bed_ports(target.pid, ports, 16), asked = 0;
+
+	for (int p = 0; p < nports; p++) {
+		/* The set-up port greets; wrong_secret_row() is about it. */
+		if (ports[p] == target.where.port)
+			continue;
+		for (int i = 0; i < VARIANTS; i++) {
+			n = talk(ports[p], msg, variant(i, msg, 7), back,
+				 sizeof(back));
+			asked += n >= 0;
+			/* Silence is the answer to an unfinished message. */
+			if (n <= 0)
+				continue;
+			if (first_n && (first_n != n || memcmp(first, back, n)))
+				return bed_says("port %u: other bytes to "
+						"variant %d",
+						ports[p], i);
+			memcpy(first, back, (size_t)n);
+			first_n = n;
+		}
+		first_n = 0;
+	}
+	return asked ? NULL : "found no port";
+}
+
+/* The listener that the key names, if the process listens there. */
+static bool private_port(uint16_t *port)
+{
+	uint16_t ports[16];
+	int n = bed_ports(target.pid, ports, 16);
+
+	*port = (uint16_t)(target.export.key >> 40);
+	for (int i = 0; i < n; i++)
+		if (ports[i] == *port)
+			return true;
+	return false;
+}
+
+/* The first event of a connection that shows these bytes, as one number. */
+static int64_t connect_with(uint16_t port, const void *data, size_t len)
+{
+	struct pair_opts o = {.msg = true, .prov = "tcp"};
+	struct fi_eq_err_entry err = {0};
+	struct card c = bed_daemon_card(&target);
+	struct fi_eq_cm_entry e;
+	uint32_t event = 0;
+	struct side s;
+	ssize_t n;
+	int ret;
+
+	((struct sockaddr_in *)c.name)->sin_port = htons(port);
+	side_open(&s, &o);
+	side_dial(&s, &c);
+	MUST(fi_enable(s.ep));
+	ret = fi_connect(s.ep, c.name, data, len);
+	if (ret)
+		return ret;
+	n = fi_eq_sread(s.eq, &event, &e, sizeof(e), 2000, 0);
+	if (n == -FI_EAVAIL && fi_eq_readerr(s.eq, &err, 0) > 0)
+		return (int64_t)err.err << 8 | (int64_t)err.err_data_size << 32;
+	return n == -FI_EAGAIN ? NO_ANSWER : event;
+}
+
+static const char *connect_row(void)
+{
+	int64_t told, first = NO_ANSWER;
+	uint8_t msg[512];
+	uint16_t port;
+	size_t len;
+
+	if (!private_port(&port))
+		return "the key names no port that the target listens on";
+	for (int i = -1; i < VARIANTS - 1; i++) {
+		len = i < 0 ? 0 : variant(i, msg, 8);
+		told = connect_with(port, msg, len);
+		if (told == FI_CONNECTED)
+			return bed_says("variant %d is connected", i);
+		if (told == NO_ANSWER)
+			continue;
+		if (first == NO_ANSWER)
+			first = told;
+		if (told != first)
+			return bed_says("variant %d is answered with %llx, not "
+					"%llx",
+					i, (long long)told, (long long)first);
+	}
+	return NULL;
+}
+
+/* --- */
+
+enum row {
+	SECRET,
+	ANSWER_QUERY,
+	ANSWER_COMMIT,
+	ANSWER_WRITE,
+	SLOWED,
+	LOGGED,
+	HONEST,
+	BARE_READS,
+	BARE_WRITES,
+	BARE_ATOMICS,
+	RAW,
+	CONNECT,
+	ROWS,
+};
+
+static void row_name(size_t row, char *name, size_t size)
+{
+	static const char *const names[ROWS] = {
+		[SECRET] = "a wrong secret learns nothing of the pools",
+		[SLOWED] = "repeated wrong keys are slowed down",
+		[LOGGED] = "wrong keys are logged",
+		[HONEST] = "the right key is served behind wrong ones",
+		[RAW] = "bytes without a key get one answer at every port",
+		[CONNECT] = "a connection without a key is refused in one way",
+	};
+
+	if (row >= ANSWER_QUERY && row <= ANSWER_WRITE)
+		snprintf(name, size, "wrong keys get one answer to a %s",
+			 calls[row - ANSWER_QUERY]);
+	else if (row >= BARE_READS && row <= BARE_ATOMICS)
+		snprintf(name, size,
+			 "32 bits of a key are no good for a bare "
+			 "%s",
+			 bares[row - BARE_READS]);
+	else
+		snprintf(name, size, "%s", names[row]);
+}
+
+static const char *row_body(enum row row)
+{
+	switch (row) {
+	case SECRET:
+		return wrong_secret_row();
+	case ANSWER_QUERY:
+	case ANSWER_COMMIT:
+	case ANSWER_WRITE:
+		return one_answer_row((enum call)(row - ANSWER_QUERY));
+	case SLOWED:
+		return slowed_row();
+	case LOGGED:
+		return logged_row();
+	case HONEST:
+		return honest_row();
+	case BARE_READS:
+	case BARE_WRITES:
+	case BARE_ATOMICS:
+		return bare_row((enum bare)(row - BARE_READS));
+	case RAW:
+		return raw_row();
+	default:
+		return connect_row();
+	}
+}
+
+static const char *row_run(size_t row)
+{
+	const char *wrong = bed_daemon_start(&target, seed);
+	char ms[16];
+
+	if (!wrong) {
+		snprintf(ms, sizeof(ms), "%d", TIMEOUT);
+		setenv("FI_OFI_RPMEM_TIMEOUT", ms, 1);
+		wrong = row_body((enum row)row);
+	}
+	if (!wrong && waitpid(target.pid, NULL, WNOHANG))
+		wrong = "the daemon has died";
+	bed_daemon_stop(&target);
+	return wrong;
+}
+
+int main(int argc, char **argv)
+{
+	bed_args(argc, argv, &seed, NULL);
+	bed_run(ROWS, AT_ONCE, row_name, row_run);
+	return tap_done();
+}

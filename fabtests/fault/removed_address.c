@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Random operations under removals, stops and cuts, judged by a model. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/testbed.h"
+
+#define TIMEOUT	 200u /* FI_OFI_RPMEM_TIMEOUT, ms */
+#define SETTLE	 300u /* ms in which nothing old may arrive any more */
+#define WORDS	 2048u
+#define POOL	 65536
+#define LONGEST	 1024u /* words of one write */
+#define MOST	 32    /* outstanding */
+#define STEPS	 600
+#define CI_ROWS	 36u
+#define ALL_ROWS 480u
+#define AT_ONCE	 8
+
+/* Events of a row, beside operations. */
+enum {
+	REMOVALS = 1,
+	STOPS = 2,
+	CUTS = 4,
+};
+static const struct {
+	const char *name;
+	unsigned int events;
+} mixtures[] = {
+	{"nothing else", 0},
+	{"removals", REMOVALS},
+	{"stops", STOPS},
+	{"removals and stops", REMOVALS | STOPS},
+	{"cuts", CUTS},
+	{"removals, stops and cuts", REMOVALS | STOPS | CUTS},
+};
+#define MIXTURES (sizeof(mixtures) / sizeof(*mixtures))
+
+static uint64_t seed;
+static struct bed bed;
+
+static uint64_t row_seed(size_t row)
+{
+	return bed_mix(seed, row);
+}
+
+static unsigned int mixture_of(size_t row)
+{
+	return (unsigned int)(row % MIXTURES);
+}
+
+static enum bed_memory memory_of(size_t row)
+{
+	return (enum bed_memory)(row / MIXTURES % BED_MEMORIES);
+}
+
+static bool auto_of(size_t row)
+{
+	return row_seed(row) % 4 == 0;
+}
+
+/* The rows that are run: all, or those that --only names. */
+static size_t chosen[ALL_ROWS], nchosen;
+
+static void row_name(size_t i, char *name, size_t size)
+{
+	const size_t row = chosen[i];
+
+	snprintf(name, size, "the model holds under %s; %s%s, row %zu",
+		 mixtures[mixture_of(row)].name,
+		 bed_memory_names[memory_of(row)], auto_of(row) ? ", auto" : "",
+		 row);
+}
+
+/* --- the model --- */
+
+enum kind {
+	WRITE,
+	DURABLE,
+	ATOMIC_WRITE,
+	SUM,
+	CSWAP,
+	THEN,
+	COMMIT,
+	KINDS,
+};
+static const char *const kind_names[KINDS] = {
+	"write", "durable write",    "atomic write",
+	"sum",	 "compare and swap", "then store",
+	"commit"};
+
+struct operation {
+	struct bed_op op; /* first: the context of the call */
+	struct operation *next;
+	enum kind kind;
+	uint64_t seq;
+	bool durable; /* an atomic with FI_COMMIT_COMPLETE */
+	/* Words that it changes, and to what. */
+	unsigned int first, count;
+	uint64_t *value;
+	/* Words that it commits. */
+	unsigned int commit_first, commit_count;
+	const struct operation *poison;	 /* of some of them: it has failed */
+	const struct operation *vouched; /* a commit of it that succeeded */
+	uint64_t was;			 /* a fetch: what has to come back */
+	bool was_sure;
+	uint64_t operand, compare, result;
+	const struct operation *covers[MOST];
+	unsigned int ncovers;
+};
+
+static struct word {
+	uint64_t value; /* of the last operation that succeeded */
+	uint64_t seq;	/* its number */
+	bool sure;	/* a commit has vouched for the value */
+	const struct operation *poison; /* has failed since */
+	struct operation *busy;		/* the one that changes it now */
+} words[WORDS];
+
+static struct operation *outstanding;
+static unsigned int noutstanding;
+static uint64_t next_seq;
+
+static uint64_t in_memory(unsigned int w)
+{
+	uint64_t v;
+
+	memcpy(&v, bed.mem + 8 * w, 8);
+	return v;
+}
+
+/* Each byte is of one or the other. */
+static bool mixed(uint64_t v, uint64_t a, uint64_t b)
+{
+	for (int i = 0; i < 64; i += 8) {
+		uint8_t x = (uint8_t)(v >> i);
+
+		if (x != (uint8_t)(a >> i) && x != (uint8_t)(b >> i))
+			return false;
+	}
+	return true;
+}
+
+/* NULL, or what is wrong with a word at this moment. */
+static const char *judge(unsigned int w)
+{
+	const struct word *d = &words[w];
+	const struct operation *o = d->busy;
+	uint64_t v = in_memory(w);
+
+	if (!d->sure || d->poison)
+		return NULL;
+	if (!o && v != d->value)
+		return bed_says("word %u, committed by operation %llu, has "
+				"changed",
+				w, (unsigned long long)d->seq);
+	if (o && !mixed(v, d->value, o->value[w - o->first]))
+		return bed_says("word %u holds neither its committed value nor "
+				"that of a %s under way",
+				w, kind_names[o->kind]);
+	return NULL;
+}
+
+static const char *judge_all(void)
+{
+	const char *wrong = NULL;
+
+	for (unsigned int w = 0; w < WORDS && !wrong; w++)
+		wrong = judge(w);
+	return wrong;
+}
+
+/* Note the operations that a commit depends on when it is posted. */
+static void cover(struct operation *c)
+{
+	for (unsigned int i = 0; i < c->commit_count; i++) {
+		const struct word *d = &words[c->commit_first + i];
+
+		if (d->busy && d->busy != c &&
+		    (!c->ncovers || c->covers[c->ncovers - 1] != d->busy) &&
+		    c->ncovers < MOST)
+			c->covers[c->ncovers++] = d->busy;
+		if (!d->busy && d->poison)
+			c->poison = d->poison;
+	}
+}
+
+static const char *over_failed(const struct operation *c,
+			       const struct operation *o)
+{
+	return bed_says("a %s (%llu) has succeeded over a %s (%llu) that "
+			"failed with %d (%d)",
+			kind_names[c->kind], (unsigned long long)c->seq,
+			kind_names[o->kind], (unsigned long long)o->seq,
+			o->op.err, o->op.status);
+}
+
+/* A commit has succeeded. */
+static const char *vouch(const struct operation *c)
+{
+	for (unsigned int i = 0; i < c->ncovers; i++)
+		if (c->covers[i]->op.ends && c->covers[i]->op.err)
+			return over_failed(c, c->covers[i]);
+	if (c->poison)
+		return over_failed(c, c->poison);
+	for (unsigned int i = 0; i < c->commit_count; i++) {
+		unsigned int w = c->commit_first + i;
+		struct word *d = &words[w];
+		struct operation *o = d->busy;
+
+		if (o && o != c && o->seq < c->seq) {
+			o->vouched = c;
+			if (in_memory(w) != o->value[w - o->first])
+				return bed_says("word %u lacks a %s (%llu) "
+						"that %s when "
+						"a %s (%llu) succeeds",
+						w, kind_names[o->kind],
+						(unsigned long long)o->seq,
+						o->op.ends ? "has ended"
+							   : "is under way",
+						kind_names[c->kind],
+						(unsigned long long)c->seq);
+			continue;
+		}
+		if (d->poison || d->seq > c->seq)
+			continue;
+		if (!o && in_memory(w) != d->value)
+			return bed_says("word %u has not its value when its "
+					"commit succeeds",
+					w);
+		d->sure = true;
+	}
+	return NULL;
+}
+
+static const char *succeed(struct operation *o)
+{
+	const bool sure = o->kind == DURABLE || o->kind == THEN || o->durable;
+	const char *wrong;
+
+	for (unsigned int i = 0; i < o->count; i++) {
+		struct word *d = &words[o->first + i];
+
+		d->busy = NULL;
+		d->value = o->value[i];
+		d->seq = o->seq;
+		d->poison = NULL;
+		d->sure = sure || o->vouched;
+		wrong = judge(o->first + i);
+		if (wrong)
+			return bed_says("a %s has succeeded: %s",
+					kind_names[o->kind], wrong);
+	}
+	if ((o->kind == SUM || o->kind == CSWAP) && o->was_sure &&
+	    o->result != o->was)
+		return bed_says("a %s has fetched another value",
+				kind_names[o->kind]);
+	return o->commit_count ? vouch(o) : NULL;
+}
+
+static const char *fail(struct operation *o)
+{
+	for (unsigned int i = 0; i < o->count; i++) {
+		struct word *d = &words[o->first + i];
+
+		d->busy = NULL;
+		d->poison = o;
+		d->sure = false;
+	}
+	return o->vouched ? over_failed(o->vouched, o) : NULL;
+}
+
+/*
+ * Ended operations stay allocated: a second entry of one is to be noticed, and
+ * a commit may succeed over it later.
+ */
+static const char *reap(void)
+{
+	struct operation **p = &outstanding, *o;
+	const char *wrong = bed.wrong;
+
+	while ((o = *p) && !wrong) {
+		if (!o->op.ends) {
+			p = &o->next;
+			continue;
+		}
+		*p = o->next;
+		noutstanding--;
+		wrong = o->op.err ? fail(o) : succeed(o);
+	}
+	return wrong;
+}
+
+/* --- steps --- */
+
+static unsigned int below(unsigned int n)
+{
+	return (unsigned int)(bed_random() % n);
+}
+
+static bool free_words(unsigned int first, unsigned int count, bool certain)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (words[first + i].busy ||
+		    (certain && !words[first + i].sure))
+			return false;
+	return true;
+}
+
+static void choose_range(unsigned int *first, unsigned int *count)
+{
+	static const unsigned int most[] = {1, 8, 64, 512, LONGEST};
+
+	*count = 1 + below(most[below(5)]);
+	*first = below(WORDS - *count + 1);
+}
+
+/* Fill in what the operation does; false: not now. */
+static bool plan(struct operation *o)
+{
+	o->kind = (enum kind)below(KINDS);
+	o->durable = o->kind >= ATOMIC_WRITE && o->kind <= CSWAP && below(2);
+	if (o->kind == COMMIT || o->kind == THEN)
+		choose_range(&o->commit_first, &o->commit_count);
+	if (o->kind == COMMIT)
+		return true;
+	choose_range(&o->first, &o->count);
+	if (o->kind > DURABLE)
+		o->count = 1;
+	if (!free_words(o->first, o->count, o->kind == SUM || o->kind == CSWAP))
+		return false;
+	/* A store is no part of what it stands behind. */
+	if (o->kind == THEN && o->first >= o->commit_first &&
+	    o->first < o->commit_first + o->commit_count)
+		return false;
+	o->value = malloc(o->count * sizeof(*o->value));
+	if (!o->value)
+		MUST(-FI_ENOMEM);
+	for (unsigned int i = 0; i < o->count; i++)
+		o->value[i] = bed_random();
+	o->was = words[o->first].value;
+	o->was_sure = words[o->first].sure;
+	o->operand = o->value[0];
+	o->compare = below(4) ? o->was : ~o->was;
+	if (o->kind == SUM)
+		o->value[0] = o->was + o->operand;
+	if (o->kind == CSWAP && o->compare != o->was)
+		o->value[0] = o->was;
+	return true;
+}
+
+static ssize_t post(struct operation *o)
+{
+	const uint64_t flags = o->durable ? FI_COMMIT_COMPLETE : 0;
+	const struct fi_rpmem_then then = {
+		.key = bed.card.pool_key,
+		.addr = bed.card.pool_addr + 8 * o->first,
+		.value = o->operand,
+	};
+
+	switch (o->kind) {
+	case WRITE:
+		return bed_write(&bed, o->value, 8 * o->first, 8 * o->count, 0,
+				 &o->op);
+	case DURABLE:
+		return bed_write(&bed, o->value, 8 * o->first, 8 * o->count,
+				 FI_COMMIT_COMPLETE, &o->op);
+	case ATOMIC_WRITE:
+		return bed_atomic(&bed, FI_ATOMIC_WRITE, &o->operand, NULL,
+				  NULL, 8 * o->first, flags, &o->op);
+	case SUM:
+		return bed_atomic(&bed, FI_SUM, &o->operand, NULL, &o->result,
+				  8 * o->first, flags, &o->op);
+	case CSWAP:
+		return bed_atomic(&bed, FI_CSWAP, &o->operand, &o->compare,
+				  &o->result, 8 * o->first, flags, &o->op);
+	default:
+		return bed_commit(&bed, 8 * o->commit_first,
+				  8 * o->commit_count,
+				  o->kind == THEN ? &then : NULL, &o->op);
+	}
+}
+
+static void operate(void)
+{
+	struct operation *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		MUST(-FI_ENOMEM);
+	o->seq = ++next_seq;
+	/* A call that is not taken, for whatever reason, has not begun. */
+	if (noutstanding == MOST || !plan(o) || post(o)) {
+		free(o->value);
+		free(o);
+		return;
+	}
+	cover(o);
+	for (unsigned int i = 0; i < o->count; i++)
+		words[o->first + i].busy = o;
+	o->next = outstanding;
+	outstanding = o;
+	noutstanding++;
+}
+
+/* Stop the target for a few steps, or until something has failed. */
+static double continue_at;
+
+static const char *happen(unsigned int events)
+{
+	int ret;
+
+	if (bed.stopped && bed_now() > continue_at)
+		bed_continue(&bed);
+	switch (below(40)) {
+	case 0:
+		if (!(events & REMOVALS))
+			break;
+		ret = bed_reinsert(&bed);
+		if (ret)
+			return bed_says("fi_av_remove() or fi_av_insert(): %d",
+					ret);
+		break;
+	case 1:
+		if (!(events & STOPS))
+			break;
+		bed_stop(&bed);
+		continue_at =
+			bed_now() + 1e-3 * below(below(4) ? 30 : 2 * TIMEOUT);
+		break;
+	case 2:
+		if ((events & CUTS) && !below(2))
+			bed_cut(&bed);
+		break;
+	default:
+		break;
+	}
+	return NULL;
+}
+
+/* Everything ends, nothing changes any more, and everything goes on. */
+static const char *finish(void)
+{
+	static uint64_t last[WORDS];
+	const double end = bed_now() + BED_PATIENCE;
+	const char *wrong = NULL;
+
+	bed_continue(&bed);
+	while (outstanding && !wrong && bed_now() < end) {
+		bed_pause(&bed, 0.001);
+		wrong = reap();
+	}
+	if (outstanding && !wrong)
+		return bed_says("a %s came to no end",
+				kind_names[outstanding->kind]);
+	if (!wrong && !bed_drain(&bed, SETTLE))
+		return "the target has died";
+	if (!wrong)
+		wrong = judge_all();
+	for (unsigned int i = 0; i < WORDS; i++)
+		last[i] = bed_random();
+	for (unsigned int w = 0; w < WORDS && !wrong; w += LONGEST)
+		wrong = bed_commit_again(&bed, &last[w], 8 * w, 8 * LONGEST);
+	if (wrong)
+		return wrong;
+	if (!bed_drain(&bed, SETTLE))
+		return "the target has died";
+	return memcmp(bed.mem, last, sizeof(last))
+		       ? "committed bytes were overwritten later"
+		       : bed.wrong;
+}
+
+static const char *row_run(size_t i)
+{
+	const size_t row = chosen[i];
+	const struct bed_opts o = {
+		.len = POOL,
+		.memory = memory_of(row),
+		.auto_progress = auto_of(row),
+		.timeout = TIMEOUT,
+	};
+	static uint64_t zero[WORDS];
+	const char *wrong;
+
+	bed_open(&bed, &o);
+	bed_seed(row_seed(row));
+	wrong = bed_commit_again(&bed, zero, 0, sizeof(zero));
+	if (wrong)
+		return bed_says("at first: %s", wrong);
+	for (unsigned int w = 0; w < WORDS; w++)
+		words[w].sure = true;
+	for (int step = 0; step < STEPS && !wrong; step++) {
+		wrong = happen(mixtures[mixture_of(row)].events);
+		operate();
+		if (!below(4))
+			bed_pause(&bed, 1e-3 * below(4));
+		else
+			bed_poll(&bed);
+		if (!wrong)
+			wrong = reap();
+		if (!wrong && step % 16 == 0)
+			wrong = judge_all();
+		if (wrong)
+			wrong = bed_says("step %d: %s", step, wrong);
+	}
+	if (!wrong)
+		wrong = finish();
+	bed_continue(&bed);
+	return wrong;
+}
+
+int main(int argc, char **argv)
+{
+	const char *only = NULL;
+	char name[200];
+
+	bed_args(argc, argv, &seed, &only);
+	for (size_t i = 0; i < (bed_long() ? ALL_ROWS : CI_ROWS); i++) {
+		chosen[nchosen] = i;
+		row_name(nchosen, name, sizeof(name));
+		nchosen += !only || strstr(name, only);
+	}
+	bed_run(nchosen, AT_ONCE, row_name, row_run);
+	return tap_done();
+}
