@@ -25,3 +25,16 @@ check_PROGRAMS += fabtests/benchmarks/connected
 fabtests_benchmarks_connected_SOURCES = fabtests/benchmarks/connected.c $(pair_sources)
 fabtests_benchmarks_connected_CPPFLAGS = $(pair_cppflags)
 fabtests_benchmarks_connected_LDADD = $(FABRIC_LIBS)
+
+# Measures bare libfabric, for docs/measurements.md. Compiled, not run, by check.
+check_PROGRAMS += fabtests/benchmarks/road
+fabtests_benchmarks_road_SOURCES = \
+	fabtests/benchmarks/road.c fabtests/benchmarks/road.h \
+	fabtests/benchmarks/road_durable.c \
+	fabtests/benchmarks/road_facts.c \
+	fabtests/benchmarks/road_cm.c \
+	fabtests/benchmarks/road_many.c \
+	fabtests/benchmarks/road_node.c \
+	fabtests/benchmarks/road_setup.c
+fabtests_benchmarks_road_LDADD = util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) \
+	-lpthread

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Two processes, one FI_EP_MSG domain of a bare base each, for road.c. */
+#ifndef RP_ROAD_H
+#define RP_ROAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#define ROAD_HEADER  72u   /* bytes of a request before its payload */
+#define ROAD_REPLY   64u   /* bytes of a reply */
+#define ROAD_INLINE  4096u /* largest payload inside a request */
+#define ROAD_SLOT    (ROAD_HEADER + ROAD_INLINE) /* 4168 */
+#define ROAD_CM_DATA 1024u
+
+/* Shared by the processes of one experiment; zero at its start. */
+struct road_world {
+	const char *prov;
+	_Atomic int step; /* road_step() */
+	_Atomic int driven, over;
+	_Atomic int ready;
+	uint8_t addr[128]; /* of the listener */
+	size_t addr_len;
+	uint64_t key[8], base;
+	uint8_t rdm_name[2][128]; /* initiator, target */
+	size_t rdm_len[2];
+	uint64_t rdm_base;
+	uint16_t raw_port;
+	_Atomic uint64_t count;
+	double value[64];
+	char *mem; /* shared, so that the initiator can verify */
+	size_t len;
+};
+
+struct road_node {
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_eq *eq;
+	struct fid_cq *cq; /* of every endpoint that has none of its own */
+	struct fid_pep *pep;
+	struct fid_ep *srx;
+};
+
+/* One event of the EQ, or nothing. */
+struct road_event {
+	int kind;   /* FI_CONNREQ, FI_CONNECTED, FI_SHUTDOWN; 0: none */
+	int err;    /* of an error entry, else 0 */
+	double ms;  /* waited */
+	size_t len; /* CM data */
+	uint8_t data[ROAD_CM_DATA];
+	struct fi_info *info; /* FI_CONNREQ: fi_freeinfo() */
+	fid_t fid;
+};
+
+/* End the process, naming the call. */
+ssize_t road_must(ssize_t ret, const char *what, const char *file, int line);
+#define MUST(call) road_must((call), #call, __FILE__, __LINE__)
+
+double road_now(void); /* us */
+double road_median(double *v, int n);
+double road_percentile(double *v, int n, int percent);
+
+/* Open fabric, domain, EQ, CQ and with srx a shared receive context. */
+void road_open(struct road_node *n, const char *prov, bool srx);
+void road_listen(struct road_node *n, struct road_world *w);
+struct fid_cq *road_cq_open(struct road_node *n);
+/* cq NULL: that of the node. */
+struct fid_ep *road_ep_open(struct road_node *n, struct fi_info *info,
+			    struct fid_cq *cq);
+/* Connect and accept, polling EQ and the node's CQ. */
+struct fid_ep *road_connect(struct road_node *n, struct fid_cq *cq,
+			    struct road_world *w);
+struct fid_ep *road_accept(struct road_node *n, struct fid_cq *cq);
+/* Wait up to ms; with_cq: poll the node's CQ too, as progress needs it. */
+struct road_event road_event(struct road_node *n, bool with_cq, double ms);
+const char *road_event_text(const struct road_event *e);
+struct fid_mr *road_reg(struct road_node *n, void *buf, size_t len,
+			uint64_t access, uint64_t key);
+/* The address that a peer names for buf + off. */
+uint64_t road_addr(struct road_node *n, const void *buf);
+
+/* Go on to step n, or wait until another process has. */
+void road_step(struct road_world *w, int n);
+void road_await(struct road_world *w, int n);
+/* The same, polling the CQ: bases with manual progress need it to send. */
+void road_await_polling(struct road_world *w, int n, struct road_node *node);
+
+/* Run target and n initiators, each in a process; returns 0 or 1. */
+typedef void (*road_role)(struct road_world *w, int number);
+int road_run(const char *prov, size_t len, road_role target,
+	     road_role initiator, int n);
+/* The same, leaving the shared page to the caller (NULL on failure). */
+struct road_world *road_run_page(const char *prov, size_t len, road_role target,
+				 road_role initiator, int n);
+void road_world_free(struct road_world *w);
+
+/* Experiments; each returns 0 or 1. */
+int road_memory(const char *prov, int argc, char **argv);
+int road_connecting(const char *prov, int argc, char **argv);
+int road_durable(const char *prov, int argc, char **argv);
+int road_scattered(const char *prov, int argc, char **argv);
+int road_many(const char *prov, int argc, char **argv);
+int road_receives(const char *prov, int argc, char **argv);
+int road_cm(const char *prov, int argc, char **argv);
+int road_closing(const char *prov, int argc, char **argv);
+int road_mr(const char *prov, int argc, char **argv);
+
+#endif

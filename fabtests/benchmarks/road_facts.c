@@ -1,0 +1,838 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Examines connected endpoints of a bare base: messages without a receive,
+ * fi_close() with operations in flight, regions closed under connections.
+ */
+#include "config.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <netinet/in.h>
+
+#include "fabtests/benchmarks/road.h"
+
+#define LEN   (16u << 20)
+#define RIGHT (FI_REMOTE_READ | FI_REMOTE_WRITE)
+
+/* Completions and errors of one CQ. */
+struct tally {
+	int done, failed, n;
+	struct {
+		int context; /* 0: NULL */
+		int err;     /* 0: success */
+	} entry[256];
+};
+
+static void *context(int i)
+{
+	return (void *)(uintptr_t)i;
+}
+
+static bool tally_read(struct road_node *n, struct tally *t)
+{
+	struct fi_cq_err_entry bad = {0};
+	struct fi_cq_data_entry done;
+	ssize_t ret = fi_cq_read(n->cq, &done, 1);
+
+	if (ret == -FI_EAGAIN)
+		return false;
+	if (ret == -FI_EAVAIL) {
+		MUST(fi_cq_readerr(n->cq, &bad, 0));
+		done.op_context = bad.op_context;
+		t->failed++;
+	} else {
+		MUST(ret);
+		t->done++;
+	}
+	if (t->n < 256) {
+		t->entry[t->n].context = (int)(intptr_t)done.op_context;
+		t->entry[t->n++].err = bad.err;
+	}
+	return true;
+}
+
+/* Poll for ms, or until there are n entries. */
+static void tally_poll(struct road_node *n, struct tally *t, int entries,
+		       double ms)
+{
+	const double begun = road_now();
+
+	while (t->n < entries && road_now() - begun < ms * 1e3)
+		tally_read(n, t);
+}
+
+static void tally_print(const char *what, const struct tally *t)
+{
+	printf("  %s: %d completions, %d errors", what, t->done, t->failed);
+	for (int i = 0; i < t->n && i < 24; i++) {
+		if (t->entry[i].context)
+			printf("%s %d", i ? "," : ";", t->entry[i].context);
+		else
+			printf("%s NULL", i ? "," : ";");
+		if (t->entry[i].err)
+			printf(" %s", fi_strerror(t->entry[i].err));
+	}
+	printf("\n");
+	fflush(stdout);
+}
+
+static ssize_t message_send(struct fid_ep *ep, const void *buf, size_t len,
+			    int number, uint64_t flags)
+{
+	const struct iovec iov = {(void *)buf, len};
+	const struct fi_msg m = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.context = context(number),
+	};
+
+	return fi_sendmsg(ep, &m, flags);
+}
+
+static ssize_t write_post(struct fid_ep *ep, const void *buf, size_t len,
+			  uint64_t addr, uint64_t key, int number,
+			  uint64_t flags)
+{
+	const struct iovec iov = {(void *)buf, len};
+	const struct fi_rma_iov to = {addr, len, key};
+	const struct fi_msg_rma m = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.context = context(number),
+	};
+
+	return fi_writemsg(ep, &m, flags);
+}
+
+static void target_open(struct road_node *n, struct road_world *w)
+{
+	road_open(n, w->prov, false);
+	road_listen(n, w);
+	if (w->mem)
+		w->key[0] = fi_mr_key(road_reg(n, w->mem, w->len, RIGHT, 7));
+	w->base = road_addr(n, w->mem);
+	road_step(w, 1);
+}
+
+/* ---- messages that arrive when no receive is posted ---- */
+
+#define MESSAGES 64
+
+static size_t message_size(int i)
+{
+	return i == MESSAGES - 1 ? ROAD_SLOT : (size_t)i * 66 + 1;
+}
+
+static void waiting_target(struct road_world *w, int number)
+{
+	static char buf[MESSAGES][ROAD_SLOT];
+	struct fi_cq_data_entry done;
+	struct road_event e;
+	struct road_node n;
+	struct fid_ep *ep;
+	int got = 0, wrong = 0, posted = 2;
+	double begun;
+
+	target_open(&n, w);
+	ep = road_accept(&n, NULL);
+	for (int i = 0; i < posted; i++)
+		MUST(fi_recv(ep, buf[i], ROAD_SLOT, NULL, 0, buf[i]));
+	road_step(w, 2);
+	road_await(w, 3);
+	/* The third message waits for a receive from here on. */
+	for (begun = road_now(); got < MESSAGES && road_now() - begun < 10e6;) {
+		ssize_t ret = fi_cq_read(n.cq, &done, 1);
+
+		if (ret == 1) {
+			wrong += done.len != message_size(got);
+			for (size_t i = 0; i < done.len; i++)
+				wrong += buf[got][i] != (char)(got + 1);
+			got++;
+		} else if (ret != -FI_EAGAIN) {
+			MUST(ret);
+		}
+		if (posted < MESSAGES &&
+		    road_now() - begun > 200e3 + 2e3 * posted) {
+			MUST(fi_recv(ep, buf[posted], ROAD_SLOT, NULL, 0,
+				     buf[posted]));
+			posted++;
+		}
+		if (road_now() - begun < 200e3)
+			w->value[1] = got;
+	}
+	printf("  2 receives posted for %d messages of 1 to %u B: %.0f arrive "
+	       "in 200 ms, with a further receive every 2 ms %d in order, %d "
+	       "bytes wrong\n",
+	       MESSAGES, ROAD_SLOT, w->value[1], got, wrong);
+	e = road_event(&n, true, 100);
+	printf("  and then: %s\n", road_event_text(&e));
+	fflush(stdout);
+
+	/* Writes behind a message that waits. */
+	memset(w->mem, 0, 8192);
+	road_step(w, 4);
+	road_await(w, 5);
+	for (begun = road_now(); road_now() - begun < 200e3;)
+		fi_cq_read(n.cq, NULL, 0);
+	printf("  writes behind a waiting message, in 200 ms: %s\n",
+	       w->mem[0] || w->mem[4096] ? "placed" : "not placed");
+	MUST(fi_recv(ep, buf[0], ROAD_SLOT, NULL, 0, NULL));
+	for (begun = road_now(); road_now() - begun < 200e3;)
+		fi_cq_read(n.cq, &done, 1);
+	printf("  and when it has been received: %s\n",
+	       w->mem[0] && w->mem[4096] ? "placed" : "not placed");
+	fflush(stdout);
+	road_step(w, 6);
+
+	/* A message to the initiator, which has no receive posted. */
+	road_await(w, 7);
+	MUST(fi_inject(ep, buf[0], ROAD_REPLY, 0));
+	road_step(w, 8);
+	while (atomic_load(&w->step) < 9)
+		fi_cq_read(n.cq, NULL, 0);
+	/* A message longer than its receive. */
+	MUST(fi_recv(ep, buf[0], 64, NULL, 0, context(1)));
+	road_step(w, 10);
+	{
+		struct tally t = {0};
+
+		e = road_event(&n, false, 0);
+		tally_poll(&n, &t, 1, 1000);
+		tally_print("message of 100 B for a receive of 64 B, target",
+			    &t);
+		e = road_event(&n, true, 500);
+		printf("    and its EQ: %s\n", road_event_text(&e));
+		fflush(stdout);
+	}
+	road_await(w, 11);
+}
+
+static void waiting_initiator(struct road_world *w, int number)
+{
+	static char buf[MESSAGES][ROAD_SLOT], reply[ROAD_REPLY];
+	struct tally t = {0};
+	struct road_event e;
+	struct road_node n;
+	struct fid_ep *ep;
+
+	road_await(w, 1);
+	road_open(&n, w->prov, false);
+	ep = road_connect(&n, NULL, w);
+	road_await(w, 2);
+	for (int i = 0; i < MESSAGES; i++) {
+		memset(buf[i], i + 1, ROAD_SLOT);
+		MUST(message_send(ep, buf[i], message_size(i), i + 1,
+				  FI_COMPLETION));
+	}
+	tally_poll(&n, &t, MESSAGES, 100);
+	printf("  the sender has %d completions of %d, %d errors, before it is "
+	       "received\n",
+	       t.done, MESSAGES, t.failed);
+	fflush(stdout);
+	road_step(w, 3);
+	while (atomic_load(&w->step) < 4)
+		tally_read(&n, &t);
+
+	MUST(message_send(ep, buf[0], 64, 1, 0));
+	MUST(write_post(ep, buf[1], 64, w->base, w->key[0], 2, 0));
+	MUST(write_post(ep, buf[1], 64, w->base + 4096, w->key[0], 3,
+			FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	road_step(w, 5);
+	while (atomic_load(&w->step) < 6)
+		tally_read(&n, &t);
+	road_step(w, 7);
+	road_await(w, 8);
+
+	/* An unreceived message may hold back acknowledgements. */
+	memset(&t, 0, sizeof(t));
+	usleep(50000);
+	MUST(write_post(ep, buf[1], 64, w->base, w->key[0], 1,
+			FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	tally_poll(&n, &t, 1, 200);
+	printf("  FI_DELIVERY_COMPLETE behind a message that the initiator has "
+	       "no receive for, in 200 ms: %d completions\n",
+	       t.n);
+	MUST(fi_recv(ep, reply, sizeof(reply), NULL, 0, context(2)));
+	tally_poll(&n, &t, 2, 200);
+	tally_print("and with a receive", &t);
+	road_step(w, 9);
+	road_await(w, 10);
+	MUST(message_send(ep, buf[0], 100, 1, 0));
+	e = road_event(&n, true, 1000);
+	printf("  message of 100 B for a receive of 64 B, initiator: %s\n",
+	       road_event_text(&e));
+	fflush(stdout);
+	road_step(w, 11);
+}
+
+#define FLOOD 20000
+
+static void flood_target(struct road_world *w, int number)
+{
+	struct road_node n;
+
+	target_open(&n, w);
+	road_accept(&n, NULL);
+	road_await(w, 2);
+}
+
+static void flood_initiator(struct road_world *w, int number)
+{
+	static char buf[ROAD_SLOT];
+	struct road_node n;
+	struct tally t = {0};
+	struct fid_ep *ep;
+	ssize_t ret = 0;
+	int i;
+
+	road_await(w, 1);
+	road_open(&n, w->prov, false);
+	ep = road_connect(&n, NULL, w);
+	for (i = 0; i < FLOOD && !ret; i++)
+		ret = message_send(ep, buf, sizeof(buf), 1, FI_COMPLETION);
+	tally_poll(&n, &t, FLOOD, 300);
+	printf("  target that does nothing: %d messages of %u B posted, then "
+	       "%s; %d complete\n",
+	       ret ? i - 1 : i, ROAD_SLOT,
+	       ret ? fi_strerror((int)-ret) : "as many as were tried", t.done);
+	road_step(w, 2);
+}
+
+int road_receives(const char *prov, int argc, char **argv)
+{
+	printf("%s, messages without a receive:\n", prov);
+	return road_run(prov, 1u << 20, waiting_target, waiting_initiator, 1) |
+	       road_run(prov, 0, flood_target, flood_initiator, 1);
+}
+
+/* ---- fi_close(ep) with operations in flight ---- */
+
+#define WRITES 8
+#define WRITE  (1u << 20)
+#define OLD    0x11
+#define NEW    0x22
+
+static enum ending {
+	INITIATOR_CLOSES,
+	TARGET_CLOSES,
+	TARGET_DIES
+} ending;
+static const char *const endings[] = {"initiator fi_close(ep)",
+				      "target fi_close(ep)", "target killed"};
+
+static size_t count_bytes(const char *mem, size_t len, char value)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += mem[i] == value;
+	return n;
+}
+
+static void closing_target(struct road_world *w, int number)
+{
+	struct tally t = {0};
+	struct road_event e;
+	struct road_node n;
+	struct fid_ep *ep;
+	double begun;
+	size_t before;
+
+	target_open(&n, w);
+	ep = road_accept(&n, NULL);
+	road_step(w, 2);
+	road_await(w, 3); /* the initiator has posted */
+	if (ending == TARGET_DIES) {
+		w->value[0] = road_now();
+		road_step(w, 4);
+		kill(getpid(), SIGKILL);
+	}
+	if (ending == TARGET_CLOSES) {
+		before = count_bytes(w->mem, w->len, OLD);
+		w->value[0] = road_now();
+		fi_close(&ep->fid);
+		road_step(w, 4);
+	} else {
+		road_step(w, 4);
+		road_await(w, 5); /* it has closed, and changed its buffers */
+		before = count_bytes(w->mem, w->len, OLD);
+	}
+	e = road_event(&n, true, 500);
+	for (begun = road_now(); road_now() - begun < 300e3;)
+		tally_read(&n, &t);
+	printf("  target: bytes placed before %zu, afterwards %zu more, of the "
+	       "buffer's later content %zu; %s\n",
+	       before, count_bytes(w->mem, w->len, OLD) - before,
+	       count_bytes(w->mem, w->len, NEW), road_event_text(&e));
+	tally_print("target", &t);
+	road_step(w, 6);
+}
+
+static void closing_initiator(struct road_world *w, int number)
+{
+	static char small[65536], received[3][64];
+	static char *buf, *read_into;
+	struct tally before = {0}, at = {0}, later = {0}, closed = {0};
+	struct road_event e;
+	struct road_node n;
+	struct fid_ep *ep;
+	double begun, ms;
+
+	road_await(w, 1);
+	buf = mmap(NULL, WRITE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	read_into = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (buf == MAP_FAILED || read_into == MAP_FAILED)
+		MUST(-FI_ENOMEM);
+	memset(buf, OLD, WRITE);
+	memset(small, OLD, sizeof(small));
+	road_open(&n, w->prov, false);
+	ep = road_connect(&n, NULL, w);
+	road_await(w, 2);
+	for (int i = 0; i < 3; i++)
+		MUST(fi_recv(ep, received[i], 64, NULL, 0, context(101 + i)));
+	for (int i = 0; i < WRITES; i++)
+		MUST(write_post(ep, buf, WRITE, w->base + (uint64_t)i * WRITE,
+				w->key[0], 1 + i,
+				FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	MUST(write_post(ep, small, sizeof(small), w->base + 8 * WRITE,
+			w->key[0], 11, 0)); /* unsignaled */
+	MUST(fi_inject_write(ep, small, 64, 0, w->base + 9 * WRITE, w->key[0]));
+	MUST(fi_read(ep, read_into, 4096, NULL, 0, w->base, w->key[0],
+		     context(21)));
+	MUST(message_send(ep, small, 64, 31, FI_COMPLETION));
+	MUST(message_send(ep, small, 64, 32, 0)); /* unsignaled */
+	MUST(fi_inject(ep, small, 64, 0));
+	tally_poll(&n, &before, 256, 100);
+	tally_print("initiator, before", &before);
+	road_step(w, 3);
+	road_await(w, 4);
+	if (ending != INITIATOR_CLOSES) {
+		e = road_event(&n, false, 0);
+		while (!e.kind && road_now() - w->value[0] < 3e6) {
+			tally_read(&n, &at);
+			e = road_event(&n, false, 0);
+		}
+		e.ms = (road_now() - w->value[0]) / 1e3;
+		printf("  initiator, EQ: %s\n", road_event_text(&e));
+		tally_poll(&n, &at, 256, 100);
+		tally_print("initiator, CQ", &at);
+	}
+	begun = road_now();
+	MUST(fi_close(&ep->fid));
+	ms = (road_now() - begun) / 1e3;
+	while (tally_read(&n, &closed))
+		;
+	memset(buf, NEW, WRITE);
+	memset(small, NEW, sizeof(small));
+	MUST(mprotect(buf, WRITE, PROT_NONE));
+	MUST(mprotect(read_into, 4096, PROT_NONE));
+	printf("  fi_close(ep) took %.3f ms\n", ms);
+	tally_print("initiator, in the CQ when fi_close(ep) returns", &closed);
+	road_step(w, 5);
+	tally_poll(&n, &later, 256, 300);
+	tally_print("and with the buffers under mprotect(PROT_NONE)", &later);
+	if (ending != TARGET_DIES)
+		road_await(w, 6);
+}
+
+static bool cut_all; /* else the newest: data, where a base has two */
+
+/*
+ * Break TCP connections of this process beneath the base, as a reset does:
+ * what the kernel has not sent is gone.
+ */
+static int sockets_cut(void)
+{
+	const struct sockaddr none = {.sa_family = AF_UNSPEC};
+	DIR *d = opendir("/proc/self/fd");
+	int fds[64], n = 0, newest = 0;
+	struct dirent *entry;
+
+	while (d && (entry = readdir(d)) && n < 64) {
+		struct sockaddr_in sa;
+		socklen_t len = sizeof(sa);
+
+		fds[n] = atoi(entry->d_name);
+		if (getpeername(fds[n], (struct sockaddr *)&sa, &len) ||
+		    sa.sin_family != AF_INET)
+			continue;
+		newest = fds[n] > newest ? fds[n] : newest;
+		n++;
+	}
+	if (d)
+		closedir(d);
+	for (int i = 0; i < n; i++)
+		if (cut_all || fds[i] == newest)
+			MUST(connect(fds[i], &none, sizeof(none)));
+	return cut_all ? n : 1;
+}
+
+static void cut_target(struct road_world *w, int number)
+{
+	struct tally t = {0};
+	struct road_event e;
+	struct road_node n;
+	struct fid_ep *ep;
+	char buf[64];
+
+	target_open(&n, w);
+	ep = road_accept(&n, NULL);
+	MUST(fi_recv(ep, buf, sizeof(buf), NULL, 0, context(101)));
+	road_step(w, 2);
+	while (w->mem[0] != OLD)
+		fi_cq_read(n.cq, NULL, 0); /* the first write */
+	road_step(w, 3);
+	road_await(w, 4); /* cut, and a message sent */
+	tally_poll(&n, &t, 1, 2000);
+	tally_print("target", &t);
+	printf("  target has %zu of %u bytes\n",
+	       count_bytes(w->mem + 4096, w->len - 4096, OLD), WRITES * WRITE);
+	e = road_event(&n, true, 500);
+	printf("  target: %s\n", road_event_text(&e));
+	fflush(stdout);
+	road_await_polling(w, 5, &n);
+}
+
+static void cut_initiator(struct road_world *w, int number)
+{
+	struct tally first = {0}, t = {0};
+	char *buf = malloc(WRITE);
+	struct road_event e;
+	struct road_node n;
+	struct fid_ep *ep;
+	ssize_t ret;
+	int cut;
+
+	if (!buf)
+		MUST(-FI_ENOMEM);
+	memset(buf, OLD, WRITE);
+	road_await(w, 1);
+	road_open(&n, w->prov, false);
+	ep = road_connect(&n, NULL, w);
+	road_await(w, 2);
+	MUST(write_post(ep, buf, 64, w->base, w->key[0], 9,
+			FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	tally_poll(&n, &first, 1, 1000);
+	road_await(w, 3);
+	for (int i = 0; i < WRITES; i++)
+		MUST(write_post(ep, buf, WRITE,
+				w->base + 4096 + (uint64_t)i * WRITE, w->key[0],
+				1 + i, FI_COMPLETION));
+	tally_poll(&n, &t, WRITES, 200);
+	tally_print("initiator, before the cut", &t);
+	cut = sockets_cut();
+	e = road_event(&n, true, 500);
+	printf("  initiator, %d TCP connections cut beneath the base: %s\n",
+	       cut, road_event_text(&e));
+	ret = message_send(ep, buf, 64, 31, FI_COMPLETION);
+	printf("  a send afterwards returns %s\n",
+	       ret ? fi_strerror((int)-ret) : "0");
+	road_step(w, 4);
+	tally_poll(&n, &t, WRITES + 1, 2500);
+	tally_print("initiator", &t);
+	road_step(w, 5);
+}
+
+int road_closing(const char *prov, int argc, char **argv)
+{
+	int ret = 0;
+
+	for (ending = INITIATOR_CLOSES; ending <= TARGET_DIES; ending++) {
+		printf("%s, %s; in flight 8 writes of 1 MiB (contexts 1 to 8), "
+		       "an unsignaled write (11), an injected one, a read "
+		       "(21), "
+		       "a send (31), an unsignaled one (32), an injected one, "
+		       "3 receives (101 to 103):\n",
+		       prov, endings[ending]);
+		ret |= road_run(prov, LEN, closing_target, closing_initiator,
+				1);
+	}
+	for (int i = 0; i < 2; i++) {
+		cut_all = i;
+		printf("%s, %s cut, with 8 writes of 1 MiB in flight (1 to 8), "
+		       "then a message (31):\n",
+		       prov,
+		       i ? "every TCP connection" : "newest TCP connection");
+		ret |= road_run(prov, LEN, cut_target, cut_initiator, 1);
+	}
+	return ret;
+}
+
+/* ---- regions that come and go under connections ---- */
+
+enum {
+	KEY_WHOLE = 1001, /* registered when the connection is there */
+	KEY_CLOSED,
+	KEY_READ,
+	KEY_NONE,
+};
+
+static const struct wrong {
+	const char *name;
+	int key;
+	uint64_t off;
+	bool delivery;
+} wrongs[] = {
+	{"valid key, registered after the connection", KEY_WHOLE, 0, true},
+	{"closed key", KEY_CLOSED, 0, false},
+	{"closed key, FI_DELIVERY_COMPLETE", KEY_CLOSED, 0, true},
+	{"out of bounds", KEY_WHOLE, 4096, false},
+	{"out of bounds, FI_DELIVERY_COMPLETE", KEY_WHOLE, 4096, true},
+	{"region for reads only", KEY_READ, 0, false},
+	{"region for reads only, FI_DELIVERY_COMPLETE", KEY_READ, 0, true},
+	{"key never given", KEY_NONE, 0, false},
+	{"key never given, FI_DELIVERY_COMPLETE", KEY_NONE, 0, true},
+};
+#define WRONGS ((int)(sizeof(wrongs) / sizeof(wrongs[0])))
+
+static const struct wrong *wrong; /* set before the processes are forked */
+
+static void mr_target(struct road_world *w, int number)
+{
+	struct fid_mr *whole, *read, *mr;
+	struct tally t = {0};
+	struct road_event e;
+	struct road_node n;
+
+	road_open(&n, w->prov, false);
+	road_listen(&n, w);
+	w->base = road_addr(&n, w->mem);
+	road_step(w, 1);
+	road_accept(&n, NULL);
+	whole = road_reg(&n, w->mem, 4096, RIGHT, KEY_WHOLE);
+	read = road_reg(&n, w->mem, 4096, FI_REMOTE_READ, KEY_READ);
+	mr = road_reg(&n, w->mem, 4096, RIGHT, KEY_CLOSED);
+	w->key[0] = fi_mr_key(whole);
+	w->key[1] = fi_mr_key(mr);
+	w->key[2] = fi_mr_key(read);
+	w->key[3] = KEY_NONE;
+	MUST(fi_close(&mr->fid));
+	road_step(w, 2);
+	do {
+		e = road_event(&n, false, 0);
+		tally_read(&n, &t);
+	} while (!e.kind && atomic_load(&w->step) < 3);
+	e.ms = (road_now() - w->value[0]) / 1e3;
+	road_await_polling(w, 3, &n);
+	printf("    target: %s, %d CQ entries\n", road_event_text(&e), t.n);
+}
+
+static void mr_initiator(struct road_world *w, int number)
+{
+	static char buf[64];
+	struct tally t = {0};
+	struct road_event e;
+	struct road_node n;
+	struct fid_ep *ep;
+	double begun;
+
+	road_await(w, 1);
+	road_open(&n, w->prov, false);
+	ep = road_connect(&n, NULL, w);
+	road_await(w, 2);
+	begun = w->value[0] = road_now();
+	MUST(write_post(ep, buf, 64, w->base + wrong->off,
+			w->key[wrong->key - KEY_WHOLE], 1,
+			FI_COMPLETION |
+				(wrong->delivery ? FI_DELIVERY_COMPLETE : 0)));
+	MUST(write_post(ep, buf, 64, w->base, w->key[0], 2,
+			FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	do {
+		e = road_event(&n, false, 0);
+		tally_read(&n, &t);
+	} while (!e.kind && road_now() - begun < 500e3);
+	e.ms = (road_now() - begun) / 1e3;
+	tally_poll(&n, &t, 3, 100);
+	printf("  %s (1), a valid write behind it (2):\n", wrong->name);
+	tally_print("  initiator", &t);
+	printf("    its EQ: %s\n", road_event_text(&e));
+	fflush(stdout);
+	road_step(w, 3);
+}
+
+/* fi_close(mr) in the middle of a write into the region. */
+static void partial_target(struct road_world *w, int number)
+{
+	struct road_node n;
+	struct fid_mr *mr;
+	size_t before;
+	double begun;
+
+	road_open(&n, w->prov, false);
+	road_listen(&n, w);
+	w->base = road_addr(&n, w->mem);
+	mr = road_reg(&n, w->mem, w->len, RIGHT, 7);
+	w->key[0] = fi_mr_key(mr);
+	road_step(w, 1);
+	road_accept(&n, NULL);
+	road_step(w, 2);
+	road_await(w, 3);
+	while (w->mem[0] != OLD)
+		fi_cq_read(n.cq, NULL, 0);
+	MUST(fi_close(&mr->fid));
+	before = count_bytes(w->mem, w->len, OLD);
+	for (begun = road_now(); road_now() - begun < 500e3;)
+		fi_cq_read(n.cq, NULL, 0);
+	printf("  fi_close(mr) when %zu of %zu bytes of a write were placed: "
+	       "%zu more afterwards\n",
+	       before, w->len, count_bytes(w->mem, w->len, OLD) - before);
+	fflush(stdout);
+	road_step(w, 4);
+}
+
+static void partial_initiator(struct road_world *w, int number)
+{
+	struct tally t = {0};
+	struct road_node n;
+	struct fid_ep *ep;
+	char *buf = malloc(w->len);
+
+	if (!buf)
+		MUST(-FI_ENOMEM);
+	memset(buf, OLD, w->len);
+	road_await(w, 1);
+	road_open(&n, w->prov, false);
+	ep = road_connect(&n, NULL, w);
+	road_await(w, 2);
+	MUST(write_post(ep, buf, w->len, w->base, w->key[0], 1,
+			FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	road_step(w, 3);
+	while (atomic_load(&w->step) < 4)
+		tally_read(&n, &t);
+	tally_print("its initiator", &t);
+}
+
+/* A key of one connection, used on another. */
+static void second_target(struct road_world *w, int number)
+{
+	struct road_node n;
+
+	target_open(&n, w);
+	road_accept(&n, NULL);
+	road_accept(&n, NULL);
+	while (atomic_load(&w->step) < 2)
+		fi_cq_read(n.cq, NULL, 0);
+}
+
+static void second_initiator(struct road_world *w, int number)
+{
+	static char buf[64];
+	struct tally t = {0};
+	struct fid_ep *ep[2];
+	struct road_node n;
+
+	road_await(w, 1);
+	road_open(&n, w->prov, false);
+	for (int i = 0; i < 2; i++)
+		ep[i] = road_connect(&n, NULL, w);
+	for (int i = 0; i < 2; i++)
+		MUST(write_post(ep[i], buf, 64, w->base, w->key[0], 1 + i,
+				FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	tally_poll(&n, &t, 2, 1000);
+	tally_print("one key on two connections of the domain", &t);
+	road_step(w, 2);
+}
+
+#define RACE_MS	    3000
+#define RACE_WRITES 64
+
+static struct road_node race_node;
+static char race_mem[4096];
+
+static void *race_thread(void *arg)
+{
+	struct road_world *w = arg;
+	struct fid_mr *mr[64] = {0};
+	uint64_t key = 0x100000, x = 88172645463325252ull;
+
+	while (!atomic_load(&w->over)) {
+		struct fid_mr **m = &mr[key % 64];
+
+		if (*m)
+			MUST(fi_close(&(*m)->fid));
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		*m = road_reg(&race_node, race_mem, sizeof(race_mem), RIGHT,
+			      x | 1ull << 40);
+		key++;
+	}
+	w->value[2] = (double)(key - 0x100000);
+	return NULL;
+}
+
+static void race_target(struct road_world *w, int number)
+{
+	pthread_t thread;
+	struct road_event e = {0};
+	int ends = 0;
+
+	target_open(&race_node, w);
+	road_accept(&race_node, NULL);
+	road_step(w, 2);
+	MUST(-pthread_create(&thread, NULL, race_thread, w));
+	while (!atomic_load(&w->over)) {
+		e = road_event(&race_node, true, 1);
+		if (e.kind == FI_SHUTDOWN && !atomic_load(&w->over))
+			ends++;
+	}
+	pthread_join(thread, NULL);
+	printf("  %.0f regions registered and closed by a second thread, %d "
+	       "connections ended\n",
+	       w->value[2], ends);
+}
+
+static void race_initiator(struct road_world *w, int number)
+{
+	static char buf[64];
+	const double begun = road_now();
+	struct tally t = {0};
+	struct road_node n;
+	struct fid_ep *ep;
+	int done = 0;
+
+	road_await(w, 1);
+	road_open(&n, w->prov, false);
+	ep = road_connect(&n, NULL, w);
+	road_await(w, 2);
+	while (!t.failed && road_now() - begun < RACE_MS * 1e3) {
+		for (int i = 0; i < RACE_WRITES; i++)
+			MUST(write_post(ep, buf, 64, w->base, w->key[0], 1,
+					FI_COMPLETION | FI_DELIVERY_COMPLETE));
+		t.n = 0;
+		tally_poll(&n, &t, RACE_WRITES, 2000);
+		done += t.n;
+		if (t.n < RACE_WRITES)
+			break;
+	}
+	printf("  %d writes with a valid key meanwhile, %d failed%s\n", done,
+	       t.failed, t.n == RACE_WRITES ? "" : ", then no answer");
+	fflush(stdout);
+	atomic_store(&w->over, 1);
+}
+
+int road_mr(const char *prov, int argc, char **argv)
+{
+	int ret = 0;
+
+	printf("%s, regions:\n", prov);
+	for (wrong = wrongs; wrong < wrongs + WRONGS; wrong++)
+		ret |= road_run(prov, 1u << 20, mr_target, mr_initiator, 1);
+	ret |= road_run(prov, LEN, partial_target, partial_initiator, 1);
+	ret |= road_run(prov, 1u << 20, second_target, second_initiator, 1);
+	/* It may end the target: an observation, too. */
+	road_run(prov, 1u << 20, race_target, race_initiator, 1);
+	return ret;
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Counts durable writes of 64 B by many initiators and by many connections. */
+#include "config.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fabtests/benchmarks/road.h"
+#include "util/flush.h"
+#include "util/text.h"
+
+#define BYTES	64u
+#define POSTED	3
+#define MOST	16
+#define ROUNDS	5
+#define SECONDS 1
+
+static const struct shape {
+	const char *name;
+	int processes, connections, outstanding; /* of one process; of one */
+	bool yields; /* sched_yield() after a look that found nothing */
+} shapes[] = {
+	{"1 initiator", 1, 1, 1, false},
+	{"1 initiator, 16 requests outstanding", 1, 1, 16, false},
+	{"1 process, 16 connections", 1, 16, 1, false},
+	{"16 processes, polling", 16, 1, 1, false},
+	{"16 processes, sched_yield() between polls", 16, 1, 1, true},
+};
+#define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
+
+static const struct shape *shape; /* set before the processes are forked */
+
+struct slot {
+	struct fid_ep *ep;
+	char buf[ROAD_HEADER + BYTES];
+};
+
+static void slots_post(struct fid_ep *ep, int n)
+{
+	struct slot *slot = calloc((size_t)n, sizeof(*slot));
+
+	if (!slot)
+		MUST(-FI_ENOMEM);
+	for (int i = 0; i < n; i++) {
+		slot[i].ep = ep;
+		MUST(fi_recv(ep, slot[i].buf, sizeof(slot[i].buf), NULL, 0,
+			     &slot[i]));
+	}
+}
+
+static void inject(struct road_node *n, struct fid_ep *ep, const void *buf,
+		   size_t len)
+{
+	ssize_t ret;
+
+	while ((ret = fi_inject(ep, buf, len, 0)) == -FI_EAGAIN)
+		fi_cq_read(n->cq, NULL, 0);
+	/* At the end the other side may have gone. */
+	if (ret != -FI_ENOTCONN)
+		MUST(ret);
+}
+
+/* Requests of many initiators arrive between the events of the first. */
+static void accept_all(struct road_node *n, int left)
+{
+	struct road_event e;
+	struct fid_ep *ep;
+
+	while (left) {
+		e = road_event(n, true, 20000);
+		if (e.kind == FI_CONNREQ) {
+			ep = road_ep_open(n, e.info, NULL);
+			fi_freeinfo(e.info);
+			slots_post(ep, POSTED);
+			MUST(fi_accept(ep, NULL, 0));
+		} else if (e.kind == FI_CONNECTED) {
+			left--;
+		} else {
+			MUST(-FI_ECONNABORTED);
+		}
+	}
+}
+
+static void many_target(struct road_world *w, int number)
+{
+	const int n = shape->processes * shape->connections;
+	struct fi_cq_data_entry done;
+	struct rp_flush cpu;
+	char err[RP_ERR_LEN];
+	struct road_node node;
+	struct slot *slot;
+	uint64_t off = 0;
+	ssize_t ret;
+
+	MUST(rp_flush_open(&cpu, err));
+	road_open(&node, w->prov, false);
+	road_listen(&node, w);
+	road_step(w, 1);
+	accept_all(&node, n);
+	road_step(w, 2);
+	while (!atomic_load(&w->over)) {
+		ret = fi_cq_read(node.cq, &done, 1);
+		if (ret != 1) {
+			if (shape->yields)
+				sched_yield();
+			continue;
+		}
+		slot = done.op_context;
+		off = (off + 4096) % w->len;
+		memcpy(w->mem + off, slot->buf + ROAD_HEADER, BYTES);
+		cpu.flush(w->mem + off, BYTES);
+		cpu.drain();
+		inject(&node, slot->ep, slot->buf, ROAD_REPLY);
+		MUST(fi_recv(slot->ep, slot->buf, sizeof(slot->buf), NULL, 0,
+			     slot));
+	}
+	while (atomic_load(&w->ready))
+		usleep(1000);
+}
+
+static void request(struct road_node *n, struct fid_ep *ep)
+{
+	static char message[ROAD_HEADER + BYTES];
+	const struct iovec iov = {message, sizeof(message)};
+	const struct fi_msg m = {.msg_iov = &iov, .iov_count = 1};
+	ssize_t ret;
+
+	while ((ret = fi_sendmsg(ep, &m, 0)) == -FI_EAGAIN)
+		fi_cq_read(n->cq, NULL, 0);
+	MUST(ret);
+}
+
+static void many_initiator(struct road_world *w, int number)
+{
+	const int all = shape->processes;
+	struct fid_ep *ep[MOST];
+	struct fi_cq_data_entry done;
+	struct road_node node;
+	uint64_t count = 0;
+	double begun;
+
+	road_open(&node, w->prov, false);
+	road_await(w, 1);
+	for (int i = 0; i < shape->connections; i++) {
+		ep[i] = road_connect(&node, NULL, w);
+		slots_post(ep[i], shape->outstanding);
+	}
+	atomic_fetch_add(&w->ready, 1);
+	road_await(w, 2);
+	while (atomic_load(&w->ready) < all)
+		usleep(50);
+	for (int i = 0; i < shape->connections; i++)
+		for (int k = 0; k < shape->outstanding; k++)
+			request(&node, ep[i]);
+	begun = road_now();
+	while (road_now() - begun < SECONDS * 1e6) {
+		struct slot *slot;
+
+		if (fi_cq_read(node.cq, &done, 1) != 1) {
+			if (shape->yields)
+				sched_yield();
+			continue;
+		}
+		slot = done.op_context;
+		count++;
+		MUST(fi_recv(slot->ep, slot->buf, sizeof(slot->buf), NULL, 0,
+			     slot));
+		request(&node, slot->ep);
+	}
+	atomic_fetch_add(&w->count, count);
+	if (atomic_fetch_add(&w->driven, 1) == all - 1)
+		atomic_store(&w->over, 1);
+	while (!atomic_load(&w->over))
+		usleep(1000);
+	atomic_fetch_sub(&w->ready, 1);
+}
+
+int road_many(const char *prov, int argc, char **argv)
+{
+	double rate[SHAPES][ROUNDS], ratio[ROUNDS];
+	struct road_world *w;
+
+	for (int r = 0; r < ROUNDS; r++)
+		for (int i = 0; i < SHAPES; i++) {
+			shape = &shapes[i];
+			w = road_run_page(prov, 1u << 20, many_target,
+					  many_initiator, shape->processes);
+			if (!w)
+				return 1;
+			rate[i][r] = (double)atomic_load(&w->count) / SECONDS;
+			road_world_free(w);
+		}
+	for (int i = SHAPES - 1; i >= 0; i--) {
+		for (int r = 0; r < ROUNDS; r++)
+			ratio[r] = rate[i][r] / rate[0][r];
+		printf("%s, %-42s %8.0f durable writes/s, %.2f of one\n", prov,
+		       shapes[i].name, road_median(rate[i], ROUNDS),
+		       road_median(ratio, ROUNDS));
+	}
+	return 0;
+}
