@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "functional/pair.h"
@@ -26,14 +25,6 @@ static struct fi_rpmem_ops *ops;
 static char buf[PAIR_POOL];
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
-
-static uint64_t ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static ssize_t post(struct side *s, const struct card *peer, size_t len,
 		    uint64_t at, uint64_t flags)
@@ -63,7 +54,6 @@ static int durable(struct side *s, const struct card *peer, size_t len,
 /* Write until there is a connection that takes it. */
 static bool link_up(struct side *s, const struct card *peer)
 {
-	const uint64_t end = ms() + 8000;
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
 	if (!ops)
@@ -72,7 +62,7 @@ static bool link_up(struct side *s, const struct card *peer)
 	while (ops->query(s->ep, s->peer, peer->pool_key,
 			  FI_RPMEM_CLASS_DEFAULT, &attr) ||
 	       !strstr(attr.why, "go over a connection of our")) {
-		if (ms() > end)
+		if (!pair_patient())
 			return false;
 		durable(s, peer, 8, FREE);
 	}
@@ -251,8 +241,7 @@ static void meet(struct side *s, const struct card *peer)
 
 static void lose(struct side *s, const struct card *peer)
 {
-	const uint64_t end = ms() + 8000;
-	int due = 0, bad;
+	int due = 0, bad, again = 0;
 
 	OK(link_up(s, peer), "there is a connection");
 	fill(4);
@@ -265,11 +254,9 @@ static void lose(struct side *s, const struct card *peer)
 	printf("# %d were lost\n", bad);
 	OK(side_quiet(s), "what is lost ends once");
 	fill(5);
-	for (int i = 0; i < MANY; i++)
-		while (durable(s, peer, SMALL, (uint64_t)i * STEP) &&
-		       ms() < end)
-			;
-	OK(ms() < end, "written again it is durable");
+	while (again < MANY && pair_patient())
+		again += !durable(s, peer, SMALL, (uint64_t)again * STEP);
+	OK(again == MANY, "written again it is durable");
 }
 
 static void write_to(struct side *s, const struct card *peer)

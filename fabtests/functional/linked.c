@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "functional/pair.h"
@@ -26,14 +25,6 @@ static struct fi_rpmem_ops *ops;
 static char buf[PAIR_POOL];
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
-
-static uint64_t ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static ssize_t post(struct side *s, const struct card *peer, uint64_t key,
 		    const void *from, size_t len, uint64_t at, uint64_t flags)
@@ -74,11 +65,10 @@ static bool linked(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
 /* Write until that goes over a connection of our own. */
 static bool link_up(struct side *s, const struct card *peer, uint64_t key)
 {
-	const uint64_t end = ms() + 8000;
 	struct fi_rpmem_attr attr;
 
 	while (!linked(s, key, &attr)) {
-		if (ms() > end) {
+		if (!pair_patient()) {
 			printf("# %s\n", attr.why);
 			return false;
 		}
@@ -243,8 +233,7 @@ static enum fi_rpmem_method expected(void)
 /* The end of a connection under way: nothing is acknowledged that is lost. */
 static void kill_link(struct side *s, const struct card *peer)
 {
-	int bad = 0, good = 0, due = 0, tries = 0;
-	uint64_t end;
+	int bad = 0, good = 0, due = 0, tries = 0, again = 0;
 
 	link_up(s, peer, peer->pool_key);
 	fill(3);
@@ -274,14 +263,14 @@ static void kill_link(struct side *s, const struct card *peer)
 	   "what was under way fails");
 	OK(side_quiet(s), "and ends once");
 	/* What was in doubt is cured by writing it again. */
-	end = ms() + 8000;
-	for (int i = 0; i < MANY; i++)
-		while (durable(s, peer, peer->pool_key, buf + i * SLOT, SLOT,
-			       (uint64_t)i * SLOT) &&
-		       ms() < end)
+	while (again < MANY && pair_patient())
+		if (durable(s, peer, peer->pool_key, buf + again * SLOT, SLOT,
+			    (uint64_t)again * SLOT))
 			tries++;
+		else
+			again++;
 	printf("# %d more tries\n", tries);
-	OK(ms() < end, "written again it is durable");
+	OK(again == MANY, "written again it is durable");
 	OK(link_up(s, peer, peer->pool_key), "over a connection that is new");
 }
 
@@ -290,7 +279,7 @@ static void stranger(struct side *s, const struct card *peer)
 {
 	struct fi_eq_attr attr = {.wait_obj = FI_WAIT_FD};
 	struct fi_info *h = fi_allocinfo(), *info;
-	uint64_t secret = 12345, v = 0, t;
+	uint64_t secret = 12345, v = 0;
 	char room[512];
 	struct fi_eq_err_entry ee = {0};
 	struct sockaddr_in to;
@@ -320,11 +309,10 @@ static void stranger(struct side *s, const struct card *peer)
 	MUST(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_enable(ep));
 	MUST(fi_connect(ep, &to, &secret, sizeof(secret)));
-	t = ms() + 3000;
 	do {
 		n = fi_eq_read(eq, &event, room, sizeof(room), 0);
 		side_poke(s);
-	} while (n == -FI_EAGAIN && ms() < t);
+	} while (n == -FI_EAGAIN && pair_patient());
 	if (n == -FI_EAVAIL)
 		fi_eq_readerr(eq, &ee, 0);
 	OK(n == -FI_EAVAIL || event == FI_SHUTDOWN,
@@ -398,7 +386,6 @@ static void write_keys(struct side *s, const struct card *peer)
 {
 	struct card c;
 	int st, due = 0, good = 0;
-	uint64_t end;
 
 	pair_meet(s);
 	OK(link_up(s, peer, peer->pool_key), "a connection is made");
@@ -420,10 +407,9 @@ static void write_keys(struct side *s, const struct card *peer)
 	pair_meet(s);
 	pair_meet(s);
 	/* The base's own connection may have broken as well. */
-	end = ms() + 8000;
 	do {
 		st = durable(s, &c, c.pool_key, buf, 8, AREA + 64);
-	} while (st && ms() < end);
+	} while (st && pair_patient());
 	printf("# status %d\n", st);
 	OK(!st, "its successor is");
 	OK(link_up(s, &c, c.pool_key), "also over a connection of our own");

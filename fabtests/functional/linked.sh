@@ -16,7 +16,7 @@ assert fence = yes
 END
 chmod 600 "$dir/operator"
 export FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_CLASS=process
-export FI_OFI_RPMEM_INLINE=${FI_OFI_RPMEM_INLINE:-0} FI_OFI_RPMEM_TIMEOUT=2000
+export FI_OFI_RPMEM_INLINE=${FI_OFI_RPMEM_INLINE:-0}
 export RPMEM_POOL=$dir/pool
 run() {
 	local what=$1

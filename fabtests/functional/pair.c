@@ -467,6 +467,21 @@ static unsigned int patience(void)
 	return given ? (unsigned int)atoi(given) : 120;
 }
 
+static time_t begun; /* when the half did */
+
+static time_t seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
+bool pair_patient(void)
+{
+	return seconds() - begun < (time_t)patience() * 3 / 4;
+}
+
 /* One half, in a process that has called libfabric nowhere before. */
 static void play(const char *who, int in, int out, const struct pair_opts *o,
 		 half_fn half)
@@ -478,6 +493,7 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	role = who;
 	in_fd = in;
 	out_fd = out;
+	begun = seconds();
 	alarm(patience()); /* a hang is a failure, not a wait */
 	side_open(&s, o);
 	if (target)
@@ -515,6 +531,8 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	int down[2], up[2];
 	pid_t t, i;
 
+	/* Halves that a busy machine leaves alone are not dead. */
+	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	fflush(stdout);
 	tap();
 	if (pipe(down) || pipe(up))

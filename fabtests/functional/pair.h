@@ -112,6 +112,11 @@ void side_poke(struct side *s);
 /* Next completion: 1, or 0 and *err. Waits the way the side was opened. */
 int side_wait(struct side *s, struct fi_cq_tagged_entry *e,
 	      struct fi_cq_err_entry *err);
+/*
+ * For loops that wait for what must come: false when the half has run for so
+ * long that it hangs, in time to say what it waits for.
+ */
+bool pair_patient(void);
 /* Nothing comes for a while. */
 bool side_quiet(struct side *s);
 
