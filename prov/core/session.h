@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/channel.h"
+#include "core/list.h"
 #include "core/ranges.h"
 #include "core/wire.h"
 
@@ -61,6 +62,26 @@ void rp_session_delete(struct rp_session *s);
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail);
 
+/*
+ * One thing that an operation has posted, or has to: RDMA, a fence, or a REQUEST
+ * whose reply it waits for. Opaque to adapters.
+ */
+struct rp_piece {
+	struct rp_channel_op chan; /* first: its done() finds the piece */
+	STAILQ_ENTRY(rp_piece) link;
+	struct rp_op *op;
+	struct rp_piece *same; /* next with such a token */
+	uint64_t token;	       /* 0: no message */
+	size_t first, n;       /* its ranges */
+	struct iovec iov[2];
+	void *msg; /* allocated */
+	bool used, heap;
+	bool effect;	 /* with what the operation does besides */
+	bool posted;	 /* the channel took it */
+	bool sending;	 /* done() of the channel is due */
+	bool unanswered; /* a reply is due */
+};
+
 struct rp_op;
 /*
  * Called exactly once for each operation that was accepted (post returned 0),
@@ -106,24 +127,30 @@ struct rp_op {
 	/* ATOMIC: operands are copied inside post; results are written before
 	 * done() with status OK. */
 	struct rp_wire_atomic atomic;
-	const struct iovec *result; /* of the fetched values; valid until done() */
+	const struct iovec *result; /* of fetched values; valid until done() */
 	size_t result_count;
 	/* QUERY: filled in before done(). ranges[0].key is the key. */
 	struct rp_wire_info *info;
 
-	/* The session's, from post to done(). Opaque to adapters: session_priv.h */
+	/* The session's, from post to done(). Opaque: session_priv.h */
 	struct {
-		struct rp_op *next, *prev;
+		TAILQ_ENTRY(rp_op) link;
+		LIST_ENTRY(rp_op) of_stores;
+		STAILQ_HEAD(, rp_piece) ready; /* made, not posted yet */
 		struct rp_session *session;
 		uint64_t seq;	/* order of posting in the session */
-		uint64_t token; /* of its REQUEST or QUERY; 0: none */
-		uint64_t posted_at;
-		unsigned int state, due;
+		uint64_t bytes; /* of all ranges */
+		size_t cut;	/* ranges that slices were made for */
+		void *copy;	/* of bytes that are the program's again */
+		struct iovec copied;
+		unsigned int pending;	 /* pieces under way */
+		unsigned int unanswered; /* requests of them */
+		uint8_t state;		 /* enum rp_op_state */
+		bool store;		 /* its bytes travel in a REQUEST */
+		bool internal;
+		bool listed; /* in the session's stores */
 		struct rp_outcome out;
-		struct rp_channel_op write, fence;
-		struct iovec msg_iov[RP_CHANNEL_IOV + 1];
-		void *msg; /* encoded request; owned */
-		void *more; /* slices of a commit */
+		struct rp_piece piece[2]; /* more are allocated */
 	} priv;
 };
 
