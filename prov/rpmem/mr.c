@@ -378,16 +378,6 @@ static void base_refused(const struct rp_mr *mr, int ret)
 		mr->dom->fabric->base_name, mr->region.why, fi_strerror(-ret));
 }
 
-static bool counts_remote_writes(const struct rp_dom *dom)
-{
-	const struct rp_ep *ep;
-
-	LIST_FOREACH (ep, &dom->eps, link)
-		if (ep->cntr[RP_CNTR_REMOTE_WRITE])
-			return true;
-	return false;
-}
-
 /* Let peers reach the region. */
 static int serve(struct rp_mr *mr)
 {
@@ -397,7 +387,7 @@ static int serve(struct rp_mr *mr)
 	int ret;
 
 	pthread_mutex_lock(&dom->lock);
-	if (counts_remote_writes(dom)) {
+	if (dom->nremote) {
 		/* Nothing counts what private connections bring. */
 		RP_WARN(MR, "an endpoint counts what peers write "
 			    "(FI_REMOTE_WRITE): FI_RMA_PMEM is refused\n");

@@ -131,6 +131,7 @@ int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
 /* --- domain.c --- */
 
 struct rp_private; /* private.c */
+struct rp_ep;
 
 struct rp_dom {
 	struct fid_domain fid;
@@ -161,6 +162,8 @@ struct rp_dom {
 	struct rp_agent *agent;	    /* with the first persistent region */
 	struct rp_agent_host host;  /* target.c */
 	unsigned int npmem;
+	unsigned int nremote; /* endpoints that count what peers write: no
+				 persistent region beside them (mr.c) */
 	LIST_HEAD(, rp_mr) pmems;
 	LIST_HEAD(, rp_cq) cqs;
 	LIST_HEAD(, rp_ep) eps;
@@ -252,6 +255,18 @@ uint64_t rp_private_deadline(const struct rp_dom *dom);
 int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
 void rp_target_close(struct rp_dom *dom);
 
+/* --- completions that are ours, until the program reads them: cq.c --- */
+
+struct rp_cqe {
+	STAILQ_ENTRY(rp_cqe) link;
+	struct rp_task *task; /* put when the entry is read; NULL: allocated */
+	struct fi_cq_tagged_entry e;
+	fi_addr_t src;
+	bool failed;		    /* then err is used, not e */
+	struct fi_cq_err_entry err; /* prov_errno is an rp_status */
+	struct rp_outcome out;
+};
+
 /* --- task.c: one operation of the program on a persistent region --- */
 
 struct rp_task {
@@ -263,18 +278,23 @@ struct rp_task {
 	uint8_t kind;	/* enum rp_cntr_kind that counts it */
 	bool want;	/* a completion entry on success, too */
 	struct rp_wire_range ranges[RP_CHANNEL_IOV];
-	/* Sources and sinks that the device must know; rp_task_map(). */
+	/* Sources and sinks that the device must know (rp_task_post()). */
 	struct rp_rc_mr mr;
 	void *bounce; /* by malloc, or of the domain's pool */
 	struct iovec user[RP_CHANNEL_IOV]; /* READ: where bounce goes */
 	size_t nuser;
 	void *extra; /* by malloc: freed with the task */
+	/* Its completion entry: in the task, so that none finds no memory. */
+	struct rp_cqe cqe;
 };
 /* With the lock. op.done, op.required and ep are filled in, all else is 0. */
 struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep);
 void rp_task_put(struct rp_dom *dom, struct rp_task *t);
 void rp_task_pool_fini(struct rp_dom *dom);
-/* op.done of tasks: completion or error entry, counter, and put. */
+/*
+ * op.done of tasks: counter, and put; or its entry is filled in and queued by
+ * rp_cq_push_task(), whose reader puts it.
+ */
 void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
 /*
  * With the lock: post to the session; on failure the task is put. Memory of
@@ -320,14 +340,6 @@ int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
 
 /* --- cq.c, cq_read.c: the base's queue, and beside it our completions --- */
 
-struct rp_cqe {
-	STAILQ_ENTRY(rp_cqe) link;
-	struct fi_cq_tagged_entry e;
-	fi_addr_t src;
-	bool failed;		    /* then err is used, not e */
-	struct fi_cq_err_entry err; /* prov_errno is an rp_status */
-	struct rp_outcome out;
-};
 struct rp_cq {
 	struct fid_cq fid;
 	struct rp_dom *dom;
@@ -336,8 +348,10 @@ struct rp_cq {
 	size_t size; /* of one entry */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* with the domain's lock */
-	STAILQ_HEAD(, rp_cqe) spare;
-	atomic_uint queued; /* of queue: a look without the lock */
+	atomic_uint queued;	     /* of queue: a look without the lock */
+	/* Reads of the base's entries that may still do without progress. */
+	atomic_int quick;
+	unsigned int turns; /* reads in a row that our queue alone filled */
 	bool last_err_ours; /* fi_cq_strerror(): the last error read */
 	struct rp_outcome last_out;
 	int epfd;  /* what FI_GETWAIT gives */
@@ -352,12 +366,20 @@ struct rp_cq {
 };
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
-/* With the lock. An entry that finds no memory makes the queue's next read
- * fail with -FI_ENOMEM: never lost silently. */
-void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
-		fi_addr_t src);
-void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
-		      const struct rp_outcome *out);
+/*
+ * With the lock: queue t->cqe (e, or failed, err and out), in order. t->ep is
+ * not looked at any more. Never fails.
+ */
+void rp_cq_push_task(struct rp_cq *cq, struct rp_task *t);
+/* With the lock: an entry of no task (remote CQ data). 0 or -FI_ENOMEM. */
+int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+	       fi_addr_t src);
+/* Takes the lock. 0, or -FI_EAGAIN: there is something to read. */
+int rp_cq_trywait(struct rp_cq *cq);
+/* 1: something to read; 0: nothing; or -errno. */
+int rp_cq_ready(struct rp_cq *cq);
+/* A queue of a domain that is the base's own is none of ours. */
+bool rp_cq_is_ours(const struct fid *fid);
 
 /* --- cntr.c: the base's counter; our completions are added by fi_cntr_add() */
 
@@ -379,6 +401,9 @@ struct rp_cntr {
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 		 struct fid_cntr **cntr, void *context);
 void rp_cntr_count(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
+bool rp_cntr_is_ours(const struct fid *fid);
+/* Takes the lock. 0, or -FI_EAGAIN: do not sleep. */
+int rp_cntr_trywait(struct rp_cntr *cntr);
 
 /* --- poll.c, fid.c, wait.c: as their names say --- */
 
@@ -425,6 +450,8 @@ struct rp_ep {
 	uint64_t op_flags; /* default transmit flags of the program */
 	bool selective, rx_selective;
 	bool enabled;
+	bool connected; /* a connected endpoint: the program read FI_CONNECTED,
+			   and no end of it since */
 	size_t inject_size;
 	uint64_t unasked;   /* FI_COMMIT_COMPLETE: of each write to a file */
 	uint64_t msg_order; /* what the program was promised */

@@ -143,9 +143,7 @@ static int host_notify(struct rp_agent_host *h, uint64_t data, void *buf,
 	LIST_FOREACH (ep, &dom_of(h)->eps, link)
 		if (ep->enabled && ep->rx_cq)
 			first = ep;
-	if (first)
-		rp_cq_push(first->rx_cq, &e, FI_ADDR_NOTAVAIL);
-	return 0;
+	return first ? rp_cq_push(first->rx_cq, &e, FI_ADDR_NOTAVAIL) : 0;
 }
 
 static uint64_t host_now(struct rp_agent_host *h)

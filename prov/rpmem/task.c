@@ -96,6 +96,8 @@ static void unmap(struct rp_dom *dom, struct rp_task *t)
 {
 	struct rp_bounce_pool *b = dom->tasks.bounce;
 
+	if (!t->mr.handle && !t->bounce)
+		return;
 	if (t->mr.handle)
 		rp_rc_dereg(rp_private_rc(dom), &t->mr);
 	if (in_pool(b, t->bounce))
@@ -202,8 +204,7 @@ static bool needs_map(struct rp_dom *dom, const struct rp_task *t)
 
 void rp_task_put(struct rp_dom *dom, struct rp_task *t)
 {
-	if (t->mr.handle || t->bounce)
-		unmap(dom, t);
+	unmap(dom, t);
 	free(t->extra);
 	t->next = dom->tasks.free;
 	dom->tasks.free = t;
@@ -224,17 +225,27 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;
 }
 
-static void push_error(const struct rp_task *t, const struct rp_outcome *out)
+static void fill_entry(struct rp_task *t, const struct rp_outcome *out)
 {
-	const struct fi_cq_err_entry e = {
-		.op_context = t->context,
-		.flags = t->flags,
-		.err = rp_status_errno(out->status),
-		.prov_errno = (int)out->status,
-		.data = out->range,
-	};
+	struct rp_cqe *q = &t->cqe;
 
-	rp_cq_push_error(t->ep->tx_cq, &e, out);
+	q->task = t;
+	q->src = FI_ADDR_NOTAVAIL;
+	q->failed = out->status != RP_ST_OK;
+	q->out = *out;
+	if (q->failed)
+		q->err = (struct fi_cq_err_entry){
+			.op_context = t->context,
+			.flags = t->flags,
+			.err = rp_status_errno(out->status),
+			.prov_errno = (int)out->status,
+			.data = out->range,
+		};
+	else
+		q->e = (struct fi_cq_tagged_entry){
+			.op_context = t->context,
+			.flags = t->flags,
+		};
 }
 
 void rp_task_done(struct rp_op *op, const struct rp_outcome *out)
@@ -245,18 +256,14 @@ void rp_task_done(struct rp_op *op, const struct rp_outcome *out)
 
 	if (t->nuser && !failed)
 		copy_back(t);
-	if (ep->tx_cq && failed) {
-		push_error(t, out);
-	} else if (ep->tx_cq && t->want) {
-		const struct fi_cq_tagged_entry e = {
-			.op_context = t->context,
-			.flags = t->flags,
-		};
-
-		rp_cq_push(ep->tx_cq, &e, FI_ADDR_NOTAVAIL);
+	unmap(ep->dom, t);
+	rp_cntr_count(ep, (enum rp_cntr_kind)t->kind, failed);
+	if (ep->tx_cq && (failed || t->want)) {
+		fill_entry(t, out);
+		rp_cq_push_task(ep->tx_cq, t);
+	} else {
+		rp_task_put(ep->dom, t);
 	}
-	rp_cntr_count(ep, t->kind, failed);
-	rp_task_put(ep->dom, t);
 }
 
 void rp_task_pool_fini(struct rp_dom *dom)
