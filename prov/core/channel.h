@@ -50,7 +50,10 @@ struct rp_channel_op {
 	 */
 	void **desc;
 	uint64_t rkey, remote_addr, length; /* WRITE, READ, FLUSH */
-	struct rp_channel_op *next;	    /* the channel's, while posted */
+	/* The channel's, from post to done(). */
+	struct rp_channel *channel;
+	struct rp_channel_op *next;
+	int err;
 };
 
 /* What the owner of a channel is told, from poll only. */
