@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The initiator side of a private connection: one engine for every operation. */
+/* The initiator side of a private connection: one engine for every operation.
+ */
 #ifndef RP_SESSION_H
 #define RP_SESSION_H
 
@@ -44,9 +45,11 @@ struct rp_session_attr {
 	uint64_t slow_rate;	  /* bytes/s that a slow link still moves */
 	unsigned int max_commits; /* requests and fences outstanding at once */
 	size_t inline_max;	  /* durable writes up to this are STOREs */
-	uint64_t idle_ns; /* an idle connection is closed after this; 0: never */
-	bool native;	  /* FLUSH may be used */
-	enum rp_method forced; /* the only method without the agent; REFUSED: any */
+	uint64_t
+		idle_ns; /* an idle connection is closed after this; 0: never */
+	bool native;	 /* FLUSH may be used */
+	enum rp_method
+		forced; /* the only method without the agent; REFUSED: any */
 };
 
 /* addr: a sockaddr of the listener; copied. *out lives until _delete(). */
@@ -63,8 +66,8 @@ void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail);
 
 /*
- * One thing that an operation has posted, or has to: RDMA, a fence, or a REQUEST
- * whose reply it waits for. Opaque to adapters.
+ * One thing that an operation has posted, or has to: RDMA, a fence, or a
+ * REQUEST whose reply it waits for. Opaque to adapters.
  */
 struct rp_piece {
 	struct rp_channel_op chan; /* first: its done() finds the piece */
@@ -138,17 +141,20 @@ struct rp_op {
 		LIST_ENTRY(rp_op) of_stores;
 		STAILQ_HEAD(, rp_piece) ready; /* made, not posted yet */
 		struct rp_session *session;
-		uint64_t seq;	/* order of posting in the session */
-		uint64_t bytes; /* of all ranges */
-		size_t cut;	/* ranges that slices were made for */
-		void *copy;	/* of bytes that are the program's again */
+		uint64_t seq;	  /* order of posting in the session */
+		uint64_t bytes;	  /* of all ranges */
+		uint64_t written; /* of the session, with them */
+		size_t cut;	  /* ranges that slices were made for */
+		void *copy;	  /* of bytes that are the program's again */
 		struct iovec copied;
 		unsigned int pending;	 /* pieces under way */
 		unsigned int unanswered; /* requests of them */
 		uint8_t state;		 /* enum rp_op_state */
 		bool store;		 /* its bytes travel in a REQUEST */
 		bool internal;
-		bool listed; /* in the session's stores */
+		bool listed;	  /* in the session's stores */
+		bool effect_sent; /* the target may have had it */
+		bool lost;	  /* a piece has ended with an error */
 		struct rp_outcome out;
 		struct rp_piece piece[2]; /* more are allocated */
 	} priv;
@@ -179,6 +185,7 @@ bool rp_session_progress(struct rp_session *s);
 uint64_t rp_session_deadline(const struct rp_session *s);
 enum rp_session_state rp_session_state(const struct rp_session *s);
 /* A sentence on the connection, for fi_rpmem_info and errors. */
-const char *rp_session_words(const struct rp_session *s, char *buf, size_t size);
+const char *rp_session_words(const struct rp_session *s, char *buf,
+			     size_t size);
 
 #endif

@@ -37,7 +37,6 @@ static int rdma_begin(struct rp_session *s, struct rp_op *op)
 					s->next_seq);
 	}
 	s->last_write = s->next_seq;
-	s->written += op->priv.bytes;
 	return 0;
 }
 
@@ -65,11 +64,15 @@ int rp_write_begin(struct rp_session *s, struct rp_op *op)
 	return 0;
 }
 
-void rp_session_placed(struct rp_session *s, uint64_t seq)
+void rp_session_placed(const struct rp_op *op)
 {
+	struct rp_session *s = op->priv.session;
+	const uint64_t seq = op->priv.seq;
 	struct rp_ranges *r = &s->unplaced;
 	size_t n = 0;
 
+	if (s->proved < op->priv.written)
+		s->proved = op->priv.written;
 	if (!r->n)
 		return;
 	if (s->last_write <= seq) {
@@ -193,6 +196,7 @@ void rp_ranges_lost(struct rp_session *s)
 		poison_add(s, &r, v->stamp);
 	}
 	rp_ranges_reset(&s->unplaced);
+	s->proved = s->written;
 	/*
 	 * A fence or FLUSH of a later connection says nothing of what this one
 	 * has placed.
