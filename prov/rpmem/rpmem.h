@@ -81,8 +81,6 @@ int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out);
 /* A program's fi_info, as the base wants to see it. */
 struct fi_info *rp_info_to_base(const struct fi_info *info);
-/* What that has to have more of, so that ofi_rxm over base is safe. */
-void rp_info_for_rxm(struct fi_info *b, const char *base);
 /* "tcp" from "tcp;ofi_rpmem"; NULL when no base is named. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
 /*
@@ -104,6 +102,12 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
  * asks for other things only gets the base's.
  */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
+/* Offer persistent keys with this entry of the base's; -FI_ENODATA: cannot. */
+int rp_info_mark(const struct fi_info *hints, struct fi_info *i);
+/* What every entry of ours says, whatever its keys. */
+void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i);
+/* The domain of a program's entry, as the base wants to see it. */
+void rp_info_domain_to_base(struct fi_domain_attr *d);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
@@ -119,7 +123,9 @@ struct rp_fabric {
 	struct fid_fabric *direct;
 	struct fid_fabric *layered; /* ofi_rxm over it, made on first need */
 	char *base_name;	    /* what a hint names: "tcp" */
-	pthread_mutex_t lock;	    /* of layered */
+	pthread_mutex_t lock;	    /* of layered and given */
+	/* Entries that the base was given: sockets goes on looking at them. */
+	struct fi_info *given;
 	uint32_t version;
 };
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
@@ -136,6 +142,7 @@ struct rp_ep;
 struct rp_dom {
 	struct fid_domain fid;
 	struct rp_fabric *fabric;
+	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
 	struct fi_info *base_info; /* what the base was opened with */
 	bool marked; /* keys are the provider's, so persistent ones have marks
@@ -168,19 +175,25 @@ struct rp_dom {
 	LIST_HEAD(, rp_ep) eps;
 	struct rp_task_pool {
 		struct rp_task *free;
-		void *chunks;
+		struct rp_task_chunk *chunks;
+		struct rp_bounce_pool *bounce;
 	} tasks;
 	int kick_fd;  /* core wants progress: worker done, request due */
-	int timer_fd; /* wakes who sleeps when a deadline comes */
+	int timer_fd; /* wakes sleepers when a deadline comes */
+	/*
+	 * An epoll descriptor: kick_fd, timer_fd and, once there are private
+	 * connections, theirs. Whoever sleeps without the thread watches it.
+	 */
+	int wake_fd;
 	atomic_bool kicked;
 	uint64_t timer_due;
+	uint64_t clock; /* what rp_domain_now() has said, or more */
 
 	/* FI_PROGRESS_AUTO only; started with `live`. */
 	pthread_t thread;
 	bool thread_on;
 	struct rp_spin spin;
 	atomic_bool stop;
-	int epfd;
 	atomic_uint refs;
 };
 int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
@@ -201,20 +214,37 @@ static inline bool rp_dom_live(const struct rp_dom *dom)
 struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
 /* With the lock: listen, once; *port is what keys carry. 0 or -errno. */
 int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why);
-struct rp_rc *rp_private_rc(struct rp_private *p);
+/* Does the base have what they need? Else *why (RP_WHY_LEN bytes). */
+bool rp_private_possible(const struct fi_info *base, char *why);
+/* NULL: there are no private connections yet. */
+struct rp_rc *rp_private_rc(const struct rp_dom *dom);
+/* "verbs" or "tcp": the transport of the domain's private connections. */
+const char *rp_private_transport(const struct rp_dom *dom);
 void rp_private_close(struct rp_dom *dom);
+
+/* One way of naming a session: address of an endpoint's peer, port of a key. */
+struct rp_link;
 
 /*
  * With the lock: the session of an endpoint with the target domain that a key
  * belongs to: address of dest (fi_av_lookup(), or fi_getpeer() of a connected
- * endpoint) and port of the key; made on first use, idle ones are closed when
- * there are too many. *out, 0; -FI_EINVAL: no such address; -FI_ENOMEM; ...
+ * endpoint, where dest has no meaning) and port of the key; made on first use,
+ * idle ones are closed when there are too many. *out, 0; -FI_EINVAL: no such
+ * address; -FI_EAGAIN: too many are in use; -FI_ENOMEM; ... Whoever posts to
+ * the session does so before the lock is released.
  */
 int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
-/* With the lock: dest leaves the vector, or the endpoint's peer is gone. */
+/*
+ * With the lock: dest leaves the vector, or the endpoint's peer is gone. Its
+ * sessions are disconnected (RP_ST_CANCELED) and known no more by dest; by
+ * address and port they still are.
+ */
 void rp_private_forget(struct rp_ep *ep, fi_addr_t dest);
-/* With the lock: the endpoint closes; every task of it ends, none is told. */
+/*
+ * With the lock, while queues and counters are bound: the endpoint closes;
+ * every task of it ends (RP_ST_CANCELED or RP_ST_UNSURE).
+ */
 void rp_private_close_ep(struct rp_ep *ep);
 /*
  * With the lock: has dest, as the program ordered it, to wait for writes that
@@ -248,19 +278,22 @@ struct rp_cqe {
 struct rp_task {
 	struct rp_op op; /* first: op->done finds the task */
 	struct rp_task *next;
-	struct rp_ep *ep; /* NULL: its endpoint was closed, nobody is told */
+	struct rp_ep *ep;
 	void *context;
 	uint64_t flags; /* of the completion entry */
 	uint8_t kind;	/* enum rp_cntr_kind that counts it */
 	bool want;	/* a completion entry on success, too */
 	struct rp_wire_range ranges[RP_CHANNEL_IOV];
-	/* Sources that the device must know: bounce or registration. */
+	/* Sources and sinks that the device must know (rp_task_post()). */
 	struct rp_rc_mr mr;
-	void *bounce;
-	void *extra; /* of atomics and local reads */
+	void *bounce; /* by malloc, or of the domain's pool */
+	struct iovec user[RP_CHANNEL_IOV]; /* READ: where bounce goes */
+	size_t nuser;
+	void *extra; /* by malloc: freed with the task */
 	/* Its completion entry: in the task, so that none finds no memory. */
 	struct rp_cqe cqe;
 };
+/* With the lock. op.done, op.required and ep are filled in, all else is 0. */
 struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep);
 void rp_task_put(struct rp_dom *dom, struct rp_task *t);
 void rp_task_pool_fini(struct rp_dom *dom);
@@ -269,7 +302,10 @@ void rp_task_pool_fini(struct rp_dom *dom);
  * rp_cq_push_task(), whose reader puts it.
  */
 void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
-/* With the lock: post to the session; on failure the task is put. */
+/*
+ * With the lock: post to the session; on failure the task is put. Memory of
+ * op.iov that the device has to know is copied or registered.
+ */
 ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 
 /* --- mr.c --- */
@@ -277,9 +313,13 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 struct rp_mr {
 	struct fid_mr fid;
 	struct rp_dom *dom;
-	struct fid_mr *base; /* NULL: persistent, unknown to the base where it
-				needs no local registration */
+	struct fid_mr *base; /* NULL: persistent, and not known to the base */
 	bool persistent;
+	bool served;	 /* the agent knows it */
+	uint64_t access; /* FI_REMOTE_READ, FI_REMOTE_WRITE: the program's */
+	/* target.c: one registration for all connections, VERBS only. */
+	struct rp_rc_mr shared;
+	bool flushed; /* ... and it allows FLUSH */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* of dom->pmems */
 };
@@ -381,15 +421,21 @@ int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 		   void **ops, void *context);
 int64_t rp_wait_now(void); /* ms */
 int rp_wait_watch(int epfd, int fd);
+/*
+ * A descriptor that wakes for the base's, for an eventfd of one's own, and for
+ * what the domain has to do. On failure, too, what is not -1 is to be closed.
+ */
+int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* --- progress.c --- */
 
 uint64_t rp_domain_now(struct rp_dom *dom);
 /* With the lock: connections, sessions, agent. True: something has ended. */
 bool rp_domain_progress(struct rp_dom *dom);
-/* With the lock: a timer for the next deadline, before somebody sleeps. */
-void rp_domain_arm(struct rp_dom *dom);
-/* With the lock: 0, or -FI_EAGAIN: do not sleep yet. */
+/*
+ * With the lock: 0, or -FI_EAGAIN: do not sleep yet. Makes progress, and sets
+ * the timer for the next deadline.
+ */
 int rp_domain_trywait(struct rp_dom *dom);
 /* From any thread, without the lock. */
 void rp_domain_kick(struct rp_dom *dom);
@@ -416,12 +462,9 @@ struct rp_ep {
 	uint64_t unasked;   /* FI_COMMIT_COMPLETE: of each write to a file */
 	uint64_t msg_order; /* what the program was promised */
 	enum rp_class required;
-	/*
-	 * Sessions by (fi_addr_t, port of the key); private.c. A counter of
-	 * their unplaced writes is not kept: see rp_private_order().
-	 */
-	struct rp_link *links;
-	struct rp_link *last_link; /* found last */
+	/* private.c: sessions by address of the vector, and found last. */
+	struct rp_link *links, *last_link;
+	struct rp_peer *peers; /* and by sockaddr */
 	LIST_ENTRY(rp_ep) link;
 	struct fid_eq *eq; /* the base's, bound to it */
 };
