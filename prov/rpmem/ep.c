@@ -339,8 +339,6 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 
 	if (!b)
 		return NULL;
-	if (!dom->msg)
-		rp_info_for_rxm(b, dom->fabric->base_name);
 	free(b->fabric_attr->prov_name);
 	b->fabric_attr->prov_name = strdup(of->fabric_attr->prov_name);
 	b->domain_attr->mr_mode = of->domain_attr->mr_mode;
