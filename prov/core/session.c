@@ -243,19 +243,13 @@ static void connected(void *owner, const void *data, size_t len)
 		rp_session_doom(s, (enum rp_status)m.status, m.detail);
 		return;
 	}
-	/* Keys of another life of the target are never valid again. */
-	if (s->incarnation != m.incarnation) {
-		rp_ranges_reset(&s->poison);
-		rp_ranges_reset(&s->by_agent);
-		s->poison_all = s->agent_all = false;
-	}
 	s->incarnation = m.incarnation;
 	s->credits = m.credits;
 	s->state = RP_SESSION_OPEN;
 	s->heard = true;
 	s->idle = false;
 	rp_grant_take(s, s->hello_key, &m.grant);
-	if (!s->grants)
+	if (!rp_grant_find(s, s->hello_key))
 		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
 }
 

@@ -12,7 +12,7 @@
 /* Ranges of unplaced writes that make a fence due; poisoned, CPU-written. */
 #define RP_SESSION_RANGES 1024
 #define RP_SESSION_BYTES  (64ull << 20) /* so many unplaced ones do, too */
-#define RP_SESSION_GRANTS 4096
+#define RP_SESSION_GRANTS 65536
 /* Above so many ranges one REQUEST is cheaper than a FLUSH for each. */
 #define RP_SESSION_FLUSHES   16
 #define RP_SESSION_FLUSH_LEN (1ull << 31) /* longest of one FLUSH */
@@ -210,6 +210,8 @@ void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
 		       enum rp_class class);
 /* The connection is gone. */
 void rp_ranges_lost(struct rp_session *s);
+/* Do ranges of the two overlap? True also where they are too many to look. */
+bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b);
 /* Does the operation have to wait for what earlier ones store? */
 bool rp_op_conflicts(const struct rp_op *op);
 
