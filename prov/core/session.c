@@ -311,6 +311,7 @@ static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
 	       rp_status_name(st));
 	s->state = RP_SESSION_CLOSING;
 	s->doomed = false;
+	s->batch = NULL;
 	rp_channel_close(s->channel);
 	s->channel = NULL;
 	rp_session_drop(s, st, detail);
@@ -394,6 +395,7 @@ bool rp_session_progress(struct rp_session *s)
 		lose(s, RP_ST_TIMEOUT, 0, true);
 		return true;
 	}
+	s->batch = NULL;
 	rp_session_pump(s);
 	any |= rp_session_deliver(s);
 	if (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops))
@@ -405,7 +407,7 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 {
 	uint64_t due, retry;
 
-	if (s->doomed || !TAILQ_EMPTY(&s->ended))
+	if (s->doomed || s->batch || !TAILQ_EMPTY(&s->ended))
 		return 0;
 	due = expires(s, s->heard ? now(s) : s->alive_at);
 	/* The channel has no event that says "try again". */
@@ -423,6 +425,10 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 
 bool rp_session_unplaced(struct rp_session *s)
 {
+	if (s->batch) {
+		s->batch = NULL;
+		rp_session_pump(s);
+	}
 	if (s->unplaced.n && s->last_proof < s->last_write)
 		rp_session_fence(s);
 	return s->unplaced.n || s->nstores;

@@ -33,6 +33,8 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 		s->heard = true;
 		s->idle = false;
 	}
+	/* What follows a batch must not be overtaken by writes that join it. */
+	s->batch = NULL;
 	op->priv.seq = s->next_seq++;
 	rp_op_move(op, RP_OP_QUEUED);
 	TAILQ_INSERT_TAIL(&s->ops, op, priv.link);
@@ -175,12 +177,14 @@ static bool give_up(struct rp_op *op)
 /* Post what the operation has left to post. False: it has to wait. */
 static bool launch(struct rp_op *op)
 {
+	const struct rp_session *s = op->priv.session;
 	int ret;
 
 	for (;;) {
 		if (give_up(op))
 			return true;
-		if (op->priv.state == RP_OP_QUEUED && rp_op_conflicts(op))
+		if (op->priv.state == RP_OP_QUEUED &&
+		    (op == s->batch || rp_op_conflicts(op)))
 			return false;
 		ret = rp_commit_make(op);
 		if (ret == -ENOMEM) {

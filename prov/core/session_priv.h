@@ -96,6 +96,7 @@ struct rp_session {
 	uint64_t last_write, last_proof; /* numbers of operations */
 	uint64_t written, proved;	 /* bytes, ever */
 	struct rp_op *fence;		 /* the session's own, under way */
+	struct rp_op *batch;		 /* the last of ops: open for more */
 
 	bool heard;   /* the target is alive, as of the next progress */
 	bool idle;    /* nothing is outstanding since idle_at */
@@ -159,6 +160,13 @@ void rp_session_pump(struct rp_session *s);
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail);
 /* Call done() of what has ended. True: there was something. */
 bool rp_session_deliver(struct rp_session *s);
+
+/* --- session_batch.c --- */
+
+/* May the write wait for more, to leave with them in one REQUEST? */
+bool rp_batch_takes(struct rp_session *s, const struct rp_op *op);
+/* Accept it so. 0 or -ENOMEM. */
+int rp_batch_add(struct rp_session *s, struct rp_op *op);
 
 /* --- session_piece.c --- */
 
