@@ -26,13 +26,13 @@ def request_message(effect, ranges, tail=b"", level=2, flags=0, n=None):
 
 # DAX by agent-clwb, class power, port 18515.
 KEY = 0xB5_4853_0123456789
-HELLO = message(1, struct.pack("<QQQIHH", KEY, 5, 0x1CE, 5000, 1, 0), 0)
+HELLO = message(1, struct.pack("<QQIHH", KEY, 5, 5000, 1, 0), 0)
 GRANT = struct.pack("<QQQQBBB5x", 77, 4096, 0, 1 << 20, 2, 5, 1)
 PACKED = struct.pack("<Q", KEY) + bytes([0x80, 64, 64, 16, 8, 5]) \
     + b"\x80\x80\2\1"
 wire = {
     "hello": HELLO,
-    "hello-padded": HELLO + bytes(8),
+    "hello-padded": HELLO + bytes(16),
     "hello-v1": message(1, HELLO[16:], 0, 1),
     "request": request_message(0, [(64, 64)]),
     "request-2": request_message(0, [(0, 1)] * 2, level=1),
