@@ -30,7 +30,7 @@ core_sources = \
 	prov/core/status.c prov/core/status.h \
 	prov/core/bytes.h \
 	prov/core/wire.c prov/core/wire.h prov/core/wire_layout.h \
-	prov/core/wire_pack.c prov/core/wire_pack.h \
+	prov/core/wire_pack.c prov/core/wire_pack.h prov/core/wire_request.c \
 	prov/core/wire_desc.c prov/core/wire_desc.h \
 	prov/core/wire_meet.c prov/core/wire_meet.h \
 	prov/core/worker.c prov/core/worker.h

@@ -14,8 +14,9 @@
 /*
  * All messages of a private connection (and of the shim's side connection) are
  * little-endian: the packed structs of wire_layout.h, which docs/protocol.md
- * describes and wire.c alone reads and writes. HELLO, HELLO_ACK and its refusal
- * travel as private data of connection setup, everything else as messages.
+ * describes and wire.c and wire_request.c alone read and write. HELLO,
+ * HELLO_ACK and its refusal travel as private data of connection setup,
+ * everything else as messages.
  */
 #define RP_WIRE_MAGIC	   0x5052
 #define RP_WIRE_VERSION	   2
@@ -177,11 +178,12 @@ struct rp_wire_info {
  * Encoders write one whole message and return its length, or -EMSGSIZE (size
  * too small) or -EINVAL (a field out of range); on failure nothing is written.
  * Decoders check every byte: lengths exactly, reserved fields 0, enums in
- * range, except that unknown statuses pass as failures and unknown features
- * are dropped. 0 or -EBADMSG; get_hdr, get_hello and get_hello_ack also
- * -EPROTONOSUPPORT: another version (get_hdr fills in hdr->type and ->token).
- * Zeros behind HELLO and HELLO_ACK are no part of them: an RDMA CM pads.
- * Ranges are checked for form only; the agent checks them against regions.
+ * range, except that unknown statuses pass as failures and unknown features of
+ * a HELLO are let through. 0 or -EBADMSG; get_hdr, get_hello and get_hello_ack
+ * also -EPROTONOSUPPORT: another version (get_hdr fills in hdr->type and
+ * ->token). Zeros behind HELLO and HELLO_ACK are no part of them: an RDMA CM
+ * pads. Ranges are checked for form only; the agent checks them against
+ * regions.
  */
 int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m);
 int rp_wire_put_hello_ack(void *buf, size_t size,
