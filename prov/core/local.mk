@@ -2,7 +2,7 @@
 noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
-	prov/core/agent_session.c prov/core/atomic.c prov/core/atomic.h \
+	prov/core/agent_accept.c prov/core/agent_session.c prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
 	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_lasts.c \
