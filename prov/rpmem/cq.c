@@ -155,8 +155,7 @@ static int open_base(struct rp_cq *cq, struct fi_cq_attr *a, void *context)
 {
 	int fd, ret;
 
-	a->wait_obj =
-		cq->wait_obj == FI_WAIT_NONE ? FI_WAIT_NONE : FI_WAIT_FD;
+	a->wait_obj = cq->wait_obj == FI_WAIT_NONE ? FI_WAIT_NONE : FI_WAIT_FD;
 	a->wait_cond = FI_CQ_COND_NONE;
 	ret = fi_cq_open(cq->dom->base, a, &cq->base, context);
 	if (ret || a->wait_obj == FI_WAIT_NONE)

@@ -51,8 +51,8 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	return (ssize_t)n;
 }
 
-static __attribute__((noinline)) ssize_t
-read_all(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
+static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
+						  size_t count, fi_addr_t *src)
 {
 	ssize_t n = -FI_EAGAIN;
 	bool came;

@@ -65,6 +65,7 @@ static int ep_close(struct fid *fid)
 
 	pthread_mutex_lock(&dom->lock);
 	rp_private_close_ep(ep);
+	rp_local_close_ep(ep);
 	ret = fi_close(&ep->base->fid);
 	if (ret) {
 		pthread_mutex_unlock(&dom->lock);
@@ -338,8 +339,6 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 
 	if (!b)
 		return NULL;
-	if (!dom->msg)
-		rp_info_for_rxm(b, dom->fabric->base_name);
 	free(b->fabric_attr->prov_name);
 	b->fabric_attr->prov_name = strdup(of->fabric_attr->prov_name);
 	b->domain_attr->mr_mode = of->domain_attr->mr_mode;

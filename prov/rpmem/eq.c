@@ -171,8 +171,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf,
 
 static int eq_close(struct fid *fid)
 {
-	struct rp_eq *eq =
-		rp_container_of(fid->ops, struct rp_eq, fid_ops);
+	struct rp_eq *eq = rp_container_of(fid->ops, struct rp_eq, fid_ops);
 	int ret = eq->base_fid_ops->close(fid);
 
 	if (!ret)
@@ -185,8 +184,7 @@ int rp_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 {
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
 	struct rp_eq *eq = calloc(1, sizeof(*eq));
-	int ret = eq ? fi_eq_open(fab->direct, attr, out, context)
-		     : -FI_ENOMEM;
+	int ret = eq ? fi_eq_open(fab->direct, attr, out, context) : -FI_ENOMEM;
 
 	if (ret) {
 		free(eq);

@@ -1,111 +1,98 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Reads into local persistent memory that complete when it is durable. */
-#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "rpmem/rpmem.h"
 
-static void release(struct rp_slot *s)
+/* The task's `extra`: where the bytes go, until they are flushed. */
+struct rp_local_read {
+	LIST_ENTRY(rp_local_read) link; /* of ep->flushing */
+	struct rp_task *task;		/* NULL: not flushing */
+	size_t niov;
+	struct iovec iov[RP_CHANNEL_IOV];
+};
+
+static struct rp_local_read *local_of(struct rp_task *t)
 {
-	rp_slot_put(&s->ep->dom->slots, s);
+	return t->extra;
 }
 
-static void fail(struct rp_slot *s, enum rp_status st, uint32_t detail)
+static void end(struct rp_task *t, enum rp_status st, uint32_t detail)
 {
 	const struct rp_outcome out = {
 		.status = st,
 		.detail = detail,
-		.required = s->ep->required,
+		.required = t->op.required,
 	};
 
-	rp_cntr_tell(s->ep, RP_CNTR_READ, true);
-	rp_slot_tell_error(s, rp_status_errno(st), (int)st, &out);
+	if (local_of(t)->task)
+		LIST_REMOVE(local_of(t), link);
+	rp_task_done(&t->op, &out);
 }
 
 static void flushed(void *arg, enum rp_status st, uint32_t detail)
 {
-	struct rp_slot *s = arg;
-
-	if (st == RP_ST_OK) {
-		rp_cntr_tell(s->ep, RP_CNTR_READ, false);
-		rp_slot_tell_ok(s);
-	} else {
-		fail(s, st, detail);
-	}
-	release(s);
+	end(arg, st, detail);
 }
 
 /*
  * The bytes are here: flush them. The region is looked for again, because the
  * program may have closed it since.
  */
-static enum rp_status flush(struct rp_slot *s)
+static void flush(struct rp_task *t)
 {
-	struct rp_local at[RP_SLOT_IOV];
-	struct rp_dom *dom = s->ep->dom;
+	struct rp_local_read *l = local_of(t);
+	struct rp_dom *dom = t->ep->dom;
+	struct rp_local at[RP_CHANNEL_IOV];
 	const char *why;
 
-	for (unsigned int i = 0; i < s->niov; i++) {
-		const char *buf = s->iov[i].iov_base;
+	for (size_t i = 0; i < l->niov; i++) {
+		const char *buf = l->iov[i].iov_base;
 
-		at[i].region = rp_mr_holding(dom, buf, s->iov[i].iov_len,
-					     s->ep->required, &why);
-		if (!at[i].region)
-			return RP_ST_STALE_KEY;
-		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
-		at[i].len = s->iov[i].iov_len;
-	}
-	return rp_agent_local_flush(dom->agent, &s->ep->xport, at, s->niov,
-				    flushed, s)
-		       ? RP_ST_NO_MEMORY
-		       : RP_ST_OK;
-}
-
-void rp_local_completed(struct rp_slot *s, const struct fi_cq_err_entry *err)
-{
-	enum rp_status st;
-
-	s->written = true;
-	/* Read, but for the user it ends with the flush. */
-	if (!err)
-		rp_cntr_hide(s->ep, RP_CNTR_READ, false);
-	if (err) {
-		rp_slot_tell_error(s, err->err, err->prov_errno, NULL);
-	} else if (s->ep->dead) {
-		; /* nobody is left to tell */
-	} else {
-		st = flush(s);
-		if (st == RP_ST_OK)
+		at[i].region = rp_mr_holding(dom, buf, l->iov[i].iov_len,
+					     t->op.required, &why);
+		if (!at[i].region) {
+			end(t, RP_ST_STALE_KEY, 0);
 			return;
-		fail(s, st, 0);
+		}
+		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
+		at[i].len = l->iov[i].iov_len;
 	}
-	release(s);
+	l->task = t;
+	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
+	if (rp_agent_local_flush(dom->agent, at, l->niov, flushed, t))
+		end(t, RP_ST_NO_MEMORY, 0);
 }
 
-void rp_local_abandon(struct rp_ep *ep)
+static void read_done(struct rp_op *op, const struct rp_outcome *out)
 {
-	struct rp_slot *s, *next;
+	struct rp_task *t = rp_container_of(op, struct rp_task, op);
 
-	for (s = LIST_FIRST(&ep->dom->slots.used); s; s = next) {
-		next = LIST_NEXT(s, link);
-		if (s->ep != ep || s->kind != RP_SLOT_READ || !s->written)
-			continue;
-		fail(s, RP_ST_CANCELED, 0);
-		release(s);
+	if (out->status != RP_ST_OK) {
+		rp_task_done(op, out);
+		return;
+	}
+	rp_task_copy_back(t);
+	flush(t);
+}
+
+void rp_local_close_ep(struct rp_ep *ep)
+{
+	struct rp_local_read *l;
+
+	while ((l = LIST_FIRST(&ep->flushing))) {
+		rp_agent_local_drop(ep->dom->agent, l->task);
+		end(l->task, RP_ST_CANCELED, 0);
 	}
 }
 
+/* With the lock. */
 static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		 struct rp_slot *s)
+		 struct rp_local_read *l)
 {
 	const char *why;
 
-	if (!ep->enabled)
-		return -FI_EOPBADSTATE;
-	if (!ep->dom->msg && !rp_av_known(ep->av, msg->addr)) {
-		RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
-			(unsigned long long)msg->addr);
-		return -FI_EINVAL;
-	}
 	for (size_t i = 0; i < msg->iov_count; i++) {
 		const struct iovec *v = &msg->msg_iov[i];
 
@@ -119,44 +106,30 @@ static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
 				v->iov_base, v->iov_len, why);
 			return -FI_EINVAL;
 		}
-		s->iov[s->niov++] = *v;
+		l->iov[l->niov++] = *v;
 	}
-	return s->niov ? 0 : -FI_EINVAL;
+	return l->niov ? 0 : -FI_EINVAL;
 }
 
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		      uint64_t flags)
 {
-	struct rp_dom *dom = ep->dom;
-	struct fi_msg_rma m = *msg;
-	struct rp_slot *s;
+	struct rp_local_read *l;
 	ssize_t ret;
 
-	if (msg->iov_count > RP_SLOT_IOV)
+	if (msg->iov_count > RP_CHANNEL_IOV ||
+	    msg->rma_iov_count > RP_CHANNEL_IOV)
 		return -FI_EINVAL;
-	pthread_mutex_lock(&dom->lock);
-	s = rp_slot_get(&dom->slots, ep, RP_SLOT_READ);
-	if (!s) {
-		ret = -FI_EAGAIN;
-		goto unlock;
-	}
-	ret = check(ep, msg, s);
-	if (!ret)
-		ret = rp_xport_activate(ep, false);
-	if (!ret) {
-		s->want = rp_ep_wants(ep, flags);
-		s->context = msg->context;
-		s->flags = FI_RMA | FI_READ;
-		m.context = s;
-		m.addr = rp_av_to_base(ep->av, msg->addr);
-		ret = fi_readmsg(ep->base, &m,
-				 (flags & ~FI_COMMIT_COMPLETE) | FI_COMPLETION);
-	}
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -FI_ENOMEM;
+	pthread_mutex_lock(&ep->dom->lock);
+	ret = check(ep, msg, l);
 	if (ret)
-		release(s);
-	if (ret == -FI_EAGAIN)
-		rp_domain_progress(dom);
-unlock:
-	pthread_mutex_unlock(&dom->lock);
+		free(l);
+	else
+		ret = rp_rma_read(ep, msg, flags & ~FI_COMMIT_COMPLETE,
+				  read_done, l);
+	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }
