@@ -139,6 +139,7 @@ static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 	t->op.desc[0] = desc;
 }
 
+/* Once: what is copied again behind a flush would be in the caches again. */
 void rp_task_copy_back(struct rp_task *t)
 {
 	const char *from = t->bounce;
