@@ -242,7 +242,6 @@ static void connected(void *owner, const void *data, size_t len)
 		rp_session_doom(s, (enum rp_status)m.status, m.detail);
 		return;
 	}
-	s->incarnation = m.incarnation;
 	s->credits = m.credits;
 	s->state = RP_SESSION_OPEN;
 	s->heard = true;

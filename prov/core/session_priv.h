@@ -60,7 +60,6 @@ struct rp_session {
 	struct sockaddr_storage addr;
 	size_t addr_len;
 	uint64_t initiator;   /* names this object to the target */
-	uint64_t incarnation; /* the target's; 0: never connected */
 	enum rp_session_state state;
 	struct rp_channel *channel;
 	uint64_t hello_key;
