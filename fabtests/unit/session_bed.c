@@ -360,7 +360,7 @@ const struct bed_seen *bed_see_request(enum rp_effect effect)
 
 void bed_see_nothing(void)
 {
-	const struct bed_seen *m = bed_see();
+	const struct bed_seen *m = STAILQ_FIRST(&bed.seen);
 
 	cr_assert(!m, "kind %d was posted", m ? (int)m->kind : 0);
 }

@@ -204,7 +204,7 @@ Test(session, further_keys_are_asked_for)
 /* All keys of an operation, the one of its ordered store among them. */
 Test(session, all_keys_of_an_operation_are_asked_for)
 {
-	struct rp_wire_range r[2];
+	static struct rp_wire_range r[2];
 	struct rp_op *op;
 
 	bed_open(1);
