@@ -168,7 +168,6 @@ static int begin_connect(struct rp_session *s, uint64_t key)
 	const struct rp_wire_hello m = {
 		.key = key,
 		.initiator = s->initiator,
-		.incarnation = s->incarnation,
 		.timeout_ms =
 			s->attr.timeout_ns / NS_PER_MS < UINT32_MAX
 				? (uint32_t)(s->attr.timeout_ns / NS_PER_MS)
