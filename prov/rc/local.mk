@@ -9,4 +9,3 @@ if HAVE_RDMACM
 rc_sources += prov/rc/rc_verbs.c prov/rc/rc_verbs_cm.c prov/rc/rc_flush.c prov/rc/rc_flush.h
 endif
 prov_rc_librc_la_SOURCES = $(rc_sources)
-prov_rc_librc_la_LIBADD = prov/core/libcore.la
