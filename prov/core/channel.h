@@ -19,7 +19,8 @@ struct rp_channel;
 enum rp_channel_kind {
 	RP_CHANNEL_SEND,  /* a message */
 	RP_CHANNEL_WRITE, /* RDMA write */
-	RP_CHANNEL_READ,  /* RDMA read of 1 to 8 bytes, to nowhere: a fence */
+	RP_CHANNEL_READ,  /* RDMA read into iov; iov_count 0: a fence, which
+			     reads 1 to 8 bytes to nowhere */
 	RP_CHANNEL_FLUSH, /* native FLUSH to persistence; RP_CHANNEL_FLUSHES */
 };
 
@@ -42,10 +43,17 @@ struct rp_channel_op {
 	 */
 	bool inject;
 	uint8_t iov_count;
-	const struct iovec *iov; /* must stay valid until done(), as its bytes */
-	void **desc;		 /* of each iov; NULL: none */
+	const struct iovec *iov; /* valid until done(), as its bytes */
+	/*
+	 * Of each iov; NULL: none. A SEND never has any: with LOCAL_MR the
+	 * channel copies its bytes inside post.
+	 */
+	void **desc;
 	uint64_t rkey, remote_addr, length; /* WRITE, READ, FLUSH */
-	struct rp_channel_op *next; /* the channel's, while posted */
+	/* The channel's, from post to done(). */
+	struct rp_channel *channel;
+	struct rp_channel_op *next;
+	int err;
 };
 
 /* What the owner of a channel is told, from poll only. */

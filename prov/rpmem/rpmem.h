@@ -61,7 +61,7 @@ struct rp_params {
 	size_t inline_max; /* bytes of a durable write that is one message */
 	uint64_t spin_ns;  /* looks go on for so long before a sleep */
 	uint16_t port_first, port_last; /* of listeners; 0: any */
-	int native; /* FLUSH may be used, where devices have it */
+	int native;	   /* FLUSH may be used, where devices have it */
 	int commit_writes; /* for programs that do not ask */
 	const struct rp_cost *measured; /* figures of this machine, or NULL */
 };
@@ -81,8 +81,6 @@ int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out);
 /* A program's fi_info, as the base wants to see it. */
 struct fi_info *rp_info_to_base(const struct fi_info *info);
-/* What that has to have more of, so that ofi_rxm over base is safe. */
-void rp_info_for_rxm(struct fi_info *b, const char *base);
 /* "tcp" from "tcp;ofi_rpmem"; NULL when no base is named. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
 /*
@@ -108,7 +106,6 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
 
-
 /* --- fabric.c --- */
 
 struct rp_fabric {
@@ -120,7 +117,9 @@ struct rp_fabric {
 	struct fid_fabric *direct;
 	struct fid_fabric *layered; /* ofi_rxm over it, made on first need */
 	char *base_name;	    /* what a hint names: "tcp" */
-	pthread_mutex_t lock;	    /* of layered */
+	pthread_mutex_t lock;	    /* of layered and given */
+	/* Entries that the base was given: sockets goes on looking at them. */
+	struct fi_info *given;
 	uint32_t version;
 };
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
@@ -132,14 +131,17 @@ int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
 /* --- domain.c --- */
 
 struct rp_private; /* private.c */
+struct rp_ep;
 
 struct rp_dom {
 	struct fid_domain fid;
 	struct rp_fabric *fabric;
+	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
 	struct fi_info *base_info; /* what the base was opened with */
-	bool marked;  /* keys are the provider's, so persistent ones have marks */
-	bool msg;     /* of connected endpoints */
+	bool marked; /* keys are the provider's, so persistent ones have marks
+		      */
+	bool msg;    /* of connected endpoints */
 	bool auto_progress;
 	uint64_t incarnation;
 
@@ -160,24 +162,32 @@ struct rp_dom {
 	struct rp_agent *agent;	    /* with the first persistent region */
 	struct rp_agent_host host;  /* target.c */
 	unsigned int npmem;
+	unsigned int nremote; /* endpoints that count what peers write: no
+				 persistent region beside them (mr.c) */
 	LIST_HEAD(, rp_mr) pmems;
 	LIST_HEAD(, rp_cq) cqs;
 	LIST_HEAD(, rp_ep) eps;
 	struct rp_task_pool {
 		struct rp_task *free;
-		void *chunks;
+		struct rp_task_chunk *chunks;
+		struct rp_bounce_pool *bounce;
 	} tasks;
 	int kick_fd;  /* core wants progress: worker done, request due */
-	int timer_fd; /* wakes who sleeps when a deadline comes */
+	int timer_fd; /* wakes sleepers when a deadline comes */
+	/*
+	 * An epoll descriptor: kick_fd, timer_fd and, once there are private
+	 * connections, theirs. Whoever sleeps without the thread watches it.
+	 */
+	int wake_fd;
 	atomic_bool kicked;
 	uint64_t timer_due;
+	uint64_t clock; /* what rp_domain_now() has said, or more */
 
 	/* FI_PROGRESS_AUTO only; started with `live`. */
 	pthread_t thread;
 	bool thread_on;
 	struct rp_spin spin;
 	atomic_bool stop;
-	int epfd;
 	atomic_uint refs;
 };
 int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
@@ -198,20 +208,37 @@ static inline bool rp_dom_live(const struct rp_dom *dom)
 struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
 /* With the lock: listen, once; *port is what keys carry. 0 or -errno. */
 int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why);
-struct rp_rc *rp_private_rc(struct rp_private *p);
+/* Does the base have what they need? Else *why (RP_WHY_LEN bytes). */
+bool rp_private_possible(const struct fi_info *base, char *why);
+/* NULL: there are no private connections yet. */
+struct rp_rc *rp_private_rc(const struct rp_dom *dom);
+/* "verbs" or "tcp": the transport of the domain's private connections. */
+const char *rp_private_transport(const struct rp_dom *dom);
 void rp_private_close(struct rp_dom *dom);
+
+/* One way of naming a session: address of an endpoint's peer, port of a key. */
+struct rp_link;
 
 /*
  * With the lock: the session of an endpoint with the target domain that a key
  * belongs to: address of dest (fi_av_lookup(), or fi_getpeer() of a connected
- * endpoint) and port of the key; made on first use, idle ones are closed when
- * there are too many. *out, 0; -FI_EINVAL: no such address; -FI_ENOMEM; ...
+ * endpoint, where dest has no meaning) and port of the key; made on first use,
+ * idle ones are closed when there are too many. *out, 0; -FI_EINVAL: no such
+ * address; -FI_EAGAIN: too many are in use; -FI_ENOMEM; ... Whoever posts to
+ * the session does so before the lock is released.
  */
 int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
-/* With the lock: dest leaves the vector, or the endpoint's peer is gone. */
+/*
+ * With the lock: dest leaves the vector, or the endpoint's peer is gone. Its
+ * sessions are disconnected (RP_ST_CANCELED) and known no more by dest; by
+ * address and port they still are.
+ */
 void rp_private_forget(struct rp_ep *ep, fi_addr_t dest);
-/* With the lock: the endpoint closes; every task of it ends, none is told. */
+/*
+ * With the lock, while queues and counters are bound: the endpoint closes;
+ * every task of it ends (RP_ST_CANCELED or RP_ST_UNSURE).
+ */
 void rp_private_close_ep(struct rp_ep *ep);
 /*
  * With the lock: has dest, as the program ordered it, to wait for writes that
@@ -228,28 +255,51 @@ uint64_t rp_private_deadline(const struct rp_dom *dom);
 int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
 void rp_target_close(struct rp_dom *dom);
 
+/* --- completions that are ours, until the program reads them: cq.c --- */
+
+struct rp_cqe {
+	STAILQ_ENTRY(rp_cqe) link;
+	struct rp_task *task; /* put when the entry is read; NULL: allocated */
+	struct fi_cq_tagged_entry e;
+	fi_addr_t src;
+	bool failed;		    /* then err is used, not e */
+	struct fi_cq_err_entry err; /* prov_errno is an rp_status */
+	struct rp_outcome out;
+};
+
 /* --- task.c: one operation of the program on a persistent region --- */
 
 struct rp_task {
 	struct rp_op op; /* first: op->done finds the task */
 	struct rp_task *next;
-	struct rp_ep *ep; /* NULL: its endpoint was closed, nobody is told */
+	struct rp_ep *ep;
 	void *context;
 	uint64_t flags; /* of the completion entry */
 	uint8_t kind;	/* enum rp_cntr_kind that counts it */
 	bool want;	/* a completion entry on success, too */
 	struct rp_wire_range ranges[RP_CHANNEL_IOV];
-	/* Sources that the device must know: bounce or registration. */
+	/* Sources and sinks that the device must know (rp_task_post()). */
 	struct rp_rc_mr mr;
-	void *bounce;
-	void *extra; /* of atomics and local reads */
+	void *bounce; /* by malloc, or of the domain's pool */
+	struct iovec user[RP_CHANNEL_IOV]; /* READ: where bounce goes */
+	size_t nuser;
+	void *extra; /* by malloc: freed with the task */
+	/* Its completion entry: in the task, so that none finds no memory. */
+	struct rp_cqe cqe;
 };
+/* With the lock. op.done, op.required and ep are filled in, all else is 0. */
 struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep);
 void rp_task_put(struct rp_dom *dom, struct rp_task *t);
 void rp_task_pool_fini(struct rp_dom *dom);
-/* op.done of tasks: completion or error entry, counter, and put. */
+/*
+ * op.done of tasks: counter, and put; or its entry is filled in and queued by
+ * rp_cq_push_task(), whose reader puts it.
+ */
 void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
-/* With the lock: post to the session; on failure the task is put. */
+/*
+ * With the lock: post to the session; on failure the task is put. Memory of
+ * op.iov that the device has to know is copied or registered.
+ */
 ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 
 /* --- mr.c --- */
@@ -257,9 +307,13 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 struct rp_mr {
 	struct fid_mr fid;
 	struct rp_dom *dom;
-	struct fid_mr *base; /* NULL: persistent, unknown to the base where it
-				needs no local registration */
+	struct fid_mr *base; /* NULL: persistent, and not known to the base */
 	bool persistent;
+	bool served;	 /* the agent knows it */
+	uint64_t access; /* FI_REMOTE_READ, FI_REMOTE_WRITE: the program's */
+	/* target.c: one registration for all connections, VERBS only. */
+	struct rp_rc_mr shared;
+	bool flushed; /* ... and it allows FLUSH */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* of dom->pmems */
 };
@@ -286,14 +340,6 @@ int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
 
 /* --- cq.c, cq_read.c: the base's queue, and beside it our completions --- */
 
-struct rp_cqe {
-	STAILQ_ENTRY(rp_cqe) link;
-	struct fi_cq_tagged_entry e;
-	fi_addr_t src;
-	bool failed;		    /* then err is used, not e */
-	struct fi_cq_err_entry err; /* prov_errno is an rp_status */
-	struct rp_outcome out;
-};
 struct rp_cq {
 	struct fid_cq fid;
 	struct rp_dom *dom;
@@ -302,9 +348,11 @@ struct rp_cq {
 	size_t size; /* of one entry */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* with the domain's lock */
-	STAILQ_HEAD(, rp_cqe) spare;
-	atomic_uint queued;	/* of queue: a look without the lock */
-	bool last_err_ours;	/* fi_cq_strerror(): the last error read */
+	atomic_uint queued;	     /* of queue: a look without the lock */
+	/* Reads of the base's entries that may still do without progress. */
+	atomic_int quick;
+	unsigned int turns; /* reads in a row that our queue alone filled */
+	bool last_err_ours; /* fi_cq_strerror(): the last error read */
 	struct rp_outcome last_out;
 	int epfd;  /* what FI_GETWAIT gives */
 	int ev_fd; /* queue filled, or fi_cq_signal() */
@@ -318,12 +366,20 @@ struct rp_cq {
 };
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
-/* With the lock. An entry that finds no memory makes the queue's next read
- * fail with -FI_ENOMEM: never lost silently. */
-void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
-		fi_addr_t src);
-void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
-		      const struct rp_outcome *out);
+/*
+ * With the lock: queue t->cqe (e, or failed, err and out), in order. t->ep is
+ * not looked at any more. Never fails.
+ */
+void rp_cq_push_task(struct rp_cq *cq, struct rp_task *t);
+/* With the lock: an entry of no task (remote CQ data). 0 or -FI_ENOMEM. */
+int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+	       fi_addr_t src);
+/* Takes the lock. 0, or -FI_EAGAIN: there is something to read. */
+int rp_cq_trywait(struct rp_cq *cq);
+/* 1: something to read; 0: nothing; or -errno. */
+int rp_cq_ready(struct rp_cq *cq);
+/* A queue of a domain that is the base's own is none of ours. */
+bool rp_cq_is_ours(const struct fid *fid);
 
 /* --- cntr.c: the base's counter; our completions are added by fi_cntr_add() */
 
@@ -345,6 +401,9 @@ struct rp_cntr {
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 		 struct fid_cntr **cntr, void *context);
 void rp_cntr_count(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
+bool rp_cntr_is_ours(const struct fid *fid);
+/* Takes the lock. 0, or -FI_EAGAIN: do not sleep. */
+int rp_cntr_trywait(struct rp_cntr *cntr);
 
 /* --- poll.c, fid.c, wait.c: as their names say --- */
 
@@ -356,15 +415,21 @@ int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 		   void **ops, void *context);
 int64_t rp_wait_now(void); /* ms */
 int rp_wait_watch(int epfd, int fd);
+/*
+ * A descriptor that wakes for the base's, for an eventfd of one's own, and for
+ * what the domain has to do. On failure, too, what is not -1 is to be closed.
+ */
+int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* --- progress.c --- */
 
 uint64_t rp_domain_now(struct rp_dom *dom);
 /* With the lock: connections, sessions, agent. True: something has ended. */
 bool rp_domain_progress(struct rp_dom *dom);
-/* With the lock: a timer for the next deadline, before somebody sleeps. */
-void rp_domain_arm(struct rp_dom *dom);
-/* With the lock: 0, or -FI_EAGAIN: do not sleep yet. */
+/*
+ * With the lock: 0, or -FI_EAGAIN: do not sleep yet. Makes progress, and sets
+ * the timer for the next deadline.
+ */
 int rp_domain_trywait(struct rp_dom *dom);
 /* From any thread, without the lock. */
 void rp_domain_kick(struct rp_dom *dom);
@@ -385,18 +450,17 @@ struct rp_ep {
 	uint64_t op_flags; /* default transmit flags of the program */
 	bool selective, rx_selective;
 	bool enabled;
+	bool connected; /* a connected endpoint: the program read FI_CONNECTED,
+			   and no end of it since */
 	size_t inject_size;
-	uint64_t unasked;	/* FI_COMMIT_COMPLETE: of each write to a file */
-	uint64_t msg_order;	/* what the program was promised */
+	uint64_t unasked;   /* FI_COMMIT_COMPLETE: of each write to a file */
+	uint64_t msg_order; /* what the program was promised */
 	enum rp_class required;
-	/*
-	 * Sessions by (fi_addr_t, port of the key); private.c. A counter of
-	 * their unplaced writes is not kept: see rp_private_order().
-	 */
-	struct rp_link *links;
-	struct rp_link *last_link; /* found last */
+	/* private.c: sessions by address of the vector, and found last. */
+	struct rp_link *links, *last_link;
+	struct rp_peer *peers; /* and by sockaddr */
 	LIST_ENTRY(rp_ep) link;
-	struct fid_eq *eq;  /* the base's, bound to it */
+	struct fid_eq *eq; /* the base's, bound to it */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
