@@ -94,7 +94,7 @@ static void build_flush(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 static void build_data(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 {
 	const size_t n = (size_t)wr->num_sge;
-	struct ibv_data_buf buf[n + 1];
+	struct ibv_data_buf buf[RP_FLUSH_SGES];
 
 	if (!(wr->send_flags & IBV_SEND_INLINE)) {
 		ibv_wr_set_sge_list(ex, n, wr->sg_list);

@@ -10,7 +10,6 @@
 
 /* Names that the headers of rdma-core 44 lack. */
 #define RP_FLUSH_WR 14 /* ibv_wr_opcode, in chains for rp_flush_post() */
-#define RP_FLUSH_WC 8  /* ibv_wc_opcode */
 /* Access of regions and queue pairs: FLUSH to visibility and persistence. */
 #define RP_FLUSH_ACCESS (1 << 8 | 1 << 9)
 
@@ -19,9 +18,11 @@ bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd);
 /* As ibv_create_qp(), and rp_flush_post() can be called. NULL and errno. */
 struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
 				  const struct ibv_qp_init_attr *attr);
+#define RP_FLUSH_SGES 16
 /*
- * As ibv_post_send(), all or none. The length of a FLUSH at the peer is that of
- * its only scatter entry, whose address and lkey are unused.
+ * As ibv_post_send(), all or none, with at most RP_FLUSH_SGES inline entries.
+ * The length of a FLUSH at the peer is that of its only scatter entry, whose
+ * address and lkey are unused.
  */
 int rp_flush_post(struct ibv_qp *qp, const struct ibv_send_wr *wr);
 

@@ -7,12 +7,14 @@
 #include <rdma/rdma_cma.h>
 
 #include "core/hash.h"
+#include "rc/rc_flush.h"
 #include "rc/rc_priv.h"
 
 /* Work requests of one queue pair. */
 #define RP_VERBS_DEPTH 64
 /* Scatter entries of one: an operation's, behind the header of its message. */
 #define RP_VERBS_SGES (RP_CHANNEL_IOV + 1)
+_Static_assert(RP_VERBS_SGES <= RP_FLUSH_SGES, "they are posted by both");
 /* Messages and writes that are copied, because nobody registered them. */
 #define RP_VERBS_COPIES 64
 /* Entries read from the completion queue at once. */
@@ -78,9 +80,9 @@ struct rp_verbs_rc {
 	uint8_t max_reads, max_served_reads;
 	struct rp_verbs_qp *qps;
 	LIST_HEAD(, rp_verbs_qp) dead_qps;
-	/* Entries that the completion queue may get, and those of unsignaled
-	 * work requests among them. */
-	unsigned int cq_size, cq_used, unsignaled;
+	/* Entries of the completion queue for sends, those that sends under
+	 * way may need, and those of unsignaled ones among them. */
+	unsigned int cq_room, cq_used, unsignaled;
 	/* Found when the completion queue was armed. */
 	struct ibv_wc kept[RP_VERBS_WCS];
 	int nkept;
@@ -113,6 +115,21 @@ void rp_verbs_qp_destroy(struct rp_verbs_channel *c);
 struct rp_verbs_qp *rp_verbs_qp_find(struct rp_verbs_rc *v, uint32_t num);
 /* The device is of no use any more. */
 void rp_verbs_end_all(struct rp_verbs_rc *v, int err);
+
+int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
+		 struct rp_rc_mr *mr);
+
+/* --- rc_verbs_post.c --- */
+
+/* copy: NULL is none. */
+void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy);
+int rp_verbs_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
+int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
+		       struct rp_rc_recv *r);
+int rp_verbs_poll(struct rp_rc *rc, int max);
+int rp_verbs_trywait(struct rp_rc *rc);
+/* The completion queue is empty: destroyed queue pairs left nothing in it. */
+void rp_verbs_reap(struct rp_verbs_rc *v);
 
 /* --- rc_verbs_cm.c --- */
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "rc/rc_flush.h"
 #include "rc/rc_verbs.h"
 
 #define RESOLVE_MS 2000
