@@ -57,7 +57,8 @@ struct rp_agent_host_ops {
 	uint64_t (*now)(struct rp_agent_host *h);
 	/* From any thread: progress is due. Takes no lock of the adapter's. */
 	void (*kick)(struct rp_agent_host *h);
-	/* One line for the operator's log (refusals; rate limited by the agent). */
+	/* One line for the operator's log (refusals; rate limited by the
+	 * agent). */
 	void (*warn)(struct rp_agent_host *h, const char *text);
 };
 struct rp_agent_host {
@@ -65,7 +66,7 @@ struct rp_agent_host {
 };
 
 struct rp_agent_attr {
-	uint64_t incarnation;	   /* random, never 0: one life of this target */
+	uint64_t incarnation; /* random, never 0: one life of this target */
 	unsigned int max_sessions; /* accepted at once */
 	unsigned int credits;	   /* requests per session at once */
 	unsigned int max_jobs;	   /* requests held in all */
@@ -114,9 +115,10 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 void rp_agent_local_drop(struct rp_agent *a, void *arg);
 
 /*
- * Do what is due: take the requests at hand as one batch (merge their ranges per
- * region, flush each line once, drain once), hand blocking ones to the worker,
- * reply to finished ones, send PROGRESS, retry sends. True: did something.
+ * Do what is due: take the requests at hand as one batch (merge their ranges
+ * per region, flush each line once, drain once), hand blocking ones to the
+ * worker, reply to finished ones, send PROGRESS, retry sends. True: did
+ * something.
  */
 bool rp_agent_progress(struct rp_agent *a);
 /* When progress is due next; UINT64_MAX: when kicked. */

@@ -97,7 +97,8 @@ static uint64_t real_bits(double d, size_t size)
 {
 	float f = (float)d;
 
-	return size == sizeof(d) ? bits_get(&d, size) : bits_get(&f, size);
+	return size == sizeof(d) ? bits_get(&d, sizeof(d))
+				 : bits_get(&f, sizeof(f));
 }
 
 /*

@@ -7,10 +7,11 @@
 #include "core/batch.h"
 #include "core/log.h"
 
-struct rp_job *rp_job_new(size_t nranges)
+struct rp_job *rp_job_new(size_t nranges, size_t result_len)
 {
 	struct rp_job *job =
-		calloc(1, sizeof(*job) + nranges * sizeof(struct rp_job_range));
+		calloc(1, sizeof(*job) + nranges * sizeof(struct rp_job_range) +
+				  result_len);
 
 	if (job)
 		job->n = nranges;
@@ -44,6 +45,14 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 		.range = range,
 		.detail = detail,
 	};
+}
+
+void rp_job_fail_memory(struct rp_job *job)
+{
+	if (job->effect == RP_EFFECT_STORE || job->effect == RP_EFFECT_ATOMIC)
+		rp_job_fail(job, RP_ST_FLUSH_FAILED, ENOMEM, 0);
+	else
+		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
 }
 
 bool rp_job_blocks(const struct rp_job *job)
@@ -144,6 +153,24 @@ int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job)
 {
 	return pass_add(&b->then, job->then.region, job->then.off,
 			sizeof(job->then.value));
+}
+
+int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
+		   const struct rp_job *job)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < job->n && !ret; i++) {
+		const struct rp_job_range *g = &job->ranges[i];
+
+		if (g->flush)
+			ret = rp_batch_add(
+				rp_pmem_blocks(g->region->pmem) ? b : cheap, g);
+	}
+	/* The thread that runs the job stores, so it also flushes the store. */
+	if (!ret && job->then.region && job->then.flush)
+		ret = rp_batch_add_then(b, job);
+	return ret;
 }
 
 static void pass_seal(struct rp_pass *pass)
@@ -283,19 +310,23 @@ void rp_batch_run(struct rp_batch *b)
 	run_pass(b, &b->then);
 }
 
+void rp_region_fail(struct rp_region *r, int err)
+{
+	/* The first error stays, and is logged: it is the cause. */
+	if (r->failed)
+		return;
+	r->failed = err;
+	rp_log(RP_LOG_WARN,
+	       "flushing a region of %llu bytes failed (%s): every commit to "
+	       "it fails until it is registered again",
+	       (unsigned long long)r->len, strerror(err));
+}
+
 static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
-	/* Told once, and the first one stays: it is the cause. */
-	if (!part->region->failed) {
-		part->region->failed = part->err;
-		rp_log(RP_LOG_WARN,
-		       "flushing the region of key 0x%llx failed (%s): every "
-		       "commit to it fails until it is registered again",
-		       (unsigned long long)part->region->key,
-		       strerror(part->err));
-	}
+	rp_region_fail(part->region, part->err);
 	TAILQ_FOREACH (job, jobs, link) {
 		for (size_t i = 0; i < job->n; i++) {
 			if (job->ranges[i].region != part->region ||

@@ -20,11 +20,14 @@
 #define RP_WIRE_MAGIC	   0x5052
 #define RP_WIRE_VERSION	   2
 #define RP_WIRE_CM_DATA	   56	/* what an RDMA CM REQ carries */
+#define RP_WIRE_CM_ACK	   148	/* what an RDMA CM REJ carries */
 #define RP_WIRE_MAX_MSG	   4168 /* nothing longer is sent or received */
 #define RP_WIRE_MAX_STORE  4096 /* bytes of an inline write */
 #define RP_WIRE_MAX_RANGES 168	/* unpacked, in one REQUEST */
 #define RP_WIRE_MAX_PACKED 1024 /* packed, in one REQUEST */
-#define RP_WIRE_MAX_REPLY  (40 + RP_WIRE_MAX_STORE) /* with an atomic's result */
+#define RP_WIRE_MAX_REPLY  (32 + RP_WIRE_MAX_STORE) /* an atomic's result */
+/* Bytes of a STORE of n ranges, not packed, with so many bytes in all. */
+#define RP_WIRE_STORE_LEN(n, bytes) (24 + 24 * (n) + (bytes))
 
 enum rp_msg_type {
 	/* initiator to target */
@@ -70,8 +73,12 @@ struct rp_wire_hello {
 	uint16_t features;    /* RP_FEATURE_* */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
+#define RP_FEATURES	  RP_FEATURE_NATIVE
 
-/* What a key means on this connection: in HELLO_ACK and INFO. */
+/*
+ * What a key means on this connection: in HELLO_ACK and INFO. A grant has a
+ * length above 0 and ends below 2^64 in both numberings; no grant is all 0.
+ */
 struct rp_wire_grant {
 	uint64_t rkey;	      /* for RDMA on this connection only */
 	uint64_t remote_addr; /* of the region's first byte, for that RDMA */
@@ -82,11 +89,12 @@ struct rp_wire_grant {
 	bool writable;
 };
 
+/* A refusal (status not OK) has a detail, and all else is 0. */
 struct rp_wire_hello_ack {
 	uint32_t status;
 	uint32_t detail;
 	uint64_t incarnation; /* never 0 when status is OK */
-	uint16_t credits;     /* requests outstanding at once */
+	uint16_t credits;     /* requests outstanding at once, never 0 */
 	uint16_t features;
 	struct rp_wire_grant grant; /* of the HELLO's key */
 };
@@ -111,11 +119,15 @@ struct rp_wire_atomic {
 	uint8_t op;	  /* enum rp_atomic_op */
 	uint8_t datatype; /* enum rp_atomic_type */
 	bool fetch;	  /* the reply brings the old values */
-	/* Decoded: inside the message. Element size times count bytes each. */
+	/* Decoded: inside the message. As many bytes each as the ranges. */
 	const void *operand; /* NULL: the operation has none */
 	const void *compare; /* NULL: none */
 };
 
+/*
+ * THEN needs level DURABLE. STORE and ATOMIC: no range is empty, the bytes of
+ * all are RP_WIRE_MAX_STORE at most, and the message RP_WIRE_MAX_MSG.
+ */
 struct rp_wire_request {
 	uint16_t nranges; /* 0 only with level VISIBLE: a plain fence */
 	bool packed;	  /* encode: may be packed; decoded: was */
@@ -127,12 +139,13 @@ struct rp_wire_request {
 	/*
 	 * STORE: the bytes of all ranges, one behind the other. Encode: NULL
 	 * leaves them out, to be sent behind the message as a second iovec;
-	 * the header's length counts them.
+	 * the header's length counts them, the returned one does not.
 	 */
 	const void *bytes;
 	struct rp_wire_atomic atomic;
-	const struct rp_wire_range *ranges; /* encode */
-	struct rp_wire_range *decoded;	    /* room for RP_WIRE_MAX_PACKED */
+	const struct rp_wire_range *ranges; /* encode; decoded: `decoded` */
+	/* Set before decoding: room for RP_WIRE_MAX_PACKED. */
+	struct rp_wire_range *decoded;
 };
 
 struct rp_wire_reply {
@@ -140,8 +153,9 @@ struct rp_wire_reply {
 	uint32_t detail;
 	uint16_t range;	  /* at fault; nranges: the store behind them */
 	uint16_t credits; /* granted from now on */
-	uint8_t level, class, method;
-	const void *result; /* fetching atomics: the old values */
+	uint8_t level, class, method; /* 0 unless status is OK */
+	/* Fetching atomics: the old values. Decoded: inside the message. */
+	const void *result;
 	uint32_t result_len;
 };
 
@@ -155,16 +169,19 @@ struct rp_wire_info {
 	uint8_t class, method, memory, placement, domain, refusal;
 	uint32_t granularity;
 	uint32_t preferred_size, preferred_align;
-	struct rp_wire_grant grant; /* status 0, else all 0 */
-	char why[RP_WHY_LEN];
+	struct rp_wire_grant grant; /* status OK: one; else it may be none */
+	char why[RP_WHY_LEN]; /* on the wire '?' for what is not printable */
 };
 
 /*
  * Encoders write one whole message and return its length, or -EMSGSIZE (size
  * too small) or -EINVAL (a field out of range); on failure nothing is written.
  * Decoders check every byte: lengths exactly, reserved fields 0, enums in
- * range, except that unknown statuses pass as failures. 0 or -EBADMSG; get_hdr
- * also -EPROTONOSUPPORT: another version (hdr->type and ->token are filled in).
+ * range, except that unknown statuses pass as failures and unknown features
+ * are dropped. 0 or -EBADMSG; get_hdr, get_hello and get_hello_ack also
+ * -EPROTONOSUPPORT: another version (get_hdr fills in hdr->type and ->token).
+ * Zeros behind HELLO and HELLO_ACK are no part of them: an RDMA CM pads.
+ * Ranges are checked for form only; the agent checks them against regions.
  */
 int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m);
 int rp_wire_put_hello_ack(void *buf, size_t size,
@@ -200,7 +217,8 @@ int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
  *   55..40  port of the target domain's listener (TCP, or RDMA CM)
  *   39..0   random, per registration
  *
- * Keys of other regions are the base's own and never have the mark.
+ * The method is never RP_METHOD_REFUSED. Keys of other regions are the base's
+ * own; the adapter sees to it that none has the mark.
  */
 struct rp_key {
 	enum rp_class class;

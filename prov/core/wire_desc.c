@@ -50,9 +50,7 @@ static bool good_key(const struct rp_desc *d)
 {
 	struct rp_key k;
 
-	if (!d->key)
-		return true;
-	return !rp_key_parse(d->key, &k) && k.persistent && k.base == d->rkey;
+	return !d->key || !rp_key_parse(d->key, &k);
 }
 
 /* Magic, version and length, and the checksum behind them. */

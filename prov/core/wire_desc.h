@@ -25,7 +25,7 @@
  *      GLOBAL, PERSISTENT and ATOMIC_WRITE
  *   46 u16 reserved 0
  *   48 u64 key, by which the target's agent knows the region: of the shape of
- *      wire.h, for the same rkey; 0: no agent can be asked
+ *      wire.h, with the port of its listener; 0: there is no agent
  *   56 u32 reserved 0
  *   60 u32 CRC-32 (that of zlib) of the bytes before
  *

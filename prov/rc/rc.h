@@ -20,21 +20,22 @@
 struct rp_rc;
 
 enum rp_rc_backend {
-	RP_RC_FABRIC, /* FI_EP_MSG of libfabric's tcp, whatever the user's base */
+	RP_RC_FABRIC, /* FI_EP_MSG of libfabric's tcp, whatever the user's base
+		       */
 	RP_RC_VERBS,  /* RC queue pairs by librdmacm */
 };
 
 /* Bounds for each domain. */
 #define RP_RC_MAX_CONNECTIONS 4096
-#define RP_RC_MAX_HALF_OPEN   64	     /* requested, not accepted yet */
+#define RP_RC_MAX_HALF_OPEN   64 /* requested, not accepted yet */
 #define RP_RC_HALF_OPEN_NS    5000000000ull
 
 struct rp_rc_attr {
 	enum rp_rc_backend backend;
-	uint32_t fi_version;	/* the program's, for fi_getinfo() */
-	const char *device;	/* VERBS: a device name; NULL: by address */
+	uint32_t fi_version; /* the program's, for fi_getinfo() */
+	const char *device;  /* VERBS: a device name; NULL: by address */
 	uint16_t port_first, port_last; /* of the listener; 0: any */
-	bool waits; /* descriptors wake for completions, too */
+	bool waits;	  /* descriptors wake for completions, too */
 	bool random_keys; /* unused by VERBS */
 	/* Random bytes, monotonic ns, and a wake-up, as in rp_connector_ops. */
 	uint64_t (*now)(void *arg);
@@ -83,7 +84,7 @@ struct rp_rc_mr {
 	uint64_t remote_addr; /* of the first byte, for those */
 };
 enum rp_rc_access {
-	RP_RC_LOCAL = 1,	/* source or sink of own operations */
+	RP_RC_LOCAL = 1, /* source or sink of own operations */
 	RP_RC_REMOTE_READ = 2,
 	RP_RC_REMOTE_WRITE = 4,
 	RP_RC_REMOTE_FLUSH = 8, /* -EOPNOTSUPP: not this memory, or device */

@@ -34,7 +34,7 @@ struct rp_rc_recv {
 	struct rp_rc_channel *channel; /* NULL: any channel of the pool */
 	void *desc;
 	uint8_t *buf; /* RP_WIRE_MAX_MSG bytes */
-	/* A message that arrived while close() read the completion queue. */
+	/* A message that is not yet reported, and its channel. */
 	TAILQ_ENTRY(rp_rc_recv) link;
 	struct rp_rc_channel *from;
 	size_t len;
@@ -51,8 +51,8 @@ struct rp_rc_slab {
 enum rp_rc_state {
 	RP_RC_CONNECTING,
 	RP_RC_UP,     /* or accepted */
-	RP_RC_ENDING, /* lost() is due; the backend may still have it */
-	RP_RC_ENDED,  /* ops->shut() was called, lost() too */
+	RP_RC_ENDING, /* lost() is due; not shut yet */
+	RP_RC_ENDED,  /* shut; lost() was called, or is being called */
 	RP_RC_CLOSED, /* by the owner; freed when no call is inside */
 };
 
@@ -63,10 +63,12 @@ struct rp_rc_channel {
 	TAILQ_ENTRY(rp_rc_channel) link; /* of rc->channels, ending or dead */
 	enum rp_rc_state state;
 	bool shut;	     /* ops->shut() was called */
-	unsigned int posted; /* operations whose done() is due */
+	unsigned int posted; /* operations that the device has */
+	unsigned int nrecvs; /* receives of its own that the device has */
 	union rp_rc_addr peer;
-	int err;		  /* why it ends, positive */
-	struct rp_rc_slab *recvs; /* its own; NULL: the pool's */
+	struct rp_channel_op *failed; /* refused by the device */
+	int err;		      /* why it ends, positive */
+	struct rp_rc_slab *recvs;     /* its own; NULL: the pool's */
 	/* Of the peer's reject, until lost(). */
 	size_t data_len;
 	uint8_t *data;
@@ -79,6 +81,7 @@ struct rp_rc_request {
 };
 
 TAILQ_HEAD(rp_rc_channels, rp_rc_channel);
+TAILQ_HEAD(rp_rc_recvs, rp_rc_recv);
 
 /* A backend's rc begins with this. */
 struct rp_rc {
@@ -101,9 +104,10 @@ struct rp_rc {
 	unsigned int nrequests;
 	bool listening;
 	unsigned int depth; /* of rp_rc_poll() and close() */
-	/* Found in the completion queue by a close(), for the next poll. */
+	/* Completed, and not yet reported. */
 	struct rp_channel_op *done_first, **done_last;
-	TAILQ_HEAD(, rp_rc_recv) messages;
+	unsigned int ndone;
+	struct rp_rc_recvs messages;
 	/* The shared pool. */
 	LIST_HEAD(, rp_rc_slab) pool;
 	unsigned int npool;
@@ -148,12 +152,13 @@ struct rp_rc_ops {
 		    int n);
 	/*
 	 * Destroy the connection. When this returns the device uses no memory
-	 * of it, and rp_rc_defer_op() was called for every operation that was
-	 * posted and not reported, with its result or ECANCELED. Entries of
-	 * other channels that come up are deferred as well. Called once.
+	 * of it, and rp_rc_complete_op() was called for every operation that
+	 * was posted, rp_rc_recv_failed() for every receive of its own:
+	 * c->posted and c->nrecvs are 0. Entries of other channels that come up
+	 * are completed as well. Called once, also after a failed connect().
 	 */
 	void (*shut)(struct rp_rc_channel *c);
-	/* c: NULL for a receive of the pool. */
+	/* c: NULL for a receive of the pool; the caller counts c->nrecvs. */
 	int (*post_recv)(struct rp_rc *rc, struct rp_rc_channel *c,
 			 struct rp_rc_recv *r);
 	int (*reg)(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
@@ -161,12 +166,14 @@ struct rp_rc_ops {
 	void (*dereg)(struct rp_rc *rc, struct rp_rc_mr *mr);
 	/*
 	 * Read at most about max completions: rp_rc_complete_op(),
-	 * rp_rc_complete_recv(), rp_rc_end(). Callbacks of these may close any
-	 * channel; struct rp_rc_channel itself lives until poll has returned.
-	 * How many were read.
+	 * rp_rc_complete_recv(), rp_rc_end(). How many were read.
 	 */
 	int (*poll)(struct rp_rc *rc, int max);
-	/* The same for CM events: rp_rc_up(), rp_rc_end(), rp_rc_requested().
+	/*
+	 * Read CM events: rp_rc_up(), rp_rc_end(), rp_rc_requested(), of which
+	 * the first and the last call back: read one event at a time. Any
+	 * channel may be closed inside, and is shut then; its memory lives
+	 * until rp_rc_poll() returns.
 	 */
 	int (*poll_events)(struct rp_rc *rc, int max);
 	int (*trywait)(struct rp_rc *rc);
@@ -188,19 +195,20 @@ static inline void rp_rc_posted(struct rp_rc_channel *c,
 	op->channel = &c->base;
 	c->posted++;
 }
-/* In post(), after an error of the device: the channel ends, op fails. */
+/*
+ * In post(), after an error of the device: the channel ends, and op fails after
+ * shut(), so that it may have been posted in part.
+ */
 void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err);
-/* In poll(): done(), and with err != 0 the end of its channel. */
+/*
+ * In poll() and shut(): the device has given it back. rc.c calls done() or
+ * received() once the backend has returned, so that no callback runs inside;
+ * err != 0 ends the channel, too.
+ */
 void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err);
-/* In poll(): received(), and the receive is posted again. */
 void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
 			 struct rp_rc_recv *r, size_t len);
-/* In shut(): the same, for the next poll, or for the close that is under way.
- */
-void rp_rc_defer_op(struct rp_rc *rc, struct rp_channel_op *op, int err);
-void rp_rc_defer_recv(struct rp_rc *rc, struct rp_rc_channel *from,
-		      struct rp_rc_recv *r, size_t len);
-/* The device gave it back without a message. */
+/* The same, without a message: an own receive ends its channel. */
 void rp_rc_recv_failed(struct rp_rc *rc, struct rp_rc_recv *r);
 /* In poll_events(): the peer has accepted, with this data. */
 void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len);
@@ -217,11 +225,16 @@ void rp_rc_request_gone(struct rp_rc *rc, void *handle);
 
 /* --- rc_recv.c --- */
 
-/* Before connect or accept: receives for c, its own or more in the pool. */
+/* In connect() and accept(): receives for c, its own or more in the pool. */
 int rp_rc_recvs_open(struct rp_rc_channel *c);
-/* After shut(): those that were its own. */
-void rp_rc_recvs_close(struct rp_rc_channel *c);
-/* Before ops->close(), and after: memory that the device had. */
+/* After shut(), as c is freed: those that were its own. */
+void rp_rc_recvs_free(struct rp_rc_channel *c);
+/* The message has been read, or there was none. */
+void rp_rc_recv_repost(struct rp_rc *rc, struct rp_rc_recv *r);
+/*
+ * Around ops->close(): deregister what the device had of the pool before, free
+ * it after.
+ */
 void rp_rc_pool_dereg(struct rp_rc *rc);
 void rp_rc_pool_free(struct rp_rc *rc);
 

@@ -102,6 +102,12 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
  * asks for other things only gets the base's.
  */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
+/* Offer persistent keys with this entry of the base's; -FI_ENODATA: cannot. */
+int rp_info_mark(const struct fi_info *hints, struct fi_info *i);
+/* What every entry of ours says, whatever its keys. */
+void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i);
+/* The domain of a program's entry, as the base wants to see it. */
+void rp_info_domain_to_base(struct fi_domain_attr *d);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
