@@ -549,6 +549,14 @@ fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
+# Private connections, both ends in one process, over the loopback device.
+check_PROGRAMS += fabtests/unit/test_rc
+TESTS += fabtests/unit/test_rc
+fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
+fabtests_unit_test_rc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
+	$(FABRIC_LIBS) $(CRITERION_LIBS)
+
 # Private connections by queue pairs, on a device that the test plays.
 rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
 	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \

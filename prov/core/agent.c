@@ -64,7 +64,7 @@ free:
 void rp_agent_delete(struct rp_agent *a)
 {
 	rp_agent_close_sessions(a);
-	rp_agent_refuse_delayed(a);
+	rp_agent_refuse_delayed(a, UINT64_MAX);
 	/* No region means no job that runs. */
 	assert(!a->held && !a->far_runs);
 	rp_worker_fini(&a->worker);
@@ -141,10 +141,7 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 		TAILQ_REMOVE(queue, job, link);
 		job->queue = NULL;
 		check_failed(job);
-		/*
-		 * Cheap ranges of a slow job are flushed here, before it is
-		 * handed over: so only one thread ever flushes a region.
-		 */
+		/* Cheap ranges of a slow job are flushed before it starts. */
 		if (job->reply.status == RP_ST_OK &&
 		    rp_batch_merge(&a->inl, b, job))
 			rp_job_fail_memory(job);
@@ -249,6 +246,7 @@ void rp_agent_quiesce(struct rp_agent *a)
 bool rp_agent_progress(struct rp_agent *a)
 {
 	bool any = false;
+	uint64_t now;
 
 	/* The usual case, on every poll of a completion queue. */
 	if (!a->far_runs && !a->held && TAILQ_EMPTY(&a->ending) &&
@@ -257,7 +255,9 @@ bool rp_agent_progress(struct rp_agent *a)
 
 	any |= collect_far(a, false);
 	any |= run_batches(a);
-	any |= rp_agent_sessions_progress(a, rp_agent_now(a));
+	now = rp_agent_now(a);
+	any |= rp_agent_sessions_progress(a, now);
+	any |= rp_agent_refuse_delayed(a, now);
 	return any;
 }
 

@@ -3,6 +3,8 @@
 #ifndef RP_AGENT_IMPL_H
 #define RP_AGENT_IMPL_H
 
+#include <stdlib.h>
+
 #include "core/agent.h"
 #include "core/batch.h"
 #include "core/hash.h"
@@ -73,7 +75,7 @@ struct rp_agent_session {
 	uint64_t progress_at; /* when the next is due, while there are jobs */
 	struct rp_agent_grant *grants, *last_grant;
 	struct rp_jobs jobs;
-	unsigned int held; /* jobs, stalled messages and unsent replies */
+	unsigned int held; /* jobs, stalled messages and kept replies */
 	TAILQ_HEAD(, rp_agent_send) kept; /* no room in the channel */
 	STAILQ_HEAD(, rp_agent_stalled) stalled;
 	TAILQ_ENTRY(rp_agent_session) link;    /* by use, or of those ending */
@@ -100,7 +102,8 @@ struct rp_agent {
 	struct rp_regions regions;
 	struct rp_agent_session *by_initiator;
 	struct rp_agent_sessions open, ending, sending, working;
-	unsigned int nsessions, held, nstalled;
+	unsigned int nsessions, nstalled;
+	unsigned int held; /* by all sessions, and by messages being sent */
 	bool resume; /* a job has ended since the stalled ones were tried */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
@@ -139,14 +142,14 @@ static inline void rp_agent_count(struct rp_agent *a, const struct rp_batch *b)
 void rp_agent_session_close(struct rp_agent_session *s);
 /* End every session that was granted the key. */
 void rp_agent_close_granted(struct rp_agent *a, uint64_t key);
-/* Send every refusal that is delayed now. */
-void rp_agent_refuse_delayed(struct rp_agent *a);
 /* The peer broke the protocol, or cannot be answered: close it from progress.
  */
 void rp_agent_session_doom(struct rp_agent_session *s);
-/* A wrong key in a message of the session: refuse it later, then end. */
-void rp_agent_session_refuse(struct rp_agent_session *s,
-			     const struct rp_wire_hdr *hdr);
+/* Drop its jobs and what comes from now on; close it at that time. */
+void rp_agent_session_end_at(struct rp_agent_session *s, uint64_t at);
+/* One without a channel. */
+void rp_agent_session_free(struct rp_agent_session *s);
+extern const struct rp_channel_events rp_agent_session_events;
 /* The grant of a key; NULL: there is none. */
 struct rp_agent_grant *rp_agent_grant_find(struct rp_agent_session *s,
 					   uint64_t key);
@@ -166,9 +169,24 @@ void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 		    const struct rp_wire_reply *m);
 void rp_agent_info(struct rp_agent_session *s, uint64_t token,
 		   const struct rp_wire_info *m);
-/* What is due at sessions and refusals. True: did something. */
+/* What is due at sessions. True: did something. */
 bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now);
 uint64_t rp_agent_sessions_deadline(const struct rp_agent *a);
+
+/* --- agent_accept.c --- */
+
+/* A wrong key in a message of the session: refuse it later, then end. */
+void rp_agent_session_refuse(struct rp_agent_session *s,
+			     const struct rp_wire_hdr *hdr);
+/* Send the refusals that are due. True: there were some. */
+bool rp_agent_refuse_delayed(struct rp_agent *a, uint64_t now);
+static inline void rp_agent_refusal_free(struct rp_agent *a,
+					 struct rp_agent_refusal *f)
+{
+	TAILQ_REMOVE(&a->delayed, f, link);
+	a->ndelayed--;
+	free(f);
+}
 
 /* --- serve.c --- */
 

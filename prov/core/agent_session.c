@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sessions at the target: accepted, refused, granted keys, answered, ended. */
+/* Sessions at the target: granted keys, answered, kept alive, ended. */
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -249,16 +248,13 @@ static bool resume(struct rp_agent_session *s)
 
 /* --- sending --- */
 
-static void send_free(struct rp_agent_send *k)
-{
-	release(k->session);
-	free(k);
-}
-
+/* A loss is reported by the channel itself. */
 static void send_done(struct rp_channel_op *op, int err)
 {
-	/* A loss is reported by the channel. */
-	send_free((struct rp_agent_send *)op);
+	struct rp_agent_send *k = (struct rp_agent_send *)op;
+
+	k->session->agent->held--;
+	free(k);
 }
 
 static bool post(struct rp_agent_session *s, struct rp_channel_op *op)
@@ -274,8 +270,10 @@ static bool send_kept(struct rp_agent_session *s)
 
 	while ((k = TAILQ_FIRST(&s->kept)) && post(s, &k->op)) {
 		TAILQ_REMOVE(&s->kept, k, link);
+		/* Posted, it is the channel's until send_done(). */
+		s->held--;
 		if (k->op.inject)
-			send_free(k);
+			send_done(&k->op, 0);
 		any = true;
 	}
 	if (TAILQ_EMPTY(&s->kept))
@@ -285,9 +283,13 @@ static bool send_kept(struct rp_agent_session *s)
 
 static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 {
+	struct rp_agent *a = s->agent;
 	bool first = TAILQ_EMPTY(&s->kept);
-	struct rp_agent_send *k = malloc(sizeof(*k) + len);
+	struct rp_agent_send *k = NULL;
 
+	/* A peer that takes no replies may not fill the memory with them. */
+	if (a->held < 2 * a->attr.max_jobs)
+		k = malloc(sizeof(*k) + len);
 	if (!k) {
 		rp_agent_session_doom(s);
 		return;
@@ -307,7 +309,7 @@ static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 	TAILQ_INSERT_TAIL(&s->kept, k, link);
 	if (!first)
 		return;
-	TAILQ_INSERT_TAIL(&s->agent->sending, s, sending);
+	TAILQ_INSERT_TAIL(&a->sending, s, sending);
 	if (len > s->channel->inject)
 		send_kept(s);
 }
@@ -358,15 +360,7 @@ void rp_agent_info(struct rp_agent_session *s, uint64_t token,
 
 /* --- the end of a session --- */
 
-static void refusal_free(struct rp_agent *a, struct rp_agent_refusal *f)
-{
-	TAILQ_REMOVE(&a->delayed, f, link);
-	a->ndelayed--;
-	free(f);
-}
-
-/* Drop what comes from now on; close at that time. */
-static void session_end_at(struct rp_agent_session *s, uint64_t at)
+void rp_agent_session_end_at(struct rp_agent_session *s, uint64_t at)
 {
 	struct rp_agent *a = s->agent;
 	struct rp_agent_stalled *m;
@@ -382,11 +376,12 @@ static void session_end_at(struct rp_agent_session *s, uint64_t at)
 
 void rp_agent_session_doom(struct rp_agent_session *s)
 {
-	session_end_at(s, 0);
+	rp_agent_session_end_at(s, 0);
 }
 
-static void session_free(struct rp_agent_session *s)
+void rp_agent_session_free(struct rp_agent_session *s)
 {
+	HASH_DEL(s->agent->by_initiator, s);
 	grants_revoke(s);
 	free(s);
 }
@@ -397,11 +392,11 @@ void rp_agent_session_close(struct rp_agent_session *s)
 	struct rp_agent_refusal *f, *tmp;
 	struct rp_agent_send *k;
 
-	session_end_at(s, 0);
+	rp_agent_session_end_at(s, 0);
 	TAILQ_FOREACH_SAFE(f, &a->delayed, link, tmp)
 	{
 		if (f->session == s)
-			refusal_free(a, f);
+			rp_agent_refusal_free(a, f);
 	}
 	rp_channel_close(s->channel);
 	s->channel = NULL;
@@ -409,13 +404,13 @@ void rp_agent_session_close(struct rp_agent_session *s)
 		TAILQ_REMOVE(&a->sending, s, sending);
 	while ((k = TAILQ_FIRST(&s->kept))) {
 		TAILQ_REMOVE(&s->kept, k, link);
-		send_free(k);
+		s->held--;
+		send_done(&k->op, 0);
 	}
 	assert(!s->held);
 	TAILQ_REMOVE(&a->ending, s, link);
-	HASH_DEL(a->by_initiator, s);
 	a->nsessions--;
-	session_free(s);
+	rp_agent_session_free(s);
 }
 
 void rp_agent_close_sessions(struct rp_agent *a)
@@ -435,114 +430,7 @@ void rp_agent_close_granted(struct rp_agent *a, uint64_t key)
 		rp_agent_session_close(s);
 }
 
-/* --- refusals --- */
-
-static void refuse(struct rp_agent *a, void *request, enum rp_status st)
-{
-	const struct rp_wire_hello_ack ack = {.status = st};
-	uint8_t msg[RP_WIRE_MAX_REPLY];
-	int len = rp_wire_put_hello_ack(msg, sizeof(msg), &ack);
-
-	assert(len > 0);
-	a->stats.refused_connections++;
-	a->host->ops->refuse(a->host, request, msg, (size_t)len);
-}
-
-/* Refuse a wrong key now. */
-static void refusal_send(struct rp_agent *a, struct rp_agent_refusal *f,
-			 uint64_t now)
-{
-	const struct rp_wire_reply reply = {.status = RP_ST_STALE_KEY};
-	const struct rp_wire_info info = {.status = RP_ST_STALE_KEY};
-	struct rp_agent_session *s = f->session;
-
-	if (!s)
-		refuse(a, f->request, RP_ST_STALE_KEY);
-	else if (f->type == RP_MSG_QUERY)
-		rp_agent_info(s, f->token, &info);
-	else
-		rp_agent_reply(s, f->token, &reply);
-	if (s && s->close_at)
-		session_end_at(s, now + RP_AGENT_LINGER_NS);
-	refusal_free(a, f);
-}
-
-static void warn_wrong_key(struct rp_agent *a, uint64_t now)
-{
-	char text[160];
-
-	if (a->warned_at && now - a->warned_at < RP_AGENT_WARN_NS)
-		return;
-	a->warned_at = now;
-	snprintf(
-		text, sizeof(text),
-		"refused a key of no registered region (%llu since the start): "
-		"a peer holds an old key, or guesses keys",
-		(unsigned long long)a->stats.wrong_keys);
-	a->host->ops->warn(a->host, text);
-}
-
-/*
- * One refusal follows another no sooner than 1/RP_AGENT_REFUSALS s, so that
- * keys cannot be guessed fast. False: no memory.
- */
-static bool refuse_later(struct rp_agent *a, void *request,
-			 struct rp_agent_session *s,
-			 const struct rp_wire_hdr *hdr)
-{
-	const uint64_t now = rp_agent_now(a);
-	struct rp_agent_refusal *f;
-
-	a->stats.wrong_keys++;
-	warn_wrong_key(a, now);
-	f = malloc(sizeof(*f));
-	if (!f)
-		return false;
-	while (a->ndelayed >= RP_AGENT_MAX_DELAYED)
-		refusal_send(a, TAILQ_FIRST(&a->delayed), now);
-	a->refused_at += NS_PER_MS * 1000 / RP_AGENT_REFUSALS;
-	if (a->refused_at < now + RP_AGENT_REFUSAL_NS)
-		a->refused_at = now + RP_AGENT_REFUSAL_NS;
-	*f = (struct rp_agent_refusal){
-		.request = request,
-		.session = s,
-		.token = hdr->token,
-		.type = hdr->type,
-		.due = a->refused_at,
-	};
-	TAILQ_INSERT_TAIL(&a->delayed, f, link);
-	a->ndelayed++;
-	return true;
-}
-
-void rp_agent_session_refuse(struct rp_agent_session *s,
-			     const struct rp_wire_hdr *hdr)
-{
-	session_end_at(s, UINT64_MAX);
-	if (!refuse_later(s->agent, NULL, s, hdr))
-		session_end_at(s, 0);
-}
-
-void rp_agent_refuse_delayed(struct rp_agent *a)
-{
-	struct rp_agent_refusal *f;
-
-	while ((f = TAILQ_FIRST(&a->delayed)))
-		refusal_send(a, f, 0);
-}
-
-void rp_agent_request_gone(struct rp_agent *a, void *request)
-{
-	struct rp_agent_refusal *f, *tmp;
-
-	TAILQ_FOREACH_SAFE(f, &a->delayed, link, tmp)
-	{
-		if (f->request == request)
-			refusal_free(a, f);
-	}
-}
-
-/* --- accepting --- */
+/* --- receiving --- */
 
 static void session_lost(void *owner, int err, const void *data, size_t len)
 {
@@ -566,150 +454,16 @@ static void session_received(void *owner, const void *msg, size_t len)
 		rp_agent_session_doom(s);
 		return;
 	}
-	if (!STAILQ_EMPTY(&s->stalled) || !rp_agent_serve(s, msg, len))
+	/* When too much is kept already, a message behind others is refused. */
+	if ((!STAILQ_EMPTY(&s->stalled) && a->held < a->attr.max_jobs) ||
+	    !rp_agent_serve(s, msg, len))
 		stall(s, msg, len);
 }
 
-static const struct rp_channel_events session_events = {
+const struct rp_channel_events rp_agent_session_events = {
 	.lost = session_lost,
 	.received = session_received,
 };
-
-static uint64_t pace(uint32_t timeout_ms)
-{
-	uint64_t ms = timeout_ms / RP_AGENT_PACE_PART;
-
-	if (ms < RP_AGENT_MIN_PACE_MS)
-		ms = RP_AGENT_MIN_PACE_MS;
-	if (ms > RP_AGENT_MAX_PACE_MS)
-		ms = RP_AGENT_MAX_PACE_MS;
-	return ms * NS_PER_MS;
-}
-
-/* The session that was silent for longest goes, unless it waits for replies. */
-static bool make_room(struct rp_agent *a)
-{
-	struct rp_agent_session *s;
-
-	if (a->nsessions < a->attr.max_sessions)
-		return true;
-	s = TAILQ_FIRST(&a->ending);
-	if (!s)
-		TAILQ_FOREACH (s, &a->open, link)
-			if (!s->held)
-				break;
-	if (!s)
-		return false;
-	rp_agent_session_close(s);
-	return true;
-}
-
-static struct rp_agent_session *session_new(struct rp_agent *a,
-					    const struct rp_wire_hello *m)
-{
-	struct rp_agent_session *s = calloc(1, sizeof(*s));
-	bool oom = false;
-
-	if (!s)
-		return NULL;
-	s->agent = a;
-	s->initiator = m->initiator;
-	s->pace = pace(m->timeout_ms);
-	s->flags = a->host->ops->flags(a->host);
-	if (!(m->features & RP_FEATURE_NATIVE))
-		s->flags &= ~(uint32_t)RP_CHANNEL_FLUSHES;
-	TAILQ_INIT(&s->jobs);
-	TAILQ_INIT(&s->kept);
-	STAILQ_INIT(&s->stalled);
-	HASH_ADD(hh, a->by_initiator, initiator, sizeof(s->initiator), s);
-	if (oom) {
-		free(s);
-		return NULL;
-	}
-	return s;
-}
-
-/* False: refused by the caller. The request is answered otherwise. */
-static bool session_accept(struct rp_agent_session *s, void *request,
-			   const struct rp_agent_grant *g)
-{
-	struct rp_agent *a = s->agent;
-	const struct rp_wire_hello_ack ack = {
-		.status = RP_ST_OK,
-		.incarnation = a->attr.incarnation,
-		.credits = a->attr.credits,
-		.features =
-			s->flags & RP_CHANNEL_FLUSHES ? RP_FEATURE_NATIVE : 0,
-		.grant = g->told,
-	};
-	uint8_t msg[RP_WIRE_MAX_REPLY];
-	int len = rp_wire_put_hello_ack(msg, sizeof(msg), &ack);
-
-	assert(len > 0);
-	if (a->host->ops->accept(a->host, request, msg, (size_t)len,
-				 &session_events, s, &s->channel))
-		return false;
-	TAILQ_INSERT_TAIL(&a->open, s, link);
-	a->nsessions++;
-	a->stats.accepted++;
-	return true;
-}
-
-static void accept_hello(struct rp_agent *a, void *request,
-			 const struct rp_wire_hello *m, struct rp_region *r)
-{
-	struct rp_agent_session *s;
-	struct rp_agent_grant *g;
-	enum rp_status st;
-
-	/* Nothing of the older connection arrives once this one is up. */
-	HASH_FIND(hh, a->by_initiator, &m->initiator, sizeof(m->initiator), s);
-	if (s)
-		rp_agent_session_close(s);
-	s = make_room(a) ? session_new(a, m) : NULL;
-	if (!s) {
-		refuse(a, request, RP_ST_OVERLOADED);
-		return;
-	}
-	st = rp_agent_grant_get(s, r, &g);
-	if (st != RP_ST_OK)
-		refuse(a, request, st);
-	else if (session_accept(s, request, g))
-		return;
-	HASH_DEL(a->by_initiator, s);
-	session_free(s);
-}
-
-void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
-			size_t len)
-{
-	struct rp_wire_hdr hdr = {0};
-	struct rp_wire_hello m;
-	struct rp_region *r;
-	enum rp_status st;
-	int ret = rp_wire_get_hdr(data, len, &hdr);
-
-	if (!ret && hdr.type == RP_MSG_HELLO)
-		ret = rp_wire_get_hello(data, len, &m);
-	if (ret == -EPROTONOSUPPORT) {
-		refuse(a, request, RP_ST_VERSION);
-		return;
-	}
-	if (ret || hdr.type != RP_MSG_HELLO) {
-		a->stats.bad_messages++;
-		refuse(a, request, RP_ST_BAD_MESSAGE);
-		return;
-	}
-	r = rp_regions_find(&a->regions, m.key, &st);
-	if (!r || (m.incarnation && m.incarnation != a->attr.incarnation)) {
-		if (!refuse_later(a, request, NULL, &hdr))
-			refuse(a, request, RP_ST_STALE_KEY);
-	} else if (a->quiescing) {
-		refuse(a, request, RP_ST_OVERLOADED);
-	} else {
-		accept_hello(a, request, &m, r);
-	}
-}
 
 /* --- progress --- */
 
@@ -717,7 +471,7 @@ void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 static bool heartbeat(struct rp_agent_session *s, uint64_t now)
 {
 	struct rp_agent *a = s->agent;
-	uint8_t msg[RP_WIRE_MAX_REPLY];
+	uint8_t msg[64];
 	int len;
 
 	/* The jobs that it was due for may have been answered meanwhile. */
@@ -755,21 +509,17 @@ static bool send_heartbeats(struct rp_agent *a, uint64_t now)
 bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now)
 {
 	struct rp_agent_session *s, *tmp;
-	struct rp_agent_refusal *f;
 	bool any = false;
 
-	if (a->nstalled && a->resume)
+	if (a->nstalled && a->resume) {
 		TAILQ_FOREACH_SAFE(s, &a->open, link, tmp)
-	any |= resume(s);
+		any |= resume(s);
+	}
 	a->resume = false;
 	TAILQ_FOREACH_SAFE(s, &a->sending, sending, tmp)
 	any |= send_kept(s);
 	a->retry_at = now + RP_AGENT_RETRY_NS;
 	any |= send_heartbeats(a, now);
-	while ((f = TAILQ_FIRST(&a->delayed)) && now >= f->due) {
-		refusal_send(a, f, now);
-		any = true;
-	}
 	TAILQ_FOREACH_SAFE(s, &a->ending, link, tmp)
 	{
 		if (now < s->close_at)
@@ -791,8 +541,6 @@ uint64_t rp_agent_sessions_deadline(const struct rp_agent *a)
 		due = a->retry_at;
 	if (!TAILQ_EMPTY(&a->working))
 		due = earlier(due, a->progress_at);
-	if (!TAILQ_EMPTY(&a->delayed))
-		due = earlier(due, TAILQ_FIRST(&a->delayed)->due);
 	TAILQ_FOREACH (s, &a->ending, link)
 		due = earlier(due, s->close_at);
 	return due;

@@ -55,6 +55,16 @@ void rp_job_fail_memory(struct rp_job *job)
 		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
 }
 
+static bool is_long(const struct rp_job *job)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < job->n && sum <= RP_JOB_LONG; i++)
+		if (job->ranges[i].flush)
+			sum += job->ranges[i].len;
+	return sum > RP_JOB_LONG;
+}
+
 bool rp_job_blocks(const struct rp_job *job)
 {
 	const struct rp_job_then *then = &job->then;
@@ -63,8 +73,9 @@ bool rp_job_blocks(const struct rp_job *job)
 		if (job->ranges[i].flush &&
 		    rp_pmem_blocks(job->ranges[i].region->pmem))
 			return true;
-	return then->region && then->flush &&
-	       rp_pmem_blocks(then->region->pmem);
+	if (then->region && then->flush && rp_pmem_blocks(then->region->pmem))
+		return true;
+	return is_long(job);
 }
 
 void rp_job_void(struct rp_job *job)
@@ -158,14 +169,18 @@ int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job)
 int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
 		   const struct rp_job *job)
 {
+	bool all = is_long(job);
 	int ret = 0;
 
 	for (size_t i = 0; i < job->n && !ret; i++) {
 		const struct rp_job_range *g = &job->ranges[i];
 
-		if (g->flush)
-			ret = rp_batch_add(
-				rp_pmem_blocks(g->region->pmem) ? b : cheap, g);
+		if (!g->flush)
+			continue;
+		if (all || rp_pmem_blocks(g->region->pmem))
+			ret = rp_batch_add(b, g);
+		else
+			ret = rp_batch_add(cheap, g);
 	}
 	/* The thread that runs the job stores, so it also flushes the store. */
 	if (!ret && job->then.region && job->then.flush)

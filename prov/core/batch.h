@@ -49,7 +49,6 @@ struct rp_job {
 	uint64_t data; /* NOTIFY */
 	struct rp_job_then then;
 	bool void_then; /* its session has ended; guarded by batch->storing */
-	bool blocks;	/* flushed by the worker, see rp_job_blocks() */
 	struct rp_wire_reply reply; /* what it says unless something fails */
 	size_t n;
 	struct rp_job_range ranges[]; /* and behind them room for a result */
@@ -73,8 +72,10 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 		 size_t range);
 /* Its flush found no memory. A store that is done must not be repeated. */
 void rp_job_fail_memory(struct rp_job *job);
-/* Do its flushes wait for a disk? */
+/* Do its flushes wait for a disk, or take long for their length? */
 bool rp_job_blocks(const struct rp_job *job);
+/* More than a thread should write back while others wait for it. */
+#define RP_JOB_LONG (16ull << 20)
 /*
  * Its session has ended: unless its store is done when this returns, it never
  * will be.
@@ -120,8 +121,8 @@ int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
 int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job);
 
 /*
- * Add what the job wants flushed: ranges whose flush blocks to b, with its
- * store, the others to cheap, which may be b. 0 or -ENOMEM.
+ * Add what the job wants flushed: ranges whose flush blocks, or is long, to b,
+ * with its store, the others to cheap, which may be b. 0 or -ENOMEM.
  */
 int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
 		   const struct rp_job *job);

@@ -2,7 +2,7 @@
 noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
-	prov/core/agent_session.c prov/core/atomic.c prov/core/atomic.h \
+	prov/core/agent_accept.c prov/core/agent_session.c prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
 	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_lasts.c \
@@ -25,12 +25,15 @@ core_sources = \
 	prov/core/remote.c prov/core/remote.h \
 	prov/core/serve.c \
 	prov/core/session.c prov/core/session.h prov/core/session_priv.h \
-	prov/core/session_op.c prov/core/session_commit.c \
+	prov/core/session_batch.c \
+	prov/core/session_commit.c prov/core/session_grant.c \
+	prov/core/session_op.c prov/core/session_piece.c \
+	prov/core/session_post.c prov/core/session_ranges.c \
 	prov/core/spin.c prov/core/spin.h \
 	prov/core/status.c prov/core/status.h \
 	prov/core/bytes.h \
 	prov/core/wire.c prov/core/wire.h prov/core/wire_layout.h \
-	prov/core/wire_pack.c prov/core/wire_pack.h \
+	prov/core/wire_pack.c prov/core/wire_pack.h prov/core/wire_request.c \
 	prov/core/wire_desc.c prov/core/wire_desc.h \
 	prov/core/wire_meet.c prov/core/wire_meet.h \
 	prov/core/worker.c prov/core/worker.h

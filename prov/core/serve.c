@@ -76,8 +76,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 		return RP_ST_ALIGN;
 	t->region = r;
 	t->value = m->then.value;
-	t->flush = m->level == RP_LEVEL_DURABLE &&
-		   needs_flush(r, m->required, reply);
+	t->flush = needs_flush(r, m->required, reply);
 	return RP_ST_OK;
 }
 
@@ -89,12 +88,10 @@ static enum rp_status check_effect(const struct rp_wire_request *m,
 
 	if (m->effect == RP_EFFECT_NONE || m->effect == RP_EFFECT_THEN)
 		return RP_ST_OK;
-	if (m->effect == RP_EFFECT_ATOMIC) {
-		if (((uintptr_t)r->base + g->off) % unit || g->len % unit)
-			return RP_ST_ALIGN;
-		if (m->atomic.op == RP_ATOMIC_READ)
-			return RP_ST_OK;
-	}
+	if (((uintptr_t)r->base + g->off) % unit)
+		return RP_ST_ALIGN;
+	if (m->effect == RP_EFFECT_ATOMIC && m->atomic.op == RP_ATOMIC_READ)
+		return RP_ST_OK;
 	/* NOTIFY reports a write, so it needs the same permission. */
 	return r->writable ? RP_ST_OK : RP_ST_ACCESS;
 }
@@ -139,9 +136,9 @@ static enum rp_status check(struct rp_agent_session *s,
 		.class = durable ? RP_CLASS_POWER : RP_CLASS_NONE,
 		.method = RP_METHOD_DELIVERY,
 	};
-	if (m->effect == RP_EFFECT_ATOMIC &&
-	    !rp_atomic_valid(m->atomic.op, m->atomic.datatype, &unit))
-		st = RP_ST_UNSUPPORTED;
+	/* Valid, says the decoder; this is for the size. */
+	if (m->effect == RP_EFFECT_ATOMIC)
+		rp_atomic_valid(m->atomic.op, m->atomic.datatype, &unit);
 	for (; st == RP_ST_OK && i < m->nranges; i++)
 		st = check_range(s, m, job, i, unit);
 	if (st == RP_ST_OK && m->effect == RP_EFFECT_THEN)
@@ -337,19 +334,15 @@ static void queue_job(struct rp_agent_session *s, struct rp_job *job)
 	TAILQ_INSERT_TAIL(job->queue, job, link);
 }
 
-/* Bytes of old values that the reply brings; too many: SIZE_MAX. */
+/* Bytes of old values that the reply brings. */
 static size_t result_len(const struct rp_wire_request *m,
 			 const struct rp_job *job)
 {
 	size_t len = 0;
 
-	if (m->effect != RP_EFFECT_ATOMIC || !m->atomic.fetch)
-		return 0;
-	for (size_t i = 0; i < job->n; i++) {
-		if (job->ranges[i].len > RP_WIRE_MAX_STORE - len)
-			return SIZE_MAX;
-		len += job->ranges[i].len;
-	}
+	if (m->effect == RP_EFFECT_ATOMIC && m->atomic.fetch)
+		for (size_t i = 0; i < job->n; i++)
+			len += job->ranges[i].len;
 	return len;
 }
 
@@ -359,18 +352,14 @@ static void carry_out(struct rp_agent_session *s,
 	struct rp_agent *a = s->agent;
 	struct rp_job *job = a->job;
 	const size_t fetched = result_len(m, job);
-	const uint64_t token = job->token;
 	bool blocks = rp_job_blocks(job);
 	void *result = a->result;
 
-	if (fetched > sizeof(a->result)) {
-		refuse(s, token, RP_ST_UNSUPPORTED);
-		return;
-	}
 	if (blocks) {
-		job = job_copy(job, fetched);
-		if (!job) {
-			refuse(s, token, RP_ST_OVERLOADED);
+		if (a->held < a->attr.max_jobs)
+			job = job_copy(job, fetched);
+		if (!job || job == a->job) {
+			refuse(s, a->job->token, RP_ST_OVERLOADED);
 			return;
 		}
 		result = rp_job_result(job);
@@ -400,14 +389,15 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 	struct rp_wire_request m = {.decoded = a->ranges};
 	struct rp_job *job = a->job;
 	enum rp_status st;
+	bool full;
 
-	if (rp_wire_get_request(msg, hdr, &m) ||
-	    (!m.nranges && (m.effect || m.level != RP_LEVEL_VISIBLE))) {
+	if (rp_wire_get_request(msg, hdr, &m)) {
 		a->stats.bad_messages++;
 		rp_agent_session_doom(s);
 		return true;
 	}
-	if (a->quiescing || a->held >= a->attr.max_jobs) {
+	full = a->held >= a->attr.max_jobs;
+	if (a->quiescing || (full && !STAILQ_EMPTY(&s->stalled))) {
 		refuse(s, hdr->token, RP_ST_OVERLOADED);
 		return true;
 	}
@@ -424,7 +414,9 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 		a->stats.refused++;
 		rp_agent_reply(s, hdr->token, &job->reply);
 	} else if (stays_behind(s, job)) {
-		return false;
+		if (!full)
+			return false;
+		refuse(s, hdr->token, RP_ST_OVERLOADED);
 	} else {
 		carry_out(s, &m);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The initiator side of a private connection: one engine for every operation. */
+/* The initiator side of a private connection: one engine for every operation.
+ */
 #ifndef RP_SESSION_H
 #define RP_SESSION_H
 
@@ -8,6 +9,7 @@
 #include <stdint.h>
 
 #include "core/channel.h"
+#include "core/list.h"
 #include "core/ranges.h"
 #include "core/wire.h"
 
@@ -43,9 +45,11 @@ struct rp_session_attr {
 	uint64_t slow_rate;	  /* bytes/s that a slow link still moves */
 	unsigned int max_commits; /* requests and fences outstanding at once */
 	size_t inline_max;	  /* durable writes up to this are STOREs */
-	uint64_t idle_ns; /* an idle connection is closed after this; 0: never */
-	bool native;	  /* FLUSH may be used */
-	enum rp_method forced; /* the only method without the agent; REFUSED: any */
+	uint64_t
+		idle_ns; /* an idle connection is closed after this; 0: never */
+	bool native;	 /* FLUSH may be used */
+	enum rp_method
+		forced; /* the only method without the agent; REFUSED: any */
 };
 
 /* addr: a sockaddr of the listener; copied. *out lives until _delete(). */
@@ -60,6 +64,27 @@ void rp_session_delete(struct rp_session *s);
  */
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail);
+
+/*
+ * One thing that an operation has posted, or has to: RDMA, a fence, or a
+ * REQUEST whose reply it waits for. Opaque to adapters.
+ */
+struct rp_piece {
+	struct rp_channel_op chan; /* first: its done() finds the piece */
+	STAILQ_ENTRY(rp_piece) link;
+	struct rp_op *op;
+	struct rp_piece *same; /* next with such a token */
+	uint64_t token;	       /* 0: no message */
+	size_t first, n;       /* its ranges */
+	struct iovec iov[2];
+	void *msg; /* allocated */
+	bool used, heap;
+	bool effect;	 /* with what the operation does besides */
+	bool posted;	 /* the channel took it */
+	bool proves;	 /* its done() proves placement */
+	bool sending;	 /* done() of the channel is due */
+	bool unanswered; /* a reply is due */
+};
 
 struct rp_op;
 /*
@@ -106,24 +131,34 @@ struct rp_op {
 	/* ATOMIC: operands are copied inside post; results are written before
 	 * done() with status OK. */
 	struct rp_wire_atomic atomic;
-	const struct iovec *result; /* of the fetched values; valid until done() */
+	const struct iovec *result; /* of fetched values; valid until done() */
 	size_t result_count;
 	/* QUERY: filled in before done(). ranges[0].key is the key. */
 	struct rp_wire_info *info;
 
-	/* The session's, from post to done(). Opaque to adapters: session_priv.h */
+	/* The session's, from post to done(). Opaque: session_priv.h */
 	struct {
-		struct rp_op *next, *prev;
+		TAILQ_ENTRY(rp_op) link;
+		LIST_ENTRY(rp_op) of_stores;
+		STAILQ_HEAD(, rp_piece) ready; /* made, not posted yet */
 		struct rp_session *session;
-		uint64_t seq;	/* order of posting in the session */
-		uint64_t token; /* of its REQUEST or QUERY; 0: none */
-		uint64_t posted_at;
-		unsigned int state, due;
+		uint64_t seq;	  /* order of posting in the session */
+		uint64_t bytes;	  /* of all ranges */
+		uint64_t written; /* of the session, with them */
+		size_t cut;	  /* ranges that slices were made for */
+		void *copy;	  /* of bytes that are the program's again */
+		struct iovec copied;
+		unsigned int pending;	 /* pieces under way */
+		unsigned int unanswered; /* requests of them */
+		uint8_t state;		 /* enum rp_op_state */
+		bool store;		 /* its bytes travel in a REQUEST */
+		bool internal;
+		bool listed;	  /* in the session's stores */
+		bool effect_sent; /* the target may have had it */
+		bool lost;	  /* a piece has ended with an error */
+		bool unposted;	  /* it failed before all of it was posted */
 		struct rp_outcome out;
-		struct rp_channel_op write, fence;
-		struct iovec msg_iov[RP_CHANNEL_IOV + 1];
-		void *msg; /* encoded request; owned */
-		void *more; /* slices of a commit */
+		struct rp_piece piece[2]; /* more are allocated */
 	} priv;
 };
 
@@ -152,6 +187,7 @@ bool rp_session_progress(struct rp_session *s);
 uint64_t rp_session_deadline(const struct rp_session *s);
 enum rp_session_state rp_session_state(const struct rp_session *s);
 /* A sentence on the connection, for fi_rpmem_info and errors. */
-const char *rp_session_words(const struct rp_session *s, char *buf, size_t size);
+const char *rp_session_words(const struct rp_session *s, char *buf,
+			     size_t size);
 
 #endif

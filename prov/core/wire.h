@@ -14,8 +14,9 @@
 /*
  * All messages of a private connection (and of the shim's side connection) are
  * little-endian: the packed structs of wire_layout.h, which docs/protocol.md
- * describes and wire.c alone reads and writes. HELLO, HELLO_ACK and its refusal
- * travel as private data of connection setup, everything else as messages.
+ * describes and wire.c and wire_request.c alone read and write. HELLO,
+ * HELLO_ACK and its refusal travel as private data of connection setup,
+ * everything else as messages.
  */
 #define RP_WIRE_MAGIC	   0x5052
 #define RP_WIRE_VERSION	   2
@@ -68,9 +69,8 @@ struct rp_wire_hello {
 	 * older connection with the same number before it accepts this one.
 	 */
 	uint64_t initiator;
-	uint64_t incarnation; /* the target's as known; 0: not known */
-	uint32_t timeout_ms;  /* PROGRESS comes several times as often */
-	uint16_t features;    /* RP_FEATURE_* */
+	uint32_t timeout_ms; /* PROGRESS comes several times as often */
+	uint16_t features;   /* RP_FEATURE_* */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE
@@ -177,11 +177,12 @@ struct rp_wire_info {
  * Encoders write one whole message and return its length, or -EMSGSIZE (size
  * too small) or -EINVAL (a field out of range); on failure nothing is written.
  * Decoders check every byte: lengths exactly, reserved fields 0, enums in
- * range, except that unknown statuses pass as failures and unknown features
- * are dropped. 0 or -EBADMSG; get_hdr, get_hello and get_hello_ack also
- * -EPROTONOSUPPORT: another version (get_hdr fills in hdr->type and ->token).
- * Zeros behind HELLO and HELLO_ACK are no part of them: an RDMA CM pads.
- * Ranges are checked for form only; the agent checks them against regions.
+ * range, except that unknown statuses pass as failures and unknown features of
+ * a HELLO are let through. 0 or -EBADMSG; get_hdr, get_hello and get_hello_ack
+ * also -EPROTONOSUPPORT: another version (get_hdr fills in hdr->type and
+ * ->token). Zeros behind HELLO and HELLO_ACK are no part of them: an RDMA CM
+ * pads. Ranges are checked for form only; the agent checks them against
+ * regions.
  */
 int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m);
 int rp_wire_put_hello_ack(void *buf, size_t size,

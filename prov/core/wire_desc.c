@@ -140,13 +140,6 @@ static bool good_side(const struct rp_side *s)
 	       (s->answers ? s->asks != 0 : !s->answers_rkey);
 }
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	while (len && !p[len - 1])
-		len--;
-	return !len;
-}
-
 int rp_side_put(void *buf, const struct rp_side *s)
 {
 	uint8_t *p = buf;
@@ -187,7 +180,7 @@ int rp_side_get(const void *buf, struct rp_side *s)
 		.answers_rkey = get32(p, ANSWERS_RKEY),
 		.answers = get64(p, ANSWERS),
 	};
-	if (!is_zero(p + SIDE_RESERVED, SIDE_CRC - SIDE_RESERVED) ||
+	if (!bytes_zero(p + SIDE_RESERVED, SIDE_CRC - SIDE_RESERVED) ||
 	    !good_side(&got))
 		return -EBADMSG;
 	*s = got;

@@ -4,6 +4,7 @@
 #define RP_WIRE_LAYOUT_H
 
 #include <assert.h>
+#include <endian.h>
 #include <stdint.h>
 
 #include "core/wire.h"
@@ -11,8 +12,9 @@
 /*
  * Every number is little-endian, nothing is padded, reserved bytes are 0. Each
  * body follows the header; its offsets in docs/protocol.md count from the first
- * byte of the message, which a test compares. wire.c copies whole structs from
- * and to messages, so that a message may lie anywhere.
+ * byte of the message, which a test compares. wire.c and
+ * wire_request.c copy whole structs from and to messages, so that a message may
+ * lie anywhere.
  */
 #define RP_PACKED __attribute__((packed))
 
@@ -28,7 +30,6 @@ struct rp_le_hello {
 	struct rp_le_hdr hdr;
 	uint64_t key;
 	uint64_t initiator;
-	uint64_t incarnation;
 	uint32_t timeout_ms;
 	uint16_t features;
 	uint16_t reserved;
@@ -134,7 +135,7 @@ struct rp_le_info {
 	static_assert(sizeof(struct rp_le_##name) == (bytes),                  \
 		      "the size of " #name " travels")
 RP_LE_SIZE(hdr, 16);
-RP_LE_SIZE(hello, 48);
+RP_LE_SIZE(hello, 40);
 RP_LE_SIZE(grant, 40);
 RP_LE_SIZE(hello_ack, 80);
 RP_LE_SIZE(request, 24);
@@ -169,5 +170,17 @@ static_assert(sizeof(struct rp_le_info) + RP_WHY_LEN <= RP_WIRE_MAX_REPLY,
 	      "INFO is no longer than a REPLY may be");
 static_assert(RP_METHOD_MAX <= 8 && RP_CLASS_POWER <= 3,
 	      "class and method fit into a key");
+
+static inline struct rp_le_hdr rp_le_hdr_make(uint8_t type, size_t len,
+					      uint64_t token)
+{
+	return (struct rp_le_hdr){
+		.magic = htole16(RP_WIRE_MAGIC),
+		.version = RP_WIRE_VERSION,
+		.type = type,
+		.length = htole32((uint32_t)len),
+		.token = htole64(token),
+	};
+}
 
 #endif

@@ -12,4 +12,3 @@ rc_sources += \
 	prov/rc/rc_flush.c prov/rc/rc_flush.h
 endif
 prov_rc_librc_la_SOURCES = $(rc_sources)
-prov_rc_librc_la_LIBADD = prov/core/libcore.la

@@ -200,7 +200,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	if (!dom)
 		return -FI_ENOMEM;
 	dom->fabric = rp_container_of(fabric, struct rp_fabric, fid);
-	dom->marked = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
+	dom->marked = rp_info_is_marked(info);
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	LIST_INIT(&dom->cqs);

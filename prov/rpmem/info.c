@@ -373,8 +373,16 @@ bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints)
 		gets_persistence(hints));
 }
 
+bool rp_info_is_marked(const struct fi_info *info)
+{
+	const struct fi_domain_attr *d = info->domain_attr;
+
+	return d && (d->mr_mode & FI_MR_PROV_KEY) &&
+	       d->mr_key_size == sizeof(uint64_t);
+}
+
 /* Does a private connection over this base prove that a write has come? */
-static bool is_proof(const struct fi_info *i)
+static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 	char why[RP_WHY_LEN] = "";
@@ -383,6 +391,8 @@ static bool is_proof(const struct fi_info *i)
 	    rp_host_acknowledges(i->fabric_attr->prov_name,
 				 i->domain_attr->name, why))
 		return true;
+	if (!wants_persistence(hints))
+		return false;
 	if (!atomic_flag_test_and_set(&warned))
 		RP_WARN(CORE, "%s is left out: %s\n", i->domain_attr->name,
 			why);
@@ -395,11 +405,14 @@ static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 	uint64_t asked = hints->tx_attr ? hints->tx_attr->msg_order : 0;
 
 	if ((asked & ~KEPT_ORDERS) || (hints->caps & FI_FENCE)) {
-		RP_WARN(CORE,
-			"with persistent regions there is no FI_FENCE, and "
-			"operations do not wait for messages or reads before "
-			"them: leave FI_FENCE, FI_ORDER_WAS, FI_ORDER_RAS and "
-			"FI_ORDER_SAR out of the hints\n");
+		if (wants_persistence(hints))
+			RP_WARN(CORE, "with persistent regions there is no "
+				      "FI_FENCE, and "
+				      "operations do not wait for messages or "
+				      "reads before "
+				      "them: leave FI_FENCE, FI_ORDER_WAS, "
+				      "FI_ORDER_RAS and "
+				      "FI_ORDER_SAR out of the hints\n");
 		return -FI_ENODATA;
 	}
 	i->tx_attr->msg_order &= asked ? asked : FI_ORDER_SAS;
@@ -412,7 +425,7 @@ int rp_info_mark(const struct fi_info *hints, struct fi_info *i)
 {
 	struct fi_domain_attr *d = i->domain_attr;
 
-	if (!is_proof(i) || mark_orders(hints, i))
+	if (!is_proof(hints, i) || mark_orders(hints, i))
 		return -FI_ENODATA;
 	d->mr_mode |= FI_MR_PROV_KEY;
 	d->mr_key_size = sizeof(uint64_t);
@@ -463,7 +476,9 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
 	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
-	if (rp_info_may_make_keys(version, hints) && rp_info_mark(hints, i))
+	/* Without persistence it may still be what the program wants. */
+	if (rp_info_may_make_keys(version, hints) && rp_info_mark(hints, i) &&
+	    wants_persistence(hints))
 		return -FI_ENODATA;
 	rp_info_to_ours(hints, i);
 	return 0;

@@ -5,9 +5,6 @@
 
 #include "rpmem/cm.h"
 
-/* Keys of ours are longer than those of a base that makes them itself. */
-#define KEY_SIZE sizeof(uint64_t)
-
 static bool makes_keys(const struct fi_info *info)
 {
 	return info->ep_attr && info->ep_attr->type == FI_EP_MSG &&
@@ -17,7 +14,7 @@ static bool makes_keys(const struct fi_info *info)
 
 bool rp_info_is_msg(const struct fi_info *info, const char *base)
 {
-	return makes_keys(info) && info->domain_attr->mr_key_size == KEY_SIZE;
+	return makes_keys(info) && rp_info_is_marked(info);
 }
 
 static bool is_asked(uint32_t version, const struct fi_info *hints)

@@ -102,6 +102,8 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
  * asks for other things only gets the base's.
  */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
+/* Was this entry returned with persistent keys? */
+bool rp_info_is_marked(const struct fi_info *info);
 /* Offer persistent keys with this entry of the base's; -FI_ENODATA: cannot. */
 int rp_info_mark(const struct fi_info *hints, struct fi_info *i);
 /* What every entry of ours says, whatever its keys. */
@@ -302,6 +304,8 @@ void rp_task_pool_fini(struct rp_dom *dom);
  * rp_cq_push_task(), whose reader puts it.
  */
 void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
+/* With the lock: the bytes of a read are where the program wants them. */
+void rp_task_copy_back(struct rp_task *t);
 /*
  * With the lock: post to the session; on failure the task is put. Memory of
  * op.iov that the device has to know is copied or registered.
@@ -337,11 +341,13 @@ struct rp_av {
 	struct fid_av fid;
 	struct rp_dom *dom;
 	struct fid_av *base;
+	struct rp_av_known *known; /* with the lock */
 	atomic_uint refs;
 };
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 	       struct fid_av **av, void *context);
-/* The sockaddr of an address; -FI_EINVAL: not in the vector (any value). */
+/* With the lock: the sockaddr of an address; -FI_EINVAL: not in the vector (any
+ * value). */
 int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
 
 /* --- cq.c, cq_read.c: the base's queue, and beside it our completions --- */
@@ -350,7 +356,6 @@ struct rp_cq {
 	struct fid_cq fid;
 	struct rp_dom *dom;
 	struct fid_cq *base;
-	enum fi_cq_format format;
 	size_t size; /* of one entry */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* with the domain's lock */
@@ -358,14 +363,18 @@ struct rp_cq {
 	/* Reads of the base's entries that may still do without progress. */
 	atomic_int quick;
 	unsigned int turns; /* reads in a row that our queue alone filled */
+	LIST_HEAD(, rp_local_read) reading; /* local.c: by the base */
+	atomic_uint nreading;
 	bool last_err_ours; /* fi_cq_strerror(): the last error read */
 	struct rp_outcome last_out;
 	int epfd;  /* what FI_GETWAIT gives */
 	int ev_fd; /* queue filled, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
-	bool no_trywait; /* ofi_rxm 1.17 leaves a stale wait entry behind a
-			    closed endpoint; see cq.c */
+	bool asleep; /* the program may sleep: an entry of ours wakes it */
+	/* An endpoint of ofi_rxm was closed; cq_read.c. */
+	atomic_bool no_trywait;
+	int soon_fd;
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
@@ -382,8 +391,14 @@ int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 	       fi_addr_t src);
 /* Takes the lock. 0, or -FI_EAGAIN: there is something to read. */
 int rp_cq_trywait(struct rp_cq *cq);
-/* 1: something to read; 0: nothing; or -errno. */
+/* 1: there is an entry of ours; 0: none. */
 int rp_cq_ready(struct rp_cq *cq);
+extern struct fi_ops_cq rp_cq_ops;
+/* With the lock: a sleeper looks again; all that it slept for is read. */
+void rp_cq_wake(struct rp_cq *cq);
+void rp_cq_unwake(struct rp_cq *cq);
+/* With the lock: the first entry was read. */
+void rp_cq_drop_first(struct rp_cq *cq);
 /* A queue of a domain that is the base's own is none of ours. */
 bool rp_cq_is_ours(const struct fid *fid);
 
@@ -402,6 +417,9 @@ struct rp_cntr {
 	struct fid_cntr fid;
 	struct rp_dom *dom;
 	struct fid_cntr *base;
+	bool sticky;	    /* the base remembers an error until it is read */
+	atomic_uint errors; /* of ours */
+	int epfd, ev_fd;    /* what FI_GETWAIT gives; -1: the base's */
 	atomic_uint refs;
 };
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
@@ -415,6 +433,8 @@ int rp_cntr_trywait(struct rp_cntr *cntr);
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **poll);
+/* A queue or counter was closed. */
+void rp_poll_forget(const struct fid *fid);
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);
 int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
@@ -446,6 +466,13 @@ void rp_domain_thread_stop(struct rp_dom *dom);
 
 /* --- ep.c --- */
 
+/* What an object of the base's is called in events that programs read. */
+struct rp_eq_name {
+	LIST_ENTRY(rp_eq_name) link;
+	struct fid *base; /* NULL: not in the list */
+	struct fid *ours;
+};
+
 struct rp_ep {
 	struct fid_ep fid;
 	struct rp_dom *dom;
@@ -454,7 +481,8 @@ struct rp_ep {
 	struct rp_cq *tx_cq, *rx_cq;
 	struct rp_cntr *cntr[RP_CNTR_KINDS];
 	uint64_t op_flags; /* default transmit flags of the program */
-	bool selective, rx_selective;
+	bool selective;
+	bool plain; /* calls without flags neither commit nor wait for order */
 	bool enabled;
 	bool connected; /* a connected endpoint: the program read FI_CONNECTED,
 			   and no end of it since */
@@ -466,7 +494,8 @@ struct rp_ep {
 	struct rp_link *links, *last_link;
 	struct rp_peer *peers; /* and by sockaddr */
 	LIST_ENTRY(rp_ep) link;
-	struct fid_eq *eq; /* the base's, bound to it */
+	struct rp_eq_name name; /* connected endpoints: in events */
+	LIST_HEAD(, rp_local_read) flushing; /* local.c */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
@@ -476,6 +505,14 @@ static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
 }
+/*
+ * Has an operation of the base for dest to wait for persistent ones? 0, or
+ * -FI_EAGAIN. Takes the lock.
+ */
+int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest);
+/* The same of a message with FI_FENCE; FI_COMMIT_COMPLETE is refused. */
+int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
+extern struct fi_ops_ep rp_ep_ops;
 /* Calls that only forward; and those that first heed msg_order. */
 extern struct fi_ops_msg rp_msg_ops, rp_msg_ordered_ops;
 extern struct fi_ops_tagged rp_tagged_ops, rp_tagged_ordered_ops;
@@ -486,6 +523,24 @@ extern struct fi_rpmem_ops rp_ext_ops;
 extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 
 /* --- rma.c --- */
+
+/*
+ * With the lock: a task for an operation on a persistent key of dest, and the
+ * session to post it to. On failure there is none; -FI_EAGAIN has made
+ * progress.
+ */
+int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
+		 struct rp_task **t, struct rp_session **s);
+/* With the lock: rp_task_post(); -FI_EAGAIN has made progress. */
+ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s);
+/*
+ * With the lock: read from persistent memory. extra (by malloc) is the task's;
+ * on failure it is freed.
+ */
+ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
+		    uint64_t flags, rp_op_fn done, void *extra);
+/* No commit of memory whose key has no mark: says so, the error. */
+int rp_rma_unmarked(void);
 
 /*
  * Post a commit for the program. then NULL: no store behind it. want: a
@@ -500,7 +555,18 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 
 /* A read that completes when its bytes are durable in local memory. */
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		      uint64_t flags);
+		      uint64_t flags, bool persistent);
+/* With the lock: the endpoint closes; flushes of it end. */
+void rp_local_close_ep(struct rp_ep *ep);
+/* With the lock: nothing comes from the base's queue any more. */
+void rp_local_close_cq(struct rp_cq *cq);
+/*
+ * Take such reads of the base's out of n entries that were read from it: how
+ * many are left, or -FI_EAGAIN. An error entry is made the program's: 1, or
+ * -FI_EAGAIN: of nobody.
+ */
+ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src);
+ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e);
 
 /* --- eq.c, cm.c, pep.c, srx.c --- */
 

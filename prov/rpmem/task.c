@@ -139,7 +139,8 @@ static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 	t->op.desc[0] = desc;
 }
 
-static void copy_back(struct rp_task *t)
+/* Once: what is copied again behind a flush would be in the caches again. */
+void rp_task_copy_back(struct rp_task *t)
 {
 	const char *from = t->bounce;
 
@@ -148,6 +149,7 @@ static void copy_back(struct rp_task *t)
 			memcpy(t->user[i].iov_base, from, t->user[i].iov_len);
 		from += t->user[i].iov_len;
 	}
+	t->nuser = 0;
 }
 
 static int map_copy(struct rp_dom *dom, struct rp_task *t, size_t len)
@@ -254,8 +256,8 @@ void rp_task_done(struct rp_op *op, const struct rp_outcome *out)
 	const bool failed = out->status != RP_ST_OK;
 	struct rp_ep *ep = t->ep;
 
-	if (t->nuser && !failed)
-		copy_back(t);
+	if (!failed)
+		rp_task_copy_back(t);
 	unmap(ep->dom, t);
 	rp_cntr_count(ep, (enum rp_cntr_kind)t->kind, failed);
 	if (ep->tx_cq && (failed || t->want)) {
