@@ -136,6 +136,11 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	q.op.info = &q.info;
 	pthread_mutex_lock(&ep->dom->lock);
 	ret = query_run(ep, dest, &q, words);
+	/* Only its use shows that a connection has ended since the last one. */
+	if (!ret && q.out.status == RP_ST_LOST) {
+		q.done = false;
+		ret = query_run(ep, dest, &q, words);
+	}
 	pthread_mutex_unlock(&ep->dom->lock);
 	if (!ret && q.out.status >= RP_ST_WRITE_FAILED) {
 		RP_WARN(EP_CTRL, "query: %s: %s\n",
