@@ -292,7 +292,7 @@ static void by_default(struct side *s, const struct card *peer)
 			 peer->pool_key, &label));
 	OK(side_wait(s, &e, &err) && e.op_context == &label, "fi_write()");
 	OK(fi_write(s->ep, text, 1, NULL, s->peer, peer->plain_addr,
-		    peer->plain_key, NULL) == -FI_EOPNOTSUPP,
+		    peer->plain_key, NULL) == -FI_EKEYREJECTED,
 	   "volatile memory is refused");
 	POST(s, fi_inject_write(s->ep, "z", 1, s->peer, peer->plain_addr,
 				peer->plain_key));

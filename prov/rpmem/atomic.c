@@ -53,8 +53,8 @@ static size_t sum(const struct fi_ioc *iov, size_t n)
 }
 
 /* What both the base and the agent offer; counts are in elements. */
-static int limit(const struct rp_dom *dom, enum fi_datatype type, enum fi_op op,
-		 uint64_t kind, size_t *size, size_t *count)
+int rp_atomic_limit(const struct rp_dom *dom, enum fi_datatype type,
+		    enum fi_op op, uint64_t kind, size_t *size, size_t *count)
 {
 	struct fi_atomic_attr attr = {0};
 	size_t most;
@@ -74,7 +74,8 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 {
 	const struct fi_msg_atomic *m = c->msg;
 	size_t most = 0, n = 0;
-	int ret = limit(ep->dom, m->datatype, m->op, c->kind, size, &most);
+	int ret = rp_atomic_limit(ep->dom, m->datatype, m->op, c->kind, size,
+				  &most);
 
 	if (ret)
 		return ret;
@@ -460,7 +461,7 @@ static int valid(struct fid_ep *fid, enum fi_datatype type, enum fi_op op,
 	}
 	if (ret || !ep->dom->marked)
 		return ret;
-	ret = limit(ep->dom, type, op, kind, &size, &most);
+	ret = rp_atomic_limit(ep->dom, type, op, kind, &size, &most);
 	if (!ret && count && *count > most)
 		*count = most;
 	return ret;
