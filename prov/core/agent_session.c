@@ -48,10 +48,6 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	    (m == RP_METHOD_FENCE &&
 	     (!(s->flags & RP_CHANNEL_FENCES) || r->facts.fence != RP_YES)))
 		return by_agent(r, choice);
-	/* A flush that can fail is the agent's, so that everybody learns. */
-	if ((m == RP_METHOD_NATIVE || m == RP_METHOD_FENCE) &&
-	    rp_pmem_blocks(r->pmem))
-		return by_agent(r, choice);
 	return m;
 }
 
