@@ -163,11 +163,11 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 	MUST(!r->accepted && !r->refused);
 	MUST(len <= RP_WIRE_CM_ACK);
 	MUST(!rp_wire_get_hello_ack(data, len, &r->ack));
-	if (g->accept_ret) {
+	c = g->accept_ret ? NULL : calloc(1, sizeof(*c));
+	if (!c) {
 		r->refused = true;
-		return g->accept_ret;
+		return g->accept_ret ? g->accept_ret : -ENOMEM;
 	}
-	c = calloc(1, sizeof(*c));
 	c->c = (struct rp_channel){
 		.ops = &channel_ops,
 		.events = events,
@@ -216,6 +216,8 @@ static int h_grant(struct rp_agent_host *h, struct rp_channel *c,
 	if (b->grant_ret)
 		return b->grant_ret;
 	k = calloc(1, sizeof(*k));
+	if (!k)
+		return -ENOMEM;
 	k->channel = (struct bed_channel *)c;
 	k->region = r;
 	g->rkey = k->rkey = ++rkeys;
