@@ -11,51 +11,58 @@ import struct
 import sys
 
 
-def control(kind, body=b"", session=0, token=7, incarnation=0x1CE, version=1):
-    return struct.pack("<HBBIQQQ", 0x5052, version, kind, 32 + len(body),
-                       session, token, incarnation) + body
+def message(kind, body=b"", token=7, version=2):
+    return struct.pack("<HBBIQ", 0x5052, version, kind, 16 + len(body),
+                       token) + body
 
 
-KEY = 0x5A0000E600000001
-HELLO = struct.pack("<QQIHH", 9, KEY, 5000, 1, 4) + b"\x7f\0\0\1"
+def request_message(effect, ranges, tail=b"", level=2, flags=0, n=None):
+    if not flags:
+        n, ranges = len(ranges), b"".join(struct.pack("<QQQ", KEY, *r)
+                                          for r in ranges)
+    return message(2, struct.pack("<HBBBBH", n, level, 2, effect, flags, 0)
+                   + ranges + tail)
+
+
+# DAX by agent-clwb, class power, port 18515.
+KEY = 0xB5_4853_0123456789
+HELLO = message(1, struct.pack("<QQIHH", KEY, 5, 5000, 1, 0), 0)
+GRANT = struct.pack("<QQQQBBB5x", 77, 4096, 0, 1 << 20, 2, 5, 1)
+PACKED = struct.pack("<Q", KEY) + bytes([0x80, 64, 64, 16, 8, 5]) \
+    + b"\x80\x80\2\1"
 wire = {
-    "hello": control(1, HELLO),
-    "hello-v2": control(1, HELLO, version=2),
-    "request": control(2, struct.pack("<HBBI", 1, 2, 2, 0)
-                       + struct.pack("<QQQ", KEY, 64, 64), 3),
-    "request-2": control(2, struct.pack("<HBBI", 2, 1, 0, 0)
-                         + struct.pack("<QQQ", KEY, 0, 1) * 2, 3),
-    "then": control(2, struct.pack("<HBBI", 1, 2, 2, 1)
-                    + struct.pack("<QQQ", KEY, 64, 64)
-                    + struct.pack("<QQQQ", 1, KEY, 8, 42), 3),
-    "notify": control(2, struct.pack("<HBBI", 2, 2, 1, 2)
-                      + struct.pack("<QQQ", KEY, 0, 1) * 2
-                      + struct.pack("<QQ", 2, 42), 3),
-    "store": control(2, struct.pack("<HBBI", 1, 2, 2, 3)
-                     + struct.pack("<QQQ", KEY, 64, 5)
-                     + struct.pack("<Q", 3) + b"bytes", 3),
-    "packed": control(2, struct.pack("<HBBIQ", 5, 2, 2, 0x100, KEY)
-                      + bytes([0x80, 64, 64, 16, 8, 5]) + b"\x80\x80\2\1",
-                      3),
-    "stores": control(2, struct.pack("<HBBI", 2, 1, 0, 3)
-                      + struct.pack("<QQQ", KEY, 64, 5)
-                      + struct.pack("<QQQ", KEY, 128, 3)
-                      + struct.pack("<Q", 3) + b"bytes...", 3),
-    "query": control(3, struct.pack("<QB7x", KEY, 2), 3),
-    "bye": control(4, session=3),
-    "connect": control(5, struct.pack("<QQ", 1, KEY), 3),
-    "offer": control(69, struct.pack("<IBBHQQQQQQQ", 0, 2, 2, 4, 1, KEY, 77, 5,
-                                     0, 0, 4096) + b"\2\0\0\1", 9),
-    "no-offer": control(69, struct.pack("<IBBHQQQQQQQ", 14, 0, 0, 0, 1, KEY,
-                                        0, 0, 0, 0, 0), 9),
-    "hello-ack": control(65, struct.pack("<QIHHHHI", 3, 0, 64, 168, 1, 0, 0), 9),
-    "refused": control(65, struct.pack("<QIHHHHI", 0, 2, 0, 0, 0, 0, 0), 9),
-    "reply": control(66, struct.pack("<IBBHIHBB", 0, 2, 2, 0, 0, 64, 6, 0), 9),
-    "failed": control(66, struct.pack("<IBBHIHBB", 11, 0, 0, 0, 5, 64, 0, 0), 9),
-    "progress": control(67, session=9),
-    "info": control(68, struct.pack("<IBBBBBBHIQQIIH", 0, 2, 6, 3, 1, 1, 0, 0,
-                                    4096, 1 << 20, 0, 4096, 4096, 4)
-                    + b"ext4", 9),
+    "hello": HELLO,
+    "hello-padded": HELLO + bytes(16),
+    "hello-v1": message(1, HELLO[16:], 0, 1),
+    "request": request_message(0, [(64, 64)]),
+    "request-2": request_message(0, [(0, 1)] * 2, level=1),
+    "fence": request_message(0, [], level=1),
+    "then": request_message(1, [(64, 64)], struct.pack("<QQQ", KEY, 8, 42)),
+    "notify": request_message(2, [(0, 1)] * 2, struct.pack("<Q", 42)),
+    "store": request_message(3, [(64, 5)], b"bytes"),
+    "stores": request_message(3, [(64, 5), (128, 3)], b"bytes...", 1),
+    "packed": request_message(0, PACKED, flags=1, n=5),
+    "packed-then": request_message(1, PACKED, struct.pack("<QQQ", KEY, 8, 42),
+                                   flags=1, n=5),
+    # Sum of an int64, compare and swap of two uint32.
+    "atomic": request_message(4, [(64, 8)], bytes([2, 6, 0, 0, 0, 0, 0, 0])
+                              + bytes(8)),
+    "cswap": request_message(4, [(64, 8)], bytes([12, 5, 1, 0, 0, 0, 0, 0])
+                             + bytes(16)),
+    "query": message(3, struct.pack("<QB7x", KEY, 2)),
+    "hello-ack": message(65, struct.pack("<IIQHHI", 0, 0, 0x1CE, 64, 1, 0)
+                         + GRANT, 0),
+    "refused": message(65, struct.pack("<IIQHHI", 5, 0, 0, 0, 0, 0)
+                       + bytes(40), 0),
+    "reply": message(66, struct.pack("<IIHHBBBB", 0, 0, 0, 64, 2, 2, 6, 0)),
+    "reply-atomic": message(66, struct.pack("<IIHHBBBB", 0, 0, 0, 64, 2, 2, 6,
+                                            0) + b"oldvalue"),
+    "failed": message(66, struct.pack("<IIHHBBBB", 11, 5, 0, 64, 0, 0, 0, 0)),
+    "progress": message(67, token=0),
+    "info": message(68, struct.pack("<IBBBBBBHIII", 0, 2, 6, 4, 1, 1, 0, 4,
+                                    4096, 4096, 4096) + GRANT + b"ext4"),
+    "info-failed": message(68, struct.pack("<IBBBBBBHIII", 5, 0, 0, 0, 0, 0, 0,
+                                           0, 0, 0, 0) + bytes(40)),
 }
 
 
@@ -170,7 +177,7 @@ pool = {
 
 desc = b"\1" + struct.pack("<4sHHQQII6BH3H2xQ4x4x", b"RPMD", 1, 64, 4096, 8192, 7,
                             8, 6, 2, 2, 1, 2, 0, 0, 31, 14, 19,
-                            0x313233e500000007)
+                            0xb53334c500000007)
 wire_desc = {
     "good": desc,
     "version": desc[:5] + b"\2" + desc[6:],

@@ -554,28 +554,34 @@ check_PROGRAMS += fabtests/unit/test_rc
 TESTS += fabtests/unit/test_rc
 fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la \
+fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
-# Queue pairs of our own, on a device that the test plays.
-EXTRA_DIST += fabtests/unit/test_cep_verbs.c fabtests/unit/cm_fake.c \
-	fabtests/unit/cm_fake.h fabtests/unit/test_cep_flush.c
+# Private connections by queue pairs, on a device that the test plays.
+rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
+	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
+	prov/rc/rc.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
+	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c prov/rc/rc_flush.c
+EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
+	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c
 if HAVE_RDMACM
-check_PROGRAMS += fabtests/unit/test_cep_verbs
-TESTS += fabtests/unit/test_cep_verbs
-fabtests_unit_test_cep_verbs_SOURCES = fabtests/unit/test_cep_verbs.c \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
-	prov/rpmem/cep_verbs_flush.c
-fabtests_unit_test_cep_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cep_verbs_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+check_PROGRAMS += fabtests/unit/test_rc_verbs
+TESTS += fabtests/unit/test_rc_verbs
+fabtests_unit_test_rc_verbs_SOURCES = fabtests/unit/test_rc_verbs.c $(rc_verbs_rig)
+fabtests_unit_test_rc_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_cep_flush
-TESTS += fabtests/unit/test_cep_flush
-fabtests_unit_test_cep_flush_SOURCES = fabtests/unit/test_cep_flush.c \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
-	prov/rpmem/cep_verbs_flush.c
-fabtests_unit_test_cep_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cep_flush_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+check_PROGRAMS += fabtests/unit/test_rc_verbs_cm
+TESTS += fabtests/unit/test_rc_verbs_cm
+fabtests_unit_test_rc_verbs_cm_SOURCES = fabtests/unit/test_rc_verbs_cm.c $(rc_verbs_rig)
+fabtests_unit_test_rc_verbs_cm_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_cm_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_rc_flush
+TESTS += fabtests/unit/test_rc_flush
+fabtests_unit_test_rc_flush_SOURCES = fabtests/unit/test_rc_flush.c $(rc_verbs_rig)
+fabtests_unit_test_rc_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_flush_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 endif
 
 # The shim, on a model of a queue pair.

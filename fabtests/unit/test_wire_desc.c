@@ -22,8 +22,8 @@ static const struct rp_desc example = {
 	.region = RP_DESC_ALL,
 	.qp = RP_DESC_PERSISTENT | RP_DESC_READ | RP_DESC_WRITE,
 	.native = RP_DESC_NATIVE,
-	/* DAX by agent-clwb, class power. */
-	.key = 0x313233e5c1b2a312,
+	/* DAX by agent-clwb, class power, port 0x3334. */
+	.key = 0xb53334c5c1b2a312,
 };
 
 static const uint8_t golden[RP_DESC_LEN] = {
@@ -33,8 +33,8 @@ static const uint8_t golden[RP_DESC_LEN] = {
 	0x12, 0xa3, 0xb2, 0xc1, 0xcd, 0xab, 0xef, 0x00, /* rkey, qp_num */
 	0x06, 0x02, 0x02, 0x01, 0x02, 0x01, 0x00, 0x00, /* facts */
 	0x1f, 0x00, 0x0e, 0x00, 0x13, 0x00, 0x00, 0x00, /* what is allowed */
-	0x12, 0xa3, 0xb2, 0xc1, 0xe5, 0x33, 0x32, 0x31, /* key */
-	0x00, 0x00, 0x00, 0x00, 0x3d, 0x84, 0xf8, 0xf2, /* CRC-32 */
+	0x12, 0xa3, 0xb2, 0xc1, 0xc5, 0x34, 0x33, 0xb5, /* key */
+	0x00, 0x00, 0x00, 0x00, 0x12, 0x1d, 0x13, 0x41, /* CRC-32 */
 };
 
 static const struct rp_side side = {
@@ -224,9 +224,8 @@ Test(wire_desc, round_trips)
 			.native = seeded_next(&s) & RP_DESC_NATIVE,
 		};
 		const struct rp_key k = {
-			.base = d.rkey,
-			.random = (uint32_t)seeded_below(&s, 1u << 24),
-			.persistent = true,
+			.port = (uint16_t)seeded_next(&s),
+			.random = seeded_below(&s, 1ull << RP_KEY_RANDOM_BITS),
 			.class = seeded_below(&s, RP_CLASS_POWER + 1),
 			.method = 1 + seeded_below(&s, RP_METHOD_MAX - 1),
 		};
@@ -246,7 +245,7 @@ Test(wire_desc, round_trips)
 	}
 }
 
-/* No key, or one for this rkey and of a persistent region. */
+/* No key, or one of a persistent region. */
 Test(wire_desc, keys)
 {
 	struct rp_desc d = example;
@@ -254,16 +253,12 @@ Test(wire_desc, keys)
 
 	d.key = 0;
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
-	d.key = example.key;
-	d.rkey++;
+	d.key = example.key ^ 1ull << 63;
 	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
-	d = example;
-	d.key = example.key & ~RP_KEY_MARK;
-	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
-	d.key = RP_KEY_MARK | example.rkey;
+	d.key = RP_KEY_MARK;
 	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
 	memcpy(buf, golden, sizeof(buf));
-	buf[48]++;
+	buf[55] ^= 0x80;
 	seal(buf);
 	cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG);
 }

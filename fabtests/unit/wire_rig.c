@@ -83,7 +83,6 @@ void wire_example(uint8_t type, struct wire_msg *m)
 		m->hello = (struct rp_wire_hello){
 			.key = 0x5152535455565758,
 			.initiator = 0x4142434445464748,
-			.incarnation = 0x3132333435363738,
 			.timeout_ms = 0x61626364,
 			.features = 0x7172,
 		};

@@ -237,7 +237,7 @@ void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 		return;
 	}
 	r = rp_regions_find(&a->regions, m.key, &st);
-	if (!r || (m.incarnation && m.incarnation != a->attr.incarnation)) {
+	if (!r) {
 		if (!refuse_later(a, request, NULL, &hello))
 			refuse(a, request, RP_ST_STALE_KEY);
 	} else if (a->quiescing) {

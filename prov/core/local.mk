@@ -25,6 +25,7 @@ core_sources = \
 	prov/core/remote.c prov/core/remote.h \
 	prov/core/serve.c \
 	prov/core/session.c prov/core/session.h prov/core/session_priv.h \
+	prov/core/session_batch.c \
 	prov/core/session_commit.c prov/core/session_grant.c \
 	prov/core/session_op.c prov/core/session_piece.c \
 	prov/core/session_post.c prov/core/session_ranges.c \

@@ -168,7 +168,6 @@ static int begin_connect(struct rp_session *s, uint64_t key)
 	const struct rp_wire_hello m = {
 		.key = key,
 		.initiator = s->initiator,
-		.incarnation = s->incarnation,
 		.timeout_ms =
 			s->attr.timeout_ns / NS_PER_MS < UINT32_MAX
 				? (uint32_t)(s->attr.timeout_ns / NS_PER_MS)
@@ -243,19 +242,12 @@ static void connected(void *owner, const void *data, size_t len)
 		rp_session_doom(s, (enum rp_status)m.status, m.detail);
 		return;
 	}
-	/* Keys of another life of the target are never valid again. */
-	if (s->incarnation != m.incarnation) {
-		rp_ranges_reset(&s->poison);
-		rp_ranges_reset(&s->by_agent);
-		s->poison_all = s->agent_all = false;
-	}
-	s->incarnation = m.incarnation;
 	s->credits = m.credits;
 	s->state = RP_SESSION_OPEN;
 	s->heard = true;
 	s->idle = false;
 	rp_grant_take(s, s->hello_key, &m.grant);
-	if (!s->grants)
+	if (!rp_grant_find(s, s->hello_key))
 		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
 }
 
@@ -317,6 +309,7 @@ static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
 	       rp_status_name(st));
 	s->state = RP_SESSION_CLOSING;
 	s->doomed = false;
+	s->batch = NULL;
 	rp_channel_close(s->channel);
 	s->channel = NULL;
 	rp_session_drop(s, st, detail);
@@ -400,6 +393,7 @@ bool rp_session_progress(struct rp_session *s)
 		lose(s, RP_ST_TIMEOUT, 0, true);
 		return true;
 	}
+	s->batch = NULL;
 	rp_session_pump(s);
 	any |= rp_session_deliver(s);
 	if (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops))
@@ -411,7 +405,7 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 {
 	uint64_t due, retry;
 
-	if (s->doomed || !TAILQ_EMPTY(&s->ended))
+	if (s->doomed || s->batch || !TAILQ_EMPTY(&s->ended))
 		return 0;
 	due = expires(s, s->heard ? now(s) : s->alive_at);
 	/* The channel has no event that says "try again". */
@@ -429,6 +423,10 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 
 bool rp_session_unplaced(struct rp_session *s)
 {
+	if (s->batch) {
+		s->batch = NULL;
+		rp_session_pump(s);
+	}
 	if (s->unplaced.n && s->last_proof < s->last_write)
 		rp_session_fence(s);
 	return s->unplaced.n || s->nstores;

@@ -81,6 +81,7 @@ struct rp_piece {
 	bool used, heap;
 	bool effect;	 /* with what the operation does besides */
 	bool posted;	 /* the channel took it */
+	bool proves;	 /* its done() proves placement */
 	bool sending;	 /* done() of the channel is due */
 	bool unanswered; /* a reply is due */
 };
@@ -155,6 +156,7 @@ struct rp_op {
 		bool listed;	  /* in the session's stores */
 		bool effect_sent; /* the target may have had it */
 		bool lost;	  /* a piece has ended with an error */
+		bool unposted;	  /* it failed before all of it was posted */
 		struct rp_outcome out;
 		struct rp_piece piece[2]; /* more are allocated */
 	} priv;

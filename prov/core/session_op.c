@@ -33,6 +33,8 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 		s->heard = true;
 		s->idle = false;
 	}
+	/* What follows a batch must not be overtaken by writes that join it. */
+	s->batch = NULL;
 	op->priv.seq = s->next_seq++;
 	rp_op_move(op, RP_OP_QUEUED);
 	TAILQ_INSERT_TAIL(&s->ops, op, priv.link);
@@ -43,8 +45,6 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 	s->nstores +=
 		op->priv.store || op->kind == RP_OP_ATOMIC || rp_op_then(op);
 	s->outstanding += !op->priv.internal;
-	if (rp_op_counts(op))
-		s->last_proof = op->priv.seq;
 	s->written += op->priv.bytes;
 	op->priv.written = s->written;
 }
@@ -98,13 +98,9 @@ static bool awaits_stores(const struct rp_op *op)
 	if (op->kind != RP_OP_COMMIT)
 		return false;
 	LIST_FOREACH (o, &s->stores, priv.of_stores) {
-		if (o->priv.seq >= op->priv.seq || !rp_op_writes(o))
-			continue;
-		for (size_t i = 0; i < o->nranges; i++)
-			for (size_t j = 0; j < op->nranges; j++)
-				if (rp_wire_overlap(&o->ranges[i],
-						    &op->ranges[j]))
-					return true;
+		if (o->priv.seq < op->priv.seq && rp_op_writes(o) &&
+		    rp_ops_overlap(o, op))
+			return true;
 	}
 	return false;
 }
@@ -114,9 +110,9 @@ void rp_op_end(struct rp_op *op)
 	struct rp_session *s = op->priv.session;
 	const bool failed = op->priv.out.status != RP_ST_OK;
 	/* RDMA that was posted is poisoned when its placement is not proved. */
-	const bool poisons = failed && (op->priv.store || rp_op_then(op) ||
-					op->kind == RP_OP_ATOMIC ||
-					op->priv.state == RP_OP_QUEUED);
+	const bool poisons =
+		failed && (op->priv.store || rp_op_then(op) ||
+			   op->kind == RP_OP_ATOMIC || op->priv.unposted);
 
 	if (op->priv.state != RP_OP_POSTED) {
 		rp_pieces_drop(op);
@@ -181,16 +177,20 @@ static bool give_up(struct rp_op *op)
 /* Post what the operation has left to post. False: it has to wait. */
 static bool launch(struct rp_op *op)
 {
+	const struct rp_session *s = op->priv.session;
 	int ret;
 
 	for (;;) {
 		if (give_up(op))
 			return true;
-		if (op->priv.state == RP_OP_QUEUED && rp_op_conflicts(op))
+		if (op->priv.state == RP_OP_QUEUED &&
+		    (op == s->batch || rp_op_conflicts(op)))
 			return false;
 		ret = rp_commit_make(op);
-		if (ret == -ENOMEM)
+		if (ret == -ENOMEM) {
 			rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);
+			op->priv.unposted = true;
+		}
 		if (!rp_pieces_post(op) && op->priv.out.status == RP_ST_OK)
 			return false;
 		if (op->priv.out.status != RP_ST_OK)

@@ -89,10 +89,7 @@ static void piece_done(struct rp_channel_op *chan, int err)
 		return;
 	}
 	s->heard |= chan->kind != RP_CHANNEL_SEND;
-	if ((chan->kind == RP_CHANNEL_WRITE && chan->delivered) ||
-	    (chan->kind == RP_CHANNEL_READ &&
-	     s->channel->flags & RP_CHANNEL_FENCES) ||
-	    chan->kind == RP_CHANNEL_FLUSH)
+	if (p->proves)
 		rp_session_placed(op);
 	if (p->unanswered)
 		return;
@@ -152,10 +149,7 @@ struct rp_piece *rp_piece_request(struct rp_op *op, size_t first, size_t n)
 static int encode(const struct rp_piece *p, void *buf, size_t size)
 {
 	const struct rp_op *op = p->op;
-	struct rp_wire_query q = {
-		.key = op->ranges[0].key,
-		.required = op->required,
-	};
+	struct rp_wire_query q = {.required = op->required};
 	struct rp_wire_request m = {
 		.nranges = p->n,
 		.packed = true,
@@ -165,8 +159,10 @@ static int encode(const struct rp_piece *p, void *buf, size_t size)
 		.ranges = &op->ranges[p->first],
 	};
 
-	if (op->kind == RP_OP_QUERY)
+	if (op->kind == RP_OP_QUERY) {
+		q.key = op->ranges[0].key;
 		return rp_wire_put_query(buf, size, p->token, &q);
+	}
 	if (p->effect) {
 		m.effect = op->effect;
 		m.then = op->then;
@@ -255,6 +251,12 @@ static void posted(struct rp_piece *p)
 	p->posted = true;
 	op->priv.effect_sent |= p->effect;
 	p->sending = !p->chan.inject;
+	p->proves = (p->chan.kind == RP_CHANNEL_WRITE && p->chan.delivered) ||
+		    (p->chan.kind == RP_CHANNEL_READ &&
+		     op->priv.session->channel->flags & RP_CHANNEL_FENCES) ||
+		    p->chan.kind == RP_CHANNEL_FLUSH;
+	if (p->proves || p->token)
+		op->priv.session->last_proof = op->priv.seq;
 	if (p->effect && !op->priv.listed &&
 	    (rp_op_writes(op) || rp_op_then(op)))
 		list_store(op);
@@ -283,6 +285,7 @@ bool rp_pieces_post(struct rp_op *op)
 							   ? RP_ST_NO_MEMORY
 							   : RP_ST_UNSUPPORTED,
 						   (uint32_t)-ret, 0);
+					op->priv.unposted = true;
 					return false;
 				}
 			}

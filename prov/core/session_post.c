@@ -162,6 +162,7 @@ static int accept_failed(struct rp_session *s, struct rp_op *op,
 {
 	rp_op_accept(s, op);
 	rp_op_fail(op, st, detail, range);
+	op->priv.unposted = true;
 	rp_op_end(op);
 	s->k->ops->kick(s->k);
 	return 0;
@@ -186,6 +187,8 @@ static int start(struct rp_session *s, struct rp_op *op)
 	st = verdict(s, op, &range);
 	if (st != RP_ST_OK)
 		return accept_failed(s, op, st, 0, range);
+	if (rp_session_batch_takes(s, op))
+		return rp_session_batch_add(s, op);
 	op->priv.store = stores(s, op);
 	if (copy(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
 		free(op->priv.copy);
@@ -195,8 +198,10 @@ static int start(struct rp_session *s, struct rp_op *op)
 	rp_session_pump(s);
 	/* The bytes are the program's again when this returns. */
 	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
-	    op->priv.state < RP_OP_POSTED && rp_op_copy(op))
+	    op->priv.state < RP_OP_POSTED && rp_op_copy(op)) {
 		rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);
+		op->priv.unposted = true;
+	}
 	if (s->unplaced.n >= RP_SESSION_RANGES ||
 	    s->written - s->proved > RP_SESSION_BYTES)
 		rp_session_fence(s);

@@ -12,7 +12,7 @@
 /* Ranges of unplaced writes that make a fence due; poisoned, CPU-written. */
 #define RP_SESSION_RANGES 1024
 #define RP_SESSION_BYTES  (64ull << 20) /* so many unplaced ones do, too */
-#define RP_SESSION_GRANTS 4096
+#define RP_SESSION_GRANTS 65536
 /* Above so many ranges one REQUEST is cheaper than a FLUSH for each. */
 #define RP_SESSION_FLUSHES   16
 #define RP_SESSION_FLUSH_LEN (1ull << 31) /* longest of one FLUSH */
@@ -60,7 +60,6 @@ struct rp_session {
 	struct sockaddr_storage addr;
 	size_t addr_len;
 	uint64_t initiator;   /* names this object to the target */
-	uint64_t incarnation; /* the target's; 0: never connected */
 	enum rp_session_state state;
 	struct rp_channel *channel;
 	uint64_t hello_key;
@@ -96,6 +95,7 @@ struct rp_session {
 	uint64_t last_write, last_proof; /* numbers of operations */
 	uint64_t written, proved;	 /* bytes, ever */
 	struct rp_op *fence;		 /* the session's own, under way */
+	struct rp_op *batch;		 /* the last of ops: open for more */
 
 	bool heard;   /* the target is alive, as of the next progress */
 	bool idle;    /* nothing is outstanding since idle_at */
@@ -160,6 +160,13 @@ void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail);
 /* Call done() of what has ended. True: there was something. */
 bool rp_session_deliver(struct rp_session *s);
 
+/* --- session_batch.c --- */
+
+/* May the write wait for more, to leave with them in one REQUEST? */
+bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op);
+/* Accept it so. 0 or -ENOMEM. */
+int rp_session_batch_add(struct rp_session *s, struct rp_op *op);
+
 /* --- session_piece.c --- */
 
 /* Copy the bytes of a write, which are the program's again. 0 or -ENOMEM. */
@@ -210,6 +217,8 @@ void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
 		       enum rp_class class);
 /* The connection is gone. */
 void rp_ranges_lost(struct rp_session *s);
+/* Do ranges of the two overlap? True also where they are too many to look. */
+bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b);
 /* Does the operation have to wait for what earlier ones store? */
 bool rp_op_conflicts(const struct rp_op *op);
 

@@ -5,6 +5,9 @@
 
 #include "core/session_priv.h"
 
+/* Pairs of ranges that are looked at to tell whether operations overlap. */
+#define MAX_PAIRS 4096
+
 static void poison_add(struct rp_session *s, const struct rp_wire_range *g,
 		       uint64_t stamp)
 {
@@ -211,14 +214,30 @@ void rp_ranges_lost(struct rp_session *s)
 	}
 }
 
+static bool covers(const struct rp_op *op, const struct rp_wire_range *g)
+{
+	for (size_t i = 0; i < op->nranges; i++)
+		if (rp_wire_overlap(&op->ranges[i], g))
+			return true;
+	return false;
+}
+
+bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b)
+{
+	if (a->nranges * b->nranges > MAX_PAIRS)
+		return true;
+	for (size_t i = 0; i < a->nranges; i++)
+		if (covers(b, &a->ranges[i]))
+			return true;
+	return false;
+}
+
+/* Ranges that the operation covers, and the one of its ordered store. */
 static bool touches(const struct rp_op *op, const struct rp_wire_range *g)
 {
 	const struct rp_wire_range then = rp_then_range(op);
 
-	for (size_t i = 0; i < op->nranges; i++)
-		if (rp_wire_overlap(&op->ranges[i], g))
-			return true;
-	return rp_op_then(op) && rp_wire_overlap(&then, g);
+	return covers(op, g) || (rp_op_then(op) && rp_wire_overlap(&then, g));
 }
 
 /*
@@ -233,19 +252,20 @@ bool rp_op_conflicts(const struct rp_op *op)
 	const bool rdma = op->kind == RP_OP_READ ||
 			  (op->kind == RP_OP_WRITE && !op->priv.store);
 	const bool waits = rdma || (op->kind == RP_OP_COMMIT && op->effect);
+	const struct rp_wire_range then = rp_then_range(op);
 	const struct rp_op *o;
 
 	if (op->kind == RP_OP_QUERY || (!waits && !s->nthens))
 		return false;
 	LIST_FOREACH (o, &s->stores, priv.of_stores) {
-		const struct rp_wire_range then = rp_then_range(o);
+		const struct rp_wire_range late = rp_then_range(o);
 
-		if (rp_op_then(o) && touches(op, &then))
+		if (rp_op_then(o) && touches(op, &late))
 			return true;
-		for (size_t i = 0; waits && rp_op_writes(o) && i < o->nranges;
-		     i++)
-			if (touches(op, &o->ranges[i]))
-				return true;
+		if (waits && rp_op_writes(o) &&
+		    (rp_ops_overlap(o, op) ||
+		     (rp_op_then(op) && covers(o, &then))))
+			return true;
 	}
 	return false;
 }

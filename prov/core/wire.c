@@ -69,7 +69,6 @@ int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m)
 		.hdr = rp_le_hdr_make(RP_MSG_HELLO, sizeof(w), 0),
 		.key = htole64(m->key),
 		.initiator = htole64(m->initiator),
-		.incarnation = htole64(m->incarnation),
 		.timeout_ms = htole32(m->timeout_ms),
 		.features = htole16(m->features),
 	};
@@ -92,7 +91,6 @@ int rp_wire_get_hello(const void *buf, size_t len, struct rp_wire_hello *m)
 	*m = (struct rp_wire_hello){
 		.key = le64toh(w.key),
 		.initiator = le64toh(w.initiator),
-		.incarnation = le64toh(w.incarnation),
 		.timeout_ms = le32toh(w.timeout_ms),
 		.features = le16toh(w.features),
 	};

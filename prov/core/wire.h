@@ -69,9 +69,8 @@ struct rp_wire_hello {
 	 * older connection with the same number before it accepts this one.
 	 */
 	uint64_t initiator;
-	uint64_t incarnation; /* the target's as known; 0: not known */
-	uint32_t timeout_ms;  /* PROGRESS comes several times as often */
-	uint16_t features;    /* RP_FEATURE_* */
+	uint32_t timeout_ms; /* PROGRESS comes several times as often */
+	uint16_t features;   /* RP_FEATURE_* */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE

@@ -30,7 +30,6 @@ struct rp_le_hello {
 	struct rp_le_hdr hdr;
 	uint64_t key;
 	uint64_t initiator;
-	uint64_t incarnation;
 	uint32_t timeout_ms;
 	uint16_t features;
 	uint16_t reserved;
@@ -136,7 +135,7 @@ struct rp_le_info {
 	static_assert(sizeof(struct rp_le_##name) == (bytes),                  \
 		      "the size of " #name " travels")
 RP_LE_SIZE(hdr, 16);
-RP_LE_SIZE(hello, 48);
+RP_LE_SIZE(hello, 40);
 RP_LE_SIZE(grant, 40);
 RP_LE_SIZE(hello_ack, 80);
 RP_LE_SIZE(request, 24);

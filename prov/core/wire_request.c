@@ -92,17 +92,19 @@ static bool operands_missing(const struct rp_wire_request *m)
 		(rp_atomic_has_compare(m->atomic.op) && !m->atomic.compare));
 }
 
-/* 0: the ranges cannot be packed, or that would not be shorter. */
+/*
+ * 0: the ranges cannot be packed. Two or more that can are always shorter for
+ * it: 20 bytes each at most, and 8 for the key of all.
+ */
 static size_t ranges_pack(uint8_t *out, size_t size,
 			  const struct rp_wire_request *m)
 {
-	const size_t key = sizeof(m->ranges[0].key);
 	size_t len, taken;
 
 	if (!m->packed || m->nranges < 2)
 		return 0;
-	len = key + rp_wire_pack(out, size, m->ranges, m->nranges, &taken);
-	return taken == m->nranges && len < m->nranges * RANGE ? len : 0;
+	len = rp_wire_pack(out, size, m->ranges, m->nranges, &taken);
+	return taken == m->nranges ? len : 0;
 }
 
 static void ranges_put(uint8_t *p, const struct rp_wire_range *r, size_t n)
@@ -162,7 +164,8 @@ int rp_wire_put_request(void *buf, size_t size, uint64_t token,
 {
 	uint8_t packed[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
 	size_t pack = ranges_pack(packed, sizeof(packed), m);
-	size_t ranges = pack ? pack : m->nranges * RANGE;
+	size_t ranges =
+		pack ? RP_WIRE_PACKS - REQUEST + pack : m->nranges * RANGE;
 	size_t head, bytes, len, written;
 	struct rp_le_request w;
 	uint8_t *p = buf;
@@ -190,7 +193,7 @@ int rp_wire_put_request(void *buf, size_t size, uint64_t token,
 		const uint64_t key = htole64(m->ranges[0].key);
 
 		memcpy(p + REQUEST, &key, sizeof(key));
-		memcpy(p + RP_WIRE_PACKS, packed, pack - sizeof(key));
+		memcpy(p + RP_WIRE_PACKS, packed, pack);
 	} else {
 		ranges_put(p + REQUEST, m->ranges, m->nranges);
 	}
@@ -212,11 +215,7 @@ static int ranges_get(const uint8_t *p, size_t len, bool packed,
 		memcpy(&key, p, sizeof(key));
 		ret = rp_wire_unpack(p + sizeof(key), len - sizeof(key),
 				     le64toh(key), r, n);
-		if (ret < 0)
-			return ret;
-		ret += (int)sizeof(key);
-		/* As they are sent: packed only where that is shorter. */
-		return (size_t)ret < n * RANGE ? ret : -EBADMSG;
+		return ret < 0 ? ret : ret + (int)sizeof(key);
 	}
 	if (len < n * RANGE)
 		return -EBADMSG;
