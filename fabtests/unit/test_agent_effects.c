@@ -174,7 +174,8 @@ Test(effects, one_batch)
 	cr_assert_eq(file.syncs, 2, "%u syncs", file.syncs);
 	/* Of two sessions the later one. */
 	for (int i = 0; i < 4; i++)
-		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true), 101 + 2 * i);
+		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true),
+			     101u + 2 * i);
 	stop();
 }
 
