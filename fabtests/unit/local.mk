@@ -199,7 +199,7 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 check_PROGRAMS += fabtests/unit/test_pmem_fault
 TESTS += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c prov/core/fault.c prov/core/cost.c
+	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
