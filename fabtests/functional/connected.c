@@ -179,7 +179,7 @@ static void wrong(struct side *s, const struct card *peer)
 	static char buf[64] = "wrong";
 
 	OK(commit(s, peer->plain_addr, 64, peer->plain_key, NULL, buf) ==
-		   -FI_EOPNOTSUPP,
+		   -FI_EKEYREJECTED,
 	   "memory that is not persistent");
 	POST(s, commit(s, peer->pool_addr + PAIR_POOL - 8, 64, peer->pool_key,
 		       NULL, buf));

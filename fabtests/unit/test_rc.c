@@ -116,6 +116,20 @@ Test(rc, over_ipv6)
 	rp_rc_close(t.rc);
 }
 
+Test(rc, a_provider_that_there_is_not_is_named)
+{
+	struct rp_rc_attr attr;
+	struct node n = {0};
+	char why[256];
+
+	attr = rig_attr(&n);
+	attr.provider = "nosuchprovider";
+	cr_assert_eq(rp_rc_open(&attr, &n.rc, why, sizeof(why)), -FI_ENODATA);
+	cr_assert(strstr(why, "nosuchprovider"), "%s", why);
+	attr.backend = (enum rp_rc_backend)99;
+	cr_assert_eq(rp_rc_open(&attr, &n.rc, why, sizeof(why)), -FI_ENODATA);
+}
+
 Test(rc, nonsense_addresses_are_refused)
 {
 	struct sockaddr sa = {.sa_family = AF_UNIX};
@@ -949,6 +963,39 @@ Test(rc, the_descriptor_wakes)
 	cr_assert_eq(fds[0], 0);
 	free(sink);
 	free(source);
+}
+
+/* Descriptors that stay readable would be a busy loop. */
+Test(rc, an_idle_descriptor_sleeps)
+{
+	struct node t = {0}, i = {0};
+	struct end te = {0}, ie = {0};
+	struct node *const n[2] = {&t, &i};
+	struct rp_rc_attr attr;
+
+	for (int j = 0; j < 2; j++) {
+		attr = rig_attr(n[j]);
+		attr.waits = true;
+		node_open_with(n[j], &attr);
+	}
+	node_listen(&t);
+	t.accept = &te;
+	cr_assert_eq(node_connect(&i, &t, &ie), 0);
+	PUMP(&i, &t, ie.connected);
+	for (int j = 0; j < 2; j++) {
+		struct pollfd fd = {.fd = rp_rc_fd(n[j]->rc), .events = POLLIN};
+		int awake = 0;
+
+		while (rp_rc_trywait(n[j]->rc) || poll(&fd, 1, 0)) {
+			rp_rc_poll(n[j]->rc, 64);
+			cr_assert_lt(++awake, 100);
+		}
+		cr_assert_eq(poll(&fd, 1, 100), 0);
+	}
+	rp_channel_close(ie.c);
+	rp_channel_close(te.c);
+	rp_rc_close(i.rc);
+	rp_rc_close(t.rc);
 }
 
 /* --- many --- */
