@@ -45,7 +45,7 @@ static void idle(struct side *s, const struct card *peer)
 {
 }
 
-/* An atomic that fetches is a read, but to sockets. */
+/* One that fetches is a read to tcp and to the agent, not to sockets. */
 static bool told(const struct side *s, const struct place *p, bool fetches)
 {
 	bool read = fetches && (p->persistent || !s->o.prov);
