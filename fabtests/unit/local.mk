@@ -199,7 +199,7 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 check_PROGRAMS += fabtests/unit/test_pmem_fault
 TESTS += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c prov/core/fault.c prov/core/cost.c
+	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
@@ -277,32 +277,42 @@ fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(se
 fabtests_unit_test_setup_server_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
-agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
-	fabtests/unit/disk.h \
-	fabtests/unit/landing.h \
-	fabtests/unit/seeded.h
+agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
+	fabtests/unit/disk.h fabtests/unit/seeded.h
+
+check_PROGRAMS += fabtests/unit/test_agent_session
+TESTS += fabtests/unit/test_agent_session
+fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(agent_bed)
+fabtests_unit_test_agent_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_session_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_atomic
+TESTS += fabtests/unit/test_atomic
+fabtests_unit_test_atomic_SOURCES = fabtests/unit/test_atomic.c
+fabtests_unit_test_atomic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_atomic_LDADD = $(unit_ldadd) -lm
 
 check_PROGRAMS += fabtests/unit/test_agent
 TESTS += fabtests/unit/test_agent
-fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_rig)
+fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_bed)
 fabtests_unit_test_agent_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_effects
 TESTS += fabtests/unit/test_agent_effects
-fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_rig)
+fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_bed)
 fabtests_unit_test_agent_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_effects_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_store
 TESTS += fabtests/unit/test_agent_store
-fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_rig)
+fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_bed)
 fabtests_unit_test_agent_store_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_store_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_scarce
 TESTS += fabtests/unit/test_agent_scarce
-fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_rig)
+fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_bed)
 fabtests_unit_test_agent_scarce_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_scarce_LDFLAGS = \
@@ -310,21 +320,9 @@ fabtests_unit_test_agent_scarce_LDFLAGS = \
 
 check_PROGRAMS += fabtests/unit/test_agent_local
 TESTS += fabtests/unit/test_agent_local
-fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_rig)
+fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_bed)
 fabtests_unit_test_agent_local_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_agent_connect
-TESTS += fabtests/unit/test_agent_connect
-fabtests_unit_test_agent_connect_SOURCES = fabtests/unit/test_agent_connect.c $(agent_rig)
-fabtests_unit_test_agent_connect_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_agent_connect_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_agent_grant
-TESTS += fabtests/unit/test_agent_grant
-fabtests_unit_test_agent_grant_SOURCES = fabtests/unit/test_agent_grant.c $(agent_rig)
-fabtests_unit_test_agent_grant_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_agent_grant_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_made
 TESTS += fabtests/unit/test_agent_made
@@ -336,7 +334,7 @@ fabtests_unit_test_agent_made_LDFLAGS = -Wl,--wrap=calloc,--wrap=free \
 
 check_PROGRAMS += fabtests/unit/test_worker
 TESTS += fabtests/unit/test_worker
-fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_rig)
+fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_bed)
 fabtests_unit_test_worker_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
@@ -345,22 +343,10 @@ TESTS += fabtests/unit/test_worker_alone
 fabtests_unit_test_worker_alone_SOURCES = fabtests/unit/test_worker_alone.c
 fabtests_unit_test_worker_alone_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_alone_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-fabtests_unit_test_worker_alone_LDFLAGS = -Wl,--wrap=realloc \
+fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_create
-
-check_PROGRAMS += fabtests/unit/test_client
-TESTS += fabtests/unit/test_client
-fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
-fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_client_kept
-TESTS += fabtests/unit/test_client_kept
-fabtests_unit_test_client_kept_SOURCES = fabtests/unit/test_client_kept.c $(agent_rig)
-fabtests_unit_test_client_kept_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_client_kept_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h \
 	fabtests/unit/leaks.h
@@ -554,28 +540,34 @@ check_PROGRAMS += fabtests/unit/test_rc
 TESTS += fabtests/unit/test_rc
 fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la \
+fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
-# Queue pairs of our own, on a device that the test plays.
-EXTRA_DIST += fabtests/unit/test_cep_verbs.c fabtests/unit/cm_fake.c \
-	fabtests/unit/cm_fake.h fabtests/unit/test_cep_flush.c
+# Private connections by queue pairs, on a device that the test plays.
+rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
+	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
+	prov/rc/rc.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
+	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c prov/rc/rc_flush.c
+EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
+	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c
 if HAVE_RDMACM
-check_PROGRAMS += fabtests/unit/test_cep_verbs
-TESTS += fabtests/unit/test_cep_verbs
-fabtests_unit_test_cep_verbs_SOURCES = fabtests/unit/test_cep_verbs.c \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
-	prov/rpmem/cep_verbs_flush.c
-fabtests_unit_test_cep_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cep_verbs_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+check_PROGRAMS += fabtests/unit/test_rc_verbs
+TESTS += fabtests/unit/test_rc_verbs
+fabtests_unit_test_rc_verbs_SOURCES = fabtests/unit/test_rc_verbs.c $(rc_verbs_rig)
+fabtests_unit_test_rc_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_cep_flush
-TESTS += fabtests/unit/test_cep_flush
-fabtests_unit_test_cep_flush_SOURCES = fabtests/unit/test_cep_flush.c \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
-	prov/rpmem/cep_verbs_flush.c
-fabtests_unit_test_cep_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cep_flush_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+check_PROGRAMS += fabtests/unit/test_rc_verbs_cm
+TESTS += fabtests/unit/test_rc_verbs_cm
+fabtests_unit_test_rc_verbs_cm_SOURCES = fabtests/unit/test_rc_verbs_cm.c $(rc_verbs_rig)
+fabtests_unit_test_rc_verbs_cm_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_cm_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_rc_flush
+TESTS += fabtests/unit/test_rc_flush
+fabtests_unit_test_rc_flush_SOURCES = fabtests/unit/test_rc_flush.c $(rc_verbs_rig)
+fabtests_unit_test_rc_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_flush_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 endif
 
 # The shim, on a model of a queue pair.

@@ -6,7 +6,9 @@ rc_sources = \
 	prov/rc/rc_fabric.c prov/rc/rc_fabric.h \
 	prov/rc/rc_fabric_cm.c
 if HAVE_RDMACM
-rc_sources += prov/rc/rc_verbs.c prov/rc/rc_verbs_cm.c prov/rc/rc_flush.c prov/rc/rc_flush.h
+rc_sources += \
+	prov/rc/rc_verbs.c prov/rc/rc_verbs.h \
+	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c \
+	prov/rc/rc_flush.c prov/rc/rc_flush.h
 endif
 prov_rc_librc_la_SOURCES = $(rc_sources)
-prov_rc_librc_la_LIBADD = prov/core/libcore.la

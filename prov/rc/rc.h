@@ -32,8 +32,9 @@ enum rp_rc_backend {
 
 struct rp_rc_attr {
 	enum rp_rc_backend backend;
-	uint32_t fi_version; /* the program's, for fi_getinfo() */
-	const char *device;  /* VERBS: a device name; NULL: by address */
+	uint32_t fi_version;  /* the program's, for fi_getinfo() */
+	const char *provider; /* FABRIC: libfabric's name; NULL: tcp */
+	const char *device;   /* VERBS: a device name; NULL: by address */
 	uint16_t port_first, port_last; /* of the listener; 0: any */
 	bool waits;	  /* descriptors wake for completions, too */
 	bool random_keys; /* unused by VERBS */

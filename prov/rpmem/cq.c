@@ -110,6 +110,7 @@ static int cq_close(struct fid *fid)
 	rp_poll_forget(fid);
 	pthread_mutex_lock(&dom->lock);
 	LIST_REMOVE(cq, link);
+	rp_local_close_cq(cq);
 	while (!STAILQ_EMPTY(&cq->queue))
 		rp_cq_drop_first(cq);
 	pthread_mutex_unlock(&dom->lock);

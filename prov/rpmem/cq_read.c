@@ -28,6 +28,17 @@ static inline ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 		   : fi_cq_read(cq->base, buf, count);
 }
 
+/* The same where entries of the base may be ours. */
+static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
+				  fi_addr_t *src)
+{
+	ssize_t n = read_base(cq, buf, count, src);
+
+	if (n > 0 && atomic_load_explicit(&cq->nreading, memory_order_relaxed))
+		return rp_local_take(cq, buf, n, src);
+	return n;
+}
+
 /* With the lock: hand out what is queued. -FI_EAGAIN: the queue is empty. */
 static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
@@ -65,7 +76,7 @@ static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
 	pthread_mutex_unlock(&cq->dom->lock);
 	if (n != -FI_EAGAIN)
 		return n;
-	n = read_base(cq, buf, count, src);
+	n = read_shared(cq, buf, count, src);
 	if (n > 0 && !came)
 		atomic_store_explicit(&cq->quick, QUICK_READS,
 				      memory_order_relaxed);
@@ -91,7 +102,7 @@ static inline ssize_t read_any(struct rp_cq *cq, void *buf, size_t count,
 	    !atomic_load_explicit(&dom->kicked, memory_order_relaxed)) {
 		atomic_store_explicit(&cq->quick, quick - 1,
 				      memory_order_relaxed);
-		n = read_base(cq, buf, count, src);
+		n = read_shared(cq, buf, count, src);
 		if (n > 0)
 			return n;
 	}
@@ -114,6 +125,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 {
 	struct rp_cq *cq = cq_of(fid);
 	struct rp_cqe *q;
+	ssize_t ret;
 
 	if (!rp_dom_live(cq->dom))
 		return fi_cq_readerr(cq->base, buf, flags);
@@ -133,7 +145,12 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 			rp_cq_unwake(cq);
 	}
 	pthread_mutex_unlock(&cq->dom->lock);
-	return q ? 1 : fi_cq_readerr(cq->base, buf, flags);
+	if (q)
+		return 1;
+	ret = fi_cq_readerr(cq->base, buf, flags);
+	if (ret == 1 && atomic_load(&cq->nreading))
+		ret = rp_local_take_error(cq, buf);
+	return ret;
 }
 
 int rp_cq_ready(struct rp_cq *cq)

@@ -7,27 +7,28 @@
 
 /* The task's `extra`: where the bytes go, until they are flushed. */
 struct rp_local_read {
-	LIST_ENTRY(rp_local_read) link; /* of ep->flushing */
-	struct rp_task *task;		/* NULL: not flushing */
+	struct fi_context2 context; /* first: the base's, where it does it */
+	struct rp_task *task;
+	LIST_ENTRY(rp_local_read) link; /* of cq->reading, then ep->flushing */
+	bool flushing;
+	bool closed; /* reading, and its endpoint is no more */
 	size_t niov;
 	struct iovec iov[RP_CHANNEL_IOV];
 };
 
-static struct rp_local_read *local_of(struct rp_task *t)
-{
-	return t->extra;
-}
+/* --- flushing --- */
 
 static void end(struct rp_task *t, enum rp_status st, uint32_t detail)
 {
+	struct rp_local_read *l = t->extra;
 	const struct rp_outcome out = {
 		.status = st,
 		.detail = detail,
 		.required = t->op.required,
 	};
 
-	if (local_of(t)->task)
-		LIST_REMOVE(local_of(t), link);
+	if (l->flushing)
+		LIST_REMOVE(l, link);
 	rp_task_done(&t->op, &out);
 }
 
@@ -42,7 +43,7 @@ static void flushed(void *arg, enum rp_status st, uint32_t detail)
  */
 static void flush(struct rp_task *t)
 {
-	struct rp_local_read *l = local_of(t);
+	struct rp_local_read *l = t->extra;
 	struct rp_dom *dom = t->ep->dom;
 	struct rp_local at[RP_CHANNEL_IOV];
 	const char *why;
@@ -59,7 +60,7 @@ static void flush(struct rp_task *t)
 		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
 		at[i].len = l->iov[i].iov_len;
 	}
-	l->task = t;
+	l->flushing = true;
 	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
 	if (rp_agent_local_flush(dom->agent, at, l->niov, flushed, t))
 		end(t, RP_ST_NO_MEMORY, 0);
@@ -77,6 +78,106 @@ static void read_done(struct rp_op *op, const struct rp_outcome *out)
 	flush(t);
 }
 
+/* --- what the base reads: its entries are ours --- */
+
+static struct rp_local_read *find(struct rp_cq *cq, const void *context)
+{
+	struct rp_local_read *l;
+
+	LIST_FOREACH (l, &cq->reading, link)
+		if (&l->context == context)
+			return l;
+	return NULL;
+}
+
+static void leave(struct rp_cq *cq, struct rp_local_read *l)
+{
+	LIST_REMOVE(l, link);
+	atomic_fetch_sub(&cq->nreading, 1);
+}
+
+ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
+{
+	struct rp_local_read *l;
+	char *e = buf;
+	ssize_t kept = 0;
+
+	pthread_mutex_lock(&cq->dom->lock);
+	for (ssize_t i = 0; i < n; i++, e += cq->size) {
+		l = find(cq, *(void **)e);
+		if (l) {
+			leave(cq, l);
+			if (l->closed)
+				rp_task_put(cq->dom, l->task);
+			else
+				flush(l->task);
+			continue;
+		}
+		memmove((char *)buf + (size_t)kept * cq->size, e, cq->size);
+		if (src)
+			src[kept] = src[i];
+		kept++;
+	}
+	pthread_mutex_unlock(&cq->dom->lock);
+	return kept ? kept : -FI_EAGAIN;
+}
+
+ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
+{
+	struct rp_local_read *l;
+	ssize_t ret = 1;
+
+	pthread_mutex_lock(&cq->dom->lock);
+	l = find(cq, e->op_context);
+	if (l) {
+		leave(cq, l);
+		ret = l->closed ? -FI_EAGAIN : 1;
+		e->op_context = l->task->context;
+		rp_task_put(cq->dom, l->task);
+	}
+	pthread_mutex_unlock(&cq->dom->lock);
+	return ret;
+}
+
+/* With the lock. */
+static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			 uint64_t flags, struct rp_local_read *l)
+{
+	struct fi_msg_rma m = *msg;
+	struct rp_task *t;
+	ssize_t ret;
+
+	if (!ep->tx_cq || ep->cntr[RP_CNTR_READ]) {
+		RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a read of memory that "
+				 "is not persistent needs a completion queue, "
+				 "and no FI_READ counter\n");
+		free(l);
+		return -FI_EOPNOTSUPP;
+	}
+	t = rp_task_get(ep->dom, ep);
+	if (!t) {
+		free(l);
+		return -FI_EAGAIN;
+	}
+	t->extra = l;
+	t->context = msg->context;
+	t->want = rp_ep_wants(ep, flags);
+	t->kind = RP_CNTR_READ;
+	t->flags = FI_RMA | FI_READ;
+	l->task = t;
+	m.context = &l->context;
+	LIST_INSERT_HEAD(&ep->tx_cq->reading, l, link);
+	atomic_fetch_add(&ep->tx_cq->nreading, 1);
+	ret = fi_readmsg(ep->base, &m, flags | FI_COMPLETION);
+	if (ret) {
+		leave(ep->tx_cq, l);
+		rp_task_put(ep->dom, t);
+	}
+	return ret;
+}
+
+/* --- endpoints and queues that are closed --- */
+
 void rp_local_close_ep(struct rp_ep *ep)
 {
 	struct rp_local_read *l;
@@ -85,7 +186,23 @@ void rp_local_close_ep(struct rp_ep *ep)
 		rp_agent_local_drop(ep->dom->agent, l->task);
 		end(l->task, RP_ST_CANCELED, 0);
 	}
+	if (!ep->tx_cq)
+		return;
+	LIST_FOREACH (l, &ep->tx_cq->reading, link)
+		l->closed |= l->task->ep == ep;
 }
+
+void rp_local_close_cq(struct rp_cq *cq)
+{
+	struct rp_local_read *l;
+
+	while ((l = LIST_FIRST(&cq->reading))) {
+		leave(cq, l);
+		rp_task_put(cq->dom, l->task);
+	}
+}
+
+/* --- posting --- */
 
 /* With the lock. */
 static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
@@ -112,24 +229,27 @@ static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
 }
 
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		      uint64_t flags)
+		      uint64_t flags, bool persistent)
 {
 	struct rp_local_read *l;
 	ssize_t ret;
 
-	if (msg->iov_count > RP_CHANNEL_IOV ||
-	    msg->rma_iov_count > RP_CHANNEL_IOV)
+	if (!ep->enabled)
+		return -FI_EOPBADSTATE;
+	if (msg->iov_count > RP_CHANNEL_IOV)
 		return -FI_EINVAL;
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -FI_ENOMEM;
+	flags &= ~FI_COMMIT_COMPLETE;
 	pthread_mutex_lock(&ep->dom->lock);
 	ret = check(ep, msg, l);
 	if (ret)
 		free(l);
+	else if (persistent)
+		ret = rp_rma_read(ep, msg, flags, read_done, l);
 	else
-		ret = rp_rma_read(ep, msg, flags & ~FI_COMMIT_COMPLETE,
-				  read_done, l);
+		ret = read_base(ep, msg, flags, l);
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }

@@ -405,7 +405,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	if (ret < 0)
 		return ret;
 	if (flags & FI_COMMIT_COMPLETE)
-		return rp_local_read(ep, msg, flags);
+		return rp_local_read(ep, msg, flags, ret);
 	if (ret) {
 		pthread_mutex_lock(&ep->dom->lock);
 		ret = rp_rma_read(ep, msg, flags, rp_task_done, NULL);

@@ -363,6 +363,8 @@ struct rp_cq {
 	/* Reads of the base's entries that may still do without progress. */
 	atomic_int quick;
 	unsigned int turns; /* reads in a row that our queue alone filled */
+	LIST_HEAD(, rp_local_read) reading; /* local.c: by the base */
+	atomic_uint nreading;
 	bool last_err_ours; /* fi_cq_strerror(): the last error read */
 	struct rp_outcome last_out;
 	int epfd;  /* what FI_GETWAIT gives */
@@ -517,6 +519,9 @@ extern struct fi_ops_tagged rp_tagged_ops, rp_tagged_ordered_ops;
 extern struct fi_ops_rma rp_rma_ops;	 /* keys of ours */
 extern struct fi_ops_rma rp_rma_raw_ops; /* keys of the application */
 extern struct fi_ops_atomic rp_atomic_ops;
+/* fi_query_atomic(): what both the base and the agent offer. */
+int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
+		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags);
 extern struct fi_rpmem_ops rp_ext_ops;
 extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 
@@ -553,10 +558,18 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 
 /* A read that completes when its bytes are durable in local memory. */
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		      uint64_t flags);
-
+		      uint64_t flags, bool persistent);
 /* With the lock: the endpoint closes; flushes of it end. */
 void rp_local_close_ep(struct rp_ep *ep);
+/* With the lock: nothing comes from the base's queue any more. */
+void rp_local_close_cq(struct rp_cq *cq);
+/*
+ * Take such reads of the base's out of n entries that were read from it: how
+ * many are left, or -FI_EAGAIN. An error entry is made the program's: 1, or
+ * -FI_EAGAIN: of nobody.
+ */
+ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src);
+ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e);
 
 /* --- eq.c, cm.c, pep.c, srx.c --- */
 
