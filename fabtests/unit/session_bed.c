@@ -15,8 +15,21 @@
 struct bed bed;
 unsigned int bed_edges[RP_OP_STATES][RP_OP_STATES];
 
+#define TO(state) (1u << RP_OP_##state)
+const unsigned int bed_legal[RP_OP_STATES] = {
+	[RP_OP_NEW] = TO(QUEUED),
+	[RP_OP_QUEUED] =
+		TO(DATA) | TO(SLICES) | TO(LAST) | TO(POSTED) | TO(ENDED),
+	[RP_OP_DATA] = TO(SLICES) | TO(POSTED) | TO(ENDED),
+	[RP_OP_SLICES] = TO(HELD) | TO(LAST) | TO(POSTED) | TO(ENDED),
+	[RP_OP_HELD] = TO(LAST) | TO(POSTED) | TO(ENDED),
+	[RP_OP_LAST] = TO(POSTED) | TO(ENDED),
+	[RP_OP_POSTED] = TO(ENDED),
+};
+
 static void moved(enum rp_op_state from, enum rp_op_state to)
 {
+	cr_assert(bed_legal[from] & 1u << to, "from %d to %d", from, to);
 	bed_edges[from][to]++;
 }
 
@@ -436,6 +449,7 @@ static void done(struct rp_op *op, const struct rp_outcome *out)
 	struct told *t = (struct told *)op;
 
 	t->times++;
+	t->outstanding = false;
 	t->out = *out;
 	if (t->then)
 		t->then(t);
@@ -445,6 +459,7 @@ static struct rp_op *op_new(struct told *t, enum rp_op_kind kind)
 {
 	void (*then)(struct told *) = t->then;
 
+	cr_assert(!t->outstanding);
 	memset(&t->op, 0xa5, sizeof(t->op)); /* as memory comes */
 	memset(&t->op, 0, offsetof(struct rp_op, priv));
 	t->times = 0;
@@ -557,6 +572,7 @@ int bed_try(struct rp_op *op)
 	struct told *t = (struct told *)op;
 	int ret = rp_session_post(bed.s, op);
 
+	t->outstanding = !ret;
 	cr_assert_eq(t->times, 0, "done() from inside post");
 	return ret;
 }
@@ -575,16 +591,11 @@ void told_not(const struct told *t)
 	cr_assert_eq(t->times, 0);
 }
 
-void told_st(const struct told *t, enum rp_status st)
+void told_at(int line, const struct told *t, enum rp_status st)
 {
 	if (!t->times)
 		bed_progress();
-	cr_assert_eq(t->times, 1, "ended %u times", t->times);
-	cr_assert_eq(t->out.status, st, "%s (%u)",
+	cr_assert_eq(t->times, 1, "line %d: ended %u times", line, t->times);
+	cr_assert_eq(t->out.status, st, "line %d: %s (%u)", line,
 		     rp_status_name(t->out.status), t->out.detail);
-}
-
-void told_ok(const struct told *t)
-{
-	told_st(t, RP_ST_OK);
 }

@@ -64,6 +64,7 @@ extern struct bed bed;
 struct told {
 	struct rp_op op;
 	unsigned int times;
+	bool outstanding;
 	struct rp_outcome out;
 	struct rp_wire_range range; /* of operations with one */
 	uint8_t buf[8192];
@@ -127,11 +128,13 @@ int bed_try(struct rp_op *op);
 /* It must be accepted. */
 void bed_post(struct rp_op *op);
 /* It has ended once, so. */
-void told_ok(const struct told *t);
-void told_st(const struct told *t, enum rp_status st);
+void told_at(int line, const struct told *t, enum rp_status st);
+#define told_st(t, st) told_at(__LINE__, t, st)
+#define told_ok(t)     told_st(t, RP_ST_OK)
 void told_not(const struct told *t);
 
-/* Edges that operations took. */
+/* Edges that operations took; those that there are, a bit for each state. */
 extern unsigned int bed_edges[RP_OP_STATES][RP_OP_STATES];
+extern const unsigned int bed_legal[RP_OP_STATES];
 
 #endif
