@@ -141,7 +141,7 @@ Test(session_commit, first_failure_counts)
 						.range = 3});
 	bed_see_nothing();
 	told_not(&a);
-	bed_reply(2, RP_ST_STALE_KEY);
+	bed_reply(2, RP_ST_REGION_FAILED);
 	told_st(&a, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(a.out.detail, EIO);
 	cr_assert_eq(a.out.range, 3);

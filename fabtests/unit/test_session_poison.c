@@ -395,8 +395,9 @@ static void take_all_edges(void)
 		if (lost)
 			lose_all();
 		else
-			bed_reply(bed.held->hdr.token, RP_ST_STALE_KEY);
-		cr_assert_neq(a.out.status, RP_ST_OK);
+			bed_reply(bed.held->hdr.token, RP_ST_REGION_FAILED);
+		told_st(&a, lost ? RP_ST_LOST : RP_ST_REGION_FAILED);
+		cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
 	}
 	bed_stop();
 	bed_start(NULL);
