@@ -287,7 +287,7 @@ static void refusals(struct side *s, const struct card *peer)
 	t.addr = peer->pool_addr;
 	OK(COMMIT(FI_RPMEM_VISIBLE) == -FI_EINVAL, "level visible");
 	t.key = peer->plain_key;
-	OK(COMMIT(FI_RPMEM_DURABLE) == -FI_EOPNOTSUPP, "volatile memory");
+	OK(COMMIT(FI_RPMEM_DURABLE) == -FI_EKEYREJECTED, "volatile memory");
 	t.key = 1;
 	OK(COMMIT(FI_RPMEM_DURABLE) == -FI_EKEYREJECTED, "another's key");
 	t.key = peer->pool_key;

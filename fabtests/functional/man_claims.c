@@ -273,7 +273,7 @@ static void refused_calls(void)
 		 "a store whose address is no multiple of 8");
 	claim_is(CALL(&odd, 1, self, DURABLE, -1, NULL), -FI_EKEYREJECTED,
 		 "a key that ofi_rpmem did not make");
-	claim_is(commit(&plain, 0, 8, -1, NULL), -FI_EOPNOTSUPP,
+	claim_is(commit(&plain, 0, 8, -1, NULL), -FI_EKEYREJECTED,
 		 "a key of a region that is not persistent");
 	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EINVAL,
 		 "a read with commit to where nothing is persistent");

@@ -199,7 +199,7 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 check_PROGRAMS += fabtests/unit/test_pmem_fault
 TESTS += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c prov/core/fault.c prov/core/cost.c
+	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
@@ -277,32 +277,42 @@ fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(se
 fabtests_unit_test_setup_server_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
-agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
-	fabtests/unit/disk.h \
-	fabtests/unit/landing.h \
-	fabtests/unit/seeded.h
+agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
+	fabtests/unit/disk.h fabtests/unit/seeded.h
+
+check_PROGRAMS += fabtests/unit/test_agent_session
+TESTS += fabtests/unit/test_agent_session
+fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(agent_bed)
+fabtests_unit_test_agent_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_session_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_atomic
+TESTS += fabtests/unit/test_atomic
+fabtests_unit_test_atomic_SOURCES = fabtests/unit/test_atomic.c
+fabtests_unit_test_atomic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_atomic_LDADD = $(unit_ldadd) -lm
 
 check_PROGRAMS += fabtests/unit/test_agent
 TESTS += fabtests/unit/test_agent
-fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_rig)
+fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_bed)
 fabtests_unit_test_agent_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_effects
 TESTS += fabtests/unit/test_agent_effects
-fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_rig)
+fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_bed)
 fabtests_unit_test_agent_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_effects_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_store
 TESTS += fabtests/unit/test_agent_store
-fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_rig)
+fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_bed)
 fabtests_unit_test_agent_store_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_store_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_scarce
 TESTS += fabtests/unit/test_agent_scarce
-fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_rig)
+fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_bed)
 fabtests_unit_test_agent_scarce_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_scarce_LDFLAGS = \
@@ -310,21 +320,9 @@ fabtests_unit_test_agent_scarce_LDFLAGS = \
 
 check_PROGRAMS += fabtests/unit/test_agent_local
 TESTS += fabtests/unit/test_agent_local
-fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_rig)
+fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_bed)
 fabtests_unit_test_agent_local_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_agent_connect
-TESTS += fabtests/unit/test_agent_connect
-fabtests_unit_test_agent_connect_SOURCES = fabtests/unit/test_agent_connect.c $(agent_rig)
-fabtests_unit_test_agent_connect_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_agent_connect_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_agent_grant
-TESTS += fabtests/unit/test_agent_grant
-fabtests_unit_test_agent_grant_SOURCES = fabtests/unit/test_agent_grant.c $(agent_rig)
-fabtests_unit_test_agent_grant_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_agent_grant_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_made
 TESTS += fabtests/unit/test_agent_made
@@ -336,7 +334,7 @@ fabtests_unit_test_agent_made_LDFLAGS = -Wl,--wrap=calloc,--wrap=free \
 
 check_PROGRAMS += fabtests/unit/test_worker
 TESTS += fabtests/unit/test_worker
-fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_rig)
+fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_bed)
 fabtests_unit_test_worker_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
@@ -345,22 +343,10 @@ TESTS += fabtests/unit/test_worker_alone
 fabtests_unit_test_worker_alone_SOURCES = fabtests/unit/test_worker_alone.c
 fabtests_unit_test_worker_alone_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_alone_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-fabtests_unit_test_worker_alone_LDFLAGS = -Wl,--wrap=realloc \
+fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_create
-
-check_PROGRAMS += fabtests/unit/test_client
-TESTS += fabtests/unit/test_client
-fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
-fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_client_kept
-TESTS += fabtests/unit/test_client_kept
-fabtests_unit_test_client_kept_SOURCES = fabtests/unit/test_client_kept.c $(agent_rig)
-fabtests_unit_test_client_kept_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_client_kept_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h \
 	fabtests/unit/leaks.h

@@ -644,6 +644,31 @@ Test(wire, packed_ranges_with_effects)
 	}
 }
 
+/* Up to the last byte of all, and the longest result. */
+Test(wire, ends_of_ranges)
+{
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct wire_msg m, back;
+	struct rp_wire_grant *g = &m.hello_ack.grant;
+
+	wire_example(RP_MSG_HELLO_ACK, &m);
+	g->addr = g->remote_addr = UINT64_MAX - g->length;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 80);
+	cr_assert_eq(wire_get(buf, 80, &back), 0);
+	g->addr++;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
+	g->addr--;
+	g->remote_addr++;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
+
+	wire_example(RP_MSG_REPLY, &m);
+	m.reply.result = bytes;
+	m.reply.result_len = RP_WIRE_MAX_STORE;
+	cr_assert_eq(wire_put(buf, sizeof(buf), &m), RP_WIRE_MAX_REPLY);
+	cr_assert_eq(wire_get(buf, RP_WIRE_MAX_REPLY, &back), 0);
+	cr_assert_eq(back.reply.result_len, RP_WIRE_MAX_STORE);
+}
+
 /* An RDMA CM hands over all the bytes that it has: zeros behind ours. */
 Test(wire, padding_of_private_data)
 {

@@ -135,6 +135,24 @@ Test(wire_pack, does_not_pack)
 	cr_assert_eq(taken, 3);
 }
 
+/* Up to the last byte of all, into room that is just enough. */
+Test(wire_pack, ends)
+{
+	const uint64_t half = UINT64_MAX / 2, third = UINT64_MAX / 3;
+	size_t len;
+
+	r[0] = (struct rp_wire_range){K, 0, UINT64_MAX};
+	len = pack(1, 11);
+	cr_assert_eq(len, 11);
+	same(1, len);
+	r[0] = (struct rp_wire_range){K, half, UINT64_MAX - half};
+	same(1, pack(1, 20));
+	r[0] = (struct rp_wire_range){K, 0, third};
+	r[1] = (struct rp_wire_range){K, third, third};
+	r[2] = (struct rp_wire_range){K, 2 * third, third};
+	same(3, pack(3, IN_MSG));
+}
+
 static void bad(size_t n, const void *bytes, size_t len)
 {
 	uint8_t *exact = malloc(len ? len : 1);

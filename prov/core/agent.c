@@ -263,9 +263,15 @@ bool rp_agent_progress(struct rp_agent *a)
 
 uint64_t rp_agent_deadline(const struct rp_agent *a)
 {
+	uint64_t due;
+
 	if (!TAILQ_EMPTY(&a->quick) || (!TAILQ_EMPTY(&a->slow) && !a->far_runs))
 		return 0;
-	return rp_agent_sessions_deadline(a);
+	due = rp_agent_sessions_deadline(a);
+	/* The first of those delayed is due first. */
+	if (!TAILQ_EMPTY(&a->delayed) && TAILQ_FIRST(&a->delayed)->due < due)
+		due = TAILQ_FIRST(&a->delayed)->due;
+	return due;
 }
 
 unsigned int rp_agent_pending(const struct rp_agent *a)

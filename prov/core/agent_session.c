@@ -44,20 +44,11 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	if (m == RP_METHOD_DELIVERY && p != RP_PLACE_CPU_USER &&
 	    p != RP_PLACE_CPU_KERNEL)
 		m = RP_METHOD_FENCE;
-	switch (m) {
-	case RP_METHOD_NATIVE:
-		return s->flags & RP_CHANNEL_FLUSHES ? m : by_agent(r, choice);
-	case RP_METHOD_FENCE:
-		if (!(s->flags & RP_CHANNEL_FENCES) || r->facts.fence != RP_YES)
-			return by_agent(r, choice);
-		break;
-	case RP_METHOD_DELIVERY:
-		break;
-	default:
-		return m;
-	}
-	/* A flush that can fail is the agent's, so that everybody learns. */
-	return rp_pmem_blocks(r->pmem) ? by_agent(r, choice) : m;
+	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
+	    (m == RP_METHOD_FENCE &&
+	     (!(s->flags & RP_CHANNEL_FENCES) || r->facts.fence != RP_YES)))
+		return by_agent(r, choice);
+	return m;
 }
 
 struct rp_agent_grant *rp_agent_grant_find(struct rp_agent_session *s,

@@ -37,7 +37,7 @@ static void batch_done(struct rp_op *op, const struct rp_outcome *out)
  * has its part in every commit anyway, and a message costs what many bytes do:
  * devices that need a desc send faster than that CPU stores.
  */
-bool rp_batch_takes(struct rp_session *s, const struct rp_op *op)
+bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op)
 {
 	if (op->kind != RP_OP_WRITE || op->level || op->effect ||
 	    op->nranges > 1 || op->priv.bytes > LONGEST ||
@@ -78,7 +78,7 @@ static int open_batch(struct rp_session *s)
 	return 0;
 }
 
-int rp_batch_add(struct rp_session *s, struct rp_op *op)
+int rp_session_batch_add(struct rp_session *s, struct rp_op *op)
 {
 	struct batch *b;
 	uint8_t *to;

@@ -332,6 +332,16 @@ static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
 	return true;
 }
 
+/*
+ * A wrong key costs the connection: the target closes it behind this answer,
+ * and what would still be posted would be lost with it.
+ */
+static void refused(struct rp_session *s, uint32_t status)
+{
+	if (status == RP_ST_STALE_KEY)
+		rp_session_doom(s, RP_ST_LOST, 0);
+}
+
 static int replied(struct rp_session *s, struct rp_piece *p, const void *msg,
 		   const struct rp_wire_hdr *hdr)
 {
@@ -345,6 +355,7 @@ static int replied(struct rp_session *s, struct rp_piece *p, const void *msg,
 		s->credits = m.credits;
 	rp_session_placed(op);
 	rp_commit_replied(p, &m);
+	refused(s, m.status);
 	return 0;
 }
 
@@ -364,6 +375,7 @@ static int informed(struct rp_session *s, struct rp_piece *p, const void *msg,
 		rp_op_fail(op, m.status, 0, 0);
 	op->priv.out.class = m.class;
 	op->priv.out.method = m.method;
+	refused(s, m.status);
 	return 0;
 }
 

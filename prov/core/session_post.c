@@ -187,8 +187,8 @@ static int start(struct rp_session *s, struct rp_op *op)
 	st = verdict(s, op, &range);
 	if (st != RP_ST_OK)
 		return accept_failed(s, op, st, 0, range);
-	if (rp_batch_takes(s, op))
-		return rp_batch_add(s, op);
+	if (rp_session_batch_takes(s, op))
+		return rp_session_batch_add(s, op);
 	op->priv.store = stores(s, op);
 	if (copy(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
 		free(op->priv.copy);

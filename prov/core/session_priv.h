@@ -163,9 +163,9 @@ bool rp_session_deliver(struct rp_session *s);
 /* --- session_batch.c --- */
 
 /* May the write wait for more, to leave with them in one REQUEST? */
-bool rp_batch_takes(struct rp_session *s, const struct rp_op *op);
+bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op);
 /* Accept it so. 0 or -ENOMEM. */
-int rp_batch_add(struct rp_session *s, struct rp_op *op);
+int rp_session_batch_add(struct rp_session *s, struct rp_op *op);
 
 /* --- session_piece.c --- */
 

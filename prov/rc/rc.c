@@ -490,6 +490,8 @@ int rp_rc_accept(struct rp_rc *rc, void *request, const void *data, size_t len,
 	void *handle = request_take(rc, request);
 	struct rp_rc_channel *c = NULL;
 
+	/* tcp sends the reply as events are read. */
+	rc->look = true;
 	if (len <= RP_RC_CM_DATA)
 		c = channel_new(rc, events, owner);
 	if (!c) {

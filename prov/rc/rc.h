@@ -12,10 +12,10 @@
 
 /*
  * An rp_rc is what all private connections of one domain share: the device or
- * fabric, one completion queue, one event queue, one listener, one shared
- * receive pool. Not thread-safe: all calls under the adapter's lock, which is
- * also held in every callback. Memory for one more connection is at most 32 KiB
- * over tcp, kernel buffers aside.
+ * fabric, one completion queue, one event queue, one listener, and over verbs
+ * one pool of receives. Not thread-safe: all calls under the adapter's lock,
+ * which is also held in every callback. Memory for one more connection is at
+ * most 32 KiB over tcp, kernel buffers aside.
  */
 struct rp_rc;
 
@@ -32,8 +32,9 @@ enum rp_rc_backend {
 
 struct rp_rc_attr {
 	enum rp_rc_backend backend;
-	uint32_t fi_version; /* the program's, for fi_getinfo() */
-	const char *device;  /* VERBS: a device name; NULL: by address */
+	uint32_t fi_version;  /* the program's, for fi_getinfo() */
+	const char *provider; /* FABRIC: libfabric's name; NULL: tcp */
+	const char *device;   /* VERBS: a device name; NULL: by address */
 	uint16_t port_first, port_last; /* of the listener; 0: any */
 	bool waits;	  /* descriptors wake for completions, too */
 	bool random_keys; /* unused by VERBS */

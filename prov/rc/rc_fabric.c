@@ -35,7 +35,7 @@ static int watch(struct rp_rc *rc, struct fid *fid)
 	return ret ? ret : rp_rc_watch(rc, fd);
 }
 
-static struct fi_info *find_info(uint32_t version)
+static struct fi_info *find_info(const char *provider, uint32_t version)
 {
 	struct fi_info *hints = fi_allocinfo(), *list = NULL, *found = NULL;
 
@@ -49,7 +49,7 @@ static struct fi_info *find_info(uint32_t version)
 	/* A write behind a write, a SEND behind writes, a READ behind both. */
 	hints->tx_attr->msg_order =
 		FI_ORDER_WAW | FI_ORDER_SAW | FI_ORDER_SAS | FI_ORDER_RAW;
-	hints->fabric_attr->prov_name = strdup("tcp");
+	hints->fabric_attr->prov_name = strdup(provider);
 	if (hints->fabric_attr->prov_name &&
 	    !fi_getinfo(version < FI_VERSION(1, 5) ? FI_VERSION(1, 5) : version,
 			NULL, NULL, 0, hints, &list))
@@ -91,21 +91,22 @@ static int open_objects(struct fabric_rc *f)
 
 static int fabric_open(struct rp_rc *rc, char *why, size_t why_size)
 {
+	const char *provider = rc->attr.provider ? rc->attr.provider : "tcp";
 	struct fabric_rc *f = fabric_rc(rc);
 	int ret;
 
-	f->info = find_info(rc->attr.fi_version);
+	f->info = find_info(provider, rc->attr.fi_version);
 	if (!f->info) {
 		snprintf(why, why_size,
 			 "libfabric offers no connected endpoints (FI_EP_MSG) "
-			 "of provider tcp; check FI_PROVIDER and that a "
-			 "network interface is up");
+			 "of provider %s; check FI_PROVIDER, and that a "
+			 "network interface is up",
+			 provider);
 		return -FI_ENODATA;
 	}
 	ret = open_objects(f);
 	if (ret) {
-		snprintf(why, why_size, "libfabric's tcp: %s",
-			 fi_strerror(-ret));
+		snprintf(why, why_size, "%s: %s", provider, fi_strerror(-ret));
 		return ret;
 	}
 	rc->flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;

@@ -52,20 +52,26 @@ static size_t sum(const struct fi_ioc *iov, size_t n)
 	return total;
 }
 
-/* What both the base and the agent offer; counts are in elements. */
-static int limit(const struct rp_dom *dom, enum fi_datatype type, enum fi_op op,
-		 uint64_t kind, size_t *size, size_t *count)
-{
-	struct fi_atomic_attr attr = {0};
-	size_t most;
-	int ret = fi_query_atomic(dom->base, type, op, &attr, kind);
+/* Bytes of operands that a REQUEST of one range has room for. */
+#define MAX_OPERANDS                                                           \
+	(RP_WIRE_MAX_MSG - RP_WIRE_STORE_LEN(1, 0) - 2 * sizeof(uint64_t))
 
-	if (ret)
+int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
+		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags)
+{
+	size_t size, most = MAX_OPERANDS;
+	int ret = fi_query_atomic(dom->base, type, op, attr, flags);
+
+	if (ret || !dom->marked)
 		return ret;
-	if (!rp_atomic_valid(op, type, size) || *size != attr.size)
+	if (!rp_atomic_valid(op, type, &size) || size != attr->size)
 		return -FI_EOPNOTSUPP;
-	most = (RP_WIRE_MAX_STORE >> (kind == FI_COMPARE_ATOMIC)) / *size;
-	*count = attr.count < most ? attr.count : most;
+	if (flags & FI_COMPARE_ATOMIC)
+		most /= 2;
+	if (most > RP_WIRE_MAX_STORE)
+		most = RP_WIRE_MAX_STORE;
+	if (attr->count > most / size)
+		attr->count = most / size;
 	return 0;
 }
 
@@ -73,8 +79,9 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 		 size_t *total)
 {
 	const struct fi_msg_atomic *m = c->msg;
-	size_t most = 0, n = 0;
-	int ret = limit(ep->dom, m->datatype, m->op, c->kind, size, &most);
+	struct fi_atomic_attr attr = {0};
+	size_t n = 0;
+	int ret = rp_atomic_query(ep->dom, m->datatype, m->op, &attr, c->kind);
 
 	if (ret)
 		return ret;
@@ -82,7 +89,7 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 	    c->nres > RP_CHANNEL_IOV)
 		return -FI_EINVAL;
 	for (size_t i = 0; i < m->rma_iov_count; i++) {
-		if (m->rma_iov[i].count > most - n)
+		if (m->rma_iov[i].count > attr.count - n)
 			return -FI_EINVAL;
 		n += m->rma_iov[i].count;
 	}
@@ -90,6 +97,7 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 	    (c->kind && sum(c->res, c->nres) != n) ||
 	    (c->kind == FI_COMPARE_ATOMIC && sum(c->cmp, c->ncmp) != n))
 		return -FI_EINVAL;
+	*size = attr.size;
 	*total = n;
 	return 0;
 }
@@ -440,48 +448,45 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 	return any_msg(ep_of(fid), &c, flags);
 }
 
-/* Where keys may be persistent, what both the base and the agent offer. */
-static int valid(struct fid_ep *fid, enum fi_datatype type, enum fi_op op,
-		 uint64_t kind, size_t *count)
+/* The base's own call knows what the endpoint was opened for. */
+static int valid(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
+		 uint64_t kind, int ret, size_t *count)
 {
-	struct rp_ep *ep = ep_of(fid);
-	size_t size, most;
-	int ret;
+	struct fi_atomic_attr attr = {0};
 
-	switch (kind) {
-	case FI_FETCH_ATOMIC:
-		ret = fi_fetch_atomicvalid(ep->base, type, op, count);
-		break;
-	case FI_COMPARE_ATOMIC:
-		ret = fi_compare_atomicvalid(ep->base, type, op, count);
-		break;
-	default:
-		ret = fi_atomicvalid(ep->base, type, op, count);
-	}
 	if (ret || !ep->dom->marked)
 		return ret;
-	ret = limit(ep->dom, type, op, kind, &size, &most);
-	if (!ret && count && *count > most)
-		*count = most;
+	ret = rp_atomic_query(ep->dom, type, op, &attr, kind);
+	if (!ret && count && *count > attr.count)
+		*count = attr.count;
 	return ret;
 }
 
 static int at_writevalid(struct fid_ep *fid, enum fi_datatype type,
 			 enum fi_op op, size_t *count)
 {
-	return valid(fid, type, op, 0, count);
+	struct rp_ep *ep = ep_of(fid);
+
+	return valid(ep, type, op, 0, fi_atomicvalid(ep->base, type, op, count),
+		     count);
 }
 
 static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	return valid(fid, type, op, FI_FETCH_ATOMIC, count);
+	struct rp_ep *ep = ep_of(fid);
+
+	return valid(ep, type, op, FI_FETCH_ATOMIC,
+		     fi_fetch_atomicvalid(ep->base, type, op, count), count);
 }
 
 static int at_compwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	return valid(fid, type, op, FI_COMPARE_ATOMIC, count);
+	struct rp_ep *ep = ep_of(fid);
+
+	return valid(ep, type, op, FI_COMPARE_ATOMIC,
+		     fi_compare_atomicvalid(ep->base, type, op, count), count);
 }
 
 struct fi_ops_atomic rp_atomic_ops = {

@@ -85,9 +85,8 @@ static int query_atomic(struct fid_domain *domain, enum fi_datatype datatype,
 			enum fi_op op, struct fi_atomic_attr *attr,
 			uint64_t flags)
 {
-	return fi_query_atomic(
-		rp_container_of(domain, struct rp_dom, fid)->base, datatype, op,
-		attr, flags);
+	return rp_atomic_query(rp_container_of(domain, struct rp_dom, fid),
+			       datatype, op, attr, flags);
 }
 
 static int no_coll(struct fid_domain *domain, enum fi_collective_op coll,

@@ -69,15 +69,16 @@ static void swap(void **a, void **b)
 /*
  * A connection request to a listener of ours is answered by an endpoint of
  * ours: the entry becomes what the listener was opened with, and keeps the
- * addresses, the handle, and the device where the listener names none. The
- * entry itself is changed, as FI_PEEK shows it again.
+ * addresses, the handle, and the device where the listener names none.
  */
 static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 {
 	struct fi_info *ours, was = *i;
+	const char *name = i->fabric_attr->prov_name;
 	size_t len;
 
-	if (!strcmp(i->fabric_attr->prov_name, given->fabric_attr->prov_name))
+	/* Shown by FI_PEEK before; sockets gives no name. */
+	if (name && !strcmp(name, given->fabric_attr->prov_name))
 		return 0;
 	ours = fi_dupinfo(given);
 	if (!ours)

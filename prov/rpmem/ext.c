@@ -83,10 +83,9 @@ static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q,
 		if (!rp_domain_progress(dom))
 			let_others(dom, &pause);
 	}
-	while (!ret && !q->done) {
+	while (!ret && !q->done)
 		if (!rp_domain_progress(dom) && !q->done)
 			let_others(dom, &pause);
-	}
 	/* The session outlives its connection, and ends with the endpoint. */
 	if (!ret)
 		rp_session_words(s, words, RP_WHY_LEN);
@@ -120,7 +119,7 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	struct rp_ep *ep = rp_container_of(fid, struct rp_ep, fid);
 	struct query q = {.range.key = key};
 	char words[RP_WHY_LEN] = "";
-	int ret;
+	int ret = 0;
 
 	if (!attr || attr->size != sizeof(*attr) ||
 	    class_of(ep, required, &q.op.required))
@@ -135,7 +134,13 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	q.op.nranges = 1;
 	q.op.info = &q.info;
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = query_run(ep, dest, &q, words);
+	/* A connection that has ended unseen: the query goes over the next. */
+	for (int tries = 0; tries < 2 && !ret; tries++) {
+		q.done = false;
+		ret = query_run(ep, dest, &q, words);
+		if (q.out.status != RP_ST_LOST)
+			break;
+	}
 	pthread_mutex_unlock(&ep->dom->lock);
 	if (!ret && q.out.status >= RP_ST_WRITE_FAILED) {
 		RP_WARN(EP_CTRL, "query: %s: %s\n",

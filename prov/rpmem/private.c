@@ -18,6 +18,11 @@
 #define POLL_MAX 64
 /* Progress calls without work before a session is looked at by time only. */
 #define QUIET_CALLS 64
+/*
+ * After so long without operations the connection is looked at before it is
+ * used: what has ended meanwhile is made again, and fails nothing.
+ */
+#define FRESH_NS 5000000ull
 /* Sessions of closed endpoints that are kept for the next one. */
 #define MAX_RETIRED 256
 
@@ -34,7 +39,8 @@ struct rp_peer {
 	unsigned int nlinks;
 	unsigned int calls; /* without work, in a row */
 	enum rp_peer_list list;
-	uint64_t due; /* QUIET */
+	uint64_t due;  /* QUIET */
+	uint64_t used; /* by an operation, last */
 	TAILQ_ENTRY(rp_peer) link;
 	UT_hash_handle hh; /* of ep->peers, by addr */
 	size_t len;
@@ -342,6 +348,14 @@ static bool evict(struct rp_private *p)
 /* An operation is about to be posted to it. */
 static int use(struct rp_private *p, struct rp_peer *q)
 {
+	const uint64_t now = rp_domain_now(p->dom);
+
+	if (now - q->used > FRESH_NS && !rp_session_outstanding(q->session) &&
+	    rp_rc_busy(p->rc))
+		rp_rc_poll(p->rc, POLL_MAX);
+	q->used = now;
+	if (q->list == RP_PEER_BUSY)
+		return 0;
 	if (q->list == RP_PEER_OFF && p->nopen >= MAX_OPEN && !evict(p))
 		return -FI_EAGAIN;
 	make_busy(p, q);
@@ -512,13 +526,8 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 			return ret;
 		ep->last_link = l;
 	}
-	if (l->peer->list != RP_PEER_BUSY) {
-		ret = use(p, l->peer);
-		if (ret)
-			return ret;
-	}
 	*out = l->peer->session;
-	return 0;
+	return use(p, l->peer);
 }
 
 static void free_links(struct rp_ep *ep, struct rp_link *l)

@@ -519,6 +519,9 @@ extern struct fi_ops_tagged rp_tagged_ops, rp_tagged_ordered_ops;
 extern struct fi_ops_rma rp_rma_ops;	 /* keys of ours */
 extern struct fi_ops_rma rp_rma_raw_ops; /* keys of the application */
 extern struct fi_ops_atomic rp_atomic_ops;
+/* fi_query_atomic(): what both the base and the agent offer. */
+int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
+		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags);
 extern struct fi_rpmem_ops rp_ext_ops;
 extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 

@@ -2,6 +2,7 @@
 /* The agent of a domain, and what it needs of the provider. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
@@ -126,21 +127,27 @@ static uint32_t host_flags(struct rp_agent_host *h)
 }
 
 /*
- * The private connection leads to the domain, not to one of its endpoints: the
- * first that receives is told.
+ * The entry is what the base gives for a write with remote CQ data (libfabric
+ * 1.17): ofi_rxm names neither buffer nor length, sockets does. The private
+ * connection leads to the domain, not to one of its endpoints: the first one
+ * that receives gets it.
  */
 static int host_notify(struct rp_agent_host *h, uint64_t data, void *buf,
 		       size_t len)
 {
-	const struct fi_cq_tagged_entry e = {
-		.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+	struct rp_dom *dom = dom_of(h);
+	struct fi_cq_tagged_entry e = {
+		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
 		.data = data,
-		.buf = buf,
-		.len = len,
 	};
 	struct rp_ep *ep, *first = NULL;
 
-	LIST_FOREACH (ep, &dom_of(h)->eps, link)
+	if (!strcasecmp(dom->fabric->base_name, "sockets")) {
+		e.flags |= FI_RMA;
+		e.buf = buf;
+		e.len = len;
+	}
+	LIST_FOREACH (ep, &dom->eps, link)
 		if (ep->enabled && ep->rx_cq)
 			first = ep;
 	return first ? rp_cq_push(first->rx_cq, &e, FI_ADDR_NOTAVAIL) : 0;
