@@ -131,12 +131,11 @@ static void write_from(int i, const struct card *card, bool durable)
 		.rma_iov = &to,
 		.rma_iov_count = 1,
 	};
-	const uint64_t flags =
-		FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0);
+	uint64_t flags = FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0);
 	unsigned int had = ended[i];
 	ssize_t ret;
 
-	/* The private connection is made while both of its ends look. */
+	/* The first one connects, which the target has to see. */
 	while ((ret = fi_writemsg(from[i].ep, &m, flags)) == -FI_EAGAIN) {
 		pending = poll_target();
 		poll_others();

@@ -364,7 +364,7 @@ struct rp_cq {
 	atomic_uint queued;	     /* of queue: a look without the lock */
 	/* Reads of the base's entries that may still do without progress. */
 	atomic_int quick;
-	unsigned int turns; /* reads in a row that our queue alone filled */
+	atomic_uint turns; /* reads in a row that our queue alone filled */
 	LIST_HEAD(, rp_local_read) reading; /* local.c: by the base */
 	atomic_uint nreading;
 	bool last_err_ours; /* fi_cq_strerror(): the last error read */
@@ -435,7 +435,7 @@ int rp_cntr_trywait(struct rp_cntr *cntr);
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **poll);
-/* A queue or counter was closed. */
+/* A queue or counter is about to be closed: it leaves its sets. */
 void rp_poll_forget(const struct fid *fid);
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);
