@@ -61,10 +61,10 @@ struct rp_private {
 	struct rp_dom *dom;
 	struct rp_rc *rc;
 	struct rp_session_attr attr;
-	uint16_t port;	    /* of the listener; 0: none */
-	atomic_bool kicked; /* a session asked for progress */
-	bool posting;	    /* rp_private_post() */
-	unsigned int nopen; /* of busy and quiet */
+	uint16_t port;	     /* of the listener; 0: none */
+	atomic_bool kicked;  /* a session asked for progress */
+	atomic_bool posting; /* rp_private_post() */
+	unsigned int nopen;  /* of busy and quiet */
 	struct rp_peers busy;
 	struct rp_peers quiet; /* by due, earliest first */
 	struct rp_peers retired;
