@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "rc/rc_verbs.h"
 
-#define RESOLVE_MS 2000
+#define RESOLVE_MS 5000
 #define BACKLOG	   128
 /* 10 us until a message is sent again that found no receive; and for ever. */
 #define RNR_TIMER   1
