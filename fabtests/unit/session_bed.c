@@ -13,6 +13,7 @@
 #include "session_bed.h"
 
 struct bed bed;
+bool bed_allocates;
 unsigned int bed_edges[RP_OP_STATES][RP_OP_STATES];
 
 #define TO(state) (1u << RP_OP_##state)
@@ -67,8 +68,10 @@ static void decode(struct bed_seen *m)
 static void see(struct rp_channel_op *op)
 {
 	size_t len = op->kind == RP_CHANNEL_READ ? 0 : gather(op, NULL);
-	struct bed_seen *m = calloc(1, sizeof(*m) + len);
+	struct bed_seen *m;
 
+	bed_allocates = true;
+	m = calloc(1, sizeof(*m) + len);
 	m->kind = op->kind;
 	m->delivered = op->delivered;
 	m->injected = op->inject;
@@ -87,6 +90,7 @@ static void see(struct rp_channel_op *op)
 		cr_assert_eq(len, op->length);
 	}
 	STAILQ_INSERT_TAIL(&bed.seen, m, link);
+	bed_allocates = false;
 }
 
 static int post(struct rp_channel *c, struct rp_channel_op *ops[], int n)

@@ -59,6 +59,8 @@ struct bed {
 	unsigned int nposted;
 };
 extern struct bed bed;
+/* The bed itself allocates now. */
+extern bool bed_allocates;
 
 /* What a program sees of one operation. */
 struct told {

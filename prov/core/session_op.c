@@ -190,6 +190,7 @@ static bool launch(struct rp_op *op)
 		if (ret == -ENOMEM) {
 			rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);
 			op->priv.unposted = true;
+			continue;
 		}
 		if (!rp_pieces_post(op) && op->priv.out.status == RP_ST_OK)
 			return false;
