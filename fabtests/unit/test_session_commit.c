@@ -567,6 +567,22 @@ Test(session_commit, overwritten_bytes_are_cached_no_more)
 	bed_see_kind(RP_CHANNEL_READ);
 }
 
+/* A write that is accepted behind a commit replaces nothing before it. */
+Test(session_commit, queued_commit_covers_cached_bytes)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_see();
+	bed_ok();
+	bed.room = 0;
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_post(op_write(&c, 1, 64, 8, 0));
+	bed.room = -1;
+	bed_progress();
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
 /* A durable atomic is flushed by the agent itself. */
 Test(session_commit, durable_atomic_leaves_nothing_cached)
 {

@@ -59,7 +59,7 @@ struct rp_session {
 	struct rp_session_attr attr;
 	struct sockaddr_storage addr;
 	size_t addr_len;
-	uint64_t initiator;   /* names this object to the target */
+	uint64_t initiator; /* names this object to the target */
 	enum rp_session_state state;
 	struct rp_channel *channel;
 	uint64_t hello_key;
@@ -199,6 +199,11 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m);
 
 /* Before a write is accepted, with its number to be. 0 or -ENOMEM. */
 int rp_write_begin(struct rp_session *s, struct rp_op *op);
+/*
+ * The RDMA of a write is posted, and replaces what a CPU had cached. Not
+ * before: commits in the queue before it cover that.
+ */
+void rp_write_launch(struct rp_op *op);
 /* What was posted up to this operation is in its place. */
 void rp_session_placed(const struct rp_op *op);
 /* Are there writes before number seq to these bytes without a proof? */
