@@ -246,6 +246,37 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 	commit_says(0, 64, RP_ST_OK);
 }
 
+/* An ordered store that will never be done: commits of it do not succeed. */
+Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
+{
+	fill(400);
+	op_commit(&a, many, 400)->effect = RP_EFFECT_THEN;
+	a.op.then = (struct rp_wire_then){bed_key(1), BED_ADDR + 65536, 1};
+	bed_post(&a.op);
+	bed_post(op_commit_one(&b, 1, 65536, 8));
+	bed_post(op_commit_one(&c, 1, 65544, 8));
+	bed_done_all();
+	bed_reply(1, RP_ST_FLUSH_FAILED);
+	told_not(&a); /* its second slice is out */
+	told_st(&b, RP_ST_WRITE_FAILED);
+	bed_reply(3, RP_ST_OK);
+	told_ok(&c);
+	bed_reply(2, RP_ST_OK);
+	told_st(&a, RP_ST_FLUSH_FAILED);
+}
+
+/* A commit that has failed does not wait for other stores. */
+Test(session_poison, failed_commit_ends_at_once)
+{
+	bed_post(op_atomic(&a, 1, 0));
+	bed_post(op_atomic(&b, 1, 64));
+	bed_post(op_commit_one(&c, 1, 0, 128));
+	bed_reply(3, RP_ST_OK);
+	bed_reply(2, RP_ST_ALIGN);
+	told_st(&c, RP_ST_WRITE_FAILED);
+	told_not(&a);
+}
+
 /* --- unsure --- */
 
 static void unsure(struct rp_op *op, enum rp_status st, bool poisons,
