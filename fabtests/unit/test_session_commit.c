@@ -624,3 +624,21 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	bed_post(op_commit_one(&b, 1, 64, 64));
 	bed_see_kind(RP_CHANNEL_READ);
 }
+
+/* So do those of a durable write that was placed, and failed. */
+Test(session_commit, failed_writes_of_a_lost_connection_go_to_the_agent)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	bed_see();
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_OVERLOADED);
+	bed_done_all();
+	told_st(&a, RP_ST_OVERLOADED);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_request(RP_EFFECT_NONE);
+}

@@ -139,6 +139,8 @@ void rp_op_end(struct rp_op *op)
 		s->nthens -= rp_op_then(op);
 	}
 	poison(op);
+	if (rp_op_writes(op) && op->priv.out.status != RP_ST_OK)
+		rp_write_failed(op);
 	TAILQ_REMOVE(&s->ops, op, priv.link);
 	TAILQ_INSERT_TAIL(&s->ended, op, priv.link);
 }

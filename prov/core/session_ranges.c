@@ -154,6 +154,17 @@ static void spoil(struct rp_op *op, const struct rp_wire_range *g)
 	rp_ranges_fini(&left);
 }
 
+void rp_write_failed(struct rp_op *op)
+{
+	for (size_t i = 0; i < op->nranges; i++) {
+		struct rp_grant *g =
+			rp_grant_find(op->priv.session, op->ranges[i].key);
+
+		if (g)
+			g->dirty = true;
+	}
+}
+
 void rp_op_poison(struct rp_op *op)
 {
 	const struct rp_wire_range then = rp_then_range(op);
