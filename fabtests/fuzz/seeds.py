@@ -66,35 +66,52 @@ wire = {
 }
 
 
-# fuzz_agent.c: see one_step() and some_message() there.
-def hello(x, who):
-    return bytes([x << 4, who, 0x13])
+# fuzz_agent.c: one_step(), some_request(), some_range().
+def hello(who, key):
+    return bytes([0, who, key])
 
 
-def request(x, which, how, *ranges):
-    out = bytes([x << 4 | 1, which, how, len(ranges) - 1])
+def query(who, key):
+    return bytes([4, who, key, 2, 9])
+
+
+def request(who, how, what, *ranges, then=b""):
+    """how: level 1 + bit 0, required from bit 1; what: the effect."""
+    out = bytes([1, who, how | len(ranges) << 3, what])
     for region, addr, length in ranges:
-        out += struct.pack("<BHH", region, addr, length)
-    return out
+        out += struct.pack("<BHH", region, addr, length - 1)
+    return out + then + b"\7"
 
 
-RUN = b"\x0f"
+RUN = b"\x0f\0"
+THEN = struct.pack("<BHH", 0x10, 64, 7)
 agent = {
-    "commit": hello(0, 1) + request(0, 0, 0x15, (0, 100, 200)) + RUN,
-    "msync": hello(0, 1) + request(0, 0, 0x15, (1, 5, 9000), (0, 64, 64)) + RUN,
-    "two": hello(0, 1) + hello(1, 2) + request(0, 0, 0x15, (0, 0, 64))
-    + request(1, 1, 0x25, (1, 0, 64)) + RUN + bytes([3, 0, 0]) + RUN,
-    "failed": hello(0, 1) + bytes([0x2A]) + request(0, 0, 0x15, (1, 0, 64))
-    + RUN + request(0, 0, 0x25, (1, 0, 64)) + RUN,
-    "stuck": hello(0, 1) + request(0, 0, 0x15, (0, 0, 64)) + bytes([0x28])
-    + RUN + bytes([7, 9]) + RUN + bytes([8]) + RUN,
-    "query": hello(1, 3) + bytes([0x12, 0, 0x12, 1]),
-    "gone": hello(0, 1) + request(0, 0, 0x15, (1, 0, 64)) + bytes([11, 1])
-    + RUN + bytes([11, 1]) + request(0, 0, 0x25, (1, 0, 64)) + RUN,
-    "flood": b"".join(hello(i & 1, i * 16 + i) for i in range(12)) + RUN,
-    "greedy": hello(0, 1) + b"".join(request(0, 0, i << 4 | 5, (0, 0, 64))
-                                     for i in range(6)) + RUN,
-    "raw": b"\x06" + struct.pack("<H", len(wire["hello"])) + wire["hello"],
+    "commit": hello(0, 0) + request(0, 5, 0, (0, 100, 200)) + RUN,
+    "msync": hello(0, 2) + query(0, 0)
+    + request(0, 5, 0, (2, 5, 4000), (0, 64, 64)) + RUN,
+    "two": hello(0, 0) + hello(1, 2) + request(0, 5, 0, (0, 0, 64))
+    + request(1, 5, 0, (2, 0, 64)) + RUN + b"\x0c\0" + RUN,
+    "replaced": hello(0, 2) + request(0, 5, 0, (2, 0, 64)) + hello(0, 2) + RUN,
+    "failed": hello(0, 2) + b"\x1a\0" + request(0, 5, 0, (2, 0, 64)) + RUN
+    + request(0, 5, 0, (2, 0, 64)) + RUN,
+    "stuck": hello(0, 0) + b"\x17\0\0" + request(0, 5, 0, (0, 0, 64))
+    + query(0, 2) + RUN + b"\7\0" + RUN + b"\x08\0" + RUN,
+    "gone": hello(0, 2) + request(0, 5, 0, (2, 0, 64)) + b"\x0b\0\2" + RUN
+    + b"\x0b\0\2" + hello(0, 2) + request(0, 5, 0, (2, 0, 64)) + RUN,
+    "wrong-keys": b"".join(hello(i % 6, 0xC0) for i in range(40))
+    + b"\6\0\x20" + RUN + b"\6\0\xff" + RUN,
+    "wrong-query": hello(0, 0) + query(0, 0xC0) + RUN + b"\6\0\x20" + RUN
+    + b"\6\0\xff" + RUN,
+    "many": b"".join(hello(i, i) for i in range(6)) + RUN,
+    "greedy": hello(0, 2) + request(0, 5, 0, (2, 0, 64)) * 5 + RUN,
+    "then": hello(0, 2) + query(0, 0)
+    + request(0, 5, 1, (2, 0, 64), then=THEN)
+    + request(0, 0, 3, (0x10, 64, 8)) + RUN,
+    "notify": hello(0, 0) + request(0, 5, 2, (0, 0, 64)) + RUN,
+    "store": hello(0, 2) + request(0, 5, 3, (2, 5, 99)) + RUN,
+    "atomic": hello(0, 0) + request(0, 0x65, 0x8E, (0x10, 64, 8)) + RUN,
+    "raw": hello(0, 0) + b"\5\0" + struct.pack("<H", len(wire["query"]))
+    + wire["query"],
 }
 
 # fuzz_initiator.c: one_step(), recv_made().

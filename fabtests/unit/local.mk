@@ -546,7 +546,7 @@ fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIB
 # Private connections by queue pairs, on a device that the test plays.
 rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
 	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
-	prov/rc/rc.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
+	prov/rc/rc.c prov/rc/rc_listen.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
 	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c prov/rc/rc_flush.c
 EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
 	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c

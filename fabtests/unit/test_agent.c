@@ -215,6 +215,24 @@ Test(agent, less_is_asked)
 	stop();
 }
 
+/* Where the operator forces a method, no other is taken for less. */
+Test(agent, forced_for_every_class)
+{
+	struct rp_wire_range r = {.len = 100};
+	struct rp_wire_reply m;
+	uint64_t t;
+
+	start(NULL);
+	file.r.forced = RP_METHOD_AGENT_MSYNC;
+	r.key = file.r.key;
+	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_PROCESS, 1, &r);
+	bed_run(&g);
+	m = bed_expect(&p, t, RP_ST_OK);
+	cr_assert_eq(m.method, RP_METHOD_AGENT_MSYNC);
+	cr_assert_eq(file.syncs, 1);
+	stop();
+}
+
 /* Nothing that blocks: replied to inside the call that receives it. */
 Test(agent, what_does_not_block_is_done_at_once)
 {

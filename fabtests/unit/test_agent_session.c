@@ -840,6 +840,53 @@ Test(agent_session, kept_in_order)
 	stop();
 }
 
+/* Room comes up, and nobody has made progress yet. */
+Test(agent_session, nothing_overtakes_what_is_kept)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	p = bed_connect(&g, &dax);
+	p.c->room = 0;
+	bed_commit(&p, &dax, 0, 8);
+	p.c->room = -1;
+	bed_commit(&p, &dax, 8, 8);
+	bed_run(&g);
+	bed_expect(&p, p.token - 1, RP_ST_OK);
+	bed_expect(&p, p.token, RP_ST_OK);
+	stop();
+}
+
+/* Peers that take no replies end, before those fill the memory. */
+Test(agent_session, kept_replies_are_bounded_in_all)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.credits = 100,
+		.max_jobs = 5,
+	};
+	struct bed_peer p, q;
+
+	start(&attr);
+	p = bed_connect(&g, &dax);
+	q = bed_connect(&g, &dax);
+	p.c->room = q.c->room = 0;
+	for (int i = 0; i < 5; i++) {
+		bed_commit(&p, &dax, 0, 8);
+		bed_commit(&q, &dax, 0, 8);
+	}
+	cr_assert_eq(rp_agent_pending(g.a), 10);
+	bed_commit(&q, &dax, 0, 8);
+	bed_run(&g);
+	cr_assert(q.c->closed);
+	p.c->room = -1;
+	bed_run(&g);
+	for (int i = 4; i >= 0; i--)
+		bed_expect(&p, p.token - i, RP_ST_OK);
+	stop();
+}
+
 /* Posted, it counts no more: the peer may have it before done() is called. */
 Test(agent_session, what_is_posted_needs_no_credit)
 {

@@ -273,6 +273,35 @@ Test(rc, a_held_request_may_be_accepted_later)
 	rp_rc_close(t.rc);
 }
 
+/* The accepting side is told of no connected(): it may post at any time. */
+Test(rc, what_is_posted_at_accept_comes_behind_it)
+{
+	struct node t = {.hold = true}, i = {0};
+	struct end ie = {0}, te = {0};
+	struct rp_channel_op *op;
+	struct op s;
+
+	node_open(&t);
+	node_open(&i);
+	node_listen(&t);
+	cr_assert_eq(node_connect(&i, &t, &ie), 0);
+	PUMP(&i, &t, t.requests);
+	cr_assert_eq(rp_rc_accept(t.rc, t.request[0], "late", 4, &end_events,
+				  &te, &te.c),
+		     0);
+	op_init(&s, RP_CHANNEL_SEND, &s, 8);
+	op = &s.op;
+	while (!rp_channel_post(te.c, &op, 1))
+		rp_rc_poll(t.rc, 64);
+	PUMP(&i, &t, ie.messages == 1 && s.done);
+	cr_assert_eq(ie.connected, 1);
+	cr_assert_eq(s.err, 0);
+	rp_channel_close(ie.c);
+	rp_channel_close(te.c);
+	rp_rc_close(i.rc);
+	rp_rc_close(t.rc);
+}
+
 /* --- operations --- */
 
 struct order {

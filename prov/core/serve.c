@@ -58,9 +58,7 @@ static struct rp_region *check_place(struct rp_agent_session *s,
 	if (!g)
 		return NULL;
 	*st = rp_region_check(g->region, w->addr, w->len,
-			      m->level == RP_LEVEL_DURABLE ||
-				      m->effect == RP_EFFECT_STORE,
-			      m->required, off);
+			      m->level == RP_LEVEL_DURABLE, m->required, off);
 	if (*st == RP_ST_CLASS)
 		reply->detail = g->region->choice.class;
 	if (*st == RP_ST_REGION_FAILED)
