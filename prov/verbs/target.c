@@ -17,7 +17,7 @@
 #include "core/log.h"
 #include "core/ring.h"
 #include "core/spin.h"
-#include "verbs/serve.h"
+#include "verbs/target.h"
 
 /* The longest that may come, and that goes out (INFO). */
 #define RECVS 16
@@ -46,7 +46,7 @@ struct rp_dom {
 	struct ibv_comp_channel *channel;
 	int kick; /* eventfd */
 	/* Whose queue tells nobody of what comes: it is looked at. */
-	LIST_HEAD(, rp_serve) awake;
+	LIST_HEAD(, rp_target) awake;
 	struct rp_spin spin;
 	uint64_t spin_ns;
 	bool asked; /* by a peer, since this was last looked at */
@@ -54,7 +54,7 @@ struct rp_dom {
 	pthread_t thread;
 };
 
-struct rp_serve {
+struct rp_target {
 	struct rp_channel c; /* first: the agent is given this */
 	struct rp_dom *dom;
 	struct ibv_cq *cq;
@@ -64,13 +64,13 @@ struct rp_serve {
 	bool broken;	   /* something has, and the agent is to learn of it */
 	/* What the peer's HELLO has led to. */
 	enum {
-		SERVE_NEW,
-		SERVE_REQUESTED,
-		SERVE_OPEN,
-		SERVE_CLOSED
+		TARGET_NEW,
+		TARGET_REQUESTED,
+		TARGET_OPEN,
+		TARGET_CLOSED
 	} state;
 	bool is_awake;
-	LIST_ENTRY(rp_serve) awake;
+	LIST_ENTRY(rp_target) awake;
 	unsigned int tx_free; /* a bit for each */
 	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
 	/*
@@ -80,9 +80,9 @@ struct rp_serve {
 	struct ibv_mr *ring_mr; /* of ring_in; NULL: there is none */
 	uint8_t ring_in[RP_RING_LEN], ring_out[RP_RING_LEN];
 	struct rp_ring ring;
-	bool watched;
-	uint64_t answers; /* 0: they are messages */
-	uint32_t answers_rkey;
+	bool polling;	  /* the peer knows that the ring is polled */
+	uint64_t replies; /* ring of the peer; 0: replies are messages */
+	uint32_t replies_rkey;
 	unsigned int writing; /* a bit for each slot of ring_out */
 };
 
@@ -108,9 +108,9 @@ static struct rp_dom *dom_of(struct rp_agent_host *h)
 	return (struct rp_dom *)h;
 }
 
-static struct rp_serve *serve_of(struct rp_channel *c)
+static struct rp_target *target_of(struct rp_channel *c)
 {
-	return (struct rp_serve *)c;
+	return (struct rp_target *)c;
 }
 
 static uint64_t read_clock(clockid_t id)
@@ -128,16 +128,16 @@ static uint64_t now(void)
 }
 
 /* Slots that the device may still read are not used again. */
-static bool write_to(struct rp_serve *s, const void *msg, size_t len)
+static bool write_to(struct rp_target *s, const void *msg, size_t len)
 {
 	const unsigned int i = s->ring.produced % RP_RING_SLOTS;
 	struct rp_ring_write w;
 
-	if (!s->answers || s->writing & 1u << i ||
+	if (!s->replies || s->writing & 1u << i ||
 	    rp_ring_put(&s->ring, msg, len, &w))
 		return false;
 	if (rp_side_write(s->qp, WRITES + i, w.buf, w.len, s->mr->lkey,
-			  s->answers + w.offset, s->answers_rkey)) {
+			  s->replies + w.offset, s->replies_rkey)) {
 		rp_ring_unput(&s->ring);
 		return false;
 	}
@@ -145,7 +145,7 @@ static bool write_to(struct rp_serve *s, const void *msg, size_t len)
 	return true;
 }
 
-static int send_to(struct rp_serve *s, const void *msg, size_t len)
+static int send_to(struct rp_target *s, const void *msg, size_t len)
 {
 	unsigned int i;
 	int ret;
@@ -174,7 +174,7 @@ static void wake(const struct rp_dom *dom)
 		return;
 }
 
-static void be_awake(struct rp_serve *s)
+static void be_awake(struct rp_target *s)
 {
 	if (s->is_awake)
 		return;
@@ -183,7 +183,7 @@ static void be_awake(struct rp_serve *s)
 }
 
 /* The thread finds it out of any call of the agent. */
-static void break_off(struct rp_serve *s)
+static void break_off(struct rp_target *s)
 {
 	s->broken = true;
 	be_awake(s);
@@ -192,7 +192,7 @@ static void break_off(struct rp_serve *s)
 /* What is sent has been copied: nothing is left to complete. */
 static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 {
-	struct rp_serve *s = serve_of(c);
+	struct rp_target *s = target_of(c);
 	const struct iovec *msg;
 	int i, ret;
 
@@ -212,16 +212,16 @@ static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 
 static void c_close(struct rp_channel *c)
 {
-	struct rp_serve *s = serve_of(c);
+	struct rp_target *s = target_of(c);
 
-	s->state = SERVE_CLOSED;
+	s->state = TARGET_CLOSED;
 	s->up = false;
 }
 
 static const char *c_peer(const struct rp_channel *c, char *buf, size_t size)
 {
 	snprintf(buf, size, "the peer of side queue pair %u",
-		 ((const struct rp_serve *)c)->qp->qp_num);
+		 ((const struct rp_target *)c)->qp->qp_num);
 	return buf;
 }
 
@@ -235,10 +235,10 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 		    size_t len, const struct rp_channel_events *events,
 		    void *owner, struct rp_channel **out)
 {
-	struct rp_serve *s = request;
+	struct rp_target *s = request;
 	int ret = send_to(s, data, len);
 
-	s->state = ret ? SERVE_CLOSED : SERVE_OPEN;
+	s->state = ret ? TARGET_CLOSED : TARGET_OPEN;
 	if (ret)
 		return ret;
 	s->c = (struct rp_channel){
@@ -254,9 +254,9 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
 		     size_t len)
 {
-	struct rp_serve *s = request;
+	struct rp_target *s = request;
 
-	s->state = SERVE_CLOSED;
+	s->state = TARGET_CLOSED;
 	send_to(s, data, len);
 }
 
@@ -299,31 +299,31 @@ static const struct rp_agent_host_ops host_ops = {
 
 /* --- the thread --- */
 
-static void hang_up(struct rp_serve *s)
+static void hang_up(struct rp_target *s)
 {
-	const bool open = s->state == SERVE_OPEN;
+	const bool open = s->state == TARGET_OPEN;
 
-	if (s->state == SERVE_REQUESTED)
+	if (s->state == TARGET_REQUESTED)
 		rp_agent_request_gone(s->dom->agent, s);
-	s->state = SERVE_CLOSED;
+	s->state = TARGET_CLOSED;
 	s->up = false;
 	if (open)
 		s->c.events->lost(s->c.owner, ECONNRESET, NULL, 0);
 }
 
 /* A message of the peer, over the side or in the ring. */
-static void received(struct rp_serve *s, const void *msg, size_t len)
+static void received(struct rp_target *s, const void *msg, size_t len)
 {
-	if (s->state == SERVE_OPEN) {
+	if (s->state == TARGET_OPEN) {
 		s->c.events->received(s->c.owner, msg, len);
-	} else if (s->state == SERVE_NEW) {
-		s->state = SERVE_REQUESTED;
+	} else if (s->state == TARGET_NEW) {
+		s->state = TARGET_REQUESTED;
 		rp_agent_requested(s->dom->agent, s, msg, len);
 	}
 }
 
 /* True: something was there. */
-static bool empty_ring(struct rp_serve *s)
+static bool empty_ring(struct rp_target *s)
 {
 	uint8_t msg[RP_RING_MSG];
 	bool came = false;
@@ -339,7 +339,7 @@ static bool empty_ring(struct rp_serve *s)
 	return came;
 }
 
-static void heard(struct rp_serve *s, const void *msg, size_t len)
+static void heard(struct rp_target *s, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 
@@ -350,7 +350,7 @@ static void heard(struct rp_serve *s, const void *msg, size_t len)
 		received(s, msg, len);
 }
 
-static void completed(struct rp_serve *s, const struct ibv_wc *wc)
+static void completed(struct rp_target *s, const struct ibv_wc *wc)
 {
 	if (wc->status != IBV_WC_SUCCESS) {
 		hang_up(s);
@@ -372,7 +372,7 @@ static void completed(struct rp_serve *s, const struct ibv_wc *wc)
 }
 
 /* True: something was there. */
-static bool drain(struct rp_serve *s)
+static bool drain(struct rp_target *s)
 {
 	struct ibv_wc wc[RECVS];
 	bool came = false;
@@ -392,7 +392,7 @@ static bool drain(struct rp_serve *s)
 /* Who has woken; the events are given back at once, under the lock. */
 static void collect(struct rp_dom *dom)
 {
-	struct rp_serve *s;
+	struct rp_target *s;
 	struct ibv_cq *cq;
 	void *of;
 
@@ -405,18 +405,18 @@ static void collect(struct rp_dom *dom)
 
 static bool look(struct rp_dom *dom)
 {
-	struct rp_serve *s;
+	struct rp_target *s;
 	bool came = false;
 
 	LIST_FOREACH (s, &dom->awake, awake) {
 		came |= drain(s);
-		if (s->watched)
+		if (s->polling)
 			came |= empty_ring(s);
 	}
 	return came;
 }
 
-static void forget(struct rp_serve *s)
+static void forget(struct rp_target *s)
 {
 	if (s->is_awake)
 		LIST_REMOVE(s, awake);
@@ -424,7 +424,7 @@ static void forget(struct rp_serve *s)
 }
 
 /* False: it cannot be said now. */
-static bool signal_peer(struct rp_serve *s, enum rp_msg_type type)
+static bool signal_peer(struct rp_target *s, enum rp_msg_type type)
 {
 	uint8_t msg[16];
 	int len = rp_wire_put_signal(msg, sizeof(msg), type);
@@ -438,26 +438,26 @@ static bool signal_peer(struct rp_serve *s, enum rp_msg_type type)
 /* To look on has paid: those who asked are told that it is done. */
 static void say_awake(struct rp_dom *dom)
 {
-	struct rp_serve *s;
+	struct rp_target *s;
 
 	LIST_FOREACH (s, &dom->awake, awake)
-		if (s->up && s->ring_mr && !s->watched)
-			s->watched = signal_peer(s, RP_MSG_POLLING);
+		if (s->up && s->ring_mr && !s->polling)
+			s->polling = signal_peer(s, RP_MSG_POLLING);
 }
 
 /* What a peer wrote before it hears that it tells of. False: not now. */
-static bool say_asleep(struct rp_serve *s)
+static bool say_asleep(struct rp_target *s)
 {
-	if (s->up && s->watched && !signal_peer(s, RP_MSG_IDLE))
+	if (s->up && s->polling && !signal_peer(s, RP_MSG_IDLE))
 		return false;
-	s->watched = false;
+	s->polling = false;
 	return true;
 }
 
 /* From here on the channel tells. True: something came before. */
 static bool lie_down(struct rp_dom *dom)
 {
-	struct rp_serve *s;
+	struct rp_target *s;
 	bool came;
 
 	while ((s = LIST_FIRST(&dom->awake))) {
@@ -482,7 +482,7 @@ static bool looks_on(struct rp_dom *dom, bool came, unsigned int looks)
 		       read_clock(CLOCK_MONOTONIC));
 }
 
-static int patience(const struct rp_dom *dom)
+static int wait_ms(const struct rp_dom *dom)
 {
 	const uint64_t due = rp_agent_deadline(dom->agent), t = now();
 
@@ -500,7 +500,7 @@ static void sleep_on(struct rp_dom *dom)
 		{.fd = dom->channel->fd, .events = POLLIN},
 		{.fd = dom->kick, .events = POLLIN},
 	};
-	const int ms = patience(dom);
+	const int ms = wait_ms(dom);
 	uint64_t kicks;
 
 	leave(dom);
@@ -698,7 +698,7 @@ void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
  * sees them, where a CPU that keeps its stores in order has put both there:
  * what others do is not known. Without a ring all is asked behind reads.
  */
-static void ring_open(struct rp_serve *s)
+static void ring_open(struct rp_target *s)
 {
 	rp_ring_init(&s->ring, s->ring_in, s->ring_out);
 #if defined(__x86_64__)
@@ -708,9 +708,9 @@ static void ring_open(struct rp_serve *s)
 #endif
 }
 
-int rp_serve_new(struct rp_dom *dom, struct rp_serve **out)
+int rp_target_new(struct rp_dom *dom, struct rp_target **out)
 {
-	struct rp_serve *s = calloc(1, sizeof(*s));
+	struct rp_target *s = calloc(1, sizeof(*s));
 	int ret;
 
 	if (!s)
@@ -744,17 +744,17 @@ free:
 	return errno ? errno : EIO;
 }
 
-void rp_serve_name(const struct rp_serve *s, struct rp_side *side)
+void rp_target_name(const struct rp_target *s, struct rp_side *side)
 {
-	side->serves = s->qp->qp_num;
+	side->target = s->qp->qp_num;
 	if (!s->ring_mr)
 		return;
 	side->ring = (uintptr_t)s->ring_in;
 	side->ring_rkey = s->ring_mr->rkey;
 }
 
-int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
-		     const struct rp_side *peer)
+int rp_target_connect(struct rp_target *s, const struct rp_route *route,
+		      const struct rp_side *peer)
 {
 	struct rp_dom *dom = s->dom;
 	int ret;
@@ -765,19 +765,19 @@ int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
 		ret = rp_side_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
 		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
-	s->answers = peer->replies;
-	s->answers_rkey = peer->replies_rkey;
+	s->replies = peer->replies;
+	s->replies_rkey = peer->replies_rkey;
 	/* The first message may be here before this returns. */
 	s->up = !ret;
 	if (!ret)
-		ret = rp_side_join(s->qp, route, peer->asks);
+		ret = rp_side_join(s->qp, route, peer->initiator);
 	if (ret)
 		hang_up(s);
 	leave(dom);
 	return ret;
 }
 
-void rp_serve_delete(struct rp_serve *s)
+void rp_target_delete(struct rp_target *s)
 {
 	struct rp_dom *dom = s->dom;
 

@@ -131,7 +131,7 @@ static void end(void)
 	mock_fini(&m);
 }
 
-Test(shim_ahead, one_round_trip)
+Test(shim_pipeline, one_round_trip)
 {
 	begin();
 	unseen(0, 64, 'a');
@@ -151,7 +151,7 @@ Test(shim_ahead, one_round_trip)
 }
 
 /* The agent may be faster than the acknowledgement of the write. */
-Test(shim_ahead, answered_before_it_has_come)
+Test(shim_pipeline, answered_before_it_has_come)
 {
 	struct ibv_wc wc;
 
@@ -174,7 +174,7 @@ Test(shim_ahead, answered_before_it_has_come)
 }
 
 /* What an adapter still has on its way is not known to be before it. */
-Test(shim_ahead, not_behind_an_adapter)
+Test(shim_pipeline, not_behind_an_adapter)
 {
 	begin_as(false);
 	unseen(0, 64, 'a');
@@ -187,7 +187,7 @@ Test(shim_ahead, not_behind_an_adapter)
 }
 
 /* Nor into the ring of a queue pair that may not be written to. */
-Test(shim_ahead, not_where_nobody_writes)
+Test(shim_pipeline, not_where_nobody_writes)
 {
 	struct rp_desc d;
 
@@ -203,7 +203,7 @@ Test(shim_ahead, not_where_nobody_writes)
 }
 
 /* It slept when that came, or before; it is told as soon as both are known. */
-Test(shim_ahead, asleep)
+Test(shim_pipeline, asleep)
 {
 	begin();
 	/* Known beforehand: then it is asked over the side, which wakes it. */
@@ -253,7 +253,7 @@ Test(shim_ahead, asleep)
 }
 
 /* Any order of writes, notes and looks: each flush ends, and is durable. */
-Test(shim_ahead, any_order)
+Test(shim_pipeline, any_order)
 {
 	struct seeded s = seeded_start();
 	unsigned int posted = 1, boxed = 0;
@@ -311,7 +311,7 @@ Test(shim_ahead, any_order)
 }
 
 /* More at once than may be without an answer, round and round the ring. */
-Test(shim_ahead, many)
+Test(shim_pipeline, many)
 {
 	unsigned int boxed = 0;
 
@@ -325,12 +325,12 @@ Test(shim_ahead, many)
 		for (uint64_t i = 0; i < 12; i++)
 			next_is(100 * round + i, IBV_WC_SUCCESS);
 	}
-	cr_assert_eq(boxed, 15u * RP_ASK_MAX);
+	cr_assert_eq(boxed, 15u * RP_DEFERRED_MAX);
 	end();
 }
 
 /* What the agent stores is asked for over the side, and before. */
-Test(shim_ahead, behind_a_store)
+Test(shim_pipeline, behind_a_store)
 {
 	begin();
 	cr_assert_eq(atomic_write(2, 128, 0x4242424242424242), 0);
@@ -353,7 +353,7 @@ Test(shim_ahead, behind_a_store)
 }
 
 /* And a store behind what went ahead waits for it. */
-Test(shim_ahead, before_a_store)
+Test(shim_pipeline, before_a_store)
 {
 	begin();
 	unseen(0, 64, 'a');
@@ -370,7 +370,7 @@ Test(shim_ahead, before_a_store)
 }
 
 /* What was not posted leaves nothing behind, and no hole in the ring. */
-Test(shim_ahead, not_posted)
+Test(shim_pipeline, not_posted)
 {
 	begin();
 	for (int i = 0; i < 20; i++) {
@@ -397,7 +397,7 @@ Test(shim_ahead, not_posted)
 }
 
 /* The write fails and may have arrived: what was before it ends as it is. */
-Test(shim_ahead, its_write_fails)
+Test(shim_pipeline, its_write_fails)
 {
 	begin();
 	unseen(0, 64, 'a');
@@ -420,7 +420,7 @@ Test(shim_ahead, its_write_fails)
 }
 
 /* The side ends: nobody will answer what is in the ring. */
-Test(shim_ahead, the_side_is_lost)
+Test(shim_pipeline, the_side_is_lost)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
@@ -438,7 +438,7 @@ Test(shim_ahead, the_side_is_lost)
 }
 
 /* Its ring is no region of the program's, whose access was refused. */
-Test(shim_ahead, the_agent_is_gone)
+Test(shim_pipeline, the_agent_is_gone)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
@@ -450,7 +450,7 @@ Test(shim_ahead, the_agent_is_gone)
 }
 
 /* Nobody looks, and nobody says so: that is too late some time. */
-Test(shim_ahead, silence)
+Test(shim_pipeline, silence)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
@@ -465,7 +465,7 @@ Test(shim_ahead, silence)
 }
 
 /* The region is there no more: as its device would say. */
-Test(shim_ahead, refused)
+Test(shim_pipeline, refused)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
@@ -477,7 +477,7 @@ Test(shim_ahead, refused)
 }
 
 /* What is under way then is nobody's, and its slot comes back. */
-Test(shim_ahead, detached)
+Test(shim_pipeline, detached)
 {
 	struct ibv_wc wc;
 

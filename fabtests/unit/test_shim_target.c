@@ -22,9 +22,9 @@ static void start(void)
 	dev_start();
 }
 
-TestSuite(shim_serve, .init = start, .fini = dev_end);
+TestSuite(shim_target, .init = start, .fini = dev_end);
 
-Test(shim_serve, durable_when_it_completes)
+Test(shim_target, durable_when_it_completes)
 {
 	for (int i = 0; i < 2; i++) {
 		memset(dev.medium, 0, sizeof(dev.medium));
@@ -52,7 +52,7 @@ Test(shim_serve, durable_when_it_completes)
 }
 
 /* The test would see it. */
-Test(shim_serve, an_agent_that_does_nothing)
+Test(shim_target, an_agent_that_does_nothing)
 {
 	pair_open(&p, &asking);
 	dev.idle_agent = true;
@@ -65,7 +65,7 @@ Test(shim_serve, an_agent_that_does_nothing)
 }
 
 /* More at once than there are credits and buffers on either side. */
-Test(shim_serve, many)
+Test(shim_target, many)
 {
 	pair_open(&p, &asking);
 	for (uint64_t i = 1; i <= 40; i++) {
@@ -85,7 +85,7 @@ Test(shim_serve, many)
 }
 
 /* The tail is there only when the record is durable. */
-Test(shim_serve, atomic_writes)
+Test(shim_target, atomic_writes)
 {
 	uint64_t tail;
 
@@ -107,7 +107,7 @@ Test(shim_serve, atomic_writes)
 }
 
 /* The rkey is the same again, the registration another: ask for its key. */
-Test(shim_serve, refuses_a_region_that_is_no_more)
+Test(shim_target, refuses_a_region_that_is_no_more)
 {
 	uint32_t rkey;
 
@@ -127,7 +127,7 @@ Test(shim_serve, refuses_a_region_that_is_no_more)
 }
 
 /* So does one whose memory is there for others still, but not for agents. */
-Test(shim_serve, no_flush_behind_a_deregistration)
+Test(shim_target, no_flush_behind_a_deregistration)
 {
 	struct ibv_mr *mr;
 
@@ -144,7 +144,7 @@ Test(shim_serve, no_flush_behind_a_deregistration)
 }
 
 /* Whatever becomes of the side, what waits for it is told, and the rest. */
-Test(shim_serve, side_lost)
+Test(shim_target, side_lost)
 {
 	for (int how = 0; how < 3; how++) {
 		pair_open(&p, &asking);
@@ -157,7 +157,7 @@ Test(shim_serve, side_lost)
 			cr_assert_eq(ibv_rpmem_detach_qp(p.b.sqp), 0);
 			p.b.sqp = NULL;
 		} else {
-			dev.fail_qp = p.sa.asks;
+			dev.fail_qp = p.sa.initiator;
 			dev.fail = IBV_WC_RETRY_EXC_ERR;
 			dev.drop_ack = how == 1;
 		}
@@ -171,11 +171,11 @@ Test(shim_serve, side_lost)
 }
 
 /* An answer that did not come through: then its end of the side is over. */
-Test(shim_serve, answer_lost)
+Test(shim_target, answer_lost)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "300", 1);
 	pair_open(&p, &asking);
-	dev.fail_qp = p.sb.serves;
+	dev.fail_qp = p.sb.target;
 	dev.fail = IBV_WC_RETRY_EXC_ERR;
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 	pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
@@ -183,11 +183,11 @@ Test(shim_serve, answer_lost)
 }
 
 /* Nobody answers: the time that the operator gives, and no longer. */
-Test(shim_serve, silence)
+Test(shim_target, silence)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "100", 1);
 	pair_open(&p, &asking);
-	dev.deaf_qp = p.sb.serves;
+	dev.deaf_qp = p.sb.target;
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 	cr_assert_eq(pair_write(&p, 2, 0, 64, 'a'), 0);
 	pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
@@ -197,7 +197,7 @@ Test(shim_serve, silence)
 }
 
 /* What no peer says ends the side, and makes nothing durable. */
-Test(shim_serve, nonsense_to_the_agent)
+Test(shim_target, nonsense_to_the_agent)
 {
 	static uint8_t msg[200];
 	struct ibv_wc wc;
@@ -205,7 +205,7 @@ Test(shim_serve, nonsense_to_the_agent)
 	for (size_t len = 0; len <= sizeof(msg); len += 20) {
 		pair_open(&p, &asking);
 		memset(msg, (int)len, sizeof(msg));
-		cr_assert(dev_say(p.sb.serves, msg, len));
+		cr_assert(dev_say(p.sb.target, msg, len));
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 		while (!ibv_rpmem_poll_cq(p.a.scq, 1, &wc))
 			;
@@ -219,17 +219,17 @@ Test(shim_serve, nonsense_to_the_agent)
 }
 
 /* An answer that no agent gives is the end; nothing of it is believed. */
-Test(shim_serve, nonsense_to_who_asks)
+Test(shim_target, nonsense_to_who_asks)
 {
 	static uint8_t msg[200];
 
 	for (size_t len = 0; len <= sizeof(msg); len += 20) {
 		pair_open(&p, &asking);
-		dev.deaf_qp = p.sb.serves;
+		dev.deaf_qp = p.sb.target;
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 		pair_next(&p, 0, 0, 0);
 		memset(msg, (int)len + 1, sizeof(msg));
-		cr_assert(dev_say(p.sa.asks, msg, len));
+		cr_assert(dev_say(p.sa.initiator, msg, len));
 		pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
 		dev.deaf_qp = 0;
 		pair_close(&p);
@@ -266,13 +266,13 @@ static void two_peers(void)
 	pair_close(&q);
 }
 
-Test(shim_serve, two_peers)
+Test(shim_target, two_peers)
 {
 	two_peers();
 }
 
 /* The thread never sleeps, and who wakes is heard all the same. */
-Test(shim_serve, two_peers_looked_at)
+Test(shim_target, two_peers_looked_at)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
 	two_peers();
@@ -292,7 +292,7 @@ static unsigned int sleeps(const char *us)
 	return dev.notifies;
 }
 
-Test(shim_serve, looks_on_before_it_sleeps)
+Test(shim_target, looks_on_before_it_sleeps)
 {
 	const unsigned int without = sleeps("0"), with = sleeps(FOR_EVER);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The target's agent: one for each protection domain, with a thread. */
-#ifndef RP_SERVE_H
-#define RP_SERVE_H
+#ifndef RP_TARGET_H
+#define RP_TARGET_H
 
 #include "core/agent.h"
 #include "core/wire_desc.h"
@@ -27,13 +27,13 @@ struct rp_route {
 	struct ibv_ah_attr ah;
 	uint32_t psn, peer_psn;
 };
-struct rp_serve;
-int rp_serve_new(struct rp_dom *dom, struct rp_serve **out);
+struct rp_target;
+int rp_target_new(struct rp_dom *dom, struct rp_target **out);
 /* How the peer is to name it, and its ring: into *side. */
-void rp_serve_name(const struct rp_serve *s, struct rp_side *side);
-int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
-		     const struct rp_side *peer);
-void rp_serve_delete(struct rp_serve *s);
+void rp_target_name(const struct rp_target *s, struct rp_side *side);
+int rp_target_connect(struct rp_target *s, const struct rp_route *route,
+		      const struct rp_side *peer);
+void rp_target_delete(struct rp_target *s);
 
 /* side.c: what both ends of a side have in common. */
 struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,

@@ -9,12 +9,12 @@
 
 #define AT_ONCE 32 /* completions */
 
-static_assert(RP_ASK_AHEAD_MAX <= RP_RING_MSG,
+static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 	      "whatever goes ahead has room in a slot");
 
 /* --- what is held --- */
 
-bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n)
+bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n)
 {
 	struct rp_held *h;
 
@@ -22,20 +22,20 @@ bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n)
 		h = calloc(1, sizeof(*h));
 		if (!h)
 			return false;
-		rp_order_put(cq, h);
+		rp_defer_put(cq, h);
 	}
 	return true;
 }
 
-void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h)
+void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h)
 {
-	cq->stores -= h->item.kind == RP_ASK_STORE;
-	h->item = (struct rp_ask_item){.kind = RP_ASK_HELD};
+	cq->stores -= h->item.kind == RP_DEFERRED_STORE;
+	h->item = (struct rp_deferred_op){.kind = RP_DEFERRED_PLAIN};
 	LIST_INSERT_HEAD(&cq->pool, h, link);
 	cq->npool++;
 }
 
-struct rp_held *rp_order_get(struct ibv_rpmem_cq *cq)
+struct rp_held *rp_defer_get(struct ibv_rpmem_cq *cq)
 {
 	struct rp_held *h = LIST_FIRST(&cq->pool);
 
@@ -48,16 +48,17 @@ static void done_with(struct ibv_rpmem_cq *cq, struct rp_held *h)
 {
 	if (h->slot)
 		rp_slot_give(cq, h->slot);
-	rp_order_put(cq, h);
+	rp_defer_put(cq, h);
 }
 
 static void hold(struct rp_qp *q, struct rp_held *h, const struct ibv_wc *wc)
 {
 	h->wc = *wc;
-	if (h->item.early)
-		rp_ask_arrived(&q->asker->ask, q->ops->now(q), &h->item);
+	if (h->item.pending)
+		rp_deferred_placed(&q->side->deferred, q->ops->now(q),
+				   &h->item);
 	else
-		rp_ask_put(&q->asker->ask, &h->item);
+		rp_deferred_put(&q->side->deferred, &h->item);
 	if (!q->is_busy)
 		LIST_INSERT_HEAD(&q->cq->busy, q, busy);
 	q->is_busy = true;
@@ -73,7 +74,7 @@ static bool is_of_side(const struct rp_slot *s)
 static void send_by(struct rp_qp *q, struct rp_slot **own, unsigned int buf,
 		    size_t len)
 {
-	struct rp_asker *k = q->asker;
+	struct rp_side_end *k = q->side;
 	struct rp_slot *s = *own;
 
 	*own = NULL;
@@ -85,19 +86,19 @@ static void send_by(struct rp_qp *q, struct rp_slot **own, unsigned int buf,
 	if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
 		k->tx_free |= 1u << buf;
 		rp_slot_give(q->cq, s);
-		rp_ask_lose(&k->ask);
+		rp_deferred_close(&k->deferred);
 	}
 }
 
 static void push(struct rp_qp *q)
 {
-	struct rp_asker *k = q->asker;
-	struct rp_ask_item *whose;
+	struct rp_side_end *k = q->side;
+	struct rp_deferred_op *whose;
 	unsigned int buf;
 	size_t len;
 
-	if (k->ask.doorbell && k->greeting && k->tx_free) {
-		k->ask.doorbell = false;
+	if (k->deferred.doorbell && k->greeting && k->tx_free) {
+		k->deferred.doorbell = false;
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
 		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_BUF,
 						 RP_MSG_DOORBELL);
@@ -105,7 +106,8 @@ static void push(struct rp_qp *q)
 	}
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
-		len = rp_ask_next(&k->ask, q->ops->now(q), k->tx[buf], &whose);
+		len = rp_deferred_next(&k->deferred, q->ops->now(q), k->tx[buf],
+				       &whose);
 		if (!len)
 			return;
 		send_by(q,
@@ -117,7 +119,7 @@ static void push(struct rp_qp *q)
 static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 {
 	struct rp_qp *q = s->q;
-	struct rp_asker *k = q->asker;
+	struct rp_side_end *k = q->side;
 	const unsigned int buf = s->buf;
 	bool well = wc->status == IBV_WC_SUCCESS;
 
@@ -128,12 +130,12 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 		else
 			rp_slot_give(q->cq, s);
 	} else if (well) {
-		well = rp_ask_heard(&k->ask, q->ops->now(q), k->rx[buf],
-				    wc->byte_len) &&
+		well = rp_deferred_received(&k->deferred, q->ops->now(q),
+					    k->rx[buf], wc->byte_len) &&
 		       !q->ops->listen(q, wc->wr_id, k->rx[buf]);
 	}
 	if (!well)
-		rp_ask_lose(&k->ask);
+		rp_deferred_close(&k->deferred);
 	push(q);
 }
 
@@ -143,17 +145,17 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
  */
 static bool poll_ring(struct rp_qp *q)
 {
-	struct rp_asker *k = q->asker;
+	struct rp_side_end *k = q->side;
 	uint8_t msg[RP_RING_MSG];
 	bool came = false;
 	size_t len;
 
-	for (int i = 0; k->answers && i < RP_RING_SLOTS; i++) {
+	for (int i = 0; k->replies && i < RP_RING_SLOTS; i++) {
 		len = rp_ring_take(&k->ring, msg);
 		if (!len)
 			break;
 		came = true;
-		rp_ask_heard(&k->ask, q->ops->now(q), msg, len);
+		rp_deferred_received(&k->deferred, q->ops->now(q), msg, len);
 	}
 	if (came)
 		push(q);
@@ -173,31 +175,32 @@ static bool poll_rings(const struct ibv_rpmem_cq *cq)
 
 /* --- ahead --- */
 
-struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
-			       struct rp_ring_write *w)
+struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
+				  const struct rp_deferred_op *item,
+				  struct rp_ring_write *w)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
-	struct rp_asker *k = q->asker;
-	uint8_t msg[RP_ASK_AHEAD_MAX];
+	struct rp_side_end *k = q->side;
+	uint8_t msg[RP_DEFERRED_RING_MSG];
 	struct rp_slot *s = NULL;
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
 	/* What is stored over the side would not be before what is in the ring.
 	 */
-	if (!k || !k->ring_addr || cq->stores || !rp_order_reserve(cq, 1))
+	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
 		goto unlock;
 	s = rp_slot_take(cq, q);
 	if (!s)
 		goto unlock;
 	s->kind = RP_SLOT_RING;
-	s->held = rp_order_get(cq);
+	s->held = rp_defer_get(cq);
 	s->held->item = *item;
-	len = rp_ask_ahead(&k->ask, &s->held->item, msg);
-	rp_ring_release(&k->ring, k->ask.taken);
+	len = rp_deferred_pipeline(&k->deferred, &s->held->item, msg);
+	rp_ring_release(&k->ring, k->deferred.consumed);
 	if (!len || rp_ring_put(&k->ring, msg, len, w)) {
 		if (len)
-			rp_ask_unposted(&k->ask, &s->held->item);
+			rp_deferred_withdraw(&k->deferred, &s->held->item);
 		rp_slot_give(cq, s);
 		s = NULL;
 	}
@@ -206,14 +209,14 @@ unlock:
 	return s;
 }
 
-void rp_order_back(struct rp_qp *q, struct rp_slot *s)
+void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
 {
-	struct rp_asker *k = q->asker;
+	struct rp_side_end *k = q->side;
 
 	pthread_mutex_lock(&q->cq->lock);
-	if (s->kind == RP_SLOT_RING && k && s->held->item.early) {
+	if (s->kind == RP_SLOT_RING && k && s->held->item.pending) {
 		rp_ring_unput(&k->ring);
-		rp_ask_unposted(&k->ask, &s->held->item);
+		rp_deferred_withdraw(&k->deferred, &s->held->item);
 	}
 	rp_slot_give(q->cq, s);
 	pthread_mutex_unlock(&q->cq->lock);
@@ -274,8 +277,8 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	/* Receives have no place in the order of what was sent. */
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
 		return true;
-	h = rp_order_get(cq);
-	h->item.kind = RP_ASK_HELD;
+	h = rp_defer_get(cq);
+	h->item.kind = RP_DEFERRED_PLAIN;
 	h->show = true;
 	h->slot = NULL;
 	hold(q, h, wc);
@@ -310,19 +313,19 @@ static enum ibv_wc_status status_of(enum rp_status why)
 static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
 {
 	*wc = h->wc;
-	switch (h->item.end) {
-	case RP_ASK_OK:
+	switch (h->item.outcome) {
+	case RP_DEFERRED_OK:
 		return h->show;
-	case RP_ASK_REFUSED:
+	case RP_DEFERRED_REFUSED:
 		rp_log(RP_LOG_WARN, "the target's agent: %s",
-		       rp_status_remedy(h->item.why));
-		wc->status = status_of(h->item.why);
+		       rp_status_remedy(h->item.status));
+		wc->status = status_of(h->item.status);
 		break;
-	case RP_ASK_LOST:
+	case RP_DEFERRED_LOST:
 		rp_log(RP_LOG_WARN, "the target's agent does not answer");
 		wc->status = IBV_WC_RETRY_EXC_ERR;
 		break;
-	case RP_ASK_BEHIND:
+	case RP_DEFERRED_BEHIND:
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 		return true;
 	}
@@ -340,16 +343,16 @@ static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
 
 	for (q = LIST_FIRST(&cq->busy); q && shown < n; q = next) {
 		next = LIST_NEXT(q, busy);
-		while (shown < n &&
-		       (h = (struct rp_held *)rp_ask_take(&q->asker->ask))) {
+		while (shown < n && (h = (struct rp_held *)rp_deferred_take(
+					     &q->side->deferred))) {
 			shown += leaves(q, h, &wc[shown]);
 			done_with(cq, h);
 			/* It may have been what a store waited for. */
 			push(q);
 		}
 		/* One that has failed shows its errors from here on. */
-		if (STAILQ_EMPTY(&q->asker->ask.items) &&
-		    !q->asker->ask.failed) {
+		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
+		    !q->side->deferred.failed) {
 			LIST_REMOVE(q, busy);
 			q->is_busy = false;
 		}
@@ -364,21 +367,22 @@ static bool too_late(const struct ibv_rpmem_cq *cq)
 	bool any = false;
 
 	LIST_FOREACH (q, &cq->busy, busy)
-		any |= rp_ask_late(&q->asker->ask, q->ops->now(q));
+		any |= rp_deferred_expired(&q->side->deferred, q->ops->now(q));
 	return any;
 }
 
-bool rp_order_overdue(struct rp_qp *q)
+bool rp_defer_overdue(struct rp_qp *q)
 {
 	bool late;
 
 	pthread_mutex_lock(&q->cq->lock);
-	late = q->asker && rp_ask_late(&q->asker->ask, q->ops->now(q));
+	late = q->side &&
+	       rp_deferred_expired(&q->side->deferred, q->ops->now(q));
 	pthread_mutex_unlock(&q->cq->lock);
 	return late;
 }
 
-int rp_order_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
+int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 {
 	int shown = 0, n = 0, k;
 
@@ -389,7 +393,7 @@ int rp_order_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 		k = num - shown;
 		if (cq->askers && k > AT_ONCE)
 			k = AT_ONCE;
-		if (cq->askers && !rp_order_reserve(cq, (size_t)k)) {
+		if (cq->askers && !rp_defer_reserve(cq, (size_t)k)) {
 			n = -ENOMEM;
 			break;
 		}
@@ -409,7 +413,7 @@ int rp_order_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 	return shown || n >= 0 ? shown : n;
 }
 
-/* --- an asker's life --- */
+/* --- an side_end's life --- */
 
 /*
  * Its side queue pair is no more. What of it still comes is known by the number
@@ -424,19 +428,19 @@ static void drop_slots(struct rp_qp *q)
 			rp_slot_give(cq, &cq->slots[i]);
 }
 
-int rp_order_begin(struct rp_qp *q, struct rp_asker *k, uint64_t initiator,
-		   uint32_t qp_num, uint64_t patience)
+int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
+		   uint32_t qp_num, uint64_t timeout)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
 	struct rp_slot *s;
 	int ret = ENOSPC;
 
-	rp_ask_init(&k->ask, initiator, patience);
+	rp_deferred_init(&k->deferred, initiator, timeout);
 	k->qp_num = qp_num;
 	k->tx_free = (1u << RP_SIDE_SENDS) - 1;
 	rp_ring_init(&k->ring, k->ring_in, k->ring_out);
 	pthread_mutex_lock(&cq->lock);
-	q->asker = k;
+	q->side = k;
 	k->greeting = rp_slot_take(cq, q);
 	if (!k->greeting)
 		goto fail;
@@ -458,20 +462,20 @@ int rp_order_begin(struct rp_qp *q, struct rp_asker *k, uint64_t initiator,
 	return 0;
 fail:
 	drop_slots(q);
-	q->asker = NULL;
+	q->side = NULL;
 	pthread_mutex_unlock(&cq->lock);
 	return ret;
 }
 
-void rp_order_end(struct rp_qp *q)
+void rp_defer_end(struct rp_qp *q)
 {
-	struct rp_ask_item *i;
+	struct rp_deferred_op *i;
 	struct rp_held *h;
 
-	if (!q->asker)
+	if (!q->side)
 		return;
-	while ((i = STAILQ_FIRST(&q->asker->ask.items))) {
-		STAILQ_REMOVE_HEAD(&q->asker->ask.items, link);
+	while ((i = STAILQ_FIRST(&q->side->deferred.ops))) {
+		STAILQ_REMOVE_HEAD(&q->side->deferred.ops, link);
 		h = (struct rp_held *)i;
 		done_with(q->cq, h);
 	}
@@ -480,5 +484,5 @@ void rp_order_end(struct rp_qp *q)
 	q->is_busy = false;
 	drop_slots(q);
 	q->cq->askers--;
-	q->asker = NULL;
+	q->side = NULL;
 }
