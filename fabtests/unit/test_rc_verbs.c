@@ -349,7 +349,7 @@ Test(rc_verbs, messages_of_a_closed_connection_are_dropped)
 	rig_begin(&next);
 	fake_event(next.id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	fake_event(next.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
-	fake_packed(next.id, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL, 0, 196);
+	fake_padded(next.id, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL, 0, 196);
 	fake.reuse_number = old;
 	posted = fake.nrecv;
 	rig_poll();
@@ -368,7 +368,7 @@ Test(rc_verbs, a_number_that_may_be_in_the_queue_is_not_used)
 
 	rig_accept(&e);
 	old = e.qp->qp_num;
-	fake_packed(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
 	cr_assert_eq(rig_post(&e, rig_op(&o, RP_CHANNEL_SEND, bytes, 10)), 1);
@@ -484,7 +484,7 @@ Test(rc_verbs, close_inside_each_callback)
 	e.close = true;
 	fake_event(e.id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	fake_event(e.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
-	fake_packed(e.id, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL, 0, 196);
+	fake_padded(e.id, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL, 0, 196);
 	rig_poll();
 	cr_assert_eq(e.up, 1);
 	cr_assert_null(e.c);

@@ -237,6 +237,8 @@ struct rp_link;
  */
 int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
+/* With the lock: rp_session_post() to what rp_private_session() has found. */
+int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
  * With the lock: dest leaves the vector, or the endpoint's peer is gone. Its
  * sessions are disconnected (RP_ST_CANCELED) and known no more by dest; by
