@@ -499,13 +499,12 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 		return;
 	}
 	describe(s, r, m.required, &info);
-	if (info.status == RP_ST_OK) {
-		st = rp_agent_grant_get(s, r, &g);
-		if (st == RP_ST_OK)
-			info.grant = g->told;
-		else
-			info = (struct rp_wire_info){.status = st};
-	}
+	/* Also where a commit would be refused: writes and reads are not. */
+	st = rp_agent_grant_get(s, r, &g);
+	if (st == RP_ST_OK)
+		info.grant = g->told;
+	else if (info.status == RP_ST_OK)
+		info = (struct rp_wire_info){.status = st};
 	rp_agent_info(s, hdr->token, &info);
 }
 
