@@ -205,8 +205,8 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	return rp_regions_add(&a->regions, r);
 }
 
-static void fail_queued(struct rp_agent *a, struct rp_jobs *queue,
-			const struct rp_region *r)
+/* Sessions that were granted it are gone: what is left is of this process. */
+static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
 
@@ -215,8 +215,6 @@ static void fail_queued(struct rp_agent *a, struct rp_jobs *queue,
 		for (size_t i = 0; i < job->n; i++)
 			if (job->ranges[i].region == r)
 				rp_job_fail(job, RP_ST_STALE_KEY, 0, i);
-		if (job->then.region == r)
-			rp_job_fail(job, RP_ST_STALE_KEY, 0, job->n);
 		if (job->reply.status == RP_ST_OK)
 			continue;
 		TAILQ_REMOVE(queue, job, link);
@@ -230,9 +228,9 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 	rp_agent_close_granted(a, r->key);
 	if (!r->busy)
 		return;
-	fail_queued(a, &a->quick, r);
-	fail_queued(a, &a->slow, r);
-	/* What is left is running, and is settled before r may go. */
+	fail_queued(&a->quick, r);
+	fail_queued(&a->slow, r);
+	/* What is left is running, and completes before r may go. */
 	if (r->busy)
 		collect_far(a, true);
 	assert(!r->busy);
