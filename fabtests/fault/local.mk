@@ -8,7 +8,8 @@ TESTS += fabtests/fault/writeback_error.sh
 
 # The provider with its fault points, in a folder of its own.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
-fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c $(core_sources)
+fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c \
+	$(rc_sources) $(core_sources)
 fabtests_fault_librpmem_fault_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
@@ -100,7 +101,7 @@ EXTRA_DIST += $(word_tests)
 
 # The provider on a machine that a test plays.
 check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
-fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(core_sources) \
+fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(rc_sources) $(core_sources) \
 	fabtests/fault/host_sim.c fabtests/fault/host_sim.h
 fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_sim_fi_la_LDFLAGS = -module -avoid-version -shared \
@@ -144,7 +145,8 @@ crash_shim_sources = \
 	fabtests/fault/crash_shim_world.c fabtests/fault/crash_shrink.c \
 	fabtests/fault/crash_truth.c \
 	fabtests/fault/crash_world.h \
-	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
+	fabtests/fault/verdicts.c fabtests/fault/verdicts.h \
+	fabtests/unit/side_host.h
 EXTRA_DIST += $(crash_shim_sources) fabtests/fault/crash_shim.sh
 if HAVE_VERBS
 check_PROGRAMS += fabtests/fault/crash_shim

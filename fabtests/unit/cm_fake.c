@@ -340,13 +340,13 @@ void fake_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
 	cr_assert_eq(write(channel.fd, &one, sizeof(one)), 8);
 }
 
-void fake_packed(struct rdma_cm_id *id, enum rdma_cm_event_type type,
+void fake_padded(struct rdma_cm_id *id, enum rdma_cm_event_type type,
 		 const void *data, uint8_t len, uint8_t max)
 {
-	uint8_t bytes[256] = {len};
+	uint8_t bytes[256] = {0};
 
 	if (len)
-		memcpy(bytes + 1, data, len);
+		memcpy(bytes, data, len);
 	fake_event(id, type, type == RDMA_CM_EVENT_REJECTED ? 28 : 0, bytes,
 		   max);
 }
@@ -510,7 +510,8 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 	cr_assert_leq(len, 148);
 	fake.rejected++;
 	memset(fake.shown_bytes, 0, sizeof(fake.shown_bytes));
-	memcpy(fake.shown_bytes, data, len);
+	if (len)
+		memcpy(fake.shown_bytes, data, len);
 	return 0;
 }
 

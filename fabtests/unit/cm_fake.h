@@ -83,8 +83,8 @@ void fake_message(uint64_t recv, uint32_t qp, const void *msg, uint32_t len);
 /* The kernel has this for id; it drops it if id is destroyed before. */
 void fake_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
 		const void *data, uint8_t len);
-/* data travels as the backend packs it, padded to max bytes. */
-void fake_packed(struct rdma_cm_id *id, enum rdma_cm_event_type type,
+/* The same, padded to max bytes. */
+void fake_padded(struct rdma_cm_id *id, enum rdma_cm_event_type type,
 		 const void *data, uint8_t len, uint8_t max);
 void fake_async(enum ibv_event_type type, struct ibv_qp *qp);
 /* Somebody who wants to connect. */

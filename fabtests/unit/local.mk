@@ -67,11 +67,11 @@ fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
 fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_mailbox
-TESTS += fabtests/unit/test_mailbox
-fabtests_unit_test_mailbox_SOURCES = fabtests/unit/test_mailbox.c
-fabtests_unit_test_mailbox_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_mailbox_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_ring
+TESTS += fabtests/unit/test_ring
+fabtests_unit_test_ring_SOURCES = fabtests/unit/test_ring.c
+fabtests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_ring_LDADD = $(unit_ldadd)
 
 # Who asks to be connected, without a libfabric.
 check_PROGRAMS += fabtests/unit/test_asked
@@ -546,7 +546,7 @@ fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIB
 # Private connections by queue pairs, on a device that the test plays.
 rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
 	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
-	prov/rc/rc.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
+	prov/rc/rc.c prov/rc/rc_listen.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
 	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c prov/rc/rc_flush.c
 EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
 	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c
@@ -572,7 +572,8 @@ endif
 
 # The shim, on a model of a queue pair.
 rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
-	fabtests/unit/rc_side.c fabtests/unit/seeded.h
+	fabtests/unit/rc_side.c fabtests/unit/seeded.h \
+	fabtests/unit/side_host.h
 EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
 	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_ahead.c
@@ -583,7 +584,7 @@ rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
 	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_serve.c \
-	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_box.c \
+	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_ring.c \
 	fabtests/unit/test_shim_write.c
 if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
@@ -643,12 +644,12 @@ fabtests_unit_test_shim_serve_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_serve_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_serve_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_box
-TESTS += fabtests/unit/test_shim_box
-fabtests_unit_test_shim_box_SOURCES = fabtests/unit/test_shim_box.c $(rc_device)
-fabtests_unit_test_shim_box_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_box_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_box_LDFLAGS = $(shim_ldflags)
+check_PROGRAMS += fabtests/unit/test_shim_ring
+TESTS += fabtests/unit/test_shim_ring
+fabtests_unit_test_shim_ring_SOURCES = fabtests/unit/test_shim_ring.c $(rc_device)
+fabtests_unit_test_shim_ring_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_ring_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_ring_LDFLAGS = $(shim_ldflags)
 
 check_PROGRAMS += fabtests/unit/test_shim_write
 TESTS += fabtests/unit/test_shim_write

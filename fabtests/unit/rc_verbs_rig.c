@@ -173,7 +173,7 @@ void rig_connect(struct rig_end *e)
 	rig_begin(e);
 	fake_event(e->id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	fake_event(e->id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
-	fake_packed(e->id, RDMA_CM_EVENT_CONNECT_RESPONSE, "ack", 3, 196);
+	fake_padded(e->id, RDMA_CM_EVENT_CONNECT_RESPONSE, "ack", 3, 196);
 	rig_poll();
 	cr_assert_eq(e->up, 1);
 	e->qp = fake.qp;
@@ -184,7 +184,7 @@ void rig_accept(struct rig_end *e)
 	const int n = rig_nasked;
 
 	*e = (struct rig_end){.id = fake_stranger()};
-	fake_packed(e->id, RDMA_CM_EVENT_CONNECT_REQUEST, "hello", 5, 56);
+	fake_padded(e->id, RDMA_CM_EVENT_CONNECT_REQUEST, "hello", 5, 56);
 	rig_poll();
 	cr_assert_eq(rig_nasked, n + 1);
 	cr_assert_eq(rp_rc_accept(rig, rig_asked[n].request, "ack", 3,

@@ -46,10 +46,10 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	cr_assert_eq(fake.shown.rnr_retry_count, 7);
 	cr_assert_lt(fake.shown.retry_count, 7);
 	cr_assert_eq(fake.shown.initiator_depth, 4);
-	cr_assert_eq(fake.shown.private_data_len, 6);
-	cr_assert_eq(memcmp(fake.shown_bytes, "\5hello", 6), 0);
+	cr_assert_eq(fake.shown.private_data_len, 5);
+	cr_assert_eq(memcmp(fake.shown_bytes, "hello", 5), 0);
 	cr_assert_eq(e.up, 0);
-	fake_packed(e.id, RDMA_CM_EVENT_CONNECT_RESPONSE, "answer", 6, 196);
+	fake_padded(e.id, RDMA_CM_EVENT_CONNECT_RESPONSE, "answer", 6, 196);
 	rig_poll();
 	cr_assert_eq(e.up, 1);
 	cr_assert_eq(fake.qp->state, IBV_QPS_RTS);
@@ -58,8 +58,8 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	cr_assert_eq(fake.rts.rnr_retry, 7);
 	cr_assert_eq(fake.established, 1);
 	/* The CM pads it. */
-	cr_assert_eq(e.data_len, 6);
-	cr_assert_eq(memcmp(e.data, "answer", 6), 0);
+	cr_assert_eq(e.data_len, 196);
+	cr_assert_eq(memcmp(e.data, "answer\0", 8), 0);
 	step(&e, RDMA_CM_EVENT_DISCONNECTED);
 	cr_assert_eq(e.lost, 1);
 	rp_channel_close(e.c);
@@ -110,39 +110,70 @@ Test(rc_verbs_cm, a_refusal_brings_its_data)
 	rig_begin(&e);
 	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	fake_packed(e.id, RDMA_CM_EVENT_REJECTED, "no", 2, 148);
+	fake_padded(e.id, RDMA_CM_EVENT_REJECTED, "no", 2, 148);
 	rig_poll();
 	cr_assert_eq(e.lost, 1);
 	cr_assert_eq(e.lost_err, ECONNREFUSED);
-	cr_assert_eq(e.data_len, 2);
-	cr_assert_eq(memcmp(e.data, "no", 2), 0);
+	cr_assert_eq(e.data_len, 148);
+	cr_assert_eq(memcmp(e.data, "no", 3), 0);
 	rp_channel_close(e.c);
 	/* As from a kernel where nobody listens. */
 	rig_begin(&e);
 	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	fake_packed(e.id, RDMA_CM_EVENT_REJECTED, NULL, 0, 148);
+	fake_padded(e.id, RDMA_CM_EVENT_REJECTED, NULL, 0, 148);
 	rig_poll();
 	cr_assert_eq(e.lost_err, ECONNREFUSED);
 	cr_assert_eq(e.data_len, 0);
 	rp_channel_close(e.c);
 }
 
-Test(rc_verbs_cm, lengths_of_peers_are_not_believed)
+Test(rc_verbs_cm, requests_with_any_data)
 {
-	const uint8_t lies[] = {200, 1, 2, 3};
+	static const uint8_t bytes[196] = {[195] = 1};
 
 	rig_listen();
-	for (uint8_t len = 0; len <= 4; len++)
-		fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0,
-			   lies, len);
-	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, "\3abc",
-		   4);
+	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
+	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+		    56);
+	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, bytes,
+		   196);
 	rig_poll();
-	cr_assert_eq(rig_nasked, 6);
-	for (int i = 0; i < 5; i++)
-		cr_assert_eq(rig_asked[i].len, 0);
-	cr_assert_eq(rig_asked[5].len, 3);
+	cr_assert_eq(rig_nasked, 3);
+	cr_assert_eq(rig_asked[0].len, 0);
+	cr_assert_eq(rig_asked[1].len, 0);
+	cr_assert_eq(rig_asked[2].len, 196);
+}
+
+/* In both directions, and no more. */
+Test(rc_verbs_cm, all_that_the_cm_carries)
+{
+	static const uint8_t bytes[256] = {7};
+	const struct sockaddr_in at = {.sin_family = AF_INET};
+	struct rp_connector *k = rp_rc_connector(rig);
+	struct rig_end e = {0};
+
+	cr_assert_eq(k->ops->connect(k, &at, sizeof(at), bytes, 57, &rig_events,
+				     &e, &e.c),
+		     -EINVAL);
+	cr_assert_eq(k->ops->connect(k, &at, sizeof(at), bytes, 56, &rig_events,
+				     &e, &e.c),
+		     0);
+	e.id = fake.id;
+	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	cr_assert_eq(fake.shown.private_data_len, 56);
+	rp_channel_close(e.c);
+	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
+	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
+	rig_poll();
+	cr_assert_eq(rp_rc_accept(rig, rig_asked[0].request, bytes, 196,
+				  &rig_events, &e, &e.c),
+		     0);
+	cr_assert_eq(fake.shown.private_data_len, 196);
+	rp_channel_close(e.c);
+	rp_rc_reject(rig, rig_asked[1].request, bytes, 148);
+	cr_assert_eq(fake.shown_bytes[0], 7);
 }
 
 Test(rc_verbs_cm, what_fails_on_the_way)
@@ -188,8 +219,8 @@ Test(rc_verbs_cm, a_request_is_accepted)
 
 	rig_listen();
 	rig_accept(&e);
-	cr_assert_eq(rig_asked[0].len, 5);
-	cr_assert_eq(memcmp(rig_asked[0].data, "hello", 5), 0);
+	cr_assert_eq(rig_asked[0].len, 56);
+	cr_assert_eq(memcmp(rig_asked[0].data, "hello", 6), 0);
 	cr_assert_eq(fake.accepted, 1);
 	cr_assert_eq(fake.qp->state, IBV_QPS_RTS);
 	cr_assert_eq(fake.access,
@@ -198,7 +229,7 @@ Test(rc_verbs_cm, a_request_is_accepted)
 	cr_assert_eq(fake.shown.responder_resources, 8);
 	cr_assert_eq(fake.rtr.max_dest_rd_atomic, 8);
 	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
-	cr_assert_eq(memcmp(fake.shown_bytes, "\3ack", 4), 0);
+	cr_assert_eq(memcmp(fake.shown_bytes, "ack", 4), 0);
 	cr_assert_eq(e.up, 0);
 	step(&e, RDMA_CM_EVENT_DISCONNECTED);
 	cr_assert_eq(e.lost, 1);
@@ -211,14 +242,14 @@ Test(rc_verbs_cm, an_accept_that_fails_leaves_nothing)
 	struct rig_end e;
 
 	rig_listen();
-	fake_packed(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
 	fake.fail_accept = 1;
 	cr_assert_eq(rp_rc_accept(rig, rig_asked[0].request, "ack", 3,
 				  &rig_events, &e, &c),
 		     -ECONNRESET);
-	fake_packed(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
 	/* Longer than the CM carries. */
@@ -239,7 +270,7 @@ Test(rc_verbs_cm, another_device_is_refused)
 	cr_assert_eq(rp_rc_listen(rig, (const struct sockaddr *)&at, sizeof(at),
 				  &port),
 		     -ENODEV);
-	fake_packed(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
 	cr_assert_eq(rp_rc_accept(rig, rig_asked[0].request, "ack", 3,
@@ -250,12 +281,12 @@ Test(rc_verbs_cm, another_device_is_refused)
 Test(rc_verbs_cm, a_request_is_refused_with_data)
 {
 	rig_listen();
-	fake_packed(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
 	rp_rc_reject(rig, rig_asked[0].request, "stale", 5);
 	cr_assert_eq(fake.rejected, 1);
-	cr_assert_eq(memcmp(fake.shown_bytes, "\5stale", 6), 0);
+	cr_assert_eq(memcmp(fake.shown_bytes, "stale", 6), 0);
 }
 
 Test(rc_verbs_cm, requests_end_by_themselves)
@@ -264,7 +295,7 @@ Test(rc_verbs_cm, requests_end_by_themselves)
 
 	rig_listen();
 	first = fake_stranger();
-	fake_packed(first, RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
+	fake_padded(first, RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
 	/* The peer gives up. */
 	fake_event(first, RDMA_CM_EVENT_REJECTED, 0, NULL, 0);
@@ -272,7 +303,7 @@ Test(rc_verbs_cm, requests_end_by_themselves)
 	cr_assert_eq(rig_asked[0].gone, 1);
 	cr_assert_eq(fake.rejected, 0);
 	/* Nobody answers. */
-	fake_packed(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
 	rig_now += RP_RC_HALF_OPEN_NS;
@@ -281,7 +312,7 @@ Test(rc_verbs_cm, requests_end_by_themselves)
 	cr_assert_eq(fake.rejected, 1);
 	/* Too many: the oldest go. */
 	for (int i = 0; i < RP_RC_MAX_HALF_OPEN + 3; i++)
-		fake_packed(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST,
+		fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST,
 			    NULL, 0, 56);
 	rig_poll();
 	cr_assert_eq(fake.rejected, 4);

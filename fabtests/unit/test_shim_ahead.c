@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Requests that go ahead: behind the writes, into a box that is looked into. */
+/* Requests that go ahead: behind the writes, into a ring that is looked into.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -94,7 +95,7 @@ static void begin_as(bool cpu)
 	nshown = ntaken = 0;
 	mock_init_cq(&m, CQE);
 	m.cpu = cpu;
-	m.side.has_box = true;
+	m.side.has_ring = true;
 	mock_side_init(&m);
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
@@ -137,7 +138,7 @@ Test(shim_ahead, one_round_trip)
 	cr_assert_eq(flush(2, 0, 64), 0);
 	cr_assert_eq(m.nqueue, 2u);
 	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
-	cr_assert_eq(m.queue[1].rkey, MOCK_BOX_RKEY);
+	cr_assert_eq(m.queue[1].rkey, MOCK_RING_RKEY);
 	mock_run(&m);
 	nothing_more();
 	cr_assert(!is_durable(0, 64, 'a'));
@@ -185,7 +186,7 @@ Test(shim_ahead, not_behind_an_adapter)
 	end();
 }
 
-/* Nor into the box of a queue pair that may not be written to. */
+/* Nor into the ring of a queue pair that may not be written to. */
 Test(shim_ahead, not_where_nobody_writes)
 {
 	struct rp_desc d;
@@ -241,7 +242,7 @@ Test(shim_ahead, asleep)
 	settle();
 	next_is(4, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.looks, 2u);
-	/* With nothing in the box nobody is woken. */
+	/* With nothing in the ring nobody is woken. */
 	mock_side_wake(&m);
 	settle();
 	mock_side_sleep(&m);
@@ -259,8 +260,8 @@ Test(shim_ahead, any_order)
 
 	begin();
 	for (int round = 0; round < 3000; round++) {
-		uint8_t msg[RP_MAILBOX_SHORT];
-		struct rp_mailbox look = m.side.box;
+		uint8_t msg[RP_RING_MSG];
+		struct rp_ring look = m.side.ring;
 
 		switch (seeded_below(&s, 5)) {
 		case 0:
@@ -286,7 +287,7 @@ Test(shim_ahead, any_order)
 			if (m.side.asleep)
 				mock_side_wake(&m);
 			else if (!seeded_below(&s, 4) &&
-				 !rp_mailbox_take(&look, msg))
+				 !rp_ring_take(&look, msg))
 				mock_side_sleep(&m);
 			break;
 		default:
@@ -309,7 +310,7 @@ Test(shim_ahead, any_order)
 	end();
 }
 
-/* More at once than may be without an answer, round and round the box. */
+/* More at once than may be without an answer, round and round the ring. */
 Test(shim_ahead, many)
 {
 	unsigned int boxed = 0;
@@ -368,7 +369,7 @@ Test(shim_ahead, before_a_store)
 	end();
 }
 
-/* What was not posted leaves nothing behind, and no hole in the box. */
+/* What was not posted leaves nothing behind, and no hole in the ring. */
 Test(shim_ahead, not_posted)
 {
 	begin();
@@ -418,7 +419,7 @@ Test(shim_ahead, its_write_fails)
 	end();
 }
 
-/* The side ends: nobody will answer what is in the box. */
+/* The side ends: nobody will answer what is in the ring. */
 Test(shim_ahead, the_side_is_lost)
 {
 	begin();
@@ -436,12 +437,12 @@ Test(shim_ahead, the_side_is_lost)
 	mock_fini(&m);
 }
 
-/* Its box is no region of the program's, whose access was refused. */
+/* Its ring is no region of the program's, whose access was refused. */
 Test(shim_ahead, the_agent_is_gone)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
-	m.side.has_box = false;
+	m.side.has_ring = false;
 	mock_run(&m);
 	next_is(2, IBV_WC_RETRY_EXC_ERR);
 	cr_assert_eq(flush(3, 0, 64), ENOTCONN);
@@ -489,7 +490,7 @@ Test(shim_ahead, detached)
 	m.done[m.ndone++] = (struct ibv_wc){.wr_id = (uintptr_t)m.cq->slots,
 					    .qp_num = MOCK_QPN};
 	for (size_t i = 0; i < m.cq->nslots; i++)
-		if (m.cq->slots[i].kind == RP_SLOT_BOX)
+		if (m.cq->slots[i].kind == RP_SLOT_RING)
 			m.done[0].wr_id = (uintptr_t)&m.cq->slots[i];
 	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
 	cr_assert_eq(free_slots(), (size_t)CQE);

@@ -59,12 +59,12 @@ Test(shim_side, of_who_may_sleep)
 		.access = PERSISTENT, .sides = true, .sleeps = true};
 
 	pair_open(&p, &asking);
-	cr_assert_neq(p.sa.answers, 0u);
-	cr_assert_eq(p.sb.answers == 0, false);
+	cr_assert_neq(p.sa.replies, 0u);
+	cr_assert_eq(p.sb.replies == 0, false);
 	pair_close(&p);
 	pair_open(&p, &sleeping);
-	cr_assert_eq(p.sa.answers, 0u);
-	cr_assert_eq(p.sa.answers_rkey, 0u);
+	cr_assert_eq(p.sa.replies, 0u);
+	cr_assert_eq(p.sa.replies_rkey, 0u);
 	cr_assert_eq(attr_of(p.sa.asks).qp_access_flags, 0u);
 	pair_close(&p);
 }
@@ -86,9 +86,9 @@ Test(shim_side, nothing_else_can_be_written)
 		sge.lkey = theirs->lkey;
 		wr.sg_list = &sge;
 		wr.wr.rdma.remote_addr = i == 0	  ? (uintptr_t)other
-					 : i == 1 ? p.sa.answers
-						  : p.sa.answers - sizeof(from);
-		wr.wr.rdma.rkey = i ? p.sa.answers_rkey : mine->rkey;
+					 : i == 1 ? p.sa.replies
+						  : p.sa.replies - sizeof(from);
+		wr.wr.rdma.rkey = i ? p.sa.replies_rkey : mine->rkey;
 		cr_assert_eq(
 			ibv_post_send(dev_numbered(p.sb.serves), &wr, &bad), 0);
 		cr_assert_eq(attr_of(p.sb.serves).qp_state,

@@ -4,58 +4,18 @@
 #include <string.h>
 
 #include "core/ask.h"
-#include "core/bytes.h"
-#include "core/wire_desc.h"
 
-#define NS_PER_MS    1000000ull
-#define NOTE_MAGIC   0x4e4d5052u /* "RPMN" */
-#define NOTE_VERSION 1
+#define NS_PER_MS 1000000ull
 
-void rp_ask_init(struct rp_ask *a, uint64_t cookie, uint32_t number,
-		 uint64_t patience)
+void rp_ask_init(struct rp_ask *a, uint64_t initiator, uint64_t patience)
 {
 	*a = (struct rp_ask){
-		.cookie = cookie,
-		.number = number,
+		.initiator = initiator,
 		.patience = patience,
 		.next_token = 1,
-		.next_seq = 1,
 	};
 	STAILQ_INIT(&a->items);
 	LIST_INIT(&a->early);
-}
-
-void rp_note_put(void *buf, enum rp_note note)
-{
-	uint8_t *p = buf;
-
-	memset(p, 0, RP_NOTE_LEN);
-	put32(p, 0, NOTE_MAGIC);
-	put16(p, 4, NOTE_VERSION);
-	put16(p, 6, RP_NOTE_LEN);
-	p[8] = (uint8_t)note;
-	put32(p, RP_NOTE_LEN - 4, rp_crc32(p, RP_NOTE_LEN - 4));
-}
-
-bool rp_note_get(const void *buf, size_t len, enum rp_note *note)
-{
-	uint8_t as[RP_NOTE_LEN];
-
-	if (len != RP_NOTE_LEN)
-		return false;
-	for (int n = RP_NOTE_AWAKE; n <= RP_NOTE_LOOK; n++) {
-		rp_note_put(as, (enum rp_note)n);
-		*note = (enum rp_note)n;
-		if (!memcmp(as, buf, len))
-			return true;
-	}
-	return false;
-}
-
-void rp_ask_name(uint32_t number, uint8_t name[RP_ASK_NAME])
-{
-	for (int i = 0; i < RP_ASK_NAME; i++)
-		name[i] = (uint8_t)(number >> 8 * i);
 }
 
 void rp_ask_put(struct rp_ask *a, struct rp_ask_item *i)
@@ -91,14 +51,13 @@ void rp_ask_arrived(struct rp_ask *a, uint64_t now, struct rp_ask_item *i)
 	if (!a->waiting++)
 		a->until = now + a->patience;
 	/* It went to sleep before this came, or when: who knows. */
-	a->ring |= !a->watched;
+	a->doorbell |= !a->watched;
 }
 
 void rp_ask_unposted(struct rp_ask *a, struct rp_ask_item *i)
 {
 	forget_early(i);
 	a->ahead--;
-	a->next_seq -= i->kind == RP_ASK_WRITE;
 	if (i->state == RP_ASK_SENT)
 		a->unanswered--;
 }
@@ -124,7 +83,7 @@ struct rp_ask_item *rp_ask_take(struct rp_ask *a)
 		a->failed = true;
 		a->state = RP_ASK_GONE;
 		a->unanswered = a->waiting = 0;
-		a->ring = false;
+		a->doorbell = false;
 	}
 	return i;
 }
@@ -143,7 +102,7 @@ void rp_ask_lose(struct rp_ask *a)
 
 	a->state = RP_ASK_GONE;
 	a->unanswered = a->waiting = 0;
-	a->ring = false;
+	a->doorbell = false;
 	STAILQ_FOREACH (i, &a->items, link)
 		not_answered(i);
 	LIST_FOREACH (i, &a->early, early_link)
@@ -162,18 +121,13 @@ bool rp_ask_late(struct rp_ask *a, uint64_t now)
 
 static size_t greet(struct rp_ask *a, uint64_t key, void *buf)
 {
-	const struct rp_wire_hdr hdr = {.token = 0};
-	struct rp_wire_hello m = {
-		.cookie = a->cookie,
+	const struct rp_wire_hello m = {
 		.key = key,
+		.initiator = a->initiator,
 		.timeout_ms = (uint32_t)(a->patience / NS_PER_MS),
-		.features = RP_FEATURE_EFFECTS | RP_FEATURE_STORE,
-		.addr_len = RP_ASK_NAME,
 	};
-	int len;
+	int len = rp_wire_put_hello(buf, RP_ASK_MSG_MAX, &m);
 
-	rp_ask_name(a->number, m.addr);
-	len = rp_wire_put_hello(buf, RP_ASK_MSG_MAX, &hdr, &m);
 	assert(len > 0);
 	a->state = RP_ASK_GREETED;
 	return (size_t)len;
@@ -182,26 +136,20 @@ static size_t greet(struct rp_ask *a, uint64_t key, void *buf)
 static size_t request(struct rp_ask *a, struct rp_ask_item *i, void *buf,
 		      size_t room)
 {
-	const struct rp_wire_hdr hdr = {
-		.session = a->theirs,
-		.token = a->next_token,
-		.incarnation = a->incarnation,
+	const struct rp_wire_range range = {i->key, i->addr, i->len};
+	struct rp_wire_request m = {
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.required = (uint8_t)i->required,
+		.ranges = &range,
 	};
-	struct rp_wire_request m;
 	int len;
 
-	m.nranges = 1;
-	m.packed = false;
-	m.level = RP_LEVEL_DURABLE;
-	m.required = (uint8_t)i->required;
-	m.effect = RP_EFFECT_NONE;
-	m.ranges[0] = (struct rp_wire_range){i->key, i->addr, i->len};
 	if (i->kind != RP_ASK_FLUSH) {
 		m.effect = RP_EFFECT_STORE;
-		m.seq = a->next_seq++;
 		m.bytes = i->kind == RP_ASK_STORE ? i->value : i->bytes;
 	}
-	len = rp_wire_put_request(buf, room, &hdr, &m);
+	len = rp_wire_put_request(buf, room, a->next_token, &m);
 	assert(len > 0);
 	i->token = a->next_token++;
 	i->state = RP_ASK_SENT;
@@ -237,12 +185,6 @@ size_t rp_ask_next(struct rp_ask *a, uint64_t now, void *buf,
 		a->until = now + a->patience;
 		return greet(a, i->key, buf);
 	}
-	if (i->kind == RP_ASK_STORE && !a->stores) {
-		i->state = RP_ASK_DONE;
-		i->end = RP_ASK_REFUSED;
-		i->why = RP_ST_UNSUPPORTED;
-		return 0;
-	}
 	if (a->unanswered >= a->credits)
 		return 0;
 	a->unanswered++;
@@ -255,8 +197,7 @@ size_t rp_ask_next(struct rp_ask *a, uint64_t now, void *buf,
 size_t rp_ask_ahead(struct rp_ask *a, struct rp_ask_item *i, void *buf)
 {
 	if (a->state != RP_ASK_OPEN || !a->watched ||
-	    a->unanswered >= a->credits ||
-	    (i->kind == RP_ASK_WRITE && !a->stores))
+	    a->unanswered >= a->credits)
 		return 0;
 	a->unanswered++;
 	i->end = RP_ASK_OK;
@@ -269,19 +210,32 @@ size_t rp_ask_ahead(struct rp_ask *a, struct rp_ask_item *i, void *buf)
 
 /* --- what comes in --- */
 
-static bool heard_ack(struct rp_ask *a, const void *msg,
-		      const struct rp_wire_hdr *hdr)
+/* The agent does not know the key that HELLO showed, or has no room. */
+static void refused(struct rp_ask *a, enum rp_status st)
+{
+	struct rp_ask_item *i;
+
+	STAILQ_FOREACH (i, &a->items, link)
+		if (i->state != RP_ASK_DONE) {
+			i->state = RP_ASK_DONE;
+			i->end = RP_ASK_REFUSED;
+			i->why = st;
+		}
+	rp_ask_lose(a);
+}
+
+static bool heard_ack(struct rp_ask *a, const void *msg, size_t len)
 {
 	struct rp_wire_hello_ack m;
 
-	if (a->state != RP_ASK_GREETED || rp_wire_get_hello_ack(msg, hdr, &m) ||
-	    m.status || !hdr->incarnation)
+	if (a->state != RP_ASK_GREETED || rp_wire_get_hello_ack(msg, len, &m))
 		return false;
+	if (m.status != RP_ST_OK) {
+		refused(a, (enum rp_status)m.status);
+		return true;
+	}
 	a->state = RP_ASK_OPEN;
-	a->theirs = m.cookie;
-	a->incarnation = hdr->incarnation;
 	a->credits = m.credits < RP_ASK_MAX ? m.credits : RP_ASK_MAX;
-	a->stores = m.features & RP_FEATURE_STORE;
 	return true;
 }
 
@@ -339,45 +293,46 @@ static bool heard_reply(struct rp_ask *a, const void *msg,
 	return true;
 }
 
+/*
+ * Idle: whoever is in the ring, or will be when its write has come, is seen by
+ * nobody.
+ */
+static void heard_signal(struct rp_ask *a, bool polling)
+{
+	struct rp_ask_item *i;
+
+	a->watched = polling;
+	if (polling)
+		return;
+	STAILQ_FOREACH (i, &a->items, link)
+		a->doorbell |= i->boxed && i->state == RP_ASK_SENT;
+}
+
 static bool heard(struct rp_ask *a, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 
-	if (rp_wire_get_hdr(msg, len, &hdr) || hdr.session != a->cookie)
+	if (rp_wire_get_hdr(msg, len, &hdr))
 		return false;
-	if (hdr.type == RP_MSG_HELLO_ACK)
-		return heard_ack(a, msg, &hdr);
-	if (a->state != RP_ASK_OPEN || hdr.incarnation != a->incarnation)
-		return false;
-	if (hdr.type == RP_MSG_REPLY)
-		return heard_reply(a, msg, &hdr);
-	return hdr.type == RP_MSG_PROGRESS;
-}
-
-/*
- * Asleep: whoever is in the box, or will be when its write has come, is seen by
- * nobody. False: an agent does not say that.
- */
-static bool heard_note(struct rp_ask *a, enum rp_note note)
-{
-	struct rp_ask_item *i;
-
-	a->watched = note == RP_NOTE_AWAKE;
-	if (note != RP_NOTE_ASLEEP)
-		return a->watched;
-	STAILQ_FOREACH (i, &a->items, link)
-		a->ring |= i->boxed && i->state == RP_ASK_SENT;
-	return true;
+	switch (hdr.type) {
+	case RP_MSG_HELLO_ACK:
+		return heard_ack(a, msg, len);
+	case RP_MSG_REPLY:
+		return a->state == RP_ASK_OPEN && heard_reply(a, msg, &hdr);
+	case RP_MSG_POLLING:
+	case RP_MSG_IDLE:
+		heard_signal(a, hdr.type == RP_MSG_POLLING);
+		return true;
+	default:
+		return hdr.type == RP_MSG_PROGRESS && a->state == RP_ASK_OPEN;
+	}
 }
 
 bool rp_ask_heard(struct rp_ask *a, uint64_t now, const void *msg, size_t len)
 {
-	enum rp_note note;
-
 	if (a->state == RP_ASK_GONE)
 		return true;
-	if (!(rp_note_get(msg, len, &note) ? heard_note(a, note)
-					   : heard(a, msg, len))) {
+	if (!heard(a, msg, len)) {
 		rp_ask_lose(a);
 		return false;
 	}

@@ -22,12 +22,12 @@
  * behind is durable then. Flushes are asked for at once. Nothing is ever asked
  * twice: the side connection is reliable, and its end is the end.
  *
- * A flush may go ahead: not over the side but into a box at the target, written
- * behind the data over the connection itself. That takes no read, and so no
- * round trip; but nobody is woken by it. So it is done only while the agent is
- * known to look there: from its note that it does until its note that it does
- * not. Who hears that and still waits for an answer has it look once. Then a
- * write of few bytes may go ahead with its flush: the agent stores them.
+ * A flush may go ahead: not over the side but into a ring at the target,
+ * written behind the data over the connection itself. That takes no read, and
+ * so no round trip; but nobody is woken by it. So it is done only while the
+ * agent is known to look there: from its note that it does until its note that
+ * it does not. Who hears that and still waits for an answer has it look once.
+ * Then a write of few bytes may go ahead with its flush: the agent stores them.
  */
 enum rp_ask_kind {
 	RP_ASK_HELD, /* asks nothing; only waits */
@@ -63,69 +63,46 @@ struct rp_ask_item {
 	LIST_ENTRY(rp_ask_item) early_link;
 };
 
-/* What HELLO has for an address: the number of the queue pair that asks. */
-#define RP_ASK_NAME 4
-void rp_ask_name(uint32_t number, uint8_t name[RP_ASK_NAME]);
-
 /*
  * Without an answer at once; the longest message of this end over the side, and
- * into the box; and the most that a WRITE has.
+ * into the ring; and the most that a WRITE has.
  */
 #define RP_ASK_MAX	 8
-#define RP_ASK_MSG_MAX	 80
+#define RP_ASK_MSG_MAX	 RP_WIRE_STORE_LEN(1, 8)
 #define RP_ASK_BYTES	 256
-#define RP_ASK_AHEAD_MAX RP_WIRE_STORES(1, RP_ASK_BYTES)
-
-/*
- * What the two ends of a side say to each other beside the messages of wire.h;
- * little-endian: u32 magic "RPMN", u16 version 1, u16 bytes 16, u8 which, three
- * of 0, u32 CRC-32 of the bytes before.
- */
-#define RP_NOTE_LEN 16
-enum rp_note {
-	RP_NOTE_AWAKE = 1, /* the agent: I look into the box */
-	RP_NOTE_ASLEEP,	   /* ... no more */
-	RP_NOTE_LOOK,	   /* the other one: there is something in it */
-};
-void rp_note_put(void *buf, enum rp_note note);
-/* False: that is no note. */
-bool rp_note_get(const void *buf, size_t len, enum rp_note *note);
+#define RP_ASK_AHEAD_MAX RP_WIRE_STORE_LEN(1, RP_ASK_BYTES)
 
 struct rp_ask {
-	uint64_t cookie;   /* random, not 0 */
-	uint32_t number;   /* of the queue pair that asks */
-	uint64_t patience; /* ns */
+	uint64_t initiator; /* random: names this end in its HELLO */
+	uint64_t patience;  /* ns */
 	enum {
 		RP_ASK_NEW,
 		RP_ASK_GREETED,
 		RP_ASK_OPEN,
 		RP_ASK_GONE
 	} state;
-	uint64_t theirs, incarnation;
-	uint64_t next_token, next_seq;
+	uint64_t next_token;
 	unsigned int credits, unanswered;
-	bool stores;	/* the agent can */
 	bool failed;	/* one was not OK: all behind it are not */
 	uint64_t until; /* when silence is death */
 	STAILQ_HEAD(, rp_ask_item) items;
 	unsigned int asking; /* of these, flushes and stores */
-	bool watched;	     /* the agent looks into the box */
-	bool ring;	     /* it is to be told to */
+	bool watched;	     /* the agent looks into the ring */
+	bool doorbell;	     /* it is to be told to, once */
 	LIST_HEAD(, rp_ask_item) early;
 	uint32_t ahead, taken; /* went; and of them the agent is done with */
 	unsigned int waiting;  /* of the unanswered, those not early */
 	unsigned int dropped;  /* early ones that never came, unanswered */
 };
-void rp_ask_init(struct rp_ask *a, uint64_t cookie, uint32_t number,
-		 uint64_t patience);
+void rp_ask_init(struct rp_ask *a, uint64_t initiator, uint64_t patience);
 
 /* Behind all that are there. */
 void rp_ask_put(struct rp_ask *a, struct rp_ask_item *i);
 /*
  * Let a flush or a write go ahead: the message into buf, RP_ASK_AHEAD_MAX
- * bytes, which is to be written into the box behind what was posted before. Its
- * length, or 0: it has to be asked for as usual. Nobody may be asked to store
- * meanwhile: that is the caller's to see to.
+ * bytes, which is to be written into the ring behind what was posted before.
+ * Its length, or 0: it has to be asked for as usual. Nobody may be asked to
+ * store meanwhile: that is the caller's to see to.
  */
 size_t rp_ask_ahead(struct rp_ask *a, struct rp_ask_item *i, void *buf);
 /* It is there: behind all that are. An answer may have come before. */

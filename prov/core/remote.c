@@ -65,8 +65,8 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.agent = cfg->agent && d->key && reads && read_shows(d),
 		.atomic = native & RP_DESC_ATOMIC_WRITE,
 	};
-	r->box = r->agent && cfg->box && (d->qp & RP_DESC_WRITE) &&
-		 shows_in_order(d);
+	r->ring = r->agent && cfg->ring && (d->qp & RP_DESC_WRITE) &&
+		  shows_in_order(d);
 	/* Delivery is known by a read as well: it is behind the writes. */
 	if (reads)
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |

@@ -18,7 +18,7 @@ struct rp_remote_cfg {
 	enum rp_class required;
 	enum rp_method forced; /* RP_METHOD_REFUSED: none is */
 	bool agent;	       /* that of the peer can be asked */
-	bool box;	       /* and written to */
+	bool ring;	       /* and written to */
 };
 
 struct rp_remote {
@@ -27,7 +27,7 @@ struct rp_remote {
 	enum rp_method global; /* NATIVE, FENCE or REFUSED */
 	enum rp_class required;
 	bool agent;  /* may be asked */
-	bool box;    /* and a request may go ahead, behind the writes */
+	bool ring;   /* and a request may go ahead, behind the writes */
 	bool atomic; /* the devices do it */
 };
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,

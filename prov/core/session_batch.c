@@ -41,6 +41,7 @@ bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op)
 {
 	if (op->kind != RP_OP_WRITE || op->level || op->effect ||
 	    op->nranges > 1 || op->priv.bytes > LONGEST ||
+	    op->priv.bytes > s->attr.inline_max ||
 	    s->channel->flags & RP_CHANNEL_LOCAL_MR)
 		return false;
 	return rp_grant_find(s, op->ranges[0].key)->alone == RP_METHOD_REFUSED;

@@ -2,7 +2,7 @@
 noinst_LTLIBRARIES += prov/rc/librc.la
 rc_sources = \
 	prov/rc/rc.c prov/rc/rc.h prov/rc/rc_priv.h \
-	prov/rc/rc_recv.c \
+	prov/rc/rc_listen.c prov/rc/rc_recv.c \
 	prov/rc/rc_fabric.c prov/rc/rc_fabric.h \
 	prov/rc/rc_fabric_cm.c
 if HAVE_RDMACM

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What private connections of both backends share: life, bounds, dispatch. */
+/* What private connections of both backends share: channels, dispatch. */
 #include "config.h"
 
 #include <errno.h>
@@ -305,9 +305,9 @@ static const struct rp_channel_ops channel_ops = {
 	.peer = channel_peer,
 };
 
-static struct rp_rc_channel *channel_new(struct rp_rc *rc,
-					 const struct rp_channel_events *events,
-					 void *owner)
+struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,
+					const struct rp_channel_events *events,
+					void *owner)
 {
 	struct rp_rc_channel *c = calloc(1, rc->ops->channel_size);
 
@@ -324,9 +324,8 @@ static struct rp_rc_channel *channel_new(struct rp_rc *rc,
 	return c;
 }
 
-/* What connect() or accept() made of c is kept, or taken apart. */
-static int channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
-			 int ret, struct rp_channel **out)
+int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
+			int ret, struct rp_channel **out)
 {
 	struct rp_rc *rc = c->rc;
 
@@ -344,19 +343,6 @@ static int channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
 	return 0;
 }
 
-/* The length of an IPv4 or IPv6 address of at most len bytes; 0: neither. */
-static size_t addr_len(const struct sockaddr *sa, size_t len)
-{
-	size_t need;
-
-	if (len < sizeof(sa->sa_family))
-		return 0;
-	need = sa->sa_family == AF_INET	   ? sizeof(struct sockaddr_in)
-	       : sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					   : SIZE_MAX;
-	return need <= len ? need : 0;
-}
-
 static struct rp_rc *rc_of(struct rp_connector *k)
 {
 	return rp_rc_container(k, struct rp_rc, connector);
@@ -370,17 +356,18 @@ static int rc_connect(struct rp_connector *k, const void *addr, size_t len,
 	struct rp_rc *rc = rc_of(k);
 	struct rp_rc_channel *c;
 
-	len = addr_len(addr, len);
+	len = rp_rc_addr_len(addr, len);
 	if (!len || data_len > RP_WIRE_CM_DATA)
 		return -EINVAL;
 	if (rc->nchannels >= RP_RC_MAX_CONNECTIONS)
 		return -EMFILE;
-	c = channel_new(rc, events, owner);
+	c = rp_rc_channel_new(rc, events, owner);
 	if (!c)
 		return -ENOMEM;
 	memcpy(&c->peer, addr, len);
-	return channel_start(c, RP_RC_CONNECTING,
-			     rc->ops->connect(c, len, data, data_len), out);
+	return rp_rc_channel_start(c, RP_RC_CONNECTING,
+				   rc->ops->connect(c, len, data, data_len),
+				   out);
 }
 
 static uint64_t rc_now(struct rp_connector *k)
@@ -423,119 +410,6 @@ void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len)
 	c->base.events->connected(c->base.owner, data, len);
 }
 
-/* --- requests of peers --- */
-
-/* The handle stays the caller's. */
-static void *request_take(struct rp_rc *rc, struct rp_rc_request *q)
-{
-	void *handle = q->handle;
-
-	TAILQ_REMOVE(&rc->requests, q, link);
-	rc->nrequests--;
-	free(q);
-	return handle;
-}
-
-static void request_expel(struct rp_rc *rc, struct rp_rc_request *q)
-{
-	rc->attr.gone(rc->attr.arg, q);
-	rc->ops->reject(rc, request_take(rc, q), NULL, 0);
-}
-
-void rp_rc_requested(struct rp_rc *rc, void *handle, const void *data,
-		     size_t len)
-{
-	struct rp_rc_request *q;
-
-	if (rc->nrequests >= RP_RC_MAX_HALF_OPEN)
-		request_expel(rc, TAILQ_FIRST(&rc->requests));
-	q = malloc(sizeof(*q));
-	if (!q || rc->nchannels >= RP_RC_MAX_CONNECTIONS) {
-		free(q);
-		rc->ops->reject(rc, handle, NULL, 0);
-		return;
-	}
-	*q = (struct rp_rc_request){.handle = handle, .born = now(rc)};
-	TAILQ_INSERT_TAIL(&rc->requests, q, link);
-	rc->nrequests++;
-	rc->attr.requested(rc->attr.arg, q, data, len);
-}
-
-void rp_rc_request_gone(struct rp_rc *rc, void *handle)
-{
-	struct rp_rc_request *q;
-
-	TAILQ_FOREACH (q, &rc->requests, link)
-		if (q->handle == handle) {
-			rc->attr.gone(rc->attr.arg, q);
-			request_take(rc, q);
-			return;
-		}
-}
-
-static void requests_expire(struct rp_rc *rc)
-{
-	const uint64_t t = rc->nrequests ? now(rc) : 0;
-	struct rp_rc_request *q;
-
-	while ((q = TAILQ_FIRST(&rc->requests)) &&
-	       t - q->born >= RP_RC_HALF_OPEN_NS)
-		request_expel(rc, q);
-}
-
-int rp_rc_accept(struct rp_rc *rc, void *request, const void *data, size_t len,
-		 const struct rp_channel_events *events, void *owner,
-		 struct rp_channel **out)
-{
-	void *handle = request_take(rc, request);
-	struct rp_rc_channel *c = NULL;
-
-	/* tcp sends the reply as events are read. */
-	rc->look = true;
-	if (len <= RP_RC_CM_DATA)
-		c = channel_new(rc, events, owner);
-	if (!c) {
-		rc->ops->reject(rc, handle, NULL, 0);
-		return len <= RP_RC_CM_DATA ? -ENOMEM : -EINVAL;
-	}
-	return channel_start(c, RP_RC_UP, rc->ops->accept(c, handle, data, len),
-			     out);
-}
-
-void rp_rc_reject(struct rp_rc *rc, void *request, const void *data, size_t len)
-{
-	rc->ops->reject(rc, request_take(rc, request), data,
-			len <= RP_RC_CM_DATA ? len : 0);
-}
-
-int rp_rc_listen(struct rp_rc *rc, const struct sockaddr *at, size_t len,
-		 uint16_t *port)
-{
-	const uint16_t first = rc->attr.port_first;
-	const uint16_t last = rc->attr.port_last;
-	unsigned int n = first && last > first ? last - first + 1u : 1;
-	unsigned int start;
-	union rp_rc_addr addr;
-	int ret;
-
-	len = addr_len(at, len);
-	if (!len || rc->listening)
-		return -EINVAL;
-	ret = rc->attr.random(rc->attr.arg, &start, sizeof(start));
-	if (ret)
-		return ret;
-	memcpy(&addr, at, len);
-	ret = -EADDRINUSE;
-	for (unsigned int i = 0; i < n && ret == -EADDRINUSE; i++) {
-		/* The port is in the same place in both families. */
-		addr.in.sin_port = htons(
-			first ? (uint16_t)(first + (start % n + i) % n) : 0);
-		ret = rc->ops->listen(rc, &addr, len, port);
-	}
-	rc->listening = !ret;
-	return ret;
-}
-
 /* --- the whole --- */
 
 int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
@@ -576,12 +450,9 @@ int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 
 void rp_rc_close(struct rp_rc *rc)
 {
-	struct rp_rc_request *q;
-
 	if (!rc)
 		return;
-	while ((q = TAILQ_FIRST(&rc->requests)))
-		request_expel(rc, q);
+	rp_rc_requests_expire(rc, UINT64_MAX);
 	rp_rc_pool_dereg(rc);
 	rc->ops->close(rc);
 	rp_rc_pool_free(rc);
@@ -669,7 +540,8 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 		report_loss(c);
 		n++;
 	}
-	requests_expire(rc);
+	if (rc->nrequests)
+		rp_rc_requests_expire(rc, now(rc));
 	rc->depth--;
 	reap(rc);
 	rc->empty = n ? 0 : rc->empty + 1;

@@ -12,10 +12,10 @@
 
 /*
  * An rp_rc is what all private connections of one domain share: the device or
- * fabric, one completion queue, one event queue, one listener, one shared
- * receive pool. Not thread-safe: all calls under the adapter's lock, which is
- * also held in every callback. Memory for one more connection is at most 32 KiB
- * over tcp, kernel buffers aside.
+ * fabric, one completion queue, one event queue, one listener, and over verbs
+ * one pool of receives. Not thread-safe: all calls under the adapter's lock,
+ * which is also held in every callback. Memory for one more connection is at
+ * most 32 KiB over tcp, kernel buffers aside.
  */
 struct rp_rc;
 

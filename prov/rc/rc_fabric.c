@@ -295,7 +295,9 @@ static int fabric_post(struct rp_rc_channel *c, struct rp_channel_op *ops[],
 	ssize_t ret = 0;
 	int i;
 
-	for (i = 0; i < n && !ret && c->posted < RP_RC_DEPTH; i++) {
+	if (!fc->connected)
+		return 0;
+	for (i = 0; i < n && c->posted < RP_RC_DEPTH; i++) {
 		ret = post_one(fc, ops[i]);
 		if (ret)
 			break;

@@ -28,6 +28,8 @@ struct fabric_rc {
 struct fabric_channel {
 	struct rp_rc_channel c;
 	struct fid_ep *ep; /* its context is this channel */
+	/* Until then tcp would send messages before its own reply. */
+	bool connected;
 };
 
 static inline struct fabric_rc *fabric_rc(struct rp_rc *rc)

@@ -147,6 +147,12 @@ static bool read_error(struct fabric_rc *f)
 	return true;
 }
 
+static void connected(struct rp_rc_channel *c, const void *data, size_t len)
+{
+	fabric_channel(c)->connected = true;
+	rp_rc_up(c, data, len);
+}
+
 /* Events of an endpoint are removed by tcp when it is closed. */
 static bool read_event(struct fabric_rc *f)
 {
@@ -166,7 +172,7 @@ static bool read_event(struct fabric_rc *f)
 	if (event == FI_CONNREQ)
 		rp_rc_requested(&f->rc, buf.e.info, buf.e.data, len);
 	else if (event == FI_CONNECTED)
-		rp_rc_up(buf.e.fid->context, buf.e.data, len);
+		connected(buf.e.fid->context, buf.e.data, len);
 	else if (event == FI_SHUTDOWN)
 		rp_rc_end(buf.e.fid->context, ECONNRESET, NULL, 0);
 	return true;

@@ -223,6 +223,22 @@ void rp_rc_requested(struct rp_rc *rc, void *handle, const void *data,
 /* The peer has gone before it was answered; the handle is the backend's. */
 void rp_rc_request_gone(struct rp_rc *rc, void *handle);
 
+/* --- rc.c, for rc_listen.c --- */
+
+struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,
+					const struct rp_channel_events *events,
+					void *owner);
+/* What connect() or accept() made of c is kept, or (ret) taken apart. */
+int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
+			int ret, struct rp_channel **out);
+
+/* --- rc_listen.c --- */
+
+/* The length of an IPv4 or IPv6 address of at most len bytes; 0: neither. */
+size_t rp_rc_addr_len(const struct sockaddr *sa, size_t len);
+/* Reject what is too old at this time; UINT64_MAX: all. */
+void rp_rc_requests_expire(struct rp_rc *rc, uint64_t now);
+
 /* --- rc_recv.c --- */
 
 /* In connect() and accept(): receives for c, its own or more in the pool. */

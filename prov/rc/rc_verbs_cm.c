@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "rc/rc_verbs.h"
 
-#define RESOLVE_MS 2000
+#define RESOLVE_MS 5000
 #define BACKLOG	   128
 /* 10 us until a message is sent again that found no receive; and for ever. */
 #define RNR_TIMER   1
@@ -22,39 +22,23 @@
 /* Bits of old kernels that are no attributes of queue pairs here. */
 #define FOREIGN_ATTRS 0xe00000
 
-/*
- * The CM pads private data with zeros: its first byte says how long the rest
- * is.
- */
+/* Of an event: hostile, and gone when that is acknowledged. */
 struct private_data {
-	uint8_t len;
+	uint8_t len; /* 0: none, or zeros, which the CM pads with */
 	uint8_t bytes[255];
 };
 
-/* How many bytes travel, or -EMSGSIZE. */
-static int pack(struct private_data *p, size_t max, const void *data,
-		size_t len)
+static void copy_data(const struct rdma_cm_event *ev, struct private_data *p)
 {
-	if (len >= max)
-		return -EMSGSIZE;
-	p->len = (uint8_t)len;
-	if (len)
-		memcpy(p->bytes, data, len);
-	return (int)len + 1;
-}
-
-/* Of an event: hostile, and void when that is acknowledged. */
-static void unpack(const struct rdma_cm_event *ev, struct private_data *p)
-{
-	const struct rdma_conn_param *from = &ev->param.conn;
-	const uint8_t *data = from->private_data;
+	const uint8_t *data = ev->param.conn.private_data;
+	const uint8_t len = ev->param.conn.private_data_len;
 
 	p->len = 0;
-	if (!data || !from->private_data_len ||
-	    data[0] >= from->private_data_len)
-		return;
-	p->len = data[0];
-	memcpy(p->bytes, data + 1, p->len);
+	for (uint8_t i = 0; data && i < len; i++) {
+		p->bytes[i] = data[i];
+		if (data[i])
+			p->len = len;
+	}
 }
 
 static int minus(int ret)
@@ -218,11 +202,9 @@ int rp_verbs_connect(struct rp_rc_channel *base, size_t addr_len,
 	struct rp_verbs_channel *c = rp_verbs_channel_of(base);
 	struct rp_verbs_rc *v = rp_verbs_rc_of(base->rc);
 	struct rdma_cm_id *cm;
-	struct private_data p;
 
 	(void)addr_len;
-	if (pack(&p, sizeof(c->data) + 1, data, len) < 0 ||
-	    len + 1 > RP_WIRE_CM_DATA)
+	if (len > sizeof(c->data))
 		return -EMSGSIZE;
 	memcpy(c->data, data, len);
 	c->data_len = (uint8_t)len;
@@ -238,10 +220,9 @@ int rp_verbs_connect(struct rp_rc_channel *base, size_t addr_len,
 static int request_connection(struct rp_verbs_channel *c)
 {
 	const struct rp_verbs_rc *v = rp_verbs_rc_of(c->c.rc);
-	struct private_data p;
 	struct rdma_conn_param param = {
-		.private_data = &p,
-		.initiator_depth = v->max_reads,
+		.private_data = c->data,
+		.private_data_len = c->data_len,
 		.retry_count = RETRIES,
 		.rnr_retry_count = RNR_RETRIES,
 		.srq = 1,
@@ -251,8 +232,6 @@ static int request_connection(struct rp_verbs_channel *c)
 	if (ret)
 		return ret;
 	param.initiator_depth = v->max_reads;
-	param.private_data_len =
-		(uint8_t)pack(&p, RP_WIRE_CM_DATA, c->data, c->data_len);
 	param.qp_num = c->qp->num;
 	return minus(rdma_connect(c->id->cm, &param));
 }
@@ -274,17 +253,16 @@ static void answered(struct rp_verbs_channel *c, const struct private_data *p)
 static int accept_id(struct rp_verbs_channel *c, const void *data, size_t len)
 {
 	const struct rp_verbs_rc *v = rp_verbs_rc_of(c->c.rc);
-	struct private_data p;
 	struct rdma_conn_param param = {
-		.private_data = &p,
+		.private_data = data,
+		.private_data_len = (uint8_t)len,
 		.rnr_retry_count = RNR_RETRIES,
 		.srq = 1,
 	};
-	int ret = pack(&p, MAX_ACCEPT, data, len);
+	int ret;
 
-	if (ret < 0)
-		return ret;
-	param.private_data_len = (uint8_t)ret;
+	if (len > MAX_ACCEPT)
+		return -EMSGSIZE;
 	ret = make_qp(c);
 	if (c->id->reads > v->max_served_reads)
 		c->id->reads = v->max_served_reads;
@@ -317,14 +295,12 @@ void rp_verbs_reject(struct rp_rc *rc, void *handle, const void *data,
 		     size_t len)
 {
 	struct rp_verbs_id *id = handle;
-	struct private_data p;
-	int n = pack(&p, MAX_REJECT, data, len);
 
 	(void)rc;
-	if (n < 0)
-		n = pack(&p, MAX_REJECT, NULL, 0);
+	if (len > MAX_REJECT)
+		len = 0;
 	/* The peer may be gone; destroying the identifier refuses as well. */
-	(void)rdma_reject(id->cm, &p, (uint8_t)n);
+	(void)rdma_reject(id->cm, data, (uint8_t)len);
 	destroy_id(id);
 }
 
@@ -423,7 +399,7 @@ static bool read_cm_event(struct rp_verbs_rc *v)
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST ||
 	    type == RDMA_CM_EVENT_CONNECT_RESPONSE ||
 	    type == RDMA_CM_EVENT_REJECTED)
-		unpack(ev, &p);
+		copy_data(ev, &p);
 	/* Before anything else: rdma_destroy_id() waits for it. */
 	rdma_ack_cm_event(ev);
 	id = cm->context;

@@ -150,10 +150,10 @@ static int cntr_close(struct fid *fid)
 
 	if (atomic_load(&c->refs))
 		return -FI_EBUSY;
+	rp_poll_forget(fid);
 	ret = fi_close(&c->base->fid);
 	if (ret)
 		return ret;
-	rp_poll_forget(fid);
 	close_fds(c);
 	atomic_fetch_sub(&c->dom->refs, 1);
 	free(c);

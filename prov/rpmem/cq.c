@@ -104,10 +104,10 @@ static int cq_close(struct fid *fid)
 
 	if (atomic_load(&cq->refs))
 		return -FI_EBUSY;
+	rp_poll_forget(fid);
 	ret = fi_close(&cq->base->fid);
 	if (ret)
 		return ret;
-	rp_poll_forget(fid);
 	pthread_mutex_lock(&dom->lock);
 	LIST_REMOVE(cq, link);
 	rp_local_close_cq(cq);

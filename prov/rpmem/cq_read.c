@@ -62,19 +62,33 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	return (ssize_t)n;
 }
 
+/* Progress, and our entries. *came: private connections brought something. */
+static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
+			 fi_addr_t *src, bool *came)
+{
+	ssize_t n;
+
+	pthread_mutex_lock(&cq->dom->lock);
+	*came = rp_domain_progress(cq->dom);
+	n = pop(cq, buf, count, src);
+	cq->turns = n > 0 && (size_t)n == count ? cq->turns + 1 : 0;
+	pthread_mutex_unlock(&cq->dom->lock);
+	return n;
+}
+
 static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
 						  size_t count, fi_addr_t *src)
 {
+	bool base_first = atomic_load(&cq->turns) >= OUR_TURNS, came = true;
 	ssize_t n = -FI_EAGAIN;
-	bool came;
 
-	pthread_mutex_lock(&cq->dom->lock);
-	came = rp_domain_progress(cq->dom);
-	if (cq->turns < OUR_TURNS)
-		n = pop(cq, buf, count, src);
-	cq->turns = n > 0 && (size_t)n == count ? cq->turns + 1 : 0;
-	pthread_mutex_unlock(&cq->dom->lock);
-	if (n != -FI_EAGAIN)
+	if (base_first) {
+		atomic_store(&cq->turns, 0);
+		n = read_shared(cq, buf, count, src);
+	}
+	if (n == -FI_EAGAIN)
+		n = read_ours(cq, buf, count, src, &came);
+	if (n != -FI_EAGAIN || base_first)
 		return n;
 	n = read_shared(cq, buf, count, src);
 	if (n > 0 && !came)

@@ -77,7 +77,7 @@ static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q,
 	for (;;) {
 		ret = rp_private_session(ep, dest, q->range.key, &s);
 		if (!ret)
-			ret = rp_session_post(s, &q->op);
+			ret = rp_private_post(dom, s, &q->op);
 		if (ret != -FI_EAGAIN)
 			break;
 		if (!rp_domain_progress(dom))

@@ -4,11 +4,14 @@
 
 #include "rpmem/rpmem.h"
 
-/* One object, and a set of the base's that holds the base's object alone. */
+/* One object. */
 struct member {
 	LIST_ENTRY(member) link;
 	struct fid *fid;
+	/* Of a queue: a set of the base's that holds the base's queue alone. */
 	struct fid_poll *base;
+	/* Of a counter: what the last look saw; each set has its own. */
+	uint64_t ok, err;
 };
 
 struct rp_poll {
@@ -30,15 +33,17 @@ static struct rp_poll *poll_of(struct fid_poll *fid)
 	return rp_container_of(fid, struct rp_poll, fid);
 }
 
-/* The base's object; NULL: not an object of this domain. */
-static struct fid *base_of(const struct rp_dom *dom, struct fid *fid)
+static struct rp_cq *cq_of(struct fid *fid)
 {
-	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid.fid);
-	struct rp_cntr *c = rp_container_of(fid, struct rp_cntr, fid.fid);
+	return rp_container_of(fid, struct rp_cq, fid.fid);
+}
 
+static bool is_ours(const struct rp_dom *dom, struct fid *fid)
+{
 	if (rp_cq_is_ours(fid))
-		return cq->dom == dom ? &cq->base->fid : NULL;
-	return rp_cntr_is_ours(fid) && c->dom == dom ? &c->base->fid : NULL;
+		return cq_of(fid)->dom == dom;
+	return rp_cntr_is_ours(fid) &&
+	       rp_container_of(fid, struct rp_cntr, fid.fid)->dom == dom;
 }
 
 static struct member *find(struct rp_poll *p, const struct fid *fid)
@@ -54,25 +59,31 @@ static struct member *find(struct rp_poll *p, const struct fid *fid)
 static void forget(struct member *m)
 {
 	LIST_REMOVE(m, link);
-	fi_close(&m->base->fid);
+	if (m->base) {
+		fi_poll_del(m->base, &cq_of(m->fid)->base->fid, 0);
+		fi_close(&m->base->fid);
+	}
 	free(m);
 }
 
-static int add(struct rp_poll *p, struct fid *fid, struct fid *base)
+static int add(struct rp_poll *p, struct fid *fid)
 {
 	struct member *m = calloc(1, sizeof(*m));
-	int ret;
+	struct fi_poll_attr attr = {0};
+	int ret = 0;
 
 	if (!m)
 		return -FI_ENOMEM;
 	m->fid = fid;
-	ret = fi_poll_open(p->dom->base, NULL, &m->base);
+	if (fid->fclass == FI_CLASS_CQ)
+		ret = fi_poll_open(p->dom->base, &attr, &m->base);
 	if (ret) {
 		free(m);
 		return ret;
 	}
 	LIST_INSERT_HEAD(&p->members, m, link);
-	ret = fi_poll_add(m->base, base, 0);
+	if (m->base)
+		ret = fi_poll_add(m->base, &cq_of(fid)->base->fid, 0);
 	if (ret)
 		forget(m);
 	return ret;
@@ -81,14 +92,13 @@ static int add(struct rp_poll *p, struct fid *fid, struct fid *base)
 static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
 {
 	struct rp_poll *p = poll_of(fid);
-	struct fid *base = base_of(p->dom, event);
 	int ret = 0;
 
-	if (!base)
+	if (!is_ours(p->dom, event))
 		return -FI_EINVAL;
 	pthread_mutex_lock(&lock);
 	if (!find(p, event))
-		ret = add(p, event, base);
+		ret = add(p, event);
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -99,10 +109,8 @@ static int poll_del(struct fid_poll *fid, struct fid *event, uint64_t flags)
 
 	pthread_mutex_lock(&lock);
 	m = find(poll_of(fid), event);
-	if (m) {
-		fi_poll_del(m->base, base_of(poll_of(fid)->dom, event), 0);
+	if (m)
 		forget(m);
-	}
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -110,12 +118,21 @@ static int poll_del(struct fid_poll *fid, struct fid *event, uint64_t flags)
 /* 1: something to read, 0: nothing, or -errno. */
 static int look(struct member *m)
 {
+	struct fid_cntr *c = rp_container_of(m->fid, struct fid_cntr, fid);
+	uint64_t ok, err;
 	void *context;
+	bool news;
 
-	if (m->fid->fclass == FI_CLASS_CQ &&
-	    rp_cq_ready(rp_container_of(m->fid, struct rp_cq, fid.fid)))
+	if (m->base && rp_cq_ready(cq_of(m->fid)))
 		return 1;
-	return fi_poll(m->base, &context, 1);
+	if (m->base)
+		return fi_poll(m->base, &context, 1);
+	ok = fi_cntr_read(c);
+	err = fi_cntr_readerr(c);
+	news = ok != m->ok || err != m->err;
+	m->ok = ok;
+	m->err = err;
+	return news;
 }
 
 static int poll_run(struct fid_poll *fid, void **context, int count)

@@ -61,9 +61,10 @@ struct rp_private {
 	struct rp_dom *dom;
 	struct rp_rc *rc;
 	struct rp_session_attr attr;
-	uint16_t port;	    /* of the listener; 0: none */
-	atomic_bool kicked; /* a session asked for progress */
-	unsigned int nopen; /* of busy and quiet */
+	uint16_t port;	     /* of the listener; 0: none */
+	atomic_bool kicked;  /* a session asked for progress */
+	atomic_bool posting; /* rp_private_post() */
+	unsigned int nopen;  /* of busy and quiet */
 	struct rp_peers busy;
 	struct rp_peers quiet; /* by due, earliest first */
 	struct rp_peers retired;
@@ -101,8 +102,11 @@ static void kick_of(void *arg)
 {
 	struct rp_dom *dom = arg;
 
-	if (dom->private)
-		atomic_store(&dom->private->kicked, true);
+	struct rp_private *p = dom->private;
+
+	/* While it posts, the session is among the busy ones. */
+	if (p && !p->posting)
+		atomic_store(&p->kicked, true);
 	rp_domain_kick(dom);
 }
 
@@ -528,6 +532,16 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 	}
 	*out = l->peer->session;
 	return use(p, l->peer);
+}
+
+int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)
+{
+	int ret;
+
+	dom->private->posting = true;
+	ret = rp_session_post(s, op);
+	dom->private->posting = false;
+	return ret;
 }
 
 static void free_links(struct rp_ep *ep, struct rp_link *l)

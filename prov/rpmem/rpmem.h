@@ -237,6 +237,8 @@ struct rp_link;
  */
 int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
+/* With the lock: rp_session_post() to what rp_private_session() has found. */
+int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
  * With the lock: dest leaves the vector, or the endpoint's peer is gone. Its
  * sessions are disconnected (RP_ST_CANCELED) and known no more by dest; by
@@ -362,7 +364,7 @@ struct rp_cq {
 	atomic_uint queued;	     /* of queue: a look without the lock */
 	/* Reads of the base's entries that may still do without progress. */
 	atomic_int quick;
-	unsigned int turns; /* reads in a row that our queue alone filled */
+	atomic_uint turns; /* reads in a row that our queue alone filled */
 	LIST_HEAD(, rp_local_read) reading; /* local.c: by the base */
 	atomic_uint nreading;
 	bool last_err_ours; /* fi_cq_strerror(): the last error read */
@@ -433,7 +435,7 @@ int rp_cntr_trywait(struct rp_cntr *cntr);
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **poll);
-/* A queue or counter was closed. */
+/* A queue or counter is about to be closed: it leaves its sets. */
 void rp_poll_forget(const struct fid *fid);
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);

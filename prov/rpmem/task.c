@@ -221,7 +221,7 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 	if (rp_session_state(s) == RP_SESSION_OPEN && needs_map(dom, t))
 		ret = map(dom, t);
 	if (!ret)
-		ret = rp_session_post(s, &t->op);
+		ret = rp_private_post(dom, s, &t->op);
 	if (ret)
 		rp_task_put(dom, t);
 	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;

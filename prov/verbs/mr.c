@@ -149,18 +149,16 @@ static int judge(struct rp_mr *m, const char *why)
 	return c.refusal == RP_REFUSAL_VOLATILE ? EINVAL : EOPNOTSUPP;
 }
 
-static int make_key(struct rp_region *r, uint32_t rkey)
+static int make_key(struct rp_region *r)
 {
 	struct rp_key k = {
-		.base = rkey,
-		.persistent = true,
 		.class = r->choice.class,
 		.method = r->choice.method,
 	};
 
 	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random))
 		return EIO;
-	k.random &= 0xffffff;
+	k.random &= (1ull << RP_KEY_RANDOM_BITS) - 1;
 	r->key = rp_key_make(&k);
 	return 0;
 }
@@ -195,7 +193,7 @@ static int serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 	ret = rp_dom_get(pd, &m->dom);
 	if (ret)
 		return ret;
-	ret = make_key(r, m->pub.mr->rkey);
+	ret = make_key(r);
 	if (ret)
 		goto put;
 	ret = -rp_pmem_new(r->base, r->len,

@@ -9,8 +9,8 @@
 
 #define AT_ONCE 32 /* completions */
 
-static_assert(RP_ASK_AHEAD_MAX <= RP_MAILBOX_SHORT,
-	      "whatever goes ahead has room in a frame");
+static_assert(RP_ASK_AHEAD_MAX <= RP_RING_MSG,
+	      "whatever goes ahead has room in a slot");
 
 /* --- what is held --- */
 
@@ -96,11 +96,12 @@ static void push(struct rp_qp *q)
 	unsigned int buf;
 	size_t len;
 
-	if (k->ask.ring && k->greeting && k->tx_free) {
-		k->ask.ring = false;
+	if (k->ask.doorbell && k->greeting && k->tx_free) {
+		k->ask.doorbell = false;
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
-		rp_note_put(k->tx[buf], RP_NOTE_LOOK);
-		send_by(q, &k->greeting, buf, RP_NOTE_LEN);
+		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_BUF,
+						 RP_MSG_DOORBELL);
+		send_by(q, &k->greeting, buf, len);
 	}
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
@@ -122,7 +123,7 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 
 	if (s->kind == RP_SLOT_SEND) {
 		k->tx_free |= 1u << buf;
-		if (s->kept && k->box_addr)
+		if (s->kept && k->ring_addr)
 			k->greeting = s;
 		else
 			rp_slot_give(q->cq, s);
@@ -140,15 +141,15 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
  * An answer that was written wakes nobody and completes nothing. True: there
  * was something.
  */
-static bool look_into_box(struct rp_qp *q)
+static bool poll_ring(struct rp_qp *q)
 {
 	struct rp_asker *k = q->asker;
-	uint8_t msg[RP_MAILBOX_SHORT];
+	uint8_t msg[RP_RING_MSG];
 	bool came = false;
 	size_t len;
 
-	for (int i = 0; k->answers && i < RP_MAILBOX_SHORTS; i++) {
-		len = rp_mailbox_take(&k->box, msg);
+	for (int i = 0; k->answers && i < RP_RING_SLOTS; i++) {
+		len = rp_ring_take(&k->ring, msg);
 		if (!len)
 			break;
 		came = true;
@@ -160,20 +161,20 @@ static bool look_into_box(struct rp_qp *q)
 }
 
 /* Of those who wait for something. */
-static bool look_into_boxes(const struct ibv_rpmem_cq *cq)
+static bool poll_rings(const struct ibv_rpmem_cq *cq)
 {
 	struct rp_qp *q;
 	bool came = false;
 
 	LIST_FOREACH (q, &cq->busy, busy)
-		came |= look_into_box(q);
+		came |= poll_ring(q);
 	return came;
 }
 
 /* --- ahead --- */
 
 struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
-			       struct rp_mailbox_write *w)
+			       struct rp_ring_write *w)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
 	struct rp_asker *k = q->asker;
@@ -182,19 +183,19 @@ struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
-	/* What is stored over the side would not be before what is in the box.
+	/* What is stored over the side would not be before what is in the ring.
 	 */
-	if (!k || !k->box_addr || cq->stores || !rp_order_reserve(cq, 1))
+	if (!k || !k->ring_addr || cq->stores || !rp_order_reserve(cq, 1))
 		goto unlock;
 	s = rp_slot_take(cq, q);
 	if (!s)
 		goto unlock;
-	s->kind = RP_SLOT_BOX;
+	s->kind = RP_SLOT_RING;
 	s->held = rp_order_get(cq);
 	s->held->item = *item;
 	len = rp_ask_ahead(&k->ask, &s->held->item, msg);
-	rp_mailbox_free_up_to(&k->box, k->ask.taken);
-	if (!len || rp_mailbox_put(&k->box, msg, len, w)) {
+	rp_ring_release(&k->ring, k->ask.taken);
+	if (!len || rp_ring_put(&k->ring, msg, len, w)) {
 		if (len)
 			rp_ask_unposted(&k->ask, &s->held->item);
 		rp_slot_give(cq, s);
@@ -210,8 +211,8 @@ void rp_order_back(struct rp_qp *q, struct rp_slot *s)
 	struct rp_asker *k = q->asker;
 
 	pthread_mutex_lock(&q->cq->lock);
-	if (s->kind == RP_SLOT_BOX && k && s->held->item.early) {
-		rp_mailbox_unput(&k->box);
+	if (s->kind == RP_SLOT_RING && k && s->held->item.early) {
+		rp_ring_unput(&k->ring);
 		rp_ask_unposted(&k->ask, &s->held->item);
 	}
 	rp_slot_give(q->cq, s);
@@ -247,7 +248,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	}
 	if (s) {
 		/* No region of the program's: the agent is there no more. */
-		if (s->kind == RP_SLOT_BOX &&
+		if (s->kind == RP_SLOT_RING &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
 		show = rp_slot_done(s, wc);
@@ -256,7 +257,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 		if (q && h && wc->status == IBV_WC_SUCCESS) {
 			s->held = NULL;
 			h->show = show;
-			h->slot = s->kind == RP_SLOT_BOX ? NULL : s;
+			h->slot = s->kind == RP_SLOT_RING ? NULL : s;
 			if (!h->slot)
 				rp_slot_give(cq, s);
 			hold(q, h, wc);
@@ -293,11 +294,11 @@ static enum ibv_wc_status status_of(enum rp_status why)
 	case RP_ST_WRAP:
 	case RP_ST_VOLATILE:
 	case RP_ST_CLASS:
-	case RP_ST_INCARNATION:
 	case RP_ST_ALIGN:
 	case RP_ST_ACCESS:
 		return IBV_WC_REM_ACCESS_ERR;
 	case RP_ST_BAD_MESSAGE:
+	case RP_ST_VERSION:
 	case RP_ST_UNSUPPORTED:
 		return IBV_WC_REM_INV_REQ_ERR;
 	default:
@@ -393,7 +394,7 @@ int rp_order_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 			break;
 		}
 		n = cq->ops->poll(cq->base, k, wc + shown);
-		if (n < 0 || (!n && !look_into_boxes(cq) && !too_late(cq)))
+		if (n < 0 || (!n && !poll_rings(cq) && !too_late(cq)))
 			break;
 		for (int i = 0, from = shown; i < n; i++) {
 			struct ibv_wc *got = &wc[from + i];
@@ -423,17 +424,17 @@ static void drop_slots(struct rp_qp *q)
 			rp_slot_give(cq, &cq->slots[i]);
 }
 
-int rp_order_begin(struct rp_qp *q, struct rp_asker *k, uint64_t cookie,
+int rp_order_begin(struct rp_qp *q, struct rp_asker *k, uint64_t initiator,
 		   uint32_t qp_num, uint64_t patience)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
 	struct rp_slot *s;
 	int ret = ENOSPC;
 
-	rp_ask_init(&k->ask, cookie, qp_num, patience);
+	rp_ask_init(&k->ask, initiator, patience);
 	k->qp_num = qp_num;
 	k->tx_free = (1u << RP_SIDE_SENDS) - 1;
-	rp_mailbox_init_short(&k->box, k->box_in, k->box_out);
+	rp_ring_init(&k->ring, k->ring_in, k->ring_out);
 	pthread_mutex_lock(&cq->lock);
 	q->asker = k;
 	k->greeting = rp_slot_take(cq, q);

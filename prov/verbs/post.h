@@ -30,7 +30,7 @@ struct rp_post {
 	struct ibv_qp *asks;
 	struct rp_asker *asker;
 	struct ibv_mr *asker_mr; /* what goes over the queue pair */
-	/* Its peer can write into the box and nowhere else. */
+	/* Its peer can write into the ring and nowhere else. */
 	struct ibv_pd *asks_pd;
 	struct ibv_mr *asks_mr, *answers_mr;
 	struct rp_dom *dom; /* NULL: peers flush nothing here */

@@ -115,7 +115,7 @@ RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
 	rp_shim_cfg(&cfg);
 	cfg.native = q->native;
 	cfg.agent = q->asker;
-	cfg.box = q->asker && q->asker->box_addr;
+	cfg.ring = q->asker && q->asker->ring_addr;
 	return rp_qp_add(q, desc->bytes, &cfg);
 }
 
@@ -249,11 +249,11 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 static bool post_ahead(struct rp_qp *q, const struct rp_known *r,
 		       struct rp_flush f, const void *bytes)
 {
-	struct rp_mailbox_write w;
+	struct rp_ring_write w;
 	struct rp_ask_item i;
 	struct rp_slot *s;
 
-	if (f.how != RP_FLUSH_ASK || !r->r.box || !has_room(q))
+	if (f.how != RP_FLUSH_ASK || !r->r.ring || !has_room(q))
 		return false;
 	i = asked_for(r, f, NULL);
 	if (bytes) {
@@ -265,8 +265,8 @@ static bool post_ahead(struct rp_qp *q, const struct rp_known *r,
 		return false;
 	q->asked = true;
 	q->ops->write(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
-		      q->asker->box_rkey, q->asker->box_addr + w.at,
-		      q->asker->box_lkey, w.buf, (uint32_t)w.len);
+		      q->asker->ring_rkey, q->asker->ring_addr + w.offset,
+		      q->asker->ring_lkey, w.buf, (uint32_t)w.len);
 	return true;
 }
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,9 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/ask.h"
 #include "core/log.h"
-#include "core/mailbox.h"
+#include "core/ring.h"
 #include "core/spin.h"
 #include "verbs/serve.h"
 
@@ -29,13 +29,14 @@
 
 /* Names of work requests: receives, messages, and writes of frames. */
 #define WRITES (RECVS + SENDS)
-#define NAMES  (WRITES + RP_MAILBOX_SHORTS)
+#define NAMES  (WRITES + RP_RING_SLOTS)
 
 /* So many looks for one at the clock, and at those who were asleep. */
 #define LOOKS  16
 #define YIELDS 100
 
 struct rp_dom {
+	struct rp_agent_host host; /* first: the agent is given this */
 	struct ibv_pd *pd;
 	unsigned int refs; /* guarded by doms_lock */
 	LIST_ENTRY(rp_dom) link;
@@ -54,13 +55,20 @@ struct rp_dom {
 };
 
 struct rp_serve {
-	struct rp_xport x; /* first: the agent is given this */
+	struct rp_channel c; /* first: the agent is given this */
 	struct rp_dom *dom;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr; /* of all that follows */
-	uint8_t name[RP_ASK_NAME];
-	bool up; /* connected, and nothing has failed */
+	bool up;	   /* connected, and nothing has failed */
+	bool broken;	   /* something has, and the agent is to learn of it */
+	/* What the peer's HELLO has led to. */
+	enum {
+		SERVE_NEW,
+		SERVE_REQUESTED,
+		SERVE_OPEN,
+		SERVE_CLOSED
+	} state;
 	bool is_awake;
 	LIST_ENTRY(rp_serve) awake;
 	unsigned int tx_free; /* a bit for each */
@@ -69,13 +77,13 @@ struct rp_serve {
 	 * What the peer writes over its own queue pair, if it knows of us
 	 * looking; and where it looks for answers.
 	 */
-	struct ibv_mr *box_mr; /* of box_in; NULL: there is none */
-	uint8_t box_in[RP_MAILBOX_SHORT_LEN], box_out[RP_MAILBOX_SHORT_LEN];
-	struct rp_mailbox box;
+	struct ibv_mr *ring_mr; /* of ring_in; NULL: there is none */
+	uint8_t ring_in[RP_RING_LEN], ring_out[RP_RING_LEN];
+	struct rp_ring ring;
 	bool watched;
 	uint64_t answers; /* 0: they are messages */
 	uint32_t answers_rkey;
-	unsigned int writing; /* a bit for each frame of box_out */
+	unsigned int writing; /* a bit for each slot of ring_out */
 };
 
 static pthread_mutex_t doms_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -95,9 +103,14 @@ static void leave(struct rp_dom *dom)
 
 /* --- what the agent asks for --- */
 
-static struct rp_serve *serve_of(struct rp_xport *x)
+static struct rp_dom *dom_of(struct rp_agent_host *h)
 {
-	return (struct rp_serve *)x;
+	return (struct rp_dom *)h;
+}
+
+static struct rp_serve *serve_of(struct rp_channel *c)
+{
+	return (struct rp_serve *)c;
 }
 
 static uint64_t read_clock(clockid_t id)
@@ -114,23 +127,18 @@ static uint64_t now(void)
 	return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
-static uint64_t x_now(struct rp_xport *x)
-{
-	return now();
-}
-
-/* Frames that the device may still read are not used again. */
+/* Slots that the device may still read are not used again. */
 static bool write_to(struct rp_serve *s, const void *msg, size_t len)
 {
-	const unsigned int i = s->box.sent % RP_MAILBOX_SHORTS;
-	struct rp_mailbox_write w;
+	const unsigned int i = s->ring.produced % RP_RING_SLOTS;
+	struct rp_ring_write w;
 
 	if (!s->answers || s->writing & 1u << i ||
-	    rp_mailbox_put(&s->box, msg, len, &w))
+	    rp_ring_put(&s->ring, msg, len, &w))
 		return false;
 	if (rp_side_write(s->qp, WRITES + i, w.buf, w.len, s->mr->lkey,
-			  s->answers + w.at, s->answers_rkey)) {
-		rp_mailbox_unput(&s->box);
+			  s->answers + w.offset, s->answers_rkey)) {
+		rp_ring_unput(&s->ring);
 		return false;
 	}
 	s->writing |= 1u << i;
@@ -174,94 +182,172 @@ static void be_awake(struct rp_serve *s)
 	s->is_awake = true;
 }
 
-static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
+/* The thread finds it out of any call of the agent. */
+static void break_off(struct rp_serve *s)
 {
-	struct rp_serve *s = serve_of(x);
-
-	/* It costs less than a message, at both ends. */
-	if (s->up && write_to(s, msg, len))
-		return 0;
-	return send_to(s, msg, len);
+	s->broken = true;
+	be_awake(s);
 }
 
-/* A session has one peer, and no other name is its. */
-static int x_peer_get(struct rp_xport *x, const void *addr, size_t len,
-		      uint64_t *peer)
+/* What is sent has been copied: nothing is left to complete. */
+static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 {
-	if (len != RP_ASK_NAME || memcmp(addr, serve_of(x)->name, len))
-		return -EINVAL;
-	*peer = 0;
+	struct rp_serve *s = serve_of(c);
+	const struct iovec *msg;
+	int i, ret;
+
+	for (i = 0; i < n; i++) {
+		msg = ops[i]->iov;
+		/* In the ring it costs less than a message, at both ends. */
+		if (s->up && write_to(s, msg->iov_base, msg->iov_len))
+			continue;
+		ret = send_to(s, msg->iov_base, msg->iov_len);
+		if (ret && ret != -EAGAIN)
+			break_off(s);
+		if (ret)
+			break;
+	}
+	return i;
+}
+
+static void c_close(struct rp_channel *c)
+{
+	struct rp_serve *s = serve_of(c);
+
+	s->state = SERVE_CLOSED;
+	s->up = false;
+}
+
+static const char *c_peer(const struct rp_channel *c, char *buf, size_t size)
+{
+	snprintf(buf, size, "the peer of side queue pair %u",
+		 ((const struct rp_serve *)c)->qp->qp_num);
+	return buf;
+}
+
+static const struct rp_channel_ops channel_ops = {
+	.post = c_post,
+	.close = c_close,
+	.peer = c_peer,
+};
+
+static int h_accept(struct rp_agent_host *h, void *request, const void *data,
+		    size_t len, const struct rp_channel_events *events,
+		    void *owner, struct rp_channel **out)
+{
+	struct rp_serve *s = request;
+	int ret = send_to(s, data, len);
+
+	s->state = ret ? SERVE_CLOSED : SERVE_OPEN;
+	if (ret)
+		return ret;
+	s->c = (struct rp_channel){
+		.ops = &channel_ops,
+		.events = events,
+		.owner = owner,
+		.inject = SEND,
+	};
+	*out = &s->c;
 	return 0;
 }
 
-static void x_peer_put(struct rp_xport *x, uint64_t peer)
+static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
+		     size_t len)
 {
+	struct rp_serve *s = request;
+
+	s->state = SERVE_CLOSED;
+	send_to(s, data, len);
 }
 
-static int x_random(struct rp_xport *x, void *buf, size_t len)
+static uint32_t h_flags(struct rp_agent_host *h)
 {
-	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -EIO;
+	return 0;
 }
 
 /* There is no place where a program of verbs could be told. */
-static int x_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
 		    size_t len)
 {
 	return 0;
 }
 
-static void x_kick(struct rp_xport *x)
+static uint64_t h_now(struct rp_agent_host *h)
 {
-	wake(serve_of(x)->dom);
+	return now();
 }
 
-static const struct rp_xport_ops x_ops = {
-	.now = x_now,
-	.send = x_send,
-	.peer_get = x_peer_get,
-	.peer_put = x_peer_put,
-	.random = x_random,
-	.notify = x_notify,
-	.kick = x_kick,
+static void h_kick(struct rp_agent_host *h)
+{
+	wake(dom_of(h));
+}
+
+static void h_warn(struct rp_agent_host *h, const char *text)
+{
+	rp_log(RP_LOG_WARN, "%s", text);
+}
+
+static const struct rp_agent_host_ops host_ops = {
+	.accept = h_accept,
+	.refuse = h_refuse,
+	.flags = h_flags,
+	.notify = h_notify,
+	.now = h_now,
+	.kick = h_kick,
+	.warn = h_warn,
 };
 
 /* --- the thread --- */
 
 static void hang_up(struct rp_serve *s)
 {
-	if (!s->up)
-		return;
+	const bool open = s->state == SERVE_OPEN;
+
+	if (s->state == SERVE_REQUESTED)
+		rp_agent_request_gone(s->dom->agent, s);
+	s->state = SERVE_CLOSED;
 	s->up = false;
-	rp_agent_drop_xport(s->dom->agent, &s->x);
+	if (open)
+		s->c.events->lost(s->c.owner, ECONNRESET, NULL, 0);
+}
+
+/* A message of the peer, over the side or in the ring. */
+static void received(struct rp_serve *s, const void *msg, size_t len)
+{
+	if (s->state == SERVE_OPEN) {
+		s->c.events->received(s->c.owner, msg, len);
+	} else if (s->state == SERVE_NEW) {
+		s->state = SERVE_REQUESTED;
+		rp_agent_requested(s->dom->agent, s, msg, len);
+	}
 }
 
 /* True: something was there. */
-static bool empty_box(struct rp_serve *s)
+static bool empty_ring(struct rp_serve *s)
 {
-	uint8_t msg[RP_MAILBOX_SHORT];
+	uint8_t msg[RP_RING_MSG];
 	bool came = false;
 	size_t len;
 
-	for (int i = 0; s->up && s->box_mr && i < RP_MAILBOX_SHORTS; i++) {
-		len = rp_mailbox_take(&s->box, msg);
+	for (int i = 0; s->up && s->ring_mr && i < RP_RING_SLOTS; i++) {
+		len = rp_ring_take(&s->ring, msg);
 		if (!len)
 			break;
 		came = s->dom->asked = true;
-		rp_agent_recv(s->dom->agent, &s->x, msg, len);
+		received(s, msg, len);
 	}
 	return came;
 }
 
 static void heard(struct rp_serve *s, const void *msg, size_t len)
 {
-	enum rp_note note;
+	struct rp_wire_hdr hdr;
 
 	s->dom->asked = true;
-	if (rp_note_get(msg, len, &note) && note == RP_NOTE_LOOK)
-		empty_box(s);
+	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_DOORBELL)
+		empty_ring(s);
 	else
-		rp_agent_recv(s->dom->agent, &s->x, msg, len);
+		received(s, msg, len);
 }
 
 static void completed(struct rp_serve *s, const struct ibv_wc *wc)
@@ -297,8 +383,9 @@ static bool drain(struct rp_serve *s)
 		for (int i = 0; i < n; i++)
 			completed(s, &wc[i]);
 	}
-	if (n < 0)
+	if (n < 0 || s->broken)
 		hang_up(s);
+	s->broken = false;
 	return came;
 }
 
@@ -324,7 +411,7 @@ static bool look(struct rp_dom *dom)
 	LIST_FOREACH (s, &dom->awake, awake) {
 		came |= drain(s);
 		if (s->watched)
-			came |= empty_box(s);
+			came |= empty_ring(s);
 	}
 	return came;
 }
@@ -337,13 +424,12 @@ static void forget(struct rp_serve *s)
 }
 
 /* False: it cannot be said now. */
-static bool note(struct rp_serve *s, enum rp_note what)
+static bool signal_peer(struct rp_serve *s, enum rp_msg_type type)
 {
-	uint8_t msg[RP_NOTE_LEN];
-	int ret;
+	uint8_t msg[16];
+	int len = rp_wire_put_signal(msg, sizeof(msg), type);
+	int ret = send_to(s, msg, (size_t)len);
 
-	rp_note_put(msg, what);
-	ret = send_to(s, msg, sizeof(msg));
 	if (ret && ret != -EAGAIN)
 		hang_up(s);
 	return ret != -EAGAIN;
@@ -355,14 +441,14 @@ static void say_awake(struct rp_dom *dom)
 	struct rp_serve *s;
 
 	LIST_FOREACH (s, &dom->awake, awake)
-		if (s->up && s->box_mr && !s->watched)
-			s->watched = note(s, RP_NOTE_AWAKE);
+		if (s->up && s->ring_mr && !s->watched)
+			s->watched = signal_peer(s, RP_MSG_POLLING);
 }
 
 /* What a peer wrote before it hears that it tells of. False: not now. */
 static bool say_asleep(struct rp_serve *s)
 {
-	if (s->up && s->watched && !note(s, RP_NOTE_ASLEEP))
+	if (s->up && s->watched && !signal_peer(s, RP_MSG_IDLE))
 		return false;
 	s->watched = false;
 	return true;
@@ -502,8 +588,7 @@ static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 	struct rp_agent_attr attr = {
 		/* Each has one peer, who is connected: there is no flood. */
 		.max_sessions = UINT32_MAX,
-		.max_half_open = UINT32_MAX,
-		.proved = true,
+		.messages_only = true,
 	};
 	struct rp_dom *dom = calloc(1, sizeof(*dom));
 	int ret = ENOMEM;
@@ -512,13 +597,14 @@ static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 		return ret;
 	dom->pd = pd;
 	dom->spin_ns = rp_shim_spin();
+	dom->host.ops = &host_ops;
 	while (!attr.incarnation)
-		if (x_random(NULL, &attr.incarnation,
-			     sizeof(attr.incarnation))) {
+		if (getrandom(&attr.incarnation, sizeof(attr.incarnation), 0) <
+		    0) {
 			ret = EIO;
 			goto free;
 		}
-	ret = -rp_agent_new(&attr, &dom->agent);
+	ret = -rp_agent_new(&attr, &dom->host, &dom->agent);
 	if (ret)
 		goto free;
 	ret = channel_open(dom);
@@ -610,14 +696,14 @@ void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
 /*
  * Bytes of one request are behind those of the writes before it for whoever
  * sees them, where a CPU that keeps its stores in order has put both there:
- * what others do is not known. Without a box all is asked behind reads.
+ * what others do is not known. Without a ring all is asked behind reads.
  */
-static void box_open(struct rp_serve *s)
+static void ring_open(struct rp_serve *s)
 {
-	rp_mailbox_init_short(&s->box, s->box_in, s->box_out);
+	rp_ring_init(&s->ring, s->ring_in, s->ring_out);
 #if defined(__x86_64__)
-	s->box_mr =
-		ibv_reg_mr(s->dom->pd, s->box_in, sizeof(s->box_in),
+	s->ring_mr =
+		ibv_reg_mr(s->dom->pd, s->ring_in, sizeof(s->ring_in),
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 #endif
 }
@@ -629,7 +715,6 @@ int rp_serve_new(struct rp_dom *dom, struct rp_serve **out)
 
 	if (!s)
 		return ENOMEM;
-	s->x.ops = &x_ops;
 	s->dom = dom;
 	s->tx_free = (1u << SENDS) - 1;
 	s->mr = ibv_reg_mr(dom->pd, s, sizeof(*s), IBV_ACCESS_LOCAL_WRITE);
@@ -643,7 +728,7 @@ int rp_serve_new(struct rp_dom *dom, struct rp_serve **out)
 	s->qp = rp_side_new(dom->pd, s->cq, NAMES - RECVS, RECVS);
 	if (!s->qp)
 		goto destroy;
-	box_open(s);
+	ring_open(s);
 	*out = s;
 	return 0;
 destroy:
@@ -662,10 +747,10 @@ free:
 void rp_serve_name(const struct rp_serve *s, struct rp_side *side)
 {
 	side->serves = s->qp->qp_num;
-	if (!s->box_mr)
+	if (!s->ring_mr)
 		return;
-	side->box = (uintptr_t)s->box_in;
-	side->box_rkey = s->box_mr->rkey;
+	side->ring = (uintptr_t)s->ring_in;
+	side->ring_rkey = s->ring_mr->rkey;
 }
 
 int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
@@ -680,9 +765,8 @@ int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
 		ret = rp_side_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
 		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
-	rp_ask_name(peer->asks, s->name);
-	s->answers = peer->answers;
-	s->answers_rkey = peer->answers_rkey;
+	s->answers = peer->replies;
+	s->answers_rkey = peer->replies_rkey;
 	/* The first message may be here before this returns. */
 	s->up = !ret;
 	if (!ret)
@@ -704,8 +788,8 @@ void rp_serve_delete(struct rp_serve *s)
 	ibv_destroy_qp(s->qp);
 	ibv_destroy_cq(s->cq);
 	leave(dom);
-	if (s->box_mr)
-		ibv_dereg_mr(s->box_mr);
+	if (s->ring_mr)
+		ibv_dereg_mr(s->ring_mr);
 	ibv_dereg_mr(s->mr);
 	free(s);
 }

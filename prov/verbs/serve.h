@@ -29,7 +29,7 @@ struct rp_route {
 };
 struct rp_serve;
 int rp_serve_new(struct rp_dom *dom, struct rp_serve **out);
-/* How the peer is to name it, and its box: into *side. */
+/* How the peer is to name it, and its ring: into *side. */
 void rp_serve_name(const struct rp_serve *s, struct rp_side *side);
 int rp_serve_connect(struct rp_serve *s, const struct rp_route *route,
 		     const struct rp_side *peer);

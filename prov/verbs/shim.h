@@ -14,7 +14,7 @@
 
 #include "core/ask.h"
 #include "core/hash.h"
-#include "core/mailbox.h"
+#include "core/ring.h"
 #include "core/remote.h"
 
 #define RP_PUBLIC __attribute__((visibility("default")))
@@ -83,7 +83,7 @@ struct rp_slot {
 	struct rp_qp *q; /* NULL: detached meanwhile */
 	enum {
 		RP_SLOT_READ, /* that stands for a flush or an atomic write */
-		RP_SLOT_BOX,  /* a write into the box, that does */
+		RP_SLOT_RING, /* a write into the ring, that does */
 		RP_SLOT_SEND, /* what follows it over the side queue pair */
 		RP_SLOT_RECV,
 	} kind;
@@ -117,16 +117,16 @@ struct rp_held {
 struct rp_asker {
 	struct rp_ask ask;
 	uint32_t qp_num;
-	struct rp_slot *greeting; /* with a box kept, for the note to look */
+	struct rp_slot *greeting; /* with a ring kept, for the doorbell */
 	unsigned int tx_free;	  /* a bit for each */
-	/* The box of the other end; 0: it has none. */
-	uint64_t box_addr;
-	uint32_t box_rkey;
-	struct rp_mailbox box;
-	uint32_t box_lkey; /* of box_out, for the queue pair itself */
-	uint8_t box_out[RP_MAILBOX_SHORT_LEN];
+	/* The ring of the other end; 0: it has none. */
+	uint64_t ring_addr;
+	uint32_t ring_rkey;
+	struct rp_ring ring;
+	uint32_t ring_lkey; /* of ring_out, for the queue pair itself */
+	uint8_t ring_out[RP_RING_LEN];
 	/* Where the other end writes its answers, if it was told. */
-	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
+	uint8_t ring_in[RP_RING_LEN];
 	bool answers;
 	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
 	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
@@ -194,7 +194,7 @@ bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
  * Let q ask over its side queue pair, which has this number: begin to listen.
  * 0, or a positive errno: ENOSPC when the completion queue is too short.
  */
-int rp_order_begin(struct rp_qp *q, struct rp_asker *asker, uint64_t cookie,
+int rp_order_begin(struct rp_qp *q, struct rp_asker *asker, uint64_t initiator,
 		   uint32_t qp_num, uint64_t patience);
 /*
  * Under the queue's lock, when the side queue pair is no more: what is held is
@@ -214,7 +214,7 @@ void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
  * it has to be asked for as usual.
  */
 struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
-			       struct rp_mailbox_write *w);
+			       struct rp_ring_write *w);
 /* That slot, or any, was not posted after all; the last one first. */
 void rp_order_back(struct rp_qp *q, struct rp_slot *s);
 

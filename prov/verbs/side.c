@@ -201,7 +201,7 @@ static void answers_open(struct rp_post *p, const struct ibv_cq *cq)
 
 	if (!cq->channel)
 		p->answers_mr = ibv_reg_mr(
-			p->asks_pd, k->box_in, sizeof(k->box_in),
+			p->asks_pd, k->ring_in, sizeof(k->ring_in),
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	k->answers = p->answers_mr;
 #endif
@@ -219,11 +219,11 @@ static int asker_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
 	if (!k)
 		return ENOMEM;
 	p->asker = k;
-	p->asker_mr = ibv_reg_mr(pd, k->box_out, sizeof(k->box_out),
+	p->asker_mr = ibv_reg_mr(pd, k->ring_out, sizeof(k->ring_out),
 				 IBV_ACCESS_LOCAL_WRITE);
 	if (!p->asker_mr)
 		return why();
-	k->box_lkey = p->asker_mr->lkey;
+	k->ring_lkey = p->asker_mr->lkey;
 	p->asks_pd = ibv_alloc_pd(pd->context);
 	if (!p->asks_pd)
 		return why();
@@ -302,8 +302,8 @@ RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
 		side.psn = p->psn;
 		side.asks = p->asks->qp_num;
 		if (p->answers_mr) {
-			side.answers = (uintptr_t)p->asker->box_in;
-			side.answers_rkey = p->answers_mr->rkey;
+			side.replies = (uintptr_t)p->asker->ring_in;
+			side.replies_rkey = p->answers_mr->rkey;
 		}
 		if (p->serve)
 			rp_serve_name(p->serve, &side);
@@ -317,20 +317,18 @@ static int ask_connect(struct rp_qp *q, const struct rp_route *route,
 		       const struct rp_side *peer)
 {
 	struct rp_post *p = q->mine;
-	uint64_t cookie = 0;
-	int ret = 0;
+	uint64_t initiator;
+	int ret = random_bits(&initiator, sizeof(initiator));
 
-	while (!cookie && !ret)
-		ret = random_bits(&cookie, sizeof(cookie));
 	if (!ret)
 		ret = rp_side_init(p->asks, route,
 				   p->answers_mr ? IBV_ACCESS_REMOTE_WRITE : 0);
 	if (!ret && q->writes) {
-		p->asker->box_addr = peer->box;
-		p->asker->box_rkey = peer->box_rkey;
+		p->asker->ring_addr = peer->ring;
+		p->asker->ring_rkey = peer->ring_rkey;
 	}
 	if (!ret)
-		ret = rp_order_begin(q, p->asker, cookie, p->asks->qp_num,
+		ret = rp_order_begin(q, p->asker, initiator, p->asks->qp_num,
 				     rp_shim_patience());
 	if (ret)
 		return ret;

@@ -345,7 +345,7 @@ void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey)
 		else if (ask(r, rkey, &d))
 			of_nothing(r, rkey, true, &d);
 		r->cfg.agent = q->asker;
-		r->cfg.box = q->asker && q->asker->box_addr;
+		r->cfg.ring = q->asker && q->asker->ring_addr;
 		if (!rp_desc_put(buf, &d))
 			rp_qp_learn(q, buf, &r->cfg);
 	}

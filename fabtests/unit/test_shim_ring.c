@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The agent's thread and its box: it looks while it is awake, and says when. */
+/* The agent's thread and its ring: it looks while it is awake, and says when.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void start(void)
 	dev.facts.fence = RP_UNKNOWN;
 }
 
-TestSuite(shim_box, .init = start, .fini = dev_end);
+TestSuite(shim_ring, .init = start, .fini = dev_end);
 
 static void once(uint64_t i)
 {
@@ -42,7 +43,7 @@ static void once(uint64_t i)
 	cr_assert(dev_durable(off, 64, (uint8_t)i), "%d", (int)i);
 }
 
-Test(shim_box, no_read_while_it_is_awake)
+Test(shim_ring, no_read_while_it_is_awake)
 {
 	for (int i = 0; i < 2; i++) {
 		const unsigned int before = dev_count(IBV_WC_RDMA_READ);
@@ -74,7 +75,7 @@ static unsigned int answers_sent(const struct pair_attr *attr)
 }
 
 /* An answer is written where whoever asks polls, else a message. */
-Test(shim_box, answers)
+Test(shim_ring, answers)
 {
 	const struct pair_attr sleeping = {
 		.access = PERSISTENT, .sides = true, .sleeps = true};
@@ -86,34 +87,34 @@ Test(shim_box, answers)
 }
 
 /* As the agent's device would write it: this, and only so much of it. */
-static void write_answer(struct rp_mailbox *b, const void *msg, size_t len,
+static void write_answer(struct rp_ring *b, const void *msg, size_t len,
 			 size_t part)
 {
-	struct rp_mailbox_write w;
+	struct rp_ring_write w;
 
-	cr_assert_eq(rp_mailbox_put(b, msg, len, &w), 0);
+	cr_assert_eq(rp_ring_put(b, msg, len, &w), 0);
 	if (part > w.len)
 		part = w.len;
-	memcpy((char *)(uintptr_t)p.sa.answers + w.at, w.buf, part);
+	memcpy((char *)(uintptr_t)p.sa.replies + w.offset, w.buf, part);
 }
 
 /* What no agent says is the end here as well; half of it is nothing yet. */
-Test(shim_box, nonsense_for_an_answer)
+Test(shim_ring, nonsense_for_an_answer)
 {
-	static uint8_t out[RP_MAILBOX_SHORT_LEN], msg[RP_MAILBOX_SHORT];
-	struct rp_mailbox b;
+	static uint8_t out[RP_RING_LEN], msg[RP_RING_MSG];
+	struct rp_ring b;
 
-	for (size_t len = 1; len <= RP_MAILBOX_SHORT; len += 13) {
+	for (size_t len = 1; len <= RP_RING_MSG; len += 13) {
 		for (size_t part = 4; part <= len + 64; part += len + 40) {
 			memset(out, 0, sizeof(out));
-			rp_mailbox_init_short(&b, NULL, out);
+			rp_ring_init(&b, NULL, out);
 			pair_open(&p, &asking);
 			dev.deaf_qp = p.sb.serves;
 			cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 			pair_next(&p, 0, 0, 0);
 			memset(msg, (int)len, sizeof(msg));
 			write_answer(&b, msg, len, part);
-			if (part > len + RP_MAILBOX_TAIL)
+			if (part > len + RP_WIRE_SLOT)
 				pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
 			else
 				pair_next(&p, 0, 0, 0);
@@ -123,8 +124,8 @@ Test(shim_box, nonsense_for_an_answer)
 	}
 }
 
-/* More answers than the box has frames: the rest are messages. */
-Test(shim_box, nobody_takes_them)
+/* More answers than the ring has frames: the rest are messages. */
+Test(shim_ring, nobody_takes_them)
 {
 	unsigned int sends;
 
@@ -135,7 +136,7 @@ Test(shim_box, nobody_takes_them)
 		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
 	for (uint64_t k = 1; k <= 8; k++)
 		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	/* It hears of what was taken with the next request in its box. */
+	/* It hears of what was taken with the next request in its ring. */
 	for (uint64_t k = 1; k <= 4; k++)
 		cr_assert_eq(pair_store(&p, k, 8 * k, k), 0);
 	for (uint64_t k = 1; k <= 4; k++)
@@ -148,7 +149,7 @@ Test(shim_box, nobody_takes_them)
 }
 
 /* The device may have to write a frame again until it was acknowledged. */
-Test(shim_box, frames_in_use)
+Test(shim_ring, frames_in_use)
 {
 	unsigned int sends;
 
@@ -159,7 +160,7 @@ Test(shim_box, frames_in_use)
 	sends = dev_count(IBV_WC_SEND);
 	for (uint64_t k = 0; k < 12; k++)
 		once(k);
-	cr_assert_eq(dev_count(IBV_WC_SEND) - sends, 12u - RP_MAILBOX_SHORTS);
+	cr_assert_eq(dev_count(IBV_WC_SEND) - sends, 12u - RP_RING_SLOTS);
 	dev.late_qp = 0;
 	dev_run();
 	sends = dev_count(IBV_WC_SEND);
@@ -171,7 +172,7 @@ Test(shim_box, frames_in_use)
 }
 
 /* A queue pair without writes has none for us either. */
-Test(shim_box, no_writes)
+Test(shim_ring, no_writes)
 {
 	pair_open(&p, &without_writes);
 	for (uint64_t k = 0; k < 5; k++) {
@@ -212,7 +213,7 @@ static void asks_over_the_side(void)
 	crossed = how;
 }
 
-Test(shim_box, asked_as_it_lies_down)
+Test(shim_ring, asked_as_it_lies_down)
 {
 	void (*const how[])(void) = {goes_ahead, asks_over_the_side};
 	const struct timespec ms = {.tv_nsec = 1000000};
@@ -240,7 +241,7 @@ Test(shim_box, asked_as_it_lies_down)
 }
 
 /* It sleeps, wakes, and sleeps again, and whatever crosses what ends. */
-Test(shim_box, asleep_and_awake)
+Test(shim_ring, asleep_and_awake)
 {
 	static const char *const spins[] = {"0", "20", "200"};
 	struct seeded s = seeded_start();
