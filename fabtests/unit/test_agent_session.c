@@ -335,14 +335,18 @@ Test(agent_session, query_grants_once)
 	for (struct bed_grant *k = g.grants; k; k = k->next)
 		n++;
 	cr_assert_eq(n, 3);
-	/* A refusal for its class brings no grant, and costs nothing. */
+	/* A commit that would be refused for its class leaves RDMA allowed. */
 	dax.r.facts.limit = RP_LIMIT_PROCESS;
+	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
 	cr_assert_eq(a.status, RP_ST_CLASS);
 	cr_assert_eq(a.grant.length, 0);
-	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_PROCESS);
 	cr_assert_eq(a.status, RP_ST_OVERLOADED);
+	g.grant_ret = 0;
+	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
+	cr_assert_eq(a.status, RP_ST_CLASS);
+	cr_assert_eq(a.grant.length, dax.r.len);
 	cr_assert_not(q.c->closed);
 	stop();
 }
