@@ -205,7 +205,7 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	return rp_regions_add(&a->regions, r);
 }
 
-/* Sessions that were granted it are gone: what is left is of this process. */
+/* What is left of this process, and of sessions without RDMA. */
 static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
@@ -215,6 +215,8 @@ static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 		for (size_t i = 0; i < job->n; i++)
 			if (job->ranges[i].region == r)
 				rp_job_fail(job, RP_ST_STALE_KEY, 0, i);
+		if (job->then.region == r)
+			rp_job_fail(job, RP_ST_STALE_KEY, 0, job->n);
 		if (job->reply.status == RP_ST_OK)
 			continue;
 		TAILQ_REMOVE(queue, job, link);
