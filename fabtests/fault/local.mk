@@ -145,7 +145,8 @@ crash_shim_sources = \
 	fabtests/fault/crash_shim_world.c fabtests/fault/crash_shrink.c \
 	fabtests/fault/crash_truth.c \
 	fabtests/fault/crash_world.h \
-	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
+	fabtests/fault/verdicts.c fabtests/fault/verdicts.h \
+	fabtests/unit/side_host.h
 EXTRA_DIST += $(crash_shim_sources) fabtests/fault/crash_shim.sh
 if HAVE_VERBS
 check_PROGRAMS += fabtests/fault/crash_shim

@@ -12,7 +12,7 @@ static void one_type_only(const uint8_t *msg, const struct rp_wire_hdr *hdr)
 {
 	for (int i = 0; i < WIRE_TYPES; i++)
 		if (wire_types[i] != hdr->type &&
-		    wire_types[i] != RP_MSG_PROGRESS)
+		    !wire_is_signal(wire_types[i]))
 			MUST(wire_get_as(wire_types[i], msg, hdr, &m) ==
 			     -EBADMSG);
 }

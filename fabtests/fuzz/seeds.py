@@ -211,28 +211,27 @@ wire_desc["told"] = b"\x0d" + meet.pack(b"RPMM", 1, 128, 5, 0, 7, 0, 0,
 wire_desc["gone"] = b"\5" + meet.pack(b"RPMM", 1, 128, 6, 0, 7, 0, 0,
                                       bytes(16), bytes(16), bytes(64))
 
-# fuzz_mailbox.c: one_step(); bit 7: the other end.
-PUT, CARRY, TAKE, PAY = b"\0", b"\7", b"\x88", b"\x8b"
-mailbox = {
+# fuzz_ring.c: one_step(); bit 7: the other end.
+PUT, CARRY, TAKE, TELL = b"\0", b"\7", b"\x88", b"\x8b"
+ring = {
     "one": b"\0" + PUT + CARRY + TAKE,
     "pieces": b"\0" + PUT + b"\x06\x20" + TAKE + b"\4\0\3" + TAKE + CARRY + TAKE,
-    "full": b"\1" + PUT * 20 + CARRY + TAKE * 9 + PAY + b"\x87" + PUT * 4
+    "full": b"\1" + PUT * 20 + CARRY + TAKE * 9 + TELL + b"\x87" + PUT * 4
     + CARRY + TAKE * 20,
     "refused": b"\0" + b"\3" + PUT + CARRY + TAKE,
     "both": b"\0" + (PUT + b"\x80" + CARRY + b"\x87" + TAKE + b"\x08") * 20,
-    "poked": b"\0" + PUT + CARRY + b"\x8c\x05" + struct.pack("<H", 4200)
+    "poked": b"\0" + PUT + CARRY + b"\x8c\x05" + struct.pack("<H", 330)
     + b"abcde" + TAKE,
     "forged": b"\0" + b"\x8d" + struct.pack("<HB", 64, 130) + TAKE,
-    "too-long": b"\0" + b"\x8d" + struct.pack("<HB", 4169, 128) + TAKE,
+    "too-long": b"\0" + b"\x8d" + struct.pack("<HB", 329, 128) + TAKE,
     "raced": b"\0" + PUT + CARRY + b"\x8e" + struct.pack("<HB", 5, 1) + TAKE
     + b"\x8f" + TAKE,
-    "card": b"\2hello" + struct.pack("<QQ", 0x7F0000001000, 0x1234) + b"RPM\1",
 }
 
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
                     ("setup", setup), ("setup_client", setup_client),
                     ("pool", pool), ("wire_desc", wire_desc),
-                    ("mailbox", mailbox)):
+                    ("ring", ring)):
     folder = os.path.join(sys.argv[1], name)
     os.makedirs(folder, exist_ok=True)
     for seed, data in seeds.items():

@@ -62,8 +62,9 @@ class Lab:
         self.verbs = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/verbs/*.c"))) if has_verbs() else []
         # The queue pairs of private connections; rc_fabric needs a provider.
-        self.rc = ["rc.c", "rc_recv.c", "rc_verbs.c", "rc_verbs_cm.c",
-                   "rc_verbs_post.c", "rc_flush.c"] if has_rdmacm() else []
+        self.rc = sorted(os.path.basename(p) for p in glob.glob(
+            os.path.join(self.tree, "prov/rc/*.c"))
+            if "fabric" not in p) if has_rdmacm() else []
         self.limits = {}  # (build, suite): CPU seconds; then it is built, too
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized

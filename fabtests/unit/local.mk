@@ -67,11 +67,11 @@ fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
 fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_mailbox
-TESTS += fabtests/unit/test_mailbox
-fabtests_unit_test_mailbox_SOURCES = fabtests/unit/test_mailbox.c
-fabtests_unit_test_mailbox_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_mailbox_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_ring
+TESTS += fabtests/unit/test_ring
+fabtests_unit_test_ring_SOURCES = fabtests/unit/test_ring.c
+fabtests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_ring_LDADD = $(unit_ldadd)
 
 # Who asks to be connected, without a libfabric.
 check_PROGRAMS += fabtests/unit/test_asked
@@ -111,11 +111,11 @@ fabtests_unit_test_wire_desc_SOURCES = fabtests/unit/test_wire_desc.c fabtests/u
 fabtests_unit_test_wire_desc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_desc_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_ask
-TESTS += fabtests/unit/test_ask
-fabtests_unit_test_ask_SOURCES = fabtests/unit/test_ask.c
-fabtests_unit_test_ask_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_ask_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_deferred
+TESTS += fabtests/unit/test_deferred
+fabtests_unit_test_deferred_SOURCES = fabtests/unit/test_deferred.c
+fabtests_unit_test_deferred_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_deferred_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_remote
 TESTS += fabtests/unit/test_remote
@@ -517,18 +517,19 @@ endif
 
 # The shim, on a model of a queue pair.
 rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
-	fabtests/unit/rc_side.c fabtests/unit/seeded.h
+	fabtests/unit/rc_side.c fabtests/unit/seeded.h \
+	fabtests/unit/side_host.h
 EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
-	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_ahead.c
+	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_pipeline.c
 # All of it, on a device in this process.
 rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 	fabtests/unit/rc_device_priv.h fabtests/unit/rc_device_wire.c \
 	fabtests/unit/rc_pair.c fabtests/unit/rc_pair.h fabtests/unit/landing.h
 EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
-	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_serve.c \
-	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_box.c \
+	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_target.c \
+	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_ring.c \
 	fabtests/unit/test_shim_write.c
 if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
@@ -552,11 +553,11 @@ fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_moc
 fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_shim_ahead
-TESTS += fabtests/unit/test_shim_ahead
-fabtests_unit_test_shim_ahead_SOURCES = fabtests/unit/test_shim_ahead.c $(rc_mock)
-fabtests_unit_test_shim_ahead_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_ahead_LDADD = $(shim_ldadd)
+check_PROGRAMS += fabtests/unit/test_shim_pipeline
+TESTS += fabtests/unit/test_shim_pipeline
+fabtests_unit_test_shim_pipeline_SOURCES = fabtests/unit/test_shim_pipeline.c $(rc_mock)
+fabtests_unit_test_shim_pipeline_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_pipeline_LDADD = $(shim_ldadd)
 
 shim_ldflags = -Wl,--wrap=rp_caps_region -Wl,--wrap=rp_pmem_new
 
@@ -581,19 +582,19 @@ fabtests_unit_test_shim_post_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_post_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_serve
-TESTS += fabtests/unit/test_shim_serve
-fabtests_unit_test_shim_serve_SOURCES = fabtests/unit/test_shim_serve.c $(rc_device)
-fabtests_unit_test_shim_serve_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_serve_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_serve_LDFLAGS = $(shim_ldflags)
+check_PROGRAMS += fabtests/unit/test_shim_target
+TESTS += fabtests/unit/test_shim_target
+fabtests_unit_test_shim_target_SOURCES = fabtests/unit/test_shim_target.c $(rc_device)
+fabtests_unit_test_shim_target_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_target_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_box
-TESTS += fabtests/unit/test_shim_box
-fabtests_unit_test_shim_box_SOURCES = fabtests/unit/test_shim_box.c $(rc_device)
-fabtests_unit_test_shim_box_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_box_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_box_LDFLAGS = $(shim_ldflags)
+check_PROGRAMS += fabtests/unit/test_shim_ring
+TESTS += fabtests/unit/test_shim_ring
+fabtests_unit_test_shim_ring_SOURCES = fabtests/unit/test_shim_ring.c $(rc_device)
+fabtests_unit_test_shim_ring_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_ring_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_ring_LDFLAGS = $(shim_ldflags)
 
 check_PROGRAMS += fabtests/unit/test_shim_write
 TESTS += fabtests/unit/test_shim_write

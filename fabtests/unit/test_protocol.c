@@ -204,6 +204,9 @@ static const struct layout structs[] = {
 	  F(info, why_len), F(info, granularity), F(info, preferred_size),
 	  F(info, preferred_align), F(info, grant)}},
 	{"PROGRESS", RP_MSG_PROGRESS, SIZE(hdr), {{0}}},
+	{"DOORBELL", RP_MSG_DOORBELL, SIZE(hdr), {{0}}},
+	{"POLLING", RP_MSG_POLLING, SIZE(hdr), {{0}}},
+	{"IDLE", RP_MSG_IDLE, SIZE(hdr), {{0}}},
 };
 
 /* The page, the struct, and no gap in either. */

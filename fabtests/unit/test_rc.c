@@ -284,13 +284,15 @@ Test(rc, what_is_posted_at_accept_comes_behind_it)
 	node_open(&t);
 	node_open(&i);
 	node_listen(&t);
+	op_init(&s, RP_CHANNEL_SEND, &s, 8);
+	op = &s.op;
 	cr_assert_eq(node_connect(&i, &t, &ie), 0);
+	/* The side that connects must wait. */
+	cr_assert_eq(rp_channel_post(ie.c, &op, 1), 0);
 	PUMP(&i, &t, t.requests);
 	cr_assert_eq(rp_rc_accept(t.rc, t.request[0], "late", 4, &end_events,
 				  &te, &te.c),
 		     0);
-	op_init(&s, RP_CHANNEL_SEND, &s, 8);
-	op = &s.op;
 	while (!rp_channel_post(te.c, &op, 1))
 		rp_rc_poll(t.rc, 64);
 	PUMP(&i, &t, ie.messages == 1 && s.done);
@@ -448,6 +450,9 @@ static void echo(struct end *e)
 {
 	struct op o;
 
+	if (e->arg) /* a callback that polls gets nothing */
+		cr_assert(!rp_rc_poll(((struct node *)e->arg)->rc, 64));
+
 	op_init(&o, RP_CHANNEL_SEND, e->msg, e->len);
 	o.op.inject = true;
 	op_post(e->c, &o);
@@ -471,6 +476,7 @@ Test(rc, messages_flow_behind_few_receives)
 	for (int i = 0; i < 100; i++)
 		cr_assert(s[i].done == 1 && !s[i].err);
 	p.te.on_message = echo;
+	p.te.arg = &p.t;
 	for (int i = 0; i < 100; i++) {
 		op_init(&s[i], RP_CHANNEL_SEND, bytes, 100);
 		op_post(p.ie.c, &s[i]);

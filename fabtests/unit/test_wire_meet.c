@@ -14,7 +14,7 @@ static const struct rp_meet call = {
 	.from = 0x112233,
 	.to_gid = {[10] = 0xff, 0xff, 10, 9, 0, 1},
 	.from_gid = {[10] = 0xff, 0xff, 10, 9, 0, 2},
-	.side = {.qp_num = 0x112233, .asks = 5, .serves = 6, .psn = 7},
+	.side = {.qp_num = 0x112233, .initiator = 5, .target = 6, .psn = 7},
 };
 static const struct rp_meet told = {
 	.type = RP_MEET_TOLD,
@@ -34,7 +34,7 @@ static const uint8_t call_golden[RP_MEET_LEN] = {
 	0x00, 0x00, 0xff, 0xff, 0x0a, 0x09, 0x00, 0x01, /* */
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* of from */
 	0x00, 0x00, 0xff, 0xff, 0x0a, 0x09, 0x00, 0x02, /* */
-	0x52, 0x50, 0x4d, 0x41, 0x03, 0x00, 0x40, 0x00, /* a side */
+	0x52, 0x50, 0x4d, 0x41, 0x04, 0x00, 0x40, 0x00, /* a side */
 	0x33, 0x22, 0x11, 0x00, 0x05, 0x00, 0x00, 0x00, /* */
 	0x06, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, /* */
 };
@@ -72,12 +72,12 @@ Test(wire_meet, golden)
 	cr_assert_eq(m.to, call.to);
 	cr_assert_eq(m.from, call.from);
 	cr_assert_eq(m.side.qp_num, call.side.qp_num);
-	cr_assert_eq(m.side.asks, call.side.asks);
-	cr_assert_eq(m.side.serves, call.side.serves);
+	cr_assert_eq(m.side.initiator, call.side.initiator);
+	cr_assert_eq(m.side.target, call.side.target);
 	cr_assert_eq(m.side.psn, call.side.psn);
-	cr_assert_eq(m.side.box, 0);
-	cr_assert_eq(m.side.box_rkey, 0);
-	cr_assert_eq(m.side.answers, 0);
+	cr_assert_eq(m.side.ring, 0);
+	cr_assert_eq(m.side.ring_rkey, 0);
+	cr_assert_eq(m.side.replies, 0);
 	cr_assert_eq(memcmp(m.to_gid, call.to_gid, RP_GID_LEN), 0);
 	cr_assert_eq(memcmp(m.from_gid, call.from_gid, RP_GID_LEN), 0);
 

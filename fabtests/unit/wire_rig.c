@@ -7,9 +7,16 @@
 #include "wire_rig.h"
 
 const uint8_t wire_types[WIRE_TYPES] = {
-	RP_MSG_HELLO, RP_MSG_REQUEST,  RP_MSG_QUERY, RP_MSG_HELLO_ACK,
-	RP_MSG_REPLY, RP_MSG_PROGRESS, RP_MSG_INFO,
+	RP_MSG_HELLO,	RP_MSG_REQUEST,	 RP_MSG_QUERY, RP_MSG_HELLO_ACK,
+	RP_MSG_REPLY,	RP_MSG_PROGRESS, RP_MSG_INFO,  RP_MSG_DOORBELL,
+	RP_MSG_POLLING, RP_MSG_IDLE,
 };
+
+bool wire_is_signal(uint8_t type)
+{
+	return type == RP_MSG_PROGRESS || type == RP_MSG_DOORBELL ||
+	       type == RP_MSG_POLLING || type == RP_MSG_IDLE;
+}
 
 int wire_put(void *buf, size_t size, const struct wire_msg *m)
 {
@@ -27,7 +34,7 @@ int wire_put(void *buf, size_t size, const struct wire_msg *m)
 	case RP_MSG_INFO:
 		return rp_wire_put_info(buf, size, m->token, &m->info);
 	}
-	return rp_wire_put_progress(buf, size);
+	return rp_wire_put_signal(buf, size, m->type);
 }
 
 int wire_get_as(uint8_t type, const void *buf, const struct rp_wire_hdr *hdr,
@@ -142,6 +149,9 @@ void wire_example(uint8_t type, struct wire_msg *m)
 		};
 		break;
 	case RP_MSG_PROGRESS:
+	case RP_MSG_DOORBELL:
+	case RP_MSG_POLLING:
+	case RP_MSG_IDLE:
 		m->token = 0;
 		break;
 	}

@@ -8,8 +8,10 @@
 
 #include "core/wire.h"
 
-#define WIRE_TYPES 7
+#define WIRE_TYPES 10
 extern const uint8_t wire_types[WIRE_TYPES];
+/* A header, and nothing else. */
+bool wire_is_signal(uint8_t type);
 
 /* Any message, so that one loop can serve all. */
 struct wire_msg {

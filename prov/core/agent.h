@@ -71,6 +71,12 @@ struct rp_agent_attr {
 	unsigned int credits;	   /* requests per session at once */
 	unsigned int max_jobs;	   /* requests held in all */
 	bool no_worker; /* run blocking flushes inside progress (simulator) */
+	/*
+	 * Channels carry no RDMA (the shim's side connections): any whole key
+	 * of a region is good in a REQUEST, and the end of a region ends no
+	 * session. grant() and revoke() of the host are not called.
+	 */
+	bool messages_only;
 };
 
 int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,

@@ -140,7 +140,7 @@ static inline void rp_agent_count(struct rp_agent *a, const struct rp_batch *b)
 
 /* End the session: its jobs are dropped, its channel is closed, it is freed. */
 void rp_agent_session_close(struct rp_agent_session *s);
-/* End every session that was granted the key. */
+/* End every session that was granted the key, or that grant alone. */
 void rp_agent_close_granted(struct rp_agent *a, uint64_t key);
 /* The peer broke the protocol, or cannot be answered: close it from progress.
  */

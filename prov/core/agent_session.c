@@ -77,6 +77,8 @@ static int host_grant(struct rp_agent_session *s, const struct rp_region *r,
 		.method = (uint8_t)rp_agent_session_method(s, r, r->choice),
 		.writable = r->writable,
 	};
+	if (s->agent->attr.messages_only)
+		return 0;
 	ret = h->ops->grant(h, s->channel, r, &g->told, &g->handle);
 	/* The device has FLUSH, but not for this memory. */
 	if (ret == -EOPNOTSUPP && g->told.method == RP_METHOD_NATIVE) {
@@ -86,11 +88,18 @@ static int host_grant(struct rp_agent_session *s, const struct rp_region *r,
 	return ret;
 }
 
+static void host_revoke(struct rp_agent_session *s, struct rp_agent_grant *g)
+{
+	struct rp_agent_host *h = s->agent->host;
+
+	if (!s->agent->attr.messages_only)
+		h->ops->revoke(h, g->handle);
+}
+
 enum rp_status rp_agent_grant_get(struct rp_agent_session *s,
 				  struct rp_region *r,
 				  struct rp_agent_grant **out)
 {
-	struct rp_agent_host *h = s->agent->host;
 	struct rp_agent_grant *g = rp_agent_grant_find(s, r->key);
 	bool oom = false;
 
@@ -112,23 +121,27 @@ out:
 	return RP_ST_OK;
 
 revoke:
-	h->ops->revoke(h, g->handle);
+	host_revoke(s, g);
 free:
 	free(g);
 	return RP_ST_OVERLOADED;
 }
 
-static void grants_revoke(struct rp_agent_session *s)
+static void grant_free(struct rp_agent_session *s, struct rp_agent_grant *g)
 {
-	struct rp_agent_host *h = s->agent->host;
+	if (s->last_grant == g)
+		s->last_grant = NULL;
+	HASH_DEL(s->grants, g);
+	host_revoke(s, g);
+	free(g);
+}
+
+static void grants_free(struct rp_agent_session *s)
+{
 	struct rp_agent_grant *g, *tmp;
 
 	HASH_ITER(hh, s->grants, g, tmp)
-	{
-		HASH_DEL(s->grants, g);
-		h->ops->revoke(h, g->handle);
-		free(g);
-	}
+	grant_free(s, g);
 }
 
 /* --- what a session holds --- */
@@ -373,7 +386,7 @@ void rp_agent_session_doom(struct rp_agent_session *s)
 void rp_agent_session_free(struct rp_agent_session *s)
 {
 	HASH_DEL(s->agent->by_initiator, s);
-	grants_revoke(s);
+	grants_free(s);
 	free(s);
 }
 
@@ -415,10 +428,16 @@ void rp_agent_close_sessions(struct rp_agent *a)
 void rp_agent_close_granted(struct rp_agent *a, uint64_t key)
 {
 	struct rp_agent_session *s, *tmp;
+	struct rp_agent_grant *g;
 
 	HASH_ITER(hh, a->by_initiator, s, tmp)
-	if (rp_agent_grant_find(s, key))
-		rp_agent_session_close(s);
+	{
+		g = rp_agent_grant_find(s, key);
+		if (g && a->attr.messages_only)
+			grant_free(s, g);
+		else if (g)
+			rp_agent_session_close(s);
+	}
 }
 
 /* --- receiving --- */

@@ -2,7 +2,9 @@
 noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
-	prov/core/agent_accept.c prov/core/agent_session.c prov/core/atomic.c prov/core/atomic.h \
+	prov/core/agent_accept.c prov/core/agent_session.c \
+	prov/core/deferred.c prov/core/deferred.h \
+	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
 	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_lasts.c \
@@ -15,7 +17,6 @@ core_sources = \
 	prov/core/hash.h \
 	prov/core/list.h prov/core/local.c \
 	prov/core/log.c prov/core/log.h \
-	prov/core/mailbox.c prov/core/mailbox.h \
 	prov/core/method.c prov/core/method.h prov/core/method_advice.c \
 	prov/core/method_force.c prov/core/method_priv.h \
 	prov/core/method_words.c \
@@ -23,6 +24,7 @@ core_sources = \
 	prov/core/ranges.c prov/core/ranges.h \
 	prov/core/region.c prov/core/region.h \
 	prov/core/remote.c prov/core/remote.h \
+	prov/core/ring.c prov/core/ring.h \
 	prov/core/serve.c \
 	prov/core/session.c prov/core/session.h prov/core/session_priv.h \
 	prov/core/session_batch.c \

@@ -29,19 +29,34 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	return choice.method != RP_METHOD_DELIVERY;
 }
 
-/* Only keys that were granted on this connection mean anything on it. */
+/* A key means something on connections that it was granted on. */
+static struct rp_agent_grant *granted(struct rp_agent_session *s, uint64_t key,
+				      enum rp_status *st)
+{
+	struct rp_agent *a = s->agent;
+	struct rp_agent_grant *g = rp_agent_grant_find(s, key);
+	struct rp_region *r;
+
+	*st = RP_ST_STALE_KEY;
+	if (g || !a->attr.messages_only)
+		return g;
+	/* No RDMA of the connection needs a grant: the key alone will do. */
+	r = rp_regions_find(&a->regions, key, st);
+	if (r)
+		*st = rp_agent_grant_get(s, r, &g);
+	return g;
+}
+
 static struct rp_region *check_place(struct rp_agent_session *s,
 				     const struct rp_wire_request *m,
 				     const struct rp_wire_range *w,
 				     uint64_t *off, struct rp_wire_reply *reply,
 				     enum rp_status *st)
 {
-	struct rp_agent_grant *g = rp_agent_grant_find(s, w->key);
+	struct rp_agent_grant *g = granted(s, w->key, st);
 
-	if (!g) {
-		*st = RP_ST_STALE_KEY;
+	if (!g)
 		return NULL;
-	}
 	*st = rp_region_check(g->region, w->addr, w->len,
 			      m->level == RP_LEVEL_DURABLE, m->required, off);
 	if (*st == RP_ST_CLASS)
@@ -234,11 +249,8 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 static void flush_range(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_job_range *g = &job->ranges[0];
-	int ret;
+	int ret = rp_pmem_flush(g->region->pmem, g->off, g->len);
 
-	if (!g->flush)
-		return;
-	ret = rp_pmem_flush(g->region->pmem, g->off, g->len);
 	if (ret) {
 		rp_region_fail(g->region, -ret);
 		rp_job_fail(job, RP_ST_FLUSH_FAILED, (uint32_t)-ret, 0);
@@ -484,13 +496,12 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 		return;
 	}
 	describe(s, r, m.required, &info);
-	if (info.status == RP_ST_OK) {
-		st = rp_agent_grant_get(s, r, &g);
-		if (st == RP_ST_OK)
-			info.grant = g->told;
-		else
-			info = (struct rp_wire_info){.status = st};
-	}
+	/* Also where a commit would be refused: writes and reads are not. */
+	st = rp_agent_grant_get(s, r, &g);
+	if (st == RP_ST_OK)
+		info.grant = g->told;
+	else if (info.status == RP_ST_OK)
+		info = (struct rp_wire_info){.status = st};
 	rp_agent_info(s, hdr->token, &info);
 }
 

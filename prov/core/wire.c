@@ -17,8 +17,15 @@ static bool status_travels(uint32_t status)
 
 static bool type_known(uint8_t type)
 {
-	return (type >= RP_MSG_HELLO && type <= RP_MSG_QUERY) ||
-	       (type >= RP_MSG_HELLO_ACK && type <= RP_MSG_INFO);
+	return (type >= RP_MSG_HELLO && type <= RP_MSG_DOORBELL) ||
+	       (type >= RP_MSG_HELLO_ACK && type <= RP_MSG_IDLE);
+}
+
+/* A header, and nothing else. */
+static bool is_signal(uint8_t type)
+{
+	return type == RP_MSG_PROGRESS || type == RP_MSG_DOORBELL ||
+	       type == RP_MSG_POLLING || type == RP_MSG_IDLE;
 }
 
 int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr)
@@ -33,7 +40,7 @@ int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr)
 		return -EBADMSG;
 	ours = w.version == RP_WIRE_VERSION;
 	if (ours && (!type_known(w.type) ||
-		     (w.type == RP_MSG_PROGRESS && (len > HDR || w.token))))
+		     (is_signal(w.type) && (len > HDR || w.token))))
 		return -EBADMSG;
 	*hdr = (struct rp_wire_hdr){
 		.type = w.type,
@@ -378,15 +385,21 @@ int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
 	return 0;
 }
 
-int rp_wire_put_progress(void *buf, size_t size)
+int rp_wire_put_signal(void *buf, size_t size, enum rp_msg_type type)
 {
-	const struct rp_le_hdr w =
-		rp_le_hdr_make(RP_MSG_PROGRESS, sizeof(w), 0);
+	const struct rp_le_hdr w = rp_le_hdr_make(type, sizeof(w), 0);
 
+	if (!is_signal(type))
+		return -EINVAL;
 	if (size < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(buf, &w, sizeof(w));
 	return sizeof(w);
+}
+
+int rp_wire_put_progress(void *buf, size_t size)
+{
+	return rp_wire_put_signal(buf, size, RP_MSG_PROGRESS);
 }
 
 #define KEY_CLASS_SHIFT	 59

@@ -35,11 +35,14 @@ enum rp_msg_type {
 	RP_MSG_HELLO = 1,
 	RP_MSG_REQUEST = 2,
 	RP_MSG_QUERY = 3,
+	RP_MSG_DOORBELL = 4, /* side connections: poll the ring, once */
 	/* target to initiator */
 	RP_MSG_HELLO_ACK = 65,
 	RP_MSG_REPLY = 66,
 	RP_MSG_PROGRESS = 67, /* the session's requests are being worked on */
 	RP_MSG_INFO = 68,
+	RP_MSG_POLLING = 69, /* side connections: the ring is polled ... */
+	RP_MSG_IDLE = 70,    /* ... no more */
 };
 #define RP_MSG_TO_TARGET(type) ((type) < 64)
 
@@ -196,6 +199,8 @@ int rp_wire_put_query(void *buf, size_t size, uint64_t token,
 int rp_wire_put_info(void *buf, size_t size, uint64_t token,
 		     const struct rp_wire_info *m);
 int rp_wire_put_progress(void *buf, size_t size);
+/* DOORBELL, POLLING or IDLE, which have no body either. */
+int rp_wire_put_signal(void *buf, size_t size, enum rp_msg_type type);
 
 int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr);
 int rp_wire_get_hello(const void *buf, size_t len, struct rp_wire_hello *m);
