@@ -192,6 +192,7 @@ fabtests_fault_hostile_LDFLAGS = -export-dynamic
 fabtests_fault_hostile_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 check_PROGRAMS += fabtests/fault/false_target
 fabtests_fault_false_target_SOURCES = fabtests/fault/false_target.c \
+	fabtests/fault/false_lies.c fabtests/fault/false_lies.h \
 	$(private_peer) $(duo_sources)
 fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
