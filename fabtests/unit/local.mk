@@ -73,14 +73,6 @@ fabtests_unit_test_ring_SOURCES = fabtests/unit/test_ring.c
 fabtests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_ring_LDADD = $(unit_ldadd)
 
-# Who asks to be connected, without a libfabric.
-check_PROGRAMS += fabtests/unit/test_asked
-TESTS += fabtests/unit/test_asked
-fabtests_unit_test_asked_SOURCES = fabtests/unit/test_asked.c \
-	prov/rpmem/cm_asked.c
-fabtests_unit_test_asked_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_asked_LDADD = $(CRITERION_LIBS)
-
 check_PROGRAMS += fabtests/unit/test_spin
 TESTS += fabtests/unit/test_spin
 fabtests_unit_test_spin_SOURCES = fabtests/unit/test_spin.c
