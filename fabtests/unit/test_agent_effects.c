@@ -244,6 +244,30 @@ Test(effects, memory_of_the_store_gone)
 	stop();
 }
 
+/* The program has taken away its own permission: the region is not to blame. */
+Test(effects, memory_of_the_store_may_not_be_written)
+{
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	start(NULL);
+	if (madvise(dax.mem, BED_PAGE, MADV_POPULATE_WRITE))
+		cr_skip("this kernel cannot tell");
+	for (int i = 0; i < 2; i++) {
+		struct bed_region *m = i ? &file : &dax;
+
+		cr_assert_eq(mprotect(m->mem + BED_PAGE, BED_PAGE, PROT_READ),
+			     0);
+		t = bed_then(&p, (struct bed_at){&both, 0, 64}, m, BED_PAGE, 1);
+		bed_run(&g);
+		r = bed_expect(&p, t, RP_ST_ACCESS);
+		cr_assert_eq(r.range, 1);
+		cr_assert_eq(m->r.failed, 0);
+	}
+	cr_assert_eq(stores(), 0);
+	stop();
+}
+
 /* A failure of the region while the job waits. */
 Test(effects, region_of_the_store_fails)
 {
