@@ -14,7 +14,7 @@ static const struct rp_meet call = {
 	.from = 0x112233,
 	.to_gid = {[10] = 0xff, 0xff, 10, 9, 0, 1},
 	.from_gid = {[10] = 0xff, 0xff, 10, 9, 0, 2},
-	.side = {.qp_num = 0x112233, .asks = 5, .serves = 6, .psn = 7},
+	.side = {.qp_num = 0x112233, .initiator = 5, .target = 6, .psn = 7},
 };
 static const struct rp_meet told = {
 	.type = RP_MEET_TOLD,
@@ -72,8 +72,8 @@ Test(wire_meet, golden)
 	cr_assert_eq(m.to, call.to);
 	cr_assert_eq(m.from, call.from);
 	cr_assert_eq(m.side.qp_num, call.side.qp_num);
-	cr_assert_eq(m.side.asks, call.side.asks);
-	cr_assert_eq(m.side.serves, call.side.serves);
+	cr_assert_eq(m.side.initiator, call.side.initiator);
+	cr_assert_eq(m.side.target, call.side.target);
 	cr_assert_eq(m.side.psn, call.side.psn);
 	cr_assert_eq(m.side.ring, 0);
 	cr_assert_eq(m.side.ring_rkey, 0);

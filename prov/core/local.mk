@@ -3,7 +3,7 @@ noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
 	prov/core/agent_accept.c prov/core/agent_session.c \
-	prov/core/ask.c prov/core/ask.h \
+	prov/core/deferred.c prov/core/deferred.h \
 	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \

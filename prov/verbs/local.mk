@@ -5,10 +5,10 @@ shim_sources = \
 	prov/verbs/attach.c \
 	prov/verbs/cq.c \
 	prov/verbs/mr.c \
-	prov/verbs/order.c \
+	prov/verbs/cq_defer.c \
 	prov/verbs/post.c prov/verbs/post.h \
 	prov/verbs/qp.c \
-	prov/verbs/serve.c prov/verbs/serve.h \
+	prov/verbs/target.c prov/verbs/target.h \
 	prov/verbs/shim.h \
 	prov/verbs/side.c
 EXTRA_DIST += $(shim_sources)

@@ -301,7 +301,7 @@ static void let_in(const struct rp_pre_door *d)
 		}
 		v->fd = fd;
 		v->from = from;
-		v->until = rp_pre_now() + rp_shim_patience();
+		v->until = rp_pre_now() + rp_shim_timeout();
 		nstrangers++;
 		nvisitors++;
 		LIST_INSERT_HEAD(&visitors, v, link);
@@ -330,7 +330,7 @@ static void attend_all(void)
 			pthread_mutex_unlock(&r->call_lock);
 		}
 		if (atomic_load(&r->called) == RP_PRE_MET &&
-		    rp_order_overdue(rp_qp_of(r->shim)))
+		    rp_defer_overdue(rp_qp_of(r->shim)))
 			rp_side_fail(rp_qp_of(r->shim)->mine);
 	}
 }
@@ -655,7 +655,7 @@ static void cut_off(const struct ibv_mr *mr)
 
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 {
-	const uint64_t until = rp_pre_now() + rp_shim_patience();
+	const uint64_t until = rp_pre_now() + rp_shim_timeout();
 	const struct timespec ts = {.tv_sec = (time_t)(until / 1000000000u),
 				    .tv_nsec = (long)(until % 1000000000u)};
 	const struct rp_meet gone = {.type = RP_MEET_GONE, .rkey = mr->rkey};

@@ -165,7 +165,7 @@ static bool is_answer(const struct rp_pre_qp *r, const struct rp_meet *m)
 
 static int make_call(struct rp_pre_qp *r, const struct rp_meet *call)
 {
-	const uint64_t until = rp_pre_now() + rp_shim_patience();
+	const uint64_t until = rp_pre_now() + rp_shim_timeout();
 	struct rp_meet m;
 	int fd, ret = ECONNREFUSED, last;
 
@@ -264,12 +264,12 @@ static int forget(struct rp_pre_qp *r, uint32_t rkey)
 		r->gone_room = room;
 	}
 	r->gone[r->ngone++] = rkey;
-	return say(r->fd, &m, rp_pre_now() + rp_shim_patience());
+	return say(r->fd, &m, rp_pre_now() + rp_shim_timeout());
 }
 
 void rp_pre_hear(struct rp_pre_qp *r)
 {
-	uint64_t until = rp_pre_now() + rp_shim_patience();
+	uint64_t until = rp_pre_now() + rp_shim_timeout();
 	struct rp_meet m;
 	uint8_t byte;
 	ssize_t n;
@@ -300,7 +300,7 @@ static void of_nothing(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
 static int ask(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 {
 	const struct rp_meet question = {.type = RP_MEET_ASK, .rkey = rkey};
-	const uint64_t until = rp_pre_now() + rp_shim_patience();
+	const uint64_t until = rp_pre_now() + rp_shim_timeout();
 	struct rp_meet m;
 	int ret = r->fd < 0 ? ENOTCONN : say(r->fd, &question, until);
 
@@ -344,8 +344,8 @@ void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey)
 				   atomic_load(&r->called) == RP_PRE_LOST, &d);
 		else if (ask(r, rkey, &d))
 			of_nothing(r, rkey, true, &d);
-		r->cfg.agent = q->asker;
-		r->cfg.ring = q->asker && q->asker->ring_addr;
+		r->cfg.agent = q->side;
+		r->cfg.ring = q->side && q->side->ring_addr;
 		if (!rp_desc_put(buf, &d))
 			rp_qp_learn(q, buf, &r->cfg);
 	}
@@ -358,7 +358,7 @@ void rp_pre_call_end(struct rp_pre_qp *r)
 
 	pthread_mutex_lock(&r->call_lock);
 	if (r->fd >= 0) {
-		say(r->fd, &bye, rp_pre_now() + rp_shim_patience());
+		say(r->fd, &bye, rp_pre_now() + rp_shim_timeout());
 		close(r->fd);
 		r->fd = -1;
 	}
