@@ -348,115 +348,60 @@ fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_create
 
-initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h \
+# The session, on a channel that the test plays.
+session_bed = fabtests/unit/session_bed.c fabtests/unit/session_bed.h \
 	fabtests/unit/leaks.h
-
-check_PROGRAMS += fabtests/unit/test_peer
-TESTS += fabtests/unit/test_peer
-fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
-fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_peer_LDADD = $(unit_ldadd)
-
-effects_rig = fabtests/unit/effects_rig.c fabtests/unit/effects_rig.h \
-	$(initiator_rig)
-
-check_PROGRAMS += fabtests/unit/test_effects
-TESTS += fabtests/unit/test_effects
-fabtests_unit_test_effects_SOURCES = fabtests/unit/test_effects.c $(effects_rig)
-fabtests_unit_test_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_effects_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_inline
-TESTS += fabtests/unit/test_inline
-fabtests_unit_test_inline_SOURCES = fabtests/unit/test_inline.c $(effects_rig)
-fabtests_unit_test_inline_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_inline_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_session
 TESTS += fabtests/unit/test_session
-fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(initiator_rig)
+fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(session_bed)
 fabtests_unit_test_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_session_LDADD = $(unit_ldadd)
 
-own_rig = fabtests/unit/own_rig.c fabtests/unit/own_rig.h $(initiator_rig)
+check_PROGRAMS += fabtests/unit/test_session_batch
+TESTS += fabtests/unit/test_session_batch
+fabtests_unit_test_session_batch_SOURCES = fabtests/unit/test_session_batch.c $(session_bed)
+fabtests_unit_test_session_batch_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_batch_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_link
-TESTS += fabtests/unit/test_link
-fabtests_unit_test_link_SOURCES = fabtests/unit/test_link.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_session_commit
+TESTS += fabtests/unit/test_session_commit
+fabtests_unit_test_session_commit_SOURCES = fabtests/unit/test_session_commit.c $(session_bed)
+fabtests_unit_test_session_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_commit_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_link_asks
-TESTS += fabtests/unit/test_link_asks
-fabtests_unit_test_link_asks_SOURCES = fabtests/unit/test_link_asks.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_asks_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_asks_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_link_gather
-TESTS += fabtests/unit/test_link_gather
-fabtests_unit_test_link_gather_SOURCES = fabtests/unit/test_link_gather.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_gather_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_gather_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_link_native
-TESTS += fabtests/unit/test_link_native
-fabtests_unit_test_link_native_SOURCES = fabtests/unit/test_link_native.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_native_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_native_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_own
-TESTS += fabtests/unit/test_own
-fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(own_rig)
-fabtests_unit_test_own_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_own_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_own_keys
-TESTS += fabtests/unit/test_own_keys
-fabtests_unit_test_own_keys_SOURCES = fabtests/unit/test_own_keys.c $(own_rig)
-fabtests_unit_test_own_keys_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_own_keys_LDADD = $(unit_ldadd)
-fabtests_unit_test_own_keys_LDFLAGS = -Wl,--wrap=malloc -Wl,--wrap=calloc
-
-commit_rig = fabtests/unit/commit_rig.c fabtests/unit/commit_rig.h \
-	$(initiator_rig)
-
-check_PROGRAMS += fabtests/unit/test_commit
-TESTS += fabtests/unit/test_commit
-fabtests_unit_test_commit_SOURCES = fabtests/unit/test_commit.c $(commit_rig)
-fabtests_unit_test_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_poison
-TESTS += fabtests/unit/test_poison
-fabtests_unit_test_poison_SOURCES = fabtests/unit/test_poison.c $(commit_rig)
-fabtests_unit_test_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_poison_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_commit_memory
-TESTS += fabtests/unit/test_commit_memory
-fabtests_unit_test_commit_memory_SOURCES = fabtests/unit/test_commit_memory.c $(commit_rig)
-fabtests_unit_test_commit_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_memory_LDADD = $(unit_ldadd)
-fabtests_unit_test_commit_memory_LDFLAGS = \
+check_PROGRAMS += fabtests/unit/test_session_memory
+TESTS += fabtests/unit/test_session_memory
+fabtests_unit_test_session_memory_SOURCES = fabtests/unit/test_session_memory.c $(session_bed)
+fabtests_unit_test_session_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_memory_LDADD = $(unit_ldadd)
+fabtests_unit_test_session_memory_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 
-check_PROGRAMS += fabtests/unit/test_commit_orders
-TESTS += fabtests/unit/test_commit_orders
-fabtests_unit_test_commit_orders_SOURCES = fabtests/unit/test_commit_orders.c $(initiator_rig)
-fabtests_unit_test_commit_orders_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_orders_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_session_op
+TESTS += fabtests/unit/test_session_op
+fabtests_unit_test_session_op_SOURCES = fabtests/unit/test_session_op.c $(session_bed)
+fabtests_unit_test_session_op_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_op_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_both
-TESTS += fabtests/unit/test_both
-fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
-	fabtests/unit/both_world.c fabtests/unit/both_world.h \
-	fabtests/unit/seeded.h fabtests/unit/leaks.h
-fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+check_PROGRAMS += fabtests/unit/test_session_order
+TESTS += fabtests/unit/test_session_order
+fabtests_unit_test_session_order_SOURCES = fabtests/unit/test_session_order.c $(session_bed)
+fabtests_unit_test_session_order_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_order_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_session_poison
+TESTS += fabtests/unit/test_session_poison
+fabtests_unit_test_session_poison_SOURCES = fabtests/unit/test_session_poison.c $(session_bed)
+fabtests_unit_test_session_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_poison_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_session_world
+TESTS += fabtests/unit/test_session_world
+fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(session_bed) \
+	fabtests/unit/seeded.h
+fabtests_unit_test_session_world_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_world_LDADD = $(unit_ldadd)
 
 # The verdicts that the crash matrix goes by.
 check_PROGRAMS += fabtests/unit/test_verdicts

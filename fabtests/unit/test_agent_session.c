@@ -335,14 +335,18 @@ Test(agent_session, query_grants_once)
 	for (struct bed_grant *k = g.grants; k; k = k->next)
 		n++;
 	cr_assert_eq(n, 3);
-	/* A refusal for its class brings no grant, and costs nothing. */
+	/* A commit that would be refused for its class leaves RDMA allowed. */
 	dax.r.facts.limit = RP_LIMIT_PROCESS;
+	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
 	cr_assert_eq(a.status, RP_ST_CLASS);
 	cr_assert_eq(a.grant.length, 0);
-	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_PROCESS);
 	cr_assert_eq(a.status, RP_ST_OVERLOADED);
+	g.grant_ret = 0;
+	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
+	cr_assert_eq(a.status, RP_ST_CLASS);
+	cr_assert_eq(a.grant.length, dax.r.len);
 	cr_assert_not(q.c->closed);
 	stop();
 }
@@ -779,6 +783,46 @@ Test(agent_session, region_ends_its_sessions)
 	bed_expect(&q, q.token, RP_ST_OK);
 	send_query(&q, key);
 	wrong_key(&q, true);
+	stop();
+}
+
+/* Without RDMA a region takes nothing with it but its own requests. */
+Test(agent_session, channels_without_rdma)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.messages_only = true,
+	};
+	struct bed_peer p;
+	uint64_t key, t;
+
+	start(&attr);
+	key = dax.r.key;
+	p = bed_connect(&g, &file);
+	cr_assert_null(g.grants);
+	/* No QUERY is needed. */
+	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
+	t = bed_commit(&p, &file, 0, 8);
+	bed_then(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);
+	bed_commit(&p, &file, 128, 8);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_region_del(&g, &dax);
+	cr_assert_not(p.c->closed);
+	cr_assert_eq(bed_expect(&p, t + 1, RP_ST_STALE_KEY).range, 1);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_expect(&p, t + 2, RP_ST_OK);
+	/* Its key is a wrong one from now on. */
+	bed_request(&p, RP_LEVEL_VISIBLE, 0, 1,
+		    &(struct rp_wire_range){key, 0, 8});
+	wrong_key(&p, false);
+	/* One whose only range is there, and no more. */
+	p = bed_connect(&g, &file);
+	t = bed_commit(&p, &file, 0, 8);
+	bed_region_del(&g, &file);
+	bed_expect(&p, t, RP_ST_STALE_KEY);
+	cr_assert_not(p.c->closed);
 	stop();
 }
 

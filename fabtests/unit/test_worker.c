@@ -333,6 +333,30 @@ Test(worker, region_goes_while_its_flush_runs)
 	stop();
 }
 
+/* What this process has flushed by a few instructions does not wait. */
+Test(worker, local_flush_beside_a_disk)
+{
+	const struct rp_local at = {&dax.r, 0, 8};
+	struct bed_peer p;
+
+	start();
+	p = bed_connect(&g, &file);
+	bed_close_gate(&g);
+	bed_commit(&p, &file, 0, 10);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, ended, NULL), 0);
+	cr_assert_eq(rp_agent_deadline(g.a), 0);
+	cr_assert(rp_agent_progress(g.a));
+	cr_assert_eq(ends, 1);
+	cr_assert_eq(end_status, RP_ST_OK);
+	bed_expect_nothing(&p);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, p.token, RP_ST_OK);
+	stop();
+}
+
 /* A region that nobody uses does not wait for the disk of another. */
 Test(worker, idle_region_goes_at_once)
 {

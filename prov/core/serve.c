@@ -249,11 +249,8 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 static void flush_range(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_job_range *g = &job->ranges[0];
-	int ret;
+	int ret = rp_pmem_flush(g->region->pmem, g->off, g->len);
 
-	if (!g->flush)
-		return;
-	ret = rp_pmem_flush(g->region->pmem, g->off, g->len);
 	if (ret) {
 		rp_region_fail(g->region, -ret);
 		rp_job_fail(job, RP_ST_FLUSH_FAILED, (uint32_t)-ret, 0);

@@ -157,6 +157,7 @@ struct rp_op {
 		bool effect_sent; /* the target may have had it */
 		bool lost;	  /* a piece has ended with an error */
 		bool unposted;	  /* it failed before all of it was posted */
+		bool poisoned;	  /* so are its bytes, therefore */
 		struct rp_outcome out;
 		struct rp_piece piece[2]; /* more are allocated */
 	} priv;

@@ -95,6 +95,8 @@ static int make_data(struct rp_op *op)
 	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
 	    rp_op_copy(op))
 		return -ENOMEM;
+	if (op->kind == RP_OP_WRITE)
+		rp_write_launch(op);
 	if (op->priv.copy) {
 		c.iov = &op->priv.copied;
 		c.desc = none;
