@@ -76,13 +76,16 @@ static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 	return n;
 }
 
+/* base_first: the base was read just now, and had nothing. */
 static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
-						  size_t count, fi_addr_t *src)
+						  size_t count, fi_addr_t *src,
+						  bool base_first)
 {
-	bool base_first = atomic_load(&cq->turns) >= OUR_TURNS, came = true;
 	ssize_t n = -FI_EAGAIN;
+	bool came;
 
-	if (base_first) {
+	if (atomic_load(&cq->turns) >= OUR_TURNS) {
+		base_first = true;
 		atomic_store(&cq->turns, 0);
 		n = read_shared(cq, buf, count, src);
 	}
@@ -105,6 +108,7 @@ static inline ssize_t read_any(struct rp_cq *cq, void *buf, size_t count,
 			       fi_addr_t *src)
 {
 	struct rp_dom *dom = cq->dom;
+	bool was_read = false;
 	ssize_t n;
 	int quick;
 
@@ -117,10 +121,11 @@ static inline ssize_t read_any(struct rp_cq *cq, void *buf, size_t count,
 		atomic_store_explicit(&cq->quick, quick - 1,
 				      memory_order_relaxed);
 		n = read_shared(cq, buf, count, src);
-		if (n > 0)
+		if (n != -FI_EAGAIN)
 			return n;
+		was_read = true;
 	}
-	return read_all(cq, buf, count, src);
+	return read_all(cq, buf, count, src, was_read);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
