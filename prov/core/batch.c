@@ -249,7 +249,7 @@ static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
 
 static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 {
-	/* Everything on its way before anything is waited for. */
+	/* Every flush is started before the first drain. */
 	for (size_t i = 0; i < pass->nparts; i++)
 		flush_part(b, pass, &pass->parts[i]);
 	for (size_t i = 0; i < pass->nparts; i++) {
@@ -305,7 +305,7 @@ static void store(struct rp_batch *b, struct rp_job *job)
 	/* Nothing that a region with a failed flush holds can be promised. */
 	if (!t->err)
 		t->err = part_err(&b->data, t->region);
-	/* What may take its time is not done under the lock. */
+	/* Populating pages may block, so it precedes the lock. */
 	if (!t->err)
 		t->err = ready(b, t);
 	if (t->err)
