@@ -8,7 +8,6 @@
 
 #include <criterion/criterion.h>
 
-#include "core/atomic.h"
 #include "leaks.h"
 #include "session_bed.h"
 

@@ -5,7 +5,6 @@
 
 #include <criterion/criterion.h>
 
-#include "core/atomic.h"
 #include "core/log.h"
 #include "session_bed.h"
 
@@ -314,7 +313,7 @@ Test(session_poison, sent_effects_that_are_lost_are_unsure)
 	unsure(op_commit_one(&a, 1, 4096, 64), RP_ST_LOST, false, 4096);
 	op = op_atomic(&a, 1, 8192);
 	op->atomic.op = RP_ATOMIC_READ;
-	unsure(op, RP_ST_LOST, true, 8192);
+	unsure(op, RP_ST_LOST, false, 8192);
 }
 
 Test(session_poison, unsent_effects_that_are_lost_are_not_done)

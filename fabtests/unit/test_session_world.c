@@ -9,7 +9,6 @@
 
 #include <criterion/criterion.h>
 
-#include "core/atomic.h"
 #include "core/log.h"
 #include "seeded.h"
 #include "session_bed.h"
