@@ -229,6 +229,7 @@ void bed_start(const struct rp_session_attr *attr)
 	bed.credits = 64;
 	bed.method = RP_METHOD_AGENT_CLWB;
 	bed.class = RP_CLASS_POWER;
+	bed.length = BED_LEN;
 	STAILQ_INIT(&bed.seen);
 	bed.posted_end = &bed.posted;
 	rp_op_moved = moved;
@@ -287,7 +288,7 @@ struct rp_wire_grant bed_grant(uint64_t key)
 		.rkey = key ^ 0xff,
 		.remote_addr = BED_REMOTE,
 		.addr = BED_ADDR,
-		.length = BED_LEN,
+		.length = bed.length,
 		.class = (uint8_t)bed.class,
 		.method = (uint8_t)bed.method,
 		.writable = !bed.read_only,

@@ -355,6 +355,13 @@ Test(session_op, injected_bytes_are_copied)
 		3);
 	/* The copies stay until the channel has let go of them. */
 	bed_done_all();
+	memset(c.buf, 4, 1000);
+	op = op_write(&c, 1, 8192, 1000, RP_LEVEL_DURABLE);
+	op->inject = true;
+	bed_post(op);
+	memset(c.buf, 0xee, 1000);
+	for (int i = 0; i < bed.posted->iov_count; i++)
+		cr_assert_neq(bed.posted->iov[i].iov_base, c.buf);
 }
 
 /* No device knows a copy, so it travels in a request. */
@@ -495,6 +502,11 @@ Test(session_op, stronger_class_than_granted_is_asked_of_the_agent)
 	bed_see_request(RP_EFFECT_STORE);
 	bed_reply(bed.held->hdr.token, RP_ST_CLASS);
 	told_st(&a, RP_ST_CLASS);
+	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_VISIBLE));
+	bed_see();
+	op_commit_one(&c, 1, 0, 64)->required = RP_CLASS_POWER;
+	bed_post(&c.op);
+	bed_see_request(RP_EFFECT_NONE);
 }
 
 /* A notification is the agent's, whatever the method. */
