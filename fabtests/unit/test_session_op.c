@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told a, b, c, d;
+static struct told a, b, c, d, e;
 
 static void quiet(enum rp_log_level level, const char *text)
 {
@@ -355,13 +355,13 @@ Test(session_op, injected_bytes_are_copied)
 		3);
 	/* The copies stay until the channel has let go of them. */
 	bed_done_all();
-	memset(c.buf, 4, 1000);
-	op = op_write(&c, 1, 8192, 1000, RP_LEVEL_DURABLE);
+	memset(e.buf, 4, 1000);
+	op = op_write(&e, 1, 8192, 1000, RP_LEVEL_DURABLE);
 	op->inject = true;
 	bed_post(op);
-	memset(c.buf, 0xee, 1000);
+	memset(e.buf, 0xee, 1000);
 	for (int i = 0; i < bed.posted->iov_count; i++)
-		cr_assert_neq(bed.posted->iov[i].iov_base, c.buf);
+		cr_assert_neq(bed.posted->iov[i].iov_base, e.buf);
 }
 
 /* No device knows a copy, so it travels in a request. */
