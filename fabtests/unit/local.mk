@@ -73,14 +73,6 @@ fabtests_unit_test_ring_SOURCES = fabtests/unit/test_ring.c
 fabtests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_ring_LDADD = $(unit_ldadd)
 
-# Who asks to be connected, without a libfabric.
-check_PROGRAMS += fabtests/unit/test_asked
-TESTS += fabtests/unit/test_asked
-fabtests_unit_test_asked_SOURCES = fabtests/unit/test_asked.c \
-	prov/rpmem/cm_asked.c
-fabtests_unit_test_asked_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_asked_LDADD = $(CRITERION_LIBS)
-
 check_PROGRAMS += fabtests/unit/test_spin
 TESTS += fabtests/unit/test_spin
 fabtests_unit_test_spin_SOURCES = fabtests/unit/test_spin.c
@@ -99,11 +91,11 @@ fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire
 fabtests_unit_test_wire_refuse_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_refuse_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_wire_meet
-TESTS += fabtests/unit/test_wire_meet
-fabtests_unit_test_wire_meet_SOURCES = fabtests/unit/test_wire_meet.c
-fabtests_unit_test_wire_meet_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_meet_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_wire_rendezvous
+TESTS += fabtests/unit/test_wire_rendezvous
+fabtests_unit_test_wire_rendezvous_SOURCES = fabtests/unit/test_wire_rendezvous.c
+fabtests_unit_test_wire_rendezvous_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_wire_rendezvous_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_wire_desc
 TESTS += fabtests/unit/test_wire_desc

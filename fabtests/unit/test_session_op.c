@@ -526,6 +526,32 @@ Test(session_op, notified_write_is_a_write_and_a_request)
 	bed_see_nothing();
 }
 
+/* Without a commit it tells when the bytes are visible. */
+Test(session_op, notified_visible_write_is_a_write_and_a_request)
+{
+	struct rp_op *op = op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE);
+
+	op->effect = RP_EFFECT_NOTIFY;
+	bed_post(op);
+	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_see_request(RP_EFFECT_NOTIFY);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.held->req.nranges, 1);
+	bed_see_nothing();
+	bed_done_all();
+	told_not(&a);
+	bed_ok();
+	told_ok(&a);
+	/* A commit makes durable before it tells. */
+	op = op_commit_one(&b, 1, 0, 64);
+	op->effect = RP_EFFECT_NOTIFY;
+	op->level = RP_LEVEL_VISIBLE;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_write(&b, 1, 0, 64, 0);
+	op->effect = RP_EFFECT_NOTIFY;
+	cr_assert_eq(bed_try(op), -EINVAL);
+}
+
 /* --- reads --- */
 
 Test(session_op, read_brings_bytes)

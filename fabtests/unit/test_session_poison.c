@@ -393,10 +393,13 @@ static void take_all_edges(void)
 	bed_post(op_write(&a, 1, 0, 8192, 0));
 	lose_all();
 	bed.room = -1;
-	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE));
+	op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
 	bed_done_all();
-	while (bed_see())
-		;
+	bed_see();
+	bed_see();
+	bed_ok();
+	told_ok(&a);
 	/* SLICES: held; straight to the last; lost for want of a credit. */
 	fill(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;

@@ -11,7 +11,8 @@ void (*rp_op_moved)(enum rp_op_state from, enum rp_op_state to);
 bool rp_op_counts(const struct rp_op *op)
 {
 	return op->kind == RP_OP_COMMIT || op->kind == RP_OP_ATOMIC ||
-	       op->kind == RP_OP_QUERY || op->level == RP_LEVEL_DURABLE;
+	       op->kind == RP_OP_QUERY || op->effect ||
+	       op->level == RP_LEVEL_DURABLE;
 }
 
 /* Does the target's CPU store for it? */

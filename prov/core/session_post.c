@@ -83,11 +83,11 @@ static int check(struct rp_op *op)
 		return -EINVAL;
 	if (!op->effect || op->kind == RP_OP_READ)
 		return 0;
-	if (op->level != RP_LEVEL_DURABLE)
-		return -EINVAL;
-	if (op->effect == RP_EFFECT_NOTIFY)
+	if (op->effect == RP_EFFECT_NOTIFY &&
+	    (op->level == RP_LEVEL_DURABLE ||
+	     (op->level && op->kind == RP_OP_WRITE)))
 		return 0;
-	if (op->effect != RP_EFFECT_THEN)
+	if (op->level != RP_LEVEL_DURABLE || op->effect != RP_EFFECT_THEN)
 		return -EINVAL;
 	if (then.addr % then.len) {
 		rp_log(RP_LOG_WARN,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The preload at the end that flushes: finds the peer's, and asks it. */
+/* The rendezvous client: finds the peer's preload and its descriptors. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -42,12 +42,12 @@ static int wait_for(int fd, short what, uint64_t until)
 	return n < 0 ? errno : n ? 0 : ETIMEDOUT;
 }
 
-static int say(int fd, const struct rp_meet *m, uint64_t until)
+static int say(int fd, const struct rp_rendezvous *m, uint64_t until)
 {
-	uint8_t msg[RP_MEET_LEN];
+	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t at = 0;
 	ssize_t n;
-	int ret = -rp_meet_put(msg, m);
+	int ret = -rp_rendezvous_put(msg, m);
 
 	while (!ret && at < sizeof(msg)) {
 		n = send(fd, msg + at, sizeof(msg) - at, MSG_NOSIGNAL);
@@ -62,9 +62,9 @@ static int say(int fd, const struct rp_meet *m, uint64_t until)
 }
 
 /* The whole of one message, once its first byte is here. */
-static int listen_to(int fd, struct rp_meet *m, uint64_t until)
+static int receive(int fd, struct rp_rendezvous *m, uint64_t until)
 {
-	uint8_t msg[RP_MEET_LEN];
+	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t at = 0;
 	ssize_t n;
 	int ret = 0;
@@ -80,7 +80,7 @@ static int listen_to(int fd, struct rp_meet *m, uint64_t until)
 		else if (errno != EINTR)
 			ret = errno;
 	}
-	return ret ? ret : -rp_meet_get(msg, m);
+	return ret ? ret : -rp_rendezvous_get(msg, m);
 }
 
 bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
@@ -135,9 +135,9 @@ fail:
 	return -1;
 }
 
-/* --- the call --- */
+/* --- looking up --- */
 
-int rp_pre_join(struct rp_pre_qp *r, const struct rp_side *peer)
+int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 {
 	struct ibv_rpmem_addr addr = {.bytes = {0}};
 	int ret = -rp_side_put(addr.bytes, peer);
@@ -155,22 +155,22 @@ int rp_pre_join(struct rp_pre_qp *r, const struct rp_side *peer)
 	return ret;
 }
 
-static bool is_answer(const struct rp_pre_qp *r, const struct rp_meet *m)
+static bool is_answer(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
 {
-	return m->type == RP_MEET_HERE && m->to == r->qp->qp_num &&
+	return m->type == RP_RENDEZVOUS_FOUND && m->to == r->qp->qp_num &&
 	       m->from == r->peer_num &&
 	       !memcmp(m->to_gid, r->gid.raw, RP_GID_LEN) &&
 	       !memcmp(m->from_gid, r->peer_gid.raw, RP_GID_LEN);
 }
 
-static int make_call(struct rp_pre_qp *r, const struct rp_meet *call)
+static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 {
 	const uint64_t until = rp_pre_now() + rp_shim_timeout();
-	struct rp_meet m;
+	struct rp_rendezvous m;
 	int fd, ret = ECONNREFUSED, last;
 
-	for (unsigned int i = 0; i < RP_MEET_TRIES; i++) {
-		fd = dial(r, rp_meet_port(r->peer_num, i), until);
+	for (unsigned int i = 0; i < RP_RENDEZVOUS_TRIES; i++) {
+		fd = dial(r, rp_rendezvous_port(r->peer_num, i), until);
 		if (fd < 0) {
 			if (errno != ECONNREFUSED)
 				return errno;
@@ -178,9 +178,9 @@ static int make_call(struct rp_pre_qp *r, const struct rp_meet *call)
 		}
 		last = say(fd, call, until);
 		if (!last)
-			last = listen_to(fd, &m, until);
+			last = receive(fd, &m, until);
 		if (!last && is_answer(r, &m)) {
-			ret = rp_pre_join(r, &m.side);
+			ret = rp_pre_side_connect(r, &m.side);
 			if (!ret) {
 				r->fd = fd;
 				return 0;
@@ -196,10 +196,10 @@ static int make_call(struct rp_pre_qp *r, const struct rp_meet *call)
 	return ret;
 }
 
-static void meet(struct rp_pre_qp *r)
+static void lookup(struct rp_pre_qp *r)
 {
-	struct rp_meet call = {
-		.type = RP_MEET_CALL,
+	struct rp_rendezvous call = {
+		.type = RP_RENDEZVOUS_LOOKUP,
 		.to = r->peer_num,
 		.from = r->qp->qp_num,
 	};
@@ -212,9 +212,9 @@ static void meet(struct rp_pre_qp *r)
 	memcpy(call.to_gid, r->peer_gid.raw, RP_GID_LEN);
 	memcpy(call.from_gid, r->gid.raw, RP_GID_LEN);
 	if (!ret)
-		ret = make_call(r, &call);
+		ret = connect_any(r, &call);
 	if (!ret) {
-		atomic_store(&r->called, RP_PRE_MET);
+		atomic_store(&r->state, RP_PRE_FOUND);
 		rp_pre_watch();
 		return;
 	}
@@ -223,20 +223,20 @@ static void meet(struct rp_pre_qp *r)
 	       "nobody at %s has queue pair %u and this library preloaded "
 	       "(%s): it is not flushed",
 	       host, r->peer_num, strerror(ret));
-	atomic_store(&r->called, RP_PRE_ALONE);
+	atomic_store(&r->state, RP_PRE_NOT_FOUND);
 }
 
-void rp_pre_call(struct rp_pre_qp *r)
+void rp_pre_lookup(struct rp_pre_qp *r)
 {
-	if (atomic_load(&r->called) != RP_PRE_NOT_CALLED || !r->connected)
+	if (atomic_load(&r->state) != RP_PRE_NEW || !r->connected)
 		return;
-	pthread_mutex_lock(&r->call_lock);
-	if (atomic_load(&r->called) == RP_PRE_NOT_CALLED)
-		meet(r);
-	pthread_mutex_unlock(&r->call_lock);
+	pthread_mutex_lock(&r->client_lock);
+	if (atomic_load(&r->state) == RP_PRE_NEW)
+		lookup(r);
+	pthread_mutex_unlock(&r->client_lock);
 }
 
-/* --- what is said then; all under call_lock --- */
+/* --- what is said then; all under client_lock --- */
 
 static void lose(struct rp_pre_qp *r)
 {
@@ -244,33 +244,34 @@ static void lose(struct rp_pre_qp *r)
 		return;
 	close(r->fd);
 	r->fd = -1;
-	r->all_gone = true;
-	atomic_store(&r->called, RP_PRE_LOST);
+	r->all_recalled = true;
+	atomic_store(&r->state, RP_PRE_LOST);
 	/* Who sleeps for an answer is woken. */
 	rp_side_fail(rp_qp_of(r->shim)->mine);
 }
 
 static int forget(struct rp_pre_qp *r, uint32_t rkey)
 {
-	const struct rp_meet m = {.type = RP_MEET_FORGOTTEN, .rkey = rkey};
-	size_t room = r->gone_room ? 2 * r->gone_room : 16;
+	const struct rp_rendezvous m = {.type = RP_RENDEZVOUS_RELEASED,
+					.rkey = rkey};
+	size_t room = r->recalled_room ? 2 * r->recalled_room : 16;
 	void *p;
 
-	if (r->ngone == r->gone_room) {
-		p = reallocarray(r->gone, room, sizeof(*r->gone));
+	if (r->nrecalled == r->recalled_room) {
+		p = reallocarray(r->recalled, room, sizeof(*r->recalled));
 		if (!p)
 			return ENOMEM;
-		r->gone = p;
-		r->gone_room = room;
+		r->recalled = p;
+		r->recalled_room = room;
 	}
-	r->gone[r->ngone++] = rkey;
+	r->recalled[r->nrecalled++] = rkey;
 	return say(r->fd, &m, rp_pre_now() + rp_shim_timeout());
 }
 
-void rp_pre_hear(struct rp_pre_qp *r)
+void rp_pre_receive(struct rp_pre_qp *r)
 {
 	uint64_t until = rp_pre_now() + rp_shim_timeout();
-	struct rp_meet m;
+	struct rp_rendezvous m;
 	uint8_t byte;
 	ssize_t n;
 
@@ -278,8 +279,8 @@ void rp_pre_hear(struct rp_pre_qp *r)
 		n = recv(r->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
-		if (n < 1 || listen_to(r->fd, &m, until) ||
-		    m.type != RP_MEET_GONE || forget(r, m.rkey))
+		if (n < 1 || receive(r->fd, &m, until) ||
+		    m.type != RP_RENDEZVOUS_RECALL || forget(r, m.rkey))
 			lose(r);
 	}
 }
@@ -299,20 +300,21 @@ static void of_nothing(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
 
 static int ask(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 {
-	const struct rp_meet question = {.type = RP_MEET_ASK, .rkey = rkey};
+	const struct rp_rendezvous question = {.type = RP_RENDEZVOUS_QUERY,
+					       .rkey = rkey};
 	const uint64_t until = rp_pre_now() + rp_shim_timeout();
-	struct rp_meet m;
+	struct rp_rendezvous m;
 	int ret = r->fd < 0 ? ENOTCONN : say(r->fd, &question, until);
 
 	while (!ret) {
-		ret = listen_to(r->fd, &m, until);
+		ret = receive(r->fd, &m, until);
 		if (ret)
 			break;
-		if (m.type == RP_MEET_GONE) {
+		if (m.type == RP_RENDEZVOUS_RECALL) {
 			ret = forget(r, m.rkey);
 			continue;
 		}
-		if (m.type != RP_MEET_TOLD || m.rkey != rkey ||
+		if (m.type != RP_RENDEZVOUS_DESC || m.rkey != rkey ||
 		    m.desc.qp_num != r->peer_num)
 			ret = EBADMSG;
 		else
@@ -324,24 +326,24 @@ static int ask(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 	return ret;
 }
 
-void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey)
+void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 {
 	struct rp_qp *q = rp_qp_of(r->shim);
 	uint8_t buf[RP_DESC_LEN];
 	struct rp_desc d;
 
-	pthread_mutex_lock(&r->call_lock);
-	rp_pre_hear(r);
-	for (size_t i = 0; i < r->ngone; i++)
-		rp_qp_forget(q, r->gone[i]);
-	r->ngone = 0;
+	pthread_mutex_lock(&r->client_lock);
+	rp_pre_receive(r);
+	for (size_t i = 0; i < r->nrecalled; i++)
+		rp_qp_forget(q, r->recalled[i]);
+	r->nrecalled = 0;
 	/* Nobody says any more when what is known ends. */
-	if (r->all_gone)
+	if (r->all_recalled)
 		rp_qp_forget(q, rkey);
 	if (!rp_qp_knows(q, rkey)) {
-		if (atomic_load(&r->called) != RP_PRE_MET)
+		if (atomic_load(&r->state) != RP_PRE_FOUND)
 			of_nothing(r, rkey,
-				   atomic_load(&r->called) == RP_PRE_LOST, &d);
+				   atomic_load(&r->state) == RP_PRE_LOST, &d);
 		else if (ask(r, rkey, &d))
 			of_nothing(r, rkey, true, &d);
 		r->cfg.agent = q->side;
@@ -349,21 +351,21 @@ void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey)
 		if (!rp_desc_put(buf, &d))
 			rp_qp_learn(q, buf, &r->cfg);
 	}
-	pthread_mutex_unlock(&r->call_lock);
+	pthread_mutex_unlock(&r->client_lock);
 }
 
-void rp_pre_call_end(struct rp_pre_qp *r)
+void rp_pre_leave(struct rp_pre_qp *r)
 {
-	const struct rp_meet bye = {.type = RP_MEET_BYE};
+	const struct rp_rendezvous bye = {.type = RP_RENDEZVOUS_LEAVE};
 
-	pthread_mutex_lock(&r->call_lock);
+	pthread_mutex_lock(&r->client_lock);
 	if (r->fd >= 0) {
 		say(r->fd, &bye, rp_pre_now() + rp_shim_timeout());
 		close(r->fd);
 		r->fd = -1;
 	}
-	atomic_store(&r->called, RP_PRE_NOT_CALLED);
-	r->all_gone = false;
-	r->ngone = 0;
-	pthread_mutex_unlock(&r->call_lock);
+	atomic_store(&r->state, RP_PRE_NEW);
+	r->all_recalled = false;
+	r->nrecalled = 0;
+	pthread_mutex_unlock(&r->client_lock);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The preload at the end that has the memory, and the thread of both ends. */
+/* The rendezvous server, at the end that has the memory; and the thread of
+ * both.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -15,44 +17,45 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* Who has connected and not yet said to which queue pair; and all. */
-#define MAX_STRANGERS 64
-#define MAX_VISITORS  4096
+/* Clients that have connected and sent no LOOKUP yet; and all. */
+#define MAX_HALF_OPEN 64
+#define MAX_CLIENTS   4096
 #define LOOK_EVERY_MS 250
 
 /* A port on which queue pairs of ours are asked for. */
-struct rp_pre_door {
+struct rp_pre_listener {
 	uint16_t port;
 	int fd;
 	unsigned int refs;
-	LIST_ENTRY(rp_pre_door) link;
+	LIST_ENTRY(rp_pre_listener) link;
 };
 
-struct told {
+struct granted {
 	uint32_t rkey;
 	bool recalled;
 };
-struct visitor {
+struct client {
 	int fd;
 	struct sockaddr_in6 from;
 	uint64_t until; /* while r is NULL */
-	uint8_t msg[RP_MEET_LEN];
+	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t got;
-	bool called; /* has been heard; no answer yet */
-	struct rp_meet call;
+	bool waits; /* LOOKUP was received, and is not answered yet */
+	struct rp_rendezvous lookup;
 	struct rp_pre_qp *r; /* that it has asked for */
-	struct told *told;
-	size_t ntold, room;
-	LIST_ENTRY(visitor) link;
+	struct granted *granted;
+	size_t ngranted, room;
+	LIST_ENTRY(client) link;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of this */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_cond_t forgotten;
-static LIST_HEAD(, rp_pre_door) doors = LIST_HEAD_INITIALIZER(doors);
-static LIST_HEAD(, visitor) visitors = LIST_HEAD_INITIALIZER(visitors);
+static pthread_cond_t released;
+static LIST_HEAD(,
+		 rp_pre_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
+static LIST_HEAD(, client) clients = LIST_HEAD_INITIALIZER(clients);
 static LIST_HEAD(, rp_pre_qp) qps = LIST_HEAD_INITIALIZER(qps);
-static unsigned int nvisitors, nstrangers;
+static unsigned int nclients, nhalf_open;
 static struct rp_pre_qp *qp_table;
 static struct rp_pre_mr *mr_table;
 static int kick = -1;
@@ -64,7 +67,7 @@ static void init(void)
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&forgotten, &attr);
+	pthread_cond_init(&released, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
@@ -77,28 +80,28 @@ void rp_pre_watch(void)
 		return;
 }
 
-/* --- visitors --- */
+/* --- clients --- */
 
-static void drop(struct visitor *v)
+static void drop(struct client *v)
 {
-	if (v->r && v->ntold)
+	if (v->r && v->ngranted)
 		v->r->unheard = true;
 	if (!v->r)
-		nstrangers--;
-	nvisitors--;
+		nhalf_open--;
+	nclients--;
 	LIST_REMOVE(v, link);
 	close(v->fd);
-	free(v->told);
+	free(v->granted);
 	free(v);
-	pthread_cond_broadcast(&forgotten);
+	pthread_cond_broadcast(&released);
 }
 
 /* At once, or not at all: who does not read is not waited for. */
-static bool say(struct visitor *v, const struct rp_meet *m)
+static bool say(struct client *v, const struct rp_rendezvous *m)
 {
-	uint8_t msg[RP_MEET_LEN];
+	uint8_t msg[RP_RENDEZVOUS_LEN];
 
-	return !rp_meet_put(msg, m) &&
+	return !rp_rendezvous_put(msg, m) &&
 	       send(v->fd, msg, sizeof(msg), MSG_NOSIGNAL | MSG_DONTWAIT) ==
 		       (ssize_t)sizeof(msg);
 }
@@ -108,10 +111,10 @@ static bool is_gid(const union ibv_gid *gid, const uint8_t *raw)
 	return !memcmp(gid->raw, raw, RP_GID_LEN);
 }
 
-/* The queue pair that is connected to the caller's, and by its host. */
-static bool is_meant(const struct rp_pre_qp *r, const struct visitor *v)
+/* The queue pair that is connected to the client's, and by its host. */
+static bool is_meant(const struct rp_pre_qp *r, const struct client *v)
 {
-	const struct rp_meet *c = &v->call;
+	const struct rp_rendezvous *c = &v->lookup;
 	struct sockaddr_in6 host;
 
 	return r->connected && r->qp->qp_num == c->to &&
@@ -122,11 +125,11 @@ static bool is_meant(const struct rp_pre_qp *r, const struct visitor *v)
 		       sizeof(host.sin6_addr));
 }
 
-static bool answer(struct visitor *v, struct rp_pre_qp *r)
+static bool answer(struct client *v, struct rp_pre_qp *r)
 {
-	struct rp_meet m = {
-		.type = RP_MEET_HERE,
-		.to = v->call.from,
+	struct rp_rendezvous m = {
+		.type = RP_RENDEZVOUS_FOUND,
+		.to = v->lookup.from,
 		.from = r->qp->qp_num,
 	};
 	struct ibv_rpmem_addr addr;
@@ -135,36 +138,36 @@ static bool answer(struct visitor *v, struct rp_pre_qp *r)
 	if (!ret)
 		ret = -rp_side_get(addr.bytes, &m.side);
 	if (!ret)
-		ret = rp_pre_join(r, &v->call.side);
+		ret = rp_pre_side_connect(r, &v->lookup.side);
 	if (ret) {
 		rp_log(RP_LOG_WARN, "queue pair %u is not served: %s", m.from,
 		       strerror(ret));
 		return false;
 	}
-	memcpy(m.to_gid, v->call.from_gid, RP_GID_LEN);
+	memcpy(m.to_gid, v->lookup.from_gid, RP_GID_LEN);
 	memcpy(m.from_gid, r->gid.raw, RP_GID_LEN);
 	v->r = r;
-	nstrangers--;
+	nhalf_open--;
 	return say(v, &m);
 }
 
 /* False: it is dropped. */
-static bool look_up(struct visitor *v)
+static bool look_up(struct client *v)
 {
-	const struct rp_meet no = {.type = RP_MEET_NOT_HERE};
+	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
 	bool later = false;
 	struct rp_pre_qp *r;
 
 	LIST_FOREACH (r, &qps, link) {
 		if (is_meant(r, v)) {
-			v->called = false;
+			v->waits = false;
 			if (answer(v, r))
 				return true;
 			if (v->r)
 				return false;
 			break;
 		}
-		later |= r->qp->qp_num == v->call.to && !r->connected;
+		later |= r->qp->qp_num == v->lookup.to && !r->connected;
 	}
 	if (!r && later)
 		return true;
@@ -172,28 +175,28 @@ static bool look_up(struct visitor *v)
 	return false;
 }
 
-static bool note(struct visitor *v, uint32_t rkey)
+static bool note(struct client *v, uint32_t rkey)
 {
 	size_t room = v->room ? 2 * v->room : 16;
 	void *p;
 
-	for (size_t i = 0; i < v->ntold; i++)
-		if (v->told[i].rkey == rkey)
+	for (size_t i = 0; i < v->ngranted; i++)
+		if (v->granted[i].rkey == rkey)
 			return true;
-	if (v->ntold == v->room) {
-		p = reallocarray(v->told, room, sizeof(*v->told));
+	if (v->ngranted == v->room) {
+		p = reallocarray(v->granted, room, sizeof(*v->granted));
 		if (!p)
 			return false;
-		v->told = p;
+		v->granted = p;
 		v->room = room;
 	}
-	v->told[v->ntold++] = (struct told){.rkey = rkey};
+	v->granted[v->ngranted++] = (struct granted){.rkey = rkey};
 	return true;
 }
 
-static bool tell(struct visitor *v, uint32_t rkey)
+static bool tell(struct client *v, uint32_t rkey)
 {
-	struct rp_meet m = {.type = RP_MEET_TOLD, .rkey = rkey};
+	struct rp_rendezvous m = {.type = RP_RENDEZVOUS_DESC, .rkey = rkey};
 	struct rp_pre_qp *r = v->r;
 	struct ibv_rpmem_desc desc;
 	struct rp_pre_mr *mr;
@@ -217,51 +220,51 @@ static bool tell(struct visitor *v, uint32_t rkey)
 	return say(v, &m);
 }
 
-static void has_forgotten(struct visitor *v, uint32_t rkey)
+static void client_released(struct client *v, uint32_t rkey)
 {
-	for (size_t i = 0; i < v->ntold; i++)
-		if (v->told[i].rkey == rkey && v->told[i].recalled) {
-			v->told[i] = v->told[--v->ntold];
-			pthread_cond_broadcast(&forgotten);
+	for (size_t i = 0; i < v->ngranted; i++)
+		if (v->granted[i].rkey == rkey && v->granted[i].recalled) {
+			v->granted[i] = v->granted[--v->ngranted];
+			pthread_cond_broadcast(&released);
 			return;
 		}
 }
 
 /* False: nobody of ours says that here, or it is the end. */
-static bool heard(struct visitor *v)
+static bool heard(struct client *v)
 {
-	struct rp_meet m;
+	struct rp_rendezvous m;
 
-	if (rp_meet_get(v->msg, &m))
+	if (rp_rendezvous_get(v->msg, &m))
 		return false;
 	switch (m.type) {
-	case RP_MEET_CALL:
-		if (v->r || v->called)
+	case RP_RENDEZVOUS_LOOKUP:
+		if (v->r || v->waits)
 			return false;
-		v->called = true;
-		v->call = m;
+		v->waits = true;
+		v->lookup = m;
 		return look_up(v);
-	case RP_MEET_ASK:
+	case RP_RENDEZVOUS_QUERY:
 		return v->r && tell(v, m.rkey);
-	case RP_MEET_FORGOTTEN:
+	case RP_RENDEZVOUS_RELEASED:
 		if (v->r)
-			has_forgotten(v, m.rkey);
+			client_released(v, m.rkey);
 		return v->r;
-	case RP_MEET_BYE:
-		v->ntold = 0;
+	case RP_RENDEZVOUS_LEAVE:
+		v->ngranted = 0;
 		return false;
 	default:
 		return false;
 	}
 }
 
-static bool attend(struct visitor *v)
+static bool serve(struct client *v)
 {
 	ssize_t n;
 
 	if (!v->r && rp_pre_now() > v->until)
 		return false;
-	if (v->called && !look_up(v))
+	if (v->waits && !look_up(v))
 		return false;
 	for (;;) {
 		n = recv(v->fd, v->msg + v->got, sizeof(v->msg) - v->got,
@@ -279,9 +282,9 @@ static bool attend(struct visitor *v)
 	}
 }
 
-static void let_in(const struct rp_pre_door *d)
+static void accept_clients(const struct rp_pre_listener *d)
 {
-	struct visitor *v;
+	struct client *v;
 	struct sockaddr_in6 from;
 	socklen_t len;
 	int fd;
@@ -292,7 +295,7 @@ static void let_in(const struct rp_pre_door *d)
 			     SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0)
 			return;
-		v = nstrangers < MAX_STRANGERS && nvisitors < MAX_VISITORS
+		v = nhalf_open < MAX_HALF_OPEN && nclients < MAX_CLIENTS
 			    ? calloc(1, sizeof(*v))
 			    : NULL;
 		if (!v) {
@@ -302,34 +305,34 @@ static void let_in(const struct rp_pre_door *d)
 		v->fd = fd;
 		v->from = from;
 		v->until = rp_pre_now() + rp_shim_timeout();
-		nstrangers++;
-		nvisitors++;
-		LIST_INSERT_HEAD(&visitors, v, link);
+		nhalf_open++;
+		nclients++;
+		LIST_INSERT_HEAD(&clients, v, link);
 	}
 }
 
 /* --- the thread --- */
 
-static void attend_all(void)
+static void serve_all(void)
 {
-	struct visitor *v, *next;
-	struct rp_pre_door *d;
+	struct client *v, *next;
+	struct rp_pre_listener *d;
 	struct rp_pre_qp *r;
 
-	LIST_FOREACH (d, &doors, link)
-		let_in(d);
-	for (v = LIST_FIRST(&visitors); v; v = next) {
+	LIST_FOREACH (d, &listeners, link)
+		accept_clients(d);
+	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
-		if (!attend(v))
+		if (!serve(v))
 			drop(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
 		/* Who has it now hears what comes, too. */
-		if (!pthread_mutex_trylock(&r->call_lock)) {
-			rp_pre_hear(r);
-			pthread_mutex_unlock(&r->call_lock);
+		if (!pthread_mutex_trylock(&r->client_lock)) {
+			rp_pre_receive(r);
+			pthread_mutex_unlock(&r->client_lock);
 		}
-		if (atomic_load(&r->called) == RP_PRE_MET &&
+		if (atomic_load(&r->state) == RP_PRE_FOUND &&
 		    rp_defer_overdue(rp_qp_of(r->shim)))
 			rp_side_fail(rp_qp_of(r->shim)->mine);
 	}
@@ -338,28 +341,28 @@ static void attend_all(void)
 /* All that there is to wait for; *ms: and how long. NULL: no memory. */
 static struct pollfd *all_fds(nfds_t *n, int *ms)
 {
-	const struct rp_pre_door *d;
+	const struct rp_pre_listener *d;
 	const struct rp_pre_qp *r;
-	const struct visitor *v;
-	size_t room = 1 + nvisitors;
+	const struct client *v;
+	size_t room = 1 + nclients;
 	struct pollfd *fds;
 
-	LIST_FOREACH (d, &doors, link)
+	LIST_FOREACH (d, &listeners, link)
 		room++;
 	LIST_FOREACH (r, &qps, link)
 		room++;
 	fds = calloc(room, sizeof(*fds));
 	*n = 0;
-	*ms = nstrangers || !fds ? LOOK_EVERY_MS : -1;
+	*ms = nhalf_open || !fds ? LOOK_EVERY_MS : -1;
 	if (!fds)
 		return NULL;
 	fds[(*n)++] = (struct pollfd){.fd = kick, .events = POLLIN};
-	LIST_FOREACH (d, &doors, link)
+	LIST_FOREACH (d, &listeners, link)
 		fds[(*n)++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
-	LIST_FOREACH (v, &visitors, link)
+	LIST_FOREACH (v, &clients, link)
 		fds[(*n)++] = (struct pollfd){.fd = v->fd, .events = POLLIN};
 	LIST_FOREACH (r, &qps, link)
-		if (atomic_load(&r->called) == RP_PRE_MET) {
+		if (atomic_load(&r->state) == RP_PRE_FOUND) {
 			fds[(*n)++] =
 				(struct pollfd){.fd = r->fd, .events = POLLIN};
 			*ms = LOOK_EVERY_MS;
@@ -377,7 +380,7 @@ static void *work(void *arg)
 	rp_pre_inside = 1;
 	pthread_mutex_lock(&lock);
 	for (;;) {
-		attend_all();
+		serve_all();
 		fds = all_fds(&n, &ms);
 		pthread_mutex_unlock(&lock);
 		poll(fds, n, ms);
@@ -413,7 +416,7 @@ static int start(void)
 	return ret;
 }
 
-/* --- doors --- */
+/* --- listeners --- */
 
 static int listen_at(uint16_t port)
 {
@@ -428,17 +431,17 @@ static int listen_at(uint16_t port)
 	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 	if (!bind(fd, (const struct sockaddr *)&at, sizeof(at)) &&
-	    !listen(fd, MAX_STRANGERS))
+	    !listen(fd, MAX_HALF_OPEN))
 		return fd;
 	close(fd);
 	return -1;
 }
 
-static struct rp_pre_door *door_at(uint16_t port)
+static struct rp_pre_listener *listener_at(uint16_t port)
 {
-	struct rp_pre_door *d;
+	struct rp_pre_listener *d;
 
-	LIST_FOREACH (d, &doors, link)
+	LIST_FOREACH (d, &listeners, link)
 		if (d->port == port)
 			return d;
 	d = calloc(1, sizeof(*d));
@@ -450,16 +453,16 @@ static struct rp_pre_door *door_at(uint16_t port)
 		free(d);
 		return NULL;
 	}
-	LIST_INSERT_HEAD(&doors, d, link);
+	LIST_INSERT_HEAD(&listeners, d, link);
 	return d;
 }
 
-static struct rp_pre_door *door_open(uint32_t qp_num)
+static struct rp_pre_listener *listener_open(uint32_t qp_num)
 {
-	struct rp_pre_door *d = NULL;
+	struct rp_pre_listener *d = NULL;
 
-	for (unsigned int i = 0; i < RP_MEET_TRIES && !d; i++)
-		d = door_at(rp_meet_port(qp_num, i));
+	for (unsigned int i = 0; i < RP_RENDEZVOUS_TRIES && !d; i++)
+		d = listener_at(rp_rendezvous_port(qp_num, i));
 	if (d)
 		d->refs++;
 	else
@@ -469,7 +472,7 @@ static struct rp_pre_door *door_open(uint32_t qp_num)
 	return d;
 }
 
-static void door_close(struct rp_pre_door *d)
+static void listener_close(struct rp_pre_listener *d)
 {
 	if (!d || --d->refs)
 		return;
@@ -495,7 +498,7 @@ int rp_pre_qp_add(struct rp_pre_qp *r)
 	}
 	if (!ret) {
 		LIST_INSERT_HEAD(&qps, r, link);
-		r->door = door_open(r->qp->qp_num);
+		r->listener = listener_open(r->qp->qp_num);
 	}
 	pthread_mutex_unlock(&lock);
 	rp_pre_watch();
@@ -514,12 +517,12 @@ struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp)
 
 static void leaves(struct rp_pre_qp *r)
 {
-	struct visitor *v, *next;
+	struct client *v, *next;
 
 	r->connected = false;
 	/* The thread asks nothing of its side any more. */
-	atomic_store(&r->called, RP_PRE_NOT_CALLED);
-	for (v = LIST_FIRST(&visitors); v; v = next) {
+	atomic_store(&r->state, RP_PRE_NEW);
+	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
 		if (v->r == r)
 			drop(v);
@@ -527,12 +530,12 @@ static void leaves(struct rp_pre_qp *r)
 	r->unheard = false;
 }
 
-void rp_pre_qp_leaves(struct rp_pre_qp *r)
+void rp_pre_qp_disconnected(struct rp_pre_qp *r)
 {
 	pthread_mutex_lock(&lock);
 	leaves(r);
 	pthread_mutex_unlock(&lock);
-	rp_pre_call_end(r);
+	rp_pre_leave(r);
 }
 
 void rp_pre_qp_del(struct rp_pre_qp *r)
@@ -541,12 +544,12 @@ void rp_pre_qp_del(struct rp_pre_qp *r)
 	leaves(r);
 	HASH_DEL(qp_table, r);
 	LIST_REMOVE(r, link);
-	door_close(r->door);
+	listener_close(r->listener);
 	pthread_mutex_unlock(&lock);
-	rp_pre_call_end(r);
+	rp_pre_leave(r);
 }
 
-void rp_pre_qp_leads(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
+void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
 {
 	const struct ibv_ah_attr *ah = &attr->ah_attr;
 	struct ibv_gid_entry own;
@@ -606,22 +609,24 @@ bool rp_pre_mr_is(struct ibv_mr *mr)
 	return is;
 }
 
-/* Of its protection domain: has it been told of this region? */
-static struct told *told_of(const struct visitor *v, const struct ibv_mr *mr)
+/* Was the client given this region's descriptor, in its protection domain? */
+static struct granted *granted_of(const struct client *v,
+				  const struct ibv_mr *mr)
 {
-	for (size_t i = 0; v->r && v->r->qp->pd == mr->pd && i < v->ntold; i++)
-		if (v->told[i].rkey == mr->rkey)
-			return &v->told[i];
+	for (size_t i = 0; v->r && v->r->qp->pd == mr->pd && i < v->ngranted;
+	     i++)
+		if (v->granted[i].rkey == mr->rkey)
+			return &v->granted[i];
 	return NULL;
 }
 
 static bool is_awaited(const struct ibv_mr *mr)
 {
-	const struct visitor *v;
-	const struct told *t;
+	const struct client *v;
+	const struct granted *t;
 
-	LIST_FOREACH (v, &visitors, link) {
-		t = told_of(v, mr);
+	LIST_FOREACH (v, &clients, link) {
+		t = granted_of(v, mr);
 		if (t && t->recalled)
 			return true;
 	}
@@ -631,13 +636,13 @@ static bool is_awaited(const struct ibv_mr *mr)
 /* Who may still flush by what it knows has no connection any more. */
 static void cut_off(const struct ibv_mr *mr)
 {
-	struct visitor *v, *next;
+	struct client *v, *next;
 	struct rp_pre_qp *r;
 	struct rp_qp *q;
 
-	for (v = LIST_FIRST(&visitors); v; v = next) {
+	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
-		if (told_of(v, mr))
+		if (granted_of(v, mr))
 			drop(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
@@ -658,19 +663,20 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 	const uint64_t until = rp_pre_now() + rp_shim_timeout();
 	const struct timespec ts = {.tv_sec = (time_t)(until / 1000000000u),
 				    .tv_nsec = (long)(until % 1000000000u)};
-	const struct rp_meet gone = {.type = RP_MEET_GONE, .rkey = mr->rkey};
-	struct visitor *v, *next;
+	const struct rp_rendezvous gone = {.type = RP_RENDEZVOUS_RECALL,
+					   .rkey = mr->rkey};
+	struct client *v, *next;
 	struct rp_pre_mr *m;
-	struct told *t;
+	struct granted *t;
 
 	pthread_mutex_lock(&lock);
 	m = mr_find(mr);
 	if (!m)
 		goto unlock;
 	m->leaving = true;
-	for (v = LIST_FIRST(&visitors); v; v = next) {
+	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
-		t = told_of(v, mr);
+		t = granted_of(v, mr);
 		if (!t)
 			continue;
 		t->recalled = true;
@@ -678,7 +684,7 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 			drop(v);
 	}
 	while (is_awaited(mr))
-		if (pthread_cond_timedwait(&forgotten, &lock, &ts))
+		if (pthread_cond_timedwait(&released, &lock, &ts))
 			break;
 	cut_off(mr);
 unlock:
@@ -686,7 +692,7 @@ unlock:
 	return m;
 }
 
-void rp_pre_mr_stays(struct rp_pre_mr *m)
+void rp_pre_mr_keep(struct rp_pre_mr *m)
 {
 	pthread_mutex_lock(&lock);
 	m->leaving = false;

@@ -304,8 +304,8 @@ int rp_pre_cq_use(struct rp_pre_cq *c, int entries)
 static void qp_free(struct rp_pre_qp *r)
 {
 	pthread_mutex_destroy(&r->side_lock);
-	pthread_mutex_destroy(&r->call_lock);
-	free(r->gone);
+	pthread_mutex_destroy(&r->client_lock);
+	free(r->recalled);
 	free(r);
 }
 
@@ -348,7 +348,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	ret = ENOMEM;
 	r = calloc(1, sizeof(*r));
 	if (!r || pthread_mutex_init(&r->side_lock, NULL) ||
-	    pthread_mutex_init(&r->call_lock, NULL))
+	    pthread_mutex_init(&r->client_lock, NULL))
 		goto fail;
 	r->qp = qp;
 	r->scq = scq;
@@ -432,7 +432,7 @@ static int again(struct rp_pre_qp *r)
 	struct ibv_rpmem_qp *old = r->shim;
 	int ret;
 
-	rp_pre_qp_leaves(r);
+	rp_pre_qp_disconnected(r);
 	ret = attach(r);
 	return ret ? ret : ibv_rpmem_detach_qp(old);
 }
@@ -477,7 +477,7 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 		r->no_dest_rd = !dest_rd;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR &&
 	    (mask & IBV_QP_AV) && (mask & IBV_QP_DEST_QPN))
-		rp_pre_qp_leads(r, attr);
+		rp_pre_qp_connected(r, attr);
 	return 0;
 }
 
@@ -637,7 +637,7 @@ RP_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 	m = rp_pre_mr_recall(mr);
 	ret = ibv_rpmem_dereg_mr(m->shim);
 	if (ret)
-		rp_pre_mr_stays(m);
+		rp_pre_mr_keep(m);
 	else
 		rp_pre_mr_del(m);
 	rp_pre_inside--;

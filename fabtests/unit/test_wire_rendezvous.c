@@ -6,18 +6,18 @@
 
 #include <criterion/criterion.h>
 
-#include "core/wire_meet.h"
+#include "core/wire_rendezvous.h"
 
-static const struct rp_meet call = {
-	.type = RP_MEET_CALL,
+static const struct rp_rendezvous call = {
+	.type = RP_RENDEZVOUS_LOOKUP,
 	.to = 0xabcdef,
 	.from = 0x112233,
 	.to_gid = {[10] = 0xff, 0xff, 10, 9, 0, 1},
 	.from_gid = {[10] = 0xff, 0xff, 10, 9, 0, 2},
 	.side = {.qp_num = 0x112233, .initiator = 5, .target = 6, .psn = 7},
 };
-static const struct rp_meet told = {
-	.type = RP_MEET_TOLD,
+static const struct rp_rendezvous desc_of = {
+	.type = RP_RENDEZVOUS_DESC,
 	.rkey = 0xc1b2a312,
 	.desc = {.addr = 0x1000,
 		 .length = 1,
@@ -26,7 +26,7 @@ static const struct rp_meet told = {
 		 .region = RP_DESC_READ},
 };
 
-static const uint8_t call_golden[RP_MEET_LEN] = {
+static const uint8_t call_golden[RP_RENDEZVOUS_LEN] = {
 	0x52, 0x50, 0x4d, 0x4d, 0x01, 0x00, 0x80, 0x00, /* magic, version */
 	0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* type, rkey */
 	0xef, 0xcd, 0xab, 0x00, 0x33, 0x22, 0x11, 0x00, /* to, from */
@@ -40,35 +40,35 @@ static const uint8_t call_golden[RP_MEET_LEN] = {
 };
 
 /* What is not a message's own, with a checksum that fits. */
-static int get_with(const struct rp_meet *m, size_t at, uint8_t byte)
+static int get_with(const struct rp_rendezvous *m, size_t at, uint8_t byte)
 {
-	struct rp_meet got = {.rkey = 99};
-	uint8_t buf[RP_MEET_LEN];
+	struct rp_rendezvous got = {.rkey = 99};
+	uint8_t buf[RP_RENDEZVOUS_LEN];
 	uint32_t crc;
 	int ret;
 
-	cr_assert_eq(rp_meet_put(buf, m), 0);
+	cr_assert_eq(rp_rendezvous_put(buf, m), 0);
 	buf[at] ^= byte;
-	crc = rp_crc32(buf, RP_MEET_LEN - 4);
+	crc = rp_crc32(buf, RP_RENDEZVOUS_LEN - 4);
 	for (int i = 0; i < 4; i++)
-		buf[RP_MEET_LEN - 4 + i] = (uint8_t)(crc >> 8 * i);
-	ret = rp_meet_get(buf, &got);
+		buf[RP_RENDEZVOUS_LEN - 4 + i] = (uint8_t)(crc >> 8 * i);
+	ret = rp_rendezvous_get(buf, &got);
 	cr_assert(!ret || got.rkey == 99, "byte %zu", at);
 	return ret;
 }
 
-Test(wire_meet, golden)
+Test(wire_rendezvous, golden)
 {
-	uint8_t buf[RP_MEET_LEN];
-	struct rp_meet m;
+	uint8_t buf[RP_RENDEZVOUS_LEN];
+	struct rp_rendezvous m;
 
-	cr_assert_eq(rp_meet_put(buf, &call), 0);
+	cr_assert_eq(rp_rendezvous_put(buf, &call), 0);
 	/* The checksum of the side is its own affair. */
 	cr_assert_eq(memcmp(buf, call_golden, 116), 0);
-	for (size_t i = 120; i < RP_MEET_LEN - 4; i++)
+	for (size_t i = 120; i < RP_RENDEZVOUS_LEN - 4; i++)
 		cr_assert_eq(buf[i], 0, "byte %zu", i);
-	cr_assert_eq(rp_meet_get(buf, &m), 0);
-	cr_assert_eq(m.type, RP_MEET_CALL);
+	cr_assert_eq(rp_rendezvous_get(buf, &m), 0);
+	cr_assert_eq(m.type, RP_RENDEZVOUS_LOOKUP);
 	cr_assert_eq(m.to, call.to);
 	cr_assert_eq(m.from, call.from);
 	cr_assert_eq(m.side.qp_num, call.side.qp_num);
@@ -81,34 +81,35 @@ Test(wire_meet, golden)
 	cr_assert_eq(memcmp(m.to_gid, call.to_gid, RP_GID_LEN), 0);
 	cr_assert_eq(memcmp(m.from_gid, call.from_gid, RP_GID_LEN), 0);
 
-	cr_assert_eq(rp_meet_put(buf, &told), 0);
+	cr_assert_eq(rp_rendezvous_put(buf, &desc_of), 0);
 	cr_assert_eq(buf[8], 5);
 	cr_assert_eq(memcmp(buf + 12, "\x12\xa3\xb2\xc1", 4), 0);
 	cr_assert_eq(memcmp(buf + 56, "RPMD", 4), 0);
-	cr_assert_eq(rp_meet_get(buf, &m), 0);
+	cr_assert_eq(rp_rendezvous_get(buf, &m), 0);
 	cr_assert_eq(m.desc.addr, 0x1000);
 }
 
 /* Each bit of what came, even where the checksum fits. */
-Test(wire_meet, one_form)
+Test(wire_rendezvous, one_form)
 {
-	const struct rp_meet plain[] = {
-		{.type = RP_MEET_NOT_HERE},
-		{.type = RP_MEET_ASK, .rkey = 7},
-		{.type = RP_MEET_GONE, .rkey = 7},
-		{.type = RP_MEET_FORGOTTEN, .rkey = 7},
-		{.type = RP_MEET_BYE},
+	const struct rp_rendezvous plain[] = {
+		{.type = RP_RENDEZVOUS_NOT_FOUND},
+		{.type = RP_RENDEZVOUS_QUERY, .rkey = 7},
+		{.type = RP_RENDEZVOUS_RECALL, .rkey = 7},
+		{.type = RP_RENDEZVOUS_RELEASED, .rkey = 7},
+		{.type = RP_RENDEZVOUS_LEAVE},
 	};
-	uint8_t buf[RP_MEET_LEN];
-	struct rp_meet m;
+	uint8_t buf[RP_RENDEZVOUS_LEN];
+	struct rp_rendezvous m;
 
-	for (size_t i = 0; i < RP_MEET_LEN; i++) {
-		cr_assert_eq(rp_meet_put(buf, &told), 0);
+	for (size_t i = 0; i < RP_RENDEZVOUS_LEN; i++) {
+		cr_assert_eq(rp_rendezvous_put(buf, &desc_of), 0);
 		buf[i] ^= 1;
-		cr_assert_eq(rp_meet_get(buf, &m), -EBADMSG, "byte %zu", i);
+		cr_assert_eq(rp_rendezvous_get(buf, &m), -EBADMSG, "byte %zu",
+			     i);
 	}
 	for (size_t n = 0; n < sizeof(plain) / sizeof(plain[0]); n++)
-		for (size_t i = 16; i < RP_MEET_LEN - 4; i++)
+		for (size_t i = 16; i < RP_RENDEZVOUS_LEN - 4; i++)
 			cr_assert_eq(get_with(&plain[n], i, 1), -EBADMSG,
 				     "type %d, byte %zu", (int)plain[n].type,
 				     i);
@@ -120,42 +121,42 @@ Test(wire_meet, one_form)
 	cr_assert_eq(get_with(&call, 20, 1), -EBADMSG, "another's side");
 	cr_assert_eq(get_with(&call, 12, 1), -EBADMSG, "an rkey in CALL");
 	cr_assert_eq(get_with(&call, 90, 1), -EBADMSG, "behind the side");
-	cr_assert_eq(get_with(&told, 12, 1), -EBADMSG, "another region");
-	cr_assert_eq(get_with(&told, 16, 1), -EBADMSG, "a number in TOLD");
-	cr_assert_eq(get_with(&told, 4, 3), -EPROTONOSUPPORT);
+	cr_assert_eq(get_with(&desc_of, 12, 1), -EBADMSG, "another region");
+	cr_assert_eq(get_with(&desc_of, 16, 1), -EBADMSG, "a number in DESC");
+	cr_assert_eq(get_with(&desc_of, 4, 3), -EPROTONOSUPPORT);
 }
 
-Test(wire_meet, nothing_else_is_written)
+Test(wire_rendezvous, nothing_else_is_written)
 {
-	uint8_t buf[RP_MEET_LEN];
-	struct rp_meet m = call;
+	uint8_t buf[RP_RENDEZVOUS_LEN];
+	struct rp_rendezvous m = call;
 
 	m.type = 0;
-	cr_assert_eq(rp_meet_put(buf, &m), -EINVAL);
-	m.type = RP_MEET_BYE + 1;
-	cr_assert_eq(rp_meet_put(buf, &m), -EINVAL);
+	cr_assert_eq(rp_rendezvous_put(buf, &m), -EINVAL);
+	m.type = RP_RENDEZVOUS_LEAVE + 1;
+	cr_assert_eq(rp_rendezvous_put(buf, &m), -EINVAL);
 	m = call;
 	m.to = 1u << 24;
-	cr_assert_eq(rp_meet_put(buf, &m), -EINVAL);
+	cr_assert_eq(rp_rendezvous_put(buf, &m), -EINVAL);
 	m = call;
 	m.from++;
-	cr_assert_eq(rp_meet_put(buf, &m), -EINVAL);
-	m = told;
+	cr_assert_eq(rp_rendezvous_put(buf, &m), -EINVAL);
+	m = desc_of;
 	m.rkey++;
-	cr_assert_eq(rp_meet_put(buf, &m), -EINVAL);
+	cr_assert_eq(rp_rendezvous_put(buf, &m), -EINVAL);
 }
 
 /* Eight different ones for each number, none of them anybody's by default. */
-Test(wire_meet, ports)
+Test(wire_rendezvous, ports)
 {
-	cr_assert_eq(rp_meet_port(17, 0), 30746);
-	cr_assert_eq(rp_meet_port(17, 1), 30511);
+	cr_assert_eq(rp_rendezvous_port(17, 0), 30746);
+	cr_assert_eq(rp_rendezvous_port(17, 1), 30511);
 	for (uint32_t n = 0; n < 1u << 16; n++)
-		for (unsigned int i = 0; i < RP_MEET_TRIES; i++) {
-			cr_assert(rp_meet_port(n, i) >= 28672 &&
-				  rp_meet_port(n, i) < 32768);
+		for (unsigned int i = 0; i < RP_RENDEZVOUS_TRIES; i++) {
+			cr_assert(rp_rendezvous_port(n, i) >= 28672 &&
+				  rp_rendezvous_port(n, i) < 32768);
 			for (unsigned int k = 0; k < i; k++)
-				cr_assert_neq(rp_meet_port(n, i),
-					      rp_meet_port(n, k));
+				cr_assert_neq(rp_rendezvous_port(n, i),
+					      rp_rendezvous_port(n, k));
 		}
 }
