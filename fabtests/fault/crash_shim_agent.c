@@ -146,9 +146,9 @@ void agent_start(void)
 	    rp_agent_region_add(w.agent, r))
 		abort();
 	rp_ring_init(&w.ring, w.ring_in, NULL);
-	w.asker.ring_addr = SHIM_RING;
-	w.asker.ring_rkey = SHIM_RING_RKEY;
-	if (rp_order_begin(&w.q, &w.asker, 0xc00c1e, SHIM_SIDE, SECOND))
+	w.side_end.ring_addr = SHIM_RING;
+	w.side_end.ring_rkey = SHIM_RING_RKEY;
+	if (rp_defer_begin(&w.q, &w.side_end, 0xc00c1e, SHIM_SIDE, SECOND))
 		abort();
 }
 
@@ -179,7 +179,7 @@ bool agent_has_work(void)
 bool agent_may_sleep(void)
 {
 	return w.begun && w.agent && w.naps < 1 && !w.asleep && !w.side_error &&
-	       !agent_has_work() && w.asker.ask.watched;
+	       !agent_has_work() && w.side_end.deferred.polling;
 }
 
 static void say_signal(enum rp_msg_type type)

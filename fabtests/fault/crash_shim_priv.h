@@ -40,7 +40,7 @@ struct shim_world {
 	struct ibv_qp qp;
 	struct ibv_cq base;
 	struct ibv_rpmem_cq *cq;
-	struct rp_asker asker;
+	struct rp_side_end side_end;
 
 	const struct crash_cell *cell;
 	const struct crash_prog *prog;

@@ -484,8 +484,8 @@ static void start(void)
 	w.q.writes = true;
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic)
 		agent_start();
-	cfg.agent = w.q.asker;
-	cfg.ring = w.q.asker && w.asker.ring_addr;
+	cfg.agent = w.q.side;
+	cfg.ring = w.q.side && w.side_end.ring_addr;
 	if (rp_desc_put(buf, &d) || rp_qp_add(&w.q, buf, &cfg))
 		abort();
 	/* Who asks for the first time greets: that is not the matter here. */

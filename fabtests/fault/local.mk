@@ -193,19 +193,6 @@ fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/hostile fabtests/fault/false_target
 
-# The same of connected endpoints.
-check_PROGRAMS += fabtests/fault/hostile_mail
-fabtests_fault_hostile_mail_SOURCES = fabtests/fault/hostile_mail.c \
-	fabtests/fault/mail_peer.c fabtests/fault/mail_peer.h $(pair_sources)
-fabtests_fault_hostile_mail_CPPFLAGS = $(pair_cppflags)
-fabtests_fault_hostile_mail_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
-check_PROGRAMS += fabtests/fault/false_mail
-fabtests_fault_false_mail_SOURCES = fabtests/fault/false_mail.c \
-	fabtests/fault/mail_peer.c fabtests/fault/mail_peer.h $(pair_sources)
-fabtests_fault_false_mail_CPPFLAGS = $(pair_cppflags)
-fabtests_fault_false_mail_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
-TESTS += fabtests/fault/hostile_mail fabtests/fault/false_mail
-
 # Everything that may go wrong, at once.
 check_PROGRAMS += fabtests/fault/faults
 fabtests_fault_faults_SOURCES = fabtests/fault/faults.c \

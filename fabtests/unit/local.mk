@@ -73,14 +73,6 @@ fabtests_unit_test_ring_SOURCES = fabtests/unit/test_ring.c
 fabtests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_ring_LDADD = $(unit_ldadd)
 
-# Who asks to be connected, without a libfabric.
-check_PROGRAMS += fabtests/unit/test_asked
-TESTS += fabtests/unit/test_asked
-fabtests_unit_test_asked_SOURCES = fabtests/unit/test_asked.c \
-	prov/rpmem/cm_asked.c
-fabtests_unit_test_asked_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_asked_LDADD = $(CRITERION_LIBS)
-
 check_PROGRAMS += fabtests/unit/test_spin
 TESTS += fabtests/unit/test_spin
 fabtests_unit_test_spin_SOURCES = fabtests/unit/test_spin.c
@@ -99,11 +91,11 @@ fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire
 fabtests_unit_test_wire_refuse_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_refuse_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_wire_meet
-TESTS += fabtests/unit/test_wire_meet
-fabtests_unit_test_wire_meet_SOURCES = fabtests/unit/test_wire_meet.c
-fabtests_unit_test_wire_meet_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_meet_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_wire_rendezvous
+TESTS += fabtests/unit/test_wire_rendezvous
+fabtests_unit_test_wire_rendezvous_SOURCES = fabtests/unit/test_wire_rendezvous.c
+fabtests_unit_test_wire_rendezvous_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_wire_rendezvous_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_wire_desc
 TESTS += fabtests/unit/test_wire_desc
@@ -111,11 +103,11 @@ fabtests_unit_test_wire_desc_SOURCES = fabtests/unit/test_wire_desc.c fabtests/u
 fabtests_unit_test_wire_desc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_desc_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_ask
-TESTS += fabtests/unit/test_ask
-fabtests_unit_test_ask_SOURCES = fabtests/unit/test_ask.c
-fabtests_unit_test_ask_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_ask_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_deferred
+TESTS += fabtests/unit/test_deferred
+fabtests_unit_test_deferred_SOURCES = fabtests/unit/test_deferred.c
+fabtests_unit_test_deferred_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_deferred_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_remote
 TESTS += fabtests/unit/test_remote
@@ -348,115 +340,60 @@ fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_create
 
-initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h \
+# The session, on a channel that the test plays.
+session_bed = fabtests/unit/session_bed.c fabtests/unit/session_bed.h \
 	fabtests/unit/leaks.h
-
-check_PROGRAMS += fabtests/unit/test_peer
-TESTS += fabtests/unit/test_peer
-fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
-fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_peer_LDADD = $(unit_ldadd)
-
-effects_rig = fabtests/unit/effects_rig.c fabtests/unit/effects_rig.h \
-	$(initiator_rig)
-
-check_PROGRAMS += fabtests/unit/test_effects
-TESTS += fabtests/unit/test_effects
-fabtests_unit_test_effects_SOURCES = fabtests/unit/test_effects.c $(effects_rig)
-fabtests_unit_test_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_effects_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_inline
-TESTS += fabtests/unit/test_inline
-fabtests_unit_test_inline_SOURCES = fabtests/unit/test_inline.c $(effects_rig)
-fabtests_unit_test_inline_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_inline_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_session
 TESTS += fabtests/unit/test_session
-fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(initiator_rig)
+fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(session_bed)
 fabtests_unit_test_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_session_LDADD = $(unit_ldadd)
 
-own_rig = fabtests/unit/own_rig.c fabtests/unit/own_rig.h $(initiator_rig)
+check_PROGRAMS += fabtests/unit/test_session_batch
+TESTS += fabtests/unit/test_session_batch
+fabtests_unit_test_session_batch_SOURCES = fabtests/unit/test_session_batch.c $(session_bed)
+fabtests_unit_test_session_batch_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_batch_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_link
-TESTS += fabtests/unit/test_link
-fabtests_unit_test_link_SOURCES = fabtests/unit/test_link.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_session_commit
+TESTS += fabtests/unit/test_session_commit
+fabtests_unit_test_session_commit_SOURCES = fabtests/unit/test_session_commit.c $(session_bed)
+fabtests_unit_test_session_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_commit_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_link_asks
-TESTS += fabtests/unit/test_link_asks
-fabtests_unit_test_link_asks_SOURCES = fabtests/unit/test_link_asks.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_asks_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_asks_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_link_gather
-TESTS += fabtests/unit/test_link_gather
-fabtests_unit_test_link_gather_SOURCES = fabtests/unit/test_link_gather.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_gather_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_gather_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_link_native
-TESTS += fabtests/unit/test_link_native
-fabtests_unit_test_link_native_SOURCES = fabtests/unit/test_link_native.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_native_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_native_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_own
-TESTS += fabtests/unit/test_own
-fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(own_rig)
-fabtests_unit_test_own_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_own_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_own_keys
-TESTS += fabtests/unit/test_own_keys
-fabtests_unit_test_own_keys_SOURCES = fabtests/unit/test_own_keys.c $(own_rig)
-fabtests_unit_test_own_keys_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_own_keys_LDADD = $(unit_ldadd)
-fabtests_unit_test_own_keys_LDFLAGS = -Wl,--wrap=malloc -Wl,--wrap=calloc
-
-commit_rig = fabtests/unit/commit_rig.c fabtests/unit/commit_rig.h \
-	$(initiator_rig)
-
-check_PROGRAMS += fabtests/unit/test_commit
-TESTS += fabtests/unit/test_commit
-fabtests_unit_test_commit_SOURCES = fabtests/unit/test_commit.c $(commit_rig)
-fabtests_unit_test_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_poison
-TESTS += fabtests/unit/test_poison
-fabtests_unit_test_poison_SOURCES = fabtests/unit/test_poison.c $(commit_rig)
-fabtests_unit_test_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_poison_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_commit_memory
-TESTS += fabtests/unit/test_commit_memory
-fabtests_unit_test_commit_memory_SOURCES = fabtests/unit/test_commit_memory.c $(commit_rig)
-fabtests_unit_test_commit_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_memory_LDADD = $(unit_ldadd)
-fabtests_unit_test_commit_memory_LDFLAGS = \
+check_PROGRAMS += fabtests/unit/test_session_memory
+TESTS += fabtests/unit/test_session_memory
+fabtests_unit_test_session_memory_SOURCES = fabtests/unit/test_session_memory.c $(session_bed)
+fabtests_unit_test_session_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_memory_LDADD = $(unit_ldadd)
+fabtests_unit_test_session_memory_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 
-check_PROGRAMS += fabtests/unit/test_commit_orders
-TESTS += fabtests/unit/test_commit_orders
-fabtests_unit_test_commit_orders_SOURCES = fabtests/unit/test_commit_orders.c $(initiator_rig)
-fabtests_unit_test_commit_orders_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_orders_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_session_op
+TESTS += fabtests/unit/test_session_op
+fabtests_unit_test_session_op_SOURCES = fabtests/unit/test_session_op.c $(session_bed)
+fabtests_unit_test_session_op_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_op_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_both
-TESTS += fabtests/unit/test_both
-fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
-	fabtests/unit/both_world.c fabtests/unit/both_world.h \
-	fabtests/unit/seeded.h fabtests/unit/leaks.h
-fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+check_PROGRAMS += fabtests/unit/test_session_order
+TESTS += fabtests/unit/test_session_order
+fabtests_unit_test_session_order_SOURCES = fabtests/unit/test_session_order.c $(session_bed)
+fabtests_unit_test_session_order_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_order_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_session_poison
+TESTS += fabtests/unit/test_session_poison
+fabtests_unit_test_session_poison_SOURCES = fabtests/unit/test_session_poison.c $(session_bed)
+fabtests_unit_test_session_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_poison_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_session_world
+TESTS += fabtests/unit/test_session_world
+fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(session_bed) \
+	fabtests/unit/seeded.h
+fabtests_unit_test_session_world_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_world_LDADD = $(unit_ldadd)
 
 # The verdicts that the crash matrix goes by.
 check_PROGRAMS += fabtests/unit/test_verdicts
@@ -576,14 +513,14 @@ rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
 	fabtests/unit/side_host.h
 EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
-	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_ahead.c
+	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_pipeline.c
 # All of it, on a device in this process.
 rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 	fabtests/unit/rc_device_priv.h fabtests/unit/rc_device_wire.c \
 	fabtests/unit/rc_pair.c fabtests/unit/rc_pair.h fabtests/unit/landing.h
 EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
-	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_serve.c \
+	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_target.c \
 	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_ring.c \
 	fabtests/unit/test_shim_write.c
 if HAVE_VERBS
@@ -608,11 +545,11 @@ fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_moc
 fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_shim_ahead
-TESTS += fabtests/unit/test_shim_ahead
-fabtests_unit_test_shim_ahead_SOURCES = fabtests/unit/test_shim_ahead.c $(rc_mock)
-fabtests_unit_test_shim_ahead_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_ahead_LDADD = $(shim_ldadd)
+check_PROGRAMS += fabtests/unit/test_shim_pipeline
+TESTS += fabtests/unit/test_shim_pipeline
+fabtests_unit_test_shim_pipeline_SOURCES = fabtests/unit/test_shim_pipeline.c $(rc_mock)
+fabtests_unit_test_shim_pipeline_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_pipeline_LDADD = $(shim_ldadd)
 
 shim_ldflags = -Wl,--wrap=rp_caps_region -Wl,--wrap=rp_pmem_new
 
@@ -637,12 +574,12 @@ fabtests_unit_test_shim_post_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_post_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_serve
-TESTS += fabtests/unit/test_shim_serve
-fabtests_unit_test_shim_serve_SOURCES = fabtests/unit/test_shim_serve.c $(rc_device)
-fabtests_unit_test_shim_serve_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_serve_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_serve_LDFLAGS = $(shim_ldflags)
+check_PROGRAMS += fabtests/unit/test_shim_target
+TESTS += fabtests/unit/test_shim_target
+fabtests_unit_test_shim_target_SOURCES = fabtests/unit/test_shim_target.c $(rc_device)
+fabtests_unit_test_shim_target_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_target_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags)
 
 check_PROGRAMS += fabtests/unit/test_shim_ring
 TESTS += fabtests/unit/test_shim_ring

@@ -388,8 +388,8 @@ int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native)
 	const struct rp_remote_cfg cfg = {
 		.native = native,
 		.required = RP_CLASS_POWER,
-		.agent = m->q.asker,
-		.ring = m->q.asker && m->q.asker->ring_addr,
+		.agent = m->q.side,
+		.ring = m->q.side && m->q.side->ring_addr,
 	};
 	uint8_t buf[RP_DESC_LEN];
 

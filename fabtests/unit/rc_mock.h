@@ -57,7 +57,7 @@ struct mock_side {
 	struct side_host host;
 	struct rp_region region;
 	struct rp_pmem_ops pmem;
-	struct rp_asker asker;
+	struct rp_side_end side_end;
 	uint64_t now;
 	bool flushed[MOCK_BYTES / MOCK_LINE]; /* and not drained */
 	struct mock_msg out[MOCK_QUEUE], in[MOCK_QUEUE];

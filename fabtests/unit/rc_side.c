@@ -7,8 +7,9 @@
 
 #include "rc_mock.h"
 
-#define REFUSALS 100000000u /* ns: later than they are, before anything else   \
-			     */
+#define REFUSALS                                                               \
+	100000000u /* ns: later than they are, before anything else            \
+		    */
 
 /* --- the target's CPU --- */
 
@@ -230,10 +231,10 @@ void mock_side_init(struct mock *m)
 	if (s->has_ring) {
 		rp_ring_init(&s->ring, s->ring_in, NULL);
 		s->asleep = true;
-		s->asker.ring_addr = MOCK_RING;
-		s->asker.ring_rkey = MOCK_RING_RKEY;
+		s->side_end.ring_addr = MOCK_RING;
+		s->side_end.ring_rkey = MOCK_RING_RKEY;
 	}
-	cr_assert_eq(rp_order_begin(&m->q, &s->asker, 0xc00c1e, MOCK_SIDE,
+	cr_assert_eq(rp_defer_begin(&m->q, &s->side_end, 0xc00c1e, MOCK_SIDE,
 				    1000000000),
 		     0);
 }

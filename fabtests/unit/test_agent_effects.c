@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Stores and notifications at the target: behind the ranges, and in order. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,7 +57,7 @@ static void each_pair(bool worker)
 			struct rp_wire_reply r;
 			uint64_t t;
 
-			/* What the range needs, tmpfs cannot give. */
+			/* tmpfs does not reach the class of the range. */
 			if (j == 3 && i != 3)
 				continue;
 			t = bed_then(&p, (struct bed_at){a, 4000, 500}, b, off,
@@ -172,7 +173,7 @@ Test(effects, one_batch)
 		bed_expect(i & 1 ? &q : &p, t[i], RP_ST_OK);
 	cr_assert_eq(file.stores, 8);
 	cr_assert_eq(file.syncs, 2, "%u syncs", file.syncs);
-	/* Of two sessions the later one. */
+	/* The later one of two sessions. */
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true),
 			     101u + 2 * i);
@@ -239,6 +240,30 @@ Test(effects, memory_of_the_store_gone)
 	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, ENOMEM);
+	cr_assert_eq(stores(), 0);
+	stop();
+}
+
+/* The program has taken away its own permission: the region is not to blame. */
+Test(effects, memory_of_the_store_may_not_be_written)
+{
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	start(NULL);
+	if (madvise(dax.mem, BED_PAGE, MADV_POPULATE_WRITE))
+		cr_skip("this kernel cannot tell");
+	for (int i = 0; i < 2; i++) {
+		struct bed_region *m = i ? &file : &dax;
+
+		cr_assert_eq(mprotect(m->mem + BED_PAGE, BED_PAGE, PROT_READ),
+			     0);
+		t = bed_then(&p, (struct bed_at){&both, 0, 64}, m, BED_PAGE, 1);
+		bed_run(&g);
+		r = bed_expect(&p, t, RP_ST_ACCESS);
+		cr_assert_eq(r.range, 1);
+		cr_assert_eq(m->r.failed, 0);
+	}
 	cr_assert_eq(stores(), 0);
 	stop();
 }
@@ -311,6 +336,13 @@ Test(effects, loss_ends_what_runs)
 
 /* --- order --- */
 
+static void *open_soon(void *arg)
+{
+	usleep(20000);
+	bed_open_gate(&g);
+	return arg;
+}
+
 /*
  * A store that waits for its ranges is not overtaken by what came later to the
  * same bytes; by anything else it is.
@@ -325,7 +357,8 @@ Test(effects, later_stores_stay_behind)
 	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
-	/* Elsewhere: nothing to wait for. */
+	/* Elsewhere: nothing to wait for. Nor behind a commit. */
+	bed_commit(&p, &file, 4096, 8);
 	bed_expect(&p,
 		   bed_inline(&p, RP_LEVEL_DURABLE,
 			      (struct bed_at){&dax, 72, 8}, 7),
@@ -337,7 +370,7 @@ Test(effects, later_stores_stay_behind)
 	/* The same bytes, or one of them. */
 	bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 64, 8},
 		   RP_ATOMIC_SUM, &add, NULL, false);
-	cr_assert_eq(rp_agent_pending(g.a), 2);
+	cr_assert_eq(rp_agent_pending(g.a), 3);
 	/* Behind that everything waits. */
 	bed_commit(&p, &dax, 1024, 8);
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 71, 4}, 9);
@@ -345,16 +378,47 @@ Test(effects, later_stores_stay_behind)
 	memset(g.behind, 0, sizeof(g.behind));
 	bed_run(&g);
 	bed_expect_nothing(&p);
-	cr_assert_eq(rp_agent_pending(g.a), 5);
+	cr_assert_eq(rp_agent_pending(g.a), 6);
 	cr_assert_eq(bed_value(&dax, 64, false), 0);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
+	/* The commit is in the second batch, whose jobs reply after it. */
 	bed_expect(&p, t, RP_ST_OK);
-	for (int i = 3; i <= 6; i++)
+	for (int i = 4; i <= 7; i++)
 		bed_expect(&p, t + i, RP_ST_OK);
+	bed_expect(&p, t + 1, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, true), 0x77);
 	cr_assert_eq(dax.changes, 1);
 	cr_assert_eq(dax.mem[BED_SKEW + 72], 9);
+	stop();
+}
+
+/* A job that ends with a region lets another session's messages go on. */
+Test(effects, region_ends_before_what_stays_behind)
+{
+	struct bed_peer q;
+	pthread_t opener;
+
+	start(&with_worker);
+	q = bed_connect(&g, &both);
+	p = bed_connect(&g, &file);
+	bed_query(&p, dax.r.key, 0);
+	bed_close_gate(&g);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_commit(&q, &both, 0, 8);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 2);
+	pthread_create(&opener, NULL, open_soon, NULL);
+	bed_region_del(&g, &both);
+	pthread_join(opener, NULL);
+	cr_assert(q.c->closed);
+	bed_expect(&p, p.token - 1, RP_ST_OK);
+	cr_assert_eq(rp_agent_deadline(g.a), 0);
+	bed_run(&g);
+	bed_expect(&p, p.token, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 0x0202020202020202);
 	stop();
 }
 
@@ -407,7 +471,7 @@ Test(effects, other_sessions_do_not_stay_behind)
 	stop();
 }
 
-/* What waits behind a job counts, and goes with its session. */
+/* A message behind a job counts, and goes with its session. */
 Test(effects, the_end_drops_what_stays_behind)
 {
 	const struct rp_agent_attr attr = {
@@ -481,6 +545,25 @@ Test(effects, no_room_behind_a_job)
 	bed_expect(&p, t, RP_ST_OK);
 	bed_expect(&p, t + 1, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0x0202020202020202);
+	/* Also the first that would have to stay behind. */
+	p = bed_connect_all(&g, all, 4);
+	struct bed_peer q = bed_connect(&g, &both);
+	unsigned int before = g.entered;
+
+	bed_close_gate(&g);
+	bed_commit(&q, &both, 0, 8);
+	bed_run(&g);
+	bed_wait_entered(&g, before + 1);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_expect(&p,
+		   bed_inline(&p, RP_LEVEL_VISIBLE,
+			      (struct bed_at){&dax, 64, 8}, 3),
+		   RP_ST_OVERLOADED);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, p.token - 1, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 1);
 	stop();
 }
 

@@ -138,7 +138,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 		bed_run(&g);
 		cr_assert_not(r[i]->refused || r[i]->accepted);
 	}
-	/* Those who come with a right one do not wait behind them. */
+	/* Requests with a right key do not wait behind them. */
 	bed_connect(&g, &file);
 	cr_assert_eq(rp_agent_deadline(g.a), t0 + RP_AGENT_REFUSAL_NS);
 	for (int i = 0; i < 4; i++) {
@@ -335,19 +335,23 @@ Test(agent_session, query_grants_once)
 	for (struct bed_grant *k = g.grants; k; k = k->next)
 		n++;
 	cr_assert_eq(n, 3);
-	/* A refusal for its class brings no grant, and costs nothing. */
+	/* A commit that would be refused for its class leaves RDMA allowed. */
 	dax.r.facts.limit = RP_LIMIT_PROCESS;
+	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
 	cr_assert_eq(a.status, RP_ST_CLASS);
 	cr_assert_eq(a.grant.length, 0);
-	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_PROCESS);
 	cr_assert_eq(a.status, RP_ST_OVERLOADED);
+	g.grant_ret = 0;
+	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
+	cr_assert_eq(a.status, RP_ST_CLASS);
+	cr_assert_eq(a.grant.length, dax.r.len);
 	cr_assert_not(q.c->closed);
 	stop();
 }
 
-/* What is granted over one connection is what that one reaches. */
+/* The method of a grant is one that its connection can carry out. */
 Test(agent_session, method_is_that_of_the_connection)
 {
 	enum {
@@ -393,7 +397,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		 0,
 		 false,
 		 RP_METHOD_AGENT_CLWB},
-		/* What a device acknowledges may not be in its place yet. */
+		/* A device acknowledges writes that are not placed yet. */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_CPU_USER, RP_DOMAIN_SYSTEM,
 		  .fence = RP_NO},
 		 RP_METHOD_DELIVERY,
@@ -548,7 +552,7 @@ Test(agent_session, malformed_messages_end_it)
 	stop();
 }
 
-/* What was accepted before is not done any more. */
+/* A request that was accepted before is not done any more. */
 Test(agent_session, the_end_drops_what_waits)
 {
 	struct bed_peer p;
@@ -632,7 +636,7 @@ static void wrong_key(struct bed_peer *p, bool query)
 	bed_expect_nothing(p);
 	due = rp_agent_deadline(g.a);
 	cr_assert_geq(due, g.now + RP_AGENT_REFUSAL_NS);
-	/* What comes meanwhile is not looked at. */
+	/* Messages that come meanwhile are dropped. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	bed_run(&g);
 	bed_expect_nothing(p);
@@ -759,7 +763,7 @@ Test(agent_session, loss_ends_it)
 	stop();
 }
 
-/* Those that were granted its key end, before anything of it goes. */
+/* Sessions that were granted its key end before anything of it goes. */
 Test(agent_session, region_ends_its_sessions)
 {
 	struct bed_peer p, q, r;
@@ -779,6 +783,46 @@ Test(agent_session, region_ends_its_sessions)
 	bed_expect(&q, q.token, RP_ST_OK);
 	send_query(&q, key);
 	wrong_key(&q, true);
+	stop();
+}
+
+/* Without RDMA a region takes nothing with it but its own requests. */
+Test(agent_session, channels_without_rdma)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.messages_only = true,
+	};
+	struct bed_peer p;
+	uint64_t key, t;
+
+	start(&attr);
+	key = dax.r.key;
+	p = bed_connect(&g, &file);
+	cr_assert_null(g.grants);
+	/* No QUERY is needed. */
+	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
+	t = bed_commit(&p, &file, 0, 8);
+	bed_then(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);
+	bed_commit(&p, &file, 128, 8);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_region_del(&g, &dax);
+	cr_assert_not(p.c->closed);
+	cr_assert_eq(bed_expect(&p, t + 1, RP_ST_STALE_KEY).range, 1);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_expect(&p, t + 2, RP_ST_OK);
+	/* Its key is a wrong one from now on. */
+	bed_request(&p, RP_LEVEL_VISIBLE, 0, 1,
+		    &(struct rp_wire_range){key, 0, 8});
+	wrong_key(&p, false);
+	/* One whose only range is there, and no more. */
+	p = bed_connect(&g, &file);
+	t = bed_commit(&p, &file, 0, 8);
+	bed_region_del(&g, &file);
+	bed_expect(&p, t, RP_ST_STALE_KEY);
+	cr_assert_not(p.c->closed);
 	stop();
 }
 
@@ -932,7 +976,7 @@ Test(agent_session, the_end_drops_what_is_kept)
 
 /* --- hostile --- */
 
-/* Whatever comes in whatever order: nothing but statuses and ends. */
+/* Damaged messages of any kind: nothing but statuses and ends. */
 Test(agent_session, hostile)
 {
 	struct seeded s = seeded_start();

@@ -109,7 +109,7 @@ Test(shim_ring, nonsense_for_an_answer)
 			memset(out, 0, sizeof(out));
 			rp_ring_init(&b, NULL, out);
 			pair_open(&p, &asking);
-			dev.deaf_qp = p.sb.serves;
+			dev.deaf_qp = p.sb.target;
 			cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 			pair_next(&p, 0, 0, 0);
 			memset(msg, (int)len, sizeof(msg));
@@ -156,7 +156,7 @@ Test(shim_ring, frames_in_use)
 	pair_open(&p, &asking);
 	for (uint64_t k = 0; k < 5; k++)
 		once(k);
-	dev.late_qp = p.sb.serves;
+	dev.late_qp = p.sb.target;
 	sends = dev_count(IBV_WC_SEND);
 	for (uint64_t k = 0; k < 12; k++)
 		once(k);

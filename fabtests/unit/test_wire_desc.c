@@ -39,8 +39,8 @@ static const uint8_t golden[RP_DESC_LEN] = {
 
 static const struct rp_side side = {
 	.qp_num = 0xefabcd,
-	.asks = 0x11,
-	.serves = 0xfffffe,
+	.initiator = 0x11,
+	.target = 0xfffffe,
 	.psn = 0x123456,
 	.ring = 0x8877665544332211,
 	.ring_rkey = 0xc1b2a312,
@@ -272,8 +272,8 @@ Test(wire_desc, sides)
 	cr_assert_eq(rp_side_put(buf, &side), 0);
 	cr_assert_eq(memcmp(buf, side_golden, RP_SIDE_LEN), 0);
 	cr_assert_eq(rp_side_get(buf, &s), 0);
-	cr_assert(s.qp_num == side.qp_num && s.asks == side.asks &&
-		  s.serves == side.serves && s.psn == side.psn &&
+	cr_assert(s.qp_num == side.qp_num && s.initiator == side.initiator &&
+		  s.target == side.target && s.psn == side.psn &&
 		  s.ring == side.ring && s.ring_rkey == side.ring_rkey &&
 		  s.replies == side.replies &&
 		  s.replies_rkey == side.replies_rkey);
@@ -296,14 +296,14 @@ Test(wire_desc, sides)
 	}
 	for (int i = 0; i < 4; i++) {
 		s = side;
-		*(i < 2	   ? i ? &s.qp_num : &s.asks
-		  : i == 2 ? &s.serves
+		*(i < 2	   ? i ? &s.qp_num : &s.initiator
+		  : i == 2 ? &s.target
 			   : &s.psn) = 1u << 24;
 		cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	}
 	/* A ring that nobody empties, and a key to nothing. */
 	s = side;
-	s.serves = 0;
+	s.target = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	s = side;
 	s.ring = 0;
@@ -312,7 +312,7 @@ Test(wire_desc, sides)
 	cr_assert_eq(rp_side_put(buf, &s), 0);
 	/* Answers to nobody, and again a key to nothing. */
 	s = side;
-	s.asks = 0;
+	s.initiator = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	s = side;
 	s.replies = 0;

@@ -68,7 +68,7 @@ Test(worker, progress_never_waits)
 	bed_run(&g);
 	bed_expect_nothing(&p);
 	cr_assert_eq(g.kicks, 0);
-	/* What does not block is served meanwhile. */
+	/* A request that does not block is served meanwhile. */
 	u = bed_commit(&q, &dax, 0, 10);
 	bed_expect(&q, u, RP_ST_OK);
 
@@ -192,7 +192,7 @@ static void expect_silence(struct bed_peer *p)
 	bed_expect_nothing(p);
 }
 
-/* What it was due for is answered: the next request has a clock of its own. */
+/* Its request is answered: the next one has a clock of its own. */
 Test(worker, heartbeats_of_the_next)
 {
 	struct bed_peer p;
@@ -330,6 +330,30 @@ Test(worker, region_goes_while_its_flush_runs)
 	bed_expect_nothing(&p);
 	bed_run_worker(&g);
 	bed_expect(&q, q.token, RP_ST_OK);
+	stop();
+}
+
+/* A local flush of a few instructions does not wait. */
+Test(worker, local_flush_beside_a_disk)
+{
+	const struct rp_local at = {&dax.r, 0, 8};
+	struct bed_peer p;
+
+	start();
+	p = bed_connect(&g, &file);
+	bed_close_gate(&g);
+	bed_commit(&p, &file, 0, 10);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, ended, NULL), 0);
+	cr_assert_eq(rp_agent_deadline(g.a), 0);
+	cr_assert(rp_agent_progress(g.a));
+	cr_assert_eq(ends, 1);
+	cr_assert_eq(end_status, RP_ST_OK);
+	bed_expect_nothing(&p);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, p.token, RP_ST_OK);
 	stop();
 }
 

@@ -205,8 +205,8 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	return rp_regions_add(&a->regions, r);
 }
 
-static void fail_queued(struct rp_agent *a, struct rp_jobs *queue,
-			const struct rp_region *r)
+/* The jobs left are of this process, or of sessions without RDMA. */
+static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
 
@@ -230,9 +230,9 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 	rp_agent_close_granted(a, r->key);
 	if (!r->busy)
 		return;
-	fail_queued(a, &a->quick, r);
-	fail_queued(a, &a->slow, r);
-	/* What is left is running, and is settled before r may go. */
+	fail_queued(&a->quick, r);
+	fail_queued(&a->slow, r);
+	/* The other jobs of it run, and complete before r may go. */
 	if (r->busy)
 		collect_far(a, true);
 	assert(!r->busy);

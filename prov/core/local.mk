@@ -3,7 +3,7 @@ noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
 	prov/core/agent_accept.c prov/core/agent_session.c \
-	prov/core/ask.c prov/core/ask.h \
+	prov/core/deferred.c prov/core/deferred.h \
 	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
@@ -37,7 +37,7 @@ core_sources = \
 	prov/core/wire.c prov/core/wire.h prov/core/wire_layout.h \
 	prov/core/wire_pack.c prov/core/wire_pack.h prov/core/wire_request.c \
 	prov/core/wire_desc.c prov/core/wire_desc.h \
-	prov/core/wire_meet.c prov/core/wire_meet.h \
+	prov/core/wire_rendezvous.c prov/core/wire_rendezvous.h \
 	prov/core/worker.c prov/core/worker.h
 prov_core_libcore_la_SOURCES = $(core_sources)
 prov_core_libcore_la_LIBADD = $(PMEM2_LIBS) -lpthread

@@ -123,9 +123,9 @@ static struct rp_flush ask(const struct rp_remote *r, uint64_t addr,
 	/* Of no bytes there is nothing to ask. */
 	if (!len)
 		return f;
-	f.how = RP_FLUSH_ASK;
-	f.ask_addr = addr;
-	f.ask_len = len;
+	f.how = RP_FLUSH_AGENT;
+	f.agent_addr = addr;
+	f.agent_len = len;
 	return f;
 }
 

@@ -37,7 +37,7 @@ enum rp_flush_how {
 	RP_FLUSH_REFUSED, /* err; nothing is posted */
 	RP_FLUSH_NATIVE,
 	RP_FLUSH_READ,
-	RP_FLUSH_ASK, /* the same, and then the agent of the target */
+	RP_FLUSH_AGENT, /* the same, and then the agent of the target */
 	/*
 	 * The target's device would refuse it, as the queue pair or the region
 	 * does not allow it: a read that it must refuse takes its place.
@@ -50,7 +50,7 @@ struct rp_flush {
 	int err;
 	uint64_t addr; /* of the read */
 	uint32_t len;
-	uint64_t ask_addr, ask_len; /* what the agent is to flush */
+	uint64_t agent_addr, agent_len; /* what the agent is to flush */
 };
 /*
  * type: RP_DESC_GLOBAL, RP_DESC_PERSISTENT or both; whole: of the region, and

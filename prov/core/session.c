@@ -242,13 +242,15 @@ static void connected(void *owner, const void *data, size_t len)
 		rp_session_doom(s, (enum rp_status)m.status, m.detail);
 		return;
 	}
+	rp_grant_take(s, s->hello_key, &m.grant);
+	if (!rp_grant_find(s, s->hello_key)) {
+		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
+		return;
+	}
 	s->credits = m.credits;
 	s->state = RP_SESSION_OPEN;
 	s->heard = true;
 	s->idle = false;
-	rp_grant_take(s, s->hello_key, &m.grant);
-	if (!rp_grant_find(s, s->hello_key))
-		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
 }
 
 static void lost(void *owner, int err, const void *data, size_t len)

@@ -124,7 +124,7 @@ struct rp_op {
 	const struct rp_wire_range *ranges;
 	size_t nranges;
 	bool ranges_owned;
-	/* COMMIT, WRITE with level DURABLE. */
+	/* COMMIT, WRITE. THEN: level DURABLE; NOTIFY: that or VISIBLE. */
 	enum rp_effect effect; /* NONE, THEN, NOTIFY */
 	struct rp_wire_then then;
 	uint64_t data;
@@ -157,6 +157,7 @@ struct rp_op {
 		bool effect_sent; /* the target may have had it */
 		bool lost;	  /* a piece has ended with an error */
 		bool unposted;	  /* it failed before all of it was posted */
+		bool poisoned;	  /* so are its bytes, therefore */
 		struct rp_outcome out;
 		struct rp_piece piece[2]; /* more are allocated */
 	} priv;

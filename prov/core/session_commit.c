@@ -95,6 +95,8 @@ static int make_data(struct rp_op *op)
 	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
 	    rp_op_copy(op))
 		return -ENOMEM;
+	if (op->kind == RP_OP_WRITE)
+		rp_write_launch(op);
 	if (op->priv.copy) {
 		c.iov = &op->priv.copied;
 		c.desc = none;
@@ -311,9 +313,11 @@ int rp_commit_make(struct rp_op *op)
 			break;
 		case RP_OP_DATA:
 			if (op->kind == RP_OP_READ ||
-			    op->level != RP_LEVEL_DURABLE)
+			    (op->level != RP_LEVEL_DURABLE && !op->effect))
 				return 0;
-			rp_op_move(op, RP_OP_SLICES);
+			rp_op_move(op, op->level == RP_LEVEL_DURABLE
+					       ? RP_OP_SLICES
+					       : RP_OP_LAST);
 			break;
 		case RP_OP_SLICES:
 			ret = make_slices(op);

@@ -12,7 +12,14 @@ void (*rp_op_moved)(enum rp_op_state from, enum rp_op_state to);
 bool rp_op_counts(const struct rp_op *op)
 {
 	return op->kind == RP_OP_COMMIT || op->kind == RP_OP_ATOMIC ||
-	       op->kind == RP_OP_QUERY || op->level == RP_LEVEL_DURABLE;
+	       op->kind == RP_OP_QUERY || op->effect ||
+	       op->level == RP_LEVEL_DURABLE;
+}
+
+/* Does the target's CPU store for it? */
+static bool stores(const struct rp_op *op)
+{
+	return op->priv.store || op->kind == RP_OP_ATOMIC || rp_op_then(op);
 }
 
 void rp_op_init(struct rp_session *s, struct rp_op *op)
@@ -42,8 +49,7 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 		s->head = op;
 	s->nqueued++;
 	s->ncommits += rp_op_counts(op);
-	s->nstores +=
-		op->priv.store || op->kind == RP_OP_ATOMIC || rp_op_then(op);
+	s->nstores += stores(op);
 	s->outstanding += !op->priv.internal;
 	s->written += op->priv.bytes;
 	op->priv.written = s->written;
@@ -105,14 +111,22 @@ static bool awaits_stores(const struct rp_op *op)
 	return false;
 }
 
+/*
+ * What a failed operation should have written is poisoned, once. RDMA that was
+ * posted is not, here: that depends on a proof of its placement.
+ */
+static void poison(struct rp_op *op)
+{
+	if (op->priv.out.status == RP_ST_OK || op->priv.poisoned ||
+	    !(stores(op) || op->priv.unposted))
+		return;
+	op->priv.poisoned = true;
+	rp_op_poison(op);
+}
+
 void rp_op_end(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
-	const bool failed = op->priv.out.status != RP_ST_OK;
-	/* RDMA that was posted is poisoned when its placement is not proved. */
-	const bool poisons =
-		failed && (op->priv.store || rp_op_then(op) ||
-			   op->kind == RP_OP_ATOMIC || op->priv.unposted);
 
 	if (op->priv.state != RP_OP_POSTED) {
 		rp_pieces_drop(op);
@@ -120,14 +134,14 @@ void rp_op_end(struct rp_op *op)
 	}
 	rp_op_move(op, RP_OP_ENDED);
 	s->ncommits -= rp_op_counts(op);
-	s->nstores -=
-		op->priv.store || op->kind == RP_OP_ATOMIC || rp_op_then(op);
+	s->nstores -= stores(op);
 	if (op->priv.listed) {
 		LIST_REMOVE(op, priv.of_stores);
 		s->nthens -= rp_op_then(op);
 	}
-	if (poisons)
-		rp_op_poison(op);
+	poison(op);
+	if (rp_op_writes(op) && op->priv.out.status != RP_ST_OK)
+		rp_write_failed(op);
 	TAILQ_REMOVE(&s->ops, op, priv.link);
 	TAILQ_INSERT_TAIL(&s->ended, op, priv.link);
 }
@@ -135,8 +149,10 @@ void rp_op_end(struct rp_op *op)
 /* Everything was posted, and the target has answered all of it. */
 static void end_if_complete(struct rp_op *op)
 {
+	const bool failed = op->priv.out.status != RP_ST_OK;
+
 	if (op->priv.state == RP_OP_POSTED && !op->priv.pending &&
-	    !op->priv.lost && !awaits_stores(op))
+	    !op->priv.lost && (failed || !awaits_stores(op)))
 		rp_op_end(op);
 }
 
@@ -162,13 +178,17 @@ void rp_op_piece_ended(struct rp_op *op)
 		end_commits(s);
 }
 
-/* An operation that has failed posts nothing more. */
+/*
+ * An operation that has failed posts nothing more. What it should have stored
+ * is poisoned now: commits behind it do not wait for its end.
+ */
 static bool give_up(struct rp_op *op)
 {
 	if (op->priv.out.status == RP_ST_OK)
 		return false;
 	rp_pieces_drop(op);
 	leave_queue(op);
+	poison(op);
 	rp_op_move(op, RP_OP_POSTED);
 	end_if_complete(op);
 	return true;
@@ -190,6 +210,7 @@ static bool launch(struct rp_op *op)
 		if (ret == -ENOMEM) {
 			rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);
 			op->priv.unposted = true;
+			continue;
 		}
 		if (!rp_pieces_post(op) && op->priv.out.status == RP_ST_OK)
 			return false;

@@ -77,11 +77,10 @@ static int check(struct rp_op *op)
 		return -EINVAL;
 	if (!op->effect || op->kind == RP_OP_READ)
 		return 0;
-	if (op->level != RP_LEVEL_DURABLE)
-		return -EINVAL;
-	if (op->effect == RP_EFFECT_NOTIFY)
+	if (op->effect == RP_EFFECT_NOTIFY && op->level)
 		return 0;
-	if (op->effect != RP_EFFECT_THEN || then.addr % then.len)
+	if (op->level != RP_LEVEL_DURABLE || op->effect != RP_EFFECT_THEN ||
+	    then.addr % then.len)
 		return -EINVAL;
 	return check_range(&then);
 }

@@ -45,7 +45,7 @@ struct rp_grant {
 	/* How commits are carried out without the agent; REFUSED: they are not.
 	 */
 	enum rp_method alone;
-	bool dirty;	 /* written over this connection, maybe not committed */
+	bool dirty;	 /* written over this connection, maybe not durable */
 	uint64_t fenced; /* number of the last operation with a fence for it */
 	enum rp_status status; /* FAILED */
 	uint32_t detail;
@@ -59,7 +59,7 @@ struct rp_session {
 	struct rp_session_attr attr;
 	struct sockaddr_storage addr;
 	size_t addr_len;
-	uint64_t initiator;   /* names this object to the target */
+	uint64_t initiator; /* names this object to the target */
 	enum rp_session_state state;
 	struct rp_channel *channel;
 	uint64_t hello_key;
@@ -199,6 +199,13 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m);
 
 /* Before a write is accepted, with its number to be. 0 or -ENOMEM. */
 int rp_write_begin(struct rp_session *s, struct rp_op *op);
+/*
+ * The RDMA of a write is posted, and replaces what a CPU had cached. Not
+ * before: commits in the queue before it cover that.
+ */
+void rp_write_launch(struct rp_op *op);
+/* It may be in its place all the same, and is not durable. */
+void rp_write_failed(struct rp_op *op);
 /* What was posted up to this operation is in its place. */
 void rp_session_placed(const struct rp_op *op);
 /* Are there writes before number seq to these bytes without a proof? */

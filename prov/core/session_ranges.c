@@ -22,7 +22,6 @@ static void by_agent_add(struct rp_session *s, const struct rp_wire_range *g,
 		s->agent_all = true;
 }
 
-/* An RDMA write: the bytes replace poison, and what a CPU had cached. */
 static int rdma_begin(struct rp_session *s, struct rp_op *op)
 {
 	for (size_t i = 0; i < op->nranges; i++) {
@@ -32,15 +31,19 @@ static int rdma_begin(struct rp_session *s, struct rp_op *op)
 				     s->next_seq))
 			return -ENOMEM;
 	}
-	for (size_t i = 0; i < op->nranges; i++) {
-		const struct rp_wire_range *g = &op->ranges[i];
-
-		if (s->by_agent.n)
-			rp_ranges_clear(&s->by_agent, g->key, g->addr, g->len,
-					s->next_seq);
-	}
 	s->last_write = s->next_seq;
 	return 0;
+}
+
+void rp_write_launch(struct rp_op *op)
+{
+	struct rp_ranges *cached = &op->priv.session->by_agent;
+
+	for (size_t i = 0; cached->n && i < op->nranges; i++) {
+		const struct rp_wire_range *g = &op->ranges[i];
+
+		rp_ranges_clear(cached, g->key, g->addr, g->len, op->priv.seq);
+	}
 }
 
 int rp_write_begin(struct rp_session *s, struct rp_op *op)
@@ -149,6 +152,17 @@ static void spoil(struct rp_op *op, const struct rp_wire_range *g)
 		poison_add(s, &r, op->priv.seq);
 	}
 	rp_ranges_fini(&left);
+}
+
+void rp_write_failed(struct rp_op *op)
+{
+	for (size_t i = 0; i < op->nranges; i++) {
+		struct rp_grant *g =
+			rp_grant_find(op->priv.session, op->ranges[i].key);
+
+		if (g)
+			g->dirty = true;
+	}
 }
 
 void rp_op_poison(struct rp_op *op)

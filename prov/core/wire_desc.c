@@ -136,10 +136,10 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 
 static bool good_side(const struct rp_side *s)
 {
-	return is_qp_num(s->qp_num) && is_qp_num(s->asks) &&
-	       is_qp_num(s->serves) && is_qp_num(s->psn) &&
-	       (s->ring ? s->serves != 0 : !s->ring_rkey) &&
-	       (s->replies ? s->asks != 0 : !s->replies_rkey);
+	return is_qp_num(s->qp_num) && is_qp_num(s->initiator) &&
+	       is_qp_num(s->target) && is_qp_num(s->psn) &&
+	       (s->ring ? s->target != 0 : !s->ring_rkey) &&
+	       (s->replies ? s->initiator != 0 : !s->replies_rkey);
 }
 
 int rp_side_put(void *buf, const struct rp_side *s)
@@ -153,8 +153,8 @@ int rp_side_put(void *buf, const struct rp_side *s)
 	put16(p, 4, SIDE_VERSION);
 	put16(p, 6, RP_SIDE_LEN);
 	put32(p, 8, s->qp_num);
-	put32(p, 12, s->asks);
-	put32(p, 16, s->serves);
+	put32(p, 12, s->initiator);
+	put32(p, 16, s->target);
 	put32(p, 20, s->psn);
 	put64(p, RING, s->ring);
 	put32(p, RING_RKEY, s->ring_rkey);
@@ -174,8 +174,8 @@ int rp_side_get(const void *buf, struct rp_side *s)
 		return ret;
 	got = (struct rp_side){
 		.qp_num = get32(p, 8),
-		.asks = get32(p, 12),
-		.serves = get32(p, 16),
+		.initiator = get32(p, 12),
+		.target = get32(p, 16),
 		.psn = get32(p, 20),
 		.ring = get64(p, RING),
 		.ring_rkey = get32(p, RING_RKEY),

@@ -68,30 +68,31 @@ int rp_desc_get(const void *buf, struct rp_desc *d);
 uint32_t rp_crc32(const void *buf, size_t n);
 
 /*
- * Where an end has its side queue pairs, by which the other end's agent is
- * asked, and its rings: of its agent, into which requests can be written over
- * the queue pair itself, and of who asks, into which that one's peer can write
- * the answers; any may be missing:
+ * Where an end has its side queue pairs, and the rings that its peer writes:
+ * one of its agent, into which requests can be written over the queue pair
+ * itself, and one of the initiator's end, into which the peer's agent can write
+ * replies; any may be missing:
  *
  *    0 u32 magic "RPMA"    4 u16 version 4    6 u16 bytes: 64
  *    8 u32 qp_num: of the queue pair that these stand beside
- *   12 u32 asks: number of the one that asks; 0: none
- *   16 u32 serves: of the one that answers; 0: none
+ *   12 u32 initiator: number of the side queue pair that sends requests; 0:
+ *      none
+ *   16 u32 target: of the one that sends replies; 0: none
  *   20 u32 psn: that both begin with
  *   24 u64 ring: first byte, as the peer names it; 0: none
  *   32 u32 ring_rkey; 0 where there is none
  *   36 u32 replies_rkey; 0 where there is none
- *   40 u64 replies: first byte of the ring for them; 0: none
+ *   40 u64 replies: first byte of the ring of replies; 0: none
  *   48 12 bytes, reserved 0
  *   60 u32 CRC-32 of the bytes before
  *
- * The first four numbers have 24 bits. Who has a ring serves; who has one for
- * answers asks. Size and checksum are as above.
+ * The first four numbers have 24 bits. A ring needs a target, a ring of replies
+ * an initiator. Size and checksum are as above.
  */
 #define RP_SIDE_LEN 64
 
 struct rp_side {
-	uint32_t qp_num, asks, serves, psn;
+	uint32_t qp_num, initiator, target, psn;
 	uint64_t ring;
 	uint32_t ring_rkey, replies_rkey;
 	uint64_t replies;

@@ -9,7 +9,7 @@
 
 #include "core/log.h"
 #include "core/operator.h"
-#include "verbs/serve.h"
+#include "verbs/target.h"
 
 #define TIMEOUT_MS 5000
 #define SPIN_US	   20
@@ -54,7 +54,7 @@ void rp_shim_cfg(struct rp_remote_cfg *cfg)
 	}
 }
 
-uint64_t rp_shim_patience(void)
+uint64_t rp_shim_timeout(void)
 {
 	const char *s = getenv("FI_OFI_RPMEM_TIMEOUT");
 	uint64_t ms = s ? strtoul(s, NULL, 10) : 0;
@@ -301,7 +301,7 @@ RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
 		.limit = f->limit,
 		.region = (uint16_t)m->access,
 		/* Only who has a way to the agent is told of it. */
-		.key = q->serves && q->serves == m->dom ? m->region.key : 0,
+		.key = q->dom && q->dom == m->dom ? m->region.key : 0,
 	};
 	unsigned int here;
 	struct rp_end end;

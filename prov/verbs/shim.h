@@ -12,7 +12,7 @@
 
 #include <infiniband/rpmem.h>
 
-#include "core/ask.h"
+#include "core/deferred.h"
 #include "core/hash.h"
 #include "core/ring.h"
 #include "core/remote.h"
@@ -60,8 +60,8 @@ struct rp_qp_ops {
 	int (*look)(struct rp_qp *q, struct rp_end *end);
 	int (*fail)(struct rp_qp *q); /* to the error state */
 	/*
-	 * Over the side queue pair: send, from q->asker->tx, or receive into
-	 * q->asker->rx. Both complete on the same queue as the other one. 0 or
+	 * Over the side queue pair: send, from q->side->tx, or receive into
+	 * q->side->rx. Both complete on the same queue as the other one. 0 or
 	 * a positive errno.
 	 */
 	int (*ask)(struct rp_qp *q, uint64_t wr_id, const void *msg,
@@ -88,8 +88,8 @@ struct rp_slot {
 		RP_SLOT_RECV,
 	} kind;
 	uint32_t qp_num;  /* where it completes */
-	unsigned int buf; /* SEND, RECV: which of the asker's */
-	bool kept;	  /* SEND: not given back, but to the asker */
+	unsigned int buf; /* SEND, RECV: which of the side_end's */
+	bool kept;	  /* SEND: not given back, but to the side_end */
 	uint64_t wr_id;	  /* READ: the program's */
 	int opcode;
 	bool signaled;
@@ -103,7 +103,7 @@ struct rp_slot {
 
 /* What the program is not shown before something else has come. */
 struct rp_held {
-	struct rp_ask_item item; /* first: core gives us this */
+	struct rp_deferred_op item; /* first: core gives us this */
 	struct ibv_wc wc;
 	bool show;
 	struct rp_slot *slot;	  /* to send it with; NULL: has been sent */
@@ -114,8 +114,8 @@ struct rp_held {
 #define RP_SIDE_RECVS 8
 #define RP_SIDE_SENDS 16
 #define RP_SIDE_BUF   128
-struct rp_asker {
-	struct rp_ask ask;
+struct rp_side_end {
+	struct rp_deferred deferred;
 	uint32_t qp_num;
 	struct rp_slot *greeting; /* with a ring kept, for the doorbell */
 	unsigned int tx_free;	  /* a bit for each */
@@ -127,7 +127,7 @@ struct rp_asker {
 	uint8_t ring_out[RP_RING_LEN];
 	/* Where the other end writes its answers, if it was told. */
 	uint8_t ring_in[RP_RING_LEN];
-	bool answers;
+	bool replies;
 	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
 	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
 };
@@ -161,8 +161,8 @@ struct rp_qp {
 	struct rp_known *remotes; /* by rkey */
 	bool reads; /* one stood for a flush: atomic writes stay behind it */
 	bool asked; /* the agent may be at work: they must ask as well */
-	struct rp_asker *asker; /* NULL: there is nobody to ask */
-	struct rp_dom *serves;	/* the agent that the peer can ask, or NULL */
+	struct rp_side_end *side; /* NULL: there is nobody to ask */
+	struct rp_dom *dom;	  /* the agent that the peer can ask, or NULL */
 	bool is_busy;
 	LIST_ENTRY(rp_qp) busy;
 	/* Of the batch: the first error, and its slots, oldest first. */
@@ -178,9 +178,9 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 /*
  * What is asked when it has come, or NULL: it comes with what is held then.
  * NULL: none is left, or no memory. Unless posted it goes back by
- * rp_order_back().
+ * rp_defer_back().
  */
-struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_ask_item *asks);
+struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_deferred_op *asks);
 /* The same under its lock. */
 struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q);
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s);
@@ -194,29 +194,30 @@ bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
  * Let q ask over its side queue pair, which has this number: begin to listen.
  * 0, or a positive errno: ENOSPC when the completion queue is too short.
  */
-int rp_order_begin(struct rp_qp *q, struct rp_asker *asker, uint64_t initiator,
-		   uint32_t qp_num, uint64_t patience);
+int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
+		   uint64_t initiator, uint32_t qp_num, uint64_t timeout);
 /*
  * Under the queue's lock, when the side queue pair is no more: what is held is
  * dropped.
  */
-void rp_order_end(struct rp_qp *q);
-int rp_order_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
+void rp_defer_end(struct rp_qp *q);
+int rp_defer_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
 /* Has the agent been silent for too long? Then it has been lost. */
-bool rp_order_overdue(struct rp_qp *q);
+bool rp_defer_overdue(struct rp_qp *q);
 /* Enough of them for n completions. False: no memory. */
-bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n);
+bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n);
 /* One of those reserved; and back. */
-struct rp_held *rp_order_get(struct ibv_rpmem_cq *cq);
-void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
+struct rp_held *rp_defer_get(struct ibv_rpmem_cq *cq);
+void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
 /*
  * Let a flush of the batch go ahead: its slot, and *w is to be posted; or NULL:
  * it has to be asked for as usual.
  */
-struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
-			       struct rp_ring_write *w);
+struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
+				  const struct rp_deferred_op *item,
+				  struct rp_ring_write *w);
 /* That slot, or any, was not posted after all; the last one first. */
-void rp_order_back(struct rp_qp *q, struct rp_slot *s);
+void rp_defer_back(struct rp_qp *q, struct rp_slot *s);
 
 /* native, access and sig_all are the caller's. 0 or -errno. */
 int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
@@ -251,7 +252,7 @@ struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 			       uint64_t iova, unsigned int access);
 /* The operator's, from the environment. */
 void rp_shim_cfg(struct rp_remote_cfg *cfg);
-uint64_t rp_shim_patience(void); /* ns */
-uint64_t rp_shim_spin(void);	 /* ns */
+uint64_t rp_shim_timeout(void); /* ns */
+uint64_t rp_shim_spin(void);	/* ns */
 
 #endif
