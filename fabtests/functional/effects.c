@@ -106,7 +106,9 @@ static void told(struct side *s, struct fi_cq_tagged_entry *entry,
 
 static void serve(struct side *s, const struct card *peer)
 {
+	struct fi_cq_tagged_entry plain;
 	struct verdict v = {0};
+	fi_addr_t from;
 
 	side_insert(s, peer);
 	/* sockets looks for a peer's address once, when it connects. */
@@ -124,6 +126,9 @@ static void serve(struct side *s, const struct card *peer)
 		v.strange += v.ours.data != 0xda7a00 + v.notes;
 	}
 	v.ours_at = offset(v.ours.buf, s->pool);
+	/* Without a commit: the bytes are there. */
+	told(s, &plain, &from);
+	v.strange += plain.data != 0x91a1 || s->pool[LOG - 1] != 'n';
 	v.twice = !side_quiet(s);
 	memset(medium, 0, sizeof(medium));
 	memset(s->pool, 0, LOG);
@@ -172,6 +177,10 @@ static void notes(struct side *s, const struct card *peer)
 		good += side_wait(s, &e, &err) && e.op_context == bytes &&
 			e.flags == (FI_RMA | FI_WRITE);
 	OK(good == NOTES, "writes with CQ data and commit end well");
+	POST(s, fi_writedata(s->ep, bytes, 1, NULL, 0x91a1, s->peer,
+			     peer->pool_addr + LOG - 1, peer->pool_key, bytes));
+	OK(side_wait(s, &e, &err) && e.op_context == bytes,
+	   "and so does one without a commit");
 }
 
 /* Read behind each commit: the place of its store, and what was there. */

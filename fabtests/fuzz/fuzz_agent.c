@@ -194,7 +194,7 @@ static void c_close(struct rp_channel *rc)
 	c->closed = 1;
 	MUST(of[c->initiator] == c);
 	of[c->initiator] = NULL;
-	/* What was asked over it is answered by nobody. */
+	/* Requests over it are answered by nobody. */
 	for (unsigned int i = 0; i < nrequests; i++)
 		if (requests[i]->c == c)
 			requests[i]->possible = 0;
@@ -312,7 +312,7 @@ static const struct rp_agent_host_ops host_ops = {
 };
 static struct rp_agent_host host = {.ops = &host_ops};
 
-/* Which lines; and that the memory may be touched at all. */
+/* The lines of a range; and the memory may be touched. */
 static size_t lines(struct region *r, const void *addr, size_t len,
 		    size_t *first)
 {
@@ -791,7 +791,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (in.left && steps < 400)
 		one_step(&in);
 
-	/* What was accepted is answered when sending works again. */
+	/* Accepted requests are answered when sending works again. */
 	for (int i = 0; rp_agent_pending(agent); i++) {
 		MUST(i < 1000);
 		all_sent();

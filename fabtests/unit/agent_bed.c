@@ -744,7 +744,7 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 		bed_store(at[i].m, at[i].off, at[i].len);
 		ranges[i] = (struct rp_wire_range){at[i].m->r.key, at[i].off,
 						   at[i].len};
-		/* What delivery is enough for never reaches media. */
+		/* Ranges for which delivery is enough never reach media. */
 		if (at[i].m->r.facts.memory != RP_MEM_TMPFS &&
 		    (at[i].m->r.facts.memory != RP_MEM_FILE ||
 		     required == RP_CLASS_POWER))

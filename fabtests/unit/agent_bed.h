@@ -88,11 +88,11 @@ struct bed {
 	struct rp_agent *a;
 	uint64_t now;
 	uint32_t flags; /* of channels */
-	/* What the host says. */
+	/* Results of the host's functions. */
 	int accept_ret, grant_ret, notify_ret;
 	bool no_native; /* no grant of FLUSH */
 	uint32_t inject;
-	/* What it saw. */
+	/* Counts of calls, and the last notification. */
 	struct bed_channel *channels;
 	struct bed_grant *grants;
 	atomic_uint kicks;
@@ -101,10 +101,10 @@ struct bed {
 	uint64_t notified_data;
 	void *notified_buf;
 	size_t notified_len;
-	/* What an OK must have made durable, and what was checked. */
+	/* Ranges that an OK must have made durable, and checks so far. */
 	struct bed_promise *promises;
 	unsigned int checked;
-	/* What must be on media before anything is stored. */
+	/* Ranges that must be on media before anything is stored. */
 	struct bed_at behind[2];
 	/* Closed: sync waits; entered counts those that got that far. */
 	pthread_mutex_t lock;
@@ -118,7 +118,7 @@ void bed_init(struct bed *g, const struct rp_agent_attr *attr);
 /* Deletes the agent, and checks that nothing is left. */
 void bed_fini(struct bed *g);
 
-/* Where a region begins in its memory: not on a page. */
+/* A region begins there in its memory: not on a page. */
 #define BED_SKEW 192
 /*
  * A region of npages pages (less BED_SKEW) with this method, its class and

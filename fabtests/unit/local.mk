@@ -91,11 +91,11 @@ fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire
 fabtests_unit_test_wire_refuse_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_refuse_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_wire_meet
-TESTS += fabtests/unit/test_wire_meet
-fabtests_unit_test_wire_meet_SOURCES = fabtests/unit/test_wire_meet.c
-fabtests_unit_test_wire_meet_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_meet_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_wire_rendezvous
+TESTS += fabtests/unit/test_wire_rendezvous
+fabtests_unit_test_wire_rendezvous_SOURCES = fabtests/unit/test_wire_rendezvous.c
+fabtests_unit_test_wire_rendezvous_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_wire_rendezvous_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_wire_desc
 TESTS += fabtests/unit/test_wire_desc

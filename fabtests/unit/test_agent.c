@@ -215,7 +215,7 @@ Test(agent, less_is_asked)
 	stop();
 }
 
-/* Where the operator forces a method, no other is taken for less. */
+/* A forced method is used for weaker classes, too. */
 Test(agent, forced_for_every_class)
 {
 	struct rp_wire_range r = {.len = 100};
@@ -318,7 +318,7 @@ Test(agent, long_flush_is_the_workers)
 	stop();
 }
 
-/* Whatever is asked in whatever order: OK means that media has it. */
+/* Requests of any kind in any order: OK means that media has it. */
 Test(agent, persist_before_reply)
 {
 	struct bed_region *some[] = {&file, &dax, &both, &tmpfs};
@@ -541,7 +541,7 @@ Test(agent, too_many_in_all)
 	u = bed_commit(&q, &file, 0, 1);
 	bed_commit(&q, &file, 0, 1);
 	bed_expect(&q, bed_commit(&q, &both, 0, 1), RP_ST_OVERLOADED);
-	/* What needs no place is done all the same. */
+	/* A request that needs no place is done all the same. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 1), RP_ST_OK);
 	bed_run(&g);
 	cr_assert_eq(both.syncs, 0, "refused, and done all the same");

@@ -57,7 +57,7 @@ static void each_pair(bool worker)
 			struct rp_wire_reply r;
 			uint64_t t;
 
-			/* What the range needs, tmpfs cannot give. */
+			/* tmpfs does not reach the class of the range. */
 			if (j == 3 && i != 3)
 				continue;
 			t = bed_then(&p, (struct bed_at){a, 4000, 500}, b, off,
@@ -173,7 +173,7 @@ Test(effects, one_batch)
 		bed_expect(i & 1 ? &q : &p, t[i], RP_ST_OK);
 	cr_assert_eq(file.stores, 8);
 	cr_assert_eq(file.syncs, 2, "%u syncs", file.syncs);
-	/* Of two sessions the later one. */
+	/* The later one of two sessions. */
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true),
 			     101u + 2 * i);
@@ -240,6 +240,30 @@ Test(effects, memory_of_the_store_gone)
 	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, ENOMEM);
+	cr_assert_eq(stores(), 0);
+	stop();
+}
+
+/* The program has taken away its own permission: the region is not to blame. */
+Test(effects, memory_of_the_store_may_not_be_written)
+{
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	start(NULL);
+	if (madvise(dax.mem, BED_PAGE, MADV_POPULATE_WRITE))
+		cr_skip("this kernel cannot tell");
+	for (int i = 0; i < 2; i++) {
+		struct bed_region *m = i ? &file : &dax;
+
+		cr_assert_eq(mprotect(m->mem + BED_PAGE, BED_PAGE, PROT_READ),
+			     0);
+		t = bed_then(&p, (struct bed_at){&both, 0, 64}, m, BED_PAGE, 1);
+		bed_run(&g);
+		r = bed_expect(&p, t, RP_ST_ACCESS);
+		cr_assert_eq(r.range, 1);
+		cr_assert_eq(m->r.failed, 0);
+	}
 	cr_assert_eq(stores(), 0);
 	stop();
 }
@@ -447,7 +471,7 @@ Test(effects, other_sessions_do_not_stay_behind)
 	stop();
 }
 
-/* What waits behind a job counts, and goes with its session. */
+/* A message behind a job counts, and goes with its session. */
 Test(effects, the_end_drops_what_stays_behind)
 {
 	const struct rp_agent_attr attr = {

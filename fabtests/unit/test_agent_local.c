@@ -14,7 +14,7 @@ static const struct rp_agent_attr with_worker = {
 	.incarnation = BED_INCARNATION,
 };
 
-/* What one flush was told. */
+/* The outcome of one flush. */
 struct end {
 	unsigned int times;
 	enum rp_status st;

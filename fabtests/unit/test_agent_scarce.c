@@ -125,7 +125,7 @@ Test(agent_scarce, no_memory_to_merge_all)
 		many[i] = (struct bed_at){&file, 8192 * i, 1};
 	reallocs = 1;
 	refused(many, 9);
-	/* What was merged before is not in the worker's next batch. */
+	/* A range that was merged before is not in the worker's next batch. */
 	bed_region_del(&g, &file);
 	p = bed_connect(&g, &other);
 	t = bed_commit(&p, &other, 0, 1);
@@ -134,7 +134,7 @@ Test(agent_scarce, no_memory_to_merge_all)
 	cr_assert_eq(other.syncs, 1);
 }
 
-/* What is stored cannot be refused any more: that would be done again. */
+/* A store that is done cannot be refused: it would be repeated. */
 Test(agent_scarce, no_memory_to_flush_a_store)
 {
 	struct rp_wire_reply r;
@@ -160,7 +160,7 @@ Test(agent_scarce, no_memory_for_a_job)
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 }
 
-/* Whatever was not to be had, nothing of the session is left. */
+/* Memory ends at any step, and nothing of the session is left. */
 Test(agent_scarce, no_memory_for_a_session)
 {
 	const struct rp_wire_hello hello = bed_hello(dax.r.key);

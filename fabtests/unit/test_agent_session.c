@@ -138,7 +138,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 		bed_run(&g);
 		cr_assert_not(r[i]->refused || r[i]->accepted);
 	}
-	/* Those who come with a right one do not wait behind them. */
+	/* Requests with a right key do not wait behind them. */
 	bed_connect(&g, &file);
 	cr_assert_eq(rp_agent_deadline(g.a), t0 + RP_AGENT_REFUSAL_NS);
 	for (int i = 0; i < 4; i++) {
@@ -351,7 +351,7 @@ Test(agent_session, query_grants_once)
 	stop();
 }
 
-/* What is granted over one connection is what that one reaches. */
+/* The method of a grant is one that its connection can carry out. */
 Test(agent_session, method_is_that_of_the_connection)
 {
 	enum {
@@ -397,7 +397,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		 0,
 		 false,
 		 RP_METHOD_AGENT_CLWB},
-		/* What a device acknowledges may not be in its place yet. */
+		/* A device acknowledges writes that are not placed yet. */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_CPU_USER, RP_DOMAIN_SYSTEM,
 		  .fence = RP_NO},
 		 RP_METHOD_DELIVERY,
@@ -552,7 +552,7 @@ Test(agent_session, malformed_messages_end_it)
 	stop();
 }
 
-/* What was accepted before is not done any more. */
+/* A request that was accepted before is not done any more. */
 Test(agent_session, the_end_drops_what_waits)
 {
 	struct bed_peer p;
@@ -636,7 +636,7 @@ static void wrong_key(struct bed_peer *p, bool query)
 	bed_expect_nothing(p);
 	due = rp_agent_deadline(g.a);
 	cr_assert_geq(due, g.now + RP_AGENT_REFUSAL_NS);
-	/* What comes meanwhile is not looked at. */
+	/* Messages that come meanwhile are dropped. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	bed_run(&g);
 	bed_expect_nothing(p);
@@ -763,7 +763,7 @@ Test(agent_session, loss_ends_it)
 	stop();
 }
 
-/* Those that were granted its key end, before anything of it goes. */
+/* Sessions that were granted its key end before anything of it goes. */
 Test(agent_session, region_ends_its_sessions)
 {
 	struct bed_peer p, q, r;
@@ -976,7 +976,7 @@ Test(agent_session, the_end_drops_what_is_kept)
 
 /* --- hostile --- */
 
-/* Whatever comes in whatever order: nothing but statuses and ends. */
+/* Damaged messages of any kind: nothing but statuses and ends. */
 Test(agent_session, hostile)
 {
 	struct seeded s = seeded_start();

@@ -192,7 +192,7 @@ Test(atomic, floats_are_rounded_once)
 	}
 }
 
-/* What is only stored keeps its bytes, also where they are no number. */
+/* A value that is only stored keeps its bytes, also if it is no number. */
 Test(atomic, bytes_are_kept)
 {
 	const uint32_t snan = 0x7fa00001;

@@ -68,7 +68,7 @@ Test(worker, progress_never_waits)
 	bed_run(&g);
 	bed_expect_nothing(&p);
 	cr_assert_eq(g.kicks, 0);
-	/* What does not block is served meanwhile. */
+	/* A request that does not block is served meanwhile. */
 	u = bed_commit(&q, &dax, 0, 10);
 	bed_expect(&q, u, RP_ST_OK);
 
@@ -192,7 +192,7 @@ static void expect_silence(struct bed_peer *p)
 	bed_expect_nothing(p);
 }
 
-/* What it was due for is answered: the next request has a clock of its own. */
+/* Its request is answered: the next one has a clock of its own. */
 Test(worker, heartbeats_of_the_next)
 {
 	struct bed_peer p;
@@ -333,7 +333,7 @@ Test(worker, region_goes_while_its_flush_runs)
 	stop();
 }
 
-/* What this process has flushed by a few instructions does not wait. */
+/* A local flush of a few instructions does not wait. */
 Test(worker, local_flush_beside_a_disk)
 {
 	const struct rp_local at = {&dax.r, 0, 8};

@@ -205,7 +205,7 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	return rp_regions_add(&a->regions, r);
 }
 
-/* What is left of this process, and of sessions without RDMA. */
+/* The jobs left are of this process, or of sessions without RDMA. */
 static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
@@ -232,7 +232,7 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 		return;
 	fail_queued(&a->quick, r);
 	fail_queued(&a->slow, r);
-	/* What is left is running, and completes before r may go. */
+	/* The other jobs of it run, and complete before r may go. */
 	if (r->busy)
 		collect_far(a, true);
 	assert(!r->busy);

@@ -21,7 +21,7 @@ struct rp_agent;
 #define RP_AGENT_CREDITS  64
 #define RP_AGENT_JOBS	  16384
 
-/* What the agent needs of its adapter (prov/rpmem, prov/verbs, tests). */
+/* Services of the adapter (prov/rpmem, prov/verbs, tests) to the agent. */
 struct rp_agent_host;
 struct rp_agent_host_ops {
 	/*
@@ -46,11 +46,11 @@ struct rp_agent_host_ops {
 		     const struct rp_region *r, struct rp_wire_grant *g,
 		     void **grant);
 	void (*revoke)(struct rp_agent_host *h, void *grant);
-	/* What channels of this host do: enum rp_channel_flags. */
+	/* Flags that every channel of this host has: enum rp_channel_flags. */
 	uint32_t (*flags)(struct rp_agent_host *h);
 	/*
 	 * Tell the program that [buf, buf+len) was written with remote CQ data.
-	 * 0, or -ENOMEM: not told. A host without a place for it says 0.
+	 * 0, or -ENOMEM: no notification. A host without a place for it says 0.
 	 */
 	int (*notify)(struct rp_agent_host *h, uint64_t data, void *buf,
 		      size_t len);

@@ -181,7 +181,7 @@ static bool session_accept(struct rp_agent_session *s, void *request,
 		.credits = a->attr.credits,
 		.features =
 			s->flags & RP_CHANNEL_FLUSHES ? RP_FEATURE_NATIVE : 0,
-		.grant = g->told,
+		.grant = g->wire,
 	};
 	uint8_t msg[RP_WIRE_CM_ACK];
 	int len = rp_wire_put_hello_ack(msg, sizeof(msg), &ack);
@@ -220,10 +220,11 @@ static void accept_hello(struct rp_agent *a, void *request,
 	rp_agent_session_free(s);
 }
 
+static const struct rp_wire_hdr no_hdr;
+
 void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 			size_t len)
 {
-	const struct rp_wire_hdr hello = {.type = RP_MSG_HELLO};
 	struct rp_wire_hello m;
 	struct rp_region *r;
 	enum rp_status st;
@@ -238,7 +239,7 @@ void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 	}
 	r = rp_regions_find(&a->regions, m.key, &st);
 	if (!r) {
-		if (!refuse_later(a, request, NULL, &hello))
+		if (!refuse_later(a, request, NULL, &no_hdr))
 			refuse(a, request, RP_ST_STALE_KEY);
 	} else if (a->quiescing) {
 		refuse(a, request, RP_ST_OVERLOADED);

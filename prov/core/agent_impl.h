@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the agent share; nobody else includes it. */
+/* Shared by the files of the agent; nobody else includes it. */
 #ifndef RP_AGENT_IMPL_H
 #define RP_AGENT_IMPL_H
 
@@ -42,7 +42,7 @@
 struct rp_agent_grant {
 	uint64_t key;
 	struct rp_region *region;
-	struct rp_wire_grant told;
+	struct rp_wire_grant wire;
 	void *handle; /* the host's */
 	UT_hash_handle hh;
 };
@@ -68,7 +68,7 @@ struct rp_agent_session {
 	struct rp_channel *channel;
 	uint64_t initiator; /* of its HELLO */
 	uint32_t flags;	    /* enum rp_channel_flags */
-	/* What comes is dropped: the channel is closed at close_at. */
+	/* Messages are dropped, and the channel is closed at close_at. */
 	bool ending;
 	uint64_t close_at;    /* UINT64_MAX: its refusal is still delayed */
 	uint64_t pace;	      /* between PROGRESS messages, ns */
@@ -169,7 +169,7 @@ void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 		    const struct rp_wire_reply *m);
 void rp_agent_info(struct rp_agent_session *s, uint64_t token,
 		   const struct rp_wire_info *m);
-/* What is due at sessions. True: did something. */
+/* Resume, retry, send PROGRESS, close. True: did something. */
 bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now);
 uint64_t rp_agent_sessions_deadline(const struct rp_agent *a);
 

@@ -19,7 +19,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 /*
  * The agent's own method for the choice. A placement that it confirms by its
- * reply is told as AGENT_SFENCE: DELIVERY would leave it to the device.
+ * reply is granted as AGENT_SFENCE: DELIVERY would leave it to the device.
  */
 static enum rp_method by_agent(const struct rp_region *r,
 			       struct rp_choice choice)
@@ -70,7 +70,7 @@ static int host_grant(struct rp_agent_session *s, const struct rp_region *r,
 	struct rp_agent_host *h = s->agent->host;
 	int ret;
 
-	g->told = (struct rp_wire_grant){
+	g->wire = (struct rp_wire_grant){
 		.addr = r->addr,
 		.length = r->len,
 		.class = (uint8_t)r->choice.class,
@@ -79,11 +79,11 @@ static int host_grant(struct rp_agent_session *s, const struct rp_region *r,
 	};
 	if (s->agent->attr.messages_only)
 		return 0;
-	ret = h->ops->grant(h, s->channel, r, &g->told, &g->handle);
+	ret = h->ops->grant(h, s->channel, r, &g->wire, &g->handle);
 	/* The device has FLUSH, but not for this memory. */
-	if (ret == -EOPNOTSUPP && g->told.method == RP_METHOD_NATIVE) {
-		g->told.method = (uint8_t)by_agent(r, r->choice);
-		ret = h->ops->grant(h, s->channel, r, &g->told, &g->handle);
+	if (ret == -EOPNOTSUPP && g->wire.method == RP_METHOD_NATIVE) {
+		g->wire.method = (uint8_t)by_agent(r, r->choice);
+		ret = h->ops->grant(h, s->channel, r, &g->wire, &g->handle);
 	}
 	return ret;
 }
@@ -477,7 +477,7 @@ const struct rp_channel_events rp_agent_session_events = {
 
 /* --- progress --- */
 
-/* True: the peer was told that its requests are being worked on. */
+/* True: PROGRESS was sent. */
 static bool heartbeat(struct rp_agent_session *s, uint64_t now)
 {
 	struct rp_agent *a = s->agent;

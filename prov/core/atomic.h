@@ -49,8 +49,7 @@ enum rp_atomic_type {
 
 /*
  * True: the operation exists on the datatype, whose elements have *size bytes,
- * at most 8. The table is that of libfabric's tcp;ofi_rxm. Any values may be
- * asked for.
+ * at most 8. The table is that of libfabric's tcp;ofi_rxm. Takes any values.
  */
 bool rp_atomic_valid(unsigned int op, unsigned int type, size_t *size);
 

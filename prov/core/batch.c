@@ -249,7 +249,7 @@ static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
 
 static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 {
-	/* Everything on its way before anything is waited for. */
+	/* Every flush is started before the first drain. */
 	for (size_t i = 0; i < pass->nparts; i++)
 		flush_part(b, pass, &pass->parts[i]);
 	for (size_t i = 0; i < pass->nparts; i++) {
@@ -278,15 +278,16 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 }
 
 /*
- * What cannot be stored to may have gone with the end of its file. msync would
- * say so; to write back a line there is a fault.
+ * A page that cannot be stored to may have gone with the end of its file. msync
+ * would say so; to write back a line there is a fault. Not so where only the
+ * permission is missing.
  */
 static int ready(struct rp_batch *b, const struct rp_job_then *t)
 {
 	struct rp_part *part = part_of(&b->then, t->region);
 	int err = -rp_pmem_ready(t->region->pmem, t->off, sizeof(t->value));
 
-	if (err && part && !rp_pmem_blocks(part->pmem))
+	if (err && err != EACCES && part && !rp_pmem_blocks(part->pmem))
 		part->err = err;
 	return err;
 }
@@ -304,7 +305,7 @@ static void store(struct rp_batch *b, struct rp_job *job)
 	/* Nothing that a region with a failed flush holds can be promised. */
 	if (!t->err)
 		t->err = part_err(&b->data, t->region);
-	/* What may take its time is not done under the lock. */
+	/* Populating pages may block, so it precedes the lock. */
 	if (!t->err)
 		t->err = ready(b, t);
 	if (t->err)
@@ -370,8 +371,11 @@ void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs)
 	judge_pass(&b->then, jobs);
 	TAILQ_FOREACH (job, jobs, link)
 		if (job->then.err)
-			rp_job_fail(job, RP_ST_FLUSH_FAILED, job->then.err,
-				    job->n);
+			rp_job_fail(job,
+				    job->then.err == EACCES
+					    ? RP_ST_ACCESS
+					    : RP_ST_FLUSH_FAILED,
+				    job->then.err, job->n);
 }
 
 static void pass_reset(struct rp_pass *pass)

@@ -20,7 +20,7 @@ struct rp_job_range {
 	struct rp_region *region;
 	uint64_t off;
 	uint64_t len;
-	bool flush; /* no: for the class asked, delivery was enough */
+	bool flush; /* no: delivery is enough for the required class */
 };
 
 /* The store of a job, behind its ranges. */
@@ -85,7 +85,7 @@ void rp_job_void(struct rp_job *job);
 /* Bounds the time that merging and one run take. */
 #define RP_BATCH_RANGES 2048
 
-/* What a pass does to one region. */
+/* The flushes of one pass in one region. */
 struct rp_part {
 	struct rp_region *region;
 	struct rp_pmem *pmem;

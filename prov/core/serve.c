@@ -15,7 +15,7 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	struct rp_choice choice = rp_method_by_agent(&r->facts, r->choice);
 
 	if (required < choice.class) {
-		/* Less is asked: placement alone may be enough for that. */
+		/* For a weaker class placement alone may be enough. */
 		struct rp_choice less = rp_method_choose(
 			&r->facts, required, rp_methods_allowed(r->forced));
 
@@ -93,7 +93,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 	return RP_ST_OK;
 }
 
-/* What an effect demands of one range, besides what a commit does. */
+/* The checks of one range that its effect adds to those of a commit. */
 static enum rp_status check_effect(const struct rp_wire_request *m,
 				   const struct rp_job_range *g, size_t unit)
 {
@@ -290,7 +290,7 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 	rp_batch_reset(b);
 }
 
-/* The program is told before its peer is. */
+/* The program gets its completion before the peer gets its reply. */
 static void notify(struct rp_agent *a, struct rp_job *job)
 {
 	const struct rp_job_range *g = &job->ranges[0];
@@ -445,7 +445,7 @@ static enum rp_status refusal_status(enum rp_refusal r)
 	}
 }
 
-/* What a commit of this class would be; m->grant is left out. */
+/* Describe a commit of this class; m->grant is left out. */
 static void describe(const struct rp_agent_session *s,
 		     const struct rp_region *r, enum rp_class required,
 		     struct rp_wire_info *m)
@@ -499,7 +499,7 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 	/* Also where a commit would be refused: writes and reads are not. */
 	st = rp_agent_grant_get(s, r, &g);
 	if (st == RP_ST_OK)
-		info.grant = g->told;
+		info.grant = g->wire;
 	else if (info.status == RP_ST_OK)
 		info = (struct rp_wire_info){.status = st};
 	rp_agent_info(s, hdr->token, &info);

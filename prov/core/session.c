@@ -326,9 +326,10 @@ static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail)
 {
-	lose(s, st, detail, false);
-	if (s->state != RP_SESSION_IDLE)
+	if (s->state != RP_SESSION_IDLE) {
+		lose(s, st, detail, false);
 		return;
+	}
 	rp_grants_forget(s, true);
 	s->failure = RP_ST_OK;
 	rp_session_deliver(s);

@@ -124,7 +124,7 @@ struct rp_op {
 	const struct rp_wire_range *ranges;
 	size_t nranges;
 	bool ranges_owned;
-	/* COMMIT, WRITE with level DURABLE. */
+	/* COMMIT, WRITE. THEN: level DURABLE; NOTIFY: that or VISIBLE. */
 	enum rp_effect effect; /* NONE, THEN, NOTIFY */
 	struct rp_wire_then then;
 	uint64_t data;

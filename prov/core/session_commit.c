@@ -80,7 +80,7 @@ static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
 		     const struct rp_grant *g)
 {
 	return op->kind == RP_OP_WRITE &&
-	       (op->level == RP_LEVEL_VISIBLE ||
+	       ((op->level == RP_LEVEL_VISIBLE && !op->effect) ||
 		(op->level == RP_LEVEL_DURABLE &&
 		 way(op, r, g) == RP_METHOD_DELIVERY));
 }
@@ -313,9 +313,11 @@ int rp_commit_make(struct rp_op *op)
 			break;
 		case RP_OP_DATA:
 			if (op->kind == RP_OP_READ ||
-			    op->level != RP_LEVEL_DURABLE)
+			    (op->level != RP_LEVEL_DURABLE && !op->effect))
 				return 0;
-			rp_op_move(op, RP_OP_SLICES);
+			rp_op_move(op, op->level == RP_LEVEL_DURABLE
+					       ? RP_OP_SLICES
+					       : RP_OP_LAST);
 			break;
 		case RP_OP_SLICES:
 			ret = make_slices(op);

@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include "core/atomic.h"
 #include "core/hash.h"
 #include "core/session.h"
 
@@ -256,7 +257,8 @@ static inline void rp_session_doom(struct rp_session *s, enum rp_status st,
 
 static inline bool rp_op_writes(const struct rp_op *op)
 {
-	return op->kind == RP_OP_WRITE || op->kind == RP_OP_ATOMIC;
+	return op->kind == RP_OP_WRITE ||
+	       (op->kind == RP_OP_ATOMIC && op->atomic.op != RP_ATOMIC_READ);
 }
 
 static inline bool rp_op_then(const struct rp_op *op)

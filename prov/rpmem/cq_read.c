@@ -70,19 +70,24 @@ static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 
 	pthread_mutex_lock(&cq->dom->lock);
 	*came = rp_domain_progress(cq->dom);
+	if (*came)
+		atomic_store(&cq->came, true);
 	n = pop(cq, buf, count, src);
 	cq->turns = n > 0 && (size_t)n == count ? cq->turns + 1 : 0;
 	pthread_mutex_unlock(&cq->dom->lock);
 	return n;
 }
 
+/* base_first: the base was read just now, and had nothing. */
 static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
-						  size_t count, fi_addr_t *src)
+						  size_t count, fi_addr_t *src,
+						  bool base_first)
 {
-	bool base_first = atomic_load(&cq->turns) >= OUR_TURNS, came = true;
 	ssize_t n = -FI_EAGAIN;
+	bool came;
 
-	if (base_first) {
+	if (atomic_load(&cq->turns) >= OUR_TURNS) {
+		base_first = true;
 		atomic_store(&cq->turns, 0);
 		n = read_shared(cq, buf, count, src);
 	}
@@ -105,6 +110,7 @@ static inline ssize_t read_any(struct rp_cq *cq, void *buf, size_t count,
 			       fi_addr_t *src)
 {
 	struct rp_dom *dom = cq->dom;
+	bool was_read = false;
 	ssize_t n;
 	int quick;
 
@@ -117,10 +123,11 @@ static inline ssize_t read_any(struct rp_cq *cq, void *buf, size_t count,
 		atomic_store_explicit(&cq->quick, quick - 1,
 				      memory_order_relaxed);
 		n = read_shared(cq, buf, count, src);
-		if (n > 0)
+		if (n != -FI_EAGAIN)
 			return n;
+		was_read = true;
 	}
-	return read_all(cq, buf, count, src);
+	return read_all(cq, buf, count, src, was_read);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
@@ -216,8 +223,9 @@ static int base_trywait(struct rp_cq *cq)
 static int try_sleep(struct rp_cq *cq)
 {
 	struct rp_dom *dom = cq->dom;
-	bool came = rp_dom_live(dom) && rp_domain_progress(dom);
+	bool came = atomic_exchange(&cq->came, false);
 
+	came |= rp_dom_live(dom) && rp_domain_progress(dom);
 	if (rp_spin(&cq->spin, rp_params.spin_ns, came, rp_host_now()))
 		return -FI_EAGAIN;
 	/* From now on an entry of ours writes the eventfd. */
@@ -255,6 +263,8 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 		return -FI_EINVAL;
 	for (;;) {
 		n = read_any(cq, buf, count, src);
+		if (n > 0)
+			atomic_store(&cq->came, true);
 		if (n != -FI_EAGAIN)
 			return n;
 		if (atomic_exchange(&cq->signaled, false))

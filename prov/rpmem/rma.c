@@ -87,15 +87,13 @@ static bool fill_local(const struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return !op->inject || len <= ep->inject_size;
 }
 
-static void fill_remote(struct rp_wire_range *to, const struct fi_rma_iov *from,
-			size_t n)
+static struct rp_wire_range range_of(const struct fi_rma_iov *r)
 {
-	for (size_t i = 0; i < n; i++)
-		to[i] = (struct rp_wire_range){
-			.key = from[i].key,
-			.addr = from[i].addr,
-			.len = from[i].len,
-		};
+	return (struct rp_wire_range){
+		.key = r->key,
+		.addr = r->addr,
+		.len = r->len,
+	};
 }
 
 static uint8_t level_of(uint64_t flags)
@@ -121,12 +119,24 @@ static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 		rp_task_put(ep->dom, t);
 		return -FI_EINVAL;
 	}
-	fill_remote(t->ranges, msg->rma_iov, msg->rma_iov_count);
 	t->op.ranges = t->ranges;
-	t->op.nranges = msg->rma_iov_count;
+	for (size_t i = 0; i < msg->rma_iov_count; i++)
+		if (msg->rma_iov[i].len)
+			t->ranges[t->op.nranges++] = range_of(&msg->rma_iov[i]);
 	t->context = msg->context;
 	t->want = want;
 	*out = t;
+	return 0;
+}
+
+/* With the lock. Of no bytes there is nothing to ask anybody. */
+static ssize_t end(struct rp_task *t, struct rp_session *s)
+{
+	const struct rp_outcome ok = {.status = RP_ST_OK};
+
+	if (t->op.nranges || t->op.level == RP_LEVEL_DURABLE || t->op.effect)
+		return rp_rma_end(t, s);
+	rp_task_done(&t->op, &ok);
 	return 0;
 }
 
@@ -149,7 +159,7 @@ static ssize_t post_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		t->op.effect = RP_EFFECT_NOTIFY;
 		t->op.data = msg->data;
 	}
-	ret = rp_rma_end(t, s);
+	ret = end(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
@@ -171,7 +181,7 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	t->op.done = done;
 	t->kind = RP_CNTR_READ;
 	t->flags = FI_RMA | FI_READ;
-	return rp_rma_end(t, s);
+	return end(t, s);
 }
 
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
@@ -179,7 +189,7 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      enum rp_class required, const struct fi_rpmem_then *then,
 		      bool want, void *context)
 {
-	struct rp_wire_range *many = NULL;
+	struct rp_wire_range *many = NULL, *to;
 	struct rp_session *s;
 	struct rp_task *t;
 	ssize_t ret;
@@ -199,11 +209,13 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		free(many);
 		goto unlock;
 	}
-	fill_remote(many ? many : t->ranges, ranges, count);
+	to = many ? many : t->ranges;
+	for (size_t i = 0; i < count; i++)
+		to[i] = range_of(&ranges[i]);
 	t->op.kind = RP_OP_COMMIT;
 	t->op.level = level;
 	t->op.required = required;
-	t->op.ranges = many ? many : t->ranges;
+	t->op.ranges = to;
 	t->op.nranges = count;
 	t->extra = many; /* freed with the task */
 	if (then) {

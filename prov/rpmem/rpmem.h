@@ -377,6 +377,7 @@ struct rp_cq {
 	/* An endpoint of ofi_rxm was closed; cq_read.c. */
 	atomic_bool no_trywait;
 	int soon_fd;
+	atomic_bool came; /* something has, since a sleeper asked */
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;

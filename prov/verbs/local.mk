@@ -15,10 +15,10 @@ EXTRA_DIST += $(shim_sources)
 # Behind programs' own calls of ibv_wr_flush().
 pre_sources = \
 	prov/verbs/preload/preload.h \
-	prov/verbs/preload/caller.c \
-	prov/verbs/preload/calls.c \
+	prov/verbs/preload/client.c \
+	prov/verbs/preload/interpose.c \
 	prov/verbs/preload/builders.c \
-	prov/verbs/preload/called.c
+	prov/verbs/preload/server.c
 EXTRA_DIST += $(pre_sources)
 
 if HAVE_VERBS

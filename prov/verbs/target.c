@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's agent over verbs: its thread, and the connections it answers. */
+/* The target's agent over verbs: its thread, and side connections of peers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 #include "core/spin.h"
 #include "verbs/target.h"
 
-/* The longest that may come, and that goes out (INFO). */
+/* The longest message that is received, and the longest sent (INFO). */
 #define RECVS 16
 #define RECV  128
 #define SENDS 16
@@ -27,11 +27,11 @@
 
 #define NS_PER_MS 1000000ull
 
-/* Names of work requests: receives, messages, and writes of frames. */
+/* wr_ids of receives, of messages, and of writes of ring slots. */
 #define WRITES (RECVS + SENDS)
 #define NAMES  (WRITES + RP_RING_SLOTS)
 
-/* So many looks for one at the clock, and at those who were asleep. */
+/* Polls per look at the clock and at the completion channel. */
 #define LOOKS  16
 #define YIELDS 100
 
@@ -45,11 +45,11 @@ struct rp_dom {
 	struct rp_agent *agent;
 	struct ibv_comp_channel *channel;
 	int kick; /* eventfd */
-	/* Whose queue tells nobody of what comes: it is looked at. */
+	/* Peers whose completion queue is not armed: it is polled. */
 	LIST_HEAD(, rp_target) awake;
 	struct rp_spin spin;
 	uint64_t spin_ns;
-	bool asked; /* by a peer, since this was last looked at */
+	bool asked; /* a message came since this was last cleared */
 	bool runs, stop;
 	pthread_t thread;
 };
@@ -61,8 +61,8 @@ struct rp_target {
 	struct ibv_qp *qp;
 	struct ibv_mr *mr; /* of all that follows */
 	bool up;	   /* connected, and nothing has failed */
-	bool broken;	   /* something has, and the agent is to learn of it */
-	/* What the peer's HELLO has led to. */
+	bool broken;	   /* something has; the agent learns it from poll */
+	/* The session of the peer's HELLO. */
 	enum {
 		TARGET_NEW,
 		TARGET_REQUESTED,
@@ -101,7 +101,7 @@ static void leave(struct rp_dom *dom)
 	pthread_mutex_unlock(&dom->lock);
 }
 
-/* --- what the agent asks for --- */
+/* --- the agent's host and its channels --- */
 
 static struct rp_dom *dom_of(struct rp_agent_host *h)
 {
@@ -121,7 +121,7 @@ static uint64_t read_clock(clockid_t id)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Whatever the agent times lasts far longer than the kernel's tick. */
+/* The agent's times are far longer than the kernel's tick. */
 static uint64_t now(void)
 {
 	return read_clock(CLOCK_MONOTONIC_COARSE);
@@ -182,14 +182,14 @@ static void be_awake(struct rp_target *s)
 	s->is_awake = true;
 }
 
-/* The thread finds it out of any call of the agent. */
+/* The thread reports the loss, outside of any call of the agent. */
 static void break_off(struct rp_target *s)
 {
 	s->broken = true;
 	be_awake(s);
 }
 
-/* What is sent has been copied: nothing is left to complete. */
+/* Messages are copied: no operation is left to complete. */
 static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 {
 	struct rp_target *s = target_of(c);
@@ -198,7 +198,7 @@ static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 
 	for (i = 0; i < n; i++) {
 		msg = ops[i]->iov;
-		/* In the ring it costs less than a message, at both ends. */
+		/* A slot of the ring costs less than a message at both ends. */
 		if (s->up && write_to(s, msg->iov_base, msg->iov_len))
 			continue;
 		ret = send_to(s, msg->iov_base, msg->iov_len);
@@ -265,7 +265,7 @@ static uint32_t h_flags(struct rp_agent_host *h)
 	return 0;
 }
 
-/* There is no place where a program of verbs could be told. */
+/* A program of verbs has no completion queue for that. */
 static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
 		    size_t len)
 {
@@ -311,7 +311,7 @@ static void hang_up(struct rp_target *s)
 		s->c.events->lost(s->c.owner, ECONNRESET, NULL, 0);
 }
 
-/* A message of the peer, over the side or in the ring. */
+/* A message of the peer, sent or in the ring. */
 static void received(struct rp_target *s, const void *msg, size_t len)
 {
 	if (s->state == TARGET_OPEN) {
@@ -389,7 +389,7 @@ static bool drain(struct rp_target *s)
 	return came;
 }
 
-/* Who has woken; the events are given back at once, under the lock. */
+/* Take completion events, and acknowledge them at once, under the lock. */
 static void collect(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -423,7 +423,7 @@ static void forget(struct rp_target *s)
 	s->is_awake = false;
 }
 
-/* False: it cannot be said now. */
+/* False: no buffer is free now. */
 static bool signal_peer(struct rp_target *s, enum rp_msg_type type)
 {
 	uint8_t msg[16];
@@ -435,7 +435,7 @@ static bool signal_peer(struct rp_target *s, enum rp_msg_type type)
 	return ret != -EAGAIN;
 }
 
-/* To look on has paid: those who asked are told that it is done. */
+/* Polling has paid: tell the peers that their rings are polled. */
 static void say_awake(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -445,7 +445,7 @@ static void say_awake(struct rp_dom *dom)
 			s->polling = signal_peer(s, RP_MSG_POLLING);
 }
 
-/* What a peer wrote before it hears that it tells of. False: not now. */
+/* A peer sends a DOORBELL for requests that cross the IDLE. False: not now. */
 static bool say_asleep(struct rp_target *s)
 {
 	if (s->up && s->polling && !signal_peer(s, RP_MSG_IDLE))
@@ -454,7 +454,7 @@ static bool say_asleep(struct rp_target *s)
 	return true;
 }
 
-/* From here on the channel tells. True: something came before. */
+/* Arm all completion queues. True: something came before. */
 static bool lie_down(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -475,7 +475,7 @@ static bool lie_down(struct rp_dom *dom)
 
 static bool looks_on(struct rp_dom *dom, bool came, unsigned int looks)
 {
-	/* The clock may cost more than a look. */
+	/* Reading the clock may cost more than a poll. */
 	if (!came && dom->spin.until && looks % LOOKS)
 		return true;
 	return rp_spin(&dom->spin, dom->spin_ns, came,
@@ -510,7 +510,7 @@ static void sleep_on(struct rp_dom *dom)
 	pthread_mutex_lock(&dom->lock);
 }
 
-/* Nobody gets what is taken again at once. */
+/* A mutex that is locked again at once starves its waiters. */
 static void give_way(struct rp_dom *dom)
 {
 	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
@@ -539,7 +539,7 @@ static void *work(void *arg)
 			pthread_mutex_lock(&dom->lock);
 		} else if (!lie_down(dom)) {
 			sleep_on(dom);
-			looks = UINT_MAX; /* those who have woken are first */
+			looks = UINT_MAX; /* take the events first */
 		}
 	}
 	leave(dom);
@@ -586,7 +586,7 @@ fail:
 static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 {
 	struct rp_agent_attr attr = {
-		/* Each has one peer, who is connected: there is no flood. */
+		/* Each session has a queue pair, which the program made. */
 		.max_sessions = UINT32_MAX,
 		.messages_only = true,
 	};
@@ -691,12 +691,12 @@ void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
 	leave(dom);
 }
 
-/* --- one that is answered --- */
+/* --- one peer --- */
 
 /*
  * Bytes of one request are behind those of the writes before it for whoever
  * sees them, where a CPU that keeps its stores in order has put both there:
- * what others do is not known. Without a ring all is asked behind reads.
+ * what others do is not known. Without a ring requests follow reads.
  */
 static void ring_open(struct rp_target *s)
 {
@@ -781,7 +781,7 @@ void rp_target_delete(struct rp_target *s)
 {
 	struct rp_dom *dom = s->dom;
 
-	/* No thread is in it, and what it would be told of is forgotten. */
+	/* Under the lock no thread is in it, and its events were taken. */
 	enter(dom);
 	hang_up(s);
 	forget(s);
