@@ -148,7 +148,7 @@ static const char *refused_there(const struct card *c, uint64_t flags)
 		{PAIR_POOL, FI_RPMEM_ST_RANGE},
 		{1ull << 40, FI_RPMEM_ST_RANGE},
 		{4093, FI_RPMEM_ST_ALIGN},
-		{4, FI_RPMEM_ST_ALIGN},
+		{8196, FI_RPMEM_ST_ALIGN},
 	};
 	uint64_t back = 0;
 
@@ -162,6 +162,7 @@ static const char *refused_there(const struct card *c, uint64_t flags)
 		EXPECT(err.op_context == &m, 1);
 		EXPECT(err.prov_errno, wrong[i].status);
 		EXPECT(side_quiet(&s), 1);
+		/* Those bytes are poisoned now; the others are not. */
 		EXPECT(duo_commit(&s, c, 0, 64), 0);
 	}
 	POST(&s, fi_read(s.ep, &back, 8, NULL, s.peer, c->pool_addr + 4093,

@@ -28,7 +28,7 @@ bool proper_hello(const uint8_t *m, size_t len)
 {
 	return len >= HELLO_LEN && header(m, HELLO_LEN, 1) && zeros(m + 8, 8) &&
 	       wire_get(m + 16, 8) == world->regions[R_FILE].key &&
-	       zeros(m + 38, 2) && zeros(m + HELLO_LEN, len - HELLO_LEN);
+	       zeros(m + HELLO_LEN, len - HELLO_LEN);
 }
 
 static bool is_granted(uint64_t key, unsigned int granted, int *r)
