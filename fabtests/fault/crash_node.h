@@ -3,6 +3,7 @@
 #ifndef CRASH_NODE_H
 #define CRASH_NODE_H
 
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_ext_rpmem.h>
 #include <rdma/fi_rma.h>
