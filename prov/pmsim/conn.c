@@ -55,6 +55,7 @@ static struct ps_ep *req_drop(struct fid *handle, int err, const void *data,
 		from->req = NULL;
 	if (err)
 		tell_data(from, 0, err, data, len);
+	LIST_REMOVE(req, link);
 	free(req);
 	return from;
 }
@@ -132,9 +133,16 @@ static int pep_listen(struct fid_pep *fid)
 static int pep_reject(struct fid_pep *pep, fid_t handle, const void *param,
 		      size_t paramlen)
 {
+	struct ps_req *req;
+
 	if (paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
-	req_drop(handle, FI_ECONNREFUSED, param, paramlen);
+	/* An endpoint that was to accept it may have taken it along. */
+	LIST_FOREACH (req, &ps_sim.reqs, link)
+		if (&req->fid == handle) {
+			req_drop(handle, FI_ECONNREFUSED, param, paramlen);
+			break;
+		}
 	return 0;
 }
 
@@ -235,6 +243,7 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 	ep->peer = to;
 	req->fid.fclass = FI_CLASS_CONNREQ;
 	ep->req = req;
+	LIST_INSERT_HEAD(&ps_sim.reqs, req, link);
 	info->handle = &req->fid;
 	PS_TRACE("machine %u: connects to machine %u", ep->dom->machine->id,
 		 pep->machine->id);

@@ -263,6 +263,7 @@ struct ps_req {
 	struct fid fid;
 	struct ps_ep *from; /* NULL: has given up */
 	struct ps_addr at;  /* where it knocks */
+	LIST_ENTRY(ps_req) link;
 };
 int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 		struct fid_pep **pep, void *context);
@@ -447,6 +448,7 @@ struct ps_sim {
 	struct ps_wire **wires; /* by id */
 	unsigned int nwires, last_qp;
 	struct ps_ep *eps;  /* that can be reached */
+	LIST_HEAD(, ps_req) reqs; /* not answered */
 	unsigned int ndoms; /* open, dead or not */
 	uint32_t last_number;
 	uint64_t last_key;
