@@ -250,8 +250,8 @@ static unsigned int all_posts(const struct bed *g)
 	return n;
 }
 
-static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
-		    size_t len)
+static int h_notify(struct rp_agent_host *h, uint64_t data, uint16_t endpoint,
+		    void *buf, size_t len)
 {
 	struct bed *g = bed_of(h);
 

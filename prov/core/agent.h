@@ -52,8 +52,8 @@ struct rp_agent_host_ops {
 	 * Tell the program that [buf, buf+len) was written with remote CQ data.
 	 * 0, or -ENOMEM: no notification. A host without a place for it says 0.
 	 */
-	int (*notify)(struct rp_agent_host *h, uint64_t data, void *buf,
-		      size_t len);
+	int (*notify)(struct rp_agent_host *h, uint64_t data, uint16_t endpoint,
+		      void *buf, size_t len);
 	uint64_t (*now)(struct rp_agent_host *h);
 	/* From any thread: progress is due. Takes no lock of the adapter's. */
 	void (*kick)(struct rp_agent_host *h);

@@ -127,30 +127,46 @@ static uint32_t host_flags(struct rp_agent_host *h)
 }
 
 /*
- * The entry is what the base gives for a write with remote CQ data (libfabric
- * 1.17): ofi_rxm names neither buffer nor length, sockets does. The private
- * connection leads to the domain, not to one of its endpoints: the first one
- * that receives gets it.
+ * A private connection leads to the domain: the port tells its endpoints apart.
+ * Without one that has it, the first one that receives will do.
  */
-static int host_notify(struct rp_agent_host *h, uint64_t data, void *buf,
-		       size_t len)
+static struct rp_cq *notified(struct rp_dom *dom, uint16_t port)
+{
+	struct rp_ep *ep, *first = NULL;
+
+	LIST_FOREACH (ep, &dom->eps, link) {
+		if (!ep->enabled || !ep->rx_cq)
+			continue;
+		first = ep;
+		if (!ep->port)
+			ep->port = rp_private_port(ep);
+		if (port && ep->port == port)
+			break;
+	}
+	ep = ep ? ep : first;
+	return ep ? ep->rx_cq : NULL;
+}
+
+/*
+ * The entry is what the base gives for a write with remote CQ data (libfabric
+ * 1.17): ofi_rxm names neither buffer nor length, sockets does.
+ */
+static int host_notify(struct rp_agent_host *h, uint64_t data,
+		       uint16_t endpoint, void *buf, size_t len)
 {
 	struct rp_dom *dom = dom_of(h);
+	struct rp_cq *cq = notified(dom, endpoint);
 	struct fi_cq_tagged_entry e = {
 		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
 		.data = data,
 	};
-	struct rp_ep *ep, *first = NULL;
 
 	if (!strcasecmp(dom->fabric->base_name, "sockets")) {
 		e.flags |= FI_RMA;
 		e.buf = buf;
 		e.len = len;
 	}
-	LIST_FOREACH (ep, &dom->eps, link)
-		if (ep->enabled && ep->rx_cq)
-			first = ep;
-	return first ? rp_cq_push(first->rx_cq, &e, FI_ADDR_NOTAVAIL) : 0;
+	return cq ? rp_cq_push(cq, &e, FI_ADDR_NOTAVAIL) : 0;
 }
 
 static uint64_t host_now(struct rp_agent_host *h)

@@ -266,8 +266,8 @@ static uint32_t h_flags(struct rp_agent_host *h)
 }
 
 /* There is no place where a program of verbs could be told. */
-static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
-		    size_t len)
+static int h_notify(struct rp_agent_host *h, uint64_t data, uint16_t endpoint,
+		    void *buf, size_t len)
 {
 	return 0;
 }
