@@ -49,10 +49,13 @@ struct rp_agent_host_ops {
 	/* Flags that every channel of this host has: enum rp_channel_flags. */
 	uint32_t (*flags)(struct rp_agent_host *h);
 	/*
-	 * Tell the program that [buf, buf+len) was written with remote CQ data.
-	 * 0, or -ENOMEM: no notification. A host without a place for it says 0.
+	 * Tell the program that [buf, buf+len) was written with remote CQ data,
+	 * over c, by the endpoint of that port (of its HELLO; 0: none), to the
+	 * endpoint here (of its REQUEST; 0: any). 0, or -ENOMEM: no
+	 * notification. A host without a place for it says 0.
 	 */
-	int (*notify)(struct rp_agent_host *h, uint64_t data, uint16_t endpoint,
+	int (*notify)(struct rp_agent_host *h, struct rp_channel *c,
+		      uint16_t port, uint16_t endpoint, uint64_t data,
 		      void *buf, size_t len);
 	uint64_t (*now)(struct rp_agent_host *h);
 	/* From any thread: progress is due. Takes no lock of the adapter's. */

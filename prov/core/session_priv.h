@@ -61,6 +61,7 @@ struct rp_session {
 	struct sockaddr_storage addr;
 	size_t addr_len;
 	uint64_t initiator; /* names this object to the target */
+	uint16_t port;	    /* of the endpoint, for HELLO */
 	enum rp_session_state state;
 	struct rp_channel *channel;
 	uint64_t hello_key;

@@ -50,7 +50,7 @@ struct rp_peer {
 struct rp_link {
 	fi_addr_t dest;
 	uint16_t port;	   /* of the key */
-	uint16_t endpoint; /* which of the target's: see local_port() */
+	uint16_t endpoint; /* port of dest */
 	struct rp_peer *peer;
 	struct rp_link *next; /* other ports of dest */
 	UT_hash_handle hh;    /* of ep->links, by dest: the first of them */
@@ -407,28 +407,13 @@ static uint16_t port_of(const struct sockaddr_storage *sa)
 	return ntohs(((const struct sockaddr_in *)sa)->sin_port);
 }
 
-/*
- * Endpoints of a target are told apart by their own port; connected ones, which
- * may share one, by that of their peer.
- */
-static uint16_t local_port(const struct rp_ep *ep)
-{
-	struct sockaddr_storage sa = {0};
-	size_t len = sizeof(sa);
-
-	return fi_getname(&ep->base->fid, &sa, &len) || !is_ip(&sa, len)
-		       ? 0
-		       : port_of(&sa);
-}
-
 uint16_t rp_private_port(const struct rp_ep *ep)
 {
 	struct sockaddr_storage sa = {0};
 	size_t len = sizeof(sa);
 
-	if (!ep->dom->msg)
-		return local_port(ep);
-	return fi_getpeer(ep->base, &sa, &len) || !is_ip(&sa, len)
+	return fi_getname(&ep->base->fid, &sa, &len) || len > sizeof(sa) ||
+			       !is_ip(&sa, len)
 		       ? 0
 		       : port_of(&sa);
 }
@@ -452,7 +437,7 @@ static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 	q->addr.ss_family = sa.ss_family;
 	if (!is_ip(&sa, len > sizeof(sa) ? 0 : len))
 		return -FI_EINVAL;
-	*endpoint = ep->dom->msg ? local_port(ep) : port_of(&sa);
+	*endpoint = port_of(&sa);
 	if (sa.ss_family == AF_INET) {
 		to4->sin_addr = in->sin_addr;
 		to4->sin_port = htons(port);
@@ -485,6 +470,7 @@ static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_link *l)
 	ret = new_session(p, q);
 	if (ret)
 		goto free;
+	rp_session_set_port(q->session, rp_private_port(ep));
 	HASH_ADD(hh, ep->peers, addr, q->len, q);
 	if (oom) {
 		rp_session_delete(q->session);

@@ -239,7 +239,7 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
 /* Behind it: the port that names the peer's endpoint, for rp_op. */
 uint16_t rp_private_endpoint(const struct rp_ep *ep);
-/* The same at the target: the port by which peers name the endpoint; or 0. */
+/* The port by which peers of the base know an endpoint of ours; 0: by none. */
 uint16_t rp_private_port(const struct rp_ep *ep);
 /* With the lock: rp_session_post() to what rp_private_session() has found. */
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
@@ -355,6 +355,11 @@ int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 /* With the lock: the sockaddr of an address; -FI_EINVAL: not in the vector (any
  * value). */
 int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
+/* Is the sockaddr that of a host, with this port instead of the host's? */
+bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port);
+/* With the lock: the address of such an entry, or FI_ADDR_NOTAVAIL. */
+fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
+		     uint16_t port);
 
 /* --- cq.c, cq_read.c: the base's queue, and beside it our completions --- */
 

@@ -127,46 +127,60 @@ static uint32_t host_flags(struct rp_agent_host *h)
 }
 
 /*
- * A private connection leads to the domain: the port tells its endpoints apart.
- * Without one that has it, the first one that receives will do.
+ * The private connection leads to the domain. The endpoint is, of connected
+ * ones, the one that is connected to the initiator's (port), else the one that
+ * was written to (endpoint: its own port). Without those, as where the
+ * initiator does not know, the first one that receives will do.
  */
-static struct rp_cq *notified(struct rp_dom *dom, uint16_t port)
+static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
+			      uint16_t port, uint16_t endpoint)
 {
+	struct sockaddr_storage sa;
 	struct rp_ep *ep, *first = NULL;
+	size_t len;
 
 	LIST_FOREACH (ep, &dom->eps, link) {
 		if (!ep->enabled || !ep->rx_cq)
 			continue;
 		first = ep;
+		len = sizeof(sa);
+		if (dom->msg && !fi_getpeer(ep->base, &sa, &len) &&
+		    rp_addr_is(&sa, host, port))
+			return ep;
 		if (!ep->port)
 			ep->port = rp_private_port(ep);
-		if (port && ep->port == port)
-			break;
+		if (!dom->msg && endpoint && ep->port == endpoint)
+			return ep;
 	}
-	ep = ep ? ep : first;
-	return ep ? ep->rx_cq : NULL;
+	return first;
 }
 
 /*
  * The entry is what the base gives for a write with remote CQ data (libfabric
  * 1.17): ofi_rxm names neither buffer nor length, sockets does.
  */
-static int host_notify(struct rp_agent_host *h, uint64_t data,
-		       uint16_t endpoint, void *buf, size_t len)
+static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
+		       uint16_t port, uint16_t endpoint, uint64_t data,
+		       void *buf, size_t len)
 {
 	struct rp_dom *dom = dom_of(h);
-	struct rp_cq *cq = notified(dom, endpoint);
+	struct rp_ep *ep = receiver(dom, rp_rc_peer(c), port, endpoint);
+	fi_addr_t src = FI_ADDR_NOTAVAIL;
 	struct fi_cq_tagged_entry e = {
 		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
 		.data = data,
 	};
 
+	if (!ep)
+		return 0;
 	if (!strcasecmp(dom->fabric->base_name, "sockets")) {
 		e.flags |= FI_RMA;
 		e.buf = buf;
 		e.len = len;
 	}
-	return cq ? rp_cq_push(cq, &e, FI_ADDR_NOTAVAIL) : 0;
+	if (ep->av && (dom->base_info->caps & FI_SOURCE))
+		src = rp_av_find(ep->av, rp_rc_peer(c), port);
+	return rp_cq_push(ep->rx_cq, &e, src);
 }
 
 static uint64_t host_now(struct rp_agent_host *h)
