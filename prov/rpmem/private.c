@@ -159,7 +159,7 @@ static void set_attr(struct rp_private *p)
 static int open_rc(struct rp_private *p, char *why)
 {
 	struct rp_dom *dom = p->dom;
-	const struct rp_rc_attr attr = {
+	struct rp_rc_attr attr = {
 		.backend = is_verbs(dom) ? RP_RC_VERBS : RP_RC_FABRIC,
 		.fi_version = dom->fabric->version,
 		.device = is_verbs(dom) ? dom->base_info->domain_attr->name
@@ -175,8 +175,10 @@ static int open_rc(struct rp_private *p, char *why)
 		.gone = gone,
 		.arg = dom,
 	};
-	int ret = rp_rc_open(&attr, &p->rc, why, RP_WHY_LEN);
+	int ret;
 
+	rp_host_private(&attr);
+	ret = rp_rc_open(&attr, &p->rc, why, RP_WHY_LEN);
 	if (ret)
 		return ret;
 	ret = rp_wait_watch(dom->wake_fd, rp_rc_fd(p->rc));

@@ -97,12 +97,10 @@ static int host_grant(struct rp_agent_host *h, struct rp_channel *c,
 	*grant = NULL;
 	if (is_shared(dom_of(h)))
 		return grant_shared(mr, g);
-	if (g->method == RP_METHOD_NATIVE)
-		return -FI_EOPNOTSUPP;
 	own = calloc(1, sizeof(*own));
 	if (!own)
 		return -FI_ENOMEM;
-	ret = reg(mr, false, own);
+	ret = reg(mr, g->method == RP_METHOD_NATIVE, own);
 	if (ret) {
 		free(own);
 		return ret;
