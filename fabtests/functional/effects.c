@@ -82,7 +82,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 struct verdict {
 	unsigned int syncs, torn, notes, early, strange, twice;
 	struct fi_cq_tagged_entry base, ours;
-	fi_addr_t base_from, ours_from;
+	fi_addr_t base_from, ours_from, peer;
 	uint64_t base_at, ours_at; /* offsets of buf, or all ones */
 	uint64_t tail;
 };
@@ -125,6 +125,7 @@ static void serve(struct side *s, const struct card *peer)
 		v.early += note[0] != 'n' || note[RECORD - 1] != 'n';
 		v.strange += v.ours.data != 0xda7a00 + v.notes;
 	}
+	v.peer = s->peer;
 	v.ours_at = offset(v.ours.buf, s->pool);
 	/* Without a commit: the bytes are there. */
 	told(s, &plain, &from);
@@ -301,8 +302,10 @@ static void program(struct side *s, const struct card *peer)
 		printf("# flags %#llx of %zu bytes, the base says %#llx, %zu\n",
 		       (unsigned long long)v.ours.flags, v.ours.len,
 		       (unsigned long long)v.base.flags, v.base.len);
-	/* A private connection comes from no address of the vector. */
-	OK(v.ours_from == FI_ADDR_NOTAVAIL, "from nobody in the vector");
+	/* sockets tells it unasked. */
+	OK(v.ours_from == v.peer ||
+		   (!s->o.sources && v.ours_from == FI_ADDR_NOTAVAIL),
+	   "and from whom");
 	OK(v.base_at == ~0ull ? v.ours_at == ~0ull
 			      : v.base_at == LOG &&
 					v.ours_at == LOG + (NOTES - 1) * RECORD,

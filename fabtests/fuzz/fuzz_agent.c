@@ -276,12 +276,12 @@ static uint32_t h_flags(struct rp_agent_host *h)
 	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES | RP_CHANNEL_FLUSHES;
 }
 
-static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
-		    size_t len)
+static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
+		    uint16_t port, uint64_t data, void *buf, size_t len)
 {
 	const uint8_t *p = buf;
 
-	MUST(len && (p[0] | p[len - 1] | 1));
+	MUST(c && len && (p[0] | p[len - 1] | 1));
 	return notify_ret;
 }
 

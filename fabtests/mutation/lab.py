@@ -138,7 +138,7 @@ class Lab:
                 self.limits[build, k.name] = cpu_seconds() - start
 
     def ready_also(self, shell):
-        bench, path = Bench(self, "unbroken"), "prov/core/commit.c"
+        bench, path = Bench(self, "unbroken"), "prov/core/ranges.c"
         bench.put({path: self.core_text(path)})
         told = bench.also(shell, path)
         if told:

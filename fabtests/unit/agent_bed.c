@@ -250,8 +250,8 @@ static unsigned int all_posts(const struct bed *g)
 	return n;
 }
 
-static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
-		    size_t len)
+static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
+		    uint16_t port, uint64_t data, void *buf, size_t len)
 {
 	struct bed *g = bed_of(h);
 
@@ -259,6 +259,7 @@ static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
 		return g->notify_ret;
 	g->notified++;
 	g->posts_before = all_posts(g);
+	g->notified_by = c;
 	g->notified_data = data;
 	g->notified_buf = buf;
 	g->notified_len = len;

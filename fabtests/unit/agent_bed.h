@@ -98,6 +98,7 @@ struct bed {
 	atomic_uint kicks;
 	unsigned int warnings, notified;
 	unsigned int posts_before; /* of the last notification */
+	struct rp_channel *notified_by;
 	uint64_t notified_data;
 	void *notified_buf;
 	size_t notified_len;

@@ -8,7 +8,6 @@
 
 #include <criterion/criterion.h>
 
-#include "core/atomic.h"
 #include "leaks.h"
 #include "session_bed.h"
 
@@ -21,7 +20,7 @@ const unsigned int bed_legal[RP_OP_STATES] = {
 	[RP_OP_NEW] = TO(QUEUED),
 	[RP_OP_QUEUED] =
 		TO(DATA) | TO(SLICES) | TO(LAST) | TO(POSTED) | TO(ENDED),
-	[RP_OP_DATA] = TO(SLICES) | TO(POSTED) | TO(ENDED),
+	[RP_OP_DATA] = TO(SLICES) | TO(LAST) | TO(POSTED) | TO(ENDED),
 	[RP_OP_SLICES] = TO(HELD) | TO(LAST) | TO(POSTED) | TO(ENDED),
 	[RP_OP_HELD] = TO(LAST) | TO(POSTED) | TO(ENDED),
 	[RP_OP_LAST] = TO(POSTED) | TO(ENDED),
@@ -230,6 +229,7 @@ void bed_start(const struct rp_session_attr *attr)
 	bed.credits = 64;
 	bed.method = RP_METHOD_AGENT_CLWB;
 	bed.class = RP_CLASS_POWER;
+	bed.length = BED_LEN;
 	STAILQ_INIT(&bed.seen);
 	bed.posted_end = &bed.posted;
 	rp_op_moved = moved;
@@ -288,7 +288,7 @@ struct rp_wire_grant bed_grant(uint64_t key)
 		.rkey = key ^ 0xff,
 		.remote_addr = BED_REMOTE,
 		.addr = BED_ADDR,
-		.length = BED_LEN,
+		.length = bed.length,
 		.class = (uint8_t)bed.class,
 		.method = (uint8_t)bed.method,
 		.writable = !bed.read_only,

@@ -48,6 +48,7 @@ struct bed {
 	enum rp_method method; /* of grants */
 	enum rp_class class;
 	bool read_only;
+	uint64_t length; /* of regions */
 	/* What they saw. */
 	unsigned int connects, closes, kicks;
 	struct rp_wire_hello hello;

@@ -592,6 +592,7 @@ Test(effects, notification)
 	cr_assert_eq(g.notified, 1);
 	cr_assert_eq(g.posts_before, posts, "replied before");
 	cr_assert_eq(g.notified_data, 0xdada);
+	cr_assert_eq(g.notified_by, &p.c->c);
 	cr_assert_eq(g.notified_buf, (char *)file.r.base + 100);
 	cr_assert_eq(g.notified_len, 300);
 	cr_assert_eq(memcmp(file.mem + BED_SKEW + 100,

@@ -157,7 +157,7 @@ static const struct layout structs[] = {
 	 RP_MSG_HELLO,
 	 SIZE(hello),
 	 {F(hello, key), F(hello, initiator), F(hello, timeout_ms),
-	  F(hello, features), RESERVED(hello)}},
+	  F(hello, features), F(hello, port)}},
 	{"GRANT",
 	 0,
 	 SIZE(grant),

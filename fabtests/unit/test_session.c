@@ -648,7 +648,7 @@ Test(session, answer_to_an_unsent_request_ends_the_connection)
 	bed_see_nothing();
 	cr_assert_eq(bed_see(), NULL);
 	bed_post(op_write(&c, 1, 0, 4096, 0));
-	bed_reply(3, RP_ST_OK);
+	bed_reply(2, RP_ST_OK);
 	bed.room = -1;
 	bed_progress();
 	told_st(&a, RP_ST_BAD_MESSAGE);

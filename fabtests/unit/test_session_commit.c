@@ -398,6 +398,23 @@ Test(session_commit, flush_commits_each_range)
 	bed_see_nothing();
 }
 
+Test(session_commit, longest_flush_is_what_devices_count)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.native = true;
+	bed_start(&attr);
+	bed.method = RP_METHOD_NATIVE;
+	bed.flags |= RP_CHANNEL_FLUSHES;
+	bed.length = 1ull << 33;
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 64, 1ull << 31));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_FLUSH)->length, 1ull << 31);
+	bed_post(op_commit_one(&b, 1, 64, (1ull << 31) + 1));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
 Test(session_commit, delivery_needs_a_proof_of_placement)
 {
 	start_alone(RP_METHOD_DELIVERY, 0);

@@ -232,13 +232,17 @@ Test(session_memory, batch)
 /* Poison for which there is no memory is everywhere. */
 Test(session_memory, poison)
 {
-	bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
-	arm(0);
-	bed_reply(1, RP_ST_FLUSH_FAILED);
-	cr_assert(failed);
-	told_st(&w[0], RP_ST_FLUSH_FAILED);
-	bed_post(op_commit_one(&b, 1, 65536, 64));
-	told_st(&b, RP_ST_WRITE_FAILED);
+	for (unsigned int n = 0; n < 2; n++) {
+		bed_stop();
+		start();
+		bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
+		arm(n);
+		bed_reply(1, RP_ST_FLUSH_FAILED);
+		cr_assert(failed);
+		told_st(&w[0], RP_ST_FLUSH_FAILED);
+		bed_post(op_commit_one(&b, 1, 65536, 64));
+		told_st(&b, RP_ST_WRITE_FAILED);
+	}
 }
 
 /* What may be in a cache, and cannot be noted, makes all go to the agent. */

@@ -6,11 +6,10 @@
 
 #include <criterion/criterion.h>
 
-#include "core/atomic.h"
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told a, b, c, d;
+static struct told a, b, c, d, e;
 
 static void quiet(enum rp_log_level level, const char *text)
 {
@@ -148,6 +147,9 @@ Test(session_op, writes_to_a_read_only_region_are_not_posted)
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_done_all();
 	told_ok(&d);
+	op_atomic(&d, 1, 0)->atomic.op = RP_ATOMIC_READ;
+	bed_post(&d.op);
+	bed_see_request(RP_EFFECT_ATOMIC);
 }
 
 /* --- writes --- */
@@ -353,6 +355,13 @@ Test(session_op, injected_bytes_are_copied)
 		3);
 	/* The copies stay until the channel has let go of them. */
 	bed_done_all();
+	memset(e.buf, 4, 1000);
+	op = op_write(&e, 1, 8192, 1000, RP_LEVEL_DURABLE);
+	op->inject = true;
+	bed_post(op);
+	memset(e.buf, 0xee, 1000);
+	for (int i = 0; i < bed.posted->iov_count; i++)
+		cr_assert_neq(bed.posted->iov[i].iov_base, e.buf);
 }
 
 /* No device knows a copy, so it travels in a request. */
@@ -493,9 +502,11 @@ Test(session_op, stronger_class_than_granted_is_asked_of_the_agent)
 	bed_see_request(RP_EFFECT_STORE);
 	bed_reply(bed.held->hdr.token, RP_ST_CLASS);
 	told_st(&a, RP_ST_CLASS);
-	op = op_commit_one(&b, 1, 0, 64);
-	op->required = RP_CLASS_POWER;
-	bed_stop();
+	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_VISIBLE));
+	bed_see();
+	op_commit_one(&c, 1, 0, 64)->required = RP_CLASS_POWER;
+	bed_post(&c.op);
+	bed_see_request(RP_EFFECT_NONE);
 }
 
 /* A notification is the agent's, whatever the method. */
@@ -513,6 +524,32 @@ Test(session_op, notified_write_is_a_write_and_a_request)
 	cr_assert_eq(bed.held->req.data, 77);
 	cr_assert_eq(bed.held->req.nranges, 1);
 	bed_see_nothing();
+}
+
+/* Without a commit it tells when the bytes are visible. */
+Test(session_op, notified_visible_write_is_a_write_and_a_request)
+{
+	struct rp_op *op = op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE);
+
+	op->effect = RP_EFFECT_NOTIFY;
+	bed_post(op);
+	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_see_request(RP_EFFECT_NOTIFY);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.held->req.nranges, 1);
+	bed_see_nothing();
+	bed_done_all();
+	told_not(&a);
+	bed_ok();
+	told_ok(&a);
+	/* A commit makes durable before it tells. */
+	op = op_commit_one(&b, 1, 0, 64);
+	op->effect = RP_EFFECT_NOTIFY;
+	op->level = RP_LEVEL_VISIBLE;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_write(&b, 1, 0, 64, 0);
+	op->effect = RP_EFFECT_NOTIFY;
+	cr_assert_eq(bed_try(op), -EINVAL);
 }
 
 /* --- reads --- */

@@ -5,7 +5,6 @@
 
 #include <criterion/criterion.h>
 
-#include "core/atomic.h"
 #include "core/log.h"
 #include "session_bed.h"
 
@@ -314,7 +313,7 @@ Test(session_poison, sent_effects_that_are_lost_are_unsure)
 	unsure(op_commit_one(&a, 1, 4096, 64), RP_ST_LOST, false, 4096);
 	op = op_atomic(&a, 1, 8192);
 	op->atomic.op = RP_ATOMIC_READ;
-	unsure(op, RP_ST_LOST, true, 8192);
+	unsure(op, RP_ST_LOST, false, 8192);
 }
 
 Test(session_poison, unsent_effects_that_are_lost_are_not_done)
@@ -394,10 +393,13 @@ static void take_all_edges(void)
 	bed_post(op_write(&a, 1, 0, 8192, 0));
 	lose_all();
 	bed.room = -1;
-	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE));
+	op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
 	bed_done_all();
-	while (bed_see())
-		;
+	bed_see();
+	bed_see();
+	bed_ok();
+	told_ok(&a);
 	/* SLICES: held; straight to the last; lost for want of a credit. */
 	fill(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;

@@ -9,7 +9,6 @@
 
 #include <criterion/criterion.h>
 
-#include "core/atomic.h"
 #include "core/log.h"
 #include "seeded.h"
 #include "session_bed.h"
@@ -533,7 +532,7 @@ static struct rp_op *make(struct try *t)
 			      (enum rp_level)seeded_below(&rnd, 3));
 		op->inject = g.len < 100 && one_in(2);
 		t->number = ++numbers;
-		if (op->level == RP_LEVEL_DURABLE && one_in(6))
+		if (op->level && one_in(6))
 			op->effect = RP_EFFECT_NOTIFY;
 		break;
 	}

@@ -29,7 +29,7 @@ static const struct {
 		       "0000000000000000"
 		       "5857565554535251"
 		       "4847464544434241"
-		       "6463626172710000"},
+		       "6463626172718281"},
 	{RP_MSG_HELLO_ACK, "5250024150000000"
 			   "0000000000000000"
 			   "0000000064636261"
@@ -173,6 +173,7 @@ Test(wire, decoded_fields)
 	cr_assert_eq(back.hello.initiator, m.hello.initiator);
 	cr_assert_eq(back.hello.timeout_ms, m.hello.timeout_ms);
 	cr_assert_eq(back.hello.features, m.hello.features);
+	cr_assert_eq(back.hello.port, m.hello.port);
 
 	wire_example(RP_MSG_HELLO_ACK, &m);
 	len = wire_put(buf, sizeof(buf), &m);
@@ -321,6 +322,7 @@ static void random_message(struct seeded *s, uint8_t type, struct wire_msg *m)
 			.initiator = seeded_next(s),
 			.timeout_ms = seeded_next(s),
 			.features = seeded_next(s),
+			.port = seeded_next(s),
 		};
 		break;
 	case RP_MSG_HELLO_ACK:

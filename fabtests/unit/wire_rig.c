@@ -92,6 +92,7 @@ void wire_example(uint8_t type, struct wire_msg *m)
 			.initiator = 0x4142434445464748,
 			.timeout_ms = 0x61626364,
 			.features = 0x7172,
+			.port = 0x8182,
 		};
 		break;
 	case RP_MSG_HELLO_ACK:

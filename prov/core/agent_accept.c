@@ -155,6 +155,7 @@ static struct rp_agent_session *session_new(struct rp_agent *a,
 		return NULL;
 	s->agent = a;
 	s->initiator = m->initiator;
+	s->port = m->port;
 	s->pace = pace(m->timeout_ms);
 	s->flags = a->host->ops->flags(a->host);
 	if (!(m->features & RP_FEATURE_NATIVE))

@@ -67,6 +67,7 @@ struct rp_agent_session {
 	struct rp_agent *agent;
 	struct rp_channel *channel;
 	uint64_t initiator; /* of its HELLO */
+	uint16_t port;	    /* the same */
 	uint32_t flags;	    /* enum rp_channel_flags */
 	/* Messages are dropped, and the channel is closed at close_at. */
 	bool ending;

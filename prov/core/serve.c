@@ -291,15 +291,16 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 }
 
 /* The program gets its completion before the peer gets its reply. */
-static void notify(struct rp_agent *a, struct rp_job *job)
+static void notify(struct rp_agent_session *s, struct rp_job *job)
 {
+	struct rp_agent_host *h = s->agent->host;
 	const struct rp_job_range *g = &job->ranges[0];
 	size_t len = 0;
 
 	for (size_t i = 0; i < job->n; i++)
 		len += job->ranges[i].len;
-	if (a->host->ops->notify(a->host, job->data,
-				 (char *)g->region->base + g->off, len))
+	if (h->ops->notify(h, s->channel, s->port, job->data,
+			   (char *)g->region->base + g->off, len))
 		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
 }
 
@@ -308,7 +309,7 @@ void rp_agent_finish(struct rp_agent_session *s, struct rp_job *job)
 	struct rp_agent *a = s->agent;
 
 	if (job->effect == RP_EFFECT_NOTIFY && job->reply.status == RP_ST_OK)
-		notify(a, job);
+		notify(s, job);
 	a->stats.effects += job->effect && job->reply.status == RP_ST_OK;
 	a->stats.replies++;
 	rp_agent_reply(s, job->token, &job->reply);

@@ -51,6 +51,11 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 	return 0;
 }
 
+void rp_session_set_port(struct rp_session *s, uint16_t port)
+{
+	s->port = port;
+}
+
 /* --- grants --- */
 
 /* A QUERY of the session's own. */
@@ -173,6 +178,7 @@ static int begin_connect(struct rp_session *s, uint64_t key)
 				? (uint32_t)(s->attr.timeout_ns / NS_PER_MS)
 				: UINT32_MAX,
 		.features = s->attr.native ? RP_FEATURE_NATIVE : 0,
+		.port = s->port,
 	};
 	uint8_t buf[RP_WIRE_CM_DATA];
 	int len = rp_wire_put_hello(buf, sizeof(buf), &m);
@@ -326,9 +332,10 @@ static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail)
 {
-	lose(s, st, detail, false);
-	if (s->state != RP_SESSION_IDLE)
+	if (s->state != RP_SESSION_IDLE) {
+		lose(s, st, detail, false);
 		return;
+	}
 	rp_grants_forget(s, true);
 	s->failure = RP_ST_OK;
 	rp_session_deliver(s);

@@ -58,6 +58,11 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 /* Ends as rp_session_disconnect(RP_ST_CANCELED) does. */
 void rp_session_delete(struct rp_session *s);
 /*
+ * The port by which peers of the base know the endpoint, for those that are
+ * notified; 0: none. Connections that are made from now on show it.
+ */
+void rp_session_set_port(struct rp_session *s, uint16_t port);
+/*
  * The connection ends now. Every operation under way fails: with st, or with
  * RP_ST_UNSURE (detail: st) where a once-only effect may have been done.
  * Poison stays.

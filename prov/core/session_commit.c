@@ -80,7 +80,7 @@ static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
 		     const struct rp_grant *g)
 {
 	return op->kind == RP_OP_WRITE &&
-	       (op->level == RP_LEVEL_VISIBLE ||
+	       ((op->level == RP_LEVEL_VISIBLE && !op->effect) ||
 		(op->level == RP_LEVEL_DURABLE &&
 		 way(op, r, g) == RP_METHOD_DELIVERY));
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/atomic.h"
 #include "core/session_priv.h"
 
 void (*rp_op_moved)(enum rp_op_state from, enum rp_op_state to);
@@ -19,7 +18,8 @@ bool rp_op_counts(const struct rp_op *op)
 /* Does the target's CPU store for it? */
 static bool stores(const struct rp_op *op)
 {
-	return op->priv.store || op->kind == RP_OP_ATOMIC || rp_op_then(op);
+	return op->priv.store || rp_op_then(op) ||
+	       (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 }
 
 void rp_op_init(struct rp_session *s, struct rp_op *op)
@@ -236,9 +236,8 @@ void rp_session_pump(struct rp_session *s)
 /* Is a request out whose effect the target may have had, or may yet? */
 static bool unsure(const struct rp_op *op)
 {
-	const bool once =
-		rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
-		(op->kind == RP_OP_ATOMIC && op->atomic.op != RP_ATOMIC_READ);
+	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
+			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 
 	return once && op->priv.effect_sent && op->priv.unanswered;
 }

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Operations as the program posts them: checked, refused or accepted. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
-#include "core/atomic.h"
+#include "core/log.h"
 #include "core/session_priv.h"
 
 static int check_range(const struct rp_wire_range *g)
 {
-	if (!g->len || g->addr + g->len < g->addr)
+	if (!g->len || g->addr + g->len < g->addr) {
+		rp_log(RP_LOG_WARN,
+		       "%#" PRIx64 " bytes at %#" PRIx64
+		       " are no range: they are none, or wrap",
+		       g->len, g->addr);
 		return -EINVAL;
+	}
 	return rp_key_is_persistent(g->key) ? 0 : -EKEYREJECTED;
 }
 
@@ -77,11 +83,19 @@ static int check(struct rp_op *op)
 		return -EINVAL;
 	if (!op->effect || op->kind == RP_OP_READ)
 		return 0;
-	if (op->effect == RP_EFFECT_NOTIFY && op->level)
+	if (op->effect == RP_EFFECT_NOTIFY &&
+	    (op->level == RP_LEVEL_DURABLE ||
+	     (op->level && op->kind == RP_OP_WRITE)))
 		return 0;
-	if (op->level != RP_LEVEL_DURABLE || op->effect != RP_EFFECT_THEN ||
-	    then.addr % then.len)
+	if (op->level != RP_LEVEL_DURABLE || op->effect != RP_EFFECT_THEN)
 		return -EINVAL;
+	if (then.addr % then.len) {
+		rp_log(RP_LOG_WARN,
+		       "a store behind a commit must have an address that is "
+		       "a multiple of 8, not %#" PRIx64,
+		       then.addr);
+		return -EINVAL;
+	}
 	return check_range(&then);
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include "core/atomic.h"
 #include "core/hash.h"
 #include "core/session.h"
 
@@ -60,6 +61,7 @@ struct rp_session {
 	struct sockaddr_storage addr;
 	size_t addr_len;
 	uint64_t initiator; /* names this object to the target */
+	uint16_t port;	    /* of the endpoint, for HELLO */
 	enum rp_session_state state;
 	struct rp_channel *channel;
 	uint64_t hello_key;
@@ -256,7 +258,8 @@ static inline void rp_session_doom(struct rp_session *s, enum rp_status st,
 
 static inline bool rp_op_writes(const struct rp_op *op)
 {
-	return op->kind == RP_OP_WRITE || op->kind == RP_OP_ATOMIC;
+	return op->kind == RP_OP_WRITE ||
+	       (op->kind == RP_OP_ATOMIC && op->atomic.op != RP_ATOMIC_READ);
 }
 
 static inline bool rp_op_then(const struct rp_op *op)

@@ -78,6 +78,7 @@ int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m)
 		.initiator = htole64(m->initiator),
 		.timeout_ms = htole32(m->timeout_ms),
 		.features = htole16(m->features),
+		.port = htole16(m->port),
 	};
 
 	if (size < sizeof(w))
@@ -93,13 +94,12 @@ int rp_wire_get_hello(const void *buf, size_t len, struct rp_wire_hello *m)
 
 	if (ret)
 		return ret;
-	if (w.reserved)
-		return -EBADMSG;
 	*m = (struct rp_wire_hello){
 		.key = le64toh(w.key),
 		.initiator = le64toh(w.initiator),
 		.timeout_ms = le32toh(w.timeout_ms),
 		.features = le16toh(w.features),
+		.port = le16toh(w.port),
 	};
 	return 0;
 }

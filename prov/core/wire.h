@@ -74,6 +74,8 @@ struct rp_wire_hello {
 	uint64_t initiator;
 	uint32_t timeout_ms; /* PROGRESS comes several times as often */
 	uint16_t features;   /* RP_FEATURE_* */
+	uint16_t port; /* of its endpoint, for the base; 0: none. Not checked:
+			  for notifications only */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE

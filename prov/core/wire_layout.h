@@ -32,7 +32,7 @@ struct rp_le_hello {
 	uint64_t initiator;
 	uint32_t timeout_ms;
 	uint16_t features;
-	uint16_t reserved;
+	uint16_t port;
 } RP_PACKED;
 
 /* Not a message: part of HELLO_ACK and of INFO. */

@@ -470,6 +470,11 @@ int rp_rc_watch(struct rp_rc *rc, int fd)
 	return epoll_ctl(rc->epfd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
+const struct sockaddr *rp_rc_peer(const struct rp_channel *c)
+{
+	return &((const struct rp_rc_channel *)c)->peer.sa;
+}
+
 uint32_t rp_rc_flags(const struct rp_rc *rc)
 {
 	return rc->flags;

@@ -74,6 +74,9 @@ int rp_rc_accept(struct rp_rc *rc, void *request, const void *data, size_t len,
 void rp_rc_reject(struct rp_rc *rc, void *request, const void *data,
 		  size_t len);
 
+/* The peer's address: an IP one, and its port. */
+const struct sockaddr *rp_rc_peer(const struct rp_channel *c);
+
 /* Flags of all channels of this rc: enum rp_channel_flags. */
 uint32_t rp_rc_flags(const struct rp_rc *rc);
 

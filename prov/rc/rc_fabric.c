@@ -35,6 +35,12 @@ static int watch(struct rp_rc *rc, struct fid *fid)
 	return ret ? ret : rp_rc_watch(rc, fd);
 }
 
+/*
+ * A flag that libfabric keeps to itself, the same from 1.17 to 2.1: also what
+ * FI_PROVIDER excludes, as FI_PROVIDER='sockets;ofi_rpmem' excludes tcp.
+ */
+#define GETINFO_HIDDEN (1ull << 60)
+
 static struct fi_info *find_info(const char *provider, uint32_t version)
 {
 	struct fi_info *hints = fi_allocinfo(), *list = NULL, *found = NULL;
@@ -50,9 +56,11 @@ static struct fi_info *find_info(const char *provider, uint32_t version)
 	hints->tx_attr->msg_order =
 		FI_ORDER_WAW | FI_ORDER_SAW | FI_ORDER_SAS | FI_ORDER_RAW;
 	hints->fabric_attr->prov_name = strdup(provider);
+	if (version < FI_VERSION(1, 5))
+		version = FI_VERSION(1, 5);
 	if (hints->fabric_attr->prov_name &&
-	    !fi_getinfo(version < FI_VERSION(1, 5) ? FI_VERSION(1, 5) : version,
-			NULL, NULL, 0, hints, &list))
+	    (!fi_getinfo(version, NULL, NULL, 0, hints, &list) ||
+	     !fi_getinfo(version, NULL, NULL, GETINFO_HIDDEN, hints, &list)))
 		found = fi_dupinfo(list);
 	fi_freeinfo(list);
 	fi_freeinfo(hints);

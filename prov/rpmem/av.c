@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Address vectors: the base's, and a record of what is in them. */
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,6 +232,38 @@ static struct fi_ops_av av_ops = {
 	.straddr = av_straddr,
 	.av_set = no_av_set,
 };
+
+bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port)
+{
+	const struct sockaddr_in *a4 = addr, *b4 = (const void *)host;
+	const struct sockaddr_in6 *a6 = addr, *b6 = (const void *)host;
+	const struct sockaddr *a = addr;
+
+	if (a->sa_family != host->sa_family)
+		return false;
+	if (a->sa_family == AF_INET)
+		return a4->sin_port == htons(port) &&
+		       a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return a->sa_family == AF_INET6 && a6->sin6_port == htons(port) &&
+	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(b6->sin6_addr));
+}
+
+fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
+		     uint16_t port)
+{
+	struct sockaddr_storage sa;
+	struct rp_av_known *k, *tmp;
+	size_t len;
+
+	HASH_ITER(hh, av->known, k, tmp)
+	{
+		len = sizeof(sa);
+		if (!fi_av_lookup(av->base, k->addr, &sa, &len) &&
+		    rp_addr_is(&sa, host, port))
+			return k->addr;
+	}
+	return FI_ADDR_NOTAVAIL;
+}
 
 int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len)
 {

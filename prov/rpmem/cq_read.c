@@ -70,6 +70,8 @@ static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 
 	pthread_mutex_lock(&cq->dom->lock);
 	*came = rp_domain_progress(cq->dom);
+	if (*came)
+		atomic_store(&cq->came, true);
 	n = pop(cq, buf, count, src);
 	cq->turns = n > 0 && (size_t)n == count ? cq->turns + 1 : 0;
 	pthread_mutex_unlock(&cq->dom->lock);
@@ -221,8 +223,9 @@ static int base_trywait(struct rp_cq *cq)
 static int try_sleep(struct rp_cq *cq)
 {
 	struct rp_dom *dom = cq->dom;
-	bool came = rp_dom_live(dom) && rp_domain_progress(dom);
+	bool came = atomic_exchange(&cq->came, false);
 
+	came |= rp_dom_live(dom) && rp_domain_progress(dom);
 	if (rp_spin(&cq->spin, rp_params.spin_ns, came, rp_host_now()))
 		return -FI_EAGAIN;
 	/* From now on an entry of ours writes the eventfd. */
@@ -260,6 +263,8 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 		return -FI_EINVAL;
 	for (;;) {
 		n = read_any(cq, buf, count, src);
+		if (n > 0)
+			atomic_store(&cq->came, true);
 		if (n != -FI_EAGAIN)
 			return n;
 		if (atomic_exchange(&cq->signaled, false))

@@ -368,6 +368,20 @@ static int use(struct rp_private *p, struct rp_peer *q)
 
 /* --- sessions by name --- */
 
+/* How the base's peers know the endpoint; 0: not by an IP address. */
+static uint16_t port_of(const struct rp_ep *ep)
+{
+	struct sockaddr_storage sa = {0};
+	size_t len = sizeof(sa);
+
+	if (fi_getname(&ep->base->fid, &sa, &len) || len > sizeof(sa) ||
+	    !is_ip(&sa, len))
+		return 0;
+	return ntohs(sa.ss_family == AF_INET
+			     ? ((struct sockaddr_in *)&sa)->sin_port
+			     : ((struct sockaddr_in6 *)&sa)->sin6_port);
+}
+
 static int new_session(struct rp_private *p, struct rp_peer *q)
 {
 	struct rp_peer *old;
@@ -451,6 +465,7 @@ static int peer_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
 	ret = new_session(p, q);
 	if (ret)
 		goto free;
+	rp_session_set_port(q->session, port_of(ep));
 	HASH_ADD(hh, ep->peers, addr, q->len, q);
 	if (oom) {
 		rp_session_delete(q->session);

@@ -351,6 +351,11 @@ int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 /* With the lock: the sockaddr of an address; -FI_EINVAL: not in the vector (any
  * value). */
 int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
+/* Is the sockaddr that of a host, with this port instead of the host's? */
+bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port);
+/* With the lock: the address of such an entry, or FI_ADDR_NOTAVAIL. */
+fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
+		     uint16_t port);
 
 /* --- cq.c, cq_read.c: the base's queue, and beside it our completions --- */
 
@@ -377,6 +382,7 @@ struct rp_cq {
 	/* An endpoint of ofi_rxm was closed; cq_read.c. */
 	atomic_bool no_trywait;
 	int soon_fd;
+	atomic_bool came; /* something has, since a sleeper asked */
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;

@@ -127,30 +127,54 @@ static uint32_t host_flags(struct rp_agent_host *h)
 }
 
 /*
- * The entry is what the base gives for a write with remote CQ data (libfabric
- * 1.17): ofi_rxm names neither buffer nor length, sockets does. The private
- * connection leads to the domain, not to one of its endpoints: the first one
- * that receives gets it.
+ * The private connection leads to the domain, not to one of its endpoints. Of
+ * connected ones the one that is connected to the initiator's is told, else the
+ * first one that receives.
  */
-static int host_notify(struct rp_agent_host *h, uint64_t data, void *buf,
-		       size_t len)
+static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
+			      uint16_t port)
+{
+	struct sockaddr_storage sa;
+	struct rp_ep *ep, *first = NULL;
+	size_t len;
+
+	LIST_FOREACH (ep, &dom->eps, link) {
+		if (!ep->enabled || !ep->rx_cq)
+			continue;
+		first = ep;
+		len = sizeof(sa);
+		if (dom->msg && !fi_getpeer(ep->base, &sa, &len) &&
+		    rp_addr_is(&sa, host, port))
+			return ep;
+	}
+	return first;
+}
+
+/*
+ * The entry is what the base gives for a write with remote CQ data (libfabric
+ * 1.17): ofi_rxm names neither buffer nor length, sockets does.
+ */
+static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
+		       uint16_t port, uint64_t data, void *buf, size_t len)
 {
 	struct rp_dom *dom = dom_of(h);
+	struct rp_ep *ep = receiver(dom, rp_rc_peer(c), port);
+	fi_addr_t src = FI_ADDR_NOTAVAIL;
 	struct fi_cq_tagged_entry e = {
 		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
 		.data = data,
 	};
-	struct rp_ep *ep, *first = NULL;
 
+	if (!ep)
+		return 0;
 	if (!strcasecmp(dom->fabric->base_name, "sockets")) {
 		e.flags |= FI_RMA;
 		e.buf = buf;
 		e.len = len;
 	}
-	LIST_FOREACH (ep, &dom->eps, link)
-		if (ep->enabled && ep->rx_cq)
-			first = ep;
-	return first ? rp_cq_push(first->rx_cq, &e, FI_ADDR_NOTAVAIL) : 0;
+	if (ep->av && (dom->base_info->caps & FI_SOURCE))
+		src = rp_av_find(ep->av, rp_rc_peer(c), port);
+	return rp_cq_push(ep->rx_cq, &e, src);
 }
 
 static uint64_t host_now(struct rp_agent_host *h)

@@ -73,18 +73,19 @@ RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
 	return 0;
 }
 
-struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_deferred_op *asks)
+struct rp_slot *rp_slot_get(struct rp_qp *q,
+			    const struct rp_deferred_op *request)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
 	struct rp_slot *s = NULL;
 
 	pthread_mutex_lock(&cq->lock);
-	if (!asks || rp_defer_reserve(cq, 1))
+	if (!request || rp_defer_reserve(cq, 1))
 		s = rp_slot_take(cq, q);
-	if (s && asks) {
+	if (s && request) {
 		s->held = rp_defer_get(cq);
-		s->held->item = *asks;
-		cq->stores += asks->kind == RP_DEFERRED_STORE;
+		s->held->item = *request;
+		cq->stores += request->kind == RP_DEFERRED_STORE;
 	}
 	pthread_mutex_unlock(&cq->lock);
 	return s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Completions of queue pairs whose peer's agent is asked: in their order. */
+/* In-order completion where the peer's agent has to reply. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 	      "whatever goes ahead has room in a slot");
 
-/* --- what is held --- */
+/* --- deferred completions --- */
 
 bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n)
 {
@@ -81,7 +81,7 @@ static void send_by(struct rp_qp *q, struct rp_slot **own, unsigned int buf,
 	s->kind = RP_SLOT_SEND;
 	s->qp_num = k->qp_num;
 	s->buf = buf;
-	s->kept = own == &k->greeting;
+	s->kept = own == &k->hello;
 	k->tx_free &= ~(1u << buf);
 	if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
 		k->tx_free |= 1u << buf;
@@ -97,12 +97,12 @@ static void push(struct rp_qp *q)
 	unsigned int buf;
 	size_t len;
 
-	if (k->deferred.doorbell && k->greeting && k->tx_free) {
+	if (k->deferred.doorbell && k->hello && k->tx_free) {
 		k->deferred.doorbell = false;
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
 		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_BUF,
 						 RP_MSG_DOORBELL);
-		send_by(q, &k->greeting, buf, len);
+		send_by(q, &k->hello, buf, len);
 	}
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
@@ -110,8 +110,7 @@ static void push(struct rp_qp *q)
 				       &whose);
 		if (!len)
 			return;
-		send_by(q,
-			whose ? &((struct rp_held *)whose)->slot : &k->greeting,
+		send_by(q, whose ? &((struct rp_held *)whose)->slot : &k->hello,
 			buf, len);
 	}
 }
@@ -126,7 +125,7 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 	if (s->kind == RP_SLOT_SEND) {
 		k->tx_free |= 1u << buf;
 		if (s->kept && k->ring_addr)
-			k->greeting = s;
+			k->hello = s;
 		else
 			rp_slot_give(q->cq, s);
 	} else if (well) {
@@ -162,7 +161,7 @@ static bool poll_ring(struct rp_qp *q)
 	return came;
 }
 
-/* Of those who wait for something. */
+/* The rings of replies of all queue pairs with deferred completions. */
 static bool poll_rings(const struct ibv_rpmem_cq *cq)
 {
 	struct rp_qp *q;
@@ -173,7 +172,7 @@ static bool poll_rings(const struct ibv_rpmem_cq *cq)
 	return came;
 }
 
-/* --- ahead --- */
+/* --- pipelined requests --- */
 
 struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 				  const struct rp_deferred_op *item,
@@ -186,7 +185,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
-	/* What is stored over the side would not be before what is in the ring.
+	/* A store over the side connection might be overtaken in the ring.
 	 */
 	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
 		goto unlock;
@@ -222,7 +221,7 @@ void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
 	pthread_mutex_unlock(&q->cq->lock);
 }
 
-/* --- in --- */
+/* --- completions of the device --- */
 
 static struct rp_qp *busy_one(const struct ibv_rpmem_cq *cq, uint32_t qp_num)
 {
@@ -242,7 +241,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	struct rp_held *h;
 	bool show = true;
 
-	/* Of a side queue pair that was here before: it came late. */
+	/* A late completion of a side queue pair that was destroyed. */
 	if (s && s->qp_num != wc->qp_num)
 		return false;
 	if (s && is_of_side(s)) {
@@ -250,7 +249,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 		return false;
 	}
 	if (s) {
-		/* No region of the program's: the agent is there no more. */
+		/* The ring is no region of the program's: the agent is gone. */
 		if (s->kind == RP_SLOT_RING &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
@@ -274,7 +273,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	q = busy_one(cq, wc->qp_num);
 	if (!q || !show)
 		return show;
-	/* Receives have no place in the order of what was sent. */
+	/* Receives have no place in the order of the send queue. */
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
 		return true;
 	h = rp_defer_get(cq);
@@ -285,9 +284,9 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	return false;
 }
 
-/* --- out --- */
+/* --- completions for the program --- */
 
-/* What the device would call it. */
+/* The status that a device would have. */
 static enum ibv_wc_status status_of(enum rp_status why)
 {
 	switch (why) {
@@ -329,7 +328,7 @@ static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 		return true;
 	}
-	/* As a failed request of its own would do. */
+	/* A failed request of the device's own does that, too. */
 	atomic_store(&q->lost, true);
 	q->ops->fail(q);
 	return true;
@@ -347,10 +346,10 @@ static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
 					     &q->side->deferred))) {
 			shown += leaves(q, h, &wc[shown]);
 			done_with(cq, h);
-			/* It may have been what a store waited for. */
+			/* A store may have waited for it. */
 			push(q);
 		}
-		/* One that has failed shows its errors from here on. */
+		/* A queue pair that has failed stays: all behind is errors. */
 		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
 		    !q->side->deferred.failed) {
 			LIST_REMOVE(q, busy);
@@ -360,7 +359,7 @@ static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
 	return shown;
 }
 
-/* True: somebody's silence has lasted too long. */
+/* True: a side connection has expired. */
 static bool too_late(const struct ibv_rpmem_cq *cq)
 {
 	struct rp_qp *q;
@@ -391,9 +390,9 @@ int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 		if (shown == num)
 			break;
 		k = num - shown;
-		if (cq->askers && k > AT_ONCE)
+		if (cq->nsides && k > AT_ONCE)
 			k = AT_ONCE;
-		if (cq->askers && !rp_defer_reserve(cq, (size_t)k)) {
+		if (cq->nsides && !rp_defer_reserve(cq, (size_t)k)) {
 			n = -ENOMEM;
 			break;
 		}
@@ -413,7 +412,7 @@ int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 	return shown || n >= 0 ? shown : n;
 }
 
-/* --- an side_end's life --- */
+/* --- the initiator's end: begin and end --- */
 
 /*
  * Its side queue pair is no more. What of it still comes is known by the number
@@ -441,10 +440,10 @@ int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
 	rp_ring_init(&k->ring, k->ring_in, k->ring_out);
 	pthread_mutex_lock(&cq->lock);
 	q->side = k;
-	k->greeting = rp_slot_take(cq, q);
-	if (!k->greeting)
+	k->hello = rp_slot_take(cq, q);
+	if (!k->hello)
 		goto fail;
-	k->greeting->kind = RP_SLOT_SEND;
+	k->hello->kind = RP_SLOT_SEND;
 	for (unsigned int i = 0; i < RP_SIDE_RECVS; i++) {
 		s = rp_slot_take(cq, q);
 		if (!s)
@@ -457,7 +456,7 @@ int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
 			goto fail;
 		ret = ENOSPC;
 	}
-	cq->askers++;
+	cq->nsides++;
 	pthread_mutex_unlock(&cq->lock);
 	return 0;
 fail:
@@ -483,6 +482,6 @@ void rp_defer_end(struct rp_qp *q)
 		LIST_REMOVE(q, busy);
 	q->is_busy = false;
 	drop_slots(q);
-	q->cq->askers--;
+	q->cq->nsides--;
 	q->side = NULL;
 }

@@ -8,7 +8,8 @@ shim_sources = \
 	prov/verbs/cq_defer.c \
 	prov/verbs/post.c prov/verbs/post.h \
 	prov/verbs/qp.c \
-	prov/verbs/target.c prov/verbs/target.h \
+	prov/verbs/target.c prov/verbs/target.h prov/verbs/target_priv.h \
+	prov/verbs/target_thread.c \
 	prov/verbs/shim.h \
 	prov/verbs/side.c
 EXTRA_DIST += $(shim_sources)

@@ -204,8 +204,8 @@ static unsigned int stands_for(struct rp_qp *q, struct rp_slot *s, int opcode)
 	return IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE);
 }
 
-static struct rp_deferred_op asked_for(const struct rp_known *r,
-				       struct rp_flush f, const void *value)
+static struct rp_deferred_op request_of(const struct rp_known *r,
+					struct rp_flush f, const void *value)
 {
 	struct rp_deferred_op i = {
 		.kind = value ? RP_DEFERRED_STORE : RP_DEFERRED_FLUSH,
@@ -225,16 +225,16 @@ static struct rp_deferred_op asked_for(const struct rp_known *r,
 static int post_read(struct rp_qp *q, const struct rp_known *r,
 		     struct rp_flush f, int opcode, const void *value)
 {
-	const struct rp_deferred_op i = asked_for(r, f, value);
-	const bool asks = f.how == RP_FLUSH_AGENT;
+	const struct rp_deferred_op i = request_of(r, f, value);
+	const bool agent = f.how == RP_FLUSH_AGENT;
 	struct rp_slot *s;
 
 	if (!has_room(q))
 		return ENOMEM;
-	s = rp_slot_get(q, asks ? &i : NULL);
+	s = rp_slot_get(q, agent ? &i : NULL);
 	if (!s)
 		return ENOMEM;
-	q->asked |= asks;
+	q->by_agent |= agent;
 	if (f.how == RP_FLUSH_NOT_BY_QP)
 		s->doomed = IBV_WC_REM_INV_REQ_ERR;
 	else if (f.how == RP_FLUSH_NOT_BY_REGION)
@@ -245,7 +245,7 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 	return 0;
 }
 
-/* A request goes ahead. False: it has to be asked for behind a read. */
+/* Pipeline a request. False: it has to follow a read. */
 static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 			   struct rp_flush f, const void *bytes)
 {
@@ -255,7 +255,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 
 	if (f.how != RP_FLUSH_AGENT || !r->r.ring || !has_room(q))
 		return false;
-	i = asked_for(r, f, NULL);
+	i = request_of(r, f, NULL);
 	if (bytes) {
 		i.kind = RP_DEFERRED_WRITE;
 		i.bytes = bytes;
@@ -263,7 +263,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 	s = rp_defer_pipeline(q, &i, &w);
 	if (!s)
 		return false;
-	q->asked = true;
+	q->by_agent = true;
 	q->ops->write(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
 		      q->side->ring_rkey, q->side->ring_addr + w.offset,
 		      q->side->ring_lkey, w.buf, (uint32_t)w.len);
@@ -413,7 +413,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 
 	if (!r)
 		return;
-	f = rp_atomic_decide(&r->r, remote_addr, q->asked);
+	f = rp_atomic_decide(&r->r, remote_addr, q->by_agent);
 	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
 }
 

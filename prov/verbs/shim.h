@@ -29,7 +29,7 @@ struct rp_known {
 	UT_hash_handle hh;
 };
 
-/* --- what is asked of a queue pair; a model of one can stand in for it --- */
+/* --- operations of a queue pair; a model of one can stand in for it --- */
 
 struct rp_qp;
 struct rp_dom;
@@ -84,12 +84,12 @@ struct rp_slot {
 	enum {
 		RP_SLOT_READ, /* that stands for a flush or an atomic write */
 		RP_SLOT_RING, /* a write into the ring, that does */
-		RP_SLOT_SEND, /* what follows it over the side queue pair */
+		RP_SLOT_SEND, /* a message over the side queue pair */
 		RP_SLOT_RECV,
 	} kind;
 	uint32_t qp_num;  /* where it completes */
-	unsigned int buf; /* SEND, RECV: which of the side_end's */
-	bool kept;	  /* SEND: not given back, but to the side_end */
+	unsigned int buf; /* SEND, RECV: which of the side's */
+	bool kept;	  /* SEND: kept by the side for the DOORBELL */
 	uint64_t wr_id;	  /* READ: the program's */
 	int opcode;
 	bool signaled;
@@ -97,11 +97,11 @@ struct rp_slot {
 	/* A write and its flush, which is shown for both. */
 	struct rp_slot *flush, *write;
 	enum ibv_wc_status failed; /* that one did, so */
-	struct rp_held *held;	   /* READ, BOX: what is asked; NULL: nothing */
+	struct rp_held *held;	   /* READ, RING: its request; NULL: none */
 	struct rp_slot *next;	   /* free */
 };
 
-/* What the program is not shown before something else has come. */
+/* A completion that the program is shown later. */
 struct rp_held {
 	struct rp_deferred_op item; /* first: core gives us this */
 	struct ibv_wc wc;
@@ -110,22 +110,22 @@ struct rp_held {
 	LIST_ENTRY(rp_held) link; /* free */
 };
 
-/* The end of a side queue pair that asks. */
+/* The initiator's end of a side connection. */
 #define RP_SIDE_RECVS 8
 #define RP_SIDE_SENDS 16
 #define RP_SIDE_BUF   128
 struct rp_side_end {
 	struct rp_deferred deferred;
 	uint32_t qp_num;
-	struct rp_slot *greeting; /* with a ring kept, for the doorbell */
-	unsigned int tx_free;	  /* a bit for each */
+	struct rp_slot *hello; /* with a ring kept, for the DOORBELL */
+	unsigned int tx_free;  /* a bit for each */
 	/* The ring of the other end; 0: it has none. */
 	uint64_t ring_addr;
 	uint32_t ring_rkey;
 	struct rp_ring ring;
 	uint32_t ring_lkey; /* of ring_out, for the queue pair itself */
 	uint8_t ring_out[RP_RING_LEN];
-	/* Where the other end writes its answers, if it was told. */
+	/* The ring of replies, if the other end knows of it. */
 	uint8_t ring_in[RP_RING_LEN];
 	bool replies;
 	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
@@ -135,13 +135,13 @@ struct rp_side_end {
 struct ibv_rpmem_cq {
 	struct ibv_cq *base;
 	const struct rp_qp_ops *ops;
-	pthread_mutex_t lock; /* all of this, and askers */
+	pthread_mutex_t lock; /* of all of this, and of sides */
 	size_t nslots;
 	struct rp_slot *slots, *free;
 	LIST_HEAD(, rp_qp) qps;
-	unsigned int askers;	 /* of them */
-	size_t stores;		 /* asked for, or to be */
-	LIST_HEAD(, rp_qp) busy; /* where completions are held */
+	unsigned int nsides;	 /* queue pairs with a side connection */
+	size_t stores;		 /* requested, or to be */
+	LIST_HEAD(, rp_qp) busy; /* with deferred completions */
 	LIST_HEAD(, rp_held) pool;
 	size_t npool;
 };
@@ -159,10 +159,10 @@ struct rp_qp {
 	LIST_ENTRY(rp_qp) link;
 	pthread_mutex_t lock; /* from start to complete, and of the regions */
 	struct rp_known *remotes; /* by rkey */
-	bool reads; /* one stood for a flush: atomic writes stay behind it */
-	bool asked; /* the agent may be at work: they must ask as well */
-	struct rp_side_end *side; /* NULL: there is nobody to ask */
-	struct rp_dom *dom;	  /* the agent that the peer can ask, or NULL */
+	bool reads;    /* one stood for a flush: atomic writes stay behind it */
+	bool by_agent; /* it may be at work: atomic writes follow it */
+	struct rp_side_end *side; /* NULL: no side connection */
+	struct rp_dom *dom; /* whose agent gets the peer's requests, or NULL */
 	bool is_busy;
 	LIST_ENTRY(rp_qp) busy;
 	/* Of the batch: the first error, and its slots, oldest first. */
@@ -176,11 +176,12 @@ struct rp_qp {
 struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 			       size_t slots);
 /*
- * What is asked when it has come, or NULL: it comes with what is held then.
- * NULL: none is left, or no memory. Unless posted it goes back by
+ * request: is made when the work request has completed; NULL: none. NULL: no
+ * slot is left, or no memory. A slot that is not posted goes back by
  * rp_defer_back().
  */
-struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_deferred_op *asks);
+struct rp_slot *rp_slot_get(struct rp_qp *q,
+			    const struct rp_deferred_op *request);
 /* The same under its lock. */
 struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q);
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s);
@@ -191,14 +192,14 @@ void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num);
 bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
 
 /*
- * Let q ask over its side queue pair, which has this number: begin to listen.
+ * Send requests of q over its side queue pair, which has this number.
  * 0, or a positive errno: ENOSPC when the completion queue is too short.
  */
 int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
 		   uint64_t initiator, uint32_t qp_num, uint64_t timeout);
 /*
- * Under the queue's lock, when the side queue pair is no more: what is held is
- * dropped.
+ * Called with cq->lock held after the side queue pair is destroyed: drop
+ * deferred completions.
  */
 void rp_defer_end(struct rp_qp *q);
 int rp_defer_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
@@ -210,8 +211,8 @@ bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n);
 struct rp_held *rp_defer_get(struct ibv_rpmem_cq *cq);
 void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
 /*
- * Let a flush of the batch go ahead: its slot, and *w is to be posted; or NULL:
- * it has to be asked for as usual.
+ * Pipeline a flush of the batch: its slot, and *w is to be posted; or NULL: it
+ * has to be requested as usual.
  */
 struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 				  const struct rp_deferred_op *item,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The side of a queue pair: by which its peer's agent is asked, and ours. */
+/* The side connection of a queue pair: made, connected, destroyed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "verbs/post.h"
 #include "verbs/target.h"
 
-/* Of a queue pair that only answers; and what ends where that is for ever. */
+/* For a queue pair that is in RTR only; the last bounds endless retries. */
 #define TIMEOUT	    14 /* 67 ms */
 #define RETRIES	    5
 #define MAX_RETRIES 6
@@ -73,7 +73,7 @@ int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
 		.sq_psn = route->psn,
 		.timeout = route->timeout,
 		.retry_cnt = route->retries,
-		/* For ever: the other end may be slow to look. */
+		/* For ever: the other end may be slow to post receives. */
 		.rnr_retry = 7,
 	};
 	return ibv_modify_qp(qp, &attr,
@@ -232,12 +232,12 @@ static int end_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
 	if (!p->end_mr)
 		return why();
 	replies_open(p, cq);
-	/* On the program's own queue, so that it wakes for what comes. */
+	/* On the program's own queue, so that replies wake the program. */
 	p->side_qp = rp_side_new(p->side_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
 	return p->side_qp ? 0 : why();
 }
 
-/* A target answers, too; whoever has an end may ask. */
+/* Each end may send requests; only a target replies. */
 static int side_open(struct rp_qp *q)
 {
 	struct rp_post *p = q->mine;
@@ -362,7 +362,7 @@ RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
 	if (ret)
 		goto unlock;
 	route.psn = p->psn;
-	/* Half of it is no connection that could be made again. */
+	/* A connection that was half made cannot be made again. */
 	p->joined = true;
 	if (p->target && side.initiator) {
 		ret = rp_target_connect(p->target, &route, &side);

@@ -17,8 +17,8 @@ int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
 
 /*
- * The queue pair that answers one peer. It is connected to the one that asks,
- * which has that number; before it nothing is heard.
+ * The side queue pair that sends replies to one peer. It is connected to the
+ * peer's initiator, which has that number; before that it receives nothing.
  */
 struct rp_route {
 	uint8_t port, timeout, retries;
@@ -35,7 +35,7 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		      const struct rp_side *peer);
 void rp_target_delete(struct rp_target *s);
 
-/* side.c: what both ends of a side have in common. */
+/* side.c: what both ends of a side connection have in common. */
 struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 			   uint32_t recvs);
 /* From INIT, where it can receive later, to where it can send. */
