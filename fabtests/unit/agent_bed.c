@@ -260,6 +260,7 @@ static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
 	g->notified++;
 	g->posts_before = all_posts(g);
 	g->notified_by = c;
+	g->notified_port = port;
 	g->notified_data = data;
 	g->notified_buf = buf;
 	g->notified_len = len;
@@ -622,6 +623,7 @@ struct rp_wire_hello bed_hello(uint64_t key)
 		.key = key,
 		.initiator = ++initiators,
 		.timeout_ms = 3000,
+		.port = BED_PORT,
 	};
 }
 

@@ -485,13 +485,15 @@ static uint32_t h_flags(struct rp_agent_host *h)
 	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;
 }
 
-static int h_notify(struct rp_agent_host *h, uint64_t data, void *buf,
-		    size_t len)
+static int h_notify(struct rp_agent_host *h, struct rp_channel *rc,
+		    uint16_t port, uint64_t data, void *buf, size_t len)
 {
 	struct world *w = world_of(h);
 	struct w_number *v = &w->numbers[data];
 
 	W_CHECK(w, !v->done, "notified twice");
+	W_CHECK(w, OF(rc, struct w_conn, t)->session == v->session,
+		"the session of another");
 	W_CHECK(w, v->conn >= w->accepted[v->session], "notified late");
 	v->done = true;
 	return 0;
