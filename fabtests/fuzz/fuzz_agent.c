@@ -277,7 +277,8 @@ static uint32_t h_flags(struct rp_agent_host *h)
 }
 
 static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
-		    uint16_t port, uint64_t data, void *buf, size_t len)
+		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
+		    size_t len)
 {
 	const uint8_t *p = buf;
 

@@ -251,7 +251,8 @@ static unsigned int all_posts(const struct bed *g)
 }
 
 static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
-		    uint16_t port, uint64_t data, void *buf, size_t len)
+		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
+		    size_t len)
 {
 	struct bed *g = bed_of(h);
 

@@ -250,10 +250,28 @@ void bed_stop(void)
 	cr_assert_eq(rp_test_leaked(), 0);
 }
 
+/* What is counted is what is there. */
+static void count(void)
+{
+	const struct rp_session *s = bed.s;
+
+	if (!TAILQ_EMPTY(&s->ops))
+		return;
+	cr_assert(!s->head && !s->batch && !s->fence);
+	cr_assert_eq(s->nqueued, 0);
+	cr_assert_eq(s->ncommits, 0);
+	cr_assert_eq(s->nstores, 0);
+	cr_assert_eq(s->nthens, 0);
+	cr_assert_eq(s->used, 0);
+	cr_assert(LIST_EMPTY(&s->stores));
+	cr_assert_eq(s->outstanding, 0);
+}
+
 bool bed_progress(void)
 {
 	bool any = rp_session_progress(bed.s);
 
+	count();
 	if (bed.room)
 		cr_assert_gt(rp_session_deadline(bed.s), bed.now);
 	return any;

@@ -459,6 +459,22 @@ Test(session, idle_connection_is_closed_and_made_again)
 	told_ok(&a);
 }
 
+/* The time begins anew with each use. */
+Test(session, used_connection_is_not_idle)
+{
+	start_idle();
+	bed_pass(60000 * BED_MS - 1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_ok();
+	bed_progress();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
+	bed_pass(60000 * BED_MS - 1);
+	cr_assert_eq(bed.closes, 0);
+	bed_pass(1);
+	cr_assert_eq(bed.closes, 1);
+}
+
 /* Writes whose placement nothing has proved would be poisoned by it. */
 Test(session, idle_close_waits_for_placement)
 {
@@ -497,6 +513,34 @@ Test(session, outstanding_operations_are_not_idle)
 }
 
 /* --- loss --- */
+
+/* Callers look again where there was something to do. */
+Test(session, progress_says_whether_it_did_something)
+{
+	bed_open(1);
+	cr_assert(!bed_progress());
+	bed_post(op_commit_one(&a, 1, BED_LEN, 64));
+	cr_assert(bed_progress());
+	cr_assert(!bed_progress());
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	cr_assert(!bed_progress());
+	bed_lose(ECONNRESET);
+	cr_assert(bed_progress());
+	cr_assert(!bed_progress());
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_progress();
+	bed.now += BED_TIMEOUT;
+	cr_assert(bed_progress());
+}
+
+/* Peers of the base know the endpoint by its port. */
+Test(session, hello_shows_the_port)
+{
+	rp_session_set_port(bed.s, 4711);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.hello.port, 4711);
+}
 
 Test(session, loss_ends_everything_once)
 {

@@ -47,6 +47,7 @@ Test(session_order, operations_leave_in_the_order_of_posting)
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_see_request(RP_EFFECT_STORE);
 	bed_see_nothing();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 }
 
 /* A WRITE with its REQUEST may be parted by want of room. */
@@ -140,6 +141,10 @@ Test(session_order, max_commits_bounds_what_is_accepted)
 		     -EAGAIN);
 	cr_assert_eq(bed_try(op_atomic(&a, 1, 0)), -EAGAIN);
 	cr_assert_eq(bed_try(op_query(&a, 1)), -EAGAIN);
+	op_commit_one(&a, 1, 0, 64)->level = RP_LEVEL_VISIBLE;
+	cr_assert_eq(bed_try(&a.op), -EAGAIN);
+	op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
+	cr_assert_eq(bed_try(&a.op), -EAGAIN);
 	/* Plain writes and reads are no requests. */
 	bed_post(op_write(&b, 1, 0, 4096, 0));
 	bed_post(op_read(&c, 1, 8192, 4096));
@@ -385,8 +390,16 @@ Test(session_order, many_unplaced_ranges_send_a_fence)
 	}
 	bed_see_request(RP_EFFECT_NONE);
 	cr_assert_eq(bed.held->req.nranges, 0);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	/* One at a time. */
+	bed_post(op_write(&a, 1, 64, 1000, 0));
+	bed_done_all();
 	bed_ok();
+	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_nothing();
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_ok();
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 

@@ -260,8 +260,15 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 	told_st(&b, RP_ST_WRITE_FAILED);
 	bed_reply(3, RP_ST_OK);
 	told_ok(&c);
+	/* Written again, before that commit has ended. */
+	bed_post(op_write(&d, 1, 65536, 8, RP_LEVEL_DURABLE));
+	bed_reply(4, RP_ST_OK);
+	told_ok(&d);
 	bed_reply(2, RP_ST_OK);
 	told_st(&a, RP_ST_FLUSH_FAILED);
+	bed_post(op_commit_one(&b, 1, 65536, 8));
+	bed_reply(5, RP_ST_OK);
+	told_ok(&b);
 }
 
 /* A commit that has failed does not wait for other stores. */
@@ -287,8 +294,9 @@ static void unsure(struct rp_op *op, enum rp_status st, bool poisons,
 	bed_lose(ECONNRESET);
 	bed_progress();
 	told_st(t, st);
-	if (st == RP_ST_UNSURE)
-		cr_assert_eq(t->out.detail, RP_ST_LOST);
+	cr_assert_eq(t->out.detail,
+		     st == RP_ST_UNSURE ? RP_ST_LOST : ECONNRESET);
+	cr_assert_eq(t->out.range, 0);
 	while (bed_see())
 		;
 	bed_open(1);

@@ -172,6 +172,7 @@ void wire_example_effect(enum rp_effect effect, struct wire_msg *m)
 		break;
 	case RP_EFFECT_NOTIFY:
 		m->request.data = 0xb1b2b3b4b5b6b7b8;
+		m->request.endpoint = 0xc1c2;
 		break;
 	case RP_EFFECT_STORE:
 		m->request.nranges = 2;

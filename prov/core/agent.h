@@ -50,11 +50,13 @@ struct rp_agent_host_ops {
 	uint32_t (*flags)(struct rp_agent_host *h);
 	/*
 	 * Tell the program that [buf, buf+len) was written with remote CQ data,
-	 * over c, by the endpoint of that port (of its HELLO; 0: none). 0, or
-	 * -ENOMEM: no notification. A host without a place for it says 0.
+	 * over c, by the endpoint of that port (of its HELLO; 0: none), to the
+	 * endpoint here (of its REQUEST; 0: any). 0, or -ENOMEM: no
+	 * notification. A host without a place for it says 0.
 	 */
 	int (*notify)(struct rp_agent_host *h, struct rp_channel *c,
-		      uint16_t port, uint64_t data, void *buf, size_t len);
+		      uint16_t port, uint16_t endpoint, uint64_t data,
+		      void *buf, size_t len);
 	uint64_t (*now)(struct rp_agent_host *h);
 	/* From any thread: progress is due. Takes no lock of the adapter's. */
 	void (*kick)(struct rp_agent_host *h);

@@ -46,7 +46,8 @@ struct rp_job {
 	uint64_t token;
 	uint64_t since;
 	enum rp_effect effect;
-	uint64_t data; /* NOTIFY */
+	uint64_t data;	   /* NOTIFY */
+	uint16_t endpoint; /* NOTIFY */
 	struct rp_job_then then;
 	bool void_then; /* its session has ended; guarded by batch->storing */
 	struct rp_wire_reply reply; /* what it says unless something fails */

@@ -299,7 +299,7 @@ static void notify(struct rp_agent_session *s, struct rp_job *job)
 
 	for (size_t i = 0; i < job->n; i++)
 		len += job->ranges[i].len;
-	if (h->ops->notify(h, s->channel, s->port, job->data,
+	if (h->ops->notify(h, s->channel, s->port, job->endpoint, job->data,
 			   (char *)g->region->base + g->off, len))
 		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
 }
@@ -416,6 +416,7 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 		.token = hdr->token,
 		.effect = (enum rp_effect)m.effect,
 		.data = m.data,
+		.endpoint = m.endpoint,
 		.n = m.nranges,
 	};
 	st = check(s, &m, job);

@@ -132,7 +132,9 @@ struct rp_op {
 	/* COMMIT, WRITE. THEN: level DURABLE; NOTIFY: that or VISIBLE. */
 	enum rp_effect effect; /* NONE, THEN, NOTIFY */
 	struct rp_wire_then then;
-	uint64_t data;
+	uint64_t data; /* NOTIFY */
+	uint16_t
+		endpoint; /* NOTIFY: that of the target which gets it; 0: any */
 	/* ATOMIC: operands are copied inside post; results are written before
 	 * done() with status OK. */
 	struct rp_wire_atomic atomic;

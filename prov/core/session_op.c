@@ -128,10 +128,8 @@ void rp_op_end(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
 
-	if (op->priv.state != RP_OP_POSTED) {
-		rp_pieces_drop(op);
+	if (op->priv.state != RP_OP_POSTED)
 		leave_queue(op);
-	}
 	rp_op_move(op, RP_OP_ENDED);
 	s->ncommits -= rp_op_counts(op);
 	s->nstores -= stores(op);
@@ -212,10 +210,11 @@ static bool launch(struct rp_op *op)
 			op->priv.unposted = true;
 			continue;
 		}
-		if (!rp_pieces_post(op) && op->priv.out.status == RP_ST_OK)
-			return false;
-		if (op->priv.out.status != RP_ST_OK)
+		if (!rp_pieces_post(op)) {
+			if (op->priv.out.status == RP_ST_OK)
+				return false;
 			continue;
+		}
 		if (ret)
 			return false;
 		leave_queue(op);
@@ -247,10 +246,8 @@ void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
 	struct rp_op *op;
 
 	TAILQ_FOREACH (op, &s->ops, priv.link) {
-		if (unsure(op)) {
-			op->priv.out.status = RP_ST_OK;
+		if (unsure(op))
 			rp_op_fail(op, RP_ST_UNSURE, st, 0);
-		}
 		rp_op_fail(op, st, detail, 0);
 		rp_pieces_drop(op);
 	}

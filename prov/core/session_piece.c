@@ -167,6 +167,7 @@ static int encode(const struct rp_piece *p, void *buf, size_t size)
 		m.effect = op->effect;
 		m.then = op->then;
 		m.data = op->data;
+		m.endpoint = op->endpoint;
 		m.atomic = op->atomic;
 		if (op->priv.store)
 			m.effect = RP_EFFECT_STORE;

@@ -140,7 +140,12 @@ struct rp_wire_request {
 	uint8_t required; /* enum rp_class */
 	uint8_t effect;	  /* enum rp_effect */
 	struct rp_wire_then then;
-	uint64_t data; /* NOTIFY */
+	/*
+	 * NOTIFY. endpoint: the port by which the adapters know the endpoint
+	 * whose queue gets the completion; 0: any.
+	 */
+	uint64_t data;
+	uint16_t endpoint;
 	/*
 	 * STORE: the bytes of all ranges, one behind the other. Encode: NULL
 	 * leaves them out, to be sent behind the message as a second iovec;

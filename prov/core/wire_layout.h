@@ -84,6 +84,8 @@ struct rp_le_then {
 
 struct rp_le_notify {
 	uint64_t data;
+	uint16_t endpoint;
+	uint8_t reserved[6];
 } RP_PACKED;
 
 /* The operand follows, and behind it what to compare with. */
@@ -141,7 +143,7 @@ RP_LE_SIZE(hello_ack, 80);
 RP_LE_SIZE(request, 24);
 RP_LE_SIZE(range, 24);
 RP_LE_SIZE(then, 24);
-RP_LE_SIZE(notify, 8);
+RP_LE_SIZE(notify, 16);
 RP_LE_SIZE(atomic, 8);
 RP_LE_SIZE(reply, 32);
 RP_LE_SIZE(query, 32);

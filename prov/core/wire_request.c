@@ -128,7 +128,10 @@ static void effect_put(uint8_t *p, const struct rp_wire_request *m,
 		.addr = htole64(m->then.addr),
 		.value = htole64(m->then.value),
 	};
-	const struct rp_le_notify notify = {.data = htole64(m->data)};
+	const struct rp_le_notify notify = {
+		.data = htole64(m->data),
+		.endpoint = htole16(m->endpoint),
+	};
 	const struct rp_le_atomic atomic = {
 		.op = m->atomic.op,
 		.datatype = m->atomic.datatype,
@@ -253,7 +256,10 @@ static int effect_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 			return -EBADMSG;
 		memcpy(&notify, p, sizeof(notify));
 		m->data = le64toh(notify.data);
-		return 0;
+		m->endpoint = le16toh(notify.endpoint);
+		return bytes_zero(notify.reserved, sizeof(notify.reserved))
+			       ? 0
+			       : -EBADMSG;
 	case RP_EFFECT_ATOMIC:
 		if (len < sizeof(atomic))
 			return -EBADMSG;

@@ -34,6 +34,8 @@ struct rp_rc_attr {
 	enum rp_rc_backend backend;
 	uint32_t fi_version;  /* the program's, for fi_getinfo() */
 	const char *provider; /* FABRIC: libfabric's name; NULL: tcp */
+	/* FABRIC: with it fi_readmsg() FLUSHes; 0: that provider has none. */
+	uint64_t flush_flag;
 	const char *device;   /* VERBS: a device name; NULL: by address */
 	uint16_t port_first, port_last; /* of the listener; 0: any */
 	bool waits;	  /* descriptors wake for completions, too */

@@ -117,7 +117,8 @@ static int fabric_open(struct rp_rc *rc, char *why, size_t why_size)
 		snprintf(why, why_size, "%s: %s", provider, fi_strerror(-ret));
 		return ret;
 	}
-	rc->flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;
+	rc->flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES |
+		    (rc->attr.flush_flag ? RP_CHANNEL_FLUSHES : 0);
 	rc->inject = (uint32_t)f->info->tx_attr->inject_size;
 	if (rc->inject > INJECT)
 		rc->inject = INJECT;
@@ -282,6 +283,25 @@ static ssize_t post_rma(struct fabric_channel *fc, struct rp_channel_op *op)
 	return ret && iov != op->iov && op->iov_count ? -FI_EIO : ret;
 }
 
+/* No bytes come back. */
+static ssize_t post_flush(struct fabric_channel *fc, struct rp_channel_op *op)
+{
+	const struct fi_rma_iov rma = {
+		.addr = op->remote_addr,
+		.len = op->length,
+		.key = op->rkey,
+	};
+	const struct fi_msg_rma m = {
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = op,
+	};
+	const uint64_t flag = fc->c.rc->attr.flush_flag;
+
+	return flag ? fi_readmsg(fc->ep, &m, flag | FI_COMPLETION)
+		    : -FI_EOPNOTSUPP;
+}
+
 static ssize_t post_one(struct fabric_channel *fc, struct rp_channel_op *op)
 {
 	switch (op->kind) {
@@ -291,9 +311,9 @@ static ssize_t post_one(struct fabric_channel *fc, struct rp_channel_op *op)
 	case RP_CHANNEL_READ:
 		return post_rma(fc, op);
 	case RP_CHANNEL_FLUSH:
-		break;
+		return post_flush(fc, op);
 	}
-	return -FI_EOPNOTSUPP;
+	return -FI_EINVAL;
 }
 
 static int fabric_post(struct rp_rc_channel *c, struct rp_channel_op *ops[],
@@ -410,7 +430,7 @@ static int fabric_reg(struct rp_rc *rc, void *buf, size_t len,
 	struct fid_mr *m;
 	int ret = -FI_ENOKEY;
 
-	if (access & RP_RC_REMOTE_FLUSH)
+	if ((access & RP_RC_REMOTE_FLUSH) && !rc->attr.flush_flag)
 		return -FI_EOPNOTSUPP;
 	if (access & RP_RC_REMOTE_READ)
 		may |= FI_REMOTE_READ;

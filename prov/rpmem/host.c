@@ -69,3 +69,7 @@ bool rp_host_has_threads(void)
 {
 	return true;
 }
+
+void rp_host_private(struct rp_rc_attr *attr)
+{
+}

@@ -49,7 +49,8 @@ struct rp_peer {
 
 struct rp_link {
 	fi_addr_t dest;
-	uint16_t port;
+	uint16_t port;	   /* of the key */
+	uint16_t endpoint; /* port of dest */
 	struct rp_peer *peer;
 	struct rp_link *next; /* other ports of dest */
 	UT_hash_handle hh;    /* of ep->links, by dest: the first of them */
@@ -158,7 +159,7 @@ static void set_attr(struct rp_private *p)
 static int open_rc(struct rp_private *p, char *why)
 {
 	struct rp_dom *dom = p->dom;
-	const struct rp_rc_attr attr = {
+	struct rp_rc_attr attr = {
 		.backend = is_verbs(dom) ? RP_RC_VERBS : RP_RC_FABRIC,
 		.fi_version = dom->fabric->version,
 		.device = is_verbs(dom) ? dom->base_info->domain_attr->name
@@ -174,8 +175,10 @@ static int open_rc(struct rp_private *p, char *why)
 		.gone = gone,
 		.arg = dom,
 	};
-	int ret = rp_rc_open(&attr, &p->rc, why, RP_WHY_LEN);
+	int ret;
 
+	rp_host_private(&attr);
+	ret = rp_rc_open(&attr, &p->rc, why, RP_WHY_LEN);
 	if (ret)
 		return ret;
 	ret = rp_wait_watch(dom->wake_fd, rp_rc_fd(p->rc));
@@ -368,20 +371,6 @@ static int use(struct rp_private *p, struct rp_peer *q)
 
 /* --- sessions by name --- */
 
-/* How the base's peers know the endpoint; 0: not by an IP address. */
-static uint16_t port_of(const struct rp_ep *ep)
-{
-	struct sockaddr_storage sa = {0};
-	size_t len = sizeof(sa);
-
-	if (fi_getname(&ep->base->fid, &sa, &len) || len > sizeof(sa) ||
-	    !is_ip(&sa, len))
-		return 0;
-	return ntohs(sa.ss_family == AF_INET
-			     ? ((struct sockaddr_in *)&sa)->sin_port
-			     : ((struct sockaddr_in6 *)&sa)->sin6_port);
-}
-
 static int new_session(struct rp_private *p, struct rp_peer *q)
 {
 	struct rp_peer *old;
@@ -414,9 +403,26 @@ static void retire(struct rp_private *p, struct rp_peer *q)
 	free(old);
 }
 
+static uint16_t port_of(const struct sockaddr_storage *sa)
+{
+	/* In the same place for both families. */
+	return ntohs(((const struct sockaddr_in *)sa)->sin_port);
+}
+
+uint16_t rp_private_port(const struct rp_ep *ep)
+{
+	struct sockaddr_storage sa = {0};
+	size_t len = sizeof(sa);
+
+	return fi_getname(&ep->base->fid, &sa, &len) || len > sizeof(sa) ||
+			       !is_ip(&sa, len)
+		       ? 0
+		       : port_of(&sa);
+}
+
 /* The sockaddr of dest, with the port of a key; nothing else that differs. */
 static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
-		   struct rp_peer *q)
+		   struct rp_peer *q, uint16_t *endpoint)
 {
 	struct sockaddr_storage sa = {0};
 	struct sockaddr_in *in = (struct sockaddr_in *)&sa,
@@ -433,6 +439,7 @@ static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 	q->addr.ss_family = sa.ss_family;
 	if (!is_ip(&sa, len > sizeof(sa) ? 0 : len))
 		return -FI_EINVAL;
+	*endpoint = port_of(&sa);
 	if (sa.ss_family == AF_INET) {
 		to4->sin_addr = in->sin_addr;
 		to4->sin_port = htons(port);
@@ -447,32 +454,32 @@ static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 }
 
 /* The peer of that address, made if there is none. */
-static int peer_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
-		    uint16_t port, struct rp_peer **out)
+static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_link *l)
 {
 	struct rp_peer *q = calloc(1, sizeof(*q)), *old = NULL;
 	bool oom = false;
-	int ret = q ? addr_of(ep, dest, port, q) : -FI_ENOMEM;
+	int ret =
+		q ? addr_of(ep, l->dest, l->port, q, &l->endpoint) : -FI_ENOMEM;
 
 	if (ret)
 		goto free;
 	HASH_FIND(hh, ep->peers, &q->addr, q->len, old);
 	if (old) {
 		free(q);
-		*out = old;
+		l->peer = old;
 		return 0;
 	}
 	ret = new_session(p, q);
 	if (ret)
 		goto free;
-	rp_session_set_port(q->session, port_of(ep));
+	rp_session_set_port(q->session, rp_private_port(ep));
 	HASH_ADD(hh, ep->peers, addr, q->len, q);
 	if (oom) {
 		rp_session_delete(q->session);
 		ret = -FI_ENOMEM;
 		goto free;
 	}
-	*out = q;
+	l->peer = q;
 	return 0;
 free:
 	free(q);
@@ -502,7 +509,7 @@ static int link_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
 		return -FI_ENOMEM;
 	l->dest = dest;
 	l->port = port;
-	ret = peer_get(p, ep, dest, port, &l->peer);
+	ret = peer_get(p, ep, l);
 	if (ret) {
 		free(l);
 		return ret;
@@ -547,6 +554,11 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 	}
 	*out = l->peer->session;
 	return use(p, l->peer);
+}
+
+uint16_t rp_private_endpoint(const struct rp_ep *ep)
+{
+	return ep->last_link->endpoint;
 }
 
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)

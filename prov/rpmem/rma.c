@@ -158,6 +158,7 @@ static ssize_t post_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	if (flags & FI_REMOTE_CQ_DATA) {
 		t->op.effect = RP_EFFECT_NOTIFY;
 		t->op.data = msg->data;
+		t->op.endpoint = rp_private_endpoint(ep);
 	}
 	ret = end(t, s);
 unlock:

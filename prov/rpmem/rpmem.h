@@ -237,6 +237,10 @@ struct rp_link;
  */
 int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
+/* Behind it: the port that names the peer's endpoint, for rp_op. */
+uint16_t rp_private_endpoint(const struct rp_ep *ep);
+/* The port by which peers of the base know an endpoint of ours; 0: by none. */
+uint16_t rp_private_port(const struct rp_ep *ep);
 /* With the lock: rp_session_post() to what rp_private_session() has found. */
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
@@ -501,6 +505,7 @@ struct rp_ep {
 	/* private.c: sessions by address of the vector, and found last. */
 	struct rp_link *links, *last_link;
 	struct rp_peer *peers; /* and by sockaddr */
+	uint16_t port; /* target.c: by which peers know it; 0: not looked up */
 	LIST_ENTRY(rp_ep) link;
 	struct rp_eq_name name; /* connected endpoints: in events */
 	LIST_HEAD(, rp_local_read) flushing; /* local.c */

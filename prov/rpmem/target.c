@@ -97,12 +97,10 @@ static int host_grant(struct rp_agent_host *h, struct rp_channel *c,
 	*grant = NULL;
 	if (is_shared(dom_of(h)))
 		return grant_shared(mr, g);
-	if (g->method == RP_METHOD_NATIVE)
-		return -FI_EOPNOTSUPP;
 	own = calloc(1, sizeof(*own));
 	if (!own)
 		return -FI_ENOMEM;
-	ret = reg(mr, false, own);
+	ret = reg(mr, g->method == RP_METHOD_NATIVE, own);
 	if (ret) {
 		free(own);
 		return ret;
@@ -127,12 +125,13 @@ static uint32_t host_flags(struct rp_agent_host *h)
 }
 
 /*
- * The private connection leads to the domain, not to one of its endpoints. Of
- * connected ones the one that is connected to the initiator's is told, else the
- * first one that receives.
+ * The private connection leads to the domain. The endpoint is, of connected
+ * ones, the one that is connected to the initiator's (port), else the one that
+ * was written to (endpoint: its own port). Without those, as where the
+ * initiator does not know, the first one that receives will do.
  */
 static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
-			      uint16_t port)
+			      uint16_t port, uint16_t endpoint)
 {
 	struct sockaddr_storage sa;
 	struct rp_ep *ep, *first = NULL;
@@ -146,6 +145,10 @@ static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 		if (dom->msg && !fi_getpeer(ep->base, &sa, &len) &&
 		    rp_addr_is(&sa, host, port))
 			return ep;
+		if (!ep->port)
+			ep->port = rp_private_port(ep);
+		if (!dom->msg && endpoint && ep->port == endpoint)
+			return ep;
 	}
 	return first;
 }
@@ -155,10 +158,11 @@ static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
  * 1.17): ofi_rxm names neither buffer nor length, sockets does.
  */
 static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
-		       uint16_t port, uint64_t data, void *buf, size_t len)
+		       uint16_t port, uint16_t endpoint, uint64_t data,
+		       void *buf, size_t len)
 {
 	struct rp_dom *dom = dom_of(h);
-	struct rp_ep *ep = receiver(dom, rp_rc_peer(c), port);
+	struct rp_ep *ep = receiver(dom, rp_rc_peer(c), port, endpoint);
 	fi_addr_t src = FI_ADDR_NOTAVAIL;
 	struct fi_cq_tagged_entry e = {
 		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,

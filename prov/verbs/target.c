@@ -143,7 +143,8 @@ static uint32_t h_flags(struct rp_agent_host *h)
 
 /* A program of verbs has no completion queue for that. */
 static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
-		    uint16_t port, uint64_t data, void *buf, size_t len)
+		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
+		    size_t len)
 {
 	return 0;
 }
