@@ -486,7 +486,8 @@ static uint32_t h_flags(struct rp_agent_host *h)
 }
 
 static int h_notify(struct rp_agent_host *h, struct rp_channel *rc,
-		    uint16_t port, uint64_t data, void *buf, size_t len)
+		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
+		    size_t len)
 {
 	struct world *w = world_of(h);
 	struct w_number *v = &w->numbers[data];
