@@ -76,8 +76,11 @@ fabtests_fault_machines_SOURCES = fabtests/fault/machines.c $(pair_sources)
 fabtests_fault_machines_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_machines_LDADD = $(FABRIC_LIBS)
 
+# One end of a private connection that says anything.
+private_peer = fabtests/fault/private_peer.c fabtests/fault/private_peer.h
 check_PROGRAMS += fabtests/fault/badinput
-fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(duo_sources)
+fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(private_peer) \
+	$(duo_sources)
 fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/badinput
@@ -177,18 +180,20 @@ fabtests_fault_scale_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/scale.sh
 EXTRA_DIST += fabtests/fault/scale.sh
 
-# A peer that speaks the control protocol wrongly, beside one that is served.
+# Either end of a private connection lies, beside one that is served.
 check_PROGRAMS += fabtests/fault/hostile
 fabtests_fault_hostile_SOURCES = fabtests/fault/hostile.c \
-	fabtests/fault/hostile.h fabtests/fault/hostile_peer.c \
-	fabtests/fault/hostile_rules.c \
-	fabtests/fault/hostile_victims.c $(pair_sources)
+	fabtests/fault/hostile.h fabtests/fault/hostile_conn.c \
+	fabtests/fault/hostile_connects.c fabtests/fault/hostile_messages.c \
+	fabtests/fault/hostile_rules.c fabtests/fault/hostile_victims.c \
+	$(private_peer) $(pair_sources)
 fabtests_fault_hostile_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_hostile_LDFLAGS = -export-dynamic
 fabtests_fault_hostile_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 check_PROGRAMS += fabtests/fault/false_target
 fabtests_fault_false_target_SOURCES = fabtests/fault/false_target.c \
-	$(duo_sources)
+	fabtests/fault/false_lies.c fabtests/fault/false_lies.h \
+	$(private_peer) $(duo_sources)
 fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/hostile fabtests/fault/false_target
@@ -210,6 +215,7 @@ fault_road_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
 	fabtests/fault/source_buffer fabtests/fault/guessed_key \
 	fabtests/fault/flood fabtests/fault/removed_address
 check_PROGRAMS += $(fault_road_tests)
+TESTS += $(fault_road_tests)
 fabtests_fault_late_store_SOURCES = fabtests/fault/late_store.c $(testbed_sources)
 fabtests_fault_late_store_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_late_store_LDADD = $(FABRIC_LIBS)
