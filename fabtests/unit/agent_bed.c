@@ -261,6 +261,8 @@ static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
 	g->notified++;
 	g->posts_before = all_posts(g);
 	g->notified_by = c;
+	g->notified_port = port;
+	g->notified_endpoint = endpoint;
 	g->notified_data = data;
 	g->notified_buf = buf;
 	g->notified_len = len;
@@ -623,6 +625,7 @@ struct rp_wire_hello bed_hello(uint64_t key)
 		.key = key,
 		.initiator = ++initiators,
 		.timeout_ms = 3000,
+		.port = BED_PORT,
 	};
 }
 
@@ -796,6 +799,7 @@ uint64_t bed_notify(struct bed_peer *p, struct bed_at at, uint64_t data)
 	struct rp_wire_range r;
 	struct rp_wire_request q = one(&at, &r, RP_EFFECT_NOTIFY);
 
+	q.endpoint = BED_ENDPOINT;
 	q.data = data;
 	return bed_send(p, &q);
 }

@@ -17,7 +17,9 @@
 #define BED_PAGE	4096
 #define BED_INCARNATION 0x1ca27a710eull
 #define BED_MS		1000000ull
-#define BED_INJECT	64 /* of channels, unless a test sets less or more */
+#define BED_PORT	4712 /* of an initiator's endpoint */
+#define BED_ENDPOINT	4713 /* of the endpoint to be notified */
+#define BED_INJECT	64   /* of channels, unless a test sets less or more */
 
 struct bed;
 
@@ -99,6 +101,7 @@ struct bed {
 	unsigned int warnings, notified;
 	unsigned int posts_before; /* of the last notification */
 	struct rp_channel *notified_by;
+	uint16_t notified_port, notified_endpoint;
 	uint64_t notified_data;
 	void *notified_buf;
 	size_t notified_len;

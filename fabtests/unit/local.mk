@@ -278,6 +278,15 @@ fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(
 fabtests_unit_test_agent_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_session_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
+# Sessions and an agent, joined by connections that break.
+check_PROGRAMS += fabtests/unit/test_both
+TESTS += fabtests/unit/test_both
+fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
+	fabtests/unit/both_world.c fabtests/unit/both_world.h \
+	fabtests/unit/leaks.h fabtests/unit/seeded.h
+fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
 check_PROGRAMS += fabtests/unit/test_atomic
 TESTS += fabtests/unit/test_atomic
 fabtests_unit_test_atomic_SOURCES = fabtests/unit/test_atomic.c

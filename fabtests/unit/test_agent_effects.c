@@ -591,6 +591,8 @@ Test(effects, notification)
 	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(g.notified, 1);
 	cr_assert_eq(g.posts_before, posts, "replied before");
+	cr_assert_eq(g.notified_port, BED_PORT);
+	cr_assert_eq(g.notified_endpoint, BED_ENDPOINT);
 	cr_assert_eq(g.notified_data, 0xdada);
 	cr_assert_eq(g.notified_by, &p.c->c);
 	cr_assert_eq(g.notified_buf, (char *)file.r.base + 100);

@@ -232,13 +232,14 @@ void rp_session_pump(struct rp_session *s)
 			return;
 }
 
-/* Is a request out whose effect the target may have had, or may yet? */
+/* May the target have had the effect, or have it yet? A refusal says no. */
 static bool unsure(const struct rp_op *op)
 {
 	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
 			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 
-	return once && op->priv.effect_sent && op->priv.unanswered;
+	return once && op->priv.effect_sent &&
+	       (op->priv.unanswered || op->priv.out.status == RP_ST_OK);
 }
 
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
