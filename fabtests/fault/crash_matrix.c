@@ -66,7 +66,7 @@ struct shared {
 
 static struct {
 	const char *tsv, *forbidden, *json, *cell, *method, *replay;
-	uint64_t seed, random, max;
+	uint64_t seed, random, max, given; /* given: by --max */
 	unsigned int jobs;
 	int program, variant;
 	bool verbose, all, quick, power, conn;
@@ -351,7 +351,10 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 	if (p->forbidden && random < RUNS_FORBIDDEN)
 		random = RUNS_FORBIDDEN;
 	if ((!p->forbidden || !work_short(s, p, RUNS_SHORT, r)) &&
-	    !work_short(s, p, p->forbidden ? RUNS_MAX : opt.max, r) &&
+	    !work_short(s, p,
+			p->forbidden && opt.max != opt.given ? RUNS_MAX
+							     : opt.max,
+			r) &&
 	    !opt.quick)
 		r->outcome = OUT_CUT;
 	for (uint64_t i = 0, v = 0; !r->outcome && i < random; i++, v++) {
@@ -696,7 +699,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		opt.conn = true;
 		break;
 	case 'M':
-		opt.max = strtoull(arg, NULL, 0);
+		opt.max = opt.given = strtoull(arg, NULL, 0);
 		break;
 	case 'V':
 		opt.variant = atoi(arg);

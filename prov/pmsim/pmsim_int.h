@@ -295,7 +295,8 @@ struct ps_msg {
 			     the receiver */
 	struct ps_rx *rx; /* matched */
 	bool placed;	  /* the NIC has done it: what is left is to tell */
-	uint64_t completion; /* the NIC's number for it, if placed */
+	bool numbered;	     /* the NIC has a number for it */
+	uint64_t completion; /* ... this one */
 	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, FI_INJECT, .. */
 	uint64_t data, tag;
 	void *claim;
