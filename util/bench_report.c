@@ -156,14 +156,6 @@ static void print_line(const struct bench_line *lines, struct bench_line *l)
 	putchar('\n');
 }
 
-/* What both processes' providers have been told. */
-static const char *connect_param(void)
-{
-	const char *s = getenv("FI_OFI_RPMEM_CONNECT");
-
-	return s ? s : "0";
-}
-
 void bench_report_head(const struct bench *b)
 {
 	char cpu[128], size[RP_SIZE_LEN];
@@ -179,7 +171,6 @@ void bench_report_head(const struct bench *b)
 	       b->cfg->sleep ? "the target sleeps" : "both polling");
 	if (b->cfg->pin)
 		printf(", on CPUs %u and %u", b->cfg->cpu[0], b->cfg->cpu[1]);
-	printf("\nparams   FI_OFI_RPMEM_CONNECT=%s", connect_param());
 	printf("\npool     %s, %s\n", b->pool.kind,
 	       rp_size_format(b->pool.len, size));
 	if (b->attr.size)
@@ -314,10 +305,9 @@ json_t *bench_report_machine(void)
 	cpu_model(cpu, sizeof(cpu));
 	uname(&u);
 	snprintf(version, sizeof(version), "%u.%u", FI_MAJOR(v), FI_MINOR(v));
-	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s}", "cpu", cpu, "cpus",
+	return json_pack("{s:s, s:i, s:s, s:s, s:s}", "cpu", cpu, "cpus",
 			 (int)sysconf(_SC_NPROCESSORS_ONLN), "system",
-			 u.sysname, "release", u.release, "libfabric", version,
-			 "FI_OFI_RPMEM_CONNECT", connect_param());
+			 u.sysname, "release", u.release, "libfabric", version);
 }
 
 int bench_report_write(json_t *root, const char *path, char *err)

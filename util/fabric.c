@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opens what a tool needs of libfabric: one RDM endpoint of ofi_rpmem. */
+/* Opens what a tool needs of libfabric: a domain of ofi_rpmem, an endpoint. */
 #include "config.h"
 
 #include <errno.h>
@@ -239,7 +239,7 @@ static int route_source(const struct sockaddr *dest, size_t len, char *source,
 	if (len < sizeof(struct sockaddr_in) ||
 	    (dest->sa_family != AF_INET && dest->sa_family != AF_INET6))
 		return rp_err(err, -FI_EINVAL,
-			      "the peer's endpoint address is no IP address");
+			      "the target's address is no IP address");
 	fd = socket(dest->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return rp_err(err, -errno, "socket: %s", strerror(errno));
@@ -294,6 +294,30 @@ static int get_info(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 	return ret;
 }
 
+static int open_ep(const struct rp_fabric_attr *attr, struct rp_fabric *f,
+		   const char **what)
+{
+	uint64_t tx = FI_TRANSMIT;
+	int ret;
+
+	if (attr->selective)
+		tx |= FI_SELECTIVE_COMPLETION;
+	*what = "endpoint";
+	ret = fi_endpoint(f->domain, f->info, &f->ep, NULL);
+	if (ret)
+		return ret;
+	*what = "binding of the endpoint";
+	ret = fi_ep_bind(f->ep, &f->av->fid, 0);
+	if (!ret)
+		ret = fi_ep_bind(f->ep, &f->cq->fid, tx);
+	if (!ret)
+		ret = fi_ep_bind(f->ep, &f->cq->fid, FI_RECV);
+	if (ret)
+		return ret;
+	*what = "listening of the endpoint";
+	return fi_enable(f->ep);
+}
+
 int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 		   char *err)
 {
@@ -303,7 +327,7 @@ int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 		.wait_obj = attr->wait_fd ? FI_WAIT_FD : FI_WAIT_NONE,
 	};
 	struct fi_av_attr av_attr = {.type = FI_AV_MAP};
-	const char *what;
+	const char *what = "fabric";
 	int ret;
 
 	memset(f, 0, sizeof(*f));
@@ -313,7 +337,6 @@ int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 	ret = get_info(attr, f, err);
 	if (ret)
 		return ret;
-	what = "fabric";
 	ret = fi_fabric(f->info->fabric_attr, &f->fabric, NULL);
 	if (ret)
 		goto close;
@@ -321,36 +344,17 @@ int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 	ret = fi_domain(f->fabric, f->info, &f->domain, NULL);
 	if (ret)
 		goto close;
-	what = "address vector";
-	ret = fi_av_open(f->domain, &av_attr, &f->av, NULL);
-	if (ret)
-		goto close;
 	what = "completion queue";
 	ret = fi_cq_open(f->domain, &cq_attr, &f->cq, NULL);
-	if (ret)
+	if (ret || attr->no_ep)
 		goto close;
-	what = "endpoint";
-	ret = fi_endpoint(f->domain, f->info, &f->ep, NULL);
-	if (ret)
-		goto close;
-	what = "binding of the endpoint";
-	ret = fi_ep_bind(f->ep, &f->av->fid, 0);
+	what = "address vector";
+	ret = fi_av_open(f->domain, &av_attr, &f->av, NULL);
 	if (!ret)
-		ret = fi_ep_bind(
-			f->ep, &f->cq->fid,
-			FI_TRANSMIT | (attr->selective ? FI_SELECTIVE_COMPLETION
-						       : 0));
-	if (!ret)
-		ret = fi_ep_bind(f->ep, &f->cq->fid, FI_RECV);
-	if (ret)
-		goto close;
-	what = "listening of the endpoint";
-	ret = fi_enable(f->ep);
-	if (ret)
-		goto close;
-	return 0;
-
+		ret = open_ep(attr, f, &what);
 close:
+	if (!ret)
+		return 0;
 	rp_err(err, ret, "%s of provider '%s': %s", what,
 	       f->info->fabric_attr->prov_name, fi_strerror(-ret));
 	rp_fabric_close(f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opens what a tool needs of libfabric: one RDM endpoint of ofi_rpmem. */
+/* Opens what a tool needs of libfabric: a domain of ofi_rpmem, an endpoint. */
 #ifndef RP_UTIL_FABRIC_H
 #define RP_UTIL_FABRIC_H
 
@@ -20,16 +20,18 @@
 struct rp_fabric_attr {
 	const char *base; /* base provider; NULL: "tcp" */
 	bool bare;	  /* the base alone, to compare with: no commits */
-	bool target;	  /* remote access too: for fi_rpmemd */
+	bool target;	  /* remote access too */
+	bool no_ep;	  /* a domain and a queue that drives it: fi_rpmemd */
 	bool tagged;	  /* tagged messages as well as RMA */
 	/*
 	 * Address to bind to. NULL: the one that leads to dest, and without
 	 * a dest 127.0.0.1.
 	 */
 	const char *source;
-	const void *dest; /* fi_getname() of the peer, aligned for it */
+	const void *dest; /* a sockaddr of the peer, aligned for it */
 	size_t dest_len;
-	bool selective; /* the ...msg() calls complete only as FI_COMPLETION asks */
+	bool selective; /* the ...msg() calls complete only as FI_COMPLETION
+			   asks */
 	bool automatic; /* a thread advances progress, not the program */
 	bool plain;	/* over the base, but without persistent memory */
 	bool wait_fd;	/* the CQ has a file descriptor; else none to wait on */
@@ -42,7 +44,7 @@ struct rp_fabric {
 	struct fid_domain *domain;
 	struct fid_av *av;
 	struct fid_cq *cq; /* FI_CQ_FORMAT_CONTEXT; transmit and receive */
-	struct fid_ep *ep; /* enabled */
+	struct fid_ep *ep; /* enabled; NULL with no_ep */
 };
 
 /*
@@ -78,7 +80,7 @@ int rp_fabric_reg(struct rp_fabric *f, void *buf, size_t len, uint64_t access,
 		  uint64_t flags, struct fid_mr **mr, char *err);
 void *rp_fabric_desc(struct fid_mr *mr);
 
-/* Insert one fi_getname() address. */
+/* Insert one sockaddr of a peer. */
 int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
 		   char *err);
 

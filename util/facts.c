@@ -23,14 +23,16 @@ struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why)
 	return rp_method_pick(facts, getenv("FI_OFI_RPMEM_METHOD"), why);
 }
 
+static bool is_verbs(const char *base)
+{
+	return base && !strncasecmp(base, "verbs", strlen("verbs"));
+}
+
 /* What only a domain that is open can find out, and the peer's. */
 static const char *native_why(const char *base)
 {
-	if (!base || strncasecmp(base, "verbs", strlen("verbs")))
-		return "the base has no queue pairs, which is what FLUSHes";
-	if (!rp_facts_flag("FI_OFI_RPMEM_CONNECT"))
-		return "FI_OFI_RPMEM_CONNECT is off, and ofi_rxm's queue pairs "
-		       "are not reachable";
+	if (!is_verbs(base))
+		return "private connections over tcp have no FLUSH";
 	return "found out where a domain is open; devices of both ends must "
 	       "have FLUSH";
 }
@@ -53,13 +55,14 @@ int rp_facts_look(const char *base, const char *device, const void *addr,
 		return ret;
 	if (!nic)
 		nic = &own;
-	rp_caps_base(NULL, base ? base : "tcp", device, nic);
+	/* The transport of private connections, whatever the base. */
+	rp_caps_base(NULL, is_verbs(base) ? base : "tcp", device, nic);
 	cfg.placement = nic->placement;
 	cfg.fence = nic->fence;
-	cfg.told = nic->told;
+	cfg.told = RP_YES;
 	cfg.placement_why = nic->placement_why;
 	cfg.fence_why = nic->fence_why;
-	cfg.told_why = nic->told_why;
+	cfg.told_why = "private connections report their loss";
 	cfg.native_why = native_why(base);
 	cfg.op = op;
 	ret = rp_caps_explain(&cfg, addr, len, facts, why, src);

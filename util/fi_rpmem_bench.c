@@ -352,9 +352,6 @@ static void set_environment(const struct bench_cfg *cfg)
 		setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	if (cfg->method)
 		setenv("FI_OFI_RPMEM_METHOD", cfg->method, 1);
-	/* It holds the provider to its best; who wants to know says 0. */
-	if (cfg->mode == BENCH_SUITE)
-		setenv("FI_OFI_RPMEM_CONNECT", "1", 0);
 	/* The hints choose; a filter would hide one of the two. */
 	unsetenv("FI_PROVIDER");
 }

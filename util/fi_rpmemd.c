@@ -4,6 +4,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -250,6 +251,7 @@ static int open_fabric(struct daemon *d)
 	struct rp_fabric_attr attr = {
 		.base = d->base,
 		.target = true,
+		.no_ep = true,
 		.source = d->addr,
 		.wait_fd = true,
 	};
@@ -289,16 +291,39 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 		       fi_strerror(-ret));
 }
 
+/* What a commit of this pool is, for people: clients ask the agent. */
+static int describe(struct daemon *d, const struct export *e,
+		    struct rp_setup_export *offer)
+{
+	struct rp_facts facts;
+	char why[RP_WHY_LEN];
+	struct rp_key key;
+
+	if (rp_key_parse(fi_mr_key(e->mr), &key)) {
+		rp_err(d->err, 0,
+		       "pool '%s' got a key that leads nowhere: is the "
+		       "provider of this version in FI_PROVIDER_PATH?",
+		       e->path);
+		return complain(d, RP_EXIT_FAILED);
+	}
+	offer->class = (uint8_t)key.class;
+	offer->method = (uint8_t)key.method;
+	/* The same facts as the provider's: its own are in its log. */
+	if (rp_facts_look(d->base, d->f.info->domain_attr->name, e->pool.data,
+			  e->pool.size, &facts, why, NULL, NULL))
+		why[0] = 0;
+	snprintf(offer->why, sizeof(offer->why), "%s", why);
+	return 0;
+}
+
 /*
- * Register a pool, and ask our own endpoint about it as a client would: what
- * is printed and offered is then what clients get, and a daemon that cannot be
- * reached says so now.
+ * Register a pool: from then on the domain listens for private connections. The
+ * address with which clients find it is this host's; the port is in the key.
  */
-static int export_pool(struct daemon *d, struct export *e, fi_addr_t self,
+static int export_pool(struct daemon *d, struct export *e,
 		       struct rp_setup_export *offer)
 {
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
-	size_t name_len = sizeof(offer->fi_name);
+	const struct fi_info *info = d->f.info;
 	int ret;
 
 	ret = rp_fabric_reg(&d->f, e->pool.data, e->pool.size,
@@ -308,44 +333,33 @@ static int export_pool(struct daemon *d, struct export *e, fi_addr_t self,
 		explain_refusal(d, e, ret);
 		return complain(d, RP_EXIT_CLASS);
 	}
-	ret = fi_getname(&d->f.ep->fid, offer->fi_name, &name_len);
-	if (!ret)
-		ret = fi_rpmem_query(d->f.ep, self, fi_mr_key(e->mr),
-				     FI_RPMEM_CLASS_POWER, &attr);
-	/* Not power: the method of what it is then. */
-	if (!ret && attr.status)
-		ret = fi_rpmem_query(d->f.ep, self, fi_mr_key(e->mr),
-				     attr.region_class, &attr);
-	if (ret) {
-		rp_err(d->err, 0,
-		       "this daemon cannot reach itself at %s: %s; check the "
-		       "address and its firewall",
-		       d->addr, fi_strerror(-ret));
+	if (info->src_addrlen > sizeof(offer->fi_name)) {
+		rp_err(d->err, 0, "the address of the domain is too long");
 		return complain(d, RP_EXIT_NETWORK);
 	}
+	memcpy(offer->fi_name, info->src_addr, info->src_addrlen);
+	offer->fi_name_len = (uint16_t)info->src_addrlen;
 	offer->key = fi_mr_key(e->mr);
-	offer->addr = attr.addr;
+	/* No vector takes port 0. */
+	((struct sockaddr_in *)offer->fi_name)->sin_port =
+		htons(rp_key_port(offer->key));
+	offer->addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+			      ? (uintptr_t)e->pool.data
+			      : 0;
 	offer->len = e->pool.size;
 	offer->incarnation = d->incarnation;
 	offer->generation = e->pool.generation;
 	memcpy(offer->uuid, e->pool.uuid, sizeof(offer->uuid));
 	offer->control = RP_WIRE_VERSION;
-	offer->class = (uint8_t)attr.region_class;
-	offer->method = (uint8_t)attr.method;
 	offer->was_clean = e->pool.was_clean;
 	snprintf(offer->name, sizeof(offer->name), "%s", e->name);
 	snprintf(offer->base, sizeof(offer->base), "%s",
 		 d->base ? d->base : "tcp");
-	offer->fi_name_len = (uint16_t)name_len;
-	snprintf(offer->why, sizeof(offer->why), "%s", attr.why);
-	return 0;
+	return describe(d, e, offer);
 }
 
 static int export_all(struct daemon *d)
 {
-	_Alignas(8) uint8_t name[RP_SETUP_FI_NAME];
-	size_t len = sizeof(name);
-	fi_addr_t self;
 	int ret;
 
 	if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) !=
@@ -353,16 +367,8 @@ static int export_all(struct daemon *d)
 		rp_err(d->err, 0, "no random bytes");
 		return complain(d, RP_EXIT_FAILED);
 	}
-	ret = fi_getname(&d->f.ep->fid, name, &len);
-	if (ret)
-		rp_err(d->err, ret, "name of the endpoint: %s",
-		       fi_strerror(-ret));
-	else
-		ret = rp_fabric_peer(&d->f, name, &self, d->err);
-	if (ret)
-		return complain(d, RP_EXIT_NETWORK);
 	for (unsigned int i = 0; i < d->n; i++) {
-		ret = export_pool(d, &d->exports[i], self, &d->offers[i]);
+		ret = export_pool(d, &d->exports[i], &d->offers[i]);
 		if (ret)
 			return ret;
 	}

@@ -170,16 +170,12 @@ static json_t *flush_instructions(const struct rp_host *h)
 	return list;
 }
 
-/* As libfabric reads it: are connections of our own made by programs here? */
-static bool makes_connections(void)
+/* Where targets of this host listen for private connections. */
+static const char *ports(void)
 {
-	static const char *const yes[] = {"1", "yes", "true", "on"};
-	const char *s = getenv("FI_OFI_RPMEM_CONNECT");
+	const char *s = getenv("FI_OFI_RPMEM_PORTS");
 
-	for (size_t i = 0; s && i < sizeof(yes) / sizeof(*yes); i++)
-		if (!strcasecmp(s, yes[i]))
-			return true;
-	return false;
+	return s && *s ? s : "any";
 }
 
 json_t *info_host(void)
@@ -194,11 +190,11 @@ json_t *info_host(void)
 	if (rp_caps_host(&cfg, &h))
 		memset(&h, 0, sizeof(h));
 	return json_pack(
-		"{s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:s, s:o}", "system",
+		"{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:s, s:o}", "system",
 		system_name(), "libfabric",
 		info_text("%u.%u", FI_MAJOR(v), FI_MINOR(v)), "provider",
-		provider(), "own_connections", makes_connections(), "bases",
-		bases(), "flush_instructions", flush_instructions(&h), "nvdimm",
+		provider(), "listener_ports", ports(), "bases", bases(),
+		"flush_instructions", flush_instructions(&h), "nvdimm",
 		nvdimms(), "persistence_domain", rp_domain_name(h.domain),
 		"memlock",
 		h.memlock == UINT64_MAX ? json_null()
@@ -262,12 +258,8 @@ void info_host_print(const json_t *host)
 	else
 		printf("  %-14s not usable: %s\n", "provider",
 		       text_of(prov, "why"));
-	printf("  %-14s %s\n", "connections",
-	       json_is_true(json_object_get(host, "own_connections"))
-		       ? "of our own too, where the base has connected "
-			 "endpoints (FI_OFI_RPMEM_CONNECT)"
-		       : "the base's alone; FI_OFI_RPMEM_CONNECT=1 at both "
-			 "ends makes some of our own");
+	printf("  %-14s %s (FI_OFI_RPMEM_PORTS)\n", "listener ports",
+	       text_of(host, "listener_ports"));
 	print_list("bases", json_object_get(host, "bases"),
 		   "none has reliable datagram endpoints");
 	print_list("flush", json_object_get(host, "flush_instructions"),

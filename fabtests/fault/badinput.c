@@ -3,19 +3,16 @@
  */
 #include "config.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
-#include "core/wire.h"
 #include "fault/duo.h"
-
-#define CTRL_BIT (1ull << 63)
+#include "fault/private_peer.h"
 
 static char sentence[200];
 #define FAIL(...)                                                              \
@@ -55,7 +52,6 @@ static ssize_t refused(struct side *s, uint64_t key, uint64_t addr,
 
 static const char *keys_and_ranges(struct duo *d)
 {
-	struct rp_key volatile_key = {.base = 7, .random = 7};
 	struct card c, bad;
 	struct side s;
 
@@ -64,21 +60,22 @@ static const char *keys_and_ranges(struct duo *d)
 	EXPECT(duo_commit(&s, &c, 0, 64), 0);
 	bad = c;
 	bad.pool_key ^= 0x10001;
-	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_UNKNOWN_KEY);
-	bad.pool_key = c.pool_key ^ 1ull << 50;
 	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_STALE_KEY);
+	bad.pool_key = c.pool_key ^ 1ull << 39;
+	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_STALE_KEY);
+	/* Nobody listens at that port. */
+	bad.pool_key = (c.pool_key & ~(0xffffull << 40)) | 1ull << 40;
+	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_LOST);
 	EXPECT(duo_commit(&s, &c, PAIR_POOL - 63, 64), FI_RPMEM_ST_RANGE);
 	EXPECT(duo_commit(&s, &c, PAIR_POOL, 1), FI_RPMEM_ST_RANGE);
 	EXPECT(duo_commit(&s, &c, 1ull << 40, 1), FI_RPMEM_ST_RANGE);
 	EXPECT(duo_commit(&s, &c, 0, PAIR_POOL), 0);
 	EXPECT(refused(&s, c.pool_key, 64, UINT64_MAX - 32, s.peer),
 	       -FI_EINVAL);
-	SAYS("range to commit wraps");
+	SAYS("are no range: they are none, or wrap");
 	EXPECT(refused(&s, c.pool_key, 0, 0, s.peer), -FI_EINVAL);
-	SAYS("range to commit is empty");
+	SAYS("are no range: they are none, or wrap");
 	EXPECT(refused(&s, 1, 0, 64, s.peer), -FI_EKEYREJECTED);
-	EXPECT(refused(&s, rp_key_make(&volatile_key), 0, 64, s.peer),
-	       -FI_EOPNOTSUPP);
 	EXPECT(refused(&s, c.pool_key, 0, 64, 77), -FI_EINVAL);
 	EXPECT(refused(&s, c.pool_key, 0, 64, FI_ADDR_UNSPEC), -FI_EINVAL);
 	EXPECT(duo_commit(&s, &c, 0, 64), 0);
@@ -219,169 +216,144 @@ static const char *weak_class(struct duo *d)
 
 /* --- messages that no initiator of ours would send --- */
 
-static uint64_t rng_state = 20191021;
-static uint64_t rng(void)
+/* The last answer on a connection. */
+static struct rp_wire_hdr last;
+static struct rp_wire_reply reply;
+static struct rp_wire_info info;
+
+static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 {
-	rng_state = rng_state * 6364136223846793005ull + 1442695040888963407ull;
-	return rng_state >> 33;
+	MUST(rp_wire_get_hdr(msg, len, &last));
+	if (last.type == RP_MSG_REPLY)
+		MUST(rp_wire_get_reply(msg, &last, &reply));
+	if (last.type == RP_MSG_INFO)
+		MUST(rp_wire_get_info(msg, &last, &info));
 }
 
-static void throw(struct side * s, const void *msg, size_t len)
+static const struct private_events events = {.received = received};
+
+static struct private_peer me;
+static struct private_conn *conn;
+static uint64_t token;
+
+/* Dial with this HELLO: 0 and conn, or the status of the refusal; -1: none. */
+static int greeted(const struct card *c, const uint8_t *msg, size_t len)
 {
-	struct fi_cq_tagged_entry e;
-	struct fi_cq_err_entry err;
-
-	POST(s, fi_tsend(s->ep, msg, len, NULL, s->peer, CTRL_BIT, s));
-	if (!side_wait(s, &e, &err))
-		MUST(-err.err);
-}
-
-static size_t make_hello(struct side *s, uint8_t *buf, size_t size,
-			 uint64_t key)
-{
-	struct rp_wire_hdr h = {.type = RP_MSG_HELLO};
-	struct rp_wire_hello m = {
-		.cookie = 4711, .key = key, .timeout_ms = 1000};
-	size_t len = sizeof(m.addr);
-
-	MUST(fi_getname(&s->ep->fid, m.addr, &len));
-	m.addr_len = (uint16_t)len;
-	return (size_t)MUST(rp_wire_put_hello(buf, size, &h, &m));
-}
-
-static const char *garbage(struct duo *d)
-{
-	const struct pair_opts raw = {.prov = "tcp"};
-	uint8_t buf[RP_WIRE_MAX_MSG * 2], answer[RP_WIRE_MAX_MSG];
-	struct fi_cq_tagged_entry e;
-	struct fi_cq_err_entry err;
+	const struct sockaddr_in to = {
+		.sin_family = AF_INET,
+		.sin_port = htons(rp_key_port(c->pool_key)),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
 	struct rp_wire_hello_ack ack;
-	struct rp_wire_hdr h;
-	struct side good, bad;
-	struct card c;
+	int ret;
+
+	if (conn)
+		private_end(conn);
+	conn = private_dial(&me, &to, msg, len);
+	private_wait(conn, 10000);
+	ret = rp_wire_get_hello_ack(conn->data, conn->data_len, &ack);
+	if (ret || (conn->was_up && ack.status) ||
+	    (!conn->was_up && !ack.status))
+		return -1;
+	return (int)ack.status;
+}
+
+static size_t make_hello(uint8_t *buf, uint64_t key)
+{
+	const struct rp_wire_hello m = {
+		.key = key, .initiator = 4711, .timeout_ms = 1000};
+
+	return (size_t)MUST(rp_wire_put_hello(buf, RP_WIRE_CM_DATA, &m));
+}
+
+/* The status of the answer; -1: the connection ends, -2: neither. */
+static int told(const uint8_t *msg, size_t len)
+{
+	const uint64_t until = private_now_ms() + 10000;
+
+	last = (struct rp_wire_hdr){0};
+	if (!private_send(conn, msg, len))
+		return -1;
+	while (last.token != token && private_now_ms() < until) {
+		private_poll(&me);
+		if (conn->state == PRIVATE_ENDED)
+			return -1;
+	}
+	if (last.token != token)
+		return -2;
+	return (int)(last.type == RP_MSG_INFO ? info.status : reply.status);
+}
+
+static const char *bad_hellos(struct duo *d)
+{
+	uint8_t buf[PRIVATE_DATA] = {0};
+	struct card c, other;
+	struct side good;
 	size_t len;
 
 	duo_start(d, &plain, &c);
 	duo_open(&good, &plain, &c);
-	duo_open(&bad, &raw, &c);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-
-	/* Every truncation of a good message, and a byte of it changed. */
-	len = make_hello(&bad, buf, sizeof(buf), c.pool_key);
+	private_open(&me, &events);
+	len = make_hello(buf, c.pool_key);
+	EXPECT(greeted(&c, buf, len), 0);
+	EXPECT(greeted(&c, buf, RP_WIRE_CM_DATA), 0); /* an RDMA CM pads */
 	for (size_t n = 0; n < len; n++)
-		throw(&bad, buf, n);
-	for (size_t n = 0; n < len; n++) {
-		uint8_t was = buf[n];
-
-		if (n == 2 || (n >= 60 && n < 64))
-			continue; /* the version is below; stay on loopback */
-		buf[n] ^= (uint8_t)(1 + rng() % 255);
-		throw(&bad, buf, len);
-		buf[n] = was;
-		if (n % 16 == 0)
-			EXPECT(duo_commit(&good, &c, 0, 64), 0);
-	}
-	/* Noise of every length that is received. */
-	for (int i = 0; i < 300; i++) {
-		len = rng() % RP_WIRE_MAX_MSG;
-		for (size_t n = 0; n < len; n++)
-			buf[n] = (uint8_t)rng();
-		if (i % 2 && len > 8) { /* with a header that looks right */
-			buf[0] = RP_WIRE_MAGIC & 0xff;
-			buf[1] = RP_WIRE_MAGIC >> 8;
-			buf[2] = RP_WIRE_VERSION;
-			buf[3] = 1 + rng() % 4;
-			buf[4] = (uint8_t)len;
-			buf[5] = (uint8_t)(len >> 8);
-			buf[6] = buf[7] = 0;
-		}
-		throw(&bad, buf, len);
-	}
-	EXPECT(duo_commit(&good, &c, 4096, 64), 0);
-
-	/* Another version is told so. */
-	len = make_hello(&bad, buf, sizeof(buf), c.pool_key);
+		EXPECT(greeted(&c, buf, n), RP_ST_BAD_MESSAGE);
 	buf[2] = RP_WIRE_VERSION + 1;
-	throw(&bad, buf, len);
-	do {
-		/* Answers to changed but valid hellos of before come first. */
-		POST(&bad,
-		     fi_trecv(bad.ep, answer, sizeof(answer), NULL,
-			      FI_ADDR_UNSPEC, CTRL_BIT, ~CTRL_BIT, answer));
-		if (!side_wait(&bad, &e, &err))
-			FAIL("receiving an answer: %s", fi_strerror(err.err));
-		EXPECT(rp_wire_get_hdr(answer, e.len, &h), 0);
-		EXPECT(h.type, RP_MSG_HELLO_ACK);
-		EXPECT(rp_wire_get_hello_ack(answer, &h, &ack), 0);
-	} while (ack.status != RP_ST_VERSION);
+	EXPECT(greeted(&c, buf, len), RP_ST_VERSION);
+	buf[2] = RP_WIRE_VERSION - 1;
+	EXPECT(greeted(&c, buf, len), RP_ST_VERSION);
+	buf[2] = RP_WIRE_VERSION;
+	buf[0] ^= 1;
+	EXPECT(greeted(&c, buf, len), RP_ST_BAD_MESSAGE);
+	buf[0] ^= 1;
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-
-	/* Too long for the receive: the base drops the sender's connection. */
-	POST(&bad, fi_tsend(bad.ep, buf, sizeof(buf), NULL, bad.peer, CTRL_BIT,
-			    NULL));
-	side_wait(&bad, &e, &err);
+	/* Wrong keys have one status, whatever is wrong in them. */
+	other = c;
+	for (int bit = 0; bit < 64; bit += 7) {
+		make_hello(buf, c.pool_key ^ 1ull << bit);
+		EXPECT(greeted(&other, buf, len), RP_ST_STALE_KEY);
+	}
+	make_hello(buf, 0);
+	EXPECT(greeted(&c, buf, len), RP_ST_STALE_KEY);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-	side_close(&bad);
-	EXPECT(duo_commit(&good, &c, 0, 64), 0);
+	private_end(conn);
+	private_close(&me);
 	side_close(&good);
 	return NULL;
-}
-
-/* Send one message of a session and take its REPLY: the status, or -1. */
-static int told(struct side *s, const uint8_t *msg, size_t len, uint64_t token)
-{
-	uint8_t answer[RP_WIRE_MAX_MSG];
-	struct fi_cq_tagged_entry e;
-	struct fi_cq_err_entry err;
-	struct rp_wire_reply reply;
-	struct rp_wire_hdr h;
-
-	throw(s, msg, len);
-	POST(s, fi_trecv(s->ep, answer, sizeof(answer), NULL, FI_ADDR_UNSPEC,
-			 CTRL_BIT, ~CTRL_BIT, answer));
-	if (!side_wait(s, &e, &err) || rp_wire_get_hdr(answer, e.len, &h) ||
-	    h.token != token || rp_wire_get_reply(answer, &h, &reply))
-		return -1;
-	return (int)reply.status;
 }
 
 /* An initiator that keeps to the form, and asks for what it may not have. */
 static const char *lies(struct duo *d)
 {
-	const struct pair_opts raw = {.prov = "tcp"};
-	uint8_t buf[RP_WIRE_MAX_MSG];
-	struct rp_wire_hello_ack ack;
-	struct fi_cq_tagged_entry e;
-	struct fi_cq_err_entry err;
-	struct side good, bad;
-	struct rp_wire_hdr h;
+	uint8_t buf[RP_WIRE_MAX_MSG], hello[RP_WIRE_CM_DATA];
+	struct rp_wire_query q = {0};
+	struct side good;
 	struct card c;
 	size_t len;
 
 	duo_start(d, &plain, &c);
 	duo_open(&good, &plain, &c);
-	duo_open(&bad, &raw, &c);
-	len = make_hello(&bad, buf, sizeof(buf), c.pool_key);
-	throw(&bad, buf, len);
-	POST(&bad, fi_trecv(bad.ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
-			    CTRL_BIT, ~CTRL_BIT, buf));
-	if (!side_wait(&bad, &e, &err) || rp_wire_get_hdr(buf, e.len, &h) ||
-	    rp_wire_get_hello_ack(buf, &h, &ack) || ack.status)
-		return "no session";
-	h.session = ack.cookie;
+	private_open(&me, &events);
+	make_hello(hello, c.pool_key);
+	EXPECT(greeted(&c, hello, RP_WIRE_CM_DATA - 16), 0);
 
 	const uint64_t key = c.pool_key, addr = c.pool_addr;
 	const struct {
 		struct rp_wire_range range;
 		int status;
+		bool ends; /* the connection */
 	} cases[] = {
-		{{key, addr, 64}, RP_ST_OK},
-		{{key ^ 0x10001, addr, 64}, RP_ST_UNKNOWN_KEY},
-		{{key ^ 1ull << 50, addr, 64}, RP_ST_STALE_KEY},
-		{{key, addr + PAIR_POOL - 63, 64}, RP_ST_RANGE},
-		{{key, addr + 64, UINT64_MAX - 32}, RP_ST_WRAP},
-		{{key, addr, 0}, RP_ST_WRAP},
-		{{key, addr, 64}, RP_ST_OK},
+		{{key, addr, 64}, RP_ST_OK, false},
+		{{key, addr + PAIR_POOL - 63, 64}, RP_ST_RANGE, false},
+		{{key, addr + 64, UINT64_MAX - 32}, RP_ST_WRAP, false},
+		{{key, addr, 0}, RP_ST_WRAP, false},
+		{{key, addr, 64}, RP_ST_OK, false},
+		{{key ^ 0x10001, addr, 64}, RP_ST_STALE_KEY, true},
+		{{key ^ 1ull << 39, addr, 64}, RP_ST_STALE_KEY, true},
+		{{0, addr, 64}, RP_ST_STALE_KEY, true},
+		{{key, addr, 64}, RP_ST_OK, false},
 	};
 	struct rp_wire_request m = {
 		.nranges = 1,
@@ -390,92 +362,36 @@ static const char *lies(struct duo *d)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		h.token = i + 1;
-		m.ranges[0] = cases[i].range;
+		m.ranges = &cases[i].range;
 		len = (size_t)MUST(
-			rp_wire_put_request(buf, sizeof(buf), &h, &m));
-		EXPECT(told(&bad, buf, len, h.token), cases[i].status);
+			rp_wire_put_request(buf, sizeof(buf), ++token, &m));
+		EXPECT(told(buf, len), cases[i].status);
+		if (cases[i].ends) {
+			EXPECT(private_wait_end(conn, 10000), 1);
+			EXPECT(greeted(&c, hello, 40), 0);
+		}
 		EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	}
-	/* Cut short, with a length that admits it. */
+	q.key = key ^ 2;
+	len = (size_t)MUST(rp_wire_put_query(buf, sizeof(buf), ++token, &q));
+	EXPECT(told(buf, len), RP_ST_STALE_KEY);
+	EXPECT(private_wait_end(conn, 10000), 1);
+	/* What is no message costs the connection, and has no answer. */
+	len = (size_t)MUST(rp_wire_put_request(buf, sizeof(buf), ++token, &m));
+	EXPECT(greeted(&c, hello, 40), 0);
 	buf[4] = (uint8_t)(len - 8);
-	EXPECT(told(&bad, buf, len - 8, h.token), RP_ST_BAD_MESSAGE);
+	EXPECT(told(buf, len - 8), -1);
 	buf[4] = (uint8_t)len;
-	/* Of another life of the target, and of a later version. */
-	buf[24] ^= 1;
-	EXPECT(told(&bad, buf, len, h.token), RP_ST_INCARNATION);
-	buf[24] ^= 1;
+	EXPECT(greeted(&c, hello, 40), 0);
 	buf[2] = RP_WIRE_VERSION + 1;
-	EXPECT(told(&bad, buf, len, h.token), RP_ST_VERSION);
+	EXPECT(told(buf, len), -1);
 	buf[2] = RP_WIRE_VERSION;
-	EXPECT(told(&bad, buf, len, h.token), RP_ST_OK);
+	EXPECT(greeted(&c, hello, 40), 0);
+	EXPECT(told(buf, len), RP_ST_OK);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-	side_close(&bad);
+	private_end(conn);
+	private_close(&me);
 	side_close(&good);
-	return NULL;
-}
-
-/* A target that answers every hello in a later version of the protocol. */
-static void false_target(int fd)
-{
-	const struct pair_opts raw = {.prov = "tcp"};
-	struct rp_key key = {.base = 1,
-			     .random = 1,
-			     .persistent = true,
-			     .class = RP_CLASS_POWER,
-			     .method = RP_METHOD_AGENT_MSYNC};
-	struct rp_wire_hello_ack ack = {
-		.cookie = 1, .credits = 1, .max_ranges = RP_WIRE_MAX_RANGES};
-	struct rp_wire_hdr h, to = {.type = RP_MSG_HELLO_ACK, .incarnation = 1};
-	struct fi_cq_tagged_entry e;
-	struct fi_cq_err_entry err;
-	struct rp_wire_hello m;
-	uint8_t buf[RP_WIRE_MAX_MSG];
-	fi_addr_t addr;
-	struct card c;
-	struct side s;
-	int len;
-
-	side_open(&s, &raw);
-	side_card(&s, &c);
-	c.pool_key = rp_key_make(&key);
-	if (write(fd, &c, sizeof(c)) != sizeof(c))
-		_exit(1);
-	for (;;) {
-		POST(&s, fi_trecv(s.ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
-				  CTRL_BIT, ~CTRL_BIT, buf));
-		if (!side_wait(&s, &e, &err) ||
-		    rp_wire_get_hdr(buf, e.len, &h) ||
-		    rp_wire_get_hello(buf, &h, &m))
-			_exit(1);
-		MUST(fi_av_insert(s.av, m.addr, 1, &addr, 0, NULL));
-		to.session = m.cookie;
-		len = rp_wire_put_hello_ack(buf, sizeof(buf), &to, &ack);
-		buf[2] = RP_WIRE_VERSION + 1;
-		POST(&s, fi_tinject(s.ep, buf, (size_t)len, addr, CTRL_BIT));
-	}
-}
-
-static const char *later_version(struct duo *d)
-{
-	struct card c;
-	struct side s;
-	int fds[2], st;
-
-	if (pipe(fds))
-		return "no pipe";
-	d->target = fork();
-	if (!d->target) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		false_target(fds[1]);
-	}
-	if (read(fds[0], &c, sizeof(c)) != sizeof(c))
-		return "no card";
-	duo_open(&s, &plain, &c);
-	st = duo_commit(&s, &c, 0, 64);
-	if (st != FI_RPMEM_ST_VERSION)
-		FAIL("the commit ended with %d", st);
-	side_close(&s);
 	return NULL;
 }
 
@@ -504,9 +420,8 @@ int main(void)
 	duo_case("calls with bad arguments", calls);
 	duo_listening_case("memory that is not persistent", registrations);
 	duo_case("a class that is not met", weak_class);
-	duo_case("garbage beside a peer that is served", garbage);
+	duo_case("HELLOs that are refused, each with its status", bad_hellos);
 	duo_case("an initiator that lies, beside one that is served", lies);
-	duo_case("a target of a later version", later_version);
 	duo_case("a peer without ofi_rpmem", plain_peer);
 	return tap_done();
 }

@@ -15,11 +15,10 @@ bool crash_inplace(const struct verdict_cell *cell,
 		   const struct verdict_method *m);
 
 /*
- * An unknown fact may be any of its values, and the wire may be one of these:
- * ordered or not; acknowledging what the NIC has, or what is placed. Returns
- * false behind the last one, *out being nothing. From CRASH_CONN on it is over
- * connections of the program's own, of which there are only ordered ones that
- * the CPU places from.
+ * An unknown fact may be any of its values, an adapter may acknowledge what it
+ * has, or what is placed, and small writes may travel in requests or not.
+ * Returns false behind the last one, *out being nothing. From CRASH_CONN on the
+ * program's endpoints are connected.
  */
 #define CRASH_CONN 1000u
 bool crash_variant(const struct verdict_cell *cell,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the provider asks its machine: time, facts, and to flush. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "crash_inplace.h"
 #include "crash_world_priv.h"
@@ -19,21 +20,6 @@ static void sim_random(void *buf, size_t len)
 		w.rng = w.rng * 6364136223846793005ull + 1442695040888963407ull;
 		*p = (uint8_t)(w.rng >> 56);
 	}
-}
-
-static bool sim_tells(void)
-{
-	return w.cell->fabric.tells_breaks;
-}
-
-static bool sim_base_keys(void)
-{
-	return w.cell->conn && w.cell->fabric.prov_keys;
-}
-
-static bool sim_fences(void)
-{
-	return w.cell->fenced;
 }
 
 static bool sim_flushes(void)
@@ -63,9 +49,7 @@ static void meanwhile(void)
 	for (size_t k = 0; k < w.nwires; k++)
 		for (unsigned int i = 0; i < w.wire[k].in_flight; i++)
 			any |= w.wire[k].to != TARGET &&
-			       pmsim->peek(w.wire[k].id, i) ==
-				       (w.cell->conn ? PMSIM_WRITE
-						     : PMSIM_TSEND);
+			       pmsim->peek(w.wire[k].id, i) == PMSIM_SEND;
 	if (!any || !choose(w.c, 2))
 		return;
 	w.flushing = true;
@@ -143,6 +127,19 @@ static void op_stream(void *ctx, void *to, const void *from, size_t len)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
 }
 
+/* By an atomic, which the CPU has executed where it is. */
+static void op_changed(void *ctx, void *addr, size_t len)
+{
+	uint8_t now[64];
+
+	if (len > sizeof(now))
+		abort();
+	memcpy(now, addr, len);
+	say("the target changes %zu bytes by an atomic", len);
+	model_store(w.model, MODEL_CPU_USER, addr, now, len);
+	oracle_changed(&w.o, now[0]);
+}
+
 /* A sync takes no time that could decide anything. */
 static uint64_t op_now(void *ctx)
 {
@@ -158,6 +155,7 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 		.store8 = op_store8,
 		.copy = op_copy,
 		.stream = op_stream,
+		.changed = op_changed,
 		.now = op_now,
 	};
 
@@ -168,15 +166,10 @@ void crash_setup(void)
 {
 	/* A simulated second is as good as five. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
-	/* Where the fabric has connected endpoints. */
-	setenv("FI_OFI_RPMEM_CONNECT", "1", 1);
 	nodes_setup();
 	host_sim->now = sim_now;
 	host_sim->random = sim_random;
 	host_sim->facts = sim_facts;
-	host_sim->tells = sim_tells;
-	host_sim->base_keys = sim_base_keys;
-	host_sim->fences = sim_fences;
 	host_sim->flushes = sim_flushes;
 	host_sim->flusher = sim_flusher;
 }

@@ -22,8 +22,6 @@
 /* What only a long program shows is looked for longer: it ends when found. */
 #define RUNS_FORBIDDEN 5000ull
 #define RUNS_QUICK     20ull
-/* Where requests wait for reads what is exhaustive would take hours. */
-#define RUNS_FENCED 200ull
 /* Searches that have been done: far more than there are. */
 #define DONE_SIZE 65536u
 
@@ -68,7 +66,7 @@ struct shared {
 
 static struct {
 	const char *tsv, *forbidden, *json, *cell, *method, *replay;
-	uint64_t seed, random, max;
+	uint64_t seed, random, max, given; /* given: by --max */
 	unsigned int jobs;
 	int program, variant;
 	bool verbose, all, quick, power, conn;
@@ -116,15 +114,6 @@ static size_t sends(const struct pair *p, const struct crash_prog **list)
 static size_t programs(const struct pair *p, const struct crash_cell *cell,
 		       const struct crash_prog **list)
 {
-	if (cell->fabric.connects && !cell->conn &&
-	    p->method->order == VERDICT_WAIT) {
-		*list = crash_linked_wait;
-		return crash_nlinked_wait;
-	}
-	if (cell->fabric.connects && !cell->conn) {
-		*list = crash_linked;
-		return crash_nlinked;
-	}
 	if (p->cell->op == VERDICT_SEND)
 		return sends(p, list);
 	if (cell->conn && p->method->order == VERDICT_ALONE) {
@@ -176,20 +165,22 @@ static bool is_wide(const struct pair *p)
 }
 
 /*
- * Where the base acknowledges what only its NIC has, a hidden reconnect can
- * overtake it: no method is offered there.
+ * What only an adapter has acknowledged is not there for sure before what a
+ * later connection brings.
  */
 static bool may_break(const struct crash_cell *c)
 {
-	return c->fabric.placed_acks || c->fabric.tells_breaks;
+	return !c->alone;
 }
 
 static bool applies(const struct pair *p, const struct crash_prog *prog,
 		    const struct crash_cell *c)
 {
 	bool simple = c->truth.place < MODEL_DMA_CACHE && c->fabric.ordered;
+	bool breaks = prog->breaks || prog->cuts || prog->stops ||
+		      prog->removes || prog->rekeys;
 
-	return (!prog->breaks || may_break(c)) && (!prog->wide || is_wide(p)) &&
+	return (!breaks || may_break(c)) && (!prog->wide || is_wide(p)) &&
 	       (!c->alone || !prog->n[1]) && (!prog->deep || simple || opt.all);
 }
 
@@ -295,12 +286,9 @@ static void random_program(const struct pair *p, const struct crash_cell *cell,
 		crash_random_sends(seed, shape, prog);
 		return;
 	}
-	crash_random_program(seed, shape, may_break(cell) && !cell->alone,
-			     prog);
+	crash_random_program(seed, shape, may_break(cell), prog);
 	if (cell->conn)
 		crash_random_conns(seed, prog);
-	else if (cell->fabric.connects)
-		crash_random_links(seed, prog);
 	if (cell->alone)
 		prog->n[1] = 0;
 }
@@ -332,7 +320,7 @@ static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 {
 	const struct crash_prog *list;
 	struct crash_cell cell;
-	bool cut = false, some;
+	bool cut = false;
 	size_t n;
 
 	for (unsigned int v = 0; variant(p, v, &cell); v++) {
@@ -346,10 +334,7 @@ static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 			r->program = i;
 			if (applies(p, &list[i], &cell) &&
 			    !explore(s, p, &cell, &list[i],
-				     cell.fenced && max > RUNS_FENCED
-					     ? RUNS_FENCED
-					     : max,
-				     r, cell.fenced ? &some : &cut))
+				     max, r, &cut))
 				return true;
 		}
 	}
@@ -366,7 +351,10 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 	if (p->forbidden && random < RUNS_FORBIDDEN)
 		random = RUNS_FORBIDDEN;
 	if ((!p->forbidden || !work_short(s, p, RUNS_SHORT, r)) &&
-	    !work_short(s, p, p->forbidden ? RUNS_MAX : opt.max, r) &&
+	    !work_short(s, p,
+			p->forbidden && opt.max != opt.given ? RUNS_MAX
+							     : opt.max,
+			r) &&
 	    !opt.quick)
 		r->outcome = OUT_CUT;
 	for (uint64_t i = 0, v = 0; !r->outcome && i < random; i++, v++) {
@@ -377,7 +365,7 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 			variant(p, (unsigned int)v, &cell);
 		}
 		r->variant = (unsigned int)v;
-		cell.truth.relaxed = !cell.alone && (!cell.conn || cell.fenced);
+		cell.truth.relaxed = !cell.alone;
 		explore_random(p, &cell,
 			       opt.seed + 1000003 * (uint64_t)(p - pairs) + i,
 			       r);
@@ -625,7 +613,7 @@ static int replay(void)
 		prog = &list[opt.program];
 	} else {
 		random_program(&pairs[0], &cell, opt.seed, &random);
-		cell.truth.relaxed = !cell.alone && (!cell.conn || cell.fenced);
+		cell.truth.relaxed = !cell.alone;
 		prog = &random;
 	}
 	if (choices_parse(&c, opt.replay)) {
@@ -711,7 +699,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		opt.conn = true;
 		break;
 	case 'M':
-		opt.max = strtoull(arg, NULL, 0);
+		opt.max = opt.given = strtoull(arg, NULL, 0);
 		break;
 	case 'V':
 		opt.variant = atoi(arg);

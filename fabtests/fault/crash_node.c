@@ -78,7 +78,7 @@ static void open_fabric(void)
 
 	if (!hints)
 		exit(99);
-	hints->caps = FI_MSG | FI_RMA |
+	hints->caps = FI_MSG | FI_RMA | FI_ATOMIC |
 		      (kind == NODES_BARE ? FI_TAGGED : FI_RMA_PMEM);
 	hints->ep_attr->type = kind == NODES_CONN ? FI_EP_MSG : FI_EP_RDM;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;

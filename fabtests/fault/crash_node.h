@@ -3,6 +3,7 @@
 #ifndef CRASH_NODE_H
 #define CRASH_NODE_H
 
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_ext_rpmem.h>
 #include <rdma/fi_rma.h>
@@ -51,7 +52,7 @@ const struct fi_info *nodes_info(void);
  */
 bool nodes_reset(const struct pmsim_cfg *cfg, bool keep);
 
-#define NODE_NAME 8
+#define NODE_NAME 16
 /* name: of an earlier life, or NULL. */
 void node_open(struct node *n, unsigned int machine, const void *name);
 void node_name(const struct node *n, void *name);

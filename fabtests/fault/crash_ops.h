@@ -25,6 +25,10 @@
 	{                                                                      \
 		CRASH_THEN, off, len, at                                       \
 	}
+#define AT(off)                                                                \
+	{                                                                      \
+		CRASH_ATOMIC, off, 8, 0                                        \
+	}
 #define WAIT                                                                   \
 	{                                                                      \
 		CRASH_WAIT, 0, 0, 0                                            \

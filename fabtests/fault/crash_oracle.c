@@ -11,7 +11,8 @@
 static bool is_write(const struct oracle_op *op)
 {
 	return op->kind == CRASH_WRITE || op->kind == CRASH_WRITE_COMMIT ||
-	       op->kind == CRASH_REDO || op->kind == CRASH_THEN;
+	       op->kind == CRASH_REDO || op->kind == CRASH_THEN ||
+	       op->kind == CRASH_ATOMIC;
 }
 
 /* Does it write this byte? A THEN writes where it stores. */
@@ -25,7 +26,8 @@ static bool writes(const struct oracle_op *op, unsigned int b)
 bool oracle_is_commit(const struct oracle_op *op)
 {
 	return op->kind == CRASH_COMMIT || op->kind == CRASH_SCATTER ||
-	       op->kind == CRASH_WRITE_COMMIT || op->kind == CRASH_THEN;
+	       op->kind == CRASH_WRITE_COMMIT || op->kind == CRASH_THEN ||
+	       op->kind == CRASH_ATOMIC;
 }
 
 const char *oracle_op_name(const struct oracle_op *op)
@@ -33,6 +35,7 @@ const char *oracle_op_name(const struct oracle_op *op)
 	static const char *const kinds[] = {
 		"write", "commit",  "scattered commit", "write+commit",
 		"wait",	 "rewrite", "ask for the key",	"commit+store",
+		"atomic",
 	};
 	static char text[64];
 
@@ -205,7 +208,7 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 	 * Of a write with its own commit nobody is told how the write alone
 	 * has ended: whether its bytes are there will be seen.
 	 */
-	if (last->kind != CRASH_WRITE_COMMIT) {
+	if (last->kind != CRASH_WRITE_COMMIT && last != commit) {
 		if (last->state == OP_POSTED)
 			wrong(o, "commit #%u is ok before write #%u",
 			      commit->id, last->id);
@@ -222,10 +225,11 @@ static void acknowledge(struct oracle *o, const struct oracle_op *commit)
 	for (unsigned int b = 0; b < CRASH_BYTES; b++)
 		if (covers(commit, b))
 			acknowledge_byte(o, commit, b);
+	if ((commit->kind == CRASH_THEN || commit->kind == CRASH_ATOMIC) &&
+	    !commit->stores)
+		wrong(o, "#%u is ok and was not stored", commit->id);
 	if (commit->kind != CRASH_THEN)
 		return;
-	if (!commit->stores)
-		wrong(o, "#%u is ok and was not stored", commit->id);
 	for (unsigned int b = commit->at; b < commit->at + 8; b++) {
 		o->must[b][commit->init] = commit;
 		o->nmust++;
@@ -282,7 +286,7 @@ void oracle_stored(struct oracle *o, uint64_t word)
 {
 	struct oracle_op *op = (struct oracle_op *)by_id(o, (uint8_t)word);
 
-	if (!op || op->kind != CRASH_THEN) {
+	if (!op || (op->kind != CRASH_THEN && op->kind != CRASH_ATOMIC)) {
 		wrong(o, "a store of nobody: %#" PRIx64, word);
 		return;
 	}
@@ -290,6 +294,11 @@ void oracle_stored(struct oracle *o, uint64_t word)
 		wrong(o, "#%u is stored twice", op->id);
 	if (op->state == OP_FAILED && !op->unsure)
 		wrong(o, "#%u is stored after it was said not to be", op->id);
+}
+
+void oracle_changed(struct oracle *o, uint8_t byte)
+{
+	oracle_stored(o, byte);
 }
 
 unsigned int oracle_outstanding(const struct oracle *o)
@@ -331,7 +340,7 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 /* Does a completion only say that it has left, and will be placed? */
 static bool has_left(const struct oracle *o)
 {
-	return o->cell->conn || (o->cell->truth.place >= MODEL_DMA_CACHE &&
+	return o->cell->fabric.connects || (o->cell->truth.place >= MODEL_DMA_CACHE &&
 				 !o->cell->fabric.placed_acks);
 }
 

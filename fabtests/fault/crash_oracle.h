@@ -68,6 +68,8 @@ void oracle_told(struct oracle *o, struct oracle_op *op, int err,
 void oracle_copied(struct oracle *o, uint8_t byte);
 /* The target stores the word of this THEN. */
 void oracle_stored(struct oracle *o, uint64_t word);
+/* ... or changes the bytes of this atomic. */
+void oracle_changed(struct oracle *o, uint8_t byte);
 /* Is a word of these bytes that of a THEN? */
 bool oracle_is_then(const struct oracle *o, uint8_t byte);
 bool oracle_is_commit(const struct oracle_op *op);

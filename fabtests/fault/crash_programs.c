@@ -38,10 +38,10 @@ const struct crash_prog crash_single[] = {
 	{.name = "a small write, and one over it",
 	 .wide = true,
 	 A(WC(0, 64), W(32, 64), C(0, 96))},
-	{.name = "a small write, break, once more",
+	{.name = "a small write, cut, once more",
 	 .wide = true,
 	 .deep = true,
-	 .breaks = 1,
+	 .cuts = 1,
 	 A(WC(0, 64), WAIT, REDO, WC(60, 8), C(0, 68))},
 	{.name = "a small write, restart, a new key",
 	 .wide = true,
@@ -71,18 +71,18 @@ const struct crash_prog crash_single[] = {
 	{.name = "the first commit of a session",
 	 .cold = true,
 	 A(W(0, 64), W(64, 64), C(0, 128))},
-	{.name = "break anywhere",
+	{.name = "cut anywhere",
 	 .wide = true,
-	 .breaks = 1,
+	 .cuts = 1,
 	 A(W(0, 64), W(64, 64), C(0, 128))},
-	{.name = "break, write again what failed",
+	{.name = "cut, write again what failed",
 	 .wide = true,
-	 .breaks = 1,
+	 .cuts = 1,
 	 A(W(0, 64), WAIT, REDO, W(60, 64), C(0, 128))},
-	{.name = "break between two commits",
+	{.name = "cut between two commits",
 	 .wide = true,
 	 .deep = true,
-	 .breaks = 1,
+	 .cuts = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), C(0, 128))},
 	{.name = "the target restarts anywhere",
 	 .wide = true,
@@ -127,10 +127,10 @@ const struct crash_prog crash_single[] = {
 	{.name = "a store, and a commit of it",
 	 .wide = true,
 	 A(W(0, 8), T(0, 8, 64), C(64, 8))},
-	{.name = "break anywhere, with a store",
+	{.name = "cut anywhere, with a store",
 	 .wide = true,
 	 .deep = true,
-	 .breaks = 1,
+	 .cuts = 1,
 	 .first = 1,
 	 .second = 2,
 	 A(W(0, 64), T(0, 64, 128))},
@@ -149,63 +149,23 @@ const struct crash_prog crash_single[] = {
 	 .wide = true,
 	 .dies = true,
 	 A(W(0, 64), T(0, 64, 128))},
-};
-const size_t crash_nsingle = sizeof(crash_single) / sizeof(*crash_single);
-
-const struct crash_prog crash_linked[] = {
 	{.name = "one durable write over three lines", A(WC(8, 180))},
-	{.name = "two that meet", A(WC(0, 64), WC(60, 68))},
-	{.name = "cut anywhere", .cuts = 1, A(WC(0, 64), WC(64, 64))},
-	{.name = "cut, and written again",
-	 .wide = true,
-	 .deep = true,
+	{.name = "durable writes, cut anywhere",
 	 .cuts = 1,
-	 A(WC(0, 64), WAIT, W(0, 64), C(0, 64))},
-	{.name = "cut, and once more",
-	 .wide = true,
-	 .cuts = 1,
-	 A(WC(0, 8), WAIT, WC(0, 8))},
+	 A(WC(0, 64), WC(64, 64))},
 	{.name = "cut, and written again until it is durable",
 	 .wide = true,
 	 .deep = true,
 	 .cuts = 1,
 	 A(WC(0, 64), WAIT, WC(0, 64), WAIT, WC(0, 64))},
-	{.name = "both routes are cut, and once more",
-	 .wide = true,
-	 .deep = true,
-	 .cuts = 1,
-	 .breaks = 1,
-	 A(WC(0, 8), WAIT, WC(0, 8))},
-	{.name = "behind a write by the other route",
-	 .wide = true,
-	 A(W(0, 64), WC(32, 64), C(0, 96))},
-	{.name = "behind one that was acknowledged",
-	 .wide = true,
-	 A(W(0, 8), WAIT, WC(0, 8))},
-	{.name = "behind one that a commit has not seen",
+	{.name = "a commit has not seen the one before",
 	 .wide = true,
 	 A(W(0, 8), C(0, 8), W(64, 8), WAIT, WC(64, 8))},
-	{.name = "before a write by the other route",
-	 .wide = true,
-	 A(WC(0, 64), W(32, 64), C(0, 96))},
-	{.name = "the other route breaks",
-	 .wide = true,
-	 .deep = true,
-	 .breaks = 1,
-	 A(W(0, 64), C(0, 64), WC(60, 8))},
-	{.name = "restart, and a new key, over a connection",
+	{.name = "restart, and a new key, small writes",
 	 .wide = true,
 	 .deep = true,
 	 .restarts = 1,
-	 A(WC(0, 64), WAIT, ASK, WC(0, 64))},
-	{.name = "the target dies anywhere",
-	 .wide = true,
-	 .dies = true,
-	 A(WC(0, 64), WC(64, 64))},
-	{.name = "two initiators, one line",
-	 .wide = true,
-	 A(WC(0, 24)),
-	 B(WC(24, 80))},
+	 A(W(0, 64), C(0, 64), WAIT, ASK, W(0, 64), C(0, 64))},
 	{.name = "the first ones of a session",
 	 .wide = true,
 	 .cold = true,
@@ -218,13 +178,11 @@ const struct crash_prog crash_linked[] = {
 	 .deep = true,
 	 .rekeys = 1,
 	 A(WC(0, 64), WAIT, ASK, WC(0, 64))},
-	{.name = "closed, and given again, and written by the other route",
+	{.name = "closed, and given again, and a commit",
 	 .wide = true,
 	 .deep = true,
 	 .rekeys = 1,
 	 A(WC(0, 64), WAIT, ASK, W(32, 64), C(0, 96))},
-	{.name = "small writes together, and a commit of them",
-	 A(W(0, 64), W(100, 61), C(0, 161))},
 	{.name = "small writes together, scattered",
 	 .wide = true,
 	 A(W(0, 40), W(128, 40), S(0, 40))},
@@ -236,41 +194,62 @@ const struct crash_prog crash_linked[] = {
 	 .deep = true,
 	 .cuts = 1,
 	 A(W(0, 64), W(64, 8), WAIT, REDO, C(0, 72))},
-	{.name = "small writes together, both routes are cut",
+	{.name = "a durable atomic", A(AT(0), W(8, 8), C(0, 16))},
+	{.name = "an atomic, and a write over it",
+	 .wide = true,
+	 A(AT(0), WC(0, 8))},
+	{.name = "a write, and an atomic over it",
+	 .wide = true,
+	 A(W(0, 16), AT(8), C(0, 16))},
+	{.name = "a durable atomic, cut anywhere",
 	 .wide = true,
 	 .deep = true,
 	 .cuts = 1,
-	 .breaks = 1,
-	 A(W(0, 8), WAIT, REDO, C(0, 8))},
-	{.name = "small writes together, the other route breaks",
+	 A(AT(0), WAIT, W(0, 64), C(0, 64))},
+	/*
+	 * An operation ends with an error while the target has its request, or
+	 * has it not: what is written behind that error stays.
+	 */
+	{.name = "stopped: a small durable write, and once more",
+	 .stops = 1,
+	 A(WC(0, 8), WAIT, WC(0, 8))},
+	{.name = "stopped: a durable write, written again, committed",
 	 .wide = true,
-	 .deep = true,
-	 .breaks = 1,
-	 A(W(0, 64), WAIT, REDO, W(32, 8), C(0, 64))},
-	{.name = "small writes together, restart, and a new key",
+	 .stops = 1,
+	 A(WC(0, 64), WAIT, W(0, 64), C(0, 64))},
+	{.name = "stopped: a store behind a commit, and written over",
 	 .wide = true,
-	 .deep = true,
-	 .restarts = 1,
-	 A(W(0, 64), C(0, 64), WAIT, ASK, W(0, 64), C(0, 64))},
-	{.name = "two initiators, small writes of one line",
+	 .stops = 1,
+	 A(W(0, 8), T(0, 8, 64), WAIT, W(64, 8), C(64, 8))},
+	{.name = "stopped: an atomic, and written over",
 	 .wide = true,
-	 A(W(0, 24), C(0, 24)),
-	 B(W(24, 40), C(24, 40))},
+	 .stops = 1,
+	 A(AT(0), WAIT, W(0, 8), C(0, 8))},
+	{.name = "stopped: a write, a commit, and both again",
+	 .wide = true,
+	 .stops = 1,
+	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
+	{.name = "removed: a small durable write, and once more",
+	 .removes = 1,
+	 A(WC(0, 8), WAIT, WC(0, 8))},
+	{.name = "removed: a durable write, written again, committed",
+	 .wide = true,
+	 .removes = 1,
+	 A(WC(0, 64), WAIT, W(0, 64), C(0, 64))},
+	{.name = "removed: a store behind a commit, and written over",
+	 .wide = true,
+	 .removes = 1,
+	 A(W(0, 8), T(0, 8, 64), WAIT, W(64, 8), C(64, 8))},
+	{.name = "removed: an atomic, and written over",
+	 .wide = true,
+	 .removes = 1,
+	 A(AT(0), WAIT, W(0, 8), C(0, 8))},
+	{.name = "removed: a write, a commit, and both again",
+	 .wide = true,
+	 .removes = 1,
+	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
 };
-const size_t crash_nlinked = sizeof(crash_linked) / sizeof(*crash_linked);
-
-const struct crash_prog crash_linked_wait[] = {
-	{.name = "a, then b in another line",
-	 .first = 1,
-	 .second = 3,
-	 A(WC(0, 64), WAIT, WC(64, 8))},
-	{.name = "a of two lines, b behind it in the second",
-	 .first = 1,
-	 .second = 3,
-	 A(WC(0, 100), WAIT, WC(104, 8))},
-};
-const size_t crash_nlinked_wait =
-	sizeof(crash_linked_wait) / sizeof(*crash_linked_wait);
+const size_t crash_nsingle = sizeof(crash_single) / sizeof(*crash_single);
 
 const struct crash_prog crash_wait[] = {
 	{.name = "a, then b in another line",
@@ -281,6 +260,10 @@ const struct crash_prog crash_wait[] = {
 	 .first = 1,
 	 .second = 4,
 	 A(W(0, 100), C(0, 100), WAIT, W(104, 8), C(104, 8))},
+	{.name = "a and b with their commits",
+	 .first = 1,
+	 .second = 3,
+	 A(WC(0, 100), WAIT, WC(104, 8))},
 	{.name = "a, b before it in memory",
 	 .first = 1,
 	 .second = 4,
@@ -441,6 +424,10 @@ static struct crash_op random_op(uint64_t *s)
 		op.kind = CRASH_THEN;
 		op.at = (unsigned int)(next(s) % (CRASH_BYTES / 8) * 8);
 	} else if (r < 13) {
+		op.kind = CRASH_ATOMIC;
+		op.off &= ~7u;
+		op.len = 8;
+	} else if (r < 14) {
 		op.kind = CRASH_SCATTER;
 		op.off %= CRASH_BYTES - CRASH_APART;
 		if (op.len > CRASH_BYTES - CRASH_APART - op.off)
@@ -465,8 +452,13 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	for (unsigned int p = 0; p < CRASH_INITS; p++)
 		for (unsigned int k = 0; k < out->n[p]; k++)
 			out->op[p][k] = random_op(&s);
-	if (breaks)
-		out->breaks = (unsigned int)(next(&s) % 3);
+	if (breaks) {
+		out->cuts = (unsigned int)(next(&s) % 3);
+		out->stops = (unsigned int)(next(&s) % 2);
+		out->removes = (unsigned int)(next(&s) % 2);
+		out->rekeys = next(&s) % 4 == 0;
+	}
+	out->late = true;
 	out->restarts = (unsigned int)(next(&s) % 2);
 	out->fails = next(&s) % 8 == 0;
 	out->dies = next(&s) % 8 == 0;
@@ -475,7 +467,7 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		return;
 	/* First a and b, undisturbed; then the rest. */
 	out->n[1] = 0;
-	out->restarts = out->breaks = 0;
+	out->restarts = out->cuts = out->stops = out->removes = out->rekeys = 0;
 	out->op[0][i++] = (struct crash_op)W(0, 64 + next(&s) % 32);
 	out->op[0][i++] = (struct crash_op)C(0, 96);
 	out->first = 1;
@@ -493,25 +485,12 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	for (; i < out->n[0]; i++) {
 		if (out->op[0][i].kind == CRASH_SCATTER)
 			out->op[0][i].kind = CRASH_COMMIT;
+		if (out->op[0][i].kind == CRASH_ATOMIC)
+			out->op[0][i].kind = CRASH_WRITE;
 		out->op[0][i].off = 128 + out->op[0][i].off % 64;
 		out->op[0][i].len = 1 + out->op[0][i].len % 64;
 		out->op[0][i].at = 128 + out->op[0][i].at % 128;
 	}
-}
-
-void crash_random_links(uint64_t seed, struct crash_prog *prog)
-{
-	uint64_t s = seed ^ 0x6c696e6b;
-
-	for (unsigned int i = 0; i < CRASH_INITS; i++)
-		for (unsigned int k = 0; k < prog->n[i]; k++)
-			if (prog->op[i][k].kind == CRASH_WRITE && next(&s) % 2)
-				prog->op[i][k].kind = CRASH_WRITE_COMMIT;
-	/* a and b are undisturbed. */
-	prog->cuts = prog->second ? 0 : (unsigned int)(next(&s) % 3);
-	if (!prog->second && next(&s) % 4 == 0)
-		prog->rekeys = 1;
-	prog->late = true;
 }
 
 void crash_random_sends(uint64_t seed, enum crash_shape shape,

@@ -8,11 +8,6 @@
 /* Every program that is explored to the end. */
 extern const struct crash_prog crash_single[];
 extern const size_t crash_nsingle;
-/* Over a connection of our own, which is there already. */
-extern const struct crash_prog crash_linked[];
-extern const size_t crash_nlinked;
-extern const struct crash_prog crash_linked_wait[];
-extern const size_t crash_nlinked_wait;
 /* Over connections of the program's own; crash_wait and so on, too. */
 extern const struct crash_prog crash_conn[];
 extern const size_t crash_nconn;
@@ -44,8 +39,6 @@ enum crash_shape {
 };
 void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 			  struct crash_prog *out);
-/* Half of what it writes may then go over a connection of our own. */
-void crash_random_links(uint64_t seed, struct crash_prog *prog);
 /* It may lose the connections that it has. */
 void crash_random_conns(uint64_t seed, struct crash_prog *prog);
 /* Of writes with their commit only, which all can travel in messages. */

@@ -110,7 +110,6 @@ void crash_random_conns(uint64_t seed, struct crash_prog *prog)
 {
 	uint64_t r = (seed ^ 0x636f6e6e) * 0x9e3779b97f4a7c15ull;
 
-	prog->breaks = 0;
 	prog->late = true;
 	/* a and b are undisturbed. */
 	if (prog->second)

@@ -7,13 +7,13 @@
 #include "crash_world.h"
 
 /* How the target's region and the connection to it are named. */
-#define SHIM_AT	      0x100000u
-#define SHIM_RKEY     7u
-#define SHIM_QPN      0x11u
-#define SHIM_PEER     0x22u
-#define SHIM_SIDE     0x33u /* the initiator's that asks */
-#define SHIM_BOX      0x700000u
-#define SHIM_BOX_RKEY 8u
+#define SHIM_AT	       0x100000u
+#define SHIM_RKEY      7u
+#define SHIM_QPN       0x11u
+#define SHIM_PEER      0x22u
+#define SHIM_SIDE      0x33u /* the initiator's that asks */
+#define SHIM_RING      0x700000u
+#define SHIM_RING_RKEY 8u
 
 /* What devices do by themselves: atomic writes, whoever flushes. */
 #define SHIM_NATIVE(m)                                                         \

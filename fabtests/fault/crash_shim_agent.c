@@ -7,12 +7,7 @@
 
 #include "crash_shim_priv.h"
 
-static uint64_t x_now(struct rp_xport *x)
-{
-	return w.now;
-}
-
-static int say_back(const void *msg, size_t len)
+static int say_back(const void *msg, size_t len, void *arg)
 {
 	if (w.nin == QUEUE || len > RP_SIDE_BUF)
 		return -EMSGSIZE;
@@ -20,42 +15,6 @@ static int say_back(const void *msg, size_t len)
 	memcpy(w.in[w.nin++].bytes, msg, len);
 	return 0;
 }
-
-static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
-{
-	return say_back(msg, len);
-}
-
-static int x_peer_get(struct rp_xport *x, const void *addr, size_t len,
-		      uint64_t *peer)
-{
-	*peer = 0;
-	return len == RP_ASK_NAME ? 0 : -EINVAL;
-}
-
-static void x_peer_put(struct rp_xport *x, uint64_t peer)
-{
-}
-
-static int x_random(struct rp_xport *x, void *buf, size_t len)
-{
-	memset(buf, 0x5a, len);
-	return 0;
-}
-
-static void x_kick(struct rp_xport *x)
-{
-}
-
-static const struct rp_xport_ops x_ops = {
-	.now = x_now,
-	.send = x_send,
-	.peer_get = x_peer_get,
-	.peer_put = x_peer_put,
-	.random = x_random,
-	.kick = x_kick,
-};
 
 static void deliver_answers(void)
 {
@@ -151,17 +110,12 @@ static uint64_t op_now(void *ctx)
 /* Where the shim asks it, so where the choice says so. */
 void agent_start(void)
 {
-	const struct rp_agent_attr attr = {
-		.incarnation = 0x1cca,
-		.proved = true,
-		.no_worker = true,
-	};
 	const struct rp_desc d = shim_desc(&w.cell->believed, w.cell->forced);
 	struct rp_region *r = &w.region;
 
-	w.x.ops = &x_ops;
-	if (rp_agent_new(&attr, &w.agent))
+	if (side_host_init(&w.host, say_back, NULL, &w.now))
 		abort();
+	w.agent = w.host.agent;
 	w.pmem = (struct rp_pmem_ops){
 		.sync = op_sync,
 		.flush = op_flush,
@@ -191,16 +145,15 @@ void agent_start(void)
 			&w.pmem, &r->pmem) ||
 	    rp_agent_region_add(w.agent, r))
 		abort();
-	rp_mailbox_init_short(&w.box, w.box_in, NULL);
-	w.asker.box_addr = SHIM_BOX;
-	w.asker.box_rkey = SHIM_BOX_RKEY;
-	if (rp_order_begin(&w.q, &w.asker, 0xc00c1e, SHIM_SIDE, SECOND))
+	rp_ring_init(&w.ring, w.ring_in, NULL);
+	w.side_end.ring_addr = SHIM_RING;
+	w.side_end.ring_rkey = SHIM_RING_RKEY;
+	if (rp_defer_begin(&w.q, &w.side_end, 0xc00c1e, SHIM_SIDE, SECOND))
 		abort();
 }
 
 void agent_end(void)
 {
-	rp_agent_drop_xport(w.agent, &w.x);
 	rp_agent_region_del(w.agent, &w.region);
 	rp_pmem_delete(w.region.pmem);
 	rp_agent_delete(w.agent);
@@ -208,65 +161,64 @@ void agent_end(void)
 }
 
 /* It would be seen now; what is seen is not taken. */
-static bool box_has(void)
+static bool ring_has(void)
 {
-	struct rp_mailbox look = w.box;
-	uint8_t msg[RP_MAILBOX_SHORT];
+	struct rp_ring look = w.ring;
+	uint8_t msg[RP_RING_MSG];
 
 	return w.agent && !w.asleep && !w.side_error &&
-	       rp_mailbox_take(&look, msg);
+	       rp_ring_take(&look, msg);
 }
 
 bool agent_has_work(void)
 {
-	return w.nout || w.nin || box_has() ||
+	return w.nout || w.nin || ring_has() ||
 	       (w.agent && rp_agent_pending(w.agent));
 }
 
 bool agent_may_sleep(void)
 {
 	return w.begun && w.agent && w.naps < 1 && !w.asleep && !w.side_error &&
-	       !agent_has_work() && w.asker.ask.watched;
+	       !agent_has_work() && w.side_end.deferred.polling;
+}
+
+static void say_signal(enum rp_msg_type type)
+{
+	uint8_t msg[16];
+
+	say_back(msg, (size_t)rp_wire_put_signal(msg, sizeof(msg), type), NULL);
 }
 
 void agent_sleep(void)
 {
-	uint8_t note[RP_NOTE_LEN];
-
 	w.naps++;
 	w.asleep = true;
-	rp_note_put(note, RP_NOTE_ASLEEP);
-	say_back(note, sizeof(note));
+	say_signal(RP_MSG_IDLE);
 }
 
-static void empty_box(void)
+static void empty_ring(void)
 {
-	uint8_t msg[RP_MAILBOX_SHORT];
+	uint8_t msg[RP_RING_MSG];
 	size_t len;
 
-	while ((len = rp_mailbox_take(&w.box, msg))) {
-		say("the agent finds a request in the box");
-		rp_agent_recv(w.agent, &w.x, msg, len);
+	while ((len = rp_ring_take(&w.ring, msg))) {
+		say("the agent finds a request in the ring");
+		side_host_received(&w.host, msg, len);
 	}
 }
 
 void agent_wake(void)
 {
-	uint8_t note[RP_NOTE_LEN];
-
 	w.asleep = false;
-	rp_note_put(note, RP_NOTE_AWAKE);
-	say_back(note, sizeof(note));
+	say_signal(RP_MSG_POLLING);
 }
 
 static void hear(const struct msg *m)
 {
-	enum rp_note note;
-
-	if (rp_note_get(m->bytes, m->len, &note))
-		empty_box();
+	if (side_host_is(m->bytes, m->len, RP_MSG_DOORBELL))
+		empty_ring();
 	else
-		rp_agent_recv(w.agent, &w.x, m->bytes, m->len);
+		side_host_received(&w.host, m->bytes, m->len);
 }
 
 void agent_turn(void)
@@ -288,7 +240,7 @@ void agent_turn(void)
 			hear(&m);
 	}
 	if (!w.asleep && !w.side_error)
-		empty_box();
+		empty_ring();
 	while (rp_agent_progress(w.agent))
 		;
 	if (w.side_error)

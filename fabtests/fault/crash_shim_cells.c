@@ -30,11 +30,8 @@ struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m)
 		.region = RP_DESC_ALL,
 		.qp = RP_DESC_ALL,
 		.native = SHIM_NATIVE(m),
-		.key = rp_key_make(&(struct rp_key){.base = SHIM_RKEY,
-						    .random = 1,
-						    .persistent = true,
-						    .class = RP_CLASS_POWER,
-						    .method = m}),
+		.key = rp_key_make(&(struct rp_key){
+			.random = 1, .class = RP_CLASS_POWER, .method = m}),
 	};
 }
 

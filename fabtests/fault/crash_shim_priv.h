@@ -3,7 +3,7 @@
 #ifndef CRASH_SHIM_PRIV_H
 #define CRASH_SHIM_PRIV_H
 
-#include "core/agent.h"
+#include "unit/side_host.h"
 #include "crash_oracle.h"
 #include "crash_shim.h"
 #include "verbs/shim.h"
@@ -19,7 +19,7 @@ struct wr {
 		WR_READ,
 		WR_FLUSH,
 		WR_ATOMIC,
-		WR_BOX
+		WR_RING
 	} kind;
 	uint64_t wr_id;
 	unsigned int flags;
@@ -40,7 +40,7 @@ struct shim_world {
 	struct ibv_qp qp;
 	struct ibv_cq base;
 	struct ibv_rpmem_cq *cq;
-	struct rp_asker asker;
+	struct rp_side_end side_end;
 
 	const struct crash_cell *cell;
 	const struct crash_prog *prog;
@@ -62,7 +62,7 @@ struct shim_world {
 	struct ibv_wc wc[2 * CQE];
 	unsigned int nwc;
 
-	struct rp_xport x;
+	struct side_host host;
 	struct rp_agent *agent;
 	struct rp_region region;
 	struct rp_pmem_ops pmem;
@@ -74,8 +74,8 @@ struct shim_world {
 	} listen[QUEUE];
 	bool side_error;
 	/* What is written into it is seen, unless the agent is asleep. */
-	struct rp_mailbox box;
-	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
+	struct rp_ring ring;
+	uint8_t ring_in[RP_RING_LEN];
 	bool asleep;
 	unsigned int naps;
 };

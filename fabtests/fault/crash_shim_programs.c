@@ -80,11 +80,10 @@ const size_t crash_nthen = COUNT(crash_then);
 /* clang-format on */
 
 /* What is the provider's alone. */
-const struct crash_prog crash_linked[1], crash_linked_wait[1],
-	crash_send_single[1], crash_send_wait[1], crash_send_pipelined[1],
+const struct crash_prog crash_send_single[1], crash_send_wait[1], crash_send_pipelined[1],
 	crash_send_then[1], crash_conn[1];
-const size_t crash_nlinked, crash_nlinked_wait, crash_nsend_single,
-	crash_nsend_wait, crash_nsend_pipelined, crash_nsend_then, crash_nconn;
+const size_t crash_nsend_single, crash_nsend_wait,
+	 crash_nsend_pipelined, crash_nsend_then, crash_nconn;
 
 static uint64_t next(uint64_t *state)
 {
@@ -143,10 +142,6 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 				: any_range(&s, below(&s, 2) ? CRASH_WRITE
 							     : CRASH_COMMIT);
 	out->n[0] = n;
-}
-
-void crash_random_links(uint64_t seed, struct crash_prog *prog)
-{
 }
 
 void crash_random_sends(uint64_t seed, enum crash_shape shape,

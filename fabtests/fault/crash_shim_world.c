@@ -65,7 +65,7 @@ static void complete_front(void)
 		[WR_READ] = IBV_WC_RDMA_READ,
 		[WR_FLUSH] = IBV_RPMEM_WC_FLUSH,
 		[WR_ATOMIC] = IBV_RPMEM_WC_ATOMIC_WRITE,
-		[WR_BOX] = IBV_WC_RDMA_WRITE,
+		[WR_RING] = IBV_WC_RDMA_WRITE,
 	};
 
 	while (w.nqueue && w.queue[0].done) {
@@ -134,10 +134,10 @@ static void execute(struct wr *r)
 		oracle_stored(&w.o, r->value);
 		place(r, &r->value);
 		break;
-	case WR_BOX:
+	case WR_RING:
 		/* No memory of the model's: it is seen at once, at the worst.
 		 */
-		memcpy(w.box_in + r->off, r->buf, r->len);
+		memcpy(w.ring_in + r->off, r->buf, r->len);
 		break;
 	case WR_READ:
 		model_dma_read(w.model, QP, w.mem + r->off, scratch, r->len);
@@ -224,7 +224,7 @@ static void turn(void)
 		say("the adapter executes a %s",
 		    r->kind == WR_READ	   ? "read"
 		    : r->kind == WR_FLUSH  ? "flush"
-		    : r->kind == WR_BOX	   ? "write into the box"
+		    : r->kind == WR_RING   ? "write into the ring"
 		    : r->kind == WR_ATOMIC ? "atomic write"
 					   : "write");
 		execute(r);
@@ -277,13 +277,13 @@ static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 				 .buf = buf});
 		return;
 	}
-	if (rkey != SHIM_BOX_RKEY || addr - SHIM_BOX > sizeof(w.box_in) ||
-	    len > sizeof(w.box_in) - (addr - SHIM_BOX))
+	if (rkey != SHIM_RING_RKEY || addr - SHIM_RING > sizeof(w.ring_in) ||
+	    len > sizeof(w.ring_in) - (addr - SHIM_RING))
 		abort();
-	add(&(struct wr){.kind = WR_BOX,
+	add(&(struct wr){.kind = WR_RING,
 			 .wr_id = wr_id,
 			 .flags = flags,
-			 .off = addr - SHIM_BOX,
+			 .off = addr - SHIM_RING,
 			 .len = len,
 			 .buf = buf});
 }
@@ -484,8 +484,8 @@ static void start(void)
 	w.q.writes = true;
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic)
 		agent_start();
-	cfg.agent = w.q.asker;
-	cfg.box = w.q.asker && w.asker.box_addr;
+	cfg.agent = w.q.side;
+	cfg.ring = w.q.side && w.side_end.ring_addr;
 	if (rp_desc_put(buf, &d) || rp_qp_add(&w.q, buf, &cfg))
 		abort();
 	/* Who asks for the first time greets: that is not the matter here. */

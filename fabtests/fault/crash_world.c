@@ -15,7 +15,8 @@
 #define TICKS_MAX 60
 /* Of the provider, for events of connections: how often, at most. */
 #define LOOKED_AT (2 * MS)
-#define LOOKS	  64
+/* More than FI_OFI_RPMEM_TIMEOUT. */
+#define STOPPED (1500 * MS)
 /* Of a durable write that is one message, where others are not. */
 #define APART_MAX 8
 
@@ -111,10 +112,13 @@ void run(unsigned int machine)
 		look_at_events(machine);
 	if (w.cell->inplace && machine != TARGET)
 		MUST(inplace_fence(n));
-	for (;;) {
+	for (int look = 0; look < 2;) {
+		w.now += LOOKED_AT;
 		got = fi_cq_readfrom(n->cq, e, 8, from);
-		if (got == -FI_EAGAIN)
-			break;
+		if (got == -FI_EAGAIN) {
+			look++;
+			continue;
+		}
 		if (got == -FI_EAVAIL) {
 			memset(&err, 0, sizeof(err));
 			MUST(fi_cq_readerr(n->cq, &err, 0));
@@ -139,15 +143,6 @@ void look_at_wires(void)
 	w.nwires = pmsim->wires(w.wire, WIRES);
 	if (w.nwires > WIRES)
 		abort();
-	for (size_t k = 0; k < w.nwires; k++) {
-		unsigned int from = w.wire[k].from;
-		unsigned int i = from == TARGET ? w.wire[k].to : from;
-
-		if (w.wire[k].connected)
-			continue;
-		w.link[i] = w.wire[k].id;
-		w.linked[i] = true;
-	}
 }
 
 /* --- a run begins and ends --- */
@@ -196,23 +191,35 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			       context);
 }
 
-/* Sessions open, the key confirmed. */
-static void warm_up(void)
+/* Private connections are made meanwhile. */
+static void warm_post(struct node *n, bool commit)
 {
 	static const uint64_t any = 0x0101010101010101ull;
+	const unsigned int at = CRASH_WARM + 64 * n->machine;
+	ssize_t ret;
 
+	for (int i = 0; i < PUMP_MAX; i++) {
+		pmsim->use_machine(n->machine);
+		ret = commit ? post_commit(n, at, sizeof(any), 1, NULL, NULL)
+			     : fi_write(n->ep, &any, sizeof(any), NULL, n->peer,
+					w.addr + at, w.known[n->machine], NULL);
+		if (ret != -FI_EAGAIN)
+			break;
+		pump();
+	}
+	MUST(ret);
+}
+
+static void warm_up(void)
+{
 	for (unsigned int i = 0; i < w.ninits; i++) {
-		struct node *n = &w.node[i];
-
-		MUST(fi_write(n->ep, &any, sizeof(any), NULL, n->peer,
-			      w.addr + CRASH_WARM + 64 * i, w.known[i], NULL));
-		MUST(post_commit(n, CRASH_WARM + 64 * i, sizeof(any), 1, NULL,
-				 NULL));
+		warm_post(&w.node[i], false);
+		warm_post(&w.node[i], true);
 	}
 	pump();
-	for (unsigned int i = 0; w.cell->fabric.connects && i < w.ninits; i++)
+	for (unsigned int i = 0; i < w.ninits; i++)
 		if (!pmsim->cut(i, PMSIM_CUT_NOT))
-			node_must(-FI_ENOTCONN, "a connection of its own",
+			node_must(-FI_ENOTCONN, "a private connection",
 				  __FILE__, __LINE__);
 }
 
@@ -230,6 +237,22 @@ static void open_initiator(unsigned int i)
 	node_connect(n, w.target_name);
 	run(TARGET);
 	run(i);
+}
+
+/*
+ * An atomic changes memory behind the model's back: what was there before must
+ * be known by then.
+ */
+static void pretouch(void)
+{
+	static const uint64_t zero;
+
+	for (unsigned int i = 0; i < w.ninits; i++)
+		for (unsigned int k = 0; k < w.prog->n[i]; k++)
+			if (w.prog->op[i][k].kind == CRASH_ATOMIC)
+				model_store(w.model, MODEL_CPU_USER,
+					    w.mem + w.prog->op[i][k].off, &zero,
+					    sizeof(zero));
 }
 
 static void open_all(void)
@@ -254,6 +277,7 @@ static void open_all(void)
 	w.model = model;
 	w.mem = mem;
 	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
+	pretouch();
 	host_sim->inline_max(w.cell->apart ? APART_MAX : RP_WIRE_MAX_STORE);
 	target_open(NULL);
 	for (unsigned int i = 0; i < w.ninits; i++)
@@ -312,6 +336,24 @@ static ssize_t post_write(struct node *n, const struct oracle_op *op)
 			(void *)op);
 }
 
+static ssize_t post_atomic(struct node *n, const struct oracle_op *op)
+{
+	struct fi_rma_ioc rma = {w.addr + op->off, 1, w.known[n->machine]};
+	struct fi_ioc ioc = {(void *)op->bytes, 1};
+	const struct fi_msg_atomic msg = {
+		.msg_iov = &ioc,
+		.iov_count = 1,
+		.addr = n->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.datatype = FI_UINT64,
+		.op = FI_ATOMIC_WRITE,
+		.context = (void *)op,
+	};
+
+	return fi_atomicmsg(n->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION);
+}
+
 static ssize_t post_op(struct node *n, struct oracle_op *op)
 {
 	struct fi_rpmem_then then = {
@@ -333,6 +375,8 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 		return post_commit(n, op->off, op->len, 2, NULL, op);
 	case CRASH_THEN:
 		return post_commit(n, op->off, op->len, 1, &then, op);
+	case CRASH_ATOMIC:
+		return post_atomic(n, op);
 	default:
 		return post_write(n, op);
 	}
@@ -423,7 +467,7 @@ static enum crash_result act_run(const struct act *a)
 	 * acknowledges. Only "a before b" is judged by what is there together.
 	 */
 	if (a->machine == TARGET &&
-	    (!any || waits_for(TARGET) || w.prog->second || w.cell->fenced))
+	    (!any || waits_for(TARGET) || w.prog->second))
 		dma_choices(!any && !waits_for(TARGET));
 	if (a->machine == TARGET && w.prog->second)
 		ret = oracle_check(&w.o, w.model, w.mem);
@@ -434,34 +478,14 @@ static enum crash_result act_run(const struct act *a)
 	return w.seen;
 }
 
-static void act_break(unsigned int i)
-{
-	const struct pmsim_wire *x = NULL;
-	unsigned int late = 0;
-
-	for (size_t k = 0; !x && k < w.nwires; k++)
-		if (!w.wire[k].connected &&
-		    (w.wire[k].from == i || w.wire[k].to == i))
-			x = &w.wire[k];
-	if (x)
-		late = choose(w.c, x->in_flight + 1);
-	dma_choices(false);
-	say("%s's connection breaks, %u of %u to %s still arrive", who(i), late,
-	    x ? x->in_flight : 0, who(x ? x->to : TARGET));
-	pmsim->break_wire(x ? x->id : w.link[i], late);
-	w.lost[i] = true;
-	w.breaks++;
-	w.st->breaks++;
-}
-
 /* What has been posted may arrive until the target has closed its end. */
 static void act_cut(unsigned int i)
 {
 	static const char *const whom[] = {"", ", and the target is told",
 					   ", and the target alone is told"};
-	unsigned int told = choose(w.c, w.cell->conn ? 3 : 2);
+	unsigned int told = choose(w.c, 3);
 
-	say("%s's own connection is cut%s", who(i), whom[told]);
+	say("%s's private connection is cut%s", who(i), whom[told]);
 	pmsim->cut(told == 2 ? TARGET : i,
 		   told == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
@@ -470,35 +494,28 @@ static void act_cut(unsigned int i)
 	if (w.prog->late && !choose(w.c, 2))
 		return;
 	pmsim->tell(i);
-	/* Events are not looked at each time. */
-	w.now += LOOKED_AT;
-	for (int n = 0; n < LOOKS; n++)
-		run(i);
-}
-
-static void act_connect(unsigned int i)
-{
-	struct node *n = &w.node[i];
-
-	if (w.cell->conn) {
-		connect_again(i);
-		return;
-	}
-	say("%s inserts the target's address again", who(i));
-	MUST(fi_av_remove(n->av, &n->peer, 1, 0));
-	node_peer(n, w.target_name);
-	w.lost[i] = false;
 	run(i);
 }
 
-static void lose_all(void)
+/* What the initiator has posted stays where it is, and may arrive later. */
+static void act_stop(unsigned int i)
 {
-	memset(w.linked, 0, sizeof(w.linked));
-	/* That is told, then. */
-	if (w.cell->conn)
-		return;
-	for (unsigned int i = 0; i < w.ninits; i++)
-		w.lost[i] = true;
+	say("the target stops, for longer than %s waits", who(i));
+	w.stops++;
+	w.now += STOPPED;
+	run(i);
+}
+
+static void act_remove(unsigned int i)
+{
+	struct node *n = &w.node[i];
+
+	say("%s removes the target's address, and inserts it again", who(i));
+	w.removes++;
+	pmsim->use_machine(i);
+	MUST(fi_av_remove(n->av, &n->peer, 1, 0));
+	node_peer(n, w.target_name);
+	run(i);
 }
 
 static void act_restart(void)
@@ -514,7 +531,6 @@ static void act_restart(void)
 		model_cut(w.model, NULL, NULL);
 	memcpy(name, w.target_name, sizeof(name));
 	pmsim->kill(TARGET);
-	lose_all();
 	node_close(&w.node[TARGET]);
 	target_open(name);
 	w.restarts++;
@@ -537,7 +553,6 @@ static void act_death(void)
 {
 	say("the target is killed");
 	pmsim->kill(TARGET);
-	lose_all();
 	node_close(&w.node[TARGET]);
 	w.dead = true;
 }
@@ -577,7 +592,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 	}
 	/* Something may have got here before without being looked at. */
 	if (waits_for(m) ||
-	    (m == TARGET && (w.cell->fabric.placed_acks || w.cell->fenced) &&
+	    (m == TARGET && w.cell->fabric.placed_acks &&
 	     model_dma_pending(w.model))) {
 		struct act none = {.kind = ACT_RUN, .machine = m};
 
@@ -618,18 +633,23 @@ static size_t all_actions(struct act *out, size_t max)
 			out[n++] = (struct act){ACT_POST, i, {0}};
 	n = add_runs(out, n, max, TARGET);
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
-		if (w.lost[i] && !w.dead &&
-		    (w.cell->conn ? oracle_idle(&w.o, i)
-				  : w.cell->fabric.tells_breaks))
+		if (w.lost[i] && !w.dead && oracle_idle(&w.o, i))
 			out[n++] = (struct act){ACT_CONNECT, i, {0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
 		if (pmsim->untold(i))
 			out[n++] = (struct act){ACT_TELL, i, {0}};
-	if (!n && oracle_outstanding(&w.o) && n < max)
+	if (!n && (oracle_outstanding(&w.o) || w.stalled[0] || w.stalled[1]) &&
+	    n < max)
 		out[n++] = (struct act){ACT_TICK, TARGET, {0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
-		if (w.linked[i] && w.breaks < w.prog->breaks)
-			out[n++] = (struct act){ACT_BREAK, i, {0}};
+		if (w.stops < w.prog->stops && !oracle_idle(&w.o, i))
+			out[n++] = (struct act){ACT_STOP, i, {0}};
+	for (unsigned int i = 0; i < w.ninits && n < max; i++)
+		if (w.removes < w.prog->removes && !oracle_idle(&w.o, i))
+			out[n++] = (struct act){
+				w.cell->conn ? ACT_CONNECT : ACT_REMOVE,
+				i,
+				{0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
 		if (w.cuts < w.prog->cuts && pmsim->cut(i, PMSIM_CUT_NOT))
 			out[n++] = (struct act){ACT_CUT, i, {0}};
@@ -652,7 +672,7 @@ static bool independent(const struct act *a, const struct act *b)
 {
 	/* But the end of a connection, or a new one, is an event for both. */
 	if (w.cell->fabric.connects &&
-	    (w.cuts || w.breaks || w.restarts || w.rekeys || w.dead ||
+	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys || w.dead ||
 	     w.ticks || w.prog->cold))
 		return false;
 	return a->machine != b->machine && a->kind <= ACT_POST &&
@@ -718,14 +738,18 @@ static bool step(enum crash_result *how)
 	case ACT_POST:
 		act_post(acts[pick].machine);
 		break;
-	case ACT_BREAK:
-		act_break(acts[pick].machine);
+	case ACT_STOP:
+		act_stop(acts[pick].machine);
+		break;
+	case ACT_REMOVE:
+		act_remove(acts[pick].machine);
 		break;
 	case ACT_CUT:
 		act_cut(acts[pick].machine);
 		break;
 	case ACT_CONNECT:
-		act_connect(acts[pick].machine);
+		w.removes += !w.lost[acts[pick].machine];
+		connect_again(acts[pick].machine);
 		break;
 	case ACT_RESTART:
 		act_restart();

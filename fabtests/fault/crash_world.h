@@ -30,7 +30,6 @@ struct crash_cell {
 	bool send;	       /* they travel in messages */
 	bool apart;	       /* only the smallest travel in requests */
 	bool conn;	       /* over connections of the program's own */
-	bool fenced;	       /* ... where requests wait for reads */
 	/*
 	 * And stay where those are received, without the provider: a value of
 	 * enum verdict_send, 0: not so.
@@ -49,6 +48,7 @@ enum crash_kind {
 	CRASH_REDO,	    /* write again what an earlier write lost */
 	CRASH_ASK,	    /* learn the key that the target has now */
 	CRASH_THEN,	    /* a commit, and 8 bytes stored behind it */
+	CRASH_ATOMIC,	    /* 8 bytes set by one, FI_COMMIT_COMPLETE */
 };
 
 struct crash_op {
@@ -61,8 +61,11 @@ struct crash_prog {
 	const char *name;
 	unsigned int n[CRASH_INITS];
 	struct crash_op op[CRASH_INITS][CRASH_OPS];
-	unsigned int breaks, restarts; /* at most so many */
-	unsigned int cuts;	       /* of connections of our own */
+	unsigned int restarts;	       /* at most so many */
+	unsigned int breaks;	       /* the verbs shim: of queue pairs */
+	unsigned int cuts;	       /* of private connections */
+	unsigned int stops; /* the target stops for longer than the timeout */
+	unsigned int removes; /* addresses removed, and inserted again */
 	unsigned int rekeys;	       /* the target registers once more */
 	bool late;		       /* ... which may be told later */
 	unsigned int fails;	       /* msyncs of the target */

@@ -14,10 +14,10 @@
 enum act_kind {
 	ACT_RUN,  /* a program looks at its queue, after so much arrived */
 	ACT_POST, /* an initiator calls the next function */
-	ACT_BREAK,
-	ACT_CUT,     /* the connection of its own ends */
-	ACT_CONNECT, /* an initiator inserts the target's address again, or
-			makes a new connection */
+	ACT_CUT,     /* the private connection ends */
+	ACT_STOP,    /* the target does nothing for longer than the timeout */
+	ACT_REMOVE,  /* an initiator inserts the target's address again */
+	ACT_CONNECT, /* it makes a new connection of its own */
 	ACT_RESTART,
 	ACT_REKEY, /* the target closes its key, and registers again */
 	ACT_DEATH,
@@ -47,7 +47,7 @@ struct world {
 	uint64_t known[CRASH_INITS]; /* what an initiator knows of it */
 	uint64_t addr;		     /* as peers name the first byte */
 	unsigned int ninits;
-	unsigned int breaks, cuts, restarts, rekeys, fails, ticks;
+	unsigned int cuts, stops, removes, restarts, rekeys, fails, ticks;
 	/* Events that a program did not care for when it looked. */
 	unsigned int ignored[MACHINES];
 	bool begun, flushing, dead;
@@ -59,10 +59,7 @@ struct world {
 	size_t nasleep;
 	struct pmsim_wire wire[WIRES];
 	size_t nwires;
-	/* The connection of an initiator, also when nothing is on its way. */
-	unsigned int link[CRASH_INITS];
-	bool linked[CRASH_INITS];
-	bool lost[CRASH_INITS]; /* its connection; where that is told */
+	bool lost[CRASH_INITS]; /* the connection of the program's own */
 };
 
 extern struct world w;

@@ -66,7 +66,9 @@ static const char *reap(struct side *s, int *told)
 		memset(&err, 0, sizeof(err));
 		if (fi_cq_readerr(s->cq, &err, 0) != 1)
 			continue;
+		/* A process that is killed takes its connections along. */
 		if (err.prov_errno != FI_RPMEM_ST_TIMEOUT &&
+		    err.prov_errno != FI_RPMEM_ST_LOST &&
 		    err.prov_errno != FI_RPMEM_ST_WRITE_FAILED)
 			FAIL("status %d", err.prov_errno);
 		if (++*(int *)err.op_context != 1)

@@ -2,20 +2,25 @@
 /* Targets that lie, beside an initiator that keeps to the protocol. */
 #include "config.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/wire.h"
-#include "fault/duo.h"
+#include <rdma/fi_atomic.h>
 
-#define CTRL_BIT (1ull << 63)
+#include "fault/duo.h"
+#include "fault/false_lies.h"
+
 /* Where an answer is expected, and where none is. */
 #define PATIENT_MS   10000
 #define IMPATIENT_MS 1000
+#define MORE_RSS     (64u << 20)
 
 static char sentence[200];
 #define FAIL(...)                                                              \
@@ -24,380 +29,494 @@ static char sentence[200];
 		return sentence;                                               \
 	} while (0)
 
-enum what {
-	ANSWER,	      /* one REPLY to each REQUEST */
-	SILENT,	      /* nothing to a REQUEST */
-	OTHER_TOKENS, /* REPLYs to what nobody asked, for ever */
-	TWICE,	      /* the same REPLY again, many times */
-	NEW_ACKS,     /* HELLO_ACKs of ever new lives, for ever */
-	PROGRESS,     /* "I am at it", for ever */
-	GARBAGE,      /* of its session, for ever */
-};
-
-/* A way to lie; zero is the truth. */
-static const struct lie {
-	const char *name;
-	uint32_t want; /* how a commit ends */
-	bool deaf;     /* no HELLO_ACK */
-	uint32_t ack_status;
-	uint16_t ack_at, ack_value; /* a u16 of HELLO_ACK instead; 0: none */
-	enum what what;
-	uint32_t status;
-	uint8_t less_level, less_class;
-	uint64_t other_life; /* added to the incarnation of a REPLY */
-} lies[] = {
-	{.name = "the truth", .want = 0},
-	{.name = "no HELLO_ACK", .want = RP_ST_TIMEOUT, .deaf = true},
-	{.name = "no REPLY", .want = RP_ST_TIMEOUT, .what = SILENT},
-	{.name = "HELLO_ACK without credits",
-	 .want = RP_ST_TIMEOUT,
-	 .ack_at = 44},
-	{.name = "HELLO_ACK with room for one range",
-	 .want = RP_ST_UNSUPPORTED,
-	 .ack_at = 46,
-	 .ack_value = 1},
-	{.name = "HELLO_ACK with bytes that are reserved",
-	 .want = RP_ST_TIMEOUT,
-	 .ack_at = 52,
-	 .ack_value = 1},
-	{.name = "HELLO_ACK that is overloaded for ever",
-	 .want = RP_ST_OVERLOADED,
-	 .ack_status = RP_ST_OVERLOADED},
-	{.name = "HELLO_ACK of an unknown status",
-	 .want = 40,
-	 .ack_status = 40},
-	{.name = "REPLY of an unknown status", .want = 63, .status = 63},
-	/* An initiator's own word: nobody else may say it. */
-	{.name = "REPLY of a status that does not travel",
-	 .want = RP_ST_TIMEOUT,
-	 .status = RP_ST_WRITE_FAILED},
-	{.name = "REPLY of the highest status",
-	 .want = RP_ST_TIMEOUT,
-	 .status = UINT32_MAX},
-	{.name = "REPLY that is overloaded for ever",
-	 .want = RP_ST_OVERLOADED,
-	 .status = RP_ST_OVERLOADED},
-	{.name = "REPLY that knows no session",
-	 .want = RP_ST_NO_SESSION,
-	 .status = RP_ST_NO_SESSION},
-	{.name = "REPLY of a lower level",
-	 .want = RP_ST_CLASS,
-	 .less_level = 1},
-	{.name = "REPLY of a lower class",
-	 .want = RP_ST_CLASS,
-	 .less_class = 1},
-	{.name = "REPLY of another life",
-	 .want = RP_ST_INCARNATION,
-	 .other_life = 1},
-	{.name = "REPLYs to what nobody asked",
-	 .want = RP_ST_TIMEOUT,
-	 .what = OTHER_TOKENS},
-	{.name = "REPLY again and again", .want = 0, .what = TWICE},
-	{.name = "ever new lives", .want = RP_ST_TIMEOUT, .what = NEW_ACKS},
-	{.name = "garbage in the session",
-	 .want = RP_ST_TIMEOUT,
-	 .what = GARBAGE},
-};
 static const struct lie *lie;
 
 /* --- the target --- */
 
-#define LIFE 77
+static struct private_peer me;
+static struct private_conn *conn; /* the last one */
+static struct fid_mr *mr;
+static uint64_t token, requests;
+static uint8_t memory[FALSE_GRANTED];
 
-static struct side me;
-static fi_addr_t victim;
-static uint64_t cookie, token, flood;
-static uint8_t in[RP_WIRE_MAX_MSG];
-
-static void answer(const void *msg, size_t len)
+static size_t make_ack(uint8_t *buf)
 {
-	if (len <= 64) {
-		POST(&me, fi_tinject(me.ep, msg, len, victim, CTRL_BIT));
-	} else {
-		static uint8_t copy[RP_WIRE_MAX_MSG];
-
-		memcpy(copy, msg, len);
-		POST(&me,
-		     fi_tsend(me.ep, copy, len, NULL, victim, CTRL_BIT, NULL));
-	}
-}
-
-static struct rp_wire_hdr hdr(uint8_t type)
-{
-	return (struct rp_wire_hdr){
-		.type = type,
-		.session = cookie,
-		.token = token,
-		.incarnation = LIFE,
-	};
-}
-
-static void put_u32(uint8_t *p, uint32_t v)
-{
-	for (int i = 0; i < 4; i++, v >>= 8)
-		p[i] = (uint8_t)v;
-}
-
-static void send_ack(uint64_t life)
-{
-	struct rp_wire_hdr h = hdr(RP_MSG_HELLO_ACK);
 	struct rp_wire_hello_ack m = {
-		.cookie = life,
+		.incarnation = 77,
 		.credits = 8,
-		.max_ranges = RP_WIRE_MAX_RANGES,
+		.grant = {.rkey = fi_mr_key(mr),
+			  .addr = FALSE_ADDR,
+			  .length = FALSE_GRANTED,
+			  .class = RP_CLASS_POWER,
+			  .method = RP_METHOD_AGENT_MSYNC,
+			  .writable = true},
 	};
-	uint8_t buf[64];
+	size_t len;
 
-	if (lie->deaf)
-		return;
 	if (lie->ack_status)
 		m = (struct rp_wire_hello_ack){.status = RP_ST_OVERLOADED};
-	h.incarnation = life;
-	MUST(rp_wire_put_hello_ack(buf, sizeof(buf), &h, &m));
+	memset(buf, 0xe5, PRIVATE_DATA);
+	len = (size_t)MUST(rp_wire_put_hello_ack(buf, PRIVATE_DATA, &m));
 	if (lie->ack_status)
-		put_u32(buf + 40, lie->ack_status);
-	if (lie->ack_at) {
-		buf[lie->ack_at] = (uint8_t)lie->ack_value;
-		buf[lie->ack_at + 1] = 0;
+		wire_put(buf + ACK_STATUS, 4, lie->ack_status);
+	if (lie->size)
+		wire_put(buf + lie->at, lie->size, lie->value);
+	if (lie->ack_len)
+		return lie->ack_len == SIZE_MAX ? 0 : lie->ack_len;
+	return len;
+}
+
+static void requested(struct private_peer *p, struct fi_info *info,
+		      const uint8_t *data, size_t len)
+{
+	uint8_t ack[PRIVATE_DATA];
+	struct rp_wire_hello m;
+	size_t n = make_ack(ack);
+
+	if (rp_wire_get_hello(data, len, &m))
+		MUST(-FI_EIO);
+	switch (lie->how) {
+	case ACCEPT:
+		conn = private_accept(p, info, ack, n);
+		break;
+	case DEAF:
+		break;
+	case REJECT:
+		private_reject(p, info, ack, n);
+		break;
+	case REJECT_RAW:
+		memset(ack, 0xe5, sizeof(ack));
+		private_reject(p, info, ack, lie->ack_len);
+		break;
 	}
-	answer(buf, 56);
 }
 
 static void send_reply(uint64_t of)
 {
-	struct rp_wire_hdr h = hdr(RP_MSG_REPLY);
 	struct rp_wire_reply m = {.status = RP_ST_RANGE, .range = 167};
-	uint8_t buf[64];
+	uint8_t buf[RP_WIRE_MAX_REPLY] = {0};
+	size_t len;
 
 	if (!lie->status) {
 		m.status = RP_ST_OK;
-		m.level = RP_LEVEL_DURABLE - lie->less_level;
-		m.class = RP_CLASS_POWER - lie->less_class;
+		m.level = RP_LEVEL_DURABLE;
+		m.class = RP_CLASS_POWER;
 		m.method = RP_METHOD_AGENT_MSYNC;
 	}
-	h.token = of;
-	h.incarnation = LIFE + lie->other_life;
-	MUST(rp_wire_put_reply(buf, sizeof(buf), &h, &m));
-	put_u32(buf + 32, lie->status);
-	answer(buf, 48);
+	len = (size_t)MUST(rp_wire_put_reply(buf, sizeof(buf), of, &m));
+	if (lie->status)
+		wire_put(buf + REPLY_STATUS, 4, lie->status);
+	if (lie->reply_at)
+		buf[lie->reply_at] = lie->reply_value;
+	len += lie->result;
+	wire_put(buf + 4, 4, len);
+	private_send(conn, buf, lie->what == HALF ? len / 2 : len);
 }
 
 static void send_info(void)
 {
-	struct rp_wire_hdr h = hdr(RP_MSG_INFO);
-	struct rp_wire_info m = {.length = 1, .why = "it is so"};
-	uint8_t buf[400];
-	int len;
+	const struct rp_wire_info m = {
+		.why = "it is so",
+		.grant = {.length = 64, .method = RP_METHOD_FENCE},
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int len = rp_wire_put_info(buf, sizeof(buf), token, &m);
 
-	len = (int)MUST(rp_wire_put_info(buf, sizeof(buf), &h, &m));
 	/* Whatever a terminal does with it. */
-	memcpy(buf + 74, "\033[2J\r\007\0\377", 8);
-	answer(buf, (size_t)len);
+	memcpy(buf + 80, "\033[2J\r\007\0\377", 8);
+	private_send(conn, buf, (size_t)MUST(len));
 }
 
-/* What goes on without being asked. */
-static void go_on(void)
+static void send_request(void)
 {
-	struct rp_wire_hdr h = hdr(RP_MSG_PROGRESS);
+	const struct rp_wire_request m = {.level = RP_LEVEL_VISIBLE};
 	uint8_t buf[RP_WIRE_MAX_MSG];
+	int len = rp_wire_put_request(buf, sizeof(buf), token, &m);
 
-	if (!token || lie->what == ANSWER || lie->what == SILENT) {
-		usleep(200);
-		return;
-	}
-	flood++;
+	private_send(conn, buf, (size_t)MUST(len));
+}
+
+static void answer(void)
+{
+	uint8_t buf[PRIVATE_MAX];
+
 	switch (lie->what) {
-	case OTHER_TOKENS:
-		send_reply(token + flood);
-		break;
-	case TWICE:
+	case ANSWER:
+	case HALF:
 		send_reply(token);
 		break;
-	case NEW_ACKS:
-		send_ack(LIFE + flood);
+	case SILENT:
 		break;
-	case PROGRESS:
-		MUST(rp_wire_put_empty(buf, sizeof(buf), &h));
-		answer(buf, RP_WIRE_HDR);
-		usleep(1000);
+	case OTHER_TOKENS:
+		for (uint64_t i = 1; i < 100; i++)
+			send_reply(token + i);
 		break;
-	case GARBAGE:
-		MUST(rp_wire_put_empty(buf, sizeof(buf), &h));
-		for (size_t n = RP_WIRE_HDR; n < 64; n++)
-			buf[n] = (uint8_t)(flood * n >> 3);
-		buf[3] = (uint8_t)(RP_MSG_HELLO_ACK + flood % 5);
-		buf[4] = (uint8_t)(RP_WIRE_HDR + flood % 32);
-		if (buf[3] != RP_MSG_PROGRESS || buf[4] != RP_WIRE_HDR)
-			answer(buf, buf[4]);
-		break;
-	default:
-		break;
-	}
-}
-
-static void listen_again(void)
-{
-	POST(&me, fi_trecv(me.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC,
-			   CTRL_BIT, ~CTRL_BIT, in));
-}
-
-static void take(size_t len)
-{
-	struct rp_wire_hello m;
-	struct rp_wire_hdr h;
-
-	if (rp_wire_get_hdr(in, len, &h))
-		MUST(-FI_EIO);
-	switch (h.type) {
-	case RP_MSG_HELLO:
-		if (rp_wire_get_hello(in, &h, &m))
-			MUST(-FI_EIO);
-		cookie = m.cookie;
-		MUST(fi_av_insert(me.av, m.addr, 1, &victim, 0, NULL));
-		send_ack(LIFE);
-		break;
-	case RP_MSG_REQUEST:
-		token = h.token;
-		if (lie->what == ANSWER || lie->what == TWICE)
+	case TWICE:
+		for (int i = 0; i < 100; i++)
 			send_reply(token);
 		break;
-	case RP_MSG_QUERY:
-		token = h.token;
+	case INFOS:
 		send_info();
 		break;
-	default:
+	case OWN_REQUEST:
+		send_request();
+		break;
+	case CLOSES:
+		fi_shutdown(conn->ep, 0);
+		break;
+	case TOO_LONG:
+		memset(buf, 0, sizeof(buf));
+		private_send(conn, buf, sizeof(buf));
+		break;
+	case GARBAGE:
+		for (size_t n = 0; n < 200; n++)
+			buf[n] = (uint8_t)(requests * n >> 3);
+		private_send(conn, buf, 200);
+		break;
+	case RDMA:
+		memset(buf, 0xee, sizeof(buf));
+		private_write(conn, buf, 64, 0, 0);
+		private_write(conn, buf, 64, 0, 1);
+		private_write(conn, buf, sizeof(buf), UINT64_MAX - 8, 2);
+		send_reply(token);
 		break;
 	}
+}
+
+static void received(struct private_conn *c, const uint8_t *msg, size_t len)
+{
+	struct rp_wire_hdr h;
+
+	conn = c;
+	if (rp_wire_get_hdr(msg, len, &h))
+		MUST(-FI_EIO);
+	token = h.token;
+	requests++;
+	if (h.type == RP_MSG_QUERY)
+		send_info();
+	else
+		answer();
+}
+
+static const struct private_events events = {
+	.received = received,
+	.requested = requested,
+};
+
+/* The address and the key of a listener. */
+static void show(int fd, uint16_t port)
+{
+	const struct rp_key key = {
+		.class = RP_CLASS_POWER,
+		.method = RP_METHOD_AGENT_MSYNC,
+		.port = port,
+		.random = 1,
+	};
+	const struct sockaddr_in at = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	struct card c = {.len = sizeof(at), .pool_addr = FALSE_ADDR};
+
+	memcpy(c.name, &at, sizeof(at));
+	c.pool_key = rp_key_make(&key);
+	if (write(fd, &c, sizeof(c)) != sizeof(c))
+		_exit(1);
 }
 
 static void target(int fd)
 {
-	const struct pair_opts raw = {.prov = "tcp"};
-	struct rp_key key = {.base = 1,
-			     .random = 1,
-			     .persistent = true,
-			     .class = RP_CLASS_POWER,
-			     .method = RP_METHOD_AGENT_MSYNC};
-	struct fi_cq_tagged_entry e;
-	struct fi_cq_err_entry err;
-	struct card c;
-	ssize_t n;
+	uint8_t progress[64];
+	size_t len =
+		(size_t)MUST(rp_wire_put_progress(progress, sizeof(progress)));
 
-	side_open(&me, &raw);
-	side_card(&me, &c);
-	c.pool_key = rp_key_make(&key);
-	if (write(fd, &c, sizeof(c)) != sizeof(c))
+	private_open(&me, &events);
+	MUST(fi_mr_reg(me.s.domain, memory, sizeof(memory),
+		       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 4711, 0, &mr,
+		       NULL));
+	if (!private_listen(&me, 0))
 		_exit(1);
-	listen_again();
+	show(fd, ntohs(me.at.sin_port));
 	for (;;) {
-		n = fi_cq_read(me.cq, &e, 1);
-		if (n == -FI_EAVAIL)
-			fi_cq_readerr(me.cq, &err, 0);
-		if (n == 1 && e.op_context == in) {
-			take(e.len);
-			listen_again();
-		}
-		go_on();
+		if (!private_poll(&me) && !lie->flood)
+			usleep(200);
+		if (lie->flood && conn && conn->state == PRIVATE_UP)
+			private_send(conn, progress, len);
 	}
 }
 
-static const char *start(struct duo *d, struct card *c)
+/* Another program at the port; it may talk, and never about this. */
+static void other_program(int fd, bool talks)
+{
+	static const char text[] = "220 mail ESMTP\r\n500 what?\r\n";
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	socklen_t len = sizeof(at);
+	int l = socket(AF_INET, SOCK_STREAM, 0), one;
+	char buf[512];
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (l < 0 || bind(l, (struct sockaddr *)&at, sizeof(at)) ||
+	    listen(l, 64) || getsockname(l, (struct sockaddr *)&at, &len))
+		_exit(1);
+	show(fd, ntohs(at.sin_port));
+	for (;;) {
+		one = accept(l, NULL, NULL);
+		for (int i = 0; talks && one >= 0 && i < 100; i++)
+			send(one, text, sizeof(text), MSG_NOSIGNAL);
+		if (talks && one >= 0 && recv(one, buf, sizeof(buf), 0) >= 0)
+			close(one);
+	}
+}
+
+enum who {
+	FALSE_TARGET,
+	SILENT_PROGRAM,
+	TALKING_PROGRAM,
+};
+
+static pid_t start(enum who who, struct card *c)
 {
 	int fds[2];
+	pid_t pid;
 
 	if (pipe(fds))
-		return "no pipe";
-	d->target = fork();
-	if (!d->target) {
+		MUST(-errno);
+	pid = fork();
+	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		target(fds[1]);
+		if (who == FALSE_TARGET)
+			target(fds[1]);
+		other_program(fds[1], who == TALKING_PROGRAM);
 	}
 	close(fds[1]);
 	if (read(fds[0], c, sizeof(*c)) != sizeof(*c))
-		return "no card";
+		MUST(-EPIPE);
 	close(fds[0]);
-	return NULL;
+	return pid;
 }
 
 /* --- the initiator --- */
 
-static const char *one_commit(struct duo *d)
+static long resident(void)
 {
-	const struct pair_opts plain = {0};
-	const double limit = 3.0 * atoi(getenv("FI_OFI_RPMEM_TIMEOUT")) / 1000;
-	double took, waited;
-	struct card c;
+	long size, rss = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (f && fscanf(f, "%ld %ld", &size, &rss) != 2)
+		rss = 0;
+	if (f)
+		fclose(f);
+	return rss * 4096;
+}
+
+/* An initiator with a false target, and one that keeps to the protocol. */
+struct both {
 	struct side s;
+	struct card bad, good;
+	fi_addr_t bad_peer, good_peer;
+	long rss;
+};
+
+static const char *open_both(struct duo *d, enum who who, struct both *b)
+{
+	const struct pair_opts plain = {.caps = FI_ATOMIC};
+
+	duo_start(d, &plain, &b->good);
+	start(who, &b->bad);
+	duo_open(&b->s, &plain, &b->bad);
+	b->bad_peer = b->s.peer;
+	side_insert(&b->s, &b->good);
+	b->good_peer = b->s.peer;
+	if (duo_commit(&b->s, &b->good, 0, 64))
+		return "the good target does not serve";
+	b->s.peer = b->bad_peer;
+	b->rss = resident();
+	return NULL;
+}
+
+static const char *close_both(struct both *b)
+{
+	const char *sanitized = getenv("RP_SANITIZE");
 	int st;
 
-	if (start(d, &c))
-		return "no target";
-	duo_open(&s, &plain, &c);
-	took = duo_now();
-	waited = duo_waited();
-	st = duo_commit(&s, &c, 0, 64);
-	took = duo_now() - took;
-	waited = duo_waited() - waited;
-	if (st != (int)lie->want)
-		FAIL("the commit ended with %d, not %u", st, lie->want);
-	if (took > limit + waited + 2)
-		FAIL("that took %.1f s", took);
-	if (!side_quiet(&s))
+	if (!side_quiet(&b->s))
 		return "it ended twice";
-	side_close(&s);
+	b->s.peer = b->good_peer;
+	st = duo_commit(&b->s, &b->good, 0, 64);
+	if (st)
+		FAIL("then a commit to the good target ends with %d", st);
+	if (resident() > b->rss + MORE_RSS && !(sanitized && *sanitized))
+		FAIL("it grew from %ld to %ld KiB", b->rss >> 10,
+		     resident() >> 10);
+	side_close(&b->s);
 	return NULL;
+}
+
+static double limit(void)
+{
+	return 3.0 * atoi(getenv("FI_OFI_RPMEM_TIMEOUT")) / 1000;
+}
+
+static const char *one_commit(struct duo *d)
+{
+	double took, waited;
+	const char *wrong;
+	struct both b;
+	int st;
+
+	wrong = open_both(d, FALSE_TARGET, &b);
+	if (wrong)
+		return wrong;
+	/* The second time on what the first one has left. */
+	for (int i = 0; i < 2; i++) {
+		took = duo_now();
+		waited = duo_waited();
+		st = duo_commit(&b.s, &b.bad, 0, 64);
+		took = duo_now() - took;
+		waited = duo_waited() - waited;
+		if (lie->want == FALSE_ANY) {
+			printf("# %s: %d\n", lie->name, st);
+		} else if (st != (int)lie->want &&
+			   !(i && lie->what == TWICE && st)) {
+			FAIL("commit %d ended with %d, not %u", i, st,
+			     lie->want);
+		}
+		if (took > limit() + waited + 2)
+			FAIL("that took %.1f s", took);
+	}
+	return close_both(&b);
+}
+
+/* A write, a read and an atomic fail as well, and bring nothing. */
+static const char *no_data(struct duo *d)
+{
+	static uint64_t back[8], was[8];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	const uint64_t one = 1;
+	const char *wrong;
+	struct both b;
+
+	wrong = open_both(d, FALSE_TARGET, &b);
+	if (wrong)
+		return wrong;
+	memset(was, 0xa5, sizeof(was));
+	memcpy(back, was, sizeof(was));
+	POST(&b.s, fi_read(b.s.ep, back, 64, NULL, b.bad_peer, FALSE_ADDR,
+			   b.bad.pool_key, back));
+	if (side_wait(&b.s, &e, &err) || memcmp(back, was, sizeof(was)))
+		return "a read succeeds, or brings bytes";
+	POST(&b.s, fi_fetch_atomic(b.s.ep, &one, 1, NULL, back, NULL,
+				   b.bad_peer, FALSE_ADDR, b.bad.pool_key,
+				   FI_UINT64, FI_SUM, back));
+	if (side_wait(&b.s, &e, &err) || memcmp(back, was, sizeof(was)))
+		return "an atomic succeeds, or brings a value";
+	if (!duo_write(&b.s, &b.bad, 0, 64))
+		return "a write succeeds";
+	return close_both(&b);
+}
+
+/* Old values of another length than the atomic's are none. */
+static const char *fetched(struct duo *d)
+{
+	static uint64_t back[8], was[8];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	const uint64_t one = 1;
+	const char *wrong;
+	struct both b;
+
+	wrong = open_both(d, FALSE_TARGET, &b);
+	if (wrong)
+		return wrong;
+	memset(was, 0xa5, sizeof(was));
+	memcpy(back, was, sizeof(was));
+	POST(&b.s, fi_fetch_atomic(b.s.ep, &one, 1, NULL, back, NULL,
+				   b.bad_peer, FALSE_ADDR, b.bad.pool_key,
+				   FI_UINT64, FI_SUM, back));
+	if (side_wait(&b.s, &e, &err))
+		return "it succeeds";
+	if (memcmp(back, was, sizeof(was)))
+		return "it brings a value";
+	/* It may have been executed. */
+	if (err.prov_errno != FI_RPMEM_ST_UNSURE)
+		FAIL("status %d", err.prov_errno);
+	return close_both(&b);
 }
 
 /* For as long as the target says that it is at work; not for ever. */
 static const char *progress_for_ever(struct duo *d)
 {
-	const struct pair_opts plain = {0};
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
 	struct fi_rma_iov r;
-	struct card c;
-	struct side s;
+	const char *wrong;
+	struct both b;
 	double end;
 
-	if (start(d, &c))
-		return "no target";
-	duo_open(&s, &plain, &c);
-	r = (struct fi_rma_iov){c.pool_addr, 64, c.pool_key};
-	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	wrong = open_both(d, FALSE_TARGET, &b);
+	if (wrong)
+		return wrong;
+	r = (struct fi_rma_iov){FALSE_ADDR, 64, b.bad.pool_key};
+	POST(&b.s, fi_rpmem_commit(b.s.ep, &r, 1, b.bad_peer, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, NULL, &r));
 	end = duo_now() + 3.0 * IMPATIENT_MS / 1000;
 	while (duo_now() < end)
-		if (fi_cq_read(s.cq, &e, 1) != -FI_EAGAIN)
+		if (fi_cq_read(b.s.cq, &e, 1) != -FI_EAGAIN)
 			return "it ended although the target was at work";
 	/* Whoever has waited enough gives up the peer. */
-	MUST(fi_av_remove(s.av, &s.peer, 1, 0));
-	if (side_wait(&s, &e, &err) || err.prov_errno != FI_RPMEM_ST_CANCELED)
+	MUST(fi_av_remove(b.s.av, &b.bad_peer, 1, 0));
+	if (side_wait(&b.s, &e, &err) || err.prov_errno != FI_RPMEM_ST_CANCELED)
 		return "giving up the peer did not end it";
-	side_close(&s);
-	return NULL;
+	return close_both(&b);
 }
 
 static const char *info_for_a_terminal(struct duo *d)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
-	const struct pair_opts plain = {0};
-	struct card c;
-	struct side s;
+	const char *wrong;
+	struct both b;
 	int ret;
 
-	if (start(d, &c))
-		return "no target";
-	duo_open(&s, &plain, &c);
+	wrong = open_both(d, FALSE_TARGET, &b);
+	if (wrong)
+		return wrong;
 	strcpy(attr.why, "untouched");
-	ret = fi_rpmem_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_POWER,
-			     &attr);
-	/* Not what a target says: as good as nothing. */
-	if (ret != -FI_ETIMEDOUT)
-		FAIL("the query ended with %d", ret);
-	if (strcmp(attr.why, "untouched"))
-		return "bytes of it came through";
-	side_close(&s);
-	return NULL;
+	ret = fi_rpmem_query(b.s.ep, b.bad_peer, b.bad.pool_key,
+			     FI_RPMEM_CLASS_POWER, &attr);
+	/* A message that is none: as good as nothing. */
+	if (!ret && attr.status != FI_RPMEM_ST_BAD_MESSAGE)
+		FAIL("the query ends with status %u", attr.status);
+	for (const char *p = attr.why; *p; p++)
+		if (*p < ' ' || *p > '~')
+			return "bytes of it came through";
+	return close_both(&b);
+}
+
+static enum who who;
+
+static const char *another_program(struct duo *d)
+{
+	double took, waited;
+	const char *wrong;
+	struct both b;
+	int st;
+
+	wrong = open_both(d, who, &b);
+	if (wrong)
+		return wrong;
+	took = duo_now();
+	waited = duo_waited();
+	st = duo_commit(&b.s, &b.bad, 0, 64);
+	took = duo_now() - took;
+	waited = duo_waited() - waited;
+	printf("# another program: %d in %.1f s\n", st, took);
+	if (st != RP_ST_TIMEOUT && st != RP_ST_LOST)
+		FAIL("the commit ended with %d", st);
+	if (took > limit() + waited + 2)
+		FAIL("that took %.1f s", took);
+	return close_both(&b);
 }
 
 static void patience(int ms)
@@ -408,25 +527,44 @@ static void patience(int ms)
 	duo_env("FI_OFI_RPMEM_TIMEOUT", text);
 }
 
+static void one_case(const struct lie *l, const char *name, duo_fn fn,
+		     const char *only)
+{
+	lie = l;
+	if (!only || strstr(name, only))
+		duo_case(name, fn);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct lie at_it = {.what = PROGRESS}, truth = {0};
+	static const struct lie truth = {0},
+				at_it = {.what = SILENT, .flood = true},
+				deaf = {.how = DEAF}, closes = {.what = CLOSES},
+				short_result = {.result = 4},
+				long_result = {.result = 16};
+	const char *only = argc > 1 ? argv[1] : NULL;
 
 	setbuf(stdout, NULL);
-	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
-		if (argc > 1 && !strstr(lies[i].name, argv[1]))
-			continue;
-		lie = &lies[i];
-		patience(lie->want == RP_ST_TIMEOUT ||
-					 lie->want == RP_ST_OVERLOADED
+	for (const struct lie *l = false_lies; l->name; l++) {
+		patience(l->want == RP_ST_TIMEOUT || l->want == RP_ST_OVERLOADED
 				 ? IMPATIENT_MS
 				 : PATIENT_MS);
-		duo_case(lie->name, one_commit);
+		one_case(l, l->name, one_commit, only);
 	}
-	lie = &at_it;
 	patience(IMPATIENT_MS);
-	duo_case("PROGRESS for ever", progress_for_ever);
-	lie = &truth;
-	duo_case("INFO with what a terminal obeys", info_for_a_terminal);
+	one_case(&deaf, "no data of a target that is silent", no_data, only);
+	one_case(&truth, "an atomic without its old value", fetched, only);
+	one_case(&short_result, "an atomic with half of its old value", fetched,
+		 only);
+	one_case(&long_result, "an atomic with two old values", fetched, only);
+	one_case(&closes, "an atomic whose connection ends", fetched, only);
+	one_case(&at_it, "PROGRESS for ever", progress_for_ever, only);
+	one_case(&truth, "INFO with what a terminal obeys", info_for_a_terminal,
+		 only);
+	who = SILENT_PROGRAM;
+	one_case(&truth, "a silent program at the port", another_program, only);
+	who = TALKING_PROGRAM;
+	one_case(&truth, "a program at the port that says something else",
+		 another_program, only);
 	return tap_done();
 }

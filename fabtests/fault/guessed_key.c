@@ -24,6 +24,8 @@
 #define PER_S	  250.0 /* wrong keys answered in a second, at most */
 #define TIMEOUT	  2000	/* FI_OFI_RPMEM_TIMEOUT, ms */
 #define AT_ONCE	  4
+/* Seconds in which a bare base may refuse, or fail to connect. */
+#define BARE_S 0.3
 
 static uint64_t seed;
 
@@ -304,7 +306,21 @@ static const char *pool_bytes(void)
 	return p;
 }
 
-/* Over the bare base 32 bits of a key, right or not, lead nowhere. */
+/* The bare base of a stranger, at a port of the daemon. */
+static void bare_open(struct bed *b, bool listener)
+{
+	struct card c = bed_daemon_card(&target);
+
+	if (listener)
+		((struct sockaddr_in *)c.name)->sin_port =
+			htons((uint16_t)(target.export.key >> 40));
+	bed_daemon_visit(b, &c, "tcp");
+}
+
+/*
+ * Over the bare base the bits of a key, right or not, lead nowhere: the daemon
+ * has no endpoint of it, and the listener of the key takes no such connection.
+ */
 static const char *bare_row(enum bare what)
 {
 	const uint64_t keys[] = {
@@ -331,21 +347,22 @@ static const char *bare_row(enum bare what)
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
 		for (size_t a = 0; a < sizeof(addrs) / sizeof(*addrs); a++) {
 			/* A refused operation may cost the connection. */
-			stranger_open(&b, "tcp");
+			bare_open(&b, (k + a) % 2);
 			op = calloc(1, sizeof(*op));
 			if (!op)
 				MUST(-FI_ENOMEM);
 			memset(buf, 0xa5, sizeof(buf));
-			ret = BED_POST(&b, post_bare(&b, what, buf, keys[k],
+			ret = BED_POST_FOR(&b, BARE_S,
+					   post_bare(&b, what, buf, keys[k],
 						     addrs[a], op));
 			if (!ret)
-				bed_wait(&b, op, 0.2);
+				bed_wait(&b, op, BARE_S);
 			/* A write may complete before the target refuses it. */
 			bed_pause(&b, 0.02);
-			if (what == READ && !ret && op->ends && !op->err)
-				return bed_says("a bare read with key %zu and "
+			if (!ret && op->ends && !op->err)
+				return bed_says("a bare %s with key %zu and "
 						"address %zu succeeds",
-						k, a);
+						bares[what], k, a);
 			for (size_t i = 0; i < sizeof(buf); i++)
 				if (what == READ && buf[i] != (char)0xa5)
 					return "a bare read brings bytes";
@@ -543,7 +560,7 @@ static void row_name(size_t row, char *name, size_t size)
 			 calls[row - ANSWER_QUERY]);
 	else if (row >= BARE_READS && row <= BARE_ATOMICS)
 		snprintf(name, size,
-			 "32 bits of a key are no good for a bare "
+			 "the bits of a key are no good for a bare "
 			 "%s",
 			 bares[row - BARE_READS]);
 	else

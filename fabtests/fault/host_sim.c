@@ -46,29 +46,6 @@ int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	return 0;
 }
 
-bool rp_host_tells(const char *base, const char *device)
-{
-	return rp_host_sim.tells && rp_host_sim.tells();
-}
-
-enum rp_connects rp_host_connects(const char *base)
-{
-	return rp_host_sim.base_keys && rp_host_sim.base_keys()
-		       ? RP_CONNECTS_BY_CARD
-		       : RP_CONNECTS_BY_NAMES;
-}
-
-bool rp_host_fences(const char *base, const char *device, const char *op_file)
-{
-	return rp_host_sim.fences && rp_host_sim.fences();
-}
-
-/* Its NIC is an adapter. */
-enum rp_path rp_host_path(const char *base, const char *device)
-{
-	return RP_PATH_DMA;
-}
-
 bool rp_host_acknowledges(const char *base, const char *device, char *why)
 {
 	return true;
@@ -79,9 +56,12 @@ const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 	return rp_host_sim.flusher(addr, len);
 }
 
-uint64_t rp_host_flush_flag(void)
+/* Over the same fabric as the base. */
+void rp_host_private(struct rp_rc_attr *attr)
 {
-	return rp_host_sim.flushes && rp_host_sim.flushes() ? PMSIM_FLUSH : 0;
+	attr->provider = "pmsim";
+	if (rp_host_sim.flushes && rp_host_sim.flushes())
+		attr->flush_flag = PMSIM_FLUSH;
 }
 
 bool rp_host_has_threads(void)

@@ -16,15 +16,9 @@ struct host_sim {
 	void (*random)(void *buf, size_t len);
 	/* What the target is to believe: need not be the truth. */
 	int (*facts)(const void *addr, size_t len, struct rp_facts *facts);
-	/* Does its base tell of breaks? NULL: no. */
-	bool (*tells)(void);
 	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
-	/* Does the base's connection FLUSH? NULL: no. */
+	/* Does a private connection FLUSH? NULL: no. */
 	bool (*flushes)(void);
-	/* Does the base make the keys of connected endpoints? NULL: no. */
-	bool (*base_keys)(void);
-	/* Does an adapter place what comes over those? NULL: no. */
-	bool (*fences)(void);
 	/* Given to the test: durable writes of so much travel in requests. */
 	void (*inline_max)(size_t bytes);
 };

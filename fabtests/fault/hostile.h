@@ -9,19 +9,19 @@
 #include <sys/types.h>
 
 #include "core/wire.h"
-#include "functional/pair.h"
+#include "fault/private_peer.h"
 
 #define REGION_LEN 262144u
 #define SLOTS	   256	/* of the honest initiator, one cache line each */
 #define TARGET_FDS 1024 /* that the target may have */
-#define CTRL_BIT   (1ull << 63)
 
 /* The target's memory. Each lies between two pages that nobody may touch. */
 enum {
 	R_HONEST,     /* a file; the honest initiator's */
+	R_READONLY,   /* a file; its key was given away, for reading */
 	R_FILE,	      /* a file; the hostile peer was given its key */
-	R_FILE_OTHER, /* a file; it was not */
 	R_PMEM,	      /* emulated persistent memory; its key was given away */
+	R_FILE_OTHER, /* a file; its key was not */
 	R_PMEM_OTHER,
 	R_VOLATILE, /* not persistent; its key was given away */
 	R_STALE,    /* registered no longer; its key was given away */
@@ -50,7 +50,6 @@ struct world {
 	/* Told by the target before anything else runs. */
 	struct card target;
 	struct region regions[R_COUNT];
-	struct card honest;
 
 	/* The target: audits on demand, and what it must never see. */
 	_Atomic unsigned int ask, told;
@@ -68,10 +67,8 @@ struct world {
 	_Atomic uint64_t acked[SLOTS];
 
 	/* The hostile peer. */
-	_Atomic uint64_t sent, answers, bad_ok;
-	_Atomic uint64_t stuck; /* sends that the base never took */
-	bool unfinished;	/* left the base with half messages */
-	char says[200];		/* what went wrong there */
+	_Atomic uint64_t sent, answers;
+	char says[200]; /* what went wrong there */
 };
 extern struct world *world;
 
@@ -84,19 +81,54 @@ void rnd_seed(uint64_t seed);
 void target_run(const char *pools);
 void honest_run(void);
 
-/* hostile_rules.c: little-endian numbers of n bytes. */
-uint64_t wire_get(const uint8_t *p, int n);
-void wire_put(uint8_t *p, int n, uint64_t v);
-/* Is this a REQUEST or QUERY that may be answered with OK? */
-bool proper(const uint8_t *m, size_t len, uint64_t cookie,
-	    uint64_t incarnation);
+/* hostile_rules.c: nothing of prov/ is asked. */
+/* May this private data be answered with an accept? */
+bool proper_hello(const uint8_t *m, size_t len);
+/*
+ * Is this a REQUEST or QUERY that may be answered with OK on a connection that
+ * was granted the regions of this bit mask?
+ */
+bool proper(const uint8_t *m, size_t len, unsigned int granted);
 
-/* hostile_peer.c: what a hostile peer does. */
+/* hostile_conn.c: a connection to the target, and what comes back. */
+void complain(const char *what, uint64_t a, uint64_t b);
+extern struct private_peer me;
+extern struct private_conn *conn;
+extern unsigned int granted; /* regions, on conn */
+extern struct rp_wire_grant grants[R_COUNT];
+struct sockaddr_in target_at(void);
+/* The HELLO of a new initiator, and of this one. */
+size_t hello(uint8_t *buf, uint64_t initiator);
+uint64_t new_token(void);
+/* A connection with the key of R_FILE, when there is none. */
+bool greet(void);
+void bye(void);
+/* A QUERY of one more key. */
+bool grant(int r);
+/* All regions that were given away. */
+bool grant_all(void);
+struct rp_wire_range range_of(int r, uint64_t off, uint64_t len);
+size_t request(uint8_t *buf, const struct rp_wire_range *g, size_t n,
+	       uint8_t level, uint8_t required);
+/* A REPLY with this token may be OK. */
+void allow(uint64_t token);
+/* Send on conn; remember whether it may be granted. */
+bool ask(const uint8_t *msg, size_t len);
+/* The same, and wait for its answer, or for the end of conn. */
+void ask_and_wait(const uint8_t *msg, size_t len);
+/* Poll for so long. */
+void listen_for(unsigned int ms);
+/* Have the target audited in the middle of an attack. */
+void look_at_target(void);
+/* Wait, for a while, until the honest one has made so many commits. */
+void others_go_on(unsigned int commits);
+
+/* What a hostile peer does. */
 struct attack {
 	const char *name;
 	void (*run)(void);
 };
-extern const struct attack attacks[];
-extern const unsigned int nattacks;
+/* hostile_messages.c, hostile_connects.c; the last one has no name. */
+extern const struct attack message_attacks[], connect_attacks[];
 
 #endif

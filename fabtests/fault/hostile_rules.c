@@ -4,68 +4,98 @@
 
 #include "fault/hostile.h"
 
-/* Regions whose keys the peer was given; the other keys it can but guess. */
-static const int given[] = {R_FILE, R_PMEM, R_VOLATILE, R_STALE};
-#define NGIVEN (sizeof(given) / sizeof(*given))
+#define HELLO_LEN  40
+#define QUERY_LEN  32
+#define RANGES	   24 /* where they begin in a REQUEST */
+#define MAX_RANGES 168
+#define MAX_BYTES  4096
 
-uint64_t wire_get(const uint8_t *p, int n)
+static bool header(const uint8_t *m, size_t len, unsigned int type)
 {
-	uint64_t v = 0;
-
-	while (n-- > 0)
-		v = v << 8 | p[n];
-	return v;
+	return wire_get(m, 2) == 0x5052 && m[2] == 2 && m[3] == type &&
+	       wire_get(m + 4, 4) == len;
 }
 
-void wire_put(uint8_t *p, int n, uint64_t v)
+static bool zeros(const uint8_t *m, size_t len)
 {
-	for (; n > 0; n--, v >>= 8)
-		*p++ = (uint8_t)v;
+	while (len)
+		if (m[--len])
+			return false;
+	return true;
 }
 
-/* May this range be durable in this class for us? Nothing of prov/ is asked. */
-static bool may(const uint8_t *g, unsigned int level, unsigned int required)
+bool proper_hello(const uint8_t *m, size_t len)
 {
-	uint64_t key = wire_get(g, 8), addr = wire_get(g + 8, 8),
-		 len = wire_get(g + 16, 8);
+	return len >= HELLO_LEN && header(m, HELLO_LEN, 1) && zeros(m + 8, 8) &&
+	       wire_get(m + 16, 8) == world->regions[R_FILE].key &&
+	       zeros(m + HELLO_LEN, len - HELLO_LEN);
+}
 
-	for (size_t i = 0; i < NGIVEN; i++) {
-		const struct region *r = &world->regions[given[i]];
-
-		if (key != r->key || !len || addr < r->addr ||
-		    addr - r->addr >= REGION_LEN ||
-		    len > REGION_LEN - (addr - r->addr) || given[i] == R_STALE)
-			continue;
-		if (level == RP_LEVEL_VISIBLE)
+static bool is_granted(uint64_t key, unsigned int granted, int *r)
+{
+	for (*r = 0; *r < R_COUNT; ++*r)
+		if (granted & 1u << *r && key == world->regions[*r].key)
 			return true;
-		return given[i] == R_FILE ||
-		       (given[i] == R_PMEM && required == 0);
-	}
 	return false;
 }
 
-/* Is this a REQUEST or QUERY that may be answered with OK? */
-bool proper(const uint8_t *m, size_t len, uint64_t cookie, uint64_t incarnation)
+/* May this range be durable in this class for us? */
+static bool may(const uint8_t *g, unsigned int level, unsigned int required,
+		unsigned int granted, bool stores)
 {
-	uint64_t n, inc;
+	uint64_t addr = wire_get(g + 8, 8), len = wire_get(g + 16, 8);
+	int r;
 
-	if (len < 48 || wire_get(m, 2) != 0x5052 || m[2] != 1 ||
-	    wire_get(m + 4, 4) != len || wire_get(m + 8, 8) != cookie)
+	if (!is_granted(wire_get(g, 8), granted, &r))
 		return false;
-	inc = wire_get(m + 24, 8);
-	if (inc && inc != incarnation)
+	if (!len || addr < world->regions[r].addr)
 		return false;
-	if (m[3] == RP_MSG_QUERY)
-		return len == 48 && m[40] <= 2 && !wire_get(m + 41, 7) &&
-		       (wire_get(m + 32, 8) == world->regions[R_FILE].key ||
-			(wire_get(m + 32, 8) == world->regions[R_PMEM].key &&
-			 !m[40]));
-	n = wire_get(m + 32, 2);
-	if (m[3] != RP_MSG_REQUEST || !n || n > 168 || len != 40 + 24 * n ||
-	    (m[34] != 1 && m[34] != 2) || m[35] > 2 || wire_get(m + 36, 4))
+	addr -= world->regions[r].addr;
+	if (addr >= REGION_LEN || len > REGION_LEN - addr)
 		return false;
-	for (uint64_t i = 0; i < n; i++)
-		if (!may(m + 40 + 24 * i, m[34], m[35]))
+	if (stores && r == R_READONLY)
+		return false;
+	return level == 1 || r != R_PMEM || required == 0;
+}
+
+static bool proper_request(const uint8_t *m, size_t len, unsigned int granted)
+{
+	uint64_t n, bytes = 0;
+	bool store;
+
+	if (len < RANGES || !header(m, len, 2))
+		return false;
+	n = wire_get(m + 16, 2);
+	store = m[20] == 3;
+	if (n > MAX_RANGES || len < RANGES + 24 * n || m[18] < 1 || m[18] > 2 ||
+	    m[19] > 2 || (m[20] && !store) || !zeros(m + 21, 3) ||
+	    (!n && (m[18] != 1 || store)))
+		return false;
+	for (uint64_t i = 0; i < n; i++) {
+		const uint8_t *g = m + RANGES + 24 * i;
+
+		if (!may(g, m[18], m[19], granted, store))
 			return false;
-	return true;
+		if (wire_get(g + 16, 8) > MAX_BYTES && store)
+			return false;
+		bytes += wire_get(g + 16, 8);
+	}
+	return len == RANGES + 24 * n + (store ? bytes : 0) &&
+	       (!store || bytes <= MAX_BYTES);
+}
+
+bool proper(const uint8_t *m, size_t len, unsigned int granted)
+{
+	uint64_t key;
+
+	if (len != QUERY_LEN || !header(m, len, 3))
+		return proper_request(m, len, granted);
+	key = wire_get(m + 16, 8);
+	if (m[24] > 2 || !zeros(m + 25, 7))
+		return false;
+	for (int r = R_HONEST; r < R_COUNT; r++)
+		if (key == world->regions[r].key)
+			return r < R_VOLATILE &&
+			       ((r != R_PMEM && r != R_PMEM_OTHER) || !m[24]);
+	return false;
 }

@@ -8,7 +8,8 @@ TESTS += fabtests/fault/writeback_error.sh
 
 # The provider with its fault points, in a folder of its own.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
-fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c $(core_sources)
+fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c \
+	$(rc_sources) $(core_sources)
 fabtests_fault_librpmem_fault_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
@@ -75,8 +76,11 @@ fabtests_fault_machines_SOURCES = fabtests/fault/machines.c $(pair_sources)
 fabtests_fault_machines_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_machines_LDADD = $(FABRIC_LIBS)
 
+# One end of a private connection that says anything.
+private_peer = fabtests/fault/private_peer.c fabtests/fault/private_peer.h
 check_PROGRAMS += fabtests/fault/badinput
-fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(duo_sources)
+fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(private_peer) \
+	$(duo_sources)
 fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/badinput
@@ -100,7 +104,7 @@ EXTRA_DIST += $(word_tests)
 
 # The provider on a machine that a test plays.
 check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
-fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(core_sources) \
+fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(rc_sources) $(core_sources) \
 	fabtests/fault/host_sim.c fabtests/fault/host_sim.h
 fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_sim_fi_la_LDFLAGS = -module -avoid-version -shared \
@@ -144,7 +148,8 @@ crash_shim_sources = \
 	fabtests/fault/crash_shim_world.c fabtests/fault/crash_shrink.c \
 	fabtests/fault/crash_truth.c \
 	fabtests/fault/crash_world.h \
-	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
+	fabtests/fault/verdicts.c fabtests/fault/verdicts.h \
+	fabtests/unit/side_host.h
 EXTRA_DIST += $(crash_shim_sources) fabtests/fault/crash_shim.sh
 if HAVE_VERBS
 check_PROGRAMS += fabtests/fault/crash_shim
@@ -175,34 +180,23 @@ fabtests_fault_scale_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/scale.sh
 EXTRA_DIST += fabtests/fault/scale.sh
 
-# A peer that speaks the control protocol wrongly, beside one that is served.
+# Either end of a private connection lies, beside one that is served.
 check_PROGRAMS += fabtests/fault/hostile
 fabtests_fault_hostile_SOURCES = fabtests/fault/hostile.c \
-	fabtests/fault/hostile.h fabtests/fault/hostile_peer.c \
-	fabtests/fault/hostile_rules.c \
-	fabtests/fault/hostile_victims.c $(pair_sources)
+	fabtests/fault/hostile.h fabtests/fault/hostile_conn.c \
+	fabtests/fault/hostile_connects.c fabtests/fault/hostile_messages.c \
+	fabtests/fault/hostile_rules.c fabtests/fault/hostile_victims.c \
+	$(private_peer) $(pair_sources)
 fabtests_fault_hostile_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_hostile_LDFLAGS = -export-dynamic
 fabtests_fault_hostile_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 check_PROGRAMS += fabtests/fault/false_target
 fabtests_fault_false_target_SOURCES = fabtests/fault/false_target.c \
-	$(duo_sources)
+	fabtests/fault/false_lies.c fabtests/fault/false_lies.h \
+	$(private_peer) $(duo_sources)
 fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/hostile fabtests/fault/false_target
-
-# The same of connected endpoints.
-check_PROGRAMS += fabtests/fault/hostile_mail
-fabtests_fault_hostile_mail_SOURCES = fabtests/fault/hostile_mail.c \
-	fabtests/fault/mail_peer.c fabtests/fault/mail_peer.h $(pair_sources)
-fabtests_fault_hostile_mail_CPPFLAGS = $(pair_cppflags)
-fabtests_fault_hostile_mail_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
-check_PROGRAMS += fabtests/fault/false_mail
-fabtests_fault_false_mail_SOURCES = fabtests/fault/false_mail.c \
-	fabtests/fault/mail_peer.c fabtests/fault/mail_peer.h $(pair_sources)
-fabtests_fault_false_mail_CPPFLAGS = $(pair_cppflags)
-fabtests_fault_false_mail_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
-TESTS += fabtests/fault/hostile_mail fabtests/fault/false_mail
 
 # Everything that may go wrong, at once.
 check_PROGRAMS += fabtests/fault/faults
@@ -221,6 +215,7 @@ fault_road_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
 	fabtests/fault/source_buffer fabtests/fault/guessed_key \
 	fabtests/fault/flood fabtests/fault/removed_address
 check_PROGRAMS += $(fault_road_tests)
+TESTS += $(fault_road_tests)
 fabtests_fault_late_store_SOURCES = fabtests/fault/late_store.c $(testbed_sources)
 fabtests_fault_late_store_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_late_store_LDADD = $(FABRIC_LIBS)

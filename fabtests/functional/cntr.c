@@ -234,11 +234,18 @@ static void no_queue(struct side *s, const struct card *peer)
 {
 	struct fid_ep *ep, *first = s->ep;
 	uint64_t n = of(s, 3);
+	int ret;
 
 	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
 	MUST(fi_ep_bind(ep, &s->av->fid, 0));
 	MUST(fi_ep_bind(ep, &s->cntr[3]->fid, FI_WRITE));
-	MUST(fi_enable(ep));
+	ret = fi_enable(ep);
+	if (ret == -FI_ENOCQ) {
+		MUST(fi_close(&ep->fid));
+		tap_skip(label, "ofi_rxm wants a queue");
+		return;
+	}
+	MUST(ret);
 	s->ep = ep;
 	fi_cntr_readerr(s->cntr[3]);
 	for (int i = 0; i < 3; i++)

@@ -52,10 +52,10 @@ static struct fi_info *ask(const char *prov, enum fi_ep_type type,
 	return list;
 }
 
-/* Connected endpoints over tcp are ours where persistence is asked for. */
+/* Connected endpoints are ours where persistence is asked for. */
 static void check_persistent(const char *prov, enum fi_ep_type type)
 {
-	const bool offered = !strncmp(prov, "tcp;", 4) && type == FI_EP_MSG;
+	const bool offered = type == FI_EP_MSG;
 	struct fi_info *list =
 		ask(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
 	struct fi_info *h;

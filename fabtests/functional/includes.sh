@@ -17,12 +17,16 @@ forbid()
 [ -f prov/core/method.h ] && [ -f prov/rpmem/rpmem.h ] || exit 99
 inc='^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]'
 forbid prov/core "$inc(rdma|infiniband)/" "prov/core knows fi_* or ibv_*"
-forbid prov/core "$inc(\.\./)*(rpmem|verbs|util|pmsim)/" "prov/core looks up"
+forbid prov/core "$inc(\.\./)*(rc|rpmem|verbs|util|pmsim)/" "prov/core looks up"
+forbid prov/rc "$inc(\.\./)*(rpmem|verbs|util|pmsim)/" "prov/rc looks aside or up"
 forbid prov/rpmem "$inc(\.\./)*(verbs|util)/" "prov/rpmem looks aside or up"
-# Two files make the queue pairs of connections of our own.
-for f in $(grep -lE "$inc(infiniband/|rdma/rdma_)" prov/rpmem/*.[ch]); do
+forbid prov/rpmem "$inc(infiniband/|rdma/rdma_)" "prov/rpmem knows ibv_*"
+# The backends of private connections know nothing of each other's library.
+for f in $(grep -lE "$inc(infiniband/|rdma/rdma_)" prov/rc/*.[ch]); do
 	case $f in
-	prov/rpmem/cep_verbs.c | prov/rpmem/cep_verbs_flush.[ch]) ;;
+	prov/rc/rc_verbs*.[ch] | prov/rc/rc_flush.[ch])
+		forbid "$f" "${inc}rdma/fi" "$f knows fi_*"
+		;;
 	*) echo "FAIL: $f knows ibv_*"; status=1 ;;
 	esac
 done

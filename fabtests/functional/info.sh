@@ -32,19 +32,17 @@ line()
 
 unset FI_PROVIDER FI_PROVIDER_PATH FI_TCP_IFACE
 unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE FI_OFI_RPMEM_OPERATOR
-unset FI_OFI_RPMEM_CONNECT
+unset FI_OFI_RPMEM_PORTS
 
-# Whether connections of our own are made here is said.
-connections()
+# Where targets here would listen is said.
+ports()
 {
-	grep -q "^  connections  *$1" "$dir/out" || fail "connections: not '$1'"
+	grep -q "^  listener ports  *$1" "$dir/out" || fail "ports: not '$1'"
 }
 util/fi_rpmem_info >"$dir/out" 2>&1
-connections "the base's alone"
-FI_OFI_RPMEM_CONNECT=0 util/fi_rpmem_info >"$dir/out" 2>&1
-connections "the base's alone"
-FI_OFI_RPMEM_CONNECT=1 util/fi_rpmem_info >"$dir/out" 2>&1
-connections "of our own too"
+ports any
+FI_OFI_RPMEM_PORTS=5000-5100 util/fi_rpmem_info >"$dir/out" 2>&1
+ports 5000-5100
 
 # All is well, as far as this folder's file system goes.
 FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 0 "$dir"

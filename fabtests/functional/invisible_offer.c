@@ -175,10 +175,6 @@ void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
  */
 static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 {
-	if (!strcmp(name, "ep_attr.mem_tag_format"))
-		return ours == base >> 1;
-	if (!strcmp(name, "tx_attr.size") || !strcmp(name, "rx_attr.size"))
-		return ours < base && ours >= base / 2;
 	if (!strcmp(name, "domain_attr.data_progress"))
 		return base == FI_PROGRESS_AUTO && ours == FI_PROGRESS_MANUAL;
 	if (!strcmp(name, "fi_av_open() with FI_EVENT"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Durable writes over connections of our own: tmpfs by delivery, by a fence that
-# is forced and stated, and by the agent, asked behind the write and with it.
+# Durable writes over private connections: tmpfs by delivery, by a fence that is
+# forced and stated, and by the agent, asked behind the write and with it.
 set -u
 
 [ -w /dev/shm ] || {
@@ -15,8 +15,8 @@ cat >"$dir/operator" <<END
 assert fence = yes
 END
 chmod 600 "$dir/operator"
-export FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_CLASS=process
-export FI_OFI_RPMEM_INLINE=${FI_OFI_RPMEM_INLINE:-0}
+export FI_OFI_RPMEM_CLASS=process
+export FI_OFI_RPMEM_INLINE=${FI_OFI_RPMEM_INLINE:-0} FI_OFI_RPMEM_TIMEOUT=2000
 export RPMEM_POOL=$dir/pool
 run() {
 	local what=$1

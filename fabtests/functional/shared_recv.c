@@ -131,11 +131,16 @@ static void write_from(int i, const struct card *card, bool durable)
 		.rma_iov = &to,
 		.rma_iov_count = 1,
 	};
+	uint64_t flags = FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0);
 	unsigned int had = ended[i];
+	ssize_t ret;
 
-	POST(&from[i],
-	     fi_writemsg(from[i].ep, &m,
-			 FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0)));
+	/* The first one connects, which the target has to see. */
+	while ((ret = fi_writemsg(from[i].ep, &m, flags)) == -FI_EAGAIN) {
+		pending = poll_target();
+		poll_others();
+	}
+	MUST(ret);
 	while (ended[i] == had) {
 		pending = poll_target();
 		poll_others();

@@ -6,7 +6,7 @@
 #
 # In a build folder, as `make check` does. --seconds: of all harnesses together
 # (60); --long: an hour; NAME: only these (wire, agent, initiator, setup,
-# setup_client, pool, wire_desc, mailbox).
+# setup_client, pool, wire_desc, ring).
 set -u
 src=$(cd "${srcdir:-.}" && pwd) || exit 99
 clang="clang-14"
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-names=${names:-wire agent initiator setup setup_client pool wire_desc mailbox}
+names=${names:-wire agent initiator setup setup_client pool wire_desc ring}
 
 skip() { echo "1..0 # SKIP $*"; exit 77; }
 [ -z "${RP_SANITIZE:-}" ] || skip "the plain build does this, with ASan and UBSan"

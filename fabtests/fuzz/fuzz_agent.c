@@ -1,40 +1,27 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target's agent under a sequence of hostile messages from several sources.
- */
+/* A target's agent under hostile connection requests and messages. */
 #include <errno.h>
 #include <sys/mman.h>
 
 #include "core/agent_impl.h"
+#include "core/atomic.h"
 #include "core/wire.h"
 #include "fuzz.h"
 
-#define XPORTS	    2
-#define PEERS	    16 /* answer addresses that one xport can hold */
+#define INITIATORS  6
 #define REGIONS	    3
 #define PAGE	    4096
 #define PAGES	    3
 #define LINE	    64
 #define LINES	    (PAGES * PAGE / LINE)
-#define SKEW	    100 /* regions begin and end anywhere */
+#define SKEW	    104 /* regions begin and end anywhere */
 #define LENGTH	    (PAGES * PAGE - 2 * SKEW)
 #define SESSIONS    3
-#define HALF_OPEN   3
 #define CREDITS	    3
 #define JOBS	    5
-#define COOKIES	    8
-#define ASKED	    512
+#define REQUESTS    512
+#define CHANNELS    512
 #define INCARNATION 0x1ce
-
-struct xport {
-	struct rp_xport x;
-	int send_ret;
-	struct {
-		int used;
-		uint8_t addr[RP_WIRE_MAX_ADDR];
-		size_t len;
-	} peers[PEERS];
-	unsigned int open, offers;
-};
 
 /*
  * Memory between two pages that nobody may touch. When a line was written back
@@ -42,7 +29,6 @@ struct xport {
  */
 struct region {
 	struct rp_region r;
-	enum rp_method method;
 	uint8_t *mem;
 	unsigned int life; /* counts registrations */
 	int live;
@@ -50,41 +36,43 @@ struct region {
 	uint32_t written[LINES], media[LINES]; /* at which step */
 };
 
-/* A request that arrived, and what an OK to it then means. */
-struct asked {
-	unsigned int x;
-	uint64_t peer, session, token;
-	uint32_t step;
-	int possible; /* every range inside a live region of its key */
-	int settled;  /* was durable when one of its regions went */
-	struct rp_wire_request m;
+struct channel {
+	struct rp_channel c;
+	int closed, room;
+	unsigned int initiator;
+	struct rp_channel_op *under_way;
+	int granted[REGIONS];
 };
 
-static struct xport xports[XPORTS];
-static struct region regions[REGIONS];
-static struct rp_agent *agent;
-static uint64_t now, randoms;
-static uint32_t steps;
-static struct asked *asked[ASKED];
-static unsigned int nasked;
-/*
- * Sessions that the agent gave away: what they must carry, whose they are. Two
- * peers may call theirs the same.
- */
-static struct {
-	unsigned int x;
-	uint64_t peer, cookie, theirs;
-} given[COOKIES];
-static unsigned int ngiven;
-/* Connections of our own that are offered; the last one asked for over it. */
-static void *conns[XPORTS * SESSIONS];
-static struct asked *over;
+/* A request that arrived, and what an OK to it then means. */
+struct request {
+	struct channel *c;
+	uint64_t token;
+	uint32_t step;
+	int possible; /* every range inside a live region, granted */
+	uint16_t nranges;
+	uint8_t level, required, effect;
+	struct rp_wire_then then;
+	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
+};
 
-static uint64_t x_now(struct rp_xport *x)
-{
-	(void)x;
-	return now;
-}
+/* A connection request that is not answered. */
+struct waiting {
+	int used;
+	unsigned int initiator;
+};
+
+static struct region regions[REGIONS];
+static struct channel *channels[CHANNELS]; /* of all, the open last */
+static unsigned int nchannels;
+static struct channel *of[INITIATORS]; /* NULL: none */
+static struct waiting waiting[RP_AGENT_MAX_DELAYED + 1];
+static struct request *requests[REQUESTS];
+static unsigned int nrequests, ngrants;
+static struct rp_agent *agent;
+static uint64_t now;
+static uint32_t steps;
+static int accept_ret, grant_ret, notify_ret;
 
 static struct region *region_of(uint64_t key)
 {
@@ -94,229 +82,238 @@ static struct region *region_of(uint64_t key)
 	return NULL;
 }
 
-/* Did each byte reach the media after the request arrived? */
-static int is_durable(const struct asked *a)
+static int range_is_durable(const struct rp_wire_range *g, uint32_t step)
 {
-	for (unsigned int i = 0; i < a->m.nranges; i++) {
-		const struct rp_wire_range *g = &a->m.ranges[i];
-		const struct region *r = region_of(g->key);
-		uint64_t at;
+	const struct region *r = region_of(g->key);
+	uint64_t at;
 
-		if (!r)
+	if (!r)
+		return 0;
+	at = g->addr - r->r.addr + SKEW;
+	for (uint64_t l = at / LINE; l <= (at + g->len - 1) / LINE; l++)
+		if (r->media[l] < step)
 			return 0;
-		at = g->addr - r->r.addr + SKEW;
-		for (uint64_t l = at / LINE; l <= (at + g->len - 1) / LINE; l++)
-			if (r->media[l] < a->step)
-				return 0;
-	}
 	return 1;
 }
 
-/*
- * An OK must be the answer to a request, and true. One request, one OK, and
- * those of one token in their order.
- */
-static void judge_ok(unsigned int xi, uint64_t peer,
-		     const struct rp_wire_hdr *hdr,
+/* Did each byte reach the media after the request arrived? */
+static int is_durable(const struct request *q)
+{
+	const struct rp_wire_range then = {q->then.key, q->then.addr, 8};
+
+	for (unsigned int i = 0; i < q->nranges; i++)
+		if (!range_is_durable(&q->ranges[i], q->step))
+			return 0;
+	return q->effect != RP_EFFECT_THEN || range_is_durable(&then, q->step);
+}
+
+/* An OK must be the reply to a request, and true. One request, one OK. */
+static void check_ok(struct channel *c, const struct rp_wire_hdr *hdr,
 		     const struct rp_wire_reply *m)
 {
-	for (unsigned int i = 0; i < nasked; i++) {
-		struct asked *a = asked[i];
-		int flush = m->class == RP_CLASS_POWER;
+	for (unsigned int i = 0; i < nrequests; i++) {
+		struct request *q = requests[i];
 
-		if (a->x != xi || a->peer != peer || a->token != hdr->token ||
-		    a->session != hdr->session || !a->possible ||
-		    a->m.level != m->level)
+		if (q->c != c || q->token != hdr->token || !q->possible ||
+		    q->level != m->level)
 			continue;
 		if (m->level == RP_LEVEL_DURABLE &&
-		    (m->class < a->m.required ||
-		     (flush && !a->settled && !is_durable(a))))
+		    (m->class < q->required ||
+		     (m->class == RP_CLASS_POWER && !is_durable(q))))
 			continue;
-		free(a);
-		nasked--;
-		memmove(&asked[i], &asked[i + 1],
-			(nasked - i) * sizeof(asked[0]));
+		free(q);
+		nrequests--;
+		memmove(&requests[i], &requests[i + 1],
+			(nrequests - i) * sizeof(requests[0]));
 		return;
 	}
 	MUST(!"an OK that is not true");
 }
 
-static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
+static void sent(struct channel *c, const void *msg, size_t len)
 {
-	struct xport *fx = (struct xport *)x;
-	unsigned int xi = (unsigned int)(fx - xports);
-	struct rp_wire_hello_ack ack;
-	struct rp_wire_offer offer;
 	struct rp_wire_reply reply;
 	struct rp_wire_info info;
 	struct rp_wire_hdr hdr;
 
-	MUST(peer < PEERS && fx->peers[peer].used);
-	if (fx->send_ret)
-		return fx->send_ret;
 	MUST(!rp_wire_get_hdr(msg, len, &hdr));
-	MUST(hdr.session);
 	switch (hdr.type) {
-	case RP_MSG_HELLO_ACK:
-		MUST(!rp_wire_get_hello_ack(msg, &hdr, &ack));
-		if (ack.status)
-			break;
-		MUST(ack.credits == CREDITS);
-		given[ngiven % COOKIES].x = xi;
-		given[ngiven % COOKIES].peer = peer;
-		given[ngiven % COOKIES].cookie = ack.cookie;
-		given[ngiven % COOKIES].theirs = hdr.session;
-		ngiven++;
-		break;
 	case RP_MSG_REPLY:
 		MUST(!rp_wire_get_reply(msg, &hdr, &reply));
 		if (reply.status == RP_ST_OK)
-			judge_ok(xi, peer, &hdr, &reply);
+			check_ok(c, &hdr, &reply);
 		break;
 	case RP_MSG_INFO:
 		MUST(!rp_wire_get_info(msg, &hdr, &info));
-		break;
-	case RP_MSG_OFFER:
-		MUST(!rp_wire_get_offer(msg, &hdr, &offer));
+		MUST(info.status || info.grant.length);
 		break;
 	default:
 		MUST(hdr.type == RP_MSG_PROGRESS);
 	}
-	return 0;
 }
 
-static int x_peer_get(struct rp_xport *x, const void *addr, size_t len,
-		      uint64_t *peer)
+static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 {
-	struct xport *fx = (struct xport *)x;
+	struct channel *c = (struct channel *)rc;
+	struct rp_channel_op *op = ops[0];
 
-	MUST(len && len <= RP_WIRE_MAX_ADDR);
-	MUST(fx->open < SESSIONS + HALF_OPEN);
-	for (unsigned int i = 0; i < PEERS; i++) {
-		if (fx->peers[i].used)
-			continue;
-		fx->peers[i].used = 1;
-		fx->peers[i].len = len;
-		memcpy(fx->peers[i].addr, addr, len);
-		fx->open++;
-		*peer = i;
-		/* An address that the base will not have. */
-		if (((const uint8_t *)addr)[0] != 0xff)
-			return 0;
-		fx->peers[i].used = 0;
-		fx->open--;
-		return -EINVAL;
+	MUST(!c->closed && n == 1 && op->kind == RP_CHANNEL_SEND);
+	MUST(op->iov_count == 1);
+	if (!c->room)
+		return 0;
+	c->room -= c->room > 0;
+	sent(c, op->iov[0].iov_base, op->iov[0].iov_len);
+	if (op->inject) {
+		MUST(op->iov[0].iov_len <= c->c.inject);
+		return 1;
 	}
-	return -ENOSPC;
+	op->next = c->under_way;
+	c->under_way = op;
+	return 1;
 }
 
-static void x_peer_put(struct rp_xport *x, uint64_t peer)
+static void c_done(struct channel *c, int err)
 {
-	struct xport *fx = (struct xport *)x;
+	struct rp_channel_op *op;
 
-	MUST(peer < PEERS && fx->peers[peer].used);
-	fx->peers[peer].used = 0;
-	fx->open--;
-	/* Whoever comes next has its place, not its sessions. */
-	for (unsigned int i = 0; i < COOKIES; i++)
-		if (given[i].x == (unsigned int)(fx - xports) &&
-		    given[i].peer == peer)
-			given[i].theirs = 0;
-}
+	while ((op = c->under_way)) {
+		volatile uint8_t still = *(uint8_t *)op->iov[0].iov_base;
 
-/* At most one for each session; what is not there cannot be ended. */
-static int x_offer(struct rp_xport *x, void **conn, const struct rp_region *r,
-		   struct rp_wire_offer *m)
-{
-	struct xport *fx = (struct xport *)x;
-
-	MUST(region_of(r->key) && r->pmem && r->writable && !r->failed);
-	if (!*conn) {
-		unsigned int i = 0;
-
-		*conn = malloc(1);
-		MUST(*conn && ++fx->offers <= SESSIONS);
-		while (conns[i])
-			i++;
-		conns[i] = *conn;
+		(void)still;
+		c->under_way = op->next;
+		op->done(op, err);
 	}
-	m->secret = m->there = 1 + r->key;
-	m->addr_len = 1;
-	/* Made, and yet not offered. */
-	return fx->send_ret == -EIO ? -ENOSPC : 0;
 }
 
-static void x_unoffer(struct rp_xport *x, void *conn)
+static void c_close(struct rp_channel *rc)
 {
-	struct xport *fx = (struct xport *)x;
+	struct channel *c = (struct channel *)rc;
 
-	MUST(fx->offers--);
-	for (unsigned int i = 0; i < XPORTS * SESSIONS; i++)
-		if (conns[i] == conn)
-			conns[i] = NULL;
-	free(conn);
+	MUST(!c->closed);
+	c_done(c, ECANCELED);
+	c->closed = 1;
+	MUST(of[c->initiator] == c);
+	of[c->initiator] = NULL;
+	/* Requests over it are answered by nobody. */
+	for (unsigned int i = 0; i < nrequests; i++)
+		if (requests[i]->c == c)
+			requests[i]->possible = 0;
 }
 
-/* At once, and only what was asked for; an OK is true. */
-static void x_answer(struct rp_xport *x, void *conn, const void *msg,
-		     size_t len)
-{
-	struct rp_wire_reply m;
-	struct rp_wire_hdr hdr;
-
-	MUST(over && conn && len <= RP_WIRE_INJECT);
-	MUST(!rp_wire_get_hdr(msg, len, &hdr));
-	MUST(!rp_wire_get_reply(msg, &hdr, &m));
-	MUST(hdr.session == over->session && hdr.token == over->token);
-	if (m.status == RP_ST_OK)
-		MUST(over->possible && m.level == RP_LEVEL_DURABLE &&
-		     m.class >= over->m.required &&
-		     (m.class < RP_CLASS_POWER || is_durable(over)));
-	free(over);
-	over = NULL;
-}
-
-static int x_random(struct rp_xport *x, void *buf, size_t len)
-{
-	uint64_t v = ++randoms * 0x9e3779b97f4a7c15ull;
-
-	(void)x;
-	MUST(len == sizeof(v));
-	memcpy(buf, &v, len);
-	return 0;
-}
-
-static void x_kick(struct rp_xport *x)
-{
-	(void)x;
-}
-
-static int x_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
-		    size_t len)
-{
-	(void)x;
-	(void)peer;
-	(void)data;
-	(void)buf;
-	(void)len;
-	return 0;
-}
-
-static const struct rp_xport_ops ops = {
-	.notify = x_notify,
-	.offer = x_offer,
-	.unoffer = x_unoffer,
-	.answer = x_answer,
-	.now = x_now,
-	.send = x_send,
-	.peer_get = x_peer_get,
-	.peer_put = x_peer_put,
-	.random = x_random,
-	.kick = x_kick,
+static const struct rp_channel_ops channel_ops = {
+	.post = c_post,
+	.close = c_close,
 };
 
-/* Which lines; and that the memory may be touched at all. */
+static int h_accept(struct rp_agent_host *h, void *request, const void *data,
+		    size_t len, const struct rp_channel_events *events,
+		    void *owner, struct rp_channel **out)
+{
+	struct waiting *w = request;
+	struct rp_wire_hello_ack ack;
+	struct channel *c;
+
+	MUST(w->used && !rp_wire_get_hello_ack(data, len, &ack));
+	MUST(!ack.status && ack.credits == CREDITS);
+	w->used = 0;
+	if (accept_ret || nchannels == CHANNELS)
+		return -ECONNABORTED;
+	/* The older connection has gone before this one comes. */
+	MUST(!of[w->initiator]);
+	c = calloc(1, sizeof(*c));
+	MUST(c);
+	c->c.ops = &channel_ops;
+	c->c.events = events;
+	c->c.owner = owner;
+	c->c.inject = 64;
+	c->room = -1;
+	c->initiator = w->initiator;
+	for (unsigned int i = 0; i < REGIONS; i++)
+		if (regions[i].live && ack.grant.rkey == regions[i].r.key)
+			c->granted[i] = 1;
+	channels[nchannels++] = of[w->initiator] = c;
+	*out = &c->c;
+	return 0;
+}
+
+static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
+		     size_t len)
+{
+	struct waiting *w = request;
+	struct rp_wire_hello_ack ack;
+
+	MUST(w->used && !rp_wire_get_hello_ack(data, len, &ack) && ack.status);
+	w->used = 0;
+}
+
+static int h_grant(struct rp_agent_host *h, struct rp_channel *rc,
+		   const struct rp_region *r, struct rp_wire_grant *g,
+		   void **grant)
+{
+	struct channel *c = (struct channel *)rc;
+	struct region *in = region_of(r->key);
+
+	MUST(in);
+	if (grant_ret)
+		return -ENOMEM;
+	g->rkey = r->key;
+	if (c) {
+		MUST(!c->closed && !c->granted[in - regions]);
+		c->granted[in - regions] = 1;
+	}
+	ngrants++;
+	*grant = in;
+	return 0;
+}
+
+static void h_revoke(struct rp_agent_host *h, void *grant)
+{
+	MUST(((struct region *)grant)->live && ngrants--);
+}
+
+static uint32_t h_flags(struct rp_agent_host *h)
+{
+	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES | RP_CHANNEL_FLUSHES;
+}
+
+static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
+		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
+		    size_t len)
+{
+	const uint8_t *p = buf;
+
+	MUST(c && len && (p[0] | p[len - 1] | 1));
+	return notify_ret;
+}
+
+static uint64_t h_now(struct rp_agent_host *h)
+{
+	return now;
+}
+
+static void h_kick(struct rp_agent_host *h)
+{
+}
+
+static void h_warn(struct rp_agent_host *h, const char *text)
+{
+	MUST(*text);
+}
+
+static const struct rp_agent_host_ops host_ops = {
+	.accept = h_accept,
+	.refuse = h_refuse,
+	.grant = h_grant,
+	.revoke = h_revoke,
+	.flags = h_flags,
+	.notify = h_notify,
+	.now = h_now,
+	.kick = h_kick,
+	.warn = h_warn,
+};
+static struct rp_agent_host host = {.ops = &host_ops};
+
+/* The lines of a range; and the memory may be touched. */
 static size_t lines(struct region *r, const void *addr, size_t len,
 		    size_t *first)
 {
@@ -363,6 +360,36 @@ static void p_drain(void *ctx)
 	memcpy(r->media, r->written, sizeof(r->media));
 }
 
+/* Only where peers may write at all. */
+static void p_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	struct region *r = ctx;
+	size_t first;
+
+	MUST(r->r.writable && lines(r, to, len, &first));
+	memcpy(to, from, len);
+}
+
+static void p_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	p_copy(ctx, to, from, len);
+	p_flush(ctx, to, len);
+}
+
+static void p_store8(void *ctx, uint64_t *to, uint64_t value)
+{
+	MUST((uintptr_t)to % sizeof(value) == 0);
+	p_copy(ctx, to, &value, sizeof(value));
+}
+
+static void p_changed(void *ctx, void *addr, size_t len)
+{
+	struct region *r = ctx;
+	size_t first;
+
+	MUST(r->r.writable && lines(r, addr, len, &first));
+}
+
 /* A sync takes no time that could decide anything. */
 static uint64_t p_now(void *ctx)
 {
@@ -376,21 +403,22 @@ static void region_add(unsigned int i)
 		.sync = p_sync,
 		.flush = p_flush,
 		.drain = p_drain,
+		.store8 = p_store8,
+		.copy = p_copy,
+		.stream = p_stream,
+		.changed = p_changed,
 		.now = p_now,
 		.ctx = r,
 	};
-	struct rp_facts f = {
+	const struct rp_facts f = {
 		.memory = i == 0 ? RP_MEM_DAX_SYNC : RP_MEM_FILE,
 		.placement = RP_PLACE_CPU_USER,
 		.domain = RP_DOMAIN_MEMCTRL,
 		.fs_trusted = RP_YES,
 		.agent = true,
 	};
-	/* The same base key in each life, as a restarted base has it. */
-	struct rp_key k = {.base = 1 + i, .random = ++r->life};
+	struct rp_key k = {.port = 4711, .random = (1 + i) << 8 | ++r->life};
 
-	if (i == 2)
-		f.memory = RP_MEM_ANON;
 	memset(&r->r, 0, sizeof(r->r));
 	memset(r->written, 0, sizeof(r->written));
 	memset(r->media, 0, sizeof(r->media));
@@ -401,13 +429,10 @@ static void region_add(unsigned int i)
 	r->r.writable = i != 1;
 	r->r.facts = f;
 	r->r.choice = rp_method_best(&f, RP_METHODS_BUILT);
-	if (i != 2) {
-		k.persistent = true;
-		k.class = r->r.choice.class;
-		k.method = r->r.choice.method;
-		MUST(!rp_pmem_new(r->r.base, LENGTH, k.method, NULL, &pmem_ops,
-				  &r->r.pmem));
-	}
+	k.class = r->r.choice.class;
+	k.method = r->r.choice.method;
+	MUST(!rp_pmem_new(r->r.base, LENGTH, k.method, NULL, &pmem_ops,
+			  &r->r.pmem));
 	r->r.key = rp_key_make(&k);
 	MUST(!rp_agent_region_add(agent, &r->r));
 	r->live = 1;
@@ -418,13 +443,11 @@ static void region_del(unsigned int i)
 	struct region *r = &regions[i];
 
 	rp_agent_region_del(agent, &r->r);
-	/* Their OK may still be on its way. */
-	for (unsigned int k = 0; k < nasked; k++)
-		asked[k]->settled |= asked[k]->possible && is_durable(asked[k]);
+	for (unsigned int k = 0; k < INITIATORS; k++)
+		MUST(!of[k] || !of[k]->granted[i]);
 	r->live = 0;
-	if (r->r.pmem)
-		rp_pmem_delete(r->r.pmem);
-	/* Whoever still looks at it finds nonsense. */
+	rp_pmem_delete(r->r.pmem);
+	/* Anybody who still looks at it finds nonsense. */
 	memset(&r->r, 0xdd, sizeof(r->r));
 }
 
@@ -436,68 +459,60 @@ static void map_all(void)
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		MUST(p != MAP_FAILED);
-		/* Nor does the agent ever store into a region. */
-		MUST(!mprotect(p + PAGE, PAGES * PAGE, PROT_READ));
+		/* One of them may only be read. */
+		MUST(!mprotect(p + PAGE, PAGES * PAGE,
+			       i == 1 ? PROT_READ : PROT_READ | PROT_WRITE));
 		regions[i].mem = p + PAGE;
 	}
 }
 
-/* NULL: nothing that can be answered with an OK. */
-static struct asked *as_asked(unsigned int xi, const uint8_t *msg, size_t len)
+static int range_is_possible(const struct channel *c,
+			     const struct rp_wire_range *g, int writes)
 {
+	const struct region *r = region_of(g->key);
+
+	return r && c->granted[r - regions] && g->len && g->addr >= r->r.addr &&
+	       g->addr - r->r.addr <= LENGTH &&
+	       g->len <= LENGTH - (g->addr - r->r.addr) &&
+	       (!writes || r->r.writable);
+}
+
+/* Remember what may be answered with an OK. */
+static void remember(struct channel *c, const uint8_t *msg, size_t len)
+{
+	static struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
+	struct rp_wire_request m = {.decoded = ranges};
 	struct rp_wire_hdr hdr;
-	struct asked *a;
+	struct request *q;
+	int writes;
 
-	if (rp_wire_get_hdr(msg, len, &hdr))
-		return NULL;
-	a = calloc(1, sizeof(*a));
-	MUST(a);
-	for (unsigned int i = 0; i < COOKIES && i < ngiven; i++)
-		if (given[i].x == xi && given[i].cookie == hdr.session) {
-			a->session = given[i].theirs;
-			a->peer = given[i].peer;
-		}
-	if (!a->session || rp_wire_get_request(msg, &hdr, &a->m)) {
-		free(a);
-		return NULL;
-	}
-	a->x = xi;
-	a->token = hdr.token;
-	a->step = steps;
-	a->possible = !hdr.incarnation || hdr.incarnation == INCARNATION;
-	for (unsigned int i = 0; i < a->m.nranges; i++) {
-		const struct rp_wire_range *g = &a->m.ranges[i];
-		const struct region *r = region_of(g->key);
-
-		if (!r || !g->len || g->addr < r->r.addr ||
-		    g->addr - r->r.addr > LENGTH ||
-		    g->len > LENGTH - (g->addr - r->r.addr) ||
-		    (a->m.level == RP_LEVEL_DURABLE && !r->r.pmem))
-			a->possible = 0;
-	}
-	return a;
-}
-
-static void remember(unsigned int xi, const uint8_t *msg, size_t len)
-{
-	struct asked *a = nasked < ASKED ? as_asked(xi, msg, len) : NULL;
-
-	if (a)
-		asked[nasked++] = a;
-}
-
-/* Over some connection, its own or another's. */
-static void receive_over(unsigned int xi, const uint8_t *msg, size_t len,
-			 uint8_t which)
-{
-	uint8_t *exact = fuzz_exact(msg, len);
-
-	over = as_asked(xi, exact, len);
-	rp_agent_linked(agent, &xports[xi].x,
-			conns[which % (XPORTS * SESSIONS)], exact, len);
-	free(exact);
-	free(over);
-	over = NULL;
+	if (rp_wire_get_hdr(msg, len, &hdr) ||
+	    rp_wire_get_request(msg, &hdr, &m) || nrequests == REQUESTS)
+		return;
+	q = calloc(1, sizeof(*q));
+	MUST(q);
+	*q = (struct request){
+		.c = c,
+		.token = hdr.token,
+		.step = steps,
+		.possible = 1,
+		.nranges = m.nranges,
+		.level = m.level,
+		.required = m.required,
+		.effect = m.effect,
+		.then = m.then,
+	};
+	memcpy(q->ranges, ranges, m.nranges * sizeof(ranges[0]));
+	writes =
+		m.effect == RP_EFFECT_STORE || m.effect == RP_EFFECT_NOTIFY ||
+		(m.effect == RP_EFFECT_ATOMIC && m.atomic.op != RP_ATOMIC_READ);
+	for (unsigned int i = 0; i < m.nranges; i++)
+		q->possible &= range_is_possible(c, &ranges[i], writes);
+	if (m.effect == RP_EFFECT_THEN)
+		q->possible &= range_is_possible(
+			c, &(struct rp_wire_range){m.then.key, m.then.addr, 8},
+			1);
+	requests[nrequests++] = q;
 }
 
 static uint64_t some_key(uint8_t choice)
@@ -507,94 +522,89 @@ static uint64_t some_key(uint8_t choice)
 	if (!r->live)
 		return RP_KEY_MARK;
 	/* Sometimes another registration's. */
-	return r->r.key ^ (uint64_t)(choice >> 6) << 40;
+	return r->r.key ^ (choice >> 6 == 3);
 }
 
 /* Mostly inside, so that there is something to flush. */
-static struct rp_wire_range some_range(struct fuzz_in *in)
+static struct rp_wire_range some_range(struct fuzz_in *in, unsigned int most)
 {
 	uint8_t choice = fuzz_u8(in);
 	struct rp_wire_range g = {.key = some_key(choice)};
 
 	if (choice & 0x20) {
 		g.addr = fuzz_u64(in);
-		g.len = fuzz_u64(in);
+		g.len = fuzz_u64(in) % (2 * most);
 		return g;
 	}
 	g.addr = fuzz_u16(in) % (LENGTH + 2);
-	g.len = fuzz_u16(in) % (LENGTH + 2 - g.addr);
+	g.len = 1 + fuzz_u16(in) % most;
+	if (choice & 0x10) {
+		g.addr &= ~7ull;
+		g.len = 8;
+	}
 	if (choice % REGIONS == 1)
 		g.addr += 0x7f0000000000;
 	return g;
 }
 
-static int some_message(struct fuzz_in *in, unsigned int kind, uint8_t *buf)
+static int some_request(struct fuzz_in *in, uint8_t *buf)
 {
-	static const uint8_t types[] = {RP_MSG_HELLO, RP_MSG_REQUEST,
-					RP_MSG_QUERY, RP_MSG_BYE,
-					RP_MSG_CONNECT};
-	static struct rp_wire_request m;
-	struct rp_wire_hdr hdr = {.type = types[kind]};
-	uint8_t who = fuzz_u8(in), how = fuzz_u8(in);
-	struct rp_wire_hello hello = {
-		.cookie = 1 + (who & 15),
-		.key = some_key(0),
-		.timeout_ms = (uint32_t)how << (who >> 4),
-		.features = how & RP_FEATURES,
-		.addr_len = 1 + (how & 7),
-		.addr = {who >> 3},
+	static uint8_t bytes[RP_WIRE_MAX_STORE];
+	struct rp_wire_range ranges[8], then;
+	uint8_t how = fuzz_u8(in), what = fuzz_u8(in);
+	struct rp_wire_request m = {
+		.level = 1 + (how & 1),
+		.required = (how >> 1) % 3,
+		.nranges = (how >> 3 & 7),
+		.packed = how >> 6 & 1,
+		.effect = what % 5,
+		.ranges = ranges,
+		.bytes = bytes,
 	};
-	struct rp_wire_connect connect;
-	struct rp_wire_query q = {.required = how & 3};
+	unsigned int most = m.effect < RP_EFFECT_STORE ? 5000 : 400;
 
-	hdr.token = how >> 4;
-	if (kind)
-		hdr.session = given[who % COOKIES].cookie;
-	/* Of no life, of this one, of another one. */
-	hdr.incarnation = who & 0x40 ? 0 : INCARNATION + (who >> 7);
-	switch (kind) {
-	case 0:
-		return rp_wire_put_hello(buf, RP_WIRE_MAX_MSG, &hdr, &hello);
-	case 1:
-		m = (struct rp_wire_request){
-			.level = 1 + (how & 1),
-			.required = (how >> 1) & 3,
-			.nranges = 1 + fuzz_u8(in) % 8,
-		};
-		for (unsigned int i = 0; i < m.nranges; i++)
-			m.ranges[i] = some_range(in);
-		return rp_wire_put_request(buf, RP_WIRE_MAX_MSG, &hdr, &m);
-	case 2:
-		q.key = some_key(fuzz_u8(in));
-		return rp_wire_put_query(buf, RP_WIRE_MAX_MSG, &hdr, &q);
-	case 4:
-		connect = (struct rp_wire_connect){
-			.id = 1 + (how & 3),
-			.key = some_key(fuzz_u8(in)),
-		};
-		return rp_wire_put_connect(buf, RP_WIRE_MAX_MSG, &hdr,
-					   &connect);
+	for (unsigned int i = 0; i < m.nranges; i++)
+		ranges[i] = some_range(in, most);
+	memset(bytes, what, sizeof(bytes));
+	if (m.effect == RP_EFFECT_THEN) {
+		then = some_range(in, 8);
+		m.then = (struct rp_wire_then){then.key, then.addr, what};
 	}
-	return rp_wire_put_empty(buf, RP_WIRE_MAX_MSG, &hdr);
+	m.atomic = (struct rp_wire_atomic){
+		.op = what / 5 % RP_ATOMIC_OPS,
+		.datatype = how >> 4 & 7,
+		.fetch = what >> 7,
+		.operand = bytes,
+		.compare = bytes,
+	};
+	return rp_wire_put_request(buf, RP_WIRE_MAX_MSG, fuzz_u8(in), &m);
 }
 
-static void receive(unsigned int xi, const uint8_t *msg, size_t len)
+static void receive(struct channel *c, const uint8_t *msg, size_t len)
 {
 	uint8_t *exact = fuzz_exact(msg, len);
 
-	remember(xi, exact, len);
-	rp_agent_recv(agent, &xports[xi].x, exact, len);
+	remember(c, exact, len);
+	c->c.events->received(c->c.owner, exact, len);
 	free(exact);
 }
 
-/* linked: over a connection of our own. */
-static void recv_made(struct fuzz_in *in, unsigned int xi, unsigned int kind,
-		      int damage, int linked)
+/* A message that a decoder may like, or that is damaged. */
+static void recv_made(struct fuzz_in *in, struct channel *c, int query,
+		      int damage)
 {
+	struct rp_wire_query q;
 	uint8_t buf[RP_WIRE_MAX_MSG];
-	int len = some_message(in, kind, buf);
+	int len;
 
-	if (len <= 0)
+	if (query) {
+		q.key = some_key(fuzz_u8(in));
+		q.required = fuzz_u8(in) & 3;
+		len = rp_wire_put_query(buf, sizeof(buf), fuzz_u8(in), &q);
+	} else {
+		len = some_request(in, buf);
+	}
+	if (len <= 0 || !c)
 		return;
 	if (damage) {
 		uint16_t at = fuzz_u16(in);
@@ -603,81 +613,126 @@ static void recv_made(struct fuzz_in *in, unsigned int xi, unsigned int kind,
 		if (at & 0x8000)
 			len = at % len;
 	}
-	if (linked)
-		receive_over(xi, buf, (size_t)len, fuzz_u8(in));
-	else
-		receive(xi, buf, (size_t)len);
+	receive(c, buf, (size_t)len);
 }
 
-static void recv_raw(struct fuzz_in *in, unsigned int xi)
+static void recv_raw(struct fuzz_in *in, struct channel *c)
 {
 	size_t len = fuzz_u16(in) % (RP_WIRE_MAX_MSG + 2);
 
 	len = len < in->left ? len : in->left;
-	receive(xi, in->p, len);
+	if (c)
+		receive(c, in->p, len);
 	in->p += len;
 	in->left -= len;
 }
 
-static void check_limits(void)
+static void hello(struct fuzz_in *in, unsigned int who, int damage)
 {
-	const struct rp_client *c;
-	const struct rp_job *job;
-	struct rp_agent_stats st;
-	unsigned int all = 0;
+	uint8_t how = fuzz_u8(in);
+	const struct rp_wire_hello m = {
+		.key = some_key(how),
+		.initiator = who,
+		.timeout_ms = (uint32_t)how << (how >> 4),
+		.features = how & RP_FEATURES,
+	};
+	uint8_t buf[RP_WIRE_CM_DATA] = {0}, *exact;
+	size_t len = sizeof(buf);
+	struct waiting *w = waiting;
 
-	TAILQ_FOREACH (c, &agent->clients.open_list, link) {
-		unsigned int n = 0;
+	MUST(rp_wire_put_hello(buf, sizeof(buf), &m) > 0);
+	while (w->used)
+		MUST(++w < waiting + RP_AGENT_MAX_DELAYED + 1);
+	w->used = 1;
+	w->initiator = who;
+	if (damage) {
+		uint16_t at = fuzz_u16(in);
 
-		TAILQ_FOREACH (job, &c->jobs, of_client)
-			n++;
-		MUST(n <= CREDITS);
-		all += n;
+		/* Not the initiator's number, by which it is known here. */
+		if (at % len < 24 || at % len >= 32)
+			buf[at % len] ^= fuzz_u8(in);
+		if (at & 0x8000)
+			len = at % len;
 	}
-	MUST(all <= JOBS);
-
-	rp_agent_stats(agent, &st);
-	MUST(st.sessions <= SESSIONS && st.half_open <= HALF_OPEN);
-	MUST(xports[0].open + xports[1].open == st.sessions + st.half_open);
-	/* Jobs, and as many refusals that could not be sent yet. */
-	MUST(rp_agent_pending(agent) <= 2 * JOBS);
+	exact = fuzz_exact(buf, len);
+	rp_agent_requested(agent, w, exact, len);
+	free(exact);
 }
 
-/*
- * Low four bits: what happens; bit 4: on which xport; bit 5: damaged; bit 6:
- * over a connection of our own.
- */
+static void check_limits(void)
+{
+	const struct rp_agent_session *s;
+	struct rp_agent_stats st;
+	unsigned int open = 0, delayed = 0;
+
+	TAILQ_FOREACH (s, &agent->open, link) {
+		MUST(s->held <= CREDITS + 1);
+		open++;
+	}
+	TAILQ_FOREACH (s, &agent->ending, link)
+		open++;
+	rp_agent_stats(agent, &st);
+	MUST(st.sessions == open && open <= SESSIONS);
+	MUST(ngrants <= open * REGIONS && ngrants >= open);
+	for (unsigned int i = 0; i < RP_AGENT_MAX_DELAYED + 1; i++)
+		delayed += (unsigned int)waiting[i].used;
+	MUST(delayed <= agent->ndelayed);
+	MUST(agent->ndelayed <= RP_AGENT_MAX_DELAYED);
+}
+
+static void gone(uint8_t which)
+{
+	struct waiting *w = &waiting[which % RP_AGENT_MAX_DELAYED];
+
+	if (!w->used)
+		return;
+	rp_agent_request_gone(agent, w);
+	w->used = 0;
+}
+
+/* Low four bits: what happens; bit 4: damaged or failing; above: to whom. */
 static void one_step(struct fuzz_in *in)
 {
 	uint8_t op = fuzz_u8(in), v;
-	unsigned int xi = op >> 4 & 1;
+	unsigned int who = fuzz_u8(in) % INITIATORS;
+	struct channel *c = of[who];
+	int bad = op >> 4 & 1;
 
 	steps++;
 	switch (op & 15) {
 	case 0:
+		hello(in, who, bad);
+		break;
 	case 1:
 	case 2:
 	case 3:
-		recv_made(in, xi, op & 15, op & 0x20, op & 0x40);
+		recv_made(in, c, 0, bad);
 		break;
 	case 4:
+		recv_made(in, c, 1, bad);
+		break;
 	case 5:
-		recv_made(in, xi, 1, op & 0x20, op & 0x40);
+		recv_raw(in, c);
 		break;
 	case 6:
-		recv_raw(in, xi);
+		now += fuzz_u8(in) * 10000000ull;
 		break;
 	case 7:
-		now += fuzz_u8(in) * 50000000ull;
+		if (c)
+			c->room = bad ? fuzz_u8(in) % 4 : -1;
 		break;
 	case 8:
-		xports[xi].send_ret = op & 0x20 ? -EAGAIN : 0;
+		if (c)
+			c_done(c, bad);
 		break;
 	case 9:
-		xports[xi].send_ret = op & 0x20 ? -EIO : 0;
+		v = fuzz_u8(in);
+		accept_ret = bad && v % 3 == 0;
+		grant_ret = bad && v % 3 == 1;
+		notify_ret = bad && v % 3 == 2 ? -ENOMEM : 0;
 		break;
 	case 10:
-		regions[1].sync_ret = op & 0x20 ? -EIO : 0;
+		regions[2].sync_ret = bad ? -EIO : 0;
 		break;
 	case 11:
 		v = fuzz_u8(in) % REGIONS;
@@ -687,10 +742,14 @@ static void one_step(struct fuzz_in *in)
 			region_add(v);
 		break;
 	case 12:
-		if (op & 0x20)
-			rp_agent_drop_xport(agent, &xports[xi].x);
+		if (c)
+			c->c.events->lost(c->c.owner, ECONNRESET, NULL, 0);
+		break;
+	case 13:
+		if (bad)
+			rp_agent_close_sessions(agent);
 		else
-			recv_made(in, xi, 4, 0, 0);
+			gone(fuzz_u8(in));
 		break;
 	default:
 		for (int i = 0; rp_agent_progress(agent); i++)
@@ -699,29 +758,33 @@ static void one_step(struct fuzz_in *in)
 	check_limits();
 }
 
+static void all_sent(void)
+{
+	for (unsigned int i = 0; i < INITIATORS; i++) {
+		if (!of[i])
+			continue;
+		of[i]->room = -1;
+		c_done(of[i], 0);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = INCARNATION,
 		.max_sessions = SESSIONS,
-		.max_half_open = HALF_OPEN,
 		.credits = CREDITS,
 		.max_jobs = JOBS,
 		.no_worker = true,
-		.links = true,
-		.native = true,
 	};
 	struct fuzz_in in = {data, size};
 
 	map_all();
-	memset(xports, 0, sizeof(xports));
-	memset(given, 0, sizeof(given));
-	ngiven = 0;
+	memset(waiting, 0, sizeof(waiting));
+	accept_ret = grant_ret = notify_ret = 0;
 	now = 1000000000;
-	randoms = steps = 0;
-	MUST(!rp_agent_new(&attr, &agent));
-	for (unsigned int i = 0; i < XPORTS; i++)
-		xports[i].x.ops = &ops;
+	steps = 0;
+	MUST(!rp_agent_new(&attr, &host, &agent));
 	for (unsigned int i = 0; i < REGIONS; i++) {
 		regions[i].life = 0;
 		region_add(i);
@@ -729,22 +792,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (in.left && steps < 400)
 		one_step(&in);
 
-	/* What was accepted is answered when sending works again. */
-	xports[0].send_ret = xports[1].send_ret = 0;
+	/* Accepted requests are answered when sending works again. */
 	for (int i = 0; rp_agent_pending(agent); i++) {
 		MUST(i < 1000);
+		all_sent();
 		now += 10000000;
 		rp_agent_progress(agent);
-	}
-	for (unsigned int i = 0; i < XPORTS; i++) {
-		rp_agent_drop_xport(agent, &xports[i].x);
-		MUST(!xports[i].open && !xports[i].offers);
 	}
 	for (unsigned int i = 0; i < REGIONS; i++)
 		if (regions[i].live)
 			region_del(i);
 	rp_agent_delete(agent);
-	while (nasked)
-		free(asked[--nasked]);
+	MUST(!ngrants);
+	for (unsigned int i = 0; i < RP_AGENT_MAX_DELAYED + 1; i++)
+		MUST(!waiting[i].used);
+	while (nchannels) {
+		MUST(channels[--nchannels]->closed);
+		free(channels[nchannels]);
+	}
+	while (nrequests)
+		free(requests[--nrequests]);
 	return 0;
 }

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "core/wire_meet.h"
+#include "core/wire_rendezvous.h"
 #include "fuzz.h"
 
 static void seal(uint8_t *buf, size_t len)
@@ -33,7 +33,7 @@ static void one_desc(const uint8_t *buf)
 		return;
 	}
 	MUST(d.length && d.addr + d.length > d.addr);
-	MUST(!d.key || (uint32_t)d.key == d.rkey);
+	MUST(!d.key || rp_key_is_persistent(d.key));
 	msg = malloc(RP_DESC_LEN);
 	MUST(!rp_desc_put(msg, &d) && !memcmp(msg, buf, RP_DESC_LEN));
 	MUST(!rp_desc_get(msg, &again));
@@ -57,11 +57,11 @@ static void one_side(const uint8_t *buf)
 	free(msg);
 }
 
-static void one_meet(const uint8_t *buf)
+static void one_rendezvous(const uint8_t *buf)
 {
-	uint8_t *msg = fuzz_exact(buf, RP_MEET_LEN);
-	struct rp_meet m = {.rkey = 99};
-	int ret = rp_meet_get(msg, &m);
+	uint8_t *msg = fuzz_exact(buf, RP_RENDEZVOUS_LEN);
+	struct rp_rendezvous m = {.rkey = 99};
+	int ret = rp_rendezvous_get(msg, &m);
 
 	free(msg);
 	if (ret) {
@@ -69,10 +69,11 @@ static void one_meet(const uint8_t *buf)
 		MUST(m.rkey == 99);
 		return;
 	}
-	MUST(m.type >= RP_MEET_CALL && m.type <= RP_MEET_BYE);
-	MUST(m.type != RP_MEET_TOLD || m.desc.rkey == m.rkey);
-	msg = malloc(RP_MEET_LEN);
-	MUST(!rp_meet_put(msg, &m) && !memcmp(msg, buf, RP_MEET_LEN));
+	MUST(m.type >= RP_RENDEZVOUS_LOOKUP && m.type <= RP_RENDEZVOUS_LEAVE);
+	MUST(m.type != RP_RENDEZVOUS_DESC || m.desc.rkey == m.rkey);
+	msg = malloc(RP_RENDEZVOUS_LEN);
+	MUST(!rp_rendezvous_put(msg, &m) &&
+	     !memcmp(msg, buf, RP_RENDEZVOUS_LEN));
 	free(msg);
 }
 
@@ -82,7 +83,7 @@ static void one_meet(const uint8_t *buf)
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t buf[RP_MEET_LEN];
+	uint8_t buf[RP_RENDEZVOUS_LEN];
 	struct fuzz_in in = {.p = data, .left = size};
 	const uint8_t what = fuzz_u8(&in);
 
@@ -91,8 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (what & 8)
 			seal(buf + 56, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
 		if (what & 1)
-			seal(buf, RP_MEET_LEN);
-		one_meet(buf);
+			seal(buf, RP_RENDEZVOUS_LEN);
+		one_rendezvous(buf);
 		return 0;
 	}
 	if (what & 1)

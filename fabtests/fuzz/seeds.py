@@ -11,83 +11,107 @@ import struct
 import sys
 
 
-def control(kind, body=b"", session=0, token=7, incarnation=0x1CE, version=1):
-    return struct.pack("<HBBIQQQ", 0x5052, version, kind, 32 + len(body),
-                       session, token, incarnation) + body
+def message(kind, body=b"", token=7, version=2):
+    return struct.pack("<HBBIQ", 0x5052, version, kind, 16 + len(body),
+                       token) + body
 
 
-KEY = 0x5A0000E600000001
-HELLO = struct.pack("<QQIHH", 9, KEY, 5000, 1, 4) + b"\x7f\0\0\1"
+def request_message(effect, ranges, tail=b"", level=2, flags=0, n=None):
+    if not flags:
+        n, ranges = len(ranges), b"".join(struct.pack("<QQQ", KEY, *r)
+                                          for r in ranges)
+    return message(2, struct.pack("<HBBBBH", n, level, 2, effect, flags, 0)
+                   + ranges + tail)
+
+
+# DAX by agent-clwb, class power, port 18515.
+KEY = 0xB5_4853_0123456789
+HELLO = message(1, struct.pack("<QQIHH", KEY, 5, 5000, 1, 0), 0)
+GRANT = struct.pack("<QQQQBBB5x", 77, 4096, 0, 1 << 20, 2, 5, 1)
+PACKED = struct.pack("<Q", KEY) + bytes([0x80, 64, 64, 16, 8, 5]) \
+    + b"\x80\x80\2\1"
 wire = {
-    "hello": control(1, HELLO),
-    "hello-v2": control(1, HELLO, version=2),
-    "request": control(2, struct.pack("<HBBI", 1, 2, 2, 0)
-                       + struct.pack("<QQQ", KEY, 64, 64), 3),
-    "request-2": control(2, struct.pack("<HBBI", 2, 1, 0, 0)
-                         + struct.pack("<QQQ", KEY, 0, 1) * 2, 3),
-    "then": control(2, struct.pack("<HBBI", 1, 2, 2, 1)
-                    + struct.pack("<QQQ", KEY, 64, 64)
-                    + struct.pack("<QQQQ", 1, KEY, 8, 42), 3),
-    "notify": control(2, struct.pack("<HBBI", 2, 2, 1, 2)
-                      + struct.pack("<QQQ", KEY, 0, 1) * 2
-                      + struct.pack("<QQ", 2, 42), 3),
-    "store": control(2, struct.pack("<HBBI", 1, 2, 2, 3)
-                     + struct.pack("<QQQ", KEY, 64, 5)
-                     + struct.pack("<Q", 3) + b"bytes", 3),
-    "packed": control(2, struct.pack("<HBBIQ", 5, 2, 2, 0x100, KEY)
-                      + bytes([0x80, 64, 64, 16, 8, 5]) + b"\x80\x80\2\1",
-                      3),
-    "stores": control(2, struct.pack("<HBBI", 2, 1, 0, 3)
-                      + struct.pack("<QQQ", KEY, 64, 5)
-                      + struct.pack("<QQQ", KEY, 128, 3)
-                      + struct.pack("<Q", 3) + b"bytes...", 3),
-    "query": control(3, struct.pack("<QB7x", KEY, 2), 3),
-    "bye": control(4, session=3),
-    "connect": control(5, struct.pack("<QQ", 1, KEY), 3),
-    "offer": control(69, struct.pack("<IBBHQQQQQQQ", 0, 2, 2, 4, 1, KEY, 77, 5,
-                                     0, 0, 4096) + b"\2\0\0\1", 9),
-    "no-offer": control(69, struct.pack("<IBBHQQQQQQQ", 14, 0, 0, 0, 1, KEY,
-                                        0, 0, 0, 0, 0), 9),
-    "hello-ack": control(65, struct.pack("<QIHHHHI", 3, 0, 64, 168, 1, 0, 0), 9),
-    "refused": control(65, struct.pack("<QIHHHHI", 0, 2, 0, 0, 0, 0, 0), 9),
-    "reply": control(66, struct.pack("<IBBHIHBB", 0, 2, 2, 0, 0, 64, 6, 0), 9),
-    "failed": control(66, struct.pack("<IBBHIHBB", 11, 0, 0, 0, 5, 64, 0, 0), 9),
-    "progress": control(67, session=9),
-    "info": control(68, struct.pack("<IBBBBBBHIQQIIH", 0, 2, 6, 3, 1, 1, 0, 0,
-                                    4096, 1 << 20, 0, 4096, 4096, 4)
-                    + b"ext4", 9),
+    "hello": HELLO,
+    "hello-padded": HELLO + bytes(16),
+    "hello-v1": message(1, HELLO[16:], 0, 1),
+    "request": request_message(0, [(64, 64)]),
+    "request-2": request_message(0, [(0, 1)] * 2, level=1),
+    "fence": request_message(0, [], level=1),
+    "then": request_message(1, [(64, 64)], struct.pack("<QQQ", KEY, 8, 42)),
+    "notify": request_message(2, [(0, 1)] * 2, struct.pack("<Q", 42)),
+    "store": request_message(3, [(64, 5)], b"bytes"),
+    "stores": request_message(3, [(64, 5), (128, 3)], b"bytes...", 1),
+    "packed": request_message(0, PACKED, flags=1, n=5),
+    "packed-then": request_message(1, PACKED, struct.pack("<QQQ", KEY, 8, 42),
+                                   flags=1, n=5),
+    # Sum of an int64, compare and swap of two uint32.
+    "atomic": request_message(4, [(64, 8)], bytes([2, 6, 0, 0, 0, 0, 0, 0])
+                              + bytes(8)),
+    "cswap": request_message(4, [(64, 8)], bytes([12, 5, 1, 0, 0, 0, 0, 0])
+                             + bytes(16)),
+    "query": message(3, struct.pack("<QB7x", KEY, 2)),
+    "hello-ack": message(65, struct.pack("<IIQHHI", 0, 0, 0x1CE, 64, 1, 0)
+                         + GRANT, 0),
+    "refused": message(65, struct.pack("<IIQHHI", 5, 0, 0, 0, 0, 0)
+                       + bytes(40), 0),
+    "reply": message(66, struct.pack("<IIHHBBBB", 0, 0, 0, 64, 2, 2, 6, 0)),
+    "reply-atomic": message(66, struct.pack("<IIHHBBBB", 0, 0, 0, 64, 2, 2, 6,
+                                            0) + b"oldvalue"),
+    "failed": message(66, struct.pack("<IIHHBBBB", 11, 5, 0, 64, 0, 0, 0, 0)),
+    "progress": message(67, token=0),
+    "info": message(68, struct.pack("<IBBBBBBHIII", 0, 2, 6, 4, 1, 1, 0, 4,
+                                    4096, 4096, 4096) + GRANT + b"ext4"),
+    "info-failed": message(68, struct.pack("<IBBBBBBHIII", 5, 0, 0, 0, 0, 0, 0,
+                                           0, 0, 0, 0) + bytes(40)),
 }
 
 
-# fuzz_agent.c: see one_step() and some_message() there.
-def hello(x, who):
-    return bytes([x << 4, who, 0x13])
+# fuzz_agent.c: one_step(), some_request(), some_range().
+def hello(who, key):
+    return bytes([0, who, key])
 
 
-def request(x, which, how, *ranges):
-    out = bytes([x << 4 | 1, which, how, len(ranges) - 1])
+def query(who, key):
+    return bytes([4, who, key, 2, 9])
+
+
+def request(who, how, what, *ranges, then=b""):
+    """how: level 1 + bit 0, required from bit 1; what: the effect."""
+    out = bytes([1, who, how | len(ranges) << 3, what])
     for region, addr, length in ranges:
-        out += struct.pack("<BHH", region, addr, length)
-    return out
+        out += struct.pack("<BHH", region, addr, length - 1)
+    return out + then + b"\7"
 
 
-RUN = b"\x0f"
+RUN = b"\x0f\0"
+THEN = struct.pack("<BHH", 0x10, 64, 7)
 agent = {
-    "commit": hello(0, 1) + request(0, 0, 0x15, (0, 100, 200)) + RUN,
-    "msync": hello(0, 1) + request(0, 0, 0x15, (1, 5, 9000), (0, 64, 64)) + RUN,
-    "two": hello(0, 1) + hello(1, 2) + request(0, 0, 0x15, (0, 0, 64))
-    + request(1, 1, 0x25, (1, 0, 64)) + RUN + bytes([3, 0, 0]) + RUN,
-    "failed": hello(0, 1) + bytes([0x2A]) + request(0, 0, 0x15, (1, 0, 64))
-    + RUN + request(0, 0, 0x25, (1, 0, 64)) + RUN,
-    "stuck": hello(0, 1) + request(0, 0, 0x15, (0, 0, 64)) + bytes([0x28])
-    + RUN + bytes([7, 9]) + RUN + bytes([8]) + RUN,
-    "query": hello(1, 3) + bytes([0x12, 0, 0x12, 1]),
-    "gone": hello(0, 1) + request(0, 0, 0x15, (1, 0, 64)) + bytes([11, 1])
-    + RUN + bytes([11, 1]) + request(0, 0, 0x25, (1, 0, 64)) + RUN,
-    "flood": b"".join(hello(i & 1, i * 16 + i) for i in range(12)) + RUN,
-    "greedy": hello(0, 1) + b"".join(request(0, 0, i << 4 | 5, (0, 0, 64))
-                                     for i in range(6)) + RUN,
-    "raw": b"\x06" + struct.pack("<H", len(wire["hello"])) + wire["hello"],
+    "commit": hello(0, 0) + request(0, 5, 0, (0, 100, 200)) + RUN,
+    "msync": hello(0, 2) + query(0, 0)
+    + request(0, 5, 0, (2, 5, 4000), (0, 64, 64)) + RUN,
+    "two": hello(0, 0) + hello(1, 2) + request(0, 5, 0, (0, 0, 64))
+    + request(1, 5, 0, (2, 0, 64)) + RUN + b"\x0c\0" + RUN,
+    "replaced": hello(0, 2) + request(0, 5, 0, (2, 0, 64)) + hello(0, 2) + RUN,
+    "failed": hello(0, 2) + b"\x1a\0" + request(0, 5, 0, (2, 0, 64)) + RUN
+    + request(0, 5, 0, (2, 0, 64)) + RUN,
+    "stuck": hello(0, 0) + b"\x17\0\0" + request(0, 5, 0, (0, 0, 64))
+    + query(0, 2) + RUN + b"\7\0" + RUN + b"\x08\0" + RUN,
+    "gone": hello(0, 2) + request(0, 5, 0, (2, 0, 64)) + b"\x0b\0\2" + RUN
+    + b"\x0b\0\2" + hello(0, 2) + request(0, 5, 0, (2, 0, 64)) + RUN,
+    "wrong-keys": b"".join(hello(i % 6, 0xC0) for i in range(40))
+    + b"\6\0\x20" + RUN + b"\6\0\xff" + RUN,
+    "wrong-query": hello(0, 0) + query(0, 0xC0) + RUN + b"\6\0\x20" + RUN
+    + b"\6\0\xff" + RUN,
+    "many": b"".join(hello(i, i) for i in range(6)) + RUN,
+    "greedy": hello(0, 2) + request(0, 5, 0, (2, 0, 64)) * 5 + RUN,
+    "then": hello(0, 2) + query(0, 0)
+    + request(0, 5, 1, (2, 0, 64), then=THEN)
+    + request(0, 0, 3, (0x10, 64, 8)) + RUN,
+    "notify": hello(0, 0) + request(0, 5, 2, (0, 0, 64)) + RUN,
+    "store": hello(0, 2) + request(0, 5, 3, (2, 5, 99)) + RUN,
+    "atomic": hello(0, 0) + request(0, 0x65, 0x8E, (0x10, 64, 8)) + RUN,
+    "raw": hello(0, 0) + b"\5\0" + struct.pack("<H", len(wire["query"]))
+    + wire["query"],
 }
 
 # fuzz_initiator.c: one_step(), recv_made().
@@ -170,7 +194,7 @@ pool = {
 
 desc = b"\1" + struct.pack("<4sHHQQII6BH3H2xQ4x4x", b"RPMD", 1, 64, 4096, 8192, 7,
                             8, 6, 2, 2, 1, 2, 0, 0, 31, 14, 19,
-                            0x313233e500000007)
+                            0xb53334c500000007)
 wire_desc = {
     "good": desc,
     "version": desc[:5] + b"\2" + desc[6:],
@@ -187,28 +211,27 @@ wire_desc["told"] = b"\x0d" + meet.pack(b"RPMM", 1, 128, 5, 0, 7, 0, 0,
 wire_desc["gone"] = b"\5" + meet.pack(b"RPMM", 1, 128, 6, 0, 7, 0, 0,
                                       bytes(16), bytes(16), bytes(64))
 
-# fuzz_mailbox.c: one_step(); bit 7: the other end.
-PUT, CARRY, TAKE, PAY = b"\0", b"\7", b"\x88", b"\x8b"
-mailbox = {
+# fuzz_ring.c: one_step(); bit 7: the other end.
+PUT, CARRY, TAKE, TELL = b"\0", b"\7", b"\x88", b"\x8b"
+ring = {
     "one": b"\0" + PUT + CARRY + TAKE,
     "pieces": b"\0" + PUT + b"\x06\x20" + TAKE + b"\4\0\3" + TAKE + CARRY + TAKE,
-    "full": b"\1" + PUT * 20 + CARRY + TAKE * 9 + PAY + b"\x87" + PUT * 4
+    "full": b"\1" + PUT * 20 + CARRY + TAKE * 9 + TELL + b"\x87" + PUT * 4
     + CARRY + TAKE * 20,
     "refused": b"\0" + b"\3" + PUT + CARRY + TAKE,
     "both": b"\0" + (PUT + b"\x80" + CARRY + b"\x87" + TAKE + b"\x08") * 20,
-    "poked": b"\0" + PUT + CARRY + b"\x8c\x05" + struct.pack("<H", 4200)
+    "poked": b"\0" + PUT + CARRY + b"\x8c\x05" + struct.pack("<H", 330)
     + b"abcde" + TAKE,
     "forged": b"\0" + b"\x8d" + struct.pack("<HB", 64, 130) + TAKE,
-    "too-long": b"\0" + b"\x8d" + struct.pack("<HB", 4169, 128) + TAKE,
+    "too-long": b"\0" + b"\x8d" + struct.pack("<HB", 329, 128) + TAKE,
     "raced": b"\0" + PUT + CARRY + b"\x8e" + struct.pack("<HB", 5, 1) + TAKE
     + b"\x8f" + TAKE,
-    "card": b"\2hello" + struct.pack("<QQ", 0x7F0000001000, 0x1234) + b"RPM\1",
 }
 
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
                     ("setup", setup), ("setup_client", setup_client),
                     ("pool", pool), ("wire_desc", wire_desc),
-                    ("mailbox", mailbox)):
+                    ("ring", ring)):
     folder = os.path.join(sys.argv[1], name)
     os.makedirs(folder, exist_ok=True)
     for seed, data in seeds.items():

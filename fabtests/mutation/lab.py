@@ -44,7 +44,7 @@ class Lab:
     def __init__(self, source):
         self.dir = tempfile.mkdtemp(prefix="mutate.", dir=scratch(source))
         self.tree = os.path.join(self.dir, "tree")
-        for part in ("include", "prov/core", "prov/rpmem", "prov/verbs",
+        for part in ("include", "prov/core", "prov/rc", "prov/verbs",
                      "fabtests/unit", "fabtests/fault", "docs"):
             shutil.copytree(os.path.join(source, part),
                             os.path.join(self.tree, part))
@@ -61,9 +61,10 @@ class Lab:
             os.path.join(self.tree, "prov/core/*.c")))
         self.verbs = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/verbs/*.c"))) if has_verbs() else []
-        # Of the provider itself only what needs nothing else of it.
-        self.rpmem = ["cep_verbs.c", "cep_verbs_flush.c"] \
-            if has_rdmacm() else []
+        # The queue pairs of private connections; rc_fabric needs a provider.
+        self.rc = sorted(os.path.basename(p) for p in glob.glob(
+            os.path.join(self.tree, "prov/rc/*.c"))
+            if "fabric" not in p) if has_rdmacm() else []
         self.limits = {}  # (build, suite): CPU seconds; then it is built, too
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
@@ -110,8 +111,8 @@ class Lab:
                          for c in self.core] +
                         [self.obj(build, "prov/verbs/" + c)
                          for c in self.verbs] +
-                        [self.obj(build, "prov/rpmem/" + c)
-                         for c in self.rpmem])
+                        [self.obj(build, "prov/rc/" + c)
+                         for c in self.rc])
             if r.returncode:
                 raise Broken(r.stdout)
         return name
@@ -137,7 +138,7 @@ class Lab:
                 self.limits[build, k.name] = cpu_seconds() - start
 
     def ready_also(self, shell):
-        bench, path = Bench(self, "unbroken"), "prov/core/commit.c"
+        bench, path = Bench(self, "unbroken"), "prov/core/ranges.c"
         bench.put({path: self.core_text(path)})
         told = bench.also(shell, path)
         if told:
@@ -207,12 +208,11 @@ class Bench:
                     list(objs.values()) + [lab.archive(build)] +
                     [f"-Wl,--wrap={w}" for w in killer.wraps] +
                     (["-libverbs"] if lab.verbs else []) +
-                    (["-lfabric"] if lab.rpmem else []) +
                     ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"prov_(?:core|verbs|rpmem)_(\w+)\.c\.o", r.stdout)))
+            re.findall(r"prov_(?:core|verbs|rc)_(\w+)\.c\.o", r.stdout)))
         took = lab.limits.get((build, killer.name), 30)
         return self.execute(build, [prog, "--fail-fast"], took)
 

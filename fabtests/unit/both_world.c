@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The world of both_world.h: a base that loses things, a target that dies. */
+/* The world of both_world.h: connections that break, a target that dies. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <criterion/criterion.h>
+
 #include "both_world.h"
+
+#define OF(ptr, type, member)                                                  \
+	((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 uint64_t w_below(struct world *w, uint64_t n)
 {
@@ -18,107 +22,91 @@ bool w_chance(struct world *w, unsigned int per_thousand)
 	return !w->quiet && per_thousand && w_below(w, 1000) < per_thousand;
 }
 
-void w_say(const struct world *w, const char *fmt, ...)
-{
-	va_list ap;
+/* --- memory --- */
 
-	if (!w->trace)
-		return;
-	fprintf(stderr, "%12.6f %4llu ", w->now / 1e9,
-		(unsigned long long)w->event);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fputc('\n', stderr);
+void w_changed(struct w_reg *g, const uint64_t *cells, size_t n)
+{
+	struct world *w = g->w;
+	size_t first = (size_t)(cells - g->mem);
+
+	W_CHECK(w, !g->gone && first + n <= W_CELLS, "outside a region");
+	for (size_t i = first; i < first + n; i++) {
+		struct w_number *v = &w->numbers[g->mem[i]];
+
+		W_CHECK(w, g->mem[i] && g->mem[i] <= w->number,
+			"cell %zu is nobody's: a buffer was used too late", i);
+		/* Nothing of an older connection once a newer one is up. */
+		W_CHECK(w, v->conn >= w->accepted[v->session],
+			"cell %zu: number %llu of connection %u comes late", i,
+			(unsigned long long)g->mem[i], v->conn);
+		v->done = true;
+		if (g->kind == W_DELIVERY)
+			g->media[i] = g->mem[i];
+	}
 }
 
-/* --- the target's memory: a flush table instead of media --- */
-
-static unsigned int cell_of(const struct w_reg *g, const void *p)
+static size_t cell_of(const struct w_reg *g, const void *p)
 {
-	return ((const char *)p - (const char *)g->r.base) / W_CELL;
+	return (size_t)((const uint64_t *)p - g->mem);
 }
 
 static int op_sync(void *ctx, void *addr, size_t len)
 {
 	struct w_reg *g = ctx;
-	unsigned int first = cell_of(g, addr);
 
 	W_CHECK(g->w, !g->gone, "sync of memory that is gone");
 	if (g->broken || w_chance(g->w, g->w->rules.sync_fails)) {
-		w_say(g->w, "sync fails");
 		g->broken = true;
 		return -EIO;
 	}
-	g->w->event++;
-	for (unsigned int i = first; i < first + len / W_CELL; i++)
-		g->durable[i] = g->w->event;
+	memcpy(g->media, g->mem, sizeof(g->media));
 	return 0;
 }
 
 static void op_flush(void *ctx, const void *addr, size_t len)
 {
 	struct w_reg *g = ctx;
-	unsigned int first = cell_of(g, addr);
+	size_t at = cell_of(g, addr);
 
 	W_CHECK(g->w, !g->gone, "flush of memory that is gone");
-	g->w->event++;
-	for (unsigned int i = first; i < first + (len + W_CELL - 1) / W_CELL;
-	     i++)
-		g->way[i] = g->w->event;
+	for (size_t i = at; i < at + len / 8 && i < W_CELLS; i++)
+		g->way[i] = g->mem[i];
 }
 
 static void op_drain(void *ctx)
 {
 	struct w_reg *g = ctx;
 
-	for (unsigned int i = 0; i < W_CELLS; i++)
-		if (g->durable[i] < g->way[i])
-			g->durable[i] = g->way[i];
-}
-
-/* A commit's effect is had; value names the commit. */
-static void effect(struct world *w, uint64_t value)
-{
-	struct w_commit *c = &w->commits[(uint32_t)value];
-
-	W_CHECK(w, value >> 32 == w->epoch && (uint32_t)value < w->ncommits,
-		"an effect of nobody");
-	w_say(w, "commit %u has its effect", (uint32_t)value);
-	c->done++;
-	c->done_at = ++w->event;
-	W_CHECK(w, c->done == 1, "commit %u: its effect for the second time",
-		(uint32_t)value);
-	w->judge_effect(w, c);
+	for (size_t i = 0; i < W_CELLS; i++) {
+		if (g->way[i] == W_NONE)
+			continue;
+		g->media[i] = g->way[i];
+		g->way[i] = g->device[i] = W_NONE;
+	}
 }
 
 static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 {
-	struct w_reg *g = ctx;
-	const struct w_commit *c = &g->w->commits[(uint32_t)value];
-
-	W_CHECK(g->w, !g->gone, "store to memory that is gone");
-	effect(g->w, value);
-	W_CHECK(g->w,
-		c->effect.reg == g && c->effect.cell == cell_of(g, addr) &&
-			(uintptr_t)addr % W_CELL == 0,
-		"commit %u stores elsewhere", (uint32_t)value);
+	*addr = value;
+	w_changed(ctx, addr, 1);
 }
 
-static const struct rp_facts kinds[W_KINDS] = {
-	[W_MSYNC] = {.memory = RP_MEM_FILE,
-		     .placement = RP_PLACE_CPU_USER,
-		     .fs_trusted = RP_YES,
-		     .agent = true},
-	[W_CLWB] = {.memory = RP_MEM_DAX_SYNC,
-		    .placement = RP_PLACE_CPU_USER,
-		    .domain = RP_DOMAIN_MEMCTRL,
-		    .fs_trusted = RP_YES,
-		    .agent = true},
-	[W_TMPFS] = {.memory = RP_MEM_TMPFS,
-		     .placement = RP_PLACE_CPU_USER,
-		     .agent = true},
-};
+static void op_copy(void *ctx, void *to, const void *from, size_t len)
+{
+	memcpy(to, from, len);
+	w_changed(ctx, to, len / 8);
+}
+
+static void op_stream(void *ctx, void *to, const void *from, size_t len)
+{
+	op_copy(ctx, to, from, len);
+	op_flush(ctx, to, len);
+}
+
+static void op_changed(void *ctx, void *addr, size_t len)
+{
+	w_changed(ctx, addr, len / 8);
+}
 
 /* A sync takes no time that could decide anything. */
 static uint64_t op_now(void *ctx)
@@ -126,154 +114,420 @@ static uint64_t op_now(void *ctx)
 	return 0;
 }
 
-/* A registration with the base key that every life uses for this kind. */
-static void reg_new(struct world *w, enum w_kind kind)
+static const struct rp_facts kinds[W_KINDS] = {
+	[W_MSYNC] = {.memory = RP_MEM_FILE, .placement = RP_PLACE_CPU_USER},
+	[W_CLWB] = {.memory = RP_MEM_DAX_SYNC,
+		    .placement = RP_PLACE_CPU_USER,
+		    .domain = RP_DOMAIN_MEMCTRL},
+	[W_FENCE] = {.memory = RP_MEM_DAX_SYNC,
+		     .placement = RP_PLACE_DMA_MEMORY,
+		     .domain = RP_DOMAIN_MEMCTRL,
+		     .fence = RP_YES,
+		     .told = RP_YES},
+	[W_DELIVERY] = {.memory = RP_MEM_DAX_SYNC,
+			.placement = RP_PLACE_CPU_USER,
+			.domain = RP_DOMAIN_SYSTEM},
+};
+static const enum rp_method methods[W_KINDS] = {
+	RP_METHOD_AGENT_MSYNC, RP_METHOD_AGENT_CLWB, RP_METHOD_FENCE,
+	RP_METHOD_DELIVERY};
+
+/*
+ * The memory is that of the registration before it, which stays as it was: a
+ * reply may still be on its way.
+ */
+static void reg_new(struct world *w, enum w_kind kind,
+		    const struct w_reg *before, bool power_cut)
 {
-	/* Never touched: only addresses count. */
-	static char memory[W_KINDS][W_CELLS * W_CELL]
-		__attribute__((aligned(4096)));
-	struct w_reg *g = calloc(1, sizeof(*g));
+	struct w_reg *g = aligned_alloc(4096, sizeof(*g));
 	const struct rp_pmem_ops ops = {
 		.sync = op_sync,
 		.flush = op_flush,
 		.drain = op_drain,
 		.store8 = op_store8,
+		.copy = op_copy,
+		.stream = op_stream,
+		.changed = op_changed,
 		.now = op_now,
 		.ctx = g,
 	};
-	struct rp_key k = {.base = kind + 1, .persistent = true};
+	struct rp_key k = {.port = 4711};
 
 	cr_assert(g && w->nregs < W_REGS);
+	memset(g, 0, sizeof(*g));
 	g->w = w;
-	g->life = w->life;
 	g->kind = kind;
+	if (before) {
+		memcpy(g->mem, power_cut ? before->media : before->mem,
+		       sizeof(g->mem));
+		memcpy(g->media, before->media, sizeof(g->media));
+	}
+	memset(g->way, 0xff, sizeof(g->way));
+	memset(g->device, 0xff, sizeof(g->device));
 	g->r.facts = kinds[kind];
+	g->r.facts.fs_trusted = RP_YES;
+	g->r.facts.agent = true;
 	g->r.choice = rp_method_best(&g->r.facts, RP_METHODS_BUILT);
-	cr_assert_neq(g->r.choice.method, RP_METHOD_REFUSED);
-	k.random = w_below(w, 1 << 24);
+	cr_assert_eq(g->r.choice.method, methods[kind]);
+	k.random = seeded_next(&w->rng) >> 24;
 	k.class = g->r.choice.class;
 	k.method = g->r.choice.method;
 	g->r.key = rp_key_make(&k);
-	g->r.base = memory[kind];
-	g->r.len = sizeof(memory[kind]);
+	g->r.base = g->mem;
+	g->r.addr = 0x7000;
+	g->r.len = sizeof(g->mem);
 	g->r.writable = true;
-	cr_assert_eq(rp_pmem_new(g->r.base, g->r.len, g->r.choice.method, NULL,
-				 &ops, &g->r.pmem),
-		     0);
-	cr_assert_eq(rp_agent_region_add(w->life->a, &g->r), 0);
-	w->life->now[kind] = g;
+	cr_assert_eq(
+		rp_pmem_new(g->mem, sizeof(g->mem),
+			    rp_method_by_agent(&g->r.facts, g->r.choice).method,
+			    NULL, &ops, &g->r.pmem),
+		0);
+	cr_assert_eq(rp_agent_region_add(w->a, &g->r), 0);
+	w->now_reg[kind] = g;
 	w->regs[w->nregs++] = g;
 }
 
 static void reg_del(struct world *w, struct w_reg *g)
 {
-	rp_agent_region_del(w->life->a, &g->r);
+	rp_agent_region_del(w->a, &g->r);
 	rp_pmem_delete(g->r.pmem);
 	g->r.pmem = NULL;
 	g->gone = true;
 }
 
-/* --- the target's side of the base --- */
-
-static struct world *world_of(struct rp_xport *x)
+void w_renew(struct world *w, enum w_kind kind)
 {
-	return (struct world *)((char *)x - offsetof(struct world, x));
+	struct w_reg *g = w->now_reg[kind];
+
+	if (w->nregs + W_KINDS >= W_REGS)
+		return;
+	reg_del(w, g);
+	reg_new(w, kind, g, false);
 }
 
-static uint64_t t_now(struct rp_xport *x)
-{
-	return world_of(x)->now;
-}
+/* --- connections --- */
 
-static struct w_item *item_new(struct w_write *write, const void *msg,
-			       size_t len)
+static void push(struct w_items *q, const struct w_item *like,
+		 const struct iovec *iov, size_t n)
 {
-	struct w_item *it = malloc(sizeof(*it) + len);
+	struct w_item *it = calloc(1, sizeof(*it) + like->len);
+	uint8_t *to = it->bytes;
 
 	cr_assert(it);
-	it->write = write;
-	it->len = len;
-	if (len)
-		memcpy(it->msg, msg, len);
+	*it = *like;
+	for (size_t i = 0; i < n; i++) {
+		memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		to += iov[i].iov_len;
+	}
+	STAILQ_INSERT_TAIL(q, it, link);
+}
+
+static struct w_item *pop(struct w_items *q)
+{
+	struct w_item *it = STAILQ_FIRST(q);
+
+	if (it)
+		STAILQ_REMOVE_HEAD(q, link);
 	return it;
 }
 
-static void push(struct w_items *q, unsigned int *n, struct w_item *it)
+static void drop_all(struct w_items *q)
 {
-	STAILQ_INSERT_TAIL(q, it, link);
-	(*n)++;
+	struct w_item *it;
+
+	while ((it = pop(q)))
+		free(it);
 }
 
-static int t_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
+static void append(struct rp_channel_op **list, struct rp_channel_op *op)
 {
-	struct world *w = world_of(x);
-	struct w_init *i = &w->init[peer];
+	while (*list)
+		list = &(*list)->next;
+	op->next = NULL;
+	*list = op;
+}
 
-	if (w_chance(w, w->rules.again))
-		return -EAGAIN;
-	if (w_chance(w, w->rules.send_fails))
-		return -ENOTCONN;
-	w_say(w, "target -> %u: type %u", i->id, ((const uint8_t *)msg)[3]);
-	push(&i->back, &i->nback, item_new(NULL, msg, len));
+static void cancel(struct rp_channel_op **list)
+{
+	struct rp_channel_op *op;
+
+	while ((op = *list)) {
+		*list = op->next;
+		op->done(op, ECANCELED);
+	}
+}
+
+static size_t iov_len(const struct rp_channel_op *op)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < op->iov_count; i++)
+		n += op->iov[i].iov_len;
+	return n;
+}
+
+static int i_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
+{
+	struct w_conn *c = OF(rc, struct w_conn, i);
+	int i;
+
+	W_CHECK(c->w, !c->i_closed, "posted to a closed channel");
+	for (i = 0; i < n && !w_chance(c->w, c->w->rules.full); i++) {
+		struct rp_channel_op *op = ops[i];
+		bool reads = op->kind == RP_CHANNEL_READ;
+		const struct w_item it = {
+			.op = op->inject ? NULL : op,
+			.kind = op->kind,
+			.rkey = op->rkey,
+			.remote_addr = op->remote_addr,
+			.len = reads ? op->length : iov_len(op),
+		};
+
+		W_CHECK(c->w,
+			op->kind == RP_CHANNEL_SEND || reads ||
+				op->length == it.len,
+			"length");
+		if (!c->broken)
+			push(&c->there, &it, op->iov,
+			     reads ? 0 : op->iov_count);
+		op->err = 0;
+		if (!op->inject)
+			append(&c->posted, op);
+	}
+	return i;
+}
+
+static void i_close(struct rp_channel *rc)
+{
+	struct w_conn *c = OF(rc, struct w_conn, i);
+	struct w_item *it;
+
+	c->i_closed = true;
+	STAILQ_FOREACH (it, &c->there, link)
+		it->op = NULL;
+	drop_all(&c->back);
+	cancel(&c->posted);
+}
+
+static const char *peer(const struct rp_channel *c, char *buf, size_t size)
+{
+	snprintf(buf, size, "a test");
+	return buf;
+}
+
+static const struct rp_channel_ops i_ops = {
+	.post = i_post, .close = i_close, .peer = peer};
+
+static int t_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
+{
+	struct w_conn *c = OF(rc, struct w_conn, t);
+	const struct w_item it = {.kind = RP_CHANNEL_SEND,
+				  .len = iov_len(ops[0])};
+
+	if (w_chance(c->w, c->w->rules.full))
+		return 0;
+	if (!c->broken && !c->i_closed)
+		push(&c->back, &it, ops[0]->iov, ops[0]->iov_count);
+	if (!ops[0]->inject)
+		append(&c->t_posted, ops[0]);
+	return 1;
+}
+
+static void t_close(struct rp_channel *rc)
+{
+	struct w_conn *c = OF(rc, struct w_conn, t);
+
+	c->t_closed = c->broken = true;
+	cancel(&c->t_posted);
+	drop_all(&c->there);
+}
+
+static const struct rp_channel_ops t_ops = {
+	.post = t_post, .close = t_close, .peer = peer};
+
+static int k_connect(struct rp_connector *k, const void *addr, size_t len,
+		     const void *data, size_t data_len,
+		     const struct rp_channel_events *events, void *owner,
+		     struct rp_channel **out)
+{
+	struct world *w = OF(k, struct world, k);
+	struct w_conn *c = calloc(1, sizeof(*c));
+	const struct iovec iov = {(void *)data, data_len};
+	const struct w_item hello = {.len = data_len};
+
+	cr_assert(c);
+	c->w = w;
+	c->id = ++w->nconns;
+	c->session = *(const uint8_t *)addr;
+	STAILQ_INIT(&c->there);
+	STAILQ_INIT(&c->back);
+	c->i = (struct rp_channel){
+		.ops = &i_ops,
+		.events = events,
+		.owner = owner,
+		.flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES,
+		.inject = 128,
+	};
+	push(&c->there, &hello, &iov, 1);
+	c->next = w->conns;
+	w->conns = c;
+	*out = &c->i;
 	return 0;
 }
 
-static int t_peer_get(struct rp_xport *x, const void *addr, size_t len,
-		      uint64_t *peer)
+static uint64_t k_now(struct rp_connector *k)
 {
-	struct world *w = world_of(x);
-	unsigned int id = ((const char *)addr)[0] - 'A';
+	return OF(k, struct world, k)->now;
+}
 
-	W_CHECK(w, len == 1 && id < W_INITS, "an address nobody has");
-	w->life->peers++;
-	*peer = id;
+static int k_random(struct rp_connector *k, void *buf, size_t len)
+{
+	struct world *w = OF(k, struct world, k);
+
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)buf)[i] = (uint8_t)w_below(w, 256);
 	return 0;
 }
 
-static void t_peer_put(struct rp_xport *x, uint64_t peer)
+static void k_kick(struct rp_connector *k)
 {
-	world_of(x)->life->peers--;
 }
 
-static int t_random(struct rp_xport *x, void *buf, size_t len)
-{
-	uint64_t v = seeded_next(&world_of(x)->rng);
+static const struct rp_connector_ops k_ops = {
+	.connect = k_connect,
+	.now = k_now,
+	.random = k_random,
+	.kick = k_kick,
+};
 
-	memcpy(buf, &v, len);
+/* --- the agent's host --- */
+
+static struct world *world_of(struct rp_agent_host *h)
+{
+	return OF(h, struct world, h);
+}
+
+static int h_accept(struct rp_agent_host *h, void *request, const void *data,
+		    size_t len, const struct rp_channel_events *events,
+		    void *owner, struct rp_channel **out)
+{
+	const struct iovec iov = {(void *)data, len};
+	const struct w_item it = {.accept = true, .len = len};
+	struct world *w = world_of(h);
+	struct w_conn *c = request;
+
+	for (struct w_conn *o = w->conns; o; o = o->next)
+		W_CHECK(w,
+			o == c || o->session != c->session || !o->taken ||
+				o->t_closed,
+			"two connections of one session");
+	c->t = (struct rp_channel){
+		.ops = &t_ops,
+		.events = events,
+		.owner = owner,
+		.flags = h->ops->flags(h),
+		.inject = 64,
+	};
+	c->taken = true;
+	w->accepted[c->session] = c->id;
+	for (struct w_grant *g = w->grants; g; g = g->next)
+		if (!g->conn)
+			g->conn = c;
+	if (!c->i_closed)
+		push(&c->back, &it, &iov, 1);
+	*out = &c->t;
 	return 0;
 }
 
-static int t_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
+static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
+		     size_t len)
+{
+	const struct iovec iov = {(void *)data, len};
+	const struct w_item it = {.refusal = true, .len = len};
+	struct w_conn *c = request;
+
+	c->t_closed = true;
+	if (!c->i_closed)
+		push(&c->back, &it, &iov, 1);
+}
+
+static int h_grant(struct rp_agent_host *h, struct rp_channel *rc,
+		   const struct rp_region *r, struct rp_wire_grant *g,
+		   void **grant)
+{
+	struct world *w = world_of(h);
+	struct w_grant *k = calloc(1, sizeof(*k));
+
+	cr_assert(k);
+	k->conn = rc ? OF(rc, struct w_conn, t) : NULL;
+	k->reg = OF((struct rp_region *)r, struct w_reg, r);
+	g->rkey = k->rkey = ++w->rkeys;
+	g->remote_addr = (uintptr_t)r->base;
+	k->next = w->grants;
+	w->grants = k;
+	*grant = k;
+	return 0;
+}
+
+static void h_revoke(struct rp_agent_host *h, void *grant)
+{
+	struct world *w = world_of(h);
+	struct w_grant **at = &w->grants;
+
+	while (*at != grant)
+		at = &(*at)->next;
+	*at = (*at)->next;
+	free(grant);
+}
+
+static uint32_t h_flags(struct rp_agent_host *h)
+{
+	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;
+}
+
+static int h_notify(struct rp_agent_host *h, struct rp_channel *rc,
+		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
 		    size_t len)
 {
-	struct world *w = world_of(x);
+	struct world *w = world_of(h);
+	struct w_number *v = &w->numbers[data];
 
-	if (w_chance(w, w->rules.again))
-		return -ENOMEM;
-	effect(w, data);
-	W_CHECK(w, w->commits[(uint32_t)data].in == &w->init[peer],
-		"the source of another");
+	W_CHECK(w, !v->done, "notified twice");
+	W_CHECK(w, OF(rc, struct w_conn, t)->session == v->session,
+		"the session of another");
+	W_CHECK(w, v->conn >= w->accepted[v->session], "notified late");
+	v->done = true;
 	return 0;
 }
 
-static void t_kick(struct rp_xport *x)
+static uint64_t h_now(struct rp_agent_host *h)
+{
+	return world_of(h)->now;
+}
+
+static void h_kick(struct rp_agent_host *h)
 {
 }
 
-static const struct rp_xport_ops t_ops = {
-	.now = t_now,
-	.send = t_send,
-	.peer_get = t_peer_get,
-	.peer_put = t_peer_put,
-	.random = t_random,
-	.notify = t_notify,
-	.kick = t_kick,
+static void h_warn(struct rp_agent_host *h, const char *text)
+{
+}
+
+static const struct rp_agent_host_ops h_ops = {
+	.accept = h_accept,
+	.refuse = h_refuse,
+	.grant = h_grant,
+	.revoke = h_revoke,
+	.flags = h_flags,
+	.notify = h_notify,
+	.now = h_now,
+	.kick = h_kick,
+	.warn = h_warn,
 };
 
 static void life_new(struct world *w)
 {
-	struct rp_agent_attr attr = {
+	const struct rp_agent_attr attr = {
 		.incarnation = seeded_next(&w->rng) | 1,
 		.credits = w->rules.credits,
 		.max_jobs = w->rules.max_jobs,
@@ -281,500 +535,296 @@ static void life_new(struct world *w)
 		.no_worker = true,
 	};
 
-	w->life = calloc(1, sizeof(*w->life));
-	cr_assert(w->life);
-	w->life->incarnation = attr.incarnation;
-	cr_assert_eq(rp_agent_new(&attr, &w->life->a), 0);
-	for (int k = 0; k < W_KINDS; k++)
-		reg_new(w, (enum w_kind)k);
-}
-
-static void life_end(struct world *w)
-{
-	rp_agent_drop_xport(w->life->a, &w->x);
-	W_CHECK(w, !w->life->peers, "%u peers not put", w->life->peers);
-	W_CHECK(w, !rp_agent_pending(w->life->a), "jobs are left");
-	for (int k = 0; k < W_KINDS; k++)
-		reg_del(w, w->life->now[k]);
-	rp_agent_delete(w->life->a);
-	free(w->life);
-}
-
-/* --- the initiators' side of the base --- */
-
-static struct w_init *init_of(struct rp_xport *x)
-{
-	return (struct w_init *)((char *)x - offsetof(struct w_init, x));
-}
-
-static uint64_t i_now(struct rp_xport *x)
-{
-	return init_of(x)->w->now;
-}
-
-static int i_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
-{
-	struct w_init *i = init_of(x);
-
-	if (w_chance(i->w, i->w->rules.again))
-		return -EAGAIN;
-	if (w_chance(i->w, i->w->rules.send_fails))
-		return -ENOTCONN;
-	w_say(i->w, "%u -> target: type %u", i->id, ((const uint8_t *)msg)[3]);
-	push(&i->there, &i->nthere, item_new(NULL, msg, len));
-	return 0;
-}
-
-static int i_name(struct rp_xport *x, void *addr, size_t *len)
-{
-	*(char *)addr = 'A' + init_of(x)->id;
-	*len = 1;
-	return 0;
-}
-
-static int i_random(struct rp_xport *x, void *buf, size_t len)
-{
-	uint64_t v = seeded_next(&init_of(x)->w->rng);
-
-	memcpy(buf, &v, len);
-	return 0;
-}
-
-static const struct rp_xport_ops i_ops = {
-	.now = i_now,
-	.send = i_send,
-	.name = i_name,
-	.random = i_random,
-	.kick = t_kick,
-};
-
-struct rp_peer *w_peer(struct w_init *i)
-{
-	struct rp_peer *p = rp_peer_get(i->in, 0);
-
-	cr_assert(p);
-	return p;
-}
-
-static void init_start(struct world *w, unsigned int id)
-{
-	struct w_init *i = &w->init[id];
-	const struct rp_initiator_attr attr = {
-		.timeout_ns = W_TIMEOUT,
-		.slow_rate = 16 << 20,
-		.max_commits = 16,
-		.ordered = w->rules.ordered,
-	};
-
-	*i = (struct w_init){.x.ops = &i_ops, .w = w, .id = id};
-	STAILQ_INIT(&i->there);
-	STAILQ_INIT(&i->back);
-	STAILQ_INIT(&i->zombies);
-	cr_assert_eq(rp_initiator_new(&attr, &i->x, &i->in), 0);
-}
-
-static void init_progress(struct w_init *i)
-{
-	struct world *w = i->w;
-
-	rp_initiator_progress(i->in);
-	W_CHECK(w, rp_initiator_deadline(i->in) > w->now,
-		"a sleeper would spin");
-}
-
-/* --- what travels --- */
-
-static struct w_item *take(struct w_items *q, unsigned int *n, size_t at)
-{
-	struct w_item *it = STAILQ_FIRST(q);
-
-	while (at--)
-		it = STAILQ_NEXT(it, link);
-	STAILQ_REMOVE(q, it, w_item, link);
-	(*n)--;
-	return it;
-}
-
-/* The base places a write in whatever has its base key now. */
-static void place(struct world *w, struct w_write *wr)
-{
-	struct w_reg *g = w->life->now[rp_key_base(wr->reg->r.key) - 1];
-
-	if (!wr->placed) {
-		wr->placed = ++w->event;
-		wr->where = g;
-	}
-	w_say(w, "write %zu is placed%s", (size_t)(wr - w->writes),
-	      g == wr->reg ? "" : " elsewhere");
-}
-
-static void arrive_there(struct w_init *i, struct w_item *it, bool zombie)
-{
-	struct world *w = i->w;
-
-	if (!it->write) {
-		w_say(w, "%stype %u of %u arrives", zombie ? "late, " : "",
-		      it->msg[3], i->id);
-		rp_agent_recv(w->life->a, &w->x, it->msg, it->len);
-		free(it);
-		return;
-	}
-	place(w, it->write);
-	if (zombie) {
-		free(it);
-		return;
-	}
-	push(&i->back, &i->nback, it);
-}
-
-static void write_ends(struct w_write *wr, enum w_fate fate)
-{
-	struct world *w = wr->in->w;
-
-	wr->fate = fate;
-	wr->ended = ++w->event;
-	w_say(w, "write %zu %s", (size_t)(wr - w->writes),
-	      fate == FATE_OK ? "ends well" : "fails");
-	rp_write_done(&wr->w, fate == FATE_OK ? 0 : EIO);
-}
-
-static void arrive_back(struct w_init *i, struct w_item *it)
-{
-	if (it->write) {
-		write_ends(it->write, FATE_OK);
-	} else {
-		w_say(i->w, "type %u arrives at %u", it->msg[3], i->id);
-		rp_initiator_recv(i->in, it->msg, it->len);
-	}
-	free(it);
-}
-
-static void deliver_there(struct w_init *i)
-{
-	/* Without order anything of the next few may be first. */
-	size_t reach = i->w->rules.ordered ? 1 : i->nthere < 8 ? i->nthere : 8;
-
-	arrive_there(i, take(&i->there, &i->nthere, w_below(i->w, reach)),
-		     false);
-}
-
-/*
- * The connection breaks: what is on its way in either direction is lost, or
- * some of it still gets to the target, but no word comes back. The base says
- * of every write without an acknowledgement that it failed. The next message
- * goes over a new connection, and nobody is told.
- */
-static void conn_break(struct w_init *i, bool dead)
-{
-	struct world *w = i->w;
-	size_t late = 0;
-	struct w_item *it;
-
-	w_say(w, "the connection of %u breaks", i->id);
-	while (i->nback)
-		free(take(&i->back, &i->nback, 0));
-	if (w->rules.zombies && !dead && w_below(w, 2))
-		late = w_below(w, i->nthere + 1);
-	while (i->nthere) {
-		it = take(&i->there, &i->nthere, 0);
-		if (late) {
-			late--;
-			push(&i->zombies, &i->nzombies, it);
-		} else {
-			free(it);
-		}
-	}
-	while (dead && i->nzombies)
-		free(take(&i->zombies, &i->nzombies, 0));
-	/* In no order, as far as we may rely on it. */
-	for (size_t k = 0, n = w->nwrites, at = w_below(w, n + 1); k < n; k++) {
-		struct w_write *wr = &w->writes[(at + k) % n];
-
-		if (wr->in == i && wr->fate == FATE_OPEN)
-			write_ends(wr, FATE_FAILED);
-	}
+	cr_assert_eq(rp_agent_new(&attr, &w->h, &w->a), 0);
 }
 
 void w_restart(struct world *w)
 {
-	w_say(w, "the target restarts");
-	for (unsigned int k = 0; k < w->rules.initiators; k++)
-		conn_break(&w->init[k], true);
-	life_end(w);
+	const bool power = w_below(w, 2);
+
+	if (w->nregs + W_KINDS >= W_REGS)
+		return;
+	for (int k = 0; k < W_KINDS; k++)
+		reg_del(w, w->now_reg[k]);
+	rp_agent_delete(w->a);
 	life_new(w);
+	for (int k = 0; k < W_KINDS; k++)
+		reg_new(w, (enum w_kind)k, w->now_reg[k], power);
 }
 
-bool w_post_write(struct w_init *i, const struct w_reg *reg, unsigned int first,
-		  unsigned int n)
-{
-	struct world *w = i->w;
-	struct w_write *wr = &w->writes[w->nwrites];
+/* --- things that happen --- */
 
-	*wr = (struct w_write){
-		.in = i,
-		.generation = i->generation,
-		.reg = reg,
-		.first = first,
-		.n = n,
-	};
-	/* The adapter does not let anything overtake a store. */
-	if (rp_peer_store_overlaps(w_peer(i), reg->r.key, first * W_CELL,
-				   n * W_CELL))
-		return false;
-	rp_write_begin(w_peer(i), &wr->w, reg->r.key, first * W_CELL,
-		       n * W_CELL);
-	if (w_chance(w, w->rules.again)) {
-		rp_write_undo(&wr->w);
-		return false;
+static struct w_reg *granted(struct w_conn *c, const struct w_item *it)
+{
+	for (struct w_grant *g = c->w->grants; g; g = g->next)
+		if (g->conn == c && g->rkey == it->rkey &&
+		    it->remote_addr >= (uintptr_t)g->reg->mem &&
+		    it->remote_addr + it->len <=
+			    (uintptr_t)g->reg->mem + sizeof(g->reg->mem))
+			return g->reg;
+	W_CHECK(c->w, false, "RDMA to what is not granted");
+	return NULL;
+}
+
+static void place(struct w_conn *c, const struct w_item *it)
+{
+	struct w_reg *g = granted(c, it);
+	uint64_t *to = (uint64_t *)(uintptr_t)it->remote_addr;
+	size_t at = cell_of(g, to);
+
+	memcpy(to, it->bytes, it->len);
+	w_changed(g, to, it->len / 8);
+	for (size_t i = at; g->kind == W_FENCE && i < at + it->len / 8; i++) {
+		g->device[i] = g->mem[i];
+		g->device_of[i] = c->id;
 	}
-	wr->posted = ++w->event;
-	w_say(w, "%u writes %zu: key %llx cells %u+%u", i->id, w->nwrites,
-	      (unsigned long long)reg->r.key, first, n);
-	w->nwrites++;
-	push(&i->there, &i->nthere, item_new(wr, NULL, 0));
+}
+
+/* A read of the device pushes out what its connection has written. */
+static void fence(struct w_conn *c, struct w_reg *g)
+{
+	for (size_t i = 0; i < W_CELLS; i++)
+		if (g->device[i] != W_NONE && g->device_of[i] == c->id) {
+			g->media[i] = g->device[i];
+			g->device[i] = W_NONE;
+		}
+}
+
+static void arrive_there(struct w_conn *c)
+{
+	struct w_item *it = pop(&c->there), ack;
+	struct iovec iov;
+
+	if (!it)
+		return;
+	if (!c->requested) {
+		c->requested = true;
+		rp_agent_requested(c->w->a, c, it->bytes, it->len);
+		goto out;
+	}
+	if (!c->taken || c->t_closed)
+		goto out;
+	ack = (struct w_item){.op = it->op, .kind = it->kind};
+	iov = (struct iovec){(void *)(uintptr_t)it->remote_addr, it->len};
+	switch (it->kind) {
+	case RP_CHANNEL_SEND:
+		c->t.events->received(c->t.owner, it->bytes, it->len);
+		goto out;
+	case RP_CHANNEL_WRITE:
+		place(c, it);
+		break;
+	default:
+		fence(c, granted(c, it));
+		ack.len = it->len;
+	}
+	if (it->op && !c->broken)
+		push(&c->back, &ack, &iov, ack.len ? 1 : 0);
+out:
+	free(it);
+}
+
+static void arrive_back(struct w_conn *c)
+{
+	struct w_item *it = pop(&c->back);
+
+	if (!it)
+		return;
+	if (it->accept) {
+		c->i.events->connected(c->i.owner, it->bytes, it->len);
+	} else if (it->refusal) {
+		c->i_lost = true;
+		c->i.events->lost(c->i.owner, ECONNREFUSED, it->bytes, it->len);
+	} else if (it->kind == RP_CHANNEL_SEND) {
+		c->i.events->received(c->i.owner, it->bytes, it->len);
+	} else if (it->op) {
+		it->op->err = -1; /* acknowledged */
+		if (it->op->iov_count)
+			memcpy(it->op->iov[0].iov_base, it->bytes, it->len);
+	}
+	free(it);
+}
+
+/* done() of the oldest, if it may be called. */
+static bool complete(struct w_conn *c)
+{
+	struct rp_channel_op *op = c->posted;
+	bool acked = op && op->err == -1;
+
+	if (!op ||
+	    (!acked && (op->kind == RP_CHANNEL_READ ||
+			(op->kind == RP_CHANNEL_WRITE && op->delivered))))
+		return false;
+	/* An acknowledgement that comes later finds nobody. */
+	struct w_item *it;
+	STAILQ_FOREACH (it, &c->there, link)
+		if (it->op == op)
+			it->op = NULL;
+	STAILQ_FOREACH (it, &c->back, link)
+		if (it->op == op)
+			it->op = NULL;
+	c->posted = op->next;
+	op->err = 0;
+	op->done(op, 0);
 	return true;
 }
 
-static void commit_done(void *arg, const struct rp_outcome *out)
+static bool t_complete(struct w_conn *c)
 {
-	struct w_commit *c = arg;
-	struct world *w = c->in->w;
+	struct rp_channel_op *op = c->t_posted;
 
-	w_say(w, "commit %zu: %s", (size_t)(c - w->commits),
-	      rp_status_name(out->status));
-	c->told++;
-	c->told_at = ++w->event;
-	c->out = *out;
-	W_CHECK(w, c->told == 1, "told twice");
-	if (out->status == RP_ST_OK && c->in->answered < c->posted)
-		c->in->answered = c->posted;
-	w->judge(w, c);
+	if (!op)
+		return false;
+	c->t_posted = op->next;
+	op->done(op, 0);
+	return true;
 }
 
-struct w_commit *w_post_commit(struct w_init *i, struct w_range *ranges,
-			       size_t n, enum rp_level level,
-			       enum rp_class required, const struct w_effect *e)
+/* It breaks: some of what the kernel has taken arrives, no word comes back. */
+static void break_it(struct w_conn *c)
 {
-	const uint64_t name = (uint64_t)i->w->epoch << 32 | i->w->ncommits;
-	struct world *w = i->w;
-	struct w_commit *c = &w->commits[w->ncommits];
-	struct rp_wire_range *r = calloc(n, sizeof(*r));
-	struct rp_commit_attr attr = {
-		.ranges = r,
-		.nranges = n,
-		.level = level,
-		.required = required,
-		.done = commit_done,
-		.arg = c,
-	};
-	int ret;
+	size_t keep = w_below(c->w, 6);
+	struct w_items some = STAILQ_HEAD_INITIALIZER(some);
+	struct w_item *it;
 
-	if (e) {
-		attr.effect = e->kind;
-		attr.data = name;
-		if (e->kind == RP_EFFECT_THEN)
-			attr.then = (struct rp_wire_then){
-				e->reg->r.key, e->cell * W_CELL, name};
+	c->broken = true;
+	while (keep-- && (it = pop(&c->there)))
+		STAILQ_INSERT_TAIL(&some, it, link);
+	drop_all(&c->there);
+	STAILQ_CONCAT(&c->there, &some);
+	drop_all(&c->back);
+}
+
+static void i_lose(struct w_conn *c)
+{
+	if (c->i_closed || c->i_lost || !(c->broken || c->t_closed) ||
+	    !STAILQ_EMPTY(&c->back))
+		return;
+	c->i_lost = true;
+	c->i.events->lost(c->i.owner, ECONNRESET, NULL, 0);
+}
+
+static void t_lose(struct w_conn *c)
+{
+	if (!c->taken || c->t_closed || !(c->broken || c->i_closed) ||
+	    !STAILQ_EMPTY(&c->there))
+		return;
+	c->t.events->lost(c->t.owner, ECONNRESET, NULL, 0);
+}
+
+static void reap(struct world *w)
+{
+	struct w_conn **at = &w->conns, *c;
+
+	while ((c = *at)) {
+		if (!c->i_closed || (c->requested && !c->t_closed)) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		drop_all(&c->there);
+		drop_all(&c->back);
+		free(c);
 	}
+}
 
-	cr_assert(r);
-	for (size_t k = 0; k < n; k++)
-		r[k] = (struct rp_wire_range){
-			.key = ranges[k].reg->r.key,
-			.addr = ranges[k].first * W_CELL,
-			.len = ranges[k].n * W_CELL,
-		};
-	*c = (struct w_commit){
-		.in = i,
-		.generation = i->generation,
-		.ranges = ranges,
-		.nranges = n,
-		.level = level,
-		.required = required,
-		.posted = ++w->event,
-		.born = w->now,
-	};
-	if (e)
-		c->effect = *e;
-	w_say(w, "%u commits %zu: %zu ranges from key %llx cells %u+%u", i->id,
-	      w->ncommits, n, (unsigned long long)r->key, ranges->first,
-	      ranges->n);
-	ret = rp_commit_post(w_peer(i), &attr);
-	free(r);
-	if (ret) {
-		W_CHECK(w, ret == -EAGAIN, "commit: %d", ret);
-		free(ranges);
+static struct w_conn *some_conn(struct world *w)
+{
+	unsigned int n = 0;
+	struct w_conn *c;
+
+	for (c = w->conns; c; c = c->next)
+		n++;
+	if (!n)
 		return NULL;
-	}
-	w->ncommits++;
+	n = (unsigned int)w_below(w, n);
+	for (c = w->conns; n--; c = c->next)
+		;
 	return c;
-}
-
-static void query_done(void *arg, enum rp_status st,
-		       const struct rp_wire_info *info)
-{
-	struct w_query *q = arg;
-
-	q->told++;
-	q->st = st;
-	W_CHECK(q->w, q->told == 1, "query told twice");
-	if (info && q->in->answered < q->posted)
-		q->in->answered = q->posted;
-}
-
-static void post_query(struct w_init *i)
-{
-	struct world *w = i->w;
-	struct w_query *q = &w->queries[w->nqueries];
-	const struct w_reg *g = w->regs[w_below(w, w->nregs)];
-
-	*q = (struct w_query){.w = w, .in = i, .posted = ++w->event};
-	if (!rp_query_post(w_peer(i), g->r.key, RP_CLASS_NONE, query_done, q))
-		w->nqueries++;
-}
-
-/* --- the world as a whole --- */
-
-void w_start(struct world *w, uint64_t seed, const struct w_rules *rules)
-{
-	memset(w, 0, sizeof(*w));
-	w->rng = (struct seeded){seed, seed};
-	w->rules = *rules;
-	w->now = 1000 * W_MS;
-	w->x.ops = &t_ops;
-	life_new(w);
-	for (unsigned int k = 0; k < rules->initiators; k++)
-		init_start(w, k);
-}
-
-static void items_free(struct w_items *q, unsigned int *n)
-{
-	while (*n)
-		free(take(q, n, 0));
-}
-
-void w_clear(struct world *w)
-{
-	for (size_t k = 0; k < w->ncommits; k++)
-		free(w->commits[k].ranges);
-	w->nwrites = w->ncommits = 0;
-	w->epoch++;
-}
-
-void w_stop(struct world *w)
-{
-	for (unsigned int k = 0; k < w->rules.initiators; k++) {
-		struct w_init *i = &w->init[k];
-
-		conn_break(i, true);
-		rp_initiator_delete(i->in);
-		items_free(&i->there, &i->nthere);
-	}
-	life_end(w);
-	w_clear(w);
-	for (size_t k = 0; k < w->nregs; k++)
-		free(w->regs[k]);
-}
-
-/* Something bad, if the rules say so. True when it happened. */
-static bool mishap(struct world *w)
-{
-	struct w_init *i = &w->init[w_below(w, w->rules.initiators)];
-	enum w_kind kind = w_below(w, W_KINDS);
-	bool room = w->nregs + W_KINDS + 4 < W_REGS;
-
-	if (w_chance(w, w->rules.breaks)) {
-		conn_break(i, false);
-	} else if (room && w_chance(w, w->rules.restarts)) {
-		w_restart(w);
-	} else if (w_chance(w, w->rules.forgets)) {
-		w_say(w, "the target forgets its sessions");
-		rp_agent_drop_xport(w->life->a, &w->x);
-	} else if (w_chance(w, w->rules.leaves)) {
-		w_say(w, "%u forgets the target", i->id);
-		rp_peer_forget(i->in, 0);
-		i->generation++;
-	} else if (room && w_chance(w, w->rules.renews)) {
-		w_say(w, "kind %d is registered again", kind);
-		reg_del(w, w->life->now[kind]);
-		reg_new(w, kind);
-	} else {
-		return false;
-	}
-	return true;
 }
 
 void w_step(struct world *w)
 {
-	struct w_init *i = &w->init[w_below(w, w->rules.initiators)];
+	struct w_conn *c = some_conn(w);
 
 	w->now += w_below(w, w->rules.tick);
-	if (mishap(w))
-		return;
-	switch (w_below(w, 8)) {
+	if (w_chance(w, w->rules.restarts))
+		w_restart(w);
+	if (w_chance(w, w->rules.renews))
+		w_renew(w, (enum w_kind)w_below(w, W_KINDS));
+	if (w_chance(w, w->rules.leaves))
+		rp_session_disconnect(w->p[w_below(w, W_SESSIONS)].s,
+				      RP_ST_CANCELED, 0);
+	if (c && w_chance(w, w->rules.breaks))
+		break_it(c);
+	switch (c ? w_below(w, 9) : 8) {
 	case 0:
 	case 1:
-		if (i->nthere)
-			deliver_there(i);
+		arrive_there(c);
 		break;
 	case 2:
 	case 3:
-		if (i->nback)
-			arrive_back(i, take(&i->back, &i->nback, 0));
+		arrive_back(c);
 		break;
 	case 4:
-		init_progress(i);
+		complete(c);
 		break;
 	case 5:
-		rp_agent_progress(w->life->a);
+		t_complete(c);
 		break;
 	case 6:
-		if (i->nzombies)
-			arrive_there(i, take(&i->zombies, &i->nzombies, 0),
-				     true);
+		i_lose(c);
 		break;
 	case 7:
-		if (w->nqueries < W_QUERIES && !w_below(w, 8))
-			post_query(i);
+		t_lose(c);
 		break;
+	default:
+		rp_agent_progress(w->a);
+		rp_session_progress(w->p[w_below(w, W_SESSIONS)].s);
 	}
+	reap(w);
 }
 
-void w_settle(struct world *w)
+static bool arrive_all(struct w_conn *c)
+{
+	bool any = !STAILQ_EMPTY(&c->there) || !STAILQ_EMPTY(&c->back);
+
+	while (!STAILQ_EMPTY(&c->there))
+		arrive_there(c);
+	while (!STAILQ_EMPTY(&c->back))
+		arrive_back(c);
+	while (complete(c) || t_complete(c))
+		any = true;
+	return any;
+}
+
+static void settle(struct world *w)
 {
 	bool any = true;
 
 	for (unsigned int n = 0; any; n++) {
 		W_CHECK(w, n < 10000, "it never settles");
 		any = false;
-		for (unsigned int k = 0; k < w->rules.initiators; k++) {
-			struct w_init *i = &w->init[k];
-
-			while (i->nzombies)
-				arrive_there(i,
-					     take(&i->zombies, &i->nzombies, 0),
-					     true);
-			while (i->nthere)
-				deliver_there(i);
-			rp_agent_progress(w->life->a);
-			while (i->nback)
-				arrive_back(i, take(&i->back, &i->nback, 0));
-			init_progress(i);
-			any |= i->nthere || i->nback || i->nzombies;
+		for (struct w_conn *c = w->conns; c; c = c->next) {
+			any |= arrive_all(c);
+			i_lose(c);
+			t_lose(c);
 		}
+		reap(w);
+		any |= rp_agent_progress(w->a);
+		for (int k = 0; k < W_SESSIONS; k++)
+			any |= rp_session_progress(w->p[k].s);
 	}
 }
 
-void w_sleep(struct world *w, uint64_t ns)
+void w_pass(struct world *w, uint64_t ns)
 {
 	uint64_t end = w->now + ns, due, d;
 
 	for (;;) {
-		w_settle(w);
-		due = rp_agent_deadline(w->life->a);
-		for (unsigned int k = 0; k < w->rules.initiators; k++) {
-			d = rp_initiator_deadline(w->init[k].in);
+		settle(w);
+		due = rp_agent_deadline(w->a);
+		for (int k = 0; k < W_SESSIONS; k++) {
+			d = rp_session_deadline(w->p[k].s);
 			due = d < due ? d : due;
 		}
 		if (due > end)
@@ -783,4 +833,41 @@ void w_sleep(struct world *w, uint64_t ns)
 		w->now = due;
 	}
 	w->now = end;
+}
+
+void w_start(struct world *w, uint64_t seed, const struct w_rules *rules)
+{
+	const struct rp_session_attr attr = {
+		.timeout_ns = W_TIMEOUT,
+		.slow_rate = 16 << 20,
+		.max_commits = 16,
+		.inline_max = W_INLINE,
+	};
+
+	memset(w, 0, sizeof(*w));
+	w->rng = (struct seeded){seed, seed};
+	w->rules = *rules;
+	w->now = 1000 * W_MS;
+	w->k.ops = &k_ops;
+	w->h.ops = &h_ops;
+	life_new(w);
+	for (int k = 0; k < W_KINDS; k++)
+		reg_new(w, (enum w_kind)k, NULL, false);
+	for (uint8_t k = 0; k < W_SESSIONS; k++)
+		cr_assert_eq(
+			rp_session_new(&w->k, &attr, &k, sizeof(k), &w->p[k].s),
+			0);
+}
+
+void w_stop(struct world *w)
+{
+	for (int k = 0; k < W_SESSIONS; k++)
+		rp_session_delete(w->p[k].s);
+	for (int k = 0; k < W_KINDS; k++)
+		reg_del(w, w->now_reg[k]);
+	rp_agent_delete(w->a);
+	reap(w);
+	W_CHECK(w, !w->conns && !w->grants, "something is left");
+	for (size_t k = 0; k < w->nregs; k++)
+		free(w->regs[k]);
 }

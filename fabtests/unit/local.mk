@@ -67,19 +67,11 @@ fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
 fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_mailbox
-TESTS += fabtests/unit/test_mailbox
-fabtests_unit_test_mailbox_SOURCES = fabtests/unit/test_mailbox.c
-fabtests_unit_test_mailbox_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_mailbox_LDADD = $(unit_ldadd)
-
-# Who asks to be connected, without a libfabric.
-check_PROGRAMS += fabtests/unit/test_asked
-TESTS += fabtests/unit/test_asked
-fabtests_unit_test_asked_SOURCES = fabtests/unit/test_asked.c \
-	prov/rpmem/cm_asked.c
-fabtests_unit_test_asked_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_asked_LDADD = $(CRITERION_LIBS)
+check_PROGRAMS += fabtests/unit/test_ring
+TESTS += fabtests/unit/test_ring
+fabtests_unit_test_ring_SOURCES = fabtests/unit/test_ring.c
+fabtests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_ring_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_spin
 TESTS += fabtests/unit/test_spin
@@ -99,11 +91,11 @@ fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire
 fabtests_unit_test_wire_refuse_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_refuse_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_wire_meet
-TESTS += fabtests/unit/test_wire_meet
-fabtests_unit_test_wire_meet_SOURCES = fabtests/unit/test_wire_meet.c
-fabtests_unit_test_wire_meet_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_meet_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_wire_rendezvous
+TESTS += fabtests/unit/test_wire_rendezvous
+fabtests_unit_test_wire_rendezvous_SOURCES = fabtests/unit/test_wire_rendezvous.c
+fabtests_unit_test_wire_rendezvous_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_wire_rendezvous_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_wire_desc
 TESTS += fabtests/unit/test_wire_desc
@@ -111,11 +103,11 @@ fabtests_unit_test_wire_desc_SOURCES = fabtests/unit/test_wire_desc.c fabtests/u
 fabtests_unit_test_wire_desc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_wire_desc_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_ask
-TESTS += fabtests/unit/test_ask
-fabtests_unit_test_ask_SOURCES = fabtests/unit/test_ask.c
-fabtests_unit_test_ask_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_ask_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_deferred
+TESTS += fabtests/unit/test_deferred
+fabtests_unit_test_deferred_SOURCES = fabtests/unit/test_deferred.c
+fabtests_unit_test_deferred_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_deferred_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_remote
 TESTS += fabtests/unit/test_remote
@@ -199,7 +191,7 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 check_PROGRAMS += fabtests/unit/test_pmem_fault
 TESTS += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c prov/core/fault.c prov/core/cost.c
+	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
@@ -277,32 +269,51 @@ fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(se
 fabtests_unit_test_setup_server_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
-agent_rig = fabtests/unit/agent_rig.c fabtests/unit/agent_rig.h \
-	fabtests/unit/disk.h \
-	fabtests/unit/landing.h \
-	fabtests/unit/seeded.h
+agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
+	fabtests/unit/disk.h fabtests/unit/seeded.h
+
+check_PROGRAMS += fabtests/unit/test_agent_session
+TESTS += fabtests/unit/test_agent_session
+fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(agent_bed)
+fabtests_unit_test_agent_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_agent_session_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+# Sessions and an agent, joined by connections that break.
+check_PROGRAMS += fabtests/unit/test_both
+TESTS += fabtests/unit/test_both
+fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
+	fabtests/unit/both_world.c fabtests/unit/both_world.h \
+	fabtests/unit/leaks.h fabtests/unit/seeded.h
+fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_atomic
+TESTS += fabtests/unit/test_atomic
+fabtests_unit_test_atomic_SOURCES = fabtests/unit/test_atomic.c
+fabtests_unit_test_atomic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_atomic_LDADD = $(unit_ldadd) -lm
 
 check_PROGRAMS += fabtests/unit/test_agent
 TESTS += fabtests/unit/test_agent
-fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_rig)
+fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_bed)
 fabtests_unit_test_agent_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_effects
 TESTS += fabtests/unit/test_agent_effects
-fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_rig)
+fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_bed)
 fabtests_unit_test_agent_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_effects_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_store
 TESTS += fabtests/unit/test_agent_store
-fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_rig)
+fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_bed)
 fabtests_unit_test_agent_store_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_store_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_scarce
 TESTS += fabtests/unit/test_agent_scarce
-fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_rig)
+fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_bed)
 fabtests_unit_test_agent_scarce_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_scarce_LDFLAGS = \
@@ -310,21 +321,9 @@ fabtests_unit_test_agent_scarce_LDFLAGS = \
 
 check_PROGRAMS += fabtests/unit/test_agent_local
 TESTS += fabtests/unit/test_agent_local
-fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_rig)
+fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_bed)
 fabtests_unit_test_agent_local_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_agent_connect
-TESTS += fabtests/unit/test_agent_connect
-fabtests_unit_test_agent_connect_SOURCES = fabtests/unit/test_agent_connect.c $(agent_rig)
-fabtests_unit_test_agent_connect_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_agent_connect_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_agent_grant
-TESTS += fabtests/unit/test_agent_grant
-fabtests_unit_test_agent_grant_SOURCES = fabtests/unit/test_agent_grant.c $(agent_rig)
-fabtests_unit_test_agent_grant_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_agent_grant_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 check_PROGRAMS += fabtests/unit/test_agent_made
 TESTS += fabtests/unit/test_agent_made
@@ -336,7 +335,7 @@ fabtests_unit_test_agent_made_LDFLAGS = -Wl,--wrap=calloc,--wrap=free \
 
 check_PROGRAMS += fabtests/unit/test_worker
 TESTS += fabtests/unit/test_worker
-fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_rig)
+fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_bed)
 fabtests_unit_test_worker_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
@@ -345,132 +344,65 @@ TESTS += fabtests/unit/test_worker_alone
 fabtests_unit_test_worker_alone_SOURCES = fabtests/unit/test_worker_alone.c
 fabtests_unit_test_worker_alone_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_alone_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-fabtests_unit_test_worker_alone_LDFLAGS = -Wl,--wrap=realloc \
+fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_create
 
-check_PROGRAMS += fabtests/unit/test_client
-TESTS += fabtests/unit/test_client
-fabtests_unit_test_client_SOURCES = fabtests/unit/test_client.c $(agent_rig)
-fabtests_unit_test_client_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_client_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-check_PROGRAMS += fabtests/unit/test_client_kept
-TESTS += fabtests/unit/test_client_kept
-fabtests_unit_test_client_kept_SOURCES = fabtests/unit/test_client_kept.c $(agent_rig)
-fabtests_unit_test_client_kept_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_client_kept_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
-
-initiator_rig = fabtests/unit/initiator_rig.c fabtests/unit/initiator_rig.h \
+# The session, on a channel that the test plays.
+session_bed = fabtests/unit/session_bed.c fabtests/unit/session_bed.h \
 	fabtests/unit/leaks.h
-
-check_PROGRAMS += fabtests/unit/test_peer
-TESTS += fabtests/unit/test_peer
-fabtests_unit_test_peer_SOURCES = fabtests/unit/test_peer.c $(initiator_rig)
-fabtests_unit_test_peer_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_peer_LDADD = $(unit_ldadd)
-
-effects_rig = fabtests/unit/effects_rig.c fabtests/unit/effects_rig.h \
-	$(initiator_rig)
-
-check_PROGRAMS += fabtests/unit/test_effects
-TESTS += fabtests/unit/test_effects
-fabtests_unit_test_effects_SOURCES = fabtests/unit/test_effects.c $(effects_rig)
-fabtests_unit_test_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_effects_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_inline
-TESTS += fabtests/unit/test_inline
-fabtests_unit_test_inline_SOURCES = fabtests/unit/test_inline.c $(effects_rig)
-fabtests_unit_test_inline_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_inline_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_session
 TESTS += fabtests/unit/test_session
-fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(initiator_rig)
+fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(session_bed)
 fabtests_unit_test_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_session_LDADD = $(unit_ldadd)
 
-own_rig = fabtests/unit/own_rig.c fabtests/unit/own_rig.h $(initiator_rig)
+check_PROGRAMS += fabtests/unit/test_session_batch
+TESTS += fabtests/unit/test_session_batch
+fabtests_unit_test_session_batch_SOURCES = fabtests/unit/test_session_batch.c $(session_bed)
+fabtests_unit_test_session_batch_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_batch_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_link
-TESTS += fabtests/unit/test_link
-fabtests_unit_test_link_SOURCES = fabtests/unit/test_link.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_session_commit
+TESTS += fabtests/unit/test_session_commit
+fabtests_unit_test_session_commit_SOURCES = fabtests/unit/test_session_commit.c $(session_bed)
+fabtests_unit_test_session_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_commit_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_link_asks
-TESTS += fabtests/unit/test_link_asks
-fabtests_unit_test_link_asks_SOURCES = fabtests/unit/test_link_asks.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_asks_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_asks_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_link_gather
-TESTS += fabtests/unit/test_link_gather
-fabtests_unit_test_link_gather_SOURCES = fabtests/unit/test_link_gather.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_gather_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_gather_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_link_native
-TESTS += fabtests/unit/test_link_native
-fabtests_unit_test_link_native_SOURCES = fabtests/unit/test_link_native.c \
-	fabtests/unit/link_rig.h $(initiator_rig)
-fabtests_unit_test_link_native_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_link_native_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_own
-TESTS += fabtests/unit/test_own
-fabtests_unit_test_own_SOURCES = fabtests/unit/test_own.c $(own_rig)
-fabtests_unit_test_own_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_own_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_own_keys
-TESTS += fabtests/unit/test_own_keys
-fabtests_unit_test_own_keys_SOURCES = fabtests/unit/test_own_keys.c $(own_rig)
-fabtests_unit_test_own_keys_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_own_keys_LDADD = $(unit_ldadd)
-fabtests_unit_test_own_keys_LDFLAGS = -Wl,--wrap=malloc -Wl,--wrap=calloc
-
-commit_rig = fabtests/unit/commit_rig.c fabtests/unit/commit_rig.h \
-	$(initiator_rig)
-
-check_PROGRAMS += fabtests/unit/test_commit
-TESTS += fabtests/unit/test_commit
-fabtests_unit_test_commit_SOURCES = fabtests/unit/test_commit.c $(commit_rig)
-fabtests_unit_test_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_poison
-TESTS += fabtests/unit/test_poison
-fabtests_unit_test_poison_SOURCES = fabtests/unit/test_poison.c $(commit_rig)
-fabtests_unit_test_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_poison_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_commit_memory
-TESTS += fabtests/unit/test_commit_memory
-fabtests_unit_test_commit_memory_SOURCES = fabtests/unit/test_commit_memory.c $(commit_rig)
-fabtests_unit_test_commit_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_memory_LDADD = $(unit_ldadd)
-fabtests_unit_test_commit_memory_LDFLAGS = \
+check_PROGRAMS += fabtests/unit/test_session_memory
+TESTS += fabtests/unit/test_session_memory
+fabtests_unit_test_session_memory_SOURCES = fabtests/unit/test_session_memory.c $(session_bed)
+fabtests_unit_test_session_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_memory_LDADD = $(unit_ldadd)
+fabtests_unit_test_session_memory_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 
-check_PROGRAMS += fabtests/unit/test_commit_orders
-TESTS += fabtests/unit/test_commit_orders
-fabtests_unit_test_commit_orders_SOURCES = fabtests/unit/test_commit_orders.c $(initiator_rig)
-fabtests_unit_test_commit_orders_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_commit_orders_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_session_op
+TESTS += fabtests/unit/test_session_op
+fabtests_unit_test_session_op_SOURCES = fabtests/unit/test_session_op.c $(session_bed)
+fabtests_unit_test_session_op_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_op_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_both
-TESTS += fabtests/unit/test_both
-fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
-	fabtests/unit/both_world.c fabtests/unit/both_world.h \
-	fabtests/unit/seeded.h fabtests/unit/leaks.h
-fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+check_PROGRAMS += fabtests/unit/test_session_order
+TESTS += fabtests/unit/test_session_order
+fabtests_unit_test_session_order_SOURCES = fabtests/unit/test_session_order.c $(session_bed)
+fabtests_unit_test_session_order_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_order_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_session_poison
+TESTS += fabtests/unit/test_session_poison
+fabtests_unit_test_session_poison_SOURCES = fabtests/unit/test_session_poison.c $(session_bed)
+fabtests_unit_test_session_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_poison_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += fabtests/unit/test_session_world
+TESTS += fabtests/unit/test_session_world
+fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(session_bed) \
+	fabtests/unit/seeded.h
+fabtests_unit_test_session_world_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_session_world_LDADD = $(unit_ldadd)
 
 # The verdicts that the crash matrix goes by.
 check_PROGRAMS += fabtests/unit/test_verdicts
@@ -549,41 +481,56 @@ fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
-# Queue pairs of our own, on a device that the test plays.
-EXTRA_DIST += fabtests/unit/test_cep_verbs.c fabtests/unit/cm_fake.c \
-	fabtests/unit/cm_fake.h fabtests/unit/test_cep_flush.c
-if HAVE_RDMACM
-check_PROGRAMS += fabtests/unit/test_cep_verbs
-TESTS += fabtests/unit/test_cep_verbs
-fabtests_unit_test_cep_verbs_SOURCES = fabtests/unit/test_cep_verbs.c \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
-	prov/rpmem/cep_verbs_flush.c
-fabtests_unit_test_cep_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cep_verbs_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+# Private connections, both ends in one process, over the loopback device.
+check_PROGRAMS += fabtests/unit/test_rc
+TESTS += fabtests/unit/test_rc
+fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
+fabtests_unit_test_rc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
+	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_cep_flush
-TESTS += fabtests/unit/test_cep_flush
-fabtests_unit_test_cep_flush_SOURCES = fabtests/unit/test_cep_flush.c \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h prov/rpmem/cep_verbs.c \
-	prov/rpmem/cep_verbs_flush.c
-fabtests_unit_test_cep_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cep_flush_LDADD = $(FABRIC_LIBS) $(CRITERION_LIBS)
+# Private connections by queue pairs, on a device that the test plays.
+rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
+	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
+	prov/rc/rc.c prov/rc/rc_listen.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
+	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c prov/rc/rc_flush.c
+EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
+	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c
+if HAVE_RDMACM
+check_PROGRAMS += fabtests/unit/test_rc_verbs
+TESTS += fabtests/unit/test_rc_verbs
+fabtests_unit_test_rc_verbs_SOURCES = fabtests/unit/test_rc_verbs.c $(rc_verbs_rig)
+fabtests_unit_test_rc_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_rc_verbs_cm
+TESTS += fabtests/unit/test_rc_verbs_cm
+fabtests_unit_test_rc_verbs_cm_SOURCES = fabtests/unit/test_rc_verbs_cm.c $(rc_verbs_rig)
+fabtests_unit_test_rc_verbs_cm_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_cm_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_rc_flush
+TESTS += fabtests/unit/test_rc_flush
+fabtests_unit_test_rc_flush_SOURCES = fabtests/unit/test_rc_flush.c $(rc_verbs_rig)
+fabtests_unit_test_rc_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_flush_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 endif
 
 # The shim, on a model of a queue pair.
 rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
-	fabtests/unit/rc_side.c fabtests/unit/seeded.h
+	fabtests/unit/rc_side.c fabtests/unit/seeded.h \
+	fabtests/unit/side_host.h
 EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
-	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_ahead.c
+	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_pipeline.c
 # All of it, on a device in this process.
 rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 	fabtests/unit/rc_device_priv.h fabtests/unit/rc_device_wire.c \
 	fabtests/unit/rc_pair.c fabtests/unit/rc_pair.h fabtests/unit/landing.h
 EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_attach.c fabtests/unit/test_shim_mr.c \
-	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_serve.c \
-	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_box.c \
+	fabtests/unit/test_shim_post.c fabtests/unit/test_shim_target.c \
+	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_ring.c \
 	fabtests/unit/test_shim_write.c
 if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
@@ -607,11 +554,11 @@ fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_moc
 fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_shim_ahead
-TESTS += fabtests/unit/test_shim_ahead
-fabtests_unit_test_shim_ahead_SOURCES = fabtests/unit/test_shim_ahead.c $(rc_mock)
-fabtests_unit_test_shim_ahead_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_ahead_LDADD = $(shim_ldadd)
+check_PROGRAMS += fabtests/unit/test_shim_pipeline
+TESTS += fabtests/unit/test_shim_pipeline
+fabtests_unit_test_shim_pipeline_SOURCES = fabtests/unit/test_shim_pipeline.c $(rc_mock)
+fabtests_unit_test_shim_pipeline_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_pipeline_LDADD = $(shim_ldadd)
 
 shim_ldflags = -Wl,--wrap=rp_caps_region -Wl,--wrap=rp_pmem_new
 
@@ -636,19 +583,19 @@ fabtests_unit_test_shim_post_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_post_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_serve
-TESTS += fabtests/unit/test_shim_serve
-fabtests_unit_test_shim_serve_SOURCES = fabtests/unit/test_shim_serve.c $(rc_device)
-fabtests_unit_test_shim_serve_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_serve_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_serve_LDFLAGS = $(shim_ldflags)
+check_PROGRAMS += fabtests/unit/test_shim_target
+TESTS += fabtests/unit/test_shim_target
+fabtests_unit_test_shim_target_SOURCES = fabtests/unit/test_shim_target.c $(rc_device)
+fabtests_unit_test_shim_target_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_target_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_box
-TESTS += fabtests/unit/test_shim_box
-fabtests_unit_test_shim_box_SOURCES = fabtests/unit/test_shim_box.c $(rc_device)
-fabtests_unit_test_shim_box_CFLAGS = $(shim_cflags)
-fabtests_unit_test_shim_box_LDADD = $(shim_ldadd)
-fabtests_unit_test_shim_box_LDFLAGS = $(shim_ldflags)
+check_PROGRAMS += fabtests/unit/test_shim_ring
+TESTS += fabtests/unit/test_shim_ring
+fabtests_unit_test_shim_ring_SOURCES = fabtests/unit/test_shim_ring.c $(rc_device)
+fabtests_unit_test_shim_ring_CFLAGS = $(shim_cflags)
+fabtests_unit_test_shim_ring_LDADD = $(shim_ldadd)
+fabtests_unit_test_shim_ring_LDFLAGS = $(shim_ldflags)
 
 check_PROGRAMS += fabtests/unit/test_shim_write
 TESTS += fabtests/unit/test_shim_write

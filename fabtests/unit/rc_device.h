@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "verbs/serve.h"
+#include "verbs/target.h"
 
 /*
  * Queue pairs that are connected move bytes when something is posted, unless

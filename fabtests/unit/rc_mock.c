@@ -66,12 +66,12 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 {
 	unsigned int needs = RP_DESC_WRITE;
 
-	if (w->rkey == MOCK_BOX_RKEY) {
-		if (!m->side.has_box || w->addr < MOCK_BOX ||
-		    w->len > RP_MAILBOX_SHORT_LEN ||
-		    w->addr - MOCK_BOX > RP_MAILBOX_SHORT_LEN - w->len)
+	if (w->rkey == MOCK_RING_RKEY) {
+		if (!m->side.has_ring || w->addr < MOCK_RING ||
+		    w->len > RP_RING_LEN ||
+		    w->addr - MOCK_RING > RP_RING_LEN - w->len)
 			return IBV_WC_REM_ACCESS_ERR;
-		memcpy(m->side.box_in + (w->addr - MOCK_BOX), w->buf, w->len);
+		memcpy(m->side.ring_in + (w->addr - MOCK_RING), w->buf, w->len);
 		return IBV_WC_SUCCESS;
 	}
 	if (w->op == MOCK_READ)
@@ -388,8 +388,8 @@ int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native)
 	const struct rp_remote_cfg cfg = {
 		.native = native,
 		.required = RP_CLASS_POWER,
-		.agent = m->q.asker,
-		.box = m->q.asker && m->q.asker->box_addr,
+		.agent = m->q.side,
+		.ring = m->q.side && m->q.side->ring_addr,
 	};
 	uint8_t buf[RP_DESC_LEN];
 

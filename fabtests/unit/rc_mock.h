@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/agent.h"
+#include "side_host.h"
 #include "verbs/shim.h"
 
 /*
@@ -16,16 +16,16 @@
  * from where a flush, or chance, writes its line back; on the medium. A power
  * cut leaves what the machine's persistence domain holds.
  */
-#define MOCK_BYTES    1024u
-#define MOCK_LINE     64u
-#define MOCK_AT	      0x10000u
-#define MOCK_RKEY     7u
-#define MOCK_QPN      0x11u /* the initiator's */
-#define MOCK_PEER     0x22u
-#define MOCK_QUEUE    64
-#define MOCK_SIDE     0x33u /* the initiator's that asks */
-#define MOCK_BOX      0x70000u
-#define MOCK_BOX_RKEY 8u
+#define MOCK_BYTES     1024u
+#define MOCK_LINE      64u
+#define MOCK_AT	       0x10000u
+#define MOCK_RKEY      7u
+#define MOCK_QPN       0x11u /* the initiator's */
+#define MOCK_PEER      0x22u
+#define MOCK_QUEUE     64
+#define MOCK_SIDE      0x33u /* the initiator's that asks */
+#define MOCK_RING      0x70000u
+#define MOCK_RING_RKEY 8u
 
 enum mock_op {
 	MOCK_READ,
@@ -54,11 +54,10 @@ struct mock_msg {
 	uint8_t bytes[RP_SIDE_BUF];
 };
 struct mock_side {
-	struct rp_xport x;
-	struct rp_agent *agent;
+	struct side_host host;
 	struct rp_region region;
 	struct rp_pmem_ops pmem;
-	struct rp_asker asker;
+	struct rp_side_end side_end;
 	uint64_t now;
 	bool flushed[MOCK_BYTES / MOCK_LINE]; /* and not drained */
 	struct mock_msg out[MOCK_QUEUE], in[MOCK_QUEUE];
@@ -69,9 +68,9 @@ struct mock_side {
 	} listens[MOCK_QUEUE];
 	size_t nlistens;
 	/* Into which requests may be written, if the test wants one. */
-	bool has_box;
-	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
-	struct rp_mailbox box;
+	bool has_ring;
+	uint8_t ring_in[RP_RING_LEN];
+	struct rp_ring ring;
 	bool asleep;	    /* the agent does not look there */
 	unsigned int looks; /* notes that had it look, once */
 	/* What goes wrong. */
@@ -141,7 +140,7 @@ void mock_evict(struct mock *m, size_t line);
  */
 void mock_side_init(struct mock *m);
 void mock_side_fini(struct mock *m);
-/* The agent looks into its box no more, or from now on, and says so. */
+/* The agent looks into its ring no more, or from now on, and says so. */
 void mock_side_sleep(struct mock *m);
 void mock_side_wake(struct mock *m);
 /* Register the region anew: the key of mock_desc() is another. */

@@ -141,7 +141,7 @@ void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	while (!(n = ibv_rpmem_poll_cq(p->a.scq, 1, &wc))) {
 		if (!wr_id && ++looks == 30)
 			return;
-		cr_assert(p->sb.serves || !wr_id, "%d is not there",
+		cr_assert(p->sb.target || !wr_id, "%d is not there",
 			  (int)wr_id);
 		cr_assert_leq(time(NULL), limit, "%d has not come", (int)wr_id);
 		nanosleep(&ms, NULL);

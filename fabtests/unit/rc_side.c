@@ -7,10 +7,9 @@
 
 #include "rc_mock.h"
 
-static struct mock_side *side_of(struct rp_xport *x)
-{
-	return (struct mock_side *)((char *)x - offsetof(struct mock_side, x));
-}
+#define REFUSALS                                                               \
+	100000000u /* ns: later than they are, before anything else            \
+		    */
 
 /* --- the target's CPU --- */
 
@@ -58,12 +57,7 @@ static void do_stream(void *ctx, void *to, const void *from, size_t len)
 
 /* --- its end of the side connection --- */
 
-static uint64_t x_now(struct rp_xport *x)
-{
-	return side_of(x)->now;
-}
-
-static void say(struct mock_side *s, const void *msg, size_t len)
+static void keep(struct mock_side *s, const void *msg, size_t len)
 {
 	cr_assert_lt(s->nin, MOCK_QUEUE);
 	cr_assert_leq(len, sizeof(s->in[0].bytes));
@@ -71,71 +65,35 @@ static void say(struct mock_side *s, const void *msg, size_t len)
 	memcpy(s->in[s->nin++].bytes, msg, len);
 }
 
-static void say_note(struct mock_side *s, enum rp_note what)
+static void say_signal(struct mock_side *s, enum rp_msg_type type)
 {
-	uint8_t note[RP_NOTE_LEN];
+	uint8_t msg[16];
 
-	rp_note_put(note, what);
-	say(s, note, sizeof(note));
+	keep(s, msg, (size_t)rp_wire_put_signal(msg, sizeof(msg), type));
 }
 
 void mock_side_sleep(struct mock *m)
 {
 	m->side.asleep = true;
-	say_note(&m->side, RP_NOTE_ASLEEP);
+	say_signal(&m->side, RP_MSG_IDLE);
 }
 
 void mock_side_wake(struct mock *m)
 {
 	m->side.asleep = false;
-	say_note(&m->side, RP_NOTE_AWAKE);
+	say_signal(&m->side, RP_MSG_POLLING);
 }
 
-static int x_send(struct rp_xport *x, uint64_t peer, const void *msg,
-		  size_t len)
+static int say(const void *msg, size_t len, void *arg)
 {
-	struct mock_side *s = side_of(x);
+	struct mock_side *s = arg;
 
-	if (s->answer) {
+	if (s->answer)
 		s->answer--;
-		return 0;
-	}
-	say(s, msg, len);
+	else
+		keep(s, msg, len);
 	return 0;
 }
-
-static int x_peer_get(struct rp_xport *x, const void *addr, size_t len,
-		      uint64_t *peer)
-{
-	uint8_t name[RP_ASK_NAME];
-
-	rp_ask_name(MOCK_SIDE, name);
-	*peer = 0;
-	return len == sizeof(name) && !memcmp(addr, name, len) ? 0 : -EINVAL;
-}
-
-static void x_peer_put(struct rp_xport *x, uint64_t peer)
-{
-}
-
-static int x_random(struct rp_xport *x, void *buf, size_t len)
-{
-	memset(buf, 0x5a, len);
-	return 0;
-}
-
-static void x_kick(struct rp_xport *x)
-{
-}
-
-static const struct rp_xport_ops x_ops = {
-	.now = x_now,
-	.send = x_send,
-	.peer_get = x_peer_get,
-	.peer_put = x_peer_put,
-	.random = x_random,
-	.kick = x_kick,
-};
 
 /* --- the connection --- */
 
@@ -152,32 +110,40 @@ static void completed(struct mock *m, uint64_t wr_id, enum ibv_wc_opcode op,
 	};
 }
 
-static bool empty_box(struct mock_side *s)
+static bool empty_ring(struct mock_side *s)
 {
-	uint8_t msg[RP_MAILBOX_SHORT];
+	uint8_t msg[RP_RING_MSG];
 	size_t len;
 
-	if (!s->has_box || s->error)
+	if (!s->has_ring || s->error)
 		return false;
-	len = rp_mailbox_take(&s->box, msg);
+	len = rp_ring_take(&s->ring, msg);
 	if (len)
-		rp_agent_recv(s->agent, &s->x, msg, len);
+		side_host_received(&s->host, msg, len);
 	return len;
 }
 
 static void heard(struct mock_side *s, const struct mock_msg *o)
 {
-	enum rp_note note;
-
-	if (!rp_note_get(o->bytes, o->len, &note)) {
-		rp_agent_recv(s->agent, &s->x, o->bytes, o->len);
+	if (!side_host_is(o->bytes, o->len, RP_MSG_DOORBELL)) {
+		side_host_received(&s->host, o->bytes, o->len);
 		return;
 	}
-	cr_assert_eq(note, RP_NOTE_LOOK);
-	cr_assert(s->has_box);
+	cr_assert(s->has_ring);
 	s->looks++;
-	while (empty_box(s))
+	while (empty_ring(s))
 		;
+}
+
+/* Refusals of wrong keys are delayed: to when they are due. */
+static bool pass_time(struct mock_side *s)
+{
+	const uint64_t due = rp_agent_deadline(s->host.agent);
+
+	if (due == UINT64_MAX || due > s->now + REFUSALS)
+		return false;
+	s->now = due;
+	return rp_agent_progress(s->host.agent);
 }
 
 bool mock_side_step(struct mock *m)
@@ -205,7 +171,8 @@ bool mock_side_step(struct mock *m)
 			--s->nlistens * sizeof(s->listens[0]));
 		return true;
 	}
-	return (!s->asleep && empty_box(s)) || rp_agent_progress(s->agent);
+	return (!s->asleep && empty_ring(s)) ||
+	       rp_agent_progress(s->host.agent) || pass_time(s);
 }
 
 void mock_side_run(struct mock *m)
@@ -217,9 +184,7 @@ void mock_side_run(struct mock *m)
 static uint64_t key_of(const struct rp_region *r, uint32_t random)
 {
 	const struct rp_key k = {
-		.base = MOCK_RKEY,
 		.random = random,
-		.persistent = true,
 		.class = r->choice.class,
 		.method = r->choice.method,
 	};
@@ -229,17 +194,11 @@ static uint64_t key_of(const struct rp_region *r, uint32_t random)
 
 void mock_side_init(struct mock *m)
 {
-	const struct rp_agent_attr attr = {
-		.incarnation = 0x1cca,
-		.proved = true,
-		.no_worker = true,
-	};
 	struct mock_side *s = &m->side;
 	const struct rp_desc d = mock_desc(m);
 	struct rp_region *r = &s->region;
 
-	s->x.ops = &x_ops;
-	cr_assert_eq(rp_agent_new(&attr, &s->agent), 0);
+	cr_assert_eq(side_host_init(&s->host, say, s, &s->now), 0);
 	s->pmem = (struct rp_pmem_ops){
 		.flush = do_flush,
 		.drain = do_drain,
@@ -268,14 +227,14 @@ void mock_side_init(struct mock *m)
 			    NULL, &s->pmem, &r->pmem),
 		0);
 	r->key = key_of(r, 0xabcdef);
-	cr_assert_eq(rp_agent_region_add(s->agent, r), 0);
-	if (s->has_box) {
-		rp_mailbox_init_short(&s->box, s->box_in, NULL);
+	cr_assert_eq(rp_agent_region_add(s->host.agent, r), 0);
+	if (s->has_ring) {
+		rp_ring_init(&s->ring, s->ring_in, NULL);
 		s->asleep = true;
-		s->asker.box_addr = MOCK_BOX;
-		s->asker.box_rkey = MOCK_BOX_RKEY;
+		s->side_end.ring_addr = MOCK_RING;
+		s->side_end.ring_rkey = MOCK_RING_RKEY;
 	}
-	cr_assert_eq(rp_order_begin(&m->q, &s->asker, 0xc00c1e, MOCK_SIDE,
+	cr_assert_eq(rp_defer_begin(&m->q, &s->side_end, 0xc00c1e, MOCK_SIDE,
 				    1000000000),
 		     0);
 }
@@ -284,17 +243,16 @@ void mock_side_again(struct mock *m)
 {
 	struct mock_side *s = &m->side;
 
-	rp_agent_region_del(s->agent, &s->region);
+	rp_agent_region_del(s->host.agent, &s->region);
 	s->region.key = key_of(&s->region, 0xabcdee);
-	cr_assert_eq(rp_agent_region_add(s->agent, &s->region), 0);
+	cr_assert_eq(rp_agent_region_add(s->host.agent, &s->region), 0);
 }
 
 void mock_side_fini(struct mock *m)
 {
 	struct mock_side *s = &m->side;
 
-	rp_agent_drop_xport(s->agent, &s->x);
-	rp_agent_region_del(s->agent, &s->region);
+	rp_agent_region_del(s->host.agent, &s->region);
 	rp_pmem_delete(s->region.pmem);
-	rp_agent_delete(s->agent);
+	rp_agent_delete(s->host.agent);
 }

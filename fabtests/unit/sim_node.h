@@ -34,7 +34,7 @@ struct sim_node {
 	struct fid_ep *ep;
 	struct fid_mr *mr;
 	uint64_t key, addr; /* of mr, as peers name it */
-	char name[8];
+	char name[16];
 };
 
 /* Load the providers and take control. Once per process. */

@@ -1,35 +1,41 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Stores and notifications at the target: behind the ranges, and once. */
+/* Stores and notifications at the target: behind the ranges, and in order. */
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
-#include "agent_rig.h"
+#include "agent_bed.h"
 
-static struct rig g;
-static struct rig_region file, dax, both, tmpfs;
-static struct rig_peer p;
+static struct bed g;
+static struct bed_region file, dax, both, tmpfs;
+static struct bed_region *const all[] = {&file, &dax, &both, &tmpfs};
+static struct bed_peer p;
+
+static const struct rp_agent_attr with_worker = {
+	.incarnation = BED_INCARNATION,
+};
 
 static void start(const struct rp_agent_attr *attr)
 {
-	rig_init(&g, attr);
-	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
-	rig_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
-	rig_region(&g, &both, RP_METHOD_AGENT_CLWB_MSYNC, 8);
-	rig_region(&g, &tmpfs, RP_METHOD_DELIVERY, 8);
-	p = rig_open(&g, 0, 1, &file);
+	bed_init(&g, attr);
+	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
+	bed_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+	bed_region(&g, &both, RP_METHOD_AGENT_CLWB_MSYNC, 8);
+	bed_region(&g, &tmpfs, RP_METHOD_DELIVERY, 8);
+	p = bed_connect_all(&g, all, 4);
 }
 
 static void stop(void)
 {
-	struct rig_region *all[] = {&file, &dax, &both, &tmpfs};
-
 	for (int i = 0; i < 4; i++)
 		if (!all[i]->gone)
-			rig_region_del(&g, all[i]);
-	rig_fini(&g);
+			bed_region_del(&g, all[i]);
+	bed_fini(&g);
 }
 
 static unsigned int stores(void)
@@ -40,46 +46,42 @@ static unsigned int stores(void)
 /* Every pair of methods, with and without a worker. */
 static void each_pair(bool worker)
 {
-	const struct rp_agent_attr attr = {.incarnation = RIG_INCARNATION};
-	struct rig_region *all[] = {&file, &dax, &both, &tmpfs};
-	uint64_t seq = 0;
+	unsigned int n = 0;
 
-	start(worker ? &attr : NULL);
+	start(worker ? &with_worker : NULL);
 	for (int i = 0; i < 4; i++) {
 		for (int j = 0; j < 4; j++) {
-			struct rig_region *a = all[i], *b = all[j];
-			uint64_t value = ++seq * 0x0101010101010101;
+			struct bed_region *a = all[i], *b = all[j];
+			const uint64_t off = 8 * (40 + n);
+			const uint64_t value = (n + 1) * 0x0101010101010101;
 			struct rp_wire_reply r;
 			uint64_t t;
 
-			/* What the range needs, tmpfs cannot give. */
+			/* tmpfs does not reach the class of the range. */
 			if (j == 3 && i != 3)
 				continue;
-			t = rig_then(&p, (struct rig_at){a, 4000, 500}, seq, b,
-				     8 * (40 + seq), value);
+			t = bed_then(&p, (struct bed_at){a, 4000, 500}, b, off,
+				     value);
 			if (worker)
-				rig_run_worker(&g);
+				bed_run_worker(&g);
 			else
-				rig_run(&g);
-			r = rig_expect(p.x, t, RP_ST_OK);
+				bed_run(&g);
+			r = bed_expect(&p, t, RP_ST_OK);
 			cr_assert_eq(r.level, RP_LEVEL_DURABLE);
 			cr_assert_eq(r.class, a->r.choice.class);
-			/* Of less than power a file needs delivery only. */
+			/* For less than power a file needs delivery only. */
 			cr_assert(r.method >= b->r.choice.method ||
 				  (i == 3 && j == 0));
 			cr_assert_geq(r.method, a->r.choice.method);
-			cr_assert_eq(stores(), ++g.checked);
-			cr_assert_eq(rig_value(b, 8 * (40 + seq), false),
-				     value);
+			cr_assert_eq(stores(), ++n);
+			cr_assert_eq(bed_value(b, off, false), value);
 			if (b != &tmpfs && i != 3)
-				cr_assert_eq(rig_value(b, 8 * (40 + seq), true),
-					     value, "stored, not flushed");
+				cr_assert_eq(bed_value(b, off, true), value,
+					     "stored, not flushed");
 			memset(g.behind, 0, sizeof(g.behind));
 		}
-		if (i == 2)
-			seq += 60; /* a gap that is still a window's */
 	}
-	cr_assert_eq(rig_stats(&g).effects, stores());
+	cr_assert_eq(bed_stats(&g).effects, stores());
 	stop();
 }
 
@@ -93,286 +95,88 @@ Test(effects, store_on_the_worker)
 	each_pair(true);
 }
 
-Test(effects, features_are_shared)
-{
-	const struct rp_wire_hdr hdr = {.token = 1};
-	struct rp_wire_hello m = {
-		.cookie = 77,
-		.key = rig_some_key(),
-		.addr_len = 4,
-	};
-	uint8_t buf[RP_WIRE_MAX_MSG];
-	struct rig_msg msg;
-
-	start(NULL);
-	for (int i = 0; i < 2; i++) {
-		m.features = i ? 0xffff : 0;
-		rig_recv(p.x, buf,
-			 rp_wire_put_hello(buf, sizeof(buf), &hdr, &m));
-		cr_assert(rig_take(p.x, &msg));
-		cr_assert_eq(msg.ack.features,
-			     i ? RP_FEATURES & ~(RP_FEATURE_LINK |
-						 RP_FEATURE_PLACED |
-						 RP_FEATURE_GATHER |
-						 RP_FEATURE_NATIVE)
-			       : 0);
-	}
-	stop();
-}
-
-/* Nothing is done of what is refused, nor when it is repeated. */
+/* Nothing is done of what is refused. */
 Test(effects, store_is_checked)
 {
-	struct rig_region plain, odd, fixed;
-	uint64_t seq = 0;
+	struct bed_region odd, fixed;
 
 	start(NULL);
-	rig_region_volatile(&g, &plain, 1);
-	rig_region(&g, &odd, RP_METHOD_AGENT_CLWB, 1);
+	bed_region(&g, &odd, RP_METHOD_AGENT_CLWB, 1);
 	odd.r.base = (char *)odd.r.base + 4;
 	odd.r.len -= 4;
-	rig_region(&g, &fixed, RP_METHOD_AGENT_CLWB, 1);
+	bed_region(&g, &fixed, RP_METHOD_AGENT_CLWB, 1);
 	fixed.r.writable = false;
+	bed_query(&p, odd.r.key, 0);
+	bed_query(&p, fixed.r.key, 0);
 	const struct {
-		struct rp_wire_then then;
+		struct bed_region *m;
+		uint64_t addr;
 		enum rp_status st;
 		uint32_t detail;
 	} bad[] = {
-		{{0x1234, 0, 1}, RP_ST_UNKNOWN_KEY, 0},
-		{{file.r.key ^ 1ull << 40, 0, 1}, RP_ST_STALE_KEY, 0},
-		{{plain.r.key, 0, 1}, RP_ST_VOLATILE, 0},
-		{{file.r.key, file.r.len, 1}, RP_ST_RANGE, 0},
-		{{file.r.key, file.r.len - 7, 1}, RP_ST_RANGE, 0},
-		{{file.r.key, UINT64_MAX - 7, 1}, RP_ST_WRAP, 0},
-		{{tmpfs.r.key, 0, 1}, RP_ST_CLASS, RP_CLASS_PROCESS},
-		{{fixed.r.key, 0, 1}, RP_ST_ACCESS, 0},
-		{{dax.r.key, 4, 1}, RP_ST_ALIGN, 0},
-		{{odd.r.key, 0, 1}, RP_ST_ALIGN, 0},
-		{{odd.r.key, 8, 1}, RP_ST_ALIGN, 0},
+		{&file, file.r.len, RP_ST_RANGE, 0},
+		{&file, file.r.len - 7, RP_ST_RANGE, 0},
+		{&file, UINT64_MAX - 7, RP_ST_WRAP, 0},
+		{&tmpfs, 0, RP_ST_CLASS, RP_CLASS_PROCESS},
+		{&fixed, 0, RP_ST_ACCESS, 0},
+		{&dax, 4, RP_ST_ALIGN, 0},
+		{&odd, 0, RP_ST_ALIGN, 0},
+		{&odd, 8, RP_ST_ALIGN, 0},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct rig_effect e = {
-			.effect = RP_EFFECT_THEN,
-			.seq = ++seq,
-			.then = bad[i].then,
-			.at = {&dax, 0, 100},
-		};
+		struct rp_wire_reply r;
 
-		for (int again = 0; again < 2; again++) {
-			struct rp_wire_reply r;
-
-			e.token = rig_send_effect(&p, &e);
-			rig_run(&g);
-			r = rig_expect(p.x, e.token, bad[i].st);
-			cr_assert_eq(r.range, 1, "case %zu", i);
-			cr_assert_eq(r.detail, bad[i].detail);
-			cr_assert_eq(rp_agent_pending(g.a), 0);
-		}
-		cr_assert_eq(rig_stats(&g).remembered, i + 1);
+		r = bed_expect(&p,
+			       bed_then(&p, (struct bed_at){&dax, 0, 100},
+					bad[i].m, bad[i].addr, 1),
+			       bad[i].st);
+		cr_assert_eq(r.range, 1, "case %zu", i);
+		cr_assert_eq(r.detail, bad[i].detail);
+		cr_assert_eq(rp_agent_pending(g.a), 0);
 	}
 	cr_assert_eq(stores() + odd.stores + fixed.stores, 0);
 	cr_assert_eq(dax.flushes, 0);
-	/* What was refused stays so, were it possible now. */
-	struct rig_effect e = {
-		.effect = RP_EFFECT_THEN,
-		.seq = seq,
-		.token = p.token,
-		.then = {dax.r.key, 0, 1},
-		.at = {&dax, 0, 100},
-	};
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_ALIGN);
-	cr_assert_eq(stores(), 0);
 	odd.r.base = (char *)odd.r.base - 4;
-	rig_region_del(&g, &fixed);
-	rig_region_del(&g, &odd);
-	rig_region_del(&g, &plain);
+	bed_region_del(&g, &fixed);
+	bed_region_del(&g, &odd);
 	stop();
 }
 
-/* A region that peers may only read: they can ask for a flush, no more. */
-Test(effects, nobody_is_told_of_what_is_only_read)
+/* A region that peers may only read: a store elsewhere may stand behind it. */
+Test(effects, store_behind_what_is_only_read)
 {
-	struct rig_effect e = {.effect = RP_EFFECT_NOTIFY, .data = 1};
-	struct rig_region fixed;
 	uint64_t t;
 
 	start(NULL);
-	rig_region(&g, &fixed, RP_METHOD_AGENT_CLWB, 1);
-	fixed.r.writable = false;
-	e.seq = 1;
-	e.at = (struct rig_at){&fixed, 0, 64};
-	t = rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_ACCESS);
-	cr_assert_eq(g.x[0].notified, 0);
-	t = rig_commit(&p, &fixed, 0, 64);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OK);
-	/* A store elsewhere may stand behind it. */
-	t = rig_then(&p, (struct rig_at){&fixed, 0, 64}, 2, &dax, 64, 1);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OK);
+	both.r.writable = false;
+	t = bed_then(&p, (struct bed_at){&both, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(dax.stores, 1);
-	rig_region_del(&g, &fixed);
-	stop();
-}
-
-/* The same message at every moment of its life. */
-Test(effects, once)
-{
-	struct rig_effect e = {
-		.effect = RP_EFFECT_THEN,
-		.seq = 1,
-		.at = {&file, 100, 100},
-	};
-	struct rp_wire_reply first, again;
-
-	start(NULL);
-	e.then = (struct rp_wire_then){file.r.key, 512, 42};
-	e.token = rig_send_effect(&p, &e);
-	rig_send_effect(&p, &e);
-	cr_assert_eq(rp_agent_pending(g.a), 1);
-	rig_run(&g);
-	first = rig_expect(p.x, e.token, RP_ST_OK);
-	rig_expect_nothing(p.x);
-	for (int i = 0; i < 3; i++) {
-		/* Somebody stores something newer there. */
-		memcpy(file.mem + RIG_SKEW + 512, "newer...", 8);
-		rig_send_effect(&p, &e);
-		rig_run(&g);
-		again = rig_expect(p.x, e.token, RP_ST_OK);
-		cr_assert_eq(memcmp(&first, &again, sizeof(first)), 0);
-		cr_assert_eq(file.stores, 1);
-		cr_assert_eq(file.syncs, 2);
-		cr_assert_eq(memcmp(file.mem + RIG_SKEW + 512, "newer...", 8),
-			     0);
-	}
-	cr_assert_eq(rig_stats(&g).remembered, 3);
-	cr_assert_eq(rig_stats(&g).effects, 1);
-	stop();
-}
-
-/* Only so much is remembered, and nothing that is forgotten is done again. */
-Test(effects, window)
-{
-	const struct rp_agent_attr attr = {
-		.incarnation = RIG_INCARNATION,
-		.no_worker = true,
-		.credits = 4,
-	};
-	struct rig_effect e = {.effect = RP_EFFECT_THEN, .at = {&dax, 0, 8}};
-	uint64_t tokens[16];
-
-	start(&attr);
-	e.then = (struct rp_wire_then){dax.r.key, 64, 1};
-	e.seq = 5; /* 1 to 4 are the first */
-	rig_expect(p.x, rig_send_effect(&p, &e), RP_ST_BAD_MESSAGE);
-	for (e.seq = 1; e.seq < 16; e.seq++) {
-		tokens[e.seq] = rig_send_effect(&p, &e);
-		rig_run(&g);
-		rig_expect(p.x, tokens[e.seq], RP_ST_OK);
-	}
-	cr_assert_eq(dax.stores, 15);
-	for (e.seq = 1; e.seq < 16; e.seq++) {
-		e.token = tokens[e.seq];
-		rig_send_effect(&p, &e);
-		rig_run(&g);
-		if (e.seq < 12)
-			rig_expect_nothing(p.x);
-		else
-			rig_expect(p.x, e.token, RP_ST_OK);
-	}
-	/* Another request of a number that has been given. */
-	e = (struct rig_effect){
-		.effect = RP_EFFECT_THEN,
-		.seq = 14,
-		.then = {dax.r.key, 64, 2},
-		.at = {&dax, 0, 8},
-	};
-	rig_expect(p.x, rig_send_effect(&p, &e), RP_ST_BAD_MESSAGE);
-	e.seq = UINT64_MAX;
-	rig_expect(p.x, rig_send_effect(&p, &e), RP_ST_BAD_MESSAGE);
-	/* In any order within the window, each of them once. */
-	static const uint64_t order[] = {19, 17, 18, 16};
-	for (int i = 0; i < 4; i++) {
-		e.seq = order[i];
-		tokens[i] = rig_send_effect(&p, &e);
-	}
-	/* Its place is taken by one at work. */
-	e.seq = 23;
-	rig_expect(p.x, rig_send_effect(&p, &e), RP_ST_BAD_MESSAGE);
-	rig_run(&g);
-	for (int i = 0; i < 4; i++)
-		rig_expect(p.x, tokens[i], RP_ST_OK);
-	cr_assert_eq(dax.stores, 19);
-	stop();
-}
-
-/* However many credits the operator gives. */
-Test(effects, window_is_bounded)
-{
-	const struct rp_agent_attr attr = {
-		.incarnation = RIG_INCARNATION,
-		.no_worker = true,
-		.credits = 60000,
-	};
-	struct rig_effect e = {.effect = RP_EFFECT_THEN, .at = {&dax, 0, 8}};
-
-	start(&attr);
-	e.then = (struct rp_wire_then){dax.r.key, 64, 1};
-	e.seq = RP_WIRE_EFFECTS + 1;
-	rig_expect(p.x, rig_send_effect(&p, &e), RP_ST_BAD_MESSAGE);
-	cr_assert_eq(rig_stats(&g).bad_messages, 1);
-	e.seq = RP_WIRE_EFFECTS;
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, p.token, RP_ST_OK);
-	stop();
-}
-
-/* Each session has numbers of its own, and answers of its own. */
-Test(effects, sessions_do_not_meet)
-{
-	struct rig_effect e = {.effect = RP_EFFECT_THEN, .at = {&dax, 0, 8}};
-	struct rig_peer q;
-
-	start(NULL);
-	q = rig_open(&g, 0, 2, &file);
-	e.then = (struct rp_wire_then){dax.r.key, 64, 1};
-	e.seq = 1;
-	e.token = 1000;
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_OK);
-	e.then.value = 2;
-	rig_send_effect(&q, &e);
-	rig_run(&g);
-	rig_expect(q.x, e.token, RP_ST_OK);
-	cr_assert_eq(dax.stores, 2);
-	cr_assert_eq(rig_stats(&g).remembered, 0);
 	stop();
 }
 
 /* Taken together: in the order in which they came, behind one flush. */
 Test(effects, one_batch)
 {
+	struct bed_peer q;
 	uint64_t t[8];
-	struct rig_peer q;
 
 	start(NULL);
-	q = rig_open(&g, 0, 2, &file);
+	q = bed_connect(&g, &file);
 	for (int i = 0; i < 8; i++)
-		t[i] = rig_then(i & 1 ? &q : &p, (struct rig_at){&file, 0, 64},
-				i / 2 + 1, &file, 4096, 100 + i);
-	rig_run(&g);
+		t[i] = bed_then(i & 1 ? &q : &p, (struct bed_at){&file, 0, 64},
+				&file, 4096 + 8 * (i / 2), 100 + i);
+	bed_run(&g);
 	for (int i = 0; i < 8; i++)
-		rig_expect(p.x, t[i], RP_ST_OK);
+		bed_expect(i & 1 ? &q : &p, t[i], RP_ST_OK);
 	cr_assert_eq(file.stores, 8);
 	cr_assert_eq(file.syncs, 2, "%u syncs", file.syncs);
-	cr_assert_eq(rig_value(&file, 4096, true), 107);
+	/* The later one of two sessions. */
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true),
+			     101u + 2 * i);
 	stop();
 }
 
@@ -383,23 +187,22 @@ Test(effects, no_store_behind_a_failed_flush)
 
 	start(NULL);
 	file.sync_ret = -EIO;
-	a = rig_then(&p, (struct rig_at){&file, 0, 64}, 1, &dax, 64, 1);
+	a = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	/* In the region that fails, by another's ranges. */
-	b = rig_then(&p, (struct rig_at){&dax, 0, 64}, 2, &file, 64, 1);
+	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	memset(g.behind, 0, sizeof(g.behind));
-	c = rig_then(&p, (struct rig_at){&dax, 0, 64}, 3, &dax, 72, 1);
-	rig_run(&g);
-	r = rig_expect(p.x, a, RP_ST_FLUSH_FAILED);
+	c = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 72, 1);
+	bed_expect(&p, c, RP_ST_OK);
+	bed_run(&g);
+	r = bed_expect(&p, a, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 0);
-	r = rig_expect(p.x, b, RP_ST_FLUSH_FAILED);
+	r = bed_expect(&p, b, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, EIO);
-	rig_expect(p.x, c, RP_ST_OK);
 	cr_assert_eq(stores(), 1);
 	/* From now on it is known before. */
-	b = rig_then(&p, (struct rig_at){&dax, 0, 64}, 4, &file, 64, 1);
-	rig_run(&g);
-	r = rig_expect(p.x, b, RP_ST_REGION_FAILED);
+	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
+	r = bed_expect(&p, b, RP_ST_REGION_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(stores(), 1);
 	stop();
@@ -412,9 +215,9 @@ Test(effects, flush_of_the_store_fails)
 
 	start(NULL);
 	file.sync_ret = -ENOSPC;
-	t = rig_then(&p, (struct rig_at){&dax, 0, 64}, 1, &file, 64, 1);
-	rig_run(&g);
-	r = rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
+	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
+	bed_run(&g);
+	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1, "the store is behind the only range");
 	cr_assert_eq(r.detail, ENOSPC);
 	cr_assert_eq(file.stores, 1);
@@ -429,229 +232,394 @@ Test(effects, memory_of_the_store_gone)
 	uint64_t t;
 
 	start(NULL);
-	if (madvise(tmpfs.mem, RIG_PAGE, MADV_POPULATE_WRITE))
+	if (madvise(tmpfs.mem, BED_PAGE, MADV_POPULATE_WRITE))
 		cr_skip("this kernel cannot tell");
-	cr_assert_eq(munmap(tmpfs.mem + 4 * RIG_PAGE, RIG_PAGE), 0);
-	t = rig_then(&p, (struct rig_at){&tmpfs, 0, 64}, 1, &tmpfs,
-		     4 * RIG_PAGE, 1);
-	rig_run(&g);
-	r = rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(munmap(tmpfs.mem + 4 * BED_PAGE, BED_PAGE), 0);
+	t = bed_then(&p, (struct bed_at){&tmpfs, 0, 64}, &tmpfs, 4 * BED_PAGE,
+		     1);
+	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, ENOMEM);
 	cr_assert_eq(stores(), 0);
 	stop();
 }
 
-/* A failure of the region while the job waits, and its end. */
-Test(effects, region_of_the_store_goes)
+/* The program has taken away its own permission: the region is not to blame. */
+Test(effects, memory_of_the_store_may_not_be_written)
 {
 	struct rp_wire_reply r;
 	uint64_t t;
 
 	start(NULL);
-	t = rig_then(&p, (struct rig_at){&dax, 0, 64}, 1, &both, 64, 1);
-	rig_region_del(&g, &both);
-	r = rig_expect(p.x, t, RP_ST_STALE_KEY);
-	cr_assert_eq(r.range, 1);
-	t = rig_then(&p, (struct rig_at){&dax, 0, 64}, 2, &file, 64, 1);
-	file.r.failed = EIO;
-	rig_run(&g);
-	r = rig_expect(p.x, t, RP_ST_REGION_FAILED);
-	cr_assert_eq(r.range, 1);
+	if (madvise(dax.mem, BED_PAGE, MADV_POPULATE_WRITE))
+		cr_skip("this kernel cannot tell");
+	for (int i = 0; i < 2; i++) {
+		struct bed_region *m = i ? &file : &dax;
+
+		cr_assert_eq(mprotect(m->mem + BED_PAGE, BED_PAGE, PROT_READ),
+			     0);
+		t = bed_then(&p, (struct bed_at){&both, 0, 64}, m, BED_PAGE, 1);
+		bed_run(&g);
+		r = bed_expect(&p, t, RP_ST_ACCESS);
+		cr_assert_eq(r.range, 1);
+		cr_assert_eq(m->r.failed, 0);
+	}
 	cr_assert_eq(stores(), 0);
 	stop();
 }
 
-/* What has no room is not looked at, so it may be done when it comes again. */
-Test(effects, overload_is_no_answer)
+/* A failure of the region while the job waits. */
+Test(effects, region_of_the_store_fails)
 {
-	const struct rp_agent_attr attr = {
-		.incarnation = RIG_INCARNATION,
-		.no_worker = true,
-		.credits = 1,
-	};
-	struct rig_effect e = {
-		.effect = RP_EFFECT_THEN,
-		.seq = 1,
-		.at = {&dax, 0, 8},
-	};
+	struct rp_wire_reply r;
 	uint64_t t;
-
-	start(&attr);
-	e.then = (struct rp_wire_then){dax.r.key, 64, 1};
-	t = rig_commit(&p, &file, 0, 64);
-	e.token = rig_send_effect(&p, &e);
-	rig_expect(p.x, e.token, RP_ST_OVERLOADED);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OK);
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_OK);
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_OK);
-	cr_assert_eq(dax.stores, 1);
-	stop();
-}
-
-/* Nor does it make the target forget the one whose place it would take. */
-Test(effects, overload_forgets_nothing)
-{
-	const struct rp_agent_attr attr = {
-		.incarnation = RIG_INCARNATION,
-		.no_worker = true,
-		.credits = 2,
-	};
-	struct rig_effect e = {.effect = RP_EFFECT_THEN, .at = {&dax, 0, 8}};
-	uint64_t tokens[4], t[2];
-
-	start(&attr);
-	e.then = (struct rp_wire_then){dax.r.key, 64, 1};
-	for (e.seq = 1; e.seq < 3; e.seq++) {
-		tokens[e.seq] = rig_send_effect(&p, &e);
-		rig_run(&g);
-		rig_expect(p.x, tokens[e.seq], RP_ST_OK);
-	}
-	t[0] = rig_commit(&p, &file, 0, 64);
-	t[1] = rig_commit(&p, &file, 0, 64);
-	tokens[3] = rig_send_effect(&p, &e);
-	rig_expect(p.x, tokens[3], RP_ST_OVERLOADED);
-	rig_run(&g);
-	rig_expect(p.x, t[0], RP_ST_OK);
-	rig_expect(p.x, t[1], RP_ST_OK);
-	/* A copy of the first, which was long on its way. */
-	e.seq = 1;
-	e.token = tokens[1];
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, tokens[1], RP_ST_OK);
-	cr_assert_eq(dax.stores, 2);
-	cr_assert_eq(rig_stats(&g).remembered, 1);
-	/* Its place is taken when the third is. */
-	e.seq = 3;
-	e.token = tokens[3];
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, tokens[3], RP_ST_OK);
-	e.seq = 1;
-	e.token = tokens[1];
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect_nothing(p.x);
-	cr_assert_eq(dax.stores, 3);
-	stop();
-}
-
-/* The initiator starts again: what waits for it is not done any more. */
-Test(effects, new_session_ends_what_waits)
-{
-	struct rig_peer q;
 
 	start(NULL);
-	rig_then(&p, (struct rig_at){&dax, 0, 64}, 1, &dax, 64, 1);
-	q = rig_open(&g, 0, 1, &file);
-	rig_run(&g);
-	rig_expect_nothing(q.x);
+	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
+	file.r.failed = EIO;
+	bed_run(&g);
+	r = bed_expect(&p, t, RP_ST_REGION_FAILED);
+	cr_assert_eq(r.range, 1);
 	cr_assert_eq(stores(), 0);
 	stop();
 }
 
-/* Nor what is at work already, if it has not come that far. */
-Test(effects, new_session_ends_what_runs)
+/* --- the end of a session --- */
+
+/* The same initiator connects again: what waits is not done any more. */
+Test(effects, newer_connection_ends_what_waits)
 {
-	const struct rp_agent_attr attr = {.incarnation = RIG_INCARNATION};
-	struct rig_peer q;
+	struct rp_wire_hello hello;
+	struct bed_request *r;
+	struct bed_peer q;
+
+	start(NULL);
+	hello = bed_hello(file.r.key);
+	r = bed_ask(&g, &hello);
+	p = bed_accepted(r);
+	free(r);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &file, 64, 1);
+	r = bed_ask(&g, &hello);
+	q = bed_accepted(r);
+	free(r);
+	bed_run(&g);
+	bed_expect_nothing(&q);
+	cr_assert_eq(stores(), 0);
+	stop();
+}
+
+/* Nor what is being flushed, if its store is not done yet. */
+Test(effects, loss_ends_what_runs)
+{
 	uint64_t t;
 
-	start(&attr);
-	rig_close_gate(&g);
-	rig_then(&p, (struct rig_at){&file, 0, 64}, 1, &dax, 64, 1);
-	rig_run(&g);
-	rig_wait_entered(&g, 1);
-	q = rig_open(&g, 0, 1, &file);
+	start(&with_worker);
+	bed_close_gate(&g);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	bed_lose(&p);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	p = bed_connect_all(&g, all, 4);
 	/* The new session's store does not wait for the disk. */
-	t = rig_then(&q, (struct rig_at){&dax, 0, 64}, 1, &dax, 64, 2);
+	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 64, 2);
 	memset(g.behind, 0, sizeof(g.behind));
-	rig_run(&g);
-	rig_expect(q.x, t, RP_ST_OK);
-	rig_open_gate(&g);
-	rig_commit(&q, &file, 0, 64);
-	rig_run_worker(&g);
-	rig_expect(q.x, q.token, RP_ST_OK);
-	cr_assert_eq(rig_value(&dax, 64, false), 2, "an old store came late");
+	bed_expect(&p, t, RP_ST_OK);
+	bed_open_gate(&g);
+	bed_commit(&p, &file, 0, 64);
+	bed_run_worker(&g);
+	bed_expect(&p, p.token, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 2, "an old store came late");
 	cr_assert_eq(dax.stores, 1);
 	stop();
 }
+
+/* --- order --- */
+
+static void *open_soon(void *arg)
+{
+	usleep(20000);
+	bed_open_gate(&g);
+	return arg;
+}
+
+/*
+ * A store that waits for its ranges is not overtaken by what came later to the
+ * same bytes; by anything else it is.
+ */
+Test(effects, later_stores_stay_behind)
+{
+	const uint64_t add = 5;
+	uint64_t t;
+
+	start(&with_worker);
+	bed_close_gate(&g);
+	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	/* Elsewhere: nothing to wait for. Nor behind a commit. */
+	bed_commit(&p, &file, 4096, 8);
+	bed_expect(&p,
+		   bed_inline(&p, RP_LEVEL_DURABLE,
+			      (struct bed_at){&dax, 72, 8}, 7),
+		   RP_ST_OK);
+	bed_expect(&p,
+		   bed_inline(&p, RP_LEVEL_VISIBLE,
+			      (struct bed_at){&dax, 0, 64}, 7),
+		   RP_ST_OK);
+	/* The same bytes, or one of them. */
+	bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 64, 8},
+		   RP_ATOMIC_SUM, &add, NULL, false);
+	cr_assert_eq(rp_agent_pending(g.a), 3);
+	/* Behind that everything waits. */
+	bed_commit(&p, &dax, 1024, 8);
+	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 71, 4}, 9);
+	bed_then(&p, (struct bed_at){&dax, 2048, 8}, &dax, 64, 0x77);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_run(&g);
+	bed_expect_nothing(&p);
+	cr_assert_eq(rp_agent_pending(g.a), 6);
+	cr_assert_eq(bed_value(&dax, 64, false), 0);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	/* The commit is in the second batch, whose jobs reply after it. */
+	bed_expect(&p, t, RP_ST_OK);
+	for (int i = 4; i <= 7; i++)
+		bed_expect(&p, t + i, RP_ST_OK);
+	bed_expect(&p, t + 1, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, true), 0x77);
+	cr_assert_eq(dax.changes, 1);
+	cr_assert_eq(dax.mem[BED_SKEW + 72], 9);
+	stop();
+}
+
+/* A job that ends with a region lets another session's messages go on. */
+Test(effects, region_ends_before_what_stays_behind)
+{
+	struct bed_peer q;
+	pthread_t opener;
+
+	start(&with_worker);
+	q = bed_connect(&g, &both);
+	p = bed_connect(&g, &file);
+	bed_query(&p, dax.r.key, 0);
+	bed_close_gate(&g);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_commit(&q, &both, 0, 8);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 2);
+	pthread_create(&opener, NULL, open_soon, NULL);
+	bed_region_del(&g, &both);
+	pthread_join(opener, NULL);
+	cr_assert(q.c->closed);
+	bed_expect(&p, p.token - 1, RP_ST_OK);
+	cr_assert_eq(rp_agent_deadline(g.a), 0);
+	bed_run(&g);
+	bed_expect(&p, p.token, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 0x0202020202020202);
+	stop();
+}
+
+/* Each of them again behind the next. */
+Test(effects, stores_to_one_place_keep_their_order)
+{
+	uint64_t t;
+
+	start(&with_worker);
+	bed_close_gate(&g);
+	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	memset(g.behind, 0, sizeof(g.behind));
+	for (uint64_t v = 2; v < 6; v++) {
+		bed_then(&p, (struct bed_at){&file, 4096, 8}, &dax, 64, v);
+		bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8},
+			   (uint8_t)v);
+		memset(g.behind, 0, sizeof(g.behind));
+	}
+	cr_assert_eq(rp_agent_pending(g.a), 9);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	for (int i = 0; i < 9; i++)
+		bed_expect(&p, t + i, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 0x0505050505050505);
+	cr_assert_eq(dax.stores, 9);
+	stop();
+}
+
+/* Another session's order is its own. */
+Test(effects, other_sessions_do_not_stay_behind)
+{
+	struct bed_peer q;
+
+	start(&with_worker);
+	q = bed_connect_all(&g, all, 4);
+	bed_close_gate(&g);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	bed_expect(&q,
+		   bed_inline(&q, RP_LEVEL_VISIBLE,
+			      (struct bed_at){&dax, 64, 8}, 3),
+		   RP_ST_OK);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, p.token, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 1);
+	stop();
+}
+
+/* A message behind a job counts, and goes with its session. */
+Test(effects, the_end_drops_what_stays_behind)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.credits = 3,
+	};
+
+	for (int i = 0; i < 2; i++) {
+		start(&attr);
+		bed_close_gate(&g);
+		bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+		bed_run(&g);
+		bed_wait_entered(&g, 1);
+		for (int j = 0; j < 2; j++)
+			bed_inline(&p, RP_LEVEL_VISIBLE,
+				   (struct bed_at){&dax, 64, 8}, 3);
+		cr_assert_eq(rp_agent_pending(g.a), 3);
+		if (i)
+			bed_lose(&p);
+		else
+			bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL);
+		cr_assert_eq(rp_agent_pending(g.a), 0);
+		bed_open_gate(&g);
+		stop();
+		cr_assert_eq(stores(), 0);
+	}
+}
+
+/* A malformed message among those that wait ends the session in its turn. */
+Test(effects, malformed_behind_a_job)
+{
+	start(&with_worker);
+	bed_close_gate(&g);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 3);
+	bed_recv(&p, "malformed", 9);
+	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 4);
+	cr_assert_not(p.c->closed);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_run(&g);
+	cr_assert(p.c->closed);
+	cr_assert_eq(bed_value(&dax, 64, false), 0x0303030303030303);
+	stop();
+}
+
+/* Too much is kept already: refused, and not done later. */
+Test(effects, no_room_behind_a_job)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.max_jobs = 2,
+	};
+	uint64_t t;
+
+	start(&attr);
+	bed_close_gate(&g);
+	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 2);
+	for (int i = 0; i < 3; i++)
+		bed_expect(&p,
+			   bed_inline(&p, RP_LEVEL_VISIBLE,
+				      (struct bed_at){&dax, 64, 8}, 3),
+			   RP_ST_OVERLOADED);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_expect(&p, t + 1, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 0x0202020202020202);
+	/* Also the first that would have to stay behind. */
+	p = bed_connect_all(&g, all, 4);
+	struct bed_peer q = bed_connect(&g, &both);
+	unsigned int before = g.entered;
+
+	bed_close_gate(&g);
+	bed_commit(&q, &both, 0, 8);
+	bed_run(&g);
+	bed_wait_entered(&g, before + 1);
+	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_expect(&p,
+		   bed_inline(&p, RP_LEVEL_VISIBLE,
+			      (struct bed_at){&dax, 64, 8}, 3),
+		   RP_ST_OVERLOADED);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, p.token - 1, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 1);
+	stop();
+}
+
+/* --- notifications --- */
 
 Test(effects, notification)
 {
-	struct rig_effect e = {
-		.effect = RP_EFFECT_NOTIFY,
-		.seq = 1,
-		.data = 0xdada,
-		.at = {&file, 100, 300},
-	};
+	const struct bed_at at = {&file, 100, 300};
+	unsigned int posts;
+	uint64_t t;
 
 	start(NULL);
-	e.token = rig_send_effect(&p, &e);
-	cr_assert_eq(p.x->notified, 0);
 	/* No memory to tell the program: nobody is told anything else. */
-	p.x->notify_ret = -ENOMEM;
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_OVERLOADED);
-	cr_assert_eq(rig_stats(&g).effects, 0);
-	p.x->notify_ret = 0;
-	for (int i = 0; i < 3; i++) {
-		unsigned int sends = p.x->sends;
-
-		rig_store(&file, 100, 300);
-		rig_send_effect(&p, &e);
-		rig_run(&g);
-		rig_expect(p.x, e.token, RP_ST_OK);
-		cr_assert_eq(p.x->notified, 1, "told %u times", p.x->notified);
-		if (i)
-			continue;
-		cr_assert_eq(p.x->sends_before, sends, "answered before");
-		cr_assert_eq(p.x->told.data, 0xdada);
-		cr_assert_eq(p.x->told.buf, (char *)file.r.base + 100);
-		cr_assert_eq(p.x->told.len, 300);
-		cr_assert_eq(memcmp(file.mem + RIG_SKEW + 100,
-				    file.media + RIG_SKEW + 100, 300),
-			     0);
-	}
-	cr_assert_eq(rig_stats(&g).effects, 1);
-	/* Not of what failed, nor for a session that is gone. */
-	e.seq = 2;
-	e.token = 0;
-	e.token = rig_send_effect(&p, &e);
-	rig_bye(&p);
-	rig_run(&g);
-	cr_assert_eq(p.x->notified, 1);
-	p = rig_open(&g, 0, 1, &dax);
+	g.notify_ret = -ENOMEM;
+	t = bed_notify(&p, at, 0xdada);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OVERLOADED);
+	cr_assert_eq(bed_stats(&g).effects, 0);
+	g.notify_ret = 0;
+	bed_store(&file, 100, 300);
+	t = bed_notify(&p, at, 0xdada);
+	cr_assert_eq(g.notified, 0);
+	posts = p.c->posts;
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	cr_assert_eq(g.notified, 1);
+	cr_assert_eq(g.posts_before, posts, "replied before");
+	cr_assert_eq(g.notified_port, BED_PORT);
+	cr_assert_eq(g.notified_endpoint, BED_ENDPOINT);
+	cr_assert_eq(g.notified_data, 0xdada);
+	cr_assert_eq(g.notified_by, &p.c->c);
+	cr_assert_eq(g.notified_buf, (char *)file.r.base + 100);
+	cr_assert_eq(g.notified_len, 300);
+	cr_assert_eq(memcmp(file.mem + BED_SKEW + 100,
+			    file.media + BED_SKEW + 100, 300),
+		     0);
+	cr_assert_eq(bed_stats(&g).effects, 1);
+	/* Not of what failed, nor for a session that has ended. */
 	file.sync_ret = -EIO;
-	e.seq = 1;
-	e.token = 0;
-	e.token = rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_FLUSH_FAILED);
-	cr_assert_eq(p.x->notified, 1);
+	t = bed_notify(&p, at, 1);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_FLUSH_FAILED);
+	both.r.len = 8192;
+	bed_notify(&p, (struct bed_at){&both, 0, 8}, 2);
+	bed_lose(&p);
+	bed_run(&g);
+	cr_assert_eq(g.notified, 1);
 	stop();
 }
 
 /* A range for which delivery is enough is not answered before its effect. */
 Test(effects, notification_without_a_flush)
 {
-	struct rig_effect e = {
-		.effect = RP_EFFECT_NOTIFY,
-		.seq = 1,
-		.data = 5,
-		.at = {&tmpfs, 0, 64},
-	};
-
 	start(NULL);
-	e.token = rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_OK);
-	cr_assert_eq(p.x->notified, 1);
+	bed_expect(&p, bed_notify(&p, (struct bed_at){&tmpfs, 0, 64}, 5),
+		   RP_ST_OK);
+	cr_assert_eq(g.notified, 1);
 	stop();
 }

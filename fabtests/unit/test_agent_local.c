@@ -5,16 +5,16 @@
 
 #include <criterion/criterion.h>
 
-#include "agent_rig.h"
+#include "agent_bed.h"
 
-static struct rig g;
-static struct rig_region file, dax, idle;
+static struct bed g;
+static struct bed_region file, dax, idle;
 
 static const struct rp_agent_attr with_worker = {
-	.incarnation = RIG_INCARNATION,
+	.incarnation = BED_INCARNATION,
 };
 
-/* What one flush was told. */
+/* The outcome of one flush. */
 struct end {
 	unsigned int times;
 	enum rp_status st;
@@ -32,42 +32,42 @@ static void told(void *arg, enum rp_status st, uint32_t detail)
 
 static void start(const struct rp_agent_attr *attr)
 {
-	rig_init(&g, attr);
-	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
-	rig_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
-	rig_region(&g, &idle, RP_METHOD_DELIVERY, 8);
+	bed_init(&g, attr);
+	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
+	bed_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+	bed_region(&g, &idle, RP_METHOD_DELIVERY, 8);
 }
 
 static void stop(void)
 {
-	struct rig_region *all[] = {&file, &dax, &idle};
+	struct bed_region *all[] = {&file, &dax, &idle};
 
 	for (int i = 0; i < 3; i++)
 		if (!all[i]->gone)
-			rig_region_del(&g, all[i]);
-	rig_fini(&g);
+			bed_region_del(&g, all[i]);
+	bed_fini(&g);
 }
 
 /* New bytes in a range, and a flush of it. */
-static void flush(struct rig_region *m, uint64_t off, uint64_t len,
+static void flush(struct bed_region *m, uint64_t off, uint64_t len,
 		  struct end *e)
 {
 	const struct rp_local at = {&m->r, off, len};
 
-	rig_store(m, off, len);
-	cr_assert_eq(rp_agent_local_flush(g.a, &g.x[0].x, &at, 1, told, e), 0);
+	bed_store(m, off, len);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, told, e), 0);
 	cr_assert_eq(e->times, 0, "told inside the call");
 	cr_assert_eq(rp_agent_deadline(g.a), 0, "progress is due");
 }
 
-static bool kept(const struct rig_region *m, uint64_t off, uint64_t len)
+static bool kept(const struct bed_region *m, uint64_t off, uint64_t len)
 {
-	return !memcmp(m->mem + RIG_SKEW + off, m->media + RIG_SKEW + off, len);
+	return !memcmp(m->mem + BED_SKEW + off, m->media + BED_SKEW + off, len);
 }
 
 Test(agent_local, kept_when_told)
 {
-	struct rig_region *all[] = {&file, &dax};
+	struct bed_region *all[] = {&file, &dax};
 
 	start(NULL);
 	for (int i = 0; i < 2; i++) {
@@ -81,7 +81,6 @@ Test(agent_local, kept_when_told)
 		cr_assert(kept(all[i], 100, 9000));
 		cr_assert(!rp_agent_progress(g.a));
 	}
-	rig_expect_nothing(&g.x[0]);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	stop();
 }
@@ -92,7 +91,7 @@ Test(agent_local, nothing_to_do_where_delivery_is_enough)
 
 	start(NULL);
 	flush(&idle, 0, 64, &e);
-	rig_run(&g);
+	bed_run(&g);
 	cr_assert_eq(e.times, 1);
 	cr_assert_eq(e.st, RP_ST_OK);
 	stop();
@@ -104,30 +103,30 @@ Test(agent_local, several_regions)
 	struct end e = {0};
 
 	start(&with_worker);
-	rig_store(&file, 0, 64);
-	rig_store(&dax, 64, 64);
-	cr_assert_eq(rp_agent_local_flush(g.a, &g.x[0].x, at, 2, told, &e), 0);
+	bed_store(&file, 0, 64);
+	bed_store(&dax, 64, 64);
+	cr_assert_eq(rp_agent_local_flush(g.a, at, 2, told, &e), 0);
 	while (!e.times)
 		rp_agent_progress(g.a);
 	cr_assert_eq(e.st, RP_ST_OK);
 	cr_assert(kept(&file, 0, 64) && kept(&dax, 64, 64));
-	cr_assert(atomic_load(&g.x[0].kicks), "nobody was woken");
+	cr_assert(atomic_load(&g.kicks), "nobody was woken");
 	stop();
 }
 
 /* With the requests of a peer: one flush serves both. */
 Test(agent_local, beside_a_peer)
 {
-	struct rig_peer p;
+	struct bed_peer p;
 	struct end e = {0};
 	uint64_t t;
 
 	start(NULL);
-	p = rig_open(&g, 0, 1, &file);
-	t = rig_commit(&p, &file, 0, 64);
+	p = bed_connect(&g, &file);
+	t = bed_commit(&p, &file, 0, 64);
 	flush(&file, 64, 64, &e);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OK);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(e.times, 1);
 	cr_assert_eq(e.st, RP_ST_OK);
 	cr_assert_eq(atomic_load(&file.syncs), 1);
@@ -138,7 +137,7 @@ Test(agent_local, outside_is_refused)
 {
 	const struct rp_local bad[] = {
 		{&file.r, file.r.len, 1},
-		{&file.r, 0, 8 * RIG_PAGE + 1},
+		{&file.r, 0, 8 * BED_PAGE + 1},
 		{&file.r, UINT64_MAX, 2},
 		{&file.r, 0, 0},
 	};
@@ -150,11 +149,10 @@ Test(agent_local, outside_is_refused)
 
 		if (!i)
 			at.off = file.r.len;
-		cr_assert_eq(
-			rp_agent_local_flush(g.a, &g.x[0].x, &at, 1, told, &e),
-			-EINVAL, "range %d", i);
+		cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, told, &e),
+			     -EINVAL, "range %d", i);
 	}
-	rig_run(&g);
+	bed_run(&g);
 	cr_assert_eq(e.times, 0);
 	stop();
 }
@@ -162,27 +160,27 @@ Test(agent_local, outside_is_refused)
 Test(agent_local, failure_is_told_and_stays)
 {
 	struct end first = {0}, second = {0};
-	struct rig_peer p;
+	struct bed_peer p;
 	uint64_t t;
 
 	start(NULL);
-	p = rig_open(&g, 0, 1, &file);
+	p = bed_connect(&g, &file);
 	file.sync_ret = -EIO;
 	flush(&file, 0, 64, &first);
-	rig_run(&g);
+	bed_run(&g);
 	cr_assert_eq(first.times, 1);
 	cr_assert_eq(first.st, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(first.detail, EIO);
 	file.sync_ret = 0;
 	flush(&file, 4096, 64, &second);
-	rig_run(&g);
+	bed_run(&g);
 	cr_assert_eq(second.times, 1);
 	cr_assert_eq(second.st, RP_ST_REGION_FAILED);
 	cr_assert_eq(second.detail, EIO);
 	/* Peers are told as well. */
-	t = rig_commit(&p, &file, 0, 64);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_REGION_FAILED);
+	t = bed_commit(&p, &file, 0, 64);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_REGION_FAILED);
 	stop();
 }
 
@@ -192,7 +190,7 @@ Test(agent_local, region_ends_while_queued)
 
 	start(NULL);
 	flush(&file, 0, 64, &e);
-	rig_region_del(&g, &file);
+	bed_region_del(&g, &file);
 	cr_assert_eq(e.times, 1);
 	cr_assert_eq(e.st, RP_ST_STALE_KEY);
 	stop();
@@ -201,7 +199,7 @@ Test(agent_local, region_ends_while_queued)
 /* The last sync is let go by a second thread while the region's end waits. */
 static void *open_later(void *arg)
 {
-	rig_open_gate(&g);
+	bed_open_gate(&g);
 	return NULL;
 }
 
@@ -211,48 +209,48 @@ Test(agent_local, region_ends_while_flushed)
 	pthread_t th;
 
 	start(&with_worker);
-	rig_close_gate(&g);
+	bed_close_gate(&g);
 	flush(&file, 0, 64, &e);
 	cr_assert(rp_agent_progress(g.a));
-	rig_wait_entered(&g, 1);
+	bed_wait_entered(&g, 1);
 	cr_assert_eq(e.times, 0);
 	cr_assert_eq(pthread_create(&th, NULL, open_later, NULL), 0);
-	rig_region_del(&g, &file);
+	bed_region_del(&g, &file);
 	pthread_join(th, NULL);
 	cr_assert_eq(e.times, 1);
 	cr_assert_eq(e.st, RP_ST_OK);
 	stop();
 }
 
-/* After the drop x is not touched, and nobody is told. */
-Test(agent_local, endpoint_goes_while_queued)
+/* Nobody is told after the drop; others are. */
+Test(agent_local, dropped_while_queued)
 {
-	struct end e = {0}, other = {0};
 	const struct rp_local at = {&file.r, 64, 64};
+	struct end e = {0}, other = {0};
 
 	start(NULL);
 	flush(&file, 0, 64, &e);
-	cr_assert_eq(rp_agent_local_flush(g.a, &g.x[1].x, &at, 1, told, &other),
-		     0);
-	rig_drop(&g, 0);
-	rig_run(&g);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, told, &other), 0);
+	rp_agent_local_drop(g.a, &e);
+	bed_run(&g);
 	cr_assert_eq(e.times, 0);
-	cr_assert_eq(other.times, 1, "another endpoint's was lost");
+	cr_assert_eq(other.times, 1, "another's was lost");
+	cr_assert(kept(&file, 64, 64));
 	stop();
 	cr_assert_eq(e.times, 0);
 }
 
-Test(agent_local, endpoint_goes_while_flushed)
+Test(agent_local, dropped_while_flushed)
 {
 	struct end e = {0};
 
 	start(&with_worker);
-	rig_close_gate(&g);
+	bed_close_gate(&g);
 	flush(&file, 0, 64, &e);
 	cr_assert(rp_agent_progress(g.a));
-	rig_wait_entered(&g, 1);
-	rig_drop(&g, 0);
-	rig_open_gate(&g);
+	bed_wait_entered(&g, 1);
+	rp_agent_local_drop(g.a, &e);
+	bed_open_gate(&g);
 	stop();
 	cr_assert_eq(e.times, 0);
 }

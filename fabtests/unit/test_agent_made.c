@@ -50,12 +50,14 @@ int __wrap_pthread_mutex_destroy(pthread_mutex_t *m)
 	return __real_pthread_mutex_destroy(m);
 }
 
+static struct rp_agent_host host; /* of no use yet */
+
 static void make(struct rp_agent_attr attr, int want)
 {
 	struct rp_agent *a = (void *)7;
 
 	blocks = 0;
-	cr_assert_eq(rp_agent_new(&attr, &a), want);
+	cr_assert_eq(rp_agent_new(&attr, &host, &a), want);
 	if (want)
 		cr_assert_eq(a, (void *)7);
 	else
@@ -77,11 +79,11 @@ Test(agent_made, attributes)
 
 Test(agent_made, no_memory)
 {
-	for (int n = 0; n < 5; n++) {
+	for (int n = 0; n < 6; n++) {
 		callocs = n;
 		make((struct rp_agent_attr){.incarnation = 1}, -ENOMEM);
 	}
-	callocs = 5;
+	callocs = 6;
 	make((struct rp_agent_attr){.incarnation = 1}, 0);
 }
 

@@ -2,10 +2,11 @@
 /* An agent that gets no more memory, or no thread. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include <criterion/criterion.h>
 
-#include "agent_rig.h"
+#include "agent_bed.h"
 
 /* Linked with --wrap: memory for merging ends after so many; -1: never. */
 static int reallocs = -1;
@@ -52,41 +53,41 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a,
 	return create_ret ? create_ret : __real_pthread_create(t, a, run, arg);
 }
 
-static struct rig g;
-static struct rig_region file, other, dax;
-static struct rig_peer p;
+static struct bed g;
+static struct bed_region file, other, dax;
+static struct bed_peer p;
 
-static const struct rp_agent_attr attr = {.incarnation = RIG_INCARNATION};
+static const struct rp_agent_attr attr = {.incarnation = BED_INCARNATION};
+
+static struct bed_region *const all[] = {&file, &other, &dax};
 
 static void start(void)
 {
-	rig_init(&g, &attr);
-	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 32);
-	rig_region(&g, &other, RP_METHOD_AGENT_MSYNC, 8);
-	rig_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
-	p = rig_open(&g, 0, 1, &file);
+	bed_init(&g, &attr);
+	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 32);
+	bed_region(&g, &other, RP_METHOD_AGENT_MSYNC, 8);
+	bed_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+	p = bed_connect_all(&g, all, 3);
 }
 
 static void stop(void)
 {
-	struct rig_region *all[] = {&file, &other, &dax};
-
 	for (int i = 0; i < 3; i++)
 		if (!all[i]->gone)
-			rig_region_del(&g, all[i]);
-	rig_fini(&g);
+			bed_region_del(&g, all[i]);
+	bed_fini(&g);
 }
 
 TestSuite(agent_scarce, .init = start, .fini = stop);
 
 /* Refused, and nothing of it stays behind. */
-static void refused(const struct rig_at *at, size_t n)
+static void refused(const struct bed_at *at, size_t n)
 {
 	struct rp_wire_reply r;
-	uint64_t t = rig_commit_all(&p, RP_CLASS_POWER, n, at);
+	uint64_t t = bed_commit_all(&p, RP_CLASS_POWER, n, at);
 
-	rig_run(&g);
-	r = rig_expect(p.x, t, RP_ST_OVERLOADED);
+	bed_run(&g);
+	r = bed_expect(&p, t, RP_ST_OVERLOADED);
 	cr_assert_eq(r.detail, 0);
 	cr_assert_eq(r.range, 0);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
@@ -95,120 +96,151 @@ static void refused(const struct rig_at *at, size_t n)
 
 Test(agent_scarce, no_memory_to_merge)
 {
-	const struct rig_at mixed[] = {{&dax, 0, 1}, {&file, 0, 1}};
+	const struct bed_at mixed[] = {{&dax, 0, 1}, {&file, 0, 1}};
+	const struct bed_at two[] = {{&dax, 0, 1}, {&dax, 999, 1}};
 	uint64_t t;
 
 	reallocs = 0;
 	refused(mixed, 2);
-	rig_region_del(&g, &dax);
-	t = rig_commit(&p, &file, 0, 1);
-	rig_run_worker(&g);
-	rig_expect(p.x, t, RP_ST_OK);
+	/* Also in what is done at once. */
+	reallocs = 0;
+	t = bed_commit_all(&p, RP_CLASS_POWER, 2, two);
+	bed_expect(&p, t, RP_ST_OVERLOADED);
+	reallocs = -1;
+	t = bed_commit_all(&p, RP_CLASS_POWER, 2, two);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_region_del(&g, &dax);
+	p = bed_connect(&g, &file);
+	t = bed_commit(&p, &file, 0, 1);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
 }
 
 Test(agent_scarce, no_memory_to_merge_all)
 {
-	struct rig_at many[9];
+	struct bed_at many[9];
 	uint64_t t;
 
 	for (int i = 0; i < 9; i++)
-		many[i] = (struct rig_at){&file, 8192 * i, 1};
+		many[i] = (struct bed_at){&file, 8192 * i, 1};
 	reallocs = 1;
 	refused(many, 9);
-	/* What was merged before is not in the worker's next batch. */
-	rig_region_del(&g, &file);
-	t = rig_commit(&p, &other, 0, 1);
-	rig_run_worker(&g);
-	rig_expect(p.x, t, RP_ST_OK);
+	/* A range that was merged before is not in the worker's next batch. */
+	bed_region_del(&g, &file);
+	p = bed_connect(&g, &other);
+	t = bed_commit(&p, &other, 0, 1);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(other.syncs, 1);
 }
 
-Test(agent_scarce, no_memory_for_a_request)
+/* A store that is done cannot be refused: it would be repeated. */
+Test(agent_scarce, no_memory_to_flush_a_store)
+{
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	reallocs = 0;
+	t = bed_inline(&p, RP_LEVEL_DURABLE, (struct bed_at){&file, 0, 8}, 1);
+	bed_run(&g);
+	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(r.detail, ENOMEM);
+	reallocs = -1;
+}
+
+Test(agent_scarce, no_memory_for_a_job)
 {
 	const struct rp_wire_range r = {file.r.key, 0, 1};
 	uint64_t t;
 
 	fails = 1; /* the message itself is in memory */
-	t = rig_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
+	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
 	cr_assert_eq(fails, -1);
-	rig_expect(p.x, t, RP_ST_OVERLOADED);
+	bed_expect(&p, t, RP_ST_OVERLOADED);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 }
 
-/* To remember the effects of a session: it is asked for again. */
-Test(agent_scarce, no_memory_for_effects)
+/* Memory ends at any step, and nothing of the session is left. */
+Test(agent_scarce, no_memory_for_a_session)
 {
-	struct rig_effect e = {
-		.effect = RP_EFFECT_THEN,
-		.seq = 1,
-		.then = {dax.r.key, 64, 1},
-		.at = {&dax, 0, 8},
-	};
+	const struct rp_wire_hello hello = bed_hello(dax.r.key);
+	struct rp_agent_stats st;
+	struct bed_request *r;
+	int n;
 
-	fails = 1; /* the message itself is in memory */
-	e.token = rig_send_effect(&p, &e);
-	cr_assert_eq(fails, -1);
-	rig_expect(p.x, e.token, RP_ST_OVERLOADED);
-	rig_send_effect(&p, &e);
-	rig_run(&g);
-	rig_expect(p.x, e.token, RP_ST_OK);
-	cr_assert_eq(dax.stores, 1);
-}
-
-/* Whatever was not to be had, nothing of the client is left. */
-Test(agent_scarce, no_memory_for_a_client)
-{
-	struct rig_peer q = {.g = &g, .x = &g.x[1], .id = 2, .cookie = 5};
-
-	/* Its own, its endpoint's, two tables of two pieces each. */
-	for (int n = 1; n <= 6; n++) {
+	/* One by one, until it is accepted. */
+	for (n = 1;; n++) {
 		stop();
-		rig_init(&g, &attr);
-		file.gone = other.gone = dax.gone = true;
+		bed_init(&g, &attr);
+		bed_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+		struct rp_wire_hello h = hello;
+
+		h.key = dax.r.key;
 		fails = n;
-		rig_hello(&q);
-		cr_assert_eq(fails, -1);
-		rig_expect_nothing(q.x);
-		cr_assert_eq(q.x->open, 0);
-		cr_assert_eq(rig_stats(&g).half_open, 0);
+		r = bed_ask(&g, &h);
+		st = bed_stats(&g);
+		if (fails >= 0)
+			break;
+		/* The last piece is the host's, of the channel. */
+		cr_assert(r->refused);
+		cr_assert(r->ack.status == RP_ST_OVERLOADED ||
+			  r->ack.status == RP_ST_OK);
+		free(r);
+		cr_assert_eq(st.sessions, 0);
 		cr_assert_not(rp_agent_progress(g.a));
-		rig_connect(&g, 1, 2);
-		cr_assert_eq(rig_stats(&g).half_open, 1);
+		bed_connect(&g, &dax);
 	}
+	fails = -1;
+	cr_assert(r->accepted);
+	cr_assert_gt(n, 5);
+	free(r);
 }
 
-/* An endpoint without a client has nothing to be woken for. */
-Test(agent_scarce, no_way_to_a_client)
+/* To keep a reply that cannot be sent: the peer must not wait for it. */
+Test(agent_scarce, no_memory_for_a_reply)
 {
-	struct rig_peer q = {.g = &g, .x = &g.x[1], .id = 2, .cookie = 5};
-	uint64_t t;
-
-	q.x->get_ret = -EINVAL;
-	rig_hello(&q);
-	t = rig_commit(&p, &file, 0, 1);
-	rig_run_worker(&g);
-	rig_expect(p.x, t, RP_ST_OK);
-	cr_assert_gt(p.x->kicks, 0);
-	cr_assert_eq(q.x->kicks, 0);
-}
-
-/* To keep an answer that cannot be sent: it is asked for again. */
-Test(agent_scarce, no_memory_for_an_answer)
-{
-	const struct rp_wire_range r = {file.r.key, 0, 1};
-	uint64_t t;
-
-	g.x[0].send_ret = -EAGAIN;
-	fails = 2; /* behind the message and the request */
-	rig_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 1, &r);
+	p.c->room = 0;
+	fails = 1; /* behind the message */
+	bed_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 0, NULL);
 	cr_assert_eq(fails, -1);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
-	g.x[0].send_ret = 0;
-	rig_run(&g);
-	rig_expect_nothing(p.x);
-	p.token--;
-	t = rig_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 1, &r);
-	rig_expect(p.x, t, RP_ST_OK);
+	bed_run(&g);
+	cr_assert(p.c->closed);
+}
+
+/* To keep a message that stays behind another. */
+Test(agent_scarce, no_memory_to_stay_behind)
+{
+	bed_close_gate(&g);
+	bed_then(&p, (struct bed_at){&file, 0, 8}, &dax, 64, 1);
+	fails = 1;
+	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 2);
+	cr_assert_eq(fails, -1);
+	bed_open_gate(&g);
+	bed_run(&g);
+	cr_assert(p.c->closed);
+	cr_assert_eq(dax.stores, 0);
+}
+
+/* To refuse a wrong key late: then it is refused at once. */
+Test(agent_scarce, no_memory_for_a_refusal)
+{
+	const struct rp_wire_hello hello = bed_hello(bed_some_key());
+	const struct rp_wire_query q = {.key = hello.key};
+	struct bed_request *r;
+	uint8_t buf[64];
+
+	fails = 1; /* the request itself is in memory */
+	r = bed_ask(&g, &hello);
+	cr_assert_eq(fails, -1);
+	bed_refused(r, RP_ST_STALE_KEY);
+	free(r);
+	fails = 1;
+	bed_recv(&p, buf, rp_wire_put_query(buf, sizeof(buf), 1, &q));
+	cr_assert_eq(fails, -1);
+	bed_run(&g);
+	cr_assert(p.c->closed);
+	cr_assert_eq(bed_stats(&g).wrong_keys, 2);
 }
 
 /* Slow is better than never. */
@@ -218,21 +250,21 @@ Test(agent_scarce, no_thread)
 
 	create_ret = EAGAIN;
 	for (unsigned int i = 1; i < 3; i++) {
-		t = rig_commit(&p, &file, 0, 1);
-		rig_run(&g);
-		rig_expect(p.x, t, RP_ST_OK);
+		t = bed_commit(&p, &file, 0, 1);
+		bed_run(&g);
+		bed_expect(&p, t, RP_ST_OK);
 		cr_assert_eq(file.syncs, i);
 		cr_assert_eq(rp_agent_pending(g.a), 0);
 	}
 	file.sync_ret = -EIO;
-	t = rig_commit(&p, &file, 0, 1);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
+	t = bed_commit(&p, &file, 0, 1);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	/* There is one now. */
 	create_ret = 0;
-	t = rig_commit(&p, &other, 0, 1);
-	rig_run_worker(&g);
-	rig_expect(p.x, t, RP_ST_OK);
+	t = bed_commit(&p, &other, 0, 1);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(g.checked, 3);
 }
 
@@ -247,16 +279,12 @@ Test(agent_scarce, no_memory_for_local)
 	const struct rp_local at = {&file.r, 0, 64};
 	uint64_t t;
 
-	/* Endpoint 1 has no session, so watching it takes memory too. */
-	for (int n = 0; n < 2; n++) {
-		fails = n;
-		cr_assert_eq(rp_agent_local_flush(g.a, &g.x[1].x, &at, 1,
-						  nobody, NULL),
-			     -ENOMEM);
-		fails = -1;
-	}
-	rig_region_del(&g, &file);
-	t = rig_commit(&p, &other, 0, 1);
-	rig_run_worker(&g);
-	rig_expect(p.x, t, RP_ST_OK);
+	fails = 0;
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, nobody, NULL), -ENOMEM);
+	fails = -1;
+	bed_region_del(&g, &file);
+	p = bed_connect(&g, &other);
+	t = bed_commit(&p, &other, 0, 1);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
 }

@@ -1,86 +1,71 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Inline stores at the target: at once, whole, durable when answered, once. */
+/* Inline stores and atomics at the target: at once, whole, durable, checked. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include <criterion/criterion.h>
 
-#include "agent_rig.h"
+#include "agent_bed.h"
 
-static struct rig g;
-static struct rig_region file, dax, eadr, both, tmpfs;
-static struct rig_region *const all[] = {&file, &dax, &eadr, &both, &tmpfs};
-static struct rig_peer p;
+static struct bed g;
+static struct bed_region file, dax, eadr, both, tmpfs;
+static struct bed_region *const all[] = {&file, &dax, &eadr, &both, &tmpfs};
+static struct bed_peer p;
+
+static const struct rp_agent_attr with_worker = {
+	.incarnation = BED_INCARNATION,
+};
 
 static void start(const struct rp_agent_attr *attr)
 {
-	rig_init(&g, attr);
-	rig_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
-	rig_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
-	rig_region(&g, &eadr, RP_METHOD_AGENT_SFENCE, 8);
-	rig_region(&g, &both, RP_METHOD_AGENT_CLWB_MSYNC, 8);
-	rig_region(&g, &tmpfs, RP_METHOD_DELIVERY, 8);
-	p = rig_open(&g, 0, 1, &file);
+	bed_init(&g, attr);
+	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
+	bed_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+	bed_region(&g, &eadr, RP_METHOD_AGENT_SFENCE, 8);
+	bed_region(&g, &both, RP_METHOD_AGENT_CLWB_MSYNC, 8);
+	bed_region(&g, &tmpfs, RP_METHOD_DELIVERY, 8);
+	p = bed_connect_all(&g, all, 5);
 }
 
 static void stop(void)
 {
 	for (int i = 0; i < 5; i++)
 		if (!all[i]->gone)
-			rig_region_del(&g, all[i]);
-	rig_fini(&g);
+			bed_region_del(&g, all[i]);
+	bed_fini(&g);
 }
 
-static uint64_t send_store(struct rig_region *m, uint64_t off, uint64_t len,
-			   uint8_t fill, uint64_t seq, uint64_t token)
+static uint64_t durable(struct bed_region *m, uint64_t off, uint64_t len,
+			uint8_t fill)
 {
-	const struct rp_wire_hdr hdr = {
-		.session = p.target,
-		.token = token ? token : ++p.token,
-		.incarnation = RIG_INCARNATION,
-	};
-	uint8_t buf[RP_WIRE_MAX_MSG], bytes[RP_WIRE_MAX_STORE];
-	const struct rp_wire_request r = {
-		.nranges = 1,
-		.level = RP_LEVEL_DURABLE,
-		.required = m->r.choice.class,
-		.effect = RP_EFFECT_STORE,
-		.seq = seq,
-		.bytes = bytes,
-		.ranges = {{m->r.key, off, len}},
-	};
-
-	memset(bytes, fill, sizeof(bytes));
-	rig_recv(p.x, buf, rp_wire_put_request(buf, sizeof(buf), &hdr, &r));
-	return hdr.token;
+	return bed_inline(&p, RP_LEVEL_DURABLE, (struct bed_at){m, off, len},
+			  fill);
 }
 
 static bool is(const uint8_t *from, uint64_t off, uint64_t len, uint8_t fill)
 {
 	for (uint64_t i = 0; i < len; i++)
-		if (from[RIG_SKEW + off + i] != fill)
+		if (from[BED_SKEW + off + i] != fill)
 			return false;
 	return true;
 }
 
 static void each_method(bool worker)
 {
-	const struct rp_agent_attr attr = {.incarnation = RIG_INCARNATION};
 	static const struct {
 		uint64_t off, len;
 	} at[] = {{0, 8}, {61, 7}, {4090, RP_WIRE_MAX_STORE}, {8, 1}};
-	uint64_t seq = 0;
+	uint8_t fill = 0;
 
-	start(worker ? &attr : NULL);
+	start(worker ? &with_worker : NULL);
 	for (int i = 0; i < 5; i++) {
 		for (int j = 0; j < 4; j++) {
-			struct rig_region *m = all[i];
-			uint8_t fill = ++seq;
-			uint64_t t = send_store(m, at[j].off, at[j].len, fill,
-						seq, 0);
+			struct bed_region *m = all[i];
 			struct rp_wire_reply r;
+			uint64_t t;
 
+			t = durable(m, at[j].off, at[j].len, ++fill);
 			/* Seen before anything that was sent behind it. */
 			cr_assert(is(m->mem, at[j].off, at[j].len, fill));
 			cr_assert(at[j].off == 0 ||
@@ -88,10 +73,10 @@ static void each_method(bool worker)
 			cr_assert_not(
 				is(m->mem, at[j].off + at[j].len, 1, fill));
 			if (worker)
-				rig_run_worker(&g);
+				bed_run_worker(&g);
 			else
-				rig_run(&g);
-			r = rig_expect(p.x, t, RP_ST_OK);
+				bed_run(&g);
+			r = bed_expect(&p, t, RP_ST_OK);
 			cr_assert_eq(r.class, m->r.choice.class);
 			cr_assert_eq(r.method, m->r.choice.method);
 			cr_assert(m == &tmpfs ||
@@ -102,7 +87,7 @@ static void each_method(bool worker)
 		if (all[i] != &dax)
 			cr_assert_eq(all[i]->stores, 4);
 	}
-	cr_assert_eq(rig_stats(&g).effects, 20);
+	cr_assert_eq(bed_stats(&g).effects, 20);
 	stop();
 }
 
@@ -116,107 +101,288 @@ Test(agent_store, on_the_worker)
 	each_method(true);
 }
 
-/* Past the caches it is durable at once: nothing is left to wait for. */
-Test(agent_store, answered_at_once)
+/* Past the caches it is durable at once: nothing is left to flush. */
+Test(agent_store, streamed)
 {
-	uint64_t t;
-
 	start(NULL);
-	t = send_store(&dax, 0, 128, 1, 1, 0);
-	rig_expect(p.x, t, RP_ST_OK);
+	bed_expect(&p, durable(&dax, 0, 128, 1), RP_ST_OK);
 	cr_assert_eq(dax.streams, 1);
 	cr_assert_eq(dax.flushes, 0);
 	cr_assert(is(dax.media, 0, 128, 1));
 	stop();
 }
 
-/* A repeated one must not undo what came since, whatever became of it. */
-Test(agent_store, only_once)
+/* Only placed, and made durable by a later commit. */
+static void many_ranges(enum rp_level level)
 {
-	uint64_t t;
+	struct rp_wire_range r[20];
+	uint8_t bytes[20 * 9];
+	const struct rp_wire_request q = {
+		.nranges = 20,
+		.level = level,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_STORE,
+		.bytes = bytes,
+		.ranges = r,
+	};
 
 	start(NULL);
-	t = send_store(&dax, 60, 64, 1, 1, 0);
-	/* At work. */
-	memset(dax.mem + RIG_SKEW + 60, 2, 64);
-	send_store(&dax, 60, 64, 1, 1, t);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OK);
-	rig_expect_nothing(p.x);
-	/* Answered. */
-	send_store(&dax, 60, 64, 1, 1, t);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_OK);
-	/* At once. */
-	t = send_store(&tmpfs, 0, 8, 1, 2, 0);
-	rig_expect(p.x, t, RP_ST_OK);
-	memset(tmpfs.mem + RIG_SKEW, 2, 8);
-	send_store(&tmpfs, 0, 8, 1, 2, t);
-	rig_expect(p.x, t, RP_ST_OK);
-	/* Stored, and the flush failed. */
-	file.sync_ret = -EIO;
-	t = send_store(&file, 0, 8, 1, 3, 0);
-	rig_run(&g);
-	cr_assert_eq(rig_expect(p.x, t, RP_ST_FLUSH_FAILED).detail, EIO);
-	memset(file.mem + RIG_SKEW, 2, 8);
-	send_store(&file, 0, 8, 1, 3, t);
-	rig_run(&g);
-	rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
-	cr_assert(is(dax.mem, 60, 64, 2));
-	cr_assert(is(tmpfs.mem, 0, 8, 2));
-	cr_assert(is(file.mem, 0, 8, 2));
-	cr_assert_eq(rig_stats(&g).remembered, 3);
+	for (int i = 0; i < 20; i++) {
+		struct bed_region *m = i % 2 ? &dax : &eadr;
+
+		r[i] = (struct rp_wire_range){m->r.key, 200 * i, 9};
+		memset(bytes + 9 * i, i + 1, 9);
+	}
+	bed_expect(&p, bed_send(&p, &q), RP_ST_OK);
+	for (int i = 0; i < 20; i++) {
+		struct bed_region *m = i % 2 ? &dax : &eadr;
+
+		cr_assert(is(m->mem, 200 * i, 9, i + 1));
+		cr_assert_eq(is(m->media, 200 * i, 9, i + 1),
+			     level == RP_LEVEL_DURABLE);
+	}
+	cr_assert_eq(dax.drains, level == RP_LEVEL_DURABLE);
 	stop();
+}
+
+Test(agent_store, many_ranges_placed)
+{
+	many_ranges(RP_LEVEL_VISIBLE);
+}
+
+Test(agent_store, many_ranges_durable)
+{
+	many_ranges(RP_LEVEL_DURABLE);
 }
 
 /* The memory is gone, with its file or part of it: no store, and no SIGBUS. */
 Test(agent_store, memory_gone)
 {
 	struct rp_wire_reply r;
-	uint64_t t;
 
 	start(NULL);
-	if (madvise(dax.mem, RIG_PAGE, MADV_POPULATE_WRITE))
+	if (madvise(dax.mem, BED_PAGE, MADV_POPULATE_WRITE))
 		cr_skip("this kernel cannot tell");
-	cr_assert_eq(munmap(dax.mem + 4 * RIG_PAGE, RIG_PAGE), 0);
-	t = send_store(&dax, 4 * RIG_PAGE, 64, 1, 1, 0);
-	r = rig_expect(p.x, t, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(munmap(dax.mem + 4 * BED_PAGE, BED_PAGE), 0);
+	r = bed_expect(&p, durable(&dax, 4 * BED_PAGE, 64, 1),
+		       RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.detail, ENOMEM);
 	cr_assert_eq(r.range, 0);
 	cr_assert_eq(dax.streams, 0);
 	stop();
 }
 
-Test(agent_store, is_checked)
+/* The program has taken away its own permission: no SIGSEGV. */
+Test(agent_store, memory_may_not_be_written)
 {
-	struct rig_region plain;
-	uint64_t seq = 0;
+	static const uint64_t one = 1;
 
 	start(NULL);
-	rig_region_volatile(&g, &plain, 1);
+	if (madvise(dax.mem, BED_PAGE, MADV_POPULATE_WRITE))
+		cr_skip("this kernel cannot tell");
+	for (int i = 0; i < 5; i++)
+		cr_assert_eq(mprotect(all[i]->mem, 2 * BED_PAGE, PROT_READ), 0);
+	bed_expect(&p, durable(&dax, 0, 128, 1), RP_ST_ACCESS);
+	bed_expect(&p,
+		   bed_inline(&p, RP_LEVEL_VISIBLE,
+			      (struct bed_at){&eadr, 0, 8}, 1),
+		   RP_ST_ACCESS);
+	bed_expect(&p, durable(&file, 0, 8, 1), RP_ST_ACCESS);
+	bed_expect(&p,
+		   bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 0, 8},
+			      RP_ATOMIC_SUM, &one, NULL, true),
+		   RP_ST_ACCESS);
+	bed_expect(&p,
+		   bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 0, 8},
+			      RP_ATOMIC_READ, NULL, NULL, true),
+		   RP_ST_OK);
+	cr_assert_eq(dax.stores + dax.streams + dax.changes, 0);
+	cr_assert_not(p.c->closed);
+	stop();
+}
+
+Test(agent_store, is_checked)
+{
+	start(NULL);
 	both.r.writable = false;
 	file.r.failed = EIO;
 	const struct {
-		struct rig_region *m;
+		struct bed_region *m;
 		uint64_t off, len;
 		enum rp_status st;
 	} bad[] = {
 		{&dax, dax.r.len - 7, 8, RP_ST_RANGE},
 		{&dax, dax.r.len, 1, RP_ST_RANGE},
 		{&dax, UINT64_MAX - 3, 8, RP_ST_WRAP},
-		{&plain, 0, 8, RP_ST_VOLATILE},
 		{&both, 0, 8, RP_ST_ACCESS},
 		{&file, 0, 8, RP_ST_REGION_FAILED},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		uint64_t t = send_store(bad[i].m, bad[i].off, bad[i].len, 1,
-					++seq, 0);
+		uint64_t t = durable(bad[i].m, bad[i].off, bad[i].len, 1);
 
-		rig_run(&g);
-		cr_assert_eq(rig_expect(p.x, t, bad[i].st).range, 0);
+		cr_assert_eq(bed_expect(&p, t, bad[i].st).range, 0);
 		cr_assert_eq(bad[i].m->stores, 0);
 	}
-	rig_region_del(&g, &plain);
+	stop();
+}
+
+/* --- atomics --- */
+
+static uint64_t old(struct bed_peer *from)
+{
+	struct bed_msg m;
+	uint64_t v;
+
+	cr_assert(bed_take(from, &m));
+	cr_assert_eq(m.reply.status, RP_ST_OK, "%s",
+		     rp_status_name(m.reply.status));
+	cr_assert_eq(m.reply.result_len, sizeof(v));
+	memcpy(&v, m.result, sizeof(v));
+	return v;
+}
+
+Test(agent_store, atomic_of_each_method)
+{
+	static const uint64_t five = 5, six = 6, ten = 10;
+
+	for (int worker = 0; worker < 2; worker++) {
+		start(worker ? &with_worker : NULL);
+		for (int i = 0; i < 5; i++) {
+			const struct bed_at at = {all[i], 64, 8};
+			struct rp_wire_reply r;
+			uint64_t t;
+
+			t = bed_atomic(&p, RP_LEVEL_DURABLE, at, RP_ATOMIC_SUM,
+				       &five, NULL, false);
+			cr_assert_eq(bed_value(all[i], 64, false), 5);
+			bed_run_worker(&g);
+			r = bed_expect(&p, t, RP_ST_OK);
+			cr_assert_eq(r.result_len, 0);
+			cr_assert_eq(r.class, all[i]->r.choice.class);
+			cr_assert_eq(r.method, all[i]->r.choice.method);
+			bed_atomic(&p, RP_LEVEL_DURABLE, at, RP_ATOMIC_CSWAP,
+				   &ten, &five, true);
+			bed_run_worker(&g);
+			cr_assert_eq(old(&p), 5);
+			if (i < 4)
+				cr_assert_eq(bed_value(all[i], 64, true), 10);
+			/* It compares, and finds another value. */
+			bed_atomic(&p, RP_LEVEL_DURABLE, at, RP_ATOMIC_CSWAP,
+				   &six, &five, true);
+			bed_run_worker(&g);
+			cr_assert_eq(old(&p), 10);
+			/* Visible only: nothing is flushed. */
+			bed_atomic(&p, RP_LEVEL_VISIBLE, at, RP_ATOMIC_WRITE,
+				   &six, NULL, true);
+			cr_assert_eq(old(&p), 10);
+			if (i < 4)
+				cr_assert_eq(bed_value(all[i], 64, true), 10);
+			cr_assert_eq(all[i]->changes, 4);
+		}
+		cr_assert_eq(bed_stats(&g).effects, 20);
+		stop();
+	}
+}
+
+/* Several ranges, as one array of operands and one of results. */
+Test(agent_store, atomic_of_ranges)
+{
+	static const uint32_t add[4] = {1, 2, 3, 4};
+	struct rp_wire_range r[3];
+	const struct rp_wire_request q = {
+		.nranges = 3,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_ATOMIC,
+		.ranges = r,
+		.atomic =
+			{
+				.op = RP_ATOMIC_SUM,
+				.datatype = RP_ATOMIC_UINT32,
+				.fetch = true,
+				.operand = add,
+			},
+	};
+	struct bed_region *const where[] = {&dax, &file, &eadr};
+	uint32_t got[4];
+	struct bed_msg m;
+
+	start(NULL);
+	for (int i = 0; i < 3; i++) {
+		r[i] = (struct rp_wire_range){where[i]->r.key, 64,
+					      i == 1 ? 8 : 4};
+		memset(where[i]->mem + BED_SKEW + 64, 1 + i, 8);
+	}
+	bed_send(&p, &q);
+	bed_run(&g);
+	cr_assert(bed_take(&p, &m));
+	cr_assert_eq(m.reply.status, RP_ST_OK);
+	cr_assert_eq(m.reply.result_len, sizeof(got));
+	memcpy(got, m.result, sizeof(got));
+	cr_assert_eq(got[0], 0x01010101);
+	cr_assert_eq(got[1], 0x02020202);
+	cr_assert_eq(got[2], 0x02020202);
+	cr_assert_eq(got[3], 0x03030303);
+	cr_assert_eq((uint32_t)bed_value(&dax, 64, true), 0x01010102);
+	cr_assert_eq(bed_value(&file, 64, true), 0x0202020502020204);
+	cr_assert_eq((uint32_t)bed_value(&eadr, 64, true), 0x03030307);
+	stop();
+}
+
+/* The largest result, and one that is kept until there is room. */
+Test(agent_store, atomic_reads)
+{
+	const struct bed_at at = {&dax, 0, RP_WIRE_MAX_STORE};
+	struct bed_msg m;
+
+	start(NULL);
+	dax.r.writable = false;
+	bed_store(&dax, 0, RP_WIRE_MAX_STORE);
+	p.c->room = 0;
+	bed_atomic(&p, RP_LEVEL_VISIBLE, at, RP_ATOMIC_READ, NULL, NULL, true);
+	p.c->room = -1;
+	bed_run(&g);
+	cr_assert(bed_take(&p, &m));
+	cr_assert_eq(m.reply.result_len, RP_WIRE_MAX_STORE);
+	cr_assert_eq(memcmp(m.result, dax.mem + BED_SKEW, RP_WIRE_MAX_STORE),
+		     0);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(dax.changes, 0);
+	/* Nothing is done of what is refused. */
+	static const uint64_t one[2] = {1, 1};
+	bed_expect(&p,
+		   bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 0, 8},
+			      RP_ATOMIC_SUM, one, NULL, false),
+		   RP_ST_ACCESS);
+	bed_expect(&p,
+		   bed_atomic(&p, RP_LEVEL_VISIBLE,
+			      (struct bed_at){&eadr, 4, 8}, RP_ATOMIC_SUM, one,
+			      NULL, false),
+		   RP_ST_ALIGN);
+	bed_expect(&p,
+		   bed_atomic(&p, RP_LEVEL_VISIBLE,
+			      (struct bed_at){&eadr, eadr.r.len - 8, 16},
+			      RP_ATOMIC_SUM, one, NULL, false),
+		   RP_ST_RANGE);
+	cr_assert_eq(eadr.changes + dax.changes, 0);
+	stop();
+}
+
+/* The flush behind it fails: it was done, and nobody is told the old value. */
+Test(agent_store, atomic_whose_flush_fails)
+{
+	static const uint64_t one = 1;
+	struct rp_wire_reply r;
+	uint64_t t;
+
+	start(NULL);
+	file.sync_ret = -EIO;
+	t = bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&file, 0, 8},
+		       RP_ATOMIC_SUM, &one, NULL, true);
+	bed_run(&g);
+	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(r.result_len, 0);
+	cr_assert_eq(bed_value(&file, 0, false), 1);
 	stop();
 }

@@ -383,7 +383,7 @@ Test(batch, drains_each_region_once_at_the_end)
 /* A job with one flushed range in s, and one without a flush in t. */
 static struct rp_job *job_of(struct spot *s, struct spot *t)
 {
-	struct rp_job *j = rp_job_new(2);
+	struct rp_job *j = rp_job_new(2, 0);
 
 	cr_assert_not_null(j);
 	j->ranges[0] = (struct rp_job_range){&t->region, 0, 8, false};
@@ -549,10 +549,72 @@ Test(batch, which_jobs_block)
 	quick->then.flush = true;
 	cr_assert(rp_job_blocks(quick));
 	quick->then.region = NULL;
+	/* Many bytes take long as well, of one range or of all. */
+	quick->ranges[0].flush = quick->ranges[1].flush = true;
+	quick->ranges[0].len = RP_JOB_LONG;
+	quick->ranges[1].len = 0;
+	cr_assert(!rp_job_blocks(quick));
+	quick->ranges[1].len = 1;
+	cr_assert(rp_job_blocks(quick));
+	quick->ranges[1].flush = false;
+	cr_assert(!rp_job_blocks(quick));
+	quick->ranges[0].len = UINT64_MAX;
+	cr_assert(rp_job_blocks(quick));
 	rp_job_free(slow);
 	rp_job_free(asks_none);
 	rp_job_free(quick);
 	spot_fini(&disk);
+}
+
+static struct rp_batch cheap;
+
+/* Cheap ranges are flushed apart, but not those of a job that is long. */
+Test(batch, merge)
+{
+	struct spot disk;
+	struct rp_job *j;
+
+	cr_assert_eq(rp_batch_init(&cheap), 0);
+	spot_init(&disk, RP_METHOD_AGENT_MSYNC, 3);
+	j = job_of(&a, &disk);
+	j->ranges[0].flush = j->ranges[1].flush = true;
+	j->then.region = &b2.region;
+	j->then.flush = true;
+	cr_assert_eq(rp_batch_merge(&cheap, &batch, j), 0);
+	cr_assert_eq(cheap.data.set.n, 1);
+	cr_assert_eq(cheap.data.set.v[0].space, (uintptr_t)&a.region);
+	cr_assert_eq(cheap.then.set.n, 0);
+	cr_assert_eq(batch.data.set.n, 1);
+	cr_assert_eq(batch.data.set.v[0].space, (uintptr_t)&disk.region);
+	cr_assert_eq(batch.then.set.n, 1);
+	rp_batch_reset(&cheap);
+	rp_batch_reset(&batch);
+	a.region.len = RP_JOB_LONG + 4096;
+	j->ranges[0].len = RP_JOB_LONG + 1;
+	cr_assert_eq(rp_batch_merge(&cheap, &batch, j), 0);
+	cr_assert_eq(cheap.data.set.n, 0);
+	cr_assert_eq(batch.data.set.n, 2);
+	j->then.region = NULL;
+	rp_job_free(j);
+	rp_batch_fini(&cheap);
+	spot_fini(&disk);
+}
+
+/* What has been stored must not be asked for again. */
+Test(batch, no_memory_for_a_job)
+{
+	static const enum rp_effect effects[] = {
+		RP_EFFECT_NONE, RP_EFFECT_THEN, RP_EFFECT_NOTIFY,
+		RP_EFFECT_STORE, RP_EFFECT_ATOMIC};
+
+	for (int i = 0; i < 5; i++) {
+		struct rp_job j = {.effect = effects[i]};
+
+		rp_job_fail_memory(&j);
+		cr_assert_eq(j.reply.status,
+			     i < 3 ? RP_ST_OVERLOADED : RP_ST_FLUSH_FAILED);
+		cr_assert_eq(j.reply.detail, i < 3 ? 0 : ENOMEM);
+	}
 }
 
 /* Room counts ranges as they came, so that merging takes bounded time. */
@@ -594,7 +656,7 @@ Test(batch, no_memory)
 
 	no_memory = true;
 	cr_assert_eq(rp_batch_init(&other), -ENOMEM);
-	cr_assert_null(rp_job_new(1));
+	cr_assert_null(rp_job_new(1, 0));
 	cr_assert_eq(add(&batch, &a, 0, 1), -ENOMEM);
 	no_memory = false;
 	cr_assert_eq(add(&batch, &a, 0, 1), 0);

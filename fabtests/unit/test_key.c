@@ -1,58 +1,68 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The remote keys that programs see: goldens, and every facts byte. */
+/* The remote keys that programs see: goldens, and every value of each part. */
 #include <errno.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
 #include "core/wire.h"
+#include "seeded.h"
 
 Test(key, goldens)
 {
 	const struct rp_key power = {
-		.base = 0x01020304,
-		.random = 0xabcdef,
-		.persistent = true,
 		.class = RP_CLASS_POWER,
 		.method = RP_METHOD_AGENT_MSYNC,
+		.port = 0xabcd,
+		.random = 0x0102030405,
 	};
-	const struct rp_key plain = {.base = 7, .random = 1};
+	const struct rp_key none = {
+		.class = RP_CLASS_NONE,
+		.method = RP_METHOD_DELIVERY,
+		.random = 1,
+	};
 
-	cr_assert_eq(rp_key_make(&power), 0xabcdefe601020304);
-	cr_assert_eq(rp_key_make(&plain), 0x0000018000000007);
-	cr_assert(rp_key_is_persistent(rp_key_make(&power)));
-	cr_assert(!rp_key_is_persistent(rp_key_make(&plain)));
-	cr_assert_eq(rp_key_base(rp_key_make(&power)), 0x01020304u);
-	/* Without the mark the whole value is the base's. */
-	cr_assert_eq(rp_key_base(0x1234567001020304), 0x1234567001020304);
-	cr_assert(!rp_key_is_persistent(RP_KEY_PERSISTENT));
+	cr_assert_eq(rp_key_make(&power), 0xb6abcd0102030405);
+	cr_assert_eq(rp_key_make(&none), 0xa100000000000001);
+	cr_assert(rp_key_is_persistent(0xb6abcd0102030405));
+	cr_assert_eq(rp_key_port(0xb6abcd0102030405), 0xabcd);
 }
 
-/* Every value of the facts byte: parsed exactly when make gives it back. */
-Test(key, facts)
+/* Every first byte: parsed exactly when make gives it back. */
+Test(key, first_byte)
 {
-	for (unsigned int facts = 0; facts < 256; facts++) {
-		uint64_t key = 0x1234560089abcdef | (uint64_t)facts << 32;
-		struct rp_key k = {.base = 99}, before = k;
-		unsigned int class = facts >> 4 & 3, method = facts & 15;
-		bool good = facts & 0x80;
+	for (unsigned int first = 0; first < 256; first++) {
+		uint64_t key = 0x00123456789abcde | (uint64_t)first << 56;
+		struct rp_key k = {.port = 99}, before = k;
+		unsigned int class = first >> 3 & 3, method = first & 7;
+		bool mark = first >> 5 == 5;
+		bool good = mark && class <= 2 && method;
 
-		if (facts & 0x40)
-			good = good && class <= 2 && method >= 1 && method <= 7;
-		else
-			good = good && !(facts & 0x3f);
-
+		cr_assert_eq(rp_key_is_persistent(key), mark);
 		cr_assert_eq(rp_key_parse(key, &k), good ? 0 : -EINVAL,
-			     "facts 0x%02x", facts);
+			     "first 0x%02x", first);
 		if (!good) {
 			cr_assert_eq(memcmp(&k, &before, sizeof(k)), 0);
 			continue;
 		}
-		cr_assert_eq(k.base, 0x89abcdef);
-		cr_assert_eq(k.random, 0x123456);
-		cr_assert_eq(k.persistent, !!(facts & 0x40));
 		cr_assert_eq(k.class, class);
 		cr_assert_eq(k.method, method);
+		cr_assert_eq(k.port, 0x1234);
+		cr_assert_eq(k.random, 0x56789abcde);
+		cr_assert_eq(rp_key_make(&k), key);
+	}
+}
+
+Test(key, random_bits)
+{
+	struct seeded s = seeded_start();
+
+	for (int i = 0; i < 10000; i++) {
+		uint64_t key = (seeded_next(&s) >> 8) | 0xb6ull << 56;
+		struct rp_key k;
+
+		cr_assert_eq(rp_key_parse(key, &k), 0);
+		cr_assert_eq(k.port, rp_key_port(key));
 		cr_assert_eq(rp_key_make(&k), key);
 	}
 }

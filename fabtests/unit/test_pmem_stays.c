@@ -22,9 +22,15 @@ static struct {
 } asked[8];
 static int nasked, refusal;
 static size_t refused_len; /* from that on */
+static bool old_kernel;	   /* it knows no such advice */
 int __wrap_madvise(void *addr, size_t len, int advice);
 int __wrap_madvise(void *addr, size_t len, int advice)
 {
+	/* The question whether it knows such advice, of memory of ours. */
+	if (advice == MADV_POPULATE_READ) {
+		errno = EINVAL;
+		return old_kernel ? -1 : 0;
+	}
 	cr_assert_eq(advice, MADV_POPULATE_WRITE);
 	cr_assert_lt(nasked, 8);
 	asked[nasked].start = (uintptr_t)addr;
@@ -117,9 +123,20 @@ Test(pmem_stays, a_refusal_is_not_kept)
 	cr_assert_eq(nasked, 5);
 	/* A kernel that does not know the question is asked once as well. */
 	refusal = EINVAL;
+	old_kernel = true;
 	cr_assert_eq(put(room + CHUNK), 0);
 	cr_assert_eq(put(room + CHUNK), 0);
 	cr_assert_eq(nasked, 6);
+}
+
+/* Newer kernels say the same of pages that may not be written. */
+Test(pmem_stays, no_permission)
+{
+	rp_pmem_stays(pm);
+	refusal = EINVAL;
+	cr_assert_eq(put(room + CHUNK), -EACCES);
+	cr_assert_eq(put(room + CHUNK), -EACCES);
+	cr_assert_eq(nasked, 4);
 }
 
 Test(pmem_stays, a_bad_page_is_alone)

@@ -370,15 +370,15 @@ Test(remote, agent)
 	struct rp_flush f = rp_flush_decide(&r, AT + 3, 99, P, 0);
 
 	cr_assert_eq(r.persistent.method, RP_METHOD_AGENT_CLWB);
-	cr_assert_eq(f.how, RP_FLUSH_ASK);
+	cr_assert_eq(f.how, RP_FLUSH_AGENT);
 	cr_assert_eq(f.addr, AT + 3);
 	cr_assert_eq(f.len, RP_FENCE_MAX);
-	cr_assert_eq(f.ask_addr, AT + 3);
-	cr_assert_eq(f.ask_len, 99u);
+	cr_assert_eq(f.agent_addr, AT + 3);
+	cr_assert_eq(f.agent_len, 99u);
 	f = rp_flush_decide(&r, 0, 0, G | P, 1);
-	cr_assert_eq(f.how, RP_FLUSH_ASK);
-	cr_assert_eq(f.ask_addr, AT);
-	cr_assert_eq(f.ask_len, LEN);
+	cr_assert_eq(f.how, RP_FLUSH_AGENT);
+	cr_assert_eq(f.agent_addr, AT);
+	cr_assert_eq(f.agent_len, LEN);
 	cr_assert_eq(rp_flush_decide(&r, AT, 0, P, 0).how, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, G, 0).how, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT + LEN, 8, P, 0).how,
@@ -442,11 +442,11 @@ Test(remote, atomic_writes)
 	struct rp_remote r = told_agent(d, 0), none = told(d, 0);
 	struct rp_flush f = rp_atomic_decide(&r, AT + LEN - 8, false);
 
-	cr_assert_eq(f.how, RP_FLUSH_ASK);
+	cr_assert_eq(f.how, RP_FLUSH_AGENT);
 	cr_assert_eq(f.addr, AT + LEN - 8);
 	cr_assert_eq(f.len, 8u);
-	cr_assert_eq(f.ask_addr, AT + LEN - 8);
-	cr_assert_eq(f.ask_len, 8u);
+	cr_assert_eq(f.agent_addr, AT + LEN - 8);
+	cr_assert_eq(f.agent_len, 8u);
 	cr_assert_eq(rp_atomic_decide(&none, AT, false).err, -EOPNOTSUPP);
 	cr_assert_eq(rp_atomic_decide(&r, AT + 4, false).err, -EINVAL);
 	cr_assert_eq(rp_atomic_decide(&r, AT + LEN, false).how,
@@ -471,9 +471,9 @@ Test(remote, atomic_writes)
 	d.native = RP_DESC_ATOMIC_WRITE;
 	r = told_agent(d, RP_DESC_ATOMIC_WRITE);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NATIVE);
-	cr_assert_eq(rp_atomic_decide(&r, AT, true).how, RP_FLUSH_ASK);
+	cr_assert_eq(rp_atomic_decide(&r, AT, true).how, RP_FLUSH_AGENT);
 	r = told(d, RP_DESC_ATOMIC_WRITE);
 	cr_assert_eq(rp_atomic_decide(&r, AT, true).err, -EOPNOTSUPP);
 	r = told_agent(d, 0);
-	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_ASK);
+	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_AGENT);
 }

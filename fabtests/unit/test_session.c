@@ -1,761 +1,763 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sessions of an initiator: hello, answers true and false, lost and regained.
- */
+/* The life of a session's connection: connect, grants, deadlines, loss. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
 #include "core/log.h"
-#include "initiator_rig.h"
+#include "session_bed.h"
 
-static struct rig g;
-static struct rp_peer *p;
-static struct rig_told c0, c1, c2;
+static struct told a, b, c;
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
 
 static void start(void)
 {
-	rig_start(&g, NULL);
-	p = rig_peer(&g);
+	rp_log_set(quiet);
+	bed_start(NULL);
 }
 
-static void stop(void)
+TestSuite(session, .init = start, .fini = bed_stop);
+
+/* The first operation connects; it is accepted when the target has. */
+Test(session, first_operation_connects)
 {
-	rig_end(&g);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CONNECTING);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed.connects, 1);
+	cr_assert_eq(bed.hello.key, bed_key(1));
+	cr_assert_neq(bed.hello.initiator, 0);
+	cr_assert_eq(bed.hello.timeout_ms, 5000);
+	cr_assert_eq(bed.hello.features, 0);
+	bed_accept();
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->remote_addr, BED_REMOTE);
+	bed_done_all();
+	told_ok(&a);
 }
 
-TestSuite(session, .init = start, .fini = stop);
-
-/* A commit under way in an open session of so many credits. */
-static struct rig_session under_way(uint16_t credits, uint64_t *token)
+Test(session, hello_tells_of_native)
 {
-	struct rig_session s;
+	struct rp_session_attr attr = bed_attr();
 
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	s = rig_open(&g, RIG_LIFE, credits);
-	*token = rig_requested(&g, &s);
-	return s;
+	bed_stop();
+	attr.native = true;
+	bed_start(&attr);
+	cr_assert_eq(bed_try(op_read(&a, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(bed.hello.features, RP_FEATURE_NATIVE);
 }
 
-Test(session, first_commit_says_hello)
+/* The next operation after a refusal ends with it, and nobody spins. */
+static void refused(enum rp_status st, uint32_t detail)
 {
-	struct rig_session s = {
-		.cookie = 0x7a46e7,
-		.incarnation = RIG_LIFE,
-		.credits = 4,
-	};
-	struct rp_wire_request r;
-	struct rp_wire_hello h;
-	struct rig_msg *m;
-
-	cr_assert_eq(rp_peer_get(g.in, RIG_PEER), p, "one peer per address");
-	rig_commit(&g, p, &c0, 1, 256, 64);
-	m = rig_take(&g, RP_MSG_HELLO);
-	rig_none(&g);
-	cr_assert_eq(m->peer, RIG_PEER);
-	h = rig_as_hello(m);
-	cr_assert_neq(h.cookie, 0);
-	cr_assert_eq(h.key, rig_key(1));
-	cr_assert_eq(h.timeout_ms, 5000);
-	/* Grants would be of no use to it. */
-	cr_assert_eq(h.features,
-		     RP_FEATURES & ~(RP_FEATURE_OWN | RP_FEATURE_LINK |
-				     RP_FEATURE_PLACED | RP_FEATURE_GATHER |
-				     RP_FEATURE_NATIVE));
-	cr_assert_eq(h.addr_len, 4);
-	cr_assert_arr_eq(h.addr, "here", 4);
-
-	rig_hello_ack(&g, m, &s, RP_ST_OK);
-	free(m);
-	m = rig_take(&g, RP_MSG_REQUEST);
-	cr_assert_eq(m->hdr.session, s.cookie);
-	cr_assert_eq(m->hdr.incarnation, RIG_LIFE);
-	cr_assert_neq(m->hdr.token, 0);
-	r = rig_as_request(m);
-	cr_assert_eq(r.nranges, 1);
-	cr_assert_eq(r.level, RP_LEVEL_DURABLE);
-	cr_assert_eq(r.required, RP_CLASS_POWER);
-	cr_assert_eq(r.ranges[0].key, rig_key(1));
-	cr_assert_eq(r.ranges[0].addr, 256);
-	cr_assert_eq(r.ranges[0].len, 64);
-	rig_not_told(&c0);
-	cr_assert_eq(rp_initiator_outstanding(g.in), 1);
-
-	rig_ok(&g, &s, m->hdr.token);
-	free(m);
-	rig_told_once(&c0, RP_ST_OK);
-	cr_assert_eq(c0.out.class, RP_CLASS_POWER);
-	cr_assert_eq(c0.out.method, RP_METHOD_AGENT_MSYNC);
-	cr_assert_eq(rp_initiator_outstanding(g.in), 0);
-
-	/* The session stays: the next one asks at once. */
-	rig_commit(&g, p, &c1, 1, 0, 64);
-	rig_ok(&g, &s, rig_requested(&g, &s));
-	rig_told_once(&c1, RP_ST_OK);
-	rig_told_once(&c0, RP_ST_OK);
-	cr_assert_eq(rp_initiator_deadline(g.in), UINT64_MAX, "nothing waits");
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_refuse(st, detail);
+	bed_progress();
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, st);
+	cr_assert_eq(a.out.detail, detail);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	/* Once: the next one connects. */
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.connects, 2);
 }
 
-Test(session, hello_refused)
+Test(session, overload_ends_the_next_operation)
 {
-	static const enum rp_status refusals[] = {
-		RP_ST_BAD_MESSAGE, RP_ST_VERSION,      RP_ST_UNKNOWN_KEY,
-		RP_ST_STALE_KEY,   RP_ST_VOLATILE,     RP_ST_UNSUPPORTED,
-		RP_ST_NO_METHOD,   (enum rp_status)63,
-	};
-	struct rig_session s = {.incarnation = RIG_LIFE};
-	struct rig_msg *m;
-
-	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
-		rig_commit(&g, p, &c0, 1, 0, 64);
-		rig_commit(&g, p, &c1, 2, 0, 64);
-		m = rig_take(&g, RP_MSG_HELLO);
-		rig_hello_ack(&g, m, &s, refusals[i]);
-		rig_told_once(&c0, refusals[i]);
-		rig_told_once(&c1, refusals[i]);
-		cr_assert_eq(c0.out.detail, 0);
-		/* Said again, it finds nobody. */
-		rig_hello_ack(&g, m, &s, refusals[i]);
-		free(m);
-		rig_told_once(&c0, refusals[i]);
-		rig_none(&g);
-		cr_assert_eq(rp_initiator_outstanding(g.in), 0);
-	}
+	refused(RP_ST_OVERLOADED, 3);
 }
 
-Test(session, hello_granted_what_is_no_use)
+Test(session, stale_key_ends_the_next_operation)
+{
+	refused(RP_ST_STALE_KEY, 0);
+}
+
+Test(session, version_of_refusal_ends_the_next_operation)
+{
+	refused(RP_ST_VERSION, 2);
+}
+
+/* Another key may be good: it is not made to pay. */
+Test(session, stale_key_is_of_that_key_alone)
+{
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_refuse(RP_ST_STALE_KEY, 0);
+	bed_progress();
+	cr_assert_eq(bed_try(op_write(&b, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.hello.key, bed_key(2));
+	bed_accept();
+	bed_post(op_write(&b, 2, 0, 64, 0));
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_STALE_KEY);
+}
+
+Test(session, dead_port_ends_the_next_operation)
+{
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_lose(ECONNREFUSED);
+	bed_progress();
+	bed_post(op_query(&a, 2));
+	told_st(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, ECONNREFUSED);
+}
+
+Test(session, connector_that_cannot_ends_the_operation)
+{
+	bed.connect_ret = -ENETUNREACH;
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, ENETUNREACH);
+	bed.connect_ret = -ENOMEM;
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_NO_MEMORY);
+}
+
+Test(session, silence_while_connecting_ends_the_next_operation)
+{
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
+	bed_progress();
+	bed_pass(BED_TIMEOUT - 1);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CONNECTING);
+	bed_pass(1);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_TIMEOUT);
+}
+
+Test(session, listener_that_is_not_ours_ends_the_next_operation)
+{
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed.chan.events->connected(bed.chan.owner, "HTTP/1.1 400", 12);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_progress();
+	cr_assert_eq(bed.closes, 1);
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_BAD_MESSAGE);
+
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, "no", 2);
+	bed_progress();
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_BAD_MESSAGE);
+}
+
+Test(session, acceptance_of_another_version_ends_the_next_operation)
 {
 	struct rp_wire_hello_ack ack = {
-		.cookie = 1, .credits = 4, .max_ranges = RP_WIRE_MAX_RANGES};
-	struct rp_wire_hdr hdr = {0};
-	uint8_t buf[RP_WIRE_MAX_MSG];
-	struct rig_msg *m;
-	uint64_t start;
+		.incarnation = 1,
+		.credits = 1,
+		.grant = bed_grant(1),
+	};
+	uint8_t buf[256];
+	int len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack);
 
-	/* A target that does not know its incarnation proves nothing. */
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	start = g.now;
-	while (!c0.times) {
-		while ((m = rig_pop(&g))) {
-			cr_assert_eq(m->hdr.type, RP_MSG_HELLO);
-			hdr.session = rig_as_hello(m).cookie;
-			rig_recv(&g, buf,
-				 rp_wire_put_hello_ack(buf, sizeof(buf), &hdr,
-						       &ack));
-			free(m);
-		}
-		rig_pass(&g, 100 * RIG_MS);
-		cr_assert_leq(g.now - start, RIG_TIMEOUT + 100 * RIG_MS);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	buf[2]++;
+	bed.chan.events->connected(bed.chan.owner, buf, (size_t)len);
+	bed_progress();
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_VERSION);
+}
+
+/* An accept that says no is a refusal. */
+Test(session, acceptance_with_a_failure_is_a_refusal)
+{
+	struct rp_wire_hello_ack ack = {.status = RP_ST_OVERLOADED};
+
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_accept_as(&ack);
+	bed_progress();
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_OVERLOADED);
+}
+
+/* --- grants --- */
+
+Test(session, further_keys_are_asked_for)
+{
+	uint64_t token;
+
+	bed_open(1);
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
+	cr_assert_eq(bed.held->query.key, bed_key(2));
+	token = bed.held->hdr.token;
+	bed_see_nothing();
+	/* What the program has outstanding is its own. */
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+	bed_info(token, RP_ST_OK, bed_key(2));
+	bed_post(op_write(&a, 2, 0, 4096, 0));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->rkey, bed_key(2) ^ 0xff);
+	bed_done_all();
+	told_ok(&a);
+}
+
+/* All keys of an operation, the one of its ordered store among them. */
+Test(session, all_keys_of_an_operation_are_asked_for)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	bed_open(1);
+	bed.answers = false;
+	r[0] = bed_range(2, 0, 64);
+	r[1] = bed_range(3, 0, 64);
+	op = op_commit(&a, r, 2);
+	op->effect = RP_EFFECT_THEN;
+	op->then.key = bed_key(4);
+	op->then.addr = BED_ADDR;
+	cr_assert_eq(bed_try(op), -EAGAIN);
+	for (uint32_t k = 2; k < 5; k++) {
+		cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->query.key,
+			     bed_key(k));
+		bed_info(bed.held->hdr.token, RP_ST_OK, bed_key(k));
 	}
-	rig_told_once(&c0, RP_ST_TIMEOUT);
-	while ((m = rig_pop(&g)))
-		free(m);
-
-	/* Version 1 has room for full requests. */
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	m = rig_take(&g, RP_MSG_HELLO);
-	hdr.session = rig_as_hello(m).cookie;
-	hdr.incarnation = RIG_LIFE;
-	ack.max_ranges = RP_WIRE_MAX_RANGES - 1;
-	rig_recv(&g, buf, rp_wire_put_hello_ack(buf, sizeof(buf), &hdr, &ack));
-	free(m);
-	rig_told_once(&c0, RP_ST_UNSUPPORTED);
-	cr_assert_eq(c0.out.detail, 0);
+	bed_see_nothing();
+	cr_assert_eq(bed_try(op), 0);
+	bed_see_request(RP_EFFECT_THEN);
+	bed_ok();
+	told_ok(&a);
 }
 
-static unsigned int warnings;
-
-static void log_one(enum rp_log_level level, const char *text)
+Test(session, refused_key_ends_the_next_operation_with_it)
 {
-	warnings += level == RP_LOG_WARN;
+	bed_open(1);
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	bed_see();
+	bed_info(bed.held->hdr.token, RP_ST_STALE_KEY, 0);
+	/* It has cost the connection. */
+	bed_progress();
+	cr_assert_eq(bed.closes, 1);
+	bed_post(op_write(&a, 2, 0, 64, 0));
+	told_st(&a, RP_ST_STALE_KEY);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 }
 
-Test(session, other_version)
+/* The answer may be lost with the connection: no asking for ever. */
+Test(session, lost_query_ends_the_next_operation)
 {
-	struct rig_session s;
-	uint8_t buf[RP_WIRE_HDR];
-	struct rp_wire_hdr hdr = {.type = RP_MSG_PROGRESS};
-	const struct rp_wire_hello_ack ack = {
-		.cookie = 5, .credits = 1, .max_ranges = RP_WIRE_MAX_RANGES};
-	uint8_t big[RP_WIRE_MAX_MSG];
-	struct rig_msg *m;
-	int len;
-
-	/* At the hello: said by a target that answers in its own version. */
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	rig_commit(&g, p, &c1, 1, 64, 64);
-	m = rig_take(&g, RP_MSG_HELLO);
-	hdr.session = rig_as_hello(m).cookie;
-	free(m);
-	cr_assert_gt(rp_wire_put_empty(buf, sizeof(buf), &hdr), 0);
-	buf[2] = 9;
-	/* No initiator's message in any version. */
-	buf[3] = RP_MSG_BYE;
-	rp_initiator_recv(g.in, buf, sizeof(buf));
-	rig_not_told(&c0);
-	buf[3] = RP_MSG_PROGRESS;
-	rp_log_set(log_one);
-	rp_initiator_recv(g.in, buf, sizeof(buf));
-	rig_told_once(&c0, RP_ST_VERSION);
-	rig_told_once(&c1, RP_ST_VERSION);
-	cr_assert_eq(c0.out.detail, 9);
-	cr_assert_eq(warnings, 1);
-
-	/* A session that it grants is none. */
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	m = rig_take(&g, RP_MSG_HELLO);
-	hdr.session = rig_as_hello(m).cookie;
-	free(m);
-	hdr.incarnation = RIG_LIFE;
-	len = rp_wire_put_hello_ack(big, sizeof(big), &hdr, &ack);
-	cr_assert_gt(len, 0);
-	big[2] = 9;
-	rp_initiator_recv(g.in, big, len);
-	rig_told_once(&c0, RP_ST_VERSION);
-
-	/* Replaced by another release later on. */
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	s = rig_open(&g, RIG_LIFE, 4);
-	rig_requested(&g, &s);
-	hdr.session = s.hello;
-	cr_assert_gt(rp_wire_put_empty(buf, sizeof(buf), &hdr), 0);
-	buf[2] = 2;
-	rp_initiator_recv(g.in, buf, 24);
-	rig_not_told(&c0); /* the length does not match */
-	rp_initiator_recv(g.in, buf, sizeof(buf));
-	rig_told_once(&c0, RP_ST_VERSION);
+	bed_open(1);
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	bed_post(op_write(&a, 2, 0, 64, 0));
+	told_st(&a, RP_ST_LOST);
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.hello.key, bed_key(2));
 }
 
-Test(session, forged_answers)
+/* Grants are of one connection. */
+Test(session, grants_end_with_the_connection)
 {
-	const struct rp_wire_reply ok = {
-		.level = RP_LEVEL_DURABLE,
-		.class = RP_CLASS_POWER,
+	bed_open(1);
+	bed_post(op_write(&a, 2, 0, 64, RP_LEVEL_VISIBLE));
+	bed_done_all();
+	told_ok(&a);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	bed_see();
+	bed_see_nothing();
+	bed_open(1);
+	bed.answers = false;
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
+}
+
+Test(session, query_tells_what_a_commit_would_do)
+{
+	struct rp_wire_info m = {
+		.status = RP_ST_CLASS,
+		.class = RP_CLASS_PROCESS,
 		.method = RP_METHOD_DELIVERY,
+		.granularity = 64,
+		.why = "tmpfs",
 	};
-	struct rp_peer *other = rp_peer_get(g.in, RIG_PEER + 1);
-	struct rig_session s, so, bad;
-	struct rp_wire_hdr hdr;
 	uint8_t buf[RP_WIRE_MAX_MSG];
-	uint64_t token, token_o;
 	int len;
 
-	s = under_way(4, &token);
-	rig_commit(&g, other, &c1, 1, 0, 64);
-	so = rig_open(&g, RIG_LIFE2, 4);
-	token_o = rig_requested(&g, &so);
+	bed_open(1);
+	/* No grant is needed to ask. */
+	bed_post(op_query(&a, 9));
+	cr_assert_eq(rp_session_outstanding(bed.s), 1);
+	bed_see_kind(RP_CHANNEL_SEND);
+	cr_assert_eq(bed.held->query.key, bed_key(9));
+	cr_assert_eq(bed.held->query.required, RP_CLASS_POWER);
+	len = rp_wire_put_info(buf, sizeof(buf), bed.held->hdr.token, &m);
+	bed_receive(buf, (size_t)len);
+	told_st(&a, RP_ST_CLASS);
+	cr_assert_str_eq(a.info.why, "tmpfs");
+	cr_assert_eq(a.info.granularity, 64);
+	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+}
 
-	/* Of nobody, of no session, of another peer's. */
-	bad = s;
-	bad.hello ^= 1;
-	rig_ok(&g, &bad, token);
-	bad.hello = 0;
-	rig_ok(&g, &bad, token);
-	bad.hello = s.cookie; /* what the wire shows of requests */
-	rig_ok(&g, &bad, token);
-	rig_ok(&g, &so, token);
-	rig_ok(&g, &s, token_o);
-	/* Of a request that is not there. */
-	rig_ok(&g, &s, token + 1000);
-	rig_ok(&g, &s, 0);
-	/* Of another kind. */
-	rig_info(&g, &s, token, RP_ST_OK);
-	rig_alive(&g, &s);
-	hdr = (struct rp_wire_hdr){.type = RP_MSG_BYE, .session = s.hello};
-	len = rp_wire_put_empty(buf, sizeof(buf), &hdr);
-	rig_recv(&g, buf, len);
-	/* Of every wrong length, and with every bit of the header wrong. */
-	hdr = (struct rp_wire_hdr){
-		.session = s.hello,
-		.token = token,
-		.incarnation = s.incarnation,
-	};
-	len = rp_wire_put_reply(buf, sizeof(buf), &hdr, &ok);
-	for (int i = 0; i < len; i++)
-		rp_initiator_recv(g.in, buf, i);
-	for (int bit = 0; bit < 24 * 8; bit++) {
-		/* Another version is believed: it knows the cookie. */
-		if (bit / 8 == 2)
-			continue;
-		buf[bit / 8] ^= 1 << bit % 8;
-		rp_initiator_recv(g.in, buf, len);
-		buf[bit / 8] ^= 1 << bit % 8;
+/* A QUERY of the program's that succeeds grants its key as well. */
+Test(session, query_brings_a_grant)
+{
+	bed_open(1);
+	bed_post(op_query(&a, 2));
+	bed_see();
+	bed_info(bed.held->hdr.token, RP_ST_OK, bed_key(2));
+	told_ok(&a);
+	cr_assert_eq(bed_try(op_write(&b, 2, 0, 4096, 0)), 0);
+}
+
+/* --- deadlines --- */
+
+static void expires_after(uint64_t ns)
+{
+	bed_progress();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + ns);
+	bed_pass(ns - 1);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+	bed_pass(1);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+}
+
+Test(session, silence_ends_everything)
+{
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	expires_after(BED_TIMEOUT);
+	cr_assert_eq(bed.closes, 1);
+	told_st(&a, RP_ST_TIMEOUT);
+	told_st(&b, RP_ST_TIMEOUT);
+}
+
+/* The bytes under way get the time that a slow link takes for them. */
+Test(session, slow_link_is_no_dead_target)
+{
+	struct rp_session_attr attr = bed_attr();
+	static uint8_t big[1 << 20];
+	struct rp_op *op;
+
+	bed_stop();
+	attr.slow_rate = 1 << 20;
+	bed_start(&attr);
+	bed_open(1);
+	op = op_write(&a, 1, 0, sizeof(big), RP_LEVEL_DURABLE);
+	op->iov[0].iov_base = big;
+	bed_post(op);
+	bed_done_all();
+	expires_after(BED_TIMEOUT + 1000 * BED_MS);
+	told_st(&a, RP_ST_TIMEOUT);
+}
+
+/* ... and no longer once a reply has proved them. */
+Test(session, proved_bytes_give_no_more_time)
+{
+	struct rp_session_attr attr = bed_attr();
+	static uint8_t big[1 << 20];
+	struct rp_op *op;
+
+	bed_stop();
+	attr.slow_rate = 1 << 20;
+	bed_start(&attr);
+	bed_open(1);
+	op = op_write(&a, 1, 0, sizeof(big), RP_LEVEL_DURABLE);
+	op->iov[0].iov_base = big;
+	bed_post(op);
+	bed_done_all();
+	bed_see();
+	bed_see();
+	bed_ok();
+	told_ok(&a);
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	expires_after(BED_TIMEOUT);
+}
+
+Test(session, progress_of_the_target_counts)
+{
+	uint8_t msg[64];
+	int len = rp_wire_put_progress(msg, sizeof(msg));
+
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	for (int i = 0; i < 10; i++) {
+		bed_pass(BED_TIMEOUT - 1);
+		bed_receive(msg, (size_t)len);
+		bed_progress();
 	}
-	/* With fields out of range. */
-	buf[36] = 3;
-	rp_initiator_recv(g.in, buf, len);
-	buf[36] = RP_LEVEL_DURABLE;
-	buf[37] = RP_CLASS_POWER + 1;
-	rp_initiator_recv(g.in, buf, len);
-	buf[37] = RP_CLASS_POWER;
-	rig_not_told(&c0);
-	rig_not_told(&c1);
-
-	rp_initiator_recv(g.in, buf, len);
-	rig_told_once(&c0, RP_ST_OK);
-	/* The true one again, and a refusal behind it. */
-	rp_initiator_recv(g.in, buf, len);
-	rig_refuse(&g, &s, token, RP_ST_FLUSH_FAILED);
-	rig_told_once(&c0, RP_ST_OK);
-	rig_not_told(&c1);
-	rig_ok(&g, &so, token_o);
-	rig_told_once(&c1, RP_ST_OK);
+	told_not(&a);
+	expires_after(BED_TIMEOUT);
+	told_st(&a, RP_ST_TIMEOUT);
 }
 
-Test(session, forged_hello_ack)
+Test(session, completions_count)
 {
-	struct rig_session s = {
-		.cookie = 5, .incarnation = RIG_LIFE, .credits = 1};
-	const struct rp_wire_hello_ack ack = {
-		.cookie = 5, .credits = 1, .max_ranges = RP_WIRE_MAX_RANGES};
-	const struct rp_wire_hdr hdr = {.incarnation = RIG_LIFE};
-	uint8_t buf[RP_WIRE_MAX_MSG];
-	struct rig_msg *m;
-	uint64_t token;
-	int len;
-
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	m = rig_take(&g, RP_MSG_HELLO);
-	/* The cookie is at 32 of the body. */
-	m->bytes[32] ^= 1;
-	rig_hello_ack(&g, m, &s, RP_ST_OK);
-	rig_none(&g);
-	m->bytes[32] ^= 1;
-	/* One that makes no sense, and an answer before there is a session. */
-	len = rp_wire_put_hello_ack(buf, sizeof(buf), &hdr, &ack);
-	cr_assert_gt(len, 0);
-	memcpy(buf + 8, m->bytes + 32, 8);
-	buf[len - 1] = 1;
-	rp_initiator_recv(g.in, buf, len);
-	s.hello = rig_as_hello(m).cookie;
-	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
-	rig_none(&g);
-	rig_not_told(&c0);
-	rig_hello_ack(&g, m, &s, RP_ST_OK);
-	token = rig_requested(&g, &s);
-	/* Said twice (the hello was sent twice): nothing happens again. */
-	rig_hello_ack(&g, m, &s, RP_ST_OK);
-	rig_none(&g);
-	free(m);
-	rig_ok(&g, &s, token);
-	rig_told_once(&c0, RP_ST_OK);
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	bed_progress();
+	bed_pass(BED_TIMEOUT - 1);
+	bed_done(1);
+	expires_after(BED_TIMEOUT);
+	told_ok(&a);
+	told_st(&b, RP_ST_TIMEOUT);
 }
 
-Test(session, answers_before_they_are_due)
+/* A message that has left says nothing of the target. */
+Test(session, sent_messages_do_not_count)
 {
-	struct rig_session s;
-	uint64_t token;
-
-	/* One credit: the second request is queued, so not asked yet. */
-	s = under_way(1, &token);
-	rig_commit(&g, p, &c1, 1, 64, 64);
-	rig_none(&g);
-	rig_ok(&g, &s, token + 1);
-	rig_not_told(&c1);
-	rig_ok(&g, &s, token);
-	rig_told_once(&c0, RP_ST_OK);
-	rig_not_told(&c1);
-	rig_ok(&g, &s, rig_requested(&g, &s));
-	rig_told_once(&c1, RP_ST_OK);
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
+	bed_progress();
+	bed_pass(BED_TIMEOUT - 1);
+	bed_done_all();
+	bed_pass(1);
+	told_st(&a, RP_ST_TIMEOUT);
 }
 
-/* The same behind a session that was lost, or a target too busy. */
-Test(session, answers_before_they_are_due_again)
+Test(session, nothing_outstanding_has_no_deadline)
 {
-	struct rig_session s;
-	uint64_t token;
-
-	s = under_way(2, &token);
-	rig_commit(&g, p, &c1, 1, 64, 64);
-	rig_requested(&g, &s);
-	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
-	s = rig_open(&g, RIG_LIFE, 1);
-	cr_assert_eq(rig_requested(&g, &s), token);
-	rig_none(&g);
-	rig_ok(&g, &s, token + 1);
-	rig_not_told(&c1);
-	rig_refuse(&g, &s, token, RP_ST_OVERLOADED);
-	rig_ok(&g, &s, token);
-	rig_not_told(&c0);
-	rig_sleep(&g, 2 * RIG_MS);
-	rig_ok(&g, &s, rig_requested(&g, &s));
-	rig_told_once(&c0, RP_ST_OK);
-	rig_ok(&g, &s, rig_requested(&g, &s));
-	rig_told_once(&c1, RP_ST_OK);
+	bed_open(1);
+	bed_progress();
+	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
+	bed_pass(100 * BED_TIMEOUT);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+	/* The time before does not count. */
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	expires_after(BED_TIMEOUT);
 }
 
-/* An answer to the hello, however late, is a sign of life. */
-Test(session, late_hello_ack)
-{
-	struct rig_msg *m;
+/* --- idle --- */
 
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	rig_pass(&g, RIG_TIMEOUT - RIG_MS);
-	free(rig_take(&g, RP_MSG_HELLO));
-	rig_open(&g, RIG_LIFE, 4);
-	rig_sleep(&g, RIG_TIMEOUT - 1);
-	rig_not_told(&c0);
-	rig_sleep(&g, 1);
-	rig_told_once(&c0, RP_ST_TIMEOUT);
-	while ((m = rig_pop(&g)))
-		free(m);
+static void start_idle(void)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.idle_ns = 60000 * BED_MS;
+	bed_start(&attr);
+	bed_open(1);
+	bed_progress();
 }
 
-/* Asked again who it is, it names another session, or another life. */
-Test(session, another_of_the_same_life_or_cookie)
+Test(session, idle_connection_is_closed_and_made_again)
 {
-	struct rig_session s, other;
-	struct rig_msg *m;
-	uint64_t token;
+	start_idle();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
+	bed_pass(60000 * BED_MS - 1);
+	cr_assert_eq(bed.closes, 0);
+	bed_pass(1);
+	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_ok();
+	told_ok(&a);
+}
 
-	for (int i = 0; i < 2; i++) {
-		s = under_way(1, &token);
-		rig_sleep(&g, RIG_TIMEOUT / 2);
-		m = rig_take(&g, RP_MSG_HELLO);
-		rig_requested(&g, &s);
-		other = s;
-		if (i)
-			other.incarnation = RIG_LIFE2;
-		else
-			other.cookie++;
-		rig_hello_ack(&g, m, &other, RP_ST_OK);
-		free(m);
-		cr_assert_eq(rig_requested(&g, &other), token);
-		rig_ok(&g, &other, token);
-		rig_told_once(&c0, RP_ST_OK);
-		rig_refuse(&g, &other, 0, RP_ST_NO_SESSION);
-		rig_none(&g);
+/* The time begins anew with each use. */
+Test(session, used_connection_is_not_idle)
+{
+	start_idle();
+	bed_pass(60000 * BED_MS - 1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_ok();
+	bed_progress();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
+	bed_pass(60000 * BED_MS - 1);
+	cr_assert_eq(bed.closes, 0);
+	bed_pass(1);
+	cr_assert_eq(bed.closes, 1);
+}
+
+/* Writes whose placement nothing has proved would be poisoned by it. */
+Test(session, idle_close_waits_for_placement)
+{
+	start_idle();
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done_all();
+	bed_progress();
+	bed_pass(60000 * BED_MS);
+	cr_assert_eq(bed.closes, 0);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->req.nranges, 0);
+	bed_ok();
+	bed_progress();
+	bed_pass(60000 * BED_MS);
+	cr_assert_eq(bed.closes, 1);
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_see();
+	bed_ok();
+	told_ok(&b);
+}
+
+Test(session, outstanding_operations_are_not_idle)
+{
+	uint8_t msg[64];
+	int len = rp_wire_put_progress(msg, sizeof(msg));
+
+	start_idle();
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	for (int i = 0; i < 100; i++) {
+		bed_receive(msg, (size_t)len);
+		bed_pass(BED_TIMEOUT - 1);
 	}
+	cr_assert_eq(bed.closes, 0);
 }
 
-Test(session, wrong_incarnation)
-{
-	struct rig_session s;
-	uint64_t token;
+/* --- loss --- */
 
-	s = under_way(4, &token);
-	s.incarnation = RIG_LIFE2;
-	rig_ok(&g, &s, token);
-	rig_told_once(&c0, RP_ST_INCARNATION);
+/* Callers look again where there was something to do. */
+Test(session, progress_says_whether_it_did_something)
+{
+	bed_open(1);
+	cr_assert(!bed_progress());
+	bed_post(op_commit_one(&a, 1, BED_LEN, 64));
+	cr_assert(bed_progress());
+	cr_assert(!bed_progress());
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	cr_assert(!bed_progress());
+	bed_lose(ECONNRESET);
+	cr_assert(bed_progress());
+	cr_assert(!bed_progress());
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_progress();
+	bed.now += BED_TIMEOUT;
+	cr_assert(bed_progress());
 }
 
-Test(session, credits)
+/* Peers of the base know the endpoint by its port. */
+Test(session, hello_shows_the_port)
 {
-	struct rp_initiator_attr attr = rig_attr();
-	static struct rig_told t[20];
-	uint64_t token[20];
-	struct rig_session s;
-
-	rig_stop(&g);
-	attr.max_commits = 20;
-	rig_start(&g, &attr);
-	p = rig_peer(&g);
-	for (int i = 0; i < 20; i++)
-		rig_commit(&g, p, &t[i], 1, i * 64, 64);
-	s = rig_open(&g, RIG_LIFE, 3);
-	cr_assert_eq(g.nout, 3);
-	for (int i = 0; i < 3; i++)
-		token[i] = rig_requested(&g, &s);
-	/* One answer, one request; more when more are granted. */
-	rig_ok(&g, &s, token[1]);
-	cr_assert_eq(g.nout, 1);
-	token[3] = rig_requested(&g, &s);
-	s.credits = 5;
-	rig_refuse(&g, &s, token[0], RP_ST_RANGE);
-	cr_assert_eq(g.nout, 3);
-	for (int i = 4; i < 7; i++)
-		token[i] = rig_requested(&g, &s);
-	/* Fewer: nothing is sent until enough are back. */
-	s.credits = 1;
-	for (int i = 2; i < 6; i++) {
-		rig_ok(&g, &s, token[i]);
-		rig_none(&g);
-	}
-	/* No word about credits changes nothing. */
-	s.credits = 0;
-	rig_ok(&g, &s, token[6]);
-	for (int i = 7; i < 20; i++) {
-		cr_assert_eq(g.nout, 1);
-		token[i] = rig_requested(&g, &s);
-		rig_ok(&g, &s, token[i]);
-	}
-	for (int i = 0; i < 20; i++)
-		rig_told_once(&t[i], i ? RP_ST_OK : RP_ST_RANGE);
+	rp_session_set_port(bed.s, 4711);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.hello.port, 4711);
 }
 
-/*
- * A target that has restarted knows no session and so cannot answer: it is
- * asked again who it is, before it counts as dead.
- */
-Test(session, restarted_target_is_found_out)
+Test(session, loss_ends_everything_once)
 {
-	struct rig_session s, s2;
-	struct rig_msg *m;
-	uint64_t token;
-
-	s = under_way(1, &token);
-	rig_sleep(&g, RIG_TIMEOUT / 2);
-	m = rig_take(&g, RP_MSG_HELLO);
-	cr_assert_eq(rig_as_hello(m).cookie, s.hello, "the same session");
-	cr_assert_eq(rig_requested(&g, &s), token, "lost, perhaps");
-	rig_none(&g);
-	s2 = s;
-	s2.cookie++;
-	s2.incarnation = RIG_LIFE2;
-	rig_hello_ack(&g, m, &s2, RP_ST_OK);
-	free(m);
-	/* What was asked is asked again, of the new life. */
-	cr_assert_eq(rig_requested(&g, &s2), token);
-	rig_none(&g);
-	/* The old one's last word proves nothing for the new one. */
-	rig_refuse(&g, &s2, token, RP_ST_STALE_KEY);
-	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
-
-	/* A commit posted to the new life has only its key wrong. */
-	rig_commit(&g, p, &c1, 1, 0, 64);
-	rig_refuse(&g, &s2, rig_requested(&g, &s2), RP_ST_STALE_KEY);
-	rig_told_once(&c1, RP_ST_STALE_KEY);
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_lose(ECONNRESET);
+	told_not(&a);
+	cr_assert_eq(rp_session_deadline(bed.s), 0);
+	cr_assert_eq(bed_try(op_read(&c, 1, 0, 8)), -EAGAIN);
+	bed_progress();
+	told_st(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, ECONNRESET);
+	told_st(&b, RP_ST_LOST);
+	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 }
 
-Test(session, living_target_is_left_alone)
+Test(session, failed_operation_ends_the_connection)
 {
-	struct rig_session s;
-	struct rig_msg *m;
-	uint64_t token;
-
-	/* It knows the session; silent about the request it stays. */
-	s = under_way(4, &token);
-	rig_sleep(&g, RIG_TIMEOUT / 2);
-	m = rig_take(&g, RP_MSG_HELLO);
-	rig_requested(&g, &s);
-	rig_hello_ack(&g, m, &s, RP_ST_OK);
-	free(m);
-	rig_none(&g);
-	rig_sleep(&g, RIG_TIMEOUT / 2);
-	rig_told_once(&c0, RP_ST_TIMEOUT);
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	bed_fail(EIO);
+	told_not(&a);
+	told_st(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, EIO);
+	told_st(&b, RP_ST_LOST);
+	cr_assert_eq(bed.closes, 1);
 }
 
-Test(session, session_lost)
+/* What was answered before the end has succeeded. */
+Test(session, answered_operation_survives_the_loss)
 {
-	struct rig_session s, s2;
-	uint64_t token;
-
-	/* One request in flight, one queued. */
-	s = under_way(1, &token);
-	rig_commit(&g, p, &c1, 1, 64, 64);
-	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
-	rig_not_told(&c0);
-	s2 = rig_open(&g, RIG_LIFE, 4);
-	cr_assert_neq(s2.hello, s.hello, "old answers are worth nothing");
-	cr_assert_eq(rig_requested(&g, &s2), token, "in order");
-	cr_assert_eq(rig_requested(&g, &s2), token + 1);
-	rig_ok(&g, &s, token);
-	rig_not_told(&c0);
-	rig_ok(&g, &s2, token);
-	rig_told_once(&c0, RP_ST_OK);
-	/* The target may also say so without being asked. */
-	rig_refuse(&g, &s2, 0, RP_ST_NO_SESSION);
-	rig_not_told(&c1);
-	s = rig_open(&g, RIG_LIFE, 4);
-	rig_ok(&g, &s, rig_requested(&g, &s));
-	rig_told_once(&c1, RP_ST_OK);
-	/* And when nothing waits: the next commit says hello at once. */
-	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
-	rig_none(&g);
-	s = under_way(4, &token);
-	rig_ok(&g, &s, token);
-	rig_told_once(&c0, RP_ST_OK);
+	bed.inject = 0;
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_ok();
+	told_not(&a); /* its message is still the channel's */
+	bed_lose(ECONNRESET);
+	bed_progress();
+	told_ok(&a);
 }
 
-Test(session, restarted_target_says_no_session)
+Test(session, disconnect_ends_everything_with_its_status)
 {
-	struct rig_session s;
-	uint64_t token;
-
-	s = under_way(4, &token);
-	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
-	s = rig_open(&g, RIG_LIFE2, 4);
-	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
-	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
-	/* Not known to be another life: the key is all that is wrong. */
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
-	rig_told_once(&c0, RP_ST_UNKNOWN_KEY);
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	rig_requested(&g, &s);
-	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
-	s = rig_open(&g, RIG_LIFE, 4);
-	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
-	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
-	/* A commit with the new key: all of it is of one life. */
-	rig_commit(&g, p, &c0, 2, 0, 64);
-	rig_requested(&g, &s);
-	rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
-	s = rig_open(&g, RIG_LIFE2, 4);
-	rig_ok(&g, &s, rig_requested(&g, &s));
-	rig_told_once(&c0, RP_ST_OK);
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_then(&b, 1, 0, 64, 128));
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 5);
+	cr_assert_eq(a.times, 1);
+	told_st(&a, RP_ST_CANCELED);
+	cr_assert_eq(a.out.detail, 5);
+	told_st(&b, RP_ST_UNSURE);
+	cr_assert_eq(b.out.detail, RP_ST_CANCELED);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	/* The same object connects again. */
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done_all();
+	told_ok(&a);
 }
 
-/* Asked again who it is, the target has no room for us any more. */
-Test(session, overloaded_since)
+Test(session, disconnect_while_connecting_is_forgotten)
 {
-	struct rig_session s;
-	struct rig_msg *m;
-	uint64_t token;
-
-	s = under_way(1, &token);
-	rig_sleep(&g, RIG_TIMEOUT / 2);
-	m = rig_take(&g, RP_MSG_HELLO);
-	rig_requested(&g, &s);
-	rig_hello_ack(&g, m, &s, RP_ST_OVERLOADED);
-	free(m);
-	rig_none(&g);
-	rig_sleep(&g, 2 * RIG_MS);
-	s = rig_open(&g, RIG_LIFE, 1);
-	cr_assert_eq(rig_requested(&g, &s), token);
-	rig_ok(&g, &s, token);
-	rig_told_once(&c0, RP_ST_OK);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
+	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_refuse(RP_ST_OVERLOADED, 0);
+	bed_progress();
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_accept();
+	/* So is a QUERY. */
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 }
 
-/* Posted in one life, sent in the next only: its writes went to the first. */
-Test(session, restarted_before_the_request_is_sent)
+Test(session, delete_ends_what_is_outstanding)
 {
-	struct rig_session s;
-	uint64_t token;
-
-	s = under_way(1, &token);
-	rig_commit(&g, p, &c1, 1, 0, 64);
-	rig_none(&g);
-	rig_refuse(&g, &s, token, RP_ST_NO_SESSION);
-	s = rig_open(&g, RIG_LIFE2, 1);
-	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
-	rig_told_once(&c0, RP_ST_PEER_RESTARTED);
-	rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_UNKNOWN_KEY);
-	rig_told_once(&c1, RP_ST_PEER_RESTARTED);
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_stop();
+	cr_assert_eq(a.times, 1);
+	cr_assert_eq(a.out.status, RP_ST_CANCELED);
 }
 
-/* A target that forgets every session at once does not keep us for ever. */
-Test(session, session_lost_again_and_again)
+static void post_again(struct told *t)
 {
-	struct rig_session s;
-	unsigned int n = 0;
-
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	rig_commit(&g, p, &c1, 1, 64, 64);
-	while (!c0.times) {
-		cr_assert_lt(n++, 100);
-		s = rig_open(&g, RIG_LIFE, 4);
-		rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_NO_SESSION);
-		/* The session is gone; this is an answer to nothing. */
-		rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_NO_SESSION);
-	}
-	rig_told_once(&c0, RP_ST_NO_SESSION);
-	rig_told_once(&c1, RP_ST_NO_SESSION);
-	cr_assert_eq(c0.out.detail, 0);
-	cr_assert_eq(n, 16);
-	rig_none(&g);
+	t->then = NULL;
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	cr_assert_eq(bed_try(op_write(&c, 1, 0, 64, 0)), -EAGAIN);
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 }
 
-/* Only those in a row count. */
-Test(session, session_lost_now_and_then)
+/* done() may connect again, and end that as well. */
+Test(session, done_may_post_and_disconnect)
 {
-	struct rig_session s;
-
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	for (int i = 0; i < 40; i++) {
-		s = rig_open(&g, RIG_LIFE, 4);
-		rig_refuse(&g, &s, rig_requested(&g, &s), RP_ST_NO_SESSION);
-		s = rig_open(&g, RIG_LIFE, 4);
-		rig_commit(&g, p, &c1, 1, 0, 64);
-		rig_requested(&g, &s);
-		rig_ok(&g, &s, rig_requested(&g, &s));
-		rig_told_once(&c1, RP_ST_OK);
-		rig_not_told(&c0);
-		rig_refuse(&g, &s, 0, RP_ST_NO_SESSION);
-	}
+	a.then = post_again;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	bed_lose(ECONNRESET);
+	bed_progress();
+	told_st(&a, RP_ST_LOST);
+	told_st(&b, RP_ST_LOST);
+	cr_assert_eq(bed.connects, 2);
+	cr_assert_eq(bed.closes, 2);
 }
 
-Test(session, overloaded_at_hello)
+/* --- hostile targets --- */
+
+static void bad_message(const void *msg, size_t len)
 {
-	struct rig_session s = {.incarnation = RIG_LIFE};
-	uint64_t start = g.now;
-	struct rig_msg *m;
-	unsigned int n = 0;
-
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	for (int i = 0; i < 3; i++) {
-		m = rig_take(&g, RP_MSG_HELLO);
-		rig_hello_ack(&g, m, &s, RP_ST_OVERLOADED);
-		free(m);
-		rig_none(&g);
-		cr_assert_eq(rig_sleep(&g, 2 * RIG_MS), 1);
-	}
-	s = rig_open(&g, RIG_LIFE, 4);
-	rig_ok(&g, &s, rig_requested(&g, &s));
-	rig_told_once(&c0, RP_ST_OK);
-
-	/* For too long: it ends, and says why. */
-	rp_peer_forget(g.in, RIG_PEER);
-	p = rig_peer(&g);
-	start = g.now;
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	while (!c0.times) {
-		m = rig_take(&g, RP_MSG_HELLO);
-		rig_hello_ack(&g, m, &s, RP_ST_OVERLOADED);
-		free(m);
-		n += rig_sleep(&g, 2 * RIG_MS);
-		cr_assert_leq(g.now - start, RIG_TIMEOUT + 2 * RIG_MS);
-	}
-	rig_told_once(&c0, RP_ST_OVERLOADED);
-	cr_assert_leq(n, 2501);
-	cr_assert_geq(g.now - start, RIG_TIMEOUT);
+	bed_receive(msg, len);
+	bed_progress();
+	told_st(&a, RP_ST_BAD_MESSAGE);
+	cr_assert_eq(bed.closes, 1);
 }
 
-Test(session, overloaded_request)
+Test(session, garbage_ends_the_connection)
 {
-	struct rig_session s;
-	uint64_t token, start;
-	struct rig_msg *m;
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bad_message("garbage that is long enough for a header", 40);
+}
 
-	s = under_way(4, &token);
-	rig_commit(&g, p, &c1, 1, 64, 64);
-	cr_assert_eq(rig_requested(&g, &s), token + 1);
-	rig_refuse(&g, &s, token, RP_ST_OVERLOADED);
-	/* Left alone for a while, then asked again, in the same session. */
-	rig_commit(&g, p, &c2, 1, 128, 64);
-	rig_none(&g);
-	rig_progress(&g);
-	rig_none(&g);
-	rig_sleep(&g, 2 * RIG_MS);
-	cr_assert_eq(rig_requested(&g, &s), token);
-	cr_assert_eq(rig_requested(&g, &s), token + 2);
-	rig_ok(&g, &s, token);
-	rig_ok(&g, &s, token + 1);
-	rig_ok(&g, &s, token + 2);
-	rig_told_once(&c0, RP_ST_OK);
-	rig_told_once(&c1, RP_ST_OK);
-	rig_told_once(&c2, RP_ST_OK);
+Test(session, unknown_token_ends_the_connection)
+{
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_reply(bed.held->hdr.token + 64, RP_ST_OK);
+	bed_progress();
+	told_st(&a, RP_ST_BAD_MESSAGE);
+}
 
-	/* For too long: it ends, and says why. */
-	start = g.now;
-	rig_commit(&g, p, &c0, 1, 0, 64);
-	while (!c0.times) {
-		m = rig_take(&g, RP_MSG_REQUEST);
-		rig_refuse(&g, &s, m->hdr.token, RP_ST_OVERLOADED);
-		free(m);
-		rig_sleep(&g, 2 * RIG_MS);
-		cr_assert_leq(g.now - start, RIG_TIMEOUT + 2 * RIG_MS);
-	}
-	rig_told_once(&c0, RP_ST_OVERLOADED);
-	cr_assert_geq(g.now - start, RIG_TIMEOUT);
+/* A target cannot answer what it cannot have seen. */
+Test(session, answer_to_an_unsent_request_ends_the_connection)
+{
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed.room = 0;
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see();
+	bed_see_nothing();
+	cr_assert_eq(bed_see(), NULL);
+	bed_post(op_write(&c, 1, 0, 4096, 0));
+	bed_reply(2, RP_ST_OK);
+	bed.room = -1;
+	bed_progress();
+	told_st(&a, RP_ST_BAD_MESSAGE);
+	told_st(&b, RP_ST_BAD_MESSAGE);
+}
 
-	/* Overloaded once, then silent: that is another ending. */
-	s = under_way(4, &token);
-	rig_refuse(&g, &s, token, RP_ST_OVERLOADED);
-	rig_sleep(&g, 2 * RIG_MS);
-	cr_assert_eq(rig_requested(&g, &s), token);
-	rig_alive(&g, &s);
-	rig_sleep(&g, RIG_TIMEOUT);
-	rig_told_once(&c0, RP_ST_TIMEOUT);
+Test(session, wrong_kind_of_answer_ends_the_connection)
+{
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_info(bed.held->hdr.token, RP_ST_OK, bed_key(1));
+	bed_progress();
+	told_st(&a, RP_ST_BAD_MESSAGE);
+}
+
+Test(session, message_of_an_initiator_ends_the_connection)
+{
+	const struct rp_wire_query q = {.key = bed_key(1)};
+	uint8_t buf[64];
+	int len = rp_wire_put_query(buf, sizeof(buf), 1, &q);
+
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bad_message(buf, (size_t)len);
+}
+
+Test(session, other_version_ends_the_connection)
+{
+	uint8_t buf[64];
+	int len = rp_wire_put_progress(buf, sizeof(buf));
+
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	buf[2]++;
+	bed_receive(buf, (size_t)len);
+	bed_progress();
+	told_st(&a, RP_ST_VERSION);
+}
+
+/* --- words --- */
+
+Test(session, words_say_what_the_connection_is)
+{
+	char buf[128];
+
+	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+			 "no private connection now");
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+			 "the private connection is being made");
+	bed_accept();
+	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+			 "a private connection: 0 of 64 credits in use, "
+			 "fences");
+}
+
+Test(session, random_numbers_are_needed)
+{
+	struct rp_session_attr attr = bed_attr();
+	struct rp_session *s;
+
+	bed.random_ret = -EIO;
+	cr_assert_eq(rp_session_new(&bed.k, &attr, "addr", 4, &s), -EIO);
+	bed.random_ret = 0;
+	cr_assert_eq(rp_session_new(&bed.k, &attr, "", 0, &s), -EINVAL);
+	cr_assert_eq(rp_session_new(&bed.k, &attr, "", 4096, &s), -EINVAL);
 }

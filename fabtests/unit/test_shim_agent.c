@@ -217,7 +217,7 @@ Test(shim_agent, many)
 		mock_run(&m);
 		mock_side_run(&m);
 		n += ibv_rpmem_poll_cq(m.cq, CQE - n, wc + n);
-		cr_assert_leq(m.side.nout, (size_t)RP_ASK_MAX);
+		cr_assert_leq(m.side.nout, (size_t)RP_DEFERRED_MAX);
 	}
 	cr_assert_eq(n, 20);
 	for (int i = 0; i < n; i++) {
@@ -551,10 +551,10 @@ Test(shim_agent, detached_meanwhile)
 Test(shim_agent, short_queues)
 {
 	for (int cqe = 1; cqe < 9; cqe++) {
-		struct rp_asker k;
+		struct rp_side_end k;
 
 		mock_init_cq(&m, cqe);
-		cr_assert_eq(rp_order_begin(&m.q, &k, 1, MOCK_SIDE, 1), ENOSPC);
+		cr_assert_eq(rp_defer_begin(&m.q, &k, 1, MOCK_SIDE, 1), ENOSPC);
 		cr_assert_eq(free_slots(), (size_t)cqe);
 		m.side.nlistens = 0;
 		mock_fini(&m);

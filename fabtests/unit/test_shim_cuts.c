@@ -111,7 +111,7 @@ static void step(struct world *w, unsigned int i)
 {
 	size_t off, len;
 
-	switch (seeded_below(&w->s, w->m.q.asker ? 12 : 8)) {
+	switch (seeded_below(&w->s, w->m.q.side ? 12 : 8)) {
 	case 0:
 	case 1:
 		if (w->m.nqueue + 2 >= MOCK_QUEUE || w->storing)

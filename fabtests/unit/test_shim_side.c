@@ -32,13 +32,13 @@ Test(shim_side, path)
 	struct ibv_qp_attr asks, serves;
 
 	pair_open(&p, &asking);
-	cr_assert_neq(p.sa.asks, p.sa.qp_num);
-	cr_assert_eq(p.sa.serves, 0u);
-	cr_assert_neq(p.sb.serves, 0u);
-	asks = attr_of(p.sa.asks);
-	serves = attr_of(p.sb.serves);
-	cr_assert_eq(asks.dest_qp_num, p.sb.serves);
-	cr_assert_eq(serves.dest_qp_num, p.sa.asks);
+	cr_assert_neq(p.sa.initiator, p.sa.qp_num);
+	cr_assert_eq(p.sa.target, 0u);
+	cr_assert_neq(p.sb.target, 0u);
+	asks = attr_of(p.sa.initiator);
+	serves = attr_of(p.sb.target);
+	cr_assert_eq(asks.dest_qp_num, p.sb.target);
+	cr_assert_eq(serves.dest_qp_num, p.sa.initiator);
 	cr_assert_eq(asks.sq_psn, p.sa.psn);
 	cr_assert_eq(asks.rq_psn, p.sb.psn);
 	cr_assert_eq(serves.sq_psn, p.sb.psn);
@@ -59,13 +59,13 @@ Test(shim_side, of_who_may_sleep)
 		.access = PERSISTENT, .sides = true, .sleeps = true};
 
 	pair_open(&p, &asking);
-	cr_assert_neq(p.sa.answers, 0u);
-	cr_assert_eq(p.sb.answers == 0, false);
+	cr_assert_neq(p.sa.replies, 0u);
+	cr_assert_eq(p.sb.replies == 0, false);
 	pair_close(&p);
 	pair_open(&p, &sleeping);
-	cr_assert_eq(p.sa.answers, 0u);
-	cr_assert_eq(p.sa.answers_rkey, 0u);
-	cr_assert_eq(attr_of(p.sa.asks).qp_access_flags, 0u);
+	cr_assert_eq(p.sa.replies, 0u);
+	cr_assert_eq(p.sa.replies_rkey, 0u);
+	cr_assert_eq(attr_of(p.sa.initiator).qp_access_flags, 0u);
 	pair_close(&p);
 }
 
@@ -86,12 +86,12 @@ Test(shim_side, nothing_else_can_be_written)
 		sge.lkey = theirs->lkey;
 		wr.sg_list = &sge;
 		wr.wr.rdma.remote_addr = i == 0	  ? (uintptr_t)other
-					 : i == 1 ? p.sa.answers
-						  : p.sa.answers - sizeof(from);
-		wr.wr.rdma.rkey = i ? p.sa.answers_rkey : mine->rkey;
+					 : i == 1 ? p.sa.replies
+						  : p.sa.replies - sizeof(from);
+		wr.wr.rdma.rkey = i ? p.sa.replies_rkey : mine->rkey;
 		cr_assert_eq(
-			ibv_post_send(dev_numbered(p.sb.serves), &wr, &bad), 0);
-		cr_assert_eq(attr_of(p.sb.serves).qp_state,
+			ibv_post_send(dev_numbered(p.sb.target), &wr, &bad), 0);
+		cr_assert_eq(attr_of(p.sb.target).qp_state,
 			     i == 1 ? IBV_QPS_RTS : IBV_QPS_ERR);
 		cr_assert_eq(other[0], 0);
 		ibv_dereg_mr(mine);
@@ -119,8 +119,8 @@ Test(shim_side, gives_up)
 		cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
 		cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
 		cr_assert_eq(rp_side_get(a.bytes, &p.sa), 0);
-		cr_assert_eq(attr_of(p.sa.asks).retry_cnt, i ? 5 : 6);
-		cr_assert_eq(attr_of(p.sa.asks).timeout, i ? 14 : 16);
+		cr_assert_eq(attr_of(p.sa.initiator).retry_cnt, i ? 5 : 6);
+		cr_assert_eq(attr_of(p.sa.initiator).timeout, i ? 14 : 16);
 		pair_close(&p);
 	}
 }
@@ -180,7 +180,7 @@ Test(shim_side, refusals)
 	cr_assert_eq(pair_sides(&p), ENOSPC);
 	pair_close(&p);
 	pair_open(&p, &nothing);
-	cr_assert_eq(p.sb.serves, 0u);
+	cr_assert_eq(p.sb.target, 0u);
 	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
 	cr_assert_eq(d.key, 0u);
 	pair_close(&p);

@@ -22,8 +22,8 @@ static const struct rp_desc example = {
 	.region = RP_DESC_ALL,
 	.qp = RP_DESC_PERSISTENT | RP_DESC_READ | RP_DESC_WRITE,
 	.native = RP_DESC_NATIVE,
-	/* DAX by agent-clwb, class power. */
-	.key = 0x313233e5c1b2a312,
+	/* DAX by agent-clwb, class power, port 0x3334. */
+	.key = 0xb53334c5c1b2a312,
 };
 
 static const uint8_t golden[RP_DESC_LEN] = {
@@ -33,29 +33,29 @@ static const uint8_t golden[RP_DESC_LEN] = {
 	0x12, 0xa3, 0xb2, 0xc1, 0xcd, 0xab, 0xef, 0x00, /* rkey, qp_num */
 	0x06, 0x02, 0x02, 0x01, 0x02, 0x01, 0x00, 0x00, /* facts */
 	0x1f, 0x00, 0x0e, 0x00, 0x13, 0x00, 0x00, 0x00, /* what is allowed */
-	0x12, 0xa3, 0xb2, 0xc1, 0xe5, 0x33, 0x32, 0x31, /* key */
-	0x00, 0x00, 0x00, 0x00, 0x3d, 0x84, 0xf8, 0xf2, /* CRC-32 */
+	0x12, 0xa3, 0xb2, 0xc1, 0xc5, 0x34, 0x33, 0xb5, /* key */
+	0x00, 0x00, 0x00, 0x00, 0x12, 0x1d, 0x13, 0x41, /* CRC-32 */
 };
 
 static const struct rp_side side = {
 	.qp_num = 0xefabcd,
-	.asks = 0x11,
-	.serves = 0xfffffe,
+	.initiator = 0x11,
+	.target = 0xfffffe,
 	.psn = 0x123456,
-	.box = 0x8877665544332211,
-	.box_rkey = 0xc1b2a312,
-	.answers_rkey = 0xc2b3a413,
-	.answers = 0x7867564534231201,
+	.ring = 0x8877665544332211,
+	.ring_rkey = 0xc1b2a312,
+	.replies_rkey = 0xc2b3a413,
+	.replies = 0x7867564534231201,
 };
 static const uint8_t side_golden[RP_SIDE_LEN] = {
-	0x52, 0x50, 0x4d, 0x41, 0x03, 0x00, 0x40, 0x00, /* magic, version */
+	0x52, 0x50, 0x4d, 0x41, 0x04, 0x00, 0x40, 0x00, /* magic, version */
 	0xcd, 0xab, 0xef, 0x00, 0x11, 0x00, 0x00, 0x00, /* qp_num, asks */
 	0xfe, 0xff, 0xff, 0x00, 0x56, 0x34, 0x12, 0x00, /* serves, psn */
-	0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, /* box */
+	0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, /* ring */
 	0x12, 0xa3, 0xb2, 0xc1, 0x13, 0xa4, 0xb3, 0xc2, /* both rkeys */
-	0x01, 0x12, 0x23, 0x34, 0x45, 0x56, 0x67, 0x78, /* answers */
+	0x01, 0x12, 0x23, 0x34, 0x45, 0x56, 0x67, 0x78, /* replies */
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /*  */
-	0x00, 0x00, 0x00, 0x00, 0x91, 0xed, 0x24, 0x43, /* CRC-32 */
+	0x00, 0x00, 0x00, 0x00, 0xb4, 0x96, 0xcf, 0x13, /* CRC-32 */
 };
 
 /* By the definition, a bit at a time: not as the code does it. */
@@ -224,9 +224,8 @@ Test(wire_desc, round_trips)
 			.native = seeded_next(&s) & RP_DESC_NATIVE,
 		};
 		const struct rp_key k = {
-			.base = d.rkey,
-			.random = (uint32_t)seeded_below(&s, 1u << 24),
-			.persistent = true,
+			.port = (uint16_t)seeded_next(&s),
+			.random = seeded_below(&s, 1ull << RP_KEY_RANDOM_BITS),
 			.class = seeded_below(&s, RP_CLASS_POWER + 1),
 			.method = 1 + seeded_below(&s, RP_METHOD_MAX - 1),
 		};
@@ -246,7 +245,7 @@ Test(wire_desc, round_trips)
 	}
 }
 
-/* No key, or one for this rkey and of a persistent region. */
+/* No key, or one of a persistent region. */
 Test(wire_desc, keys)
 {
 	struct rp_desc d = example;
@@ -254,16 +253,12 @@ Test(wire_desc, keys)
 
 	d.key = 0;
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
-	d.key = example.key;
-	d.rkey++;
+	d.key = example.key ^ 1ull << 63;
 	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
-	d = example;
-	d.key = example.key & ~RP_KEY_MARK;
-	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
-	d.key = RP_KEY_MARK | example.rkey;
+	d.key = RP_KEY_MARK;
 	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
 	memcpy(buf, golden, sizeof(buf));
-	buf[48]++;
+	buf[55] ^= 0x80;
 	seal(buf);
 	cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG);
 }
@@ -277,11 +272,11 @@ Test(wire_desc, sides)
 	cr_assert_eq(rp_side_put(buf, &side), 0);
 	cr_assert_eq(memcmp(buf, side_golden, RP_SIDE_LEN), 0);
 	cr_assert_eq(rp_side_get(buf, &s), 0);
-	cr_assert(s.qp_num == side.qp_num && s.asks == side.asks &&
-		  s.serves == side.serves && s.psn == side.psn &&
-		  s.box == side.box && s.box_rkey == side.box_rkey &&
-		  s.answers == side.answers &&
-		  s.answers_rkey == side.answers_rkey);
+	cr_assert(s.qp_num == side.qp_num && s.initiator == side.initiator &&
+		  s.target == side.target && s.psn == side.psn &&
+		  s.ring == side.ring && s.ring_rkey == side.ring_rkey &&
+		  s.replies == side.replies &&
+		  s.replies_rkey == side.replies_rkey);
 	for (unsigned int i = 0; i < RP_SIDE_LEN * 8; i++) {
 		memcpy(buf, side_golden, sizeof(buf));
 		buf[i / 8] ^= 1u << i % 8;
@@ -301,27 +296,27 @@ Test(wire_desc, sides)
 	}
 	for (int i = 0; i < 4; i++) {
 		s = side;
-		*(i < 2	   ? i ? &s.qp_num : &s.asks
-		  : i == 2 ? &s.serves
+		*(i < 2	   ? i ? &s.qp_num : &s.initiator
+		  : i == 2 ? &s.target
 			   : &s.psn) = 1u << 24;
 		cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	}
-	/* A box that nobody empties, and a key to nothing. */
+	/* A ring that nobody empties, and a key to nothing. */
 	s = side;
-	s.serves = 0;
+	s.target = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	s = side;
-	s.box = 0;
+	s.ring = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
-	s.box_rkey = 0;
+	s.ring_rkey = 0;
 	cr_assert_eq(rp_side_put(buf, &s), 0);
 	/* Answers to nobody, and again a key to nothing. */
 	s = side;
-	s.asks = 0;
+	s.initiator = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	s = side;
-	s.answers = 0;
+	s.replies = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
-	s.answers_rkey = 0;
+	s.replies_rkey = 0;
 	cr_assert_eq(rp_side_put(buf, &s), 0);
 }

@@ -10,23 +10,33 @@
 
 #define WIRE_TYPES 10
 extern const uint8_t wire_types[WIRE_TYPES];
+/* A header, and nothing else. */
+bool wire_is_signal(uint8_t type);
 
-/* Any body, so that one loop can serve every message. */
-union body {
-	struct rp_wire_hello hello;
-	struct rp_wire_hello_ack hello_ack;
-	struct rp_wire_request request;
-	struct rp_wire_reply reply;
-	struct rp_wire_query query;
-	struct rp_wire_info info;
-	struct rp_wire_connect connect;
-	struct rp_wire_offer offer;
+/* Any message, so that one loop can serve all. */
+struct wire_msg {
+	uint8_t type;
+	uint64_t token;
+	union {
+		struct rp_wire_hello hello;
+		struct rp_wire_hello_ack hello_ack;
+		struct rp_wire_request request;
+		struct rp_wire_reply reply;
+		struct rp_wire_query query;
+		struct rp_wire_info info;
+	};
+	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 };
 
-int wire_put(void *buf, size_t size, const struct rp_wire_hdr *hdr,
-	     const union body *b);
-int wire_get(const void *buf, const struct rp_wire_hdr *hdr, union body *b);
-/* The same field values as the goldens. */
-void wire_example(uint8_t type, struct rp_wire_hdr *hdr, union body *b);
+int wire_put(void *buf, size_t size, const struct wire_msg *m);
+/* Header and body; request.ranges is then m->ranges. */
+int wire_get(const void *buf, size_t len, struct wire_msg *m);
+/* Only the body, by the decoder of this type, whatever the header says. */
+int wire_get_as(uint8_t type, const void *buf, const struct rp_wire_hdr *hdr,
+		struct wire_msg *m);
+/* The field values of the goldens. */
+void wire_example(uint8_t type, struct wire_msg *m);
+/* A request with this effect, of one range but for STORE, which has two. */
+void wire_example_effect(enum rp_effect effect, struct wire_msg *m);
 
 #endif

@@ -55,7 +55,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
-	fabtests/vm/native \
+	fabtests/vm/native fabtests/vm/rc_pair \
 	fabtests/vm/shim fabtests/vm/shim_cost fabtests/vm/shim_cut \
 	fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals
 rm -rf /build/payload
@@ -72,7 +72,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/powercut fabtests/fault/device \
 	fabtests/fault/machines fabtests/vm/shim fabtests/vm/shim_cost \
 	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals \
-	fabtests/vm/native; do
+	fabtests/vm/native fabtests/vm/rc_pair; do
 	strip -S -o "/build/payload/$f" "$f"
 done
 # As a program's author would, but for the library, which is not installed.

@@ -57,3 +57,12 @@ endif
 # What judges the packets of a guest, without one.
 TESTS += fabtests/vm/trace_cases.sh
 EXTRA_DIST += fabtests/vm/trace_cases.sh
+
+# Private connections by the guest's device.
+EXTRA_DIST += fabtests/vm/rc_pair.c
+if HAVE_RDMACM
+check_PROGRAMS += fabtests/vm/rc_pair
+fabtests_vm_rc_pair_SOURCES = fabtests/vm/rc_pair.c
+fabtests_vm_rc_pair_LDADD = prov/rc/librc.la prov/core/libcore.la \
+	$(FABRIC_LIBS) $(RDMACM_LIBS)
+endif

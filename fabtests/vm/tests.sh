@@ -160,6 +160,10 @@ long "ib_write_lat" both "timeout 60 ib_write_lat -d rxe0 -x 1 -n 100" \
 	"timeout 60 ib_write_lat -d rxe0 -x 1 -n 100 10.9.0.1"
 
 . ./flush.sh
+if [ "$domain" = adr ]; then
+	note "private connections"
+	tap "queue pairs" "$here/fabtests/vm/rc_pair" 10.9.0.1 rxe0 "$dax"
+fi
 . ./shim.sh
 . ./preload.sh
 . ./verbs.sh

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The target's part: validate, persist, reply. The only caller of pmem. */
+/* The target side: accept sessions, check, persist, reply. */
 #ifndef RP_AGENT_H
 #define RP_AGENT_H
 
@@ -7,114 +7,149 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/channel.h"
 #include "core/region.h"
 #include "core/status.h"
-#include "core/xport.h"
+#include "core/wire.h"
 
+/* One per domain with persistent regions; all calls under the adapter's lock,
+ * which also guards its channels. */
 struct rp_agent;
 
 /* The limits of an agent whose attributes say 0. */
-#define RP_AGENT_SESSIONS  4096
-#define RP_AGENT_HALF_OPEN 64
-#define RP_AGENT_CREDITS   64
-#define RP_AGENT_JOBS	   16384
-/* HELLOs from new names: answered per progress call, and kept for later. */
-#define RP_AGENT_WELCOME   16
-#define RP_AGENT_STRANGERS 1024
+#define RP_AGENT_SESSIONS 4096
+#define RP_AGENT_CREDITS  64
+#define RP_AGENT_JOBS	  16384
+
+/* Services of the adapter (prov/rpmem, prov/verbs, tests) to the agent. */
+struct rp_agent_host;
+struct rp_agent_host_ops {
+	/*
+	 * Answer a connection request that was given to rp_agent_requested():
+	 * accept with data (HELLO_ACK) and make the channel, or refuse with
+	 * data. Either ends the request. accept: 0 or -errno (then the request
+	 * is gone and the agent forgets it).
+	 */
+	int (*accept)(struct rp_agent_host *h, void *request, const void *data,
+		      size_t len, const struct rp_channel_events *events,
+		      void *owner, struct rp_channel **out);
+	void (*refuse)(struct rp_agent_host *h, void *request, const void *data,
+		       size_t len);
+	/*
+	 * Let RDMA of this connection reach the region: fills in rkey and
+	 * remote_addr of g; *grant is given back to revoke(). c is NULL for the
+	 * HELLO's key, whose channel does not exist yet. 0 or -errno.
+	 * -EOPNOTSUPP: not with g->method NATIVE. revoke(): after the channel
+	 * is closed.
+	 */
+	int (*grant)(struct rp_agent_host *h, struct rp_channel *c,
+		     const struct rp_region *r, struct rp_wire_grant *g,
+		     void **grant);
+	void (*revoke)(struct rp_agent_host *h, void *grant);
+	/* Flags that every channel of this host has: enum rp_channel_flags. */
+	uint32_t (*flags)(struct rp_agent_host *h);
+	/*
+	 * Tell the program that [buf, buf+len) was written with remote CQ data,
+	 * over c, by the endpoint of that port (of its HELLO; 0: none), to the
+	 * endpoint here (of its REQUEST; 0: any). 0, or -ENOMEM: no
+	 * notification. A host without a place for it says 0.
+	 */
+	int (*notify)(struct rp_agent_host *h, struct rp_channel *c,
+		      uint16_t port, uint16_t endpoint, uint64_t data,
+		      void *buf, size_t len);
+	uint64_t (*now)(struct rp_agent_host *h);
+	/* From any thread: progress is due. Takes no lock of the adapter's. */
+	void (*kick)(struct rp_agent_host *h);
+	/* One line for the operator's log (refusals; rate limited by the
+	 * agent). */
+	void (*warn)(struct rp_agent_host *h, const char *text);
+};
+struct rp_agent_host {
+	const struct rp_agent_host_ops *ops;
+};
 
 struct rp_agent_attr {
 	uint64_t incarnation; /* random, never 0: one life of this target */
-	/* Established sessions, and those whose HELLO was answered only. */
-	unsigned int max_sessions, max_half_open;
-	unsigned int credits;  /* requests per session at once */
-	unsigned int max_jobs; /* requests held in all */
-	bool links;	       /* xports can offer connections of our own */
-	bool native;	       /* whose queue pairs FLUSH by themselves */
-	bool placed; /* a CPU places what the base acknowledges, before that */
-	bool proved; /* nobody but who has an address can send from there */
+	unsigned int max_sessions; /* accepted at once */
+	unsigned int credits;	   /* requests per session at once */
+	unsigned int max_jobs;	   /* requests held in all */
 	bool no_worker; /* run blocking flushes inside progress (simulator) */
+	/*
+	 * Channels carry no RDMA (the shim's side connections): any whole key
+	 * of a region is good in a REQUEST, and the end of a region ends no
+	 * session. grant() and revoke() of the host are not called.
+	 */
+	bool messages_only;
 };
 
-/*
- * One agent per domain; it serves every endpoint (xport) of it. Not
- * thread-safe: the adapter calls it under one lock. It owns one worker
- * thread, started with the first request that blocks.
- */
-int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent **out);
-/* Every xport dropped and every region removed before. Joins the worker. */
+int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
+		 struct rp_agent **out);
+/* Closes every session first. Every region removed before. Joins the worker. */
 void rp_agent_delete(struct rp_agent *a);
+/* End every session now: nothing reaches memory afterwards. */
+void rp_agent_close_sessions(struct rp_agent *a);
 
-/* Make a region known, or no longer. -EEXIST as rp_regions_add(). */
+/* Make a region known. -EEXIST when a live region has the same key; -ENOMEM. */
 int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);
 /*
- * After this no thread touches the region's memory: requests not yet started
- * answer RP_ST_STALE_KEY; one in progress on the worker is waited for.
+ * Closes every session that was granted its key, then forgets the region: after
+ * this nothing touches its memory; requests not yet started answer
+ * RP_ST_STALE_KEY; one in progress on the worker is waited for.
  */
 void rp_agent_region_del(struct rp_agent *a, struct rp_region *r);
 
 /*
- * Make durable what this process itself has placed in its own regions (a read
- * from elsewhere, say), with the batches of requests. done is called once,
- * from progress or from the end of a region, unless x is dropped before. x is
- * who is kicked when there is progress to make. Returns 0, -ENOMEM, -EINVAL (a
- * range not inside its region).
+ * A connection request with the initiator's private data, which is hostile. The
+ * agent answers it by host ops before this returns, or later from progress
+ * (wrong keys are slowed down). rp_agent_request_gone(): the transport dropped
+ * the request by itself.
+ */
+void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
+			size_t len);
+void rp_agent_request_gone(struct rp_agent *a, void *request);
+
+/*
+ * Make durable what this process itself has placed in its own regions, with the
+ * batches of requests. done is called once, from progress or from the end of a
+ * region. 0, -ENOMEM, -EINVAL (a range not inside its region).
  */
 struct rp_local {
 	struct rp_region *region;
 	uint64_t off, len;
 };
 typedef void (*rp_local_fn)(void *arg, enum rp_status st, uint32_t detail);
-int rp_agent_local_flush(struct rp_agent *a, struct rp_xport *x,
-			 const struct rp_local *ranges, size_t n,
-			 rp_local_fn done, void *arg);
-
-/*
- * One control message that arrived on x, of a type RP_MSG_TO_TARGET(). The peer
- * is hostile: anything at all may be in it. Never blocks.
- */
-void rp_agent_recv(struct rp_agent *a, struct rp_xport *x, const void *msg,
-		   size_t len);
-/*
- * One message that arrived over a connection of our own, which offer() of x has
- * made. It is done with, and answered, when this returns. False: nobody of ours
- * sends that; the connection is to end.
- */
-bool rp_agent_linked(struct rp_agent *a, struct rp_xport *x, const void *conn,
-		     const void *msg, size_t len);
-/*
- * The endpoint goes away: forget its sessions, drop answers due to it. Its
- * local flushes may still run, and nobody is told.
- */
-void rp_agent_drop_xport(struct rp_agent *a, struct rp_xport *x);
+int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
+			 size_t n, rp_local_fn done, void *arg);
+/* Forget whoever waits with this arg: its done is not called any more. */
+void rp_agent_local_drop(struct rp_agent *a, void *arg);
 
 /*
  * Do what is due: take the requests at hand as one batch (merge their ranges
  * per region, flush each line once, drain once), hand blocking ones to the
- * worker, answer the finished ones, send PROGRESS, retry sends, expire
- * half-open sessions. Returns true when it did anything.
+ * worker, reply to finished ones, send PROGRESS, retry sends. True: did
+ * something.
  */
 bool rp_agent_progress(struct rp_agent *a);
-/* When progress is due next, in xport time; UINT64_MAX: when kicked. */
+/* When progress is due next; UINT64_MAX: when kicked. */
 uint64_t rp_agent_deadline(const struct rp_agent *a);
 /* Requests accepted and not yet answered. */
 unsigned int rp_agent_pending(const struct rp_agent *a);
 /*
- * Drain for a clean stop: new requests are refused with RP_ST_OVERLOADED,
- * accepted ones are still answered.
+ * Drain for a clean stop: new connections and requests are refused with
+ * RP_ST_OVERLOADED, accepted ones are still answered.
  */
 void rp_agent_quiesce(struct rp_agent *a);
 
 /* For tests, fi_rpmem_info and logs. */
 struct rp_agent_stats {
-	uint64_t sessions, half_open; /* now; the rest since the start */
-	uint64_t hellos;	      /* well-formed ones */
-	uint64_t requests, ranges;    /* accepted; repeated ones once */
-	uint64_t refused;	      /* answered with a failure at once */
-	uint64_t replies;	      /* to accepted ones, good or bad */
-	uint64_t effects;	      /* done: stores and notifications */
-	uint64_t remembered;	      /* answered again, done before */
+	uint64_t sessions; /* now; the rest since the start */
+	uint64_t accepted, wrong_keys, refused_connections;
+	uint64_t requests, ranges; /* accepted */
+	uint64_t refused;	   /* answered with a failure at once */
+	uint64_t replies;	   /* to accepted ones, good or bad */
+	uint64_t effects;	   /* done: stores, atomics, notifications */
 	uint64_t flushes, flushed_bytes, drains;
-	uint64_t bad_messages; /* not understood, or of no known session */
+	uint64_t bad_messages; /* not understood: each cost its connection */
 	uint64_t progress_sent;
 };
 void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st);

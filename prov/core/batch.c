@@ -7,10 +7,11 @@
 #include "core/batch.h"
 #include "core/log.h"
 
-struct rp_job *rp_job_new(size_t nranges)
+struct rp_job *rp_job_new(size_t nranges, size_t result_len)
 {
 	struct rp_job *job =
-		calloc(1, sizeof(*job) + nranges * sizeof(struct rp_job_range));
+		calloc(1, sizeof(*job) + nranges * sizeof(struct rp_job_range) +
+				  result_len);
 
 	if (job)
 		job->n = nranges;
@@ -46,6 +47,24 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 	};
 }
 
+void rp_job_fail_memory(struct rp_job *job)
+{
+	if (job->effect == RP_EFFECT_STORE || job->effect == RP_EFFECT_ATOMIC)
+		rp_job_fail(job, RP_ST_FLUSH_FAILED, ENOMEM, 0);
+	else
+		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
+}
+
+static bool is_long(const struct rp_job *job)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < job->n && sum <= RP_JOB_LONG; i++)
+		if (job->ranges[i].flush)
+			sum += job->ranges[i].len;
+	return sum > RP_JOB_LONG;
+}
+
 bool rp_job_blocks(const struct rp_job *job)
 {
 	const struct rp_job_then *then = &job->then;
@@ -54,8 +73,9 @@ bool rp_job_blocks(const struct rp_job *job)
 		if (job->ranges[i].flush &&
 		    rp_pmem_blocks(job->ranges[i].region->pmem))
 			return true;
-	return then->region && then->flush &&
-	       rp_pmem_blocks(then->region->pmem);
+	if (then->region && then->flush && rp_pmem_blocks(then->region->pmem))
+		return true;
+	return is_long(job);
 }
 
 void rp_job_void(struct rp_job *job)
@@ -146,6 +166,28 @@ int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job)
 			sizeof(job->then.value));
 }
 
+int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
+		   const struct rp_job *job)
+{
+	bool all = is_long(job);
+	int ret = 0;
+
+	for (size_t i = 0; i < job->n && !ret; i++) {
+		const struct rp_job_range *g = &job->ranges[i];
+
+		if (!g->flush)
+			continue;
+		if (all || rp_pmem_blocks(g->region->pmem))
+			ret = rp_batch_add(b, g);
+		else
+			ret = rp_batch_add(cheap, g);
+	}
+	/* The thread that runs the job stores, so it also flushes the store. */
+	if (!ret && job->then.region && job->then.flush)
+		ret = rp_batch_add_then(b, job);
+	return ret;
+}
+
 static void pass_seal(struct rp_pass *pass)
 {
 	struct rp_part *part = NULL;
@@ -207,7 +249,7 @@ static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
 
 static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 {
-	/* Everything on its way before anything is waited for. */
+	/* Every flush is started before the first drain. */
 	for (size_t i = 0; i < pass->nparts; i++)
 		flush_part(b, pass, &pass->parts[i]);
 	for (size_t i = 0; i < pass->nparts; i++) {
@@ -236,15 +278,16 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 }
 
 /*
- * What cannot be stored to may have gone with the end of its file. msync would
- * say so; to write back a line there is a fault.
+ * A page that cannot be stored to may have gone with the end of its file. msync
+ * would say so; to write back a line there is a fault. Not so where only the
+ * permission is missing.
  */
 static int ready(struct rp_batch *b, const struct rp_job_then *t)
 {
 	struct rp_part *part = part_of(&b->then, t->region);
 	int err = -rp_pmem_ready(t->region->pmem, t->off, sizeof(t->value));
 
-	if (err && part && !rp_pmem_blocks(part->pmem))
+	if (err && err != EACCES && part && !rp_pmem_blocks(part->pmem))
 		part->err = err;
 	return err;
 }
@@ -262,7 +305,7 @@ static void store(struct rp_batch *b, struct rp_job *job)
 	/* Nothing that a region with a failed flush holds can be promised. */
 	if (!t->err)
 		t->err = part_err(&b->data, t->region);
-	/* What may take its time is not done under the lock. */
+	/* Populating pages may block, so it precedes the lock. */
 	if (!t->err)
 		t->err = ready(b, t);
 	if (t->err)
@@ -283,19 +326,23 @@ void rp_batch_run(struct rp_batch *b)
 	run_pass(b, &b->then);
 }
 
+void rp_region_fail(struct rp_region *r, int err)
+{
+	/* The first error stays, and is logged: it is the cause. */
+	if (r->failed)
+		return;
+	r->failed = err;
+	rp_log(RP_LOG_WARN,
+	       "flushing a region of %llu bytes failed (%s): every commit to "
+	       "it fails until it is registered again",
+	       (unsigned long long)r->len, strerror(err));
+}
+
 static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
-	/* Told once, and the first one stays: it is the cause. */
-	if (!part->region->failed) {
-		part->region->failed = part->err;
-		rp_log(RP_LOG_WARN,
-		       "flushing the region of key 0x%llx failed (%s): every "
-		       "commit to it fails until it is registered again",
-		       (unsigned long long)part->region->key,
-		       strerror(part->err));
-	}
+	rp_region_fail(part->region, part->err);
 	TAILQ_FOREACH (job, jobs, link) {
 		for (size_t i = 0; i < job->n; i++) {
 			if (job->ranges[i].region != part->region ||
@@ -324,8 +371,11 @@ void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs)
 	judge_pass(&b->then, jobs);
 	TAILQ_FOREACH (job, jobs, link)
 		if (job->then.err)
-			rp_job_fail(job, RP_ST_FLUSH_FAILED, job->then.err,
-				    job->n);
+			rp_job_fail(job,
+				    job->then.err == EACCES
+					    ? RP_ST_ACCESS
+					    : RP_ST_FLUSH_FAILED,
+				    job->then.err, job->n);
 }
 
 static void pass_reset(struct rp_pass *pass)

@@ -14,14 +14,13 @@
 #include "core/wire.h"
 
 struct rp_batch;
-struct rp_client;
-struct rp_xport;
+struct rp_agent_session;
 
 struct rp_job_range {
 	struct rp_region *region;
 	uint64_t off;
 	uint64_t len;
-	bool flush; /* no: for the class asked, delivery was enough */
+	bool flush; /* no: delivery is enough for the required class */
 };
 
 /* The store of a job, behind its ranges. */
@@ -35,39 +34,49 @@ struct rp_job_then {
 
 /* One request that passed every check, until it is answered. */
 struct rp_job {
-	TAILQ_ENTRY(rp_job) link;      /* a queue of the agent, or a batch */
-	TAILQ_ENTRY(rp_job) of_client; /* oldest first */
-	struct rp_client *client;      /* NULL: gone, nobody waits */
-	struct rp_jobs *queue;	       /* where it waits; NULL: in a batch */
-	/* Of this process, without a client: whom to tell (agent.h). */
-	struct {
-		struct rp_xport *x; /* NULL: nobody, or a client */
-		void (*done)(void *arg, enum rp_status st, uint32_t detail);
-		void *arg;
-	} local;
-	struct rp_batch *batch; /* that one; or NULL */
+	TAILQ_ENTRY(rp_job) link;	  /* a queue of the agent, or a batch */
+	TAILQ_ENTRY(rp_job) of_owner;	  /* oldest first */
+	struct rp_agent_session *session; /* NULL: local, or ended */
+	struct rp_jobs *queue;		  /* where it waits; NULL: in a batch */
+	struct rp_batch *batch;		  /* that one; or NULL */
+	/* Local jobs: the list that of_owner is in, and the callback. */
+	struct rp_jobs *local;
+	void (*done)(void *arg, enum rp_status st, uint32_t detail);
+	void *arg;
 	uint64_t token;
 	uint64_t since;
 	enum rp_effect effect;
-	uint64_t seq;
-	uint64_t data; /* NOTIFY */
+	uint64_t data;	   /* NOTIFY */
+	uint16_t endpoint; /* NOTIFY */
 	struct rp_job_then then;
-	bool void_then; /* its session is gone; guarded by batch->storing */
+	bool void_then; /* its session has ended; guarded by batch->storing */
 	struct rp_wire_reply reply; /* what it says unless something fails */
 	size_t n;
-	struct rp_job_range ranges[];
+	struct rp_job_range ranges[]; /* and behind them room for a result */
 };
 TAILQ_HEAD(rp_jobs, rp_job);
 
-/* A job with nranges ranges, each to be filled in by the caller. */
-struct rp_job *rp_job_new(size_t nranges);
+/*
+ * A job with nranges ranges, each to be filled in by the caller, and a result
+ * of so many bytes behind them: rp_job_result().
+ */
+struct rp_job *rp_job_new(size_t nranges, size_t result_len);
+static inline void *rp_job_result(struct rp_job *job)
+{
+	return &job->ranges[job->n];
+}
 /* Names its regions from here on, until rp_job_free(). */
 void rp_job_hold(struct rp_job *job);
 void rp_job_free(struct rp_job *job);
 /* The first failure of a job is the one it reports. */
 void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 		 size_t range);
+/* Its flush found no memory. A store that is done must not be repeated. */
+void rp_job_fail_memory(struct rp_job *job);
+/* Do its flushes wait for a disk, or take long for their length? */
 bool rp_job_blocks(const struct rp_job *job);
+/* More than a thread should write back while others wait for it. */
+#define RP_JOB_LONG (16ull << 20)
 /*
  * Its session has ended: unless its store is done when this returns, it never
  * will be.
@@ -77,7 +86,7 @@ void rp_job_void(struct rp_job *job);
 /* Bounds the time that merging and one run take. */
 #define RP_BATCH_RANGES 2048
 
-/* What a pass does to one region. */
+/* The flushes of one pass in one region. */
 struct rp_part {
 	struct rp_region *region;
 	struct rp_pmem *pmem;
@@ -112,6 +121,13 @@ int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
 /* The same for the place that the job's store goes to. */
 int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job);
 
+/*
+ * Add what the job wants flushed: ranges whose flush blocks, or is long, to b,
+ * with its store, the others to cheap, which may be b. 0 or -ENOMEM.
+ */
+int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
+		   const struct rp_job *job);
+
 /* After the last add, before the run: which region has which ranges. */
 void rp_batch_seal(struct rp_batch *b);
 /*
@@ -122,6 +138,8 @@ void rp_batch_seal(struct rp_batch *b);
  * so that a worker can do it.
  */
 void rp_batch_run(struct rp_batch *b);
+/* A flush of the region has failed; err: positive errno. Sticky. */
+void rp_region_fail(struct rp_region *r, int err);
 /*
  * Mark the regions of failed parts as failed, and fail the jobs of the list
  * that wanted bytes of them flushed, or whose store was not done.

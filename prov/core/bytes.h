@@ -4,6 +4,7 @@
 #define RP_BYTES_H
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -48,6 +49,15 @@ static inline uint64_t get64(const uint8_t *p, size_t at)
 
 	memcpy(&v, p + at, sizeof(v));
 	return le64toh(v);
+}
+
+static inline bool bytes_zero(const void *buf, size_t len)
+{
+	const uint8_t *p = buf;
+
+	while (len && !p[len - 1])
+		len--;
+	return !len;
 }
 
 #endif

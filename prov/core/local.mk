@@ -2,42 +2,42 @@
 noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
-	prov/core/ask.c prov/core/ask.h \
+	prov/core/agent_accept.c prov/core/agent_session.c \
+	prov/core/deferred.c prov/core/deferred.h \
+	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
 	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_lasts.c \
 	prov/core/caps_names.c \
 	prov/core/caps_nic.c prov/core/operator.c prov/core/operator.h \
 	prov/core/caps_priv.h \
-	prov/core/client.c prov/core/client.h \
-	prov/core/commit.c prov/core/commit.h \
+	prov/core/channel.h \
 	prov/core/cost.c prov/core/cost.h prov/core/cost_file.c \
 	prov/core/fault.c prov/core/fault.h \
-	prov/core/hash.h prov/core/initiator.h \
-	prov/core/link.c prov/core/link.h \
+	prov/core/hash.h \
 	prov/core/list.h prov/core/local.c \
 	prov/core/log.c prov/core/log.h \
-	prov/core/mailbox.c prov/core/mailbox.h \
 	prov/core/method.c prov/core/method.h prov/core/method_advice.c \
 	prov/core/method_force.c prov/core/method_priv.h \
 	prov/core/method_words.c \
-	prov/core/offer.c \
-	prov/core/own.c prov/core/own.h \
-	prov/core/peer.c prov/core/peer.h \
 	prov/core/pmem.c prov/core/pmem.h \
 	prov/core/ranges.c prov/core/ranges.h \
 	prov/core/region.c prov/core/region.h \
 	prov/core/remote.c prov/core/remote.h \
-	prov/core/request.c \
+	prov/core/ring.c prov/core/ring.h \
 	prov/core/serve.c \
+	prov/core/session.c prov/core/session.h prov/core/session_priv.h \
+	prov/core/session_batch.c \
+	prov/core/session_commit.c prov/core/session_grant.c \
+	prov/core/session_op.c prov/core/session_piece.c \
+	prov/core/session_post.c prov/core/session_ranges.c \
 	prov/core/spin.c prov/core/spin.h \
 	prov/core/status.c prov/core/status.h \
 	prov/core/bytes.h \
-	prov/core/wire.c prov/core/wire.h \
-	prov/core/wire_pack.c prov/core/wire_pack.h \
+	prov/core/wire.c prov/core/wire.h prov/core/wire_layout.h \
+	prov/core/wire_pack.c prov/core/wire_pack.h prov/core/wire_request.c \
 	prov/core/wire_desc.c prov/core/wire_desc.h \
-	prov/core/wire_meet.c prov/core/wire_meet.h \
-	prov/core/worker.c prov/core/worker.h \
-	prov/core/xport.h
+	prov/core/wire_rendezvous.c prov/core/wire_rendezvous.h \
+	prov/core/worker.c prov/core/worker.h
 prov_core_libcore_la_SOURCES = $(core_sources)
 prov_core_libcore_la_LIBADD = $(PMEM2_LIBS) -lpthread

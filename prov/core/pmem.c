@@ -477,14 +477,26 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 	return ret;
 }
 
-/* Kernels before 5.14 cannot tell. */
-static int populate(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
+/* Does the kernel know the advice? Those before 5.14 say EINVAL of our memory.
+ */
+static bool populates(size_t page)
+{
+	uintptr_t p = (uintptr_t)probe & ~(uintptr_t)(page - 1);
+
+	return !madvise((void *)p, page, MADV_POPULATE_READ);
+}
+
+/* EINVAL is also what the kernel says of a mapping without the permission. */
+static int populate(struct rp_pmem *pm, uintptr_t start, uintptr_t end,
+		    int advice)
 {
 	size_t len = round_out(&start, end, pm->page);
 
-	if (madvise((void *)start, len, MADV_POPULATE_WRITE) && errno != EINVAL)
+	if (!madvise((void *)start, len, advice))
+		return 0;
+	if (errno != EINVAL)
 		return -errno;
-	return 0;
+	return populates(pm->page) ? -EACCES : 0;
 }
 
 static int ready_chunk(struct rp_pmem *pm, uintptr_t chunk)
@@ -499,7 +511,7 @@ static int ready_chunk(struct rp_pmem *pm, uintptr_t chunk)
 		return 0;
 	start = start > pm->base ? start : pm->base;
 	end = end && end < pm->end ? end : pm->end;
-	ret = populate(pm, start, end);
+	ret = populate(pm, start, end, MADV_POPULATE_WRITE);
 	if (!ret)
 		atomic_fetch_or_explicit(&pm->ready[nth / BITS], bit,
 					 memory_order_relaxed);
@@ -514,7 +526,7 @@ int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	for (uintptr_t c = start / CHUNK; ready && c <= (end - 1) / CHUNK; c++)
 		ready = !ready_chunk(pm, c);
 	/* One bad page keeps nobody from those beside it. */
-	return ready ? 0 : populate(pm, start, end);
+	return ready ? 0 : populate(pm, start, end, MADV_POPULATE_WRITE);
 }
 
 void rp_pmem_stays(struct rp_pmem *pm)
@@ -585,6 +597,28 @@ int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
 void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value)
 {
 	pm->ops.store8(pm->ops.ctx, (uint64_t *)(pm->base + off), value);
+}
+
+int rp_pmem_atomic(struct rp_pmem *pm, uint64_t off, uint64_t len,
+		   enum rp_atomic_op op, enum rp_atomic_type type,
+		   const void *operand, const void *compare, void *result)
+{
+	char *p = (char *)pm->base + off;
+	size_t size;
+	int ret;
+
+	if (!rp_atomic_valid(op, type, &size))
+		return -EINVAL;
+	ret = op == RP_ATOMIC_READ
+		      ? populate(pm, (uintptr_t)p, (uintptr_t)p + len,
+				 MADV_POPULATE_READ)
+		      : rp_pmem_ready(pm, off, len);
+	if (ret)
+		return ret;
+	rp_atomic_execute(op, type, p, operand, compare, result, len / size);
+	if (op != RP_ATOMIC_READ && pm->ops.changed)
+		pm->ops.changed(pm->ops.ctx, p, len);
+	return 0;
 }
 
 void rp_pmem_drain(struct rp_pmem *pm)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/atomic.h"
 #include "core/cost.h"
 #include "core/method.h"
 
@@ -28,6 +29,8 @@ struct rp_pmem_ops {
 	void (*copy)(void *ctx, void *to, const void *from, size_t len);
 	/* The same of whole lines, past the caches; needs drain. */
 	void (*stream)(void *ctx, void *to, const void *from, size_t len);
+	/* These bytes were changed by atomics: for who keeps accounts. */
+	void (*changed)(void *ctx, void *addr, size_t len);
 	/* Monotonic time in ns, to see how long syncs take. */
 	uint64_t (*now)(void *ctx);
 	void *ctx;
@@ -92,8 +95,8 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 /*
  * Get the pages of [off, off+len) ready for a store: 0, or the -errno of what
  * would be a signal (their file was cut short, its disk is full, they may not
- * be written). They stay ready unless the kernel takes them away before the
- * store.
+ * be written: -EACCES). They stay ready unless the kernel takes them away
+ * before the store.
  */
 int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
@@ -114,6 +117,13 @@ int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
  */
 int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len);
+/*
+ * Execute an atomic on the elements of [off, off+len), by core/atomic.h. 0, or
+ * as rp_pmem_ready(): nothing executed.
+ */
+int rp_pmem_atomic(struct rp_pmem *pm, uint64_t off, uint64_t len,
+		   enum rp_atomic_op op, enum rp_atomic_type type,
+		   const void *operand, const void *compare, void *result);
 /* Persist before ack: whatever was flushed before is durable after. */
 void rp_pmem_drain(struct rp_pmem *pm);
 

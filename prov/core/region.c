@@ -8,37 +8,29 @@
 int rp_regions_add(struct rp_regions *t, struct rp_region *r)
 {
 	struct rp_region *old;
-	uint32_t base_key = (uint32_t)r->key;
 	bool oom = false;
 
-	HASH_FIND(hh, t->by_base, &base_key, sizeof(base_key), old);
+	HASH_FIND(hh, t->by_key, &r->key, sizeof(r->key), old);
 	if (old)
 		return -EEXIST;
-	r->base_key = base_key;
-	HASH_ADD(hh, t->by_base, base_key, sizeof(base_key), r);
-	if (oom) {
-		r->base_key = 0;
-		return -ENOMEM;
-	}
-	return 0;
+	HASH_ADD(hh, t->by_key, key, sizeof(r->key), r);
+	return oom ? -ENOMEM : 0;
 }
 
 void rp_regions_del(struct rp_regions *t, struct rp_region *r)
 {
-	HASH_DEL(t->by_base, r);
+	HASH_DEL(t->by_key, r);
 }
 
 struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 				  enum rp_status *st)
 {
 	struct rp_region *r;
-	uint32_t base_key = (uint32_t)key;
 
-	HASH_FIND(hh, t->by_base, &base_key, sizeof(base_key), r);
-	if (r && r->key == key)
-		return r;
-	*st = r ? RP_ST_STALE_KEY : RP_ST_UNKNOWN_KEY;
-	return NULL;
+	HASH_FIND(hh, t->by_key, &key, sizeof(key), r);
+	if (!r)
+		*st = RP_ST_STALE_KEY;
+	return r;
 }
 
 enum rp_status rp_region_holds(const struct rp_region *r, uint64_t addr,

@@ -19,17 +19,15 @@
  * adapter's lock.
  */
 struct rp_region {
-	uint64_t key;	   /* as the peer names it */
-	uint32_t base_key; /* its low 32 bits; set by rp_regions_add() */
-	void *base;	   /* first byte here */
-	uint64_t addr;	   /* its address as the peer names it: 0 or a VA */
+	uint64_t key;  /* as peers name it */
+	void *base;    /* first byte here */
+	uint64_t addr; /* its address as programs name it: 0 or a VA */
 	uint64_t len;
 	bool writable; /* by peers; what an agent does for them is no more */
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
 	enum rp_method forced;	 /* by the operator; RP_METHOD_REFUSED: none */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
-	bool links_tell; /* facts.told: but for connections of our own, no */
 	char why[RP_WHY_LEN];
 	int failed;	   /* errno of the first failed flush; sticky */
 	unsigned int busy; /* jobs that use it; guarded by the agent */
@@ -37,17 +35,16 @@ struct rp_region {
 };
 
 struct rp_regions {
-	struct rp_region *by_base; /* keyed by base_key */
+	struct rp_region *by_key;
 };
 
-/* -EEXIST when a live region has the same base key; -ENOMEM. */
+/* -EEXIST when a live region has the same key; -ENOMEM. */
 int rp_regions_add(struct rp_regions *t, struct rp_region *r);
 void rp_regions_del(struct rp_regions *t, struct rp_region *r);
 
 /*
- * The region of exactly this key. Else NULL and *st: RP_ST_UNKNOWN_KEY when no
- * live region has its base key, RP_ST_STALE_KEY when one has, but with
- * another registration's random bits or facts.
+ * The region of exactly this key, or NULL and RP_ST_STALE_KEY: one status for
+ * all other keys, so that an answer says nothing about which bits were right.
  */
 struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 				  enum rp_status *st);

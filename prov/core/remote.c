@@ -65,8 +65,8 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.agent = cfg->agent && d->key && reads && read_shows(d),
 		.atomic = native & RP_DESC_ATOMIC_WRITE,
 	};
-	r->box = r->agent && cfg->box && (d->qp & RP_DESC_WRITE) &&
-		 shows_in_order(d);
+	r->ring = r->agent && cfg->ring && (d->qp & RP_DESC_WRITE) &&
+		  shows_in_order(d);
 	/* Delivery is known by a read as well: it is behind the writes. */
 	if (reads)
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |
@@ -123,9 +123,9 @@ static struct rp_flush ask(const struct rp_remote *r, uint64_t addr,
 	/* Of no bytes there is nothing to ask. */
 	if (!len)
 		return f;
-	f.how = RP_FLUSH_ASK;
-	f.ask_addr = addr;
-	f.ask_len = len;
+	f.how = RP_FLUSH_AGENT;
+	f.agent_addr = addr;
+	f.agent_len = len;
 	return f;
 }
 

@@ -18,7 +18,7 @@ struct rp_remote_cfg {
 	enum rp_class required;
 	enum rp_method forced; /* RP_METHOD_REFUSED: none is */
 	bool agent;	       /* that of the peer can be asked */
-	bool box;	       /* and written to */
+	bool ring;	       /* and written to */
 };
 
 struct rp_remote {
@@ -27,7 +27,7 @@ struct rp_remote {
 	enum rp_method global; /* NATIVE, FENCE or REFUSED */
 	enum rp_class required;
 	bool agent;  /* may be asked */
-	bool box;    /* and a request may go ahead, behind the writes */
+	bool ring;   /* and a request may go ahead, behind the writes */
 	bool atomic; /* the devices do it */
 };
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
@@ -37,7 +37,7 @@ enum rp_flush_how {
 	RP_FLUSH_REFUSED, /* err; nothing is posted */
 	RP_FLUSH_NATIVE,
 	RP_FLUSH_READ,
-	RP_FLUSH_ASK, /* the same, and then the agent of the target */
+	RP_FLUSH_AGENT, /* the same, and then the agent of the target */
 	/*
 	 * The target's device would refuse it, as the queue pair or the region
 	 * does not allow it: a read that it must refuse takes its place.
@@ -50,7 +50,7 @@ struct rp_flush {
 	int err;
 	uint64_t addr; /* of the read */
 	uint32_t len;
-	uint64_t ask_addr, ask_len; /* what the agent is to flush */
+	uint64_t agent_addr, agent_len; /* what the agent is to flush */
 };
 /*
  * type: RP_DESC_GLOBAL, RP_DESC_PERSISTENT or both; whole: of the region, and

@@ -1,191 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What an agent does with each message: check it, then answer or queue it. */
-#include <assert.h>
+/* The agent's part of each message: check it, execute it, reply or queue it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/agent_impl.h"
-#include "core/fault.h"
-#include "core/list.h"
-
-struct rp_wire_hdr rp_agent_hdr(const struct rp_agent *a,
-				const struct rp_client *c, uint64_t token)
-{
-	return (struct rp_wire_hdr){
-		.session = c->origin.cookie,
-		.token = token,
-		.incarnation = a->attr.incarnation,
-	};
-}
-
-int rp_agent_put_reply(const struct rp_agent *a, const struct rp_client *c,
-		       uint64_t token, const struct rp_wire_reply *m, void *msg)
-{
-	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, token);
-	struct rp_wire_reply with_credits = *m;
-	int len;
-
-	if (RP_FAULT("drop-replies"))
-		return 0;
-	if (RP_FAULT("delay-replies"))
-		rp_fault_dawdle();
-	with_credits.credits = a->attr.credits;
-	len = rp_wire_put_reply(msg, RP_WIRE_INJECT, &hdr, &with_credits);
-	assert(len > 0);
-	return len;
-}
-
-void rp_agent_reply(struct rp_agent *a, struct rp_client *c, uint64_t token,
-		    const struct rp_wire_reply *m)
-{
-	uint8_t msg[RP_WIRE_INJECT];
-	int len = rp_agent_put_reply(a, c, token, m, msg);
-
-	if (!len)
-		return;
-	rp_client_send(&a->clients, c, msg, len);
-	if (RP_FAULT("duplicate-replies"))
-		rp_client_send(&a->clients, c, msg, len);
-}
-
-static void send_info(struct rp_agent *a, struct rp_client *c, uint64_t token,
-		      const struct rp_wire_info *m)
-{
-	struct rp_wire_hdr hdr = rp_agent_hdr(a, c, token);
-	uint8_t msg[RP_WIRE_MAX_MSG];
-	int len = rp_wire_put_info(msg, sizeof(msg), &hdr, m);
-
-	assert(len > 0);
-	rp_client_send(&a->clients, c, msg, len);
-}
-
-/* Answer the message of this header, in its kind, with a failure. */
-static void refuse(struct rp_agent *a, struct rp_client *c,
-		   const struct rp_wire_hdr *hdr, enum rp_status st)
-{
-	const struct rp_wire_reply reply = {.status = st};
-	const struct rp_wire_info info = {.status = st};
-
-	a->stats.refused++;
-	if (hdr->type == RP_MSG_QUERY)
-		send_info(a, c, hdr->token, &info);
-	else
-		rp_agent_reply(a, c, hdr->token, &reply);
-}
-
-/* Answer a HELLO of this header. */
-static void greet(struct rp_agent *a, struct rp_xport *x,
-		  const struct rp_wire_hdr *hdr, const struct rp_wire_hello *m)
-{
-	bool refused = hdr->version != RP_WIRE_VERSION;
-	struct rp_wire_hello_ack ack = {.status = RP_ST_VERSION};
-	struct rp_wire_hdr ack_hdr;
-	uint8_t buf[RP_WIRE_INJECT];
-	struct rp_client *c;
-	int len;
-
-	c = rp_client_hello(&a->clients, x, m, refused, x->ops->now(x));
-	if (!c)
-		return;
-	c->features = m->features & RP_FEATURES;
-	if (!a->attr.links)
-		c->features &= ~(RP_FEATURE_LINK | RP_FEATURE_GATHER);
-	if (!a->attr.links || !a->attr.placed)
-		c->features &= ~RP_FEATURE_PLACED;
-	if (!a->attr.links || !a->attr.native)
-		c->features &= ~RP_FEATURE_NATIVE;
-	/* Not open, and something kept: that is this answer. */
-	if (c->state != RP_CLIENT_OPEN && !STAILQ_EMPTY(&c->kept))
-		return;
-	if (!refused)
-		ack = (struct rp_wire_hello_ack){
-			.cookie = c->cookie,
-			.credits = a->attr.credits,
-			.max_ranges = RP_WIRE_MAX_RANGES,
-			.features = c->features,
-		};
-	ack_hdr = rp_agent_hdr(a, c, hdr->token);
-	len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack_hdr, &ack);
-	assert(len > 0);
-	rp_client_send(&a->clients, c, buf, len);
-	/* Otherwise that is shown by its first request. */
-	if (!refused && a->attr.proved)
-		rp_client_use(&a->clients, c);
-}
-
-static void forget_stranger(struct rp_agent *a, struct rp_stranger *s)
-{
-	STAILQ_REMOVE(&a->strangers, s, rp_stranger, link);
-	a->nstrangers--;
-	free(s);
-}
-
-void rp_agent_drop_strangers(struct rp_agent *a, const struct rp_xport *x)
-{
-	struct rp_stranger *s, *tmp;
-
-	STAILQ_FOREACH_SAFE(s, &a->strangers, link, tmp)
-	if (s->x == x)
-		forget_stranger(a, s);
-}
-
-/*
- * Whoever floods us with new names makes the base open a connection for each,
- * which takes long. Those who have a session do not wait for that.
- */
-static void let_wait(struct rp_agent *a, struct rp_xport *x,
-		     const struct rp_wire_hdr *hdr,
-		     const struct rp_wire_hello *m)
-{
-	struct rp_stranger *s = malloc(sizeof(*s));
-
-	if (!s)
-		return;
-	*s = (struct rp_stranger){.x = x, .hdr = *hdr, .hello = *m};
-	/* The oldest has given up soonest, and else asks again. */
-	if (a->nstrangers >= RP_AGENT_STRANGERS)
-		forget_stranger(a, STAILQ_FIRST(&a->strangers));
-	STAILQ_INSERT_TAIL(&a->strangers, s, link);
-	a->nstrangers++;
-}
-
-bool rp_agent_welcome(struct rp_agent *a)
-{
-	struct rp_stranger *s;
-	bool any = false;
-
-	a->welcome = RP_AGENT_WELCOME;
-	while (a->welcome && (s = STAILQ_FIRST(&a->strangers))) {
-		a->welcome--;
-		greet(a, s->x, &s->hdr, &s->hello);
-		forget_stranger(a, s);
-		any = true;
-	}
-	return any;
-}
-
-static void recv_hello(struct rp_agent *a, struct rp_xport *x, const void *msg,
-		       const struct rp_wire_hdr *hdr)
-{
-	struct rp_wire_hello m;
-	struct rp_key key;
-
-	/* Whoever holds one of our keys has seen such a shape. */
-	if (rp_wire_get_hello(msg, hdr, &m) || rp_key_parse(m.key, &key)) {
-		a->stats.bad_messages++;
-		return;
-	}
-	a->stats.hellos++;
-	if (rp_client_known(&a->clients, x, &m)) {
-		greet(a, x, hdr, &m);
-	} else if (a->welcome) {
-		a->welcome--;
-		greet(a, x, hdr, &m);
-	} else {
-		let_wait(a, x, hdr, &m);
-	}
-}
+#include "core/atomic.h"
 
 /* How a region is brought to the required class; that goes into the reply. */
 static bool needs_flush(const struct rp_region *r, enum rp_class required,
@@ -194,7 +15,7 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	struct rp_choice choice = rp_method_by_agent(&r->facts, r->choice);
 
 	if (required < choice.class) {
-		/* Less is asked: placement alone may be enough for that. */
+		/* For a weaker class placement alone may be enough. */
 		struct rp_choice less = rp_method_choose(
 			&r->facts, required, rp_methods_allowed(r->forced));
 
@@ -208,58 +29,44 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	return choice.method != RP_METHOD_DELIVERY;
 }
 
-/*
- * May the initiator do without us from now on? Where a flush can fail it may
- * not: everybody must learn of that. Nor where an old key may come to mean
- * other memory without anybody being told.
- */
-static void grant(const struct rp_client *c, const struct rp_wire_request *m,
-		  const struct rp_region *r, struct rp_wire_reply *reply)
+/* A key means something on connections that it was granted on. */
+static struct rp_agent_grant *granted(struct rp_agent_session *s, uint64_t key,
+				      enum rp_status *st)
 {
-	enum rp_method own = r->choice.method;
+	struct rp_agent *a = s->agent;
+	struct rp_agent_grant *g = rp_agent_grant_find(s, key);
+	struct rp_region *r;
 
-	/*
-	 * What only an adapter has survives where delivery is enough, but a
-	 * later write to the same bytes may be overtaken by it.
-	 */
-	if (own == RP_METHOD_DELIVERY &&
-	    r->facts.placement != RP_PLACE_CPU_USER &&
-	    r->facts.placement != RP_PLACE_CPU_KERNEL)
-		own = r->facts.fence == RP_YES ? RP_METHOD_FENCE
-					       : RP_METHOD_REFUSED;
-	if (!(c->features & RP_FEATURE_OWN) || r->links_tell || m->effect ||
-	    m->level != RP_LEVEL_DURABLE || r->facts.told != RP_YES ||
-	    (own != RP_METHOD_DELIVERY && own != RP_METHOD_FENCE) ||
-	    rp_pmem_blocks(r->pmem))
-		return;
-	reply->grant = (uint8_t)own;
-	reply->addr = r->addr;
-	reply->length = r->len;
+	*st = RP_ST_STALE_KEY;
+	if (g || !a->attr.messages_only)
+		return g;
+	/* No RDMA of the connection needs a grant: the key alone will do. */
+	r = rp_regions_find(&a->regions, key, st);
+	if (r)
+		*st = rp_agent_grant_get(s, r, &g);
+	return g;
 }
 
-/* The region of [addr, addr+len) of key and its offset, or NULL: why not. */
-static struct rp_region *check_place(struct rp_agent *a,
+static struct rp_region *check_place(struct rp_agent_session *s,
 				     const struct rp_wire_request *m,
 				     const struct rp_wire_range *w,
 				     uint64_t *off, struct rp_wire_reply *reply,
 				     enum rp_status *st)
 {
-	struct rp_region *r = rp_regions_find(&a->regions, w->key, st);
+	struct rp_agent_grant *g = granted(s, w->key, st);
 
-	if (!r)
+	if (!g)
 		return NULL;
-	*st = rp_region_check(r, w->addr, w->len,
-			      m->level == RP_LEVEL_DURABLE ||
-				      m->effect == RP_EFFECT_STORE,
-			      m->required, off);
+	*st = rp_region_check(g->region, w->addr, w->len,
+			      m->level == RP_LEVEL_DURABLE, m->required, off);
 	if (*st == RP_ST_CLASS)
-		reply->detail = r->choice.class;
+		reply->detail = g->region->choice.class;
 	if (*st == RP_ST_REGION_FAILED)
-		reply->detail = r->failed;
-	return *st == RP_ST_OK ? r : NULL;
+		reply->detail = g->region->failed;
+	return *st == RP_ST_OK ? g->region : NULL;
 }
 
-static enum rp_status check_then(struct rp_agent *a,
+static enum rp_status check_then(struct rp_agent_session *s,
 				 const struct rp_wire_request *m,
 				 struct rp_job *job)
 {
@@ -271,13 +78,13 @@ static enum rp_status check_then(struct rp_agent *a,
 	struct rp_wire_reply *reply = &job->reply;
 	struct rp_job_then *t = &job->then;
 	enum rp_status st;
-	struct rp_region *r = check_place(a, m, &w, &t->off, reply, &st);
+	struct rp_region *r = check_place(s, m, &w, &t->off, reply, &st);
 
 	if (!r)
 		return st;
 	if (!r->writable)
 		return RP_ST_ACCESS;
-	/* All or nothing is what the CPU does there, whatever it is called. */
+	/* The CPU stores all 8 bytes or none at a multiple of 8 here. */
 	if (((uintptr_t)r->base + t->off) % sizeof(m->then.value))
 		return RP_ST_ALIGN;
 	t->region = r;
@@ -286,200 +93,346 @@ static enum rp_status check_then(struct rp_agent *a,
 	return RP_ST_OK;
 }
 
-enum rp_status rp_agent_check(struct rp_agent *a,
-			      const struct rp_wire_request *m,
-			      struct rp_job *job, bool *work)
+/* The checks of one range that its effect adds to those of a commit. */
+static enum rp_status check_effect(const struct rp_wire_request *m,
+				   const struct rp_job_range *g, size_t unit)
 {
-	struct rp_wire_reply *reply = &job->reply;
+	const struct rp_region *r = g->region;
+
+	if (m->effect == RP_EFFECT_NONE || m->effect == RP_EFFECT_THEN)
+		return RP_ST_OK;
+	if (((uintptr_t)r->base + g->off) % unit)
+		return RP_ST_ALIGN;
+	if (m->effect == RP_EFFECT_ATOMIC && m->atomic.op == RP_ATOMIC_READ)
+		return RP_ST_OK;
+	/* NOTIFY reports a write, so it needs the same permission. */
+	return r->writable ? RP_ST_OK : RP_ST_ACCESS;
+}
+
+static enum rp_status check_range(struct rp_agent_session *s,
+				  const struct rp_wire_request *m,
+				  struct rp_job *job, size_t i, size_t unit)
+{
+	const struct rp_wire_range *w = &m->decoded[i];
+	struct rp_job_range *g = &job->ranges[i];
+	enum rp_status st;
+
+	/* The checks of the region hold for the next range of it. */
+	if (i && w->key == w[-1].key) {
+		g->region = g[-1].region;
+		g->flush = g[-1].flush;
+		st = rp_region_holds(g->region, w->addr, w->len, &g->off);
+		if (st != RP_ST_OK)
+			return st;
+	} else {
+		g->region = check_place(s, m, w, &g->off, &job->reply, &st);
+		if (!g->region)
+			return st;
+		g->flush = m->level == RP_LEVEL_DURABLE &&
+			   needs_flush(g->region, m->required, &job->reply);
+	}
+	g->len = w->len;
+	return check_effect(m, g, unit);
+}
+
+/* Check all of a request before anything of it is done. */
+static enum rp_status check(struct rp_agent_session *s,
+			    const struct rp_wire_request *m, struct rp_job *job)
+{
 	bool durable = m->level == RP_LEVEL_DURABLE;
+	struct rp_wire_reply *reply = &job->reply;
 	enum rp_status st = RP_ST_OK;
-	size_t i;
+	size_t i = 0, unit = 1;
 
 	*reply = (struct rp_wire_reply){
 		.level = m->level,
 		.class = durable ? RP_CLASS_POWER : RP_CLASS_NONE,
 		.method = RP_METHOD_DELIVERY,
 	};
-	for (i = 0; i < m->nranges; i++) {
-		const struct rp_wire_range *w = &m->ranges[i];
-		struct rp_job_range *g = &job->ranges[i];
-
-		/* What was found of the region holds for all of it. */
-		if (i && w->key == w[-1].key) {
-			/* Not the whole: parts were just stored, one by one. */
-			g->region = g[-1].region;
-			g->flush = g[-1].flush;
-			st = rp_region_holds(g->region, w->addr, w->len,
-					     &g->off);
-			if (st != RP_ST_OK)
-				goto refused;
-			g->len = w->len;
-			continue;
-		}
-		g->region = check_place(a, m, w, &g->off, reply, &st);
-		if (!g->region)
-			goto refused;
-		/* Told is what only a write would have told. */
-		if ((m->effect == RP_EFFECT_NOTIFY ||
-		     m->effect == RP_EFFECT_STORE) &&
-		    !g->region->writable) {
-			st = RP_ST_ACCESS;
-			goto refused;
-		}
-		g->len = w->len;
-		g->flush =
-			durable && needs_flush(g->region, m->required, reply);
-		*work |= g->flush;
-	}
-	if (m->effect == RP_EFFECT_THEN)
-		st = check_then(a, m, job);
-	/* What is stored inline is stored now: only flushing is work. */
-	if (m->effect != RP_EFFECT_STORE)
-		*work |= m->effect;
-	if (st == RP_ST_OK)
-		return st;
-refused:
-	rp_job_fail(job, st, reply->detail, i);
+	/* Valid, says the decoder; this is for the size. */
+	if (m->effect == RP_EFFECT_ATOMIC)
+		rp_atomic_valid(m->atomic.op, m->atomic.datatype, &unit);
+	for (; st == RP_ST_OK && i < m->nranges; i++)
+		st = check_range(s, m, job, i, unit);
+	if (st == RP_ST_OK && m->effect == RP_EFFECT_THEN)
+		st = check_then(s, m, job);
+	else if (st != RP_ST_OK && i)
+		i--;
+	if (st != RP_ST_OK)
+		rp_job_fail(job, st, reply->detail, i);
 	return st;
 }
 
-/*
- * Has the effect of this request been seen? True: nothing is left to do but
- * what was done here.
- */
-static bool seen_before(struct rp_agent *a, struct rp_client *c,
-			const struct rp_wire_hdr *hdr,
-			const struct rp_wire_request *m)
+/* Does a store to [off, off+len) of the region have to wait for that job's? */
+static bool meets_then(const struct rp_job *job, const struct rp_region *r,
+		       uint64_t off, uint64_t len)
 {
-	struct rp_wire_reply answer;
+	const struct rp_job_then *t = &job->then;
 
-	switch (rp_client_effect(&a->clients, c, m->seq, hdr->token, &answer)) {
-	case 0:
+	return t->region == r && off < t->off + sizeof(t->value) &&
+	       t->off < off + len;
+}
+
+/*
+ * Stores of one session to the same bytes keep their order: a store that waits
+ * for its ranges to be durable is not overtaken by a later one.
+ */
+static bool stays_behind(const struct rp_agent_session *s,
+			 const struct rp_job *job)
+{
+	const struct rp_job_then *t = &job->then;
+	const struct rp_job *old;
+
+	if (job->effect != RP_EFFECT_STORE && job->effect != RP_EFFECT_ATOMIC &&
+	    job->effect != RP_EFFECT_THEN)
 		return false;
-	case 1:
-		a->stats.remembered++;
-		rp_agent_reply(a, c, hdr->token, &answer);
-		break;
-	case -EALREADY:
-		break;
-	case -EBADMSG:
-		a->stats.bad_messages++;
-		refuse(a, c, hdr, RP_ST_BAD_MESSAGE);
-		break;
-	default:
-		refuse(a, c, hdr, RP_ST_OVERLOADED);
+	TAILQ_FOREACH (old, &s->jobs, of_owner) {
+		if (!old->then.region)
+			continue;
+		if (t->region &&
+		    meets_then(old, t->region, t->off, sizeof(t->value)))
+			return true;
+		for (size_t i = 0; !t->region && i < job->n; i++)
+			if (meets_then(old, job->ranges[i].region,
+				       job->ranges[i].off, job->ranges[i].len))
+				return true;
+	}
+	return false;
+}
+
+/*
+ * The bytes of a STORE and an ATOMIC are executed as the message is received,
+ * so that nothing which the peer sent later is seen before them. Their flush is
+ * the commit's part. False: the job has failed.
+ */
+static bool execute(const struct rp_wire_request *m, struct rp_job *job,
+		    char *result)
+{
+	const char *bytes =
+		m->effect == RP_EFFECT_STORE ? m->bytes : m->atomic.operand;
+	const char *compare = m->atomic.compare;
+	bool durable;
+	int ret = 0;
+
+	if (m->effect != RP_EFFECT_STORE && m->effect != RP_EFFECT_ATOMIC)
+		return true;
+	for (size_t i = 0; i < job->n; i++) {
+		struct rp_job_range *g = &job->ranges[i];
+		struct rp_pmem *pm = g->region->pmem;
+
+		if (m->effect == RP_EFFECT_ATOMIC) {
+			ret = rp_pmem_atomic(pm, g->off, g->len, m->atomic.op,
+					     m->atomic.datatype, bytes, compare,
+					     result);
+		} else if (g->flush) {
+			ret = rp_pmem_store(pm, g->off, bytes, g->len,
+					    &durable);
+			g->flush = ret || !durable;
+		} else {
+			ret = rp_pmem_place(pm, g->off, bytes, g->len);
+		}
+		if (ret) {
+			rp_job_fail(job,
+				    ret == -EACCES ? RP_ST_ACCESS
+						   : RP_ST_FLUSH_FAILED,
+				    (uint32_t)-ret, i);
+			return false;
+		}
+		bytes = bytes ? bytes + g->len : NULL;
+		compare = compare ? compare + g->len : NULL;
+		result = result ? result + g->len : NULL;
 	}
 	return true;
 }
 
-/*
- * The bytes go to their place as soon as they are here, as those of a write
- * do: what the peer has sent since cannot be seen before them. To make them
- * durable is the job's.
- */
-bool rp_agent_store(const struct rp_wire_request *m, struct rp_job *job,
-		    bool *work)
+/* One range, flushed by a few instructions: no need for a batch. */
+static void flush_range(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_job_range *g = &job->ranges[0];
-	const char *bytes = m->bytes;
-	bool durable = false;
-	int ret = 0;
-	size_t i = 0;
+	int ret = rp_pmem_flush(g->region->pmem, g->off, g->len);
 
-	if (m->effect != RP_EFFECT_STORE)
-		return true;
-	if (m->level == RP_LEVEL_DURABLE)
-		ret = rp_pmem_store(g->region->pmem, g->off, bytes, g->len,
-				    &durable);
-	for (; m->level != RP_LEVEL_DURABLE && i < job->n; i++) {
-		g = &job->ranges[i];
-		ret = rp_pmem_place(g->region->pmem, g->off, bytes, g->len);
-		if (ret)
-			break;
-		bytes += g->len;
+	if (ret) {
+		rp_region_fail(g->region, -ret);
+		rp_job_fail(job, RP_ST_FLUSH_FAILED, (uint32_t)-ret, 0);
+		return;
 	}
-	if (ret)
-		rp_job_fail(job, RP_ST_FLUSH_FAILED, -ret, i);
-	/* One range, so then there is no work left. */
-	*work = *work && !durable;
-	return !ret;
+	rp_pmem_drain(g->region->pmem);
+	a->stats.flushes++;
+	a->stats.flushed_bytes += g->len;
+	a->stats.drains++;
 }
 
-/* A job that needs nothing that takes time, or must not have it. */
-static void answer_at_once(struct rp_agent *a, struct rp_client *c,
-			   struct rp_job *job)
+/* Flush what blocks nobody, and do the store behind it. */
+static void flush_now(struct rp_agent *a, struct rp_job *job)
 {
-	if (job->effect)
-		rp_client_answered(&a->clients, c, job->seq, &job->reply);
-	rp_agent_reply(a, c, job->token, &job->reply);
-	free(job);
+	struct rp_batch *b = &a->inl;
+	bool work = job->then.region;
+
+	for (size_t i = 0; i < job->n; i++)
+		work |= job->ranges[i].flush;
+	if (!work)
+		return;
+	if (job->n == 1 && !job->then.region) {
+		flush_range(a, job);
+		return;
+	}
+	if (rp_batch_merge(b, b, job)) {
+		rp_job_fail_memory(job);
+	} else {
+		TAILQ_INSERT_TAIL(&b->jobs, job, link);
+		job->batch = b;
+		rp_batch_seal(b);
+		rp_batch_run(b);
+		rp_batch_judge(b, &b->jobs);
+		TAILQ_REMOVE(&b->jobs, job, link);
+		rp_agent_count(a, b);
+	}
+	rp_batch_reset(b);
 }
 
-static void recv_request(struct rp_agent *a, struct rp_client *c,
-			 const void *msg, const struct rp_wire_hdr *hdr)
+/* The program gets its completion before the peer gets its reply. */
+static void notify(struct rp_agent_session *s, struct rp_job *job)
 {
-	struct rp_wire_request m;
-	struct rp_job *job;
-	bool work = false;
+	struct rp_agent_host *h = s->agent->host;
+	const struct rp_job_range *g = &job->ranges[0];
+	size_t len = 0;
 
-	/* Sent again because the answer is late: it is on its way. */
-	if (rp_client_has_job(c, hdr->token))
-		return;
-	/* Here a store is durable: what is only placed goes another way. */
-	if (rp_wire_get_request(msg, hdr, &m) ||
-	    (m.effect && m.level != RP_LEVEL_DURABLE)) {
-		a->stats.bad_messages++;
-		refuse(a, c, hdr, RP_ST_BAD_MESSAGE);
-		return;
-	}
-	if (hdr->incarnation && hdr->incarnation != a->attr.incarnation) {
-		refuse(a, c, hdr, RP_ST_INCARNATION);
-		return;
-	}
-	if (m.effect && seen_before(a, c, hdr, &m))
-		return;
-	if (a->quiescing || !rp_client_has_credit(&a->clients, c)) {
-		refuse(a, c, hdr, RP_ST_OVERLOADED);
-		return;
-	}
-	job = rp_job_new(m.nranges);
-	if (!job) {
-		refuse(a, c, hdr, RP_ST_OVERLOADED);
-		return;
-	}
-	job->token = hdr->token;
-	job->effect = (enum rp_effect)m.effect;
-	job->seq = m.seq;
-	job->data = m.data;
-	/* Also what is refused: it must not be done after that was said. */
-	if (m.effect)
-		rp_client_take(&a->clients, c, m.seq, hdr->token);
-	if (rp_agent_check(a, &m, job, &work) != RP_ST_OK ||
-	    !rp_agent_store(&m, job, &work)) {
-		a->stats.refused++;
-		answer_at_once(a, c, job);
-		return;
-	}
-	grant(c, &m, job->ranges[0].region, &job->reply);
-	a->stats.requests++;
-	a->stats.ranges += m.nranges;
-	if (!work) {
-		/* The bytes were placed before the request was, or with it. */
-		a->stats.effects += m.effect != RP_EFFECT_NONE;
-		a->stats.replies++;
-		answer_at_once(a, c, job);
-		return;
-	}
-	job->since = c->origin.x->ops->now(c->origin.x);
+	for (size_t i = 0; i < job->n; i++)
+		len += job->ranges[i].len;
+	if (h->ops->notify(h, s->channel, s->port, job->endpoint, job->data,
+			   (char *)g->region->base + g->off, len))
+		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
+}
+
+void rp_agent_finish(struct rp_agent_session *s, struct rp_job *job)
+{
+	struct rp_agent *a = s->agent;
+
+	if (job->effect == RP_EFFECT_NOTIFY && job->reply.status == RP_ST_OK)
+		notify(s, job);
+	a->stats.effects += job->effect && job->reply.status == RP_ST_OK;
+	a->stats.replies++;
+	rp_agent_reply(s, job->token, &job->reply);
+}
+
+static void refuse(struct rp_agent_session *s, uint64_t token,
+		   enum rp_status st)
+{
+	const struct rp_wire_reply reply = {.status = st};
+
+	s->agent->stats.refused++;
+	rp_agent_reply(s, token, &reply);
+}
+
+/* A job of its own for what the request in a->job leaves to be done. */
+static struct rp_job *job_copy(const struct rp_job *from, size_t result_len)
+{
+	struct rp_job *job = rp_job_new(from->n, result_len);
+
+	if (job)
+		memcpy(job, from,
+		       sizeof(*job) + from->n * sizeof(job->ranges[0]));
+	return job;
+}
+
+static void queue_job(struct rp_agent_session *s, struct rp_job *job)
+{
+	struct rp_agent *a = s->agent;
+
 	rp_job_hold(job);
-	if (TAILQ_EMPTY(&a->clients.working))
-		a->progress_at = UINT64_MAX;
-	rp_client_add_job(&a->clients, c, job);
-	if (a->progress_at > c->progress_at)
-		a->progress_at = c->progress_at;
-	job->queue =
-		!a->attr.no_worker && rp_job_blocks(job) ? &a->slow : &a->quick;
+	rp_agent_session_add_job(s, job);
+	job->queue = a->attr.no_worker ? &a->quick : &a->slow;
 	TAILQ_INSERT_TAIL(job->queue, job, link);
+}
+
+/* Bytes of old values that the reply brings. */
+static size_t result_len(const struct rp_wire_request *m,
+			 const struct rp_job *job)
+{
+	size_t len = 0;
+
+	if (m->effect == RP_EFFECT_ATOMIC && m->atomic.fetch)
+		for (size_t i = 0; i < job->n; i++)
+			len += job->ranges[i].len;
+	return len;
+}
+
+static void carry_out(struct rp_agent_session *s,
+		      const struct rp_wire_request *m)
+{
+	struct rp_agent *a = s->agent;
+	struct rp_job *job = a->job;
+	const size_t fetched = result_len(m, job);
+	bool blocks = rp_job_blocks(job);
+	void *result = a->result;
+
+	if (blocks) {
+		if (a->held < a->attr.max_jobs)
+			job = job_copy(job, fetched);
+		if (!job || job == a->job) {
+			refuse(s, a->job->token, RP_ST_OVERLOADED);
+			return;
+		}
+		result = rp_job_result(job);
+	}
+	a->stats.requests++;
+	a->stats.ranges += m->nranges;
+	if (fetched) {
+		job->reply.result = result;
+		job->reply.result_len = (uint32_t)fetched;
+	}
+	if (execute(m, job, fetched ? result : NULL) && blocks) {
+		queue_job(s, job);
+		return;
+	}
+	if (job->reply.status == RP_ST_OK)
+		flush_now(a, job);
+	rp_agent_finish(s, job);
+	if (blocks)
+		free(job);
+}
+
+/* False: it stays behind a job. */
+static bool serve_request(struct rp_agent_session *s, const void *msg,
+			  const struct rp_wire_hdr *hdr)
+{
+	struct rp_agent *a = s->agent;
+	struct rp_wire_request m = {.decoded = a->ranges};
+	struct rp_job *job = a->job;
+	enum rp_status st;
+	bool full;
+
+	if (rp_wire_get_request(msg, hdr, &m)) {
+		a->stats.bad_messages++;
+		rp_agent_session_doom(s);
+		return true;
+	}
+	full = a->held >= a->attr.max_jobs;
+	if (a->quiescing || (full && !STAILQ_EMPTY(&s->stalled))) {
+		refuse(s, hdr->token, RP_ST_OVERLOADED);
+		return true;
+	}
+	*job = (struct rp_job){
+		.token = hdr->token,
+		.effect = (enum rp_effect)m.effect,
+		.data = m.data,
+		.endpoint = m.endpoint,
+		.n = m.nranges,
+	};
+	st = check(s, &m, job);
+	if (st == RP_ST_STALE_KEY) {
+		rp_agent_session_refuse(s, hdr);
+	} else if (st != RP_ST_OK) {
+		a->stats.refused++;
+		rp_agent_reply(s, hdr->token, &job->reply);
+	} else if (stays_behind(s, job)) {
+		if (!full)
+			return false;
+		refuse(s, hdr->token, RP_ST_OVERLOADED);
+	} else {
+		carry_out(s, &m);
+	}
+	return true;
 }
 
 static enum rp_status refusal_status(enum rp_refusal r)
@@ -494,7 +447,9 @@ static enum rp_status refusal_status(enum rp_refusal r)
 	}
 }
 
-static void describe(const struct rp_region *r, enum rp_class required,
+/* Describe a commit of this class; m->grant is left out. */
+static void describe(const struct rp_agent_session *s,
+		     const struct rp_region *r, enum rp_class required,
 		     struct rp_wire_info *m)
 {
 	struct rp_choice choice = rp_method_choose(
@@ -502,104 +457,69 @@ static void describe(const struct rp_region *r, enum rp_class required,
 	const char *why = r->why;
 
 	*m = (struct rp_wire_info){
-		/* What it could give, and how it gives what was asked for. */
+		/* The strongest class, and the method of the required one. */
 		.class = r->choice.class,
-		.method = choice.method,
+		.method = rp_agent_session_method(s, r, choice),
 		.refusal = choice.refusal,
 		.memory = r->facts.memory,
 		.placement = r->facts.placement,
 		.domain = r->facts.domain,
-		.length = r->len,
-		.addr = r->addr,
+		.granularity = rp_pmem_granularity(r->pmem),
 	};
-	if (!r->pmem) {
-		m->status = RP_ST_VOLATILE;
-		m->class = RP_CLASS_NONE;
-		m->method = RP_METHOD_REFUSED;
-		m->refusal = RP_REFUSAL_VOLATILE;
-		why = rp_status_remedy(m->status);
-	} else if (choice.method == RP_METHOD_REFUSED) {
+	if (choice.method == RP_METHOD_REFUSED) {
 		m->status = refusal_status(choice.refusal);
 		why = choice.remedy;
 	} else if (r->failed) {
 		m->status = RP_ST_REGION_FAILED;
 		why = rp_status_remedy(m->status);
 	}
-	if (r->pmem)
-		m->granularity = rp_pmem_granularity(r->pmem);
 	m->preferred_size = m->preferred_align = m->granularity;
 	snprintf(m->why, sizeof(m->why), "%s", why);
 }
 
-static void recv_query(struct rp_agent *a, struct rp_client *c, const void *msg,
-		       const struct rp_wire_hdr *hdr)
+static void serve_query(struct rp_agent_session *s, const void *msg,
+			const struct rp_wire_hdr *hdr)
 {
-	const struct rp_region *r;
+	struct rp_agent *a = s->agent;
+	struct rp_agent_grant *g;
 	struct rp_wire_info info;
 	struct rp_wire_query m;
+	struct rp_region *r;
 	enum rp_status st;
 
 	if (rp_wire_get_query(msg, hdr, &m)) {
 		a->stats.bad_messages++;
-		refuse(a, c, hdr, RP_ST_BAD_MESSAGE);
-		return;
-	}
-	if (hdr->incarnation && hdr->incarnation != a->attr.incarnation) {
-		refuse(a, c, hdr, RP_ST_INCARNATION);
+		rp_agent_session_doom(s);
 		return;
 	}
 	r = rp_regions_find(&a->regions, m.key, &st);
 	if (!r) {
-		refuse(a, c, hdr, st);
+		rp_agent_session_refuse(s, hdr);
 		return;
 	}
-	describe(r, m.required, &info);
-	send_info(a, c, hdr->token, &info);
+	describe(s, r, m.required, &info);
+	/* Also where a commit would be refused: writes and reads are not. */
+	st = rp_agent_grant_get(s, r, &g);
+	if (st == RP_ST_OK)
+		info.grant = g->wire;
+	else if (info.status == RP_ST_OK)
+		info = (struct rp_wire_info){.status = st};
+	rp_agent_info(s, hdr->token, &info);
 }
 
-void rp_agent_recv(struct rp_agent *a, struct rp_xport *x, const void *msg,
-		   size_t len)
+bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
-	struct rp_client *c;
-	int ret = rp_wire_get_hdr(msg, len, &hdr);
 
-	if (ret == -EBADMSG) {
-		a->stats.bad_messages++;
-		return;
+	if (!rp_wire_get_hdr(msg, len, &hdr)) {
+		if (hdr.type == RP_MSG_REQUEST)
+			return serve_request(s, msg, &hdr);
+		if (hdr.type == RP_MSG_QUERY) {
+			serve_query(s, msg, &hdr);
+			return true;
+		}
 	}
-	if (hdr.type == RP_MSG_HELLO) {
-		recv_hello(a, x, msg, &hdr);
-		return;
-	}
-	/*
-	 * Without a session there is nobody to answer: only a session knows
-	 * where its peer is.
-	 */
-	c = rp_client_find(&a->clients, x, hdr.session);
-	if (!c) {
-		a->stats.bad_messages++;
-		return;
-	}
-	if (ret == -EPROTONOSUPPORT) {
-		if (RP_MSG_TO_TARGET(hdr.type))
-			refuse(a, c, &hdr, RP_ST_VERSION);
-		return;
-	}
-	if (hdr.type == RP_MSG_BYE) {
-		rp_client_drop(&a->clients, c);
-		return;
-	}
-	if (!rp_client_use(&a->clients, c)) {
-		refuse(a, c, &hdr, RP_ST_OVERLOADED);
-		return;
-	}
-	if (hdr.type == RP_MSG_REQUEST)
-		recv_request(a, c, msg, &hdr);
-	else if (hdr.type == RP_MSG_QUERY)
-		recv_query(a, c, msg, &hdr);
-	else if (hdr.type == RP_MSG_CONNECT)
-		rp_agent_connect(a, c, msg, &hdr);
-	else
-		a->stats.bad_messages++;
+	s->agent->stats.bad_messages++;
+	rp_agent_session_doom(s);
+	return true;
 }

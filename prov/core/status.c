@@ -23,10 +23,6 @@ static const struct {
 			   "Install releases of ofi_rpmem that speak the same "
 			   "protocol version at both ends.",
 			   EPROTONOSUPPORT},
-	[RP_ST_NO_SESSION] = {"no session",
-			      "The target has forgotten this endpoint: write "
-			      "the data and commit again.",
-			      ENOTCONN},
 	[RP_ST_UNKNOWN_KEY] = {"unknown key",
 			       "The target has no such registration: ask it "
 			       "for the current key, write and commit again.",
@@ -54,10 +50,6 @@ static const struct {
 			 "lower the class in the call or with "
 			 "FI_OFI_RPMEM_CLASS at the initiator.",
 			 EOPNOTSUPP},
-	[RP_ST_INCARNATION] = {"target has restarted",
-			       "Get the target's new key, write again "
-			       "whatever was not committed, then commit.",
-			       ECONNRESET},
 	[RP_ST_FLUSH_FAILED] = {"flush failed",
 				"The target's storage reported an error: "
 				"check its disk and kernel log, register the "
@@ -99,37 +91,27 @@ static const struct {
 				EREMOTEIO},
 	[RP_ST_TIMEOUT] = {"target silent",
 			   "Check that the target lives and makes progress; "
-			   "FI_OFI_RPMEM_TIMEOUT sets the patience in ms.",
+			   "FI_OFI_RPMEM_TIMEOUT sets the limit in ms.",
 			   ETIMEDOUT},
-	[RP_ST_UNMARKED_KEY] = {"key not made by ofi_rpmem",
-				"Let the provider make the target's keys "
-				"(FI_RMA_PMEM and FI_MR_PROV_KEY in the "
-				"hints) and load ofi_rpmem there.",
-				EKEYREJECTED},
 	[RP_ST_CANCELED] = {"canceled",
 			    "The endpoint was closed, its connection ended, or "
 			    "the address was removed before the answer came: "
 			    "commit before closing.",
 			    ECANCELED},
-	[RP_ST_SEND_FAILED] = {"request not sent",
-			       "The base provider could not send: check the "
-			       "target and the network, write again, then "
-			       "commit.",
-			       ECOMM},
 	[RP_ST_NO_MEMORY] = {"out of memory",
 			     "Free memory at the initiator, or keep fewer "
 			     "commits outstanding.",
 			     ENOMEM},
-	[RP_ST_PEER_RESTARTED] = {"target restarted between write and commit",
-				  "The writes went to an earlier life of the "
-				  "target: get its new key, write and commit "
-				  "again.",
-				  EOWNERDEAD},
 	[RP_ST_UNSURE] = {"outcome unknown",
 			  "The target was lost while it may have been doing "
 			  "what must not be done twice: call fi_rpmem_query() "
 			  "until it answers, read the memory, then decide.",
 			  EUCLEAN},
+	[RP_ST_LOST] = {"connection lost",
+			"Check the target and the network, write again "
+			"whatever was not committed, then commit; the next "
+			"operation connects anew.",
+			ENOTCONN},
 };
 
 static int known(enum rp_status st)

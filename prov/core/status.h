@@ -7,25 +7,24 @@
 #include <stdint.h>
 
 /*
- * The values travel: never renumber; add at the end of each block. Public
- * names and remedies are in rdma/fi_ext_rpmem.h (FI_RPMEM_ST_*), which has the
- * same numbers; a test compares the two.
+ * The values travel: never renumber, and never use 3, 10, 66, 68 and 70 again;
+ * add at the end of each block. Public names and remedies are in
+ * rdma/fi_ext_rpmem.h (FI_RPMEM_ST_*), which has the same numbers; a test
+ * compares the two.
  */
 enum rp_status {
 	RP_ST_OK = 0,
 
 	/* Found by the target. */
-	RP_ST_BAD_MESSAGE = 1,	 /* length, type or field out of range */
-	RP_ST_VERSION = 2,	 /* protocol versions differ */
-	RP_ST_NO_SESSION = 3,	 /* the target does not know this session */
-	RP_ST_UNKNOWN_KEY = 4,	 /* no region ever had such a key here */
-	RP_ST_STALE_KEY = 5,	 /* base key lives, but not this registration */
-	RP_ST_RANGE = 6,	 /* outside the region */
-	RP_ST_WRAP = 7,		 /* addr + len wraps, or len is 0 */
-	RP_ST_VOLATILE = 8,	 /* region not registered as persistent */
-	RP_ST_CLASS = 9,	 /* region's class is weaker than required */
-	RP_ST_INCARNATION = 10,	 /* the target has restarted */
-	RP_ST_FLUSH_FAILED = 11, /* this flush failed; detail: errno */
+	RP_ST_BAD_MESSAGE = 1,	  /* length, type or field out of range */
+	RP_ST_VERSION = 2,	  /* protocol versions differ */
+	RP_ST_UNKNOWN_KEY = 4,	  /* not a key of a persistent region */
+	RP_ST_STALE_KEY = 5,	  /* no live region has this key */
+	RP_ST_RANGE = 6,	  /* outside the region */
+	RP_ST_WRAP = 7,		  /* addr + len wraps, or len is 0 */
+	RP_ST_VOLATILE = 8,	  /* region not registered as persistent */
+	RP_ST_CLASS = 9,	  /* region's class is weaker than required */
+	RP_ST_FLUSH_FAILED = 11,  /* this flush failed; detail: errno */
 	RP_ST_REGION_FAILED = 12, /* an earlier flush failed: sticky */
 	RP_ST_OVERLOADED = 13,	  /* session or request limit at the target */
 	RP_ST_UNSUPPORTED = 14,	  /* a feature that this target lacks */
@@ -36,13 +35,11 @@ enum rp_status {
 	/* Found by the initiator. */
 	RP_ST_WRITE_FAILED = 64, /* a covered write failed: write it again */
 	RP_ST_TIMEOUT = 65,	 /* the target was silent for too long */
-	RP_ST_UNMARKED_KEY = 66, /* the key does not come from ofi_rpmem */
 	RP_ST_CANCELED = 67,	 /* the endpoint was closed */
-	RP_ST_SEND_FAILED = 68,	 /* the base could not send; detail: errno */
 	RP_ST_NO_MEMORY = 69,
-	RP_ST_PEER_RESTARTED = 70, /* writes and flush not of one incarnation */
 	RP_ST_UNSURE = 71, /* it may have had its effect, or may yet; detail:
 			      the status that ended it */
+	RP_ST_LOST = 72,   /* the connection ended under it; detail: errno */
 	RP_ST_MAX
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Descriptors and addresses to bytes and back; every byte of a peer checked. */
+/* Descriptors, addresses and ring slots to bytes and back; every byte of a peer
+ * is checked.
+ */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 #define MAGIC	     0x444d5052u /* "RPMD" */
 #define SIDE_MAGIC   0x414d5052u /* "RPMA" */
 #define VERSION	     1
-#define SIDE_VERSION 3
+#define SIDE_VERSION 4
 
 enum {
 	FACTS = 32,
@@ -20,10 +22,10 @@ enum {
 	KEY = 48,
 	RESERVED = 56,
 	CRC = RP_DESC_LEN - 4,
-	BOX = 24,
-	BOX_RKEY = 32,
-	ANSWERS_RKEY = 36,
-	ANSWERS = 40,
+	RING = 24,
+	RING_RKEY = 32,
+	REPLIES_RKEY = 36,
+	REPLIES = 40,
 	SIDE_RESERVED = 48,
 	SIDE_CRC = RP_SIDE_LEN - 4,
 };
@@ -50,9 +52,7 @@ static bool good_key(const struct rp_desc *d)
 {
 	struct rp_key k;
 
-	if (!d->key)
-		return true;
-	return !rp_key_parse(d->key, &k) && k.persistent && k.base == d->rkey;
+	return !d->key || !rp_key_parse(d->key, &k);
 }
 
 /* Magic, version and length, and the checksum behind them. */
@@ -136,17 +136,10 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 
 static bool good_side(const struct rp_side *s)
 {
-	return is_qp_num(s->qp_num) && is_qp_num(s->asks) &&
-	       is_qp_num(s->serves) && is_qp_num(s->psn) &&
-	       (s->box ? s->serves != 0 : !s->box_rkey) &&
-	       (s->answers ? s->asks != 0 : !s->answers_rkey);
-}
-
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	while (len && !p[len - 1])
-		len--;
-	return !len;
+	return is_qp_num(s->qp_num) && is_qp_num(s->initiator) &&
+	       is_qp_num(s->target) && is_qp_num(s->psn) &&
+	       (s->ring ? s->target != 0 : !s->ring_rkey) &&
+	       (s->replies ? s->initiator != 0 : !s->replies_rkey);
 }
 
 int rp_side_put(void *buf, const struct rp_side *s)
@@ -160,13 +153,13 @@ int rp_side_put(void *buf, const struct rp_side *s)
 	put16(p, 4, SIDE_VERSION);
 	put16(p, 6, RP_SIDE_LEN);
 	put32(p, 8, s->qp_num);
-	put32(p, 12, s->asks);
-	put32(p, 16, s->serves);
+	put32(p, 12, s->initiator);
+	put32(p, 16, s->target);
 	put32(p, 20, s->psn);
-	put64(p, BOX, s->box);
-	put32(p, BOX_RKEY, s->box_rkey);
-	put32(p, ANSWERS_RKEY, s->answers_rkey);
-	put64(p, ANSWERS, s->answers);
+	put64(p, RING, s->ring);
+	put32(p, RING_RKEY, s->ring_rkey);
+	put32(p, REPLIES_RKEY, s->replies_rkey);
+	put64(p, REPLIES, s->replies);
 	put32(p, SIDE_CRC, rp_crc32(p, SIDE_CRC));
 	return 0;
 }
@@ -181,17 +174,68 @@ int rp_side_get(const void *buf, struct rp_side *s)
 		return ret;
 	got = (struct rp_side){
 		.qp_num = get32(p, 8),
-		.asks = get32(p, 12),
-		.serves = get32(p, 16),
+		.initiator = get32(p, 12),
+		.target = get32(p, 16),
 		.psn = get32(p, 20),
-		.box = get64(p, BOX),
-		.box_rkey = get32(p, BOX_RKEY),
-		.answers_rkey = get32(p, ANSWERS_RKEY),
-		.answers = get64(p, ANSWERS),
+		.ring = get64(p, RING),
+		.ring_rkey = get32(p, RING_RKEY),
+		.replies_rkey = get32(p, REPLIES_RKEY),
+		.replies = get64(p, REPLIES),
 	};
-	if (!is_zero(p + SIDE_RESERVED, SIDE_CRC - SIDE_RESERVED) ||
+	if (!bytes_zero(p + SIDE_RESERVED, SIDE_CRC - SIDE_RESERVED) ||
 	    !good_side(&got))
 		return -EBADMSG;
 	*s = got;
 	return 0;
+}
+
+/* Of the end of a slot. */
+enum {
+	SLOT_CONSUMED = 4,
+	SLOT_LENGTH = 8,
+	SLOT_VALID = RP_WIRE_SLOT - 1,
+};
+
+uint32_t rp_wire_slot_checksum(const struct rp_wire_slot *s, const void *msg)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t w = s->consumed | (uint64_t)s->length << 32 |
+		     (uint64_t)s->valid << 48;
+	const uint8_t *p = msg;
+	uint8_t rest[8] = {0};
+	size_t at = 0;
+
+	for (;; at += 8) {
+		h = (h ^ w) * 0x100000001b3ull;
+		h ^= h >> 29;
+		if (at + 8 > s->length)
+			break;
+		w = get64(p, at);
+	}
+	memcpy(rest, p + at, s->length - at);
+	h = (h ^ get64(rest, 0)) * 0x100000001b3ull;
+	return (uint32_t)(h ^ h >> 32);
+}
+
+void rp_wire_put_slot(void *buf, const struct rp_wire_slot *s, const void *msg)
+{
+	uint8_t *p = buf;
+
+	memset(p, 0, RP_WIRE_SLOT);
+	put32(p, 0, rp_wire_slot_checksum(s, msg));
+	put32(p, SLOT_CONSUMED, s->consumed);
+	put16(p, SLOT_LENGTH, s->length);
+	p[SLOT_VALID] = s->valid;
+}
+
+void rp_wire_get_slot(const void *buf, struct rp_wire_slot *s)
+{
+	const uint8_t *p = buf;
+
+	*s = (struct rp_wire_slot){
+		.checksum = get32(p, 0),
+		.consumed = get32(p, SLOT_CONSUMED),
+		.length = get16(p, SLOT_LENGTH),
+		.valid = p[SLOT_VALID],
+	};
 }

@@ -25,7 +25,7 @@
  *      GLOBAL, PERSISTENT and ATOMIC_WRITE
  *   46 u16 reserved 0
  *   48 u64 key, by which the target's agent knows the region: of the shape of
- *      wire.h, for the same rkey; 0: no agent can be asked
+ *      wire.h, with port 0, as nobody listens; 0: there is no agent
  *   56 u32 reserved 0
  *   60 u32 CRC-32 (that of zlib) of the bytes before
  *
@@ -68,36 +68,60 @@ int rp_desc_get(const void *buf, struct rp_desc *d);
 uint32_t rp_crc32(const void *buf, size_t n);
 
 /*
- * Where an end has its side queue pairs, by which the other end's agent is
- * asked, and its boxes: of its agent, into which requests can be written over
- * the queue pair itself, and of who asks, into which that one's peer can write
- * the answers; any may be missing:
+ * Where an end has its side queue pairs, and the rings that its peer writes:
+ * one of its agent, into which requests can be written over the queue pair
+ * itself, and one of the initiator's end, into which the peer's agent can write
+ * replies; any may be missing:
  *
- *    0 u32 magic "RPMA"    4 u16 version 3    6 u16 bytes: 64
+ *    0 u32 magic "RPMA"    4 u16 version 4    6 u16 bytes: 64
  *    8 u32 qp_num: of the queue pair that these stand beside
- *   12 u32 asks: number of the one that asks; 0: none
- *   16 u32 serves: of the one that answers; 0: none
+ *   12 u32 initiator: number of the side queue pair that sends requests; 0:
+ *      none
+ *   16 u32 target: of the one that sends replies; 0: none
  *   20 u32 psn: that both begin with
- *   24 u64 box: first byte, as the peer names it; 0: none
- *   32 u32 box_rkey; 0 where there is none
- *   36 u32 answers_rkey; 0 where there is none
- *   40 u64 answers: first byte of the box for them; 0: none
+ *   24 u64 ring: first byte, as the peer names it; 0: none
+ *   32 u32 ring_rkey; 0 where there is none
+ *   36 u32 replies_rkey; 0 where there is none
+ *   40 u64 replies: first byte of the ring of replies; 0: none
  *   48 12 bytes, reserved 0
  *   60 u32 CRC-32 of the bytes before
  *
- * The first four numbers have 24 bits. Who has a box serves; who has one for
- * answers asks. Size and checksum are as above.
+ * The first four numbers have 24 bits. A ring needs a target, a ring of replies
+ * an initiator. Size and checksum are as above.
  */
 #define RP_SIDE_LEN 64
 
 struct rp_side {
-	uint32_t qp_num, asks, serves, psn;
-	uint64_t box;
-	uint32_t box_rkey, answers_rkey;
-	uint64_t answers;
+	uint32_t qp_num, initiator, target, psn;
+	uint64_t ring;
+	uint32_t ring_rkey, replies_rkey;
+	uint64_t replies;
 };
 /* As the two above. */
 int rp_side_put(void *buf, const struct rp_side *s);
 int rp_side_get(const void *buf, struct rp_side *s);
+
+/*
+ * The end of a slot of a ring (ring.h), behind its message:
+ *
+ *    0 u32 checksum    4 u32 consumer index    8 u16 bytes of the message
+ *   10 u8[5] reserved 0    15 u8 valid byte
+ *
+ * The checksum is no protection against forgery: a reader on another CPU may
+ * see the valid byte before the rest of what a CPU copies.
+ */
+#define RP_WIRE_SLOT 16
+
+struct rp_wire_slot {
+	uint32_t checksum; /* rp_wire_put_slot() computes it */
+	uint32_t consumed;
+	uint16_t length;
+	uint8_t valid;
+};
+void rp_wire_put_slot(void *buf, const struct rp_wire_slot *s, const void *msg);
+/* Of any bytes. */
+void rp_wire_get_slot(const void *buf, struct rp_wire_slot *s);
+/* Of the other fields, and of s->length bytes of msg. */
+uint32_t rp_wire_slot_checksum(const struct rp_wire_slot *s, const void *msg);
 
 #endif

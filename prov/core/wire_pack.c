@@ -88,7 +88,7 @@ size_t rp_wire_pack(uint8_t *out, size_t size, const struct rp_wire_range *r,
 int rp_wire_unpack(const uint8_t *in, size_t len, uint64_t key,
 		   struct rp_wire_range *r, size_t n)
 {
-	const uint8_t *end = in + len;
+	const uint8_t *begin = in, *end = in + len;
 	uint64_t at = 0, gap = 0, x, size = 0, last;
 	bool repeated = false;
 	size_t i = 0, again;
@@ -118,5 +118,5 @@ int rp_wire_unpack(const uint8_t *in, size_t len, uint64_t key,
 			at += gap + size;
 		}
 	}
-	return in == end ? 0 : -EBADMSG;
+	return (int)(in - begin);
 }

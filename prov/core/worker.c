@@ -3,15 +3,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 
 #include "core/worker.h"
 
-int rp_worker_init(struct rp_worker *w)
+int rp_worker_init(struct rp_worker *w, struct rp_agent_host *h)
 {
 	int ret;
 
-	*w = (struct rp_worker){0};
+	*w = (struct rp_worker){.host = h};
 	ret = pthread_mutex_init(&w->lock, NULL);
 	if (ret)
 		return -ret;
@@ -32,7 +31,6 @@ void rp_worker_fini(struct rp_worker *w)
 	}
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
-	free(w->watchers);
 }
 
 static void *work(void *arg)
@@ -50,9 +48,7 @@ static void *work(void *arg)
 		pthread_mutex_lock(&w->lock);
 		w->state = RP_WORKER_DONE;
 		pthread_cond_broadcast(&w->changed);
-		/* Under the lock: unwatch is what keeps a watcher alive. */
-		for (size_t i = 0; i < w->nwatchers; i++)
-			w->watchers[i].x->ops->kick(w->watchers[i].x);
+		w->host->ops->kick(w->host);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -97,46 +93,4 @@ bool rp_worker_finished(struct rp_worker *w, bool wait)
 		w->state = RP_WORKER_IDLE;
 	pthread_mutex_unlock(&w->lock);
 	return done;
-}
-
-static struct rp_watcher *find(struct rp_worker *w, const struct rp_xport *x)
-{
-	for (size_t i = 0; i < w->nwatchers; i++)
-		if (w->watchers[i].x == x)
-			return &w->watchers[i];
-	return NULL;
-}
-
-int rp_worker_watch(struct rp_worker *w, struct rp_xport *x)
-{
-	struct rp_watcher *v;
-	int ret = 0;
-
-	pthread_mutex_lock(&w->lock);
-	v = find(w, x);
-	if (!v) {
-		v = realloc(w->watchers, (w->nwatchers + 1) * sizeof(*v));
-		if (!v) {
-			ret = -ENOMEM;
-			goto unlock;
-		}
-		w->watchers = v;
-		v += w->nwatchers++;
-		*v = (struct rp_watcher){.x = x};
-	}
-	v->refs++;
-unlock:
-	pthread_mutex_unlock(&w->lock);
-	return ret;
-}
-
-void rp_worker_unwatch(struct rp_worker *w, struct rp_xport *x)
-{
-	struct rp_watcher *v;
-
-	pthread_mutex_lock(&w->lock);
-	v = find(w, x);
-	if (!--v->refs)
-		*v = w->watchers[--w->nwatchers];
-	pthread_mutex_unlock(&w->lock);
 }

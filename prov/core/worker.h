@@ -7,18 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "core/agent.h"
 #include "core/batch.h"
-#include "core/xport.h"
 
 enum rp_worker_state {
 	RP_WORKER_IDLE,
 	RP_WORKER_BUSY,
 	RP_WORKER_DONE, /* the batch belongs to the agent again */
-};
-
-struct rp_watcher {
-	struct rp_xport *x;
-	size_t refs;
 };
 
 /*
@@ -31,16 +26,15 @@ struct rp_worker {
 	pthread_cond_t changed;
 	pthread_t thread;
 	bool started;
-	/* Guarded by lock; the watchers change in the agent's calls only. */
+	struct rp_agent_host *host; /* kicked when a batch is done */
+	/* Guarded by lock. */
 	enum rp_worker_state state;
 	bool stop;
 	struct rp_batch *batch;
-	struct rp_watcher *watchers; /* kicked when a batch is done */
-	size_t nwatchers;
 };
 
-int rp_worker_init(struct rp_worker *w);
-/* Waits for the batch that it works on. */
+int rp_worker_init(struct rp_worker *w, struct rp_agent_host *h);
+/* Waits for the batch that it works on; after that the host is left alone. */
 void rp_worker_fini(struct rp_worker *w);
 
 /* Start the thread unless it runs. 0 or -errno. */
@@ -51,12 +45,5 @@ void rp_worker_submit(struct rp_worker *w, struct rp_batch *b);
  * takes. False: not done.
  */
 bool rp_worker_finished(struct rp_worker *w, bool wait);
-
-/*
- * Each watch adds a reference. After the last unwatch of x the thread does not
- * touch x any more.
- */
-int rp_worker_watch(struct rp_worker *w, struct rp_xport *x);
-void rp_worker_unwatch(struct rp_worker *w, struct rp_xport *x);
 
 #endif

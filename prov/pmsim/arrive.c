@@ -297,10 +297,16 @@ static void tell_written(const struct ps_msg *msg)
 
 /* --- the NIC --- */
 
+static void number(struct ps_machine *m, struct ps_msg *msg)
+{
+	msg->numbered = true;
+	msg->completion = model_dma_completion(m->model, msg->qp);
+}
+
 static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
 {
 	msg->placed = true;
-	msg->completion = model_dma_completion(m->model, msg->qp);
+	number(m, msg);
 	TAILQ_INSERT_TAIL(&m->arrived, msg, link);
 	return true;
 }
@@ -324,8 +330,10 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 	case PMSIM_SEND:
 	case PMSIM_TSEND:
 		/* A message that nobody waits for is in a buffer of its own. */
-		if (!match(msg))
+		if (!match(msg)) {
+			number(m, msg);
 			return true;
+		}
 		scatter(m, msg, true, msg->rx->iov, msg->rx->niov);
 		nic_ack(m, msg);
 		return wait_for_program(m, msg);
@@ -356,7 +364,7 @@ static bool look(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_ep *ep;
 
-	if (msg->placed)
+	if (msg->numbered)
 		model_dma_see(m->model, msg->completion);
 	switch (msg->what) {
 	case PMSIM_WRITE:

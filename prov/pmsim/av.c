@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "pmsim/pmsim_int.h"
-
-static const char magic[4] = {'p', 'm', 's', 'm'};
 
 /* The same address twice is one entry, as in libfabric's own providers. */
 struct ps_av_entry {
@@ -23,13 +22,12 @@ bool ps_addr_valid(const void *addr)
 	struct ps_addr a;
 
 	memcpy(&a, addr, sizeof(a));
-	return !memcmp(a.magic, magic, sizeof(magic)) && a.number;
+	return a.family == AF_INET && a.number;
 }
 
 void ps_addr_make(uint32_t number, struct ps_addr *addr)
 {
-	memcpy(addr->magic, magic, sizeof(magic));
-	addr->number = number;
+	*addr = (struct ps_addr){.family = AF_INET, .number = number};
 }
 
 uint32_t ps_av_number(const struct ps_av *av, fi_addr_t addr)

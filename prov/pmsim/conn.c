@@ -2,6 +2,7 @@
 /* Connected endpoints: listened for, connected, and cut for good. */
 #include <stdlib.h>
 #include <string.h>
+#include <arpa/inet.h>
 
 #include "pmsim/pmsim_int.h"
 
@@ -10,10 +11,9 @@
  * it is cut neither end can post any more, and answers are lost; but what is on
  * its way may arrive for as long as the end that it goes to is open.
  *
- * A listener is found under the number of an address with this bit, so that the
- * next life of a process listens where the one before did.
+ * A listener is found by its port, the lowest that is free, so that the next
+ * life of a process listens where the one before did.
  */
-#define LISTENS 0x80000000u
 
 struct ps_pep {
 	struct fid_pep fid;
@@ -45,7 +45,8 @@ static void tell(struct ps_ep *ep, uint32_t event, int err)
 	tell_data(ep, event, err, NULL, 0);
 }
 
-struct ps_ep *ps_req_drop(struct fid *handle, int err)
+static struct ps_ep *req_drop(struct fid *handle, int err, const void *data,
+			      size_t len)
 {
 	struct ps_req *req = ps_container_of(handle, struct ps_req, fid);
 	struct ps_ep *from = req->from;
@@ -53,9 +54,15 @@ struct ps_ep *ps_req_drop(struct fid *handle, int err)
 	if (from)
 		from->req = NULL;
 	if (err)
-		tell(from, 0, err);
+		tell_data(from, 0, err, data, len);
+	LIST_REMOVE(req, link);
 	free(req);
 	return from;
+}
+
+struct ps_ep *ps_req_drop(struct fid *handle, int err)
+{
+	return req_drop(handle, err, NULL, 0);
 }
 
 /* --- listening --- */
@@ -96,13 +103,13 @@ static int pep_getname(fid_t fid, void *addr, size_t *addrlen)
 	return room < *addrlen ? -FI_ETOOSMALL : 0;
 }
 
-static struct ps_pep *listener(uint32_t number)
+static struct ps_pep *listener(uint16_t port)
 {
 	struct ps_pep *pep;
 
 	for (unsigned int i = 0; i < ps_sim.nmachines; i++)
 		LIST_FOREACH (pep, &ps_sim.machines[i]->peps, link)
-			if (pep->addr.number == number)
+			if (pep->addr.port == port)
 				return pep;
 	return NULL;
 }
@@ -113,8 +120,11 @@ static int pep_listen(struct fid_pep *fid)
 
 	if (!pep->eq)
 		return -FI_ENOEQ;
-	if (listener(pep->addr.number))
+	if (pep->addr.port && listener(pep->addr.port))
 		return -FI_EADDRINUSE;
+	for (uint16_t port = 1; !pep->addr.port; port++)
+		if (!listener(htons(port)))
+			pep->addr.port = htons(port);
 	pep->listens = true;
 	LIST_INSERT_HEAD(&pep->machine->peps, pep, link);
 	return 0;
@@ -123,7 +133,16 @@ static int pep_listen(struct fid_pep *fid)
 static int pep_reject(struct fid_pep *pep, fid_t handle, const void *param,
 		      size_t paramlen)
 {
-	ps_req_drop(handle, FI_ECONNREFUSED);
+	struct ps_req *req;
+
+	if (paramlen > PS_CM_DATA)
+		return -FI_EINVAL;
+	/* An endpoint that was to accept it may have taken it along. */
+	LIST_FOREACH (req, &ps_sim.reqs, link)
+		if (&req->fid == handle) {
+			req_drop(handle, FI_ECONNREFUSED, param, paramlen);
+			break;
+		}
 	return 0;
 }
 
@@ -150,13 +169,12 @@ int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 
 	if (!ps_sim.cfg.connects)
 		return -FI_ENOSYS;
-	if (!info->src_addr)
-		ps_addr_make(++ps_sim.last_number, &at);
-	else if (info->src_addrlen == sizeof(at))
-		memcpy(&at, info->src_addr, sizeof(at));
-	else
+	if (info->src_addr && info->src_addrlen != sizeof(at))
 		return -FI_EINVAL;
-	/* Where an IPv4 address has its port is for whoever asks to change. */
+	if (info->src_addr)
+		memcpy(&at, info->src_addr, sizeof(at));
+	if (!info->src_addr || !at.number)
+		ps_addr_make(++ps_sim.last_number, &at);
 	pep = calloc(1, sizeof(*pep));
 	if (!pep)
 		return -FI_ENOMEM;
@@ -165,7 +183,7 @@ int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 		free(pep);
 		return -FI_ENOMEM;
 	}
-	ps_addr_make(at.number | LISTENS, &pep->addr);
+	pep->addr = at;
 	pep->fabric = ps_container_of(fabric, struct ps_fabric, fid);
 	pep->fabric->refs++;
 	pep->machine = ps_machine_current();
@@ -208,7 +226,7 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 	if (!ep->enabled || ep->own || ep->req)
 		return -FI_EOPBADSTATE;
 	memcpy(&to, addr, sizeof(to));
-	pep = listener(to.number);
+	pep = listener(to.port);
 	if (!pep) {
 		tell(ep, 0, FI_ECONNREFUSED);
 		return 0;
@@ -225,6 +243,7 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 	ep->peer = to;
 	req->fid.fclass = FI_CLASS_CONNREQ;
 	ep->req = req;
+	LIST_INSERT_HEAD(&ps_sim.reqs, req, link);
 	info->handle = &req->fid;
 	PS_TRACE("machine %u: connects to machine %u", ep->dom->machine->id,
 		 pep->machine->id);

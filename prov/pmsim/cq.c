@@ -49,8 +49,9 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 	struct ps_cqe *q;
 	size_t n = 0;
 
+	/* A process that was killed only gets back what it closes. */
 	if (cq->dom->dead)
-		return -FI_EAGAIN;
+		return STAILQ_EMPTY(&cq->queue) ? -FI_EAGAIN : -FI_EAVAIL;
 	ps_progress(cq->dom);
 	while (n < count && (q = STAILQ_FIRST(&cq->queue)) && !q->e.err) {
 		memcpy((char *)buf + n * cq->size, &q->e, cq->size);
@@ -79,8 +80,10 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	struct ps_cq *cq = ps_container_of(fid, struct ps_cq, fid);
 	struct ps_cqe *q = STAILQ_FIRST(&cq->queue);
 
-	if (cq->dom->dead || !q || !q->e.err)
+	if (!q || (!q->e.err && !cq->dom->dead))
 		return -FI_EAGAIN;
+	if (!q->e.err)
+		q->e.err = q->e.prov_errno = FI_ECANCELED;
 	/* No error data: the caller's buffer for it stays the caller's. */
 	q->e.err_data = buf->err_data;
 	memcpy(buf, &q->e, sizeof(*buf));

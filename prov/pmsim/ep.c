@@ -50,9 +50,42 @@ static void forget_arrived(struct ps_ep *ep)
 		if (msg->to != ep)
 			continue;
 		TAILQ_REMOVE(list, msg, link);
-		free(msg->rx);
+		if (ep->connected && msg->rx)
+			TAILQ_INSERT_TAIL(&ep->msg.posted, msg->rx, link);
+		else
+			free(msg->rx);
 		free(msg);
 	}
+}
+
+static void push_receive(struct ps_ep *ep, struct ps_rx *rx)
+{
+	const struct fi_cq_err_entry e = {
+		.op_context = rx->context,
+		.flags = FI_RECV | FI_MSG,
+		.err = FI_ECANCELED,
+		.prov_errno = FI_ECANCELED,
+	};
+
+	if (ep->rx_cq)
+		ps_cq_push(ep->rx_cq, &e, FI_ADDR_NOTAVAIL);
+}
+
+/*
+ * The program closes a connected endpoint, also one of a process that was
+ * killed: it gets its buffers back by an entry for each.
+ */
+static void flush(struct ps_ep *ep)
+{
+	struct ps_op *op;
+	struct ps_rx *rx;
+
+	while ((op = TAILQ_FIRST(&ep->ops)))
+		ps_op_end(op, FI_ECANCELED, 0);
+	TAILQ_FOREACH (rx, &ep->msg.posted, link)
+		push_receive(ep, rx);
+	match_fini(&ep->msg);
+	match_fini(&ep->tagged);
 }
 
 void ps_ep_die(struct ps_ep *ep)
@@ -68,6 +101,8 @@ void ps_ep_die(struct ps_ep *ep)
 	if (ep->connected)
 		ps_conn_die(ep);
 	forget_arrived(ep);
+	if (ep->connected)
+		return;
 	while ((op = TAILQ_FIRST(&ep->ops)))
 		ps_op_free(op);
 	match_fini(&ep->msg);
@@ -79,6 +114,8 @@ static int ep_close(struct fid *fid)
 	struct ps_ep *ep = ep_of(fid);
 
 	ps_ep_die(ep);
+	if (ep->connected)
+		flush(ep);
 	if (ep->eq)
 		ep->eq->refs--;
 	if (ep->av)

@@ -133,11 +133,17 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf,
 
 	if (!e || eq->dead || !e->err)
 		return -FI_EAGAIN;
+	if (buf->err_data_size < e->len)
+		e->len = buf->err_data_size;
+	if (e->len)
+		memcpy(buf->err_data, e->data, e->len);
 	*buf = (struct fi_eq_err_entry){
 		.fid = e->fid,
 		.context = e->fid->context,
 		.err = e->err,
 		.prov_errno = e->err,
+		.err_data = e->len ? buf->err_data : NULL,
+		.err_data_size = e->len,
 	};
 	drop_first(eq, true);
 	return sizeof(*buf);

@@ -17,7 +17,7 @@
  * at when that machine's program reads a completion queue.
  *
  * Domains opened after use_machine(m) run on machine m. Endpoint addresses are
- * 8 opaque bytes (addr_format FI_FORMAT_UNSPEC).
+ * 16 opaque bytes (addr_format FI_FORMAT_UNSPEC).
  */
 
 #define PMSIM_CONTROL "pmsim_control"
@@ -54,7 +54,8 @@ struct pmsim_cfg {
 	/*
 	 * There are connected endpoints (FI_EP_MSG) too. One is connected when
 	 * both programs have looked for events, and its end is final, see
-	 * cut(). Addresses are then called IPv4, and are still 8 bytes.
+	 * cut(). Addresses are then called IPv4; listeners
+	 * have the lowest ports that are free.
 	 */
 	bool connects;
 	bool reuse_keys; /* the next region gets the key of the last closed one

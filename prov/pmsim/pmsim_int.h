@@ -29,7 +29,7 @@
 #define PS_INJECT     128
 #define PS_QUEUE_SIZE 1024
 #define PS_MAX_MSG    (1u << 30)
-#define PS_CM_DATA    64
+#define PS_CM_DATA    256
 
 #define ps_container_of(ptr, type, member)                                     \
 	((type *)((char *)(ptr)-offsetof(type, member)))
@@ -112,10 +112,14 @@ int ps_mr_find(struct ps_dom *dom, const struct fi_rma_iov *iov,
 
 /* --- av.c --- */
 
-/* An endpoint address: 8 bytes, of which the number is the one that counts. */
+/*
+ * An endpoint address: an IPv4 one by its looks, so that layers which take them
+ * apart find a port. Listeners are found by their port, others by the number.
+ */
 struct ps_addr {
-	char magic[4];
+	uint16_t family, port; /* port: big-endian */
 	uint32_t number;
+	uint8_t zero[8];
 };
 bool ps_addr_valid(const void *addr);
 void ps_addr_make(uint32_t number, struct ps_addr *addr);
@@ -259,6 +263,7 @@ struct ps_req {
 	struct fid fid;
 	struct ps_ep *from; /* NULL: has given up */
 	struct ps_addr at;  /* where it knocks */
+	LIST_ENTRY(ps_req) link;
 };
 int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 		struct fid_pep **pep, void *context);
@@ -290,7 +295,8 @@ struct ps_msg {
 			     the receiver */
 	struct ps_rx *rx; /* matched */
 	bool placed;	  /* the NIC has done it: what is left is to tell */
-	uint64_t completion; /* the NIC's number for it, if placed */
+	bool numbered;	     /* the NIC has a number for it */
+	uint64_t completion; /* ... this one */
 	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, FI_INJECT, .. */
 	uint64_t data, tag;
 	void *claim;
@@ -443,6 +449,7 @@ struct ps_sim {
 	struct ps_wire **wires; /* by id */
 	unsigned int nwires, last_qp;
 	struct ps_ep *eps;  /* that can be reached */
+	LIST_HEAD(, ps_req) reqs; /* not answered */
 	unsigned int ndoms; /* open, dead or not */
 	uint32_t last_number;
 	uint64_t last_key;

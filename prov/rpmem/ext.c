@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The calls of fi_ext_rpmem.h, reached through fi_open_ops(). */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include "rpmem/host.h"
@@ -44,84 +42,113 @@ static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rma_iov *ranges,
 }
 
 struct query {
+	struct rp_op op; /* first: op->done finds it */
 	bool done;
-	enum rp_status status;
+	struct rp_wire_range range;
+	struct rp_outcome out;
 	struct rp_wire_info info;
 };
 
-static void query_done(void *arg, enum rp_status st,
-		       const struct rp_wire_info *info)
+static void query_done(struct rp_op *op, const struct rp_outcome *out)
 {
-	struct query *q = arg;
+	struct query *q = rp_container_of(op, struct query, op);
 
 	q->done = true;
-	q->status = st;
-	if (info)
-		q->info = *info;
+	q->out = *out;
 }
 
-static void say_more(char *why, size_t size, const char *more)
+/* With the lock, which others get in between. */
+static void let_others(struct rp_dom *dom, const struct timespec *pause)
 {
-	size_t n = strlen(why);
+	pthread_mutex_unlock(&dom->lock);
+	nanosleep(pause, NULL);
+	pthread_mutex_lock(&dom->lock);
+}
 
-	snprintf(why + n, size - n, "; %s", more);
+/* With the lock: a query ends by its reply, or with its connection. */
+static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q,
+		     char *words)
+{
+	const struct timespec pause = {.tv_nsec = 20000};
+	struct rp_dom *dom = ep->dom;
+	struct rp_session *s;
+	int ret;
+
+	for (;;) {
+		ret = rp_private_session(ep, dest, q->range.key, &s);
+		if (!ret)
+			ret = rp_private_post(dom, s, &q->op);
+		if (ret != -FI_EAGAIN)
+			break;
+		if (!rp_domain_progress(dom))
+			let_others(dom, &pause);
+	}
+	while (!ret && !q->done)
+		if (!rp_domain_progress(dom) && !q->done)
+			let_others(dom, &pause);
+	/* The session outlives its connection, and ends with the endpoint. */
+	if (!ret)
+		rp_session_words(s, words, RP_WHY_LEN);
+	return ret;
+}
+
+static void query_result(const struct query *q, const char *words,
+			 struct fi_rpmem_attr *attr)
+{
+	const struct rp_wire_info *i = &q->info;
+	size_t n;
+
+	attr->region_class = (enum fi_rpmem_class)i->class;
+	attr->method = (enum fi_rpmem_method)i->method;
+	attr->status = q->out.status;
+	attr->granularity = i->granularity;
+	attr->preferred_size = i->preferred_size;
+	attr->preferred_align = i->preferred_align;
+	attr->addr = i->grant.addr;
+	attr->len = i->grant.length;
+	memcpy(attr->why, i->why, sizeof(attr->why));
+	attr->why[sizeof(attr->why) - 1] = 0;
+	n = strlen(attr->why);
+	snprintf(attr->why + n, sizeof(attr->why) - n, "%s%s", n ? "; " : "",
+		 words);
 }
 
 static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 		     enum fi_rpmem_class required, struct fi_rpmem_attr *attr)
 {
 	struct rp_ep *ep = rp_container_of(fid, struct rp_ep, fid);
-	const struct timespec pause = {.tv_nsec = 20000};
-	struct rp_dom *dom = ep->dom;
-	struct query q = {0};
-	enum rp_class class;
-	struct rp_peer *p;
-	int ret;
+	struct query q = {.range.key = key};
+	char words[RP_WHY_LEN] = "";
+	int ret = 0;
 
 	if (!attr || attr->size != sizeof(*attr) ||
-	    class_of(ep, required, &class))
+	    class_of(ep, required, &q.op.required))
 		return -FI_EINVAL;
 	if (!ep->enabled)
 		return -FI_EOPBADSTATE;
-	if (!dom->marked)
+	if (!ep->dom->marked || !rp_key_is_persistent(key))
 		return -FI_EKEYREJECTED;
-	pthread_mutex_lock(&dom->lock);
-	ret = rp_rma_peer(ep, dest, &p);
-	if (!ret)
-		ret = rp_query_post(p, key, class, query_done, &q);
-	if (ret)
-		goto unlock;
-	/* Core ends every query: by an answer or by the timeout. */
-	while (!q.done) {
-		rp_domain_progress(dom);
-		if (q.done)
+	q.op.done = query_done;
+	q.op.kind = RP_OP_QUERY;
+	q.op.ranges = &q.range;
+	q.op.nranges = 1;
+	q.op.info = &q.info;
+	pthread_mutex_lock(&ep->dom->lock);
+	/* A connection that has ended unseen: the query goes over the next. */
+	for (int tries = 0; tries < 2 && !ret; tries++) {
+		q.done = false;
+		ret = query_run(ep, dest, &q, words);
+		if (q.out.status != RP_ST_LOST)
 			break;
-		pthread_mutex_unlock(&dom->lock);
-		nanosleep(&pause, NULL);
-		pthread_mutex_lock(&dom->lock);
 	}
-	if (q.status >= RP_ST_WRITE_FAILED) {
-		ret = -rp_status_errno(q.status);
-		goto unlock;
+	pthread_mutex_unlock(&ep->dom->lock);
+	if (!ret && q.out.status >= RP_ST_WRITE_FAILED) {
+		RP_WARN(EP_CTRL, "query: %s: %s\n",
+			rp_status_name(q.out.status), words);
+		return -rp_status_errno(q.out.status);
 	}
-	attr->region_class = (enum fi_rpmem_class)q.info.class;
-	attr->method = (enum fi_rpmem_method)q.info.method;
-	attr->status = q.status;
-	attr->granularity = q.info.granularity;
-	attr->preferred_size = q.info.preferred_size;
-	attr->preferred_align = q.info.preferred_align;
-	attr->addr = q.info.addr;
-	attr->len = q.info.length;
-	memcpy(attr->why, q.info.why, sizeof(attr->why));
-	attr->why[sizeof(attr->why) - 1] = 0;
-	if (dom->conns)
-		say_more(attr->why, sizeof(attr->why), rp_link_words(p, key));
-	else if (!strcasecmp(dom->fabric->base_name, "verbs"))
-		say_more(attr->why, sizeof(attr->why),
-			 "no FLUSH: FI_OFI_RPMEM_CONNECT is off, and ofi_rxm's "
-			 "queue pairs are not reachable");
-unlock:
-	pthread_mutex_unlock(&dom->lock);
+	if (!ret)
+		query_result(&q, words, attr);
 	return ret;
 }
 
@@ -142,13 +169,13 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	pthread_mutex_lock(&dom->lock);
 	/* What has arrived by now is accepted. */
 	rp_domain_progress(dom);
-	rp_agent_quiesce(dom->agent);
-	while (rp_agent_pending(dom->agent)) {
-		pthread_mutex_unlock(&dom->lock);
-		nanosleep(&pause, NULL);
-		pthread_mutex_lock(&dom->lock);
-		rp_domain_progress(dom);
-		if (timeout >= 0 && rp_host_now() >= end &&
+	if (dom->agent)
+		rp_agent_quiesce(dom->agent);
+	while (dom->agent && rp_agent_pending(dom->agent)) {
+		if (rp_domain_progress(dom))
+			continue;
+		let_others(dom, &pause);
+		if (timeout >= 0 && rp_host_now() >= end && dom->agent &&
 		    rp_agent_pending(dom->agent)) {
 			ret = -FI_ETIMEDOUT;
 			break;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "rpmem/cm.h"
-#include "rpmem/host.h"
 
 static int fabric_close(struct fid *fid)
 {
@@ -22,28 +21,10 @@ static int fabric_close(struct fid *fid)
 	if (ret)
 		return ret;
 	fi_freeinfo(fab->given);
-	rp_asked_free(fab);
 	pthread_mutex_destroy(&fab->lock);
-	pthread_mutex_destroy(&fab->cm_lock);
 	free(fab->base_name);
 	free(fab);
 	return 0;
-}
-
-static int fabric_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
-			  struct fid_eq **eq, void *context)
-{
-	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
-
-	int ret = fi_eq_open(fab->direct, attr, eq, context);
-
-	/* Nothing of ours is reported there, but of connected endpoints. */
-	if (ret || rp_host_connects(fab->base_name) == RP_CONNECTS_NOT)
-		return ret;
-	ret = rp_eq_hook(fab, *eq);
-	if (ret)
-		fi_close(&(*eq)->fid);
-	return ret;
 }
 
 static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
@@ -67,7 +48,7 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
 	return 0;
 }
 
-/* A copy that names the provider itself: its checks know no other name. */
+/* A copy that names the base alone: the base's checks know no other name. */
 static struct fi_info *direct_info(struct rp_fabric *fab,
 				   const struct fi_info *info)
 {
@@ -101,19 +82,13 @@ static int fabric_pep(struct fid_fabric *fabric, struct fi_info *info,
 		      struct fid_pep **pep, void *context)
 {
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
-	bool ours = rp_info_is_msg(info, fab->base_name);
-	struct fi_info *b = ours ? rp_info_msg_to_base(info, fab->base_name)
-				 : direct_info(fab, info);
+	struct fi_info *b;
 	int ret;
 
-	if (b)
-		b->fabric_attr->fabric = fab->direct;
+	if (rp_info_is_msg(info, fab->base_name))
+		return rp_pep_open(fabric, info, pep, context);
+	b = direct_info(fab, info);
 	ret = b ? fi_passive_ep(fab->direct, b, pep, context) : -FI_ENOMEM;
-	if (!ret && ours) {
-		ret = rp_pep_hook(fab, *pep, info);
-		if (ret)
-			fi_close(&(*pep)->fid);
-	}
 	direct_info_put(fab, b, ret);
 	return ret;
 }
@@ -166,7 +141,7 @@ static struct fi_ops_fabric fabric_ops = {
 	.size = sizeof(struct fi_ops_fabric),
 	.domain = fabric_domain,
 	.passive_ep = fabric_pep,
-	.eq_open = fabric_eq_open,
+	.eq_open = rp_eq_open,
 	.wait_open = fabric_wait,
 	.trywait = fabric_trywait,
 	.domain2 = fabric_domain2,
@@ -258,7 +233,6 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		ret = -FI_EINVAL;
 		goto free;
 	}
-	fab->cards = rp_host_connects(fab->base_name) == RP_CONNECTS_BY_CARD;
 	if (attr->name)
 		hints->fabric_attr->name = strdup(attr->name);
 	hints->mode = ~RP_BUFFERED_RECV;
@@ -277,9 +251,6 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	fi_freeinfo(list);
 	fi_freeinfo(hints);
 	pthread_mutex_init(&fab->lock, NULL);
-	pthread_mutex_init(&fab->cm_lock, NULL);
-	LIST_INIT(&fab->msg_eps);
-	LIST_INIT(&fab->asked);
 	fab->fid.fid.fclass = FI_CLASS_FABRIC;
 	fab->fid.fid.ops = &fabric_fid_ops;
 	fab->fid.ops = &fabric_ops;

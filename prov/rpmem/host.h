@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "core/caps.h"
-#include "core/cost.h"
 #include "core/pmem.h"
 
 /*
@@ -19,51 +18,31 @@
 /* Monotonic, ns. */
 uint64_t rp_host_now(void);
 /*
- * The same clock as it was when the kernel last looked at it, some ms ago.
- * Where the clock is no register of the CPU, to read it takes longer than a
- * fence.
+ * The same clock as it was when the kernel last looked at it, some ms ago: that
+ * is cheap also where the precise clock is no register of the CPU.
  */
 uint64_t rp_host_tick(void);
 /* Bits that a peer cannot guess. 0 or -errno. */
 int rp_host_random(void *buf, size_t len);
 /*
- * As rp_caps_region(), with what is known of the base provider and its device,
- * and what the operator's file states, read anew: op_file, NULL: the default.
+ * As rp_caps_region(), with what is known of the transport that writes come
+ * over
+ * ("tcp", "verbs") and its device, and what the operator's file states, read
+ * anew: op_file, NULL: the default.
  */
-int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
-		  const char *op_file, const void *addr, size_t len,
-		  struct rp_facts *facts, char *why);
+int rp_host_facts(struct rp_caps_cfg cfg, const char *transport,
+		  const char *device, const char *op_file, const void *addr,
+		  size_t len, struct rp_facts *facts, char *why);
 /* As rp_caps_lasts(). */
 int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  enum rp_lasts *lasts, char *why);
-/* Does the base tell when a connection broke? See struct rp_facts, told. */
-bool rp_host_tells(const char *base, const char *device);
-/*
- * May commits travel over a program's own connected endpoints of this base
- * (docs/guarantees.md, C1 to C4), and how is a mailbox found there?
- */
-enum rp_connects {
-	RP_CONNECTS_NOT,
-	RP_CONNECTS_BY_NAMES, /* its key is made of both ends' names */
-	RP_CONNECTS_BY_CARD,  /* the base makes the keys: it is told */
-};
-enum rp_connects rp_host_connects(const char *base);
-/*
- * Does what comes over those of this base and device need a read behind it, to
- * be seen before what comes later? So it is unless the CPU is known to place.
- */
-bool rp_host_fences(const char *base, const char *device, const char *op_file);
-/* What writes over such a base travel over. */
-enum rp_path rp_host_path(const char *base, const char *device);
 /* Does the success of a write say that it arrived? why: RP_SOURCE_LEN bytes. */
 bool rp_host_acknowledges(const char *base, const char *device, char *why);
+/* Private connections over what else than libfabric's tcp, or verbs. */
+struct rp_rc_attr;
+void rp_host_private(struct rp_rc_attr *attr);
 /* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
-/*
- * The flag that makes a read over the base's connected endpoints a FLUSH of its
- * range to persistence; 0: the base has none. No provider of libfabric has.
- */
-uint64_t rp_host_flush_flag(void);
 /* May flushes that block run on a thread of their own? */
 bool rp_host_has_threads(void);
 

@@ -7,19 +7,13 @@
 #include <string.h>
 
 #include "rpmem/cm.h"
-#include "rpmem/conn.h"
 #include "rpmem/host.h"
-#include "rpmem/rpmem.h"
 
 /* Flags of fi_getinfo that libfabric keeps to itself; the same since 1.9. */
 #define GETINFO_INTERNAL  (1ull << 58)
 #define GETINFO_CORE_ONLY (1ull << 59)
 
 #define DEFAULT_BASE "tcp"
-
-/* Entries of the base's queues that stay ours. */
-#define RESERVED_TX 64
-#define RESERVED_RX 128
 
 /*
  * What we do not layer over. Programs that ask for it get the base's own
@@ -29,9 +23,18 @@
 	(FI_TRIGGER | FI_COLLECTIVE | FI_NAMED_RX_CTX | FI_VARIABLE_MSG |      \
 	 FI_SHARED_AV)
 
-/* What the base must be able to do for control messages to travel. */
-#define CTRL_CAPS  FI_TAGGED
-#define CTRL_ORDER (FI_ORDER_SAW | FI_ORDER_RAW)
+/*
+ * With persistent regions an operation goes over the base or over a private
+ * connection. An order is kept on the private connection, and for messages that
+ * wait for the writes before them (rp_private_order()). No order is kept that
+ * makes a persistent operation wait for one of the base's.
+ */
+#define RMA_ORDERS                                                             \
+	(FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |           \
+	 FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR |              \
+	 FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |        \
+	 FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
+#define KEPT_ORDERS ((uint64_t)(RMA_ORDERS | FI_ORDER_SAW | FI_ORDER_SAS))
 
 static bool is_component(const char *s, size_t len, const char *name)
 {
@@ -179,34 +182,18 @@ static char *base_for(const struct fi_info *hints)
 	return base;
 }
 
-static uint64_t caps_to_base(uint64_t caps)
+void rp_info_domain_to_base(struct fi_domain_attr *d)
 {
-	if (!caps)
-		return 0;
-	caps = (caps & ~FI_RMA_PMEM) | CTRL_CAPS;
-	/* Control messages go both ways, whatever the program does. */
-	if (caps & (FI_SEND | FI_RECV))
-		caps |= FI_SEND | FI_RECV;
-	return caps;
-}
-
-/*
- * ofi_rxm of libfabric 2.1 with a shared receive context, which verbs needs,
- * looks for the sender of every message that waits when an address is inserted,
- * and knows it only where sources are asked for (it crashes: measured). Our
- * agent inserts who asks it.
- */
-static uint64_t rxm_caps(const char *base)
-{
-	return strcasecmp(base, "verbs") ? 0 : FI_SOURCE;
-}
-
-void rp_info_for_rxm(struct fi_info *b, const char *base)
-{
-	if (b->caps)
-		b->caps |= rxm_caps(base);
-	if (b->rx_attr->caps)
-		b->rx_attr->caps |= rxm_caps(base);
+	/* Keys of ours may be longer than the base's. */
+	d->mr_key_size = 0;
+	/*
+	 * Whoever makes progress adds to counters of any endpoint: the thread
+	 * of the domain, or another thread of the program.
+	 */
+	if (d->data_progress == FI_PROGRESS_AUTO ||
+	    (d->threading != FI_THREAD_UNSPEC &&
+	     d->threading != FI_THREAD_DOMAIN))
+		d->threading = FI_THREAD_SAFE;
 }
 
 /* The fid of ours that a program put into hints, as the base knows it. */
@@ -253,42 +240,29 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 #undef TAKE
 		fi_freeinfo(full);
 	}
-	b->caps = caps_to_base(b->caps);
-	b->tx_attr->caps = caps_to_base(b->tx_attr->caps);
-	b->rx_attr->caps = caps_to_base(b->rx_attr->caps);
+	b->caps &= ~FI_RMA_PMEM;
+	b->tx_attr->caps &= ~FI_RMA_PMEM;
+	b->rx_attr->caps &= ~FI_RMA_PMEM;
 	/* A program that cannot handle it would hang (measured). */
 	b->mode &= ~RP_BUFFERED_RECV;
 	b->rx_attr->mode &= ~RP_BUFFERED_RECV;
 	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
-	/* None means whatever the base has; then it may stay without ours. */
-	if (b->tx_attr->msg_order)
-		b->tx_attr->msg_order |= CTRL_ORDER;
-	if (b->tx_attr->size)
-		b->tx_attr->size += RESERVED_TX;
-	if (b->rx_attr->size)
-		b->rx_attr->size += RESERVED_RX;
 	b->ep_attr->type = FI_EP_RDM;
-	b->ep_attr->mem_tag_format = 0;
-	b->domain_attr->mr_key_size = 0;
-	if (b->domain_attr->data_progress == FI_PROGRESS_AUTO) {
-		/* Our thread and the program's call the base side by side. */
-		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
-		b->domain_attr->threading = FI_THREAD_SAFE;
-	}
-	/* Whoever calls us drives every endpoint and queue of the domain. */
-	if (b->domain_attr->threading != FI_THREAD_UNSPEC &&
-	    b->domain_attr->threading != FI_THREAD_DOMAIN)
-		b->domain_attr->threading = FI_THREAD_SAFE;
+	rp_info_domain_to_base(b->domain_attr);
 	fids_to_base(b);
 	return b;
 }
 
-/* Keep the entries of one layering: the base's own RDM, else over ofi_rxm. */
+/*
+ * Keep the entries of one layering: the base's own RDM, else over ofi_rxm, else
+ * over another utility (ofi_rxd).
+ */
 static void keep_one_layering(struct fi_info **list, const char *base)
 {
 	char rxm[128];
 	const char *keep = NULL;
 	struct fi_info *i, **link;
+	char *other = NULL;
 
 	snprintf(rxm, sizeof(rxm), "%s;ofi_rxm", base);
 	for (i = *list; i; i = i->next) {
@@ -300,6 +274,8 @@ static void keep_one_layering(struct fi_info **list, const char *base)
 		}
 		if (!strcasecmp(name, rxm))
 			keep = rxm;
+		else if (!keep && strchr(name, ';'))
+			keep = other = strdup(name);
 	}
 	for (link = list; (i = *link);) {
 		if (keep && !strcasecmp(i->fabric_attr->prov_name, keep)) {
@@ -310,6 +286,7 @@ static void keep_one_layering(struct fi_info **list, const char *base)
 			fi_freeinfo(i);
 		}
 	}
+	free(other);
 }
 
 static bool same_name(const char *a, const char *b)
@@ -346,7 +323,6 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 	if (!b)
 		return -FI_ENOMEM;
 	b->ep_attr->type = FI_EP_RDM;
-	rp_info_for_rxm(b, base);
 	/*
 	 * sockets 1.17 fails by itself where the program drives it (sends end
 	 * with -FI_ENOENT, writes with -FI_EIO, no descriptor to sleep on:
@@ -364,13 +340,6 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 	snprintf(b->fabric_attr->prov_name, len, "%s;^" RP_PROV_NAME, base);
 	ret = fi_getinfo(version, node, service, flags | GETINFO_INTERNAL, b,
 			 list);
-	if (ret == -FI_ENODATA && hints && hints->tx_attr &&
-	    b->tx_attr->msg_order != hints->tx_attr->msg_order) {
-		/* Without order requests wait for what they cover. */
-		b->tx_attr->msg_order = hints->tx_attr->msg_order;
-		ret = fi_getinfo(version, node, service,
-				 flags | GETINFO_INTERNAL, b, list);
-	}
 	fi_freeinfo(b);
 	if (ret)
 		return ret;
@@ -404,19 +373,90 @@ bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints)
 		gets_persistence(hints));
 }
 
-/* Every commit stands on it that who was told of a write knows that it came. */
-static bool acknowledges(const struct fi_info *i)
+bool rp_info_is_marked(const struct fi_info *info)
 {
-	static atomic_flag told = ATOMIC_FLAG_INIT;
-	char why[RP_SOURCE_LEN];
+	const struct fi_domain_attr *d = info->domain_attr;
 
-	if (rp_host_acknowledges(i->fabric_attr->prov_name,
+	return d && (d->mr_mode & FI_MR_PROV_KEY) &&
+	       d->mr_key_size == sizeof(uint64_t);
+}
+
+/* Does a private connection over this base prove that a write has come? */
+static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	char why[RP_WHY_LEN] = "";
+
+	if (rp_private_possible(i, why) &&
+	    rp_host_acknowledges(i->fabric_attr->prov_name,
 				 i->domain_attr->name, why))
 		return true;
-	if (!atomic_flag_test_and_set(&told))
+	if (!wants_persistence(hints))
+		return false;
+	if (!atomic_flag_test_and_set(&warned))
 		RP_WARN(CORE, "%s is left out: %s\n", i->domain_attr->name,
 			why);
 	return false;
+}
+
+/* What was not asked for is not offered: it would cost waiting. */
+static int mark_orders(const struct fi_info *hints, struct fi_info *i)
+{
+	uint64_t asked = hints->tx_attr ? hints->tx_attr->msg_order : 0;
+
+	if ((asked & ~KEPT_ORDERS) || (hints->caps & FI_FENCE)) {
+		if (wants_persistence(hints))
+			RP_WARN(CORE, "with persistent regions there is no "
+				      "FI_FENCE, and "
+				      "operations do not wait for messages or "
+				      "reads before "
+				      "them: leave FI_FENCE, FI_ORDER_WAS, "
+				      "FI_ORDER_RAS and "
+				      "FI_ORDER_SAR out of the hints\n");
+		return -FI_ENODATA;
+	}
+	i->tx_attr->msg_order &= asked ? asked : FI_ORDER_SAS;
+	i->caps &= ~FI_FENCE;
+	i->tx_attr->caps &= ~FI_FENCE;
+	return 0;
+}
+
+int rp_info_mark(const struct fi_info *hints, struct fi_info *i)
+{
+	struct fi_domain_attr *d = i->domain_attr;
+
+	if (!is_proof(hints, i) || mark_orders(hints, i))
+		return -FI_ENODATA;
+	d->mr_mode |= FI_MR_PROV_KEY;
+	d->mr_key_size = sizeof(uint64_t);
+	if (i->tx_attr->iov_limit > RP_CHANNEL_IOV)
+		i->tx_attr->iov_limit = RP_CHANNEL_IOV;
+	if (i->tx_attr->rma_iov_limit > RP_CHANNEL_IOV)
+		i->tx_attr->rma_iov_limit = RP_CHANNEL_IOV;
+	return 0;
+}
+
+void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i)
+{
+	struct fi_domain_attr *d = i->domain_attr;
+
+	if (hints && hints->caps)
+		i->caps |= hints->caps & FI_RMA_PMEM;
+	else if (i->caps & FI_RMA)
+		i->caps |= FI_RMA_PMEM;
+	if (hints && hints->tx_attr)
+		i->tx_attr->op_flags |=
+			hints->tx_attr->op_flags & FI_COMMIT_COMPLETE;
+	d->data_progress = hints && hints->domain_attr &&
+					   hints->domain_attr->data_progress ==
+						   FI_PROGRESS_AUTO
+				   ? FI_PROGRESS_AUTO
+				   : FI_PROGRESS_MANUAL;
+	/* Open objects of the base are not the program's business. */
+	d->domain =
+		hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
+	i->fabric_attr->fabric =
+		hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
 }
 
 /* Turn the base's entry into what we offer. */
@@ -429,65 +469,18 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	/* libfabric appends ";ofi_rpmem"; ofi_rxm stays out of sight. */
 	if (semi)
 		*semi = 0;
-	if (!acknowledges(i))
-		return -FI_ENODATA;
-	if (!(i->caps & FI_TAGGED) || !i->ep_attr->mem_tag_format)
-		return -FI_ENODATA;
 	i->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
-	if (hints && hints->caps) {
-		uint64_t added =
-			(CTRL_CAPS | rxm_caps(i->fabric_attr->prov_name)) &
-			~hints->caps;
-
-		i->caps &= ~added;
-		i->tx_attr->caps &= ~added;
-		i->rx_attr->caps &= ~added;
-		i->caps |= hints->caps & FI_RMA_PMEM;
-	} else if (i->caps & FI_RMA) {
-		i->caps |= FI_RMA_PMEM;
-	}
-	if (hints && hints->tx_attr)
-		i->tx_attr->op_flags |=
-			hints->tx_attr->op_flags & FI_COMMIT_COMPLETE;
-	if (i->tx_attr->iov_limit > RP_SLOT_IOV)
-		i->tx_attr->iov_limit = RP_SLOT_IOV;
-	if (i->tx_attr->rma_iov_limit > RP_SLOT_IOV)
-		i->tx_attr->rma_iov_limit = RP_SLOT_IOV;
-	i->ep_attr->mem_tag_format >>= 1;
 	/* More contexts than one are the base's own, see rp_info_is_direct. */
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
 	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
-	/* What is reported comes back as a hint, and ours is added again. */
-	if (i->tx_attr->size <= RESERVED_TX || i->rx_attr->size <= RESERVED_RX)
+	/* Without persistence it may still be what the program wants. */
+	if (rp_info_may_make_keys(version, hints) && rp_info_mark(hints, i) &&
+	    wants_persistence(hints))
 		return -FI_ENODATA;
-	i->tx_attr->size -= RESERVED_TX;
-	i->rx_attr->size -= RESERVED_RX;
-	if (rp_info_may_make_keys(version, hints)) {
-		d->mr_mode |= FI_MR_PROV_KEY;
-		d->mr_key_size = sizeof(uint64_t);
-		/* Who wants it says so: inline stores do without (rma.c). */
-		if (rp_params.inline_max &&
-		    !(hints->tx_attr && hints->tx_attr->msg_order))
-			i->tx_attr->msg_order &=
-				~(uint64_t)(FI_ORDER_WAW | FI_ORDER_RMA_WAW);
-		/* So do writes over connections of our own (linked.c). */
-		if (rp_conns_wanted(i->fabric_attr->prov_name) &&
-		    !(hints->tx_attr && hints->tx_attr->msg_order))
-			i->tx_attr->msg_order &= ~RP_ORDER_ACROSS;
-	}
-	if (hints && hints->domain_attr &&
-	    hints->domain_attr->data_progress == FI_PROGRESS_AUTO)
-		d->data_progress = FI_PROGRESS_AUTO;
-	else
-		d->data_progress = FI_PROGRESS_MANUAL;
-	/* Open objects of the base are not the program's business. */
-	d->domain =
-		hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
-	i->fabric_attr->fabric =
-		hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
+	rp_info_to_ours(hints, i);
 	return 0;
 }
 
@@ -503,8 +496,7 @@ bool rp_info_is_direct(const struct fi_info *info)
 	if (e->type != FI_EP_UNSPEC && e->type != FI_EP_RDM)
 		return true;
 	/* FI_SHARED_CONTEXT is the largest number there is. */
-	return (e->mem_tag_format >> 63) || e->tx_ctx_cnt > 1 ||
-	       e->rx_ctx_cnt > 1;
+	return e->tx_ctx_cnt > 1 || e->rx_ctx_cnt > 1;
 }
 
 int rp_info_direct_list(uint32_t version, const char *node, const char *service,
@@ -642,8 +634,6 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 				       base, &list))
 		ret = 0;
 	add_direct(version, node, service, flags, hints, base, &list);
-	if (!list)
-		rp_info_msg_why(hints, base);
 	free(base);
 	if (!list)
 		return ret;

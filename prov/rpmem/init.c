@@ -75,67 +75,102 @@ static void get_size(const char *name, size_t *value)
 		*value = v;
 }
 
+/* "5000-5100", or one port. */
+static void ports_read(void)
+{
+	unsigned long first, last;
+	char *text, *end;
+
+	if (fi_param_get_str(&rp_prov, "ports", &text) || !*text)
+		return;
+	first = last = strtoul(text, &end, 10);
+	if (*end == '-' && end[1] >= '0' && end[1] <= '9')
+		last = strtoul(end + 1, &end, 10);
+	if (*text >= '0' && *text <= '9' && !*end && first && first <= last &&
+	    last <= UINT16_MAX) {
+		rp_params.port_first = (uint16_t)first;
+		rp_params.port_last = (uint16_t)last;
+		return;
+	}
+	FI_WARN(&rp_prov, FI_LOG_CORE,
+		"FI_OFI_RPMEM_PORTS=%s is no range of ports (FIRST-LAST, 1 to "
+		"65535): targets listen on ports that the kernel chooses\n",
+		text);
+}
+
+static void params_define(void)
+{
+	const size_t us = rp_params.spin_ns / 1000;
+	const size_t ms = rp_params.timeout_ns / 1000000;
+
+	fi_param_define(&rp_prov, "class", FI_PARAM_STRING,
+			"Failures that a commit must survive, unless the call "
+			"says otherwise: power, process or none (power)");
+	fi_param_define(&rp_prov, "timeout", FI_PARAM_SIZE_T,
+			"Milliseconds without a sign from a target, after "
+			"which its connection is closed and its operations "
+			"fail (%zu)",
+			ms);
+	fi_param_define(&rp_prov, "slow_rate", FI_PARAM_SIZE_T,
+			"Bytes per second that the slowest network still "
+			"moves. The timeout grows with the bytes that are not "
+			"yet acknowledged (%zu)",
+			(size_t)rp_params.slow_rate);
+	fi_param_define(&rp_prov, "ports", FI_PARAM_STRING,
+			"FIRST-LAST: range of ports on which a target listens "
+			"for private connections, for firewalls (any)");
+	fi_param_define(&rp_prov, "emulate", FI_PARAM_BOOL,
+			"Treat anonymous and tmpfs memory as persistent "
+			"memory, with class none. For tests (no)");
+	fi_param_define(&rp_prov, "trust_fs", FI_PARAM_STRING,
+			"File systems, comma separated, whose msync reaches "
+			"stable storage although ofi_rpmem does not list them");
+	fi_param_define(&rp_prov, "operator", FI_PARAM_STRING,
+			"File with statements on hardware facts that software "
+			"cannot find out (%s, if it exists)",
+			RP_OPERATOR_DEFAULT);
+	fi_param_define(&rp_prov, "method", FI_PARAM_STRING,
+			"Commit by this method instead of the cheapest one, "
+			"if the memory allows it (none)");
+	fi_param_define(&rp_prov, "allow_force_granularity", FI_PARAM_BOOL,
+			"Obey PMEM2_FORCE_GRANULARITY, with class none (no)");
+	fi_param_define(&rp_prov, "max_commits", FI_PARAM_SIZE_T,
+			"Commits outstanding at once, from one endpoint to one "
+			"target (%zu)",
+			rp_params.max_commits);
+	fi_param_define(&rp_prov, "credits", FI_PARAM_SIZE_T,
+			"Requests that a target accepts from one initiator at "
+			"once (%d)",
+			RP_AGENT_CREDITS);
+	fi_param_define(&rp_prov, "max_sessions", FI_PARAM_SIZE_T,
+			"Initiators that a target serves at once (%d)",
+			RP_AGENT_SESSIONS);
+	fi_param_define(&rp_prov, "inline", FI_PARAM_SIZE_T,
+			"Longest durable write, in bytes, that is sent inside "
+			"its request; 0 switches this off (%zu)",
+			rp_params.inline_max);
+	fi_param_define(&rp_prov, "spin", FI_PARAM_SIZE_T,
+			"Busy-poll budget in microseconds before sleeping; "
+			"adapts to 0 when polling does not pay (%zu)",
+			us);
+	fi_param_define(&rp_prov, "cost", FI_PARAM_STRING,
+			"File of costs measured on this machine, written by "
+			"fi_rpmem_bench calibrate (none)");
+	fi_param_define(&rp_prov, "native", FI_PARAM_BOOL,
+			"Use the FLUSH operation of RDMA devices that have it "
+			"(yes)");
+	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
+			"Commit every write to files and persistent memory, "
+			"for programs that do not ask for it (no)");
+}
+
 static void params_read(void)
 {
 	size_t us = rp_params.spin_ns / 1000;
 	size_t ms = rp_params.timeout_ns / 1000000, rate = rp_params.slow_rate;
 	char *s;
 
-	fi_param_define(&rp_prov, "class", FI_PARAM_STRING,
-			"failures that a commit must survive unless the call "
-			"says otherwise: power, process or none (power)");
-	fi_param_define(&rp_prov, "timeout", FI_PARAM_SIZE_T,
-			"milliseconds of silence after which a target counts "
-			"as dead and its commits fail (%zu)",
-			ms);
-	fi_param_define(&rp_prov, "slow_rate", FI_PARAM_SIZE_T,
-			"bytes per second that the slowest link still moves: "
-			"the timeout grows with what is under way (%zu)",
-			rate);
-	fi_param_define(
-		&rp_prov, "emulate", FI_PARAM_BOOL,
-		"let anonymous and tmpfs memory play persistent memory, "
-		"with class none (no)");
-	fi_param_define(&rp_prov, "trust_fs", FI_PARAM_STRING,
-			"file systems, comma separated, whose msync reaches "
-			"stable storage although ofi_rpmem does not list them");
-	fi_param_define(&rp_prov, "operator", FI_PARAM_STRING,
-			"file of statements about what software cannot find "
-			"out (%s, if it is there)",
-			RP_OPERATOR_DEFAULT);
-	fi_param_define(&rp_prov, "method", FI_PARAM_STRING,
-			"method to commit by instead of the cheapest, where "
-			"the memory allows it (none)");
-	fi_param_define(&rp_prov, "allow_force_granularity", FI_PARAM_BOOL,
-			"honour PMEM2_FORCE_GRANULARITY, with class none (no)");
-	fi_param_define(&rp_prov, "max_commits", FI_PARAM_SIZE_T,
-			"commits outstanding per endpoint (%zu)",
-			rp_params.max_commits);
-	fi_param_define(&rp_prov, "credits", FI_PARAM_SIZE_T,
-			"requests that a target takes from one initiator at "
-			"once");
-	fi_param_define(&rp_prov, "max_sessions", FI_PARAM_SIZE_T,
-			"initiators that a target serves at once");
-	fi_param_define(&rp_prov, "inline", FI_PARAM_SIZE_T,
-			"bytes up to which a durable write travels inside its "
-			"request; 0: none does (%zu)",
-			rp_params.inline_max);
-	fi_param_define(&rp_prov, "spin", FI_PARAM_SIZE_T,
-			"microseconds that who would sleep looks on first, as "
-			"long as that pays; 0: none (%zu)",
-			us);
-	fi_param_define(&rp_prov, "cost", FI_PARAM_STRING,
-			"file of costs measured on this machine, as "
-			"fi_rpmem_bench calibrate writes it (none)");
-	fi_param_define(&rp_prov, "connect", FI_PARAM_BOOL,
-			"write durably over connections of our own where that "
-			"saves asking the target (no)");
-	fi_param_define(&rp_prov, "native", FI_PARAM_BOOL,
-			"let devices FLUSH over those where they can (yes)");
-	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
-			"commit every write to files and persistent memory, "
-			"for programs that do not ask for it (no)");
-
+	params_define();
 	if (!fi_param_get_str(&rp_prov, "class", &s) &&
 	    rp_class_parse(s, &rp_params.required))
 		FI_WARN(&rp_prov, FI_LOG_CORE,
@@ -159,7 +194,7 @@ static void params_read(void)
 	if (rp_params.inline_max > RP_WIRE_MAX_STORE)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
 	cost_read();
-	fi_param_get_bool(&rp_prov, "connect", &rp_params.connect);
+	ports_read();
 	fi_param_get_bool(&rp_prov, "native", &rp_params.native);
 	fi_param_get_bool(&rp_prov, "commit_writes", &rp_params.commit_writes);
 	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);

@@ -1,111 +1,215 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Reads into local persistent memory that complete when it is durable. */
-#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "rpmem/rpmem.h"
 
-static void release(struct rp_slot *s)
-{
-	rp_slot_put(&s->ep->dom->slots, s);
-}
+/* The task's `extra`: where the bytes go, until they are flushed. */
+struct rp_local_read {
+	struct fi_context2 context; /* first: the base's, where it does it */
+	struct rp_task *task;
+	LIST_ENTRY(rp_local_read) link; /* of cq->reading, then ep->flushing */
+	bool flushing;
+	bool closed; /* reading, and its endpoint is no more */
+	size_t niov;
+	struct iovec iov[RP_CHANNEL_IOV];
+};
 
-static void fail(struct rp_slot *s, enum rp_status st, uint32_t detail)
+/* --- flushing --- */
+
+static void end(struct rp_task *t, enum rp_status st, uint32_t detail)
 {
+	struct rp_local_read *l = t->extra;
 	const struct rp_outcome out = {
 		.status = st,
 		.detail = detail,
-		.required = s->ep->required,
+		.required = t->op.required,
 	};
 
-	rp_cntr_tell(s->ep, RP_CNTR_READ, true);
-	rp_slot_tell_error(s, rp_status_errno(st), (int)st, &out);
+	if (l->flushing)
+		LIST_REMOVE(l, link);
+	rp_task_done(&t->op, &out);
 }
 
 static void flushed(void *arg, enum rp_status st, uint32_t detail)
 {
-	struct rp_slot *s = arg;
-
-	if (st == RP_ST_OK) {
-		rp_cntr_tell(s->ep, RP_CNTR_READ, false);
-		rp_slot_tell_ok(s);
-	} else {
-		fail(s, st, detail);
-	}
-	release(s);
+	end(arg, st, detail);
 }
 
 /*
  * The bytes are here: flush them. The region is looked for again, because the
  * program may have closed it since.
  */
-static enum rp_status flush(struct rp_slot *s)
+static void flush(struct rp_task *t)
 {
-	struct rp_local at[RP_SLOT_IOV];
-	struct rp_dom *dom = s->ep->dom;
+	struct rp_local_read *l = t->extra;
+	struct rp_dom *dom = t->ep->dom;
+	struct rp_local at[RP_CHANNEL_IOV];
 	const char *why;
 
-	for (unsigned int i = 0; i < s->niov; i++) {
-		const char *buf = s->iov[i].iov_base;
+	for (size_t i = 0; i < l->niov; i++) {
+		const char *buf = l->iov[i].iov_base;
 
-		at[i].region = rp_mr_holding(dom, buf, s->iov[i].iov_len,
-					     s->ep->required, &why);
-		if (!at[i].region)
-			return RP_ST_STALE_KEY;
-		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
-		at[i].len = s->iov[i].iov_len;
-	}
-	return rp_agent_local_flush(dom->agent, &s->ep->xport, at, s->niov,
-				    flushed, s)
-		       ? RP_ST_NO_MEMORY
-		       : RP_ST_OK;
-}
-
-void rp_local_completed(struct rp_slot *s, const struct fi_cq_err_entry *err)
-{
-	enum rp_status st;
-
-	s->written = true;
-	/* Read, but for the user it ends with the flush. */
-	if (!err)
-		rp_cntr_hide(s->ep, RP_CNTR_READ, false);
-	if (err) {
-		rp_slot_tell_error(s, err->err, err->prov_errno, NULL);
-	} else if (s->ep->dead) {
-		; /* nobody is left to tell */
-	} else {
-		st = flush(s);
-		if (st == RP_ST_OK)
+		at[i].region = rp_mr_holding(dom, buf, l->iov[i].iov_len,
+					     t->op.required, &why);
+		if (!at[i].region) {
+			end(t, RP_ST_STALE_KEY, 0);
 			return;
-		fail(s, st, 0);
+		}
+		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
+		at[i].len = l->iov[i].iov_len;
 	}
-	release(s);
+	l->flushing = true;
+	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
+	if (rp_agent_local_flush(dom->agent, at, l->niov, flushed, t))
+		end(t, RP_ST_NO_MEMORY, 0);
 }
 
-void rp_local_abandon(struct rp_ep *ep)
+static void read_done(struct rp_op *op, const struct rp_outcome *out)
 {
-	struct rp_slot *s, *next;
+	struct rp_task *t = rp_container_of(op, struct rp_task, op);
 
-	for (s = LIST_FIRST(&ep->dom->slots.used); s; s = next) {
-		next = LIST_NEXT(s, link);
-		if (s->ep != ep || s->kind != RP_SLOT_READ || !s->written)
+	if (out->status != RP_ST_OK) {
+		rp_task_done(op, out);
+		return;
+	}
+	rp_task_copy_back(t);
+	flush(t);
+}
+
+/* --- what the base reads: its entries are ours --- */
+
+static struct rp_local_read *find(struct rp_cq *cq, const void *context)
+{
+	struct rp_local_read *l;
+
+	LIST_FOREACH (l, &cq->reading, link)
+		if (&l->context == context)
+			return l;
+	return NULL;
+}
+
+static void leave(struct rp_cq *cq, struct rp_local_read *l)
+{
+	LIST_REMOVE(l, link);
+	atomic_fetch_sub(&cq->nreading, 1);
+}
+
+ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
+{
+	struct rp_local_read *l;
+	char *e = buf;
+	ssize_t kept = 0;
+
+	pthread_mutex_lock(&cq->dom->lock);
+	for (ssize_t i = 0; i < n; i++, e += cq->size) {
+		l = find(cq, *(void **)e);
+		if (l) {
+			leave(cq, l);
+			if (l->closed)
+				rp_task_put(cq->dom, l->task);
+			else
+				flush(l->task);
 			continue;
-		fail(s, RP_ST_CANCELED, 0);
-		release(s);
+		}
+		memmove((char *)buf + (size_t)kept * cq->size, e, cq->size);
+		if (src)
+			src[kept] = src[i];
+		kept++;
+	}
+	pthread_mutex_unlock(&cq->dom->lock);
+	return kept ? kept : -FI_EAGAIN;
+}
+
+ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
+{
+	struct rp_local_read *l;
+	ssize_t ret = 1;
+
+	pthread_mutex_lock(&cq->dom->lock);
+	l = find(cq, e->op_context);
+	if (l) {
+		leave(cq, l);
+		ret = l->closed ? -FI_EAGAIN : 1;
+		e->op_context = l->task->context;
+		rp_task_put(cq->dom, l->task);
+	}
+	pthread_mutex_unlock(&cq->dom->lock);
+	return ret;
+}
+
+/* With the lock. */
+static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			 uint64_t flags, struct rp_local_read *l)
+{
+	struct fi_msg_rma m = *msg;
+	struct rp_task *t;
+	ssize_t ret;
+
+	if (!ep->tx_cq || ep->cntr[RP_CNTR_READ]) {
+		RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a read of memory that "
+				 "is not persistent needs a completion queue, "
+				 "and no FI_READ counter\n");
+		free(l);
+		return -FI_EOPNOTSUPP;
+	}
+	t = rp_task_get(ep->dom, ep);
+	if (!t) {
+		free(l);
+		return -FI_EAGAIN;
+	}
+	t->extra = l;
+	t->context = msg->context;
+	t->want = rp_ep_wants(ep, flags);
+	t->kind = RP_CNTR_READ;
+	t->flags = FI_RMA | FI_READ;
+	l->task = t;
+	m.context = &l->context;
+	LIST_INSERT_HEAD(&ep->tx_cq->reading, l, link);
+	atomic_fetch_add(&ep->tx_cq->nreading, 1);
+	ret = fi_readmsg(ep->base, &m, flags | FI_COMPLETION);
+	if (ret) {
+		leave(ep->tx_cq, l);
+		rp_task_put(ep->dom, t);
+	}
+	return ret;
+}
+
+/* --- endpoints and queues that are closed --- */
+
+void rp_local_close_ep(struct rp_ep *ep)
+{
+	struct rp_local_read *l;
+
+	while ((l = LIST_FIRST(&ep->flushing))) {
+		rp_agent_local_drop(ep->dom->agent, l->task);
+		end(l->task, RP_ST_CANCELED, 0);
+	}
+	if (!ep->tx_cq)
+		return;
+	LIST_FOREACH (l, &ep->tx_cq->reading, link)
+		l->closed |= l->task->ep == ep;
+}
+
+void rp_local_close_cq(struct rp_cq *cq)
+{
+	struct rp_local_read *l;
+
+	while ((l = LIST_FIRST(&cq->reading))) {
+		leave(cq, l);
+		rp_task_put(cq->dom, l->task);
 	}
 }
 
+/* --- posting --- */
+
+/* With the lock. */
 static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		 struct rp_slot *s)
+		 struct rp_local_read *l)
 {
 	const char *why;
 
-	if (!ep->enabled)
-		return -FI_EOPBADSTATE;
-	if (!ep->dom->msg && !rp_av_known(ep->av, msg->addr)) {
-		RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
-			(unsigned long long)msg->addr);
-		return -FI_EINVAL;
-	}
 	for (size_t i = 0; i < msg->iov_count; i++) {
 		const struct iovec *v = &msg->msg_iov[i];
 
@@ -119,44 +223,33 @@ static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
 				v->iov_base, v->iov_len, why);
 			return -FI_EINVAL;
 		}
-		s->iov[s->niov++] = *v;
+		l->iov[l->niov++] = *v;
 	}
-	return s->niov ? 0 : -FI_EINVAL;
+	return l->niov ? 0 : -FI_EINVAL;
 }
 
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		      uint64_t flags)
+		      uint64_t flags, bool persistent)
 {
-	struct rp_dom *dom = ep->dom;
-	struct fi_msg_rma m = *msg;
-	struct rp_slot *s;
+	struct rp_local_read *l;
 	ssize_t ret;
 
-	if (msg->iov_count > RP_SLOT_IOV)
+	if (!ep->enabled)
+		return -FI_EOPBADSTATE;
+	if (msg->iov_count > RP_CHANNEL_IOV)
 		return -FI_EINVAL;
-	pthread_mutex_lock(&dom->lock);
-	s = rp_slot_get(&dom->slots, ep, RP_SLOT_READ);
-	if (!s) {
-		ret = -FI_EAGAIN;
-		goto unlock;
-	}
-	ret = check(ep, msg, s);
-	if (!ret)
-		ret = rp_xport_activate(ep, false);
-	if (!ret) {
-		s->want = rp_ep_wants(ep, flags);
-		s->context = msg->context;
-		s->flags = FI_RMA | FI_READ;
-		m.context = s;
-		m.addr = rp_av_to_base(ep->av, msg->addr);
-		ret = fi_readmsg(ep->base, &m,
-				 (flags & ~FI_COMMIT_COMPLETE) | FI_COMPLETION);
-	}
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -FI_ENOMEM;
+	flags &= ~FI_COMMIT_COMPLETE;
+	pthread_mutex_lock(&ep->dom->lock);
+	ret = check(ep, msg, l);
 	if (ret)
-		release(s);
-	if (ret == -FI_EAGAIN)
-		rp_domain_progress(dom);
-unlock:
-	pthread_mutex_unlock(&dom->lock);
+		free(l);
+	else if (persistent)
+		ret = rp_rma_read(ep, msg, flags, read_done, l);
+	else
+		ret = read_base(ep, msg, flags, l);
+	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }

@@ -2,16 +2,9 @@
 rpmem_sources = \
 	prov/rpmem/atomic.c \
 	prov/rpmem/av.c \
-	prov/rpmem/cep.h \
-	prov/rpmem/cep_fi.c \
 	prov/rpmem/cm.c \
 	prov/rpmem/cm.h \
-	prov/rpmem/cm_asked.c \
 	prov/rpmem/cntr.c \
-	prov/rpmem/conn.c \
-	prov/rpmem/conn.h \
-	prov/rpmem/conn_recv.c \
-	prov/rpmem/conns.c \
 	prov/rpmem/cq.c \
 	prov/rpmem/cq_read.c \
 	prov/rpmem/domain.c \
@@ -19,38 +12,30 @@ rpmem_sources = \
 	prov/rpmem/eq.c \
 	prov/rpmem/ext.c \
 	prov/rpmem/fabric.c \
-	prov/rpmem/fence.c \
 	prov/rpmem/fid.c \
-	prov/rpmem/gather.c \
-	prov/rpmem/hidden.c \
 	prov/rpmem/host.h \
 	prov/rpmem/info.c \
 	prov/rpmem/info_msg.c \
 	prov/rpmem/init.c \
-	prov/rpmem/linked.c \
 	prov/rpmem/local.c \
-	prov/rpmem/mail.c \
-	prov/rpmem/mail_fence.c \
 	prov/rpmem/mr.c \
 	prov/rpmem/msg.c \
 	prov/rpmem/pep.c \
 	prov/rpmem/poll.c \
+	prov/rpmem/private.c \
 	prov/rpmem/progress.c \
 	prov/rpmem/rma.c \
 	prov/rpmem/rma_raw.c \
 	prov/rpmem/rpmem.h \
 	prov/rpmem/srx.c \
 	prov/rpmem/tagged.c \
-	prov/rpmem/wait.c \
-	prov/rpmem/xport.c
+	prov/rpmem/target.c \
+	prov/rpmem/task.c \
+	prov/rpmem/wait.c
 
 if HAVE_RDMACM
-rpmem_sources += prov/rpmem/cep_verbs.c prov/rpmem/cep_verbs_flush.c \
-	prov/rpmem/cep_verbs_flush.h
 rpmem_libs = $(RDMACM_LIBS)
 else
-EXTRA_DIST += prov/rpmem/cep_verbs.c prov/rpmem/cep_verbs_flush.c \
-	prov/rpmem/cep_verbs_flush.h
 rpmem_libs =
 endif
 
@@ -58,7 +43,7 @@ rpmem_LTLIBRARIES = prov/rpmem/librpmem-fi.la
 prov_rpmem_librpmem_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c
 prov_rpmem_librpmem_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^fi_prov_ini$$'
-prov_rpmem_librpmem_fi_la_LIBADD = prov/core/libcore.la $(FABRIC_LIBS) \
+prov_rpmem_librpmem_fi_la_LIBADD = prov/rc/librc.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
 # libfabric loads the .so and nobody links with it: the .la would only be in the

@@ -1,56 +1,43 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Memory regions: the base's registration, and a key that carries the facts. */
+/* Memory regions: ordinary ones are the base's, persistent ones the agent's. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/fault.h"
-#include "rpmem/conn.h"
 #include "rpmem/host.h"
+#include "rpmem/rpmem.h"
 
-struct rp_mr {
-	struct fid_mr fid;
-	struct rp_dom *dom;
-	struct fid_mr *base;
-	bool persistent;
-	bool served; /* the agent knows it */
-	uint64_t access;
-	struct rp_cep_mr there; /* for connections of our own, once they are */
-	bool flushed;		/* ... and their queue pairs may FLUSH it */
-	struct rp_region region;
-	LIST_ENTRY(rp_mr) link; /* dom->pmems, while served */
-};
-
-/* Base keys that we may choose are random too: an old key must not hit. */
+/* Keys are random: an old one must not hit another region. */
 #define KEY_TRIES 64
 /* Several sentences about a region. */
 #define WHY_ROOM ((size_t)3 * RP_WHY_LEN)
 
+/* From then on the application may unmap: no worker is in it, and no peer. */
+static void withdraw(struct rp_mr *mr)
+{
+	struct rp_dom *dom = mr->dom;
+
+	pthread_mutex_lock(&dom->lock);
+	rp_agent_region_del(dom->agent, &mr->region);
+	if (mr->shared.handle)
+		rp_rc_dereg(rp_private_rc(dom), &mr->shared);
+	LIST_REMOVE(mr, link);
+	dom->npmem--;
+	pthread_mutex_unlock(&dom->lock);
+}
+
 static int mr_close(struct fid *fid)
 {
 	struct rp_mr *mr = rp_container_of(fid, struct rp_mr, fid.fid);
-	struct rp_dom *dom = mr->dom;
-	int ret;
+	int ret = mr->base ? fi_close(&mr->base->fid) : 0;
 
-	pthread_mutex_lock(&dom->lock);
-	/* Its key may be given again: nobody is left who could use it. */
-	if (mr->there.handle) {
-		rp_conns_revoke(dom->conns, mr);
-		rp_conns_dereg(dom->conns, &mr->there);
-	}
-	ret = fi_close(&mr->base->fid);
-	if (!ret && mr->served) {
-		/* After this the application may unmap: no worker is in it. */
-		LIST_REMOVE(mr, link);
-		rp_agent_region_del(dom->agent, &mr->region);
-		dom->npmem--;
-	}
-	pthread_mutex_unlock(&dom->lock);
 	if (ret)
 		return ret;
+	if (mr->served)
+		withdraw(mr);
 	rp_pmem_delete(mr->region.pmem);
-	atomic_fetch_sub(&dom->refs, 1);
+	atomic_fetch_sub(&mr->dom->refs, 1);
 	free(mr);
 	return 0;
 }
@@ -66,7 +53,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		break;
 	case FI_CLASS_CNTR:
 		if (mr->persistent) {
-			/* The base counts a write before it is durable. */
+			/* Nothing counts what private connections bring. */
 			RP_WARN(MR, "counters of a persistent region are not "
 				    "offered\n");
 			return -FI_EOPNOTSUPP;
@@ -77,7 +64,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	default:
 		return -FI_ENOSYS;
 	}
-	return fi_mr_bind(mr->base, base, flags);
+	return mr->base ? fi_mr_bind(mr->base, base, flags) : 0;
 }
 
 static int mr_control(struct fid *fid, int command, void *arg)
@@ -86,7 +73,7 @@ static int mr_control(struct fid *fid, int command, void *arg)
 
 	if (command != FI_ENABLE && command != FI_REFRESH)
 		return -FI_ENOSYS;
-	return fi_control(&mr->base->fid, command, arg);
+	return mr->base ? fi_control(&mr->base->fid, command, arg) : 0;
 }
 
 static int mr_ops_open(struct fid *fid, const char *name, uint64_t flags,
@@ -103,15 +90,16 @@ static struct fi_ops mr_fid_ops = {
 	.ops_open = mr_ops_open,
 };
 
-static int random_bits(uint32_t *v)
+/* An application's key size is the base's: bits that it has, but the mark's. */
+static int random_key(const struct rp_dom *dom, uint64_t *key)
 {
-	static atomic_uint counter;
+	size_t size = dom->base_info->domain_attr->mr_key_size;
+	int ret = rp_host_random(key, sizeof(*key));
 
-	if (RP_FAULT("fixed-base-key")) {
-		*v = atomic_fetch_add(&counter, 1) + 1;
-		return 0;
-	}
-	return rp_host_random(v, sizeof(*v));
+	if (size && size < sizeof(*key))
+		*key &= (1ull << (8 * size)) - 1;
+	*key &= ~RP_KEY_MARK_MASK;
+	return ret;
 }
 
 /* Register with the base under a key of our choice. */
@@ -126,155 +114,104 @@ static int reg_random(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		struct fi_mr_attr attr;
 		char room[512];
 	} a;
-	uint32_t key;
-	int ret;
+	int ret = -FI_ENOKEY;
 
 	memset(&a, 0, sizeof(a));
 	a.attr = *attr;
 	a.attr.context = NULL;
-	for (int i = 0; i < KEY_TRIES; i++) {
-		ret = random_bits(&key);
-		if (ret)
-			return ret;
-		a.attr.requested_key = key;
-		ret = fi_mr_regattr(dom->base, &a.attr, flags, mr);
-		if (ret != -FI_ENOKEY)
-			return ret;
+	for (int i = 0; i < KEY_TRIES && ret == -FI_ENOKEY; i++) {
+		ret = random_key(dom, &a.attr.requested_key);
+		if (!ret)
+			ret = fi_mr_regattr(dom->base, &a.attr, flags, mr);
 	}
-	return -FI_ENOKEY;
+	return ret;
 }
 
-/* Who makes the keys: the base, the program, or we. */
+/* The base, the program, or this file makes the keys. */
 static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		    uint64_t flags, struct fid_mr **mr)
 {
-	if (!dom->marked ||
-	    (dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
+	int ret;
+
+	if (!dom->marked)
 		return fi_mr_regattr(dom->base, attr, flags, mr);
-	return reg_random(dom, attr, flags, mr);
+	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
+		return reg_random(dom, attr, flags, mr);
+	ret = fi_mr_regattr(dom->base, attr, flags, mr);
+	if (ret || !rp_key_is_persistent(fi_mr_key(*mr)))
+		return ret;
+	RP_WARN(MR, "the base made a key that looks like one of a persistent "
+		    "region: register the memory again\n");
+	fi_close(&(*mr)->fid);
+	return -FI_EKEYREJECTED;
 }
 
-int rp_mr_hidden(struct rp_dom *dom, void *buf, size_t len, uint64_t access,
-		 struct fid_mr **mr)
+/*
+ * Peers never reach a persistent region over the base. As a source or sink of
+ * the program's own operations the base may have to know it.
+ */
+static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
+			  uint64_t flags, struct fid_mr **mr)
 {
-	const struct iovec iov = {.iov_base = buf, .iov_len = len};
-	const struct fi_mr_attr attr = {
-		.mr_iov = &iov,
-		.iov_count = 1,
-		.access = access,
-	};
+	struct fi_mr_attr a = *attr;
 
 	*mr = NULL;
-	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_LOCAL))
+	a.access &= FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_LOCAL) || !a.access)
 		return 0;
-	return reg_random(dom, &attr, 0, mr);
+	return base_reg(dom, &a, flags, mr);
 }
 
-static int make_key(struct rp_mr *mr)
+/* A key that no live region has, and the region under it. */
+static int add_region(struct rp_mr *mr, uint16_t port)
 {
-	uint64_t base = fi_mr_key(mr->base);
 	struct rp_key k = {
-		.base = (uint32_t)base,
-		.persistent = mr->persistent,
+		.class = mr->region.choice.class,
+		.method = mr->region.choice.method,
+		.port = port,
 	};
-	int ret;
+	int ret = -EEXIST;
 
-	if (!mr->dom->marked) {
-		mr->fid.key = base;
+	for (int i = 0; i < KEY_TRIES && ret == -EEXIST; i++) {
+		ret = rp_host_random(&k.random, sizeof(k.random));
+		if (ret)
+			return ret;
+		k.random &= (1ull << RP_KEY_RANDOM_BITS) - 1;
+		mr->region.key = rp_key_make(&k);
+		ret = rp_agent_region_add(mr->dom->agent, &mr->region);
+	}
+	return ret;
+}
+
+/* FLUSH is known of once the device is open. */
+static int find_native(struct rp_dom *dom, enum rp_tri *native,
+		       char why[WHY_ROOM])
+{
+	struct rp_private *p;
+
+	*native = RP_NO;
+	if (!dom->marked || !rp_params.native ||
+	    strcmp(rp_private_transport(dom), "verbs"))
 		return 0;
-	}
-	if (base >> 32) {
-		RP_WARN(MR,
-			"the base made key %#llx, which does not fit the "
-			"32 bits that a marked key has for it\n",
-			(unsigned long long)base);
-		return -FI_EKEYREJECTED;
-	}
-	if (mr->persistent) {
-		k.class = mr->region.choice.class;
-		k.method = mr->region.choice.method;
-	}
-	ret = rp_host_random(&k.random, sizeof(k.random));
-	if (ret)
-		return ret;
-	k.random &= 0xffffff;
-	mr->fid.key = rp_key_make(&k);
-	mr->region.key = mr->fid.key;
-	return 0;
+	pthread_mutex_lock(&dom->lock);
+	p = rp_private_get(dom, why);
+	if (p && (rp_rc_flags(rp_private_rc(dom)) & RP_CHANNEL_FLUSHES))
+		*native = RP_YES;
+	pthread_mutex_unlock(&dom->lock);
+	return p ? 0 : -FI_EOPNOTSUPP;
 }
 
-/* With the right to FLUSH it, where that is its method and can be had. */
-static int reg_there(struct rp_mr *mr, struct rp_conns *set)
+static struct rp_caps_cfg caps_cfg(enum rp_tri native)
 {
-	const struct rp_region *r = &mr->region;
-	int ret;
-
-	if (r->choice.method == RP_METHOD_NATIVE && set->attr.native) {
-		ret = rp_conns_reg(set, r->base, r->len,
-				   mr->access | RP_CEP_FLUSHED, &mr->there);
-		mr->flushed = !ret;
-		if (!ret)
-			return 0;
-		RP_WARN(MR,
-			"the device does not FLUSH this region (%s): the "
-			"agent is asked\n",
-			fi_strerror(-ret));
-	}
-	return rp_conns_reg(set, r->base, r->len, mr->access, &mr->there);
-}
-
-int rp_mr_link(const struct rp_region *r, struct rp_conns *set,
-	       struct rp_mr **out, struct rp_wire_offer *m)
-{
-	struct rp_mr *mr =
-		rp_container_of((struct rp_region *)r, struct rp_mr, region);
-	int ret = mr->there.handle ? 0 : reg_there(mr, set);
-
-	if (ret) {
-		RP_WARN(MR, "a region for connections of our own: %s\n",
-			fi_strerror(-ret));
-		return ret;
-	}
-	if (m->method == RP_METHOD_NATIVE && !mr->flushed)
-		return -FI_EOPNOTSUPP;
-	*out = mr;
-	m->there = mr->there.key;
-	m->at = set->attr.virtual ? (uintptr_t)r->base : 0;
-	return 0;
-}
-
-static struct rp_caps_cfg caps_cfg(const struct rp_dom *dom)
-{
-	const struct rp_conns *set = dom->conns;
-
 	return (struct rp_caps_cfg){
-		.native = !set		     ? RP_UNKNOWN
-			  : set->attr.native ? RP_YES
-					     : RP_NO,
+		.native = native,
+		/* Private connections do, whatever the base does. */
+		.told = RP_YES,
+		.told_why = "private connections report their loss",
 		.trust_fs = rp_params.trust_fs,
 		.emulate = rp_params.emulate,
 		.allow_force_granularity = rp_params.allow_force_granularity,
 	};
-}
-
-/*
- * Over connected endpoints a request is seen behind the writes that it is about
- * where a CPU places both. What an adapter places has to be pushed by a read,
- * which peers know of if all of the domain is like that.
- */
-static bool is_in_order(const struct rp_dom *dom, const struct rp_region *r,
-			char why[WHY_ROOM])
-{
-	if (r->facts.placement == RP_PLACE_CPU_USER ||
-	    r->facts.placement == RP_PLACE_CPU_KERNEL ||
-	    (dom->fenced && r->facts.fence == RP_YES))
-		return true;
-	snprintf(why, WHY_ROOM,
-		 "%s; over connected endpoints memory that an adapter may "
-		 "place into needs a read that is known to push writes before "
-		 "it (fence), and FI_REMOTE_READ; use FI_EP_RDM",
-		 r->why);
-	return false;
 }
 
 /*
@@ -287,6 +224,7 @@ static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	struct rp_dom *dom = mr->dom;
 	struct rp_region *r = &mr->region;
 	char forbids[RP_WHY_LEN];
+	enum rp_tri native;
 	int ret;
 
 	if (attr->iov_count != 1) {
@@ -298,7 +236,12 @@ static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	r->addr = dom->base_info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)r->base
 			  : 0;
-	ret = rp_host_facts(caps_cfg(dom), dom->fabric->base_name,
+	if (!rp_private_possible(dom->base_info, why))
+		return -FI_EOPNOTSUPP;
+	ret = find_native(dom, &native, why);
+	if (ret)
+		return ret;
+	ret = rp_host_facts(caps_cfg(native), rp_private_transport(dom),
 			    dom->base_info->domain_attr->name,
 			    rp_params.operator_file, r->base, r->len, &r->facts,
 			    r->why);
@@ -306,19 +249,9 @@ static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
 		strcpy(why, r->why);
 		return ret;
 	}
-	/* Ours are random: rarely, but maybe, one that was there before. */
-	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
-		r->facts.told = RP_NO;
-	/* Connections of our own tell, and live no longer than a key. */
-	if (dom->conns && r->facts.told != RP_YES) {
-		r->facts.told = RP_YES;
-		r->links_tell = true;
-	}
 	/* A fence is a read. */
 	if (!(attr->access & FI_REMOTE_READ))
 		r->facts.fence = RP_NO;
-	if (dom->cards && !is_in_order(dom, r, why))
-		return -FI_EOPNOTSUPP;
 	r->choice = rp_method_pick(&r->facts, rp_params.method, forbids);
 	if (r->choice.method != RP_METHOD_REFUSED)
 		return 0;
@@ -371,7 +304,7 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 /* The program has not asked: what is a file is meant to last all the same. */
 static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
-	const struct rp_caps_cfg cfg = caps_cfg(mr->dom);
+	const struct rp_caps_cfg cfg = caps_cfg(RP_NO);
 	enum rp_lasts lasts = RP_LASTS_NOT, here;
 	char why[WHY_ROOM];
 	int ret = 0;
@@ -445,37 +378,34 @@ static void base_refused(const struct rp_mr *mr, int ret)
 		mr->dom->fabric->base_name, mr->region.why, fi_strerror(-ret));
 }
 
-/* Let the agent know the region: from now on somebody may ask for a commit. */
+/* Let peers reach the region. */
 static int serve(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
-	struct rp_ep *ep;
+	char why[RP_WHY_LEN];
+	uint16_t port;
 	int ret;
 
 	pthread_mutex_lock(&dom->lock);
 	if (dom->nremote) {
-		/* The base counts a write before it is durable. */
+		/* Nothing counts what private connections bring. */
 		RP_WARN(MR, "an endpoint counts what peers write "
 			    "(FI_REMOTE_WRITE): FI_RMA_PMEM is refused\n");
 		ret = -FI_EOPNOTSUPP;
 		goto unlock;
 	}
-	ret = rp_agent_region_add(dom->agent, &mr->region);
+	ret = rp_target_open(dom, &port, why);
+	if (ret) {
+		RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", why);
+		goto unlock;
+	}
+	ret = add_region(mr, port);
 	if (ret)
 		goto unlock;
-	LIST_FOREACH (ep, &dom->eps, link) {
-		if (ep->enabled)
-			ret = rp_xport_activate(ep, true);
-		if (ret)
-			break;
-	}
-	if (ret) {
-		rp_agent_region_del(dom->agent, &mr->region);
-	} else {
-		LIST_INSERT_HEAD(&dom->pmems, mr, link);
-		dom->npmem++;
-		mr->served = true;
-	}
+	mr->fid.key = mr->region.key;
+	LIST_INSERT_HEAD(&dom->pmems, mr, link);
+	dom->npmem++;
+	mr->served = true;
 unlock:
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
@@ -530,28 +460,30 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 		if (ret)
 			goto free;
 	}
-	ret = base_reg(dom, attr, flags & ~FI_RMA_PMEM, &mr->base);
+	flags &= ~FI_RMA_PMEM;
+	ret = mr->persistent && dom->marked
+		      ? base_reg_local(dom, attr, flags, &mr->base)
+		      : base_reg(dom, attr, flags, &mr->base);
 	if (ret) {
 		base_refused(mr, ret);
 		goto pmem;
 	}
-	ret = make_key(mr);
+	if (mr->persistent && dom->marked)
+		ret = serve(mr);
+	else
+		mr->fid.key = fi_mr_key(mr->base);
 	if (ret)
 		goto base;
-	if (mr->persistent && dom->marked) {
-		ret = serve(mr);
-		if (ret)
-			goto base;
-	}
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	mr->fid.mem_desc = fi_mr_desc(mr->base);
+	mr->fid.mem_desc = mr->base ? fi_mr_desc(mr->base) : NULL;
 	atomic_fetch_add(&dom->refs, 1);
 	*out = &mr->fid;
 	return 0;
 base:
-	fi_close(&mr->base->fid);
+	if (mr->base)
+		fi_close(&mr->base->fid);
 pmem:
 	rp_pmem_delete(mr->region.pmem);
 free:

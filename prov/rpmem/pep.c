@@ -5,98 +5,162 @@
 
 #include "rpmem/cm.h"
 
-struct rp_pep {
-	struct fi_ops fid_ops; /* the base's but for close */
-	struct fi_ops_cm cm_ops;
-	struct fi_ops_ep ep_ops;
-	const struct fi_ops *base_fid_ops;
-	const struct fi_ops_cm *base_cm_ops;
-	const struct fi_ops_ep *base_ep_ops;
-	struct rp_fabric *fab;
-	struct fi_info *info;
-};
-
-static struct rp_pep *pep_of(const struct fid *fid)
+static struct rp_pep *pep_of(struct fid *fid)
 {
-	return rp_container_of((struct fi_ops *)fid->ops, struct rp_pep,
-			       fid_ops);
+	return rp_container_of(fid, struct rp_pep, fid.fid);
 }
 
 static int pep_close(struct fid *fid)
 {
 	struct rp_pep *pep = pep_of(fid);
-	int ret = pep->base_fid_ops->close(fid);
+	int ret = fi_close(&pep->base->fid);
 
 	if (ret)
 		return ret;
+	rp_eq_del_name(&pep->name);
 	fi_freeinfo(pep->info);
+	fi_freeinfo(pep->base_info);
 	free(pep);
 	return 0;
 }
 
-static int pep_reject(struct fid_pep *fid, fid_t handle, const void *param,
-		      size_t paramlen)
+static int pep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	struct rp_pep *pep = pep_of(&fid->fid);
+	return pep_of(fid)->base->fid.ops->bind(&pep_of(fid)->base->fid, bfid,
+						flags);
+}
 
-	pthread_mutex_lock(&pep->fab->cm_lock);
-	rp_asked_keep(pep->fab, handle, NULL);
-	pthread_mutex_unlock(&pep->fab->cm_lock);
-	return pep->base_cm_ops->reject(fid, handle, param, paramlen);
+static int pep_control(struct fid *fid, int command, void *arg)
+{
+	return fi_control(&pep_of(fid)->base->fid, command, arg);
+}
+
+static struct fi_ops pep_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = pep_close,
+	.bind = pep_bind,
+	.control = pep_control,
+	.ops_open = rp_no_ops_open,
+};
+
+static ssize_t pep_cancel(fid_t fid, void *context)
+{
+	return fi_cancel(&pep_of(fid)->base->fid, context);
 }
 
 static int pep_getopt(fid_t fid, int level, int optname, void *optval,
 		      size_t *optlen)
 {
-	int ret = pep_of(fid)->base_ep_ops->getopt(fid, level, optname, optval,
-						   optlen);
-
-	return ret ? ret : rp_cm_opt(level, optname, optval);
+	return fi_getopt(&pep_of(fid)->base->fid, level, optname, optval,
+			 optlen);
 }
 
-/* What comes with a connection is in part ours. */
-static void hook_cards(struct rp_pep *pep, struct fid_pep *fid)
+static int pep_setopt(fid_t fid, int level, int optname, const void *optval,
+		      size_t optlen)
 {
-	pep->base_cm_ops = fid->cm;
-	pep->cm_ops = *fid->cm;
-	pep->cm_ops.size = sizeof(pep->cm_ops);
-	pep->cm_ops.reject = pep_reject;
-	fid->cm = &pep->cm_ops;
-	if (!fid->ops || !fid->ops->getopt)
-		return;
-	pep->base_ep_ops = fid->ops;
-	pep->ep_ops = *fid->ops;
-	pep->ep_ops.size = sizeof(pep->ep_ops);
-	pep->ep_ops.getopt = pep_getopt;
-	fid->ops = &pep->ep_ops;
+	return fi_setopt(&pep_of(fid)->base->fid, level, optname, optval,
+			 optlen);
 }
 
-const struct fi_info *rp_pep_info(const struct fid *fid)
+/* The other calls of this table take a struct fid_ep. */
+static struct fi_ops_ep pep_ops = {
+	.size = offsetof(struct fi_ops_ep, tx_ctx),
+	.cancel = pep_cancel,
+	.getopt = pep_getopt,
+	.setopt = pep_setopt,
+};
+
+static int pep_setname(fid_t fid, void *addr, size_t addrlen)
 {
-	return fid->fclass == FI_CLASS_PEP && fid->ops->close == pep_close
-		       ? pep_of(fid)->info
-		       : NULL;
+	return fi_setname(&pep_of(fid)->base->fid, addr, addrlen);
 }
 
-int rp_pep_hook(struct rp_fabric *fab, struct fid_pep *fid,
-		const struct fi_info *info)
+static int pep_getname(fid_t fid, void *addr, size_t *addrlen)
 {
+	return fi_getname(&pep_of(fid)->base->fid, addr, addrlen);
+}
+
+static int pep_listen(struct fid_pep *fid)
+{
+	return fi_listen(pep_of(&fid->fid)->base);
+}
+
+static int pep_reject(struct fid_pep *fid, fid_t handle, const void *param,
+		      size_t paramlen)
+{
+	return fi_reject(pep_of(&fid->fid)->base, handle, param, paramlen);
+}
+
+static int no_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_connect(struct fid_ep *fid, const void *addr, const void *param,
+		      size_t paramlen)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_accept(struct fid_ep *fid, const void *param, size_t paramlen)
+{
+	return -FI_ENOSYS;
+}
+
+static int no_shutdown(struct fid_ep *fid, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static struct fi_ops_cm pep_cm_ops = {
+	.size = offsetof(struct fi_ops_cm, join),
+	.setname = pep_setname,
+	.getname = pep_getname,
+	.getpeer = no_getpeer,
+	.connect = no_connect,
+	.listen = pep_listen,
+	.accept = no_accept,
+	.reject = pep_reject,
+	.shutdown = no_shutdown,
+};
+
+fid_t rp_pep_to_base(fid_t handle)
+{
+	return handle && handle->fclass == FI_CLASS_PEP &&
+			       handle->ops == &pep_fid_ops
+		       ? &pep_of(handle)->base->fid
+		       : handle;
+}
+
+int rp_pep_open(struct fid_fabric *fabric, struct fi_info *info,
+		struct fid_pep **out, void *context)
+{
+	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
 	struct rp_pep *pep = calloc(1, sizeof(*pep));
+	int ret = -FI_ENOMEM;
 
-	if (pep)
-		pep->info = fi_dupinfo(info);
-	if (!pep || !pep->info) {
-		free(pep);
-		return -FI_ENOMEM;
-	}
+	if (!pep)
+		return ret;
+	pep->info = fi_dupinfo(info);
+	pep->base_info = rp_info_msg_to_base(info, fab->base_name);
+	if (!pep->info || !pep->base_info)
+		goto free;
 	pep->info->handle = NULL;
-	pep->base_fid_ops = fid->fid.ops;
-	pep->fid_ops = *fid->fid.ops;
-	pep->fid_ops.size = sizeof(pep->fid_ops);
-	pep->fid_ops.close = pep_close;
-	fid->fid.ops = &pep->fid_ops;
-	pep->fab = fab;
-	if (fab->cards)
-		hook_cards(pep, fid);
+	pep->base_info->fabric_attr->fabric = fab->direct;
+	ret = fi_passive_ep(fab->direct, pep->base_info, &pep->base, context);
+	if (ret)
+		goto free;
+	pep->fid.fid.fclass = FI_CLASS_PEP;
+	pep->fid.fid.context = context;
+	pep->fid.fid.ops = &pep_fid_ops;
+	pep->fid.ops = &pep_ops;
+	pep->fid.cm = &pep_cm_ops;
+	rp_eq_add_name(&pep->name, &pep->base->fid, &pep->fid.fid);
+	*out = &pep->fid;
 	return 0;
+free:
+	fi_freeinfo(pep->info);
+	fi_freeinfo(pep->base_info);
+	free(pep);
+	return ret;
 }

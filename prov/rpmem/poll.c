@@ -4,13 +4,12 @@
 
 #include "rpmem/rpmem.h"
 
-/*
- * One object of a set. ofi_rxm lets a queue be closed that is in one, and so do
- * we: it leaves its sets then.
- */
+/* One object. */
 struct member {
 	LIST_ENTRY(member) link;
 	struct fid *fid;
+	/* Of a queue: a set of the base's that holds the base's queue alone. */
+	struct fid_poll *base;
 	/* Of a counter: what the last look saw; each set has its own. */
 	uint64_t ok, err;
 };
@@ -22,15 +21,27 @@ struct rp_poll {
 	LIST_ENTRY(rp_poll) link;
 };
 
+/*
+ * All sets of the process: the bases let a queue be closed that is in one, and
+ * it leaves its sets then.
+ */
+static LIST_HEAD(, rp_poll) sets = LIST_HEAD_INITIALIZER(sets);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static struct rp_poll *poll_of(struct fid_poll *fid)
 {
 	return rp_container_of(fid, struct rp_poll, fid);
 }
 
+static struct rp_cq *cq_of(struct fid *fid)
+{
+	return rp_container_of(fid, struct rp_cq, fid.fid);
+}
+
 static bool is_ours(const struct rp_dom *dom, struct fid *fid)
 {
 	if (rp_cq_is_ours(fid))
-		return rp_container_of(fid, struct rp_cq, fid.fid)->dom == dom;
+		return cq_of(fid)->dom == dom;
 	return rp_cntr_is_ours(fid) &&
 	       rp_container_of(fid, struct rp_cntr, fid.fid)->dom == dom;
 }
@@ -45,54 +56,77 @@ static struct member *find(struct rp_poll *p, const struct fid *fid)
 	return NULL;
 }
 
-static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
-{
-	struct rp_poll *p = poll_of(fid);
-	struct member *m;
-
-	if (!is_ours(p->dom, event))
-		return -FI_EINVAL;
-	pthread_mutex_lock(&p->dom->poll_lock);
-	m = find(p, event) ? NULL : calloc(1, sizeof(*m));
-	if (m) {
-		m->fid = event;
-		LIST_INSERT_HEAD(&p->members, m, link);
-	}
-	m = find(p, event);
-	pthread_mutex_unlock(&p->dom->poll_lock);
-	return m ? 0 : -FI_ENOMEM;
-}
-
 static void forget(struct member *m)
 {
 	LIST_REMOVE(m, link);
+	if (m->base) {
+		fi_poll_del(m->base, &cq_of(m->fid)->base->fid, 0);
+		fi_close(&m->base->fid);
+	}
 	free(m);
+}
+
+static int add(struct rp_poll *p, struct fid *fid)
+{
+	struct member *m = calloc(1, sizeof(*m));
+	struct fi_poll_attr attr = {0};
+	int ret = 0;
+
+	if (!m)
+		return -FI_ENOMEM;
+	m->fid = fid;
+	if (fid->fclass == FI_CLASS_CQ)
+		ret = fi_poll_open(p->dom->base, &attr, &m->base);
+	if (ret) {
+		free(m);
+		return ret;
+	}
+	LIST_INSERT_HEAD(&p->members, m, link);
+	if (m->base)
+		ret = fi_poll_add(m->base, &cq_of(fid)->base->fid, 0);
+	if (ret)
+		forget(m);
+	return ret;
+}
+
+static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
+{
+	struct rp_poll *p = poll_of(fid);
+	int ret = 0;
+
+	if (!is_ours(p->dom, event))
+		return -FI_EINVAL;
+	pthread_mutex_lock(&lock);
+	if (!find(p, event))
+		ret = add(p, event);
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 static int poll_del(struct fid_poll *fid, struct fid *event, uint64_t flags)
 {
-	struct rp_poll *p = poll_of(fid);
 	struct member *m;
 
-	pthread_mutex_lock(&p->dom->poll_lock);
-	m = find(p, event);
+	pthread_mutex_lock(&lock);
+	m = find(poll_of(fid), event);
 	if (m)
 		forget(m);
-	pthread_mutex_unlock(&p->dom->poll_lock);
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
-/* 1: something to read, 0: nothing, or what the object is broken with. */
+/* 1: something to read, 0: nothing, or -errno. */
 static int look(struct member *m)
 {
-	struct fid_cntr *c;
+	struct fid_cntr *c = rp_container_of(m->fid, struct fid_cntr, fid);
 	uint64_t ok, err;
+	void *context;
 	bool news;
 
-	if (m->fid->fclass == FI_CLASS_CQ)
-		return rp_cq_ready(
-			rp_container_of(m->fid, struct rp_cq, fid.fid));
-	c = rp_container_of(m->fid, struct fid_cntr, fid);
+	if (m->base && rp_cq_ready(cq_of(m->fid)))
+		return 1;
+	if (m->base)
+		return fi_poll(m->base, &context, 1);
 	ok = fi_cntr_read(c);
 	err = fi_cntr_readerr(c);
 	news = ok != m->ok || err != m->err;
@@ -107,7 +141,7 @@ static int poll_run(struct fid_poll *fid, void **context, int count)
 	int n = 0, err = 0, ret;
 	struct member *m;
 
-	pthread_mutex_lock(&p->dom->poll_lock);
+	pthread_mutex_lock(&lock);
 	LIST_FOREACH (m, &p->members, link) {
 		/* What finds no room is new at the next look too. */
 		if (n == count)
@@ -118,22 +152,22 @@ static int poll_run(struct fid_poll *fid, void **context, int count)
 		else if (ret < 0)
 			err = ret;
 	}
-	pthread_mutex_unlock(&p->dom->poll_lock);
+	pthread_mutex_unlock(&lock);
 	return n ? n : err;
 }
 
-void rp_poll_forget(struct rp_dom *dom, const struct fid *fid)
+void rp_poll_forget(const struct fid *fid)
 {
 	struct rp_poll *p;
 	struct member *m;
 
-	pthread_mutex_lock(&dom->poll_lock);
-	LIST_FOREACH (p, &dom->polls, link) {
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (p, &sets, link) {
 		m = find(p, fid);
 		if (m)
 			forget(m);
 	}
-	pthread_mutex_unlock(&dom->poll_lock);
+	pthread_mutex_unlock(&lock);
 }
 
 static struct fi_ops_poll poll_ops = {
@@ -148,11 +182,11 @@ static int poll_close(struct fid *fid)
 	struct rp_poll *p = rp_container_of(fid, struct rp_poll, fid.fid);
 	struct member *m;
 
-	pthread_mutex_lock(&p->dom->poll_lock);
+	pthread_mutex_lock(&lock);
 	while ((m = LIST_FIRST(&p->members)))
 		forget(m);
 	LIST_REMOVE(p, link);
-	pthread_mutex_unlock(&p->dom->poll_lock);
+	pthread_mutex_unlock(&lock);
 	atomic_fetch_sub(&p->dom->refs, 1);
 	free(p);
 	return 0;
@@ -183,9 +217,9 @@ int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 	p->fid.fid.fclass = FI_CLASS_POLL;
 	p->fid.fid.ops = &poll_fid_ops;
 	p->fid.ops = &poll_ops;
-	pthread_mutex_lock(&dom->poll_lock);
-	LIST_INSERT_HEAD(&dom->polls, p, link);
-	pthread_mutex_unlock(&dom->poll_lock);
+	pthread_mutex_lock(&lock);
+	LIST_INSERT_HEAD(&sets, p, link);
+	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(&dom->refs, 1);
 	*out = &p->fid;
 	return 0;

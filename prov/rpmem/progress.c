@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What drives hidden work: every call on a CQ, or a thread of our own. */
+/* What drives private connections: every call on a queue, or a thread. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -7,14 +7,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "rpmem/cm.h"
-#include "rpmem/conn.h"
 #include "rpmem/host.h"
-
-/* How often to look where no event tells. */
-#define LOOK_NS 1000000
-/* And whether a connection that an answer is to come over is still there. */
-#define GONE_NS 50000000
+#include "rpmem/rpmem.h"
 
 void rp_domain_kick(struct rp_dom *dom)
 {
@@ -24,7 +18,6 @@ void rp_domain_kick(struct rp_dom *dom)
 	 */
 	eventfd_write(dom->kick_fd, 1);
 	atomic_store(&dom->kicked, true);
-	atomic_store(&dom->quick_count, RP_NOT_QUICK);
 }
 
 static void take_kick(struct rp_dom *dom)
@@ -65,77 +58,26 @@ static void take_timer(struct rp_dom *dom)
 		dom->timer_due = UINT64_MAX;
 }
 
-void rp_domain_hush(struct rp_dom *dom)
+bool rp_domain_progress(struct rp_dom *dom)
 {
+	bool came;
+
 	take_kick(dom);
 	take_timer(dom);
+	came = rp_private_progress(dom);
+	if (dom->agent)
+		came |= rp_agent_progress(dom->agent);
+	return came;
 }
 
-bool rp_domain_progress_conns(struct rp_dom *dom)
+/* Set the timer for the next deadline, before somebody sleeps. */
+static void arm(struct rp_dom *dom)
 {
-	bool told = false;
-	struct rp_ep *ep;
-
-	if (!dom->conns)
-		return false;
-	rp_conns_progress(dom->conns);
-	LIST_FOREACH (ep, &dom->eps, link)
-		if (ep->initiator)
-			told |= rp_initiator_tell(ep->initiator);
-	return told;
-}
-
-void rp_domain_progress_rest(struct rp_dom *dom, const struct rp_cq *but)
-{
-	struct rp_cq *cq;
-	struct rp_ep *ep;
-
-	rp_domain_hush(dom);
-	LIST_FOREACH (cq, &dom->cqs, link)
-		if (cq != but)
-			rp_cq_drain(cq);
-	if (dom->msg)
-		LIST_FOREACH (ep, &dom->eps, link)
-			rp_mail_look(ep);
-	rp_agent_progress(dom->agent);
-	LIST_FOREACH (ep, &dom->eps, link) {
-		rp_gather_send(ep);
-		if (ep->initiator)
-			rp_initiator_progress(ep->initiator);
-		if (ep->recv_due)
-			rp_xport_repost(ep);
-		if (ep->nrecv)
-			rp_xport_look(ep);
-	}
-}
-
-void rp_domain_progress(struct rp_dom *dom)
-{
-	rp_domain_progress_conns(dom);
-	rp_domain_progress_rest(dom, NULL);
-}
-
-void rp_domain_arm(struct rp_dom *dom, bool soon)
-{
-	uint64_t due = rp_agent_deadline(dom->agent), d, gone = UINT64_MAX;
-	const uint64_t now = not_before(dom, rp_host_now());
+	uint64_t due = rp_private_deadline(dom), d;
 	struct itimerspec t = {0};
-	struct rp_ep *ep;
 
-	LIST_FOREACH (ep, &dom->eps, link) {
-		/* A device that writes into a mailbox wakes nobody. */
-		soon |= dom->cards && ep->connected &&
-			(ep->serving || rp_mail_waits(ep));
-		if (!ep->initiator)
-			continue;
-		d = rp_initiator_deadline(ep->initiator);
-		due = d < due ? d : due;
-		if (dom->msg && rp_mail_waits(ep))
-			gone = now + GONE_NS;
-	}
-	due = gone < due ? gone : due;
-	if (soon && now + LOOK_NS < due)
-		due = now + LOOK_NS;
+	d = dom->agent ? rp_agent_deadline(dom->agent) : UINT64_MAX;
+	due = d < due ? d : due;
 	due += !due; /* zero would switch the timer off */
 	if (due == dom->timer_due)
 		return;
@@ -147,42 +89,33 @@ void rp_domain_arm(struct rp_dom *dom, bool soon)
 	timerfd_settime(dom->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
+int rp_domain_trywait(struct rp_dom *dom)
+{
+	struct rp_rc *rc = rp_private_rc(dom);
+	int ret = 0;
+
+	if (rp_domain_progress(dom))
+		return -FI_EAGAIN;
+	if (rc)
+		ret = rp_rc_trywait(rc);
+	if (!ret)
+		arm(dom);
+	return ret;
+}
+
+/* --- the thread --- */
+
 /* May the thread sleep? Everything that could wake it has been looked at. */
 static int thread_trywait(struct rp_dom *dom)
 {
-	struct epoll_event ev;
-	struct rp_cq *cq;
-	bool soon = false;
-	uint64_t before;
-	int fd, ret = 0;
+	bool came;
+	int ret;
 
 	pthread_mutex_lock(&dom->lock);
-	before = dom->came;
-	rp_domain_progress(dom);
-	/* What the program has found itself is no reason. */
-	if (rp_spin(&dom->spin, rp_params.spin_ns, dom->came != before,
-		    rp_host_now())) {
-		pthread_mutex_unlock(&dom->lock);
-		return -FI_EAGAIN;
-	}
-	LIST_FOREACH (cq, &dom->cqs, link) {
-		if (fi_control(&cq->base->fid, FI_GETWAIT, &fd))
-			continue;
-		ev = (struct epoll_event){.events = EPOLLIN, .data.fd = fd};
-		/* A closed queue's descriptor has left by itself. */
-		if (epoll_ctl(dom->epfd, EPOLL_CTL_ADD, fd, &ev) &&
-		    errno != EEXIST) {
-			ret = -errno;
-			break;
-		}
-		ret = rp_cq_base_trywait(cq, &soon);
-		if (ret)
-			break;
-	}
-	if (!ret)
-		ret = rp_conns_trywait(dom->conns, &soon);
-	if (!ret)
-		rp_domain_arm(dom, soon);
+	came = rp_domain_progress(dom);
+	ret = rp_spin(&dom->spin, rp_params.spin_ns, came, rp_host_now())
+		      ? -FI_EAGAIN
+		      : rp_domain_trywait(dom);
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
 }
@@ -201,7 +134,7 @@ static void *thread_run(void *arg)
 		if (ret)
 			RP_WARN(DOMAIN, "progress thread: %s\n",
 				strerror(-ret));
-		epoll_wait(dom->epfd, &ev, 1, ret ? 100 : -1);
+		epoll_wait(dom->wake_fd, &ev, 1, ret ? 100 : -1);
 	}
 	return NULL;
 }
@@ -210,24 +143,10 @@ int rp_domain_thread_start(struct rp_dom *dom)
 {
 	int ret;
 
-	dom->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (dom->epfd < 0)
-		return -errno;
 	atomic_store(&dom->stop, false);
-	ret = rp_wait_watch(dom->epfd, dom->kick_fd);
-	if (!ret)
-		ret = rp_wait_watch(dom->epfd, dom->timer_fd);
-	if (!ret && dom->conns)
-		ret = rp_wait_watch(dom->epfd, dom->conns->epfd);
-	if (!ret)
-		ret = -pthread_create(&dom->thread, NULL, thread_run, dom);
-	if (ret) {
-		close(dom->epfd);
-		dom->epfd = -1;
-		return ret;
-	}
-	dom->thread_on = true;
-	return 0;
+	ret = -pthread_create(&dom->thread, NULL, thread_run, dom);
+	dom->thread_on = !ret;
+	return ret;
 }
 
 void rp_domain_thread_stop(struct rp_dom *dom)
@@ -237,7 +156,18 @@ void rp_domain_thread_stop(struct rp_dom *dom)
 	atomic_store(&dom->stop, true);
 	rp_domain_kick(dom);
 	pthread_join(dom->thread, NULL);
-	close(dom->epfd);
-	dom->epfd = -1;
 	dom->thread_on = false;
+}
+
+int rp_domain_go_live(struct rp_dom *dom)
+{
+	int ret = 0;
+
+	if (dom->auto_progress && !dom->thread_on)
+		ret = rp_domain_thread_start(dom);
+	if (!ret)
+		atomic_store(&dom->live, true);
+	/* Sleepers watch wake_fd, but have not armed anything. */
+	rp_domain_kick(dom);
+	return ret;
 }

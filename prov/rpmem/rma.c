@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Remote writes and reads; where FI_COMMIT_COMPLETE becomes a commit. */
-#include <errno.h>
+/* Remote writes and reads: persistent keys to a session, others to the base. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,179 +10,179 @@ static struct rp_ep *ep_of(struct fid_ep *fid)
 	return rp_container_of(fid, struct rp_ep, fid);
 }
 
-/* --- completions --- */
-
-void rp_slot_tell_ok(struct rp_slot *s)
+int rp_rma_unmarked(void)
 {
-	struct fi_cq_tagged_entry e = {
-		.op_context = s->context,
-		.flags = s->flags,
-	};
-
-	if (s->want)
-		rp_cq_push(s->ep->tx_cq, &e, FI_ADDR_NOTAVAIL);
+	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE needs the key of a persistent "
+			 "region: put FI_RMA_PMEM into the caps and "
+			 "FI_MR_PROV_KEY into the mr_mode of the hints, on "
+			 "both sides, and register the memory with "
+			 "FI_RMA_PMEM\n");
+	return -FI_EKEYREJECTED;
 }
 
-void rp_slot_tell_error(struct rp_slot *s, int err, int prov_errno,
-			const struct rp_outcome *out)
+/* --- posting to a session --- */
+
+int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
+		 struct rp_task **t, struct rp_session **s)
 {
-	struct fi_cq_err_entry e = {
-		.op_context = s->context,
-		.flags = s->flags,
-		.err = err,
-		.prov_errno = prov_errno,
-		.data = out ? out->range : 0,
-	};
+	int ret = ep->enabled ? 0 : -FI_EOPBADSTATE;
 
-	rp_cq_push_error(s->ep->tx_cq, &e, out);
-}
-
-/* The bases count atomics that return something among the reads. */
-static enum rp_cntr_kind counter_of(const struct rp_slot *s)
-{
-	return s->fetches ? RP_CNTR_READ : RP_CNTR_WRITE;
-}
-
-static void slot_release(struct rp_slot *s)
-{
-	/* An endpoint being closed tells nobody; the base still owns it. */
-	free(s->buf);
-	rp_slot_put(&s->ep->dom->slots, s);
-}
-
-/*
- * The commit has ended. A write that carried it completes now, exactly once;
- * should the base still be busy with the bytes (the target is silent), the
- * slot waits for it in secret.
- */
-void rp_rma_commit_done(void *arg, const struct rp_outcome *out)
-{
-	struct rp_slot *s = arg;
-
-	s->committed = true;
-	for (unsigned int i = 0; i < s->nwrites && s->atomic && !s->written &&
-				 out->status != RP_ST_OK;
-	     i++)
-		rp_write_told(&s->write[i]);
-	if (!s->ep->dead)
-		rp_cntr_tell(s->ep, counter_of(s), out->status != RP_ST_OK);
-	if (s->stores)
-		atomic_fetch_sub(&s->ep->stores, 1);
-	if (s->ep->dead)
-		; /* nobody is left to tell */
-	else if (out->status == RP_ST_OK)
-		rp_slot_tell_ok(s);
-	else
-		rp_slot_tell_error(s,
-				   s->base_err ? s->base_err
-					       : rp_status_errno(out->status),
-				   (int)out->status, out);
-	if (s->kind == RP_SLOT_COMMIT || s->written)
-		slot_release(s);
-}
-
-void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
-		      const struct fi_cq_err_entry *err)
-{
-	bool has_commit = s->commit;
-
-	s->written = true;
-	if (err)
-		s->base_err = err->err ? err->err : FI_EIO;
-	for (unsigned int i = 0; i < s->nwrites; i++)
-		rp_write_done(&s->write[i], s->base_err);
-	/* For the user it ends with its commit. */
-	if (has_commit)
-		rp_cntr_hide(s->ep, counter_of(s), err != NULL);
-	if (s->atomic && !err) {
-		/* The bases do not agree on what a fetching one is called. */
-		s->flags = e->flags;
-		if (s->buf && !s->committed)
-			rp_atomic_land(s->buf);
+	if (!ret && ep->dom->msg && !ep->connected)
+		ret = -FI_ENOTCONN;
+	if (!ret)
+		ret = rp_private_session(ep, dest, key, s);
+	if (!ret && (flags & FI_FENCE) &&
+	    (rp_session_outstanding(*s) || rp_session_unplaced(*s)))
+		ret = -FI_EAGAIN;
+	if (!ret) {
+		*t = rp_task_get(ep->dom, ep);
+		if (*t)
+			return 0;
+		ret = -FI_EAGAIN;
 	}
-	if (!has_commit) {
-		if (err)
-			rp_slot_tell_error(s, s->base_err, err->prov_errno,
-					   NULL);
-		else
-			rp_slot_tell_ok(s);
-	}
-	if (!has_commit || s->committed)
-		slot_release(s);
+	if (ret == -FI_EAGAIN)
+		rp_domain_progress(ep->dom);
+	return ret;
 }
 
-/* --- posting --- */
-
-static void no_mailbox(void)
+ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s)
 {
-	RP_WARN(EP_DATA, "the other end of this connection told no mailbox: it "
-			 "does not run ofi_rpmem, and nothing that is written "
-			 "there can be made durable\n");
+	struct rp_dom *dom = t->ep->dom;
+	ssize_t ret = rp_task_post(t, s);
+
+	if (ret == -FI_EAGAIN)
+		rp_domain_progress(dom);
+	return ret;
 }
 
-int rp_rma_peer(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer)
+/* 1: all ranges are persistent; 0: none; -FI_EINVAL: some are. */
+static int classify(const struct fi_msg_rma *msg)
 {
-	struct rp_initiator *in;
-	int ret;
+	size_t n = 0;
 
-	if (ep->dom->msg) {
-		if (ep->bare) {
-			no_mailbox();
-			return -FI_EKEYREJECTED;
-		}
-		if (!ep->connected)
-			return -FI_ENOTCONN;
-		dest = 0; /* there is one, whatever it is called */
-	} else if (!ep->enabled) {
-		/* Until then it may have no address vector. */
-		return -FI_EOPBADSTATE;
-	} else if (!rp_av_known(ep->av, dest)) {
-		RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
-			(unsigned long long)dest);
+	for (size_t i = 0; i < msg->rma_iov_count; i++)
+		n += rp_key_is_persistent(msg->rma_iov[i].key);
+	if (n && n < msg->rma_iov_count) {
+		RP_WARN(EP_DATA, "one operation names persistent regions and "
+				 "others: use one operation for each kind\n");
 		return -FI_EINVAL;
 	}
-	ret = rp_xport_initiator(ep, &in);
+	return n > 0;
+}
+
+static bool fill_local(const struct rp_ep *ep, const struct fi_msg_rma *msg,
+		       uint64_t flags, struct rp_op *op)
+{
+	size_t len = 0;
+
+	if (msg->iov_count > RP_CHANNEL_IOV ||
+	    msg->rma_iov_count > RP_CHANNEL_IOV)
+		return false;
+	for (size_t i = 0; i < msg->iov_count; i++) {
+		op->iov[i] = msg->msg_iov[i];
+		len += op->iov[i].iov_len;
+	}
+	op->iov_count = msg->iov_count;
+	op->inject = flags & FI_INJECT;
+	return !op->inject || len <= ep->inject_size;
+}
+
+static struct rp_wire_range range_of(const struct fi_rma_iov *r)
+{
+	return (struct rp_wire_range){
+		.key = r->key,
+		.addr = r->addr,
+		.len = r->len,
+	};
+}
+
+static uint8_t level_of(uint64_t flags)
+{
+	if (flags & FI_COMMIT_COMPLETE)
+		return RP_LEVEL_DURABLE;
+	return flags & (FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA)
+		       ? RP_LEVEL_VISIBLE
+		       : 0;
+}
+
+/* With the lock: a task with all that writes and reads have alike. */
+static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
+		 bool want, struct rp_task **out, struct rp_session **s)
+{
+	struct rp_task *t;
+	int ret =
+		rp_rma_begin(ep, msg->addr, msg->rma_iov[0].key, flags, &t, s);
+
 	if (ret)
 		return ret;
-	*peer = rp_peer_get(in, rp_av_to_base(ep->av, dest));
-	return *peer ? 0 : -FI_ENOMEM;
-}
-
-/* Errors of core that libfabric numbers differently. */
-static ssize_t to_fi(int ret)
-{
-	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;
-}
-
-/* how: all but the ranges and whom to tell. */
-static int reserve_commit(struct rp_peer *peer, const struct fi_rma_iov *ranges,
-			  size_t count, const struct rp_commit_attr *how,
-			  struct rp_slot *s)
-{
-	struct rp_commit_attr attr = *how;
-	struct rp_wire_range few[RP_SLOT_IOV], *copy = few;
-	int ret;
-
-	if (count > RP_SLOT_IOV) {
-		copy = malloc(count * sizeof(*copy));
-		if (!copy)
-			return -FI_ENOMEM;
+	if (!fill_local(ep, msg, flags, &t->op)) {
+		rp_task_put(ep->dom, t);
+		return -FI_EINVAL;
 	}
-	for (size_t i = 0; i < count; i++)
-		copy[i] = (struct rp_wire_range){
-			.key = ranges[i].key,
-			.addr = ranges[i].addr,
-			.len = ranges[i].len,
-		};
-	attr.ranges = copy;
-	attr.nranges = count;
-	attr.given = copy != few ? copy : NULL;
-	attr.done = rp_rma_commit_done;
-	attr.arg = s;
-	ret = rp_commit_reserve(peer, &attr, &s->commit);
+	t->op.ranges = t->ranges;
+	for (size_t i = 0; i < msg->rma_iov_count; i++)
+		if (msg->rma_iov[i].len)
+			t->ranges[t->op.nranges++] = range_of(&msg->rma_iov[i]);
+	t->context = msg->context;
+	t->want = want;
+	*out = t;
+	return 0;
+}
+
+/* With the lock. Of no bytes there is nothing to ask anybody. */
+static ssize_t end(struct rp_task *t, struct rp_session *s)
+{
+	const struct rp_outcome ok = {.status = RP_ST_OK};
+
+	if (t->op.nranges || t->op.level == RP_LEVEL_DURABLE || t->op.effect)
+		return rp_rma_end(t, s);
+	rp_task_done(&t->op, &ok);
+	return 0;
+}
+
+static ssize_t post_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			  uint64_t flags, bool want)
+{
+	struct rp_session *s;
+	struct rp_task *t;
+	ssize_t ret;
+
+	pthread_mutex_lock(&ep->dom->lock);
+	ret = begin(ep, msg, flags, want, &t, &s);
 	if (ret)
-		free(attr.given);
+		goto unlock;
+	t->op.kind = RP_OP_WRITE;
+	t->kind = RP_CNTR_WRITE;
+	t->flags = FI_RMA | FI_WRITE;
+	t->op.level = level_of(flags);
+	if (flags & FI_REMOTE_CQ_DATA) {
+		t->op.effect = RP_EFFECT_NOTIFY;
+		t->op.data = msg->data;
+		t->op.endpoint = rp_private_endpoint(ep);
+	}
+	ret = end(t, s);
+unlock:
+	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
+}
+
+ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
+		    uint64_t flags, rp_op_fn done, void *extra)
+{
+	struct rp_session *s;
+	struct rp_task *t;
+	ssize_t ret = begin(ep, msg, flags, rp_ep_wants(ep, flags), &t, &s);
+
+	if (ret) {
+		free(extra);
+		return ret;
+	}
+	t->extra = extra;
+	t->op.kind = RP_OP_READ;
+	t->op.done = done;
+	t->kind = RP_CNTR_READ;
+	t->flags = FI_RMA | FI_READ;
+	return end(t, s);
 }
 
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
@@ -191,334 +190,114 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      enum rp_class required, const struct fi_rpmem_then *then,
 		      bool want, void *context)
 {
-	struct rp_commit_attr how = {.level = level, .required = required};
-	struct rp_dom *dom = ep->dom;
-	struct rp_peer *peer;
-	struct rp_slot *s;
-	int ret;
+	struct rp_wire_range *many = NULL, *to;
+	struct rp_session *s;
+	struct rp_task *t;
+	ssize_t ret;
 
-	if (!ep->dom->marked)
-		return -FI_EKEYREJECTED;
+	if (!count || (then && level != RP_LEVEL_DURABLE))
+		return -FI_EINVAL;
+	if (!ep->dom->marked || !rp_key_is_persistent(ranges[0].key))
+		return rp_rma_unmarked();
+	if (count > RP_CHANNEL_IOV) {
+		many = malloc(count * sizeof(*many));
+		if (!many)
+			return -FI_ENOMEM;
+	}
+	pthread_mutex_lock(&ep->dom->lock);
+	ret = rp_rma_begin(ep, dest, ranges[0].key, 0, &t, &s);
+	if (ret) {
+		free(many);
+		goto unlock;
+	}
+	to = many ? many : t->ranges;
+	for (size_t i = 0; i < count; i++)
+		to[i] = range_of(&ranges[i]);
+	t->op.kind = RP_OP_COMMIT;
+	t->op.level = level;
+	t->op.required = required;
+	t->op.ranges = to;
+	t->op.nranges = count;
+	t->extra = many; /* freed with the task */
 	if (then) {
-		how.effect = RP_EFFECT_THEN;
-		how.then = (struct rp_wire_then){
+		t->op.effect = RP_EFFECT_THEN;
+		t->op.then = (struct rp_wire_then){
 			.key = then->key,
 			.addr = then->addr,
 			.value = then->value,
 		};
 	}
-	pthread_mutex_lock(&dom->lock);
-	ret = rp_rma_peer(ep, dest, &peer);
-	if (ret)
-		goto unlock;
-	s = rp_slot_get(&dom->slots, ep, RP_SLOT_COMMIT);
-	if (!s) {
-		ret = -FI_EAGAIN;
-		goto unlock;
-	}
-	s->want = want;
-	s->context = context;
-	s->flags = FI_RMA | FI_WRITE;
-	ret = reserve_commit(peer, ranges, count, &how, s);
-	if (ret) {
-		rp_slot_put(&dom->slots, s);
-		if (ret == -FI_EAGAIN)
-			rp_domain_progress(dom);
-	} else {
-		s->stores = then;
-		atomic_fetch_add(&ep->stores, s->stores);
-		if (!rp_linked_commit(ep, s))
-			rp_commit_start(s->commit);
-	}
+	t->kind = RP_CNTR_WRITE;
+	t->flags = FI_RMA | FI_WRITE;
+	t->want = want;
+	t->context = context;
+	ret = rp_rma_end(t, s);
 unlock:
-	pthread_mutex_unlock(&dom->lock);
-	return to_fi(ret);
-}
-
-/*
- * A store behind a commit is done later than the base would do it: an operation
- * that meets it waits, or it would overtake.
- */
-static bool meets_store(struct rp_ep *ep, struct rp_peer *peer,
-			const struct fi_rma_iov *iov, size_t n)
-{
-	if (!atomic_load_explicit(&ep->stores, memory_order_relaxed))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (rp_peer_store_overlaps(peer, iov[i].key, iov[i].addr,
-					   iov[i].len))
-			return true;
-	return false;
-}
-
-bool rp_rma_meets_store(struct rp_ep *ep, fi_addr_t dest,
-			const struct fi_rma_iov *iov, size_t n)
-{
-	struct rp_dom *dom = ep->dom;
-	struct rp_peer *peer;
-	bool any;
-
-	if (!atomic_load_explicit(&ep->stores, memory_order_relaxed))
-		return false;
-	pthread_mutex_lock(&dom->lock);
-	any = !rp_rma_peer(ep, dest, &peer) && meets_store(ep, peer, iov, n);
-	if (any)
-		rp_domain_progress(dom);
-	pthread_mutex_unlock(&dom->lock);
-	return any;
-}
-
-int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
-		   struct rp_slot **out)
-{
-	struct rp_commit_attr how = {
-		.level = RP_LEVEL_DURABLE,
-		.required = ep->required,
-		.effect = t->notify ? RP_EFFECT_NOTIFY : RP_EFFECT_NONE,
-		.data = t->data,
-	};
-	struct rp_peer *peer;
-	struct rp_slot *s;
-	int ret;
-
-	if (t->nranges > RP_SLOT_IOV)
-		return -FI_EINVAL;
-	for (size_t i = 0; i < t->nranges; i++)
-		if (t->ranges[i].len + t->ranges[i].addr < t->ranges[i].addr)
-			return -FI_EINVAL;
-	ret = rp_rma_peer(ep, t->dest, &peer);
-	if (ret)
-		return ret;
-	if (meets_store(ep, peer, t->ranges, t->nranges))
-		return -FI_EAGAIN;
-	s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_WRITE);
-	if (!s)
-		return -FI_EAGAIN;
-	s->want = t->want;
-	s->context = t->context;
-	s->flags = t->flags;
-	s->fetches = t->flags & FI_READ;
-	if (t->commit) {
-		ret = reserve_commit(peer, t->ranges, t->nranges, &how, s);
-		if (ret) {
-			rp_slot_put(&ep->dom->slots, s);
-			return (int)to_fi(ret);
-		}
-	}
-	for (size_t i = 0; i < t->nranges; i++)
-		if (rp_key_is_persistent(t->ranges[i].key) && t->ranges[i].len)
-			rp_write_begin(peer, &s->write[s->nwrites++],
-				       t->ranges[i].key, t->ranges[i].addr,
-				       t->ranges[i].len);
-	*out = s;
-	return 0;
-}
-
-void rp_track_posted(struct rp_slot *s)
-{
-	if (s->commit)
-		rp_commit_start(s->commit);
-}
-
-void rp_track_undo(struct rp_slot *s)
-{
-	while (s->nwrites)
-		rp_write_undo(&s->write[--s->nwrites]);
-	if (s->commit)
-		rp_commit_unreserve(s->commit);
-	slot_release(s);
-}
-
-uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags)
-{
-	/*
-	 * What a commit needs follows at once: a fence that goes out with the
-	 * write, or a message of its own.
-	 */
-	if (flags & FI_COMMIT_COMPLETE)
-		flags &= ~FI_MORE;
-	if (s->commit && rp_commit_fences(s->commit))
-		flags |= FI_MORE;
-	/* The answer comes over the same connection, and so proves as much. */
-	if (s->ep->dom->msg)
-		return (flags & ~RP_OUR_FLAGS & ~FI_INJECT_COMPLETE) |
-		       FI_COMPLETION;
-	return (flags & ~RP_OUR_FLAGS &
-		~(FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE)) |
-	       FI_COMPLETION | FI_DELIVERY_COMPLETE;
-}
-
-/*
- * A small durable write: the request carries the bytes, in one message, and the
- * base sees no write. True: *ret is what became of it. What touches its bytes
- * waits (meets_store), so they are read and written in order; a later write to
- * others may be seen before it, so not where the program was promised the order
- * of all its writes.
- */
-static bool stored_inline(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			  size_t len, uint64_t flags, bool want, ssize_t *ret)
-{
-	const struct fi_rma_iov *to = msg->rma_iov;
-	uint8_t bytes[RP_WIRE_MAX_STORE];
-	struct rp_commit_attr how = {
-		.level = RP_LEVEL_DURABLE,
-		.required = ep->required,
-		.effect = RP_EFFECT_STORE,
-		.bytes = bytes,
-	};
-	struct rp_peer *peer;
-	struct rp_slot *s;
-
-	if (!(flags & FI_COMMIT_COMPLETE) ||
-	    (flags & (FI_REMOTE_CQ_DATA | FI_FENCE)) || ep->keeps_waw ||
-	    msg->rma_iov_count != 1 || !len || len > rp_params.inline_max ||
-	    len != to->len || !rp_key_is_persistent(to->key) ||
-	    to->addr + len < to->addr || rp_rma_peer(ep, msg->addr, &peer) ||
-	    !rp_peer_may_store(peer, to->key, to->addr, len))
-		return false;
-	/* A buffer is the program's again with the completion that it wants. */
-	how.lent = want && msg->iov_count == 1 && !(flags & FI_INJECT);
-	if (how.lent)
-		how.bytes = msg->msg_iov[0].iov_base;
-	else
-		rp_msg_copy((char *)bytes, msg);
-	*ret = -FI_EAGAIN;
-	s = rp_slot_get(&ep->dom->slots, ep, RP_SLOT_COMMIT);
-	if (!s)
-		return true;
-	s->want = want;
-	s->context = msg->context;
-	s->flags = FI_RMA | FI_WRITE;
-	*ret = to_fi(reserve_commit(peer, to, 1, &how, s));
-	if (!*ret)
-		*ret = rp_commit_start_store(s->commit);
-	if (*ret) {
-		rp_slot_put(&ep->dom->slots, s);
-		return true;
-	}
-	s->stores = true;
-	atomic_fetch_add(&ep->stores, 1);
-	return true;
-}
-
-static ssize_t tracked_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			     uint64_t flags, bool want)
-{
-	const struct rp_track t = {
-		.ranges = msg->rma_iov,
-		.nranges = msg->rma_iov_count,
-		.dest = msg->addr,
-		.commit = flags & FI_COMMIT_COMPLETE,
-		/* The target is told of it when it is durable, not before. */
-		.notify = (flags & FI_COMMIT_COMPLETE) &&
-			  (flags & FI_REMOTE_CQ_DATA),
-		.want = want,
-		.context = msg->context,
-		.flags = FI_RMA | FI_WRITE,
-		.data = msg->data,
-	};
-	struct fi_rma_iov iov[RP_SLOT_IOV];
-	struct rp_dom *dom = ep->dom;
-	struct fi_msg_rma m = *msg;
-	struct rp_slot *s;
-	size_t len = 0;
-	ssize_t ret;
-
-	/* Past it ofi_rxm 1.17 would write behind its own buffer. */
-	for (size_t i = 0; i < msg->iov_count; i++)
-		len += msg->msg_iov[i].iov_len;
-	if ((flags & FI_INJECT) && len > ep->inject_size)
-		return -FI_EINVAL;
-	pthread_mutex_lock(&dom->lock);
-	if (rp_linked_write(ep, msg, len, flags, want, &ret) ||
-	    rp_gather_write(ep, msg, len, flags, want, &ret) ||
-	    stored_inline(ep, msg, len, flags, want, &ret))
-		goto posted;
-	ret = rp_track_begin(ep, &t, &s);
-	if (!ret) {
-		for (size_t i = 0; i < msg->rma_iov_count; i++) {
-			iov[i] = msg->rma_iov[i];
-			iov[i].key = rp_key_base(iov[i].key);
-		}
-		m.rma_iov = iov;
-		m.addr = rp_av_to_base(ep->av, msg->addr);
-		m.context = s;
-		if (t.notify)
-			flags &= ~FI_REMOTE_CQ_DATA;
-		ret = fi_writemsg(ep->base, &m, rp_track_flags(s, flags));
-		if (ret)
-			rp_track_undo(s);
-		else
-			rp_track_posted(s);
-	}
-posted:
-	if (ret == -FI_EAGAIN)
-		rp_domain_progress(dom);
-	pthread_mutex_unlock(&dom->lock);
+	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }
 
-static bool any_persistent(const struct fi_msg_rma *msg)
+/* --- writes --- */
+
+/*
+ * Any write in message form, flags complete; unasked: more of them where the
+ * regions are persistent.
+ */
+static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			 uint64_t flags, uint64_t unasked, bool want)
 {
-	for (size_t i = 0; i < msg->rma_iov_count; i++)
-		if (rp_key_is_persistent(msg->rma_iov[i].key))
-			return true;
-	return false;
+	int ret = classify(msg);
+
+	if (ret < 0)
+		return ret;
+	if (ret)
+		return post_write(ep, msg, flags | unasked, want);
+	if (flags & FI_COMMIT_COMPLETE)
+		return rp_rma_unmarked();
+	if ((flags & FI_FENCE) || !ep->plain)
+		ret = rp_ep_wait_order(&ep->fid, msg->addr);
+	return ret ? ret : fi_writemsg(ep->base, msg, flags);
 }
 
-/* Any write in message form, flags complete. */
-static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			 uint64_t flags, bool want)
+static ssize_t save(struct rp_ep *ep, const struct fi_msg_rma *msg,
+		    uint64_t flags)
 {
-	struct fi_rma_iov iov[RP_SLOT_IOV];
-	struct fi_msg_rma m = *msg;
+	enum rp_level level = RP_LEVEL_DURABLE;
 
-	if ((flags & FI_COMMIT_COMPLETE) || any_persistent(msg))
-		return tracked_write(ep, msg, flags, want);
-	if (msg->rma_iov_count > RP_SLOT_IOV)
+	/* Nothing moves: only what was written before is brought to a level. */
+	if (msg->iov_count || (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)))
 		return -FI_EINVAL;
-	for (size_t i = 0; i < msg->rma_iov_count; i++) {
-		iov[i] = msg->rma_iov[i];
-		iov[i].key = rp_key_base(iov[i].key);
+	if (!(flags & FI_COMMIT_COMPLETE))
+		level = RP_LEVEL_VISIBLE;
+	if (!(flags & (FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE))) {
+		RP_WARN(EP_DATA, "FI_RPMEM_SAVE needs FI_COMMIT_COMPLETE "
+				 "(durable) or FI_DELIVERY_COMPLETE "
+				 "(visible)\n");
+		return -FI_EINVAL;
 	}
-	m.rma_iov = iov;
-	m.addr = rp_av_to_base(ep->av, msg->addr);
-	return fi_writemsg(ep->base, &m, flags);
+	return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count, msg->addr,
+			     level, ep->required, NULL, rp_ep_wants(ep, flags),
+			     msg->context);
 }
 
 static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
 	struct rp_ep *ep = ep_of(fid);
-	bool want = rp_ep_wants(ep, flags);
 
-	if (!(flags & FI_RPMEM_SAVE)) {
-		if (ep->unasked && any_persistent(msg))
-			flags |= ep->unasked;
-		return write_any(ep, msg, flags, want);
-	}
-	/* Nothing moves: only what was written before is brought to a level. */
-	if (msg->iov_count || (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)))
-		return -FI_EINVAL;
-	if (flags & FI_COMMIT_COMPLETE)
-		return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count,
-				     msg->addr, RP_LEVEL_DURABLE, ep->required,
-				     NULL, want, msg->context);
-	if (flags & FI_DELIVERY_COMPLETE)
-		return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count,
-				     msg->addr, RP_LEVEL_VISIBLE, ep->required,
-				     NULL, want, msg->context);
-	RP_WARN(EP_DATA, "FI_RPMEM_SAVE needs FI_COMMIT_COMPLETE (durable) or "
-			 "FI_DELIVERY_COMPLETE (visible)\n");
-	return -FI_EINVAL;
+	if (flags & FI_RPMEM_SAVE)
+		return save(ep, msg, flags);
+	return write_any(ep, msg, flags, ep->unasked, rp_ep_wants(ep, flags));
 }
 
-/* The forms without flags take the endpoint's, and may take a short cut. */
+/* The forms without flags: those of the endpoint, or FI_INJECT. */
 static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 			 size_t count, uint64_t data, fi_addr_t dest,
 			 uint64_t addr, uint64_t key, void *context,
 			 uint64_t flags, bool want)
 {
+	/* What is injected has no completion that could mean durable. */
+	const uint64_t unasked = flags & FI_INJECT ? 0 : ep->unasked;
 	struct fi_rma_iov rma = {.addr = addr, .key = key};
 	struct fi_msg_rma msg = {
 		.msg_iov = iov,
@@ -533,12 +312,18 @@ static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 
 	for (size_t i = 0; i < count; i++)
 		rma.len += iov[i].iov_len;
-	return write_any(ep, &msg, flags, want);
+	return write_any(ep, &msg, flags, unasked, want);
 }
 
+/* The base's own form of a call does the same as its message form. */
 static inline bool plain(const struct rp_ep *ep, uint64_t key)
 {
-	return !rp_key_is_persistent(key) && !rp_ep_commits(ep);
+	return !rp_key_is_persistent(key) && ep->plain;
+}
+
+static inline uint64_t base_flags(const struct rp_ep *ep)
+{
+	return ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
 }
 
 static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
@@ -548,12 +333,10 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 	struct rp_ep *ep = ep_of(fid);
 
 	if (plain(ep, key))
-		return fi_writev(ep->base, iov, desc, count,
-				 rp_av_to_base(ep->av, dest), addr,
-				 rp_key_base(key), context);
+		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
+				 context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
-			 ep->op_flags | ep->unasked,
-			 rp_ep_wants(ep, ep->op_flags));
+			 base_flags(ep), rp_ep_wants(ep, ep->op_flags));
 }
 
 /* Apart, so that what the base gets at once needs no stack frame. */
@@ -562,12 +345,7 @@ write_one(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 	  fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
 {
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
-	struct rp_ep *ep = ep_of(fid);
 
-	if (plain(ep, key))
-		return fi_write(ep->base, buf, len, desc,
-				rp_av_to_base(ep->av, dest), addr,
-				rp_key_base(key), context);
 	return rma_writev(fid, &iov, &desc, 1, dest, addr, key, context);
 }
 
@@ -576,17 +354,10 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len,
 			 uint64_t key, void *context)
 {
 	struct rp_ep *ep = ep_of(fid);
-	uint64_t base_key = key;
 
-	if (key & RP_KEY_MARK) {
-		if (key & RP_KEY_PERSISTENT)
-			goto other;
-		base_key = (uint32_t)key;
-	}
-	if (ep->straight)
-		return fi_write(ep->base, buf, len, desc, dest, addr, base_key,
+	if (plain(ep, key))
+		return fi_write(ep->base, buf, len, desc, dest, addr, key,
 				context);
-other:
 	return write_one(fid, buf, len, desc, dest, addr, key, context);
 }
 
@@ -598,11 +369,10 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 	struct rp_ep *ep = ep_of(fid);
 
 	if (plain(ep, key))
-		return fi_writedata(ep->base, buf, len, desc, data,
-				    rp_av_to_base(ep->av, dest), addr,
-				    rp_key_base(key), context);
+		return fi_writedata(ep->base, buf, len, desc, data, dest, addr,
+				    key, context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
-			 ep->op_flags | ep->unasked | FI_REMOTE_CQ_DATA,
+			 base_flags(ep) | FI_REMOTE_CQ_DATA,
 			 rp_ep_wants(ep, ep->op_flags));
 }
 
@@ -611,14 +381,13 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
 	struct rp_ep *ep = ep_of(fid);
+	int ret;
 
-	/* It has no completion to make durable, so the default is no matter. */
-	if (!rp_key_is_persistent(key))
-		return fi_inject_write(ep->base, buf, len,
-				       rp_av_to_base(ep->av, dest), addr,
-				       rp_key_base(key));
-	return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL, FI_INJECT,
-			 false);
+	if (rp_key_is_persistent(key))
+		return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL,
+				 FI_INJECT, false);
+	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
+	return ret ? ret : fi_inject_write(ep->base, buf, len, dest, addr, key);
 }
 
 static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
@@ -627,74 +396,76 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
 	struct rp_ep *ep = ep_of(fid);
+	int ret;
 
-	if (!rp_key_is_persistent(key))
-		return fi_inject_writedata(ep->base, buf, len, data,
-					   rp_av_to_base(ep->av, dest), addr,
-					   rp_key_base(key));
-	return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
-			 FI_INJECT | FI_REMOTE_CQ_DATA, false);
+	if (rp_key_is_persistent(key))
+		return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
+				 FI_INJECT | FI_REMOTE_CQ_DATA, false);
+	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
+	return ret ? ret
+		   : fi_inject_writedata(ep->base, buf, len, data, dest, addr,
+					 key);
 }
 
-/* The usual case is two loads. */
-static inline bool read_waits(struct rp_ep *ep, fi_addr_t src, uint64_t addr,
-			      uint64_t key, size_t len)
-{
-	const struct fi_rma_iov iov = {.addr = addr, .len = len, .key = key};
+/* --- reads --- */
 
-	return atomic_load_explicit(&ep->stores, memory_order_relaxed) &&
-	       rp_rma_meets_store(ep, src, &iov, 1);
+static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
+			   uint64_t flags)
+{
+	struct rp_ep *ep = ep_of(fid);
+	ssize_t ret = flags & FI_RPMEM_SAVE ? -FI_EINVAL : classify(msg);
+
+	if (ret < 0)
+		return ret;
+	if (flags & FI_COMMIT_COMPLETE)
+		return rp_local_read(ep, msg, flags, ret);
+	if (ret) {
+		pthread_mutex_lock(&ep->dom->lock);
+		ret = rp_rma_read(ep, msg, flags, rp_task_done, NULL);
+		pthread_mutex_unlock(&ep->dom->lock);
+		return ret;
+	}
+	if ((flags & FI_FENCE) || !ep->plain)
+		ret = rp_ep_wait_order(fid, msg->addr);
+	return ret ? ret : fi_readmsg(ep->base, msg, flags);
+}
+
+/* A default of FI_COMMIT_COMPLETE is one of writes. */
+static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
+			 void **desc, size_t count, fi_addr_t src,
+			 uint64_t addr, uint64_t key, void *context)
+{
+	struct rp_ep *ep = ep_of(fid);
+	struct fi_rma_iov rma = {.addr = addr, .key = key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = iov,
+		.desc = desc,
+		.iov_count = count,
+		.addr = src,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = context,
+	};
+
+	if (plain(ep, key))
+		return fi_readv(ep->base, iov, desc, count, src, addr, key,
+				context);
+	for (size_t i = 0; i < count; i++)
+		rma.len += iov[i].iov_len;
+	return rma_readmsg(fid, &msg, base_flags(ep) & ~FI_COMMIT_COMPLETE);
 }
 
 static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 			fi_addr_t src, uint64_t addr, uint64_t key,
 			void *context)
 {
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct rp_ep *ep = ep_of(fid);
 
-	if (read_waits(ep, src, addr, key, len))
-		return -FI_EAGAIN;
-	return fi_read(ep->base, buf, len, desc, rp_av_to_base(ep->av, src),
-		       addr, rp_key_base(key), context);
-}
-
-static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
-			 void **desc, size_t count, fi_addr_t src,
-			 uint64_t addr, uint64_t key, void *context)
-{
-	struct rp_ep *ep = ep_of(fid);
-	size_t len = 0;
-
-	for (size_t i = 0; i < count; i++)
-		len += iov[i].iov_len;
-	if (read_waits(ep, src, addr, key, len))
-		return -FI_EAGAIN;
-	return fi_readv(ep->base, iov, desc, count, rp_av_to_base(ep->av, src),
-			addr, rp_key_base(key), context);
-}
-
-static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
-			   uint64_t flags)
-{
-	struct rp_ep *ep = ep_of(fid);
-	struct fi_rma_iov iov[RP_SLOT_IOV];
-	struct fi_msg_rma m = *msg;
-
-	if (flags & FI_RPMEM_SAVE)
-		return -FI_EINVAL;
-	if (msg->rma_iov_count > RP_SLOT_IOV)
-		return -FI_EINVAL;
-	if (rp_rma_meets_store(ep, msg->addr, msg->rma_iov, msg->rma_iov_count))
-		return -FI_EAGAIN;
-	for (size_t i = 0; i < msg->rma_iov_count; i++) {
-		iov[i] = msg->rma_iov[i];
-		iov[i].key = rp_key_base(iov[i].key);
-	}
-	m.rma_iov = iov;
-	if (flags & FI_COMMIT_COMPLETE)
-		return rp_local_read(ep, &m, flags);
-	m.addr = rp_av_to_base(ep->av, msg->addr);
-	return fi_readmsg(ep->base, &m, flags);
+	if (plain(ep, key))
+		return fi_read(ep->base, buf, len, desc, src, addr, key,
+			       context);
+	return rma_readv(fid, &iov, &desc, 1, src, addr, key, context);
 }
 
 struct fi_ops_rma rp_rma_ops = {

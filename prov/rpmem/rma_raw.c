@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Remote writes and reads of domains whose keys the application makes. */
-#include <stdbool.h>
-
 #include "rpmem/rpmem.h"
 
 static struct rp_ep *ep_of(struct fid_ep *fid)
@@ -10,27 +8,20 @@ static struct rp_ep *ep_of(struct fid_ep *fid)
 }
 
 /*
- * Keys that the application chose say nothing about the memory behind them, so
- * there is nothing to look for in them, and no commit.
+ * Keys that the application chose say nothing of the memory behind them: there
+ * are no persistent regions, and no commits.
  */
-int rp_rma_unmarked(void)
+static inline bool commits(const struct rp_ep *ep)
 {
-	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE needs keys that ofi_rpmem made: "
-			 "put FI_RMA_PMEM into the caps and FI_MR_PROV_KEY "
-			 "into the mr_mode of the hints, on both sides\n");
-	return -FI_EKEYREJECTED;
+	return ep->op_flags & FI_COMMIT_COMPLETE;
 }
 
 static ssize_t raw_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
-	struct rp_ep *ep = ep_of(fid);
-	struct fi_msg_rma m = *msg;
-
 	if (flags & RP_OUR_FLAGS)
 		return rp_rma_unmarked();
-	m.addr = rp_av_to_base(ep->av, msg->addr);
-	return fi_writemsg(ep->base, &m, flags);
+	return fi_writemsg(ep_of(fid)->base, msg, flags);
 }
 
 static ssize_t raw_write(struct fid_ep *fid, const void *buf, size_t len,
@@ -39,10 +30,9 @@ static ssize_t raw_write(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct rp_ep *ep = ep_of(fid);
 
-	if (rp_ep_commits(ep))
+	if (commits(ep))
 		return rp_rma_unmarked();
-	return fi_write(ep->base, buf, len, desc, rp_av_to_base(ep->av, dest),
-			addr, key, context);
+	return fi_write(ep->base, buf, len, desc, dest, addr, key, context);
 }
 
 static ssize_t raw_writev(struct fid_ep *fid, const struct iovec *iov,
@@ -51,10 +41,9 @@ static ssize_t raw_writev(struct fid_ep *fid, const struct iovec *iov,
 {
 	struct rp_ep *ep = ep_of(fid);
 
-	if (rp_ep_commits(ep))
+	if (commits(ep))
 		return rp_rma_unmarked();
-	return fi_writev(ep->base, iov, desc, count,
-			 rp_av_to_base(ep->av, dest), addr, key, context);
+	return fi_writev(ep->base, iov, desc, count, dest, addr, key, context);
 }
 
 static ssize_t raw_writedata(struct fid_ep *fid, const void *buf, size_t len,
@@ -63,61 +52,48 @@ static ssize_t raw_writedata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct rp_ep *ep = ep_of(fid);
 
-	if (rp_ep_commits(ep))
+	if (commits(ep))
 		return rp_rma_unmarked();
-	return fi_writedata(ep->base, buf, len, desc, data,
-			    rp_av_to_base(ep->av, dest), addr, key, context);
+	return fi_writedata(ep->base, buf, len, desc, data, dest, addr, key,
+			    context);
 }
 
 static ssize_t raw_inject(struct fid_ep *fid, const void *buf, size_t len,
 			  fi_addr_t dest, uint64_t addr, uint64_t key)
 {
-	struct rp_ep *ep = ep_of(fid);
-
-	return fi_inject_write(ep->base, buf, len, rp_av_to_base(ep->av, dest),
-			       addr, key);
+	return fi_inject_write(ep_of(fid)->base, buf, len, dest, addr, key);
 }
 
 static ssize_t raw_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 			      uint64_t data, fi_addr_t dest, uint64_t addr,
 			      uint64_t key)
 {
-	struct rp_ep *ep = ep_of(fid);
-
-	return fi_inject_writedata(ep->base, buf, len, data,
-				   rp_av_to_base(ep->av, dest), addr, key);
+	return fi_inject_writedata(ep_of(fid)->base, buf, len, data, dest, addr,
+				   key);
 }
 
 static ssize_t raw_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 			fi_addr_t src, uint64_t addr, uint64_t key,
 			void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
-
-	return fi_read(ep->base, buf, len, desc, rp_av_to_base(ep->av, src),
-		       addr, key, context);
+	return fi_read(ep_of(fid)->base, buf, len, desc, src, addr, key,
+		       context);
 }
 
 static ssize_t raw_readv(struct fid_ep *fid, const struct iovec *iov,
 			 void **desc, size_t count, fi_addr_t src,
 			 uint64_t addr, uint64_t key, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
-
-	return fi_readv(ep->base, iov, desc, count, rp_av_to_base(ep->av, src),
-			addr, key, context);
+	return fi_readv(ep_of(fid)->base, iov, desc, count, src, addr, key,
+			context);
 }
 
 static ssize_t raw_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			   uint64_t flags)
 {
-	struct rp_ep *ep = ep_of(fid);
-	struct fi_msg_rma m = *msg;
-
 	if (flags & RP_OUR_FLAGS)
 		return rp_rma_unmarked();
-	m.addr = rp_av_to_base(ep->av, msg->addr);
-	return fi_readmsg(ep->base, &m, flags);
+	return fi_readmsg(ep_of(fid)->base, msg, flags);
 }
 
 struct fi_ops_rma rp_rma_raw_ops = {

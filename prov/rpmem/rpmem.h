@@ -23,11 +23,10 @@
 #include <rdma/providers/fi_prov.h>
 
 #include "core/agent.h"
-#include "core/link.h"
 #include "core/list.h"
-#include "core/peer.h"
+#include "core/session.h"
 #include "core/spin.h"
-#include "rpmem/cep.h"
+#include "rc/rc.h"
 
 #define RP_PROV_NAME "ofi_rpmem"
 
@@ -61,8 +60,8 @@ struct rp_params {
 	size_t max_sessions;
 	size_t inline_max; /* bytes of a durable write that is one message */
 	uint64_t spin_ns;  /* looks go on for so long before a sleep */
-	int connect;	   /* connections of our own */
-	int native;	   /* ... that FLUSH, where devices do */
+	uint16_t port_first, port_last; /* of listeners; 0: any */
+	int native;	   /* FLUSH may be used, where devices have it */
 	int commit_writes; /* for programs that do not ask */
 	const struct rp_cost *measured; /* figures of this machine, or NULL */
 };
@@ -82,8 +81,6 @@ int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out);
 /* A program's fi_info, as the base wants to see it. */
 struct fi_info *rp_info_to_base(const struct fi_info *info);
-/* What that has to have more of, so that ofi_rxm over base is safe. */
-void rp_info_for_rxm(struct fi_info *b, const char *base);
 /* "tcp" from "tcp;ofi_rpmem"; NULL when no base is named. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
 /*
@@ -105,6 +102,14 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
  * asks for other things only gets the base's.
  */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
+/* Was this entry returned with persistent keys? */
+bool rp_info_is_marked(const struct fi_info *info);
+/* Offer persistent keys with this entry of the base's; -FI_ENODATA: cannot. */
+int rp_info_mark(const struct fi_info *hints, struct fi_info *i);
+/* What every entry of ours says, whatever its keys. */
+void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i);
+/* The domain of a program's entry, as the base wants to see it. */
+void rp_info_domain_to_base(struct fi_domain_attr *d);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
@@ -114,23 +119,13 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 struct rp_fabric {
 	struct fid_fabric fid;
 	/*
-	 * Of the provider itself: event queues, what we do not layer over, and
-	 * its own reliable datagrams; where it has no fabric of this name, the
-	 * other one.
+	 * Of the provider itself: event queues, objects that are not layered
+	 * over, reliable datagrams of its own; NULL: see layered.
 	 */
 	struct fid_fabric *direct;
-	/* Of ofi_rxm over it, once a domain has needed it. */
-	struct fid_fabric *layered;
-	char *base_name;      /* what a hint names: "tcp" */
-	bool cards;	      /* connected endpoints tell their mailboxes */
-	pthread_mutex_t lock; /* for layered and given */
-	/*
-	 * Over what makes a connection, and what tells of one: taken before any
-	 * domain's lock. For the list of connected endpoints.
-	 */
-	pthread_mutex_t cm_lock;
-	LIST_HEAD(, rp_ep) msg_eps;
-	LIST_HEAD(, rp_asked) asked; /* cm_asked.c */
+	struct fid_fabric *layered; /* ofi_rxm over it, made on first need */
+	char *base_name;	    /* what a hint names: "tcp" */
+	pthread_mutex_t lock;	    /* of layered and given */
 	/* Entries that the base was given: sockets goes on looking at them. */
 	struct fi_info *given;
 	uint32_t version;
@@ -141,84 +136,10 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
 		   struct fid_fabric **out);
 
-/* --- hidden.c: contexts of operations that the user never sees --- */
-
-enum rp_slot_kind {
-	RP_SLOT_FREE,
-	RP_SLOT_WRITE,	/* a write to a persistent region, maybe with commit */
-	RP_SLOT_COMMIT, /* a commit of its own */
-	RP_SLOT_READ,	/* a read into local persistent memory, with commit */
-	RP_SLOT_SEND,	/* a control message too long to inject */
-	RP_SLOT_FENCE,	/* a read behind the writes of a commit */
-	RP_SLOT_LINKED, /* a durable write over a connection of our own */
-	RP_SLOT_RECV,	/* a posted receive for control messages */
-	RP_SLOT_MAIL,	/* a control message of a connected endpoint */
-	RP_SLOT_MAIL_FENCE, /* a read that one of those waits for */
-	RP_SLOT_DEAD, /* its endpoint is gone; the base may still answer */
-};
-
-#define RP_SLOT_IOV 8 /* ranges of one operation */
-
-/* One hidden operation. The base gets its address as the context. */
-struct rp_slot {
-	struct fi_context2 fi_context; /* first: FI_CONTEXT modes use it */
-	LIST_ENTRY(rp_slot) link;
-	struct rp_ep *ep;
-	enum rp_slot_kind kind;
-	bool posted;	/* RECV: the base has it */
-	bool want;	/* the user wants a completion */
-	bool atomic;	/* WRITE: an atomic */
-	bool fetches;	/* WRITE: an atomic that counts as a read */
-	bool written;	/* WRITE, READ with commit: the base has completed it */
-	bool committed; /* WRITE with commit: the commit has ended */
-	bool stores;	/* COMMIT: with a store behind it, or inline */
-	uint8_t nwrites;
-	uint8_t niov;	/* READ */
-	uint8_t due;	/* LINKED: what the base still has */
-	int base_err;	/* of the write */
-	void *context;	/* the user's */
-	uint64_t flags; /* of the user's completion */
-	void *buf;	/* RECV; SEND: struct rp_send_buf; atomics: rp_carry */
-	struct fid_mr *mr; /* RECV: of buf, or NULL */
-	uint32_t size;	   /* RECV: of buf */
-	struct rp_commit *commit;
-	struct rp_fence *fence; /* FENCE */
-	union {
-		struct rp_write write[RP_SLOT_IOV];
-		struct iovec iov[RP_SLOT_IOV]; /* READ: where it goes */
-		struct {
-			struct rp_linked op;
-			struct rp_conn *conn; /* NULL: it is over */
-			unsigned int bounce;
-			struct rp_cep_mr source;
-			bool bounced; /* its source is a copy of ours */
-			bool asks;    /* an answer is due, too */
-		} linked;
-	};
-};
-LIST_HEAD(rp_slots, rp_slot);
-
-/* All slots of the process lie in one range, for as long as it lives. */
-#define RP_HIDDEN_SHIFT 32
-extern atomic_uintptr_t rp_hidden_number; /* of the range of that size */
-static inline bool rp_is_hidden(const void *context)
-{
-	return (uintptr_t)context >> RP_HIDDEN_SHIFT ==
-	       atomic_load_explicit(&rp_hidden_number, memory_order_relaxed);
-}
-
-/* Slots of one domain: none returns to the process before its CQs are gone. */
-struct rp_slot_pool {
-	struct rp_slots free;
-	struct rp_slots used;
-	struct rp_chunk *chunks;
-};
-struct rp_slot *rp_slot_get(struct rp_slot_pool *p, struct rp_ep *ep,
-			    enum rp_slot_kind kind);
-void rp_slot_put(struct rp_slot_pool *p, struct rp_slot *s);
-void rp_slot_pool_fini(struct rp_slot_pool *p);
-
 /* --- domain.c --- */
+
+struct rp_private; /* private.c */
+struct rp_ep;
 
 struct rp_dom {
 	struct fid_domain fid;
@@ -226,73 +147,192 @@ struct rp_dom {
 	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
 	struct fi_info *base_info; /* what the base was opened with */
-	bool marked;		   /* we make the keys, with facts in them */
-	bool msg;		   /* of connected endpoints */
-	bool cards;		   /* ... whose mailboxes are told */
-	bool fenced;		   /* ... and asked behind reads only */
+	bool marked; /* keys are the provider's, so persistent ones have marks
+		      */
+	bool msg;    /* of connected endpoints */
 	bool auto_progress;
-	atomic_bool sleeps;	/* some queue or counter can be waited for */
-	bool ordered;		/* a message follows the writes before it */
-	bool own;		/* commits may do without the agent: fence.c */
-	struct rp_conns *conns; /* connections of our own; NULL: none */
-	uint64_t ctrl_bit;	/* the tag bit of control messages */
 	uint64_t incarnation;
 
 	/*
-	 * One lock for everything below, for core, and for reading base CQs
-	 * once `live`. The base never calls back, so it may be held over
-	 * base calls; user callbacks do not exist.
+	 * One lock for everything below: private connections, core, queues of
+	 * our completions. Taken before any lock of the base, and never held
+	 * while the program's code runs.
 	 */
 	pthread_mutex_t lock;
 	/*
-	 * Until one of the following, or auto_progress, or somebody polls: a
-	 * program's read of a queue is the base's, with one look at this.
+	 * Private traffic may be under way, or the domain has persistent
+	 * regions. Until then, and for good where that never happens, every
+	 * call on an object of the domain is the base's behind one relaxed
+	 * load of this.
 	 */
-	atomic_bool watched;
-	/* Hidden traffic may be under way; until then nobody looks for it. */
 	atomic_bool live;
-	/* Somebody counts: readers of a base CQ without the lock are in raw. */
-	atomic_bool counted;
-	atomic_uint raw;
-	unsigned int nremote;	   /* endpoints that count what peers write */
-	pthread_mutex_t poll_lock; /* for the sets; taken before the lock */
-	LIST_HEAD(, rp_poll) polls;
-	struct rp_agent *agent;
-	unsigned int npmem; /* registered persistent regions */
+	struct rp_private *private; /* NULL until first use */
+	struct rp_agent *agent;	    /* with the first persistent region */
+	struct rp_agent_host host;  /* target.c */
+	unsigned int npmem;
+	unsigned int nremote; /* endpoints that count what peers write: no
+				 persistent region beside them (mr.c) */
 	LIST_HEAD(, rp_mr) pmems;
-	struct rp_slot_pool slots;
-	/* What control messages are sent from; xport.c. */
-	struct rp_send_bufs *send_bufs;
-	struct rp_send_buf *send_free;
-	unsigned int nsend_bufs;
-	/* Where fences land. Nobody looks at it, so one is enough. */
-	uint64_t landing;
-	struct fid_mr *landing_mr; /* where the base wants one */
 	LIST_HEAD(, rp_cq) cqs;
 	LIST_HEAD(, rp_ep) eps;
-	int kick_fd;  /* core wants progress: worker done, commit ended */
-	int timer_fd; /* wakes who sleeps when a deadline comes */
+	struct rp_task_pool {
+		struct rp_task *free;
+		struct rp_task_chunk *chunks;
+		struct rp_bounce_pool *bounce;
+	} tasks;
+	int kick_fd;  /* core wants progress: worker done, request due */
+	int timer_fd; /* wakes sleepers when a deadline comes */
+	/*
+	 * An epoll descriptor: kick_fd, timer_fd and, once there are private
+	 * connections, theirs. Whoever sleeps without the thread watches it.
+	 */
+	int wake_fd;
 	atomic_bool kicked;
-	/* How many entries a program asks for that may get them quickly. */
-#define RP_NOT_QUICK SIZE_MAX
-	atomic_size_t quick_count;
 	uint64_t timer_due;
 	uint64_t clock; /* what rp_domain_now() has said, or more */
-	uint64_t came;	/* how often a queue of the base's had something */
 
-	/* FI_PROGRESS_AUTO only. */
+	/* FI_PROGRESS_AUTO only; started with `live`. */
 	pthread_t thread;
 	bool thread_on;
 	struct rp_spin spin;
 	atomic_bool stop;
-	int epfd;
 	atomic_uint refs;
 };
 int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		   struct fid_domain **dom, void *context);
+static inline bool rp_dom_live(const struct rp_dom *dom)
+{
+	return atomic_load_explicit(&dom->live, memory_order_relaxed);
+}
+
+/* --- private.c: the private connections of a domain --- */
+
+/*
+ * With the lock: opened on first use. Backend: VERBS where the base is verbs,
+ * else FABRIC, libfabric's tcp, at the address of an endpoint of the domain
+ * (or, without one, of the domain's info). NULL and *why (RP_WHY_LEN bytes):
+ * there can be none.
+ */
+struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
+/* With the lock: listen, once; *port is what keys carry. 0 or -errno. */
+int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why);
+/* Does the base have what they need? Else *why (RP_WHY_LEN bytes). */
+bool rp_private_possible(const struct fi_info *base, char *why);
+/* NULL: there are no private connections yet. */
+struct rp_rc *rp_private_rc(const struct rp_dom *dom);
+/* "verbs" or "tcp": the transport of the domain's private connections. */
+const char *rp_private_transport(const struct rp_dom *dom);
+void rp_private_close(struct rp_dom *dom);
+
+/* One way of naming a session: address of an endpoint's peer, port of a key. */
+struct rp_link;
+
+/*
+ * With the lock: the session of an endpoint with the target domain that a key
+ * belongs to: address of dest (fi_av_lookup(), or fi_getpeer() of a connected
+ * endpoint, where dest has no meaning) and port of the key; made on first use,
+ * idle ones are closed when there are too many. *out, 0; -FI_EINVAL: no such
+ * address; -FI_EAGAIN: too many are in use; -FI_ENOMEM; ... Whoever posts to
+ * the session does so before the lock is released.
+ */
+int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
+		       struct rp_session **out);
+/* Behind it: the port that names the peer's endpoint, for rp_op. */
+uint16_t rp_private_endpoint(const struct rp_ep *ep);
+/* The port by which peers of the base know an endpoint of ours; 0: by none. */
+uint16_t rp_private_port(const struct rp_ep *ep);
+/* With the lock: rp_session_post() to what rp_private_session() has found. */
+int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
+/*
+ * With the lock: dest leaves the vector, or the endpoint's peer is gone. Its
+ * sessions are disconnected (RP_ST_CANCELED) and known no more by dest; by
+ * address and port they still are.
+ */
+void rp_private_forget(struct rp_ep *ep, fi_addr_t dest);
+/*
+ * With the lock, while queues and counters are bound: the endpoint closes;
+ * every task of it ends (RP_ST_CANCELED or RP_ST_UNSURE).
+ */
+void rp_private_close_ep(struct rp_ep *ep);
+/*
+ * With the lock: has dest, as the program ordered it, to wait for writes that
+ * nothing has proved placed yet? Then -FI_EAGAIN, and a fence is under way.
+ */
+int rp_private_order(struct rp_ep *ep, fi_addr_t dest);
+/* With the lock: what connections and sessions bring. True: there was some. */
+bool rp_private_progress(struct rp_dom *dom);
+uint64_t rp_private_deadline(const struct rp_dom *dom);
+
+/* --- target.c: the agent's host --- */
+
+/* With the lock: the agent of the domain, made on first use; listening. */
+int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
+void rp_target_close(struct rp_dom *dom);
+
+/* --- completions that are ours, until the program reads them: cq.c --- */
+
+struct rp_cqe {
+	STAILQ_ENTRY(rp_cqe) link;
+	struct rp_task *task; /* put when the entry is read; NULL: allocated */
+	struct fi_cq_tagged_entry e;
+	fi_addr_t src;
+	bool failed;		    /* then err is used, not e */
+	struct fi_cq_err_entry err; /* prov_errno is an rp_status */
+	struct rp_outcome out;
+};
+
+/* --- task.c: one operation of the program on a persistent region --- */
+
+struct rp_task {
+	struct rp_op op; /* first: op->done finds the task */
+	struct rp_task *next;
+	struct rp_ep *ep;
+	void *context;
+	uint64_t flags; /* of the completion entry */
+	uint8_t kind;	/* enum rp_cntr_kind that counts it */
+	bool want;	/* a completion entry on success, too */
+	struct rp_wire_range ranges[RP_CHANNEL_IOV];
+	/* Sources and sinks that the device must know (rp_task_post()). */
+	struct rp_rc_mr mr;
+	void *bounce; /* by malloc, or of the domain's pool */
+	struct iovec user[RP_CHANNEL_IOV]; /* READ: where bounce goes */
+	size_t nuser;
+	void *extra; /* by malloc: freed with the task */
+	/* Its completion entry: in the task, so that none finds no memory. */
+	struct rp_cqe cqe;
+};
+/* With the lock. op.done, op.required and ep are filled in, all else is 0. */
+struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep);
+void rp_task_put(struct rp_dom *dom, struct rp_task *t);
+void rp_task_pool_fini(struct rp_dom *dom);
+/*
+ * op.done of tasks: counter, and put; or its entry is filled in and queued by
+ * rp_cq_push_task(), whose reader puts it.
+ */
+void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
+/* With the lock: the bytes of a read are where the program wants them. */
+void rp_task_copy_back(struct rp_task *t);
+/*
+ * With the lock: post to the session; on failure the task is put. Memory of
+ * op.iov that the device has to know is copied or registered.
+ */
+ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 
 /* --- mr.c --- */
 
+struct rp_mr {
+	struct fid_mr fid;
+	struct rp_dom *dom;
+	struct fid_mr *base; /* NULL: persistent, and not known to the base */
+	bool persistent;
+	bool served;	 /* the agent knows it */
+	uint64_t access; /* FI_REMOTE_READ, FI_REMOTE_WRITE: the program's */
+	/* target.c: one registration for all connections, VERBS only. */
+	struct rp_rc_mr shared;
+	bool flushed; /* ... and it allows FLUSH */
+	struct rp_region region;
+	LIST_ENTRY(rp_mr) link; /* of dom->pmems */
+};
 extern struct fi_ops_mr rp_mr_ops;
 /*
  * With the lock: a persistent region of this process that holds the bytes and
@@ -301,145 +341,80 @@ extern struct fi_ops_mr rp_mr_ops;
 struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
 				enum rp_class required, const char **why);
 
-/*
- * Memory of ours that the base sends from or receives into; access as for
- * fi_mr_reg(). *mr is NULL where the base wants none registered.
- */
-int rp_mr_hidden(struct rp_dom *dom, void *buf, size_t len, uint64_t access,
-		 struct fid_mr **mr);
-static inline void *rp_mr_desc(struct fid_mr *mr)
-{
-	return mr ? fi_mr_desc(mr) : NULL;
-}
-
-/* --- av.c --- */
+/* --- av.c: a thin forward that sees removals --- */
 
 struct rp_av {
 	struct fid_av fid;
 	struct rp_dom *dom;
 	struct fid_av *base;
-	struct fid_av *numbers; /* a table's numbers; NULL: the base's are it */
-	/*
-	 * Identity (NULL) until a hidden entry makes the base number a table
-	 * differently from what the user was promised.
-	 */
-	fi_addr_t *to_base; /* by user index */
-	size_t nuser, cap;  /* one past the highest address handed out */
-	struct rp_av_user *users;
-	struct rp_av_hidden *hidden, *hidden_by_base;
+	struct rp_av_known *known; /* with the lock */
 	atomic_uint refs;
 };
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 	       struct fid_av **av, void *context);
-/*
- * With the domain's lock: may addr be given to the base? ofi_rxm does not
- * survive an address that was never inserted, or has been removed.
- */
-bool rp_av_known(const struct rp_av *av, fi_addr_t addr);
-static inline fi_addr_t rp_av_to_base(const struct rp_av *av, fi_addr_t addr)
-{
-	if (!av->to_base || addr == FI_ADDR_UNSPEC)
-		return addr;
-	return addr < av->nuser ? av->to_base[addr] : FI_ADDR_NOTAVAIL;
-}
-fi_addr_t rp_av_to_user(const struct rp_av *av, fi_addr_t addr);
-/* With the domain's lock: is there an entry of ours for addr? */
-bool rp_av_hidden_has(const struct rp_av *av, const void *addr, size_t len);
-/* With the domain's lock: an entry to answer addr; balanced by _put. */
-int rp_av_hidden_get(struct rp_av *av, const void *addr, size_t len,
-		     fi_addr_t *out);
-void rp_av_hidden_put(struct rp_av *av, fi_addr_t addr);
+/* With the lock: the sockaddr of an address; -FI_EINVAL: not in the vector (any
+ * value). */
+int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
+/* Is the sockaddr that of a host, with this port instead of the host's? */
+bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port);
+/* With the lock: the address of such an entry, or FI_ADDR_NOTAVAIL. */
+fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
+		     uint16_t port);
 
-/* --- cq.c --- */
-
-/* A completion that somebody else's read, or we, took for the user. */
-struct rp_cqe {
-	STAILQ_ENTRY(rp_cqe) link;
-	struct fi_cq_tagged_entry e;
-	fi_addr_t src;
-	struct fi_cq_err_entry *err; /* then e is unused */
-	bool ours;		     /* err: prov_errno is a status of ours */
-	struct rp_outcome out;	     /* then */
-};
+/* --- cq.c, cq_read.c: the base's queue, and beside it our completions --- */
 
 struct rp_cq {
 	struct fid_cq fid;
 	struct rp_dom *dom;
 	struct fid_cq *base;
-	enum fi_cq_format format;
-	size_t size;	  /* of one entry of the user's format */
-	size_t base_size; /* of one entry of the base's */
+	size_t size; /* of one entry */
 	enum fi_wait_obj wait_obj;
-	bool source;	    /* the base tells source addresses */
-	bool unread;	    /* no program reads it: only ours matters */
-	atomic_bool polled; /* by fi_poll(): what the base has is queued */
-	struct rp_av *av;   /* of an endpoint bound to it, for sources */
-	STAILQ_HEAD(, rp_cqe) queue;
-	STAILQ_HEAD(, rp_cqe) spare;
-	/* For fi_cq_strerror(): the last error read. */
-	bool last_err_ours;
+	STAILQ_HEAD(, rp_cqe) queue; /* with the domain's lock */
+	atomic_uint queued;	     /* of queue: a look without the lock */
+	/* Reads of the base's entries that may still do without progress. */
+	atomic_int quick;
+	atomic_uint turns; /* reads in a row that our queue alone filled */
+	LIST_HEAD(, rp_local_read) reading; /* local.c: by the base */
+	atomic_uint nreading;
+	bool last_err_ours; /* fi_cq_strerror(): the last error read */
 	struct rp_outcome last_out;
-	int fatal; /* the base CQ is broken */
 	int epfd;  /* what FI_GETWAIT gives */
 	int ev_fd; /* queue filled, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
-	bool asleep;		/* the user may be waiting: fill wakes it */
-	int quick;		/* reads until all else is looked after */
-	unsigned int own_reads; /* in a row, that looked after nothing else */
-	bool ours_seen;		/* by the read under way */
-	/* What it found, where the program has too little room. */
-	struct fi_cq_msg_entry raw;
-	/*
-	 * An endpoint bound to it was closed. ofi_rxm 1.17 leaves its wait
-	 * entry behind, and fi_trywait() then reads freed memory (measured), so
-	 * the base is not asked again: sleepers look every millisecond.
-	 */
-	bool no_trywait;
+	bool asleep; /* the program may sleep: an entry of ours wakes it */
+	/* An endpoint of ofi_rxm was closed; cq_read.c. */
+	atomic_bool no_trywait;
+	int soon_fd;
+	atomic_bool came; /* something has, since a sleeper asked */
 	struct rp_spin spin;
-	uint64_t came; /* of the domain's, when it was last looked at */
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
 };
-/* Of both kinds of queue, as programs read them: cq_read.c. */
-extern struct fi_ops_cq rp_cq_ops, rp_cq_short_ops;
-/* So many entries are taken from the base at once. */
-#define RP_CQ_BATCH 16
-/* With the lock: who went to sleep believing that there was nothing. */
-void rp_cq_wake(struct rp_cq *cq);
-void rp_cq_unwake(struct rp_cq *cq);
-/* With the lock: one entry, or error, of the base's goes where it belongs. */
-void rp_cq_dispatch(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
-		    fi_addr_t src, const struct fi_cq_err_entry *err);
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
 /*
- * With the lock: a completion for the user, or an error entry (copied; out:
- * why a commit failed, NULL: the base said it).
+ * With the lock: queue t->cqe (e, or failed, err and out), in order. t->ep is
+ * not looked at any more. Never fails.
  */
-void rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
-		fi_addr_t src);
-/* The same, where it can be told later: 0 or -ENOMEM. */
-int rp_cq_try_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
-		   fi_addr_t src);
-void rp_cq_push_error(struct rp_cq *cq, const struct fi_cq_err_entry *err,
-		      const struct rp_outcome *out);
-/*
- * With the lock: take what the base has, ours to us and the rest queued. A
- * thousand at most: there may be more.
- */
-void rp_cq_drain(struct rp_cq *cq);
+void rp_cq_push_task(struct rp_cq *cq, struct rp_task *t);
+/* With the lock: an entry of no task (remote CQ data). 0 or -FI_ENOMEM. */
+int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
+	       fi_addr_t src);
+/* Takes the lock. 0, or -FI_EAGAIN: there is something to read. */
+int rp_cq_trywait(struct rp_cq *cq);
+/* 1: there is an entry of ours; 0: none. */
+int rp_cq_ready(struct rp_cq *cq);
+extern struct fi_ops_cq rp_cq_ops;
+/* With the lock: a sleeper looks again; all that it slept for is read. */
+void rp_cq_wake(struct rp_cq *cq);
+void rp_cq_unwake(struct rp_cq *cq);
+/* With the lock: the first entry was read. */
+void rp_cq_drop_first(struct rp_cq *cq);
 /* A queue of a domain that is the base's own is none of ours. */
 bool rp_cq_is_ours(const struct fid *fid);
-/* The same, until the base says that there is nothing more; false: it did not.
- */
-bool rp_cq_drain_all(struct rp_cq *cq);
-/* 1: there is something to read; 0: nothing; or why there never will be. */
-int rp_cq_ready(struct rp_cq *cq);
-/* -FI_EAGAIN: do not sleep, there is something to read. */
-int rp_cq_trywait(struct rp_cq *cq);
 
-/* --- cntr.c --- */
+/* --- cntr.c: the base's counter; our completions are added by fi_cntr_add() */
 
 enum rp_cntr_kind {
 	RP_CNTR_SEND,
@@ -450,94 +425,65 @@ enum rp_cntr_kind {
 	RP_CNTR_REMOTE_WRITE,
 	RP_CNTR_KINDS
 };
-
-/* One of the two values of a counter; see cntr.c for why this is right. */
-struct rp_tally {
-	uint64_t hidden;	   /* completions of the base: not the user's */
-	uint64_t told;		   /* ends that the base does not know */
-	uint64_t moved;		   /* by fi_cntr_set() */
-	atomic_uint_fast64_t last; /* told last: it does not go back */
-};
-
 struct rp_cntr {
 	struct fid_cntr fid;
 	struct rp_dom *dom;
 	struct fid_cntr *base;
-	struct rp_tally ok, err;
-	bool sticky;		       /* an error stays until it is read */
-	uint64_t base_err;	       /* as seen last */
-	atomic_uint_fast64_t err_read; /* what the user knows */
-	int epfd;		       /* what FI_GETWAIT gives, or -1 */
-	int ev_fd;		       /* told or set */
+	bool sticky;	    /* the base remembers an error until it is read */
+	atomic_uint errors; /* of ours */
+	int epfd, ev_fd;    /* what FI_GETWAIT gives; -1: the base's */
 	atomic_uint refs;
 };
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 		 struct fid_cntr **cntr, void *context);
-/*
- * With the lock, when a completion of the base is taken out of its queue that
- * its counter of this kind holds although it is not an end for the user: a
- * control message; a write whose end is that of its commit (and the same for
- * whatever else completes later than in the base).
- */
-void rp_cntr_hide(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
-/* With the lock: such an operation, or one that the base never saw, ends. */
-void rp_cntr_tell(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
-/* A counter of a domain that is the base's own is none of ours. */
+void rp_cntr_count(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
 bool rp_cntr_is_ours(const struct fid *fid);
-/* -FI_EAGAIN: do not sleep, it has changed. */
+/* Takes the lock. 0, or -FI_EAGAIN: do not sleep. */
 int rp_cntr_trywait(struct rp_cntr *cntr);
 
-/* --- poll.c --- */
+/* --- poll.c, fid.c, wait.c: as their names say --- */
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **poll);
-/* A queue or counter is being closed. */
-void rp_poll_forget(struct rp_dom *dom, const struct fid *fid);
-
-/* --- fid.c: what an object has no use for --- */
-
+/* A queue or counter is about to be closed: it leaves its sets. */
+void rp_poll_forget(const struct fid *fid);
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);
 int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 		   void **ops, void *context);
-
-/* --- wait.c --- */
-
 int64_t rp_wait_now(void); /* ms */
 int rp_wait_watch(int epfd, int fd);
 /*
  * A descriptor that wakes for the base's, for an eventfd of one's own, and for
- * what the domain has to say. On failure too, what is not -1 is to be closed.
+ * what the domain has to do. On failure, too, what is not -1 is to be closed.
  */
 int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* --- progress.c --- */
 
-/*
- * With the lock: the time for deadlines and for looks that are due. Never goes
- * back, and may be some ms late as long as nobody sleeps until one of them.
- */
 uint64_t rp_domain_now(struct rp_dom *dom);
-/* With the lock: everything that is due, on every CQ of the domain. */
-void rp_domain_progress(struct rp_dom *dom);
-/* Of it, what connections of our own bring. True: something has ended. */
-bool rp_domain_progress_conns(struct rp_dom *dom);
-/* And the rest, but for one queue (or NULL), which has just been read. */
-void rp_domain_progress_rest(struct rp_dom *dom, const struct rp_cq *but);
-/* With the lock: what has woken sleepers has done so. */
-void rp_domain_hush(struct rp_dom *dom);
+/* With the lock: connections, sessions, agent. True: something has ended. */
+bool rp_domain_progress(struct rp_dom *dom);
 /*
- * With the lock: a timer for the next deadline, before somebody sleeps. soon:
- * nothing will announce what the base has, so look again shortly.
+ * With the lock: 0, or -FI_EAGAIN: do not sleep yet. Makes progress, and sets
+ * the timer for the next deadline.
  */
-void rp_domain_arm(struct rp_dom *dom, bool soon);
-/* With the lock: 0, or -FI_EAGAIN when the base has something for this CQ. */
-int rp_cq_base_trywait(struct rp_cq *cq, bool *soon);
+int rp_domain_trywait(struct rp_dom *dom);
+/* From any thread, without the lock. */
 void rp_domain_kick(struct rp_dom *dom);
+/* With the lock: from now on calls look after private traffic. */
+int rp_domain_go_live(struct rp_dom *dom);
 int rp_domain_thread_start(struct rp_dom *dom);
 void rp_domain_thread_stop(struct rp_dom *dom);
 
 /* --- ep.c --- */
+
+/* What an object of the base's is called in events that programs read. */
+struct rp_eq_name {
+	LIST_ENTRY(rp_eq_name) link;
+	struct fid *base; /* NULL: not in the list */
+	struct fid *ours;
+};
 
 struct rp_ep {
 	struct fid_ep fid;
@@ -545,221 +491,107 @@ struct rp_ep {
 	struct fid_ep *base;
 	struct rp_av *av;
 	struct rp_cq *tx_cq, *rx_cq;
-	struct rp_cq *own_cq; /* bound where the user bound none */
 	struct rp_cntr *cntr[RP_CNTR_KINDS];
-	uint64_t op_flags; /* default transmit flags of the user */
-	bool straight;	   /* addresses are the base's, and nothing commits */
-	bool selective, rx_selective;
+	uint64_t op_flags; /* default transmit flags of the program */
+	bool selective;
+	bool plain; /* calls without flags neither commit nor wait for order */
 	bool enabled;
-	bool dead; /* being closed */
+	bool connected; /* a connected endpoint: the program read FI_CONNECTED,
+			   and no end of it since */
 	size_t inject_size;
-	uint64_t unasked; /* FI_COMMIT_COMPLETE: of each write to a file */
-	bool keeps_waw;	  /* the program was promised the order of its writes */
-	bool keeps_order; /* ... or that of writes and messages, or fences */
+	uint64_t unasked;   /* FI_COMMIT_COMPLETE: of each write to a file */
+	uint64_t msg_order; /* what the program was promised */
 	enum rp_class required;
-	struct rp_xport xport;
-	struct rp_initiator *initiator; /* with the first tracked write */
-	atomic_uint stores;		/* behind commits that have no end */
-	struct rp_gather *gather;	/* to be sent; NULL: nothing */
-	struct rp_gather *gather_spare;
-	unsigned int nrecv, recv_due; /* hidden receives, and not posted */
-	bool serving; /* its hidden receives hold requests, not just answers */
-	struct rp_recv_bufs *recv_bufs;
-	struct rp_slot *last_posted; /* of the hidden receives; NULL: unknown */
-	bool recv_seen;		     /* one has completed since: */
-	uint64_t recv_looked;
-	size_t addr_len;
-	uint8_t addr[RP_WIRE_MAX_ADDR];
+	/* private.c: sessions by address of the vector, and found last. */
+	struct rp_link *links, *last_link;
+	struct rp_peer *peers; /* and by sockaddr */
+	uint16_t port; /* target.c: by which peers know it; 0: not looked up */
 	LIST_ENTRY(rp_ep) link;
-	/* Of connected endpoints: cm.h. */
-	struct rp_mail *mail;
-	bool connected;		    /* and it still is */
-	bool bare;		    /* to somebody who told no mailbox */
-	struct fid *handle;	    /* of who asked, until that is accepted */
-	struct fid_eq *eq;	    /* the base's, bound to it */
-	LIST_ENTRY(rp_ep) msg_link; /* of fab->msg_eps */
+	struct rp_eq_name name; /* connected endpoints: in events */
+	LIST_HEAD(, rp_local_read) flushing; /* local.c */
 };
-/* What a program's call to enable it does. */
-int rp_ep_enable(struct rp_ep *ep);
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
-/* The program says which completions it wants by flags and binding. */
 /* Flags of ours that the base must not see. */
 #define RP_OUR_FLAGS (FI_COMMIT_COMPLETE | FI_RPMEM_SAVE)
-/* Where a call says nothing else. */
-static inline bool rp_ep_commits(const struct rp_ep *ep)
-{
-	return ep->op_flags & FI_COMMIT_COMPLETE;
-}
-/* After its vector or its default flags have changed. */
-void rp_ep_straighten(struct rp_ep *ep);
 static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
 }
-extern struct fi_ops_msg rp_msg_ops;
-extern struct fi_ops_tagged rp_tagged_ops;
+/*
+ * Has an operation of the base for dest to wait for persistent ones? 0, or
+ * -FI_EAGAIN. Takes the lock.
+ */
+int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest);
+/* The same of a message with FI_FENCE; FI_COMMIT_COMPLETE is refused. */
+int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
+extern struct fi_ops_ep rp_ep_ops;
+/* Calls that only forward; and those that first heed msg_order. */
+extern struct fi_ops_msg rp_msg_ops, rp_msg_ordered_ops;
+extern struct fi_ops_tagged rp_tagged_ops, rp_tagged_ordered_ops;
 extern struct fi_ops_rma rp_rma_ops;	 /* keys of ours */
 extern struct fi_ops_rma rp_rma_raw_ops; /* keys of the application */
+extern struct fi_ops_atomic rp_atomic_ops;
+/* fi_query_atomic(): what both the base and the agent offer. */
+int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
+		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags);
 extern struct fi_rpmem_ops rp_ext_ops;
 extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 
 /* --- rma.c --- */
 
-/* All its pieces, one behind the other. */
-static inline void rp_msg_copy(char *to, const struct fi_msg_rma *msg)
-{
-	for (size_t i = 0; i < msg->iov_count; i++) {
-		memcpy(to, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
-		to += msg->msg_iov[i].iov_len;
-	}
-}
-
 /*
- * A write or atomic that a commit may cover. The base is asked for delivery
- * whatever the program asked for: only its acknowledgement proves placement,
- * and a completion must come back to us for every one.
+ * With the lock: a task for an operation on a persistent key of dest, and the
+ * session to post it to. On failure there is none; -FI_EAGAIN has made
+ * progress.
  */
-struct rp_track {
-	const struct fi_rma_iov *ranges; /* as the program names them */
-	size_t nranges;
-	fi_addr_t dest;
-	bool commit;
-	bool notify; /* ... which tells the target's program, with data */
-	bool want;   /* the program wants a completion */
-	void *context;
-	uint64_t flags; /* of its completion */
-	uint64_t data;
-};
+int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
+		 struct rp_task **t, struct rp_session **s);
+/* With the lock: rp_task_post(); -FI_EAGAIN has made progress. */
+ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s);
 /*
- * With the lock: everything that may fail, before the base sees the operation.
- * The slot is its context there, and then is _posted() or, refused, _undo().
+ * With the lock: read from persistent memory. extra (by malloc) is the task's;
+ * on failure it is freed.
  */
-int rp_track_begin(struct rp_ep *ep, const struct rp_track *t,
-		   struct rp_slot **out);
-void rp_track_posted(struct rp_slot *s);
-void rp_track_undo(struct rp_slot *s);
-/* The flags of an operation, as the base gets them. */
-uint64_t rp_track_flags(const struct rp_slot *s, uint64_t flags);
-
-/* With the lock: the peer of this address, made on first use. */
-int rp_rma_peer(struct rp_ep *ep, fi_addr_t dest, struct rp_peer **peer);
-/* The commit of a slot has ended. */
-void rp_rma_commit_done(void *arg, const struct rp_outcome *out);
-/* A slot of kind WRITE was completed by the base; err NULL: success. */
-void rp_rma_completed(struct rp_slot *s, const struct fi_cq_tagged_entry *e,
-		      const struct fi_cq_err_entry *err);
-/* No commit where the program chooses the keys: says so, the error. */
+ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
+		    uint64_t flags, rp_op_fn done, void *extra);
+/* No commit of memory whose key has no mark: says so, the error. */
 int rp_rma_unmarked(void);
+
 /*
- * Does an operation on these ranges of dest meet the store of a commit under
- * way? Then -FI_EAGAIN is the answer.
- */
-bool rp_rma_meets_store(struct rp_ep *ep, fi_addr_t dest,
-			const struct fi_rma_iov *iov, size_t n);
-/*
- * Post a commit for the user. then NULL: no store behind it. want: a completion
- * on success too.
+ * Post a commit for the program. then NULL: no store behind it. want: a
+ * completion on success too.
  */
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      size_t count, fi_addr_t dest, enum rp_level level,
 		      enum rp_class required, const struct fi_rpmem_then *then,
 		      bool want, void *context);
 
-/* With the lock: the completion of a slot's operation, or its error entry. */
-void rp_slot_tell_ok(struct rp_slot *s);
-/* out NULL: prov_errno is the base's. */
-void rp_slot_tell_error(struct rp_slot *s, int err, int prov_errno,
-			const struct rp_outcome *out);
-
 /* --- local.c --- */
 
-/* A read that completes when its bytes are durable here. */
+/* A read that completes when its bytes are durable in local memory. */
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		      uint64_t flags);
-/* A slot of kind READ was completed by the base; err NULL: success. */
-void rp_local_completed(struct rp_slot *s, const struct fi_cq_err_entry *err);
-/* The agent has dropped the endpoint: end what waits for its flushes. */
-void rp_local_abandon(struct rp_ep *ep);
-
-/* --- fence.c --- */
-
-/* Is the base one over which a read proves something? */
-bool rp_fence_is_proof(const struct rp_dom *dom);
-/* For struct rp_xport_ops. */
-int rp_fence_post(struct rp_xport *x, uint64_t peer, uint64_t base_key,
-		  uint64_t addr, size_t len, struct rp_fence *f);
-/* The read itself, with this slot: 0 or -errno. */
-int rp_fence_read(struct rp_ep *ep, uint64_t peer, uint64_t base_key,
-		  uint64_t addr, size_t len, struct rp_slot *s);
-/* A slot of kind FENCE came back. err: positive, 0: success. */
-void rp_fence_completed(struct rp_slot *s, int err);
-
-/* --- linked.c --- */
-
+		      uint64_t flags, bool persistent);
+/* With the lock: the endpoint closes; flushes of it end. */
+void rp_local_close_ep(struct rp_ep *ep);
+/* With the lock: nothing comes from the base's queue any more. */
+void rp_local_close_cq(struct rp_cq *cq);
 /*
- * With the lock: a durable write that goes over a connection of our own. False:
- * not this one, or not now. True: *ret is what became of it.
+ * Take such reads of the base's out of n entries that were read from it: how
+ * many are left, or -FI_EAGAIN. An error entry is made the program's: 1, or
+ * -FI_EAGAIN: of nobody.
  */
-bool rp_linked_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
-		     uint64_t flags, bool want, ssize_t *ret);
+ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src);
+ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e);
 
-/* Over which a reserved commit goes, if it can; else false. */
-bool rp_linked_commit(struct rp_ep *ep, struct rp_slot *s);
+/* --- eq.c, cm.c, pep.c, srx.c --- */
 
-/* --- gather.c --- */
-
-/*
- * With the lock: a small write that goes over such a connection in a message
- * with others, which the next progress sends. Else as rp_linked_write().
- */
-bool rp_gather_write(struct rp_ep *ep, const struct fi_msg_rma *msg, size_t len,
-		     uint64_t flags, bool want, ssize_t *ret);
-/* Send what has been gathered. False: not now. */
-bool rp_gather_send(struct rp_ep *ep);
-/* The same, or it is canceled; then what is left, once all has ended. */
-void rp_gather_close(struct rp_ep *ep);
-void rp_gather_free(struct rp_ep *ep);
-
-/* --- atomic.c --- */
-
-extern struct fi_ops_atomic rp_atomic_ops;
-struct rp_carry;
-/* Its results are the program's from now on. */
-void rp_atomic_land(const struct rp_carry *c);
-
-/* --- xport.c: control messages on the endpoint of the data --- */
-
-extern const struct rp_xport_ops rp_xport_ops;
-/* Of these, what connected endpoints have as well. */
-uint64_t rp_xport_now(struct rp_xport *x);
-int rp_xport_random(struct rp_xport *x, void *buf, size_t len);
-int rp_xport_notify(struct rp_xport *x, uint64_t peer, uint64_t data, void *buf,
-		    size_t len);
-void rp_xport_kick(struct rp_xport *x);
-/* What came on an endpoint of this domain. */
-void rp_xport_received(struct rp_ep *ep, const uint8_t *msg, size_t len);
-/*
- * With the lock: start listening for control messages. serve: requests too,
- * not just answers; from then on for good.
- */
-int rp_xport_activate(struct rp_ep *ep, bool serve);
-/*
- * With the lock, from progress: whether messages that never end have taken all
- * hidden receives, and then more of them.
- */
-void rp_xport_look(struct rp_ep *ep);
-/* The buffer of a slot of kind SEND may be used again. */
-void rp_xport_unsend(struct rp_slot *s);
-/* The base endpoint is gone. */
-void rp_xport_free(struct rp_ep *ep);
-/* The same of what the endpoints of a domain share, once they are gone. */
-void rp_xport_fini(struct rp_dom *dom);
-/* With the lock: post receives that could not be posted before. */
-void rp_xport_repost(struct rp_ep *ep);
-/* A slot of kind SEND or RECV came back. err: positive, 0: success. */
-void rp_xport_completed(struct rp_slot *s, size_t len, int err);
-/* With the lock: the initiator of this endpoint, made on first use. */
-int rp_xport_initiator(struct rp_ep *ep, struct rp_initiator **out);
+int rp_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
+	       struct fid_eq **eq, void *context);
+int rp_pep_open(struct fid_fabric *fabric, struct fi_info *info,
+		struct fid_pep **pep, void *context);
+int rp_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr,
+		struct fid_ep **srx, void *context);
+extern struct fi_ops_cm rp_cm_ops;
 
 #endif

@@ -1,72 +1,82 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Shared receive contexts of connected endpoints: the base's own, as nothing of
- * ours is received there; but the queue that is bound to one is ours. */
+/* Shared receive contexts: the base's own, bound to a queue of ours. */
 #include <stdlib.h>
 
-#include "rpmem/cm.h"
+#include "rpmem/rpmem.h"
 
-struct rp_srx {
-	struct fi_ops fid_ops; /* the base's but for close and bind */
-	const struct fi_ops *base_fid_ops;
-	struct rp_cq *cq;
-};
-
-static struct rp_srx *srx_of(const struct fid *fid)
+/* Its calls are those of endpoints: it is a struct rp_ep in no list. */
+static struct rp_ep *srx_of(struct fid *fid)
 {
-	return rp_container_of((struct fi_ops *)fid->ops, struct rp_srx,
-			       fid_ops);
+	return rp_container_of(fid, struct rp_ep, fid.fid);
 }
 
 static int srx_close(struct fid *fid)
 {
-	struct rp_srx *srx = srx_of(fid);
-	int ret = srx->base_fid_ops->close(fid);
+	struct rp_ep *srx = srx_of(fid);
+	int ret = fi_close(&srx->base->fid);
 
 	if (ret)
 		return ret;
-	if (srx->cq)
-		atomic_fetch_sub(&srx->cq->refs, 1);
+	if (srx->rx_cq)
+		atomic_fetch_sub(&srx->rx_cq->refs, 1);
+	atomic_fetch_sub(&srx->dom->refs, 1);
 	free(srx);
 	return 0;
 }
 
 static int srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	struct rp_srx *srx = srx_of(fid);
-	struct rp_cq *cq;
+	struct rp_ep *srx = srx_of(fid);
+	struct rp_cq *cq = rp_container_of(bfid, struct rp_cq, fid.fid);
 	int ret;
 
 	if (!rp_cq_is_ours(bfid))
 		return -FI_ENOSYS;
-	if (srx->cq)
+	if (srx->rx_cq)
 		return -FI_EINVAL;
-	cq = rp_container_of(bfid, struct rp_cq, fid.fid);
-	ret = srx->base_fid_ops->bind(fid, &cq->base->fid, flags);
+	ret = fi_ep_bind(srx->base, &cq->base->fid, flags);
 	if (ret)
 		return ret;
-	srx->cq = cq;
+	srx->rx_cq = cq;
 	atomic_fetch_add(&cq->refs, 1);
 	return 0;
 }
 
-int rp_srx_open(struct rp_dom *dom, struct fi_rx_attr *attr,
+static int srx_control(struct fid *fid, int command, void *arg)
+{
+	return fi_control(&srx_of(fid)->base->fid, command, arg);
+}
+
+static struct fi_ops srx_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = srx_close,
+	.bind = srx_bind,
+	.control = srx_control,
+	.ops_open = rp_no_ops_open,
+};
+
+int rp_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr,
 		struct fid_ep **out, void *context)
 {
-	struct rp_srx *srx = calloc(1, sizeof(*srx));
+	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
+	struct rp_ep *srx = calloc(1, sizeof(*srx));
 	int ret;
 
 	if (!srx)
 		return -FI_ENOMEM;
-	ret = fi_srx_context(dom->base, attr, out, context);
+	ret = fi_srx_context(dom->base, attr, &srx->base, context);
 	if (ret) {
 		free(srx);
 		return ret;
 	}
-	srx->base_fid_ops = (*out)->fid.ops;
-	srx->fid_ops = *(*out)->fid.ops;
-	srx->fid_ops.size = sizeof(srx->fid_ops);
-	srx->fid_ops.close = srx_close;
-	srx->fid_ops.bind = srx_bind;
-	(*out)->fid.ops = &srx->fid_ops;
+	srx->dom = dom;
+	srx->fid.fid.fclass = FI_CLASS_SRX_CTX;
+	srx->fid.fid.context = context;
+	srx->fid.fid.ops = &srx_fid_ops;
+	srx->fid.ops = &rp_ep_ops;
+	srx->fid.msg = &rp_msg_ops;
+	srx->fid.tagged = srx->base->tagged ? &rp_tagged_ops : NULL;
+	atomic_fetch_add(&dom->refs, 1);
+	*out = &srx->fid;
 	return 0;
 }

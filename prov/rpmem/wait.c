@@ -4,8 +4,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include "rpmem/conn.h"
 #include "rpmem/host.h"
+#include "rpmem/rpmem.h"
 
 int64_t rp_wait_now(void)
 {
@@ -23,7 +23,6 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd)
 {
 	int ret;
 
-	atomic_store(&dom->sleeps, true);
 	*ev_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	*epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (*ev_fd < 0 || *epfd < 0)
@@ -31,11 +30,8 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd)
 	ret = rp_wait_watch(*epfd, base_fd);
 	if (!ret)
 		ret = rp_wait_watch(*epfd, *ev_fd);
-	if (!ret)
-		ret = rp_wait_watch(*epfd, dom->kick_fd);
-	if (!ret)
-		ret = rp_wait_watch(*epfd, dom->timer_fd);
-	if (!ret && dom->conns)
-		ret = rp_wait_watch(*epfd, dom->conns->epfd);
+	/* With the thread, what concerns a queue comes by its eventfd. */
+	if (!ret && !dom->auto_progress)
+		ret = rp_wait_watch(*epfd, dom->wake_fd);
 	return ret;
 }

@@ -8,9 +8,9 @@
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 {
 	if (s->held) {
-		if (s->held->item.early && s->q && s->q->asker)
-			rp_ask_drop(&s->q->asker->ask, &s->held->item);
-		rp_order_put(cq, s->held);
+		if (s->held->item.pending && s->q && s->q->side)
+			rp_deferred_drop(&s->q->side->deferred, &s->held->item);
+		rp_defer_put(cq, s->held);
 	}
 	if (s->flush)
 		s->flush->write = NULL;
@@ -73,18 +73,19 @@ RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
 	return 0;
 }
 
-struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_ask_item *asks)
+struct rp_slot *rp_slot_get(struct rp_qp *q,
+			    const struct rp_deferred_op *request)
 {
 	struct ibv_rpmem_cq *cq = q->cq;
 	struct rp_slot *s = NULL;
 
 	pthread_mutex_lock(&cq->lock);
-	if (!asks || rp_order_reserve(cq, 1))
+	if (!request || rp_defer_reserve(cq, 1))
 		s = rp_slot_take(cq, q);
-	if (s && asks) {
-		s->held = rp_order_get(cq);
-		s->held->item = *asks;
-		cq->stores += asks->kind == RP_ASK_STORE;
+	if (s && request) {
+		s->held = rp_defer_get(cq);
+		s->held->item = *request;
+		cq->stores += request->kind == RP_DEFERRED_STORE;
 	}
 	pthread_mutex_unlock(&cq->lock);
 	return s;
@@ -156,7 +157,7 @@ RP_PUBLIC int ibv_rpmem_poll_cq(struct ibv_rpmem_cq *cq, int num_entries,
 
 	/* Two threads could get what belongs together in any order. */
 	pthread_mutex_lock(&cq->lock);
-	n = rp_order_poll(cq, num_entries, wc);
+	n = rp_defer_poll(cq, num_entries, wc);
 	pthread_mutex_unlock(&cq->lock);
 	return n;
 }

@@ -5,20 +5,21 @@ shim_sources = \
 	prov/verbs/attach.c \
 	prov/verbs/cq.c \
 	prov/verbs/mr.c \
-	prov/verbs/order.c \
+	prov/verbs/cq_defer.c \
 	prov/verbs/post.c prov/verbs/post.h \
 	prov/verbs/qp.c \
-	prov/verbs/serve.c prov/verbs/serve.h \
+	prov/verbs/target.c prov/verbs/target.h prov/verbs/target_priv.h \
+	prov/verbs/target_thread.c \
 	prov/verbs/shim.h \
 	prov/verbs/side.c
 EXTRA_DIST += $(shim_sources)
 # Behind programs' own calls of ibv_wr_flush().
 pre_sources = \
 	prov/verbs/preload/preload.h \
-	prov/verbs/preload/caller.c \
-	prov/verbs/preload/calls.c \
+	prov/verbs/preload/client.c \
+	prov/verbs/preload/interpose.c \
 	prov/verbs/preload/builders.c \
-	prov/verbs/preload/called.c
+	prov/verbs/preload/server.c
 EXTRA_DIST += $(pre_sources)
 
 if HAVE_VERBS

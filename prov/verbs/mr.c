@@ -9,7 +9,7 @@
 
 #include "core/log.h"
 #include "core/operator.h"
-#include "verbs/serve.h"
+#include "verbs/target.h"
 
 #define TIMEOUT_MS 5000
 #define SPIN_US	   20
@@ -54,7 +54,7 @@ void rp_shim_cfg(struct rp_remote_cfg *cfg)
 	}
 }
 
-uint64_t rp_shim_patience(void)
+uint64_t rp_shim_timeout(void)
 {
 	const char *s = getenv("FI_OFI_RPMEM_TIMEOUT");
 	uint64_t ms = s ? strtoul(s, NULL, 10) : 0;
@@ -149,18 +149,16 @@ static int judge(struct rp_mr *m, const char *why)
 	return c.refusal == RP_REFUSAL_VOLATILE ? EINVAL : EOPNOTSUPP;
 }
 
-static int make_key(struct rp_region *r, uint32_t rkey)
+static int make_key(struct rp_region *r)
 {
 	struct rp_key k = {
-		.base = rkey,
-		.persistent = true,
 		.class = r->choice.class,
 		.method = r->choice.method,
 	};
 
 	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random))
 		return EIO;
-	k.random &= 0xffffff;
+	k.random &= (1ull << RP_KEY_RANDOM_BITS) - 1;
 	r->key = rp_key_make(&k);
 	return 0;
 }
@@ -195,7 +193,7 @@ static int serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 	ret = rp_dom_get(pd, &m->dom);
 	if (ret)
 		return ret;
-	ret = make_key(r, m->pub.mr->rkey);
+	ret = make_key(r);
 	if (ret)
 		goto put;
 	ret = -rp_pmem_new(r->base, r->len,
@@ -303,7 +301,7 @@ RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
 		.limit = f->limit,
 		.region = (uint16_t)m->access,
 		/* Only who has a way to the agent is told of it. */
-		.key = q->serves && q->serves == m->dom ? m->region.key : 0,
+		.key = q->dom && q->dom == m->dom ? m->region.key : 0,
 	};
 	unsigned int here;
 	struct rp_end end;

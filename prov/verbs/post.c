@@ -143,15 +143,15 @@ static int ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
 {
 	const struct rp_post *p = post_of(q);
 
-	return rp_side_send(p->asks, wr_id, msg, len, p->asks_mr->lkey);
+	return rp_side_send(p->side_qp, wr_id, msg, len, p->end_mr->lkey);
 }
 
 static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
 {
 	const struct rp_post *p = post_of(q);
 
-	return rp_side_listen(p->asks, wr_id, msg, RP_SIDE_BUF,
-			      p->asks_mr->lkey);
+	return rp_side_listen(p->side_qp, wr_id, msg, RP_SIDE_BUF,
+			      p->end_mr->lkey);
 }
 
 static uint64_t now(const struct rp_qp *q)

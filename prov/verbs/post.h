@@ -3,7 +3,7 @@
 #ifndef RP_POST_H
 #define RP_POST_H
 
-#include "verbs/serve.h"
+#include "verbs/target.h"
 
 /*
  * Where struct ibv_qp_ex has wr_flush in rdma-core 45 and later. That the one
@@ -26,15 +26,16 @@ struct rp_post {
 	struct rp_post_wr *wrs;
 	size_t nwrs, room;
 	int err;
-	/* The side, since somebody wanted its address; asks NULL: nobody. */
-	struct ibv_qp *asks;
-	struct rp_asker *asker;
-	struct ibv_mr *asker_mr; /* what goes over the queue pair */
-	/* Its peer can write into the box and nowhere else. */
-	struct ibv_pd *asks_pd;
-	struct ibv_mr *asks_mr, *answers_mr;
+	/* The side connection, since its address was taken; side_qp NULL: not
+	 * yet. */
+	struct ibv_qp *side_qp;
+	struct rp_side_end *end;
+	struct ibv_mr *ring_mr; /* of requests, which the queue pair writes */
+	/* Its peer can write into the ring of replies and nowhere else. */
+	struct ibv_pd *side_pd;
+	struct ibv_mr *end_mr, *replies_mr;
 	struct rp_dom *dom; /* NULL: peers flush nothing here */
-	struct rp_serve *serve;
+	struct rp_target *target;
 	uint32_t psn;
 	bool joined;
 };

@@ -33,7 +33,7 @@ void rp_qp_fini(struct rp_qp *q)
 	 * new flush under the same address would be taken for it.
 	 */
 	pthread_mutex_lock(&q->cq->lock);
-	rp_order_end(q);
+	rp_defer_end(q);
 	for (size_t i = 0; i < q->cq->nslots; i++)
 		if (q->cq->slots[i].q == q)
 			q->cq->slots[i].q = NULL;
@@ -114,8 +114,8 @@ RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
 
 	rp_shim_cfg(&cfg);
 	cfg.native = q->native;
-	cfg.agent = q->asker;
-	cfg.box = q->asker && q->asker->box_addr;
+	cfg.agent = q->side;
+	cfg.ring = q->side && q->side->ring_addr;
 	return rp_qp_add(q, desc->bytes, &cfg);
 }
 
@@ -204,14 +204,14 @@ static unsigned int stands_for(struct rp_qp *q, struct rp_slot *s, int opcode)
 	return IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE);
 }
 
-static struct rp_ask_item asked_for(const struct rp_known *r, struct rp_flush f,
-				    const void *value)
+static struct rp_deferred_op request_of(const struct rp_known *r,
+					struct rp_flush f, const void *value)
 {
-	struct rp_ask_item i = {
-		.kind = value ? RP_ASK_STORE : RP_ASK_FLUSH,
+	struct rp_deferred_op i = {
+		.kind = value ? RP_DEFERRED_STORE : RP_DEFERRED_FLUSH,
 		.key = r->r.d.key,
-		.addr = f.ask_addr,
-		.len = f.ask_len,
+		.addr = f.agent_addr,
+		.len = f.agent_len,
 		/* What is stored promises nothing before its flush. */
 		.required = value ? RP_CLASS_NONE : r->r.required,
 	};
@@ -225,16 +225,16 @@ static struct rp_ask_item asked_for(const struct rp_known *r, struct rp_flush f,
 static int post_read(struct rp_qp *q, const struct rp_known *r,
 		     struct rp_flush f, int opcode, const void *value)
 {
-	const struct rp_ask_item i = asked_for(r, f, value);
-	const bool asks = f.how == RP_FLUSH_ASK;
+	const struct rp_deferred_op i = request_of(r, f, value);
+	const bool agent = f.how == RP_FLUSH_AGENT;
 	struct rp_slot *s;
 
 	if (!has_room(q))
 		return ENOMEM;
-	s = rp_slot_get(q, asks ? &i : NULL);
+	s = rp_slot_get(q, agent ? &i : NULL);
 	if (!s)
 		return ENOMEM;
-	q->asked |= asks;
+	q->by_agent |= agent;
 	if (f.how == RP_FLUSH_NOT_BY_QP)
 		s->doomed = IBV_WC_REM_INV_REQ_ERR;
 	else if (f.how == RP_FLUSH_NOT_BY_REGION)
@@ -245,28 +245,28 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 	return 0;
 }
 
-/* A request goes ahead. False: it has to be asked for behind a read. */
-static bool post_ahead(struct rp_qp *q, const struct rp_known *r,
-		       struct rp_flush f, const void *bytes)
+/* Pipeline a request. False: it has to follow a read. */
+static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
+			   struct rp_flush f, const void *bytes)
 {
-	struct rp_mailbox_write w;
-	struct rp_ask_item i;
+	struct rp_ring_write w;
+	struct rp_deferred_op i;
 	struct rp_slot *s;
 
-	if (f.how != RP_FLUSH_ASK || !r->r.box || !has_room(q))
+	if (f.how != RP_FLUSH_AGENT || !r->r.ring || !has_room(q))
 		return false;
-	i = asked_for(r, f, NULL);
+	i = request_of(r, f, NULL);
 	if (bytes) {
-		i.kind = RP_ASK_WRITE;
+		i.kind = RP_DEFERRED_WRITE;
 		i.bytes = bytes;
 	}
-	s = rp_order_ahead(q, &i, &w);
+	s = rp_defer_pipeline(q, &i, &w);
 	if (!s)
 		return false;
-	q->asked = true;
+	q->by_agent = true;
 	q->ops->write(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
-		      q->asker->box_rkey, q->asker->box_addr + w.at,
-		      q->asker->box_lkey, w.buf, (uint32_t)w.len);
+		      q->side->ring_rkey, q->side->ring_addr + w.offset,
+		      q->side->ring_lkey, w.buf, (uint32_t)w.len);
 	return true;
 }
 
@@ -276,7 +276,7 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 {
 	if (f.how == RP_FLUSH_REFUSED)
 		return -f.err;
-	if (post_ahead(q, r, f, NULL))
+	if (post_pipelined(q, r, f, NULL))
 		return 0;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, IBV_RPMEM_WC_FLUSH, NULL);
@@ -314,7 +314,7 @@ static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 		return -f.err;
 	if (!q->writes)
 		return EOPNOTSUPP;
-	if (from->length <= RP_ASK_BYTES && post_ahead(q, r, f, bytes))
+	if (from->length <= RP_DEFERRED_BYTES && post_pipelined(q, r, f, bytes))
 		return 0;
 	if (!has_room(q))
 		return ENOMEM;
@@ -413,7 +413,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 
 	if (!r)
 		return;
-	f = rp_atomic_decide(&r->r, remote_addr, q->asked);
+	f = rp_atomic_decide(&r->r, remote_addr, q->by_agent);
 	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
 }
 
@@ -421,7 +421,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 static void unpost(struct rp_qp *q, size_t n)
 {
 	for (size_t i = q->nbatch; i-- > n;)
-		rp_order_back(q, q->batch[i]);
+		rp_defer_back(q, q->batch[i]);
 }
 
 RP_PUBLIC int ibv_rpmem_wr_complete(struct ibv_rpmem_qp *qp)

@@ -12,9 +12,9 @@
 
 #include <infiniband/rpmem.h>
 
-#include "core/ask.h"
+#include "core/deferred.h"
 #include "core/hash.h"
-#include "core/mailbox.h"
+#include "core/ring.h"
 #include "core/remote.h"
 
 #define RP_PUBLIC __attribute__((visibility("default")))
@@ -29,7 +29,7 @@ struct rp_known {
 	UT_hash_handle hh;
 };
 
-/* --- what is asked of a queue pair; a model of one can stand in for it --- */
+/* --- operations of a queue pair; a model of one can stand in for it --- */
 
 struct rp_qp;
 struct rp_dom;
@@ -60,8 +60,8 @@ struct rp_qp_ops {
 	int (*look)(struct rp_qp *q, struct rp_end *end);
 	int (*fail)(struct rp_qp *q); /* to the error state */
 	/*
-	 * Over the side queue pair: send, from q->asker->tx, or receive into
-	 * q->asker->rx. Both complete on the same queue as the other one. 0 or
+	 * Over the side queue pair: send, from q->side->tx, or receive into
+	 * q->side->rx. Both complete on the same queue as the other one. 0 or
 	 * a positive errno.
 	 */
 	int (*ask)(struct rp_qp *q, uint64_t wr_id, const void *msg,
@@ -83,13 +83,13 @@ struct rp_slot {
 	struct rp_qp *q; /* NULL: detached meanwhile */
 	enum {
 		RP_SLOT_READ, /* that stands for a flush or an atomic write */
-		RP_SLOT_BOX,  /* a write into the box, that does */
-		RP_SLOT_SEND, /* what follows it over the side queue pair */
+		RP_SLOT_RING, /* a write into the ring, that does */
+		RP_SLOT_SEND, /* a message over the side queue pair */
 		RP_SLOT_RECV,
 	} kind;
 	uint32_t qp_num;  /* where it completes */
-	unsigned int buf; /* SEND, RECV: which of the asker's */
-	bool kept;	  /* SEND: not given back, but to the asker */
+	unsigned int buf; /* SEND, RECV: which of the side's */
+	bool kept;	  /* SEND: kept by the side for the DOORBELL */
 	uint64_t wr_id;	  /* READ: the program's */
 	int opcode;
 	bool signaled;
@@ -97,37 +97,37 @@ struct rp_slot {
 	/* A write and its flush, which is shown for both. */
 	struct rp_slot *flush, *write;
 	enum ibv_wc_status failed; /* that one did, so */
-	struct rp_held *held;	   /* READ, BOX: what is asked; NULL: nothing */
+	struct rp_held *held;	   /* READ, RING: its request; NULL: none */
 	struct rp_slot *next;	   /* free */
 };
 
-/* What the program is not shown before something else has come. */
+/* A completion that the program is shown later. */
 struct rp_held {
-	struct rp_ask_item item; /* first: core gives us this */
+	struct rp_deferred_op item; /* first: core gives us this */
 	struct ibv_wc wc;
 	bool show;
 	struct rp_slot *slot;	  /* to send it with; NULL: has been sent */
 	LIST_ENTRY(rp_held) link; /* free */
 };
 
-/* The end of a side queue pair that asks. */
+/* The initiator's end of a side connection. */
 #define RP_SIDE_RECVS 8
 #define RP_SIDE_SENDS 16
 #define RP_SIDE_BUF   128
-struct rp_asker {
-	struct rp_ask ask;
+struct rp_side_end {
+	struct rp_deferred deferred;
 	uint32_t qp_num;
-	struct rp_slot *greeting; /* with a box kept, for the note to look */
-	unsigned int tx_free;	  /* a bit for each */
-	/* The box of the other end; 0: it has none. */
-	uint64_t box_addr;
-	uint32_t box_rkey;
-	struct rp_mailbox box;
-	uint32_t box_lkey; /* of box_out, for the queue pair itself */
-	uint8_t box_out[RP_MAILBOX_SHORT_LEN];
-	/* Where the other end writes its answers, if it was told. */
-	uint8_t box_in[RP_MAILBOX_SHORT_LEN];
-	bool answers;
+	struct rp_slot *hello; /* with a ring kept, for the DOORBELL */
+	unsigned int tx_free;  /* a bit for each */
+	/* The ring of the other end; 0: it has none. */
+	uint64_t ring_addr;
+	uint32_t ring_rkey;
+	struct rp_ring ring;
+	uint32_t ring_lkey; /* of ring_out, for the queue pair itself */
+	uint8_t ring_out[RP_RING_LEN];
+	/* The ring of replies, if the other end knows of it. */
+	uint8_t ring_in[RP_RING_LEN];
+	bool replies;
 	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
 	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
 };
@@ -135,13 +135,13 @@ struct rp_asker {
 struct ibv_rpmem_cq {
 	struct ibv_cq *base;
 	const struct rp_qp_ops *ops;
-	pthread_mutex_t lock; /* all of this, and askers */
+	pthread_mutex_t lock; /* of all of this, and of sides */
 	size_t nslots;
 	struct rp_slot *slots, *free;
 	LIST_HEAD(, rp_qp) qps;
-	unsigned int askers;	 /* of them */
-	size_t stores;		 /* asked for, or to be */
-	LIST_HEAD(, rp_qp) busy; /* where completions are held */
+	unsigned int nsides;	 /* queue pairs with a side connection */
+	size_t stores;		 /* requested, or to be */
+	LIST_HEAD(, rp_qp) busy; /* with deferred completions */
 	LIST_HEAD(, rp_held) pool;
 	size_t npool;
 };
@@ -159,10 +159,10 @@ struct rp_qp {
 	LIST_ENTRY(rp_qp) link;
 	pthread_mutex_t lock; /* from start to complete, and of the regions */
 	struct rp_known *remotes; /* by rkey */
-	bool reads; /* one stood for a flush: atomic writes stay behind it */
-	bool asked; /* the agent may be at work: they must ask as well */
-	struct rp_asker *asker; /* NULL: there is nobody to ask */
-	struct rp_dom *serves;	/* the agent that the peer can ask, or NULL */
+	bool reads;    /* one stood for a flush: atomic writes stay behind it */
+	bool by_agent; /* it may be at work: atomic writes follow it */
+	struct rp_side_end *side; /* NULL: no side connection */
+	struct rp_dom *dom; /* whose agent gets the peer's requests, or NULL */
 	bool is_busy;
 	LIST_ENTRY(rp_qp) busy;
 	/* Of the batch: the first error, and its slots, oldest first. */
@@ -176,11 +176,12 @@ struct rp_qp {
 struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 			       size_t slots);
 /*
- * What is asked when it has come, or NULL: it comes with what is held then.
- * NULL: none is left, or no memory. Unless posted it goes back by
- * rp_order_back().
+ * request: is made when the work request has completed; NULL: none. NULL: no
+ * slot is left, or no memory. A slot that is not posted goes back by
+ * rp_defer_back().
  */
-struct rp_slot *rp_slot_get(struct rp_qp *q, const struct rp_ask_item *asks);
+struct rp_slot *rp_slot_get(struct rp_qp *q,
+			    const struct rp_deferred_op *request);
 /* The same under its lock. */
 struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q);
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s);
@@ -191,32 +192,33 @@ void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num);
 bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
 
 /*
- * Let q ask over its side queue pair, which has this number: begin to listen.
+ * Send requests of q over its side queue pair, which has this number.
  * 0, or a positive errno: ENOSPC when the completion queue is too short.
  */
-int rp_order_begin(struct rp_qp *q, struct rp_asker *asker, uint64_t cookie,
-		   uint32_t qp_num, uint64_t patience);
+int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
+		   uint64_t initiator, uint32_t qp_num, uint64_t timeout);
 /*
- * Under the queue's lock, when the side queue pair is no more: what is held is
- * dropped.
+ * Called with cq->lock held after the side queue pair is destroyed: drop
+ * deferred completions.
  */
-void rp_order_end(struct rp_qp *q);
-int rp_order_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
+void rp_defer_end(struct rp_qp *q);
+int rp_defer_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
 /* Has the agent been silent for too long? Then it has been lost. */
-bool rp_order_overdue(struct rp_qp *q);
+bool rp_defer_overdue(struct rp_qp *q);
 /* Enough of them for n completions. False: no memory. */
-bool rp_order_reserve(struct ibv_rpmem_cq *cq, size_t n);
+bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n);
 /* One of those reserved; and back. */
-struct rp_held *rp_order_get(struct ibv_rpmem_cq *cq);
-void rp_order_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
+struct rp_held *rp_defer_get(struct ibv_rpmem_cq *cq);
+void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
 /*
- * Let a flush of the batch go ahead: its slot, and *w is to be posted; or NULL:
- * it has to be asked for as usual.
+ * Pipeline a flush of the batch: its slot, and *w is to be posted; or NULL: it
+ * has to be requested as usual.
  */
-struct rp_slot *rp_order_ahead(struct rp_qp *q, const struct rp_ask_item *item,
-			       struct rp_mailbox_write *w);
+struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
+				  const struct rp_deferred_op *item,
+				  struct rp_ring_write *w);
 /* That slot, or any, was not posted after all; the last one first. */
-void rp_order_back(struct rp_qp *q, struct rp_slot *s);
+void rp_defer_back(struct rp_qp *q, struct rp_slot *s);
 
 /* native, access and sig_all are the caller's. 0 or -errno. */
 int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
@@ -251,7 +253,7 @@ struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 			       uint64_t iova, unsigned int access);
 /* The operator's, from the environment. */
 void rp_shim_cfg(struct rp_remote_cfg *cfg);
-uint64_t rp_shim_patience(void); /* ns */
-uint64_t rp_shim_spin(void);	 /* ns */
+uint64_t rp_shim_timeout(void); /* ns */
+uint64_t rp_shim_spin(void);	/* ns */
 
 #endif

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The side of a queue pair: by which its peer's agent is asked, and ours. */
+/* The side connection of a queue pair: made, connected, destroyed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "verbs/post.h"
-#include "verbs/serve.h"
+#include "verbs/target.h"
 
-/* Of a queue pair that only answers; and what ends where that is for ever. */
+/* For a queue pair that is in RTR only; the last bounds endless retries. */
 #define TIMEOUT	    14 /* 67 ms */
 #define RETRIES	    5
 #define MAX_RETRIES 6
@@ -73,7 +73,7 @@ int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
 		.sq_psn = route->psn,
 		.timeout = route->timeout,
 		.retry_cnt = route->retries,
-		/* For ever: the other end may be slow to look. */
+		/* For ever: the other end may be slow to post receives. */
 		.rnr_retry = 7,
 	};
 	return ibv_modify_qp(qp, &attr,
@@ -170,23 +170,23 @@ static int random_bits(void *buf, size_t len)
 	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : EIO;
 }
 
-static void asker_close(struct rp_post *p)
+static void end_close(struct rp_post *p)
 {
-	if (p->asks)
-		ibv_destroy_qp(p->asks);
-	if (p->answers_mr)
-		ibv_dereg_mr(p->answers_mr);
-	if (p->asks_mr)
-		ibv_dereg_mr(p->asks_mr);
-	if (p->asks_pd)
-		ibv_dealloc_pd(p->asks_pd);
-	if (p->asker_mr)
-		ibv_dereg_mr(p->asker_mr);
-	free(p->asker);
-	p->asks = NULL;
-	p->answers_mr = p->asks_mr = p->asker_mr = NULL;
-	p->asks_pd = NULL;
-	p->asker = NULL;
+	if (p->side_qp)
+		ibv_destroy_qp(p->side_qp);
+	if (p->replies_mr)
+		ibv_dereg_mr(p->replies_mr);
+	if (p->end_mr)
+		ibv_dereg_mr(p->end_mr);
+	if (p->side_pd)
+		ibv_dealloc_pd(p->side_pd);
+	if (p->ring_mr)
+		ibv_dereg_mr(p->ring_mr);
+	free(p->end);
+	p->side_qp = NULL;
+	p->replies_mr = p->end_mr = p->ring_mr = NULL;
+	p->side_pd = NULL;
+	p->end = NULL;
 }
 
 /*
@@ -194,16 +194,16 @@ static void asker_close(struct rp_post *p)
  * may sleep until something does: then, and without this memory, answers are
  * messages. (That stores are seen in their order is x86-64's.)
  */
-static void answers_open(struct rp_post *p, const struct ibv_cq *cq)
+static void replies_open(struct rp_post *p, const struct ibv_cq *cq)
 {
 #if defined(__x86_64__)
-	struct rp_asker *k = p->asker;
+	struct rp_side_end *k = p->end;
 
 	if (!cq->channel)
-		p->answers_mr = ibv_reg_mr(
-			p->asks_pd, k->box_in, sizeof(k->box_in),
+		p->replies_mr = ibv_reg_mr(
+			p->side_pd, k->ring_in, sizeof(k->ring_in),
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	k->answers = p->answers_mr;
+	k->replies = p->replies_mr;
 #endif
 }
 
@@ -212,32 +212,32 @@ static int why(void)
 	return errno ? errno : EIO;
 }
 
-static int asker_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
+static int end_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	struct rp_asker *k = calloc(1, sizeof(*k));
+	struct rp_side_end *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		return ENOMEM;
-	p->asker = k;
-	p->asker_mr = ibv_reg_mr(pd, k->box_out, sizeof(k->box_out),
-				 IBV_ACCESS_LOCAL_WRITE);
-	if (!p->asker_mr)
+	p->end = k;
+	p->ring_mr = ibv_reg_mr(pd, k->ring_out, sizeof(k->ring_out),
+				IBV_ACCESS_LOCAL_WRITE);
+	if (!p->ring_mr)
 		return why();
-	k->box_lkey = p->asker_mr->lkey;
-	p->asks_pd = ibv_alloc_pd(pd->context);
-	if (!p->asks_pd)
+	k->ring_lkey = p->ring_mr->lkey;
+	p->side_pd = ibv_alloc_pd(pd->context);
+	if (!p->side_pd)
 		return why();
-	p->asks_mr =
-		ibv_reg_mr(p->asks_pd, k, sizeof(*k), IBV_ACCESS_LOCAL_WRITE);
-	if (!p->asks_mr)
+	p->end_mr =
+		ibv_reg_mr(p->side_pd, k, sizeof(*k), IBV_ACCESS_LOCAL_WRITE);
+	if (!p->end_mr)
 		return why();
-	answers_open(p, cq);
-	/* On the program's own queue, so that it wakes for what comes. */
-	p->asks = rp_side_new(p->asks_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
-	return p->asks ? 0 : why();
+	replies_open(p, cq);
+	/* On the program's own queue, so that replies wake the program. */
+	p->side_qp = rp_side_new(p->side_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
+	return p->side_qp ? 0 : why();
 }
 
-/* A target answers, too; whoever has an end may ask. */
+/* Each end may send requests; only a target replies. */
 static int side_open(struct rp_qp *q)
 {
 	struct rp_post *p = q->mine;
@@ -252,17 +252,17 @@ static int side_open(struct rp_qp *q)
 		ret = rp_dom_get(pd, &p->dom);
 		if (ret)
 			return ret;
-		ret = rp_serve_new(p->dom, &p->serve);
+		ret = rp_target_new(p->dom, &p->target);
 		if (ret)
 			goto put;
 	}
-	ret = asker_open(p, pd, q->cq->base);
+	ret = end_open(p, pd, q->cq->base);
 	if (!ret)
 		return 0;
-	asker_close(p);
-	if (p->serve)
-		rp_serve_delete(p->serve);
-	p->serve = NULL;
+	end_close(p);
+	if (p->target)
+		rp_target_delete(p->target);
+	p->target = NULL;
 put:
 	if (p->dom)
 		rp_dom_put(p->dom);
@@ -272,9 +272,9 @@ put:
 
 void rp_side_close(struct rp_post *p)
 {
-	asker_close(p);
-	if (p->serve)
-		rp_serve_delete(p->serve);
+	end_close(p);
+	if (p->target)
+		rp_target_delete(p->target);
 	if (p->dom)
 		rp_dom_put(p->dom);
 }
@@ -283,8 +283,8 @@ void rp_side_fail(struct rp_post *p)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	if (p->asks)
-		ibv_modify_qp(p->asks, &attr, IBV_QP_STATE);
+	if (p->side_qp)
+		ibv_modify_qp(p->side_qp, &attr, IBV_QP_STATE);
 }
 
 RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
@@ -296,49 +296,47 @@ RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
 	int ret = 0;
 
 	pthread_mutex_lock(&q->lock);
-	if (!p->asks)
+	if (!p->side_qp)
 		ret = side_open(q);
 	if (!ret) {
 		side.psn = p->psn;
-		side.asks = p->asks->qp_num;
-		if (p->answers_mr) {
-			side.answers = (uintptr_t)p->asker->box_in;
-			side.answers_rkey = p->answers_mr->rkey;
+		side.initiator = p->side_qp->qp_num;
+		if (p->replies_mr) {
+			side.replies = (uintptr_t)p->end->ring_in;
+			side.replies_rkey = p->replies_mr->rkey;
 		}
-		if (p->serve)
-			rp_serve_name(p->serve, &side);
+		if (p->target)
+			rp_target_name(p->target, &side);
 		ret = -rp_side_put(addr->bytes, &side);
 	}
 	pthread_mutex_unlock(&q->lock);
 	return ret;
 }
 
-static int ask_connect(struct rp_qp *q, const struct rp_route *route,
-		       const struct rp_side *peer)
+static int side_connect(struct rp_qp *q, const struct rp_route *route,
+			const struct rp_side *peer)
 {
 	struct rp_post *p = q->mine;
-	uint64_t cookie = 0;
-	int ret = 0;
+	uint64_t initiator;
+	int ret = random_bits(&initiator, sizeof(initiator));
 
-	while (!cookie && !ret)
-		ret = random_bits(&cookie, sizeof(cookie));
 	if (!ret)
-		ret = rp_side_init(p->asks, route,
-				   p->answers_mr ? IBV_ACCESS_REMOTE_WRITE : 0);
+		ret = rp_side_init(p->side_qp, route,
+				   p->replies_mr ? IBV_ACCESS_REMOTE_WRITE : 0);
 	if (!ret && q->writes) {
-		p->asker->box_addr = peer->box;
-		p->asker->box_rkey = peer->box_rkey;
+		p->end->ring_addr = peer->ring;
+		p->end->ring_rkey = peer->ring_rkey;
 	}
 	if (!ret)
-		ret = rp_order_begin(q, p->asker, cookie, p->asks->qp_num,
-				     rp_shim_patience());
+		ret = rp_defer_begin(q, p->end, initiator, p->side_qp->qp_num,
+				     rp_shim_timeout());
 	if (ret)
 		return ret;
-	ret = rp_side_join(p->asks, route, peer->serves);
+	ret = rp_side_join(p->side_qp, route, peer->target);
 	if (!ret)
 		return 0;
 	pthread_mutex_lock(&q->cq->lock);
-	rp_order_end(q);
+	rp_defer_end(q);
 	pthread_mutex_unlock(&q->cq->lock);
 	return ret;
 }
@@ -355,7 +353,7 @@ RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&q->lock);
-	if (!p->asks)
+	if (!p->side_qp)
 		ret = EINVAL;
 	else if (p->joined)
 		ret = EISCONN;
@@ -364,15 +362,15 @@ RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
 	if (ret)
 		goto unlock;
 	route.psn = p->psn;
-	/* Half of it is no connection that could be made again. */
+	/* A connection that was half made cannot be made again. */
 	p->joined = true;
-	if (p->serve && side.asks) {
-		ret = rp_serve_connect(p->serve, &route, &side);
+	if (p->target && side.initiator) {
+		ret = rp_target_connect(p->target, &route, &side);
 		if (!ret)
-			q->serves = p->dom;
+			q->dom = p->dom;
 	}
-	if (!ret && side.serves)
-		ret = ask_connect(q, &route, &side);
+	if (!ret && side.target)
+		ret = side_connect(q, &route, &side);
 unlock:
 	pthread_mutex_unlock(&q->lock);
 	return ret;

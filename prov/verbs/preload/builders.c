@@ -105,7 +105,7 @@ static void start(struct ibv_qp_ex *ex)
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
 
 	rp_pre_inside++;
-	rp_pre_call(r);
+	rp_pre_lookup(r);
 	ibv_rpmem_wr_start(r->shim);
 	rp_pre_inside--;
 }
@@ -131,7 +131,7 @@ static struct ibv_rpmem_qp *known(struct ibv_qp_ex *ex, uint32_t rkey)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
 
-	rp_pre_know(r, rkey);
+	rp_pre_region_get(r, rkey);
 	r->shim->wr_id = ex->wr_id;
 	r->shim->wr_flags = ex->wr_flags;
 	return r->shim;

@@ -6,11 +6,11 @@
 
 #include <netinet/in.h>
 
-#include "core/wire_meet.h"
+#include "core/wire_rendezvous.h"
 #include "verbs/post.h"
 
 /*
- * Calls made from here are libibverbs' own. The thread of the meetings never
+ * Calls made from here are libibverbs' own. The thread of the rendezvous never
  * leaves it.
  */
 extern __thread unsigned int rp_pre_inside;
@@ -65,54 +65,54 @@ struct rp_pre_qp {
 	bool no_sge, no_rd, no_dest_rd, no_read; /* what the program said */
 	unsigned int access;			 /* FLUSH bits */
 	UT_hash_handle hh;
-	/* Where it leads to; all under the lock of the meetings. */
+	/* Where it leads to; all under the lock of server.c. */
 	bool connected;
 	union ibv_gid gid, peer_gid;
 	uint32_t scope;	   /* of link-local addresses */
 	uint32_t peer_num; /* its number */
 	LIST_ENTRY(rp_pre_qp) link;
-	struct rp_pre_door *door;
-	bool unheard; /* who was told of regions is out of reach */
-	/* The side, which both ends may be the first to join. */
+	struct rp_pre_listener *listener;
+	bool unheard; /* a client with descriptors is out of reach */
+	/* The side connection, which either end may be the first to make. */
 	pthread_mutex_t side_lock;
 	bool joined;
 	struct ibv_rpmem_addr addr_of_peer;
-	/* As the one that calls. */
-	pthread_mutex_t call_lock;
+	/* As the client. */
+	pthread_mutex_t client_lock;
 	struct rp_remote_cfg cfg;
-	_Atomic(int) called; /* enum rp_pre_called */
-	int fd;		     /* -1: there is nobody */
-	uint32_t *gone;	     /* rkeys to forget */
-	size_t ngone, gone_room;
-	bool all_gone;
+	_Atomic(int) state; /* enum rp_pre_state */
+	int fd;		    /* -1: there is nobody */
+	uint32_t *recalled; /* rkeys to forget */
+	size_t nrecalled, recalled_room;
+	bool all_recalled;
 };
-enum rp_pre_called {
-	RP_PRE_NOT_CALLED,
-	RP_PRE_MET,
-	RP_PRE_ALONE, /* nobody of ours is there */
-	RP_PRE_LOST,  /* but has been */
+enum rp_pre_state {
+	RP_PRE_NEW,
+	RP_PRE_FOUND,
+	RP_PRE_NOT_FOUND, /* nobody of ours is there */
+	RP_PRE_LOST,	  /* but has been */
 };
 
 /* Its functions, those that the device's has. */
 void rp_pre_ex_init(struct rp_pre_qp *r);
 
-/* --- meetings: as the one that calls --- */
+/* --- client.c: the rendezvous client --- */
 
 /* Before the first request: find the peer's preload, if it is there. */
-void rp_pre_call(struct rp_pre_qp *r);
+void rp_pre_lookup(struct rp_pre_qp *r);
 /* From start to complete: have the region's descriptor, or one of nothing. */
-void rp_pre_know(struct rp_pre_qp *r, uint32_t rkey);
-/* Whatever has come on r->fd; under call_lock. */
-void rp_pre_hear(struct rp_pre_qp *r);
-void rp_pre_call_end(struct rp_pre_qp *r);
-/* Connect the sides; 0 or an errno. Again is no error. */
-int rp_pre_join(struct rp_pre_qp *r, const struct rp_side *peer);
+void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey);
+/* Whatever has come on r->fd; under client_lock. */
+void rp_pre_receive(struct rp_pre_qp *r);
+void rp_pre_leave(struct rp_pre_qp *r);
+/* Make the side connection; 0 or an errno. Again is no error. */
+int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
 /* Address of the host that has this GID; false: it names none. */
 bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 		 struct sockaddr_in6 *to);
 uint64_t rp_pre_now(void); /* ns */
 
-/* --- meetings: as the one that is called, and the thread of both --- */
+/* --- server.c: the rendezvous server, and the thread of both --- */
 
 struct rp_pre_mr {
 	struct ibv_mr *mr;
@@ -125,15 +125,15 @@ int rp_pre_qp_add(struct rp_pre_qp *r);
 void rp_pre_qp_del(struct rp_pre_qp *r);
 struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp);
 /* It is connected from now on, to whom attr says; or no longer. */
-void rp_pre_qp_leads(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
-void rp_pre_qp_leaves(struct rp_pre_qp *r);
+void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
+void rp_pre_qp_disconnected(struct rp_pre_qp *r);
 int rp_pre_mr_add(struct ibv_mr *mr, struct ibv_rpmem_mr *shim);
-/* NULL: not ours. After it nobody who was told flushes with its rkey. */
+/* NULL: not ours. After it no client flushes with its rkey. */
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
 bool rp_pre_mr_is(struct ibv_mr *mr);
 void rp_pre_mr_del(struct rp_pre_mr *m);
 /* Deregistration has failed: it is as before. */
-void rp_pre_mr_stays(struct rp_pre_mr *m);
+void rp_pre_mr_keep(struct rp_pre_mr *m);
 /* There is something new to watch. */
 void rp_pre_watch(void);
 

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The hostile peer's connection to the target, and what comes back on it. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uthash.h>
+
+#include "fault/hostile.h"
+
+#define WAIT_MS 5000
+
+/* A token that may be answered with OK. */
+struct allowed {
+	uint64_t token;
+	UT_hash_handle hh;
+};
+
+struct private_peer me;
+struct private_conn *conn;
+unsigned int granted;
+struct rp_wire_grant grants[R_COUNT];
+
+static struct allowed *allowed;
+static uint64_t next_token, answers, asked_key;
+static bool spent; /* a wrong key was answered: the target hears no more */
+
+void complain(const char *what, uint64_t a, uint64_t b)
+{
+	if (!*world->says)
+		snprintf(world->says, sizeof(world->says), "%s (%#llx, %#llx)",
+			 what, (unsigned long long)a, (unsigned long long)b);
+}
+
+void allow(uint64_t token)
+{
+	struct allowed *a;
+
+	HASH_FIND(hh, allowed, &token, sizeof(token), a);
+	if (a)
+		return;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		MUST(-FI_ENOMEM);
+	a->token = token;
+	HASH_ADD(hh, allowed, token, sizeof(a->token), a);
+}
+
+/* --- what comes back --- */
+
+static void learn(uint64_t key, const struct rp_wire_grant *g)
+{
+	for (int r = 0; r < R_COUNT; r++) {
+		if (world->regions[r].key != key || !g->length)
+			continue;
+		granted |= 1u << r;
+		grants[r] = *g;
+	}
+}
+
+static void received(struct private_conn *c, const uint8_t *msg, size_t len)
+{
+	struct rp_wire_reply reply;
+	struct rp_wire_info info;
+	struct rp_wire_hdr h;
+	struct allowed *a;
+	uint32_t st = 1;
+
+	atomic_fetch_add(&world->answers, 1);
+	if (rp_wire_get_hdr(msg, len, &h)) {
+		complain("a malformed answer", len, 0);
+		return;
+	}
+	if (h.type == RP_MSG_REPLY) {
+		if (rp_wire_get_reply(msg, &h, &reply))
+			complain("a malformed REPLY", len, 0);
+		else
+			st = reply.status;
+	} else if (h.type == RP_MSG_INFO) {
+		if (rp_wire_get_info(msg, &h, &info)) {
+			complain("a malformed INFO", len, 0);
+		} else {
+			st = info.status;
+			if (c == conn)
+				learn(asked_key, &info.grant);
+		}
+	} else if (h.type != RP_MSG_PROGRESS) {
+		complain("a message that no target sends", h.type, len);
+	}
+	answers += h.type != RP_MSG_PROGRESS;
+	spent |= c == conn && st == RP_ST_STALE_KEY;
+	if (st)
+		return;
+	HASH_FIND(hh, allowed, &h.token, sizeof(h.token), a);
+	if (!a)
+		complain("said OK to what must be refused", h.token, h.type);
+}
+
+static const struct private_events events = {.received = received};
+
+/* --- the connection --- */
+
+struct sockaddr_in target_at(void)
+{
+	return (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = htons(rp_key_port(world->regions[R_FILE].key)),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+}
+
+size_t hello(uint8_t *buf, uint64_t initiator)
+{
+	const struct rp_wire_hello m = {
+		.key = world->regions[R_FILE].key,
+		.initiator = initiator,
+		.timeout_ms = 1000,
+	};
+
+	return (size_t)MUST(rp_wire_put_hello(buf, RP_WIRE_CM_DATA, &m));
+}
+
+uint64_t new_token(void)
+{
+	return ++next_token;
+}
+
+bool greet(void)
+{
+	const struct sockaddr_in to = target_at();
+	struct rp_wire_hello_ack ack;
+	uint8_t buf[RP_WIRE_CM_DATA];
+
+	if (!me.s.domain)
+		private_open(&me, &events);
+	if (conn && conn->state == PRIVATE_UP)
+		return true;
+	bye();
+	conn = private_dial(&me, &to, buf, hello(buf, rnd()));
+	atomic_fetch_add(&world->sent, 1);
+	if (private_wait(conn, WAIT_MS) != PRIVATE_UP) {
+		complain("no connection", (uint64_t)conn->err, conn->data_len);
+		return false;
+	}
+	if (rp_wire_get_hello_ack(conn->data, conn->data_len, &ack) ||
+	    ack.status) {
+		complain("no HELLO_ACK with the accept", conn->data_len, 0);
+		return false;
+	}
+	learn(world->regions[R_FILE].key, &ack.grant);
+	return true;
+}
+
+void bye(void)
+{
+	granted = 0;
+	spent = false;
+	if (conn)
+		private_end(conn);
+	conn = NULL;
+}
+
+bool grant(int r)
+{
+	const struct rp_wire_query m = {.key = world->regions[r].key};
+	uint8_t msg[64];
+
+	if (!greet())
+		return false;
+	if (granted & 1u << r)
+		return true;
+	asked_key = m.key;
+	ask_and_wait(msg, (size_t)MUST(rp_wire_put_query(msg, sizeof(msg),
+							 new_token(), &m)));
+	if (!(granted & 1u << r))
+		complain("a key that was given is not granted", (uint64_t)r, 0);
+	return granted & 1u << r;
+}
+
+bool grant_all(void)
+{
+	return grant(R_FILE) && grant(R_PMEM) && grant(R_READONLY);
+}
+
+struct rp_wire_range range_of(int r, uint64_t off, uint64_t len)
+{
+	return (struct rp_wire_range){
+		.key = world->regions[r].key,
+		.addr = world->regions[r].addr + off,
+		.len = len,
+	};
+}
+
+size_t request(uint8_t *buf, const struct rp_wire_range *g, size_t n,
+	       uint8_t level, uint8_t required)
+{
+	const struct rp_wire_request m = {
+		.nranges = (uint16_t)n,
+		.level = level,
+		.required = required,
+		.ranges = g,
+	};
+
+	return (size_t)MUST(
+		rp_wire_put_request(buf, RP_WIRE_MAX_MSG, new_token(), &m));
+}
+
+bool ask(const uint8_t *msg, size_t len)
+{
+	if (proper(msg, len, granted))
+		allow(wire_get(msg + 8, 8));
+	atomic_fetch_add(&world->sent, 1);
+	return private_send(conn, msg, len);
+}
+
+void ask_and_wait(const uint8_t *msg, size_t len)
+{
+	const uint64_t before = answers,
+		       until = now_ns() + WAIT_MS * 1000000ull;
+
+	if (!greet() || !ask(msg, len))
+		return;
+	while (answers == before && conn->state == PRIVATE_UP) {
+		private_poll(&me);
+		if (now_ns() > until) {
+			complain("neither an answer nor an end",
+				 wire_get(msg, 4), len);
+			return;
+		}
+	}
+	if (conn->state != PRIVATE_UP || spent)
+		bye();
+}
+
+void listen_for(unsigned int ms)
+{
+	private_poll_for(&me, ms);
+}
+
+void look_at_target(void)
+{
+	const uint64_t until = now_ns() + 5000000000ull;
+	const unsigned int n = atomic_fetch_add(&world->ask, 1) + 1;
+
+	while (atomic_load(&world->told) < n && now_ns() < until)
+		private_poll(&me);
+}
+
+void others_go_on(unsigned int commits)
+{
+	const uint64_t before = atomic_load(&world->commits);
+	const uint64_t until = now_ns() + 5000000000ull;
+
+	while (now_ns() < until &&
+	       atomic_load(&world->commits) < before + commits)
+		usleep(1000);
+	if (atomic_load(&world->commits) < before + commits)
+		complain("nobody else is served", before,
+			 atomic_load(&world->commits));
+}

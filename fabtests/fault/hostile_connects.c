@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Connections that no initiator makes, and RDMA that nothing was granted to. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/atomic.h"
+#include "fault/hostile.h"
+
+#define MANY 256
+
+static uint8_t hello_bytes[PRIVATE_DATA];
+static struct sockaddr_in to;
+
+/* --- HELLOs --- */
+
+static void judge_hello(struct private_conn *c, const uint8_t *m, size_t len)
+{
+	struct rp_wire_hello_ack ack;
+	enum private_state st = private_wait(c, 5000);
+
+	atomic_fetch_add(&world->answers, 1);
+	if (st == PRIVATE_CONNECTING) {
+		complain("a HELLO gets no answer", len, wire_get(m, 4));
+	} else if (c->was_up && !proper_hello(m, len)) {
+		complain("a HELLO that is none is accepted", len,
+			 wire_get(m, 4));
+	} else if (!c->was_up && proper_hello(m, len)) {
+		complain("a HELLO is refused", len, (uint64_t)c->err);
+	} else if (!c->was_up && c->data_len &&
+		   (rp_wire_get_hello_ack(c->data, c->data_len, &ack) ||
+		    !ack.status)) {
+		complain("a refusal that is none", len, c->data_len);
+	}
+	private_end(c);
+}
+
+static void one_hello(const uint8_t *m, size_t len)
+{
+	atomic_fetch_add(&world->sent, 1);
+	judge_hello(private_dial(&me, &to, m, len), m, len);
+}
+
+/* A wrong key is answered late: many at once. */
+static void hellos(uint8_t (*m)[PRIVATE_DATA], const size_t *len, size_t n)
+{
+	struct private_conn *c[MANY];
+
+	for (size_t i = 0; i < n; i++) {
+		c[i] = private_dial(&me, &to, m[i], len[i]);
+		atomic_fetch_add(&world->sent, 1);
+		private_poll(&me);
+	}
+	for (size_t i = 0; i < n; i++)
+		judge_hello(c[i], m[i], len[i]);
+}
+
+static void false_hellos(void)
+{
+	static uint8_t m[MANY][PRIVATE_DATA];
+	static size_t lens[MANY];
+	size_t len = hello(hello_bytes, rnd());
+
+	for (size_t n = 0; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31)
+		one_hello(hello_bytes, n);
+	/* Longer, and not with zeros. */
+	for (size_t n = len + 1; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31) {
+		memcpy(m[0], hello_bytes, PRIVATE_DATA);
+		m[0][n - 1] = 1;
+		one_hello(m[0], n);
+	}
+	/* Each byte changed; the key is below. */
+	for (size_t n = 0; n < len; n++) {
+		if (n >= 16 && n < 24)
+			continue;
+		memcpy(m[0], hello_bytes, len);
+		m[0][n] ^= (uint8_t)(1 + rnd() % 255);
+		one_hello(m[0], len);
+	}
+	for (int i = 0; i < 100; i++) {
+		len = rnd() % (PRIVATE_DATA + 1);
+		for (size_t n = 0; n < len; n++)
+			m[0][n] = (uint8_t)rnd();
+		one_hello(m[0], len);
+	}
+	/* A key is right whole or not at all; the whole key of another life. */
+	for (int bit = 0; bit < 64; bit++) {
+		lens[bit] = hello(m[bit], rnd());
+		wire_put(m[bit] + 16, 8,
+			 world->regions[R_FILE].key ^ 1ull << bit);
+	}
+	lens[64] = hello(m[64], rnd());
+	wire_put(m[64] + 16, 8, world->regions[R_STALE].key);
+	lens[65] = hello(m[65], rnd());
+	wire_put(m[65] + 16, 8, world->regions[R_VOLATILE].key);
+	hellos(m, lens, 66);
+}
+
+/* Thousands of keys, as fast as they are taken. */
+static void guessed_keys(void)
+{
+	struct private_conn *c[MANY] = {0};
+	const uint64_t until = now_ns() + 8000000000ull;
+	uint64_t key, refused = 0;
+	size_t len, i;
+
+	for (i = 0; i < 3000 && now_ns() < until; i++) {
+		const size_t at = i % MANY;
+
+		if (c[at]) {
+			/* Some are given up before they are answered. */
+			if (c[at]->was_up)
+				complain("a guessed key is accepted", i, 0);
+			refused += c[at]->state == PRIVATE_ENDED;
+			private_end(c[at]);
+		}
+		len = hello(hello_bytes, rnd());
+		key = world->regions[i % 2 ? R_FILE_OTHER : R_PMEM_OTHER].key;
+		/* All but the random part as those of the others. */
+		key ^= rnd() % ((1ull << 40) - 1) + 1;
+		wire_put(hello_bytes + 16, 8, key);
+		c[at] = private_dial(&me, &to, hello_bytes, len);
+		atomic_fetch_add(&world->sent, 1);
+		private_poll(&me);
+	}
+	for (size_t k = 0; k < MANY; k++)
+		if (c[k])
+			private_end(c[k]);
+	atomic_fetch_add(&world->answers, refused);
+	others_go_on(20);
+}
+
+/* --- many connections --- */
+
+static void send_good(struct private_conn *c, const uint8_t *msg, size_t len)
+{
+	allow(wire_get(msg + 8, 8));
+	private_send(c, msg, len);
+}
+
+static int dial_raw(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) &&
+	    errno != EINPROGRESS) {
+		close(fd);
+		return -1;
+	}
+	if (fd >= 0)
+		poll(&p, 1, 100);
+	return fd;
+}
+
+/* Connections that say nothing, or begin and never go on. */
+static void half_open(void)
+{
+	uint8_t bytes[64];
+	int fd[300];
+
+	for (int i = 0; i < 300; i++) {
+		fd[i] = dial_raw();
+		atomic_fetch_add(&world->sent, 1);
+		for (size_t n = 0; n < sizeof(bytes); n++)
+			bytes[n] = (uint8_t)rnd();
+		if (i % 3 == 1 && fd[i] >= 0)
+			send(fd[i], bytes, rnd() % sizeof(bytes),
+			     MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	others_go_on(50);
+	look_at_target();
+	bye();
+	/* Who keeps to the protocol comes in beside them. */
+	greet();
+	for (int i = 0; i < 300; i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	others_go_on(20);
+}
+
+/* Whole connections by the hundred, all at once. */
+static void many_sessions(void)
+{
+	struct private_conn *c[MANY];
+	uint8_t msg[RP_WIRE_MAX_MSG];
+	struct rp_wire_range g = range_of(R_FILE, 0, 64);
+
+	for (size_t i = 0; i < MANY; i++) {
+		c[i] = private_dial(&me, &to, hello_bytes,
+				    hello(hello_bytes, rnd()));
+		if (private_wait(c[i], 5000) != PRIVATE_UP)
+			complain("a connection is not made", i, 0);
+		atomic_fetch_add(&world->sent, 1);
+	}
+	for (int k = 0; k < 4; k++)
+		for (size_t i = 0; i < MANY; i++)
+			send_good(c[i], msg, request(msg, &g, 1, 1, 0));
+	others_go_on(50);
+	look_at_target();
+	for (size_t i = 0; i < MANY; i++)
+		private_end(c[i]);
+	others_go_on(20);
+}
+
+/* The same number: the older connection ends, no other does. */
+static void numbers(void)
+{
+	struct private_conn *old = NULL, *c, *bystander;
+
+	bystander =
+		private_dial(&me, &to, hello_bytes, hello(hello_bytes, rnd()));
+	private_wait(bystander, 5000);
+	for (int i = 0; i < 200; i++) {
+		/* Numbers with a meaning, if there were any. */
+		const uint64_t number = i < 100 ? 4711 : (uint64_t)i % 2 - 1;
+
+		c = private_dial(&me, &to, hello_bytes,
+				 hello(hello_bytes, number));
+		atomic_fetch_add(&world->sent, 1);
+		if (private_wait(c, 5000) != PRIVATE_UP)
+			complain("a second connection is not made", (uint64_t)i,
+				 0);
+		if (old && i < 100 && !private_wait_end(old, 5000))
+			complain("the older connection goes on", (uint64_t)i,
+				 0);
+		if (old)
+			private_end(old);
+		old = c;
+	}
+	private_end(old);
+	if (bystander->state != PRIVATE_UP)
+		complain("another initiator's connection ends", 0, 0);
+	private_end(bystander);
+	others_go_on(20);
+}
+
+/* Gone in the handshake, with requests outstanding, in a message. */
+static void gone_in_the_middle(void)
+{
+	uint8_t msg[RP_WIRE_MAX_MSG], bytes[1024];
+	struct rp_wire_range g = range_of(R_FILE, 0, REGION_LEN);
+	struct private_conn *c;
+	int fd;
+
+	memset(bytes, 0xee, sizeof(bytes));
+	for (int i = 0; i < 300; i++) {
+		const size_t len = hello(hello_bytes, rnd());
+
+		if (i % 4 == 1) /* a refusal that is due later */
+			hello_bytes[17] ^= 1;
+		c = private_dial(&me, &to, hello_bytes, len);
+		atomic_fetch_add(&world->sent, 1);
+		if (i % 4 > 1)
+			private_wait(c, 5000);
+		else
+			private_poll_for(&me, (unsigned int)i / 4 % 3);
+		for (int k = 0; i % 4 > 1 && k < 20; k++)
+			send_good(c, msg, request(msg, &g, 1, 2, 2));
+		private_end(c);
+	}
+	for (int i = 0; i < 100; i++) {
+		fd = dial_raw();
+		if (fd < 0)
+			continue;
+		send(fd, bytes, 1 + rnd() % sizeof(bytes),
+		     MSG_NOSIGNAL | MSG_DONTWAIT);
+		close(fd);
+	}
+	others_go_on(20);
+}
+
+/* Requests whose replies are never read. */
+static void deaf(void)
+{
+	static uint8_t zeros[4096];
+	uint8_t msg[RP_WIRE_MAX_MSG];
+	struct rp_wire_range g = range_of(R_FILE, 0, sizeof(zeros));
+	struct rp_wire_request m = {
+		.nranges = 1,
+		.level = RP_LEVEL_VISIBLE,
+		.effect = RP_EFFECT_ATOMIC,
+		.atomic = {.op = RP_ATOMIC_READ,
+			   .datatype = RP_ATOMIC_UINT64,
+			   .fetch = true},
+		.ranges = &g,
+	};
+	size_t len = (size_t)MUST(
+		rp_wire_put_request(msg, sizeof(msg), new_token(), &m));
+	struct private_conn *c[32];
+
+	allow(wire_get(msg + 8, 8));
+	for (size_t i = 0; i < 32; i++) {
+		c[i] = private_dial(&me, &to, hello_bytes,
+				    hello(hello_bytes, rnd()));
+		private_wait(c[i], 5000);
+	}
+	/* Posted, and not looked at: the receives of one end are used up. */
+	for (int k = 0; k < 400; k++)
+		for (size_t i = 0; i < 32; i++)
+			if (!fi_inject(c[i]->ep, msg, len, 0))
+				atomic_fetch_add(&world->sent, 1);
+	others_go_on(50);
+	look_at_target();
+	for (size_t i = 0; i < 32; i++)
+		private_end(c[i]);
+	others_go_on(20);
+}
+
+/* --- RDMA --- */
+
+/* One access that must not succeed; it may cost the connection. */
+static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
+{
+	static uint8_t bytes[8192];
+	uint8_t back[8192];
+	int err;
+
+	if (!grant_all())
+		return;
+	atomic_fetch_add(&world->sent, 1);
+	memset(bytes, 0xee, sizeof(bytes));
+	err = write ? private_write(conn, bytes, len, addr, rkey)
+		    : private_read(conn, back, len, addr, rkey);
+	/* A write without delivery-complete may end well, and do nothing. */
+	if (!err && !write)
+		complain("a read of what was not granted succeeds", addr, rkey);
+	if (err == ETIMEDOUT)
+		complain("RDMA comes to no end", addr, rkey);
+	bye();
+}
+
+static void rdma(void)
+{
+	const uint64_t R = REGION_LEN;
+	const uint64_t outside[][2] = {{R, 64},	     {R - 63, 64},
+				       {-64ull, 64}, {R - 1, 8192},
+				       {-1ull, 64},  {1ull << 63, 64}};
+	static const int of[] = {R_FILE, R_PMEM, R_READONLY};
+	struct rp_wire_grant g, before;
+	uint64_t keys[8 + R_COUNT];
+	size_t n = 0;
+
+	if (!grant_all())
+		return;
+	before = grants[R_FILE];
+	bye();
+	if (!grant_all())
+		return;
+	for (size_t k = 0; k < 3; k++)
+		for (size_t i = 0; i < sizeof(outside) / sizeof(*outside); i++)
+			for (int write = 0; write < 2 && grant_all(); write++) {
+				g = grants[of[k]];
+				no_access(write, g.remote_addr + outside[i][0],
+					  g.rkey, outside[i][1]);
+			}
+	if (!grant_all())
+		return;
+	no_access(true, grants[R_READONLY].remote_addr, grants[R_READONLY].rkey,
+		  64);
+	/* Of a connection that has ended: nothing of it is left. */
+	no_access(false, before.remote_addr, before.rkey, 64);
+	no_access(true, before.remote_addr, before.rkey, 64);
+	/* Keys of ours are no keys of RDMA, nor are small numbers. */
+	for (int r = 0; r < R_COUNT; r++)
+		if (r != R_VOLATILE)
+			keys[n++] = world->regions[r].key;
+	keys[n++] = world->regions[R_FILE].key & ((1ull << 40) - 1);
+	keys[n++] = (uint32_t)world->regions[R_FILE].key;
+	for (uint64_t i = 0; i < 4; i++)
+		keys[n++] = i;
+	for (size_t i = 0; i < n; i++)
+		for (int write = 0; write < 2; write++)
+			no_access(write, i % 2 ? 0 : grants[R_FILE].remote_addr,
+				  keys[i], 64);
+	for (int i = 0; i < 100; i++)
+		no_access(i % 2, grants[R_FILE].remote_addr, rnd(), 64);
+}
+
+#define ATTACK(fn)                                                             \
+	static void run_##fn(void)                                             \
+	{                                                                      \
+		greet();                                                       \
+		to = target_at();                                              \
+		fn();                                                          \
+	}
+ATTACK(false_hellos)
+ATTACK(guessed_keys)
+ATTACK(half_open)
+ATTACK(many_sessions)
+ATTACK(numbers)
+ATTACK(gone_in_the_middle)
+ATTACK(deaf)
+ATTACK(rdma)
+
+const struct attack connect_attacks[] = {
+	{"HELLOs that are none", run_false_hellos},
+	{"keys guessed by the thousand", run_guessed_keys},
+	{"half-open connections by the hundred", run_half_open},
+	{"connections by the hundred", run_many_sessions},
+	{"the number of another initiator", run_numbers},
+	{"gone in the middle", run_gone_in_the_middle},
+	{"replies that nobody reads", run_deaf},
+	{"RDMA that was not granted", run_rdma},
+	{0},
+};

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Rings: writes that arrive piece by piece, and peers that write anything,
+ * also while it is looked at. */
+#include "fuzz.h"
+
+/* Of what is read, the parser has but one copy: then it changes. */
+static void *racing_memcpy(void *to, const void *from, size_t len);
+#define memcpy racing_memcpy
+#include "core/ring.c"
+#undef memcpy
+
+#define PENDING 64
+
+struct end {
+	struct rp_ring ring;
+	uint8_t *in, *out; /* each ends where its memory ends */
+	uint32_t put;	   /* messages; of them the peer took: */
+	uint32_t got;
+	size_t first, n, done; /* writes under way, and of the first one */
+	struct rp_ring_write way[PENDING];
+};
+static struct end end[2];
+static bool honest;
+
+/* Where the next read of what the peer writes changes what it has read. */
+static uint8_t *race_in;
+static size_t race_back;
+static uint8_t race_with;
+static uint8_t tail[RP_WIRE_SLOT]; /* that was read first */
+static bool has_tail;
+
+static void *racing_memcpy(void *to, const void *from, size_t len)
+{
+	uint8_t *at;
+
+	memmove(to, from, len);
+	for (int i = 0; i < 2; i++) {
+		const uint8_t *in = end[i].in, *f = from;
+
+		if (f < in || f >= in + RP_RING_LEN)
+			continue;
+		if (len == sizeof(tail) && !has_tail)
+			memmove(tail, to, len);
+		has_tail = true;
+		if (race_in == in) {
+			at = (uint8_t *)f + (race_back % (len + 32));
+			if (at < in + RP_RING_LEN)
+				*at ^= race_with | 1;
+		}
+	}
+	return to;
+}
+
+static uint8_t content(uint32_t n, size_t i)
+{
+	return (uint8_t)(n * 31 + i * 7 + 1);
+}
+
+static size_t length(uint32_t n)
+{
+	return 1 + (n * 2654435761u >> 8) % RP_RING_MSG;
+}
+
+static void queue(struct end *e, const struct rp_ring_write *w)
+{
+	MUST(w->offset + w->len <= RP_RING_LEN && w->len);
+	MUST((const uint8_t *)w->buf >= e->out &&
+	     (const uint8_t *)w->buf + w->len <= e->out + RP_RING_LEN);
+	MUST(e->n < PENDING);
+	e->way[(e->first + e->n++) % PENDING] = *w;
+}
+
+static void post(struct end *e, bool fails)
+{
+	uint8_t msg[RP_RING_MSG];
+	struct rp_ring_write w;
+	size_t len = length(e->put);
+
+	for (size_t i = 0; i < len; i++)
+		msg[i] = content(e->put, i);
+	if (e->n >= PENDING - 1 || rp_ring_put(&e->ring, msg, len, &w))
+		return;
+	if (fails) {
+		rp_ring_unput(&e->ring);
+		return;
+	}
+	queue(e, &w);
+	e->put++;
+}
+
+/* So many bytes get there, in order: no write is there as a whole before. */
+static void carry(struct end *e, struct end *to, size_t bytes)
+{
+	while (e->n && bytes) {
+		const struct rp_ring_write *w = &e->way[e->first];
+		size_t n = w->len - e->done;
+
+		n = n < bytes ? n : bytes;
+		memmove(to->in + w->offset + e->done,
+			(const uint8_t *)w->buf + e->done, n);
+		e->done += n;
+		bytes -= n;
+		if (e->done < w->len)
+			return;
+		e->done = 0;
+		e->first = (e->first + 1) % PENDING;
+		e->n--;
+	}
+}
+
+static void take(struct end *e, struct end *from)
+{
+	uint8_t *msg = malloc(RP_RING_MSG);
+	const uint32_t sent = e->ring.produced, released = e->ring.released;
+	struct rp_wire_slot slot;
+	size_t len;
+
+	MUST(msg);
+	has_tail = false;
+	len = rp_ring_take(&e->ring, msg);
+	MUST(len <= RP_RING_MSG);
+	rp_wire_get_slot(tail, &slot);
+	MUST(e->ring.released ==
+	     (len && slot.consumed - released <= sent - released ? slot.consumed
+								 : released));
+	if (len) {
+		/* It is what was there at one time, and told by that. */
+		MUST(slot.length == len);
+		slot.valid = valid_of(e->ring.consumed - 1);
+		MUST(slot.checksum == rp_wire_slot_checksum(&slot, msg));
+	}
+	if (len && honest) {
+		MUST(from->got < from->put && len == length(from->got));
+		for (size_t i = 0; i < len; i++)
+			MUST(msg[i] == content(from->got, i));
+		from->got++;
+	}
+	free(msg);
+}
+
+/* The other end learns the consumer index by other means. */
+static void tell(struct end *e, struct end *to, uint32_t lie)
+{
+	rp_ring_release(&to->ring, e->ring.consumed + lie);
+	honest = honest && !lie;
+}
+
+static void poke(struct end *e, struct fuzz_in *in)
+{
+	uint8_t bytes[32];
+	size_t n = fuzz_u8(in) % sizeof(bytes);
+	size_t at = (fuzz_u16(in) | (size_t)(n & 1) << 16) % RP_RING_LEN;
+
+	fuzz_bytes(in, bytes, n);
+	if (n <= RP_RING_LEN - at)
+		memmove(e->in + at, bytes, n);
+	honest = false;
+}
+
+/* A slot in its turn whose checksum fits, whatever it says. */
+static void forge(struct end *e, struct fuzz_in *in)
+{
+	uint8_t *p = e->in + tail_at(e->ring.consumed);
+	struct rp_wire_slot slot = {.valid = valid_of(e->ring.consumed)};
+
+	slot.length = fuzz_u16(in);
+	slot.consumed = e->ring.produced + (uint32_t)fuzz_u8(in) - 128;
+	if (slot.length <= RP_RING_MSG)
+		rp_wire_put_slot(p, &slot, p - slot.length);
+	p[RP_WIRE_SLOT - 1] = slot.valid;
+	honest = false;
+}
+
+static void one_step(struct fuzz_in *in)
+{
+	uint8_t op = fuzz_u8(in);
+	struct end *e = &end[op >> 7], *o = &end[!(op >> 7)];
+
+	switch (op & 15) {
+	case 0:
+	case 1:
+	case 2:
+		post(e, false);
+		break;
+	case 3:
+		post(e, true);
+		break;
+	case 4:
+	case 5:
+		carry(e, o, fuzz_u16(in));
+		break;
+	case 6:
+		carry(e, o, fuzz_u8(in));
+		break;
+	case 7:
+		carry(e, o, SIZE_MAX);
+		break;
+	case 8:
+	case 9:
+	case 10:
+		take(e, o);
+		break;
+	case 11:
+		tell(e, o, op & 16 ? fuzz_u8(in) : 0);
+		break;
+	case 12:
+		poke(e, in);
+		break;
+	case 13:
+		forge(e, in);
+		break;
+	case 14:
+		race_in = e->in;
+		race_back = fuzz_u16(in);
+		race_with = fuzz_u8(in);
+		honest = false;
+		break;
+	default:
+		race_in = NULL;
+		break;
+	}
+	for (int i = 0; i < 2; i++)
+		MUST(end[i].ring.produced - end[i].ring.released <=
+		     RP_RING_SLOTS);
+}
+
+/* Both take all that they sent each other, and nobody is stuck. */
+static void finish(void)
+{
+	for (int i = 0; i < 8 * RP_RING_SLOTS; i++)
+		for (int k = 0; k < 2; k++) {
+			carry(&end[k], &end[!k], SIZE_MAX);
+			take(&end[!k], &end[k]);
+			tell(&end[!k], &end[k], 0);
+		}
+	for (int k = 0; k < 2; k++) {
+		uint32_t put = end[k].put;
+
+		MUST(end[k].got == put);
+		post(&end[k], false);
+		MUST(end[k].put == put + 1);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_in in = {data, size};
+	uint8_t how = fuzz_u8(&in);
+	uint32_t begun = how & 1 ? 0xfffffff0u : 0;
+
+	race_in = NULL;
+	honest = true;
+	for (int i = 0; i < 2; i++) {
+		memset(&end[i], 0, sizeof(end[i]));
+		end[i].in = calloc(1, RP_RING_LEN);
+		end[i].out = calloc(1, RP_RING_LEN);
+		MUST(end[i].in && end[i].out);
+		rp_ring_init(&end[i].ring, end[i].in, end[i].out);
+		end[i].ring.produced = end[i].ring.released = begun;
+		end[i].ring.consumed = begun;
+	}
+	while (in.left)
+		one_step(&in);
+	race_in = NULL;
+	if (honest)
+		finish();
+	for (int i = 0; i < 2; i++) {
+		free(end[i].in);
+		free(end[i].out);
+	}
+	return 0;
+}

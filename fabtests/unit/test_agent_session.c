@@ -1,0 +1,1020 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Sessions at the target: accepted, refused, replaced, kept alive, ended. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "agent_bed.h"
+#include "core/agent_impl.h"
+#include "seeded.h"
+
+static struct bed g;
+static struct bed_region file, dax;
+static struct bed_region *const all[] = {&file, &dax};
+
+static void start(const struct rp_agent_attr *attr)
+{
+	bed_init(&g, attr);
+	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
+	bed_region(&g, &dax, RP_METHOD_AGENT_CLWB, 8);
+}
+
+static void stop(void)
+{
+	for (int i = 0; i < 2; i++)
+		if (!all[i]->gone)
+			bed_region_del(&g, all[i]);
+	bed_fini(&g);
+}
+
+/* A request with this HELLO, which is refused at once. */
+static void refused(const struct rp_wire_hello *m, enum rp_status st)
+{
+	struct bed_request *r = bed_ask(&g, m);
+
+	bed_refused(r, st);
+	free(r);
+}
+
+static struct bed_peer accepted(const struct rp_wire_hello *m)
+{
+	struct bed_request *r = bed_ask(&g, m);
+	struct bed_peer p = bed_accepted(r);
+
+	free(r);
+	return p;
+}
+
+/* --- connection requests --- */
+
+Test(agent_session, hello_is_granted_its_key)
+{
+	struct rp_wire_hello hello;
+	struct bed_peer p;
+
+	start(NULL);
+	file.r.addr = 0x7000000;
+	hello = bed_hello(file.r.key);
+	p = accepted(&hello);
+	cr_assert_eq(p.ack.credits, RP_AGENT_CREDITS);
+	cr_assert_eq(p.ack.features, 0);
+	cr_assert_eq(p.ack.grant.addr, 0x7000000);
+	cr_assert_eq(p.ack.grant.remote_addr, (uintptr_t)file.r.base);
+	cr_assert_eq(p.ack.grant.length, file.r.len);
+	cr_assert_eq(p.ack.grant.class, RP_CLASS_POWER);
+	cr_assert_eq(p.ack.grant.method, RP_METHOD_AGENT_MSYNC);
+	cr_assert(p.ack.grant.writable);
+	cr_assert_eq(g.grants->rkey, p.ack.grant.rkey);
+	cr_assert_eq(bed_stats(&g).sessions, 1);
+	cr_assert_eq(bed_stats(&g).accepted, 1);
+	stop();
+}
+
+Test(agent_session, other_version_is_told)
+{
+	struct rp_wire_hello hello;
+	struct bed_request r = {.bed = &g};
+	uint8_t buf[RP_WIRE_CM_DATA] = {0};
+
+	start(NULL);
+	hello = bed_hello(file.r.key);
+	rp_wire_put_hello(buf, sizeof(buf), &hello);
+	buf[2]++;
+	rp_agent_requested(g.a, &r, buf, sizeof(buf));
+	bed_refused(&r, RP_ST_VERSION);
+	cr_assert_eq(bed_stats(&g).refused_connections, 1);
+	cr_assert_eq(bed_stats(&g).wrong_keys, 0);
+	stop();
+}
+
+Test(agent_session, malformed_hello_is_refused)
+{
+	struct rp_wire_hello hello;
+	uint8_t buf[RP_WIRE_CM_DATA + 1] = {0};
+	int len;
+
+	start(NULL);
+	hello = bed_hello(file.r.key);
+	len = rp_wire_put_hello(buf, sizeof(buf), &hello);
+	for (int i = 0; i < len; i++) {
+		struct bed_request r = {.bed = &g};
+
+		rp_agent_requested(g.a, &r, buf, (size_t)i);
+		bed_refused(&r, RP_ST_BAD_MESSAGE);
+	}
+	cr_assert_eq(bed_stats(&g).bad_messages, (uint64_t)len);
+	cr_assert_eq(bed_stats(&g).sessions, 0);
+	cr_assert_null(g.grants);
+	stop();
+}
+
+/* One status and one delay, whatever is wrong with it. */
+Test(agent_session, wrong_keys_are_refused_late_and_alike)
+{
+	struct bed_request *r[4];
+	struct rp_wire_hello hello;
+	uint64_t t0;
+
+	start(NULL);
+	t0 = g.now;
+	for (int i = 0; i < 4; i++) {
+		hello = bed_hello(file.r.key);
+		switch (i) {
+		case 0:
+			hello.key ^= 1;
+			break;
+		case 1:
+			hello.key = bed_some_key();
+			break;
+		case 2:
+			hello.key ^= 1ull << 59;
+			break;
+		default:
+			hello.key = 0x1234;
+		}
+		r[i] = bed_ask(&g, &hello);
+		bed_run(&g);
+		cr_assert_not(r[i]->refused || r[i]->accepted);
+	}
+	/* Requests with a right key do not wait behind them. */
+	bed_connect(&g, &file);
+	cr_assert_eq(rp_agent_deadline(g.a), t0 + RP_AGENT_REFUSAL_NS);
+	for (int i = 0; i < 4; i++) {
+		g.now = rp_agent_deadline(g.a) - 1;
+		cr_assert_not(rp_agent_progress(g.a));
+		cr_assert_not(r[i]->refused);
+		g.now++;
+		cr_assert(rp_agent_progress(g.a));
+		bed_refused(r[i], RP_ST_STALE_KEY);
+		cr_assert_eq(r[i]->ack.detail, 0);
+		cr_assert(i == 3 || !r[i + 1]->refused);
+		free(r[i]);
+	}
+	cr_assert_eq(g.now, t0 + RP_AGENT_REFUSAL_NS +
+				    3 * (1000 * BED_MS / RP_AGENT_REFUSALS));
+	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
+	cr_assert_eq(bed_stats(&g).wrong_keys, 4);
+	cr_assert_eq(bed_stats(&g).refused_connections, 4);
+	stop();
+}
+
+Test(agent_session, delayed_refusals_are_bounded)
+{
+	enum {
+		N = RP_AGENT_MAX_DELAYED + 5
+	};
+	struct bed_request *r[N];
+
+	start(NULL);
+	for (int i = 0; i < N; i++) {
+		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+
+		r[i] = bed_ask(&g, &hello);
+		cr_assert_not(r[i]->refused);
+	}
+	/* The oldest ones went to make room. */
+	for (int i = 0; i < N; i++)
+		cr_assert_eq(r[i]->refused, i < 5);
+	/* One that the transport dropped is not answered. */
+	rp_agent_request_gone(g.a, r[5]);
+	rp_agent_request_gone(g.a, r[5]);
+	free(r[5]);
+	r[5] = NULL;
+	g.now += 60000 * BED_MS;
+	bed_run(&g);
+	for (int i = 0; i < N; i++)
+		if (r[i])
+			bed_refused(r[i], RP_ST_STALE_KEY);
+	for (int i = 0; i < N; i++)
+		free(r[i]);
+	stop();
+}
+
+Test(agent_session, the_end_refuses_what_is_delayed)
+{
+	struct rp_wire_hello hello;
+	struct bed_request *r;
+
+	start(NULL);
+	hello = bed_hello(bed_some_key());
+	r = bed_ask(&g, &hello);
+	stop();
+	bed_refused(r, RP_ST_STALE_KEY);
+	free(r);
+}
+
+Test(agent_session, the_log_is_not_flooded)
+{
+	struct bed_request *r[100];
+	struct rp_wire_hello hello;
+
+	start(NULL);
+	hello = bed_hello(bed_some_key());
+	for (int i = 0; i < 100; i++) {
+		r[i] = bed_ask(&g, &hello);
+		g.now += 50 * BED_MS;
+		bed_run(&g);
+	}
+	cr_assert_eq(g.warnings, 1);
+	g.now += RP_AGENT_WARN_NS;
+	free(r[0]);
+	r[0] = bed_ask(&g, &hello);
+	cr_assert_eq(g.warnings, 2);
+	g.now += RP_AGENT_WARN_NS;
+	bed_run(&g);
+	for (int i = 0; i < 100; i++)
+		free(r[i]);
+	stop();
+}
+
+/* --- one session of an initiator, and so many in all --- */
+
+Test(agent_session, older_one_ends_before_the_newer_is_accepted)
+{
+	struct rp_wire_hello hello;
+	struct bed_peer p, q, other;
+	struct bed_request *r;
+
+	start(NULL);
+	hello = bed_hello(file.r.key);
+	other = bed_connect(&g, &file);
+	p = accepted(&hello);
+	bed_commit(&p, &file, 0, 8);
+	q = accepted(&hello);
+	cr_assert(p.c->closed);
+	cr_assert_not(other.c->closed);
+	/* Nothing of the older one is done any more. */
+	bed_run(&g);
+	cr_assert_eq(file.syncs, 0);
+	bed_expect_nothing(&q);
+	cr_assert_eq(bed_stats(&g).sessions, 2);
+	/* A wrong key ends nobody's session. */
+	hello.key++;
+	r = bed_ask(&g, &hello);
+	cr_assert_not(q.c->closed);
+	stop();
+	free(r);
+}
+
+Test(agent_session, silent_ones_make_room)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.max_sessions = 3,
+	};
+	struct rp_wire_hello hello;
+	struct bed_peer p[3], q;
+
+	start(&attr);
+	for (int i = 0; i < 3; i++)
+		p[i] = bed_connect(&g, &file);
+	/* The first waits for a reply, the second was heard of last. */
+	bed_commit(&p[0], &file, 0, 8);
+	bed_expect(&p[1], bed_request(&p[1], RP_LEVEL_VISIBLE, 0, 0, NULL),
+		   RP_ST_OK);
+	q = bed_connect(&g, &file);
+	cr_assert(p[2].c->closed);
+	cr_assert_not(p[0].c->closed || p[1].c->closed);
+	bed_commit(&p[1], &file, 0, 8);
+	bed_commit(&q, &file, 0, 8);
+	hello = bed_hello(file.r.key);
+	refused(&hello, RP_ST_OVERLOADED);
+	cr_assert_eq(bed_stats(&g).sessions, 3);
+	bed_run(&g);
+	bed_expect(&p[0], p[0].token, RP_ST_OK);
+	bed_expect(&p[1], p[1].token, RP_ST_OK);
+	bed_expect(&q, q.token, RP_ST_OK);
+	accepted(&hello);
+	cr_assert(p[0].c->closed);
+	stop();
+}
+
+Test(agent_session, nothing_is_left_of_one_that_cannot_be)
+{
+	struct rp_wire_hello hello;
+	struct bed_request *r;
+
+	start(NULL);
+	hello = bed_hello(file.r.key);
+	g.grant_ret = -ENOMEM;
+	refused(&hello, RP_ST_OVERLOADED);
+	g.grant_ret = 0;
+	g.accept_ret = -ECONNABORTED;
+	r = bed_ask(&g, &hello);
+	cr_assert_eq(r->ack.status, RP_ST_OK, "it was to be accepted");
+	cr_assert(g.grants->revoked);
+	free(r);
+	g.accept_ret = 0;
+	cr_assert_eq(bed_stats(&g).sessions, 0);
+	accepted(&hello);
+	stop();
+}
+
+/* --- grants --- */
+
+Test(agent_session, query_grants_once)
+{
+	struct rp_wire_info a, b;
+	struct bed_peer p, q;
+	unsigned int n = 0;
+
+	start(NULL);
+	p = bed_connect(&g, &file);
+	q = bed_connect(&g, &file);
+	cr_assert_neq(p.ack.grant.rkey, q.ack.grant.rkey);
+	a = bed_query(&p, dax.r.key, RP_CLASS_POWER);
+	b = bed_query(&p, dax.r.key, RP_CLASS_PROCESS);
+	cr_assert_eq(a.status, RP_ST_OK);
+	cr_assert_eq(a.grant.rkey, b.grant.rkey);
+	cr_assert_neq(a.grant.rkey, p.ack.grant.rkey);
+	cr_assert_eq(g.grants->channel, p.c);
+	cr_assert_eq(bed_query(&p, file.r.key, 0).grant.rkey, p.ack.grant.rkey);
+	for (struct bed_grant *k = g.grants; k; k = k->next)
+		n++;
+	cr_assert_eq(n, 3);
+	/* A commit that would be refused for its class leaves RDMA allowed. */
+	dax.r.facts.limit = RP_LIMIT_PROCESS;
+	g.grant_ret = -ENOMEM;
+	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
+	cr_assert_eq(a.status, RP_ST_CLASS);
+	cr_assert_eq(a.grant.length, 0);
+	a = bed_query(&q, dax.r.key, RP_CLASS_PROCESS);
+	cr_assert_eq(a.status, RP_ST_OVERLOADED);
+	g.grant_ret = 0;
+	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
+	cr_assert_eq(a.status, RP_ST_CLASS);
+	cr_assert_eq(a.grant.length, dax.r.len);
+	cr_assert_not(q.c->closed);
+	stop();
+}
+
+/* The method of a grant is one that its connection can carry out. */
+Test(agent_session, method_is_that_of_the_connection)
+{
+	enum {
+		FENCES = RP_CHANNEL_FENCES,
+		FLUSHES = RP_CHANNEL_FLUSHES
+	};
+	static const struct {
+		struct rp_facts f;
+		enum rp_method best;
+		uint32_t flags;
+		bool native; /* the initiator's device */
+		enum rp_method told;
+	} t[] = {
+		/* FLUSH needs both devices and the memory. */
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL,
+		  .native = RP_YES},
+		 RP_METHOD_NATIVE,
+		 FLUSHES,
+		 true,
+		 RP_METHOD_NATIVE},
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL,
+		  .native = RP_YES},
+		 RP_METHOD_NATIVE,
+		 FLUSHES,
+		 false,
+		 RP_METHOD_AGENT_CLWB},
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL,
+		  .native = RP_YES},
+		 RP_METHOD_NATIVE,
+		 0,
+		 true,
+		 RP_METHOD_AGENT_CLWB},
+		/* A fence needs a channel that fences. */
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_MEMORY, RP_DOMAIN_MEMCTRL,
+		  .fence = RP_YES, .told = RP_YES},
+		 RP_METHOD_FENCE,
+		 FENCES,
+		 false,
+		 RP_METHOD_FENCE},
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_MEMORY, RP_DOMAIN_MEMCTRL,
+		  .fence = RP_YES, .told = RP_YES},
+		 RP_METHOD_FENCE,
+		 0,
+		 false,
+		 RP_METHOD_AGENT_CLWB},
+		/* A device acknowledges writes that are not placed yet. */
+		{{RP_MEM_DAX_SYNC, RP_PLACE_CPU_USER, RP_DOMAIN_SYSTEM,
+		  .fence = RP_NO},
+		 RP_METHOD_DELIVERY,
+		 FENCES,
+		 false,
+		 RP_METHOD_DELIVERY},
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_SYSTEM,
+		  .fence = RP_NO},
+		 RP_METHOD_DELIVERY,
+		 FENCES,
+		 false,
+		 RP_METHOD_AGENT_SFENCE},
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_SYSTEM,
+		  .fence = RP_YES},
+		 RP_METHOD_DELIVERY,
+		 FENCES,
+		 false,
+		 RP_METHOD_FENCE},
+		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_SYSTEM,
+		  .fence = RP_YES},
+		 RP_METHOD_DELIVERY,
+		 0,
+		 false,
+		 RP_METHOD_AGENT_SFENCE},
+		/* The agent's own are what they are. */
+		{{RP_MEM_FILE, RP_PLACE_CPU_USER, RP_DOMAIN_MEMCTRL,
+		  .fs_trusted = RP_YES},
+		 RP_METHOD_AGENT_MSYNC,
+		 FENCES | FLUSHES,
+		 true,
+		 RP_METHOD_AGENT_MSYNC},
+	};
+
+	start(NULL);
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct rp_facts f = t[i].f;
+		struct rp_wire_hello hello;
+		struct bed_region m;
+		struct bed_peer p, q;
+
+		f.agent = true;
+		f.fs_trusted = RP_YES;
+		g.flags = RP_CHANNEL_ORDERED | t[i].flags;
+		bed_region_facts(&g, &m, &f, 1);
+		cr_assert_eq(m.r.choice.method, t[i].best, "case %zu: %s", i,
+			     rp_method_name(m.r.choice.method));
+		hello = bed_hello(m.r.key);
+		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
+		p = accepted(&hello);
+		cr_assert_eq(p.ack.grant.method, t[i].told, "case %zu: %s", i,
+			     rp_method_name(p.ack.grant.method));
+		cr_assert_eq(p.ack.features,
+			     t[i].native && (t[i].flags & FLUSHES)
+				     ? RP_FEATURE_NATIVE
+				     : 0);
+		/* A QUERY is told the same. */
+		hello = bed_hello(file.r.key);
+		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
+		q = accepted(&hello);
+		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method, t[i].told);
+		/* The device has FLUSH, but not for this memory. */
+		g.no_native = true;
+		q = accepted(&hello);
+		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method,
+			     t[i].told == RP_METHOD_NATIVE
+				     ? RP_METHOD_AGENT_CLWB
+				     : t[i].told);
+		g.no_native = false;
+		bed_region_del(&g, &m);
+	}
+	stop();
+}
+
+Test(agent_session, volatile_region_is_none)
+{
+	struct rp_region r = {.key = bed_some_key(), .len = 64};
+
+	start(NULL);
+	cr_assert_eq(rp_agent_region_add(g.a, &r), -EINVAL);
+	stop();
+}
+
+Test(agent_session, read_only_region_is_granted_so)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	dax.r.writable = false;
+	p = bed_connect(&g, &dax);
+	cr_assert_not(p.ack.grant.writable);
+	bed_expect(&p, bed_commit(&p, &dax, 0, 64), RP_ST_OK);
+	bed_expect(&p, bed_notify(&p, (struct bed_at){&dax, 0, 8}, 1),
+		   RP_ST_ACCESS);
+	cr_assert_not(p.c->closed);
+	stop();
+}
+
+/* --- messages that end the connection --- */
+
+static void malformed(struct bed_peer *p, const void *msg, int len)
+{
+	uint64_t before = bed_stats(&g).bad_messages;
+
+	bed_recv(p, msg, len);
+	cr_assert_eq(bed_stats(&g).bad_messages, before + 1);
+	/* From now on nothing that comes is looked at. */
+	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
+	cr_assert_eq(rp_agent_deadline(g.a), 0);
+	bed_run(&g);
+	cr_assert(p->c->closed);
+	bed_expect_nothing(p);
+	cr_assert_eq(bed_stats(&g).sessions, 0);
+}
+
+Test(agent_session, malformed_messages_end_it)
+{
+	const struct rp_wire_query q = {.key = 1};
+	struct rp_wire_range r = {.len = 8};
+	const struct rp_wire_request m = {
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.ranges = &r,
+	};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct bed_peer p;
+	int len;
+
+	start(NULL);
+	r.key = file.r.key;
+	len = rp_wire_put_request(buf, sizeof(buf), 1, &m);
+	for (int i = 0; i < len; i++) {
+		p = bed_connect(&g, &file);
+		malformed(&p, buf, i);
+	}
+	/* Another version, on a connection that has agreed on this one. */
+	buf[2]++;
+	p = bed_connect(&g, &file);
+	malformed(&p, buf, len);
+	/* Types that a target sends, and HELLO. */
+	len = rp_wire_put_query(buf, sizeof(buf), 1, &q);
+	for (int type = 0; type < 256; type++) {
+		if (type == RP_MSG_REQUEST || type == RP_MSG_QUERY)
+			continue;
+		buf[3] = (uint8_t)type;
+		p = bed_connect(&g, &file);
+		malformed(&p, buf, len);
+	}
+	buf[3] = RP_MSG_QUERY;
+	buf[len - 1] = 1;
+	p = bed_connect(&g, &file);
+	malformed(&p, buf, len);
+	stop();
+}
+
+/* A request that was accepted before is not done any more. */
+Test(agent_session, the_end_drops_what_waits)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	p = bed_connect(&g, &file);
+	bed_commit(&p, &file, 0, 8);
+	cr_assert_eq(rp_agent_pending(g.a), 1);
+	bed_recv(&p, "x", 1);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	bed_run(&g);
+	cr_assert_eq(file.syncs, 0);
+	bed_expect_nothing(&p);
+	stop();
+}
+
+Test(agent_session, more_requests_than_credits_end_it)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.credits = 3,
+	};
+	struct bed_peer p, q;
+
+	start(&attr);
+	p = bed_connect_all(&g, all, 2);
+	q = bed_connect(&g, &file);
+	for (int i = 0; i < 3; i++)
+		bed_commit(&p, &file, 8 * i, 8);
+	bed_commit(&q, &file, 0, 8);
+	cr_assert_eq(rp_agent_pending(g.a), 4);
+	/* Also one that would be done at once. */
+	bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL);
+	cr_assert_eq(bed_stats(&g).bad_messages, 1);
+	bed_run(&g);
+	cr_assert(p.c->closed);
+	bed_expect_nothing(&p);
+	bed_expect(&q, q.token, RP_ST_OK);
+	/* Replies that were received make room. */
+	for (int i = 0; i < 9; i++) {
+		bed_commit(&q, &file, 0, 8);
+		if (i % 3 == 2)
+			bed_run(&g);
+	}
+	cr_assert_not(q.c->closed);
+	stop();
+}
+
+/* A reply that the channel would not take is not received yet. */
+Test(agent_session, kept_replies_count_as_credits)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.credits = 3,
+	};
+	struct bed_peer p;
+
+	start(&attr);
+	p = bed_connect(&g, &dax);
+	p.c->room = 0;
+	for (int i = 0; i < 3; i++)
+		bed_commit(&p, &dax, 8 * i, 8);
+	cr_assert_eq(rp_agent_pending(g.a), 3);
+	bed_run(&g);
+	cr_assert_not(p.c->closed);
+	bed_commit(&p, &dax, 0, 8);
+	bed_run(&g);
+	cr_assert(p.c->closed);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	stop();
+}
+
+/* The status of a wrong key comes late, then the connection ends. */
+static void wrong_key(struct bed_peer *p, bool query)
+{
+	uint64_t token = p->token, due;
+	struct bed_msg m;
+
+	bed_expect_nothing(p);
+	due = rp_agent_deadline(g.a);
+	cr_assert_geq(due, g.now + RP_AGENT_REFUSAL_NS);
+	/* Messages that come meanwhile are dropped. */
+	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
+	bed_run(&g);
+	bed_expect_nothing(p);
+	g.now = due;
+	bed_run(&g);
+	cr_assert(bed_take(p, &m));
+	cr_assert_eq(m.hdr.token, token);
+	if (query) {
+		cr_assert_eq(m.hdr.type, RP_MSG_INFO);
+		cr_assert_eq(m.info.status, RP_ST_STALE_KEY);
+		cr_assert_eq(m.info.grant.length, 0);
+		cr_assert_eq(m.info.class, 0);
+	} else {
+		cr_assert_eq(m.hdr.type, RP_MSG_REPLY);
+		cr_assert_eq(m.reply.status, RP_ST_STALE_KEY);
+	}
+	/* The peer has time to read it. */
+	cr_assert_not(p->c->closed);
+	g.now = rp_agent_deadline(g.a);
+	cr_assert_eq(g.now, due + RP_AGENT_LINGER_NS);
+	bed_run(&g);
+	cr_assert(p->c->closed);
+}
+
+static uint64_t send_query(struct bed_peer *p, uint64_t key)
+{
+	const struct rp_wire_query m = {.key = key};
+	uint8_t buf[64];
+
+	bed_recv(p, buf, rp_wire_put_query(buf, sizeof(buf), ++p->token, &m));
+	return p->token;
+}
+
+Test(agent_session, wrong_keys_end_it)
+{
+	struct rp_wire_range r[2] = {{.len = 8}, {.len = 8}};
+	struct rp_wire_request then = {
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.effect = RP_EFFECT_THEN,
+		.ranges = r,
+	};
+	struct bed_peer p, q;
+
+	start(NULL);
+	q = bed_connect(&g, &dax);
+	p = bed_connect(&g, &file);
+	send_query(&p, file.r.key ^ 1);
+	wrong_key(&p, true);
+	/* A key that lives, but was not granted to this connection. */
+	p = bed_connect(&g, &file);
+	r[0].key = file.r.key;
+	r[1].key = dax.r.key;
+	bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 2, r);
+	wrong_key(&p, false);
+	cr_assert_eq(file.syncs + dax.flushes, 0);
+	p = bed_connect(&g, &file);
+	bed_request(&p, RP_LEVEL_VISIBLE, 0, 1, &r[1]);
+	wrong_key(&p, false);
+	p = bed_connect(&g, &file);
+	then.then = (struct rp_wire_then){dax.r.key, 0, 1};
+	bed_send(&p, &then);
+	wrong_key(&p, false);
+	cr_assert_eq(bed_stats(&g).wrong_keys, 4);
+	cr_assert_eq(bed_stats(&g).sessions, 1);
+	bed_expect(&q, bed_commit(&q, &dax, 0, 8), RP_ST_OK);
+	stop();
+}
+
+Test(agent_session, peer_closes_after_a_refusal)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	p = bed_connect(&g, &file);
+	send_query(&p, 1);
+	bed_lose(&p);
+	cr_assert(p.c->closed);
+	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
+	g.now += 5000 * BED_MS;
+	bed_run(&g);
+	/* One that has to make room is not refused late. */
+	p = bed_connect(&g, &file);
+	send_query(&p, 1);
+	stop();
+}
+
+/* A range that is wrong is an answer like any other. */
+Test(agent_session, wrong_ranges_do_not_end_it)
+{
+	const struct rp_wire_range r = {0, 1ull << 40, 8};
+	struct rp_wire_range here = r;
+	struct bed_peer p;
+
+	start(NULL);
+	p = bed_connect(&g, &file);
+	here.key = file.r.key;
+	for (int i = 0; i < 3; i++)
+		bed_expect(&p, bed_request(&p, RP_LEVEL_VISIBLE, 0, 1, &here),
+			   RP_ST_RANGE);
+	bed_run(&g);
+	cr_assert_not(p.c->closed);
+	cr_assert_eq(bed_stats(&g).wrong_keys, 0);
+	stop();
+}
+
+/* --- the end --- */
+
+Test(agent_session, loss_ends_it)
+{
+	struct bed_peer p, q;
+
+	start(NULL);
+	p = bed_connect_all(&g, all, 2);
+	q = bed_connect(&g, &file);
+	bed_commit(&p, &file, 0, 8);
+	bed_commit(&q, &file, 0, 8);
+	bed_lose(&p);
+	cr_assert(p.c->closed);
+	cr_assert_eq(bed_stats(&g).sessions, 1);
+	bed_run(&g);
+	bed_expect_nothing(&p);
+	bed_expect(&q, q.token, RP_ST_OK);
+	stop();
+}
+
+/* Sessions that were granted its key end before anything of it goes. */
+Test(agent_session, region_ends_its_sessions)
+{
+	struct bed_peer p, q, r;
+	uint64_t key;
+
+	start(NULL);
+	p = bed_connect_all(&g, all, 2);
+	q = bed_connect(&g, &file);
+	r = bed_connect(&g, &dax);
+	bed_commit(&p, &file, 0, 8);
+	bed_commit(&q, &file, 0, 8);
+	key = dax.r.key;
+	bed_region_del(&g, &dax);
+	cr_assert(p.c->closed && r.c->closed);
+	cr_assert_not(q.c->closed);
+	bed_run(&g);
+	bed_expect(&q, q.token, RP_ST_OK);
+	send_query(&q, key);
+	wrong_key(&q, true);
+	stop();
+}
+
+/* Without RDMA a region takes nothing with it but its own requests. */
+Test(agent_session, channels_without_rdma)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.messages_only = true,
+	};
+	struct bed_peer p;
+	uint64_t key, t;
+
+	start(&attr);
+	key = dax.r.key;
+	p = bed_connect(&g, &file);
+	cr_assert_null(g.grants);
+	/* No QUERY is needed. */
+	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
+	t = bed_commit(&p, &file, 0, 8);
+	bed_then(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);
+	bed_commit(&p, &file, 128, 8);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_region_del(&g, &dax);
+	cr_assert_not(p.c->closed);
+	cr_assert_eq(bed_expect(&p, t + 1, RP_ST_STALE_KEY).range, 1);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_expect(&p, t + 2, RP_ST_OK);
+	/* Its key is a wrong one from now on. */
+	bed_request(&p, RP_LEVEL_VISIBLE, 0, 1,
+		    &(struct rp_wire_range){key, 0, 8});
+	wrong_key(&p, false);
+	/* One whose only range is there, and no more. */
+	p = bed_connect(&g, &file);
+	t = bed_commit(&p, &file, 0, 8);
+	bed_region_del(&g, &file);
+	bed_expect(&p, t, RP_ST_STALE_KEY);
+	cr_assert_not(p.c->closed);
+	stop();
+}
+
+Test(agent_session, all_end_at_once)
+{
+	struct bed_peer p, q;
+
+	start(NULL);
+	p = bed_connect(&g, &file);
+	q = bed_connect(&g, &file);
+	bed_recv(&q, "x", 1);
+	bed_commit(&p, &file, 0, 8);
+	rp_agent_close_sessions(g.a);
+	cr_assert(p.c->closed && q.c->closed);
+	cr_assert_eq(bed_stats(&g).sessions, 0);
+	cr_assert_not(rp_agent_progress(g.a));
+	cr_assert_eq(file.syncs, 0);
+	stop();
+}
+
+/* --- replies that find no room --- */
+
+Test(agent_session, kept_in_order)
+{
+	struct bed_peer p, q;
+	uint64_t t;
+
+	start(NULL);
+	p = bed_connect(&g, &dax);
+	q = bed_connect(&g, &dax);
+	p.c->room = 0;
+	t = bed_commit(&p, &dax, 0, 8);
+	send_query(&p, dax.r.key); /* longer than what is injected */
+	bed_commit(&p, &dax, 8, 8);
+	bed_expect_nothing(&p);
+	cr_assert_eq(rp_agent_pending(g.a), 3);
+	/* Another does not wait. */
+	bed_expect(&q, bed_commit(&q, &dax, 0, 8), RP_ST_OK);
+	bed_run(&g);
+	cr_assert_eq(rp_agent_deadline(g.a), g.now + RP_AGENT_RETRY_NS);
+	p.c->slow = true;
+	p.c->room = 1;
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_expect_nothing(&p);
+	p.c->room = -1;
+	bed_run(&g);
+	struct bed_msg m;
+
+	cr_assert(bed_take(&p, &m));
+	cr_assert_eq(m.hdr.type, RP_MSG_INFO);
+	cr_assert_eq(m.hdr.token, t + 1);
+	bed_expect(&p, t + 2, RP_ST_OK);
+	/* The bytes of what is being sent are kept until it is. */
+	cr_assert_eq(rp_agent_pending(g.a), 1);
+	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
+	bed_sent(p.c);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	stop();
+}
+
+/* Room comes up, and nobody has made progress yet. */
+Test(agent_session, nothing_overtakes_what_is_kept)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	p = bed_connect(&g, &dax);
+	p.c->room = 0;
+	bed_commit(&p, &dax, 0, 8);
+	p.c->room = -1;
+	bed_commit(&p, &dax, 8, 8);
+	bed_run(&g);
+	bed_expect(&p, p.token - 1, RP_ST_OK);
+	bed_expect(&p, p.token, RP_ST_OK);
+	stop();
+}
+
+/* Peers that take no replies end, before those fill the memory. */
+Test(agent_session, kept_replies_are_bounded_in_all)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.credits = 100,
+		.max_jobs = 5,
+	};
+	struct bed_peer p, q;
+
+	start(&attr);
+	p = bed_connect(&g, &dax);
+	q = bed_connect(&g, &dax);
+	p.c->room = q.c->room = 0;
+	for (int i = 0; i < 5; i++) {
+		bed_commit(&p, &dax, 0, 8);
+		bed_commit(&q, &dax, 0, 8);
+	}
+	cr_assert_eq(rp_agent_pending(g.a), 10);
+	bed_commit(&q, &dax, 0, 8);
+	bed_run(&g);
+	cr_assert(q.c->closed);
+	p.c->room = -1;
+	bed_run(&g);
+	for (int i = 4; i >= 0; i--)
+		bed_expect(&p, p.token - i, RP_ST_OK);
+	stop();
+}
+
+/* Posted, it counts no more: the peer may have it before done() is called. */
+Test(agent_session, what_is_posted_needs_no_credit)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = BED_INCARNATION,
+		.no_worker = true,
+		.credits = 2,
+	};
+	struct bed_peer p;
+	struct bed_msg m;
+
+	start(&attr);
+	g.inject = 0;
+	p = bed_connect(&g, &dax);
+	p.c->slow = true;
+	for (int i = 0; i < 9; i++) {
+		bed_commit(&p, &dax, 0, 8);
+		cr_assert(bed_take(&p, &m));
+	}
+	cr_assert_eq(rp_agent_pending(g.a), 9);
+	/* The end of the channel gives them back. */
+	stop();
+}
+
+Test(agent_session, the_end_drops_what_is_kept)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	p = bed_connect(&g, &dax);
+	p.c->slow = true;
+	send_query(&p, dax.r.key);
+	p.c->room = 0;
+	for (int i = 0; i < 5; i++)
+		bed_commit(&p, &dax, 0, 8);
+	send_query(&p, dax.r.key);
+	cr_assert_eq(rp_agent_pending(g.a), 7);
+	bed_lose(&p);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_not(rp_agent_progress(g.a));
+	stop();
+}
+
+/* --- hostile --- */
+
+/* Damaged messages of any kind: nothing but statuses and ends. */
+Test(agent_session, hostile)
+{
+	struct seeded s = seeded_start();
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct bed_peer p;
+	struct bed_msg m;
+
+	start(NULL);
+	for (int round = 0; round < 3000; round++) {
+		struct rp_wire_range r = {
+			seeded_below(&s, 4) ? file.r.key : seeded_below(&s, 99),
+			seeded_below(&s, file.r.len + 8), seeded_below(&s, 99)};
+		struct rp_wire_request q = {
+			.nranges = 1,
+			.level = RP_LEVEL_DURABLE,
+			.required = RP_CLASS_POWER,
+			.effect = seeded_below(&s, 3),
+			.then = {r.key, 8 * seeded_below(&s, 600), 1},
+			.ranges = &r,
+		};
+		int len;
+
+		p = bed_connect(&g, &file);
+		len = rp_wire_put_request(buf, sizeof(buf), 1, &q);
+		cr_assert_gt(len, 0);
+		for (size_t i = seeded_below(&s, 3); i; i--)
+			buf[seeded_below(&s, (size_t)len)] =
+				(uint8_t)seeded_below(&s, 256);
+		bed_recv(&p, buf, len);
+		bed_run(&g);
+		while (!p.c->closed && bed_take(&p, &m))
+			;
+		if (!seeded_below(&s, 20))
+			g.now += 3000 * BED_MS;
+		if (!p.c->closed && seeded_below(&s, 2))
+			bed_lose(&p);
+	}
+	g.now += 60000 * BED_MS;
+	bed_run(&g);
+	stop();
+}

@@ -1,0 +1,618 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Asking an agent: what goes out when, and what is believed of what comes. */
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/deferred.h"
+
+#define INITIATOR 0xc00c1eu
+#define KEY	  0xb3000000313233e5u
+#define PATIENCE  1000000000u
+
+static struct rp_deferred a;
+static uint8_t buf[RP_DEFERRED_RING_MSG];
+static struct rp_deferred_op items[16];
+static struct rp_wire_range decoded[RP_WIRE_MAX_PACKED];
+
+static struct rp_wire_hdr sent(uint64_t now, const struct rp_deferred_op *whose)
+{
+	struct rp_deferred_op *who;
+	struct rp_wire_hdr hdr;
+	size_t len = rp_deferred_next(&a, now, buf, &who);
+
+	cr_assert_gt(len, 0u);
+	cr_assert_eq(who, whose);
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+	return hdr;
+}
+
+static void nothing_to_send(void)
+{
+	struct rp_deferred_op *who;
+
+	cr_assert_eq(rp_deferred_next(&a, 0, buf, &who), 0u);
+}
+
+static bool ack_as(enum rp_status st, uint16_t credits)
+{
+	struct rp_wire_hello_ack m = {.status = st};
+	uint8_t msg[RP_WIRE_CM_ACK];
+	int len;
+
+	if (st == RP_ST_OK) {
+		m.incarnation = 1;
+		m.credits = credits;
+		m.grant = (struct rp_wire_grant){
+			.length = 1 << 20,
+			.class = RP_CLASS_POWER,
+			.method = RP_METHOD_AGENT_CLWB,
+			.writable = true,
+		};
+	}
+	len = rp_wire_put_hello_ack(msg, sizeof(msg), &m);
+	cr_assert_gt(len, 0);
+	return rp_deferred_received(&a, 0, msg, (size_t)len);
+}
+
+static bool ack(uint16_t credits)
+{
+	return ack_as(RP_ST_OK, credits);
+}
+
+static bool reply_as(uint64_t token, enum rp_status st, enum rp_level level,
+		     enum rp_class class)
+{
+	const struct rp_wire_reply m = {
+		.status = st,
+		.level = st ? 0 : level,
+		.class = st ? 0 : class,
+		.method = st ? 0 : RP_METHOD_AGENT_CLWB,
+		.credits = 64,
+	};
+	uint8_t msg[RP_WIRE_MAX_REPLY];
+	int len = rp_wire_put_reply(msg, sizeof(msg), token, &m);
+
+	cr_assert_gt(len, 0);
+	return rp_deferred_received(&a, 0, msg, (size_t)len);
+}
+
+static bool reply(uint64_t token, enum rp_status st)
+{
+	return reply_as(token, st, RP_LEVEL_DURABLE, RP_CLASS_POWER);
+}
+
+static bool says(enum rp_msg_type type)
+{
+	uint8_t msg[16];
+	int len = rp_wire_put_signal(msg, sizeof(msg), type);
+
+	return rp_deferred_received(&a, 0, msg, (size_t)len);
+}
+
+static struct rp_deferred_op *put(int i, enum rp_deferred_kind kind)
+{
+	items[i] = (struct rp_deferred_op){
+		.kind = kind,
+		.key = KEY,
+		.addr = 4096 + 64 * (uint64_t)i,
+		.len = kind == RP_DEFERRED_STORE ? 8 : 64,
+		.required = RP_CLASS_POWER,
+		.value = {1, 2, 3, 4, 5, 6, 7, 8},
+	};
+	rp_deferred_put(&a, &items[i]);
+	return &items[i];
+}
+
+static void begin(void)
+{
+	rp_deferred_init(&a, INITIATOR, PATIENCE);
+}
+
+/* One flush is under way; its token is 1. */
+static void begin_open(void)
+{
+	begin();
+	put(0, RP_DEFERRED_FLUSH);
+	sent(0, NULL);
+	cr_assert(ack(64));
+	sent(0, &items[0]);
+}
+
+static void ends(int i, enum rp_deferred_outcome end, enum rp_status why)
+{
+	cr_assert_eq(rp_deferred_take(&a), &items[i], "item %d", i);
+	cr_assert_eq(items[i].outcome, end);
+	if (end == RP_DEFERRED_REFUSED)
+		cr_assert_eq(items[i].status, why);
+}
+
+Test(deferred, greets_when_there_is_something_to_ask)
+{
+	struct rp_wire_hello m;
+	struct rp_wire_hdr hdr;
+
+	begin();
+	nothing_to_send();
+	put(0, RP_DEFERRED_PLAIN);
+	nothing_to_send();
+	ends(0, RP_DEFERRED_OK, 0);
+	put(1, RP_DEFERRED_FLUSH);
+	hdr = sent(0, NULL);
+	cr_assert_eq(hdr.type, RP_MSG_HELLO);
+	cr_assert_eq(rp_wire_get_hello(buf, hdr.length, &m), 0);
+	cr_assert_eq(m.initiator, INITIATOR);
+	cr_assert_eq(m.key, KEY);
+	cr_assert_eq(m.timeout_ms, 1000u);
+	nothing_to_send();
+	cr_assert_null(rp_deferred_take(&a));
+}
+
+Test(deferred, request_of_one_range)
+{
+	struct rp_wire_request m = {.decoded = decoded};
+	struct rp_wire_hdr hdr;
+
+	begin_open();
+	cr_assert_eq(rp_wire_get_hdr(buf, RP_WIRE_STORE_LEN(1, 0), &hdr), 0);
+	cr_assert_eq(hdr.token, 1u);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert_eq(m.nranges, 1);
+	cr_assert_eq(m.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(m.required, RP_CLASS_POWER);
+	cr_assert_eq(m.effect, RP_EFFECT_NONE);
+	cr_assert_eq(m.ranges[0].key, KEY);
+	cr_assert_eq(m.ranges[0].addr, 4096u);
+	cr_assert_eq(m.ranges[0].len, 64u);
+	cr_assert_null(rp_deferred_take(&a));
+	cr_assert(reply(hdr.token, RP_ST_OK));
+	ends(0, RP_DEFERRED_OK, 0);
+}
+
+/* Answers in any order; what is shown is in that of the connection. */
+Test(deferred, order)
+{
+	begin_open();
+	put(1, RP_DEFERRED_PLAIN);
+	put(2, RP_DEFERRED_FLUSH);
+	put(3, RP_DEFERRED_PLAIN);
+	sent(0, &items[2]);
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert_null(rp_deferred_take(&a));
+	cr_assert(reply(1, RP_ST_OK));
+	for (int i = 0; i < 4; i++)
+		ends(i, RP_DEFERRED_OK, 0);
+	cr_assert_null(rp_deferred_take(&a));
+}
+
+/* A store is asked for when all before it has been told. */
+Test(deferred, stores_wait)
+{
+	struct rp_wire_request m = {.decoded = decoded};
+	struct rp_wire_hdr hdr;
+
+	begin_open();
+	put(1, RP_DEFERRED_STORE);
+	put(2, RP_DEFERRED_FLUSH);
+	put(3, RP_DEFERRED_STORE);
+	nothing_to_send();
+	cr_assert(reply(1, RP_ST_OK));
+	nothing_to_send();
+	ends(0, RP_DEFERRED_OK, 0);
+	hdr = sent(0, &items[1]);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert_eq(m.effect, RP_EFFECT_STORE);
+	cr_assert_eq(m.ranges[0].len, 8u);
+	cr_assert(!memcmp(m.bytes, items[1].value, 8));
+	sent(0, &items[2]);
+	nothing_to_send();
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert(reply(3, RP_ST_OK));
+	ends(1, RP_DEFERRED_OK, 0);
+	nothing_to_send();
+	ends(2, RP_DEFERRED_OK, 0);
+	hdr = sent(0, &items[3]);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+}
+
+/* Nothing is stored behind a flush that failed. */
+Test(deferred, no_store_behind_a_failure)
+{
+	begin_open();
+	put(1, RP_DEFERRED_STORE);
+	cr_assert(reply(1, RP_ST_FLUSH_FAILED));
+	nothing_to_send();
+	ends(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
+	nothing_to_send();
+	ends(1, RP_DEFERRED_BEHIND, 0);
+	put(2, RP_DEFERRED_STORE);
+	nothing_to_send();
+	ends(2, RP_DEFERRED_BEHIND, 0);
+	put(3, RP_DEFERRED_PLAIN);
+	ends(3, RP_DEFERRED_BEHIND, 0);
+}
+
+Test(deferred, credits)
+{
+	for (uint16_t credits = 3; credits <= 64; credits += 61) {
+		int n = credits < RP_DEFERRED_MAX ? credits : RP_DEFERRED_MAX;
+
+		begin();
+		for (int i = 0; i < 12; i++)
+			put(i, RP_DEFERRED_FLUSH);
+		sent(0, NULL);
+		cr_assert(ack(credits));
+		for (int i = 0; i < n; i++)
+			sent(0, &items[i]);
+		nothing_to_send();
+		cr_assert(reply(2, RP_ST_OK));
+		sent(0, &items[n]);
+		nothing_to_send();
+	}
+}
+
+/* Less than was asked for is a failure. */
+Test(deferred, less)
+{
+	begin_open();
+	cr_assert(reply_as(1, RP_ST_OK, RP_LEVEL_DURABLE, RP_CLASS_PROCESS));
+	ends(0, RP_DEFERRED_REFUSED, RP_ST_CLASS);
+	begin_open();
+	cr_assert(reply_as(1, RP_ST_OK, RP_LEVEL_VISIBLE, RP_CLASS_POWER));
+	ends(0, RP_DEFERRED_REFUSED, RP_ST_CLASS);
+}
+
+/* Each of these is no agent of this session, and ends it. */
+Test(deferred, nonsense)
+{
+	for (int i = 0; i < 7; i++) {
+		uint8_t msg[64] = {0};
+		bool heard = true;
+
+		begin_open();
+		put(1, RP_DEFERRED_PLAIN);
+		switch (i) {
+		case 0:
+			heard = rp_deferred_received(&a, 0, msg, sizeof(msg));
+			break;
+		case 1:
+			heard = rp_deferred_received(&a, 0, msg, 0);
+			break;
+		case 2: /* a token that was never given */
+			heard = reply(2, RP_ST_OK);
+			break;
+		case 3: /* a second session */
+			heard = ack(64);
+			break;
+		case 4: /* what is for targets */
+			heard = says(RP_MSG_DOORBELL);
+			break;
+		case 5: /* answered twice */
+			put(2, RP_DEFERRED_FLUSH);
+			cr_assert(reply(1, RP_ST_OK));
+			heard = reply(1, RP_ST_OK);
+			cr_assert(!heard);
+			ends(0, RP_DEFERRED_OK, 0);
+			ends(1, RP_DEFERRED_OK, 0);
+			ends(2, RP_DEFERRED_LOST, 0);
+			continue;
+		case 6: /* before it was asked */
+			put(2, RP_DEFERRED_FLUSH);
+			heard = reply(2, RP_ST_OK);
+			break;
+		}
+		cr_assert(!heard, "%d", i);
+		ends(0, RP_DEFERRED_LOST, 0);
+		ends(1, RP_DEFERRED_BEHIND, 0);
+		nothing_to_send();
+		/* And what comes then is nobody's. */
+		cr_assert(reply(1, RP_ST_OK));
+	}
+}
+
+/* The first of those that wait says why; nothing is sent any more. */
+Test(deferred, refused_greeting)
+{
+	begin();
+	put(0, RP_DEFERRED_PLAIN);
+	put(1, RP_DEFERRED_FLUSH);
+	put(2, RP_DEFERRED_FLUSH);
+	sent(0, NULL);
+	cr_assert(ack_as(RP_ST_STALE_KEY, 0));
+	nothing_to_send();
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	ends(0, RP_DEFERRED_OK, 0);
+	ends(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
+	ends(2, RP_DEFERRED_BEHIND, 0);
+}
+
+/* Only HELLO_ACK answers HELLO. */
+Test(deferred, nonsense_for_an_ack)
+{
+	for (int i = 0; i < 3; i++) {
+		begin();
+		put(0, RP_DEFERRED_FLUSH);
+		if (i != 1)
+			sent(0, NULL);
+		cr_assert(!(i == 0   ? reply(1, RP_ST_OK)
+			    : i == 1 ? ack(64)
+				     : says(RP_MSG_PROGRESS)));
+		ends(0, RP_DEFERRED_LOST, 0);
+	}
+}
+
+Test(deferred, silence)
+{
+	uint8_t msg[16];
+
+	begin();
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	put(0, RP_DEFERRED_FLUSH);
+	sent(5, NULL);
+	cr_assert(!rp_deferred_expired(&a, 4 + PATIENCE));
+	cr_assert(rp_deferred_expired(&a, 5 + PATIENCE));
+	ends(0, RP_DEFERRED_LOST, 0);
+	begin_open();
+	cr_assert(!rp_deferred_expired(&a, PATIENCE - 1));
+	/* A sign of life. */
+	cr_assert_eq(rp_wire_put_progress(msg, sizeof(msg)), 16);
+	cr_assert(rp_deferred_received(&a, 7, msg, 16));
+	cr_assert(!rp_deferred_expired(&a, PATIENCE + 6));
+	cr_assert(rp_deferred_expired(&a, PATIENCE + 7));
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	ends(0, RP_DEFERRED_LOST, 0);
+	/* Nobody who asks, nobody who is late; then time begins anew. */
+	begin_open();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_DEFERRED_OK, 0);
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	put(1, RP_DEFERRED_FLUSH);
+	sent(PATIENCE, &items[1]);
+	cr_assert(!rp_deferred_expired(&a, 2 * PATIENCE - 1ull));
+	cr_assert(rp_deferred_expired(&a, 2 * PATIENCE));
+}
+
+/* --- ahead --- */
+
+static size_t ahead_len(int i)
+{
+	items[i] = (struct rp_deferred_op){
+		.kind = RP_DEFERRED_FLUSH,
+		.key = KEY,
+		.addr = 4096 + 64 * (uint64_t)i,
+		.len = 64,
+		.required = RP_CLASS_POWER,
+	};
+	return rp_deferred_pipeline(&a, &items[i], buf);
+}
+
+static struct rp_deferred_op *ahead(int i)
+{
+	return ahead_len(i) ? &items[i] : NULL;
+}
+
+static bool asleep(void)
+{
+	return says(RP_MSG_IDLE);
+}
+
+static void begin_awake(void)
+{
+	begin_open();
+	cr_assert(says(RP_MSG_POLLING));
+}
+
+/* From when it says that it looks, until it says that it does not. */
+Test(deferred, ahead_while_it_looks)
+{
+	struct rp_wire_request m = {.decoded = decoded};
+	struct rp_wire_hdr hdr;
+	size_t len;
+
+	begin();
+	cr_assert_null(ahead(1));
+	put(0, RP_DEFERRED_FLUSH);
+	sent(0, NULL);
+	cr_assert_null(ahead(1));
+	cr_assert(ack(3));
+	sent(0, &items[0]);
+	cr_assert_null(ahead(1), "it has not said so");
+	cr_assert(says(RP_MSG_POLLING));
+	len = ahead_len(1);
+	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+	cr_assert(m.nranges == 1 && m.level == RP_LEVEL_DURABLE &&
+		  m.ranges[0].addr == items[1].addr && m.ranges[0].len == 64);
+	cr_assert_eq(hdr.token, 2u);
+	cr_assert_not_null(ahead(2));
+	/* Credits are for all that have no answer. */
+	cr_assert_null(ahead(3));
+	cr_assert(reply(1, RP_ST_OK));
+	cr_assert_not_null(ahead(3));
+	cr_assert_eq(a.consumed, 0u);
+	/* The third of them: so the first two have been taken as well. */
+	cr_assert(reply(4, RP_ST_OK));
+	cr_assert_eq(a.consumed, 3u);
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert_eq(a.consumed, 3u);
+	cr_assert(asleep());
+	cr_assert_null(ahead(4));
+	cr_assert(!a.doorbell);
+	for (int i = 1; i < 4; i++)
+		rp_deferred_placed(&a, 0, &items[i]);
+	cr_assert(a.doorbell, "the third is in the ring");
+	ends(0, RP_DEFERRED_OK, 0);
+	ends(1, RP_DEFERRED_OK, 0);
+	cr_assert_null(rp_deferred_take(&a));
+	/* That it answers does not say that it looks. */
+	cr_assert(reply(3, RP_ST_OK));
+	cr_assert_null(ahead(5));
+	cr_assert(says(RP_MSG_POLLING));
+	cr_assert_not_null(ahead(5));
+}
+
+Test(deferred, ahead_and_asleep)
+{
+	begin_awake();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_DEFERRED_OK, 0);
+	ahead(1);
+	rp_deferred_placed(&a, 0, &items[1]);
+	cr_assert(!a.doorbell);
+	cr_assert(asleep());
+	cr_assert(a.doorbell);
+	a.doorbell = false;
+	cr_assert(reply(2, RP_ST_OK));
+	ends(1, RP_DEFERRED_OK, 0);
+	/* Not yet there when it falls asleep: had it look then, it saw none. */
+	cr_assert(says(RP_MSG_POLLING));
+	ahead(2);
+	cr_assert(asleep());
+	cr_assert(!a.doorbell);
+	rp_deferred_placed(&a, 0, &items[2]);
+	cr_assert(a.doorbell);
+	a.doorbell = false;
+	/* One that went over the side wakes by itself. */
+	put(3, RP_DEFERRED_FLUSH);
+	sent(0, &items[3]);
+	cr_assert(reply(3, RP_ST_OK));
+	ends(2, RP_DEFERRED_OK, 0);
+	cr_assert(asleep());
+	cr_assert(!a.doorbell);
+	rp_deferred_close(&a);
+	cr_assert(!a.doorbell);
+	ends(3, RP_DEFERRED_LOST, 0);
+}
+
+/* Silence counts from when it is there; its answer may be there before. */
+Test(deferred, ahead_of_its_arrival)
+{
+	begin_awake();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_DEFERRED_OK, 0);
+	ahead(1);
+	ahead(2);
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	cr_assert(reply(2, RP_ST_STALE_KEY));
+	cr_assert_null(rp_deferred_take(&a));
+	rp_deferred_placed(&a, 0, &items[1]);
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	rp_deferred_placed(&a, 9, &items[2]);
+	cr_assert(!rp_deferred_expired(&a, 8 + PATIENCE));
+	cr_assert(rp_deferred_expired(&a, 9 + PATIENCE));
+	ends(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
+	ends(2, RP_DEFERRED_BEHIND, RP_ST_OK);
+}
+
+Test(deferred, ahead_and_not_posted)
+{
+	begin_awake();
+	ahead(1);
+	ahead(2);
+	rp_deferred_withdraw(&a, &items[2]);
+	rp_deferred_withdraw(&a, &items[1]);
+	cr_assert_eq(a.produced, 0u);
+	cr_assert_eq(a.outstanding, 1u);
+	/* Nobody has asked that. */
+	cr_assert(!reply(3, RP_ST_OK));
+	ends(0, RP_DEFERRED_LOST, 0);
+}
+
+/* Its write failed, and arrived or did not: it may be answered, once. */
+Test(deferred, ahead_and_dropped)
+{
+	begin_awake();
+	ahead(1);
+	ahead(2);
+	rp_deferred_drop(&a, &items[1]);
+	cr_assert(reply(2, RP_ST_OK));
+	cr_assert_eq(a.outstanding, 2u);
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_DEFERRED_OK, 0);
+	/* Answered already: nothing is to come. */
+	cr_assert(reply(3, RP_ST_OK));
+	rp_deferred_drop(&a, &items[2]);
+	cr_assert_eq(a.outstanding, 0u);
+	cr_assert(!reply(2, RP_ST_OK));
+	/* A token that was never given is nobody's. */
+	begin_awake();
+	ahead(1);
+	rp_deferred_drop(&a, &items[1]);
+	cr_assert(!reply(3, RP_ST_OK));
+	begin_awake();
+	ahead(1);
+	rp_deferred_drop(&a, &items[1]);
+	cr_assert(!reply(0, RP_ST_OK));
+}
+
+/* Of what has not come yet, too, none will be answered. */
+Test(deferred, ahead_and_lost)
+{
+	begin_awake();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_DEFERRED_OK, 0);
+	ahead(1);
+	ahead(2);
+	cr_assert(reply(2, RP_ST_OK));
+	rp_deferred_close(&a);
+	rp_deferred_placed(&a, 0, &items[1]);
+	rp_deferred_placed(&a, 0, &items[2]);
+	ends(1, RP_DEFERRED_OK, 0);
+	ends(2, RP_DEFERRED_LOST, 0);
+	cr_assert_null(ahead(3));
+}
+
+/* Lost while nobody asked: the next one learns of it. */
+Test(deferred, lost_in_between)
+{
+	begin_open();
+	cr_assert(reply(1, RP_ST_OK));
+	ends(0, RP_DEFERRED_OK, 0);
+	rp_deferred_close(&a);
+	put(1, RP_DEFERRED_PLAIN);
+	ends(1, RP_DEFERRED_OK, 0);
+	put(2, RP_DEFERRED_FLUSH);
+	nothing_to_send();
+	ends(2, RP_DEFERRED_LOST, 0);
+}
+
+static uint8_t written[RP_DEFERRED_BYTES];
+
+static size_t write_len(int i, size_t len)
+{
+	items[i] = (struct rp_deferred_op){
+		.kind = RP_DEFERRED_WRITE,
+		.key = KEY,
+		.addr = 4096,
+		.len = len,
+		.required = RP_CLASS_POWER,
+		.bytes = written,
+	};
+	return rp_deferred_pipeline(&a, &items[i], buf);
+}
+
+/* The bytes are in it, and its number is that of a store. */
+Test(deferred, writes_go_ahead)
+{
+	static const size_t lens[] = {1, 8, 64, 255, RP_DEFERRED_BYTES};
+	struct rp_wire_request m = {.decoded = decoded};
+	struct rp_wire_hdr hdr;
+	size_t len;
+
+	for (size_t i = 0; i < RP_DEFERRED_BYTES; i++)
+		written[i] = (uint8_t)(i * 7);
+	begin_open();
+	cr_assert(says(RP_MSG_POLLING));
+	for (int i = 0; i < 5; i++) {
+		len = write_len(1 + i, lens[i]);
+		cr_assert_eq(len, RP_WIRE_STORE_LEN(1, lens[i]));
+		cr_assert_leq(len, RP_DEFERRED_RING_MSG);
+		cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+		cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
+		cr_assert_eq(m.effect, RP_EFFECT_STORE);
+		cr_assert_eq(m.required, RP_CLASS_POWER);
+		cr_assert_eq(m.nranges, 1u);
+		cr_assert_eq(m.ranges[0].len, lens[i]);
+		cr_assert_arr_eq(m.bytes, written, lens[i]);
+	}
+}

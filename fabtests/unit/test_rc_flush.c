@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Native FLUSH of private connections, on a device that the test plays. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "fabtests/unit/rc_verbs_rig.h"
+
+#define BOTH (FAKE_GLOBAL | FAKE_PERSISTENT)
+
+static char bytes[4096];
+
+static void begin(uint64_t caps, bool makes)
+{
+	fake_start();
+	fake.caps = caps;
+	fake.makes = makes;
+	rig_start();
+}
+
+/* Both kinds, and a library that makes queue pairs for them. */
+Test(rc_flush, which_devices_have_it)
+{
+	static const struct {
+		uint64_t caps;
+		bool makes, native;
+	} devices[] = {
+		{BOTH, true, true},	    {BOTH, false, false},
+		{0, true, false},	    {FAKE_PERSISTENT, true, false},
+		{FAKE_GLOBAL, true, false},
+	};
+	struct rig_end e;
+
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+		begin(devices[i].caps, devices[i].makes);
+		cr_assert_eq(!!(rp_rc_flags(rig) & RP_CHANNEL_FLUSHES),
+			     devices[i].native, "%zu", i);
+		rig_connect(&e);
+		cr_assert_eq(e.c->flags, rp_rc_flags(rig));
+		cr_assert_eq(!!(fake.ops & FAKE_WITH_FLUSH), devices[i].native);
+		rp_channel_close(e.c);
+		rig_end();
+	}
+}
+
+/* A write and its FLUSH, of so much. */
+static void pair(struct rig_op o[2], struct rp_channel_op *ops[2], size_t len)
+{
+	ops[0] = rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 8);
+	ops[1] = rig_op(&o[1], RP_CHANNEL_FLUSH, NULL, len);
+}
+
+Test(rc_flush, behind_the_write_in_one_call)
+{
+	struct rp_channel_op *ops[4];
+	struct rig_op o[4];
+	struct rp_rc_mr mr;
+	struct rig_end e;
+
+	begin(BOTH, true);
+	rig_connect(&e);
+	cr_assert_eq(rp_rc_reg(rig, bytes, 4096, RP_RC_LOCAL, &mr), 0);
+	pair(o, ops, 3000);
+	ops[0] = rig_op_mr(&o[0], RP_CHANNEL_WRITE, bytes, 4000, &mr);
+	ops[0]->delivered = true;
+	ops[2] = rig_op(&o[2], RP_CHANNEL_SEND, "message", 7);
+	ops[3] = rig_op(&o[3], RP_CHANNEL_READ, NULL, 8);
+	cr_assert_eq(rp_channel_post(e.c, ops, 4), 4);
+	cr_assert_eq(fake.calls, 1);
+	cr_assert_eq(fake.nposted, 4);
+	cr_assert_eq(fake.posted[0].wr.opcode, IBV_WR_RDMA_WRITE);
+	cr_assert_eq(fake.posted[0].wr.send_flags, 0);
+	cr_assert_eq(fake.posted[0].wr.wr.rdma.remote_addr, 0x1000);
+	cr_assert_eq(fake.posted[0].sge[0].addr, (uintptr_t)bytes);
+	cr_assert_eq(fake.posted[0].sge[0].lkey,
+		     ((struct ibv_mr *)mr.desc)->lkey);
+	cr_assert_eq((int)fake.posted[1].wr.opcode, FAKE_WR_FLUSH);
+	cr_assert_eq(fake.posted[1].wr.wr.rdma.remote_addr, 0x1000);
+	cr_assert_eq(fake.posted[1].wr.wr.rdma.rkey, 7);
+	cr_assert_eq(fake.posted[1].len, 3000);
+	/* To persistence and seen by all, of the range. */
+	cr_assert_eq(fake.posted[1].type, 3);
+	cr_assert_eq(fake.posted[1].level, 0);
+	cr_assert_eq(fake.posted[2].wr.opcode, IBV_WR_SEND);
+	cr_assert(fake.posted[2].wr.send_flags & IBV_SEND_INLINE);
+	cr_assert_eq(memcmp(fake.posted[2].bytes, "message", 7), 0);
+	cr_assert_eq(fake.posted[3].wr.opcode, IBV_WR_RDMA_READ);
+	cr_assert_eq(fake.posted[3].wr.send_flags, IBV_SEND_SIGNALED);
+	fake_complete(&fake.posted[3], IBV_WC_SUCCESS);
+	rig_poll();
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(o[i].done, 1);
+	rp_channel_close(e.c);
+	rp_rc_dereg(rig, &mr);
+	rig_end();
+}
+
+Test(rc_flush, that_fails)
+{
+	struct rp_channel_op *ops[2];
+	struct rig_op o[2];
+	struct rig_end e;
+
+	begin(BOTH, true);
+	rig_connect(&e);
+	pair(o, ops, 8);
+	cr_assert_eq(rp_channel_post(e.c, ops, 2), 2);
+	fake_complete(&fake.posted[1], IBV_WC_REM_ACCESS_ERR);
+	rig_poll();
+	cr_assert_eq(e.lost, 1);
+	cr_assert_eq(e.lost_err, EACCES);
+	cr_assert_eq(o[1].err, ECANCELED);
+	rp_channel_close(e.c);
+	rig_end();
+}
+
+/* The builders take all or none. */
+Test(rc_flush, that_the_device_refuses)
+{
+	struct rp_channel_op *ops[2];
+	struct rig_op o[2];
+	struct rig_end e;
+
+	begin(BOTH, true);
+	rig_connect(&e);
+	pair(o, ops, 8);
+	fake.take_err = ENOMEM;
+	cr_assert_eq(rp_channel_post(e.c, ops, 2), 1);
+	cr_assert_eq(rp_channel_post(e.c, ops + 1, 1), 1);
+	rig_poll();
+	cr_assert_eq(e.lost_err, ENOMEM);
+	cr_assert_eq(o[0].done, 1);
+	cr_assert_eq(o[1].done, 1);
+	rp_channel_close(e.c);
+	rig_end();
+}
+
+/* Peers that are accepted may FLUSH, whatever the kernel grants. */
+Test(rc_flush, the_right_of_peers)
+{
+	struct rig_end e;
+
+	begin(BOTH, true);
+	rig_accept(&e);
+	cr_assert_eq(fake.access & FAKE_MAY_FLUSH, FAKE_MAY_FLUSH);
+	rp_channel_close(e.c);
+	rig_connect(&e);
+	cr_assert_eq(fake.access, 0);
+	rp_channel_close(e.c);
+	rig_end();
+	begin(0, true);
+	rig_accept(&e);
+	cr_assert_eq(fake.access & FAKE_MAY_FLUSH, 0);
+	rp_channel_close(e.c);
+	rig_end();
+}
+
+/* And of regions: only of those that are to be flushed. */
+Test(rc_flush, the_right_to_a_region)
+{
+	struct rp_rc_mr mr;
+
+	begin(BOTH, true);
+	cr_assert_eq(rp_rc_reg(rig, bytes, 64, RP_RC_REMOTE_WRITE, &mr), 0);
+	cr_assert_eq((mr.rkey - 0x2000) & FAKE_MAY_FLUSH, 0);
+	rp_rc_dereg(rig, &mr);
+	cr_assert_eq(rp_rc_reg(rig, bytes, 64,
+			       RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH, &mr),
+		     0);
+	cr_assert_eq((mr.rkey - 0x2000) & FAKE_MAY_FLUSH, FAKE_MAY_FLUSH);
+	rp_rc_dereg(rig, &mr);
+	/* Memory that the device cannot flush, and a device that cannot. */
+	fake.refuse_access = FAKE_MAY_FLUSH;
+	cr_assert_eq(rp_rc_reg(rig, bytes, 64,
+			       RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH, &mr),
+		     -EOPNOTSUPP);
+	rig_end();
+	begin(0, true);
+	cr_assert_eq(rp_rc_reg(rig, bytes, 64,
+			       RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH, &mr),
+		     -EOPNOTSUPP);
+	rig_end();
+}

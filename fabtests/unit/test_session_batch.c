@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Small plain writes of a session, coalesced into one request. */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/log.h"
+#include "session_bed.h"
+
+static struct told w[300], a, b;
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+static void start(void)
+{
+	rp_log_set(quiet);
+	bed_start(NULL);
+	bed_open(1);
+}
+
+TestSuite(session_batch, .init = start, .fini = bed_stop);
+
+static void write_small(unsigned int i, uint64_t off, size_t len)
+{
+	memset(w[i].buf, (int)i, len);
+	bed_post(op_write(&w[i], 1, off, len, 0));
+	/* The bytes are copied inside post. */
+	memset(w[i].buf, 0xee, len);
+}
+
+static void scattered(unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		write_small(i, 1000 * (uint64_t)((7 * i) % n), 24);
+}
+
+static void see_batch(unsigned int n)
+{
+	bed_see_request(RP_EFFECT_STORE);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.held->req.nranges, n);
+}
+
+Test(session_batch, small_writes_leave_together)
+{
+	unsigned int kicks = bed.kicks;
+
+	scattered(64);
+	bed_see_nothing();
+	cr_assert_eq(bed.kicks, kicks + 1);
+	cr_assert_eq(rp_session_deadline(bed.s), 0);
+	cr_assert_eq(rp_session_outstanding(bed.s), 64);
+	bed_progress();
+	see_batch(64);
+	for (unsigned int i = 0; i < 64; i++) {
+		cr_assert_eq(bed.held->ranges[i].addr, w[i].range.addr);
+		cr_assert_eq(((uint8_t *)bed.held->req.bytes)[24 * i + 23], i);
+	}
+	bed_see_nothing();
+	bed_done_all();
+	told_not(&w[0]);
+	bed_ok();
+	for (unsigned int i = 0; i < 64; i++)
+		told_ok(&w[i]);
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+}
+
+/* Whatever follows sends them first: nothing overtakes them. */
+Test(session_batch, others_send_it_first)
+{
+	struct rp_op *op;
+
+	scattered(2);
+	bed_post(op_commit_one(&a, 1, 0, 4096));
+	see_batch(2);
+	bed_see_request(RP_EFFECT_NONE);
+	write_small(2, 0, 24);
+	bed_post(op_read(&b, 1, 65536, 64));
+	see_batch(1);
+	bed_ok();
+	bed_see_kind(RP_CHANNEL_READ);
+	write_small(3, 0, 24);
+	op = op_atomic(&w[10], 1, 65536);
+	bed_post(op);
+	see_batch(1);
+	bed_ok();
+	bed_see_request(RP_EFFECT_ATOMIC);
+	write_small(4, 0, 24);
+	bed_post(op_write(&w[11], 1, 65536, 64, RP_LEVEL_DURABLE));
+	see_batch(1);
+	bed_ok();
+	bed_see_request(RP_EFFECT_STORE);
+	write_small(5, 0, 24);
+	cr_assert(rp_session_unplaced(bed.s));
+	see_batch(1);
+	bed_ok();
+	bed_see_nothing();
+	/* One that was refused is no reason to let others join. */
+	write_small(6, 0, 24);
+	bed_post(op_write(&w[12], 1, BED_LEN, 24, 0));
+	write_small(7, 0, 24);
+	bed_progress();
+	see_batch(1);
+	bed_ok();
+	see_batch(1);
+	bed_ok();
+}
+
+Test(session_batch, full_batch_leaves)
+{
+	scattered(2 * 86 + 1);
+	see_batch(86);
+	see_batch(86);
+	bed_see_nothing();
+	bed_progress();
+	see_batch(1);
+}
+
+Test(session_batch, many_tiny_writes_are_bounded_by_ranges)
+{
+	for (unsigned int i = 0; i < 170; i++)
+		write_small(i, 8 * i, 1);
+	see_batch((4168 - 24) / 25);
+	bed_progress();
+	see_batch(170 - (4168 - 24) / 25);
+}
+
+/* What does not fit the rule is RDMA. */
+Test(session_batch, others_are_rdma)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	bed_post(op_write(&a, 1, 0, 129, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_post(op_write(&b, 1, 4096, 64, RP_LEVEL_VISIBLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	op = op_write(&w[0], 1, 0, 64, 0);
+	r[0] = bed_range(1, 8192, 32);
+	r[1] = bed_range(1, 16384, 32);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_post(op_write(&w[1], 1, 0, 128, 0));
+	bed_see_nothing();
+}
+
+Test(session_batch, not_without_the_agent)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.method = RP_METHOD_FENCE;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
+/* A device sends writes faster than the target's CPU stores them. */
+Test(session_batch, not_over_a_device)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.flags |= RP_CHANNEL_LOCAL_MR;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
+/* --- it weakens nothing --- */
+
+Test(session_batch, failure_is_of_all_and_poisons_them)
+{
+	scattered(8);
+	bed_post(op_commit_one(&a, 1, 3000, 8));
+	see_batch(8);
+	bed_done_all();
+	bed_reply_as(bed.held->hdr.token,
+		     &(struct rp_wire_reply){.status = RP_ST_FLUSH_FAILED,
+					     .detail = EIO,
+					     .range = 3});
+	bed_see();
+	bed_ok();
+	for (unsigned int i = 0; i < 8; i++) {
+		told_st(&w[i], RP_ST_FLUSH_FAILED);
+		cr_assert_eq(w[i].out.range, 0);
+		cr_assert_eq(w[i].out.detail, EIO);
+	}
+	told_st(&a, RP_ST_WRITE_FAILED);
+	bed_post(op_commit_one(&a, 1, 7000, 8));
+	told_st(&a, RP_ST_WRITE_FAILED);
+	bed_post(op_commit_one(&a, 1, 7024, 8));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+Test(session_batch, loss_before_and_after_it_was_sent)
+{
+	for (int sent = 0; sent < 2; sent++) {
+		scattered(8);
+		if (sent)
+			bed_progress();
+		bed_lose(ECONNRESET);
+		bed_progress();
+		for (unsigned int i = 0; i < 8; i++)
+			told_st(&w[i], RP_ST_LOST);
+		while (bed_see())
+			;
+		bed_open(1);
+		bed_post(op_commit_one(&a, 1, 3000, 8));
+		told_st(&a, RP_ST_WRITE_FAILED);
+	}
+	/* Written again. */
+	write_small(0, 3000, 24);
+	bed_post(op_commit_one(&a, 1, 3000, 24));
+	see_batch(1);
+	bed_ok();
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	told_ok(&a);
+	told_ok(&w[0]);
+}
+
+/* RDMA and effects behind it wait, as behind every store. */
+Test(session_batch, rdma_of_its_bytes_waits)
+{
+	scattered(4);
+	bed_post(op_write(&a, 1, 3008, 4096, 0));
+	see_batch(4);
+	bed_see_nothing();
+	bed_done_all();
+	bed_ok();
+	told_ok(&w[0]);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_done_all();
+	scattered(4);
+	bed_post(op_then(&a, 1, 0, 1024, 65536));
+	see_batch(4);
+	bed_see_nothing();
+	bed_done_all();
+	bed_ok();
+	bed_see_request(RP_EFFECT_THEN);
+}
+
+/* It waits as well, and lets others join until it leaves. */
+Test(session_batch, batch_waits_for_an_ordered_store)
+{
+	bed_post(op_then(&a, 1, 65536, 64, 8));
+	bed_see();
+	write_small(0, 0, 24);
+	bed_progress();
+	bed_see_nothing();
+	write_small(1, 100, 24);
+	bed_reply(1, RP_ST_OK);
+	bed_progress();
+	see_batch(1);
+	see_batch(1);
+}
+
+static void write_again(struct told *t)
+{
+	t->then = NULL;
+	bed_post(op_write(t, 1, 0, 24, 0));
+}
+
+Test(session_batch, done_may_start_the_next_batch)
+{
+	scattered(4);
+	w[1].then = write_again;
+	bed_progress();
+	see_batch(4);
+	bed_done_all();
+	bed_ok();
+	told_not(&w[1]);
+	told_ok(&w[3]);
+	bed_progress();
+	see_batch(1);
+	bed_ok();
+	told_ok(&w[1]);
+}
+
+/* Credits bound the batches, and the queue what waits for them. */
+Test(session_batch, batches_take_credits)
+{
+	unsigned int n = 0;
+
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 1;
+	bed_open(1);
+	for (int i = 0; i < 4; i++) {
+		write_small(n++, 0, 24);
+		bed_progress();
+	}
+	see_batch(1);
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	see_batch(1);
+	bed_see_nothing();
+	while (!bed_try(op_write(&w[n], 1, 0, 24, 0)) && n < 200) {
+		n++;
+		bed_progress();
+	}
+	cr_assert_lt(n, 16);
+}

@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Commits of a session: slices, methods, effects, and every edge of an
+ * operation. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/log.h"
+#include "session_bed.h"
+
+static struct told a, b, c, d;
+static struct rp_wire_range many[5000];
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+static void start(void)
+{
+	rp_log_set(quiet);
+	bed_start(NULL);
+	bed_open(1);
+}
+
+TestSuite(session_commit, .init = start, .fini = bed_stop);
+
+static void start_alone(enum rp_method m, unsigned int max_commits)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.native = true;
+	if (max_commits)
+		attr.max_commits = max_commits;
+	bed_start(&attr);
+	bed.method = m;
+	bed.flags |= RP_CHANNEL_FLUSHES;
+	bed_open(1);
+}
+
+/* Ranges that do not pack well: descending. */
+static void fill(size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		many[i] = bed_range(1, 128 * (n - i), 64);
+}
+
+/* --- slices --- */
+
+Test(session_commit, one_range_is_one_request)
+{
+	bed_post(op_commit_one(&a, 1, 64, 1 << 20));
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(bed.held->req.nranges, 1);
+	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 64);
+	bed_see_nothing();
+	bed_ok();
+	told_ok(&a);
+	cr_assert_eq(a.out.class, RP_CLASS_POWER);
+	cr_assert_eq(a.out.required, RP_CLASS_POWER);
+}
+
+Test(session_commit, many_ranges_are_cut)
+{
+	size_t seen = 0;
+
+	fill(400);
+	bed_post(op_commit(&a, many, 400));
+	for (int i = 0; i < 3; i++) {
+		const struct bed_seen *m = bed_see_request(RP_EFFECT_NONE);
+
+		cr_assert_leq(m->req.nranges, RP_WIRE_MAX_RANGES);
+		for (size_t j = 0; j < m->req.nranges; j++)
+			cr_assert_eq(m->ranges[j].addr, many[seen + j].addr);
+		seen += m->req.nranges;
+		told_not(&a);
+	}
+	cr_assert_eq(seen, 400);
+	bed_see_nothing();
+	bed_done_all();
+	bed_reply(2, RP_ST_OK);
+	bed_reply(1, RP_ST_OK);
+	told_not(&a);
+	bed_reply(3, RP_ST_OK);
+	told_ok(&a);
+}
+
+/* Ascending ranges of one key are packed, and many more fit. */
+Test(session_commit, ascending_ranges_are_packed)
+{
+	for (int i = 0; i < 2000; i++)
+		many[i] = bed_range(1, 128 * i, 64);
+	bed_post(op_commit(&a, many, 2000));
+	cr_assert_eq(bed_see_request(RP_EFFECT_NONE)->req.nranges,
+		     RP_WIRE_MAX_PACKED);
+	cr_assert_eq(bed_see_request(RP_EFFECT_NONE)->req.nranges,
+		     2000 - RP_WIRE_MAX_PACKED);
+	bed_see_nothing();
+}
+
+/* More slices than credits: they leave as replies come; the rest waits. */
+Test(session_commit, slices_wait_for_credits)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 2;
+	bed_open(1);
+	fill(168 * 5);
+	bed_post(op_commit(&a, many, 168 * 5));
+	bed_post(op_read(&b, 1, 0, 64));
+	for (uint64_t t = 1; t <= 5; t++) {
+		cr_assert_eq(bed_see_request(RP_EFFECT_NONE)->hdr.token, t);
+		if (t >= 2)
+			bed_reply(t - 1, RP_ST_OK);
+	}
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_nothing();
+	bed_done_all();
+	told_not(&a);
+	bed_reply(5, RP_ST_OK);
+	told_ok(&a);
+}
+
+/* After the first failure nothing more is sent, and what is out is awaited. */
+Test(session_commit, first_failure_counts)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 2;
+	bed_open(1);
+	fill(168 * 5);
+	bed_post(op_commit(&a, many, 168 * 5));
+	bed_see();
+	bed_see();
+	bed_done_all();
+	bed_reply_as(1, &(struct rp_wire_reply){.status = RP_ST_FLUSH_FAILED,
+						.detail = EIO,
+						.range = 3});
+	bed_see_nothing();
+	told_not(&a);
+	bed_reply(2, RP_ST_REGION_FAILED);
+	told_st(&a, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(a.out.detail, EIO);
+	cr_assert_eq(a.out.range, 3);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+}
+
+Test(session_commit, range_at_fault_is_counted_from_the_first)
+{
+	fill(400);
+	bed_post(op_commit(&a, many, 400));
+	bed_done_all();
+	bed_reply(1, RP_ST_OK);
+	bed_reply_as(
+		2, &(struct rp_wire_reply){.status = RP_ST_RANGE, .range = 7});
+	bed_reply(3, RP_ST_OK);
+	told_st(&a, RP_ST_RANGE);
+	cr_assert_eq(a.out.range, 168 + 7);
+	/* A number that cannot be is the first. */
+	bed_post(op_commit(&a, many, 400));
+	bed_done_all();
+	bed_reply_as(4, &(struct rp_wire_reply){.status = RP_ST_RANGE,
+						.range = 168});
+	bed_reply(5, RP_ST_OK);
+	bed_reply(6, RP_ST_OK);
+	told_st(&a, RP_ST_RANGE);
+	cr_assert_eq(a.out.range, 0);
+}
+
+/* A reply that says less than was asked is not a yes. */
+Test(session_commit, weaker_reply_is_a_failure)
+{
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_VISIBLE,
+		.class = RP_CLASS_POWER,
+	};
+
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_reply_as(1, &m);
+	told_st(&a, RP_ST_CLASS);
+	m.level = RP_LEVEL_DURABLE;
+	m.class = RP_CLASS_PROCESS;
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_reply_as(2, &m);
+	told_st(&b, RP_ST_CLASS);
+	cr_assert_eq(b.out.detail, RP_CLASS_PROCESS);
+	op_commit_one(&c, 1, 0, 64)->required = RP_CLASS_PROCESS;
+	bed_post(&c.op);
+	bed_reply_as(3, &m);
+	told_ok(&c);
+	cr_assert_eq(c.out.class, RP_CLASS_PROCESS);
+}
+
+/* The weakest of the slices is what was reached. */
+Test(session_commit, weakest_class_is_told)
+{
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_DURABLE,
+		.class = RP_CLASS_PROCESS,
+	};
+
+	fill(300);
+	op_commit(&a, many, 300)->required = RP_CLASS_NONE;
+	bed_post(&a.op);
+	bed_done_all();
+	bed_reply_as(1, &m);
+	m.class = RP_CLASS_POWER;
+	bed_reply_as(2, &m);
+	told_ok(&a);
+	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
+}
+
+Test(session_commit, ranges_are_freed_when_they_are_owned)
+{
+	struct rp_wire_range *r = malloc(sizeof(*r));
+
+	*r = bed_range(1, 0, 64);
+	op_commit(&a, r, 1)->ranges_owned = true;
+	bed_post(&a.op);
+	bed_see();
+	bed_ok();
+	told_ok(&a); /* and bed_stop() looks for leaks */
+}
+
+/* Placed, whatever it is about: one request without ranges. */
+Test(session_commit, visible_commit_is_a_plain_fence)
+{
+	fill(400);
+	bed_post(op_write(&b, 1, 128, 4096, 0));
+	op_commit(&a, many, 400)->level = RP_LEVEL_VISIBLE;
+	bed_post(&a.op);
+	bed_see();
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.held->req.nranges, 0);
+	bed_see_nothing();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_reply(1, RP_ST_OK);
+	told_ok(&a);
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+/* --- effects --- */
+
+Test(session_commit, ordered_store_is_in_the_request)
+{
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see_request(RP_EFFECT_THEN);
+	cr_assert_eq(bed.held->req.then.addr, BED_ADDR + 128);
+	cr_assert_eq(bed.held->req.then.value, 42);
+	cr_assert_eq(bed.held->req.nranges, 1);
+	/* nranges names the store. */
+	bed_reply_as(
+		1, &(struct rp_wire_reply){.status = RP_ST_ALIGN, .range = 1});
+	told_st(&a, RP_ST_ALIGN);
+	cr_assert_eq(a.out.range, 1);
+}
+
+/* It must not be had before all ranges are durable. */
+Test(session_commit, effect_is_in_the_last_slice_alone)
+{
+	fill(400);
+	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+	bed_done_all();
+	bed_reply(2, RP_ST_OK);
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	bed_see_request(RP_EFFECT_NOTIFY);
+	cr_assert_eq(bed.held->req.nranges, 400 - 2 * 168);
+	cr_assert_eq(bed.held->ranges[0].addr, many[2 * 168].addr);
+	told_not(&a);
+	bed_done_all();
+	bed_reply(3, RP_ST_OK);
+	told_ok(&a);
+}
+
+Test(session_commit, effect_is_not_sent_behind_a_failure)
+{
+	fill(400);
+	op_commit(&a, many, 400)->effect = RP_EFFECT_THEN;
+	a.op.then = (struct rp_wire_then){bed_key(1), BED_ADDR, 1};
+	bed_post(&a.op);
+	bed_done_all();
+	bed_reply(1, RP_ST_OK);
+	bed_reply(2, RP_ST_FLUSH_FAILED);
+	told_st(&a, RP_ST_FLUSH_FAILED);
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+}
+
+/* Packed slices leave room for the effect. */
+Test(session_commit, effect_fits_behind_packed_ranges)
+{
+	uint64_t at = 0;
+	size_t seen = 0;
+
+	/* Gaps and lengths that take several bytes each. */
+	for (size_t i = 0; i < 3000; i++) {
+		many[i] = bed_range(1, at, 100 + (i * 7919) % 900);
+		at += many[i].len + 150 + (i * 104729) % 3000;
+	}
+	op_commit(&a, many, 3000)->effect = RP_EFFECT_THEN;
+	a.op.then =
+		(struct rp_wire_then){bed_key(1), BED_ADDR + BED_LEN - 8, 1};
+	bed_post(&a.op);
+	while (seen < 3000) {
+		const struct bed_seen *m = bed_see_kind(RP_CHANNEL_SEND);
+
+		seen += m->req.nranges;
+		cr_assert_eq(m->req.effect,
+			     seen == 3000 ? RP_EFFECT_THEN : RP_EFFECT_NONE);
+		bed_done_all();
+		bed_ok();
+	}
+	told_ok(&a);
+}
+
+/* A store that fails cannot take the effect back. */
+Test(session_commit, effect_waits_for_covered_stores)
+{
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_then(&b, 1, 32, 64, 4096));
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_nothing();
+	bed_reply(1, RP_ST_FLUSH_FAILED);
+	bed_see_nothing();
+	told_st(&a, RP_ST_FLUSH_FAILED);
+	told_st(&b, RP_ST_WRITE_FAILED);
+	cr_assert_eq(b.out.range, 0);
+	/* Not for others. */
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_then(&b, 1, 64, 64, 8192));
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_request(RP_EFFECT_THEN);
+}
+
+/* --- without the agent --- */
+
+Test(session_commit, fence_commits_a_region_at_once)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	fill(400);
+	bed_post(op_commit(&a, many, 400));
+	bed_see_kind(RP_CHANNEL_READ);
+	cr_assert_eq(bed.held->remote_addr,
+		     BED_REMOTE + many[0].addr - BED_ADDR);
+	bed_see_nothing();
+	told_not(&a);
+	bed_done_all();
+	told_ok(&a);
+	cr_assert_eq(a.out.method, RP_METHOD_FENCE);
+}
+
+Test(session_commit, each_region_has_a_fence_of_its_own)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	for (uint32_t i = 0; i < 6; i++)
+		many[i] = bed_range(1 + i % 3, 64 * i, 64);
+	bed_post(op_commit(&a, many, 6));
+	for (uint32_t k = 1; k <= 3; k++)
+		cr_assert_eq(bed_see_kind(RP_CHANNEL_READ)->rkey,
+			     bed_key(k) ^ 0xff);
+	bed_see_nothing();
+	bed_done(2);
+	told_not(&a);
+	bed_done(1);
+	told_ok(&a);
+	/* The next commit has its own. */
+	bed_post(op_commit(&a, many, 2));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_kind(RP_CHANNEL_READ);
+}
+
+Test(session_commit, flush_commits_each_range)
+{
+	start_alone(RP_METHOD_NATIVE, 0);
+	fill(RP_SESSION_FLUSHES);
+	bed_post(op_commit(&a, many, RP_SESSION_FLUSHES));
+	for (int i = 0; i < RP_SESSION_FLUSHES; i++)
+		cr_assert_eq(bed_see_kind(RP_CHANNEL_FLUSH)->remote_addr,
+			     BED_REMOTE + many[i].addr - BED_ADDR);
+	bed_see_nothing();
+	bed_done_all();
+	told_ok(&a);
+	cr_assert_eq(a.out.method, RP_METHOD_NATIVE);
+	/* One request takes less than so many FLUSHes. */
+	fill(RP_SESSION_FLUSHES + 1);
+	bed_post(op_commit(&a, many, RP_SESSION_FLUSHES + 1));
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+}
+
+Test(session_commit, longest_flush_is_what_devices_count)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.native = true;
+	bed_start(&attr);
+	bed.method = RP_METHOD_NATIVE;
+	bed.flags |= RP_CHANNEL_FLUSHES;
+	bed.length = 1ull << 33;
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 64, 1ull << 31));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_FLUSH)->length, 1ull << 31);
+	bed_post(op_commit_one(&b, 1, 64, (1ull << 31) + 1));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+Test(session_commit, delivery_needs_a_proof_of_placement)
+{
+	start_alone(RP_METHOD_DELIVERY, 0);
+	/* Nothing was written: nothing to wait for. */
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	told_not(&a);
+	cr_assert_gt(bed.kicks, 0);
+	told_ok(&a);
+	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
+	bed_see_nothing();
+	/* An undelivered write: its channel says nothing of placement. */
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done_all();
+	bed_see();
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	told_ok(&b);
+	cr_assert_eq(b.out.method, RP_METHOD_DELIVERY);
+	/* A delivered one that is under way. */
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
+	bed_see();
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done(1);
+	told_not(&b);
+	bed_done(1);
+	told_ok(&b);
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	told_ok(&b);
+	bed_see_nothing();
+	/* Where reads fence nothing the agent is asked. */
+	bed.chan.flags &= ~RP_CHANNEL_FENCES;
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_see();
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* Regions of one commit may have different methods. */
+Test(session_commit, each_key_goes_its_way)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_read(&b, 1, 0, 8));
+	bed.method = RP_METHOD_NATIVE;
+	bed_post(op_read(&c, 2, 0, 8));
+	bed.method = RP_METHOD_AGENT_MSYNC;
+	bed_post(op_read(&d, 3, 0, 8));
+	bed_done_all();
+	for (int i = 0; i < 3; i++)
+		bed_see_kind(RP_CHANNEL_READ);
+	bed.method = RP_METHOD_FENCE;
+	many[0] = bed_range(1, 0, 64);
+	many[2] = bed_range(1, 4096, 64);
+	bed.method = RP_METHOD_NATIVE;
+	many[1] = bed_range(2, 64, 64);
+	bed.method = RP_METHOD_AGENT_MSYNC;
+	many[3] = bed_range(3, 0, 64);
+	many[4] = bed_range(3, 64, 64);
+	bed_post(op_commit(&a, many, 5));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_kind(RP_CHANNEL_FLUSH);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->req.nranges, 2);
+	bed_see_nothing();
+	bed_ok();
+	bed_done(1);
+	told_not(&a);
+	bed_done(1);
+	told_ok(&a);
+	/* With an effect the agent has all of it. */
+	op_commit(&a, many, 5)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	cr_assert_eq(bed_see_request(RP_EFFECT_NOTIFY)->req.nranges, 5);
+	bed_see_nothing();
+}
+
+/* --- bytes that the target's CPU stored --- */
+
+/*
+ * They may be in its cache, of which a fence, a FLUSH and a delivery say
+ * nothing.
+ */
+static void atomic_then_commit(enum rp_method m, uint64_t off, bool agent)
+{
+	start_alone(m, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_see_request(RP_EFFECT_ATOMIC);
+	bed_ok();
+	told_ok(&a);
+	bed_post(op_commit_one(&b, 1, off, 64));
+	if (!agent) {
+		cr_assert(!bed_see() || bed.held->kind != RP_CHANNEL_SEND);
+		return;
+	}
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	told_ok(&b);
+	/* Once. */
+	bed_post(op_commit_one(&b, 1, off, 64));
+	cr_assert(!bed_see() || bed.held->kind != RP_CHANNEL_SEND);
+}
+
+Test(session_commit, cached_bytes_go_to_the_agent)
+{
+	static const enum rp_method m[] = {RP_METHOD_FENCE, RP_METHOD_NATIVE,
+					   RP_METHOD_DELIVERY};
+
+	for (int i = 0; i < 3; i++) {
+		atomic_then_commit(m[i], 64, true);
+		atomic_then_commit(m[i], 8, true);
+		atomic_then_commit(m[i], 71, true);
+		atomic_then_commit(m[i], 0, false);
+		atomic_then_commit(m[i], 72, false);
+	}
+}
+
+/* The agent did no more than was required. */
+Test(session_commit, weaker_commit_leaves_bytes_cached)
+{
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_DURABLE,
+		.class = RP_CLASS_PROCESS,
+	};
+
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_reply(1, RP_ST_OK);
+	op_commit_one(&b, 1, 64, 8)->required = RP_CLASS_PROCESS;
+	bed_post(&b.op);
+	bed_reply_as(2, &m);
+	told_ok(&b);
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_see();
+	bed_see();
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* An atomic that came after the commit was posted stays in the cache. */
+Test(session_commit, later_atomic_stays_cached)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_reply(1, RP_ST_OK);
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_post(op_atomic(&a, 1, 64));
+	bed_reply(2, RP_ST_OK);
+	bed_reply(3, RP_ST_OK);
+	told_ok(&a);
+	told_ok(&b);
+	for (int i = 0; i < 3; i++)
+		bed_see();
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* RDMA replaces them. */
+Test(session_commit, overwritten_bytes_are_cached_no_more)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_reply(1, RP_ST_OK);
+	bed_post(op_write(&a, 1, 64, 8, 0));
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_see();
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_READ);
+}
+
+/* A write that is accepted behind a commit replaces nothing before it. */
+Test(session_commit, queued_commit_covers_cached_bytes)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_see();
+	bed_ok();
+	bed.room = 0;
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_post(op_write(&c, 1, 64, 8, 0));
+	bed.room = -1;
+	bed_progress();
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
+/* A durable atomic is flushed by the agent itself. */
+Test(session_commit, durable_atomic_leaves_nothing_cached)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	op_atomic(&a, 1, 64)->level = RP_LEVEL_DURABLE;
+	bed_post(&a.op);
+	bed_see();
+	bed_ok();
+	told_ok(&a);
+	cr_assert_eq(a.out.class, RP_CLASS_POWER);
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_see_kind(RP_CHANNEL_READ);
+}
+
+/* A fence says nothing of what an earlier connection has placed. */
+Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_reply(1, RP_ST_OK);
+	bed_done_all();
+	bed_lose(ECONNRESET);
+	bed_progress();
+	while (bed_see())
+		;
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	told_ok(&b);
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_see_kind(RP_CHANNEL_READ);
+	/* Nothing was written to it without a commit: fences do. */
+	bed_done_all();
+	bed_lose(ECONNRESET);
+	bed_progress();
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 64, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+}
+
+/* So do those of a durable write that was placed, and failed. */
+Test(session_commit, failed_writes_of_a_lost_connection_go_to_the_agent)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	bed_see();
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_OVERLOADED);
+	bed_done_all();
+	told_st(&a, RP_ST_OVERLOADED);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_request(RP_EFFECT_NONE);
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A session for which there is no memory: refused or failed, never lost. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/log.h"
+#include "session_bed.h"
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+/* Calls by the session until one fails, and whether one has. */
+static unsigned int good;
+static bool armed, failed;
+
+static bool fails(void)
+{
+	if (!armed || bed_allocates)
+		return false;
+	if (good--)
+		return false;
+	armed = false;
+	failed = true;
+	return true;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __real_realloc(p, n);
+}
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+static void start(void)
+{
+	rp_log_set(quiet);
+	bed_start(NULL);
+	bed_open(1);
+}
+
+TestSuite(session_memory, .init = start, .fini = bed_stop);
+
+static struct told w[3], b;
+static struct rp_wire_range many[400];
+
+static void arm(unsigned int n)
+{
+	armed = true;
+	failed = false;
+	good = n;
+}
+
+/* Answers all that was posted. */
+static void serve(void)
+{
+	do {
+		bed_done_all();
+		while (bed_see())
+			if (bed.held->hdr.token) {
+				if (bed.held->hdr.type == RP_MSG_QUERY)
+					bed_info(bed.held->hdr.token, RP_ST_OK,
+						 bed.held->query.key);
+				else
+					bed_ok();
+			}
+		bed_progress();
+	} while (bed.nposted || !STAILQ_EMPTY(&bed.seen));
+}
+
+static bool told(struct told *t, int ret)
+{
+	if (ret) {
+		cr_assert(ret == -ENOMEM || ret == -EAGAIN, "%d", ret);
+		told_not(t);
+		return false;
+	}
+	serve();
+	cr_assert_eq(t->times, 1);
+	cr_assert(!t->out.status || t->out.status == RP_ST_NO_MEMORY ||
+		  t->out.status == RP_ST_LOST);
+	return !t->out.status;
+}
+
+/*
+ * The n-th allocation fails in each operation. What fails poisons its bytes;
+ * what succeeds does not; the session goes on.
+ */
+static unsigned int each(struct rp_op *(*make)(struct told *t), uint64_t off)
+{
+	unsigned int n = 0;
+
+	do {
+		bool ok;
+		int ret;
+
+		arm(n++);
+		ret = bed_try(make(&w[0]));
+		armed = false;
+		if (ret == -EAGAIN)
+			serve();
+		ok = told(&w[0], ret);
+		bed_post(op_commit_one(&b, 1, off, 8));
+		serve();
+		told_st(&b, ok || ret ? RP_ST_OK : RP_ST_WRITE_FAILED);
+		/* Cured. */
+		bed_post(op_write(&w[1], 1, off, 16, RP_LEVEL_VISIBLE));
+		serve();
+		told_ok(&w[1]);
+	} while (failed);
+	return n - 1;
+}
+
+static struct rp_op *durable(struct told *t)
+{
+	return op_write(t, 1, 0, 4096, RP_LEVEL_DURABLE);
+}
+
+static struct rp_op *long_one(struct told *t)
+{
+	return op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
+}
+
+static struct rp_op *plain(struct told *t)
+{
+	return op_write(t, 1, 0, 24, 0);
+}
+
+static struct rp_op *injected(struct told *t)
+{
+	struct rp_op *op = op_write(t, 1, 0, 200, 0);
+
+	op->inject = true;
+	return op;
+}
+
+static struct rp_op *scattered(struct told *t)
+{
+	struct rp_op *op = op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
+
+	for (int i = 0; i < 5; i++)
+		many[i] = bed_range(1, 10000 * i, 1000);
+	op->ranges = many;
+	op->nranges = 5;
+	return op;
+}
+
+static struct rp_op *atomic(struct told *t)
+{
+	return op_atomic(t, 1, 0);
+}
+
+Test(session_memory, writes)
+{
+	cr_assert_eq(each(durable, 0), 1);
+	each(long_one, 0);
+	cr_assert_geq(each(injected, 0), 1);
+	cr_assert_geq(each(scattered, 0), 8);
+	each(scattered, 40000);
+	cr_assert_eq(each(atomic, 0), 1);
+	cr_assert_eq(each(plain, 0), 1);
+}
+
+/* A commit that fails for want of memory is a failed commit. */
+Test(session_memory, commits)
+{
+	unsigned int n = 0;
+
+	for (int i = 0; i < 400; i++)
+		many[i] = bed_range(1, 128 * (400 - i), 64);
+	do {
+		arm(n++);
+		cr_assert_eq(bed_try(op_commit(&b, many, 400)), 0);
+		armed = false;
+		serve();
+		cr_assert_eq(b.times, 1);
+		cr_assert_eq(b.out.status, failed ? RP_ST_NO_MEMORY : RP_ST_OK);
+	} while (failed);
+	cr_assert_gt(n, 4);
+}
+
+/* Injected bytes that cannot be kept. */
+Test(session_memory, queued_injected_write)
+{
+	struct rp_op *op = op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE);
+
+	op->inject = true;
+	bed.room = 0;
+	arm(0);
+	cr_assert_eq(bed_try(op), 0);
+	cr_assert(failed);
+	bed.room = -1;
+	told_st(&w[0], RP_ST_NO_MEMORY);
+	bed_see_nothing();
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	told_st(&b, RP_ST_WRITE_FAILED);
+}
+
+/* The request of a batch that cannot be made fails all its writes. */
+Test(session_memory, batch)
+{
+	for (int i = 0; i < 3; i++)
+		bed_post(op_write(&w[i], 1, 1000 * i, 100, 0));
+	arm(0);
+	bed_progress();
+	cr_assert(failed);
+	bed_see_nothing();
+	for (int i = 0; i < 3; i++)
+		told_st(&w[i], RP_ST_NO_MEMORY);
+	bed_post(op_commit_one(&b, 1, 2000, 8));
+	told_st(&b, RP_ST_WRITE_FAILED);
+}
+
+/* Poison for which there is no memory is everywhere. */
+Test(session_memory, poison)
+{
+	for (unsigned int n = 0; n < 2; n++) {
+		bed_stop();
+		start();
+		bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
+		arm(n);
+		bed_reply(1, RP_ST_FLUSH_FAILED);
+		cr_assert(failed);
+		told_st(&w[0], RP_ST_FLUSH_FAILED);
+		bed_post(op_commit_one(&b, 1, 65536, 64));
+		told_st(&b, RP_ST_WRITE_FAILED);
+	}
+}
+
+/* What may be in a cache, and cannot be noted, makes all go to the agent. */
+Test(session_memory, cached_bytes)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.method = RP_METHOD_FENCE;
+	bed_open(1);
+	/* The operand's copy is the first. */
+	arm(1);
+	bed_post(op_atomic(&w[0], 1, 0));
+	cr_assert(failed);
+	bed_see();
+	bed_ok();
+	bed_post(op_commit_one(&b, 1, 65536, 64));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* Connecting: the next operation says so. */
+Test(session_memory, grants)
+{
+	bed_stop();
+	bed_start(NULL);
+	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
+	arm(0);
+	bed_accept();
+	cr_assert(failed);
+	bed_progress();
+	bed_post(op_write(&w[0], 1, 0, 64, 0));
+	told_st(&w[0], RP_ST_NO_MEMORY);
+	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
+	/* A refusal that cannot be noted for its key is for all. */
+	arm(0);
+	bed_refuse(RP_ST_STALE_KEY, 0);
+	bed_progress();
+	cr_assert(failed);
+	bed_post(op_write(&w[0], 2, 0, 64, 0));
+	told_st(&w[0], RP_ST_STALE_KEY);
+	bed_open(1);
+	for (unsigned int n = 0; n < 2; n++) {
+		arm(n);
+		cr_assert_eq(bed_try(op_write(&w[0], 2 + n, 0, 64, 0)),
+			     -ENOMEM);
+		armed = false;
+	}
+	bed_see_nothing();
+	bed_post(op_write(&w[0], 9, 0, 64, 0));
+}
+
+/* A fence that cannot be made is made by a later call. */
+Test(session_memory, fences)
+{
+	bed_post(op_write(&w[0], 1, 0, 4096, 0));
+	arm(0);
+	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(failed);
+	bed_see();
+	bed_see_nothing();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+Test(session_memory, sessions)
+{
+	struct rp_session_attr attr = bed_attr();
+	struct rp_session *s;
+
+	arm(0);
+	cr_assert_eq(rp_session_new(&bed.k, &attr, "addr", 4, &s), -ENOMEM);
+}

@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Operations of a session: what is refused, what they post.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/log.h"
+#include "session_bed.h"
+
+static struct told a, b, c, d, e;
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+static void start(void)
+{
+	rp_log_set(quiet);
+	bed_start(NULL);
+	bed_open(1);
+}
+
+TestSuite(session_op, .init = start, .fini = bed_stop);
+
+/* By fence, FLUSH or delivery: the agent has no part in commits. */
+static void start_alone(enum rp_method m)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.native = true;
+	bed_start(&attr);
+	bed.method = m;
+	bed.flags |= RP_CHANNEL_FLUSHES;
+	bed_open(1);
+}
+
+/* --- what is refused at once --- */
+
+Test(session_op, bad_operations_are_refused)
+{
+	struct rp_wire_range r[RP_CHANNEL_IOV + 1];
+	struct rp_op *op = op_write(&a, 1, 0, 64, 0);
+
+	op->nranges = 0;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_write(&a, 1, 0, 64, 0);
+	a.range.len = 0;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_write(&a, 1, 0, 64, 0);
+	a.range.addr = UINT64_MAX - 63;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_write(&a, 1, 0, 64, 0);
+	a.range.key &= ~RP_KEY_MARK_MASK;
+	cr_assert_eq(bed_try(op), -EKEYREJECTED);
+	op = op_write(&a, 1, 0, 64, 0);
+	op->iov[0].iov_len = 63;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_write(&a, 1, 0, 64, 0);
+	op->iov_count = RP_CHANNEL_IOV + 1;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	for (int i = 0; i <= RP_CHANNEL_IOV; i++)
+		r[i] = bed_range(1, 64 * i, 8);
+	op = op_write(&a, 1, 0, 8 * (RP_CHANNEL_IOV + 1), 0);
+	op->ranges = r;
+	op->nranges = RP_CHANNEL_IOV + 1;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_commit_one(&a, 1, 0, 64);
+	op->level = 0;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	/* A store behind a commit: aligned, durable, of a persistent key. */
+	cr_assert_eq(bed_try(op_then(&a, 1, 0, 64, 4)), -EINVAL);
+	op = op_then(&a, 1, 0, 64, 128);
+	op->level = RP_LEVEL_VISIBLE;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_then(&a, 1, 0, 64, 128);
+	op->then.key = 5;
+	cr_assert_eq(bed_try(op), -EKEYREJECTED);
+	op = op_query(&a, 1);
+	a.range.key = 5;
+	cr_assert_eq(bed_try(op), -EKEYREJECTED);
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+	bed_see_nothing();
+}
+
+Test(session_op, bad_atomics_are_refused)
+{
+	struct iovec result = {a.buf, 4};
+	struct rp_op *op = op_atomic(&a, 1, 0);
+
+	op->atomic.op = RP_ATOMIC_OPS;
+	cr_assert_eq(bed_try(op), -EOPNOTSUPP);
+	op = op_atomic(&a, 1, 0);
+	op->atomic.operand = NULL;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_atomic(&a, 1, 0);
+	op->atomic.op = RP_ATOMIC_CSWAP;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_atomic(&a, 1, 0);
+	a.range.len = 12;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_atomic(&a, 1, 0);
+	a.range.len = RP_WIRE_MAX_STORE + 8;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_atomic(&a, 1, 0);
+	op->atomic.fetch = true;
+	op->result = &result;
+	op->result_count = 1;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_atomic(&a, 1, 0);
+	op->level = 0;
+	cr_assert_eq(bed_try(op), -EINVAL);
+}
+
+/* RDMA outside of the region would cost the connection. */
+Test(session_op, ranges_outside_the_region_are_not_posted)
+{
+	bed_post(op_write(&a, 1, BED_LEN - 8, 64, 0));
+	told_st(&a, RP_ST_RANGE);
+	bed_post(op_read(&b, 1, BED_LEN, 8));
+	told_st(&b, RP_ST_RANGE);
+	bed_post(op_commit_one(&c, 1, 0, BED_LEN + 1));
+	told_st(&c, RP_ST_RANGE);
+	bed_post(op_then(&d, 1, 0, 64, BED_LEN));
+	told_st(&d, RP_ST_RANGE);
+	cr_assert_eq(d.out.range, 1);
+	bed_see_nothing();
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+}
+
+Test(session_op, writes_to_a_read_only_region_are_not_posted)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.read_only = true;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_ACCESS);
+	bed_post(op_atomic(&b, 1, 0));
+	told_st(&b, RP_ST_ACCESS);
+	bed_post(op_then(&c, 1, 0, 64, 128));
+	told_st(&c, RP_ST_ACCESS);
+	bed_see_nothing();
+	bed_post(op_read(&d, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	told_ok(&d);
+	op_atomic(&d, 1, 0)->atomic.op = RP_ATOMIC_READ;
+	bed_post(&d.op);
+	bed_see_request(RP_EFFECT_ATOMIC);
+}
+
+/* --- writes --- */
+
+Test(session_op, plain_write_is_rdma)
+{
+	bed_post(op_write(&a, 1, 64, 4096, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.held->length, 4096);
+	cr_assert_eq(bed.held->rkey, bed_key(1) ^ 0xff);
+	cr_assert(!bed.held->delivered);
+	bed_see_nothing();
+	told_not(&a);
+	bed_done_all();
+	cr_assert_eq(a.times, 1);
+	told_ok(&a);
+}
+
+Test(session_op, visible_write_is_delivered)
+{
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE));
+	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_done_all();
+	told_ok(&a);
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+Test(session_op, small_durable_write_is_one_request)
+{
+	memset(a.buf, 7, 64);
+	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_STORE);
+	cr_assert(bed.held->injected);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(bed.held->req.required, RP_CLASS_POWER);
+	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 64);
+	cr_assert_eq(memcmp(bed.held->req.bytes, a.buf, 64), 0);
+	bed_ok();
+	cr_assert_eq(a.times, 1);
+	told_ok(&a);
+	cr_assert_eq(a.out.class, RP_CLASS_POWER);
+	cr_assert_eq(a.out.method, RP_METHOD_AGENT_CLWB);
+}
+
+/* The bytes are sent from where they are, until the channel lets go. */
+Test(session_op, longer_store_is_not_copied)
+{
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_STORE);
+	cr_assert_eq(bed.held->iov_count, 2);
+	bed_ok();
+	told_not(&a);
+	bed_done_all();
+	told_ok(&a);
+	bed_post(op_write(&a, 1, 0, 4097, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+}
+
+/* Where a device must know local memory, a message is one piece of it. */
+Test(session_op, store_is_gathered_for_a_device)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.flags |= RP_CHANNEL_LOCAL_MR;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_STORE);
+	cr_assert_eq(bed.held->iov_count, 1);
+}
+
+Test(session_op, inline_max_bounds_stores)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.inline_max = 100;
+	bed_start(&attr);
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 100, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_STORE);
+	bed_post(op_write(&b, 1, 256, 101, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
+/* Several ranges in one message, scattered bytes gathered. */
+Test(session_op, store_of_several_ranges_is_one_request)
+{
+	static struct rp_wire_range r[3];
+	struct rp_op *op = op_write(&a, 1, 0, 48, RP_LEVEL_DURABLE);
+
+	for (int i = 0; i < 48; i++)
+		a.buf[i] = (uint8_t)i;
+	for (int i = 0; i < 3; i++)
+		r[i] = bed_range(1, 1000 * i, 16);
+	op->ranges = r;
+	op->nranges = 3;
+	op->iov[0].iov_len = 20;
+	op->iov[1] = (struct iovec){a.buf + 20, 28};
+	op->iov_count = 2;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_STORE);
+	cr_assert_eq(bed.held->req.nranges, 3);
+	cr_assert_eq(bed.held->ranges[2].addr, BED_ADDR + 2000);
+	cr_assert_eq(memcmp(bed.held->req.bytes, a.buf, 48), 0);
+	bed_see_nothing();
+}
+
+Test(session_op, write_of_several_ranges_is_cut_as_they_are)
+{
+	static struct rp_wire_range r[3];
+	struct rp_op *op = op_write(&a, 1, 0, 6000, 0);
+	const struct bed_seen *m;
+
+	for (int i = 0; i < 6000; i++)
+		a.buf[i] = (uint8_t)(i % 251);
+	r[0] = bed_range(1, 0, 1000);
+	r[1] = bed_range(1, 10000, 4000);
+	r[2] = bed_range(2, 20000, 1000);
+	op->ranges = r;
+	op->nranges = 3;
+	op->iov[0].iov_len = 900;
+	op->iov[1] = (struct iovec){a.buf + 900, 0};
+	op->iov[2] = (struct iovec){a.buf + 900, 4100};
+	op->iov[3] = (struct iovec){a.buf + 5000, 1000};
+	op->iov_count = 4;
+	bed_post(op);
+	m = bed_see_kind(RP_CHANNEL_WRITE);
+	cr_assert_eq(m->len, 1000);
+	cr_assert_eq(m->iov_count, 2);
+	cr_assert_eq(memcmp(m->bytes, a.buf, 1000), 0);
+	m = bed_see_kind(RP_CHANNEL_WRITE);
+	cr_assert_eq(m->remote_addr, BED_REMOTE + 10000);
+	cr_assert_eq(memcmp(m->bytes, a.buf + 1000, 4000), 0);
+	m = bed_see_kind(RP_CHANNEL_WRITE);
+	cr_assert_eq(m->rkey, bed_key(2) ^ 0xff);
+	cr_assert_eq(memcmp(m->bytes, a.buf + 5000, 1000), 0);
+	bed_done(2);
+	told_not(&a);
+	bed_done(1);
+	told_ok(&a);
+}
+
+Test(session_op, descriptors_go_with_their_bytes)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op = op_write(&a, 1, 0, 8000, 0);
+
+	op->desc[0] = &a;
+	bed_post(op);
+	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->has_desc);
+	op = op_write(&b, 1, 0, 8000, 0);
+	op->desc[0] = &a;
+	r[0] = bed_range(1, 0, 4000);
+	r[1] = bed_range(1, 10000, 4000);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->has_desc);
+	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->has_desc);
+	op = op_write(&c, 1, 0, 4096, RP_LEVEL_DURABLE);
+	op->desc[0] = &a;
+	bed_post(op); /* a message has none: the bed looks */
+}
+
+/* The bytes of an injected write are the program's when post returns. */
+Test(session_op, injected_bytes_are_copied)
+{
+	struct rp_op *op;
+
+	/* In one message that the channel copies. */
+	op = op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE);
+	op->inject = true;
+	bed_post(op);
+	/* In RDMA of the session's own memory. */
+	memset(b.buf, 1, 1000);
+	op = op_write(&b, 1, 4096, 1000, 0);
+	op->inject = true;
+	bed_post(op);
+	/* In a queue, behind what has no room. */
+	bed.room = 0;
+	memset(c.buf, 2, 64);
+	op = op_write(&c, 1, 8192, 64, RP_LEVEL_DURABLE);
+	op->inject = true;
+	bed_post(op);
+	memset(d.buf, 3, 1000);
+	op = op_write(&d, 1, 16384, 1000, RP_LEVEL_DURABLE);
+	op->inject = true;
+	bed_post(op);
+	memset(c.buf, 0xee, sizeof(c.buf));
+	memset(d.buf, 0xee, sizeof(d.buf));
+	bed.room = -1;
+	bed_progress();
+	bed_see_request(RP_EFFECT_STORE);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->bytes[999], 1);
+	cr_assert_eq(
+		((uint8_t *)bed_see_request(RP_EFFECT_STORE)->req.bytes)[63],
+		2);
+	cr_assert_eq(
+		((uint8_t *)bed_see_request(RP_EFFECT_STORE)->req.bytes)[999],
+		3);
+	/* The copies stay until the channel has let go of them. */
+	bed_done_all();
+	memset(e.buf, 4, 1000);
+	op = op_write(&e, 1, 8192, 1000, RP_LEVEL_DURABLE);
+	op->inject = true;
+	bed_post(op);
+	memset(e.buf, 0xee, 1000);
+	for (int i = 0; i < bed.posted->iov_count; i++)
+		cr_assert_neq(bed.posted->iov[i].iov_base, e.buf);
+}
+
+/* No device knows a copy, so it travels in a request. */
+Test(session_op, injected_write_is_a_store_for_a_device)
+{
+	struct rp_op *op;
+
+	bed_stop();
+	bed_start(NULL);
+	bed.flags |= RP_CHANNEL_LOCAL_MR;
+	bed_open(1);
+	op = op_write(&a, 1, 0, 64, 0);
+	op->inject = true;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_STORE);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	bed_ok();
+	told_ok(&a);
+}
+
+/* --- durable writes by their region's method --- */
+
+Test(session_op, durable_write_by_request)
+{
+	struct rp_op *op = op_write(&a, 1, 64, 8192, RP_LEVEL_DURABLE);
+
+	bed_post(op);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 64);
+	cr_assert_eq(bed.held->ranges[0].len, 8192);
+	bed_see_nothing();
+	bed_ok();
+	told_not(&a);
+	bed_done_all();
+	told_ok(&a);
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+Test(session_op, durable_write_by_fence)
+{
+	start_alone(RP_METHOD_FENCE);
+	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
+	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_see_kind(RP_CHANNEL_READ);
+	/* Inside of the range: outside it might stay short of the memory. */
+	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.held->length, 8);
+	cr_assert_eq(bed.held->iov_count, 0);
+	bed_see_nothing();
+	bed_done(1);
+	told_not(&a);
+	bed_done(1);
+	told_ok(&a);
+	cr_assert_eq(a.out.method, RP_METHOD_FENCE);
+	cr_assert_eq(a.out.class, RP_CLASS_POWER);
+	bed_post(op_write(&a, 1, 64, 3, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_READ)->length, 3);
+}
+
+Test(session_op, durable_write_by_flush)
+{
+	start_alone(RP_METHOD_NATIVE);
+	bed_post(op_write(&a, 1, 64, 6000, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_FLUSH);
+	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.held->length, 6000);
+	bed_see_nothing();
+	bed_done(1);
+	told_not(&a);
+	bed_done(1);
+	told_ok(&a);
+	cr_assert_eq(a.out.method, RP_METHOD_NATIVE);
+}
+
+Test(session_op, durable_write_by_delivery)
+{
+	start_alone(RP_METHOD_DELIVERY);
+	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
+	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_see_nothing();
+	bed_done_all();
+	told_ok(&a);
+	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
+}
+
+/* What the channel, this end or the operator does not allow is the agent's. */
+Test(session_op, method_without_its_means_is_by_the_agent)
+{
+	struct rp_session_attr attr = bed_attr();
+	static const struct {
+		enum rp_method m;
+		uint32_t flags;
+		bool native;
+		enum rp_method forced;
+		bool alone;
+	} cases[] = {
+		{RP_METHOD_FENCE, RP_CHANNEL_FENCES, false, 0, true},
+		{RP_METHOD_FENCE, 0, false, 0, false},
+		{RP_METHOD_NATIVE, RP_CHANNEL_FLUSHES, true, 0, true},
+		{RP_METHOD_NATIVE, 0, true, 0, false},
+		{RP_METHOD_NATIVE, RP_CHANNEL_FLUSHES, false, 0, false},
+		{RP_METHOD_DELIVERY, 0, false, 0, true},
+		{RP_METHOD_DELIVERY, 0, false, RP_METHOD_FENCE, false},
+		{RP_METHOD_DELIVERY, 0, false, RP_METHOD_DELIVERY, true},
+		{RP_METHOD_AGENT_MSYNC, 7, true, 0, false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		bed_stop();
+		attr.native = cases[i].native;
+		attr.forced = cases[i].forced;
+		bed_start(&attr);
+		bed.method = cases[i].m;
+		bed.flags = RP_CHANNEL_ORDERED | cases[i].flags;
+		bed_open(1);
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		cr_assert_eq(bed_see()->kind == RP_CHANNEL_WRITE,
+			     cases[i].alone, "case %zu", i);
+	}
+}
+
+/* The agent says why, and which class there is. */
+Test(session_op, stronger_class_than_granted_is_asked_of_the_agent)
+{
+	struct rp_op *op;
+
+	bed_stop();
+	bed_start(NULL);
+	bed.method = RP_METHOD_DELIVERY;
+	bed.class = RP_CLASS_PROCESS;
+	bed_open(1);
+	op = op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE);
+	op->required = RP_CLASS_POWER;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_reply(bed.held->hdr.token, RP_ST_CLASS);
+	told_st(&a, RP_ST_CLASS);
+	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_VISIBLE));
+	bed_see();
+	op_commit_one(&c, 1, 0, 64)->required = RP_CLASS_POWER;
+	bed_post(&c.op);
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* A notification is the agent's, whatever the method. */
+Test(session_op, notified_write_is_a_write_and_a_request)
+{
+	struct rp_op *op;
+
+	start_alone(RP_METHOD_FENCE);
+	op = op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE);
+	op->effect = RP_EFFECT_NOTIFY;
+	op->data = 77;
+	bed_post(op);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NOTIFY);
+	cr_assert_eq(bed.held->req.data, 77);
+	cr_assert_eq(bed.held->req.nranges, 1);
+	bed_see_nothing();
+}
+
+/* Without a commit it tells when the bytes are visible. */
+Test(session_op, notified_visible_write_is_a_write_and_a_request)
+{
+	struct rp_op *op = op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE);
+
+	op->effect = RP_EFFECT_NOTIFY;
+	bed_post(op);
+	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_see_request(RP_EFFECT_NOTIFY);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.held->req.nranges, 1);
+	bed_see_nothing();
+	bed_done_all();
+	told_not(&a);
+	bed_ok();
+	told_ok(&a);
+	/* A commit makes durable before it tells. */
+	op = op_commit_one(&b, 1, 0, 64);
+	op->effect = RP_EFFECT_NOTIFY;
+	op->level = RP_LEVEL_VISIBLE;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_write(&b, 1, 0, 64, 0);
+	op->effect = RP_EFFECT_NOTIFY;
+	cr_assert_eq(bed_try(op), -EINVAL);
+}
+
+/* --- reads --- */
+
+Test(session_op, read_brings_bytes)
+{
+	bed_post(op_read(&a, 1, 64, 4096));
+	bed_see_kind(RP_CHANNEL_READ);
+	cr_assert_eq(bed.held->iov_count, 1);
+	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.held->length, 4096);
+	bed_done_all();
+	told_ok(&a);
+}
+
+/* --- atomics --- */
+
+Test(session_op, atomic_is_a_request)
+{
+	uint64_t operand = 5, old[2] = {1, 2}, got[2];
+	static struct rp_wire_range r[2];
+	struct iovec result[2] = {{&got[1], 8}, {&got[0], 8}};
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_VISIBLE,
+		.result = old,
+		.result_len = 16,
+	};
+	struct rp_op *op = op_atomic(&a, 1, 0);
+
+	memcpy(a.buf, &operand, 8);
+	memset(a.buf + 8, 9, 8);
+	r[0] = bed_range(1, 0, 8);
+	r[1] = bed_range(1, 64, 8);
+	op->ranges = r;
+	op->nranges = 2;
+	op->atomic.fetch = true;
+	op->result = result;
+	op->result_count = 2;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_ATOMIC);
+	cr_assert_eq(bed.held->req.atomic.op, RP_ATOMIC_SUM);
+	cr_assert_eq(bed.held->req.nranges, 2);
+	cr_assert_eq(memcmp(bed.held->req.atomic.operand, a.buf, 16), 0);
+	cr_assert(bed.held->req.atomic.fetch);
+	bed_reply_as(bed.held->hdr.token, &m);
+	told_ok(&a);
+	cr_assert_eq(got[1], 1);
+	cr_assert_eq(got[0], 2);
+}
+
+Test(session_op, operands_are_copied)
+{
+	struct rp_op *op = op_atomic(&a, 1, 0);
+
+	op->atomic.op = RP_ATOMIC_CSWAP;
+	op->atomic.compare = a.buf + 8;
+	op->level = RP_LEVEL_DURABLE;
+	memset(a.buf, 1, 8);
+	memset(a.buf + 8, 2, 8);
+	bed.room = 0;
+	bed_post(op);
+	memset(a.buf, 0, 16);
+	bed.room = -1;
+	bed_progress();
+	bed_see_request(RP_EFFECT_ATOMIC);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(*(uint8_t *)bed.held->req.atomic.operand, 1);
+	cr_assert_eq(*(uint8_t *)bed.held->req.atomic.compare, 2);
+	bed_ok();
+	told_ok(&a);
+}
+
+Test(session_op, fetched_values_of_another_length_end_the_connection)
+{
+	uint64_t old = 1, got = 7;
+	struct iovec result = {&got, 8};
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_VISIBLE,
+		.result = &old,
+		.result_len = 4,
+	};
+	struct rp_op *op = op_atomic(&a, 1, 0);
+
+	op->atomic.fetch = true;
+	op->result = &result;
+	op->result_count = 1;
+	bed_post(op);
+	bed_see();
+	bed_reply_as(bed.held->hdr.token, &m);
+	told_st(&a, RP_ST_UNSURE);
+	cr_assert_eq(a.out.detail, RP_ST_BAD_MESSAGE);
+	cr_assert_eq(got, 7);
+}
+
+Test(session_op, values_that_nobody_fetched_end_the_connection)
+{
+	uint64_t old = 1;
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_VISIBLE,
+		.result = &old,
+		.result_len = 8,
+	};
+
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	bed_reply_as(bed.held->hdr.token, &m);
+	told_st(&a, RP_ST_UNSURE);
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Order of a session's operations: credits, room, stores, placement.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/atomic.h"
+#include "core/log.h"
+#include "session_bed.h"
+
+static struct told a, b, c, d, many[16];
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+static void start(void)
+{
+	rp_log_set(quiet);
+	bed_start(NULL);
+	bed_open(1);
+}
+
+TestSuite(session_order, .init = start, .fini = bed_stop);
+
+/* --- order, credits, room --- */
+
+Test(session_order, operations_leave_in_the_order_of_posting)
+{
+	bed.room = 0;
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_post(op_read(&c, 1, 8192, 64));
+	bed_post(op_write(&d, 1, 16384, 64, RP_LEVEL_DURABLE));
+	bed_see_nothing();
+	/* The channel has no event that says "try again". */
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_MS);
+	bed.room = 1;
+	bed_progress();
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_nothing();
+	bed.room = -1;
+	bed_progress();
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_nothing();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
+}
+
+/* A WRITE with its REQUEST may be parted by want of room. */
+Test(session_order, half_posted_operation_goes_on)
+{
+	bed.room = 1;
+	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
+	bed_post(op_write(&b, 1, 16384, 8192, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_nothing();
+	bed.room = -1;
+	bed_done(1);
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	bed_see_kind(RP_CHANNEL_WRITE);
+	told_ok(&a);
+}
+
+Test(session_order, no_more_requests_than_credits)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 2;
+	bed_open(1);
+	for (int i = 0; i < 4; i++)
+		bed_post(op_commit_one(&many[i], 1, 64 * i, 64));
+	bed_see();
+	bed_see();
+	bed_see_nothing();
+	bed_reply(2, RP_ST_OK);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 128);
+	bed_see_nothing();
+}
+
+Test(session_order, replies_change_the_credits)
+{
+	struct rp_wire_reply m = {
+		.level = RP_LEVEL_DURABLE,
+		.class = RP_CLASS_POWER,
+		.credits = 3,
+	};
+
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 1;
+	bed_open(1);
+	for (int i = 0; i < 6; i++)
+		bed_post(op_commit_one(&many[i], 1, 64 * i, 64));
+	bed_see();
+	bed_see_nothing();
+	bed_reply_as(1, &m);
+	for (int i = 0; i < 3; i++)
+		bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+	/* 0 says nothing. */
+	bed_reply(2, RP_ST_OK);
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* QUERYs are requests as well. */
+Test(session_order, queries_take_credits)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 1;
+	bed_open(1);
+	bed.answers = false;
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_post(op_query(&b, 1));
+	cr_assert_eq(bed_try(op_commit_one(&c, 2, 0, 64)), -EAGAIN);
+	bed_see();
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->query.key, bed_key(1));
+	bed_see_nothing();
+	bed_info(2, RP_ST_OK, bed_key(1));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->query.key, bed_key(2));
+	bed_info(3, RP_ST_OK, bed_key(2));
+	bed_post(op_commit_one(&c, 2, 0, 64));
+	told_ok(&a);
+	told_ok(&b);
+}
+
+Test(session_order, max_commits_bounds_what_is_accepted)
+{
+	for (int i = 0; i < 8; i++)
+		bed_post(op_commit_one(&many[i], 1, 64 * i, 64));
+	cr_assert_eq(bed_try(op_commit_one(&a, 1, 0, 64)), -EAGAIN);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)),
+		     -EAGAIN);
+	cr_assert_eq(bed_try(op_atomic(&a, 1, 0)), -EAGAIN);
+	cr_assert_eq(bed_try(op_query(&a, 1)), -EAGAIN);
+	op_commit_one(&a, 1, 0, 64)->level = RP_LEVEL_VISIBLE;
+	cr_assert_eq(bed_try(&a.op), -EAGAIN);
+	op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
+	cr_assert_eq(bed_try(&a.op), -EAGAIN);
+	/* Plain writes and reads are no requests. */
+	bed_post(op_write(&b, 1, 0, 4096, 0));
+	bed_post(op_read(&c, 1, 8192, 4096));
+	cr_assert_eq(rp_session_outstanding(bed.s), 10);
+	bed_reply(1, RP_ST_OK);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+}
+
+/* A queue without end would be memory without end. */
+Test(session_order, queue_of_plain_operations_is_bounded)
+{
+	bed.room = 0;
+	for (int i = 0; i < 8; i++)
+		bed_post(op_write(&many[i], 1, 8192 * i, 4096, 0));
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed_try(op_read(&a, 1, 0, 4096)), -EAGAIN);
+	bed.room = -1;
+	bed_progress();
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+}
+
+/* --- bytes that the target's CPU still stores --- */
+
+static void waits_for_a(struct rp_op *op, bool waits)
+{
+	bed_post(op);
+	if (waits)
+		bed_see_nothing();
+	else
+		cr_assert(bed_see());
+	/* What does not touch those bytes waits for its turn, too. */
+	bed_post(op_read(&d, 1, 65536, 8));
+	if (waits)
+		bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	if (waits)
+		cr_assert(bed_see());
+	told_ok(&a);
+	bed_stop();
+	start();
+}
+
+/*
+ * The agent stores when it looks at the message; RDMA that was posted later is
+ * in its place by then.
+ */
+Test(session_order, rdma_waits_for_stores_of_its_bytes)
+{
+	struct {
+		uint64_t off;
+		bool waits;
+	} at[] = {{0, true}, {63, true}, {64, false}, {4096, false}};
+
+	for (size_t i = 0; i < 4; i++) {
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_see();
+		waits_for_a(op_write(&b, 1, at[i].off, 4000, 0), at[i].waits);
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_see();
+		waits_for_a(op_read(&b, 1, at[i].off, 8), at[i].waits);
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_see();
+		waits_for_a(op_write(&b, 1, at[i].off, 8000, RP_LEVEL_DURABLE),
+			    at[i].waits);
+	}
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	waits_for_a(op_read(&b, 1, 4, 8), true);
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	waits_for_a(op_write(&b, 1, 4, 4096, 0), true);
+	/* Another region's bytes are others. */
+	bed_post(op_query(&c, 2));
+	bed_see();
+	bed_info(1, RP_ST_OK, bed_key(2));
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	bed_post(op_write(&b, 2, 0, 4096, 0));
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
+/* The agent keeps the order of requests. */
+Test(session_order, requests_do_not_wait_for_stores)
+{
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_atomic(&c, 1, 0));
+	bed_post(op_commit_one(&d, 1, 0, 64));
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_request(RP_EFFECT_ATOMIC);
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* An ordered store comes when its ranges are durable, not before. */
+Test(session_order, everything_waits_for_an_ordered_store_of_its_bytes)
+{
+	struct rp_op *op;
+
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_write(&b, 1, 132, 64, RP_LEVEL_DURABLE), true);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_write(&b, 1, 0, 4096, 0), true);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_read(&b, 1, 128, 8), true);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_atomic(&b, 1, 128), true);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_commit_one(&b, 1, 0, 4096), true);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_then(&b, 1, 256, 64, 128), true);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_write(&b, 1, 136, 64, RP_LEVEL_DURABLE), false);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	waits_for_a(op_commit_one(&b, 1, 0, 128), false);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	op = op_then(&b, 1, 0, 64, 136);
+	waits_for_a(op, false);
+}
+
+/* --- placement --- */
+
+Test(session_order, fence_proves_placement)
+{
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done_all();
+	told_ok(&a);
+	bed_see();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.held->req.nranges, 0);
+	/* One is enough. */
+	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+	bed_ok();
+	cr_assert(!rp_session_unplaced(bed.s));
+	bed_see_nothing();
+}
+
+/* A fence that was sent before a write says nothing of it. */
+Test(session_order, fence_proves_earlier_writes_only)
+{
+	uint64_t token;
+
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see();
+	token = bed_see_request(RP_EFFECT_NONE)->hdr.token;
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	bed_see();
+	bed_reply(token, RP_ST_OK);
+	cr_assert(rp_session_unplaced(bed.s));
+	token = bed_see_request(RP_EFFECT_NONE)->hdr.token;
+	bed_reply(token, RP_ST_OK);
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+/* What is under way already ends it as well. */
+Test(session_order, proof_under_way_is_enough)
+{
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, 65536, 64));
+	bed_see();
+	bed_see();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	cr_assert(!rp_session_unplaced(bed.s));
+	bed_done_all();
+	/* Also a delivered write, and a read that fences. */
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_write(&b, 1, 8192, 64, RP_LEVEL_VISIBLE));
+	bed_see();
+	bed_see();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_nothing();
+	bed_done_all();
+	cr_assert(!rp_session_unplaced(bed.s));
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_read(&b, 1, 8192, 64));
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_done(1);
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_done(1);
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+/* What ended without being posted proves nothing. */
+Test(session_order, refused_commit_is_no_proof)
+{
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, BED_LEN, 64));
+	told_st(&b, RP_ST_RANGE);
+	bed_see();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+Test(session_order, read_without_fencing_proves_nothing)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.flags = RP_CHANNEL_ORDERED;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_read(&b, 1, 8192, 64));
+	bed_done_all();
+	cr_assert(rp_session_unplaced(bed.s));
+}
+
+/* Stores are in their place when they were answered. */
+Test(session_order, outstanding_stores_are_unplaced)
+{
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	cr_assert(!rp_session_unplaced(bed.s));
+	bed_post(op_atomic(&a, 1, 0));
+	cr_assert(rp_session_unplaced(bed.s));
+}
+
+/* Scattered writes do not take memory without end. */
+Test(session_order, many_unplaced_ranges_send_a_fence)
+{
+	for (int i = 0; i < RP_SESSION_RANGES; i++) {
+		bed_see_nothing();
+		a.times = 0;
+		bed_post(op_write(&a, 1, 8192ull * (i % 2000), 1000, 0));
+		bed_see_kind(RP_CHANNEL_WRITE);
+		bed_done_all();
+	}
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.held->req.nranges, 0);
+	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	/* One at a time. */
+	bed_post(op_write(&a, 1, 64, 1000, 0));
+	bed_done_all();
+	bed_ok();
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_nothing();
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_see();
+	bed_ok();
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+Test(session_order, many_unplaced_bytes_send_a_fence)
+{
+	static uint8_t big[1 << 20];
+
+	for (int i = 0; i <= 64; i++) {
+		struct rp_op *op = op_write(&a, 1, 0, sizeof(big), 0);
+
+		bed_see_nothing();
+		op->iov[0].iov_base = big;
+		bed_post(op);
+		bed_see_kind(RP_CHANNEL_WRITE);
+		bed_done_all();
+	}
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* --- reentrancy --- */
+
+static unsigned int left;
+
+static void chain(struct told *t)
+{
+	if (!left--)
+		return;
+	bed_post(op_write(t, 1, 0, 64, RP_LEVEL_DURABLE));
+}
+
+Test(session_order, done_may_post_its_own_operation_again)
+{
+	left = 9;
+	a.then = chain;
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	for (int i = 0; i < 10; i++) {
+		bed_see_request(RP_EFFECT_STORE);
+		bed_ok();
+	}
+	a.then = NULL;
+	told_ok(&a);
+	bed_see_nothing();
+}

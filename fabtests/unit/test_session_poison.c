@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a session knows of failed writes; and every edge of an operation. */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "core/log.h"
+#include "session_bed.h"
+
+static struct told a, b, c, d;
+static struct rp_wire_range many[400];
+
+static void quiet(enum rp_log_level level, const char *text)
+{
+}
+
+static void start(void)
+{
+	rp_log_set(quiet);
+	bed_start(NULL);
+	bed_open(1);
+}
+
+TestSuite(session_poison, .init = start, .fini = bed_stop);
+
+/* Ranges that do not pack well: descending. */
+static void fill(size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		many[i] = bed_range(1, 128 * (n - i), 64);
+}
+
+/* --- commits of bytes that are still being stored --- */
+
+/* A commit succeeds only if the stores that it covers do. */
+Test(session_poison, commit_ends_behind_the_stores_that_it_covers)
+{
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_post(op_commit_one(&c, 1, 4096, 64));
+	bed_reply(2, RP_ST_OK);
+	told_not(&b);
+	bed_reply(3, RP_ST_OK);
+	told_ok(&c);
+	bed_reply(1, RP_ST_OK);
+	told_ok(&b);
+	/* The store fails behind the commit's own success. */
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_reply(5, RP_ST_OK);
+	bed_reply(4, RP_ST_FLUSH_FAILED);
+	told_st(&a, RP_ST_FLUSH_FAILED);
+	told_st(&b, RP_ST_WRITE_FAILED);
+}
+
+Test(session_poison, commit_without_the_agent_ends_behind_stores)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.method = RP_METHOD_FENCE;
+	bed.class = RP_CLASS_PROCESS;
+	bed_open(1);
+	/* Asked of the agent, which will refuse. */
+	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->required = RP_CLASS_POWER;
+	bed_post(&a.op);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	told_not(&b);
+	bed_reply(1, RP_ST_CLASS);
+	told_st(&b, RP_ST_WRITE_FAILED);
+}
+
+/* --- poison --- */
+
+static void lose_all(void)
+{
+	bed_lose(ECONNRESET);
+	bed_progress();
+	while (bed_see())
+		;
+	bed_open(1);
+}
+
+static void commit_says(uint64_t off, uint64_t len, enum rp_status st)
+{
+	static struct told t;
+
+	bed_post(op_commit_one(&t, 1, off, len));
+	if (!st) {
+		bed_see_request(RP_EFFECT_NONE);
+		bed_ok();
+	}
+	told_st(&t, st);
+}
+
+Test(session_poison, lost_writes_are_poisoned_until_written_again)
+{
+	bed_post(op_write(&a, 1, 100, 4096, 0));
+	bed_done_all();
+	told_ok(&a);
+	lose_all();
+	commit_says(0, 100, RP_ST_OK);
+	commit_says(0, 101, RP_ST_WRITE_FAILED);
+	commit_says(4195, 1, RP_ST_WRITE_FAILED);
+	commit_says(4196, 64, RP_ST_OK);
+	op_commit_one(&b, 1, 100, 8)->level = RP_LEVEL_VISIBLE;
+	bed_post(&b.op);
+	told_st(&b, RP_ST_WRITE_FAILED);
+	/* In part. */
+	bed_post(op_write(&a, 1, 100, 2000, 0));
+	bed_see();
+	commit_says(100, 2000, RP_ST_OK);
+	commit_says(100, 2001, RP_ST_WRITE_FAILED);
+	/* As a whole, inside a request. */
+	bed_post(op_write(&b, 1, 2000, 3000, RP_LEVEL_DURABLE));
+	bed_see();
+	bed_ok();
+	bed_done_all();
+	commit_says(0, 8192, RP_ST_OK);
+	/* That one is lost as well. */
+	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_DURABLE));
+	lose_all();
+	told_st(&b, RP_ST_LOST);
+	commit_says(0, 8, RP_ST_WRITE_FAILED);
+}
+
+Test(session_poison, proved_writes_are_not_poisoned)
+{
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done_all();
+	bed_see();
+	commit_says(65536, 8, RP_ST_OK); /* its reply proves it */
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	lose_all();
+	commit_says(0, 8192, RP_ST_OK);
+	commit_says(8192, 8, RP_ST_WRITE_FAILED);
+}
+
+/* A proof of earlier writes says nothing of later ones. */
+Test(session_poison, proof_is_of_earlier_writes_alone)
+{
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, 65536, 8));
+	bed_post(op_write(&c, 1, 8192, 4096, 0));
+	bed_post(op_write(&d, 1, 0, 64, 0));
+	bed_reply(1, RP_ST_OK);
+	lose_all();
+	commit_says(100, 64, RP_ST_OK);
+	commit_says(8192, 8, RP_ST_WRITE_FAILED);
+}
+
+Test(session_poison, writes_that_were_never_sent_are_poisoned)
+{
+	bed.room = 0;
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_write(&b, 1, 8192, 64, RP_LEVEL_DURABLE));
+	bed_lose(ECONNRESET);
+	bed.room = -1;
+	bed_progress();
+	told_st(&a, RP_ST_LOST);
+	told_st(&b, RP_ST_LOST);
+	bed_open(1);
+	commit_says(0, 8, RP_ST_WRITE_FAILED);
+	commit_says(8192, 8, RP_ST_WRITE_FAILED);
+}
+
+/* Writes that were accepted only to fail have failed as well. */
+Test(session_poison, writes_without_a_connection_are_poisoned)
+{
+	lose_all();
+	bed_lose(ECONNRESET);
+	bed_progress();
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_refuse(RP_ST_OVERLOADED, 0);
+	bed_progress();
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	told_st(&a, RP_ST_OVERLOADED);
+	bed_open(1);
+	commit_says(0, 8, RP_ST_WRITE_FAILED);
+}
+
+Test(session_poison, refused_writes_are_poisoned)
+{
+	bed_post(op_write(&a, 1, BED_LEN - 8, 64, 0));
+	told_st(&a, RP_ST_RANGE);
+	commit_says(BED_LEN - 8, 8, RP_ST_WRITE_FAILED);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_OVERLOADED);
+	told_st(&a, RP_ST_OVERLOADED);
+	commit_says(0, 8, RP_ST_WRITE_FAILED);
+}
+
+/* The reply to a write's own commit has proved its placement. */
+Test(session_poison, write_whose_commit_fails_is_not_poisoned)
+{
+	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
+	bed_done_all();
+	bed_see();
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_CLASS);
+	told_st(&a, RP_ST_CLASS);
+	commit_says(0, 8192, RP_ST_OK);
+}
+
+Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
+{
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_ALIGN);
+	told_st(&a, RP_ST_ALIGN);
+	commit_says(0, 8, RP_ST_WRITE_FAILED);
+	/* An atomic needs the old value: it cures nothing. */
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	bed_ok();
+	commit_says(0, 8, RP_ST_WRITE_FAILED);
+	bed_post(op_then(&b, 1, 64, 64, 256));
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_FLUSH_FAILED);
+	told_st(&b, RP_ST_FLUSH_FAILED);
+	commit_says(64, 64, RP_ST_OK);
+	commit_says(256, 8, RP_ST_WRITE_FAILED);
+}
+
+/* A commit that was posted behind a failing store, and what replaces it. */
+Test(session_poison, failing_store_fails_commits_behind_it)
+{
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_commit_one(&b, 1, 32, 64));
+	bed_post(op_write(&c, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_commit_one(&d, 1, 32, 64));
+	bed_reply(1, RP_ST_OVERLOADED);
+	for (uint64_t t = 2; t <= 4; t++)
+		bed_reply(t, RP_ST_OK);
+	told_st(&a, RP_ST_OVERLOADED);
+	told_st(&b, RP_ST_WRITE_FAILED);
+	told_ok(&c);
+	told_ok(&d);
+	for (int i = 0; i < 4; i++)
+		bed_see();
+	commit_says(0, 64, RP_ST_OK);
+}
+
+/* An ordered store that will never be done: commits of it do not succeed. */
+Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
+{
+	fill(400);
+	op_commit(&a, many, 400)->effect = RP_EFFECT_THEN;
+	a.op.then = (struct rp_wire_then){bed_key(1), BED_ADDR + 65536, 1};
+	bed_post(&a.op);
+	bed_post(op_commit_one(&b, 1, 65536, 8));
+	bed_post(op_commit_one(&c, 1, 65544, 8));
+	bed_done_all();
+	bed_reply(1, RP_ST_FLUSH_FAILED);
+	told_not(&a); /* its second slice is out */
+	told_st(&b, RP_ST_WRITE_FAILED);
+	bed_reply(3, RP_ST_OK);
+	told_ok(&c);
+	/* Written again, before that commit has ended. */
+	bed_post(op_write(&d, 1, 65536, 8, RP_LEVEL_DURABLE));
+	bed_reply(4, RP_ST_OK);
+	told_ok(&d);
+	bed_reply(2, RP_ST_OK);
+	told_st(&a, RP_ST_FLUSH_FAILED);
+	bed_post(op_commit_one(&b, 1, 65536, 8));
+	bed_reply(5, RP_ST_OK);
+	told_ok(&b);
+}
+
+/* A commit that has failed does not wait for other stores. */
+Test(session_poison, failed_commit_ends_at_once)
+{
+	bed_post(op_atomic(&a, 1, 0));
+	bed_post(op_atomic(&b, 1, 64));
+	bed_post(op_commit_one(&c, 1, 0, 128));
+	bed_reply(3, RP_ST_OK);
+	bed_reply(2, RP_ST_ALIGN);
+	told_st(&c, RP_ST_WRITE_FAILED);
+	told_not(&a);
+}
+
+/* --- unsure --- */
+
+static void unsure(struct rp_op *op, enum rp_status st, bool poisons,
+		   uint64_t off)
+{
+	struct told *t = (struct told *)op;
+
+	bed_post(op);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	told_st(t, st);
+	cr_assert_eq(t->out.detail,
+		     st == RP_ST_UNSURE ? RP_ST_LOST : ECONNRESET);
+	cr_assert_eq(t->out.range, 0);
+	while (bed_see())
+		;
+	bed_open(1);
+	commit_says(off, 8, poisons ? RP_ST_WRITE_FAILED : RP_ST_OK);
+}
+
+Test(session_poison, sent_effects_that_are_lost_are_unsure)
+{
+	struct rp_op *op;
+
+	unsure(op_then(&a, 1, 0, 64, 128), RP_ST_UNSURE, true, 128);
+	unsure(op_atomic(&a, 1, 256), RP_ST_UNSURE, true, 256);
+	op = op_commit_one(&a, 1, 512, 64);
+	op->effect = RP_EFFECT_NOTIFY;
+	unsure(op, RP_ST_UNSURE, false, 512);
+	op = op_write(&a, 1, 1024, 64, RP_LEVEL_DURABLE);
+	op->effect = RP_EFFECT_NOTIFY;
+	unsure(op, RP_ST_UNSURE, true, 1024);
+	/* What can be done again is not. */
+	unsure(op_write(&a, 1, 2048, 64, RP_LEVEL_DURABLE), RP_ST_LOST, true,
+	       2048);
+	unsure(op_commit_one(&a, 1, 4096, 64), RP_ST_LOST, false, 4096);
+	op = op_atomic(&a, 1, 8192);
+	op->atomic.op = RP_ATOMIC_READ;
+	unsure(op, RP_ST_LOST, false, 8192);
+}
+
+Test(session_poison, unsent_effects_that_are_lost_are_not_done)
+{
+	struct rp_op *op;
+
+	bed.room = 0;
+	unsure(op_then(&a, 1, 0, 64, 1 << 22), RP_ST_LOST, true, 1 << 22);
+	bed.room = -1;
+	commit_says(65536, 8, RP_ST_OK);
+	/* All but the last slice are out. */
+	fill(400);
+	op = op_commit(&a, many, 400);
+	op->effect = RP_EFFECT_NOTIFY;
+	unsure(op, RP_ST_LOST, false, 1 << 20);
+	/* So is the write, but not the request behind it. */
+	bed.room = 1;
+	op = op_write(&a, 1, 1 << 21, 64, RP_LEVEL_DURABLE);
+	op->effect = RP_EFFECT_NOTIFY;
+	bed_post(op);
+	bed_lose(ECONNRESET);
+	bed.room = -1;
+	bed_progress();
+	told_st(&a, RP_ST_LOST);
+}
+
+/* Answered effects are sure. */
+Test(session_poison, answered_effect_is_sure)
+{
+	bed.inject = 0;
+	bed_stop();
+	bed_start(NULL);
+	bed.inject = 0;
+	bed_open(1);
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_reply(1, RP_ST_OK);
+	told_not(&a);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	told_ok(&a);
+}
+
+Test(session_poison, timeout_leaves_effects_unsure)
+{
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_progress();
+	bed_pass(BED_TIMEOUT);
+	told_st(&a, RP_ST_UNSURE);
+	cr_assert_eq(a.out.detail, RP_ST_TIMEOUT);
+	told_st(&b, RP_ST_TIMEOUT);
+}
+
+/* --- every edge --- */
+
+static void take_all_edges(void)
+{
+	/* QUEUED: conflict; refused; failed by a store before it; lost. */
+	bed_post(op_commit_one(&a, 1, BED_LEN, 64));
+	told_st(&a, RP_ST_RANGE);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_post(op_then(&b, 1, 0, 64, 4096));
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_FLUSH_FAILED);
+	told_st(&b, RP_ST_WRITE_FAILED);
+	/* DATA: plain; durable; lost before it was posted. */
+	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
+	bed_done_all();
+	bed_see();
+	bed_see();
+	bed_ok();
+	told_ok(&a);
+	bed_post(op_write(&a, 1, 0, 8192, 0));
+	bed_done_all();
+	told_ok(&a);
+	bed.room = 0;
+	bed_post(op_write(&a, 1, 0, 8192, 0));
+	lose_all();
+	bed.room = -1;
+	op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	bed_done_all();
+	bed_see();
+	bed_see();
+	bed_ok();
+	told_ok(&a);
+	/* SLICES: held; straight to the last; lost for want of a credit. */
+	fill(400);
+	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	for (int i = 0; i < 3; i++) {
+		bed_done_all();
+		bed_see();
+		if (!bed.held)
+			bed_see();
+		bed_reply(bed.held->hdr.token, RP_ST_OK);
+	}
+	bed_done_all();
+	told_ok(&a);
+	op_commit(&a, many, 8)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	bed_see();
+	bed_ok();
+	bed_done_all();
+	told_ok(&a);
+	/* HELD: a slice fails; lost. */
+	for (int lost = 0; lost < 2; lost++) {
+		op_commit(&a, many, 200)->effect = RP_EFFECT_NOTIFY;
+		bed_post(&a.op);
+		bed_done_all();
+		bed_see();
+		if (lost)
+			lose_all();
+		else
+			bed_reply(bed.held->hdr.token, RP_ST_REGION_FAILED);
+		told_st(&a, lost ? RP_ST_LOST : RP_ST_REGION_FAILED);
+		cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+	}
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 1;
+	bed_open(1);
+	fill(400);
+	bed_post(op_commit(&a, many, 400));
+	bed_post(op_query(&b, 1));
+	lose_all();
+	/* LAST: no credit for it, then lost. */
+	bed_post(op_query(&a, 1));
+	bed_post(op_query(&b, 1));
+	bed_post(op_query(&c, 1));
+	lose_all();
+	told_st(&b, RP_ST_LOST);
+	told_st(&c, RP_ST_LOST);
+}
+
+Test(session_poison, every_edge_is_taken)
+{
+	take_all_edges();
+	for (int i = 0; i < RP_OP_STATES; i++)
+		for (int j = 0; j < RP_OP_STATES; j++)
+			if (bed_legal[i] & 1u << j)
+				cr_assert(bed_edges[i][j],
+					  "the edge from %d to %d", i, j);
+}

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Requests that go ahead: behind the writes, into a ring that is looked into.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_mock.h"
+#include "seeded.h"
+
+#define P   IBV_RPMEM_FLUSH_PERSISTENT
+#define CQE 32
+
+static struct mock m;
+static struct ibv_wc shown[256];
+static size_t nshown, ntaken;
+
+static int flush(uint64_t wr_id, size_t off, size_t len)
+{
+	m.q.pub.wr_id = wr_id;
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT + off, len, P, 0);
+	return ibv_rpmem_wr_complete(&m.q.pub);
+}
+
+static int atomic_write(uint64_t wr_id, size_t off, uint64_t value)
+{
+	m.q.pub.wr_id = wr_id;
+	ibv_rpmem_wr_start(&m.q.pub);
+	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + off, &value);
+	return ibv_rpmem_wr_complete(&m.q.pub);
+}
+
+static void drink(void)
+{
+	int n;
+
+	while ((n = ibv_rpmem_poll_cq(m.cq, 1, shown + nshown)))
+		nshown += (size_t)n;
+}
+
+static void settle(void)
+{
+	for (int i = 0; i < 40; i++) {
+		mock_run(&m);
+		drink();
+		mock_side_run(&m);
+		drink();
+	}
+}
+
+static void next_is(uint64_t wr_id, enum ibv_wc_status status)
+{
+	const struct ibv_wc *wc = &shown[ntaken];
+
+	drink();
+	cr_assert_lt(ntaken++, nshown, "wr_id %d has not come", (int)wr_id);
+	cr_assert_eq(wc->wr_id, wr_id, "%d, not %d", (int)wc->wr_id,
+		     (int)wr_id);
+	cr_assert_eq(wc->status, status, "%d: %d", (int)wr_id, (int)wc->status);
+	cr_assert_eq(wc->qp_num, MOCK_QPN);
+	if (!status)
+		cr_assert_eq((int)wc->opcode, IBV_RPMEM_WC_FLUSH);
+}
+
+static void nothing_more(void)
+{
+	drink();
+	cr_assert_eq(ntaken, nshown, "%d", (int)shown[ntaken].wr_id);
+}
+
+static bool is_durable(size_t off, size_t len, uint8_t value)
+{
+	uint8_t left[MOCK_BYTES];
+
+	mock_cut(&m, left);
+	for (size_t i = off; i < off + len; i++)
+		if (left[i] != value)
+			return false;
+	return true;
+}
+
+static void unseen(size_t off, size_t len, uint8_t value)
+{
+	mock_write(&m, 0, off, len, value);
+	m.queue[m.nqueue - 1].flags = 0;
+}
+
+/* ADR where the kernel's CPU places; one flush has been answered. */
+static void begin_as(bool cpu)
+{
+	struct rp_desc d;
+
+	nshown = ntaken = 0;
+	mock_init_cq(&m, CQE);
+	m.cpu = cpu;
+	m.side.has_ring = true;
+	mock_side_init(&m);
+	d = mock_desc(&m);
+	cr_assert_eq(mock_add(&m, &d, 0), 0);
+	cr_assert_eq(flush(1, 0, 64), 0);
+	/* Nobody has been heard of yet. */
+	cr_assert_eq(m.queue[0].op, MOCK_READ);
+	settle();
+	next_is(1, IBV_WC_SUCCESS);
+	cr_assert_eq(m.side.looks, 0u);
+	mock_side_wake(&m);
+	settle();
+}
+
+static void begin(void)
+{
+	begin_as(true);
+}
+
+static size_t free_slots(void)
+{
+	size_t n = 0;
+
+	for (struct rp_slot *s = m.cq->free; s; s = s->next)
+		n++;
+	return n;
+}
+
+static void end(void)
+{
+	/* But for those who listen, and the one that greeted. */
+	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS - 1);
+	mock_side_fini(&m);
+	mock_fini(&m);
+}
+
+Test(shim_pipeline, one_round_trip)
+{
+	begin();
+	unseen(0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(m.nqueue, 2u);
+	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
+	cr_assert_eq(m.queue[1].rkey, MOCK_RING_RKEY);
+	mock_run(&m);
+	nothing_more();
+	cr_assert(!is_durable(0, 64, 'a'));
+	cr_assert_eq(m.side.nout, 0u, "nothing goes over the side");
+	mock_side_run(&m);
+	cr_assert(is_durable(0, 64, 'a'));
+	next_is(2, IBV_WC_SUCCESS);
+	nothing_more();
+	end();
+}
+
+/* The agent may be faster than the acknowledgement of the write. */
+Test(shim_pipeline, answered_before_it_has_come)
+{
+	struct ibv_wc wc;
+
+	begin();
+	unseen(0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64), 0);
+	mock_run(&m);
+	cr_assert_eq(m.ndone, 1u);
+	wc = m.done[0];
+	m.ndone = 0;
+	mock_side_run(&m);
+	cr_assert_eq(m.ndone, 1u);
+	nothing_more();
+	/* Time passes: nothing is overdue. */
+	m.side.now += 10000000000ull;
+	nothing_more();
+	m.done[m.ndone++] = wc;
+	next_is(2, IBV_WC_SUCCESS);
+	end();
+}
+
+/* What an adapter still has on its way is not known to be before it. */
+Test(shim_pipeline, not_behind_an_adapter)
+{
+	begin_as(false);
+	unseen(0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(m.queue[1].op, MOCK_READ);
+	settle();
+	cr_assert(is_durable(0, 64, 'a'));
+	next_is(2, IBV_WC_SUCCESS);
+	end();
+}
+
+/* Nor into the ring of a queue pair that may not be written to. */
+Test(shim_pipeline, not_where_nobody_writes)
+{
+	struct rp_desc d;
+
+	begin();
+	m.access = RP_DESC_ALL & ~RP_DESC_WRITE;
+	d = mock_desc(&m);
+	cr_assert_eq(mock_add(&m, &d, 0), 0);
+	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(m.queue[0].op, MOCK_READ);
+	settle();
+	next_is(2, IBV_WC_SUCCESS);
+	end();
+}
+
+/* It slept when that came, or before; it is told as soon as both are known. */
+Test(shim_pipeline, asleep)
+{
+	begin();
+	/* Known beforehand: then it is asked over the side, which wakes it. */
+	mock_side_sleep(&m);
+	mock_side_run(&m);
+	drink();
+	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(m.queue[0].op, MOCK_READ);
+	settle();
+	next_is(2, IBV_WC_SUCCESS);
+	cr_assert_eq(m.side.looks, 0u);
+	mock_side_wake(&m);
+	settle();
+	/* Its note and the write cross each other. */
+	cr_assert_eq(flush(3, 0, 64), 0);
+	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
+	mock_side_sleep(&m);
+	mock_run(&m);
+	drink();
+	cr_assert_eq(m.side.nout, 0u);
+	mock_side_run(&m);
+	nothing_more();
+	cr_assert_eq(m.side.nout, 1u);
+	settle();
+	next_is(3, IBV_WC_SUCCESS);
+	cr_assert_eq(m.side.looks, 1u);
+	mock_side_wake(&m);
+	settle();
+	/* The note is here before the write is there. */
+	cr_assert_eq(flush(4, 0, 64), 0);
+	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
+	mock_side_sleep(&m);
+	mock_side_run(&m);
+	nothing_more();
+	cr_assert_eq(m.side.nout, 0u, "there is nothing to see yet");
+	settle();
+	next_is(4, IBV_WC_SUCCESS);
+	cr_assert_eq(m.side.looks, 2u);
+	/* With nothing in the ring nobody is woken. */
+	mock_side_wake(&m);
+	settle();
+	mock_side_sleep(&m);
+	settle();
+	cr_assert_eq(m.side.looks, 2u);
+	cr_assert(m.side.asleep);
+	end();
+}
+
+/* Any order of writes, notes and looks: each flush ends, and is durable. */
+Test(shim_pipeline, any_order)
+{
+	struct seeded s = seeded_start();
+	unsigned int posted = 1, boxed = 0;
+
+	begin();
+	for (int round = 0; round < 3000; round++) {
+		uint8_t msg[RP_RING_MSG];
+		struct rp_ring look = m.side.ring;
+
+		switch (seeded_below(&s, 5)) {
+		case 0:
+			if (posted - ntaken > 12 || posted == 200)
+				break;
+			unseen(8 * (posted % 64), 8, (uint8_t)posted);
+			posted++;
+			cr_assert_eq(flush(posted, 8 * ((posted - 1) % 64), 8),
+				     0);
+			boxed += m.queue[m.nqueue - 1].op == MOCK_WRITE;
+			break;
+		case 1:
+			mock_step(&m);
+			break;
+		case 2:
+			mock_side_step(&m);
+			break;
+		case 3:
+			/* As the agent does: with nothing in it that it sees.
+			 */
+			if (m.side.nin > 8)
+				break;
+			if (m.side.asleep)
+				mock_side_wake(&m);
+			else if (!seeded_below(&s, 4) &&
+				 !rp_ring_take(&look, msg))
+				mock_side_sleep(&m);
+			break;
+		default:
+			drink();
+		}
+		while (ntaken < nshown) {
+			cr_assert(is_durable(8 * (ntaken % 64), 8,
+					     ntaken ? (uint8_t)ntaken : 0) ||
+					  posted > ntaken + 60,
+				  "%zu, seed %llu", ntaken,
+				  (unsigned long long)s.seed);
+			next_is(ntaken + 1, IBV_WC_SUCCESS);
+		}
+	}
+	settle();
+	while (ntaken < posted)
+		next_is(ntaken + 1, IBV_WC_SUCCESS);
+	cr_assert_gt(boxed + m.side.looks, 0u, "seed %llu",
+		     (unsigned long long)s.seed);
+	end();
+}
+
+/* More at once than may be without an answer, round and round the ring. */
+Test(shim_pipeline, many)
+{
+	unsigned int boxed = 0;
+
+	begin();
+	for (uint64_t round = 0; round < 15; round++) {
+		for (uint64_t i = 0; i < 12; i++)
+			cr_assert_eq(flush(100 * round + i, 32 * i, 32), 0);
+		for (size_t i = 0; i < m.nqueue; i++)
+			boxed += m.queue[i].op == MOCK_WRITE;
+		settle();
+		for (uint64_t i = 0; i < 12; i++)
+			next_is(100 * round + i, IBV_WC_SUCCESS);
+	}
+	cr_assert_eq(boxed, 15u * RP_DEFERRED_MAX);
+	end();
+}
+
+/* What the agent stores is asked for over the side, and before. */
+Test(shim_pipeline, behind_a_store)
+{
+	begin();
+	cr_assert_eq(atomic_write(2, 128, 0x4242424242424242), 0);
+	cr_assert_eq(flush(3, 128, 8), 0);
+	cr_assert_eq(m.queue[0].op, MOCK_READ);
+	cr_assert_eq(m.queue[1].op, MOCK_READ);
+	settle();
+	drink();
+	cr_assert_eq(nshown - ntaken, 2u);
+	cr_assert_eq(shown[ntaken].wr_id, 2u);
+	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
+	next_is(3, IBV_WC_SUCCESS);
+	cr_assert(is_durable(128, 8, 0x42));
+	/* That is over. */
+	cr_assert_eq(flush(4, 128, 8), 0);
+	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
+	settle();
+	next_is(4, IBV_WC_SUCCESS);
+	end();
+}
+
+/* And a store behind what went ahead waits for it. */
+Test(shim_pipeline, before_a_store)
+{
+	begin();
+	unseen(0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(atomic_write(3, 128, 0x4242424242424242), 0);
+	mock_run(&m);
+	drink();
+	cr_assert_eq(m.side.nout, 0u);
+	settle();
+	next_is(2, IBV_WC_SUCCESS);
+	cr_assert_eq(shown[ntaken].wr_id, 3u);
+	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
+	end();
+}
+
+/* What was not posted leaves nothing behind, and no hole in the ring. */
+Test(shim_pipeline, not_posted)
+{
+	begin();
+	for (int i = 0; i < 20; i++) {
+		ibv_rpmem_wr_start(&m.q.pub);
+		ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+		ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 32, P, 0);
+		ibv_rpmem_wr_abort(&m.q.pub);
+	}
+	m.complete_err = ENOMEM;
+	m.complete_posted = 1;
+	ibv_rpmem_wr_start(&m.q.pub);
+	m.q.pub.wr_id = 2;
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOMEM);
+	m.complete_err = 0;
+	cr_assert_eq(flush(3, 0, 64), 0);
+	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
+	settle();
+	next_is(2, IBV_WC_SUCCESS);
+	next_is(3, IBV_WC_SUCCESS);
+	nothing_more();
+	end();
+}
+
+/* The write fails and may have arrived: what was before it ends as it is. */
+Test(shim_pipeline, its_write_fails)
+{
+	begin();
+	unseen(0, 64, 'a');
+	cr_assert_eq(flush(2, 0, 64), 0);
+	unseen(64, 64, 'b');
+	cr_assert_eq(flush(3, 64, 64), 0);
+	mock_step(&m);
+	mock_step(&m);
+	mock_step(&m);
+	m.drop_ack = true;
+	mock_run(&m);
+	drink();
+	nothing_more();
+	mock_side_run(&m);
+	next_is(2, IBV_WC_SUCCESS);
+	cr_assert(is_durable(0, 64, 'a'));
+	next_is(3, IBV_WC_RETRY_EXC_ERR);
+	cr_assert_eq(flush(4, 0, 64), ENOTCONN);
+	end();
+}
+
+/* The side ends: nobody will answer what is in the ring. */
+Test(shim_pipeline, the_side_is_lost)
+{
+	begin();
+	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(flush(3, 0, 64), 0);
+	mock_step(&m);
+	drink();
+	m.side.error = true;
+	mock_side_run(&m);
+	drink();
+	next_is(2, IBV_WC_RETRY_EXC_ERR);
+	mock_run(&m);
+	next_is(3, IBV_WC_WR_FLUSH_ERR);
+	mock_side_fini(&m);
+	mock_fini(&m);
+}
+
+/* Its ring is no region of the program's, whose access was refused. */
+Test(shim_pipeline, the_agent_is_gone)
+{
+	begin();
+	cr_assert_eq(flush(2, 0, 64), 0);
+	m.side.has_ring = false;
+	mock_run(&m);
+	next_is(2, IBV_WC_RETRY_EXC_ERR);
+	cr_assert_eq(flush(3, 0, 64), ENOTCONN);
+	end();
+}
+
+/* Nobody looks, and nobody says so: that is too late some time. */
+Test(shim_pipeline, silence)
+{
+	begin();
+	cr_assert_eq(flush(2, 0, 64), 0);
+	m.side.asleep = true;
+	m.side.now += 5000000000ull;
+	nothing_more(); /* it has not come yet */
+	mock_run(&m);
+	nothing_more();
+	m.side.now += 5000000000ull;
+	next_is(2, IBV_WC_RETRY_EXC_ERR);
+	end();
+}
+
+/* The region is there no more: as its device would say. */
+Test(shim_pipeline, refused)
+{
+	begin();
+	cr_assert_eq(flush(2, 0, 64), 0);
+	mock_side_again(&m);
+	settle();
+	next_is(2, IBV_WC_REM_ACCESS_ERR);
+	cr_assert_eq(m.fails, 1u);
+	end();
+}
+
+/* What is under way then is nobody's, and its slot comes back. */
+Test(shim_pipeline, detached)
+{
+	struct ibv_wc wc;
+
+	begin();
+	cr_assert_eq(flush(2, 0, 64), 0);
+	mock_side_fini(&m);
+	rp_qp_fini(&m.q);
+	cr_assert_eq(free_slots(), (size_t)CQE - 1);
+	m.nqueue = 0;
+	m.done[m.ndone++] = (struct ibv_wc){.wr_id = (uintptr_t)m.cq->slots,
+					    .qp_num = MOCK_QPN};
+	for (size_t i = 0; i < m.cq->nslots; i++)
+		if (m.cq->slots[i].kind == RP_SLOT_RING)
+			m.done[0].wr_id = (uintptr_t)&m.cq->slots[i];
+	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+	cr_assert_eq(free_slots(), (size_t)CQE);
+	cr_assert_eq(ibv_rpmem_detach_cq(m.cq), 0);
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The agent's thread and its ring: it looks while it is awake, and says when.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <criterion/criterion.h>
+
+#include "rc_pair.h"
+#include "seeded.h"
+
+#define FOR_EVER "60000000" /* us: longer than any case waits */
+
+static struct pair p;
+static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+static const struct pair_attr by_builders = {
+	.ops = BUILDERS, .access = PERSISTENT, .sides = true};
+static const struct pair_attr without_writes = {
+	.ops = IBV_QP_EX_WITH_RDMA_READ, .access = PERSISTENT, .sides = true};
+
+/* The kernel's CPU places: ADR behind soft-RoCE. */
+static void start(void)
+{
+	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
+	setenv("FI_OFI_RPMEM_TIMEOUT", "20000", 1);
+	dev_start();
+	dev.facts.placement = RP_PLACE_CPU_KERNEL;
+	dev.facts.fence = RP_UNKNOWN;
+}
+
+TestSuite(shim_ring, .init = start, .fini = dev_end);
+
+static void once(uint64_t i)
+{
+	const size_t off = 64 * (i % 100);
+
+	cr_assert_eq(pair_write(&p, 1, off, 64, (uint8_t)i), 0);
+	cr_assert_eq(pair_flush(&p, 2, off, 64), 0);
+	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert(dev_durable(off, 64, (uint8_t)i), "%d", (int)i);
+}
+
+Test(shim_ring, no_read_while_it_is_awake)
+{
+	for (int i = 0; i < 2; i++) {
+		const unsigned int before = dev_count(IBV_WC_RDMA_READ);
+
+		pair_open(&p, i ? &by_builders : &asking);
+		cr_assert_str_eq(pair_method(&p), "agent-clwb");
+		for (uint64_t k = 0; k < 50; k++)
+			once(k);
+		/* The first, and whatever was before the note came. */
+		cr_assert_leq(dev_count(IBV_WC_RDMA_READ) - before, 3u);
+		pair_close(&p);
+	}
+}
+
+static unsigned int answers_sent(const struct pair_attr *attr)
+{
+	unsigned int before;
+
+	pair_open(&p, attr);
+	/* Until it is awake, and has said so. */
+	for (uint64_t k = 0; k < 5; k++)
+		once(k);
+	before = dev_count(IBV_WC_SEND);
+	for (uint64_t k = 0; k < 50; k++)
+		once(k);
+	before = dev_count(IBV_WC_SEND) - before;
+	pair_close(&p);
+	return before;
+}
+
+/* An answer is written where whoever asks polls, else a message. */
+Test(shim_ring, answers)
+{
+	const struct pair_attr sleeping = {
+		.access = PERSISTENT, .sides = true, .sleeps = true};
+	unsigned int n = answers_sent(&asking);
+
+	cr_assert_leq(n, 1u, "%u", n);
+	n = answers_sent(&sleeping);
+	cr_assert_geq(n, 50u, "%u", n);
+}
+
+/* As the agent's device would write it: this, and only so much of it. */
+static void write_answer(struct rp_ring *b, const void *msg, size_t len,
+			 size_t part)
+{
+	struct rp_ring_write w;
+
+	cr_assert_eq(rp_ring_put(b, msg, len, &w), 0);
+	if (part > w.len)
+		part = w.len;
+	memcpy((char *)(uintptr_t)p.sa.replies + w.offset, w.buf, part);
+}
+
+/* What no agent says is the end here as well; half of it is nothing yet. */
+Test(shim_ring, nonsense_for_an_answer)
+{
+	static uint8_t out[RP_RING_LEN], msg[RP_RING_MSG];
+	struct rp_ring b;
+
+	for (size_t len = 1; len <= RP_RING_MSG; len += 13) {
+		for (size_t part = 4; part <= len + 64; part += len + 40) {
+			memset(out, 0, sizeof(out));
+			rp_ring_init(&b, NULL, out);
+			pair_open(&p, &asking);
+			dev.deaf_qp = p.sb.target;
+			cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+			pair_next(&p, 0, 0, 0);
+			memset(msg, (int)len, sizeof(msg));
+			write_answer(&b, msg, len, part);
+			if (part > len + RP_WIRE_SLOT)
+				pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
+			else
+				pair_next(&p, 0, 0, 0);
+			dev.deaf_qp = 0;
+			pair_close(&p);
+		}
+	}
+}
+
+/* More answers than the ring has frames: the rest are messages. */
+Test(shim_ring, nobody_takes_them)
+{
+	unsigned int sends;
+
+	pair_open(&p, &asking);
+	for (uint64_t k = 0; k < 5; k++)
+		once(k);
+	for (uint64_t k = 1; k <= 8; k++)
+		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
+	for (uint64_t k = 1; k <= 8; k++)
+		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	/* It hears of what was taken with the next request in its ring. */
+	for (uint64_t k = 1; k <= 4; k++)
+		cr_assert_eq(pair_store(&p, k, 8 * k, k), 0);
+	for (uint64_t k = 1; k <= 4; k++)
+		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
+	sends = dev_count(IBV_WC_SEND);
+	for (uint64_t k = 0; k < 20; k++)
+		once(k);
+	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 2u);
+	pair_close(&p);
+}
+
+/* The device may have to write a frame again until it was acknowledged. */
+Test(shim_ring, frames_in_use)
+{
+	unsigned int sends;
+
+	pair_open(&p, &asking);
+	for (uint64_t k = 0; k < 5; k++)
+		once(k);
+	dev.late_qp = p.sb.target;
+	sends = dev_count(IBV_WC_SEND);
+	for (uint64_t k = 0; k < 12; k++)
+		once(k);
+	cr_assert_eq(dev_count(IBV_WC_SEND) - sends, 12u - RP_RING_SLOTS);
+	dev.late_qp = 0;
+	dev_run();
+	sends = dev_count(IBV_WC_SEND);
+	/* Perhaps before it has looked. */
+	for (uint64_t k = 0; k < 12; k++)
+		once(k);
+	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 1u);
+	pair_close(&p);
+}
+
+/* A queue pair without writes has none for us either. */
+Test(shim_ring, no_writes)
+{
+	pair_open(&p, &without_writes);
+	for (uint64_t k = 0; k < 5; k++) {
+		cr_assert_eq(pair_flush(&p, k + 1, 0, 64), 0);
+		pair_next(&p, k + 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	}
+	cr_assert_eq(dev_count(IBV_WC_RDMA_READ), 5u);
+	pair_close(&p);
+}
+
+static _Atomic int crossed;
+
+/* Its note is out, and of what comes now no queue will tell it. */
+static void goes_ahead(void)
+{
+	const unsigned int reads = dev_count(IBV_WC_RDMA_READ);
+	struct ibv_wc wc;
+	int how = 1;
+
+	if (!pair_write(&p, 3, 0, 64, 'c') && !pair_flush(&p, 4, 0, 64) &&
+	    ibv_rpmem_poll_cq(p.a.scq, 1, &wc) == 1 && wc.wr_id == 3 &&
+	    !ibv_rpmem_poll_cq(p.a.scq, 1, &wc) &&
+	    dev_count(IBV_WC_RDMA_READ) == reads)
+		how = 2;
+	crossed = how;
+}
+
+static void asks_over_the_side(void)
+{
+	const unsigned int reads = dev_count(IBV_WC_RDMA_READ);
+	struct ibv_wc wc;
+	int how = 1;
+
+	if (!ibv_rpmem_poll_cq(p.a.scq, 1, &wc) && !pair_flush(&p, 4, 0, 64) &&
+	    !ibv_rpmem_poll_cq(p.a.scq, 1, &wc) &&
+	    dev_count(IBV_WC_RDMA_READ) == reads + 1)
+		how = 2;
+	crossed = how;
+}
+
+Test(shim_ring, asked_as_it_lies_down)
+{
+	void (*const how[])(void) = {goes_ahead, asks_over_the_side};
+	const struct timespec ms = {.tv_nsec = 1000000};
+
+	setenv("FI_OFI_RPMEM_SPIN", "200000", 1);
+	setenv("FI_OFI_RPMEM_TIMEOUT", "5000", 1);
+	for (int i = 0; i < 2; i++) {
+		pair_open(&p, &asking);
+		crossed = 0;
+		/* Who is slow finds it asleep, and has it wake again. */
+		for (uint64_t k = 0; !crossed && k < 20; k++) {
+			dev_at_notify(NULL);
+			/* So often that it looks on. */
+			for (uint64_t j = 0; j < 4; j++)
+				once(j);
+			dev_at_notify(how[i]);
+			for (int j = 0; !crossed && j < 1000; j++)
+				nanosleep(&ms, NULL);
+		}
+		pair_next(&p, 4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		cr_assert_eq(crossed, 2);
+		once(100);
+		pair_close(&p);
+	}
+}
+
+/* It sleeps, wakes, and sleeps again, and whatever crosses what ends. */
+Test(shim_ring, asleep_and_awake)
+{
+	static const char *const spins[] = {"0", "20", "200"};
+	struct seeded s = seeded_start();
+
+	for (int i = 0; i < 3; i++) {
+		setenv("FI_OFI_RPMEM_SPIN", spins[i], 1);
+		pair_open(&p, &asking);
+		for (uint64_t k = 0; k < 150; k++) {
+			const struct timespec ns = {
+				.tv_nsec = (long)seeded_below(&s, 300000)};
+
+			if (seeded_below(&s, 2))
+				nanosleep(&ns, NULL);
+			once(k);
+			dev.ndone = 0;
+		}
+		pair_close(&p);
+	}
+}

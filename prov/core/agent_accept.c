@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Connection requests and wrong keys: accepted, refused, refused late. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/agent_impl.h"
+
+#define NS_PER_MS 1000000ull
+
+static void refuse(struct rp_agent *a, void *request, enum rp_status st)
+{
+	const struct rp_wire_hello_ack ack = {.status = st};
+	uint8_t msg[RP_WIRE_CM_ACK];
+	int len = rp_wire_put_hello_ack(msg, sizeof(msg), &ack);
+
+	assert(len > 0);
+	a->stats.refused_connections++;
+	a->host->ops->refuse(a->host, request, msg, (size_t)len);
+}
+
+/* Refuse a wrong key now. */
+static void refusal_send(struct rp_agent *a, struct rp_agent_refusal *f,
+			 uint64_t now)
+{
+	const struct rp_wire_reply reply = {.status = RP_ST_STALE_KEY};
+	const struct rp_wire_info info = {.status = RP_ST_STALE_KEY};
+	struct rp_agent_session *s = f->session;
+
+	if (!s)
+		refuse(a, f->request, RP_ST_STALE_KEY);
+	else if (f->type == RP_MSG_QUERY)
+		rp_agent_info(s, f->token, &info);
+	else
+		rp_agent_reply(s, f->token, &reply);
+	if (s && s->close_at)
+		rp_agent_session_end_at(s, now + RP_AGENT_LINGER_NS);
+	rp_agent_refusal_free(a, f);
+}
+
+static void warn_wrong_key(struct rp_agent *a, uint64_t now)
+{
+	char text[160];
+
+	if (a->warned_at && now - a->warned_at < RP_AGENT_WARN_NS)
+		return;
+	a->warned_at = now;
+	snprintf(
+		text, sizeof(text),
+		"refused a key of no registered region (%llu since the start): "
+		"a peer holds an old key, or guesses keys",
+		(unsigned long long)a->stats.wrong_keys);
+	a->host->ops->warn(a->host, text);
+}
+
+/*
+ * One refusal follows another no sooner than 1/RP_AGENT_REFUSALS s, so that
+ * keys cannot be guessed fast. False: no memory.
+ */
+static bool refuse_later(struct rp_agent *a, void *request,
+			 struct rp_agent_session *s,
+			 const struct rp_wire_hdr *hdr)
+{
+	const uint64_t now = rp_agent_now(a);
+	struct rp_agent_refusal *f;
+
+	a->stats.wrong_keys++;
+	warn_wrong_key(a, now);
+	f = malloc(sizeof(*f));
+	if (!f)
+		return false;
+	while (a->ndelayed >= RP_AGENT_MAX_DELAYED)
+		refusal_send(a, TAILQ_FIRST(&a->delayed), now);
+	a->refused_at += NS_PER_MS * 1000 / RP_AGENT_REFUSALS;
+	if (a->refused_at < now + RP_AGENT_REFUSAL_NS)
+		a->refused_at = now + RP_AGENT_REFUSAL_NS;
+	*f = (struct rp_agent_refusal){
+		.request = request,
+		.session = s,
+		.token = hdr->token,
+		.type = hdr->type,
+		.due = a->refused_at,
+	};
+	TAILQ_INSERT_TAIL(&a->delayed, f, link);
+	a->ndelayed++;
+	return true;
+}
+
+void rp_agent_session_refuse(struct rp_agent_session *s,
+			     const struct rp_wire_hdr *hdr)
+{
+	rp_agent_session_end_at(s, UINT64_MAX);
+	if (!refuse_later(s->agent, NULL, s, hdr))
+		rp_agent_session_end_at(s, 0);
+}
+
+bool rp_agent_refuse_delayed(struct rp_agent *a, uint64_t now)
+{
+	struct rp_agent_refusal *f;
+	bool any = false;
+
+	for (; (f = TAILQ_FIRST(&a->delayed)) && now >= f->due; any = true)
+		refusal_send(a, f, now);
+	return any;
+}
+
+void rp_agent_request_gone(struct rp_agent *a, void *request)
+{
+	struct rp_agent_refusal *f, *tmp;
+
+	TAILQ_FOREACH_SAFE(f, &a->delayed, link, tmp)
+	{
+		if (f->request == request)
+			rp_agent_refusal_free(a, f);
+	}
+}
+
+static uint64_t pace(uint32_t timeout_ms)
+{
+	uint64_t ms = timeout_ms / RP_AGENT_PACE_PART;
+
+	if (ms < RP_AGENT_MIN_PACE_MS)
+		ms = RP_AGENT_MIN_PACE_MS;
+	if (ms > RP_AGENT_MAX_PACE_MS)
+		ms = RP_AGENT_MAX_PACE_MS;
+	return ms * NS_PER_MS;
+}
+
+/* The session that was silent for longest goes, unless it waits for replies. */
+static bool make_room(struct rp_agent *a)
+{
+	struct rp_agent_session *s;
+
+	if (a->nsessions < a->attr.max_sessions)
+		return true;
+	s = TAILQ_FIRST(&a->ending);
+	if (!s)
+		TAILQ_FOREACH (s, &a->open, link)
+			if (!s->held)
+				break;
+	if (!s)
+		return false;
+	rp_agent_session_close(s);
+	return true;
+}
+
+static struct rp_agent_session *session_new(struct rp_agent *a,
+					    const struct rp_wire_hello *m)
+{
+	struct rp_agent_session *s = calloc(1, sizeof(*s));
+	bool oom = false;
+
+	if (!s)
+		return NULL;
+	s->agent = a;
+	s->initiator = m->initiator;
+	s->port = m->port;
+	s->pace = pace(m->timeout_ms);
+	s->flags = a->host->ops->flags(a->host);
+	if (!(m->features & RP_FEATURE_NATIVE))
+		s->flags &= ~(uint32_t)RP_CHANNEL_FLUSHES;
+	TAILQ_INIT(&s->jobs);
+	TAILQ_INIT(&s->kept);
+	STAILQ_INIT(&s->stalled);
+	HASH_ADD(hh, a->by_initiator, initiator, sizeof(s->initiator), s);
+	if (oom) {
+		free(s);
+		return NULL;
+	}
+	return s;
+}
+
+/* False: refused by the caller. The request is answered otherwise. */
+static bool session_accept(struct rp_agent_session *s, void *request,
+			   const struct rp_agent_grant *g)
+{
+	struct rp_agent *a = s->agent;
+	const struct rp_wire_hello_ack ack = {
+		.status = RP_ST_OK,
+		.incarnation = a->attr.incarnation,
+		.credits = a->attr.credits,
+		.features =
+			s->flags & RP_CHANNEL_FLUSHES ? RP_FEATURE_NATIVE : 0,
+		.grant = g->wire,
+	};
+	uint8_t msg[RP_WIRE_CM_ACK];
+	int len = rp_wire_put_hello_ack(msg, sizeof(msg), &ack);
+
+	assert(len > 0);
+	if (a->host->ops->accept(a->host, request, msg, (size_t)len,
+				 &rp_agent_session_events, s, &s->channel))
+		return false;
+	TAILQ_INSERT_TAIL(&a->open, s, link);
+	a->nsessions++;
+	a->stats.accepted++;
+	return true;
+}
+
+static void accept_hello(struct rp_agent *a, void *request,
+			 const struct rp_wire_hello *m, struct rp_region *r)
+{
+	struct rp_agent_session *s;
+	struct rp_agent_grant *g;
+	enum rp_status st;
+
+	/* Nothing of the older connection arrives once this one is up. */
+	HASH_FIND(hh, a->by_initiator, &m->initiator, sizeof(m->initiator), s);
+	if (s)
+		rp_agent_session_close(s);
+	s = make_room(a) ? session_new(a, m) : NULL;
+	if (!s) {
+		refuse(a, request, RP_ST_OVERLOADED);
+		return;
+	}
+	st = rp_agent_grant_get(s, r, &g);
+	if (st != RP_ST_OK)
+		refuse(a, request, st);
+	else if (session_accept(s, request, g))
+		return;
+	rp_agent_session_free(s);
+}
+
+static const struct rp_wire_hdr no_hdr;
+
+void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
+			size_t len)
+{
+	struct rp_wire_hello m;
+	struct rp_region *r;
+	enum rp_status st;
+	int ret = rp_wire_get_hello(data, len, &m);
+
+	if (ret) {
+		st = ret == -EPROTONOSUPPORT ? RP_ST_VERSION
+					     : RP_ST_BAD_MESSAGE;
+		a->stats.bad_messages += st == RP_ST_BAD_MESSAGE;
+		refuse(a, request, st);
+		return;
+	}
+	r = rp_regions_find(&a->regions, m.key, &st);
+	if (!r) {
+		if (!refuse_later(a, request, NULL, &no_hdr))
+			refuse(a, request, RP_ST_STALE_KEY);
+	} else if (a->quiescing) {
+		refuse(a, request, RP_ST_OVERLOADED);
+	} else {
+		accept_hello(a, request, &m, r);
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The slots of a ring, and whose turn it is; every byte of a peer is checked.
+ */
+#include "core/ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A slot is valid when its last byte is that of this round. */
+static uint8_t valid_of(uint32_t index)
+{
+	return (uint8_t)(1 + index / RP_RING_SLOTS % 255);
+}
+
+/* Where the tail of a slot begins. */
+static size_t tail_at(uint32_t index)
+{
+	return (size_t)(index % RP_RING_SLOTS) * RP_RING_SLOT + RP_RING_MSG;
+}
+
+/* The peer may write there meanwhile: each byte is read once, into a copy. */
+static void read_once(void *to, const uint8_t *from, size_t len)
+{
+	memcpy(to, from, len);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+void rp_ring_init(struct rp_ring *r, const void *in, void *out)
+{
+	*r = (struct rp_ring){.in = in, .out = out};
+}
+
+void rp_ring_release(struct rp_ring *r, uint32_t consumed)
+{
+	if (consumed - r->released <= r->produced - r->released)
+		r->released = consumed;
+}
+
+int rp_ring_put(struct rp_ring *r, const void *msg, size_t len,
+		struct rp_ring_write *w)
+{
+	const size_t tail = tail_at(r->produced);
+	const struct rp_wire_slot slot = {
+		.consumed = r->consumed,
+		.length = (uint16_t)len,
+		.valid = valid_of(r->produced),
+	};
+	uint8_t *p = r->out + tail;
+
+	if (!len || len > RP_RING_MSG)
+		return -EMSGSIZE;
+	if (r->produced - r->released >= RP_RING_SLOTS)
+		return -EAGAIN;
+	memcpy(p - len, msg, len);
+	rp_wire_put_slot(p, &slot, msg);
+	*w = (struct rp_ring_write){
+		.buf = p - len,
+		.offset = tail - len,
+		.len = len + RP_WIRE_SLOT,
+	};
+	r->produced++;
+	return 0;
+}
+
+void rp_ring_unput(struct rp_ring *r)
+{
+	r->produced--;
+}
+
+size_t rp_ring_take(struct rp_ring *r, void *msg)
+{
+	const uint8_t *p = r->in + tail_at(r->consumed);
+	uint8_t tail[RP_WIRE_SLOT];
+	struct rp_wire_slot slot;
+
+	if (__atomic_load_n(p + RP_WIRE_SLOT - 1, __ATOMIC_ACQUIRE) !=
+	    valid_of(r->consumed))
+		return 0;
+	read_once(tail, p, sizeof(tail));
+	rp_wire_get_slot(tail, &slot);
+	if (!slot.length || slot.length > RP_RING_MSG)
+		return 0;
+	read_once(msg, p - slot.length, slot.length);
+	/* The copy of the tail may have another valid byte than was loaded. */
+	slot.valid = valid_of(r->consumed);
+	if (slot.checksum != rp_wire_slot_checksum(&slot, msg))
+		return 0;
+	rp_ring_release(r, slot.consumed);
+	r->consumed++;
+	return slot.length;
+}

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The life of a session's connection: made on first use, watched, ended. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "core/session_priv.h"
+
+#define NS_PER_MS 1000000ull
+/* Thirty years: keeps times from wrapping. */
+#define MAX_SLACK_NS 1e18
+
+static const struct rp_channel_events events;
+
+static uint64_t now(const struct rp_session *s)
+{
+	return s->k->ops->now(s->k);
+}
+
+int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
+		   const void *addr, size_t len, struct rp_session **out)
+{
+	struct rp_session *s;
+	int ret;
+
+	if (!len || len > sizeof(s->addr) || !attr->max_commits)
+		return -EINVAL;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->k = k;
+	s->attr = *attr;
+	memcpy(&s->addr, addr, len);
+	s->addr_len = len;
+	s->next_token = s->next_seq = 1;
+	TAILQ_INIT(&s->ops);
+	TAILQ_INIT(&s->ended);
+	rp_ranges_init(&s->unplaced, 4 * RP_SESSION_RANGES);
+	rp_ranges_init(&s->poison, RP_SESSION_RANGES);
+	rp_ranges_init(&s->by_agent, RP_SESSION_RANGES);
+	ret = k->ops->random(k, &s->initiator, sizeof(s->initiator));
+	if (ret) {
+		free(s);
+		return ret;
+	}
+	s->initiator |= !s->initiator;
+	*out = s;
+	return 0;
+}
+
+void rp_session_set_port(struct rp_session *s, uint16_t port)
+{
+	s->port = port;
+}
+
+/* --- grants --- */
+
+/* A QUERY of the session's own. */
+struct ask {
+	struct rp_op op;
+	struct rp_wire_range range;
+};
+
+static void asked(struct rp_op *op, const struct rp_outcome *out)
+{
+	struct ask *a = (struct ask *)op;
+	struct rp_session *s = op->priv.session;
+	struct rp_grant *g = rp_grant_find(s, a->range.key);
+
+	if (g && g->state == RP_GRANT_ASKED)
+		rp_grant_fail(s, a->range.key,
+			      out->status ? out->status : RP_ST_BAD_MESSAGE,
+			      out->detail);
+	free(a);
+}
+
+static int ask(struct rp_session *s, uint64_t key)
+{
+	struct rp_grant *g;
+	struct ask *a;
+
+	if (HASH_COUNT(s->grants) >= RP_SESSION_GRANTS)
+		return -ENOMEM;
+	a = calloc(1, sizeof(*a));
+	g = a ? rp_grant_get(s, key) : NULL;
+	if (!g) {
+		free(a);
+		return -ENOMEM;
+	}
+	g->state = RP_GRANT_ASKED;
+	a->range.key = key;
+	a->op.kind = RP_OP_QUERY;
+	a->op.done = asked;
+	a->op.ranges = &a->range;
+	a->op.nranges = 1;
+	rp_op_accept_own(s, &a->op);
+	return -EAGAIN;
+}
+
+/* As rp_session_ready(), of one key. */
+static int key_ready(struct rp_session *s, uint64_t key, bool query,
+		     uint32_t *detail)
+{
+	struct rp_grant *g = rp_grant_find(s, key);
+	enum rp_status st;
+
+	if (g && g->state == RP_GRANT_GIVEN)
+		return 0;
+	if (g && g->state == RP_GRANT_FAILED) {
+		st = g->status;
+		*detail = g->detail;
+		rp_grant_free(s, g);
+		return (int)st;
+	}
+	if (s->state != RP_SESSION_OPEN)
+		return -EAGAIN;
+	if (query)
+		return 0;
+	return g ? -EAGAIN : ask(s, key);
+}
+
+/* A refusal is worth more than an -EAGAIN, and that more than a 0. */
+static int keys_ready(struct rp_session *s, const struct rp_op *op,
+		      uint64_t *range, uint32_t *detail)
+{
+	const struct rp_wire_range then = rp_then_range(op);
+	uint64_t before = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < op->nranges + rp_op_then(op); i++) {
+		uint64_t key = i < op->nranges ? op->ranges[i].key : then.key;
+		int one = key == before
+				  ? 0
+				  : key_ready(s, key, op->kind == RP_OP_QUERY,
+					      detail);
+
+		before = key;
+		if (one > 0 || one == -ENOMEM) {
+			*range = i;
+			return one;
+		}
+		if (one)
+			ret = one;
+	}
+	return ret;
+}
+
+/* --- connecting --- */
+
+/* Does the status speak of the key alone, so that others may be good? */
+static bool of_key(enum rp_status st)
+{
+	return st == RP_ST_STALE_KEY || st == RP_ST_UNKNOWN_KEY ||
+	       st == RP_ST_VOLATILE;
+}
+
+/* For the next operation (with the key), which ends with this status. */
+static void remember(struct rp_session *s, enum rp_status st, uint32_t detail)
+{
+	if (of_key(st)) {
+		rp_grant_fail(s, s->hello_key, st, detail);
+		return;
+	}
+	s->failure = st;
+	s->failure_detail = detail;
+}
+
+static int begin_connect(struct rp_session *s, uint64_t key)
+{
+	const struct rp_wire_hello m = {
+		.key = key,
+		.initiator = s->initiator,
+		.timeout_ms =
+			s->attr.timeout_ns / NS_PER_MS < UINT32_MAX
+				? (uint32_t)(s->attr.timeout_ns / NS_PER_MS)
+				: UINT32_MAX,
+		.features = s->attr.native ? RP_FEATURE_NATIVE : 0,
+		.port = s->port,
+	};
+	uint8_t buf[RP_WIRE_CM_DATA];
+	int len = rp_wire_put_hello(buf, sizeof(buf), &m);
+	int ret;
+
+	assert(len > 0);
+	ret = s->k->ops->connect(s->k, &s->addr, s->addr_len, buf, (size_t)len,
+				 &events, s, &s->channel);
+	if (ret)
+		return ret;
+	s->hello_key = key;
+	s->state = RP_SESSION_CONNECTING;
+	s->heard = true;
+	return 0;
+}
+
+int rp_session_ready(struct rp_session *s, const struct rp_op *op,
+		     uint64_t *range, uint32_t *detail)
+{
+	enum rp_status st = s->failure;
+	int ret;
+
+	if (st) {
+		*detail = s->failure_detail;
+		s->failure = RP_ST_OK;
+		return (int)st;
+	}
+	if (s->doomed || s->state == RP_SESSION_CLOSING)
+		return -EAGAIN;
+	ret = keys_ready(s, op, range, detail);
+	if (s->state != RP_SESSION_IDLE || ret != -EAGAIN)
+		return ret;
+	ret = begin_connect(s, op->ranges[0].key);
+	if (!ret)
+		return -EAGAIN;
+	*detail = (uint32_t)-ret;
+	return ret == -ENOMEM ? RP_ST_NO_MEMORY : RP_ST_LOST;
+}
+
+static void doom_by_message(struct rp_session *s, int ret)
+{
+	rp_log(RP_LOG_WARN,
+	       ret == -EPROTONOSUPPORT
+		       ? "a target speaks another version of the protocol: "
+			 "install the same ofi_rpmem on both sides"
+		       : "a target sent a message that is none: its connection "
+			 "is closed");
+	rp_session_doom(
+		s, ret == -EPROTONOSUPPORT ? RP_ST_VERSION : RP_ST_BAD_MESSAGE,
+		0);
+}
+
+static void connected(void *owner, const void *data, size_t len)
+{
+	struct rp_session *s = owner;
+	struct rp_wire_hello_ack m;
+	int ret;
+
+	if (s->state != RP_SESSION_CONNECTING || s->doomed)
+		return;
+	ret = rp_wire_get_hello_ack(data, len, &m);
+	if (ret) {
+		doom_by_message(s, ret);
+		return;
+	}
+	if (m.status != RP_ST_OK) {
+		rp_session_doom(s, (enum rp_status)m.status, m.detail);
+		return;
+	}
+	rp_grant_take(s, s->hello_key, &m.grant);
+	if (!rp_grant_find(s, s->hello_key)) {
+		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
+		return;
+	}
+	s->credits = m.credits;
+	s->state = RP_SESSION_OPEN;
+	s->heard = true;
+	s->idle = false;
+}
+
+static void lost(void *owner, int err, const void *data, size_t len)
+{
+	struct rp_session *s = owner;
+	struct rp_wire_hello_ack m;
+
+	if (s->state == RP_SESSION_CONNECTING && len && !s->doomed) {
+		int ret = rp_wire_get_hello_ack(data, len, &m);
+
+		if (ret)
+			doom_by_message(s, ret);
+		else if (m.status != RP_ST_OK)
+			rp_session_doom(s, (enum rp_status)m.status, m.detail);
+	}
+	rp_session_doom(s, RP_ST_LOST, (uint32_t)err);
+}
+
+static void received(void *owner, const void *msg, size_t len)
+{
+	struct rp_session *s = owner;
+	struct rp_wire_hdr hdr;
+	int ret;
+
+	if (s->state != RP_SESSION_OPEN || s->doomed)
+		return;
+	ret = rp_wire_get_hdr(msg, len, &hdr);
+	if (!ret) {
+		s->heard = true;
+		if (hdr.type == RP_MSG_REPLY || hdr.type == RP_MSG_INFO)
+			ret = rp_session_answered(s, msg, &hdr);
+		else if (hdr.type != RP_MSG_PROGRESS)
+			ret = -EBADMSG;
+	}
+	if (ret)
+		doom_by_message(s, ret);
+}
+
+static const struct rp_channel_events events = {
+	.connected = connected,
+	.lost = lost,
+	.received = received,
+};
+
+/* --- the end of a connection --- */
+
+/* remembers: the next operation ends with why connecting has failed. */
+static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
+		 bool remembers)
+{
+	const bool connecting = s->state == RP_SESSION_CONNECTING;
+	char peer[64] = "";
+
+	if (s->state == RP_SESSION_IDLE || s->state == RP_SESSION_CLOSING)
+		return;
+	rp_log(RP_LOG_INFO, "the connection to %s ends: %s",
+	       s->channel->ops->peer(s->channel, peer, sizeof(peer)),
+	       rp_status_name(st));
+	s->state = RP_SESSION_CLOSING;
+	s->doomed = false;
+	s->batch = NULL;
+	rp_channel_close(s->channel);
+	s->channel = NULL;
+	rp_session_drop(s, st, detail);
+	rp_ranges_lost(s);
+	rp_grants_forget(s, !remembers);
+	s->state = RP_SESSION_IDLE;
+	if (connecting && remembers)
+		remember(s, st, detail);
+	rp_session_deliver(s);
+}
+
+void rp_session_disconnect(struct rp_session *s, enum rp_status st,
+			   uint32_t detail)
+{
+	if (s->state != RP_SESSION_IDLE) {
+		lose(s, st, detail, false);
+		return;
+	}
+	rp_grants_forget(s, true);
+	s->failure = RP_ST_OK;
+	rp_session_deliver(s);
+}
+
+void rp_session_delete(struct rp_session *s)
+{
+	rp_session_disconnect(s, RP_ST_CANCELED, 0);
+	rp_ranges_fini(&s->unplaced);
+	rp_ranges_fini(&s->poison);
+	rp_ranges_fini(&s->by_agent);
+	free(s);
+}
+
+/* --- progress --- */
+
+/* How long the target may still be silent; UINT64_MAX: nothing is due. */
+static uint64_t expires(const struct rp_session *s, uint64_t alive_at)
+{
+	double slack = 0;
+
+	if (s->state == RP_SESSION_IDLE ||
+	    (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops)))
+		return UINT64_MAX;
+	/* Replies stand behind the bytes: a slow link is no dead target. */
+	if (s->attr.slow_rate)
+		slack = (double)(s->written - s->proved) * 1e9 /
+			(double)s->attr.slow_rate;
+	if (slack > MAX_SLACK_NS)
+		slack = MAX_SLACK_NS;
+	return alive_at + s->attr.timeout_ns + (uint64_t)slack;
+}
+
+/* Nothing is outstanding: a connection without use is closed after a while. */
+static void idle(struct rp_session *s, uint64_t t)
+{
+	if (!s->idle) {
+		s->idle = true;
+		s->idle_at = t;
+	}
+	if (!s->attr.idle_ns || t < s->idle_at + s->attr.idle_ns)
+		return;
+	/* What was written must not be lost with it. */
+	if (s->unplaced.n)
+		rp_session_fence(s);
+	else
+		lose(s, RP_ST_CANCELED, 0, false);
+}
+
+bool rp_session_progress(struct rp_session *s)
+{
+	bool any = s->doomed;
+	uint64_t t;
+
+	if (s->doomed)
+		lose(s, s->doom, s->doom_detail, true);
+	if (s->state == RP_SESSION_IDLE || s->state == RP_SESSION_CLOSING)
+		return rp_session_deliver(s) || any;
+	t = now(s);
+	if (s->heard)
+		s->alive_at = t;
+	s->heard = false;
+	if (t >= expires(s, s->alive_at)) {
+		lose(s, RP_ST_TIMEOUT, 0, true);
+		return true;
+	}
+	s->batch = NULL;
+	rp_session_pump(s);
+	any |= rp_session_deliver(s);
+	if (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops))
+		idle(s, t);
+	return any;
+}
+
+uint64_t rp_session_deadline(const struct rp_session *s)
+{
+	uint64_t due, retry;
+
+	if (s->doomed || s->batch || !TAILQ_EMPTY(&s->ended))
+		return 0;
+	due = expires(s, s->heard ? now(s) : s->alive_at);
+	/* The channel has no event that says "try again". */
+	if (s->blocked && s->head) {
+		retry = now(s) + NS_PER_MS;
+		due = retry < due ? retry : due;
+	}
+	if (s->state != RP_SESSION_OPEN || !TAILQ_EMPTY(&s->ops) ||
+	    !s->attr.idle_ns)
+		return due;
+	return s->idle ? s->idle_at + s->attr.idle_ns : 0;
+}
+
+/* --- questions --- */
+
+bool rp_session_unplaced(struct rp_session *s)
+{
+	if (s->batch) {
+		s->batch = NULL;
+		rp_session_pump(s);
+	}
+	if (s->unplaced.n && s->last_proof < s->last_write)
+		rp_session_fence(s);
+	return s->unplaced.n || s->nstores;
+}
+
+unsigned int rp_session_outstanding(const struct rp_session *s)
+{
+	return s->outstanding;
+}
+
+enum rp_session_state rp_session_state(const struct rp_session *s)
+{
+	return s->state;
+}
+
+const char *rp_session_words(const struct rp_session *s, char *buf, size_t size)
+{
+	static const char *const states[] = {
+		[RP_SESSION_IDLE] = "no private connection now",
+		[RP_SESSION_CONNECTING] =
+			"the private connection is being made",
+		[RP_SESSION_OPEN] = "a private connection",
+		[RP_SESSION_CLOSING] = "the private connection is being closed",
+	};
+
+	if (s->state == RP_SESSION_OPEN)
+		snprintf(
+			buf, size, "%s: %u of %u credits in use%s%s",
+			states[s->state], s->used, s->credits,
+			s->channel->flags & RP_CHANNEL_FENCES ? ", fences" : "",
+			s->attr.native && s->channel->flags & RP_CHANNEL_FLUSHES
+				? ", FLUSH"
+				: "");
+	else
+		snprintf(buf, size, "%s", states[s->state]);
+	return buf;
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What an operation posts: RDMA of its bytes, then slices of its ranges. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/session_priv.h"
+#include "core/wire_pack.h"
+
+/* The local part of one of several remote ranges. */
+struct part {
+	struct iovec iov[RP_CHANNEL_IOV];
+	void *desc[RP_CHANNEL_IOV];
+};
+
+/* Where the walk through the local scatter list is. */
+struct cursor {
+	const struct iovec *iov;
+	void *const *desc;
+	size_t at;
+};
+
+static uint8_t cut_part(struct cursor *c, uint64_t len, struct part *part)
+{
+	uint8_t n = 0;
+
+	while (len) {
+		const struct iovec *v = c->iov;
+		size_t left = v->iov_len - c->at;
+		size_t take = left < len ? left : (size_t)len;
+
+		if (take) {
+			part->iov[n] = (struct iovec){
+				(uint8_t *)v->iov_base + c->at, take};
+			part->desc[n++] = *c->desc;
+		}
+		len -= take;
+		c->at += take;
+		if (c->at == v->iov_len) {
+			c->iov++;
+			c->desc++;
+			c->at = 0;
+		}
+	}
+	return n;
+}
+
+static void set_remote(struct rp_piece *p, const struct rp_grant *g,
+		       uint64_t addr, uint64_t len)
+{
+	p->chan.rkey = g->g.rkey;
+	p->chan.remote_addr = g->g.remote_addr + (addr - g->g.addr);
+	p->chan.length = len;
+}
+
+/*
+ * How a commit of this range is carried out: by fence, FLUSH or delivery, or
+ * by the agent (REFUSED), which alone takes effects, reaches what its CPU has
+ * stored, and says why a class is not reached.
+ */
+static enum rp_method way(const struct rp_op *op, const struct rp_wire_range *r,
+			  const struct rp_grant *g)
+{
+	const struct rp_session *s = op->priv.session;
+
+	if (op->effect || g->alone == RP_METHOD_REFUSED ||
+	    g->g.class < op->required || rp_range_by_agent(s, r))
+		return RP_METHOD_REFUSED;
+	if (g->alone == RP_METHOD_NATIVE &&
+	    (op->nranges > RP_SESSION_FLUSHES || r->len > RP_SESSION_FLUSH_LEN))
+		return RP_METHOD_REFUSED;
+	/* Delivery says nothing of writes that were not delivered. */
+	if (g->alone == RP_METHOD_DELIVERY && op->kind == RP_OP_COMMIT &&
+	    rp_range_unplaced(s, r) && !(s->channel->flags & RP_CHANNEL_FENCES))
+		return RP_METHOD_REFUSED;
+	return g->alone;
+}
+
+/* Is it a write whose delivery has to be acknowledged? */
+static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
+		     const struct rp_grant *g)
+{
+	return op->kind == RP_OP_WRITE &&
+	       ((op->level == RP_LEVEL_VISIBLE && !op->effect) ||
+		(op->level == RP_LEVEL_DURABLE &&
+		 way(op, r, g) == RP_METHOD_DELIVERY));
+}
+
+/* RDMA of the operation's bytes, a piece for each remote range. */
+static int make_data(struct rp_op *op)
+{
+	struct rp_session *s = op->priv.session;
+	void *none[1] = {NULL};
+	struct cursor c = {op->iov, op->desc, 0};
+
+	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
+	    rp_op_copy(op))
+		return -ENOMEM;
+	if (op->kind == RP_OP_WRITE)
+		rp_write_launch(op);
+	if (op->priv.copy) {
+		c.iov = &op->priv.copied;
+		c.desc = none;
+	}
+	for (size_t i = 0; i < op->nranges; i++) {
+		const struct rp_wire_range *r = &op->ranges[i];
+		struct rp_grant *g = rp_grant_find(s, r->key);
+		struct rp_piece *p = rp_piece_new(op);
+		struct part *part;
+
+		if (!p)
+			return -ENOMEM;
+		p->chan.kind = op->kind == RP_OP_READ ? RP_CHANNEL_READ
+						      : RP_CHANNEL_WRITE;
+		p->chan.delivered = delivers(op, r, g);
+		set_remote(p, g, r->addr, r->len);
+		if (op->nranges == 1) {
+			p->chan.iov = c.iov;
+			p->chan.iov_count =
+				op->priv.copy ? 1 : (uint8_t)op->iov_count;
+			p->chan.desc = op->priv.copy ? NULL : op->desc;
+			return 0;
+		}
+		part = malloc(sizeof(*part));
+		if (!part)
+			return -ENOMEM;
+		p->msg = part;
+		p->chan.iov = part->iov;
+		p->chan.desc = part->desc;
+		p->chan.iov_count = cut_part(&c, r->len, part);
+	}
+	return 0;
+}
+
+/* --- slices --- */
+
+static void reached(struct rp_op *op, enum rp_class class,
+		    enum rp_method method)
+{
+	if (class < op->priv.out.class)
+		op->priv.out.class = class;
+	op->priv.out.method = method;
+}
+
+/* Ranges from first on that fit into one REQUEST; at most n. */
+static size_t slice(const struct rp_op *op, size_t first, size_t n)
+{
+	uint8_t scratch[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
+	size_t taken, size = sizeof(scratch);
+
+	if (n <= RP_WIRE_MAX_RANGES)
+		return n;
+	if (op->effect)
+		size -= sizeof(op->then);
+	if (n > RP_WIRE_MAX_PACKED)
+		n = RP_WIRE_MAX_PACKED;
+	rp_wire_pack(scratch, size, &op->ranges[first], n, &taken);
+	return taken > RP_WIRE_MAX_RANGES ? taken : RP_WIRE_MAX_RANGES;
+}
+
+/* How many ranges from first on go to the agent. */
+static size_t agent_run(const struct rp_op *op, size_t first)
+{
+	const struct rp_grant *g = NULL;
+	size_t i;
+
+	if (op->effect)
+		return op->nranges - first;
+	for (i = first; i < op->nranges; i++) {
+		const struct rp_wire_range *r = &op->ranges[i];
+
+		if (i - first == RP_WIRE_MAX_PACKED)
+			break;
+		if (!g || g->key != r->key)
+			g = rp_grant_find(op->priv.session, r->key);
+		if (way(op, r, g) != RP_METHOD_REFUSED)
+			break;
+	}
+	return i - first;
+}
+
+static bool has_credit(const struct rp_session *s)
+{
+	return s->used < s->credits && s->used < s->attr.max_commits;
+}
+
+/* A fence inside the range: one outside might stay short of the memory. */
+static int make_fence(struct rp_op *op, const struct rp_wire_range *r,
+		      struct rp_grant *g)
+{
+	struct rp_piece *p;
+
+	if (g->fenced == op->priv.seq)
+		return 0;
+	p = rp_piece_new(op);
+	if (!p)
+		return -ENOMEM;
+	p->chan.kind = RP_CHANNEL_READ;
+	set_remote(p, g, r->addr,
+		   r->len < RP_SESSION_FENCE_LEN ? r->len
+						 : RP_SESSION_FENCE_LEN);
+	g->fenced = op->priv.seq;
+	return 0;
+}
+
+static int make_flush(struct rp_op *op, const struct rp_wire_range *r,
+		      const struct rp_grant *g)
+{
+	struct rp_piece *p = rp_piece_new(op);
+
+	if (!p)
+		return -ENOMEM;
+	p->chan.kind = RP_CHANNEL_FLUSH;
+	set_remote(p, g, r->addr, r->len);
+	return 0;
+}
+
+/* The next range, without the agent. */
+static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
+		      struct rp_grant *g, enum rp_method method)
+{
+	int ret = 0;
+
+	if (method == RP_METHOD_NATIVE)
+		ret = make_flush(op, r, g);
+	else if (method == RP_METHOD_FENCE ||
+		 (op->kind == RP_OP_COMMIT &&
+		  rp_range_unplaced(op->priv.session, r)))
+		ret = make_fence(op, r, g);
+	if (ret)
+		return ret;
+	reached(op, g->g.class, method);
+	op->priv.cut++;
+	return 0;
+}
+
+/*
+ * Pieces for all ranges; where there is an effect, for all but those of the
+ * request that brings it.
+ */
+static int make_slices(struct rp_op *op)
+{
+	struct rp_session *s = op->priv.session;
+	struct rp_grant *g;
+	enum rp_method m;
+	size_t n, run;
+	int ret;
+
+	while (op->priv.cut < op->nranges) {
+		const struct rp_wire_range *r = &op->ranges[op->priv.cut];
+
+		g = rp_grant_find(s, r->key);
+		m = way(op, r, g);
+		if (m != RP_METHOD_REFUSED) {
+			ret = make_alone(op, r, g, m);
+			if (ret)
+				return ret;
+			continue;
+		}
+		run = agent_run(op, op->priv.cut);
+		n = slice(op, op->priv.cut, run);
+		if (op->effect && n == run)
+			return 0;
+		if (!has_credit(s))
+			return -EAGAIN;
+		if (!rp_piece_request(op, op->priv.cut, n))
+			return -ENOMEM;
+		op->priv.cut += n;
+	}
+	return 0;
+}
+
+static int make_last(struct rp_op *op)
+{
+	const bool bare =
+		op->kind == RP_OP_COMMIT && op->level == RP_LEVEL_VISIBLE;
+	struct rp_piece *p;
+	size_t n = op->nranges - op->priv.cut;
+
+	if (op->priv.cut > op->nranges)
+		return 0;
+	if (!has_credit(op->priv.session))
+		return -EAGAIN;
+	/* A reply proves placement whatever it is about. */
+	p = rp_piece_request(op, op->priv.cut, bare ? 0 : n);
+	if (!p)
+		return -ENOMEM;
+	p->effect = true;
+	op->priv.cut = op->nranges + 1;
+	return 0;
+}
+
+static enum rp_op_state first_state(const struct rp_op *op)
+{
+	if (op->kind == RP_OP_READ ||
+	    (op->kind == RP_OP_WRITE && !op->priv.store))
+		return RP_OP_DATA;
+	if (op->kind == RP_OP_COMMIT && op->level == RP_LEVEL_DURABLE)
+		return RP_OP_SLICES;
+	return RP_OP_LAST;
+}
+
+int rp_commit_make(struct rp_op *op)
+{
+	int ret;
+
+	for (;;) {
+		switch (op->priv.state) {
+		case RP_OP_QUEUED:
+			rp_op_move(op, first_state(op));
+			ret = op->priv.state == RP_OP_DATA ? make_data(op) : 0;
+			if (ret)
+				return ret;
+			break;
+		case RP_OP_DATA:
+			if (op->kind == RP_OP_READ ||
+			    (op->level != RP_LEVEL_DURABLE && !op->effect))
+				return 0;
+			rp_op_move(op, op->level == RP_LEVEL_DURABLE
+					       ? RP_OP_SLICES
+					       : RP_OP_LAST);
+			break;
+		case RP_OP_SLICES:
+			ret = make_slices(op);
+			if (ret || op->priv.cut == op->nranges)
+				return ret;
+			rp_op_move(op, op->priv.unanswered ? RP_OP_HELD
+							   : RP_OP_LAST);
+			break;
+		case RP_OP_HELD:
+			if (op->priv.unanswered)
+				return -EAGAIN;
+			rp_op_move(op, RP_OP_LAST);
+			break;
+		default:
+			return make_last(op);
+		}
+	}
+}
+
+void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
+{
+	struct rp_op *op = p->op;
+
+	if (m->status != RP_ST_OK) {
+		/* The ordered store stands behind the last range. */
+		size_t n = p->n + (p->effect && rp_op_then(op));
+
+		rp_op_fail(op, m->status, m->detail,
+			   p->first + (m->range < n ? m->range : 0));
+		return;
+	}
+	/* A reply that says less than was asked is not a yes. */
+	if (m->level < op->level ||
+	    (op->level == RP_LEVEL_DURABLE && m->class < op->required)) {
+		rp_op_fail(op, RP_ST_CLASS, m->class, p->first);
+		return;
+	}
+	if (op->level != RP_LEVEL_DURABLE)
+		return;
+	reached(op, m->class, m->method);
+	rp_ranges_flushed(op, p->first, p->n, m->class);
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The life of an operation: accepted, posted in order, ended once. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/session_priv.h"
+
+void (*rp_op_moved)(enum rp_op_state from, enum rp_op_state to);
+
+bool rp_op_counts(const struct rp_op *op)
+{
+	return op->kind == RP_OP_COMMIT || op->kind == RP_OP_ATOMIC ||
+	       op->kind == RP_OP_QUERY || op->effect ||
+	       op->level == RP_LEVEL_DURABLE;
+}
+
+/* Does the target's CPU store for it? */
+static bool stores(const struct rp_op *op)
+{
+	return op->priv.store || rp_op_then(op) ||
+	       (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
+}
+
+void rp_op_init(struct rp_session *s, struct rp_op *op)
+{
+	memset(&op->priv, 0, offsetof(typeof(op->priv), piece));
+	op->priv.piece[0].used = op->priv.piece[1].used = false;
+	op->priv.session = s;
+	STAILQ_INIT(&op->priv.ready);
+	op->priv.out.required = op->required;
+	/* The weakest answer lowers it. */
+	if (op->level == RP_LEVEL_DURABLE)
+		op->priv.out.class = RP_CLASS_POWER;
+}
+
+void rp_op_accept(struct rp_session *s, struct rp_op *op)
+{
+	if (TAILQ_EMPTY(&s->ops)) {
+		s->heard = true;
+		s->idle = false;
+	}
+	/* What follows a batch must not be overtaken by writes that join it. */
+	s->batch = NULL;
+	op->priv.seq = s->next_seq++;
+	rp_op_move(op, RP_OP_QUEUED);
+	TAILQ_INSERT_TAIL(&s->ops, op, priv.link);
+	if (!s->head)
+		s->head = op;
+	s->nqueued++;
+	s->ncommits += rp_op_counts(op);
+	s->nstores += stores(op);
+	s->outstanding += !op->priv.internal;
+	s->written += op->priv.bytes;
+	op->priv.written = s->written;
+}
+
+void rp_op_accept_own(struct rp_session *s, struct rp_op *op)
+{
+	rp_op_init(s, op);
+	op->priv.internal = true;
+	rp_op_accept(s, op);
+	rp_session_pump(s);
+}
+
+static void fence_done(struct rp_op *op, const struct rp_outcome *out)
+{
+	op->priv.session->fence = NULL;
+	free(op);
+}
+
+void rp_session_fence(struct rp_session *s)
+{
+	struct rp_op *op;
+
+	if (s->fence)
+		return;
+	op = calloc(1, sizeof(*op));
+	if (!op)
+		return;
+	op->kind = RP_OP_COMMIT;
+	op->level = RP_LEVEL_VISIBLE;
+	op->done = fence_done;
+	s->fence = op;
+	rp_op_accept_own(s, op);
+}
+
+/* Nothing of the operation is left to post. */
+static void leave_queue(struct rp_op *op)
+{
+	struct rp_session *s = op->priv.session;
+
+	if (s->head == op)
+		s->head = TAILQ_NEXT(op, priv.link);
+	s->nqueued--;
+}
+
+/* Is a store outstanding whose bytes the commit covers? */
+static bool awaits_stores(const struct rp_op *op)
+{
+	const struct rp_session *s = op->priv.session;
+	const struct rp_op *o;
+
+	if (op->kind != RP_OP_COMMIT)
+		return false;
+	LIST_FOREACH (o, &s->stores, priv.of_stores) {
+		if (o->priv.seq < op->priv.seq && rp_op_writes(o) &&
+		    rp_ops_overlap(o, op))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What a failed operation should have written is poisoned, once. RDMA that was
+ * posted is not, here: that depends on a proof of its placement.
+ */
+static void poison(struct rp_op *op)
+{
+	if (op->priv.out.status == RP_ST_OK || op->priv.poisoned ||
+	    !(stores(op) || op->priv.unposted))
+		return;
+	op->priv.poisoned = true;
+	rp_op_poison(op);
+}
+
+void rp_op_end(struct rp_op *op)
+{
+	struct rp_session *s = op->priv.session;
+
+	if (op->priv.state != RP_OP_POSTED)
+		leave_queue(op);
+	rp_op_move(op, RP_OP_ENDED);
+	s->ncommits -= rp_op_counts(op);
+	s->nstores -= stores(op);
+	if (op->priv.listed) {
+		LIST_REMOVE(op, priv.of_stores);
+		s->nthens -= rp_op_then(op);
+	}
+	poison(op);
+	if (rp_op_writes(op) && op->priv.out.status != RP_ST_OK)
+		rp_write_failed(op);
+	TAILQ_REMOVE(&s->ops, op, priv.link);
+	TAILQ_INSERT_TAIL(&s->ended, op, priv.link);
+}
+
+/* Everything was posted, and the target has answered all of it. */
+static void end_if_complete(struct rp_op *op)
+{
+	const bool failed = op->priv.out.status != RP_ST_OK;
+
+	if (op->priv.state == RP_OP_POSTED && !op->priv.pending &&
+	    !op->priv.lost && (failed || !awaits_stores(op)))
+		rp_op_end(op);
+}
+
+/* A store has ended: commits behind it may have waited for that. */
+static void end_commits(struct rp_session *s)
+{
+	struct rp_op *op, *next;
+
+	for (op = TAILQ_FIRST(&s->ops); op && op != s->head; op = next) {
+		next = TAILQ_NEXT(op, priv.link);
+		if (op->kind == RP_OP_COMMIT)
+			end_if_complete(op);
+	}
+}
+
+void rp_op_piece_ended(struct rp_op *op)
+{
+	struct rp_session *s = op->priv.session;
+	const bool store = op->priv.listed && rp_op_writes(op);
+
+	end_if_complete(op);
+	if (store && op->priv.state == RP_OP_ENDED)
+		end_commits(s);
+}
+
+/*
+ * An operation that has failed posts nothing more. What it should have stored
+ * is poisoned now: commits behind it do not wait for its end.
+ */
+static bool give_up(struct rp_op *op)
+{
+	if (op->priv.out.status == RP_ST_OK)
+		return false;
+	rp_pieces_drop(op);
+	leave_queue(op);
+	poison(op);
+	rp_op_move(op, RP_OP_POSTED);
+	end_if_complete(op);
+	return true;
+}
+
+/* Post what the operation has left to post. False: it has to wait. */
+static bool launch(struct rp_op *op)
+{
+	const struct rp_session *s = op->priv.session;
+	int ret;
+
+	for (;;) {
+		if (give_up(op))
+			return true;
+		if (op->priv.state == RP_OP_QUEUED &&
+		    (op == s->batch || rp_op_conflicts(op)))
+			return false;
+		ret = rp_commit_make(op);
+		if (ret == -ENOMEM) {
+			rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);
+			op->priv.unposted = true;
+			continue;
+		}
+		if (!rp_pieces_post(op)) {
+			if (op->priv.out.status == RP_ST_OK)
+				return false;
+			continue;
+		}
+		if (ret)
+			return false;
+		leave_queue(op);
+		rp_op_move(op, RP_OP_POSTED);
+		end_if_complete(op);
+		return true;
+	}
+}
+
+void rp_session_pump(struct rp_session *s)
+{
+	s->blocked = false;
+	while (s->state == RP_SESSION_OPEN && !s->doomed && s->head)
+		if (!launch(s->head))
+			return;
+}
+
+/* May the target have had the effect, or have it yet? A refusal says no. */
+static bool unsure(const struct rp_op *op)
+{
+	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
+			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
+
+	return once && op->priv.effect_sent &&
+	       (op->priv.unanswered || op->priv.out.status == RP_ST_OK);
+}
+
+void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
+{
+	struct rp_op *op;
+
+	TAILQ_FOREACH (op, &s->ops, priv.link) {
+		if (unsure(op))
+			rp_op_fail(op, RP_ST_UNSURE, st, 0);
+		rp_op_fail(op, st, detail, 0);
+		rp_pieces_drop(op);
+	}
+	rp_requests_drop(s);
+	while ((op = TAILQ_FIRST(&s->ops))) {
+		assert(!op->priv.pending);
+		rp_op_end(op);
+	}
+}
+
+bool rp_session_deliver(struct rp_session *s)
+{
+	struct rp_outcome out;
+	bool any = false;
+	struct rp_op *op;
+
+	while ((op = TAILQ_FIRST(&s->ended))) {
+		TAILQ_REMOVE(&s->ended, op, priv.link);
+		s->outstanding -= !op->priv.internal;
+		free(op->priv.copy);
+		if (op->ranges_owned)
+			free((void *)op->ranges);
+		out = op->priv.out;
+		op->done(op, &out);
+		any = true;
+	}
+	return any;
+}

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Pieces of operations: RDMA and messages on the channel, and replies. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/session_priv.h"
+
+/* Pieces that are posted in one call. */
+#define BATCH (RP_CHANNEL_IOV + 2)
+
+int rp_op_copy(struct rp_op *op)
+{
+	uint8_t *to = malloc(op->priv.bytes);
+
+	if (!to)
+		return -ENOMEM;
+	op->priv.copy = to;
+	op->priv.copied = (struct iovec){to, op->priv.bytes};
+	for (size_t i = 0; i < op->iov_count; i++) {
+		memcpy(to, op->iov[i].iov_base, op->iov[i].iov_len);
+		to += op->iov[i].iov_len;
+	}
+	return 0;
+}
+
+static void free_piece(struct rp_piece *p)
+{
+	free(p->msg);
+	p->msg = NULL;
+	p->used = false;
+	if (p->heap)
+		free(p);
+}
+
+static void forget_token(struct rp_piece *p)
+{
+	struct rp_session *s = p->op->priv.session;
+	struct rp_piece **b = &s->by_token[p->token % RP_SESSION_TOKENS];
+
+	while (*b != p)
+		b = &(*b)->same;
+	*b = p->same;
+	s->used--;
+	p->op->priv.unanswered--;
+	p->unanswered = false;
+}
+
+/* Nothing of the piece is under way any more. */
+static void release(struct rp_piece *p)
+{
+	p->op->priv.pending--;
+	free_piece(p);
+}
+
+void rp_pieces_drop(struct rp_op *op)
+{
+	struct rp_piece *p;
+
+	while ((p = STAILQ_FIRST(&op->priv.ready))) {
+		STAILQ_REMOVE_HEAD(&op->priv.ready, link);
+		if (p->token)
+			forget_token(p);
+		release(p);
+	}
+}
+
+static void piece_ended(struct rp_piece *p)
+{
+	struct rp_op *op = p->op;
+
+	release(p);
+	rp_op_piece_ended(op);
+}
+
+/* The channel has let go of the buffers. */
+static void piece_done(struct rp_channel_op *chan, int err)
+{
+	struct rp_piece *p = (struct rp_piece *)chan;
+	struct rp_op *op = p->op;
+	struct rp_session *s = op->priv.session;
+
+	p->sending = false;
+	/* A message that was answered has arrived. */
+	if (err && (chan->kind != RP_CHANNEL_SEND || p->unanswered)) {
+		rp_session_doom(s, RP_ST_LOST, (uint32_t)err);
+		op->priv.lost = true;
+		if (!p->unanswered)
+			release(p);
+		return;
+	}
+	s->heard |= chan->kind != RP_CHANNEL_SEND;
+	if (p->proves)
+		rp_session_placed(op);
+	if (p->unanswered)
+		return;
+	piece_ended(p);
+	if (s->state == RP_SESSION_OPEN) {
+		rp_session_pump(s);
+		rp_session_deliver(s);
+	}
+}
+
+struct rp_piece *rp_piece_new(struct rp_op *op)
+{
+	struct rp_piece *p = op->priv.piece;
+	bool heap = false;
+
+	if (p->used)
+		p++;
+	if (p->used) {
+		p = malloc(sizeof(*p));
+		if (!p)
+			return NULL;
+		heap = true;
+	}
+	memset(p, 0, sizeof(*p));
+	p->used = true;
+	p->heap = heap;
+	p->op = op;
+	p->chan.done = piece_done;
+	op->priv.pending++;
+	STAILQ_INSERT_TAIL(&op->priv.ready, p, link);
+	return p;
+}
+
+struct rp_piece *rp_piece_request(struct rp_op *op, size_t first, size_t n)
+{
+	struct rp_session *s = op->priv.session;
+	struct rp_piece *p = rp_piece_new(op);
+	struct rp_piece **b;
+
+	if (!p)
+		return NULL;
+	p->chan.kind = RP_CHANNEL_SEND;
+	p->first = first;
+	p->n = n;
+	p->token = s->next_token++;
+	p->unanswered = true;
+	b = &s->by_token[p->token % RP_SESSION_TOKENS];
+	p->same = *b;
+	*b = p;
+	s->used++;
+	op->priv.unanswered++;
+	return p;
+}
+
+/* --- posting --- */
+
+static int encode(const struct rp_piece *p, void *buf, size_t size)
+{
+	const struct rp_op *op = p->op;
+	struct rp_wire_query q = {.required = op->required};
+	struct rp_wire_request m = {
+		.nranges = p->n,
+		.packed = true,
+		.level = op->level == RP_LEVEL_DURABLE ? RP_LEVEL_DURABLE
+						       : RP_LEVEL_VISIBLE,
+		.required = op->required,
+		.ranges = &op->ranges[p->first],
+	};
+
+	if (op->kind == RP_OP_QUERY) {
+		q.key = op->ranges[0].key;
+		return rp_wire_put_query(buf, size, p->token, &q);
+	}
+	if (p->effect) {
+		m.effect = op->effect;
+		m.then = op->then;
+		m.data = op->data;
+		m.endpoint = op->endpoint;
+		m.atomic = op->atomic;
+		if (op->priv.store)
+			m.effect = RP_EFFECT_STORE;
+		else if (op->kind == RP_OP_ATOMIC)
+			m.effect = RP_EFFECT_ATOMIC;
+	}
+	return rp_wire_put_request(buf, size, p->token, &m);
+}
+
+/* The local bytes of a write. */
+static size_t source(const struct rp_op *op, const struct iovec **iov)
+{
+	*iov = op->priv.copy ? &op->priv.copied : op->iov;
+	return op->priv.copy ? 1 : op->iov_count;
+}
+
+static void gather(uint8_t *to, const struct rp_op *op)
+{
+	const struct iovec *iov;
+	size_t n = source(op, &iov);
+
+	for (size_t i = 0; i < n; i++) {
+		memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		to += iov[i].iov_len;
+	}
+}
+
+/*
+ * The message of a piece: injected out of buf where the channel can, else sent
+ * from memory of its own; the bytes of a store from the program's, which stay
+ * valid, where no device has to know them. 0 or -errno.
+ */
+static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
+{
+	struct rp_op *op = p->op;
+	const uint32_t flags = op->priv.session->channel->flags;
+	const size_t extra = op->priv.store ? op->priv.bytes : 0;
+	const struct iovec *iov;
+	int len = encode(p, buf, size);
+	bool apart;
+
+	if (len < 0)
+		return len;
+	p->chan.iov = p->iov;
+	p->chan.iov_count = 1;
+	p->chan.inject = len + extra <= op->priv.session->channel->inject;
+	apart = extra && !p->chan.inject && !(flags & RP_CHANNEL_LOCAL_MR) &&
+		source(op, &iov) == 1 && (!op->inject || op->priv.copy);
+	if (apart) {
+		p->iov[1] = iov[0];
+		p->chan.iov_count = 2;
+	} else if (extra) {
+		gather(buf + len, op);
+		len += (int)extra;
+	}
+	p->iov[0] = (struct iovec){buf, (size_t)len};
+	if (p->chan.inject)
+		return 0;
+	p->msg = malloc((size_t)len);
+	if (!p->msg)
+		return -ENOMEM;
+	memcpy(p->msg, buf, (size_t)len);
+	p->iov[0].iov_base = p->msg;
+	return 0;
+}
+
+static void list_store(struct rp_op *op)
+{
+	struct rp_session *s = op->priv.session;
+
+	op->priv.listed = true;
+	LIST_INSERT_HEAD(&s->stores, op, priv.of_stores);
+	s->nthens += rp_op_then(op);
+}
+
+/* The channel has the piece. It may be gone when this returns. */
+static void posted(struct rp_piece *p)
+{
+	struct rp_op *op = p->op;
+
+	STAILQ_REMOVE_HEAD(&op->priv.ready, link);
+	p->posted = true;
+	op->priv.effect_sent |= p->effect;
+	p->sending = !p->chan.inject;
+	p->proves = (p->chan.kind == RP_CHANNEL_WRITE && p->chan.delivered) ||
+		    (p->chan.kind == RP_CHANNEL_READ &&
+		     op->priv.session->channel->flags & RP_CHANNEL_FENCES) ||
+		    p->chan.kind == RP_CHANNEL_FLUSH;
+	if (p->proves || p->token)
+		op->priv.session->last_proof = op->priv.seq;
+	if (p->effect && !op->priv.listed &&
+	    (rp_op_writes(op) || rp_op_then(op)))
+		list_store(op);
+}
+
+bool rp_pieces_post(struct rp_op *op)
+{
+	struct rp_session *s = op->priv.session;
+	struct rp_channel_op *ops[BATCH];
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rp_piece *p;
+	int n, taken, ret;
+
+	while (!STAILQ_EMPTY(&op->priv.ready)) {
+		bool message = false;
+
+		n = 0;
+		STAILQ_FOREACH (p, &op->priv.ready, link) {
+			if (n == BATCH || (p->token && message))
+				break;
+			if (p->token && !p->msg) {
+				ret = make_message(p, buf, sizeof(buf));
+				if (ret) {
+					rp_op_fail(op,
+						   ret == -ENOMEM
+							   ? RP_ST_NO_MEMORY
+							   : RP_ST_UNSUPPORTED,
+						   (uint32_t)-ret, 0);
+					op->priv.unposted = true;
+					return false;
+				}
+			}
+			message |= p->token != 0;
+			ops[n++] = &p->chan;
+		}
+		taken = rp_channel_post(s->channel, ops, n);
+		for (int i = 0; i < taken; i++)
+			posted((struct rp_piece *)ops[i]);
+		if (taken < n) {
+			s->blocked = true;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* --- answers --- */
+
+static struct rp_piece *find_token(const struct rp_session *s, uint64_t token)
+{
+	struct rp_piece *p = s->by_token[token % RP_SESSION_TOKENS];
+
+	while (p && p->token != token)
+		p = p->same;
+	return p;
+}
+
+/* The fetched values of an atomic. False: the reply has not so many. */
+static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
+{
+	const uint8_t *from = m->result;
+
+	if (m->status != RP_ST_OK)
+		return true;
+	if (op->kind != RP_OP_ATOMIC || !op->atomic.fetch)
+		return !m->result_len;
+	if (m->result_len != op->priv.bytes)
+		return false;
+	for (size_t i = 0; i < op->result_count; i++) {
+		memcpy(op->result[i].iov_base, from, op->result[i].iov_len);
+		from += op->result[i].iov_len;
+	}
+	return true;
+}
+
+/*
+ * A wrong key costs the connection: the target closes it behind this answer,
+ * and what would still be posted would be lost with it.
+ */
+static void refused(struct rp_session *s, uint32_t status)
+{
+	if (status == RP_ST_STALE_KEY)
+		rp_session_doom(s, RP_ST_LOST, 0);
+}
+
+static int replied(struct rp_session *s, struct rp_piece *p, const void *msg,
+		   const struct rp_wire_hdr *hdr)
+{
+	struct rp_op *op = p->op;
+	struct rp_wire_reply m;
+
+	if (op->kind == RP_OP_QUERY || rp_wire_get_reply(msg, hdr, &m) ||
+	    !fetch(op, &m))
+		return -EBADMSG;
+	if (m.credits)
+		s->credits = m.credits;
+	rp_session_placed(op);
+	rp_commit_replied(p, &m);
+	refused(s, m.status);
+	return 0;
+}
+
+static int informed(struct rp_session *s, struct rp_piece *p, const void *msg,
+		    const struct rp_wire_hdr *hdr)
+{
+	struct rp_op *op = p->op;
+	struct rp_wire_info m;
+
+	if (op->kind != RP_OP_QUERY || rp_wire_get_info(msg, hdr, &m))
+		return -EBADMSG;
+	if (m.grant.length)
+		rp_grant_take(s, op->ranges[0].key, &m.grant);
+	if (op->info)
+		*op->info = m;
+	if (m.status != RP_ST_OK)
+		rp_op_fail(op, m.status, 0, 0);
+	op->priv.out.class = m.class;
+	op->priv.out.method = m.method;
+	refused(s, m.status);
+	return 0;
+}
+
+int rp_session_answered(struct rp_session *s, const void *msg,
+			const struct rp_wire_hdr *hdr)
+{
+	struct rp_piece *p = find_token(s, hdr->token);
+	int ret;
+
+	/* A request that is not sent yet has no answer. */
+	if (!p || !p->posted)
+		return -EBADMSG;
+	ret = hdr->type == RP_MSG_REPLY ? replied(s, p, msg, hdr)
+					: informed(s, p, msg, hdr);
+	if (ret)
+		return ret;
+	forget_token(p);
+	if (!p->sending)
+		piece_ended(p);
+	rp_session_pump(s);
+	rp_session_deliver(s);
+	return 0;
+}
+
+void rp_requests_drop(struct rp_session *s)
+{
+	struct rp_piece *p;
+
+	for (size_t i = 0; i < RP_SESSION_TOKENS; i++) {
+		while ((p = s->by_token[i])) {
+			forget_token(p);
+			release(p);
+		}
+	}
+}

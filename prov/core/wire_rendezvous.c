@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Rendezvous messages to bytes and back; every byte of a peer is checked. */
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/wire_rendezvous.h"
+
+#define MAGIC	0x4d4d5052u /* "RPMM" */
+#define VERSION 1
+
+enum {
+	TYPE = 8,
+	RKEY = 12,
+	TO = 16,
+	FROM = 20,
+	TO_GID = 24,
+	FROM_GID = 40,
+	BODY = 56,
+	CRC = RP_RENDEZVOUS_LEN - 4,
+};
+
+static bool has_names(enum rp_rendezvous_type t)
+{
+	return t == RP_RENDEZVOUS_LOOKUP || t == RP_RENDEZVOUS_FOUND;
+}
+
+static bool has_rkey(enum rp_rendezvous_type t)
+{
+	return t >= RP_RENDEZVOUS_QUERY && t <= RP_RENDEZVOUS_RELEASED;
+}
+
+static int put_names(uint8_t *p, const struct rp_rendezvous *m)
+{
+	if (m->side.qp_num != m->from || m->to >= 1u << 24)
+		return -EINVAL;
+	put32(p, TO, m->to);
+	put32(p, FROM, m->from);
+	memcpy(p + TO_GID, m->to_gid, RP_GID_LEN);
+	memcpy(p + FROM_GID, m->from_gid, RP_GID_LEN);
+	return rp_side_put(p + BODY, &m->side);
+}
+
+int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m)
+{
+	uint8_t *p = buf;
+	int ret = 0;
+
+	if (m->type < RP_RENDEZVOUS_LOOKUP || m->type > RP_RENDEZVOUS_LEAVE)
+		return -EINVAL;
+	memset(p, 0, RP_RENDEZVOUS_LEN);
+	put32(p, 0, MAGIC);
+	put16(p, 4, VERSION);
+	put16(p, 6, RP_RENDEZVOUS_LEN);
+	put16(p, TYPE, (uint16_t)m->type);
+	if (has_rkey(m->type))
+		put32(p, RKEY, m->rkey);
+	if (has_names(m->type))
+		ret = put_names(p, m);
+	if (m->type == RP_RENDEZVOUS_DESC)
+		ret = m->desc.rkey == m->rkey ? rp_desc_put(p + BODY, &m->desc)
+					      : -EINVAL;
+	if (!ret)
+		put32(p, CRC, rp_crc32(p, CRC));
+	return ret;
+}
+
+int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m)
+{
+	const uint8_t *p = buf;
+	uint8_t again[RP_RENDEZVOUS_LEN];
+	struct rp_rendezvous got;
+	int ret = 0;
+
+	if (get32(p, CRC) != rp_crc32(p, CRC) || get32(p, 0) != MAGIC ||
+	    get16(p, 6) != RP_RENDEZVOUS_LEN)
+		return -EBADMSG;
+	if (get16(p, 4) != VERSION)
+		return -EPROTONOSUPPORT;
+	got = (struct rp_rendezvous){
+		.type = get16(p, TYPE),
+		.rkey = get32(p, RKEY),
+		.to = get32(p, TO),
+		.from = get32(p, FROM),
+	};
+	memcpy(got.to_gid, p + TO_GID, RP_GID_LEN);
+	memcpy(got.from_gid, p + FROM_GID, RP_GID_LEN);
+	if (has_names(got.type))
+		ret = rp_side_get(p + BODY, &got.side);
+	else if (got.type == RP_RENDEZVOUS_DESC)
+		ret = rp_desc_get(p + BODY, &got.desc);
+	if (ret)
+		return ret;
+	/* One form of each: what it would be written as is what came. */
+	if (rp_rendezvous_put(again, &got) || memcmp(again, p, sizeof(again)))
+		return -EBADMSG;
+	*m = got;
+	return 0;
+}
+
+/* Numbers come in rows: neither their ports nor the next tries do. */
+uint16_t rp_rendezvous_port(uint32_t qp_num, unsigned int n)
+{
+	const uint32_t h = qp_num * 2654435761u;
+
+	return (uint16_t)(RP_RENDEZVOUS_PORT_FIRST +
+			  ((h >> 20) + n * ((h >> 8 & 0xfff) | 1)) %
+				  RP_RENDEZVOUS_PORTS);
+}

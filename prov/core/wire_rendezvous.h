@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How the preloaded ends of a queue pair find each other, over TCP. */
+#ifndef RP_WIRE_RENDEZVOUS_H
+#define RP_WIRE_RENDEZVOUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/wire_desc.h"
+
+/*
+ * Descriptors travel here, and not over the side connection: its initiator's
+ * end completes on the program's completion queue, which the program may leave
+ * alone for ever, and a target that deregisters a region has to wait until
+ * every descriptor of it is released. Each message has the same size.
+ * Little-endian:
+ *
+ *    0 u32 magic "RPMM"    4 u16 version 1    6 u16 bytes: 128
+ *    8 u16 type           10 u16 reserved 0  12 u32 rkey
+ *   16 u32 to: number of the receiver's queue pair   20 u32 from: the sender's
+ *   24 gid of to, 16 bytes                  40 gid of from
+ *   56 64 bytes: a side's address and zeros, or a descriptor
+ *  120 u32 reserved 0
+ *  124 u32 CRC-32 of the bytes before
+ *
+ * What a type does not have is 0.
+ */
+#define RP_RENDEZVOUS_LEN 128
+#define RP_GID_LEN	  16
+
+enum rp_rendezvous_type {
+	RP_RENDEZVOUS_LOOKUP = 1, /* to, from, both gids, side */
+	RP_RENDEZVOUS_FOUND,	  /* the same of the server */
+	RP_RENDEZVOUS_NOT_FOUND,  /* nothing */
+	RP_RENDEZVOUS_QUERY,	  /* rkey */
+	RP_RENDEZVOUS_DESC,	  /* rkey, desc */
+	RP_RENDEZVOUS_RECALL,	  /* rkey: it is to be forgotten */
+	RP_RENDEZVOUS_RELEASED,	  /* rkey: it is */
+	RP_RENDEZVOUS_LEAVE, /* nothing: the client's queue pair is no more */
+};
+struct rp_rendezvous {
+	enum rp_rendezvous_type type;
+	uint32_t rkey;
+	uint32_t to, from; /* 24 bits */
+	uint8_t to_gid[RP_GID_LEN], from_gid[RP_GID_LEN];
+	struct rp_side side; /* its qp_num is from */
+	struct rp_desc desc; /* its rkey is rkey */
+};
+
+/* buf: RP_RENDEZVOUS_LEN bytes. 0, or -EINVAL for a field out of range. */
+int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m);
+/*
+ * Every byte is checked. 0; -EBADMSG; -EPROTONOSUPPORT (whole, but of another
+ * version). *m is written last.
+ */
+int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m);
+
+/*
+ * The rendezvous server of a queue pair of this number listens on one of
+ * RP_RENDEZVOUS_TRIES TCP ports: this is the nth. Others may have some of them.
+ */
+#define RP_RENDEZVOUS_TRIES	 8
+#define RP_RENDEZVOUS_PORT_FIRST 28672
+#define RP_RENDEZVOUS_PORTS	 4096
+uint16_t rp_rendezvous_port(uint32_t qp_num, unsigned int n);
+
+#endif

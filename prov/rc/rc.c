@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What private connections of both backends share: channels, dispatch. */
+#include "config.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <rdma/fi_errno.h>
+
+#include "core/log.h"
+#include "rc/rc_priv.h"
+
+/* CM events are looked for each so many polls, or after so long. */
+#define EVENT_POLLS 64
+#define EVENT_NS    1000000ull
+#define EVENT_MAX   16
+/* After so many polls that found nothing, one in so long is enough. */
+#define EMPTY_POLLS 256
+#define EMPTY_NS    4000ull
+
+static uint64_t now(struct rp_rc *rc)
+{
+	return rc->attr.now(rc->attr.arg);
+}
+
+static const struct rp_rc_ops *backend_ops(enum rp_rc_backend backend)
+{
+#ifdef HAVE_RDMACM
+	if (backend == RP_RC_VERBS)
+		return &rp_rc_verbs;
+#endif
+	return backend == RP_RC_FABRIC ? &rp_rc_fabric : NULL;
+}
+
+/* --- completions --- */
+
+void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err)
+{
+	struct rp_rc_channel *c = (struct rp_rc_channel *)op->channel;
+
+	c->posted--;
+	op->err = err;
+	op->next = NULL;
+	*rc->done_last = op;
+	rc->done_last = &op->next;
+	rc->ndone++;
+}
+
+void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
+{
+	op->channel = &c->base;
+	op->err = err;
+	op->next = c->failed;
+	c->failed = op;
+	rp_rc_end(c, err, NULL, 0);
+}
+
+void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
+			 struct rp_rc_recv *r, size_t len)
+{
+	if (r->channel)
+		r->channel->nrecvs--;
+	r->from = from;
+	r->len = len;
+	TAILQ_INSERT_TAIL(&rc->messages, r, link);
+}
+
+void rp_rc_recv_failed(struct rp_rc *rc, struct rp_rc_recv *r)
+{
+	if (!r->channel) {
+		rp_rc_recv_repost(rc, r);
+		return;
+	}
+	r->channel->nrecvs--;
+	/* While it connects, the event that follows knows more. */
+	if (r->channel->state == RP_RC_CONNECTING)
+		rc->look = true;
+	else
+		rp_rc_end(r->channel, ECONNRESET, NULL, 0);
+}
+
+static bool report_op(struct rp_rc *rc)
+{
+	struct rp_channel_op *op = rc->done_first;
+
+	if (!op)
+		return false;
+	rc->done_first = op->next;
+	if (!op->next)
+		rc->done_last = &rc->done_first;
+	rc->ndone--;
+	if (op->err)
+		rp_rc_end((struct rp_rc_channel *)op->channel, op->err, NULL,
+			  0);
+	op->done(op, op->err);
+	return true;
+}
+
+/* The owner may close any channel inside, this one too. */
+static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
+{
+	struct rp_rc_channel *c = r->from;
+
+	TAILQ_REMOVE(&rc->messages, r, link);
+	if (c && c->state == RP_RC_CONNECTING)
+		rp_rc_end(c, EPROTO, NULL, 0);
+	else if (c && c->state != RP_RC_CLOSED)
+		c->base.events->received(c->base.owner, r->buf, r->len);
+	rp_rc_recv_repost(rc, r);
+}
+
+/* No more than there is now: each may post another. */
+static int report(struct rp_rc *rc)
+{
+	struct rp_rc_recv *r, *last = TAILQ_LAST(&rc->messages, rp_rc_recvs);
+	int n = 0;
+
+	for (unsigned int left = rc->ndone; left && report_op(rc); left--)
+		n++;
+	/* A close inside takes messages away, maybe the last. */
+	while (last && (r = TAILQ_FIRST(&rc->messages))) {
+		if (r == last)
+			last = NULL;
+		report_message(rc, r);
+		n++;
+	}
+	return n;
+}
+
+/* --- the end of a channel --- */
+
+void rp_rc_end(struct rp_rc_channel *c, int err, const void *data, size_t len)
+{
+	struct rp_rc *rc = c->rc;
+
+	if (c->state > RP_RC_UP)
+		return;
+	rc->connecting -= c->state == RP_RC_CONNECTING;
+	c->state = RP_RC_ENDING;
+	c->err = err > 0 ? err : EIO;
+	if (len && len <= RP_RC_CM_DATA && (c->data = malloc(len))) {
+		memcpy(c->data, data, len);
+		c->data_len = len;
+	}
+	TAILQ_REMOVE(&rc->channels, c, link);
+	TAILQ_INSERT_TAIL(&rc->ending, c, link);
+}
+
+static void channel_shut(struct rp_rc_channel *c)
+{
+	struct rp_channel_op *op;
+
+	if (c->shut)
+		return;
+	c->shut = true;
+	c->rc->ops->shut(c);
+	while ((op = c->failed)) {
+		c->failed = op->next;
+		rp_rc_posted(c, op);
+		rp_rc_complete_op(c->rc, op, op->err);
+	}
+	if (c->posted || c->nrecvs)
+		rp_log(RP_LOG_WARN,
+		       "private connections: %u operations and %u receives "
+		       "did not come back",
+		       c->posted, c->nrecvs);
+}
+
+static void channel_free(struct rp_rc_channel *c)
+{
+	rp_rc_recvs_free(c);
+	free(c->data);
+	free(c);
+}
+
+static void reap(struct rp_rc *rc)
+{
+	struct rp_rc_channel *c;
+
+	while (!rc->depth && (c = TAILQ_FIRST(&rc->dead))) {
+		TAILQ_REMOVE(&rc->dead, c, link);
+		channel_free(c);
+	}
+}
+
+/* Everything else is reported before. */
+static void report_loss(struct rp_rc_channel *c)
+{
+	struct rp_rc *rc = c->rc;
+
+	TAILQ_REMOVE(&rc->ending, c, link);
+	TAILQ_INSERT_TAIL(&rc->channels, c, link);
+	c->state = RP_RC_ENDED;
+	channel_shut(c);
+	report(rc);
+	if (c->state == RP_RC_ENDED)
+		c->base.events->lost(c->base.owner, c->err, c->data,
+				     c->data_len);
+}
+
+/* Take the operations of c out of those that are to be reported. */
+static struct rp_channel_op *done_take(struct rp_rc *rc,
+				       const struct rp_rc_channel *c)
+{
+	struct rp_channel_op *own = NULL, **last = &own;
+	struct rp_channel_op **at = &rc->done_first, *op;
+
+	while ((op = *at)) {
+		if (op->channel != &c->base) {
+			at = &op->next;
+			continue;
+		}
+		*at = op->next;
+		rc->ndone--;
+		op->next = NULL;
+		*last = op;
+		last = &op->next;
+	}
+	rc->done_last = at;
+	return own;
+}
+
+static void messages_drop(struct rp_rc *rc, const struct rp_rc_channel *c)
+{
+	struct rp_rc_recv *r, *next;
+
+	TAILQ_FOREACH_SAFE(r, &rc->messages, link, next)
+	if (r->from == c) {
+		TAILQ_REMOVE(&rc->messages, r, link);
+		rp_rc_recv_repost(rc, r);
+	}
+}
+
+static void channel_close(struct rp_channel *base)
+{
+	struct rp_rc_channel *c = (struct rp_rc_channel *)base;
+	struct rp_rc *rc = c->rc;
+	struct rp_channel_op *op, *next;
+
+	if (c->state == RP_RC_CLOSED)
+		return;
+	rc->depth++;
+	if (c->state == RP_RC_ENDING)
+		TAILQ_REMOVE(&rc->ending, c, link);
+	else
+		TAILQ_REMOVE(&rc->channels, c, link);
+	rc->connecting -= c->state == RP_RC_CONNECTING;
+	rc->nchannels--;
+	c->state = RP_RC_CLOSED;
+	TAILQ_INSERT_TAIL(&rc->dead, c, link);
+	channel_shut(c);
+	messages_drop(rc, c);
+	for (op = done_take(rc, c); op; op = next) {
+		next = op->next;
+		op->done(op, ECANCELED);
+	}
+	rc->depth--;
+	reap(rc);
+}
+
+/* --- channels --- */
+
+/* A channel that has ended takes operations, too, and fails them. */
+static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
+			int n)
+{
+	struct rp_rc_channel *c = (struct rp_rc_channel *)base;
+	struct rp_rc *rc = c->rc;
+
+	if (c->state == RP_RC_UP)
+		return rc->ops->post(c, ops, n);
+	if (c->state == RP_RC_CONNECTING || c->state == RP_RC_CLOSED)
+		return 0;
+	for (int i = 0; i < n; i++)
+		if (!ops[i]->inject) {
+			rp_rc_posted(c, ops[i]);
+			rp_rc_complete_op(rc, ops[i], ENOTCONN);
+		}
+	return n;
+}
+
+static const char *channel_peer(const struct rp_channel *base, char *buf,
+				size_t size)
+{
+	const struct rp_rc_channel *c = (const struct rp_rc_channel *)base;
+	char host[INET6_ADDRSTRLEN + 20], port[8];
+
+	if (getnameinfo(&c->peer.sa, sizeof(c->peer), host, sizeof(host), port,
+			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(buf, size, "unknown address");
+	else
+		snprintf(buf, size,
+			 c->peer.sa.sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+			 host, port);
+	return buf;
+}
+
+static const struct rp_channel_ops channel_ops = {
+	.post = channel_post,
+	.close = channel_close,
+	.peer = channel_peer,
+};
+
+struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,
+					const struct rp_channel_events *events,
+					void *owner)
+{
+	struct rp_rc_channel *c = calloc(1, rc->ops->channel_size);
+
+	if (!c)
+		return NULL;
+	c->base = (struct rp_channel){
+		.ops = &channel_ops,
+		.events = events,
+		.owner = owner,
+		.flags = rc->flags,
+		.inject = rc->inject,
+	};
+	c->rc = rc;
+	return c;
+}
+
+int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
+			int ret, struct rp_channel **out)
+{
+	struct rp_rc *rc = c->rc;
+
+	if (ret) {
+		c->state = RP_RC_CLOSED;
+		channel_shut(c);
+		channel_free(c);
+		return ret;
+	}
+	c->state = state;
+	rc->connecting += state == RP_RC_CONNECTING;
+	rc->nchannels++;
+	TAILQ_INSERT_TAIL(&rc->channels, c, link);
+	*out = &c->base;
+	return 0;
+}
+
+static struct rp_rc *rc_of(struct rp_connector *k)
+{
+	return rp_rc_container(k, struct rp_rc, connector);
+}
+
+static int rc_connect(struct rp_connector *k, const void *addr, size_t len,
+		      const void *data, size_t data_len,
+		      const struct rp_channel_events *events, void *owner,
+		      struct rp_channel **out)
+{
+	struct rp_rc *rc = rc_of(k);
+	struct rp_rc_channel *c;
+
+	len = rp_rc_addr_len(addr, len);
+	if (!len || data_len > RP_WIRE_CM_DATA)
+		return -EINVAL;
+	if (rc->nchannels >= RP_RC_MAX_CONNECTIONS)
+		return -EMFILE;
+	c = rp_rc_channel_new(rc, events, owner);
+	if (!c)
+		return -ENOMEM;
+	memcpy(&c->peer, addr, len);
+	return rp_rc_channel_start(c, RP_RC_CONNECTING,
+				   rc->ops->connect(c, len, data, data_len),
+				   out);
+}
+
+static uint64_t rc_now(struct rp_connector *k)
+{
+	return now(rc_of(k));
+}
+
+static int rc_random(struct rp_connector *k, void *buf, size_t len)
+{
+	struct rp_rc *rc = rc_of(k);
+
+	return rc->attr.random(rc->attr.arg, buf, len);
+}
+
+static void rc_kick(struct rp_connector *k)
+{
+	struct rp_rc *rc = rc_of(k);
+
+	rc->attr.kick(rc->attr.arg);
+}
+
+static const struct rp_connector_ops connector_ops = {
+	.connect = rc_connect,
+	.now = rc_now,
+	.random = rc_random,
+	.kick = rc_kick,
+};
+
+struct rp_connector *rp_rc_connector(struct rp_rc *rc)
+{
+	return &rc->connector;
+}
+
+void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len)
+{
+	if (c->state != RP_RC_CONNECTING)
+		return;
+	c->rc->connecting--;
+	c->state = RP_RC_UP;
+	c->base.events->connected(c->base.owner, data, len);
+}
+
+/* --- the whole --- */
+
+int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
+	       size_t why_size)
+{
+	const struct rp_rc_ops *ops = backend_ops(attr->backend);
+	struct rp_rc *rc = ops ? calloc(1, ops->rc_size) : NULL;
+	int ret;
+
+	if (why_size)
+		*why = '\0';
+	if (!ops) {
+		snprintf(why, why_size, "built without librdmacm");
+		return -FI_ENODATA;
+	}
+	if (!rc)
+		return -ENOMEM;
+	rc->connector.ops = &connector_ops;
+	rc->ops = ops;
+	rc->attr = *attr;
+	rc->done_last = &rc->done_first;
+	TAILQ_INIT(&rc->channels);
+	TAILQ_INIT(&rc->ending);
+	TAILQ_INIT(&rc->dead);
+	TAILQ_INIT(&rc->requests);
+	TAILQ_INIT(&rc->messages);
+	LIST_INIT(&rc->pool);
+	rc->epfd = attr->waits ? epoll_create1(EPOLL_CLOEXEC) : -1;
+	ret = attr->waits && rc->epfd < 0 ? -errno
+					  : ops->open(rc, why, why_size);
+	if (ret) {
+		rp_rc_close(rc);
+		return ret;
+	}
+	*out = rc;
+	return 0;
+}
+
+void rp_rc_close(struct rp_rc *rc)
+{
+	if (!rc)
+		return;
+	rp_rc_requests_expire(rc, UINT64_MAX);
+	rp_rc_pool_dereg(rc);
+	rc->ops->close(rc);
+	rp_rc_pool_free(rc);
+	if (rc->epfd >= 0)
+		close(rc->epfd);
+	free(rc);
+}
+
+int rp_rc_watch(struct rp_rc *rc, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+
+	if (rc->epfd < 0)
+		return 0;
+	return epoll_ctl(rc->epfd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+const struct sockaddr *rp_rc_peer(const struct rp_channel *c)
+{
+	return &((const struct rp_rc_channel *)c)->peer.sa;
+}
+
+uint32_t rp_rc_flags(const struct rp_rc *rc)
+{
+	return rc->flags;
+}
+
+int rp_rc_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
+	      struct rp_rc_mr *mr)
+{
+	int ret;
+
+	*mr = (struct rp_rc_mr){0};
+	ret = rc->ops->reg(rc, buf, len, access, mr);
+	if (ret)
+		*mr = (struct rp_rc_mr){0};
+	return ret;
+}
+
+void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr)
+{
+	if (mr->handle)
+		rc->ops->dereg(rc, mr);
+	*mr = (struct rp_rc_mr){0};
+}
+
+static bool pending(const struct rp_rc *rc)
+{
+	return rc->done_first || !TAILQ_EMPTY(&rc->messages) ||
+	       !TAILQ_EMPTY(&rc->ending);
+}
+
+/* Reading the completion queue is a system call, also for an idle program. */
+static bool poll_due(struct rp_rc *rc)
+{
+	return rc->empty < EMPTY_POLLS || rc->look || pending(rc) ||
+	       now(rc) - rc->looked >= EMPTY_NS;
+}
+
+static bool events_due(struct rp_rc *rc, bool some)
+{
+	if (rc->connecting || rc->look || ++rc->polls >= EVENT_POLLS)
+		return true;
+	return !some && rc->looked - rc->events_looked >= EVENT_NS;
+}
+
+static int poll_events(struct rp_rc *rc)
+{
+	rc->look = false;
+	rc->polls = 0;
+	rc->events_looked = rc->looked;
+	return rc->ops->poll_events(rc, EVENT_MAX);
+}
+
+bool rp_rc_poll(struct rp_rc *rc, int max)
+{
+	struct rp_rc_channel *c;
+	int n;
+
+	/* A callback must not poll. */
+	if (rc->depth || !poll_due(rc))
+		return false;
+	rc->depth++;
+	n = rc->ops->poll(rc, max) + report(rc);
+	if (!n)
+		rc->looked = now(rc);
+	if (events_due(rc, n))
+		n += poll_events(rc) + report(rc);
+	while ((c = TAILQ_FIRST(&rc->ending))) {
+		report_loss(c);
+		n++;
+	}
+	if (rc->nrequests)
+		rp_rc_requests_expire(rc, now(rc));
+	rc->depth--;
+	reap(rc);
+	rc->empty = n ? 0 : rc->empty + 1;
+	return n;
+}
+
+int rp_rc_fd(const struct rp_rc *rc)
+{
+	return rc->epfd;
+}
+
+int rp_rc_trywait(struct rp_rc *rc)
+{
+	int ret = pending(rc) || rc->look ? -FI_EAGAIN : rc->ops->trywait(rc);
+
+	if (ret) {
+		rc->look = true;
+		rc->empty = 0;
+	}
+	return ret;
+}
+
+uint64_t rp_rc_deadline(const struct rp_rc *rc)
+{
+	const struct rp_rc_request *q = TAILQ_FIRST(&rc->requests);
+
+	if (pending(rc))
+		return 0;
+	return q ? q->born + RP_RC_HALF_OPEN_NS : UINT64_MAX;
+}
+
+bool rp_rc_busy(const struct rp_rc *rc)
+{
+	return rc->nchannels || rc->listening;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Native FLUSH by ibv_wr_flush(), which rdma-core 44 does not declare. */
+#include "config.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "core/fault.h"
+#include "rc/rc_flush.h"
+
+/* Bits of device_cap_flags_ex, which have no names: both kinds of FLUSH. */
+#define CAP_BOTH (1ull << 38 | 1ull << 39)
+
+#define WITH_FLUSH (1u << 11)
+#define SEND_OPS                                                               \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |                \
+	 IBV_QP_EX_WITH_SEND | WITH_FLUSH)
+
+#define TYPE_BOTH   (1 | 2) /* IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT */
+#define LEVEL_RANGE 0
+
+/*
+ * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; 44 keeps its own
+ * data there. A library that made a queue pair WITH_FLUSH is 45 or later.
+ */
+#define WR_FLUSH_AT 352
+typedef void (*wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
+			    uint64_t remote_addr, size_t len, uint8_t type,
+			    uint8_t level);
+#ifdef HAVE_IBV_WR_FLUSH
+_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == WR_FLUSH_AT,
+	       "the offset is ABI");
+#else
+_Static_assert(sizeof(struct ibv_qp_ex) == WR_FLUSH_AT,
+	       "wr_flush was added at the end");
+#endif
+
+struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
+				  const struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = pd,
+		.send_ops_flags = SEND_OPS,
+	};
+
+	return ibv_create_qp_ex(pd->context, &ex);
+}
+
+/* An old library passes the capability bits on: only a trial tells. */
+bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd)
+{
+	struct ibv_device_attr_ex dev = {.comp_mask = 0};
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 1,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+	};
+	struct ibv_qp *qp = NULL;
+
+	if (ibv_query_device_ex(verbs, NULL, &dev) ||
+	    (dev.device_cap_flags_ex & CAP_BOTH) != CAP_BOTH)
+		return false;
+	attr.send_cq = ibv_create_cq(verbs, 2, NULL, NULL, 0);
+	if (!attr.send_cq)
+		return false;
+	attr.recv_cq = attr.send_cq;
+	qp = rp_flush_create_qp(pd, &attr);
+	if (qp)
+		ibv_destroy_qp(qp);
+	ibv_destroy_cq(attr.send_cq);
+	return qp;
+}
+
+static void build_flush(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
+{
+	const size_t len = RP_FAULT("skip-flush") ? 0 : wr->sg_list->length;
+	wr_flush_fn fn;
+
+	memcpy(&fn, (char *)ex + WR_FLUSH_AT, sizeof(fn));
+	fn(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, len, TYPE_BOTH,
+	   LEVEL_RANGE);
+}
+
+static void build_data(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
+{
+	const size_t n = (size_t)wr->num_sge;
+	struct ibv_data_buf buf[RP_FLUSH_SGES];
+
+	if (!(wr->send_flags & IBV_SEND_INLINE)) {
+		ibv_wr_set_sge_list(ex, n, wr->sg_list);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		buf[i].addr = (void *)(uintptr_t)wr->sg_list[i].addr;
+		buf[i].length = wr->sg_list[i].length;
+	}
+	ibv_wr_set_inline_data_list(ex, n, buf);
+}
+
+static int build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
+{
+	const uint32_t rkey = wr->wr.rdma.rkey;
+	const uint64_t addr = wr->wr.rdma.remote_addr;
+
+	ex->wr_id = wr->wr_id;
+	/* The builder says itself whether the data is inline. */
+	ex->wr_flags = wr->send_flags & ~(unsigned int)IBV_SEND_INLINE;
+	switch ((int)wr->opcode) {
+	case RP_FLUSH_WR:
+		build_flush(ex, wr);
+		return 0;
+	case IBV_WR_RDMA_WRITE:
+		ibv_wr_rdma_write(ex, rkey, addr);
+		break;
+	case IBV_WR_RDMA_READ:
+		ibv_wr_rdma_read(ex, rkey, addr);
+		break;
+	case IBV_WR_SEND:
+		ibv_wr_send(ex);
+		break;
+	default:
+		return EINVAL;
+	}
+	build_data(ex, wr);
+	return 0;
+}
+
+int rp_flush_post(struct ibv_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	int ret = 0;
+
+	if (!ex)
+		return EOPNOTSUPP;
+	ibv_wr_start(ex);
+	for (; wr && !ret; wr = wr->next)
+		ret = build(ex, wr);
+	if (!ret)
+		return ibv_wr_complete(ex);
+	ibv_wr_abort(ex);
+	return ret;
+}

@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* RC queue pairs: posting and completions. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rc/rc_verbs.h"
+
+/* Work requests in one call of the device. */
+#define CHAIN 16
+/* Injected messages between two that are signaled. */
+#define UNSIGNALED 8
+/* Longest WRITE, READ and FLUSH of any device. */
+#define MAX_LENGTH (1ull << 30)
+
+/* --- copies --- */
+
+static int open_copies(struct rp_verbs_rc *v)
+{
+	struct rp_verbs_copy *all = malloc(RP_VERBS_COPIES * sizeof(*all));
+	int ret;
+
+	if (!all)
+		return -ENOMEM;
+	ret = rp_verbs_reg(&v->rc, all, RP_VERBS_COPIES * sizeof(*all),
+			   RP_RC_LOCAL, &v->copies_mr);
+	if (ret) {
+		free(all);
+		return ret;
+	}
+	v->copies = all;
+	for (int i = 0; i < RP_VERBS_COPIES; i++)
+		SLIST_INSERT_HEAD(&v->free_copies, &all[i], link);
+	return 0;
+}
+
+/* NULL: none is free. */
+static struct rp_verbs_copy *copy_get(struct rp_verbs_rc *v)
+{
+	struct rp_verbs_copy *copy;
+
+	if (!v->copies && open_copies(v))
+		return NULL;
+	copy = SLIST_FIRST(&v->free_copies);
+	if (copy)
+		SLIST_REMOVE_HEAD(&v->free_copies, link);
+	return copy;
+}
+
+void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy)
+{
+	if (copy)
+		SLIST_INSERT_HEAD(&v->free_copies, copy, link);
+}
+
+/* --- posting --- */
+
+/* Work requests that go to the device in one call. */
+struct chain {
+	struct rp_verbs_rc *v;
+	struct rp_verbs_qp *qp;
+	int n, nops;  /* work requests, operations */
+	bool reports; /* one of them has a done(), or memory to be given back */
+	bool flushes;
+	/* The last delivered WRITE: nothing behind it proves placement. */
+	const struct rp_channel_op *unproved;
+	struct ibv_send_wr wr[CHAIN];
+	struct ibv_sge sge[CHAIN][RP_VERBS_SGES];
+};
+
+static size_t op_length(const struct rp_channel_op *op)
+{
+	size_t len = 0;
+
+	for (int i = 0; i < op->iov_count; i++)
+		len += op->iov[i].iov_len;
+	return len;
+}
+
+static bool has_descs(const struct rp_channel_op *op)
+{
+	for (int i = 0; i < op->iov_count; i++)
+		if (op->iov[i].iov_len && (!op->desc || !op->desc[i]))
+			return false;
+	return !op->inject;
+}
+
+static void set_sges(const struct rp_channel_op *op, bool lkeys,
+		     struct ibv_send_wr *wr)
+{
+	for (int i = 0; i < op->iov_count; i++) {
+		const struct ibv_mr *mr =
+			lkeys && op->desc ? op->desc[i] : NULL;
+
+		wr->sg_list[i] = (struct ibv_sge){
+			.addr = (uintptr_t)op->iov[i].iov_base,
+			.length = (uint32_t)op->iov[i].iov_len,
+			.lkey = mr ? mr->lkey : 0,
+		};
+	}
+	wr->num_sge = op->iov_count;
+}
+
+static void set_one(struct ibv_send_wr *wr, const void *at, size_t len,
+		    const struct rp_rc_mr *mr)
+{
+	const struct ibv_mr *m = mr->handle;
+
+	wr->sg_list[0] = (struct ibv_sge){
+		.addr = (uintptr_t)at,
+		.length = (uint32_t)len,
+		.lkey = m ? m->lkey : 0,
+	};
+	wr->num_sge = 1;
+}
+
+static bool copies(const struct rp_verbs_rc *v, const struct rp_channel_op *op,
+		   size_t len)
+{
+	return (op->kind == RP_CHANNEL_SEND || op->kind == RP_CHANNEL_WRITE) &&
+	       len > v->max_inline && !has_descs(op);
+}
+
+/* The local side of a work request; copy is NULL or has room for it. */
+static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
+		      struct rp_verbs_copy *copy, struct ibv_send_wr *wr)
+{
+	const size_t len = op_length(op);
+	size_t at = 0;
+
+	if (op->kind == RP_CHANNEL_FLUSH) {
+		set_one(wr, NULL, op->length, &v->landing_mr);
+	} else if (op->kind == RP_CHANNEL_READ) {
+		set_sges(op, true, wr);
+		if (!op->iov_count)
+			set_one(wr, &v->landing, op->length, &v->landing_mr);
+	} else if (len <= v->max_inline) {
+		set_sges(op, false, wr);
+		wr->send_flags |= IBV_SEND_INLINE;
+	} else if (copy) {
+		for (int i = 0; i < op->iov_count; i++) {
+			memcpy(copy->bytes + at, op->iov[i].iov_base,
+			       op->iov[i].iov_len);
+			at += op->iov[i].iov_len;
+		}
+		set_one(wr, copy->bytes, len, &v->copies_mr);
+	} else {
+		set_sges(op, true, wr);
+	}
+}
+
+static const enum ibv_wr_opcode opcodes[] = {
+	[RP_CHANNEL_SEND] = IBV_WR_SEND,
+	[RP_CHANNEL_WRITE] = IBV_WR_RDMA_WRITE,
+	[RP_CHANNEL_READ] = IBV_WR_RDMA_READ,
+	[RP_CHANNEL_FLUSH] = (enum ibv_wr_opcode)RP_FLUSH_WR,
+};
+
+/* The next work request of the chain, and its place in the ring. */
+static struct rp_verbs_wr *add_wr(struct chain *ch, enum rp_channel_kind kind,
+				  uint64_t rkey, uint64_t remote_addr)
+{
+	const unsigned int at = ch->qp->head + (unsigned int)ch->n;
+	struct rp_verbs_wr *r = &ch->qp->ring[at % RP_VERBS_DEPTH];
+	struct ibv_send_wr *wr = &ch->wr[ch->n];
+
+	*r = (struct rp_verbs_wr){.qp = ch->qp};
+	*wr = (struct ibv_send_wr){
+		.wr_id = (uintptr_t)r,
+		.sg_list = ch->sge[ch->n],
+		.opcode = opcodes[kind],
+		.wr.rdma = {.remote_addr = remote_addr, .rkey = (uint32_t)rkey},
+	};
+	if (ch->n)
+		ch->wr[ch->n - 1].next = wr;
+	ch->n++;
+	return r;
+}
+
+/* -EAGAIN: no room. Else a negative errno: no device can do that. */
+static int add_op(struct chain *ch, struct rp_channel_op *op)
+{
+	const struct rp_verbs_rc *v = ch->v;
+	const unsigned int used = ch->qp->head - ch->qp->tail;
+	const size_t len = op_length(op);
+	/* A READ that proves placement may have to follow. */
+	const unsigned int needs = (unsigned int)ch->n + 2;
+	struct rp_verbs_copy *copy = NULL;
+	struct rp_verbs_wr *r;
+
+	if (needs > CHAIN || used + needs > RP_VERBS_DEPTH ||
+	    v->cq_used + needs > v->cq_room)
+		return -EAGAIN;
+	if (len > MAX_LENGTH ||
+	    (op->kind != RP_CHANNEL_SEND && op->length > MAX_LENGTH))
+		return -EMSGSIZE;
+	if (copies(v, op, len)) {
+		if (len > sizeof(copy->bytes))
+			return -EMSGSIZE;
+		copy = copy_get(ch->v);
+		if (!copy)
+			return -EAGAIN;
+	}
+	r = add_wr(ch, op->kind, op->rkey, op->remote_addr);
+	r->op = op->inject ? NULL : op;
+	r->copy = copy;
+	set_local(ch->v, op, copy, &ch->wr[ch->n - 1]);
+	ch->reports |= !op->inject || copy;
+	ch->flushes |= op->kind == RP_CHANNEL_FLUSH;
+	if (op->kind == RP_CHANNEL_READ || op->kind == RP_CHANNEL_FLUSH)
+		ch->unproved = NULL;
+	else if (op->kind == RP_CHANNEL_WRITE && op->delivered && op->length)
+		ch->unproved = op;
+	ch->nops++;
+	return 0;
+}
+
+/*
+ * The completion of an RC WRITE says that the remote adapter has the bytes; a
+ * READ behind it returns after they are placed.
+ */
+static void prove(struct chain *ch)
+{
+	const struct rp_channel_op *op = ch->unproved;
+	struct rp_verbs_rc *v = ch->v;
+
+	if (!op)
+		return;
+	add_wr(ch, RP_CHANNEL_READ, op->rkey, op->remote_addr);
+	set_one(&ch->wr[ch->n - 1], &v->landing,
+		op->length < sizeof(v->landing) ? op->length
+						: sizeof(v->landing),
+		&v->landing_mr);
+}
+
+/*
+ * Only the last of a chain is signaled. An injected message needs no
+ * completion: it is signaled now and then, to make room.
+ */
+static void sign(struct chain *ch)
+{
+	const unsigned int n = (unsigned int)ch->n;
+
+	if (ch->reports || ch->qp->unsignaled + n >= UNSIGNALED ||
+	    ch->v->unsignaled + n >= ch->v->cq_room / 4) {
+		ch->wr[ch->n - 1].send_flags |= IBV_SEND_SIGNALED;
+		ch->v->unsignaled -= ch->qp->unsignaled;
+		ch->qp->unsignaled = 0;
+	} else {
+		ch->v->unsignaled += n;
+		ch->qp->unsignaled += n;
+	}
+}
+
+/*
+ * The device took the first n; err: why it refused the next. Returns how many
+ * operations end here: those posted, and the one that was refused.
+ */
+static int commit_chain(struct chain *ch, int n, int err)
+{
+	struct rp_verbs_qp *q = ch->qp;
+	struct rp_rc_channel *c = &q->channel->c;
+	struct rp_verbs_wr *r;
+
+	for (int i = 0; i < ch->n; i++) {
+		r = &q->ring[(q->head + (unsigned int)i) % RP_VERBS_DEPTH];
+		if (i < n && r->op)
+			rp_rc_posted(c, r->op);
+		else if (i == n && r->op)
+			rp_rc_failed(c, r->op, err);
+		if (i >= n)
+			rp_verbs_copy_put(ch->v, r->copy);
+	}
+	q->head += (unsigned int)n;
+	ch->v->cq_used += (unsigned int)n;
+	if (n == ch->n)
+		return ch->nops;
+	rp_rc_end(c, err, NULL, 0);
+	return n < ch->nops ? n + 1 : ch->nops;
+}
+
+static int post_chain(struct chain *ch)
+{
+	struct ibv_send_wr *bad = ch->wr;
+	int ret;
+
+	prove(ch);
+	sign(ch);
+	/* Only the builders know FLUSH. */
+	if (ch->flushes)
+		ret = rp_flush_post(ch->qp->ibv, ch->wr);
+	else
+		ret = ibv_post_send(ch->qp->ibv, ch->wr, &bad);
+	return commit_chain(ch, ret ? (int)(bad - ch->wr) : ch->n, ret);
+}
+
+/* How many were taken, the last of them maybe only to fail. */
+static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
+		     int n)
+{
+	struct chain ch;
+	int ret = 0;
+
+	/* The work requests themselves are set as they are added. */
+	ch.v = rp_verbs_rc_of(c->c.rc);
+	ch.qp = c->qp;
+	ch.n = ch.nops = 0;
+	ch.reports = ch.flushes = false;
+	ch.unproved = NULL;
+	while (ch.nops < n && !ret)
+		ret = add_op(&ch, ops[ch.nops]);
+	if (ch.n)
+		return post_chain(&ch);
+	if (!ret || ret == -EAGAIN)
+		return 0;
+	if (ops[0]->inject)
+		rp_rc_end(&c->c, -ret, NULL, 0);
+	else
+		rp_rc_failed(&c->c, ops[0], -ret);
+	return 1;
+}
+
+int rp_verbs_post(struct rp_rc_channel *base, struct rp_channel_op *ops[],
+		  int n)
+{
+	struct rp_verbs_channel *c = rp_verbs_channel_of(base);
+	int done = 0, got = 1;
+
+	while (base->state == RP_RC_UP && got && done < n) {
+		got = post_some(c, ops + done, n - done);
+		done += got;
+	}
+	return done;
+}
+
+int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
+		       struct rp_rc_recv *r)
+{
+	struct rp_verbs_rc *v = rp_verbs_rc_of(rc);
+	const struct ibv_mr *mr = r->desc;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)r->buf,
+		.length = RP_WIRE_MAX_MSG,
+		.lkey = mr->lkey,
+	};
+	/* Odd, which the address of a struct rp_verbs_wr is not. */
+	struct ibv_recv_wr *bad, wr = {
+					 .wr_id = (uintptr_t)r | 1,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+				 };
+
+	(void)c;
+	return -ibv_post_srq_recv(v->srq, &wr, &bad);
+}
+
+/* --- completions --- */
+
+static int errno_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_SUCCESS:
+		return 0;
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+		return EACCES;
+	case IBV_WC_REM_INV_REQ_ERR:
+		return EOPNOTSUPP;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+		return ETIMEDOUT;
+	case IBV_WC_WR_FLUSH_ERR:
+		return ENOTCONN;
+	default:
+		return EIO;
+	}
+}
+
+static void received(struct rp_verbs_rc *v, const struct ibv_wc *wc)
+{
+	struct rp_rc_recv *r =
+		(struct rp_rc_recv *)(uintptr_t)(wc->wr_id & ~(uint64_t)1);
+	struct rp_verbs_qp *q = rp_verbs_qp_find(v, wc->qp_num);
+	struct rp_verbs_channel *c = q ? q->channel : NULL;
+
+	if (c && !wc->status) {
+		rp_rc_complete_recv(&v->rc, &c->c, r, wc->byte_len);
+		return;
+	}
+	rp_rc_recv_failed(&v->rc, r);
+	if (c)
+		rp_rc_end(&c->c, errno_of(wc->status), NULL, 0);
+}
+
+/* In order: what completes ends all that was posted before it. */
+static void sent(struct rp_verbs_rc *v, struct rp_verbs_wr *wr)
+{
+	struct rp_verbs_qp *q = wr->qp;
+	struct rp_verbs_wr *r;
+
+	do {
+		r = &q->ring[q->tail++ % RP_VERBS_DEPTH];
+		v->cq_used--;
+		rp_verbs_copy_put(v, r->copy);
+		if (r->op)
+			rp_rc_complete_op(&v->rc, r->op, 0);
+	} while (r != wr);
+}
+
+static void completed(struct rp_verbs_rc *v, const struct ibv_wc *wc)
+{
+	struct rp_verbs_wr *wr = (struct rp_verbs_wr *)(uintptr_t)wc->wr_id;
+
+	if (wc->wr_id & 1)
+		received(v, wc);
+	else if (wr->qp->channel && !wc->status)
+		sent(v, wr);
+	/* All operations of the queue pair fail when it is shut. */
+	else if (wr->qp->channel)
+		rp_rc_end(&wr->qp->channel->c, errno_of(wc->status), NULL, 0);
+}
+
+static int read_cq(struct rp_verbs_rc *v, struct ibv_wc wc[RP_VERBS_WCS])
+{
+	const int n = v->nkept;
+
+	if (!n)
+		return ibv_poll_cq(v->cq, RP_VERBS_WCS, wc);
+	memcpy(wc, v->kept, (size_t)n * sizeof(*wc));
+	v->nkept = 0;
+	return n;
+}
+
+int rp_verbs_poll(struct rp_rc *rc, int max)
+{
+	struct rp_verbs_rc *v = rp_verbs_rc_of(rc);
+	struct ibv_wc wc[RP_VERBS_WCS];
+	int n, total = 0;
+
+	if (!v->cq)
+		return 0;
+	do {
+		n = read_cq(v, wc);
+		for (int i = 0; i < n; i++)
+			completed(v, &wc[i]);
+		total += n > 0 ? n : 0;
+	} while (n > 0 && total < max);
+	if (!n)
+		rp_verbs_reap(v);
+	if (n < 0)
+		rp_verbs_end_all(v, EIO);
+	return total;
+}
+
+int rp_verbs_trywait(struct rp_rc *rc)
+{
+	struct rp_verbs_rc *v = rp_verbs_rc_of(rc);
+	struct pollfd fds[2] = {
+		{.fd = v->events->fd, .events = POLLIN},
+		{.fd = v->verbs ? v->verbs->async_fd : -1, .events = POLLIN},
+	};
+	struct ibv_cq *cq;
+	void *context;
+
+	if (poll(fds, 2, 0) > 0)
+		return -EAGAIN;
+	if (!v->wake)
+		return 0;
+	while (!ibv_get_cq_event(v->wake, &cq, &context))
+		ibv_ack_cq_events(cq, 1);
+	if (ibv_req_notify_cq(v->cq, 0))
+		return -EAGAIN;
+	/* Entries from before wake nobody. */
+	if (!v->nkept)
+		v->nkept = ibv_poll_cq(v->cq, RP_VERBS_WCS, v->kept);
+	if (v->nkept < 0)
+		v->nkept = 0;
+	return v->nkept ? -EAGAIN : 0;
+}

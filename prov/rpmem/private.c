@@ -1,0 +1,743 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The private connections of a domain: their sessions, by address and use. */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "core/hash.h"
+#include "rpmem/host.h"
+#include "rpmem/rpmem.h"
+
+/* Connections that the endpoints of a domain hold at once. */
+#define MAX_OPEN 1024
+/* A connection without operations is closed after this. */
+#define IDLE_NS 60000000000ull
+/* Completions and events that one progress call looks at. */
+#define POLL_MAX 64
+/* Progress calls without work before a session is looked at by time only. */
+#define QUIET_CALLS 64
+/*
+ * After so long without operations the connection is looked at before it is
+ * used: what has ended meanwhile is made again, and fails nothing.
+ */
+#define FRESH_NS 5000000ull
+/* Sessions of closed endpoints that are kept for the next one. */
+#define MAX_RETIRED 256
+
+/* How rp_private_progress() treats a session. */
+enum rp_peer_list {
+	RP_PEER_OFF,   /* never: it has no connection */
+	RP_PEER_BUSY,  /* by each call */
+	RP_PEER_QUIET, /* when its deadline comes */
+};
+
+/* One target domain, as one endpoint knows it. */
+struct rp_peer {
+	struct rp_session *session;
+	unsigned int nlinks;
+	unsigned int calls; /* without work, in a row */
+	enum rp_peer_list list;
+	uint64_t due;  /* QUIET */
+	uint64_t used; /* by an operation, last */
+	TAILQ_ENTRY(rp_peer) link;
+	UT_hash_handle hh; /* of ep->peers, by addr */
+	size_t len;
+	struct sockaddr_storage addr; /* with the port of keys */
+};
+
+struct rp_link {
+	fi_addr_t dest;
+	uint16_t port;	   /* of the key */
+	uint16_t endpoint; /* port of dest */
+	struct rp_peer *peer;
+	struct rp_link *next; /* other ports of dest */
+	UT_hash_handle hh;    /* of ep->links, by dest: the first of them */
+};
+
+TAILQ_HEAD(rp_peers, rp_peer);
+
+struct rp_private {
+	struct rp_dom *dom;
+	struct rp_rc *rc;
+	struct rp_session_attr attr;
+	uint16_t port;	     /* of the listener; 0: none */
+	atomic_bool kicked;  /* a session asked for progress */
+	atomic_bool posting; /* rp_private_post() */
+	unsigned int nopen;  /* of busy and quiet */
+	struct rp_peers busy;
+	struct rp_peers quiet; /* by due, earliest first */
+	struct rp_peers retired;
+	unsigned int nretired;
+};
+
+/* --- opening --- */
+
+static bool is_verbs(const struct rp_dom *dom)
+{
+	return !strcasecmp(dom->fabric->base_name, "verbs");
+}
+
+const char *rp_private_transport(const struct rp_dom *dom)
+{
+	return is_verbs(dom) ? "verbs" : "tcp";
+}
+
+struct rp_rc *rp_private_rc(const struct rp_dom *dom)
+{
+	return dom->private ? dom->private->rc : NULL;
+}
+
+static uint64_t now_of(void *arg)
+{
+	return rp_domain_now(arg);
+}
+
+static int random_of(void *arg, void *buf, size_t len)
+{
+	return rp_host_random(buf, len);
+}
+
+static void kick_of(void *arg)
+{
+	struct rp_dom *dom = arg;
+
+	struct rp_private *p = dom->private;
+
+	/* While it posts, the session is among the busy ones. */
+	if (p && !p->posting)
+		atomic_store(&p->kicked, true);
+	rp_domain_kick(dom);
+}
+
+static void requested(void *arg, void *request, const void *data, size_t len)
+{
+	struct rp_dom *dom = arg;
+
+	rp_agent_requested(dom->agent, request, data, len);
+}
+
+static void gone(void *arg, void *request)
+{
+	struct rp_dom *dom = arg;
+
+	rp_agent_request_gone(dom->agent, request);
+}
+
+bool rp_private_possible(const struct fi_info *base, char *why)
+{
+	switch (base->addr_format) {
+	case FI_SOCKADDR:
+	case FI_SOCKADDR_IN:
+	case FI_SOCKADDR_IN6:
+		return true;
+	default:
+		snprintf(why, RP_WHY_LEN,
+			 "%s has no IP addresses, which private connections "
+			 "need; use tcp or verbs",
+			 base->fabric_attr->prov_name);
+		return false;
+	}
+}
+
+static void set_attr(struct rp_private *p)
+{
+	const char *forced = rp_params.method;
+
+	p->attr = (struct rp_session_attr){
+		.timeout_ns = rp_params.timeout_ns,
+		.slow_rate = rp_params.slow_rate,
+		.max_commits = (unsigned int)rp_params.max_commits,
+		.inline_max = rp_params.inline_max,
+		.idle_ns = IDLE_NS,
+		.native = rp_params.native,
+		.forced = forced ? rp_method_parse(forced) : RP_METHOD_REFUSED,
+	};
+}
+
+static int open_rc(struct rp_private *p, char *why)
+{
+	struct rp_dom *dom = p->dom;
+	struct rp_rc_attr attr = {
+		.backend = is_verbs(dom) ? RP_RC_VERBS : RP_RC_FABRIC,
+		.fi_version = dom->fabric->version,
+		.device = is_verbs(dom) ? dom->base_info->domain_attr->name
+					: NULL,
+		.port_first = rp_params.port_first,
+		.port_last = rp_params.port_last,
+		.waits = true,
+		.random_keys = true,
+		.now = now_of,
+		.random = random_of,
+		.kick = kick_of,
+		.requested = requested,
+		.gone = gone,
+		.arg = dom,
+	};
+	int ret;
+
+	rp_host_private(&attr);
+	ret = rp_rc_open(&attr, &p->rc, why, RP_WHY_LEN);
+	if (ret)
+		return ret;
+	ret = rp_wait_watch(dom->wake_fd, rp_rc_fd(p->rc));
+	if (!ret)
+		ret = rp_domain_go_live(dom);
+	if (ret) {
+		snprintf(why, RP_WHY_LEN, "%s", fi_strerror(-ret));
+		rp_rc_close(p->rc);
+	}
+	return ret;
+}
+
+struct rp_private *rp_private_get(struct rp_dom *dom, char *why)
+{
+	struct rp_private *p = dom->private;
+
+	if (p)
+		return p;
+	if (!rp_private_possible(dom->base_info, why))
+		return NULL;
+	p = calloc(1, sizeof(*p));
+	if (!p) {
+		snprintf(why, RP_WHY_LEN, "no memory");
+		return NULL;
+	}
+	p->dom = dom;
+	TAILQ_INIT(&p->busy);
+	TAILQ_INIT(&p->quiet);
+	TAILQ_INIT(&p->retired);
+	set_attr(p);
+	dom->private = p;
+	if (open_rc(p, why)) {
+		dom->private = NULL;
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+/* --- listening --- */
+
+static bool is_ip(const void *addr, size_t len)
+{
+	const struct sockaddr *sa = addr;
+
+	return addr && ((sa->sa_family == AF_INET &&
+			 len >= sizeof(struct sockaddr_in)) ||
+			(sa->sa_family == AF_INET6 &&
+			 len >= sizeof(struct sockaddr_in6)));
+}
+
+/* The address of the domain, else of an endpoint of it, else any. */
+static size_t local_addr(const struct rp_dom *dom, struct sockaddr_storage *at)
+{
+	const struct fi_info *b = dom->base_info;
+	struct rp_ep *ep;
+	size_t len;
+
+	memset(at, 0, sizeof(*at));
+	if (is_ip(b->src_addr, b->src_addrlen)) {
+		memcpy(at, b->src_addr, b->src_addrlen);
+		return b->src_addrlen;
+	}
+	LIST_FOREACH (ep, &dom->eps, link) {
+		len = sizeof(*at);
+		if (ep->enabled && !fi_getname(&ep->base->fid, at, &len) &&
+		    is_ip(at, len))
+			return len;
+	}
+	memset(at, 0, sizeof(*at));
+	if (b->addr_format == FI_SOCKADDR_IN6) {
+		at->ss_family = AF_INET6;
+		return sizeof(struct sockaddr_in6);
+	}
+	at->ss_family = AF_INET;
+	return sizeof(struct sockaddr_in);
+}
+
+int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why)
+{
+	struct rp_private *p = rp_private_get(dom, why);
+	struct sockaddr_storage at;
+	size_t len;
+	int ret;
+
+	if (!p)
+		return -FI_EOPNOTSUPP;
+	if (!p->port) {
+		len = local_addr(dom, &at);
+		ret = rp_rc_listen(p->rc, (struct sockaddr *)&at, len,
+				   &p->port);
+		if (ret) {
+			snprintf(why, RP_WHY_LEN,
+				 "cannot listen for private connections: %s%s",
+				 fi_strerror(-ret),
+				 rp_params.port_first
+					 ? " (see FI_OFI_RPMEM_PORTS)"
+					 : "");
+			p->port = 0;
+			return ret;
+		}
+	}
+	*port = p->port;
+	return 0;
+}
+
+/* --- lists --- */
+
+static struct rp_peers *list_of(struct rp_private *p, const struct rp_peer *q)
+{
+	return q->list == RP_PEER_BUSY ? &p->busy : &p->quiet;
+}
+
+static void unlist(struct rp_private *p, struct rp_peer *q)
+{
+	if (q->list == RP_PEER_OFF)
+		return;
+	TAILQ_REMOVE(list_of(p, q), q, link);
+	q->list = RP_PEER_OFF;
+	p->nopen--;
+}
+
+static void make_busy(struct rp_private *p, struct rp_peer *q)
+{
+	unlist(p, q);
+	q->list = RP_PEER_BUSY;
+	q->calls = 0;
+	TAILQ_INSERT_TAIL(&p->busy, q, link);
+	p->nopen++;
+}
+
+/* Deadlines of quiet sessions mostly come in the order of their last use. */
+static void make_quiet(struct rp_private *p, struct rp_peer *q, uint64_t due)
+{
+	struct rp_peer *before;
+
+	unlist(p, q);
+	if (due == UINT64_MAX &&
+	    rp_session_state(q->session) == RP_SESSION_IDLE)
+		return;
+	q->due = due;
+	q->list = RP_PEER_QUIET;
+	p->nopen++;
+	TAILQ_FOREACH_REVERSE(before, &p->quiet, rp_peers, link)
+	if (before->due <= due)
+		break;
+	if (before)
+		TAILQ_INSERT_AFTER(&p->quiet, before, q, link);
+	else
+		TAILQ_INSERT_HEAD(&p->quiet, q, link);
+}
+
+/* Close the connection that was idle longest. False: all are in use. */
+static bool evict(struct rp_private *p)
+{
+	struct rp_peer *q, *next;
+
+	TAILQ_FOREACH_SAFE(q, &p->quiet, link, next)
+	{
+		if (rp_session_outstanding(q->session))
+			continue;
+		/* Closing it now would poison them: the fence comes first. */
+		if (rp_session_unplaced(q->session)) {
+			make_busy(p, q);
+			continue;
+		}
+		rp_session_disconnect(q->session, RP_ST_CANCELED, 0);
+		unlist(p, q);
+		return true;
+	}
+	return false;
+}
+
+/* An operation is about to be posted to it. */
+static int use(struct rp_private *p, struct rp_peer *q)
+{
+	const uint64_t now = rp_domain_now(p->dom);
+
+	if (now - q->used > FRESH_NS && !rp_session_outstanding(q->session) &&
+	    rp_rc_busy(p->rc))
+		rp_rc_poll(p->rc, POLL_MAX);
+	q->used = now;
+	if (q->list == RP_PEER_BUSY)
+		return 0;
+	if (q->list == RP_PEER_OFF && p->nopen >= MAX_OPEN && !evict(p))
+		return -FI_EAGAIN;
+	make_busy(p, q);
+	return 0;
+}
+
+/* --- sessions by name --- */
+
+static int new_session(struct rp_private *p, struct rp_peer *q)
+{
+	struct rp_peer *old;
+
+	/* What a closed endpoint left under way is ended by its number. */
+	TAILQ_FOREACH (old, &p->retired, link)
+		if (old->len == q->len && !memcmp(&old->addr, &q->addr, q->len))
+			break;
+	if (!old)
+		return rp_session_new(rp_rc_connector(p->rc), &p->attr,
+				      &q->addr, q->len, &q->session);
+	TAILQ_REMOVE(&p->retired, old, link);
+	p->nretired--;
+	q->session = old->session;
+	free(old);
+	return 0;
+}
+
+static void retire(struct rp_private *p, struct rp_peer *q)
+{
+	struct rp_peer *old;
+
+	TAILQ_INSERT_TAIL(&p->retired, q, link);
+	if (++p->nretired <= MAX_RETIRED)
+		return;
+	old = TAILQ_FIRST(&p->retired);
+	TAILQ_REMOVE(&p->retired, old, link);
+	p->nretired--;
+	rp_session_delete(old->session);
+	free(old);
+}
+
+static uint16_t port_of(const struct sockaddr_storage *sa)
+{
+	/* In the same place for both families. */
+	return ntohs(((const struct sockaddr_in *)sa)->sin_port);
+}
+
+uint16_t rp_private_port(const struct rp_ep *ep)
+{
+	struct sockaddr_storage sa = {0};
+	size_t len = sizeof(sa);
+
+	return fi_getname(&ep->base->fid, &sa, &len) || len > sizeof(sa) ||
+			       !is_ip(&sa, len)
+		       ? 0
+		       : port_of(&sa);
+}
+
+/* The sockaddr of dest, with the port of a key; nothing else that differs. */
+static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
+		   struct rp_peer *q, uint16_t *endpoint)
+{
+	struct sockaddr_storage sa = {0};
+	struct sockaddr_in *in = (struct sockaddr_in *)&sa,
+			   *to4 = (void *)&q->addr;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&sa,
+			    *to6 = (void *)&q->addr;
+	size_t len = sizeof(sa);
+	int ret = ep->dom->msg ? fi_getpeer(ep->base, &sa, &len)
+			       : rp_av_sockaddr(ep->av, dest, &sa, &len);
+
+	if (ret)
+		return ret;
+	memset(&q->addr, 0, sizeof(q->addr));
+	q->addr.ss_family = sa.ss_family;
+	if (!is_ip(&sa, len > sizeof(sa) ? 0 : len))
+		return -FI_EINVAL;
+	*endpoint = port_of(&sa);
+	if (sa.ss_family == AF_INET) {
+		to4->sin_addr = in->sin_addr;
+		to4->sin_port = htons(port);
+		q->len = sizeof(*in);
+	} else {
+		to6->sin6_addr = in6->sin6_addr;
+		to6->sin6_scope_id = in6->sin6_scope_id;
+		to6->sin6_port = htons(port);
+		q->len = sizeof(*in6);
+	}
+	return 0;
+}
+
+/* The peer of that address, made if there is none. */
+static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_link *l)
+{
+	struct rp_peer *q = calloc(1, sizeof(*q)), *old = NULL;
+	bool oom = false;
+	int ret =
+		q ? addr_of(ep, l->dest, l->port, q, &l->endpoint) : -FI_ENOMEM;
+
+	if (ret)
+		goto free;
+	HASH_FIND(hh, ep->peers, &q->addr, q->len, old);
+	if (old) {
+		free(q);
+		l->peer = old;
+		return 0;
+	}
+	ret = new_session(p, q);
+	if (ret)
+		goto free;
+	rp_session_set_port(q->session, rp_private_port(ep));
+	HASH_ADD(hh, ep->peers, addr, q->len, q);
+	if (oom) {
+		rp_session_delete(q->session);
+		ret = -FI_ENOMEM;
+		goto free;
+	}
+	l->peer = q;
+	return 0;
+free:
+	free(q);
+	return ret;
+}
+
+static struct rp_link *links_of(struct rp_ep *ep, fi_addr_t dest)
+{
+	struct rp_link *l;
+
+	HASH_FIND(hh, ep->links, &dest, sizeof(dest), l);
+	return l;
+}
+
+static int link_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
+		    uint16_t port, struct rp_link **out)
+{
+	struct rp_link *first = links_of(ep, dest), *l;
+	bool oom = false;
+	int ret;
+
+	for (l = first; l; l = l->next)
+		if (l->port == port)
+			goto found;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -FI_ENOMEM;
+	l->dest = dest;
+	l->port = port;
+	ret = peer_get(p, ep, l);
+	if (ret) {
+		free(l);
+		return ret;
+	}
+	if (first) {
+		l->next = first->next;
+		first->next = l;
+	} else {
+		HASH_ADD(hh, ep->links, dest, sizeof(dest), l);
+	}
+	if (oom) {
+		free(l);
+		return -FI_ENOMEM;
+	}
+	l->peer->nlinks++;
+found:
+	*out = l;
+	return 0;
+}
+
+int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
+		       struct rp_session **out)
+{
+	const uint16_t port = rp_key_port(key);
+	struct rp_link *l = ep->last_link;
+	char why[RP_WHY_LEN];
+	struct rp_private *p;
+	int ret;
+
+	if (ep->dom->msg)
+		dest = 0; /* there is one, whatever it is called */
+	p = rp_private_get(ep->dom, why);
+	if (!p) {
+		RP_WARN(EP_DATA, "%s\n", why);
+		return -FI_EOPNOTSUPP;
+	}
+	if (!l || l->dest != dest || l->port != port) {
+		ret = link_get(p, ep, dest, port, &l);
+		if (ret)
+			return ret;
+		ep->last_link = l;
+	}
+	*out = l->peer->session;
+	return use(p, l->peer);
+}
+
+uint16_t rp_private_endpoint(const struct rp_ep *ep)
+{
+	return ep->last_link->endpoint;
+}
+
+int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)
+{
+	int ret;
+
+	dom->private->posting = true;
+	ret = rp_session_post(s, op);
+	dom->private->posting = false;
+	return ret;
+}
+
+static void free_links(struct rp_ep *ep, struct rp_link *l)
+{
+	struct rp_link *next;
+
+	HASH_DEL(ep->links, l);
+	for (; l; l = next) {
+		next = l->next;
+		l->peer->nlinks--;
+		free(l);
+	}
+	ep->last_link = NULL;
+}
+
+void rp_private_forget(struct rp_ep *ep, fi_addr_t dest)
+{
+	struct rp_private *p = ep->dom->private;
+	struct rp_link *first, *l;
+
+	if (!p)
+		return;
+	first = links_of(ep, ep->dom->msg ? 0 : dest);
+	if (!first)
+		return;
+	for (l = first; l; l = l->next) {
+		/* Its other names in the vector stay. */
+		if (l->peer->nlinks > 1)
+			continue;
+		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, 0);
+		unlist(p, l->peer);
+	}
+	free_links(ep, first);
+}
+
+void rp_private_close_ep(struct rp_ep *ep)
+{
+	struct rp_private *p = ep->dom->private;
+	struct rp_link *l, *lnext;
+	struct rp_peer *q, *qnext;
+
+	if (!p)
+		return;
+	HASH_ITER(hh, ep->links, l, lnext)
+	free_links(ep, l);
+	HASH_ITER(hh, ep->peers, q, qnext)
+	{
+		bool dirty = rp_session_outstanding(q->session);
+
+		HASH_DEL(ep->peers, q);
+		rp_session_disconnect(q->session, RP_ST_CANCELED, 0);
+		unlist(p, q);
+		if (dirty) {
+			retire(p, q);
+			continue;
+		}
+		rp_session_delete(q->session);
+		free(q);
+	}
+}
+
+int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
+{
+	struct rp_private *p = ep->dom->private;
+	struct rp_link *l;
+	int ret = 0;
+
+	if (!p || !ep->links)
+		return 0;
+	for (l = links_of(ep, ep->dom->msg ? 0 : dest); l; l = l->next) {
+		if (l->peer->list == RP_PEER_OFF ||
+		    !rp_session_unplaced(l->peer->session))
+			continue;
+		make_busy(p, l->peer);
+		ret = -FI_EAGAIN;
+	}
+	return ret;
+}
+
+/* --- progress --- */
+
+/* Where it belongs now that nothing was found to do for a while. */
+static void place(struct rp_private *p, struct rp_peer *q)
+{
+	uint64_t due;
+
+	q->calls = 0;
+	if (rp_session_outstanding(q->session) ||
+	    rp_session_state(q->session) == RP_SESSION_CONNECTING)
+		return;
+	due = rp_session_deadline(q->session);
+	if (due > rp_domain_now(p->dom))
+		make_quiet(p, q, due);
+}
+
+static bool progress_quiet(struct rp_private *p)
+{
+	struct rp_peer *q;
+	bool came = false;
+
+	if (atomic_load_explicit(&p->kicked, memory_order_relaxed)) {
+		atomic_store(&p->kicked, false);
+		TAILQ_FOREACH (q, &p->quiet, link)
+			q->due = 0;
+	}
+	while ((q = TAILQ_FIRST(&p->quiet)) &&
+	       (!q->due || q->due <= rp_domain_now(p->dom))) {
+		make_busy(p, q);
+		came |= rp_session_progress(q->session);
+		q->calls = QUIET_CALLS;
+	}
+	return came;
+}
+
+bool rp_private_progress(struct rp_dom *dom)
+{
+	struct rp_private *p = dom->private;
+	struct rp_peer *q, *next;
+	bool came = false;
+
+	if (!p)
+		return false;
+	if (rp_rc_busy(p->rc))
+		came = rp_rc_poll(p->rc, POLL_MAX);
+	if (!TAILQ_EMPTY(&p->quiet))
+		came |= progress_quiet(p);
+	TAILQ_FOREACH_SAFE(q, &p->busy, link, next)
+	{
+		if (rp_session_progress(q->session)) {
+			q->calls = 0;
+			came = true;
+		} else if (++q->calls > QUIET_CALLS) {
+			place(p, q);
+		}
+	}
+	return came;
+}
+
+uint64_t rp_private_deadline(const struct rp_dom *dom)
+{
+	const struct rp_private *p = dom->private;
+	const struct rp_peer *q;
+	uint64_t due, d;
+
+	if (!p)
+		return UINT64_MAX;
+	due = rp_rc_deadline(p->rc);
+	TAILQ_FOREACH (q, &p->busy, link) {
+		d = rp_session_deadline(q->session);
+		due = d < due ? d : due;
+	}
+	q = TAILQ_FIRST(&p->quiet);
+	return q && q->due < due ? q->due : due;
+}
+
+void rp_private_close(struct rp_dom *dom)
+{
+	struct rp_private *p = dom->private;
+	struct rp_peer *q;
+
+	if (!p)
+		return;
+	while ((q = TAILQ_FIRST(&p->retired))) {
+		TAILQ_REMOVE(&p->retired, q, link);
+		rp_session_delete(q->session);
+		free(q);
+	}
+	rp_task_pool_fini(dom);
+	rp_rc_close(p->rc);
+	dom->private = NULL;
+	free(p);
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The agent of a domain, and what it needs of the provider. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "rpmem/host.h"
+#include "rpmem/rpmem.h"
+
+static struct rp_dom *dom_of(struct rp_agent_host *h)
+{
+	return rp_container_of(h, struct rp_dom, host);
+}
+
+static int host_accept(struct rp_agent_host *h, void *request, const void *data,
+		       size_t len, const struct rp_channel_events *events,
+		       void *owner, struct rp_channel **out)
+{
+	return rp_rc_accept(rp_private_rc(dom_of(h)), request, data, len,
+			    events, owner, out);
+}
+
+static void host_refuse(struct rp_agent_host *h, void *request,
+			const void *data, size_t len)
+{
+	rp_rc_reject(rp_private_rc(dom_of(h)), request, data, len);
+}
+
+/*
+ * An rkey of FABRIC is 64 random bits of one connection, so that a peer cannot
+ * use the rkey of another one. An rkey of a device is the device's own choice:
+ * there one registration serves all connections.
+ */
+static bool is_shared(const struct rp_dom *dom)
+{
+	return rp_rc_flags(rp_private_rc(dom)) & RP_CHANNEL_LOCAL_MR;
+}
+
+static int reg(struct rp_mr *mr, bool flushed, struct rp_rc_mr *out)
+{
+	const struct rp_region *r = &mr->region;
+	unsigned int access = flushed ? RP_RC_REMOTE_FLUSH : 0;
+
+	if (mr->access & FI_REMOTE_READ)
+		access |= RP_RC_REMOTE_READ;
+	if (mr->access & FI_REMOTE_WRITE)
+		access |= RP_RC_REMOTE_WRITE;
+	return rp_rc_reg(rp_private_rc(mr->dom), r->base, r->len, access, out);
+}
+
+/* A device's registration, with FLUSH where the device flushes this memory. */
+static int reg_shared(struct rp_mr *mr)
+{
+	int ret;
+
+	if (mr->shared.handle)
+		return 0;
+	if (mr->region.choice.method == RP_METHOD_NATIVE) {
+		ret = reg(mr, true, &mr->shared);
+		mr->flushed = !ret;
+		if (!ret)
+			return 0;
+		mr->shared = (struct rp_rc_mr){0};
+		RP_WARN(MR,
+			"the device does not FLUSH this region (%s): the agent "
+			"flushes it\n",
+			fi_strerror(-ret));
+	}
+	ret = reg(mr, false, &mr->shared);
+	if (ret)
+		mr->shared = (struct rp_rc_mr){0};
+	return ret;
+}
+
+static int grant_shared(struct rp_mr *mr, struct rp_wire_grant *g)
+{
+	int ret = reg_shared(mr);
+
+	if (ret)
+		return ret;
+	if (g->method == RP_METHOD_NATIVE && !mr->flushed)
+		return -FI_EOPNOTSUPP;
+	g->rkey = mr->shared.rkey;
+	g->remote_addr = mr->shared.remote_addr;
+	return 0;
+}
+
+static int host_grant(struct rp_agent_host *h, struct rp_channel *c,
+		      const struct rp_region *r, struct rp_wire_grant *g,
+		      void **grant)
+{
+	struct rp_mr *mr =
+		rp_container_of((struct rp_region *)r, struct rp_mr, region);
+	struct rp_rc_mr *own;
+	int ret;
+
+	*grant = NULL;
+	if (is_shared(dom_of(h)))
+		return grant_shared(mr, g);
+	own = calloc(1, sizeof(*own));
+	if (!own)
+		return -FI_ENOMEM;
+	ret = reg(mr, g->method == RP_METHOD_NATIVE, own);
+	if (ret) {
+		free(own);
+		return ret;
+	}
+	g->rkey = own->rkey;
+	g->remote_addr = own->remote_addr;
+	*grant = own;
+	return 0;
+}
+
+static void host_revoke(struct rp_agent_host *h, void *grant)
+{
+	if (!grant)
+		return;
+	rp_rc_dereg(rp_private_rc(dom_of(h)), grant);
+	free(grant);
+}
+
+static uint32_t host_flags(struct rp_agent_host *h)
+{
+	return rp_rc_flags(rp_private_rc(dom_of(h)));
+}
+
+/*
+ * The private connection leads to the domain. The endpoint is, of connected
+ * ones, the one that is connected to the initiator's (port), else the one that
+ * was written to (endpoint: its own port). Without those, as where the
+ * initiator does not know, the first one that receives will do.
+ */
+static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
+			      uint16_t port, uint16_t endpoint)
+{
+	struct sockaddr_storage sa;
+	struct rp_ep *ep, *first = NULL;
+	size_t len;
+
+	LIST_FOREACH (ep, &dom->eps, link) {
+		if (!ep->enabled || !ep->rx_cq)
+			continue;
+		first = ep;
+		len = sizeof(sa);
+		if (dom->msg && !fi_getpeer(ep->base, &sa, &len) &&
+		    rp_addr_is(&sa, host, port))
+			return ep;
+		if (!ep->port)
+			ep->port = rp_private_port(ep);
+		if (!dom->msg && endpoint && ep->port == endpoint)
+			return ep;
+	}
+	return first;
+}
+
+/*
+ * The entry is what the base gives for a write with remote CQ data (libfabric
+ * 1.17): ofi_rxm names neither buffer nor length, sockets does.
+ */
+static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
+		       uint16_t port, uint16_t endpoint, uint64_t data,
+		       void *buf, size_t len)
+{
+	struct rp_dom *dom = dom_of(h);
+	struct rp_ep *ep = receiver(dom, rp_rc_peer(c), port, endpoint);
+	fi_addr_t src = FI_ADDR_NOTAVAIL;
+	struct fi_cq_tagged_entry e = {
+		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+		.data = data,
+	};
+
+	if (!ep)
+		return 0;
+	if (!strcasecmp(dom->fabric->base_name, "sockets")) {
+		e.flags |= FI_RMA;
+		e.buf = buf;
+		e.len = len;
+	}
+	if (ep->av && (dom->base_info->caps & FI_SOURCE))
+		src = rp_av_find(ep->av, rp_rc_peer(c), port);
+	return rp_cq_push(ep->rx_cq, &e, src);
+}
+
+static uint64_t host_now(struct rp_agent_host *h)
+{
+	return rp_domain_now(dom_of(h));
+}
+
+static void host_kick(struct rp_agent_host *h)
+{
+	rp_domain_kick(dom_of(h));
+}
+
+static void host_warn(struct rp_agent_host *h, const char *text)
+{
+	RP_WARN(DOMAIN, "%s\n", text);
+}
+
+static const struct rp_agent_host_ops host_ops = {
+	.accept = host_accept,
+	.refuse = host_refuse,
+	.grant = host_grant,
+	.revoke = host_revoke,
+	.flags = host_flags,
+	.notify = host_notify,
+	.now = host_now,
+	.kick = host_kick,
+	.warn = host_warn,
+};
+
+int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why)
+{
+	const struct rp_agent_attr attr = {
+		.incarnation = dom->incarnation,
+		.credits = (unsigned int)rp_params.credits,
+		.max_sessions = (unsigned int)rp_params.max_sessions,
+		.no_worker = !rp_host_has_threads(),
+	};
+	int ret;
+
+	if (!dom->agent) {
+		dom->host.ops = &host_ops;
+		ret = rp_agent_new(&attr, &dom->host, &dom->agent);
+		if (ret) {
+			snprintf(why, RP_WHY_LEN, "the agent: %s",
+				 fi_strerror(-ret));
+			return ret;
+		}
+	}
+	return rp_private_listen(dom, port, why);
+}
+
+void rp_target_close(struct rp_dom *dom)
+{
+	if (dom->agent)
+		rp_agent_delete(dom->agent);
+	dom->agent = NULL;
+}

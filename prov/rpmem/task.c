@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Operations on persistent regions: memory, completion entries, counters. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rpmem/rpmem.h"
+
+/* Tasks come in chunks, and return to the process with the domain. */
+#define CHUNK 64
+struct rp_task_chunk {
+	struct rp_task_chunk *next;
+	struct rp_task tasks[CHUNK];
+};
+
+/*
+ * Sources and sinks of a device: short ones are copied through memory that is
+ * registered once.
+ */
+#define BOUNCE_SIZE  16384
+#define BOUNCE_COUNT 32
+struct rp_bounce_pool {
+	struct rp_rc_mr mr;
+	uint32_t free; /* a bit for each */
+	char bytes[BOUNCE_COUNT][BOUNCE_SIZE];
+};
+
+static int grow(struct rp_task_pool *pool)
+{
+	struct rp_task_chunk *c = malloc(sizeof(*c));
+
+	if (!c)
+		return -FI_ENOMEM;
+	c->next = pool->chunks;
+	pool->chunks = c;
+	for (int i = 0; i < CHUNK; i++) {
+		c->tasks[i].next = pool->free;
+		pool->free = &c->tasks[i];
+	}
+	return 0;
+}
+
+struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
+{
+	struct rp_task *t;
+
+	if (!dom->tasks.free && grow(&dom->tasks))
+		return NULL;
+	t = dom->tasks.free;
+	dom->tasks.free = t->next;
+	/* What is behind op is set by whoever needs it. */
+	memset(&t->op, 0, sizeof(t->op));
+	t->op.done = rp_task_done;
+	t->op.required = ep->required;
+	t->ep = ep;
+	t->next = NULL;
+	t->context = NULL;
+	t->flags = 0;
+	t->kind = RP_CNTR_WRITE;
+	t->want = false;
+	t->mr.handle = NULL;
+	t->bounce = NULL;
+	t->nuser = 0;
+	t->extra = NULL;
+	return t;
+}
+
+/* --- memory that the device must know --- */
+
+static bool in_pool(const struct rp_bounce_pool *b, const void *at)
+{
+	return b && (const char *)at >= b->bytes[0] &&
+	       (const char *)at < b->bytes[BOUNCE_COUNT];
+}
+
+static struct rp_bounce_pool *pool_of(struct rp_dom *dom)
+{
+	struct rp_bounce_pool *b = dom->tasks.bounce;
+
+	if (b)
+		return b;
+	b = malloc(sizeof(*b));
+	if (!b)
+		return NULL;
+	b->free = UINT32_MAX;
+	b->mr = (struct rp_rc_mr){0};
+	if (rp_rc_reg(rp_private_rc(dom), b->bytes, sizeof(b->bytes),
+		      RP_RC_LOCAL, &b->mr)) {
+		free(b);
+		return NULL;
+	}
+	dom->tasks.bounce = b;
+	return b;
+}
+
+static void unmap(struct rp_dom *dom, struct rp_task *t)
+{
+	struct rp_bounce_pool *b = dom->tasks.bounce;
+
+	if (!t->mr.handle && !t->bounce)
+		return;
+	if (t->mr.handle)
+		rp_rc_dereg(rp_private_rc(dom), &t->mr);
+	if (in_pool(b, t->bounce))
+		b->free |= 1u << ((char(*)[BOUNCE_SIZE])t->bounce - b->bytes);
+	else
+		free(t->bounce);
+	t->bounce = NULL;
+	t->mr.handle = NULL;
+}
+
+static size_t total(const struct iovec *iov, size_t n)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+/* Put one piece of memory in the place of the operation's own. */
+static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
+{
+	char *to = buf;
+
+	t->bounce = buf;
+	if (t->op.kind == RP_OP_READ) {
+		memcpy(t->user, t->op.iov,
+		       t->op.iov_count * sizeof(t->user[0]));
+		t->nuser = t->op.iov_count;
+	}
+	for (size_t i = 0; i < t->op.iov_count && t->op.kind == RP_OP_WRITE;
+	     i++) {
+		if (t->op.iov[i].iov_len)
+			memcpy(to, t->op.iov[i].iov_base, t->op.iov[i].iov_len);
+		to += t->op.iov[i].iov_len;
+	}
+	t->op.iov[0] = (struct iovec){.iov_base = buf, .iov_len = len};
+	t->op.iov_count = 1;
+	t->op.desc[0] = desc;
+}
+
+/* Once: what is copied again behind a flush would be in the caches again. */
+void rp_task_copy_back(struct rp_task *t)
+{
+	const char *from = t->bounce;
+
+	for (size_t i = 0; i < t->nuser; i++) {
+		if (t->user[i].iov_len)
+			memcpy(t->user[i].iov_base, from, t->user[i].iov_len);
+		from += t->user[i].iov_len;
+	}
+	t->nuser = 0;
+}
+
+static int map_copy(struct rp_dom *dom, struct rp_task *t, size_t len)
+{
+	void *buf = malloc(len);
+	int ret;
+
+	if (!buf)
+		return -FI_ENOMEM;
+	ret = rp_rc_reg(rp_private_rc(dom), buf, len, RP_RC_LOCAL, &t->mr);
+	if (ret) {
+		t->mr.handle = NULL;
+		free(buf);
+		return ret;
+	}
+	replace(t, buf, len, t->mr.desc);
+	return 0;
+}
+
+static int map(struct rp_dom *dom, struct rp_task *t)
+{
+	const size_t len = total(t->op.iov, t->op.iov_count);
+	struct rp_bounce_pool *b = pool_of(dom);
+	int i;
+
+	if (!len)
+		return 0;
+	if (b && b->free && len <= BOUNCE_SIZE) {
+		i = __builtin_ctz(b->free);
+		b->free &= ~(1u << i);
+		replace(t, b->bytes[i], len, b->mr.desc);
+		return 0;
+	}
+	if (t->op.iov_count > 1)
+		return map_copy(dom, t, len);
+	if (!rp_rc_reg(rp_private_rc(dom), t->op.iov[0].iov_base, len,
+		       RP_RC_LOCAL, &t->mr)) {
+		t->op.desc[0] = t->mr.desc;
+		return 0;
+	}
+	/* Memory that may not be written cannot be registered everywhere. */
+	t->mr.handle = NULL;
+	return map_copy(dom, t, len);
+}
+
+static bool needs_map(struct rp_dom *dom, const struct rp_task *t)
+{
+	return (t->op.kind == RP_OP_READ ||
+		(t->op.kind == RP_OP_WRITE && !t->op.inject)) &&
+	       (rp_rc_flags(rp_private_rc(dom)) & RP_CHANNEL_LOCAL_MR);
+}
+
+/* --- posting and ending --- */
+
+void rp_task_put(struct rp_dom *dom, struct rp_task *t)
+{
+	unmap(dom, t);
+	free(t->extra);
+	t->next = dom->tasks.free;
+	dom->tasks.free = t;
+}
+
+ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
+{
+	struct rp_dom *dom = t->ep->dom;
+	int ret = 0;
+
+	/* While it connects nothing is taken, and nothing has to be copied. */
+	if (rp_session_state(s) == RP_SESSION_OPEN && needs_map(dom, t))
+		ret = map(dom, t);
+	if (!ret)
+		ret = rp_private_post(dom, s, &t->op);
+	if (ret)
+		rp_task_put(dom, t);
+	return ret == -ENOTSUP ? -FI_EOPNOTSUPP : ret;
+}
+
+static void fill_entry(struct rp_task *t, const struct rp_outcome *out)
+{
+	struct rp_cqe *q = &t->cqe;
+
+	q->task = t;
+	q->src = FI_ADDR_NOTAVAIL;
+	q->failed = out->status != RP_ST_OK;
+	q->out = *out;
+	if (q->failed)
+		q->err = (struct fi_cq_err_entry){
+			.op_context = t->context,
+			.flags = t->flags,
+			.err = rp_status_errno(out->status),
+			.prov_errno = (int)out->status,
+			.data = out->range,
+		};
+	else
+		q->e = (struct fi_cq_tagged_entry){
+			.op_context = t->context,
+			.flags = t->flags,
+		};
+}
+
+void rp_task_done(struct rp_op *op, const struct rp_outcome *out)
+{
+	struct rp_task *t = rp_container_of(op, struct rp_task, op);
+	const bool failed = out->status != RP_ST_OK;
+	struct rp_ep *ep = t->ep;
+
+	if (!failed)
+		rp_task_copy_back(t);
+	unmap(ep->dom, t);
+	rp_cntr_count(ep, (enum rp_cntr_kind)t->kind, failed);
+	if (ep->tx_cq && (failed || t->want)) {
+		fill_entry(t, out);
+		rp_cq_push_task(ep->tx_cq, t);
+	} else {
+		rp_task_put(ep->dom, t);
+	}
+}
+
+void rp_task_pool_fini(struct rp_dom *dom)
+{
+	struct rp_task_chunk *c;
+
+	if (dom->tasks.bounce) {
+		rp_rc_dereg(rp_private_rc(dom), &dom->tasks.bounce->mr);
+		free(dom->tasks.bounce);
+	}
+	while ((c = dom->tasks.chunks)) {
+		dom->tasks.chunks = c->next;
+		free(c);
+	}
+	dom->tasks = (struct rp_task_pool){0};
+}

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* In-order completion where the peer's agent has to reply. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "verbs/shim.h"
+
+#define AT_ONCE 32 /* completions */
+
+static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
+	      "whatever goes ahead has room in a slot");
+
+/* --- deferred completions --- */
+
+bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n)
+{
+	struct rp_held *h;
+
+	while (cq->npool < n) {
+		h = calloc(1, sizeof(*h));
+		if (!h)
+			return false;
+		rp_defer_put(cq, h);
+	}
+	return true;
+}
+
+void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h)
+{
+	cq->stores -= h->item.kind == RP_DEFERRED_STORE;
+	h->item = (struct rp_deferred_op){.kind = RP_DEFERRED_PLAIN};
+	LIST_INSERT_HEAD(&cq->pool, h, link);
+	cq->npool++;
+}
+
+struct rp_held *rp_defer_get(struct ibv_rpmem_cq *cq)
+{
+	struct rp_held *h = LIST_FIRST(&cq->pool);
+
+	LIST_REMOVE(h, link);
+	cq->npool--;
+	return h;
+}
+
+static void done_with(struct ibv_rpmem_cq *cq, struct rp_held *h)
+{
+	if (h->slot)
+		rp_slot_give(cq, h->slot);
+	rp_defer_put(cq, h);
+}
+
+static void hold(struct rp_qp *q, struct rp_held *h, const struct ibv_wc *wc)
+{
+	h->wc = *wc;
+	if (h->item.pending)
+		rp_deferred_placed(&q->side->deferred, q->ops->now(q),
+				   &h->item);
+	else
+		rp_deferred_put(&q->side->deferred, &h->item);
+	if (!q->is_busy)
+		LIST_INSERT_HEAD(&q->cq->busy, q, busy);
+	q->is_busy = true;
+}
+
+/* --- the side queue pair --- */
+
+static bool is_of_side(const struct rp_slot *s)
+{
+	return s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_RECV;
+}
+
+static void send_by(struct rp_qp *q, struct rp_slot **own, unsigned int buf,
+		    size_t len)
+{
+	struct rp_side_end *k = q->side;
+	struct rp_slot *s = *own;
+
+	*own = NULL;
+	s->kind = RP_SLOT_SEND;
+	s->qp_num = k->qp_num;
+	s->buf = buf;
+	s->kept = own == &k->hello;
+	k->tx_free &= ~(1u << buf);
+	if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
+		k->tx_free |= 1u << buf;
+		rp_slot_give(q->cq, s);
+		rp_deferred_close(&k->deferred);
+	}
+}
+
+static void push(struct rp_qp *q)
+{
+	struct rp_side_end *k = q->side;
+	struct rp_deferred_op *whose;
+	unsigned int buf;
+	size_t len;
+
+	if (k->deferred.doorbell && k->hello && k->tx_free) {
+		k->deferred.doorbell = false;
+		buf = (unsigned int)__builtin_ctz(k->tx_free);
+		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_BUF,
+						 RP_MSG_DOORBELL);
+		send_by(q, &k->hello, buf, len);
+	}
+	while (k->tx_free) {
+		buf = (unsigned int)__builtin_ctz(k->tx_free);
+		len = rp_deferred_next(&k->deferred, q->ops->now(q), k->tx[buf],
+				       &whose);
+		if (!len)
+			return;
+		send_by(q, whose ? &((struct rp_held *)whose)->slot : &k->hello,
+			buf, len);
+	}
+}
+
+static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
+{
+	struct rp_qp *q = s->q;
+	struct rp_side_end *k = q->side;
+	const unsigned int buf = s->buf;
+	bool well = wc->status == IBV_WC_SUCCESS;
+
+	if (s->kind == RP_SLOT_SEND) {
+		k->tx_free |= 1u << buf;
+		if (s->kept && k->ring_addr)
+			k->hello = s;
+		else
+			rp_slot_give(q->cq, s);
+	} else if (well) {
+		well = rp_deferred_received(&k->deferred, q->ops->now(q),
+					    k->rx[buf], wc->byte_len) &&
+		       !q->ops->listen(q, wc->wr_id, k->rx[buf]);
+	}
+	if (!well)
+		rp_deferred_close(&k->deferred);
+	push(q);
+}
+
+/*
+ * An answer that was written wakes nobody and completes nothing. True: there
+ * was something.
+ */
+static bool poll_ring(struct rp_qp *q)
+{
+	struct rp_side_end *k = q->side;
+	uint8_t msg[RP_RING_MSG];
+	bool came = false;
+	size_t len;
+
+	for (int i = 0; k->replies && i < RP_RING_SLOTS; i++) {
+		len = rp_ring_take(&k->ring, msg);
+		if (!len)
+			break;
+		came = true;
+		rp_deferred_received(&k->deferred, q->ops->now(q), msg, len);
+	}
+	if (came)
+		push(q);
+	return came;
+}
+
+/* The rings of replies of all queue pairs with deferred completions. */
+static bool poll_rings(const struct ibv_rpmem_cq *cq)
+{
+	struct rp_qp *q;
+	bool came = false;
+
+	LIST_FOREACH (q, &cq->busy, busy)
+		came |= poll_ring(q);
+	return came;
+}
+
+/* --- pipelined requests --- */
+
+struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
+				  const struct rp_deferred_op *item,
+				  struct rp_ring_write *w)
+{
+	struct ibv_rpmem_cq *cq = q->cq;
+	struct rp_side_end *k = q->side;
+	uint8_t msg[RP_DEFERRED_RING_MSG];
+	struct rp_slot *s = NULL;
+	size_t len;
+
+	pthread_mutex_lock(&cq->lock);
+	/* A store over the side connection might be overtaken in the ring.
+	 */
+	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
+		goto unlock;
+	s = rp_slot_take(cq, q);
+	if (!s)
+		goto unlock;
+	s->kind = RP_SLOT_RING;
+	s->held = rp_defer_get(cq);
+	s->held->item = *item;
+	len = rp_deferred_pipeline(&k->deferred, &s->held->item, msg);
+	rp_ring_release(&k->ring, k->deferred.consumed);
+	if (!len || rp_ring_put(&k->ring, msg, len, w)) {
+		if (len)
+			rp_deferred_withdraw(&k->deferred, &s->held->item);
+		rp_slot_give(cq, s);
+		s = NULL;
+	}
+unlock:
+	pthread_mutex_unlock(&cq->lock);
+	return s;
+}
+
+void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
+{
+	struct rp_side_end *k = q->side;
+
+	pthread_mutex_lock(&q->cq->lock);
+	if (s->kind == RP_SLOT_RING && k && s->held->item.pending) {
+		rp_ring_unput(&k->ring);
+		rp_deferred_withdraw(&k->deferred, &s->held->item);
+	}
+	rp_slot_give(q->cq, s);
+	pthread_mutex_unlock(&q->cq->lock);
+}
+
+/* --- completions of the device --- */
+
+static struct rp_qp *busy_one(const struct ibv_rpmem_cq *cq, uint32_t qp_num)
+{
+	struct rp_qp *q;
+
+	LIST_FOREACH (q, &cq->busy, busy)
+		if (q->pub.qp->qp_num == qp_num)
+			return q;
+	return NULL;
+}
+
+/* True: it is shown now, as wc says. */
+static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
+{
+	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
+	struct rp_qp *q;
+	struct rp_held *h;
+	bool show = true;
+
+	/* A late completion of a side queue pair that was destroyed. */
+	if (s && s->qp_num != wc->qp_num)
+		return false;
+	if (s && is_of_side(s)) {
+		side_done(s, wc);
+		return false;
+	}
+	if (s) {
+		/* The ring is no region of the program's: the agent is gone. */
+		if (s->kind == RP_SLOT_RING &&
+		    wc->status == IBV_WC_REM_ACCESS_ERR)
+			wc->status = IBV_WC_RETRY_EXC_ERR;
+		show = rp_slot_done(s, wc);
+		h = s->held;
+		q = s->q;
+		if (q && h && wc->status == IBV_WC_SUCCESS) {
+			s->held = NULL;
+			h->show = show;
+			h->slot = s->kind == RP_SLOT_RING ? NULL : s;
+			if (!h->slot)
+				rp_slot_give(cq, s);
+			hold(q, h, wc);
+			push(q);
+			return false;
+		}
+		rp_slot_give(cq, s);
+	}
+	if (wc->status != IBV_WC_SUCCESS)
+		rp_cq_lose(cq, wc->qp_num);
+	q = busy_one(cq, wc->qp_num);
+	if (!q || !show)
+		return show;
+	/* Receives have no place in the order of the send queue. */
+	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
+		return true;
+	h = rp_defer_get(cq);
+	h->item.kind = RP_DEFERRED_PLAIN;
+	h->show = true;
+	h->slot = NULL;
+	hold(q, h, wc);
+	return false;
+}
+
+/* --- completions for the program --- */
+
+/* The status that a device would have. */
+static enum ibv_wc_status status_of(enum rp_status why)
+{
+	switch (why) {
+	case RP_ST_UNKNOWN_KEY:
+	case RP_ST_STALE_KEY:
+	case RP_ST_RANGE:
+	case RP_ST_WRAP:
+	case RP_ST_VOLATILE:
+	case RP_ST_CLASS:
+	case RP_ST_ALIGN:
+	case RP_ST_ACCESS:
+		return IBV_WC_REM_ACCESS_ERR;
+	case RP_ST_BAD_MESSAGE:
+	case RP_ST_VERSION:
+	case RP_ST_UNSUPPORTED:
+		return IBV_WC_REM_INV_REQ_ERR;
+	default:
+		return IBV_WC_REM_OP_ERR;
+	}
+}
+
+/* True: the program sees it. */
+static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
+{
+	*wc = h->wc;
+	switch (h->item.outcome) {
+	case RP_DEFERRED_OK:
+		return h->show;
+	case RP_DEFERRED_REFUSED:
+		rp_log(RP_LOG_WARN, "the target's agent: %s",
+		       rp_status_remedy(h->item.status));
+		wc->status = status_of(h->item.status);
+		break;
+	case RP_DEFERRED_LOST:
+		rp_log(RP_LOG_WARN, "the target's agent does not answer");
+		wc->status = IBV_WC_RETRY_EXC_ERR;
+		break;
+	case RP_DEFERRED_BEHIND:
+		wc->status = IBV_WC_WR_FLUSH_ERR;
+		return true;
+	}
+	/* A failed request of the device's own does that, too. */
+	atomic_store(&q->lost, true);
+	q->ops->fail(q);
+	return true;
+}
+
+static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct rp_qp *q, *next;
+	struct rp_held *h;
+	int shown = 0;
+
+	for (q = LIST_FIRST(&cq->busy); q && shown < n; q = next) {
+		next = LIST_NEXT(q, busy);
+		while (shown < n && (h = (struct rp_held *)rp_deferred_take(
+					     &q->side->deferred))) {
+			shown += leaves(q, h, &wc[shown]);
+			done_with(cq, h);
+			/* A store may have waited for it. */
+			push(q);
+		}
+		/* A queue pair that has failed stays: all behind is errors. */
+		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
+		    !q->side->deferred.failed) {
+			LIST_REMOVE(q, busy);
+			q->is_busy = false;
+		}
+	}
+	return shown;
+}
+
+/* True: a side connection has expired. */
+static bool too_late(const struct ibv_rpmem_cq *cq)
+{
+	struct rp_qp *q;
+	bool any = false;
+
+	LIST_FOREACH (q, &cq->busy, busy)
+		any |= rp_deferred_expired(&q->side->deferred, q->ops->now(q));
+	return any;
+}
+
+bool rp_defer_overdue(struct rp_qp *q)
+{
+	bool late;
+
+	pthread_mutex_lock(&q->cq->lock);
+	late = q->side &&
+	       rp_deferred_expired(&q->side->deferred, q->ops->now(q));
+	pthread_mutex_unlock(&q->cq->lock);
+	return late;
+}
+
+int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
+{
+	int shown = 0, n = 0, k;
+
+	for (;;) {
+		shown += hand_out(cq, num - shown, wc + shown);
+		if (shown == num)
+			break;
+		k = num - shown;
+		if (cq->nsides && k > AT_ONCE)
+			k = AT_ONCE;
+		if (cq->nsides && !rp_defer_reserve(cq, (size_t)k)) {
+			n = -ENOMEM;
+			break;
+		}
+		n = cq->ops->poll(cq->base, k, wc + shown);
+		if (n < 0 || (!n && !poll_rings(cq) && !too_late(cq)))
+			break;
+		for (int i = 0, from = shown; i < n; i++) {
+			struct ibv_wc *got = &wc[from + i];
+
+			if (!arrives(cq, got))
+				continue;
+			if (&wc[shown] != got)
+				wc[shown] = *got;
+			shown++;
+		}
+	}
+	return shown || n >= 0 ? shown : n;
+}
+
+/* --- the initiator's end: begin and end --- */
+
+/*
+ * Its side queue pair is no more. What of it still comes is known by the number
+ * in it, so its slots can be used again.
+ */
+static void drop_slots(struct rp_qp *q)
+{
+	struct ibv_rpmem_cq *cq = q->cq;
+
+	for (size_t i = 0; i < cq->nslots; i++)
+		if (cq->slots[i].q == q && is_of_side(&cq->slots[i]))
+			rp_slot_give(cq, &cq->slots[i]);
+}
+
+int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
+		   uint32_t qp_num, uint64_t timeout)
+{
+	struct ibv_rpmem_cq *cq = q->cq;
+	struct rp_slot *s;
+	int ret = ENOSPC;
+
+	rp_deferred_init(&k->deferred, initiator, timeout);
+	k->qp_num = qp_num;
+	k->tx_free = (1u << RP_SIDE_SENDS) - 1;
+	rp_ring_init(&k->ring, k->ring_in, k->ring_out);
+	pthread_mutex_lock(&cq->lock);
+	q->side = k;
+	k->hello = rp_slot_take(cq, q);
+	if (!k->hello)
+		goto fail;
+	k->hello->kind = RP_SLOT_SEND;
+	for (unsigned int i = 0; i < RP_SIDE_RECVS; i++) {
+		s = rp_slot_take(cq, q);
+		if (!s)
+			goto fail;
+		s->kind = RP_SLOT_RECV;
+		s->qp_num = qp_num;
+		s->buf = i;
+		ret = q->ops->listen(q, (uintptr_t)s, k->rx[i]);
+		if (ret)
+			goto fail;
+		ret = ENOSPC;
+	}
+	cq->nsides++;
+	pthread_mutex_unlock(&cq->lock);
+	return 0;
+fail:
+	drop_slots(q);
+	q->side = NULL;
+	pthread_mutex_unlock(&cq->lock);
+	return ret;
+}
+
+void rp_defer_end(struct rp_qp *q)
+{
+	struct rp_deferred_op *i;
+	struct rp_held *h;
+
+	if (!q->side)
+		return;
+	while ((i = STAILQ_FIRST(&q->side->deferred.ops))) {
+		STAILQ_REMOVE_HEAD(&q->side->deferred.ops, link);
+		h = (struct rp_held *)i;
+		done_with(q->cq, h);
+	}
+	if (q->is_busy)
+		LIST_REMOVE(q, busy);
+	q->is_busy = false;
+	drop_slots(q);
+	q->cq->nsides--;
+	q->side = NULL;
+}

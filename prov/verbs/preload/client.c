@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The rendezvous client: finds the peer's preload and its descriptors. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "verbs/preload/preload.h"
+
+#define NS_PER_MS 1000000u
+
+uint64_t rp_pre_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* --- a connection, until a point in time --- */
+
+static int wait_for(int fd, short what, uint64_t until)
+{
+	struct pollfd p = {.fd = fd, .events = what};
+	uint64_t now;
+	int n;
+
+	do {
+		now = rp_pre_now();
+		if (now >= until)
+			return ETIMEDOUT;
+		n = poll(&p, 1, (int)((until - now) / NS_PER_MS) + 1);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? errno : n ? 0 : ETIMEDOUT;
+}
+
+static int say(int fd, const struct rp_rendezvous *m, uint64_t until)
+{
+	uint8_t msg[RP_RENDEZVOUS_LEN];
+	size_t at = 0;
+	ssize_t n;
+	int ret = -rp_rendezvous_put(msg, m);
+
+	while (!ret && at < sizeof(msg)) {
+		n = send(fd, msg + at, sizeof(msg) - at, MSG_NOSIGNAL);
+		if (n > 0)
+			at += (size_t)n;
+		else if (n < 0 && errno == EAGAIN)
+			ret = wait_for(fd, POLLOUT, until);
+		else if (n < 0 && errno != EINTR)
+			ret = errno;
+	}
+	return ret;
+}
+
+/* The whole of one message, once its first byte is here. */
+static int receive(int fd, struct rp_rendezvous *m, uint64_t until)
+{
+	uint8_t msg[RP_RENDEZVOUS_LEN];
+	size_t at = 0;
+	ssize_t n;
+	int ret = 0;
+
+	while (!ret && at < sizeof(msg)) {
+		n = read(fd, msg + at, sizeof(msg) - at);
+		if (n > 0)
+			at += (size_t)n;
+		else if (!n)
+			ret = ECONNRESET;
+		else if (errno == EAGAIN)
+			ret = wait_for(fd, POLLIN, until);
+		else if (errno != EINTR)
+			ret = errno;
+	}
+	return ret ? ret : -rp_rendezvous_get(msg, m);
+}
+
+bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
+		 struct sockaddr_in6 *to)
+{
+	*to = (struct sockaddr_in6){
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(port),
+	};
+	memcpy(&to->sin6_addr, gid->raw, sizeof(to->sin6_addr));
+	if (IN6_IS_ADDR_LINKLOCAL(&to->sin6_addr))
+		to->sin6_scope_id = scope;
+	return !IN6_IS_ADDR_UNSPECIFIED(&to->sin6_addr) &&
+	       (!IN6_IS_ADDR_LINKLOCAL(&to->sin6_addr) || scope);
+}
+
+/* From the address of our own GID, by which the other end knows us. */
+static int dial(const struct rp_pre_qp *r, uint16_t port, uint64_t until)
+{
+	struct sockaddr_in6 to, from;
+	socklen_t len = sizeof(int);
+	int fd, err;
+
+	if (!rp_pre_host(&r->peer_gid, r->scope, port, &to) ||
+	    !rp_pre_host(&r->gid, r->scope, 0, &from)) {
+		errno = EADDRNOTAVAIL;
+		return -1;
+	}
+	fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	err = 0;
+	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &err, sizeof(err));
+	if (bind(fd, (struct sockaddr *)&from, sizeof(from)))
+		goto fail;
+	if (!connect(fd, (struct sockaddr *)&to, sizeof(to)))
+		return fd;
+	if (errno != EINPROGRESS)
+		goto fail;
+	errno = wait_for(fd, POLLOUT, until);
+	if (errno)
+		goto fail;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		goto fail;
+	if (!err)
+		return fd;
+	errno = err;
+fail:
+	err = errno;
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+/* --- looking up --- */
+
+int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
+{
+	struct ibv_rpmem_addr addr = {.bytes = {0}};
+	int ret = -rp_side_put(addr.bytes, peer);
+
+	pthread_mutex_lock(&r->side_lock);
+	if (!ret && !r->joined) {
+		ret = ibv_rpmem_connect(r->shim, &addr);
+		r->joined = !ret;
+		r->addr_of_peer = addr;
+	} else if (r->joined && memcmp(&r->addr_of_peer, &addr, sizeof(addr))) {
+		/* Each address has one form. */
+		ret = EKEYREJECTED;
+	}
+	pthread_mutex_unlock(&r->side_lock);
+	return ret;
+}
+
+static bool is_answer(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
+{
+	return m->type == RP_RENDEZVOUS_FOUND && m->to == r->qp->qp_num &&
+	       m->from == r->peer_num &&
+	       !memcmp(m->to_gid, r->gid.raw, RP_GID_LEN) &&
+	       !memcmp(m->from_gid, r->peer_gid.raw, RP_GID_LEN);
+}
+
+static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
+{
+	const uint64_t until = rp_pre_now() + rp_shim_timeout();
+	struct rp_rendezvous m;
+	int fd, ret = ECONNREFUSED, last;
+
+	for (unsigned int i = 0; i < RP_RENDEZVOUS_TRIES; i++) {
+		fd = dial(r, rp_rendezvous_port(r->peer_num, i), until);
+		if (fd < 0) {
+			if (errno != ECONNREFUSED)
+				return errno;
+			continue;
+		}
+		last = say(fd, call, until);
+		if (!last)
+			last = receive(fd, &m, until);
+		if (!last && is_answer(r, &m)) {
+			ret = rp_pre_side_connect(r, &m.side);
+			if (!ret) {
+				r->fd = fd;
+				return 0;
+			}
+			close(fd);
+			return ret;
+		}
+		close(fd);
+		/* Another's port; but who is silent may be the right one. */
+		if (last == ETIMEDOUT)
+			return last;
+	}
+	return ret;
+}
+
+static void lookup(struct rp_pre_qp *r)
+{
+	struct rp_rendezvous call = {
+		.type = RP_RENDEZVOUS_LOOKUP,
+		.to = r->peer_num,
+		.from = r->qp->qp_num,
+	};
+	struct ibv_rpmem_addr addr;
+	char host[INET6_ADDRSTRLEN] = "?";
+	int ret = ibv_rpmem_get_addr(r->shim, &addr);
+
+	if (!ret)
+		ret = -rp_side_get(addr.bytes, &call.side);
+	memcpy(call.to_gid, r->peer_gid.raw, RP_GID_LEN);
+	memcpy(call.from_gid, r->gid.raw, RP_GID_LEN);
+	if (!ret)
+		ret = connect_any(r, &call);
+	if (!ret) {
+		atomic_store(&r->state, RP_PRE_FOUND);
+		rp_pre_watch();
+		return;
+	}
+	inet_ntop(AF_INET6, r->peer_gid.raw, host, sizeof(host));
+	rp_log(RP_LOG_WARN,
+	       "nobody at %s has queue pair %u and this library preloaded "
+	       "(%s): it is not flushed",
+	       host, r->peer_num, strerror(ret));
+	atomic_store(&r->state, RP_PRE_NOT_FOUND);
+}
+
+void rp_pre_lookup(struct rp_pre_qp *r)
+{
+	if (atomic_load(&r->state) != RP_PRE_NEW || !r->connected)
+		return;
+	pthread_mutex_lock(&r->client_lock);
+	if (atomic_load(&r->state) == RP_PRE_NEW)
+		lookup(r);
+	pthread_mutex_unlock(&r->client_lock);
+}
+
+/* --- what is said then; all under client_lock --- */
+
+static void lose(struct rp_pre_qp *r)
+{
+	if (r->fd < 0)
+		return;
+	close(r->fd);
+	r->fd = -1;
+	r->all_recalled = true;
+	atomic_store(&r->state, RP_PRE_LOST);
+	/* Who sleeps for an answer is woken. */
+	rp_side_fail(rp_qp_of(r->shim)->mine);
+}
+
+static int forget(struct rp_pre_qp *r, uint32_t rkey)
+{
+	const struct rp_rendezvous m = {.type = RP_RENDEZVOUS_RELEASED,
+					.rkey = rkey};
+	size_t room = r->recalled_room ? 2 * r->recalled_room : 16;
+	void *p;
+
+	if (r->nrecalled == r->recalled_room) {
+		p = reallocarray(r->recalled, room, sizeof(*r->recalled));
+		if (!p)
+			return ENOMEM;
+		r->recalled = p;
+		r->recalled_room = room;
+	}
+	r->recalled[r->nrecalled++] = rkey;
+	return say(r->fd, &m, rp_pre_now() + rp_shim_timeout());
+}
+
+void rp_pre_receive(struct rp_pre_qp *r)
+{
+	uint64_t until = rp_pre_now() + rp_shim_timeout();
+	struct rp_rendezvous m;
+	uint8_t byte;
+	ssize_t n;
+
+	while (r->fd >= 0) {
+		n = recv(r->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n < 1 || receive(r->fd, &m, until) ||
+		    m.type != RP_RENDEZVOUS_RECALL || forget(r, m.rkey))
+			lose(r);
+	}
+}
+
+/* One that allows nothing: a flush of it is an error of the device's kind. */
+static void of_nothing(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
+		       struct rp_desc *d)
+{
+	*d = (struct rp_desc){
+		.addr = UINT64_MAX - 2,
+		.length = 1,
+		.rkey = rkey,
+		.qp_num = r->peer_num,
+		.qp = qp ? RP_DESC_ALL : 0,
+	};
+}
+
+static int ask(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
+{
+	const struct rp_rendezvous question = {.type = RP_RENDEZVOUS_QUERY,
+					       .rkey = rkey};
+	const uint64_t until = rp_pre_now() + rp_shim_timeout();
+	struct rp_rendezvous m;
+	int ret = r->fd < 0 ? ENOTCONN : say(r->fd, &question, until);
+
+	while (!ret) {
+		ret = receive(r->fd, &m, until);
+		if (ret)
+			break;
+		if (m.type == RP_RENDEZVOUS_RECALL) {
+			ret = forget(r, m.rkey);
+			continue;
+		}
+		if (m.type != RP_RENDEZVOUS_DESC || m.rkey != rkey ||
+		    m.desc.qp_num != r->peer_num)
+			ret = EBADMSG;
+		else
+			*d = m.desc;
+		break;
+	}
+	if (ret)
+		lose(r);
+	return ret;
+}
+
+void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
+{
+	struct rp_qp *q = rp_qp_of(r->shim);
+	uint8_t buf[RP_DESC_LEN];
+	struct rp_desc d;
+
+	pthread_mutex_lock(&r->client_lock);
+	rp_pre_receive(r);
+	for (size_t i = 0; i < r->nrecalled; i++)
+		rp_qp_forget(q, r->recalled[i]);
+	r->nrecalled = 0;
+	/* Nobody says any more when what is known ends. */
+	if (r->all_recalled)
+		rp_qp_forget(q, rkey);
+	if (!rp_qp_knows(q, rkey)) {
+		if (atomic_load(&r->state) != RP_PRE_FOUND)
+			of_nothing(r, rkey,
+				   atomic_load(&r->state) == RP_PRE_LOST, &d);
+		else if (ask(r, rkey, &d))
+			of_nothing(r, rkey, true, &d);
+		r->cfg.agent = q->side;
+		r->cfg.ring = q->side && q->side->ring_addr;
+		if (!rp_desc_put(buf, &d))
+			rp_qp_learn(q, buf, &r->cfg);
+	}
+	pthread_mutex_unlock(&r->client_lock);
+}
+
+void rp_pre_leave(struct rp_pre_qp *r)
+{
+	const struct rp_rendezvous bye = {.type = RP_RENDEZVOUS_LEAVE};
+
+	pthread_mutex_lock(&r->client_lock);
+	if (r->fd >= 0) {
+		say(r->fd, &bye, rp_pre_now() + rp_shim_timeout());
+		close(r->fd);
+		r->fd = -1;
+	}
+	atomic_store(&r->state, RP_PRE_NEW);
+	r->all_recalled = false;
+	r->nrecalled = 0;
+	pthread_mutex_unlock(&r->client_lock);
+}

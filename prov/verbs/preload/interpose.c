@@ -1,0 +1,750 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The program's calls of libibverbs, where the preload is in between. */
+#include "config.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "verbs/preload/preload.h"
+
+/* What is defined here are the functions. */
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#define CAPS (7ull << 38) /* FLUSH of both types, ATOMIC_WRITE */
+#define CALLS                                                                  \
+	((uint64_t)IBV_RPMEM_QP_EX_WITH_FLUSH |                                \
+	 (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
+#define OPTIONAL (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
+
+__thread unsigned int rp_pre_inside;
+
+static struct {
+	__typeof__(ibv_open_device) *open_device;
+	__typeof__(ibv_import_device) *import_device;
+	__typeof__(ibv_close_device) *close_device;
+	__typeof__(ibv_create_cq) *create_cq;
+	__typeof__(ibv_resize_cq) *resize_cq;
+	__typeof__(ibv_destroy_cq) *destroy_cq;
+	__typeof__(ibv_get_cq_event) *get_cq_event;
+	__typeof__(ibv_qp_to_qp_ex) *qp_to_qp_ex;
+	__typeof__(ibv_modify_qp) *modify_qp;
+	__typeof__(ibv_query_qp) *query_qp;
+	__typeof__(ibv_destroy_qp) *destroy_qp;
+	__typeof__(ibv_reg_mr) *reg_mr;
+	__typeof__(ibv_reg_mr_iova) *reg_mr_iova;
+	__typeof__(ibv_reg_mr_iova2) *reg_mr_iova2;
+	__typeof__(ibv_reg_dmabuf_mr) *reg_dmabuf_mr;
+	__typeof__(ibv_rereg_mr) *rereg_mr;
+	__typeof__(ibv_dereg_mr) *dereg_mr;
+} base;
+
+static void *next_one(const char *name)
+{
+	void *p = dlsym(RTLD_NEXT, name);
+
+	if (!p) {
+		rp_log(RP_LOG_WARN, "libibverbs has no %s()", name);
+		abort();
+	}
+	return p;
+}
+
+static void __attribute__((constructor)) find_base(void)
+{
+#define FIND(call) base.call = next_one("ibv_" #call)
+	FIND(open_device);
+	FIND(import_device);
+	FIND(close_device);
+	FIND(create_cq);
+	FIND(resize_cq);
+	FIND(destroy_cq);
+	FIND(get_cq_event);
+	FIND(qp_to_qp_ex);
+	FIND(modify_qp);
+	FIND(query_qp);
+	FIND(destroy_qp);
+	FIND(reg_mr);
+	FIND(reg_mr_iova);
+	FIND(reg_mr_iova2);
+	FIND(reg_dmabuf_mr);
+	FIND(rereg_mr);
+	FIND(dereg_mr);
+#undef FIND
+}
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of these two */
+static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
+static struct rp_pre_cq *cqs;
+
+struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx)
+{
+	struct rp_pre_ctx *c;
+
+	pthread_rwlock_rdlock(&lock);
+	LIST_FOREACH (c, &ctxs, link)
+		if (c->ctx == ctx)
+			break;
+	pthread_rwlock_unlock(&lock);
+	return c;
+}
+
+struct rp_pre_cq *rp_pre_cq_find(struct ibv_cq *cq)
+{
+	struct rp_pre_cq *c;
+
+	pthread_rwlock_rdlock(&lock);
+	HASH_FIND_PTR(cqs, &cq, c);
+	pthread_rwlock_unlock(&lock);
+	return c;
+}
+
+static struct ibv_rpmem_cq *shim_of(struct rp_pre_cq *c)
+{
+	return atomic_load_explicit(&c->shim, memory_order_acquire);
+}
+
+/* --- completions --- */
+
+static int poll_shim(struct rp_pre_cq *c, int n, struct ibv_wc *wc)
+{
+	int had = 0, ret;
+
+	rp_pre_inside++;
+	pthread_mutex_lock(&c->lock);
+	if (c->has_one && n > 0) {
+		wc[had++] = c->one;
+		c->has_one = false;
+	}
+	ret = had < n ? ibv_rpmem_poll_cq(shim_of(c), n - had, wc + had) : 0;
+	pthread_mutex_unlock(&c->lock);
+	rp_pre_inside--;
+	return ret < 0 && !had ? ret : had + (ret > 0 ? ret : 0);
+}
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+
+	if (c && shim_of(c))
+		return poll_shim(c, n, wc);
+	return rp_pre_ctx_find(cq->context)->poll_cq(cq, n, wc);
+}
+
+static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+
+	if (c)
+		atomic_store(&c->solicited_only, solicited_only);
+	return rp_pre_ctx_find(cq->context)->req_notify_cq(cq, solicited_only);
+}
+
+/* Has the program anything to poll? */
+static bool is_worth(struct rp_pre_cq *c)
+{
+	bool worth;
+
+	rp_pre_inside++;
+	pthread_mutex_lock(&c->lock);
+	if (!c->has_one)
+		c->has_one = ibv_rpmem_poll_cq(shim_of(c), 1, &c->one) > 0;
+	worth = c->has_one;
+	pthread_mutex_unlock(&c->lock);
+	rp_pre_inside--;
+	return worth;
+}
+
+/* Armed first, so that nothing comes unnoticed in between. */
+RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
+			       struct ibv_cq **cq, void **cq_context)
+{
+	struct rp_pre_cq *c;
+	int ret;
+
+	for (;;) {
+		ret = base.get_cq_event(channel, cq, cq_context);
+		if (ret || rp_pre_inside)
+			return ret;
+		c = rp_pre_cq_find(*cq);
+		if (!c || !shim_of(c) || is_worth(c))
+			return 0;
+		if (c->ctx->req_notify_cq(*cq,
+					  atomic_load(&c->solicited_only)) ||
+		    is_worth(c))
+			return 0;
+		/* It was for us alone. */
+		ibv_ack_cq_events(*cq, 1);
+	}
+}
+
+/* Room for what the program does not know of; bounded by the device. */
+static int enlarged(const struct rp_pre_ctx *c, int cqe)
+{
+	int64_t want = 4 * (int64_t)cqe + 256;
+
+	if (want > c->max_cqe)
+		want = c->max_cqe;
+	return want > cqe ? (int)want : cqe;
+}
+
+static struct ibv_cq *cq_add(struct rp_pre_ctx *ctx, struct ibv_cq *cq,
+			     int asked, bool extended)
+{
+	struct rp_pre_cq *c = calloc(1, sizeof(*c));
+	bool oom = !c || pthread_mutex_init(&c->lock, NULL);
+
+	if (!oom) {
+		c->cq = cq;
+		c->ctx = ctx;
+		c->asked = asked;
+		c->extended = extended;
+		pthread_rwlock_wrlock(&lock);
+		HASH_ADD_PTR(cqs, cq, c);
+		pthread_rwlock_unlock(&lock);
+	}
+	if (!oom)
+		return cq;
+	free(c);
+	base.destroy_cq(cq);
+	errno = ENOMEM;
+	return NULL;
+}
+
+RP_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe,
+				       void *cq_context,
+				       struct ibv_comp_channel *channel,
+				       int vector)
+{
+	struct rp_pre_ctx *c = rp_pre_inside ? NULL : rp_pre_ctx_find(ctx);
+	struct ibv_cq *cq;
+
+	if (!c || cqe < 1)
+		return base.create_cq(ctx, cqe, cq_context, channel, vector);
+	cq = base.create_cq(ctx, enlarged(c, cqe), cq_context, channel, vector);
+	return cq ? cq_add(c, cq, cqe, false) : NULL;
+}
+
+static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx,
+				      struct ibv_cq_init_attr_ex *attr)
+{
+	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
+	const uint32_t asked = attr->cqe;
+	struct ibv_cq_ex *cq;
+
+	if (rp_pre_inside || !asked || asked > (uint32_t)c->max_cqe)
+		return c->create_cq_ex(ctx, attr);
+	attr->cqe = (uint32_t)enlarged(c, (int)asked);
+	cq = c->create_cq_ex(ctx, attr);
+	attr->cqe = asked;
+	if (cq && !cq_add(c, ibv_cq_ex_to_cq(cq), (int)asked, true))
+		return NULL;
+	return cq;
+}
+
+RP_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+	int ret = 0;
+
+	if (!c)
+		return base.resize_cq(cq, cqe);
+	/* It does not shrink: requests of ours may fill it. */
+	pthread_mutex_lock(&c->lock);
+	if (cqe + c->used > cq->cqe)
+		ret = base.resize_cq(cq, cqe + c->used);
+	if (!ret)
+		c->asked = cqe;
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+RP_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+	int ret;
+
+	if (!c)
+		return base.destroy_cq(cq);
+	ret = shim_of(c) ? ibv_rpmem_detach_cq(shim_of(c)) : 0;
+	if (ret)
+		return ret;
+	atomic_store(&c->shim, NULL);
+	pthread_rwlock_wrlock(&lock);
+	HASH_DEL(cqs, c);
+	pthread_rwlock_unlock(&lock);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+	return base.destroy_cq(cq);
+}
+
+int rp_pre_cq_use(struct rp_pre_cq *c, int entries)
+{
+	struct ibv_rpmem_cq *shim;
+	int ret = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (entries > c->cq->cqe - c->asked - c->used)
+		ret = ENOMEM;
+	if (!ret && !shim_of(c)) {
+		shim = ibv_rpmem_attach_cq(c->cq);
+		ret = shim ? 0 : errno;
+		atomic_store_explicit(&c->shim, shim, memory_order_release);
+	}
+	if (!ret)
+		c->used += entries;
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+/* --- queue pairs --- */
+
+static void qp_free(struct rp_pre_qp *r)
+{
+	pthread_mutex_destroy(&r->side_lock);
+	pthread_mutex_destroy(&r->client_lock);
+	free(r->recalled);
+	free(r);
+}
+
+/* Under the shim; again when it is reset. 0 or an errno. */
+static int attach(struct rp_pre_qp *r)
+{
+	const struct ibv_rpmem_qp_attr attr = {
+		.send_ops_flags = r->base ? r->send_ops : 0,
+		.access = r->access,
+	};
+	struct ibv_rpmem_qp *shim =
+		ibv_rpmem_attach_qp(r->qp, shim_of(r->scq), &attr);
+
+	if (!shim)
+		return errno;
+	rp_qp_of(shim)->as_device = true;
+	r->shim = shim;
+	r->joined = false;
+	return 0;
+}
+
+/* builders: ibv_qp_to_qp_ex() works. NULL and errno. */
+static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
+				bool builders)
+{
+	struct rp_pre_cq *scq = rp_pre_cq_find(qp->send_cq);
+	struct rp_pre_qp *r = NULL;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr now;
+	int ret = EINVAL;
+
+	if (!scq)
+		goto fail;
+	ret = EOPNOTSUPP;
+	if (scq->extended) {
+		rp_log(RP_LOG_WARN, "no flushes with a completion queue of "
+				    "ibv_create_cq_ex()");
+		goto fail;
+	}
+	ret = ENOMEM;
+	r = calloc(1, sizeof(*r));
+	if (!r || pthread_mutex_init(&r->side_lock, NULL) ||
+	    pthread_mutex_init(&r->client_lock, NULL))
+		goto fail;
+	r->qp = qp;
+	r->scq = scq;
+	r->fd = -1;
+	r->send_ops = send_ops;
+	rp_shim_cfg(&r->cfg);
+	ret = base.query_qp(qp, &now, IBV_QP_CAP, &init);
+	if (ret)
+		goto fail;
+	/* Each request may need one; and the side has its own. */
+	r->entries = (int)init.cap.max_send_wr + RP_SIDE_RECVS + RP_SIDE_SENDS;
+	ret = rp_pre_cq_use(scq, r->entries);
+	if (ret) {
+		rp_log(RP_LOG_WARN,
+		       "its completion queue is too short for queue pair %u",
+		       qp->qp_num);
+		goto fail;
+	}
+	if (builders) {
+		r->base = base.qp_to_qp_ex(qp);
+		rp_pre_ex_init(r);
+	}
+	ret = attach(r);
+	if (ret)
+		goto unuse;
+	ret = rp_pre_qp_add(r);
+	if (!ret)
+		return r;
+	ibv_rpmem_detach_qp(r->shim);
+unuse:
+	rp_pre_cq_use(scq, -r->entries);
+fail:
+	free(r);
+	errno = ret;
+	return NULL;
+}
+
+static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
+				   struct ibv_qp_init_attr_ex *attr)
+{
+	const bool builders = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint64_t asked = builders ? attr->send_ops_flags : 0;
+	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
+	bool no_sge = !attr->cap.max_send_sge;
+	struct rp_pre_qp *r;
+	struct ibv_qp *qp;
+
+	if (rp_pre_inside || !(asked & CALLS) || attr->qp_type != IBV_QPT_RC)
+		return c->create_qp_ex(ctx, attr);
+	attr->send_ops_flags = (asked & ~CALLS) | IBV_QP_EX_WITH_RDMA_READ;
+	attr->cap.max_send_sge += no_sge;
+	rp_pre_inside++;
+	qp = c->create_qp_ex(ctx, attr);
+	if (qp) {
+		r = qp_new(qp, attr->send_ops_flags, true);
+		if (r) {
+			r->no_sge = no_sge;
+		} else {
+			no_sge = false;
+			base.destroy_qp(qp);
+			qp = NULL;
+		}
+	}
+	rp_pre_inside--;
+	attr->send_ops_flags = asked;
+	if (no_sge)
+		attr->cap.max_send_sge = 0;
+	return qp;
+}
+
+RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+
+	return r && r->base ? &r->ex : base.qp_to_qp_ex(qp);
+}
+
+/* A reset queue pair begins anew. */
+static int again(struct rp_pre_qp *r)
+{
+	struct ibv_rpmem_qp *old = r->shim;
+	int ret;
+
+	rp_pre_qp_disconnected(r);
+	ret = attach(r);
+	return ret ? ret : ibv_rpmem_detach_qp(old);
+}
+
+static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
+{
+	const unsigned int was_access = attr->qp_access_flags;
+	const uint8_t rd = attr->max_rd_atomic;
+	const uint8_t dest_rd = attr->max_dest_rd_atomic;
+	const unsigned int flushes = was_access & RP_SHIM_FLUSHES;
+	int ret;
+
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
+		ret = again(r);
+		if (ret)
+			return ret;
+	}
+	if (mask & IBV_QP_ACCESS_FLAGS) {
+		attr->qp_access_flags &= ~(unsigned int)RP_SHIM_FLUSHES;
+		if (flushes)
+			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ;
+	}
+	/* A read takes the place of a flush. */
+	if (!rd)
+		attr->max_rd_atomic = 1;
+	if (!dest_rd)
+		attr->max_dest_rd_atomic = 1;
+	ret = base.modify_qp(r->qp, attr, mask);
+	attr->qp_access_flags = was_access;
+	attr->max_rd_atomic = rd;
+	attr->max_dest_rd_atomic = dest_rd;
+	if (ret)
+		return ret;
+	if (mask & IBV_QP_ACCESS_FLAGS) {
+		r->access = flushes;
+		r->no_read = flushes && !(was_access & IBV_ACCESS_REMOTE_READ);
+		rp_qp_of(r->shim)->access = flushes;
+	}
+	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
+		r->no_rd = !rd;
+	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		r->no_dest_rd = !dest_rd;
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR &&
+	    (mask & IBV_QP_AV) && (mask & IBV_QP_DEST_QPN))
+		rp_pre_qp_connected(r, attr);
+	return 0;
+}
+
+RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
+			    int mask)
+{
+	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+	int ret;
+
+	if (rp_pre_inside)
+		return base.modify_qp(qp, attr, mask);
+	rp_pre_inside++;
+	/* One that flushes nothing itself can be flushed over. */
+	if (!r && (mask & IBV_QP_ACCESS_FLAGS) &&
+	    (attr->qp_access_flags & RP_SHIM_FLUSHES) &&
+	    qp->qp_type == IBV_QPT_RC && rp_pre_ctx_find(qp->context)) {
+		r = qp_new(qp, 0, false);
+		ret = r ? 0 : errno;
+	} else {
+		ret = 0;
+	}
+	if (!ret)
+		ret = r ? modify(r, attr, mask)
+			: base.modify_qp(qp, attr, mask);
+	rp_pre_inside--;
+	return ret;
+}
+
+RP_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
+			   int mask, struct ibv_qp_init_attr *init)
+{
+	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+	int ret = base.query_qp(qp, attr, mask, init);
+
+	if (ret || !r)
+		return ret;
+	attr->qp_access_flags |= r->access;
+	if (r->no_read)
+		attr->qp_access_flags &= ~(unsigned int)IBV_ACCESS_REMOTE_READ;
+	if (r->no_rd)
+		attr->max_rd_atomic = 0;
+	if (r->no_dest_rd)
+		attr->max_dest_rd_atomic = 0;
+	if (r->no_sge)
+		attr->cap.max_send_sge = init->cap.max_send_sge = 0;
+	return 0;
+}
+
+RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+
+	if (!r)
+		return base.destroy_qp(qp);
+	rp_pre_inside++;
+	rp_pre_qp_del(r);
+	ibv_rpmem_detach_qp(r->shim);
+	rp_pre_cq_use(r->scq, -r->entries);
+	qp_free(r);
+	rp_pre_inside--;
+	return base.destroy_qp(qp);
+}
+
+/* --- regions --- */
+
+static bool is_ours(const struct ibv_pd *pd, unsigned int access)
+{
+	return !rp_pre_inside && (access & RP_SHIM_FLUSHES) &&
+	       rp_pre_ctx_find(pd->context);
+}
+
+/* Peers read, where they flush; in the order in which they write. */
+static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
+			  uint64_t iova, unsigned int access)
+{
+	struct ibv_rpmem_mr *shim;
+	struct ibv_mr *mr = NULL;
+	int ret;
+
+	rp_pre_inside++;
+	shim = rp_mr_new(pd, addr, length, iova,
+			 (access & ~OPTIONAL) | IBV_ACCESS_REMOTE_READ);
+	if (shim) {
+		mr = shim->mr;
+		ret = rp_pre_mr_add(mr, shim);
+		if (ret) {
+			ibv_rpmem_dereg_mr(shim);
+			mr = NULL;
+			errno = ret;
+		}
+	}
+	rp_pre_inside--;
+	return mr;
+}
+
+RP_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr,
+				    size_t length, int access)
+{
+	if (is_ours(pd, (unsigned int)access))
+		return reg(pd, addr, length, (uintptr_t)addr,
+			   (unsigned int)access);
+	return base.reg_mr(pd, addr, length, access);
+}
+
+RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
+					 size_t length, uint64_t iova,
+					 int access)
+{
+	if (is_ours(pd, (unsigned int)access))
+		return reg(pd, addr, length, iova, (unsigned int)access);
+	return base.reg_mr_iova(pd, addr, length, iova, access);
+}
+
+RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
+					  size_t length, uint64_t iova,
+					  unsigned int access)
+{
+	if (is_ours(pd, access))
+		return reg(pd, addr, length, iova, access);
+	return base.reg_mr_iova2(pd, addr, length, iova, access);
+}
+
+RP_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+					   size_t length, uint64_t iova, int fd,
+					   int access)
+{
+	if (is_ours(pd, (unsigned int)access)) {
+		rp_log(RP_LOG_WARN, "memory of another device is not flushed");
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return base.reg_dmabuf_mr(pd, offset, length, iova, fd, access);
+}
+
+RP_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
+			   void *addr, size_t length, int access)
+{
+	if (!rp_pre_inside &&
+	    (rp_pre_mr_is(mr) || ((flags & IBV_REREG_MR_CHANGE_ACCESS) &&
+				  is_ours(mr->pd, (unsigned int)access)))) {
+		rp_log(RP_LOG_WARN,
+		       "regions that are flushed cannot be changed");
+		errno = EOPNOTSUPP;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	return base.rereg_mr(mr, flags, pd, addr, length, access);
+}
+
+RP_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	struct rp_pre_mr *m;
+	int ret;
+
+	if (rp_pre_inside || !rp_pre_mr_is(mr))
+		return base.dereg_mr(mr);
+	rp_pre_inside++;
+	m = rp_pre_mr_recall(mr);
+	ret = ibv_rpmem_dereg_mr(m->shim);
+	if (ret)
+		rp_pre_mr_keep(m);
+	else
+		rp_pre_mr_del(m);
+	rp_pre_inside--;
+	return ret;
+}
+
+/* --- devices --- */
+
+static int query_device_ex(struct ibv_context *ctx,
+			   const struct ibv_query_device_ex_input *input,
+			   struct ibv_device_attr_ex *attr, size_t size)
+{
+	const size_t has =
+		offsetof(struct ibv_device_attr_ex, device_cap_flags_ex) +
+		sizeof(attr->device_cap_flags_ex);
+	int ret = rp_pre_ctx_find(ctx)->query_device_ex(ctx, input, attr, size);
+
+	if (!ret && !rp_pre_inside && size >= has)
+		attr->device_cap_flags_ex |= CAPS;
+	return ret;
+}
+
+/* Is it to be emulated, and can it be? */
+static bool is_wanted(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	unsigned int native;
+	bool builders;
+
+	if (!pd)
+		return false;
+	native = rp_device_native(pd);
+	builders = rp_device_makes(pd, IBV_QP_EX_WITH_RDMA_READ);
+	ibv_dealloc_pd(pd);
+	if ((native & RP_DESC_GLOBAL) && (native & RP_DESC_PERSISTENT))
+		return false;
+	if (!builders)
+		rp_log(RP_LOG_WARN, "%s has no calls of ibv_wr_start()",
+		       ibv_get_device_name(ctx->device));
+	return builders && !ibv_query_device(ctx, attr);
+}
+
+static void ctx_add(struct ibv_context *ctx)
+{
+	struct verbs_context *v = verbs_get_ctx_op(ctx, query_device_ex);
+	struct ibv_device_attr attr;
+	struct rp_pre_ctx *c;
+
+	if (!v || !verbs_get_ctx_op(ctx, create_qp_ex) ||
+	    !is_wanted(ctx, &attr))
+		return;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return;
+	*c = (struct rp_pre_ctx){
+		.ctx = ctx,
+		.poll_cq = ctx->ops.poll_cq,
+		.req_notify_cq = ctx->ops.req_notify_cq,
+		.query_device_ex = v->query_device_ex,
+		.create_qp_ex = v->create_qp_ex,
+		.max_cqe = attr.max_cqe,
+	};
+	pthread_rwlock_wrlock(&lock);
+	LIST_INSERT_HEAD(&ctxs, c, link);
+	pthread_rwlock_unlock(&lock);
+	ctx->ops.poll_cq = poll_cq;
+	ctx->ops.req_notify_cq = req_notify_cq;
+	v->query_device_ex = query_device_ex;
+	v->create_qp_ex = create_qp_ex;
+	if (verbs_get_ctx_op(ctx, create_cq_ex)) {
+		c->create_cq_ex = v->create_cq_ex;
+		v->create_cq_ex = create_cq_ex;
+	}
+}
+
+static struct ibv_context *opened(struct ibv_context *ctx)
+{
+	const int err = errno;
+
+	if (ctx) {
+		rp_pre_inside++;
+		ctx_add(ctx);
+		rp_pre_inside--;
+	}
+	errno = err;
+	return ctx;
+}
+
+RP_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	return opened(base.open_device(device));
+}
+
+RP_PUBLIC struct ibv_context *ibv_import_device(int fd)
+{
+	return opened(base.import_device(fd));
+}
+
+RP_PUBLIC int ibv_close_device(struct ibv_context *ctx)
+{
+	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
+
+	if (c) {
+		pthread_rwlock_wrlock(&lock);
+		LIST_REMOVE(c, link);
+		pthread_rwlock_unlock(&lock);
+		free(c);
+	}
+	return base.close_device(ctx);
+}

@@ -1,0 +1,708 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The rendezvous server, at the end that has the memory; and the thread of
+ * both.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "verbs/preload/preload.h"
+
+/* Clients that have connected and sent no LOOKUP yet; and all. */
+#define MAX_HALF_OPEN 64
+#define MAX_CLIENTS   4096
+#define LOOK_EVERY_MS 250
+
+/* A port on which queue pairs of ours are asked for. */
+struct rp_pre_listener {
+	uint16_t port;
+	int fd;
+	unsigned int refs;
+	LIST_ENTRY(rp_pre_listener) link;
+};
+
+struct granted {
+	uint32_t rkey;
+	bool recalled;
+};
+struct client {
+	int fd;
+	struct sockaddr_in6 from;
+	uint64_t until; /* while r is NULL */
+	uint8_t msg[RP_RENDEZVOUS_LEN];
+	size_t got;
+	bool waits; /* LOOKUP was received, and is not answered yet */
+	struct rp_rendezvous lookup;
+	struct rp_pre_qp *r; /* that it has asked for */
+	struct granted *granted;
+	size_t ngranted, room;
+	LIST_ENTRY(client) link;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of this */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_cond_t released;
+static LIST_HEAD(,
+		 rp_pre_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
+static LIST_HEAD(, client) clients = LIST_HEAD_INITIALIZER(clients);
+static LIST_HEAD(, rp_pre_qp) qps = LIST_HEAD_INITIALIZER(qps);
+static unsigned int nclients, nhalf_open;
+static struct rp_pre_qp *qp_table;
+static struct rp_pre_mr *mr_table;
+static int kick = -1;
+static bool runs;
+
+static void init(void)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&released, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+void rp_pre_watch(void)
+{
+	const uint64_t again = 1;
+
+	/* It fails only when it has been woken very often. */
+	if (kick >= 0 && write(kick, &again, sizeof(again)) < 0)
+		return;
+}
+
+/* --- clients --- */
+
+static void drop(struct client *v)
+{
+	if (v->r && v->ngranted)
+		v->r->unheard = true;
+	if (!v->r)
+		nhalf_open--;
+	nclients--;
+	LIST_REMOVE(v, link);
+	close(v->fd);
+	free(v->granted);
+	free(v);
+	pthread_cond_broadcast(&released);
+}
+
+/* At once, or not at all: who does not read is not waited for. */
+static bool say(struct client *v, const struct rp_rendezvous *m)
+{
+	uint8_t msg[RP_RENDEZVOUS_LEN];
+
+	return !rp_rendezvous_put(msg, m) &&
+	       send(v->fd, msg, sizeof(msg), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+		       (ssize_t)sizeof(msg);
+}
+
+static bool is_gid(const union ibv_gid *gid, const uint8_t *raw)
+{
+	return !memcmp(gid->raw, raw, RP_GID_LEN);
+}
+
+/* The queue pair that is connected to the client's, and by its host. */
+static bool is_meant(const struct rp_pre_qp *r, const struct client *v)
+{
+	const struct rp_rendezvous *c = &v->lookup;
+	struct sockaddr_in6 host;
+
+	return r->connected && r->qp->qp_num == c->to &&
+	       r->peer_num == c->from && is_gid(&r->gid, c->to_gid) &&
+	       is_gid(&r->peer_gid, c->from_gid) &&
+	       rp_pre_host(&r->peer_gid, r->scope, 0, &host) &&
+	       !memcmp(&host.sin6_addr, &v->from.sin6_addr,
+		       sizeof(host.sin6_addr));
+}
+
+static bool answer(struct client *v, struct rp_pre_qp *r)
+{
+	struct rp_rendezvous m = {
+		.type = RP_RENDEZVOUS_FOUND,
+		.to = v->lookup.from,
+		.from = r->qp->qp_num,
+	};
+	struct ibv_rpmem_addr addr;
+	int ret = ibv_rpmem_get_addr(r->shim, &addr);
+
+	if (!ret)
+		ret = -rp_side_get(addr.bytes, &m.side);
+	if (!ret)
+		ret = rp_pre_side_connect(r, &v->lookup.side);
+	if (ret) {
+		rp_log(RP_LOG_WARN, "queue pair %u is not served: %s", m.from,
+		       strerror(ret));
+		return false;
+	}
+	memcpy(m.to_gid, v->lookup.from_gid, RP_GID_LEN);
+	memcpy(m.from_gid, r->gid.raw, RP_GID_LEN);
+	v->r = r;
+	nhalf_open--;
+	return say(v, &m);
+}
+
+/* False: it is dropped. */
+static bool look_up(struct client *v)
+{
+	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
+	bool later = false;
+	struct rp_pre_qp *r;
+
+	LIST_FOREACH (r, &qps, link) {
+		if (is_meant(r, v)) {
+			v->waits = false;
+			if (answer(v, r))
+				return true;
+			if (v->r)
+				return false;
+			break;
+		}
+		later |= r->qp->qp_num == v->lookup.to && !r->connected;
+	}
+	if (!r && later)
+		return true;
+	say(v, &no);
+	return false;
+}
+
+static bool note(struct client *v, uint32_t rkey)
+{
+	size_t room = v->room ? 2 * v->room : 16;
+	void *p;
+
+	for (size_t i = 0; i < v->ngranted; i++)
+		if (v->granted[i].rkey == rkey)
+			return true;
+	if (v->ngranted == v->room) {
+		p = reallocarray(v->granted, room, sizeof(*v->granted));
+		if (!p)
+			return false;
+		v->granted = p;
+		v->room = room;
+	}
+	v->granted[v->ngranted++] = (struct granted){.rkey = rkey};
+	return true;
+}
+
+static bool tell(struct client *v, uint32_t rkey)
+{
+	struct rp_rendezvous m = {.type = RP_RENDEZVOUS_DESC, .rkey = rkey};
+	struct rp_pre_qp *r = v->r;
+	struct ibv_rpmem_desc desc;
+	struct rp_pre_mr *mr;
+
+	for (mr = mr_table; mr; mr = mr->hh.next)
+		if (mr->mr->rkey == rkey && mr->mr->pd == r->qp->pd &&
+		    !mr->leaving)
+			break;
+	if (mr && !ibv_rpmem_get_desc(mr->shim, r->shim, &desc) &&
+	    !rp_desc_get(desc.bytes, &m.desc) && note(v, rkey))
+		return say(v, &m);
+	/* Nothing of the kind: only what the queue pair allows. */
+	m.desc = (struct rp_desc){
+		.addr = UINT64_MAX - 2,
+		.length = 1,
+		.rkey = rkey,
+		.qp_num = r->qp->qp_num,
+		.qp = (uint16_t)rp_desc_bits(r->access) | RP_DESC_READ |
+		      RP_DESC_WRITE,
+	};
+	return say(v, &m);
+}
+
+static void client_released(struct client *v, uint32_t rkey)
+{
+	for (size_t i = 0; i < v->ngranted; i++)
+		if (v->granted[i].rkey == rkey && v->granted[i].recalled) {
+			v->granted[i] = v->granted[--v->ngranted];
+			pthread_cond_broadcast(&released);
+			return;
+		}
+}
+
+/* False: nobody of ours says that here, or it is the end. */
+static bool heard(struct client *v)
+{
+	struct rp_rendezvous m;
+
+	if (rp_rendezvous_get(v->msg, &m))
+		return false;
+	switch (m.type) {
+	case RP_RENDEZVOUS_LOOKUP:
+		if (v->r || v->waits)
+			return false;
+		v->waits = true;
+		v->lookup = m;
+		return look_up(v);
+	case RP_RENDEZVOUS_QUERY:
+		return v->r && tell(v, m.rkey);
+	case RP_RENDEZVOUS_RELEASED:
+		if (v->r)
+			client_released(v, m.rkey);
+		return v->r;
+	case RP_RENDEZVOUS_LEAVE:
+		v->ngranted = 0;
+		return false;
+	default:
+		return false;
+	}
+}
+
+static bool serve(struct client *v)
+{
+	ssize_t n;
+
+	if (!v->r && rp_pre_now() > v->until)
+		return false;
+	if (v->waits && !look_up(v))
+		return false;
+	for (;;) {
+		n = recv(v->fd, v->msg + v->got, sizeof(v->msg) - v->got,
+			 MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return true;
+		if (n <= 0)
+			return false;
+		v->got += (size_t)n;
+		if (v->got < sizeof(v->msg))
+			continue;
+		v->got = 0;
+		if (!heard(v))
+			return false;
+	}
+}
+
+static void accept_clients(const struct rp_pre_listener *d)
+{
+	struct client *v;
+	struct sockaddr_in6 from;
+	socklen_t len;
+	int fd;
+
+	for (;;) {
+		len = sizeof(from);
+		fd = accept4(d->fd, (struct sockaddr *)&from, &len,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
+		v = nhalf_open < MAX_HALF_OPEN && nclients < MAX_CLIENTS
+			    ? calloc(1, sizeof(*v))
+			    : NULL;
+		if (!v) {
+			close(fd);
+			continue;
+		}
+		v->fd = fd;
+		v->from = from;
+		v->until = rp_pre_now() + rp_shim_timeout();
+		nhalf_open++;
+		nclients++;
+		LIST_INSERT_HEAD(&clients, v, link);
+	}
+}
+
+/* --- the thread --- */
+
+static void serve_all(void)
+{
+	struct client *v, *next;
+	struct rp_pre_listener *d;
+	struct rp_pre_qp *r;
+
+	LIST_FOREACH (d, &listeners, link)
+		accept_clients(d);
+	for (v = LIST_FIRST(&clients); v; v = next) {
+		next = LIST_NEXT(v, link);
+		if (!serve(v))
+			drop(v);
+	}
+	LIST_FOREACH (r, &qps, link) {
+		/* Who has it now hears what comes, too. */
+		if (!pthread_mutex_trylock(&r->client_lock)) {
+			rp_pre_receive(r);
+			pthread_mutex_unlock(&r->client_lock);
+		}
+		if (atomic_load(&r->state) == RP_PRE_FOUND &&
+		    rp_defer_overdue(rp_qp_of(r->shim)))
+			rp_side_fail(rp_qp_of(r->shim)->mine);
+	}
+}
+
+/* All that there is to wait for; *ms: and how long. NULL: no memory. */
+static struct pollfd *all_fds(nfds_t *n, int *ms)
+{
+	const struct rp_pre_listener *d;
+	const struct rp_pre_qp *r;
+	const struct client *v;
+	size_t room = 1 + nclients;
+	struct pollfd *fds;
+
+	LIST_FOREACH (d, &listeners, link)
+		room++;
+	LIST_FOREACH (r, &qps, link)
+		room++;
+	fds = calloc(room, sizeof(*fds));
+	*n = 0;
+	*ms = nhalf_open || !fds ? LOOK_EVERY_MS : -1;
+	if (!fds)
+		return NULL;
+	fds[(*n)++] = (struct pollfd){.fd = kick, .events = POLLIN};
+	LIST_FOREACH (d, &listeners, link)
+		fds[(*n)++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
+	LIST_FOREACH (v, &clients, link)
+		fds[(*n)++] = (struct pollfd){.fd = v->fd, .events = POLLIN};
+	LIST_FOREACH (r, &qps, link)
+		if (atomic_load(&r->state) == RP_PRE_FOUND) {
+			fds[(*n)++] =
+				(struct pollfd){.fd = r->fd, .events = POLLIN};
+			*ms = LOOK_EVERY_MS;
+		}
+	return fds;
+}
+
+static void *work(void *arg)
+{
+	struct pollfd *fds;
+	uint64_t kicks;
+	nfds_t n;
+	int ms;
+
+	rp_pre_inside = 1;
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		serve_all();
+		fds = all_fds(&n, &ms);
+		pthread_mutex_unlock(&lock);
+		poll(fds, n, ms);
+		free(fds);
+		if (read(kick, &kicks, sizeof(kicks)) < 0)
+			kicks = 0;
+		pthread_mutex_lock(&lock);
+	}
+	return NULL;
+}
+
+/* It ends with the process. */
+static int start(void)
+{
+	pthread_t thread;
+	sigset_t all, old;
+	int ret;
+
+	if (runs)
+		return 0;
+	if (kick < 0)
+		kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (kick < 0)
+		return errno;
+	/* Signals are the program's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&thread, NULL, work, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!ret)
+		pthread_detach(thread);
+	runs = !ret;
+	return ret;
+}
+
+/* --- listeners --- */
+
+static int listen_at(uint16_t port)
+{
+	const struct sockaddr_in6 at = {.sin6_family = AF_INET6,
+					.sin6_port = htons(port)};
+	const int yes = 1, no = 0;
+	int fd =
+		socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (!bind(fd, (const struct sockaddr *)&at, sizeof(at)) &&
+	    !listen(fd, MAX_HALF_OPEN))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static struct rp_pre_listener *listener_at(uint16_t port)
+{
+	struct rp_pre_listener *d;
+
+	LIST_FOREACH (d, &listeners, link)
+		if (d->port == port)
+			return d;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return NULL;
+	d->port = port;
+	d->fd = listen_at(port);
+	if (d->fd < 0) {
+		free(d);
+		return NULL;
+	}
+	LIST_INSERT_HEAD(&listeners, d, link);
+	return d;
+}
+
+static struct rp_pre_listener *listener_open(uint32_t qp_num)
+{
+	struct rp_pre_listener *d = NULL;
+
+	for (unsigned int i = 0; i < RP_RENDEZVOUS_TRIES && !d; i++)
+		d = listener_at(rp_rendezvous_port(qp_num, i));
+	if (d)
+		d->refs++;
+	else
+		rp_log(RP_LOG_WARN,
+		       "no TCP port for queue pair %u: peers do not find it",
+		       qp_num);
+	return d;
+}
+
+static void listener_close(struct rp_pre_listener *d)
+{
+	if (!d || --d->refs)
+		return;
+	LIST_REMOVE(d, link);
+	close(d->fd);
+	free(d);
+}
+
+/* --- queue pairs --- */
+
+int rp_pre_qp_add(struct rp_pre_qp *r)
+{
+	bool oom = false;
+	int ret;
+
+	pthread_once(&once, init);
+	pthread_mutex_lock(&lock);
+	ret = start();
+	if (!ret) {
+		HASH_ADD_PTR(qp_table, qp, r);
+		if (oom)
+			ret = ENOMEM;
+	}
+	if (!ret) {
+		LIST_INSERT_HEAD(&qps, r, link);
+		r->listener = listener_open(r->qp->qp_num);
+	}
+	pthread_mutex_unlock(&lock);
+	rp_pre_watch();
+	return ret;
+}
+
+struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp)
+{
+	struct rp_pre_qp *r;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND_PTR(qp_table, &qp, r);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static void leaves(struct rp_pre_qp *r)
+{
+	struct client *v, *next;
+
+	r->connected = false;
+	/* The thread asks nothing of its side any more. */
+	atomic_store(&r->state, RP_PRE_NEW);
+	for (v = LIST_FIRST(&clients); v; v = next) {
+		next = LIST_NEXT(v, link);
+		if (v->r == r)
+			drop(v);
+	}
+	r->unheard = false;
+}
+
+void rp_pre_qp_disconnected(struct rp_pre_qp *r)
+{
+	pthread_mutex_lock(&lock);
+	leaves(r);
+	pthread_mutex_unlock(&lock);
+	rp_pre_leave(r);
+}
+
+void rp_pre_qp_del(struct rp_pre_qp *r)
+{
+	pthread_mutex_lock(&lock);
+	leaves(r);
+	HASH_DEL(qp_table, r);
+	LIST_REMOVE(r, link);
+	listener_close(r->listener);
+	pthread_mutex_unlock(&lock);
+	rp_pre_leave(r);
+}
+
+void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
+{
+	const struct ibv_ah_attr *ah = &attr->ah_attr;
+	struct ibv_gid_entry own;
+
+	if (!ah->is_global || ibv_query_gid_ex(r->qp->context, ah->port_num,
+					       ah->grh.sgid_index, &own, 0)) {
+		rp_log(RP_LOG_WARN,
+		       "queue pair %u has no GID: its peer cannot be asked",
+		       r->qp->qp_num);
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	r->gid = own.gid;
+	r->scope = own.ndev_ifindex;
+	r->peer_gid = ah->grh.dgid;
+	r->peer_num = attr->dest_qp_num;
+	r->connected = true;
+	pthread_mutex_unlock(&lock);
+	rp_pre_watch();
+}
+
+/* --- regions --- */
+
+int rp_pre_mr_add(struct ibv_mr *mr, struct ibv_rpmem_mr *shim)
+{
+	struct rp_pre_mr *m = calloc(1, sizeof(*m));
+	bool oom = false;
+
+	if (!m)
+		return ENOMEM;
+	m->mr = mr;
+	m->shim = shim;
+	pthread_mutex_lock(&lock);
+	HASH_ADD_PTR(mr_table, mr, m);
+	pthread_mutex_unlock(&lock);
+	if (!oom)
+		return 0;
+	free(m);
+	return ENOMEM;
+}
+
+static struct rp_pre_mr *mr_find(struct ibv_mr *mr)
+{
+	struct rp_pre_mr *m;
+
+	HASH_FIND_PTR(mr_table, &mr, m);
+	return m;
+}
+
+bool rp_pre_mr_is(struct ibv_mr *mr)
+{
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	is = mr_find(mr);
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+/* Was the client given this region's descriptor, in its protection domain? */
+static struct granted *granted_of(const struct client *v,
+				  const struct ibv_mr *mr)
+{
+	for (size_t i = 0; v->r && v->r->qp->pd == mr->pd && i < v->ngranted;
+	     i++)
+		if (v->granted[i].rkey == mr->rkey)
+			return &v->granted[i];
+	return NULL;
+}
+
+static bool is_awaited(const struct ibv_mr *mr)
+{
+	const struct client *v;
+	const struct granted *t;
+
+	LIST_FOREACH (v, &clients, link) {
+		t = granted_of(v, mr);
+		if (t && t->recalled)
+			return true;
+	}
+	return false;
+}
+
+/* Who may still flush by what it knows has no connection any more. */
+static void cut_off(const struct ibv_mr *mr)
+{
+	struct client *v, *next;
+	struct rp_pre_qp *r;
+	struct rp_qp *q;
+
+	for (v = LIST_FIRST(&clients); v; v = next) {
+		next = LIST_NEXT(v, link);
+		if (granted_of(v, mr))
+			drop(v);
+	}
+	LIST_FOREACH (r, &qps, link) {
+		if (!r->unheard || r->qp->pd != mr->pd)
+			continue;
+		rp_log(RP_LOG_WARN,
+		       "queue pair %u ends: its peer cannot be told that a "
+		       "region is no more",
+		       r->qp->qp_num);
+		q = rp_qp_of(r->shim);
+		q->ops->fail(q);
+		r->unheard = false;
+	}
+}
+
+struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
+{
+	const uint64_t until = rp_pre_now() + rp_shim_timeout();
+	const struct timespec ts = {.tv_sec = (time_t)(until / 1000000000u),
+				    .tv_nsec = (long)(until % 1000000000u)};
+	const struct rp_rendezvous gone = {.type = RP_RENDEZVOUS_RECALL,
+					   .rkey = mr->rkey};
+	struct client *v, *next;
+	struct rp_pre_mr *m;
+	struct granted *t;
+
+	pthread_mutex_lock(&lock);
+	m = mr_find(mr);
+	if (!m)
+		goto unlock;
+	m->leaving = true;
+	for (v = LIST_FIRST(&clients); v; v = next) {
+		next = LIST_NEXT(v, link);
+		t = granted_of(v, mr);
+		if (!t)
+			continue;
+		t->recalled = true;
+		if (!say(v, &gone))
+			drop(v);
+	}
+	while (is_awaited(mr))
+		if (pthread_cond_timedwait(&released, &lock, &ts))
+			break;
+	cut_off(mr);
+unlock:
+	pthread_mutex_unlock(&lock);
+	return m;
+}
+
+void rp_pre_mr_keep(struct rp_pre_mr *m)
+{
+	pthread_mutex_lock(&lock);
+	m->leaving = false;
+	pthread_mutex_unlock(&lock);
+}
+
+void rp_pre_mr_del(struct rp_pre_mr *m)
+{
+	pthread_mutex_lock(&lock);
+	HASH_DEL(mr_table, m);
+	pthread_mutex_unlock(&lock);
+	free(m);
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Side connections of peers: the channels of the target's agent. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "verbs/target_priv.h"
+
+/* --- the agent's host and its channels --- */
+
+static struct rp_dom *dom_of(struct rp_agent_host *h)
+{
+	return (struct rp_dom *)h;
+}
+
+static struct rp_target *target_of(struct rp_channel *c)
+{
+	return (struct rp_target *)c;
+}
+
+/* Slots that the device may still read are not used again. */
+static bool write_to(struct rp_target *s, const void *msg, size_t len)
+{
+	const unsigned int i = s->ring.produced % RP_RING_SLOTS;
+	struct rp_ring_write w;
+
+	if (!s->replies || s->writing & 1u << i ||
+	    rp_ring_put(&s->ring, msg, len, &w))
+		return false;
+	if (rp_side_write(s->qp, WRITES + i, w.buf, w.len, s->mr->lkey,
+			  s->replies + w.offset, s->replies_rkey)) {
+		rp_ring_unput(&s->ring);
+		return false;
+	}
+	s->writing |= 1u << i;
+	return true;
+}
+
+static int send_to(struct rp_target *s, const void *msg, size_t len)
+{
+	unsigned int i;
+	int ret;
+
+	if (len > SEND)
+		return -EMSGSIZE;
+	if (!s->up)
+		return -ENOTCONN;
+	if (!s->tx_free)
+		return -EAGAIN;
+	i = (unsigned int)__builtin_ctz(s->tx_free);
+	memcpy(s->tx[i], msg, len);
+	ret = rp_side_send(s->qp, RECVS + i, s->tx[i], len, s->mr->lkey);
+	if (ret)
+		return -ret;
+	s->tx_free &= ~(1u << i);
+	return 0;
+}
+
+/* The thread reports the loss, outside of any call of the agent. */
+static void break_off(struct rp_target *s)
+{
+	s->broken = true;
+	rp_target_awake(s);
+}
+
+/* Messages are copied: no operation is left to complete. */
+static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
+{
+	struct rp_target *s = target_of(c);
+	const struct iovec *msg;
+	int i, ret;
+
+	for (i = 0; i < n; i++) {
+		msg = ops[i]->iov;
+		/* A slot of the ring costs less than a message at both ends. */
+		if (s->up && write_to(s, msg->iov_base, msg->iov_len))
+			continue;
+		ret = send_to(s, msg->iov_base, msg->iov_len);
+		if (ret && ret != -EAGAIN)
+			break_off(s);
+		if (ret)
+			break;
+	}
+	return i;
+}
+
+static void c_close(struct rp_channel *c)
+{
+	struct rp_target *s = target_of(c);
+
+	s->state = TARGET_CLOSED;
+	s->up = false;
+}
+
+static const char *c_peer(const struct rp_channel *c, char *buf, size_t size)
+{
+	snprintf(buf, size, "the peer of side queue pair %u",
+		 ((const struct rp_target *)c)->qp->qp_num);
+	return buf;
+}
+
+static const struct rp_channel_ops channel_ops = {
+	.post = c_post,
+	.close = c_close,
+	.peer = c_peer,
+};
+
+static int h_accept(struct rp_agent_host *h, void *request, const void *data,
+		    size_t len, const struct rp_channel_events *events,
+		    void *owner, struct rp_channel **out)
+{
+	struct rp_target *s = request;
+	int ret = send_to(s, data, len);
+
+	s->state = ret ? TARGET_CLOSED : TARGET_OPEN;
+	if (ret)
+		return ret;
+	s->c = (struct rp_channel){
+		.ops = &channel_ops,
+		.events = events,
+		.owner = owner,
+		.inject = SEND,
+	};
+	*out = &s->c;
+	return 0;
+}
+
+static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
+		     size_t len)
+{
+	struct rp_target *s = request;
+
+	s->state = TARGET_CLOSED;
+	send_to(s, data, len);
+}
+
+static uint32_t h_flags(struct rp_agent_host *h)
+{
+	return 0;
+}
+
+/* A program of verbs has no completion queue for that. */
+static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
+		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
+		    size_t len)
+{
+	return 0;
+}
+
+static uint64_t h_now(struct rp_agent_host *h)
+{
+	return rp_target_now();
+}
+
+static void h_kick(struct rp_agent_host *h)
+{
+	rp_dom_wake(dom_of(h));
+}
+
+static void h_warn(struct rp_agent_host *h, const char *text)
+{
+	rp_log(RP_LOG_WARN, "%s", text);
+}
+
+const struct rp_agent_host_ops rp_target_host_ops = {
+	.accept = h_accept,
+	.refuse = h_refuse,
+	.flags = h_flags,
+	.notify = h_notify,
+	.now = h_now,
+	.kick = h_kick,
+	.warn = h_warn,
+};
+
+/* --- messages of a peer --- */
+
+void rp_target_hang_up(struct rp_target *s)
+{
+	const bool open = s->state == TARGET_OPEN;
+
+	if (s->state == TARGET_REQUESTED)
+		rp_agent_request_gone(s->dom->agent, s);
+	s->state = TARGET_CLOSED;
+	s->up = false;
+	if (open)
+		s->c.events->lost(s->c.owner, ECONNRESET, NULL, 0);
+}
+
+/* A message of the peer, sent or in the ring. */
+static void received(struct rp_target *s, const void *msg, size_t len)
+{
+	if (s->state == TARGET_OPEN) {
+		s->c.events->received(s->c.owner, msg, len);
+	} else if (s->state == TARGET_NEW) {
+		s->state = TARGET_REQUESTED;
+		rp_agent_requested(s->dom->agent, s, msg, len);
+	}
+}
+
+/* True: something was there. */
+bool rp_target_poll_ring(struct rp_target *s)
+{
+	uint8_t msg[RP_RING_MSG];
+	bool came = false;
+	size_t len;
+
+	for (int i = 0; s->up && s->ring_mr && i < RP_RING_SLOTS; i++) {
+		len = rp_ring_take(&s->ring, msg);
+		if (!len)
+			break;
+		came = s->dom->asked = true;
+		received(s, msg, len);
+	}
+	return came;
+}
+
+static void heard(struct rp_target *s, const void *msg, size_t len)
+{
+	struct rp_wire_hdr hdr;
+
+	s->dom->asked = true;
+	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_DOORBELL)
+		rp_target_poll_ring(s);
+	else
+		received(s, msg, len);
+}
+
+static void completed(struct rp_target *s, const struct ibv_wc *wc)
+{
+	if (wc->status != IBV_WC_SUCCESS) {
+		rp_target_hang_up(s);
+		return;
+	}
+	if (wc->wr_id >= WRITES) {
+		s->writing &= ~(1u << (wc->wr_id - WRITES));
+		return;
+	}
+	if (wc->wr_id >= RECVS) {
+		s->tx_free |= 1u << (wc->wr_id - RECVS);
+		return;
+	}
+	if (s->up)
+		heard(s, s->rx[wc->wr_id], wc->byte_len);
+	if (rp_side_listen(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV,
+			   s->mr->lkey))
+		rp_target_hang_up(s);
+}
+
+/* True: something was there. */
+bool rp_target_drain(struct rp_target *s)
+{
+	struct ibv_wc wc[RECVS];
+	bool came = false;
+	int n;
+
+	while ((n = ibv_poll_cq(s->cq, RECVS, wc)) > 0) {
+		came = true;
+		for (int i = 0; i < n; i++)
+			completed(s, &wc[i]);
+	}
+	if (n < 0 || s->broken)
+		rp_target_hang_up(s);
+	s->broken = false;
+	return came;
+}
+
+/* False: no buffer is free now. */
+bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
+{
+	uint8_t msg[16];
+	int len = rp_wire_put_signal(msg, sizeof(msg), type);
+	int ret = send_to(s, msg, (size_t)len);
+
+	if (ret && ret != -EAGAIN)
+		rp_target_hang_up(s);
+	return ret != -EAGAIN;
+}
+
+/* --- one peer --- */
+
+/*
+ * Bytes of one request are behind those of the writes before it for whoever
+ * sees them, where a CPU that keeps its stores in order has put both there:
+ * what others do is not known. Without a ring requests follow reads.
+ */
+static void ring_open(struct rp_target *s)
+{
+	rp_ring_init(&s->ring, s->ring_in, s->ring_out);
+#if defined(__x86_64__)
+	s->ring_mr =
+		ibv_reg_mr(s->dom->pd, s->ring_in, sizeof(s->ring_in),
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+#endif
+}
+
+int rp_target_new(struct rp_dom *dom, struct rp_target **out)
+{
+	struct rp_target *s = calloc(1, sizeof(*s));
+	int ret;
+
+	if (!s)
+		return ENOMEM;
+	s->dom = dom;
+	s->tx_free = (1u << SENDS) - 1;
+	s->mr = ibv_reg_mr(dom->pd, s, sizeof(*s), IBV_ACCESS_LOCAL_WRITE);
+	if (!s->mr)
+		goto free;
+	s->cq = ibv_create_cq(dom->pd->context, NAMES, s, dom->channel, 0);
+	if (!s->cq)
+		goto dereg;
+	if (ibv_req_notify_cq(s->cq, 0))
+		goto destroy;
+	s->qp = rp_side_new(dom->pd, s->cq, NAMES - RECVS, RECVS);
+	if (!s->qp)
+		goto destroy;
+	ring_open(s);
+	*out = s;
+	return 0;
+destroy:
+	ret = errno;
+	ibv_destroy_cq(s->cq);
+	errno = ret;
+dereg:
+	ret = errno;
+	ibv_dereg_mr(s->mr);
+	errno = ret;
+free:
+	free(s);
+	return errno ? errno : EIO;
+}
+
+void rp_target_name(const struct rp_target *s, struct rp_side *side)
+{
+	side->target = s->qp->qp_num;
+	if (!s->ring_mr)
+		return;
+	side->ring = (uintptr_t)s->ring_in;
+	side->ring_rkey = s->ring_mr->rkey;
+}
+
+int rp_target_connect(struct rp_target *s, const struct rp_route *route,
+		      const struct rp_side *peer)
+{
+	struct rp_dom *dom = s->dom;
+	int ret;
+
+	rp_dom_enter(dom);
+	ret = rp_dom_start(dom);
+	if (!ret)
+		ret = rp_side_init(s->qp, route, 0);
+	for (unsigned int i = 0; !ret && i < RECVS; i++)
+		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
+	s->replies = peer->replies;
+	s->replies_rkey = peer->replies_rkey;
+	/* The first message may be here before this returns. */
+	s->up = !ret;
+	if (!ret)
+		ret = rp_side_join(s->qp, route, peer->initiator);
+	if (ret)
+		rp_target_hang_up(s);
+	rp_dom_leave(dom);
+	return ret;
+}
+
+void rp_target_delete(struct rp_target *s)
+{
+	struct rp_dom *dom = s->dom;
+
+	/* Under the lock no thread is in it, and its events were taken. */
+	rp_dom_enter(dom);
+	rp_target_hang_up(s);
+	rp_target_park(s);
+	ibv_destroy_qp(s->qp);
+	ibv_destroy_cq(s->cq);
+	rp_dom_leave(dom);
+	if (s->ring_mr)
+		ibv_dereg_mr(s->ring_mr);
+	ibv_dereg_mr(s->mr);
+	free(s);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The target's agent: one for each protection domain, with a thread. */
+#ifndef RP_TARGET_H
+#define RP_TARGET_H
+
+#include "core/agent.h"
+#include "core/wire_desc.h"
+#include "verbs/shim.h"
+
+/* Found or made; each get has a put. 0, or a positive errno. */
+struct rp_dom;
+int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out);
+void rp_dom_put(struct rp_dom *dom);
+
+/* 0, or a positive errno. After del no thread touches the region. */
+int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
+void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
+
+/*
+ * The side queue pair that sends replies to one peer. It is connected to the
+ * peer's initiator, which has that number; before that it receives nothing.
+ */
+struct rp_route {
+	uint8_t port, timeout, retries;
+	uint16_t pkey_index;
+	enum ibv_mtu mtu;
+	struct ibv_ah_attr ah;
+	uint32_t psn, peer_psn;
+};
+struct rp_target;
+int rp_target_new(struct rp_dom *dom, struct rp_target **out);
+/* How the peer is to name it, and its ring: into *side. */
+void rp_target_name(const struct rp_target *s, struct rp_side *side);
+int rp_target_connect(struct rp_target *s, const struct rp_route *route,
+		      const struct rp_side *peer);
+void rp_target_delete(struct rp_target *s);
+
+/* side.c: what both ends of a side connection have in common. */
+struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
+			   uint32_t recvs);
+/* From INIT, where it can receive later, to where it can send. */
+int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
+		 unsigned int access);
+int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
+		 uint32_t number);
+int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
+		 uint32_t lkey);
+int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
+		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey);
+int rp_side_listen(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
+		   uint32_t lkey);
+
+#endif

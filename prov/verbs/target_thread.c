@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The target's agent of a protection domain, and its thread. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "verbs/target_priv.h"
+
+#define NS_PER_MS 1000000ull
+
+/* Polls per look at the clock and at the completion channel. */
+#define LOOKS  16
+#define YIELDS 100
+
+static pthread_mutex_t doms_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, rp_dom) doms = LIST_HEAD_INITIALIZER(doms);
+
+void rp_dom_wake(const struct rp_dom *dom)
+{
+	const uint64_t one = 1;
+
+	/* It fails only when it has been woken very often. */
+	if (write(dom->kick, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* Take completion events, and acknowledge them at once, under the lock. */
+static void collect(struct rp_dom *dom)
+{
+	struct rp_target *s;
+	struct ibv_cq *cq;
+	void *of;
+
+	while (!ibv_get_cq_event(dom->channel, &cq, &of)) {
+		s = of;
+		ibv_ack_cq_events(cq, 1);
+		rp_target_awake(s);
+	}
+}
+
+static bool look(struct rp_dom *dom)
+{
+	struct rp_target *s;
+	bool came = false;
+
+	LIST_FOREACH (s, &dom->awake, awake) {
+		came |= rp_target_drain(s);
+		if (s->polling)
+			came |= rp_target_poll_ring(s);
+	}
+	return came;
+}
+
+/* Polling has paid: tell the peers that their rings are polled. */
+static void say_awake(struct rp_dom *dom)
+{
+	struct rp_target *s;
+
+	LIST_FOREACH (s, &dom->awake, awake)
+		if (s->up && s->ring_mr && !s->polling)
+			s->polling = rp_target_signal(s, RP_MSG_POLLING);
+}
+
+/* A peer sends a DOORBELL for requests that cross the IDLE. False: not now. */
+static bool say_asleep(struct rp_target *s)
+{
+	if (s->up && s->polling && !rp_target_signal(s, RP_MSG_IDLE))
+		return false;
+	s->polling = false;
+	return true;
+}
+
+/* Arm all completion queues. True: something came before. */
+static bool lie_down(struct rp_dom *dom)
+{
+	struct rp_target *s;
+	bool came;
+
+	while ((s = LIST_FIRST(&dom->awake))) {
+		if (!say_asleep(s))
+			return true;
+		rp_target_park(s);
+		came = ibv_req_notify_cq(s->cq, 0);
+		if (came)
+			rp_target_hang_up(s);
+		if (rp_target_drain(s) || came)
+			return true;
+	}
+	return false;
+}
+
+static bool looks_on(struct rp_dom *dom, bool came, unsigned int looks)
+{
+	/* Reading the clock may cost more than a poll. */
+	if (!came && dom->spin.until && looks % LOOKS)
+		return true;
+	return rp_spin(&dom->spin, dom->spin_ns, came,
+		       rp_target_clock(CLOCK_MONOTONIC));
+}
+
+static int wait_ms(const struct rp_dom *dom)
+{
+	const uint64_t due = rp_agent_deadline(dom->agent), t = rp_target_now();
+
+	if (due == UINT64_MAX)
+		return -1;
+	if (due <= t)
+		return 0;
+	return due - t > 60000 * NS_PER_MS ? 60000
+					   : (int)((due - t) / NS_PER_MS) + 1;
+}
+
+static void sleep_on(struct rp_dom *dom)
+{
+	struct pollfd fds[] = {
+		{.fd = dom->channel->fd, .events = POLLIN},
+		{.fd = dom->kick, .events = POLLIN},
+	};
+	const int ms = wait_ms(dom);
+	uint64_t kicks;
+
+	rp_dom_leave(dom);
+	poll(fds, 2, ms);
+	if (read(dom->kick, &kicks, sizeof(kicks)) < 0)
+		kicks = 0;
+	pthread_mutex_lock(&dom->lock);
+}
+
+/* A mutex that is locked again at once starves its waiters. */
+static void give_way(struct rp_dom *dom)
+{
+	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
+		sched_yield();
+}
+
+static void *work(void *arg)
+{
+	struct rp_dom *dom = arg;
+	bool came, paid;
+
+	pthread_mutex_lock(&dom->lock);
+	for (unsigned int looks = 0; !dom->stop; looks++) {
+		if (!(looks % LOOKS))
+			collect(dom);
+		paid = dom->spin.until;
+		dom->asked = false;
+		came = look(dom);
+		while (rp_agent_progress(dom->agent))
+			;
+		if (dom->asked && paid)
+			say_awake(dom);
+		if (looks_on(dom, came, looks)) {
+			rp_dom_leave(dom);
+			give_way(dom);
+			pthread_mutex_lock(&dom->lock);
+		} else if (!lie_down(dom)) {
+			sleep_on(dom);
+			looks = UINT_MAX; /* take the events first */
+		}
+	}
+	rp_dom_leave(dom);
+	return NULL;
+}
+
+int rp_dom_start(struct rp_dom *dom)
+{
+	sigset_t all, old;
+	int ret;
+
+	if (dom->runs)
+		return 0;
+	/* Signals are the program's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&dom->thread, NULL, work, dom);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	dom->runs = !ret;
+	return ret;
+}
+
+/* --- a domain's life --- */
+
+static int channel_open(struct rp_dom *dom)
+{
+	int flags;
+
+	dom->channel = ibv_create_comp_channel(dom->pd->context);
+	if (!dom->channel)
+		return errno;
+	flags = fcntl(dom->channel->fd, F_GETFL);
+	if (flags < 0 || fcntl(dom->channel->fd, F_SETFL, flags | O_NONBLOCK))
+		goto fail;
+	dom->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (dom->kick >= 0)
+		return 0;
+fail:
+	flags = errno;
+	ibv_destroy_comp_channel(dom->channel);
+	return flags;
+}
+
+static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
+{
+	struct rp_agent_attr attr = {
+		/* Each session has a queue pair, which the program made. */
+		.max_sessions = UINT32_MAX,
+		.messages_only = true,
+	};
+	struct rp_dom *dom = calloc(1, sizeof(*dom));
+	int ret = ENOMEM;
+
+	if (!dom)
+		return ret;
+	dom->pd = pd;
+	dom->spin_ns = rp_shim_spin();
+	dom->host.ops = &rp_target_host_ops;
+	while (!attr.incarnation)
+		if (getrandom(&attr.incarnation, sizeof(attr.incarnation), 0) <
+		    0) {
+			ret = EIO;
+			goto free;
+		}
+	ret = -rp_agent_new(&attr, &dom->host, &dom->agent);
+	if (ret)
+		goto free;
+	ret = channel_open(dom);
+	if (ret)
+		goto delete;
+	ret = pthread_mutex_init(&dom->lock, NULL);
+	if (ret)
+		goto close;
+	*out = dom;
+	return 0;
+close:
+	close(dom->kick);
+	ibv_destroy_comp_channel(dom->channel);
+	delete : rp_agent_delete(dom->agent);
+free:
+	free(dom);
+	return ret;
+}
+
+static void dom_delete(struct rp_dom *dom)
+{
+	rp_dom_enter(dom);
+	dom->stop = true;
+	rp_dom_leave(dom);
+	rp_dom_wake(dom);
+	if (dom->runs)
+		pthread_join(dom->thread, NULL);
+	rp_agent_delete(dom->agent);
+	close(dom->kick);
+	ibv_destroy_comp_channel(dom->channel);
+	pthread_mutex_destroy(&dom->lock);
+	free(dom);
+}
+
+int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out)
+{
+	struct rp_dom *dom;
+	int ret = 0;
+
+	pthread_mutex_lock(&doms_lock);
+	LIST_FOREACH (dom, &doms, link)
+		if (dom->pd == pd)
+			break;
+	if (!dom) {
+		ret = dom_new(pd, &dom);
+		if (!ret)
+			LIST_INSERT_HEAD(&doms, dom, link);
+	}
+	if (!ret) {
+		dom->refs++;
+		*out = dom;
+	}
+	pthread_mutex_unlock(&doms_lock);
+	return ret;
+}
+
+void rp_dom_put(struct rp_dom *dom)
+{
+	bool last;
+
+	pthread_mutex_lock(&doms_lock);
+	last = !--dom->refs;
+	if (last)
+		LIST_REMOVE(dom, link);
+	pthread_mutex_unlock(&doms_lock);
+	if (last)
+		dom_delete(dom);
+}
+
+int rp_dom_add(struct rp_dom *dom, struct rp_region *r)
+{
+	int ret;
+
+	rp_dom_enter(dom);
+	ret = -rp_agent_region_add(dom->agent, r);
+	rp_dom_leave(dom);
+	return ret;
+}
+
+void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
+{
+	rp_dom_enter(dom);
+	rp_agent_region_del(dom->agent, r);
+	rp_dom_leave(dom);
+}
