@@ -17,7 +17,7 @@
 #include <rdma/fi_ext_rpmem.h>
 
 /* How a rank's part of a window is reached. */
-struct rpmem_mpi_card {
+struct rpmem_mpi_part {
 	char name[128];
 	uint64_t base, len, key;
 	int disp_unit;
@@ -27,7 +27,7 @@ struct rpmem_mpi_win {
 	MPI_Win win;
 	MPI_Comm comm;
 	int nranks;
-	struct rpmem_mpi_card *cards;
+	struct rpmem_mpi_part *parts;
 	fi_addr_t *peers;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
@@ -53,13 +53,13 @@ static inline void rpmem_mpi_close_(struct rpmem_mpi_win *w)
 	if (w->fabric)
 		fi_close(&w->fabric->fid);
 	free(w->peers);
-	free(w->cards);
+	free(w->parts);
 	memset(w, 0, offsetof(struct rpmem_mpi_win, why));
 }
 
 /* An endpoint and the keys to one's own memory, where there is some. */
 static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
-				  void *base, struct rpmem_mpi_card *own)
+				  void *base, struct rpmem_mpi_part *own)
 {
 	struct fi_cq_attr cqa = {.format = FI_CQ_FORMAT_CONTEXT,
 				 .wait_obj = FI_WAIT_UNSPEC};
@@ -97,20 +97,20 @@ static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
 }
 
 static inline int rpmem_mpi_begin_(struct rpmem_mpi_win *w, void *base,
-				   struct rpmem_mpi_card *own)
+				   struct rpmem_mpi_part *own)
 {
 	struct fi_info *hints = fi_allocinfo(), *info = NULL;
 	int ret = -FI_ENOMEM;
 
-	w->cards = calloc((size_t)w->nranks, sizeof(*w->cards));
+	w->parts = calloc((size_t)w->nranks, sizeof(*w->parts));
 	w->peers = calloc((size_t)w->nranks, sizeof(*w->peers));
-	if (!hints || !w->cards || !w->peers)
+	if (!hints || !w->parts || !w->peers)
 		goto out;
 	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_PMEM;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	/* A rank that computes, or waits in MPI, answers all the same. */
+	/* A rank that computes, or waits in MPI, replies all the same. */
 	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info);
@@ -134,7 +134,7 @@ static inline int rpmem_mpi_worst_(MPI_Comm comm, int ret)
 static inline int rpmem_mpi_commit_(struct rpmem_mpi_win *w, int target,
 				    uint64_t at, uint64_t len)
 {
-	const struct rpmem_mpi_card *c = &w->cards[target];
+	const struct rpmem_mpi_part *c = &w->parts[target];
 	struct fi_rma_iov range = {c->base + at, len, c->key};
 	struct fi_cq_err_entry err = {0};
 	struct fi_cq_entry done;
@@ -164,12 +164,12 @@ static inline int rpmem_mpi_commit_(struct rpmem_mpi_win *w, int target,
 static inline int rpmem_mpi_win_persist(struct rpmem_mpi_win *w, int target,
 					MPI_Aint disp, MPI_Aint bytes)
 {
-	const struct rpmem_mpi_card *c;
+	const struct rpmem_mpi_part *c;
 	uint64_t at;
 
 	if (target < 0 || target >= w->nranks || disp < 0 || bytes <= 0)
 		return -FI_EINVAL;
-	c = &w->cards[target];
+	c = &w->parts[target];
 	if (c->disp_unit > 0 &&
 	    (uint64_t)disp > c->len / (uint64_t)c->disp_unit)
 		return -FI_EINVAL;
@@ -185,7 +185,7 @@ static inline int rpmem_mpi_win_persist(struct rpmem_mpi_win *w, int target,
 static inline int rpmem_mpi_win_durable(MPI_Win win, MPI_Comm comm,
 					struct rpmem_mpi_win *w)
 {
-	struct rpmem_mpi_card own;
+	struct rpmem_mpi_part own;
 	int rank, there, *unit, ret;
 	MPI_Aint *size;
 	void *base;
@@ -203,10 +203,10 @@ static inline int rpmem_mpi_win_durable(MPI_Win win, MPI_Comm comm,
 	own.disp_unit = *unit;
 	ret = rpmem_mpi_worst_(comm, rpmem_mpi_begin_(w, base, &own));
 	if (!ret) {
-		MPI_Allgather(&own, sizeof(own), MPI_BYTE, w->cards,
+		MPI_Allgather(&own, sizeof(own), MPI_BYTE, w->parts,
 			      sizeof(own), MPI_BYTE, comm);
 		for (int r = 0; r < w->nranks && !ret; r++)
-			if (fi_av_insert(w->av, w->cards[r].name, 1,
+			if (fi_av_insert(w->av, w->parts[r].name, 1,
 					 &w->peers[r], 0, NULL) != 1)
 				ret = -FI_EADDRNOTAVAIL;
 		/* Can it be kept? What is in it is, from now on. */

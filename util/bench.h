@@ -24,6 +24,7 @@
 #define BENCH_CROWD	 16			      /* initiators */
 #define BENCH_OBJECTS	 50000	     /* of the mixed case, at most */
 #define BENCH_DISK	 (32u << 20) /* the file beside the pool */
+#define BENCH_FIGURES	 16	     /* metrics of a suite, at most */
 
 /* Which endpoints a case runs on, and what the target drives meanwhile. */
 enum bench_side {
@@ -56,6 +57,7 @@ enum bench_mode {
 	BENCH_SUITE = 512,
 	BENCH_CALIBRATE = 1024,
 	BENCH_PROBE = 2048,
+	BENCH_FILE = 4096,
 };
 #define BENCH_WITH_RIVALS                                                      \
 	(BENCH_WRITE | BENCH_SUITE | BENCH_CALIBRATE | BENCH_PROBE)
@@ -86,6 +88,8 @@ struct bench_cfg {
 	const char *class;  /* NULL: power, or none when emulating */
 	const char *json;   /* NULL: none; "-": standard output */
 	const char *cost;   /* calibrate: figures for the provider, or NULL */
+	const char *bars[BENCH_FIGURES]; /* suite: NAME=VALUE, replaced bars */
+	size_t nbars;
 	bool pin;
 	unsigned int cpu[2]; /* initiator, target */
 	uint64_t seed;
@@ -252,12 +256,13 @@ int bench_report_write(struct json_t *root, const char *path, char *err);
 int bench_suite_run(struct bench *b, char *err);
 /* bench_suite.c: what a suite measures, in which company, and what of it. */
 #define BENCH_COMPANY 12
-#define BENCH_FIGURES 16
 struct bench_want {
 	const char *name;
 	uint64_t size, ranges;
 };
 /* A ratio of medians; of rates where less time is more. */
+#define BENCH_EACH_SIZE 0 /* one ratio for each size of the plan */
+#define BENCH_SIZES	16
 struct bench_ratio {
 	const char *upper, *lower;
 	uint64_t size, ranges;
@@ -270,11 +275,17 @@ struct bench_metric {
 	int (*special)(struct bench *b, const struct bench_metric *m,
 		       double *value, char *err);
 };
+static inline bool bench_metric_by_size(const struct bench_metric *m)
+{
+	return m->r.upper && m->r.size == BENCH_EACH_SIZE;
+}
 struct bench_plan {
 	const struct bench_want (*groups)[BENCH_COMPANY];
 	size_t ngroups;
 	const struct bench_metric *metrics;
 	size_t nmetrics;
+	const uint64_t *sizes; /* of BENCH_EACH_SIZE, ascending */
+	size_t nsizes;
 	const struct bench_metric *also; /* no bars: in proportion */
 	size_t nalso;
 	/* What runs other processes: before the rest, the machine idle. */
@@ -286,10 +297,37 @@ int bench_suite_ratio(const struct bench_ratio *r, double *value, char *err);
 /* A figure that is known, or why it is not. */
 struct bench_figure {
 	bool known;
-	double value;
+	double value;		  /* BENCH_EACH_SIZE: the worst */
+	uint64_t worst;		  /* and its size */
+	double each[BENCH_SIZES]; /* as in plan->sizes; NAN: unknown */
 	char why[RP_ERR_LEN];
 };
 int bench_figure_value(const struct bench_figure *f, double *value, char *err);
+
+/* What one suite obtained. */
+struct bench_result {
+	const struct bench_plan *plan;
+	struct bench_line *lines;
+	size_t nlines;
+	double load; /* of the last minute, before the first case */
+	struct bench_figure f[BENCH_FIGURES], also[BENCH_FIGURES];
+};
+
+/* bench_bars.c: 0, or -EINVAL if an option --bar names no metric. */
+int bench_bars_check(const struct bench *b, const struct bench_result *r,
+		     char *err);
+/* Is every figure known and within its bar? */
+bool bench_bars_met(const struct bench *b, const struct bench_result *r);
+void bench_bars_print(const struct bench *b, const struct bench_result *r);
+struct json_t *bench_bars_json(const struct bench *b,
+			       const struct bench_result *r);
+
+/* Medians of fi_rpmem_bench file, in ns. */
+struct bench_file {
+	double write, msync, trip;
+};
+/* Runs that in another process, because it has another failure class. */
+int bench_file_run(const struct bench *b, struct bench_file *f, char *err);
 
 int bench_calibrate_run(struct bench *b, char *err);
 int bench_probe_run(struct bench *b, char *err);

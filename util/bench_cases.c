@@ -171,11 +171,11 @@ const struct bench_case bench_cases[] = {
 	{"write", "write, delivery complete", BENCH_OURS, false,
 	 ALL | BENCH_WRITE, run_write},
 	{"write_commit_flag", "write with FI_COMMIT_COMPLETE", BENCH_OURS,
-	 false, ALL | BENCH_WRITE, run_write_flag},
+	 false, ALL | BENCH_WRITE | BENCH_FILE, run_write_flag},
 	{"write_commit_call", "write, fi_rpmem_commit", BENCH_OURS, false,
 	 ALL | BENCH_WRITE, run_write_call},
-	{"msync", "msync alone", BENCH_IDLE, false, ALL | BENCH_WRITE | LOCAL,
-	 run_msync},
+	{"msync", "msync alone", BENCH_IDLE, false,
+	 ALL | BENCH_WRITE | BENCH_FILE | LOCAL, run_msync},
 	{"writes_commit_call", "writes, one commit", BENCH_OURS, true, ALL,
 	 run_write_call},
 	{"msyncs", "msyncs alone", BENCH_IDLE, true, ALL, run_msync},
@@ -197,7 +197,7 @@ const struct bench_case bench_cases[] = {
 #endif
 
 	{"base_pingpong", "base: tagged, as much back", BENCH_BASE, false,
-	 BENCH_PINGPONG, run_pingpong},
+	 BENCH_PINGPONG | BENCH_FILE, run_pingpong},
 	{"pingpong", "tagged, as much back", BENCH_OURS, false, BENCH_PINGPONG,
 	 run_pingpong},
 

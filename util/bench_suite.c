@@ -3,16 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <jansson.h>
-#include <stdio.h>
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/bench.h"
 #include "util/exits.h"
-
-/* Of one minute, before the first case: a busy machine measures others. */
-static double load_before;
 
 static const struct bench_want groups[][BENCH_COMPANY] = {
 	{{"write_commit_flag", 64, 1},
@@ -30,7 +27,9 @@ static const struct bench_want groups[][BENCH_COMPANY] = {
 	 {"msg_commit", 65536, 1},
 	 {"raw_echo", 65536, 1}},
 	{{"writes_commit", 64, 64}, {"base_writes", 64, 64}},
-	{{"agent_flush", 4096, 1024}, {"local_flush", 4096, 1024}},
+	{{"agent_flush", 4096, 1024},
+	 {"local_flush", 4096, 1024},
+	 {"base_pingpong", 64, 1}},
 	{{"initiators", 64, 1},
 	 {"initiators", 64, 2},
 	 {"initiators", 64, 4},
@@ -45,7 +44,7 @@ static const struct bench_want groups[][BENCH_COMPANY] = {
 	 {"disk_each", 4096, 32},
 	 {"disk_alone_batch", 4096, 32},
 	 {"disk_alone_each", 4096, 32}},
-/* For the picture. */
+/* Each size of durable_vs_handwritten; the plots have them too. */
 #define BY_SIZE(size)                                                          \
 	{                                                                      \
 		{"write_commit_flag", size, 1}, {"base_write", size, 1},       \
@@ -59,25 +58,33 @@ static const struct bench_want groups[][BENCH_COMPANY] = {
 	BY_SIZE(1048576),
 	BY_SIZE(4194304),
 };
+static const uint64_t each_size[] = {
+	8, 64, 512, 4096, 16384, 65536, 262144, 1048576, 4194304,
+};
 
-static const struct bench_plan *plan;
-static struct bench_line *lines;
-static size_t nlines;
+static struct bench_result result;
 
-static int median(const char *name, uint64_t size, uint64_t ranges, double *ns,
-		  char *err)
+/*
+ * Medians that are compared come from one group, because its cases took turns:
+ * the first call sets *group, which is ANY_GROUP before it.
+ */
+#define ANY_GROUP UINT_MAX
+static int median(const char *name, uint64_t size, uint64_t ranges,
+		  unsigned int *group, double *ns, char *err)
 {
 	uint64_t v;
 
-	for (size_t i = 0; i < nlines; i++) {
-		struct bench_line *l = &lines[i];
+	for (size_t i = 0; i < result.nlines; i++) {
+		struct bench_line *l = &result.lines[i];
 
 		if (strcmp(l->what->name, name) || l->size != size ||
-		    l->ranges != ranges)
+		    l->ranges != ranges ||
+		    (*group != ANY_GROUP && l->group != *group))
 			continue;
 		if (rp_samples_rank(&l->samples, 500, &v) || !v || l->dead)
 			return rp_err(err, -ENODATA, "%s: %s", name,
 				      l->note[0] ? l->note : "no samples");
+		*group = l->group;
 		*ns = (double)v;
 		return 0;
 	}
@@ -86,11 +93,12 @@ static int median(const char *name, uint64_t size, uint64_t ranges, double *ns,
 
 int bench_suite_ratio(const struct bench_ratio *r, double *value, char *err)
 {
+	unsigned int group = ANY_GROUP;
 	double up = 0, low = 1;
-	int ret = median(r->upper, r->size, r->ranges, &up, err);
+	int ret = median(r->upper, r->size, r->ranges, &group, &up, err);
 
 	if (!ret)
-		ret = median(r->lower, r->size, r->ranges, &low, err);
+		ret = median(r->lower, r->size, r->ranges, &group, &low, err);
 	if (!ret)
 		*value = up / low;
 	return ret;
@@ -100,35 +108,68 @@ static int scaling(struct bench *b, const struct bench_metric *m, double *value,
 		   char *err)
 {
 	double one, many, base_one, base_many;
-	int ret = median("initiators", 64, 1, &one, err);
+	unsigned int group = ANY_GROUP;
+	int ret = median("initiators", 64, 1, &group, &one, err);
 
 	if (!ret)
-		ret = median("initiators", 64, 16, &many, err);
+		ret = median("initiators", 64, 16, &group, &many, err);
 	if (!ret)
-		ret = median("base_initiators", 64, 1, &base_one, err);
+		ret = median("base_initiators", 64, 1, &group, &base_one, err);
 	if (!ret)
-		ret = median("base_initiators", 64, 16, &base_many, err);
+		ret = median("base_initiators", 64, 16, &group, &base_many,
+			     err);
 	if (!ret)
 		*value = one / many / (base_one / base_many);
 	return ret;
 }
 
-/* Whoever asks waits for one round trip at least: with that, and no more. */
+/* A commit takes one round trip at least: the flushes with it, and no more. */
 static int flush_bound(struct bench *b, const struct bench_metric *m,
 		       double *value, char *err)
 {
+	unsigned int group = ANY_GROUP;
 	double flush, trip;
-	int ret = median("local_flush", 4096, 1024, &flush, err);
+	int ret = median("local_flush", 4096, 1024, &group, &flush, err);
 
 	if (!ret)
-		ret = median("base_pingpong", 64, 1, &trip, err);
+		ret = median("base_pingpong", 64, 1, &group, &trip, err);
 	if (!ret)
 		*value = flush / (flush + trip);
 	return ret;
 }
 
-/* These three run other processes. */
-static struct bench_figure idle, instructions, instructions_pmem;
+/* local_flush and one round trip, by agent_flush: the most would be 1. */
+static int flush_efficiency(struct bench *b, const struct bench_metric *m,
+			    double *value, char *err)
+{
+	double bound, part;
+	int ret = bench_suite_ratio(&m->r, &part, err);
+
+	if (!ret)
+		ret = flush_bound(b, m, &bound, err);
+	if (!ret)
+		*value = part / bound;
+	return ret;
+}
+
+static int batching(struct bench *b, const struct bench_metric *m,
+		    double *value, char *err)
+{
+	const struct bench_ratio alone = {"disk_alone_batch", "disk_alone_each",
+					  m->r.size, m->r.ranges};
+	double together, disk;
+	int ret = bench_suite_ratio(&m->r, &together, err);
+
+	if (!ret)
+		ret = bench_suite_ratio(&alone, &disk, err);
+	if (!ret)
+		*value = together / disk;
+	return ret;
+}
+
+/* These run other processes. */
+static struct bench_figure idle, instructions, instructions_pmem, file;
+static struct bench_file file_ns;
 
 int bench_figure_value(const struct bench_figure *f, double *value, char *err)
 {
@@ -166,6 +207,41 @@ static int added_pmem(struct bench *b, const struct bench_metric *m,
 	return bench_figure_value(&instructions_pmem, value, err);
 }
 
+/* The sum is the least that a write takes whose target syncs its page. */
+static int file_write(struct bench *b, const struct bench_metric *m,
+		      double *value, char *err)
+{
+	return bench_figure_value(&file, value, err);
+}
+
+static int file_us(double ns, double *value, char *err)
+{
+	double known;
+	int ret = bench_figure_value(&file, &known, err);
+
+	if (!ret)
+		*value = ns / 1000;
+	return ret;
+}
+
+static int file_write_us(struct bench *b, const struct bench_metric *m,
+			 double *value, char *err)
+{
+	return file_us(file_ns.write, value, err);
+}
+
+static int file_msync_us(struct bench *b, const struct bench_metric *m,
+			 double *value, char *err)
+{
+	return file_us(file_ns.msync, value, err);
+}
+
+static int file_trip_us(struct bench *b, const struct bench_metric *m,
+			double *value, char *err)
+{
+	return file_us(file_ns.trip, value, err);
+}
+
 static const struct bench_metric metrics[] = {
 	{"passthrough_latency_ratio",
 	 1.02,
@@ -177,43 +253,49 @@ static const struct bench_metric metrics[] = {
 	 true,
 	 {"base_rate", "rate", 64, 1},
 	 NULL},
-	{"passthrough_instructions_added", 60, false, {0}, added},
-	{"durable_64B_vs_round_trip",
+	{"passthrough_instructions_added", 25, false, {0}, added},
+	{"durable_64B_vs_raw_echo",
+	 1.35,
+	 false,
+	 {"write_commit_flag", "raw_echo", 64, 1},
+	 NULL},
+	{"durable_64B_vs_msg_commit",
 	 1.05,
 	 false,
-	 {"write_commit_flag", "base_pingpong", 64, 1},
+	 {"write_commit_flag", "msg_commit", 64, 1},
 	 NULL},
 	{"durable_64B_vs_delivery",
-	 1.40,
+	 1.05,
 	 false,
 	 {"write_commit_flag", "base_write", 64, 1},
 	 NULL},
-	{"durable_64B_vs_handwritten",
-	 0.70,
-	 false,
-	 {"write_commit_flag", "handwritten", 64, 1},
-	 NULL},
 	{"durable_64KiB_vs_delivery",
-	 1.30,
+	 1.20,
 	 false,
 	 {"write_commit_flag", "base_write", 65536, 1},
 	 NULL},
+	{"durable_vs_handwritten",
+	 1.00,
+	 false,
+	 {"write_commit_flag", "handwritten", BENCH_EACH_SIZE, 1},
+	 NULL},
 	{"commit_64x64B_vs_writes",
-	 0.90,
+	 0.30,
 	 false,
 	 {"writes_commit", "base_writes", 64, 64},
 	 NULL},
 	{"agent_flush_efficiency",
-	 0.95,
+	 0.97,
 	 true,
 	 {"local_flush", "agent_flush", 4096, 1024},
-	 NULL},
+	 flush_efficiency},
 	{"initiators_16_scaling", 0.95, true, {0}, scaling},
 	{"msync_batching",
-	 0.15,
+	 1.10,
 	 false,
 	 {"disk_batch", "disk_each", 4096, 32},
-	 NULL},
+	 batching},
+	{"file_64B_vs_msync", 1.10, false, {0}, file_write},
 	{"idle_agent_cpu", 0.002, false, {0}, idle_cpu},
 };
 
@@ -231,22 +313,15 @@ static const struct bench_metric also[] = {
 	 false,
 	 {"write_commit_flag", "handwritten_inline", 64, 1},
 	 NULL},
-	{"durable_64B_vs_msg_commit",
-	 0,
-	 false,
-	 {"write_commit_flag", "msg_commit", 64, 1},
-	 NULL},
-	{"durable_64KiB_vs_handwritten",
-	 0,
-	 false,
-	 {"write_commit_flag", "handwritten", 65536, 1},
-	 NULL},
 	{"agent_flush_bound_of_one_round_trip", 0, true, {0}, flush_bound},
 	{"msync_batching_of_the_disk_alone",
 	 0,
 	 false,
 	 {"disk_alone_batch", "disk_alone_each", 4096, 32},
 	 NULL},
+	{"file_64B_us", 0, false, {0}, file_write_us},
+	{"file_64B_msync_us", 0, false, {0}, file_msync_us},
+	{"file_64B_round_trip_us", 0, false, {0}, file_trip_us},
 	{"round_trip_vs_delivery_of_base",
 	 0,
 	 false,
@@ -262,6 +337,9 @@ static void before(struct bench *b)
 	instructions_pmem.known =
 		!bench_instructions(b, true, &instructions_pmem.value,
 				    &too_early[1], instructions_pmem.why);
+	file.known = !bench_file_run(b, &file_ns, file.why);
+	if (file.known)
+		file.value = file_ns.write / (file_ns.msync + file_ns.trip);
 }
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -270,138 +348,63 @@ static const struct bench_plan whole = {
 	.ngroups = COUNT(groups),
 	.metrics = metrics,
 	.nmetrics = COUNT(metrics),
+	.sizes = each_size,
+	.nsizes = COUNT(each_size),
 	.also = also,
 	.nalso = COUNT(also),
 	.before = before,
 };
 _Static_assert(COUNT(metrics) <= BENCH_FIGURES && COUNT(also) <= BENCH_FIGURES,
 	       "there is room");
+_Static_assert(COUNT(each_size) <= BENCH_SIZES, "there is room");
+
+/* The worst of the sizes is the value; without one of them it is unknown. */
+static void figure_by_size(const struct bench_metric *m, struct bench_figure *f)
+{
+	struct bench_ratio r = m->r;
+	char why[RP_ERR_LEN];
+
+	f->known = true;
+	for (size_t i = 0; i < result.plan->nsizes; i++) {
+		double *each = &f->each[i];
+
+		r.size = result.plan->sizes[i];
+		if (bench_suite_ratio(&r, each, why)) {
+			*each = NAN;
+			f->known = false;
+			rp_err(f->why, 0, "%llu bytes: %.400s",
+			       (unsigned long long)r.size, why);
+		} else if (!f->worst ||
+			   (m->least ? *each < f->value : *each > f->value)) {
+			f->value = *each;
+			f->worst = r.size;
+		}
+	}
+}
 
 static void figure_of(struct bench *b, const struct bench_metric *m,
 		      struct bench_figure *f)
 {
+	if (bench_metric_by_size(m)) {
+		figure_by_size(m, f);
+		return;
+	}
 	f->known = !(m->special ? m->special(b, m, &f->value, f->why)
 				: bench_suite_ratio(&m->r, &f->value, f->why));
 }
 
-/* A base with reliable datagrams of its own has less to hide behind. */
-static double bar_of(const struct bench *b, const struct bench_metric *m)
-{
-	if (!strcmp(m->name, "durable_64KiB_vs_delivery") &&
-	    !strstr(bench_report_base(b), "ofi_rxm"))
-		return 1.10;
-	return m->bar;
-}
-
-static bool met(const struct bench *b, const struct bench_metric *m,
-		const struct bench_figure *f)
-{
-	return m->least ? f->value >= bar_of(b, m) : f->value <= bar_of(b, m);
-}
-
-static void print(const struct bench *b, const struct bench_figure *f,
-		  const struct bench_figure *more)
-{
-	bench_report_head(b);
-	printf("load     %.2f before the first case%s\n", load_before,
-	       load_before > 0.5 ? ": others were running, and these figures "
-				   "are theirs too"
-				 : "");
-	printf("\n%-32s %11s %10s\n", "metric", "bar", "value");
-	for (size_t i = 0; i < plan->nmetrics; i++) {
-		printf("%-32s %s %8g ", plan->metrics[i].name,
-		       plan->metrics[i].least ? ">=" : "<=",
-		       bar_of(b, &plan->metrics[i]));
-		if (f[i].known)
-			printf("%10.4g  %s\n", f[i].value,
-			       met(b, &plan->metrics[i], &f[i]) ? "met"
-								: "not met");
-		else
-			printf("%10s  %s\n", "-", f[i].why);
-	}
-	printf("\nbeside them\n");
-	for (size_t i = 0; i < plan->nalso; i++) {
-		if (more[i].known)
-			printf("  %-42s %10.4g\n", plan->also[i].name,
-			       more[i].value);
-		else
-			printf("  %-42s %10s  %s\n", plan->also[i].name, "-",
-			       more[i].why);
-	}
-	printf("\n%-38s %7s %8s %8s %9s %9s %9s %9s  us\n", "case", "size",
-	       "times", "samples", "p50", "p90", "p99", "p99.9");
-	for (size_t i = 0; i < nlines; i++) {
-		static const unsigned int ranks[] = {500, 900, 990, 999};
-		uint64_t ns;
-
-		printf("%-38s %7llu %8llu %8zu", lines[i].what->title,
-		       (unsigned long long)lines[i].size,
-		       (unsigned long long)lines[i].ranges, lines[i].samples.n);
-		for (int r = 0; r < 4; r++) {
-			if (rp_samples_rank(&lines[i].samples, ranks[r], &ns))
-				printf(" %9s", "-");
-			else
-				printf(" %9.1f", (double)ns / 1000);
-		}
-		printf("%s%s\n", lines[i].note[0] ? "  " : "", lines[i].note);
-	}
-}
-
-static json_t *json(const struct bench *b, const struct bench_figure *f,
-		    const struct bench_figure *more)
-{
-	json_t *values = json_object(), *bars = json_object();
-	json_t *why = json_object(), *others = json_object();
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < plan->nmetrics; i++) {
-		const char *name = plan->metrics[i].name;
-
-		json_object_set_new(values, name,
-				    f[i].known ? json_real(f[i].value)
-					       : json_null());
-		json_object_set_new(
-			bars, name,
-			json_pack("{s:f, s:s, s:o}", "bar",
-				  bar_of(b, &plan->metrics[i]), "at",
-				  plan->metrics[i].least ? "least" : "most",
-				  "met",
-				  f[i].known ? json_boolean(
-						       met(b, &plan->metrics[i],
-							   &f[i]))
-					     : json_null()));
-		if (!f[i].known)
-			json_object_set_new(why, name, json_string(f[i].why));
-	}
-	for (size_t i = 0; i < plan->nalso; i++) {
-		json_object_set_new(others, plan->also[i].name,
-				    more[i].known ? json_real(more[i].value)
-						  : json_null());
-		if (!more[i].known)
-			json_object_set_new(why, plan->also[i].name,
-					    json_string(more[i].why));
-	}
-	for (size_t i = 0; i < nlines; i++)
-		json_array_append_new(list, bench_report_line(&lines[i]));
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s, "
-			 "s:I, s:f, s:s, s:o}",
-			 "tool", "fi_rpmem_bench", "version", PACKAGE_VERSION,
-			 "mode", "suite", "metrics", values, "why", why, "bars",
-			 bars, "also", others, "machine",
-			 bench_report_machine(), "base", bench_report_base(b),
-			 "pool", b->pool.kind, "seed", (json_int_t)b->cfg->seed,
-			 "load", load_before, "unit", "ns", "lines", list);
-}
-
 static int make_lines(char *err)
 {
-	lines = calloc(plan->ngroups * BENCH_COMPANY, sizeof(*lines));
-	if (!lines)
+	const struct bench_plan *plan = result.plan;
+
+	result.lines =
+		calloc(plan->ngroups * BENCH_COMPANY, sizeof(*result.lines));
+	if (!result.lines)
 		return rp_err(err, -ENOMEM, "out of memory");
 	for (size_t g = 0; g < plan->ngroups; g++) {
 		for (size_t i = 0; i < BENCH_COMPANY && plan->groups[g][i].name;
 		     i++) {
-			struct bench_line *l = &lines[nlines++];
+			struct bench_line *l = &result.lines[result.nlines++];
 
 			l->what = bench_case_find(plan->groups[g][i].name);
 			l->size = plan->groups[g][i].size;
@@ -414,53 +417,50 @@ static int make_lines(char *err)
 
 int bench_suite_run(struct bench *b, char *err)
 {
-	static struct bench_figure f[BENCH_FIGURES], more[BENCH_FIGURES];
-	int ret, code = RP_EXIT_OK;
+	int ret, bad;
 
 #ifdef HAVE_LIBRPMA
-	plan = b->cfg->rivals ? &bench_plan_rivals : &whole;
+	result.plan = b->cfg->rivals ? &bench_plan_rivals : &whole;
 #else
-	plan = &whole;
+	result.plan = &whole;
 	if (b->cfg->rivals)
 		return rp_err(err, -ENOTSUP,
 			      "--rivals: this program was built without "
 			      "librpma");
 #endif
-	ret = make_lines(err);
+	ret = bench_bars_check(b, &result, err);
+	if (!ret)
+		ret = make_lines(err);
 	if (ret)
 		return ret;
-	if (getloadavg(&load_before, 1) != 1)
-		load_before = -1;
-	if (plan->before)
-		plan->before(b);
+	if (getloadavg(&result.load, 1) != 1)
+		result.load = -1;
+	if (result.plan->before)
+		result.plan->before(b);
 	ret = bench_start(b, err);
 	if (!ret)
-		ret = bench_measure(b, lines, nlines);
+		ret = bench_measure(b, result.lines, result.nlines);
 	if (ret && ret != -EINTR)
 		goto free_lines;
-	for (size_t i = 0; i < plan->nmetrics; i++) {
-		figure_of(b, &plan->metrics[i], &f[i]);
-		if (!f[i].known)
-			code = RP_EXIT_PARTLY;
-	}
-	for (size_t i = 0; i < plan->nalso; i++)
-		figure_of(b, &plan->also[i], &more[i]);
-	ret = code;
+	for (size_t i = 0; i < result.plan->nmetrics; i++)
+		figure_of(b, &result.plan->metrics[i], &result.f[i]);
+	for (size_t i = 0; i < result.plan->nalso; i++)
+		figure_of(b, &result.plan->also[i], &result.also[i]);
+	ret = bench_bars_met(b, &result) ? RP_EXIT_OK : RP_EXIT_PARTLY;
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
-		print(b, f, more);
+		bench_bars_print(b, &result);
 	if (b->cfg->json) {
-		int bad =
-			bench_report_write(json(b, f, more), b->cfg->json, err);
-
+		bad = bench_report_write(bench_bars_json(b, &result),
+					 b->cfg->json, err);
 		if (bad)
 			ret = bad;
 		else
-			bench_plot(b->cfg->json, lines, nlines);
+			bench_plot(b->cfg->json, result.lines, result.nlines);
 	}
 
 free_lines:
-	for (size_t i = 0; i < nlines; i++)
-		rp_samples_free(&lines[i].samples);
-	free(lines);
+	for (size_t i = 0; i < result.nlines; i++)
+		rp_samples_free(&result.lines[i].samples);
+	free(result.lines);
 	return ret;
 }

@@ -212,7 +212,7 @@ kills_end() {
 # Break the code in a copy of the tree: what the tests notice has passed.
 mutations() {
 	local log="$build/mutate.log" seed kind p f s
-	local -a what=(--named --sample 80)
+	local -a what=(--named --sample 60)
 
 	[ -z "$long" ] || what=(--long)
 	# Another sample for each commit.

@@ -203,7 +203,10 @@ struct fi_info *doctor_hints(const char *prov_name)
 
 	if (!hints)
 		return NULL;
+	/* A base without us has no persistent regions to offer. */
 	hints->caps = FI_RMA;
+	if (!prov_name || strcasestr(prov_name, "ofi_rpmem"))
+		hints->caps |= FI_RMA_PMEM;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
 				      FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -371,10 +374,9 @@ static void check_listed(struct doctor *d)
 				seen->provider[0]
 					? "it answers with another provider"
 					: fi_strerror(-seen->ret)),
-		      info_text("'FI_LOG_LEVEL=debug fi_info -p "
-				"\"%s;ofi_rpmem\"' shows why it was not taken; "
-				"export FI_PROVIDER='" STRING
-				"' is what works on any host",
+		      info_text("the same command with FI_LOG_LEVEL=warn "
+				"shows why; export FI_PROVIDER='" STRING
+				"' works on any host instead of '%s;ofi_rpmem'",
 				d->base));
 }
 
@@ -450,7 +452,7 @@ static void check_path(struct doctor *d, const char *path)
 
 static void check_commit(struct doctor *d, const char *path)
 {
-	char told[RP_ERR_LEN], err[RP_ERR_LEN];
+	char done[RP_ERR_LEN], err[RP_ERR_LEN];
 
 	if (!d->listed) {
 		check(d, "commit", DOCTOR_FAIL,
@@ -458,13 +460,13 @@ static void check_commit(struct doctor *d, const char *path)
 		      NULL);
 		return;
 	}
-	if (doctor_commit(path, is_loopback_base(d) ? d->base : BASE, told,
+	if (doctor_commit(path, is_loopback_base(d) ? d->base : BASE, done,
 			  err))
 		check(d, "commit", DOCTOR_FAIL, info_text("%s: %s", path, err),
 		      json_string("see the checks above; with "
 				  "FI_LOG_LEVEL=info the provider says more"));
 	else
-		check(d, "commit", DOCTOR_OK, info_text("%s: %s", path, told),
+		check(d, "commit", DOCTOR_OK, info_text("%s: %s", path, done),
 		      NULL);
 }
 

@@ -68,8 +68,12 @@ static int write_and_commit(struct rp_fabric *f, struct fid_mr *src,
 	if (ret)
 		return rp_err(err, (int)ret, "fi_write: %s",
 			      fi_strerror((int)-ret));
-	ret = fi_rpmem_commit(f->ep, to, 1, self, FI_RPMEM_DURABLE, class, NULL,
-			      NULL);
+	do {
+		ret = fi_rpmem_commit(f->ep, to, 1, self, FI_RPMEM_DURABLE,
+				      class, NULL, NULL);
+		if (ret == -FI_EAGAIN)
+			fi_cq_read(f->cq, NULL, 0);
+	} while (ret == -FI_EAGAIN && now_ms() < end);
 	if (ret)
 		return rp_err(err, (int)ret, "fi_rpmem_commit: %s",
 			      fi_strerror((int)-ret));
@@ -88,7 +92,7 @@ static int compare(int fd, const char *buf, char *err)
 	return 0;
 }
 
-static int to_self(struct rp_fabric *f, struct info_map *m, char *told,
+static int to_self(struct rp_fabric *f, struct info_map *m, char *done,
 		   char *err)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
@@ -134,7 +138,7 @@ static int to_self(struct rp_fabric *f, struct info_map *m, char *told,
 	if (!ret)
 		ret = compare(m->fd, buf, err);
 	if (!ret)
-		rp_err(told, 0,
+		rp_err(done, 0,
 		       "%d bytes written and committed, class %s by %s over "
 		       "%s",
 		       BYTES, rp_class_name((enum rp_class)attr.region_class),
@@ -149,7 +153,7 @@ close:
 	return ret;
 }
 
-int doctor_commit(const char *dir, const char *base, char *told, char *err)
+int doctor_commit(const char *dir, const char *base, char *done, char *err)
 {
 	struct rp_fabric_attr attr = {.base = base, .target = true};
 	struct info_map m;
@@ -168,7 +172,7 @@ int doctor_commit(const char *dir, const char *base, char *told, char *err)
 	ret = rp_fabric_open(&attr, &f, err);
 	if (ret)
 		goto close_map;
-	ret = to_self(&f, &m, told, err);
+	ret = to_self(&f, &m, done, err);
 	rp_fabric_close(&f);
 close_map:
 	info_map_close(&m);

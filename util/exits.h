@@ -19,7 +19,7 @@ enum rp_exit {
 	RP_EXIT_DIFFER = 10, /* --verify found a difference */
 
 	/* fi_rpmem_info and fi_rpmem_bench, which look and change nothing: */
-	RP_EXIT_PARTLY = 1,  /* warnings; some figures missing */
+	RP_EXIT_PARTLY = 1,  /* warnings; figures missing, a bar missed */
 	RP_EXIT_NOTHING = 3, /* something fails; could not be run */
 };
 

@@ -59,10 +59,8 @@ int rp_facts_look(const char *base, const char *device, const void *addr,
 	rp_caps_base(NULL, is_verbs(base) ? base : "tcp", device, nic);
 	cfg.placement = nic->placement;
 	cfg.fence = nic->fence;
-	cfg.told = RP_YES;
 	cfg.placement_why = nic->placement_why;
 	cfg.fence_why = nic->fence_why;
-	cfg.told_why = "private connections report their loss";
 	cfg.native_why = native_why(base);
 	cfg.op = op;
 	ret = rp_caps_explain(&cfg, addr, len, facts, why, src);

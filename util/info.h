@@ -67,15 +67,18 @@ json_t *doctor_run(char *const *paths, size_t n);
 int doctor_worst(const json_t *checks);
 void doctor_print(const json_t *checks);
 
-/* Hints for what commits need: RDM endpoints with RMA. NULL: no memory. */
+/*
+ * Hints for what commits need: RDM endpoints with RMA, of ours (also prov_name
+ * NULL) with persistent regions. NULL: no memory.
+ */
 struct fi_info *doctor_hints(const char *prov_name);
 
 /*
  * doctor_commit.c: write and commit to a file in dir through an endpoint to
  * itself over base, and look at what arrived. 0, or -errno and the cause in
- * err; told (RP_ERR_LEN bytes): what was done.
+ * err; done (RP_ERR_LEN bytes): what was done.
  */
-int doctor_commit(const char *dir, const char *base, char *told, char *err);
+int doctor_commit(const char *dir, const char *base, char *done, char *err);
 
 /* doctor_filter.c: the base of FI_PROVIDER; false: it does not ask for us. */
 #define DOCTOR_NAME 64

@@ -146,7 +146,6 @@ static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 	json_object_set_new(o, "domain",
 			    fact(rp_domain_name(f->domain), s->domain));
 	json_object_set_new(o, "fence", fact(rp_tri_name(f->fence), s->fence));
-	json_object_set_new(o, "told", fact(rp_tri_name(f->told), s->told));
 	json_object_set_new(o, "native",
 			    fact(rp_tri_name(f->native), s->native));
 	json_object_set_new(o, "filesystem",

@@ -84,7 +84,7 @@ echo "tools:    $bin/{fi_rpmemd,fi_rpmem_cp,fi_rpmem_info,fi_rpmem_bench}"
 
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
 export FI_PROVIDER_PATH=$prov FI_TCP_IFACE=lo
-# Death is told by silence; the demonstration need not wait for the default.
+# A silent target counts as dead after this; no need to wait for the default.
 export FI_OFI_RPMEM_TIMEOUT=2000
 work=$(mktemp -d "$build/demo.XXXXXX") || die "cannot create a folder"
 

@@ -137,7 +137,7 @@ static const char *calls(const struct card *c, uint64_t flags)
 	return NULL;
 }
 
-/* What is outside, or not aligned there: one entry, and nothing is done. */
+/* An atomic outside the region or misaligned ends with one error entry. */
 static const char *refused_there(const struct card *c, uint64_t flags)
 {
 	static const struct {
@@ -162,7 +162,7 @@ static const char *refused_there(const struct card *c, uint64_t flags)
 		EXPECT(err.op_context == &m, 1);
 		EXPECT(err.prov_errno, wrong[i].status);
 		EXPECT(side_quiet(&s), 1);
-		/* Those bytes are poisoned now; the others are not. */
+		/* The refused range is poisoned; other ranges are not. */
 		EXPECT(duo_commit(&s, c, 0, 64), 0);
 	}
 	POST(&s, fi_read(s.ep, &back, 8, NULL, s.peer, c->pool_addr + 4093,

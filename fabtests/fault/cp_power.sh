@@ -113,9 +113,11 @@ broken_copy 3
 survived && fail "nothing is flushed, and all acknowledged bytes survive"
 
 # Told to stop, the daemon answers the commits that it has accepted. With so
-# small a window there are more to come.
+# small a window there are more to come. Each flush is a line in the log before
+# it is slow: one that begins after some acknowledgements brings another.
 rm -f pool shadow
-serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=400
+serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=400 \
+	RPMEM_FAULT_LOG=flushes
 : >acks
 $bin/fi_rpmem_cp --chunk 64K --window 4 --ack-log acks src 127.0.0.1:$P:pool \
 	>out 2>&1 &
@@ -123,8 +125,11 @@ job=$!
 while ! [ -s acks ] && kill -0 $job 2>/dev/null; do
 	sleep 0.01
 done
-sleep 0.1
 before=$(wc -l <acks)
+flushes=$(wc -l <flushes)
+while [ "$(wc -l <flushes)" -eq "$flushes" ] && kill -0 $job 2>/dev/null; do
+	sleep 0.01
+done
 ended TERM 0
 wait $job
 [ $? -eq 9 ] || fail "a copy that the daemon refused did not end with 9"

@@ -60,9 +60,24 @@ static bool by_device(const struct verdict_cell *cell,
 	       carried_out(cell, m) == RP_METHOD_NATIVE;
 }
 
+/*
+ * What the verdicts mean is an agent that copies all messages at hand and then
+ * writes them back. This one has written back a message before it copies the
+ * next.
+ */
+static bool batched(const struct verdict_cell *cell,
+		    const struct verdict_method *m)
+{
+	return cell->op == VERDICT_SEND && !m->valid &&
+	       cell->facts.domain == RP_DOMAIN_MEMCTRL &&
+	       m->order == VERDICT_PIPELINED && m->send == VERDICT_INLINE_CLWB;
+}
+
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
+	if (batched(cell, m))
+		return false;
 	if (carried_out(cell, m) == RP_METHOD_NATIVE)
 		return by_device(cell, m);
 	return cell->op == VERDICT_SEND ||
@@ -92,7 +107,6 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against)
 		.placement = RP_PLACE_DMA_CACHE,
 		.domain = RP_DOMAIN_MEMCTRL,
 		.fs_trusted = RP_YES,
-		.told = RP_YES,
 		.agent = true,
 	};
 	struct rp_choice c;
@@ -152,6 +166,7 @@ static void fill(const struct verdict_cell *cell,
 		.late_errors = true,
 		.connects = true,
 		.errors_end = true,
+		.reads_wait = true,
 		.recv_in_pm = cell->buffers_pm,
 	};
 	out->against = cell->against;

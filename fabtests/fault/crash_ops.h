@@ -50,4 +50,28 @@
 		sizeof(struct crash_op),                                       \
 	.op[1] = {__VA_ARGS__}
 
+/* Written again behind an error that the event has caused. */
+/* clang-format off */
+#define CRASH_REWRITES(event, member)                                          \
+	{.name = event ": a small durable write, and once more",               \
+	 member = 1,                                                           \
+	 A(WC(0, 8), WAIT, WC(0, 8))},                                         \
+	{.name = event ": a durable write, written again, committed",          \
+	 .wide = true,                                                         \
+	 member = 1,                                                           \
+	 A(WC(0, 64), WAIT, W(0, 64), C(0, 64))},                              \
+	{.name = event ": a store behind a commit, and written over",          \
+	 .wide = true,                                                         \
+	 member = 1,                                                           \
+	 A(W(0, 8), T(0, 8, 64), WAIT, W(64, 8), C(64, 8))},                   \
+	{.name = event ": an atomic, and written over",                        \
+	 .wide = true,                                                         \
+	 member = 1,                                                           \
+	 A(AT(0), WAIT, W(0, 8), C(0, 8))},                                    \
+	{.name = event ": a write, a commit, and both again",                  \
+	 .wide = true,                                                         \
+	 member = 1,                                                           \
+	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))}
+/* clang-format on */
+
 #endif

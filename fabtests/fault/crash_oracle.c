@@ -33,9 +33,9 @@ bool oracle_is_commit(const struct oracle_op *op)
 const char *oracle_op_name(const struct oracle_op *op)
 {
 	static const char *const kinds[] = {
-		"write", "commit",  "scattered commit", "write+commit",
-		"wait",	 "rewrite", "ask for the key",	"commit+store",
-		"atomic",
+		"write",	   "commit",	   "scattered commit",
+		"write+commit",	   "wait",	   "rewrite",
+		"ask for the key", "commit+store", "atomic",
 	};
 	static char text[64];
 
@@ -340,8 +340,9 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 /* Does a completion only say that it has left, and will be placed? */
 static bool has_left(const struct oracle *o)
 {
-	return o->cell->fabric.connects || (o->cell->truth.place >= MODEL_DMA_CACHE &&
-				 !o->cell->fabric.placed_acks);
+	return o->cell->fabric.connects ||
+	       (o->cell->truth.place >= MODEL_DMA_CACHE &&
+		!o->cell->fabric.placed_acks);
 }
 
 /*

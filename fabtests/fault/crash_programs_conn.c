@@ -101,6 +101,8 @@ const struct crash_prog crash_conn[] = {
 	 .wide = true,
 	 .fails = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), WAIT, C(0, 128))},
+	/* As in crash_single: what is written behind an error stays. */
+	CRASH_REWRITES("stopped", .stops),
 };
 const size_t crash_nconn = sizeof(crash_conn) / sizeof(*crash_conn);
 /* clang-format on */

@@ -134,7 +134,6 @@ void agent_start(void)
 		.key = d.key,
 	};
 	r->facts.agent = true;
-	r->facts.told = RP_YES;
 	r->facts.native = RP_NO;
 	r->choice = w.cell->no_atomic
 			    ? rp_method_best(&r->facts, RP_METHODS_BUILT)

@@ -80,10 +80,10 @@ const size_t crash_nthen = COUNT(crash_then);
 /* clang-format on */
 
 /* What is the provider's alone. */
-const struct crash_prog crash_send_single[1], crash_send_wait[1], crash_send_pipelined[1],
-	crash_send_then[1], crash_conn[1];
-const size_t crash_nsend_single, crash_nsend_wait,
-	 crash_nsend_pipelined, crash_nsend_then, crash_nconn;
+const struct crash_prog crash_send_single[1], crash_send_wait[1],
+	crash_send_pipelined[1], crash_send_then[1], crash_conn[1];
+const size_t crash_nsend_single, crash_nsend_wait, crash_nsend_pipelined,
+	crash_nsend_then, crash_nconn;
 
 static uint64_t next(uint64_t *state)
 {

@@ -104,6 +104,8 @@ void run(unsigned int machine)
 	fi_addr_t from[8];
 	ssize_t got;
 
+	if (machine == TARGET)
+		pmsim->execute(TARGET);
 	if (machine == TARGET && (w.dead || !target_looks()))
 		return;
 	pmsim->use_machine(machine);
@@ -279,6 +281,7 @@ static void open_all(void)
 	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
 	pretouch();
 	host_sim->inline_max(w.cell->apart ? APART_MAX : RP_WIRE_MAX_STORE);
+	host_sim->required(w.cell->against);
 	target_open(NULL);
 	for (unsigned int i = 0; i < w.ninits; i++)
 		open_initiator(i);
@@ -497,7 +500,7 @@ static void act_cut(unsigned int i)
 	run(i);
 }
 
-/* What the initiator has posted stays where it is, and may arrive later. */
+/* Operations that the initiator has posted may arrive after the stop. */
 static void act_stop(unsigned int i)
 {
 	say("the target stops, for longer than %s waits", who(i));
@@ -591,9 +594,8 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 		any |= a.arrive[k];
 	}
 	/* Something may have got here before without being looked at. */
-	if (waits_for(m) ||
-	    (m == TARGET && w.cell->fabric.placed_acks &&
-	     model_dma_pending(w.model))) {
+	if (waits_for(m) || (m == TARGET && w.cell->fabric.placed_acks &&
+			     model_dma_pending(w.model))) {
 		struct act none = {.kind = ACT_RUN, .machine = m};
 
 		if (n < max)
@@ -646,10 +648,10 @@ static size_t all_actions(struct act *out, size_t max)
 			out[n++] = (struct act){ACT_STOP, i, {0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
 		if (w.removes < w.prog->removes && !oracle_idle(&w.o, i))
-			out[n++] = (struct act){
-				w.cell->conn ? ACT_CONNECT : ACT_REMOVE,
-				i,
-				{0}};
+			out[n++] = (struct act){w.cell->conn ? ACT_CONNECT
+							     : ACT_REMOVE,
+						i,
+						{0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
 		if (w.cuts < w.prog->cuts && pmsim->cut(i, PMSIM_CUT_NOT))
 			out[n++] = (struct act){ACT_CUT, i, {0}};
@@ -672,8 +674,8 @@ static bool independent(const struct act *a, const struct act *b)
 {
 	/* But the end of a connection, or a new one, is an event for both. */
 	if (w.cell->fabric.connects &&
-	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys || w.dead ||
-	     w.ticks || w.prog->cold))
+	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||
+	     w.dead || w.ticks || w.prog->cold))
 		return false;
 	return a->machine != b->machine && a->kind <= ACT_POST &&
 	       b->kind <= ACT_POST;
@@ -770,6 +772,36 @@ static bool step(enum crash_result *how)
 	return true;
 }
 
+/*
+ * Everything that is still on its way arrives: nothing of an operation that has
+ * ended may come after what was committed since.
+ */
+static enum crash_result arrive_late(void)
+{
+	enum crash_result ret = CRASH_OK;
+	bool any = true;
+
+	if (w.dead || !(w.stops || w.removes || w.cuts))
+		return ret;
+	while (any && ret == CRASH_OK) {
+		any = false;
+		look_at_wires();
+		for (size_t k = 0; k < w.nwires; k++) {
+			if (w.wire[k].to != TARGET || !w.wire[k].in_flight)
+				continue;
+			say("%u arrive late at target from %s",
+			    w.wire[k].in_flight, who(w.wire[k].from));
+			pmsim->deliver(w.wire[k].id, w.wire[k].in_flight);
+			any = true;
+		}
+		while (model_dma_ready(w.model))
+			model_dma_step(w.model, 0);
+		run(TARGET);
+		ret = oracle_check(&w.o, w.model, w.mem);
+	}
+	return ret;
+}
+
 enum crash_result crash_run(const struct crash_cell *cell,
 			    const struct crash_prog *prog, struct choices *c,
 			    enum crash_trace trace, struct crash_stats *st,
@@ -793,7 +825,11 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	st->runs++;
 	while (step(&ret) && ret == CRASH_OK) {
 		ret = oracle_check(&w.o, w.model, w.mem);
-		if (ret != CRASH_OK || oracle_finished(&w.o))
+		if (ret == CRASH_OK && oracle_finished(&w.o)) {
+			ret = arrive_late();
+			break;
+		}
+		if (ret != CRASH_OK)
 			break;
 		if (w.ticks > TICKS_MAX) {
 			snprintf(why, CRASH_WHY, "an operation never ends");

@@ -61,16 +61,16 @@ struct crash_prog {
 	const char *name;
 	unsigned int n[CRASH_INITS];
 	struct crash_op op[CRASH_INITS][CRASH_OPS];
-	unsigned int restarts;	       /* at most so many */
-	unsigned int breaks;	       /* the verbs shim: of queue pairs */
-	unsigned int cuts;	       /* of private connections */
-	unsigned int stops; /* the target stops for longer than the timeout */
+	unsigned int restarts; /* at most so many */
+	unsigned int breaks;   /* the verbs shim: of queue pairs */
+	unsigned int cuts;     /* of private connections */
+	unsigned int stops;   /* the target stops for longer than the timeout */
 	unsigned int removes; /* addresses removed, and inserted again */
-	unsigned int rekeys;	       /* the target registers once more */
-	bool late;		       /* ... which may be told later */
-	unsigned int fails;	       /* msyncs of the target */
-	bool dies;		       /* the target, for good */
-	bool wide; /* long: of interest is what the provider does */
+	unsigned int rekeys;  /* the target registers once more */
+	bool late;	      /* ... which may be told later */
+	unsigned int fails;   /* msyncs of the target */
+	bool dies;	      /* the target, for good */
+	bool wide;	      /* long: of interest is what the provider does */
 	bool deep; /* longer: not with a NIC's choices, or without order */
 	bool cold; /* no session yet, key not confirmed */
 	/* "first durable before second is written": 1-based ops of program 0 */

@@ -12,8 +12,8 @@
 #define SLEEPING 64
 
 enum act_kind {
-	ACT_RUN,  /* a program looks at its queue, after so much arrived */
-	ACT_POST, /* an initiator calls the next function */
+	ACT_RUN,     /* a program looks at its queue, after so much arrived */
+	ACT_POST,    /* an initiator calls the next function */
 	ACT_CUT,     /* the private connection ends */
 	ACT_STOP,    /* the target does nothing for longer than the timeout */
 	ACT_REMOVE,  /* an initiator inserts the target's address again */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/status.h"
+#include "core/wire.h"
 #include "fault/faults.h"
 
 #define OPS    16
@@ -192,7 +193,7 @@ static uint32_t outcome(const struct fi_cq_err_entry *err)
 {
 	int st = err->prov_errno;
 
-	return st > 0 && st <= FI_RPMEM_ST_PEER_RESTARTED &&
+	return st > 0 && st <= FI_RPMEM_ST_LOST &&
 			       err->err == rp_status_errno((uint32_t)st)
 		       ? (uint32_t)st
 		       : 255;
@@ -291,10 +292,10 @@ static void begin(struct side *s, struct op *o)
 	o->busy = o->write_due;
 }
 
-/* As if a router had: the base may connect again, and says nothing. */
+/* As if a router had: the private connection to the target is reset. */
 static void cut_connections(void)
 {
-	const struct sockaddr_in *to = (const void *)target.name;
+	const uint16_t port = htons(rp_key_port(target.pool_key));
 	DIR *dir = opendir("/proc/self/fd");
 	struct sockaddr_in peer;
 	struct dirent *de;
@@ -305,8 +306,8 @@ static void cut_connections(void)
 
 		len = sizeof(peer);
 		if (!getpeername(fd, (struct sockaddr *)&peer, &len) &&
-		    peer.sin_family == AF_INET &&
-		    peer.sin_port == to->sin_port && !shutdown(fd, SHUT_RDWR))
+		    peer.sin_family == AF_INET && peer.sin_port == port &&
+		    !shutdown(fd, SHUT_RDWR))
 			atomic_fetch_add(&world->cuts, 1);
 	}
 	if (dir)

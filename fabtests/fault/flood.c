@@ -211,16 +211,15 @@ static const char *honest(struct bed *b, int *done)
 {
 	const double end = bed_now() + BED_RECOVERY;
 	struct bed_op *op;
-	uint64_t *bytes;
+	const uint64_t mark = (uint64_t)*done;
 	ssize_t ret = 0;
 
 	do {
 		op = calloc(1, sizeof(*op) + 64);
 		if (!op)
 			MUST(-FI_ENOMEM);
-		bytes = (uint64_t *)(op + 1);
-		bytes[0] = (uint64_t)*done;
-		ret = BED_POST(b, bed_write(b, bytes, 65536, 64,
+		memcpy(op + 1, &mark, sizeof(mark));
+		ret = BED_POST(b, bed_write(b, op + 1, 65536, 64,
 					    FI_COMMIT_COMPLETE, op));
 		if (!ret && !bed_wait(b, op, BED_PATIENCE))
 			return "an honest commit came to no end";

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fault/private_peer.h"
 #include "fault/testbed_daemon.h"
 
 #define STRANGERS 4
@@ -475,29 +476,35 @@ static bool private_port(uint16_t *port)
 	return false;
 }
 
-/* The first event of a connection that shows these bytes, as one number. */
+/* How a connection that shows these bytes ends, as one number. */
+#define CONNECTED 1
+
 static int64_t connect_with(uint16_t port, const void *data, size_t len)
 {
-	struct pair_opts o = {.msg = true, .prov = "tcp"};
-	struct fi_eq_err_entry err = {0};
-	struct card c = bed_daemon_card(&target);
-	struct fi_eq_cm_entry e;
-	uint32_t event = 0;
-	struct side s;
-	ssize_t n;
-	int ret;
+	const struct sockaddr_in to = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	struct private_peer p;
+	struct private_conn *c;
+	int64_t told = NO_ANSWER;
 
-	((struct sockaddr_in *)c.name)->sin_port = htons(port);
-	side_open(&s, &o);
-	side_dial(&s, &c);
-	MUST(fi_enable(s.ep));
-	ret = fi_connect(s.ep, c.name, data, len);
-	if (ret)
-		return ret;
-	n = fi_eq_sread(s.eq, &event, &e, sizeof(e), 2000, 0);
-	if (n == -FI_EAVAIL && fi_eq_readerr(s.eq, &err, 0) > 0)
-		return (int64_t)err.err << 8 | (int64_t)err.err_data_size << 32;
-	return n == -FI_EAGAIN ? NO_ANSWER : event;
+	private_open(&p, NULL);
+	c = private_dial(&p, &to, data, len);
+	switch (private_wait(c, 2000)) {
+	case PRIVATE_UP:
+		told = CONNECTED;
+		break;
+	case PRIVATE_ENDED:
+		told = (int64_t)c->err << 8 | (int64_t)c->data_len << 32;
+		break;
+	default:
+		break;
+	}
+	private_end(c);
+	private_close(&p);
+	return told;
 }
 
 static const char *connect_row(void)
@@ -512,7 +519,7 @@ static const char *connect_row(void)
 	for (int i = -1; i < VARIANTS - 1; i++) {
 		len = i < 0 ? 0 : variant(i, msg, 8);
 		told = connect_with(port, msg, len);
-		if (told == FI_CONNECTED)
+		if (told == CONNECTED)
 			return bed_says("variant %d is connected", i);
 		if (told == NO_ANSWER)
 			continue;

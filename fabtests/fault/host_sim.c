@@ -3,16 +3,22 @@
 #include <stdio.h>
 
 #include "host_sim.h"
-#include "pmsim/pmsim.h"
 #include "rpmem/rpmem.h"
+#include "sim_rc.h"
 
 static void inline_max(size_t bytes)
 {
 	rp_params.inline_max = bytes;
 }
 
+static void required(enum rp_class required)
+{
+	rp_params.required = required;
+}
+
 __attribute__((visibility("default"))) struct host_sim rp_host_sim = {
 	.inline_max = inline_max,
+	.required = required,
 };
 
 uint64_t rp_host_now(void)
@@ -59,9 +65,7 @@ const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 /* Over the same fabric as the base. */
 void rp_host_private(struct rp_rc_attr *attr)
 {
-	attr->provider = "pmsim";
-	if (rp_host_sim.flushes && rp_host_sim.flushes())
-		attr->flush_flag = PMSIM_FLUSH;
+	attr->ops = &sim_rc_ops;
 }
 
 bool rp_host_has_threads(void)

@@ -21,6 +21,9 @@ struct host_sim {
 	bool (*flushes)(void);
 	/* Given to the test: durable writes of so much travel in requests. */
 	void (*inline_max)(size_t bytes);
+	/* ... and what FI_COMMIT_COMPLETE requires, of endpoints opened later.
+	 */
+	void (*required)(enum rp_class required);
 };
 
 #endif

@@ -100,7 +100,11 @@ struct sockaddr_in target_at(void);
 /* The HELLO of a new initiator, and of this one. */
 size_t hello(uint8_t *buf, uint64_t initiator);
 uint64_t new_token(void);
-/* A connection with the key of R_FILE, when there is none. */
+/* The status that a connection was refused with; RP_ST_OK: none. */
+uint32_t refusal(const struct private_conn *c);
+/* A new connection with the key of R_FILE; it may have ended. */
+struct private_conn *enter(void);
+/* The same on conn, when there is none. */
 bool greet(void);
 void bye(void);
 /* A QUERY of one more key. */
@@ -123,7 +127,7 @@ void look_at_target(void);
 /* Wait, for a while, until the honest one has made so many commits. */
 void others_go_on(unsigned int commits);
 
-/* What a hostile peer does. */
+/* Messages and requests of a hostile peer. */
 struct attack {
 	const char *name;
 	void (*run)(void);

@@ -129,20 +129,44 @@ uint64_t new_token(void)
 	return ++next_token;
 }
 
-bool greet(void)
+uint32_t refusal(const struct private_conn *c)
+{
+	struct rp_wire_hello_ack ack;
+
+	return c->was_up || rp_wire_get_hello_ack(c->data, c->data_len, &ack)
+		       ? RP_ST_OK
+		       : ack.status;
+}
+
+struct private_conn *enter(void)
 {
 	const struct sockaddr_in to = target_at();
-	struct rp_wire_hello_ack ack;
+	const uint64_t until = private_now_ms() + WAIT_MS;
+	struct private_conn *c = NULL;
 	uint8_t buf[RP_WIRE_CM_DATA];
 
-	if (!me.s.domain)
+	/* A host that has shown many wrong keys waits its turn. */
+	do {
+		if (c)
+			private_end(c);
+		c = private_dial(&me, &to, buf, hello(buf, rnd()));
+		atomic_fetch_add(&world->sent, 1);
+		private_wait(c, WAIT_MS);
+	} while (refusal(c) == RP_ST_OVERLOADED && private_now_ms() < until);
+	return c;
+}
+
+bool greet(void)
+{
+	struct rp_wire_hello_ack ack;
+
+	if (!me.open)
 		private_open(&me, &events);
 	if (conn && conn->state == PRIVATE_UP)
 		return true;
 	bye();
-	conn = private_dial(&me, &to, buf, hello(buf, rnd()));
-	atomic_fetch_add(&world->sent, 1);
-	if (private_wait(conn, WAIT_MS) != PRIVATE_UP) {
+	conn = enter();
+	if (conn->state != PRIVATE_UP) {
 		complain("no connection", (uint64_t)conn->err, conn->data_len);
 		return false;
 	}

@@ -287,7 +287,7 @@ static void atomics(void)
 		g = range_of(R_PMEM, -8ull, 8);
 		no_effect(&m);
 	}
-	/* What is reserved, and a fetch that is neither 0 nor 1. */
+	/* Reserved bytes are set, and fetch is neither 0 nor 1. */
 	m.atomic.op = RP_ATOMIC_SUM;
 	g = range_of(R_FILE, 0, 8);
 	for (size_t i = 2; i < 8; i++) {

@@ -120,7 +120,7 @@ static void look(void)
 
 	for (int r = R_READONLY; r < R_COUNT; r++)
 		for (size_t i = 0; i < REGION_LEN; i++)
-			/* Whoever has the key may write. */
+			/* A peer with the key may write. */
 			a.changed += r != R_FILE && r != R_PMEM &&
 				     base_of[r][i] != pattern(r, i);
 	for (size_t i = SLOTS * 64; i < REGION_LEN; i++)

@@ -24,6 +24,7 @@ enum old {
 	DURABLE_1M,
 	WRITE_64,
 	WRITE_1M,
+	WRITE_ALONE,
 	THEN,
 	ATOMIC_WRITE,
 	ATOMIC_WRITE_DURABLE,
@@ -61,6 +62,7 @@ static const struct {
 			.durable = true},
 	[WRITE_64] = {.name = "write of 64, commit", .len = 64},
 	[WRITE_1M] = {.name = "write of 1 MiB, commit", .len = 1u << 20},
+	[WRITE_ALONE] = {.name = "write of 4096 without commit", .len = 4096},
 	[THEN] = {.name = "then store", .durable = true},
 	[ATOMIC_WRITE] = {.name = "atomic write, commit",
 			  .atomic = true,
@@ -105,9 +107,11 @@ enum cause {
 	SILENCE, /* the target is stopped until the timeout */
 	REMOVAL, /* fi_av_remove() and fi_av_insert() of its address */
 	CUT,	 /* every connection is shut down */
+	REOPEN,	 /* the endpoint is closed, and another one opened */
 	CAUSES,
 };
-static const char *const cause_names[CAUSES] = {"timeout", "av_remove", "cut"};
+static const char *const cause_names[CAUSES] = {"timeout", "av_remove", "cut",
+						"fi_close"};
 
 /* The program's next operation on the same bytes. */
 enum renewal {
@@ -205,7 +209,7 @@ static ssize_t post_old(const struct cell *c)
 					       olds[c->old].len, flags, &op));
 	if (ret)
 		return ret;
-	if (olds[c->old].durable) {
+	if (olds[c->old].durable || c->old == WRITE_ALONE) {
 		commit_op.ends = 1;
 		return 0;
 	}
@@ -242,11 +246,14 @@ static const char *fail_old(const struct cell *c)
 	}
 	if (c->cause == CUT)
 		bed_cut(&bed);
+	if (c->cause == REOPEN)
+		bed_reopen(&bed);
 	/* With the silent target only the commit is timed. */
 	if (!bed_wait(&bed, olds[c->old].durable ? &op : &commit_op,
 		      BED_PATIENCE))
 		return "the commit came to no end";
-	if (olds[c->old].durable ? !op.err : !commit_op.err)
+	if (c->old != WRITE_ALONE &&
+	    (olds[c->old].durable ? !op.err : !commit_op.err))
 		return "a commit has succeeded at a stopped target";
 	/*
 	 * An operation that has not ended may still be executed rightly, so

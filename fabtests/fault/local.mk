@@ -57,6 +57,12 @@ fabtests_fault_broken_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/death fabtests/fault/broken.sh
 EXTRA_DIST += fabtests/fault/broken.sh
 
+check_PROGRAMS += fabtests/fault/silent_sleep
+fabtests_fault_silent_sleep_SOURCES = fabtests/fault/silent_sleep.c $(duo_sources)
+fabtests_fault_silent_sleep_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_silent_sleep_LDADD = $(FABRIC_LIBS) -lpthread
+TESTS += fabtests/fault/silent_sleep
+
 check_PROGRAMS += fabtests/fault/local_read
 fabtests_fault_local_read_SOURCES = fabtests/fault/local_read.c $(duo_sources)
 fabtests_fault_local_read_CPPFLAGS = $(pair_cppflags)
@@ -105,7 +111,8 @@ EXTRA_DIST += $(word_tests)
 # The provider on a machine that a test plays.
 check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
 fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(rc_sources) $(core_sources) \
-	fabtests/fault/host_sim.c fabtests/fault/host_sim.h
+	fabtests/fault/host_sim.c fabtests/fault/host_sim.h \
+	fabtests/fault/sim_rc.c fabtests/fault/sim_rc.h fabtests/fault/sim_rc_cm.c
 fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_sim_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^(fi_prov_ini|rp_host_sim)$$' -rpath /nowhere
@@ -225,7 +232,7 @@ fabtests_fault_cut_atomic_LDADD = $(FABRIC_LIBS)
 fabtests_fault_source_buffer_SOURCES = fabtests/fault/source_buffer.c $(testbed_sources)
 fabtests_fault_source_buffer_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_source_buffer_LDADD = $(FABRIC_LIBS)
-fabtests_fault_guessed_key_SOURCES = fabtests/fault/guessed_key.c \
+fabtests_fault_guessed_key_SOURCES = fabtests/fault/guessed_key.c $(private_peer) \
 	fabtests/fault/testbed_daemon.c fabtests/fault/testbed_daemon.h $(testbed_sources)
 fabtests_fault_guessed_key_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_guessed_key_LDADD = util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS)

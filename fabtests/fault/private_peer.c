@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A bare connected endpoint of tcp that plays either end of the protocol. */
+/* A socket that plays either end of the protocol. */
 #include "config.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "fault/private_peer.h"
+#include "rc/rc_tcp_frame.h"
 
-#define RECVS	16
-#define SENDS	16
 #define SEND_MS 2000
+#define HDR	sizeof(struct rp_tcp_hdr)
 
-/* A buffer that the base has; its address is the context. */
-struct slot {
-	struct private_conn *conn;
-	bool busy, recv;
-	int err;
-	uint8_t bytes[PRIVATE_MAX];
-};
-struct bufs {
-	struct slot recv[RECVS], send[SENDS];
+/* Its CONNECT may not have come as a whole. */
+struct private_call {
+	LIST_ENTRY(private_call) link;
+	int fd;
+	bool asked;
+	size_t len;
+	uint8_t in[HDR + PRIVATE_DATA];
 };
 
 uint64_t private_now_ms(void)
@@ -50,49 +51,68 @@ void wire_put(uint8_t *p, int n, uint64_t v)
 
 void private_open(struct private_peer *p, const struct private_events *events)
 {
-	const struct pair_opts bare = {
-		.msg = true, .prov = "tcp", .raw_keys = true};
-
 	memset(p, 0, sizeof(*p));
-	side_open(&p->s, &bare);
+	LIST_INIT(&p->conns);
+	LIST_INIT(&p->calls);
+	p->listener = -1;
 	p->events = events;
+	p->open = true;
+}
+
+static void call_free(struct private_call *call)
+{
+	LIST_REMOVE(call, link);
+	free(call);
 }
 
 void private_close(struct private_peer *p)
 {
-	side_close(&p->s);
+	struct private_call *call;
+
+	while ((call = LIST_FIRST(&p->calls))) {
+		close(call->fd);
+		call_free(call);
+	}
+	if (p->listener >= 0)
+		close(p->listener);
+	p->open = false;
+}
+
+static int no_wait(int fd)
+{
+	if (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK))
+		MUST(-errno);
+	return fd;
 }
 
 bool private_listen(struct private_peer *p, uint16_t port)
 {
-	struct fi_info *info = fi_dupinfo(p->s.info);
-	struct sockaddr_in at = {
+	const struct sockaddr_in at = {
 		.sin_family = AF_INET,
 		.sin_port = htons(port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
-	size_t len = sizeof(p->at);
-	int ret;
+	socklen_t len = sizeof(p->at);
+	const int on = 1;
+	int fd = no_wait(socket(AF_INET, SOCK_STREAM, 0));
 
-	if (!info)
-		MUST(-FI_ENOMEM);
-	free(info->src_addr);
-	info->src_addr = malloc(sizeof(at));
-	if (!info->src_addr)
-		MUST(-FI_ENOMEM);
-	memcpy(info->src_addr, &at, sizeof(at));
-	info->src_addrlen = sizeof(at);
-	MUST(fi_passive_ep(p->s.fabric, info, &p->s.pep, NULL));
-	fi_freeinfo(info);
-	MUST(fi_pep_bind(p->s.pep, &p->s.eq->fid, 0));
-	ret = fi_listen(p->s.pep);
-	if (ret) {
-		MUST(fi_close(&p->s.pep->fid));
-		p->s.pep = NULL;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) ||
+	    listen(fd, 128)) {
+		close(fd);
 		return false;
 	}
-	MUST(fi_getname(&p->s.pep->fid, &p->at, &len));
+	MUST(getsockname(fd, (struct sockaddr *)&p->at, &len) ? -errno : 0);
+	p->listener = fd;
 	return true;
+}
+
+void private_serve(struct private_peer *p, void *memory, size_t len,
+		   uint64_t rkey)
+{
+	p->memory = memory;
+	p->memory_len = len;
+	p->rkey = rkey;
 }
 
 /* --- connections --- */
@@ -105,39 +125,56 @@ static void end(struct private_conn *c, int err)
 	c->err = err;
 }
 
-static void post_recv(struct slot *s)
+static void flush(struct private_conn *c)
 {
-	ssize_t ret;
+	ssize_t n;
 
-	if (s->conn->state == PRIVATE_ENDED)
+	if (!c->out_len || c->state == PRIVATE_ENDED)
 		return;
-	ret = fi_recv(s->conn->ep, s->bytes, sizeof(s->bytes), NULL, 0, s);
-	s->busy = !ret;
-	if (ret)
-		end(s->conn, (int)-ret);
+	n = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL);
+	if (n < 0 && errno != EAGAIN && errno != EINPROGRESS &&
+	    errno != ENOTCONN)
+		end(c, errno);
+	if (n <= 0)
+		return;
+	c->out_len -= (size_t)n;
+	memmove(c->out, c->out + n, c->out_len);
 }
 
-static struct private_conn *conn_new(struct private_peer *p,
-				     struct fi_info *info)
+/* False: there is no room. */
+static bool put(struct private_conn *c, const struct tcp_head *h,
+		const void *data, size_t len)
+{
+	struct rp_tcp_rma hdr;
+	const size_t n = rp_tcp_put(&hdr, h);
+
+	if (c->out_len + n + len > sizeof(c->out))
+		return false;
+	memcpy(c->out + c->out_len, &hdr, n);
+	if (len)
+		memcpy(c->out + c->out_len + n, data, len);
+	c->out_len += n + len;
+	flush(c);
+	return true;
+}
+
+static bool put_data(struct private_conn *c, enum rp_tcp_type type,
+		     const void *data, size_t len)
+{
+	const struct tcp_head h = {.type = type, .length = len};
+
+	return put(c, &h, data, len);
+}
+
+static struct private_conn *conn_new(struct private_peer *p, int fd)
 {
 	struct private_conn *c = calloc(1, sizeof(*c));
-	struct bufs *b = calloc(1, sizeof(*b));
 
-	if (!c || !b)
+	if (!c)
 		MUST(-FI_ENOMEM);
 	c->peer = p;
-	c->bufs = b;
-	MUST(fi_endpoint(p->s.domain, info, &c->ep, c));
-	MUST(fi_ep_bind(c->ep, &p->s.cq->fid, FI_TRANSMIT | FI_RECV));
-	MUST(fi_ep_bind(c->ep, &p->s.eq->fid, 0));
-	MUST(fi_enable(c->ep));
-	for (int i = 0; i < RECVS; i++) {
-		b->recv[i].conn = c;
-		b->recv[i].recv = true;
-		post_recv(&b->recv[i]);
-	}
-	for (int i = 0; i < SENDS; i++)
-		b->send[i].conn = c;
+	c->fd = no_wait(fd);
+	LIST_INSERT_HEAD(&p->conns, c, link);
 	return c;
 }
 
@@ -145,162 +182,238 @@ struct private_conn *private_dial(struct private_peer *p,
 				  const struct sockaddr_in *to,
 				  const void *data, size_t len)
 {
-	struct fi_info *info = fi_dupinfo(p->s.info);
-	struct private_conn *c;
-	int ret;
+	struct private_conn *c = conn_new(p, socket(AF_INET, SOCK_STREAM, 0));
 
-	if (!info)
-		MUST(-FI_ENOMEM);
-	free(info->src_addr);
-	info->src_addr = NULL;
-	info->src_addrlen = 0;
-	c = conn_new(p, info);
-	fi_freeinfo(info);
-	ret = fi_connect(c->ep, to, data, len);
-	if (ret)
-		end(c, -ret);
+	if (connect(c->fd, (const struct sockaddr *)to, sizeof(*to)) &&
+	    errno != EINPROGRESS)
+		end(c, errno);
+	put_data(c, RP_TCP_CONNECT, data, len);
 	return c;
 }
 
 struct private_conn *private_accept(struct private_peer *p,
-				    struct fi_info *info, const void *data,
+				    struct private_call *call, const void *data,
 				    size_t len)
 {
-	struct private_conn *c = conn_new(p, info);
-	int ret = fi_accept(c->ep, data, len);
+	struct private_conn *c = conn_new(p, call->fd);
 
-	fi_freeinfo(info);
-	if (!ret)
+	call_free(call);
+	c->state = PRIVATE_UP;
+	c->was_up = true;
+	put_data(c, RP_TCP_ACCEPT, data, len);
+	if (c->state == PRIVATE_UP)
 		return c;
 	private_end(c);
 	return NULL;
 }
 
-void private_reject(struct private_peer *p, struct fi_info *info,
+void private_reject(struct private_peer *p, struct private_call *call,
 		    const void *data, size_t len)
 {
-	fi_reject(p->s.pep, info->handle, data, len);
-	fi_freeinfo(info);
-}
+	struct private_conn *c = conn_new(p, call->fd);
 
-static bool poll_cq(struct private_peer *p);
+	call_free(call);
+	put_data(c, RP_TCP_REJECT, data, len);
+	private_end(c);
+}
 
 void private_end(struct private_conn *c)
 {
-	struct private_peer *p = c->peer;
-
-	end(c, ECANCELED);
-	MUST(fi_close(&c->ep->fid));
-	/* Its entries are in the queue now, and name its buffers. */
-	while (poll_cq(p))
-		;
-	free(c->bufs);
+	LIST_REMOVE(c, link);
+	close(c->fd);
 	free(c);
 }
 
-/* --- completions and events --- */
-
-static void slot_done(struct slot *s, int err, size_t len)
+void private_shut(struct private_conn *c)
 {
-	struct private_conn *c = s->conn;
+	shutdown(c->fd, SHUT_RDWR);
+}
+
+/* --- what comes --- */
+
+static void opened(struct private_conn *c, const struct tcp_head *h,
+		   const uint8_t *data, size_t len)
+{
+	c->data_len = len;
+	memcpy(c->data, data, len);
+	if (h->type == RP_TCP_REJECT) {
+		end(c, ECONNREFUSED);
+	} else if (h->type == RP_TCP_ACCEPT) {
+		c->state = PRIVATE_UP;
+		c->was_up = true;
+	} else {
+		end(c, EPROTO);
+	}
+}
+
+static void rma(struct private_conn *c, const struct tcp_head *h,
+		const uint8_t *data)
+{
+	const struct private_peer *p = c->peer;
+	const struct tcp_head placed = {.type = RP_TCP_PLACED, .length = 1};
+
+	if (h->rkey != p->rkey || h->addr > p->memory_len ||
+	    h->length > p->memory_len - h->addr) {
+		end(c, EACCES);
+		return;
+	}
+	if (h->type == RP_TCP_READ) {
+		put_data(c, RP_TCP_DATA, p->memory + h->addr, h->length);
+		return;
+	}
+	memcpy(p->memory + h->addr, data, h->length);
+	if (h->acknowledged)
+		put(c, &placed, NULL, 0);
+}
+
+/* A frame that has come as a whole; data is a copy of its own. */
+static void use(struct private_conn *c, const struct tcp_head *h,
+		const uint8_t *data, size_t len)
+{
 	const struct private_events *ev = c->peer->events;
 
-	s->busy = false;
-	s->err = err;
-	if (!s->recv) {
-		c->sending--;
-		c->failed += err != 0;
-	}
-	if (err)
-		end(c, err);
-	if (!s->recv || err)
+	if (c->state == PRIVATE_CONNECTING) {
+		opened(c, h, data, len);
 		return;
-	if (ev && ev->received && c->state != PRIVATE_ENDED)
-		ev->received(c, s->bytes, len);
-	post_recv(s);
-}
-
-static bool poll_cq(struct private_peer *p)
-{
-	struct fi_cq_err_entry err = {0};
-	struct fi_cq_tagged_entry e;
-	ssize_t n = fi_cq_read(p->s.cq, &e, 1);
-
-	if (n == -FI_EAVAIL && fi_cq_readerr(p->s.cq, &err, 0) == 1) {
-		if (err.op_context)
-			slot_done(err.op_context, err.err ? err.err : EIO, 0);
-		return true;
 	}
-	if (n == 1 && e.op_context)
-		slot_done(e.op_context, 0, e.len);
-	return n == 1;
+	switch (h->type) {
+	case RP_TCP_MESSAGE:
+		if (ev && ev->received)
+			ev->received(c, data, len);
+		break;
+	case RP_TCP_WRITE:
+	case RP_TCP_READ:
+		rma(c, h, data);
+		break;
+	case RP_TCP_PLACED:
+		c->placed += (unsigned int)h->length;
+		break;
+	case RP_TCP_DATA:
+		if (!c->sink || len != c->sink_len) {
+			end(c, EPROTO);
+			return;
+		}
+		memcpy(c->sink, data, len);
+		c->sink = NULL;
+		break;
+	default:
+		end(c, EPROTO);
+	}
 }
 
-static void keep_data(struct private_conn *c, const void *data, size_t len)
+/* The next frame of what has come. False: it is not whole. */
+static bool next(struct private_conn *c)
 {
-	c->data_len = len < sizeof(c->data) ? len : sizeof(c->data);
-	memcpy(c->data, data, c->data_len);
-}
+	static uint8_t copies[4][PRIVATE_MAX];
+	static unsigned int depth;
+	struct tcp_head h;
+	size_t hdr, len;
+	uint8_t *data;
+	int ret = rp_tcp_get(c->in, c->in_len, &h);
 
-static bool poll_error(struct private_peer *p)
-{
-	uint8_t data[PRIVATE_DATA] = {0};
-	struct fi_eq_err_entry e = {
-		.err_data = data,
-		.err_data_size = sizeof(data),
-	};
-	struct private_conn *c;
-
-	if (fi_eq_readerr(p->s.eq, &e, 0) < 0)
+	if (ret <= 0) {
+		if (ret)
+			end(c, EPROTO);
 		return false;
-	c = e.fid && e.fid->fclass == FI_CLASS_EP ? e.fid->context : NULL;
-	if (!c)
-		return true;
-	if (e.err_data)
-		keep_data(c, e.err_data, e.err_data_size);
-	end(c, e.err);
+	}
+	hdr = rp_tcp_head_len(h.type);
+	len = h.type == RP_TCP_READ || h.type == RP_TCP_PLACED ? 0 : h.length;
+	if (len > PRIVATE_MAX) {
+		end(c, EMSGSIZE);
+		return false;
+	}
+	if (c->in_len < hdr + len || depth == 4)
+		return false;
+	/* A callback may send, and so poll. */
+	data = copies[depth++];
+	memcpy(data, c->in + hdr, len);
+	c->in_len -= hdr + len;
+	memmove(c->in, c->in + hdr + len, c->in_len);
+	use(c, &h, data, len);
+	depth--;
 	return true;
 }
 
-static bool poll_eq(struct private_peer *p)
+static bool poll_conn(struct private_conn *c)
 {
-	union {
-		struct fi_eq_cm_entry e;
-		uint8_t room[sizeof(struct fi_eq_cm_entry) + PRIVATE_DATA];
-	} cm;
-	struct private_conn *c;
-	uint32_t event;
-	ssize_t n = fi_eq_read(p->s.eq, &event, &cm, sizeof(cm), 0);
-	size_t len;
+	bool any = false;
+	ssize_t n;
 
-	if (n == -FI_EAVAIL)
-		return poll_error(p);
-	if (n < (ssize_t)sizeof(cm.e))
-		return false;
-	len = (size_t)n - sizeof(cm.e);
-	if (event == FI_CONNREQ) {
-		if (p->events && p->events->requested)
-			p->events->requested(p, cm.e.info, cm.e.data, len);
-		else
-			private_reject(p, cm.e.info, NULL, 0);
+	flush(c);
+	while (c->state != PRIVATE_ENDED && next(c))
+		any = true;
+	if (c->state == PRIVATE_ENDED || c->in_len == sizeof(c->in))
+		return any;
+	n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len,
+		 MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == ENOTCONN))
+		return any;
+	if (n <= 0) {
+		end(c, n ? errno : ECONNRESET);
 		return true;
 	}
-	c = cm.e.fid->context;
-	if (event == FI_SHUTDOWN) {
-		end(c, ECONNRESET);
-	} else if (c->state == PRIVATE_CONNECTING) {
-		c->state = PRIVATE_UP;
-		c->was_up = true;
-		keep_data(c, cm.e.data, len);
+	c->in_len += (size_t)n;
+	while (c->state != PRIVATE_ENDED && next(c))
+		;
+	return true;
+}
+
+static bool poll_call(struct private_peer *p, struct private_call *call)
+{
+	struct tcp_head h;
+	ssize_t n;
+
+	if (call->asked)
+		return false;
+	n = recv(call->fd, call->in + call->len, sizeof(call->in) - call->len,
+		 MSG_DONTWAIT);
+	if (n < 0 && errno == EAGAIN)
+		return false;
+	call->len += n > 0 ? (size_t)n : 0;
+	if (n <= 0 || rp_tcp_get(call->in, call->len, &h) < 0) {
+		close(call->fd);
+		call_free(call);
+	} else if (rp_tcp_get(call->in, call->len, &h) > 0 &&
+		   call->len >= HDR + h.length) {
+		call->asked = true;
+		if (p->events && p->events->requested)
+			p->events->requested(p, call, call->in + HDR, h.length);
+		else
+			private_reject(p, call, NULL, 0);
 	}
+	return true;
+}
+
+static bool poll_listener(struct private_peer *p)
+{
+	int fd = p->listener < 0 ? -1 : accept(p->listener, NULL, NULL);
+	struct private_call *call;
+
+	if (fd < 0)
+		return false;
+	call = calloc(1, sizeof(*call));
+	if (!call)
+		MUST(-FI_ENOMEM);
+	call->fd = no_wait(fd);
+	LIST_INSERT_HEAD(&p->calls, call, link);
 	return true;
 }
 
 bool private_poll(struct private_peer *p)
 {
-	bool any = poll_cq(p);
+	struct private_conn *c, *next_c;
+	struct private_call *call, *next_call;
+	bool any = poll_listener(p);
 
-	return poll_eq(p) || any;
+	for (call = LIST_FIRST(&p->calls); call; call = next_call) {
+		next_call = LIST_NEXT(call, link);
+		any |= poll_call(p, call);
+	}
+	for (c = LIST_FIRST(&p->conns); c; c = next_c) {
+		next_c = LIST_NEXT(c, link);
+		any |= poll_conn(c);
+	}
+	return any;
 }
 
 void private_poll_for(struct private_peer *p, unsigned int ms)
@@ -332,96 +445,77 @@ bool private_wait_end(struct private_conn *c, unsigned int ms)
 
 /* --- operations --- */
 
-static struct slot *free_slot(struct private_conn *c)
+bool private_push(struct private_conn *c, const void *msg, size_t len)
 {
-	const uint64_t until = private_now_ms() + SEND_MS;
-	struct bufs *b = c->bufs;
-
-	while (c->state != PRIVATE_ENDED && private_now_ms() < until) {
-		for (int i = 0; i < SENDS; i++)
-			if (!b->send[i].busy)
-				return &b->send[i];
-		private_poll(c->peer);
-	}
-	return NULL;
+	return c->state == PRIVATE_UP && put_data(c, RP_TCP_MESSAGE, msg, len);
 }
 
-enum kind {
-	SEND,
-	WRITE,
-	READ,
-};
-
-/* NULL: the connection has ended, or takes nothing. */
-static struct slot *post(struct private_conn *c, enum kind kind,
-			 const void *buf, size_t len, uint64_t addr,
-			 uint64_t rkey)
+/* Until it has gone to the socket, or there is room for it. */
+static bool send_frame(struct private_conn *c, const struct tcp_head *h,
+		       const void *data, size_t len)
 {
 	const uint64_t until = private_now_ms() + SEND_MS;
-	struct slot *s = free_slot(c);
-	ssize_t ret = -FI_EAGAIN;
 
-	if (!s || len > sizeof(s->bytes))
-		return NULL;
-	if (buf)
-		memcpy(s->bytes, buf, len);
-	while (c->state != PRIVATE_ENDED && ret == -FI_EAGAIN &&
-	       private_now_ms() < until) {
-		if (kind == SEND)
-			ret = fi_send(c->ep, s->bytes, len, NULL, 0, s);
-		else if (kind == WRITE)
-			ret = fi_write(c->ep, s->bytes, len, NULL, 0, addr,
-				       rkey, s);
-		else
-			ret = fi_read(c->ep, s->bytes, len, NULL, 0, addr, rkey,
-				      s);
-		if (ret == -FI_EAGAIN)
-			private_poll(c->peer);
+	while (c->state != PRIVATE_ENDED && private_now_ms() < until) {
+		if (put(c, h, data, len))
+			return true;
+		private_poll(c->peer);
 	}
-	if (ret)
-		return NULL;
-	s->busy = true;
-	c->sending++;
-	return s;
+	return false;
 }
 
 bool private_send(struct private_conn *c, const void *msg, size_t len)
 {
-	bool sent = post(c, SEND, msg, len, 0, 0);
+	const struct tcp_head h = {.type = RP_TCP_MESSAGE, .length = len};
+	struct private_peer *p = c->peer;
+	bool sent = send_frame(c, &h, msg, len);
 
-	private_poll(c->peer);
+	private_poll(p);
 	return sent;
 }
 
-static int finish(struct private_conn *c, struct slot *s)
+static int finish(struct private_conn *c, const unsigned int *count,
+		  unsigned int enough, uint8_t **sink)
 {
 	const uint64_t until = private_now_ms() + SEND_MS;
 
-	if (!s)
-		return c->state == PRIVATE_ENDED ? ENOTCONN : ETIMEDOUT;
-	while (s->busy && private_now_ms() < until) {
-		private_poll(c->peer);
-		/* What an ended connection had is reported when it is closed.
-		 */
+	while (count ? *count < enough : *sink != NULL) {
 		if (c->state == PRIVATE_ENDED)
-			return s->busy || s->err ? ENOTCONN : 0;
+			return ENOTCONN;
+		if (private_now_ms() >= until)
+			return ETIMEDOUT;
+		private_poll(c->peer);
 	}
-	return s->busy ? ETIMEDOUT : s->err;
+	return 0;
 }
 
 int private_write(struct private_conn *c, const void *buf, size_t len,
 		  uint64_t addr, uint64_t rkey)
 {
-	return finish(c, post(c, WRITE, buf, len, addr, rkey));
+	const struct tcp_head h = {.type = RP_TCP_WRITE,
+				   .acknowledged = true,
+				   .length = len,
+				   .addr = addr,
+				   .rkey = rkey};
+	const unsigned int before = c->placed;
+
+	if (!send_frame(c, &h, buf, len))
+		return c->state == PRIVATE_ENDED ? ENOTCONN : ETIMEDOUT;
+	return finish(c, &c->placed, before + 1, NULL);
 }
 
 int private_read(struct private_conn *c, void *buf, size_t len, uint64_t addr,
 		 uint64_t rkey)
 {
-	struct slot *s = post(c, READ, NULL, len, addr, rkey);
-	int err = finish(c, s);
+	const struct tcp_head h = {
+		.type = RP_TCP_READ, .length = len, .addr = addr, .rkey = rkey};
+	int err;
 
-	if (!err)
-		memcpy(buf, s->bytes, len);
+	c->sink = buf;
+	c->sink_len = len;
+	if (!send_frame(c, &h, NULL, 0))
+		return c->state == PRIVATE_ENDED ? ENOTCONN : ETIMEDOUT;
+	err = finish(c, NULL, 0, &c->sink);
+	c->sink = NULL;
 	return err;
 }

@@ -8,32 +8,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/list.h"
 #include "core/wire.h"
 #include "functional/pair.h"
 
-/* Longest private data that libfabric's tcp carries without harm. */
+/* Longest private data. */
 #define PRIVATE_DATA 256
 /* Longest message that is sent. */
 #define PRIVATE_MAX 16384
 
 struct private_peer;
 struct private_conn;
+struct private_call; /* somebody who connects, and waits for an answer */
 
 /* Called from private_poll(); NULL: ignored. */
 struct private_events {
 	void (*received)(struct private_conn *c, const uint8_t *msg,
 			 size_t len);
 	/* Answered by private_accept() or private_reject(), once. */
-	void (*requested)(struct private_peer *p, struct fi_info *info,
+	void (*requested)(struct private_peer *p, struct private_call *call,
 			  const uint8_t *data, size_t len);
 };
 
-/* All connections of one bare domain of tcp. */
+/* All connections of one end, and what others may do to its memory. */
 struct private_peer {
-	struct side s;
+	bool open;
 	const struct private_events *events;
+	int listener;	       /* -1: none */
 	struct sockaddr_in at; /* of its listener */
 	void *arg;
+	uint8_t *memory;
+	size_t memory_len;
+	uint64_t rkey;
+	LIST_HEAD(, private_conn) conns;
+	LIST_HEAD(, private_call) calls;
 };
 
 enum private_state {
@@ -44,16 +52,20 @@ enum private_state {
 
 struct private_conn {
 	struct private_peer *peer;
-	struct fid_ep *ep;
+	LIST_ENTRY(private_conn) link;
+	int fd;
 	enum private_state state;
 	bool was_up;
 	int err; /* of the end */
-	/* What came with the accept or the reject. */
+	/* Data of the accept or the reject. */
 	uint8_t data[PRIVATE_DATA];
 	size_t data_len;
-	unsigned int sending; /* operations that the base has */
-	unsigned int failed;  /* operations that ended with an error */
-	void *bufs;	      /* of its receives and sends */
+	unsigned int placed; /* writes that were acknowledged */
+	uint8_t *sink;	     /* of the read under way */
+	size_t sink_len;
+	/* Input that was not parsed, and output that was not sent. */
+	size_t in_len, out_len;
+	uint8_t in[4 * PRIVATE_MAX], out[4 * PRIVATE_MAX];
 };
 
 void private_open(struct private_peer *p, const struct private_events *events);
@@ -68,16 +80,23 @@ struct private_conn *private_dial(struct private_peer *p,
 				  const void *data, size_t len);
 /* NULL: it has gone already. */
 struct private_conn *private_accept(struct private_peer *p,
-				    struct fi_info *info, const void *data,
+				    struct private_call *call, const void *data,
 				    size_t len);
-void private_reject(struct private_peer *p, struct fi_info *info,
+void private_reject(struct private_peer *p, struct private_call *call,
 		    const void *data, size_t len);
 void private_end(struct private_conn *c);
+/* The socket is shut down under it. */
+void private_shut(struct private_conn *c);
+/* Others may read and write this, by this key. */
+void private_serve(struct private_peer *p, void *memory, size_t len,
+		   uint64_t rkey);
 /* Until it is up or has ended, for at most so long. */
 enum private_state private_wait(struct private_conn *c, unsigned int ms);
 /* Until it has ended. */
 bool private_wait_end(struct private_conn *c, unsigned int ms);
 
+/* At once, and as it is. False: the socket does not take it. */
+bool private_push(struct private_conn *c, const void *msg, size_t len);
 /* False: the connection has ended, or takes nothing for two seconds. */
 bool private_send(struct private_conn *c, const void *msg, size_t len);
 /* RDMA of at most PRIVATE_MAX bytes, waited for: 0, errno, or ETIMEDOUT. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The buffer of a failed write is not read any more once its entry is there. */
+/* The buffer of a failed write or read is free once its entry is there. */
 #include "config.h"
 
 #include <stdio.h>
@@ -9,24 +9,27 @@
 
 #include "fault/testbed.h"
 
-#define TIMEOUT 300u	    /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	300u	    /* ms in which nothing may arrive any more */
-#define SIZE	(32u << 20) /* more than sockets hold */
-#define POOL	(SIZE + 65536)
-#define PIECES	2048u
-#define AT_ONCE 4
-#define RELEASE 0.1 /* seconds that writes have before SIGCONT */
+#define TIMEOUT	 300u	     /* FI_OFI_RPMEM_TIMEOUT, ms */
+#define SETTLE	 300u	     /* ms in which nothing may arrive any more */
+#define SIZE	 (32u << 20) /* more than sockets hold */
+#define POOL	 (SIZE + 65536)
+#define PIECES	 2048u
+#define READ_LEN (1u << 20)
+#define AT_ONCE	 4
+#define RELEASE	 0.1 /* seconds that writes have before SIGCONT */
 
 enum shape {
 	DURABLE,     /* one durable write */
 	VECTOR,	     /* the same of four buffers */
 	WITH_COMMIT, /* one write, and a commit */
 	MANY,	     /* durable writes, as many as are taken */
+	READS,	     /* of which some responses have come, or a part of one */
 	SHAPES,
 };
 static const char *const shapes[SHAPES] = {
 	"a durable write of 32 MiB", "a durable write of 4 buffers",
-	"a write of 32 MiB with a commit", "durable writes of 16 KiB"};
+	"a write of 32 MiB with a commit", "durable writes of 16 KiB",
+	"reads of 1 MiB"};
 
 enum cause {
 	SILENCE,
@@ -57,7 +60,7 @@ static unsigned int posted;
 
 static void row_name(size_t row, char *name, size_t size)
 {
-	snprintf(name, size, "the source of %s is free after %s; %s",
+	snprintf(name, size, "the buffer of %s is free after %s; %s",
 		 shapes[SHAPE(row)], causes[CAUSE(row)], reuses[REUSE(row)]);
 }
 
@@ -102,6 +105,14 @@ static void post(enum shape shape)
 			ret = BED_POST_FOR(
 				&b, 2, bed_commit(&b, 0, SIZE, NULL, &ops[1]));
 		posted += posted && !ret;
+		break;
+	case READS:
+		for (posted = 0; posted < SIZE / READ_LEN; posted++)
+			if (fi_read(b.s.ep, source + posted * READ_LEN,
+				    READ_LEN, NULL, b.s.peer,
+				    b.card.pool_addr + posted * READ_LEN,
+				    b.card.pool_key, &ops[posted]))
+				break;
 		break;
 	default:
 		for (posted = 0; posted < PIECES; posted++)
@@ -157,9 +168,15 @@ static const char *row_run(size_t row)
 	wrong = bed_commit_again(&b, some, SIZE, sizeof(some));
 	if (wrong)
 		return bed_says("at first: %s", wrong);
-	bed_stop(&b);
-	post(SHAPE(row));
-	bed_pause(&b, 0.02);
+	if (SHAPE(row) == READS) {
+		post(READS);
+		bed_wait(&b, &ops[posted - 1], 0.001);
+		bed_stop(&b);
+	} else {
+		bed_stop(&b);
+		post(SHAPE(row));
+		bed_pause(&b, 0.02);
+	}
 	if (CAUSE(row) == REMOVAL) {
 		ret = bed_reinsert(&b);
 		if (ret)
@@ -184,6 +201,11 @@ static const char *row_run(size_t row)
 	wrong = bed_commit_again(&b, some, SIZE, sizeof(some));
 	if (!wrong && !bed_drain(&b, SETTLE))
 		wrong = "the target has died";
+	if (SHAPE(row) == READS && REUSE(row) == OVERWRITE)
+		for (size_t i = 0; i < SIZE; i++)
+			if (source[i] != 0x5a)
+				return "bytes arrive in the buffer of a read "
+				       "that has failed";
 	if (memmem(b.mem, SIZE, mark, sizeof(mark)))
 		return "bytes arrive that the buffer got after its error entry";
 	return wrong ? bed_says("later: %s", wrong) : b.wrong;

@@ -488,6 +488,13 @@ int bed_reinsert(struct bed *b)
 	return ret == 1 ? 0 : ret < 0 ? ret : -FI_EADDRNOTAVAIL;
 }
 
+void bed_reopen(struct bed *b)
+{
+	MUST(fi_close(&b->s.ep->fid));
+	side_endpoint(&b->s, b->s.info);
+	MUST(fi_enable(b->s.ep));
+}
+
 /* --- the initiator --- */
 
 static void op_end(struct bed *b, struct bed_op *op, int err, int status)

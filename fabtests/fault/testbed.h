@@ -102,6 +102,8 @@ bool bed_drain(struct bed *b, unsigned int ms);
 int bed_cut(struct bed *b);
 /* Remove the target's address and insert it again; 0 or a negative errno. */
 int bed_reinsert(struct bed *b);
+/* Close the endpoint, and open another one on the same objects. */
+void bed_reopen(struct bed *b);
 
 /* Read entries of the completion queue; returns how many. */
 int bed_poll(struct bed *b);

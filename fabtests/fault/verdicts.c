@@ -150,7 +150,6 @@ static const char *parse_cell(char *const row[COLUMNS], struct verdict_cell *c)
 			  .placement = placement,
 			  .domain = domain,
 			  .fence = fence,
-			  .told = RP_YES,
 			  .native = RP_NO,
 			  .fs_trusted = RP_YES,
 			  .agent = true},

@@ -148,6 +148,8 @@ static uint32_t method_wanted(void)
 		return FI_RPMEM_METHOD_DELIVERY;
 	if (name && !strcmp(name, "fence"))
 		return FI_RPMEM_METHOD_FENCE;
+	if (name && !strcmp(name, "native"))
+		return FI_RPMEM_METHOD_NATIVE;
 	return FI_RPMEM_METHOD_AGENT_MSYNC;
 }
 
@@ -291,6 +293,10 @@ static void by_default(struct side *s, const struct card *peer)
 	POST(s, fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr,
 			 peer->pool_key, &label));
 	OK(side_wait(s, &e, &err) && e.op_context == &label, "fi_write()");
+	POST(s, fi_write(s->ep, text, 0, NULL, s->peer, peer->pool_addr,
+			 peer->pool_key, text));
+	OK(side_wait(s, &e, &err) && e.op_context == text,
+	   "fi_write() of no bytes");
 	OK(fi_write(s->ep, text, 1, NULL, s->peer, peer->plain_addr,
 		    peer->plain_key, NULL) == -FI_EKEYREJECTED,
 	   "volatile memory is refused");

@@ -15,31 +15,64 @@ fail()
 	failed=1
 }
 
-names="passthrough_latency_ratio passthrough_rate_ratio
-	passthrough_instructions_added durable_64B_vs_round_trip
-	durable_64B_vs_delivery durable_64B_vs_handwritten
-	durable_64KiB_vs_delivery commit_64x64B_vs_writes
-	agent_flush_efficiency initiators_16_scaling msync_batching
-	idle_agent_cpu"
+# Every metric and its bar; those of $least are lower bounds.
+wanted="passthrough_latency_ratio=1.02 passthrough_rate_ratio=0.98
+	passthrough_instructions_added=25 durable_64B_vs_raw_echo=1.35
+	durable_64B_vs_msg_commit=1.05 durable_64B_vs_delivery=1.05
+	durable_64KiB_vs_delivery=1.2 durable_vs_handwritten=1
+	commit_64x64B_vs_writes=0.3 agent_flush_efficiency=0.97
+	initiators_16_scaling=0.95 msync_batching=1.1 file_64B_vs_msync=1.1
+	idle_agent_cpu=0.002"
+names=$(echo "$wanted" | sed 's/=[0-9.]*//g')
+least=" passthrough_rate_ratio agent_flush_efficiency initiators_16_scaling "
 
-# figures FILE: every name is a number, or null with a reason; "NAME number".
+# bars MOST LEAST: the options that replace every bar.
+bars()
+{
+	for name in $names; do
+		case $least in
+		*" $name "*) echo "--bar $name=$2" ;;
+		*) echo "--bar $name=$1" ;;
+		esac
+	done
+}
+
+# figures FILE CODE: every name is a number, or null with a reason, or an object
+# of such by size, and CODE is the exit code that the report calls for; prints
+# "NAME number".
 figures()
 {
-	python3 - "$1" $names <<'EOF'
+	python3 - "$1" "$2" $names <<'EOF'
 import json, sys
 report = json.load(open(sys.argv[1]))
-metrics, names = report["metrics"], sys.argv[2:]
+metrics, names = report["metrics"], sys.argv[3:]
 bad = sorted(set(metrics) ^ set(names))
 if bad:
     sys.exit("not the metrics' names: %s" % bad)
+sizes = {"8", "64", "512", "4096", "16384", "65536", "262144", "1048576",
+         "4194304"}
 for name in names:
-    value = metrics[name]
+    value, bar = metrics[name], report["bars"][name]
+    if isinstance(value, dict) is not (name == "durable_vs_handwritten"):
+        sys.exit("%s: %r" % (name, value))
+    if isinstance(value, dict):
+        if set(value) != sizes:
+            sys.exit("%s: not the sizes: %r" % (name, value))
+        value = (None if None in value.values() else
+                 (min if bar["at"] == "least" else max)(value.values()))
     if value is None and not report["why"].get(name):
         sys.exit("%s: null without a reason" % name)
     if value is not None and (isinstance(value, bool) or value != value
                               or value < 0 or name in report["why"]):
         sys.exit("%s: %r" % (name, value))
+    met = None if value is None else (
+        value >= bar["bar"] if bar["at"] == "least" else value <= bar["bar"])
+    if bar["met"] is not met:
+        sys.exit("%s: %r, and met %r: %r" % (name, value, met, bar))
     print(name, "null" if value is None else "number")
+wanted = 0 if all(b["met"] for b in report["bars"].values()) else 1
+if int(sys.argv[2]) != wanted:
+    sys.exit("exit code %s of %r" % (sys.argv[2], report["bars"]))
 for key in "seed", "base", "pool", "load":
     if key not in report:
         sys.exit("no %s" % key)
@@ -58,22 +91,23 @@ EOF
 unset FI_PROVIDER_PATH
 whole()
 {
+	# Bars that any figure meets: 0, unless a figure is missing.
 	timeout 500 $bench suite --iterations 2 --seconds 1 --json "$dir/suite.json" \
-		>"$dir/table" 2>"$dir/err"
+		$(bars 1e9 -1) >"$dir/table" 2>"$dir/err"
 	code=$?
 	cat "$dir/table" "$dir/err"
-	[ $code -le 1 ] || fail "exit code $code of the suite"
-	figures "$dir/suite.json" >"$dir/figures" || fail "the suite's report"
+	figures "$dir/suite.json" $code >"$dir/figures" || fail "the suite's report"
+	grep 'not met' "$dir/table" && fail "a bar that any figure meets is missed"
 	cat "$dir/figures"
 	for name in $names; do
 		grep -q "^$name .*[<>]= " "$dir/table" || fail "$name is not printed"
 	done
 	# What needs neither valgrind nor a disk is a number on any machine.
 	for name in passthrough_latency_ratio passthrough_rate_ratio \
-		durable_64B_vs_round_trip durable_64B_vs_delivery \
-		durable_64B_vs_handwritten durable_64KiB_vs_delivery \
-		commit_64x64B_vs_writes agent_flush_efficiency initiators_16_scaling \
-		idle_agent_cpu; do
+		durable_64B_vs_raw_echo durable_64B_vs_msg_commit \
+		durable_64B_vs_delivery durable_64KiB_vs_delivery \
+		durable_vs_handwritten commit_64x64B_vs_writes \
+		agent_flush_efficiency initiators_16_scaling idle_agent_cpu; do
 		grep -q "^$name number" "$dir/figures" || fail "$name was not measured"
 	done
 	if command -v gnuplot >/dev/null; then
@@ -85,13 +119,39 @@ whole()
 	fi
 	ls ./fi_rpmem_bench.* 2>/dev/null && fail "files were left behind"
 
-	# Without a provider nothing of ours is a number, and all say why.
+	# One figure on the wrong side of its bar is exit code 1, and named.
+	timeout 500 $bench suite --iterations 1 --seconds 1 --json "$dir/wrong.json" \
+		$(bars 1e9 -1 | sed 's/\(idle_agent_cpu\)=.*/\1=-1/') \
+		>"$dir/table" 2>&1
+	code=$?
+	cat "$dir/table"
+	[ $code -eq 1 ] || fail "exit code $code of a suite with a wrong figure"
+	figures "$dir/wrong.json" $code >/dev/null || fail "a report with a wrong figure"
+	[ "$(grep 'not met' "$dir/table" | cut -d ' ' -f 1)" = idle_agent_cpu ] ||
+		fail "the wrong figure, and no other, is not met"
+	$bench suite --bar nothing=1 >/dev/null 2>&1
+	[ $? -eq 3 ] || fail "a bar of no metric is not exit code 3"
+
+	# Without a provider nothing of ours is a number, and all say why; the bars
+	# are those that the provider is held to, and no variable is in effect.
 	mkdir "$dir/empty"
-	FI_PROVIDER_PATH=$dir/empty timeout 300 $bench suite --iterations 1 \
+	FI_OFI_RPMEM_INLINE=0 FI_PROVIDER_PATH=$dir/empty timeout 300 $bench suite --iterations 1 \
 		--seconds 1 --json "$dir/none.json" >"$dir/table" 2>&1
 	code=$?
 	[ $code -eq 1 ] || fail "exit code $code of a suite without a provider"
-	figures "$dir/none.json" >"$dir/figures" || fail "a report without a provider"
+	figures "$dir/none.json" $code >"$dir/figures" ||
+		fail "a report without a provider"
+	grep -q '^FI_OFI_RPMEM_INLINE is ignored' "$dir/table" ||
+		fail "a variable of the provider is in effect"
+	python3 - "$dir/none.json" "$least" $wanted <<'EOF' || fail "the bars"
+import json, sys
+bars = json.load(open(sys.argv[1]))["bars"]
+for word in sys.argv[3:]:
+    name, value = word.split("=")
+    at = "least" if name in sys.argv[2].split() else "most"
+    if (bars[name]["bar"], bars[name]["at"]) != (float(value), at):
+        sys.exit("%s: %r" % (name, bars[name]))
+EOF
 	grep ' number$' "$dir/figures" && fail "figures of a provider that is not there"
 }
 # Sanitizers and callgrind do not go together, and the modes run all the code.
@@ -140,7 +200,8 @@ grep -q 'writes of up to 4096 bytes travel' "$dir/log" ||
 $bench write --cost "$dir/x" >/dev/null 2>&1
 [ $? -eq 2 ] || fail "--cost of another mode is not exit code 2"
 
-for mode in pingpong rate write commit initiators mixed sequential flush; do
+for mode in pingpong rate write commit initiators mixed sequential flush \
+	file; do
 	timeout 200 $bench $mode --emulate --iterations 1 --seconds 1 \
 		>"$dir/table" 2>&1
 	code=$?

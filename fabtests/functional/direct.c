@@ -77,6 +77,27 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(h);
 }
 
+/* Persistent operations and the base's own do not complete in one order. */
+static void check_comp_order(const char *prov, enum fi_ep_type type)
+{
+	const uint64_t caps = FI_MSG | FI_RMA;
+	struct fi_info *list = ask(prov, type, caps | FI_RMA_PMEM, 0), *h;
+
+	ok(list && !list->tx_attr->comp_order && !list->rx_attr->comp_order,
+	   "no order of persistent completions is offered");
+	fi_freeinfo(list);
+	for (int rx = 0; rx < 2; rx++) {
+		h = hints_of(prov, type, caps | FI_RMA_PMEM);
+		*(rx ? &h->rx_attr->comp_order : &h->tx_attr->comp_order) =
+			FI_ORDER_STRICT;
+		list = NULL;
+		ok(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
+		   "asked for it, there is no match");
+		fi_freeinfo(list);
+		fi_freeinfo(h);
+	}
+}
+
 static void check_entries(const char *prov, enum fi_ep_type type)
 {
 	struct fi_info *list = ask(prov, type, 0, 0);
@@ -220,6 +241,9 @@ int main(void)
 	check_entries("sockets;ofi_rpmem", FI_EP_DGRAM);
 	check_order("tcp;ofi_rpmem");
 	check_order("sockets;ofi_rpmem");
+	check_comp_order("tcp;ofi_rpmem", FI_EP_RDM);
+	check_comp_order("sockets;ofi_rpmem", FI_EP_RDM);
+	check_comp_order("tcp;ofi_rpmem", FI_EP_MSG);
 	check_connected("tcp;ofi_rpmem");
 	return failed;
 }

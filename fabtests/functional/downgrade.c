@@ -86,18 +86,25 @@ static int durable(struct side *s, const struct card *c, uint64_t key)
 }
 
 /*
- * A write of 0: enum fi_rpmem_status. Closing the region has closed the
- * connection, which the initiator may see now or have seen before.
+ * A write that is to be placed: 0 or enum fi_rpmem_status. Closing the region
+ * has closed the connection, which the initiator may see now or have seen
+ * before.
  */
-static int plain_write(struct side *s, const struct card *c, uint64_t key)
+static int placed_write(struct side *s, const struct card *c, uint64_t key)
 {
 	static char bytes[64];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct fi_rma_iov to = {c->pool_addr + 8192, sizeof(bytes), key};
+	struct fi_msg_rma m = {.msg_iov = &iov,
+			       .iov_count = 1,
+			       .addr = s->peer,
+			       .rma_iov = &to,
+			       .rma_iov_count = 1};
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
 
 	do {
-		POST(s, fi_write(s->ep, bytes, sizeof(bytes), NULL, s->peer,
-				 c->pool_addr + 8192, key, NULL));
+		POST(s, fi_writemsg(s->ep, &m, FI_DELIVERY_COMPLETE));
 		if (side_wait(s, &e, &err))
 			return 0;
 	} while (err.prov_errno == FI_RPMEM_ST_LOST);
@@ -117,7 +124,7 @@ static void round_trip(struct side *s, const struct card *c, int i,
 	int st, ret;
 
 	tap_ok(key != old, "round %d: another key", i);
-	st = plain_write(s, c, old);
+	st = placed_write(s, c, old);
 	tap_ok(gone(st), "round %d: the confirmed key is refused (%d)", i, st);
 	ret = fi_rpmem_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
 	tap_ok(!ret && a.region_class == (limited(i) ? FI_RPMEM_CLASS_PROCESS
@@ -145,7 +152,7 @@ static void initiator_half(struct side *s, const struct card *c)
 		round_trip(s, c, i, old);
 		old = shared->key;
 	}
-	st = plain_write(s, c, first);
+	st = placed_write(s, c, first);
 	tap_ok(gone(st), "the first key has not come back (%d)", st);
 	tap_ok(durable(s, c, first) != 0, "nor is it written to");
 }

@@ -118,6 +118,8 @@ static void serve(struct side *s, const struct card *peer)
 	/* The base's own, from plain memory. */
 	told(s, &v.base, &v.base_from);
 	v.base_at = offset(v.base.buf, s->plain);
+	/* Entries of the base and of persistent writes have no common order. */
+	pair_meet(s);
 	for (; v.notes < NOTES; v.notes++) {
 		const char *note = medium + LOG + v.notes * RECORD;
 
@@ -166,6 +168,7 @@ static void notes(struct side *s, const struct card *peer)
 			     peer->plain_addr + LOG, peer->plain_key, bytes));
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
+	pair_meet(s);
 	rma.key = peer->pool_key;
 	rma.len = sizeof(bytes);
 	for (int i = 0; i < NOTES; i++) {

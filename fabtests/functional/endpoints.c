@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target domain with two endpoints: remote CQ data comes to the queue of the
- * one that was written to. */
+/* Domains with two endpoints each: remote CQ data comes to the queue of the
+ * endpoint that was written to, and names the one that wrote. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "functional/pair.h"
 
 enum {
-	WRITES = 20,
+	EACH = 10, /* writes from each endpoint to each */
+	NAME = 128,
 };
 
 static const char *label;
@@ -16,106 +18,309 @@ static struct fi_cq_err_entry err;
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-/* The second endpoint of the target's. */
-struct second {
-	struct fid_cq *cq;
-	struct fid_ep *ep;
+/*
+ * Both endpoints of a side; s->cq is the first one's. Reliable datagrams know
+ * each other by address: to[] is the peer's endpoints.
+ */
+struct ends {
+	struct fid_cq *cq[2];
+	struct fid_ep *ep[2];
+	fi_addr_t to[2];
 };
 
-static void second_open(struct side *s, struct second *b)
+/* The next call opens, accepts or connects an endpoint with its own queue. */
+static void begin_second(struct side *s, struct ends *d)
 {
 	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
 
-	MUST(fi_cq_open(s->domain, &attr, &b->cq, NULL));
-	MUST(fi_endpoint(s->domain, s->info, &b->ep, NULL));
-	MUST(fi_ep_bind(b->ep, &b->cq->fid, FI_TRANSMIT | FI_RECV));
-	MUST(fi_ep_bind(b->ep, &s->av->fid, 0));
-	MUST(fi_enable(b->ep));
+	d->cq[0] = s->cq;
+	d->ep[0] = s->ep;
+	MUST(fi_cq_open(s->domain, &attr, &d->cq[1], NULL));
+	s->cq = d->cq[1];
 }
 
-/* How many of a queue's next entries are of writes to its endpoint. */
-static void count(struct fid_cq *cq, uint64_t parity, int *right, int *wrong)
+static void end_second(struct side *s, struct ends *d)
 {
-	ssize_t n = fi_cq_read(cq, &e, 1);
+	d->ep[1] = s->ep;
+	s->cq = d->cq[0];
+	s->ep = d->ep[0];
+}
 
-	if (n == -FI_EAGAIN)
+static void close_second(struct ends *d)
+{
+	if (d->ep[1])
+		MUST(fi_close(&d->ep[1]->fid));
+	MUST(fi_close(&d->cq[1]->fid));
+}
+
+/* Send the name of the second endpoint to the peer, and insert the peer's. */
+static void exchange(struct side *s, struct ends *d)
+{
+	static char mine[NAME], theirs[NAME];
+	size_t len = sizeof(mine);
+
+	MUST(fi_getname(&d->ep[1]->fid, mine, &len));
+	POST(s, fi_recv(s->ep, theirs, sizeof(theirs), NULL, FI_ADDR_UNSPEC,
+			theirs));
+	POST(s, fi_send(s->ep, mine, sizeof(mine), NULL, s->peer, mine));
+	for (int i = 0; i < 2; i++)
+		if (!side_wait(s, &e, &err))
+			MUST(-err.err);
+	/* Entries of the peer's writes would be taken for these. */
+	pair_meet(s);
+	d->to[0] = s->peer;
+	MUST(fi_av_insert(s->av, theirs, 1, &d->to[1], 0, NULL) == 1 ? 0 : -1);
+}
+
+static void open_second(struct side *s, struct ends *d)
+{
+	begin_second(s, d);
+	side_endpoint(s, s->info);
+	MUST(fi_enable(s->ep));
+	end_second(s, d);
+	exchange(s, d);
+}
+
+/* --- the target --- */
+
+/* The remote CQ data of a write from one endpoint to another. */
+static uint64_t data_of(int from, int to, uint64_t i)
+{
+	return i << 8 | (uint64_t)(from << 4 | to);
+}
+
+static void poke(struct ends *d)
+{
+	for (int i = 0; i < 2; i++)
+		fi_cq_read(d->cq[i], NULL, 0);
+}
+
+struct count {
+	int right[2], wrong, unknown; /* right: by the endpoint that wrote */
+};
+
+static void count(const struct side *s, const struct ends *d, int to,
+		  struct count *n)
+{
+	fi_addr_t src = FI_ADDR_NOTAVAIL;
+	ssize_t ret = fi_cq_readfrom(d->cq[to], &e, 1, &src);
+	int from;
+
+	if (ret == -FI_EAGAIN)
 		return;
-	MUST(n == 1 ? 0 : n);
-	if ((e.flags & FI_REMOTE_CQ_DATA) && e.data % 2 == parity)
-		++*right;
-	else
-		++*wrong;
+	MUST(ret == 1 ? 0 : ret);
+	from = e.data >> 4 & 1;
+	if (!(e.flags & FI_REMOTE_CQ_DATA) || (e.data & 1) != (uint64_t)to) {
+		n->wrong++;
+		printf("# to %d: flags %#llx, data %#llx, %zu bytes\n", to,
+		       (unsigned long long)e.flags, (unsigned long long)e.data,
+		       e.len);
+	} else {
+		n->right[from]++;
+	}
+	/* A connected endpoint has one peer, whatever it is called. */
+	if (s->o.sources && !s->o.msg && src != d->to[from])
+		n->unknown++;
+}
+
+static void receive(struct side *s, struct ends *d)
+{
+	struct count n[2];
+	int due = (s->o.msg ? 2 : 4) * EACH;
+
+	memset(n, 0, sizeof(n));
+
+	while (due > n[0].right[0] + n[0].right[1] + n[1].right[0] +
+			     n[1].right[1] + n[0].wrong + n[1].wrong)
+		for (int to = 0; to < 2; to++)
+			count(s, d, to, &n[to]);
+	for (int to = 0; to < 2; to++) {
+		const int one = s->o.msg && to ? 0 : EACH;
+		const int two = s->o.msg && !to ? 0 : EACH;
+
+		printf("# to %d: %d and %d right, %d wrong, %d unknown\n", to,
+		       n[to].right[0], n[to].right[1], n[to].wrong,
+		       n[to].unknown);
+		OK(n[to].right[0] == one && n[to].right[1] == two,
+		   to ? "data for the second endpoint"
+		      : "data for the first endpoint");
+		OK(!n[to].unknown, "and of whom they are");
+	}
+	pair_meet(s);
+}
+
+/* Closes its second endpoint: what is for that is for nobody. */
+static void close_one(struct side *s, struct ends *d)
+{
+	pair_meet(s);
+	MUST(fi_close(&d->ep[1]->fid));
+	d->ep[1] = NULL;
+	pair_meet(s);
+	pair_meet(s); /* it has been written to */
+	OK(side_quiet(s), "nobody else is told");
+	pair_meet(s);
+	close_second(d);
 }
 
 static void serve(struct side *s, const struct card *peer)
 {
-	int right[2] = {0}, wrong = 0;
-	struct second b;
-	char name[128];
-	size_t len = sizeof(name);
+	struct ends d;
 
 	side_insert(s, peer);
-	second_open(s, &b);
-	MUST(fi_getname(&b.ep->fid, name, &len));
-	POST(s, fi_send(s->ep, name, sizeof(name), NULL, s->peer, NULL));
-	if (!side_wait(s, &e, &err))
-		MUST(-err.err);
-	while (right[0] + right[1] + wrong < 2 * WRITES) {
-		count(s->cq, 0, &right[0], &wrong);
-		count(b.cq, 1, &right[1], &wrong);
-	}
-	OK(right[0] == WRITES, "data for the first endpoint");
-	OK(right[1] == WRITES, "data for the second endpoint");
-	pair_meet(s);
-	MUST(fi_close(&b.ep->fid));
-	MUST(fi_close(&b.cq->fid));
+	open_second(s, &d);
+	receive(s, &d);
+	close_one(s, &d);
 }
 
-static void program(struct side *s, const struct card *peer)
+static void serve_connected(struct side *s, const struct card *peer)
+{
+	struct ends d;
+
+	begin_second(s, &d);
+	side_accept(s);
+	end_second(s, &d);
+	receive(s, &d);
+	pair_meet(s);
+	close_second(&d);
+}
+
+/* --- the initiator --- */
+
+static ssize_t post(struct side *s, const struct card *peer, struct fid_ep *ep,
+		    fi_addr_t to, uint64_t data, uint64_t flags)
 {
 	static char bytes[64] = "both";
 	struct iovec iov = {bytes, sizeof(bytes)};
 	struct fi_rma_iov rma = {peer->pool_addr, 64, peer->pool_key};
-	struct fi_msg_rma msg = {
+	const struct fi_msg_rma msg = {
 		.msg_iov = &iov,
 		.iov_count = 1,
+		.addr = to,
 		.rma_iov = &rma,
 		.rma_iov_count = 1,
+		.data = data,
 	};
-	fi_addr_t to[2] = {s->peer};
-	char name[128];
-	int good = 0;
 
-	POST(s, fi_recv(s->ep, name, sizeof(name), NULL, FI_ADDR_UNSPEC, NULL));
-	if (!side_wait(s, &e, &err))
-		MUST(-err.err);
-	MUST(fi_av_insert(s->av, name, 1, &to[1], 0, NULL) == 1 ? 0 : -1);
-	for (uint64_t i = 0; i < 2 * WRITES; i++) {
-		msg.addr = to[i % 2];
-		msg.data = i;
-		POST(s,
-		     fi_writemsg(s->ep, &msg,
-				 FI_REMOTE_CQ_DATA | FI_COMPLETION |
-					 (i % 4 < 2 ? FI_COMMIT_COMPLETE : 0)));
-		good += side_wait(s, &e, &err);
+	return fi_writemsg(ep, &msg, flags | FI_COMPLETION);
+}
+
+static int write_all(struct side *s, struct ends *d, const struct card *peer)
+{
+	struct fid_cq *first = s->cq;
+	int bad = 0;
+
+	for (uint64_t i = 0; i < EACH; i++)
+		for (int k = 0; k < 4; k++) {
+			int from = k >> 1, to = k & 1;
+
+			if (s->o.msg && from != to)
+				continue;
+			s->cq = d->cq[from];
+			POST(s, post(s, peer, d->ep[from],
+				     s->o.msg ? 0 : d->to[to],
+				     data_of(from, to, i),
+				     FI_REMOTE_CQ_DATA |
+					     (i % 2 ? FI_COMMIT_COMPLETE : 0)));
+			bad += !side_wait(s, &e, &err);
+			s->cq = first;
+			poke(d);
+		}
+	return bad;
+}
+
+/*
+ * A queue with a descriptor, opened when connections are there already, whose
+ * completions until then woke nobody.
+ */
+static void sleep_on_late_queue(struct side *s, const struct card *peer)
+{
+	struct fi_cq_attr attr = {
+		.format = FI_CQ_FORMAT_TAGGED,
+		.wait_obj = FI_WAIT_FD,
+	};
+	struct ends d = {.cq = {s->cq}, .ep = {s->ep}};
+	ssize_t n = 1;
+
+	MUST(fi_cq_open(s->domain, &attr, &d.cq[1], NULL));
+	s->cq = d.cq[1];
+	side_endpoint(s, s->info);
+	MUST(fi_enable(s->ep));
+	end_second(s, &d);
+	s->cq = d.cq[1];
+	for (int i = 0; i < EACH && n == 1; i++) {
+		POST(s, post(s, peer, d.ep[1], s->peer, 0, FI_COMMIT_COMPLETE));
+		do
+			n = fi_cq_sread(d.cq[1], &e, 1, NULL, 30000);
+		while (n == -FI_EINTR);
 	}
-	OK(good == 2 * WRITES, "all writes end well");
-	/* The other name of the same target stays usable. */
-	MUST(fi_av_remove(s->av, &to[1], 1, 0));
-	msg.addr = to[0];
-	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
-	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");
+	OK(n == 1, "who sleeps on a queue that was opened late is woken");
+	s->cq = d.cq[0];
+	close_second(&d);
+}
+
+static void program(struct side *s, const struct card *peer)
+{
+	struct ends d;
+
+	open_second(s, &d);
+	OK(!write_all(s, &d, peer), "all writes end well");
 	pair_meet(s);
+	pair_meet(s);
+	pair_meet(s); /* the second endpoint is closed */
+	for (int i = 0; i < 2; i++) {
+		POST(s, post(s, peer, s->ep, d.to[1], 1,
+			     FI_REMOTE_CQ_DATA | (i ? FI_COMMIT_COMPLETE : 0)));
+		OK(!side_wait(s, &e, &err) &&
+			   err.prov_errno == FI_RPMEM_ST_UNSUPPORTED,
+		   "data for an endpoint that is gone are an error");
+	}
+	/* The other name of the same target stays usable. */
+	MUST(fi_av_remove(s->av, &d.to[1], 1, 0));
+	POST(s, post(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
+	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");
+	sleep_on_late_queue(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	close_second(&d);
+}
+
+static void program_connected(struct side *s, const struct card *peer)
+{
+	struct ends d;
+
+	begin_second(s, &d);
+	side_connect(s, peer);
+	end_second(s, &d);
+	OK(!write_all(s, &d, peer), "all writes end well");
+	pair_meet(s);
+	pair_meet(s);
+	close_second(&d);
 }
 
 int main(void)
 {
-	static const struct pair_opts plain = {0},
-				      autos = {.progress = FI_PROGRESS_AUTO};
+	const struct {
+		const char *label;
+		struct pair_opts o;
+	} runs[] = {
+		{"manual", {0}},
+		{"sources", {.sources = true}},
+		{"a table", {.sources = true, .av = FI_AV_TABLE}},
+		{"auto", {.progress = FI_PROGRESS_AUTO}},
+		{"sockets", {.sources = true, .prov = "sockets;ofi_rpmem"}},
+		{"connected", {.msg = true}},
+		{"connected, auto",
+		 {.msg = true, .progress = FI_PROGRESS_AUTO}},
+	};
 
-	label = "manual";
-	pair_run(&plain, &plain, serve, program);
-	label = "auto";
-	pair_run(&autos, &autos, serve, program);
+	/* Sleep at once, and let no heartbeat wake the sleeper. */
+	setenv("FI_OFI_RPMEM_SPIN", "0", 1);
+	setenv("FI_OFI_RPMEM_TIMEOUT", "600000", 1);
+	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+		label = runs[i].label;
+		pair_run(&runs[i].o, &runs[i].o,
+			 runs[i].o.msg ? serve_connected : serve,
+			 runs[i].o.msg ? program_connected : program);
+	}
 	return tap_done();
 }

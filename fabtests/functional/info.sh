@@ -83,6 +83,16 @@ FI_PROVIDER='sockets;ofi_rpmem' doctor 1 "$dir"
 line ok 'provider listed' 'sockets;ofi_rpmem'
 line ok base sockets
 line ok commit 'committed, .* over sockets'
+# A base that does not tell addresses of peers: no private connection.
+if fi_info -p 'udp;ofi_rxd' >/dev/null 2>&1; then
+	FI_LOG_LEVEL=warn FI_PROVIDER='udp;ofi_rpmem' doctor 3 "$dir"
+	line FAIL 'provider listed' "'udp;ofi_rpmem'"
+	line FAIL commit 'not tried'
+	grep -q 'ofi_rxd does not tell the addresses .*use tcp' "$dir/out" ||
+		fail "no remedy for the base udp"
+else
+	echo "left out: libfabric has no udp"
+fi
 FI_TCP_IFACE=nosuch0 doctor 3 "$dir"
 line FAIL interface nosuch0
 

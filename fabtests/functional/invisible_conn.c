@@ -45,6 +45,15 @@ static void settle(void)
 	}
 }
 
+static void settle_all(void)
+{
+	settle();
+	for (int k = 0; k < 2 && !stuck; k++)
+		for (int c = 0; c < nconns; c++)
+			post_fence(c, k);
+	settle();
+}
+
 static void round_of(int c)
 {
 	int k = (int)inv_below(&rng, 2), n = 1 + (int)inv_below(&rng, 5);
@@ -74,7 +83,7 @@ static void round_of(int c)
 	default:
 		where = "reads";
 		/* By another connection, it may be: before, and not yet. */
-		settle();
+		settle_all();
 		while (n--)
 			post_read(c, k);
 		settle();
@@ -142,10 +151,13 @@ static void tell(void)
 		saw("\n");
 	}
 	for (int k = 0; k < 2; k++) {
-		for (int c = 0; c < nconns; c++)
+		for (int c = 0; c < nconns; c++) {
 			for (int n = 0; n < ORDERS; n++)
 				saw("ep%d.%d order of %d:%s\n", k, c, n,
 				    side[k].end[c].order[n]);
+			saw("ep%d.%d data of persistent writes: %#llx\n", k, c,
+			    (unsigned long long)side[k].end[c].data_sum);
+		}
 		for (int i = 0; i < 2; i++)
 			saw("side %d memory %d: %#llx\n", k, i,
 			    (unsigned long long)sum_of(side[k].mem[i],
@@ -229,7 +241,7 @@ static void program(void)
 	}
 	where = "the end";
 	if (!stuck)
-		settle();
+		settle_all();
 	if (!stuck)
 		counters();
 	for (int c = 0; c < nconns && !stuck; c++)

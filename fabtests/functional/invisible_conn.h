@@ -13,6 +13,12 @@
 #define LONGEST 70000u
 #define TEXT	(1u << 18)
 
+/*
+ * Remote CQ data of writes to persistent memory, whose completions have no
+ * order (docs/guarantees.md).
+ */
+#define DATA_PERSISTENT 0x1000u
+
 enum kind {
 	RECV,
 	SEND,
@@ -46,6 +52,7 @@ struct end {
 	uint64_t beside;	  /* of the traffic, that counts writes */
 	uint64_t data;		  /* entries without a context */
 	uint64_t data_due;
+	uint64_t data_sum; /* of writes to persistent memory */
 	char order[ORDERS][1024];
 };
 
@@ -95,6 +102,8 @@ void post_recv(int c, int k);
 void post_send(int c, int k);
 void post_write(int c, int k);
 void post_read(int c, int k);
+/* Waits for what was sent or written without a completion of its own. */
+void post_fence(int c, int k);
 /* Durable writes and commits beside the program; on the base just writes. */
 void traffic(int c, int k);
 

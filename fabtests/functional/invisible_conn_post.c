@@ -164,13 +164,14 @@ void post_write(int c, int k)
 	struct end *e = &side[k].end[c];
 	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
 	uint64_t at = slot, key = key_of(!k, which), flags = flags_of(e);
+	uint64_t told = which ? DATA_PERSISTENT : 0;
 	struct fi_rma_iov to = {at, o->len, key};
 	struct iovec iov[4];
 	struct fi_msg_rma m = {.msg_iov = iov,
 			       .rma_iov = &to,
 			       .rma_iov_count = 1,
 			       .context = o,
-			       .data = 0x77};
+			       .data = 0x77 + told};
 	unsigned int form = (unsigned int)inv_below(&rng, 6);
 
 	if (at + o->len > TRAFFIC)
@@ -195,8 +196,8 @@ void post_write(int c, int k)
 		break;
 	case 3:
 		side[!k].end[c].data_due++;
-		POST(fi_writedata(e->ep, o->buf, o->len, NULL, 0x88, 0, at, key,
-				  o));
+		POST(fi_writedata(e->ep, o->buf, o->len, NULL, 0x88 + told, 0,
+				  at, key, o));
 		break;
 	case 4:
 		o->expect = 0;
@@ -205,8 +206,8 @@ void post_write(int c, int k)
 	default:
 		o->expect = 0;
 		side[!k].end[c].data_due++;
-		POST(fi_inject_writedata(e->ep, o->buf, o->len, 0x99, 0, at,
-					 key));
+		POST(fi_inject_writedata(e->ep, o->buf, o->len, 0x99 + told, 0,
+					 at, key));
 	}
 }
 
@@ -233,6 +234,35 @@ void post_read(int c, int k)
 		POST(fi_readmsg(e->ep, &m, flags));
 	else
 		POST(fi_read(e->ep, o->buf, o->len, NULL, 0, at, key, o));
+}
+
+/*
+ * A connection keeps its order: what came before the message of a fence has
+ * arrived with it, and has been counted. A private connection has a commit for
+ * that.
+ */
+void post_fence(int c, int k)
+{
+	struct op *to = add(RECV, c, !k, 8), *from = add(SEND, c, k, 8);
+	struct op *commit;
+	struct fi_rma_iov all = {0, TRAFFIC, key_of(!k, 1)};
+	struct iovec iov = {to->buf, to->len};
+	struct fi_msg m = {.msg_iov = &iov, .iov_count = 1, .context = to};
+
+	to->expect = from->expect = 1;
+	from->delivered = true;
+	POST(fi_recvmsg(side[!k].end[c].ep, &m, FI_COMPLETION));
+	iov.iov_base = from->buf;
+	m.context = from;
+	POST(fi_sendmsg(side[k].end[c].ep, &m,
+			FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	commit = add(BESIDE, c, k, 0);
+	if (!layered)
+		return;
+	commit->expect = 1;
+	side[k].end[c].beside++;
+	POST(fi_rpmem_commit(side[k].end[c].ep, &all, 1, 0, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_NONE, NULL, commit));
 }
 
 void traffic(int c, int k)

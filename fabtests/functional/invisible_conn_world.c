@@ -180,6 +180,10 @@ static void entry(struct side *s, struct fid_cq *cq,
 	if (!o) {
 		end = &s->end[conn_of(s, cq)];
 		end->data++;
+		if (f >= FI_CQ_FORMAT_DATA && (e->data & DATA_PERSISTENT)) {
+			end->data_sum += e->flags * e->data;
+			return;
+		}
 		note(end->order[KINDS - 1], sizeof(end->order[0]),
 		     " %#llx/%#llx", (unsigned long long)e->flags,
 		     (unsigned long long)(f >= FI_CQ_FORMAT_DATA ? e->data
@@ -197,8 +201,9 @@ static void entry(struct side *s, struct fid_cq *cq,
 		return;
 	}
 	end = &side[o->side].end[o->conn];
-	note(end->order[o->kind + (o->delivered ? DELIVERED : 0)],
-	     sizeof(end->order[0]), " %d", (int)(o - ops));
+	if (!o->which)
+		note(end->order[o->kind + (o->delivered ? DELIVERED : 0)],
+		     sizeof(end->order[0]), " %d", (int)(o - ops));
 	if (f == FI_CQ_FORMAT_CONTEXT && !err)
 		note(o->saw, sizeof(o->saw), " ended");
 	else

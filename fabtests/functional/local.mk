@@ -22,7 +22,9 @@ TESTS += $(tool_tests)
 EXTRA_DIST += $(tool_tests)
 
 # What the README says, and the direction of the arrows.
-tree_tests = fabtests/functional/includes.sh fabtests/functional/layering.sh \
+tree_tests = fabtests/functional/budgets.sh \
+	fabtests/functional/call_cycles.sh \
+	fabtests/functional/includes.sh fabtests/functional/layering.sh \
 	fabtests/functional/readme_example.sh \
 	fabtests/functional/select.sh
 TESTS += $(tree_tests)
@@ -71,6 +73,16 @@ TESTS += fabtests/functional/absent_peer
 fabtests_functional_absent_peer_SOURCES = fabtests/functional/absent_peer.c $(pair_sources)
 fabtests_functional_absent_peer_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_absent_peer_LDADD = $(FABRIC_LIBS)
+check_PROGRAMS += fabtests/functional/unreachable
+TESTS += fabtests/functional/unreachable
+fabtests_functional_unreachable_SOURCES = fabtests/functional/unreachable.c
+fabtests_functional_unreachable_LDADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS)
+check_PROGRAMS += fabtests/functional/many_peers
+TESTS += fabtests/functional/many_peers
+fabtests_functional_many_peers_SOURCES = fabtests/functional/many_peers.c
+fabtests_functional_many_peers_LDADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/direct
 TESTS += fabtests/functional/direct
@@ -89,6 +101,12 @@ fabtests_functional_spin_SOURCES = fabtests/functional/spin.c $(pair_sources)
 fabtests_functional_spin_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_spin_LDADD = $(FABRIC_LIBS)
 
+check_PROGRAMS += fabtests/functional/order
+TESTS += fabtests/functional/order
+fabtests_functional_order_SOURCES = fabtests/functional/order.c $(pair_sources)
+fabtests_functional_order_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_order_LDADD = $(FABRIC_LIBS)
+
 check_PROGRAMS += fabtests/functional/inline
 TESTS += fabtests/functional/inline
 fabtests_functional_inline_SOURCES = fabtests/functional/inline.c $(pair_sources)
@@ -103,19 +121,27 @@ fabtests_functional_unasked_SOURCES = fabtests/functional/unasked.c $(pair_sourc
 fabtests_functional_unasked_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_unasked_LDADD = $(FABRIC_LIBS)
 
-# Connections of our own.
-check_PROGRAMS += fabtests/functional/linked
-TESTS += fabtests/functional/linked.sh
-EXTRA_DIST += fabtests/functional/linked.sh
-fabtests_functional_linked_SOURCES = fabtests/functional/linked.c $(pair_sources)
-fabtests_functional_linked_CPPFLAGS = $(pair_cppflags)
-fabtests_functional_linked_LDADD = $(FABRIC_LIBS)
+# Private connections.
+check_PROGRAMS += fabtests/functional/write_only
+TESTS += fabtests/functional/write_only
+fabtests_functional_write_only_SOURCES = fabtests/functional/write_only.c $(pair_sources)
+fabtests_functional_write_only_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_write_only_LDADD = $(FABRIC_LIBS)
 
-# Small writes over them, many in one message; linked.sh runs it, too.
-check_PROGRAMS += fabtests/functional/gathered
-fabtests_functional_gathered_SOURCES = fabtests/functional/gathered.c $(pair_sources)
-fabtests_functional_gathered_CPPFLAGS = $(pair_cppflags)
-fabtests_functional_gathered_LDADD = $(FABRIC_LIBS)
+check_PROGRAMS += fabtests/functional/private_conn
+TESTS += fabtests/functional/private_conn.sh
+EXTRA_DIST += fabtests/functional/private_conn.sh
+fabtests_functional_private_conn_SOURCES = fabtests/functional/private_conn.c \
+	fabtests/fault/private_peer.c fabtests/fault/private_peer.h $(pair_sources)
+fabtests_functional_private_conn_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_private_conn_LDADD = $(FABRIC_LIBS)
+
+# Small writes, many coalesced into one message; private_conn.sh runs it, too.
+check_PROGRAMS += fabtests/functional/coalesced_writes
+fabtests_functional_coalesced_writes_SOURCES = \
+	fabtests/functional/coalesced_writes.c $(pair_sources)
+fabtests_functional_coalesced_writes_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_coalesced_writes_LDADD = $(FABRIC_LIBS)
 
 # A copy there and back, broken off in every way.
 TESTS += fabtests/functional/cp.sh

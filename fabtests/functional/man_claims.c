@@ -663,6 +663,35 @@ static void example_of_commit(const char *path)
 	dlclose(lib);
 }
 
+/* There is no way back, so this comes last. */
+static void draining(const void *name)
+{
+	struct fi_cq_err_entry bad;
+	void *c = NULL;
+	int a, b, st;
+
+	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &a), 0,
+		 "a commit before fi_rpmem_drain()");
+	claim_is(fi_rpmem_drain(f.domain, 60000), 0,
+		 "fi_rpmem_drain() comes to an end");
+	st = take(&c, &bad);
+	claim((!st || st == FI_RPMEM_ST_OVERLOADED) && c == &a && quiet(),
+	      "the commit has been answered, once");
+	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &b), 0,
+		 "a commit behind it is accepted here");
+	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && bad.err == EBUSY &&
+		      c == &b,
+	      "and refused there");
+	claim_is(fi_rpmem_drain(f.domain, 0), 0, "a second one finds nothing");
+	fi_av_remove(f.av, &self, 1, 0);
+	if (fi_av_insert(f.av, name, 1, &self, 0, NULL) != 1)
+		bail("fi_av_insert", "again");
+	claim_is(writemsg(&disk, 0, 64, 0, &b), 0,
+		 "a write that connects anew");
+	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && c == &b && quiet(),
+	      "is refused by the target that was drained");
+}
+
 int main(int argc, char **argv)
 {
 	struct rp_fabric_attr attr = {.target = true, .tagged = true};
@@ -700,6 +729,7 @@ int main(int argc, char **argv)
 	not_offered();
 	selecting();
 	example_of_commit(example);
+	draining(name);
 
 	fi_close(&disk.mr->fid);
 	fi_close(&shm.mr->fid);

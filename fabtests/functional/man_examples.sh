@@ -112,6 +112,9 @@ sed -n 's/^\.It Ev \(FI_OFI_RPMEM_[A-Z_]*\)$/\1/p' "$src/man/fi_rpmem.7" |
 	sort >"$dir/page"
 [ -s "$dir/code" ] || fail "no parameters in init.c"
 diff "$dir/page" "$dir/code" || fail "fi_rpmem.7 and init.c differ"
+sed -n 's/^| \(FI_OFI_RPMEM_[A-Z_]*\) |.*/\1/p' "$src/docs/operating.md" |
+	sort >"$dir/page"
+diff "$dir/page" "$dir/code" || fail "docs/operating.md and init.c differ"
 
 # What they say about calls, as far as one process can ask. TAP goes through.
 fabtests/functional/man_claims "$dir" "$dir/fi_rpmem_commit.3.so" ||

@@ -291,10 +291,26 @@ void *pair_map(const char *path, size_t *len)
 	return map;
 }
 
+bool pair_on_tmpfs(char *path)
+{
+	int fd = mkstemp(path);
+
+	if (fd < 0) {
+		puts("1..0 # SKIP no tmpfs");
+		return false;
+	}
+	MUST(ftruncate(fd, PAIR_POOL) ? -errno : 0);
+	close(fd);
+	setenv("RPMEM_POOL", path, 1);
+	setenv("FI_OFI_RPMEM_CLASS", "process", 1);
+	return true;
+}
+
 void side_pool(struct side *s, const char *path)
 {
 	s->pool = pair_map(path, &s->pool_len);
-	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL, remote, 0, 1,
+	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
+		       s->o.unreadable ? FI_REMOTE_WRITE : remote, 0, 1,
 		       s->o.unasked ? 0 : FI_RMA_PMEM, &s->pool_mr, NULL));
 }
 

@@ -29,6 +29,7 @@ struct pair_opts {
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	bool local;	   /* hints with FI_MR_LOCAL */
 	bool unasked;	   /* nothing asks for persistence */
+	bool unreadable;   /* peers may only write to the pool */
 	bool msg;	   /* connected endpoints */
 	uint64_t caps;	   /* beside messages, tags and RMA */
 	uint64_t op_flags; /* default transmit flags */
@@ -78,6 +79,11 @@ void side_open(struct side *s, const struct pair_opts *o);
 void *pair_map(const char *path, size_t *len);
 /* Map it as the pool. */
 void side_pool(struct side *s, const char *path);
+/*
+ * From now on pools are this new file on tmpfs, of class process; path is a
+ * template of mkstemp(). False: there is no tmpfs, and a line says so.
+ */
+bool pair_on_tmpfs(char *path);
 /*
  * The target's memory: a pool file in the current folder or what RPMEM_POOL
  * names, and plain memory.

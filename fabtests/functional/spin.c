@@ -178,24 +178,17 @@ static void compare(const char *who, bool automatic)
 	const long with = run("60000000", automatic);
 
 	tap_ok(without > WRITES / 2, "%s: it slept %ld times", who, without);
-	/* On a loaded machine it waits for locks as well. */
-	tap_ok(with >= 0 && with < WRITES / 4,
+	/* It waits for locks as well, and a sanitizer's own thread sleeps. */
+	tap_ok(with >= 0 && with < without / 2,
 	       "%s: %ld times where it polls on", who, with);
 }
 
 int main(void)
 {
 	char path[] = "/dev/shm/spin.XXXXXX";
-	int fd = mkstemp(path);
 
-	if (fd < 0) {
-		puts("1..0 # SKIP no tmpfs");
+	if (!pair_on_tmpfs(path))
 		return 77;
-	}
-	MUST(ftruncate(fd, PAIR_POOL));
-	close(fd);
-	setenv("RPMEM_POOL", path, 1);
-	setenv("FI_OFI_RPMEM_CLASS", "process", 1);
 	setenv("FI_OFI_RPMEM_METHOD", "agent-clwb", 1);
 	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);

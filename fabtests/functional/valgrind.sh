@@ -51,9 +51,9 @@ C
 
 planted
 # What keeps memory; the rest has the sanitizers, and --long.
-units="batch agent peer commit pmem"
+units="batch agent agent_session session session_commit pmem"
 [ "${RP_LONG:-0}" = 0 ] ||
-	units+=" wire wire_refuse ranges region agent_scarce session client"
+	units+=" wire wire_refuse ranges region agent_scarce agent_effects session_op session_memory"
 emulated='env FI_OFI_RPMEM_EMULATE=1 FI_OFI_RPMEM_CLASS=none'
 {
 	echo basic fabtests/functional/basic

@@ -6,7 +6,7 @@
 #
 # In a build folder, as `make check` does. --seconds: of all harnesses together
 # (60); --long: an hour; NAME: only these (wire, agent, initiator, setup,
-# setup_client, pool, wire_desc, ring).
+# setup_client, pool, wire_desc, ring, tcp).
 set -u
 src=$(cd "${srcdir:-.}" && pwd) || exit 99
 clang="clang-14"
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-names=${names:-wire agent initiator setup setup_client pool wire_desc ring}
+names=${names:-wire agent initiator setup setup_client pool wire_desc ring tcp}
 
 skip() { echo "1..0 # SKIP $*"; exit 77; }
 [ -z "${RP_SANITIZE:-}" ] || skip "the plain build does this, with ASan and UBSan"
@@ -46,6 +46,7 @@ build()
 {
 	(cd "$work" && mkdir o) || return
 	for c in "$src"/prov/core/*.c "$src"/util/{setup,text,secret,file}.c \
+		"$src"/prov/rc/{rc,rc_listen,rc_recv}.c "$src"/prov/rc/rc_tcp*.c \
 		"$src"/fabtests/unit/wire_rig.c; do
 		$clang $flags -c "$c" -o "$work/o/$(basename "$c" .c).o" || return
 	done

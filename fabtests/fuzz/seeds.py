@@ -114,24 +114,62 @@ agent = {
     + wire["query"],
 }
 
-# fuzz_initiator.c: one_step(), recv_made().
-POST, ACK, OK = bytes([6, 0x20]), bytes([0, 0x10, 0xFF, 0]), bytes([1, 0x10, 5, 0])
-PROGRESS = b"\x0f"
+# fuzz_initiator.c: LLVMFuzzerTestOneInput(), one_step().
+def config(method, fences=True, flush=False, more=0xF0):
+    """Class power; more: 1 no inline stores, 2 idle close, 8 native."""
+    return bytes([method - 1 | 0x10 | fences << 5 | flush << 6, more])
+
+
+def write(length, how=0x0A, addr=0):
+    return struct.pack("<BBHBB", 6, 0, length - 1, how, addr)
+
+
+def commit(n=1, effect=0, how=0x0A):
+    return bytes([8, n | effect << 3, how]) + bytes(n)
+
+
+def tell(token, how=0):
+    return bytes([how, token])
+
+
+ACK, DONE, PROGRESS, LOST = b"\0\0", b"\5\0", b"\x0f", b"\4\0"
+FAILED = b"\x85\0"
+UP = commit() + ACK
+READ = struct.pack("<BBHBB", 7, 0, 99, 0, 0)
 initiator = {
-    "commit": b"\1" + POST + PROGRESS + ACK + PROGRESS + OK + PROGRESS,
-    "slices": b"\1" + bytes([6, 0x2A]) + PROGRESS + bytes([0, 0x10, 0x1F, 0])
-    + bytes([1, 0x10, 5, 0, 1, 0x11, 5, 0, 1, 0x12, 5, 0]) + PROGRESS,
-    "write": b"\1" + bytes([9, 1]) + POST + ACK + OK + bytes([9, 1]) + PROGRESS,
-    "write-failed": b"\0" + bytes([9, 1]) + POST + ACK + OK + bytes([9, 0x81])
+    "commit": config(5) + UP + commit() + PROGRESS + tell(0) + DONE + PROGRESS,
+    "store": config(5) + UP + write(64) + PROGRESS + tell(0) + DONE + PROGRESS,
+    "rdma": config(5, more=0xF1) + UP + write(64) + PROGRESS + DONE + DONE
+    + tell(0) + PROGRESS,
+    "fence": config(2) + UP + write(300, 8) + commit() + PROGRESS + DONE * 3
     + PROGRESS,
-    "refused": b"\1" + POST + ACK + bytes([1, 0x10, 0, 13, 11, 9]) + PROGRESS,
-    "restarted": b"\1" + POST + ACK + bytes([11, 200]) + PROGRESS
-    + bytes([0, 0x20, 0xFF, 0]) + PROGRESS,
-    "query": b"\1" + bytes([8, 1]) + ACK + bytes([3, 0x10, 0, 0]),
-    "silent": b"\1" + POST + bytes([11, 255]) + PROGRESS + bytes([11, 255])
+    "native": config(1, flush=True, more=0xF8) + UP + write(5000) + PROGRESS
+    + DONE * 3 + PROGRESS,
+    "then": config(5) + UP + commit(2, 1) + PROGRESS + tell(0) + DONE
     + PROGRESS,
-    "raw": b"\1" + POST + b"\x05" + struct.pack("<H", len(wire["reply"]))
-    + wire["reply"],
+    "notify": config(5) + UP + commit(1, 2) + PROGRESS + tell(0, 0x10)
+    + b"\x0b" + PROGRESS,
+    "slices": config(5) + UP + bytes([8, 0x80, 0x0A]) + bytes(range(200)) * 2
+    + PROGRESS + tell(0) + tell(1) + tell(2) + DONE * 3 + PROGRESS,
+    "read": config(5) + UP + write(64) + READ + PROGRESS + tell(0) + DONE * 3,
+    "atomic": config(5) + UP + bytes([9, 0x0A, 0, 2, 6]) + PROGRESS
+    + tell(0, 0x80) + b"\x08" + DONE + PROGRESS,
+    "query": config(5) + UP + b"\x0a\0\0" + PROGRESS + tell(0, 1) + DONE,
+    "second-key": config(5) + UP + commit(1, 0, 0x4A) + PROGRESS + tell(0, 1)
+    + DONE + PROGRESS + commit(1, 0, 0x4A) + PROGRESS + tell(1) + DONE,
+    "refused": config(5) + commit() + b"\0\x40\5\1" + PROGRESS + commit()
+    + PROGRESS,
+    "lost": config(5) + UP + write(64) * 3 + PROGRESS + LOST + PROGRESS
+    + commit() + ACK + commit() + PROGRESS,
+    "silent": config(5) + UP + commit() + b"\xfb" * 4 + PROGRESS + commit(),
+    "removed": config(2) + UP + write(300, 8) + PROGRESS + b"\x8d" + commit()
+    + ACK + commit() + PROGRESS,
+    "rdma-failed": config(2) + UP + write(300) + PROGRESS + FAILED + PROGRESS
+    + commit() + ACK + commit() + PROGRESS,
+    "blocked": config(5) + UP + b"\x1c" + commit() + PROGRESS + b"\x0c"
+    + PROGRESS + tell(0) + DONE,
+    "raw": config(5) + UP + commit() + PROGRESS + b"\3\0"
+    + struct.pack("<H", len(wire["reply"])) + wire["reply"] + PROGRESS,
 }
 
 
@@ -228,10 +266,41 @@ ring = {
     + b"\x8f" + TAKE,
 }
 
+# fuzz_tcp.c: who is hostile, then bytes of the first piece, then frames.
+RKEY = 0x1122334455667788
+
+
+def frame(kind, length=0, data=b"", flags=0, rma=None):
+    return struct.pack("<HBBIQ", 0x5052, 2, 31 + kind, flags, length) \
+        + (struct.pack("<QQ", *rma) if rma else b"") + data
+
+
+def hostile(who, frames, first=30):
+    return who + struct.pack("<H", first) + b"".join(frames)
+
+
+INITIATOR, TARGET = b"\0", b"\1\1"
+MESSAGE = frame(4, 16, message(3))
+tcp = {
+    "messages": hostile(INITIATOR, [MESSAGE] * 40),
+    "write": hostile(INITIATOR, [
+        frame(5, 100, bytes(100), 1, (8, RKEY)), MESSAGE,
+        frame(6, 8, rma=(8, RKEY)), frame(5, 1, b"x", 0, (4095, RKEY))]),
+    "beyond": hostile(INITIATOR, [frame(5, 2, b"xx", 0, (4095, RKEY))]),
+    "read-only": hostile(INITIATOR, [frame(5, 2, b"xx", 0, (0, RKEY + 1))]),
+    "reads": hostile(INITIATOR, [frame(6, 4096, rma=(0, RKEY))] * 60),
+    "answers": hostile(TARGET, [
+        frame(7, 100, bytes(100)), frame(8, 1), frame(7, 8, bytes(8)),
+        MESSAGE]),
+    "too-many": hostile(TARGET, [frame(7, 100, bytes(100)), frame(8, 2)]),
+    "rejects": hostile(b"\1\0", [frame(3, 3, b"why")]),
+    "accepts": hostile(b"\1\0", [frame(2, 3, b"yes"), MESSAGE]),
+}
+
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
                     ("setup", setup), ("setup_client", setup_client),
                     ("pool", pool), ("wire_desc", wire_desc),
-                    ("ring", ring)):
+                    ("ring", ring), ("tcp", tcp)):
     folder = os.path.join(sys.argv[1], name)
     os.makedirs(folder, exist_ok=True)
     for seed, data in seeds.items():

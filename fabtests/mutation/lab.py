@@ -61,10 +61,9 @@ class Lab:
             os.path.join(self.tree, "prov/core/*.c")))
         self.verbs = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/verbs/*.c"))) if has_verbs() else []
-        # The queue pairs of private connections; rc_fabric needs a provider.
+        # Private connections; has_rdmacm() says where all of them are built.
         self.rc = sorted(os.path.basename(p) for p in glob.glob(
-            os.path.join(self.tree, "prov/rc/*.c"))
-            if "fabric" not in p) if has_rdmacm() else []
+            os.path.join(self.tree, "prov/rc/*.c"))) if has_rdmacm() else []
         self.limits = {}  # (build, suite): CPU seconds; then it is built, too
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
@@ -207,7 +206,9 @@ class Bench:
         r = command(["gcc", "-o", prog] + BUILDS[build] + parts +
                     list(objs.values()) + [lab.archive(build)] +
                     [f"-Wl,--wrap={w}" for w in killer.wraps] +
+                    ["-Wl,--as-needed"] +
                     (["-libverbs"] if lab.verbs else []) +
+                    (["-lrdmacm", "-lfabric"] if lab.rc else []) +
                     ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
@@ -222,7 +223,7 @@ class Bench:
 
     def execute(self, build, args, took, **more):
         env = dict(os.environ, TMPDIR=os.path.join(self.dir, "tmp"),
-                   RP_SEEDS_FROM=SEED, RP_LONG="0",
+                   RP_SEEDS_FROM=SEED, RP_LONG="0", FI_TCP_IFACE="lo",
                    ASAN_OPTIONS="detect_leaks=1:hard_rss_limit_mb=1024",
                    LSAN_OPTIONS="print_suppressions=0:suppressions=" +
                    os.path.join(self.lab.dir, "leaks"),

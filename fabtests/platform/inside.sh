@@ -31,7 +31,7 @@ done
 mount -t proc proc proc
 mount -t sysfs sys sys
 mount --rbind /dev dev
-# Nobody else's segments, and no mailbox of another run.
+# No segments of another run.
 mount -t tmpfs shm dev/shm
 pivot_root . mnt
 exec chroot . /bin/bash -c '

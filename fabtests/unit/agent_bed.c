@@ -269,6 +269,11 @@ static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
 	return 0;
 }
 
+static uint64_t h_source(struct rp_agent_host *h, void *request)
+{
+	return bed_of(h)->source;
+}
+
 static uint64_t h_now(struct rp_agent_host *h)
 {
 	return bed_of(h)->now;
@@ -288,6 +293,7 @@ static void h_warn(struct rp_agent_host *h, const char *text)
 static const struct rp_agent_host_ops host_ops = {
 	.accept = h_accept,
 	.refuse = h_refuse,
+	.source = h_source,
 	.grant = h_grant,
 	.revoke = h_revoke,
 	.flags = h_flags,

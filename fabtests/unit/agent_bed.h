@@ -92,7 +92,8 @@ struct bed {
 	uint32_t flags; /* of channels */
 	/* Results of the host's functions. */
 	int accept_ret, grant_ret, notify_ret;
-	bool no_native; /* no grant of FLUSH */
+	uint64_t source; /* of the next connection requests */
+	bool no_native;	 /* no grant of FLUSH */
 	uint32_t inject;
 	/* Counts of calls, and the last notification. */
 	struct bed_channel *channels;

@@ -15,7 +15,7 @@
 #include "rc/rc_priv.h"
 
 /* The other backend is not linked. */
-const struct rp_rc_ops rp_rc_fabric;
+const struct rp_rc_ops rp_rc_tcp;
 
 struct fake fake;
 
@@ -157,20 +157,6 @@ static void wr_sges(struct ibv_qp_ex *ex, size_t n, const struct ibv_sge *sge)
 	remember_data(&of(ex)->batch[of(ex)->n - 1], sge, (int)n);
 }
 
-static void wr_inline(struct ibv_qp_ex *ex, size_t n,
-		      const struct ibv_data_buf *buf)
-{
-	struct fake_wr *w = &of(ex)->batch[of(ex)->n - 1];
-
-	w->wr.send_flags |= IBV_SEND_INLINE;
-	for (size_t i = 0; i < n; i++) {
-		struct ibv_sge sge = {.addr = (uintptr_t)buf[i].addr,
-				      .length = (uint32_t)buf[i].length};
-
-		remember_data(w, &sge, 1);
-	}
-}
-
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 		     size_t len, uint8_t type, uint8_t level)
 {
@@ -215,7 +201,6 @@ static struct ibv_qp *new_qp(uint64_t ops, const struct ibv_qp_init_attr *attr)
 	q->ex.wr_rdma_read = wr_read;
 	q->ex.wr_send = wr_send;
 	q->ex.wr_set_sge_list = wr_sges;
-	q->ex.wr_set_inline_data_list = wr_inline;
 	q->ex.wr_complete = wr_complete;
 	q->ex.wr_abort = wr_abort;
 	if (ops & FAKE_WITH_FLUSH)
@@ -594,7 +579,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *owner,
 {
 	cr_assert_leq(cqe, fake.max_cqe);
 	fake.open++;
-	/* That of the trial for FLUSH is not the one that is used. */
+	/* The queue pair of the trial for FLUSH is not the one in use. */
 	if (cqe > 2)
 		cq.cqe = cqe;
 	return &cq;

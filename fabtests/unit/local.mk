@@ -394,6 +394,7 @@ fabtests_unit_test_session_order_LDADD = $(unit_ldadd)
 check_PROGRAMS += fabtests/unit/test_session_poison
 TESTS += fabtests/unit/test_session_poison
 fabtests_unit_test_session_poison_SOURCES = fabtests/unit/test_session_poison.c $(session_bed)
+fabtests_unit_test_session_poison_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 fabtests_unit_test_session_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_session_poison_LDADD = $(unit_ldadd)
 
@@ -487,6 +488,15 @@ TESTS += fabtests/unit/test_rc
 fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
+	$(FABRIC_LIBS) $(CRITERION_LIBS)
+
+check_PROGRAMS += fabtests/unit/test_rc_tcp
+TESTS += fabtests/unit/test_rc_tcp
+fabtests_unit_test_rc_tcp_SOURCES = fabtests/unit/test_rc_tcp.c \
+	fabtests/unit/rc_rig.h
+fabtests_unit_test_rc_tcp_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
+fabtests_unit_test_rc_tcp_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
 # Private connections by queue pairs, on a device that the test plays.

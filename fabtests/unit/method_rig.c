@@ -26,12 +26,12 @@ const char *show(const struct rp_facts *f, enum rp_class required,
 	static char text[256];
 
 	snprintf(text, sizeof(text),
-		 "%s, %s, %s, fence %d, told %d, native %d, fs %d, agent %d, "
+		 "%s, %s, %s, fence %d, native %d, fs %d, agent %d, "
 		 "class %s, "
 		 "built %#x",
 		 rp_memory_name(f->memory), rp_placement_name(f->placement),
-		 rp_domain_name(f->domain), f->fence, f->told, f->native,
-		 f->fs_trusted, f->agent, rp_class_name(required), built);
+		 rp_domain_name(f->domain), f->fence, f->native, f->fs_trusted,
+		 f->agent, rp_class_name(required), built);
 	return text;
 }
 
@@ -44,7 +44,7 @@ void for_all(judge_fn judge, unsigned int built)
 	for (size_t m = 0; m < COUNT(memories); m++)
 		for (size_t p = 0; p < COUNT(placements); p++)
 			for (size_t d = 0; d < COUNT(domains); d++)
-				for (size_t t = 0; t < 27 * 4; t++) {
+				for (size_t t = 0; t < 27 * 2; t++) {
 					struct rp_facts f = {
 						.memory = memories[m],
 						.placement = placements[p],
@@ -53,15 +53,13 @@ void for_all(judge_fn judge, unsigned int built)
 						.native = tris[t / 3 % 3],
 						.fs_trusted = tris[t / 9 % 3],
 						.agent = t / 27 % 2,
-						.told = t < 54 ? RP_YES
-							       : tris[t % 2],
 					};
 
 					for (int c = 0; c <= RP_CLASS_POWER;
 					     c++, n++)
 						judge(&f, c, built);
 				}
-	cr_assert_eq(n, 8 * 5 * 5 * 27 * 4 * 3);
+	cr_assert_eq(n, 8 * 5 * 5 * 27 * 2 * 3);
 }
 
 static void offer(struct offers *o, enum rp_method how, enum rp_class class)
@@ -83,7 +81,7 @@ static bool has_domain(const struct rp_facts *f)
 
 static void offers_dax_sync(struct offers *o, const struct rp_facts *f)
 {
-	bool fence = f->fence == RP_YES && f->told == RP_YES;
+	bool fence = f->fence == RP_YES;
 
 	if (f->native == RP_YES && has_domain(f))
 		offer(o, RP_METHOD_NATIVE, RP_CLASS_POWER);
@@ -134,7 +132,7 @@ struct offers offers_of(const struct rp_facts *f)
 	case RP_MEM_TMPFS:
 		if (placed_by_cpu(f))
 			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
-		if (f->fence == RP_YES && f->told == RP_YES)
+		if (f->fence == RP_YES)
 			offer(&o, RP_METHOD_FENCE, RP_CLASS_PROCESS);
 		offer(&o, RP_METHOD_AGENT_SFENCE, RP_CLASS_PROCESS);
 		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_PROCESS);

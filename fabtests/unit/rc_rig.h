@@ -140,8 +140,7 @@ static inline void rig_gone(void *arg, void *request)
 static inline struct rp_rc_attr rig_attr(struct node *n)
 {
 	return (struct rp_rc_attr){
-		.backend = RP_RC_FABRIC,
-		.fi_version = FI_VERSION(1, 17),
+		.backend = RP_RC_TCP,
 		.now = rig_now,
 		.random = rig_random,
 		.kick = rig_kick,

@@ -215,7 +215,6 @@ void mock_side_init(struct mock *m)
 		.placement = d.placement,
 		.domain = d.domain,
 		.fence = d.fence,
-		.told = RP_YES,
 		.native = RP_NO,
 		.fs_trusted = d.fs_trusted,
 		.agent = true,

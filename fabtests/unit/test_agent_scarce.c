@@ -97,7 +97,8 @@ static void refused(const struct bed_at *at, size_t n)
 Test(agent_scarce, no_memory_to_merge)
 {
 	const struct bed_at mixed[] = {{&dax, 0, 1}, {&file, 0, 1}};
-	const struct bed_at two[] = {{&dax, 0, 1}, {&dax, 999, 1}};
+	const struct bed_at two[] = {{&dax, 999, 1}, {&dax, 0, 1}};
+	const struct bed_at apart[] = {{&dax, 0, 1}, {&dax, 999, 1}};
 	uint64_t t;
 
 	reallocs = 0;
@@ -106,6 +107,9 @@ Test(agent_scarce, no_memory_to_merge)
 	reallocs = 0;
 	t = bed_commit_all(&p, RP_CLASS_POWER, 2, two);
 	bed_expect(&p, t, RP_ST_OVERLOADED);
+	/* Where there is nothing to merge none is needed. */
+	t = bed_commit_all(&p, RP_CLASS_POWER, 2, apart);
+	bed_expect(&p, t, RP_ST_OK);
 	reallocs = -1;
 	t = bed_commit_all(&p, RP_CLASS_POWER, 2, two);
 	bed_expect(&p, t, RP_ST_OK);

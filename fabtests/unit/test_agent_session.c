@@ -160,6 +160,90 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 	stop();
 }
 
+/* Show a key once: the status, when everything delayed has been sent. */
+static enum rp_status shown(uint64_t key, bool *at_once)
+{
+	const struct rp_wire_hello hello = bed_hello(key);
+	struct bed_request *r = bed_ask(&g, &hello);
+	enum rp_status st;
+
+	*at_once = r->refused || r->accepted;
+	while (!r->refused && !r->accepted) {
+		g.now = rp_agent_deadline(g.a);
+		rp_agent_progress(g.a);
+	}
+	st = r->accepted ? RP_ST_OK : (enum rp_status)r->ack.status;
+	free(r);
+	return st;
+}
+
+/* With any number of connections, one host has few keys looked at. */
+Test(agent_session, many_wrong_keys_of_a_host_are_not_looked_at)
+{
+	enum {
+		N = RP_AGENT_DEBT + 200
+	};
+	const uint64_t pace = 1000 * BED_MS / RP_AGENT_REFUSALS;
+	struct bed_request *r[N];
+	unsigned int told = 0;
+	bool at_once;
+
+	start(NULL);
+	g.source = 7;
+	for (int i = 0; i < N; i++) {
+		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+
+		r[i] = bed_ask(&g, &hello);
+		if (r[i]->refused && r[i]->ack.status == RP_ST_OVERLOADED)
+			continue;
+		told++;
+	}
+	cr_assert_eq(told, RP_AGENT_DEBT + 1);
+	cr_assert_eq(bed_stats(&g).wrong_keys, told);
+	/* A right key of that host is not told from a wrong one. */
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	cr_assert(at_once);
+	/* Another host's is; its wrong one is as well, late. */
+	g.source = 8;
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	cr_assert_eq(shown(bed_some_key(), &at_once), RP_ST_STALE_KEY);
+	cr_assert_not(at_once);
+	for (int i = 0; i < N; i++) {
+		cr_assert(r[i]->refused);
+		free(r[i]);
+	}
+	/* As time goes by the first host has its turn again. */
+	g.source = 7;
+	g.now += pace;
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	stop();
+}
+
+/* The host that owes most is never forgotten. */
+Test(agent_session, other_hosts_do_not_hide_one_that_guesses)
+{
+	struct bed_request *r[RP_AGENT_DEBT + 1 + 2 * RP_AGENT_SOURCES];
+	const size_t n = sizeof(r) / sizeof(*r);
+	bool at_once;
+
+	start(NULL);
+	for (size_t i = 0; i < n; i++) {
+		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+
+		g.source = i <= RP_AGENT_DEBT ? 7 : 100 + i;
+		r[i] = bed_ask(&g, &hello);
+	}
+	g.source = 7;
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	g.now += 60000 * BED_MS;
+	bed_run(&g);
+	for (size_t i = 0; i < n; i++) {
+		bed_refused(r[i], RP_ST_STALE_KEY);
+		free(r[i]);
+	}
+	stop();
+}
+
 Test(agent_session, delayed_refusals_are_bounded)
 {
 	enum {
@@ -386,13 +470,13 @@ Test(agent_session, method_is_that_of_the_connection)
 		 RP_METHOD_AGENT_CLWB},
 		/* A fence needs a channel that fences. */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_MEMORY, RP_DOMAIN_MEMCTRL,
-		  .fence = RP_YES, .told = RP_YES},
+		  .fence = RP_YES},
 		 RP_METHOD_FENCE,
 		 FENCES,
 		 false,
 		 RP_METHOD_FENCE},
 		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_MEMORY, RP_DOMAIN_MEMCTRL,
-		  .fence = RP_YES, .told = RP_YES},
+		  .fence = RP_YES},
 		 RP_METHOD_FENCE,
 		 0,
 		 false,

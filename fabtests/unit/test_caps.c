@@ -125,6 +125,7 @@ Test(caps, a_deleted_file)
 	sprintf(path, "%s/gone", dir);
 	unlink(path);
 	want(p, page, RP_MEM_ANON);
+	cr_assert_not(facts.anonymous, "a descriptor can cut it short");
 	cr_assert(strstr(why, "name"), "%s", why);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_VOLATILE);
@@ -163,8 +164,11 @@ Test(caps, anonymous)
 	cr_assert_eq(ftruncate(fd, page), 0);
 	r = map(fd, page, MAP_SHARED);
 	want(p, page, RP_MEM_ANON);
+	cr_assert(facts.anonymous);
 	want(q, page, RP_MEM_ANON);
+	cr_assert(facts.anonymous);
 	want(r, page, RP_MEM_ANON);
+	cr_assert_not(facts.anonymous, "a descriptor can cut it short");
 	s = shmat(shm, NULL, 0);
 	shmctl(shm, IPC_RMID, NULL);
 	cr_assert_neq(s, (void *)-1);

@@ -95,17 +95,14 @@ static const struct way {
 	uint32_t p0, p1;
 	size_t len; /* of the port's registers */
 	enum rp_placement placement;
-	enum rp_tri fence, told, ddio;
+	enum rp_tri fence, ddio;
 } ways[] = {
-	{.base = "tcp", .placement = RP_PLACE_CPU_USER, .told = RP_NO},
+	{.base = "tcp", .placement = RP_PLACE_CPU_USER},
 	{.base = "sockets", .placement = RP_PLACE_CPU_USER},
 	{.base = "shm", .placement = RP_PLACE_CPU_KERNEL},
 	{.base = "efa", .device = "e0"},
-	{.base = "verbs", .device = "none0", .told = RP_NO},
-	{.base = "verbs",
-	 .device = "rxe0",
-	 .placement = RP_PLACE_CPU_KERNEL,
-	 .told = RP_NO},
+	{.base = "verbs", .device = "none0"},
+	{.base = "verbs", .device = "rxe0", .placement = RP_PLACE_CPU_KERNEL},
 	{.base = "verbs",
 	 .device = "mlx5_0",
 	 .id = 0x2030,
@@ -113,7 +110,6 @@ static const struct way {
 	 .len = 4096,
 	 .placement = RP_PLACE_DMA_CACHE,
 	 .fence = RP_YES,
-	 .told = RP_NO,
 	 .ddio = RP_YES},
 	{.base = "verbs;ofi_rxm",
 	 .device = "mlx5_0",
@@ -122,7 +118,6 @@ static const struct way {
 	 .len = 4096,
 	 .placement = RP_PLACE_DMA_MEMORY,
 	 .fence = RP_YES,
-	 .told = RP_NO,
 	 .ddio = RP_NO},
 	/* Off for some writes only; nobody may look; another port. */
 	{.base = "verbs",
@@ -131,22 +126,19 @@ static const struct way {
 	 .p0 = 0x08,
 	 .p1 = 0x200,
 	 .len = 4096,
-	 .fence = RP_YES,
-	 .told = RP_NO},
+	 .fence = RP_YES},
 	{.base = "verbs",
 	 .device = "mlx5_0",
 	 .id = 0x2030,
 	 .p1 = 0x200,
 	 .len = 64,
-	 .fence = RP_YES,
-	 .told = RP_NO},
+	 .fence = RP_YES},
 	{.base = "verbs",
 	 .device = "mlx5_0",
 	 .id = 0x1234,
 	 .p1 = 0x200,
 	 .len = 4096,
-	 .fence = RP_YES,
-	 .told = RP_NO},
+	 .fence = RP_YES},
 };
 
 /* --- what the operator says of it --- */
@@ -424,7 +416,6 @@ static struct rp_facts truth_of(const struct kind *k, const struct way *w,
 		.placement = w->placement,
 		.domain = region ? domains[d].domain : RP_DOMAIN_UNKNOWN,
 		.fence = w->fence,
-		.told = w->told,
 		.fs_trusted = k->trusted,
 		.agent = true,
 		.node = region ? nodes[n].memory : 0,
@@ -444,7 +435,6 @@ static void compare(const struct rp_facts *truth, const char *of)
 	cr_assert_eq(facts.domain, truth->domain, "%s: domain %s", of,
 		     rp_domain_name(facts.domain));
 	cr_assert_eq(facts.fence, truth->fence, "%s: fence", of);
-	cr_assert_eq(facts.told, truth->told, "%s: told", of);
 	cr_assert_eq(facts.native, RP_UNKNOWN, "%s: native", of);
 	cr_assert_eq(facts.fs_trusted, truth->fs_trusted, "%s: trust", of);
 	cr_assert_eq(facts.limit, truth->limit, "%s: limit", of);
@@ -482,7 +472,6 @@ static void look_at(const struct kind *k, const struct way *w, size_t d,
 		.root = dir,
 		.placement = nic.placement,
 		.fence = nic.fence,
-		.told = nic.told,
 	};
 	for (int emulate = 0; emulate < 2; emulate++) {
 		cfg.emulate = emulate;

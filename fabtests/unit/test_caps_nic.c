@@ -225,8 +225,6 @@ static void machine(const char *domain, uint32_t p0, uint32_t p1)
 	cfg.fence = nic.fence;
 	cfg.placement_why = nic.placement_why;
 	cfg.fence_why = nic.fence_why;
-	/* As a base would that no release has. */
-	cfg.told = RP_YES;
 }
 
 static void expect(enum rp_memory memory, enum rp_method method,
@@ -245,18 +243,6 @@ static void expect(enum rp_memory memory, enum rp_method method,
 #define DDIO_ON	 0x80, 0
 #define DDIO_OFF 0, 0x200
 
-/* Over a base that tells of breaks; and over today's, that do not. */
-static void expect_both(enum rp_memory memory, enum rp_method told,
-			enum rp_method silent, enum rp_class class)
-{
-	cfg.told = RP_YES;
-	expect(memory, told, class);
-	cfg.told = RP_UNKNOWN;
-	expect(memory, silent, class);
-	cfg.told = RP_NO;
-	expect(memory, silent, class);
-}
-
 /* Batteries for the whole machine: nothing but the operator tells. */
 static void batteries(struct rp_operator **op)
 {
@@ -274,46 +260,37 @@ Test(caps_nic, five_machines)
 
 	/* ADR, DDIO: the general-purpose method. */
 	machine("memory_controller", DDIO_ON);
-	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_METHOD_AGENT_CLWB,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 	cr_assert_eq(facts.node, 1);
 	/* ADR, DDIO off: the appliance method, unless breaks are secret. */
 	machine("memory_controller", DDIO_OFF);
-	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_METHOD_AGENT_CLWB,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
 	/* eADR: the caches are safe, so DDIO does no harm. */
 	machine("cpu_cache", DDIO_ON);
-	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_METHOD_AGENT_SFENCE,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
 	machine("cpu_cache", DDIO_OFF);
-	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_METHOD_AGENT_SFENCE,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
 	/* ... and over tcp the CPU places into them. */
 	cfg.placement = RP_PLACE_CPU_USER;
 	cfg.fence = RP_UNKNOWN;
-	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_METHOD_DELIVERY,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 	/* Battery-backed: what has arrived is safe, wherever it is. */
 	machine("memory_controller", DDIO_ON);
 	batteries(&op);
-	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_METHOD_DELIVERY,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 	cfg.op = NULL;
 	rp_operator_free(op);
-	expect_both(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_METHOD_AGENT_CLWB,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 	/* An ordinary file: msync, and only where the CPU writes. */
 	claim_dax = false;
 	cfg.placement = RP_PLACE_CPU_USER;
-	expect_both(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_METHOD_AGENT_MSYNC,
-		    RP_CLASS_POWER);
+	expect(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
 	cr_assert_eq(
 		rp_method_choose(&facts, RP_CLASS_PROCESS, RP_METHODS_BUILT)
 			.method,
 		RP_METHOD_DELIVERY);
 	cfg.placement = nic.placement;
-	expect_both(RP_MEM_FILE, RP_METHOD_REFUSED, RP_METHOD_REFUSED,
-		    RP_CLASS_NONE);
+	expect(RP_MEM_FILE, RP_METHOD_REFUSED, RP_CLASS_NONE);
 }
 
 /* What cannot be seen is not taken for the better. */
@@ -371,7 +348,6 @@ Test(caps_nic, several_domains_of_one_device)
 	nic_device("rxe0", "/sys/devices/virtual");
 	rp_caps_base(dir, "verbs", "rxe0-xrc", &nic);
 	cr_assert_eq(nic.placement, RP_PLACE_CPU_KERNEL);
-	cr_assert_eq(nic.told, RP_NO);
 	rp_caps_base(dir, "verbs", "rxe0-xr", &nic);
 	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
 }

@@ -177,7 +177,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 	cr_assert_geq(got.class, required);
 	cr_assert(built & RP_METHOD_BIT(got.method));
 	if (got.method == RP_METHOD_FENCE)
-		cr_assert(f->fence == RP_YES && f->told == RP_YES);
+		cr_assert_eq(f->fence, RP_YES);
 	if (got.method == RP_METHOD_NATIVE)
 		cr_assert_eq(f->native, RP_YES);
 	switch (got.class) {
@@ -287,7 +287,7 @@ static void doc_line(char *line)
 	r->memory = doc_mask(cell[0], memory_name, MEMORIES);
 	r->placement = doc_mask(cell[1], placement_name, PLACEMENTS);
 	r->domain = doc_mask(cell[2], domain_name, DOMAINS);
-	r->fence = !strcmp(cell[3], "fence, told");
+	r->fence = !strcmp(cell[3], "fence");
 	r->native = !strcmp(cell[3], "native");
 	r->untrusted = !strcmp(cell[3], "untrusted");
 	cr_assert(!*cell[3] || r->fence || r->native || r->untrusted, "'%s'",
@@ -336,7 +336,7 @@ static void judge_doc(const struct rp_facts *f, enum rp_class required,
 		if (!(r->memory & 1u << f->memory) ||
 		    !(r->placement & 1u << f->placement) ||
 		    !(r->domain & 1u << f->domain) ||
-		    (r->fence && (f->fence != RP_YES || f->told != RP_YES)) ||
+		    (r->fence && f->fence != RP_YES) ||
 		    (r->native && f->native != RP_YES) ||
 		    (r->untrusted && f->fs_trusted == RP_YES))
 			continue;
@@ -473,16 +473,15 @@ Test(method, kashyap_write_to_pm)
 				     .placement = cells[i].placement,
 				     .domain = cells[i].domain,
 				     .fence = RP_YES,
-				     .told = RP_YES,
 				     .fs_trusted = RP_YES,
 				     .agent = true};
 		struct rp_choice c =
 			rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
 
 		cr_assert_eq(c.method, cells[i].method, "cell %zu", i);
-		/* Where a break is no news: the agent, and never less. */
+		/* Of what no fence was made behind: the agent, not less. */
 		cr_assert_eq(rp_method_by_agent(&f, c).class, c.class);
-		f.told = i % 2 ? RP_NO : RP_UNKNOWN;
+		f.fence = i % 2 ? RP_NO : RP_UNKNOWN;
 		c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
 		if (cells[i].method == RP_METHOD_FENCE)
 			cr_assert_eq(c.method,
@@ -498,7 +497,6 @@ Test(method, not_built_says_so)
 			     .placement = RP_PLACE_DMA_MEMORY,
 			     .domain = RP_DOMAIN_MEMCTRL,
 			     .fence = RP_YES,
-			     .told = RP_YES,
 			     .fs_trusted = RP_YES};
 	struct rp_choice c;
 
@@ -616,7 +614,7 @@ Test(method, rows_in_words)
 			     d->placement, "%zu: %s", i, w.placement);
 		cr_assert_eq(doc_mask(w.domain, domain_name, DOMAINS),
 			     d->domain, "%zu: %s", i, w.domain);
-		cr_assert_eq(!strcmp(w.needs, "fence, told"), d->fence);
+		cr_assert_eq(!strcmp(w.needs, "fence"), d->fence);
 		cr_assert_eq(!strcmp(w.needs, "native"), d->native);
 		cr_assert_eq(!strcmp(w.needs, "untrusted"), d->untrusted);
 		cr_assert_eq(doc_method(w.method), (int)d->method);

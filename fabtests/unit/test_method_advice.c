@@ -36,7 +36,7 @@ static void for_all(unsigned int built)
 		for (int p = RP_PLACE_UNKNOWN; p <= RP_PLACE_DMA_MEMORY; p++)
 			for (int d = RP_DOMAIN_UNKNOWN; d <= RP_DOMAIN_SYSTEM;
 			     d++)
-				for (int t = 0; t < 54; t++) {
+				for (int t = 0; t < 27; t++) {
 					struct rp_facts f = {
 						.memory = m,
 						.placement = p,
@@ -44,7 +44,6 @@ static void for_all(unsigned int built)
 						.fence = t % 3,
 						.native = t / 3 % 3,
 						.fs_trusted = t / 9 % 3,
-						.told = t / 27 ? RP_YES : RP_NO,
 						.agent = true,
 					};
 
@@ -80,14 +79,12 @@ Test(method_advice, helps)
 		 "MAP_SYNC"},
 		{{.memory = RP_MEM_DAX_SYNC,
 		  .placement = RP_PLACE_DMA_CACHE,
-		  .told = RP_YES,
 		  .fs_trusted = RP_YES,
 		  .domain = RP_DOMAIN_MEMCTRL,
 		  .fence = RP_YES},
 		 "DDIO off"},
 		{{.memory = RP_MEM_DAX_SYNC,
 		  .placement = RP_PLACE_DMA_MEMORY,
-		  .told = RP_YES,
 		  .fs_trusted = RP_YES,
 		  .domain = RP_DOMAIN_MEMCTRL},
 		 "assert fence"},
@@ -100,12 +97,6 @@ Test(method_advice, helps)
 		  .fs_trusted = RP_YES,
 		  .domain = RP_DOMAIN_MEMCTRL},
 		 "eADR"},
-		{{.memory = RP_MEM_DAX_SYNC,
-		  .placement = RP_PLACE_DMA_CACHE,
-		  .fs_trusted = RP_YES,
-		  .domain = RP_DOMAIN_CPUCACHE,
-		  .fence = RP_YES},
-		 "tells when a connection broke"},
 		{{.memory = RP_MEM_DAX_SYNC,
 		  .placement = RP_PLACE_CPU_USER,
 		  .fs_trusted = RP_YES,

@@ -45,8 +45,6 @@ static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 
 	if (strstr(told, "fence is"))
 		g.fence = RP_YES;
-	if (strstr(told, "told is"))
-		g.told = RP_YES;
 	if (strstr(told, "native is"))
 		g.native = RP_YES;
 	for (int i = 0; i < PLACEMENTS * DOMAINS; i++) {
@@ -64,11 +62,10 @@ static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 static bool memory_forbids(const struct rp_facts *f, enum rp_method m)
 {
 	return !allowed_with(f, m,
-			     "placement is, domain is, fence is, told is, "
-			     "native is");
+			     "placement is, domain is, fence is, native is");
 }
 
-/* What is told is true, and enough. */
+/* The reason is true, and enough. */
 static void judge_reason(const struct rp_facts *f, enum rp_method m,
 			 const struct rp_choice *c)
 {
@@ -99,11 +96,10 @@ static void judge_reason(const struct rp_facts *f, enum rp_method m,
 		cr_assert(strstr(why, fact), "%s", why);
 	}
 	cr_assert(!strstr(why, "fence is") || f->fence != RP_YES);
-	cr_assert(!strstr(why, "told is") || f->told != RP_YES);
 	cr_assert(!strstr(why, "native is") || f->native != RP_YES);
 	/* Nobody may state who copies, nor how base and devices behave. */
 	cr_assert_eq(stated,
-		     !strstr(why, "told is") && !strstr(why, "native is") &&
+		     !strstr(why, "native is") &&
 			     !(cpu && strstr(why, "placement is")),
 		     "%s; %s", why, c->remedy);
 }
@@ -191,7 +187,6 @@ Test(method_force, words)
 			       .placement = RP_PLACE_DMA_CACHE,
 			       .domain = RP_DOMAIN_MEMCTRL,
 			       .fence = RP_YES,
-			       .told = RP_YES,
 			       .fs_trusted = RP_YES,
 			       .agent = true};
 	struct rp_choice c;
@@ -221,12 +216,12 @@ Test(method_force, words)
 	cr_assert_eq(pick(&dax, NULL).method, RP_METHOD_NATIVE);
 	cr_assert_eq(pick(&dax, "agent-clwb").method, RP_METHOD_AGENT_CLWB);
 	dax.native = RP_NO;
-	dax.told = RP_NO;
+	dax.fence = RP_NO;
 	pick(&dax, "fence");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
-			      "here: placement is dma-cache, told is no");
+			      "here: placement is dma-cache, fence is no");
+	dax.fence = RP_YES;
 	/* eADR: whatever is stronger than the first is allowed. */
-	dax.told = RP_YES;
 	dax.domain = RP_DOMAIN_CPUCACHE;
 	cr_assert_eq(pick(&dax, NULL).method, RP_METHOD_FENCE);
 	cr_assert_eq(pick(&dax, "agent-sfence").class, RP_CLASS_POWER);

@@ -56,7 +56,7 @@ Test(pmem_fault, nothing_asked)
 
 Test(pmem_fault, skip)
 {
-	setenv("RPMEM_FAULT", "fixed-base-key,skip-flush", 1);
+	setenv("RPMEM_FAULT", "drop-replies,skip-flush", 1);
 	cr_assert_eq(flush(RP_METHOD_AGENT_MSYNC), 0);
 	cr_assert_eq(flush(RP_METHOD_AGENT_CLWB), 0);
 	cr_assert_eq(flush(RP_METHOD_AGENT_CLWB_MSYNC), 0);

@@ -96,6 +96,14 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 	want(3, room + 3 * CHUNK, 4096);
 }
 
+Test(pmem_stays, anonymous_memory_is_never_asked_for)
+{
+	rp_pmem_anonymous(pm);
+	cr_assert_eq(put(room + 8192), 0);
+	cr_assert_eq(nasked, 0);
+	cr_assert_eq(memcmp(room + 8192, "12345678", 8), 0);
+}
+
 Test(pmem_stays, over_the_end_of_a_chunk)
 {
 	rp_pmem_stays(pm);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The simulated provider: who finds it, queues, and a commit over it. */
+/* The simulated provider: who finds it, its queues and counters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,51 +176,4 @@ Test(pmsim, closes_in_any_order)
 	cr_assert_eq(fi_close(&a.cq->fid), -FI_EBUSY);
 	cr_assert_eq(fi_close(&a.dom->fid), -FI_EBUSY);
 	done();
-}
-
-/* --- a commit, through agent and initiator of ofi_rpmem --- */
-
-Test(rpmem_on_pmsim, commits)
-{
-	struct sim_opts o = {
-		.prov = "pmsim;ofi_rpmem",
-		.prov_keys = true,
-		.caps = FI_RMA | FI_RMA_PMEM | FI_MSG | FI_TAGGED,
-	};
-	char *pm;
-	struct iovec iov = {.iov_base = "durable", .iov_len = 8};
-	struct fi_rma_iov rma = {.len = 8};
-	struct fi_msg_rma m = {
-		.msg_iov = &iov,
-		.iov_count = 1,
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
-		.context = &ctx[1],
-	};
-	struct fi_cq_tagged_entry e;
-	ssize_t n = -FI_EAGAIN;
-
-	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
-	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
-	two(&plain, &o);
-	MUST(fi_close(&b.mr->fid));
-	pm = aligned_alloc(4096, 4096);
-	memset(pm, 0, 4096);
-	node_memory(&b, pm, 4096, 0, FI_RMA_PMEM);
-	m.addr = a_to_b;
-	rma.addr = b.addr;
-	rma.key = b.key;
-	MUST(fi_writemsg(a.ep, &m, FI_COMMIT_COMPLETE));
-	for (int i = 0; i < 100 && n == -FI_EAGAIN; i++) {
-		sim_deliver_all();
-		node_poke(&b);
-		n = fi_cq_read(a.cq, &e, 1);
-	}
-	cr_assert_eq(MUST(n), 1);
-	cr_assert_eq(e.op_context, &ctx[1]);
-	cr_assert_str_eq(pm, "durable");
-	cr_assert_geq(sim->count(PMSIM_TSEND), 2);
-	/* libpmem2 keeps its record of the map, and LeakSanitizer sees it. */
-	close_two();
-	free(pm);
 }

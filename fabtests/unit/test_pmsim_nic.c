@@ -30,6 +30,47 @@ Test(pmsim, cpu_stores_through_the_model)
 	done();
 }
 
+/* A write passes the read that is posted before it, and does not wait. */
+Test(pmsim, reads_wait_in_the_nic)
+{
+	static const struct pmsim_cfg cfg = {
+		.ordered = true, .placed_acks = true, .reads_wait = true};
+	static const struct model_cfg mc = {
+		.kind = MODEL_DAX_SYNC,
+		.domain = MODEL_ADR,
+		.place = MODEL_DMA_MEMORY,
+		.fence = true,
+		.relaxed = true,
+	};
+	char got[8] = {0}, *pm = modelled(&cfg, &mc);
+	struct model *m = sim->model(1);
+
+	MUST(fi_inject_write(a.ep, "first", 6, a_to_b, b.addr, b.key));
+	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr, b.key, &ctx[0]));
+	MUST(fi_inject_write(a.ep, "second", 7, a_to_b, b.addr + 64, b.key));
+	MUST(fi_inject_write(a.ep, "third", 6, a_to_b, b.addr + 128, b.key));
+	sim_deliver_all();
+	cr_assert_eq(sim_deliver_all(), 0);
+	cr_assert_eq(model_dma_pending(m), 3);
+	model_dma_step(m, 1);
+	cr_assert_eq(pm[0], 0);
+	cr_assert_str_eq(pm + 64, "second");
+	sim->execute(1);
+	cr_assert_str_eq(pm, "first");
+	cr_assert_eq(model_dma_pending(m), 1, "what is behind it");
+	cr_assert_eq(sim_deliver_all(), 1);
+	node_expect(&a, &ctx[0], NULL);
+	cr_assert_str_eq(got, "first");
+	/* None is executed for who has died, or is answered. */
+	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr, b.key, &ctx[1]));
+	sim_deliver_all();
+	sim->kill(1);
+	sim->execute(1);
+	cr_assert_eq(sim_deliver_all(), 0);
+	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
+	done();
+}
+
 /* A read with that flag brings nothing, and writes back its range. */
 static void flushes(enum model_place place, unsigned int levels, int want)
 {

@@ -11,6 +11,7 @@
 
 #include "core/agent_impl.h"
 #include "core/wire_layout.h"
+#include "rc/rc_tcp.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define DOC	 RP_SRCDIR "/docs/protocol.md"
@@ -110,11 +111,11 @@ static void rows_parse(const char *from, const char *to, struct row *rows,
 	}
 }
 
-static size_t layouts(struct layout *v, size_t max)
+static size_t layouts(const char *heading, struct layout *v, size_t max)
 {
 	static const char pattern[] =
 		"^([A-Z_]+), (type ([0-9]+), )?([0-9]+) bytes";
-	char *s = section("\n### Layout\n"), g[GROUPS][256];
+	char *s = section(heading), g[GROUPS][256];
 	const char *at = s, *end;
 	size_t n = 0;
 
@@ -235,7 +236,7 @@ static void check_rows(const struct layout *page, const struct layout *code)
 Test(protocol, messages)
 {
 	struct layout page[16] = {0};
-	size_t n = layouts(page, COUNT(page));
+	size_t n = layouts("\n### Layout\n", page, COUNT(page));
 	unsigned int found = 0, types = 0;
 
 	cr_assert_eq(n, COUNT(structs));
@@ -257,6 +258,58 @@ Test(protocol, messages)
 		found += !rp_wire_get_hdr(buf, sizeof(buf), &back);
 	}
 	cr_assert_eq(found, types, "the code has %u", found);
+}
+
+#define FRAME(s, f)                                                            \
+	{                                                                      \
+		offsetof(struct rp_tcp_##s, f),                                \
+			sizeof(((struct rp_tcp_##s *)0)->f), #f                \
+	}
+
+static const struct layout frames[] = {
+	{"FRAME",
+	 0,
+	 sizeof(struct rp_tcp_hdr),
+	 {FRAME(hdr, magic), FRAME(hdr, version), FRAME(hdr, type),
+	  FRAME(hdr, flags), FRAME(hdr, length)}},
+	{"RMA_FRAME",
+	 0,
+	 sizeof(struct rp_tcp_rma),
+	 {FRAME(rma, hdr), FRAME(rma, addr), FRAME(rma, rkey)}},
+};
+
+Test(protocol, frames_over_tcp)
+{
+	static const struct {
+		const char *name;
+		enum rp_tcp_type type;
+	} types[] = {
+		{"CONNECT", RP_TCP_CONNECT}, {"ACCEPT", RP_TCP_ACCEPT},
+		{"REJECT", RP_TCP_REJECT},   {"MESSAGE", RP_TCP_MESSAGE},
+		{"WRITE", RP_TCP_WRITE},     {"READ", RP_TCP_READ},
+		{"DATA", RP_TCP_DATA},	     {"PLACED", RP_TCP_PLACED},
+	};
+	char *s = section("\n### Frames over TCP\n"), g[GROUPS][256], magic[16];
+	const char *at = s;
+	struct layout page[4] = {0};
+
+	cr_assert_eq(layouts("\n### Frames over TCP\n", page, COUNT(page)),
+		     COUNT(frames));
+	for (size_t i = 0; i < COUNT(frames); i++) {
+		cr_assert_str_eq(page[i].name, frames[i].name);
+		cr_assert_eq(page[i].len, frames[i].len);
+		check_rows(&page[i], &frames[i]);
+	}
+	snprintf(magic, sizeof(magic), "%#x", RP_WIRE_MAGIC);
+	cr_assert(strstr(s, magic), "%s", magic);
+	for (size_t i = 0; i < COUNT(types); i++) {
+		cr_assert(next(&at, "^\\| ([A-Z]+) \\| ([0-9]+) \\| ", g), "%s",
+			  types[i].name);
+		cr_assert_str_eq(g[0], types[i].name);
+		cr_assert_eq(strtoul(g[1], NULL, 10), types[i].type, "%s",
+			     g[0]);
+	}
+	free(s);
 }
 
 /* Every byte of a struct is in one of its fields. */

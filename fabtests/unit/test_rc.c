@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over libfabric's tcp, both ends in this process. */
+/* Private connections over TCP, both ends in this process. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <malloc.h>
@@ -117,18 +117,16 @@ Test(rc, over_ipv6)
 	rp_rc_close(t.rc);
 }
 
-Test(rc, a_provider_that_there_is_not_is_named)
+Test(rc, a_backend_that_there_is_not_is_refused)
 {
 	struct rp_rc_attr attr;
 	struct node n = {0};
 	char why[256];
 
 	attr = rig_attr(&n);
-	attr.provider = "nosuchprovider";
-	cr_assert_eq(rp_rc_open(&attr, &n.rc, why, sizeof(why)), -FI_ENODATA);
-	cr_assert(strstr(why, "nosuchprovider"), "%s", why);
 	attr.backend = (enum rp_rc_backend)99;
 	cr_assert_eq(rp_rc_open(&attr, &n.rc, why, sizeof(why)), -FI_ENODATA);
+	cr_assert(*why);
 }
 
 Test(rc, nonsense_addresses_are_refused)
@@ -386,7 +384,7 @@ Test(rc, fences_and_deliveries_prove_placement)
 	free(sink);
 }
 
-/* The most pieces that an operation may have are more than tcp takes. */
+/* Operations of the most pieces that they may have. */
 Test(rc, operations_of_many_pieces)
 {
 	uint8_t bytes[RP_CHANNEL_IOV][300], back[RP_CHANNEL_IOV][300] = {{0}};
@@ -491,9 +489,40 @@ Test(rc, no_more_is_posted_than_the_depth)
 		N = 2000
 	};
 	static struct op s[N];
-	uint8_t byte = 1;
+	uint8_t byte = 1, theirs = 2;
+	struct rp_rc_mr mr;
 	struct pair p;
 	int posted = 0;
+
+	pair_open(&p);
+	reg(&p.t, &theirs, 1, &mr);
+	for (; posted < N; posted++) {
+		struct rp_channel_op *op = &s[posted].op;
+
+		op_init(&s[posted], RP_CHANNEL_READ, &byte, 1);
+		op_to(&s[posted], &mr, 0);
+		if (!rp_channel_post(p.ie.c, &op, 1))
+			break;
+	}
+	cr_assert_lt(posted, N);
+	PUMP(&p.i, &p.t, s[posted - 1].done);
+	op_init(&s[posted], RP_CHANNEL_SEND, &byte, 1);
+	op_post(p.ie.c, &s[posted]);
+	PUMP(&p.i, &p.t, p.te.messages);
+	rp_rc_dereg(p.t.rc, &mr);
+	pair_close(&p);
+}
+
+/* Also of what the network takes at once, and nobody has asked about. */
+Test(rc, no_more_is_posted_than_is_reported)
+{
+	enum {
+		N = 2000
+	};
+	static struct op s[N];
+	uint8_t byte = 1;
+	struct pair p;
+	int posted = 0, done = 0;
 
 	pair_open(&p);
 	for (; posted < N; posted++) {
@@ -502,10 +531,13 @@ Test(rc, no_more_is_posted_than_the_depth)
 		op_init(&s[posted], RP_CHANNEL_SEND, &byte, 1);
 		if (!rp_channel_post(p.ie.c, &op, 1))
 			break;
+		rp_rc_poll(p.t.rc, 64);
 	}
 	cr_assert_lt(posted, N);
-	PUMP(&p.i, &p.t, p.te.messages == posted);
-	cr_assert_eq(s[posted - 1].done, 1);
+	PUMP(&p.i, &p.t, s[posted - 1].done && p.te.messages == posted);
+	for (int i = 0; i < posted; i++)
+		done += s[i].done;
+	cr_assert_eq(done, posted);
 	op_post(p.ie.c, &s[posted]);
 	PUMP(&p.i, &p.t, s[posted].done);
 	pair_close(&p);
@@ -686,6 +718,84 @@ Test(rc, close_completes_each_once_and_releases_the_buffers)
 		pair_close(&p);
 	}
 	free(sink);
+}
+
+/* Reads of adjacent pieces, each to its own place. */
+struct reads {
+	struct op r[64];
+	int n;
+};
+
+static void reads_post(struct reads *l, int n, struct rp_channel *c,
+		       uint8_t *buf, size_t len, const struct rp_rc_mr *mr)
+{
+	l->n = n;
+	for (int k = 0; k < n; k++) {
+		op_init(&l->r[k], RP_CHANNEL_READ, buf + (size_t)k * len, len);
+		op_to(&l->r[k], mr, (uint64_t)k * len);
+		op_post(c, &l->r[k]);
+	}
+}
+
+static void reads_ended(const struct reads *l)
+{
+	for (int k = 0; k < l->n; k++)
+		cr_assert_eq(l->r[k].done, 1, "%d of %d", k, l->n);
+}
+
+/*
+ * fi_close() of tcp 1.17 gives back twice the memory of a read whose response
+ * is coming in, and later operations on any connection then share it.
+ */
+Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
+{
+	enum {
+		FEW = 8,
+		ALL = 64,
+		PIECE = LARGE / ALL
+	};
+	uint8_t *source = map((size_t)FEW * LARGE),
+		*sink = map((size_t)FEW * LARGE);
+	struct node t = {0}, i = {0};
+	struct end te, ie;
+	struct rp_rc_mr mr;
+	struct reads l;
+
+	for (size_t k = 0; k < LARGE; k++)
+		source[k] = (uint8_t)(k / PIECE + 1);
+	node_open(&t);
+	node_open(&i);
+	node_listen(&t);
+	reg(&t, source, (size_t)FEW * LARGE, &mr);
+	for (int n = 0; n < 10; n++) {
+		te = ie = (struct end){0};
+		t.accept = &te;
+		t.accepted = 0;
+		cr_assert_eq(node_connect(&i, &t, &ie), 0);
+		PUMP(&i, &t, ie.connected && te.c);
+		reads_post(&l, n < 9 ? FEW : ALL, ie.c, sink,
+			   n < 9 ? LARGE : PIECE, &mr);
+		for (int k = 0; k < n && n < 9; k++) {
+			rp_rc_poll(t.rc, 64);
+			rp_rc_poll(i.rc, 64);
+		}
+		/* The last connection is left alone until all is there. */
+		if (n == 9)
+			PUMP(&i, &t, l.r[ALL - 1].done);
+		rp_channel_close(ie.c);
+		reads_ended(&l);
+		PUMP(&i, &t, te.lost);
+		rp_channel_close(te.c);
+		reads_ended(&l);
+	}
+	for (int k = 0; k < ALL; k++)
+		cr_assert_eq(l.r[k].err, 0, "%d", k);
+	cr_assert_eq(memcmp(sink, source, LARGE), 0);
+	rp_rc_dereg(t.rc, &mr);
+	rp_rc_close(i.rc);
+	rp_rc_close(t.rc);
+	munmap(source, (size_t)FEW * LARGE);
+	munmap(sink, (size_t)FEW * LARGE);
 }
 
 /* Nothing is placed once the target has closed its end. */
@@ -1052,6 +1162,70 @@ Test(rc, the_descriptor_wakes)
 	free(source);
 }
 
+/* now() of a domain stands still between ticks; polls must not wait for one. */
+static uint64_t stands_still(void *arg)
+{
+	return 1;
+}
+
+Test(rc, messages_are_found_between_ticks_of_the_clock)
+{
+	struct node t = {0}, i = {0};
+	struct end te = {0}, ie = {0};
+	struct rp_rc_attr attr = rig_attr(&t);
+	struct op s;
+
+	attr.exact = attr.now;
+	attr.now = stands_still;
+	node_open_with(&t, &attr);
+	node_open(&i);
+	node_listen(&t);
+	t.accept = &te;
+	cr_assert_eq(node_connect(&i, &t, &ie), 0);
+	PUMP(&i, &t, ie.connected);
+	for (int n = 0; n < 4096; n++)
+		rp_rc_poll(t.rc, 64);
+	op_init(&s, RP_CHANNEL_SEND, ie.msg, 100);
+	op_post(ie.c, &s);
+	PUMP(&i, &t, te.messages);
+	rp_channel_close(te.c);
+	rp_channel_close(ie.c);
+	rp_rc_close(i.rc);
+	rp_rc_close(t.rc);
+}
+
+/* The descriptor wakes for whoever connects, and for packets once needed. */
+Test(rc, packets_wake_nobody_until_somebody_would_sleep)
+{
+	struct node t = {0}, i = {0};
+	struct end te = {0}, ie = {0};
+	struct rp_rc_attr attr = rig_attr(&t);
+	struct pollfd fd = {.events = POLLIN};
+	struct op s;
+
+	attr.waits = true;
+	node_open_with(&t, &attr);
+	node_open(&i);
+	node_listen(&t);
+	t.accept = &te;
+	fd.fd = rp_rc_fd(t.rc);
+	cr_assert_eq(node_connect(&i, &t, &ie), 0);
+	cr_assert_eq(poll(&fd, 1, 30000), 1);
+	PUMP(&i, &t, ie.connected);
+	op_init(&s, RP_CHANNEL_SEND, ie.msg, 100);
+	op_post(ie.c, &s);
+	PUMP(&i, &i, s.done);
+	cr_assert_eq(poll(&fd, 1, 100), 0);
+	while (rp_rc_trywait(t.rc))
+		rp_rc_poll(t.rc, 64);
+	cr_assert_eq(poll(&fd, 1, 30000), 1);
+	PUMP(&i, &t, te.messages);
+	rp_channel_close(te.c);
+	rp_channel_close(ie.c);
+	rp_rc_close(i.rc);
+	rp_rc_close(t.rc);
+}
+
 /* Descriptors that stay readable would be a busy loop. */
 Test(rc, an_idle_descriptor_sleeps)
 {
@@ -1105,8 +1279,13 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 		if (read(fds[0], &t.at, sizeof(t.at)) != sizeof(t.at))
 			_exit(1);
 		node_open(&i);
-		for (int j = 0; j < MANY; j++)
+		/* A slow target expels requests beyond its half-open limit. */
+		for (int j = 0; j < MANY; j++) {
+			const bool pause = j % 32 == 0;
+
 			cr_assert_eq(node_connect(&i, &t, &ie[j]), 0);
+			PUMP(&i, &i, !pause || ie[j].connected);
+		}
 		for (int j = 0; j < MANY; j++)
 			PUMP(&i, &i, ie[j].connected);
 		for (int j = 0; j < MANY; j++) {
@@ -1132,8 +1311,7 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	fprintf(stderr, "%zu bytes of heap for each of %d connections\n",
 		(after - before) / MANY, MANY);
 	/* Of 2.x each posted receive takes 16 KiB, see FI_TCP_MAX_RX_SIZE. */
-	if (FI_MAJOR(fi_version()) < 2)
-		cr_assert_leq((after - before) / MANY, 32 * 1024);
+	cr_assert_leq((after - before) / MANY, 32 * 1024);
 	op_init(&s, RP_CHANNEL_SEND, bytes, 8);
 	s.op.inject = true;
 	op_post(te[MANY - 1].c, &s);

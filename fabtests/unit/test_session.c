@@ -334,8 +334,8 @@ Test(session, silence_ends_everything)
 	told_st(&b, RP_ST_TIMEOUT);
 }
 
-/* The bytes under way get the time that a slow link takes for them. */
-Test(session, slow_link_is_no_dead_target)
+/* 1 MiB is on its way, over a link that takes 1 s for it. */
+static void write_slowly(void)
 {
 	struct rp_session_attr attr = bed_attr();
 	static uint8_t big[1 << 20];
@@ -349,6 +349,12 @@ Test(session, slow_link_is_no_dead_target)
 	op->iov[0].iov_base = big;
 	bed_post(op);
 	bed_done_all();
+}
+
+/* The bytes under way get the time that a slow link takes for them. */
+Test(session, slow_link_is_no_dead_target)
+{
+	write_slowly();
 	expires_after(BED_TIMEOUT + 1000 * BED_MS);
 	told_st(&a, RP_ST_TIMEOUT);
 }
@@ -356,18 +362,7 @@ Test(session, slow_link_is_no_dead_target)
 /* ... and no longer once a reply has proved them. */
 Test(session, proved_bytes_give_no_more_time)
 {
-	struct rp_session_attr attr = bed_attr();
-	static uint8_t big[1 << 20];
-	struct rp_op *op;
-
-	bed_stop();
-	attr.slow_rate = 1 << 20;
-	bed_start(&attr);
-	bed_open(1);
-	op = op_write(&a, 1, 0, sizeof(big), RP_LEVEL_DURABLE);
-	op->iov[0].iov_base = big;
-	bed_post(op);
-	bed_done_all();
+	write_slowly();
 	bed_see();
 	bed_see();
 	bed_ok();

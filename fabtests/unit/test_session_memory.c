@@ -245,6 +245,23 @@ Test(session_memory, poison)
 	}
 }
 
+/* So it is for commits that were posted before the write failed. */
+Test(session_memory, poison_fails_outstanding_commits)
+{
+	for (unsigned int n = 0; n < 2; n++) {
+		bed_stop();
+		start();
+		bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_post(op_commit_one(&b, 1, 0, 64));
+		arm(n);
+		bed_reply(1, RP_ST_FLUSH_FAILED);
+		cr_assert(failed);
+		told_st(&w[0], RP_ST_FLUSH_FAILED);
+		bed_reply(2, RP_ST_OK);
+		told_st(&b, RP_ST_WRITE_FAILED);
+	}
+}
+
 /* What may be in a cache, and cannot be noted, makes all go to the agent. */
 Test(session_memory, cached_bytes)
 {

@@ -226,6 +226,24 @@ Test(session_order, rdma_waits_for_stores_of_its_bytes)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
+/* RDMA of other bytes may be seen before a store that was posted first. */
+Test(session_order, ordered_write_waits_for_every_store)
+{
+	rp_session_set_ordered(bed.s, true);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	waits_for_a(op_write(&b, 1, 4096, 4000, 0), true);
+	rp_session_set_ordered(bed.s, true);
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	waits_for_a(op_write(&b, 1, 4096, 8000, RP_LEVEL_DURABLE), true);
+	/* A read of other bytes shows no order. */
+	rp_session_set_ordered(bed.s, true);
+	bed_post(op_atomic(&a, 1, 0));
+	bed_see();
+	waits_for_a(op_read(&b, 1, 4096, 8), false);
+}
+
 /* The agent keeps the order of requests. */
 Test(session_order, requests_do_not_wait_for_stores)
 {

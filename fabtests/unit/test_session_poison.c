@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a session knows of failed writes; and every edge of an operation. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -143,6 +144,8 @@ Test(session_poison, proved_writes_are_not_poisoned)
 Test(session_poison, proof_is_of_earlier_writes_alone)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_done(1);
+	told_ok(&a);
 	bed_post(op_commit_one(&b, 1, 65536, 8));
 	bed_post(op_write(&c, 1, 8192, 4096, 0));
 	bed_post(op_write(&d, 1, 0, 64, 0));
@@ -192,6 +195,40 @@ Test(session_poison, refused_writes_are_poisoned)
 	bed_reply(bed.held->hdr.token, RP_ST_OVERLOADED);
 	told_st(&a, RP_ST_OVERLOADED);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
+}
+
+/* In place, as another reply says, and yet it fails with the connection. */
+Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
+{
+	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
+	bed_post(op_commit_one(&b, 1, 65536, 8));
+	bed_done_all();
+	bed_reply(2, RP_ST_OK);
+	told_ok(&b);
+	lose_all();
+	told_st(&a, RP_ST_LOST);
+	commit_says(8184, 8, RP_ST_WRITE_FAILED);
+	bed_post(op_write(&a, 1, 0, 8192, 0));
+	bed_see();
+	commit_says(0, 8192, RP_ST_OK);
+}
+
+/* The acknowledgement of a write's first range proves no second one. */
+Test(session_poison, first_delivered_range_proves_itself_alone)
+{
+	static struct rp_wire_range two[2];
+
+	two[0] = bed_range(1, 0, 64);
+	two[1] = bed_range(1, 4096, 64);
+	op_write(&a, 1, 0, 128, RP_LEVEL_VISIBLE)->ranges = two;
+	a.op.nranges = 2;
+	bed_post(&a.op);
+	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
+	bed_done(1);
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_done(1);
+	told_ok(&a);
+	cr_assert_not(rp_session_unplaced(bed.s));
 }
 
 /* The reply to a write's own commit has proved its placement. */
@@ -348,6 +385,24 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	told_st(&a, RP_ST_LOST);
 }
 
+/* Remote CQ data that nobody takes fail their write, whose bytes are there. */
+Test(session_poison, write_without_its_data_has_failed)
+{
+	op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&a.op);
+	bed_post(op_commit_one(&b, 1, 8, 8));
+	bed_done_all();
+	bed_see();
+	bed_see();
+	bed_reply(bed.held->hdr.token, RP_ST_UNSUPPORTED);
+	told_st(&a, RP_ST_UNSUPPORTED);
+	bed_see();
+	bed_ok();
+	told_st(&b, RP_ST_WRITE_FAILED);
+	commit_says(0, 8, RP_ST_WRITE_FAILED);
+	commit_says(8192, 8, RP_ST_OK);
+}
+
 /* Answered effects are sure. */
 Test(session_poison, answered_effect_is_sure)
 {
@@ -465,4 +520,60 @@ Test(session_poison, every_edge_is_taken)
 			if (bed_legal[i] & 1u << j)
 				cr_assert(bed_edges[i][j],
 					  "the edge from %d to %d", i, j);
+}
+
+/* --- docs/protocol.md --- */
+
+static const char *const state_names[RP_OP_STATES] = {
+	[RP_OP_NEW] = "NEW",	   [RP_OP_QUEUED] = "QUEUED",
+	[RP_OP_DATA] = "DATA",	   [RP_OP_SLICES] = "SLICES",
+	[RP_OP_HELD] = "HELD",	   [RP_OP_LAST] = "LAST",
+	[RP_OP_POSTED] = "POSTED", [RP_OP_ENDED] = "ENDED",
+};
+
+/* The states of a list of names, a bit for each. */
+static unsigned int states_of(char *names)
+{
+	unsigned int states = 0;
+	char *at;
+
+	for (char *n = strtok_r(names, " ,|\n", &at); n;
+	     n = strtok_r(NULL, " ,|\n", &at)) {
+		int i = 0;
+
+		while (i < RP_OP_STATES && strcmp(n, state_names[i]))
+			i++;
+		cr_assert_lt(i, RP_OP_STATES, "no state is named %s", n);
+		states |= 1u << i;
+	}
+	return states;
+}
+
+Test(session_poison, edges_of_the_document_are_those_of_the_code)
+{
+	FILE *f = fopen(RP_SRCDIR "/docs/protocol.md", "r");
+	char line[512], name[16], list[256];
+	bool inside = false;
+	int n = 0;
+
+	cr_assert_not_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (strstr(line, "<!-- edges: "))
+			inside = true;
+		if (!inside || line[0] == '<' || line[0] == '\n' ||
+		    strstr(line, "| state |") || strstr(line, "|---"))
+			continue;
+		if (line[0] != '|')
+			break;
+		cr_assert_lt(n, RP_OP_STATES, "%s", line);
+		*list = '\0';
+		cr_assert_geq(
+			sscanf(line, "| %15s | %*[^|] | %255[^|]", name, list),
+			1, "%s", line);
+		cr_assert_eq(strcmp(name, state_names[n]), 0, "%s", line);
+		cr_assert_eq(states_of(list), bed_legal[n], "%s", line);
+		n++;
+	}
+	fclose(f);
+	cr_assert_eq(n, RP_OP_STATES);
 }

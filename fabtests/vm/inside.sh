@@ -51,7 +51,7 @@ make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/fault/librpmem-fault-fi.la fabtests/fault/libshadow.la \
 	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
 	util/fi_rpmem_bench fabtests/benchmarks/rivals \
-	fabtests/functional/basic fabtests/functional/linked \
+	fabtests/functional/basic fabtests/functional/private_conn \
 	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device fabtests/fault/machines \
@@ -66,7 +66,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/librpmem-fault-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
 	util/fi_rpmem_cp util/fi_rpmem_bench fabtests/benchmarks/rivals \
-	fabtests/functional/basic fabtests/functional/linked \
+	fabtests/functional/basic fabtests/functional/private_conn \
 	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
 	fabtests/fault/powercut fabtests/fault/device \

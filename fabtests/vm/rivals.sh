@@ -86,9 +86,9 @@ suite() {
 	done
 	report "$good" "librpma and a commit by $method"
 }
-suite agent-clwb "agent_vs_librpma_gpspm agent_vs_librpma_gpspm_4KiB"
+suite agent-clwb "agent_vs_librpma_gpspm agent_vs_librpma_gpspm_4KiB" \
+	FI_OFI_RPMEM_NATIVE=0
 # Small writes would go inside requests, fence or not.
-suite fence fence_vs_librpma_flush FI_OFI_RPMEM_CONNECT=1 \
-	FI_OFI_RPMEM_NATIVE=0 \
+suite fence fence_vs_librpma_flush FI_OFI_RPMEM_NATIVE=0 \
 	FI_OFI_RPMEM_INLINE=0 \
 	FI_OFI_RPMEM_OPERATOR=/tmp/by-dma

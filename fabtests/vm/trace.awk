@@ -6,6 +6,7 @@
 # A mark "durable ADDR LEN" stands before each write, and "over" behind the last;
 # the packets of a write are those up to the next mark. Prints "ok - " or "not ok - " for each kind of fault
 # over all writes, with the first write that has it, and the number of writes.
+# Packets of one number are one packet.
 
 # The kernel shows what is on the wire, most significant byte first, in its own
 # order: a word of it is turned round. No number here is beyond 2^53.
@@ -40,6 +41,7 @@ function begin(addr, len) {
 	from = addr + 0; to = from + len
 	to_target = ""; seen = ""
 	written = reads = flushes = requests = replies = answered = after = 0
+	split("", sent)
 }
 
 function end() {
@@ -169,6 +171,9 @@ function send_packet(op, qp) {
 / tx: / && writes {
 	op = field("op") + 0
 	qp = field("qpn")
+	# A queue pair sends a packet again when it heard nothing for too long.
+	if (op != 17 && sent[op, qp, field("psn")]++)
+		next
 	if (op >= 6 && op <= 11)
 		write_packet(op, qp)
 	else if (op == 12)

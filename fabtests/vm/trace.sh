@@ -54,12 +54,10 @@ then
 	printf '%s\n' '[host]' 'assert placement = dma-memory' \
 		'assert fence = yes' >/tmp/by-dma
 	for size in 64 4096; do
-		packets agent-clwb $size
-		[ ! -x flush ] ||
-			packets native $size FI_OFI_RPMEM_CONNECT=1
+		packets agent-clwb $size FI_OFI_RPMEM_NATIVE=0
+		[ ! -x flush ] || packets native $size
 		# Small ones would go inside requests, fence or not.
-		packets fence $size FI_OFI_RPMEM_CONNECT=1 \
-			FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 \
+		packets fence $size FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 \
 			FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
 	done
 fi

@@ -8,17 +8,20 @@ trap 'rm -f $log $log.out $log.bad' EXIT
 
 # The range of all cases: 128 bytes at 0x7f1234567000. Numbers are as on the wire.
 mark() { echo " b-1 [000] ..... 1.0: tracing_mark_write: durable 139716164218880 128"; }
+psn=0
 packet() { # OPCODE QP [LOW_HALF_OF_ADDRESS LENGTH]
+	psn=$((psn + ${new:-1}))
 	echo " k-2 [001] ..... 1.1: tx: (rxe_xmit_packet+0x0/0x2a0 [rdma_rxe])" \
-		"op=$1 qpn=$2 psn=0x1000000 vah=0x127f0000 val=${3:-0x0}" \
+		"op=$1 qpn=$2 psn=$(printf 0x%x $psn) vah=0x127f0000 val=${3:-0x0}" \
 		"rkey=0x1 len=${4:-0x0}"
 }
 write() { packet 10 "${1:-0x11000000}" "${2:-0x705634}" "${3:-0x80000000}"; }
 fence() { packet 12 "${1:-0x11000000}" "${2:-0x705634}" "${3:-0x8000000}"; }
 # FLUSH [QP LOW_HALF_OF_ADDRESS LENGTH KIND]
 flush() {
+	psn=$((psn + ${new:-1}))
 	echo " k-2 [001] ..... 1.1: tx: (rxe_xmit_packet+0x0/0x2a0 [rdma_rxe])" \
-		"op=28 qpn=${1:-0x11000000} psn=0x1000000 vah=${4:-0x3000000}" \
+		"op=28 qpn=${1:-0x11000000} psn=$(printf 0x%x $psn) vah=${4:-0x3000000}" \
 		"val=0x127f0000 rkey=${2:-0x705634} len=0x1 flen=${3:-0x80000000}"
 }
 response() { packet 16 0x12000000; }
@@ -54,6 +57,8 @@ bad() { # METHOD NAME RULE: refused for this, whatever else
 	good fence "a read of the last bytes"
 { mark; packet 6 0x11000000 0x705634 0x80000000; packet 7 0x11000000
 	packet 8 0x11000000; fence; response; } | good fence "a write in pieces"
+{ mark; write; new=0 write; fence; new=0 fence; response; } |
+	good fence "packets that are sent again"
 { mark; fence; write; response; } | bad fence "a read before the write" "behind the writes"
 { mark; write; fence 0x13000000; response; } |
 	bad fence "a read on another queue pair" "one connection"
@@ -86,6 +91,8 @@ bad() { # METHOD NAME RULE: refused for this, whatever else
 	bad native "a flush of what is behind it" "all of the range"
 { mark; write; flush 0x11000000 0x705634 0x80000000 0x1000000; response; } |
 	bad native "a flush that is seen only" "to persistence"
+{ mark; write; flush; new=0 flush; response; } |
+	good native "a flush that is sent again"
 { mark; write; flush; } | bad native "a flush without an answer" "the flush comes back"
 { mark; write; flush; flush; response; } | bad native "two flushes" "one flush"
 { mark; write; ack; } | bad native "no flush" "one flush"
@@ -98,6 +105,7 @@ bad() { # METHOD NAME RULE: refused for this, whatever else
 { mark; write; request; ack; reply; ack; } | good agent "a request behind the write"
 { mark; packet 0 0x11000000; packet 1 0x11000000; packet 2 0x11000000; reply; } |
 	good agent "a request in pieces"
+{ mark; request; new=0 request; reply; } | good agent "a request that is sent again"
 { mark; request; write; reply; } | bad agent "a request before the write" "behind the writes"
 { mark; write; request 0x13000000; reply; } |
 	bad agent "a request on another queue pair" "one connection"

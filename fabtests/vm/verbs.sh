@@ -3,23 +3,27 @@
 # the kernel's mapping: devdax is what it takes.
 # shellcheck shell=sh
 
-# ofi_rxm over rxe: see docs/guarantees.md, "Over verbs".
+# The method that is chosen: FLUSH where libibverbs and rxe have it.
+by=$dax_by
+[ ! -x flush ] || by=native
+# What ofi_rxm needs over rxe: see docs/guarantees.md, "Over verbs".
 over="env -C /root/disk RPMEM_BASE=verbs RPMEM_NODE=10.9.0.1 RPMEM_POOL=$dax
-	RPMEM_FSDAX=/mnt/fsdax RPMEM_METHOD=$dax_by
+	RPMEM_FSDAX=/mnt/fsdax RPMEM_METHOD=$by
 	FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4"
 device=$here/fabtests/fault/device
-linked=$here/fabtests/functional/linked
-own="# connections of our own" # as a line of the operator's file
+private_conn=$here/fabtests/functional/private_conn
+# As if the device had no FLUSH; what then makes devdax durable.
+by_cpu="FI_OFI_RPMEM_NATIVE=0 RPMEM_METHOD=$dax_by"
 
-# row METHOD CLASS STATEMENT...: what the operator's file makes of the device
+# row METHOD CLASS STATEMENT...: the method that the operator's file leads to, as
+# if the device had no FLUSH
 row() {
-	how=$1 class=$2 connect=0
+	how=$1 class=$2
 	shift 2
-	for line; do [ "$line" = "$own" ] && connect=1; done
 	printf '%s\n' '[host]' "$@" >/tmp/operator
+	# shellcheck disable=SC2086
 	tap "verbs, $*" $over FI_OFI_RPMEM_OPERATOR=/tmp/operator \
-		FI_OFI_RPMEM_CONNECT=$connect FI_OFI_RPMEM_NATIVE=0 \
-		RPMEM_METHOD="$how" \
+		FI_OFI_RPMEM_NATIVE=0 RPMEM_METHOD="$how" \
 		RPMEM_CLASS="$class" "$device" "the method"
 }
 
@@ -29,27 +33,25 @@ probed() {
 	shift 2
 	mount -t tracefs trace $trace 2>/dev/null
 	# shellcheck disable=SC2086
-	flushed "$cases" $over FI_OFI_RPMEM_CONNECT=1 "$@" "$here/fabtests/vm/native" \
+	flushed "$cases" $over "$@" "$here/fabtests/vm/native" \
 		"$how" $trace/trace_marker >/tmp/flushed 2>&1
 	code=$?
 	tap "verbs, written back by $how" sh -c "cat /tmp/flushed; exit $code"
 }
 
-# Where libibverbs and rxe have FLUSH; else the agent, which is said.
+# Where libibverbs and rxe have FLUSH it is used; else the agent.
 by_device() {
-	if [ -x flush ]; then
-		probed native 9
+	probed $by 9
+	if [ $by = native ]; then
 		# shellcheck disable=SC2086
-		tap "verbs, connections of our own, native" $over \
-			EXPECT=native FI_OFI_RPMEM_CONNECT=1 "$linked"
+		tap "verbs, durable writes, native" $over EXPECT=native "$private_conn"
 		probed native 9 FI_OFI_RPMEM_METHOD=native
 		printf '%s\n' '[host]' 'limit native = no' >/tmp/operator
 		probed agent-clwb 9 FI_OFI_RPMEM_OPERATOR=/tmp/operator
 	else
-		probed agent-clwb 9
-		fails "verbs, native is forced where there is none" \
-			$over FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_METHOD=native \
-			LINKED_ONLY=writes "$linked"
+		# shellcheck disable=SC2086
+		fails "verbs, native is forced where there is none" $over \
+			FI_OFI_RPMEM_METHOD=native PRIVATE_CONN_ONLY=writes "$private_conn"
 	fi
 }
 
@@ -72,90 +74,66 @@ if [ "$domain" = adr ]; then
 	long "verbs, connected endpoints" pingpong verbs
 	long "verbs, connected endpoints, under us" pingpong "verbs;ofi_rpmem"
 fi
-# Commits over a program's own connections.
+# What the device places, and that a read pushes it, is only said.
+printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
+	>/tmp/by-dma
+# Power cuts are judged by what the agent has flushed.
+shadow="FI_OFI_RPMEM_NATIVE=0 RPMEM_SHADOW_LIB=$RPMEM_SHADOW_LIB"
+no_flush="$shadow RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1"
 # shellcheck disable=SC2086
 {
 	tap "verbs, connected endpoints of ours" $over \
 		"$here/fabtests/functional/connected"
-	if [ "$domain" = adr ]; then
-		tap "verbs, connected endpoints, power cuts" $over "$faulty" \
-			RPMEM_MSG=1 RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
-			"$cut" -n 5
-		printf '%s\n' '[host]' 'assert placement = dma-memory' \
-			'assert fence = yes' >/tmp/operator
-		tap "verbs, the same, fenced" $over "$faulty" \
-			FI_OFI_RPMEM_OPERATOR=/tmp/operator RPMEM_MSG=1 \
-			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
-		tap "verbs, connected endpoints, without the flush" $over \
-			"$faulty" RPMEM_MSG=1 RPMEM_FAULT=skip-flush \
-			RPMEM_EXPECT_LOSS=1 \
-			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 10
-	else
-		tap "verbs, connected endpoints, power cuts" $over RPMEM_MSG=1 \
-			"$cut" -c -n 5
-	fi
-}
-# shellcheck disable=SC2086
-{
 	tap "verbs" $over "$device"
 	if [ "$domain" = adr ]; then
-		tap "verbs, basic" $over "$basic"
+		tap "verbs, connected endpoints, power cuts" $over "$faulty" \
+			RPMEM_MSG=1 $shadow "$cut" -n 5
+		tap "verbs, connected endpoints, without the flush" $over \
+			"$faulty" RPMEM_MSG=1 $no_flush "$cut" -n 10
+		[ $by != native ] || tap "verbs, basic, native" $over "$basic"
+		tap "verbs, basic, agent" $over $by_cpu "$basic"
+		tap "verbs, basic, fence" $over FI_OFI_RPMEM_NATIVE=0 \
+			FI_OFI_RPMEM_OPERATOR=/tmp/by-dma RPMEM_METHOD=fence \
+			"$basic"
 		tap "verbs, bad input" $over "$here/fabtests/fault/badinput"
-		tap "verbs, power cuts" $over FI_OFI_RPMEM_INLINE=0 \
-			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
-		tap "verbs, power cuts, stores past the caches" $over "$faulty" \
-			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
+		for inside in 0 4096; do
+			tap "verbs, durable writes, agent, $inside" $over \
+				EXPECT=agent-clwb FI_OFI_RPMEM_NATIVE=0 \
+				FI_OFI_RPMEM_INLINE=$inside "$private_conn"
+		done
+		tap "verbs, power cuts" $over FI_OFI_RPMEM_INLINE=0 $shadow \
+			"$cut" -n 5
+		tap "verbs, power cuts, stores past the caches" $over \
+			"$faulty" $shadow "$cut" -n 5
 		tap "verbs, power cuts without the flush" $over "$faulty" \
-			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
-			RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1 "$cut" -n 10
-		# Without connections that tell of breaks nothing is fenced.
+			$no_flush "$cut" -n 10
+		tap "verbs, durable writes, fence" $over EXPECT=fence \
+			FI_OFI_RPMEM_OPERATOR=/tmp/by-dma \
+			FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 "$private_conn"
+		by_device
 		row delivery power 'assert domain = cpu-caches'
 		row delivery power 'assert domain = system'
+		row agent-sfence power 'assert placement = dma-memory' \
+			'assert fence = no' 'assert domain = system'
+		row fence power 'assert placement = dma-memory' \
+			'assert fence = yes' 'assert domain = system'
+		row fence power 'assert placement = dma-memory' \
+			'assert fence = yes'
+		row fence power 'assert placement = dma-cache' \
+			'assert fence = yes' 'assert domain = cpu-caches'
 		row agent-clwb power 'assert placement = dma-cache' \
 			'assert fence = yes'
 		row agent-clwb power 'assert placement = dma-memory' \
-			'assert fence = yes'
+			'assert fence = no'
 		row agent-sfence power 'assert placement = dma-cache' \
-			'assert fence = yes' 'assert domain = cpu-caches'
-		row delivery power 'assert placement = dma-memory' \
-			'assert domain = system'
-		# With connections of our own it is.
-		row fence power 'assert placement = dma-memory' \
-			'assert fence = yes' "$own"
-		row agent-clwb power 'assert placement = dma-cache' \
-			'assert fence = yes' "$own"
-		row fence power 'assert placement = dma-cache' \
-			'assert fence = yes' 'assert domain = cpu-caches' "$own"
-		row delivery power 'assert domain = cpu-caches' "$own"
-		printf '%s\n' '[host]' 'assert placement = dma-memory' \
-			'assert fence = yes' >/tmp/operator
-		tap "verbs, connections of our own, fence" $over \
-			FI_OFI_RPMEM_OPERATOR=/tmp/operator EXPECT=fence \
-			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 \
-			FI_OFI_RPMEM_NATIVE=0 "$linked"
-		for inside in 0 4096; do
-			tap "verbs, connections of our own, agent, $inside" \
-				$over EXPECT=agent-clwb FI_OFI_RPMEM_CONNECT=1 \
-				FI_OFI_RPMEM_NATIVE=0 \
-				FI_OFI_RPMEM_INLINE=$inside "$linked"
-			tap "verbs, the same, power cuts" $over "$faulty" \
-				FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_NATIVE=0 \
-				FI_OFI_RPMEM_INLINE=$inside \
-				RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
-				"$cut" -n 5
-		done
-		tap "verbs, the same without the flush" $over "$faulty" \
-			RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" \
-			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_NATIVE=0 \
-			RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1 "$cut" -n 10
-		# What the device FLUSHes by itself.
-		by_device
+			'assert fence = no' 'assert domain = cpu-caches'
 		row agent-clwb none 'limit domain = none'
 		row agent-clwb process 'limit class = process'
 	else
-		tap "verbs, power cuts" $over "$cut" -c -n 5
-		tap "verbs, connections of our own, delivery" $over \
-			FI_OFI_RPMEM_CONNECT=1 FI_OFI_RPMEM_INLINE=0 \
-			FI_OFI_RPMEM_NATIVE=0 "$linked"
+		tap "verbs, connected endpoints, power cuts" $over RPMEM_MSG=1 \
+			$by_cpu "$cut" -c -n 5
+		tap "verbs, power cuts" $over $by_cpu "$cut" -c -n 5
+		tap "verbs, durable writes, delivery" $over \
+			FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 "$private_conn"
 	fi
 }

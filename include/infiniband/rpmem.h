@@ -122,7 +122,7 @@ void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 			uint8_t level);
 /*
  * A write of from to remote_addr and a flush of it (RANGE), shown as the flush:
- * to a target whose agent is awake few bytes go in one message. They are read
+ * to a target whose agent polls few bytes go in one message. They are read
  * until it has completed. What is posted behind it may be carried out first.
  * Takes two entries of each queue; EOPNOTSUPP where the queue pair has no
  * writes.

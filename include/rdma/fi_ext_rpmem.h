@@ -54,10 +54,10 @@ enum fi_rpmem_method {
 };
 
 /*
- * prov_errno of a failed commit's error entry. fi_cq_strerror() gives the
- * sentence and the remedy; `data` is the index of the range at fault, 0 where
- * it is not one's, as many as there are ranges where it is the store's.
- * Negative statuses never appear.
+ * prov_errno of the error entry of a failed commit, and of any other operation
+ * on a persistent region. fi_cq_strerror() gives the sentence and the remedy;
+ * `data` is the index of the range at fault, 0 where it is not one's, as many
+ * as there are ranges where it is the store's.
  */
 enum fi_rpmem_status {
 	FI_RPMEM_ST_OK = 0,
@@ -128,11 +128,13 @@ struct fi_rpmem_domain_ops {
  * Make durable (or visible) every earlier write of ep to dest_addr that
  * overlaps the ranges. Asynchronous: returns 0 once accepted, and then exactly
  * one completion with `context` (flags FI_RMA | FI_WRITE) or one error entry
- * appears on the transmit CQ; -FI_EAGAIN: read the CQ and call again;
- * -FI_EINVAL, -FI_EKEYREJECTED (key not made by ofi_rpmem), -FI_EOPNOTSUPP:
- * never started. Any number of ranges; all must be of dest_addr. then, unless
- * NULL: level FI_RPMEM_DURABLE only; FI_RPMEM_ST_UNSURE if nobody knows whether
- * it was done. Thread-safe as fi_writemsg() is. Full text: fi_rpmem_commit(3).
+ * appears on the transmit CQ; -FI_EAGAIN: the private connection is not up yet,
+ * or too many are outstanding: read the CQ and call again; -FI_EINVAL,
+ * -FI_EKEYREJECTED (key not made by ofi_rpmem), -FI_EOPNOTSUPP: never started.
+ * Any number of ranges; all must be of dest_addr. then, unless NULL: level
+ * FI_RPMEM_DURABLE only; FI_RPMEM_ST_UNSURE if nobody knows whether it was
+ * done. ranges and then are copied. Thread-safe as fi_writemsg() is. Full text:
+ * fi_rpmem_commit(3).
  */
 static inline ssize_t
 fi_rpmem_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
@@ -152,7 +154,8 @@ fi_rpmem_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
  * Ask the target what a commit to this key would do. Blocks (and drives
  * progress) until the answer, at most the commit timeout. attr->size must be
  * set. Returns 0 (attr->status may still say why commits are refused),
- * -FI_ETIMEDOUT, -FI_EKEYREJECTED, -FI_EINVAL, -FI_ENOMEM. fi_rpmem_query(3).
+ * -FI_ETIMEDOUT, -FI_ENOTCONN, -FI_EKEYREJECTED, -FI_EINVAL, -FI_ENOMEM, ...
+ * Thread-safe as fi_writemsg() is. fi_rpmem_query(3).
  */
 static inline int fi_rpmem_query(struct fid_ep *ep, fi_addr_t dest_addr,
 				 uint64_t key, enum fi_rpmem_class required,
@@ -165,10 +168,11 @@ static inline int fi_rpmem_query(struct fid_ep *ep, fi_addr_t dest_addr,
 }
 
 /*
- * For a target that is about to close: from now on new commits to this domain
- * fail with FI_RPMEM_ST_OVERLOADED; blocks (and drives progress) until those
- * accepted before are answered, at most timeout ms, -1: without end. Returns
- * 0, -FI_ETIMEDOUT. There is no way back. fi_rpmem_drain(3).
+ * For a target that is about to close: from now on new commits to this domain,
+ * and new connections, fail with FI_RPMEM_ST_OVERLOADED; blocks (and drives
+ * progress) until those accepted before are answered, at most timeout ms, -1:
+ * without end. Returns 0, -FI_ETIMEDOUT. There is no way back.
+ * fi_rpmem_drain(3).
  */
 static inline int fi_rpmem_drain(struct fid_domain *domain, int timeout)
 {

@@ -35,6 +35,8 @@ struct rp_agent_host_ops {
 		      void *owner, struct rp_channel **out);
 	void (*refuse)(struct rp_agent_host *h, void *request, const void *data,
 		       size_t len);
+	/* A number of the host that it comes from; 0: unknown. May be NULL. */
+	uint64_t (*source)(struct rp_agent_host *h, void *request);
 	/*
 	 * Let RDMA of this connection reach the region: fills in rkey and
 	 * remote_addr of g; *grant is given back to revoke(). c is NULL for the
@@ -51,8 +53,8 @@ struct rp_agent_host_ops {
 	/*
 	 * Tell the program that [buf, buf+len) was written with remote CQ data,
 	 * over c, by the endpoint of that port (of its HELLO; 0: none), to the
-	 * endpoint here (of its REQUEST; 0: any). 0, or -ENOMEM: no
-	 * notification. A host without a place for it says 0.
+	 * endpoint here (of its REQUEST; 0: any). 0, or no notification:
+	 * -ENOSYS: there is no such endpoint; -ENOMEM.
 	 */
 	int (*notify)(struct rp_agent_host *h, struct rp_channel *c,
 		      uint16_t port, uint16_t endpoint, uint64_t data,
@@ -124,9 +126,9 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 void rp_agent_local_drop(struct rp_agent *a, void *arg);
 
 /*
- * Do what is due: take the requests at hand as one batch (merge their ranges
- * per region, flush each line once, drain once), hand blocking ones to the
- * worker, reply to finished ones, send PROGRESS, retry sends. True: did
+ * Do what is due: hand requests that block to the worker as one batch (their
+ * ranges merged per region, each line flushed once), reply to those that are
+ * complete, send PROGRESS, retry sends, deliver delayed refusals. True: did
  * something.
  */
 bool rp_agent_progress(struct rp_agent *a);

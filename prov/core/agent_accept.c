@@ -8,6 +8,8 @@
 #include "core/agent_impl.h"
 
 #define NS_PER_MS 1000000ull
+/* Least time between two delayed refusals. */
+#define REFUSAL_NS (1000 * NS_PER_MS / RP_AGENT_REFUSALS)
 
 static void refuse(struct rp_agent *a, void *request, enum rp_status st)
 {
@@ -54,25 +56,77 @@ static void warn_wrong_key(struct rp_agent *a, uint64_t now)
 	a->host->ops->warn(a->host, text);
 }
 
+/* --- hosts that show wrong keys --- */
+
+static uint64_t source_of(struct rp_agent *a, void *request)
+{
+	struct rp_agent_host *h = a->host;
+
+	return h->ops->source ? h->ops->source(h, request) : 0;
+}
+
+/* NULL: the host has shown no wrong key for long. */
+static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
+{
+	for (int i = 0; i < RP_AGENT_SOURCES; i++)
+		if (a->sources[i].source == source)
+			return &a->sources[i];
+	return NULL;
+}
+
+/* Count one wrong key; a full table forgets the host that owes least. */
+static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
+{
+	struct rp_agent_source *s = source_find(a, source);
+
+	if (!source)
+		return;
+	if (!s) {
+		s = a->sources;
+		for (int i = 1; i < RP_AGENT_SOURCES; i++)
+			if (a->sources[i].paid < s->paid)
+				s = &a->sources[i];
+		*s = (struct rp_agent_source){.source = source};
+	}
+	s->paid = (s->paid > now ? s->paid : now) + REFUSAL_NS;
+}
+
 /*
- * One refusal follows another no sooner than 1/RP_AGENT_REFUSALS s, so that
- * keys cannot be guessed fast. False: no memory.
+ * Whether a key is right shows in the time of the answer, too: the delay of
+ * refusals does not slow a host that guesses with many connections.
+ */
+static bool source_guesses(struct rp_agent *a, uint64_t source)
+{
+	const struct rp_agent_source *s = source_find(a, source);
+
+	return source && s &&
+	       s->paid > rp_agent_now(a) + RP_AGENT_DEBT * REFUSAL_NS;
+}
+
+/*
+ * Refuse a wrong key RP_AGENT_REFUSAL_NS from now at the earliest, and
+ * REFUSAL_NS after the refusal before it. A full queue first sends its oldest
+ * refusal; as many times REFUSAL_NS is the longest delay. False: no memory.
  */
 static bool refuse_later(struct rp_agent *a, void *request,
 			 struct rp_agent_session *s,
 			 const struct rp_wire_hdr *hdr)
 {
 	const uint64_t now = rp_agent_now(a);
+	const uint64_t last = now + RP_AGENT_MAX_DELAYED * REFUSAL_NS;
 	struct rp_agent_refusal *f;
 
 	a->stats.wrong_keys++;
+	source_charge(a, s ? s->source : source_of(a, request), now);
 	warn_wrong_key(a, now);
 	f = malloc(sizeof(*f));
 	if (!f)
 		return false;
 	while (a->ndelayed >= RP_AGENT_MAX_DELAYED)
 		refusal_send(a, TAILQ_FIRST(&a->delayed), now);
-	a->refused_at += NS_PER_MS * 1000 / RP_AGENT_REFUSALS;
+	a->refused_at += REFUSAL_NS;
+	if (a->refused_at > last)
+		a->refused_at = last;
 	if (a->refused_at < now + RP_AGENT_REFUSAL_NS)
 		a->refused_at = now + RP_AGENT_REFUSAL_NS;
 	*f = (struct rp_agent_refusal){
@@ -145,8 +199,8 @@ static bool make_room(struct rp_agent *a)
 	return true;
 }
 
-static struct rp_agent_session *session_new(struct rp_agent *a,
-					    const struct rp_wire_hello *m)
+static struct rp_agent_session *
+session_new(struct rp_agent *a, const struct rp_wire_hello *m, uint64_t source)
 {
 	struct rp_agent_session *s = calloc(1, sizeof(*s));
 	bool oom = false;
@@ -155,6 +209,7 @@ static struct rp_agent_session *session_new(struct rp_agent *a,
 		return NULL;
 	s->agent = a;
 	s->initiator = m->initiator;
+	s->source = source;
 	s->port = m->port;
 	s->pace = pace(m->timeout_ms);
 	s->flags = a->host->ops->flags(a->host);
@@ -208,7 +263,7 @@ static void accept_hello(struct rp_agent *a, void *request,
 	HASH_FIND(hh, a->by_initiator, &m->initiator, sizeof(m->initiator), s);
 	if (s)
 		rp_agent_session_close(s);
-	s = make_room(a) ? session_new(a, m) : NULL;
+	s = make_room(a) ? session_new(a, m, source_of(a, request)) : NULL;
 	if (!s) {
 		refuse(a, request, RP_ST_OVERLOADED);
 		return;
@@ -236,6 +291,10 @@ void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 					     : RP_ST_BAD_MESSAGE;
 		a->stats.bad_messages += st == RP_ST_BAD_MESSAGE;
 		refuse(a, request, st);
+		return;
+	}
+	if (source_guesses(a, source_of(a, request))) {
+		refuse(a, request, RP_ST_OVERLOADED);
 		return;
 	}
 	r = rp_regions_find(&a->regions, m.key, &st);

@@ -37,6 +37,18 @@
 #define RP_AGENT_MAX_DELAYED 32
 #define RP_AGENT_LINGER_NS   1000000000ull
 #define RP_AGENT_WARN_NS     10000000000ull
+/*
+ * One host is owed so many refusals at RP_AGENT_REFUSALS in a second; then its
+ * connection requests are refused unseen. So many hosts are remembered.
+ */
+#define RP_AGENT_DEBT	 128
+#define RP_AGENT_SOURCES 32
+
+/* A host that has shown wrong keys. */
+struct rp_agent_source {
+	uint64_t source;
+	uint64_t paid; /* when all its refusals are paid for, ns */
+};
 
 /* A key that a session was granted. */
 struct rp_agent_grant {
@@ -67,6 +79,7 @@ struct rp_agent_session {
 	struct rp_agent *agent;
 	struct rp_channel *channel;
 	uint64_t initiator; /* of its HELLO */
+	uint64_t source;    /* of its connection request */
 	uint16_t port;	    /* the same */
 	uint32_t flags;	    /* enum rp_channel_flags */
 	/* Messages are dropped, and the channel is closed at close_at. */
@@ -108,7 +121,8 @@ struct rp_agent {
 	bool resume; /* a job has ended since the stalled ones were tried */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
-	uint64_t refused_at; /* the last one is due */
+	uint64_t refused_at; /* the newest of delayed is due then */
+	struct rp_agent_source sources[RP_AGENT_SOURCES];
 	uint64_t warned_at;
 	struct rp_worker worker;
 	struct rp_jobs quick, slow;

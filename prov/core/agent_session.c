@@ -44,6 +44,9 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	if (m == RP_METHOD_DELIVERY && p != RP_PLACE_CPU_USER &&
 	    p != RP_PLACE_CPU_KERNEL)
 		m = RP_METHOD_FENCE;
+	/* Later commits of a delivered write are fenced, too. */
+	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
+		return by_agent(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
 	    (m == RP_METHOD_FENCE &&
 	     (!(s->flags & RP_CHANNEL_FENCES) || r->facts.fence != RP_YES)))

@@ -207,8 +207,6 @@ static void sources_fill(const struct rp_caps_cfg *cfg,
 	rp_caps_say(src->domain, sizeof(src->domain), "%s", b->domain_why);
 	rp_caps_say(src->fence, sizeof(src->fence), "%s",
 		    cfg->fence_why ? cfg->fence_why : "nothing tells");
-	rp_caps_say(src->told, sizeof(src->told), "%s",
-		    cfg->told_why ? cfg->told_why : "nothing tells");
 	rp_caps_say(src->native, sizeof(src->native), "%s",
 		    cfg->native_why ? cfg->native_why
 				    : "nothing tells: both ends must confirm "
@@ -225,6 +223,13 @@ static void sources_fill(const struct rp_caps_cfg *cfg,
 			    rp_caps_fs_listed(facts->fs_name)
 				    ? "listed; its mount options"
 				    : "not listed; FI_OFI_RPMEM_TRUST_FS");
+}
+
+/* No descriptor leads to the memory, by which it could be cut short. */
+static bool is_anonymous(const struct rp_backing *b)
+{
+	/* The second: shared, by mmap(). */
+	return !b->ino || !strcmp(b->path, "/dev/zero (deleted)");
 }
 
 int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
@@ -250,9 +255,9 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		.placement = cfg->placement,
 		.domain = b.domain,
 		.fence = cfg->fence,
-		.told = cfg->told,
 		.native = cfg->native,
 		.fs_trusted = b.trusted,
+		.anonymous = is_anonymous(&b),
 		.agent = true, /* this code runs in the target */
 		.node = b.node,
 	};

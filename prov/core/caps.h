@@ -25,7 +25,7 @@ enum rp_memory {
 	RP_MEM_FILE,	/* page cache of a file */
 	RP_MEM_DAX,	/* DAX without MAP_SYNC */
 	RP_MEM_DAX_SYNC, /* DAX with MAP_SYNC, or devdax */
-	RP_MEM_EMULATED, /* anonymous or tmpfs that plays cache-line pmem */
+	RP_MEM_EMULATED, /* anonymous or tmpfs: emulates cache-line pmem */
 };
 
 /* Who places an incoming write, and where. */
@@ -70,18 +70,14 @@ struct rp_facts {
 	enum rp_memory memory;
 	enum rp_placement placement;
 	enum rp_domain domain;
-	enum rp_tri fence; /* a read forces earlier writes out */
-	/*
-	 * The base tells who writes when the connection broke, instead of
-	 * making another one in silence, and gives no key twice in one life.
-	 */
-	enum rp_tri told;
+	enum rp_tri fence;  /* a read forces earlier writes out */
 	enum rp_tri native; /* persistent FLUSH on both ends and the region */
 	enum rp_tri
 		fs_trusted; /* file system listed, or named by the operator */
 	bool agent;	    /* our part runs in the target process */
 	char fs_name[32];   /* "ext4", "overlay", ...; "" where none */
 	struct rp_file_id file; /* of a page-cache or DAX file or devdax */
+	bool anonymous;		/* no file, which could be cut short */
 	/* The operator's: no commit reaches more, whatever the rest says. */
 	enum rp_class_limit limit;
 	int node; /* NUMA node of the memory plus 1; 0: not known */
@@ -96,7 +92,6 @@ struct rp_sources {
 	char placement[RP_SOURCE_LEN];
 	char domain[RP_SOURCE_LEN];
 	char fence[RP_SOURCE_LEN];
-	char told[RP_SOURCE_LEN];
 	char native[RP_SOURCE_LEN];
 	char fs[RP_SOURCE_LEN];
 	char limit[RP_SOURCE_LEN];
@@ -113,8 +108,8 @@ struct rp_caps_cfg {
 	/* Of the base provider and its adapter; why: where that is known from.
 	 */
 	enum rp_placement placement;
-	enum rp_tri fence, told, native;
-	const char *placement_why, *fence_why, *told_why, *native_why;
+	enum rp_tri fence, native;
+	const char *placement_why, *fence_why, *native_why;
 	const struct rp_operator *op; /* statements; NULL: none */
 };
 
@@ -140,7 +135,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 /* What a range was meant for, by what is mapped there. */
 enum rp_lasts {
 	RP_LASTS_NOT,	/* nothing there outlives its process */
-	RP_LASTS_MAYBE, /* tmpfs, or what plays persistent memory */
+	RP_LASTS_MAYBE, /* tmpfs, or what emulates persistent memory */
 	RP_LASTS_MEANT, /* a file, a device, or what nothing is known of */
 };
 
@@ -197,8 +192,6 @@ struct rp_nic {
 	int node; /* NUMA node plus 1; 0: not known */
 	char placement_why[RP_SOURCE_LEN];
 	char fence_why[RP_SOURCE_LEN];
-	enum rp_tri told; /* of the base; see struct rp_facts */
-	char told_why[RP_SOURCE_LEN];
 };
 /* 0, -ENODEV (no such device), -EINVAL (no device's name). */
 int rp_caps_nic(const char *root, const char *device, struct rp_nic *nic);

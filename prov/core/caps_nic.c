@@ -280,24 +280,6 @@ static const struct {
 	 "shm: the other process copies, part of it past the mapping"},
 };
 
-/* ofi_rxm, which these have on top, makes a new connection in silence. */
-static void find_told(const char *base, size_t n, struct rp_nic *nic)
-{
-	static const char *const silent[] = {"tcp", "verbs"};
-
-	for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
-		if (strlen(silent[i]) == n && !strncasecmp(base, silent[i], n))
-			nic->told = RP_NO;
-	if (nic->told == RP_NO)
-		rp_caps_say(nic->told_why, sizeof(nic->told_why),
-			    "%.*s: a broken connection is replaced in silence",
-			    (int)n, base);
-	else
-		rp_caps_say(nic->told_why, sizeof(nic->told_why),
-			    "nothing is known of broken connections of %.*s",
-			    (int)n, base);
-}
-
 void rp_caps_base(const char *root, const char *base, const char *device,
 		  struct rp_nic *nic)
 {
@@ -307,7 +289,6 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 		base = "";
 	n = strcspn(base, ";");
 	*nic = (struct rp_nic){.ddio = RP_UNKNOWN};
-	find_told(base, n, nic);
 	for (size_t i = 0; i < sizeof(copiers) / sizeof(copiers[0]); i++) {
 		if (strlen(copiers[i].base) != n ||
 		    strncasecmp(base, copiers[i].base, n))
@@ -323,10 +304,8 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 		int ret = name ? rp_caps_nic(root, name, nic) : -ENOMEM;
 
 		free(name);
-		if (!ret) {
-			find_told(base, n, nic);
+		if (!ret)
 			return;
-		}
 	}
 	SAY(nic, "nothing is known of who places writes of %.*s%s%s", (int)n,
 	    base, device ? " on " : "", device ? device : "");

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "core/list.h"
+
 /*
  * A channel is one reliable connection between an initiator's endpoint and a
  * target's domain. It carries its operations out in order, reports its own
@@ -52,11 +54,12 @@ struct rp_channel_op {
 	uint64_t rkey, remote_addr, length; /* WRITE, READ, FLUSH */
 	/* The channel's, from post to done(). */
 	struct rp_channel *channel;
+	TAILQ_ENTRY(rp_channel_op) link; /* of those that were posted */
 	struct rp_channel_op *next;
 	int err;
 };
 
-/* What the owner of a channel is told, from poll only. */
+/* Events of a channel, reported to its owner from poll only. */
 struct rp_channel_events {
 	/* Up: data of the peer's accept. Not called at the accepting side. */
 	void (*connected)(void *owner, const void *data, size_t len);

@@ -14,10 +14,10 @@
  */
 #ifdef RP_FAULTS
 bool rp_fault_on(const char *name);
-/* Sleep RPMEM_FAULT_MS milliseconds. */
+/* Sleep RPMEM_FAULT_MS milliseconds. A line in RPMEM_FAULT_LOG comes first. */
 void rp_fault_dawdle(void);
 /*
- * Is the point named in RPMEM_FAULT ("skip-flush,fixed-base-key")? With
+ * Is the point named in RPMEM_FAULT ("slow-flush,drop-replies")? With
  * RPMEM_FAULT_EVERY=n only each n-th time that a named point is asked about.
  */
 #define RP_FAULT(name) rp_fault_on(name)

@@ -217,8 +217,7 @@ static bool row_matches(const struct rp_row *r, const struct rp_facts *f)
 	return (r->memory & 1u << f->memory) &&
 	       (r->placement & 1u << f->placement) &&
 	       (r->domain & 1u << f->domain) &&
-	       (r->fence != RP_YES ||
-		(f->fence == RP_YES && f->told == RP_YES)) &&
+	       (r->fence != RP_YES || f->fence == RP_YES) &&
 	       (r->native != RP_YES || f->native == RP_YES) &&
 	       (!r->untrusted || f->fs_trusted != RP_YES);
 }
@@ -290,12 +289,6 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 			break;
 	}
 	return c;
-}
-
-bool rp_method_linked(enum rp_method method)
-{
-	return method == RP_METHOD_DELIVERY || method == RP_METHOD_FENCE ||
-	       rp_method_serves(method);
 }
 
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,

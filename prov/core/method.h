@@ -74,27 +74,6 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 				unsigned int built);
 
 /*
- * May what is written over a connection of our own be made durable in this way?
- * Either nobody is asked, or the agent does it at once and cannot fail.
- */
-bool rp_method_linked(enum rp_method method);
-/* Of these: does it take a request? */
-static inline bool rp_method_asks(enum rp_method method)
-{
-	return method == RP_METHOD_AGENT_CLWB ||
-	       method == RP_METHOD_AGENT_SFENCE;
-}
-/*
- * Or of what writes do not bring along: does the agent take requests over the
- * connection? Beside a device that flushes it does: that says nothing of what
- * came another way.
- */
-static inline bool rp_method_serves(enum rp_method method)
-{
-	return method == RP_METHOD_NATIVE || rp_method_asks(method);
-}
-
-/*
  * How the agent brings bytes of such a region to the same class, for who has
  * made no fence behind them, nor a FLUSH. Other choices stay what they are.
  */

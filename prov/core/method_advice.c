@@ -114,14 +114,6 @@ static bool eadr(struct rp_facts *f)
 	return applies;
 }
 
-static bool tells_breaks(struct rp_facts *f)
-{
-	bool applies = f->told != RP_YES && f->fence == RP_YES;
-
-	f->told = RP_YES;
-	return applies;
-}
-
 static bool native(struct rp_facts *f)
 {
 	bool applies = f->native != RP_YES && by_adapter(f);
@@ -151,11 +143,7 @@ static const struct {
 			    "DAX file mapped with MAP_SYNC."},
 	{eadr, "Use a machine whose CPU caches are in the persistence domain "
 	       "(eADR)."},
-	{tells_breaks,
-	 "Use a base provider that tells when a connection broke, and gives no "
-	 "key twice: then a read fence is enough. None of today does."},
-	{native, "Use adapters with persistent FLUSH at both ends, and "
-		 "FI_OFI_RPMEM_CONNECT=1."},
+	{native, "Use adapters with persistent FLUSH at both ends."},
 };
 
 struct rp_advice rp_method_advice(const struct rp_facts *facts,

@@ -7,14 +7,13 @@
 
 #define PARAMETER "FI_OFI_RPMEM_METHOD"
 
-/* What a row asks for, and does not find; in the order it is told. */
+/* What a row asks for and the facts lack, in the order of the message. */
 enum lack {
 	LACK_MEMORY = 1 << 0,
 	LACK_PLACEMENT = 1 << 1,
 	LACK_DOMAIN = 1 << 2,
 	LACK_FENCE = 1 << 3,
-	LACK_TOLD = 1 << 4,
-	LACK_NATIVE = 1 << 5,
+	LACK_NATIVE = 1 << 4,
 };
 
 static unsigned int lacks_of(const struct rp_row *r, const struct rp_facts *f)
@@ -29,8 +28,6 @@ static unsigned int lacks_of(const struct rp_row *r, const struct rp_facts *f)
 		l |= LACK_DOMAIN;
 	if (r->fence == RP_YES && f->fence != RP_YES)
 		l |= LACK_FENCE;
-	if (r->fence == RP_YES && f->told != RP_YES)
-		l |= LACK_TOLD;
 	if (r->native == RP_YES && f->native != RP_YES)
 		l |= LACK_NATIVE;
 	return l;
@@ -74,7 +71,6 @@ static void name_lacks(const struct rp_facts *f, unsigned int lacks, char *out,
 		{LACK_PLACEMENT, "placement", rp_placement_name(f->placement)},
 		{LACK_DOMAIN, "domain", rp_domain_name(f->domain)},
 		{LACK_FENCE, "fence", rp_tri_name(f->fence)},
-		{LACK_TOLD, "told", rp_tri_name(f->told)},
 		{LACK_NATIVE, "native", rp_tri_name(f->native)},
 	};
 	size_t n = 0;
@@ -98,7 +94,7 @@ static bool can_be_stated(const struct rp_facts *f, unsigned int lacks)
 	bool cpu = f->placement == RP_PLACE_CPU_USER ||
 		   f->placement == RP_PLACE_CPU_KERNEL;
 
-	return lacks && !(lacks & (LACK_MEMORY | LACK_TOLD | LACK_NATIVE)) &&
+	return lacks && !(lacks & (LACK_MEMORY | LACK_NATIVE)) &&
 	       !(cpu && (lacks & LACK_PLACEMENT));
 }
 
@@ -119,8 +115,7 @@ struct rp_choice rp_method_pick(const struct rp_facts *facts,
 		"Unset " PARAMETER ", or state in the operator's file "
 		"(FI_OFI_RPMEM_OPERATOR) what is true and cannot be seen.";
 	static const char devices[] =
-		"Unset " PARAMETER ", or use devices with FLUSH and "
-		"FI_OFI_RPMEM_CONNECT=1 at both ends.";
+		"Unset " PARAMETER ", or use devices with FLUSH at both ends.";
 	struct rp_choice first = rp_method_best(facts, RP_METHODS_BUILT), c;
 	enum rp_method m;
 	unsigned int lacks;

@@ -13,9 +13,7 @@
 struct rp_row {
 	const char *name;
 	unsigned int memory, placement, domain;
-	/*
-	 * RP_YES: needed, and that breaks are told; RP_UNKNOWN: does not matter
-	 */
+	/* RP_YES: needed; RP_UNKNOWN: does not matter. */
 	enum rp_tri fence;
 	enum rp_tri native; /* likewise, but for breaks */
 	bool untrusted;	    /* only where the file system promises nothing */

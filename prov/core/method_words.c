@@ -62,7 +62,7 @@ bool rp_method_row(size_t i, struct rp_method_words *w)
 		   w->placement, sizeof(w->placement));
 	mask_words(r->domain, RP_DOMAIN_SYSTEM + 1, domain_word, w->domain,
 		   sizeof(w->domain));
-	strcpy(w->needs, r->fence == RP_YES    ? "fence, told"
+	strcpy(w->needs, r->fence == RP_YES    ? "fence"
 			 : r->native == RP_YES ? "native"
 			 : r->untrusted	       ? "untrusted"
 					       : "");

@@ -15,7 +15,6 @@
 #include "core/pmem.h"
 
 /* What libpmem2 steps by on every CPU it knows. */
-#define CACHE_LINE 64
 /*
  * After a span took longer than its ranges would they go apart: once, for that
  * may have been chance, and twice as often each time that it is seen again.
@@ -49,6 +48,7 @@ struct rp_pmem {
 	size_t page;
 	/* Chunks of it that are ready, a bit each; NULL: none stays so. */
 	atomic_ulong *ready;
+	bool anonymous;
 	struct file *file;     /* NULL: nobody shares it */
 	unsigned int failures; /* of the file, when this region was made */
 	size_t granularity;
@@ -72,7 +72,7 @@ struct rp_pmem {
  * and PMEM2_FORCE_GRANULARITY, which makes maps of files call flushes needless,
  * never gets a say.
  */
-static char probe[CACHE_LINE];
+static char probe[RP_CACHE_LINE];
 static pmem2_flush_fn cpu_flush;
 static pmem2_drain_fn cpu_drain;
 static int cpu_err;
@@ -199,7 +199,7 @@ static int flush_nothing(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 
 static int flush_lines(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 {
-	size_t len = round_out(&start, end, CACHE_LINE);
+	size_t len = round_out(&start, end, RP_CACHE_LINE);
 
 	pm->ops.flush(pm->ops.ctx, (void *)start, len);
 	return 0;
@@ -274,7 +274,7 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 	case RP_METHOD_AGENT_CLWB:
 		pm->flush = flush_lines;
 		pm->drain = drain_stores;
-		pm->granularity = CACHE_LINE;
+		pm->granularity = RP_CACHE_LINE;
 		pm->streams = STREAMS;
 		break;
 	case RP_METHOD_AGENT_MSYNC:
@@ -523,6 +523,8 @@ int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	uintptr_t start = pm->base + off, end = start + len;
 	bool ready = pm->ready;
 
+	if (pm->anonymous)
+		return 0;
 	for (uintptr_t c = start / CHUNK; ready && c <= (end - 1) / CHUNK; c++)
 		ready = !ready_chunk(pm, c);
 	/* One bad page keeps nobody from those beside it. */
@@ -536,6 +538,11 @@ void rp_pmem_stays(struct rp_pmem *pm)
 	/* Without memory for it the kernel is asked each time. */
 	if (!pm->ready)
 		pm->ready = calloc(n / BITS + 1, sizeof(*pm->ready));
+}
+
+void rp_pmem_anonymous(struct rp_pmem *pm)
+{
+	pm->anonymous = true;
 }
 
 /*
@@ -568,8 +575,8 @@ int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len, bool *durable)
 {
 	uintptr_t start = pm->base + off, end = start + len;
-	uintptr_t first = (start + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul);
-	uintptr_t last = end & ~(CACHE_LINE - 1ul);
+	uintptr_t first = (start + RP_CACHE_LINE - 1) & ~(RP_CACHE_LINE - 1ul);
+	uintptr_t last = end & ~(RP_CACHE_LINE - 1ul);
 	int ret = rp_pmem_ready(pm, off, len);
 
 	if (ret)

@@ -11,6 +11,8 @@
 #include "core/cost.h"
 #include "core/method.h"
 
+#define RP_CACHE_LINE 64
+
 /*
  * The instructions, as a table, so that a simulator can supply its own.
  * NULL members mean the real ones (libpmem2's flush and drain for this CPU,
@@ -65,6 +67,9 @@ void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured);
  * Then rp_pmem_ready() asks the kernel once for each 2 MiB.
  */
 void rp_pmem_stays(struct rp_pmem *pm);
+/* It is anonymous memory: a store gets its page, and the kernel is not asked.
+ */
+void rp_pmem_anonymous(struct rp_pmem *pm);
 
 /* Does the method block on a disk, so that it belongs on a worker? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);

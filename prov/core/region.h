@@ -24,6 +24,7 @@ struct rp_region {
 	uint64_t addr; /* its address as programs name it: 0 or a VA */
 	uint64_t len;
 	bool writable; /* by peers; what an agent does for them is no more */
+	bool unreadable; /* by peers: a fence cannot read it */
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
 	enum rp_method forced;	 /* by the operator; RP_METHOD_REFUSED: none */

@@ -49,7 +49,6 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.domain = d->domain,
 		.fence = d->fence,
 		/* One connection, the program's, which nobody replaces. */
-		.told = RP_YES,
 		.native = native & RP_DESC_PERSISTENT ? RP_YES : RP_NO,
 		.fs_trusted = d->fs_trusted,
 		.limit = d->limit,

@@ -245,20 +245,41 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 	return true;
 }
 
-/* One range, flushed by a few instructions: no need for a batch. */
-static void flush_range(struct rp_agent *a, struct rp_job *job)
+/*
+ * Are all ranges in one region, one behind the other, without a cache line in
+ * common? A batch would find nothing to merge.
+ */
+static bool are_apart(const struct rp_job *job)
 {
-	struct rp_job_range *g = &job->ranges[0];
-	int ret = rp_pmem_flush(g->region->pmem, g->off, g->len);
+	const struct rp_job_range *g = job->ranges;
 
-	if (ret) {
-		rp_region_fail(g->region, -ret);
-		rp_job_fail(job, RP_ST_FLUSH_FAILED, (uint32_t)-ret, 0);
-		return;
+	for (size_t i = 1; i < job->n; i++)
+		if (g[i].region != g->region || !g[i].flush ||
+		    g[i].off / RP_CACHE_LINE <=
+			    (g[i - 1].off + g[i - 1].len - 1) / RP_CACHE_LINE)
+			return false;
+	return g->flush && !job->then.region;
+}
+
+/* Flush the ranges of a job one by one: no need for a batch. */
+static void flush_ranges(struct rp_agent *a, struct rp_job *job)
+{
+	struct rp_region *r = job->ranges->region;
+	int ret;
+
+	for (size_t i = 0; i < job->n; i++) {
+		const struct rp_job_range *g = &job->ranges[i];
+
+		ret = rp_pmem_flush(r->pmem, g->off, g->len);
+		if (ret) {
+			rp_region_fail(r, -ret);
+			rp_job_fail(job, RP_ST_FLUSH_FAILED, (uint32_t)-ret, i);
+			return;
+		}
+		a->stats.flushes++;
+		a->stats.flushed_bytes += g->len;
 	}
-	rp_pmem_drain(g->region->pmem);
-	a->stats.flushes++;
-	a->stats.flushed_bytes += g->len;
+	rp_pmem_drain(r->pmem);
 	a->stats.drains++;
 }
 
@@ -272,8 +293,8 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 		work |= job->ranges[i].flush;
 	if (!work)
 		return;
-	if (job->n == 1 && !job->then.region) {
-		flush_range(a, job);
+	if (are_apart(job)) {
+		flush_ranges(a, job);
 		return;
 	}
 	if (rp_batch_merge(b, b, job)) {
@@ -296,12 +317,17 @@ static void notify(struct rp_agent_session *s, struct rp_job *job)
 	struct rp_agent_host *h = s->agent->host;
 	const struct rp_job_range *g = &job->ranges[0];
 	size_t len = 0;
+	int ret;
 
 	for (size_t i = 0; i < job->n; i++)
 		len += job->ranges[i].len;
-	if (h->ops->notify(h, s->channel, s->port, job->endpoint, job->data,
-			   (char *)g->region->base + g->off, len))
-		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
+	ret = h->ops->notify(h, s->channel, s->port, job->endpoint, job->data,
+			     (char *)g->region->base + g->off, len);
+	if (ret)
+		rp_job_fail(job,
+			    ret == -ENOSYS ? RP_ST_UNSUPPORTED
+					   : RP_ST_OVERLOADED,
+			    0, 0);
 }
 
 void rp_agent_finish(struct rp_agent_session *s, struct rp_job *job)
@@ -361,18 +387,19 @@ static void carry_out(struct rp_agent_session *s,
 		      const struct rp_wire_request *m)
 {
 	struct rp_agent *a = s->agent;
-	struct rp_job *job = a->job;
+	struct rp_job *job = a->job, *copy = NULL;
 	const size_t fetched = result_len(m, job);
 	bool blocks = rp_job_blocks(job);
 	void *result = a->result;
 
 	if (blocks) {
 		if (a->held < a->attr.max_jobs)
-			job = job_copy(job, fetched);
-		if (!job || job == a->job) {
-			refuse(s, a->job->token, RP_ST_OVERLOADED);
+			copy = job_copy(job, fetched);
+		if (!copy) {
+			refuse(s, job->token, RP_ST_OVERLOADED);
 			return;
 		}
+		job = copy;
 		result = rp_job_result(job);
 	}
 	a->stats.requests++;

@@ -38,7 +38,7 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 	s->next_token = s->next_seq = 1;
 	TAILQ_INIT(&s->ops);
 	TAILQ_INIT(&s->ended);
-	rp_ranges_init(&s->unplaced, 4 * RP_SESSION_RANGES);
+	rp_ranges_init(&s->unplaced, 4ul * RP_SESSION_RANGES);
 	rp_ranges_init(&s->poison, RP_SESSION_RANGES);
 	rp_ranges_init(&s->by_agent, RP_SESSION_RANGES);
 	ret = k->ops->random(k, &s->initiator, sizeof(s->initiator));
@@ -54,6 +54,11 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 void rp_session_set_port(struct rp_session *s, uint16_t port)
 {
 	s->port = port;
+}
+
+void rp_session_set_ordered(struct rp_session *s, bool ordered)
+{
+	s->ordered = ordered;
 }
 
 /* --- grants --- */

@@ -63,6 +63,11 @@ void rp_session_delete(struct rp_session *s);
  */
 void rp_session_set_port(struct rp_session *s, uint16_t port);
 /*
+ * Are writes placed in the order of posting (FI_ORDER_WAW), whatever bytes they
+ * touch? RDMA then waits for the replies to earlier STOREs and ATOMICs.
+ */
+void rp_session_set_ordered(struct rp_session *s, bool ordered);
+/*
  * The connection ends now. Every operation under way fails: with st, or with
  * RP_ST_UNSURE (detail: st) where a once-only effect may have been done.
  * Poison stays.
@@ -86,6 +91,7 @@ struct rp_piece {
 	bool used, heap;
 	bool effect;	 /* with what the operation does besides */
 	bool posted;	 /* the channel took it */
+	bool all;	 /* of the bytes: the last piece of them */
 	bool proves;	 /* its done() proves placement */
 	bool sending;	 /* done() of the channel is due */
 	bool unanswered; /* a reply is due */

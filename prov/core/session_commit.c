@@ -112,6 +112,7 @@ static int make_data(struct rp_op *op)
 		p->chan.kind = op->kind == RP_OP_READ ? RP_CHANNEL_READ
 						      : RP_CHANNEL_WRITE;
 		p->chan.delivered = delivers(op, r, g);
+		p->all = i + 1 == op->nranges;
 		set_remote(p, g, r->addr, r->len);
 		if (op->nranges == 1) {
 			p->chan.iov = c.iov;

@@ -112,13 +112,17 @@ static bool awaits_stores(const struct rp_op *op)
 }
 
 /*
- * What a failed operation should have written is poisoned, once. RDMA that was
- * posted is not, here: that depends on a proof of its placement.
+ * What a failed operation should have written is poisoned, once. The RDMA of a
+ * durable write is not where the target itself has refused the commit behind
+ * it: its answer says that the bytes are in place.
  */
 static void poison(struct rp_op *op)
 {
+	const bool ends = op->priv.session->state == RP_SESSION_CLOSING;
+
 	if (op->priv.out.status == RP_ST_OK || op->priv.poisoned ||
-	    !(stores(op) || op->priv.unposted))
+	    !(stores(op) || op->priv.unposted || ends ||
+	      op->level != RP_LEVEL_DURABLE))
 		return;
 	op->priv.poisoned = true;
 	rp_op_poison(op);
@@ -233,7 +237,7 @@ void rp_session_pump(struct rp_session *s)
 }
 
 /* May the target have had the effect, or have it yet? A refusal says no. */
-static bool unsure(const struct rp_op *op)
+static bool is_indeterminate(const struct rp_op *op)
 {
 	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
 			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
@@ -247,7 +251,7 @@ void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
 	struct rp_op *op;
 
 	TAILQ_FOREACH (op, &s->ops, priv.link) {
-		if (unsure(op))
+		if (is_indeterminate(op))
 			rp_op_fail(op, RP_ST_UNSURE, st, 0);
 		rp_op_fail(op, st, detail, 0);
 		rp_pieces_drop(op);

@@ -156,7 +156,7 @@ static int encode(const struct rp_piece *p, void *buf, size_t size)
 		.level = op->level == RP_LEVEL_DURABLE ? RP_LEVEL_DURABLE
 						       : RP_LEVEL_VISIBLE,
 		.required = op->required,
-		.ranges = &op->ranges[p->first],
+		.ranges = p->n ? &op->ranges[p->first] : NULL,
 	};
 
 	if (op->kind == RP_OP_QUERY) {
@@ -252,7 +252,8 @@ static void posted(struct rp_piece *p)
 	p->posted = true;
 	op->priv.effect_sent |= p->effect;
 	p->sending = !p->chan.inject;
-	p->proves = (p->chan.kind == RP_CHANNEL_WRITE && p->chan.delivered) ||
+	p->proves = (p->chan.kind == RP_CHANNEL_WRITE && p->chan.delivered &&
+		     p->all) ||
 		    (p->chan.kind == RP_CHANNEL_READ &&
 		     op->priv.session->channel->flags & RP_CHANNEL_FENCES) ||
 		    p->chan.kind == RP_CHANNEL_FLUSH;

@@ -122,7 +122,7 @@ static bool stores(struct rp_session *s, const struct rp_op *op)
 	return true;
 }
 
-/* What can be told of an operation without asking the target. */
+/* The status of an operation that the grants alone decide; OK: it is posted. */
 static enum rp_status verdict(struct rp_session *s, const struct rp_op *op,
 			      uint64_t *range)
 {

@@ -62,6 +62,7 @@ struct rp_session {
 	size_t addr_len;
 	uint64_t initiator; /* names this object to the target */
 	uint16_t port;	    /* of the endpoint, for HELLO */
+	bool ordered;	    /* writes are placed in the order of posting */
 	enum rp_session_state state;
 	struct rp_channel *channel;
 	uint64_t hello_key;

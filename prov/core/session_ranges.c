@@ -115,32 +115,32 @@ bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
 }
 
 /*
- * The bytes g of a failed write: commits posted behind it that cover them fail,
- * up to where a later write replaces them; what is left is poisoned.
+ * The write op has failed on the bytes g. Fail each later commit that covers
+ * bytes of g not rewritten in between; poison what no later write rewrote.
+ * Without memory to look: fail every later commit, poison every byte.
  */
-static void spoil(struct rp_op *op, const struct rp_wire_range *g)
+static void poison_range(struct rp_op *op, const struct rp_wire_range *g)
 {
 	struct rp_session *s = op->priv.session;
 	struct rp_ranges left;
 	struct rp_op *o;
+	bool all;
 
 	rp_ranges_init(&left, 0);
-	if (rp_ranges_insert(&left, g->key, g->addr, g->len, op->priv.seq)) {
-		s->poison_all = true;
-		return;
-	}
+	all = rp_ranges_insert(&left, g->key, g->addr, g->len, op->priv.seq);
+	s->poison_all |= all;
 	TAILQ_FOREACH (o, &s->ops, priv.link) {
 		if (o->priv.seq <= op->priv.seq)
 			continue;
-		for (size_t i = 0; left.n && i < o->nranges; i++) {
+		for (size_t i = 0; (all || left.n) && i < o->nranges; i++) {
 			const struct rp_wire_range *r = &o->ranges[i];
 
 			if (o->kind == RP_OP_WRITE)
 				rp_ranges_clear(&left, r->key, r->addr, r->len,
 						o->priv.seq);
 			else if (o->kind == RP_OP_COMMIT &&
-				 rp_ranges_overlap(&left, r->key, r->addr,
-						   r->len))
+				 (all || rp_ranges_overlap(&left, r->key,
+							   r->addr, r->len)))
 				rp_op_fail(o, RP_ST_WRITE_FAILED, 0, i);
 		}
 	}
@@ -171,9 +171,9 @@ void rp_op_poison(struct rp_op *op)
 
 	if (rp_op_writes(op))
 		for (size_t i = 0; i < op->nranges; i++)
-			spoil(op, &op->ranges[i]);
+			poison_range(op, &op->ranges[i]);
 	if (rp_op_then(op))
-		spoil(op, &then);
+		poison_range(op, &then);
 }
 
 bool rp_range_by_agent(const struct rp_session *s,
@@ -257,8 +257,9 @@ static bool touches(const struct rp_op *op, const struct rp_wire_range *g)
 /*
  * The target's CPU stores the bytes of a REQUEST when it looks at the message,
  * and an ordered store (THEN) when its ranges are durable. RDMA behind it may
- * be faster, so what touches the same bytes waits for the reply; so does an
- * effect that could not be taken back if the store failed.
+ * be faster, so what touches the same bytes waits for the reply, and in an
+ * ordered session every write; so does an effect that could not be taken back
+ * if the store failed.
  */
 bool rp_op_conflicts(const struct rp_op *op)
 {
@@ -266,6 +267,7 @@ bool rp_op_conflicts(const struct rp_op *op)
 	const bool rdma = op->kind == RP_OP_READ ||
 			  (op->kind == RP_OP_WRITE && !op->priv.store);
 	const bool waits = rdma || (op->kind == RP_OP_COMMIT && op->effect);
+	const bool all = s->ordered && rdma && op->kind == RP_OP_WRITE;
 	const struct rp_wire_range then = rp_then_range(op);
 	const struct rp_op *o;
 
@@ -277,7 +279,7 @@ bool rp_op_conflicts(const struct rp_op *op)
 		if (rp_op_then(o) && touches(op, &late))
 			return true;
 		if (waits && rp_op_writes(o) &&
-		    (rp_ops_overlap(o, op) ||
+		    (all || rp_ops_overlap(o, op) ||
 		     (rp_op_then(op) && covers(o, &then))))
 			return true;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who would sleep looks on for a while first, as long as that pays. */
+/* Busy-polling before a sleep, as long as that pays. */
 #ifndef RP_SPIN_H
 #define RP_SPIN_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The outcomes of a commit, each distinct, as they travel and as they are told.
+/* The outcomes of a commit, each distinct, on the wire and for programs.
  */
 #ifndef RP_STATUS_H
 #define RP_STATUS_H

@@ -347,7 +347,7 @@ int rp_wire_put_info(void *buf, size_t size, uint64_t token,
 	memcpy(buf, &w, sizeof(w));
 	/* A path in the sentence may hold anything; it ends on a terminal. */
 	for (size_t i = 0; i < why_len; i++)
-		why[i] = printable(m->why[i]) ? m->why[i] : '?';
+		why[i] = (char)(printable(m->why[i]) ? m->why[i] : '?');
 	return (int)(sizeof(w) + why_len);
 }
 

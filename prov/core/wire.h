@@ -243,11 +243,12 @@ uint64_t rp_key_make(const struct rp_key *k);
 /* 0, or -EINVAL: not such a key. */
 int rp_key_parse(uint64_t key, struct rp_key *k);
 #define RP_KEY_RANDOM_BITS 40
-#define RP_KEY_MARK	   (5ull << 61)
-#define RP_KEY_MARK_MASK   (7ull << 61)
+#define RP_KEY_MARK_SHIFT  61
+#define RP_KEY_MARK	   (5ull << RP_KEY_MARK_SHIFT)
+#define RP_KEY_MARK_MASK   (7ull << RP_KEY_MARK_SHIFT)
 static inline bool rp_key_is_persistent(uint64_t key)
 {
-	return (key & RP_KEY_MARK_MASK) == RP_KEY_MARK;
+	return key >> RP_KEY_MARK_SHIFT == RP_KEY_MARK >> RP_KEY_MARK_SHIFT;
 }
 static inline uint16_t rp_key_port(uint64_t key)
 {

@@ -48,7 +48,10 @@ static void *work(void *arg)
 		pthread_mutex_lock(&w->lock);
 		w->state = RP_WORKER_DONE;
 		pthread_cond_broadcast(&w->changed);
+		/* The kicked thread takes the lock to fetch the batch. */
+		pthread_mutex_unlock(&w->lock);
 		w->host->ops->kick(w->host);
+		pthread_mutex_lock(&w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -84,6 +87,9 @@ bool rp_worker_finished(struct rp_worker *w, bool wait)
 {
 	bool done;
 
+	/* Polled while the batch runs. */
+	if (!wait && w->state == RP_WORKER_BUSY)
+		return false;
 	pthread_mutex_lock(&w->lock);
 	assert(w->state != RP_WORKER_IDLE);
 	while (wait && w->state != RP_WORKER_DONE)

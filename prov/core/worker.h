@@ -27,8 +27,8 @@ struct rp_worker {
 	pthread_t thread;
 	bool started;
 	struct rp_agent_host *host; /* kicked when a batch is done */
-	/* Guarded by lock. */
-	enum rp_worker_state state;
+	/* Guarded by lock, but for a look at whether it is BUSY. */
+	_Atomic(enum rp_worker_state) state;
 	bool stop;
 	struct rp_batch *batch;
 };

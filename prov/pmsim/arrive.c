@@ -201,7 +201,9 @@ void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 {
 	if (!len)
 		return;
-	if (nic && model_owns(m->model, from))
+	if (nic && model_owns(m->model, from) && msg->numbered)
+		model_dma_read_at(m->model, msg->completion, from, to, len);
+	else if (nic && model_owns(m->model, from))
 		model_dma_read(m->model, msg->qp, from, to, len);
 	else
 		memcpy(to, from, len);
@@ -322,8 +324,13 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 		return (msg->flags & FI_REMOTE_CQ_DATA) &&
 		       wait_for_program(m, msg);
 	case PMSIM_READ:
-		do_read(m, msg, true);
-		return false;
+		if (!ps_sim.cfg.reads_wait || msg->flags & PMSIM_FLUSH) {
+			do_read(m, msg, true);
+			return false;
+		}
+		number(m, msg);
+		TAILQ_INSERT_TAIL(&m->reads, msg, link);
+		return true;
 	case PMSIM_ATOMIC:
 		do_atomic(m, msg, true);
 		return false;
@@ -345,6 +352,18 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 		return wait_for_program(m, msg);
 	}
 	return false;
+}
+
+void ps_reads_execute(struct ps_machine *m)
+{
+	struct ps_msg *msg;
+
+	while ((msg = TAILQ_FIRST(&m->reads))) {
+		TAILQ_REMOVE(&m->reads, msg, link);
+		do_read(m, msg, true);
+		free(msg);
+	}
+	ps_placed_acks(m);
 }
 
 void ps_arrive(struct ps_machine *m, struct ps_msg *msg)

@@ -66,6 +66,16 @@ static void drop_unplaced(struct ps_machine *m)
 	}
 }
 
+static void drop_reads(struct ps_machine *m)
+{
+	struct ps_msg *msg;
+
+	while ((msg = TAILQ_FIRST(&m->reads))) {
+		TAILQ_REMOVE(&m->reads, msg, link);
+		free(msg);
+	}
+}
+
 static void free_machines(void)
 {
 	for (unsigned int i = 0; i < ps_sim.nmachines; i++) {
@@ -88,6 +98,7 @@ static void ctl_reset(const struct pmsim_cfg *cfg)
 
 		/* Wires get their numbers again: nothing old may answer. */
 		drop_unplaced(m);
+		drop_reads(m);
 		m->last_key = m->free_key = 0;
 		m->doorbells = 0;
 		if (m->model)
@@ -127,6 +138,7 @@ static unsigned int ctl_machine(const struct model_cfg *cfg)
 	}
 	TAILQ_INIT(&m->arrived);
 	TAILQ_INIT(&m->unplaced);
+	TAILQ_INIT(&m->reads);
 	TAILQ_INIT(&m->due);
 	LIST_INIT(&m->doms);
 	LIST_INIT(&m->peps);
@@ -161,8 +173,14 @@ static void ctl_kill(unsigned int machine)
 
 	PS_TRACE("machine %u: its process dies", machine);
 	while ((dom = LIST_FIRST(&m->doms))) {
-		LIST_FOREACH (ep, &dom->eps, link)
+		LIST_FOREACH (ep, &dom->eps, link) {
 			ps_ep_die(ep);
+			if (ep->connected)
+				continue;
+			/* What it had to say is not said any more. */
+			ps_cq_clear(ep->tx_cq);
+			ps_cq_clear(ep->rx_cq);
+		}
 		dom->dead = true;
 		LIST_REMOVE(dom, link);
 	}
@@ -320,6 +338,11 @@ static unsigned int ctl_outstanding(unsigned int machine)
 	return machine_at(machine)->outstanding;
 }
 
+static void ctl_execute(unsigned int machine)
+{
+	ps_reads_execute(machine_at(machine));
+}
+
 static void ctl_trace(bool on)
 {
 	ps_sim.trace = on;
@@ -340,6 +363,7 @@ static const struct pmsim_ops ops = {
 	.arrived = ctl_arrived,
 	.count = ctl_count,
 	.doorbells = ctl_doorbells,
+	.execute = ctl_execute,
 	.outstanding = ctl_outstanding,
 	.trace = ctl_trace,
 	.overtake = ctl_overtake,

@@ -42,6 +42,16 @@ void ps_cq_push(struct ps_cq *cq, const struct fi_cq_err_entry *e,
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
 }
 
+void ps_cq_clear(struct ps_cq *cq)
+{
+	struct ps_cqe *q;
+
+	while (cq && (q = STAILQ_FIRST(&cq->queue))) {
+		STAILQ_REMOVE_HEAD(&cq->queue, link);
+		free(q);
+	}
+}
+
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 			   fi_addr_t *src)
 {
@@ -122,14 +132,10 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 static int cq_close(struct fid *fid)
 {
 	struct ps_cq *cq = ps_container_of(fid, struct ps_cq, fid.fid);
-	struct ps_cqe *q;
 
 	if (cq->refs)
 		return -FI_EBUSY;
-	while ((q = STAILQ_FIRST(&cq->queue))) {
-		STAILQ_REMOVE_HEAD(&cq->queue, link);
-		free(q);
-	}
+	ps_cq_clear(cq);
 	cq->dom->refs--;
 	free(cq);
 	return 0;

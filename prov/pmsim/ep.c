@@ -40,9 +40,8 @@ static void match_fini(struct ps_match *q)
 }
 
 /* What has arrived for an endpoint and was not looked at. */
-static void forget_arrived(struct ps_ep *ep)
+static void forget_arrived(struct ps_ep *ep, struct ps_msgs *list)
 {
-	struct ps_msgs *list = &ep->dom->machine->arrived;
 	struct ps_msg *msg, *next;
 
 	for (msg = TAILQ_FIRST(list); msg; msg = next) {
@@ -100,7 +99,8 @@ void ps_ep_die(struct ps_ep *ep)
 	ps_wires_drop(ep);
 	if (ep->connected)
 		ps_conn_die(ep);
-	forget_arrived(ep);
+	forget_arrived(ep, &ep->dom->machine->arrived);
+	forget_arrived(ep, &ep->dom->machine->reads);
 	if (ep->connected)
 		return;
 	while ((op = TAILQ_FIRST(&ep->ops)))

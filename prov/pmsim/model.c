@@ -505,14 +505,22 @@ static void arrive_before(struct model *m, unsigned int qp, uint64_t order)
 	}
 }
 
-void model_dma_read(struct model *m, unsigned int qp, const void *addr,
-		    void *data, size_t len)
+void model_dma_read_at(struct model *m, uint64_t completion, const void *addr,
+		       void *data, size_t len)
 {
+	const unsigned int qp = (unsigned int)completion;
+
 	if (m->cfg.fence) {
-		arrive_before(m, qp, m->order);
+		arrive_before(m, qp, completion >> 32);
 		waiting_forget(m, qp, has_domain(m));
 	}
 	memcpy(data, addr, len);
+}
+
+void model_dma_read(struct model *m, unsigned int qp, const void *addr,
+		    void *data, size_t len)
+{
+	model_dma_read_at(m, model_dma_completion(m, qp), addr, data, len);
 }
 
 bool model_dma_flush(struct model *m, unsigned int qp, enum model_level level,

@@ -135,6 +135,12 @@ uint64_t model_dma_completion(struct model *m, unsigned int qp);
 void model_dma_read(struct model *m, unsigned int qp, const void *addr,
 		    void *data, size_t len);
 /*
+ * The same of a read that had arrived where this completion entry would stand:
+ * data behind that may have passed it, and is not pushed.
+ */
+void model_dma_read_at(struct model *m, uint64_t completion, const void *addr,
+		       void *data, size_t len);
+/*
  * Native FLUSH of one queue pair, one range. False, and nothing moves: this NIC
  * has no such level. After MODEL_VISIBLE CPUs see what came before it; it says
  * nothing about power cuts.

@@ -63,6 +63,11 @@ struct pmsim_cfg {
 	bool recv_in_pm; /* receive buffers may be in the model's memory; else
 			    posting such a one is refused, so that nobody
 			    tests another scenario than he thinks */
+	/*
+	 * Reads wait in the NIC for execute(): what comes behind one may pass
+	 * it. FLUSHes do not.
+	 */
+	bool reads_wait;
 	unsigned int again; /* every n-th post, of whatever, is refused with
 			       -FI_EAGAIN; 0: none */
 };
@@ -164,6 +169,8 @@ struct pmsim_ops {
 	uint64_t (*count)(enum pmsim_what what);
 	/* Posts of a machine without FI_MORE: its NIC is told to look. */
 	uint64_t (*doorbells)(unsigned int machine);
+	/* The NIC of a machine executes the reads that wait there. */
+	void (*execute)(unsigned int machine);
 	/* Posted operations (not receives) of a machine, not yet completed. */
 	unsigned int (*outstanding)(unsigned int machine);
 	/* A line per event to stderr, for counterexamples. */

@@ -155,6 +155,8 @@ int ps_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 /* e->err 0: a success, from src. */
 void ps_cq_push(struct ps_cq *cq, const struct fi_cq_err_entry *e,
 		fi_addr_t src);
+/* NULL: nothing is done. */
+void ps_cq_clear(struct ps_cq *cq);
 
 /* --- cntr.c --- */
 
@@ -295,7 +297,7 @@ struct ps_msg {
 			     the receiver */
 	struct ps_rx *rx; /* matched */
 	bool placed;	  /* the NIC has done it: what is left is to tell */
-	bool numbered;	     /* the NIC has a number for it */
+	bool numbered;	  /* the NIC has a number for it */
 	uint64_t completion; /* ... this one */
 	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, FI_INJECT, .. */
 	uint64_t data, tag;
@@ -365,6 +367,7 @@ void ps_arrive(struct ps_machine *m, struct ps_msg *msg);
 void ps_progress(struct ps_dom *dom);
 /* Acknowledgements that waited for placement. */
 void ps_placed_acks(struct ps_machine *m);
+void ps_reads_execute(struct ps_machine *m);
 void ps_nic_settle(struct ps_machine *m);
 /* A receive was posted. Takes rx. */
 void ps_rx_post(struct ps_match *q, struct ps_rx *rx);
@@ -432,6 +435,7 @@ struct ps_machine {
 	enum model_place place; /* else: as whom its CPU stores */
 	struct ps_msgs arrived;
 	struct ps_msgs unplaced; /* writes whose acknowledgement waits */
+	struct ps_msgs reads;	 /* that wait in its NIC */
 	TAILQ_HEAD(, ps_op) due;
 	LIST_HEAD(, ps_dom) doms; /* of the life that it has now */
 	LIST_HEAD(, ps_pep) peps; /* that listen */
@@ -448,9 +452,9 @@ struct ps_sim {
 	unsigned int nmachines, current;
 	struct ps_wire **wires; /* by id */
 	unsigned int nwires, last_qp;
-	struct ps_ep *eps;  /* that can be reached */
+	struct ps_ep *eps;	  /* that can be reached */
 	LIST_HEAD(, ps_req) reqs; /* not answered */
-	unsigned int ndoms; /* open, dead or not */
+	unsigned int ndoms;	  /* open, dead or not */
 	uint32_t last_number;
 	uint64_t last_key;
 	uint64_t posts;

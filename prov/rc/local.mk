@@ -3,8 +3,9 @@ noinst_LTLIBRARIES += prov/rc/librc.la
 rc_sources = \
 	prov/rc/rc.c prov/rc/rc.h prov/rc/rc_priv.h \
 	prov/rc/rc_listen.c prov/rc/rc_recv.c \
-	prov/rc/rc_fabric.c prov/rc/rc_fabric.h \
-	prov/rc/rc_fabric_cm.c
+	prov/rc/rc_tcp.c prov/rc/rc_tcp.h prov/rc/rc_tcp_channel.c \
+	prov/rc/rc_tcp_cm.c prov/rc/rc_tcp_frame.h \
+	prov/rc/rc_tcp_recv.c prov/rc/rc_tcp_send.c
 if HAVE_RDMACM
 rc_sources += \
 	prov/rc/rc_verbs.c prov/rc/rc_verbs.h \

@@ -15,7 +15,7 @@
 #include "rc/rc_priv.h"
 
 /* CM events are looked for each so many polls, or after so long. */
-#define EVENT_POLLS 64
+#define EVENT_POLLS 16
 #define EVENT_NS    1000000ull
 #define EVENT_MAX   16
 /* After so many polls that found nothing, one in so long is enough. */
@@ -27,13 +27,19 @@ static uint64_t now(struct rp_rc *rc)
 	return rc->attr.now(rc->attr.arg);
 }
 
+/* Of polls, which come thousands of times in a tick. */
+static uint64_t exact(struct rp_rc *rc)
+{
+	return rc->attr.exact ? rc->attr.exact(rc->attr.arg) : now(rc);
+}
+
 static const struct rp_rc_ops *backend_ops(enum rp_rc_backend backend)
 {
 #ifdef HAVE_RDMACM
 	if (backend == RP_RC_VERBS)
 		return &rp_rc_verbs;
 #endif
-	return backend == RP_RC_FABRIC ? &rp_rc_fabric : NULL;
+	return backend == RP_RC_TCP ? &rp_rc_tcp : NULL;
 }
 
 /* --- completions --- */
@@ -42,12 +48,14 @@ void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err)
 {
 	struct rp_rc_channel *c = (struct rp_rc_channel *)op->channel;
 
-	c->posted--;
+	TAILQ_REMOVE(&c->posted, op, link);
+	c->nposted--;
 	op->err = err;
 	op->next = NULL;
 	*rc->done_last = op;
 	rc->done_last = &op->next;
 	rc->ndone++;
+	c->ndone++;
 }
 
 void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
@@ -93,6 +101,7 @@ static bool report_op(struct rp_rc *rc)
 	if (!op->next)
 		rc->done_last = &rc->done_first;
 	rc->ndone--;
+	((struct rp_rc_channel *)op->channel)->ndone--;
 	if (op->err)
 		rp_rc_end((struct rp_rc_channel *)op->channel, op->err, NULL,
 			  0);
@@ -158,16 +167,17 @@ static void channel_shut(struct rp_rc_channel *c)
 		return;
 	c->shut = true;
 	c->rc->ops->shut(c);
+	while ((op = TAILQ_FIRST(&c->posted)))
+		rp_rc_complete_op(c->rc, op, ECANCELED);
 	while ((op = c->failed)) {
 		c->failed = op->next;
 		rp_rc_posted(c, op);
 		rp_rc_complete_op(c->rc, op, op->err);
 	}
-	if (c->posted || c->nrecvs)
+	if (c->nrecvs)
 		rp_log(RP_LOG_WARN,
-		       "private connections: %u operations and %u receives "
-		       "did not come back",
-		       c->posted, c->nrecvs);
+		       "private connections: %u receives did not come back",
+		       c->nrecvs);
 }
 
 static void channel_free(struct rp_rc_channel *c)
@@ -320,6 +330,7 @@ struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,
 		.flags = rc->flags,
 		.inject = rc->inject,
 	};
+	TAILQ_INIT(&c->posted);
 	c->rc = rc;
 	return c;
 }
@@ -415,7 +426,8 @@ void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len)
 int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 	       size_t why_size)
 {
-	const struct rp_rc_ops *ops = backend_ops(attr->backend);
+	const struct rp_rc_ops *ops =
+		attr->ops ? attr->ops : backend_ops(attr->backend);
 	struct rp_rc *rc = ops ? calloc(1, ops->rc_size) : NULL;
 	int ret;
 
@@ -438,8 +450,13 @@ int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 	TAILQ_INIT(&rc->messages);
 	LIST_INIT(&rc->pool);
 	rc->epfd = attr->waits ? epoll_create1(EPOLL_CLOEXEC) : -1;
-	ret = attr->waits && rc->epfd < 0 ? -errno
-					  : ops->open(rc, why, why_size);
+	if (attr->waits && rc->epfd < 0) {
+		ret = -errno;
+		snprintf(why, why_size, "%s", strerror(errno));
+		free(rc);
+		return ret;
+	}
+	ret = ops->open(rc, why, why_size);
 	if (ret) {
 		rp_rc_close(rc);
 		return ret;
@@ -459,6 +476,15 @@ void rp_rc_close(struct rp_rc *rc)
 	if (rc->epfd >= 0)
 		close(rc->epfd);
 	free(rc);
+}
+
+void rp_rc_due(struct rp_rc *rc, uint64_t due)
+{
+	const bool earlier = due && (!rc->due || due < rc->due);
+
+	rc->due = due;
+	if (earlier && rc->epfd >= 0)
+		rc->attr.kick(rc->attr.arg);
 }
 
 int rp_rc_watch(struct rp_rc *rc, int fd)
@@ -499,7 +525,7 @@ void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr)
 	*mr = (struct rp_rc_mr){0};
 }
 
-static bool pending(const struct rp_rc *rc)
+bool rp_rc_pending(const struct rp_rc *rc)
 {
 	return rc->done_first || !TAILQ_EMPTY(&rc->messages) ||
 	       !TAILQ_EMPTY(&rc->ending);
@@ -508,8 +534,8 @@ static bool pending(const struct rp_rc *rc)
 /* Reading the completion queue is a system call, also for an idle program. */
 static bool poll_due(struct rp_rc *rc)
 {
-	return rc->empty < EMPTY_POLLS || rc->look || pending(rc) ||
-	       now(rc) - rc->looked >= EMPTY_NS;
+	return rc->empty < EMPTY_POLLS || rc->look || rp_rc_pending(rc) ||
+	       exact(rc) - rc->looked >= EMPTY_NS;
 }
 
 static bool events_due(struct rp_rc *rc, bool some)
@@ -538,7 +564,7 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 	rc->depth++;
 	n = rc->ops->poll(rc, max) + report(rc);
 	if (!n)
-		rc->looked = now(rc);
+		rc->looked = exact(rc);
 	if (events_due(rc, n))
 		n += poll_events(rc) + report(rc);
 	while ((c = TAILQ_FIRST(&rc->ending))) {
@@ -560,7 +586,8 @@ int rp_rc_fd(const struct rp_rc *rc)
 
 int rp_rc_trywait(struct rp_rc *rc)
 {
-	int ret = pending(rc) || rc->look ? -FI_EAGAIN : rc->ops->trywait(rc);
+	int ret = rp_rc_pending(rc) || rc->look ? -FI_EAGAIN
+						: rc->ops->trywait(rc);
 
 	if (ret) {
 		rc->look = true;
@@ -572,10 +599,11 @@ int rp_rc_trywait(struct rp_rc *rc)
 uint64_t rp_rc_deadline(const struct rp_rc *rc)
 {
 	const struct rp_rc_request *q = TAILQ_FIRST(&rc->requests);
+	uint64_t due = q ? q->born + RP_RC_HALF_OPEN_NS : UINT64_MAX;
 
-	if (pending(rc))
+	if (rp_rc_pending(rc))
 		return 0;
-	return q ? q->born + RP_RC_HALF_OPEN_NS : UINT64_MAX;
+	return rc->due && rc->due < due ? rc->due : due;
 }
 
 bool rp_rc_busy(const struct rp_rc *rc)

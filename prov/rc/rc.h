@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections of one domain: by libfabric's tcp, or by librdmacm. */
+/* Private connections of one domain: by TCP sockets, or by librdmacm. */
 #ifndef RP_RC_H
 #define RP_RC_H
 
@@ -12,17 +12,17 @@
 
 /*
  * An rp_rc is what all private connections of one domain share: the device or
- * fabric, one completion queue, one event queue, one listener, and over verbs
- * one pool of receives. Not thread-safe: all calls under the adapter's lock,
- * which is also held in every callback. Memory for one more connection is at
- * most 32 KiB over tcp, kernel buffers aside.
+ * the descriptors to poll, one listener, one pool of receives. Not thread-safe:
+ * all calls under the adapter's lock, which is also held in every callback.
+ * Memory for one more connection is at most 32 KiB over TCP, kernel buffers
+ * aside.
  */
 struct rp_rc;
+struct rp_rc_ops;
 
 enum rp_rc_backend {
-	RP_RC_FABRIC, /* FI_EP_MSG of libfabric's tcp, whatever the user's base
-		       */
-	RP_RC_VERBS,  /* RC queue pairs by librdmacm */
+	RP_RC_TCP,   /* sockets, whatever the user's base */
+	RP_RC_VERBS, /* RC queue pairs by librdmacm */
 };
 
 /* Bounds for each domain. */
@@ -32,16 +32,17 @@ enum rp_rc_backend {
 
 struct rp_rc_attr {
 	enum rp_rc_backend backend;
-	uint32_t fi_version;  /* the program's, for fi_getinfo() */
-	const char *provider; /* FABRIC: libfabric's name; NULL: tcp */
-	/* FABRIC: with it fi_readmsg() FLUSHes; 0: that provider has none. */
-	uint64_t flush_flag;
-	const char *device;   /* VERBS: a device name; NULL: by address */
+	/* Instead of the backend: a test's, which simulates one; or NULL. */
+	const struct rp_rc_ops *ops;
+	const char *device; /* VERBS: a device name; NULL: by address */
 	uint16_t port_first, port_last; /* of the listener; 0: any */
-	bool waits;	  /* descriptors wake for completions, too */
-	bool random_keys; /* unused by VERBS */
-	/* Random bytes, monotonic ns, and a wake-up, as in rp_connector_ops. */
+	bool waits;			/* rp_rc_fd() can be slept on */
+	/*
+	 * Random bytes, monotonic ns, and a wake-up, as in rp_connector_ops.
+	 * now() may be a tick of 4 ms behind; exact() is not; NULL: as now().
+	 */
 	uint64_t (*now)(void *arg);
+	uint64_t (*exact)(void *arg);
 	int (*random)(void *arg, void *buf, size_t len);
 	void (*kick)(void *arg);
 	/*
@@ -76,6 +77,9 @@ int rp_rc_accept(struct rp_rc *rc, void *request, const void *data, size_t len,
 void rp_rc_reject(struct rp_rc *rc, void *request, const void *data,
 		  size_t len);
 
+/* A number of the host, or IPv6 network, that it comes from; 0: unknown. */
+uint64_t rp_rc_request_source(const void *request);
+
 /* The peer's address: an IP one, and its port. */
 const struct sockaddr *rp_rc_peer(const struct rp_channel *c);
 
@@ -95,7 +99,7 @@ enum rp_rc_access {
 	RP_RC_REMOTE_WRITE = 4,
 	RP_RC_REMOTE_FLUSH = 8, /* -EOPNOTSUPP: not this memory, or device */
 };
-/* FABRIC: the rkey is 64 random bits, so each grant is a registration. */
+/* TCP: the rkey is 64 random bits, so each grant is a registration. */
 int rp_rc_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	      struct rp_rc_mr *mr);
 void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
@@ -105,6 +109,8 @@ void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
  * requested(). At most about max of them. True: there was something.
  */
 bool rp_rc_poll(struct rp_rc *rc, int max);
+/* Has something been found that the next poll reports? No descriptor wakes. */
+bool rp_rc_pending(const struct rp_rc *rc);
 /* A descriptor that wakes for any of these (needs attr->waits). */
 int rp_rc_fd(const struct rp_rc *rc);
 /* 0: sleep on the descriptor; -FI_EAGAIN: poll first. */

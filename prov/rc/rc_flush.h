@@ -18,11 +18,10 @@ bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd);
 /* As ibv_create_qp(), and rp_flush_post() can be called. NULL and errno. */
 struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
 				  const struct ibv_qp_init_attr *attr);
-#define RP_FLUSH_SGES 16
 /*
- * As ibv_post_send(), all or none, with at most RP_FLUSH_SGES inline entries.
- * The length of a FLUSH at the peer is that of its only scatter entry, whose
- * address and lkey are unused.
+ * As ibv_post_send(), all or none; EINVAL: inline data. The length of a FLUSH
+ * at the peer is that of its only scatter entry, whose address and lkey are
+ * unused.
  */
 int rp_flush_post(struct ibv_qp *qp, const struct ibv_send_wr *wr);
 

@@ -35,8 +35,34 @@ static void request_expel(struct rp_rc *rc, struct rp_rc_request *q)
 	rc->ops->reject(rc, request_take(rc, q), NULL, 0);
 }
 
-void rp_rc_requested(struct rp_rc *rc, void *handle, const void *data,
-		     size_t len)
+/* An IPv4 address, or the network (/64) of an IPv6 one; never 0. */
+static uint64_t source_of(const struct sockaddr *peer)
+{
+	const union rp_rc_addr *a = (const union rp_rc_addr *)peer;
+	uint64_t net;
+	uint32_t v4;
+
+	if (!peer)
+		return 0;
+	if (peer->sa_family == AF_INET)
+		return 1ull << 32 | a->in.sin_addr.s_addr;
+	if (peer->sa_family != AF_INET6)
+		return 0;
+	if (IN6_IS_ADDR_V4MAPPED(&a->in6.sin6_addr)) {
+		memcpy(&v4, &a->in6.sin6_addr.s6_addr[12], sizeof(v4));
+		return 1ull << 32 | v4;
+	}
+	memcpy(&net, &a->in6.sin6_addr, sizeof(net));
+	return net ? net : 1;
+}
+
+uint64_t rp_rc_request_source(const void *request)
+{
+	return ((const struct rp_rc_request *)request)->source;
+}
+
+void rp_rc_requested(struct rp_rc *rc, void *handle,
+		     const struct sockaddr *peer, const void *data, size_t len)
 {
 	struct rp_rc_request *q;
 
@@ -49,7 +75,8 @@ void rp_rc_requested(struct rp_rc *rc, void *handle, const void *data,
 		return;
 	}
 	*q = (struct rp_rc_request){.handle = handle,
-				    .born = rc->attr.now(rc->attr.arg)};
+				    .born = rc->attr.now(rc->attr.arg),
+				    .source = source_of(peer)};
 	TAILQ_INSERT_TAIL(&rc->requests, q, link);
 	rc->nrequests++;
 	rc->attr.requested(rc->attr.arg, q, data, len);
@@ -83,8 +110,6 @@ int rp_rc_accept(struct rp_rc *rc, void *request, const void *data, size_t len,
 	void *handle = request_take(rc, request);
 	struct rp_rc_channel *c = NULL;
 
-	/* tcp sends the reply as events are read. */
-	rc->look = true;
 	if (len <= RP_RC_CM_DATA)
 		c = rp_rc_channel_new(rc, events, owner);
 	if (!c) {

@@ -6,6 +6,7 @@
 
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/list.h"
 #include "core/wire.h"
@@ -62,8 +63,10 @@ struct rp_rc_channel {
 	struct rp_rc *rc;
 	TAILQ_ENTRY(rp_rc_channel) link; /* of rc->channels, ending or dead */
 	enum rp_rc_state state;
-	bool shut;	     /* ops->shut() was called */
-	unsigned int posted; /* operations that the device has */
+	bool shut;			    /* ops->shut() was called */
+	unsigned int nposted;		    /* operations that the device has */
+	unsigned int ndone;		    /* completed, not yet reported */
+	TAILQ_HEAD(, rp_channel_op) posted; /* the same, in order */
 	unsigned int nrecvs; /* receives of its own that the device has */
 	union rp_rc_addr peer;
 	struct rp_channel_op *failed; /* refused by the device */
@@ -78,6 +81,7 @@ struct rp_rc_request {
 	TAILQ_ENTRY(rp_rc_request) link; /* the oldest is first */
 	void *handle;			 /* the backend's */
 	uint64_t born;
+	uint64_t source;
 };
 
 TAILQ_HEAD(rp_rc_channels, rp_rc_channel);
@@ -114,7 +118,8 @@ struct rp_rc {
 	/* When to look again. */
 	uint64_t looked, events_looked;
 	unsigned int empty, polls;
-	bool look; /* for events: trywait() found some */
+	bool look;    /* for events: trywait() found some */
+	uint64_t due; /* for events, without any: the backend's; 0: never */
 };
 
 /*
@@ -152,10 +157,12 @@ struct rp_rc_ops {
 		    int n);
 	/*
 	 * Destroy the connection. When this returns the device uses no memory
-	 * of it, and rp_rc_complete_op() was called for every operation that
-	 * was posted, rp_rc_recv_failed() for every receive of its own:
-	 * c->posted and c->nrecvs are 0. Entries of other channels that come up
-	 * are completed as well. Called once, also after a failed connect().
+	 * of it, and rp_rc_complete_op() was called for every operation of
+	 * which there was an entry, rp_rc_recv_failed() for every receive of
+	 * its own: c->nrecvs is 0. The caller completes the operations that are
+	 * left, of which no entry will come. Entries of other channels that
+	 * come up are completed as well. Called once, also after a failed
+	 * connect().
 	 */
 	void (*shut)(struct rp_rc_channel *c);
 	/* c: NULL for a receive of the pool; the caller counts c->nrecvs. */
@@ -179,13 +186,35 @@ struct rp_rc_ops {
 	int (*trywait)(struct rp_rc *rc);
 };
 
-extern const struct rp_rc_ops rp_rc_fabric;
+/* The local bytes of an operation: how many, and a copy of them. */
+static inline size_t rp_rc_op_bytes(const struct rp_channel_op *op)
+{
+	size_t len = 0;
+
+	for (unsigned int i = 0; i < op->iov_count; i++)
+		len += op->iov[i].iov_len;
+	return len;
+}
+static inline void rp_rc_op_copy(const struct rp_channel_op *op, uint8_t *to)
+{
+	for (unsigned int i = 0; i < op->iov_count; i++) {
+		memcpy(to, op->iov[i].iov_base, op->iov[i].iov_len);
+		to += op->iov[i].iov_len;
+	}
+}
+
+extern const struct rp_rc_ops rp_rc_tcp;
 #ifdef HAVE_RDMACM
 extern const struct rp_rc_ops rp_rc_verbs;
 #endif
 
 /* --- rc.c, for backends --- */
 
+/*
+ * poll_events() is due at this time; 0: at none. Kicks, where that is earlier
+ * than before: somebody who sleeps already has not heard of it.
+ */
+void rp_rc_due(struct rp_rc *rc, uint64_t due);
 /* In open(), or later: fd wakes the rc's descriptor. Nothing without waits. */
 int rp_rc_watch(struct rp_rc *rc, int fd);
 /* In post(): op is the device's now. */
@@ -193,7 +222,8 @@ static inline void rp_rc_posted(struct rp_rc_channel *c,
 				struct rp_channel_op *op)
 {
 	op->channel = &c->base;
-	c->posted++;
+	TAILQ_INSERT_TAIL(&c->posted, op, link);
+	c->nposted++;
 }
 /*
  * In post(), after an error of the device: the channel ends, and op fails after
@@ -218,8 +248,8 @@ void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len);
  */
 void rp_rc_end(struct rp_rc_channel *c, int err, const void *data, size_t len);
 /* In poll_events(): somebody connects. */
-void rp_rc_requested(struct rp_rc *rc, void *handle, const void *data,
-		     size_t len);
+void rp_rc_requested(struct rp_rc *rc, void *handle,
+		     const struct sockaddr *peer, const void *data, size_t len);
 /* The peer has gone before it was answered; the handle is the backend's. */
 void rp_rc_request_gone(struct rp_rc *rc, void *handle);
 

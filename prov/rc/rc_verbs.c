@@ -192,7 +192,8 @@ int rp_verbs_open_device(struct rp_verbs_rc *v, const char *name)
 	v->native = rp_flush_supported(v->verbs, v->pd);
 	if (v->native)
 		v->rc.flags |= RP_CHANNEL_FLUSHES;
-	v->max_inline = MAX_INLINE;
+	/* rp_flush_post() takes no inline data. */
+	v->max_inline = v->native ? 0 : MAX_INLINE;
 	return 0;
 }
 

@@ -14,7 +14,6 @@
 #define RP_VERBS_DEPTH 64
 /* Scatter entries of one: an operation's, behind the header of its message. */
 #define RP_VERBS_SGES (RP_CHANNEL_IOV + 1)
-_Static_assert(RP_VERBS_SGES <= RP_FLUSH_SGES, "they are posted by both");
 /* Messages and writes that are copied, because nobody registered them. */
 #define RP_VERBS_COPIES 64
 /* Entries read from the completion queue at once. */

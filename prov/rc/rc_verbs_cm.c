@@ -312,7 +312,7 @@ static void requested(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
 	if (!id)
 		return;
 	id->reads = reads;
-	rp_rc_requested(&v->rc, id, p->bytes, p->len);
+	rp_rc_requested(&v->rc, id, rdma_get_peer_addr(cm), p->bytes, p->len);
 }
 
 /* --- the end --- */

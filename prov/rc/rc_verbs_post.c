@@ -71,15 +71,6 @@ struct chain {
 	struct ibv_sge sge[CHAIN][RP_VERBS_SGES];
 };
 
-static size_t op_length(const struct rp_channel_op *op)
-{
-	size_t len = 0;
-
-	for (int i = 0; i < op->iov_count; i++)
-		len += op->iov[i].iov_len;
-	return len;
-}
-
 static bool has_descs(const struct rp_channel_op *op)
 {
 	for (int i = 0; i < op->iov_count; i++)
@@ -128,8 +119,7 @@ static bool copies(const struct rp_verbs_rc *v, const struct rp_channel_op *op,
 static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
 		      struct rp_verbs_copy *copy, struct ibv_send_wr *wr)
 {
-	const size_t len = op_length(op);
-	size_t at = 0;
+	const size_t len = rp_rc_op_bytes(op);
 
 	if (op->kind == RP_CHANNEL_FLUSH) {
 		set_one(wr, NULL, op->length, &v->landing_mr);
@@ -141,11 +131,7 @@ static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
 		set_sges(op, false, wr);
 		wr->send_flags |= IBV_SEND_INLINE;
 	} else if (copy) {
-		for (int i = 0; i < op->iov_count; i++) {
-			memcpy(copy->bytes + at, op->iov[i].iov_base,
-			       op->iov[i].iov_len);
-			at += op->iov[i].iov_len;
-		}
+		rp_rc_op_copy(op, copy->bytes);
 		set_one(wr, copy->bytes, len, &v->copies_mr);
 	} else {
 		set_sges(op, true, wr);
@@ -185,7 +171,7 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 {
 	const struct rp_verbs_rc *v = ch->v;
 	const unsigned int used = ch->qp->head - ch->qp->tail;
-	const size_t len = op_length(op);
+	const size_t len = rp_rc_op_bytes(op);
 	/* A READ that proves placement may have to follow. */
 	const unsigned int needs = (unsigned int)ch->n + 2;
 	struct rp_verbs_copy *copy = NULL;

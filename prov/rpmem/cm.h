@@ -13,8 +13,6 @@ bool rp_info_is_msg(const struct fi_info *info, const char *base);
 int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list);
-/* Hints found nothing: say so where a base is the reason. */
-void rp_info_msg_why(const struct fi_info *hints, const char *base);
 /* The base's own entry behind what a program chose. */
 int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 		     struct fi_info **out);

@@ -48,7 +48,8 @@ void rp_cq_unwake(struct rp_cq *cq)
 static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 {
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
-	atomic_fetch_add_explicit(&cq->queued, 1, memory_order_relaxed);
+	atomic_fetch_add(&cq->dom->queued, 1);
+	rp_dom_set_quick(cq->dom, 0);
 	if (cq->asleep)
 		rp_cq_wake(cq);
 }
@@ -79,7 +80,7 @@ void rp_cq_drop_first(struct rp_cq *cq)
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 
 	STAILQ_REMOVE_HEAD(&cq->queue, link);
-	atomic_fetch_sub_explicit(&cq->queued, 1, memory_order_relaxed);
+	atomic_fetch_sub(&cq->dom->queued, 1);
 	if (q->task)
 		rp_task_put(cq->dom, q->task);
 	else
@@ -96,6 +97,17 @@ static void close_fds(struct rp_cq *cq)
 		close(cq->soon_fd);
 }
 
+/* With the lock: nothing comes from the base's queue any more. */
+static void drop_reading(struct rp_cq *cq)
+{
+	struct rp_local_read *l;
+
+	while ((l = LIST_FIRST(&cq->reading))) {
+		LIST_REMOVE(l, link);
+		rp_task_put(cq->dom, l->task);
+	}
+}
+
 static int cq_close(struct fid *fid)
 {
 	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid.fid);
@@ -110,7 +122,7 @@ static int cq_close(struct fid *fid)
 		return ret;
 	pthread_mutex_lock(&dom->lock);
 	LIST_REMOVE(cq, link);
-	rp_local_close_cq(cq);
+	drop_reading(cq);
 	while (!STAILQ_EMPTY(&cq->queue))
 		rp_cq_drop_first(cq);
 	pthread_mutex_unlock(&dom->lock);

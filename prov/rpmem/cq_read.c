@@ -9,11 +9,20 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Reads that bring the base's entries and make no progress for private ones. */
-#define QUICK_READS 128
-/* Reads in a row that our queue fills before the base has a turn. */
+/* The most queue reads in a row that poll the base's queue alone. */
+#define QUICK_READS 256
+/*
+ * For HOT_LOOKS empty polls after private connections delivered something, only
+ * each HOT_TURN-th polls the base's queue too: that is a system call, which
+ * delays the reply that is due.
+ */
+#define HOT_LOOKS 64
+#define HOT_TURN  4
+/* After so many reads in a row that our queue filled, the base's is read first.
+ */
 #define OUR_TURNS 16
-/* Sleep where nothing announces what the base has. */
+/* Poll interval of a sleeper where no descriptor announces the base's entries.
+ */
 #define SOON_NS 1000000
 
 static struct rp_cq *cq_of(struct fid_cq *fid)
@@ -34,9 +43,9 @@ static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
 {
 	ssize_t n = read_base(cq, buf, count, src);
 
-	if (n > 0 && atomic_load_explicit(&cq->nreading, memory_order_relaxed))
-		return rp_local_take(cq, buf, n, src);
-	return n;
+	return n > 0 && atomic_load(&cq->dom->shares)
+		       ? rp_local_take(cq, buf, n, src)
+		       : n;
 }
 
 /* With the lock: hand out what is queued. -FI_EAGAIN: the queue is empty. */
@@ -74,60 +83,80 @@ static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 		atomic_store(&cq->came, true);
 	n = pop(cq, buf, count, src);
 	cq->turns = n > 0 && (size_t)n == count ? cq->turns + 1 : 0;
+	if (*came)
+		cq->hot = HOT_LOOKS;
+	else if (cq->hot)
+		cq->hot--;
 	pthread_mutex_unlock(&cq->dom->lock);
 	return n;
 }
 
-/* base_first: the base was read just now, and had nothing. */
-static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
-						  size_t count, fi_addr_t *src,
-						  bool base_first)
+/*
+ * The next QUICK_READS reads of queues poll the base's queue alone. A read
+ * without an entry ends that, and so does whatever stores 0 into dom->quick: an
+ * entry of ours, or a kick. Stores to it race, so a 0 may be overwritten: then
+ * the entry or kick is seen QUICK_READS reads later, or at the first empty one.
+ */
+static void begin_quick(struct rp_dom *dom)
 {
+	if (!atomic_load(&dom->queued) && !atomic_load(&dom->kicked))
+		rp_dom_set_quick(dom, QUICK_READS);
+}
+
+static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
+						  size_t count, fi_addr_t *src)
+{
+	bool came = false, turn = false;
 	ssize_t n = -FI_EAGAIN;
-	bool came;
 
 	if (atomic_load(&cq->turns) >= OUR_TURNS) {
-		base_first = true;
+		turn = true;
 		atomic_store(&cq->turns, 0);
 		n = read_shared(cq, buf, count, src);
 	}
 	if (n == -FI_EAGAIN)
 		n = read_ours(cq, buf, count, src, &came);
-	if (n != -FI_EAGAIN || base_first)
+	if (n != -FI_EAGAIN || turn ||
+	    atomic_load_explicit(&cq->hot, memory_order_relaxed) % HOT_TURN)
 		return n;
 	n = read_shared(cq, buf, count, src);
 	if (n > 0 && !came)
-		atomic_store_explicit(&cq->quick, QUICK_READS,
-				      memory_order_relaxed);
+		begin_quick(cq->dom);
 	return n;
 }
 
 /*
- * While the base has entries, and private connections brought nothing at the
- * last look, that many reads go to the base alone.
+ * The rare end of a quick read: entries may be of reads that rpmem has posted
+ * on the base (local.c), which are taken out; without an entry quick reads end.
  */
+static __attribute__((noinline)) ssize_t end_quick(struct rp_cq *cq, void *buf,
+						   ssize_t n, fi_addr_t *src)
+{
+	if (n > 0)
+		return rp_local_take(cq, buf, n, src);
+	if (rp_dom_live(cq->dom))
+		rp_dom_set_quick(cq->dom, 0);
+	return n;
+}
+
 static inline ssize_t read_any(struct rp_cq *cq, void *buf, size_t count,
 			       fi_addr_t *src)
 {
 	struct rp_dom *dom = cq->dom;
-	bool was_read = false;
+	int quick = atomic_load_explicit(&dom->quick, memory_order_relaxed);
 	ssize_t n;
-	int quick;
 
-	if (!rp_dom_live(dom))
-		return read_base(cq, buf, count, src);
-	quick = atomic_load_explicit(&cq->quick, memory_order_relaxed);
-	if (quick > 0 &&
-	    !atomic_load_explicit(&cq->queued, memory_order_relaxed) &&
-	    !atomic_load_explicit(&dom->kicked, memory_order_relaxed)) {
-		atomic_store_explicit(&cq->quick, quick - 1,
-				      memory_order_relaxed);
-		n = read_shared(cq, buf, count, src);
-		if (n != -FI_EAGAIN)
-			return n;
-		was_read = true;
-	}
-	return read_all(cq, buf, count, src, was_read);
+	if (__builtin_expect(quick <= 0, 0))
+		return read_all(cq, buf, count, src);
+	if (quick != RP_QUICK_ALWAYS)
+		rp_dom_set_quick(dom, quick - 1);
+	n = read_base(cq, buf, count, src);
+	if (__builtin_expect(
+		    n > 0 && !atomic_load_explicit(&dom->shares,
+						   memory_order_acquire),
+		    1))
+		return n;
+	return end_quick(cq, buf, n, src);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
@@ -169,7 +198,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	if (q)
 		return 1;
 	ret = fi_cq_readerr(cq->base, buf, flags);
-	if (ret == 1 && atomic_load(&cq->nreading))
+	if (ret == 1 && atomic_load(&cq->dom->shares))
 		ret = rp_local_take_error(cq, buf);
 	return ret;
 }

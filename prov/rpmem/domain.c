@@ -28,6 +28,9 @@ static void close_private(struct rp_dom *dom)
 	pthread_mutex_lock(&dom->lock);
 	atomic_store(&dom->live, false);
 	rp_target_close(dom);
+	/* Operations return to their pool, and its memory to the device. */
+	rp_private_end(dom);
+	rp_task_pool_fini(dom);
 	rp_private_close(dom);
 	pthread_mutex_unlock(&dom->lock);
 }
@@ -202,6 +205,8 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	dom->marked = rp_info_is_marked(info);
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
+	atomic_init(&dom->sleeps, dom->auto_progress);
+	atomic_init(&dom->quick, RP_QUICK_ALWAYS);
 	LIST_INIT(&dom->cqs);
 	LIST_INIT(&dom->eps);
 	LIST_INIT(&dom->pmems);

@@ -27,7 +27,7 @@ int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest)
 	if (!rp_dom_live(dom))
 		return 0;
 	pthread_mutex_lock(&dom->lock);
-	if (ep->links)
+	if (ep->dests)
 		ret = rp_private_order(ep, dest);
 	if (ret == -FI_EAGAIN)
 		rp_domain_progress(dom);

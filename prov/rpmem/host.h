@@ -38,7 +38,7 @@ int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  enum rp_lasts *lasts, char *why);
 /* Does the success of a write say that it arrived? why: RP_SOURCE_LEN bytes. */
 bool rp_host_acknowledges(const char *base, const char *device, char *why);
-/* Private connections over what else than libfabric's tcp, or verbs. */
+/* Private connections over what else than TCP, or verbs. */
 struct rp_rc_attr;
 void rp_host_private(struct rp_rc_attr *attr);
 /* How to flush that memory; NULL: by this CPU's instructions and msync(2). */

@@ -132,12 +132,12 @@ static char *asked_by_environment(void)
 
 static void warn_bare(void)
 {
-	static atomic_flag told = ATOMIC_FLAG_INIT;
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
 	static const char text[] =
 		"FI_PROVIDER=ofi_rpmem names no base provider, so libfabric "
 		"has hidden them all; use FI_PROVIDER='tcp;ofi_rpmem' (quoted)";
 
-	if (atomic_flag_test_and_set(&told))
+	if (atomic_flag_test_and_set(&warned))
 		return;
 	/* libfabric says nothing by default, and this must be seen. */
 	if (fi_log_enabled(&rp_prov, FI_LOG_WARN, FI_LOG_CORE))
@@ -403,19 +403,23 @@ static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
 static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 {
 	uint64_t asked = hints->tx_attr ? hints->tx_attr->msg_order : 0;
+	bool strict = (hints->tx_attr && hints->tx_attr->comp_order) ||
+		      (hints->rx_attr && hints->rx_attr->comp_order);
 
-	if ((asked & ~KEPT_ORDERS) || (hints->caps & FI_FENCE)) {
+	if ((asked & ~KEPT_ORDERS) || strict || (hints->caps & FI_FENCE)) {
 		if (wants_persistence(hints))
-			RP_WARN(CORE, "with persistent regions there is no "
-				      "FI_FENCE, and "
-				      "operations do not wait for messages or "
-				      "reads before "
-				      "them: leave FI_FENCE, FI_ORDER_WAS, "
-				      "FI_ORDER_RAS and "
-				      "FI_ORDER_SAR out of the hints\n");
+			RP_WARN(CORE,
+				"with persistent regions there is no "
+				"FI_FENCE, completions have no order, and "
+				"operations do not wait for messages or "
+				"reads before "
+				"them: leave FI_FENCE, comp_order, "
+				"FI_ORDER_WAS, FI_ORDER_RAS and "
+				"FI_ORDER_SAR out of the hints\n");
 		return -FI_ENODATA;
 	}
 	i->tx_attr->msg_order &= asked ? asked : FI_ORDER_SAS;
+	i->tx_attr->comp_order = i->rx_attr->comp_order = FI_ORDER_NONE;
 	i->caps &= ~FI_FENCE;
 	i->tx_attr->caps &= ~FI_FENCE;
 	return 0;
@@ -466,9 +470,6 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	struct fi_domain_attr *d = i->domain_attr;
 	char *semi = strchr(i->fabric_attr->prov_name, ';');
 
-	/* libfabric appends ";ofi_rpmem"; ofi_rxm stays out of sight. */
-	if (semi)
-		*semi = 0;
 	i->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
@@ -480,6 +481,9 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	if (rp_info_may_make_keys(version, hints) && rp_info_mark(hints, i) &&
 	    wants_persistence(hints))
 		return -FI_ENODATA;
+	/* libfabric appends ";ofi_rpmem"; ofi_rxm stays out of sight. */
+	if (semi)
+		*semi = 0;
 	rp_info_to_ours(hints, i);
 	return 0;
 }

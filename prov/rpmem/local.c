@@ -5,17 +5,6 @@
 
 #include "rpmem/rpmem.h"
 
-/* The task's `extra`: where the bytes go, until they are flushed. */
-struct rp_local_read {
-	struct fi_context2 context; /* first: the base's, where it does it */
-	struct rp_task *task;
-	LIST_ENTRY(rp_local_read) link; /* of cq->reading, then ep->flushing */
-	bool flushing;
-	bool closed; /* reading, and its endpoint is no more */
-	size_t niov;
-	struct iovec iov[RP_CHANNEL_IOV];
-};
-
 /* --- flushing --- */
 
 static void end(struct rp_task *t, enum rp_status st, uint32_t detail)
@@ -60,6 +49,7 @@ static void flush(struct rp_task *t)
 		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
 		at[i].len = l->iov[i].iov_len;
 	}
+	l->task = t;
 	l->flushing = true;
 	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
 	if (rp_agent_local_flush(dom->agent, at, l->niov, flushed, t))
@@ -93,7 +83,6 @@ static struct rp_local_read *find(struct rp_cq *cq, const void *context)
 static void leave(struct rp_cq *cq, struct rp_local_read *l)
 {
 	LIST_REMOVE(l, link);
-	atomic_fetch_sub(&cq->nreading, 1);
 }
 
 ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
@@ -167,7 +156,7 @@ static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	l->task = t;
 	m.context = &l->context;
 	LIST_INSERT_HEAD(&ep->tx_cq->reading, l, link);
-	atomic_fetch_add(&ep->tx_cq->nreading, 1);
+	atomic_store(&ep->dom->shares, true);
 	ret = fi_readmsg(ep->base, &m, flags | FI_COMPLETION);
 	if (ret) {
 		leave(ep->tx_cq, l);
@@ -176,7 +165,7 @@ static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return ret;
 }
 
-/* --- endpoints and queues that are closed --- */
+/* --- endpoints that are closed --- */
 
 void rp_local_close_ep(struct rp_ep *ep)
 {
@@ -190,16 +179,6 @@ void rp_local_close_ep(struct rp_ep *ep)
 		return;
 	LIST_FOREACH (l, &ep->tx_cq->reading, link)
 		l->closed |= l->task->ep == ep;
-}
-
-void rp_local_close_cq(struct rp_cq *cq)
-{
-	struct rp_local_read *l;
-
-	while ((l = LIST_FIRST(&cq->reading))) {
-		leave(cq, l);
-		rp_task_put(cq->dom, l->task);
-	}
 }
 
 /* --- posting --- */

@@ -22,6 +22,8 @@ rpmem_sources = \
 	prov/rpmem/msg.c \
 	prov/rpmem/pep.c \
 	prov/rpmem/poll.c \
+	prov/rpmem/poll.h \
+	prov/rpmem/poll_member.c \
 	prov/rpmem/private.c \
 	prov/rpmem/progress.c \
 	prov/rpmem/rma.c \

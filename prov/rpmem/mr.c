@@ -20,8 +20,7 @@ static void withdraw(struct rp_mr *mr)
 
 	pthread_mutex_lock(&dom->lock);
 	rp_agent_region_del(dom->agent, &mr->region);
-	if (mr->shared.handle)
-		rp_rc_dereg(rp_private_rc(dom), &mr->shared);
+	rp_target_dereg(mr);
 	LIST_REMOVE(mr, link);
 	dom->npmem--;
 	pthread_mutex_unlock(&dom->lock);
@@ -206,8 +205,6 @@ static struct rp_caps_cfg caps_cfg(enum rp_tri native)
 	return (struct rp_caps_cfg){
 		.native = native,
 		/* Private connections do, whatever the base does. */
-		.told = RP_YES,
-		.told_why = "private connections report their loss",
 		.trust_fs = rp_params.trust_fs,
 		.emulate = rp_params.emulate,
 		.allow_force_granularity = rp_params.allow_force_granularity,
@@ -285,6 +282,8 @@ static int make_persistent(struct rp_mr *mr)
 			  &r->pmem);
 	if (!ret && rp_facts_device(&r->facts))
 		rp_pmem_stays(r->pmem);
+	if (!ret && r->facts.anonymous)
+		rp_pmem_anonymous(r->pmem);
 	if (!ret && rp_params.measured)
 		rp_pmem_calibrate(r->pmem, rp_params.measured);
 	return ret;
@@ -363,19 +362,22 @@ static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	return ret ? ret : -FI_EOPNOTSUPP;
 }
 
-/* The base has the last word; where it is known what it means, say it. */
-static void base_refused(const struct rp_mr *mr, int ret)
+/* The device has the last word; where it is known what it means, say it. */
+static void device_refused(const struct rp_mr *mr, int ret)
 {
 	const struct rp_facts *f = &mr->region.facts;
+	const bool file =
+		f->placement != RP_PLACE_CPU_USER &&
+		(f->memory == RP_MEM_DAX || f->memory == RP_MEM_DAX_SYNC) &&
+		f->fs_name[0];
 
-	if (!mr->persistent || f->placement == RP_PLACE_CPU_USER ||
-	    (f->memory != RP_MEM_DAX && f->memory != RP_MEM_DAX_SYNC) ||
-	    !f->fs_name[0])
-		return;
-	RP_WARN(MR,
-		"FI_RMA_PMEM refused by %s: %s (%s); an adapter cannot hold "
-		"on to files of a DAX file system: use a devdax device\n",
-		mr->dom->fabric->base_name, mr->region.why, fi_strerror(-ret));
+	if (mr->persistent)
+		RP_WARN(MR, "FI_RMA_PMEM refused by %s: %s (%s)%s\n",
+			mr->dom->fabric->base_name, mr->region.why,
+			fi_strerror(-ret),
+			file ? "; an adapter cannot hold on to files of a DAX "
+			       "file system: use a devdax device"
+			     : "");
 }
 
 /* Let peers reach the region. */
@@ -399,9 +401,16 @@ static int serve(struct rp_mr *mr)
 		RP_WARN(MR, "FI_RMA_PMEM refused: %s\n", why);
 		goto unlock;
 	}
-	ret = add_region(mr, port);
-	if (ret)
+	ret = rp_target_reg(mr);
+	if (ret) {
+		device_refused(mr, ret);
 		goto unlock;
+	}
+	ret = add_region(mr, port);
+	if (ret) {
+		rp_target_dereg(mr);
+		goto unlock;
+	}
 	mr->fid.key = mr->region.key;
 	LIST_INSERT_HEAD(&dom->pmems, mr, link);
 	dom->npmem++;
@@ -449,6 +458,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->dom = dom;
 	mr->persistent = flags & FI_RMA_PMEM;
 	mr->region.writable = attr->access & FI_REMOTE_WRITE;
+	mr->region.unreadable = !(attr->access & FI_REMOTE_READ);
 	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
 	if (mr->persistent) {
 		ret = judge(mr, attr);
@@ -465,7 +475,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 		      ? base_reg_local(dom, attr, flags, &mr->base)
 		      : base_reg(dom, attr, flags, &mr->base);
 	if (ret) {
-		base_refused(mr, ret);
+		device_refused(mr, ret);
 		goto pmem;
 	}
 	if (mr->persistent && dom->marked)

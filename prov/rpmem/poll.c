@@ -2,73 +2,24 @@
 /* Poll sets: which of several queues and counters have something new. */
 #include <stdlib.h>
 
-#include "rpmem/rpmem.h"
-
-/* One object. */
-struct member {
-	LIST_ENTRY(member) link;
-	struct fid *fid;
-	/* Of a queue: a set of the base's that holds the base's queue alone. */
-	struct fid_poll *base;
-	/* Of a counter: what the last look saw; each set has its own. */
-	uint64_t ok, err;
-};
-
-struct rp_poll {
-	struct fid_poll fid;
-	struct rp_dom *dom;
-	LIST_HEAD(, member) members;
-	LIST_ENTRY(rp_poll) link;
-};
-
-/*
- * All sets of the process: the bases let a queue be closed that is in one, and
- * it leaves its sets then.
- */
-static LIST_HEAD(, rp_poll) sets = LIST_HEAD_INITIALIZER(sets);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#include "rpmem/poll.h"
 
 static struct rp_poll *poll_of(struct fid_poll *fid)
 {
 	return rp_container_of(fid, struct rp_poll, fid);
 }
 
-static struct rp_cq *cq_of(struct fid *fid)
-{
-	return rp_container_of(fid, struct rp_cq, fid.fid);
-}
-
 static bool is_ours(const struct rp_dom *dom, struct fid *fid)
 {
 	if (rp_cq_is_ours(fid))
-		return cq_of(fid)->dom == dom;
+		return rp_poll_cq(fid)->dom == dom;
 	return rp_cntr_is_ours(fid) &&
 	       rp_container_of(fid, struct rp_cntr, fid.fid)->dom == dom;
 }
 
-static struct member *find(struct rp_poll *p, const struct fid *fid)
-{
-	struct member *m;
-
-	LIST_FOREACH (m, &p->members, link)
-		if (m->fid == fid)
-			return m;
-	return NULL;
-}
-
-static void forget(struct member *m)
-{
-	LIST_REMOVE(m, link);
-	if (m->base) {
-		fi_poll_del(m->base, &cq_of(m->fid)->base->fid, 0);
-		fi_close(&m->base->fid);
-	}
-	free(m);
-}
-
 static int add(struct rp_poll *p, struct fid *fid)
 {
-	struct member *m = calloc(1, sizeof(*m));
+	struct rp_poll_member *m = calloc(1, sizeof(*m));
 	struct fi_poll_attr attr = {0};
 	int ret = 0;
 
@@ -83,9 +34,9 @@ static int add(struct rp_poll *p, struct fid *fid)
 	}
 	LIST_INSERT_HEAD(&p->members, m, link);
 	if (m->base)
-		ret = fi_poll_add(m->base, &cq_of(fid)->base->fid, 0);
+		ret = fi_poll_add(m->base, &rp_poll_cq(fid)->base->fid, 0);
 	if (ret)
-		forget(m);
+		rp_poll_member_free(m);
 	return ret;
 }
 
@@ -96,34 +47,34 @@ static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
 
 	if (!is_ours(p->dom, event))
 		return -FI_EINVAL;
-	pthread_mutex_lock(&lock);
-	if (!find(p, event))
+	pthread_mutex_lock(&rp_poll_lock);
+	if (!rp_poll_member_find(p, event))
 		ret = add(p, event);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&rp_poll_lock);
 	return ret;
 }
 
 static int poll_del(struct fid_poll *fid, struct fid *event, uint64_t flags)
 {
-	struct member *m;
+	struct rp_poll_member *m;
 
-	pthread_mutex_lock(&lock);
-	m = find(poll_of(fid), event);
+	pthread_mutex_lock(&rp_poll_lock);
+	m = rp_poll_member_find(poll_of(fid), event);
 	if (m)
-		forget(m);
-	pthread_mutex_unlock(&lock);
+		rp_poll_member_free(m);
+	pthread_mutex_unlock(&rp_poll_lock);
 	return 0;
 }
 
 /* 1: something to read, 0: nothing, or -errno. */
-static int look(struct member *m)
+static int look(struct rp_poll_member *m)
 {
 	struct fid_cntr *c = rp_container_of(m->fid, struct fid_cntr, fid);
 	uint64_t ok, err;
 	void *context;
 	bool news;
 
-	if (m->base && rp_cq_ready(cq_of(m->fid)))
+	if (m->base && rp_cq_ready(rp_poll_cq(m->fid)))
 		return 1;
 	if (m->base)
 		return fi_poll(m->base, &context, 1);
@@ -139,9 +90,9 @@ static int poll_run(struct fid_poll *fid, void **context, int count)
 {
 	struct rp_poll *p = poll_of(fid);
 	int n = 0, err = 0, ret;
-	struct member *m;
+	struct rp_poll_member *m;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&rp_poll_lock);
 	LIST_FOREACH (m, &p->members, link) {
 		/* What finds no room is new at the next look too. */
 		if (n == count)
@@ -152,22 +103,8 @@ static int poll_run(struct fid_poll *fid, void **context, int count)
 		else if (ret < 0)
 			err = ret;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&rp_poll_lock);
 	return n ? n : err;
-}
-
-void rp_poll_forget(const struct fid *fid)
-{
-	struct rp_poll *p;
-	struct member *m;
-
-	pthread_mutex_lock(&lock);
-	LIST_FOREACH (p, &sets, link) {
-		m = find(p, fid);
-		if (m)
-			forget(m);
-	}
-	pthread_mutex_unlock(&lock);
 }
 
 static struct fi_ops_poll poll_ops = {
@@ -180,13 +117,13 @@ static struct fi_ops_poll poll_ops = {
 static int poll_close(struct fid *fid)
 {
 	struct rp_poll *p = rp_container_of(fid, struct rp_poll, fid.fid);
-	struct member *m;
+	struct rp_poll_member *m;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&rp_poll_lock);
 	while ((m = LIST_FIRST(&p->members)))
-		forget(m);
+		rp_poll_member_free(m);
 	LIST_REMOVE(p, link);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&rp_poll_lock);
 	atomic_fetch_sub(&p->dom->refs, 1);
 	free(p);
 	return 0;
@@ -217,9 +154,7 @@ int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 	p->fid.fid.fclass = FI_CLASS_POLL;
 	p->fid.fid.ops = &poll_fid_ops;
 	p->fid.ops = &poll_ops;
-	pthread_mutex_lock(&lock);
-	LIST_INSERT_HEAD(&sets, p, link);
-	pthread_mutex_unlock(&lock);
+	rp_poll_register(p);
 	atomic_fetch_add(&dom->refs, 1);
 	*out = &p->fid;
 	return 0;

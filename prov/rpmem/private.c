@@ -3,9 +3,11 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "core/cost.h"
 #include "core/hash.h"
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
@@ -16,11 +18,12 @@
 #define IDLE_NS 60000000000ull
 /* Completions and events that one progress call looks at. */
 #define POLL_MAX 64
-/* Progress calls without work before a session is looked at by time only. */
+/* Progress calls without work before a peer moves to the quiet list. */
 #define QUIET_CALLS 64
 /*
- * After so long without operations the connection is looked at before it is
- * used: what has ended meanwhile is made again, and fails nothing.
+ * After so long without operations the channel is polled before the next one is
+ * posted: a connection that was lost meanwhile is then replaced first, and the
+ * operation does not fail with it.
  */
 #define FRESH_NS 5000000ull
 /* Sessions of closed endpoints that are kept for the next one. */
@@ -36,7 +39,7 @@ enum rp_peer_list {
 /* One target domain, as one endpoint knows it. */
 struct rp_peer {
 	struct rp_session *session;
-	unsigned int nlinks;
+	unsigned int ndests;
 	unsigned int calls; /* without work, in a row */
 	enum rp_peer_list list;
 	uint64_t due;  /* QUIET */
@@ -47,13 +50,13 @@ struct rp_peer {
 	struct sockaddr_storage addr; /* with the port of keys */
 };
 
-struct rp_link {
+struct rp_dest {
 	fi_addr_t dest;
 	uint16_t port;	   /* of the key */
 	uint16_t endpoint; /* port of dest */
 	struct rp_peer *peer;
-	struct rp_link *next; /* other ports of dest */
-	UT_hash_handle hh;    /* of ep->links, by dest: the first of them */
+	struct rp_dest *next; /* other ports of dest */
+	UT_hash_handle hh;    /* of ep->dests, by dest: the first of them */
 };
 
 TAILQ_HEAD(rp_peers, rp_peer);
@@ -94,6 +97,11 @@ static uint64_t now_of(void *arg)
 	return rp_domain_now(arg);
 }
 
+static uint64_t exact_of(void *arg)
+{
+	return rp_host_now();
+}
+
 static int random_of(void *arg, void *buf, size_t len)
 {
 	return rp_host_random(buf, len);
@@ -127,6 +135,16 @@ static void gone(void *arg, void *request)
 
 bool rp_private_possible(const struct fi_info *base, char *why)
 {
+	const char *name = base->fabric_attr->prov_name;
+
+	/* fi_av_lookup() of ofi_rxd (1.17) gives -FI_ENODATA. */
+	if (strstr(name, "ofi_rxd")) {
+		snprintf(why, RP_WHY_LEN,
+			 "%s does not tell the addresses of peers, which "
+			 "private connections need; use tcp or verbs",
+			 name);
+		return false;
+	}
 	switch (base->addr_format) {
 	case FI_SOCKADDR:
 	case FI_SOCKADDR_IN:
@@ -136,9 +154,29 @@ bool rp_private_possible(const struct fi_info *base, char *why)
 		snprintf(why, RP_WHY_LEN,
 			 "%s has no IP addresses, which private connections "
 			 "need; use tcp or verbs",
-			 base->fabric_attr->prov_name);
+			 name);
 		return false;
 	}
+}
+
+/* Bytes that are cheaper inside a request, whatever the target's method. */
+static size_t inline_max(const struct rp_dom *dom)
+{
+	const struct rp_cost *cost =
+		rp_params.measured ? rp_params.measured : &rp_cost_default;
+	enum rp_path path = RP_PATH_CPU;
+	size_t max = rp_params.inline_max;
+	struct rp_nic nic;
+
+	if (is_verbs(dom)) {
+		rp_caps_base(NULL, "verbs", dom->base_info->domain_attr->name,
+			     &nic);
+		path = rp_cost_path_of(&nic);
+	}
+	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++)
+		max = rp_cost_store_max(cost, path, (enum rp_method)m, max);
+	RP_INFO(EP_CTRL, "writes of up to %zu bytes travel in requests\n", max);
+	return max;
 }
 
 static void set_attr(struct rp_private *p)
@@ -149,7 +187,7 @@ static void set_attr(struct rp_private *p)
 		.timeout_ns = rp_params.timeout_ns,
 		.slow_rate = rp_params.slow_rate,
 		.max_commits = (unsigned int)rp_params.max_commits,
-		.inline_max = rp_params.inline_max,
+		.inline_max = inline_max(p->dom),
 		.idle_ns = IDLE_NS,
 		.native = rp_params.native,
 		.forced = forced ? rp_method_parse(forced) : RP_METHOD_REFUSED,
@@ -160,15 +198,14 @@ static int open_rc(struct rp_private *p, char *why)
 {
 	struct rp_dom *dom = p->dom;
 	struct rp_rc_attr attr = {
-		.backend = is_verbs(dom) ? RP_RC_VERBS : RP_RC_FABRIC,
-		.fi_version = dom->fabric->version,
+		.backend = is_verbs(dom) ? RP_RC_VERBS : RP_RC_TCP,
 		.device = is_verbs(dom) ? dom->base_info->domain_attr->name
 					: NULL,
 		.port_first = rp_params.port_first,
 		.port_last = rp_params.port_last,
 		.waits = true,
-		.random_keys = true,
 		.now = now_of,
+		.exact = exact_of,
 		.random = random_of,
 		.kick = kick_of,
 		.requested = requested,
@@ -352,14 +389,17 @@ static bool evict(struct rp_private *p)
 	return false;
 }
 
-/* An operation is about to be posted to it. */
-static int use(struct rp_private *p, struct rp_peer *q)
+/*
+ * Before each post to the session of q: put the peer on the busy list, so that
+ * every progress call serves it. -FI_EAGAIN: MAX_OPEN connections are in use.
+ */
+static int peer_use(struct rp_private *p, struct rp_peer *q)
 {
 	const uint64_t now = rp_domain_now(p->dom);
 
 	if (now - q->used > FRESH_NS && !rp_session_outstanding(q->session) &&
-	    rp_rc_busy(p->rc))
-		rp_rc_poll(p->rc, POLL_MAX);
+	    rp_rc_busy(p->rc) && rp_rc_poll(p->rc, POLL_MAX))
+		rp_domain_kick(p->dom);
 	q->used = now;
 	if (q->list == RP_PEER_BUSY)
 		return 0;
@@ -454,7 +494,7 @@ static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 }
 
 /* The peer of that address, made if there is none. */
-static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_link *l)
+static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_dest *l)
 {
 	struct rp_peer *q = calloc(1, sizeof(*q)), *old = NULL;
 	bool oom = false;
@@ -473,6 +513,8 @@ static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_link *l)
 	if (ret)
 		goto free;
 	rp_session_set_port(q->session, rp_private_port(ep));
+	rp_session_set_ordered(
+		q->session, ep->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW));
 	HASH_ADD(hh, ep->peers, addr, q->len, q);
 	if (oom) {
 		rp_session_delete(q->session);
@@ -486,18 +528,18 @@ free:
 	return ret;
 }
 
-static struct rp_link *links_of(struct rp_ep *ep, fi_addr_t dest)
+static struct rp_dest *dests_of(struct rp_ep *ep, fi_addr_t dest)
 {
-	struct rp_link *l;
+	struct rp_dest *l;
 
-	HASH_FIND(hh, ep->links, &dest, sizeof(dest), l);
+	HASH_FIND(hh, ep->dests, &dest, sizeof(dest), l);
 	return l;
 }
 
-static int link_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
-		    uint16_t port, struct rp_link **out)
+static int dest_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
+		    uint16_t port, struct rp_dest **out)
 {
-	struct rp_link *first = links_of(ep, dest), *l;
+	struct rp_dest *first = dests_of(ep, dest), *l;
 	bool oom = false;
 	int ret;
 
@@ -518,13 +560,13 @@ static int link_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
 		l->next = first->next;
 		first->next = l;
 	} else {
-		HASH_ADD(hh, ep->links, dest, sizeof(dest), l);
+		HASH_ADD(hh, ep->dests, dest, sizeof(dest), l);
 	}
 	if (oom) {
 		free(l);
 		return -FI_ENOMEM;
 	}
-	l->peer->nlinks++;
+	l->peer->ndests++;
 found:
 	*out = l;
 	return 0;
@@ -534,7 +576,7 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out)
 {
 	const uint16_t port = rp_key_port(key);
-	struct rp_link *l = ep->last_link;
+	struct rp_dest *l = ep->last_dest;
 	char why[RP_WHY_LEN];
 	struct rp_private *p;
 	int ret;
@@ -547,18 +589,18 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		return -FI_EOPNOTSUPP;
 	}
 	if (!l || l->dest != dest || l->port != port) {
-		ret = link_get(p, ep, dest, port, &l);
+		ret = dest_get(p, ep, dest, port, &l);
 		if (ret)
 			return ret;
-		ep->last_link = l;
+		ep->last_dest = l;
 	}
 	*out = l->peer->session;
-	return use(p, l->peer);
+	return peer_use(p, l->peer);
 }
 
 uint16_t rp_private_endpoint(const struct rp_ep *ep)
 {
-	return ep->last_link->endpoint;
+	return ep->last_dest->endpoint;
 }
 
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)
@@ -568,55 +610,58 @@ int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)
 	dom->private->posting = true;
 	ret = rp_session_post(s, op);
 	dom->private->posting = false;
+	if (atomic_load_explicit(&dom->sleeps, memory_order_relaxed))
+		rp_domain_tell_sleepers(dom, rp_session_deadline(s));
 	return ret;
 }
 
-static void free_links(struct rp_ep *ep, struct rp_link *l)
+static void free_dests(struct rp_ep *ep, struct rp_dest *l)
 {
-	struct rp_link *next;
+	struct rp_dest *next;
 
-	HASH_DEL(ep->links, l);
+	HASH_DEL(ep->dests, l);
 	for (; l; l = next) {
 		next = l->next;
-		l->peer->nlinks--;
+		l->peer->ndests--;
 		free(l);
 	}
-	ep->last_link = NULL;
+	ep->last_dest = NULL;
 }
 
 void rp_private_forget(struct rp_ep *ep, fi_addr_t dest)
 {
 	struct rp_private *p = ep->dom->private;
-	struct rp_link *first, *l;
+	struct rp_dest *first, *l;
 
 	if (!p)
 		return;
-	first = links_of(ep, ep->dom->msg ? 0 : dest);
+	first = dests_of(ep, ep->dom->msg ? 0 : dest);
 	if (!first)
 		return;
 	for (l = first; l; l = l->next) {
 		/* Its other names in the vector stay. */
-		if (l->peer->nlinks > 1)
+		if (l->peer->ndests > 1)
 			continue;
 		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, 0);
 		unlist(p, l->peer);
 	}
-	free_links(ep, first);
+	free_dests(ep, first);
 }
 
 void rp_private_close_ep(struct rp_ep *ep)
 {
 	struct rp_private *p = ep->dom->private;
-	struct rp_link *l, *lnext;
+	struct rp_dest *l, *lnext;
 	struct rp_peer *q, *qnext;
 
 	if (!p)
 		return;
-	HASH_ITER(hh, ep->links, l, lnext)
-	free_links(ep, l);
+	HASH_ITER(hh, ep->dests, l, lnext)
+	free_dests(ep, l);
 	HASH_ITER(hh, ep->peers, q, qnext)
 	{
-		bool dirty = rp_session_outstanding(q->session);
+		bool dirty = rp_session_outstanding(q->session) ||
+			     rp_session_unplaced(q->session);
 
 		HASH_DEL(ep->peers, q);
 		rp_session_disconnect(q->session, RP_ST_CANCELED, 0);
@@ -633,12 +678,12 @@ void rp_private_close_ep(struct rp_ep *ep)
 int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
 {
 	struct rp_private *p = ep->dom->private;
-	struct rp_link *l;
+	struct rp_dest *l;
 	int ret = 0;
 
-	if (!p || !ep->links)
+	if (!p || !ep->dests)
 		return 0;
-	for (l = links_of(ep, ep->dom->msg ? 0 : dest); l; l = l->next) {
+	for (l = dests_of(ep, ep->dom->msg ? 0 : dest); l; l = l->next) {
 		if (l->peer->list == RP_PEER_OFF ||
 		    !rp_session_unplaced(l->peer->session))
 			continue;
@@ -650,8 +695,11 @@ int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
 
 /* --- progress --- */
 
-/* Where it belongs now that nothing was found to do for a while. */
-static void place(struct rp_private *p, struct rp_peer *q)
+/*
+ * After QUIET_CALLS progress calls without work: move the peer to the quiet
+ * list, unless its session connects or has operations outstanding.
+ */
+static void peer_quiet_down(struct rp_private *p, struct rp_peer *q)
 {
 	uint64_t due;
 
@@ -701,7 +749,7 @@ bool rp_private_progress(struct rp_dom *dom)
 			q->calls = 0;
 			came = true;
 		} else if (++q->calls > QUIET_CALLS) {
-			place(p, q);
+			peer_quiet_down(p, q);
 		}
 	}
 	return came;
@@ -724,19 +772,24 @@ uint64_t rp_private_deadline(const struct rp_dom *dom)
 	return q && q->due < due ? q->due : due;
 }
 
-void rp_private_close(struct rp_dom *dom)
+void rp_private_end(struct rp_dom *dom)
 {
 	struct rp_private *p = dom->private;
 	struct rp_peer *q;
 
-	if (!p)
-		return;
-	while ((q = TAILQ_FIRST(&p->retired))) {
+	while (p && (q = TAILQ_FIRST(&p->retired))) {
 		TAILQ_REMOVE(&p->retired, q, link);
 		rp_session_delete(q->session);
 		free(q);
 	}
-	rp_task_pool_fini(dom);
+}
+
+void rp_private_close(struct rp_dom *dom)
+{
+	struct rp_private *p = dom->private;
+
+	if (!p)
+		return;
 	rp_rc_close(p->rc);
 	dom->private = NULL;
 	free(p);

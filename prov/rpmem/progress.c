@@ -10,14 +10,25 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
+/*
+ * A kick makes the next call or sleeper make progress. Without a sleeper the
+ * flag `kicked` is enough. With one, kick_fd is written before the flag is set,
+ * because take_kick() drains kick_fd only where it finds the flag. The first
+ * sleeper sets `sleeps`, for good, before it looks at the flag; this function
+ * sets the flag before it looks at `sleeps` again, so at least one of them sees
+ * the other's store. Then kick_fd may stay readable until the next kick, and
+ * wakes a sleeper in vain. Quick reads of queues end (cq_read.c).
+ */
 void rp_domain_kick(struct rp_dom *dom)
 {
-	/*
-	 * Always written: the flag only saves take_kick() a system call, and a
-	 * kick that it hid between its two steps would be lost.
-	 */
-	eventfd_write(dom->kick_fd, 1);
+	const bool sleeps = atomic_load(&dom->sleeps);
+
+	if (sleeps)
+		eventfd_write(dom->kick_fd, 1);
 	atomic_store(&dom->kicked, true);
+	rp_dom_set_quick(dom, 0);
+	if (!sleeps && atomic_load(&dom->sleeps))
+		eventfd_write(dom->kick_fd, 1);
 }
 
 static void take_kick(struct rp_dom *dom)
@@ -27,7 +38,8 @@ static void take_kick(struct rp_dom *dom)
 	if (!atomic_load_explicit(&dom->kicked, memory_order_relaxed))
 		return;
 	atomic_store(&dom->kicked, false);
-	eventfd_read(dom->kick_fd, &v);
+	if (atomic_load_explicit(&dom->sleeps, memory_order_relaxed))
+		eventfd_read(dom->kick_fd, &v);
 }
 
 static bool armed(const struct rp_dom *dom)
@@ -58,26 +70,19 @@ static void take_timer(struct rp_dom *dom)
 		dom->timer_due = UINT64_MAX;
 }
 
-bool rp_domain_progress(struct rp_dom *dom)
+static uint64_t domain_deadline(const struct rp_dom *dom)
 {
-	bool came;
+	const uint64_t due = rp_private_deadline(dom);
+	const uint64_t d =
+		dom->agent ? rp_agent_deadline(dom->agent) : UINT64_MAX;
 
-	take_kick(dom);
-	take_timer(dom);
-	came = rp_private_progress(dom);
-	if (dom->agent)
-		came |= rp_agent_progress(dom->agent);
-	return came;
+	return d < due ? d : due;
 }
 
-/* Set the timer for the next deadline, before somebody sleeps. */
-static void arm(struct rp_dom *dom)
+static void set_timer(struct rp_dom *dom, uint64_t due)
 {
-	uint64_t due = rp_private_deadline(dom), d;
 	struct itimerspec t = {0};
 
-	d = dom->agent ? rp_agent_deadline(dom->agent) : UINT64_MAX;
-	due = d < due ? d : due;
 	due += !due; /* zero would switch the timer off */
 	if (due == dom->timer_due)
 		return;
@@ -87,6 +92,30 @@ static void arm(struct rp_dom *dom)
 		t.it_value.tv_nsec = (long)(due % 1000000000ull);
 	}
 	timerfd_settime(dom->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+void rp_domain_tell_sleepers(struct rp_dom *dom, uint64_t due)
+{
+	struct rp_rc *rc = rp_private_rc(dom);
+
+	if (rc && rp_rc_pending(rc))
+		rp_domain_kick(dom);
+	else if (!dom->timer_due || due < dom->timer_due)
+		set_timer(dom, due);
+}
+
+bool rp_domain_progress(struct rp_dom *dom)
+{
+	bool came;
+
+	take_kick(dom);
+	take_timer(dom);
+	came = rp_private_progress(dom);
+	if (dom->agent)
+		came |= rp_agent_progress(dom->agent);
+	if (came && atomic_load_explicit(&dom->sleeps, memory_order_relaxed))
+		rp_domain_tell_sleepers(dom, domain_deadline(dom));
+	return came;
 }
 
 int rp_domain_trywait(struct rp_dom *dom)
@@ -99,7 +128,7 @@ int rp_domain_trywait(struct rp_dom *dom)
 	if (rc)
 		ret = rp_rc_trywait(rc);
 	if (!ret)
-		arm(dom);
+		set_timer(dom, domain_deadline(dom));
 	return ret;
 }
 

@@ -129,12 +129,12 @@ static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 	return 0;
 }
 
-/* With the lock. Of no bytes there is nothing to ask anybody. */
+/* With the lock. All of no bytes are durable: nobody is asked. */
 static ssize_t end(struct rp_task *t, struct rp_session *s)
 {
 	const struct rp_outcome ok = {.status = RP_ST_OK};
 
-	if (t->op.nranges || t->op.level == RP_LEVEL_DURABLE || t->op.effect)
+	if (t->op.nranges || t->op.effect)
 		return rp_rma_end(t, s);
 	rp_task_done(&t->op, &ok);
 	return 0;

@@ -3,6 +3,7 @@
 #ifndef RPMEM_H
 #define RPMEM_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -187,6 +188,17 @@ struct rp_dom {
 	 * connections, theirs. Whoever sleeps without the thread watches it.
 	 */
 	int wake_fd;
+	/*
+	 * Somebody may sleep: the thread of FI_PROGRESS_AUTO, or the program
+	 * has opened a queue or counter with a descriptor. Never false again.
+	 */
+	atomic_bool sleeps;
+	/* Reads of queues that may still go to the base alone; cq_read.c. */
+#define RP_QUICK_ALWAYS INT_MAX /* not live */
+	atomic_int quick;
+	atomic_uint queued; /* entries of ours, of all queues */
+	/* The base may have entries of ours (local.c). Never false again. */
+	atomic_bool shares;
 	atomic_bool kicked;
 	uint64_t timer_due;
 	uint64_t clock; /* what rp_domain_now() has said, or more */
@@ -200,6 +212,10 @@ struct rp_dom {
 };
 int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		   struct fid_domain **dom, void *context);
+static inline void rp_dom_set_quick(struct rp_dom *dom, int reads)
+{
+	atomic_store_explicit(&dom->quick, reads, memory_order_relaxed);
+}
 static inline bool rp_dom_live(const struct rp_dom *dom)
 {
 	return atomic_load_explicit(&dom->live, memory_order_relaxed);
@@ -209,7 +225,7 @@ static inline bool rp_dom_live(const struct rp_dom *dom)
 
 /*
  * With the lock: opened on first use. Backend: VERBS where the base is verbs,
- * else FABRIC, libfabric's tcp, at the address of an endpoint of the domain
+ * else TCP, at the address of an endpoint of the domain
  * (or, without one, of the domain's info). NULL and *why (RP_WHY_LEN bytes):
  * there can be none.
  */
@@ -222,10 +238,11 @@ bool rp_private_possible(const struct fi_info *base, char *why);
 struct rp_rc *rp_private_rc(const struct rp_dom *dom);
 /* "verbs" or "tcp": the transport of the domain's private connections. */
 const char *rp_private_transport(const struct rp_dom *dom);
+void rp_private_end(struct rp_dom *dom);
 void rp_private_close(struct rp_dom *dom);
 
-/* One way of naming a session: address of an endpoint's peer, port of a key. */
-struct rp_link;
+/* One name of a session: address of an endpoint's peer, and port of a key. */
+struct rp_dest;
 
 /*
  * With the lock: the session of an endpoint with the target domain that a key
@@ -267,6 +284,9 @@ uint64_t rp_private_deadline(const struct rp_dom *dom);
 
 /* With the lock: the agent of the domain, made on first use; listening. */
 int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
+/* With the device of private connections, if one registration serves all. */
+int rp_target_reg(struct rp_mr *mr);
+void rp_target_dereg(struct rp_mr *mr);
 void rp_target_close(struct rp_dom *dom);
 
 /* --- completions that are ours, until the program reads them: cq.c --- */
@@ -370,12 +390,9 @@ struct rp_cq {
 	size_t size; /* of one entry */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* with the domain's lock */
-	atomic_uint queued;	     /* of queue: a look without the lock */
-	/* Reads of the base's entries that may still do without progress. */
-	atomic_int quick;
 	atomic_uint turns; /* reads in a row that our queue alone filled */
+	atomic_uint hot;   /* looks that may still leave the base out */
 	LIST_HEAD(, rp_local_read) reading; /* local.c: by the base */
-	atomic_uint nreading;
 	bool last_err_ours; /* fi_cq_strerror(): the last error read */
 	struct rp_outcome last_out;
 	int epfd;  /* what FI_GETWAIT gives */
@@ -441,7 +458,7 @@ bool rp_cntr_is_ours(const struct fid *fid);
 /* Takes the lock. 0, or -FI_EAGAIN: do not sleep. */
 int rp_cntr_trywait(struct rp_cntr *cntr);
 
-/* --- poll.c, fid.c, wait.c: as their names say --- */
+/* --- poll.c, poll_member.c, fid.c, wait.c: as their names say --- */
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **poll);
@@ -471,6 +488,11 @@ bool rp_domain_progress(struct rp_dom *dom);
 int rp_domain_trywait(struct rp_dom *dom);
 /* From any thread, without the lock. */
 void rp_domain_kick(struct rp_dom *dom);
+/*
+ * Somebody may sleep while another thread makes progress or posts: wake them
+ * for what only a poll reports, or at this time, unless they wake before.
+ */
+void rp_domain_tell_sleepers(struct rp_dom *dom, uint64_t due);
 /* With the lock: from now on calls look after private traffic. */
 int rp_domain_go_live(struct rp_dom *dom);
 int rp_domain_thread_start(struct rp_dom *dom);
@@ -503,7 +525,7 @@ struct rp_ep {
 	uint64_t msg_order; /* what the program was promised */
 	enum rp_class required;
 	/* private.c: sessions by address of the vector, and found last. */
-	struct rp_link *links, *last_link;
+	struct rp_dest *dests, *last_dest;
 	struct rp_peer *peers; /* and by sockaddr */
 	uint16_t port; /* target.c: by which peers know it; 0: not looked up */
 	LIST_ENTRY(rp_ep) link;
@@ -569,13 +591,21 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 
 /* --- local.c --- */
 
+/* A task's `extra`: where the bytes go, until they are flushed. */
+struct rp_local_read {
+	struct fi_context2 context; /* first: the base's, where it does it */
+	struct rp_task *task;
+	LIST_ENTRY(rp_local_read) link; /* of cq->reading, then ep->flushing */
+	bool flushing;
+	bool closed; /* reading, and its endpoint is no more */
+	size_t niov;
+	struct iovec iov[RP_CHANNEL_IOV];
+};
 /* A read that completes when its bytes are durable in local memory. */
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		      uint64_t flags, bool persistent);
 /* With the lock: the endpoint closes; flushes of it end. */
 void rp_local_close_ep(struct rp_ep *ep);
-/* With the lock: nothing comes from the base's queue any more. */
-void rp_local_close_cq(struct rp_cq *cq);
 /*
  * Take such reads of the base's out of n entries that were read from it: how
  * many are left, or -FI_EAGAIN. An error entry is made the program's: 1, or

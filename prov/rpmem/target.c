@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The agent of a domain, and what it needs of the provider. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -24,6 +26,11 @@ static void host_refuse(struct rp_agent_host *h, void *request,
 			const void *data, size_t len)
 {
 	rp_rc_reject(rp_private_rc(dom_of(h)), request, data, len);
+}
+
+static uint64_t host_source(struct rp_agent_host *h, void *request)
+{
+	return rp_rc_request_source(request);
 }
 
 /*
@@ -72,12 +79,19 @@ static int reg_shared(struct rp_mr *mr)
 	return ret;
 }
 
+int rp_target_reg(struct rp_mr *mr)
+{
+	return is_shared(mr->dom) ? reg_shared(mr) : 0;
+}
+
+void rp_target_dereg(struct rp_mr *mr)
+{
+	if (mr->shared.handle)
+		rp_rc_dereg(rp_private_rc(mr->dom), &mr->shared);
+}
+
 static int grant_shared(struct rp_mr *mr, struct rp_wire_grant *g)
 {
-	int ret = reg_shared(mr);
-
-	if (ret)
-		return ret;
 	if (g->method == RP_METHOD_NATIVE && !mr->flushed)
 		return -FI_EOPNOTSUPP;
 	g->rkey = mr->shared.rkey;
@@ -124,33 +138,47 @@ static uint32_t host_flags(struct rp_agent_host *h)
 	return rp_rc_flags(rp_private_rc(dom_of(h)));
 }
 
+/* Is the connected endpoint's peer at that port, and at that host? */
+static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
+		     uint16_t port, bool *at_host)
+{
+	struct sockaddr_storage sa = {0};
+	struct sockaddr_in *in = (struct sockaddr_in *)&sa;
+	size_t len = sizeof(sa);
+
+	if (fi_getpeer(ep->base, &sa, &len) || in->sin_port != htons(port))
+		return false;
+	*at_host = rp_addr_is(&sa, host, port);
+	return true;
+}
+
 /*
- * The private connection leads to the domain. The endpoint is, of connected
- * ones, the one that is connected to the initiator's (port), else the one that
- * was written to (endpoint: its own port). Without those, as where the
- * initiator does not know, the first one that receives will do.
+ * The private connection leads to the domain; the write named the port of an
+ * endpoint (0: any will do). Connected endpoints that were accepted share a
+ * port, so there the initiator's port counts too. A machine with several
+ * addresses may have made the private connection from another one: then the
+ * ports alone decide.
  */
 static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 			      uint16_t port, uint16_t endpoint)
 {
-	struct sockaddr_storage sa;
-	struct rp_ep *ep, *first = NULL;
-	size_t len;
+	struct rp_ep *ep, *found = NULL;
+	bool at_host = false;
 
 	LIST_FOREACH (ep, &dom->eps, link) {
 		if (!ep->enabled || !ep->rx_cq)
 			continue;
-		first = ep;
-		len = sizeof(sa);
-		if (dom->msg && !fi_getpeer(ep->base, &sa, &len) &&
-		    rp_addr_is(&sa, host, port))
-			return ep;
-		if (!ep->port)
+		if (dom->msg || !ep->port)
 			ep->port = rp_private_port(ep);
-		if (!dom->msg && endpoint && ep->port == endpoint)
-			return ep;
+		if (endpoint && ep->port != endpoint)
+			continue;
+		if (endpoint && dom->msg && !leads_to(ep, host, port, &at_host))
+			continue;
+		found = ep;
+		if (at_host)
+			break;
 	}
-	return first;
+	return found;
 }
 
 /*
@@ -170,7 +198,7 @@ static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 	};
 
 	if (!ep)
-		return 0;
+		return -FI_ENOSYS;
 	if (!strcasecmp(dom->fabric->base_name, "sockets")) {
 		e.flags |= FI_RMA;
 		e.buf = buf;
@@ -199,6 +227,7 @@ static void host_warn(struct rp_agent_host *h, const char *text)
 static const struct rp_agent_host_ops host_ops = {
 	.accept = host_accept,
 	.refuse = host_refuse,
+	.source = host_source,
 	.grant = host_grant,
 	.revoke = host_revoke,
 	.flags = host_flags,

@@ -69,7 +69,7 @@ struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 static bool in_pool(const struct rp_bounce_pool *b, const void *at)
 {
 	return b && (const char *)at >= b->bytes[0] &&
-	       (const char *)at < b->bytes[BOUNCE_COUNT];
+	       (const char *)at < b->bytes[0] + sizeof(b->bytes);
 }
 
 static struct rp_bounce_pool *pool_of(struct rp_dom *dom)

@@ -5,6 +5,7 @@ shim_sources = \
 	prov/verbs/attach.c \
 	prov/verbs/cq.c \
 	prov/verbs/mr.c \
+	prov/verbs/params.c \
 	prov/verbs/cq_defer.c \
 	prov/verbs/post.c prov/verbs/post.h \
 	prov/verbs/qp.c \

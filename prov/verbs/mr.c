@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's regions: what is known of them, and what peers are told. */
+/* The target's regions: their facts, and their descriptors for peers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,6 @@
 #include "core/log.h"
 #include "core/operator.h"
 #include "verbs/target.h"
-
-#define TIMEOUT_MS 5000
-#define SPIN_US	   20
 
 struct rp_mr {
 	struct ibv_rpmem_mr pub;
@@ -31,42 +28,6 @@ static bool is_set(const char *name)
 
 	return s && (!strcmp(s, "1") || !strcasecmp(s, "yes") ||
 		     !strcasecmp(s, "true") || !strcasecmp(s, "on"));
-}
-
-void rp_shim_cfg(struct rp_remote_cfg *cfg)
-{
-	const char *class = getenv("FI_OFI_RPMEM_CLASS");
-	const char *method = getenv("FI_OFI_RPMEM_METHOD");
-
-	*cfg = (struct rp_remote_cfg){.required = RP_CLASS_POWER};
-	if (class && rp_class_parse(class, &cfg->required))
-		rp_log(RP_LOG_WARN, "FI_OFI_RPMEM_CLASS=%s is no class", class);
-	if (cfg->required < RP_CLASS_POWER)
-		rp_log(RP_LOG_WARN,
-		       "FI_OFI_RPMEM_CLASS lowers what a flush "
-		       "has to survive to %s",
-		       rp_class_name(cfg->required));
-	if (method && *method) {
-		cfg->forced = rp_method_parse(method);
-		/* A name that is none leaves nothing. */
-		if (cfg->forced == RP_METHOD_REFUSED)
-			cfg->forced = RP_METHOD_MAX;
-	}
-}
-
-uint64_t rp_shim_timeout(void)
-{
-	const char *s = getenv("FI_OFI_RPMEM_TIMEOUT");
-	uint64_t ms = s ? strtoul(s, NULL, 10) : 0;
-
-	return (ms && ms <= UINT32_MAX ? ms : TIMEOUT_MS) * 1000000u;
-}
-
-uint64_t rp_shim_spin(void)
-{
-	const char *s = getenv("FI_OFI_RPMEM_SPIN");
-
-	return (s ? strtoul(s, NULL, 10) : SPIN_US) * 1000ull;
 }
 
 static int find_facts(const char *device, void *addr, size_t length,
@@ -139,7 +100,6 @@ static int judge(struct rp_mr *m, const char *why)
 
 	if (!(m->access & RP_DESC_PERSISTENT))
 		return 0;
-	f.told = RP_YES;
 	f.agent = true;
 	f.native = m->native & RP_DESC_PERSISTENT ? RP_YES : RP_NO;
 	c = rp_method_best(&f, RP_METHODS_BUILT);
@@ -182,7 +142,6 @@ static int serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 	r->writable = m->access & RP_DESC_WRITE;
 	r->facts = m->facts;
 	r->facts.agent = true;
-	r->facts.told = RP_YES;
 	r->facts.native = RP_NO;
 	r->choice = rp_method_pick(&r->facts, forced, forbids);
 	if (r->choice.method == RP_METHOD_REFUSED)
@@ -300,7 +259,7 @@ RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
 		.fs_trusted = f->fs_trusted,
 		.limit = f->limit,
 		.region = (uint16_t)m->access,
-		/* Only who has a way to the agent is told of it. */
+		/* Without a side connection there is no agent to ask. */
 		.key = q->dom && q->dom == m->dom ? m->region.key : 0,
 	};
 	unsigned int here;

@@ -146,7 +146,7 @@ static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
 		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
 		    size_t len)
 {
-	return 0;
+	return -ENOSYS;
 }
 
 static uint64_t h_now(struct rp_agent_host *h)

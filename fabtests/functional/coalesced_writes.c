@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Small writes that are coalesced, and what becomes of them when their
+ * connection goes. */
+#include <dirent.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+enum {
+	MANY = 200,
+	STEP = 192, /* from one to the next */
+	SMALL = 64,
+	FREE = 65536, /* behind them */
+};
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+static struct fi_rpmem_ops *ops;
+static char buf[PAIR_POOL];
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+static ssize_t post(struct side *s, const struct card *peer, size_t len,
+		    uint64_t at, uint64_t flags)
+{
+	struct iovec iov[2] = {{buf + at, len / 2},
+			       {buf + at + len / 2, len - len / 2}};
+	struct fi_rma_iov rma = {peer->pool_addr + at, len, peer->pool_key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = iov,
+		.iov_count = 2,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = buf + at,
+	};
+
+	return fi_writemsg(s->ep, &msg, flags);
+}
+
+static int durable(struct side *s, const struct card *peer, size_t len,
+		   uint64_t at)
+{
+	POST(s, post(s, peer, len, at, FI_COMMIT_COMPLETE | FI_COMPLETION));
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+/* Write until there is a connection that takes it. */
+static bool connect_up(struct side *s, const struct card *peer)
+{
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+
+	if (!ops)
+		MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops,
+				 NULL));
+	while (ops->query(s->ep, s->peer, peer->pool_key,
+			  FI_RPMEM_CLASS_DEFAULT, &attr) ||
+	       !strstr(attr.why, "a private connection")) {
+		if (!pair_patient())
+			return false;
+		durable(s, peer, 8, FREE);
+	}
+	return true;
+}
+
+static void cut(const struct card *peer)
+{
+	const in_port_t port = htons((uint16_t)(peer->pool_key >> 40));
+	struct sockaddr_in there;
+	struct dirent *d;
+	DIR *dir = opendir("/proc/self/fd");
+
+	while ((d = readdir(dir))) {
+		int fd = atoi(d->d_name);
+		socklen_t len = sizeof(there);
+
+		if (!getpeername(fd, (struct sockaddr *)&there, &len) &&
+		    there.sin_family == AF_INET && there.sin_port == port)
+			shutdown(fd, SHUT_RDWR);
+	}
+	closedir(dir);
+}
+
+static void fill(char seed)
+{
+	for (size_t i = 0; i < sizeof(buf); i++)
+		buf[i] = (char)(seed + (char)(i * 7 + i / 251));
+}
+
+static bool written(const struct side *s)
+{
+	for (size_t i = 0; i < MANY; i++)
+		if (memcmp(s->pool + i * STEP, buf + i * STEP, SMALL))
+			return false;
+	return true;
+}
+
+/* --- the target --- */
+
+static void serve(struct side *s, const struct card *peer)
+{
+	char *bytes = s->pool + FREE;
+
+	side_insert(s, peer);
+	pair_meet(s);
+	pair_meet(s); /* one commit of all */
+	fill(1);
+	OK(written(s), "all that was committed is there");
+	pair_meet(s);
+	pair_meet(s); /* without a commit */
+	fill(2);
+	OK(written(s), "and all that came back without");
+	pair_meet(s);
+	pair_meet(s); /* over each other */
+	OK(bytes[0] == 2 && bytes[1] == 3 && bytes[63] == 3,
+	   "the last one stays");
+	pair_meet(s);
+	pair_meet(s); /* cut, and written again */
+	fill(5);
+	OK(written(s), "written again all is there");
+	pair_meet(s);
+}
+
+/* --- the initiator --- */
+
+static void wait_for(struct side *s, int *due, int *bad)
+{
+	if (!*due) {
+		side_poke(s);
+		return;
+	}
+	*bad += !side_wait(s, &e, &err);
+	(*due)--;
+}
+
+static int write_all(struct side *s, const struct card *peer, uint64_t flags,
+		     int *due)
+{
+	int bad = 0;
+
+	for (uint64_t i = 0; i < MANY; i++) {
+		while (post(s, peer, SMALL, i * STEP, flags) == -FI_EAGAIN)
+			wait_for(s, due, &bad);
+		*due += flags & FI_COMPLETION ? 1 : 0;
+	}
+	return bad;
+}
+
+static int commit_all(struct side *s, const struct card *peer, int *due)
+{
+	struct fi_rma_iov r[MANY];
+	int bad = 0;
+
+	for (uint64_t i = 0; i < MANY; i++)
+		r[i] = (struct fi_rma_iov){peer->pool_addr + i * STEP, SMALL,
+					   peer->pool_key};
+	/* In two, so that each fits into a message. */
+	for (int i = 0; i < 2; i++) {
+		while (ops->commit(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
+				   FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
+				   NULL, r) == -FI_EAGAIN)
+			wait_for(s, due, &bad);
+		(*due)++;
+	}
+	return bad;
+}
+
+static void write_plenty(struct side *s, const struct card *peer)
+{
+	int due = 0, bad;
+
+	fill(1);
+	bad = write_all(s, peer, 0, &due);
+	bad += commit_all(s, peer, &due);
+	while (due)
+		wait_for(s, &due, &bad);
+	OK(!bad, "many writes and one commit of them");
+	pair_meet(s);
+	pair_meet(s);
+	fill(2);
+	bad = write_all(s, peer, FI_COMPLETION, &due);
+	while (due)
+		wait_for(s, &due, &bad);
+	OK(!bad && side_quiet(s), "each write of many ends once");
+}
+
+/* Reads, other writes, and writes that are durable, to the same bytes. */
+static void meet(struct side *s, const struct card *peer)
+{
+	char got[64] = {0};
+	int due = 0, bad = 0;
+	ssize_t ret;
+
+	fill(0);
+	memset(buf + FREE, 1, 64);
+	POST(s, post(s, peer, 64, FREE, FI_COMPLETION));
+	POST(s, fi_read(s->ep, got, 64, NULL, s->peer, peer->pool_addr + FREE,
+			peer->pool_key, got));
+	for (int i = 0; i < 2; i++)
+		MUST(side_wait(s, &e, &err) ? 0 : -FI_EIO);
+	OK(got[0] == 1 && got[63] == 1, "a read finds what is before it");
+	for (int i = 0; i < 50; i++) {
+		static const size_t len[] = {64, 8, 2000, 64};
+
+		for (int j = 0; j < 4; j++) {
+			buf[FREE] = j == 3 ? 2 : 9;
+			memset(buf + FREE + 1, j == 3 ? 3 : 9, 63);
+			while ((ret = post(s, peer, len[j], FREE,
+					   FI_COMPLETION |
+						   FI_INJECT * (len[j] < 65) |
+						   (i % 3 && j == 1
+							    ? FI_COMMIT_COMPLETE
+							    : 0))) ==
+			       -FI_EAGAIN)
+				wait_for(s, &due, &bad);
+			bad += ret != 0;
+			due++;
+			/* Those that are not injected are read later. */
+			while (len[j] > 64 && due)
+				wait_for(s, &due, &bad);
+		}
+	}
+	while (due)
+		wait_for(s, &due, &bad);
+	OK(!bad && side_quiet(s), "writes to the same bytes end once");
+}
+
+static void lose(struct side *s, const struct card *peer)
+{
+	int due = 0, bad, again = 0;
+
+	OK(connect_up(s, peer), "there is a connection");
+	fill(4);
+	bad = write_all(s, peer, FI_COMPLETION, &due);
+	if (pair_over("tcp"))
+		cut(peer);
+	bad += commit_all(s, peer, &due);
+	while (due)
+		wait_for(s, &due, &bad);
+	printf("# %d were lost\n", bad);
+	OK(side_quiet(s), "what is lost ends once");
+	fill(5);
+	while (again < MANY && pair_patient())
+		again += !durable(s, peer, SMALL, (uint64_t)again * STEP);
+	OK(again == MANY, "written again it is durable");
+}
+
+static void write_to(struct side *s, const struct card *peer)
+{
+	pair_meet(s);
+	OK(connect_up(s, peer), "a connection is made");
+	write_plenty(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	meet(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	lose(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+}
+
+/* What has not been sent yet, when it is closed. */
+static void serve_close(struct side *s, const struct card *peer)
+{
+	side_insert(s, peer);
+	pair_meet(s);
+}
+
+static void write_close(struct side *s, const struct card *peer)
+{
+	int due = 0, ends = 0;
+
+	OK(connect_up(s, peer), "a connection is made");
+	for (int i = 0; i < 40; i++)
+		due += !post(s, peer, SMALL, (uint64_t)i * STEP, FI_COMPLETION);
+	MUST(fi_close(&s->ep->fid));
+	for (;;) {
+		ssize_t n = fi_cq_read(s->cq, &e, 1);
+
+		if (n == -FI_EAVAIL)
+			n = fi_cq_readerr(s->cq, &err, 0);
+		if (n != 1)
+			break;
+		ends++;
+	}
+	OK(due == 40 && ends == due, "all ends with the endpoint");
+	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
+	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
+	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
+	MUST(fi_enable(s->ep));
+	pair_meet(s);
+}
+
+int main(void)
+{
+	const struct pair_opts plain = {0};
+	const struct pair_opts asks = {.selective = true,
+				       .op_flags = FI_COMPLETION};
+
+	label = "writes";
+	pair_run(&plain, &asks, serve, write_to);
+	label = "close";
+	pair_run(&plain, &plain, serve_close, write_close);
+	return tap_done();
+}

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Durable writes over a private connection, and what becomes of them when the
+ * connection, its key or its target goes. */
+#include <dirent.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fault/private_peer.h"
+#include "functional/pair.h"
+
+enum {
+	AREA = 256 << 10, /* what is written to; 0 to 4096: to wake it up */
+	SLOT = 4096,
+	MANY = 64,
+	LONG = 3 << 16,
+};
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+static struct fi_rpmem_ops *ops;
+static char buf[PAIR_POOL];
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+
+static ssize_t post(struct side *s, const struct card *peer, uint64_t key,
+		    const void *from, size_t len, uint64_t at, uint64_t flags)
+{
+	struct iovec iov = {(void *)from, len};
+	struct fi_rma_iov rma = {peer->pool_addr + at, len, key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = (void *)from,
+	};
+
+	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
+}
+
+/* One durable write to its end: 0, or the status. */
+static int durable(struct side *s, const struct card *peer, uint64_t key,
+		   const void *from, size_t len, uint64_t at)
+{
+	POST(s, post(s, peer, key, from, len, at, FI_COMMIT_COMPLETE));
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+static bool query(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
+{
+	*attr = (struct fi_rpmem_attr){.size = sizeof(*attr)};
+	if (!ops)
+		MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops,
+				 NULL));
+	if (ops->query(s->ep, s->peer, key, FI_RPMEM_CLASS_DEFAULT, attr))
+		return false;
+	return strstr(attr->why, "a private connection");
+}
+
+/* Write until the private connection is made. */
+static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
+{
+	struct fi_rpmem_attr attr;
+
+	while (!query(s, key, &attr)) {
+		if (!pair_patient()) {
+			printf("# %s\n", attr.why);
+			return false;
+		}
+		durable(s, peer, key, buf, 8, 0);
+	}
+	return true;
+}
+
+/*
+ * Private connections: sockets whose other end is the port of the key. Returns
+ * how many; how: shut them down.
+ */
+static int own_sockets(const struct card *peer, bool how,
+		       struct sockaddr_in *other)
+{
+	const in_port_t port = htons((uint16_t)(peer->pool_key >> 40));
+	struct sockaddr_in there;
+	struct dirent *d;
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while ((d = readdir(dir))) {
+		int fd = atoi(d->d_name);
+		socklen_t len = sizeof(there);
+
+		if (getpeername(fd, (struct sockaddr *)&there, &len) ||
+		    there.sin_family != AF_INET || there.sin_port != port)
+			continue;
+		n++;
+		if (other)
+			*other = there;
+		if (how)
+			shutdown(fd, SHUT_RDWR);
+	}
+	closedir(dir);
+	return n;
+}
+
+static void fill(char seed)
+{
+	for (size_t i = 0; i < sizeof(buf); i++)
+		buf[i] = (char)(seed + (char)(i * 7 + i / 251));
+}
+
+/* --- the target --- */
+
+static void check_area(struct side *s, char seed)
+{
+	fill(seed);
+	OK(!memcmp(s->pool, buf, AREA), "all of it is there");
+}
+
+static void serve_writes(struct side *s, const struct card *peer)
+{
+	side_insert(s, peer);
+	pair_meet(s);
+	pair_meet(s); /* sizes are written */
+	check_area(s, 1);
+	pair_meet(s);
+	pair_meet(s); /* over and over */
+	check_area(s, 2);
+	pair_meet(s);
+	pair_meet(s); /* killed, and written again */
+	check_area(s, 3);
+	pair_meet(s);
+	pair_meet(s); /* strangers */
+}
+
+/* --- the initiator --- */
+
+static void write_sizes(struct side *s, const struct card *peer)
+{
+	static const size_t sizes[] = {1,    7,	   8,	 9,	63,    64,  100,
+				       1000, 4096, 4097, 16384, 16385, LONG};
+	uint64_t at = 0;
+	bool ok = true;
+
+	fill(1);
+	for (size_t i = 0; at < AREA; i++) {
+		size_t len = sizes[i % (sizeof(sizes) / sizeof(sizes[0]))];
+
+		if (len > AREA - at)
+			len = AREA - at;
+		ok &= !durable(s, peer, peer->pool_key, buf + at, len, at);
+		ok &= e.op_context == buf + at;
+		at += len;
+	}
+	OK(ok, "each of many sizes ends well, with its context");
+	OK(side_quiet(s), "and ends once");
+}
+
+/* Many at once, some durable, to the same bytes: the last one stays. */
+static void write_many(struct side *s, const struct card *peer)
+{
+	int due = 0, bad = 0;
+
+	for (char round = 7; round > 0; round--) {
+		fill((char)(round == 1 ? 2 : round + 10));
+		/* Sources must stay as they are until they have been read. */
+		for (int i = 0; i < MANY; i++) {
+			uint64_t flags =
+				(i + round) % 3 ? FI_COMMIT_COMPLETE : 0;
+
+			while (post(s, peer, peer->pool_key, buf + i * SLOT,
+				    SLOT, (uint64_t)i * SLOT,
+				    flags) == -FI_EAGAIN)
+				if (due) {
+					bad += !side_wait(s, &e, &err);
+					due--;
+				}
+			due++;
+		}
+		for (; due; due--)
+			bad += !side_wait(s, &e, &err);
+	}
+	OK(!bad, "with and without a commit at once they end well");
+	OK(side_quiet(s), "and each once");
+}
+
+static void read_behind(struct side *s, const struct card *peer)
+{
+	uint64_t v, got = 0;
+	bool ok = true;
+
+	for (v = 1; v < 200 && ok; v++) {
+		int due = 2;
+
+		POST(s, post(s, peer, peer->pool_key, &v, 8, AREA + 64,
+			     FI_COMMIT_COMPLETE));
+		while (fi_read(s->ep, &got, 8, NULL, s->peer,
+			       peer->pool_addr + AREA + 64, peer->pool_key,
+			       &got) == -FI_EAGAIN) {
+			ok &= side_wait(s, &e, &err);
+			due--;
+		}
+		for (; due; due--)
+			ok &= side_wait(s, &e, &err);
+		ok &= got == v;
+	}
+	OK(ok, "a read waits for what it would overtake");
+}
+
+static enum fi_rpmem_method expected(void)
+{
+	const char *how = getenv("EXPECT");
+
+	if (!how)
+		return FI_RPMEM_METHOD_DELIVERY;
+	if (!strcmp(how, "fence"))
+		return FI_RPMEM_METHOD_FENCE;
+	if (!strcmp(how, "native"))
+		return FI_RPMEM_METHOD_NATIVE;
+	return strcmp(how, "agent-sfence") ? FI_RPMEM_METHOD_AGENT_CLWB
+					   : FI_RPMEM_METHOD_AGENT_SFENCE;
+}
+
+/* The next completion: *good, or *bad where it says that the write is lost. */
+static void count_end(struct side *s, int *good, int *bad)
+{
+	if (side_wait(s, &e, &err))
+		++*good;
+	else if (err.prov_errno == FI_RPMEM_ST_WRITE_FAILED ||
+		 err.prov_errno == FI_RPMEM_ST_LOST)
+		++*bad;
+	else
+		printf("# status %d\n", err.prov_errno);
+}
+
+/* The end of a connection under way: nothing is acknowledged that is lost. */
+static void kill_link(struct side *s, const struct card *peer)
+{
+	int bad = 0, good = 0, due = 0, tries = 0, again = 0;
+
+	connect_up(s, peer, peer->pool_key);
+	fill(3);
+	for (int i = 0; i < MANY; i++) {
+		while (post(s, peer, peer->pool_key, buf + i * SLOT, SLOT,
+			    (uint64_t)i * SLOT,
+			    FI_COMMIT_COMPLETE) == -FI_EAGAIN)
+			if (due) {
+				count_end(s, &good, &bad);
+				due--;
+			}
+		due++;
+		if (i == MANY / 2 && pair_over("tcp"))
+			own_sockets(peer, true, NULL);
+	}
+	for (; due; due--)
+		count_end(s, &good, &bad);
+	printf("# %d went well, %d were lost\n", good, bad);
+	/* A thread may have brought all home before; and so may the agent. */
+	OK(good + bad == MANY && (bad || s->o.progress == FI_PROGRESS_AUTO ||
+				  !pair_over("tcp") ||
+				  expected() >= FI_RPMEM_METHOD_AGENT_SFENCE),
+	   "what was under way fails");
+	OK(side_quiet(s), "and ends once");
+	/* Writing poisoned bytes again cures them. */
+	while (again < MANY && pair_patient())
+		if (durable(s, peer, peer->pool_key, buf + again * SLOT, SLOT,
+			    (uint64_t)again * SLOT))
+			tries++;
+		else
+			again++;
+	printf("# %d more tries\n", tries);
+	OK(again == MANY, "written again it is durable");
+	OK(connect_up(s, peer, peer->pool_key),
+	   "over a connection that is new");
+}
+
+/* Somebody who was not invited. */
+static void stranger(struct side *s, const struct card *peer)
+{
+	uint64_t secret = 12345, v = 0;
+	struct private_conn *c;
+	struct private_peer p;
+	struct sockaddr_in to;
+
+	OK(own_sockets(peer, false, &to) == 1, "there is one connection");
+	private_open(&p, NULL);
+	c = private_dial(&p, &to, &secret, sizeof(secret));
+	while (c->state == PRIVATE_CONNECTING && pair_patient()) {
+		private_poll(&p);
+		side_poke(s);
+	}
+	OK(c->state == PRIVATE_ENDED && c->data_len,
+	   "a stranger without a key is refused");
+	OK(!durable(s, peer, peer->pool_key, &v, 8, AREA + 128),
+	   "and disturbs nobody");
+	private_end(c);
+	private_close(&p);
+}
+
+static void write_all(struct side *s, const struct card *peer)
+{
+	struct fi_rpmem_attr attr;
+
+	pair_meet(s);
+	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
+	query(s, peer->pool_key, &attr);
+	OK(attr.method == expected(), "the method is as expected");
+	write_sizes(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	OK(connect_up(s, peer, peer->pool_key), "still, or again");
+	write_many(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	OK(connect_up(s, peer, peer->pool_key), "still, or again");
+	read_behind(s, peer);
+	kill_link(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	if (!s->o.sleeps && pair_over("tcp"))
+		stranger(s, peer);
+	pair_meet(s);
+}
+
+/* A key that is closed under the writer's hands, and one that is new. */
+static void serve_keys(struct side *s, const struct card *peer)
+{
+	struct card c;
+	char note = 1;
+
+	side_insert(s, peer);
+	pair_meet(s);
+	pair_meet(s); /* it writes */
+	MUST(fi_close(&s->pool_mr->fid));
+	memset(s->pool, 0x55, s->pool_len);
+	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
+		       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, FI_RMA_PMEM,
+		       &s->pool_mr, NULL));
+	pair_meet(s);
+	side_card(s, &c);
+	memcpy(buf, &c, sizeof(c));
+	POST(s, fi_send(s->ep, buf, sizeof(c), NULL, s->peer, NULL));
+	MUST(side_wait(s, &e, &err) ? 0 : -err.err);
+	pair_meet(s);
+	for (size_t i = 0; i < AREA; i++)
+		note &= s->pool[i] == 0x55;
+	OK(note, "nothing came by the key that was closed");
+	pair_meet(s);
+	pair_meet(s);
+}
+
+static void write_keys(struct side *s, const struct card *peer)
+{
+	struct card c;
+	int st, due = 0, good = 0;
+
+	pair_meet(s);
+	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
+	pair_meet(s);
+	pair_meet(s);
+	fill(9);
+	for (int i = 0; i < 8; i++) {
+		ssize_t ret =
+			post(s, peer, peer->pool_key, buf + i * SLOT, SLOT,
+			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+		due += !ret;
+	}
+	for (; due; due--)
+		good += side_wait(s, &e, &err);
+	OK(!good, "a key that was closed is good for nothing");
+	POST(s, fi_recv(s->ep, &c, sizeof(c), NULL, FI_ADDR_UNSPEC, &c));
+	while (!side_wait(s, &e, &err) || e.op_context != &c)
+		;
+	pair_meet(s);
+	pair_meet(s);
+	/* The base's own connection may have broken as well. */
+	do {
+		st = durable(s, &c, c.pool_key, buf, 8, AREA + 64);
+	} while (st && pair_patient());
+	printf("# status %d\n", st);
+	OK(!st, "its successor is");
+	OK(connect_up(s, &c, c.pool_key), "also over a new connection");
+	pair_meet(s);
+}
+
+/* The target dies with writes under way. */
+static void serve_death(struct side *s, const struct card *peer)
+{
+	side_insert(s, peer);
+	pair_meet(s);
+	pair_meet(s);
+	_exit(0);
+}
+
+static void write_death(struct side *s, const struct card *peer)
+{
+	int due = 0, ends = 0, good = 0, late = 0;
+
+	pair_meet(s);
+	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
+	for (int i = 0; i < 16; i++)
+		due += !post(s, peer, peer->pool_key, buf, SLOT,
+			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+	while (due--) {
+		ends++;
+		good += side_wait(s, &e, &err);
+	}
+	OK(ends && good == ends, "all is well while it lives");
+	pair_meet(s);
+	/* Its process is gone when the first commit fails. */
+	while (!durable(s, peer, peer->pool_key, buf, SLOT, 0) &&
+	       pair_patient())
+		;
+	due = 0;
+	for (int i = 0; i < 16; i++) {
+		due += !post(s, peer, peer->pool_key, buf, SLOT,
+			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+		side_poke(s);
+	}
+	while (due--)
+		late += side_wait(s, &e, &err);
+	OK(!late, "nothing is well when it is dead");
+	fi_close(&s->ep->fid);
+	exit(0);
+}
+
+/* It is closed with writes under way. */
+static void serve_close(struct side *s, const struct card *peer)
+{
+	side_insert(s, peer);
+	pair_meet(s);
+}
+
+static void write_close(struct side *s, const struct card *peer)
+{
+	int due = 0, ends = 0;
+
+	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
+	for (int i = 0; i < 40; i++)
+		due += !post(s, peer, peer->pool_key, buf, SLOT,
+			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+	MUST(fi_close(&s->ep->fid));
+	for (;;) {
+		ssize_t n = fi_cq_read(s->cq, &e, 1);
+
+		if (n == -FI_EAVAIL)
+			n = fi_cq_readerr(s->cq, &err, 0);
+		if (n != 1)
+			break;
+		ends++;
+	}
+	OK(due && ends == due, "all that was under way ends with the endpoint");
+	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
+	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
+	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
+	MUST(fi_enable(s->ep));
+	pair_meet(s);
+}
+
+int main(void)
+{
+	const struct pair_opts plain = {0};
+	const struct pair_opts sleeps = {.sleeps = true};
+	const struct pair_opts autos = {.progress = FI_PROGRESS_AUTO};
+	const struct {
+		const char *label;
+		const struct pair_opts *target, *initiator;
+		half_fn serve, write;
+	} runs[] = {
+		{"writes", &plain, &plain, serve_writes, write_all},
+		{"asleep", &sleeps, &sleeps, serve_writes, write_all},
+		{"threads", &autos, &autos, serve_writes, write_all},
+		{"keys", &plain, &plain, serve_keys, write_keys},
+		{"close", &plain, &plain, serve_close, write_close},
+		{"death", &plain, &plain, serve_death, write_death},
+	};
+	const char *only = getenv("PRIVATE_CONN_ONLY");
+
+	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+		label = runs[i].label;
+		if (only && strcmp(only, label))
+			continue;
+		pair_run(runs[i].target, runs[i].initiator, runs[i].serve,
+			 runs[i].write);
+	}
+	return tap_done();
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Private connections over TCP: listen, connect, and what answers it. */
+#include "config.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rc/rc_tcp.h"
+
+/* So many may have connected without a CONNECT. */
+#define MAX_SILENT RP_RC_MAX_HALF_OPEN
+/* Without a descriptor for a caller: try again after so long. */
+#define PAUSE_NS 100000000ull
+
+/*
+ * What an event of cm_fd is of: a connecting channel, a caller, or the
+ * listener.
+ */
+#define IS_CALLER   1ul
+#define IS_LISTENER 2ul
+
+static int watch(struct tcp_rc *f, int op, int fd, uint32_t events, void *what)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = what};
+
+	return epoll_ctl(f->cm_fd, op, fd, &ev) ? -errno : 0;
+}
+
+static void *caller_tag(struct tcp_caller *q)
+{
+	return (char *)q + IS_CALLER;
+}
+
+static uint64_t now(struct tcp_rc *f)
+{
+	return f->rc.attr.now(f->rc.attr.arg);
+}
+
+static struct tcp_caller *oldest_silent(struct tcp_rc *f)
+{
+	struct tcp_caller *q;
+
+	TAILQ_FOREACH (q, &f->callers, link)
+		if (!q->connect_received)
+			return q;
+	return NULL;
+}
+
+/* Set the time at which poll_events() is due without an event. */
+static void arm_timer(struct tcp_rc *f)
+{
+	uint64_t due = f->accept_paused ? now(f) + PAUSE_NS : 0, old;
+	const struct tcp_caller *q = oldest_silent(f);
+
+	if (q) {
+		old = q->born + RP_RC_HALF_OPEN_NS;
+		if (!due || old < due)
+			due = old;
+	}
+	rp_rc_due(&f->rc, due);
+}
+
+/* A commit is one small frame there and one back. */
+static void no_delay(int fd)
+{
+	const int on = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static int open_socket(int family)
+{
+	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	no_delay(fd);
+	return fd;
+}
+
+/* --- frames of the opening --- */
+
+/* An empty socket takes a frame of this length whole. */
+static int send_opening(int fd, enum rp_tcp_type type, const void *data,
+			size_t len)
+{
+	const struct tcp_head h = {.type = type, .length = len};
+	struct rp_tcp_rma hdr;
+	const size_t hdr_len = rp_tcp_put(&hdr, &h);
+	struct iovec iov[2] = {{&hdr, hdr_len}, {(void *)data, len}};
+	const struct msghdr m = {.msg_iov = iov, .msg_iovlen = len ? 2 : 1};
+	ssize_t sent = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (sent < 0)
+		return -errno;
+	return (size_t)sent == hdr_len + len ? 0 : -EIO;
+}
+
+/*
+ * Receive CONNECT, ACCEPT or REJECT, and nothing behind it, which is the
+ * channel's. 1: it is complete; 0: not yet; or -errno.
+ */
+static int read_opening(int fd, struct tcp_opening *in)
+{
+	size_t want = sizeof(struct rp_tcp_hdr);
+	ssize_t got;
+	int ret;
+
+	for (;;) {
+		ret = rp_tcp_get(in->bytes, in->have, &in->head);
+		if (ret > 0)
+			want = sizeof(struct rp_tcp_hdr) + in->head.length;
+		if (ret < 0 || in->head.type > RP_TCP_REJECT ||
+		    (ret && in->head.length > RP_RC_CM_DATA))
+			return -EPROTO;
+		if (in->have == want)
+			return 1;
+		got = recv(fd, in->bytes + in->have, want - in->have,
+			   MSG_DONTWAIT);
+		if (!got)
+			return -ECONNRESET;
+		if (got < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		in->have += (size_t)got;
+	}
+}
+
+static const uint8_t *data_of(const struct tcp_opening *in)
+{
+	return in->bytes + sizeof(struct rp_tcp_hdr);
+}
+
+/* --- the side that listens --- */
+
+int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
+		  uint16_t *port)
+{
+	struct tcp_rc *f = tcp_rc(rc);
+	union rp_rc_addr bound = {.sa = {0}};
+	socklen_t size = sizeof(bound);
+	const int on = 1;
+	int fd = open_socket(at->sa.sa_family), ret;
+
+	if (fd < 0)
+		return fd;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, &at->sa, (socklen_t)len) || listen(fd, SOMAXCONN) ||
+	    getsockname(fd, &bound.sa, &size))
+		ret = -errno;
+	else
+		ret = watch(f, EPOLL_CTL_ADD, fd, EPOLLIN, (void *)IS_LISTENER);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	f->listener = fd;
+	/* The port is in the same place in both families. */
+	*port = ntohs(bound.in.sin_port);
+	return 0;
+}
+
+/* There may be a descriptor for a caller again. arm_timer() follows. */
+static void resume_accept(struct tcp_rc *f)
+{
+	if (!f->accept_paused)
+		return;
+	f->accept_paused = false;
+	watch(f, EPOLL_CTL_MOD, f->listener, EPOLLIN, (void *)IS_LISTENER);
+}
+
+static void caller_free(struct tcp_rc *f, struct tcp_caller *q)
+{
+	TAILQ_REMOVE(&f->callers, q, link);
+	f->nsilent -= !q->connect_received;
+	free(q);
+}
+
+static void caller_close(struct tcp_rc *f, struct tcp_caller *q)
+{
+	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, q->fd, NULL);
+	rp_tcp_close(q->fd);
+	caller_free(f, q);
+	resume_accept(f);
+	arm_timer(f);
+}
+
+void rp_tcp_close_callers(struct tcp_rc *f)
+{
+	while (!TAILQ_EMPTY(&f->callers))
+		caller_close(f, TAILQ_FIRST(&f->callers));
+}
+
+static void expire(struct tcp_rc *f)
+{
+	const uint64_t t = now(f);
+	struct tcp_caller *q;
+
+	while ((q = oldest_silent(f)) && t - q->born >= RP_RC_HALF_OPEN_NS)
+		caller_close(f, q);
+}
+
+/*
+ * Without a descriptor or memory the caller stays in the backlog, and epoll
+ * would report it at once again: ask for no event until arm_timer() is due.
+ */
+static void pause_accept(struct tcp_rc *f)
+{
+	f->accept_paused =
+		!watch(f, EPOLL_CTL_MOD, f->listener, 0, (void *)IS_LISTENER);
+	arm_timer(f);
+}
+
+static void accept_one(struct tcp_rc *f)
+{
+	struct tcp_caller *q = calloc(1, sizeof(*q));
+	socklen_t len = sizeof(q->peer);
+
+	if (!q) {
+		pause_accept(f);
+		return;
+	}
+	q->fd = accept4(f->listener, &q->peer.sa, &len,
+			SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (q->fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+		    errno == ENOMEM)
+			pause_accept(f);
+		free(q);
+		return;
+	}
+	no_delay(q->fd);
+	q->born = now(f);
+	if (f->nsilent >= MAX_SILENT)
+		caller_close(f, oldest_silent(f));
+	if (watch(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, caller_tag(q))) {
+		close(q->fd);
+		free(q);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&f->callers, q, link);
+	f->nsilent++;
+	arm_timer(f);
+}
+
+static void caller_event(struct tcp_rc *f, struct tcp_caller *q)
+{
+	int ret = q->connect_received ? -EPROTO : read_opening(q->fd, &q->in);
+
+	if (!ret)
+		return;
+	if (ret > 0 && q->in.head.type == RP_TCP_CONNECT) {
+		q->connect_received = true;
+		f->nsilent--;
+		arm_timer(f);
+		rp_rc_requested(&f->rc, q, &q->peer.sa, data_of(&q->in),
+				q->in.head.length);
+		return;
+	}
+	/* An error; or input or a hang-up before the answer to CONNECT. */
+	if (q->connect_received)
+		rp_rc_request_gone(&f->rc, q);
+	caller_close(f, q);
+}
+
+int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
+		  size_t len)
+{
+	struct tcp_channel *t = tcp_channel(c);
+	struct tcp_rc *f = tcp_rc(c->rc);
+	struct tcp_caller *q = handle;
+	int ret;
+
+	STAILQ_INIT(&t->queue);
+	t->fd = q->fd;
+	c->peer = q->peer;
+	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
+	caller_free(f, q);
+	ret = rp_rc_recvs_open(c);
+	if (!ret)
+		ret = send_opening(t->fd, RP_TCP_ACCEPT, data, len);
+	return ret ? ret : rp_tcp_open_channel(t);
+}
+
+void rp_tcp_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
+{
+	struct tcp_caller *q = handle;
+
+	send_opening(q->fd, RP_TCP_REJECT, data, len);
+	caller_close(tcp_rc(rc), q);
+}
+
+/* --- the side that connects --- */
+
+int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
+		   size_t len)
+{
+	struct tcp_channel *t = tcp_channel(c);
+	struct tcp_opening *o = calloc(1, sizeof(*o));
+	int ret;
+
+	STAILQ_INIT(&t->queue);
+	t->fd = open_socket(c->peer.sa.sa_family);
+	if (t->fd < 0 || !o) {
+		free(o);
+		return t->fd < 0 ? t->fd : -ENOMEM;
+	}
+	t->opening = o;
+	/* CONNECT is sent once the socket is connected. */
+	o->have = len;
+	memcpy(o->bytes, data, len);
+	if (connect(t->fd, &c->peer.sa, (socklen_t)addr_len) &&
+	    errno != EINPROGRESS)
+		t->refused = errno;
+	ret = watch(tcp_rc(c->rc), EPOLL_CTL_ADD, t->fd, EPOLLIN | EPOLLOUT, t);
+	return ret ? ret : rp_rc_recvs_open(c);
+}
+
+/* The connection is there, or is not: 0 or a positive errno. */
+static int connected(struct tcp_channel *t)
+{
+	struct tcp_opening *o = t->opening;
+	socklen_t len = sizeof(int);
+	int err = t->refused;
+
+	if (!err && getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		err = errno;
+	if (!err)
+		err = -send_opening(t->fd, RP_TCP_CONNECT, o->bytes, o->have);
+	if (!err)
+		err = -watch(tcp_rc(t->c.rc), EPOLL_CTL_MOD, t->fd, EPOLLIN, t);
+	t->connect_sent = true;
+	memset(o, 0, sizeof(*o));
+	return err;
+}
+
+/* The target has answered. */
+static void target_answered(struct tcp_channel *t)
+{
+	struct tcp_opening *o = t->opening;
+	struct tcp_rc *f = tcp_rc(t->c.rc);
+	int ret;
+
+	if (o->head.type == RP_TCP_REJECT) {
+		rp_rc_end(&t->c, ECONNREFUSED, data_of(o), o->head.length);
+		return;
+	}
+	if (o->head.type != RP_TCP_ACCEPT) {
+		rp_rc_end(&t->c, EPROTO, NULL, 0);
+		return;
+	}
+	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
+	ret = rp_tcp_open_channel(t);
+	if (ret) {
+		rp_rc_end(&t->c, -ret, NULL, 0);
+		return;
+	}
+	t->opening = NULL;
+	rp_rc_up(&t->c, data_of(o), o->head.length);
+	free(o);
+}
+
+static void channel_event(struct tcp_channel *t)
+{
+	int ret;
+
+	if (t->c.state != RP_RC_CONNECTING)
+		return;
+	if (!t->connect_sent) {
+		ret = -connected(t);
+		if (ret)
+			rp_rc_end(&t->c, -ret, NULL, 0);
+		return;
+	}
+	ret = read_opening(t->fd, t->opening);
+	if (ret < 0)
+		rp_rc_end(&t->c, -ret, NULL, 0);
+	else if (ret)
+		target_answered(t);
+}
+
+int rp_tcp_poll_events(struct rp_rc *rc, int max)
+{
+	struct tcp_rc *f = tcp_rc(rc);
+	struct epoll_event ev;
+	uintptr_t what;
+	int n = 0;
+
+	if (f->rc.due && now(f) >= f->rc.due) {
+		resume_accept(f);
+		expire(f);
+		arm_timer(f);
+	}
+	/* One by one: a callback may close what the next one is of. */
+	while (n < max && epoll_wait(f->cm_fd, &ev, 1, 0) == 1) {
+		what = (uintptr_t)ev.data.ptr;
+		n++;
+		if (what == IS_LISTENER)
+			accept_one(f);
+		else if (what & IS_CALLER)
+			caller_event(f,
+				     (struct tcp_caller *)(what - IS_CALLER));
+		else
+			channel_event(ev.data.ptr);
+	}
+	return n;
+}

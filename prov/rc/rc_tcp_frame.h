@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The frames of private connections over TCP, byte by byte. */
+#ifndef RP_RC_TCP_FRAME_H
+#define RP_RC_TCP_FRAME_H
+
+#include <endian.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "core/wire.h"
+
+/*
+ * docs/protocol.md, "Frames over TCP". Every number is little-endian, nothing
+ * is padded, reserved bytes are 0.
+ */
+enum rp_tcp_type {
+	RP_TCP_CONNECT = 32, /* data */
+	RP_TCP_ACCEPT,	     /* data */
+	RP_TCP_REJECT,	     /* data; the connection ends */
+	RP_TCP_MESSAGE,	     /* a message of at most RP_WIRE_MAX_MSG bytes */
+	RP_TCP_WRITE,  /* rma, data; acknowledged where the flag says so */
+	RP_TCP_READ,   /* rma: length bytes are asked for */
+	RP_TCP_DATA,   /* of the oldest READ */
+	RP_TCP_PLACED, /* the oldest `length` acknowledged WRITEs are */
+};
+#define RP_TCP_ACKNOWLEDGED 1 /* flag of WRITE */
+
+struct rp_tcp_hdr {
+	uint16_t magic; /* those of core/wire.h, whose messages have other types
+			 */
+	uint8_t version;
+	uint8_t type;
+	uint32_t flags;
+	uint64_t length; /* of the data behind this struct, or behind rma */
+} __attribute__((packed));
+
+struct rp_tcp_rma {
+	struct rp_tcp_hdr hdr;
+	uint64_t addr;
+	uint64_t rkey;
+} __attribute__((packed));
+
+/* A header in this machine's byte order. */
+struct tcp_head {
+	enum rp_tcp_type type;
+	bool acknowledged;
+	uint64_t length;
+	uint64_t addr, rkey; /* of WRITE and READ */
+};
+
+static inline bool rp_tcp_has_rma(enum rp_tcp_type type)
+{
+	return type == RP_TCP_WRITE || type == RP_TCP_READ;
+}
+
+static inline size_t rp_tcp_head_len(enum rp_tcp_type type)
+{
+	return rp_tcp_has_rma(type) ? sizeof(struct rp_tcp_rma)
+				    : sizeof(struct rp_tcp_hdr);
+}
+
+/* Returns the header's length. */
+static inline size_t rp_tcp_put(struct rp_tcp_rma *to, const struct tcp_head *h)
+{
+	*to = (struct rp_tcp_rma){
+		.hdr.magic = htole16(RP_WIRE_MAGIC),
+		.hdr.version = RP_WIRE_VERSION,
+		.hdr.type = h->type,
+		.hdr.flags = htole32(h->acknowledged ? RP_TCP_ACKNOWLEDGED : 0),
+		.hdr.length = htole64(h->length),
+		.addr = htole64(h->addr),
+		.rkey = htole64(h->rkey),
+	};
+	return rp_tcp_head_len(h->type);
+}
+
+/* 1: it is there; 0: len bytes are not all of it; -1: this is no frame. */
+static inline int rp_tcp_get(const uint8_t *bytes, size_t len,
+			     struct tcp_head *h)
+{
+	struct rp_tcp_rma in = {.addr = 0};
+	uint32_t flags = 0;
+
+	if (len < sizeof(in.hdr))
+		return 0;
+	memcpy(&in.hdr, bytes, sizeof(in.hdr));
+	h->type = in.hdr.type;
+	if (h->type == RP_TCP_WRITE)
+		flags = RP_TCP_ACKNOWLEDGED;
+	if (le16toh(in.hdr.magic) != RP_WIRE_MAGIC ||
+	    in.hdr.version != RP_WIRE_VERSION ||
+	    (le32toh(in.hdr.flags) & ~flags) || h->type < RP_TCP_CONNECT ||
+	    h->type > RP_TCP_PLACED)
+		return -1;
+	if (len < rp_tcp_head_len(h->type))
+		return 0;
+	memcpy(&in, bytes, rp_tcp_head_len(h->type));
+	h->acknowledged = in.hdr.flags;
+	h->length = le64toh(in.hdr.length);
+	h->addr = le64toh(in.addr);
+	h->rkey = le64toh(in.rkey);
+	return 1;
+}
+
+#endif

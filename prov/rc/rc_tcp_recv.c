@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Private connections over TCP: what comes in, from a peer that is hostile. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "rc/rc_tcp.h"
+
+/* One call reads at most so often, and so much of one WRITE at once. */
+#define READS 8
+#define CHUNK (1u << 20)
+
+/* --- the data of WRITE and DATA --- */
+
+/* Where the next bytes of the data go, at most so many. Returns the pieces. */
+static unsigned int payload_iov(const struct tcp_channel *t, struct iovec *iov,
+				uint64_t most)
+{
+	uint64_t left = t->payload_left < most ? t->payload_left : most,
+		 skip = t->op_offset;
+	const struct rp_channel_op *op = t->op;
+
+	if (!op) {
+		*iov = (struct iovec){t->write_at, left};
+		return 1;
+	}
+	if (!op->iov_count) {
+		*iov = (struct iovec){&tcp_rc(t->c.rc)->landing, left};
+		return 1;
+	}
+	return rp_tcp_slice(op->iov, op->iov_count, &skip, &left, iov);
+}
+
+static void payload_ended(struct tcp_channel *t)
+{
+	struct rp_channel_op *op = t->op;
+
+	if (op) {
+		t->op = NULL;
+		rp_rc_complete_op(t->c.rc, op, 0);
+		return;
+	}
+	t->mr->users--;
+	t->mr = NULL;
+	t->owed_placed += t->wants_placed;
+}
+
+/* n more bytes of the data are in place. True: they were the last. */
+static bool payload_arrived(struct tcp_channel *t, uint64_t n)
+{
+	t->payload_left -= n;
+	t->op_offset += n;
+	if (!t->op)
+		t->write_at += n;
+	if (t->payload_left)
+		return false;
+	payload_ended(t);
+	return true;
+}
+
+static size_t copy_payload(struct tcp_channel *t, const uint8_t *from,
+			   size_t len)
+{
+	struct iovec iov[RP_CHANNEL_IOV];
+	const unsigned int n = payload_iov(t, iov, len);
+	size_t at = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		memcpy(iov[i].iov_base, from + at, iov[i].iov_len);
+		at += iov[i].iov_len;
+	}
+	return at;
+}
+
+/* --- frames --- */
+
+/*
+ * The oldest posted operation, if it has this kind and is fully sent; else
+ * NULL. A WRITE that did not ask for PLACED is not posted any more by then.
+ */
+static struct rp_channel_op *op_awaiting(struct tcp_channel *t,
+					 enum rp_channel_kind kind)
+{
+	struct rp_channel_op *op = TAILQ_FIRST(&t->c.posted);
+
+	return op && op->kind == kind && rp_tcp_was_sent(t, op) ? op : NULL;
+}
+
+static int deliver_message(struct tcp_channel *t, const uint8_t *bytes,
+			   size_t len)
+{
+	struct tcp_rc *f = tcp_rc(t->c.rc);
+	struct rp_rc_recv *r = TAILQ_FIRST(&f->recvs);
+
+	if (!r) {
+		t->starved = true;
+		rp_tcp_add_work(t);
+		return -EAGAIN;
+	}
+	TAILQ_REMOVE(&f->recvs, r, link);
+	memcpy(r->buf, bytes, len);
+	rp_rc_complete_recv(t->c.rc, &t->c, r, len);
+	return 0;
+}
+
+static int begin_write(struct tcp_channel *t, const struct tcp_head *h)
+{
+	struct tcp_mr *mr = rp_tcp_find(tcp_rc(t->c.rc), h, RP_RC_REMOTE_WRITE);
+
+	if (!mr)
+		return EACCES;
+	t->mr = mr;
+	mr->users++;
+	t->write_at = mr->base + h->addr;
+	t->wants_placed = h->acknowledged;
+	t->payload_left = h->length;
+	if (!t->payload_left)
+		payload_ended(t);
+	return 0;
+}
+
+static int answer_read(struct tcp_channel *t, const struct tcp_head *h)
+{
+	struct tcp_mr *mr = rp_tcp_find(tcp_rc(t->c.rc), h, RP_RC_REMOTE_READ);
+
+	return mr ? rp_tcp_answer_data(t, mr, h->addr, h->length) : EACCES;
+}
+
+static int begin_data(struct tcp_channel *t, uint64_t len)
+{
+	struct rp_channel_op *op = op_awaiting(t, RP_CHANNEL_READ);
+
+	if (!op || len != rp_tcp_read_len(op))
+		return EPROTO;
+	t->op = op;
+	t->op_offset = 0;
+	t->payload_left = len;
+	if (!len)
+		payload_ended(t);
+	return 0;
+}
+
+static int complete_placed(struct tcp_channel *t, uint64_t n)
+{
+	struct rp_channel_op *op;
+
+	for (; n; n--) {
+		op = op_awaiting(t, RP_CHANNEL_WRITE);
+		if (!op)
+			return EPROTO;
+		rp_rc_complete_op(t->c.rc, op, 0);
+	}
+	return 0;
+}
+
+/*
+ * Parse a header and begin what it says; a MESSAGE is taken with its data.
+ * Returns 0, and in *used the bytes taken: 0 where the header or the message is
+ * incomplete. -EAGAIN: no receive is free for the message, try again later. A
+ * positive errno ends the channel.
+ */
+static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
+		      size_t *used)
+{
+	struct tcp_head h;
+	int ret = rp_tcp_get(bytes, len, &h);
+
+	*used = 0;
+	if (ret <= 0)
+		return ret ? EPROTO : 0;
+	*used = rp_tcp_head_len(h.type);
+	switch (h.type) {
+	case RP_TCP_MESSAGE:
+		if (h.length > RP_WIRE_MAX_MSG)
+			return EMSGSIZE;
+		bytes += *used;
+		*used += h.length;
+		if (*used <= len)
+			return deliver_message(t, bytes, h.length);
+		*used = 0;
+		return 0;
+	case RP_TCP_WRITE:
+		return begin_write(t, &h);
+	case RP_TCP_READ:
+		return answer_read(t, &h);
+	case RP_TCP_DATA:
+		return begin_data(t, h.length);
+	case RP_TCP_PLACED:
+		return complete_placed(t, h.length);
+	default:
+		return EPROTO;
+	}
+}
+
+/*
+ * Parse and place bytes up to the first incomplete header or message, or to a
+ * message without a free receive. Returns the bytes taken: all, where the
+ * channel ends. *steps grows with each header, and each end of its data.
+ */
+static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
+		    int *steps)
+{
+	size_t at = 0, used;
+	int ret;
+
+	while (at < len) {
+		if (t->payload_left) {
+			used = copy_payload(t, bytes + at, len - at);
+			*steps += payload_arrived(t, used);
+			at += used;
+			continue;
+		}
+		ret = take_frame(t, bytes + at, len - at, &used);
+		if (ret > 0) {
+			rp_rc_end(&t->c, ret, NULL, 0);
+			return len;
+		}
+		if (ret || !used)
+			break;
+		at += used;
+		++*steps;
+	}
+	return at;
+}
+
+/* --- reading --- */
+
+/* Keep these bytes, which were not parsed, for later. False: no memory. */
+static bool hold(struct tcp_channel *t, const uint8_t *bytes, size_t len)
+{
+	if (!len) {
+		free(t->held);
+		t->held = NULL;
+	} else if (!t->held) {
+		t->held = malloc(TCP_STAGE);
+		if (!t->held)
+			return false;
+	}
+	if (len)
+		memmove(t->held, bytes, len);
+	t->held_len = len;
+	return true;
+}
+
+/* Parse a buffer from its start, and hold the rest. Returns the steps. */
+static int parse_and_hold(struct tcp_channel *t, const uint8_t *bytes,
+			  size_t len)
+{
+	int steps = 0;
+	const size_t used = parse(t, bytes, len, &steps);
+
+	if (!hold(t, bytes + used, len - used))
+		rp_rc_end(&t->c, ENOMEM, NULL, 0);
+	return steps;
+}
+
+/*
+ * Receive once: data of a WRITE or DATA to where it goes, the rest to the stage
+ * or behind what is held, and parse. Returns the steps, or -1: there was no
+ * input, or the channel ended. *more: the socket may have more.
+ *
+ * Nothing is held while data is awaited, and while something is held there is
+ * room behind it: a header or message that is incomplete is shorter.
+ */
+static int read_once(struct tcp_channel *t, bool *more)
+{
+	uint8_t *const buf = t->held ? t->held : tcp_rc(t->c.rc)->stage;
+	const size_t room = TCP_STAGE - t->held_len;
+	struct iovec iov[RP_CHANNEL_IOV + 1];
+	struct msghdr m = {.msg_iov = iov};
+	size_t direct = 0, want;
+	ssize_t got;
+	int n = 0;
+
+	*more = false;
+	if (t->payload_left) {
+		m.msg_iovlen = payload_iov(t, iov, CHUNK);
+		for (size_t i = 0; i < m.msg_iovlen; i++)
+			direct += iov[i].iov_len;
+	}
+	want = direct;
+	/*
+	 * The stage takes what is behind the data, never data: that would be
+	 * copied twice.
+	 */
+	if (direct == t->payload_left) {
+		iov[m.msg_iovlen++] = (struct iovec){buf + t->held_len, room};
+		want += room;
+	}
+	got = m.msg_iovlen == 1
+		      ? recv(t->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT)
+		      : recvmsg(t->fd, &m, MSG_DONTWAIT);
+	if (got <= 0) {
+		if (!got)
+			rp_rc_end(&t->c, ECONNRESET, NULL, 0);
+		else if (errno != EAGAIN && errno != EINTR)
+			rp_rc_end(&t->c, errno, NULL, 0);
+		return -1;
+	}
+	*more = (size_t)got == want;
+	if (direct) {
+		const size_t placed =
+			(size_t)got < direct ? (size_t)got : direct;
+
+		n += payload_arrived(t, placed);
+		got -= (ssize_t)placed;
+	}
+	if (got)
+		n += parse_and_hold(t, buf, t->held_len + (size_t)got);
+	return n;
+}
+
+int rp_tcp_receive(struct tcp_channel *t)
+{
+	bool more = true;
+	int n = 0, got, err;
+
+	t->budget = TCP_SEND_BYTES;
+	if (t->starved) {
+		t->starved = false;
+		n += parse_and_hold(t, t->held, t->held_len);
+	}
+	for (int i = 0; i < READS && more && !t->starved; i++) {
+		if (t->c.state != RP_RC_UP)
+			break;
+		got = read_once(t, &more);
+		if (got < 0)
+			break;
+		/* Also where the data goes on. */
+		n += got ? got : 1;
+	}
+	if (t->c.state != RP_RC_UP)
+		return n;
+	err = rp_tcp_answer_placed(t);
+	if (err)
+		rp_rc_end(&t->c, err, NULL, 0);
+	return n;
+}

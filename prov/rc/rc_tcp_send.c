@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Private connections over TCP: what goes out. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "rc/rc_tcp.h"
+
+/* Frames of one sendmsg(), and their pieces: the header and the rest. */
+#define BATCH  8
+#define PIECES (BATCH * (RP_CHANNEL_IOV + 1))
+/* Answers that a peer leaves unread before it is cut off. */
+#define ANSWERS (2 * RP_RC_DEPTH)
+
+/* 0, or a positive errno. */
+static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
+{
+	const uint64_t bytes = rp_rc_op_bytes(op);
+	struct tcp_head h = {
+		.length = bytes,
+		.addr = op->remote_addr,
+		.rkey = op->rkey,
+	};
+
+	f->op = op;
+	f->iov = op->iov;
+	f->iov_count = op->iov_count;
+	f->sent = 0;
+	f->mr = NULL;
+	f->len = bytes;
+	switch (op->kind) {
+	case RP_CHANNEL_SEND:
+		h.type = RP_TCP_MESSAGE;
+		break;
+	case RP_CHANNEL_WRITE:
+		h.type = RP_TCP_WRITE;
+		h.acknowledged = op->delivered;
+		break;
+	case RP_CHANNEL_READ:
+		if (!op->iov_count && op->length > sizeof(uint64_t))
+			return EINVAL;
+		h.type = RP_TCP_READ;
+		h.length = rp_tcp_read_len(op);
+		f->iov_count = 0;
+		f->len = 0;
+		break;
+	default:
+		return EOPNOTSUPP;
+	}
+	f->hdr_len = rp_tcp_put(&f->hdr, &h);
+	f->len += f->hdr_len;
+	return 0;
+}
+
+/* The pieces of a frame that have not been sent, *room bytes at most. */
+static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
+				  uint64_t *room)
+{
+	const struct iovec hdr = {(void *)&f->hdr, f->hdr_len};
+	uint64_t skip = f->sent;
+	unsigned int n = rp_tcp_slice(&hdr, 1, &skip, room, to);
+
+	return n + rp_tcp_slice(f->iov, f->iov_count, &skip, room, to + n);
+}
+
+/* Returns how many bytes the socket took. After an error no more is sent. */
+static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
+				 unsigned int n)
+{
+	const struct msghdr m = {.msg_iov = iov, .msg_iovlen = n};
+	ssize_t sent = n == 1 ? send(t->fd, iov->iov_base, iov->iov_len,
+				     MSG_DONTWAIT | MSG_NOSIGNAL)
+			      : sendmsg(t->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (sent >= 0) {
+		t->budget -= (uint64_t)sent;
+		return (size_t)sent;
+	}
+	if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
+		t->send_failed = true;
+		rp_tcp_add_work(t);
+	}
+	return 0;
+}
+
+/* Complete the frame's operation, unless the peer has to answer it. */
+static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
+{
+	struct rp_channel_op *op = f->op;
+
+	if (op && !op->inject &&
+	    (op->kind == RP_CHANNEL_SEND ||
+	     (op->kind == RP_CHANNEL_WRITE && !op->delivered)))
+		rp_rc_complete_op(t->c.rc, op, 0);
+}
+
+/* Count the frame's part of these bytes. Returns those of the next frames. */
+static inline size_t advance(struct tcp_frame *f, size_t sent)
+{
+	const uint64_t left = f->len - f->sent;
+	const size_t n = sent < left ? sent : (size_t)left;
+
+	f->sent += n;
+	return sent - n;
+}
+
+/* Queue the unsent part of a frame, as a copy on the heap. */
+static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
+{
+	const bool inject = f->op && f->op->inject;
+	const size_t bytes = inject ? rp_rc_op_bytes(f->op) : 0;
+	struct tcp_frame *own = malloc(sizeof(*own) + bytes);
+
+	if (!own) {
+		/* Part of the frame may have been sent: nothing can follow. */
+		t->send_failed = true;
+		rp_tcp_add_work(t);
+		return;
+	}
+	*own = *f;
+	if (inject) {
+		rp_rc_op_copy(f->op, own->copy);
+		own->own = (struct iovec){own->copy, bytes};
+		own->iov_count = 1;
+		own->op = NULL; /* which lives on the caller's stack */
+	}
+	if (inject || f->iov == &f->own)
+		own->iov = &own->own;
+	if (own->mr)
+		own->mr->users++;
+	STAILQ_INSERT_TAIL(&t->queue, own, link);
+	t->waiting++;
+	rp_tcp_want_room(t, true);
+}
+
+/*
+ * Send new frames, at most BATCH, if none is queued; queue what the socket does
+ * not take. After an error their operations wait for the end of the channel.
+ */
+static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
+			unsigned int n)
+{
+	struct iovec iov[PIECES];
+	uint64_t room = t->budget;
+	unsigned int pieces = 0;
+	size_t sent = 0;
+
+	if (!t->waiting) {
+		for (unsigned int i = 0; i < n; i++)
+			pieces += gather(&f[i], iov + pieces, &room);
+		if (pieces)
+			sent = send_pieces(t, iov, pieces);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		sent = advance(&f[i], sent);
+		if (f[i].sent == f[i].len)
+			sent_whole(t, &f[i]);
+		else if (!t->send_failed)
+			enqueue(t, &f[i]);
+	}
+}
+
+static bool has_room(const struct tcp_channel *t, unsigned int more)
+{
+	return t->c.nposted + t->c.ndone < RP_RC_DEPTH &&
+	       t->waiting + more < RP_RC_DEPTH;
+}
+
+int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
+{
+	struct tcp_channel *t = tcp_channel(c);
+	struct tcp_frame f[BATCH];
+	unsigned int frames;
+	int i = 0, err = 0;
+
+	t->budget = TCP_SEND_BYTES;
+	while (i < n && !err && has_room(t, 0)) {
+		for (frames = 0; i < n && frames < BATCH && has_room(t, frames);
+		     frames++, i++) {
+			err = frame_of(&f[frames], ops[i]);
+			if (err)
+				break;
+			if (!ops[i]->inject)
+				rp_rc_posted(c, ops[i]);
+		}
+		if (!t->send_failed)
+			send_frames(t, f, frames);
+	}
+	if (!err)
+		return i;
+	/* The rest is taken as well: rc.c fails it once c has ended. */
+	if (ops[i]->inject)
+		rp_rc_end(c, err, NULL, 0);
+	else
+		rp_rc_failed(c, ops[i], err);
+	return i + 1;
+}
+
+static int answer(struct tcp_channel *t, struct tcp_frame *f,
+		  enum rp_tcp_type type, uint64_t length)
+{
+	const struct tcp_head h = {.type = type, .length = length};
+
+	if (t->waiting >= ANSWERS)
+		return ENOBUFS;
+	f->hdr_len = rp_tcp_put(&f->hdr, &h);
+	f->iov = &f->own;
+	f->len = f->hdr_len + (f->iov_count ? length : 0);
+	if (!t->send_failed)
+		send_frames(t, f, 1);
+	return 0;
+}
+
+int rp_tcp_answer_placed(struct tcp_channel *t)
+{
+	struct tcp_frame f = {.iov_count = 0};
+	const unsigned int n = t->owed_placed;
+
+	t->owed_placed = 0;
+	return n ? answer(t, &f, RP_TCP_PLACED, n) : 0;
+}
+
+int rp_tcp_answer_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
+		       uint64_t len)
+{
+	struct tcp_frame f = {
+		.own = {mr->base + addr, len},
+		.iov_count = 1,
+		.mr = mr,
+	};
+	/* Answers keep the order of what they answer. */
+	int err = rp_tcp_answer_placed(t);
+
+	return err ? err : answer(t, &f, RP_TCP_DATA, len);
+}
+
+bool rp_tcp_flush(struct tcp_channel *t)
+{
+	struct iovec iov[PIECES];
+	struct tcp_frame *f;
+	unsigned int pieces, frames;
+	bool any = false;
+	uint64_t room;
+	size_t sent;
+
+	t->budget = TCP_SEND_BYTES;
+	while (t->waiting && t->budget && !t->send_failed) {
+		pieces = frames = 0;
+		room = t->budget;
+		STAILQ_FOREACH (f, &t->queue, link) {
+			if (frames++ == BATCH)
+				break;
+			pieces += gather(f, iov + pieces, &room);
+		}
+		sent = send_pieces(t, iov, pieces);
+		if (!sent)
+			break;
+		any = true;
+		while (sent && (f = STAILQ_FIRST(&t->queue))) {
+			sent = advance(f, sent);
+			if (f->sent < f->len)
+				break;
+			STAILQ_REMOVE_HEAD(&t->queue, link);
+			t->waiting--;
+			sent_whole(t, f);
+			rp_tcp_frame_free(f);
+		}
+	}
+	if (!t->waiting)
+		rp_tcp_want_room(t, false);
+	return any;
+}
+
+bool rp_tcp_was_sent(const struct tcp_channel *t,
+		     const struct rp_channel_op *op)
+{
+	const struct tcp_frame *f;
+
+	STAILQ_FOREACH (f, &t->queue, link)
+		if (f->op)
+			return f->op != op;
+	return true;
+}

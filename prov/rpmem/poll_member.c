@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Members of poll sets: an object that is closed leaves all of its sets. */
+#include <stdlib.h>
+
+#include "rpmem/poll.h"
+
+/*
+ * All sets of the process: the bases let a queue be closed that is in one, and
+ * it leaves its sets then.
+ */
+static LIST_HEAD(, rp_poll) sets = LIST_HEAD_INITIALIZER(sets);
+pthread_mutex_t rp_poll_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void rp_poll_register(struct rp_poll *p)
+{
+	pthread_mutex_lock(&rp_poll_lock);
+	LIST_INSERT_HEAD(&sets, p, link);
+	pthread_mutex_unlock(&rp_poll_lock);
+}
+
+struct rp_poll_member *rp_poll_member_find(struct rp_poll *p,
+					   const struct fid *fid)
+{
+	struct rp_poll_member *m;
+
+	LIST_FOREACH (m, &p->members, link)
+		if (m->fid == fid)
+			return m;
+	return NULL;
+}
+
+void rp_poll_member_free(struct rp_poll_member *m)
+{
+	LIST_REMOVE(m, link);
+	if (m->base) {
+		fi_poll_del(m->base, &rp_poll_cq(m->fid)->base->fid, 0);
+		fi_close(&m->base->fid);
+	}
+	free(m);
+}
+
+void rp_poll_forget(const struct fid *fid)
+{
+	struct rp_poll_member *m;
+	struct rp_poll *p;
+
+	pthread_mutex_lock(&rp_poll_lock);
+	LIST_FOREACH (p, &sets, link) {
+		m = rp_poll_member_find(p, fid);
+		if (m)
+			rp_poll_member_free(m);
+	}
+	pthread_mutex_unlock(&rp_poll_lock);
+}
