@@ -578,17 +578,15 @@ Test(rc_tcp, acknowledgements_that_nobody_takes_end_the_connection)
 	free(memory);
 }
 
-/* As much as it takes, and no end of it. */
+/* The messages that every flood sends: filled before its threads start. */
+static uint8_t messages[17 * 4000];
+
+/* Sends until the connection breaks. */
 static void *flood(void *arg)
 {
-	const struct tcp_head h = {.type = RP_TCP_MESSAGE, .length = 1};
-	static uint8_t bytes[17 * 4000];
-	struct rp_tcp_rma hdr;
 	int fd = *(int *)arg;
 
-	for (size_t i = 0; i < sizeof(bytes); i += 17)
-		memcpy(bytes + i, &hdr, rp_tcp_put(&hdr, &h));
-	while (send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0)
+	while (send(fd, messages, sizeof(messages), MSG_NOSIGNAL) > 0)
 		;
 	return NULL;
 }
@@ -598,11 +596,15 @@ Test(rc_tcp, peers_that_flood_leave_receives_to_others)
 	enum {
 		FLOODS = 3
 	};
+	const struct tcp_head h = {.type = RP_TCP_MESSAGE, .length = 1};
 	struct end te[FLOODS + 1] = {0};
 	pthread_t thread[FLOODS];
+	struct rp_tcp_rma hdr;
 	int fd[FLOODS + 1], polls;
 	struct node t = {0};
 
+	for (size_t i = 0; i < sizeof(messages); i += 17)
+		memcpy(messages + i, &hdr, rp_tcp_put(&hdr, &h));
 	fd[0] = raw_pair(&t, te);
 	for (int i = 1; i <= FLOODS; i++) {
 		fd[i] = raw_connect(&t);
