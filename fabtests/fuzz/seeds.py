@@ -230,24 +230,23 @@ pool = {
     "short": struct.pack("<QB", 1, 3) + header(SIZE - 4096, 0) * 2,
 }
 
-desc = b"\1" + struct.pack("<4sHHQQII6BH3H2xQ4x4x", b"RPMD", 1, 64, 4096, 8192, 7,
-                            8, 6, 2, 2, 1, 2, 0, 0, 31, 14, 19,
+desc = b"\1" + struct.pack("<2sBBIQQII6BH3H2xQ4x4x", b"RP", 2, 40, 64, 4096,
+                            8192, 7, 8, 6, 2, 2, 1, 2, 0, 0, 31, 14, 19,
                             0xb53334c500000007)
 wire_desc = {
     "good": desc,
-    "version": desc[:5] + b"\2" + desc[6:],
+    "version": desc[:3] + b"\3" + desc[4:],
     "unsealed": b"\0" + desc[1:],
-    "side": b"\3" + struct.pack("<4sHH4I4x4x", b"RPMA", 1, 32, 7, 8, 9, 10),
+    "side": b"\3" + struct.pack("<2sBBI4IQIIQ12x4x", b"RP", 2, 41, 64, 7, 8, 9,
+                                10, 4096, 11, 12, 8192),
 }
-meet = struct.Struct("<4s4H3I16s16s64s4x4x")
-wire_desc["call"] = b"\x0f" + meet.pack(b"RPMM", 1, 128, 1, 0, 0, 17, 7,
-                                        b"a" * 16, b"b" * 16,
-                                        wire_desc["side"][1:])
-wire_desc["told"] = b"\x0d" + meet.pack(b"RPMM", 1, 128, 5, 0, 7, 0, 0,
-                                        bytes(16), bytes(16),
-                                        desc[1:])
-wire_desc["gone"] = b"\5" + meet.pack(b"RPMM", 1, 128, 6, 0, 7, 0, 0,
-                                      bytes(16), bytes(16), bytes(64))
+rendezvous = struct.Struct("<2sBBI4xIII16s16s64s4x4x")
+wire_desc["lookup"] = b"\x0f" + rendezvous.pack(
+    b"RP", 2, 42, 128, 0, 17, 7, b"a" * 16, b"b" * 16, wire_desc["side"][1:])
+wire_desc["desc"] = b"\x0d" + rendezvous.pack(
+    b"RP", 2, 46, 128, 7, 0, 0, bytes(16), bytes(16), desc[1:])
+wire_desc["released"] = b"\5" + rendezvous.pack(
+    b"RP", 2, 48, 128, 7, 0, 0, bytes(16), bytes(16), bytes(64))
 
 # fuzz_ring.c: one_step(); bit 7: the other end.
 PUT, CARRY, TAKE, TELL = b"\0", b"\7", b"\x88", b"\x8b"

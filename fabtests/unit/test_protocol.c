@@ -11,6 +11,7 @@
 
 #include "core/agent_impl.h"
 #include "core/wire_layout.h"
+#include "core/wire_rendezvous.h"
 #include "rc/rc_tcp.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -30,7 +31,7 @@ static char *part(const char *text, const char *heading)
 	return to ? strndup(from, to - from) : strdup(from);
 }
 
-static char *chapter(void)
+static char *chapter_of(const char *heading)
 {
 	static char text[1 << 17];
 	FILE *f = fopen(DOC, "r");
@@ -41,7 +42,12 @@ static char *chapter(void)
 	fclose(f);
 	cr_assert_lt(n, sizeof(text) - 1);
 	text[n] = 0;
-	return part(text, "\n## Control messages\n");
+	return part(text, heading);
+}
+
+static char *chapter(void)
+{
+	return chapter_of("\n## Control messages\n");
 }
 
 static char *section(const char *heading)
@@ -492,21 +498,37 @@ Test(protocol, limits)
 	free(s);
 }
 
-/* Does the chapter say this, wherever its lines break? */
-__attribute__((format(printf, 1, 2))) static void says(const char *fmt, ...)
+/* Does the text, which is freed, say this, wherever its lines break? */
+static void text_says(char *s, const char *fmt, va_list ap)
 {
-	char *s = chapter(), want[256], *to = s;
-	va_list ap;
+	char want[256], *to = s;
 
-	va_start(ap, fmt);
 	vsnprintf(want, sizeof(want), fmt, ap);
-	va_end(ap);
 	for (const char *p = s; *p; p++)
 		if ((*p != ' ' && *p != '\n') || to == s || to[-1] != ' ')
 			*to++ = *p == '\n' ? ' ' : *p;
 	*to = 0;
 	cr_assert_not_null(strstr(s, want), "the page does not say: %s", want);
 	free(s);
+}
+
+__attribute__((format(printf, 1, 2))) static void says(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	text_says(chapter(), fmt, ap);
+	va_end(ap);
+}
+
+__attribute__((format(printf, 2, 3))) static void
+chapter_says(const char *heading, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	text_says(chapter_of(heading), fmt, ap);
+	va_end(ap);
 }
 
 /* Numbers of the code that are in sentences. */
@@ -551,4 +573,27 @@ Test(protocol, sentences)
 	     RP_ST_RANGE, RP_ST_CLASS, RP_ST_REGION_FAILED, RP_ST_ALIGN,
 	     RP_ST_ACCESS);
 	says("asked for | ends the operation with status %d |", RP_ST_CLASS);
+}
+
+/* Blobs of the shim begin like messages, and no type means two things. */
+Test(protocol, shim_types)
+{
+	chapter_says("\n## Descriptors of regions\n",
+		     "| 3 | u8 | type: %d | | 4 | u32 | bytes: %d |",
+		     RP_WIRE_DESC, RP_DESC_LEN);
+	chapter_says("\n## Side connections\n",
+		     "| 3 | u8 | type: %d | | 4 | u32 | bytes: %d |",
+		     RP_WIRE_SIDE, RP_SIDE_LEN);
+	chapter_says(
+		"\n## Rendezvous of preloaded ends\n",
+		"| 3 | u8 | type: %d LOOKUP, %d FOUND, %d NOT_FOUND, %d QUERY, "
+		"%d DESC, %d RECALL, %d RELEASED, %d LEAVE | | 4 | u32 | "
+		"bytes: "
+		"%d |",
+		RP_RENDEZVOUS_LOOKUP, RP_RENDEZVOUS_FOUND,
+		RP_RENDEZVOUS_NOT_FOUND, RP_RENDEZVOUS_QUERY,
+		RP_RENDEZVOUS_DESC, RP_RENDEZVOUS_RECALL,
+		RP_RENDEZVOUS_RELEASED, RP_RENDEZVOUS_LEAVE, RP_RENDEZVOUS_LEN);
+	cr_assert_gt(RP_WIRE_DESC, RP_TCP_PLACED);
+	cr_assert_lt(RP_RENDEZVOUS_LEAVE, RP_MSG_HELLO_ACK);
 }

@@ -27,14 +27,14 @@ static const struct rp_rendezvous desc_of = {
 };
 
 static const uint8_t call_golden[RP_RENDEZVOUS_LEN] = {
-	0x52, 0x50, 0x4d, 0x4d, 0x01, 0x00, 0x80, 0x00, /* magic, version */
-	0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* type, rkey */
+	0x52, 0x50, 0x02, 0x2a, 0x80, 0x00, 0x00, 0x00, /* magic to bytes */
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* rkey */
 	0xef, 0xcd, 0xab, 0x00, 0x33, 0x22, 0x11, 0x00, /* to, from */
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* GID of to */
 	0x00, 0x00, 0xff, 0xff, 0x0a, 0x09, 0x00, 0x01, /* */
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* of from */
 	0x00, 0x00, 0xff, 0xff, 0x0a, 0x09, 0x00, 0x02, /* */
-	0x52, 0x50, 0x4d, 0x41, 0x04, 0x00, 0x40, 0x00, /* a side */
+	0x52, 0x50, 0x02, 0x29, 0x40, 0x00, 0x00, 0x00, /* a side */
 	0x33, 0x22, 0x11, 0x00, 0x05, 0x00, 0x00, 0x00, /* */
 	0x06, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, /* */
 };
@@ -82,9 +82,9 @@ Test(wire_rendezvous, golden)
 	cr_assert_eq(memcmp(m.from_gid, call.from_gid, RP_GID_LEN), 0);
 
 	cr_assert_eq(rp_rendezvous_put(buf, &desc_of), 0);
-	cr_assert_eq(buf[8], 5);
+	cr_assert_eq(buf[3], 46);
 	cr_assert_eq(memcmp(buf + 12, "\x12\xa3\xb2\xc1", 4), 0);
-	cr_assert_eq(memcmp(buf + 56, "RPMD", 4), 0);
+	cr_assert_eq(memcmp(buf + 56, "RP\2\50", 4), 0);
 	cr_assert_eq(rp_rendezvous_get(buf, &m), 0);
 	cr_assert_eq(m.desc.addr, 0x1000);
 }
@@ -114,16 +114,17 @@ Test(wire_rendezvous, one_form)
 				     "type %d, byte %zu", (int)plain[n].type,
 				     i);
 	cr_assert_eq(get_with(&plain[0], 12, 1), -EBADMSG, "an rkey");
-	cr_assert_eq(get_with(&plain[4], 8, 1), -EBADMSG, "type 9");
-	cr_assert_eq(get_with(&plain[4], 8, 8), -EBADMSG, "type 0");
+	cr_assert_eq(get_with(&plain[0], 8, 1), -EBADMSG, "reserved");
+	cr_assert_eq(get_with(&plain[4], 3, 49 ^ 50), -EBADMSG, "type 50");
+	cr_assert_eq(get_with(&plain[4], 3, 49 ^ 41), -EBADMSG, "type 41");
 	cr_assert_eq(get_with(&call, 23, 1), -EBADMSG, "25 bits");
 	cr_assert_eq(get_with(&call, 19, 1), -EBADMSG, "25 bits");
 	cr_assert_eq(get_with(&call, 20, 1), -EBADMSG, "another's side");
-	cr_assert_eq(get_with(&call, 12, 1), -EBADMSG, "an rkey in CALL");
+	cr_assert_eq(get_with(&call, 12, 1), -EBADMSG, "an rkey in LOOKUP");
 	cr_assert_eq(get_with(&call, 90, 1), -EBADMSG, "behind the side");
 	cr_assert_eq(get_with(&desc_of, 12, 1), -EBADMSG, "another region");
 	cr_assert_eq(get_with(&desc_of, 16, 1), -EBADMSG, "a number in DESC");
-	cr_assert_eq(get_with(&desc_of, 4, 3), -EPROTONOSUPPORT);
+	cr_assert_eq(get_with(&desc_of, 2, 1), -EPROTONOSUPPORT);
 }
 
 Test(wire_rendezvous, nothing_else_is_written)

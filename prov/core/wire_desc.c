@@ -9,11 +9,6 @@
 #include "core/bytes.h"
 #include "core/wire_desc.h"
 
-#define MAGIC	     0x444d5052u /* "RPMD" */
-#define SIDE_MAGIC   0x414d5052u /* "RPMA" */
-#define VERSION	     1
-#define SIDE_VERSION 4
-
 enum {
 	FACTS = 32,
 	RESERVED_FACTS = 38,
@@ -21,13 +16,12 @@ enum {
 	RESERVED_MASK = 46,
 	KEY = 48,
 	RESERVED = 56,
-	CRC = RP_DESC_LEN - 4,
 	RING = 24,
 	RING_RKEY = 32,
 	REPLIES_RKEY = 36,
 	REPLIES = 40,
 	SIDE_RESERVED = 48,
-	SIDE_CRC = RP_SIDE_LEN - 4,
+	SIDE_RESERVED_LEN = 12,
 };
 
 uint32_t rp_crc32(const void *buf, size_t n)
@@ -55,13 +49,25 @@ static bool good_key(const struct rp_desc *d)
 	return !d->key || !rp_key_parse(d->key, &k);
 }
 
-/* Magic, version and length, and the checksum behind them. */
-static int whole(const uint8_t *p, uint32_t magic, uint16_t version, size_t len)
+void rp_wire_seal(void *buf, uint8_t type, size_t len)
 {
-	if (get32(p, len - 4) != rp_crc32(p, len - 4) || get32(p, 0) != magic ||
-	    get16(p, 6) != len)
+	uint8_t *p = buf;
+
+	put16(p, 0, RP_WIRE_MAGIC);
+	p[2] = RP_WIRE_VERSION;
+	p[3] = type;
+	put32(p, 4, (uint32_t)len);
+	put32(p, len - 4, rp_crc32(p, len - 4));
+}
+
+int rp_wire_unseal(const void *buf, uint8_t type, size_t len)
+{
+	const uint8_t *p = buf;
+
+	if (get32(p, len - 4) != rp_crc32(p, len - 4) ||
+	    get16(p, 0) != RP_WIRE_MAGIC || p[3] != type || get32(p, 4) != len)
 		return -EBADMSG;
-	return get16(p, 4) == version ? 0 : -EPROTONOSUPPORT;
+	return p[2] == RP_WIRE_VERSION ? 0 : -EPROTONOSUPPORT;
 }
 
 static bool good(const struct rp_desc *d)
@@ -82,9 +88,6 @@ int rp_desc_put(void *buf, const struct rp_desc *d)
 	if (!good(d))
 		return -EINVAL;
 	memset(p, 0, RP_DESC_LEN);
-	put32(p, 0, MAGIC);
-	put16(p, 4, VERSION);
-	put16(p, 6, RP_DESC_LEN);
 	put64(p, 8, d->addr);
 	put64(p, 16, d->length);
 	put32(p, 24, d->rkey);
@@ -99,7 +102,7 @@ int rp_desc_put(void *buf, const struct rp_desc *d)
 	put16(p, MASKS + 2, d->qp);
 	put16(p, MASKS + 4, d->native);
 	put64(p, KEY, d->key);
-	put32(p, CRC, rp_crc32(p, CRC));
+	rp_wire_seal(p, RP_WIRE_DESC, RP_DESC_LEN);
 	return 0;
 }
 
@@ -107,7 +110,7 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 {
 	const uint8_t *p = buf;
 	struct rp_desc got;
-	int ret = whole(p, MAGIC, VERSION, RP_DESC_LEN);
+	int ret = rp_wire_unseal(p, RP_WIRE_DESC, RP_DESC_LEN);
 
 	if (ret)
 		return ret;
@@ -149,9 +152,6 @@ int rp_side_put(void *buf, const struct rp_side *s)
 	if (!good_side(s))
 		return -EINVAL;
 	memset(p, 0, RP_SIDE_LEN);
-	put32(p, 0, SIDE_MAGIC);
-	put16(p, 4, SIDE_VERSION);
-	put16(p, 6, RP_SIDE_LEN);
 	put32(p, 8, s->qp_num);
 	put32(p, 12, s->initiator);
 	put32(p, 16, s->target);
@@ -160,7 +160,7 @@ int rp_side_put(void *buf, const struct rp_side *s)
 	put32(p, RING_RKEY, s->ring_rkey);
 	put32(p, REPLIES_RKEY, s->replies_rkey);
 	put64(p, REPLIES, s->replies);
-	put32(p, SIDE_CRC, rp_crc32(p, SIDE_CRC));
+	rp_wire_seal(p, RP_WIRE_SIDE, RP_SIDE_LEN);
 	return 0;
 }
 
@@ -168,7 +168,7 @@ int rp_side_get(const void *buf, struct rp_side *s)
 {
 	const uint8_t *p = buf;
 	struct rp_side got;
-	int ret = whole(p, SIDE_MAGIC, SIDE_VERSION, RP_SIDE_LEN);
+	int ret = rp_wire_unseal(p, RP_WIRE_SIDE, RP_SIDE_LEN);
 
 	if (ret)
 		return ret;
@@ -182,7 +182,7 @@ int rp_side_get(const void *buf, struct rp_side *s)
 		.replies_rkey = get32(p, REPLIES_RKEY),
 		.replies = get64(p, REPLIES),
 	};
-	if (!bytes_zero(p + SIDE_RESERVED, SIDE_CRC - SIDE_RESERVED) ||
+	if (!bytes_zero(p + SIDE_RESERVED, SIDE_RESERVED_LEN) ||
 	    !good_side(&got))
 		return -EBADMSG;
 	*s = got;

@@ -10,10 +10,31 @@
 #include "core/wire.h"
 
 /*
- * Programs carry it to their peer with their queue pair's number, so its size
- * never changes. Little-endian:
+ * Descriptors, side addresses and messages of a rendezvous begin with the same
+ * 8 bytes as every message (wire.h):
  *
- *    0 u32 magic "RPMD"    4 u16 version 1    6 u16 bytes: 64
+ *    0 u16 magic    2 u8 version    3 u8 type    4 u32 bytes in all
+ *
+ * and end with the CRC-32 (that of zlib) of the bytes before it. The checksum
+ * finds what was cut, mixed up or damaged on its way; it proves nothing about
+ * the sender.
+ */
+#define RP_WIRE_DESC	   40
+#define RP_WIRE_SIDE	   41
+#define RP_WIRE_RENDEZVOUS 42 /* the first of 8: wire_rendezvous.h */
+/* Write the first 8 bytes and the checksum of len bytes. */
+void rp_wire_seal(void *buf, uint8_t type, size_t len);
+/*
+ * Check both. 0; -EBADMSG; -EPROTONOSUPPORT: the checksum fits, but the version
+ * is another.
+ */
+int rp_wire_unseal(const void *buf, uint8_t type, size_t len);
+
+/*
+ * A program carries a descriptor to its peer beside the number of its queue
+ * pair, so the size never changes. Little-endian:
+ *
+ *    0 8 bytes: as above
  *    8 u64 addr: first byte, as the peer names it
  *   16 u64 length, above 0; addr + length does not wrap
  *   24 u32 rkey
@@ -27,10 +48,7 @@
  *   48 u64 key, by which the target's agent knows the region: of the shape of
  *      wire.h, with port 0, as nobody listens; 0: there is no agent
  *   56 u32 reserved 0
- *   60 u32 CRC-32 (that of zlib) of the bytes before
- *
- * The checksum finds what was cut, mixed up or mangled under way. It proves
- * nothing about who made it.
+ *   60 u32 checksum
  */
 #define RP_DESC_LEN 64
 
@@ -73,7 +91,7 @@ uint32_t rp_crc32(const void *buf, size_t n);
  * itself, and one of the initiator's end, into which the peer's agent can write
  * replies; any may be missing:
  *
- *    0 u32 magic "RPMA"    4 u16 version 4    6 u16 bytes: 64
+ *    0 8 bytes: as above
  *    8 u32 qp_num: of the queue pair that these stand beside
  *   12 u32 initiator: number of the side queue pair that sends requests; 0:
  *      none
@@ -84,10 +102,10 @@ uint32_t rp_crc32(const void *buf, size_t n);
  *   36 u32 replies_rkey; 0 where there is none
  *   40 u64 replies: first byte of the ring of replies; 0: none
  *   48 12 bytes, reserved 0
- *   60 u32 CRC-32 of the bytes before
+ *   60 u32 checksum
  *
  * The first four numbers have 24 bits. A ring needs a target, a ring of replies
- * an initiator. Size and checksum are as above.
+ * an initiator.
  */
 #define RP_SIDE_LEN 64
 

@@ -7,18 +7,14 @@
 #include "core/bytes.h"
 #include "core/wire_rendezvous.h"
 
-#define MAGIC	0x4d4d5052u /* "RPMM" */
-#define VERSION 1
-
 enum {
-	TYPE = 8,
+	TYPE = 3,
 	RKEY = 12,
 	TO = 16,
 	FROM = 20,
 	TO_GID = 24,
 	FROM_GID = 40,
 	BODY = 56,
-	CRC = RP_RENDEZVOUS_LEN - 4,
 };
 
 static bool has_names(enum rp_rendezvous_type t)
@@ -50,10 +46,6 @@ int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m)
 	if (m->type < RP_RENDEZVOUS_LOOKUP || m->type > RP_RENDEZVOUS_LEAVE)
 		return -EINVAL;
 	memset(p, 0, RP_RENDEZVOUS_LEN);
-	put32(p, 0, MAGIC);
-	put16(p, 4, VERSION);
-	put16(p, 6, RP_RENDEZVOUS_LEN);
-	put16(p, TYPE, (uint16_t)m->type);
 	if (has_rkey(m->type))
 		put32(p, RKEY, m->rkey);
 	if (has_names(m->type))
@@ -62,7 +54,7 @@ int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m)
 		ret = m->desc.rkey == m->rkey ? rp_desc_put(p + BODY, &m->desc)
 					      : -EINVAL;
 	if (!ret)
-		put32(p, CRC, rp_crc32(p, CRC));
+		rp_wire_seal(p, (uint8_t)m->type, RP_RENDEZVOUS_LEN);
 	return ret;
 }
 
@@ -71,15 +63,12 @@ int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m)
 	const uint8_t *p = buf;
 	uint8_t again[RP_RENDEZVOUS_LEN];
 	struct rp_rendezvous got;
-	int ret = 0;
+	int ret = rp_wire_unseal(p, p[TYPE], RP_RENDEZVOUS_LEN);
 
-	if (get32(p, CRC) != rp_crc32(p, CRC) || get32(p, 0) != MAGIC ||
-	    get16(p, 6) != RP_RENDEZVOUS_LEN)
-		return -EBADMSG;
-	if (get16(p, 4) != VERSION)
-		return -EPROTONOSUPPORT;
+	if (ret)
+		return ret;
 	got = (struct rp_rendezvous){
-		.type = get16(p, TYPE),
+		.type = p[TYPE],
 		.rkey = get32(p, RKEY),
 		.to = get32(p, TO),
 		.from = get32(p, FROM),

@@ -15,27 +15,28 @@
  * every descriptor of it is released. Each message has the same size.
  * Little-endian:
  *
- *    0 u32 magic "RPMM"    4 u16 version 1    6 u16 bytes: 128
- *    8 u16 type           10 u16 reserved 0  12 u32 rkey
+ *    0 8 bytes: as in wire_desc.h
+ *    8 u32 reserved 0                        12 u32 rkey
  *   16 u32 to: number of the receiver's queue pair   20 u32 from: the sender's
  *   24 gid of to, 16 bytes                  40 gid of from
  *   56 64 bytes: a side's address and zeros, or a descriptor
  *  120 u32 reserved 0
- *  124 u32 CRC-32 of the bytes before
+ *  124 u32 checksum
  *
- * What a type does not have is 0.
+ * A field that a type does not have is 0.
  */
 #define RP_RENDEZVOUS_LEN 128
 #define RP_GID_LEN	  16
 
 enum rp_rendezvous_type {
-	RP_RENDEZVOUS_LOOKUP = 1, /* to, from, both gids, side */
-	RP_RENDEZVOUS_FOUND,	  /* the same of the server */
-	RP_RENDEZVOUS_NOT_FOUND,  /* nothing */
-	RP_RENDEZVOUS_QUERY,	  /* rkey */
-	RP_RENDEZVOUS_DESC,	  /* rkey, desc */
-	RP_RENDEZVOUS_RECALL,	  /* rkey: it is to be forgotten */
-	RP_RENDEZVOUS_RELEASED,	  /* rkey: it is */
+	RP_RENDEZVOUS_LOOKUP =
+		RP_WIRE_RENDEZVOUS, /* to, from, both gids, side */
+	RP_RENDEZVOUS_FOUND,	    /* the same of the server */
+	RP_RENDEZVOUS_NOT_FOUND,    /* nothing */
+	RP_RENDEZVOUS_QUERY,	    /* rkey */
+	RP_RENDEZVOUS_DESC,	    /* rkey, desc */
+	RP_RENDEZVOUS_RECALL,	    /* rkey: it is to be forgotten */
+	RP_RENDEZVOUS_RELEASED,	    /* rkey: it is */
 	RP_RENDEZVOUS_LEAVE, /* nothing: the client's queue pair is no more */
 };
 struct rp_rendezvous {
