@@ -81,6 +81,9 @@ static int sim_open(struct rp_rc *rc, char *why, size_t why_size)
 	struct sim_rc *f = sim_rc(rc);
 	int ret;
 
+	TAILQ_INIT(&f->pool);
+	TAILQ_INIT(&f->waiting);
+	rc->shared = RP_RC_SHARED_MAX;
 	f->info = find_info();
 	if (!f->info) {
 		snprintf(why, why_size, "no pmsim");
@@ -316,11 +319,94 @@ static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	return i + 1;
 }
 
-static int sim_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
-			 struct rp_rc_recv *r)
+/* --- receives --- */
+
+static int post_recv(struct sim_recv *r)
 {
-	return (int)fi_recv(sim_channel(c)->ep, r->buf, RP_WIRE_MAX_MSG, NULL,
-			    FI_ADDR_UNSPEC, (char *)r + CONTEXT_RECV);
+	int ret = (int)fi_recv(r->channel->ep, r->buf, sizeof(r->buf), NULL,
+			       FI_ADDR_UNSPEC, (char *)r + CONTEXT_RECV);
+
+	if (!ret)
+		r->channel->nrecvs++;
+	return ret;
+}
+
+int sim_recvs_open(struct sim_channel *fc)
+{
+	int ret = 0;
+
+	fc->recvs = calloc(SIM_RECVS, sizeof(*fc->recvs));
+	if (!fc->recvs)
+		return -FI_ENOMEM;
+	for (int i = 0; i < SIM_RECVS && !ret; i++) {
+		fc->recvs[i].channel = fc;
+		ret = post_recv(&fc->recvs[i]);
+	}
+	return ret;
+}
+
+/* A message goes into a receive of the pool, and its own is posted again. */
+static void deliver(struct sim_rc *f, struct rp_rc_recv *to, struct sim_recv *r)
+{
+	struct rp_rc_channel *c = &r->channel->c;
+	int ret = 0;
+
+	memcpy(to->buf, r->buf, r->len);
+	rp_rc_complete_recv(&f->rc, c, to, r->len);
+	if (!c->shut && c->state <= RP_RC_UP)
+		ret = post_recv(r);
+	if (ret)
+		rp_rc_end(c, -ret, NULL, 0);
+}
+
+static int sim_post_recv(struct rp_rc *rc, struct rp_rc_recv *to)
+{
+	struct sim_rc *f = sim_rc(rc);
+	struct sim_recv *r = TAILQ_FIRST(&f->waiting);
+
+	if (!r) {
+		TAILQ_INSERT_TAIL(&f->pool, to, link);
+		return 0;
+	}
+	TAILQ_REMOVE(&f->waiting, r, link);
+	deliver(f, to, r);
+	return 0;
+}
+
+static void received(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
+{
+	struct rp_rc_channel *c = &r->channel->c;
+	struct rp_rc_recv *to = TAILQ_FIRST(&f->pool);
+
+	r->channel->nrecvs--;
+	/* While it connects, the event that follows knows more. */
+	if ((err || len > sizeof(r->buf)) && c->state == RP_RC_CONNECTING) {
+		f->rc.look = true;
+		return;
+	}
+	if (err || len > sizeof(r->buf)) {
+		rp_rc_end(c, ECONNRESET, NULL, 0);
+		return;
+	}
+	r->len = len;
+	if (!to) {
+		TAILQ_INSERT_TAIL(&f->waiting, r, link);
+		return;
+	}
+	TAILQ_REMOVE(&f->pool, to, link);
+	deliver(f, to, r);
+}
+
+/* The fabric has none of them any more. */
+static void recvs_free(struct sim_rc *f, struct sim_channel *fc)
+{
+	struct sim_recv *r, *next;
+
+	TAILQ_FOREACH_SAFE(r, &f->waiting, link, next)
+	if (r->channel == fc)
+		TAILQ_REMOVE(&f->waiting, r, link);
+	free(fc->recvs);
+	fc->recvs = NULL;
 }
 
 /* --- completions --- */
@@ -331,12 +417,7 @@ static void complete(struct rp_rc *rc, void *context, size_t len, int err)
 	void *ptr = (char *)context - bits;
 
 	if (bits == CONTEXT_RECV) {
-		struct rp_rc_recv *r = ptr;
-
-		if (err || len > RP_WIRE_MAX_MSG)
-			rp_rc_recv_failed(rc, r);
-		else
-			rp_rc_complete_recv(rc, r->channel, r, len);
+		received(sim_rc(rc), ptr, len, err);
 	} else if (bits == CONTEXT_COPIED) {
 		struct copied *b = ptr;
 
@@ -393,8 +474,13 @@ void sim_shut(struct rp_rc_channel *c)
 	fc->ep = NULL;
 	/* The fabric has written an entry for each, and the rest of the queue.
 	 */
-	while ((c->nposted || c->nrecvs) && sim_poll(c->rc, BATCH))
+	while ((c->nposted || fc->nrecvs) && sim_poll(c->rc, BATCH))
 		;
+	if (fc->nrecvs)
+		rp_log(RP_LOG_WARN, "pmsim: %u receives did not come back",
+		       fc->nrecvs);
+	else
+		recvs_free(sim_rc(c->rc), fc);
 }
 
 /* --- memory --- */

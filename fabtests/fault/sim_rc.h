@@ -13,9 +13,22 @@
 
 #include "rc/rc_priv.h"
 
+/* Receives that the fabric has for each channel. */
+#define SIM_RECVS 2
+
+/* A receive of one channel; a message goes on into one of the pool. */
+struct sim_recv {
+	TAILQ_ENTRY(sim_recv) link;
+	struct sim_channel *channel;
+	size_t len; /* of a message that waits for one of the pool */
+	uint8_t buf[RP_WIRE_MAX_MSG];
+};
+
 struct sim_rc {
 	struct rp_rc rc;
-	struct fi_info *info; /* without addresses */
+	struct rp_rc_recvs pool;	/* receives that are free */
+	TAILQ_HEAD(, sim_recv) waiting; /* messages without one */
+	struct fi_info *info;		/* without addresses */
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_eq *eq;
@@ -31,6 +44,8 @@ struct sim_channel {
 	struct fid_ep *ep; /* its context is this channel */
 	/* Until then the fabric would send messages before its own reply. */
 	bool connected;
+	struct sim_recv *recvs; /* SIM_RECVS */
+	unsigned int nrecvs;	/* of these, those that the fabric has */
 };
 
 static inline struct sim_rc *sim_rc(struct rp_rc *rc)
@@ -47,6 +62,8 @@ static inline struct sim_channel *sim_channel(struct rp_rc_channel *c)
 extern const struct rp_rc_ops sim_rc_ops;
 extern struct host_sim rp_host_sim; /* host_sim.c */
 
+/* Give the fabric the receives of an endpoint that is enabled. */
+int sim_recvs_open(struct sim_channel *fc);
 /* Close the endpoint, and read what it had from the queue. */
 void sim_shut(struct rp_rc_channel *c);
 

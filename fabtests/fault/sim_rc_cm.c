@@ -77,7 +77,9 @@ static int ep_open(struct rp_rc_channel *c, struct fi_info *info)
 		ret = fi_ep_bind(fc->ep, &f->cq->fid, FI_RECV);
 	if (!ret)
 		ret = fi_enable(fc->ep);
-	return ret ? ret : rp_rc_recvs_open(c);
+	if (!ret)
+		ret = rp_rc_pool_grow(c->rc);
+	return ret ? ret : sim_recvs_open(fc);
 }
 
 int sim_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,

@@ -70,25 +70,9 @@ void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
 void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
 			 struct rp_rc_recv *r, size_t len)
 {
-	if (r->channel)
-		r->channel->nrecvs--;
 	r->from = from;
 	r->len = len;
 	TAILQ_INSERT_TAIL(&rc->messages, r, link);
-}
-
-void rp_rc_recv_failed(struct rp_rc *rc, struct rp_rc_recv *r)
-{
-	if (!r->channel) {
-		rp_rc_recv_repost(rc, r);
-		return;
-	}
-	r->channel->nrecvs--;
-	/* While it connects, the event that follows knows more. */
-	if (r->channel->state == RP_RC_CONNECTING)
-		rc->look = true;
-	else
-		rp_rc_end(r->channel, ECONNRESET, NULL, 0);
 }
 
 static bool report_op(struct rp_rc *rc)
@@ -174,15 +158,10 @@ static void channel_shut(struct rp_rc_channel *c)
 		rp_rc_posted(c, op);
 		rp_rc_complete_op(c->rc, op, op->err);
 	}
-	if (c->nrecvs)
-		rp_log(RP_LOG_WARN,
-		       "private connections: %u receives did not come back",
-		       c->nrecvs);
 }
 
 static void channel_free(struct rp_rc_channel *c)
 {
-	rp_rc_recvs_free(c);
 	free(c->data);
 	free(c);
 }

@@ -19,8 +19,7 @@
 #define RP_RC_DEPTH 256
 /* Most private data of the tcp connection manager, in either direction. */
 #define RP_RC_CM_DATA 256
-/* Receives of a channel that has its own, and bounds of a shared pool. */
-#define RP_RC_RECVS	   2
+/* Receives of the pool. */
 #define RP_RC_SHARED_RECVS 32	/* with the first channel */
 #define RP_RC_SHARED_MAX   4096 /* also bounded by the device */
 
@@ -32,7 +31,6 @@ union rp_rc_addr {
 
 /* Room for one message; a backend gives it to the device as its context. */
 struct rp_rc_recv {
-	struct rp_rc_channel *channel; /* NULL: any channel of the pool */
 	void *desc;
 	uint8_t *buf; /* RP_WIRE_MAX_MSG bytes */
 	/* A message that is not yet reported, and its channel. */
@@ -67,11 +65,9 @@ struct rp_rc_channel {
 	unsigned int nposted;		    /* operations that the device has */
 	unsigned int ndone;		    /* completed, not yet reported */
 	TAILQ_HEAD(, rp_channel_op) posted; /* the same, in order */
-	unsigned int nrecvs; /* receives of its own that the device has */
 	union rp_rc_addr peer;
 	struct rp_channel_op *failed; /* refused by the device */
 	int err;		      /* why it ends, positive */
-	struct rp_rc_slab *recvs;     /* its own; NULL: the pool's */
 	/* Of the peer's reject, until lost(). */
 	size_t data_len;
 	uint8_t *data;
@@ -97,7 +93,7 @@ struct rp_rc {
 	uint32_t flags;	     /* enum rp_channel_flags */
 	uint32_t inject;     /* of each channel */
 	bool local_mr;	     /* receives must be registered */
-	unsigned int shared; /* receives that a pool may have; 0: no pool */
+	unsigned int shared; /* receives that the pool may have */
 
 	struct rp_rc_channels channels; /* all but ENDING and CLOSED */
 	struct rp_rc_channels ending;	/* lost() is due */
@@ -112,7 +108,7 @@ struct rp_rc {
 	struct rp_channel_op *done_first, **done_last;
 	unsigned int ndone;
 	struct rp_rc_recvs messages;
-	/* The shared pool. */
+	/* Receives that any channel may fill. */
 	LIST_HEAD(, rp_rc_slab) pool;
 	unsigned int npool;
 	/* When to look again. */
@@ -158,16 +154,13 @@ struct rp_rc_ops {
 	/*
 	 * Destroy the connection. When this returns the device uses no memory
 	 * of it, and rp_rc_complete_op() was called for every operation of
-	 * which there was an entry, rp_rc_recv_failed() for every receive of
-	 * its own: c->nrecvs is 0. The caller completes the operations that are
-	 * left, of which no entry will come. Entries of other channels that
+	 * which there was an entry. The caller completes the operations that
+	 * are left, of which no entry will come. Entries of other channels that
 	 * come up are completed as well. Called once, also after a failed
 	 * connect().
 	 */
 	void (*shut)(struct rp_rc_channel *c);
-	/* c: NULL for a receive of the pool; the caller counts c->nrecvs. */
-	int (*post_recv)(struct rp_rc *rc, struct rp_rc_channel *c,
-			 struct rp_rc_recv *r);
+	int (*post_recv)(struct rp_rc *rc, struct rp_rc_recv *r);
 	int (*reg)(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 		   struct rp_rc_mr *mr);
 	void (*dereg)(struct rp_rc *rc, struct rp_rc_mr *mr);
@@ -238,8 +231,6 @@ void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err);
 void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err);
 void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
 			 struct rp_rc_recv *r, size_t len);
-/* The same, without a message: an own receive ends its channel. */
-void rp_rc_recv_failed(struct rp_rc *rc, struct rp_rc_recv *r);
 /* In poll_events(): the peer has accepted, with this data. */
 void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len);
 /*
@@ -271,10 +262,8 @@ void rp_rc_requests_expire(struct rp_rc *rc, uint64_t now);
 
 /* --- rc_recv.c --- */
 
-/* In connect() and accept(): receives for c, its own or more in the pool. */
-int rp_rc_recvs_open(struct rp_rc_channel *c);
-/* After shut(), as c is freed: those that were its own. */
-void rp_rc_recvs_free(struct rp_rc_channel *c);
+/* In connect() and accept(): more receives, for one more channel. */
+int rp_rc_pool_grow(struct rp_rc *rc);
 /* The message has been read, or there was none. */
 void rp_rc_recv_repost(struct rp_rc *rc, struct rp_rc_recv *r);
 /*

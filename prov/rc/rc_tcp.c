@@ -54,8 +54,7 @@ static void tcp_close(struct rp_rc *rc)
 		close(f->data_fd);
 }
 
-static int tcp_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
-			 struct rp_rc_recv *r)
+static int tcp_post_recv(struct rp_rc *rc, struct rp_rc_recv *r)
 {
 	TAILQ_INSERT_TAIL(&tcp_rc(rc)->recvs, r, link);
 	return 0;

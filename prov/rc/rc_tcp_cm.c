@@ -280,7 +280,7 @@ int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
 	c->peer = q->peer;
 	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
 	caller_free(f, q);
-	ret = rp_rc_recvs_open(c);
+	ret = rp_rc_pool_grow(c->rc);
 	if (!ret)
 		ret = send_opening(t->fd, RP_TCP_ACCEPT, data, len);
 	return ret ? ret : rp_tcp_open_channel(t);
@@ -317,7 +317,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	    errno != EINPROGRESS)
 		t->refused = errno;
 	ret = watch(tcp_rc(c->rc), EPOLL_CTL_ADD, t->fd, EPOLLIN | EPOLLOUT, t);
-	return ret ? ret : rp_rc_recvs_open(c);
+	return ret ? ret : rp_rc_pool_grow(c->rc);
 }
 
 /* The connection is there, or is not: 0 or a positive errno. */

@@ -123,8 +123,7 @@ int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 /* copy: NULL is none. */
 void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy);
 int rp_verbs_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
-int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
-		       struct rp_rc_recv *r);
+int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r);
 int rp_verbs_poll(struct rp_rc *rc, int max);
 int rp_verbs_trywait(struct rp_rc *rc);
 /* The completion queue is empty: destroyed queue pairs left nothing in it. */

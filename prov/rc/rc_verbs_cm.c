@@ -158,7 +158,7 @@ static int make_qp(struct rp_verbs_channel *c)
 	int ret = open_device_of(rp_verbs_rc_of(c->c.rc), c->id->cm);
 
 	if (!ret)
-		ret = rp_rc_recvs_open(&c->c);
+		ret = rp_rc_pool_grow(c->c.rc);
 	if (!ret)
 		ret = rp_verbs_qp_new(c);
 	return ret ? ret : modify_qp(c, IBV_QPS_INIT);

@@ -322,8 +322,7 @@ int rp_verbs_post(struct rp_rc_channel *base, struct rp_channel_op *ops[],
 	return done;
 }
 
-int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
-		       struct rp_rc_recv *r)
+int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r)
 {
 	struct rp_verbs_rc *v = rp_verbs_rc_of(rc);
 	const struct ibv_mr *mr = r->desc;
@@ -339,7 +338,6 @@ int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
 					 .num_sge = 1,
 				 };
 
-	(void)c;
 	return -ibv_post_srq_recv(v->srq, &wr, &bad);
 }
 
@@ -376,7 +374,7 @@ static void received(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 		rp_rc_complete_recv(&v->rc, &c->c, r, wc->byte_len);
 		return;
 	}
-	rp_rc_recv_failed(&v->rc, r);
+	rp_rc_recv_repost(&v->rc, r);
 	if (c)
 		rp_rc_end(&c->c, errno_of(wc->status), NULL, 0);
 }
