@@ -242,6 +242,6 @@ To use it from here:
   $bin/fi_rpmemd --create 1G /path/of/pool &
   $bin/fi_rpmem_cp FILE 127.0.0.1:pool
 
-A complete program that writes durably, in 40 lines, is in README.md.
+A complete program that writes durably is docs/examples/durable.c.
 U
 [ -z "$keep" ] || echo "kept: $work"

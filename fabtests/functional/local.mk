@@ -8,7 +8,8 @@ check_PROGRAMS += fabtests/functional/man_claims
 fabtests_functional_man_claims_SOURCES = fabtests/functional/man_claims.c
 fabtests_functional_man_claims_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS) -ldl
-EXTRA_DIST += docs/examples/append.c docs/examples/native_flush.c \
+EXTRA_DIST += docs/examples/append.c docs/examples/durable.c \
+	docs/examples/native_flush.c \
 	docs/examples/rc.h docs/examples/write_flush.c
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
