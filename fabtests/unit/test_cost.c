@@ -85,7 +85,7 @@ static struct rp_cost_line figure(const char *name)
 
 Test(cost, document)
 {
-	FILE *f = fopen(RP_SRCDIR "/docs/guarantees.md", "r");
+	FILE *f = fopen(RP_SRCDIR "/docs/operating.md", "r");
 	char text[256], name[64];
 	struct rp_cost_line got;
 	unsigned int ns, ps;

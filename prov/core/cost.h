@@ -55,7 +55,7 @@ extern const struct rp_cost rp_cost_default;
  *	stream = 41 149
  *	end
  *
- * Each line is a figure by its name in docs/guarantees.md, ns, and ps for each
+ * Each line is a figure by its name in docs/operating.md, ns, and ps for each
  * byte, which is 0 where bytes do not count. The last line is "end".
  */
 #define RP_COST_HEAD "ofi_rpmem cost 1"
