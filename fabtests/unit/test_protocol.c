@@ -473,14 +473,14 @@ Test(protocol, limits)
 		 RP_AGENT_CREDITS},
 		{"sessions of a target (FI_OFI_RPMEM_MAX_SESSIONS)",
 		 RP_AGENT_SESSIONS},
-		{"REQUESTs and unsent answers that a target holds",
+		{"REQUESTs and unsent replies that a target holds",
 		 RP_AGENT_JOBS},
 		{"PROGRESSes in the timeout", RP_AGENT_PACE_PART},
 		{"shortest time between them, ms", RP_AGENT_MIN_PACE_MS},
 		{"longest time between them, ms", RP_AGENT_MAX_PACE_MS},
-		{"delay of the answer to a wrong key, ms",
+		{"delay of the reply to a wrong key, ms",
 		 RP_AGENT_REFUSAL_NS / 1000000},
-		{"such answers in a second", RP_AGENT_REFUSALS},
+		{"such replies in a second", RP_AGENT_REFUSALS},
 		{"time for which a connection with a wrong key lives on, ms",
 		 RP_AGENT_LINGER_NS / 1000000},
 	};
@@ -557,7 +557,7 @@ Test(protocol, sentences)
 	says("Statuses below %d travel; those from %d on", RP_ST_WRITE_FAILED,
 	     RP_ST_WRITE_FAILED);
 	says("gets status %d, whichever bits", RP_ST_STALE_KEY);
-	says("comes %llu ms late, and no more than %d such answers",
+	says("comes %llu ms late, and no more than %d such replies",
 	     RP_AGENT_REFUSAL_NS / 1000000, RP_AGENT_REFUSALS);
 	says("logged at most once in %llu s.", RP_AGENT_WARN_NS / 1000000000);
 	says("HELLO is refused with status %d.", RP_ST_OVERLOADED);
