@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the fuzzing harnesses share: a reader of their input, and a verdict. */
+/* Shared by the fuzzing harnesses: a reader of their input, and MUST(). */
 #ifndef RP_FUZZ_H
 #define RP_FUZZ_H
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Not assert(): it must hold however the harness is compiled. */
+/* MUST() is not assert(): NDEBUG must not switch it off. */
 #define MUST(cond)                                                             \
 	do {                                                                   \
 		if (!(cond)) {                                                 \
@@ -19,7 +19,7 @@
 		}                                                              \
 	} while (0)
 
-/* Input that is taken from the front; behind its end are zeros. */
+/* A cursor over the input; behind its end it reads zeros. */
 struct fuzz_in {
 	const uint8_t *p;
 	size_t left;
@@ -61,8 +61,8 @@ static inline uint64_t fuzz_u64(struct fuzz_in *in)
 }
 
 /*
- * A copy that ends where its memory ends, so that ASan sees every read behind
- * it. The caller frees it.
+ * Copy to the heap in exactly len bytes, so that ASan reports each read past
+ * the end. The caller frees the copy.
  */
 static inline uint8_t *fuzz_exact(const void *p, size_t len)
 {

@@ -14,7 +14,7 @@
 #define PAGES	    3
 #define LINE	    64
 #define LINES	    (PAGES * PAGE / LINE)
-#define SKEW	    104 /* regions begin and end anywhere */
+#define SKEW	    104 /* regions begin and end inside a page */
 #define LENGTH	    (PAGES * PAGE - 2 * SKEW)
 #define SESSIONS    3
 #define CREDITS	    3
@@ -24,8 +24,8 @@
 #define INCARNATION 0x1ce
 
 /*
- * Memory between two pages that nobody may touch. When a line was written back
- * is kept apart from when it reached the media.
+ * Region memory between two inaccessible pages. `written` has the step in which
+ * a line was written back, `media` the one in which it became durable.
  */
 struct region {
 	struct rp_region r;
@@ -33,7 +33,7 @@ struct region {
 	unsigned int life; /* counts registrations */
 	int live;
 	int sync_ret;
-	uint32_t written[LINES], media[LINES]; /* at which step */
+	uint32_t written[LINES], media[LINES]; /* by line: the step */
 };
 
 struct channel {
@@ -44,28 +44,28 @@ struct channel {
 	int granted[REGIONS];
 };
 
-/* A request that arrived, and what an OK to it then means. */
+/* A request that arrived, and what makes an OK reply true. */
 struct request {
 	struct channel *c;
 	uint64_t token;
 	uint32_t step;
-	int possible; /* every range inside a live region, granted */
+	int possible; /* every range is granted and in a live region */
 	uint16_t nranges;
 	uint8_t level, required, effect;
 	struct rp_wire_then then;
 	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 };
 
-/* A connection request that is not answered. */
+/* A connection request that the agent has neither accepted nor refused. */
 struct waiting {
 	int used;
 	unsigned int initiator;
 };
 
 static struct region regions[REGIONS];
-static struct channel *channels[CHANNELS]; /* of all, the open last */
+static struct channel *channels[CHANNELS]; /* all of them; the open ones last */
 static unsigned int nchannels;
-static struct channel *of[INITIATORS]; /* NULL: none */
+static struct channel *of[INITIATORS]; /* by initiator; NULL: no connection */
 static struct waiting waiting[RP_AGENT_MAX_DELAYED + 1];
 static struct request *requests[REQUESTS];
 static unsigned int nrequests, ngrants;
@@ -107,7 +107,7 @@ static int is_durable(const struct request *q)
 	return q->effect != RP_EFFECT_THEN || range_is_durable(&then, q->step);
 }
 
-/* An OK must be the reply to a request, and true. One request, one OK. */
+/* Each OK must be true and match one request, which it uses up. */
 static void check_ok(struct channel *c, const struct rp_wire_hdr *hdr,
 		     const struct rp_wire_reply *m)
 {
@@ -194,7 +194,7 @@ static void c_close(struct rp_channel *rc)
 	c->closed = 1;
 	MUST(of[c->initiator] == c);
 	of[c->initiator] = NULL;
-	/* Requests over it are answered by nobody. */
+	/* The channel is closed: its requests must get no reply any more. */
 	for (unsigned int i = 0; i < nrequests; i++)
 		if (requests[i]->c == c)
 			requests[i]->possible = 0;
@@ -218,7 +218,7 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 	w->used = 0;
 	if (accept_ret || nchannels == CHANNELS)
 		return -ECONNABORTED;
-	/* The older connection has gone before this one comes. */
+	/* The older connection is closed before the newer is accepted. */
 	MUST(!of[w->initiator]);
 	c = calloc(1, sizeof(*c));
 	MUST(c);
@@ -313,7 +313,7 @@ static const struct rp_agent_host_ops host_ops = {
 };
 static struct rp_agent_host host = {.ops = &host_ops};
 
-/* The lines of a range; and the memory may be touched. */
+/* Number of lines in a range; reads its ends, so that bad memory crashes. */
 static size_t lines(struct region *r, const void *addr, size_t len,
 		    size_t *first)
 {
@@ -360,7 +360,7 @@ static void p_drain(void *ctx)
 	memcpy(r->media, r->written, sizeof(r->media));
 }
 
-/* Only where peers may write at all. */
+/* The agent may copy only into regions that peers may write. */
 static void p_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	struct region *r = ctx;
@@ -390,7 +390,7 @@ static void p_changed(void *ctx, void *addr, size_t len)
 	MUST(r->r.writable && lines(r, addr, len, &first));
 }
 
-/* A sync takes no time that could decide anything. */
+/* The clock stands still: the duration of a sync decides nothing here. */
 static uint64_t p_now(void *ctx)
 {
 	return 0;
@@ -447,11 +447,11 @@ static void region_del(unsigned int i)
 		MUST(!of[k] || !of[k]->granted[i]);
 	r->live = 0;
 	rp_pmem_delete(r->r.pmem);
-	/* Anybody who still looks at it finds nonsense. */
+	/* Poison the struct: a read after deregistration finds nonsense. */
 	memset(&r->r, 0xdd, sizeof(r->r));
 }
 
-/* Once: pages stay where they are from run to run. */
+/* Map once: the pages stay at their addresses from run to run. */
 static void map_all(void)
 {
 	for (unsigned int i = 0; i < REGIONS && !regions[i].mem; i++) {
@@ -459,7 +459,7 @@ static void map_all(void)
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		MUST(p != MAP_FAILED);
-		/* One of them may only be read. */
+		/* Region 1 is read-only. */
 		MUST(!mprotect(p + PAGE, PAGES * PAGE,
 			       i == 1 ? PROT_READ : PROT_READ | PROT_WRITE));
 		regions[i].mem = p + PAGE;
@@ -477,7 +477,7 @@ static int range_is_possible(const struct channel *c,
 	       (!writes || r->r.writable);
 }
 
-/* Remember what may be answered with an OK. */
+/* Remember a request that the agent may reply OK to. */
 static void remember(struct channel *c, const uint8_t *msg, size_t len)
 {
 	static struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
@@ -521,11 +521,11 @@ static uint64_t some_key(uint8_t choice)
 
 	if (!r->live)
 		return RP_KEY_MARK;
-	/* Sometimes another registration's. */
+	/* Sometimes flip a bit: a key that nobody has. */
 	return r->r.key ^ (choice >> 6 == 3);
 }
 
-/* Mostly inside, so that there is something to flush. */
+/* Mostly ranges inside the region, so that there is something to flush. */
 static struct rp_wire_range some_range(struct fuzz_in *in, unsigned int most)
 {
 	uint8_t choice = fuzz_u8(in);
@@ -589,7 +589,7 @@ static void receive(struct channel *c, const uint8_t *msg, size_t len)
 	free(exact);
 }
 
-/* A message that a decoder may like, or that is damaged. */
+/* Send a REQUEST or a QUERY that is valid unless damaged. */
 static void recv_made(struct fuzz_in *in, struct channel *c, int query,
 		      int damage)
 {
@@ -648,7 +648,7 @@ static void hello(struct fuzz_in *in, unsigned int who, int damage)
 	if (damage) {
 		uint16_t at = fuzz_u16(in);
 
-		/* Not the initiator's number, by which it is known here. */
+		/* Spare the initiator's number: it finds the channel. */
 		if (at % len < 24 || at % len >= 32)
 			buf[at % len] ^= fuzz_u8(in);
 		if (at & 0x8000)
@@ -690,7 +690,7 @@ static void gone(uint8_t which)
 	w->used = 0;
 }
 
-/* Low four bits: what happens; bit 4: damaged or failing; above: to whom. */
+/* op: the low four bits are the step, bit 4 damages it or makes it fail. */
 static void one_step(struct fuzz_in *in)
 {
 	uint8_t op = fuzz_u8(in), v;
@@ -792,7 +792,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (in.left && steps < 400)
 		one_step(&in);
 
-	/* Accepted requests are answered when sending works again. */
+	/* Accepted requests get their replies once sending works again. */
 	for (int i = 0; rp_agent_pending(agent); i++) {
 		MUST(i < 1000);
 		all_sent();

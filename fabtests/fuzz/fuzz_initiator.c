@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whatever a target, or the network, does to a session: each accepted operation
- * ends once, after its buffers are released, never inside the post.
+ * A session against a hostile target and network: each accepted operation ends
+ * once, after its buffers are released, never inside rp_session_post().
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@
 #define TOKENS 16
 #define RANGES 400
 
-/* One operation and its memory, freed as it ends: ASan sees who uses it. */
+/* One operation and its memory, freed at its end: ASan reports later use. */
 struct rec {
 	struct rp_op op;
 	struct rp_wire_range r[RANGES];
@@ -64,7 +64,7 @@ static void scatter(const struct rp_channel_op *op)
 		memset(op->iov[i].iov_base, 0x77, op->iov[i].iov_len);
 }
 
-/* The session itself sends what a target takes. */
+/* The session must send only messages that a target accepts. */
 static void see(const struct rp_channel_op *op)
 {
 	static struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
@@ -191,7 +191,7 @@ static struct rp_wire_grant grant(struct fuzz_in *f, uint8_t how)
 		.writable = !(how & 1),
 	};
 
-	/* Less than the key says, or by other means. */
+	/* A grant weaker than the key says, or of another method. */
 	if (how & 2)
 		g.class = fuzz_u8(f) % 3;
 	if (how & 4)
@@ -420,7 +420,7 @@ static void lose(void)
 	t.chan.events->lost(t.chan.owner, ECONNRESET, NULL, 0);
 }
 
-/* Where a connection is up. */
+/* One step of the target while a connection is up. */
 static void target_step(struct fuzz_in *f, uint8_t op)
 {
 	uint64_t token = t.tokens[fuzz_u8(f) % TOKENS];

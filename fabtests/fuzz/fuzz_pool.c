@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Any bytes as a pool file's headers, and any 64 bits as a key. */
-/* To get at its static decoders. */
+/* Included to reach its static decoders. */
 #include "util/pool.c"
 
 #include "core/wire.h"
@@ -27,14 +27,17 @@ static void try_header(const uint8_t *buf)
 
 	if (!header_decode(exact, &h, &version)) {
 		MUST(h.data == RP_POOL_DATA && h.file_size > h.data);
-		/* What must be zeros is not looked at: compare the rest. */
+		/*
+		 * header_decode() does not look at the reserved zeros: compare
+		 * the bytes in front of them.
+		 */
 		header_encode(&h, again);
 		MUST(!memcmp(again, buf, 56));
 	}
 	free(exact);
 }
 
-/* Opened as the daemon would: what is then mapped must be there. */
+/* Open the pool as the daemon does; the mapped bytes must be accessible. */
 static void try_open(int fd)
 {
 	char path[64], err[RP_ERR_LEN];
@@ -49,8 +52,8 @@ static void try_open(int fd)
 }
 
 /*
- * 8 bytes key, one of flags, then the beginnings of both headers. Flags: bits
- * 0 and 1 make the checksum of a header right, which no fuzzer guesses.
+ * Input: a key of 8 bytes, a byte of flags, the beginnings of both headers.
+ * Flag bits 0 and 1 make a header's checksum right, which no fuzzer guesses.
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Rings: writes that arrive piece by piece, and peers that write anything,
- * also while it is looked at. */
+/*
+ * Rings: RDMA writes that arrive in parts, and peers that write anything, also
+ * while the consumer reads.
+ */
 #include "fuzz.h"
 
-/* Of what is read, the parser has but one copy: then it changes. */
+/*
+ * Each copy that the parser makes races with a peer's write: the source changes
+ * afterwards, so the parser must use its copy alone.
+ */
 static void *racing_memcpy(void *to, const void *from, size_t len);
 #define memcpy racing_memcpy
 #include "core/ring.c"
@@ -14,19 +19,22 @@ static void *racing_memcpy(void *to, const void *from, size_t len);
 struct end {
 	struct rp_ring ring;
 	uint8_t *in, *out; /* each ends where its memory ends */
-	uint32_t put;	   /* messages; of them the peer took: */
+	uint32_t put;	   /* messages posted */
 	uint32_t got;
-	size_t first, n, done; /* writes under way, and of the first one */
+	size_t first, n, done; /* posted writes; bytes placed of the first */
 	struct rp_ring_write way[PENDING];
 };
 static struct end end[2];
 static bool honest;
 
-/* Where the next read of what the peer writes changes what it has read. */
+/*
+ * The ring whose bytes racing_memcpy() changes after the next read, and at
+ * which distance.
+ */
 static uint8_t *race_in;
 static size_t race_back;
 static uint8_t race_with;
-static uint8_t tail[RP_WIRE_SLOT]; /* that was read first */
+static uint8_t tail[RP_WIRE_SLOT]; /* the slot header as it was read first */
 static bool has_tail;
 
 static void *racing_memcpy(void *to, const void *from, size_t len)
@@ -88,7 +96,10 @@ static void post(struct end *e, bool fails)
 	e->put++;
 }
 
-/* So many bytes get there, in order: no write is there as a whole before. */
+/*
+ * Place the next `bytes` bytes in posting order: a write is placed only after
+ * all earlier ones.
+ */
 static void carry(struct end *e, struct end *to, size_t bytes)
 {
 	while (e->n && bytes) {
@@ -124,7 +135,7 @@ static void take(struct end *e, struct end *from)
 	     (len && slot.consumed - released <= sent - released ? slot.consumed
 								 : released));
 	if (len) {
-		/* It is what was there at one time, and told by that. */
+		/* Length and checksum are those of the first copy. */
 		MUST(slot.length == len);
 		slot.valid = valid_of(e->ring.consumed - 1);
 		MUST(slot.checksum == rp_wire_slot_checksum(&slot, msg));
@@ -138,7 +149,7 @@ static void take(struct end *e, struct end *from)
 	free(msg);
 }
 
-/* The other end learns the consumer index by other means. */
+/* Pass the consumer index to the other end, or a wrong one. */
 static void tell(struct end *e, struct end *to, uint32_t lie)
 {
 	rp_ring_release(&to->ring, e->ring.consumed + lie);
@@ -157,7 +168,7 @@ static void poke(struct end *e, struct fuzz_in *in)
 	honest = false;
 }
 
-/* A slot in its turn whose checksum fits, whatever it says. */
+/* Forge a slot with the expected valid byte and a checksum that fits. */
 static void forge(struct end *e, struct fuzz_in *in)
 {
 	uint8_t *p = e->in + tail_at(e->ring.consumed);
@@ -224,7 +235,7 @@ static void one_step(struct fuzz_in *in)
 		     RP_RING_SLOTS);
 }
 
-/* Both take all that they sent each other, and nobody is stuck. */
+/* Both ends receive every message that was sent, and can post again. */
 static void finish(void)
 {
 	for (int i = 0; i < 8 * RP_RING_SLOTS; i++)

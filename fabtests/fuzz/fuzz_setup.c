@@ -8,7 +8,7 @@
 
 #include "fuzz.h"
 
-/* A connection is one end of this pair, and nonces count. */
+/* Each connection is one end of this socket pair; nonces are constant. */
 static int pair[2];
 static int fuzz_accept(struct sockaddr *sa, socklen_t *len)
 {
@@ -95,9 +95,9 @@ static bool printable(const char *s)
 }
 
 /*
- * A message that decodes encodes to the same bytes, but for its MAC, and for
- * control characters in sentences: those are '?' the first time, so that the
- * second round is compared.
+ * A decoded message encodes to the same bytes, but for its MAC and for control
+ * characters in sentences. These become '?' in the first round, so the second
+ * round is compared.
  */
 static void try_decode(const uint8_t *data, size_t size)
 {
@@ -148,7 +148,7 @@ static struct rp_setup_server *server(bool with_secret)
 	return s[with_secret];
 }
 
-/* Prove the secret for these bytes, as a client that has it would. */
+/* Add the client's MAC, as a client that knows the secret does. */
 static void seal(uint8_t *msg, size_t len)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
@@ -164,7 +164,7 @@ static void step(struct rp_setup_server *s)
 {
 	struct conn *c, *next;
 
-	/* Only what has come: the listener is not looked at. */
+	/* Run the connections that have input; the listener is not polled. */
 	for (c = TAILQ_FIRST(&s->conns); c; c = next) {
 		next = TAILQ_NEXT(c, link);
 		if (!conn_run(s, c))
@@ -172,7 +172,7 @@ static void step(struct rp_setup_server *s)
 	}
 }
 
-/* What came back: a greeting, and at most one answer, both whole. */
+/* The daemon sent a challenge and at most one reply, both complete. */
 static void judge(const uint8_t *buf, size_t len, bool with_secret, bool proved)
 {
 	static union any m;
@@ -188,13 +188,13 @@ static void judge(const uint8_t *buf, size_t len, bool with_secret, bool proved)
 		return;
 	MUST(!rp_setup_frame(buf, len, len, &n, &type) && n == len);
 	MUST(!get(type, buf, n, &m));
-	/* Nothing about the pools before the secret is proved. */
+	/* No message about pools before the client has proved the secret. */
 	MUST(type == RP_SETUP_ERROR || !with_secret || proved);
 	MUST(type != RP_SETUP_ERROR || with_secret == proved || !with_secret ||
 	     m.error.code != RP_SETUP_E_POOL);
 }
 
-/* flags: bit 1 the daemon has a secret, bit 2 the client proves it. */
+/* Flags: bit 1 the daemon has a secret, bit 2 the client proves it. */
 static void try_server(uint8_t flags, struct fuzz_in *in)
 {
 	static uint8_t back[2 * RP_SETUP_MAX_ANSWER];
@@ -204,7 +204,7 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 	uint8_t *msg;
 	ssize_t ret;
 
-	/* Where the message is cut into segments. */
+	/* The first byte says where the message is cut into segments. */
 	n = fuzz_u8(in);
 	len = in->left < len ? in->left : len;
 	msg = fuzz_exact(in->p, len);
@@ -237,7 +237,7 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 	free(msg);
 }
 
-/* One byte of flags: bit 0 to the daemon, else to the decoders. */
+/* The first byte is flags: bit 0 chooses the daemon, else the decoders. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_in in = {data, size};

@@ -12,7 +12,7 @@ static ssize_t fuzz_random(void *p, size_t len)
 	return (ssize_t)len;
 }
 #define getrandom(p, len, flags) fuzz_random(p, len)
-/* For the conversation behind connect(). */
+/* Included to run call_run() on a socket pair, without connect(). */
 #include "util/setup_client.c"
 
 static const struct rp_secret secret = {
@@ -21,8 +21,8 @@ static const struct rp_secret secret = {
 };
 
 /*
- * Prove the secret for what follows the greeting: so a daemon that has it, and
- * is hostile all the same.
+ * Seal the message behind the challenge with the daemon's MAC: a daemon that
+ * knows the secret may be hostile all the same.
  */
 static void seal(uint8_t *msg, size_t len)
 {
@@ -44,7 +44,7 @@ static void seal(uint8_t *msg, size_t len)
 	rp_setup_seal(msg, n, RP_SETUP_FROM_DAEMON, &auth);
 }
 
-/* Flags: bit 0 ask for the list, bit 1 a secret, bit 2 the daemon has it. */
+/* Flags: 1 the list, 2 the client has a secret, 4 the daemon has it, too. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static union {
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!ret) {
 		uint8_t *exact = fuzz_exact(buf, got);
 
-		/* An answer without proof is none. */
+		/* With a secret a reply needs its MAC. */
 		MUST(!with_secret || proved);
 		ret = list ? rp_setup_get_list(exact, got, &out.list)
 			   : rp_setup_get_export(exact, got, &out.export);
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		MUST(ret || list || out.export.fi_name_len <= RP_SETUP_FI_NAME);
 		free(exact);
 	} else {
-		/* Whoever is refused is told what to do. */
+		/* A failure comes with a sentence that says what to do. */
 		MUST(ret < 0 && err[0] && ret != -ETIMEDOUT);
 	}
 	close(pair[0]);

@@ -7,13 +7,13 @@
 #include "fuzz.h"
 #include "rc/rc_tcp.h"
 
-/* rc.c names it, where there is librdmacm. */
+/* rc.c names this backend in builds with librdmacm. */
 extern const struct rp_rc_ops rp_rc_verbs;
 const struct rp_rc_ops rp_rc_verbs;
 
 #define REGION 4096
 #define POLLS  200
-/* The keys of registrations are predictable here, so that inputs have them. */
+/* The keys of registrations are predictable, so that inputs can name them. */
 #define FIRST_KEY 0x1122334455667788ull
 
 struct end {
@@ -28,7 +28,7 @@ static struct sockaddr_in at;
 static int server;
 static uint64_t next_key;
 
-/* It goes on with each look, and nobody waits for it. */
+/* The clock advances with each reading, so that no test waits for it. */
 static uint64_t ticks(void *arg)
 {
 	static uint64_t t;
@@ -118,7 +118,7 @@ static void set_up(void)
 	at.sin_port = htons(port);
 }
 
-/* No connection that is closed by this side stays in TIME_WAIT. */
+/* Close with RST, so that no connection of this side stays in TIME_WAIT. */
 static void reset(int fd)
 {
 	const struct linger l = {.l_onoff = 1};
@@ -133,7 +133,7 @@ static void polls(struct rp_rc *rc, const struct end *e, int n)
 		rp_rc_poll(rc, 16);
 }
 
-/* In two pieces, with polls between. */
+/* Send the input in two parts, with polls between them. */
 static void feed(int fd, struct rp_rc *rc, const struct end *e,
 		 struct fuzz_in *in)
 {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Any bytes as a descriptor, a side's address or a message of the preload:
- * written as the same bytes. */
+/*
+ * Any bytes as a descriptor, a side address or a message of the preload:
+ * decoded ones encode to the same bytes.
+ */
 #include <errno.h>
 #include <stdbool.h>
 
@@ -78,8 +80,8 @@ static void one_rendezvous(const uint8_t *buf)
 }
 
 /*
- * The first byte: the checksum is made to fit (1), that of what is inside too
- * (8); not a descriptor (2); a message (4).
+ * The first byte is flags: 1 makes the checksum fit, 8 that of the payload; 2
+ * selects a side address, 4 a rendezvous message.
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

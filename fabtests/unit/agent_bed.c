@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fakes around an agent, and the oracle that looks at media when it replies. */
+/* Fakes around an agent, and an oracle that checks media at each OK. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "agent_bed.h"
 #include "disk.h"
 
-/* Also from the worker, where a test framework's asserts cannot be used. */
+/* For all threads: the worker's may not use the test framework's asserts. */
 #define MUST(cond)                                                             \
 	do {                                                                   \
 		if (!(cond)) {                                                 \
@@ -32,7 +32,7 @@ struct bed_promise {
 
 /* --- channels --- */
 
-/* When an OK leaves, the bytes that it is about are where they survive. */
+/* When the agent sends an OK, the bytes that it covers must be on media. */
 static void oracle(struct bed_channel *c, const struct bed_msg *m)
 {
 	struct bed_promise **pp, *p;
@@ -108,7 +108,7 @@ static void all_done(struct bed_channel *c, int err)
 
 	while ((op = c->under_way)) {
 		c->under_way = op->next;
-		/* The bytes are still there. */
+		/* The message's bytes stay valid until done(). */
 		MUST(((const uint8_t *)op->iov[0].iov_base)[3] >= 64);
 		op->done(op, err);
 	}
@@ -128,7 +128,10 @@ static void c_close(struct rp_channel *rc)
 	all_done(c, ECANCELED);
 	c->inside = false;
 	c->closed = true;
-	/* Registrations go after the connection, never before. */
+	/*
+	 * The agent revokes registrations after it has closed the connection,
+	 * never before.
+	 */
 	for (struct bed_grant *k = c->bed->grants; k; k = k->next)
 		MUST(k->channel != c || !k->revoked);
 }
@@ -182,7 +185,7 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 	g->channels = c;
 	r->accepted = true;
 	r->channel = c;
-	/* The grant of its HELLO. */
+	/* Attach the grant of its HELLO to the new channel. */
 	for (struct bed_grant *k = g->grants; k; k = k->next)
 		if (k->rkey == r->ack.grant.rkey)
 			k->channel = c;
@@ -414,7 +417,7 @@ static void p_drain(void *ctx)
 
 	MUST(!m->gone);
 	atomic_fetch_add(&m->drains, 1);
-	/* The caches keep all that has reached them. */
+	/* Caches that persist count as media. */
 	if (m->r.choice.method == RP_METHOD_AGENT_SFENCE)
 		memcpy(m->media, m->mem, m->npages * BED_PAGE);
 	if (m->dirty_way)
@@ -469,7 +472,7 @@ static void p_changed(void *ctx, void *addr, size_t len)
 	atomic_fetch_add(&m->changes, 1);
 }
 
-/* A sync takes no time that could decide anything. */
+/* The clock stands still: the duration of a sync decides nothing here. */
 static uint64_t p_now(void *ctx)
 {
 	return 0;
@@ -531,7 +534,7 @@ void bed_region_facts(struct bed *g, struct bed_region *m,
 				 &m->r.pmem),
 		     0);
 	m->r.key = new_key(&m->r.choice);
-	/* The agent's own. */
+	/* Fields that the agent must initialize. */
 	m->r.busy = 99;
 	m->r.failed = 99;
 	cr_assert_eq(rp_agent_region_add(g->a, &m->r), 0);
@@ -577,7 +580,7 @@ void bed_region_del(struct bed *g, struct bed_region *m)
 	munmap(m->mem, m->npages * BED_PAGE);
 	munmap(m->way, m->npages * BED_PAGE);
 	munmap(m->media, m->npages * BED_PAGE);
-	/* Anybody who still looks at the region itself finds nonsense. */
+	/* Poison the struct: a read after deregistration finds nonsense. */
 	memset(&m->r, 0xdd, sizeof(m->r));
 	m->gone = true;
 }
@@ -642,7 +645,7 @@ struct bed_request *bed_ask(struct bed *g, const struct rp_wire_hello *m)
 
 	r->bed = g;
 	cr_assert_gt(rp_wire_put_hello(buf, sizeof(buf), m), 0);
-	/* With the zeros that RDMA CM appends. */
+	/* Padded with zeros, as RDMA CM does. */
 	rp_agent_requested(g->a, r, buf, sizeof(buf));
 	return r;
 }
@@ -690,7 +693,7 @@ struct bed_peer bed_connect_all(struct bed *g, struct bed_region *const m[],
 
 void bed_recv(struct bed_peer *p, const void *msg, int len)
 {
-	/* Exactly as long, on the heap: the sanitizer watches the end. */
+	/* A heap copy: the sanitizer sees reads past its end. */
 	uint8_t *copy = malloc(len > 0 ? len : 1);
 
 	cr_assert_geq(len, 0, "could not encode: %d", len);
@@ -755,7 +758,7 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 		bed_store(at[i].m, at[i].off, at[i].len);
 		ranges[i] = (struct rp_wire_range){at[i].m->r.key, at[i].off,
 						   at[i].len};
-		/* Ranges for which delivery is enough never reach media. */
+		/* Ranges committed by delivery never reach media. */
 		if (at[i].m->r.facts.memory != RP_MEM_TMPFS &&
 		    (at[i].m->r.facts.memory != RP_MEM_FILE ||
 		     required == RP_CLASS_POWER))

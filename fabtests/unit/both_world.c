@@ -35,7 +35,7 @@ void w_changed(struct w_reg *g, const uint64_t *cells, size_t n)
 
 		W_CHECK(w, g->mem[i] && g->mem[i] <= w->number,
 			"cell %zu is nobody's: a buffer was used too late", i);
-		/* Nothing of an older connection once a newer one is up. */
+		/* A newer connection ends all placement by older ones. */
 		W_CHECK(w, v->conn >= w->accepted[v->session],
 			"cell %zu: number %llu of connection %u comes late", i,
 			(unsigned long long)g->mem[i], v->conn);
@@ -108,7 +108,7 @@ static void op_changed(void *ctx, void *addr, size_t len)
 	w_changed(ctx, addr, len / 8);
 }
 
-/* A sync takes no time that could decide anything. */
+/* The clock stands still: the duration of a sync decides nothing here. */
 static uint64_t op_now(void *ctx)
 {
 	return 0;
@@ -132,8 +132,8 @@ static const enum rp_method methods[W_KINDS] = {
 	RP_METHOD_DELIVERY};
 
 /*
- * The memory is that of the registration before it, which stays as it was: a
- * reply may still be on its way.
+ * Register memory that is a copy of the former registration's. That one stays
+ * valid, because a reply may still refer to it.
  */
 static void reg_new(struct world *w, enum w_kind kind,
 		    const struct w_reg *before, bool power_cut)
@@ -579,7 +579,7 @@ static void place(struct w_conn *c, const struct w_item *it)
 	}
 }
 
-/* A read of the device pushes out what its connection has written. */
+/* A read fence: the device places what this connection has written before. */
 static void fence(struct w_conn *c, struct w_reg *g)
 {
 	for (size_t i = 0; i < W_CELLS; i++)
@@ -643,7 +643,7 @@ static void arrive_back(struct w_conn *c)
 	free(it);
 }
 
-/* done() of the oldest, if it may be called. */
+/* Call done() of the oldest posted operation, if it may end now. */
 static bool complete(struct w_conn *c)
 {
 	struct rp_channel_op *op = c->posted;
@@ -653,7 +653,7 @@ static bool complete(struct w_conn *c)
 	    (!acked && (op->kind == RP_CHANNEL_READ ||
 			(op->kind == RP_CHANNEL_WRITE && op->delivered))))
 		return false;
-	/* An acknowledgement that comes later finds nobody. */
+	/* It ends: later acknowledgements must not touch it. */
 	struct w_item *it;
 	STAILQ_FOREACH (it, &c->there, link)
 		if (it->op == op)
@@ -678,7 +678,7 @@ static bool t_complete(struct w_conn *c)
 	return true;
 }
 
-/* It breaks: some of what the kernel has taken arrives, no word comes back. */
+/* Break the connection: some posted messages still arrive, no reply returns. */
 static void break_it(struct w_conn *c)
 {
 	size_t keep = w_below(c->w, 6);

@@ -18,24 +18,24 @@
 enum {
 	W_SESSIONS = 2,
 	W_KINDS = 4,
-	W_CELLS = 64, /* of 8 bytes, in each region */
+	W_CELLS = 64, /* 8 bytes each, by region */
 	W_SHARE = W_CELLS / W_SESSIONS,
-	W_OPS = 12, /* of a session, outstanding at once */
+	W_OPS = 12, /* outstanding at once, by session */
 	W_NUMBERS = 4000,
 	W_REGS = 40,
-	W_INLINE = 64, /* bytes of a durable write that is a STORE */
+	W_INLINE = 64, /* durable writes up to this length are STOREs */
 };
 
 #define W_NONE UINT64_MAX
 
 enum w_kind {
-	W_MSYNC,    /* a file */
-	W_CLWB,	    /* DAX, by the agent */
-	W_FENCE,    /* DAX behind a device whose reads push its writes out */
-	W_DELIVERY, /* a system that loses nothing that it has placed */
+	W_MSYNC,    /* page-cache file */
+	W_CLWB,	    /* DAX, flushed by the agent */
+	W_FENCE,    /* DAX behind a NIC; reads fence its writes */
+	W_DELIVERY, /* placed bytes survive */
 };
 
-/* How bad this world is; chances are per thousand steps or calls. */
+/* Rates of failures in this world, per thousand steps or calls. */
 struct w_rules {
 	unsigned int full, breaks, restarts, renews, sync_fails, stale, leaves;
 	unsigned int credits, max_jobs, max_sessions;
@@ -51,16 +51,16 @@ struct w_reg {
 	uint64_t mem[W_CELLS] __attribute__((aligned(4096)));
 	uint64_t way[W_CELLS];	  /* written back, not drained; or W_NONE */
 	uint64_t device[W_CELLS]; /* in the device (W_FENCE); or W_NONE */
-	unsigned int device_of[W_CELLS]; /* the connection */
+	unsigned int device_of[W_CELLS]; /* the connection that wrote it */
 	uint64_t media[W_CELLS];
-	/* The program's: the number last accepted for each cell. */
+	/* The program's: number of the last accepted write, by cell. */
 	uint64_t posted[W_CELLS];
 };
 
-/* One message or RDMA operation on its way, with the bytes of the kernel. */
+/* One message or RDMA operation in transit, with a copy of its bytes. */
 struct w_item {
 	STAILQ_ENTRY(w_item) link;
-	struct rp_channel_op *op; /* of the session; NULL: nobody waits */
+	struct rp_channel_op *op; /* of the session; NULL: ended */
 	enum rp_channel_kind kind;
 	bool refusal, accept;
 	uint64_t rkey, remote_addr;
@@ -71,7 +71,7 @@ STAILQ_HEAD(w_items, w_item);
 
 /* A connection, and both of its channels. */
 struct w_conn {
-	struct rp_channel i, t; /* the session's, the agent's */
+	struct rp_channel i, t; /* channel ends: session's, agent's */
 	struct world *w;
 	struct w_conn *next;
 	unsigned int id, session;
@@ -79,8 +79,8 @@ struct w_conn {
 	bool taken;	/* the agent has accepted it */
 	bool i_closed, t_closed, broken, i_lost;
 	struct w_items there, back;
-	struct rp_channel_op *posted;	/* of the session, done() is due */
-	struct rp_channel_op *t_posted; /* of the agent */
+	struct rp_channel_op *posted;	/* the session's; done() is due */
+	struct rp_channel_op *t_posted; /* the agent's */
 };
 
 struct w_grant {
@@ -99,7 +99,7 @@ struct w_op {
 	struct w_reg *reg, *then;
 	unsigned int first, n, then_cell;
 	uint64_t number, then_number;
-	uint64_t want[W_CELLS]; /* of the cells, as posted before */
+	uint64_t want[W_CELLS]; /* by cell: written before it was posted */
 	struct rp_wire_range range;
 	uint64_t buf[W_CELLS];
 	uint64_t result;
@@ -131,7 +131,7 @@ struct world {
 	size_t nregs;
 	struct w_conn *conns;
 	unsigned int nconns;
-	unsigned int accepted[W_SESSIONS]; /* the newest one of each */
+	unsigned int accepted[W_SESSIONS]; /* by session: newest connection */
 	struct w_grant *grants;
 	struct w_number numbers[W_NUMBERS];
 	struct w_program p[W_SESSIONS];
@@ -142,15 +142,15 @@ uint64_t w_below(struct world *w, uint64_t n);
 bool w_chance(struct world *w, unsigned int per_thousand);
 void w_start(struct world *w, uint64_t seed, const struct w_rules *rules);
 void w_stop(struct world *w);
-/* The target's process dies, maybe with the power, and starts again. */
+/* Kill the target process, perhaps with a power cut, and start it again. */
 void w_restart(struct world *w);
-/* A registration ends, and another begins. */
+/* Deregister a region and register its memory anew. */
 void w_renew(struct world *w, enum w_kind kind);
-/* One thing happens, of those that can. */
+/* Do one of the possible steps. */
 void w_step(struct world *w);
-/* Everything arrives, and everybody does what is due, for so long. */
+/* For ns: deliver all messages and make progress everywhere. */
 void w_pass(struct world *w, uint64_t ns);
-/* Cells of the region have a new number: it must not come too late. */
+/* Cells of the region were written: check that the writes are not too late. */
 void w_changed(struct w_reg *g, const uint64_t *cells, size_t n);
 
 #define W_CHECK(w, cond, fmt, ...)                                             \

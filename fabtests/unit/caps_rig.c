@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Looking at regions, and invented /proc and /sys trees to look at. */
+/* Queries of regions, and invented /proc and /sys trees for them. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 #include "caps_rig.h"
 size_t page;
-char dir[PATH_MAX]; /* of this test, removed behind it */
+char dir[PATH_MAX]; /* the test's folder, removed after it */
 struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER};
 struct rp_facts facts;
 char why[RP_WHY_LEN];
@@ -79,7 +79,7 @@ void want_err(const void *addr, size_t len, int err, const char *word)
 	cr_assert_arr_eq(&facts, &before, sizeof(facts));
 }
 
-/* A file of len bytes in dir (or of this full path), open and removed later. */
+/* A file of len bytes in dir (or at this full path), open; removed later. */
 int make_file(const char *name, size_t len)
 {
 	char path[2 * PATH_MAX];
@@ -101,7 +101,7 @@ char *map(int fd, size_t len, int flags)
 	return p;
 }
 
-/* What the tests run on decides what an ordinary file here must be. */
+/* The kind of an ordinary file depends on the file system of the tests. */
 enum rp_memory file_here(void)
 {
 	struct statfs s;
@@ -111,8 +111,8 @@ enum rp_memory file_here(void)
 }
 
 /*
- * Invented trees. The process map names a real file, so that its identity
- * holds; statx is wrapped, so that the file can claim to be in DAX state.
+ * Invented trees. The process map names a real file, so that its identity is
+ * valid; statx is wrapped, so that the file can claim to be in DAX state.
  */
 bool claim_dax;
 size_t looks;
@@ -154,7 +154,7 @@ void put(const char *path, const char *fmt, ...)
 struct statx real; /* of the invented file */
 char real_path[2 * PATH_MAX];
 
-/* A map that shows the file at HERE in one piece, on a mount of this type. */
+/* A process map with the file at HERE in one piece, on a mount of this type. */
 void invent(const char *type, const char *opts)
 {
 	close(make_file("pool", LEN));
@@ -195,7 +195,7 @@ void nd_region(const char *name, const char *domain)
 	cr_assert_eq(symlink(to, full), 0);
 }
 
-/* /sys/class/infiniband/NAME leads to this folder. */
+/* Link /sys/class/infiniband/NAME to this folder. */
 void nic_device(const char *name, const char *folder)
 {
 	char link[2 * PATH_MAX], to[3 * PATH_MAX];
@@ -209,7 +209,7 @@ void nic_device(const char *name, const char *folder)
 	cr_assert_eq(symlink(to, link), 0);
 }
 
-/* A root port that says this of itself; len: bytes of it that we may read. */
+/* A root port with these IDs and registers; len: readable config bytes. */
 void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
 	      size_t len)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looking at regions, and invented /proc and /sys trees to look at. */
+/* Queries of regions, and invented /proc and /sys trees for them. */
 #ifndef RP_TEST_CAPS_RIG_H
 #define RP_TEST_CAPS_RIG_H
 
@@ -12,9 +12,9 @@
 #include "core/caps.h"
 
 extern size_t page;
-extern char dir[PATH_MAX];     /* of this test, removed behind it */
-extern struct rp_caps_cfg cfg; /* what is looked with */
-/* What the last look found. */
+extern char dir[PATH_MAX];     /* the test's folder, removed after it */
+extern struct rp_caps_cfg cfg; /* configuration of look() */
+/* Result of the last look(). */
 extern struct rp_facts facts;
 extern char why[RP_WHY_LEN];
 
@@ -22,44 +22,44 @@ void caps_setup(void);
 void caps_teardown(void);
 
 int look(const void *addr, size_t len);
-/* Look, and find this; or fail so, with this word in the sentence. */
+/* look() must find this memory; or fail with err, and this word in why. */
 void want(const void *addr, size_t len, enum rp_memory memory);
 void want_err(const void *addr, size_t len, int err, const char *word);
 
-/* A file of len bytes in dir (or of this full path), open and removed later. */
+/* A file of len bytes in dir (or at this full path), open; removed later. */
 int make_file(const char *name, size_t len);
 char *map(int fd, size_t len, int flags);
-/* What the tests run on decides what an ordinary file here must be. */
+/* The kind of an ordinary file depends on the file system of the tests. */
 enum rp_memory file_here(void);
 
 /*
- * Invented trees. The process map names a real file, so that its identity
- * holds; statx is wrapped, so that the file can claim to be in DAX state.
+ * Invented trees. The process map names a real file, so that its identity is
+ * valid; statx is wrapped, so that the file can claim to be in DAX state.
  */
 #define HERE ((void *)0x100000)
 #define LEN  0x2000
 
 extern bool claim_dax;
-extern size_t looks;	  /* calls of statx */
+extern size_t looks;	  /* number of statx calls */
 extern struct statx real; /* of the invented file */
 extern char real_path[2 * PATH_MAX];
 
 /* Write a file of the tree in dir. */
 void put(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* A map that shows the file at HERE in one piece, on a mount of this type. */
+/* A process map with the file at HERE in one piece, on a mount of this type. */
 void invent(const char *type, const char *opts);
-/* An adapter below a root port. */
+/* The path of an adapter below a root port. */
 #define NIC_PORT     "/sys/devices/pci0000:17/0000:17:00.0"
 #define NIC_FUNCTION NIC_PORT "/0000:18:00.1"
 
-/* /sys/class/infiniband/NAME leads to this folder. */
+/* Link /sys/class/infiniband/NAME to this folder. */
 void nic_device(const char *name, const char *folder);
-/* A root port that says this of itself; len: bytes of it that we may read. */
+/* A root port with these IDs and registers; len: readable config bytes. */
 void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
 	      size_t len);
 
-/* A region with the device pmem0; domain NULL: it does not say. */
+/* A region with the device pmem0; domain NULL: no persistence_domain file. */
 void nd_region(const char *name, const char *domain);
 
 #endif

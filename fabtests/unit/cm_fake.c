@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* librdmacm and libibverbs, as far as prov/rc calls them. */
+/* Fakes of the librdmacm and libibverbs calls that prov/rc makes. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "fabtests/unit/cm_fake.h"
 #include "rc/rc_priv.h"
 
-/* The other backend is not linked. */
+/* The TCP backend is not part of this program. */
 const struct rp_rc_ops rp_rc_tcp;
 
 struct fake fake;
@@ -22,7 +22,7 @@ struct fake fake;
 static struct ibv_device device, cm_device;
 static struct verbs_context vctx;
 static struct ibv_context *const context = &vctx.context;
-/* librdmacm's own context of the same device. */
+/* librdmacm opens a context of its own on the same device. */
 static struct ibv_context cm_context;
 static struct rdma_event_channel channel;
 static struct ibv_pd pd;
@@ -32,7 +32,7 @@ static struct ibv_srq srq;
 static uint32_t next_qp;
 
 struct event {
-	struct rdma_cm_event ev; /* first: acknowledged by this */
+	struct rdma_cm_event ev; /* first: rdma_ack_cm_event() casts it */
 	uint8_t data[256];
 	bool read;
 };
@@ -100,11 +100,11 @@ static int post_srq_recv(struct ibv_srq *q, struct ibv_recv_wr *wr,
 
 /* --- builders --- */
 
-/* Later releases have wr_flush behind what 44 has. */
+/* rdma-core after release 44 appends wr_flush to struct ibv_qp_ex. */
 #define WR_FLUSH_AT 352
 struct fake_qp {
 	union {
-		struct ibv_qp_ex ex; /* begins with the queue pair itself */
+		struct ibv_qp_ex ex; /* begins with struct ibv_qp */
 		uint8_t room[WR_FLUSH_AT + sizeof(void (*)(void))];
 	};
 	bool built;
@@ -228,7 +228,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *p, struct ibv_qp_init_attr *attr)
 	return new_qp(0, attr);
 }
 
-/* An old library knows nothing of FLUSH, whatever the device says. */
+/* A library without FLUSH refuses such queue pairs, device or not. */
 static struct ibv_qp *create_qp_ex(struct ibv_context *c,
 				   struct ibv_qp_init_attr_ex *a)
 {
@@ -286,7 +286,7 @@ void fake_end(void)
 void fake_complete(const struct fake_wr *w, enum ibv_wc_status status)
 {
 	cr_assert_lt(fake.nwc, FAKE_MAX);
-	/* The device says nothing else of one that failed. */
+	/* For a failed work request only wr_id, status, qp_num are valid. */
 	fake.wc[fake.nwc++] = (struct ibv_wc){
 		.wr_id = w->wr.wr_id,
 		.qp_num = w->qp,
@@ -382,7 +382,7 @@ int rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id,
 	return 0;
 }
 
-/* The kernel drops events that nobody read; read ones are waited for. */
+/* The kernel drops unread events; those that were read must be acked first. */
 int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	for (int i = 0; i < nevents; i++) {
@@ -579,7 +579,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *owner,
 {
 	cr_assert_leq(cqe, fake.max_cqe);
 	fake.open++;
-	/* The queue pair of the trial for FLUSH is not the one in use. */
+	/* Ignore the small queue of the trial for FLUSH. */
 	if (cqe > 2)
 		cq.cqe = cqe;
 	return &cq;

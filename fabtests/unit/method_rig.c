@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every combination of facts, and what prose says that memory offers. */
+/* Every combination of facts, and what the guarantees' prose offers for it. */
 #include <stdio.h>
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every combination of facts, and what prose says that memory offers. */
+/* Every combination of facts, and what the guarantees' prose offers for it. */
 #ifndef RP_TEST_METHOD_RIG_H
 #define RP_TEST_METHOD_RIG_H
 
@@ -18,18 +18,18 @@
 
 extern const enum rp_tri tris[3];
 
-/* For messages: one at a time. */
+/* A text for failure messages, valid until the next call. */
 const char *show(const struct rp_facts *f, enum rp_class required,
 		 unsigned int built);
 
-/* Call judge on every combination of facts and class, for one build. */
+/* Call judge for every combination of facts and class, for one build. */
 typedef void (*judge_fn)(const struct rp_facts *f, enum rp_class required,
 			 unsigned int built);
 void for_all(judge_fn judge, unsigned int built);
 
 /*
- * The prose of the guarantees, as a chain of questions. What the memory
- * offers, cheapest first.
+ * The prose of the guarantees as a chain of questions: what this memory offers,
+ * cheapest first.
  */
 struct offers {
 	enum rp_refusal refusal; /* nothing is on offer */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One model and its memory, in the words of the tests of its rules. */
+/* One model and its memory, with short names for the tests of its rules. */
 #ifndef MODEL_RIG_H
 #define MODEL_RIG_H
 
@@ -9,7 +9,7 @@
 #include "seeded.h"
 
 static struct model *m;
-static uint64_t *a; /* two pages; words 0..7 share a line */
+static uint64_t *a; /* two pages; words 0..7 are one line */
 
 static inline void make(enum model_kind kind, enum model_domain domain,
 			enum model_place place)
@@ -71,7 +71,7 @@ static inline void dma(unsigned int qp, unsigned int word, uint64_t v)
 	model_dma_write(m, qp, &a[word], &v, sizeof(v));
 }
 
-/* A write that got there. */
+/* A DMA write, placed at once. */
 static inline void dma_now(unsigned int word, uint64_t v)
 {
 	dma(9, word, v);
@@ -87,7 +87,7 @@ static inline uint64_t pick_seeded(void *ctx, uint64_t below)
 
 #define LOST 0x1057
 
-/* Exactly these values, in any order; LOST: something else too. */
+/* Exactly these values, in any order; LOST: unknown values, too. */
 static inline void check(int line, const char *what, const uint64_t *got,
 			 size_t n, bool lost, const uint64_t *want,
 			 size_t nwant)

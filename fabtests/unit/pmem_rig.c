@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushing that is written down instead of done. */
+/* Flush operations that are logged instead of executed. */
 #include <criterion/criterion.h>
 
 #include "pmem_rig.h"

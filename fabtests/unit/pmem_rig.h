@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flushing that is written down instead of done. */
+/* Flush operations that are logged instead of executed. */
 #ifndef RP_TEST_PMEM_RIG_H
 #define RP_TEST_PMEM_RIG_H
 
 #include "core/pmem.h"
 
-/* What the code under test did, in order. */
+/* The calls of the code under test, in order. */
 struct event {
 	char what; /* 'f'lush, 'd'rain, 's'ync */
 	uintptr_t start, end;
@@ -13,12 +13,12 @@ struct event {
 extern struct event log_v[32];
 extern size_t log_n;
 extern int sync_ret;
-extern const struct rp_pmem_ops fake; /* ctx: log_v */
+extern const struct rp_pmem_ops fake; /* its ctx is log_v */
 
 void note(char what, const void *addr, size_t len);
 struct rp_pmem *make(uintptr_t base, size_t len, enum rp_method how,
 		     const struct rp_pmem_ops *ops);
-/* Event i is this one. */
+/* Event i must be this one. */
 void want(size_t i, char what, uintptr_t start, uintptr_t end);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* libibverbs in this process: its objects, and what is asked of the device. */
+/* libibverbs in this process: its objects, and the posting of requests. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static uint32_t next_number;
 
 static struct dev_cq *cqs[DEV_MAX];
 
-/* True: this one fails, as the test wants. */
+/* Count down to the failure that the test wants; true: this call fails. */
 static bool fails(void)
 {
 	if (!dev.fail_make || --dev.fail_make)
@@ -186,7 +186,10 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
 
 	if (fails())
 		return NULL;
-	/* As the kernel: no bits that the device has not, and as rxe. */
+	/*
+	 * As the kernel: refuse FLUSH rights without the capability; as rxe:
+	 * refuse persistence for other memory.
+	 */
 	if (((flushes & IBV_RPMEM_ACCESS_FLUSH_GLOBAL) &&
 	     !(dev.caps & DEV_GLOBAL)) ||
 	    ((flushes & IBV_RPMEM_ACCESS_FLUSH_PERSISTENT) &&
@@ -199,14 +202,14 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
 	mr->base = (struct ibv_mr){
 		.context = p->context, .pd = p, .addr = addr, .length = len};
 	mr->access = (unsigned int)access;
-	/* As with a real one, nobody locks what peers write. */
+	/* Tell the thread sanitizer that peers write without a lock. */
 	if ((access & IBV_ACCESS_REMOTE_WRITE) && addr != dev.pmem)
 		peers_write_here(addr, len);
 	pthread_mutex_lock(&dev_lock);
 	i = slot_of((void *const *)dev_mrs);
 	dev_mrs[i] = mr;
 	mr->base.lkey = ++next_number;
-	mr->base.rkey = 0x7000 + (uint32_t)i; /* given again, as devices do */
+	mr->base.rkey = 0x7000 + (uint32_t)i; /* used again later */
 	dev.reg_access = mr->access;
 	dev.open++;
 	pthread_mutex_unlock(&dev_lock);
@@ -388,7 +391,7 @@ void dev_start(void)
 	pthread_mutex_init(&dev_lock, &a);
 	memset(&dev, 0, sizeof(dev));
 	next_number = 0x100;
-	/* ADR behind an adapter that writes into the cache. */
+	/* ADR with an adapter that writes into the cache. */
 	dev.makes = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
 	dev.facts = (struct rp_facts){
 		.memory = RP_MEM_DAX_SYNC,
@@ -450,7 +453,7 @@ void dev_join(struct ibv_qp *qp, uint32_t peer, unsigned int access)
 	qp->state = IBV_QPS_RTS;
 }
 
-/* --- what of core the test decides --- */
+/* --- functions of core that the test replaces --- */
 
 int __wrap_rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr,
 			  size_t len, struct rp_facts *facts,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A device with verbs, in this process: all of libibverbs that the shim calls.
- */
+/* A verbs device in this process: all libibverbs calls that the shim makes. */
 #ifndef RP_RC_DEVICE_H
 #define RP_RC_DEVICE_H
 
@@ -11,10 +10,10 @@
 #include "verbs/target.h"
 
 /*
- * Queue pairs that are connected move bytes when something is posted, unless
- * they are held. What arrives in pmem is in a line that is dirty until the
- * device flushes it, or the agent does and drains: then it is on the medium.
- * The facts of all memory are the test's, and volatile is all but pmem.
+ * Connected queue pairs execute requests when they are posted, unless dev.hold
+ * is set. Bytes placed in pmem make their line dirty until the device flushes
+ * it, or the agent flushes it and drains: then the line is on the medium.
+ * dev.facts are the facts of pmem; all other memory is volatile.
  */
 #define DEV_BYTES 8192u
 #define DEV_LINE  64u
@@ -25,7 +24,7 @@
 #define DEV_PERSISTENT	 (1ull << 39)
 #define DEV_ATOMIC_WRITE (1ull << 40)
 
-/* What was executed, in order. */
+/* One executed request. */
 struct dev_op {
 	uint32_t qp_num;
 	enum ibv_wc_opcode opcode; /* FLUSH and ATOMIC_WRITE too */
@@ -34,9 +33,9 @@ struct dev_op {
 };
 
 struct dev {
-	/* What the device, and the library in use, can do. */
+	/* Capabilities of the device and of the library in use. */
 	uint64_t caps;
-	unsigned int makes; /* send_ops_flags of which queue pairs are made */
+	unsigned int makes; /* send_ops_flags that queue pairs may have */
 	int max_rd_atomic;
 	struct rp_facts facts;
 	uint8_t pmem[DEV_BYTES] __attribute__((aligned(4096)));
@@ -44,46 +43,46 @@ struct dev {
 	bool dirty[DEV_BYTES / DEV_LINE], flushed[DEV_BYTES / DEV_LINE];
 	struct dev_op done[DEV_LOG];
 	unsigned int ndone;
-	int open;		 /* objects */
+	int open;		 /* number of objects */
 	unsigned int reg_access; /* of the last registration */
 
-	/* What goes wrong. */
-	bool hold;	  /* nothing of it is executed */
-	uint32_t fail_qp; /* its next request has this end */
+	/* Faults to inject. */
+	bool hold;	  /* execute nothing */
+	uint32_t fail_qp; /* its next request ends with .fail */
 	enum ibv_wc_status fail;
-	bool drop_ack;	    /* ... but was executed */
-	uint32_t deaf_qp;   /* what is sent there is lost, and well */
-	uint32_t late_qp;   /* its requests end, and its queue hears it late */
-	int take, take_err; /* of the next post: so many, then this errno */
-	int no_dereg;	    /* ibv_dereg_mr() of pmem says this */
-	int fail_make;	    /* make of this many objects from now fails */
-	bool idle_agent;    /* its flushes do nothing */
+	bool drop_ack;	    /* ... but is executed */
+	uint32_t deaf_qp;   /* SENDs to it succeed and are lost */
+	uint32_t late_qp;   /* its completions appear late */
+	int take, take_err; /* the next post accepts .take, then fails */
+	int no_dereg;	    /* result of ibv_dereg_mr() for pmem */
+	int fail_make;	    /* the n-th creation from now fails */
+	bool idle_agent;    /* the agent's flushes do nothing */
 	unsigned int drains;
-	unsigned int notifies; /* how often a queue was told to tell */
+	unsigned int notifies; /* calls of req_notify_cq */
 	void (*at_notify)(void);
 };
 extern struct dev dev;
 
-/* Everything anew; and back, with nothing open. */
+/* Reset everything; dev_end() checks that no object is open. */
 void dev_start(void);
 void dev_end(void);
 struct ibv_pd *dev_pd(void);
-/* Made, and on the way to RTS, connected to that number. */
+/* Make a queue pair; dev_join() moves it to RTS, connected to `peer`. */
 struct ibv_qp *dev_qp(struct ibv_cq *cq, unsigned int send_ops);
 void dev_join(struct ibv_qp *qp, uint32_t peer, unsigned int access);
-/* As the program's own post: len bytes of value to pmem at off. */
+/* Post the program's own write: len bytes of value to pmem at off. */
 int dev_write(struct ibv_qp *qp, uint64_t wr_id, uint32_t rkey, size_t off,
 	      size_t len, uint8_t value);
-/* Of a queue pair that the shim made. */
+/* The queue pair of the shim with this number. */
 struct ibv_qp *dev_numbered(uint32_t number);
-/* What was held. */
+/* Execute all requests that were posted under hold. */
 void dev_run(void);
 bool dev_durable(size_t off, size_t len, uint8_t value);
-/* How many of this opcode were executed. */
+/* How many requests with this opcode were executed. */
 unsigned int dev_count(enum ibv_wc_opcode opcode);
-/* Once, before a queue is told to tell of what comes next. */
+/* Call `first` once, inside the next req_notify_cq. */
 void dev_at_notify(void (*first)(void));
-/* As if sent to this queue pair by its peer. False: nobody listens there. */
+/* Deliver a message as the peer's SEND. False: no receive is posted. */
 bool dev_say(uint32_t qp_num, const void *msg, size_t len);
 
 #endif

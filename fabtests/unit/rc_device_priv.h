@@ -8,17 +8,17 @@
 #include "rc_device.h"
 
 struct dev_cq {
-	struct ibv_cq base; /* first */
+	struct ibv_cq base; /* first: cast */
 	struct ibv_wc wc[DEV_MAX];
 	int n;
 	bool armed, event;
 };
 struct dev_mr {
-	struct ibv_mr base; /* first */
+	struct ibv_mr base; /* first: cast */
 	unsigned int access;
 };
 struct dev_wr {
-	enum ibv_wc_opcode opcode; /* as it completes */
+	enum ibv_wc_opcode opcode; /* as reported by its completion */
 	uint64_t wr_id;
 	unsigned int flags;
 	uint32_t rkey, lkey;
@@ -36,7 +36,7 @@ typedef void (*dev_flush_fn)(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 struct dev_qp {
 	union {
 		struct ibv_qp qp;
-		struct ibv_qp_ex ex; /* begins with it */
+		struct ibv_qp_ex ex; /* begins with struct ibv_qp */
 		/* As long as that of rdma-core 45 and later. */
 		struct {
 			uint8_t before[352];
@@ -45,7 +45,7 @@ struct dev_qp {
 	};
 	struct ibv_qp_attr attr;
 	bool sig_all;
-	unsigned int ops; /* 0: no builders */
+	unsigned int ops; /* send_ops_flags; 0: no builders */
 	struct dev_wr batch[DEV_MAX], queue[DEV_MAX], lates[DEV_MAX];
 	unsigned int nbatch, nqueue, nlates;
 	struct dev_recv recvs[DEV_MAX];
@@ -62,7 +62,7 @@ static inline struct dev_qp *dev_of(struct ibv_qp *qp)
 
 void dev_complete(struct dev_cq *cq, const struct ibv_wc *wc);
 void dev_write_back(size_t line);
-/* Whatever can be executed is. */
+/* Execute all requests that can be executed. */
 void dev_progress(void);
 void dev_builders(struct dev_qp *q);
 void dev_posts(struct ibv_context_ops *ops);

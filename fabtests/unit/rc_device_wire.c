@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is posted on the device in this process, and what becomes of it. */
+/* Execution of the requests that are posted on the device in this process. */
 #include "config.h"
 
 #include <errno.h>
@@ -155,7 +155,7 @@ static void told(struct dev_qp *q, const struct dev_wr *w,
 			     &(struct ibv_wc){
 				     .wr_id = w->wr_id,
 				     .status = status,
-				     /* In an error it means nothing. */
+				     /* Undefined in an error. */
 				     .opcode = status ? (enum ibv_wc_opcode)0x5a
 						      : w->opcode,
 				     .byte_len = (uint32_t)w->len,
@@ -163,7 +163,7 @@ static void told(struct dev_qp *q, const struct dev_wr *w,
 				     .qp_num = q->qp.qp_num});
 }
 
-/* False: it has to wait. */
+/* Execute the first request. False: it has to wait for a receive. */
 static bool one(struct dev_qp *q)
 {
 	struct dev_wr w = q->queue[0];
@@ -194,7 +194,7 @@ static bool one(struct dev_qp *q)
 		local_is_ours(q, w.lkey, w.local, w.len, false);
 		receive(to, w.local, w.len);
 	}
-	/* What a responder refuses is the end of its queue pair, too. */
+	/* A responder that refuses a request goes to ERR, too. */
 	if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR)
 		to->attr.qp_state = IBV_QPS_ERR;
 	if (!status) {
@@ -403,7 +403,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	int ret = 0;
 
 	pthread_mutex_lock(&dev_lock);
-	/* All or nothing. */
+	/* Builders post all requests or none. */
 	if (dev.take_err)
 		ret = dev.take_err;
 	dev.take_err = 0;

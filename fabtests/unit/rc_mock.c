@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The model's own idea of RC and of memory; it asks nothing of the shim. */
+/* The model's own RC and memory; it calls nothing of the shim. */
 #include <errno.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ static bool inside(const struct mock_wr *w)
 	       w->addr - MOCK_AT <= MOCK_BYTES - w->len;
 }
 
-/* Here each write has one value. */
+/* The value of all bytes: writes here are uniform. */
 static uint8_t all_are(const uint8_t *buf, size_t len)
 {
 	for (size_t i = 1; i < len; i++)
@@ -120,7 +120,7 @@ static void completed(struct mock *m, const struct mock_wr *w,
 	m->done[m->ndone++] = (struct ibv_wc){
 		.wr_id = w->wr_id,
 		.status = status,
-		/* In an error nothing but four fields means anything. */
+		/* The opcode is undefined in an error. */
 		.opcode = status ? (enum ibv_wc_opcode)0x5a
 				 : (enum ibv_wc_opcode)opcodes[w->op],
 		.byte_len = (uint32_t)w->len,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two queue pairs of the device in this process, with the whole shim on both.
- */
+/* Two queue pairs of the device in this process, with the shim on both. */
 #ifndef RP_RC_PAIR_H
 #define RP_RC_PAIR_H
 
@@ -27,7 +26,7 @@ struct pair {
 	struct ibv_rpmem_mr *mr;
 	struct ibv_rpmem_desc desc;
 	uint32_t rkey;
-	struct rp_side sa, sb; /* what they gave each other */
+	struct rp_side sa, sb; /* the addresses they exchanged */
 	struct ibv_mr *from_mr;
 	unsigned int nput;
 	uint8_t from[16][DEV_BYTES];
@@ -36,27 +35,27 @@ struct pair {
 struct pair_attr {
 	unsigned int ops;    /* send_ops_flags of a; 0: ibv_post_send() */
 	unsigned int access; /* FLUSH bits of b's queue pair, and of pmem */
-	unsigned int native; /* ... of which the device's queue pair has */
-	bool sides;	     /* a may ask b's agent */
-	int cqe;	     /* of a; 0: PAIR_CQE */
+	unsigned int native; /* ... and those that the device made it with */
+	bool sides;	     /* connect the side channels */
+	int cqe;	     /* size of a's queue; 0: PAIR_CQE */
 	bool sleeps;	     /* a has a completion channel */
 };
 void pair_open(struct pair *p, const struct pair_attr *attr);
 void pair_close(struct pair *p);
-/* Both addresses exchanged; 0 or what ibv_rpmem_connect() of a says. */
+/* Exchange both addresses; the result is that of a's ibv_rpmem_connect(). */
 int pair_sides(struct pair *p);
-/* The region's descriptor, made and added. */
+/* Make the region's descriptor at b and add it at a. */
 void pair_tell(struct pair *p);
 
-/* Of pmem, persistent. */
+/* Flush a range of pmem to persistence. */
 int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len);
 int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	       uint8_t value);
-/* With its flush, in one call. The bytes are kept until the next put but 15. */
+/* A write with its flush, in one call; its bytes stay for 15 more calls. */
 int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	     uint8_t value);
 int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value);
-/* The next completion at a, waited for; wr_id 0: none, for a moment. */
+/* Wait for the next completion at a; wr_id 0: none for a moment. */
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	       int opcode);
 const char *pair_method(struct pair *p);

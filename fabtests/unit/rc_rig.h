@@ -14,11 +14,11 @@
 
 #include "rc/rc.h"
 
-/* What one end of a connection was told. */
+/* The events that one end of a connection has reported. */
 struct end {
 	struct rp_channel *c;
 	int connected, lost, err, messages;
-	size_t len, data_len; /* of the last message, of accept or reject */
+	size_t len, data_len; /* of the last message; of the private data */
 	uint8_t msg[8192], data[512];
 	void (*on_message)(struct end *e);
 	void (*on_lost)(struct end *e);
@@ -28,11 +28,11 @@ struct end {
 /* One domain's private connections. */
 struct node {
 	struct rp_rc *rc;
-	struct sockaddr_in at; /* of the listener */
-	uint64_t skew;	       /* its clock is so much ahead, ns */
-	bool hold;	       /* requests are kept in .request */
+	struct sockaddr_in at; /* the listener's address */
+	uint64_t skew;	       /* added to its clock, ns */
+	bool hold;	       /* keep requests in .request */
 	bool refuse;
-	struct end *accept; /* the ends of the next requests */
+	struct end *accept; /* ends for the next requests */
 	int accepted, requests, gone;
 	void *request[128];
 	uint8_t shown[512];
@@ -187,7 +187,7 @@ static inline int node_connect(struct node *n, const struct node *to,
 			       &end_events, e, &e->c);
 }
 
-/* Both ends make progress until the condition holds. */
+/* Poll both ends until the condition holds. */
 #define PUMP(a, b, cond)                                                       \
 	do {                                                                   \
 		const uint64_t begun = rig_now(a);                             \

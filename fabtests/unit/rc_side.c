@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The model's target has the real agent, and memory that only a drain keeps. */
+/* The model's target: the real agent, and memory that only a drain keeps. */
 #include <errno.h>
 #include <string.h>
 
@@ -135,7 +135,7 @@ static void heard(struct mock_side *s, const struct mock_msg *o)
 		;
 }
 
-/* Refusals of wrong keys are delayed: to when they are due. */
+/* Delayed refusals of wrong keys: advance the clock to when they are due. */
 static bool pass_time(struct mock_side *s)
 {
 	const uint64_t due = rp_agent_deadline(s->host.agent);

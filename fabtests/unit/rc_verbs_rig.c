@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Owners of channels that write down what they are told. */
+/* Channel owners that record all callbacks. */
 #include "config.h"
 
 #include <malloc.h>
@@ -127,7 +127,7 @@ void rig_start(void)
 {
 	char why[128];
 
-	/* Memory that is used after it was freed is not as it was. */
+	/* Overwrite freed memory, so that its use is noticed. */
 	mallopt(M_PERTURB, 0x5a);
 	rig_nasked = rig_order = 0;
 	cr_assert_eq(rp_rc_open(&rig_attr, &rig, why, sizeof(why)), 0, "%s",

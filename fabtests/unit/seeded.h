@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A seeded generator for property tests. RP_SEED repeats a failed run;
- * RP_SEEDS_FROM is where a test of many runs begins, so that all are repeated.
+ * RP_SEEDS_FROM is the first seed of a test of many runs.
  */
 #ifndef RP_TEST_SEEDED_H
 #define RP_TEST_SEEDED_H
@@ -18,7 +18,7 @@ struct seeded {
 
 static inline uint64_t seeded_next(struct seeded *s)
 {
-	/* splitmix64: any seed is a good one. */
+	/* splitmix64: it works with any seed. */
 	uint64_t z = s->state += 0x9e3779b97f4a7c15ull;
 
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;

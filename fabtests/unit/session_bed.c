@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A session on a channel that the test plays, with a clock that it sets. */
+/* A session on a fake channel, with a clock that the test sets. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -250,7 +250,7 @@ void bed_stop(void)
 	cr_assert_eq(rp_test_leaked(), 0);
 }
 
-/* What is counted is what is there. */
+/* Without operations all counters and lists of the session are empty. */
 static void count(void)
 {
 	const struct rp_session *s = bed.s;
@@ -482,7 +482,7 @@ static struct rp_op *op_new(struct told *t, enum rp_op_kind kind)
 	void (*then)(struct told *) = t->then;
 
 	cr_assert(!t->outstanding);
-	memset(&t->op, 0xa5, sizeof(t->op)); /* as memory comes */
+	memset(&t->op, 0xa5, sizeof(t->op)); /* uninitialized memory */
 	memset(&t->op, 0, offsetof(struct rp_op, priv));
 	t->times = 0;
 	t->then = then;
@@ -571,7 +571,7 @@ struct rp_op *op_query(struct told *t, uint32_t key)
 	return op;
 }
 
-/* Answer QUERYs of the session's own. */
+/* Reply to the QUERYs that the session itself has sent. */
 static bool answer(void)
 {
 	struct bed_seen *m, *next;

@@ -15,7 +15,7 @@ extern const struct rp_setup_export pools[2];
 void same_export(const struct rp_setup_export *a,
 		 const struct rp_setup_export *b);
 
-/* What was got last. */
+/* The message that was decoded last. */
 union any_message {
 	struct rp_setup_greeting greeting;
 	struct rp_setup_request request;
@@ -30,7 +30,7 @@ int get_export(const void *buf, size_t len);
 int get_list(const void *buf, size_t len);
 int get_error(const void *buf, size_t len);
 
-/* One valid message of each kind; returns how many. */
+/* One valid message of each kind; returns their number. */
 size_t valid(uint8_t bufs[8][4096], size_t *lens);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The agent's end of a side connection in models of queue pairs: its host, and
+/*
+ * The agent's end of a side connection in models of queue pairs: its host and
  * one channel.
  */
 #ifndef SIDE_HOST_H
@@ -10,11 +11,11 @@
 #include "core/agent.h"
 
 struct side_host {
-	struct rp_agent_host host; /* first: ops are given this */
+	struct rp_agent_host host; /* first: cast */
 	struct rp_channel c;
 	struct rp_agent *agent;
 	bool requested, open;
-	/* A message for the peer: 0 or -errno. */
+	/* Send a message to the peer: 0 or -errno. */
 	int (*say)(const void *msg, size_t len, void *arg);
 	void *arg;
 	const uint64_t *now;
@@ -89,7 +90,7 @@ static void side_warn(struct rp_agent_host *h, const char *text)
 {
 }
 
-/* 0 or -errno. */
+/* Returns 0 or -errno. */
 static inline int side_host_init(struct side_host *s,
 				 int (*say)(const void *msg, size_t len,
 					    void *arg),
@@ -114,7 +115,7 @@ static inline int side_host_init(struct side_host *s,
 	return rp_agent_new(&attr, &s->host, &s->agent);
 }
 
-/* A message of the peer. */
+/* Pass a message of the peer to the agent. */
 static inline void side_host_received(struct side_host *s, const void *msg,
 				      size_t len)
 {

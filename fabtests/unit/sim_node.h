@@ -17,13 +17,13 @@
 
 extern const struct pmsim_ops *sim;
 
-/* How the nodes of a test are opened. */
+/* Options for opening the nodes of a test. */
 struct sim_opts {
 	const char *prov;   /* NULL: pmsim */
 	enum fi_av_type av; /* 0: map */
 	bool selective;
-	bool prov_keys; /* may ask for them */
-	uint64_t caps;	/* 0: all that both bases have */
+	bool prov_keys; /* FI_MR_PROV_KEY allowed */
+	uint64_t caps;	/* 0: all that both bases support */
 	uint64_t op_flags;
 };
 
@@ -37,27 +37,27 @@ struct sim_node {
 	char name[16];
 };
 
-/* Load the providers and take control. Once per process. */
+/* Load the providers and reset the fabric. Once per process. */
 void sim_start(void);
-/* Fabric and description for what follows; reset() comes first. */
+/* Open the fabric that later nodes use; reset() comes first. */
 void sim_open(const struct sim_opts *opts);
 void sim_close(void);
-/* A node on this machine; name NULL: any address. */
+/* Open a node on this machine; name NULL: any address. */
 void node_open(struct sim_node *n, unsigned int machine, const char *name);
 void node_close(struct sim_node *n);
-/* Register memory under key (should keys be the user's). */
+/* Register memory; `key` counts where the user chooses keys. */
 void node_memory(struct sim_node *n, void *buf, size_t len, uint64_t key,
 		 uint64_t flags);
 fi_addr_t node_insert(struct sim_node *n, const struct sim_node *peer);
-/* Its program looks, and takes nothing. */
+/* Poll the node's queue without taking anything. */
 void node_poke(struct sim_node *n);
-/* The completion that must be there: of context. */
+/* The next completion must be that of context. */
 void node_expect(struct sim_node *n, void *context,
 		 struct fi_cq_tagged_entry *e);
-/* The error that must be there: returns its err. */
+/* The next entry must be an error of context; returns its err. */
 int node_expect_error(struct sim_node *n, void *context);
 bool node_quiet(struct sim_node *n);
-/* Deliver all that is in flight, once; returns how much. */
+/* Deliver everything in flight, once; returns how much. */
 unsigned int sim_deliver_all(void);
 /* The only wire from machine `from` with something in flight. */
 struct pmsim_wire sim_wire(unsigned int from);

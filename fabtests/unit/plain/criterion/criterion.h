@@ -4,9 +4,9 @@
 #define RP_PLAIN_CRITERION_H
 
 /*
- * Criterion keeps its state in memory mapped at an address that the thread
- * sanitizer has taken. configure puts this header in its place then, and the
- * same tests run: each in a child of its own, one after the other.
+ * Criterion maps its state at an address that the thread sanitizer occupies.
+ * With that sanitizer configure puts this header in its place: the same tests
+ * run one after the other, each in a child process.
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -27,7 +27,7 @@ struct plain_test {
 	struct plain_test *next;
 };
 
-/* One of each in a program, however many files include this. */
+/* Weak: one list for the program, however many files include this header. */
 __attribute__((weak)) struct plain_test *plain_tests, *plain_suites;
 
 static inline void plain_add(struct plain_test **list, struct plain_test *t)
@@ -97,7 +97,7 @@ static inline void plain_report(const char *file, int line, const char *what,
 		_exit(PLAIN_SKIPPED);                                          \
 	} while (0)
 #define cr_skip_test(...) cr_skip(__VA_ARGS__)
-/* Criterion shows these only when asked to. */
+/* Criterion shows these only with --verbose. */
 #define cr_log_info(fmt, ...)                                                  \
 	((void)(getenv("RP_VERBOSE") && printf(fmt "\n", ##__VA_ARGS__)))
 
@@ -117,7 +117,7 @@ static inline void plain_run(const struct plain_test *t)
 		t->fini();
 	if (s && s->fini)
 		s->fini();
-	/* Not _exit: what the sanitizer has found becomes the status. */
+	/* exit(), not _exit(): sanitizer findings change the exit status. */
 	exit(0);
 }
 
