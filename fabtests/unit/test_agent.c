@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests at the target: checked whole, merged, durable before answered. */
+/*
+ * Requests at the target: each is checked as a whole, merged with others, and
+ * durable before its reply.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -87,7 +90,7 @@ Test(agent, one_commit_of_each_method)
 	stop();
 }
 
-/* Nothing is done, not even for the ranges in front of the bad one. */
+/* A refused request does nothing, not even for earlier ranges. */
 static void refused(size_t n, const struct rp_wire_range *ranges,
 		    enum rp_level level, enum rp_class required,
 		    enum rp_status st, size_t at, uint32_t detail)
@@ -142,7 +145,7 @@ Test(agent, each_range_is_checked)
 					bad[i].visible, at, 0);
 		}
 	}
-	/* The ends of a region are in it. */
+	/* The first and the last byte of a region belong to it. */
 	bed_commit(&p, &file, 0, len);
 	bed_run(&g);
 	bed_expect(&p, p.token, RP_ST_OK);
@@ -162,7 +165,7 @@ Test(agent, no_ranges)
 	stop();
 }
 
-/* Checked, and nothing flushed, whatever class is named. */
+/* A visible request is checked and flushes nothing, whatever class it names. */
 Test(agent, visible)
 {
 	struct rp_wire_range r[2];
@@ -182,7 +185,7 @@ Test(agent, visible)
 	stop();
 }
 
-/* A page-cache file outlives its process without msync. */
+/* Class process needs no msync: a page-cache file outlives its process. */
 Test(agent, less_is_asked)
 {
 	struct rp_wire_range r[2];
@@ -198,7 +201,7 @@ Test(agent, less_is_asked)
 	cr_assert_eq(m.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(work(), 0);
 
-	/* Together: the weakest class, and what took most. */
+	/* Two regions: the weakest class and the costliest method. */
 	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_PROCESS, 2, r);
 	bed_run(&g);
 	m = bed_expect(&p, t, RP_ST_OK);
@@ -233,7 +236,7 @@ Test(agent, forced_for_every_class)
 	stop();
 }
 
-/* Nothing that blocks: replied to inside the call that receives it. */
+/* A request that does not block gets its reply inside received(). */
 Test(agent, what_does_not_block_is_done_at_once)
 {
 	struct bed_region *quick[] = {&dax, &eadr, &tmpfs};
@@ -252,7 +255,7 @@ Test(agent, what_does_not_block_is_done_at_once)
 	cr_assert_eq(bed_stats(&g).flushes, 2);
 	cr_assert_eq(bed_stats(&g).flushed_bytes, 2);
 	cr_assert_eq(bed_stats(&g).drains, 2);
-	/* Many ranges in a few lines: each line once, and one drain. */
+	/* Many ranges in a few lines: one flush for each line, one drain. */
 	for (int i = 0; i < 20; i++)
 		at[i] = (struct bed_at){&dax, 256 * (i / 4) + i % 4, 1};
 	t = bed_commit_all(&p, RP_CLASS_POWER, 20, at);
@@ -270,12 +273,12 @@ Test(agent, merges_and_flushes_once)
 
 	start(NULL);
 	q = bed_connect(&g, &file);
-	/* Ten in one page, five in the next, of two peers. */
+	/* Two peers: ten ranges in one page, five in the next. */
 	for (int i = 0; i < 10; i++)
 		t = bed_commit(&p, &file, 500 + i, 1);
 	for (int i = 0; i < 5; i++)
 		bed_commit(&q, &file, 5000 + 100 * i, 50);
-	/* And one far away. */
+	/* A range in a page far away. */
 	bed_commit(&p, &file, 5 * 4096, 10);
 	bed_expect_nothing(&p);
 	cr_assert_eq(work(), 0, "before all were there");
@@ -295,7 +298,7 @@ Test(agent, merges_and_flushes_once)
 	stop();
 }
 
-/* A thread that polls for others does not write back gigabytes meanwhile. */
+/* A thread that polls for other sessions leaves long flushes to the worker. */
 Test(agent, long_flush_is_the_workers)
 {
 	const struct rp_agent_attr attr = {.incarnation = BED_INCARNATION};
@@ -318,7 +321,7 @@ Test(agent, long_flush_is_the_workers)
 	stop();
 }
 
-/* Requests of any kind in any order: OK means that media has it. */
+/* Requests of any kind in any order: each OK means that media has the bytes. */
 Test(agent, persist_before_reply)
 {
 	struct bed_region *some[] = {&file, &dax, &both, &tmpfs};
@@ -346,7 +349,7 @@ Test(agent, persist_before_reply)
 					.len = 1 + seeded_below(&s, 200),
 				};
 			}
-			/* Also the very last bytes. */
+			/* Include the last bytes of the region. */
 			at[0].off = at[0].m->r.len - at[0].len;
 			bed_commit_all(&peers[seeded_below(&s, 3)],
 				       RP_CLASS_PROCESS, n, at);
@@ -366,7 +369,7 @@ Test(agent, persist_before_reply)
 	stop();
 }
 
-/* The same, but for power: nothing may be left to delivery. */
+/* The same at class power: delivery alone is never enough. */
 Test(agent, persist_before_reply_power)
 {
 	struct bed_region *some[] = {&file, &dax, &both};
@@ -425,7 +428,10 @@ Test(agent, failed_flush_is_sticky)
 	cr_assert_eq(file.syncs, 1, "asked again after it failed");
 	cr_assert_eq(file.r.failed, ENOSPC);
 
-	/* msync says 0 now, as the kernel would: it must not be believed. */
+	/*
+	 * msync returns 0 now, as in a kernel that reported the error once: it
+	 * is not believed.
+	 */
 	file.sync_ret = 0;
 	for (int i = 0; i < 3; i++) {
 		t = bed_commit(&p, &file, 4096 * i, 1);
@@ -440,7 +446,7 @@ Test(agent, failed_flush_is_sticky)
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 
-	/* Until it is registered again. */
+	/* The failure lasts until the region is registered again. */
 	rp_agent_region_del(g.a, &file.r);
 	cr_assert_eq(rp_agent_region_add(g.a, &file.r), 0);
 	p = bed_connect(&g, &file);
@@ -451,7 +457,7 @@ Test(agent, failed_flush_is_sticky)
 	stop();
 }
 
-/* Queued behind the batch that fails: later, so not even tried. */
+/* Requests queued behind the failing batch are refused without msync. */
 Test(agent, failed_while_queued)
 {
 	struct bed_at at[RP_WIRE_MAX_RANGES];
@@ -462,7 +468,7 @@ Test(agent, failed_while_queued)
 	for (int i = 0; i < RP_WIRE_MAX_RANGES; i++)
 		at[i] = (struct bed_at){&file, 64 * i, 1};
 	file.sync_ret = -EIO;
-	/* More than a batch takes. */
+	/* More requests than one batch takes. */
 	for (int i = 0; i < 20; i++)
 		bed_commit_all(&p, RP_CLASS_POWER, RP_WIRE_MAX_RANGES, at);
 	bed_run(&g);
@@ -476,7 +482,7 @@ Test(agent, failed_while_queued)
 	stop();
 }
 
-/* Whichever of its ranges is in the region that failed. */
+/* One range in the failed region is enough to refuse the request. */
 Test(agent, failed_while_queued_in_part)
 {
 	struct bed_at at[RP_WIRE_MAX_RANGES];
@@ -541,7 +547,7 @@ Test(agent, too_many_in_all)
 	u = bed_commit(&q, &file, 0, 1);
 	bed_commit(&q, &file, 0, 1);
 	bed_expect(&q, bed_commit(&q, &both, 0, 1), RP_ST_OVERLOADED);
-	/* A request that needs no place is done all the same. */
+	/* A request that needs no job is executed all the same. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 1), RP_ST_OK);
 	bed_run(&g);
 	cr_assert_eq(both.syncs, 0, "refused, and done all the same");
@@ -616,7 +622,7 @@ Test(agent, query)
 	cr_assert_eq(i.refusal, RP_REFUSAL_CLASS);
 	cr_assert_gt(strlen(i.why), 10);
 
-	/* A region whose facts nothing fits, and one by another address. */
+	/* Regions: without a method, volatile, with an addr, failed. */
 	dax.r.facts.memory = RP_MEM_UNKNOWN;
 	i = bed_query(&p, dax.r.key, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_NO_METHOD);

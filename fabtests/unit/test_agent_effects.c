@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Stores and notifications at the target: behind the ranges, and in order. */
+/* Effects at the target, stores and notifications: behind ranges, in order. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static unsigned int stores(void)
 	return file.stores + dax.stores + both.stores + tmpfs.stores;
 }
 
-/* Every pair of methods, with and without a worker. */
+/* Every pair of methods for range and store, with and without a worker. */
 static void each_pair(bool worker)
 {
 	unsigned int n = 0;
@@ -57,7 +57,7 @@ static void each_pair(bool worker)
 			struct rp_wire_reply r;
 			uint64_t t;
 
-			/* tmpfs does not reach the class of the range. */
+			/* tmpfs does not reach the range's class. */
 			if (j == 3 && i != 3)
 				continue;
 			t = bed_then(&p, (struct bed_at){a, 4000, 500}, b, off,
@@ -69,7 +69,7 @@ static void each_pair(bool worker)
 			r = bed_expect(&p, t, RP_ST_OK);
 			cr_assert_eq(r.level, RP_LEVEL_DURABLE);
 			cr_assert_eq(r.class, a->r.choice.class);
-			/* For less than power a file needs delivery only. */
+			/* Below class power a file is committed by delivery. */
 			cr_assert(r.method >= b->r.choice.method ||
 				  (i == 3 && j == 0));
 			cr_assert_geq(r.method, a->r.choice.method);
@@ -95,7 +95,7 @@ Test(effects, store_on_the_worker)
 	each_pair(true);
 }
 
-/* Nothing is done of what is refused. */
+/* A refused request does nothing. */
 Test(effects, store_is_checked)
 {
 	struct bed_region odd, fixed;
@@ -143,7 +143,7 @@ Test(effects, store_is_checked)
 	stop();
 }
 
-/* A region that peers may only read: a store elsewhere may stand behind it. */
+/* An ordered store may follow ranges of a region that peers may only read. */
 Test(effects, store_behind_what_is_only_read)
 {
 	uint64_t t;
@@ -157,7 +157,7 @@ Test(effects, store_behind_what_is_only_read)
 	stop();
 }
 
-/* Taken together: in the order in which they came, behind one flush. */
+/* One batch: the stores follow one flush, in order of arrival. */
 Test(effects, one_batch)
 {
 	struct bed_peer q;
@@ -173,7 +173,7 @@ Test(effects, one_batch)
 		bed_expect(i & 1 ? &q : &p, t[i], RP_ST_OK);
 	cr_assert_eq(file.stores, 8);
 	cr_assert_eq(file.syncs, 2, "%u syncs", file.syncs);
-	/* The later one of two sessions. */
+	/* The later store of two sessions wins. */
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true),
 			     101u + 2 * i);
@@ -188,7 +188,7 @@ Test(effects, no_store_behind_a_failed_flush)
 	start(NULL);
 	file.sync_ret = -EIO;
 	a = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
-	/* In the region that fails, by another's ranges. */
+	/* This store's region fails because of another request's range. */
 	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	memset(g.behind, 0, sizeof(g.behind));
 	c = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 72, 1);
@@ -200,7 +200,7 @@ Test(effects, no_store_behind_a_failed_flush)
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, EIO);
 	cr_assert_eq(stores(), 1);
-	/* From now on it is known before. */
+	/* From now on the failure is known before the request starts. */
 	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	r = bed_expect(&p, b, RP_ST_REGION_FAILED);
 	cr_assert_eq(r.range, 1);
@@ -225,7 +225,7 @@ Test(effects, flush_of_the_store_fails)
 	stop();
 }
 
-/* All else is well, but the place of the store is gone. */
+/* The page of the store is unmapped; everything else is valid. */
 Test(effects, memory_of_the_store_gone)
 {
 	struct rp_wire_reply r;
@@ -244,7 +244,7 @@ Test(effects, memory_of_the_store_gone)
 	stop();
 }
 
-/* The program has taken away its own permission: the region is not to blame. */
+/* mprotect() by the program refuses the store; the region has not failed. */
 Test(effects, memory_of_the_store_may_not_be_written)
 {
 	struct rp_wire_reply r;
@@ -268,7 +268,7 @@ Test(effects, memory_of_the_store_may_not_be_written)
 	stop();
 }
 
-/* A failure of the region while the job waits. */
+/* The store's region fails while the job waits. */
 Test(effects, region_of_the_store_fails)
 {
 	struct rp_wire_reply r;
@@ -286,7 +286,7 @@ Test(effects, region_of_the_store_fails)
 
 /* --- the end of a session --- */
 
-/* The same initiator connects again: what waits is not done any more. */
+/* A newer connection of the same initiator drops its queued jobs. */
 Test(effects, newer_connection_ends_what_waits)
 {
 	struct rp_wire_hello hello;
@@ -308,7 +308,7 @@ Test(effects, newer_connection_ends_what_waits)
 	stop();
 }
 
-/* Nor what is being flushed, if its store is not done yet. */
+/* A lost connection drops the store of a job whose flush is running. */
 Test(effects, loss_ends_what_runs)
 {
 	uint64_t t;
@@ -321,7 +321,7 @@ Test(effects, loss_ends_what_runs)
 	bed_lose(&p);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	p = bed_connect_all(&g, all, 4);
-	/* The new session's store does not wait for the disk. */
+	/* The new session's store does not wait for the msync. */
 	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 64, 2);
 	memset(g.behind, 0, sizeof(g.behind));
 	bed_expect(&p, t, RP_ST_OK);
@@ -344,8 +344,8 @@ static void *open_soon(void *arg)
 }
 
 /*
- * A store that waits for its ranges is not overtaken by what came later to the
- * same bytes; by anything else it is.
+ * A store that waits for its ranges is overtaken by later requests, unless they
+ * touch its bytes.
  */
 Test(effects, later_stores_stay_behind)
 {
@@ -357,7 +357,7 @@ Test(effects, later_stores_stay_behind)
 	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
-	/* Elsewhere: nothing to wait for. Nor behind a commit. */
+	/* Other bytes do not wait, nor does a request behind a commit. */
 	bed_commit(&p, &file, 4096, 8);
 	bed_expect(&p,
 		   bed_inline(&p, RP_LEVEL_DURABLE,
@@ -367,11 +367,11 @@ Test(effects, later_stores_stay_behind)
 		   bed_inline(&p, RP_LEVEL_VISIBLE,
 			      (struct bed_at){&dax, 0, 64}, 7),
 		   RP_ST_OK);
-	/* The same bytes, or one of them. */
+	/* The same bytes, then one of them. */
 	bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 64, 8},
 		   RP_ATOMIC_SUM, &add, NULL, false);
 	cr_assert_eq(rp_agent_pending(g.a), 3);
-	/* Behind that everything waits. */
+	/* Every later request waits behind a deferred one. */
 	bed_commit(&p, &dax, 1024, 8);
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 71, 4}, 9);
 	bed_then(&p, (struct bed_at){&dax, 2048, 8}, &dax, 64, 0x77);
@@ -393,7 +393,10 @@ Test(effects, later_stores_stay_behind)
 	stop();
 }
 
-/* A job that ends with a region lets another session's messages go on. */
+/*
+ * A job ends because its region is deregistered: deferred messages of other
+ * sessions proceed.
+ */
 Test(effects, region_ends_before_what_stays_behind)
 {
 	struct bed_peer q;
@@ -422,7 +425,7 @@ Test(effects, region_ends_before_what_stays_behind)
 	stop();
 }
 
-/* Each of them again behind the next. */
+/* Stores and ordered stores to the same bytes alternate. */
 Test(effects, stores_to_one_place_keep_their_order)
 {
 	uint64_t t;
@@ -449,7 +452,7 @@ Test(effects, stores_to_one_place_keep_their_order)
 	stop();
 }
 
-/* Another session's order is its own. */
+/* A session does not wait for the stores of another. */
 Test(effects, other_sessions_do_not_stay_behind)
 {
 	struct bed_peer q;
@@ -471,7 +474,7 @@ Test(effects, other_sessions_do_not_stay_behind)
 	stop();
 }
 
-/* A message behind a job counts, and goes with its session. */
+/* A deferred message takes a credit, and is dropped with its session. */
 Test(effects, the_end_drops_what_stays_behind)
 {
 	const struct rp_agent_attr attr = {
@@ -500,7 +503,7 @@ Test(effects, the_end_drops_what_stays_behind)
 	}
 }
 
-/* A malformed message among those that wait ends the session in its turn. */
+/* A malformed message among deferred ones ends the session in its turn. */
 Test(effects, malformed_behind_a_job)
 {
 	start(&with_worker);
@@ -520,7 +523,7 @@ Test(effects, malformed_behind_a_job)
 	stop();
 }
 
-/* Too much is kept already: refused, and not done later. */
+/* A request beyond max_jobs is refused, and not executed later. */
 Test(effects, no_room_behind_a_job)
 {
 	const struct rp_agent_attr attr = {
@@ -545,7 +548,7 @@ Test(effects, no_room_behind_a_job)
 	bed_expect(&p, t, RP_ST_OK);
 	bed_expect(&p, t + 1, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0x0202020202020202);
-	/* Also the first that would have to stay behind. */
+	/* The first message that would be deferred is refused, too. */
 	p = bed_connect_all(&g, all, 4);
 	struct bed_peer q = bed_connect(&g, &both);
 	unsigned int before = g.entered;
@@ -576,7 +579,7 @@ Test(effects, notification)
 	uint64_t t;
 
 	start(NULL);
-	/* No memory to tell the program: nobody is told anything else. */
+	/* notify() fails: the request is refused, nothing is notified. */
 	g.notify_ret = -ENOMEM;
 	t = bed_notify(&p, at, 0xdada);
 	bed_run(&g);
@@ -601,7 +604,7 @@ Test(effects, notification)
 			    file.media + BED_SKEW + 100, 300),
 		     0);
 	cr_assert_eq(bed_stats(&g).effects, 1);
-	/* Not of what failed, nor for a session that has ended. */
+	/* No notification for a failed flush or an ended session. */
 	file.sync_ret = -EIO;
 	t = bed_notify(&p, at, 1);
 	bed_run(&g);
@@ -614,7 +617,7 @@ Test(effects, notification)
 	stop();
 }
 
-/* A range for which delivery is enough is not answered before its effect. */
+/* A range committed by delivery: the notification precedes the reply. */
 Test(effects, notification_without_a_flush)
 {
 	start(NULL);

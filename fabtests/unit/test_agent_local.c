@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flushes that the target's own process asks for, beside those of peers. */
+/* Flushes requested by the target's own process, beside those of peers. */
 #include <errno.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static const struct rp_agent_attr with_worker = {
 	.incarnation = BED_INCARNATION,
 };
 
-/* The outcome of one flush. */
+/* The outcome of one flush, as done() reported it. */
 struct end {
 	unsigned int times;
 	enum rp_status st;
@@ -48,7 +48,7 @@ static void stop(void)
 	bed_fini(&g);
 }
 
-/* New bytes in a range, and a flush of it. */
+/* Store new bytes into a range and request its flush. */
 static void flush(struct bed_region *m, uint64_t off, uint64_t len,
 		  struct end *e)
 {
@@ -114,7 +114,7 @@ Test(agent_local, several_regions)
 	stop();
 }
 
-/* With the requests of a peer: one flush serves both. */
+/* A peer's request and a local flush share one msync. */
 Test(agent_local, beside_a_peer)
 {
 	struct bed_peer p;
@@ -177,7 +177,7 @@ Test(agent_local, failure_is_told_and_stays)
 	cr_assert_eq(second.times, 1);
 	cr_assert_eq(second.st, RP_ST_REGION_FAILED);
 	cr_assert_eq(second.detail, EIO);
-	/* Peers are told as well. */
+	/* Peers are refused as well. */
 	t = bed_commit(&p, &file, 0, 64);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_REGION_FAILED);
@@ -196,7 +196,7 @@ Test(agent_local, region_ends_while_queued)
 	stop();
 }
 
-/* The last sync is let go by a second thread while the region's end waits. */
+/* A second thread opens the gate while rp_agent_region_del() waits. */
 static void *open_later(void *arg)
 {
 	bed_open_gate(&g);
@@ -222,7 +222,7 @@ Test(agent_local, region_ends_while_flushed)
 	stop();
 }
 
-/* Nobody is told after the drop; others are. */
+/* A dropped flush reports nothing; others still do. */
 Test(agent_local, dropped_while_queued)
 {
 	const struct rp_local at = {&file.r, 64, 64};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Agents that are made, cannot be made, and leave nothing. */
+/* Agents: creation, its failures, and leaks. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -9,10 +9,10 @@
 
 #include "core/agent.h"
 
-/* Linked with --wrap: memory that fails, and what was not given back. */
-static int callocs = -1; /* so many work, then one fails */
+/* Linked with --wrap: the allocations that fail, and those not freed yet. */
+static int callocs = -1; /* this many succeed, then one fails */
 static int blocks, mutexes, mutex_ret;
-static int mutexes_left; /* so many work, then they fail */
+static int mutexes_left; /* this many succeed, then all fail */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -50,7 +50,7 @@ int __wrap_pthread_mutex_destroy(pthread_mutex_t *m)
 	return __real_pthread_mutex_destroy(m);
 }
 
-static struct rp_agent_host host; /* of no use yet */
+static struct rp_agent_host host; /* no call reaches it */
 
 static void make(struct rp_agent_attr attr, int want)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An agent that gets no more memory, or no thread. */
+/* An agent without memory or without a thread. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 
 #include "agent_bed.h"
 
-/* Linked with --wrap: memory for merging ends after so many; -1: never. */
+/* Linked with --wrap: reallocs that succeed before all fail; -1: no limit. */
 static int reallocs = -1;
-static int fails = -1; /* so many other pieces, then one is not there */
+static int fails = -1; /* allocations before one fails */
 static int create_ret; /* positive errno */
 
 static bool fail(void)
@@ -80,7 +80,7 @@ static void stop(void)
 
 TestSuite(agent_scarce, .init = start, .fini = stop);
 
-/* Refused, and nothing of it stays behind. */
+/* The request is refused, and nothing of it stays queued. */
 static void refused(const struct bed_at *at, size_t n)
 {
 	struct rp_wire_reply r;
@@ -103,11 +103,11 @@ Test(agent_scarce, no_memory_to_merge)
 
 	reallocs = 0;
 	refused(mixed, 2);
-	/* Also in what is done at once. */
+	/* The same for a request that does not block. */
 	reallocs = 0;
 	t = bed_commit_all(&p, RP_CLASS_POWER, 2, two);
 	bed_expect(&p, t, RP_ST_OVERLOADED);
-	/* Where there is nothing to merge none is needed. */
+	/* Ranges that need no merging need no memory. */
 	t = bed_commit_all(&p, RP_CLASS_POWER, 2, apart);
 	bed_expect(&p, t, RP_ST_OK);
 	reallocs = -1;
@@ -129,7 +129,7 @@ Test(agent_scarce, no_memory_to_merge_all)
 		many[i] = (struct bed_at){&file, 8192 * i, 1};
 	reallocs = 1;
 	refused(many, 9);
-	/* A range that was merged before is not in the worker's next batch. */
+	/* Ranges of the refused request are not in the worker's next batch. */
 	bed_region_del(&g, &file);
 	p = bed_connect(&g, &other);
 	t = bed_commit(&p, &other, 0, 1);
@@ -138,7 +138,7 @@ Test(agent_scarce, no_memory_to_merge_all)
 	cr_assert_eq(other.syncs, 1);
 }
 
-/* A store that is done cannot be refused: it would be repeated. */
+/* A store that was done cannot be refused, because the peer would repeat it. */
 Test(agent_scarce, no_memory_to_flush_a_store)
 {
 	struct rp_wire_reply r;
@@ -157,14 +157,14 @@ Test(agent_scarce, no_memory_for_a_job)
 	const struct rp_wire_range r = {file.r.key, 0, 1};
 	uint64_t t;
 
-	fails = 1; /* the message itself is in memory */
+	fails = 1; /* the message itself gets memory */
 	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
 	cr_assert_eq(fails, -1);
 	bed_expect(&p, t, RP_ST_OVERLOADED);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 }
 
-/* Memory ends at any step, and nothing of the session is left. */
+/* One allocation fails: the connection is refused without a trace. */
 Test(agent_scarce, no_memory_for_a_session)
 {
 	const struct rp_wire_hello hello = bed_hello(dax.r.key);
@@ -172,7 +172,7 @@ Test(agent_scarce, no_memory_for_a_session)
 	struct bed_request *r;
 	int n;
 
-	/* One by one, until it is accepted. */
+	/* Fail the n-th allocation, until the request is accepted. */
 	for (n = 1;; n++) {
 		stop();
 		bed_init(&g, &attr);
@@ -185,7 +185,7 @@ Test(agent_scarce, no_memory_for_a_session)
 		st = bed_stats(&g);
 		if (fails >= 0)
 			break;
-		/* The last piece is the host's, of the channel. */
+		/* The last one is the host's, for the channel. */
 		cr_assert(r->refused);
 		cr_assert(r->ack.status == RP_ST_OVERLOADED ||
 			  r->ack.status == RP_ST_OK);
@@ -200,11 +200,11 @@ Test(agent_scarce, no_memory_for_a_session)
 	free(r);
 }
 
-/* To keep a reply that cannot be sent: the peer must not wait for it. */
+/* A reply that cannot be queued ends the session: the peer must not wait. */
 Test(agent_scarce, no_memory_for_a_reply)
 {
 	p.c->room = 0;
-	fails = 1; /* behind the message */
+	fails = 1; /* the second allocation */
 	bed_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 0, NULL);
 	cr_assert_eq(fails, -1);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
@@ -212,7 +212,7 @@ Test(agent_scarce, no_memory_for_a_reply)
 	cr_assert(p.c->closed);
 }
 
-/* To keep a message that stays behind another. */
+/* A message that cannot be deferred ends the session. */
 Test(agent_scarce, no_memory_to_stay_behind)
 {
 	bed_close_gate(&g);
@@ -226,7 +226,7 @@ Test(agent_scarce, no_memory_to_stay_behind)
 	cr_assert_eq(dax.stores, 0);
 }
 
-/* To refuse a wrong key late: then it is refused at once. */
+/* A refusal that cannot be delayed is sent at once. */
 Test(agent_scarce, no_memory_for_a_refusal)
 {
 	const struct rp_wire_hello hello = bed_hello(bed_some_key());
@@ -234,7 +234,7 @@ Test(agent_scarce, no_memory_for_a_refusal)
 	struct bed_request *r;
 	uint8_t buf[64];
 
-	fails = 1; /* the request itself is in memory */
+	fails = 1; /* the request itself gets memory */
 	r = bed_ask(&g, &hello);
 	cr_assert_eq(fails, -1);
 	bed_refused(r, RP_ST_STALE_KEY);
@@ -247,7 +247,7 @@ Test(agent_scarce, no_memory_for_a_refusal)
 	cr_assert_eq(bed_stats(&g).wrong_keys, 2);
 }
 
-/* Slow is better than never. */
+/* Without a worker thread the agent flushes in the caller's. */
 Test(agent_scarce, no_thread)
 {
 	uint64_t t;
@@ -264,7 +264,7 @@ Test(agent_scarce, no_thread)
 	t = bed_commit(&p, &file, 0, 1);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_FLUSH_FAILED);
-	/* There is one now. */
+	/* The worker thread can be created now. */
 	create_ret = 0;
 	t = bed_commit(&p, &other, 0, 1);
 	bed_run_worker(&g);
@@ -277,7 +277,7 @@ static void nobody(void *arg, enum rp_status st, uint32_t detail)
 	cr_assert(false, "told of a flush that was not taken");
 }
 
-/* A flush for this process is taken whole or not at all. */
+/* A local flush is accepted as a whole or not at all. */
 Test(agent_scarce, no_memory_for_local)
 {
 	const struct rp_local at = {&file.r, 0, 64};

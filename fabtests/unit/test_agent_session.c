@@ -29,7 +29,7 @@ static void stop(void)
 	bed_fini(&g);
 }
 
-/* A request with this HELLO, which is refused at once. */
+/* The agent refuses a request with this HELLO at once. */
 static void refused(const struct rp_wire_hello *m, enum rp_status st)
 {
 	struct bed_request *r = bed_ask(&g, m);
@@ -110,7 +110,7 @@ Test(agent_session, malformed_hello_is_refused)
 	stop();
 }
 
-/* One status and one delay, whatever is wrong with it. */
+/* Wrong keys of all kinds get the same status after the same delay. */
 Test(agent_session, wrong_keys_are_refused_late_and_alike)
 {
 	struct bed_request *r[4];
@@ -138,7 +138,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 		bed_run(&g);
 		cr_assert_not(r[i]->refused || r[i]->accepted);
 	}
-	/* Requests with a right key do not wait behind them. */
+	/* A request with a valid key does not wait behind delayed refusals. */
 	bed_connect(&g, &file);
 	cr_assert_eq(rp_agent_deadline(g.a), t0 + RP_AGENT_REFUSAL_NS);
 	for (int i = 0; i < 4; i++) {
@@ -160,7 +160,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 	stop();
 }
 
-/* Show a key once: the status, when everything delayed has been sent. */
+/* Connect with a key; returns the status, after its delay. */
 static enum rp_status shown(uint64_t key, bool *at_once)
 {
 	const struct rp_wire_hello hello = bed_hello(key);
@@ -177,7 +177,7 @@ static enum rp_status shown(uint64_t key, bool *at_once)
 	return st;
 }
 
-/* With any number of connections, one host has few keys looked at. */
+/* One host gets few keys checked, over all its connections. */
 Test(agent_session, many_wrong_keys_of_a_host_are_not_looked_at)
 {
 	enum {
@@ -200,10 +200,10 @@ Test(agent_session, many_wrong_keys_of_a_host_are_not_looked_at)
 	}
 	cr_assert_eq(told, RP_AGENT_DEBT + 1);
 	cr_assert_eq(bed_stats(&g).wrong_keys, told);
-	/* A right key of that host is not told from a wrong one. */
+	/* A valid key of that host gets the same status as a wrong one. */
 	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
 	cr_assert(at_once);
-	/* Another host's is; its wrong one is as well, late. */
+	/* Keys of another host are checked; its wrong one is refused late. */
 	g.source = 8;
 	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
 	cr_assert_eq(shown(bed_some_key(), &at_once), RP_ST_STALE_KEY);
@@ -212,14 +212,14 @@ Test(agent_session, many_wrong_keys_of_a_host_are_not_looked_at)
 		cr_assert(r[i]->refused);
 		free(r[i]);
 	}
-	/* As time goes by the first host has its turn again. */
+	/* Later the first host gets a key checked again. */
 	g.source = 7;
 	g.now += pace;
 	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
 	stop();
 }
 
-/* The host that owes most is never forgotten. */
+/* The agent's table of hosts never drops the one with most wrong keys. */
 Test(agent_session, other_hosts_do_not_hide_one_that_guesses)
 {
 	struct bed_request *r[RP_AGENT_DEBT + 1 + 2 * RP_AGENT_SOURCES];
@@ -258,10 +258,10 @@ Test(agent_session, delayed_refusals_are_bounded)
 		r[i] = bed_ask(&g, &hello);
 		cr_assert_not(r[i]->refused);
 	}
-	/* The oldest ones went to make room. */
+	/* The oldest ones were refused early to make room. */
 	for (int i = 0; i < N; i++)
 		cr_assert_eq(r[i]->refused, i < 5);
-	/* One that the transport dropped is not answered. */
+	/* A request that the transport has dropped gets no reply. */
 	rp_agent_request_gone(g.a, r[5]);
 	rp_agent_request_gone(g.a, r[5]);
 	free(r[5]);
@@ -313,7 +313,7 @@ Test(agent_session, the_log_is_not_flooded)
 	stop();
 }
 
-/* --- one session of an initiator, and so many in all --- */
+/* --- one session for each initiator, and a limit for all --- */
 
 Test(agent_session, older_one_ends_before_the_newer_is_accepted)
 {
@@ -329,12 +329,12 @@ Test(agent_session, older_one_ends_before_the_newer_is_accepted)
 	q = accepted(&hello);
 	cr_assert(p.c->closed);
 	cr_assert_not(other.c->closed);
-	/* Nothing of the older one is done any more. */
+	/* The older session's requests are dropped. */
 	bed_run(&g);
 	cr_assert_eq(file.syncs, 0);
 	bed_expect_nothing(&q);
 	cr_assert_eq(bed_stats(&g).sessions, 2);
-	/* A wrong key ends nobody's session. */
+	/* A request with a wrong key ends no session. */
 	hello.key++;
 	r = bed_ask(&g, &hello);
 	cr_assert_not(q.c->closed);
@@ -355,7 +355,7 @@ Test(agent_session, silent_ones_make_room)
 	start(&attr);
 	for (int i = 0; i < 3; i++)
 		p[i] = bed_connect(&g, &file);
-	/* The first waits for a reply, the second was heard of last. */
+	/* The first has an outstanding request, the second was active last. */
 	bed_commit(&p[0], &file, 0, 8);
 	bed_expect(&p[1], bed_request(&p[1], RP_LEVEL_VISIBLE, 0, 0, NULL),
 		   RP_ST_OK);
@@ -419,7 +419,7 @@ Test(agent_session, query_grants_once)
 	for (struct bed_grant *k = g.grants; k; k = k->next)
 		n++;
 	cr_assert_eq(n, 3);
-	/* A commit that would be refused for its class leaves RDMA allowed. */
+	/* A commit refused for its class leaves RDMA allowed. */
 	dax.r.facts.limit = RP_LIMIT_PROCESS;
 	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
@@ -435,7 +435,7 @@ Test(agent_session, query_grants_once)
 	stop();
 }
 
-/* The method of a grant is one that its connection can carry out. */
+/* A grant's method is one that its connection can execute. */
 Test(agent_session, method_is_that_of_the_connection)
 {
 	enum {
@@ -446,7 +446,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		struct rp_facts f;
 		enum rp_method best;
 		uint32_t flags;
-		bool native; /* the initiator's device */
+		bool native; /* the initiator's device has FLUSH */
 		enum rp_method told;
 	} t[] = {
 		/* FLUSH needs both devices and the memory. */
@@ -481,7 +481,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		 0,
 		 false,
 		 RP_METHOD_AGENT_CLWB},
-		/* A device acknowledges writes that are not placed yet. */
+		/* The device may acknowledge a write before its placement. */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_CPU_USER, RP_DOMAIN_SYSTEM,
 		  .fence = RP_NO},
 		 RP_METHOD_DELIVERY,
@@ -506,7 +506,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		 0,
 		 false,
 		 RP_METHOD_AGENT_SFENCE},
-		/* The agent's own are what they are. */
+		/* Methods of the agent need nothing of the connection. */
 		{{RP_MEM_FILE, RP_PLACE_CPU_USER, RP_DOMAIN_MEMCTRL,
 		  .fs_trusted = RP_YES},
 		 RP_METHOD_AGENT_MSYNC,
@@ -537,7 +537,7 @@ Test(agent_session, method_is_that_of_the_connection)
 			     t[i].native && (t[i].flags & FLUSHES)
 				     ? RP_FEATURE_NATIVE
 				     : 0);
-		/* A QUERY is told the same. */
+		/* INFO has the same method. */
 		hello = bed_hello(file.r.key);
 		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
 		q = accepted(&hello);
@@ -587,7 +587,7 @@ static void malformed(struct bed_peer *p, const void *msg, int len)
 
 	bed_recv(p, msg, len);
 	cr_assert_eq(bed_stats(&g).bad_messages, before + 1);
-	/* From now on nothing that comes is looked at. */
+	/* Later messages are ignored. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
 	bed_run(&g);
@@ -616,11 +616,11 @@ Test(agent_session, malformed_messages_end_it)
 		p = bed_connect(&g, &file);
 		malformed(&p, buf, i);
 	}
-	/* Another version, on a connection that has agreed on this one. */
+	/* Another version on a connection that has agreed on this one. */
 	buf[2]++;
 	p = bed_connect(&g, &file);
 	malformed(&p, buf, len);
-	/* Types that a target sends, and HELLO. */
+	/* Message types that only a target sends, and HELLO. */
 	len = rp_wire_put_query(buf, sizeof(buf), 1, &q);
 	for (int type = 0; type < 256; type++) {
 		if (type == RP_MSG_REQUEST || type == RP_MSG_QUERY)
@@ -636,7 +636,7 @@ Test(agent_session, malformed_messages_end_it)
 	stop();
 }
 
-/* A request that was accepted before is not done any more. */
+/* Requests accepted before the malformed message are dropped. */
 Test(agent_session, the_end_drops_what_waits)
 {
 	struct bed_peer p;
@@ -669,14 +669,14 @@ Test(agent_session, more_requests_than_credits_end_it)
 		bed_commit(&p, &file, 8 * i, 8);
 	bed_commit(&q, &file, 0, 8);
 	cr_assert_eq(rp_agent_pending(g.a), 4);
-	/* Also one that would be done at once. */
+	/* The same for a request that does not block. */
 	bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(bed_stats(&g).bad_messages, 1);
 	bed_run(&g);
 	cr_assert(p.c->closed);
 	bed_expect_nothing(&p);
 	bed_expect(&q, q.token, RP_ST_OK);
-	/* Replies that were received make room. */
+	/* Replies that were received free their credits. */
 	for (int i = 0; i < 9; i++) {
 		bed_commit(&q, &file, 0, 8);
 		if (i % 3 == 2)
@@ -686,7 +686,7 @@ Test(agent_session, more_requests_than_credits_end_it)
 	stop();
 }
 
-/* A reply that the channel would not take is not received yet. */
+/* A reply that the channel has not taken still holds its credit. */
 Test(agent_session, kept_replies_count_as_credits)
 {
 	const struct rp_agent_attr attr = {
@@ -711,7 +711,7 @@ Test(agent_session, kept_replies_count_as_credits)
 	stop();
 }
 
-/* The status of a wrong key comes late, then the connection ends. */
+/* A wrong key gets its status late, then the connection ends. */
 static void wrong_key(struct bed_peer *p, bool query)
 {
 	uint64_t token = p->token, due;
@@ -720,7 +720,7 @@ static void wrong_key(struct bed_peer *p, bool query)
 	bed_expect_nothing(p);
 	due = rp_agent_deadline(g.a);
 	cr_assert_geq(due, g.now + RP_AGENT_REFUSAL_NS);
-	/* Messages that come meanwhile are dropped. */
+	/* Messages that arrive meanwhile are dropped. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	bed_run(&g);
 	bed_expect_nothing(p);
@@ -737,7 +737,7 @@ static void wrong_key(struct bed_peer *p, bool query)
 		cr_assert_eq(m.hdr.type, RP_MSG_REPLY);
 		cr_assert_eq(m.reply.status, RP_ST_STALE_KEY);
 	}
-	/* The peer has time to read it. */
+	/* The peer has time to read the reply. */
 	cr_assert_not(p->c->closed);
 	g.now = rp_agent_deadline(g.a);
 	cr_assert_eq(g.now, due + RP_AGENT_LINGER_NS);
@@ -770,7 +770,7 @@ Test(agent_session, wrong_keys_end_it)
 	p = bed_connect(&g, &file);
 	send_query(&p, file.r.key ^ 1);
 	wrong_key(&p, true);
-	/* A key that lives, but was not granted to this connection. */
+	/* A valid key that was not granted to this connection. */
 	p = bed_connect(&g, &file);
 	r[0].key = file.r.key;
 	r[1].key = dax.r.key;
@@ -802,13 +802,13 @@ Test(agent_session, peer_closes_after_a_refusal)
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	g.now += 5000 * BED_MS;
 	bed_run(&g);
-	/* One that has to make room is not refused late. */
+	/* Delete the agent while a refusal is delayed. */
 	p = bed_connect(&g, &file);
 	send_query(&p, 1);
 	stop();
 }
 
-/* A range that is wrong is an answer like any other. */
+/* A request with a wrong range gets a reply; the connection stays. */
 Test(agent_session, wrong_ranges_do_not_end_it)
 {
 	const struct rp_wire_range r = {0, 1ull << 40, 8};
@@ -847,7 +847,7 @@ Test(agent_session, loss_ends_it)
 	stop();
 }
 
-/* Sessions that were granted its key end before anything of it goes. */
+/* Sessions that were granted the region's key end before its memory goes. */
 Test(agent_session, region_ends_its_sessions)
 {
 	struct bed_peer p, q, r;
@@ -870,7 +870,7 @@ Test(agent_session, region_ends_its_sessions)
 	stop();
 }
 
-/* Without RDMA a region takes nothing with it but its own requests. */
+/* Without RDMA, deregistration ends only requests on the region. */
 Test(agent_session, channels_without_rdma)
 {
 	const struct rp_agent_attr attr = {
@@ -885,7 +885,7 @@ Test(agent_session, channels_without_rdma)
 	key = dax.r.key;
 	p = bed_connect(&g, &file);
 	cr_assert_null(g.grants);
-	/* No QUERY is needed. */
+	/* The key needs no QUERY. */
 	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
 	t = bed_commit(&p, &file, 0, 8);
 	bed_then(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);
@@ -897,11 +897,11 @@ Test(agent_session, channels_without_rdma)
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	bed_expect(&p, t + 2, RP_ST_OK);
-	/* Its key is a wrong one from now on. */
+	/* The key is a wrong one from now on. */
 	bed_request(&p, RP_LEVEL_VISIBLE, 0, 1,
 		    &(struct rp_wire_range){key, 0, 8});
 	wrong_key(&p, false);
-	/* One whose only range is there, and no more. */
+	/* A session whose only region ends stays open. */
 	p = bed_connect(&g, &file);
 	t = bed_commit(&p, &file, 0, 8);
 	bed_region_del(&g, &file);
@@ -927,7 +927,7 @@ Test(agent_session, all_end_at_once)
 	stop();
 }
 
-/* --- replies that find no room --- */
+/* --- replies that the channel does not take --- */
 
 Test(agent_session, kept_in_order)
 {
@@ -939,11 +939,11 @@ Test(agent_session, kept_in_order)
 	q = bed_connect(&g, &dax);
 	p.c->room = 0;
 	t = bed_commit(&p, &dax, 0, 8);
-	send_query(&p, dax.r.key); /* longer than what is injected */
+	send_query(&p, dax.r.key); /* longer than inject size */
 	bed_commit(&p, &dax, 8, 8);
 	bed_expect_nothing(&p);
 	cr_assert_eq(rp_agent_pending(g.a), 3);
-	/* Another does not wait. */
+	/* Another session does not wait. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 8), RP_ST_OK);
 	bed_run(&g);
 	cr_assert_eq(rp_agent_deadline(g.a), g.now + RP_AGENT_RETRY_NS);
@@ -960,7 +960,7 @@ Test(agent_session, kept_in_order)
 	cr_assert_eq(m.hdr.type, RP_MSG_INFO);
 	cr_assert_eq(m.hdr.token, t + 1);
 	bed_expect(&p, t + 2, RP_ST_OK);
-	/* The bytes of what is being sent are kept until it is. */
+	/* The buffer of a posted reply is kept until done(). */
 	cr_assert_eq(rp_agent_pending(g.a), 1);
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	bed_sent(p.c);
@@ -968,7 +968,7 @@ Test(agent_session, kept_in_order)
 	stop();
 }
 
-/* Room comes up, and nobody has made progress yet. */
+/* The channel has room again, but no progress call has been made. */
 Test(agent_session, nothing_overtakes_what_is_kept)
 {
 	struct bed_peer p;
@@ -985,7 +985,7 @@ Test(agent_session, nothing_overtakes_what_is_kept)
 	stop();
 }
 
-/* Peers that take no replies end, before those fill the memory. */
+/* Sessions that take no replies end before these exhaust memory. */
 Test(agent_session, kept_replies_are_bounded_in_all)
 {
 	const struct rp_agent_attr attr = {
@@ -1015,7 +1015,7 @@ Test(agent_session, kept_replies_are_bounded_in_all)
 	stop();
 }
 
-/* Posted, it counts no more: the peer may have it before done() is called. */
+/* A posted reply holds no credit: it may arrive before done() is called. */
 Test(agent_session, what_is_posted_needs_no_credit)
 {
 	const struct rp_agent_attr attr = {
@@ -1035,7 +1035,7 @@ Test(agent_session, what_is_posted_needs_no_credit)
 		cr_assert(bed_take(&p, &m));
 	}
 	cr_assert_eq(rp_agent_pending(g.a), 9);
-	/* The end of the channel gives them back. */
+	/* Closing the channel calls done() for all. */
 	stop();
 }
 
@@ -1060,7 +1060,7 @@ Test(agent_session, the_end_drops_what_is_kept)
 
 /* --- hostile --- */
 
-/* Damaged messages of any kind: nothing but statuses and ends. */
+/* Damaged messages of any kind lead only to refusals and closed connections. */
 Test(agent_session, hostile)
 {
 	struct seeded s = seeded_start();

@@ -66,7 +66,7 @@ static void each_method(bool worker)
 			uint64_t t;
 
 			t = durable(m, at[j].off, at[j].len, ++fill);
-			/* Seen before anything that was sent behind it. */
+			/* Visible before any later message is executed. */
 			cr_assert(is(m->mem, at[j].off, at[j].len, fill));
 			cr_assert(at[j].off == 0 ||
 				  !is(m->mem, at[j].off - 1, 1, fill));
@@ -82,7 +82,7 @@ static void each_method(bool worker)
 			cr_assert(m == &tmpfs ||
 				  is(m->media, at[j].off, at[j].len, fill));
 		}
-		/* Past the caches, where lines would be written back. */
+		/* Only clwb regions are stored past the caches. */
 		cr_assert_eq(all[i]->streams, all[i] == &dax);
 		if (all[i] != &dax)
 			cr_assert_eq(all[i]->stores, 4);
@@ -101,7 +101,7 @@ Test(agent_store, on_the_worker)
 	each_method(true);
 }
 
-/* Past the caches it is durable at once: nothing is left to flush. */
+/* A store past the caches leaves nothing to flush. */
 Test(agent_store, streamed)
 {
 	start(NULL);
@@ -112,7 +112,7 @@ Test(agent_store, streamed)
 	stop();
 }
 
-/* Only placed, and made durable by a later commit. */
+/* Store into many ranges; without durable, a later commit flushes them. */
 static void many_ranges(enum rp_level level)
 {
 	struct rp_wire_range r[20];
@@ -155,7 +155,7 @@ Test(agent_store, many_ranges_durable)
 	many_ranges(RP_LEVEL_DURABLE);
 }
 
-/* The memory is gone, with its file or part of it: no store, and no SIGBUS. */
+/* The page is unmapped or its file was cut: a refusal, no store, no SIGBUS. */
 Test(agent_store, memory_gone)
 {
 	struct rp_wire_reply r;
@@ -172,7 +172,7 @@ Test(agent_store, memory_gone)
 	stop();
 }
 
-/* The program has taken away its own permission: no SIGSEGV. */
+/* mprotect() by the program: a refusal, no SIGSEGV. */
 Test(agent_store, memory_may_not_be_written)
 {
 	static const uint64_t one = 1;
@@ -267,12 +267,12 @@ Test(agent_store, atomic_of_each_method)
 			cr_assert_eq(old(&p), 5);
 			if (i < 4)
 				cr_assert_eq(bed_value(all[i], 64, true), 10);
-			/* It compares, and finds another value. */
+			/* The comparison fails. */
 			bed_atomic(&p, RP_LEVEL_DURABLE, at, RP_ATOMIC_CSWAP,
 				   &six, &five, true);
 			bed_run_worker(&g);
 			cr_assert_eq(old(&p), 10);
-			/* Visible only: nothing is flushed. */
+			/* Visible only: no flush. */
 			bed_atomic(&p, RP_LEVEL_VISIBLE, at, RP_ATOMIC_WRITE,
 				   &six, NULL, true);
 			cr_assert_eq(old(&p), 10);
@@ -285,7 +285,7 @@ Test(agent_store, atomic_of_each_method)
 	}
 }
 
-/* Several ranges, as one array of operands and one of results. */
+/* Several ranges share one array of operands and one of results. */
 Test(agent_store, atomic_of_ranges)
 {
 	static const uint32_t add[4] = {1, 2, 3, 4};
@@ -330,7 +330,7 @@ Test(agent_store, atomic_of_ranges)
 	stop();
 }
 
-/* The largest result, and one that is kept until there is room. */
+/* The largest result, in a reply that waits for room. */
 Test(agent_store, atomic_reads)
 {
 	const struct bed_at at = {&dax, 0, RP_WIRE_MAX_STORE};
@@ -349,7 +349,7 @@ Test(agent_store, atomic_reads)
 		     0);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	cr_assert_eq(dax.changes, 0);
-	/* Nothing is done of what is refused. */
+	/* A refused atomic does nothing. */
 	static const uint64_t one[2] = {1, 1};
 	bed_expect(&p,
 		   bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 0, 8},
@@ -369,7 +369,7 @@ Test(agent_store, atomic_reads)
 	stop();
 }
 
-/* The flush behind it fails: it was done, and nobody is told the old value. */
+/* The atomic was executed, its flush failed: the reply has no old value. */
 Test(agent_store, atomic_whose_flush_fails)
 {
 	static const uint64_t one = 1;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics on memory: each operation on each datatype, and by several threads.
- */
+/* Atomics on memory: each operation on each datatype; and by threads. */
 #include <complex.h>
 #include <float.h>
 #include <math.h>
@@ -17,7 +16,7 @@
 #define ALL_TYPES (RP_ATOMIC_TYPES + 8)
 #define ALL_OPS	  (RP_ATOMIC_OPS + 8)
 
-/* The provider casts. */
+/* The provider casts libfabric's values to these. */
 Test(atomic, values_are_libfabrics)
 {
 	cr_assert_eq((int)RP_ATOMIC_MIN, FI_MIN);
@@ -66,7 +65,7 @@ Test(atomic, valid)
 	}
 }
 
-/* One operation on every integer type: truncated, and with its sign. */
+/* One operation on every integer type: truncated, and sign-extended. */
 static void integers(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
 		     int64_t want_signed, uint64_t want_unsigned)
 {
@@ -85,7 +84,7 @@ static void integers(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
 		cr_assert_eq(memcmp(&mem[1], &want, size), 0,
 			     "op %d type %d: %llx", op, type,
 			     (unsigned long long)mem[1]);
-		/* Nothing beside it. */
+		/* The bytes beside the target keep their values. */
 		cr_assert_eq(memcmp((char *)&mem[1] + size, (char *)&t + size,
 				    8 - size),
 			     0);
@@ -172,7 +171,7 @@ Test(atomic, of_reals)
 	reals(RP_ATOMIC_CSWAP_GT, 0.5, 0.25, 0.5, 0.5);
 }
 
-/* A sum of floats is rounded as one. */
+/* Sums and products of floats are rounded once, to float. */
 Test(atomic, floats_are_rounded_once)
 {
 	static const float v[] = {1,	    FLT_EPSILON, FLT_EPSILON / 2,
@@ -192,7 +191,7 @@ Test(atomic, floats_are_rounded_once)
 	}
 }
 
-/* A value that is only stored keeps its bytes, also if it is no number. */
+/* A value that is only stored keeps its bytes, even a signaling NaN. */
 Test(atomic, bytes_are_kept)
 {
 	const uint32_t snan = 0x7fa00001;
@@ -235,7 +234,7 @@ Test(atomic, of_complex_numbers)
 	complexes(RP_ATOMIC_CSWAP_NE, 1 + I, 2 * I, 1 + I, 1 + I);
 }
 
-/* Arrays of any alignment but that of the target. */
+/* Only the target must be aligned; operand arrays need not be. */
 Test(atomic, many)
 {
 	char bytes[3 * 5 * 4 + 3];
@@ -295,7 +294,7 @@ Test(atomic, by_threads)
 
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&t[i], NULL, add, NULL);
-	/* The program's own count beside them. */
+	/* The program increments the same counter. */
 	for (int i = 0; i < ROUNDS; i++)
 		__atomic_fetch_add(&shared.u64, 1, __ATOMIC_SEQ_CST);
 	for (int i = 0; i < THREADS; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Batches against instructions that write down when they were called. */
+/* Batches on fake flush instructions that log their calls. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ struct call {
 static struct call calls[64];
 static int ncalls;
 
-/* A region of memory that says what is done to it. */
+/* A region whose flush operations are logged. */
 struct spot {
 	char *bytes;
 	struct rp_region region;
@@ -163,7 +163,7 @@ Test(batch, nothing_to_do)
 	cr_assert(!batch.data.nparts && !batch.flushes && !batch.drains);
 }
 
-/* Pieces of one line from many requests: it is flushed once, whole. */
+/* Parts of one line from many requests: one flush of the whole line. */
 Test(batch, one_flush_per_line)
 {
 	cr_assert_eq(add(&batch, &a, LINE + 1, 1), 0);
@@ -179,7 +179,7 @@ Test(batch, one_flush_per_line)
 	cr_assert_eq(batch.nranges, 4);
 }
 
-/* Neighbours become one flush; a line between them keeps them apart. */
+/* Adjacent lines become one flush; a gap of one line keeps two. */
 Test(batch, merges_neighbours)
 {
 	cr_assert_eq(add(&batch, &a, 5 * LINE, 2 * LINE), 0);
@@ -201,7 +201,7 @@ Test(batch, merges_neighbours)
 	cr_assert(batch.flushes == 2 && batch.bytes == 2 * LINE);
 }
 
-/* A region that begins and ends inside a line is not left. */
+/* Rounding to lines never leaves the region. */
 Test(batch, stays_inside_the_region)
 {
 	a.region.base = a.bytes + 10;
@@ -215,7 +215,7 @@ Test(batch, stays_inside_the_region)
 	cr_assert_eq(batch.data.set.v[0].stamp, 0);
 }
 
-/* msync takes pages, and has nothing to drain. */
+/* msync takes whole pages and needs no drain. */
 Test(batch, pages)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
@@ -231,7 +231,7 @@ Test(batch, pages)
 	spot_fini(&p);
 }
 
-/* Three pages with others between them. */
+/* n pages with gaps between them. */
 static void run_scattered(struct spot *s, int n)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
@@ -261,24 +261,24 @@ static void expect_together(const struct spot *s)
 	cr_assert_eq(batch.bytes, 9 * page);
 }
 
-/* One wait for the disk, unless what lies between makes it a long one. */
+/* Scattered pages get one msync for all, unless that took longer. */
 Test(batch, scattered_pages)
 {
 	struct spot p;
 
 	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
 	p.sync_takes = 1000;
-	/* Nobody knows yet what one takes. */
+	/* The duration of one msync is not known yet. */
 	run_scattered(&p, 3);
 	expect_apart(&p);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* As long as one by one: not longer. */
+	/* As long as three separate calls: still together. */
 	p.sync_takes = 3000;
 	run_scattered(&p, 3);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* Longer: once may be chance, and each time more it is less so. */
+	/* Longer: the batch is split for a while, which doubles each time. */
 	for (int apart = 1; apart <= 128; apart *= 2) {
 		p.sync_takes = 3001;
 		run_scattered(&p, 3);
@@ -291,7 +291,7 @@ Test(batch, scattered_pages)
 	}
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* What was quick again is forgotten. */
+	/* After a quick one the doubling starts anew. */
 	p.sync_takes = 3001;
 	run_scattered(&p, 3);
 	p.sync_takes = 1000;
@@ -299,7 +299,7 @@ Test(batch, scattered_pages)
 	expect_apart(&p);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* One range has nothing between. */
+	/* A single range has no gaps. */
 	run_scattered(&p, 1);
 	cr_assert_eq(ncalls, 1);
 	cr_assert_eq(batch.bytes, (uint64_t)sysconf(_SC_PAGESIZE));
@@ -311,7 +311,7 @@ Test(batch, scattered_pages)
 	spot_fini(&p);
 }
 
-/* What is quick was clean already, and says little of what is not. */
+/* A quick msync found clean pages: it lowers the estimate little. */
 Test(batch, scattered_pages_that_are_clean)
 {
 	struct spot p;
@@ -320,7 +320,7 @@ Test(batch, scattered_pages_that_are_clean)
 	p.sync_takes = 1600;
 	run_scattered(&p, 1);
 	p.sync_takes = 0;
-	run_scattered(&p, 1); /* 1500 now */
+	run_scattered(&p, 1); /* the estimate is 1500 now */
 	p.sync_takes = 4500;
 	run_scattered(&p, 3);
 	run_scattered(&p, 3);
@@ -331,7 +331,7 @@ Test(batch, scattered_pages_that_are_clean)
 	expect_apart(&p);
 	spot_fini(&p);
 
-	/* No time at all is known all the same. */
+	/* A duration of 0 is a known one. */
 	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
 	run_scattered(&p, 1);
 	run_scattered(&p, 3);
@@ -339,7 +339,7 @@ Test(batch, scattered_pages_that_are_clean)
 	spot_fini(&p);
 }
 
-/* Lines are written back where they were asked for, and nowhere between. */
+/* Lines are flushed one by one, never the gaps between them. */
 Test(batch, scattered_lines)
 {
 	struct spot p;
@@ -352,7 +352,7 @@ Test(batch, scattered_lines)
 	spot_fini(&p);
 }
 
-/* Everything is on its way before anything is waited for, each once. */
+/* All regions are flushed before the first drain; each is drained once. */
 Test(batch, drains_each_region_once_at_the_end)
 {
 	struct spot *first = &a.region < &b2.region ? &a : &b2;
@@ -373,7 +373,7 @@ Test(batch, drains_each_region_once_at_the_end)
 	expect_call(7, second, 'd', 0, 0);
 	cr_assert_eq(batch.drains, 2);
 
-	/* Nothing of one batch is left over in the next. */
+	/* rp_batch_reset() leaves nothing of the former batch. */
 	rp_batch_reset(&batch);
 	run(&batch);
 	cr_assert_eq(ncalls, 0);
@@ -405,7 +405,7 @@ static void count(enum rp_log_level level, const char *text)
 	warnings += level == RP_LOG_WARN;
 }
 
-/* The others of the batch are durable and are told so; the error stays. */
+/* Other jobs of the batch succeed; the failed region stays failed. */
 Test(batch, failure_of_one_region)
 {
 	struct rp_job *on_bad, *on_good;
@@ -422,7 +422,7 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(add(&batch, &bad, bad.region.len - 8, 8), 0);
 	cr_assert_eq(add(&batch, &a, 0, 8), 0);
 	run(&batch);
-	/* After its first failure a region is left alone. */
+	/* After its first failure no more of the region is flushed. */
 	cr_assert_eq(ncalls, 3);
 	cr_assert(batch.flushes == 1 && batch.drains == 1);
 	rp_batch_judge(&batch, &batch.jobs);
@@ -431,12 +431,12 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(on_bad->reply.status, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(on_bad->reply.detail, EIO);
 	cr_assert_eq(on_bad->reply.range, 1);
-	/* It has a range there, but did not ask for that to be flushed. */
+	/* on_good has a range in the failed region, but without a flush. */
 	cr_assert_eq(on_good->reply.status, RP_ST_OK);
 	job_done(&batch.jobs, on_bad);
 	rp_batch_reset(&batch);
 
-	/* Sticky: the first error is the one that is kept. */
+	/* The first error of a region is kept. */
 	bad.sync_fails = -ENOSPC;
 	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
 	run(&batch);
@@ -444,7 +444,7 @@ Test(batch, failure_of_one_region)
 	rp_batch_judge(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
 	cr_assert_eq(warnings, 1, "told once");
-	/* And a success afterwards forgives nothing. */
+	/* A later success does not clear it. */
 	rp_batch_reset(&batch);
 	bad.sync_fails = 0;
 	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
@@ -458,8 +458,7 @@ Test(batch, failure_of_one_region)
 	spot_fini(&bad);
 }
 
-/* Its lines are gone with the end of the file: to write them back is a fault.
- */
+/* The file was cut: a flush of its lines would be a SIGBUS. */
 Test(batch, store_behind_the_end_of_a_file)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -492,7 +491,7 @@ Test(batch, store_behind_the_end_of_a_file)
 	cr_assert_eq(rp_batch_add_then(&batch, gone), 0);
 	cr_assert_eq(rp_batch_add_then(&batch, other), 0);
 	run(&batch);
-	/* One line, of the other region, and its drain. */
+	/* One line of the other region, and its drain. */
 	cr_assert_eq(ncalls, 2);
 	expect_call(0, &a, 'f', 64, LINE);
 	expect_call(1, &a, 'd', 0, 0);
@@ -506,7 +505,7 @@ Test(batch, store_behind_the_end_of_a_file)
 	spot_fini(&cut);
 }
 
-/* What a job reports is its first failure. */
+/* A job reports its first failure. */
 Test(batch, first_failure_of_a_job)
 {
 	struct rp_job *j = job_of(&a, &b2);
@@ -518,7 +517,7 @@ Test(batch, first_failure_of_a_job)
 	rp_job_free(j);
 }
 
-/* A region stays until the last job that names it, each time it does. */
+/* Each range of a job holds a reference to its region. */
 Test(batch, jobs_hold_their_regions)
 {
 	struct rp_job *j = job_of(&a, &a), *k = job_of(&a, &b2);
@@ -530,7 +529,7 @@ Test(batch, jobs_hold_their_regions)
 	cr_assert(a.region.busy == 0 && b2.region.busy == 0);
 }
 
-/* Only what is flushed, and by a disk, belongs on a worker. */
+/* Only jobs with an msync block and go to the worker. */
 Test(batch, which_jobs_block)
 {
 	struct rp_job *slow, *asks_none, *quick;
@@ -543,13 +542,13 @@ Test(batch, which_jobs_block)
 	cr_assert(rp_job_blocks(slow));
 	cr_assert(!rp_job_blocks(asks_none));
 	cr_assert(!rp_job_blocks(quick));
-	/* Nor does a store there, but for its flush. */
+	/* A store to a file blocks only with its flush. */
 	quick->then.region = &disk.region;
 	cr_assert(!rp_job_blocks(quick));
 	quick->then.flush = true;
 	cr_assert(rp_job_blocks(quick));
 	quick->then.region = NULL;
-	/* Many bytes take long as well, of one range or of all. */
+	/* Many bytes block as well, in one range or in all together. */
 	quick->ranges[0].flush = quick->ranges[1].flush = true;
 	quick->ranges[0].len = RP_JOB_LONG;
 	quick->ranges[1].len = 0;
@@ -568,7 +567,7 @@ Test(batch, which_jobs_block)
 
 static struct rp_batch cheap;
 
-/* Cheap ranges are flushed apart, but not those of a job that is long. */
+/* Scattered ranges are flushed one by one, unless the job is long. */
 Test(batch, merge)
 {
 	struct spot disk;
@@ -600,7 +599,7 @@ Test(batch, merge)
 	spot_fini(&disk);
 }
 
-/* What has been stored must not be asked for again. */
+/* A store that was done must not be requested again: no -ENOMEM then. */
 Test(batch, no_memory_for_a_job)
 {
 	static const enum rp_effect effects[] = {
@@ -617,7 +616,7 @@ Test(batch, no_memory_for_a_job)
 	}
 }
 
-/* Room counts ranges as they came, so that merging takes bounded time. */
+/* The limit counts ranges before merging, so that merging time is bounded. */
 Test(batch, room)
 {
 	struct rp_job two = {.n = 2};
@@ -632,7 +631,7 @@ Test(batch, room)
 	cr_assert(rp_batch_has_room(&batch, &two));
 }
 
-/* As many regions as ranges fit: nothing can fail once it runs. */
+/* A batch has room for a region per range, so that running it cannot fail. */
 Test(batch, a_region_for_each_range)
 {
 	static struct rp_region many[RP_BATCH_RANGES];
@@ -665,13 +664,13 @@ Test(batch, no_memory)
 	no_memory = true;
 	cr_assert_eq(add(&batch, &a, 2 * i * LINE, 1), -ENOMEM);
 	no_memory = false;
-	/* What was in it before still is. */
+	/* The ranges added before are still in the batch. */
 	run(&batch);
 	cr_assert_eq(ncalls, i + 1);
 	cr_assert_eq(batch.flushes, (uint64_t)i);
 }
 
-/* A range of the last bytes of memory ends there and does not wrap. */
+/* A range at the end of the address space does not wrap. */
 Test(batch, end_of_memory)
 {
 	struct rp_region top = a.region;
@@ -686,7 +685,7 @@ Test(batch, end_of_memory)
 	cr_assert_eq(batch.data.set.v[0].end, UINTPTR_MAX);
 }
 
-/* list.h: every element is seen once, also where each is taken off. */
+/* list.h: a walk visits every element, even if each is removed on the way. */
 Test(list, walk_survives_removal)
 {
 	struct rp_jobs jobs = TAILQ_HEAD_INITIALIZER(jobs);

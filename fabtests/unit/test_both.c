@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Real sessions and a real agent over connections that break. Every write of
- * the program has a number, which grows: a cell on media with a lower number
+ * Sessions and an agent on connections that break. Each write of the program
+ * has a higher number than the one before: a cell on media with a lower number
  * than the last write before a commit has lost that write, or had it undone.
  */
 #include <errno.h>
@@ -30,7 +30,7 @@ static uint64_t next_number(struct world *w, unsigned int session)
 	return n;
 }
 
-/* The bytes that an OK is about are where they survive, and none is older. */
+/* The bytes that an OK covers have reached their level, and none is older. */
 static void check_cells(struct world *w, const struct w_op *o,
 			const struct w_reg *g, unsigned int first,
 			unsigned int n, bool durable, const uint64_t *want)
@@ -45,7 +45,7 @@ static void check_cells(struct world *w, const struct w_op *o,
 			(unsigned long long)want[i]);
 }
 
-/* Reads come behind earlier writes, unless those fail, or their connection. */
+/* Reads return earlier writes, unless these or their connection failed. */
 static void check_read(struct world *w, const struct w_op *o)
 {
 	for (unsigned int i = 0; i < o->n; i++) {
@@ -97,7 +97,7 @@ static void op_done(struct rp_op *op, const struct rp_outcome *out)
 	if (out->status == RP_ST_OK) {
 		w->ok[op->kind]++;
 		W_CHECK(w, !o->durable || out->class >= op->required, "class");
-		/* Without a level nothing is said of the place. */
+		/* Without a level OK says nothing of placement. */
 		if (op->kind == RP_OP_READ)
 			check_read(w, o);
 		else if (op->kind != RP_OP_QUERY && op->level)
@@ -109,7 +109,7 @@ static void op_done(struct rp_op *op, const struct rp_outcome *out)
 		w->numbers[o->then_number].failed = true;
 	}
 	check_effect(w, o, out);
-	/* The buffer is the program's again. */
+	/* The program may reuse the buffer. */
 	memset(o->buf, 0xee, sizeof(o->buf));
 }
 
@@ -175,7 +175,7 @@ static void fill_effect(struct world *w, struct w_op *o)
 					   o->then_number};
 }
 
-/* The operation has been accepted: later ones cover it. */
+/* Note an accepted operation: later ones cover it. */
 static void accepted(struct world *w, struct w_op *o)
 {
 	unsigned int conn = 0;
@@ -251,7 +251,7 @@ static void some_op(struct world *w, unsigned int session)
 
 static struct w_rules some_rules(struct seeded *s)
 {
-	/* Each world has some kinds of trouble, not all of them. */
+	/* Each world has some kinds of failures, not all of them. */
 	const unsigned int much = 1 + (unsigned int)seeded_below(s, 20);
 	const uint64_t pick = seeded_next(s);
 	static const uint64_t ticks[] = {W_MS / 100, W_MS, 20 * W_MS,
@@ -273,7 +273,7 @@ static struct w_rules some_rules(struct seeded *s)
 	return r;
 }
 
-/* And a program that begins anew succeeds. */
+/* After a restart of the target a durable write succeeds. */
 static void afresh(struct world *w)
 {
 	w_restart(w);
@@ -318,7 +318,7 @@ static void one_run(uint64_t seed, struct totals *t)
 			some_op(&w, (unsigned int)w_below(&w, W_SESSIONS));
 		w_step(&w);
 	}
-	/* No more trouble: everything ends, in the time that is promised. */
+	/* Without further failures everything ends within the promised time. */
 	w.quiet = true;
 	w_pass(&w, 2 * W_TIMEOUT);
 	for (int k = 0; k < W_SESSIONS; k++)
@@ -347,7 +347,7 @@ Test(both, worlds)
 		if (t.by_status[st])
 			cr_log_info("%8lu %s", t.by_status[st],
 				    rp_status_name((enum rp_status)st));
-	/* No kind of operation may be one that never succeeds. */
+	/* Operations of every kind must succeed at times. */
 	for (int k = 0; k <= RP_OP_QUERY; k++)
 		cr_assert(one || t.ok[k] > 1000, "kind %d: %lu", k, t.ok[k]);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What backs a region: real mappings of this process. */
+/* Facts of memory: real mappings of this process. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 TestSuite(caps, .init = caps_setup, .fini = caps_teardown);
 
-/* In a chroot the table of mounts may leave out the one that we are on. */
+/* In a chroot the table of mounts may lack the mount of this file. */
 static bool mount_is_visible(int fd)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "r");
@@ -70,7 +70,7 @@ Test(caps, a_file)
 		cr_assert_str_eq(name, "overlay");
 		cr_assert_eq(facts.fs_trusted, RP_NO);
 	}
-	/* Any part of it, at any alignment. */
+	/* Any part of the mapping, at any alignment. */
 	want(p + 1, 1, file_here());
 	want(p + 4 * page - 1, 1, file_here());
 	want(p + page - 1, page + 2, file_here());
@@ -91,12 +91,12 @@ Test(caps, files_with_odd_names)
 
 	cr_assert_eq(statfs(dir, &s), 0);
 	for (size_t i = 0; i < last; i++) {
-		/* What an overlay's name may mean depends on the kernel. */
+		/* On overlayfs this name's meaning depends on the kernel. */
 		if (s.f_type == OVERLAYFS_SUPER_MAGIC &&
 		    !strcmp(names[i], "gone (deleted)"))
 			continue;
 		char *p = map(make_file(names[i], page), page, MAP_SHARED);
-		/* The one name that the process map cannot express. */
+		/* The process map cannot express this name. */
 		bool lost = !strcmp(names[i], "a\n\\012b");
 
 		want(p, page, lost ? RP_MEM_UNKNOWN : file_here());
@@ -129,7 +129,7 @@ Test(caps, a_deleted_file)
 	cr_assert(strstr(why, "name"), "%s", why);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_VOLATILE);
-	/* Another file of that name is not it, nor is one of the map's. */
+	/* A new file of that name, or of the map's name, is another file. */
 	make_file("gone", page);
 	want(p, page, RP_MEM_ANON);
 	make_file("gone (deleted)", page);
@@ -182,7 +182,7 @@ Test(caps, anonymous)
 	want(r, page, RP_MEM_EMULATED);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 		     RP_CLASS_NONE);
-	/* Emulation is for memory; files stay what they are. */
+	/* Emulation changes memory, not files. */
 	p = map(make_file("pool", page), page, MAP_SHARED);
 	if (file_here() == RP_MEM_FILE)
 		want(p, page, RP_MEM_FILE);
@@ -196,7 +196,7 @@ Test(caps, private_mapping)
 
 	want(p, page, RP_MEM_PRIVATE);
 	cr_assert(strstr(why, "MAP_SHARED"), "%s", why);
-	/* Written, the page is a copy, and still private. */
+	/* A written page is a copy, but still private. */
 	*p = 1;
 	want(p, page, RP_MEM_PRIVATE);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
@@ -242,7 +242,10 @@ Test(caps, pieces_and_mixes)
 	char *p = map(fd, 4 * page, MAP_SHARED);
 	int flags = MAP_FIXED | MAP_SHARED;
 
-	/* Two pieces of one file, then of two: their errors are apart. */
+	/*
+	 * Two mappings of one file are one region; of two files they are not,
+	 * because errors are reported per file.
+	 */
 	cr_assert_eq(madvise(p + page, page, MADV_DONTFORK), 0);
 	want(p, 4 * page, file_here());
 	cr_assert_eq(
@@ -251,7 +254,7 @@ Test(caps, pieces_and_mixes)
 	if (file_here() == RP_MEM_FILE)
 		want_err(p, 4 * page, -ENOTSUP, "another file");
 	want(p + page, page, file_here());
-	/* One page of something else. */
+	/* One page of another kind in between. */
 	cr_assert_eq(mmap(p + page, page, PROT_READ | PROT_WRITE,
 			  MAP_FIXED | MAP_PRIVATE, other, 0),
 		     p + page);
@@ -263,7 +266,7 @@ Test(caps, pieces_and_mixes)
 		     p + page);
 	want_err(p, 4 * page, -ENOTSUP, "anonymous");
 	want(p + 2 * page, 2 * page, file_here());
-	/* Two kinds that have nothing but their refusal in common. */
+	/* Two kinds that are both refused. */
 	cr_assert_eq(mmap(p, page, PROT_READ | PROT_WRITE,
 			  MAP_FIXED | MAP_PRIVATE, other, 0),
 		     p);
@@ -276,7 +279,7 @@ Test(caps, behind_the_end)
 	char *p = map(fd, 3 * page, MAP_SHARED);
 
 	want(p, page + 10, file_here());
-	/* There is a page, but nothing ever writes its tail anywhere. */
+	/* The page is mapped, but its tail is never written to the file. */
 	want_err(p, page + 11, -EFAULT, "allocate");
 	want_err(p + 2 * page, 1, -EFAULT, "allocate");
 	cr_assert_eq(ftruncate(fd, 3 * page), 0);
@@ -288,7 +291,7 @@ Test(caps, behind_the_end)
 	want_err(p, page, -EFAULT, "allocate");
 }
 
-/* The host. */
+/* Facts of this host. */
 Test(caps, host_here)
 {
 	struct rlimit lim = {.rlim_cur = 65536};

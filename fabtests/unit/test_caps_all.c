@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every machine that can be put together: what is found is what is there. */
+/* Every machine that can be composed: look() finds its true facts. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 TestSuite(caps_all, .init = caps_setup, .fini = caps_teardown, .timeout = 300);
 
-/* --- what there is to put together, and its truth --- */
+/* --- the parts, and their true facts --- */
 
 static const struct kind {
 	const char *perms, *fs, *opts, *flags;
@@ -74,7 +74,7 @@ static const struct kind {
 };
 
 static const struct {
-	const char *word; /* NULL: no region is above the device */
+	const char *word; /* NULL: no nd region above the device */
 	enum rp_domain domain;
 } domains[] = {
 	{NULL, RP_DOMAIN_UNKNOWN},
@@ -84,7 +84,7 @@ static const struct {
 	{"odd", RP_DOMAIN_UNKNOWN},
 };
 
-/* NUMA nodes plus 1; 0: the file is not there. */
+/* NUMA nodes plus 1; 0: no numa_node file. */
 static const struct {
 	int memory, nic;
 } nodes[] = {{0, 0}, {1, 1}, {1, 2}, {2, 0}};
@@ -93,7 +93,7 @@ static const struct way {
 	const char *base, *device;
 	unsigned int id;
 	uint32_t p0, p1;
-	size_t len; /* of the port's registers */
+	size_t len; /* readable bytes */
 	enum rp_placement placement;
 	enum rp_tri fence, ddio;
 } ways[] = {
@@ -119,7 +119,7 @@ static const struct way {
 	 .placement = RP_PLACE_DMA_MEMORY,
 	 .fence = RP_YES,
 	 .ddio = RP_NO},
-	/* Off for some writes only; nobody may look; another port. */
+	/* Off for some writes only; not readable; another port. */
 	{.base = "verbs",
 	 .device = "mlx5_0",
 	 .id = 0x2030,
@@ -141,7 +141,7 @@ static const struct way {
 	 .fence = RP_YES},
 };
 
-/* --- what the operator says of it --- */
+/* --- the operator's statements --- */
 
 enum said_key {
 	SAID_DOMAIN,
@@ -233,7 +233,7 @@ static bool concerns(enum scope s, const struct kind *k)
 	return false;
 }
 
-/* More can be promised on a higher value. */
+/* A higher value allows more promises. */
 static int height(enum said_key key, int v)
 {
 	static const int of_place[] = {
@@ -277,7 +277,7 @@ static int told_of(const struct rp_facts *f, enum said_key key)
 	return 0;
 }
 
-/* What the statement makes of the truth; true: stronger than that. */
+/* Apply the statement to the true facts; true: it raises them. */
 static bool speak(const struct said *s, struct rp_facts *f)
 {
 	int was = told_of(f, s->key);
@@ -337,7 +337,7 @@ static void unlink_at(const char *at)
 
 #define REGION "/sys/devices/ndbus0/region0"
 
-/* Memory that the process map shows at HERE, and the device below it. */
+/* Memory that the process map shows at HERE, and its device. */
 static void make_memory(const struct kind *k, const char *domain)
 {
 	const char *target = domain ? REGION "/namespace0.0/block/pmem0"
@@ -402,7 +402,7 @@ static void make_rest(void)
 	nic_device("rxe0", "/sys/devices/virtual");
 }
 
-/* --- the look --- */
+/* --- the query --- */
 
 static size_t looked;
 
@@ -454,7 +454,7 @@ static void explain(const struct rp_facts *truth, unsigned int raised,
 		     "%s", why);
 	snprintf(of, sizeof(of), "%s; %s", why, s ? s->text : "");
 	compare(truth, of);
-	/* Stronger by the operator's word: counted, and said aloud. */
+	/* A fact raised by the operator is counted and warned about. */
 	cr_assert_eq(src.raised, raised, "%s: raised %u", of, src.raised);
 	cr_assert_eq(warned, raised, "%s: %u warnings", of, warned);
 }

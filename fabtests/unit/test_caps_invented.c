@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What backs a region: invented trees, of machines that are not here. */
+/* Facts of memory: invented trees of other machines. */
 #include "config.h"
 
 #include <errno.h>
@@ -39,12 +39,12 @@ Test(caps_invented, file_systems)
 		{"ext44", "rw", NULL, RP_NO},
 		{"ext", "rw", NULL, RP_NO},
 		{"zfs", "rw", NULL, RP_NO},
-		/* Mounted so that fsync stops at the disk's cache. */
+		/* Mounted without barriers: fsync stops at the disk's cache. */
 		{"ext4", "rw,nobarrier", NULL, RP_NO},
 		{"ext4", "rw,barrier=0", NULL, RP_NO},
 		{"f2fs", "rw,fsync_mode=nobarrier", NULL, RP_NO},
 		{"ext4", "rw,barrier=1,x-nobarrier", NULL, RP_YES},
-		/* The operator's word. */
+		/* The operator trusts overlay. */
 		{"overlay", "rw", "overlay", RP_YES},
 		{"overlay", "rw", "nfs4, overlay", RP_YES},
 		{"overlay", "rw", "nfs4,overlay,zfs", RP_YES},
@@ -74,7 +74,7 @@ Test(caps_invented, file_systems)
 	want(HERE, LEN, RP_MEM_TMPFS);
 }
 
-/* In a plain chroot the root's mount is not in the table. */
+/* In a plain chroot the table of mounts lacks the root's mount. */
 Test(caps_invented, a_mount_that_cannot_be_seen)
 {
 	invent("ext4", "rw");
@@ -109,8 +109,8 @@ Test(caps_invented, not_the_mapped_file)
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_UNKNOWN);
 	/*
-	 * Nor is it the device that stat() shows that counts, but the one of
-	 * the mount (btrfs subvolumes have a device each).
+	 * The device that counts is the mount's, not that of stat(): each btrfs
+	 * subvolume has its own.
 	 */
 	put("/proc/self/maps", "00100000-00102000 rw-s 0 77:88 %llu %s\n",
 	    (unsigned long long)real.stx_ino, real_path);
@@ -119,8 +119,8 @@ Test(caps_invented, not_the_mapped_file)
 	want(HERE, LEN, RP_MEM_FILE);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	/*
-	 * Some kernels show the file below an overlay: its name must do, but
-	 * not one that a deleted file has lent to another.
+	 * Some kernels show the file below an overlay. Its name identifies it,
+	 * unless a deleted file's name was given to another.
 	 */
 	invent("overlay", "rw");
 	cfg.trust_fs = "overlay";
@@ -133,7 +133,7 @@ Test(caps_invented, not_the_mapped_file)
 	    "00100000-00102000 rw-s 0 77:88 4711 %s (deleted)\n", real_path);
 	want(HERE, LEN, RP_MEM_ANON);
 	cfg.trust_fs = NULL;
-	/* Nothing to open at all, and nothing that is a file. */
+	/* A path that does not exist, and one that is no file. */
 	put("/proc/self/maps", "00100000-00102000 rw-s 0 08:01 5 /no/such\n");
 	want(HERE, LEN, RP_MEM_UNKNOWN);
 	put("/proc/self/maps", "00100000-00102000 rw-s 0 00:0e 5 "
@@ -161,7 +161,7 @@ static void smaps(const char *first, const char *second)
 	    first, second);
 }
 
-/* Let the invented file's disk be the pmem0 of this region. */
+/* Make pmem0 of this region the disk of the invented file. */
 static void disk_is(const char *name)
 {
 	char full[2 * PATH_MAX], to[2 * PATH_MAX];
@@ -182,7 +182,7 @@ Test(caps_invented, dax)
 	want(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
-	/* One piece without it is enough to need msync. */
+	/* One mapping without MAP_SYNC is enough to need msync. */
 	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms");
 	want(HERE, LEN, RP_MEM_DAX);
 	want(HERE, LEN / 2, RP_MEM_DAX_SYNC);
@@ -192,11 +192,11 @@ Test(caps_invented, dax)
 	want(HERE, LEN, RP_MEM_DAX);
 	put("/proc/self/smaps", "garbage\n");
 	want(HERE, LEN, RP_MEM_DAX);
-	/* A DAX file on a file system that nobody vouches for. */
+	/* A DAX file on an untrusted file system. */
 	invent("virtiofs", "rw");
 	want(HERE, LEN, RP_MEM_DAX);
 	cr_assert_eq(facts.fs_trusted, RP_NO);
-	/* Not DAX: the flag alone does not make it so. */
+	/* Without STATX_ATTR_DAX the mapping flag does not make it DAX. */
 	claim_dax = false;
 	invent("ext4", "rw");
 	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
@@ -224,12 +224,12 @@ Test(caps_invented, persistence_domain)
 		claim_dax = true;
 		want(HERE, LEN, RP_MEM_DAX_SYNC);
 		cr_assert_eq(facts.domain, t[i].domain, "%s", t[i].word);
-		/* An ordinary file on that disk goes through the cache. */
+		/* A file without DAX on that disk uses the page cache. */
 		claim_dax = false;
 		want(HERE, LEN, RP_MEM_FILE);
 		cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	}
-	/* A region that does not say, next to one that does. */
+	/* One region without persistence_domain, one with. */
 	claim_dax = true;
 	nd_region("region1", NULL);
 	disk_is("region1");
@@ -250,7 +250,7 @@ Test(caps_invented, devdax)
 	    (unsigned long long)real.stx_mnt_id);
 	put("/proc/self/maps", "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n",
 	    st.st_ino);
-	/* Any other device gives no promise. */
+	/* No other device gives a promise. */
 	want(HERE, LEN, RP_MEM_UNKNOWN);
 	nd_region("region0", "memory_controller");
 	put("/sys/devices/ndbus0/region0/dax0.0/dax/size", "1\n");
@@ -297,7 +297,7 @@ Test(caps_invented, forced_granularity)
 				RP_CLASS_NONE);
 		invent("tmpfs", "rw");
 		want(HERE, LEN, t[i].counts ? RP_MEM_EMULATED : RP_MEM_TMPFS);
-		/* Never memory that nobody shares. */
+		/* Private memory is never emulated. */
 		cfg.root = NULL;
 		want(map(-1, page, MAP_PRIVATE | MAP_ANONYMOUS), page,
 		     RP_MEM_ANON);
@@ -327,7 +327,7 @@ Test(caps_invented, broken_maps)
 		put("/proc/self/maps", "%s", bad[i]);
 		cr_assert_lt(look(HERE, LEN), 0, "%zu", i);
 	}
-	/* Overlaps, as when mappings are joined while they are read. */
+	/* Overlapping lines, as when mappings are merged meanwhile. */
 	put("/proc/self/maps", "00100000-00101000 rw-p 0 00:00 0\n"
 			       "00100000-00102000 rw-p 0 00:00 0\n");
 	want(HERE, LEN, RP_MEM_ANON);
@@ -350,7 +350,10 @@ Test(caps_invented, many_mappings)
 	double begun;
 	FILE *f;
 
-	/* As many as the kernel allows by default, ours last and in pieces. */
+	/*
+	 * As many mappings as the kernel allows by default; the region is last,
+	 * in pieces.
+	 */
 	invent("ext4", "rw");
 	sprintf(path, "%s/proc/self/maps", dir);
 	f = fopen(path, "w");
@@ -385,7 +388,7 @@ Test(caps_invented, host_with_persistent_memory)
 	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
 	cr_assert(host.has_nd);
 	cr_assert_eq(host.domain, RP_DOMAIN_CPUCACHE);
-	/* The weakest counts, wherever it is found. */
+	/* The weakest domain counts, in any region. */
 	nd_region("region1", "memory_controller");
 	nd_region("region2", "cpu_cache");
 	cr_assert_eq(rp_caps_host(&cfg, &host), 0);

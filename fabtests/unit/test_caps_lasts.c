@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What memory was meant for, whose registration does not say: invented maps. */
+/* The purpose of memory registered without FI_RMA_PMEM: invented maps. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,8 +23,7 @@ static enum rp_lasts lasts_at(uintptr_t addr, size_t len)
 	return lasts;
 }
 
-/* Pages from 0x100000 on; the pool's is shown by IT, on a mount of this type.
- */
+/* Map pages from 0x100000 on; IT is the pool's file, on this type of mount. */
 static void page_map(const char *type, const char *lines)
 {
 	static char text[16 * PATH_MAX], id[3 * PATH_MAX];
@@ -64,12 +63,12 @@ Test(caps_lasts, each_kind)
 	cr_assert_eq(lasts_at(0x105000, 0x1000), RP_LASTS_NOT);
 	cr_assert_eq(lasts_at(0x106000, 0x1000), RP_LASTS_NOT);
 	cr_assert_eq(lasts_at(0x107000, 0x1000), RP_LASTS_MEANT);
-	/* Nothing is mapped there. */
+	/* No mapping. */
 	cr_assert_eq(lasts_at(0x104000, 0x1000), RP_LASTS_NOT);
 	cr_assert_eq(lasts_at(0x200000, 0x1000), RP_LASTS_NOT);
 }
 
-/* One page of a file is enough, wherever it lies; its neighbours are not. */
+/* One page of a file is enough, wherever it lies; pages beside it are not. */
 Test(caps_lasts, in_part)
 {
 	page_map("ext4", ALL);
@@ -81,7 +80,7 @@ Test(caps_lasts, in_part)
 	cr_assert_eq(lasts_at(0x0ff000, 0x2001), RP_LASTS_MEANT);
 }
 
-/* Whose msync nobody vouches for is a file all the same. */
+/* A file on an untrusted file system is still a file. */
 Test(caps_lasts, whatever_it_is_on)
 {
 	static const char *types[] = {"xfs", "overlay", "nfs4", "fuse"};

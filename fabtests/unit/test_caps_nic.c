@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What an adapter can promise, and the five machines of the literature. */
+/* Promises of an adapter, and the five machines of the literature. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static void nic_look(const char *name)
 	cr_assert_eq(rp_caps_nic(dir, name, &nic), 0, "%s", name);
 }
 
-/* allocating: bit 7; no-snoop: bit 3; hints disabled: bit 9 of the second */
+/* Port registers: allocating bit 7, no-snoop bit 3; hints disabled bit 9. */
 Test(caps_nic, ddio)
 {
 	static const struct {
@@ -45,24 +45,24 @@ Test(caps_nic, ddio)
 		 "DDIO is off"},
 		{0x8086, 0x2032, 0xffffff77, 0xffffffff, 4096, RP_NO,
 		 RP_PLACE_DMA_MEMORY, "DDIO is off"},
-		/* Off in part is not off. */
+		/* Off for some writes is not off. */
 		{0x8086, 0x2030, 0x08, 0x200, 4096, RP_UNKNOWN,
 		 RP_PLACE_UNKNOWN, "some writes only"},
 		{0x8086, 0x2030, 0, 0, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "some writes only"},
 		{0x8086, 0x2030, 0, 0x100, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "some writes only"},
-		/* A dead port reads as ones. */
+		/* A dead port reads as all ones. */
 		{0x8086, 0x2030, ~0u, ~0u, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "does not answer"},
-		/* Another port has other registers there. */
+		/* Another port has other registers at this offset. */
 		{0x8086, 0x202f, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "8086:202f"},
 		{0x8086, 0x2034, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "does not tell"},
 		{0x1022, 0x2030, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "1022:2030"},
-		/* What an ordinary user sees. */
+		/* An ordinary user can read 64 bytes. */
 		{0x8086, 0x2030, 0, 0x200, 64, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "needs root"},
 		{0x8086, 0x2030, 0, 0x200, 0x187, RP_UNKNOWN, RP_PLACE_UNKNOWN,
@@ -107,7 +107,7 @@ Test(caps_nic, no_registers)
 	cr_assert_eq(nic.node, 0);
 }
 
-/* Behind a switch the port is still the first function on the way. */
+/* Behind a switch the port is still the first function on the path. */
 Test(caps_nic, behind_a_switch)
 {
 	nic_device("mlx5_1",
@@ -199,7 +199,7 @@ Test(caps_nic, bases)
 
 /*
  * The machines that the two methods were made for (Douglas 2015, pages 10 to
- * 14; Gromadzki and Michalski 2019, sections 2 and 3), as trees to look at.
+ * 14; Gromadzki and Michalski 2019, sections 2 and 3), as trees.
  */
 static void machine(const char *domain, uint32_t p0, uint32_t p1)
 {
@@ -243,7 +243,7 @@ static void expect(enum rp_memory memory, enum rp_method method,
 #define DDIO_ON	 0x80, 0
 #define DDIO_OFF 0, 0x200
 
-/* Batteries for the whole machine: nothing but the operator tells. */
+/* Batteries for the whole machine are known from the operator alone. */
 static void batteries(struct rp_operator **op)
 {
 	char file[2 * PATH_MAX];
@@ -258,30 +258,30 @@ Test(caps_nic, five_machines)
 {
 	struct rp_operator *op;
 
-	/* ADR, DDIO: the general-purpose method. */
+	/* ADR, DDIO on: the general-purpose method. */
 	machine("memory_controller", DDIO_ON);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 	cr_assert_eq(facts.node, 1);
-	/* ADR, DDIO off: the appliance method, unless breaks are secret. */
+	/* ADR, DDIO off: the appliance method. */
 	machine("memory_controller", DDIO_OFF);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	/* eADR: the caches are safe, so DDIO does no harm. */
+	/* eADR: the caches persist, so DDIO does no harm. */
 	machine("cpu_cache", DDIO_ON);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
 	machine("cpu_cache", DDIO_OFF);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	/* ... and over tcp the CPU places into them. */
+	/* ... and over tcp the CPU places into the caches. */
 	cfg.placement = RP_PLACE_CPU_USER;
 	cfg.fence = RP_UNKNOWN;
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
-	/* Battery-backed: what has arrived is safe, wherever it is. */
+	/* Battery-backed: bytes are safe once they have arrived, anywhere. */
 	machine("memory_controller", DDIO_ON);
 	batteries(&op);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 	cfg.op = NULL;
 	rp_operator_free(op);
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-	/* An ordinary file: msync, and only where the CPU writes. */
+	/* An ordinary file: msync, and only where the CPU places. */
 	claim_dax = false;
 	cfg.placement = RP_PLACE_CPU_USER;
 	expect(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
@@ -293,7 +293,7 @@ Test(caps_nic, five_machines)
 	expect(RP_MEM_FILE, RP_METHOD_REFUSED, RP_CLASS_NONE);
 }
 
-/* What cannot be seen is not taken for the better. */
+/* A fact that cannot be read stays unknown. */
 Test(caps_nic, unknown_stays_unknown)
 {
 	machine("memory_controller", DDIO_OFF);
@@ -308,7 +308,7 @@ Test(caps_nic, unknown_stays_unknown)
 	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 }
 
-/* Only of a channel adapter the success of a write means that it arrived. */
+/* Only a channel adapter acknowledges a write after its arrival. */
 Test(caps_nic, acknowledges)
 {
 	static const struct {
@@ -331,13 +331,13 @@ Test(caps_nic, acknowledges)
 	put("/sys/class/infiniband/x0/node_type", "1: CA\n");
 	cr_assert(rp_caps_acknowledges(dir, "verbs;ofi_rxm", "x0", why));
 	cr_assert(rp_caps_acknowledges(dir, "VERBS", "x0-xrc", why));
-	/* What cannot be looked at is not believed. */
+	/* A device whose node_type cannot be read does not acknowledge. */
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "x1", why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", NULL, why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "", why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "../x0", why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "-xrc", why));
-	/* Others have a delivery completion of their own. */
+	/* Other base providers have a delivery completion. */
 	cr_assert(rp_caps_acknowledges(dir, "tcp", "lo", why));
 	cr_assert(rp_caps_acknowledges(dir, "verbsy", "x1", why));
 	cr_assert(rp_caps_acknowledges(dir, NULL, NULL, why));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is said about each kind of memory, word for word. */
+/* The sentence about each kind of memory, word for word. */
 #include "config.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ static int open_files(void)
 
 TestSuite(caps_told, .init = caps_setup, .fini = caps_teardown);
 
-/* And every file that was opened for it is closed again. */
+/* Find this memory with this sentence; every opened file is closed again. */
 static void told(enum rp_memory memory, const char *sentence)
 {
 	int before = open_files();
@@ -66,7 +66,7 @@ Test(caps_told, files)
 	    "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
 	told(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
-	/* Without it nobody knows how it was mapped. */
+	/* Without smaps the MAP_SYNC flag is unknown. */
 	put("/proc/self/smaps", " ");
 	told(RP_MEM_DAX, "DAX file on xfs: pool");
 }
@@ -89,7 +89,7 @@ Test(caps_told, a_mount_that_cannot_be_seen)
 	told(RP_MEM_FILE, sentence);
 }
 
-/* A map with this one mapping. */
+/* A process map with this one mapping. */
 static void mapped(const char *perms, const char *dev, unsigned long long ino,
 		   const char *path)
 {
@@ -114,7 +114,7 @@ Test(caps_told, no_files)
 	told(RP_MEM_ANON, "anonymous memory: dies with its process");
 	mapped("rw-s", "00:0e", 5, "/anon_hugepage (deleted)");
 	told(RP_MEM_ANON, "anonymous memory: dies with its process");
-	/* A file may have a name that begins so. */
+	/* A file may have a name that begins like this. */
 	mapped("rw-s", "00:0e", 5, "/anon_hugepag");
 	told(RP_MEM_UNKNOWN, "cannot look at the mapped file anon_hugepag: No "
 			     "such file or directory");
@@ -143,7 +143,7 @@ Test(caps_told, devices)
 	cr_assert_str_eq(facts.fs_name, "");
 }
 
-/* Whatever it was, it promises nothing then. */
+/* Emulated memory promises nothing, whatever backs it. */
 Test(caps_told, played)
 {
 	setenv("PMEM2_FORCE_GRANULARITY", "BYTE", 1);
@@ -164,7 +164,7 @@ Test(caps_told, played)
 	cr_assert_eq(facts.file.ino, 0);
 }
 
-/* Files that have errors of their own, whatever they are made of. */
+/* Two files report errors separately, whatever they are made of. */
 Test(caps_told, two_files)
 {
 	struct statx b;
@@ -186,7 +186,7 @@ Test(caps_told, two_files)
 		    (unsigned long long)b.stx_ino, path);
 		want_err(HERE, LEN, -ENOTSUP, "another file, b, at 0x101000");
 	}
-	/* Nobody syncs those, so they may be one region. */
+	/* tmpfs is never synced, so two of its files may be one region. */
 	claim_dax = false;
 	invent("tmpfs", "rw");
 	put("/proc/self/maps",
