@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The cost model: the points it was made from, and the order it gives. */
+/* The cost model: the points that it fits, and the order of methods. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static uint64_t line(const struct rp_cost_line *l, uint64_t bytes)
 	return l->ns + bytes * l->ps / 1000;
 }
 
-/* Within a hundredth of what was measured, in ns. */
+/* Within a hundredth of the measured ns. */
 static void near(uint64_t got, uint64_t measured)
 {
 	uint64_t off = got > measured ? got - measured : measured - got;
@@ -109,18 +109,18 @@ Test(cost, document)
 		n++;
 	}
 	fclose(f);
-	/* All that there are. */
+	/* The document has every figure. */
 	cr_assert_eq(n, (RP_PATHS - 1) * 5 + 4 + 1);
 }
 
-/* What one range costs beyond its writes. */
+/* The cost of one range in addition to its writes. */
 static uint64_t beyond(enum rp_path path, enum rp_method m, uint64_t bytes)
 {
 	switch (m) {
 	case RP_METHOD_DELIVERY:
 		return 0;
 	case RP_METHOD_FENCE:
-	case RP_METHOD_NATIVE: /* as many messages; nobody sells it */
+	case RP_METHOD_NATIVE: /* as many messages; no device has it */
 		return rp_cost_fences(c, path, 1);
 	default:
 		return rp_cost_ask(c, path, rp_cost_flush(c, m, bytes));
@@ -128,8 +128,8 @@ static uint64_t beyond(enum rp_path path, enum rp_method m, uint64_t bytes)
 }
 
 /*
- * The first row that matches is the cheapest of the valid ones, on each path
- * that was measured: that is why a target takes it.
+ * Among the valid methods the first matching row is the cheapest, on each
+ * measured path: therefore a target may take it.
  */
 static void judge_order(const struct rp_facts *f, enum rp_class required,
 			unsigned int built)
@@ -142,7 +142,7 @@ static void judge_order(const struct rp_facts *f, enum rp_class required,
 		other = rp_method_choose(f, required, built & RP_METHOD_BIT(m));
 		if (other.method == RP_METHOD_REFUSED)
 			continue;
-		/* Free, but it stands on what is known of placement. */
+		/* Delivery is free, but depends on known placement. */
 		if (first.method == RP_METHOD_NATIVE && m == RP_METHOD_DELIVERY)
 			continue;
 		for (size_t i = 0; i < COUNT(sizes); i++)
@@ -172,7 +172,7 @@ Test(cost, more_is_never_cheaper)
 				cr_assert_leq(rp_cost_flush(c, m, sizes[i - 1]),
 					      rp_cost_flush(c, m, sizes[i]));
 	}
-	/* Nor does it begin anew. */
+	/* Costs saturate instead of wrapping. */
 	cr_assert_eq(rp_cost_flush(c, RP_METHOD_AGENT_CLWB, UINT64_MAX),
 		     UINT64_MAX);
 	cr_assert_eq(rp_cost_ask(c, RP_PATH_DMA, UINT64_MAX), UINT64_MAX);
@@ -194,7 +194,7 @@ Test(cost, fences_or_a_request)
 		     rp_cost_ask(c, RP_PATH_DMA, 4 * line64));
 	cr_assert_lt(rp_cost_fences(c, RP_PATH_CPU, 1),
 		     rp_cost_ask(c, RP_PATH_CPU, line64));
-	/* Of what nobody has measured: the agent, but for what is free. */
+	/* An unknown path has no costs: the agent, unless without fences. */
 	cr_assert_eq(rp_cost_fences(c, RP_PATH_UNKNOWN, 1), UINT64_MAX);
 	cr_assert_eq(rp_cost_ask(c, RP_PATH_UNKNOWN, UINT64_MAX), 0);
 	cr_assert_leq(rp_cost_fences(c, RP_PATH_UNKNOWN, 0),
@@ -221,12 +221,12 @@ Test(cost, inside_the_request)
 		cr_assert_eq(store_max(c, RP_PATH_UNKNOWN, m, 4096), 0);
 		cr_assert_eq(store_max(c, RP_PATH_CPU, m, 0), 0);
 	}
-	/* Where nothing is written back: 29,000 bytes here. */
+	/* Methods without write-back: 29,000 bytes with these figures. */
 	cr_assert_eq(
 		store_max(c, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 1 << 20) /
 			1000,
 		29);
-	/* To the byte: 1000 ns more to ask, 1 ns more for each byte. */
+	/* Exact: a request costs 1000 ns more, a stored byte 1 ns more. */
 	mine.stream = (struct rp_cost_line){0};
 	p->write = (struct rp_cost_line){.ns = 100, .ps = 1000};
 	p->ask_ns = 1000;
@@ -240,7 +240,7 @@ Test(cost, inside_the_request)
 		1000);
 	cr_assert_eq(store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 999),
 		     999);
-	/* Wherever they cross, and wherever the limit is. */
+	/* The lines may cross, and the limit may lie, anywhere. */
 	for (uint32_t at = 0; at < 20; at++) {
 		p->ask_ns = at;
 		for (size_t limit = 1; limit < 40; limit++)
@@ -249,12 +249,12 @@ Test(cost, inside_the_request)
 				     limit < at ? limit : at);
 	}
 	p->ask_ns = 1000;
-	/* Streaming is work as well. */
+	/* Streaming costs time, too. */
 	mine.stream.ps = 1000;
 	cr_assert_eq(
 		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 4096),
 		500);
-	/* Writing back is not done twice; syncing is done in either case. */
+	/* Streamed bytes need no write-back; msync is needed in either case. */
 	mine.flush[RP_METHOD_AGENT_CLWB] = (struct rp_cost_line){.ps = 1000};
 	cr_assert_eq(store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_CLWB, 4096),
 		     1000);
@@ -265,7 +265,7 @@ Test(cost, inside_the_request)
 	cr_assert_eq(
 		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_CLWB_MSYNC, 4096),
 		1000);
-	/* Dearer from the first byte on. */
+	/* A store that costs more from the first byte on. */
 	p->store.ns = 10000;
 	cr_assert_eq(
 		store_max(&mine, RP_PATH_CPU, RP_METHOD_AGENT_SFENCE, 4096), 0);
@@ -280,7 +280,7 @@ Test(cost, paths)
 	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_CPU);
 	nic.placement = RP_PLACE_UNKNOWN;
 	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_UNKNOWN);
-	/* Whether DDIO is on or unknown, it is an adapter. */
+	/* With DDIO on or unknown, the path is that of an adapter. */
 	nic.pci[0] = '0';
 	cr_assert_eq(rp_cost_path_of(&nic), RP_PATH_DMA);
 	nic.placement = RP_PLACE_DMA_CACHE;

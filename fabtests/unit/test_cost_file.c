@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The file of measured costs: what is in it is used, or none of it. */
+/* The file of measured costs is used as a whole or not at all. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int read_text(const char *text, struct rp_cost *c)
 	return ret;
 }
 
-/* Refused, in this line, with these words; and nothing of it is taken. */
+/* Refused with this line and these words, and nothing of the file is taken. */
 static void refused(const char *text, unsigned int line, const char *words)
 {
 	struct rp_cost c = rp_cost_default;
@@ -63,7 +63,7 @@ static struct rp_cost_line get(const struct rp_cost *c, size_t i)
 	return v;
 }
 
-/* Each figure goes where its name says, and nowhere else. */
+/* Each figure sets the field that its name says, and no other. */
 Test(cost_file, each_figure)
 {
 	char text[256];
@@ -117,7 +117,7 @@ Test(cost_file, names)
 	cr_assert_eq(c.path[RP_PATH_CPU].fence_ns, 11600);
 }
 
-/* Wherever it was cut off. */
+/* A file cut at any place is refused. */
 Test(cost_file, truncated)
 {
 	static const char whole[] = "ofi_rpmem cost 1\n"
@@ -172,7 +172,7 @@ Test(cost_file, mistakes)
 	unlink(path);
 	cr_assert_eq(rp_cost_read(path, &c, why), -ENOENT);
 	cr_assert(strstr(why, path));
-	/* Nobody waits for a writer. */
+	/* Opening a FIFO must not wait for a writer. */
 	cr_assert_eq(mkfifo(path, 0600), 0);
 	cr_assert_eq(rp_cost_read(path, &c, why), -EINVAL);
 	cr_assert(strstr(why, "regular"));
@@ -181,7 +181,7 @@ Test(cost_file, mistakes)
 	cr_assert_eq(memcmp(&c, &rp_cost_default, sizeof(c)), 0);
 }
 
-/* What is measured of one path says nothing of another. */
+/* Figures measured on one path do not count for another. */
 Test(cost_file, paths)
 {
 	unsigned int n[RP_PATHS] = {0};
@@ -200,7 +200,7 @@ Test(cost_file, past_the_caches)
 
 	for (size_t n = 1; n < 1 << 20; n *= 2)
 		cr_assert(rp_cost_streams(&c, n));
-	/* Dearer to begin with, cheaper by the byte: from 100 bytes on. */
+	/* Streaming starts dearer and is cheaper by the byte. */
 	c.stream = (struct rp_cost_line){.ns = 200, .ps = 1000};
 	c.flush[RP_METHOD_AGENT_CLWB] =
 		(struct rp_cost_line){.ns = 100, .ps = 2000};

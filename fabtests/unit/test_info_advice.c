@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Advice fits the machine, and says where it comes from. */
+/* Advice fits the machine, and names its source. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@ static const struct rp_choice refused,
 	fence = {.method = RP_METHOD_FENCE},
 	msync = {.method = RP_METHOD_AGENT_MSYNC};
 
-/* The machine of the papers: memory on node 0, its adapter on node 1, DDIO. */
+/* The machine of the papers: memory on node 0, adapter on node 1, DDIO on. */
 static struct rp_facts facts;
 static struct rp_nic nic;
 
@@ -68,7 +68,7 @@ Test(info_advice, nodes)
 	const char *a = advice(&clwb, H("1"));
 
 	cr_assert(a && strstr(a, "node 1 and the memory on node 0"), "%s", a);
-	/* Together already. */
+	/* Memory and adapter on one node: no advice. */
 	nic.node = 1;
 	cr_assert_null(advice(&clwb, H("1")));
 	nic.node = 0;

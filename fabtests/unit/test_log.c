@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Core's sentences: to the sink that is set, else warnings to stderr. */
+/* Core's log: to the sink that is set, else warnings to stderr. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ static void hear(enum rp_log_level l, const char *text)
 	times++;
 }
 
-/* stderr as a file, so that a test can read what was said there. */
+/* stderr redirected to a file, for tests that read it. */
 static FILE *said;
 
 static void listen_in(void)
@@ -79,7 +79,7 @@ Test(log, sink_can_be_taken_back)
 	cr_assert_str_eq(on_stderr(), "ofi_rpmem: after all\n");
 }
 
-/* A sentence too long is cut, ends, and writes past nothing. */
+/* A message that is too long is cut and terminated. */
 Test(log, cut_not_overrun)
 {
 	char mouthful[800];

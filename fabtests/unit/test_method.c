@@ -7,7 +7,7 @@
 
 #include "method_rig.h"
 
-/* The builds: today's, everything, and each method left out in turn. */
+/* The builds: today's, all methods, and each method left out in turn. */
 static void for_builds(judge_fn judge)
 {
 	for_all(judge, RP_METHODS_BUILT);
@@ -20,8 +20,8 @@ static void for_builds(judge_fn judge)
 }
 
 /*
- * First judge: the prose of the guarantees. The first offer that is strong
- * enough, built and, where it needs one, has an agent.
+ * First judge: the prose of the guarantees. It takes the first offer that is
+ * strong enough, is built, and has the agent that it needs.
  */
 static void judge_prose(const struct rp_facts *f, enum rp_class required,
 			unsigned int built)
@@ -60,7 +60,7 @@ static void judge_prose(const struct rp_facts *f, enum rp_class required,
 		     rp_refusal_name(o.refusal));
 	cr_assert_not_null(got.row);
 	cr_assert_not_null(got.remedy);
-	/* Nothing that was refused may look as if it reached the class. */
+	/* A refusal must not report the required class as reached. */
 	cr_assert(got.class < required || got.class == RP_CLASS_NONE);
 }
 
@@ -69,7 +69,7 @@ Test(method, prose)
 	for_builds(judge_prose);
 }
 
-/* The operator's limit takes nothing but class away. */
+/* The operator's limit lowers the class and changes nothing else. */
 static void judge_limit(const struct rp_facts *f, enum rp_class required,
 			unsigned int built)
 {
@@ -109,11 +109,11 @@ Test(method, limit)
 }
 
 /*
- * Second judge: where the bytes are when the method says done, at worst,
- * and whether a power cut spares that place. Knows nothing of the table.
+ * Second judge: the worst place of the bytes when the method reports success,
+ * and whether a power cut spares that place. It does not know the table.
  */
 enum place {
-	AT_SENDER, /* handed over, no more */
+	AT_SENDER, /* posted, no more */
 	AT_NIC,	   /* in the adapter or on PCIe */
 	IN_CACHE,
 	IN_MEMCTRL,
@@ -146,9 +146,9 @@ static enum place where(const struct rp_facts *f, enum rp_method how)
 	    at < IN_MEMCTRL)
 		at = IN_MEMCTRL;
 	if (how == RP_METHOD_NATIVE)
-		at = ON_DISK; /* the device's word for its own media */
+		at = ON_DISK; /* the device flushes to its media */
 	if (f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX) {
-		/* msync looks for dirty bits that only user stores set. */
+		/* msync writes pages that user stores have made dirty. */
 		bool synced = how == RP_METHOD_AGENT_MSYNC ||
 			      how == RP_METHOD_AGENT_CLWB_MSYNC;
 		bool seen = f->placement == RP_PLACE_CPU_USER ||
@@ -184,8 +184,10 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 	case RP_CLASS_NONE:
 		return;
 	case RP_CLASS_PROCESS:
-		/* Memory that another process can open, and that the kernel
-		 * keeps: always there, or known to be dirty. */
+		/*
+		 * Memory that another process can open and that the kernel
+		 * keeps: tmpfs, or pages known to be dirty.
+		 */
 		cr_assert(f->memory == RP_MEM_TMPFS ||
 				  (f->memory == RP_MEM_FILE &&
 				   f->placement == RP_PLACE_CPU_USER),
@@ -195,7 +197,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 		cr_assert(f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX ||
 				  f->memory == RP_MEM_DAX_SYNC,
 			  "%s", show(f, required, built));
-		/* The power domain is that of persistent memory only. */
+		/* The power-fail domain is a fact of persistent memory only. */
 		if (f->memory == RP_MEM_DAX_SYNC)
 			least = spared[f->domain];
 		cr_assert_geq(at, least, "%s: %s leaves bytes at %d",
@@ -212,7 +214,7 @@ Test(method, physics)
 	for_builds(judge_physics);
 }
 
-/* Third judge: the table in the document, read and carried out. */
+/* Third judge: the table in the document, read and applied. */
 struct doc_row {
 	unsigned int memory, placement, domain;
 	bool fence, native, untrusted;
@@ -238,7 +240,7 @@ static const char *domain_name(int v)
 	return rp_domain_name(v);
 }
 
-/* "any", "any but a, b" or "a, b" as a bit mask over count values. */
+/* Parse "any", "any but a, b" or "a, b" to a bit mask of count values. */
 static unsigned int doc_mask(char *cell, const char *(*name)(int), int count)
 {
 	unsigned int mask = 0, all = (1u << count) - 1;
@@ -364,7 +366,7 @@ Test(method, document)
 	for_builds(judge_doc);
 }
 
-/* What a registration records is the strongest that can be had. */
+/* A registration records the strongest class that can be had. */
 static void judge_best(const struct rp_facts *f, enum rp_class required,
 		       unsigned int built)
 {
@@ -391,7 +393,7 @@ Test(method, best)
 	for_builds(judge_best);
 }
 
-/* Rows by name, so that a failure above is easy to read. */
+/* Single rows by name, to explain failures of the judges. */
 static struct rp_choice pick(enum rp_memory m, enum rp_placement p,
 			     enum rp_domain d, enum rp_class c)
 {
@@ -479,7 +481,7 @@ Test(method, kashyap_write_to_pm)
 			rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
 
 		cr_assert_eq(c.method, cells[i].method, "cell %zu", i);
-		/* Of what no fence was made behind: the agent, not less. */
+		/* Without the fence: the agent, at the same class. */
 		cr_assert_eq(rp_method_by_agent(&f, c).class, c.class);
 		f.fence = i % 2 ? RP_NO : RP_UNKNOWN;
 		c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
@@ -500,14 +502,14 @@ Test(method, not_built_says_so)
 			     .fs_trusted = RP_YES};
 	struct rp_choice c;
 
-	/* Of two reasons the one that a remedy can do nothing about. */
+	/* The reported reason is the one that no remedy removes. */
 	c = rp_method_choose(&f, RP_CLASS_POWER,
 			     RP_METHOD_BIT(RP_METHOD_DELIVERY));
 	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_BUILT);
 	cr_assert_not_null(c.remedy);
 	c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
 	cr_assert_eq(c.refusal, RP_REFUSAL_NO_AGENT);
-	/* Somebody must say that the key still means what it meant. */
+	/* FENCE needs the agent, too, because it checks the key. */
 	c = rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
 	cr_assert_eq(c.refusal, RP_REFUSAL_NO_AGENT);
 	f.agent = true;
@@ -515,7 +517,7 @@ Test(method, not_built_says_so)
 	cr_assert_eq(c.method, RP_METHOD_FENCE);
 }
 
-/* Whoever made no fence, or FLUSH, is served too, and no worse. */
+/* Without a fence or FLUSH the agent serves the region, at no weaker class. */
 static void judge_by_agent(const struct rp_facts *f, enum rp_class required,
 			   unsigned int built)
 {
@@ -537,7 +539,7 @@ Test(method, by_agent)
 	for_all(judge_by_agent, RP_METHODS_BUILT);
 }
 
-/* Refused for its class: the strongest below it is named. */
+/* A class refusal names the strongest class below. */
 static void judge_weaker(const struct rp_facts *f, enum rp_class required,
 			 unsigned int built)
 {
@@ -557,7 +559,7 @@ Test(method, weaker)
 	for_builds(judge_weaker);
 }
 
-/* What to do about it. */
+/* Each refusal has a remedy. */
 static void judge_remedy(const struct rp_facts *f, enum rp_class required,
 			 unsigned int built)
 {
@@ -597,7 +599,7 @@ Test(method, names)
 	cr_assert_str_eq(rp_method_name(-1), "unknown");
 }
 
-/* The words of each row are those of the document, in its order. */
+/* Each row has the document's words, in the document's order. */
 Test(method, rows_in_words)
 {
 	struct rp_method_words w;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Advice on what to change: it applies, and it helps. */
+/* Advice on one change: it applies to the facts, and it helps. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -10,7 +10,7 @@
 #define ALL_BUILT ((1u << RP_METHOD_MAX) - 2)
 #define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 
-/* One change, and it helps: more class, or a method worth more. */
+/* Times that a change was advised: more class, or another method. */
 static size_t advised;
 
 static void judge_advice(const struct rp_facts *f, unsigned int built)
@@ -29,7 +29,7 @@ static void judge_advice(const struct rp_facts *f, unsigned int built)
 		cr_assert_neq(a.choice.method, now.method, "%s", a.change);
 }
 
-/* Every combination of facts. */
+/* Call judge_advice() on every combination of facts. */
 static void for_all(unsigned int built)
 {
 	for (int m = RP_MEM_UNKNOWN; m <= RP_MEM_EMULATED; m++)

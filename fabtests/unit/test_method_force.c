@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A forced method: one that the facts allow, never of a higher class, or none
- * and why.
- */
+/* A forced method: one that the facts allow, at no higher class, or why not. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +15,7 @@ static struct rp_choice pick(const struct rp_facts *f, const char *forced)
 	return rp_method_pick(f, forced, why);
 }
 
-/* Does the prose offer this method, of at least this class? */
+/* Does the prose offer this method with at least this class? */
 static bool offered(const struct rp_facts *f, enum rp_method m,
 		    enum rp_class class)
 {
@@ -36,7 +34,7 @@ static bool same(const struct rp_choice *a, const struct rp_choice *b)
 	       a->remedy == b->remedy;
 }
 
-/* Some value of the facts that are named, the others as they are, allows m. */
+/* m is allowed with other values of the named facts. */
 static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 			 const char *told)
 {
@@ -58,14 +56,14 @@ static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 	return false;
 }
 
-/* Whatever the others are, this memory does not allow m. */
+/* m is not allowed with any values of the other facts. */
 static bool memory_forbids(const struct rp_facts *f, enum rp_method m)
 {
 	return !allowed_with(f, m,
 			     "placement is, domain is, fence is, native is");
 }
 
-/* The reason is true, and enough. */
+/* The named facts are to blame, and no others are. */
 static void judge_reason(const struct rp_facts *f, enum rp_method m,
 			 const struct rp_choice *c)
 {
@@ -97,7 +95,7 @@ static void judge_reason(const struct rp_facts *f, enum rp_method m,
 	}
 	cr_assert(!strstr(why, "fence is") || f->fence != RP_YES);
 	cr_assert(!strstr(why, "native is") || f->native != RP_YES);
-	/* Nobody may state who copies, nor how base and devices behave. */
+	/* No statement changes who copies, or how base and devices behave. */
 	cr_assert_eq(stated,
 		     !strstr(why, "native is") &&
 			     !(cpu && strstr(why, "placement is")),
@@ -126,7 +124,7 @@ static void judge_method(const struct rp_facts *f, enum rp_method m)
 	cr_assert_eq(c.method, m);
 	cr_assert(offered(f, m, c.class), "%s: %s", show(f, c.class, 0),
 		  rp_method_name(m));
-	/* The strongest that it gives. */
+	/* The class is the strongest that the method gives. */
 	cr_assert(c.class == RP_CLASS_POWER || !offered(f, m, c.class + 1) ||
 		  f->limit != RP_LIMIT_POWER);
 	cr_assert_null(c.remedy);
@@ -140,7 +138,7 @@ static void judge(const struct rp_facts *f, enum rp_class required,
 		RP_LIMIT_POWER, RP_LIMIT_PROCESS, RP_LIMIT_NONE};
 	struct rp_facts g = *f;
 
-	/* The operator's limit, in place of a class that is asked for. */
+	/* Limit the class instead of requiring one. */
 	g.limit = limits[required];
 	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++)
 		judge_method(&g, m);
@@ -198,7 +196,7 @@ Test(method_force, words)
 	pick(&file, "native");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=native makes nothing "
 			      "durable here: memory is file");
-	/* A weaker class is a step down too. */
+	/* A weaker class is allowed, too. */
 	c = pick(&file, "delivery");
 	cr_assert_eq(c.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(c.class, RP_CLASS_PROCESS);
@@ -221,7 +219,7 @@ Test(method_force, words)
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
 			      "here: placement is dma-cache, fence is no");
 	dax.fence = RP_YES;
-	/* eADR: whatever is stronger than the first is allowed. */
+	/* eADR: methods stronger than the first one are allowed. */
 	dax.domain = RP_DOMAIN_CPUCACHE;
 	cr_assert_eq(pick(&dax, NULL).method, RP_METHOD_FENCE);
 	cr_assert_eq(pick(&dax, "agent-sfence").class, RP_CLASS_POWER);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rules of the memory model, one test for each; test_model_dma.c has more.
- */
+/* The rules of the memory model, a test for each; test_model_dma.c has more. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -389,7 +388,7 @@ Test(model, file_dirty_page_is_written_whole)
 	CUT(600, 0);
 }
 
-/* Write-back in between has left the page clean. */
+/* Write-back before the DMA leaves the page clean. */
 Test(model, file_write_back_may_come_before_dma)
 {
 	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
@@ -548,7 +547,7 @@ Test(model, cut_chooses_every_value_and_no_other)
 		CUT(1, a[1]);
 		CUT(2, a[2]);
 		held = a[0];
-		/* A clwb from before the cut means nothing after it. */
+		/* A clwb from before the cut has no effect after it. */
 		store(0, 9);
 		model_sfence(m);
 		CUT(0, held, 9);
@@ -592,7 +591,7 @@ Test(model, cut_without_choice_leaves_the_oldest)
 	model_cut(m, NULL, NULL);
 	cr_assert_eq(a[0], 1);
 	CUT(0, 1);
-	/* The page came back clean. */
+	/* The page is clean after the cut. */
 	store_kernel(0, 3);
 	model_msync(m, a, MODEL_PAGE);
 	CUT(0, 1);

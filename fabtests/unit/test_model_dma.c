@@ -185,7 +185,7 @@ Test(model_dma, native_flush_of_the_visible_level)
 	cr_assert_eq(a[0], 1);
 	CUT(0, 0, 1);
 	fini();
-	/* A NIC that has no other. */
+	/* A NIC with one level of FLUSH only. */
 	m = model_new(&cfg);
 	a = model_alloc(m, MODEL_PAGE);
 	dma(0, 0, 1);
@@ -241,7 +241,7 @@ Test(model_dma, visible_is_not_durable_yet)
 	cr_assert_eq(a[0], 1);
 	CUT(0, 0, 1);
 	KILL(0, 1);
-	/* Not the CPU's own, and in a clean page. */
+	/* msync writes back neither a NIC's bytes nor a clean page. */
 	model_sfence(m);
 	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
 	CUT(0, 0, 1);
@@ -264,7 +264,7 @@ Test(model_dma, msync_of_a_dirty_page_reaches_into_the_root_complex)
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	store(1, 1);
 	dma_now(0, 1);
-	/* Write-back may have been before. */
+	/* The page may have been written back before the DMA. */
 	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
 	CUT(0, 0, 1);
 	store(1, 2);
@@ -288,7 +288,7 @@ Test(model_dma, read_with_fence_reaches_into_the_root_complex)
 	CUT(0, 1);
 	CUT(1, 1);
 	CUT(2, 0, 1);
-	/* It is not ahead of what comes later. */
+	/* The fence covers earlier writes only. */
 	dma(0, 0, 2);
 	model_dma_step(m, 0);
 	CUT(0, 1, 2);
@@ -327,14 +327,14 @@ Test(model_dma, root_complex_keeps_the_order_of_a_word)
 	dma_half(0, 0, 1);
 	dma_half(1, 1, 2);
 	model_dma_step(m, 0);
-	/* One waits, one is not even there. */
+	/* One half waits in the root complex, the other has not arrived. */
 	CUT(0, 0, 1, 0x200000001);
 	model_dma_step(m, 0);
 	CUT(0, 0, 1, 0x200000001);
 	dma_half(0, 0, 3);
 	model_dma_step(m, 0);
 	CUT(0, 0, 1, 0x200000001, 0x200000003);
-	/* So a read takes along what others wrote there before. */
+	/* A read pushes out other queue pairs' writes to the word as well. */
 	nic_reads(1);
 	CUT(0, 0x200000001, 0x200000003);
 }
@@ -412,7 +412,7 @@ Test(model_dma, fence_drops_what_lacks_the_store)
 	CUT(0, 0x100000001, 0x100000003);
 }
 
-/* A store is to what the CPU sees, the NIC's bytes with it. */
+/* A store takes the NIC's bytes that the CPU sees into its line. */
 Test(model_dma, evicted_line_takes_along_what_waited)
 {
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);

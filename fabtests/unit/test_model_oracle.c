@@ -12,16 +12,15 @@
 
 /*
  * Random short programs over three words, two of them in one line. The machine
- * is nondeterministic: all its states are kept, and after each step of the
- * program everything that an adversary may do at that point is done, until no
- * new state comes up. What the media hold in any of the states must be what
- * the model says a cut may leave: no value more, none less.
+ * is nondeterministic: the test keeps all its states, and after each step of
+ * the program adds all states that an adversary can reach. The media of all
+ * these states must hold exactly the values that the model allows after a cut.
  */
 #define WORDS	 3
 #define STEPS	 9
-#define MAX_OPS	 5 /* writes by the NIC in one program */
+#define MAX_OPS	 5 /* NIC writes in one program */
 #define COUNT(x) (sizeof(x) / sizeof(*(x)))
-#define NOBODY	 9 /* the queue pair of those whose own is gone */
+#define NOBODY	 9 /* queue pair of writes whose own is closed */
 
 /* A word is two halves of 4 bytes, each with a small number in it. */
 struct w {
@@ -31,16 +30,16 @@ struct w {
 struct machine {
 	struct w media[WORDS]; /* or memory controller; FILE: the disk */
 	struct w cache[WORDS]; /* FILE: the page cache */
-	struct w fly[WORDS];   /* left the cache or the CPU, not arrived */
+	struct w fly[WORDS];   /* between the CPU or its cache and media */
 	uint8_t has_fly[WORDS];
 	uint8_t newer[WORDS];	/* fly is a non-temporal store, not in cache */
 	uint8_t cached[2];	/* by line */
 	uint8_t dirty[2];	/* by page: what the kernel knows */
-	uint8_t there[MAX_OPS]; /* words of each NIC write that arrived, bits */
-	uint8_t rc[WORDS][MAX_OPS]; /* NIC writes in the root complex, from 1 */
+	uint8_t there[MAX_OPS]; /* by NIC write: words that arrived, bits */
+	uint8_t rc[WORDS][MAX_OPS]; /* root complex: NIC writes + 1 */
 };
 
-/* What is the same in all states: the program and its machine. */
+/* The program and its machine; all states share them. */
 struct world {
 	struct model_cfg cfg;
 	bool far; /* the third word is in a page of its own */
@@ -49,7 +48,7 @@ struct world {
 		unsigned int qp, mask; /* words */
 		struct w v[WORDS];
 		uint8_t halves; /* bits */
-		bool gone;	/* arrived before, as the program saw it */
+		bool gone;	/* arrived: the program saw it */
 	} dma[MAX_OPS];
 	unsigned int ndma;
 };
@@ -118,7 +117,7 @@ static struct w mix(struct w old, struct w v, uint8_t halves)
 	return old;
 }
 
-/* The oldest write that waits in the root complex. */
+/* Move the oldest write of the root complex to the media. */
 static void drain(const struct world *x, struct machine *s, int w)
 {
 	int d = s->rc[w][0] - 1;
@@ -128,7 +127,7 @@ static void drain(const struct world *x, struct machine *s, int w)
 	s->rc[w][MAX_OPS - 1] = 0;
 }
 
-/* What who asks below the caches gets. */
+/* A word as readers below the caches see it. */
 static struct w below(const struct world *x, const struct machine *s, int w)
 {
 	struct machine t = *s;
@@ -156,8 +155,8 @@ static void fetch(const struct world *x, struct machine *s, int line)
 }
 
 /*
- * A whole word from the CPU's side. What waits in the root complex is in it
- * (see place()) and must not come behind it.
+ * Write a whole word from the CPU. It includes the writes in the root complex
+ * (see place()), which must not overwrite it later.
  */
 static void put(struct machine *s, int w, struct w v)
 {
@@ -251,7 +250,7 @@ static void write_back(const struct world *x, struct machine *s, int page)
 	s->dirty[page] = 0;
 }
 
-/* One word of a NIC write arrives. */
+/* Place one word of a NIC write. */
 static void place(const struct world *x, struct machine *s, int d, int w)
 {
 	struct w v = x->dma[d].v[w];
@@ -262,7 +261,7 @@ static void place(const struct world *x, struct machine *s, int d, int w)
 		store(x, s, w, v, halves, false);
 		return;
 	}
-	/* Wherever a copy of the word is, these bytes of it change. */
+	/* Change these bytes in every copy of the word. */
 	if (x->cfg.place == MODEL_DMA_CACHE)
 		fetch(x, s, line_of(w));
 	else if (has_rc(x))
@@ -277,11 +276,11 @@ static void place(const struct world *x, struct machine *s, int d, int w)
 
 enum arrivals {
 	NO_ARRIVALS,
-	READY_ARRIVE, /* those that were next when the program stopped */
+	READY_ARRIVE, /* only those that were next at the cut */
 	ANY_ARRIVE,
 };
 
-/* All words of every earlier write that it must not overtake are there. */
+/* All words of the earlier writes that it must not overtake have arrived. */
 static bool is_next(const struct world *x, const struct machine *s, int d,
 		    enum arrivals arrivals)
 {
@@ -362,7 +361,7 @@ static bool all_there(const struct world *x, const struct machine *s)
 	return true;
 }
 
-/* false: this is not a state in which the power is gone for good. */
+/* false: power cannot be lost in this state. */
 static bool survives(const struct world *x, const struct machine *s, int w,
 		     uint64_t *v)
 {
@@ -451,13 +450,13 @@ static void compare_all(struct run *r)
 	bool all = !is_file(&r->x) && r->x.cfg.domain == MODEL_SYSTEM;
 	size_t n = nstates;
 
-	/* The CPU sees one thing, whatever the adversary does. */
+	/* The CPU sees one value, whatever the adversary does. */
 	for (size_t i = 0; i < n; i++)
 		for (int w = 0; w < WORDS; w++)
 			cr_assert_eq(number(seen(&r->x, &states[i], w)),
 				     *r->at[w], "seed %" PRIu64 ": %s: word %d",
 				     r->seed, r->text, w);
-	/* For the cut alone: what is on its way may arrive before it. */
+	/* Before the cut, writes in flight may still arrive. */
 	memcpy(next_states, states, n * sizeof(*states));
 	explore(&r->x, READY_ARRIVE);
 	for (int w = 0; w < WORDS; w++) {
@@ -549,7 +548,7 @@ static void apply(const struct world *x, struct machine *s,
 	}
 }
 
-/* The same to every state, then the adversary's turn. */
+/* Apply the step to every state, then the adversary's steps. */
 static void apply_all(const struct world *x, const struct step *t)
 {
 	size_t n = nstates;
@@ -592,7 +591,7 @@ static void arrive(struct run *r, struct step t, int d)
 	r->x.dma[d].gone = true;
 }
 
-/* Everything of one queue pair. */
+/* Let all writes of one queue pair arrive. */
 static void arrive_all(struct run *r, struct step t, unsigned int qp)
 {
 	for (int d = 0; d < (int)r->x.ndma; d++)
@@ -772,6 +771,6 @@ Test(model_oracle, sound_and_tight, .timeout = 120)
 		run_program(&r, &s);
 		most = nstates > most ? nstates : most;
 	}
-	/* Else nothing much was explored. */
+	/* The run must have explored many states. */
 	cr_assert_gt(most, 100);
 }

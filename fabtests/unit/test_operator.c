@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Statements of the operator: what is taken, refused, and what they change. */
+/* The operator's statements: accepted, refused, and their effect on facts. */
 #include "config.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ Test(operator, takes)
 	       "[device dax0.0]\nassert fence = yes\nlimit native = no\n"
 	       "[host]\nlimit class = process\nassert placement = dma-memory\n"
 	       "limit placement = dma-cache\n");
-	/* Twice in different sections is no contradiction. */
+	/* Different sections may repeat a key. */
 	loaded("[host]\nlimit class = none\n[path /a]\nlimit class = none\n"
 	       "[path /a]\nlimit class = power\n");
 	loaded("[path /a#b]\nlimit class = none\n");
@@ -139,7 +139,7 @@ Test(operator, too_many)
 	free(text);
 }
 
-/* Whoever can write it could make acknowledgements false. */
+/* Nobody else may write the file, because it decides what OK promises. */
 Test(operator, whose_file)
 {
 	loaded("[host]\n");
@@ -185,7 +185,7 @@ static struct rp_facts applied(struct rp_facts f, const char *path,
 	return f;
 }
 
-/* Every fact that there is, both ways. */
+/* The facts of a and b must be equal. */
 static void same(const struct rp_facts *a, const struct rp_facts *b)
 {
 	cr_assert_eq(a->placement, b->placement);
@@ -216,7 +216,7 @@ Test(operator, limits_lower)
 		  src.domain);
 	cr_assert(strstr(src.native, "instead of yes"), "%s", src.native);
 
-	/* What is unknown, or worse, is not made better by a limit. */
+	/* A limit does not raise an unknown or a worse fact. */
 	f = applied(weak, "", "");
 	want = weak;
 	want.limit = RP_LIMIT_PROCESS;
@@ -235,7 +235,7 @@ Test(operator, assertions_raise_and_are_logged)
 
 	loaded("[host]\nassert domain = system\nassert fence = yes\n"
 	       "assert placement = dma-memory\nassert filesystem = trusted\n");
-	want.native = RP_UNKNOWN; /* nobody can assert that */
+	want.native = RP_UNKNOWN; /* no statement can assert it */
 	f = applied(weak, "", "");
 	same(&f, &want);
 	cr_assert_eq(src.raised, 4);
@@ -244,13 +244,13 @@ Test(operator, assertions_raise_and_are_logged)
 	cr_assert(strstr(src.fence, "asserted by"), "%s", src.fence);
 	cr_assert(strstr(src.fence, ":3, instead of unknown"), "%s", src.fence);
 
-	/* What was found already is nobody's assertion. */
+	/* A fact that was found already is not raised. */
 	f = applied(strong, "", "");
 	same(&f, &strong);
 	cr_assert_eq(src.raised, 0);
 	cr_assert_eq(warnings, 0);
 
-	/* Downwards it is free. */
+	/* Lowering a fact needs no warning. */
 	loaded("[host]\nassert domain = none\nassert fence = no\n"
 	       "assert placement = dma-cache\nassert filesystem = untrusted\n");
 	f = applied(strong, "", "");
@@ -262,7 +262,7 @@ Test(operator, assertions_raise_and_are_logged)
 }
 
 /*
- * Who copies through the program's mapping does so whatever anybody says;
+ * Placement by the program's own CPU is certain, so no statement changes it;
  * behind a software device there may be an adapter.
  */
 Test(operator, no_opinion_on_cpu_placement)
@@ -300,7 +300,7 @@ Test(operator, the_last_assertion_holds)
 	cr_assert_eq(applied(weak, "", "").domain, RP_DOMAIN_CPUCACHE);
 	cr_assert_eq(applied(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
 	cr_assert_eq(applied(weak, "/p/q/f", "").domain, RP_DOMAIN_SYSTEM);
-	/* Raised once, by the one that holds. */
+	/* The fact is raised once, by the statement that applies. */
 	cr_assert_eq(src.raised, 1);
 	cr_assert_eq(warnings, 1);
 }
@@ -323,7 +323,7 @@ Test(operator, scopes)
 	cr_assert_eq(applied(weak, "", "").fence, RP_UNKNOWN);
 }
 
-/* Through the look at a region, with the path that the map shows. */
+/* Statements in rp_caps_explain(), with the path that the map shows. */
 Test(operator, of_a_region)
 {
 	char text[3 * PATH_MAX];

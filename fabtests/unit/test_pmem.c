@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushing: exact ranges, order, failures, and the instructions themselves. */
+/* Flushing: exact ranges, order, failures, and the CPU's instructions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libpmem2.h>
@@ -18,7 +18,7 @@
 
 #include "pmem_rig.h"
 
-/* The units that hold the first and the last byte, found by counting. */
+/* The units of the first and the last byte, found by counting. */
 static void around(uintptr_t first, uintptr_t last, size_t unit,
 		   uintptr_t *start, uintptr_t *end)
 {
@@ -80,10 +80,10 @@ Test(pmem, zero_tail)
 	size_t page = sysconf(_SC_PAGESIZE);
 	struct rp_pmem *pm = make(page, page, RP_METHOD_AGENT_MSYNC, &fake);
 
-	/* Ends on a boundary: the unit behind it is not touched. */
+	/* The range ends on a boundary: the next unit is not flushed. */
 	cr_assert_eq(rp_pmem_flush(pm, page - 1, 1), 0);
 	want(0, 's', page, 2 * page);
-	/* Nothing asked, nothing done. */
+	/* An empty range needs no flush. */
 	cr_assert_eq(rp_pmem_flush(pm, page, 0), 0);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 0), 0);
 	cr_assert_eq(log_n, 1);
@@ -135,8 +135,7 @@ Test(pmem, delivery_does_nothing)
 	rp_pmem_delete(pm);
 }
 
-/* Where the caches are safe, nothing is written back, but stores are awaited.
- */
+/* Persistent caches: no write-back, but sfence waits for the stores. */
 Test(pmem, sfence_only_waits)
 {
 	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_SFENCE, &fake);
@@ -174,8 +173,8 @@ Test(pmem, what_blocks_and_how_much)
 		rp_pmem_delete(pm);
 		seen |= RP_METHOD_BIT(m[i].how);
 	}
-	/* All that the build claims, and nothing that it does not. */
-	/* The initiator's own, and the device's. */
+	/* The methods seen are exactly those of the build. */
+	/* The initiator executes these two. */
 	seen |= RP_METHOD_BIT(RP_METHOD_FENCE) |
 		RP_METHOD_BIT(RP_METHOD_NATIVE);
 	cr_assert_eq(seen, RP_METHODS_BUILT);
@@ -222,7 +221,7 @@ Test(pmem, sync_failure_is_told)
 	}
 }
 
-/* Who is alone in a file and who is not: both sync what they are asked to. */
+/* Alone in the file or not, a region syncs the range of the flush. */
 Test(pmem, shared_file_is_synced_where_asked)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -244,8 +243,8 @@ Test(pmem, shared_file_is_synced_where_asked)
 }
 
 /*
- * From here on the real operations. This msync takes the place of libc's, so
- * that it is seen what is asked of the kernel.
+ * From here on the real operations. This msync() replaces libc's, so that the
+ * test sees its arguments.
  */
 static int msync_errno;
 
@@ -307,7 +306,7 @@ Test(pmem, file_cut_short)
 	memset(p, 1, 4 * page);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 4 * page), 0);
 	cr_assert_eq(ftruncate(fd, page), 0);
-	/* msync alone says 0 to this. */
+	/* msync() alone succeeds. */
 	cr_assert_eq(syscall(SYS_msync, p, 4 * page, MS_SYNC), 0);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 4 * page), -EFAULT);
 	cr_assert_eq(rp_pmem_flush(pm, page, 1), -EFAULT);
@@ -317,7 +316,7 @@ Test(pmem, file_cut_short)
 	rp_pmem_delete(pm);
 }
 
-/* Durable or not by that. */
+/* Store without looking at durable. */
 static int put(struct rp_pmem *pm, uint64_t off, const void *bytes,
 	       uint64_t len)
 {
@@ -340,7 +339,7 @@ Test(pmem, store_into_a_file_cut_short)
 	cr_assert_eq(put(pm, 4 * page - 72, bytes, 64), 0);
 	cr_assert_eq(memcmp(p + 4 * page - 64, bytes, 64), 0);
 	cr_assert_eq(ftruncate(fd, 2 * page), 0);
-	/* The last byte only; all; none. */
+	/* A store whose last byte is outside; one outside; one inside. */
 	memset(p + 2 * page - 63, 7, 63);
 	cr_assert_lt(put(pm, 2 * page - 8 - 63, bytes, 64), 0);
 	cr_assert_eq(p[2 * page - 1], 7, "something was stored");
@@ -350,7 +349,7 @@ Test(pmem, store_into_a_file_cut_short)
 	munmap(p, 4 * page);
 }
 
-/* Exactly those bytes, wherever they begin and end. */
+/* Exactly the given bytes are stored, at any alignment. */
 Test(pmem, store_everywhere)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
@@ -376,14 +375,14 @@ Test(pmem, store_everywhere)
 
 #ifdef __x86_64__
 /*
- * The write-back instructions that a child really executes, read out of it
- * step by step: the judge is the CPU, not the code under test.
+ * The write-back instructions that a child executes, found by single-stepping
+ * it: the judge is the CPU, not the code under test.
  */
 struct executed {
 	uintptr_t line[32];
 	size_t lines;	  /* write-backs */
 	size_t fences;	  /* after the last of them */
-	bool weak_fences; /* clflush orders itself: no fence needed */
+	bool weak_fences; /* clflush is ordered: no fence needed */
 };
 
 static uintptr_t reg_of(const struct user_regs_struct *r, int n)
@@ -499,7 +498,7 @@ Test(pmem, instructions)
 	check_lines(pm, p + 3, 61, 129);
 	check_lines(same, p + 3, 4000, 96);
 	check_lines(over, p + 70, 0, 64);
-	/* One gone does not disarm the others. */
+	/* Deleting one region leaves the flushes of the others. */
 	rp_pmem_delete(same);
 	check_lines(pm, p + 3, 0, 64);
 	rp_pmem_delete(over);
@@ -534,7 +533,7 @@ static void fake_stream(void *ctx, void *to, const void *from, size_t len)
 	memcpy(to, from, len);
 }
 
-/* Whole lines past the caches, the rest written back, and all drained. */
+/* Whole lines are streamed, the rest is written back, then a drain. */
 Test(pmem, stores_of_whole_lines)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
@@ -584,7 +583,7 @@ Test(pmem, stores_of_whole_lines)
 			want(i++, 'd', 0, 0);
 			cr_assert_eq(log_n, i);
 		}
-	/* Nor where this machine was measured to be quicker the other way. */
+	/* No streaming if this machine's costs say that it is slower. */
 	log_n = 0;
 	measured.stream.ns = measured.flush[RP_METHOD_AGENT_CLWB].ns + 1000;
 	measured.stream.ps = 0;
@@ -598,7 +597,7 @@ Test(pmem, stores_of_whole_lines)
 	want(0, 'n', m, m + 128);
 	cr_assert(durable);
 	rp_pmem_delete(pm);
-	/* Where no line is written back, that is not cheaper. */
+	/* Methods without write-back do not stream. */
 	for (enum rp_method how = RP_METHOD_DELIVERY; how < RP_METHOD_MAX;
 	     how++) {
 		if (how == RP_METHOD_AGENT_CLWB ||
@@ -612,7 +611,7 @@ Test(pmem, stores_of_whole_lines)
 	}
 }
 
-/* One by one until a sync was seen, unless it is known what one takes. */
+/* Separate syncs until one was measured, or its cost is known. */
 Test(pmem, together_from_the_first)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -630,7 +629,7 @@ Test(pmem, together_from_the_first)
 	rp_pmem_delete(pm);
 }
 
-/* After each instruction each aligned word is the old one or the new one. */
+/* After each instruction, each aligned word is old or new, never mixed. */
 Test(pmem, stores_no_word_in_parts)
 {
 	enum {
@@ -653,7 +652,7 @@ Test(pmem, stores_no_word_in_parts)
 	if (!pid) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 		raise(SIGSTOP);
-		/* Some whole, two lines of them too, and parts of two. */
+		/* Whole words, two lines, and both ends inside a word. */
 		put(pm, 5, bytes + 5, WORDS * 8 + 6);
 		raise(SIGSTOP);
 		_exit(0);
@@ -684,7 +683,7 @@ Test(pmem, stores_no_word_in_parts)
 	rp_pmem_delete(pm);
 }
 
-/* A variable that tells libpmem2 to leave flushes out does not tell us. */
+/* PMEM2_FORCE_GRANULARITY does not stop this library's flushes. */
 Test(pmem, instructions_with_forced_granularity)
 {
 	char *p = aligned_alloc(4096, 4096);
@@ -698,7 +697,7 @@ Test(pmem, instructions_with_forced_granularity)
 	free(p);
 }
 
-/* Memory that the program mapped with libpmem2 itself, at no granularity. */
+/* Memory that the program itself has mapped with libpmem2. */
 Test(pmem, instructions_on_a_foreign_map)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -721,7 +720,7 @@ Test(pmem, instructions_on_a_foreign_map)
 }
 #endif
 
-/* The library that is installed has no fault points, whatever is asked. */
+/* The installed library ignores the variable for fault points. */
 Test(pmem, faults_are_not_in_this_build)
 {
 	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_MSYNC, &fake);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Regions of one file: an error is everybody's, and so is the table. */
+/* Regions of one file share its errors; domains share the table of files. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -40,7 +40,7 @@ static struct rp_pmem *make_in(uint64_t ino, enum rp_method how)
 	return pm;
 }
 
-/* The kernel tells an error of the file to whoever syncs it first. */
+/* The kernel reports an error of the file only to the first msync. */
 Test(pmem_files, error_of_a_shared_file)
 {
 	struct rp_pmem *a = make_in(5, RP_METHOD_AGENT_MSYNC);
@@ -56,13 +56,13 @@ Test(pmem_files, error_of_a_shared_file)
 	sync_ret = -EIO;
 	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
 	sync_ret = 0;
-	/* Told to a, so b is not told; but the bytes may have been b's. */
+	/* a got the error: b's msync succeeds, but the bytes may be b's. */
 	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
 	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
 	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
 	cr_assert_eq(rp_pmem_flush(lines, 0, 1), 0);
 	cr_assert_eq(rp_pmem_flush(other, 0, 1), 0);
-	/* Made anew while the others are still there: a clean start. */
+	/* A region created later starts without the error. */
 	again = make_in(5, RP_METHOD_AGENT_MSYNC);
 	cr_assert_eq(rp_pmem_flush(again, 0, 1), 0);
 	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
@@ -83,7 +83,7 @@ Test(pmem_files, error_of_a_shared_file)
 
 static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
 
-/* Takes its time, with nobody else in here. */
+/* A slow sync that must be alone. */
 static int lone_sync(void *ctx, void *addr, size_t len)
 {
 	if (pthread_mutex_trylock(&inside))
@@ -98,7 +98,7 @@ static void *flush_once(void *pm)
 	return (void *)(intptr_t)rp_pmem_flush(pm, 0, 1);
 }
 
-/* A failure between one's sync and its record would be another's to hear. */
+/* A sync and the record of its failure are one step for the file's regions. */
 Test(pmem_files, regions_of_a_file_take_turns)
 {
 	const struct rp_file_id id = {.dev = 1, .ino = 5};
@@ -121,7 +121,7 @@ Test(pmem_files, regions_of_a_file_take_turns)
 	}
 }
 
-/* Linked with --wrap: memory that ends, and what was not given back. */
+/* Linked with --wrap: allocations before one fails; blocks not freed yet. */
 static int left = -1; /* allocations; -1: no end */
 static _Atomic int blocks;
 
@@ -129,7 +129,7 @@ static bool given(void)
 {
 	if (!left)
 		return false;
-	/* Left alone when nothing is to fail: threads pass here. */
+	/* Read only while nothing fails: threads run through here. */
 	if (left > 0)
 		left--;
 	blocks++;
@@ -170,7 +170,7 @@ Test(pmem_files, are_forgotten)
 	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
 }
 
-/* None at all; for the region, its file, the table of files, its buckets. */
+/* Allocations: the region, its file, the table of files, its buckets. */
 Test(pmem_files, no_memory)
 {
 	const struct rp_file_id id = {.dev = 1, .ino = 5};
@@ -211,7 +211,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-/* Each domain has its own lock; the table of files is everybody's. */
+/* Each domain has its own lock; they share the table of files. */
 Test(pmem_files, domains_share_the_files)
 {
 	pthread_t t[2];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushing: a libpmem2 that fails, and what is given back to it. */
+/* Flushing with a libpmem2 that fails: errors and leaks. */
 #include <errno.h>
 #include <libpmem2.h>
 
@@ -7,9 +7,9 @@
 
 #include "pmem_rig.h"
 
-/* Linked with --wrap: libpmem2 that fails, and what was given back to it. */
+/* Linked with --wrap: results of libpmem2, and objects not deleted yet. */
 static int source_ret, map_ret;
-static int sources, maps, made; /* made: maps asked for */
+static int sources, maps, made; /* made: maps created */
 
 int __real_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
 int __wrap_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
@@ -54,7 +54,7 @@ int __wrap_pmem2_map_delete(struct pmem2_map **map)
 	return __real_pmem2_map_delete(map);
 }
 
-/* The library is asked once for a process: one test each. */
+/* libpmem2 is initialized once for a process: each case is a test. */
 static void ask_library(int ret, int want_made)
 {
 	static const enum rp_method how[] = {
@@ -68,7 +68,7 @@ static void ask_library(int ret, int want_made)
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(rp_pmem_new(log_v, 64, how[i], NULL, NULL, &pm),
 			     ret);
-	/* Who brings some of the instructions needs the others. */
+	/* If one instruction is missing in ops, libpmem2 must bring it. */
 	ops.drain = NULL;
 	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
 	ops.drain = fake.drain;
@@ -78,7 +78,7 @@ static void ask_library(int ret, int want_made)
 	cr_assert_eq(maps, 0, "%d maps kept", maps);
 	cr_assert_eq(sources, 0, "%d sources kept", sources);
 	cr_assert_eq(pm, (void *)7);
-	/* Who brings all of them, or has no use for them, does without. */
+	/* libpmem2 is not needed with all instructions, nor for msync. */
 	rp_pmem_delete(make(0x10000, 64, how[0], &fake));
 	rp_pmem_delete(make(0x10000, 64, RP_METHOD_AGENT_MSYNC, NULL));
 }

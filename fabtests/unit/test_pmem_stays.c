@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How often the kernel is asked for the pages of a region. */
+/* How often madvise() is called for the pages of a region. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #define CHUNK (2ul << 20)
 enum {
-	BEFORE = 4096 + 10, /* where the region begins in its first chunk */
-	BEHIND = 100,	    /* ... and ends in its fourth */
+	BEFORE = 4096 + 10, /* offset of the region in its first chunk */
+	BEHIND = 100,	    /* bytes of its last page, in the fourth */
 };
 
 /* Linked with --wrap=madvise. */
@@ -21,12 +21,12 @@ static struct {
 	size_t len;
 } asked[8];
 static int nasked, refusal;
-static size_t refused_len; /* from that on */
-static bool old_kernel;	   /* it knows no such advice */
+static size_t refused_len; /* shorter calls succeed */
+static bool old_kernel;	   /* without MADV_POPULATE_* */
 int __wrap_madvise(void *addr, size_t len, int advice);
 int __wrap_madvise(void *addr, size_t len, int advice)
 {
-	/* The question whether it knows such advice, of memory of ours. */
+	/* rp_pmem probes for the advice with memory of its own. */
 	if (advice == MADV_POPULATE_READ) {
 		errno = EINVAL;
 		return old_kernel ? -1 : 0;
@@ -67,7 +67,7 @@ static void want(int i, char *from, size_t n)
 	cr_assert_eq(asked[i].len, n, "%d: %zu", i, asked[i].len);
 }
 
-/* Of 8 bytes at this place of the first chunk. */
+/* Store 8 bytes at this address. */
 static int put(char *at)
 {
 	return rp_pmem_place(pm, (uint64_t)(at - base), "12345678", 8);
@@ -89,7 +89,7 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 	for (char *at = base; at < base + len - 8; at += 64)
 		cr_assert_eq(put(at), 0);
 	cr_assert_eq(nasked, 4);
-	/* Nothing in front of the region, and nothing behind its last page. */
+	/* No page before the region's first, none after its last. */
 	want(0, room + 4096, CHUNK - 4096);
 	want(1, room + CHUNK, CHUNK);
 	want(2, room + 2 * CHUNK, CHUNK);
@@ -115,21 +115,21 @@ Test(pmem_stays, over_the_end_of_a_chunk)
 	cr_assert_eq(memcmp(room + 2 * CHUNK - 7, "12345678", 8), 0);
 }
 
-/* Refused is not ready: asked again, and nothing is stored. */
+/* A refused chunk is tried again at the next store; no byte is stored. */
 Test(pmem_stays, a_refusal_is_not_kept)
 {
 	rp_pmem_stays(pm);
 	refusal = EHWPOISON;
 	cr_assert_eq(put(base), -EHWPOISON);
 	cr_assert_eq(put(base), -EHWPOISON);
-	/* For the chunk, then for the bytes. */
+	/* One call for the chunk, one for the bytes. */
 	cr_assert_eq(nasked, 4);
 	cr_assert_eq(*base, 0);
 	refusal = 0;
 	cr_assert_eq(put(base), 0);
 	cr_assert_eq(put(base), 0);
 	cr_assert_eq(nasked, 5);
-	/* A kernel that does not know the question is asked once as well. */
+	/* A kernel without the advice is called once, too. */
 	refusal = EINVAL;
 	old_kernel = true;
 	cr_assert_eq(put(room + CHUNK), 0);
@@ -137,7 +137,7 @@ Test(pmem_stays, a_refusal_is_not_kept)
 	cr_assert_eq(nasked, 6);
 }
 
-/* Newer kernels say the same of pages that may not be written. */
+/* Newer kernels say EINVAL for pages that may not be written. */
 Test(pmem_stays, no_permission)
 {
 	rp_pmem_stays(pm);
@@ -157,7 +157,7 @@ Test(pmem_stays, a_bad_page_is_alone)
 	cr_assert_eq(nasked, 2);
 	want(0, room + CHUNK, CHUNK);
 	want(1, room + CHUNK, 4096);
-	/* Nothing of that is kept. */
+	/* The chunk is not marked as populated. */
 	cr_assert_eq(put(room + CHUNK), 0);
 	cr_assert_eq(nasked, 4);
 }

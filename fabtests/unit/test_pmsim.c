@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The simulated provider: who finds it, its queues and counters. */
+/* The simulated provider: fi_getinfo(), queues and counters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,9 +49,9 @@ Test(pmsim, hears_of_hidden_demands)
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &list));
 	cr_assert_eq(list->domain_attr->mr_mode,
 		     FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
-	cr_assert_eq(list->tx_attr->msg_order, 0); /* none */
+	cr_assert_eq(list->tx_attr->msg_order, 0); /* unordered */
 	fi_freeinfo(list);
-	/* No order to be had: no match for who needs one. */
+	/* Hints that need an order do not match. */
 	h->tx_attr->msg_order = FI_ORDER_SAW;
 	cr_assert_eq(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &list),
 		     -FI_ENODATA);
@@ -85,7 +85,7 @@ Test(pmsim, counters)
 	fi_addr_t to;
 
 	two(&plain, &o);
-	/* An endpoint of its own, since counters are bound before use. */
+	/* Another endpoint, since counters are bound before it is enabled. */
 	h = fi_allocinfo();
 	h->fabric_attr->prov_name = strdup("pmsim");
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, "77", FI_SOURCE, h, &i));
@@ -112,7 +112,7 @@ Test(pmsim, counters)
 	done();
 }
 
-/* Keys count for each machine, or for all. */
+/* Key numbers are counted for each machine, or for all. */
 static void reset_counts_again(bool fixed_keys)
 {
 	struct pmsim_cfg cfg = plain;
@@ -137,7 +137,7 @@ static void reset_counts_again(bool fixed_keys)
 	cr_assert_arr_eq(a.name, old_a.name, sizeof(a.name));
 	cr_assert_arr_eq(b.name, old_b.name, sizeof(b.name));
 	cr_assert_eq(b.key, old_b.key);
-	/* Every third post since the reset. */
+	/* Every third post since the reset fails. */
 	for (int i = 1; i < 4; i++)
 		cr_assert_eq(fi_inject(a.ep, "x", 1, a_to_b),
 			     i % 3 ? 0 : -FI_EAGAIN);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Breaks and deaths on the simulated fabric: who is told what, and when. */
+/*
+ * Lost connections and killed processes on the simulated fabric: who gets an
+ * error, and when.
+ */
 #include <criterion/criterion.h>
 
 #include "unit/sim_pair.h"
@@ -16,7 +19,7 @@ static void breaks(const char *prov)
 	MUST(write_dc("4", 1, 3, &ctx[3]));
 	id = sim_wire(0).id;
 	qp = sim_wire(0).qp;
-	/* One has arrived, three are in flight; two of the four get there. */
+	/* One message has arrived, three are in flight; two arrive in all. */
 	sim->deliver(id, 1);
 	cr_assert_eq(sim_wire(0).arrived, 1);
 	sim->break_wire(id, 2);
@@ -24,9 +27,9 @@ static void breaks(const char *prov)
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
 	cr_assert_eq(node_expect_error(&a, &ctx[3]), FI_ECONNABORTED);
-	/* This one was handed over, and that is all it says. */
+	/* This one was only transmitted, so it succeeds. */
 	node_expect(&a, &ctx[2], NULL);
-	/* A new connection, silently; nothing of the old one is answered. */
+	/* The next post connects again; old messages get no acknowledgement. */
 	MUST(write_dc("5", 1, 4, &ctx[4]));
 	cr_assert_eq(sim_wire(0).id, id);
 	cr_assert_neq(sim_wire(0).qp, qp);
@@ -78,10 +81,10 @@ Test(pmsim, break_keeps_what_came_back)
 	id = sim_wire(0).id;
 	sim_deliver_all();
 	node_poke(&b);
-	/* One acknowledgement is there, the other still on its way. */
+	/* One acknowledgement has arrived, the other is in flight. */
 	sim->deliver(sim_wire(1).id, 1);
 	sim->break_wire(id, 0);
-	/* The failure is told at once, the other when the program looks. */
+	/* The failure is reported at once, the success at the next progress. */
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_eq(sim->outstanding(0), 0);
@@ -99,7 +102,7 @@ Test(pmsim, break_loses_acknowledgements_that_nobody_saw)
 	sim->deliver(sim_wire(1).id, 0);
 	sim->break_wire(sim_wire(1).id, 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/* In the buffer of the initiator's socket is lost as well. */
+	/* An acknowledgement in the socket's receive buffer is lost as well. */
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	sim_deliver_all();
 	node_poke(&b);
@@ -113,7 +116,7 @@ Test(pmsim, break_loses_acknowledgements_that_nobody_saw)
 	done();
 }
 
-/* --- failures that are told late --- */
+/* --- failures that are reported late --- */
 
 static void late_errors(const char *prov)
 {
@@ -135,12 +138,12 @@ static void late_errors(const char *prov)
 	sim->break_wire(id, 1);
 	cr_assert_eq(sim->untold(0), 2);
 	cr_assert_eq(sim->untold(1), 0);
-	/* Handed over, and answered in time. */
+	/* Transmitted, and acknowledged before the loss. */
 	node_expect(&a, &ctx[3], NULL);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert(node_quiet(&a));
 	cr_assert_eq(sim->outstanding(0), 2);
-	/* The next connection carries what it likes in the meantime. */
+	/* The next connection works before the failures are reported. */
 	MUST(fi_recv(b.ep, in[1], 4, NULL, FI_ADDR_UNSPEC, &ctx[4]));
 	MUST(fi_recv(a.ep, in[0], 4, NULL, FI_ADDR_UNSPEC, &ctx[5]));
 	MUST(fi_send(a.ep, "to", 3, NULL, a_to_b, &ctx[6]));
@@ -157,7 +160,7 @@ static void late_errors(const char *prov)
 	cr_assert_str_eq(in[1], "to");
 	cr_assert_arr_eq(mem, "124", 4);
 	cr_assert_eq(sim->untold(0), 2);
-	/* It breaks too: those that have failed do not fail again. */
+	/* The second loss does not report the first one's failures again. */
 	MUST(write_dc("5", 1, 3, &ctx[8]));
 	sim->break_wire(id, 0);
 	cr_assert_eq(sim->untold(0), 3);
@@ -217,7 +220,7 @@ Test(pmsim, late_errors_and_deaths)
 	sim->tell(0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	cr_assert(node_quiet(&a));
-	/* Who dies, or closes, is not told any more. */
+	/* A killed process, or a closed endpoint, gets no late errors. */
 	MUST(write_dc("3", 1, 0, &ctx[2]));
 	sim->break_wire(sim_wire(0).id, 0);
 	cr_assert_eq(sim->untold(0), 1);
@@ -237,7 +240,7 @@ Test(pmsim, late_errors_and_deaths)
 	cr_assert_eq(sim->untold(0), 0);
 }
 
-/* --- lives --- */
+/* --- incarnations --- */
 
 static void lives(const char *prov)
 {
@@ -257,12 +260,12 @@ static void lives(const char *prov)
 	sim_deliver_all();
 	sim->kill(1);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/* It says nothing, not even what it had to say, and can be closed. */
+	/* A killed process sends nothing, not even what it had posted. */
 	cr_assert(node_quiet(&b));
 	cr_assert_lt(fi_inject(b.ep, "!", 1, b_to_a), 0);
 	cr_assert_eq(sim->arrived(1), 0);
 	cr_assert_eq(mem[0], 0);
-	/* Nobody has the address now. */
+	/* No process has the address. */
 	MUST(write_dc("2", 1, 0, &ctx[3]));
 	cr_assert_eq(sim->outstanding(0), 1);
 	cr_assert_eq(node_expect_error(&a, &ctx[3]), FI_ECONNABORTED);
@@ -272,7 +275,7 @@ static void lives(const char *prov)
 	node_memory(&b, mem, sizeof(mem), 0, 0);
 	key = b.key;
 	cr_assert_eq(key, dead.key, "base keys are the same again");
-	/* The same fi_addr_t, and a base that takes the old key. */
+	/* The same fi_addr_t; the base accepts the old key. */
 	MUST(write_dc("3", 1, 0, &ctx[4]));
 	sim_deliver_all();
 	node_poke(&b);
@@ -299,7 +302,7 @@ Test(rpmem_on_pmsim, lives)
 	lives("pmsim;ofi_rpmem");
 }
 
-/* Whether base keys of a process that starts again are those of the old one. */
+/* Whether the base keys of a restarted process equal those before. */
 static void keys(bool fixed)
 {
 	struct pmsim_cfg cfg = plain;
@@ -316,21 +319,21 @@ static void keys(bool fixed)
 	node_memory(&a, mem, sizeof(mem), 0, 0);
 	cr_assert_eq(a.key == b.key, fixed);
 	sim->kill(1);
-	/* The other process lives on, and so do its keys. */
+	/* The keys of the surviving process are not affected. */
 	second = a;
 	node_memory(&second, more, sizeof(more), 0, 0);
 	cr_assert_neq(second.key, a.key);
 	MUST(fi_close(&second.mr->fid));
 	dead = b;
 	node_open(&b, 1, dead.name);
-	/* The other way round than before. */
+	/* Register in the other order than before. */
 	node_memory(&b, more, sizeof(more), 0, 0);
 	second = b;
 	node_memory(&second, mem, sizeof(mem), 0, 0);
 	cr_assert_neq(second.key, b.key);
 	cr_assert_eq(b.key == dead.key, fixed);
 	cr_assert_eq(second.key == second_dead.key, fixed);
-	/* A key of the old life: refused, or of other memory. */
+	/* A key of the former incarnation: refused, or of other memory. */
 	b.key = dead.key;
 	MUST(write_dc("x", 1, 0, &ctx[0]));
 	sim_deliver_all();

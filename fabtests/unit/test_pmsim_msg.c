@@ -19,7 +19,7 @@ static void messages(const char *prov)
 	MUST(fi_send(a.ep, "one", 4, NULL, a_to_b, &ctx[1]));
 	MUST(fi_senddata(a.ep, "two", 4, NULL, 99, a_to_b, &ctx[2]));
 	MUST(fi_inject(a.ep, "six", 4, a_to_b));
-	/* Complete at the next look, and nothing has moved. */
+	/* The sends complete at the next progress, before any delivery. */
 	node_expect(&a, &ctx[1], &e);
 	cr_assert_eq(e.flags, FI_SEND | FI_MSG);
 	node_expect(&a, &ctx[2], NULL);
@@ -35,7 +35,7 @@ static void messages(const char *prov)
 	cr_assert_str_eq(got[0], "one");
 	cr_assert_eq(e.len, 4);
 	cr_assert_eq(e.flags, FI_RECV | FI_MSG);
-	/* The second one had to wait for a buffer; the third is on its way. */
+	/* The second message waited for a buffer; the third is in flight. */
 	MUST(fi_recv(b.ep, got[1], 2, NULL, FI_ADDR_UNSPEC, &ctx[3]));
 	cr_assert_eq(node_expect_error(&b, &ctx[3]), FI_ETRUNC);
 	MUST(fi_recv(b.ep, got[1], 8, NULL, FI_ADDR_UNSPEC, &ctx[4]));
@@ -86,7 +86,7 @@ static void tagged(const char *prov)
 	MUST(fi_trecv(b.ep, got[2], 8, NULL, b_to_a, 6, 0, &ctx[4]));
 	node_expect(&b, &ctx[4], &e);
 	cr_assert_str_eq(got[2], "c");
-	/* A receive that nobody answers can be called back. */
+	/* A receive without a message can be canceled. */
 	MUST(fi_trecv(b.ep, got[2], 8, NULL, FI_ADDR_UNSPEC, 9, 0, &ctx[5]));
 	MUST(fi_cancel(&b.ep->fid, &ctx[5]));
 	cr_assert_eq(node_expect_error(&b, &ctx[5]), FI_ECANCELED);
@@ -203,10 +203,10 @@ Test(pmsim, directed_receives_and_sources)
 	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
 	cr_assert(e.op_context == &ctx[0] && src == b_to_c);
 	cr_assert_str_eq(got[0], "c");
-	/* Twice in the vector is one entry, and leaves it twice. */
+	/* Inserted twice it is one entry, which has to be removed twice. */
 	cr_assert_eq(node_insert(&b, &c), b_to_c);
 	MUST(fi_av_remove(b.av, &b_to_c, 1, 0));
-	/* Who left the vector has no number there. */
+	/* A removed peer has no fi_addr_t. */
 	MUST(fi_av_remove(b.av, &b_to_c, 1, 0));
 	MUST(fi_recv(b.ep, got[0], 2, NULL, FI_ADDR_UNSPEC, &ctx[2]));
 	MUST(fi_inject(c.ep, "d", 2, 0));
@@ -250,14 +250,14 @@ Test(pmsim, overtaking)
 	sim->deliver(id, 1);
 	expect_message("3rd");
 	cr_assert_eq(sim->arrived(1), 0);
-	/* Those that were overtaken are as they were. */
+	/* The overtaken messages still arrive. */
 	sim_deliver_all();
 	expect_message("1st");
 	expect_message("2nd");
 	done();
 }
 
-/* A test that asks for this stops. */
+/* Overtaking that the configuration excludes stops the test. */
 static void expect_no_overtaking(const struct pmsim_cfg *cfg,
 				 unsigned int index)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Where the simulated machines place what arrives: their CPUs and NICs. */
+/* Placement on the simulated machines, by their CPUs and NICs. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -23,14 +23,14 @@ Test(pmsim, cpu_stores_through_the_model)
 	cr_assert_eq(pm[0], 0);
 	node_poke(&b);
 	cr_assert_str_eq(pm, "persist");
-	/* In the cache: it may have been evicted, or not. */
+	/* The line is in the cache: it may have been evicted, or not. */
 	cr_assert_eq(model_after_cut(sim->model(1), pm, values, &lost), 2);
 	sim_deliver_all();
 	node_expect(&a, &ctx[0], NULL);
 	done();
 }
 
-/* A write passes the read that is posted before it, and does not wait. */
+/* A write does not wait, and passes reads posted before it. */
 Test(pmsim, reads_wait_in_the_nic)
 {
 	static const struct pmsim_cfg cfg = {
@@ -61,7 +61,7 @@ Test(pmsim, reads_wait_in_the_nic)
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_str_eq(got, "first");
-	/* None is executed for who has died, or is answered. */
+	/* After kill() a waiting read is neither executed nor acknowledged. */
 	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr, b.key, &ctx[1]));
 	sim_deliver_all();
 	sim->kill(1);
@@ -71,7 +71,7 @@ Test(pmsim, reads_wait_in_the_nic)
 	done();
 }
 
-/* A read with that flag brings nothing, and writes back its range. */
+/* A read with the FLUSH flag returns no bytes and writes back its range. */
 static void flushes(enum model_place place, unsigned int levels, int want)
 {
 	const struct model_cfg mc = {
@@ -145,7 +145,7 @@ Test(pmsim, nic_places_by_itself)
 	m = sim->model(1);
 	MUST(write_dc("persist", 8, 0, &ctx[0]));
 	sim_deliver_all();
-	/* In the NIC; acknowledged when it is in memory, without a program. */
+	/* In the NIC; acknowledged once in memory, without progress calls. */
 	cr_assert_eq(pm[0], 0);
 	cr_assert_eq(model_dma_pending(m), 1);
 	cr_assert_eq(sim_deliver_all(), 0);
@@ -153,7 +153,7 @@ Test(pmsim, nic_places_by_itself)
 	cr_assert_str_eq(pm, "persist");
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
-	/* A read that fences brings the write before it, nobody looking. */
+	/* A fencing read places the write before it, without progress calls. */
 	MUST(fi_inject_write(a.ep, "another", 8, a_to_b, b.addr + 64, b.key));
 	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr + 64, b.key, &ctx[1]));
 	sim_deliver_all();
@@ -161,7 +161,7 @@ Test(pmsim, nic_places_by_itself)
 	node_expect(&a, &ctx[1], NULL);
 	cr_assert_str_eq(got, "another");
 	cr_assert_eq(model_dma_pending(m), 0);
-	/* What the program hears of is behind what came before it. */
+	/* A completion with data follows the placement of earlier writes. */
 	MUST(fi_inject_write(a.ep, "first", 6, a_to_b, b.addr, b.key));
 	MUST(fi_inject_writedata(a.ep, "second", 7, 1, a_to_b, b.addr + 64,
 				 b.key));
@@ -263,7 +263,7 @@ static void write_to_b(const char *text, size_t at)
 			     b.key));
 }
 
-/* The next run on the machines that are there. */
+/* Start the next run on the same machines. */
 static void run_again(char *pm)
 {
 	struct sim_opts o = {.caps = FI_MSG | FI_RMA | FI_ATOMIC};
@@ -273,7 +273,7 @@ static void run_again(char *pm)
 	node_memory(&b, pm, MODEL_PAGE, 7, 0);
 }
 
-/* Zeroes on the media, and nothing else is possible. */
+/* The media must hold zeros and nothing else. */
 static void expect_new(const struct model *m, const char *at)
 {
 	uint64_t values[MODEL_VALUES];
@@ -326,7 +326,7 @@ Test(pmsim, reset_forgets_acknowledgements)
 	close_two();
 	run_again(pm);
 	MUST(write_dc("new", 4, 64, &ctx[1]));
-	/* As the old one was: an old answer would find its way. */
+	/* The wire equals the old one, so a late ACK would be accepted. */
 	cr_assert_eq(sim_wire(0).id, w.id);
 	cr_assert_eq(sim_wire(0).qp, w.qp);
 	cr_assert_eq(sim_deliver_all(), 1);
@@ -338,7 +338,7 @@ Test(pmsim, reset_forgets_acknowledgements)
 	node_expect(&a, &ctx[1], NULL);
 	cr_assert(node_quiet(&a));
 	cr_assert_eq(pm[0], 0);
-	/* Other machines: one that waits is not left behind. */
+	/* reset() to other machines frees a waiting acknowledgement. */
 	MUST(write_dc("old", 4, 0, &ctx[0]));
 	sim_deliver_all();
 	close_two();
@@ -363,7 +363,7 @@ Test(pmsim, kill_lets_the_nic_finish)
 	cr_assert_str_eq(pm, "first");
 	cr_assert_str_eq(pm + 64, "second");
 	cr_assert_str_eq(pm + 128, "third");
-	/* The next life finds it all, and nothing of it comes later. */
+	/* The next incarnation finds all bytes; later nothing more arrives. */
 	dead = b;
 	node_open(&b, 1, dead.name);
 	node_memory(&b, pm, MODEL_PAGE, 7, 0);
@@ -373,7 +373,7 @@ Test(pmsim, kill_lets_the_nic_finish)
 	model_dma_step(m, 0);
 	cr_assert_str_eq(pm, "again");
 	cr_assert_eq(pm[192], 0);
-	/* It got there, and nobody said so. */
+	/* The bytes were placed; no acknowledgement came. */
 	cr_assert_eq(sim_deliver_all(), 0);
 	cr_assert_eq(sim->count(PMSIM_ACK), 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
@@ -415,7 +415,7 @@ Test(pmsim, break_lets_both_nics_finish)
 	cr_assert_str_eq(pm[1] + 64, "late");
 	cr_assert_eq(pm[1][128], 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/* The next connection is behind that, and brings no old answer. */
+	/* The next connection delivers later bytes, and no old ACK. */
 	write_to_b("next", 0);
 	sim_deliver_all();
 	model_dma_step(m[1], 0);

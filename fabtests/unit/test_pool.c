@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pool files: what is damaged, in use or does not fit is named, never used. */
+/* Pool files: one that is damaged, in use or unfit is refused, never used. */
 #include "config.h"
 
 #include <dirent.h>
@@ -50,7 +50,7 @@ static unsigned int entries(const char *name)
 static void teardown(void)
 {
 	unlink(path);
-	/* Fails when a test left something: it must not. */
+	/* rmdir() fails if a test has left a file. */
 	cr_assert(rmdir(dir) == 0 || errno == ENOENT, "%s is not empty", dir);
 }
 
@@ -172,7 +172,7 @@ Test(pool, not_a_file)
 	rmdir(path);
 }
 
-/* A header needs 512 bytes, its second copy lies at 4096. */
+/* The header has 512 bytes, its second copy is at 4096. */
 Test(pool, truncated_at_every_interesting_length)
 {
 	static const struct {
@@ -211,14 +211,14 @@ Test(pool, grown)
 	create();
 	cr_assert_eq(truncate(path, SIZE + 1), 0);
 	expect_refused(-EBADMSG, "grown");
-	/* The remedy works. */
+	/* The remedy in the message works. */
 	cr_assert_eq(truncate(path, SIZE), 0);
 	struct rp_pool p;
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	rp_pool_abandon(&p);
 }
 
-/* Every single bit of the header counts, in either copy alone and in both. */
+/* Every bit of the header counts, in one copy and in both. */
 Test(pool, bit_flips)
 {
 	uint8_t good[2][RP_POOL_HDR], bad[2][RP_POOL_HDR];
@@ -241,7 +241,7 @@ Test(pool, bit_flips)
 			     "noticed",
 			     bit);
 		cr_assert_not_null(strstr(err, path));
-		/* Each fsync costs: one bit of some bytes is enough. */
+		/* fsync is slow: one bit of some bytes is enough. */
 		if (bit % 8 != bit / 8 % 8 || bit / 8 % 8)
 			continue;
 		for (int i = 0; i < 2; i++) {
@@ -285,7 +285,7 @@ Test(pool, torn_header_write)
 	uint8_t torn[100];
 	uint64_t gen;
 
-	/* The next header goes to the copy that is not the newest. */
+	/* The next header is written to the older copy. */
 	create();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	gen = p.generation;
@@ -328,7 +328,7 @@ Test(pool, holder_is_another_process_and_dies)
 	cr_assert_eq(pipe(ready), 0);
 	child = fork();
 	if (!child) {
-		/* What another user calls its program reaches a terminal. */
+		/* A program name of another user is printed on a terminal. */
 		program_invocation_name[0] = '\x9b';
 		program_invocation_name[1] = '\x1b';
 		if (rp_pool_open(path, &p, err) == 0)
@@ -344,7 +344,7 @@ Test(pool, holder_is_another_process_and_dies)
 		cr_assert(*s >= 0x20 && *s < 0x7f, "%s", err);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	/* Nothing stale is in the way. */
+	/* The lock ended with its process. */
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	rp_pool_abandon(&p);
 }
@@ -405,7 +405,7 @@ Test(pool, holes_are_filled)
 	rp_pool_abandon(&p);
 }
 
-/* Bytes that only the page cache has must not be taken for durable ones. */
+/* Bytes that are only in the page cache must not be taken for durable. */
 Test(pool, starts_from_the_disk)
 {
 	unsigned char resident[DATA / 4096];
@@ -431,7 +431,7 @@ Test(pool, starts_from_the_disk)
 	rp_pool_abandon(&p);
 }
 
-/* A small file system of our own: needs root, seen by this process only. */
+/* Mount a small file system: needs root, visible to this process only. */
 static bool small_mount(void)
 {
 	return geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
@@ -453,7 +453,7 @@ Test(pool, disk_full)
 	cr_assert_not_null(strstr(err, "1.1 MiB"), "%s", err);
 	cr_assert_eq(entries(dir), 0, "something was left behind");
 
-	/* A sparse copy of a pool that no longer fits. */
+	/* A sparse copy of a pool that does not fit. */
 	create();
 	fd = open(path, O_RDWR);
 	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

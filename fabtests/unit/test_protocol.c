@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The numbers in docs/protocol.md are those of the code: control messages. */
+/* docs/protocol.md has the numbers of the code: control messages. */
 #include <regex.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define DOC	 RP_SRCDIR "/docs/protocol.md"
 
-/* From a heading to the next of its level, to be freed. */
+/* The text from a heading to the next of its level; the caller frees it. */
 static char *part(const char *text, const char *heading)
 {
 	const char *from = strstr(text, heading), *to;
@@ -59,8 +59,8 @@ static char *section(const char *heading)
 }
 
 /*
- * The next place from *at on that matches; what is in its brackets goes to out,
- * what is in none is "". False: no more.
+ * Find the next match at or behind *at; its groups go to out, unmatched ones as
+ * "". False: none.
  */
 #define GROUPS 4
 static bool next(const char **at, const char *pattern, char out[GROUPS][256])
@@ -82,18 +82,18 @@ static bool next(const char **at, const char *pattern, char out[GROUPS][256])
 	return true;
 }
 
-/* One row of a layout. */
+/* One row of a layout table. */
 struct row {
 	size_t at, size;
 	char name[32]; /* "0": reserved */
 };
 
-/* A message, or a part of some, as the page describes it. */
+/* A message, or a part of messages, as the page describes it. */
 struct layout {
 	char name[16];
-	unsigned int type; /* 0: a part */
+	unsigned int type; /* 0: part of messages */
 	size_t len;
-	struct row rows[16]; /* size 0 ends them */
+	struct row rows[16]; /* up to one of size 0 */
 };
 
 static void rows_parse(const char *from, const char *to, struct row *rows,
@@ -141,7 +141,7 @@ static size_t layouts(const char *heading, struct layout *v, size_t max)
 	return n;
 }
 
-/* The fields of one struct of wire_layout.h, in their order. */
+/* The fields of one struct of wire_layout.h, in order. */
 #define F(s, f)                                                                \
 	{                                                                      \
 		offsetof(struct rp_le_##s, f),                                 \
@@ -219,7 +219,7 @@ static const struct layout structs[] = {
 	{"IDLE", RP_MSG_IDLE, SIZE(hdr), {{0}}},
 };
 
-/* The page, the struct, and no gap in either. */
+/* Page and struct have the same rows, without gaps. */
 static void check_rows(const struct layout *page, const struct layout *code)
 {
 	size_t from = page->type ? SIZE(hdr) : 0;
@@ -254,7 +254,7 @@ Test(protocol, messages)
 		check_rows(&page[i], &structs[i]);
 		types += !!page[i].type;
 	}
-	/* None in the code that is not on the page. */
+	/* Every message type of the code is on the page. */
 	for (unsigned int t = 0; t < 256; t++) {
 		struct rp_wire_hdr back;
 		uint8_t buf[sizeof(struct rp_le_hdr)];
@@ -318,7 +318,7 @@ Test(protocol, frames_over_tcp)
 	free(s);
 }
 
-/* Every byte of a struct is in one of its fields. */
+/* Every byte of a struct belongs to a field. */
 Test(protocol, structs_without_gaps)
 {
 	for (size_t i = 0; i < COUNT(structs); i++) {
@@ -397,14 +397,14 @@ Test(protocol, statuses)
 
 	for (int st = 0; st < RP_ST_MAX; st++) {
 		if (!strcmp(rp_status_name(st), rp_status_name(RP_ST_MAX)))
-			continue; /* a gap between the blocks */
+			continue; /* a gap between groups */
 		known++;
 		cr_assert(next(&at, "^\\| ([0-9]+) \\| ([^|]+) \\| ([^|]*)\\|",
 			       g),
 			  "no row for status %d", st);
 		cr_assert_eq(atoi(g[0]), st, "%s where %d belongs", g[0], st);
 		cr_assert_str_eq(g[1], rp_status_name(st));
-		/* Those that no target says have nothing to say here. */
+		/* Statuses that no target sends have an empty cell. */
 		cr_assert_eq(!g[2][0], st >= RP_ST_WRITE_FAILED, "status %d",
 			     st);
 	}

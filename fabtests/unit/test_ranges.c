@@ -18,7 +18,7 @@ void *__wrap_realloc(void *p, size_t size)
 	return no_memory ? NULL : __real_realloc(p, size);
 }
 
-/* The invariants of ranges.h, on every set at any time. */
+/* The invariants of ranges.h, which hold for every set. */
 static void check_shape(const struct rp_ranges *r, uint64_t seed)
 {
 	size_t spaces = 0;
@@ -41,12 +41,12 @@ static void check_shape(const struct rp_ranges *r, uint64_t seed)
 #define SPACES 3
 #define BYTES  96
 
-/* Newest stamp with which each byte was inserted; 0: not in the set. */
+/* By byte: the newest stamp of its insertions; 0: not in the set. */
 struct model {
 	uint64_t stamp[SPACES][BYTES];
 };
 
-/* Where the set has the byte: its range's stamp, else 0. */
+/* The stamp of the byte's range, or 0 without one. */
 static uint64_t stamp_at(const struct rp_ranges *r, uint64_t space, uint64_t at)
 {
 	for (size_t i = 0; i < r->n; i++)
@@ -63,7 +63,10 @@ static void check_model(const struct rp_ranges *r, const struct model *m,
 		for (int b = 0; b < BYTES; b++) {
 			uint64_t got = stamp_at(r, s, b);
 
-			/* Never less, never older; exact while it fits. */
+			/*
+			 * The set is never smaller or older; exact unless it
+			 * has overflowed.
+			 */
 			cr_assert_geq(got, m->stamp[s][b],
 				      "seed %" PRIu64 ": byte %d:%d", seed, s,
 				      b);
@@ -109,10 +112,11 @@ static void run_model(size_t max)
 							     len, stamp),
 					     0);
 				/*
-				 * A byte may be kept for its neighbour's stamp;
-				 * the model learns which from the set. That a
-				 * newer one is kept is checked here, that an
-				 * older one goes by clear_* below.
+				 * A byte may be kept with its neighbour's
+				 * stamp; the model learns that from the set. A
+				 * newer stamp must be kept, as checked here;
+				 * older ones must go, as the clear_* tests
+				 * check.
 				 */
 				for (uint64_t b = start; b < start + len; b++) {
 					uint64_t had = m.stamp[space][b];
@@ -186,7 +190,7 @@ Test(ranges, merges_what_touches)
 	cr_assert_eq(rp_ranges_insert(&r, 1, 30, 10, 6), 0);
 	cr_assert_eq(rp_ranges_insert(&r, 2, 20, 10, 7), 0);
 	EXPECT(&r, {1, 10, 20, 5}, {1, 30, 40, 6}, {2, 20, 30, 7});
-	/* Touches both neighbours of its own space only. */
+	/* Only neighbours in the same space are merged. */
 	cr_assert_eq(rp_ranges_insert(&r, 1, 20, 10, 4), 0);
 	EXPECT(&r, {1, 10, 40, 6}, {2, 20, 30, 7});
 	cr_assert_eq(rp_ranges_insert(&r, 1, 15, 0, 99), 0);
@@ -216,7 +220,7 @@ Test(ranges, clear_splits_and_keeps_newer)
 	rp_ranges_fini(&r);
 }
 
-/* Several ranges inside one clear, of different stamps. */
+/* One clear over several ranges with different stamps. */
 Test(ranges, clear_passes_over_newer)
 {
 	struct rp_ranges r;
@@ -258,7 +262,7 @@ Test(ranges, wrapping)
 	cr_assert_eq(rp_ranges_insert(&r, 1, UINT64_MAX, 1, 1), -EOVERFLOW);
 	cr_assert_eq(rp_ranges_insert(&r, 1, 1, UINT64_MAX, 1), -EOVERFLOW);
 	EXPECT(&r, {1, UINT64_MAX - 9, UINT64_MAX, 1});
-	/* Unknown means: yes. */
+	/* An invalid range counts as overlapping. */
 	cr_assert(rp_ranges_overlap(&r, 7, UINT64_MAX, 2));
 	cr_assert_eq(rp_ranges_clear(&r, 1, 1, UINT64_MAX, 9), -EOVERFLOW);
 	EXPECT(&r, {1, UINT64_MAX - 9, UINT64_MAX, 1});
@@ -277,14 +281,14 @@ Test(ranges, overflow_covers_more)
 	rp_ranges_insert(&r, 2, 20, 1, 4);
 	cr_assert(r.overflowed);
 	EXPECT(&r, {1, 0, 1, 1}, {2, 0, 21, 9});
-	/* The newest of its own, not of the space behind it. */
+	/* The stamp is the newest of this space alone. */
 	rp_ranges_reset(&r);
 	rp_ranges_insert(&r, 1, 0, 1, 1);
 	rp_ranges_insert(&r, 1, 10, 1, 2);
 	rp_ranges_insert(&r, 1, 20, 1, 1);
 	rp_ranges_insert(&r, 2, 0, 1, 9);
 	EXPECT(&r, {1, 0, 21, 2}, {2, 0, 1, 9});
-	/* More spaces than that: one range of each stays, as it is. */
+	/* More spaces than the limit: one range of each stays. */
 	rp_ranges_reset(&r);
 	for (int i = 0; i < 4; i++)
 		rp_ranges_insert(&r, i, 5, 5, 1);
@@ -298,7 +302,7 @@ Test(ranges, overflow_covers_more)
 	cr_assert_eq(r.n, 7);
 	rp_ranges_reset(&r);
 	cr_assert(!r.overflowed);
-	/* Full: a split would be one too many, so nothing is taken out. */
+	/* The set is full: a clear that needs a split removes nothing. */
 	rp_ranges_insert(&r, 1, 0, 10, 1);
 	rp_ranges_insert(&r, 1, 20, 10, 1);
 	rp_ranges_insert(&r, 1, 40, 10, 1);
@@ -306,7 +310,7 @@ Test(ranges, overflow_covers_more)
 	cr_assert_eq(rp_ranges_clear(&r, 1, 22, 2, 9), 0);
 	cr_assert(r.overflowed);
 	EXPECT(&r, {1, 0, 10, 1}, {1, 20, 30, 1}, {1, 40, 50, 1});
-	/* What needs no split goes all the same. */
+	/* A clear without a split still works. */
 	cr_assert_eq(rp_ranges_clear(&r, 1, 20, 2, 9), 0);
 	EXPECT(&r, {1, 0, 10, 1}, {1, 22, 30, 1}, {1, 40, 50, 1});
 	rp_ranges_fini(&r);
@@ -329,7 +333,7 @@ Test(ranges, no_memory)
 	no_memory = true;
 	cr_assert_eq(rp_ranges_insert(&r, 1, 1000 * n, 1, 1), -ENOMEM);
 	cr_assert_eq(rp_ranges_clear(&r, 1, 10, 10, 9), -ENOMEM);
-	/* Nothing that was covered is lost, and merging needs no memory. */
+	/* No range is lost, and merging needs no memory. */
 	cr_assert(rp_ranges_overlap(&r, 1, 10, 10));
 	for (int i = 1; i < n; i++)
 		cr_assert(rp_ranges_overlap(&r, 1, 1000 * i, 1));
