@@ -160,7 +160,7 @@ Test(rc, a_busy_port_range_is_walked_and_then_refused)
 	uint16_t port, seen[2];
 	int ret, first = 0;
 
-	/* Three free ports in a row. */
+	/* Find three free ports in a row. */
 	for (int base = 20000 + getpid() % 20000; !first; base += 3) {
 		struct sockaddr_in sa = {.sin_family = AF_INET};
 		int free_ports = 0;
@@ -223,7 +223,7 @@ Test(rc, half_open_requests_are_bounded_by_number)
 	cr_assert_eq(lost, 3);
 	for (int j = 0; j < n; j++)
 		rp_channel_close(e[j].c);
-	rp_rc_close(t.rc); /* the rest goes with it */
+	rp_rc_close(t.rc); /* frees the request as well */
 	cr_assert_eq(t.gone, n);
 	rp_rc_close(i.rc);
 }
@@ -271,7 +271,7 @@ Test(rc, a_held_request_may_be_accepted_later)
 	rp_rc_close(t.rc);
 }
 
-/* The accepting side is told of no connected(): it may post at any time. */
+/* The accepting side gets no connected(): it may post at any time. */
 Test(rc, what_is_posted_at_accept_comes_behind_it)
 {
 	struct node t = {.hold = true}, i = {0};
@@ -285,7 +285,7 @@ Test(rc, what_is_posted_at_accept_comes_behind_it)
 	op_init(&s, RP_CHANNEL_SEND, &s, 8);
 	op = &s.op;
 	cr_assert_eq(node_connect(&i, &t, &ie), 0);
-	/* The side that connects must wait. */
+	/* The connecting side cannot post before connected(). */
 	cr_assert_eq(rp_channel_post(ie.c, &op, 1), 0);
 	PUMP(&i, &t, t.requests);
 	cr_assert_eq(rp_rc_accept(t.rc, t.request[0], "late", 4, &end_events,
@@ -384,7 +384,7 @@ Test(rc, fences_and_deliveries_prove_placement)
 	free(sink);
 }
 
-/* Operations of the most pieces that they may have. */
+/* Operations with the largest number of iovecs. */
 Test(rc, operations_of_many_pieces)
 {
 	uint8_t bytes[RP_CHANNEL_IOV][300], back[RP_CHANNEL_IOV][300] = {{0}};
@@ -448,7 +448,7 @@ static void echo(struct end *e)
 {
 	struct op o;
 
-	if (e->arg) /* a callback that polls gets nothing */
+	if (e->arg) /* poll inside a callback: it does nothing */
 		cr_assert(!rp_rc_poll(((struct node *)e->arg)->rc, 64));
 
 	op_init(&o, RP_CHANNEL_SEND, e->msg, e->len);
@@ -456,7 +456,7 @@ static void echo(struct end *e)
 	op_post(e->c, &o);
 }
 
-/* More than receives are posted, both ways. */
+/* More messages than posted receives, in both directions. */
 Test(rc, messages_flow_behind_few_receives)
 {
 	uint8_t bytes[4168];
@@ -513,7 +513,7 @@ Test(rc, no_more_is_posted_than_the_depth)
 	pair_close(&p);
 }
 
-/* Also of what the network takes at once, and nobody has asked about. */
+/* The limit holds even if the network takes all and nobody polls. */
 Test(rc, no_more_is_posted_than_is_reported)
 {
 	enum {
@@ -552,11 +552,11 @@ Test(rc, what_cannot_be_done_ends_the_connection)
 	pair_open(&p);
 	op_init(&f, RP_CHANNEL_FLUSH, NULL, 0);
 	op_post(p.ie.c, &f);
-	cr_assert_eq(f.done, 0); /* not from post */
+	cr_assert_eq(f.done, 0); /* not inside post */
 	PUMP(&p.i, &p.t, p.ie.lost);
 	cr_assert_eq(f.done, 1);
 	cr_assert_eq(f.err, EOPNOTSUPP);
-	/* One that has ended takes operations, and fails them. */
+	/* A lost channel accepts operations and fails them. */
 	op_init(&f, RP_CHANNEL_SEND, word, sizeof(word));
 	op_post(p.ie.c, &f);
 	PUMP(&p.i, &p.t, f.done);
@@ -607,11 +607,11 @@ Test(rc, a_wrong_key_ends_the_connection)
 		w.op.delivered = true;
 		if (how == 0)
 			w.op.rkey ^= 1;
-		if (how == 2) { /* dropped */
+		if (how == 2) { /* deregistered */
 			rp_rc_dereg(p.t.rc, &mr);
 			cr_assert_null(mr.handle);
 		}
-		if (how == 3) { /* for reads alone */
+		if (how == 3) { /* for reads only */
 			rp_rc_dereg(p.t.rc, &mr);
 			cr_assert_eq(rp_rc_reg(p.t.rc, sink, sizeof(sink),
 					       RP_RC_REMOTE_READ, &mr),
@@ -720,7 +720,7 @@ Test(rc, close_completes_each_once_and_releases_the_buffers)
 	free(sink);
 }
 
-/* Reads of adjacent pieces, each to its own place. */
+/* Reads of adjacent pieces, each into its own buffer. */
 struct reads {
 	struct op r[64];
 	int n;
@@ -744,8 +744,8 @@ static void reads_ended(const struct reads *l)
 }
 
 /*
- * fi_close() of tcp 1.17 gives back twice the memory of a read whose response
- * is coming in, and later operations on any connection then share it.
+ * fi_close() of tcp 1.17 frees the memory of a read twice if its response is
+ * arriving; later operations on any connection then share that memory.
  */
 Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 {
@@ -779,7 +779,7 @@ Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 			rp_rc_poll(t.rc, 64);
 			rp_rc_poll(i.rc, 64);
 		}
-		/* The last connection is left alone until all is there. */
+		/* The last connection is closed after all responses. */
 		if (n == 9)
 			PUMP(&i, &t, l.r[ALL - 1].done);
 		rp_channel_close(ie.c);
@@ -798,7 +798,7 @@ Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 	munmap(sink, (size_t)FEW * LARGE);
 }
 
-/* Nothing is placed once the target has closed its end. */
+/* Nothing is placed after the target has closed its end. */
 Test(rc, close_of_the_target_stops_placement)
 {
 	uint8_t *sink = map(LARGE), *source = map(LARGE);
@@ -825,7 +825,7 @@ Test(rc, close_of_the_target_stops_placement)
 	munmap(source, LARGE);
 }
 
-/* A target in a process of its own, until it is killed. */
+/* A target in another process, until it is killed. */
 static pid_t target_start(struct node *t, uint8_t *sink, struct rp_rc_mr *mr)
 {
 	int fds[2];
@@ -926,7 +926,7 @@ static void ring_close(struct node *t, struct node *i, struct end *te,
 	rp_rc_close(t->rc);
 }
 
-/* With messages of all at hand, the first that is read closes every channel. */
+/* All channels have messages; the first callback closes every channel. */
 Test(rc, a_callback_may_close_all_channels)
 {
 	enum {
@@ -981,7 +981,7 @@ Test(rc, done_and_lost_may_close_all_channels)
 	for (int j = 0; j < N; j++) {
 		ie[j].arg = &r;
 		op_init(&s[j], RP_CHANNEL_READ, NULL, 0);
-		s[j].op.length = 8; /* of a key that there is not */
+		s[j].op.length = 8; /* of an unknown key */
 		s[j].op.done = close_op;
 		s[j].iov.iov_base = j == 7 ? &ie[j] : NULL;
 		op_post(ie[j].c, &s[j]);
@@ -1014,7 +1014,7 @@ Test(rc, done_and_lost_may_close_all_channels)
 	ring_close(&t, &i, te, ie, N);
 }
 
-/* The operation that ended the channel is reported first. */
+/* The operation that broke the channel is reported before lost(). */
 Test(rc, a_channel_closed_by_done_is_not_lost)
 {
 	struct ring r;
@@ -1036,7 +1036,7 @@ Test(rc, a_channel_closed_by_done_is_not_lost)
 	pair_close(&p);
 }
 
-/* close() of one reads what the others have; then they are closed, too. */
+/* close() of one channel polls the others, and their callbacks close these. */
 Test(rc, channels_are_closed_with_messages_at_hand)
 {
 	enum {
@@ -1102,7 +1102,7 @@ static void sleep_until_some(struct node *n)
 	rp_rc_poll(n->rc, 64);
 }
 
-/* Each step of one end is what the other one wakes for. */
+/* Each step of one end wakes the other. */
 Test(rc, the_descriptor_wakes)
 {
 	uint8_t *sink = calloc(1, LARGE), *source = calloc(1, LARGE);
@@ -1162,7 +1162,7 @@ Test(rc, the_descriptor_wakes)
 	free(source);
 }
 
-/* now() of a domain stands still between ticks; polls must not wait for one. */
+/* A domain's now() stands still between ticks; polls must not wait for it. */
 static uint64_t stands_still(void *arg)
 {
 	return 1;
@@ -1194,7 +1194,7 @@ Test(rc, messages_are_found_between_ticks_of_the_clock)
 	rp_rc_close(t.rc);
 }
 
-/* The descriptor wakes for whoever connects, and for packets once needed. */
+/* The descriptor wakes for connections; for packets only after trywait(). */
 Test(rc, packets_wake_nobody_until_somebody_would_sleep)
 {
 	struct node t = {0}, i = {0};
@@ -1226,7 +1226,7 @@ Test(rc, packets_wake_nobody_until_somebody_would_sleep)
 	rp_rc_close(t.rc);
 }
 
-/* Descriptors that stay readable would be a busy loop. */
+/* A descriptor that stays readable would be a busy loop. */
 Test(rc, an_idle_descriptor_sleeps)
 {
 	struct node t = {0}, i = {0};
@@ -1271,7 +1271,7 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	pid_t pid;
 	int status, fds[2];
 
-	/* The initiators are another process: its memory is not counted. */
+	/* The initiators' memory is in another process, not counted. */
 	cr_assert_eq(pipe(fds), 0);
 	pid = fork();
 	if (!pid) {
@@ -1293,7 +1293,7 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 			op_post(ie[j].c, &s);
 			PUMP(&i, &i, s.done);
 		}
-		/* The order of accepts may be another. */
+		/* The target may have accepted in another order. */
 		for (bool some = false; !some;) {
 			rp_rc_poll(i.rc, 64);
 			for (int j = 0; j < MANY; j++)
@@ -1310,7 +1310,7 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	after = mallinfo2().uordblks + mallinfo2().hblkhd;
 	fprintf(stderr, "%zu bytes of heap for each of %d connections\n",
 		(after - before) / MANY, MANY);
-	/* Of 2.x each posted receive takes 16 KiB, see FI_TCP_MAX_RX_SIZE. */
+	/* A posted receive of tcp 2.x takes 16 KiB, see FI_TCP_MAX_RX_SIZE. */
 	cr_assert_leq((after - before) / MANY, 32 * 1024);
 	op_init(&s, RP_CHANNEL_SEND, bytes, 8);
 	s.op.inject = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Native FLUSH of private connections, on a device that the test plays. */
+/* Native FLUSH of private connections, on a fake device. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static void begin(uint64_t caps, bool makes)
 	rig_start();
 }
 
-/* Both kinds, and a library that makes queue pairs for them. */
+/* FLUSH needs both capabilities, and a library that supports them. */
 Test(rc_flush, which_devices_have_it)
 {
 	static const struct {
@@ -46,7 +46,7 @@ Test(rc_flush, which_devices_have_it)
 	}
 }
 
-/* A write and its FLUSH, of so much. */
+/* A write and a FLUSH of len bytes. */
 static void pair(struct rig_op o[2], struct rp_channel_op *ops[2], size_t len)
 {
 	ops[0] = rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 8);
@@ -81,11 +81,11 @@ Test(rc_flush, behind_the_write_in_one_call)
 	cr_assert_eq(fake.posted[1].wr.wr.rdma.remote_addr, 0x1000);
 	cr_assert_eq(fake.posted[1].wr.wr.rdma.rkey, 7);
 	cr_assert_eq(fake.posted[1].len, 3000);
-	/* To persistence and seen by all, of the range. */
+	/* Type: persistence and global visibility; level: range. */
 	cr_assert_eq(fake.posted[1].type, 3);
 	cr_assert_eq(fake.posted[1].level, 0);
 	cr_assert_eq(fake.posted[2].wr.opcode, IBV_WR_SEND);
-	/* rxe's builder for inline data sends none of it. */
+	/* rxe's builder drops inline data, so it is not used. */
 	cr_assert_eq(fake.posted[2].wr.send_flags, 0);
 	cr_assert_eq(memcmp(fake.posted[2].bytes, "message", 7), 0);
 	cr_assert_eq(fake.posted[3].wr.opcode, IBV_WR_RDMA_READ);
@@ -99,7 +99,7 @@ Test(rc_flush, behind_the_write_in_one_call)
 	rig_end();
 }
 
-/* Bytes that nobody registered are copied. */
+/* Unregistered bytes are copied. */
 Test(rc_flush, behind_a_short_write)
 {
 	struct rp_channel_op *ops[2];
@@ -138,7 +138,7 @@ Test(rc_flush, that_fails)
 	rig_end();
 }
 
-/* The builders take all or none. */
+/* The builders post all requests or none. */
 Test(rc_flush, that_the_device_refuses)
 {
 	struct rp_channel_op *ops[2];
@@ -159,7 +159,7 @@ Test(rc_flush, that_the_device_refuses)
 	rig_end();
 }
 
-/* Peers that are accepted may FLUSH, whatever the kernel grants. */
+/* Accepted peers get the right to FLUSH, whatever the capabilities are. */
 Test(rc_flush, the_right_of_peers)
 {
 	struct rig_end e;
@@ -179,7 +179,7 @@ Test(rc_flush, the_right_of_peers)
 	rig_end();
 }
 
-/* And of regions: only of those that are to be flushed. */
+/* The rkey of a region has the right only if it was asked for. */
 Test(rc_flush, the_right_to_a_region)
 {
 	struct rp_rc_mr mr;
@@ -193,7 +193,7 @@ Test(rc_flush, the_right_to_a_region)
 		     0);
 	cr_assert_eq((mr.rkey - 0x2000) & FAKE_MAY_FLUSH, FAKE_MAY_FLUSH);
 	rp_rc_dereg(rig, &mr);
-	/* Memory that the device cannot flush, and a device that cannot. */
+	/* Memory that the device cannot flush; a device without FLUSH. */
 	fake.refuse_access = FAKE_MAY_FLUSH;
 	cr_assert_eq(rp_rc_reg(rig, bytes, 64,
 			       RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH, &mr),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP whose other end is hostile, or has no luck. */
+/* Private connections over TCP with a hostile or unlucky peer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -22,7 +22,7 @@
 #define SECOND	       1000000000ull
 #define LARGE	       (8u << 20)
 #define PUMP1(n, cond) PUMP(n, n, cond)
-/* Within so many polls, long before anything is too old. */
+/* cond must become true within these polls, long before any deadline. */
 #define SOON(n, cond)                                                          \
 	do {                                                                   \
 		for (int polls_ = 0; !(cond); polls_++) {                      \
@@ -70,7 +70,7 @@ static void raw_rma(int fd, enum rp_tcp_type type, const struct rp_rc_mr *mr,
 	raw_send(fd, &hdr, rp_tcp_put(&hdr, &h));
 }
 
-/* The other end has closed: there is nothing more to read. */
+/* The peer has closed: recv() returns the end. */
 static bool raw_ended(int fd)
 {
 	uint8_t bytes[4096];
@@ -81,7 +81,7 @@ static bool raw_ended(int fd)
 	return !n || (n < 0 && errno != EAGAIN);
 }
 
-/* A target whose descriptor can be slept on; kick: NULL: nothing. */
+/* A target whose descriptor can be waited for; kick NULL: the default. */
 static void sleeper_open(struct node *t, void (*kick)(void *arg))
 {
 	struct rp_rc_attr attr = rig_attr(t);
@@ -92,7 +92,7 @@ static void sleeper_open(struct node *t, void (*kick)(void *arg))
 	node_open_with(t, &attr);
 }
 
-/* A target, and a socket that it has accepted. */
+/* A target that has accepted a raw socket. */
 static int raw_pair(struct node *t, struct end *te)
 {
 	int fd;
@@ -113,7 +113,7 @@ static void raw_close(struct node *t, struct end *te, int fd)
 	rp_rc_close(t->rc);
 }
 
-/* --- callers --- */
+/* --- unverified peers --- */
 
 Test(rc_tcp, callers_that_say_nothing_are_closed_after_five_seconds)
 {
@@ -253,7 +253,7 @@ Test(rc_tcp, a_caller_that_does_not_wait_for_its_answer_is_gone)
 	rp_rc_close(t.rc);
 }
 
-/* A listener that has no descriptor for a caller does not wake for ever. */
+/* Without file descriptors the listener's readiness must not be a busy loop. */
 Test(rc_tcp, without_descriptors_callers_wait)
 {
 	struct rlimit few, was;
@@ -318,7 +318,7 @@ static void count_kick(void *arg)
 	kicks++;
 }
 
-/* Another thread sleeps, and has been told that there is no deadline. */
+/* Another thread waits already, because there was no deadline. */
 Test(rc_tcp, a_deadline_kicks_whoever_sleeps_already)
 {
 	struct node t = {0};
@@ -349,7 +349,7 @@ static void keep_source(void *arg, void *request, const void *data, size_t len)
 	rp_rc_reject(n->rc, request, NULL, 0);
 }
 
-/* A listener of IPv6 has callers of IPv4, too. */
+/* A listener on IPv6 accepts IPv4 connections, too. */
 Test(rc_tcp, each_ipv4_host_is_a_source_of_its_own)
 {
 	struct sockaddr_in6 at = {.sin6_family = AF_INET6};
@@ -496,7 +496,7 @@ static void in_order(struct end *e)
 	cr_assert_eq((int)n, e->messages - 1);
 }
 
-/* Many messages in one segment are more than there are receives. */
+/* One segment has more messages than there are receives. */
 Test(rc_tcp, messages_in_pieces_and_in_crowds_are_whole)
 {
 	enum {
@@ -533,7 +533,7 @@ Test(rc_tcp, messages_in_pieces_and_in_crowds_are_whole)
 	free(bytes);
 }
 
-/* A peer that asks for more and reads none of it is cut off. */
+/* A peer that requests reads and takes no data is cut off. */
 Test(rc_tcp, reads_whose_answers_nobody_takes_end_the_connection)
 {
 	uint8_t *memory = calloc(1, LARGE);
@@ -551,7 +551,7 @@ Test(rc_tcp, reads_whose_answers_nobody_takes_end_the_connection)
 	free(memory);
 }
 
-/* The same where the answers are acknowledgements. */
+/* The same for acknowledgements. */
 Test(rc_tcp, acknowledgements_that_nobody_takes_end_the_connection)
 {
 	uint8_t *memory = calloc(1, 8 * LARGE);
@@ -578,10 +578,10 @@ Test(rc_tcp, acknowledgements_that_nobody_takes_end_the_connection)
 	free(memory);
 }
 
-/* The messages that every flood sends: filled before its threads start. */
+/* Messages of all floods, filled before their threads start. */
 static uint8_t messages[17 * 4000];
 
-/* Sends until the connection breaks. */
+/* Send until the connection breaks. */
 static void *flood(void *arg)
 {
 	int fd = *(int *)arg;
@@ -645,7 +645,7 @@ static void *drain(void *arg)
 	return NULL;
 }
 
-/* A reader as fast as this end gets a part of what it reads in each poll. */
+/* One poll sends a bounded part, even if the reader is as fast as this end. */
 Test(rc_tcp, no_poll_sends_without_end)
 {
 	const size_t huge = 1ul << 30;
@@ -661,7 +661,7 @@ Test(rc_tcp, no_poll_sends_without_end)
 	pthread_create(&thread, NULL, drain, &fd);
 	rp_rc_reg(t.rc, memory, huge, RP_RC_REMOTE_READ, &mr);
 	raw_rma(fd, RP_TCP_READ, &mr, 0, huge);
-	/* Also what was on its way before the poll is drained meanwhile. */
+	/* The thread also drains what the socket had before this poll. */
 	while (drained < huge) {
 		before = drained;
 		rp_rc_poll(t.rc, 64);
@@ -693,7 +693,7 @@ Test(rc_tcp, a_region_that_is_closed_gets_no_byte_of_a_write_under_way)
 	raw_send(fd, bytes, 40000);
 	rp_rc_dereg(t.rc, &mr);
 	PUMP1(&t, te.lost);
-	/* No byte, not even of what had arrived at this host. */
+	/* No byte was placed, not even of those that had arrived. */
 	cr_assert_eq(memory[40000], 0);
 	raw_close(&t, &te, fd);
 	free(memory);
@@ -714,7 +714,7 @@ Test(rc_tcp, a_region_that_is_closed_is_read_by_nobody)
 	rp_rc_reg(t.rc, memory, LARGE, RP_RC_REMOTE_READ, &other);
 	for (int i = 0; i < 10; i++)
 		raw_rma(fd, RP_TCP_READ, &mr, 0, LARGE);
-	/* A message behind them: they have been taken. */
+	/* The message behind them arrived, so the reads were received. */
 	raw_frame(fd, RP_TCP_MESSAGE, 1, "x", 1);
 	PUMP1(&t, te.messages);
 	rp_rc_dereg(t.rc, &other);
@@ -800,13 +800,13 @@ Test(rc_tcp, what_is_no_answer_ends_the_attempt)
 	server_close(&s);
 }
 
-/* Answers of the target to these two operations. */
+/* Replies of the target that fit neither operation. */
 static void wrong_answer(struct server *s, int which)
 {
 	uint8_t bytes[SMALL] = {1};
 
 	switch (which) {
-	case 0: /* to the one that comes later */
+	case 0: /* to the later one */
 		raw_frame(s->fd, RP_TCP_DATA, SMALL, bytes, SMALL);
 		break;
 	case 1:
@@ -853,7 +853,7 @@ Test(rc_tcp, wrong_answers_of_a_target_end_the_connection)
 	}
 }
 
-/* An answer to a question that has not left would free its frame under way. */
+/* A reply to a frame that has not left must not free the frame. */
 Test(rc_tcp, answers_before_the_question_end_the_connection)
 {
 	uint8_t bytes[200] = {0}, to[SMALL];
@@ -880,7 +880,7 @@ Test(rc_tcp, answers_before_the_question_end_the_connection)
 
 /* --- more than one process, more than one thread --- */
 
-/* A peer learns of the end, though a child has the socket, too. */
+/* The peer sees the end, although a child process still has the socket. */
 Test(rc_tcp, a_child_keeps_no_connection_alive)
 {
 	struct node t = {0};
@@ -905,7 +905,7 @@ Test(rc_tcp, a_child_keeps_no_connection_alive)
 	rp_rc_close(t.rc);
 }
 
-/* A socket that a child still has is polled no more once it was closed. */
+/* A closed socket is not polled any more, although a child still has it. */
 Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 {
 	struct pollfd wakes = {.events = POLLIN};
@@ -934,7 +934,7 @@ Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 		rp_rc_poll(t.rc, 64);
 	while (rp_rc_trywait(t.rc))
 		rp_rc_poll(t.rc, 64);
-	/* It would wake for ever. */
+	/* Otherwise the descriptor would be readable for ever. */
 	cr_assert_eq(poll(&wakes, 1, 100), 0);
 	cr_assert_eq(te.lost + te.messages, 0);
 	close(hold[1]);
@@ -943,7 +943,7 @@ Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 	rp_rc_close(t.rc);
 }
 
-/* Somebody sleeps already as another thread posts more than a socket takes. */
+/* A thread waits already when another posts more than the socket takes. */
 Test(rc_tcp, a_socket_with_room_again_wakes_a_sleeper)
 {
 	uint8_t *bytes = calloc(1, LARGE);
@@ -974,7 +974,7 @@ Test(rc_tcp, a_socket_with_room_again_wakes_a_sleeper)
 		cr_assert_eq(poll(&fd, 1, 30000), 1);
 		rp_rc_poll(i.rc, 64);
 	}
-	/* Once all has been sent it is no reason to wake. */
+	/* With everything sent, room in the socket does not wake. */
 	while (rp_rc_trywait(i.rc))
 		rp_rc_poll(i.rc, 64);
 	cr_assert_eq(poll(&fd, 1, 100), 0);

@@ -28,7 +28,7 @@ static bool signaled(int i)
 	return fake.posted[i].wr.send_flags & IBV_SEND_SIGNALED;
 }
 
-/* As many completions as there are signaled work requests. */
+/* Complete every signaled work request. */
 static void complete_all(void)
 {
 	for (int i = 0; i < fake.nposted; i++)
@@ -77,7 +77,7 @@ Test(rc_verbs, a_chain_is_posted_in_one_call_and_reported_in_order)
 	rp_channel_close(e.c);
 }
 
-/* A READ behind a write proves placement, its completion does not. */
+/* The READ behind a write proves placement; the write's completion does not. */
 Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 {
 	struct rig_op o[3];
@@ -97,7 +97,7 @@ Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 	cr_assert(signaled(1));
 	complete_all();
 	cr_assert_eq(o[0].done, 1);
-	/* One READ is enough for all, and the program's is one. */
+	/* One READ covers all writes before it; the program's own counts. */
 	ops[0] = rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 100);
 	ops[1] = rig_op(&o[1], RP_CHANNEL_WRITE, bytes, 100);
 	ops[0]->delivered = ops[1]->delivered = true;
@@ -156,7 +156,7 @@ Test(rc_verbs, messages_are_copied)
 	rp_channel_close(e.c);
 }
 
-/* They are given back, by completions and by close. */
+/* Copy buffers are released by completions and by close. */
 Test(rc_verbs, copies_run_out_and_come_back)
 {
 	struct rig_op o[DEPTH], more;
@@ -220,7 +220,7 @@ Test(rc_verbs, injected_messages_are_never_reported)
 		cr_assert_eq(rig_post(&e, &o.op), 1);
 		n += signaled(i);
 	}
-	/* One of eight is signaled, so that the queue never stays full. */
+	/* One of eight is signaled: the send queue never stays full. */
 	cr_assert_eq(n, 1);
 	for (int i = 0; i < 20; i++) {
 		while (rig_post(&e, &o.op) == 1)
@@ -272,12 +272,12 @@ Test(rc_verbs_open, the_completion_queue_is_not_overrun)
 		fake.nposted = 0;
 		n += rig_post(&e[i % 8], &o[i].op);
 	}
-	/* A third of it is for messages. */
+	/* A third of the queue is reserved for messages. */
 	cr_assert_geq(n, 80);
 	cr_assert_leq(n, 128 - 32);
 	for (int i = 0; i < 7; i++)
 		rp_channel_close(e[i].c);
-	/* There is room when the queue was found empty. */
+	/* Closing frees entries once a poll has found the queue empty. */
 	cr_assert_eq(
 		rig_post(&e[7], &rig_op(&o[0], RP_CHANNEL_READ, NULL, 8)[0]),
 		0);
@@ -287,7 +287,7 @@ Test(rc_verbs_open, the_completion_queue_is_not_overrun)
 	rig_end();
 }
 
-/* Unsignaled messages of many idle connections would fill it for ever. */
+/* Unsignaled messages of idle connections must not fill the queue for ever. */
 Test(rc_verbs_open, idle_connections_leave_room)
 {
 	static struct rig_end e[40];
@@ -329,13 +329,13 @@ Test(rc_verbs, messages_are_of_the_queue_pair_they_came_by)
 	cr_assert_eq(e[0].msg_len, 3);
 	cr_assert_eq(e[1].received, 1);
 	cr_assert_eq(memcmp(e[1].msg, "second", 6), 0);
-	/* And posted again. */
+	/* Both receives are posted again. */
 	cr_assert_eq(fake.nrecv, posted + 2);
 	rp_channel_close(e[0].c);
 	rp_channel_close(e[1].c);
 }
 
-/* Numbers of queue pairs are used again, by devices. */
+/* Devices use numbers of queue pairs again. */
 Test(rc_verbs, messages_of_a_closed_connection_are_dropped)
 {
 	struct rig_end e, next;
@@ -408,7 +408,7 @@ Test(rc_verbs, a_failed_operation_ends_the_connection_once)
 		cr_assert_eq(o[i].order, i + 1);
 	}
 	cr_assert_eq(e.order, 3);
-	/* A lost connection takes operations, and fails them. */
+	/* A lost connection accepts operations and fails them. */
 	rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 8);
 	cr_assert_eq(rig_post(&e, &o[0].op), 1);
 	rig_poll();
@@ -428,7 +428,7 @@ Test(rc_verbs, close_ends_all_operations_in_order)
 		cr_assert_eq(
 			rig_post(&e, rig_op(&o[i], RP_CHANNEL_WRITE, bytes, 8)),
 			1);
-	/* Entries that nobody read yet, more than are read at once. */
+	/* More unread completions than one poll takes. */
 	fake_complete(&fake.posted[0], IBV_WC_SUCCESS);
 	for (int i = 1; i < 20; i++)
 		fake_complete(&fake.posted[i], IBV_WC_WR_FLUSH_ERR);
@@ -455,7 +455,7 @@ Test(rc_verbs, close_inside_each_callback)
 	struct rig_end e, other;
 
 	rig_connect(&other);
-	/* done() */
+	/* close() in done() */
 	rig_connect(&e);
 	for (int i = 0; i < 3; i++)
 		ops[i] = rig_op(&o[i], RP_CHANNEL_READ, NULL, 8);
@@ -464,14 +464,14 @@ Test(rc_verbs, close_inside_each_callback)
 	complete_all();
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(o[i].done, 1);
-	/* received() */
+	/* close() in received() */
 	rig_connect(&e);
 	e.close = true;
 	fake_message(fake.recv[0], e.qp->qp_num, "one", 3);
 	fake_message(fake.recv[1], e.qp->qp_num, "two", 3);
 	rig_poll();
 	cr_assert_eq(e.received, 1);
-	/* lost() */
+	/* close() in lost() */
 	rig_connect(&e);
 	e.close = true;
 	cr_assert_eq(rig_post(&e, rig_op(&o[0], RP_CHANNEL_READ, NULL, 8)), 1);
@@ -479,7 +479,7 @@ Test(rc_verbs, close_inside_each_callback)
 	rig_poll();
 	cr_assert_eq(e.lost, 1);
 	cr_assert_eq(o[0].done, 1);
-	/* connected() */
+	/* close() in connected() */
 	rig_begin(&e);
 	e.close = true;
 	fake_event(e.id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
@@ -522,7 +522,7 @@ Test(rc_verbs, an_operation_that_no_device_can_do)
 	struct rig_end e;
 	struct rig_op o;
 
-	/* Longer than a copy, and not registered. */
+	/* Unregistered bytes, longer than a copy buffer. */
 	rig_connect(&e);
 	cr_assert_eq(rig_post(&e, rig_op(&o, RP_CHANNEL_WRITE, bytes,
 					 RP_WIRE_MAX_MSG + 1)),
@@ -573,7 +573,7 @@ Test(rc_verbs, nobody_sleeps_over_what_is_there)
 	cr_assert_eq(fake.armed, 1);
 	fake_complete(&fake.posted[0], IBV_WC_SUCCESS);
 	cr_assert_eq(rp_rc_trywait(rig), -EAGAIN);
-	/* And found a second time it is still there. */
+	/* The next trywait() still finds the completion. */
 	cr_assert_eq(rp_rc_trywait(rig), -EAGAIN);
 	rig_poll();
 	cr_assert_eq(o.done, 1);
@@ -598,7 +598,7 @@ Test(rc_verbs, rights_of_registrations)
 	cr_assert_eq(mr.remote_addr, (uintptr_t)bytes);
 	rp_rc_dereg(rig, &mr);
 	cr_assert_null(mr.handle);
-	/* Memory that may only be read is a source all the same. */
+	/* Read-only memory can be a source. */
 	fake.read_only = true;
 	cr_assert_eq(rp_rc_reg(rig, bytes, 64, RP_RC_LOCAL, &mr), 0);
 	rp_rc_dereg(rig, &mr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queue pairs of private connections: how they are connected. */
+/* Queue pairs of private connections: setup by the connection manager. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(fake.connected, 1);
 	cr_assert_eq(fake.qp->state, IBV_QPS_INIT);
-	/* The peer reaches no memory here. */
+	/* The peer gets no access to memory here. */
 	cr_assert_eq(fake.access, 0);
 	cr_assert_gt(fake.nrecv, 0);
 	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
@@ -57,7 +57,7 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	cr_assert_eq(fake.rtr.min_rnr_timer, 1);
 	cr_assert_eq(fake.rts.rnr_retry, 7);
 	cr_assert_eq(fake.established, 1);
-	/* The CM pads it. */
+	/* RDMA CM pads the private data. */
 	cr_assert_eq(e.data_len, 196);
 	cr_assert_eq(memcmp(e.data, "answer\0", 8), 0);
 	step(&e, RDMA_CM_EVENT_DISCONNECTED);
@@ -92,7 +92,7 @@ Test(rc_verbs_cm, close_at_each_step)
 		rig_begin(&e);
 		for (int i = 0; i < n; i++)
 			step(&e, steps[i]);
-		/* The kernel has one more, which is dropped. */
+		/* The kernel has queued one more event, which close() drops. */
 		fake_event(e.id, n < 3 ? steps[n] : RDMA_CM_EVENT_DISCONNECTED,
 			   0, NULL, 0);
 		rp_channel_close(e.c);
@@ -117,7 +117,7 @@ Test(rc_verbs_cm, a_refusal_brings_its_data)
 	cr_assert_eq(e.data_len, 148);
 	cr_assert_eq(memcmp(e.data, "no", 3), 0);
 	rp_channel_close(e.c);
-	/* As from a kernel where nobody listens. */
+	/* A rejection by the kernel, because nobody listens. */
 	rig_begin(&e);
 	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -145,7 +145,7 @@ Test(rc_verbs_cm, requests_with_any_data)
 	cr_assert_eq(rig_asked[2].len, 196);
 }
 
-/* In both directions, and no more. */
+/* The longest private data in both directions, and one byte more. */
 Test(rc_verbs_cm, all_that_the_cm_carries)
 {
 	static const uint8_t bytes[256] = {7};
@@ -180,7 +180,7 @@ Test(rc_verbs_cm, what_fails_on_the_way)
 {
 	struct rig_end e;
 
-	/* No route: a call fails, an event says so. */
+	/* No route: once a call fails, once an event says so. */
 	fake.fail_route = 1;
 	rig_begin(&e);
 	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -194,7 +194,7 @@ Test(rc_verbs_cm, what_fails_on_the_way)
 	cr_assert_eq(e.lost, 1);
 	cr_assert_eq(e.lost_err, ENETUNREACH);
 	rp_channel_close(e.c);
-	/* The address leads to another device. */
+	/* The address resolves to another device. */
 	fake.leads_to = "fake1";
 	rig_begin(&e);
 	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -203,7 +203,7 @@ Test(rc_verbs_cm, what_fails_on_the_way)
 	cr_assert_eq(e.lost_err, ENODEV);
 	rp_channel_close(e.c);
 	fake.leads_to = FAKE_DEVICE;
-	/* Nobody is there. */
+	/* No peer replies. */
 	rig_begin(&e);
 	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -225,7 +225,7 @@ Test(rc_verbs_cm, a_request_is_accepted)
 	cr_assert_eq(fake.qp->state, IBV_QPS_RTS);
 	cr_assert_eq(fake.access,
 		     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	/* As many reads as the device has, of those asked for. */
+	/* The peer asked for more reads than the device has. */
 	cr_assert_eq(fake.shown.responder_resources, 8);
 	cr_assert_eq(fake.rtr.max_dest_rd_atomic, 8);
 	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
@@ -252,13 +252,13 @@ Test(rc_verbs_cm, an_accept_that_fails_leaves_nothing)
 	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
-	/* Longer than the CM carries. */
+	/* Longer than RDMA CM carries. */
 	cr_assert_eq(rp_rc_accept(rig, rig_asked[1].request, fake.posted, 197,
 				  &rig_events, &e, &c),
 		     -EMSGSIZE);
 }
 
-/* A queue pair of another device could not use this one's memory. */
+/* A queue pair on another device could not use this device's memory. */
 Test(rc_verbs_cm, another_device_is_refused)
 {
 	const struct sockaddr_in at = {.sin_family = AF_INET};
@@ -302,7 +302,7 @@ Test(rc_verbs_cm, requests_end_by_themselves)
 	rig_poll();
 	cr_assert_eq(rig_asked[0].gone, 1);
 	cr_assert_eq(fake.rejected, 0);
-	/* Nobody answers. */
+	/* The domain never accepts or rejects the request. */
 	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 		    56);
 	rig_poll();
@@ -310,7 +310,7 @@ Test(rc_verbs_cm, requests_end_by_themselves)
 	rig_poll();
 	cr_assert_eq(rig_asked[1].gone, 1);
 	cr_assert_eq(fake.rejected, 1);
-	/* Too many: the oldest go. */
+	/* More than the half-open limit: the oldest requests are rejected. */
 	for (int i = 0; i < RP_RC_MAX_HALF_OPEN + 3; i++)
 		fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST,
 			    NULL, 0, 56);
@@ -341,7 +341,7 @@ Test(rc_verbs_cm, the_port_is_one_of_the_range)
 	rig_attr.port_first = rig_attr.port_last = 0;
 }
 
-/* From the address that the domain listens at. */
+/* Connections use the address that the domain listens at as source. */
 Test(rc_verbs_cm, connections_come_from_the_device)
 {
 	const struct sockaddr_in *from = (const void *)&fake.from;
@@ -369,7 +369,7 @@ Test(rc_verbs_cm_open, addresses_of_all_devices)
 	rig_end();
 }
 
-/* Without a name the first address that is used decides. */
+/* Without a device name the first address that is used decides. */
 Test(rc_verbs_cm_open, the_device_is_found_by_address)
 {
 	struct rp_rc_mr mr;

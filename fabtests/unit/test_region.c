@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of registrations, and the check of one range. */
+/* The table of registrations, and the check of a range. */
 #include <errno.h>
 
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 #include "core/wire.h"
 
 static char memory[1000];
-/* Never called: its presence says that the region is persistent. */
+/* Never called; not NULL means persistent. */
 #define SOME_PMEM ((struct rp_pmem *)memory)
 
 static uint64_t key(uint64_t random)
@@ -53,7 +53,7 @@ Test(region, table)
 	cr_assert_null(t.by_key);
 }
 
-/* Nearly right is as wrong as all else, whichever bit it is. */
+/* A key with any one bit changed is a wrong key. */
 Test(region, every_bit_of_a_key)
 {
 	struct rp_region r = {.key = key(0x1234567890)};
@@ -137,14 +137,14 @@ Test(region, check)
 		     RP_ST_REGION_FAILED);
 	r.failed = 0;
 
-	/* Any reader sees the bytes of volatile memory too. */
+	/* Volatile memory can be visible, not durable. */
 	r.pmem = NULL;
 	cr_assert_eq(check(&r, 0x10000, 1, true, process), RP_ST_VOLATILE);
 	cr_assert_eq(check(&r, 0x10000, 1, false, process), RP_ST_OK);
 	cr_assert_eq(check(&r, 0, 1, false, process), RP_ST_RANGE);
 }
 
-/* Offsets: the first byte is 0. */
+/* addr 0: ranges are offsets. */
 Test(region, check_offset)
 {
 	struct rp_region r = {

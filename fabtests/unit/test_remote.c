@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a flush becomes, for descriptors of all kinds. */
+/* How the shim executes a flush, for descriptors of all kinds. */
 #include <errno.h>
 
 #include <criterion/criterion.h>
@@ -43,7 +43,7 @@ static struct rp_remote told(struct rp_desc d, unsigned int native)
 	return r;
 }
 
-/* Device, registration and queue pair at both ends, or not. */
+/* FLUSH needs device, registration and queue pair at both ends. */
 Test(remote, native_is_of_everybody)
 {
 	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL);
@@ -78,12 +78,12 @@ Test(remote, native_is_of_everybody)
 	r = told(d, BOTH);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	cr_assert_eq(r.global, RP_METHOD_FENCE);
-	/* One request cannot be half of the one kind. */
+	/* One request cannot use FLUSH for one of its two types. */
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, G | P, 0).err, -EOPNOTSUPP);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how, RP_FLUSH_NATIVE);
 }
 
-/* Without the device's flush: by the table, and nothing that needs an agent. */
+/* Without FLUSH the method table decides, without the agent's methods. */
 Test(remote, table)
 {
 	static const struct {
@@ -133,7 +133,7 @@ Test(remote, table)
 	}
 }
 
-/* Who made the memory's promise may not be one to trust. */
+/* An untrusted file system makes no promise. */
 Test(remote, untrusted)
 {
 	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
@@ -167,7 +167,7 @@ Test(remote, global)
 	cr_assert_eq(told(d, 0).global, RP_METHOD_REFUSED);
 }
 
-/* Durable is known, visible is not: not for who asked for both. */
+/* Persistence can be reached, visibility cannot: a flush of both is refused. */
 Test(remote, both_kinds)
 {
 	struct rp_desc d = devdax(RP_PLACE_DMA_MEMORY, RP_DOMAIN_SYSTEM);
@@ -181,7 +181,7 @@ Test(remote, both_kinds)
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, G | P, 0).err, -EOPNOTSUPP);
 }
 
-/* A fence is a read, and so is what tells of delivery. */
+/* A fence is a read; delivery is proved by a read, too. */
 Test(remote, nothing_without_reads)
 {
 	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
@@ -211,7 +211,7 @@ Test(remote, class_and_force)
 	rp_remote_init(&r, &d, &cfg);
 	cr_assert_eq(r.global, RP_METHOD_REFUSED);
 	cfg.native = BOTH;
-	/* Nobody can be asked; who only wants to see asks nobody. */
+	/* Without an agent its method is refused; visibility needs no agent. */
 	cfg.forced = RP_METHOD_AGENT_CLWB;
 	rp_remote_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
@@ -230,7 +230,7 @@ Test(remote, class_and_force)
 	cr_assert_eq(r.persistent.class, RP_CLASS_PROCESS);
 }
 
-/* rxe takes type 0 and level 2. */
+/* rxe accepts even type 0 and level 2. */
 Test(remote, arguments)
 {
 	struct rp_remote r =
@@ -249,7 +249,7 @@ Test(remote, arguments)
 		}
 }
 
-/* In the order of the device: the queue pair, the region, the range. */
+/* In the order of the device's checks: queue pair, region, range. */
 Test(remote, refused_by_the_target)
 {
 	static const struct {
@@ -284,7 +284,7 @@ Test(remote, refused_by_the_target)
 			f = rp_flush_decide(&r, cases[i].addr, cases[i].len,
 					    cases[i].type, 0);
 			cr_assert_eq(f.how, cases[i].want, "case %zu", i);
-			/* Outside, whatever was asked for. */
+			/* The read is outside: the device refuses it. */
 			cr_assert_eq(f.addr, AT + LEN);
 			cr_assert_eq(f.len, 1u);
 		}
@@ -303,10 +303,10 @@ Test(remote, fences)
 		{AT + 100, 500, 0, AT + 100, 8},
 		{AT + LEN - 3, 3, 0, AT + LEN - 3, 3},
 		{AT, LEN, 0, AT, 8},
-		/* Nothing to flush: a read all the same, and inside. */
+		/* An empty flush is still a read, inside the region. */
 		{AT + 100, 0, 0, AT, 1},
 		{AT + LEN, 0, 0, AT, 1},
-		/* A region's flush looks at neither address nor length. */
+		/* A flush of the whole region ignores address and length. */
 		{0, 0, 1, AT, 8},
 		{UINT64_MAX, UINT64_MAX, 1, AT, 8},
 	};
@@ -325,7 +325,7 @@ Test(remote, fences)
 		}
 }
 
-/* What a device would cut short without a word. */
+/* A device would cut longer flushes silently. */
 Test(remote, long_ones)
 {
 	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
@@ -362,7 +362,7 @@ static struct rp_remote told_agent(struct rp_desc d, unsigned int native)
 	return r;
 }
 
-/* By the table: only what nothing cheaper does. */
+/* The agent is used if nothing cheaper works. */
 Test(remote, agent)
 {
 	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
@@ -395,7 +395,7 @@ Test(remote, agent)
 	cr_assert_eq(told_agent(d, 0).persistent.method, RP_METHOD_REFUSED);
 }
 
-/* The agent sees what has left the adapter; and somebody must know it. */
+/* The agent flushes placed bytes only, so it needs a read fence before. */
 Test(remote, agent_needs_the_fence)
 {
 	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
@@ -418,14 +418,14 @@ Test(remote, agent_needs_the_fence)
 	d.qp &= ~RP_DESC_READ;
 	cr_assert_eq(told_agent(d, 0).persistent.method, RP_METHOD_REFUSED);
 	d.qp |= RP_DESC_READ;
-	/* It does not know the region, or nobody can ask it. */
+	/* The descriptor has no key, or there is no agent. */
 	rp_remote_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
 	d.key = 0x313233e500000007;
 	cfg.agent = false;
 	rp_remote_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
-	/* Forced: the same method, or none. */
+	/* A forced method is used or refused, never replaced. */
 	cfg.agent = true;
 	cfg.forced = RP_METHOD_AGENT_CLWB;
 	d.domain = RP_DOMAIN_CPUCACHE;
@@ -465,7 +465,7 @@ Test(remote, atomic_writes)
 	d.qp &= ~RP_DESC_WRITE;
 	r = told_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NOT_BY_QP);
-	/* The devices', where both have it, and nobody is asked. */
+	/* Both ends have atomic writes: no request to the agent. */
 	d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	d.region = d.qp = RP_DESC_ALL;
 	d.native = RP_DESC_ATOMIC_WRITE;

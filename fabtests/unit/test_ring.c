@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Rings: golden bytes, whose turn it is, and peers that write anything. */
+/* Rings: golden bytes, whose turn a slot is, and peers that write anything. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/ring.h"
 
-/* Two ends of one connection. What is sent is put where it goes, or lost. */
+/* Two ends of one connection. A sent message is copied into the peer's ring. */
 struct end {
 	struct rp_ring ring;
 	uint8_t in[RP_RING_LEN], out[RP_RING_LEN];
@@ -38,7 +38,7 @@ static int send(struct end *from, struct end *to, const void *msg, size_t len)
 	return ret;
 }
 
-/* As docs/protocol.md has it, in its own words. */
+/* The checksum as docs/protocol.md defines it, written anew. */
 static uint32_t sum_of(const uint8_t *msg, uint64_t bytes, uint64_t consumed,
 		       uint64_t valid)
 {
@@ -54,7 +54,7 @@ static uint32_t sum_of(const uint8_t *msg, uint64_t bytes, uint64_t consumed,
 		for (uint64_t i = at; i < at + 8 && i < bytes; i++)
 			w |= (uint64_t)msg[i] << (i - at) * 8;
 		if (at == bytes)
-			at = bytes + 1 - 8; /* the zeros are the last */
+			at = bytes + 1 - 8; /* the last word ends with it */
 	}
 	return (uint32_t)(h ^ h >> 32);
 }
@@ -104,7 +104,7 @@ Test(ring, checksums_of_every_length)
 	cr_assert_eq(send(&a, &b, msg, sizeof(msg)), -EMSGSIZE);
 }
 
-/* One way: the writer learns the consumer index by other means. */
+/* One direction: the writer learns the consumer index by other means. */
 Test(ring, one_direction)
 {
 	uint8_t in[RP_RING_LEN] = {0}, out[RP_RING_LEN] = {0};
@@ -120,7 +120,7 @@ Test(ring, one_direction)
 		memset(msg, (int)n, sizeof(msg));
 		if (n % RP_RING_SLOTS == 0 && n) {
 			cr_assert_eq(rp_ring_put(&from, msg, len, &w), -EAGAIN);
-			/* More than was sent cannot have been consumed. */
+			/* An index beyond the sent messages is ignored. */
 			rp_ring_release(&from, n + 1);
 			cr_assert_eq(rp_ring_put(&from, msg, len, &w), -EAGAIN);
 			rp_ring_release(&from, n);
@@ -160,7 +160,7 @@ Test(ring, in_order_and_never_more_than_fit)
 				taken++;
 			}
 			break;
-		default: /* the other direction tells of it */
+		default: /* the opposite ring carries the index */
 			if (!send(&b, &a, "x", 1))
 				rp_ring_take(&a.ring, got);
 			rp_ring_release(&b.ring, a.ring.consumed);
@@ -199,7 +199,7 @@ Test(ring, not_there_before_its_last_byte)
 		memcpy(b.in + w.offset, w.buf, n);
 		cr_assert_eq(rp_ring_take(&b.ring, got), 0, "%zu bytes", n);
 	}
-	/* Nor with the last one alone, whatever was there before. */
+	/* The tail alone is no message, whatever was in the slot before. */
 	open_both();
 	cr_assert_eq(rp_ring_put(&a.ring, msg, sizeof(msg), &w), 0);
 	for (size_t n = 1; n < w.len; n++) {
@@ -209,7 +209,7 @@ Test(ring, not_there_before_its_last_byte)
 	}
 	carry(&w, &b);
 	cr_assert_eq(rp_ring_take(&b.ring, got), sizeof(msg));
-	/* And not twice. */
+	/* A message is taken once. */
 	cr_assert_eq(rp_ring_take(&b.ring, got), 0);
 }
 
@@ -226,7 +226,7 @@ Test(ring, what_was_not_written_was_not_put)
 	cr_assert_arr_eq(got, "two", 3);
 }
 
-/* A peer that says it consumed what was not sent gets no slots for that. */
+/* A consumer index beyond the sent messages releases no slots. */
 Test(ring, lies_about_the_consumer_index)
 {
 	static const uint32_t lies[] = {1, 9, 1u << 31, UINT32_MAX};
@@ -243,7 +243,7 @@ Test(ring, lies_about_the_consumer_index)
 	}
 }
 
-/* An index that is seen ahead of an older message takes nothing back. */
+/* An older index that arrives later takes no slots back. */
 Test(ring, indices_in_another_order)
 {
 	uint8_t got[RP_RING_MSG];
@@ -274,7 +274,7 @@ Test(ring, whatever_is_written)
 			rnd = rnd * 6364136223846793005ull +
 			      1442695040888963407ull;
 			b.in[(rnd >> 20) % sizeof(b.in)] = (uint8_t)(rnd >> 56);
-			/* Where it is polled. */
+			/* Change the polled bytes. */
 			b.in[RP_RING_SLOT - 1 - (rnd >> 40) % 16] =
 				(uint8_t)(rnd >> 48);
 		}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The life of a session's connection: connect, grants, deadlines, loss. */
+/* A session's connection: connecting, grants, deadlines, loss. */
 #include <errno.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void start(void)
 
 TestSuite(session, .init = start, .fini = bed_stop);
 
-/* The first operation connects; it is accepted when the target has. */
+/* The first operation connects; -EAGAIN until the target has accepted. */
 Test(session, first_operation_connects)
 {
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
@@ -53,7 +53,7 @@ Test(session, hello_tells_of_native)
 	cr_assert_eq(bed.hello.features, RP_FEATURE_NATIVE);
 }
 
-/* The next operation after a refusal ends with it, and nobody spins. */
+/* A refusal fails the next operation, so that no caller loops. */
 static void refused(enum rp_status st, uint32_t detail)
 {
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
@@ -64,7 +64,7 @@ static void refused(enum rp_status st, uint32_t detail)
 	told_st(&a, st);
 	cr_assert_eq(a.out.detail, detail);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
-	/* Once: the next one connects. */
+	/* The one after that connects again. */
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.connects, 2);
 }
@@ -84,7 +84,7 @@ Test(session, version_of_refusal_ends_the_next_operation)
 	refused(RP_ST_VERSION, 2);
 }
 
-/* Another key may be good: it is not made to pay. */
+/* Operations with another key may succeed, so they do not fail. */
 Test(session, stale_key_is_of_that_key_alone)
 {
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
@@ -167,7 +167,7 @@ Test(session, acceptance_of_another_version_ends_the_next_operation)
 	told_st(&a, RP_ST_VERSION);
 }
 
-/* An accept that says no is a refusal. */
+/* An accept whose HELLO_ACK has an error status is a refusal. */
 Test(session, acceptance_with_a_failure_is_a_refusal)
 {
 	struct rp_wire_hello_ack ack = {.status = RP_ST_OVERLOADED};
@@ -192,7 +192,7 @@ Test(session, further_keys_are_asked_for)
 	cr_assert_eq(bed.held->query.key, bed_key(2));
 	token = bed.held->hdr.token;
 	bed_see_nothing();
-	/* What the program has outstanding is its own. */
+	/* The session's QUERY does not count as the program's operation. */
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 	bed_info(token, RP_ST_OK, bed_key(2));
 	bed_post(op_write(&a, 2, 0, 4096, 0));
@@ -201,7 +201,7 @@ Test(session, further_keys_are_asked_for)
 	told_ok(&a);
 }
 
-/* All keys of an operation, the one of its ordered store among them. */
+/* QUERY all keys of an operation, the one of its ordered store among them. */
 Test(session, all_keys_of_an_operation_are_asked_for)
 {
 	static struct rp_wire_range r[2];
@@ -234,7 +234,7 @@ Test(session, refused_key_ends_the_next_operation_with_it)
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	bed_see();
 	bed_info(bed.held->hdr.token, RP_ST_STALE_KEY, 0);
-	/* It has cost the connection. */
+	/* The refusal has cost the connection. */
 	bed_progress();
 	cr_assert_eq(bed.closes, 1);
 	bed_post(op_write(&a, 2, 0, 64, 0));
@@ -242,7 +242,7 @@ Test(session, refused_key_ends_the_next_operation_with_it)
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 }
 
-/* The answer may be lost with the connection: no asking for ever. */
+/* The connection is lost before INFO: the next operation fails. */
 Test(session, lost_query_ends_the_next_operation)
 {
 	bed_open(1);
@@ -255,7 +255,7 @@ Test(session, lost_query_ends_the_next_operation)
 	cr_assert_eq(bed.hello.key, bed_key(2));
 }
 
-/* Grants are of one connection. */
+/* A grant ends with its connection. */
 Test(session, grants_end_with_the_connection)
 {
 	bed_open(1);
@@ -285,7 +285,7 @@ Test(session, query_tells_what_a_commit_would_do)
 	int len;
 
 	bed_open(1);
-	/* No grant is needed to ask. */
+	/* A QUERY needs no grant. */
 	bed_post(op_query(&a, 9));
 	cr_assert_eq(rp_session_outstanding(bed.s), 1);
 	bed_see_kind(RP_CHANNEL_SEND);
@@ -300,7 +300,7 @@ Test(session, query_tells_what_a_commit_would_do)
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 }
 
-/* A QUERY of the program's that succeeds grants its key as well. */
+/* A successful QUERY of the program grants its key as well. */
 Test(session, query_brings_a_grant)
 {
 	bed_open(1);
@@ -334,7 +334,7 @@ Test(session, silence_ends_everything)
 	told_st(&b, RP_ST_TIMEOUT);
 }
 
-/* 1 MiB is on its way, over a link that takes 1 s for it. */
+/* 1 MiB is in flight; the link takes 1 s for it. */
 static void write_slowly(void)
 {
 	struct rp_session_attr attr = bed_attr();
@@ -351,7 +351,7 @@ static void write_slowly(void)
 	bed_done_all();
 }
 
-/* The bytes under way get the time that a slow link takes for them. */
+/* The deadline includes the time of a slow link for bytes in flight. */
 Test(session, slow_link_is_no_dead_target)
 {
 	write_slowly();
@@ -359,7 +359,7 @@ Test(session, slow_link_is_no_dead_target)
 	told_st(&a, RP_ST_TIMEOUT);
 }
 
-/* ... and no longer once a reply has proved them. */
+/* ... and no longer includes it once a reply has proved their placement. */
 Test(session, proved_bytes_give_no_more_time)
 {
 	write_slowly();
@@ -401,7 +401,7 @@ Test(session, completions_count)
 	told_st(&b, RP_ST_TIMEOUT);
 }
 
-/* A message that has left says nothing of the target. */
+/* done() of a sent message proves nothing about the target. */
 Test(session, sent_messages_do_not_count)
 {
 	bed_open(1);
@@ -420,7 +420,7 @@ Test(session, nothing_outstanding_has_no_deadline)
 	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
 	bed_pass(100 * BED_TIMEOUT);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
-	/* The time before does not count. */
+	/* The idle time before does not count. */
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	expires_after(BED_TIMEOUT);
 }
@@ -454,7 +454,7 @@ Test(session, idle_connection_is_closed_and_made_again)
 	told_ok(&a);
 }
 
-/* The time begins anew with each use. */
+/* The idle time starts anew with each use. */
 Test(session, used_connection_is_not_idle)
 {
 	start_idle();
@@ -470,7 +470,7 @@ Test(session, used_connection_is_not_idle)
 	cr_assert_eq(bed.closes, 1);
 }
 
-/* Writes whose placement nothing has proved would be poisoned by it. */
+/* Closing would poison writes whose placement is not proved. */
 Test(session, idle_close_waits_for_placement)
 {
 	start_idle();
@@ -509,7 +509,7 @@ Test(session, outstanding_operations_are_not_idle)
 
 /* --- loss --- */
 
-/* Callers look again where there was something to do. */
+/* Callers poll again after progress that did something. */
 Test(session, progress_says_whether_it_did_something)
 {
 	bed_open(1);
@@ -529,7 +529,7 @@ Test(session, progress_says_whether_it_did_something)
 	cr_assert(bed_progress());
 }
 
-/* Peers of the base know the endpoint by its port. */
+/* Peers identify the endpoint by its port. */
 Test(session, hello_shows_the_port)
 {
 	rp_session_set_port(bed.s, 4711);
@@ -567,7 +567,7 @@ Test(session, failed_operation_ends_the_connection)
 	cr_assert_eq(bed.closes, 1);
 }
 
-/* What was answered before the end has succeeded. */
+/* An operation whose reply arrived before the loss has succeeded. */
 Test(session, answered_operation_survives_the_loss)
 {
 	bed.inject = 0;
@@ -575,7 +575,7 @@ Test(session, answered_operation_survives_the_loss)
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
 	bed_ok();
-	told_not(&a); /* its message is still the channel's */
+	told_not(&a); /* done() of its message is due */
 	bed_lose(ECONNRESET);
 	bed_progress();
 	told_ok(&a);
@@ -593,7 +593,7 @@ Test(session, disconnect_ends_everything_with_its_status)
 	told_st(&b, RP_ST_UNSURE);
 	cr_assert_eq(b.out.detail, RP_ST_CANCELED);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
-	/* The same object connects again. */
+	/* The same session connects again. */
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_done_all();
@@ -611,7 +611,7 @@ Test(session, disconnect_while_connecting_is_forgotten)
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_accept();
-	/* So is a QUERY. */
+	/* A QUERY is canceled, too. */
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
@@ -634,7 +634,7 @@ static void post_again(struct told *t)
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 }
 
-/* done() may connect again, and end that as well. */
+/* done() may connect again, and disconnect that connection. */
 Test(session, done_may_post_and_disconnect)
 {
 	a.then = post_again;
@@ -676,7 +676,7 @@ Test(session, unknown_token_ends_the_connection)
 	told_st(&a, RP_ST_BAD_MESSAGE);
 }
 
-/* A target cannot answer what it cannot have seen. */
+/* A reply to a request that has not been sent is malformed. */
 Test(session, answer_to_an_unsent_request_ends_the_connection)
 {
 	bed_open(1);
@@ -728,7 +728,7 @@ Test(session, other_version_ends_the_connection)
 	told_st(&a, RP_ST_VERSION);
 }
 
-/* --- words --- */
+/* --- messages for the log --- */
 
 Test(session, words_say_what_the_connection_is)
 {

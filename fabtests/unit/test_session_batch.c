@@ -27,7 +27,7 @@ static void write_small(unsigned int i, uint64_t off, size_t len)
 {
 	memset(w[i].buf, (int)i, len);
 	bed_post(op_write(&w[i], 1, off, len, 0));
-	/* The bytes are copied inside post. */
+	/* post() has copied the bytes. */
 	memset(w[i].buf, 0xee, len);
 }
 
@@ -68,7 +68,7 @@ Test(session_batch, small_writes_leave_together)
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 }
 
-/* Whatever follows sends them first: nothing overtakes them. */
+/* Any later operation sends the batch first, so that nothing overtakes it. */
 Test(session_batch, others_send_it_first)
 {
 	struct rp_op *op;
@@ -98,7 +98,7 @@ Test(session_batch, others_send_it_first)
 	see_batch(1);
 	bed_ok();
 	bed_see_nothing();
-	/* One that was refused is no reason to let others join. */
+	/* A refused operation ends the batch, too. */
 	write_small(6, 0, 24);
 	bed_post(op_write(&w[12], 1, BED_LEN, 24, 0));
 	write_small(7, 0, 24);
@@ -128,7 +128,7 @@ Test(session_batch, many_tiny_writes_are_bounded_by_ranges)
 	see_batch(170 - (4168 - 24) / 25);
 }
 
-/* What does not fit the rule is RDMA. */
+/* Other writes are RDMA. */
 Test(session_batch, others_are_rdma)
 {
 	static struct rp_wire_range r[2];
@@ -160,7 +160,7 @@ Test(session_batch, not_without_the_agent)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
-/* A device sends writes faster than the target's CPU stores them. */
+/* Over a device RDMA is faster than stores by the target's CPU. */
 Test(session_batch, not_over_a_device)
 {
 	bed_stop();
@@ -171,7 +171,7 @@ Test(session_batch, not_over_a_device)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
-/* --- it weakens nothing --- */
+/* --- coalescing weakens nothing --- */
 
 Test(session_batch, failure_is_of_all_and_poisons_them)
 {
@@ -213,7 +213,7 @@ Test(session_batch, loss_before_and_after_it_was_sent)
 		bed_post(op_commit_one(&a, 1, 3000, 8));
 		told_st(&a, RP_ST_WRITE_FAILED);
 	}
-	/* Written again. */
+	/* Written again: the range is cured. */
 	write_small(0, 3000, 24);
 	bed_post(op_commit_one(&a, 1, 3000, 24));
 	see_batch(1);
@@ -224,7 +224,7 @@ Test(session_batch, loss_before_and_after_it_was_sent)
 	told_ok(&w[0]);
 }
 
-/* RDMA and effects behind it wait, as behind every store. */
+/* RDMA and effects on its bytes wait for the batch, as for every store. */
 Test(session_batch, rdma_of_its_bytes_waits)
 {
 	scattered(4);
@@ -245,7 +245,7 @@ Test(session_batch, rdma_of_its_bytes_waits)
 	bed_see_request(RP_EFFECT_THEN);
 }
 
-/* It waits as well, and lets others join until it leaves. */
+/* A batch waits, too, and takes more writes until it is sent. */
 Test(session_batch, batch_waits_for_an_ordered_store)
 {
 	bed_post(op_then(&a, 1, 65536, 64, 8));
@@ -282,7 +282,7 @@ Test(session_batch, done_may_start_the_next_batch)
 	told_ok(&w[1]);
 }
 
-/* Credits bound the batches, and the queue what waits for them. */
+/* Credits bound the batches; the queue bounds writes that wait. */
 Test(session_batch, batches_take_credits)
 {
 	unsigned int n = 0;

@@ -40,7 +40,7 @@ static void start_alone(enum rp_method m, unsigned int max_commits)
 	bed_open(1);
 }
 
-/* Ranges that do not pack well: descending. */
+/* Descending ranges, which do not pack well. */
 static void fill(size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -88,7 +88,7 @@ Test(session_commit, many_ranges_are_cut)
 	told_ok(&a);
 }
 
-/* Ascending ranges of one key are packed, and many more fit. */
+/* Ascending ranges of one key are packed; more fit into a request. */
 Test(session_commit, ascending_ranges_are_packed)
 {
 	for (int i = 0; i < 2000; i++)
@@ -101,7 +101,7 @@ Test(session_commit, ascending_ranges_are_packed)
 	bed_see_nothing();
 }
 
-/* More slices than credits: they leave as replies come; the rest waits. */
+/* More slices than credits: replies release the next; later operations wait. */
 Test(session_commit, slices_wait_for_credits)
 {
 	bed_stop();
@@ -124,7 +124,7 @@ Test(session_commit, slices_wait_for_credits)
 	told_ok(&a);
 }
 
-/* After the first failure nothing more is sent, and what is out is awaited. */
+/* After the first failure no slice is sent; the sent ones are awaited. */
 Test(session_commit, first_failure_counts)
 {
 	bed_stop();
@@ -159,7 +159,7 @@ Test(session_commit, range_at_fault_is_counted_from_the_first)
 	bed_reply(3, RP_ST_OK);
 	told_st(&a, RP_ST_RANGE);
 	cr_assert_eq(a.out.range, 168 + 7);
-	/* A number that cannot be is the first. */
+	/* An impossible range number counts as 0. */
 	bed_post(op_commit(&a, many, 400));
 	bed_done_all();
 	bed_reply_as(4, &(struct rp_wire_reply){.status = RP_ST_RANGE,
@@ -170,7 +170,7 @@ Test(session_commit, range_at_fault_is_counted_from_the_first)
 	cr_assert_eq(a.out.range, 0);
 }
 
-/* A reply that says less than was asked is not a yes. */
+/* A reply with a lower level or class than required is a failure. */
 Test(session_commit, weaker_reply_is_a_failure)
 {
 	struct rp_wire_reply m = {
@@ -194,7 +194,7 @@ Test(session_commit, weaker_reply_is_a_failure)
 	cr_assert_eq(c.out.class, RP_CLASS_PROCESS);
 }
 
-/* The weakest of the slices is what was reached. */
+/* The outcome has the weakest class of all slices. */
 Test(session_commit, weakest_class_is_told)
 {
 	struct rp_wire_reply m = {
@@ -222,10 +222,10 @@ Test(session_commit, ranges_are_freed_when_they_are_owned)
 	bed_post(&a.op);
 	bed_see();
 	bed_ok();
-	told_ok(&a); /* and bed_stop() looks for leaks */
+	told_ok(&a); /* bed_stop() checks for leaks */
 }
 
-/* Placed, whatever it is about: one request without ranges. */
+/* A visible commit proves placement: one request without ranges. */
 Test(session_commit, visible_commit_is_a_plain_fence)
 {
 	fill(400);
@@ -252,14 +252,14 @@ Test(session_commit, ordered_store_is_in_the_request)
 	cr_assert_eq(bed.held->req.then.addr, BED_ADDR + 128);
 	cr_assert_eq(bed.held->req.then.value, 42);
 	cr_assert_eq(bed.held->req.nranges, 1);
-	/* nranges names the store. */
+	/* Range number nranges is the store. */
 	bed_reply_as(
 		1, &(struct rp_wire_reply){.status = RP_ST_ALIGN, .range = 1});
 	told_st(&a, RP_ST_ALIGN);
 	cr_assert_eq(a.out.range, 1);
 }
 
-/* It must not be had before all ranges are durable. */
+/* The last slice alone has the effect: all ranges are durable before. */
 Test(session_commit, effect_is_in_the_last_slice_alone)
 {
 	fill(400);
@@ -296,13 +296,13 @@ Test(session_commit, effect_is_not_sent_behind_a_failure)
 	bed_see_nothing();
 }
 
-/* Packed slices leave room for the effect. */
+/* Packing leaves room for the effect. */
 Test(session_commit, effect_fits_behind_packed_ranges)
 {
 	uint64_t at = 0;
 	size_t seen = 0;
 
-	/* Gaps and lengths that take several bytes each. */
+	/* Gaps and lengths that need several bytes each. */
 	for (size_t i = 0; i < 3000; i++) {
 		many[i] = bed_range(1, at, 100 + (i * 7919) % 900);
 		at += many[i].len + 150 + (i * 104729) % 3000;
@@ -323,7 +323,7 @@ Test(session_commit, effect_fits_behind_packed_ranges)
 	told_ok(&a);
 }
 
-/* A store that fails cannot take the effect back. */
+/* An effect waits for covered stores, because these may fail. */
 Test(session_commit, effect_waits_for_covered_stores)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -335,7 +335,7 @@ Test(session_commit, effect_waits_for_covered_stores)
 	told_st(&a, RP_ST_FLUSH_FAILED);
 	told_st(&b, RP_ST_WRITE_FAILED);
 	cr_assert_eq(b.out.range, 0);
-	/* Not for others. */
+	/* Stores of other bytes are not awaited. */
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_post(op_then(&b, 1, 64, 64, 8192));
 	bed_see_request(RP_EFFECT_STORE);
@@ -373,7 +373,7 @@ Test(session_commit, each_region_has_a_fence_of_its_own)
 	told_not(&a);
 	bed_done(1);
 	told_ok(&a);
-	/* The next commit has its own. */
+	/* Each commit has its own fences. */
 	bed_post(op_commit(&a, many, 2));
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_see_kind(RP_CHANNEL_READ);
@@ -391,7 +391,7 @@ Test(session_commit, flush_commits_each_range)
 	bed_done_all();
 	told_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_NATIVE);
-	/* One request takes less than so many FLUSHes. */
+	/* With more ranges one REQUEST is cheaper than FLUSHes. */
 	fill(RP_SESSION_FLUSHES + 1);
 	bed_post(op_commit(&a, many, RP_SESSION_FLUSHES + 1));
 	bed_see_request(RP_EFFECT_NONE);
@@ -418,14 +418,14 @@ Test(session_commit, longest_flush_is_what_devices_count)
 Test(session_commit, delivery_needs_a_proof_of_placement)
 {
 	start_alone(RP_METHOD_DELIVERY, 0);
-	/* Nothing was written: nothing to wait for. */
+	/* No write is outstanding, so there is nothing to wait for. */
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	told_not(&a);
 	cr_assert_gt(bed.kicks, 0);
 	told_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 	bed_see_nothing();
-	/* An undelivered write: its channel says nothing of placement. */
+	/* done() of an undelivered write proves no placement. */
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_done_all();
 	bed_see();
@@ -434,7 +434,7 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	bed_done_all();
 	told_ok(&b);
 	cr_assert_eq(b.out.method, RP_METHOD_DELIVERY);
-	/* A delivered one that is under way. */
+	/* A delivered write is outstanding. */
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
 	bed_see();
 	bed_post(op_commit_one(&b, 1, 0, 64));
@@ -446,7 +446,7 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	told_ok(&b);
 	bed_see_nothing();
-	/* Where reads fence nothing the agent is asked. */
+	/* If reads do not fence, the agent gets a REQUEST. */
 	bed.chan.flags &= ~RP_CHANNEL_FENCES;
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_see();
@@ -485,7 +485,7 @@ Test(session_commit, each_key_goes_its_way)
 	told_not(&a);
 	bed_done(1);
 	told_ok(&a);
-	/* With an effect the agent has all of it. */
+	/* A commit with an effect goes to the agent as a whole. */
 	op_commit(&a, many, 5)->effect = RP_EFFECT_NOTIFY;
 	bed_post(&a.op);
 	cr_assert_eq(bed_see_request(RP_EFFECT_NOTIFY)->req.nranges, 5);
@@ -495,8 +495,8 @@ Test(session_commit, each_key_goes_its_way)
 /* --- bytes that the target's CPU stored --- */
 
 /*
- * They may be in its cache, of which a fence, a FLUSH and a delivery say
- * nothing.
+ * The target's CPU may have stored them in its cache, which neither a fence nor
+ * a FLUSH nor a delivery completion covers.
  */
 static void atomic_then_commit(enum rp_method m, uint64_t off, bool agent)
 {
@@ -513,7 +513,7 @@ static void atomic_then_commit(enum rp_method m, uint64_t off, bool agent)
 	bed_see_request(RP_EFFECT_NONE);
 	bed_ok();
 	told_ok(&b);
-	/* Once. */
+	/* The second commit does not need the agent. */
 	bed_post(op_commit_one(&b, 1, off, 64));
 	cr_assert(!bed_see() || bed.held->kind != RP_CHANNEL_SEND);
 }
@@ -532,7 +532,7 @@ Test(session_commit, cached_bytes_go_to_the_agent)
 	}
 }
 
-/* The agent did no more than was required. */
+/* The agent reached the required class only; the bytes may stay cached. */
 Test(session_commit, weaker_commit_leaves_bytes_cached)
 {
 	struct rp_wire_reply m = {
@@ -553,7 +553,7 @@ Test(session_commit, weaker_commit_leaves_bytes_cached)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-/* An atomic that came after the commit was posted stays in the cache. */
+/* An atomic posted after the commit is not covered by it. */
 Test(session_commit, later_atomic_stays_cached)
 {
 	start_alone(RP_METHOD_FENCE, 0);
@@ -571,7 +571,7 @@ Test(session_commit, later_atomic_stays_cached)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-/* RDMA replaces them. */
+/* RDMA has overwritten the cached bytes. */
 Test(session_commit, overwritten_bytes_are_cached_no_more)
 {
 	start_alone(RP_METHOD_FENCE, 0);
@@ -584,7 +584,7 @@ Test(session_commit, overwritten_bytes_are_cached_no_more)
 	bed_see_kind(RP_CHANNEL_READ);
 }
 
-/* A write that is accepted behind a commit replaces nothing before it. */
+/* A write accepted behind a commit does not exempt that commit. */
 Test(session_commit, queued_commit_covers_cached_bytes)
 {
 	start_alone(RP_METHOD_FENCE, 0);
@@ -600,7 +600,7 @@ Test(session_commit, queued_commit_covers_cached_bytes)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
-/* A durable atomic is flushed by the agent itself. */
+/* The agent flushes a durable atomic itself. */
 Test(session_commit, durable_atomic_leaves_nothing_cached)
 {
 	start_alone(RP_METHOD_FENCE, 0);
@@ -614,7 +614,7 @@ Test(session_commit, durable_atomic_leaves_nothing_cached)
 	bed_see_kind(RP_CHANNEL_READ);
 }
 
-/* A fence says nothing of what an earlier connection has placed. */
+/* A fence covers only writes of its own connection. */
 Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 {
 	start_alone(RP_METHOD_FENCE, 0);
@@ -633,7 +633,7 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	told_ok(&b);
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_see_kind(RP_CHANNEL_READ);
-	/* Nothing was written to it without a commit: fences do. */
+	/* The lost connection has no uncommitted writes: a fence will do. */
 	bed_done_all();
 	bed_lose(ECONNRESET);
 	bed_progress();
@@ -642,7 +642,7 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	bed_see_kind(RP_CHANNEL_READ);
 }
 
-/* So do those of a durable write that was placed, and failed. */
+/* The same for a durable write that was placed and failed. */
 Test(session_commit, failed_writes_of_a_lost_connection_go_to_the_agent)
 {
 	start_alone(RP_METHOD_FENCE, 0);
