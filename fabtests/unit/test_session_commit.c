@@ -614,7 +614,7 @@ Test(session_commit, durable_atomic_leaves_nothing_cached)
 	bed_see_kind(RP_CHANNEL_READ);
 }
 
-/* A fence covers only writes of its own connection. */
+/* A fence covers only writes of the same connection. */
 Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 {
 	start_alone(RP_METHOD_FENCE, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A session for which there is no memory: refused or failed, never lost. */
+/* A session without memory: operations are refused or fail, none is lost. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 
-/* Calls by the session until one fails, and whether one has. */
+/* Allocations by the session before one fails; whether one has failed. */
 static unsigned int good;
 static bool armed, failed;
 
@@ -69,7 +69,7 @@ static void arm(unsigned int n)
 	good = n;
 }
 
-/* Answers all that was posted. */
+/* Reply to all posted requests. */
 static void serve(void)
 {
 	do {
@@ -101,8 +101,8 @@ static bool told(struct told *t, int ret)
 }
 
 /*
- * The n-th allocation fails in each operation. What fails poisons its bytes;
- * what succeeds does not; the session goes on.
+ * Fail the n-th allocation of each operation, for all n. A failed operation
+ * poisons its range, a successful one does not, and the session goes on.
  */
 static unsigned int each(struct rp_op *(*make)(struct told *t), uint64_t off)
 {
@@ -121,7 +121,7 @@ static unsigned int each(struct rp_op *(*make)(struct told *t), uint64_t off)
 		bed_post(op_commit_one(&b, 1, off, 8));
 		serve();
 		told_st(&b, ok || ret ? RP_ST_OK : RP_ST_WRITE_FAILED);
-		/* Cured. */
+		/* The range is cured. */
 		bed_post(op_write(&w[1], 1, off, 16, RP_LEVEL_VISIBLE));
 		serve();
 		told_ok(&w[1]);
@@ -179,7 +179,7 @@ Test(session_memory, writes)
 	cr_assert_eq(each(plain, 0), 1);
 }
 
-/* A commit that fails for want of memory is a failed commit. */
+/* A commit without memory fails. */
 Test(session_memory, commits)
 {
 	unsigned int n = 0;
@@ -197,7 +197,7 @@ Test(session_memory, commits)
 	cr_assert_gt(n, 4);
 }
 
-/* Injected bytes that cannot be kept. */
+/* A queued inject write without memory for its copy. */
 Test(session_memory, queued_injected_write)
 {
 	struct rp_op *op = op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE);
@@ -214,7 +214,7 @@ Test(session_memory, queued_injected_write)
 	told_st(&b, RP_ST_WRITE_FAILED);
 }
 
-/* The request of a batch that cannot be made fails all its writes. */
+/* A batch without memory for its REQUEST fails all its writes. */
 Test(session_memory, batch)
 {
 	for (int i = 0; i < 3; i++)
@@ -229,7 +229,7 @@ Test(session_memory, batch)
 	told_st(&b, RP_ST_WRITE_FAILED);
 }
 
-/* Poison for which there is no memory is everywhere. */
+/* Without memory for a poisoned range, all bytes are poisoned. */
 Test(session_memory, poison)
 {
 	for (unsigned int n = 0; n < 2; n++) {
@@ -245,7 +245,7 @@ Test(session_memory, poison)
 	}
 }
 
-/* So it is for commits that were posted before the write failed. */
+/* The same for commits posted before the write failed. */
 Test(session_memory, poison_fails_outstanding_commits)
 {
 	for (unsigned int n = 0; n < 2; n++) {
@@ -262,14 +262,14 @@ Test(session_memory, poison_fails_outstanding_commits)
 	}
 }
 
-/* What may be in a cache, and cannot be noted, makes all go to the agent. */
+/* Cached bytes that cannot be recorded: all commits go to the agent. */
 Test(session_memory, cached_bytes)
 {
 	bed_stop();
 	bed_start(NULL);
 	bed.method = RP_METHOD_FENCE;
 	bed_open(1);
-	/* The operand's copy is the first. */
+	/* The first allocation is the operand's copy. */
 	arm(1);
 	bed_post(op_atomic(&w[0], 1, 0));
 	cr_assert(failed);
@@ -279,7 +279,7 @@ Test(session_memory, cached_bytes)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-/* Connecting: the next operation says so. */
+/* The grant of HELLO_ACK has no memory: the next operation fails. */
 Test(session_memory, grants)
 {
 	bed_stop();
@@ -292,7 +292,7 @@ Test(session_memory, grants)
 	bed_post(op_write(&w[0], 1, 0, 64, 0));
 	told_st(&w[0], RP_ST_NO_MEMORY);
 	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
-	/* A refusal that cannot be noted for its key is for all. */
+	/* A refusal that cannot be recorded for its key counts for all keys. */
 	arm(0);
 	bed_refuse(RP_ST_STALE_KEY, 0);
 	bed_progress();
@@ -310,7 +310,7 @@ Test(session_memory, grants)
 	bed_post(op_write(&w[0], 9, 0, 64, 0));
 }
 
-/* A fence that cannot be made is made by a later call. */
+/* A fence without memory is posted by a later call. */
 Test(session_memory, fences)
 {
 	bed_post(op_write(&w[0], 1, 0, 4096, 0));

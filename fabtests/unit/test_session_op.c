@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations of a session: what is refused, what they post.
- */
+/* Operations of a session: refusals, and the posts that each leads to. */
 #include <errno.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@ static void start(void)
 
 TestSuite(session_op, .init = start, .fini = bed_stop);
 
-/* By fence, FLUSH or delivery: the agent has no part in commits. */
+/* Methods without the agent: fence, FLUSH or delivery. */
 static void start_alone(enum rp_method m)
 {
 	struct rp_session_attr attr = bed_attr();
@@ -37,7 +36,7 @@ static void start_alone(enum rp_method m)
 	bed_open(1);
 }
 
-/* --- what is refused at once --- */
+/* --- refusals inside post --- */
 
 Test(session_op, bad_operations_are_refused)
 {
@@ -70,7 +69,7 @@ Test(session_op, bad_operations_are_refused)
 	op = op_commit_one(&a, 1, 0, 64);
 	op->level = 0;
 	cr_assert_eq(bed_try(op), -EINVAL);
-	/* A store behind a commit: aligned, durable, of a persistent key. */
+	/* An ordered store: aligned, durable, with a persistent key. */
 	cr_assert_eq(bed_try(op_then(&a, 1, 0, 64, 4)), -EINVAL);
 	op = op_then(&a, 1, 0, 64, 128);
 	op->level = RP_LEVEL_VISIBLE;
@@ -114,7 +113,7 @@ Test(session_op, bad_atomics_are_refused)
 	cr_assert_eq(bed_try(op), -EINVAL);
 }
 
-/* RDMA outside of the region would cost the connection. */
+/* RDMA outside the region would break the connection. */
 Test(session_op, ranges_outside_the_region_are_not_posted)
 {
 	bed_post(op_write(&a, 1, BED_LEN - 8, 64, 0));
@@ -195,7 +194,7 @@ Test(session_op, small_durable_write_is_one_request)
 	cr_assert_eq(a.out.method, RP_METHOD_AGENT_CLWB);
 }
 
-/* The bytes are sent from where they are, until the channel lets go. */
+/* The bytes are sent from the program's buffer, which is busy until done(). */
 Test(session_op, longer_store_is_not_copied)
 {
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
@@ -211,7 +210,7 @@ Test(session_op, longer_store_is_not_copied)
 	bed_see_nothing();
 }
 
-/* Where a device must know local memory, a message is one piece of it. */
+/* A device with local MRs gets the message in one piece. */
 Test(session_op, store_is_gathered_for_a_device)
 {
 	bed_stop();
@@ -237,7 +236,7 @@ Test(session_op, inline_max_bounds_stores)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
-/* Several ranges in one message, scattered bytes gathered. */
+/* One message with several ranges and scattered bytes. */
 Test(session_op, store_of_several_ranges_is_one_request)
 {
 	static struct rp_wire_range r[3];
@@ -314,24 +313,24 @@ Test(session_op, descriptors_go_with_their_bytes)
 	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->has_desc);
 	op = op_write(&c, 1, 0, 4096, RP_LEVEL_DURABLE);
 	op->desc[0] = &a;
-	bed_post(op); /* a message has none: the bed looks */
+	bed_post(op); /* the message has no desc: bed_see() checks */
 }
 
-/* The bytes of an injected write are the program's when post returns. */
+/* When post returns, the program may reuse the buffer of an inject write. */
 Test(session_op, injected_bytes_are_copied)
 {
 	struct rp_op *op;
 
-	/* In one message that the channel copies. */
+	/* One message, copied by the channel. */
 	op = op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE);
 	op->inject = true;
 	bed_post(op);
-	/* In RDMA of the session's own memory. */
+	/* RDMA from a copy of the session. */
 	memset(b.buf, 1, 1000);
 	op = op_write(&b, 1, 4096, 1000, 0);
 	op->inject = true;
 	bed_post(op);
-	/* In a queue, behind what has no room. */
+	/* A copy in the queue, because the channel has no room. */
 	bed.room = 0;
 	memset(c.buf, 2, 64);
 	op = op_write(&c, 1, 8192, 64, RP_LEVEL_DURABLE);
@@ -353,7 +352,7 @@ Test(session_op, injected_bytes_are_copied)
 	cr_assert_eq(
 		((uint8_t *)bed_see_request(RP_EFFECT_STORE)->req.bytes)[999],
 		3);
-	/* The copies stay until the channel has let go of them. */
+	/* The copies stay until the channel calls done(). */
 	bed_done_all();
 	memset(e.buf, 4, 1000);
 	op = op_write(&e, 1, 8192, 1000, RP_LEVEL_DURABLE);
@@ -364,7 +363,7 @@ Test(session_op, injected_bytes_are_copied)
 		cr_assert_neq(bed.posted->iov[i].iov_base, e.buf);
 }
 
-/* No device knows a copy, so it travels in a request. */
+/* Copies have no MR, so their bytes are sent in a REQUEST. */
 Test(session_op, injected_write_is_a_store_for_a_device)
 {
 	struct rp_op *op;
@@ -407,7 +406,7 @@ Test(session_op, durable_write_by_fence)
 	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
 	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_see_kind(RP_CHANNEL_READ);
-	/* Inside of the range: outside it might stay short of the memory. */
+	/* Inside the range, because a read elsewhere may not fence it. */
 	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
 	cr_assert_eq(bed.held->length, 8);
 	cr_assert_eq(bed.held->iov_count, 0);
@@ -450,7 +449,7 @@ Test(session_op, durable_write_by_delivery)
 	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 }
 
-/* What the channel, this end or the operator does not allow is the agent's. */
+/* The agent replaces a method that channel, initiator or operator exclude. */
 Test(session_op, method_without_its_means_is_by_the_agent)
 {
 	struct rp_session_attr attr = bed_attr();
@@ -486,7 +485,7 @@ Test(session_op, method_without_its_means_is_by_the_agent)
 	}
 }
 
-/* The agent says why, and which class there is. */
+/* The agent refuses, with a reason and the class that it can reach. */
 Test(session_op, stronger_class_than_granted_is_asked_of_the_agent)
 {
 	struct rp_op *op;
@@ -509,7 +508,7 @@ Test(session_op, stronger_class_than_granted_is_asked_of_the_agent)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-/* A notification is the agent's, whatever the method. */
+/* A notification needs the agent, with any method. */
 Test(session_op, notified_write_is_a_write_and_a_request)
 {
 	struct rp_op *op;
@@ -526,7 +525,7 @@ Test(session_op, notified_write_is_a_write_and_a_request)
 	bed_see_nothing();
 }
 
-/* Without a commit it tells when the bytes are visible. */
+/* Without a commit the notification follows visibility. */
 Test(session_op, notified_visible_write_is_a_write_and_a_request)
 {
 	struct rp_op *op = op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE);
@@ -542,7 +541,7 @@ Test(session_op, notified_visible_write_is_a_write_and_a_request)
 	told_not(&a);
 	bed_ok();
 	told_ok(&a);
-	/* A commit makes durable before it tells. */
+	/* A commit with a notification must be durable. */
 	op = op_commit_one(&b, 1, 0, 64);
 	op->effect = RP_EFFECT_NOTIFY;
 	op->level = RP_LEVEL_VISIBLE;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Order of a session's operations: credits, room, stores, placement.
- */
+/* Order of a session's operations: credits, room, stores, placement. */
 #include <errno.h>
 #include <string.h>
 
@@ -35,7 +34,7 @@ Test(session_order, operations_leave_in_the_order_of_posting)
 	bed_post(op_read(&c, 1, 8192, 64));
 	bed_post(op_write(&d, 1, 16384, 64, RP_LEVEL_DURABLE));
 	bed_see_nothing();
-	/* The channel has no event that says "try again". */
+	/* No event reports room in the channel: a deadline retries. */
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_MS);
 	bed.room = 1;
 	bed_progress();
@@ -50,7 +49,7 @@ Test(session_order, operations_leave_in_the_order_of_posting)
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 }
 
-/* A WRITE with its REQUEST may be parted by want of room. */
+/* The channel may have room for the WRITE but not for its REQUEST. */
 Test(session_order, half_posted_operation_goes_on)
 {
 	bed.room = 1;
@@ -103,12 +102,12 @@ Test(session_order, replies_change_the_credits)
 	for (int i = 0; i < 3; i++)
 		bed_see_request(RP_EFFECT_NONE);
 	bed_see_nothing();
-	/* 0 says nothing. */
+	/* 0 credits leave the number as it was. */
 	bed_reply(2, RP_ST_OK);
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-/* QUERYs are requests as well. */
+/* QUERYs take credits, too. */
 Test(session_order, queries_take_credits)
 {
 	bed_stop();
@@ -145,7 +144,7 @@ Test(session_order, max_commits_bounds_what_is_accepted)
 	cr_assert_eq(bed_try(&a.op), -EAGAIN);
 	op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
 	cr_assert_eq(bed_try(&a.op), -EAGAIN);
-	/* Plain writes and reads are no requests. */
+	/* Plain writes and reads take no credits. */
 	bed_post(op_write(&b, 1, 0, 4096, 0));
 	bed_post(op_read(&c, 1, 8192, 4096));
 	cr_assert_eq(rp_session_outstanding(bed.s), 10);
@@ -153,7 +152,7 @@ Test(session_order, max_commits_bounds_what_is_accepted)
 	bed_post(op_commit_one(&a, 1, 0, 64));
 }
 
-/* A queue without end would be memory without end. */
+/* The queue is bounded, because operations take memory. */
 Test(session_order, queue_of_plain_operations_is_bounded)
 {
 	bed.room = 0;
@@ -175,7 +174,7 @@ static void waits_for_a(struct rp_op *op, bool waits)
 		bed_see_nothing();
 	else
 		cr_assert(bed_see());
-	/* What does not touch those bytes waits for its turn, too. */
+	/* Operations on other bytes wait for their turn as well. */
 	bed_post(op_read(&d, 1, 65536, 8));
 	if (waits)
 		bed_see_nothing();
@@ -188,8 +187,8 @@ static void waits_for_a(struct rp_op *op, bool waits)
 }
 
 /*
- * The agent stores when it looks at the message; RDMA that was posted later is
- * in its place by then.
+ * The agent executes a store after it has received the message; RDMA that is
+ * posted later may be placed before.
  */
 Test(session_order, rdma_waits_for_stores_of_its_bytes)
 {
@@ -216,7 +215,7 @@ Test(session_order, rdma_waits_for_stores_of_its_bytes)
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
 	waits_for_a(op_write(&b, 1, 4, 4096, 0), true);
-	/* Another region's bytes are others. */
+	/* The same offsets in another region do not conflict. */
 	bed_post(op_query(&c, 2));
 	bed_see();
 	bed_info(1, RP_ST_OK, bed_key(2));
@@ -226,7 +225,7 @@ Test(session_order, rdma_waits_for_stores_of_its_bytes)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
-/* RDMA of other bytes may be seen before a store that was posted first. */
+/* With ordered writes, RDMA must not be visible before an earlier store. */
 Test(session_order, ordered_write_waits_for_every_store)
 {
 	rp_session_set_ordered(bed.s, true);
@@ -237,14 +236,14 @@ Test(session_order, ordered_write_waits_for_every_store)
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
 	waits_for_a(op_write(&b, 1, 4096, 8000, RP_LEVEL_DURABLE), true);
-	/* A read of other bytes shows no order. */
+	/* A read of other bytes cannot reveal the order. */
 	rp_session_set_ordered(bed.s, true);
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
 	waits_for_a(op_read(&b, 1, 4096, 8), false);
 }
 
-/* The agent keeps the order of requests. */
+/* The agent executes requests in order. */
 Test(session_order, requests_do_not_wait_for_stores)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -257,7 +256,7 @@ Test(session_order, requests_do_not_wait_for_stores)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-/* An ordered store comes when its ranges are durable, not before. */
+/* An ordered store is executed once its ranges are durable, not before. */
 Test(session_order, everything_waits_for_an_ordered_store_of_its_bytes)
 {
 	struct rp_op *op;
@@ -304,7 +303,7 @@ Test(session_order, fence_proves_placement)
 	bed_see_request(RP_EFFECT_NONE);
 	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
 	cr_assert_eq(bed.held->req.nranges, 0);
-	/* One is enough. */
+	/* One fence is enough. */
 	cr_assert(rp_session_unplaced(bed.s));
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 	bed_ok();
@@ -312,7 +311,7 @@ Test(session_order, fence_proves_placement)
 	bed_see_nothing();
 }
 
-/* A fence that was sent before a write says nothing of it. */
+/* A fence does not cover writes posted after it. */
 Test(session_order, fence_proves_earlier_writes_only)
 {
 	uint64_t token;
@@ -330,7 +329,7 @@ Test(session_order, fence_proves_earlier_writes_only)
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 
-/* What is under way already ends it as well. */
+/* An outstanding commit proves placement, so no fence is posted. */
 Test(session_order, proof_under_way_is_enough)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
@@ -342,7 +341,7 @@ Test(session_order, proof_under_way_is_enough)
 	bed_reply(1, RP_ST_OK);
 	cr_assert(!rp_session_unplaced(bed.s));
 	bed_done_all();
-	/* Also a delivered write, and a read that fences. */
+	/* The same for a delivered write, and a read that fences. */
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_write(&b, 1, 8192, 64, RP_LEVEL_VISIBLE));
 	bed_see();
@@ -360,7 +359,7 @@ Test(session_order, proof_under_way_is_enough)
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 
-/* What ended without being posted proves nothing. */
+/* An operation that failed without a post proves nothing. */
 Test(session_order, refused_commit_is_no_proof)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
@@ -383,7 +382,7 @@ Test(session_order, read_without_fencing_proves_nothing)
 	cr_assert(rp_session_unplaced(bed.s));
 }
 
-/* Stores are in their place when they were answered. */
+/* Stores are placed once their replies arrive. */
 Test(session_order, outstanding_stores_are_unplaced)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -396,7 +395,7 @@ Test(session_order, outstanding_stores_are_unplaced)
 	cr_assert(rp_session_unplaced(bed.s));
 }
 
-/* Scattered writes do not take memory without end. */
+/* Scattered unplaced ranges take bounded memory. */
 Test(session_order, many_unplaced_ranges_send_a_fence)
 {
 	for (int i = 0; i < RP_SESSION_RANGES; i++) {
@@ -409,7 +408,7 @@ Test(session_order, many_unplaced_ranges_send_a_fence)
 	bed_see_request(RP_EFFECT_NONE);
 	cr_assert_eq(bed.held->req.nranges, 0);
 	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
-	/* One at a time. */
+	/* One fence at a time. */
 	bed_post(op_write(&a, 1, 64, 1000, 0));
 	bed_done_all();
 	bed_ok();

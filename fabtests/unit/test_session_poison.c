@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a session knows of failed writes; and every edge of an operation. */
+/* Poisoned ranges of failed writes; and every state edge of an operation. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void start(void)
 
 TestSuite(session_poison, .init = start, .fini = bed_stop);
 
-/* Ranges that do not pack well: descending. */
+/* Descending ranges, which do not pack well. */
 static void fill(size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -34,7 +34,7 @@ static void fill(size_t n)
 
 /* --- commits of bytes that are still being stored --- */
 
-/* A commit succeeds only if the stores that it covers do. */
+/* A commit succeeds only if the stores that it covers succeed. */
 Test(session_poison, commit_ends_behind_the_stores_that_it_covers)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -46,7 +46,7 @@ Test(session_poison, commit_ends_behind_the_stores_that_it_covers)
 	told_ok(&c);
 	bed_reply(1, RP_ST_OK);
 	told_ok(&b);
-	/* The store fails behind the commit's own success. */
+	/* The store fails after the commit's own reply. */
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_reply(5, RP_ST_OK);
@@ -62,7 +62,7 @@ Test(session_poison, commit_without_the_agent_ends_behind_stores)
 	bed.method = RP_METHOD_FENCE;
 	bed.class = RP_CLASS_PROCESS;
 	bed_open(1);
-	/* Asked of the agent, which will refuse. */
+	/* The class needs the agent, which will refuse. */
 	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->required = RP_CLASS_POWER;
 	bed_post(&a.op);
 	bed_see_request(RP_EFFECT_STORE);
@@ -110,18 +110,18 @@ Test(session_poison, lost_writes_are_poisoned_until_written_again)
 	op_commit_one(&b, 1, 100, 8)->level = RP_LEVEL_VISIBLE;
 	bed_post(&b.op);
 	told_st(&b, RP_ST_WRITE_FAILED);
-	/* In part. */
+	/* A write cures a part. */
 	bed_post(op_write(&a, 1, 100, 2000, 0));
 	bed_see();
 	commit_says(100, 2000, RP_ST_OK);
 	commit_says(100, 2001, RP_ST_WRITE_FAILED);
-	/* As a whole, inside a request. */
+	/* A write cures a whole range, and the REQUEST covers it. */
 	bed_post(op_write(&b, 1, 2000, 3000, RP_LEVEL_DURABLE));
 	bed_see();
 	bed_ok();
 	bed_done_all();
 	commit_says(0, 8192, RP_ST_OK);
-	/* That one is lost as well. */
+	/* The next write is lost as well. */
 	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_DURABLE));
 	lose_all();
 	told_st(&b, RP_ST_LOST);
@@ -133,14 +133,14 @@ Test(session_poison, proved_writes_are_not_poisoned)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_done_all();
 	bed_see();
-	commit_says(65536, 8, RP_ST_OK); /* its reply proves it */
+	commit_says(65536, 8, RP_ST_OK); /* its reply proves placement */
 	bed_post(op_write(&b, 1, 8192, 4096, 0));
 	lose_all();
 	commit_says(0, 8192, RP_ST_OK);
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
 }
 
-/* A proof of earlier writes says nothing of later ones. */
+/* A proof covers earlier writes only. */
 Test(session_poison, proof_is_of_earlier_writes_alone)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
@@ -170,7 +170,7 @@ Test(session_poison, writes_that_were_never_sent_are_poisoned)
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
 }
 
-/* Writes that were accepted only to fail have failed as well. */
+/* Writes that fail without a connection poison their ranges, too. */
 Test(session_poison, writes_without_a_connection_are_poisoned)
 {
 	lose_all();
@@ -197,7 +197,7 @@ Test(session_poison, refused_writes_are_poisoned)
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 }
 
-/* In place, as another reply says, and yet it fails with the connection. */
+/* A later reply proves placement, but the write's own is lost: poisoned. */
 Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 {
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
@@ -213,7 +213,7 @@ Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 	commit_says(0, 8192, RP_ST_OK);
 }
 
-/* The acknowledgement of a write's first range proves no second one. */
+/* The acknowledgement of the first range does not prove the second. */
 Test(session_poison, first_delivered_range_proves_itself_alone)
 {
 	static struct rp_wire_range two[2];
@@ -231,7 +231,7 @@ Test(session_poison, first_delivered_range_proves_itself_alone)
 	cr_assert_not(rp_session_unplaced(bed.s));
 }
 
-/* The reply to a write's own commit has proved its placement. */
+/* The reply to the write's commit proves placement, even as a failure. */
 Test(session_poison, write_whose_commit_fails_is_not_poisoned)
 {
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
@@ -250,7 +250,7 @@ Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
 	bed_reply(bed.held->hdr.token, RP_ST_ALIGN);
 	told_st(&a, RP_ST_ALIGN);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
-	/* An atomic needs the old value: it cures nothing. */
+	/* An atomic depends on the old value, so it cures nothing. */
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
 	bed_ok();
@@ -263,7 +263,7 @@ Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
 	commit_says(256, 8, RP_ST_WRITE_FAILED);
 }
 
-/* A commit that was posted behind a failing store, and what replaces it. */
+/* A failed store fails the commits behind it, until a write replaces it. */
 Test(session_poison, failing_store_fails_commits_behind_it)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -282,7 +282,7 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 	commit_says(0, 64, RP_ST_OK);
 }
 
-/* An ordered store that will never be done: commits of it do not succeed. */
+/* The ordered store will not be executed: commits of its bytes fail. */
 Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 {
 	fill(400);
@@ -293,11 +293,11 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 	bed_post(op_commit_one(&c, 1, 65544, 8));
 	bed_done_all();
 	bed_reply(1, RP_ST_FLUSH_FAILED);
-	told_not(&a); /* its second slice is out */
+	told_not(&a); /* its second slice is outstanding */
 	told_st(&b, RP_ST_WRITE_FAILED);
 	bed_reply(3, RP_ST_OK);
 	told_ok(&c);
-	/* Written again, before that commit has ended. */
+	/* A write replaces it before the commit has ended. */
 	bed_post(op_write(&d, 1, 65536, 8, RP_LEVEL_DURABLE));
 	bed_reply(4, RP_ST_OK);
 	told_ok(&d);
@@ -320,7 +320,7 @@ Test(session_poison, failed_commit_ends_at_once)
 	told_not(&a);
 }
 
-/* --- unsure --- */
+/* --- indeterminate outcomes --- */
 
 static void unsure(struct rp_op *op, enum rp_status st, bool poisons,
 		   uint64_t off)
@@ -352,7 +352,7 @@ Test(session_poison, sent_effects_that_are_lost_are_unsure)
 	op = op_write(&a, 1, 1024, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
 	unsure(op, RP_ST_UNSURE, true, 1024);
-	/* What can be done again is not. */
+	/* Operations that can be repeated are not indeterminate. */
 	unsure(op_write(&a, 1, 2048, 64, RP_LEVEL_DURABLE), RP_ST_LOST, true,
 	       2048);
 	unsure(op_commit_one(&a, 1, 4096, 64), RP_ST_LOST, false, 4096);
@@ -369,12 +369,12 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	unsure(op_then(&a, 1, 0, 64, 1 << 22), RP_ST_LOST, true, 1 << 22);
 	bed.room = -1;
 	commit_says(65536, 8, RP_ST_OK);
-	/* All but the last slice are out. */
+	/* All slices but the last are sent. */
 	fill(400);
 	op = op_commit(&a, many, 400);
 	op->effect = RP_EFFECT_NOTIFY;
 	unsure(op, RP_ST_LOST, false, 1 << 20);
-	/* So is the write, but not the request behind it. */
+	/* The write is sent, the REQUEST behind it is not. */
 	bed.room = 1;
 	op = op_write(&a, 1, 1 << 21, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
@@ -385,7 +385,7 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	told_st(&a, RP_ST_LOST);
 }
 
-/* Remote CQ data that nobody takes fail their write, whose bytes are there. */
+/* A write fails if its remote CQ data is refused, although it is placed. */
 Test(session_poison, write_without_its_data_has_failed)
 {
 	op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
@@ -403,7 +403,7 @@ Test(session_poison, write_without_its_data_has_failed)
 	commit_says(8192, 8, RP_ST_OK);
 }
 
-/* Answered effects are sure. */
+/* An effect with a reply is not indeterminate. */
 Test(session_poison, answered_effect_is_sure)
 {
 	bed.inject = 0;
@@ -434,7 +434,7 @@ Test(session_poison, timeout_leaves_effects_unsure)
 
 static void take_all_edges(void)
 {
-	/* QUEUED: conflict; refused; failed by a store before it; lost. */
+	/* QUEUED: invalid range; failed by an earlier store; lost. */
 	bed_post(op_commit_one(&a, 1, BED_LEN, 64));
 	told_st(&a, RP_ST_RANGE);
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -463,7 +463,7 @@ static void take_all_edges(void)
 	bed_see();
 	bed_ok();
 	told_ok(&a);
-	/* SLICES: held; straight to the last; lost for want of a credit. */
+	/* SLICES: deferred; directly to the last; lost for want of a credit. */
 	fill(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;
 	bed_post(&a.op);
@@ -531,7 +531,7 @@ static const char *const state_names[RP_OP_STATES] = {
 	[RP_OP_POSTED] = "POSTED", [RP_OP_ENDED] = "ENDED",
 };
 
-/* The states of a list of names, a bit for each. */
+/* The states in a list of names, as a bit mask. */
 static unsigned int states_of(char *names)
 {
 	unsigned int states = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A session at random, before a target that places, caches, loses and answers
- * as slowly as it may: nothing is said to be durable that is not.
+ * A session with random operations, and a target that places, caches, loses and
+ * replies as late as it may: no OK may be false.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,37 +14,37 @@
 #include "session_bed.h"
 
 #define REGIONS 3
-#define CELLS	64 /* of 8 bytes, in each region */
+#define CELLS	64 /* 8 bytes each, by region */
 #define OPS	24 /* outstanding at once */
 #define STEPS	1500
 #define RUNS	500
 
 /*
- * Every write of the program has a number, which grows, and writes it to whole
- * cells: so a cell that holds a lower number than the last write before a
- * commit has lost that write, or had it undone.
+ * Each write has a higher number than the one before and fills whole cells with
+ * it: a cell with a lower number than the last write before a commit has lost
+ * that write, or had it undone.
  */
 struct cell {
-	uint64_t placed;  /* what any reader at the target sees */
+	uint64_t placed;  /* what readers at the target see */
 	uint64_t durable; /* what survives */
-	bool cached;	  /* stored by the CPU: no fence or FLUSH is of it */
+	bool cached;	  /* stored by the CPU: fences do not cover it */
 	unsigned int by;  /* else the connection that placed it */
-	uint64_t posted;  /* by the program, last; accepted */
+	uint64_t posted;  /* number of the last accepted write */
 };
 static struct cell cells[REGIONS][CELLS];
 
-/* One message or RDMA operation on its way to the target. */
+/* One message or RDMA operation in flight. */
 struct item {
 	STAILQ_ENTRY(item) link;
 	struct bed_seen *m;
-	bool placed;	      /* the target's side has done it */
-	uint64_t data[CELLS]; /* of a read */
+	bool placed;	      /* placed or executed at the target */
+	uint64_t data[CELLS]; /* result of a read */
 };
 STAILQ_HEAD(items, item);
-static struct items wire;     /* not done at the initiator's side */
-static struct items received; /* messages that the agent has not looked at */
+static struct items wire;     /* not completed at the initiator */
+static struct items received; /* messages that the agent has not executed */
 
-/* A reply that the agent has not sent yet; an ordered store before it. */
+/* A REPLY that the agent has not sent yet, with its ordered store. */
 struct reply {
 	STAILQ_ENTRY(reply) link;
 	uint64_t token;
@@ -61,15 +61,15 @@ try {
 	bool busy, checked;
 	struct rp_wire_range ranges[3];
 	size_t n;
-	uint64_t number; /* that it writes */
-	/* Of each cell that it covers, what was posted before. */
+	uint64_t number; /* the number that it writes */
+	/* By covered cell: the number posted before the operation. */
 	uint64_t before[REGIONS][CELLS];
-	bool executed; /* an effect, at the target */
+	bool executed; /* its effect was executed */
 	uint64_t then_number;
 };
 static struct try tries[OPS];
 static uint64_t numbers;
-static bool failed[2 * STEPS]; /* the write of this number */
+static bool failed[2 * STEPS]; /* by number: that write failed */
 static unsigned int connection, nsaid;
 static struct seeded rnd;
 
@@ -124,7 +124,7 @@ static void place(unsigned int r, uint64_t at, const uint8_t *from, size_t len,
 	}
 }
 
-/* A fence or a FLUSH: of what RDMA of this connection has placed. */
+/* A fence or a FLUSH covers bytes that RDMA of this connection has placed. */
 static void push(unsigned int r, uint64_t at, uint64_t len)
 {
 	for (size_t i = at / 8; i < (at + len) / 8; i++) {
@@ -144,7 +144,7 @@ static void flush(const struct rp_wire_range *g)
 		c[i].durable = c[i].placed;
 }
 
-/* What arrives next, in order. False: nothing. */
+/* Deliver the next message or RDMA in order. False: none. */
 static bool arrive(void)
 {
 	struct item *it;
@@ -211,7 +211,7 @@ static struct try *try_of_number(uint64_t number)
 	return NULL;
 }
 
-/* The ordered store: everything that its commit covers is durable. */
+/* Execute an ordered store: all ranges of its commit must be durable. */
 static void store_then(const struct reply *r)
 {
 	const unsigned int region = region_of(r->then.key);
@@ -240,7 +240,7 @@ static void free_item(struct item *it)
 	free(it);
 }
 
-/* The agent looks at the next message. False: none. */
+/* Execute the next message at the agent. False: none. */
 static bool serve(void)
 {
 	struct item *it = STAILQ_FIRST(&received);
@@ -299,7 +299,7 @@ static bool serve(void)
 	return true;
 }
 
-/* Some reply goes out, not the oldest perhaps. False: none. */
+/* Send a random outstanding REPLY. False: none. */
 static bool answer(void)
 {
 	struct reply *r, *chosen = NULL;
@@ -333,7 +333,7 @@ static void collect(void)
 	}
 }
 
-/* The oldest completion of the channel, where it may come. */
+/* Complete the channel's oldest operation if it may complete now. */
 static bool complete(void)
 {
 	struct item *it;
@@ -346,7 +346,7 @@ static bool complete(void)
 		     it->m->kind == RP_CHANNEL_FLUSH) &&
 		    !it->placed))
 		return false;
-	/* A local completion says that the bytes were taken, not placed. */
+	/* done() without delivery: the bytes have left, not arrived. */
 	if (!it->placed) {
 		if (!bed.nposted)
 			return false;
@@ -382,7 +382,7 @@ static void forget(void)
 	}
 }
 
-/* The connection ends; some of what was sent still arrives before that. */
+/* Lose the connection; some of the messages still arrive before. */
 static void lose(void)
 {
 	struct reply *r;
@@ -405,7 +405,7 @@ static void lose(void)
 			store_then(r);
 	connection++;
 	forget();
-	/* Reads bring what is there; commits know what is not. */
+	/* Writes that were not placed have failed. */
 	for (unsigned int k = 0; k < REGIONS; k++)
 		for (unsigned int i = 0; i < CELLS; i++)
 			if (cells[k][i].placed < cells[k][i].posted)
@@ -447,7 +447,7 @@ static void check(struct try *t)
 						 : t->number;
 			uint64_t is = cells[r][c].durable;
 
-			/* A read brings what is there. */
+			/* A read need not return a write that failed. */
 			if (op->kind == RP_OP_READ && failed[least])
 				continue;
 			if (op->kind == RP_OP_READ)
@@ -543,7 +543,7 @@ static struct rp_op *make(struct try *t)
 	return op;
 }
 
-/* Before the operation is accepted: what it covers. */
+/* Record the covered cells before the operation is accepted. */
 static void look(struct try *t)
 {
 	for (size_t i = 0; i < t->n; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Set-up: bytes, what seals them, secrets and names of targets. */
+/* Set-up protocol: bytes, MACs, secrets and names of targets. */
 #include "config.h"
 
 #include <errno.h>
@@ -42,14 +42,14 @@ Test(setup, round_trips)
 	cr_assert_str_eq(m.error.text, "no such pool");
 	cr_assert_eq(get_request(bufs[5], lens[5]), 0);
 	cr_assert_eq(m.request.type, RP_SETUP_GET_LIST);
-	/* And nobody reads what was meant for another. */
+	/* Each decoder refuses messages of the other types. */
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < GETTERS; j++)
 			cr_assert_eq(getters[j](bufs[i], lens[i]) == 0,
 				     i == 5 ? j == 1 : i == j);
 }
 
-/* These bytes are the protocol: a change here is a new version. */
+/* These bytes are the protocol: a change here needs a new version. */
 Test(setup, golden)
 {
 	static const uint8_t greeting[] = {
@@ -58,7 +58,7 @@ Test(setup, golden)
 		9,   9,	  9,   9,   9, 9, 9, 9, 9,  9, 9, 9, 9, 9,
 		9,   9,	  9,   9,   9, 9, 9, 9, 9,  9, 9, 9, 9, 9,
 	};
-	/* HMAC-SHA256 computed by another implementation. */
+	/* HMAC-SHA256 by another implementation. */
 	static const uint8_t mac[] = {
 		0xa8, 0x53, 0x90, 0xdc, 0xd5, 0x12, 0xd3, 0x2b,
 		0xcd, 0x34, 0xe2, 0x9e, 0xd1, 0x8b, 0x62, 0x4e,
@@ -114,14 +114,14 @@ Test(setup, cut_and_stretched_messages)
 		for (size_t len = 0; len <= lens[i] + 1; len++) {
 			if (len == lens[i])
 				continue;
-			/* Exactly so large: a sanitizer sees one byte more. */
+			/* A heap copy: ASan sees reads past its end. */
 			exact = malloc(len ? len : 1);
 			memcpy(exact, bufs[i], len < lens[i] ? len : lens[i]);
 			if (len > lens[i])
 				exact[len - 1] = 0;
 			for (size_t j = 0; j < GETTERS; j++) {
 				cr_assert_eq(getters[j](exact, len), -EBADMSG);
-				/* Also when its header agrees. */
+				/* The same with this length in the header. */
 				if (len < RP_SETUP_HDR)
 					continue;
 				exact[8] = (uint8_t)len;
@@ -141,7 +141,7 @@ Test(setup, reserved_fields_and_bad_names)
 	size_t lens[8];
 
 	valid(bufs, lens);
-	bufs[0][20] = 1; /* reserved in GREETING */
+	bufs[0][20] = 1; /* reserved, in the challenge */
 	cr_assert_eq(get_greeting(bufs[0], lens[0]), -EBADMSG);
 	bufs[1][12] = 1; /* reserved in the header */
 	cr_assert_eq(get_request(bufs[1], lens[1]), -EBADMSG);
@@ -157,7 +157,7 @@ Test(setup, reserved_fields_and_bad_names)
 	bufs[2][76] = 1;
 	memset(bufs[2] + 24, 0xff, 8); /* address: the pool wraps */
 	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
-	/* A terminal is not at the mercy of who sends. */
+	/* Control characters of a peer must not reach the terminal. */
 	bufs[4][23] = 0x1b;
 	cr_assert_eq(get_error(bufs[4], lens[4]), 0);
 	cr_assert_str_eq(m.error.text, "n? such pool");
@@ -172,8 +172,8 @@ static bool plain(const char *s)
 }
 
 /*
- * Every byte that a peer can put into a sentence or a name, the C1 control
- * characters among them: what is left is printable ASCII.
+ * All bytes that a peer can put into a sentence or a name, C1 controls too: the
+ * output is printable ASCII.
  */
 Test(setup, text_of_a_peer_is_printable_ascii)
 {
@@ -250,7 +250,7 @@ Test(setup, frames)
 		     -EBADMSG);
 }
 
-/* Garbage near valid messages: no crash, no read outside (with ASan). */
+/* Mutations of valid messages: no crash, no read outside (with ASan). */
 Test(setup, mutated_messages)
 {
 	static uint8_t bufs[8][4096];

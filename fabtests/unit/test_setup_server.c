@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Set-up over sockets: clients and servers that lie, dawdle or play back. */
+/* Set-up over sockets: hostile, slow and replaying peers. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -109,7 +109,7 @@ static int dial(void)
 	return fd;
 }
 
-/* All that comes until the other end closes. */
+/* Read until the peer closes. */
 static size_t drain(int fd, uint8_t *buf, size_t size)
 {
 	size_t len = 0;
@@ -172,7 +172,7 @@ Test(setup_server, answers_with_secret, .timeout = 60)
 	cr_assert_eq(fetch(), -EACCES);
 	cr_assert_not_null(strstr(err, "not the daemon's"), "%s", err);
 	cr_assert_null(strstr(err, "volume"), "a stranger learned a name");
-	/* An unknown pool is no better known to a stranger. */
+	/* An unverified peer must not learn which pools exist. */
 	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
 		     -EACCES);
 	finish();
@@ -211,7 +211,7 @@ Test(setup_server, withdrawn_pool_is_refused_with_the_reason, .timeout = 60)
 	finish();
 }
 
-/* A request that was good once is worth nothing on another connection. */
+/* A recorded request is refused on another connection. */
 Test(setup_server, replay, .timeout = 60)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
@@ -267,13 +267,13 @@ Test(setup_server, bad_requests, .timeout = 60)
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
 	expect_error(fd, RP_SETUP_E_VERSION);
 	close(fd);
-	/* Not for the daemon. */
+	/* A message type that only a daemon sends. */
 	fd = dial();
 	greeted(fd, &g);
 	cr_assert_gt(send(fd, bufs[4], lens[4], 0), 0);
 	expect_error(fd, RP_SETUP_E_REQUEST);
 	close(fd);
-	/* Not of this protocol at all, and a lot of it. */
+	/* A lot of bytes of another protocol. */
 	fd = dial();
 	greeted(fd, &g);
 	memset(bufs[0], 'x', 4096);
@@ -286,7 +286,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 	finish();
 }
 
-/* Byte by byte is slow, not wrong. */
+/* A request may arrive byte by byte. */
 Test(setup_server, slow_client, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
@@ -308,7 +308,7 @@ Test(setup_server, slow_client, .timeout = 60)
 	finish();
 }
 
-/* More half messages than there are places: an honest client gets through. */
+/* More incomplete requests than the limit: an honest client is still served. */
 Test(setup_server, half_messages_block_nobody, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
@@ -328,7 +328,7 @@ Test(setup_server, half_messages_block_nobody, .timeout = 60)
 	cr_assert_lt((b.tv_sec - a.tv_sec) * 1000 +
 			     (b.tv_nsec - a.tv_nsec) / 1000000,
 		     500, "it waited for the others");
-	/* And all of them are cut off, by number or by time. */
+	/* All of them are closed, by the limit or by the deadline. */
 	for (int i = 0; i < 12; i++) {
 		uint8_t buf[256];
 
@@ -352,7 +352,7 @@ static unsigned int descriptors(void)
 	return n;
 }
 
-/* Silent, in a request, or with the answer: a client holds nothing for ever. */
+/* A client that is silent before, in or after a request is closed in time. */
 Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 {
 	enum {
@@ -383,7 +383,7 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 	cr_assert_eq(send(fds[TALKS_ON], bufs[1], lens[1], 0), (int)lens[1]);
 	cr_assert_eq(send(fds[HALF_CLOSED], bufs[1], 20, 0), 20);
 	cr_assert_eq(shutdown(fds[HALF_CLOSED], SHUT_WR), 0);
-	/* Until the server has closed all its ends; ours stay open. */
+	/* Until the server has closed all its ends; these stay open. */
 	for (size_t at = 1; open; at++) {
 		usleep(5000);
 		if (at < lens[1] - 1)
@@ -431,7 +431,7 @@ Test(setup_server, port_in_use, .timeout = 60)
 	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EINVAL);
 }
 
-/* Somebody who is not the daemon: says `bytes`, then waits for the end. */
+/* A server that is not the daemon: sends `hello`, and `answer` to a request. */
 struct impostor {
 	int listener;
 	const void *hello, *answer;
@@ -484,40 +484,40 @@ Test(setup_server, impostors, .timeout = 60)
 	struct impostor im = {0};
 
 	valid(bufs, lens);
-	/* Silent. */
+	/* It sends nothing. */
 	cr_assert_eq(meet(&im), -ETIMEDOUT);
 	cr_assert_not_null(strstr(err, "silent"), "%s", err);
-	/* Another service. */
+	/* It is another service. */
 	im.hello = "SSH-2.0-OpenSSH_9.2p1\r\n";
 	im.hello_len = 23;
 	cr_assert_eq(meet(&im), -EPROTO);
 	cr_assert_not_null(strstr(err, "not fi_rpmemd"), "%s", err);
-	/* Half a greeting. */
+	/* It sends half of the challenge. */
 	im.hello = bufs[0];
 	im.hello_len = 30;
 	cr_assert_eq(meet(&im), -ETIMEDOUT);
-	/* Does not know the secret, and answers all the same. */
+	/* It replies without knowing the secret. */
 	im.hello_len = lens[0];
 	im.answer = bufs[2];
 	im.answer_len = lens[2];
 	target.secret = &secret;
 	cr_assert_eq(meet(&im), -EACCES);
 	cr_assert_not_null(strstr(err, "do not use it"), "%s", err);
-	/* Answers something else. */
+	/* It replies with another type. */
 	bufs[0][16] = 0;
 	target.secret = NULL;
 	im.answer = bufs[3];
 	im.answer_len = lens[3];
 	cr_assert_eq(meet(&im), -EPROTO);
-	/* A pool that wraps around the end of memory. */
+	/* It exports a pool that wraps around the end of memory. */
 	memset(bufs[2] + 24, 0xff, 8);
 	im.answer = bufs[2];
 	im.answer_len = lens[2];
 	cr_assert_eq(meet(&im), -EPROTO);
-	/* A newer daemon. */
+	/* It is a newer daemon. */
 	bufs[0][4] = 2;
 	cr_assert_eq(meet(&im), -EPROTONOSUPPORT);
-	/* Nobody at all. */
+	/* No process listens. */
 	target.port = 1;
 	cr_assert_eq(fetch(), -ECONNREFUSED);
 	cr_assert_not_null(strstr(err, "start fi_rpmemd"), "%s", err);

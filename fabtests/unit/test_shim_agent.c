@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushes that the agent is asked for: when, in what order, and all ends. */
+/* Flushes by the agent: when each request is sent, order, and all failures. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static struct mock m;
 static struct ibv_wc shown[64];
 static size_t nshown, ntaken;
 
-/* ADR behind an adapter that writes into the cache. */
+/* ADR with an adapter that writes into the cache. */
 static void begin(void)
 {
 	struct rp_desc d;
@@ -68,7 +68,7 @@ static void drink(int most)
 	nshown += (size_t)n;
 }
 
-/* Until nothing moves any more, each completion polled alone. */
+/* Step everything until nothing moves, and poll one completion at a time. */
 static void settle(void)
 {
 	for (int i = 0; i < 40; i++) {
@@ -121,7 +121,7 @@ Test(shim_agent, durable_when_it_completes)
 	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	nothing_more();
 	cr_assert(!is_durable(0, 64, 'a'));
-	/* HELLO and its answer, then the request. */
+	/* HELLO and HELLO_ACK, then the request. */
 	mock_side_run(&m);
 	nothing_more();
 	cr_assert(!is_durable(0, 64, 'a'));
@@ -130,12 +130,12 @@ Test(shim_agent, durable_when_it_completes)
 	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	nothing_more();
-	/* Those who listen, and the one that greeted is back. */
+	/* The slots of the receives stay taken; that of HELLO is free again. */
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
 	end();
 }
 
-/* The read has to come back first: before that the bytes may be anywhere. */
+/* The read fence completes before the request, so the bytes are placed. */
 Test(shim_agent, asked_behind_the_fence)
 {
 	begin();
@@ -154,7 +154,7 @@ Test(shim_agent, asked_behind_the_fence)
 	cr_assert_eq(m.side.nout, 1u);
 	settle();
 	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	/* The whole region, and one of both kinds. */
+	/* A flush of the whole region, and one of both types. */
 	mock_write(&m, 3, 0, MOCK_BYTES, 'c');
 	cr_assert_eq(flush(4, 0, 0, P, 1), 0);
 	settle();
@@ -170,7 +170,7 @@ Test(shim_agent, asked_behind_the_fence)
 	end();
 }
 
-/* Who wants visible only, or nothing, asks nobody. */
+/* Visible only, or an empty range: no request to the agent. */
 Test(shim_agent, not_asked)
 {
 	begin();
@@ -196,7 +196,7 @@ Test(shim_agent, unsignaled)
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	nothing_more();
 	cr_assert(is_durable(0, 64, 'a'));
-	/* An error is shown all the same. */
+	/* An unsignaled flush still reports an error. */
 	mock_side_again(&m);
 	cr_assert_eq(flush(4, 0, 64, P, 0), 0);
 	settle();
@@ -204,7 +204,7 @@ Test(shim_agent, unsignaled)
 	end();
 }
 
-/* More at once than may be without an answer; all in their order. */
+/* More flushes than credits complete in order. */
 Test(shim_agent, many)
 {
 	struct ibv_wc wc[CQE];
@@ -225,7 +225,7 @@ Test(shim_agent, many)
 		cr_assert_eq(wc[i].status, IBV_WC_SUCCESS);
 	}
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
-	/* As many slots as the queue has entries, but for those who listen. */
+	/* Each flush takes a slot; the receives have taken some. */
 	for (uint64_t i = 0; i < CQE - RP_SIDE_RECVS; i++)
 		cr_assert_eq(flush(i, 0, 32, P, 0), 0);
 	cr_assert_eq(flush(99, 0, 32, P, 0), ENOMEM);
@@ -238,7 +238,7 @@ Test(shim_agent, many)
 	end();
 }
 
-/* Two batches: what was not posted leaves nothing behind. */
+/* A batch that was not posted leaves nothing behind. */
 Test(shim_agent, batches)
 {
 	const size_t all = CQE - RP_SIDE_RECVS - 1;
@@ -267,7 +267,7 @@ Test(shim_agent, batches)
 	end();
 }
 
-/* A region that is there no more, under the same rkey. */
+/* The region was registered again: same rkey, another key. */
 Test(shim_agent, refused)
 {
 	begin();
@@ -282,7 +282,7 @@ Test(shim_agent, refused)
 	nothing_more();
 	cr_assert_eq(m.fails, 1u);
 	cr_assert_eq(flush(4, 0, 64, P, 0), ENOTCONN);
-	/* What the device did before it knew is no success either. */
+	/* A write that the device completed before is flushed in error. */
 	m.error = false;
 	mock_write(&m, 5, 0, 64, 'a');
 	mock_run(&m);
@@ -290,7 +290,7 @@ Test(shim_agent, refused)
 	end();
 }
 
-/* Nobody answers: the connection is over, and says so. */
+/* The agent does not reply: the connection ends with an error. */
 Test(shim_agent, silence)
 {
 	for (int greeting = 0; greeting < 2; greeting++) {
@@ -316,7 +316,7 @@ Test(shim_agent, silence)
 	}
 }
 
-/* An answer that has come is not late because nobody looked. */
+/* The deadline does not count a reply that was waiting to be polled. */
 Test(shim_agent, late_looks)
 {
 	begin();
@@ -350,7 +350,7 @@ Test(shim_agent, side_lost)
 	}
 }
 
-/* What the connection itself says comes first. */
+/* An error of the queue pair itself is reported first. */
 Test(shim_agent, data_lost)
 {
 	begin();
@@ -366,7 +366,7 @@ Test(shim_agent, data_lost)
 	cr_assert_eq(m.side.nout, 0u);
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS - 1);
 	end();
-	/* A flush that the agent has in hand is as good as ever. */
+	/* A flush that the agent has already received still succeeds. */
 	begin();
 	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
@@ -379,7 +379,7 @@ Test(shim_agent, data_lost)
 	end();
 }
 
-/* Nobody but an agent says that, and then nobody is believed any more. */
+/* A malformed message ends the side connection. */
 Test(shim_agent, nonsense)
 {
 	begin();
@@ -394,7 +394,7 @@ Test(shim_agent, nonsense)
 	end();
 }
 
-/* Receives are in no order with what was sent. */
+/* Receive completions are not deferred behind flushes. */
 Test(shim_agent, receives_are_not_held)
 {
 	begin();
@@ -404,7 +404,7 @@ Test(shim_agent, receives_are_not_held)
 	m.done[m.ndone++] = (struct ibv_wc){
 		.wr_id = 7, .opcode = IBV_WC_RECV, .qp_num = MOCK_QPN};
 	next_is(7, IBV_WC_SUCCESS, IBV_WC_RECV);
-	/* Nor is what another queue pair has done. */
+	/* Nor are completions of another queue pair. */
 	m.done[m.ndone++] = (struct ibv_wc){.wr_id = 8, .qp_num = MOCK_QPN};
 	m.done[m.ndone - 1].qp_num++;
 	drink(1);
@@ -414,7 +414,7 @@ Test(shim_agent, receives_are_not_held)
 	end();
 }
 
-/* The record, then what says that it is there: never the other way round. */
+/* The record must be durable before the pointer to it is stored. */
 Test(shim_agent, atomic_writes_are_behind_flushes)
 {
 	uint64_t got;
@@ -431,7 +431,7 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 		memcpy(&got, m.visible + 128, 8);
 		if (got)
 			cr_assert(is_durable(0, 64, 'a'));
-		/* Only the greeting and the flush are on their way. */
+		/* Until now only HELLO and the flush were sent. */
 		if (nshown < 2)
 			cr_assert_eq(got, 0u);
 		mock_side_step(&m);
@@ -446,7 +446,7 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 	end();
 }
 
-/* A device that does it goes on doing it, until the agent is at work. */
+/* Native atomic writes are used until a flush goes to the agent. */
 Test(shim_agent, native_atomic_writes)
 {
 	struct rp_desc d;
@@ -469,8 +469,8 @@ Test(shim_agent, native_atomic_writes)
 }
 
 /*
- * Where the device flushes and the agent stores, the flush is done before the
- * store is: so the store is durable by itself.
+ * The device flushes, the agent stores: the flush is done before the store, so
+ * the store must be durable by itself.
  */
 Test(shim_agent, stores_that_a_device_flushes)
 {
@@ -496,7 +496,7 @@ Test(shim_agent, stores_that_a_device_flushes)
 	}
 }
 
-/* Not aligned, outside, or not allowed: as the device has it. */
+/* Not aligned, outside, or not allowed: errors as from the device. */
 Test(shim_agent, bad_atomic_writes)
 {
 	begin();
@@ -527,12 +527,12 @@ Test(shim_agent, detached_meanwhile)
 	nothing_more();
 	late = m.side.nlistens;
 	rp_qp_fini(&m.q);
-	/* One read is still on its way, and has its slot. */
+	/* One outstanding read still has its slot. */
 	cr_assert_eq(free_slots(), (size_t)CQE - 1);
 	mock_run(&m);
 	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
 	cr_assert_eq(free_slots(), (size_t)CQE);
-	/* What the side leaves behind is nobody's, whoever has its slot. */
+	/* Late completions of the side are dropped, whoever has their slots. */
 	memset(&m.q, 0, sizeof(m.q));
 	cr_assert_eq(rp_qp_init(&m.q, &m.qp, m.cq, m.cq->ops), 0);
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
@@ -547,7 +547,7 @@ Test(shim_agent, detached_meanwhile)
 	mock_fini(&m);
 }
 
-/* Nobody can be asked without room for the answer. */
+/* Without room for its receives there is no side connection. */
 Test(shim_agent, short_queues)
 {
 	for (int cqe = 1; cqe < 9; cqe++) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Attaching: what the device does by itself, and queue pairs that will not do.
- */
+/* Attaching: the device's own FLUSH, and queue pairs that are refused. */
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@ static unsigned int native(uint64_t caps, unsigned int makes)
 	return rp_device_native(dev_pd());
 }
 
-/* Bits go through a library that is too old; so both have to be there. */
+/* An old library passes on unknown bits: a capability needs a trial. */
 Test(shim_attach, capability_and_trial)
 {
 	cr_assert_eq(native(0, WITH_FLUSH | WITH_ATOMIC), 0u);
@@ -43,7 +42,7 @@ Test(shim_attach, a_trial_that_fails_is_none)
 	}
 }
 
-/* The queue pair was made without: its device would refuse. */
+/* A queue pair made without FLUSH would be refused by its device. */
 Test(shim_attach, a_queue_pair_without_flush_reads)
 {
 	static const struct {
@@ -58,7 +57,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 
 	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
 	dev.makes |= WITH_FLUSH;
-	/* Where both would do. */
+	/* Both FLUSH and a fence would do. */
 	dev.facts.domain = RP_DOMAIN_CPUCACHE;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct pair_attr attr = {.ops = cases[i].ops,
@@ -71,7 +70,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 		cr_assert_eq((int)dev.done[dev.ndone - 1].opcode,
 			     cases[i].opcode, "%zu", i);
-		/* A device that flushes costs no read, fences are cheaper. */
+		/* With FLUSH the method may be another: fences are cheaper. */
 		if (i)
 			cr_assert_str_eq(pair_method(&p), cases[i].method);
 		pair_close(&p);
@@ -88,25 +87,25 @@ Test(shim_attach, refuses)
 	struct ibv_qp *ex = dev_qp(cq, IBV_QP_EX_WITH_RDMA_WRITE);
 	struct ibv_rpmem_qp_attr attr = {.access = IBV_ACCESS_REMOTE_READ};
 
-	/* Rights that are not flushes. */
+	/* Access rights that are not FLUSH rights. */
 	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	attr.access = 0;
-	/* It completes elsewhere. */
+	/* A queue pair with another completion queue. */
 	cr_assert_null(ibv_rpmem_attach_qp(far, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	qp->qp_type = IBV_QPT_UC;
 	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	qp->qp_type = IBV_QPT_RC;
-	/* Builders that it has not, or none that reads. */
+	/* Builders that the queue pair does not have, or none for reads. */
 	attr.send_ops_flags = BUILDERS;
 	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
 	cr_assert_null(ibv_rpmem_attach_qp(ex, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
-	/* No memory for its scratch. */
+	/* No memory for its scratch buffer. */
 	attr.send_ops_flags = 0;
 	dev.fail_make = 1;
 	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Power cuts: what a flush said was durable is on what is left. */
+/* Power cuts: bytes of a successful flush must survive. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,26 +14,26 @@
 #define STEPS 60
 
 /*
- * A random program of writes and flushes over a random machine; chance moves
- * bytes and fails requests. Of each byte it is known what was written, by the
- * number of the write; a flush vouches for all that was posted before it.
+ * A random program of writes and flushes on a random machine; random steps move
+ * bytes and fail requests. Each write stores its number; a successful flush
+ * vouches for all writes posted before it.
  */
 struct world {
 	struct mock m;
 	struct seeded s;
 	unsigned int writes;
-	uint8_t newest[MOCK_BYTES]; /* posted */
+	uint8_t newest[MOCK_BYTES]; /* by byte: last posted write */
 	struct {
 		uint8_t at[MOCK_BYTES];
 		size_t from, to;
 	} flush[STEPS];
-	uint8_t vouched[MOCK_BYTES]; /* at least that write; 0: none */
+	uint8_t vouched[MOCK_BYTES]; /* at least this write; 0: none */
 	unsigned int ok, refused, lost;
 	bool idle_agent, hollow_reads;
 	/*
-	 * Atomic writes that were shown, and those that were not. They are
-	 * behind what was posted before; what the device writes is not behind
-	 * them, so a program waits.
+	 * Atomic writes that have completed, and those that have not. They
+	 * follow all that was posted before; later writes of the device do not
+	 * follow them, so the program waits.
 	 */
 	unsigned int stores, storing;
 };
@@ -43,7 +43,7 @@ static void judge(struct world *w)
 	uint8_t left[MOCK_BYTES];
 
 	mock_cut(&w->m, left);
-	/* Numbers grow, so an older one means that the newer one is lost. */
+	/* Numbers grow: a lower one means that the newer write is lost. */
 	for (size_t i = 0; i < MOCK_BYTES; i++)
 		w->lost += left[i] < w->vouched[i];
 }
@@ -156,7 +156,7 @@ static void step(struct world *w, unsigned int i)
 	judge(w);
 }
 
-/* believed: what the target says of itself; NULL: the truth. */
+/* believed: the descriptor that the initiator gets; NULL: the true one. */
 static void run(struct world *w, bool kept, bool cpu, unsigned int native,
 		bool agent, const struct rp_desc *believed)
 {
@@ -205,7 +205,7 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 		seeded_next(&s);
 		run(&w, kept, cpu, native, agent, NULL);
 		cr_assert_eq(w.lost, 0u, "program %u", i);
-		/* Without an agent ADR has the device's flush, or nothing. */
+		/* On ADR a flush needs FLUSH or the agent. */
 		if (!kept && !native && !agent)
 			cr_assert_eq(w.ok, 0u);
 		ok[i & 15] += w.ok;
@@ -218,7 +218,7 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 	}
 }
 
-/* The judge finds what a false fact loses: caches that are not kept. */
+/* A false fact, caches that do not persist, must lose bytes here. */
 Test(shim_cuts, lies_lose)
 {
 	static struct world w;
@@ -238,7 +238,7 @@ Test(shim_cuts, lies_lose)
 	cr_assert_gt(lost, 100u);
 }
 
-/* So it does where the agent, or the read before it, does nothing. */
+/* An agent that flushes nothing, or a read that does not fence, loses bytes. */
 Test(shim_cuts, half_of_it_loses)
 {
 	static struct world w;
@@ -258,7 +258,7 @@ Test(shim_cuts, half_of_it_loses)
 	cr_assert_gt(lost[1], 50u);
 }
 
-/* So it does where a fence is left out: bytes that are still in the adapter. */
+/* A missing fence loses the bytes that are still in the adapter. */
 Test(shim_cuts, delivery_is_no_fence)
 {
 	static struct world w;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Registrations: what is refused, what the device is given, what peers learn.
- */
+/* Registrations: refusals, rights of the device, descriptors for peers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,24 +42,24 @@ Test(shim_mr, volatile_memory)
 
 	refused(dram, PERSISTENT, EINVAL);
 	refused(dram, PERSISTENT | GLOBAL, EINVAL);
-	/* To be seen is all that can be had of it. */
+	/* Only visibility can be had. */
 	taken(dram, GLOBAL, 0);
 	taken(dram, 0, 0);
 }
 
-/* Nobody could write it back, or it is not known who could. */
+/* No method makes this memory durable. */
 Test(shim_mr, nothing_makes_it_durable)
 {
 	dev.facts.memory = RP_MEM_UNKNOWN;
 	refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
-	/* DMA leaves pages clean, and msync writes back dirty ones. */
+	/* DMA leaves pages clean, and msync writes back dirty pages only. */
 	dev.facts.memory = RP_MEM_FILE;
 	refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
 	dev.facts.placement = RP_PLACE_CPU_USER;
 	taken(dev.pmem, PERSISTENT, 0);
 }
 
-/* The kernel refuses bits that the device has not, and other memory. */
+/* The kernel refuses rights that device or memory do not support. */
 Test(shim_mr, what_the_device_is_given)
 {
 	taken(dev.pmem, PERSISTENT | GLOBAL, 0);
@@ -91,7 +90,7 @@ static struct rp_desc desc_of(unsigned int native)
 	return d;
 }
 
-/* The device's flush is told of when all of device, memory, end have it. */
+/* The descriptor offers FLUSH if device, memory, registration have it. */
 Test(shim_mr, native_is_told)
 {
 	const unsigned int both = RP_DESC_GLOBAL | RP_DESC_PERSISTENT;
@@ -103,14 +102,14 @@ Test(shim_mr, native_is_told)
 	cr_assert_eq(desc_of(GLOBAL).native & both,
 		     (unsigned int)RP_DESC_GLOBAL);
 	cr_assert_eq(desc_of(0).native & both, 0u);
-	/* It would write back what is no memory of its kind. */
+	/* The device's FLUSH does not write back a file's pages. */
 	dev.facts.memory = RP_MEM_FILE;
 	dev.facts.placement = RP_PLACE_CPU_USER;
 	cr_assert_eq(desc_of(GLOBAL | PERSISTENT).native & both,
 		     (unsigned int)RP_DESC_GLOBAL);
 }
 
-/* Registered with the bits, or as other memory: and then so it is told. */
+/* Registered without the right, the region offers no FLUSH. */
 Test(shim_mr, a_device_that_changes_its_mind)
 {
 	const struct pair_attr attr = {.access = PERSISTENT,
@@ -122,7 +121,7 @@ Test(shim_mr, a_device_that_changes_its_mind)
 	dev.makes |= WITH_FLUSH;
 	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
 	pair_open(&p, &attr);
-	/* The trial makes two objects, then comes the registration. */
+	/* The trial creates two objects, then comes the registration. */
 	dev.fail_make = 3;
 	mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
 			      (int)(OPEN | PERSISTENT));
@@ -135,7 +134,7 @@ Test(shim_mr, a_device_that_changes_its_mind)
 	pair_close(&p);
 }
 
-/* The agent's key is for who can ask it. */
+/* The descriptor has the agent's key only if a side connection exists. */
 Test(shim_mr, key)
 {
 	const struct pair_attr no_side = {.access = PERSISTENT};
@@ -144,11 +143,11 @@ Test(shim_mr, key)
 	pair_open(&p, &no_side);
 	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
 	cr_assert_eq(d.key, 0u);
-	/* On ADR there is nothing else. */
+	/* ADR without an agent has no method. */
 	cr_assert_str_eq(pair_method(&p), "refused");
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	cr_assert_eq(pair_sides(&p), 0);
-	/* A descriptor from before is as it was. */
+	/* A descriptor made before has no key. */
 	cr_assert_eq(ibv_rpmem_add_region(p.a.sqp, &p.desc), 0);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	pair_tell(&p);
@@ -160,7 +159,7 @@ Test(shim_mr, key)
 	pair_close(&p);
 }
 
-/* No key, and no queue pair that could be read by, is told of. */
+/* In RESET or ERR a queue pair gets no descriptor. */
 Test(shim_mr, queue_pairs_that_will_not_do)
 {
 	struct ibv_rpmem_desc desc;
@@ -179,13 +178,13 @@ Test(shim_mr, queue_pairs_that_will_not_do)
 	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), 0);
 	cr_assert_eq(rp_desc_get(desc.bytes, &d), 0);
 	cr_assert_eq(d.qp & RP_DESC_READ, 0);
-	/* Neither a fence nor what an agent is asked behind. */
+	/* Neither a fence nor the agent behind one is possible. */
 	cr_assert_eq(ibv_rpmem_add_region(p.a.sqp, &desc), 0);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	pair_close(&p);
 }
 
-/* The device keeps it: then the agent does, too. */
+/* The device keeps the registration, and so does the agent. */
 Test(shim_mr, deregistration_fails)
 {
 	pair_open(&p, &asking);
@@ -220,7 +219,7 @@ Test(shim_mr, scarce)
 	cr_assert_geq(failed, 3);
 }
 
-/* What the operator forces is what the agent does, or nothing. */
+/* A forced method of the agent is used; another one is refused. */
 Test(shim_mr, forced)
 {
 	setenv("FI_OFI_RPMEM_METHOD", "fence", 1);
