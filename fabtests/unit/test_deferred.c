@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Asking an agent: what goes out when, and what is believed of what comes. */
+/* Requests to an agent: when each is sent, and which replies are accepted. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -109,7 +109,7 @@ static void begin(void)
 	rp_deferred_init(&a, INITIATOR, PATIENCE);
 }
 
-/* One flush is under way; its token is 1. */
+/* One flush is outstanding, with token 1. */
 static void begin_open(void)
 {
 	begin();
@@ -169,7 +169,7 @@ Test(deferred, request_of_one_range)
 	ends(0, RP_DEFERRED_OK, 0);
 }
 
-/* Answers in any order; what is shown is in that of the connection. */
+/* Replies may come in any order; completions keep the order of posting. */
 Test(deferred, order)
 {
 	begin_open();
@@ -185,7 +185,7 @@ Test(deferred, order)
 	cr_assert_null(rp_deferred_take(&a));
 }
 
-/* A store is asked for when all before it has been told. */
+/* A store is requested after all earlier operations have completed. */
 Test(deferred, stores_wait)
 {
 	struct rp_wire_request m = {.decoded = decoded};
@@ -251,7 +251,7 @@ Test(deferred, credits)
 	}
 }
 
-/* Less than was asked for is a failure. */
+/* A reply with a lower class or level than requested is a failure. */
 Test(deferred, less)
 {
 	begin_open();
@@ -262,7 +262,7 @@ Test(deferred, less)
 	ends(0, RP_DEFERRED_REFUSED, RP_ST_CLASS);
 }
 
-/* Each of these is no agent of this session, and ends it. */
+/* Each of these messages is malformed and ends the connection. */
 Test(deferred, nonsense)
 {
 	for (int i = 0; i < 7; i++) {
@@ -278,16 +278,16 @@ Test(deferred, nonsense)
 		case 1:
 			heard = rp_deferred_received(&a, 0, msg, 0);
 			break;
-		case 2: /* a token that was never given */
+		case 2: /* a token that was never used */
 			heard = reply(2, RP_ST_OK);
 			break;
-		case 3: /* a second session */
+		case 3: /* a second HELLO_ACK */
 			heard = ack(64);
 			break;
-		case 4: /* what is for targets */
+		case 4: /* a message for targets */
 			heard = says(RP_MSG_DOORBELL);
 			break;
-		case 5: /* answered twice */
+		case 5: /* a second reply */
 			put(2, RP_DEFERRED_FLUSH);
 			cr_assert(reply(1, RP_ST_OK));
 			heard = reply(1, RP_ST_OK);
@@ -296,7 +296,7 @@ Test(deferred, nonsense)
 			ends(1, RP_DEFERRED_OK, 0);
 			ends(2, RP_DEFERRED_LOST, 0);
 			continue;
-		case 6: /* before it was asked */
+		case 6: /* a reply before the request */
 			put(2, RP_DEFERRED_FLUSH);
 			heard = reply(2, RP_ST_OK);
 			break;
@@ -305,12 +305,12 @@ Test(deferred, nonsense)
 		ends(0, RP_DEFERRED_LOST, 0);
 		ends(1, RP_DEFERRED_BEHIND, 0);
 		nothing_to_send();
-		/* And what comes then is nobody's. */
+		/* Later messages are ignored. */
 		cr_assert(reply(1, RP_ST_OK));
 	}
 }
 
-/* The first of those that wait says why; nothing is sent any more. */
+/* The first waiting operation gets the status; nothing more is sent. */
 Test(deferred, refused_greeting)
 {
 	begin();
@@ -326,7 +326,7 @@ Test(deferred, refused_greeting)
 	ends(2, RP_DEFERRED_BEHIND, 0);
 }
 
-/* Only HELLO_ACK answers HELLO. */
+/* Only HELLO_ACK is a reply to HELLO. */
 Test(deferred, nonsense_for_an_ack)
 {
 	for (int i = 0; i < 3; i++) {
@@ -354,14 +354,14 @@ Test(deferred, silence)
 	ends(0, RP_DEFERRED_LOST, 0);
 	begin_open();
 	cr_assert(!rp_deferred_expired(&a, PATIENCE - 1));
-	/* A sign of life. */
+	/* A heartbeat. */
 	cr_assert_eq(rp_wire_put_progress(msg, sizeof(msg)), 16);
 	cr_assert(rp_deferred_received(&a, 7, msg, 16));
 	cr_assert(!rp_deferred_expired(&a, PATIENCE + 6));
 	cr_assert(rp_deferred_expired(&a, PATIENCE + 7));
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	ends(0, RP_DEFERRED_LOST, 0);
-	/* Nobody who asks, nobody who is late; then time begins anew. */
+	/* A deadline runs only while a request is outstanding. */
 	begin_open();
 	cr_assert(reply(1, RP_ST_OK));
 	ends(0, RP_DEFERRED_OK, 0);
@@ -372,7 +372,7 @@ Test(deferred, silence)
 	cr_assert(rp_deferred_expired(&a, 2 * PATIENCE));
 }
 
-/* --- ahead --- */
+/* --- pipelined --- */
 
 static size_t ahead_len(int i)
 {
@@ -402,7 +402,7 @@ static void begin_awake(void)
 	cr_assert(says(RP_MSG_POLLING));
 }
 
-/* From when it says that it looks, until it says that it does not. */
+/* Requests are pipelined from POLLING until IDLE. */
 Test(deferred, ahead_while_it_looks)
 {
 	struct rp_wire_request m = {.decoded = decoded};
@@ -425,12 +425,12 @@ Test(deferred, ahead_while_it_looks)
 		  m.ranges[0].addr == items[1].addr && m.ranges[0].len == 64);
 	cr_assert_eq(hdr.token, 2u);
 	cr_assert_not_null(ahead(2));
-	/* Credits are for all that have no answer. */
+	/* Pipelined requests need credits, too. */
 	cr_assert_null(ahead(3));
 	cr_assert(reply(1, RP_ST_OK));
 	cr_assert_not_null(ahead(3));
 	cr_assert_eq(a.consumed, 0u);
-	/* The third of them: so the first two have been taken as well. */
+	/* Third in the ring: the first two have been consumed, too. */
 	cr_assert(reply(4, RP_ST_OK));
 	cr_assert_eq(a.consumed, 3u);
 	cr_assert(reply(2, RP_ST_OK));
@@ -444,7 +444,7 @@ Test(deferred, ahead_while_it_looks)
 	ends(0, RP_DEFERRED_OK, 0);
 	ends(1, RP_DEFERRED_OK, 0);
 	cr_assert_null(rp_deferred_take(&a));
-	/* That it answers does not say that it looks. */
+	/* A reply does not mean that the agent polls. */
 	cr_assert(reply(3, RP_ST_OK));
 	cr_assert_null(ahead(5));
 	cr_assert(says(RP_MSG_POLLING));
@@ -464,7 +464,7 @@ Test(deferred, ahead_and_asleep)
 	a.doorbell = false;
 	cr_assert(reply(2, RP_ST_OK));
 	ends(1, RP_DEFERRED_OK, 0);
-	/* Not yet there when it falls asleep: had it look then, it saw none. */
+	/* Placed after IDLE: an earlier DOORBELL would find nothing. */
 	cr_assert(says(RP_MSG_POLLING));
 	ahead(2);
 	cr_assert(asleep());
@@ -472,7 +472,7 @@ Test(deferred, ahead_and_asleep)
 	rp_deferred_placed(&a, 0, &items[2]);
 	cr_assert(a.doorbell);
 	a.doorbell = false;
-	/* One that went over the side wakes by itself. */
+	/* A request sent as a message needs no DOORBELL. */
 	put(3, RP_DEFERRED_FLUSH);
 	sent(0, &items[3]);
 	cr_assert(reply(3, RP_ST_OK));
@@ -484,7 +484,7 @@ Test(deferred, ahead_and_asleep)
 	ends(3, RP_DEFERRED_LOST, 0);
 }
 
-/* Silence counts from when it is there; its answer may be there before. */
+/* The deadline runs from placement; the reply may come before. */
 Test(deferred, ahead_of_its_arrival)
 {
 	begin_awake();
@@ -513,12 +513,12 @@ Test(deferred, ahead_and_not_posted)
 	rp_deferred_withdraw(&a, &items[1]);
 	cr_assert_eq(a.produced, 0u);
 	cr_assert_eq(a.outstanding, 1u);
-	/* Nobody has asked that. */
+	/* No such request is outstanding. */
 	cr_assert(!reply(3, RP_ST_OK));
 	ends(0, RP_DEFERRED_LOST, 0);
 }
 
-/* Its write failed, and arrived or did not: it may be answered, once. */
+/* The ring write failed, placed or not: a reply may come, once. */
 Test(deferred, ahead_and_dropped)
 {
 	begin_awake();
@@ -529,12 +529,12 @@ Test(deferred, ahead_and_dropped)
 	cr_assert_eq(a.outstanding, 2u);
 	cr_assert(reply(1, RP_ST_OK));
 	ends(0, RP_DEFERRED_OK, 0);
-	/* Answered already: nothing is to come. */
+	/* With the reply already here, no other is expected. */
 	cr_assert(reply(3, RP_ST_OK));
 	rp_deferred_drop(&a, &items[2]);
 	cr_assert_eq(a.outstanding, 0u);
 	cr_assert(!reply(2, RP_ST_OK));
-	/* A token that was never given is nobody's. */
+	/* A token that was never used is malformed. */
 	begin_awake();
 	ahead(1);
 	rp_deferred_drop(&a, &items[1]);
@@ -545,7 +545,7 @@ Test(deferred, ahead_and_dropped)
 	cr_assert(!reply(0, RP_ST_OK));
 }
 
-/* Of what has not come yet, too, none will be answered. */
+/* No reply will come for requests that are not placed yet either. */
 Test(deferred, ahead_and_lost)
 {
 	begin_awake();
@@ -562,7 +562,7 @@ Test(deferred, ahead_and_lost)
 	cr_assert_null(ahead(3));
 }
 
-/* Lost while nobody asked: the next one learns of it. */
+/* Lost without outstanding requests: the next request fails. */
 Test(deferred, lost_in_between)
 {
 	begin_open();
@@ -591,7 +591,7 @@ static size_t write_len(int i, size_t len)
 	return rp_deferred_pipeline(&a, &items[i], buf);
 }
 
-/* The bytes are in it, and its number is that of a store. */
+/* The request carries the bytes, and its effect is a store. */
 Test(deferred, writes_go_ahead)
 {
 	static const size_t lens[] = {1, 8, 64, 255, RP_DEFERRED_BYTES};

@@ -431,7 +431,7 @@ Test(setup_server, port_in_use, .timeout = 60)
 	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EINVAL);
 }
 
-/* A server that is not the daemon: sends `hello`, and `answer` to a request. */
+/* A server that is not the daemon: sends .hello, then a reply. */
 struct impostor {
 	int listener;
 	const void *hello, *answer;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Requests that go ahead: behind the writes, into a ring that is looked into.
- */
+/* Pipelined flushes: requests written behind the writes into a polled ring. */
 #include <errno.h>
 #include <string.h>
 
@@ -87,7 +86,7 @@ static void unseen(size_t off, size_t len, uint8_t value)
 	m.queue[m.nqueue - 1].flags = 0;
 }
 
-/* ADR where the kernel's CPU places; one flush has been answered. */
+/* ADR; cpu: the target's kernel places. One flush has completed. */
 static void begin_as(bool cpu)
 {
 	struct rp_desc d;
@@ -100,7 +99,7 @@ static void begin_as(bool cpu)
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
 	cr_assert_eq(flush(1, 0, 64), 0);
-	/* Nobody has been heard of yet. */
+	/* Before HELLO_ACK nothing is pipelined. */
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	settle();
 	next_is(1, IBV_WC_SUCCESS);
@@ -125,7 +124,7 @@ static size_t free_slots(void)
 
 static void end(void)
 {
-	/* But for those who listen, and the one that greeted. */
+	/* The receives and HELLO keep their slots. */
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS - 1);
 	mock_side_fini(&m);
 	mock_fini(&m);
@@ -150,7 +149,7 @@ Test(shim_pipeline, one_round_trip)
 	end();
 }
 
-/* The agent may be faster than the acknowledgement of the write. */
+/* A reply may arrive before the completion of the request's write. */
 Test(shim_pipeline, answered_before_it_has_come)
 {
 	struct ibv_wc wc;
@@ -173,7 +172,7 @@ Test(shim_pipeline, answered_before_it_has_come)
 	end();
 }
 
-/* What an adapter still has on its way is not known to be before it. */
+/* Behind an adapter a write proves no placement: a read fence instead. */
 Test(shim_pipeline, not_behind_an_adapter)
 {
 	begin_as(false);
@@ -186,7 +185,7 @@ Test(shim_pipeline, not_behind_an_adapter)
 	end();
 }
 
-/* Nor into the ring of a queue pair that may not be written to. */
+/* The same if the queue pair has no right to write. */
 Test(shim_pipeline, not_where_nobody_writes)
 {
 	struct rp_desc d;
@@ -202,11 +201,11 @@ Test(shim_pipeline, not_where_nobody_writes)
 	end();
 }
 
-/* It slept when that came, or before; it is told as soon as both are known. */
+/* An idle agent gets a DOORBELL once IDLE and the request have arrived. */
 Test(shim_pipeline, asleep)
 {
 	begin();
-	/* Known beforehand: then it is asked over the side, which wakes it. */
+	/* IDLE came before: the request is a message, which wakes the agent. */
 	mock_side_sleep(&m);
 	mock_side_run(&m);
 	drink();
@@ -217,7 +216,7 @@ Test(shim_pipeline, asleep)
 	cr_assert_eq(m.side.looks, 0u);
 	mock_side_wake(&m);
 	settle();
-	/* Its note and the write cross each other. */
+	/* IDLE and the write cross. */
 	cr_assert_eq(flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
@@ -232,7 +231,7 @@ Test(shim_pipeline, asleep)
 	cr_assert_eq(m.side.looks, 1u);
 	mock_side_wake(&m);
 	settle();
-	/* The note is here before the write is there. */
+	/* IDLE arrives before the write is placed. */
 	cr_assert_eq(flush(4, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
@@ -242,7 +241,7 @@ Test(shim_pipeline, asleep)
 	settle();
 	next_is(4, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.looks, 2u);
-	/* With nothing in the ring nobody is woken. */
+	/* An empty ring needs no doorbell. */
 	mock_side_wake(&m);
 	settle();
 	mock_side_sleep(&m);
@@ -252,7 +251,7 @@ Test(shim_pipeline, asleep)
 	end();
 }
 
-/* Any order of writes, notes and looks: each flush ends, and is durable. */
+/* Writes, signals and polls in any order: each flush ends and is durable. */
 Test(shim_pipeline, any_order)
 {
 	struct seeded s = seeded_start();
@@ -280,8 +279,7 @@ Test(shim_pipeline, any_order)
 			mock_side_step(&m);
 			break;
 		case 3:
-			/* As the agent does: with nothing in it that it sees.
-			 */
+			/* As the agent does: IDLE if the ring is empty. */
 			if (m.side.nin > 8)
 				break;
 			if (m.side.asleep)
@@ -310,7 +308,7 @@ Test(shim_pipeline, any_order)
 	end();
 }
 
-/* More at once than may be without an answer, round and round the ring. */
+/* More flushes than credits, several times around the ring. */
 Test(shim_pipeline, many)
 {
 	unsigned int boxed = 0;
@@ -329,7 +327,7 @@ Test(shim_pipeline, many)
 	end();
 }
 
-/* What the agent stores is asked for over the side, and before. */
+/* Behind a store by the agent a flush is a message, too. */
 Test(shim_pipeline, behind_a_store)
 {
 	begin();
@@ -344,7 +342,7 @@ Test(shim_pipeline, behind_a_store)
 	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
 	next_is(3, IBV_WC_SUCCESS);
 	cr_assert(is_durable(128, 8, 0x42));
-	/* That is over. */
+	/* The store has completed. */
 	cr_assert_eq(flush(4, 128, 8), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	settle();
@@ -352,7 +350,7 @@ Test(shim_pipeline, behind_a_store)
 	end();
 }
 
-/* And a store behind what went ahead waits for it. */
+/* A store waits for the pipelined flushes before it. */
 Test(shim_pipeline, before_a_store)
 {
 	begin();
@@ -369,7 +367,7 @@ Test(shim_pipeline, before_a_store)
 	end();
 }
 
-/* What was not posted leaves nothing behind, and no hole in the ring. */
+/* A batch that was not posted leaves no hole in the ring. */
 Test(shim_pipeline, not_posted)
 {
 	begin();
@@ -396,7 +394,7 @@ Test(shim_pipeline, not_posted)
 	end();
 }
 
-/* The write fails and may have arrived: what was before it ends as it is. */
+/* The ring write fails, placed or not: earlier outcomes stand. */
 Test(shim_pipeline, its_write_fails)
 {
 	begin();
@@ -419,7 +417,7 @@ Test(shim_pipeline, its_write_fails)
 	end();
 }
 
-/* The side ends: nobody will answer what is in the ring. */
+/* The side connection ends: requests in the ring get no reply. */
 Test(shim_pipeline, the_side_is_lost)
 {
 	begin();
@@ -437,7 +435,7 @@ Test(shim_pipeline, the_side_is_lost)
 	mock_fini(&m);
 }
 
-/* Its ring is no region of the program's, whose access was refused. */
+/* A failed ring write reports a lost agent, not a refused region. */
 Test(shim_pipeline, the_agent_is_gone)
 {
 	begin();
@@ -449,14 +447,14 @@ Test(shim_pipeline, the_agent_is_gone)
 	end();
 }
 
-/* Nobody looks, and nobody says so: that is too late some time. */
+/* The agent does not poll and does not say so: the deadline ends the flush. */
 Test(shim_pipeline, silence)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
 	m.side.asleep = true;
 	m.side.now += 5000000000ull;
-	nothing_more(); /* it has not come yet */
+	nothing_more(); /* the ring write is not placed yet */
 	mock_run(&m);
 	nothing_more();
 	m.side.now += 5000000000ull;
@@ -464,7 +462,7 @@ Test(shim_pipeline, silence)
 	end();
 }
 
-/* The region is there no more: as its device would say. */
+/* The region was registered again: the error is the one of a device. */
 Test(shim_pipeline, refused)
 {
 	begin();
@@ -476,7 +474,7 @@ Test(shim_pipeline, refused)
 	end();
 }
 
-/* What is under way then is nobody's, and its slot comes back. */
+/* After detaching, completions of outstanding requests free their slots. */
 Test(shim_pipeline, detached)
 {
 	struct ibv_wc wc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Posting: reads and flushes on the queue pair of the program, and no other. */
+/* Posting: reads and FLUSHes on the program's queue pair, and no other. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static struct pair p;
 
 TestSuite(shim_post, .init = dev_start, .fini = dev_end);
 
-/* Caches that persist, behind an adapter: fences. */
+/* Persistent caches behind an adapter: method fence. */
 static void fences(unsigned int ops, bool sides)
 {
 	const struct pair_attr attr = {
@@ -22,7 +22,7 @@ static void fences(unsigned int ops, bool sides)
 	cr_assert_str_eq(pair_method(&p), "fence");
 }
 
-/* Behind the writes: on their connection, though there is a second one. */
+/* The read is behind the writes, on their queue pair, not on the side's. */
 Test(shim_post, a_read_inside_the_range)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS)
@@ -59,7 +59,7 @@ static void flushes(const struct ibv_rpmem_qp *qp, size_t n, uint64_t from)
 	}
 }
 
-/* More than a first allocation has room for, in their order. */
+/* More than the first allocation holds, in order. */
 Test(shim_post, many_in_one_call)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
@@ -72,7 +72,7 @@ Test(shim_post, many_in_one_call)
 		for (size_t i = 0; i < 40; i++)
 			cr_assert_eq(dev.done[i].addr,
 				     (uintptr_t)dev.pmem + 64 * i);
-		/* What was given up is not posted with the next. */
+		/* Aborted requests are not posted with the next batch. */
 		flushes(p.a.sqp, 3, 50);
 		ibv_rpmem_wr_abort(p.a.sqp);
 		flushes(p.a.sqp, 1, 60);
@@ -83,7 +83,7 @@ Test(shim_post, many_in_one_call)
 	}
 }
 
-/* ibv_post_send() takes those before the one that it refuses. */
+/* ibv_post_send() posts the requests before the one that it refuses. */
 Test(shim_post, some_are_taken)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
@@ -110,7 +110,7 @@ Test(shim_post, some_are_taken)
 	}
 }
 
-/* The program's own builders, between start and complete. */
+/* The program uses its own builders between start and complete. */
 Test(shim_post, beside_other_builders)
 {
 	struct ibv_qp_ex *ex;
@@ -130,7 +130,7 @@ Test(shim_post, beside_other_builders)
 	pair_close(&p);
 }
 
-/* The device's own: with the arguments of the call, and the bytes are there. */
+/* The device's FLUSH gets the arguments of the call. */
 Test(shim_post, native)
 {
 	const struct pair_attr attr = {.ops = BUILDERS | WITH_FLUSH,
@@ -160,7 +160,7 @@ Test(shim_post, native)
 	pair_close(&p);
 }
 
-/* A lost acknowledgement: executed or not, it is no success. */
+/* A lost acknowledgement is an error, executed or not. */
 Test(shim_post, dropped_acks)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS)
@@ -176,7 +176,7 @@ Test(shim_post, dropped_acks)
 		}
 }
 
-/* What the device lets in but the target does not is made to fail. */
+/* A flush that the target refuses fails, even if the device lets it pass. */
 Test(shim_post, refused_is_the_end)
 {
 	struct ibv_qp_init_attr init;

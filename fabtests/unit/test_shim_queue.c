@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Posting and completing: order, errors, slots, and what is never shown. */
+/* Posting and completing: order, errors, slots, and completions of the shim. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 static struct mock m;
 
-/* eADR behind an adapter: fences. */
+/* eADR with an adapter: method fence. */
 static void begin(unsigned int native)
 {
 	struct rp_desc d;
@@ -101,7 +101,7 @@ Test(shim_queue, native_goes_to_the_device_as_it_is)
 	mock_fini(&m);
 }
 
-/* A read is always signaled, or its slot would never come back. */
+/* The read is always signaled, because its completion frees the slot. */
 Test(shim_queue, unsignaled)
 {
 	begin(0);
@@ -114,7 +114,7 @@ Test(shim_queue, unsignaled)
 	next_is(2, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	nothing_more();
 	cr_assert_eq(free_slots(), 8u);
-	/* An error is shown all the same. */
+	/* An unsignaled flush still reports an error. */
 	cr_assert_eq(flush(3, MOCK_AT, 64, P, 0), 0);
 	m.next = IBV_WC_RETRY_EXC_ERR;
 	mock_run(&m);
@@ -133,7 +133,7 @@ Test(shim_queue, all_are_signaled)
 	mock_fini(&m);
 }
 
-/* As many as a program asks for, and no more; what is shown is contiguous. */
+/* A poll returns at most n completions, without gaps. */
 Test(shim_queue, polls_many)
 {
 	struct ibv_wc wc[8];
@@ -151,7 +151,7 @@ Test(shim_queue, polls_many)
 	mock_fini(&m);
 }
 
-/* A completion for each slot: no more flushes than the queue has entries. */
+/* Each flush needs a completion entry: no more flushes than entries. */
 Test(shim_queue, slots)
 {
 	begin(0);
@@ -168,7 +168,7 @@ Test(shim_queue, slots)
 	mock_fini(&m);
 }
 
-/* All of a batch or nothing, and no slot is lost. */
+/* A batch is posted as a whole or not at all, and loses no slot. */
 Test(shim_queue, batches)
 {
 	begin(0);
@@ -184,7 +184,7 @@ Test(shim_queue, batches)
 	ibv_rpmem_wr_abort(&m.q.pub);
 	cr_assert_eq(m.nqueue, 0u);
 	cr_assert_eq(free_slots(), 8u);
-	/* The device took two of three. */
+	/* The device posted two of three. */
 	m.complete_err = ENOMEM;
 	m.complete_posted = 2;
 	ibv_rpmem_wr_start(&m.q.pub);
@@ -213,7 +213,7 @@ Test(shim_queue, unknown_regions)
 	cr_assert_eq(ibv_rpmem_del_region(&m.q.pub, 8), ENOKEY);
 	cr_assert_eq(ibv_rpmem_del_region(&m.q.pub, MOCK_RKEY), 0);
 	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), ENOKEY);
-	/* The same rkey, told anew: the later one holds. */
+	/* The same rkey is added again: the later descriptor counts. */
 	d = mock_desc(&m);
 	d.domain = RP_DOMAIN_MEMCTRL;
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
@@ -227,7 +227,7 @@ Test(shim_queue, unknown_regions)
 	mock_fini(&m);
 }
 
-/* Another connection's descriptor, or none that works. */
+/* A descriptor of another connection; a queue pair that is not ready. */
 Test(shim_queue, the_connection_is_looked_at)
 {
 	begin(0);
@@ -247,7 +247,7 @@ Test(shim_queue, the_connection_is_looked_at)
 	mock_fini(&m);
 }
 
-/* What the device would refuse it refuses, and in its place. */
+/* A flush that the device would refuse is refused at its place in the queue. */
 Test(shim_queue, refusals_are_in_order)
 {
 	static const struct {
@@ -257,7 +257,7 @@ Test(shim_queue, refusals_are_in_order)
 	} cases[] = {
 		{RP_DESC_PERSISTENT, MOCK_AT, IBV_WC_REM_INV_REQ_ERR},
 		{0, MOCK_AT + MOCK_BYTES - 63, IBV_WC_REM_ACCESS_ERR},
-		/* Even where reads are not let in either. */
+		/* The same if reads are not allowed either. */
 		{RP_DESC_PERSISTENT | RP_DESC_READ, MOCK_AT,
 		 IBV_WC_REM_INV_REQ_ERR},
 		{RP_DESC_READ, MOCK_AT + MOCK_BYTES, IBV_WC_REM_ACCESS_ERR},
@@ -279,7 +279,7 @@ Test(shim_queue, refusals_are_in_order)
 		next_is(2, cases[i].want, 0);
 		next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
 		nothing_more();
-		/* The program may connect it to somebody else. */
+		/* The program may reset the queue pair and connect it again. */
 		m.error = false;
 		cr_assert_eq(flush(4, MOCK_AT, 64, P, 0), ENOTCONN);
 		cr_assert_eq(m.nqueue, 0u);
@@ -287,7 +287,7 @@ Test(shim_queue, refusals_are_in_order)
 	}
 }
 
-/* A device that lets everything pass makes no success of it. */
+/* A device that does not check still gives no success. */
 Test(shim_queue, refused_is_refused)
 {
 	begin(0);
@@ -309,7 +309,7 @@ Test(shim_queue, refused_is_refused)
 	mock_fini(&m);
 }
 
-/* What broke for other reasons is called what it is. */
+/* The error of an earlier failure is reported as it is. */
 Test(shim_queue, other_errors_of_refused_ones)
 {
 	begin(0);
@@ -322,7 +322,7 @@ Test(shim_queue, other_errors_of_refused_ones)
 	mock_fini(&m);
 }
 
-/* Behind the program's own calls it is as on a device: what is posted errs. */
+/* Under the preload, posts after an error complete with errors. */
 Test(shim_queue, posts_after_errors_as_a_device)
 {
 	begin(BOTH);
@@ -338,7 +338,7 @@ Test(shim_queue, posts_after_errors_as_a_device)
 	mock_fini(&m);
 }
 
-/* What is known changes between start and complete, too. */
+/* Regions may be added and removed between start and complete. */
 Test(shim_queue, learns_and_forgets_in_a_batch)
 {
 	const struct rp_remote_cfg cfg = {.required = RP_CLASS_POWER};
@@ -361,7 +361,7 @@ Test(shim_queue, learns_and_forgets_in_a_batch)
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 
-	/* Less is known of it later. */
+	/* A later descriptor of the region allows less. */
 	d.region = 0;
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	ibv_rpmem_wr_start(&m.q.pub);
@@ -373,7 +373,7 @@ Test(shim_queue, learns_and_forgets_in_a_batch)
 	mock_fini(&m);
 }
 
-/* An error of the program's own work ends flushes, too. */
+/* A failed request of the program ends flushes, too. */
 Test(shim_queue, any_error_is_the_end)
 {
 	begin(BOTH);
@@ -386,7 +386,7 @@ Test(shim_queue, any_error_is_the_end)
 	mock_fini(&m);
 }
 
-/* What comes for a queue pair that is gone is nobody's. */
+/* Completions of a detached queue pair are dropped. */
 Test(shim_queue, detached_meanwhile)
 {
 	struct rp_desc d;
@@ -409,7 +409,7 @@ Test(shim_queue, detached_meanwhile)
 	mock_fini(&m);
 }
 
-/* Only the device's own: no other store of 8 bytes is known to be whole. */
+/* Only the device's atomic write is known to store 8 bytes at once. */
 Test(shim_queue, atomic_writes)
 {
 	const uint64_t value = 0x1122334455667788;
@@ -423,7 +423,7 @@ Test(shim_queue, atomic_writes)
 	cr_assert_eq(m.queue[0].flags, (unsigned int)IBV_SEND_SIGNALED);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, 9);
-	/* Behind a flush that is a read it has to wait for that. */
+	/* Behind a flush that is a read it needs IBV_SEND_FENCE. */
 	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
 	m.q.pub.wr_id = 3;
 	ibv_rpmem_wr_start(&m.q.pub);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The agent's thread and its ring: it looks while it is awake, and says when.
- */
+/* The agent's thread and its ring: it polls, or says that it is idle. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "rc_pair.h"
 #include "seeded.h"
 
-#define FOR_EVER "60000000" /* us: longer than any case waits */
+#define FOR_EVER "60000000" /* us: longer than any test waits */
 
 static struct pair p;
 static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
@@ -20,7 +19,7 @@ static const struct pair_attr by_builders = {
 static const struct pair_attr without_writes = {
 	.ops = IBV_QP_EX_WITH_RDMA_READ, .access = PERSISTENT, .sides = true};
 
-/* The kernel's CPU places: ADR behind soft-RoCE. */
+/* ADR on soft-RoCE: the target's kernel places. */
 static void start(void)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
@@ -52,7 +51,7 @@ Test(shim_ring, no_read_while_it_is_awake)
 		cr_assert_str_eq(pair_method(&p), "agent-clwb");
 		for (uint64_t k = 0; k < 50; k++)
 			once(k);
-		/* The first, and whatever was before the note came. */
+		/* The first flush, and those before POLLING arrived. */
 		cr_assert_leq(dev_count(IBV_WC_RDMA_READ) - before, 3u);
 		pair_close(&p);
 	}
@@ -63,7 +62,7 @@ static unsigned int answers_sent(const struct pair_attr *attr)
 	unsigned int before;
 
 	pair_open(&p, attr);
-	/* Until it is awake, and has said so. */
+	/* Until the agent polls and POLLING has arrived. */
 	for (uint64_t k = 0; k < 5; k++)
 		once(k);
 	before = dev_count(IBV_WC_SEND);
@@ -74,7 +73,7 @@ static unsigned int answers_sent(const struct pair_attr *attr)
 	return before;
 }
 
-/* An answer is written where whoever asks polls, else a message. */
+/* A polling initiator gets replies by writes, another one by messages. */
 Test(shim_ring, answers)
 {
 	const struct pair_attr sleeping = {
@@ -86,7 +85,7 @@ Test(shim_ring, answers)
 	cr_assert_geq(n, 50u, "%u", n);
 }
 
-/* As the agent's device would write it: this, and only so much of it. */
+/* Write a reply as the agent's device does, or a part of it. */
 static void write_answer(struct rp_ring *b, const void *msg, size_t len,
 			 size_t part)
 {
@@ -98,7 +97,7 @@ static void write_answer(struct rp_ring *b, const void *msg, size_t len,
 	memcpy((char *)(uintptr_t)p.sa.replies + w.offset, w.buf, part);
 }
 
-/* What no agent says is the end here as well; half of it is nothing yet. */
+/* A malformed reply ends the side connection; a partial one is ignored. */
 Test(shim_ring, nonsense_for_an_answer)
 {
 	static uint8_t out[RP_RING_LEN], msg[RP_RING_MSG];
@@ -124,7 +123,7 @@ Test(shim_ring, nonsense_for_an_answer)
 	}
 }
 
-/* More answers than the ring has frames: the rest are messages. */
+/* Replies that do not fit into the ring are messages. */
 Test(shim_ring, nobody_takes_them)
 {
 	unsigned int sends;
@@ -136,7 +135,7 @@ Test(shim_ring, nobody_takes_them)
 		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
 	for (uint64_t k = 1; k <= 8; k++)
 		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	/* It hears of what was taken with the next request in its ring. */
+	/* The next request in the agent's ring carries the consumer index. */
 	for (uint64_t k = 1; k <= 4; k++)
 		cr_assert_eq(pair_store(&p, k, 8 * k, k), 0);
 	for (uint64_t k = 1; k <= 4; k++)
@@ -148,7 +147,7 @@ Test(shim_ring, nobody_takes_them)
 	pair_close(&p);
 }
 
-/* The device may have to write a frame again until it was acknowledged. */
+/* The device may retransmit a slot until its write is acknowledged. */
 Test(shim_ring, frames_in_use)
 {
 	unsigned int sends;
@@ -164,14 +163,14 @@ Test(shim_ring, frames_in_use)
 	dev.late_qp = 0;
 	dev_run();
 	sends = dev_count(IBV_WC_SEND);
-	/* Perhaps before it has looked. */
+	/* Perhaps once before the thread sees the completions. */
 	for (uint64_t k = 0; k < 12; k++)
 		once(k);
 	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 1u);
 	pair_close(&p);
 }
 
-/* A queue pair without writes has none for us either. */
+/* Without writes on its queue pair the shim pipelines nothing. */
 Test(shim_ring, no_writes)
 {
 	pair_open(&p, &without_writes);
@@ -185,7 +184,7 @@ Test(shim_ring, no_writes)
 
 static _Atomic int crossed;
 
-/* Its note is out, and of what comes now no queue will tell it. */
+/* IDLE is sent and the queue not armed: a pipelined flush must not be lost. */
 static void goes_ahead(void)
 {
 	const unsigned int reads = dev_count(IBV_WC_RDMA_READ);
@@ -223,10 +222,10 @@ Test(shim_ring, asked_as_it_lies_down)
 	for (int i = 0; i < 2; i++) {
 		pair_open(&p, &asking);
 		crossed = 0;
-		/* Who is slow finds it asleep, and has it wake again. */
+		/* A slow machine finds the agent idle, and wakes it again. */
 		for (uint64_t k = 0; !crossed && k < 20; k++) {
 			dev_at_notify(NULL);
-			/* So often that it looks on. */
+			/* Often enough for the agent to poll. */
 			for (uint64_t j = 0; j < 4; j++)
 				once(j);
 			dev_at_notify(how[i]);
@@ -240,7 +239,7 @@ Test(shim_ring, asked_as_it_lies_down)
 	}
 }
 
-/* It sleeps, wakes, and sleeps again, and whatever crosses what ends. */
+/* The agent idles and polls in turn; any crossing of messages is harmless. */
 Test(shim_ring, asleep_and_awake)
 {
 	static const char *const spins[] = {"0", "20", "200"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The side of a queue pair: whose agent it leads to, and along what path. */
+/* The side connection of a queue pair: to which agent, on which path. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static struct ibv_qp_attr attr_of(uint32_t number)
 	return attr;
 }
 
-/* Along the path of the program's queue pair, and nobody writes by it. */
+/* The side uses the path of the program's queue pair, without write access. */
 Test(shim_side, path)
 {
 	struct ibv_qp_attr asks, serves;
@@ -52,7 +52,7 @@ Test(shim_side, path)
 	pair_close(&p);
 }
 
-/* What is written wakes nobody: who can sleep is sent messages. */
+/* A write raises no event, so an initiator that can sleep gets messages. */
 Test(shim_side, of_who_may_sleep)
 {
 	const struct pair_attr sleeping = {
@@ -69,7 +69,7 @@ Test(shim_side, of_who_may_sleep)
 	pair_close(&p);
 }
 
-/* Its peer writes answers, and reaches nothing else of this process. */
+/* The peer can write to the reply ring, and to nothing else here. */
 Test(shim_side, nothing_else_can_be_written)
 {
 	static uint8_t other[64];
@@ -100,7 +100,7 @@ Test(shim_side, nothing_else_can_be_written)
 	}
 }
 
-/* Retries that never end would hold completions back for ever. */
+/* Endless retries would defer completions for ever. */
 Test(shim_side, gives_up)
 {
 	struct ibv_rpmem_addr a, b;
@@ -131,7 +131,7 @@ Test(shim_side, addresses)
 
 	pair_open(&p, &plain);
 	memset(&b, 0x5a, sizeof(b));
-	/* Nothing of its own is there that could be connected. */
+	/* No side of this queue pair can be connected yet. */
 	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EBADMSG);
 	cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
 	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EINVAL);
@@ -146,7 +146,7 @@ Test(shim_side, addresses)
 	pair_close(&p);
 }
 
-/* An agent beside another machine flushes that one's memory. */
+/* An agent on another machine would flush that machine's memory. */
 Test(shim_side, of_another_queue_pair)
 {
 	struct ibv_rpmem_addr a, b;
@@ -163,13 +163,13 @@ Test(shim_side, of_another_queue_pair)
 		ibv_modify_qp(p.a.qp, &init, IBV_QP_STATE);
 	}
 	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EINVAL);
-	/* Neither was half of a connection: it can be made now. */
+	/* The refused calls changed nothing: connecting works now. */
 	dev_join(p.a.qp, p.b.qp->qp_num, OPEN);
 	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
 	pair_close(&p);
 }
 
-/* Room for what is received; a peer that lets nothing flush has no agent. */
+/* The queue needs room; a peer without flushable memory has no agent. */
 Test(shim_side, refusals)
 {
 	const struct pair_attr short_one = {.access = PERSISTENT, .cqe = 8};
@@ -186,7 +186,7 @@ Test(shim_side, refusals)
 	pair_close(&p);
 }
 
-/* Whatever cannot be made, nothing is left of it. */
+/* A failed creation leaves no objects. */
 Test(shim_side, scarce)
 {
 	int failed = 0;
@@ -205,7 +205,7 @@ Test(shim_side, scarce)
 				     dev.open - open);
 		cr_assert(!ret || ret == ENOMEM);
 		dev.fail_make = 0;
-		/* Later there is enough. */
+		/* With enough memory it works. */
 		cr_assert_eq(pair_sides(&p), 0);
 		pair_tell(&p);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's agent, with its thread and its connections, asked by a peer. */
+/* The target's agent, its thread and side connections, driven by a peer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "rc_pair.h"
 
-#define FOR_EVER "60000000" /* us: longer than any case waits */
+#define FOR_EVER "60000000" /* us: longer than any test waits */
 
 static struct pair p;
 static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
@@ -40,7 +40,7 @@ Test(shim_target, durable_when_it_completes)
 			pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 			cr_assert(dev_durable(off, 100, value), "%zu", k);
 		}
-		/* And no more than was asked for. */
+		/* No more than the range is flushed. */
 		cr_assert_eq(pair_write(&p, 3, 4096, 128, 'x'), 0);
 		cr_assert_eq(pair_flush(&p, 4, 4096 + 64, 64), 0);
 		pair_next(&p, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -51,7 +51,7 @@ Test(shim_target, durable_when_it_completes)
 	}
 }
 
-/* The test would see it. */
+/* The checks detect an agent that flushes nothing. */
 Test(shim_target, an_agent_that_does_nothing)
 {
 	pair_open(&p, &asking);
@@ -64,7 +64,7 @@ Test(shim_target, an_agent_that_does_nothing)
 	pair_close(&p);
 }
 
-/* More at once than there are credits and buffers on either side. */
+/* More flushes than credits and buffers at either side. */
 Test(shim_target, many)
 {
 	pair_open(&p, &asking);
@@ -84,7 +84,7 @@ Test(shim_target, many)
 	pair_close(&p);
 }
 
-/* The tail is there only when the record is durable. */
+/* The tail is stored only after its record is durable. */
 Test(shim_target, atomic_writes)
 {
 	uint64_t tail;
@@ -106,7 +106,7 @@ Test(shim_target, atomic_writes)
 	pair_close(&p);
 }
 
-/* The rkey is the same again, the registration another: ask for its key. */
+/* Registered again the region has the same rkey: the agent checks its key. */
 Test(shim_target, refuses_a_region_that_is_no_more)
 {
 	uint32_t rkey;
@@ -126,7 +126,7 @@ Test(shim_target, refuses_a_region_that_is_no_more)
 	pair_close(&p);
 }
 
-/* So does one whose memory is there for others still, but not for agents. */
+/* Another registration has the rkey, but the agent does not know it. */
 Test(shim_target, no_flush_behind_a_deregistration)
 {
 	struct ibv_mr *mr;
@@ -143,13 +143,13 @@ Test(shim_target, no_flush_behind_a_deregistration)
 	pair_close(&p);
 }
 
-/* Whatever becomes of the side, what waits for it is told, and the rest. */
+/* However the side connection ends, waiting and later flushes fail. */
 Test(shim_target, side_lost)
 {
 	for (int how = 0; how < 3; how++) {
 		pair_open(&p, &asking);
 		if (how == 1) {
-			/* In the middle of it, and the agent has heard it. */
+			/* Lost after the agent has replied once. */
 			cr_assert_eq(pair_flush(&p, 9, 0, 64), 0);
 			pair_next(&p, 9, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 		}
@@ -170,7 +170,7 @@ Test(shim_target, side_lost)
 	}
 }
 
-/* An answer that did not come through: then its end of the side is over. */
+/* A reply cannot be sent: the agent ends its side connection. */
 Test(shim_target, answer_lost)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "300", 1);
@@ -182,7 +182,7 @@ Test(shim_target, answer_lost)
 	pair_close(&p);
 }
 
-/* Nobody answers: the time that the operator gives, and no longer. */
+/* No reply comes: the flush fails after FI_OFI_RPMEM_TIMEOUT. */
 Test(shim_target, silence)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "100", 1);
@@ -196,7 +196,7 @@ Test(shim_target, silence)
 	pair_close(&p);
 }
 
-/* What no peer says ends the side, and makes nothing durable. */
+/* A malformed message ends the side connection and flushes nothing. */
 Test(shim_target, nonsense_to_the_agent)
 {
 	static uint8_t msg[200];
@@ -209,7 +209,7 @@ Test(shim_target, nonsense_to_the_agent)
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 		while (!ibv_rpmem_poll_cq(p.a.scq, 1, &wc))
 			;
-		/* The agent's refusal may be here before HELLO is out. */
+		/* The agent's refusal may arrive before HELLO is sent. */
 		cr_assert(wc.status == IBV_WC_RETRY_EXC_ERR ||
 				  (len <= 128 &&
 				   wc.status == IBV_WC_REM_INV_REQ_ERR),
@@ -218,7 +218,7 @@ Test(shim_target, nonsense_to_the_agent)
 	}
 }
 
-/* An answer that no agent gives is the end; nothing of it is believed. */
+/* A malformed reply ends the side connection; nothing of it is used. */
 Test(shim_target, nonsense_to_who_asks)
 {
 	static uint8_t msg[200];
@@ -236,7 +236,7 @@ Test(shim_target, nonsense_to_who_asks)
 	}
 }
 
-/* Two peers of one agent: each by its own connection, and its own end. */
+/* Two peers of one agent: each has its own side connection. */
 static void two_peers(void)
 {
 	struct pair q;
@@ -271,14 +271,14 @@ Test(shim_target, two_peers)
 	two_peers();
 }
 
-/* The thread never sleeps, and who wakes is heard all the same. */
+/* The thread always polls, and still accepts DOORBELLs. */
 Test(shim_target, two_peers_looked_at)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
 	two_peers();
 }
 
-/* How often the thread went to sleep, of 40 requests. */
+/* How often the thread went idle during 40 requests. */
 static unsigned int sleeps(const char *us)
 {
 	setenv("FI_OFI_RPMEM_SPIN", us, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes with their flush: one call, one completion, by whatever method. */
+/* Writes with their flush: one call, one completion, by any method. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "rc_pair.h"
 #include "seeded.h"
 
-#define FOR_EVER "60000000" /* us: longer than any case waits */
+#define FOR_EVER "60000000" /* us: longer than any test waits */
 
 static struct pair p;
 
-/* The kernel's CPU places: ADR behind soft-RoCE. */
+/* ADR on soft-RoCE: the target's kernel places. */
 static void start(void)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
@@ -40,7 +40,7 @@ static void flushed(uint64_t wr_id)
 	pair_next(&p, wr_id, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 }
 
-/* So that the agent is awake, and that is known. */
+/* Make the agent poll, and the initiator know it. */
 static void wake(void)
 {
 	for (uint64_t i = 1; i <= 4; i++) {
@@ -49,7 +49,7 @@ static void wake(void)
 	}
 }
 
-/* Nothing but these is there, and that is durable. */
+/* These bytes are durable, and none beside them. */
 static void only(size_t off, size_t len, uint8_t value)
 {
 	cr_assert(dev_durable(off, len, value), "%zu of %zu", off, len);
@@ -122,7 +122,7 @@ Test(shim_write, by_native_flush)
 	pair_close(&p);
 }
 
-/* Few bytes: no write of their own, and no read. Others: one. */
+/* Up to 256 bytes travel in the request: no write of their own, no read. */
 Test(shim_write, one_message)
 {
 	unsigned int writes, others;
@@ -134,7 +134,7 @@ Test(shim_write, one_message)
 		others = dev_count(IBV_WC_RDMA_READ) + dev_count(IBV_WC_SEND);
 		cr_assert_eq(pair_put(&p, 5, 64, len, 'a'), 0);
 		flushed(5);
-		/* The request, and the answer. */
+		/* The request and the reply. */
 		cr_assert_eq(dev_count(IBV_WC_RDMA_WRITE) - writes,
 			     len > 256 ? 3u : 2u, "%zu", len);
 		cr_assert_eq(dev_count(IBV_WC_RDMA_READ) +
@@ -160,7 +160,7 @@ Test(shim_write, unsignaled)
 	}
 }
 
-/* More than there are frames and credits; and between all kinds of others. */
+/* More than slots and credits, mixed with other operations. */
 Test(shim_write, in_order)
 {
 	struct seeded s = seeded_start();
@@ -200,7 +200,7 @@ Test(shim_write, in_order)
 	pair_close(&p);
 }
 
-/* A batch that is given up leaves nothing behind, at the agent neither. */
+/* An aborted batch leaves nothing behind, not even at the agent. */
 Test(shim_write, given_up)
 {
 	const struct ibv_sge sge = {.addr = (uintptr_t)p.from, .length = 64};
@@ -226,7 +226,7 @@ Test(shim_write, given_up)
 	pair_close(&p);
 }
 
-/* The device took the write and not its flush: of that nothing is shown. */
+/* The write is posted, its flush is not: no completion is reported. */
 Test(shim_write, half_posted)
 {
 	dev.facts.domain = RP_DOMAIN_CPUCACHE;
@@ -240,7 +240,7 @@ Test(shim_write, half_posted)
 		cr_assert_eq(pair_write(&p, 6, 64, 64, 'b'), 0);
 		pair_next(&p, 6, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	}
-	/* But what the write ended with, where that was badly. */
+	/* An error of that write is reported. */
 	dev.take = 1;
 	dev.take_err = ENOMEM;
 	dev.fail_qp = p.a.qp->qp_num;
@@ -250,7 +250,7 @@ Test(shim_write, half_posted)
 	pair_close(&p);
 }
 
-/* One completion, and its status is that of what went wrong first. */
+/* One completion, with the status of the first failure. */
 Test(shim_write, fails)
 {
 	const struct pair_attr *how[] = {&alone, &asking, &asking};
@@ -276,7 +276,7 @@ Test(shim_write, fails)
 	}
 }
 
-/* Whoever may not write is told so by the agent as by the device. */
+/* Without write access the agent refuses as the device does. */
 Test(shim_write, not_writable)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)p.from};
@@ -355,7 +355,7 @@ Test(shim_write, refused)
 	pair_close(&p);
 }
 
-/* No bytes: a flush of nothing is all that is left. */
+/* An empty write is an empty flush. */
 Test(shim_write, nothing)
 {
 	pair_open(&p, &asking);
@@ -365,7 +365,7 @@ Test(shim_write, nothing)
 	pair_close(&p);
 }
 
-/* The test would see it. */
+/* The checks detect an agent that flushes nothing. */
 Test(shim_write, an_agent_that_does_nothing)
 {
 	pair_open(&p, &asking);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When to look on before a sleep, by a clock of the test's. */
+/* The spin budget: how long to poll before sleeping, by the test's clock. */
 #include <criterion/criterion.h>
 
 #include "core/spin.h"
@@ -11,7 +11,7 @@ enum {
 static struct rp_spin s;
 static uint64_t now = 1000;
 
-/* Something came; then nothing until it sleeps: for how long it looked on. */
+/* One event, then none until the caller sleeps: how long it polled. */
 static uint64_t vain(void)
 {
 	const uint64_t begun = now;
@@ -36,7 +36,7 @@ Test(spin, nothing_came)
 Test(spin, ends_in_time)
 {
 	cr_assert_eq(vain(), NS);
-	/* It does not begin again by itself. */
+	/* Without an event polling does not start again. */
 	cr_assert_not(rp_spin(&s, NS, false, now));
 }
 
@@ -49,14 +49,14 @@ Test(spin, goes_on_while_it_pays)
 	}
 }
 
-/* Where every one is in vain, one in 256 is tried in the end. */
+/* If polling never pays, only one in 256 is tried in the end. */
 Test(spin, vain_ones_become_rare)
 {
 	int tried = 0;
 
 	for (int i = 0; i < 502; i++)
 		tried += vain() > 0;
-	cr_assert_eq(tried, 8, "%d", tried); /* 1, 3, ... 255 are skipped */
+	cr_assert_eq(tried, 8, "%d", tried); /* it skips 1, 3, ... 255 */
 	for (int i = 0; i < 10 * (RP_SPIN_SKIPPED + 1); i++)
 		tried += vain() > 0;
 	cr_assert_eq(tried, 18, "%d", tried);
@@ -73,12 +73,12 @@ Test(spin, one_that_pays_makes_up_for_them)
 	cr_assert_eq(s.skip, 1);
 }
 
-/* What was switched off while it looked on ends with the next that comes. */
+/* Switching off ends polling at the next event. */
 Test(spin, switched_off)
 {
 	cr_assert(rp_spin(&s, NS, true, now));
 	cr_assert_not(rp_spin(&s, 0, true, now));
 	cr_assert_not(rp_spin(&s, 0, false, now));
-	/* And on again: nothing was counted meanwhile. */
+	/* Switched on again: nothing was counted meanwhile. */
 	cr_assert(rp_spin(&s, NS, true, now));
 }

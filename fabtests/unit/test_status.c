@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Outcomes: each distinct, each with a remedy, the same in core and public. */
+/* Statuses: distinct, each with a remedy, the same in core and public. */
 #include "config.h"
 
 #include <ctype.h>
@@ -31,7 +31,7 @@ Test(status, list_is_complete)
 {
 	size_t named = 0;
 
-	/* A status added to the enum without a row here or there shows up. */
+	/* A new status in the enum needs a row in this table. */
 	for (int st = 0; st < RP_ST_MAX; st++)
 		named += strcmp(rp_status_name(st), "unknown status") != 0;
 	cr_assert_eq(named, COUNT);
@@ -63,14 +63,14 @@ Test(status, remedies_are_sentences)
 		cr_assert_gt(strlen(r), 10);
 		cr_assert(isupper((unsigned char)r[0]) || r[0] == 'f', "%s", r);
 		cr_assert_eq(r[strlen(r) - 1], '.', "%s", r);
-		/* Fits a 256 byte error buffer behind its name. */
+		/* Name and remedy fit into 256 bytes. */
 		cr_assert_lt(strlen(r) + strlen(rp_status_name(all[i])), 250);
 	}
 }
 
 Test(status, unknown_values_are_survived)
 {
-	/* The first five had a meaning in version 1. */
+	/* The first five were statuses of version 1. */
 	static const int odd[] = {3,  10, 66,	     68,      70,
 				  18, 63, RP_ST_MAX, 1 << 20, -1};
 
@@ -81,7 +81,7 @@ Test(status, unknown_values_are_survived)
 	}
 }
 
-/* libc calls this one by its other name. */
+/* libc has this one under another name. */
 static const char *errno_name(int err)
 {
 	return err == EOPNOTSUPP ? "EOPNOTSUPP" : strerrorname_np(err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The literature's verdicts: complete, and what the method table picks. */
+/* The literature's verdicts: complete, and respected by the method table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static const struct verdict_method *of_method(const struct verdict_cell *c,
 	return NULL;
 }
 
-/* Which one of the 72, and is its name what its facts say? */
+/* Its number among the 72, after a check that name and facts agree. */
 static size_t place_in_taxonomy(const struct verdict_cell *c)
 {
 	static const struct {
@@ -97,7 +97,7 @@ Test(verdicts, the_72_of_the_taxonomy_once_each)
 	cr_assert_eq(n, 72, "%zu cells", n);
 }
 
-/* The reader has refused pairs that are there twice. */
+/* The reader has refused duplicate pairs. */
 Test(verdicts, every_method_of_every_cell)
 {
 	size_t pairs = 0;
@@ -117,7 +117,7 @@ Test(verdicts, every_method_of_every_cell)
 	cr_assert_eq(pairs, v.valid + v.forbidden);
 }
 
-/* Waiting adds nothing to what a alone gets; pipelining never adds any. */
+/* Waiting adds no valid method to those of one write, nor does pipelining. */
 Test(verdicts, compound_follows_single)
 {
 	for (size_t i = 0; i < v.n; i++) {
@@ -149,7 +149,7 @@ Test(verdicts, compound_follows_single)
 	}
 }
 
-/* Methods are called what the code calls them. */
+/* Methods have the names of the code. */
 Test(verdicts, names_of_methods)
 {
 	for (size_t i = 0; i < v.n; i++) {
@@ -169,7 +169,7 @@ Test(verdicts, names_of_methods)
 	}
 }
 
-/* In every build, so that what is passed over leads to nothing worse. */
+/* In every build: a method that is left out leads to no forbidden one. */
 Test(verdicts, the_table_picks_no_forbidden_method)
 {
 	for (size_t i = 0; i < v.n; i++) {
@@ -192,7 +192,7 @@ Test(verdicts, the_table_picks_no_forbidden_method)
 	}
 }
 
-/* Cheapest first; native is left to its own row. */
+/* Cheapest first; native has its own row. */
 static const enum rp_method by_cost[] = {
 	RP_METHOD_DELIVERY,   RP_METHOD_FENCE,	     RP_METHOD_AGENT_SFENCE,
 	RP_METHOD_AGENT_CLWB, RP_METHOD_AGENT_MSYNC, RP_METHOD_AGENT_CLWB_MSYNC,
@@ -206,13 +206,13 @@ static enum rp_method cheapest(const struct verdict_cell *c)
 	return RP_METHOD_REFUSED;
 }
 
-/* Where the table refuses, or does more than the file asks for, and why. */
+/* Cells where the table refuses, or does more than necessary, and why. */
 static const struct more {
 	const char *cell;
 	enum rp_method picked;
 	const char *why;
 } more[] = {
-	/* Refused at class power, though msync of a DAX file would do. */
+	/* Refused at class power, although msync of a DAX file would do. */
 	{"x-dax-sync-cpu-user-none", RP_METHOD_REFUSED,
 	 "msync fails on devdax, which the facts do not tell from a file"},
 	{"x-dax-sync-cpu-user-unknown", RP_METHOD_REFUSED,
@@ -302,7 +302,7 @@ Test(verdicts, a_wrong_file_is_not_read)
 	cr_assert_lt(verdicts_read("./no-such-file", &v), 0);
 }
 
-/* The list that the crash matrix must convict, by a reader of its own. */
+/* The pairs that the crash matrix must convict, by another reader. */
 static void compare_with_script(const char *option, bool valid)
 {
 	char command[sizeof(folder) + 64], line[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Byte layout of messages: goldens, round trips, limits, sentences. */
+/* Byte layout of messages: goldens, round trips, limits, texts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 	"b8b7b6b5b4b3b201"                                                     \
 	"0205010000000000"
 
-/* These bytes are the protocol: a change here is a new version. */
+/* These bytes are the protocol: a change here needs a new version. */
 static const struct {
 	uint8_t type;
 	const char *hex;
@@ -65,7 +65,7 @@ static const struct {
 		      "0000000000000000"},
 };
 
-/* What an effect puts behind the range of the golden REQUEST. */
+/* The bytes of each effect behind the range of the golden REQUEST. */
 static const struct {
 	enum rp_effect effect;
 	const char *hex;
@@ -122,7 +122,7 @@ static void check_bytes(const struct wire_msg *m, const char *want)
 	memset(&back, 0x5a, sizeof(back));
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_eq(back.type, m->type);
-	/* Every field is in the bytes. */
+	/* The bytes contain every field. */
 	cr_assert_eq(wire_put(again, sizeof(again), &back), len);
 	cr_assert_eq(memcmp(buf, again, len), 0, "type %d", m->type);
 }
@@ -142,7 +142,7 @@ Test(wire, goldens)
 	}
 }
 
-/* The fields of every example, one by one: nothing is swapped both ways. */
+/* The fields of every example, one by one: put and get swap nothing. */
 Test(wire, decoded_fields)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -199,7 +199,7 @@ Test(wire, decoded_fields)
 	cr_assert_null(back.reply.result);
 }
 
-/* 64 durable bytes are one message that tcp injects: 128 bytes. */
+/* A durable store of 64 bytes is one message, which tcp injects: 128 bytes. */
 Test(wire, small_store)
 {
 	const uint8_t bytes[64] = {1};
@@ -212,7 +212,7 @@ Test(wire, small_store)
 	m.request.bytes = bytes;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 112);
 	cr_assert_eq(RP_WIRE_STORE_LEN(1, 64), 112);
-	/* And its REPLY, and what connects. */
+	/* So are its REPLY and the connection messages. */
 	wire_example(RP_MSG_REPLY, &m);
 	m.reply.result_len = 0;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 32);
@@ -222,7 +222,7 @@ Test(wire, small_store)
 	cr_assert_leq(wire_put(buf, sizeof(buf), &m), RP_WIRE_CM_ACK);
 }
 
-/* A store whose bytes are sent as a second piece: counted, not written. */
+/* The bytes of a store may follow as a second piece: counted, not copied. */
 Test(wire, store_without_its_bytes)
 {
 	uint8_t whole[RP_WIRE_MAX_MSG], head[RP_WIRE_MAX_MSG];
@@ -259,7 +259,7 @@ static void random_grant(struct seeded *s, struct rp_wire_grant *g)
 	};
 }
 
-/* Ranges that pack, or do not. */
+/* Ranges that pack, or that do not. */
 static void random_ranges(struct seeded *s, struct wire_msg *m, size_t n)
 {
 	bool row = seeded_below(s, 2);
@@ -403,7 +403,7 @@ Test(wire, round_trip)
 	}
 }
 
-/* A sentence as long as its length field can say must not run over. */
+/* A text of the largest length must not overflow its buffer. */
 Test(wire, info_longest_sentence)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -419,7 +419,7 @@ Test(wire, info_longest_sentence)
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_eq(strlen(back.info.why), RP_WHY_LEN - 1);
 
-	/* 256 bytes: no room for the NUL. */
+	/* 256 bytes leave no room for the NUL. */
 	buf[26] = 0;
 	buf[27] = 1;
 	buf[len] = 'x';
@@ -427,7 +427,7 @@ Test(wire, info_longest_sentence)
 	memcpy(buf + 4, &told, 4);
 	cr_assert_eq(wire_get(buf, told, &back), -EBADMSG);
 
-	/* Not terminated here: our own mistake, refused as well. */
+	/* An unterminated text of the caller is refused, too. */
 	memset(m.info.why, 'x', RP_WHY_LEN);
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
@@ -444,7 +444,7 @@ Test(wire, sentence_is_made_printable)
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_str_eq(back.info.why, "a?[2J???");
 
-	/* The first and the last that may pass, and their neighbours. */
+	/* The first and the last allowed character, and their neighbours. */
 	strcpy(m.info.why, "\x1f\x20\x7e\x7f");
 	len = wire_put(buf, sizeof(buf), &m);
 	cr_assert_eq(memcmp(buf + 80, "? ~?", 4), 0);
@@ -470,7 +470,7 @@ Test(wire, largest_request)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
 
-/* Nothing to cover: a fence of what was written before, and no more. */
+/* Without ranges a request is a fence. */
 Test(wire, request_without_ranges)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -511,7 +511,7 @@ Test(wire, largest_store)
 		m.ranges[0].len = wrong[i];
 		cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	}
-	/* Together no more than one may have; no sum that wraps. */
+	/* All ranges together: as many bytes as one may have; no wrap. */
 	m.request.nranges = 2;
 	m.ranges[0].len = 5;
 	m.ranges[1].len = 3;
@@ -525,7 +525,7 @@ Test(wire, largest_store)
 		memcpy(buf + 64, &v, 8);
 		cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 	}
-	/* Room for the bytes, but not for so many ranges beside them. */
+	/* The bytes fit, but not with so many ranges. */
 	m.request.nranges = 6;
 	for (int i = 0; i < 6; i++)
 		m.ranges[i].len = i ? 1 : RP_WIRE_MAX_STORE - 5;
@@ -540,7 +540,7 @@ Test(wire, atomics)
 	struct wire_msg m, back;
 	int len;
 
-	/* A fetch of what is there brings nothing along. */
+	/* An atomic read has no operands. */
 	wire_example_effect(RP_EFFECT_ATOMIC, &m);
 	m.request.atomic = (struct rp_wire_atomic){
 		.op = RP_ATOMIC_READ,
@@ -555,10 +555,10 @@ Test(wire, atomics)
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_null(back.request.atomic.operand);
 	cr_assert_null(back.request.atomic.compare);
-	/* All that it brings back fits into a REPLY. */
+	/* Its result must fit into a REPLY. */
 	m.ranges[0].len = RP_WIRE_MAX_STORE + 8;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
-	/* An operand for each element, and half as many with comparison. */
+	/* One operand for each element; half as many with a comparison. */
 	m.request.atomic.op = RP_ATOMIC_SUM;
 	m.ranges[0].len = RP_WIRE_MAX_STORE;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 56 + RP_WIRE_MAX_STORE);
@@ -566,18 +566,18 @@ Test(wire, atomics)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	m.ranges[0].len = RP_WIRE_MAX_STORE / 2;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 56 + RP_WIRE_MAX_STORE);
-	/* Whole elements. */
+	/* Whole elements only. */
 	m.ranges[0].len = 12;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	m.request.atomic.datatype = RP_ATOMIC_UINT32;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 56 + 2 * 12);
 	buf[49] = RP_ATOMIC_UINT64;
 	cr_assert_eq(wire_get(buf, 80, &back), -EBADMSG);
-	/* What libfabric does not have either. */
+	/* No datatype for an operation that libfabric does not have. */
 	m.request.atomic.op = RP_ATOMIC_BOR;
 	m.request.atomic.datatype = RP_ATOMIC_FLOAT;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
-	/* Operands that are missing. */
+	/* Operands are missing. */
 	m.request.atomic.datatype = RP_ATOMIC_UINT32;
 	m.request.atomic.operand = NULL;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
@@ -587,7 +587,7 @@ Test(wire, atomics)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
 
-/* Ranges that are packed, where that is shorter; see test_wire_pack.c. */
+/* Ranges are packed if that is shorter; see test_wire_pack.c. */
 Test(wire, packed_ranges)
 {
 	static const uint8_t want[] = {2,    0,	   2,	 2,    0,    1,	   0,
@@ -613,7 +613,7 @@ Test(wire, packed_ranges)
 	cr_assert(back.request.packed);
 	cr_assert_eq(back.request.nranges, 2);
 	cr_assert_eq(memcmp(back.ranges, m.ranges, 2 * sizeof(m.ranges[0])), 0);
-	/* One that is not in order is plain, as all are then. */
+	/* One range out of order: all are plain. */
 	m.ranges[1].addr = 0;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 24 + 48);
 	cr_assert_eq(wire_get(buf, 24 + 48, &back), 0);
@@ -622,7 +622,7 @@ Test(wire, packed_ranges)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
 
-/* More than plain ones can be, with every effect behind them. */
+/* More ranges than a plain request may have, with every effect. */
 Test(wire, packed_ranges_with_effects)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -653,7 +653,7 @@ Test(wire, packed_ranges_with_effects)
 	}
 }
 
-/* Up to the last byte of all, and the longest result. */
+/* Ranges up to the last byte of the address space, and the longest result. */
 Test(wire, ends_of_ranges)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -678,7 +678,7 @@ Test(wire, ends_of_ranges)
 	cr_assert_eq(back.reply.result_len, RP_WIRE_MAX_STORE);
 }
 
-/* An RDMA CM hands over all the bytes that it has: zeros behind ours. */
+/* RDMA CM pads private data with zeros. */
 Test(wire, padding_of_private_data)
 {
 	uint8_t req[RP_WIRE_CM_DATA] = {0}, ack[RP_WIRE_CM_ACK] = {0};

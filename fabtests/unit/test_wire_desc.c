@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Descriptors and side addresses: golden bytes, and all that is refused. */
+/* Descriptors and side addresses: golden bytes, and all refusals. */
 #include <errno.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static const uint8_t golden[RP_DESC_LEN] = {
 	0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, /* length */
 	0x12, 0xa3, 0xb2, 0xc1, 0xcd, 0xab, 0xef, 0x00, /* rkey, qp_num */
 	0x06, 0x02, 0x02, 0x01, 0x02, 0x01, 0x00, 0x00, /* facts */
-	0x1f, 0x00, 0x0e, 0x00, 0x13, 0x00, 0x00, 0x00, /* what is allowed */
+	0x1f, 0x00, 0x0e, 0x00, 0x13, 0x00, 0x00, 0x00, /* rights */
 	0x12, 0xa3, 0xb2, 0xc1, 0xc5, 0x34, 0x33, 0xb5, /* key */
 	0x00, 0x00, 0x00, 0x00, 0x0c, 0x79, 0x8d, 0xb7, /* CRC-32 */
 };
@@ -58,7 +58,7 @@ static const uint8_t side_golden[RP_SIDE_LEN] = {
 	0x00, 0x00, 0x00, 0x00, 0xb1, 0xe7, 0x3b, 0xec, /* CRC-32 */
 };
 
-/* By the definition, a bit at a time: not as the code does it. */
+/* CRC-32 by its definition, bit by bit, unlike the code. */
 static void seal_of(uint8_t *p, unsigned int n)
 {
 	uint32_t rest = 0;
@@ -66,7 +66,7 @@ static void seal_of(uint8_t *p, unsigned int n)
 	for (unsigned int i = 0; i < n * 8 + 32; i++) {
 		uint32_t bit = i < n * 8 ? p[i / 8] >> i % 8 & 1 : 0;
 
-		/* What is first is inverted, and so is the end. */
+		/* The first 32 bits are inverted, and so is the result. */
 		bit ^= i < 32;
 		rest = (rest & 0x80000000 ? 0x04c11db7 : 0) ^ (rest << 1 | bit);
 	}
@@ -118,7 +118,7 @@ Test(wire_desc, goldens)
 	cr_assert_eq(memcmp(buf, golden, RP_DESC_LEN), 0, "the test's own CRC");
 }
 
-/* A bit that is turned anywhere is found, and nothing is written. */
+/* Any flipped bit is found, and the output is not written. */
 Test(wire_desc, every_bit)
 {
 	for (unsigned int i = 0; i < RP_DESC_LEN * 8; i++) {
@@ -132,19 +132,22 @@ Test(wire_desc, every_bit)
 	}
 }
 
-/* With a checksum that fits every field is looked at. */
+/* With a valid checksum every field is checked. */
 Test(wire_desc, fields)
 {
 	static const struct {
 		unsigned int at;
-		uint8_t most; /* of that byte */
-	} bytes[] = {{0, 0x52}, {1, 0x50},  {3, 40},   {4, 64},
-		     {5, 0},	{6, 0},	    {7, 0},    {31, 0},   {32, RP_MEM_EMULATED},
-		     {33, 4},	{34, 4},    {35, 2},   {36, 2},
-		     {37, 2},	{38, 0},    {39, 0},   {40, 0x1f},
-		     {41, 0},	{42, 0x1f}, {43, 0},   {44, 0x13},
-		     {45, 0},	{46, 0},    {47, 0},   {56, 0},
-		     {57, 0},	{58, 0},    {59, 0}};
+		uint8_t most; /* largest value of that byte */
+	} bytes[] = {{0, 0x52},	 {1, 0x50},  {3, 40},
+		     {4, 64},	 {5, 0},     {6, 0},
+		     {7, 0},	 {31, 0},    {32, RP_MEM_EMULATED},
+		     {33, 4},	 {34, 4},    {35, 2},
+		     {36, 2},	 {37, 2},    {38, 0},
+		     {39, 0},	 {40, 0x1f}, {41, 0},
+		     {42, 0x1f}, {43, 0},    {44, 0x13},
+		     {45, 0},	 {46, 0},    {47, 0},
+		     {56, 0},	 {57, 0},    {58, 0},
+		     {59, 0}};
 	struct rp_desc d;
 
 	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
@@ -245,7 +248,7 @@ Test(wire_desc, round_trips)
 	}
 }
 
-/* No key, or one of a persistent region. */
+/* No key, or the key of a persistent region. */
 Test(wire_desc, keys)
 {
 	struct rp_desc d = example;
@@ -283,15 +286,15 @@ Test(wire_desc, sides)
 		s.psn = 99;
 		cr_assert_eq(rp_side_get(buf, &s), -EBADMSG, "bit %u", i);
 		cr_assert_eq(s.psn, 99u);
-		/* Nor with a checksum that fits, where it has to be 0. */
+		/* Reserved bytes must be 0 even with a valid checksum. */
 		if (i / 8 >= RP_SIDE_LEN - 4 ||
 		    (i / 8 >= 8 && i / 8 < 24 && i / 8 % 4 != 3) ||
 		    (i / 8 >= 24 && i / 8 < 48))
 			continue;
 		seal_of(buf, RP_SIDE_LEN - 4);
 		cr_assert_eq(rp_side_get(buf, &s),
-			     i / 8 == 2 ? -EPROTONOSUPPORT : -EBADMSG,
-			     "bit %u", i);
+			     i / 8 == 2 ? -EPROTONOSUPPORT : -EBADMSG, "bit %u",
+			     i);
 	}
 	for (int i = 0; i < 4; i++) {
 		s = side;
@@ -300,7 +303,7 @@ Test(wire_desc, sides)
 			   : &s.psn) = 1u << 24;
 		cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	}
-	/* A ring that nobody empties, and a key to nothing. */
+	/* A ring without an agent; an rkey without a ring. */
 	s = side;
 	s.target = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
@@ -309,7 +312,7 @@ Test(wire_desc, sides)
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	s.ring_rkey = 0;
 	cr_assert_eq(rp_side_put(buf, &s), 0);
-	/* Answers to nobody, and again a key to nothing. */
+	/* A reply ring without an initiator; an rkey without a ring. */
 	s = side;
 	s.initiator = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Packed ranges: the bytes, what packs, and what nobody may send. */
+/* Packed ranges: the bytes, what packs, and what is refused. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,7 @@ Test(wire_pack, golden)
 	same(N(some), len);
 }
 
-/* Scattered evenly over a region: a few bytes for all. */
+/* Evenly scattered ranges take a few bytes in all. */
 Test(wire_pack, even)
 {
 	for (size_t i = 0; i < MOST; i++)
@@ -70,7 +70,7 @@ Test(wire_pack, even)
 					      4096};
 	cr_assert_leq(pack(MOST, IN_MSG), 16);
 	same(MOST, pack(MOST, IN_MSG));
-	/* And as many as there may be at random places fit as well. */
+	/* The largest number of ranges at random places fits as well. */
 	for (size_t i = 0; i < MOST; i++)
 		r[i].addr += i * i % 1021 * 2;
 	same(MOST, pack(MOST, IN_MSG));
@@ -100,14 +100,14 @@ Test(wire_pack, random)
 		}
 		len = pack(n, sizeof(buf));
 		same(n, len);
-		/* In less room those that fit, and they are whole. */
+		/* Less room takes fewer ranges, each of them whole. */
 		len = rp_wire_pack(buf, seeded_below(&s, (uint32_t)len + 1), r,
 				   n, &taken);
 		same(taken, len);
 	}
 }
 
-/* What ends the row. */
+/* A range that does not pack ends the row. */
 Test(wire_pack, does_not_pack)
 {
 	static const struct rp_wire_range last[] = {
@@ -125,7 +125,7 @@ Test(wire_pack, does_not_pack)
 		rp_wire_pack(buf, sizeof(buf), r, 3, &taken);
 		cr_assert_eq(taken, 2, "%zu: %zu", i, taken);
 	}
-	/* A row of the same that would go on behind the end of all. */
+	/* Equal steps that would leave the address space. */
 	r[0] = (struct rp_wire_range){K, 1, UINT64_MAX / 4};
 	r[1] = (struct rp_wire_range){K, 2 + UINT64_MAX / 4, UINT64_MAX / 4};
 	r[2] = (struct rp_wire_range){K, 3 + UINT64_MAX / 2, UINT64_MAX / 4};
@@ -135,7 +135,7 @@ Test(wire_pack, does_not_pack)
 	cr_assert_eq(taken, 3);
 }
 
-/* Up to the last byte of all, into room that is just enough. */
+/* Ranges up to the last byte of the address space, in just enough room. */
 Test(wire_pack, ends)
 {
 	const uint64_t half = UINT64_MAX / 2, third = UINT64_MAX / 3;
@@ -157,7 +157,7 @@ static void bad(size_t n, const void *bytes, size_t len)
 {
 	uint8_t *exact = malloc(len ? len : 1);
 
-	/* On the heap: the sanitizer watches. */
+	/* A heap copy: the sanitizer sees reads past its end. */
 	memcpy(exact, bytes, len);
 	cr_assert_eq(rp_wire_unpack(exact, len, K, back, n), -EBADMSG, "%zu",
 		     len);
@@ -178,26 +178,26 @@ Test(wire_pack, nonsense)
 	bad(4, buf, len);
 	BAD(1, "\2\0");	      /* empty */
 	BAD(2, "\2\1\3");     /* again what? */
-	BAD(3, "\2\1\2\1\1"); /* none again */
+	BAD(3, "\2\1\2\1\1"); /* repeats 0 */
 	BAD(3, "\2\1\2\1\5"); /* too many */
 	BAD(3, "\2\1\2\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1");
-	/* Numbers of more than 64 bits, and of no end. */
+	/* Numbers of more than 64 bits, and without an end. */
 	BAD(1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\1");
 	BAD(1, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\1\1");
-	/* What could be said in fewer bytes. */
+	/* Encodings that are not the shortest. */
 	BAD(1, "\x80\0\1");
 	BAD(1, "\2\x81\x80\0");
 	BAD(3, "\2\1\2\1\2\1");
 	BAD(4, "\2\1\2\1\3\3");
 	BAD(4, "\2\1\2\1\3\2\1");
-	/* Behind the end of all. */
+	/* Ranges behind the end of the address space. */
 	BAD(1, "\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
 	       "\xff\xff\xff\xff\xff\xff\xff\xff\xff\1");
 	BAD(3, "\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f"
 	       "\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f\3");
 }
 
-/* What stands behind the ranges is the caller's: an effect. */
+/* Bytes behind the ranges belong to the caller. */
 Test(wire_pack, followed)
 {
 	size_t len;
@@ -211,7 +211,7 @@ Test(wire_pack, followed)
 	cr_assert_lt(rp_wire_unpack(buf, len + 8, K, back, 1), (int)len);
 }
 
-/* Whatever comes in is a row of good ranges, or nothing. */
+/* Any bytes unpack to valid ranges or are refused. */
 Test(wire_pack, any_bytes)
 {
 	struct seeded s = seeded_start();

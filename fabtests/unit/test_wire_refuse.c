@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is no message: cut, stretched, corrupt, of others, out of range. */
+/* Malformed messages: cut, stretched, corrupt, of other types, out of range. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,14 +33,14 @@ static int example(size_t i, uint8_t *buf, struct wire_msg *m)
 	return wire_put(buf, RP_WIRE_MAX_MSG, m);
 }
 
-/* The header's length, as the peer wants it. */
+/* Set the header's length. */
 static void tell(uint8_t *buf, uint32_t len)
 {
 	for (int i = 0; i < 4; i++)
 		buf[4 + i] = (uint8_t)(len >> 8 * i);
 }
 
-/* No shorter and no longer message is one, and no byte past it is read. */
+/* Any other length is refused, and no byte past it is read. */
 Test(wire_refuse, every_length)
 {
 	static struct wire_msg m, back, before;
@@ -50,7 +50,7 @@ Test(wire_refuse, every_length)
 		int full = example(i, buf, &m);
 
 		for (int len = 0; len < full + 9; len++) {
-			/* Heap, exactly as long: the sanitizer watches. */
+			/* A heap copy: ASan sees reads past its end. */
 			uint8_t *cut = calloc(1, len ? len : 1);
 
 			memcpy(cut, buf, len < full ? len : full);
@@ -59,10 +59,10 @@ Test(wire_refuse, every_length)
 			if (len != full)
 				cr_assert_eq(wire_get(cut, len, &back),
 					     -EBADMSG);
-			/* The peer lies consistently. */
+			/* The same with this length in the header. */
 			if (len >= 8)
 				tell(cut, len);
-			/* Except that a REPLY may bring any result. */
+			/* A REPLY may have a result of any length. */
 			if (m.type == RP_MSG_REPLY && len >= 32)
 				cr_assert_eq(wire_get(cut, len, &back), 0);
 			else
@@ -80,9 +80,8 @@ Test(wire_refuse, every_length)
 }
 
 /*
- * Whatever a byte is changed to: either refused, or a message that encodes to
- * exactly these bytes again, so that every field is in the range that encoders
- * keep, and no byte goes unexamined.
+ * Any changed byte is refused, or gives a message that encodes to the same
+ * bytes: so every field is in the encoder's range, and every byte is checked.
  */
 Test(wire_refuse, every_byte)
 {
@@ -125,7 +124,7 @@ Test(wire_refuse, random_bytes)
 
 		for (size_t j = 0; j < len; j++)
 			buf[j] = seeded_next(&s);
-		/* Past the first checks more often than chance would. */
+		/* Mostly with a valid header, to get past the first checks. */
 		if (len >= 8 && i % 8) {
 			memcpy(buf, "RP\2", 3);
 			buf[3] = wire_types[i % WIRE_TYPES];
@@ -136,7 +135,7 @@ Test(wire_refuse, random_bytes)
 	}
 }
 
-/* Each decoder takes its own message only, whoever has looked at the type. */
+/* A decoder accepts its own type only, whoever has checked the type. */
 Test(wire_refuse, decoders_of_other_types)
 {
 	static struct wire_msg m, back;
@@ -158,7 +157,7 @@ Test(wire_refuse, decoders_of_other_types)
 	}
 }
 
-/* Each refused alone, in a message that is otherwise good. */
+/* Each field is refused alone, in an otherwise valid message. */
 Test(wire_refuse, fields_out_of_range)
 {
 	static const struct {
@@ -168,8 +167,8 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_HELLO, 8, 8, 1}, /* token */
 		{RP_MSG_HELLO_ACK, 8, 8, 1},
 		{RP_MSG_HELLO_ACK, 16, 4, 2},  /* refused, with a grant */
-		{RP_MSG_HELLO_ACK, 16, 4, 64}, /* status does not travel */
-		{RP_MSG_HELLO_ACK, 24, 8, 0},  /* accepted by nobody */
+		{RP_MSG_HELLO_ACK, 16, 4, 64}, /* local status */
+		{RP_MSG_HELLO_ACK, 24, 8, 0},  /* no incarnation */
 		{RP_MSG_HELLO_ACK, 32, 2, 0},  /* no credits */
 		{RP_MSG_HELLO_ACK, 34, 2, RP_FEATURES + 1},
 		{RP_MSG_HELLO_ACK, 36, 4, 1},
@@ -188,9 +187,9 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_REQUEST, 18, 1, 0}, /* level */
 		{RP_MSG_REQUEST, 18, 1, 3},
 		{RP_MSG_REQUEST, 19, 1, 3}, /* class */
-		{RP_MSG_REQUEST, 20, 1, 1}, /* a store that is not there */
-		{RP_MSG_REQUEST, 20, 1, 2}, /* nor this */
-		{RP_MSG_REQUEST, 20, 1, 3}, /* nor are those bytes */
+		{RP_MSG_REQUEST, 20, 1, 1}, /* no ordered store */
+		{RP_MSG_REQUEST, 20, 1, 2}, /* no data */
+		{RP_MSG_REQUEST, 20, 1, 3}, /* no bytes to store */
 		{RP_MSG_REQUEST, 20, 1, 4},
 		{RP_MSG_REQUEST, 20, 1, 5},
 		{RP_MSG_REQUEST, 21, 1, 1}, /* packed, one */
@@ -243,7 +242,7 @@ Test(wire_refuse, fields_out_of_range)
 	}
 }
 
-/* The same for what stands behind the ranges. */
+/* The same for fields of effects. */
 Test(wire_refuse, effects_out_of_range)
 {
 	static const struct {
@@ -255,7 +254,7 @@ Test(wire_refuse, effects_out_of_range)
 		{RP_EFFECT_STORE, 40, 6},	       /* more bytes */
 		{RP_EFFECT_STORE, 70, 1},	       /* many more */
 		{RP_EFFECT_ATOMIC, 40, 7},	       /* half an element */
-		{RP_EFFECT_ATOMIC, 40, 4},	       /* bytes of nobody */
+		{RP_EFFECT_ATOMIC, 40, 4},	       /* bytes left over */
 		{RP_EFFECT_ATOMIC, 40, 0},	       /* no element */
 		{RP_EFFECT_ATOMIC, 48, RP_ATOMIC_SUM}, /* nothing to compare */
 		{RP_EFFECT_ATOMIC, 48, RP_ATOMIC_READ},
@@ -280,7 +279,7 @@ Test(wire_refuse, effects_out_of_range)
 	}
 }
 
-/* As many as are told, and one alone is not packed. */
+/* nranges must be right, and a single range is never packed. */
 Test(wire_refuse, packed_ranges)
 {
 	static struct wire_msg back;
@@ -292,7 +291,7 @@ Test(wire_refuse, packed_ranges)
 	tell(buf, len);
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_eq(back.ranges[1].addr, 1);
-	/* What follows belongs to no effect. */
+	/* A byte behind the ranges, without an effect. */
 	tell(buf, len + 1);
 	cr_assert_eq(wire_get(buf, len + 1, &back), -EBADMSG);
 	tell(buf, len);
@@ -339,7 +338,7 @@ Test(wire_refuse, header)
 			     "type %d", type);
 	}
 
-	/* The longest that is allowed, and one more. */
+	/* The longest message that is allowed, and one byte more. */
 	buf[3] = RP_MSG_REQUEST;
 	tell(buf, RP_WIRE_MAX_MSG);
 	cr_assert_eq(rp_wire_get_hdr(buf, RP_WIRE_MAX_MSG, &back), 0);
@@ -348,7 +347,7 @@ Test(wire_refuse, header)
 		     -EBADMSG);
 }
 
-/* A version mismatch is told apart, whatever else is in the message. */
+/* Another version has its own error, whatever else is in the message. */
 Test(wire_refuse, other_version)
 {
 	static struct wire_msg m;
@@ -362,20 +361,20 @@ Test(wire_refuse, other_version)
 	cr_assert_eq(rp_wire_get_hdr(buf, len, &back), -EPROTONOSUPPORT);
 	cr_assert_eq(back.type, RP_MSG_REQUEST);
 	cr_assert_eq(back.token, m.token);
-	/* A type that we do not know, and only the shared part. */
+	/* An unknown type with only the header. */
 	buf[3] = 200;
 	tell(buf, 16);
 	cr_assert_eq(rp_wire_get_hdr(buf, 16, &back), -EPROTONOSUPPORT);
 	tell(buf, 15);
 	cr_assert_eq(rp_wire_get_hdr(buf, 15, &back), -EBADMSG);
-	/* Private data of any size. */
+	/* Private data of another version may have any length. */
 	cr_assert_eq(rp_wire_get_hello(buf, 16, &m.hello), -EPROTONOSUPPORT);
 	cr_assert_eq(rp_wire_get_hello_ack(buf, 99, &m.hello_ack),
 		     -EPROTONOSUPPORT);
 	cr_assert_eq(rp_wire_get_hello(buf, 15, &m.hello), -EBADMSG);
 }
 
-/* An encoder refuses what its decoder would, and writes nothing then. */
+/* An encoder refuses fields that its decoder refuses, and writes nothing. */
 Test(wire_refuse, encoders_without_room)
 {
 	static struct wire_msg m;
@@ -430,7 +429,7 @@ Test(wire_refuse, encoders)
 	REFUSED(RP_MSG_REQUEST, request.level, 3);
 	REFUSED(RP_MSG_REQUEST, request.required, 3);
 	REFUSED(RP_MSG_REQUEST, request.effect, 5);
-	/* Too many bytes; no such atomic of so many. */
+	/* Too many bytes for a store; for that atomic. */
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_STORE);
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_ATOMIC);
 	REFUSED(RP_MSG_REPLY, reply.status, RP_ST_TIMEOUT);
@@ -443,7 +442,7 @@ Test(wire_refuse, encoders)
 	REFUSED(RP_MSG_INFO, info.memory, RP_MEM_EMULATED + 1);
 	REFUSED(RP_MSG_INFO, info.grant.length, 0);
 	REFUSED(RP_MSG_INFO, info.grant, (struct rp_wire_grant){.writable = 1});
-	/* No grant: only with a status. */
+	/* Only an error status goes without a grant. */
 	wire_example(RP_MSG_INFO, &m);
 	m.info.grant = (struct rp_wire_grant){0};
 	cr_assert_gt(wire_put(buf, sizeof(buf), &m), 0);
@@ -451,7 +450,7 @@ Test(wire_refuse, encoders)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
 
-/* A refusal that grants or claims something, whatever it is. */
+/* A refusal that has a grant or a result. */
 Test(wire_refuse, refusals_with_more)
 {
 	static struct wire_msg m;

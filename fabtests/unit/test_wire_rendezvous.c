@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages of the preload: golden bytes, ports, and all that is refused. */
+/* Messages of the preload: golden bytes, ports, and all refusals. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static const uint8_t call_golden[RP_RENDEZVOUS_LEN] = {
 	0x06, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, /* */
 };
 
-/* What is not a message's own, with a checksum that fits. */
+/* Decode a message with one changed byte and a valid checksum. */
 static int get_with(const struct rp_rendezvous *m, size_t at, uint8_t byte)
 {
 	struct rp_rendezvous got = {.rkey = 99};
@@ -63,7 +63,7 @@ Test(wire_rendezvous, golden)
 	struct rp_rendezvous m;
 
 	cr_assert_eq(rp_rendezvous_put(buf, &call), 0);
-	/* The checksum of the side is its own affair. */
+	/* The side address has its own checksum. */
 	cr_assert_eq(memcmp(buf, call_golden, 116), 0);
 	for (size_t i = 120; i < RP_RENDEZVOUS_LEN - 4; i++)
 		cr_assert_eq(buf[i], 0, "byte %zu", i);
@@ -89,7 +89,7 @@ Test(wire_rendezvous, golden)
 	cr_assert_eq(m.desc.addr, 0x1000);
 }
 
-/* Each bit of what came, even where the checksum fits. */
+/* Any flipped bit is refused, even with a valid checksum. */
 Test(wire_rendezvous, one_form)
 {
 	const struct rp_rendezvous plain[] = {
@@ -147,7 +147,7 @@ Test(wire_rendezvous, nothing_else_is_written)
 	cr_assert_eq(rp_rendezvous_put(buf, &m), -EINVAL);
 }
 
-/* Eight different ones for each number, none of them anybody's by default. */
+/* Eight different ports for each number, none of them in common use. */
 Test(wire_rendezvous, ports)
 {
 	cr_assert_eq(rp_rendezvous_port(17, 0), 30746);

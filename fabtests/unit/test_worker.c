@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flushes that block: the worker, heartbeats, and things that go meanwhile.
- */
+/* Flushes that block: the worker, heartbeats, and what ends meanwhile. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,7 @@ static void ended(void *arg, enum rp_status st, uint32_t detail)
 	end_status = st;
 }
 
-/* Opens the gate in a moment, while the test waits inside the agent. */
+/* Open the gate later, while the test waits inside the agent. */
 static void *open_soon(void *arg)
 {
 	usleep(20000);
@@ -139,7 +138,7 @@ Test(worker, mixed_request)
 	stop();
 }
 
-/* The kernel tells of a failure once, so nobody may ask again. */
+/* The kernel reports a failure once: no msync for queued flushes. */
 Test(worker, failure_reaches_those_that_queued)
 {
 	struct bed_peer p;
@@ -192,7 +191,7 @@ static void expect_silence(struct bed_peer *p)
 	bed_expect_nothing(p);
 }
 
-/* Its request is answered: the next one has a clock of its own. */
+/* After the reply the next request has its own heartbeat clock. */
 Test(worker, heartbeats_of_the_next)
 {
 	struct bed_peer p;
@@ -226,7 +225,7 @@ Test(worker, heartbeats_of_the_next)
 	stop();
 }
 
-/* At a third of the initiator's timeout, between 10 ms and 60 s. */
+/* Heartbeats come at a third of the initiator's timeout, from 10 ms to 60 s. */
 Test(worker, heartbeats)
 {
 	struct bed_peer slow, quick, last;
@@ -291,7 +290,7 @@ Test(worker, heartbeats)
 	expect_silence(&slow);
 	cr_assert_eq(rp_agent_deadline(g.a), g.now + 1000 * BED_MS);
 	g.now += 1000 * BED_MS;
-	/* When the channel has no room, one is kept and no more. */
+	/* Without room in the channel one heartbeat is queued, no more. */
 	slow.c->room = 0;
 	for (int i = 0; i < 20; i++) {
 		cr_assert_eq(rp_agent_progress(g.a), !i);
@@ -303,7 +302,7 @@ Test(worker, heartbeats)
 	stop();
 }
 
-/* After region_del returns, the memory is unmapped and its owner freed. */
+/* After rp_agent_region_del() returns, memory and owner may go. */
 Test(worker, region_goes_while_its_flush_runs)
 {
 	const struct rp_local at = {&file.r, 8192, 8};
@@ -323,7 +322,7 @@ Test(worker, region_goes_while_its_flush_runs)
 	pthread_create(&opener, NULL, open_soon, NULL);
 	bed_region_del(&g, &file);
 	pthread_join(opener, NULL);
-	/* Its sessions have ended before; its own flush is told. */
+	/* Its sessions were closed before; the local flush gets its outcome. */
 	cr_assert(p.c->closed);
 	cr_assert_eq(ends, 1);
 	cr_assert_eq(end_status, RP_ST_STALE_KEY);
@@ -333,7 +332,7 @@ Test(worker, region_goes_while_its_flush_runs)
 	stop();
 }
 
-/* A local flush of a few instructions does not wait. */
+/* A local flush that does not block does not wait. */
 Test(worker, local_flush_beside_a_disk)
 {
 	const struct rp_local at = {&dax.r, 0, 8};
@@ -357,7 +356,7 @@ Test(worker, local_flush_beside_a_disk)
 	stop();
 }
 
-/* A region that nobody uses does not wait for the disk of another. */
+/* Deregistering an unused region does not wait for another region's msync. */
 Test(worker, idle_region_goes_at_once)
 {
 	struct bed_peer p;
@@ -375,7 +374,7 @@ Test(worker, idle_region_goes_at_once)
 	stop();
 }
 
-/* A session goes and is not answered; others still are. */
+/* A closed session gets no reply; other sessions do. */
 Test(worker, session_ends_while_its_flush_runs)
 {
 	struct bed_peer p, q;
@@ -399,7 +398,7 @@ Test(worker, session_ends_while_its_flush_runs)
 	stop();
 }
 
-/* Everybody goes, the flush runs on, the region goes last. */
+/* All sessions end, the flush runs on, the region ends last. */
 Test(worker, all_go_while_a_flush_runs)
 {
 	struct bed_peer p;
@@ -420,7 +419,7 @@ Test(worker, all_go_while_a_flush_runs)
 	stop();
 }
 
-/* Nobody waits for it; it is collected all the same. */
+/* The flush has no session left; its batch is still collected. */
 Test(worker, flush_outlives_all)
 {
 	struct bed_peer p;
@@ -448,7 +447,7 @@ static void commit(struct bed_peer *p, const struct bed_region *m)
 	bed_request(p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
 }
 
-/* Ends in every order and at every moment, for the thread sanitizer. */
+/* Ends in any order at any moment, for the thread sanitizer. */
 Test(worker, races)
 {
 	struct seeded s = seeded_start();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The worker without an agent: its thread, its kicks, what it cannot get. */
+/* The worker without an agent: its thread, kicks, and failures to start. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 
 #include "core/worker.h"
 
-/* Linked with --wrap: positive errno that these return; calls that worked. */
+/* Linked with --wrap: errnos that these return; calls that succeeded. */
 static int mutex_ret, cond_ret, create_ret;
 static int mutexes, conds, creates;
 
@@ -66,7 +66,7 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a,
 }
 
 static atomic_uint kicks;
-static sigset_t blocked; /* where the host was kicked */
+static sigset_t blocked; /* signal mask of the kicking thread */
 
 static void kick(struct rp_agent_host *h)
 {
@@ -96,12 +96,12 @@ static void stop(void)
 
 TestSuite(worker_alone, .init = start, .fini = stop);
 
-/* One batch that has nothing to do, and one kick. */
+/* Run one empty batch, and wait for its kick. */
 static void run(void)
 {
 	rp_worker_submit(&w, &batch);
 	cr_assert(rp_worker_finished(&w, true));
-	/* The kick is given behind the lock. */
+	/* The kick comes after the lock is released. */
 	while (!atomic_load(&kicks))
 		sched_yield();
 	cr_assert_eq(atomic_exchange(&kicks, 0), 1);
@@ -129,7 +129,7 @@ Test(worker_alone, cannot_be_made)
 	cr_assert_eq(mutexes, 2, "its own and the batch's");
 }
 
-/* Only the program's own choice of signals is blocked here. */
+/* This thread blocks only the signals that the program chose. */
 static void mask_is_ours(void)
 {
 	sigset_t now;
@@ -158,7 +158,7 @@ Test(worker_alone, one_thread)
 		run();
 }
 
-/* A program's handler must not run where it never expected to. */
+/* Signal handlers of the program must not run on the worker's thread. */
 Test(worker_alone, no_signals)
 {
 	static const int some[] = {SIGTERM, SIGINT, SIGUSR1, SIGCHLD, SIGALRM};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every message through one pair of functions. */
+/* One pair of functions, wire_put() and wire_get(), for all messages. */
 #include <errno.h>
 #include <string.h>
 

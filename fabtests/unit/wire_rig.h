@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every message through one pair of functions. */
+/* One pair of functions, wire_put() and wire_get(), for all messages. */
 #ifndef RP_TEST_WIRE_RIG_H
 #define RP_TEST_WIRE_RIG_H
 
@@ -10,10 +10,10 @@
 
 #define WIRE_TYPES 10
 extern const uint8_t wire_types[WIRE_TYPES];
-/* A header, and nothing else. */
+/* Does this type consist of a header only? */
 bool wire_is_signal(uint8_t type);
 
-/* Any message, so that one loop can serve all. */
+/* A message of any type, so that one loop can test all. */
 struct wire_msg {
 	uint8_t type;
 	uint64_t token;
@@ -29,14 +29,14 @@ struct wire_msg {
 };
 
 int wire_put(void *buf, size_t size, const struct wire_msg *m);
-/* Header and body; request.ranges is then m->ranges. */
+/* Decode header and body; request.ranges is then m->ranges. */
 int wire_get(const void *buf, size_t len, struct wire_msg *m);
-/* Only the body, by the decoder of this type, whatever the header says. */
+/* Decode the body with the decoder of this type, whatever the header says. */
 int wire_get_as(uint8_t type, const void *buf, const struct rp_wire_hdr *hdr,
 		struct wire_msg *m);
-/* The field values of the goldens. */
+/* The field values of the golden message. */
 void wire_example(uint8_t type, struct wire_msg *m);
-/* A request with this effect, of one range but for STORE, which has two. */
+/* A request with this effect; one range, two for STORE. */
 void wire_example_effect(enum rp_effect effect, struct wire_msg *m);
 
 #endif
