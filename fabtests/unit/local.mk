@@ -241,12 +241,12 @@ fabtests_unit_test_operator_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_operator_LDFLAGS = -Wl,--wrap=statx
 fabtests_unit_test_operator_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_caps_told
-TESTS += fabtests/unit/test_caps_told
-fabtests_unit_test_caps_told_SOURCES = fabtests/unit/test_caps_told.c $(caps_rig)
-fabtests_unit_test_caps_told_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_caps_told_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_caps_told_LDADD = $(unit_ldadd)
+check_PROGRAMS += fabtests/unit/test_caps_stated
+TESTS += fabtests/unit/test_caps_stated
+fabtests_unit_test_caps_stated_SOURCES = fabtests/unit/test_caps_stated.c $(caps_rig)
+fabtests_unit_test_caps_stated_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_caps_stated_LDFLAGS = -Wl,--wrap=statx
+fabtests_unit_test_caps_stated_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += fabtests/unit/test_pool
 TESTS += fabtests/unit/test_pool

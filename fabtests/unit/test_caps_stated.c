@@ -28,10 +28,10 @@ static int open_files(void)
 	return n;
 }
 
-TestSuite(caps_told, .init = caps_setup, .fini = caps_teardown);
+TestSuite(caps_stated, .init = caps_setup, .fini = caps_teardown);
 
 /* Find this memory with this sentence; every opened file is closed again. */
-static void told(enum rp_memory memory, const char *sentence)
+static void expect(enum rp_memory memory, const char *sentence)
 {
 	int before = open_files();
 
@@ -40,38 +40,40 @@ static void told(enum rp_memory memory, const char *sentence)
 	cr_assert_eq(open_files(), before);
 }
 
-Test(caps_told, files)
+Test(caps_stated, files)
 {
 	invent("ext4", "rw");
-	told(RP_MEM_FILE, "page cache of a file on ext4: pool");
+	expect(RP_MEM_FILE, "page cache of a file on ext4: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
 	invent("ext4", "rw,nobarrier");
-	told(RP_MEM_FILE, "page cache of a file on ext4, mounted without "
-			  "barriers; fix that, or vouch for it with "
-			  "FI_OFI_RPMEM_TRUST_FS=ext4: pool");
+	expect(RP_MEM_FILE, "page cache of a file on ext4, mounted without "
+			    "barriers; fix that, or vouch for it with "
+			    "FI_OFI_RPMEM_TRUST_FS=ext4: pool");
 	invent("overlay", "rw");
-	told(RP_MEM_FILE, "page cache of a file on overlay, whose msync nobody "
-			  "vouches for; FI_OFI_RPMEM_TRUST_FS=overlay does: "
-			  "pool");
+	expect(RP_MEM_FILE,
+	       "page cache of a file on overlay, whose msync nobody "
+	       "vouches for; FI_OFI_RPMEM_TRUST_FS=overlay does: "
+	       "pool");
 	invent("tmpfs", "rw");
-	told(RP_MEM_TMPFS, "file pool on tmpfs: outlives the process, not the "
-			   "machine");
+	expect(RP_MEM_TMPFS,
+	       "file pool on tmpfs: outlives the process, not the "
+	       "machine");
 	cr_assert_eq(facts.file.ino, 0);
 	claim_dax = true;
 	invent("xfs", "rw");
 	put("/proc/self/smaps", "nothing\n");
-	told(RP_MEM_DAX, "DAX file on xfs: pool");
+	expect(RP_MEM_DAX, "DAX file on xfs: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
 	put("/proc/self/smaps",
 	    "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
-	told(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
+	expect(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
 	/* Without smaps the MAP_SYNC flag is unknown. */
 	put("/proc/self/smaps", " ");
-	told(RP_MEM_DAX, "DAX file on xfs: pool");
+	expect(RP_MEM_DAX, "DAX file on xfs: pool");
 }
 
-Test(caps_told, a_mount_that_cannot_be_seen)
+Test(caps_stated, a_mount_that_cannot_be_seen)
 {
 	char sentence[512];
 
@@ -86,7 +88,7 @@ Test(caps_told, a_mount_that_cannot_be_seen)
 		 "seen; fix that, or vouch for it with "
 		 "FI_OFI_RPMEM_TRUST_FS=%s: pool",
 		 facts.fs_name, facts.fs_name);
-	told(RP_MEM_FILE, sentence);
+	expect(RP_MEM_FILE, sentence);
 }
 
 /* A process map with this one mapping. */
@@ -98,32 +100,34 @@ static void mapped(const char *perms, const char *dev, unsigned long long ino,
 	    dev, ino, path);
 }
 
-Test(caps_told, no_files)
+Test(caps_stated, no_files)
 {
 	mapped("rw-s", "08:01", 5, "/no/such");
-	told(RP_MEM_UNKNOWN, "cannot look at the mapped file such: No such "
-			     "file or directory");
+	expect(RP_MEM_UNKNOWN, "cannot look at the mapped file such: No such "
+			       "file or directory");
 	mapped("rw-s", "08:01", 5, "/no/such (deleted)");
-	told(RP_MEM_ANON, "no name leads to such (deleted): its bytes go with "
-			  "the last process that has it; use a file that has "
-			  "a name");
+	expect(RP_MEM_ANON,
+	       "no name leads to such (deleted): its bytes go with "
+	       "the last process that has it; use a file that has "
+	       "a name");
 	mapped("rw-s", "00:0e", 5, "inode:~\x7f[x]");
-	told(RP_MEM_UNKNOWN, "inode:~?[x] is neither a file nor a devdax "
-			     "device");
+	expect(RP_MEM_UNKNOWN, "inode:~?[x] is neither a file nor a devdax "
+			       "device");
 	mapped("rw-p", "00:00", 0, "");
-	told(RP_MEM_ANON, "anonymous memory: dies with its process");
+	expect(RP_MEM_ANON, "anonymous memory: dies with its process");
 	mapped("rw-s", "00:0e", 5, "/anon_hugepage (deleted)");
-	told(RP_MEM_ANON, "anonymous memory: dies with its process");
+	expect(RP_MEM_ANON, "anonymous memory: dies with its process");
 	/* A file may have a name that begins like this. */
 	mapped("rw-s", "00:0e", 5, "/anon_hugepag");
-	told(RP_MEM_UNKNOWN, "cannot look at the mapped file anon_hugepag: No "
-			     "such file or directory");
+	expect(RP_MEM_UNKNOWN,
+	       "cannot look at the mapped file anon_hugepag: No "
+	       "such file or directory");
 	mapped("rw-p", "08:01", 5, "/some/where/file");
-	told(RP_MEM_PRIVATE, "private mapping of file: msync on it writes "
-			     "nothing; map it with MAP_SHARED");
+	expect(RP_MEM_PRIVATE, "private mapping of file: msync on it writes "
+			       "nothing; map it with MAP_SHARED");
 }
 
-Test(caps_told, devices)
+Test(caps_stated, devices)
 {
 	char full[2 * PATH_MAX];
 	struct stat st;
@@ -134,23 +138,23 @@ Test(caps_told, devices)
 	put("/proc/self/mountinfo", "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
 	    (unsigned long long)real.stx_mnt_id);
 	mapped("rw-s", "00:05", st.st_ino, "/dev/null");
-	told(RP_MEM_UNKNOWN, "null is neither a file nor a devdax device");
+	expect(RP_MEM_UNKNOWN, "null is neither a file nor a devdax device");
 	cr_assert_str_eq(facts.fs_name, "");
 	put("/sys/dev/char/1:3/x", " ");
 	sprintf(full, "%s/sys/dev/char/1:3/subsystem", dir);
 	cr_assert_eq(symlink("../../../../bus/dax", full), 0);
-	told(RP_MEM_DAX_SYNC, "devdax device null");
+	expect(RP_MEM_DAX_SYNC, "devdax device null");
 	cr_assert_str_eq(facts.fs_name, "");
 }
 
 /* Emulated memory promises nothing, whatever backs it. */
-Test(caps_told, played)
+Test(caps_stated, emulated_memory_promises_nothing)
 {
 	setenv("PMEM2_FORCE_GRANULARITY", "BYTE", 1);
 	cfg.allow_force_granularity = true;
 	invent("ext4", "rw");
-	told(RP_MEM_EMULATED, "file memory playing persistent memory: "
-			      "survives nothing");
+	expect(RP_MEM_EMULATED, "file memory playing persistent memory: "
+				"survives nothing");
 	cr_assert_eq(facts.fs_trusted, RP_UNKNOWN);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	cr_assert_str_eq(facts.fs_name, "");
@@ -158,14 +162,14 @@ Test(caps_told, played)
 	nd_region("region0", "cpu_cache");
 	put("/proc/self/smaps",
 	    "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
-	told(RP_MEM_EMULATED, "dax memory playing persistent memory: "
-			      "survives nothing");
+	expect(RP_MEM_EMULATED, "dax memory playing persistent memory: "
+				"survives nothing");
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	cr_assert_eq(facts.file.ino, 0);
 }
 
 /* Two files report errors separately, whatever they are made of. */
-Test(caps_told, two_files)
+Test(caps_stated, two_files)
 {
 	struct statx b;
 	char path[2 * PATH_MAX];
