@@ -350,26 +350,26 @@ void bed_lose(int err)
 
 void bed_open(uint32_t key)
 {
-	static struct told t;
+	static struct report t;
 
 	cr_assert_eq(bed_try(op_read(&t, key, 0, 8)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(key));
 	bed_accept();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
-	bed.answers = true;
+	bed.replies = true;
 }
 
 /* --- what was posted --- */
 
 const struct bed_seen *bed_see(void)
 {
-	struct bed_seen *m = bed.held;
+	struct bed_seen *m = bed.last;
 
 	if (m) {
 		free(m->ranges);
 		free(m);
 	}
-	bed.held = m = STAILQ_FIRST(&bed.seen);
+	bed.last = m = STAILQ_FIRST(&bed.seen);
 	if (m)
 		STAILQ_REMOVE_HEAD(&bed.seen, link);
 	return m;
@@ -447,8 +447,8 @@ void bed_reply(uint64_t token, enum rp_status st)
 
 void bed_ok(void)
 {
-	cr_assert(bed.held && bed.held->hdr.token);
-	bed_reply(bed.held->hdr.token, RP_ST_OK);
+	cr_assert(bed.last && bed.last->hdr.token);
+	bed_reply(bed.last->hdr.token, RP_ST_OK);
 }
 
 void bed_info(uint64_t token, enum rp_status st, uint64_t key)
@@ -468,7 +468,7 @@ void bed_info(uint64_t token, enum rp_status st, uint64_t key)
 
 static void done(struct rp_op *op, const struct rp_outcome *out)
 {
-	struct told *t = (struct told *)op;
+	struct report *t = (struct report *)op;
 
 	t->times++;
 	t->outstanding = false;
@@ -477,9 +477,9 @@ static void done(struct rp_op *op, const struct rp_outcome *out)
 		t->then(t);
 }
 
-static struct rp_op *op_new(struct told *t, enum rp_op_kind kind)
+static struct rp_op *op_new(struct report *t, enum rp_op_kind kind)
 {
-	void (*then)(struct told *) = t->then;
+	void (*then)(struct report *) = t->then;
 
 	cr_assert(!t->outstanding);
 	memset(&t->op, 0xa5, sizeof(t->op)); /* uninitialized memory */
@@ -494,7 +494,7 @@ static struct rp_op *op_new(struct told *t, enum rp_op_kind kind)
 	return &t->op;
 }
 
-static struct rp_op *op_local(struct told *t, enum rp_op_kind kind,
+static struct rp_op *op_local(struct report *t, enum rp_op_kind kind,
 			      uint32_t key, uint64_t off, size_t len)
 {
 	struct rp_op *op = op_new(t, kind);
@@ -505,7 +505,7 @@ static struct rp_op *op_local(struct told *t, enum rp_op_kind kind,
 	return op;
 }
 
-struct rp_op *op_write(struct told *t, uint32_t key, uint64_t off, size_t len,
+struct rp_op *op_write(struct report *t, uint32_t key, uint64_t off, size_t len,
 		       enum rp_level level)
 {
 	struct rp_op *op = op_local(t, RP_OP_WRITE, key, off, len);
@@ -514,12 +514,13 @@ struct rp_op *op_write(struct told *t, uint32_t key, uint64_t off, size_t len,
 	return op;
 }
 
-struct rp_op *op_read(struct told *t, uint32_t key, uint64_t off, size_t len)
+struct rp_op *op_read(struct report *t, uint32_t key, uint64_t off, size_t len)
 {
 	return op_local(t, RP_OP_READ, key, off, len);
 }
 
-struct rp_op *op_commit(struct told *t, const struct rp_wire_range *r, size_t n)
+struct rp_op *op_commit(struct report *t, const struct rp_wire_range *r,
+			size_t n)
 {
 	struct rp_op *op = op_new(t, RP_OP_COMMIT);
 
@@ -529,15 +530,15 @@ struct rp_op *op_commit(struct told *t, const struct rp_wire_range *r, size_t n)
 	return op;
 }
 
-struct rp_op *op_commit_one(struct told *t, uint32_t key, uint64_t off,
+struct rp_op *op_commit_one(struct report *t, uint32_t key, uint64_t off,
 			    uint64_t len)
 {
 	t->range = bed_range(key, off, len);
 	return op_commit(t, &t->range, 1);
 }
 
-struct rp_op *op_then(struct told *t, uint32_t key, uint64_t off, uint64_t len,
-		      uint64_t then_off)
+struct rp_op *op_then(struct report *t, uint32_t key, uint64_t off,
+		      uint64_t len, uint64_t then_off)
 {
 	struct rp_op *op = op_commit_one(t, key, off, len);
 
@@ -550,7 +551,7 @@ struct rp_op *op_then(struct told *t, uint32_t key, uint64_t off, uint64_t len,
 	return op;
 }
 
-struct rp_op *op_atomic(struct told *t, uint32_t key, uint64_t off)
+struct rp_op *op_atomic(struct report *t, uint32_t key, uint64_t off)
 {
 	struct rp_op *op = op_new(t, RP_OP_ATOMIC);
 
@@ -562,7 +563,7 @@ struct rp_op *op_atomic(struct told *t, uint32_t key, uint64_t off)
 	return op;
 }
 
-struct rp_op *op_query(struct told *t, uint32_t key)
+struct rp_op *op_query(struct report *t, uint32_t key)
 {
 	struct rp_op *op = op_new(t, RP_OP_QUERY);
 
@@ -572,7 +573,7 @@ struct rp_op *op_query(struct told *t, uint32_t key)
 }
 
 /* Reply to the QUERYs that the session itself has sent. */
-static bool answer(void)
+static bool reply_to_queries(void)
 {
 	struct bed_seen *m, *next;
 	bool any = false;
@@ -591,7 +592,7 @@ static bool answer(void)
 
 int bed_try(struct rp_op *op)
 {
-	struct told *t = (struct told *)op;
+	struct report *t = (struct report *)op;
 	int ret = rp_session_post(bed.s, op);
 
 	t->outstanding = !ret;
@@ -603,17 +604,17 @@ void bed_post(struct rp_op *op)
 {
 	int ret = bed_try(op);
 
-	if (ret == -EAGAIN && bed.answers && answer())
+	if (ret == -EAGAIN && bed.replies && reply_to_queries())
 		ret = bed_try(op);
 	cr_assert_eq(ret, 0, "post says %d", ret);
 }
 
-void told_not(const struct told *t)
+void expect_pending(const struct report *t)
 {
 	cr_assert_eq(t->times, 0);
 }
 
-void told_at(int line, const struct told *t, enum rp_status st)
+void expect_status_at(int line, const struct report *t, enum rp_status st)
 {
 	if (!t->times)
 		bed_progress();

@@ -53,9 +53,9 @@ struct bed {
 	unsigned int connects, closes, kicks;
 	struct rp_wire_hello hello;
 	bool connected; /* from connect() to close() */
-	bool answers;	/* the bed itself replies to HELLO and QUERY */
+	bool replies;	/* the bed itself replies to HELLO and QUERY */
 	STAILQ_HEAD(, bed_seen) seen;
-	struct bed_seen *held;			    /* from bed_see() */
+	struct bed_seen *last;			    /* from bed_see() */
 	struct rp_channel_op *posted, **posted_end; /* done() is due */
 	unsigned int nposted;
 };
@@ -64,14 +64,14 @@ extern struct bed bed;
 extern bool bed_allocates;
 
 /* An operation, and the outcome that done() reported. */
-struct told {
+struct report {
 	struct rp_op op;
 	unsigned int times;
 	bool outstanding;
 	struct rp_outcome out;
 	struct rp_wire_range range; /* for operations with one range */
 	uint8_t buf[8192];
-	void (*then)(struct told *t); /* called by done() */
+	void (*then)(struct report *t); /* called by done() */
 	struct rp_wire_info info;
 };
 
@@ -115,26 +115,26 @@ void bed_ok(void);
 void bed_info(uint64_t token, enum rp_status st, uint64_t key);
 
 /* Fill in an operation for bed_post(). */
-struct rp_op *op_write(struct told *t, uint32_t key, uint64_t off, size_t len,
+struct rp_op *op_write(struct report *t, uint32_t key, uint64_t off, size_t len,
 		       enum rp_level level);
-struct rp_op *op_read(struct told *t, uint32_t key, uint64_t off, size_t len);
-struct rp_op *op_commit(struct told *t, const struct rp_wire_range *r,
+struct rp_op *op_read(struct report *t, uint32_t key, uint64_t off, size_t len);
+struct rp_op *op_commit(struct report *t, const struct rp_wire_range *r,
 			size_t n);
 /* A commit of one range. */
-struct rp_op *op_commit_one(struct told *t, uint32_t key, uint64_t off,
+struct rp_op *op_commit_one(struct report *t, uint32_t key, uint64_t off,
 			    uint64_t len);
-struct rp_op *op_then(struct told *t, uint32_t key, uint64_t off, uint64_t len,
-		      uint64_t then_off);
-struct rp_op *op_atomic(struct told *t, uint32_t key, uint64_t off);
-struct rp_op *op_query(struct told *t, uint32_t key);
+struct rp_op *op_then(struct report *t, uint32_t key, uint64_t off,
+		      uint64_t len, uint64_t then_off);
+struct rp_op *op_atomic(struct report *t, uint32_t key, uint64_t off);
+struct rp_op *op_query(struct report *t, uint32_t key);
 int bed_try(struct rp_op *op);
 /* Post; the session must accept the operation. */
 void bed_post(struct rp_op *op);
 /* The operation must have ended once, with this status. */
-void told_at(int line, const struct told *t, enum rp_status st);
-#define told_st(t, st) told_at(__LINE__, t, st)
-#define told_ok(t)     told_st(t, RP_ST_OK)
-void told_not(const struct told *t);
+void expect_status_at(int line, const struct report *t, enum rp_status st);
+#define expect_status(t, st) expect_status_at(__LINE__, t, st)
+#define expect_ok(t)	     expect_status(t, RP_ST_OK)
+void expect_pending(const struct report *t);
 
 /* State edges that operations took; the legal ones, as bits for each state. */
 extern unsigned int bed_edges[RP_OP_STATES][RP_OP_STATES];

@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told a, b, c;
+static struct report a, b, c;
 
 static void quiet(enum rp_log_level level, const char *text)
 {
@@ -39,10 +39,10 @@ Test(session, first_operation_connects)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->remote_addr, BED_REMOTE);
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
-Test(session, hello_tells_of_native)
+Test(session, hello_has_the_native_feature)
 {
 	struct rp_session_attr attr = bed_attr();
 
@@ -61,7 +61,7 @@ static void refused(enum rp_status st, uint32_t detail)
 	bed_progress();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, st);
+	expect_status(&a, st);
 	cr_assert_eq(a.out.detail, detail);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	/* The one after that connects again. */
@@ -95,7 +95,7 @@ Test(session, stale_key_is_of_that_key_alone)
 	bed_accept();
 	bed_post(op_write(&b, 2, 0, 64, 0));
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_STALE_KEY);
+	expect_status(&a, RP_ST_STALE_KEY);
 }
 
 Test(session, dead_port_ends_the_next_operation)
@@ -104,7 +104,7 @@ Test(session, dead_port_ends_the_next_operation)
 	bed_lose(ECONNREFUSED);
 	bed_progress();
 	bed_post(op_query(&a, 2));
-	told_st(&a, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ECONNREFUSED);
 }
 
@@ -112,11 +112,11 @@ Test(session, connector_that_cannot_ends_the_operation)
 {
 	bed.connect_ret = -ENETUNREACH;
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ENETUNREACH);
 	bed.connect_ret = -ENOMEM;
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_NO_MEMORY);
+	expect_status(&a, RP_ST_NO_MEMORY);
 }
 
 Test(session, silence_while_connecting_ends_the_next_operation)
@@ -129,7 +129,7 @@ Test(session, silence_while_connecting_ends_the_next_operation)
 	bed_pass(1);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_TIMEOUT);
+	expect_status(&a, RP_ST_TIMEOUT);
 }
 
 Test(session, listener_that_is_not_ours_ends_the_next_operation)
@@ -140,13 +140,13 @@ Test(session, listener_that_is_not_ours_ends_the_next_operation)
 	bed_progress();
 	cr_assert_eq(bed.closes, 1);
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_BAD_MESSAGE);
+	expect_status(&a, RP_ST_BAD_MESSAGE);
 
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, "no", 2);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_BAD_MESSAGE);
+	expect_status(&a, RP_ST_BAD_MESSAGE);
 }
 
 Test(session, acceptance_of_another_version_ends_the_next_operation)
@@ -164,7 +164,7 @@ Test(session, acceptance_of_another_version_ends_the_next_operation)
 	bed.chan.events->connected(bed.chan.owner, buf, (size_t)len);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_VERSION);
+	expect_status(&a, RP_ST_VERSION);
 }
 
 /* An accept whose HELLO_ACK has an error status is a refusal. */
@@ -176,12 +176,12 @@ Test(session, acceptance_with_a_failure_is_a_refusal)
 	bed_accept_as(&ack);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_OVERLOADED);
+	expect_status(&a, RP_ST_OVERLOADED);
 }
 
 /* --- grants --- */
 
-Test(session, further_keys_are_asked_for)
+Test(session, further_keys_are_queried)
 {
 	uint64_t token;
 
@@ -189,8 +189,8 @@ Test(session, further_keys_are_asked_for)
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
-	cr_assert_eq(bed.held->query.key, bed_key(2));
-	token = bed.held->hdr.token;
+	cr_assert_eq(bed.last->query.key, bed_key(2));
+	token = bed.last->hdr.token;
 	bed_see_nothing();
 	/* The session's QUERY does not count as the program's operation. */
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
@@ -198,17 +198,17 @@ Test(session, further_keys_are_asked_for)
 	bed_post(op_write(&a, 2, 0, 4096, 0));
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->rkey, bed_key(2) ^ 0xff);
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 /* QUERY all keys of an operation, the one of its ordered store among them. */
-Test(session, all_keys_of_an_operation_are_asked_for)
+Test(session, all_keys_of_an_operation_are_queried)
 {
 	static struct rp_wire_range r[2];
 	struct rp_op *op;
 
 	bed_open(1);
-	bed.answers = false;
+	bed.replies = false;
 	r[0] = bed_range(2, 0, 64);
 	r[1] = bed_range(3, 0, 64);
 	op = op_commit(&a, r, 2);
@@ -219,13 +219,13 @@ Test(session, all_keys_of_an_operation_are_asked_for)
 	for (uint32_t k = 2; k < 5; k++) {
 		cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->query.key,
 			     bed_key(k));
-		bed_info(bed.held->hdr.token, RP_ST_OK, bed_key(k));
+		bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(k));
 	}
 	bed_see_nothing();
 	cr_assert_eq(bed_try(op), 0);
 	bed_see_request(RP_EFFECT_THEN);
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session, refused_key_ends_the_next_operation_with_it)
@@ -233,12 +233,12 @@ Test(session, refused_key_ends_the_next_operation_with_it)
 	bed_open(1);
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	bed_see();
-	bed_info(bed.held->hdr.token, RP_ST_STALE_KEY, 0);
+	bed_info(bed.last->hdr.token, RP_ST_STALE_KEY, 0);
 	/* The refusal has cost the connection. */
 	bed_progress();
 	cr_assert_eq(bed.closes, 1);
 	bed_post(op_write(&a, 2, 0, 64, 0));
-	told_st(&a, RP_ST_STALE_KEY);
+	expect_status(&a, RP_ST_STALE_KEY);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 }
 
@@ -250,7 +250,7 @@ Test(session, lost_query_ends_the_next_operation)
 	bed_lose(ECONNRESET);
 	bed_progress();
 	bed_post(op_write(&a, 2, 0, 64, 0));
-	told_st(&a, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(2));
 }
@@ -261,18 +261,18 @@ Test(session, grants_end_with_the_connection)
 	bed_open(1);
 	bed_post(op_write(&a, 2, 0, 64, RP_LEVEL_VISIBLE));
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	bed_lose(ECONNRESET);
 	bed_progress();
 	bed_see();
 	bed_see_nothing();
 	bed_open(1);
-	bed.answers = false;
+	bed.replies = false;
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
 }
 
-Test(session, query_tells_what_a_commit_would_do)
+Test(session, query_reports_the_method_of_a_commit)
 {
 	struct rp_wire_info m = {
 		.status = RP_ST_CLASS,
@@ -289,11 +289,11 @@ Test(session, query_tells_what_a_commit_would_do)
 	bed_post(op_query(&a, 9));
 	cr_assert_eq(rp_session_outstanding(bed.s), 1);
 	bed_see_kind(RP_CHANNEL_SEND);
-	cr_assert_eq(bed.held->query.key, bed_key(9));
-	cr_assert_eq(bed.held->query.required, RP_CLASS_POWER);
-	len = rp_wire_put_info(buf, sizeof(buf), bed.held->hdr.token, &m);
+	cr_assert_eq(bed.last->query.key, bed_key(9));
+	cr_assert_eq(bed.last->query.required, RP_CLASS_POWER);
+	len = rp_wire_put_info(buf, sizeof(buf), bed.last->hdr.token, &m);
 	bed_receive(buf, (size_t)len);
-	told_st(&a, RP_ST_CLASS);
+	expect_status(&a, RP_ST_CLASS);
 	cr_assert_str_eq(a.info.why, "tmpfs");
 	cr_assert_eq(a.info.granularity, 64);
 	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
@@ -306,8 +306,8 @@ Test(session, query_brings_a_grant)
 	bed_open(1);
 	bed_post(op_query(&a, 2));
 	bed_see();
-	bed_info(bed.held->hdr.token, RP_ST_OK, bed_key(2));
-	told_ok(&a);
+	bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(2));
+	expect_ok(&a);
 	cr_assert_eq(bed_try(op_write(&b, 2, 0, 4096, 0)), 0);
 }
 
@@ -330,8 +330,8 @@ Test(session, silence_ends_everything)
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	expires_after(BED_TIMEOUT);
 	cr_assert_eq(bed.closes, 1);
-	told_st(&a, RP_ST_TIMEOUT);
-	told_st(&b, RP_ST_TIMEOUT);
+	expect_status(&a, RP_ST_TIMEOUT);
+	expect_status(&b, RP_ST_TIMEOUT);
 }
 
 /* 1 MiB is in flight; the link takes 1 s for it. */
@@ -356,7 +356,7 @@ Test(session, slow_link_is_no_dead_target)
 {
 	write_slowly();
 	expires_after(BED_TIMEOUT + 1000 * BED_MS);
-	told_st(&a, RP_ST_TIMEOUT);
+	expect_status(&a, RP_ST_TIMEOUT);
 }
 
 /* ... and no longer includes it once a reply has proved their placement. */
@@ -366,7 +366,7 @@ Test(session, proved_bytes_give_no_more_time)
 	bed_see();
 	bed_see();
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	expires_after(BED_TIMEOUT);
 }
@@ -383,9 +383,9 @@ Test(session, progress_of_the_target_counts)
 		bed_receive(msg, (size_t)len);
 		bed_progress();
 	}
-	told_not(&a);
+	expect_pending(&a);
 	expires_after(BED_TIMEOUT);
-	told_st(&a, RP_ST_TIMEOUT);
+	expect_status(&a, RP_ST_TIMEOUT);
 }
 
 Test(session, completions_count)
@@ -397,8 +397,8 @@ Test(session, completions_count)
 	bed_pass(BED_TIMEOUT - 1);
 	bed_done(1);
 	expires_after(BED_TIMEOUT);
-	told_ok(&a);
-	told_st(&b, RP_ST_TIMEOUT);
+	expect_ok(&a);
+	expect_status(&b, RP_ST_TIMEOUT);
 }
 
 /* done() of a sent message proves nothing about the target. */
@@ -410,7 +410,7 @@ Test(session, sent_messages_do_not_count)
 	bed_pass(BED_TIMEOUT - 1);
 	bed_done_all();
 	bed_pass(1);
-	told_st(&a, RP_ST_TIMEOUT);
+	expect_status(&a, RP_ST_TIMEOUT);
 }
 
 Test(session, nothing_outstanding_has_no_deadline)
@@ -451,7 +451,7 @@ Test(session, idle_connection_is_closed_and_made_again)
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 /* The idle time starts anew with each use. */
@@ -481,7 +481,7 @@ Test(session, idle_close_waits_for_placement)
 	cr_assert_eq(bed.closes, 0);
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->req.nranges, 0);
+	cr_assert_eq(bed.last->req.nranges, 0);
 	bed_ok();
 	bed_progress();
 	bed_pass(60000 * BED_MS);
@@ -490,7 +490,7 @@ Test(session, idle_close_waits_for_placement)
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_see();
 	bed_ok();
-	told_ok(&b);
+	expect_ok(&b);
 }
 
 Test(session, outstanding_operations_are_not_idle)
@@ -543,13 +543,13 @@ Test(session, loss_ends_everything_once)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_lose(ECONNRESET);
-	told_not(&a);
+	expect_pending(&a);
 	cr_assert_eq(rp_session_deadline(bed.s), 0);
 	cr_assert_eq(bed_try(op_read(&c, 1, 0, 8)), -EAGAIN);
 	bed_progress();
-	told_st(&a, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ECONNRESET);
-	told_st(&b, RP_ST_LOST);
+	expect_status(&b, RP_ST_LOST);
 	cr_assert_eq(bed.closes, 1);
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 }
@@ -560,25 +560,25 @@ Test(session, failed_operation_ends_the_connection)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_write(&b, 1, 8192, 4096, 0));
 	bed_fail(EIO);
-	told_not(&a);
-	told_st(&a, RP_ST_LOST);
+	expect_pending(&a);
+	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, EIO);
-	told_st(&b, RP_ST_LOST);
+	expect_status(&b, RP_ST_LOST);
 	cr_assert_eq(bed.closes, 1);
 }
 
 /* An operation whose reply arrived before the loss has succeeded. */
-Test(session, answered_operation_survives_the_loss)
+Test(session, operation_with_a_reply_survives_the_loss)
 {
 	bed.inject = 0;
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
 	bed_ok();
-	told_not(&a); /* done() of its message is due */
+	expect_pending(&a); /* done() of its message is due */
 	bed_lose(ECONNRESET);
 	bed_progress();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session, disconnect_ends_everything_with_its_status)
@@ -588,16 +588,16 @@ Test(session, disconnect_ends_everything_with_its_status)
 	bed_post(op_then(&b, 1, 0, 64, 128));
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 5);
 	cr_assert_eq(a.times, 1);
-	told_st(&a, RP_ST_CANCELED);
+	expect_status(&a, RP_ST_CANCELED);
 	cr_assert_eq(a.out.detail, 5);
-	told_st(&b, RP_ST_UNSURE);
+	expect_status(&b, RP_ST_UNSURE);
 	cr_assert_eq(b.out.detail, RP_ST_CANCELED);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	/* The same session connects again. */
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session, disconnect_while_connecting_is_forgotten)
@@ -626,7 +626,7 @@ Test(session, delete_ends_what_is_outstanding)
 	cr_assert_eq(a.out.status, RP_ST_CANCELED);
 }
 
-static void post_again(struct told *t)
+static void post_again(struct report *t)
 {
 	t->then = NULL;
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
@@ -643,8 +643,8 @@ Test(session, done_may_post_and_disconnect)
 	bed_post(op_write(&b, 1, 8192, 4096, 0));
 	bed_lose(ECONNRESET);
 	bed_progress();
-	told_st(&a, RP_ST_LOST);
-	told_st(&b, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
+	expect_status(&b, RP_ST_LOST);
 	cr_assert_eq(bed.connects, 2);
 	cr_assert_eq(bed.closes, 2);
 }
@@ -655,7 +655,7 @@ static void bad_message(const void *msg, size_t len)
 {
 	bed_receive(msg, len);
 	bed_progress();
-	told_st(&a, RP_ST_BAD_MESSAGE);
+	expect_status(&a, RP_ST_BAD_MESSAGE);
 	cr_assert_eq(bed.closes, 1);
 }
 
@@ -671,13 +671,13 @@ Test(session, unknown_token_ends_the_connection)
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
-	bed_reply(bed.held->hdr.token + 64, RP_ST_OK);
+	bed_reply(bed.last->hdr.token + 64, RP_ST_OK);
 	bed_progress();
-	told_st(&a, RP_ST_BAD_MESSAGE);
+	expect_status(&a, RP_ST_BAD_MESSAGE);
 }
 
 /* A reply to a request that has not been sent is malformed. */
-Test(session, answer_to_an_unsent_request_ends_the_connection)
+Test(session, reply_to_an_unsent_request_ends_the_connection)
 {
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
@@ -690,18 +690,18 @@ Test(session, answer_to_an_unsent_request_ends_the_connection)
 	bed_reply(2, RP_ST_OK);
 	bed.room = -1;
 	bed_progress();
-	told_st(&a, RP_ST_BAD_MESSAGE);
-	told_st(&b, RP_ST_BAD_MESSAGE);
+	expect_status(&a, RP_ST_BAD_MESSAGE);
+	expect_status(&b, RP_ST_BAD_MESSAGE);
 }
 
-Test(session, wrong_kind_of_answer_ends_the_connection)
+Test(session, wrong_kind_of_reply_ends_the_connection)
 {
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
-	bed_info(bed.held->hdr.token, RP_ST_OK, bed_key(1));
+	bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(1));
 	bed_progress();
-	told_st(&a, RP_ST_BAD_MESSAGE);
+	expect_status(&a, RP_ST_BAD_MESSAGE);
 }
 
 Test(session, message_of_an_initiator_ends_the_connection)
@@ -725,7 +725,7 @@ Test(session, other_version_ends_the_connection)
 	buf[2]++;
 	bed_receive(buf, (size_t)len);
 	bed_progress();
-	told_st(&a, RP_ST_VERSION);
+	expect_status(&a, RP_ST_VERSION);
 }
 
 /* --- messages for the log --- */

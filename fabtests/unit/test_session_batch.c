@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told w[300], a, b;
+static struct report w[300], a, b;
 
 static void quiet(enum rp_log_level level, const char *text)
 {
@@ -40,8 +40,8 @@ static void scattered(unsigned int n)
 static void see_batch(unsigned int n)
 {
 	bed_see_request(RP_EFFECT_STORE);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
-	cr_assert_eq(bed.held->req.nranges, n);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.last->req.nranges, n);
 }
 
 Test(session_batch, small_writes_leave_together)
@@ -56,15 +56,15 @@ Test(session_batch, small_writes_leave_together)
 	bed_progress();
 	see_batch(64);
 	for (unsigned int i = 0; i < 64; i++) {
-		cr_assert_eq(bed.held->ranges[i].addr, w[i].range.addr);
-		cr_assert_eq(((uint8_t *)bed.held->req.bytes)[24 * i + 23], i);
+		cr_assert_eq(bed.last->ranges[i].addr, w[i].range.addr);
+		cr_assert_eq(((uint8_t *)bed.last->req.bytes)[24 * i + 23], i);
 	}
 	bed_see_nothing();
 	bed_done_all();
-	told_not(&w[0]);
+	expect_pending(&w[0]);
 	bed_ok();
 	for (unsigned int i = 0; i < 64; i++)
-		told_ok(&w[i]);
+		expect_ok(&w[i]);
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 }
 
@@ -179,20 +179,20 @@ Test(session_batch, failure_is_of_all_and_poisons_them)
 	bed_post(op_commit_one(&a, 1, 3000, 8));
 	see_batch(8);
 	bed_done_all();
-	bed_reply_as(bed.held->hdr.token,
+	bed_reply_as(bed.last->hdr.token,
 		     &(struct rp_wire_reply){.status = RP_ST_FLUSH_FAILED,
 					     .detail = EIO,
 					     .range = 3});
 	bed_see();
 	bed_ok();
 	for (unsigned int i = 0; i < 8; i++) {
-		told_st(&w[i], RP_ST_FLUSH_FAILED);
+		expect_status(&w[i], RP_ST_FLUSH_FAILED);
 		cr_assert_eq(w[i].out.range, 0);
 		cr_assert_eq(w[i].out.detail, EIO);
 	}
-	told_st(&a, RP_ST_WRITE_FAILED);
+	expect_status(&a, RP_ST_WRITE_FAILED);
 	bed_post(op_commit_one(&a, 1, 7000, 8));
-	told_st(&a, RP_ST_WRITE_FAILED);
+	expect_status(&a, RP_ST_WRITE_FAILED);
 	bed_post(op_commit_one(&a, 1, 7024, 8));
 	bed_see_request(RP_EFFECT_NONE);
 }
@@ -206,12 +206,12 @@ Test(session_batch, loss_before_and_after_it_was_sent)
 		bed_lose(ECONNRESET);
 		bed_progress();
 		for (unsigned int i = 0; i < 8; i++)
-			told_st(&w[i], RP_ST_LOST);
+			expect_status(&w[i], RP_ST_LOST);
 		while (bed_see())
 			;
 		bed_open(1);
 		bed_post(op_commit_one(&a, 1, 3000, 8));
-		told_st(&a, RP_ST_WRITE_FAILED);
+		expect_status(&a, RP_ST_WRITE_FAILED);
 	}
 	/* Written again: the range is cured. */
 	write_small(0, 3000, 24);
@@ -220,8 +220,8 @@ Test(session_batch, loss_before_and_after_it_was_sent)
 	bed_ok();
 	bed_see_request(RP_EFFECT_NONE);
 	bed_ok();
-	told_ok(&a);
-	told_ok(&w[0]);
+	expect_ok(&a);
+	expect_ok(&w[0]);
 }
 
 /* RDMA and effects on its bytes wait for the batch, as for every store. */
@@ -233,7 +233,7 @@ Test(session_batch, rdma_of_its_bytes_waits)
 	bed_see_nothing();
 	bed_done_all();
 	bed_ok();
-	told_ok(&w[0]);
+	expect_ok(&w[0]);
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_done_all();
 	scattered(4);
@@ -260,7 +260,7 @@ Test(session_batch, batch_waits_for_an_ordered_store)
 	see_batch(1);
 }
 
-static void write_again(struct told *t)
+static void write_again(struct report *t)
 {
 	t->then = NULL;
 	bed_post(op_write(t, 1, 0, 24, 0));
@@ -274,12 +274,12 @@ Test(session_batch, done_may_start_the_next_batch)
 	see_batch(4);
 	bed_done_all();
 	bed_ok();
-	told_not(&w[1]);
-	told_ok(&w[3]);
+	expect_pending(&w[1]);
+	expect_ok(&w[3]);
 	bed_progress();
 	see_batch(1);
 	bed_ok();
-	told_ok(&w[1]);
+	expect_ok(&w[1]);
 }
 
 /* Credits bound the batches; the queue bounds writes that wait. */

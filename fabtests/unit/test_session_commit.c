@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told a, b, c, d;
+static struct report a, b, c, d;
 static struct rp_wire_range many[5000];
 
 static void quiet(enum rp_log_level level, const char *text)
@@ -53,12 +53,12 @@ Test(session_commit, one_range_is_one_request)
 {
 	bed_post(op_commit_one(&a, 1, 64, 1 << 20));
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_DURABLE);
-	cr_assert_eq(bed.held->req.nranges, 1);
-	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 64);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(bed.last->req.nranges, 1);
+	cr_assert_eq(bed.last->ranges[0].addr, BED_ADDR + 64);
 	bed_see_nothing();
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.class, RP_CLASS_POWER);
 	cr_assert_eq(a.out.required, RP_CLASS_POWER);
 }
@@ -76,16 +76,16 @@ Test(session_commit, many_ranges_are_cut)
 		for (size_t j = 0; j < m->req.nranges; j++)
 			cr_assert_eq(m->ranges[j].addr, many[seen + j].addr);
 		seen += m->req.nranges;
-		told_not(&a);
+		expect_pending(&a);
 	}
 	cr_assert_eq(seen, 400);
 	bed_see_nothing();
 	bed_done_all();
 	bed_reply(2, RP_ST_OK);
 	bed_reply(1, RP_ST_OK);
-	told_not(&a);
+	expect_pending(&a);
 	bed_reply(3, RP_ST_OK);
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 /* Ascending ranges of one key are packed; more fit into a request. */
@@ -119,9 +119,9 @@ Test(session_commit, slices_wait_for_credits)
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_see_nothing();
 	bed_done_all();
-	told_not(&a);
+	expect_pending(&a);
 	bed_reply(5, RP_ST_OK);
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 /* After the first failure no slice is sent; the sent ones are awaited. */
@@ -140,9 +140,9 @@ Test(session_commit, first_failure_counts)
 						.detail = EIO,
 						.range = 3});
 	bed_see_nothing();
-	told_not(&a);
+	expect_pending(&a);
 	bed_reply(2, RP_ST_REGION_FAILED);
-	told_st(&a, RP_ST_FLUSH_FAILED);
+	expect_status(&a, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(a.out.detail, EIO);
 	cr_assert_eq(a.out.range, 3);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
@@ -157,7 +157,7 @@ Test(session_commit, range_at_fault_is_counted_from_the_first)
 	bed_reply_as(
 		2, &(struct rp_wire_reply){.status = RP_ST_RANGE, .range = 7});
 	bed_reply(3, RP_ST_OK);
-	told_st(&a, RP_ST_RANGE);
+	expect_status(&a, RP_ST_RANGE);
 	cr_assert_eq(a.out.range, 168 + 7);
 	/* An impossible range number counts as 0. */
 	bed_post(op_commit(&a, many, 400));
@@ -166,7 +166,7 @@ Test(session_commit, range_at_fault_is_counted_from_the_first)
 						.range = 168});
 	bed_reply(5, RP_ST_OK);
 	bed_reply(6, RP_ST_OK);
-	told_st(&a, RP_ST_RANGE);
+	expect_status(&a, RP_ST_RANGE);
 	cr_assert_eq(a.out.range, 0);
 }
 
@@ -180,22 +180,22 @@ Test(session_commit, weaker_reply_is_a_failure)
 
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_reply_as(1, &m);
-	told_st(&a, RP_ST_CLASS);
+	expect_status(&a, RP_ST_CLASS);
 	m.level = RP_LEVEL_DURABLE;
 	m.class = RP_CLASS_PROCESS;
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_reply_as(2, &m);
-	told_st(&b, RP_ST_CLASS);
+	expect_status(&b, RP_ST_CLASS);
 	cr_assert_eq(b.out.detail, RP_CLASS_PROCESS);
 	op_commit_one(&c, 1, 0, 64)->required = RP_CLASS_PROCESS;
 	bed_post(&c.op);
 	bed_reply_as(3, &m);
-	told_ok(&c);
+	expect_ok(&c);
 	cr_assert_eq(c.out.class, RP_CLASS_PROCESS);
 }
 
 /* The outcome has the weakest class of all slices. */
-Test(session_commit, weakest_class_is_told)
+Test(session_commit, weakest_class_is_reported)
 {
 	struct rp_wire_reply m = {
 		.level = RP_LEVEL_DURABLE,
@@ -209,7 +209,7 @@ Test(session_commit, weakest_class_is_told)
 	bed_reply_as(1, &m);
 	m.class = RP_CLASS_POWER;
 	bed_reply_as(2, &m);
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
 }
 
@@ -222,7 +222,7 @@ Test(session_commit, ranges_are_freed_when_they_are_owned)
 	bed_post(&a.op);
 	bed_see();
 	bed_ok();
-	told_ok(&a); /* bed_stop() checks for leaks */
+	expect_ok(&a); /* bed_stop() checks for leaks */
 }
 
 /* A visible commit proves placement: one request without ranges. */
@@ -234,12 +234,12 @@ Test(session_commit, visible_commit_is_a_plain_fence)
 	bed_post(&a.op);
 	bed_see();
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
-	cr_assert_eq(bed.held->req.nranges, 0);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.last->req.nranges, 0);
 	bed_see_nothing();
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_reply(1, RP_ST_OK);
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 
@@ -249,13 +249,13 @@ Test(session_commit, ordered_store_is_in_the_request)
 {
 	bed_post(op_then(&a, 1, 0, 64, 128));
 	bed_see_request(RP_EFFECT_THEN);
-	cr_assert_eq(bed.held->req.then.addr, BED_ADDR + 128);
-	cr_assert_eq(bed.held->req.then.value, 42);
-	cr_assert_eq(bed.held->req.nranges, 1);
+	cr_assert_eq(bed.last->req.then.addr, BED_ADDR + 128);
+	cr_assert_eq(bed.last->req.then.value, 42);
+	cr_assert_eq(bed.last->req.nranges, 1);
 	/* Range number nranges is the store. */
 	bed_reply_as(
 		1, &(struct rp_wire_reply){.status = RP_ST_ALIGN, .range = 1});
-	told_st(&a, RP_ST_ALIGN);
+	expect_status(&a, RP_ST_ALIGN);
 	cr_assert_eq(a.out.range, 1);
 }
 
@@ -273,12 +273,12 @@ Test(session_commit, effect_is_in_the_last_slice_alone)
 	bed_see_nothing();
 	bed_reply(1, RP_ST_OK);
 	bed_see_request(RP_EFFECT_NOTIFY);
-	cr_assert_eq(bed.held->req.nranges, 400 - 2 * 168);
-	cr_assert_eq(bed.held->ranges[0].addr, many[2 * 168].addr);
-	told_not(&a);
+	cr_assert_eq(bed.last->req.nranges, 400 - 2 * 168);
+	cr_assert_eq(bed.last->ranges[0].addr, many[2 * 168].addr);
+	expect_pending(&a);
 	bed_done_all();
 	bed_reply(3, RP_ST_OK);
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session_commit, effect_is_not_sent_behind_a_failure)
@@ -290,7 +290,7 @@ Test(session_commit, effect_is_not_sent_behind_a_failure)
 	bed_done_all();
 	bed_reply(1, RP_ST_OK);
 	bed_reply(2, RP_ST_FLUSH_FAILED);
-	told_st(&a, RP_ST_FLUSH_FAILED);
+	expect_status(&a, RP_ST_FLUSH_FAILED);
 	bed_see_request(RP_EFFECT_NONE);
 	bed_see_request(RP_EFFECT_NONE);
 	bed_see_nothing();
@@ -320,7 +320,7 @@ Test(session_commit, effect_fits_behind_packed_ranges)
 		bed_done_all();
 		bed_ok();
 	}
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 /* An effect waits for covered stores, because these may fail. */
@@ -332,8 +332,8 @@ Test(session_commit, effect_waits_for_covered_stores)
 	bed_see_nothing();
 	bed_reply(1, RP_ST_FLUSH_FAILED);
 	bed_see_nothing();
-	told_st(&a, RP_ST_FLUSH_FAILED);
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_status(&a, RP_ST_FLUSH_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 	cr_assert_eq(b.out.range, 0);
 	/* Stores of other bytes are not awaited. */
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -350,16 +350,16 @@ Test(session_commit, fence_commits_a_region_at_once)
 	fill(400);
 	bed_post(op_commit(&a, many, 400));
 	bed_see_kind(RP_CHANNEL_READ);
-	cr_assert_eq(bed.held->remote_addr,
+	cr_assert_eq(bed.last->remote_addr,
 		     BED_REMOTE + many[0].addr - BED_ADDR);
 	bed_see_nothing();
-	told_not(&a);
+	expect_pending(&a);
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_FENCE);
 }
 
-Test(session_commit, each_region_has_a_fence_of_its_own)
+Test(session_commit, each_region_gets_one_fence)
 {
 	start_alone(RP_METHOD_FENCE, 0);
 	for (uint32_t i = 0; i < 6; i++)
@@ -370,9 +370,9 @@ Test(session_commit, each_region_has_a_fence_of_its_own)
 			     bed_key(k) ^ 0xff);
 	bed_see_nothing();
 	bed_done(2);
-	told_not(&a);
+	expect_pending(&a);
 	bed_done(1);
-	told_ok(&a);
+	expect_ok(&a);
 	/* Each commit has its own fences. */
 	bed_post(op_commit(&a, many, 2));
 	bed_see_kind(RP_CHANNEL_READ);
@@ -389,7 +389,7 @@ Test(session_commit, flush_commits_each_range)
 			     BED_REMOTE + many[i].addr - BED_ADDR);
 	bed_see_nothing();
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_NATIVE);
 	/* With more ranges one REQUEST is cheaper than FLUSHes. */
 	fill(RP_SESSION_FLUSHES + 1);
@@ -420,9 +420,9 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	start_alone(RP_METHOD_DELIVERY, 0);
 	/* No write is outstanding, so there is nothing to wait for. */
 	bed_post(op_commit_one(&a, 1, 0, 64));
-	told_not(&a);
+	expect_pending(&a);
 	cr_assert_gt(bed.kicks, 0);
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 	bed_see_nothing();
 	/* done() of an undelivered write proves no placement. */
@@ -432,7 +432,7 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_done_all();
-	told_ok(&b);
+	expect_ok(&b);
 	cr_assert_eq(b.out.method, RP_METHOD_DELIVERY);
 	/* A delivered write is outstanding. */
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
@@ -440,11 +440,11 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_done(1);
-	told_not(&b);
+	expect_pending(&b);
 	bed_done(1);
-	told_ok(&b);
+	expect_ok(&b);
 	bed_post(op_commit_one(&b, 1, 0, 64));
-	told_ok(&b);
+	expect_ok(&b);
 	bed_see_nothing();
 	/* If reads do not fence, the agent gets a REQUEST. */
 	bed.chan.flags &= ~RP_CHANNEL_FENCES;
@@ -478,13 +478,13 @@ Test(session_commit, each_key_goes_its_way)
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_see_kind(RP_CHANNEL_FLUSH);
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->req.nranges, 2);
+	cr_assert_eq(bed.last->req.nranges, 2);
 	bed_see_nothing();
 	bed_ok();
 	bed_done(1);
-	told_not(&a);
+	expect_pending(&a);
 	bed_done(1);
-	told_ok(&a);
+	expect_ok(&a);
 	/* A commit with an effect goes to the agent as a whole. */
 	op_commit(&a, many, 5)->effect = RP_EFFECT_NOTIFY;
 	bed_post(&a.op);
@@ -504,18 +504,18 @@ static void atomic_then_commit(enum rp_method m, uint64_t off, bool agent)
 	bed_post(op_atomic(&a, 1, 64));
 	bed_see_request(RP_EFFECT_ATOMIC);
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 	bed_post(op_commit_one(&b, 1, off, 64));
 	if (!agent) {
-		cr_assert(!bed_see() || bed.held->kind != RP_CHANNEL_SEND);
+		cr_assert(!bed_see() || bed.last->kind != RP_CHANNEL_SEND);
 		return;
 	}
 	bed_see_request(RP_EFFECT_NONE);
 	bed_ok();
-	told_ok(&b);
+	expect_ok(&b);
 	/* The second commit does not need the agent. */
 	bed_post(op_commit_one(&b, 1, off, 64));
-	cr_assert(!bed_see() || bed.held->kind != RP_CHANNEL_SEND);
+	cr_assert(!bed_see() || bed.last->kind != RP_CHANNEL_SEND);
 }
 
 Test(session_commit, cached_bytes_go_to_the_agent)
@@ -546,7 +546,7 @@ Test(session_commit, weaker_commit_leaves_bytes_cached)
 	op_commit_one(&b, 1, 64, 8)->required = RP_CLASS_PROCESS;
 	bed_post(&b.op);
 	bed_reply_as(2, &m);
-	told_ok(&b);
+	expect_ok(&b);
 	bed_post(op_commit_one(&b, 1, 64, 8));
 	bed_see();
 	bed_see();
@@ -563,8 +563,8 @@ Test(session_commit, later_atomic_stays_cached)
 	bed_post(op_atomic(&a, 1, 64));
 	bed_reply(2, RP_ST_OK);
 	bed_reply(3, RP_ST_OK);
-	told_ok(&a);
-	told_ok(&b);
+	expect_ok(&a);
+	expect_ok(&b);
 	for (int i = 0; i < 3; i++)
 		bed_see();
 	bed_post(op_commit_one(&b, 1, 64, 8));
@@ -608,7 +608,7 @@ Test(session_commit, durable_atomic_leaves_nothing_cached)
 	bed_post(&a.op);
 	bed_see();
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.class, RP_CLASS_POWER);
 	bed_post(op_commit_one(&b, 1, 64, 8));
 	bed_see_kind(RP_CHANNEL_READ);
@@ -630,7 +630,7 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_see_request(RP_EFFECT_NONE);
 	bed_ok();
-	told_ok(&b);
+	expect_ok(&b);
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_see_kind(RP_CHANNEL_READ);
 	/* The lost connection has no uncommitted writes: a fence will do. */
@@ -650,9 +650,9 @@ Test(session_commit, failed_writes_of_a_lost_connection_go_to_the_agent)
 	bed_post(&a.op);
 	bed_see();
 	bed_see();
-	bed_reply(bed.held->hdr.token, RP_ST_OVERLOADED);
+	bed_reply(bed.last->hdr.token, RP_ST_OVERLOADED);
 	bed_done_all();
-	told_st(&a, RP_ST_OVERLOADED);
+	expect_status(&a, RP_ST_OVERLOADED);
 	bed_lose(ECONNRESET);
 	bed_progress();
 	bed_open(1);

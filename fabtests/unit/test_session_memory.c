@@ -59,7 +59,7 @@ static void start(void)
 
 TestSuite(session_memory, .init = start, .fini = bed_stop);
 
-static struct told w[3], b;
+static struct report w[3], b;
 static struct rp_wire_range many[400];
 
 static void arm(unsigned int n)
@@ -75,10 +75,10 @@ static void serve(void)
 	do {
 		bed_done_all();
 		while (bed_see())
-			if (bed.held->hdr.token) {
-				if (bed.held->hdr.type == RP_MSG_QUERY)
-					bed_info(bed.held->hdr.token, RP_ST_OK,
-						 bed.held->query.key);
+			if (bed.last->hdr.token) {
+				if (bed.last->hdr.type == RP_MSG_QUERY)
+					bed_info(bed.last->hdr.token, RP_ST_OK,
+						 bed.last->query.key);
 				else
 					bed_ok();
 			}
@@ -86,11 +86,11 @@ static void serve(void)
 	} while (bed.nposted || !STAILQ_EMPTY(&bed.seen));
 }
 
-static bool told(struct told *t, int ret)
+static bool report(struct report *t, int ret)
 {
 	if (ret) {
 		cr_assert(ret == -ENOMEM || ret == -EAGAIN, "%d", ret);
-		told_not(t);
+		expect_pending(t);
 		return false;
 	}
 	serve();
@@ -104,7 +104,7 @@ static bool told(struct told *t, int ret)
  * Fail the n-th allocation of each operation, for all n. A failed operation
  * poisons its range, a successful one does not, and the session goes on.
  */
-static unsigned int each(struct rp_op *(*make)(struct told *t), uint64_t off)
+static unsigned int each(struct rp_op *(*make)(struct report *t), uint64_t off)
 {
 	unsigned int n = 0;
 
@@ -117,34 +117,34 @@ static unsigned int each(struct rp_op *(*make)(struct told *t), uint64_t off)
 		armed = false;
 		if (ret == -EAGAIN)
 			serve();
-		ok = told(&w[0], ret);
+		ok = report(&w[0], ret);
 		bed_post(op_commit_one(&b, 1, off, 8));
 		serve();
-		told_st(&b, ok || ret ? RP_ST_OK : RP_ST_WRITE_FAILED);
+		expect_status(&b, ok || ret ? RP_ST_OK : RP_ST_WRITE_FAILED);
 		/* The range is cured. */
 		bed_post(op_write(&w[1], 1, off, 16, RP_LEVEL_VISIBLE));
 		serve();
-		told_ok(&w[1]);
+		expect_ok(&w[1]);
 	} while (failed);
 	return n - 1;
 }
 
-static struct rp_op *durable(struct told *t)
+static struct rp_op *durable(struct report *t)
 {
 	return op_write(t, 1, 0, 4096, RP_LEVEL_DURABLE);
 }
 
-static struct rp_op *long_one(struct told *t)
+static struct rp_op *long_one(struct report *t)
 {
 	return op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
 }
 
-static struct rp_op *plain(struct told *t)
+static struct rp_op *plain(struct report *t)
 {
 	return op_write(t, 1, 0, 24, 0);
 }
 
-static struct rp_op *injected(struct told *t)
+static struct rp_op *injected(struct report *t)
 {
 	struct rp_op *op = op_write(t, 1, 0, 200, 0);
 
@@ -152,7 +152,7 @@ static struct rp_op *injected(struct told *t)
 	return op;
 }
 
-static struct rp_op *scattered(struct told *t)
+static struct rp_op *scattered(struct report *t)
 {
 	struct rp_op *op = op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
 
@@ -163,7 +163,7 @@ static struct rp_op *scattered(struct told *t)
 	return op;
 }
 
-static struct rp_op *atomic(struct told *t)
+static struct rp_op *atomic(struct report *t)
 {
 	return op_atomic(t, 1, 0);
 }
@@ -208,10 +208,10 @@ Test(session_memory, queued_injected_write)
 	cr_assert_eq(bed_try(op), 0);
 	cr_assert(failed);
 	bed.room = -1;
-	told_st(&w[0], RP_ST_NO_MEMORY);
+	expect_status(&w[0], RP_ST_NO_MEMORY);
 	bed_see_nothing();
 	bed_post(op_commit_one(&b, 1, 0, 64));
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
 /* A batch without memory for its REQUEST fails all its writes. */
@@ -224,9 +224,9 @@ Test(session_memory, batch)
 	cr_assert(failed);
 	bed_see_nothing();
 	for (int i = 0; i < 3; i++)
-		told_st(&w[i], RP_ST_NO_MEMORY);
+		expect_status(&w[i], RP_ST_NO_MEMORY);
 	bed_post(op_commit_one(&b, 1, 2000, 8));
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
 /* Without memory for a poisoned range, all bytes are poisoned. */
@@ -239,9 +239,9 @@ Test(session_memory, poison)
 		arm(n);
 		bed_reply(1, RP_ST_FLUSH_FAILED);
 		cr_assert(failed);
-		told_st(&w[0], RP_ST_FLUSH_FAILED);
+		expect_status(&w[0], RP_ST_FLUSH_FAILED);
 		bed_post(op_commit_one(&b, 1, 65536, 64));
-		told_st(&b, RP_ST_WRITE_FAILED);
+		expect_status(&b, RP_ST_WRITE_FAILED);
 	}
 }
 
@@ -256,9 +256,9 @@ Test(session_memory, poison_fails_outstanding_commits)
 		arm(n);
 		bed_reply(1, RP_ST_FLUSH_FAILED);
 		cr_assert(failed);
-		told_st(&w[0], RP_ST_FLUSH_FAILED);
+		expect_status(&w[0], RP_ST_FLUSH_FAILED);
 		bed_reply(2, RP_ST_OK);
-		told_st(&b, RP_ST_WRITE_FAILED);
+		expect_status(&b, RP_ST_WRITE_FAILED);
 	}
 }
 
@@ -290,7 +290,7 @@ Test(session_memory, grants)
 	cr_assert(failed);
 	bed_progress();
 	bed_post(op_write(&w[0], 1, 0, 64, 0));
-	told_st(&w[0], RP_ST_NO_MEMORY);
+	expect_status(&w[0], RP_ST_NO_MEMORY);
 	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
 	/* A refusal that cannot be recorded for its key counts for all keys. */
 	arm(0);
@@ -298,7 +298,7 @@ Test(session_memory, grants)
 	bed_progress();
 	cr_assert(failed);
 	bed_post(op_write(&w[0], 2, 0, 64, 0));
-	told_st(&w[0], RP_ST_STALE_KEY);
+	expect_status(&w[0], RP_ST_STALE_KEY);
 	bed_open(1);
 	for (unsigned int n = 0; n < 2; n++) {
 		arm(n);

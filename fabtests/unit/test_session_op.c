@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told a, b, c, d, e;
+static struct report a, b, c, d, e;
 
 static void quiet(enum rp_log_level level, const char *text)
 {
@@ -117,13 +117,13 @@ Test(session_op, bad_atomics_are_refused)
 Test(session_op, ranges_outside_the_region_are_not_posted)
 {
 	bed_post(op_write(&a, 1, BED_LEN - 8, 64, 0));
-	told_st(&a, RP_ST_RANGE);
+	expect_status(&a, RP_ST_RANGE);
 	bed_post(op_read(&b, 1, BED_LEN, 8));
-	told_st(&b, RP_ST_RANGE);
+	expect_status(&b, RP_ST_RANGE);
 	bed_post(op_commit_one(&c, 1, 0, BED_LEN + 1));
-	told_st(&c, RP_ST_RANGE);
+	expect_status(&c, RP_ST_RANGE);
 	bed_post(op_then(&d, 1, 0, 64, BED_LEN));
-	told_st(&d, RP_ST_RANGE);
+	expect_status(&d, RP_ST_RANGE);
 	cr_assert_eq(d.out.range, 1);
 	bed_see_nothing();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
@@ -136,16 +136,16 @@ Test(session_op, writes_to_a_read_only_region_are_not_posted)
 	bed.read_only = true;
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_ACCESS);
+	expect_status(&a, RP_ST_ACCESS);
 	bed_post(op_atomic(&b, 1, 0));
-	told_st(&b, RP_ST_ACCESS);
+	expect_status(&b, RP_ST_ACCESS);
 	bed_post(op_then(&c, 1, 0, 64, 128));
-	told_st(&c, RP_ST_ACCESS);
+	expect_status(&c, RP_ST_ACCESS);
 	bed_see_nothing();
 	bed_post(op_read(&d, 1, 0, 64));
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_done_all();
-	told_ok(&d);
+	expect_ok(&d);
 	op_atomic(&d, 1, 0)->atomic.op = RP_ATOMIC_READ;
 	bed_post(&d.op);
 	bed_see_request(RP_EFFECT_ATOMIC);
@@ -157,15 +157,15 @@ Test(session_op, plain_write_is_rdma)
 {
 	bed_post(op_write(&a, 1, 64, 4096, 0));
 	bed_see_kind(RP_CHANNEL_WRITE);
-	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
-	cr_assert_eq(bed.held->length, 4096);
-	cr_assert_eq(bed.held->rkey, bed_key(1) ^ 0xff);
-	cr_assert(!bed.held->delivered);
+	cr_assert_eq(bed.last->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.last->length, 4096);
+	cr_assert_eq(bed.last->rkey, bed_key(1) ^ 0xff);
+	cr_assert(!bed.last->delivered);
 	bed_see_nothing();
-	told_not(&a);
+	expect_pending(&a);
 	bed_done_all();
 	cr_assert_eq(a.times, 1);
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session_op, visible_write_is_delivered)
@@ -173,7 +173,7 @@ Test(session_op, visible_write_is_delivered)
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE));
 	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 
@@ -182,14 +182,14 @@ Test(session_op, small_durable_write_is_one_request)
 	memset(a.buf, 7, 64);
 	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
 	bed_see_request(RP_EFFECT_STORE);
-	cr_assert(bed.held->injected);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_DURABLE);
-	cr_assert_eq(bed.held->req.required, RP_CLASS_POWER);
-	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 64);
-	cr_assert_eq(memcmp(bed.held->req.bytes, a.buf, 64), 0);
+	cr_assert(bed.last->injected);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(bed.last->req.required, RP_CLASS_POWER);
+	cr_assert_eq(bed.last->ranges[0].addr, BED_ADDR + 64);
+	cr_assert_eq(memcmp(bed.last->req.bytes, a.buf, 64), 0);
 	bed_ok();
 	cr_assert_eq(a.times, 1);
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.class, RP_CLASS_POWER);
 	cr_assert_eq(a.out.method, RP_METHOD_AGENT_CLWB);
 }
@@ -199,11 +199,11 @@ Test(session_op, longer_store_is_not_copied)
 {
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
 	bed_see_request(RP_EFFECT_STORE);
-	cr_assert_eq(bed.held->iov_count, 2);
+	cr_assert_eq(bed.last->iov_count, 2);
 	bed_ok();
-	told_not(&a);
+	expect_pending(&a);
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	bed_post(op_write(&a, 1, 0, 4097, RP_LEVEL_DURABLE));
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_request(RP_EFFECT_NONE);
@@ -219,7 +219,7 @@ Test(session_op, store_is_gathered_for_a_device)
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
 	bed_see_request(RP_EFFECT_STORE);
-	cr_assert_eq(bed.held->iov_count, 1);
+	cr_assert_eq(bed.last->iov_count, 1);
 }
 
 Test(session_op, inline_max_bounds_stores)
@@ -253,9 +253,9 @@ Test(session_op, store_of_several_ranges_is_one_request)
 	op->iov_count = 2;
 	bed_post(op);
 	bed_see_request(RP_EFFECT_STORE);
-	cr_assert_eq(bed.held->req.nranges, 3);
-	cr_assert_eq(bed.held->ranges[2].addr, BED_ADDR + 2000);
-	cr_assert_eq(memcmp(bed.held->req.bytes, a.buf, 48), 0);
+	cr_assert_eq(bed.last->req.nranges, 3);
+	cr_assert_eq(bed.last->ranges[2].addr, BED_ADDR + 2000);
+	cr_assert_eq(memcmp(bed.last->req.bytes, a.buf, 48), 0);
 	bed_see_nothing();
 }
 
@@ -289,9 +289,9 @@ Test(session_op, write_of_several_ranges_is_cut_as_they_are)
 	cr_assert_eq(m->rkey, bed_key(2) ^ 0xff);
 	cr_assert_eq(memcmp(m->bytes, a.buf + 5000, 1000), 0);
 	bed_done(2);
-	told_not(&a);
+	expect_pending(&a);
 	bed_done(1);
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session_op, descriptors_go_with_their_bytes)
@@ -376,9 +376,9 @@ Test(session_op, injected_write_is_a_store_for_a_device)
 	op->inject = true;
 	bed_post(op);
 	bed_see_request(RP_EFFECT_STORE);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 /* --- durable writes by their region's method --- */
@@ -390,13 +390,13 @@ Test(session_op, durable_write_by_request)
 	bed_post(op);
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 64);
-	cr_assert_eq(bed.held->ranges[0].len, 8192);
+	cr_assert_eq(bed.last->ranges[0].addr, BED_ADDR + 64);
+	cr_assert_eq(bed.last->ranges[0].len, 8192);
 	bed_see_nothing();
 	bed_ok();
-	told_not(&a);
+	expect_pending(&a);
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 
@@ -407,14 +407,14 @@ Test(session_op, durable_write_by_fence)
 	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_see_kind(RP_CHANNEL_READ);
 	/* Inside the range, because a read elsewhere may not fence it. */
-	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
-	cr_assert_eq(bed.held->length, 8);
-	cr_assert_eq(bed.held->iov_count, 0);
+	cr_assert_eq(bed.last->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.last->length, 8);
+	cr_assert_eq(bed.last->iov_count, 0);
 	bed_see_nothing();
 	bed_done(1);
-	told_not(&a);
+	expect_pending(&a);
 	bed_done(1);
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_FENCE);
 	cr_assert_eq(a.out.class, RP_CLASS_POWER);
 	bed_post(op_write(&a, 1, 64, 3, RP_LEVEL_DURABLE));
@@ -428,13 +428,13 @@ Test(session_op, durable_write_by_flush)
 	bed_post(op_write(&a, 1, 64, 6000, RP_LEVEL_DURABLE));
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_kind(RP_CHANNEL_FLUSH);
-	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
-	cr_assert_eq(bed.held->length, 6000);
+	cr_assert_eq(bed.last->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.last->length, 6000);
 	bed_see_nothing();
 	bed_done(1);
-	told_not(&a);
+	expect_pending(&a);
 	bed_done(1);
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_NATIVE);
 }
 
@@ -445,7 +445,7 @@ Test(session_op, durable_write_by_delivery)
 	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_see_nothing();
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 }
 
@@ -486,7 +486,7 @@ Test(session_op, method_without_its_means_is_by_the_agent)
 }
 
 /* The agent refuses, with a reason and the class that it can reach. */
-Test(session_op, stronger_class_than_granted_is_asked_of_the_agent)
+Test(session_op, stronger_class_than_granted_goes_to_the_agent)
 {
 	struct rp_op *op;
 
@@ -499,8 +499,8 @@ Test(session_op, stronger_class_than_granted_is_asked_of_the_agent)
 	op->required = RP_CLASS_POWER;
 	bed_post(op);
 	bed_see_request(RP_EFFECT_STORE);
-	bed_reply(bed.held->hdr.token, RP_ST_CLASS);
-	told_st(&a, RP_ST_CLASS);
+	bed_reply(bed.last->hdr.token, RP_ST_CLASS);
+	expect_status(&a, RP_ST_CLASS);
 	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_VISIBLE));
 	bed_see();
 	op_commit_one(&c, 1, 0, 64)->required = RP_CLASS_POWER;
@@ -520,8 +520,8 @@ Test(session_op, notified_write_is_a_write_and_a_request)
 	bed_post(op);
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_request(RP_EFFECT_NOTIFY);
-	cr_assert_eq(bed.held->req.data, 77);
-	cr_assert_eq(bed.held->req.nranges, 1);
+	cr_assert_eq(bed.last->req.data, 77);
+	cr_assert_eq(bed.last->req.nranges, 1);
 	bed_see_nothing();
 }
 
@@ -534,13 +534,13 @@ Test(session_op, notified_visible_write_is_a_write_and_a_request)
 	bed_post(op);
 	cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_see_request(RP_EFFECT_NOTIFY);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
-	cr_assert_eq(bed.held->req.nranges, 1);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.last->req.nranges, 1);
 	bed_see_nothing();
 	bed_done_all();
-	told_not(&a);
+	expect_pending(&a);
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 	/* A commit with a notification must be durable. */
 	op = op_commit_one(&b, 1, 0, 64);
 	op->effect = RP_EFFECT_NOTIFY;
@@ -557,11 +557,11 @@ Test(session_op, read_brings_bytes)
 {
 	bed_post(op_read(&a, 1, 64, 4096));
 	bed_see_kind(RP_CHANNEL_READ);
-	cr_assert_eq(bed.held->iov_count, 1);
-	cr_assert_eq(bed.held->remote_addr, BED_REMOTE + 64);
-	cr_assert_eq(bed.held->length, 4096);
+	cr_assert_eq(bed.last->iov_count, 1);
+	cr_assert_eq(bed.last->remote_addr, BED_REMOTE + 64);
+	cr_assert_eq(bed.last->length, 4096);
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 /* --- atomics --- */
@@ -589,12 +589,12 @@ Test(session_op, atomic_is_a_request)
 	op->result_count = 2;
 	bed_post(op);
 	bed_see_request(RP_EFFECT_ATOMIC);
-	cr_assert_eq(bed.held->req.atomic.op, RP_ATOMIC_SUM);
-	cr_assert_eq(bed.held->req.nranges, 2);
-	cr_assert_eq(memcmp(bed.held->req.atomic.operand, a.buf, 16), 0);
-	cr_assert(bed.held->req.atomic.fetch);
-	bed_reply_as(bed.held->hdr.token, &m);
-	told_ok(&a);
+	cr_assert_eq(bed.last->req.atomic.op, RP_ATOMIC_SUM);
+	cr_assert_eq(bed.last->req.nranges, 2);
+	cr_assert_eq(memcmp(bed.last->req.atomic.operand, a.buf, 16), 0);
+	cr_assert(bed.last->req.atomic.fetch);
+	bed_reply_as(bed.last->hdr.token, &m);
+	expect_ok(&a);
 	cr_assert_eq(got[1], 1);
 	cr_assert_eq(got[0], 2);
 }
@@ -614,11 +614,11 @@ Test(session_op, operands_are_copied)
 	bed.room = -1;
 	bed_progress();
 	bed_see_request(RP_EFFECT_ATOMIC);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_DURABLE);
-	cr_assert_eq(*(uint8_t *)bed.held->req.atomic.operand, 1);
-	cr_assert_eq(*(uint8_t *)bed.held->req.atomic.compare, 2);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_DURABLE);
+	cr_assert_eq(*(uint8_t *)bed.last->req.atomic.operand, 1);
+	cr_assert_eq(*(uint8_t *)bed.last->req.atomic.compare, 2);
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session_op, fetched_values_of_another_length_end_the_connection)
@@ -637,8 +637,8 @@ Test(session_op, fetched_values_of_another_length_end_the_connection)
 	op->result_count = 1;
 	bed_post(op);
 	bed_see();
-	bed_reply_as(bed.held->hdr.token, &m);
-	told_st(&a, RP_ST_UNSURE);
+	bed_reply_as(bed.last->hdr.token, &m);
+	expect_status(&a, RP_ST_UNSURE);
 	cr_assert_eq(a.out.detail, RP_ST_BAD_MESSAGE);
 	cr_assert_eq(got, 7);
 }
@@ -654,6 +654,6 @@ Test(session_op, values_that_nobody_fetched_end_the_connection)
 
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
-	bed_reply_as(bed.held->hdr.token, &m);
-	told_st(&a, RP_ST_UNSURE);
+	bed_reply_as(bed.last->hdr.token, &m);
+	expect_status(&a, RP_ST_UNSURE);
 }

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told a, b, c, d, many[16];
+static struct report a, b, c, d, many[16];
 
 static void quiet(enum rp_log_level level, const char *text)
 {
@@ -62,7 +62,7 @@ Test(session_order, half_posted_operation_goes_on)
 	bed_see_request(RP_EFFECT_NONE);
 	bed_ok();
 	bed_see_kind(RP_CHANNEL_WRITE);
-	told_ok(&a);
+	expect_ok(&a);
 }
 
 Test(session_order, no_more_requests_than_credits)
@@ -78,7 +78,7 @@ Test(session_order, no_more_requests_than_credits)
 	bed_see_nothing();
 	bed_reply(2, RP_ST_OK);
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->ranges[0].addr, BED_ADDR + 128);
+	cr_assert_eq(bed.last->ranges[0].addr, BED_ADDR + 128);
 	bed_see_nothing();
 }
 
@@ -114,7 +114,7 @@ Test(session_order, queries_take_credits)
 	bed_start(NULL);
 	bed.credits = 1;
 	bed_open(1);
-	bed.answers = false;
+	bed.replies = false;
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_post(op_query(&b, 1));
 	cr_assert_eq(bed_try(op_commit_one(&c, 2, 0, 64)), -EAGAIN);
@@ -127,8 +127,8 @@ Test(session_order, queries_take_credits)
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->query.key, bed_key(2));
 	bed_info(3, RP_ST_OK, bed_key(2));
 	bed_post(op_commit_one(&c, 2, 0, 64));
-	told_ok(&a);
-	told_ok(&b);
+	expect_ok(&a);
+	expect_ok(&b);
 }
 
 Test(session_order, max_commits_bounds_what_is_accepted)
@@ -181,7 +181,7 @@ static void waits_for_a(struct rp_op *op, bool waits)
 	bed_reply(1, RP_ST_OK);
 	if (waits)
 		cr_assert(bed_see());
-	told_ok(&a);
+	expect_ok(&a);
 	bed_stop();
 	start();
 }
@@ -297,12 +297,12 @@ Test(session_order, fence_proves_placement)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	bed_see();
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
-	cr_assert_eq(bed.held->req.nranges, 0);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.last->req.nranges, 0);
 	/* One fence is enough. */
 	cr_assert(rp_session_unplaced(bed.s));
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
@@ -330,7 +330,7 @@ Test(session_order, fence_proves_earlier_writes_only)
 }
 
 /* An outstanding commit proves placement, so no fence is posted. */
-Test(session_order, proof_under_way_is_enough)
+Test(session_order, outstanding_proof_is_enough)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_commit_one(&b, 1, 65536, 64));
@@ -364,7 +364,7 @@ Test(session_order, refused_commit_is_no_proof)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_commit_one(&b, 1, BED_LEN, 64));
-	told_st(&b, RP_ST_RANGE);
+	expect_status(&b, RP_ST_RANGE);
 	bed_see();
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_see_request(RP_EFFECT_NONE);
@@ -406,8 +406,8 @@ Test(session_order, many_unplaced_ranges_send_a_fence)
 		bed_done_all();
 	}
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert_eq(bed.held->req.nranges, 0);
-	cr_assert_eq(bed.held->req.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(bed.last->req.nranges, 0);
+	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
 	/* One fence at a time. */
 	bed_post(op_write(&a, 1, 64, 1000, 0));
 	bed_done_all();
@@ -440,14 +440,14 @@ Test(session_order, many_unplaced_bytes_send_a_fence)
 
 static unsigned int left;
 
-static void chain(struct told *t)
+static void chain(struct report *t)
 {
 	if (!left--)
 		return;
 	bed_post(op_write(t, 1, 0, 64, RP_LEVEL_DURABLE));
 }
 
-Test(session_order, done_may_post_its_own_operation_again)
+Test(session_order, done_may_post_the_operation_again)
 {
 	left = 9;
 	a.then = chain;
@@ -457,6 +457,6 @@ Test(session_order, done_may_post_its_own_operation_again)
 		bed_ok();
 	}
 	a.then = NULL;
-	told_ok(&a);
+	expect_ok(&a);
 	bed_see_nothing();
 }

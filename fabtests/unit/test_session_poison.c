@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "session_bed.h"
 
-static struct told a, b, c, d;
+static struct report a, b, c, d;
 static struct rp_wire_range many[400];
 
 static void quiet(enum rp_log_level level, const char *text)
@@ -41,18 +41,18 @@ Test(session_poison, commit_ends_behind_the_stores_that_it_covers)
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_post(op_commit_one(&c, 1, 4096, 64));
 	bed_reply(2, RP_ST_OK);
-	told_not(&b);
+	expect_pending(&b);
 	bed_reply(3, RP_ST_OK);
-	told_ok(&c);
+	expect_ok(&c);
 	bed_reply(1, RP_ST_OK);
-	told_ok(&b);
+	expect_ok(&b);
 	/* The store fails after the commit's own reply. */
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_reply(5, RP_ST_OK);
 	bed_reply(4, RP_ST_FLUSH_FAILED);
-	told_st(&a, RP_ST_FLUSH_FAILED);
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_status(&a, RP_ST_FLUSH_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
 Test(session_poison, commit_without_the_agent_ends_behind_stores)
@@ -69,9 +69,9 @@ Test(session_poison, commit_without_the_agent_ends_behind_stores)
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_done_all();
-	told_not(&b);
+	expect_pending(&b);
 	bed_reply(1, RP_ST_CLASS);
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
 /* --- poison --- */
@@ -87,21 +87,21 @@ static void lose_all(void)
 
 static void commit_says(uint64_t off, uint64_t len, enum rp_status st)
 {
-	static struct told t;
+	static struct report t;
 
 	bed_post(op_commit_one(&t, 1, off, len));
 	if (!st) {
 		bed_see_request(RP_EFFECT_NONE);
 		bed_ok();
 	}
-	told_st(&t, st);
+	expect_status(&t, st);
 }
 
 Test(session_poison, lost_writes_are_poisoned_until_written_again)
 {
 	bed_post(op_write(&a, 1, 100, 4096, 0));
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	lose_all();
 	commit_says(0, 100, RP_ST_OK);
 	commit_says(0, 101, RP_ST_WRITE_FAILED);
@@ -109,7 +109,7 @@ Test(session_poison, lost_writes_are_poisoned_until_written_again)
 	commit_says(4196, 64, RP_ST_OK);
 	op_commit_one(&b, 1, 100, 8)->level = RP_LEVEL_VISIBLE;
 	bed_post(&b.op);
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 	/* A write cures a part. */
 	bed_post(op_write(&a, 1, 100, 2000, 0));
 	bed_see();
@@ -124,7 +124,7 @@ Test(session_poison, lost_writes_are_poisoned_until_written_again)
 	/* The next write is lost as well. */
 	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_DURABLE));
 	lose_all();
-	told_st(&b, RP_ST_LOST);
+	expect_status(&b, RP_ST_LOST);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 }
 
@@ -145,7 +145,7 @@ Test(session_poison, proof_is_of_earlier_writes_alone)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_done(1);
-	told_ok(&a);
+	expect_ok(&a);
 	bed_post(op_commit_one(&b, 1, 65536, 8));
 	bed_post(op_write(&c, 1, 8192, 4096, 0));
 	bed_post(op_write(&d, 1, 0, 64, 0));
@@ -163,8 +163,8 @@ Test(session_poison, writes_that_were_never_sent_are_poisoned)
 	bed_lose(ECONNRESET);
 	bed.room = -1;
 	bed_progress();
-	told_st(&a, RP_ST_LOST);
-	told_st(&b, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
+	expect_status(&b, RP_ST_LOST);
 	bed_open(1);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
@@ -180,7 +180,7 @@ Test(session_poison, writes_without_a_connection_are_poisoned)
 	bed_refuse(RP_ST_OVERLOADED, 0);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	told_st(&a, RP_ST_OVERLOADED);
+	expect_status(&a, RP_ST_OVERLOADED);
 	bed_open(1);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 }
@@ -188,12 +188,12 @@ Test(session_poison, writes_without_a_connection_are_poisoned)
 Test(session_poison, refused_writes_are_poisoned)
 {
 	bed_post(op_write(&a, 1, BED_LEN - 8, 64, 0));
-	told_st(&a, RP_ST_RANGE);
+	expect_status(&a, RP_ST_RANGE);
 	commit_says(BED_LEN - 8, 8, RP_ST_WRITE_FAILED);
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_see();
-	bed_reply(bed.held->hdr.token, RP_ST_OVERLOADED);
-	told_st(&a, RP_ST_OVERLOADED);
+	bed_reply(bed.last->hdr.token, RP_ST_OVERLOADED);
+	expect_status(&a, RP_ST_OVERLOADED);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 }
 
@@ -204,9 +204,9 @@ Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 	bed_post(op_commit_one(&b, 1, 65536, 8));
 	bed_done_all();
 	bed_reply(2, RP_ST_OK);
-	told_ok(&b);
+	expect_ok(&b);
 	lose_all();
-	told_st(&a, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
 	commit_says(8184, 8, RP_ST_WRITE_FAILED);
 	bed_post(op_write(&a, 1, 0, 8192, 0));
 	bed_see();
@@ -227,19 +227,19 @@ Test(session_poison, first_delivered_range_proves_itself_alone)
 	bed_done(1);
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_done(1);
-	told_ok(&a);
+	expect_ok(&a);
 	cr_assert_not(rp_session_unplaced(bed.s));
 }
 
 /* The reply to the write's commit proves placement, even as a failure. */
-Test(session_poison, write_whose_commit_fails_is_not_poisoned)
+Test(session_poison, write_with_a_failed_commit_is_not_poisoned)
 {
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
 	bed_done_all();
 	bed_see();
 	bed_see();
-	bed_reply(bed.held->hdr.token, RP_ST_CLASS);
-	told_st(&a, RP_ST_CLASS);
+	bed_reply(bed.last->hdr.token, RP_ST_CLASS);
+	expect_status(&a, RP_ST_CLASS);
 	commit_says(0, 8192, RP_ST_OK);
 }
 
@@ -247,8 +247,8 @@ Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
 {
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
-	bed_reply(bed.held->hdr.token, RP_ST_ALIGN);
-	told_st(&a, RP_ST_ALIGN);
+	bed_reply(bed.last->hdr.token, RP_ST_ALIGN);
+	expect_status(&a, RP_ST_ALIGN);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 	/* An atomic depends on the old value, so it cures nothing. */
 	bed_post(op_atomic(&a, 1, 0));
@@ -257,8 +257,8 @@ Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 	bed_post(op_then(&b, 1, 64, 64, 256));
 	bed_see();
-	bed_reply(bed.held->hdr.token, RP_ST_FLUSH_FAILED);
-	told_st(&b, RP_ST_FLUSH_FAILED);
+	bed_reply(bed.last->hdr.token, RP_ST_FLUSH_FAILED);
+	expect_status(&b, RP_ST_FLUSH_FAILED);
 	commit_says(64, 64, RP_ST_OK);
 	commit_says(256, 8, RP_ST_WRITE_FAILED);
 }
@@ -273,10 +273,10 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 	bed_reply(1, RP_ST_OVERLOADED);
 	for (uint64_t t = 2; t <= 4; t++)
 		bed_reply(t, RP_ST_OK);
-	told_st(&a, RP_ST_OVERLOADED);
-	told_st(&b, RP_ST_WRITE_FAILED);
-	told_ok(&c);
-	told_ok(&d);
+	expect_status(&a, RP_ST_OVERLOADED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
+	expect_ok(&c);
+	expect_ok(&d);
 	for (int i = 0; i < 4; i++)
 		bed_see();
 	commit_says(0, 64, RP_ST_OK);
@@ -293,19 +293,19 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 	bed_post(op_commit_one(&c, 1, 65544, 8));
 	bed_done_all();
 	bed_reply(1, RP_ST_FLUSH_FAILED);
-	told_not(&a); /* its second slice is outstanding */
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_pending(&a); /* its second slice is outstanding */
+	expect_status(&b, RP_ST_WRITE_FAILED);
 	bed_reply(3, RP_ST_OK);
-	told_ok(&c);
+	expect_ok(&c);
 	/* A write replaces it before the commit has ended. */
 	bed_post(op_write(&d, 1, 65536, 8, RP_LEVEL_DURABLE));
 	bed_reply(4, RP_ST_OK);
-	told_ok(&d);
+	expect_ok(&d);
 	bed_reply(2, RP_ST_OK);
-	told_st(&a, RP_ST_FLUSH_FAILED);
+	expect_status(&a, RP_ST_FLUSH_FAILED);
 	bed_post(op_commit_one(&b, 1, 65536, 8));
 	bed_reply(5, RP_ST_OK);
-	told_ok(&b);
+	expect_ok(&b);
 }
 
 /* A commit that has failed does not wait for other stores. */
@@ -316,21 +316,21 @@ Test(session_poison, failed_commit_ends_at_once)
 	bed_post(op_commit_one(&c, 1, 0, 128));
 	bed_reply(3, RP_ST_OK);
 	bed_reply(2, RP_ST_ALIGN);
-	told_st(&c, RP_ST_WRITE_FAILED);
-	told_not(&a);
+	expect_status(&c, RP_ST_WRITE_FAILED);
+	expect_pending(&a);
 }
 
 /* --- indeterminate outcomes --- */
 
-static void unsure(struct rp_op *op, enum rp_status st, bool poisons,
-		   uint64_t off)
+static void lose_after_post(struct rp_op *op, enum rp_status st, bool poisons,
+			    uint64_t off)
 {
-	struct told *t = (struct told *)op;
+	struct report *t = (struct report *)op;
 
 	bed_post(op);
 	bed_lose(ECONNRESET);
 	bed_progress();
-	told_st(t, st);
+	expect_status(t, st);
 	cr_assert_eq(t->out.detail,
 		     st == RP_ST_UNSURE ? RP_ST_LOST : ECONNRESET);
 	cr_assert_eq(t->out.range, 0);
@@ -340,25 +340,26 @@ static void unsure(struct rp_op *op, enum rp_status st, bool poisons,
 	commit_says(off, 8, poisons ? RP_ST_WRITE_FAILED : RP_ST_OK);
 }
 
-Test(session_poison, sent_effects_that_are_lost_are_unsure)
+Test(session_poison, lost_effects_are_indeterminate)
 {
 	struct rp_op *op;
 
-	unsure(op_then(&a, 1, 0, 64, 128), RP_ST_UNSURE, true, 128);
-	unsure(op_atomic(&a, 1, 256), RP_ST_UNSURE, true, 256);
+	lose_after_post(op_then(&a, 1, 0, 64, 128), RP_ST_UNSURE, true, 128);
+	lose_after_post(op_atomic(&a, 1, 256), RP_ST_UNSURE, true, 256);
 	op = op_commit_one(&a, 1, 512, 64);
 	op->effect = RP_EFFECT_NOTIFY;
-	unsure(op, RP_ST_UNSURE, false, 512);
+	lose_after_post(op, RP_ST_UNSURE, false, 512);
 	op = op_write(&a, 1, 1024, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
-	unsure(op, RP_ST_UNSURE, true, 1024);
+	lose_after_post(op, RP_ST_UNSURE, true, 1024);
 	/* Operations that can be repeated are not indeterminate. */
-	unsure(op_write(&a, 1, 2048, 64, RP_LEVEL_DURABLE), RP_ST_LOST, true,
-	       2048);
-	unsure(op_commit_one(&a, 1, 4096, 64), RP_ST_LOST, false, 4096);
+	lose_after_post(op_write(&a, 1, 2048, 64, RP_LEVEL_DURABLE), RP_ST_LOST,
+			true, 2048);
+	lose_after_post(op_commit_one(&a, 1, 4096, 64), RP_ST_LOST, false,
+			4096);
 	op = op_atomic(&a, 1, 8192);
 	op->atomic.op = RP_ATOMIC_READ;
-	unsure(op, RP_ST_LOST, false, 8192);
+	lose_after_post(op, RP_ST_LOST, false, 8192);
 }
 
 Test(session_poison, unsent_effects_that_are_lost_are_not_done)
@@ -366,14 +367,15 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	struct rp_op *op;
 
 	bed.room = 0;
-	unsure(op_then(&a, 1, 0, 64, 1 << 22), RP_ST_LOST, true, 1 << 22);
+	lose_after_post(op_then(&a, 1, 0, 64, 1 << 22), RP_ST_LOST, true,
+			1 << 22);
 	bed.room = -1;
 	commit_says(65536, 8, RP_ST_OK);
 	/* All slices but the last are sent. */
 	fill(400);
 	op = op_commit(&a, many, 400);
 	op->effect = RP_EFFECT_NOTIFY;
-	unsure(op, RP_ST_LOST, false, 1 << 20);
+	lose_after_post(op, RP_ST_LOST, false, 1 << 20);
 	/* The write is sent, the REQUEST behind it is not. */
 	bed.room = 1;
 	op = op_write(&a, 1, 1 << 21, 64, RP_LEVEL_DURABLE);
@@ -382,7 +384,7 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	bed_lose(ECONNRESET);
 	bed.room = -1;
 	bed_progress();
-	told_st(&a, RP_ST_LOST);
+	expect_status(&a, RP_ST_LOST);
 }
 
 /* A write fails if its remote CQ data is refused, although it is placed. */
@@ -394,17 +396,17 @@ Test(session_poison, write_without_its_data_has_failed)
 	bed_done_all();
 	bed_see();
 	bed_see();
-	bed_reply(bed.held->hdr.token, RP_ST_UNSUPPORTED);
-	told_st(&a, RP_ST_UNSUPPORTED);
+	bed_reply(bed.last->hdr.token, RP_ST_UNSUPPORTED);
+	expect_status(&a, RP_ST_UNSUPPORTED);
 	bed_see();
 	bed_ok();
-	told_st(&b, RP_ST_WRITE_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 	commit_says(8192, 8, RP_ST_OK);
 }
 
 /* An effect with a reply is not indeterminate. */
-Test(session_poison, answered_effect_is_sure)
+Test(session_poison, effect_with_a_reply_is_determinate)
 {
 	bed.inject = 0;
 	bed_stop();
@@ -413,21 +415,21 @@ Test(session_poison, answered_effect_is_sure)
 	bed_open(1);
 	bed_post(op_then(&a, 1, 0, 64, 128));
 	bed_reply(1, RP_ST_OK);
-	told_not(&a);
+	expect_pending(&a);
 	bed_lose(ECONNRESET);
 	bed_progress();
-	told_ok(&a);
+	expect_ok(&a);
 }
 
-Test(session_poison, timeout_leaves_effects_unsure)
+Test(session_poison, timeout_leaves_effects_indeterminate)
 {
 	bed_post(op_then(&a, 1, 0, 64, 128));
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_progress();
 	bed_pass(BED_TIMEOUT);
-	told_st(&a, RP_ST_UNSURE);
+	expect_status(&a, RP_ST_UNSURE);
 	cr_assert_eq(a.out.detail, RP_ST_TIMEOUT);
-	told_st(&b, RP_ST_TIMEOUT);
+	expect_status(&b, RP_ST_TIMEOUT);
 }
 
 /* --- every edge --- */
@@ -436,22 +438,22 @@ static void take_all_edges(void)
 {
 	/* QUEUED: invalid range; failed by an earlier store; lost. */
 	bed_post(op_commit_one(&a, 1, BED_LEN, 64));
-	told_st(&a, RP_ST_RANGE);
+	expect_status(&a, RP_ST_RANGE);
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_post(op_then(&b, 1, 0, 64, 4096));
 	bed_see();
-	bed_reply(bed.held->hdr.token, RP_ST_FLUSH_FAILED);
-	told_st(&b, RP_ST_WRITE_FAILED);
+	bed_reply(bed.last->hdr.token, RP_ST_FLUSH_FAILED);
+	expect_status(&b, RP_ST_WRITE_FAILED);
 	/* DATA: plain; durable; lost before it was posted. */
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
 	bed_done_all();
 	bed_see();
 	bed_see();
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 	bed_post(op_write(&a, 1, 0, 8192, 0));
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	bed.room = 0;
 	bed_post(op_write(&a, 1, 0, 8192, 0));
 	lose_all();
@@ -462,7 +464,7 @@ static void take_all_edges(void)
 	bed_see();
 	bed_see();
 	bed_ok();
-	told_ok(&a);
+	expect_ok(&a);
 	/* SLICES: deferred; directly to the last; lost for want of a credit. */
 	fill(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;
@@ -470,18 +472,18 @@ static void take_all_edges(void)
 	for (int i = 0; i < 3; i++) {
 		bed_done_all();
 		bed_see();
-		if (!bed.held)
+		if (!bed.last)
 			bed_see();
-		bed_reply(bed.held->hdr.token, RP_ST_OK);
+		bed_reply(bed.last->hdr.token, RP_ST_OK);
 	}
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	op_commit(&a, many, 8)->effect = RP_EFFECT_NOTIFY;
 	bed_post(&a.op);
 	bed_see();
 	bed_ok();
 	bed_done_all();
-	told_ok(&a);
+	expect_ok(&a);
 	/* HELD: a slice fails; lost. */
 	for (int lost = 0; lost < 2; lost++) {
 		op_commit(&a, many, 200)->effect = RP_EFFECT_NOTIFY;
@@ -491,8 +493,8 @@ static void take_all_edges(void)
 		if (lost)
 			lose_all();
 		else
-			bed_reply(bed.held->hdr.token, RP_ST_REGION_FAILED);
-		told_st(&a, lost ? RP_ST_LOST : RP_ST_REGION_FAILED);
+			bed_reply(bed.last->hdr.token, RP_ST_REGION_FAILED);
+		expect_status(&a, lost ? RP_ST_LOST : RP_ST_REGION_FAILED);
 		cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
 	}
 	bed_stop();
@@ -508,8 +510,8 @@ static void take_all_edges(void)
 	bed_post(op_query(&b, 1));
 	bed_post(op_query(&c, 1));
 	lose_all();
-	told_st(&b, RP_ST_LOST);
-	told_st(&c, RP_ST_LOST);
+	expect_status(&b, RP_ST_LOST);
+	expect_status(&c, RP_ST_LOST);
 }
 
 Test(session_poison, every_edge_is_taken)

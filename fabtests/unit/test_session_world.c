@@ -57,7 +57,7 @@ static STAILQ_HEAD(, reply) replies;
 /* One operation of the program. */
 struct
 try {
-	struct told told;
+	struct report report;
 	bool busy, checked;
 	struct rp_wire_range ranges[3];
 	size_t n;
@@ -300,7 +300,7 @@ static bool serve(void)
 }
 
 /* Send a random outstanding REPLY. False: none. */
-static bool answer(void)
+static bool send_reply(void)
 {
 	struct reply *r, *chosen = NULL;
 	unsigned int n = 0;
@@ -418,8 +418,8 @@ static void lose(void)
 
 static void check(struct try *t)
 {
-	const struct rp_op *op = &t->told.op;
-	const enum rp_status st = t->told.out.status;
+	const struct rp_op *op = &t->report.op;
+	const enum rp_status st = t->report.out.status;
 	const bool once = op->kind == RP_OP_ATOMIC || op->effect;
 
 	t->checked = true;
@@ -451,7 +451,7 @@ static void check(struct try *t)
 			if (op->kind == RP_OP_READ && failed[least])
 				continue;
 			if (op->kind == RP_OP_READ)
-				memcpy(&is, t->told.buf + 8 * (c - first), 8);
+				memcpy(&is, t->report.buf + 8 * (c - first), 8);
 			cr_assert_geq(is, least,
 				      "seed %#lx: op %d of %u: %lu, not %lu",
 				      rnd.seed, op->kind, r, is, least);
@@ -459,9 +459,9 @@ static void check(struct try *t)
 	}
 }
 
-static void ended(struct told *told)
+static void ended(struct report *report)
 {
-	struct try *t = (struct try *)told;
+	struct try *t = (struct try *)report;
 
 	check(t);
 	t->busy = false;
@@ -482,12 +482,12 @@ static void number_bytes(struct try *t)
 
 	for (int i = 0; i < CELLS; i++)
 		v[i] = t->number;
-	memcpy(t->told.buf, v, sizeof(v));
+	memcpy(t->report.buf, v, sizeof(v));
 }
 
 static struct rp_op *make(struct try *t)
 {
-	struct told *o = &t->told;
+	struct report *o = &t->report;
 	struct rp_wire_range g;
 	struct rp_op *op;
 
@@ -559,7 +559,7 @@ static void look(struct try *t)
 static void accepted(struct try *t)
 {
 	const struct rp_wire_range *g = t->ranges;
-	struct rp_op *op = &t->told.op;
+	struct rp_op *op = &t->report.op;
 
 	t->busy = true;
 	if (op->kind == RP_OP_WRITE || op->kind == RP_OP_ATOMIC)
@@ -570,10 +570,10 @@ static void accepted(struct try *t)
 		cells[region_of(op->then.key)][(op->then.addr - BED_ADDR) / 8]
 			.posted = t->then_number;
 	if (op->inject)
-		memset(t->told.buf, 0xee, 128);
+		memset(t->report.buf, 0xee, 128);
 }
 
-static void accept_if_asked(void)
+static void accept_if_requested(void)
 {
 	if (rp_session_state(bed.s) != RP_SESSION_CONNECTING)
 		return;
@@ -591,8 +591,8 @@ static void unplaced(void)
 	if (rp_session_unplaced(bed.s))
 		return;
 	for (unsigned int i = 0; i < OPS; i++)
-		if (tries[i].busy && tries[i].told.op.kind == RP_OP_WRITE &&
-		    tries[i].told.op.priv.state != RP_OP_ENDED)
+		if (tries[i].busy && tries[i].report.op.kind == RP_OP_WRITE &&
+		    tries[i].report.op.priv.state != RP_OP_ENDED)
 			for (uint64_t c = 0; c < tries[i].ranges[0].len / 8;
 			     c++)
 				cr_assert_geq(
@@ -620,9 +620,9 @@ static void step(void)
 			break;
 		make(t);
 		look(t);
-		if (!bed_try(&t->told.op))
+		if (!bed_try(&t->report.op))
 			accepted(t);
-		accept_if_asked();
+		accept_if_requested();
 		break;
 	case 3:
 		while (one_in(2) && (collect(), arrive()))
@@ -632,7 +632,7 @@ static void step(void)
 		serve();
 		break;
 	case 5:
-		answer();
+		send_reply();
 		break;
 	case 6:
 		complete();
@@ -684,9 +684,9 @@ static void run(void)
 	bed.room = -1;
 	while (busy() && left--) {
 		bed_progress();
-		accept_if_asked();
+		accept_if_requested();
 		collect();
-		if (!arrive() && !serve() && !answer())
+		if (!arrive() && !serve() && !send_reply())
 			complete();
 	}
 	cr_assert(!busy(), "seed %#lx: an operation does not end", rnd.seed);
