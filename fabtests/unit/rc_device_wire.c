@@ -141,8 +141,8 @@ static struct dev_qp *numbered(uint32_t number)
 	return NULL;
 }
 
-static void told(struct dev_qp *q, const struct dev_wr *w,
-		 enum ibv_wc_status status)
+static void report(struct dev_qp *q, const struct dev_wr *w,
+		   enum ibv_wc_status status)
 {
 	if (!status && q->qp.qp_num == dev.late_qp) {
 		q->lates[q->nlates++] = *w;
@@ -208,7 +208,7 @@ static bool one(struct dev_qp *q)
 	}
 done:
 	memmove(q->queue, q->queue + 1, --q->nqueue * sizeof(w));
-	told(q, &w, status);
+	report(q, &w, status);
 	return true;
 }
 
@@ -229,7 +229,7 @@ static bool drop_recv(struct dev_qp *q)
 static void hear_late(struct dev_qp *q)
 {
 	for (unsigned int i = 0; i < q->nlates; i++)
-		told(q, &q->lates[i], IBV_WC_SUCCESS);
+		report(q, &q->lates[i], IBV_WC_SUCCESS);
 	q->nlates = 0;
 }
 

@@ -16,12 +16,13 @@ static struct mock *mock_of(struct rp_qp *q)
 
 void mock_drain(struct mock *m)
 {
-	const struct mock_wr w = m->held[0];
+	const struct mock_wr w = m->adapter[0];
 	size_t off = w.addr - MOCK_AT;
 
-	if (!m->nheld)
+	if (!m->nadapter)
 		return;
-	memmove(m->held, m->held + 1, --m->nheld * sizeof(m->held[0]));
+	memmove(m->adapter, m->adapter + 1,
+		--m->nadapter * sizeof(m->adapter[0]));
 	for (size_t i = off; i < off + w.len; i++) {
 		m->visible[i] = w.op == MOCK_WRITE
 					? (uint8_t)w.value
@@ -83,14 +84,15 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 	if (w->rkey != MOCK_RKEY || (!inside(w) && !m->lax))
 		return IBV_WC_REM_ACCESS_ERR;
 	if (w->op == MOCK_WRITE || w->op == MOCK_ATOMIC_WRITE) {
-		m->held[m->nheld++] = *w;
+		m->adapter[m->nadapter++] = *w;
 		if (w->buf)
-			m->held[m->nheld - 1].value = all_are(w->buf, w->len);
-		if (m->cpu || m->nheld == MOCK_QUEUE)
+			m->adapter[m->nadapter - 1].value =
+				all_are(w->buf, w->len);
+		if (m->cpu || m->nadapter == MOCK_QUEUE)
 			mock_drain(m);
 		return IBV_WC_SUCCESS;
 	}
-	while (m->nheld && !(m->hollow_reads && w->op == MOCK_READ))
+	while (m->nadapter && !(m->hollow_reads && w->op == MOCK_READ))
 		mock_drain(m);
 	if (w->op == MOCK_FLUSH && (w->type & IBV_RPMEM_FLUSH_PERSISTENT)) {
 		size_t from = w->level ? 0 : w->addr - MOCK_AT;
@@ -296,8 +298,8 @@ static int do_ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
 	struct mock_side *s = &mock_of(q)->side;
 	struct mock_msg *o = &s->out[s->nout];
 
-	if (s->ask_err)
-		return s->ask_err;
+	if (s->send_err)
+		return s->send_err;
 	cr_assert_lt(s->nout++, MOCK_QUEUE);
 	o->wr_id = wr_id;
 	o->len = len;
@@ -309,9 +311,9 @@ static int do_listen(struct rp_qp *q, uint64_t wr_id, void *msg)
 {
 	struct mock_side *s = &mock_of(q)->side;
 
-	cr_assert_lt(s->nlistens, MOCK_QUEUE);
-	s->listens[s->nlistens].wr_id = wr_id;
-	s->listens[s->nlistens++].msg = msg;
+	cr_assert_lt(s->nrecvs, MOCK_QUEUE);
+	s->recvs[s->nrecvs].wr_id = wr_id;
+	s->recvs[s->nrecvs++].msg = msg;
 	return 0;
 }
 

@@ -65,19 +65,19 @@ struct mock_side {
 	struct {
 		uint64_t wr_id;
 		void *msg;
-	} listens[MOCK_QUEUE];
-	size_t nlistens;
+	} recvs[MOCK_QUEUE];
+	size_t nrecvs;
 	/* A ring for the initiator's requests, if the test wants it. */
 	bool has_ring;
 	uint8_t ring_in[RP_RING_LEN];
 	struct rp_ring ring;
-	bool asleep;	    /* the agent does not poll the ring */
-	unsigned int looks; /* DOORBELLs received */
+	bool ring_idle;		/* the agent does not poll the ring */
+	unsigned int doorbells; /* DOORBELLs received */
 	/* Faults to inject. */
-	bool error;	     /* on the side connection */
-	bool idle;	     /* the agent flushes nothing */
-	unsigned int answer; /* drop this many messages of the agent */
-	int ask_err;
+	bool error;		   /* on the side connection */
+	bool idle;		   /* the agent flushes nothing */
+	unsigned int drop_replies; /* drop this many messages of the agent */
+	int send_err;
 };
 
 struct mock {
@@ -94,8 +94,8 @@ struct mock {
 	uint8_t medium[MOCK_BYTES];
 	bool dirty[MOCK_BYTES / MOCK_LINE];
 	/* Writes in the adapter, oldest first. */
-	struct mock_wr held[MOCK_QUEUE];
-	size_t nheld;
+	struct mock_wr adapter[MOCK_QUEUE];
+	size_t nadapter;
 
 	/* Posted requests, executed from the front; and the completions. */
 	struct mock_wr batch[MOCK_QUEUE], queue[MOCK_QUEUE];

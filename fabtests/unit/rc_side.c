@@ -74,13 +74,13 @@ static void say_signal(struct mock_side *s, enum rp_msg_type type)
 
 void mock_side_sleep(struct mock *m)
 {
-	m->side.asleep = true;
+	m->side.ring_idle = true;
 	say_signal(&m->side, RP_MSG_IDLE);
 }
 
 void mock_side_wake(struct mock *m)
 {
-	m->side.asleep = false;
+	m->side.ring_idle = false;
 	say_signal(&m->side, RP_MSG_POLLING);
 }
 
@@ -88,8 +88,8 @@ static int say(const void *msg, size_t len, void *arg)
 {
 	struct mock_side *s = arg;
 
-	if (s->answer)
-		s->answer--;
+	if (s->drop_replies)
+		s->drop_replies--;
 	else
 		keep(s, msg, len);
 	return 0;
@@ -130,7 +130,7 @@ static void heard(struct mock_side *s, const struct mock_msg *o)
 		return;
 	}
 	cr_assert(s->has_ring);
-	s->looks++;
+	s->doorbells++;
 	while (empty_ring(s))
 		;
 }
@@ -159,19 +159,19 @@ bool mock_side_step(struct mock *m)
 		completed(m, o.wr_id, IBV_WC_SEND, o.len);
 		return true;
 	}
-	if (s->error && s->nlistens) {
-		completed(m, s->listens[--s->nlistens].wr_id, IBV_WC_RECV, 0);
+	if (s->error && s->nrecvs) {
+		completed(m, s->recvs[--s->nrecvs].wr_id, IBV_WC_RECV, 0);
 		return true;
 	}
-	if (s->nin && s->nlistens) {
-		memcpy(s->listens[0].msg, s->in[0].bytes, s->in[0].len);
-		completed(m, s->listens[0].wr_id, IBV_WC_RECV, s->in[0].len);
+	if (s->nin && s->nrecvs) {
+		memcpy(s->recvs[0].msg, s->in[0].bytes, s->in[0].len);
+		completed(m, s->recvs[0].wr_id, IBV_WC_RECV, s->in[0].len);
 		memmove(s->in, s->in + 1, --s->nin * sizeof(s->in[0]));
-		memmove(s->listens, s->listens + 1,
-			--s->nlistens * sizeof(s->listens[0]));
+		memmove(s->recvs, s->recvs + 1,
+			--s->nrecvs * sizeof(s->recvs[0]));
 		return true;
 	}
-	return (!s->asleep && empty_ring(s)) ||
+	return (!s->ring_idle && empty_ring(s)) ||
 	       rp_agent_progress(s->host.agent) || pass_time(s);
 }
 
@@ -229,7 +229,7 @@ void mock_side_init(struct mock *m)
 	cr_assert_eq(rp_agent_region_add(s->host.agent, r), 0);
 	if (s->has_ring) {
 		rp_ring_init(&s->ring, s->ring_in, NULL);
-		s->asleep = true;
+		s->ring_idle = true;
 		s->side_end.ring_addr = MOCK_RING;
 		s->side_end.ring_rkey = MOCK_RING_RKEY;
 	}

@@ -8,21 +8,21 @@
 
 #define INITIATOR 0xc00c1eu
 #define KEY	  0xb3000000313233e5u
-#define PATIENCE  1000000000u
+#define DEADLINE  1000000000u
 
 static struct rp_deferred a;
 static uint8_t buf[RP_DEFERRED_RING_MSG];
 static struct rp_deferred_op items[16];
 static struct rp_wire_range decoded[RP_WIRE_MAX_PACKED];
 
-static struct rp_wire_hdr sent(uint64_t now, const struct rp_deferred_op *whose)
+static struct rp_wire_hdr sent(uint64_t now, const struct rp_deferred_op *want)
 {
 	struct rp_deferred_op *who;
 	struct rp_wire_hdr hdr;
 	size_t len = rp_deferred_next(&a, now, buf, &who);
 
 	cr_assert_gt(len, 0u);
-	cr_assert_eq(who, whose);
+	cr_assert_eq(who, want);
 	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
 	return hdr;
 }
@@ -106,7 +106,7 @@ static struct rp_deferred_op *put(int i, enum rp_deferred_kind kind)
 
 static void begin(void)
 {
-	rp_deferred_init(&a, INITIATOR, PATIENCE);
+	rp_deferred_init(&a, INITIATOR, DEADLINE);
 }
 
 /* One flush is outstanding, with token 1. */
@@ -127,7 +127,7 @@ static void ends(int i, enum rp_deferred_outcome end, enum rp_status why)
 		cr_assert_eq(items[i].status, why);
 }
 
-Test(deferred, greets_when_there_is_something_to_ask)
+Test(deferred, hello_is_sent_with_the_first_request)
 {
 	struct rp_wire_hello m;
 	struct rp_wire_hdr hdr;
@@ -170,7 +170,7 @@ Test(deferred, request_of_one_range)
 }
 
 /* Replies may come in any order; completions keep the order of posting. */
-Test(deferred, order)
+Test(deferred, completions_keep_the_order)
 {
 	begin_open();
 	put(1, RP_DEFERRED_PLAIN);
@@ -252,7 +252,7 @@ Test(deferred, credits)
 }
 
 /* A reply with a lower class or level than requested is a failure. */
-Test(deferred, less)
+Test(deferred, weaker_reply_is_refused)
 {
 	begin_open();
 	cr_assert(reply_as(1, RP_ST_OK, RP_LEVEL_DURABLE, RP_CLASS_PROCESS));
@@ -311,7 +311,7 @@ Test(deferred, nonsense)
 }
 
 /* The first waiting operation gets the status; nothing more is sent. */
-Test(deferred, refused_greeting)
+Test(deferred, refused_hello)
 {
 	begin();
 	put(0, RP_DEFERRED_PLAIN);
@@ -349,16 +349,16 @@ Test(deferred, silence)
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	put(0, RP_DEFERRED_FLUSH);
 	sent(5, NULL);
-	cr_assert(!rp_deferred_expired(&a, 4 + PATIENCE));
-	cr_assert(rp_deferred_expired(&a, 5 + PATIENCE));
+	cr_assert(!rp_deferred_expired(&a, 4 + DEADLINE));
+	cr_assert(rp_deferred_expired(&a, 5 + DEADLINE));
 	ends(0, RP_DEFERRED_LOST, 0);
 	begin_open();
-	cr_assert(!rp_deferred_expired(&a, PATIENCE - 1));
+	cr_assert(!rp_deferred_expired(&a, DEADLINE - 1));
 	/* A heartbeat. */
 	cr_assert_eq(rp_wire_put_progress(msg, sizeof(msg)), 16);
 	cr_assert(rp_deferred_received(&a, 7, msg, 16));
-	cr_assert(!rp_deferred_expired(&a, PATIENCE + 6));
-	cr_assert(rp_deferred_expired(&a, PATIENCE + 7));
+	cr_assert(!rp_deferred_expired(&a, DEADLINE + 6));
+	cr_assert(rp_deferred_expired(&a, DEADLINE + 7));
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	ends(0, RP_DEFERRED_LOST, 0);
 	/* A deadline runs only while a request is outstanding. */
@@ -367,14 +367,14 @@ Test(deferred, silence)
 	ends(0, RP_DEFERRED_OK, 0);
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	put(1, RP_DEFERRED_FLUSH);
-	sent(PATIENCE, &items[1]);
-	cr_assert(!rp_deferred_expired(&a, 2 * PATIENCE - 1ull));
-	cr_assert(rp_deferred_expired(&a, 2 * PATIENCE));
+	sent(DEADLINE, &items[1]);
+	cr_assert(!rp_deferred_expired(&a, 2 * DEADLINE - 1ull));
+	cr_assert(rp_deferred_expired(&a, 2 * DEADLINE));
 }
 
 /* --- pipelined --- */
 
-static size_t ahead_len(int i)
+static size_t pipeline_len(int i)
 {
 	items[i] = (struct rp_deferred_op){
 		.kind = RP_DEFERRED_FLUSH,
@@ -386,57 +386,57 @@ static size_t ahead_len(int i)
 	return rp_deferred_pipeline(&a, &items[i], buf);
 }
 
-static struct rp_deferred_op *ahead(int i)
+static struct rp_deferred_op *pipeline(int i)
 {
-	return ahead_len(i) ? &items[i] : NULL;
+	return pipeline_len(i) ? &items[i] : NULL;
 }
 
-static bool asleep(void)
+static bool idle(void)
 {
 	return says(RP_MSG_IDLE);
 }
 
-static void begin_awake(void)
+static void begin_polling(void)
 {
 	begin_open();
 	cr_assert(says(RP_MSG_POLLING));
 }
 
 /* Requests are pipelined from POLLING until IDLE. */
-Test(deferred, ahead_while_it_looks)
+Test(deferred, pipelined_while_the_agent_polls)
 {
 	struct rp_wire_request m = {.decoded = decoded};
 	struct rp_wire_hdr hdr;
 	size_t len;
 
 	begin();
-	cr_assert_null(ahead(1));
+	cr_assert_null(pipeline(1));
 	put(0, RP_DEFERRED_FLUSH);
 	sent(0, NULL);
-	cr_assert_null(ahead(1));
+	cr_assert_null(pipeline(1));
 	cr_assert(ack(3));
 	sent(0, &items[0]);
-	cr_assert_null(ahead(1), "it has not said so");
+	cr_assert_null(pipeline(1), "it has not said so");
 	cr_assert(says(RP_MSG_POLLING));
-	len = ahead_len(1);
+	len = pipeline_len(1);
 	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
 	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
 	cr_assert(m.nranges == 1 && m.level == RP_LEVEL_DURABLE &&
 		  m.ranges[0].addr == items[1].addr && m.ranges[0].len == 64);
 	cr_assert_eq(hdr.token, 2u);
-	cr_assert_not_null(ahead(2));
+	cr_assert_not_null(pipeline(2));
 	/* Pipelined requests need credits, too. */
-	cr_assert_null(ahead(3));
+	cr_assert_null(pipeline(3));
 	cr_assert(reply(1, RP_ST_OK));
-	cr_assert_not_null(ahead(3));
+	cr_assert_not_null(pipeline(3));
 	cr_assert_eq(a.consumed, 0u);
 	/* Third in the ring: the first two have been consumed, too. */
 	cr_assert(reply(4, RP_ST_OK));
 	cr_assert_eq(a.consumed, 3u);
 	cr_assert(reply(2, RP_ST_OK));
 	cr_assert_eq(a.consumed, 3u);
-	cr_assert(asleep());
-	cr_assert_null(ahead(4));
+	cr_assert(idle());
+	cr_assert_null(pipeline(4));
 	cr_assert(!a.doorbell);
 	for (int i = 1; i < 4; i++)
 		rp_deferred_placed(&a, 0, &items[i]);
@@ -446,28 +446,28 @@ Test(deferred, ahead_while_it_looks)
 	cr_assert_null(rp_deferred_take(&a));
 	/* A reply does not mean that the agent polls. */
 	cr_assert(reply(3, RP_ST_OK));
-	cr_assert_null(ahead(5));
+	cr_assert_null(pipeline(5));
 	cr_assert(says(RP_MSG_POLLING));
-	cr_assert_not_null(ahead(5));
+	cr_assert_not_null(pipeline(5));
 }
 
-Test(deferred, ahead_and_asleep)
+Test(deferred, idle_agent_gets_a_doorbell)
 {
-	begin_awake();
+	begin_polling();
 	cr_assert(reply(1, RP_ST_OK));
 	ends(0, RP_DEFERRED_OK, 0);
-	ahead(1);
+	pipeline(1);
 	rp_deferred_placed(&a, 0, &items[1]);
 	cr_assert(!a.doorbell);
-	cr_assert(asleep());
+	cr_assert(idle());
 	cr_assert(a.doorbell);
 	a.doorbell = false;
 	cr_assert(reply(2, RP_ST_OK));
 	ends(1, RP_DEFERRED_OK, 0);
 	/* Placed after IDLE: an earlier DOORBELL would find nothing. */
 	cr_assert(says(RP_MSG_POLLING));
-	ahead(2);
-	cr_assert(asleep());
+	pipeline(2);
+	cr_assert(idle());
 	cr_assert(!a.doorbell);
 	rp_deferred_placed(&a, 0, &items[2]);
 	cr_assert(a.doorbell);
@@ -477,7 +477,7 @@ Test(deferred, ahead_and_asleep)
 	sent(0, &items[3]);
 	cr_assert(reply(3, RP_ST_OK));
 	ends(2, RP_DEFERRED_OK, 0);
-	cr_assert(asleep());
+	cr_assert(idle());
 	cr_assert(!a.doorbell);
 	rp_deferred_close(&a);
 	cr_assert(!a.doorbell);
@@ -485,30 +485,30 @@ Test(deferred, ahead_and_asleep)
 }
 
 /* The deadline runs from placement; the reply may come before. */
-Test(deferred, ahead_of_its_arrival)
+Test(deferred, deadline_runs_from_placement)
 {
-	begin_awake();
+	begin_polling();
 	cr_assert(reply(1, RP_ST_OK));
 	ends(0, RP_DEFERRED_OK, 0);
-	ahead(1);
-	ahead(2);
+	pipeline(1);
+	pipeline(2);
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	cr_assert(reply(2, RP_ST_STALE_KEY));
 	cr_assert_null(rp_deferred_take(&a));
 	rp_deferred_placed(&a, 0, &items[1]);
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	rp_deferred_placed(&a, 9, &items[2]);
-	cr_assert(!rp_deferred_expired(&a, 8 + PATIENCE));
-	cr_assert(rp_deferred_expired(&a, 9 + PATIENCE));
+	cr_assert(!rp_deferred_expired(&a, 8 + DEADLINE));
+	cr_assert(rp_deferred_expired(&a, 9 + DEADLINE));
 	ends(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
 	ends(2, RP_DEFERRED_BEHIND, RP_ST_OK);
 }
 
-Test(deferred, ahead_and_not_posted)
+Test(deferred, withdrawn_request_takes_no_reply)
 {
-	begin_awake();
-	ahead(1);
-	ahead(2);
+	begin_polling();
+	pipeline(1);
+	pipeline(2);
 	rp_deferred_withdraw(&a, &items[2]);
 	rp_deferred_withdraw(&a, &items[1]);
 	cr_assert_eq(a.produced, 0u);
@@ -519,11 +519,11 @@ Test(deferred, ahead_and_not_posted)
 }
 
 /* The ring write failed, placed or not: a reply may come, once. */
-Test(deferred, ahead_and_dropped)
+Test(deferred, dropped_request_takes_one_reply)
 {
-	begin_awake();
-	ahead(1);
-	ahead(2);
+	begin_polling();
+	pipeline(1);
+	pipeline(2);
 	rp_deferred_drop(&a, &items[1]);
 	cr_assert(reply(2, RP_ST_OK));
 	cr_assert_eq(a.outstanding, 2u);
@@ -535,35 +535,35 @@ Test(deferred, ahead_and_dropped)
 	cr_assert_eq(a.outstanding, 0u);
 	cr_assert(!reply(2, RP_ST_OK));
 	/* A token that was never used is malformed. */
-	begin_awake();
-	ahead(1);
+	begin_polling();
+	pipeline(1);
 	rp_deferred_drop(&a, &items[1]);
 	cr_assert(!reply(3, RP_ST_OK));
-	begin_awake();
-	ahead(1);
+	begin_polling();
+	pipeline(1);
 	rp_deferred_drop(&a, &items[1]);
 	cr_assert(!reply(0, RP_ST_OK));
 }
 
 /* No reply will come for requests that are not placed yet either. */
-Test(deferred, ahead_and_lost)
+Test(deferred, pipelined_requests_are_lost)
 {
-	begin_awake();
+	begin_polling();
 	cr_assert(reply(1, RP_ST_OK));
 	ends(0, RP_DEFERRED_OK, 0);
-	ahead(1);
-	ahead(2);
+	pipeline(1);
+	pipeline(2);
 	cr_assert(reply(2, RP_ST_OK));
 	rp_deferred_close(&a);
 	rp_deferred_placed(&a, 0, &items[1]);
 	rp_deferred_placed(&a, 0, &items[2]);
 	ends(1, RP_DEFERRED_OK, 0);
 	ends(2, RP_DEFERRED_LOST, 0);
-	cr_assert_null(ahead(3));
+	cr_assert_null(pipeline(3));
 }
 
 /* Lost without outstanding requests: the next request fails. */
-Test(deferred, lost_in_between)
+Test(deferred, loss_fails_the_next_request)
 {
 	begin_open();
 	cr_assert(reply(1, RP_ST_OK));
@@ -592,7 +592,7 @@ static size_t write_len(int i, size_t len)
 }
 
 /* The request carries the bytes, and its effect is a store. */
-Test(deferred, writes_go_ahead)
+Test(deferred, writes_are_pipelined)
 {
 	static const size_t lens[] = {1, 8, 64, 255, RP_DEFERRED_BYTES};
 	struct rp_wire_request m = {.decoded = decoded};

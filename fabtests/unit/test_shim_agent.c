@@ -60,7 +60,7 @@ static int atomic_write(uint64_t wr_id, size_t off, uint64_t value)
 	return ibv_rpmem_wr_complete(&m.q.pub);
 }
 
-static void drink(int most)
+static void take_completions(int most)
 {
 	int n = ibv_rpmem_poll_cq(m.cq, most, shown + nshown);
 
@@ -69,13 +69,13 @@ static void drink(int most)
 }
 
 /* Step everything until nothing moves, and poll one completion at a time. */
-static void settle(void)
+static void run_all(void)
 {
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
-		drink(1);
+		take_completions(1);
 		mock_side_run(&m);
-		drink(1);
+		take_completions(1);
 	}
 }
 
@@ -84,7 +84,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 	const struct ibv_wc *wc = &shown[ntaken];
 
 	if (ntaken == nshown)
-		drink(1);
+		take_completions(1);
 	cr_assert_lt(ntaken++, nshown, "wr_id %d has not come", (int)wr_id);
 	cr_assert_eq(wc->wr_id, wr_id, "%d, not %d", (int)wc->wr_id,
 		     (int)wr_id);
@@ -96,7 +96,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 
 static void nothing_more(void)
 {
-	drink(1);
+	take_completions(1);
 	cr_assert_eq(ntaken, nshown, "%d", (int)shown[ntaken].wr_id);
 }
 
@@ -136,7 +136,7 @@ Test(shim_agent, durable_when_it_completes)
 }
 
 /* The read fence completes before the request, so the bytes are placed. */
-Test(shim_agent, asked_behind_the_fence)
+Test(shim_agent, request_follows_the_fence)
 {
 	begin();
 	mock_write(&m, 1, 0, 64, 'a');
@@ -152,18 +152,18 @@ Test(shim_agent, asked_behind_the_fence)
 	cr_assert(mock_step(&m));
 	nothing_more();
 	cr_assert_eq(m.side.nout, 1u);
-	settle();
+	run_all();
 	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	/* A flush of the whole region, and one of both types. */
 	mock_write(&m, 3, 0, MOCK_BYTES, 'c');
 	cr_assert_eq(flush(4, 0, 0, P, 1), 0);
-	settle();
+	run_all();
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	next_is(4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	cr_assert(is_durable(0, MOCK_BYTES, 'c'));
 	mock_write(&m, 5, 8, 8, 'd');
 	cr_assert_eq(flush(6, 8, 8, G | P, 0), 0);
-	settle();
+	run_all();
 	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	next_is(6, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	cr_assert(is_durable(8, 8, 'd'));
@@ -171,7 +171,7 @@ Test(shim_agent, asked_behind_the_fence)
 }
 
 /* Visible only, or an empty range: no request to the agent. */
-Test(shim_agent, not_asked)
+Test(shim_agent, visible_only_needs_no_agent)
 {
 	begin();
 	cr_assert_eq(flush(1, 0, 64, G, 0), 0);
@@ -191,7 +191,7 @@ Test(shim_agent, unsignaled)
 	mock_write(&m, 1, 0, 64, 'a');
 	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 64, 64, 'b');
-	settle();
+	run_all();
 	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	nothing_more();
@@ -199,7 +199,7 @@ Test(shim_agent, unsignaled)
 	/* An unsignaled flush still reports an error. */
 	mock_side_again(&m);
 	cr_assert_eq(flush(4, 0, 64, P, 0), 0);
-	settle();
+	run_all();
 	next_is(4, IBV_WC_REM_ACCESS_ERR, 0);
 	end();
 }
@@ -260,7 +260,7 @@ Test(shim_agent, batches)
 	m.q.pub.wr_id = 2;
 	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOMEM);
-	settle();
+	run_all();
 	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	nothing_more();
 	cr_assert_eq(free_slots(), all + 1);
@@ -275,7 +275,7 @@ Test(shim_agent, refused)
 	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
 	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 0, 64, 'a');
-	settle();
+	run_all();
 	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
 	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
 	next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
@@ -293,22 +293,22 @@ Test(shim_agent, refused)
 /* The agent does not reply: the connection ends with an error. */
 Test(shim_agent, silence)
 {
-	for (int greeting = 0; greeting < 2; greeting++) {
+	for (int before_hello = 0; before_hello < 2; before_hello++) {
 		begin();
-		if (!greeting) {
+		if (!before_hello) {
 			cr_assert_eq(flush(9, 0, 64, P, 0), 0);
-			settle();
+			run_all();
 			next_is(9, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 		}
-		m.side.answer = 99;
+		m.side.drop_replies = 99;
 		cr_assert_eq(flush(1, 0, 64, P, 0), 0);
 		mock_write(&m, 2, 64, 64, 'b');
-		settle();
+		run_all();
 		nothing_more();
 		m.side.now += 999999999;
 		nothing_more();
 		m.side.now += 1;
-		settle();
+		run_all();
 		next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
 		next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
 		cr_assert_eq(m.fails, 1u);
@@ -317,11 +317,11 @@ Test(shim_agent, silence)
 }
 
 /* The deadline does not count a reply that was waiting to be polled. */
-Test(shim_agent, late_looks)
+Test(shim_agent, late_poll_is_no_timeout)
 {
 	begin();
 	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
-	settle();
+	run_all();
 	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
 	mock_run(&m);
@@ -337,12 +337,12 @@ Test(shim_agent, side_lost)
 	for (int i = 0; i < 2; i++) {
 		begin();
 		if (i)
-			m.side.ask_err = ENOMEM;
+			m.side.send_err = ENOMEM;
 		else
 			m.side.error = true;
 		cr_assert_eq(flush(1, 0, 64, P, 0), 0);
 		mock_write(&m, 2, 0, 64, 'b');
-		settle();
+		run_all();
 		next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
 		next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
 		cr_assert_eq(m.fails, 1u);
@@ -358,7 +358,7 @@ Test(shim_agent, data_lost)
 	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
 	cr_assert_eq(flush(3, 0, 64, P, 0), 0);
 	m.drop_ack = true;
-	settle();
+	run_all();
 	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
 	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
 	next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
@@ -373,7 +373,7 @@ Test(shim_agent, data_lost)
 	nothing_more();
 	mock_write(&m, 2, 0, 64, 'a');
 	m.drop_ack = true;
-	settle();
+	run_all();
 	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	next_is(2, IBV_WC_RETRY_EXC_ERR, 0);
 	end();
@@ -389,13 +389,13 @@ Test(shim_agent, nonsense)
 	memset(&m.side.in[0], 0xee, sizeof(m.side.in[0]));
 	m.side.in[0].len = 48;
 	m.side.nin = 1;
-	settle();
+	run_all();
 	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
 	end();
 }
 
 /* Receive completions are not deferred behind flushes. */
-Test(shim_agent, receives_are_not_held)
+Test(shim_agent, receives_are_not_deferred)
 {
 	begin();
 	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
@@ -407,9 +407,9 @@ Test(shim_agent, receives_are_not_held)
 	/* Nor are completions of another queue pair. */
 	m.done[m.ndone++] = (struct ibv_wc){.wr_id = 8, .qp_num = MOCK_QPN};
 	m.done[m.ndone - 1].qp_num++;
-	drink(1);
+	take_completions(1);
 	cr_assert_eq(shown[ntaken++].wr_id, 8u);
-	settle();
+	run_all();
 	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	end();
 }
@@ -427,7 +427,7 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 	mock_write(&m, 5, 256, 64, 'b');
 	mock_run(&m);
 	for (int i = 0; i < 40; i++) {
-		drink(1);
+		take_completions(1);
 		memcpy(&got, m.visible + 128, 8);
 		if (got)
 			cr_assert(is_durable(0, 64, 'a'));
@@ -461,7 +461,7 @@ Test(shim_agent, native_atomic_writes)
 	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
 	cr_assert_eq(atomic_write(3, 8, 2), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
-	settle();
+	run_all();
 	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	next_is(3, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
 	cr_assert(m.visible[8] == 2);
@@ -488,7 +488,7 @@ Test(shim_agent, stores_that_a_device_flushes)
 		cr_assert_eq(atomic_write(1, 128, value), 0);
 		cr_assert_eq(flush(2, 128, 8, P, 0), 0);
 		cr_assert_eq(m.queue[1].op, MOCK_FLUSH);
-		settle();
+		run_all();
 		next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
 		next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 		cr_assert(is_durable(128, 8, 1), "%d", cpu);
@@ -502,13 +502,13 @@ Test(shim_agent, bad_atomic_writes)
 	begin();
 	cr_assert_eq(atomic_write(1, 4, 1), EINVAL);
 	cr_assert_eq(atomic_write(1, MOCK_BYTES, 1), 0);
-	settle();
+	run_all();
 	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
 	end();
 	begin();
 	m.side.region.writable = false;
 	cr_assert_eq(atomic_write(1, 8, 1), 0);
-	settle();
+	run_all();
 	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
 	cr_assert_eq(m.visible[8], 0);
 	end();
@@ -525,7 +525,7 @@ Test(shim_agent, detached_meanwhile)
 	cr_assert(mock_step(&m));
 	cr_assert(mock_step(&m));
 	nothing_more();
-	late = m.side.nlistens;
+	late = m.side.nrecvs;
 	rp_qp_fini(&m.q);
 	/* One outstanding read still has its slot. */
 	cr_assert_eq(free_slots(), (size_t)CQE - 1);
@@ -538,7 +538,7 @@ Test(shim_agent, detached_meanwhile)
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
 	while (late--)
 		m.done[m.ndone++] =
-			(struct ibv_wc){.wr_id = m.side.listens[late].wr_id,
+			(struct ibv_wc){.wr_id = m.side.recvs[late].wr_id,
 					.status = IBV_WC_WR_FLUSH_ERR,
 					.qp_num = MOCK_SIDE};
 	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
@@ -556,7 +556,7 @@ Test(shim_agent, short_queues)
 		mock_init_cq(&m, cqe);
 		cr_assert_eq(rp_defer_begin(&m.q, &k, 1, MOCK_SIDE, 1), ENOSPC);
 		cr_assert_eq(free_slots(), (size_t)cqe);
-		m.side.nlistens = 0;
+		m.side.nrecvs = 0;
 		mock_fini(&m);
 	}
 }

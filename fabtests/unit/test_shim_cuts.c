@@ -219,7 +219,7 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 }
 
 /* A false fact, caches that do not persist, must lose bytes here. */
-Test(shim_cuts, lies_lose)
+Test(shim_cuts, false_facts_lose_bytes)
 {
 	static struct world w;
 	struct seeded s = {.state = 1};
@@ -239,7 +239,7 @@ Test(shim_cuts, lies_lose)
 }
 
 /* An agent that flushes nothing, or a read that does not fence, loses bytes. */
-Test(shim_cuts, half_of_it_loses)
+Test(shim_cuts, missing_step_loses_bytes)
 {
 	static struct world w;
 	struct seeded s = {.state = 1};
@@ -270,7 +270,7 @@ Test(shim_cuts, delivery_is_no_fence)
 	memset(w.vouched, 1, 64);
 	judge(&w);
 	cr_assert_eq(w.lost, 64u);
-	while (w.m.nheld)
+	while (w.m.nadapter)
 		mock_drain(&w.m);
 	w.lost = 0;
 	judge(&w);

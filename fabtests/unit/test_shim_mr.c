@@ -9,7 +9,7 @@
 #include "rc_pair.h"
 
 static struct pair p;
-static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 
 TestSuite(shim_mr, .init = dev_start, .fini = dev_end);
 
@@ -91,7 +91,7 @@ static struct rp_desc desc_of(unsigned int native)
 }
 
 /* The descriptor offers FLUSH if device, memory, registration have it. */
-Test(shim_mr, native_is_told)
+Test(shim_mr, native_is_in_the_descriptor)
 {
 	const unsigned int both = RP_DESC_GLOBAL | RP_DESC_PERSISTENT;
 
@@ -166,7 +166,7 @@ Test(shim_mr, queue_pairs_that_will_not_do)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	struct rp_desc d;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE);
 	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), EINVAL);
 	attr.qp_state = IBV_QPS_ERR;
@@ -187,7 +187,7 @@ Test(shim_mr, queue_pairs_that_will_not_do)
 /* The device keeps the registration, and so does the agent. */
 Test(shim_mr, deregistration_fails)
 {
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	dev.no_dereg = EBUSY;
 	cr_assert_eq(ibv_rpmem_dereg_mr(p.mr), EBUSY);
 	dev.no_dereg = 0;
@@ -224,11 +224,11 @@ Test(shim_mr, forced)
 {
 	setenv("FI_OFI_RPMEM_METHOD", "fence", 1);
 	taken(dev.pmem, PERSISTENT, 0);
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	cr_assert_str_eq(pair_method(&p), "refused");
 	pair_close(&p);
 	setenv("FI_OFI_RPMEM_METHOD", "agent-clwb", 1);
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	cr_assert_str_eq(pair_method(&p), "agent-clwb");
 	pair_close(&p);
 	unsetenv("FI_OFI_RPMEM_METHOD");

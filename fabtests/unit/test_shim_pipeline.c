@@ -31,7 +31,7 @@ static int atomic_write(uint64_t wr_id, size_t off, uint64_t value)
 	return ibv_rpmem_wr_complete(&m.q.pub);
 }
 
-static void drink(void)
+static void take_completions(void)
 {
 	int n;
 
@@ -39,13 +39,13 @@ static void drink(void)
 		nshown += (size_t)n;
 }
 
-static void settle(void)
+static void run_all(void)
 {
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
-		drink();
+		take_completions();
 		mock_side_run(&m);
-		drink();
+		take_completions();
 	}
 }
 
@@ -53,7 +53,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status)
 {
 	const struct ibv_wc *wc = &shown[ntaken];
 
-	drink();
+	take_completions();
 	cr_assert_lt(ntaken++, nshown, "wr_id %d has not come", (int)wr_id);
 	cr_assert_eq(wc->wr_id, wr_id, "%d, not %d", (int)wc->wr_id,
 		     (int)wr_id);
@@ -65,7 +65,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status)
 
 static void nothing_more(void)
 {
-	drink();
+	take_completions();
 	cr_assert_eq(ntaken, nshown, "%d", (int)shown[ntaken].wr_id);
 }
 
@@ -101,11 +101,11 @@ static void begin_as(bool cpu)
 	cr_assert_eq(flush(1, 0, 64), 0);
 	/* Before HELLO_ACK nothing is pipelined. */
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
-	settle();
+	run_all();
 	next_is(1, IBV_WC_SUCCESS);
-	cr_assert_eq(m.side.looks, 0u);
+	cr_assert_eq(m.side.doorbells, 0u);
 	mock_side_wake(&m);
-	settle();
+	run_all();
 }
 
 static void begin(void)
@@ -150,7 +150,7 @@ Test(shim_pipeline, one_round_trip)
 }
 
 /* A reply may arrive before the completion of the request's write. */
-Test(shim_pipeline, answered_before_it_has_come)
+Test(shim_pipeline, reply_before_the_completion)
 {
 	struct ibv_wc wc;
 
@@ -179,14 +179,14 @@ Test(shim_pipeline, not_behind_an_adapter)
 	unseen(0, 64, 'a');
 	cr_assert_eq(flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
-	settle();
+	run_all();
 	cr_assert(is_durable(0, 64, 'a'));
 	next_is(2, IBV_WC_SUCCESS);
 	end();
 }
 
 /* The same if the queue pair has no right to write. */
-Test(shim_pipeline, not_where_nobody_writes)
+Test(shim_pipeline, not_without_write_access)
 {
 	struct rp_desc d;
 
@@ -196,41 +196,41 @@ Test(shim_pipeline, not_where_nobody_writes)
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
 	cr_assert_eq(flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
-	settle();
+	run_all();
 	next_is(2, IBV_WC_SUCCESS);
 	end();
 }
 
 /* An idle agent gets a DOORBELL once IDLE and the request have arrived. */
-Test(shim_pipeline, asleep)
+Test(shim_pipeline, idle_agent_gets_a_doorbell)
 {
 	begin();
 	/* IDLE came before: the request is a message, which wakes the agent. */
 	mock_side_sleep(&m);
 	mock_side_run(&m);
-	drink();
+	take_completions();
 	cr_assert_eq(flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
-	settle();
+	run_all();
 	next_is(2, IBV_WC_SUCCESS);
-	cr_assert_eq(m.side.looks, 0u);
+	cr_assert_eq(m.side.doorbells, 0u);
 	mock_side_wake(&m);
-	settle();
+	run_all();
 	/* IDLE and the write cross. */
 	cr_assert_eq(flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
 	mock_run(&m);
-	drink();
+	take_completions();
 	cr_assert_eq(m.side.nout, 0u);
 	mock_side_run(&m);
 	nothing_more();
 	cr_assert_eq(m.side.nout, 1u);
-	settle();
+	run_all();
 	next_is(3, IBV_WC_SUCCESS);
-	cr_assert_eq(m.side.looks, 1u);
+	cr_assert_eq(m.side.doorbells, 1u);
 	mock_side_wake(&m);
-	settle();
+	run_all();
 	/* IDLE arrives before the write is placed. */
 	cr_assert_eq(flush(4, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
@@ -238,16 +238,16 @@ Test(shim_pipeline, asleep)
 	mock_side_run(&m);
 	nothing_more();
 	cr_assert_eq(m.side.nout, 0u, "there is nothing to see yet");
-	settle();
+	run_all();
 	next_is(4, IBV_WC_SUCCESS);
-	cr_assert_eq(m.side.looks, 2u);
+	cr_assert_eq(m.side.doorbells, 2u);
 	/* An empty ring needs no doorbell. */
 	mock_side_wake(&m);
-	settle();
+	run_all();
 	mock_side_sleep(&m);
-	settle();
-	cr_assert_eq(m.side.looks, 2u);
-	cr_assert(m.side.asleep);
+	run_all();
+	cr_assert_eq(m.side.doorbells, 2u);
+	cr_assert(m.side.ring_idle);
 	end();
 }
 
@@ -282,14 +282,14 @@ Test(shim_pipeline, any_order)
 			/* As the agent does: IDLE if the ring is empty. */
 			if (m.side.nin > 8)
 				break;
-			if (m.side.asleep)
+			if (m.side.ring_idle)
 				mock_side_wake(&m);
 			else if (!seeded_below(&s, 4) &&
 				 !rp_ring_take(&look, msg))
 				mock_side_sleep(&m);
 			break;
 		default:
-			drink();
+			take_completions();
 		}
 		while (ntaken < nshown) {
 			cr_assert(is_durable(8 * (ntaken % 64), 8,
@@ -300,10 +300,10 @@ Test(shim_pipeline, any_order)
 			next_is(ntaken + 1, IBV_WC_SUCCESS);
 		}
 	}
-	settle();
+	run_all();
 	while (ntaken < posted)
 		next_is(ntaken + 1, IBV_WC_SUCCESS);
-	cr_assert_gt(boxed + m.side.looks, 0u, "seed %llu",
+	cr_assert_gt(boxed + m.side.doorbells, 0u, "seed %llu",
 		     (unsigned long long)s.seed);
 	end();
 }
@@ -319,7 +319,7 @@ Test(shim_pipeline, many)
 			cr_assert_eq(flush(100 * round + i, 32 * i, 32), 0);
 		for (size_t i = 0; i < m.nqueue; i++)
 			boxed += m.queue[i].op == MOCK_WRITE;
-		settle();
+		run_all();
 		for (uint64_t i = 0; i < 12; i++)
 			next_is(100 * round + i, IBV_WC_SUCCESS);
 	}
@@ -335,8 +335,8 @@ Test(shim_pipeline, behind_a_store)
 	cr_assert_eq(flush(3, 128, 8), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
-	settle();
-	drink();
+	run_all();
+	take_completions();
 	cr_assert_eq(nshown - ntaken, 2u);
 	cr_assert_eq(shown[ntaken].wr_id, 2u);
 	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
@@ -345,7 +345,7 @@ Test(shim_pipeline, behind_a_store)
 	/* The store has completed. */
 	cr_assert_eq(flush(4, 128, 8), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
-	settle();
+	run_all();
 	next_is(4, IBV_WC_SUCCESS);
 	end();
 }
@@ -358,9 +358,9 @@ Test(shim_pipeline, before_a_store)
 	cr_assert_eq(flush(2, 0, 64), 0);
 	cr_assert_eq(atomic_write(3, 128, 0x4242424242424242), 0);
 	mock_run(&m);
-	drink();
+	take_completions();
 	cr_assert_eq(m.side.nout, 0u);
-	settle();
+	run_all();
 	next_is(2, IBV_WC_SUCCESS);
 	cr_assert_eq(shown[ntaken].wr_id, 3u);
 	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
@@ -387,7 +387,7 @@ Test(shim_pipeline, not_posted)
 	m.complete_err = 0;
 	cr_assert_eq(flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
-	settle();
+	run_all();
 	next_is(2, IBV_WC_SUCCESS);
 	next_is(3, IBV_WC_SUCCESS);
 	nothing_more();
@@ -395,7 +395,7 @@ Test(shim_pipeline, not_posted)
 }
 
 /* The ring write fails, placed or not: earlier outcomes stand. */
-Test(shim_pipeline, its_write_fails)
+Test(shim_pipeline, ring_write_fails)
 {
 	begin();
 	unseen(0, 64, 'a');
@@ -407,7 +407,7 @@ Test(shim_pipeline, its_write_fails)
 	mock_step(&m);
 	m.drop_ack = true;
 	mock_run(&m);
-	drink();
+	take_completions();
 	nothing_more();
 	mock_side_run(&m);
 	next_is(2, IBV_WC_SUCCESS);
@@ -424,10 +424,10 @@ Test(shim_pipeline, the_side_is_lost)
 	cr_assert_eq(flush(2, 0, 64), 0);
 	cr_assert_eq(flush(3, 0, 64), 0);
 	mock_step(&m);
-	drink();
+	take_completions();
 	m.side.error = true;
 	mock_side_run(&m);
-	drink();
+	take_completions();
 	next_is(2, IBV_WC_RETRY_EXC_ERR);
 	mock_run(&m);
 	next_is(3, IBV_WC_WR_FLUSH_ERR);
@@ -452,7 +452,7 @@ Test(shim_pipeline, silence)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
-	m.side.asleep = true;
+	m.side.ring_idle = true;
 	m.side.now += 5000000000ull;
 	nothing_more(); /* the ring write is not placed yet */
 	mock_run(&m);
@@ -468,7 +468,7 @@ Test(shim_pipeline, refused)
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
 	mock_side_again(&m);
-	settle();
+	run_all();
 	next_is(2, IBV_WC_REM_ACCESS_ERR);
 	cr_assert_eq(m.fails, 1u);
 	end();

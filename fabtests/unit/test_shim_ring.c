@@ -13,7 +13,7 @@
 #define FOR_EVER "60000000" /* us: longer than any test waits */
 
 static struct pair p;
-static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 static const struct pair_attr by_builders = {
 	.ops = BUILDERS, .access = PERSISTENT, .sides = true};
 static const struct pair_attr without_writes = {
@@ -42,12 +42,12 @@ static void once(uint64_t i)
 	cr_assert(dev_durable(off, 64, (uint8_t)i), "%d", (int)i);
 }
 
-Test(shim_ring, no_read_while_it_is_awake)
+Test(shim_ring, no_read_while_the_agent_polls)
 {
 	for (int i = 0; i < 2; i++) {
 		const unsigned int before = dev_count(IBV_WC_RDMA_READ);
 
-		pair_open(&p, i ? &by_builders : &asking);
+		pair_open(&p, i ? &by_builders : &with_side);
 		cr_assert_str_eq(pair_method(&p), "agent-clwb");
 		for (uint64_t k = 0; k < 50; k++)
 			once(k);
@@ -57,7 +57,7 @@ Test(shim_ring, no_read_while_it_is_awake)
 	}
 }
 
-static unsigned int answers_sent(const struct pair_attr *attr)
+static unsigned int replies_sent(const struct pair_attr *attr)
 {
 	unsigned int before;
 
@@ -74,20 +74,20 @@ static unsigned int answers_sent(const struct pair_attr *attr)
 }
 
 /* A polling initiator gets replies by writes, another one by messages. */
-Test(shim_ring, answers)
+Test(shim_ring, replies_are_written_to_a_polling_initiator)
 {
 	const struct pair_attr sleeping = {
 		.access = PERSISTENT, .sides = true, .sleeps = true};
-	unsigned int n = answers_sent(&asking);
+	unsigned int n = replies_sent(&with_side);
 
 	cr_assert_leq(n, 1u, "%u", n);
-	n = answers_sent(&sleeping);
+	n = replies_sent(&sleeping);
 	cr_assert_geq(n, 50u, "%u", n);
 }
 
 /* Write a reply as the agent's device does, or a part of it. */
-static void write_answer(struct rp_ring *b, const void *msg, size_t len,
-			 size_t part)
+static void write_reply(struct rp_ring *b, const void *msg, size_t len,
+			size_t part)
 {
 	struct rp_ring_write w;
 
@@ -98,7 +98,7 @@ static void write_answer(struct rp_ring *b, const void *msg, size_t len,
 }
 
 /* A malformed reply ends the side connection; a partial one is ignored. */
-Test(shim_ring, nonsense_for_an_answer)
+Test(shim_ring, malformed_replies)
 {
 	static uint8_t out[RP_RING_LEN], msg[RP_RING_MSG];
 	struct rp_ring b;
@@ -107,12 +107,12 @@ Test(shim_ring, nonsense_for_an_answer)
 		for (size_t part = 4; part <= len + 64; part += len + 40) {
 			memset(out, 0, sizeof(out));
 			rp_ring_init(&b, NULL, out);
-			pair_open(&p, &asking);
+			pair_open(&p, &with_side);
 			dev.deaf_qp = p.sb.target;
 			cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 			pair_next(&p, 0, 0, 0);
 			memset(msg, (int)len, sizeof(msg));
-			write_answer(&b, msg, len, part);
+			write_reply(&b, msg, len, part);
 			if (part > len + RP_WIRE_SLOT)
 				pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
 			else
@@ -124,11 +124,11 @@ Test(shim_ring, nonsense_for_an_answer)
 }
 
 /* Replies that do not fit into the ring are messages. */
-Test(shim_ring, nobody_takes_them)
+Test(shim_ring, full_ring_falls_back_to_messages)
 {
 	unsigned int sends;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	for (uint64_t k = 0; k < 5; k++)
 		once(k);
 	for (uint64_t k = 1; k <= 8; k++)
@@ -152,7 +152,7 @@ Test(shim_ring, frames_in_use)
 {
 	unsigned int sends;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	for (uint64_t k = 0; k < 5; k++)
 		once(k);
 	dev.late_qp = p.sb.target;
@@ -185,7 +185,7 @@ Test(shim_ring, no_writes)
 static _Atomic int crossed;
 
 /* IDLE is sent and the queue not armed: a pipelined flush must not be lost. */
-static void goes_ahead(void)
+static void flush_pipelined(void)
 {
 	const unsigned int reads = dev_count(IBV_WC_RDMA_READ);
 	struct ibv_wc wc;
@@ -199,7 +199,7 @@ static void goes_ahead(void)
 	crossed = how;
 }
 
-static void asks_over_the_side(void)
+static void flush_by_message(void)
 {
 	const unsigned int reads = dev_count(IBV_WC_RDMA_READ);
 	struct ibv_wc wc;
@@ -212,15 +212,15 @@ static void asks_over_the_side(void)
 	crossed = how;
 }
 
-Test(shim_ring, asked_as_it_lies_down)
+Test(shim_ring, flush_crosses_idle)
 {
-	void (*const how[])(void) = {goes_ahead, asks_over_the_side};
+	void (*const how[])(void) = {flush_pipelined, flush_by_message};
 	const struct timespec ms = {.tv_nsec = 1000000};
 
 	setenv("FI_OFI_RPMEM_SPIN", "200000", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "5000", 1);
 	for (int i = 0; i < 2; i++) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		crossed = 0;
 		/* A slow machine finds the agent idle, and wakes it again. */
 		for (uint64_t k = 0; !crossed && k < 20; k++) {
@@ -240,14 +240,14 @@ Test(shim_ring, asked_as_it_lies_down)
 }
 
 /* The agent idles and polls in turn; any crossing of messages is harmless. */
-Test(shim_ring, asleep_and_awake)
+Test(shim_ring, idle_and_polling)
 {
 	static const char *const spins[] = {"0", "20", "200"};
 	struct seeded s = seeded_start();
 
 	for (int i = 0; i < 3; i++) {
 		setenv("FI_OFI_RPMEM_SPIN", spins[i], 1);
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		for (uint64_t k = 0; k < 150; k++) {
 			const struct timespec ns = {
 				.tv_nsec = (long)seeded_below(&s, 300000)};

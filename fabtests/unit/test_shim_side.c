@@ -13,7 +13,7 @@ static struct pair p;
 TestSuite(shim_side, .init = dev_start, .fini = dev_end);
 
 static const struct pair_attr plain = {.access = PERSISTENT};
-static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 
 static struct ibv_qp_attr attr_of(uint32_t number)
 {
@@ -31,7 +31,7 @@ Test(shim_side, path)
 {
 	struct ibv_qp_attr asks, serves;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	cr_assert_neq(p.sa.initiator, p.sa.qp_num);
 	cr_assert_eq(p.sa.target, 0u);
 	cr_assert_neq(p.sb.target, 0u);
@@ -53,12 +53,12 @@ Test(shim_side, path)
 }
 
 /* A write raises no event, so an initiator that can sleep gets messages. */
-Test(shim_side, of_who_may_sleep)
+Test(shim_side, sleeping_initiator_gets_messages)
 {
 	const struct pair_attr sleeping = {
 		.access = PERSISTENT, .sides = true, .sleeps = true};
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	cr_assert_neq(p.sa.replies, 0u);
 	cr_assert_eq(p.sb.replies == 0, false);
 	pair_close(&p);
@@ -80,7 +80,7 @@ Test(shim_side, nothing_else_can_be_written)
 	struct ibv_sge sge = {.addr = (uintptr_t)from, .length = sizeof(from)};
 
 	for (int i = 0; i < 3; i++) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		mine = (ibv_reg_mr)(dev_pd(), other, sizeof(other), (int)OPEN);
 		theirs = (ibv_reg_mr)(dev_pd(), from, sizeof(from), 0);
 		sge.lkey = theirs->lkey;
@@ -147,7 +147,7 @@ Test(shim_side, addresses)
 }
 
 /* An agent on another machine would flush that machine's memory. */
-Test(shim_side, of_another_queue_pair)
+Test(shim_side, address_of_another_queue_pair_is_refused)
 {
 	struct ibv_rpmem_addr a, b;
 

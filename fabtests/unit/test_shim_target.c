@@ -11,7 +11,7 @@
 #define FOR_EVER "60000000" /* us: longer than any test waits */
 
 static struct pair p;
-static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 static const struct pair_attr by_builders = {
 	.ops = BUILDERS, .access = PERSISTENT, .sides = true};
 
@@ -28,7 +28,7 @@ Test(shim_target, durable_when_it_completes)
 {
 	for (int i = 0; i < 2; i++) {
 		memset(dev.medium, 0, sizeof(dev.medium));
-		pair_open(&p, i ? &by_builders : &asking);
+		pair_open(&p, i ? &by_builders : &with_side);
 		cr_assert_str_eq(pair_method(&p), "agent-clwb");
 		for (size_t k = 0; k < 20; k++) {
 			const size_t off = 128 * k;
@@ -52,9 +52,9 @@ Test(shim_target, durable_when_it_completes)
 }
 
 /* The checks detect an agent that flushes nothing. */
-Test(shim_target, an_agent_that_does_nothing)
+Test(shim_target, idle_agent_is_detected)
 {
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	dev.idle_agent = true;
 	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
@@ -67,7 +67,7 @@ Test(shim_target, an_agent_that_does_nothing)
 /* More flushes than credits and buffers at either side. */
 Test(shim_target, many)
 {
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	for (uint64_t i = 1; i <= 40; i++) {
 		cr_assert_eq(pair_write(&p, 100 + i, 64 * i, 64, (uint8_t)i),
 			     0);
@@ -89,7 +89,7 @@ Test(shim_target, atomic_writes)
 {
 	uint64_t tail;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	for (uint64_t i = 1; i <= 8; i++) {
 		cr_assert_eq(pair_write(&p, 1, 64 * i, 64, (uint8_t)i), 0);
 		cr_assert_eq(pair_flush(&p, 2, 64 * i, 64), 0);
@@ -107,11 +107,11 @@ Test(shim_target, atomic_writes)
 }
 
 /* Registered again the region has the same rkey: the agent checks its key. */
-Test(shim_target, refuses_a_region_that_is_no_more)
+Test(shim_target, former_region_is_refused)
 {
 	uint32_t rkey;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	rkey = p.rkey;
 	cr_assert_eq(ibv_rpmem_dereg_mr(p.mr), 0);
 	p.mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
@@ -131,7 +131,7 @@ Test(shim_target, no_flush_behind_a_deregistration)
 {
 	struct ibv_mr *mr;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	cr_assert_eq(ibv_rpmem_dereg_mr(p.mr), 0);
 	p.mr = NULL;
 	mr = (ibv_reg_mr)(dev_pd(), dev.pmem, DEV_BYTES, (int)OPEN);
@@ -147,7 +147,7 @@ Test(shim_target, no_flush_behind_a_deregistration)
 Test(shim_target, side_lost)
 {
 	for (int how = 0; how < 3; how++) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		if (how == 1) {
 			/* Lost after the agent has replied once. */
 			cr_assert_eq(pair_flush(&p, 9, 0, 64), 0);
@@ -171,10 +171,10 @@ Test(shim_target, side_lost)
 }
 
 /* A reply cannot be sent: the agent ends its side connection. */
-Test(shim_target, answer_lost)
+Test(shim_target, reply_lost)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "300", 1);
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	dev.fail_qp = p.sb.target;
 	dev.fail = IBV_WC_RETRY_EXC_ERR;
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
@@ -186,7 +186,7 @@ Test(shim_target, answer_lost)
 Test(shim_target, silence)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "100", 1);
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	dev.deaf_qp = p.sb.target;
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 	cr_assert_eq(pair_write(&p, 2, 0, 64, 'a'), 0);
@@ -203,7 +203,7 @@ Test(shim_target, nonsense_to_the_agent)
 	struct ibv_wc wc;
 
 	for (size_t len = 0; len <= sizeof(msg); len += 20) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		memset(msg, (int)len, sizeof(msg));
 		cr_assert(dev_say(p.sb.target, msg, len));
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
@@ -219,12 +219,12 @@ Test(shim_target, nonsense_to_the_agent)
 }
 
 /* A malformed reply ends the side connection; nothing of it is used. */
-Test(shim_target, nonsense_to_who_asks)
+Test(shim_target, malformed_replies)
 {
 	static uint8_t msg[200];
 
 	for (size_t len = 0; len <= sizeof(msg); len += 20) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		dev.deaf_qp = p.sb.target;
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 		pair_next(&p, 0, 0, 0);
@@ -241,8 +241,8 @@ static void two_peers(void)
 {
 	struct pair q;
 
-	pair_open(&p, &asking);
-	pair_open(&q, &asking);
+	pair_open(&p, &with_side);
+	pair_open(&q, &with_side);
 	for (int i = 1; i <= 5; i++) {
 		const size_t off = 128 * (size_t)i;
 
@@ -272,7 +272,7 @@ Test(shim_target, two_peers)
 }
 
 /* The thread always polls, and still accepts DOORBELLs. */
-Test(shim_target, two_peers_looked_at)
+Test(shim_target, two_peers_with_polling)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
 	two_peers();
@@ -283,7 +283,7 @@ static unsigned int sleeps(const char *us)
 {
 	setenv("FI_OFI_RPMEM_SPIN", us, 1);
 	dev.notifies = 0;
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	for (int i = 1; i <= 40; i++) {
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
@@ -292,7 +292,7 @@ static unsigned int sleeps(const char *us)
 	return dev.notifies;
 }
 
-Test(shim_target, looks_on_before_it_sleeps)
+Test(shim_target, thread_polls_before_it_sleeps)
 {
 	const unsigned int without = sleeps("0"), with = sleeps(FOR_EVER);
 

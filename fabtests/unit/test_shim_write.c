@@ -25,7 +25,7 @@ static void start(void)
 
 TestSuite(shim_write, .init = start, .fini = dev_end);
 
-static const struct pair_attr asking = {.access = PERSISTENT, .sides = true};
+static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 static const struct pair_attr by_builders = {
 	.ops = BUILDERS, .access = PERSISTENT, .sides = true};
 static const struct pair_attr without_writes = {
@@ -75,7 +75,7 @@ static void all_sizes(void)
 
 Test(shim_write, into_the_request)
 {
-	const struct pair_attr *how[] = {&asking, &by_builders};
+	const struct pair_attr *how[] = {&with_side, &by_builders};
 
 	for (int i = 0; i < 2; i++) {
 		pair_open(&p, how[i]);
@@ -89,7 +89,7 @@ Test(shim_write, into_the_request)
 Test(shim_write, agent_that_sleeps)
 {
 	setenv("FI_OFI_RPMEM_SPIN", "0", 1);
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	all_sizes();
 	pair_close(&p);
 }
@@ -128,7 +128,7 @@ Test(shim_write, one_message)
 	unsigned int writes, others;
 
 	for (size_t len = 255; len <= 257; len++) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		wake();
 		writes = dev_count(IBV_WC_RDMA_WRITE);
 		others = dev_count(IBV_WC_RDMA_READ) + dev_count(IBV_WC_SEND);
@@ -147,7 +147,7 @@ Test(shim_write, one_message)
 Test(shim_write, unsignaled)
 {
 	for (size_t len = 64; len <= 640; len += 576) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		wake();
 		p.a.sqp->wr_flags = 0;
 		cr_assert_eq(pair_put(&p, 5, 64, len, 'a'), 0);
@@ -167,7 +167,7 @@ Test(shim_write, in_order)
 	uint8_t now[64] = {0};
 	uint64_t tail = 0;
 
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	wake();
 	for (uint64_t round = 0; round < 40; round++) {
 		const uint64_t n = 1 + seeded_below(&s, 12);
@@ -201,7 +201,7 @@ Test(shim_write, in_order)
 }
 
 /* An aborted batch leaves nothing behind, not even at the agent. */
-Test(shim_write, given_up)
+Test(shim_write, aborted_batch_leaves_nothing)
 {
 	const struct ibv_sge sge = {.addr = (uintptr_t)p.from, .length = 64};
 
@@ -253,7 +253,7 @@ Test(shim_write, half_posted)
 /* One completion, with the status of the first failure. */
 Test(shim_write, fails)
 {
-	const struct pair_attr *how[] = {&alone, &asking, &asking};
+	const struct pair_attr *how[] = {&alone, &with_side, &with_side};
 
 	for (int i = 0; i < 3; i++) {
 		if (!i) {
@@ -284,7 +284,7 @@ Test(shim_write, not_writable)
 	struct ibv_rpmem_mr *mr;
 
 	for (int i = 0; i < 3; i++) {
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		if (i)
 			wake();
 		mr = ibv_rpmem_reg_mr(
@@ -330,7 +330,7 @@ Test(shim_write, refused)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		struct ibv_sge sge;
 
-		pair_open(&p, &asking);
+		pair_open(&p, &with_side);
 		wake();
 		sge = (struct ibv_sge){.addr = (uintptr_t)p.from,
 				       .length = (uint32_t)bad[i].len,
@@ -356,9 +356,9 @@ Test(shim_write, refused)
 }
 
 /* An empty write is an empty flush. */
-Test(shim_write, nothing)
+Test(shim_write, empty_write)
 {
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	wake();
 	cr_assert_eq(pair_put(&p, 5, 64, 0, 'a'), 0);
 	flushed(5);
@@ -366,9 +366,9 @@ Test(shim_write, nothing)
 }
 
 /* The checks detect an agent that flushes nothing. */
-Test(shim_write, an_agent_that_does_nothing)
+Test(shim_write, idle_agent_is_detected)
 {
-	pair_open(&p, &asking);
+	pair_open(&p, &with_side);
 	wake();
 	dev.idle_agent = true;
 	cr_assert_eq(pair_put(&p, 5, 65, 60, 'a'), 0);
