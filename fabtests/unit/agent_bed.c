@@ -638,7 +638,8 @@ struct rp_wire_hello bed_hello(uint64_t key)
 	};
 }
 
-struct bed_request *bed_ask(struct bed *g, const struct rp_wire_hello *m)
+struct bed_request *bed_connect_request(struct bed *g,
+					const struct rp_wire_hello *m)
 {
 	struct bed_request *r = calloc(1, sizeof(*r));
 	uint8_t buf[RP_WIRE_CM_DATA] = {0};
@@ -673,7 +674,7 @@ struct bed_peer bed_accepted(const struct bed_request *r)
 struct bed_peer bed_connect(struct bed *g, const struct bed_region *m)
 {
 	const struct rp_wire_hello hello = bed_hello(m->r.key);
-	struct bed_request *r = bed_ask(g, &hello);
+	struct bed_request *r = bed_connect_request(g, &hello);
 	struct bed_peer p = bed_accepted(r);
 
 	free(r);

@@ -156,7 +156,8 @@ struct bed_peer {
 /* A valid HELLO for this key from a new initiator; the test may change it. */
 struct rp_wire_hello bed_hello(uint64_t key);
 /* Request a connection with this HELLO; the agent may reply later. */
-struct bed_request *bed_ask(struct bed *g, const struct rp_wire_hello *m);
+struct bed_request *bed_connect_request(struct bed *g,
+					const struct rp_wire_hello *m);
 /* The agent must have refused the request with this status. */
 void bed_refused(const struct bed_request *r, enum rp_status st);
 struct bed_peer bed_accepted(const struct bed_request *r);

@@ -287,7 +287,7 @@ static int i_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 				op->length == it.len,
 			"length");
 		if (!c->broken)
-			push(&c->there, &it, op->iov,
+			push(&c->to_target, &it, op->iov,
 			     reads ? 0 : op->iov_count);
 		op->err = 0;
 		if (!op->inject)
@@ -302,9 +302,9 @@ static void i_close(struct rp_channel *rc)
 	struct w_item *it;
 
 	c->i_closed = true;
-	STAILQ_FOREACH (it, &c->there, link)
+	STAILQ_FOREACH (it, &c->to_target, link)
 		it->op = NULL;
-	drop_all(&c->back);
+	drop_all(&c->to_initiator);
 	cancel(&c->posted);
 }
 
@@ -326,7 +326,7 @@ static int t_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 	if (w_chance(c->w, c->w->rules.full))
 		return 0;
 	if (!c->broken && !c->i_closed)
-		push(&c->back, &it, ops[0]->iov, ops[0]->iov_count);
+		push(&c->to_initiator, &it, ops[0]->iov, ops[0]->iov_count);
 	if (!ops[0]->inject)
 		append(&c->t_posted, ops[0]);
 	return 1;
@@ -338,7 +338,7 @@ static void t_close(struct rp_channel *rc)
 
 	c->t_closed = c->broken = true;
 	cancel(&c->t_posted);
-	drop_all(&c->there);
+	drop_all(&c->to_target);
 }
 
 static const struct rp_channel_ops t_ops = {
@@ -358,8 +358,8 @@ static int k_connect(struct rp_connector *k, const void *addr, size_t len,
 	c->w = w;
 	c->id = ++w->nconns;
 	c->session = *(const uint8_t *)addr;
-	STAILQ_INIT(&c->there);
-	STAILQ_INIT(&c->back);
+	STAILQ_INIT(&c->to_target);
+	STAILQ_INIT(&c->to_initiator);
 	c->i = (struct rp_channel){
 		.ops = &i_ops,
 		.events = events,
@@ -367,7 +367,7 @@ static int k_connect(struct rp_connector *k, const void *addr, size_t len,
 		.flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES,
 		.inject = 128,
 	};
-	push(&c->there, &hello, &iov, 1);
+	push(&c->to_target, &hello, &iov, 1);
 	c->next = w->conns;
 	w->conns = c;
 	*out = &c->i;
@@ -433,7 +433,7 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 		if (!g->conn)
 			g->conn = c;
 	if (!c->i_closed)
-		push(&c->back, &it, &iov, 1);
+		push(&c->to_initiator, &it, &iov, 1);
 	*out = &c->t;
 	return 0;
 }
@@ -447,7 +447,7 @@ static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
 
 	c->t_closed = true;
 	if (!c->i_closed)
-		push(&c->back, &it, &iov, 1);
+		push(&c->to_initiator, &it, &iov, 1);
 }
 
 static int h_grant(struct rp_agent_host *h, struct rp_channel *rc,
@@ -589,9 +589,9 @@ static void fence(struct w_conn *c, struct w_reg *g)
 		}
 }
 
-static void arrive_there(struct w_conn *c)
+static void arrive_at_target(struct w_conn *c)
 {
-	struct w_item *it = pop(&c->there), ack;
+	struct w_item *it = pop(&c->to_target), ack;
 	struct iovec iov;
 
 	if (!it)
@@ -617,14 +617,14 @@ static void arrive_there(struct w_conn *c)
 		ack.len = it->len;
 	}
 	if (it->op && !c->broken)
-		push(&c->back, &ack, &iov, ack.len ? 1 : 0);
+		push(&c->to_initiator, &ack, &iov, ack.len ? 1 : 0);
 out:
 	free(it);
 }
 
-static void arrive_back(struct w_conn *c)
+static void arrive_at_initiator(struct w_conn *c)
 {
-	struct w_item *it = pop(&c->back);
+	struct w_item *it = pop(&c->to_initiator);
 
 	if (!it)
 		return;
@@ -655,10 +655,10 @@ static bool complete(struct w_conn *c)
 		return false;
 	/* It ends: later acknowledgements must not touch it. */
 	struct w_item *it;
-	STAILQ_FOREACH (it, &c->there, link)
+	STAILQ_FOREACH (it, &c->to_target, link)
 		if (it->op == op)
 			it->op = NULL;
-	STAILQ_FOREACH (it, &c->back, link)
+	STAILQ_FOREACH (it, &c->to_initiator, link)
 		if (it->op == op)
 			it->op = NULL;
 	c->posted = op->next;
@@ -686,17 +686,17 @@ static void break_it(struct w_conn *c)
 	struct w_item *it;
 
 	c->broken = true;
-	while (keep-- && (it = pop(&c->there)))
+	while (keep-- && (it = pop(&c->to_target)))
 		STAILQ_INSERT_TAIL(&some, it, link);
-	drop_all(&c->there);
-	STAILQ_CONCAT(&c->there, &some);
-	drop_all(&c->back);
+	drop_all(&c->to_target);
+	STAILQ_CONCAT(&c->to_target, &some);
+	drop_all(&c->to_initiator);
 }
 
 static void i_lose(struct w_conn *c)
 {
 	if (c->i_closed || c->i_lost || !(c->broken || c->t_closed) ||
-	    !STAILQ_EMPTY(&c->back))
+	    !STAILQ_EMPTY(&c->to_initiator))
 		return;
 	c->i_lost = true;
 	c->i.events->lost(c->i.owner, ECONNRESET, NULL, 0);
@@ -705,7 +705,7 @@ static void i_lose(struct w_conn *c)
 static void t_lose(struct w_conn *c)
 {
 	if (!c->taken || c->t_closed || !(c->broken || c->i_closed) ||
-	    !STAILQ_EMPTY(&c->there))
+	    !STAILQ_EMPTY(&c->to_target))
 		return;
 	c->t.events->lost(c->t.owner, ECONNRESET, NULL, 0);
 }
@@ -720,8 +720,8 @@ static void reap(struct world *w)
 			continue;
 		}
 		*at = c->next;
-		drop_all(&c->there);
-		drop_all(&c->back);
+		drop_all(&c->to_target);
+		drop_all(&c->to_initiator);
 		free(c);
 	}
 }
@@ -758,11 +758,11 @@ void w_step(struct world *w)
 	switch (c ? w_below(w, 9) : 8) {
 	case 0:
 	case 1:
-		arrive_there(c);
+		arrive_at_target(c);
 		break;
 	case 2:
 	case 3:
-		arrive_back(c);
+		arrive_at_initiator(c);
 		break;
 	case 4:
 		complete(c);
@@ -785,12 +785,13 @@ void w_step(struct world *w)
 
 static bool arrive_all(struct w_conn *c)
 {
-	bool any = !STAILQ_EMPTY(&c->there) || !STAILQ_EMPTY(&c->back);
+	bool any =
+		!STAILQ_EMPTY(&c->to_target) || !STAILQ_EMPTY(&c->to_initiator);
 
-	while (!STAILQ_EMPTY(&c->there))
-		arrive_there(c);
-	while (!STAILQ_EMPTY(&c->back))
-		arrive_back(c);
+	while (!STAILQ_EMPTY(&c->to_target))
+		arrive_at_target(c);
+	while (!STAILQ_EMPTY(&c->to_initiator))
+		arrive_at_initiator(c);
 	while (complete(c) || t_complete(c))
 		any = true;
 	return any;

@@ -78,7 +78,7 @@ struct w_conn {
 	bool requested; /* HELLO has arrived */
 	bool taken;	/* the agent has accepted it */
 	bool i_closed, t_closed, broken, i_lost;
-	struct w_items there, back;
+	struct w_items to_target, to_initiator;
 	struct rp_channel_op *posted;	/* the session's; done() is due */
 	struct rp_channel_op *t_posted; /* the agent's */
 };

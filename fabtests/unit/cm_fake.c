@@ -353,7 +353,7 @@ static struct rdma_cm_id *new_id(void *owner)
 	return id;
 }
 
-struct rdma_cm_id *fake_stranger(void)
+struct rdma_cm_id *fake_peer(void)
 {
 	struct rdma_cm_id *id = new_id(NULL);
 

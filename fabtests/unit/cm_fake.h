@@ -88,6 +88,6 @@ void fake_padded(struct rdma_cm_id *id, enum rdma_cm_event_type type,
 		 const void *data, uint8_t len, uint8_t max);
 void fake_async(enum ibv_event_type type, struct ibv_qp *qp);
 /* A connection request of a peer. */
-struct rdma_cm_id *fake_stranger(void);
+struct rdma_cm_id *fake_peer(void);
 
 #endif

@@ -10,8 +10,8 @@
 #include "fabtests/unit/rc_verbs_rig.h"
 
 struct rp_rc *rig;
-struct rig_request rig_asked[128];
-int rig_nasked, rig_order;
+struct rig_request rig_requests[128];
+int rig_nrequests, rig_order;
 uint64_t rig_now;
 
 static const struct sockaddr_in here = {
@@ -36,7 +36,7 @@ static void kick(void *arg)
 
 static void requested(void *arg, void *request, const void *data, size_t len)
 {
-	struct rig_request *r = &rig_asked[rig_nasked++];
+	struct rig_request *r = &rig_requests[rig_nrequests++];
 
 	*r = (struct rig_request){.request = request, .len = len};
 	memcpy(r->data, data, len);
@@ -44,8 +44,8 @@ static void requested(void *arg, void *request, const void *data, size_t len)
 
 static void gone(void *arg, void *request)
 {
-	for (int i = 0; i < rig_nasked; i++)
-		rig_asked[i].gone += rig_asked[i].request == request;
+	for (int i = 0; i < rig_nrequests; i++)
+		rig_requests[i].gone += rig_requests[i].request == request;
 }
 
 struct rp_rc_attr rig_attr = {
@@ -129,7 +129,7 @@ void rig_start(void)
 
 	/* Overwrite freed memory, so that its use is noticed. */
 	mallopt(M_PERTURB, 0x5a);
-	rig_nasked = rig_order = 0;
+	rig_nrequests = rig_order = 0;
 	cr_assert_eq(rp_rc_open(&rig_attr, &rig, why, sizeof(why)), 0, "%s",
 		     why);
 }
@@ -181,13 +181,13 @@ void rig_connect(struct rig_end *e)
 
 void rig_accept(struct rig_end *e)
 {
-	const int n = rig_nasked;
+	const int n = rig_nrequests;
 
-	*e = (struct rig_end){.id = fake_stranger()};
+	*e = (struct rig_end){.id = fake_peer()};
 	fake_padded(e->id, RDMA_CM_EVENT_CONNECT_REQUEST, "hello", 5, 56);
 	rig_poll();
-	cr_assert_eq(rig_nasked, n + 1);
-	cr_assert_eq(rp_rc_accept(rig, rig_asked[n].request, "ack", 3,
+	cr_assert_eq(rig_nrequests, n + 1);
+	cr_assert_eq(rp_rc_accept(rig, rig_requests[n].request, "ack", 3,
 				  &rig_events, e, &e->c),
 		     0);
 	e->qp = fake.qp;

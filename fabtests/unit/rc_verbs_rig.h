@@ -40,8 +40,8 @@ struct rig_request {
 extern struct rp_rc *rig;
 extern struct rp_rc_attr rig_attr;
 extern const struct rp_channel_events rig_events;
-extern struct rig_request rig_asked[128];
-extern int rig_nasked, rig_order;
+extern struct rig_request rig_requests[128];
+extern int rig_nrequests, rig_order;
 extern uint64_t rig_now;
 
 /* fake.caps and fake.makes say whether there is FLUSH. */

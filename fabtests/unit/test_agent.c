@@ -116,7 +116,7 @@ Test(agent, each_range_is_checked)
 	const uint64_t f = file.r.key, len = file.r.len;
 	const struct {
 		struct rp_wire_range range;
-		enum rp_status durable, visible;
+		enum rp_status durable, visible_request_flushes_nothing;
 		uint32_t detail;
 	} bad[] = {
 		{{f, len, 1}, RP_ST_RANGE, RP_ST_RANGE, 0},
@@ -140,9 +140,10 @@ Test(agent, each_range_is_checked)
 			ranges[at] = bad[i].range;
 			refused(4, ranges, RP_LEVEL_DURABLE, RP_CLASS_POWER,
 				bad[i].durable, at, bad[i].detail);
-			if (bad[i].visible != RP_ST_OK)
+			if (bad[i].visible_request_flushes_nothing != RP_ST_OK)
 				refused(4, ranges, RP_LEVEL_VISIBLE, 0,
-					bad[i].visible, at, 0);
+					bad[i].visible_request_flushes_nothing,
+					at, 0);
 		}
 	}
 	/* The first and the last byte of a region belong to it. */
@@ -153,7 +154,7 @@ Test(agent, each_range_is_checked)
 }
 
 /* A fence: the reply says that what was sent before has been placed. */
-Test(agent, no_ranges)
+Test(agent, request_without_ranges_proves_placement)
 {
 	struct rp_wire_reply m;
 
@@ -166,7 +167,7 @@ Test(agent, no_ranges)
 }
 
 /* A visible request is checked and flushes nothing, whatever class it names. */
-Test(agent, visible)
+Test(agent, visible_request_flushes_nothing)
 {
 	struct rp_wire_range r[2];
 	struct rp_wire_reply m;
@@ -186,7 +187,7 @@ Test(agent, visible)
 }
 
 /* Class process needs no msync: a page-cache file outlives its process. */
-Test(agent, less_is_asked)
+Test(agent, weaker_class_needs_no_msync)
 {
 	struct rp_wire_range r[2];
 	struct rp_wire_reply m;
@@ -327,14 +328,14 @@ Test(agent, persist_before_reply)
 	struct bed_region *some[] = {&file, &dax, &both, &tmpfs};
 	struct seeded s = seeded_start();
 	struct bed_peer peers[3];
-	unsigned int answered = 0;
+	unsigned int nreplies = 0;
 	struct bed_msg m;
 
 	start(NULL);
 	for (int i = 0; i < 3; i++)
 		peers[i] = bed_connect_all(&g, all, 5);
 	for (int round = 0; round < 300; round++) {
-		unsigned int asked = 0;
+		unsigned int outstanding = 0;
 
 		for (int i = seeded_below(&s, 12); i >= 0; i--) {
 			struct bed_at at[8];
@@ -353,19 +354,19 @@ Test(agent, persist_before_reply)
 			at[0].off = at[0].m->r.len - at[0].len;
 			bed_commit_all(&peers[seeded_below(&s, 3)],
 				       RP_CLASS_PROCESS, n, at);
-			asked++;
+			outstanding++;
 		}
 		bed_run(&g);
 		for (int i = 0; i < 3; i++)
 			while (bed_take(&peers[i], &m)) {
 				cr_assert_eq(m.reply.status, RP_ST_OK,
 					     "seed %" PRIu64, s.seed);
-				answered++;
-				asked--;
+				nreplies++;
+				outstanding--;
 			}
-		cr_assert_eq(asked, 0, "seed %" PRIu64, s.seed);
+		cr_assert_eq(outstanding, 0, "seed %" PRIu64, s.seed);
 	}
-	cr_assert_gt(answered, 500);
+	cr_assert_gt(nreplies, 500);
 	stop();
 }
 
@@ -576,7 +577,7 @@ Test(agent, quiesce)
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	cr_assert_eq(dax.flushes, 0);
 	const struct rp_wire_hello hello = bed_hello(dax.r.key);
-	struct bed_request *r = bed_ask(&g, &hello);
+	struct bed_request *r = bed_connect_request(&g, &hello);
 
 	bed_refused(r, RP_ST_OVERLOADED);
 	free(r);

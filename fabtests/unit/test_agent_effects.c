@@ -295,11 +295,11 @@ Test(effects, newer_connection_ends_what_waits)
 
 	start(NULL);
 	hello = bed_hello(file.r.key);
-	r = bed_ask(&g, &hello);
+	r = bed_connect_request(&g, &hello);
 	p = bed_accepted(r);
 	free(r);
 	bed_then(&p, (struct bed_at){&file, 0, 64}, &file, 64, 1);
-	r = bed_ask(&g, &hello);
+	r = bed_connect_request(&g, &hello);
 	q = bed_accepted(r);
 	free(r);
 	bed_run(&g);

@@ -21,7 +21,7 @@ struct end {
 	uint32_t detail;
 };
 
-static void told(void *arg, enum rp_status st, uint32_t detail)
+static void record_end(void *arg, enum rp_status st, uint32_t detail)
 {
 	struct end *e = arg;
 
@@ -55,17 +55,17 @@ static void flush(struct bed_region *m, uint64_t off, uint64_t len,
 	const struct rp_local at = {&m->r, off, len};
 
 	bed_store(m, off, len);
-	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, told, e), 0);
-	cr_assert_eq(e->times, 0, "told inside the call");
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, record_end, e), 0);
+	cr_assert_eq(e->times, 0, "reported inside the call");
 	cr_assert_eq(rp_agent_deadline(g.a), 0, "progress is due");
 }
 
-static bool kept(const struct bed_region *m, uint64_t off, uint64_t len)
+static bool is_durable(const struct bed_region *m, uint64_t off, uint64_t len)
 {
 	return !memcmp(m->mem + BED_SKEW + off, m->media + BED_SKEW + off, len);
 }
 
-Test(agent_local, kept_when_told)
+Test(agent_local, range_is_durable_at_the_end)
 {
 	struct bed_region *all[] = {&file, &dax};
 
@@ -74,11 +74,11 @@ Test(agent_local, kept_when_told)
 		struct end e = {0};
 
 		flush(all[i], 100, 9000, &e);
-		cr_assert(!kept(all[i], 100, 9000));
+		cr_assert(!is_durable(all[i], 100, 9000));
 		cr_assert(rp_agent_progress(g.a));
 		cr_assert_eq(e.times, 1);
 		cr_assert_eq(e.st, RP_ST_OK);
-		cr_assert(kept(all[i], 100, 9000));
+		cr_assert(is_durable(all[i], 100, 9000));
 		cr_assert(!rp_agent_progress(g.a));
 	}
 	cr_assert_eq(rp_agent_pending(g.a), 0);
@@ -105,11 +105,11 @@ Test(agent_local, several_regions)
 	start(&with_worker);
 	bed_store(&file, 0, 64);
 	bed_store(&dax, 64, 64);
-	cr_assert_eq(rp_agent_local_flush(g.a, at, 2, told, &e), 0);
+	cr_assert_eq(rp_agent_local_flush(g.a, at, 2, record_end, &e), 0);
 	while (!e.times)
 		rp_agent_progress(g.a);
 	cr_assert_eq(e.st, RP_ST_OK);
-	cr_assert(kept(&file, 0, 64) && kept(&dax, 64, 64));
+	cr_assert(is_durable(&file, 0, 64) && is_durable(&dax, 64, 64));
 	cr_assert(atomic_load(&g.kicks), "nobody was woken");
 	stop();
 }
@@ -149,7 +149,7 @@ Test(agent_local, outside_is_refused)
 
 		if (!i)
 			at.off = file.r.len;
-		cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, told, &e),
+		cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, record_end, &e),
 			     -EINVAL, "range %d", i);
 	}
 	bed_run(&g);
@@ -157,7 +157,7 @@ Test(agent_local, outside_is_refused)
 	stop();
 }
 
-Test(agent_local, failure_is_told_and_stays)
+Test(agent_local, failure_is_reported_and_stays)
 {
 	struct end first = {0}, second = {0};
 	struct bed_peer p;
@@ -230,12 +230,12 @@ Test(agent_local, dropped_while_queued)
 
 	start(NULL);
 	flush(&file, 0, 64, &e);
-	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, told, &other), 0);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, record_end, &other), 0);
 	rp_agent_local_drop(g.a, &e);
 	bed_run(&g);
 	cr_assert_eq(e.times, 0);
 	cr_assert_eq(other.times, 1, "another's was lost");
-	cr_assert(kept(&file, 64, 64));
+	cr_assert(is_durable(&file, 64, 64));
 	stop();
 	cr_assert_eq(e.times, 0);
 }

@@ -181,7 +181,7 @@ Test(agent_scarce, no_memory_for_a_session)
 
 		h.key = dax.r.key;
 		fails = n;
-		r = bed_ask(&g, &h);
+		r = bed_connect_request(&g, &h);
 		st = bed_stats(&g);
 		if (fails >= 0)
 			break;
@@ -235,7 +235,7 @@ Test(agent_scarce, no_memory_for_a_refusal)
 	uint8_t buf[64];
 
 	fails = 1; /* the request itself gets memory */
-	r = bed_ask(&g, &hello);
+	r = bed_connect_request(&g, &hello);
 	cr_assert_eq(fails, -1);
 	bed_refused(r, RP_ST_STALE_KEY);
 	free(r);
@@ -274,7 +274,7 @@ Test(agent_scarce, no_thread)
 
 static void nobody(void *arg, enum rp_status st, uint32_t detail)
 {
-	cr_assert(false, "told of a flush that was not taken");
+	cr_assert(false, "a refused flush was reported");
 }
 
 /* A local flush is accepted as a whole or not at all. */

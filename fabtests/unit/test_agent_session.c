@@ -32,7 +32,7 @@ static void stop(void)
 /* The agent refuses a request with this HELLO at once. */
 static void refused(const struct rp_wire_hello *m, enum rp_status st)
 {
-	struct bed_request *r = bed_ask(&g, m);
+	struct bed_request *r = bed_connect_request(&g, m);
 
 	bed_refused(r, st);
 	free(r);
@@ -40,7 +40,7 @@ static void refused(const struct rp_wire_hello *m, enum rp_status st)
 
 static struct bed_peer accepted(const struct rp_wire_hello *m)
 {
-	struct bed_request *r = bed_ask(&g, m);
+	struct bed_request *r = bed_connect_request(&g, m);
 	struct bed_peer p = bed_accepted(r);
 
 	free(r);
@@ -72,7 +72,7 @@ Test(agent_session, hello_is_granted_its_key)
 	stop();
 }
 
-Test(agent_session, other_version_is_told)
+Test(agent_session, other_version_is_refused)
 {
 	struct rp_wire_hello hello;
 	struct bed_request r = {.bed = &g};
@@ -134,7 +134,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 		default:
 			hello.key = 0x1234;
 		}
-		r[i] = bed_ask(&g, &hello);
+		r[i] = bed_connect_request(&g, &hello);
 		bed_run(&g);
 		cr_assert_not(r[i]->refused || r[i]->accepted);
 	}
@@ -164,7 +164,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 static enum rp_status shown(uint64_t key, bool *at_once)
 {
 	const struct rp_wire_hello hello = bed_hello(key);
-	struct bed_request *r = bed_ask(&g, &hello);
+	struct bed_request *r = bed_connect_request(&g, &hello);
 	enum rp_status st;
 
 	*at_once = r->refused || r->accepted;
@@ -178,14 +178,14 @@ static enum rp_status shown(uint64_t key, bool *at_once)
 }
 
 /* One host gets few keys checked, over all its connections. */
-Test(agent_session, many_wrong_keys_of_a_host_are_not_looked_at)
+Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 {
 	enum {
 		N = RP_AGENT_DEBT + 200
 	};
-	const uint64_t pace = 1000 * BED_MS / RP_AGENT_REFUSALS;
+	const uint64_t interval = 1000 * BED_MS / RP_AGENT_REFUSALS;
 	struct bed_request *r[N];
-	unsigned int told = 0;
+	unsigned int nchecked = 0;
 	bool at_once;
 
 	start(NULL);
@@ -193,13 +193,13 @@ Test(agent_session, many_wrong_keys_of_a_host_are_not_looked_at)
 	for (int i = 0; i < N; i++) {
 		const struct rp_wire_hello hello = bed_hello(bed_some_key());
 
-		r[i] = bed_ask(&g, &hello);
+		r[i] = bed_connect_request(&g, &hello);
 		if (r[i]->refused && r[i]->ack.status == RP_ST_OVERLOADED)
 			continue;
-		told++;
+		nchecked++;
 	}
-	cr_assert_eq(told, RP_AGENT_DEBT + 1);
-	cr_assert_eq(bed_stats(&g).wrong_keys, told);
+	cr_assert_eq(nchecked, RP_AGENT_DEBT + 1);
+	cr_assert_eq(bed_stats(&g).wrong_keys, nchecked);
 	/* A valid key of that host gets the same status as a wrong one. */
 	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
 	cr_assert(at_once);
@@ -214,7 +214,7 @@ Test(agent_session, many_wrong_keys_of_a_host_are_not_looked_at)
 	}
 	/* Later the first host gets a key checked again. */
 	g.source = 7;
-	g.now += pace;
+	g.now += interval;
 	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
 	stop();
 }
@@ -231,7 +231,7 @@ Test(agent_session, other_hosts_do_not_hide_one_that_guesses)
 		const struct rp_wire_hello hello = bed_hello(bed_some_key());
 
 		g.source = i <= RP_AGENT_DEBT ? 7 : 100 + i;
-		r[i] = bed_ask(&g, &hello);
+		r[i] = bed_connect_request(&g, &hello);
 	}
 	g.source = 7;
 	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
@@ -255,7 +255,7 @@ Test(agent_session, delayed_refusals_are_bounded)
 	for (int i = 0; i < N; i++) {
 		const struct rp_wire_hello hello = bed_hello(bed_some_key());
 
-		r[i] = bed_ask(&g, &hello);
+		r[i] = bed_connect_request(&g, &hello);
 		cr_assert_not(r[i]->refused);
 	}
 	/* The oldest ones were refused early to make room. */
@@ -283,7 +283,7 @@ Test(agent_session, the_end_refuses_what_is_delayed)
 
 	start(NULL);
 	hello = bed_hello(bed_some_key());
-	r = bed_ask(&g, &hello);
+	r = bed_connect_request(&g, &hello);
 	stop();
 	bed_refused(r, RP_ST_STALE_KEY);
 	free(r);
@@ -297,14 +297,14 @@ Test(agent_session, the_log_is_not_flooded)
 	start(NULL);
 	hello = bed_hello(bed_some_key());
 	for (int i = 0; i < 100; i++) {
-		r[i] = bed_ask(&g, &hello);
+		r[i] = bed_connect_request(&g, &hello);
 		g.now += 50 * BED_MS;
 		bed_run(&g);
 	}
 	cr_assert_eq(g.warnings, 1);
 	g.now += RP_AGENT_WARN_NS;
 	free(r[0]);
-	r[0] = bed_ask(&g, &hello);
+	r[0] = bed_connect_request(&g, &hello);
 	cr_assert_eq(g.warnings, 2);
 	g.now += RP_AGENT_WARN_NS;
 	bed_run(&g);
@@ -336,13 +336,13 @@ Test(agent_session, older_one_ends_before_the_newer_is_accepted)
 	cr_assert_eq(bed_stats(&g).sessions, 2);
 	/* A request with a wrong key ends no session. */
 	hello.key++;
-	r = bed_ask(&g, &hello);
+	r = bed_connect_request(&g, &hello);
 	cr_assert_not(q.c->closed);
 	stop();
 	free(r);
 }
 
-Test(agent_session, silent_ones_make_room)
+Test(agent_session, silent_sessions_make_room)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,
@@ -376,7 +376,7 @@ Test(agent_session, silent_ones_make_room)
 	stop();
 }
 
-Test(agent_session, nothing_is_left_of_one_that_cannot_be)
+Test(agent_session, failed_accept_leaves_nothing)
 {
 	struct rp_wire_hello hello;
 	struct bed_request *r;
@@ -387,7 +387,7 @@ Test(agent_session, nothing_is_left_of_one_that_cannot_be)
 	refused(&hello, RP_ST_OVERLOADED);
 	g.grant_ret = 0;
 	g.accept_ret = -ECONNABORTED;
-	r = bed_ask(&g, &hello);
+	r = bed_connect_request(&g, &hello);
 	cr_assert_eq(r->ack.status, RP_ST_OK, "it was to be accepted");
 	cr_assert(g.grants->revoked);
 	free(r);
@@ -447,7 +447,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		enum rp_method best;
 		uint32_t flags;
 		bool native; /* the initiator's device has FLUSH */
-		enum rp_method told;
+		enum rp_method nchecked;
 	} t[] = {
 		/* FLUSH needs both devices and the memory. */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL,
@@ -531,8 +531,8 @@ Test(agent_session, method_is_that_of_the_connection)
 		hello = bed_hello(m.r.key);
 		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
 		p = accepted(&hello);
-		cr_assert_eq(p.ack.grant.method, t[i].told, "case %zu: %s", i,
-			     rp_method_name(p.ack.grant.method));
+		cr_assert_eq(p.ack.grant.method, t[i].nchecked, "case %zu: %s",
+			     i, rp_method_name(p.ack.grant.method));
 		cr_assert_eq(p.ack.features,
 			     t[i].native && (t[i].flags & FLUSHES)
 				     ? RP_FEATURE_NATIVE
@@ -541,14 +541,15 @@ Test(agent_session, method_is_that_of_the_connection)
 		hello = bed_hello(file.r.key);
 		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
 		q = accepted(&hello);
-		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method, t[i].told);
+		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method,
+			     t[i].nchecked);
 		/* The device has FLUSH, but not for this memory. */
 		g.no_native = true;
 		q = accepted(&hello);
 		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method,
-			     t[i].told == RP_METHOD_NATIVE
+			     t[i].nchecked == RP_METHOD_NATIVE
 				     ? RP_METHOD_AGENT_CLWB
-				     : t[i].told);
+				     : t[i].nchecked);
 		g.no_native = false;
 		bed_region_del(&g, &m);
 	}

@@ -370,7 +370,7 @@ Test(agent_store, atomic_reads)
 }
 
 /* The atomic was executed, its flush failed: the reply has no old value. */
-Test(agent_store, atomic_whose_flush_fails)
+Test(agent_store, failed_flush_returns_no_old_value)
 {
 	static const uint64_t one = 1;
 	struct rp_wire_reply r;

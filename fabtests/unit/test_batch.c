@@ -443,7 +443,7 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(batch.data.parts[0].err, ENOSPC);
 	rp_batch_judge(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
-	cr_assert_eq(warnings, 1, "told once");
+	cr_assert_eq(warnings, 1, "warned once");
 	/* A later success does not clear it. */
 	rp_batch_reset(&batch);
 	bad.sync_fails = 0;

@@ -260,7 +260,7 @@ static int height(enum said_key key, int v)
 	return 0;
 }
 
-static int told_of(const struct rp_facts *f, enum said_key key)
+static int fact_value(const struct rp_facts *f, enum said_key key)
 {
 	switch (key) {
 	case SAID_DOMAIN:
@@ -280,7 +280,7 @@ static int told_of(const struct rp_facts *f, enum said_key key)
 /* Apply the statement to the true facts; true: it raises them. */
 static bool speak(const struct said *s, struct rp_facts *f)
 {
-	int was = told_of(f, s->key);
+	int was = fact_value(f, s->key);
 	bool up = height(s->key, s->value) > height(s->key, was);
 
 	if (s->key == SAID_PLACEMENT &&

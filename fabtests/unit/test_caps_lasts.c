@@ -115,7 +115,7 @@ Test(caps_lasts, what_cannot_be_read)
 	cfg.root = "/nowhere";
 	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -ENOENT);
 	cr_assert(strstr(why, "cannot read"), "%s", why);
-	cr_assert_eq(lasts, 77, "it was told on an error");
+	cr_assert_eq(lasts, 77, "it was set by a failed call");
 }
 
 /* The table of docs/guarantees.md, "Programs that do not ask". */

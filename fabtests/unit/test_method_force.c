@@ -36,14 +36,15 @@ static bool same(const struct rp_choice *a, const struct rp_choice *b)
 
 /* m is allowed with other values of the named facts. */
 static bool allowed_with(const struct rp_facts *f, enum rp_method m,
-			 const char *told)
+			 const char *reason)
 {
-	bool p = strstr(told, "placement is"), d = strstr(told, "domain is");
+	bool p = strstr(reason, "placement is"),
+	     d = strstr(reason, "domain is");
 	struct rp_facts g = *f;
 
-	if (strstr(told, "fence is"))
+	if (strstr(reason, "fence is"))
 		g.fence = RP_YES;
-	if (strstr(told, "native is"))
+	if (strstr(reason, "native is"))
 		g.native = RP_YES;
 	for (int i = 0; i < PLACEMENTS * DOMAINS; i++) {
 		if (p)

@@ -158,7 +158,7 @@ Test(model, adr_latest_clwb_counts)
 	CUT(0, 2, 3);
 }
 
-Test(model, adr_nt_store_is_there_after_sfence)
+Test(model, adr_nt_store_is_durable_after_sfence)
 {
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store_nt(0, 1);
@@ -526,7 +526,7 @@ Test(model, cut_chooses_every_value_and_no_other)
 {
 	struct seeded s = seeded_start();
 	bool seen[4] = {false}, seen_dma[3] = {false};
-	uint64_t held;
+	uint64_t before;
 
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	for (int i = 0; i < 400; i++) {
@@ -546,11 +546,11 @@ Test(model, cut_chooses_every_value_and_no_other)
 		CUT(0, a[0]);
 		CUT(1, a[1]);
 		CUT(2, a[2]);
-		held = a[0];
+		before = a[0];
 		/* A clwb from before the cut has no effect after it. */
 		store(0, 9);
 		model_sfence(m);
-		CUT(0, held, 9);
+		CUT(0, before, 9);
 	}
 	for (int v = 0; v < 4; v++)
 		cr_assert(seen[v], "never %d; seed %#lx", v,

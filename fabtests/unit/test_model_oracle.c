@@ -32,10 +32,10 @@ struct machine {
 	struct w cache[WORDS]; /* FILE: the page cache */
 	struct w fly[WORDS];   /* between the CPU or its cache and media */
 	uint8_t has_fly[WORDS];
-	uint8_t newer[WORDS];	/* fly is a non-temporal store, not in cache */
-	uint8_t cached[2];	/* by line */
-	uint8_t dirty[2];	/* by page: what the kernel knows */
-	uint8_t there[MAX_OPS]; /* by NIC write: words that arrived, bits */
+	uint8_t newer[WORDS]; /* fly is a non-temporal store, not in cache */
+	uint8_t cached[2];    /* by line */
+	uint8_t dirty[2];     /* by page: what the kernel knows */
+	uint8_t arrived[MAX_OPS];   /* by NIC write: words that arrived, bits */
 	uint8_t rc[WORDS][MAX_OPS]; /* root complex: NIC writes + 1 */
 };
 
@@ -288,7 +288,8 @@ static bool is_next(const struct world *x, const struct machine *s, int d,
 		return false;
 	for (int e = 0; e < d && !x->cfg.relaxed; e++)
 		if (!x->dma[e].gone && x->dma[e].qp == x->dma[d].qp &&
-		    (arrivals == READY_ARRIVE || s->there[e] != x->dma[e].mask))
+		    (arrivals == READY_ARRIVE ||
+		     s->arrived[e] != x->dma[e].mask))
 			return false;
 	return true;
 }
@@ -330,11 +331,11 @@ static void explore_one(const struct world *x, struct machine s,
 		if (!is_next(x, &s, d, arrivals))
 			continue;
 		for (int w = 0; w < WORDS; w++) {
-			if (!(x->dma[d].mask & ~s.there[d] & 1u << w))
+			if (!(x->dma[d].mask & ~s.arrived[d] & 1u << w))
 				continue;
 			t = s;
 			place(x, &t, d, w);
-			t.there[d] |= 1u << w;
+			t.arrived[d] |= 1u << w;
 			set_add(&t);
 		}
 	}
@@ -353,10 +354,10 @@ static uint64_t number(struct w v)
 	return v.half[0] | (uint64_t)v.half[1] << 32;
 }
 
-static bool all_there(const struct world *x, const struct machine *s)
+static bool all_arrived(const struct world *x, const struct machine *s)
 {
 	for (unsigned int d = 0; d < x->ndma; d++)
-		if (!x->dma[d].gone && s->there[d] != x->dma[d].mask)
+		if (!x->dma[d].gone && s->arrived[d] != x->dma[d].mask)
 			return false;
 	return true;
 }
@@ -369,7 +370,7 @@ static bool survives(const struct world *x, const struct machine *s, int w,
 		*v = number(s->media[w]);
 	else if (x->cfg.domain == MODEL_EADR)
 		*v = number(s->cached[line_of(w)] ? s->cache[w] : s->media[w]);
-	else if (all_there(x, s))
+	else if (all_arrived(x, s))
 		*v = number(seen(x, s, w));
 	else
 		return false;

@@ -140,7 +140,7 @@ Test(operator, too_many)
 }
 
 /* Nobody else may write the file, because it decides what OK promises. */
-Test(operator, whose_file)
+Test(operator, file_of_another_user_is_refused)
 {
 	loaded("[host]\n");
 	cr_assert_eq(chmod(file, 0660), 0);

@@ -96,7 +96,7 @@ Test(pmem, zero_tail)
 	rp_pmem_delete(pm);
 }
 
-Test(pmem, drain_only_when_asked)
+Test(pmem, flush_does_not_drain)
 {
 	struct rp_pmem *pm = make(0x10000, 4096, RP_METHOD_AGENT_CLWB, &fake);
 
@@ -205,7 +205,7 @@ Test(pmem, bad_ranges)
 	cr_assert_eq(pm, (void *)7);
 }
 
-Test(pmem, sync_failure_is_told)
+Test(pmem, sync_failure_is_returned)
 {
 	static const enum rp_method how[] = {RP_METHOD_AGENT_MSYNC,
 					     RP_METHOD_AGENT_CLWB_MSYNC};
@@ -222,7 +222,7 @@ Test(pmem, sync_failure_is_told)
 }
 
 /* Alone in the file or not, a region syncs the range of the flush. */
-Test(pmem, shared_file_is_synced_where_asked)
+Test(pmem, shared_file_is_synced_in_the_range)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 

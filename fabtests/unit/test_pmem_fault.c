@@ -45,7 +45,7 @@ static int flush(enum rp_method how)
 	return ret;
 }
 
-Test(pmem_fault, nothing_asked)
+Test(pmem_fault, no_fault_without_the_variable)
 {
 	unsetenv("RPMEM_FAULT");
 	cr_assert_eq(flush(RP_METHOD_AGENT_MSYNC), 0);

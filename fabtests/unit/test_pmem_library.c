@@ -55,7 +55,7 @@ int __wrap_pmem2_map_delete(struct pmem2_map **map)
 }
 
 /* libpmem2 is initialized once for a process: each case is a test. */
-static void ask_library(int ret, int want_made)
+static void try_library(int ret, int want_made)
 {
 	static const enum rp_method how[] = {
 		RP_METHOD_AGENT_CLWB,
@@ -86,25 +86,25 @@ static void ask_library(int ret, int want_made)
 Test(pmem_library, without_source)
 {
 	source_ret = -ENOMEM;
-	ask_library(-ENOMEM, 0);
+	try_library(-ENOMEM, 0);
 }
 
 Test(pmem_library, without_map)
 {
 	map_ret = -ENOMEM;
-	ask_library(-ENOMEM, 1);
+	try_library(-ENOMEM, 1);
 }
 
-Test(pmem_library, that_does_not_know_why)
+Test(pmem_library, with_an_unknown_error)
 {
 	map_ret = PMEM2_E_UNKNOWN;
-	ask_library(-ENOTSUP, 1);
+	try_library(-ENOTSUP, 1);
 }
 
-Test(pmem_library, with_an_error_of_its_own)
+Test(pmem_library, with_an_error_of_libpmem2)
 {
 	map_ret = PMEM2_E_MAP_EXISTS;
-	ask_library(-ENOTSUP, 1);
+	try_library(-ENOTSUP, 1);
 }
 
 Test(pmem_library, gets_everything_back)

@@ -19,8 +19,8 @@ enum {
 static struct {
 	uintptr_t start;
 	size_t len;
-} asked[8];
-static int nasked, refusal;
+} calls[8];
+static int ncalls, refusal;
 static size_t refused_len; /* shorter calls succeed */
 static bool old_kernel;	   /* without MADV_POPULATE_* */
 int __wrap_madvise(void *addr, size_t len, int advice);
@@ -32,9 +32,9 @@ int __wrap_madvise(void *addr, size_t len, int advice)
 		return old_kernel ? -1 : 0;
 	}
 	cr_assert_eq(advice, MADV_POPULATE_WRITE);
-	cr_assert_lt(nasked, 8);
-	asked[nasked].start = (uintptr_t)addr;
-	asked[nasked++].len = len;
+	cr_assert_lt(ncalls, 8);
+	calls[ncalls].start = (uintptr_t)addr;
+	calls[ncalls++].len = len;
 	errno = refusal;
 	return refusal && len >= refused_len ? -1 : 0;
 }
@@ -63,8 +63,8 @@ static void end(void)
 
 static void want(int i, char *from, size_t n)
 {
-	cr_assert_eq(asked[i].start, (uintptr_t)from, "%d", i);
-	cr_assert_eq(asked[i].len, n, "%d: %zu", i, asked[i].len);
+	cr_assert_eq(calls[i].start, (uintptr_t)from, "%d", i);
+	cr_assert_eq(calls[i].len, n, "%d: %zu", i, calls[i].len);
 }
 
 /* Store 8 bytes at this address. */
@@ -75,11 +75,11 @@ static int put(char *at)
 
 TestSuite(pmem_stays, .init = make, .fini = end);
 
-Test(pmem_stays, a_file_is_asked_for_each_time)
+Test(pmem_stays, file_is_populated_at_each_store)
 {
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(put(room + 8192), 0);
-	cr_assert_eq(nasked, 4);
+	cr_assert_eq(ncalls, 4);
 	want(3, room + 8192, 4096);
 }
 
@@ -88,7 +88,7 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 	rp_pmem_stays(pm);
 	for (char *at = base; at < base + len - 8; at += 64)
 		cr_assert_eq(put(at), 0);
-	cr_assert_eq(nasked, 4);
+	cr_assert_eq(ncalls, 4);
 	/* No page before the region's first, none after its last. */
 	want(0, room + 4096, CHUNK - 4096);
 	want(1, room + CHUNK, CHUNK);
@@ -96,11 +96,11 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 	want(3, room + 3 * CHUNK, 4096);
 }
 
-Test(pmem_stays, anonymous_memory_is_never_asked_for)
+Test(pmem_stays, anonymous_memory_is_never_populated)
 {
 	rp_pmem_anonymous(pm);
 	cr_assert_eq(put(room + 8192), 0);
-	cr_assert_eq(nasked, 0);
+	cr_assert_eq(ncalls, 0);
 	cr_assert_eq(memcmp(room + 8192, "12345678", 8), 0);
 }
 
@@ -108,9 +108,9 @@ Test(pmem_stays, over_the_end_of_a_chunk)
 {
 	rp_pmem_stays(pm);
 	cr_assert_eq(put(room + 2 * CHUNK - 8), 0);
-	cr_assert_eq(nasked, 1, "the next is not touched");
+	cr_assert_eq(ncalls, 1, "the next is not touched");
 	cr_assert_eq(put(room + 2 * CHUNK - 7), 0);
-	cr_assert_eq(nasked, 2);
+	cr_assert_eq(ncalls, 2);
 	want(1, room + 2 * CHUNK, CHUNK);
 	cr_assert_eq(memcmp(room + 2 * CHUNK - 7, "12345678", 8), 0);
 }
@@ -123,18 +123,18 @@ Test(pmem_stays, a_refusal_is_not_kept)
 	cr_assert_eq(put(base), -EHWPOISON);
 	cr_assert_eq(put(base), -EHWPOISON);
 	/* One call for the chunk, one for the bytes. */
-	cr_assert_eq(nasked, 4);
+	cr_assert_eq(ncalls, 4);
 	cr_assert_eq(*base, 0);
 	refusal = 0;
 	cr_assert_eq(put(base), 0);
 	cr_assert_eq(put(base), 0);
-	cr_assert_eq(nasked, 5);
+	cr_assert_eq(ncalls, 5);
 	/* A kernel without the advice is called once, too. */
 	refusal = EINVAL;
 	old_kernel = true;
 	cr_assert_eq(put(room + CHUNK), 0);
 	cr_assert_eq(put(room + CHUNK), 0);
-	cr_assert_eq(nasked, 6);
+	cr_assert_eq(ncalls, 6);
 }
 
 /* Newer kernels say EINVAL for pages that may not be written. */
@@ -144,7 +144,7 @@ Test(pmem_stays, no_permission)
 	refusal = EINVAL;
 	cr_assert_eq(put(room + CHUNK), -EACCES);
 	cr_assert_eq(put(room + CHUNK), -EACCES);
-	cr_assert_eq(nasked, 4);
+	cr_assert_eq(ncalls, 4);
 }
 
 Test(pmem_stays, a_bad_page_is_alone)
@@ -154,10 +154,10 @@ Test(pmem_stays, a_bad_page_is_alone)
 	refused_len = 8192;
 	cr_assert_eq(put(room + CHUNK), 0);
 	cr_assert_eq(memcmp(room + CHUNK, "12345678", 8), 0);
-	cr_assert_eq(nasked, 2);
+	cr_assert_eq(ncalls, 2);
 	want(0, room + CHUNK, CHUNK);
 	want(1, room + CHUNK, 4096);
 	/* The chunk is not marked as populated. */
 	cr_assert_eq(put(room + CHUNK), 0);
-	cr_assert_eq(nasked, 4);
+	cr_assert_eq(ncalls, 4);
 }

@@ -285,7 +285,7 @@ Test(pmsim, no_overtaking_where_order_is_promised)
 	expect_no_overtaking(&plain, 1);
 }
 
-Test(pmsim, no_overtaking_by_what_is_not_there)
+Test(pmsim, no_overtaking_by_a_missing_message)
 {
 	static const struct pmsim_cfg unordered = {.placed_acks = true};
 

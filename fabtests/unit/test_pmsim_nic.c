@@ -194,7 +194,7 @@ Test(pmsim, nic_acknowledges_what_it_has)
 	done();
 }
 
-Test(pmsim, nic_sees_its_own_atomics)
+Test(pmsim, nic_sees_earlier_atomics)
 {
 	static const struct model_cfg mc = {
 		.kind = MODEL_DAX_SYNC,

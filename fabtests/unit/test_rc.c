@@ -117,7 +117,7 @@ Test(rc, over_ipv6)
 	rp_rc_close(t.rc);
 }
 
-Test(rc, a_backend_that_there_is_not_is_refused)
+Test(rc, unknown_backend_is_refused)
 {
 	struct rp_rc_attr attr;
 	struct node n = {0};
@@ -250,7 +250,7 @@ Test(rc, a_half_open_request_gets_old)
 	rp_rc_close(t.rc);
 }
 
-Test(rc, a_held_request_may_be_accepted_later)
+Test(rc, request_may_be_accepted_later)
 {
 	struct node t = {.hold = true}, i = {0};
 	struct end ie = {0}, te = {0};
@@ -1245,11 +1245,11 @@ Test(rc, an_idle_descriptor_sleeps)
 	PUMP(&i, &t, ie.connected);
 	for (int j = 0; j < 2; j++) {
 		struct pollfd fd = {.fd = rp_rc_fd(n[j]->rc), .events = POLLIN};
-		int awake = 0;
+		int polls = 0;
 
 		while (rp_rc_trywait(n[j]->rc) || poll(&fd, 1, 0)) {
 			rp_rc_poll(n[j]->rc, 64);
-			cr_assert_lt(++awake, 100);
+			cr_assert_lt(++polls, 100);
 		}
 		cr_assert_eq(poll(&fd, 1, 100), 0);
 	}
@@ -1323,7 +1323,7 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	rp_rc_close(t.rc);
 }
 
-Test(rc, without_waits_there_are_no_descriptors_to_sleep_on)
+Test(rc, without_waits_no_descriptor)
 {
 	struct node n = {0};
 

@@ -115,7 +115,7 @@ static void raw_close(struct node *t, struct end *te, int fd)
 
 /* --- unverified peers --- */
 
-Test(rc_tcp, callers_that_say_nothing_are_closed_after_five_seconds)
+Test(rc_tcp, silent_peers_are_closed_after_five_seconds)
 {
 	struct node t = {0};
 	int fd;
@@ -135,7 +135,7 @@ Test(rc_tcp, callers_that_say_nothing_are_closed_after_five_seconds)
 	rp_rc_close(t.rc);
 }
 
-Test(rc_tcp, callers_that_say_nothing_keep_nobody_out)
+Test(rc_tcp, silent_peers_keep_nobody_out)
 {
 	struct node t = {0}, i = {0};
 	struct end te = {0}, ie = {0};
@@ -161,7 +161,7 @@ Test(rc_tcp, callers_that_say_nothing_keep_nobody_out)
 	rp_rc_close(t.rc);
 }
 
-Test(rc_tcp, what_is_no_connect_ends_the_caller)
+Test(rc_tcp, malformed_connect_ends_the_connection)
 {
 	struct rp_tcp_hdr h;
 	struct node t = {0};
@@ -234,7 +234,7 @@ Test(rc_tcp, a_connect_may_come_byte_by_byte)
 	rp_rc_close(t.rc);
 }
 
-Test(rc_tcp, a_caller_that_does_not_wait_for_its_answer_is_gone)
+Test(rc_tcp, peer_that_leaves_before_the_reply_is_gone)
 {
 	struct node t = {.hold = true};
 	int fd;
@@ -254,7 +254,7 @@ Test(rc_tcp, a_caller_that_does_not_wait_for_its_answer_is_gone)
 }
 
 /* Without file descriptors the listener's readiness must not be a busy loop. */
-Test(rc_tcp, without_descriptors_callers_wait)
+Test(rc_tcp, without_descriptors_connections_wait)
 {
 	struct rlimit few, was;
 	struct node t = {0};
@@ -319,7 +319,7 @@ static void count_kick(void *arg)
 }
 
 /* Another thread waits already, because there was no deadline. */
-Test(rc_tcp, a_deadline_kicks_whoever_sleeps_already)
+Test(rc_tcp, new_deadline_kicks_a_sleeper)
 {
 	struct node t = {0};
 	int fd;
@@ -350,7 +350,7 @@ static void keep_source(void *arg, void *request, const void *data, size_t len)
 }
 
 /* A listener on IPv6 accepts IPv4 connections, too. */
-Test(rc_tcp, each_ipv4_host_is_a_source_of_its_own)
+Test(rc_tcp, each_ipv4_host_is_one_source)
 {
 	struct sockaddr_in6 at = {.sin6_family = AF_INET6};
 	struct sockaddr_in from = {.sin_family = AF_INET};
@@ -534,7 +534,7 @@ Test(rc_tcp, messages_in_pieces_and_in_crowds_are_whole)
 }
 
 /* A peer that requests reads and takes no data is cut off. */
-Test(rc_tcp, reads_whose_answers_nobody_takes_end_the_connection)
+Test(rc_tcp, unread_responses_end_the_connection)
 {
 	uint8_t *memory = calloc(1, LARGE);
 	struct rp_rc_mr mr;
@@ -552,7 +552,7 @@ Test(rc_tcp, reads_whose_answers_nobody_takes_end_the_connection)
 }
 
 /* The same for acknowledgements. */
-Test(rc_tcp, acknowledgements_that_nobody_takes_end_the_connection)
+Test(rc_tcp, unread_acknowledgements_end_the_connection)
 {
 	uint8_t *memory = calloc(1, 8 * LARGE);
 	struct tcp_head h = {.type = RP_TCP_WRITE, .acknowledged = true};
@@ -677,7 +677,7 @@ Test(rc_tcp, no_poll_sends_without_end)
 
 /* --- memory that is taken away --- */
 
-Test(rc_tcp, a_region_that_is_closed_gets_no_byte_of_a_write_under_way)
+Test(rc_tcp, closed_region_gets_no_byte_of_an_outstanding_write)
 {
 	uint8_t *memory = calloc(1, LARGE), *bytes = malloc(LARGE);
 	struct rp_rc_mr mr;
@@ -773,7 +773,7 @@ static void server_close(struct server *s)
 	rp_rc_close(s->i.rc);
 }
 
-Test(rc_tcp, what_is_no_answer_ends_the_attempt)
+Test(rc_tcp, malformed_reply_ends_the_attempt)
 {
 	static const enum rp_tcp_type wrong[] = {RP_TCP_CONNECT, RP_TCP_MESSAGE,
 						 RP_TCP_DATA, RP_TCP_PLACED};
@@ -801,7 +801,7 @@ Test(rc_tcp, what_is_no_answer_ends_the_attempt)
 }
 
 /* Replies of the target that fit neither operation. */
-static void wrong_answer(struct server *s, int which)
+static void wrong_reply(struct server *s, int which)
 {
 	uint8_t bytes[SMALL] = {1};
 
@@ -829,7 +829,7 @@ static void wrong_answer(struct server *s, int which)
 	}
 }
 
-Test(rc_tcp, wrong_answers_of_a_target_end_the_connection)
+Test(rc_tcp, wrong_replies_end_the_connection)
 {
 	for (int which = 0; which < 6; which++) {
 		uint8_t from[SMALL] = {0}, to[SMALL] = {0};
@@ -843,7 +843,7 @@ Test(rc_tcp, wrong_answers_of_a_target_end_the_connection)
 		op_init(&r, RP_CHANNEL_READ, to, SMALL);
 		op_post(s.ie.c, &w);
 		op_post(s.ie.c, &r);
-		wrong_answer(&s, which);
+		wrong_reply(&s, which);
 		PUMP1(&s.i, s.ie.lost);
 		cr_assert_eq(w.done, 1);
 		cr_assert_eq(r.done, 1);
@@ -854,7 +854,7 @@ Test(rc_tcp, wrong_answers_of_a_target_end_the_connection)
 }
 
 /* A reply to a frame that has not left must not free the frame. */
-Test(rc_tcp, answers_before_the_question_end_the_connection)
+Test(rc_tcp, replies_before_the_request_end_the_connection)
 {
 	uint8_t bytes[200] = {0}, to[SMALL];
 	const struct tcp_channel *t;

@@ -368,13 +368,12 @@ Test(rc_verbs, a_number_that_may_be_in_the_queue_is_not_used)
 
 	rig_accept(&e);
 	old = e.qp->qp_num;
-	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
-		    56);
+	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
 	cr_assert_eq(rig_post(&e, rig_op(&o, RP_CHANNEL_SEND, bytes, 10)), 1);
 	rp_channel_close(e.c);
 	fake.reuse_number = old;
-	cr_assert_eq(rp_rc_accept(rig, rig_asked[1].request, NULL, 0,
+	cr_assert_eq(rp_rc_accept(rig, rig_requests[1].request, NULL, 0,
 				  &rig_events, &next, &next.c),
 		     0);
 	cr_assert_neq(fake.qp->qp_num, old);
@@ -562,7 +561,7 @@ Test(rc_verbs, events_of_the_device_end_connections)
 	rp_channel_close(e[1].c);
 }
 
-Test(rc_verbs, nobody_sleeps_over_what_is_there)
+Test(rc_verbs, trywait_sees_unread_completions)
 {
 	struct rig_end e;
 	struct rig_op o;
@@ -607,7 +606,7 @@ Test(rc_verbs, rights_of_registrations)
 	cr_assert_null(mr.handle);
 }
 
-Test(rc_verbs_open, a_device_that_is_not_there)
+Test(rc_verbs_open, missing_device_is_refused)
 {
 	char why[128];
 

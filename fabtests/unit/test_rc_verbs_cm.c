@@ -133,16 +133,14 @@ Test(rc_verbs_cm, requests_with_any_data)
 	static const uint8_t bytes[196] = {[195] = 1};
 
 	rig_listen();
-	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
-	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
-		    56);
-	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, bytes,
-		   196);
+	fake_event(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
+	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
+	fake_event(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, bytes, 196);
 	rig_poll();
-	cr_assert_eq(rig_nasked, 3);
-	cr_assert_eq(rig_asked[0].len, 0);
-	cr_assert_eq(rig_asked[1].len, 0);
-	cr_assert_eq(rig_asked[2].len, 196);
+	cr_assert_eq(rig_nrequests, 3);
+	cr_assert_eq(rig_requests[0].len, 0);
+	cr_assert_eq(rig_requests[1].len, 0);
+	cr_assert_eq(rig_requests[2].len, 196);
 }
 
 /* The longest private data in both directions, and one byte more. */
@@ -164,15 +162,15 @@ Test(rc_verbs_cm, all_that_the_cm_carries)
 	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(fake.shown.private_data_len, 56);
 	rp_channel_close(e.c);
-	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
-	fake_event(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
+	fake_event(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
+	fake_event(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
 	rig_poll();
-	cr_assert_eq(rp_rc_accept(rig, rig_asked[0].request, bytes, 196,
+	cr_assert_eq(rp_rc_accept(rig, rig_requests[0].request, bytes, 196,
 				  &rig_events, &e, &e.c),
 		     0);
 	cr_assert_eq(fake.shown.private_data_len, 196);
 	rp_channel_close(e.c);
-	rp_rc_reject(rig, rig_asked[1].request, bytes, 148);
+	rp_rc_reject(rig, rig_requests[1].request, bytes, 148);
 	cr_assert_eq(fake.shown_bytes[0], 7);
 }
 
@@ -219,8 +217,8 @@ Test(rc_verbs_cm, a_request_is_accepted)
 
 	rig_listen();
 	rig_accept(&e);
-	cr_assert_eq(rig_asked[0].len, 56);
-	cr_assert_eq(memcmp(rig_asked[0].data, "hello", 6), 0);
+	cr_assert_eq(rig_requests[0].len, 56);
+	cr_assert_eq(memcmp(rig_requests[0].data, "hello", 6), 0);
 	cr_assert_eq(fake.accepted, 1);
 	cr_assert_eq(fake.qp->state, IBV_QPS_RTS);
 	cr_assert_eq(fake.access,
@@ -242,19 +240,17 @@ Test(rc_verbs_cm, an_accept_that_fails_leaves_nothing)
 	struct rig_end e;
 
 	rig_listen();
-	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
-		    56);
+	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
 	fake.fail_accept = 1;
-	cr_assert_eq(rp_rc_accept(rig, rig_asked[0].request, "ack", 3,
+	cr_assert_eq(rp_rc_accept(rig, rig_requests[0].request, "ack", 3,
 				  &rig_events, &e, &c),
 		     -ECONNRESET);
-	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
-		    56);
+	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
 	/* Longer than RDMA CM carries. */
-	cr_assert_eq(rp_rc_accept(rig, rig_asked[1].request, fake.posted, 197,
-				  &rig_events, &e, &c),
+	cr_assert_eq(rp_rc_accept(rig, rig_requests[1].request, fake.posted,
+				  197, &rig_events, &e, &c),
 		     -EMSGSIZE);
 }
 
@@ -270,10 +266,9 @@ Test(rc_verbs_cm, another_device_is_refused)
 	cr_assert_eq(rp_rc_listen(rig, (const struct sockaddr *)&at, sizeof(at),
 				  &port),
 		     -ENODEV);
-	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
-		    56);
+	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
-	cr_assert_eq(rp_rc_accept(rig, rig_asked[0].request, "ack", 3,
+	cr_assert_eq(rp_rc_accept(rig, rig_requests[0].request, "ack", 3,
 				  &rig_events, &e, &c),
 		     -ENODEV);
 }
@@ -281,10 +276,9 @@ Test(rc_verbs_cm, another_device_is_refused)
 Test(rc_verbs_cm, a_request_is_refused_with_data)
 {
 	rig_listen();
-	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
-		    56);
+	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
-	rp_rc_reject(rig, rig_asked[0].request, "stale", 5);
+	rp_rc_reject(rig, rig_requests[0].request, "stale", 5);
 	cr_assert_eq(fake.rejected, 1);
 	cr_assert_eq(memcmp(fake.shown_bytes, "stale", 6), 0);
 }
@@ -294,30 +288,29 @@ Test(rc_verbs_cm, requests_end_by_themselves)
 	struct rdma_cm_id *first;
 
 	rig_listen();
-	first = fake_stranger();
+	first = fake_peer();
 	fake_padded(first, RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
 	/* The peer gives up. */
 	fake_event(first, RDMA_CM_EVENT_REJECTED, 0, NULL, 0);
 	rig_poll();
-	cr_assert_eq(rig_asked[0].gone, 1);
+	cr_assert_eq(rig_requests[0].gone, 1);
 	cr_assert_eq(fake.rejected, 0);
 	/* The domain never accepts or rejects the request. */
-	fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
-		    56);
+	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
 	rig_now += RP_RC_HALF_OPEN_NS;
 	rig_poll();
-	cr_assert_eq(rig_asked[1].gone, 1);
+	cr_assert_eq(rig_requests[1].gone, 1);
 	cr_assert_eq(fake.rejected, 1);
 	/* More than the half-open limit: the oldest requests are rejected. */
 	for (int i = 0; i < RP_RC_MAX_HALF_OPEN + 3; i++)
-		fake_padded(fake_stranger(), RDMA_CM_EVENT_CONNECT_REQUEST,
-			    NULL, 0, 56);
+		fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
+			    56);
 	rig_poll();
 	cr_assert_eq(fake.rejected, 4);
 	for (int i = 0; i < RP_RC_MAX_HALF_OPEN + 3; i++)
-		cr_assert_eq(rig_asked[2 + i].gone, i < 3);
+		cr_assert_eq(rig_requests[2 + i].gone, i < 3);
 }
 
 Test(rc_verbs_cm, the_port_is_one_of_the_range)

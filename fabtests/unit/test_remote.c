@@ -31,7 +31,7 @@ static struct rp_desc devdax(enum rp_placement placement, enum rp_domain domain)
 	};
 }
 
-static struct rp_remote told(struct rp_desc d, unsigned int native)
+static struct rp_remote remote_of(struct rp_desc d, unsigned int native)
 {
 	const struct rp_remote_cfg cfg = {
 		.native = native,
@@ -47,7 +47,7 @@ static struct rp_remote told(struct rp_desc d, unsigned int native)
 Test(remote, native_is_of_everybody)
 {
 	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL);
-	struct rp_remote r = told(d, BOTH);
+	struct rp_remote r = remote_of(d, BOTH);
 
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	cr_assert_eq(r.persistent.class, RP_CLASS_POWER);
@@ -70,12 +70,12 @@ Test(remote, native_is_of_everybody)
 			e.qp &= ~RP_DESC_PERSISTENT;
 			break;
 		}
-		r = told(e, here);
+		r = remote_of(e, here);
 		cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED, "%d", i);
 		cr_assert_eq(r.global, RP_METHOD_NATIVE, "%d", i);
 	}
 	d.native = RP_DESC_PERSISTENT;
-	r = told(d, BOTH);
+	r = remote_of(d, BOTH);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	cr_assert_eq(r.global, RP_METHOD_FENCE);
 	/* One request cannot use FLUSH for one of its two types. */
@@ -123,7 +123,7 @@ Test(remote, table)
 
 		d.memory = rows[i].memory;
 		d.fence = rows[i].fence;
-		r = told(d, 0);
+		r = remote_of(d, 0);
 		cr_assert_eq(r.persistent.method, rows[i].want, "row %zu", i);
 		cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how,
 			     rows[i].want ? RP_FLUSH_READ : RP_FLUSH_REFUSED);
@@ -140,10 +140,10 @@ Test(remote, untrusted)
 
 	for (enum rp_tri t = RP_UNKNOWN; t <= RP_YES; t++) {
 		d.fs_trusted = t;
-		cr_assert_eq(told(d, 0).persistent.method,
+		cr_assert_eq(remote_of(d, 0).persistent.method,
 			     t == RP_YES ? RP_METHOD_DELIVERY
 					 : RP_METHOD_REFUSED);
-		cr_assert_eq(told(d, BOTH).persistent.method,
+		cr_assert_eq(remote_of(d, BOTH).persistent.method,
 			     t == RP_YES ? RP_METHOD_NATIVE
 					 : RP_METHOD_REFUSED);
 	}
@@ -153,18 +153,18 @@ Test(remote, global)
 {
 	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 
-	cr_assert_eq(told(d, 0).global, RP_METHOD_FENCE);
+	cr_assert_eq(remote_of(d, 0).global, RP_METHOD_FENCE);
 	d.fence = RP_UNKNOWN;
-	cr_assert_eq(told(d, 0).global, RP_METHOD_REFUSED);
+	cr_assert_eq(remote_of(d, 0).global, RP_METHOD_REFUSED);
 	d.placement = RP_PLACE_CPU_KERNEL;
-	cr_assert_eq(told(d, 0).global, RP_METHOD_FENCE);
+	cr_assert_eq(remote_of(d, 0).global, RP_METHOD_FENCE);
 	d.placement = RP_PLACE_CPU_USER;
-	cr_assert_eq(told(d, 0).global, RP_METHOD_FENCE);
+	cr_assert_eq(remote_of(d, 0).global, RP_METHOD_FENCE);
 	d.qp &= ~RP_DESC_READ;
-	cr_assert_eq(told(d, 0).global, RP_METHOD_REFUSED);
+	cr_assert_eq(remote_of(d, 0).global, RP_METHOD_REFUSED);
 	d.qp |= RP_DESC_READ;
 	d.region &= ~RP_DESC_READ;
-	cr_assert_eq(told(d, 0).global, RP_METHOD_REFUSED);
+	cr_assert_eq(remote_of(d, 0).global, RP_METHOD_REFUSED);
 }
 
 /* Persistence can be reached, visibility cannot: a flush of both is refused. */
@@ -174,7 +174,7 @@ Test(remote, both_kinds)
 	struct rp_remote r;
 
 	d.fence = RP_UNKNOWN;
-	r = told(d, 0);
+	r = remote_of(d, 0);
 	cr_assert_eq(r.persistent.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(r.global, RP_METHOD_REFUSED);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how, RP_FLUSH_READ);
@@ -188,9 +188,9 @@ Test(remote, nothing_without_reads)
 	struct rp_remote r;
 
 	d.region &= ~RP_DESC_READ;
-	r = told(d, 0);
+	r = remote_of(d, 0);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
-	cr_assert_eq(told(d, BOTH).persistent.method, RP_METHOD_NATIVE);
+	cr_assert_eq(remote_of(d, BOTH).persistent.method, RP_METHOD_NATIVE);
 }
 
 Test(remote, class_and_force)
@@ -233,8 +233,8 @@ Test(remote, class_and_force)
 /* rxe accepts even type 0 and level 2. */
 Test(remote, arguments)
 {
-	struct rp_remote r =
-		told(devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE), BOTH);
+	struct rp_remote r = remote_of(
+		devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE), BOTH);
 
 	for (unsigned int type = 0; type < 256; type++)
 		for (unsigned int level = 0; level < 256; level++) {
@@ -280,7 +280,7 @@ Test(remote, refused_by_the_target)
 
 			d.region = (uint16_t)cases[i].region;
 			d.qp = (uint16_t)cases[i].qp;
-			r = told(d, native);
+			r = remote_of(d, native);
 			f = rp_flush_decide(&r, cases[i].addr, cases[i].len,
 					    cases[i].type, 0);
 			cr_assert_eq(f.how, cases[i].want, "case %zu", i);
@@ -311,7 +311,7 @@ Test(remote, fences)
 		{UINT64_MAX, UINT64_MAX, 1, AT, 8},
 	};
 	struct rp_remote r =
-		told(devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE), 0);
+		remote_of(devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE), 0);
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		for (uint8_t type = 1; type <= 3; type++) {
@@ -332,22 +332,22 @@ Test(remote, long_ones)
 	struct rp_remote r;
 
 	d.length = 1ull << 32;
-	r = told(d, BOTH);
+	r = remote_of(d, BOTH);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).err, -EMSGSIZE);
 	cr_assert_eq(rp_flush_decide(&r, AT, 1ull << 31, P, 0).how,
 		     RP_FLUSH_NATIVE);
 	cr_assert_eq(rp_flush_decide(&r, AT, (1ull << 31) + 1, P, 0).err,
 		     -EMSGSIZE);
-	r = told(d, 0);
+	r = remote_of(d, 0);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).how, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT, (1ull << 31) + 1, P, 0).err,
 		     -EMSGSIZE);
 	d.length--;
-	r = told(d, BOTH);
+	r = remote_of(d, BOTH);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).how, RP_FLUSH_NATIVE);
 }
 
-static struct rp_remote told_agent(struct rp_desc d, unsigned int native)
+static struct rp_remote remote_with_agent(struct rp_desc d, unsigned int native)
 {
 	const struct rp_remote_cfg cfg = {
 		.native = native,
@@ -366,7 +366,7 @@ static struct rp_remote told_agent(struct rp_desc d, unsigned int native)
 Test(remote, agent)
 {
 	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
-	struct rp_remote r = told_agent(d, 0);
+	struct rp_remote r = remote_with_agent(d, 0);
 	struct rp_flush f = rp_flush_decide(&r, AT + 3, 99, P, 0);
 
 	cr_assert_eq(r.persistent.method, RP_METHOD_AGENT_CLWB);
@@ -383,16 +383,17 @@ Test(remote, agent)
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, G, 0).how, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT + LEN, 8, P, 0).how,
 		     RP_FLUSH_NOT_BY_REGION);
-	r = told_agent(d, BOTH);
+	r = remote_with_agent(d, BOTH);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	d.domain = RP_DOMAIN_CPUCACHE;
-	r = told_agent(d, 0);
+	r = remote_with_agent(d, 0);
 	cr_assert_eq(r.persistent.method, RP_METHOD_FENCE);
 	d.memory = RP_MEM_DAX;
-	cr_assert_eq(told_agent(d, 0).persistent.method,
+	cr_assert_eq(remote_with_agent(d, 0).persistent.method,
 		     RP_METHOD_AGENT_CLWB_MSYNC);
 	d.memory = RP_MEM_FILE;
-	cr_assert_eq(told_agent(d, 0).persistent.method, RP_METHOD_REFUSED);
+	cr_assert_eq(remote_with_agent(d, 0).persistent.method,
+		     RP_METHOD_REFUSED);
 }
 
 /* The agent flushes placed bytes only, so it needs a read fence before. */
@@ -405,18 +406,19 @@ Test(remote, agent_needs_the_fence)
 	for (int t = RP_UNKNOWN; t <= RP_NO; t++) {
 		d.fence = t;
 		d.placement = RP_PLACE_DMA_CACHE;
-		cr_assert_eq(told_agent(d, 0).persistent.method,
+		cr_assert_eq(remote_with_agent(d, 0).persistent.method,
 			     RP_METHOD_REFUSED);
 		d.placement = RP_PLACE_UNKNOWN;
-		cr_assert_eq(told_agent(d, 0).persistent.method,
+		cr_assert_eq(remote_with_agent(d, 0).persistent.method,
 			     RP_METHOD_REFUSED);
 		d.placement = RP_PLACE_CPU_KERNEL;
-		cr_assert_eq(told_agent(d, 0).persistent.method,
+		cr_assert_eq(remote_with_agent(d, 0).persistent.method,
 			     RP_METHOD_AGENT_CLWB);
 	}
 	d.fence = RP_YES;
 	d.qp &= ~RP_DESC_READ;
-	cr_assert_eq(told_agent(d, 0).persistent.method, RP_METHOD_REFUSED);
+	cr_assert_eq(remote_with_agent(d, 0).persistent.method,
+		     RP_METHOD_REFUSED);
 	d.qp |= RP_DESC_READ;
 	/* The descriptor has no key, or there is no agent. */
 	rp_remote_init(&r, &d, &cfg);
@@ -439,7 +441,7 @@ Test(remote, agent_needs_the_fence)
 Test(remote, atomic_writes)
 {
 	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
-	struct rp_remote r = told_agent(d, 0), none = told(d, 0);
+	struct rp_remote r = remote_with_agent(d, 0), none = remote_of(d, 0);
 	struct rp_flush f = rp_atomic_decide(&r, AT + LEN - 8, false);
 
 	cr_assert_eq(f.how, RP_FLUSH_AGENT);
@@ -454,26 +456,26 @@ Test(remote, atomic_writes)
 	cr_assert_eq(rp_atomic_decide(&r, AT - 8, false).how,
 		     RP_FLUSH_NOT_BY_REGION);
 	d.length = 7;
-	r = told_agent(d, 0);
+	r = remote_with_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
 		     RP_FLUSH_NOT_BY_REGION);
 	d.length = LEN;
 	d.region &= ~RP_DESC_WRITE;
-	r = told_agent(d, 0);
+	r = remote_with_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
 		     RP_FLUSH_NOT_BY_REGION);
 	d.qp &= ~RP_DESC_WRITE;
-	r = told_agent(d, 0);
+	r = remote_with_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NOT_BY_QP);
 	/* Both ends have atomic writes: no request to the agent. */
 	d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	d.region = d.qp = RP_DESC_ALL;
 	d.native = RP_DESC_ATOMIC_WRITE;
-	r = told_agent(d, RP_DESC_ATOMIC_WRITE);
+	r = remote_with_agent(d, RP_DESC_ATOMIC_WRITE);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NATIVE);
 	cr_assert_eq(rp_atomic_decide(&r, AT, true).how, RP_FLUSH_AGENT);
-	r = told(d, RP_DESC_ATOMIC_WRITE);
+	r = remote_of(d, RP_DESC_ATOMIC_WRITE);
 	cr_assert_eq(rp_atomic_decide(&r, AT, true).err, -EOPNOTSUPP);
-	r = told_agent(d, 0);
+	r = remote_with_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_AGENT);
 }

@@ -187,7 +187,7 @@ Test(ring, full_until_slots_are_released)
 		cr_assert_eq(send(&a, &b, "m", 1), 0);
 }
 
-Test(ring, not_there_before_its_last_byte)
+Test(ring, message_needs_its_last_byte)
 {
 	uint8_t got[RP_RING_MSG], msg[100];
 	struct rp_ring_write w;

@@ -101,10 +101,10 @@ static int dial(void)
 		.sin_port = htons(target.port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
-	struct timeval patience = {.tv_sec = 10};
+	struct timeval deadline = {.tv_sec = 10};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline));
 	cr_assert_eq(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
 	return fd;
 }
@@ -137,7 +137,7 @@ static void greeted(int fd, struct rp_setup_greeting *g)
 	cr_assert_eq(rp_setup_get_greeting(buf, sizeof(buf), g), 0);
 }
 
-static void two_answers(void)
+static void two_replies(void)
 {
 	struct rp_setup_list list;
 
@@ -150,20 +150,20 @@ static void two_answers(void)
 	cr_assert_str_eq(list.v[1].name, "b");
 }
 
-Test(setup_server, answers_without_secret, .timeout = 60)
+Test(setup_server, replies_without_secret, .timeout = 60)
 {
 	start(NULL, 0, 0);
-	two_answers();
+	two_replies();
 	target.secret = &secret;
 	cr_assert_eq(fetch(), -EACCES);
 	cr_assert_not_null(strstr(err, "does not ask"), "%s", err);
 	finish();
 }
 
-Test(setup_server, answers_with_secret, .timeout = 60)
+Test(setup_server, replies_with_secret, .timeout = 60)
 {
 	start(&secret, 0, 0);
-	two_answers();
+	two_replies();
 	cr_assert_eq(atomic_load(&refusals), 0);
 	target.secret = NULL;
 	cr_assert_eq(fetch(), -EACCES);
@@ -434,8 +434,8 @@ Test(setup_server, port_in_use, .timeout = 60)
 /* A server that is not the daemon: sends .hello, then a reply. */
 struct impostor {
 	int listener;
-	const void *hello, *answer;
-	size_t hello_len, answer_len;
+	const void *hello, *reply;
+	size_t hello_len, reply_len;
 };
 
 static void *impostor_run(void *arg)
@@ -446,8 +446,8 @@ static void *impostor_run(void *arg)
 
 	if (im->hello_len)
 		send(fd, im->hello, im->hello_len, MSG_NOSIGNAL);
-	if (im->answer_len && recv(fd, buf, sizeof(buf), 0) > 0)
-		send(fd, im->answer, im->answer_len, MSG_NOSIGNAL);
+	if (im->reply_len && recv(fd, buf, sizeof(buf), 0) > 0)
+		send(fd, im->reply, im->reply_len, MSG_NOSIGNAL);
 	while (recv(fd, buf, sizeof(buf), 0) > 0)
 		;
 	close(fd);
@@ -498,21 +498,21 @@ Test(setup_server, impostors, .timeout = 60)
 	cr_assert_eq(meet(&im), -ETIMEDOUT);
 	/* It replies without knowing the secret. */
 	im.hello_len = lens[0];
-	im.answer = bufs[2];
-	im.answer_len = lens[2];
+	im.reply = bufs[2];
+	im.reply_len = lens[2];
 	target.secret = &secret;
 	cr_assert_eq(meet(&im), -EACCES);
 	cr_assert_not_null(strstr(err, "do not use it"), "%s", err);
 	/* It replies with another type. */
 	bufs[0][16] = 0;
 	target.secret = NULL;
-	im.answer = bufs[3];
-	im.answer_len = lens[3];
+	im.reply = bufs[3];
+	im.reply_len = lens[3];
 	cr_assert_eq(meet(&im), -EPROTO);
 	/* It exports a pool that wraps around the end of memory. */
 	memset(bufs[2] + 24, 0xff, 8);
-	im.answer = bufs[2];
-	im.answer_len = lens[2];
+	im.reply = bufs[2];
+	im.reply_len = lens[2];
 	cr_assert_eq(meet(&im), -EPROTO);
 	/* It is a newer daemon. */
 	bufs[0][4] = 2;

@@ -408,7 +408,7 @@ Test(wire, info_longest_sentence)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	struct wire_msg m, back;
-	uint32_t told;
+	uint32_t total;
 	int len;
 
 	wire_example(RP_MSG_INFO, &m);
@@ -423,9 +423,9 @@ Test(wire, info_longest_sentence)
 	buf[26] = 0;
 	buf[27] = 1;
 	buf[len] = 'x';
-	told = len + 1;
-	memcpy(buf + 4, &told, 4);
-	cr_assert_eq(wire_get(buf, told, &back), -EBADMSG);
+	total = len + 1;
+	memcpy(buf + 4, &total, 4);
+	cr_assert_eq(wire_get(buf, total, &back), -EBADMSG);
 
 	/* An unterminated text of the caller is refused, too. */
 	memset(m.info.why, 'x', RP_WHY_LEN);

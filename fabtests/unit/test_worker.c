@@ -163,14 +163,14 @@ Test(worker, failure_reaches_those_that_queued)
 	stop();
 }
 
-static struct bed_peer patient(uint32_t timeout_ms)
+static struct bed_peer peer_with_timeout(uint32_t timeout_ms)
 {
 	struct rp_wire_hello hello = bed_hello(file.r.key);
 	struct bed_request *r;
 	struct bed_peer p;
 
 	hello.timeout_ms = timeout_ms;
-	r = bed_ask(&g, &hello);
+	r = bed_connect_request(&g, &hello);
 	p = bed_accepted(r);
 	free(r);
 	return p;
@@ -198,7 +198,7 @@ Test(worker, heartbeats_of_the_next)
 	uint64_t t0, t;
 
 	start();
-	p = patient(3000);
+	p = peer_with_timeout(3000);
 	bed_close_gate(&g);
 	t0 = g.now;
 	t = bed_commit(&p, &file, 0, 10);
@@ -233,9 +233,9 @@ Test(worker, heartbeats)
 	uint64_t t0, u;
 
 	start();
-	slow = patient(3000);
-	quick = patient(1);
-	last = patient(UINT32_MAX);
+	slow = peer_with_timeout(3000);
+	quick = peer_with_timeout(1);
+	last = peer_with_timeout(UINT32_MAX);
 	bed_close_gate(&g);
 	t0 = g.now;
 	u = bed_commit(&slow, &file, 0, 10);
