@@ -859,7 +859,7 @@ void bed_run_worker(struct bed *g)
 	const struct timespec ms = {.tv_nsec = 1000000};
 
 	for (int i = 0; rp_agent_pending(g->a); i++) {
-		cr_assert_lt(i, 10000, "the worker never answers");
+		cr_assert_lt(i, 10000, "the worker never finishes");
 		bed_run(g);
 		if (rp_agent_pending(g->a))
 			nanosleep(&ms, NULL);

@@ -34,7 +34,7 @@ void w_changed(struct w_reg *g, const uint64_t *cells, size_t n)
 		struct w_number *v = &w->numbers[g->mem[i]];
 
 		W_CHECK(w, g->mem[i] && g->mem[i] <= w->number,
-			"cell %zu is nobody's: a buffer was used too late", i);
+			"cell %zu holds no write: a buffer was used late", i);
 		/* A newer connection ends all placement by older ones. */
 		W_CHECK(w, v->conn >= w->accepted[v->session],
 			"cell %zu: number %llu of connection %u comes late", i,

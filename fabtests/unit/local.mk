@@ -349,7 +349,7 @@ fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_create
 
-# The session, on a channel that the test plays.
+# The session on a fake channel.
 session_bed = fabtests/unit/session_bed.c fabtests/unit/session_bed.h \
 	fabtests/unit/leaks.h
 
@@ -405,7 +405,7 @@ fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(
 fabtests_unit_test_session_world_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_session_world_LDADD = $(unit_ldadd)
 
-# The verdicts that the crash matrix goes by.
+# The verdicts that the crash matrix uses.
 check_PROGRAMS += fabtests/unit/test_verdicts
 TESTS += fabtests/unit/test_verdicts
 fabtests_unit_test_verdicts_SOURCES = fabtests/unit/test_verdicts.c \
@@ -499,7 +499,7 @@ fabtests_unit_test_rc_tcp_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
-# Private connections by queue pairs, on a device that the test plays.
+# Private connections by queue pairs, on a fake device.
 rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
 	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
 	prov/rc/rc.c prov/rc/rc_listen.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
@@ -533,7 +533,7 @@ rc_mock = fabtests/unit/rc_mock.c fabtests/unit/rc_mock.h \
 EXTRA_DIST += $(rc_mock) \
 	fabtests/unit/test_shim_queue.c fabtests/unit/test_shim_cuts.c \
 	fabtests/unit/test_shim_agent.c fabtests/unit/test_shim_pipeline.c
-# All of it, on a device in this process.
+# The shim with all its parts, on a verbs device in this process.
 rc_device = fabtests/unit/rc_device.c fabtests/unit/rc_device.h \
 	fabtests/unit/rc_device_priv.h fabtests/unit/rc_device_wire.c \
 	fabtests/unit/rc_pair.c fabtests/unit/rc_pair.h fabtests/unit/landing.h

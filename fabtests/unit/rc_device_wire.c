@@ -331,7 +331,8 @@ static struct dev_wr *built(struct ibv_qp_ex *ex, unsigned int needs, int op)
 {
 	struct dev_qp *q = dev_of(&ex->qp_base);
 
-	cr_assert((q->ops & needs) == needs, "a builder that is not there");
+	cr_assert((q->ops & needs) == needs,
+		  "the queue pair lacks this builder");
 	cr_assert_lt(q->nbatch, DEV_MAX);
 	q->batch[q->nbatch] = (struct dev_wr){.opcode = (enum ibv_wc_opcode)op,
 					      .wr_id = ex->wr_id,

@@ -141,9 +141,9 @@ void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	while (!(n = ibv_rpmem_poll_cq(p->a.scq, 1, &wc))) {
 		if (!wr_id && ++looks == 30)
 			return;
-		cr_assert(p->sb.target || !wr_id, "%d is not there",
+		cr_assert(p->sb.target || !wr_id, "%d did not complete",
 			  (int)wr_id);
-		cr_assert_leq(time(NULL), limit, "%d has not come", (int)wr_id);
+		cr_assert_leq(time(NULL), limit, "%d is late", (int)wr_id);
 		nanosleep(&ms, NULL);
 	}
 	cr_assert_eq(n, 1);

@@ -238,7 +238,7 @@ Test(agent, forced_for_every_class)
 }
 
 /* A request that does not block gets its reply inside received(). */
-Test(agent, what_does_not_block_is_done_at_once)
+Test(agent, request_without_msync_is_done_at_once)
 {
 	struct bed_region *quick[] = {&dax, &eadr, &tmpfs};
 	struct bed_at at[20];
@@ -282,7 +282,7 @@ Test(agent, merges_and_flushes_once)
 	/* A range in a page far away. */
 	bed_commit(&p, &file, 5 * 4096, 10);
 	bed_expect_nothing(&p);
-	cr_assert_eq(work(), 0, "before all were there");
+	cr_assert_eq(work(), 0, "before all had arrived");
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
 	bed_run(&g);
 	cr_assert_eq(file.syncs, 2);
@@ -300,7 +300,7 @@ Test(agent, merges_and_flushes_once)
 }
 
 /* A thread that polls for other sessions leaves long flushes to the worker. */
-Test(agent, long_flush_is_the_workers)
+Test(agent, long_flush_goes_to_the_worker)
 {
 	const struct rp_agent_attr attr = {.incarnation = BED_INCARNATION};
 	const size_t npages = RP_JOB_LONG / BED_PAGE + 2;
@@ -426,7 +426,7 @@ Test(agent, failed_flush_is_sticky)
 	r = bed_expect(&p, t + 2, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.detail, ENOSPC);
 	cr_assert_eq(r.range, 2);
-	cr_assert_eq(file.syncs, 1, "asked again after it failed");
+	cr_assert_eq(file.syncs, 1, "msync again after a failure");
 	cr_assert_eq(file.r.failed, ENOSPC);
 
 	/*

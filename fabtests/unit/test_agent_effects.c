@@ -144,7 +144,7 @@ Test(effects, store_is_checked)
 }
 
 /* An ordered store may follow ranges of a region that peers may only read. */
-Test(effects, store_behind_what_is_only_read)
+Test(effects, store_behind_a_read_only_region)
 {
 	uint64_t t;
 
@@ -287,7 +287,7 @@ Test(effects, region_of_the_store_fails)
 /* --- the end of a session --- */
 
 /* A newer connection of the same initiator drops its queued jobs. */
-Test(effects, newer_connection_ends_what_waits)
+Test(effects, newer_connection_drops_queued_stores)
 {
 	struct rp_wire_hello hello;
 	struct bed_request *r;
@@ -309,7 +309,7 @@ Test(effects, newer_connection_ends_what_waits)
 }
 
 /* A lost connection drops the store of a job whose flush is running. */
-Test(effects, loss_ends_what_runs)
+Test(effects, loss_drops_the_store_of_a_running_flush)
 {
 	uint64_t t;
 
@@ -347,7 +347,7 @@ static void *open_soon(void *arg)
  * A store that waits for its ranges is overtaken by later requests, unless they
  * touch its bytes.
  */
-Test(effects, later_stores_stay_behind)
+Test(effects, later_stores_wait_for_an_ordered_store)
 {
 	const uint64_t add = 5;
 	uint64_t t;
@@ -397,7 +397,7 @@ Test(effects, later_stores_stay_behind)
  * A job ends because its region is deregistered: deferred messages of other
  * sessions proceed.
  */
-Test(effects, region_ends_before_what_stays_behind)
+Test(effects, deregistration_releases_deferred_messages)
 {
 	struct bed_peer q;
 	pthread_t opener;
@@ -453,7 +453,7 @@ Test(effects, stores_to_one_place_keep_their_order)
 }
 
 /* A session does not wait for the stores of another. */
-Test(effects, other_sessions_do_not_stay_behind)
+Test(effects, other_sessions_do_not_wait)
 {
 	struct bed_peer q;
 
@@ -475,7 +475,7 @@ Test(effects, other_sessions_do_not_stay_behind)
 }
 
 /* A deferred message takes a credit, and is dropped with its session. */
-Test(effects, the_end_drops_what_stays_behind)
+Test(effects, close_drops_deferred_messages)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,
@@ -524,7 +524,7 @@ Test(effects, malformed_behind_a_job)
 }
 
 /* A request beyond max_jobs is refused, and not executed later. */
-Test(effects, no_room_behind_a_job)
+Test(effects, deferred_messages_are_bounded)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,

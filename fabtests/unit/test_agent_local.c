@@ -110,7 +110,7 @@ Test(agent_local, several_regions)
 		rp_agent_progress(g.a);
 	cr_assert_eq(e.st, RP_ST_OK);
 	cr_assert(is_durable(&file, 0, 64) && is_durable(&dax, 64, 64));
-	cr_assert(atomic_load(&g.kicks), "nobody was woken");
+	cr_assert(atomic_load(&g.kicks), "the host was not kicked");
 	stop();
 }
 

@@ -220,7 +220,7 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 }
 
 /* The agent's table of hosts never drops the one with most wrong keys. */
-Test(agent_session, other_hosts_do_not_hide_one_that_guesses)
+Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 {
 	struct bed_request *r[RP_AGENT_DEBT + 1 + 2 * RP_AGENT_SOURCES];
 	const size_t n = sizeof(r) / sizeof(*r);
@@ -315,7 +315,7 @@ Test(agent_session, the_log_is_not_flooded)
 
 /* --- one session for each initiator, and a limit for all --- */
 
-Test(agent_session, older_one_ends_before_the_newer_is_accepted)
+Test(agent_session, older_session_ends_before_the_newer_is_accepted)
 {
 	struct rp_wire_hello hello;
 	struct bed_peer p, q, other;
@@ -565,7 +565,7 @@ Test(agent_session, volatile_region_is_none)
 	stop();
 }
 
-Test(agent_session, read_only_region_is_granted_so)
+Test(agent_session, read_only_region_is_granted_read_only)
 {
 	struct bed_peer p;
 
@@ -597,7 +597,7 @@ static void malformed(struct bed_peer *p, const void *msg, int len)
 	cr_assert_eq(bed_stats(&g).sessions, 0);
 }
 
-Test(agent_session, malformed_messages_end_it)
+Test(agent_session, malformed_messages_end_the_session)
 {
 	const struct rp_wire_query q = {.key = 1};
 	struct rp_wire_range r = {.len = 8};
@@ -638,7 +638,7 @@ Test(agent_session, malformed_messages_end_it)
 }
 
 /* Requests accepted before the malformed message are dropped. */
-Test(agent_session, the_end_drops_what_waits)
+Test(agent_session, close_drops_accepted_requests)
 {
 	struct bed_peer p;
 
@@ -654,7 +654,7 @@ Test(agent_session, the_end_drops_what_waits)
 	stop();
 }
 
-Test(agent_session, more_requests_than_credits_end_it)
+Test(agent_session, more_requests_than_credits_end_the_session)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,
@@ -688,7 +688,7 @@ Test(agent_session, more_requests_than_credits_end_it)
 }
 
 /* A reply that the channel has not taken still holds its credit. */
-Test(agent_session, kept_replies_count_as_credits)
+Test(agent_session, queued_replies_hold_credits)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,
@@ -755,7 +755,7 @@ static uint64_t send_query(struct bed_peer *p, uint64_t key)
 	return p->token;
 }
 
-Test(agent_session, wrong_keys_end_it)
+Test(agent_session, wrong_keys_end_the_session)
 {
 	struct rp_wire_range r[2] = {{.len = 8}, {.len = 8}};
 	struct rp_wire_request then = {
@@ -810,7 +810,7 @@ Test(agent_session, peer_closes_after_a_refusal)
 }
 
 /* A request with a wrong range gets a reply; the connection stays. */
-Test(agent_session, wrong_ranges_do_not_end_it)
+Test(agent_session, wrong_ranges_do_not_end_the_session)
 {
 	const struct rp_wire_range r = {0, 1ull << 40, 8};
 	struct rp_wire_range here = r;
@@ -830,7 +830,7 @@ Test(agent_session, wrong_ranges_do_not_end_it)
 
 /* --- the end --- */
 
-Test(agent_session, loss_ends_it)
+Test(agent_session, loss_ends_the_session)
 {
 	struct bed_peer p, q;
 
@@ -911,7 +911,7 @@ Test(agent_session, channels_without_rdma)
 	stop();
 }
 
-Test(agent_session, all_end_at_once)
+Test(agent_session, all_sessions_end_at_once)
 {
 	struct bed_peer p, q;
 
@@ -930,7 +930,7 @@ Test(agent_session, all_end_at_once)
 
 /* --- replies that the channel does not take --- */
 
-Test(agent_session, kept_in_order)
+Test(agent_session, queued_replies_stay_in_order)
 {
 	struct bed_peer p, q;
 	uint64_t t;
@@ -970,7 +970,7 @@ Test(agent_session, kept_in_order)
 }
 
 /* The channel has room again, but no progress call has been made. */
-Test(agent_session, nothing_overtakes_what_is_kept)
+Test(agent_session, nothing_overtakes_queued_replies)
 {
 	struct bed_peer p;
 
@@ -987,7 +987,7 @@ Test(agent_session, nothing_overtakes_what_is_kept)
 }
 
 /* Sessions that take no replies end before these exhaust memory. */
-Test(agent_session, kept_replies_are_bounded_in_all)
+Test(agent_session, queued_replies_are_bounded_in_all)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,
@@ -1017,7 +1017,7 @@ Test(agent_session, kept_replies_are_bounded_in_all)
 }
 
 /* A posted reply holds no credit: it may arrive before done() is called. */
-Test(agent_session, what_is_posted_needs_no_credit)
+Test(agent_session, posted_reply_holds_no_credit)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,
@@ -1040,7 +1040,7 @@ Test(agent_session, what_is_posted_needs_no_credit)
 	stop();
 }
 
-Test(agent_session, the_end_drops_what_is_kept)
+Test(agent_session, close_drops_queued_replies)
 {
 	struct bed_peer p;
 
@@ -1062,7 +1062,7 @@ Test(agent_session, the_end_drops_what_is_kept)
 /* --- hostile --- */
 
 /* Damaged messages of any kind lead only to refusals and closed connections. */
-Test(agent_session, hostile)
+Test(agent_session, damaged_messages_are_refused)
 {
 	struct seeded s = seeded_start();
 	uint8_t buf[RP_WIRE_MAX_MSG];

@@ -530,7 +530,7 @@ Test(batch, jobs_hold_their_regions)
 }
 
 /* Only jobs with an msync block and go to the worker. */
-Test(batch, which_jobs_block)
+Test(batch, jobs_with_msync_or_many_bytes_block)
 {
 	struct rp_job *slow, *asks_none, *quick;
 	struct spot disk;

@@ -69,7 +69,7 @@ Test(caps_lasts, each_kind)
 }
 
 /* One page of a file is enough, wherever it lies; pages beside it are not. */
-Test(caps_lasts, in_part)
+Test(caps_lasts, one_page_of_a_file_is_enough)
 {
 	page_map("ext4", ALL);
 	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_LASTS_MEANT);
@@ -81,7 +81,7 @@ Test(caps_lasts, in_part)
 }
 
 /* A file on an untrusted file system is still a file. */
-Test(caps_lasts, whatever_it_is_on)
+Test(caps_lasts, file_on_any_file_system)
 {
 	static const char *types[] = {"xfs", "overlay", "nfs4", "fuse"};
 
@@ -102,7 +102,7 @@ Test(caps_lasts, whatever_it_is_on)
 	cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MEANT);
 }
 
-Test(caps_lasts, what_cannot_be_read)
+Test(caps_lasts, unreadable_map_is_an_error)
 {
 	enum rp_lasts lasts = 77;
 

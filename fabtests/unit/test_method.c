@@ -420,7 +420,7 @@ Test(method, file_is_synced_for_power_only)
 	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_DIRTIED);
 }
 
-Test(method, file_system_nobody_vouched_for)
+Test(method, untrusted_file_system)
 {
 	struct rp_facts f = {.memory = RP_MEM_FILE,
 			     .placement = RP_PLACE_CPU_USER,

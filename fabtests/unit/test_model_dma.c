@@ -354,7 +354,7 @@ Test(model_dma, value_that_came_back_counts_as_new)
 static uint64_t pick_never(void *ctx, uint64_t below)
 {
 	(void)ctx;
-	cr_assert_fail("asked for one of %u", (unsigned int)below);
+	cr_assert_fail("requested one of %u", (unsigned int)below);
 	return 0;
 }
 

@@ -148,7 +148,7 @@ Test(pmem, sfence_only_waits)
 	rp_pmem_delete(pm);
 }
 
-Test(pmem, what_blocks_and_how_much)
+Test(pmem, unit_and_blocking_of_each_method)
 {
 	static const struct {
 		enum rp_method how;

@@ -158,7 +158,7 @@ void __wrap_free(void *p)
 	__real_free(p);
 }
 
-Test(pmem_files, are_forgotten)
+Test(pmem_files, files_without_regions_are_forgotten)
 {
 	struct rp_pmem *pm[3];
 

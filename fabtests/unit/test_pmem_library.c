@@ -107,7 +107,7 @@ Test(pmem_library, with_an_error_of_libpmem2)
 	try_library(-ENOTSUP, 1);
 }
 
-Test(pmem_library, gets_everything_back)
+Test(pmem_library, every_object_is_deleted)
 {
 	rp_pmem_delete(make((uintptr_t)log_v, 64, RP_METHOD_AGENT_CLWB, NULL));
 	cr_assert_eq(made, 1);

@@ -70,7 +70,7 @@ Test(pmsim, break_loses_both_directions)
 	done();
 }
 
-Test(pmsim, break_keeps_what_came_back)
+Test(pmsim, break_keeps_arrived_acknowledgements)
 {
 	struct sim_opts o = {0};
 	unsigned int id;
@@ -91,7 +91,7 @@ Test(pmsim, break_keeps_what_came_back)
 	done();
 }
 
-Test(pmsim, break_loses_acknowledgements_that_nobody_saw)
+Test(pmsim, break_loses_unread_acknowledgements)
 {
 	struct sim_opts o = {0};
 
@@ -151,7 +151,8 @@ static void late_errors(const char *prov)
 	MUST(fi_inject(b.ep, "fro", 4, b_to_a));
 	sim_deliver_all();
 	node_expect(&b, &ctx[4], NULL);
-	cr_assert_eq(sim_deliver_all(), 1, "only the new write is answered");
+	cr_assert_eq(sim_deliver_all(), 1,
+		     "only the new write is acknowledged");
 	node_expect(&a, &ctx[6], NULL);
 	node_expect(&a, &ctx[5], NULL);
 	node_expect(&a, &ctx[7], NULL);
@@ -242,7 +243,7 @@ Test(pmsim, late_errors_and_deaths)
 
 /* --- incarnations --- */
 
-static void lives(const char *prov)
+static void incarnations(const char *prov)
 {
 	struct pmsim_cfg cfg = plain;
 	struct sim_opts o = {.prov = prov, .prov_keys = true};
@@ -292,14 +293,14 @@ static void lives(const char *prov)
 	done();
 }
 
-Test(pmsim, lives)
+Test(pmsim, incarnations)
 {
-	lives(NULL);
+	incarnations(NULL);
 }
 
-Test(rpmem_on_pmsim, lives)
+Test(rpmem_on_pmsim, incarnations)
 {
-	lives("pmsim;ofi_rpmem");
+	incarnations("pmsim;ofi_rpmem");
 }
 
 /* Whether the base keys of a restarted process equal those before. */

@@ -133,7 +133,7 @@ Test(pmsim, delivery_of_messages)
 	MUST(fi_send(a.ep, "x", 1, NULL, a_to_b, &ctx[0]));
 	sim_deliver_all();
 	node_poke(&b);
-	cr_assert_eq(sim_deliver_all(), 0, "nobody has received it");
+	cr_assert_eq(sim_deliver_all(), 0, "no receive was posted");
 	MUST(fi_recv(b.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[1]));
 	node_expect(&b, &ctx[1], NULL);
 	cr_assert(node_quiet(&a));

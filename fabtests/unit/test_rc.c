@@ -272,7 +272,7 @@ Test(rc, request_may_be_accepted_later)
 }
 
 /* The accepting side gets no connected(): it may post at any time. */
-Test(rc, what_is_posted_at_accept_comes_behind_it)
+Test(rc, message_posted_at_accept_follows_it)
 {
 	struct node t = {.hold = true}, i = {0};
 	struct end ie = {0}, te = {0};
@@ -543,7 +543,7 @@ Test(rc, no_more_is_posted_than_is_reported)
 	pair_close(&p);
 }
 
-Test(rc, what_cannot_be_done_ends_the_connection)
+Test(rc, unsupported_operation_ends_the_connection)
 {
 	uint8_t word[16];
 	struct op f;
@@ -1195,7 +1195,7 @@ Test(rc, messages_are_found_between_ticks_of_the_clock)
 }
 
 /* The descriptor wakes for connections; for packets only after trywait(). */
-Test(rc, packets_wake_nobody_until_somebody_would_sleep)
+Test(rc, packets_wake_only_after_trywait)
 {
 	struct node t = {0}, i = {0};
 	struct end te = {0}, ie = {0};

@@ -22,7 +22,7 @@ static void begin(uint64_t caps, bool makes)
 }
 
 /* FLUSH needs both capabilities, and a library that supports them. */
-Test(rc_flush, which_devices_have_it)
+Test(rc_flush, devices_with_flush)
 {
 	static const struct {
 		uint64_t caps;
@@ -139,7 +139,7 @@ Test(rc_flush, that_fails)
 }
 
 /* The builders post all requests or none. */
-Test(rc_flush, that_the_device_refuses)
+Test(rc_flush, refused_by_the_device)
 {
 	struct rp_channel_op *ops[2];
 	struct rig_op o[2];

@@ -282,7 +282,7 @@ Test(rc_tcp, without_descriptors_connections_wait)
 	raw_close(&t, &te, raw);
 }
 
-Test(rc_tcp, without_descriptors_it_does_not_open)
+Test(rc_tcp, without_descriptors_open_fails)
 {
 	struct rlimit few, was;
 	struct rp_rc_attr attr;
@@ -720,7 +720,7 @@ Test(rc_tcp, a_region_that_is_closed_is_read_by_nobody)
 	rp_rc_dereg(t.rc, &other);
 	for (int i = 0; i < 100; i++)
 		rp_rc_poll(t.rc, 64);
-	cr_assert_eq(te.lost, 0, "nobody was reading that one");
+	cr_assert_eq(te.lost, 0, "no read uses that region");
 	rp_rc_dereg(t.rc, &mr);
 	memset(memory, 1, LARGE);
 	PUMP1(&t, te.lost);

@@ -157,7 +157,7 @@ Test(rc_verbs, messages_are_copied)
 }
 
 /* Copy buffers are released by completions and by close. */
-Test(rc_verbs, copies_run_out_and_come_back)
+Test(rc_verbs, copies_are_released)
 {
 	struct rig_op o[DEPTH], more;
 	struct rig_end e[2];
@@ -313,7 +313,7 @@ Test(rc_verbs_open, idle_connections_leave_room)
 	rig_end();
 }
 
-Test(rc_verbs, messages_are_of_the_queue_pair_they_came_by)
+Test(rc_verbs, messages_belong_to_their_queue_pair)
 {
 	struct rig_end e[2];
 	int posted;

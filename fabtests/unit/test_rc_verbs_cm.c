@@ -144,7 +144,7 @@ Test(rc_verbs_cm, requests_with_any_data)
 }
 
 /* The longest private data in both directions, and one byte more. */
-Test(rc_verbs_cm, all_that_the_cm_carries)
+Test(rc_verbs_cm, longest_private_data)
 {
 	static const uint8_t bytes[256] = {7};
 	const struct sockaddr_in at = {.sin_family = AF_INET};
@@ -174,7 +174,7 @@ Test(rc_verbs_cm, all_that_the_cm_carries)
 	cr_assert_eq(fake.shown_bytes[0], 7);
 }
 
-Test(rc_verbs_cm, what_fails_on_the_way)
+Test(rc_verbs_cm, connect_failures_are_reported)
 {
 	struct rig_end e;
 
@@ -283,7 +283,7 @@ Test(rc_verbs_cm, a_request_is_refused_with_data)
 	cr_assert_eq(memcmp(fake.shown_bytes, "stale", 6), 0);
 }
 
-Test(rc_verbs_cm, requests_end_by_themselves)
+Test(rc_verbs_cm, half_open_requests_end)
 {
 	struct rdma_cm_id *first;
 

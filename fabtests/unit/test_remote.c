@@ -44,7 +44,7 @@ static struct rp_remote remote_of(struct rp_desc d, unsigned int native)
 }
 
 /* FLUSH needs device, registration and queue pair at both ends. */
-Test(remote, native_is_of_everybody)
+Test(remote, native_needs_both_ends)
 {
 	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL);
 	struct rp_remote r = remote_of(d, BOTH);
@@ -326,7 +326,7 @@ Test(remote, fences)
 }
 
 /* A device would cut longer flushes silently. */
-Test(remote, long_ones)
+Test(remote, long_flushes_are_refused)
 {
 	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
 	struct rp_remote r;

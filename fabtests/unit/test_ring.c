@@ -213,7 +213,7 @@ Test(ring, message_needs_its_last_byte)
 	cr_assert_eq(rp_ring_take(&b.ring, got), 0);
 }
 
-Test(ring, what_was_not_written_was_not_put)
+Test(ring, unput_message_is_not_sent)
 {
 	uint8_t got[RP_RING_MSG];
 	struct rp_ring_write w;
@@ -227,7 +227,7 @@ Test(ring, what_was_not_written_was_not_put)
 }
 
 /* A consumer index beyond the sent messages releases no slots. */
-Test(ring, lies_about_the_consumer_index)
+Test(ring, wrong_consumer_index_releases_nothing)
 {
 	static const uint32_t lies[] = {1, 9, 1u << 31, UINT32_MAX};
 	uint8_t got[RP_RING_MSG];
@@ -263,7 +263,7 @@ Test(ring, indices_in_another_order)
 		cr_assert_eq(send(&a, &b, "m", 1), 0);
 }
 
-Test(ring, whatever_is_written)
+Test(ring, any_bytes_are_survived)
 {
 	uint8_t got[RP_RING_MSG];
 	uint64_t rnd = 42;

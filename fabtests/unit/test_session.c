@@ -85,7 +85,7 @@ Test(session, version_of_refusal_ends_the_next_operation)
 }
 
 /* Operations with another key may succeed, so they do not fail. */
-Test(session, stale_key_is_of_that_key_alone)
+Test(session, stale_key_affects_that_key_alone)
 {
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_refuse(RP_ST_STALE_KEY, 0);
@@ -108,7 +108,7 @@ Test(session, dead_port_ends_the_next_operation)
 	cr_assert_eq(a.out.detail, ECONNREFUSED);
 }
 
-Test(session, connector_that_cannot_ends_the_operation)
+Test(session, failed_connector_ends_the_operation)
 {
 	bed.connect_ret = -ENETUNREACH;
 	bed_post(op_write(&a, 1, 0, 64, 0));
@@ -132,7 +132,7 @@ Test(session, silence_while_connecting_ends_the_next_operation)
 	expect_status(&a, RP_ST_TIMEOUT);
 }
 
-Test(session, listener_that_is_not_ours_ends_the_next_operation)
+Test(session, foreign_listener_ends_the_next_operation)
 {
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed.chan.events->connected(bed.chan.owner, "HTTP/1.1 400", 12);
@@ -228,7 +228,7 @@ Test(session, all_keys_of_an_operation_are_queried)
 	expect_ok(&a);
 }
 
-Test(session, refused_key_ends_the_next_operation_with_it)
+Test(session, refused_key_fails_the_next_operation)
 {
 	bed_open(1);
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
@@ -323,7 +323,7 @@ static void expires_after(uint64_t ns)
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 }
 
-Test(session, silence_ends_everything)
+Test(session, silence_ends_all_operations)
 {
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
@@ -730,7 +730,7 @@ Test(session, other_version_ends_the_connection)
 
 /* --- messages for the log --- */
 
-Test(session, words_say_what_the_connection_is)
+Test(session, log_messages_describe_the_connection)
 {
 	char buf[128];
 

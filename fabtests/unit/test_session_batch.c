@@ -69,7 +69,7 @@ Test(session_batch, small_writes_leave_together)
 }
 
 /* Any later operation sends the batch first, so that nothing overtakes it. */
-Test(session_batch, others_send_it_first)
+Test(session_batch, later_operations_send_the_batch_first)
 {
 	struct rp_op *op;
 
@@ -129,7 +129,7 @@ Test(session_batch, many_tiny_writes_are_bounded_by_ranges)
 }
 
 /* Other writes are RDMA. */
-Test(session_batch, others_are_rdma)
+Test(session_batch, other_writes_are_rdma)
 {
 	static struct rp_wire_range r[2];
 	struct rp_op *op;
@@ -173,7 +173,7 @@ Test(session_batch, not_over_a_device)
 
 /* --- coalescing weakens nothing --- */
 
-Test(session_batch, failure_is_of_all_and_poisons_them)
+Test(session_batch, failure_poisons_all_its_writes)
 {
 	scattered(8);
 	bed_post(op_commit_one(&a, 1, 3000, 8));
@@ -197,7 +197,7 @@ Test(session_batch, failure_is_of_all_and_poisons_them)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-Test(session_batch, loss_before_and_after_it_was_sent)
+Test(session_batch, loss_before_and_after_sending)
 {
 	for (int sent = 0; sent < 2; sent++) {
 		scattered(8);

@@ -455,7 +455,7 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 }
 
 /* Regions of one commit may have different methods. */
-Test(session_commit, each_key_goes_its_way)
+Test(session_commit, each_key_uses_its_method)
 {
 	start_alone(RP_METHOD_FENCE, 0);
 	bed_post(op_read(&b, 1, 0, 8));

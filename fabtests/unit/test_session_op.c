@@ -259,7 +259,7 @@ Test(session_op, store_of_several_ranges_is_one_request)
 	bed_see_nothing();
 }
 
-Test(session_op, write_of_several_ranges_is_cut_as_they_are)
+Test(session_op, write_of_several_ranges_is_cut_at_ranges)
 {
 	static struct rp_wire_range r[3];
 	struct rp_op *op = op_write(&a, 1, 0, 6000, 0);
@@ -450,7 +450,7 @@ Test(session_op, durable_write_by_delivery)
 }
 
 /* The agent replaces a method that channel, initiator or operator exclude. */
-Test(session_op, method_without_its_means_is_by_the_agent)
+Test(session_op, excluded_method_goes_to_the_agent)
 {
 	struct rp_session_attr attr = bed_attr();
 	static const struct {
@@ -643,7 +643,7 @@ Test(session_op, fetched_values_of_another_length_end_the_connection)
 	cr_assert_eq(got, 7);
 }
 
-Test(session_op, values_that_nobody_fetched_end_the_connection)
+Test(session_op, unrequested_values_end_the_connection)
 {
 	uint64_t old = 1;
 	struct rp_wire_reply m = {

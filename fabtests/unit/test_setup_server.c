@@ -171,7 +171,8 @@ Test(setup_server, replies_with_secret, .timeout = 60)
 	target.secret = &other;
 	cr_assert_eq(fetch(), -EACCES);
 	cr_assert_not_null(strstr(err, "not the daemon's"), "%s", err);
-	cr_assert_null(strstr(err, "volume"), "a stranger learned a name");
+	cr_assert_null(strstr(err, "volume"),
+		       "an unverified peer learned a name");
 	/* An unverified peer must not learn which pools exist. */
 	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
 		     -EACCES);

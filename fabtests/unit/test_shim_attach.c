@@ -77,7 +77,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 	}
 }
 
-Test(shim_attach, refuses)
+Test(shim_attach, bad_attributes_are_refused)
 {
 	struct ibv_cq *cq = ibv_create_cq(dev_pd()->context, 8, NULL, NULL, 0);
 	struct ibv_cq *other =

@@ -48,7 +48,7 @@ Test(shim_mr, volatile_memory)
 }
 
 /* No method makes this memory durable. */
-Test(shim_mr, nothing_makes_it_durable)
+Test(shim_mr, memory_without_a_method_is_refused)
 {
 	dev.facts.memory = RP_MEM_UNKNOWN;
 	refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
@@ -60,7 +60,7 @@ Test(shim_mr, nothing_makes_it_durable)
 }
 
 /* The kernel refuses rights that device or memory do not support. */
-Test(shim_mr, what_the_device_is_given)
+Test(shim_mr, device_gets_supported_rights)
 {
 	taken(dev.pmem, PERSISTENT | GLOBAL, 0);
 	dev.makes |= WITH_FLUSH;
@@ -110,7 +110,7 @@ Test(shim_mr, native_is_in_the_descriptor)
 }
 
 /* Registered without the right, the region offers no FLUSH. */
-Test(shim_mr, a_device_that_changes_its_mind)
+Test(shim_mr, registration_without_the_right_offers_no_flush)
 {
 	const struct pair_attr attr = {.access = PERSISTENT,
 				       .native = PERSISTENT};
@@ -135,7 +135,7 @@ Test(shim_mr, a_device_that_changes_its_mind)
 }
 
 /* The descriptor has the agent's key only if a side connection exists. */
-Test(shim_mr, key)
+Test(shim_mr, key_needs_a_side_connection)
 {
 	const struct pair_attr no_side = {.access = PERSISTENT};
 	struct rp_desc d;
@@ -160,7 +160,7 @@ Test(shim_mr, key)
 }
 
 /* In RESET or ERR a queue pair gets no descriptor. */
-Test(shim_mr, queue_pairs_that_will_not_do)
+Test(shim_mr, no_descriptor_for_unready_queue_pairs)
 {
 	struct ibv_rpmem_desc desc;
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};

@@ -237,7 +237,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	mock_side_sleep(&m);
 	mock_side_run(&m);
 	nothing_more();
-	cr_assert_eq(m.side.nout, 0u, "there is nothing to see yet");
+	cr_assert_eq(m.side.nout, 0u, "the ring is still empty");
 	run_all();
 	next_is(4, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 2u);
@@ -255,7 +255,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 Test(shim_pipeline, any_order)
 {
 	struct seeded s = seeded_start();
-	unsigned int posted = 1, boxed = 0;
+	unsigned int posted = 1, pipelined = 0;
 
 	begin();
 	for (int round = 0; round < 3000; round++) {
@@ -270,7 +270,7 @@ Test(shim_pipeline, any_order)
 			posted++;
 			cr_assert_eq(flush(posted, 8 * ((posted - 1) % 64), 8),
 				     0);
-			boxed += m.queue[m.nqueue - 1].op == MOCK_WRITE;
+			pipelined += m.queue[m.nqueue - 1].op == MOCK_WRITE;
 			break;
 		case 1:
 			mock_step(&m);
@@ -303,7 +303,7 @@ Test(shim_pipeline, any_order)
 	run_all();
 	while (ntaken < posted)
 		next_is(ntaken + 1, IBV_WC_SUCCESS);
-	cr_assert_gt(boxed + m.side.doorbells, 0u, "seed %llu",
+	cr_assert_gt(pipelined + m.side.doorbells, 0u, "seed %llu",
 		     (unsigned long long)s.seed);
 	end();
 }
@@ -311,24 +311,24 @@ Test(shim_pipeline, any_order)
 /* More flushes than credits, several times around the ring. */
 Test(shim_pipeline, many)
 {
-	unsigned int boxed = 0;
+	unsigned int pipelined = 0;
 
 	begin();
 	for (uint64_t round = 0; round < 15; round++) {
 		for (uint64_t i = 0; i < 12; i++)
 			cr_assert_eq(flush(100 * round + i, 32 * i, 32), 0);
 		for (size_t i = 0; i < m.nqueue; i++)
-			boxed += m.queue[i].op == MOCK_WRITE;
+			pipelined += m.queue[i].op == MOCK_WRITE;
 		run_all();
 		for (uint64_t i = 0; i < 12; i++)
 			next_is(100 * round + i, IBV_WC_SUCCESS);
 	}
-	cr_assert_eq(boxed, 15u * RP_DEFERRED_MAX);
+	cr_assert_eq(pipelined, 15u * RP_DEFERRED_MAX);
 	end();
 }
 
 /* Behind a store by the agent a flush is a message, too. */
-Test(shim_pipeline, behind_a_store)
+Test(shim_pipeline, flush_behind_a_store_is_a_message)
 {
 	begin();
 	cr_assert_eq(atomic_write(2, 128, 0x4242424242424242), 0);
@@ -351,7 +351,7 @@ Test(shim_pipeline, behind_a_store)
 }
 
 /* A store waits for the pipelined flushes before it. */
-Test(shim_pipeline, before_a_store)
+Test(shim_pipeline, store_waits_for_pipelined_flushes)
 {
 	begin();
 	unseen(0, 64, 'a');
@@ -418,7 +418,7 @@ Test(shim_pipeline, ring_write_fails)
 }
 
 /* The side connection ends: requests in the ring get no reply. */
-Test(shim_pipeline, the_side_is_lost)
+Test(shim_pipeline, loss_of_the_side_fails_flushes)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);
@@ -436,7 +436,7 @@ Test(shim_pipeline, the_side_is_lost)
 }
 
 /* A failed ring write reports a lost agent, not a refused region. */
-Test(shim_pipeline, the_agent_is_gone)
+Test(shim_pipeline, failed_ring_write_is_a_lost_agent)
 {
 	begin();
 	cr_assert_eq(flush(2, 0, 64), 0);

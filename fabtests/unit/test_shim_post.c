@@ -84,7 +84,7 @@ Test(shim_post, many_in_one_call)
 }
 
 /* ibv_post_send() posts the requests before the one that it refuses. */
-Test(shim_post, some_are_taken)
+Test(shim_post, partial_post_is_reported)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
 		fences(ops, false);
@@ -111,7 +111,7 @@ Test(shim_post, some_are_taken)
 }
 
 /* The program uses its own builders between start and complete. */
-Test(shim_post, beside_other_builders)
+Test(shim_post, builders_of_the_program_are_kept)
 {
 	struct ibv_qp_ex *ex;
 
@@ -177,7 +177,7 @@ Test(shim_post, dropped_acks)
 }
 
 /* A flush that the target refuses fails, even if the device lets it pass. */
-Test(shim_post, refused_is_the_end)
+Test(shim_post, refused_flush_ends_the_queue_pair)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;

@@ -83,7 +83,7 @@ Test(shim_queue, in_order)
 	}
 }
 
-Test(shim_queue, native_goes_to_the_device_as_it_is)
+Test(shim_queue, native_flush_keeps_its_arguments)
 {
 	begin(BOTH);
 	m.q.pub.wr_flags = IBV_SEND_FENCE;
@@ -228,7 +228,7 @@ Test(shim_queue, unknown_regions)
 }
 
 /* A descriptor of another connection; a queue pair that is not ready. */
-Test(shim_queue, the_connection_is_looked_at)
+Test(shim_queue, descriptor_must_fit_the_connection)
 {
 	begin(0);
 	m.end.dest_qp_num = MOCK_PEER + 1;
@@ -288,7 +288,7 @@ Test(shim_queue, refusals_are_in_order)
 }
 
 /* A device that does not check still gives no success. */
-Test(shim_queue, refused_is_refused)
+Test(shim_queue, refused_flush_fails_on_a_lax_device)
 {
 	begin(0);
 	m.lax = true;
@@ -310,7 +310,7 @@ Test(shim_queue, refused_is_refused)
 }
 
 /* The error of an earlier failure is reported as it is. */
-Test(shim_queue, other_errors_of_refused_ones)
+Test(shim_queue, earlier_error_is_reported_first)
 {
 	begin(0);
 	mock_write(&m, 1, 0, 64, 'a');
@@ -339,7 +339,7 @@ Test(shim_queue, posts_after_errors_as_a_device)
 }
 
 /* Regions may be added and removed between start and complete. */
-Test(shim_queue, learns_and_forgets_in_a_batch)
+Test(shim_queue, regions_change_inside_a_batch)
 {
 	const struct rp_remote_cfg cfg = {.required = RP_CLASS_POWER};
 	uint8_t buf[RP_DESC_LEN];
@@ -374,7 +374,7 @@ Test(shim_queue, learns_and_forgets_in_a_batch)
 }
 
 /* A failed request of the program ends flushes, too. */
-Test(shim_queue, any_error_is_the_end)
+Test(shim_queue, any_error_ends_flushes)
 {
 	begin(BOTH);
 	mock_write(&m, 1, 0, 64, 'a');

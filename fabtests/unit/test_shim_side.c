@@ -101,7 +101,7 @@ Test(shim_side, nothing_else_can_be_written)
 }
 
 /* Endless retries would defer completions for ever. */
-Test(shim_side, gives_up)
+Test(shim_side, side_has_bounded_retries)
 {
 	struct ibv_rpmem_addr a, b;
 
@@ -187,7 +187,7 @@ Test(shim_side, refusals)
 }
 
 /* A failed creation leaves no objects. */
-Test(shim_side, scarce)
+Test(shim_side, failed_creation_leaves_nothing)
 {
 	int failed = 0;
 

@@ -90,7 +90,7 @@ Test(verdicts, the_72_of_the_taxonomy_once_each)
 			continue;
 		at = place_in_taxonomy(c);
 		cr_assert_lt(at, COUNT(seen));
-		cr_assert_not(seen[at], "%s is there twice", c->name);
+		cr_assert_not(seen[at], "%s is a duplicate", c->name);
 		seen[at] = true;
 		n++;
 	}

@@ -83,7 +83,7 @@ Test(worker, progress_never_waits)
 	stop();
 }
 
-Test(worker, what_queued_is_the_next_batch)
+Test(worker, queued_requests_are_the_next_batch)
 {
 	struct bed_peer p, q;
 	uint64_t t;
@@ -139,7 +139,7 @@ Test(worker, mixed_request)
 }
 
 /* The kernel reports a failure once: no msync for queued flushes. */
-Test(worker, failure_reaches_those_that_queued)
+Test(worker, failure_reaches_queued_requests)
 {
 	struct bed_peer p;
 	uint64_t t;
@@ -303,7 +303,7 @@ Test(worker, heartbeats)
 }
 
 /* After rp_agent_region_del() returns, memory and owner may go. */
-Test(worker, region_goes_while_its_flush_runs)
+Test(worker, deregistration_waits_for_its_flush)
 {
 	const struct rp_local at = {&file.r, 8192, 8};
 	struct bed_peer p, q;
@@ -357,7 +357,7 @@ Test(worker, local_flush_beside_a_disk)
 }
 
 /* Deregistering an unused region does not wait for another region's msync. */
-Test(worker, idle_region_goes_at_once)
+Test(worker, idle_region_is_deregistered_at_once)
 {
 	struct bed_peer p;
 
@@ -399,7 +399,7 @@ Test(worker, session_ends_while_its_flush_runs)
 }
 
 /* All sessions end, the flush runs on, the region ends last. */
-Test(worker, all_go_while_a_flush_runs)
+Test(worker, all_sessions_end_while_a_flush_runs)
 {
 	struct bed_peer p;
 	pthread_t opener;
