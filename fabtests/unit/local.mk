@@ -496,6 +496,7 @@ fabtests_unit_test_rc_tcp_SOURCES = fabtests/unit/test_rc_tcp.c \
 	fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_tcp_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 fabtests_unit_test_rc_tcp_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_tcp_LDFLAGS = -Wl,--wrap=send -Wl,--wrap=sendmsg
 fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
