@@ -8,4 +8,5 @@ include fabtests/vm/local.mk
 include fabtests/platform/local.mk
 include fabtests/benchmarks/local.mk
 include fabtests/integration/local.mk
-EXTRA_DIST += fabtests/suppress.lsan fabtests/suppress.tsan
+EXTRA_DIST += fabtests/bounded.sh fabtests/quick \
+	fabtests/suppress.lsan fabtests/suppress.tsan

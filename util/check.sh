@@ -5,21 +5,32 @@ set -u -o pipefail
 
 usage() {
 	cat <<'U'
-usage: util/check.sh [--long] [--vm] [--platform NAME [--fabtests DIR]] [--all]
+usage: util/check.sh [--long] [--vm [--domain NAME]] [--all]
+                     [--platform NAME [--fabtests DIR]] [--mutants K/N]
                      [--sanitize KIND] [--build DIR] [--cache DIR]
+       util/check.sh --only REGEX | --quick
 
 Installs the Debian packages that the tests need, builds out of tree and runs
 all tests but those in a guest and on the second platform.
 
+  --only REGEX     build and run only the suites whose names match, for example
+                   unit/test_ring or functional/order
+  --quick          what a change to a file should pass before its commit: the
+                   suites of fabtests/quick, the format, lint and named mutants
+                   of the files that differ from HEAD
   --long           longer runs of the fault and crash tests
   --vm             the guest stage too: real verbs, DAX and persistence domains
                    in a Debian guest (with --long: of both releases)
+  --domain NAME    only this persistence domain in the guest: adr or eadr
+  --mutants K/N    of the named mutants, those of turn K of 0 to N-1, and as
+                   large a part of the others
   --platform NAME  build and test in a root of another Debian release too: trixie
   --fabtests DIR   upstream's fabtests, built there (with --platform)
   --cache DIR      where guests and roots are kept (default: ofi_rpmem in the
                    user's cache)
-  --all            --long, --vm and --platform trixie
-  --sanitize KIND  build with address or thread sanitizers (suites that make sense)
+  --clang          build all by clang, too
+  --all            --long, --vm, --platform trixie and --clang
+  --sanitize KIND  build with address or thread sanitizers (suites that support them)
   --build DIR      build folder (default: build-check in the source tree)
 
 The last line is "N passed, N failed, N skipped", summed over every suite; the
@@ -28,14 +39,20 @@ U
 }
 
 src=$(cd "$(dirname "$0")/.." && pwd)
-build= long= vm= sanitize= cache= platform= fabtests=
+build= long= vm= sanitize= cache= platform= fabtests= only= quick= domain=
+mutants= clang=
 while [ $# -gt 0 ]; do
 	case $1 in
+	--clang) clang=1 ;;
+	--only) only=$2; shift ;;
+	--quick) quick=1 ;;
+	--domain) domain=$2; shift ;;
+	--mutants) mutants=$2; shift ;;
 	--long) long=1 ;;
 	--vm) vm=1 ;;
 	--platform) platform=$2; shift ;;
 	--fabtests) fabtests=$2; shift ;;
-	--all) long=1 vm=1 platform=trixie ;;
+	--all) long=1 vm=1 platform=trixie clang=1 ;;
 	--sanitize) sanitize=$2; shift ;;
 	--build) build=$2; shift ;;
 	--cache) cache=$2; shift ;;
@@ -56,15 +73,16 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 . "$src/util/budget.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
-# Without them those stages say what is missing.
+# Without these packages the guest and platform stages report what is missing.
 # shellcheck disable=SC2086
 [ -z "$vm$platform" ] || packages_install $PKG_VM
 
 passed=0 failed=0 skipped=0 left_out=
-# When all was installed; seconds of the parts that are not "build and core".
+# Times: begun after the installation, and seconds of each part other than
+# "build and core".
 begun=$SECONDS crash=0 guest= mpi=0 other=
 
-# suite NAME PASSED FAILED SKIPPED SECONDS: one line, and into the sum.
+# suite NAME PASSED FAILED SKIPPED SECONDS: print one line, add it to the sum.
 suite() {
 	printf '%-28s %5d passed %4d failed %4d skipped %5ds\n' "$@"
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
@@ -76,11 +94,11 @@ suite() {
 	esac
 }
 
-# Longer runs are outside the budget.
+# Print each part with its budget. Longer runs have none.
 budget() {
 	local all=$((SECONDS - begun)) doc=$src/docs/testing.md
 
-	[ -z "$long" ] || return
+	[ -z "$long$only$quick" ] || return
 	if [ -n "$sanitize" ]; then
 		budget_line "$doc" sanitizers $all
 	else
@@ -93,7 +111,7 @@ budget() {
 	fi
 }
 
-step() { # step NAME COMMAND...: a build step that counts as one test
+step() { # step NAME COMMAND...: run a build step, which counts as one test
 	local name=$1 start=$SECONDS log="$build/step.log"
 
 	shift
@@ -121,7 +139,7 @@ case $sanitize in
 '') ;;
 address)
 	cflags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
-	# A runtime comes before whatever else a test preloads.
+	# The sanitizer runtime must precede all other preloaded libraries.
 	env+=("RP_PRELOAD=$(gcc -print-file-name=libasan.so):"
 		ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:abort_on_error=0
 		"LSAN_OPTIONS=suppressions=$src/fabtests/suppress.lsan:print_suppressions=0") ;;
@@ -142,9 +160,28 @@ configure_build() {
 step "configure" configure_build || finish
 cd "$build" || exit 1
 step "build (gcc)" make -s -j2 || finish
-step "build tests" make -s -j2 check TESTS= || finish
+# Suites to run: all, or some of the list that make has.
+tests=()
+if [ -n "$only" ]; then
+	mapfile -t tests < <(make -s list-tests | grep "^fabtests/" |
+		grep -E -- "$only")
+	[ ${#tests[@]} -gt 0 ] || {
+		echo "no suite matches $only; make list-tests prints all" >&2
+		exit 2
+	}
+elif [ -n "$quick" ]; then
+	mapfile -t tests < <(make -s list-tests |
+		grep -E '^fabtests/unit/'; grep -v '^#' "$src/fabtests/quick")
+fi
+# Compiled tests can be built alone, scripts may use any program.
+programs=()
+case ${only:+${tests[*]}} in
+'' | *.sh*) programs=(check TESTS=) ;;
+*) programs=("${tests[@]}") ;;
+esac
+step "build tests" make -s -j2 "${programs[@]}" || finish
 
-if [ -z "$sanitize" ]; then
+if [ -n "$clang" ]; then
 	clang_build() {
 		mkdir -p "$build/clang" && cd "$build/clang" || return
 		[ -f config.status ] || "$src/configure" -q CC=clang-14 CFLAGS=-O1 ||
@@ -154,10 +191,10 @@ if [ -z "$sanitize" ]; then
 	step "build (clang)" clang_build
 fi
 
-# The tests' files are in the build folder.
+# Tests keep their files in the build folder.
 trust_folder util/fi_rpmem_info . || { failed=$((failed + 1)); finish; }
 
-# How long a test ran: from its log's birth to its last byte.
+# seconds LOG: duration of a test, from the birth of its log to the last write.
 seconds() {
 	local born end
 
@@ -166,11 +203,12 @@ seconds() {
 		echo 0
 }
 
-# What a test that failed says: what is not ok, wherever it stands, then the end.
-said_by() {
+# print_failure NAME LOG: print the failures of a test, wherever they are in its
+# log, then the end of the log.
+print_failure() {
 	echo "--- $1"
 	grep -anE '^not ok|^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
-	echo "--- its end"
+	echo "--- end of the log"
 	tail -60 "$2"
 	echo "---"
 }
@@ -178,9 +216,14 @@ said_by() {
 run_tests() {
 	local start=$SECONDS log p f s
 
+	local -a some=()
+
 	export RP_LONG=${long:-0}
+	[ ${#tests[@]} = 0 ] ||
+		some=(TESTS="${tests[*]}" check_PROGRAMS= check_LTLIBRARIES=)
 	find . -name '*.trs' -o -path '*fabtests*' -name '*.log' | xargs -r rm -f
-	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" >"$build/check.log" 2>&1
+	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" "${some[@]}" \
+		>"$build/check.log" 2>&1
 	for log in $(find . -name '*.trs' -not -path './clang/*' | sort); do
 		local name=${log%.trs} out
 		name=${name#./}
@@ -188,18 +231,58 @@ run_tests() {
 		tally "${log%.trs}"
 		suite "$name" "$p" "$f" "$s" \
 			"$(seconds "$out")"
-		[ "$f" = 0 ] || said_by "$name" "$out"
+		[ "$f" = 0 ] || print_failure "$name" "$out"
 		[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
 	done
 	echo "tests took $((SECONDS - start)) s"
 }
 run_tests
+[ -z "$only" ] || finish
 
-# MPI jobs whose ranks are killed, meanwhile: most of it is waiting.
+# Format, words, lint and named mutants of the files that differ from HEAD.
+changed() {
+	local f log="$build/changed.log" start=$SECONDS p=0 n=0
+	local -a files c
+
+	cd "$src" || return
+	mapfile -t files < <(git diff --name-only --diff-filter=d HEAD &&
+		git ls-files --others --exclude-standard)
+	for f in "${files[@]}"; do
+		case $f in
+		*.[ch])
+			n=$((n + 1))
+			clang-format-14 --dry-run -Werror "$f" && p=$((p + 1))
+			;;
+		esac
+	done
+	suite "format" $p $((n - p)) 0 $((SECONDS - start))
+	start=$SECONDS
+	if [ ${#files[@]} = 0 ] || util/words.py "${files[@]}"; then
+		suite "words" 1 0 0 $((SECONDS - start))
+	else
+		suite "words" 0 1 0 $((SECONDS - start))
+	fi
+	mapfile -t c < <(printf '%s\n' "${files[@]}" |
+		grep -E '^(prov|include|util)/.*\.[ch]$')
+	[ ${#c[@]} = 0 ] || lint "${c[@]}"
+	for f in "${c[@]}"; do
+		grep -lqx "file: $f" fabtests/mutation/named/* || continue
+		start=$SECONDS
+		fabtests/mutation/mutate --only . --file "${f##*/}" -j 2 >"$log" 2>&1
+		read -r p n _ <<<"$(grep "^named: " "$log" |
+			sed 's/[^0-9]\+/ /g')"
+		suite "mutations (${f##*/})" "${p:-0}" "${n:-1}" 0 $((SECONDS - start))
+		[ "${n:-1}" = 0 ] || grep -v '^killed' "$log"
+	done
+	cd "$build" || return
+}
+
+# MPI jobs whose ranks are killed: they mostly wait, so they run in the
+# background.
 kills_minutes=5
 [ -z "$long" ] || kills_minutes=60
 kills=
-if [ -z "$sanitize" ]; then
+if [ -z "$sanitize$quick" ]; then
 	"$src/fabtests/integration/kills.sh" --build "$build" \
 		--minutes "$kills_minutes" >"$build/kills.out" 2>&1 &
 	kills=$!
@@ -209,13 +292,14 @@ kills_end() {
 	cat "$build/kills.out"
 }
 
-# Break the code in a copy of the tree: what the tests notice has passed.
+# Mutation tests: a mutant that the tests detect counts as passed.
 mutations() {
-	local log="$build/mutate.log" seed kind p f s
-	local -a what=(--named --sample 60)
+	local log="$build/mutate.log" seed kind p f s of=${mutants#*/}
+	local -a what=(--named --sample $((60 / ${of:-1})))
 
+	[ -z "$mutants" ] || what+=(--share "$mutants")
 	[ -z "$long" ] || what=(--long)
-	# Another sample for each commit.
+	# The seed changes with each commit.
 	seed=$(git -C "$src" log -1 --format=%ct 2>/dev/null) ||
 		seed=$(date +%Y%m%d)
 	"$src/fabtests/mutation/mutate" "${what[@]}" -j 2 --seed "$seed" \
@@ -228,13 +312,13 @@ mutations() {
 	done
 	grep -vE '^(killed |named:|mechanical:)' "$log"
 }
-[ -n "$sanitize" ] || mutations
+[ -n "$sanitize$quick" ] || mutations
 
-# What reads the code without running it.
+# lint [FILE...]: static analysis.
 lint() {
 	local log="$build/lint.log" start=$SECONDS p f s
 
-	"$src/util/lint.sh" --build "$build" >"$log" 2>&1
+	"$src/util/lint.sh" --build "$build" "$@" >"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
 	# No sum: the check itself broke off.
@@ -242,9 +326,13 @@ lint() {
 		$((SECONDS - start))
 	grep -vE '^[0-9]+ passed, ' "$log"
 }
+if [ -n "$quick" ]; then
+	changed
+	finish
+fi
 [ -n "$sanitize" ] || lint
 
-# stage NAME SCRIPT ARGUMENT...: it prints TAP, and a sum at the end.
+# stage NAME SCRIPT ARGUMENT...: run a script that prints TAP and a sum.
 stage() {
 	local name=$1 log="$build/${1// /-}.log" start=$SECONDS p f s
 
@@ -252,13 +340,14 @@ stage() {
 	"$@" >"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
-	# No sum: it broke off.
+	# A missing sum means that the script was cut off.
 	suite "$name" "${p:-0}" "${f:-1}" "${s:-0}" $((SECONDS - start))
 	grep -E '^not ok|# SKIP' "$log"
 	[ "${f:-1}" = 0 ] || grep -vE '^(not )?ok ' "$log" | tail -60
 }
 
-# As many of mpich's one-sided tests as there is time for; others next time.
+# Run mpich's one-sided tests for a limited time; the seed selects others for
+# each commit.
 mpich() {
 	local -a what=(--build "$build" ${cache:+--cache "$cache"})
 
@@ -270,14 +359,17 @@ mpich() {
 
 [ -n "$sanitize" ] || stage "mpi kills" kills_end
 
-# Real verbs, DAX and both persistence domains.
+# Guest stage: real verbs, DAX and both persistence domains.
 guest() {
 	local -a what=(--build "$build/guest" ${cache:+--cache "$cache"})
 	local -a all=(--platform trixie)
 
 	[ -z "$long" ] || all+=(--platform bookworm --long)
+	[ -z "$domain" ] || all+=(--domain "$domain")
 	stage "guest" "$src/fabtests/vm/guest.sh" "${what[@]}" "${all[@]}"
-	stage "guest planted" "$src/fabtests/vm/planted.sh" "${what[@]}"
+	# A guest that fails, hangs and dies: once is enough.
+	[ "$domain" = eadr ] ||
+		stage "guest planted" "$src/fabtests/vm/planted.sh" "${what[@]}"
 }
 if [ -n "$vm" ] && [ -z "$sanitize" ]; then
 	guest
@@ -285,7 +377,7 @@ else
 	left_out="$left_out --vm (guest)"
 fi
 
-# Another release's libfabric, rdma-core and compiler.
+# Platform stage: libfabric, rdma-core and compiler of another Debian release.
 platform() {
 	local -a what=(--suite "$platform" --host "$build" --build "$build/platform")
 
@@ -298,5 +390,6 @@ if [ -n "$platform" ] && [ -z "$sanitize" ]; then
 else
 	left_out="$left_out --platform (trixie)"
 fi
+[ -n "$clang" ] || left_out="$left_out --clang"
 [ -n "$long" ] || left_out="$left_out --long (longer fault and crash runs)"
 finish

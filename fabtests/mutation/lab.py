@@ -119,7 +119,7 @@ class Lab:
     def has(self, killer, path):
         """Is this file in the suite at all? Of a header that is not known."""
         return path.endswith(".h") or \
-            os.path.basename(path)[:-2] in self.used[killer.name]
+            os.path.basename(path)[:-2] in self.used.get(killer.name, ())
 
     def ready(self, build, killers):
         """Every suite must pass on the unbroken code. Asked often."""
