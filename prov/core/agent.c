@@ -65,7 +65,7 @@ void rp_agent_delete(struct rp_agent *a)
 {
 	rp_agent_close_sessions(a);
 	rp_agent_refuse_delayed(a, UINT64_MAX);
-	/* No region means no job that runs. */
+	/* Jobs that run name their regions, so no region means no such job. */
 	assert(!a->held && !a->far_runs);
 	rp_worker_fini(&a->worker);
 	free(a->job);
@@ -74,7 +74,7 @@ void rp_agent_delete(struct rp_agent *a)
 	free(a);
 }
 
-/* The end of a job in no list any more: its session or its caller learns. */
+/* End a job that is in no list: report it to its session or its caller. */
 static void finish(struct rp_job *job)
 {
 	struct rp_agent_session *s = job->session;
@@ -100,7 +100,7 @@ static void finish_all(struct rp_jobs *jobs)
 	}
 }
 
-/* The batch has run: its outcome is known, so its jobs complete. */
+/* The batch has run and its outcome is known: complete its jobs. */
 static void complete(struct rp_agent *a, struct rp_batch *b)
 {
 	rp_batch_judge(b, &b->jobs);
@@ -118,7 +118,7 @@ static bool collect_far(struct rp_agent *a, bool wait)
 	return true;
 }
 
-/* Fail the job if a flush since it was checked has failed. */
+/* Fail the job if a region of it has failed since the job was checked. */
 static void check_failed(struct rp_job *job)
 {
 	for (size_t i = 0; i < job->n; i++)
@@ -130,7 +130,7 @@ static void check_failed(struct rp_job *job)
 			    job->n);
 }
 
-/* Move what fits from the queue to the batch. */
+/* Move jobs from the queue to the batch, as many as fit. */
 static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 {
 	struct rp_job *job;
@@ -141,7 +141,7 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 		TAILQ_REMOVE(queue, job, link);
 		job->queue = NULL;
 		check_failed(job);
-		/* Cheap ranges of a slow job are flushed before it starts. */
+		/* A slow job's cheap ranges are flushed before it starts. */
 		if (job->reply.status == RP_ST_OK &&
 		    rp_batch_merge(&a->inl, b, job))
 			rp_job_fail_memory(job);
@@ -159,13 +159,13 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 static void start_far(struct rp_agent *a)
 {
 	if (TAILQ_EMPTY(&a->far.jobs)) {
-		/* Ranges of a job that did not fit into memory whole. */
+		/* Drop the ranges of a job merged in part: no memory. */
 		rp_batch_reset(&a->far);
 		return;
 	}
 	rp_batch_seal(&a->far);
 	if (rp_worker_start(&a->worker)) {
-		/* No thread to be had: slow is better than never. */
+		/* No worker thread: run the batch here, though slow. */
 		rp_batch_run(&a->far);
 		complete(a, &a->far);
 		return;
@@ -189,7 +189,7 @@ static bool run_batches(struct rp_agent *a)
 		complete(a, &a->inl);
 		return true;
 	}
-	/* Slow jobs may have had cheap ranges in there. */
+	/* The inline batch may contain cheap ranges of slow jobs. */
 	rp_batch_judge(&a->inl, &a->far.jobs);
 	complete(a, &a->inl);
 	start_far(a);
@@ -205,7 +205,7 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	return rp_regions_add(&a->regions, r);
 }
 
-/* The jobs left are of this process, or of sessions without RDMA. */
+/* Jobs left after the sessions are local ones, or of sessions without RDMA. */
 static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
@@ -232,7 +232,7 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 		return;
 	fail_queued(&a->quick, r);
 	fail_queued(&a->slow, r);
-	/* The other jobs of it run, and complete before r may go. */
+	/* Jobs of r that run must complete before r is freed. */
 	if (r->busy)
 		collect_far(a, true);
 	assert(!r->busy);
@@ -248,7 +248,7 @@ bool rp_agent_progress(struct rp_agent *a)
 	bool any = false;
 	uint64_t now;
 
-	/* The usual case, on every poll of a completion queue. */
+	/* Fast path for every poll of a completion queue: nothing is due. */
 	if (!a->far_runs && !a->held && TAILQ_EMPTY(&a->ending) &&
 	    TAILQ_EMPTY(&a->delayed) && TAILQ_EMPTY(&a->local))
 		return false;
@@ -268,7 +268,7 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 	if (!TAILQ_EMPTY(&a->quick) || (!TAILQ_EMPTY(&a->slow) && !a->far_runs))
 		return 0;
 	due = rp_agent_sessions_deadline(a);
-	/* The first of those delayed is due first. */
+	/* The list of delayed refusals is sorted by due time. */
 	if (!TAILQ_EMPTY(&a->delayed) && TAILQ_FIRST(&a->delayed)->due < due)
 		due = TAILQ_FIRST(&a->delayed)->due;
 	return due;

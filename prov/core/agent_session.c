@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sessions at the target: granted keys, answered, kept alive, ended. */
+/* Sessions at the target: grants, replies, heartbeats, their end. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* --- grants --- */
 
 /*
- * The agent's own method for the choice. A placement that it confirms by its
- * reply is granted as AGENT_SFENCE: DELIVERY would leave it to the device.
+ * The agent's own method for the choice. DELIVERY would leave a placement to
+ * the device; AGENT_SFENCE makes the agent's reply confirm it.
  */
 static enum rp_method by_agent(const struct rp_region *r,
 			       struct rp_choice choice)
@@ -37,14 +37,14 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	enum rp_method m = choice.method;
 
 	/*
-	 * A device acknowledges a write that its adapter alone has: a later
-	 * store to the same bytes may be overtaken by it. A fence pushes it
+	 * A device acknowledges a write that only its adapter has: a later CPU
+	 * store to the same bytes may land first. A read fence pushes the write
 	 * out.
 	 */
 	if (m == RP_METHOD_DELIVERY && p != RP_PLACE_CPU_USER &&
 	    p != RP_PLACE_CPU_KERNEL)
 		m = RP_METHOD_FENCE;
-	/* Later commits of a delivered write are fenced, too. */
+	/* Commits of a delivered write need a read fence later, too. */
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
 		return by_agent(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
@@ -147,7 +147,7 @@ static void grants_free(struct rp_agent_session *s)
 	grant_free(s, g);
 }
 
-/* --- what a session holds --- */
+/* --- outstanding work of a session --- */
 
 static void hold(struct rp_agent_session *s)
 {
@@ -189,7 +189,7 @@ void rp_agent_session_del_job(struct rp_job *job)
 	release(s);
 }
 
-/* Jobs that run lose their session, and do no effect that is not done. */
+/* Detach running jobs from their session; skip effects not yet executed. */
 static void jobs_drop(struct rp_agent_session *s)
 {
 	struct rp_job *job;
@@ -205,7 +205,7 @@ static void jobs_drop(struct rp_agent_session *s)
 	}
 }
 
-/* --- messages that stay behind jobs --- */
+/* --- messages that wait behind jobs --- */
 
 static void stall(struct rp_agent_session *s, const void *msg, size_t len)
 {
@@ -234,7 +234,7 @@ static struct rp_agent_stalled *stalled_pop(struct rp_agent_session *s)
 	return m;
 }
 
-/* Serve what need not wait any longer. True: something was served. */
+/* Serve stalled messages that need not wait any longer. True: served some. */
 static bool resume(struct rp_agent_session *s)
 {
 	struct rp_agent_stalled *m;
@@ -255,7 +255,7 @@ static bool resume(struct rp_agent_session *s)
 
 /* --- sending --- */
 
-/* A loss is reported by the channel itself. */
+/* A lost connection is reported by the channel's lost(). */
 static void send_done(struct rp_channel_op *op, int err)
 {
 	struct rp_agent_send *k = (struct rp_agent_send *)op;
@@ -269,7 +269,7 @@ static bool post(struct rp_agent_session *s, struct rp_channel_op *op)
 	return rp_channel_post(s->channel, &op, 1) == 1;
 }
 
-/* Post what is kept, in order. True: something went out. */
+/* Post kept replies, in order. True: posted some. */
 static bool send_kept(struct rp_agent_session *s)
 {
 	struct rp_agent_send *k;
@@ -277,7 +277,7 @@ static bool send_kept(struct rp_agent_session *s)
 
 	while ((k = TAILQ_FIRST(&s->kept)) && post(s, &k->op)) {
 		TAILQ_REMOVE(&s->kept, k, link);
-		/* Posted, it is the channel's until send_done(). */
+		/* A posted reply belongs to the channel until send_done(). */
 		s->held--;
 		if (k->op.inject)
 			send_done(&k->op, 0);
@@ -294,7 +294,7 @@ static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 	bool first = TAILQ_EMPTY(&s->kept);
 	struct rp_agent_send *k = NULL;
 
-	/* A peer that takes no replies may not fill the memory with them. */
+	/* Bound the memory for replies that the peer does not receive. */
 	if (a->held < 2 * a->attr.max_jobs)
 		k = malloc(sizeof(*k) + len);
 	if (!k) {
@@ -461,13 +461,13 @@ static void session_received(void *owner, const void *msg, size_t len)
 		TAILQ_REMOVE(&a->open, s, link);
 		TAILQ_INSERT_TAIL(&a->open, s, link);
 	}
-	/* Replies that are not sent count: the peer cannot know of them. */
+	/* Kept replies use credits, as the peer has not seen them. */
 	if (s->held >= a->attr.credits) {
 		a->stats.bad_messages++;
 		rp_agent_session_doom(s);
 		return;
 	}
-	/* When too much is kept already, a message behind others is refused. */
+	/* Over max_jobs, rp_agent_serve() refuses what must wait. */
 	if ((!STAILQ_EMPTY(&s->stalled) && a->held < a->attr.max_jobs) ||
 	    !rp_agent_serve(s, msg, len))
 		stall(s, msg, len);
@@ -480,19 +480,19 @@ const struct rp_channel_events rp_agent_session_events = {
 
 /* --- progress --- */
 
-/* True: PROGRESS was sent. */
+/* Send PROGRESS if it is due. True: sent. */
 static bool heartbeat(struct rp_agent_session *s, uint64_t now)
 {
 	struct rp_agent *a = s->agent;
 	uint8_t msg[64];
 	int len;
 
-	/* The jobs that it was due for may have been answered meanwhile. */
+	/* Jobs that made PROGRESS due may have been replied to meanwhile. */
 	s->progress_at = TAILQ_FIRST(&s->jobs)->since + s->pace;
 	if (now < s->progress_at)
 		return false;
 	s->progress_at = now + s->pace;
-	/* A reply that is kept tells as much. */
+	/* A kept reply shows the peer as much as PROGRESS. */
 	if (!TAILQ_EMPTY(&s->kept))
 		return false;
 	len = rp_wire_put_progress(msg, sizeof(msg));

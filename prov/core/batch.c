@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Merging the ranges of many requests, flushing them, judging the outcome. */
+/* Merge the ranges of many requests, flush them, complete the jobs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static int pass_init(struct rp_pass *pass)
 {
 	*pass = (struct rp_pass){0};
 	rp_ranges_init(&pass->set, 0);
-	/* Never more regions than ranges: nothing to fail once it runs. */
+	/* As many as ranges can have, so the run never allocates. */
 	pass->parts = calloc(RP_BATCH_RANGES, sizeof(*pass->parts));
 	return pass->parts ? 0 : -ENOMEM;
 }
@@ -144,7 +144,7 @@ static int pass_add(struct rp_pass *pass, const struct rp_region *r,
 	uint64_t base = (uintptr_t)r->base;
 	uint64_t start = base + off, end = start + len;
 
-	/* Two ranges of one line or page meet here, so it is flushed once. */
+	/* Rounded ranges of one line or page touch: one flush. */
 	rp_range_round(&start, &end, rp_pmem_granularity(r->pmem));
 	if (start < base)
 		start = base;
@@ -214,7 +214,7 @@ void rp_batch_seal(struct rp_batch *b)
 	pass_seal(&b->then);
 }
 
-/* 0, or -errno: nothing of this region can be promised any more. */
+/* 0 or -errno: then no byte of this region can be promised any more. */
 static int flush_ranges(struct rp_batch *b, const struct rp_part *part,
 			const struct rp_range *v)
 {
@@ -269,7 +269,7 @@ static struct rp_part *part_of(const struct rp_pass *pass,
 	return NULL;
 }
 
-/* Positive errno of the part that flushed this region; 0: none, or well. */
+/* Positive errno of the part that flushed this region; 0: none, or success. */
 static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 {
 	const struct rp_part *part = part_of(pass, r);
@@ -278,9 +278,9 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 }
 
 /*
- * A page that cannot be stored to may have gone with the end of its file. msync
- * would say so; to write back a line there is a fault. Not so where only the
- * permission is missing.
+ * A page that cannot be stored to may be gone, as its file was cut short: msync
+ * reports that, but clwb on such a page faults. A page that is only read-only
+ * may be flushed.
  */
 static int ready(struct rp_batch *b, const struct rp_job_then *t)
 {
@@ -292,7 +292,7 @@ static int ready(struct rp_batch *b, const struct rp_job_then *t)
 	return err;
 }
 
-/* The store of one job, if everything that it stands behind is durable. */
+/* Execute the store of one job, if all ranges before the store are durable. */
 static void store(struct rp_batch *b, struct rp_job *job)
 {
 	struct rp_job_then *t = &job->then;
@@ -302,7 +302,7 @@ static void store(struct rp_batch *b, struct rp_job *job)
 	for (size_t i = 0; i < job->n && !t->err; i++)
 		if (job->ranges[i].flush)
 			t->err = part_err(&b->data, job->ranges[i].region);
-	/* Nothing that a region with a failed flush holds can be promised. */
+	/* A region with a failed flush promises nothing. */
 	if (!t->err)
 		t->err = part_err(&b->data, t->region);
 	/* Populating pages may block, so it precedes the lock. */
@@ -328,7 +328,7 @@ void rp_batch_run(struct rp_batch *b)
 
 void rp_region_fail(struct rp_region *r, int err)
 {
-	/* The first error stays, and is logged: it is the cause. */
+	/* Keep the first error: it is the cause, and is logged. */
 	if (r->failed)
 		return;
 	r->failed = err;

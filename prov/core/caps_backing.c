@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What lies behind one mapping: which file, on what, and what that is. */
+/* Find what lies behind one mapping: the file, its device, its memory kind. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define WHY(b) (b)->why, sizeof((b)->why)
 
-/* What the map adds to the name of a file that has none any more. */
+/* The process map appends this to the name of a deleted file. */
 #define DELETED " (deleted)"
 
 const char *rp_caps_base_name(const char *path)
@@ -33,7 +33,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* Is fd the file that the map shows? */
+/* Is fd the file that the map line names? */
 static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 		      const struct statx *sx)
 {
@@ -41,17 +41,17 @@ static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 	    fs->minor == v->minor)
 		return true;
 	/*
-	 * Older kernels show the file below an overlay. Nothing is lost: an
-	 * overlay is trusted by the operator's word or not at all. But then
-	 * only the name tells of a deleted file, and another may have it.
+	 * Older kernels show the file below an overlay. Accepting it is safe,
+	 * as an overlay is trusted by the operator's word only. But then only
+	 * the name tells of a deleted file, and a new one may have it.
 	 */
 	return !strcmp(fs->name, "overlay") && !ends_with(v->path, DELETED);
 }
 
 /*
- * Open the mapped file by the name in the map, without touching what it
- * names, and make sure that it still is that file. Newlines are the one thing
- * that the map escapes, and it does not escape the escape.
+ * Open the mapped file by the name in the map, with O_PATH only, and check that
+ * it still is the mapped file. The map escapes newlines only, and does not
+ * escape the backslash.
  */
 static int file_open(const char *root, const struct rp_vma *v, struct rp_fs *fs,
 		     struct statx *sx)
@@ -98,7 +98,7 @@ static bool is_devdax(const char *root, unsigned int major, unsigned int minor)
 	return ends_with(to, "/dax");
 }
 
-/* The persistence domain of the nd region above a device, and its node. */
+/* The persistence domain and NUMA node of the nd region above a device. */
 static void nd_look(const char *root, const char *kind, unsigned int major,
 		    unsigned int minor, struct rp_backing *b)
 {
@@ -188,7 +188,7 @@ static void file_look(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 	} else if (S_ISCHR(sx.stx_mode) &&
 		   is_devdax(cfg->root, sx.stx_rdev_major, sx.stx_rdev_minor)) {
 		b->memory = RP_MEM_DAX_SYNC;
-		b->trusted = RP_YES; /* no file system in the way */
+		b->trusted = RP_YES; /* there is no file system in between */
 		b->fs.name[0] = '\0';
 		snprintf(b->device, sizeof(b->device), "%s", name);
 		nd_look(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
@@ -205,11 +205,11 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		      struct rp_backing *b)
 {
 	const char *path = v->path;
-	/* Huge pages without a name show a file that nobody else can have. */
+	/* Unnamed huge pages show a file that no other process can open. */
 	bool nameless =
 		!*path || *path == '[' || !strncmp(path, "/anon_hugepage", 14);
 
-	/* One file in many pieces is looked at once. */
+	/* A file mapped in many pieces is examined once. */
 	if (b->major == v->major && b->minor == v->minor && b->ino == v->ino &&
 	    b->sharing == v->perms[3])
 		return;
@@ -239,9 +239,9 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 }
 
 /*
- * Memory that is to play persistent memory: anything without a disk if we are
- * told to emulate, and anything shared if libpmem2's own override is allowed
- * to say so. It promises nothing in either case.
+ * Does the memory emulate persistent memory? Memory without a disk does if
+ * cfg->emulate is set, shared memory if libpmem2's override is allowed to say
+ * so. Neither promises anything.
  */
 static bool plays_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The figures, each with where it was measured, and the sums over them. */
+/* The cost figures with their sources, and sums of them. */
 #include "core/cost.h"
 
 /*
- * Where the figures are from. "here": medians of one pair of processes over
+ * Sources of the figures. "here": medians of one pair of processes over
  * loopback, tcp;ofi_rxm of libfabric 1.17, two virtual CPUs, polling, and a
  * prototype of the protocol. "Kalia": A. Kalia, D. Andersen, M. Kaminsky,
  * Challenges and Solutions for Fast Remote Persistent Memory Access, 2020,
@@ -11,16 +11,16 @@
  *
  *	      figure		      measured
  * CPU  write	      here: 64 B 8.8 us, 64 KiB 39.3 us
- *	ask	      here: write, request, clwb, answer of 64 B 21.0 us.
+ *	ask	      here: write, request, clwb, reply of 64 B 21.0 us.
  *		      (64 KiB 63.7 us: the request travels while the write is
  *		      acknowledged. Not counted.)
- *	fence	      here: 64 B there and back 11.6 us
+ *	fence	      here: round trip of 64 B 11.6 us
  *	fences	      here: 64 writes of 64 B at once 371 us
  *	store	      here: 64 B 13.2 us, 64 KiB 60.8 us, less stream
  * DMA  write	      Kalia: 64 B 1.4 us
  *	ask	      Douglas: in all "~50% higher" than by a fence; less clwb
  *	fence	      Kalia: write and fence of 64 B 2.9 us, DDIO off
- *	fences	      nobody has measured it: half of the first
+ *	fences	      not measured: half of the first
  *	store	      Kalia: 64 B by RPC 2.3 us, less stream
  * agent sfence       here: 10 ns without stores to wait for
  *	clwb	      here: 64 B 117 ns, 64 KiB 30 us; Douglas: 110 ns, 30.8 us
@@ -106,7 +106,7 @@ bool rp_cost_streams(const struct rp_cost *c, uint64_t n)
 	       rp_cost_flush(c, RP_METHOD_AGENT_CLWB, n);
 }
 
-/* Is it dearer to send n bytes in the request? */
+/* Do n bytes inside the request cost more than a write before it? */
 static bool dearer(const struct rp_cost *c, const struct rp_cost_path *p,
 		   enum rp_method m, size_t n)
 {
@@ -114,8 +114,7 @@ static bool dearer(const struct rp_cost *c, const struct rp_cost_path *p,
 	uint64_t behind = plus(along(&p->write, n),
 			       plus(p->ask_ns, rp_cost_flush(c, m, n)));
 
-	/* Streamed bytes are on their way; files have to be synced all the
-	 * same. */
+	/* Streamed bytes need no clwb; a file needs its msync in any case. */
 	if (m == RP_METHOD_AGENT_MSYNC || m == RP_METHOD_AGENT_CLWB_MSYNC)
 		in = plus(in, c->flush[RP_METHOD_AGENT_MSYNC].ns);
 	return in > behind;
@@ -129,7 +128,7 @@ size_t rp_cost_store_max(const struct rp_cost *c, enum rp_path path,
 
 	if (path == RP_PATH_UNKNOWN || !limit || dearer(c, p, m, 1))
 		return 0;
-	/* Both are straight lines, so there is one place where they cross. */
+	/* Both costs are straight lines, so they cross at most once. */
 	while (low < high) {
 		mid = high - (high - low) / 2;
 		if (dearer(c, p, m, mid))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fault points of a test build. */
+/* The fault injection points of a test build. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ bool rp_fault_on(const char *name)
 	       (n < 2 || atomic_fetch_add(&calls, 1) % n == n - 1);
 }
 
-/* A test waits for the file to grow, and knows that somebody sleeps. */
+/* A test waits for this file to grow: then the process is inside dawdle. */
 static void note(void)
 {
 	const char *path = getenv("RPMEM_FAULT_LOG");
