@@ -8,7 +8,7 @@
 #include "core/agent_impl.h"
 #include "core/atomic.h"
 
-/* How a region is brought to the required class; that goes into the reply. */
+/* Is a flush needed for the class? Lowers the reply's class and method. */
 static bool needs_flush(const struct rp_region *r, enum rp_class required,
 			struct rp_wire_reply *reply)
 {
@@ -29,7 +29,7 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	return choice.method != RP_METHOD_DELIVERY;
 }
 
-/* A key means something on connections that it was granted on. */
+/* The session's grant of the key: without one the key is not valid. */
 static struct rp_agent_grant *granted(struct rp_agent_session *s, uint64_t key,
 				      enum rp_status *st)
 {
@@ -40,7 +40,7 @@ static struct rp_agent_grant *granted(struct rp_agent_session *s, uint64_t key,
 	*st = RP_ST_STALE_KEY;
 	if (g || !a->attr.messages_only)
 		return g;
-	/* No RDMA of the connection needs a grant: the key alone will do. */
+	/* Without RDMA no grant is needed: a live key is enough. */
 	r = rp_regions_find(&a->regions, key, st);
 	if (r)
 		*st = rp_agent_grant_get(s, r, &g);
@@ -84,7 +84,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 		return st;
 	if (!r->writable)
 		return RP_ST_ACCESS;
-	/* The CPU stores all 8 bytes or none at a multiple of 8 here. */
+	/* The CPU stores 8 bytes atomically at a local multiple of 8 only. */
 	if (((uintptr_t)r->base + t->off) % sizeof(m->then.value))
 		return RP_ST_ALIGN;
 	t->region = r;
@@ -93,7 +93,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 	return RP_ST_OK;
 }
 
-/* The checks of one range that its effect adds to those of a commit. */
+/* Checks of one range that its effect needs in addition to a commit's. */
 static enum rp_status check_effect(const struct rp_wire_request *m,
 				   const struct rp_job_range *g, size_t unit)
 {
@@ -117,7 +117,7 @@ static enum rp_status check_range(struct rp_agent_session *s,
 	struct rp_job_range *g = &job->ranges[i];
 	enum rp_status st;
 
-	/* The checks of the region hold for the next range of it. */
+	/* The region's checks hold for later ranges with its key. */
 	if (i && w->key == w[-1].key) {
 		g->region = g[-1].region;
 		g->flush = g[-1].flush;
@@ -149,7 +149,7 @@ static enum rp_status check(struct rp_agent_session *s,
 		.class = durable ? RP_CLASS_POWER : RP_CLASS_NONE,
 		.method = RP_METHOD_DELIVERY,
 	};
-	/* Valid, says the decoder; this is for the size. */
+	/* The decoder has checked op and datatype; this gets the size. */
 	if (m->effect == RP_EFFECT_ATOMIC)
 		rp_atomic_valid(m->atomic.op, m->atomic.datatype, &unit);
 	for (; st == RP_ST_OK && i < m->nranges; i++)
@@ -163,7 +163,7 @@ static enum rp_status check(struct rp_agent_session *s,
 	return st;
 }
 
-/* Does a store to [off, off+len) of the region have to wait for that job's? */
+/* Does a store to [off, off+len) of the region overlap the job's then? */
 static bool meets_then(const struct rp_job *job, const struct rp_region *r,
 		       uint64_t off, uint64_t len)
 {
@@ -174,8 +174,8 @@ static bool meets_then(const struct rp_job *job, const struct rp_region *r,
 }
 
 /*
- * Stores of one session to the same bytes keep their order: a store that waits
- * for its ranges to be durable is not overtaken by a later one.
+ * Stores of one session to the same bytes keep their order: a later store waits
+ * for a store whose ranges are still being flushed.
  */
 static bool stays_behind(const struct rp_agent_session *s,
 			 const struct rp_job *job)
@@ -201,9 +201,9 @@ static bool stays_behind(const struct rp_agent_session *s,
 }
 
 /*
- * The bytes of a STORE and an ATOMIC are executed as the message is received,
- * so that nothing which the peer sent later is seen before them. Their flush is
- * the commit's part. False: the job has failed.
+ * Execute a STORE or ATOMIC as the message is received, so that nothing which
+ * the peer sent later is visible earlier. The flush is the commit's part.
+ * False: the job has failed.
  */
 static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 		    char *result)
@@ -246,8 +246,8 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 }
 
 /*
- * Are all ranges in one region, one behind the other, without a cache line in
- * common? A batch would find nothing to merge.
+ * Are all ranges in one region, ascending, without a shared cache line? A batch
+ * would merge nothing.
  */
 static bool are_apart(const struct rp_job *job)
 {
@@ -283,7 +283,7 @@ static void flush_ranges(struct rp_agent *a, struct rp_job *job)
 	a->stats.drains++;
 }
 
-/* Flush what blocks nobody, and do the store behind it. */
+/* Flush ranges that do not block, then execute the ordered store. */
 static void flush_now(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_batch *b = &a->inl;
@@ -311,7 +311,7 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 	rp_batch_reset(b);
 }
 
-/* The program gets its completion before the peer gets its reply. */
+/* Report the completion to the program before the reply goes to the peer. */
 static void notify(struct rp_agent_session *s, struct rp_job *job)
 {
 	struct rp_agent_host *h = s->agent->host;
@@ -350,7 +350,7 @@ static void refuse(struct rp_agent_session *s, uint64_t token,
 	rp_agent_reply(s, token, &reply);
 }
 
-/* A job of its own for what the request in a->job leaves to be done. */
+/* Copy the request in a->job to a job, for the work that is left. */
 static struct rp_job *job_copy(const struct rp_job *from, size_t result_len)
 {
 	struct rp_job *job = rp_job_new(from->n, result_len);
@@ -371,7 +371,7 @@ static void queue_job(struct rp_agent_session *s, struct rp_job *job)
 	TAILQ_INSERT_TAIL(job->queue, job, link);
 }
 
-/* Bytes of old values that the reply brings. */
+/* Bytes of old values in the reply. */
 static size_t result_len(const struct rp_wire_request *m,
 			 const struct rp_job *job)
 {
@@ -419,7 +419,7 @@ static void carry_out(struct rp_agent_session *s,
 		free(job);
 }
 
-/* False: it stays behind a job. */
+/* False: the request waits behind a job. */
 static bool serve_request(struct rp_agent_session *s, const void *msg,
 			  const struct rp_wire_hdr *hdr)
 {
@@ -474,7 +474,7 @@ static enum rp_status refusal_status(enum rp_refusal r)
 	}
 }
 
-/* Describe a commit of this class; m->grant is left out. */
+/* Describe a commit of this class; the caller fills in m->grant. */
 static void describe(const struct rp_agent_session *s,
 		     const struct rp_region *r, enum rp_class required,
 		     struct rp_wire_info *m)
@@ -484,7 +484,7 @@ static void describe(const struct rp_agent_session *s,
 	const char *why = r->why;
 
 	*m = (struct rp_wire_info){
-		/* The strongest class, and the method of the required one. */
+		/* The strongest class; the required class's method. */
 		.class = r->choice.class,
 		.method = rp_agent_session_method(s, r, choice),
 		.refusal = choice.refusal,
@@ -525,7 +525,7 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 		return;
 	}
 	describe(s, r, m.required, &info);
-	/* Also where a commit would be refused: writes and reads are not. */
+	/* Even if a commit would be refused: for writes and reads. */
 	st = rp_agent_grant_get(s, r, &g);
 	if (st == RP_ST_OK)
 		info.grant = g->wire;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The life of a session's connection: made on first use, watched, ended. */
+/* The connection of a session: connect on first use, watch, end. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -63,7 +63,7 @@ void rp_session_set_ordered(struct rp_session *s, bool ordered)
 
 /* --- grants --- */
 
-/* A QUERY of the session's own. */
+/* A QUERY that the session sends for itself. */
 struct ask {
 	struct rp_op op;
 	struct rp_wire_range range;
@@ -105,7 +105,7 @@ static int ask(struct rp_session *s, uint64_t key)
 	return -EAGAIN;
 }
 
-/* As rp_session_ready(), of one key. */
+/* As rp_session_ready(), for one key. */
 static int key_ready(struct rp_session *s, uint64_t key, bool query,
 		     uint32_t *detail)
 {
@@ -127,7 +127,7 @@ static int key_ready(struct rp_session *s, uint64_t key, bool query,
 	return g ? -EAGAIN : ask(s, key);
 }
 
-/* A refusal is worth more than an -EAGAIN, and that more than a 0. */
+/* A refusal has priority over -EAGAIN, and that over 0. */
 static int keys_ready(struct rp_session *s, const struct rp_op *op,
 		      uint64_t *range, uint32_t *detail)
 {
@@ -155,14 +155,14 @@ static int keys_ready(struct rp_session *s, const struct rp_op *op,
 
 /* --- connecting --- */
 
-/* Does the status speak of the key alone, so that others may be good? */
+/* Is the status about the key alone, so that other keys may be good? */
 static bool of_key(enum rp_status st)
 {
 	return st == RP_ST_STALE_KEY || st == RP_ST_UNKNOWN_KEY ||
 	       st == RP_ST_VOLATILE;
 }
 
-/* For the next operation (with the key), which ends with this status. */
+/* Keep the status for the next operation (with the key), which it ends. */
 static void remember(struct rp_session *s, enum rp_status st, uint32_t detail)
 {
 	if (of_key(st)) {
@@ -308,7 +308,7 @@ static const struct rp_channel_events events = {
 
 /* --- the end of a connection --- */
 
-/* remembers: the next operation ends with why connecting has failed. */
+/* remembers: the reason for which connecting failed ends the next operation. */
 static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
 		 bool remembers)
 {
@@ -357,7 +357,7 @@ void rp_session_delete(struct rp_session *s)
 
 /* --- progress --- */
 
-/* How long the target may still be silent; UINT64_MAX: nothing is due. */
+/* Deadline of the target's next message; UINT64_MAX: none is due. */
 static uint64_t expires(const struct rp_session *s, uint64_t alive_at)
 {
 	double slack = 0;
@@ -365,7 +365,7 @@ static uint64_t expires(const struct rp_session *s, uint64_t alive_at)
 	if (s->state == RP_SESSION_IDLE ||
 	    (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops)))
 		return UINT64_MAX;
-	/* Replies stand behind the bytes: a slow link is no dead target. */
+	/* Replies come behind the bytes: a slow link is no loss. */
 	if (s->attr.slow_rate)
 		slack = (double)(s->written - s->proved) * 1e9 /
 			(double)s->attr.slow_rate;
@@ -374,7 +374,7 @@ static uint64_t expires(const struct rp_session *s, uint64_t alive_at)
 	return alive_at + s->attr.timeout_ns + (uint64_t)slack;
 }
 
-/* Nothing is outstanding: a connection without use is closed after a while. */
+/* Nothing is outstanding: close the connection after attr.idle_ns. */
 static void idle(struct rp_session *s, uint64_t t)
 {
 	if (!s->idle) {
@@ -383,7 +383,7 @@ static void idle(struct rp_session *s, uint64_t t)
 	}
 	if (!s->attr.idle_ns || t < s->idle_at + s->attr.idle_ns)
 		return;
-	/* What was written must not be lost with it. */
+	/* First prove placement: a close would poison unplaced writes. */
 	if (s->unplaced.n)
 		rp_session_fence(s);
 	else
@@ -422,7 +422,7 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 	if (s->doomed || s->batch || !TAILQ_EMPTY(&s->ended))
 		return 0;
 	due = expires(s, s->heard ? now(s) : s->alive_at);
-	/* The channel has no event that says "try again". */
+	/* The channel reports no event when it has room again. */
 	if (s->blocked && s->head) {
 		retry = now(s) + NS_PER_MS;
 		due = retry < due ? retry : due;
@@ -433,7 +433,7 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 	return s->idle ? s->idle_at + s->attr.idle_ns : 0;
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 bool rp_session_unplaced(struct rp_session *s)
 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What an operation posts: RDMA of its bytes, then slices of its ranges. */
+/* The posts of an operation: RDMA of its bytes, then slices of its ranges. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "core/session_priv.h"
 #include "core/wire_pack.h"
 
-/* The local part of one of several remote ranges. */
+/* Local scatter list for one of several remote ranges. */
 struct part {
 	struct iovec iov[RP_CHANNEL_IOV];
 	void *desc[RP_CHANNEL_IOV];
 };
 
-/* Where the walk through the local scatter list is. */
+/* Position in the local scatter list. */
 struct cursor {
 	const struct iovec *iov;
 	void *const *desc;
@@ -53,9 +53,9 @@ static void set_remote(struct rp_piece *p, const struct rp_grant *g,
 }
 
 /*
- * How a commit of this range is carried out: by fence, FLUSH or delivery, or
- * by the agent (REFUSED), which alone takes effects, reaches what its CPU has
- * stored, and says why a class is not reached.
+ * The method for a commit of this range: fence, FLUSH or delivery without the
+ * agent, or REFUSED: by the agent, which alone executes effects, flushes bytes
+ * that its CPU has stored, and reports why a class is not reached.
  */
 static enum rp_method way(const struct rp_op *op, const struct rp_wire_range *r,
 			  const struct rp_grant *g)
@@ -68,14 +68,14 @@ static enum rp_method way(const struct rp_op *op, const struct rp_wire_range *r,
 	if (g->alone == RP_METHOD_NATIVE &&
 	    (op->nranges > RP_SESSION_FLUSHES || r->len > RP_SESSION_FLUSH_LEN))
 		return RP_METHOD_REFUSED;
-	/* Delivery says nothing of writes that were not delivered. */
+	/* Delivery proves nothing about writes without acknowledgment. */
 	if (g->alone == RP_METHOD_DELIVERY && op->kind == RP_OP_COMMIT &&
 	    rp_range_unplaced(s, r) && !(s->channel->flags & RP_CHANNEL_FENCES))
 		return RP_METHOD_REFUSED;
 	return g->alone;
 }
 
-/* Is it a write whose delivery has to be acknowledged? */
+/* Is it a write that needs a delivery-complete acknowledgment? */
 static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
 		     const struct rp_grant *g)
 {
@@ -142,7 +142,7 @@ static void reached(struct rp_op *op, enum rp_class class,
 	op->priv.out.method = method;
 }
 
-/* Ranges from first on that fit into one REQUEST; at most n. */
+/* Number of ranges from first on that fit into one REQUEST; at most n. */
 static size_t slice(const struct rp_op *op, size_t first, size_t n)
 {
 	uint8_t scratch[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
@@ -184,7 +184,7 @@ static bool has_credit(const struct rp_session *s)
 	return s->used < s->credits && s->used < s->attr.max_commits;
 }
 
-/* A fence inside the range: one outside might stay short of the memory. */
+/* Fence by a read inside the range: elsewhere it may not reach the memory. */
 static int make_fence(struct rp_op *op, const struct rp_wire_range *r,
 		      struct rp_grant *g)
 {
@@ -215,7 +215,7 @@ static int make_flush(struct rp_op *op, const struct rp_wire_range *r,
 	return 0;
 }
 
-/* The next range, without the agent. */
+/* Commit the next range without the agent. */
 static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 		      struct rp_grant *g, enum rp_method method)
 {
@@ -235,8 +235,8 @@ static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 }
 
 /*
- * Pieces for all ranges; where there is an effect, for all but those of the
- * request that brings it.
+ * Make pieces for all ranges; with an effect, for all but those in the request
+ * that carries it.
  */
 static int make_slices(struct rp_op *op)
 {
@@ -281,7 +281,7 @@ static int make_last(struct rp_op *op)
 		return 0;
 	if (!has_credit(op->priv.session))
 		return -EAGAIN;
-	/* A reply proves placement whatever it is about. */
+	/* Any reply proves placement, so no range is needed. */
 	p = rp_piece_request(op, op->priv.cut, bare ? 0 : n);
 	if (!p)
 		return -ENOMEM;
@@ -343,14 +343,14 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
 	struct rp_op *op = p->op;
 
 	if (m->status != RP_ST_OK) {
-		/* The ordered store stands behind the last range. */
+		/* The ordered store counts as the range after the last. */
 		size_t n = p->n + (p->effect && rp_op_then(op));
 
 		rp_op_fail(op, m->status, m->detail,
 			   p->first + (m->range < n ? m->range : 0));
 		return;
 	}
-	/* A reply that says less than was asked is not a yes. */
+	/* Too low a level or class in the reply is a failure. */
 	if (m->level < op->level ||
 	    (op->level == RP_LEVEL_DURABLE && m->class < op->required)) {
 		rp_op_fail(op, RP_ST_CLASS, m->class, p->first);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations as the program posts them: checked, refused or accepted. */
+/* Post operations: check, refuse or accept them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static int check(struct rp_op *op)
 	return check_range(&then);
 }
 
-/* Do the bytes of this write travel inside a REQUEST? */
+/* Are the bytes of this write sent inside a REQUEST? */
 static bool stores(struct rp_session *s, const struct rp_op *op)
 {
 	const uint64_t bytes = op->priv.bytes;
@@ -108,7 +108,7 @@ static bool stores(struct rp_session *s, const struct rp_op *op)
 	    bytes > RP_WIRE_MAX_STORE ||
 	    RP_WIRE_STORE_LEN(op->nranges, bytes) > RP_WIRE_MAX_MSG)
 		return false;
-	/* No device knows a copy. */
+	/* The copy of injected bytes has no desc. */
 	if (op->inject && s->channel->flags & RP_CHANNEL_LOCAL_MR)
 		return true;
 	if (op->level != RP_LEVEL_DURABLE || bytes > s->attr.inline_max)
@@ -122,7 +122,7 @@ static bool stores(struct rp_session *s, const struct rp_op *op)
 	return true;
 }
 
-/* The status of an operation that the grants alone decide; OK: it is posted. */
+/* The status of an operation, if the grants alone decide it; OK: post it. */
 static enum rp_status verdict(struct rp_session *s, const struct rp_op *op,
 			      uint64_t *range)
 {
@@ -169,7 +169,7 @@ static int copy_operands(struct rp_op *op)
 	return 0;
 }
 
-/* It ends with this status, as soon as progress is made. */
+/* Accept an operation that ends with this status at the next progress. */
 static int accept_failed(struct rp_session *s, struct rp_op *op,
 			 enum rp_status st, uint32_t detail, uint64_t range)
 {
@@ -188,7 +188,7 @@ static int copy(struct rp_op *op)
 	return 0;
 }
 
-/* The connection is there, and so are the grants. */
+/* Accept the operation: connection and grants are ready. */
 static int start(struct rp_session *s, struct rp_op *op)
 {
 	enum rp_status st;
@@ -209,7 +209,7 @@ static int start(struct rp_session *s, struct rp_op *op)
 	}
 	rp_op_accept(s, op);
 	rp_session_pump(s);
-	/* The bytes are the program's again when this returns. */
+	/* Injected bytes are the program's again when this returns. */
 	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
 	    op->priv.state < RP_OP_POSTED && rp_op_copy(op)) {
 		rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);

@@ -6,8 +6,8 @@
 #include "core/status.h"
 
 /*
- * One errno per status, so that a program that looks at err alone can still
- * tell them apart. All of them are in rdma/fi_errno.h too.
+ * One errno per status, so that a program that checks only err can tell them
+ * apart. All of them are in rdma/fi_errno.h too.
  */
 static const struct {
 	const char *name;
