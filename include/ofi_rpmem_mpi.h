@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MPI windows that a program says are durable: see rpmem_mpi_win_durable(3).
+ * MPI windows that a program declares durable: see rpmem_mpi_win_durable(3).
  * Inline functions over MPI and libfabric; link with -lfabric.
  */
 #ifndef OFI_RPMEM_MPI_H
@@ -16,7 +16,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_ext_rpmem.h>
 
-/* How a rank's part of a window is reached. */
+/* The path to a rank's part of a window. */
 struct rpmem_mpi_part {
 	char name[128];
 	uint64_t base, len, key;
@@ -35,7 +35,7 @@ struct rpmem_mpi_win {
 	struct fid_av *av;
 	struct fid_ep *ep;
 	struct fid_mr *mr;
-	char why[160]; /* the last commit failed */
+	char why[160]; /* why the last commit failed */
 };
 
 static inline void rpmem_mpi_close_(struct rpmem_mpi_win *w)
@@ -57,7 +57,7 @@ static inline void rpmem_mpi_close_(struct rpmem_mpi_win *w)
 	memset(w, 0, offsetof(struct rpmem_mpi_win, why));
 }
 
-/* An endpoint and the keys to one's own memory, where there is some. */
+/* Open an endpoint, and register the rank's own memory if it has some. */
 static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
 				  void *base, struct rpmem_mpi_part *own)
 {
@@ -110,7 +110,7 @@ static inline int rpmem_mpi_begin_(struct rpmem_mpi_win *w, void *base,
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	/* A rank that computes, or waits in MPI, replies all the same. */
+	/* A rank that computes, or waits in MPI, must still reply. */
 	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info);
@@ -122,7 +122,7 @@ out:
 	return ret;
 }
 
-/* The worst of all ranks' outcomes: what fails on one fails on each. */
+/* The worst result of all ranks: an error on one fails all. */
 static inline int rpmem_mpi_worst_(MPI_Comm comm, int ret)
 {
 	int worst = ret;
@@ -176,7 +176,7 @@ static inline int rpmem_mpi_win_persist(struct rpmem_mpi_win *w, int target,
 	at = (uint64_t)disp * (uint64_t)c->disp_unit;
 	if ((uint64_t)bytes > c->len - at)
 		return -FI_EINVAL;
-	/* In the target's memory first: a commit is of what is there. */
+	/* Only bytes in the target's memory can be committed. */
 	if (MPI_Win_flush(target, w->win) != MPI_SUCCESS)
 		return -FI_EIO;
 	return rpmem_mpi_commit_(w, target, at, (uint64_t)bytes);
@@ -209,7 +209,7 @@ static inline int rpmem_mpi_win_durable(MPI_Win win, MPI_Comm comm,
 			if (fi_av_insert(w->av, w->parts[r].name, 1,
 					 &w->peers[r], 0, NULL) != 1)
 				ret = -FI_EADDRNOTAVAIL;
-		/* Can it be kept? What is in it is, from now on. */
+		/* Can it be durable? Then commit what is in it. */
 		if (!ret && own.len)
 			ret = rpmem_mpi_commit_(w, rank, 0, own.len);
 		ret = rpmem_mpi_worst_(comm, ret);
@@ -221,7 +221,7 @@ static inline int rpmem_mpi_win_durable(MPI_Win win, MPI_Comm comm,
 
 static inline void rpmem_mpi_win_forget(struct rpmem_mpi_win *w)
 {
-	/* Nobody else's commit is under way. */
+	/* Wait until no rank's commit is outstanding. */
 	MPI_Barrier(w->comm);
 	rpmem_mpi_close_(w);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What private connections of both backends share: channels, dispatch. */
+/* Private connections: channels and dispatch, shared by both backends. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,11 +14,11 @@
 #include "core/log.h"
 #include "rc/rc_priv.h"
 
-/* CM events are looked for each so many polls, or after so long. */
+/* CM events are polled after so many polls of completions, or so long. */
 #define EVENT_POLLS 16
 #define EVENT_NS    1000000ull
 #define EVENT_MAX   16
-/* After so many polls that found nothing, one in so long is enough. */
+/* After so many empty polls, one poll in so long is enough. */
 #define EMPTY_POLLS 256
 #define EMPTY_NS    4000ull
 
@@ -27,7 +27,7 @@ static uint64_t now(struct rp_rc *rc)
 	return rc->attr.now(rc->attr.arg);
 }
 
-/* Of polls, which come thousands of times in a tick. */
+/* Exact time; polls use a tick, as they come thousands of times in it. */
 static uint64_t exact(struct rp_rc *rc)
 {
 	return rc->attr.exact ? rc->attr.exact(rc->attr.arg) : now(rc);
@@ -84,7 +84,7 @@ void rp_rc_recv_failed(struct rp_rc *rc, struct rp_rc_recv *r)
 		return;
 	}
 	r->channel->nrecvs--;
-	/* While it connects, the event that follows knows more. */
+	/* While connecting, the next event has a better reason. */
 	if (r->channel->state == RP_RC_CONNECTING)
 		rc->look = true;
 	else
@@ -109,7 +109,7 @@ static bool report_op(struct rp_rc *rc)
 	return true;
 }
 
-/* The owner may close any channel inside, this one too. */
+/* The owner may close any channel inside the callback, this one too. */
 static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
 {
 	struct rp_rc_channel *c = r->from;
@@ -122,7 +122,7 @@ static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
 	rp_rc_recv_repost(rc, r);
 }
 
-/* No more than there is now: each may post another. */
+/* Report no more than there is now: each callback may post another. */
 static int report(struct rp_rc *rc)
 {
 	struct rp_rc_recv *r, *last = TAILQ_LAST(&rc->messages, rp_rc_recvs);
@@ -130,7 +130,7 @@ static int report(struct rp_rc *rc)
 
 	for (unsigned int left = rc->ndone; left && report_op(rc); left--)
 		n++;
-	/* A close inside takes messages away, maybe the last. */
+	/* A close inside a callback may remove messages, even the last. */
 	while (last && (r = TAILQ_FIRST(&rc->messages))) {
 		if (r == last)
 			last = NULL;
@@ -197,7 +197,7 @@ static void reap(struct rp_rc *rc)
 	}
 }
 
-/* Everything else is reported before. */
+/* lost() comes last: all completions and messages are reported before. */
 static void report_loss(struct rp_rc_channel *c)
 {
 	struct rp_rc *rc = c->rc;
@@ -212,7 +212,7 @@ static void report_loss(struct rp_rc_channel *c)
 				     c->data_len);
 }
 
-/* Take the operations of c out of those that are to be reported. */
+/* Move the operations of c out of the queue of completions to report. */
 static struct rp_channel_op *done_take(struct rp_rc *rc,
 				       const struct rp_rc_channel *c)
 {
@@ -274,7 +274,7 @@ static void channel_close(struct rp_channel *base)
 
 /* --- channels --- */
 
-/* A channel that has ended takes operations, too, and fails them. */
+/* An ended channel accepts operations, too, and fails them. */
 static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
 			int n)
 {
@@ -421,7 +421,7 @@ void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len)
 	c->base.events->connected(c->base.owner, data, len);
 }
 
-/* --- the whole --- */
+/* --- rp_rc --- */
 
 int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 	       size_t why_size)
@@ -531,7 +531,7 @@ bool rp_rc_pending(const struct rp_rc *rc)
 	       !TAILQ_EMPTY(&rc->ending);
 }
 
-/* Reading the completion queue is a system call, also for an idle program. */
+/* Polling the completion queue is a system call, even when idle. */
 static bool poll_due(struct rp_rc *rc)
 {
 	return rc->empty < EMPTY_POLLS || rc->look || rp_rc_pending(rc) ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP sockets: what is polled, and who sleeps. */
+/* Private connections over TCP sockets: polling and sleeping. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -9,13 +9,13 @@
 
 #include "rc/rc_tcp.h"
 
-/* SENDs up to this are copied where the socket does not take them. */
+/* SENDs up to this length are copied if the socket is full. */
 #define INJECT 256
-/* Channels that one poll reads. */
+/* Channels per poll. */
 #define BATCH 32
 /*
- * With one open channel its socket is read without asking epoll; so often in a
- * row, as that finds its end and what the peer sends all the same.
+ * A single open channel's socket is read without epoll, at most so often in a
+ * row: a read also finds the end of the connection.
  */
 #define LOOKS 64
 
@@ -69,7 +69,7 @@ static int work(struct tcp_channel *t)
 
 	if (n || t->starved)
 		return n;
-	/* All input of before the failure has been read. */
+	/* All input from before the failure has been read. */
 	if (t->send_failed)
 		rp_rc_end(&t->c, ECONNRESET, NULL, 0);
 	rp_tcp_remove_work(t);
@@ -77,8 +77,8 @@ static int work(struct tcp_channel *t)
 }
 
 /*
- * Each channel once, while there are receives; who still has work then goes to
- * the end, so that a peer that floods gets no more of them than others.
+ * Serve each channel once, while there are receives; one with more work moves
+ * to the end of the list, so that a flooding peer gets no more of them.
  */
 static int work_all(struct tcp_rc *f)
 {
@@ -134,8 +134,8 @@ static int tcp_poll(struct rp_rc *rc, int max)
 }
 
 /*
- * Sockets wake nobody until somebody sleeps: each epoll descriptor above them
- * costs every packet something.
+ * Watch the sockets only while somebody sleeps: each level of epoll above them
+ * costs time for every packet.
  */
 static int tcp_trywait(struct rp_rc *rc)
 {

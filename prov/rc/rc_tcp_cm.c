@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: listen, connect, and what answers it. */
+/* Private connections over TCP: listen, connect, accept, reject. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,15 +12,12 @@
 
 #include "rc/rc_tcp.h"
 
-/* So many may have connected without a CONNECT. */
+/* Most half-open sockets without a CONNECT. */
 #define MAX_SILENT RP_RC_MAX_HALF_OPEN
-/* Without a descriptor for a caller: try again after so long. */
+/* Delay before accept() is retried without a free descriptor. */
 #define PAUSE_NS 100000000ull
 
-/*
- * What an event of cm_fd is of: a connecting channel, a caller, or the
- * listener.
- */
+/* The socket of a cm_fd event: half-open, the listener, else a channel's. */
 #define IS_CALLER   1ul
 #define IS_LISTENER 2ul
 
@@ -51,7 +48,7 @@ static struct tcp_caller *oldest_silent(struct tcp_rc *f)
 	return NULL;
 }
 
-/* Set the time at which poll_events() is due without an event. */
+/* Set the timer to when poll_events() is due without an event. */
 static void arm_timer(struct tcp_rc *f)
 {
 	uint64_t due = f->accept_paused ? now(f) + PAUSE_NS : 0, old;
@@ -65,7 +62,7 @@ static void arm_timer(struct tcp_rc *f)
 	rp_rc_due(&f->rc, due);
 }
 
-/* A commit is one small frame there and one back. */
+/* A commit is one small frame in each direction. */
 static void no_delay(int fd)
 {
 	const int on = 1;
@@ -85,7 +82,7 @@ static int open_socket(int family)
 
 /* --- frames of the opening --- */
 
-/* An empty socket takes a frame of this length whole. */
+/* An empty socket accepts a frame of this length whole. */
 static int send_opening(int fd, enum rp_tcp_type type, const void *data,
 			size_t len)
 {
@@ -102,8 +99,8 @@ static int send_opening(int fd, enum rp_tcp_type type, const void *data,
 }
 
 /*
- * Receive CONNECT, ACCEPT or REJECT, and nothing behind it, which is the
- * channel's. 1: it is complete; 0: not yet; or -errno.
+ * Receive CONNECT, ACCEPT or REJECT, and no byte behind it, which is the
+ * channel's. 1: complete; 0: not yet; or -errno.
  */
 static int read_opening(int fd, struct tcp_opening *in)
 {
@@ -135,7 +132,7 @@ static const uint8_t *data_of(const struct tcp_opening *in)
 	return in->bytes + sizeof(struct rp_tcp_hdr);
 }
 
-/* --- the side that listens --- */
+/* --- listening side --- */
 
 int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		  uint16_t *port)
@@ -159,12 +156,12 @@ int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		return ret;
 	}
 	f->listener = fd;
-	/* The port is in the same place in both families. */
+	/* The port has the same offset in both families. */
 	*port = ntohs(bound.in.sin_port);
 	return 0;
 }
 
-/* There may be a descriptor for a caller again. arm_timer() follows. */
+/* A descriptor may be free again. The caller calls arm_timer() next. */
 static void resume_accept(struct tcp_rc *f)
 {
 	if (!f->accept_paused)
@@ -205,8 +202,8 @@ static void expire(struct tcp_rc *f)
 }
 
 /*
- * Without a descriptor or memory the caller stays in the backlog, and epoll
- * would report it at once again: ask for no event until arm_timer() is due.
+ * Without a descriptor or memory the connection stays in the backlog, and epoll
+ * would report it at once again: ignore events until arm_timer() is due.
  */
 static void pause_accept(struct tcp_rc *f)
 {
@@ -261,7 +258,7 @@ static void caller_event(struct tcp_rc *f, struct tcp_caller *q)
 				q->in.head.length);
 		return;
 	}
-	/* An error; or input or a hang-up before the answer to CONNECT. */
+	/* An error; or input or a hang-up before ACCEPT or REJECT. */
 	if (q->connect_received)
 		rp_rc_request_gone(&f->rc, q);
 	caller_close(f, q);
@@ -294,7 +291,7 @@ void rp_tcp_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
 	caller_close(tcp_rc(rc), q);
 }
 
-/* --- the side that connects --- */
+/* --- connecting side --- */
 
 int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 		   size_t len)
@@ -310,7 +307,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 		return t->fd < 0 ? t->fd : -ENOMEM;
 	}
 	t->opening = o;
-	/* CONNECT is sent once the socket is connected. */
+	/* The CONNECT is sent once the socket is connected. */
 	o->have = len;
 	memcpy(o->bytes, data, len);
 	if (connect(t->fd, &c->peer.sa, (socklen_t)addr_len) &&
@@ -320,7 +317,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	return ret ? ret : rp_rc_recvs_open(c);
 }
 
-/* The connection is there, or is not: 0 or a positive errno. */
+/* Connect has completed: 0 or a positive errno. */
 static int connected(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
@@ -338,7 +335,7 @@ static int connected(struct tcp_channel *t)
 	return err;
 }
 
-/* The target has answered. */
+/* Handle the target's ACCEPT or REJECT. */
 static void target_answered(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
@@ -395,7 +392,7 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 		expire(f);
 		arm_timer(f);
 	}
-	/* One by one: a callback may close what the next one is of. */
+	/* One event at a time: a callback may close the next one's channel. */
 	while (n < max && epoll_wait(f->cm_fd, &ev, 1, 0) == 1) {
 		what = (uintptr_t)ev.data.ptr;
 		n++;

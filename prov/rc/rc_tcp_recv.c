@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: what comes in, from a peer that is hostile. */
+/* Private connections over TCP: input, from a hostile peer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 
 #include "rc/rc_tcp.h"
 
-/* One call reads at most so often, and so much of one WRITE at once. */
+/* Most reads of one call, and pieces of one WRITE at once. */
 #define READS 8
 #define CHUNK (1u << 20)
 
 /* --- the data of WRITE and DATA --- */
 
-/* Where the next bytes of the data go, at most so many. Returns the pieces. */
+/* Destination of the next bytes, at most so many. Returns the pieces. */
 static unsigned int payload_iov(const struct tcp_channel *t, struct iovec *iov,
 				uint64_t most)
 {
@@ -46,7 +46,7 @@ static void payload_ended(struct tcp_channel *t)
 	t->owed_placed += t->wants_placed;
 }
 
-/* n more bytes of the data are in place. True: they were the last. */
+/* n more bytes of the data are placed. True: they were the last. */
 static bool payload_arrived(struct tcp_channel *t, uint64_t n)
 {
 	t->payload_left -= n;
@@ -77,7 +77,7 @@ static size_t copy_payload(struct tcp_channel *t, const uint8_t *from,
 
 /*
  * The oldest posted operation, if it has this kind and is fully sent; else
- * NULL. A WRITE that did not ask for PLACED is not posted any more by then.
+ * NULL. A WRITE without acknowledgment has completed earlier.
  */
 static struct rp_channel_op *op_awaiting(struct tcp_channel *t,
 					 enum rp_channel_kind kind)
@@ -155,10 +155,10 @@ static int complete_placed(struct tcp_channel *t, uint64_t n)
 }
 
 /*
- * Parse a header and begin what it says; a MESSAGE is taken with its data.
- * Returns 0, and in *used the bytes taken: 0 where the header or the message is
- * incomplete. -EAGAIN: no receive is free for the message, try again later. A
- * positive errno ends the channel.
+ * Parse a header and start its frame; a MESSAGE is taken with its data. Returns
+ * 0, and in *used the bytes taken: 0 if header or message is incomplete.
+ * -EAGAIN: no receive is free for the message, try again later. A positive
+ * errno ends the channel.
  */
 static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 		      size_t *used)
@@ -195,8 +195,8 @@ static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 
 /*
  * Parse and place bytes up to the first incomplete header or message, or to a
- * message without a free receive. Returns the bytes taken: all, where the
- * channel ends. *steps grows with each header, and each end of its data.
+ * message without a free receive. Returns the bytes taken; all if the channel
+ * ends. *steps counts headers and ends of data.
  */
 static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 		    int *steps)
@@ -226,7 +226,7 @@ static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 
 /* --- reading --- */
 
-/* Keep these bytes, which were not parsed, for later. False: no memory. */
+/* Keep unparsed bytes for later. False: no memory. */
 static bool hold(struct tcp_channel *t, const uint8_t *bytes, size_t len)
 {
 	if (!len) {
@@ -243,7 +243,7 @@ static bool hold(struct tcp_channel *t, const uint8_t *bytes, size_t len)
 	return true;
 }
 
-/* Parse a buffer from its start, and hold the rest. Returns the steps. */
+/* Parse a buffer from its start, and keep the rest. Returns the steps. */
 static int parse_and_hold(struct tcp_channel *t, const uint8_t *bytes,
 			  size_t len)
 {
@@ -256,12 +256,12 @@ static int parse_and_hold(struct tcp_channel *t, const uint8_t *bytes,
 }
 
 /*
- * Receive once: data of a WRITE or DATA to where it goes, the rest to the stage
- * or behind what is held, and parse. Returns the steps, or -1: there was no
- * input, or the channel ended. *more: the socket may have more.
+ * Receive once: data of a WRITE or DATA to its destination, the rest to the
+ * stage or behind kept bytes, and parse. Returns the steps, or -1: there was no
+ * input, or the channel has ended. *more: the socket may have more.
  *
- * Nothing is held while data is awaited, and while something is held there is
- * room behind it: a header or message that is incomplete is shorter.
+ * No bytes are kept while data is outstanding; kept bytes leave room behind
+ * them, because an incomplete header or message is shorter.
  */
 static int read_once(struct tcp_channel *t, bool *more)
 {
@@ -281,7 +281,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 	}
 	want = direct;
 	/*
-	 * The stage takes what is behind the data, never data: that would be
+	 * The stage gets the bytes behind the data, never data: that would be
 	 * copied twice.
 	 */
 	if (direct == t->payload_left) {
@@ -327,7 +327,7 @@ int rp_tcp_receive(struct tcp_channel *t)
 		got = read_once(t, &more);
 		if (got < 0)
 			break;
-		/* Also where the data goes on. */
+		/* Count a step even if the data is not complete. */
 		n += got ? got : 1;
 	}
 	if (t->c.state != RP_RC_UP)

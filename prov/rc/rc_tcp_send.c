@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: what goes out. */
+/* Private connections over TCP: output. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "rc/rc_tcp.h"
 
-/* Frames of one sendmsg(), and their pieces: the header and the rest. */
+/* Frames per sendmsg(), and pieces: headers and data. */
 #define BATCH  8
 #define PIECES (BATCH * (RP_CHANNEL_IOV + 1))
-/* Answers that a peer leaves unread before it is cut off. */
+/* Most DATA and PLACED frames that a peer leaves unread. */
 #define ANSWERS (2 * RP_RC_DEPTH)
 
 /* 0, or a positive errno. */
@@ -52,7 +52,7 @@ static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
 	return 0;
 }
 
-/* The pieces of a frame that have not been sent, *room bytes at most. */
+/* The unsent pieces of a frame, *room bytes at most. */
 static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
 				  uint64_t *room)
 {
@@ -63,7 +63,7 @@ static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
 	return n + rp_tcp_slice(f->iov, f->iov_count, &skip, room, to + n);
 }
 
-/* Returns how many bytes the socket took. After an error no more is sent. */
+/* Returns the bytes that the socket accepted. Stops after an error. */
 static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
 				 unsigned int n)
 {
@@ -83,7 +83,7 @@ static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
 	return 0;
 }
 
-/* Complete the frame's operation, unless the peer has to answer it. */
+/* Complete the frame's operation, unless a reply of the peer completes it. */
 static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
 {
 	struct rp_channel_op *op = f->op;
@@ -94,7 +94,7 @@ static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
 		rp_rc_complete_op(t->c.rc, op, 0);
 }
 
-/* Count the frame's part of these bytes. Returns those of the next frames. */
+/* Count the frame's part of the sent bytes. Returns the bytes left over. */
 static inline size_t advance(struct tcp_frame *f, size_t sent)
 {
 	const uint64_t left = f->len - f->sent;
@@ -112,7 +112,7 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 	struct tcp_frame *own = malloc(sizeof(*own) + bytes);
 
 	if (!own) {
-		/* Part of the frame may have been sent: nothing can follow. */
+		/* Part of the frame may be sent, so no other can follow. */
 		t->send_failed = true;
 		rp_tcp_add_work(t);
 		return;
@@ -122,7 +122,7 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 		rp_rc_op_copy(f->op, own->copy);
 		own->own = (struct iovec){own->copy, bytes};
 		own->iov_count = 1;
-		own->op = NULL; /* which lives on the caller's stack */
+		own->op = NULL; /* is on the caller's stack */
 	}
 	if (inject || f->iov == &f->own)
 		own->iov = &own->own;
@@ -134,8 +134,8 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 }
 
 /*
- * Send new frames, at most BATCH, if none is queued; queue what the socket does
- * not take. After an error their operations wait for the end of the channel.
+ * Send new frames, at most BATCH, if none is queued; queue the unsent rest.
+ * After an error their operations wait for the end of the channel.
  */
 static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
 			unsigned int n)
@@ -188,7 +188,7 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	}
 	if (!err)
 		return i;
-	/* The rest is taken as well: rc.c fails it once c has ended. */
+	/* Accept the rest as well: rc.c fails it after c has ended. */
 	if (ops[i]->inject)
 		rp_rc_end(c, err, NULL, 0);
 	else
@@ -228,7 +228,7 @@ int rp_tcp_answer_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
 		.iov_count = 1,
 		.mr = mr,
 	};
-	/* Answers keep the order of what they answer. */
+	/* DATA and PLACED have the order of their requests. */
 	int err = rp_tcp_answer_placed(t);
 
 	return err ? err : answer(t, &f, RP_TCP_DATA, len);
