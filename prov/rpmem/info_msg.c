@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is offered of connected endpoints, derived from the base's. */
+/* Derive entries for connected endpoints from those of the base. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ struct fi_info *rp_info_msg_to_base(const struct fi_info *info,
 	return NULL;
 }
 
-/* Of the base's list those that have RMA. */
+/* Entries of the base's list that have RMA. */
 static int base_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list)
@@ -117,7 +117,7 @@ int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 	*out = NULL;
 	if (!hints)
 		return ret;
-	/* Whom it is connected to is the endpoint's affair. */
+	/* The endpoint, not the domain, uses the handle. */
 	hints->handle = NULL;
 	free(hints->dest_addr);
 	hints->dest_addr = NULL;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What libfabric finds when it loads the provider, and the operator's
- * parameters. */
+/* Entry point of the provider, and the operator's parameters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +46,7 @@ static void log_sink(enum rp_log_level level, const char *text)
 	}
 }
 
-/* Any mistake, and none of them is used. */
+/* A file with a mistake is ignored as a whole. */
 static void cost_read(void)
 {
 	static struct rp_cost measured;
@@ -218,7 +217,7 @@ __attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void);
 
 struct fi_provider *fi_prov_ini(void)
 {
-	/* The core skips a provider that is older than the application. */
+	/* libfabric skips a provider that is older than the application. */
 	rp_prov.fi_version = fi_version();
 	rp_log_set(log_sink);
 	params_read();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads into local persistent memory that complete when it is durable. */
+/* Reads into local persistent memory that complete when they are durable. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +27,8 @@ static void flushed(void *arg, enum rp_status st, uint32_t detail)
 }
 
 /*
- * The bytes are here: flush them. The region is looked for again, because the
- * program may have closed it since.
+ * Flush the bytes that were read. Look the region up again, because the program
+ * may have closed it meanwhile.
  */
 static void flush(struct rp_task *t)
 {
@@ -68,7 +68,7 @@ static void read_done(struct rp_op *op, const struct rp_outcome *out)
 	flush(t);
 }
 
-/* --- what the base reads: its entries are ours --- */
+/* --- reads posted on the base: their entries are taken out --- */
 
 static struct rp_local_read *find(struct rp_cq *cq, const void *context)
 {

@@ -105,7 +105,7 @@ static uint8_t level_of(uint64_t flags)
 		       : 0;
 }
 
-/* With the lock: a task with all that writes and reads have alike. */
+/* With the lock: a task with everything that writes and reads share. */
 static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 		 bool want, struct rp_task **out, struct rp_session **s)
 {
@@ -129,7 +129,7 @@ static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 	return 0;
 }
 
-/* With the lock. All of no bytes are durable: nobody is asked. */
+/* With the lock: post the task. Ranges of 0 bytes are durable: no request. */
 static ssize_t end(struct rp_task *t, struct rp_session *s)
 {
 	const struct rp_outcome ok = {.status = RP_ST_OK};
@@ -240,8 +240,8 @@ unlock:
 /* --- writes --- */
 
 /*
- * Any write in message form, flags complete; unasked: more of them where the
- * regions are persistent.
+ * Any write in message form with complete flags; implicit flags are added if
+ * the regions are persistent.
  */
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			 uint64_t flags, uint64_t unasked, bool want)
@@ -264,7 +264,7 @@ static ssize_t save(struct rp_ep *ep, const struct fi_msg_rma *msg,
 {
 	enum rp_level level = RP_LEVEL_DURABLE;
 
-	/* Nothing moves: only what was written before is brought to a level. */
+	/* FI_RPMEM_SAVE moves no data: it commits what was written before. */
 	if (msg->iov_count || (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)))
 		return -FI_EINVAL;
 	if (!(flags & FI_COMMIT_COMPLETE))
@@ -290,13 +290,13 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	return write_any(ep, msg, flags, ep->unasked, rp_ep_wants(ep, flags));
 }
 
-/* The forms without flags: those of the endpoint, or FI_INJECT. */
+/* Calls without flags use the endpoint's, or FI_INJECT. */
 static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 			 size_t count, uint64_t data, fi_addr_t dest,
 			 uint64_t addr, uint64_t key, void *context,
 			 uint64_t flags, bool want)
 {
-	/* What is injected has no completion that could mean durable. */
+	/* An inject call has no completion that could mean durable. */
 	const uint64_t unasked = flags & FI_INJECT ? 0 : ep->unasked;
 	struct fi_rma_iov rma = {.addr = addr, .key = key};
 	struct fi_msg_rma msg = {
@@ -315,7 +315,7 @@ static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 	return write_any(ep, &msg, flags, unasked, want);
 }
 
-/* The base's own form of a call does the same as its message form. */
+/* The base's short calls are the same as its message form. */
 static inline bool plain(const struct rp_ep *ep, uint64_t key)
 {
 	return !rp_key_is_persistent(key) && ep->plain;
@@ -339,7 +339,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 			 base_flags(ep), rp_ep_wants(ep, ep->op_flags));
 }
 
-/* Apart, so that what the base gets at once needs no stack frame. */
+/* A function of its own, so that the base's path needs no stack frame. */
 static __attribute__((noinline)) ssize_t
 write_one(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 	  fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
@@ -430,7 +430,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	return ret ? ret : fi_readmsg(ep->base, msg, flags);
 }
 
-/* A default of FI_COMMIT_COMPLETE is one of writes. */
+/* A default FI_COMMIT_COMPLETE is for writes only. */
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 			 void **desc, size_t count, fi_addr_t src,
 			 uint64_t addr, uint64_t key, void *context)
