@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Completions: reads of ours become the flushes that they stand for. */
+/* Completions: those of internal reads become completions of the flushes. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -100,7 +100,7 @@ struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)
 	return &cq->slots[(wr_id - from) / sizeof(*cq->slots)];
 }
 
-/* Whatever failed, the queue pair works no more, and may be connected anew. */
+/* Any error ends use of the queue pair, until it is reconnected. */
 void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
@@ -114,21 +114,21 @@ static void doom(const struct rp_slot *s, struct ibv_wc *wc)
 {
 	switch (wc->status) {
 	case IBV_WC_SUCCESS:
-		/* A device that let it pass must not make it a success. */
+		/* A device that accepts the read must not make it a success. */
 		s->q->ops->fail(s->q);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
 		break;
-	default: /* it never came so far */
+	default: /* flushed before it reached the peer */
 		return;
 	}
 	wc->status = s->doomed;
 }
 
 /*
- * An entry of ours, as the flush would have it. False: it is not shown. In an
- * error only wr_id, status, qp_num and vendor_err mean something.
+ * Turn an internal completion into the flush's. False: it is not reported. In
+ * an error only wr_id, status, qp_num and vendor_err are valid.
  */
 bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc)
 {
@@ -155,7 +155,7 @@ RP_PUBLIC int ibv_rpmem_poll_cq(struct ibv_rpmem_cq *cq, int num_entries,
 {
 	int n;
 
-	/* Two threads could get what belongs together in any order. */
+	/* Two polling threads could return completions out of order. */
 	pthread_mutex_lock(&cq->lock);
 	n = rp_defer_poll(cq, num_entries, wc);
 	pthread_mutex_unlock(&cq->lock);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* In-order completion where the peer's agent has to reply. */
+/* In-order completion of work that needs a reply of the peer's agent. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "verbs/shim.h"
 
-#define AT_ONCE 32 /* completions */
+#define AT_ONCE 32 /* completions per poll */
 
 static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 	      "whatever goes ahead has room in a slot");
@@ -139,8 +139,8 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 }
 
 /*
- * An answer that was written wakes nobody and completes nothing. True: there
- * was something.
+ * Poll the ring of replies: a reply written there completes no work request.
+ * True: there was one.
  */
 static bool poll_ring(struct rp_qp *q)
 {
@@ -161,7 +161,7 @@ static bool poll_ring(struct rp_qp *q)
 	return came;
 }
 
-/* The rings of replies of all queue pairs with deferred completions. */
+/* Poll the rings of replies of all queue pairs with deferred completions. */
 static bool poll_rings(const struct ibv_rpmem_cq *cq)
 {
 	struct rp_qp *q;
@@ -185,8 +185,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
-	/* A store over the side connection might be overtaken in the ring.
-	 */
+	/* A store over the side connection could be passed by the ring. */
 	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
 		goto unlock;
 	s = rp_slot_take(cq, q);
@@ -233,7 +232,7 @@ static struct rp_qp *busy_one(const struct ibv_rpmem_cq *cq, uint32_t qp_num)
 	return NULL;
 }
 
-/* True: it is shown now, as wc says. */
+/* True: report it now, as in wc. */
 static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 {
 	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
@@ -241,7 +240,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	struct rp_held *h;
 	bool show = true;
 
-	/* A late completion of a side queue pair that was destroyed. */
+	/* A late completion of a destroyed side queue pair. */
 	if (s && s->qp_num != wc->qp_num)
 		return false;
 	if (s && is_of_side(s)) {
@@ -249,7 +248,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 		return false;
 	}
 	if (s) {
-		/* The ring is no region of the program's: the agent is gone. */
+		/* The ring is no region of the program: its agent is gone. */
 		if (s->kind == RP_SLOT_RING &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
@@ -273,7 +272,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	q = busy_one(cq, wc->qp_num);
 	if (!q || !show)
 		return show;
-	/* Receives have no place in the order of the send queue. */
+	/* Receives are not ordered with the send queue. */
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
 		return true;
 	h = rp_defer_get(cq);
@@ -286,7 +285,7 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 
 /* --- completions for the program --- */
 
-/* The status that a device would have. */
+/* The status that a device would report. */
 static enum ibv_wc_status status_of(enum rp_status why)
 {
 	switch (why) {
@@ -308,7 +307,7 @@ static enum ibv_wc_status status_of(enum rp_status why)
 	}
 }
 
-/* True: the program sees it. */
+/* True: report it to the program. */
 static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
 {
 	*wc = h->wc;
@@ -328,7 +327,7 @@ static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 		return true;
 	}
-	/* A failed request of the device's own does that, too. */
+	/* The error state is what a device's own failed request causes, too. */
 	atomic_store(&q->lost, true);
 	q->ops->fail(q);
 	return true;
@@ -346,10 +345,10 @@ static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
 					     &q->side->deferred))) {
 			shown += leaves(q, h, &wc[shown]);
 			done_with(cq, h);
-			/* A store may have waited for it. */
+			/* A store may have waited for this completion. */
 			push(q);
 		}
-		/* A queue pair that has failed stays: all behind is errors. */
+		/* A failed queue pair stays busy: all later ones are errors. */
 		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
 		    !q->side->deferred.failed) {
 			LIST_REMOVE(q, busy);
@@ -412,11 +411,11 @@ int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 	return shown || n >= 0 ? shown : n;
 }
 
-/* --- the initiator's end: begin and end --- */
+/* --- the initiator side: begin and end --- */
 
 /*
- * Its side queue pair is no more. What of it still comes is known by the number
- * in it, so its slots can be used again.
+ * The side queue pair is destroyed. Late completions are recognized by its
+ * number, so its slots can be reused.
  */
 static void drop_slots(struct rp_qp *q)
 {

@@ -15,7 +15,7 @@
 
 #define NS_PER_MS 1000000ull
 
-/* Polls per look at the clock and at the completion channel. */
+/* Polls between two reads of the clock and of completion events. */
 #define LOOKS  16
 #define YIELDS 100
 
@@ -26,12 +26,12 @@ void rp_dom_wake(const struct rp_dom *dom)
 {
 	const uint64_t one = 1;
 
-	/* It fails only when it has been woken very often. */
+	/* It fails only if the counter is full of wake-ups. */
 	if (write(dom->kick, &one, sizeof(one)) < 0)
 		return;
 }
 
-/* Take completion events, and acknowledge them at once, under the lock. */
+/* With the lock: take and acknowledge completion events. */
 static void collect(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -58,7 +58,7 @@ static bool look(struct rp_dom *dom)
 	return came;
 }
 
-/* Polling has paid: tell the peers that their rings are polled. */
+/* Polling has paid: send POLLING to peers with a ring. */
 static void say_awake(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -68,7 +68,7 @@ static void say_awake(struct rp_dom *dom)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
-/* A peer sends a DOORBELL for requests that cross the IDLE. False: not now. */
+/* A peer sends a DOORBELL for a request that crosses IDLE. False: no buffer. */
 static bool say_asleep(struct rp_target *s)
 {
 	if (s->up && s->polling && !rp_target_signal(s, RP_MSG_IDLE))
@@ -77,7 +77,7 @@ static bool say_asleep(struct rp_target *s)
 	return true;
 }
 
-/* Arm all completion queues. True: something came before. */
+/* Arm all completion queues. True: there was work before. */
 static bool lie_down(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -133,7 +133,7 @@ static void sleep_on(struct rp_dom *dom)
 	pthread_mutex_lock(&dom->lock);
 }
 
-/* A mutex that is locked again at once starves its waiters. */
+/* Yield to waiters: a mutex that is relocked at once starves them. */
 static void give_way(struct rp_dom *dom)
 {
 	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
@@ -162,7 +162,7 @@ static void *work(void *arg)
 			pthread_mutex_lock(&dom->lock);
 		} else if (!lie_down(dom)) {
 			sleep_on(dom);
-			looks = UINT_MAX; /* take the events first */
+			looks = UINT_MAX; /* next: take the events */
 		}
 	}
 	rp_dom_leave(dom);
@@ -176,7 +176,7 @@ int rp_dom_start(struct rp_dom *dom)
 
 	if (dom->runs)
 		return 0;
-	/* Signals are the program's. */
+	/* Block the program's signals in this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&dom->thread, NULL, work, dom);
@@ -185,7 +185,7 @@ int rp_dom_start(struct rp_dom *dom)
 	return ret;
 }
 
-/* --- a domain's life --- */
+/* --- domains: open, close --- */
 
 static int channel_open(struct rp_dom *dom)
 {

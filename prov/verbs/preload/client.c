@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rendezvous client: finds the peer's preload and its descriptors. */
+/* The rendezvous client: find the peer's preload and its descriptors. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ uint64_t rp_pre_now(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* --- a connection, until a point in time --- */
+/* --- a connection with a deadline --- */
 
 static int wait_for(int fd, short what, uint64_t until)
 {
@@ -61,7 +61,7 @@ static int say(int fd, const struct rp_rendezvous *m, uint64_t until)
 	return ret;
 }
 
-/* The whole of one message, once its first byte is here. */
+/* Read one whole message, after its first byte has arrived. */
 static int receive(int fd, struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
@@ -97,7 +97,7 @@ bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 	       (!IN6_IS_ADDR_LINKLOCAL(&to->sin6_addr) || scope);
 }
 
-/* From the address of our own GID, by which the other end knows us. */
+/* Connect from the address of the local GID, which the peer knows. */
 static int dial(const struct rp_pre_qp *r, uint16_t port, uint64_t until)
 {
 	struct sockaddr_in6 to, from;
@@ -148,7 +148,7 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 		r->joined = !ret;
 		r->addr_of_peer = addr;
 	} else if (r->joined && memcmp(&r->addr_of_peer, &addr, sizeof(addr))) {
-		/* Each address has one form. */
+		/* Each address has one encoding: this is another one. */
 		ret = EKEYREJECTED;
 	}
 	pthread_mutex_unlock(&r->side_lock);
@@ -189,7 +189,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 			return ret;
 		}
 		close(fd);
-		/* Another's port; but who is silent may be the right one. */
+		/* Not the peer's port; but a silent one may be. */
 		if (last == ETIMEDOUT)
 			return last;
 	}
@@ -236,7 +236,7 @@ void rp_pre_lookup(struct rp_pre_qp *r)
 	pthread_mutex_unlock(&r->client_lock);
 }
 
-/* --- what is said then; all under client_lock --- */
+/* --- messages after that; all under client_lock --- */
 
 static void lose(struct rp_pre_qp *r)
 {
@@ -246,7 +246,7 @@ static void lose(struct rp_pre_qp *r)
 	r->fd = -1;
 	r->all_recalled = true;
 	atomic_store(&r->state, RP_PRE_LOST);
-	/* Who sleeps for an answer is woken. */
+	/* Wakes a thread that sleeps until a completion. */
 	rp_side_fail(rp_qp_of(r->shim)->mine);
 }
 
@@ -285,7 +285,7 @@ void rp_pre_receive(struct rp_pre_qp *r)
 	}
 }
 
-/* One that allows nothing: a flush of it is an error of the device's kind. */
+/* A descriptor that allows nothing: a flush then fails as on a device. */
 static void of_nothing(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
 		       struct rp_desc *d)
 {
@@ -337,7 +337,7 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 	for (size_t i = 0; i < r->nrecalled; i++)
 		rp_qp_forget(q, r->recalled[i]);
 	r->nrecalled = 0;
-	/* Nobody says any more when what is known ends. */
+	/* Nobody reports any more when regions end. */
 	if (r->all_recalled)
 		rp_qp_forget(q, rkey);
 	if (!rp_qp_knows(q, rkey)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The program's calls of libibverbs, where the preload is in between. */
+/* The program's calls of libibverbs that the preload interposes. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* What is defined here are the functions. */
+/* The functions of these names are defined here, not the macros. */
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
@@ -75,7 +75,7 @@ static void __attribute__((constructor)) find_base(void)
 #undef FIND
 }
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of these two */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* for both */
 static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
 static struct rp_pre_cq *cqs;
 
@@ -142,7 +142,7 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return rp_pre_ctx_find(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
-/* Has the program anything to poll? */
+/* Is there anything for the program to poll? */
 static bool is_worth(struct rp_pre_cq *c)
 {
 	bool worth;
@@ -157,7 +157,7 @@ static bool is_worth(struct rp_pre_cq *c)
 	return worth;
 }
 
-/* Armed first, so that nothing comes unnoticed in between. */
+/* Arm first, so that no completion is missed in between. */
 RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 			       struct ibv_cq **cq, void **cq_context)
 {
@@ -175,12 +175,12 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 					  atomic_load(&c->solicited_only)) ||
 		    is_worth(c))
 			return 0;
-		/* It was for us alone. */
+		/* The event was for the shim alone. */
 		ibv_ack_cq_events(*cq, 1);
 	}
 }
 
-/* Room for what the program does not know of; bounded by the device. */
+/* Add room for the shim's own entries, as far as the device allows. */
 static int enlarged(const struct rp_pre_ctx *c, int cqe)
 {
 	int64_t want = 4 * (int64_t)cqe + 256;
@@ -251,7 +251,7 @@ RP_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 	if (!c)
 		return base.resize_cq(cq, cqe);
-	/* It does not shrink: requests of ours may fill it. */
+	/* It does not shrink: the shim's work requests may fill it. */
 	pthread_mutex_lock(&c->lock);
 	if (cqe + c->used > cq->cqe)
 		ret = base.resize_cq(cq, cqe + c->used);
@@ -309,7 +309,7 @@ static void qp_free(struct rp_pre_qp *r)
 	free(r);
 }
 
-/* Under the shim; again when it is reset. 0 or an errno. */
+/* Attach the shim; again after a reset. 0 or an errno. */
 static int attach(struct rp_pre_qp *r)
 {
 	const struct ibv_rpmem_qp_attr attr = {
@@ -358,7 +358,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	ret = base.query_qp(qp, &now, IBV_QP_CAP, &init);
 	if (ret)
 		goto fail;
-	/* Each request may need one; and the side has its own. */
+	/* A request may need one each; the side queue pair has its own. */
 	r->entries = (int)init.cap.max_send_wr + RP_SIDE_RECVS + RP_SIDE_SENDS;
 	ret = rp_pre_cq_use(scq, r->entries);
 	if (ret) {
@@ -426,7 +426,7 @@ RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return r && r->base ? &r->ex : base.qp_to_qp_ex(qp);
 }
 
-/* A reset queue pair begins anew. */
+/* A reset queue pair starts over. */
 static int again(struct rp_pre_qp *r)
 {
 	struct ibv_rpmem_qp *old = r->shim;
@@ -455,7 +455,7 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 		if (flushes)
 			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ;
 	}
-	/* A read takes the place of a flush. */
+	/* A read replaces a flush. */
 	if (!rd)
 		attr->max_rd_atomic = 1;
 	if (!dest_rd)
@@ -490,7 +490,7 @@ RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	if (rp_pre_inside)
 		return base.modify_qp(qp, attr, mask);
 	rp_pre_inside++;
-	/* One that flushes nothing itself can be flushed over. */
+	/* Without flushes of its own it may be the target of the peer's. */
 	if (!r && (mask & IBV_QP_ACCESS_FLAGS) &&
 	    (attr->qp_access_flags & RP_SHIM_FLUSHES) &&
 	    qp->qp_type == IBV_QPT_RC && rp_pre_ctx_find(qp->context)) {
@@ -549,7 +549,7 @@ static bool is_ours(const struct ibv_pd *pd, unsigned int access)
 	       rp_pre_ctx_find(pd->context);
 }
 
-/* Peers read, where they flush; in the order in which they write. */
+/* Peers flush by reads, and by ordered writes. */
 static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
 			  uint64_t iova, unsigned int access)
 {
@@ -660,7 +660,7 @@ static int query_device_ex(struct ibv_context *ctx,
 	return ret;
 }
 
-/* Is it to be emulated, and can it be? */
+/* Shall the device be emulated, and is it possible? */
 static bool is_wanted(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);

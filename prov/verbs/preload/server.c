@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rendezvous server, at the end that has the memory; and the thread of
- * both.
- */
+/* The rendezvous server, at the target; and the thread of both sides. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,12 +15,12 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* Clients that have connected and sent no LOOKUP yet; and all. */
+/* Clients without a LOOKUP yet; and all. */
 #define MAX_HALF_OPEN 64
 #define MAX_CLIENTS   4096
 #define LOOK_EVERY_MS 250
 
-/* A port on which queue pairs of ours are asked for. */
+/* A port on which peers look up local queue pairs. */
 struct rp_pre_listener {
 	uint16_t port;
 	int fd;
@@ -40,15 +38,15 @@ struct client {
 	uint64_t until; /* while r is NULL */
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t got;
-	bool waits; /* LOOKUP was received, and is not answered yet */
+	bool waits; /* LOOKUP was received, and has no reply yet */
 	struct rp_rendezvous lookup;
-	struct rp_pre_qp *r; /* that it has asked for */
+	struct rp_pre_qp *r; /* the queue pair that it looked up */
 	struct granted *granted;
 	size_t ngranted, room;
 	LIST_ENTRY(client) link;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of this */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all of this */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_cond_t released;
 static LIST_HEAD(,
@@ -75,7 +73,7 @@ void rp_pre_watch(void)
 {
 	const uint64_t again = 1;
 
-	/* It fails only when it has been woken very often. */
+	/* It fails only if the counter is full of wake-ups. */
 	if (kick >= 0 && write(kick, &again, sizeof(again)) < 0)
 		return;
 }
@@ -96,7 +94,7 @@ static void drop(struct client *v)
 	pthread_cond_broadcast(&released);
 }
 
-/* At once, or not at all: who does not read is not waited for. */
+/* Send at once, or not at all: do not wait for a peer that does not read. */
 static bool say(struct client *v, const struct rp_rendezvous *m)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
@@ -111,7 +109,7 @@ static bool is_gid(const union ibv_gid *gid, const uint8_t *raw)
 	return !memcmp(gid->raw, raw, RP_GID_LEN);
 }
 
-/* The queue pair that is connected to the client's, and by its host. */
+/* The local queue pair that is connected to the client's, on its host. */
 static bool is_meant(const struct rp_pre_qp *r, const struct client *v)
 {
 	const struct rp_rendezvous *c = &v->lookup;
@@ -151,7 +149,7 @@ static bool answer(struct client *v, struct rp_pre_qp *r)
 	return say(v, &m);
 }
 
-/* False: it is dropped. */
+/* False: drop the client. */
 static bool look_up(struct client *v)
 {
 	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
@@ -208,7 +206,7 @@ static bool tell(struct client *v, uint32_t rkey)
 	if (mr && !ibv_rpmem_get_desc(mr->shim, r->shim, &desc) &&
 	    !rp_desc_get(desc.bytes, &m.desc) && note(v, rkey))
 		return say(v, &m);
-	/* Nothing of the kind: only what the queue pair allows. */
+	/* No such region: send only what the queue pair allows. */
 	m.desc = (struct rp_desc){
 		.addr = UINT64_MAX - 2,
 		.length = 1,
@@ -230,7 +228,7 @@ static void client_released(struct client *v, uint32_t rkey)
 		}
 }
 
-/* False: nobody of ours says that here, or it is the end. */
+/* False: not a client's message in this state, or end of file. */
 static bool heard(struct client *v)
 {
 	struct rp_rendezvous m;
@@ -327,7 +325,7 @@ static void serve_all(void)
 			drop(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
-		/* Who has it now hears what comes, too. */
+		/* The thread that has the lock reads the messages, too. */
 		if (!pthread_mutex_trylock(&r->client_lock)) {
 			rp_pre_receive(r);
 			pthread_mutex_unlock(&r->client_lock);
@@ -338,7 +336,7 @@ static void serve_all(void)
 	}
 }
 
-/* All that there is to wait for; *ms: and how long. NULL: no memory. */
+/* All descriptors to poll, and *ms, how long. NULL: no memory. */
 static struct pollfd *all_fds(nfds_t *n, int *ms)
 {
 	const struct rp_pre_listener *d;
@@ -392,7 +390,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* It ends with the process. */
+/* The thread ends with the process. */
 static int start(void)
 {
 	pthread_t thread;
@@ -405,7 +403,7 @@ static int start(void)
 		kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (kick < 0)
 		return errno;
-	/* Signals are the program's. */
+	/* Block the program's signals in this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&thread, NULL, work, NULL);
@@ -520,7 +518,7 @@ static void leaves(struct rp_pre_qp *r)
 	struct client *v, *next;
 
 	r->connected = false;
-	/* The thread asks nothing of its side any more. */
+	/* The thread does not use the side of r any more. */
 	atomic_store(&r->state, RP_PRE_NEW);
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
@@ -609,7 +607,7 @@ bool rp_pre_mr_is(struct ibv_mr *mr)
 	return is;
 }
 
-/* Was the client given this region's descriptor, in its protection domain? */
+/* Has the client this region's descriptor, in its protection domain? */
 static struct granted *granted_of(const struct client *v,
 				  const struct ibv_mr *mr)
 {
@@ -633,7 +631,7 @@ static bool is_awaited(const struct ibv_mr *mr)
 	return false;
 }
 
-/* Who may still flush by what it knows has no connection any more. */
+/* Disconnect clients that could still flush with the old descriptor. */
 static void cut_off(const struct ibv_mr *mr)
 {
 	struct client *v, *next;
