@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connected endpoints: listened for, connected, and cut for good. */
+/* Connected endpoints: listen, connect, disconnect. */
 #include <stdlib.h>
 #include <string.h>
 #include <arpa/inet.h>
@@ -8,11 +8,11 @@
 
 /*
  * A connection has the two wires of any pair, and its own two endpoints. When
- * it is cut neither end can post any more, and answers are lost; but what is on
- * its way may arrive for as long as the end that it goes to is open.
+ * it is cut neither end can post any more, and replies are lost; but messages
+ * in flight may arrive for as long as the receiving end is open.
  *
- * A listener is found by its port, the lowest that is free, so that the next
- * life of a process listens where the one before did.
+ * A listener is found by its port, the lowest that is free, so a restarted
+ * process listens where its predecessor did.
  */
 
 struct ps_pep {
@@ -23,7 +23,7 @@ struct ps_pep {
 	struct ps_addr addr;
 	struct fi_info *info;
 	bool listens;
-	LIST_ENTRY(ps_pep) link; /* in its machine, while it lives */
+	LIST_ENTRY(ps_pep) link; /* in its machine, while its process runs */
 };
 
 static struct ps_pep *pep_of(struct fid *fid)
@@ -137,7 +137,7 @@ static int pep_reject(struct fid_pep *pep, fid_t handle, const void *param,
 
 	if (paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
-	/* An endpoint that was to accept it may have taken it along. */
+	/* The endpoint that was to accept it may have taken it. */
 	LIST_FOREACH (req, &ps_sim.reqs, link)
 		if (&req->fid == handle) {
 			req_drop(handle, FI_ECONNREFUSED, param, paramlen);
@@ -203,7 +203,7 @@ void ps_conns_kill(struct ps_machine *m)
 	while ((pep = LIST_FIRST(&m->peps))) {
 		pep->listens = false;
 		LIST_REMOVE(pep, link);
-		/* Whoever knocks there now hears nothing. */
+		/* Later connection requests to it get no reply. */
 		ps_eq_forget(pep->eq, &pep->fid.fid);
 	}
 	LIST_FOREACH (eq, &m->eqs, link)
@@ -318,7 +318,7 @@ void ps_conn_cut(struct ps_ep *ep, bool both)
 		tell(w->from == ep ? w->to : w->from, FI_SHUTDOWN, 0);
 }
 
-/* Nobody is there any more: its wires lead nowhere, or come from nowhere. */
+/* The peer is gone: the endpoint's wires have no other end. */
 void ps_conn_die(struct ps_ep *ep)
 {
 	struct ps_wire *w = ep->own;
@@ -335,7 +335,7 @@ void ps_conn_die(struct ps_ep *ep)
 	ep->own = NULL;
 	if (w)
 		ps_wire_end(w);
-	/* What its NIC has taken is in memory before anything else can be. */
+	/* Place what its NIC has accepted before anything else happens. */
 	if (w)
 		ps_nic_settle(ep->dom->machine);
 }

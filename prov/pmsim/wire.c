@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Wires: what is under way, in order, and what a break makes of it. */
+/* Wires: messages in flight, in order, and the effect of a break. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pmsim/pmsim_int.h"
 
 /*
- * A connection is two wires, one each way. It breaks as a whole, and what
- * follows runs on a new one: other queue pairs, the same wires. A message
- * remembers its queue pair, so that nothing of an old connection is answered.
+ * A connection is two wires, one each way. It breaks as a whole, and then a new
+ * one follows: other queue pairs, the same wires. A message keeps its queue
+ * pair, so that nothing of an old connection causes a reply.
  */
 
 void ps_lose(struct ps_ep *ep, uint32_t number)
@@ -21,7 +21,7 @@ void ps_lose(struct ps_ep *ep, uint32_t number)
 	if (!l) {
 		l = calloc(1, sizeof(*l));
 		if (!l)
-			abort(); /* a test out of memory has no result */
+			abort(); /* out of memory: abort the test */
 		l->number = number;
 		HASH_ADD(hh, ep->lost, number, sizeof(l->number), l);
 	}
@@ -158,7 +158,7 @@ void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
 		return;
 	msg = ps_msg_new(what, len);
 	if (!msg)
-		abort(); /* a test out of memory has no result */
+		abort(); /* out of memory: abort the test */
 	msg->op = request->op;
 	msg->err = err;
 	if (len)
@@ -199,7 +199,7 @@ bool ps_wire_waits(const struct ps_wire *w, const struct ps_msg *msg)
 	       !msg->rx;
 }
 
-/* In the socket's buffer, all but the first `late`; none that a NIC placed. */
+/* Drop messages in the socket's buffer from `late` on, not a NIC's. */
 static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 {
 	struct ps_msgs *list = &w->to->dom->machine->arrived;
@@ -223,7 +223,7 @@ static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 	return late;
 }
 
-/* Whose answer can no longer come. */
+/* Fail operations whose reply can no longer come. */
 static void fail_ops(struct ps_ep *ep, unsigned int qp)
 {
 	struct ps_op *op, *next;
