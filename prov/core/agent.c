@@ -66,7 +66,7 @@ void rp_agent_delete(struct rp_agent *a)
 	rp_agent_close_sessions(a);
 	rp_agent_refuse_delayed(a, UINT64_MAX);
 	/* Jobs that run name their regions, so no region means no such job. */
-	assert(!a->held && !a->far_runs);
+	assert(!a->backlog && !a->far_runs);
 	rp_worker_fini(&a->worker);
 	free(a->job);
 	rp_batch_fini(&a->far);
@@ -75,7 +75,7 @@ void rp_agent_delete(struct rp_agent *a)
 }
 
 /* End a job that is in no list: report it to its session or its caller. */
-static void finish(struct rp_job *job)
+static void job_complete(struct rp_job *job)
 {
 	struct rp_agent_session *s = job->session;
 
@@ -85,27 +85,27 @@ static void finish(struct rp_job *job)
 	}
 	if (s) {
 		rp_agent_session_del_job(job);
-		rp_agent_finish(s, job);
+		rp_agent_job_complete(s, job);
 	}
 	rp_job_free(job);
 }
 
-static void finish_all(struct rp_jobs *jobs)
+static void jobs_complete(struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
 	while ((job = TAILQ_FIRST(jobs))) {
 		TAILQ_REMOVE(jobs, job, link);
-		finish(job);
+		job_complete(job);
 	}
 }
 
 /* The batch has run and its outcome is known: complete its jobs. */
-static void complete(struct rp_agent *a, struct rp_batch *b)
+static void batch_complete(struct rp_agent *a, struct rp_batch *b)
 {
-	rp_batch_judge(b, &b->jobs);
+	rp_batch_complete(b, &b->jobs);
 	rp_agent_count(a, b);
-	finish_all(&b->jobs);
+	jobs_complete(&b->jobs);
 	rp_batch_reset(b);
 }
 
@@ -114,7 +114,7 @@ static bool collect_far(struct rp_agent *a, bool wait)
 	if (!a->far_runs || !rp_worker_finished(&a->worker, wait))
 		return false;
 	a->far_runs = false;
-	complete(a, &a->far);
+	batch_complete(a, &a->far);
 	return true;
 }
 
@@ -149,7 +149,7 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 			job->batch = b;
 			TAILQ_INSERT_TAIL(&b->jobs, job, link);
 		} else {
-			finish(job);
+			job_complete(job);
 		}
 		any = true;
 	}
@@ -167,7 +167,7 @@ static void start_far(struct rp_agent *a)
 	if (rp_worker_start(&a->worker)) {
 		/* No worker thread: run the batch here, though slow. */
 		rp_batch_run(&a->far);
-		complete(a, &a->far);
+		batch_complete(a, &a->far);
 		return;
 	}
 	a->far_runs = true;
@@ -186,12 +186,12 @@ static bool run_batches(struct rp_agent *a)
 	rp_batch_seal(&a->inl);
 	rp_batch_run(&a->inl);
 	if (a->far_runs) {
-		complete(a, &a->inl);
+		batch_complete(a, &a->inl);
 		return true;
 	}
 	/* The inline batch may contain cheap ranges of slow jobs. */
-	rp_batch_judge(&a->inl, &a->far.jobs);
-	complete(a, &a->inl);
+	rp_batch_complete(&a->inl, &a->far.jobs);
+	batch_complete(a, &a->inl);
 	start_far(a);
 	return true;
 }
@@ -220,7 +220,7 @@ static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 		if (job->reply.status == RP_ST_OK)
 			continue;
 		TAILQ_REMOVE(queue, job, link);
-		finish(job);
+		job_complete(job);
 	}
 }
 
@@ -249,7 +249,7 @@ bool rp_agent_progress(struct rp_agent *a)
 	uint64_t now;
 
 	/* Fast path for every poll of a completion queue: nothing is due. */
-	if (!a->far_runs && !a->held && TAILQ_EMPTY(&a->ending) &&
+	if (!a->far_runs && !a->backlog && TAILQ_EMPTY(&a->ending) &&
 	    TAILQ_EMPTY(&a->delayed) && TAILQ_EMPTY(&a->local))
 		return false;
 
@@ -276,7 +276,7 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 
 unsigned int rp_agent_pending(const struct rp_agent *a)
 {
-	return a->held;
+	return a->backlog;
 }
 
 void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st)

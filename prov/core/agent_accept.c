@@ -191,7 +191,7 @@ static bool make_room(struct rp_agent *a)
 	s = TAILQ_FIRST(&a->ending);
 	if (!s)
 		TAILQ_FOREACH (s, &a->open, link)
-			if (!s->held)
+			if (!s->backlog)
 				break;
 	if (!s)
 		return false;

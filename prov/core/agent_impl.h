@@ -89,7 +89,7 @@ struct rp_agent_session {
 	uint64_t progress_at; /* next PROGRESS, while there are jobs */
 	struct rp_agent_grant *grants, *last_grant;
 	struct rp_jobs jobs;
-	unsigned int held; /* jobs, stalled messages, kept replies */
+	unsigned int backlog; /* jobs, stalled messages, kept replies */
 	TAILQ_HEAD(, rp_agent_send) kept; /* without room in the channel */
 	STAILQ_HEAD(, rp_agent_stalled) stalled;
 	TAILQ_ENTRY(rp_agent_session) link;    /* by use, or in agent.ending */
@@ -117,8 +117,8 @@ struct rp_agent {
 	struct rp_agent_session *by_initiator;
 	struct rp_agent_sessions open, ending, sending, working;
 	unsigned int nsessions, nstalled;
-	unsigned int held; /* sum of all sessions, and messages being sent */
-	bool resume;	   /* a job has ended since the last try */
+	unsigned int backlog; /* sum of all sessions, and messages being sent */
+	bool resume;	      /* a job has ended since the last try */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
 	uint64_t refused_at; /* due time of the newest refusal */
@@ -210,7 +210,7 @@ static inline void rp_agent_refusal_free(struct rp_agent *a,
  */
 bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len);
 /* Complete a job that has run: execute its effect, send its reply. */
-void rp_agent_finish(struct rp_agent_session *s, struct rp_job *job);
+void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job);
 
 /* --- local.c --- */
 

@@ -151,14 +151,14 @@ static void grants_free(struct rp_agent_session *s)
 
 static void hold(struct rp_agent_session *s)
 {
-	s->held++;
-	s->agent->held++;
+	s->backlog++;
+	s->agent->backlog++;
 }
 
 static void release(struct rp_agent_session *s)
 {
-	s->held--;
-	s->agent->held--;
+	s->backlog--;
+	s->agent->backlog--;
 }
 
 void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
@@ -260,7 +260,7 @@ static void send_done(struct rp_channel_op *op, int err)
 {
 	struct rp_agent_send *k = (struct rp_agent_send *)op;
 
-	k->session->agent->held--;
+	k->session->agent->backlog--;
 	free(k);
 }
 
@@ -278,7 +278,7 @@ static bool send_kept(struct rp_agent_session *s)
 	while ((k = TAILQ_FIRST(&s->kept)) && post(s, &k->op)) {
 		TAILQ_REMOVE(&s->kept, k, link);
 		/* A posted reply belongs to the channel until send_done(). */
-		s->held--;
+		s->backlog--;
 		if (k->op.inject)
 			send_done(&k->op, 0);
 		any = true;
@@ -295,7 +295,7 @@ static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 	struct rp_agent_send *k = NULL;
 
 	/* Bound the memory for replies that the peer does not receive. */
-	if (a->held < 2 * a->attr.max_jobs)
+	if (a->backlog < 2 * a->attr.max_jobs)
 		k = malloc(sizeof(*k) + len);
 	if (!k) {
 		rp_agent_session_doom(s);
@@ -411,10 +411,10 @@ void rp_agent_session_close(struct rp_agent_session *s)
 		TAILQ_REMOVE(&a->sending, s, sending);
 	while ((k = TAILQ_FIRST(&s->kept))) {
 		TAILQ_REMOVE(&s->kept, k, link);
-		s->held--;
+		s->backlog--;
 		send_done(&k->op, 0);
 	}
-	assert(!s->held);
+	assert(!s->backlog);
 	TAILQ_REMOVE(&a->ending, s, link);
 	a->nsessions--;
 	rp_agent_session_free(s);
@@ -462,13 +462,13 @@ static void session_received(void *owner, const void *msg, size_t len)
 		TAILQ_INSERT_TAIL(&a->open, s, link);
 	}
 	/* Kept replies use credits, as the peer has not seen them. */
-	if (s->held >= a->attr.credits) {
+	if (s->backlog >= a->attr.credits) {
 		a->stats.bad_messages++;
 		rp_agent_session_doom(s);
 		return;
 	}
 	/* Over max_jobs, rp_agent_serve() refuses what must wait. */
-	if ((!STAILQ_EMPTY(&s->stalled) && a->held < a->attr.max_jobs) ||
+	if ((!STAILQ_EMPTY(&s->stalled) && a->backlog < a->attr.max_jobs) ||
 	    !rp_agent_serve(s, msg, len))
 		stall(s, msg, len);
 }

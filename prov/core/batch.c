@@ -363,7 +363,7 @@ static void judge_pass(const struct rp_pass *pass, struct rp_jobs *jobs)
 			judge_part(&pass->parts[i], jobs);
 }
 
-void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs)
+void rp_batch_complete(const struct rp_batch *b, struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 

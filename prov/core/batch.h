@@ -144,7 +144,7 @@ void rp_region_fail(struct rp_region *r, int err);
  * Mark the regions of failed parts as failed, and fail jobs of the list that
  * have bytes of these regions to flush, or whose store was not executed.
  */
-void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs);
+void rp_batch_complete(const struct rp_batch *b, struct rp_jobs *jobs);
 /* Empty the batch, whose jobs have been taken off, for the next ones. */
 void rp_batch_reset(struct rp_batch *b);
 

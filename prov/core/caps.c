@@ -236,7 +236,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		    struct rp_facts *facts, char *why, struct rp_sources *src)
 {
 	uintptr_t start = (uintptr_t)addr, end = start + len;
-	struct rp_sources own;
+	struct rp_sources scratch;
 	struct rp_backing b;
 	int ret;
 
@@ -268,7 +268,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 			.ino = b.ino,
 		};
 	if (!src)
-		src = &own;
+		src = &scratch;
 	sources_fill(cfg, &b, facts, src);
 	if (cfg->op)
 		rp_operator_apply(cfg->op, b.path, b.device, facts, src);

@@ -146,14 +146,15 @@ int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  enum rp_lasts *lasts, char *why);
 
 /* How memory is registered whose registration does not state persistence. */
-enum rp_unasked {
-	RP_UNASKED_ORDINARY,
-	RP_UNASKED_PERSISTENT,
-	RP_UNASKED_REFUSED,
+enum rp_implicit {
+	RP_IMPLICIT_ORDINARY,
+	RP_IMPLICIT_PERSISTENT,
+	RP_IMPLICIT_REFUSED,
 };
 /* reached: class of the whole range; fit: all of it may be persistent. */
-enum rp_unasked rp_caps_unasked(enum rp_lasts lasts, bool fit,
-				enum rp_class reached, enum rp_class required);
+enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
+				  enum rp_class reached,
+				  enum rp_class required);
 
 /*
  * Is it a local file system whose msync reaches the disk? By name: ext2, ext3,

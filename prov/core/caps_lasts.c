@@ -77,14 +77,14 @@ int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	return ret;
 }
 
-enum rp_unasked rp_caps_unasked(enum rp_lasts lasts, bool fit,
-				enum rp_class reached, enum rp_class required)
+enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
+				  enum rp_class reached, enum rp_class required)
 {
 	if (lasts == RP_LASTS_NOT)
-		return RP_UNASKED_ORDINARY;
+		return RP_IMPLICIT_ORDINARY;
 	if (fit && reached >= required)
-		return RP_UNASKED_PERSISTENT;
+		return RP_IMPLICIT_PERSISTENT;
 	/* A file is meant to last, so its user must hear that it may not. */
-	return lasts == RP_LASTS_MEANT ? RP_UNASKED_REFUSED
-				       : RP_UNASKED_ORDINARY;
+	return lasts == RP_LASTS_MEANT ? RP_IMPLICIT_REFUSED
+				       : RP_IMPLICIT_ORDINARY;
 }

@@ -180,7 +180,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 }
 
 struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
-				 bool held)
+				 bool agent_busy)
 {
 	const struct rp_desc *d = &r->d;
 
@@ -192,7 +192,7 @@ struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 	    d->length < sizeof(uint64_t) ||
 	    addr - d->addr > d->length - sizeof(uint64_t))
 		return doomed(r, RP_FLUSH_NOT_BY_REGION);
-	if (r->atomic && !held)
+	if (r->atomic && !agent_busy)
 		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
 	/* Only the agent's store of 8 bytes is known to be atomic. */
 	if (!r->agent)

@@ -66,6 +66,6 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
  * a request behind a read fence, as a flush; or refused as above.
  */
 struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
-				 bool held);
+				 bool agent_busy);
 
 #endif

@@ -304,7 +304,7 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 		job->batch = b;
 		rp_batch_seal(b);
 		rp_batch_run(b);
-		rp_batch_judge(b, &b->jobs);
+		rp_batch_complete(b, &b->jobs);
 		TAILQ_REMOVE(&b->jobs, job, link);
 		rp_agent_count(a, b);
 	}
@@ -330,7 +330,7 @@ static void notify(struct rp_agent_session *s, struct rp_job *job)
 			    0, 0);
 }
 
-void rp_agent_finish(struct rp_agent_session *s, struct rp_job *job)
+void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)
 {
 	struct rp_agent *a = s->agent;
 
@@ -393,7 +393,7 @@ static void carry_out(struct rp_agent_session *s,
 	void *result = a->result;
 
 	if (blocks) {
-		if (a->held < a->attr.max_jobs)
+		if (a->backlog < a->attr.max_jobs)
 			copy = job_copy(job, fetched);
 		if (!copy) {
 			refuse(s, job->token, RP_ST_OVERLOADED);
@@ -414,7 +414,7 @@ static void carry_out(struct rp_agent_session *s,
 	}
 	if (job->reply.status == RP_ST_OK)
 		flush_now(a, job);
-	rp_agent_finish(s, job);
+	rp_agent_job_complete(s, job);
 	if (blocks)
 		free(job);
 }
@@ -434,7 +434,7 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 		rp_agent_session_doom(s);
 		return true;
 	}
-	full = a->held >= a->attr.max_jobs;
+	full = a->backlog >= a->attr.max_jobs;
 	if (a->quiescing || (full && !STAILQ_EMPTY(&s->stalled))) {
 		refuse(s, hdr->token, RP_ST_OVERLOADED);
 		return true;

@@ -86,12 +86,12 @@ struct rp_piece {
 	struct iovec iov[2];
 	void *msg; /* allocated */
 	bool used, heap;
-	bool effect;	 /* carries the operation's effect */
-	bool posted;	 /* accepted by the channel */
-	bool all;	 /* last piece of the operation's bytes */
-	bool proves;	 /* its done() proves placement */
-	bool sending;	 /* the channel's done() is due */
-	bool unanswered; /* a reply is due */
+	bool effect;	/* carries the operation's effect */
+	bool posted;	/* accepted by the channel */
+	bool all;	/* last piece of the operation's bytes */
+	bool proves;	/* its done() proves placement */
+	bool sending;	/* the channel's done() is due */
+	bool reply_due; /* a reply is due */
 };
 
 struct rp_op;
@@ -158,10 +158,10 @@ struct rp_op {
 		size_t cut;	  /* ranges that are cut into slices */
 		void *copy;	  /* copied bytes, or NULL */
 		struct iovec copied;
-		unsigned int pending;	 /* outstanding pieces */
-		unsigned int unanswered; /* of them, requests without reply */
-		uint8_t state;		 /* enum rp_op_state */
-		bool store;		 /* its bytes are inside a REQUEST */
+		unsigned int pending;	  /* outstanding pieces */
+		unsigned int replies_due; /* of them, requests without reply */
+		uint8_t state;		  /* enum rp_op_state */
+		bool store;		  /* its bytes are inside a REQUEST */
 		bool internal;
 		bool listed;	  /* in the session's stores */
 		bool effect_sent; /* the target may have executed the effect */

@@ -57,8 +57,9 @@ static void set_remote(struct rp_piece *p, const struct rp_grant *g,
  * agent, or REFUSED: by the agent, which alone executes effects, flushes bytes
  * that its CPU has stored, and reports why a class is not reached.
  */
-static enum rp_method way(const struct rp_op *op, const struct rp_wire_range *r,
-			  const struct rp_grant *g)
+static enum rp_method range_method(const struct rp_op *op,
+				   const struct rp_wire_range *r,
+				   const struct rp_grant *g)
 {
 	const struct rp_session *s = op->priv.session;
 
@@ -82,7 +83,7 @@ static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
 	return op->kind == RP_OP_WRITE &&
 	       ((op->level == RP_LEVEL_VISIBLE && !op->effect) ||
 		(op->level == RP_LEVEL_DURABLE &&
-		 way(op, r, g) == RP_METHOD_DELIVERY));
+		 range_method(op, r, g) == RP_METHOD_DELIVERY));
 }
 
 /* RDMA of the operation's bytes, a piece for each remote range. */
@@ -173,7 +174,7 @@ static size_t agent_run(const struct rp_op *op, size_t first)
 			break;
 		if (!g || g->key != r->key)
 			g = rp_grant_find(op->priv.session, r->key);
-		if (way(op, r, g) != RP_METHOD_REFUSED)
+		if (range_method(op, r, g) != RP_METHOD_REFUSED)
 			break;
 	}
 	return i - first;
@@ -250,7 +251,7 @@ static int make_slices(struct rp_op *op)
 		const struct rp_wire_range *r = &op->ranges[op->priv.cut];
 
 		g = rp_grant_find(s, r->key);
-		m = way(op, r, g);
+		m = range_method(op, r, g);
 		if (m != RP_METHOD_REFUSED) {
 			ret = make_alone(op, r, g, m);
 			if (ret)
@@ -324,11 +325,11 @@ int rp_commit_make(struct rp_op *op)
 			ret = make_slices(op);
 			if (ret || op->priv.cut == op->nranges)
 				return ret;
-			rp_op_move(op, op->priv.unanswered ? RP_OP_HELD
-							   : RP_OP_LAST);
+			rp_op_move(op, op->priv.replies_due ? RP_OP_REPLIES
+							    : RP_OP_LAST);
 			break;
-		case RP_OP_HELD:
-			if (op->priv.unanswered)
+		case RP_OP_REPLIES:
+			if (op->priv.replies_due)
 				return -EAGAIN;
 			rp_op_move(op, RP_OP_LAST);
 			break;

@@ -55,7 +55,7 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 	op->priv.written = s->written;
 }
 
-void rp_op_accept_own(struct rp_session *s, struct rp_op *op)
+void rp_op_accept_internal(struct rp_session *s, struct rp_op *op)
 {
 	rp_op_init(s, op);
 	op->priv.internal = true;
@@ -82,7 +82,7 @@ void rp_session_fence(struct rp_session *s)
 	op->level = RP_LEVEL_VISIBLE;
 	op->done = fence_done;
 	s->fence = op;
-	rp_op_accept_own(s, op);
+	rp_op_accept_internal(s, op);
 }
 
 /* The operation has nothing left to post. */
@@ -243,7 +243,7 @@ static bool is_indeterminate(const struct rp_op *op)
 			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 
 	return once && op->priv.effect_sent &&
-	       (op->priv.unanswered || op->priv.out.status == RP_ST_OK);
+	       (op->priv.replies_due || op->priv.out.status == RP_ST_OK);
 }
 
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)

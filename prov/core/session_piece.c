@@ -41,8 +41,8 @@ static void forget_token(struct rp_piece *p)
 		b = &(*b)->same;
 	*b = p->same;
 	s->used--;
-	p->op->priv.unanswered--;
-	p->unanswered = false;
+	p->op->priv.replies_due--;
+	p->reply_due = false;
 }
 
 /* The piece has completed: free it. */
@@ -81,17 +81,17 @@ static void piece_done(struct rp_channel_op *chan, int err)
 
 	p->sending = false;
 	/* A message with a reply has arrived in spite of err. */
-	if (err && (chan->kind != RP_CHANNEL_SEND || p->unanswered)) {
+	if (err && (chan->kind != RP_CHANNEL_SEND || p->reply_due)) {
 		rp_session_doom(s, RP_ST_LOST, (uint32_t)err);
 		op->priv.lost = true;
-		if (!p->unanswered)
+		if (!p->reply_due)
 			release(p);
 		return;
 	}
 	s->heard |= chan->kind != RP_CHANNEL_SEND;
 	if (p->proves)
 		rp_session_placed(op);
-	if (p->unanswered)
+	if (p->reply_due)
 		return;
 	piece_ended(p);
 	if (s->state == RP_SESSION_OPEN) {
@@ -135,12 +135,12 @@ struct rp_piece *rp_piece_request(struct rp_op *op, size_t first, size_t n)
 	p->first = first;
 	p->n = n;
 	p->token = s->next_token++;
-	p->unanswered = true;
+	p->reply_due = true;
 	b = &s->by_token[p->token % RP_SESSION_TOKENS];
 	p->same = *b;
 	*b = p;
 	s->used++;
-	op->priv.unanswered++;
+	op->priv.replies_due++;
 	return p;
 }
 
@@ -244,7 +244,7 @@ static void list_store(struct rp_op *op)
 }
 
 /* The channel has accepted the piece, and may already have completed it. */
-static void posted(struct rp_piece *p)
+static void piece_posted(struct rp_piece *p)
 {
 	struct rp_op *op = p->op;
 
@@ -296,7 +296,7 @@ bool rp_pieces_post(struct rp_op *op)
 		}
 		taken = rp_channel_post(s->channel, ops, n);
 		for (int i = 0; i < taken; i++)
-			posted((struct rp_piece *)ops[i]);
+			piece_posted((struct rp_piece *)ops[i]);
 		if (taken < n) {
 			s->blocked = true;
 			return false;
@@ -338,14 +338,14 @@ static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
  * A wrong key ends the connection: the target closes it after this reply, so
  * stop posting now.
  */
-static void refused(struct rp_session *s, uint32_t status)
+static void check_refusal(struct rp_session *s, uint32_t status)
 {
 	if (status == RP_ST_STALE_KEY)
 		rp_session_doom(s, RP_ST_LOST, 0);
 }
 
-static int replied(struct rp_session *s, struct rp_piece *p, const void *msg,
-		   const struct rp_wire_hdr *hdr)
+static int take_reply(struct rp_session *s, struct rp_piece *p, const void *msg,
+		      const struct rp_wire_hdr *hdr)
 {
 	struct rp_op *op = p->op;
 	struct rp_wire_reply m;
@@ -357,12 +357,12 @@ static int replied(struct rp_session *s, struct rp_piece *p, const void *msg,
 		s->credits = m.credits;
 	rp_session_placed(op);
 	rp_commit_replied(p, &m);
-	refused(s, m.status);
+	check_refusal(s, m.status);
 	return 0;
 }
 
-static int informed(struct rp_session *s, struct rp_piece *p, const void *msg,
-		    const struct rp_wire_hdr *hdr)
+static int take_info(struct rp_session *s, struct rp_piece *p, const void *msg,
+		     const struct rp_wire_hdr *hdr)
 {
 	struct rp_op *op = p->op;
 	struct rp_wire_info m;
@@ -377,12 +377,12 @@ static int informed(struct rp_session *s, struct rp_piece *p, const void *msg,
 		rp_op_fail(op, m.status, 0, 0);
 	op->priv.out.class = m.class;
 	op->priv.out.method = m.method;
-	refused(s, m.status);
+	check_refusal(s, m.status);
 	return 0;
 }
 
-int rp_session_answered(struct rp_session *s, const void *msg,
-			const struct rp_wire_hdr *hdr)
+int rp_session_handle_reply(struct rp_session *s, const void *msg,
+			    const struct rp_wire_hdr *hdr)
 {
 	struct rp_piece *p = find_token(s, hdr->token);
 	int ret;
@@ -390,8 +390,8 @@ int rp_session_answered(struct rp_session *s, const void *msg,
 	/* A request that is not posted has no reply. */
 	if (!p || !p->posted)
 		return -EBADMSG;
-	ret = hdr->type == RP_MSG_REPLY ? replied(s, p, msg, hdr)
-					: informed(s, p, msg, hdr);
+	ret = hdr->type == RP_MSG_REPLY ? take_reply(s, p, msg, hdr)
+					: take_info(s, p, msg, hdr);
 	if (ret)
 		return ret;
 	forget_token(p);

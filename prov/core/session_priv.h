@@ -21,19 +21,19 @@
 
 /* The state of an operation; docs/protocol.md draws the edges. */
 enum rp_op_state {
-	RP_OP_NEW,    /* not accepted yet */
-	RP_OP_QUEUED, /* waits for earlier operations or their stores */
-	RP_OP_DATA,   /* to be posted: RDMA of its bytes */
-	RP_OP_SLICES, /* to be posted: requests, fences, flushes */
-	RP_OP_HELD,   /* all but the last request is posted, no reply yet */
-	RP_OP_LAST,   /* to be posted: the last request, with the effect */
-	RP_OP_POSTED, /* all is posted; completions are due */
-	RP_OP_ENDED,  /* done() is due */
+	RP_OP_NEW,     /* not accepted yet */
+	RP_OP_QUEUED,  /* waits for earlier operations or their stores */
+	RP_OP_DATA,    /* to be posted: RDMA of its bytes */
+	RP_OP_SLICES,  /* to be posted: requests, fences, flushes */
+	RP_OP_REPLIES, /* all but the last request is posted, no reply yet */
+	RP_OP_LAST,    /* to be posted: the last request, with the effect */
+	RP_OP_POSTED,  /* all is posted; completions are due */
+	RP_OP_ENDED,   /* done() is due */
 	RP_OP_STATES
 };
 
 enum rp_grant_state {
-	RP_GRANT_ASKED, /* a QUERY is outstanding */
+	RP_GRANT_QUERIED, /* a QUERY is outstanding */
 	RP_GRANT_GIVEN,
 	RP_GRANT_FAILED, /* ends the next operation with the key */
 };
@@ -148,7 +148,7 @@ bool rp_op_counts(const struct rp_op *op);
 /* Accept the operation: done() will follow. */
 void rp_op_accept(struct rp_session *s, struct rp_op *op);
 /* Accept and post an internal operation of the session. */
-void rp_op_accept_own(struct rp_session *s, struct rp_op *op);
+void rp_op_accept_internal(struct rp_session *s, struct rp_op *op);
 /* Send a fence as an internal operation, unless one is outstanding. */
 void rp_session_fence(struct rp_session *s);
 /* End the operation with its outcome. */
@@ -184,8 +184,8 @@ void rp_pieces_drop(struct rp_op *op);
 /* Drop all requests: the channel is closed, so no reply will come. */
 void rp_requests_drop(struct rp_session *s);
 /* Handle a REPLY or INFO. 0 or -EBADMSG. */
-int rp_session_answered(struct rp_session *s, const void *msg,
-			const struct rp_wire_hdr *hdr);
+int rp_session_handle_reply(struct rp_session *s, const void *msg,
+			    const struct rp_wire_hdr *hdr);
 
 /* --- session_commit.c --- */
 

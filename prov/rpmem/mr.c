@@ -328,9 +328,9 @@ static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 			    "(FI_MR_PROV_KEY)");
 		ret = -FI_EKEYREJECTED;
 	}
-	switch (rp_caps_unasked(lasts, !ret, mr->region.choice.class,
-				rp_params.required)) {
-	case RP_UNASKED_ORDINARY:
+	switch (rp_caps_implicit(lasts, !ret, mr->region.choice.class,
+				 rp_params.required)) {
+	case RP_IMPLICIT_ORDINARY:
 		/* Warn only: MPI's own memory comes here, too. */
 		if (!ret)
 			snprintf(why, sizeof(why),
@@ -345,10 +345,10 @@ static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		RP_WARN(MR, "FI_OFI_RPMEM_COMMIT_WRITES: ordinary memory: %s\n",
 			why);
 		return 0;
-	case RP_UNASKED_PERSISTENT:
+	case RP_IMPLICIT_PERSISTENT:
 		mr->persistent = true;
 		return make_persistent(mr);
-	case RP_UNASKED_REFUSED:
+	case RP_IMPLICIT_REFUSED:
 		break;
 	}
 	if (!ret)
