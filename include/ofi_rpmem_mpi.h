@@ -59,12 +59,12 @@ static inline void rpmem_mpi_close_(struct rpmem_mpi_win *w)
 
 /* Open an endpoint, and register the rank's own memory if it has some. */
 static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
-				  void *base, struct rpmem_mpi_part *own)
+				  void *base, struct rpmem_mpi_part *mine)
 {
 	struct fi_cq_attr cqa = {.format = FI_CQ_FORMAT_CONTEXT,
 				 .wait_obj = FI_WAIT_UNSPEC};
 	struct fi_av_attr ava = {.type = FI_AV_TABLE};
-	size_t len = sizeof(own->name);
+	size_t len = sizeof(mine->name);
 	int ret;
 
 	ret = fi_fabric(info->fabric_attr, &w->fabric, NULL);
@@ -83,21 +83,21 @@ static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
 	if (!ret)
 		ret = fi_enable(w->ep);
 	if (!ret)
-		ret = fi_getname(&w->ep->fid, own->name, &len);
-	if (ret || !own->len)
+		ret = fi_getname(&w->ep->fid, mine->name, &len);
+	if (ret || !mine->len)
 		return ret;
-	ret = fi_mr_reg(w->domain, base, own->len, FI_REMOTE_WRITE, 0, 1,
+	ret = fi_mr_reg(w->domain, base, mine->len, FI_REMOTE_WRITE, 0, 1,
 			FI_RMA_PMEM, &w->mr, NULL);
 	if (ret)
 		return ret;
-	own->key = fi_mr_key(w->mr);
+	mine->key = fi_mr_key(w->mr);
 	if (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-		own->base = (uintptr_t)base;
+		mine->base = (uintptr_t)base;
 	return 0;
 }
 
 static inline int rpmem_mpi_begin_(struct rpmem_mpi_win *w, void *base,
-				   struct rpmem_mpi_part *own)
+				   struct rpmem_mpi_part *mine)
 {
 	struct fi_info *hints = fi_allocinfo(), *info = NULL;
 	int ret = -FI_ENOMEM;
@@ -115,7 +115,7 @@ static inline int rpmem_mpi_begin_(struct rpmem_mpi_win *w, void *base,
 	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info);
 	if (!ret)
-		ret = rpmem_mpi_open_(w, info, base, own);
+		ret = rpmem_mpi_open_(w, info, base, mine);
 out:
 	fi_freeinfo(info);
 	fi_freeinfo(hints);
@@ -185,33 +185,33 @@ static inline int rpmem_mpi_win_persist(struct rpmem_mpi_win *w, int target,
 static inline int rpmem_mpi_win_durable(MPI_Win win, MPI_Comm comm,
 					struct rpmem_mpi_win *w)
 {
-	struct rpmem_mpi_part own;
-	int rank, there, *unit, ret;
+	struct rpmem_mpi_part mine;
+	int rank, found, *unit, ret;
 	MPI_Aint *size;
 	void *base;
 
 	memset(w, 0, sizeof(*w));
-	memset(&own, 0, sizeof(own));
+	memset(&mine, 0, sizeof(mine));
 	w->win = win;
 	w->comm = comm;
 	MPI_Comm_size(comm, &w->nranks);
 	MPI_Comm_rank(comm, &rank);
-	MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &there);
-	MPI_Win_get_attr(win, MPI_WIN_SIZE, &size, &there);
-	MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, &unit, &there);
-	own.len = (uint64_t)*size;
-	own.disp_unit = *unit;
-	ret = rpmem_mpi_worst_(comm, rpmem_mpi_begin_(w, base, &own));
+	MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &found);
+	MPI_Win_get_attr(win, MPI_WIN_SIZE, &size, &found);
+	MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, &unit, &found);
+	mine.len = (uint64_t)*size;
+	mine.disp_unit = *unit;
+	ret = rpmem_mpi_worst_(comm, rpmem_mpi_begin_(w, base, &mine));
 	if (!ret) {
-		MPI_Allgather(&own, sizeof(own), MPI_BYTE, w->parts,
-			      sizeof(own), MPI_BYTE, comm);
+		MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, w->parts,
+			      sizeof(mine), MPI_BYTE, comm);
 		for (int r = 0; r < w->nranks && !ret; r++)
 			if (fi_av_insert(w->av, w->parts[r].name, 1,
 					 &w->peers[r], 0, NULL) != 1)
 				ret = -FI_EADDRNOTAVAIL;
 		/* Can it be durable? Then commit what is in it. */
-		if (!ret && own.len)
-			ret = rpmem_mpi_commit_(w, rank, 0, own.len);
+		if (!ret && mine.len)
+			ret = rpmem_mpi_commit_(w, rank, 0, mine.len);
 		ret = rpmem_mpi_worst_(comm, ret);
 	}
 	if (ret)

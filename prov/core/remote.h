@@ -62,8 +62,8 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 
 /*
  * How an atomic write of 8 bytes is executed: NATIVE if both devices have it,
- * unless held (the agent has outstanding requests of this connection); else by
- * a request behind a read fence, as a flush; or refused as above.
+ * unless agent_busy (the agent has outstanding requests of this connection);
+ * else by a request behind a read fence, as a flush; or refused as above.
  */
 struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 				 bool agent_busy);

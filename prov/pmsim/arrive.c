@@ -44,7 +44,7 @@ static void nic_ack(struct ps_machine *m, struct ps_msg *msg)
 	if (!msg->op)
 		return;
 	if (!ps_sim.cfg.placed_acks) {
-		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	} else {
 		later = ps_msg_new(PMSIM_ACK, 0);
 		if (!later)
@@ -65,13 +65,13 @@ void ps_placed_acks(struct ps_machine *m)
 		return;
 	while ((msg = TAILQ_FIRST(&m->unplaced))) {
 		TAILQ_REMOVE(&m->unplaced, msg, link);
-		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 		free(msg);
 	}
 }
 
 /* Everything that the NIC has accepted is placed. */
-void ps_nic_settle(struct ps_machine *m)
+void ps_nic_place_all(struct ps_machine *m)
 {
 	while (m->model && model_dma_ready(m->model))
 		model_dma_step(m->model, 0);
@@ -145,7 +145,7 @@ static void receive(struct ps_machine *m, struct ps_msg *msg)
 
 	if (!msg->placed)
 		scatter(m, msg, false, rx->iov, rx->niov);
-	ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+	ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	if (msg->len > rx->len) {
 		e.olen = msg->len - rx->len;
 		e.err = FI_ETRUNC;
@@ -165,7 +165,7 @@ static void refuse(const struct ps_msg *msg, int err)
 {
 	PS_TRACE("machine %u refuses a %s: %s", msg->to->dom->machine->id,
 		 ps_what_name(msg->what), fi_strerror(err));
-	ps_answer(msg, PMSIM_ERROR, err, NULL, 0);
+	ps_reply(msg, PMSIM_ERROR, err, NULL, 0);
 }
 
 static int find_all(const struct ps_msg *msg, uint64_t access,
@@ -234,7 +234,7 @@ static void do_flush(struct ps_machine *m, struct ps_msg *msg, bool nic)
 	if (err)
 		refuse(msg, err);
 	else
-		ps_answer(msg, PMSIM_RESPONSE, 0, NULL, 0);
+		ps_reply(msg, PMSIM_RESPONSE, 0, NULL, 0);
 }
 
 static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
@@ -262,7 +262,7 @@ static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
 		to += msg->rma[i].len;
 	}
 	ps_event(msg->to, PS_EV_REMOTE_READ, 0);
-	ps_answer(msg, PMSIM_RESPONSE, 0, buf, len);
+	ps_reply(msg, PMSIM_RESPONSE, 0, buf, len);
 	free(buf);
 }
 
@@ -369,7 +369,7 @@ void ps_reads_execute(struct ps_machine *m)
 void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 {
 	if (msg->what >= PMSIM_ACK)
-		msg->op->answered = true;
+		msg->op->has_reply = true;
 	if (!m->dma)
 		TAILQ_INSERT_TAIL(&m->arrived, msg, link);
 	else if (!nic_arrive(m, msg))
@@ -390,7 +390,7 @@ static bool look(struct ps_machine *m, struct ps_msg *msg)
 		if (!msg->placed) {
 			if (!do_write(m, msg, false))
 				return true;
-			ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+			ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 		}
 		if (msg->flags & FI_REMOTE_CQ_DATA)
 			tell_written(msg);

@@ -149,7 +149,7 @@ static size_t size_of(enum fi_datatype type, enum fi_op op)
 /* --- at the target --- */
 
 /* Place everything of the queue pair. */
-static void settle(struct ps_machine *m, const struct ps_msg *msg)
+static void place_all(struct ps_machine *m, const struct ps_msg *msg)
 {
 	model_dma_see(m->model, model_dma_completion(m->model, msg->qp));
 }
@@ -170,7 +170,7 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 	if (!old)
 		abort(); /* out of memory: abort the test */
 	if (nic)
-		settle(m, msg);
+		place_all(m, msg);
 	for (size_t i = 0; i < msg->nrma; i++) {
 		for (size_t at = 0; at < msg->rma[i].len; at += size) {
 			ps_fetch(m, msg, nic, where[i] + at, old + done, size);
@@ -191,11 +191,11 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		}
 	}
 	if (nic)
-		settle(m, msg);
+		place_all(m, msg);
 	if (msg->fetch)
-		ps_answer(msg, PMSIM_RESPONSE, 0, old, len);
+		ps_reply(msg, PMSIM_RESPONSE, 0, old, len);
 	else
-		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	free(old);
 }
 

@@ -223,7 +223,7 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 
 	if (!ep->connected || !ps_addr_valid(addr) || paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
-	if (!ep->enabled || ep->own || ep->req)
+	if (!ep->enabled || ep->conn_wire || ep->req)
 		return -FI_EOPBADSTATE;
 	memcpy(&to, addr, sizeof(to));
 	pep = listener(to.port);
@@ -267,7 +267,7 @@ int ps_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
 	const struct ps_ep *ep = ps_ep_of(fid);
 	size_t room = *addrlen;
 
-	if (!ep->connected || ep->over || (!ep->own && !ep->accepts))
+	if (!ep->connected || ep->over || (!ep->conn_wire && !ep->accepts))
 		return -FI_ENOTCONN;
 	*addrlen = sizeof(ep->peer);
 	memcpy(addr, &ep->peer, room < *addrlen ? room : *addrlen);
@@ -278,7 +278,7 @@ int ps_shutdown(struct fid_ep *fid, uint64_t flags)
 {
 	struct ps_ep *ep = ps_ep_of(fid);
 
-	if (!ep->own)
+	if (!ep->conn_wire)
 		return -FI_ENOTCONN;
 	ps_conn_cut(ep, true);
 	return 0;
@@ -289,7 +289,7 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	struct ps_ep *ep = ps_ep_of(fid), *from;
 	int ret;
 
-	if (!ep->connected || !ep->accepts || ep->own || !ep->enabled)
+	if (!ep->connected || !ep->accepts || ep->conn_wire || !ep->enabled)
 		return -FI_EOPBADSTATE;
 	if (paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
@@ -297,10 +297,10 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	ep->accepts = NULL;
 	if (!from)
 		return -FI_ECONNABORTED;
-	ret = ps_wire_pair(from, ep, &from->own);
+	ret = ps_wire_pair(from, ep, &from->conn_wire);
 	if (ret)
 		return ret;
-	ep->own = from->own->back;
+	ep->conn_wire = from->conn_wire->back;
 	tell_data(from, FI_CONNECTED, 0, param, paramlen);
 	tell(ep, FI_CONNECTED, 0);
 	return 0;
@@ -308,7 +308,7 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 
 void ps_conn_cut(struct ps_ep *ep, bool both)
 {
-	struct ps_wire *w = ep->own;
+	struct ps_wire *w = ep->conn_wire;
 
 	if (!w || w->cut)
 		return;
@@ -321,7 +321,7 @@ void ps_conn_cut(struct ps_ep *ep, bool both)
 /* The peer is gone: the endpoint's wires have no other end. */
 void ps_conn_die(struct ps_ep *ep)
 {
-	struct ps_wire *w = ep->own;
+	struct ps_wire *w = ep->conn_wire;
 
 	if (ep->req)
 		ep->req->from = NULL;
@@ -332,10 +332,10 @@ void ps_conn_die(struct ps_ep *ep)
 	ps_conn_cut(ep, true);
 	if (ep->eq)
 		ps_eq_forget(ep->eq, &ep->fid.fid);
-	ep->own = NULL;
+	ep->conn_wire = NULL;
 	if (w)
 		ps_wire_end(w);
 	/* Place what its NIC has accepted before anything else happens. */
 	if (w)
-		ps_nic_settle(ep->dom->machine);
+		ps_nic_place_all(ep->dom->machine);
 }

@@ -187,7 +187,7 @@ static void ctl_kill(unsigned int machine)
 	ps_conns_kill(m);
 	drop_unplaced(m);
 	/* A kernel ends DMA into a process's memory before freeing it. */
-	ps_nic_settle(m);
+	ps_nic_place_all(m);
 	m->last_key = m->free_key = 0;
 }
 
@@ -295,7 +295,7 @@ static bool ctl_cut(unsigned int machine, enum pmsim_cut how)
 
 	LIST_FOREACH (dom, &machine_at(machine)->doms, link)
 		LIST_FOREACH (ep, &dom->eps, link)
-			if (ep->own && !ep->own->cut) {
+			if (ep->conn_wire && !ep->conn_wire->cut) {
 				if (how != PMSIM_CUT_NOT)
 					ps_conn_cut(ep, how == PMSIM_CUT_BOTH);
 				return true;

@@ -45,7 +45,7 @@ static bool names_us(const char *list, const char *separators)
 }
 
 /* A fi_getinfo() without the name must not find simulated memory. */
-static bool asked_for(const struct fi_info *hints)
+static bool is_named(const struct fi_info *hints)
 {
 	const char *env = getenv("FI_PROVIDER");
 
@@ -130,16 +130,16 @@ static bool fits(uint32_t version, const struct fi_info *h)
 }
 
 /* The requested capabilities, and implied ones. */
-static uint64_t grant(uint64_t asked)
+static uint64_t grant(uint64_t caps)
 {
 	const uint64_t tx = FI_SEND | FI_READ | FI_WRITE;
 	const uint64_t rx = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-	if (!asked)
+	if (!caps)
 		return CAPS;
-	if (!(asked & (tx | rx)))
-		asked |= tx | rx;
-	return asked | FI_LOCAL_COMM;
+	if (!(caps & (tx | rx)))
+		caps |= tx | rx;
+	return caps | FI_LOCAL_COMM;
 }
 
 static int set_addr(const char *service, void **addr, size_t *len)
@@ -233,7 +233,7 @@ int ps_getinfo(uint32_t version, const char *node, const char *service,
 	struct fi_info *i;
 	int ret;
 
-	if (!asked_for(hints) || (hints && !fits(version, hints)))
+	if (!is_named(hints) || (hints && !fits(version, hints)))
 		return -FI_ENODATA;
 	i = fi_allocinfo();
 	if (!i)

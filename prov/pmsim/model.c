@@ -136,7 +136,7 @@ static void word_only(struct word *w, uint64_t v)
 	word_add(w, v);
 }
 
-void model_word_settle(struct word *w, uint64_t v)
+void model_word_set(struct word *w, uint64_t v)
 {
 	w->now = w->fenced = (struct mark){0};
 	word_only(w, v);
@@ -241,7 +241,7 @@ static struct word *word_touch(struct model *m, struct area *a, uint8_t *at)
 	page_touch(m, w->page);
 	w->next = w->page->words;
 	w->page->words = w;
-	model_word_settle(w, *w->at);
+	model_word_set(w, *w->at);
 	*slot = w;
 	return w;
 }

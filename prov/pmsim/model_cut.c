@@ -296,7 +296,7 @@ void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
 			*w->at = 0;
 		else
 			*w->at = w->vals[pick_below(&p, w->n)].v;
-		model_word_settle(w, *w->at);
+		model_word_set(w, *w->at);
 	}
 	m->nfencing = m->nwaiting = 0;
 	for (size_t i = 0; i < m->npages; i++)

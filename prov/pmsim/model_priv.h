@@ -122,7 +122,7 @@ void model_write(struct model *m, void *addr, const void *data, size_t len,
 /* May this piece be placed next? */
 bool model_piece_ready(const struct model *m, size_t i);
 /* The word may only hold v afterwards, as if it was never written. */
-void model_word_settle(struct word *w, uint64_t v);
+void model_word_set(struct word *w, uint64_t v);
 
 static inline bool is_dax(const struct model *m)
 {

@@ -276,7 +276,7 @@ struct fi_ops_msg ps_msg_ops = {
 /* Discard without a buffer. The sender may wait for delivery. */
 static void discard(struct ps_msg *msg)
 {
-	ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+	ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	free(msg);
 }
 

@@ -158,7 +158,7 @@ static struct ps_msg *make_msg(const struct ps_tx *tx)
 }
 
 static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
-			     bool answer)
+			     bool wants_reply)
 {
 	const struct iovec *to = tx->what == PMSIM_READ ? tx->iov : tx->result;
 	size_t n = tx->what == PMSIM_READ ? tx->niov : tx->nresult;
@@ -187,9 +187,9 @@ static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 	int ret;
 
 	if (ep->connected) {
-		if (!ep->own)
+		if (!ep->conn_wire)
 			return -FI_ENOTCONN;
-		*wire = ep->own->cut ? NULL : ep->own;
+		*wire = ep->conn_wire->cut ? NULL : ep->conn_wire;
 		return ps_refuse() ? -FI_EAGAIN : 0;
 	}
 	number = ps_av_number(ep->av, dest);
@@ -210,7 +210,7 @@ static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 {
 	/* Other operations complete in any case, as over tcp. */
-	bool answer =
+	bool wants_reply =
 		!tx->silent &&
 		(tx->what == PMSIM_READ || tx->what == PMSIM_ATOMIC ||
 		 ((tx->flags & FI_DELIVERY_COMPLETE) && !ps_sim.cfg.no_acks));
@@ -230,14 +230,14 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	if (!msg)
 		return -FI_ENOMEM;
 	if (!tx->silent) {
-		op = make_op(ep, tx, answer);
+		op = make_op(ep, tx, wants_reply);
 		if (!op) {
 			free(msg);
 			return -FI_ENOMEM;
 		}
 	}
 	if (wire) {
-		if (answer) {
+		if (wants_reply) {
 			msg->op = op;
 			op->qp = wire->qp;
 		}
@@ -247,14 +247,14 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 		PS_TRACE("machine %u: %s to nobody", ep->dom->machine->id,
 			 ps_what_name(tx->what));
 		free(msg);
-		if (answer)
+		if (wants_reply)
 			ps_op_lost(op);
 	}
 	if (tx->silent)
 		ps_event(ep, tx->event, 0);
-	else if (!answer && (tx->flags & FI_INJECT))
+	else if (!wants_reply && (tx->flags & FI_INJECT))
 		ps_op_end(op, 0, 0);
-	else if (!answer)
+	else if (!wants_reply)
 		ps_op_due(op, 0);
 	return 0;
 }

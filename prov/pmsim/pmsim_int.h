@@ -212,7 +212,7 @@ struct ps_op {
 	struct ps_ep *ep;
 	enum ps_event event;
 	bool due;	 /* completes at the program's next poll */
-	bool answered;	 /* its reply has arrived */
+	bool has_reply;	 /* its reply has arrived */
 	bool want;	 /* report success, too */
 	bool untold;	 /* failed; reported when the test says so */
 	int err;	 /* for due and untold */
@@ -235,9 +235,9 @@ struct ps_ep {
 	bool connected; /* FI_EP_MSG: with one peer, over conn_wire */
 	bool over;	/* ... and FI_SHUTDOWN was reported */
 	struct ps_eq *eq;
-	struct ps_wire *own; /* NULL: not connected yet, or no more */
-	struct ps_req *req;  /* its connection request */
-	struct fid *accepts; /* the request that it is to accept */
+	struct ps_wire *conn_wire; /* NULL: not connected yet, or no more */
+	struct ps_req *req;	   /* its connection request */
+	struct fid *accepts;	   /* the request that it is to accept */
 	bool tx_selective, rx_selective;
 	bool directed;
 	uint64_t tx_flags, rx_flags; /* defaults */
@@ -355,8 +355,8 @@ void ps_lost_free(struct ps_ep *ep);
 /* Has it arrived over this connection, in the socket's buffer only? */
 bool ps_wire_waits(const struct ps_wire *wire, const struct ps_msg *msg);
 /* Reply to a request, if its connection still exists. */
-void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
-	       const void *payload, size_t len);
+void ps_reply(const struct ps_msg *request, enum pmsim_what what, int err,
+	      const void *payload, size_t len);
 void ps_wires_reset(void);
 
 /* --- arrive.c: arrived messages at a machine --- */
@@ -368,7 +368,7 @@ void ps_progress(struct ps_dom *dom);
 /* Send acknowledgments that waited for placement. */
 void ps_placed_acks(struct ps_machine *m);
 void ps_reads_execute(struct ps_machine *m);
-void ps_nic_settle(struct ps_machine *m);
+void ps_nic_place_all(struct ps_machine *m);
 /* A receive was posted. Takes ownership of rx. */
 void ps_rx_post(struct ps_match *q, struct ps_rx *rx);
 bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg);

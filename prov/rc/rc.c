@@ -216,7 +216,7 @@ static void report_loss(struct rp_rc_channel *c)
 static struct rp_channel_op *done_take(struct rp_rc *rc,
 				       const struct rp_rc_channel *c)
 {
-	struct rp_channel_op *own = NULL, **last = &own;
+	struct rp_channel_op *list = NULL, **last = &list;
 	struct rp_channel_op **at = &rc->done_first, *op;
 
 	while ((op = *at)) {
@@ -231,7 +231,7 @@ static struct rp_channel_op *done_take(struct rp_rc *rc,
 		last = &op->next;
 	}
 	rc->done_last = at;
-	return own;
+	return list;
 }
 
 static void messages_drop(struct rp_rc *rc, const struct rp_rc_channel *c)

@@ -26,7 +26,7 @@ static int tcp_open(struct rp_rc *rc, char *why, size_t why_size)
 
 	f->listener = f->data_fd = f->cm_fd = -1;
 	TAILQ_INIT(&f->work);
-	TAILQ_INIT(&f->callers);
+	TAILQ_INIT(&f->half_open);
 	TAILQ_INIT(&f->recvs);
 	f->data_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (f->data_fd >= 0)
@@ -46,7 +46,7 @@ static void tcp_close(struct rp_rc *rc)
 {
 	struct tcp_rc *f = tcp_rc(rc);
 
-	rp_tcp_close_callers(f);
+	rp_tcp_close_half_open(f);
 	rp_tcp_close(f->listener);
 	if (f->cm_fd >= 0)
 		close(f->cm_fd);

@@ -42,7 +42,7 @@ struct tcp_frame {
 	uint64_t sent;		  /* bytes that the socket has accepted */
 	struct rp_channel_op *op; /* NULL: DATA, PLACED or an injected copy */
 	struct tcp_mr *mr;	  /* of a DATA frame, else NULL */
-	struct iovec own;	  /* iov of DATA and of an injected copy */
+	struct iovec data_iov;	  /* iov of DATA and of an injected copy */
 	uint8_t copy[];
 };
 
@@ -54,8 +54,8 @@ struct tcp_opening {
 };
 
 /* A half-open socket: accepted, without ACCEPT or REJECT yet. */
-struct tcp_caller {
-	TAILQ_ENTRY(tcp_caller) link; /* oldest first */
+struct tcp_half_open {
+	TAILQ_ENTRY(tcp_half_open) link; /* oldest first */
 	int fd;
 	bool connect_received; /* received, and reported to rc.c */
 	uint64_t born;
@@ -79,8 +79,8 @@ struct tcp_channel {
 	STAILQ_HEAD(, tcp_frame) queue;
 	TAILQ_ENTRY(tcp_channel) work;
 	/* Received input that is not parsed yet: TCP_STAGE bytes, or NULL. */
-	uint8_t *held;
-	size_t held_len;
+	uint8_t *input;
+	size_t input_len;
 	/* Remaining data of the WRITE or DATA frame that is being received. */
 	uint64_t payload_left;
 	uint8_t *write_at;	  /* WRITE: destination of the next byte */
@@ -101,7 +101,7 @@ struct tcp_rc {
 	bool wakes;	    /* data_fd is in the set of rp_rc_fd() */
 	struct tcp_mr *mrs; /* by rkey */
 	TAILQ_HEAD(tcp_works, tcp_channel) work; /* starved or send_failed */
-	TAILQ_HEAD(, tcp_caller) callers;
+	TAILQ_HEAD(, tcp_half_open) half_open;
 	unsigned int nsilent; /* half-open sockets without a CONNECT */
 	unsigned int nopen;   /* channels in data_fd's set */
 	unsigned int nwant_room;
@@ -185,9 +185,9 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
  * Send or queue DATA with these bytes of mr, and PLACED for the t->owed_placed
  * WRITEs. 0, or ENOBUFS: the peer leaves too many of them unread.
  */
-int rp_tcp_answer_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
-		       uint64_t len);
-int rp_tcp_answer_placed(struct tcp_channel *t);
+int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
+		      uint64_t len);
+int rp_tcp_reply_placed(struct tcp_channel *t);
 /* Send queued frames until the socket is full. True: sent some bytes. */
 bool rp_tcp_flush(struct tcp_channel *t);
 /* Has the socket accepted every byte of op's frame? */
@@ -211,6 +211,6 @@ void rp_tcp_reject(struct rp_rc *rc, void *handle, const void *data,
 		   size_t len);
 int rp_tcp_poll_events(struct rp_rc *rc, int max);
 /* Close all half-open sockets. */
-void rp_tcp_close_callers(struct tcp_rc *f);
+void rp_tcp_close_half_open(struct tcp_rc *f);
 
 #endif

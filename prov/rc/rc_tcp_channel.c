@@ -101,9 +101,9 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 	if (t->mr)
 		t->mr->users--;
 	t->mr = NULL;
-	free(t->held);
+	free(t->input);
 	free(t->opening);
-	t->held = NULL;
+	t->input = NULL;
 	t->opening = NULL;
 	/* accept() may wait for this channel's descriptor. */
 	if (f->accept_paused)

@@ -28,7 +28,7 @@ static int watch(struct tcp_rc *f, int op, int fd, uint32_t events, void *what)
 	return epoll_ctl(f->cm_fd, op, fd, &ev) ? -errno : 0;
 }
 
-static void *caller_tag(struct tcp_caller *q)
+static void *caller_tag(struct tcp_half_open *q)
 {
 	return (char *)q + IS_CALLER;
 }
@@ -38,11 +38,11 @@ static uint64_t now(struct tcp_rc *f)
 	return f->rc.attr.now(f->rc.attr.arg);
 }
 
-static struct tcp_caller *oldest_silent(struct tcp_rc *f)
+static struct tcp_half_open *oldest_silent(struct tcp_rc *f)
 {
-	struct tcp_caller *q;
+	struct tcp_half_open *q;
 
-	TAILQ_FOREACH (q, &f->callers, link)
+	TAILQ_FOREACH (q, &f->half_open, link)
 		if (!q->connect_received)
 			return q;
 	return NULL;
@@ -52,7 +52,7 @@ static struct tcp_caller *oldest_silent(struct tcp_rc *f)
 static void arm_timer(struct tcp_rc *f)
 {
 	uint64_t due = f->accept_paused ? now(f) + PAUSE_NS : 0, old;
-	const struct tcp_caller *q = oldest_silent(f);
+	const struct tcp_half_open *q = oldest_silent(f);
 
 	if (q) {
 		old = q->born + RP_RC_HALF_OPEN_NS;
@@ -170,32 +170,32 @@ static void resume_accept(struct tcp_rc *f)
 	watch(f, EPOLL_CTL_MOD, f->listener, EPOLLIN, (void *)IS_LISTENER);
 }
 
-static void caller_free(struct tcp_rc *f, struct tcp_caller *q)
+static void half_open_free(struct tcp_rc *f, struct tcp_half_open *q)
 {
-	TAILQ_REMOVE(&f->callers, q, link);
+	TAILQ_REMOVE(&f->half_open, q, link);
 	f->nsilent -= !q->connect_received;
 	free(q);
 }
 
-static void caller_close(struct tcp_rc *f, struct tcp_caller *q)
+static void caller_close(struct tcp_rc *f, struct tcp_half_open *q)
 {
 	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, q->fd, NULL);
 	rp_tcp_close(q->fd);
-	caller_free(f, q);
+	half_open_free(f, q);
 	resume_accept(f);
 	arm_timer(f);
 }
 
-void rp_tcp_close_callers(struct tcp_rc *f)
+void rp_tcp_close_half_open(struct tcp_rc *f)
 {
-	while (!TAILQ_EMPTY(&f->callers))
-		caller_close(f, TAILQ_FIRST(&f->callers));
+	while (!TAILQ_EMPTY(&f->half_open))
+		caller_close(f, TAILQ_FIRST(&f->half_open));
 }
 
 static void expire(struct tcp_rc *f)
 {
 	const uint64_t t = now(f);
-	struct tcp_caller *q;
+	struct tcp_half_open *q;
 
 	while ((q = oldest_silent(f)) && t - q->born >= RP_RC_HALF_OPEN_NS)
 		caller_close(f, q);
@@ -214,7 +214,7 @@ static void pause_accept(struct tcp_rc *f)
 
 static void accept_one(struct tcp_rc *f)
 {
-	struct tcp_caller *q = calloc(1, sizeof(*q));
+	struct tcp_half_open *q = calloc(1, sizeof(*q));
 	socklen_t len = sizeof(q->peer);
 
 	if (!q) {
@@ -239,12 +239,12 @@ static void accept_one(struct tcp_rc *f)
 		free(q);
 		return;
 	}
-	TAILQ_INSERT_TAIL(&f->callers, q, link);
+	TAILQ_INSERT_TAIL(&f->half_open, q, link);
 	f->nsilent++;
 	arm_timer(f);
 }
 
-static void caller_event(struct tcp_rc *f, struct tcp_caller *q)
+static void caller_event(struct tcp_rc *f, struct tcp_half_open *q)
 {
 	int ret = q->connect_received ? -EPROTO : read_opening(q->fd, &q->in);
 
@@ -269,14 +269,14 @@ int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
 {
 	struct tcp_channel *t = tcp_channel(c);
 	struct tcp_rc *f = tcp_rc(c->rc);
-	struct tcp_caller *q = handle;
+	struct tcp_half_open *q = handle;
 	int ret;
 
 	STAILQ_INIT(&t->queue);
 	t->fd = q->fd;
 	c->peer = q->peer;
 	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
-	caller_free(f, q);
+	half_open_free(f, q);
 	ret = rp_rc_recvs_open(c);
 	if (!ret)
 		ret = send_opening(t->fd, RP_TCP_ACCEPT, data, len);
@@ -285,7 +285,7 @@ int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
 
 void rp_tcp_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
 {
-	struct tcp_caller *q = handle;
+	struct tcp_half_open *q = handle;
 
 	send_opening(q->fd, RP_TCP_REJECT, data, len);
 	caller_close(tcp_rc(rc), q);
@@ -336,7 +336,7 @@ static int connected(struct tcp_channel *t)
 }
 
 /* Handle the target's ACCEPT or REJECT. */
-static void target_answered(struct tcp_channel *t)
+static void take_connect_reply(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
 	struct tcp_rc *f = tcp_rc(t->c.rc);
@@ -377,7 +377,7 @@ static void channel_event(struct tcp_channel *t)
 	if (ret < 0)
 		rp_rc_end(&t->c, -ret, NULL, 0);
 	else if (ret)
-		target_answered(t);
+		take_connect_reply(t);
 }
 
 int rp_tcp_poll_events(struct rp_rc *rc, int max)
@@ -399,8 +399,8 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 		if (what == IS_LISTENER)
 			accept_one(f);
 		else if (what & IS_CALLER)
-			caller_event(f,
-				     (struct tcp_caller *)(what - IS_CALLER));
+			caller_event(
+				f, (struct tcp_half_open *)(what - IS_CALLER));
 		else
 			channel_event(ev.data.ptr);
 	}

@@ -120,11 +120,11 @@ static int begin_write(struct tcp_channel *t, const struct tcp_head *h)
 	return 0;
 }
 
-static int answer_read(struct tcp_channel *t, const struct tcp_head *h)
+static int reply_to_read(struct tcp_channel *t, const struct tcp_head *h)
 {
 	struct tcp_mr *mr = rp_tcp_find(tcp_rc(t->c.rc), h, RP_RC_REMOTE_READ);
 
-	return mr ? rp_tcp_answer_data(t, mr, h->addr, h->length) : EACCES;
+	return mr ? rp_tcp_reply_data(t, mr, h->addr, h->length) : EACCES;
 }
 
 static int begin_data(struct tcp_channel *t, uint64_t len)
@@ -183,7 +183,7 @@ static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 	case RP_TCP_WRITE:
 		return begin_write(t, &h);
 	case RP_TCP_READ:
-		return answer_read(t, &h);
+		return reply_to_read(t, &h);
 	case RP_TCP_DATA:
 		return begin_data(t, h.length);
 	case RP_TCP_PLACED:
@@ -227,30 +227,30 @@ static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 /* --- reading --- */
 
 /* Keep unparsed bytes for later. False: no memory. */
-static bool hold(struct tcp_channel *t, const uint8_t *bytes, size_t len)
+static bool keep_input(struct tcp_channel *t, const uint8_t *bytes, size_t len)
 {
 	if (!len) {
-		free(t->held);
-		t->held = NULL;
-	} else if (!t->held) {
-		t->held = malloc(TCP_STAGE);
-		if (!t->held)
+		free(t->input);
+		t->input = NULL;
+	} else if (!t->input) {
+		t->input = malloc(TCP_STAGE);
+		if (!t->input)
 			return false;
 	}
 	if (len)
-		memmove(t->held, bytes, len);
-	t->held_len = len;
+		memmove(t->input, bytes, len);
+	t->input_len = len;
 	return true;
 }
 
 /* Parse a buffer from its start, and keep the rest. Returns the steps. */
-static int parse_and_hold(struct tcp_channel *t, const uint8_t *bytes,
+static int parse_and_keep(struct tcp_channel *t, const uint8_t *bytes,
 			  size_t len)
 {
 	int steps = 0;
 	const size_t used = parse(t, bytes, len, &steps);
 
-	if (!hold(t, bytes + used, len - used))
+	if (!keep_input(t, bytes + used, len - used))
 		rp_rc_end(&t->c, ENOMEM, NULL, 0);
 	return steps;
 }
@@ -265,8 +265,8 @@ static int parse_and_hold(struct tcp_channel *t, const uint8_t *bytes,
  */
 static int read_once(struct tcp_channel *t, bool *more)
 {
-	uint8_t *const buf = t->held ? t->held : tcp_rc(t->c.rc)->stage;
-	const size_t room = TCP_STAGE - t->held_len;
+	uint8_t *const buf = t->input ? t->input : tcp_rc(t->c.rc)->stage;
+	const size_t room = TCP_STAGE - t->input_len;
 	struct iovec iov[RP_CHANNEL_IOV + 1];
 	struct msghdr m = {.msg_iov = iov};
 	size_t direct = 0, want;
@@ -285,7 +285,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 	 * copied twice.
 	 */
 	if (direct == t->payload_left) {
-		iov[m.msg_iovlen++] = (struct iovec){buf + t->held_len, room};
+		iov[m.msg_iovlen++] = (struct iovec){buf + t->input_len, room};
 		want += room;
 	}
 	got = m.msg_iovlen == 1
@@ -307,7 +307,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 		got -= (ssize_t)placed;
 	}
 	if (got)
-		n += parse_and_hold(t, buf, t->held_len + (size_t)got);
+		n += parse_and_keep(t, buf, t->input_len + (size_t)got);
 	return n;
 }
 
@@ -319,7 +319,7 @@ int rp_tcp_receive(struct tcp_channel *t)
 	t->budget = TCP_SEND_BYTES;
 	if (t->starved) {
 		t->starved = false;
-		n += parse_and_hold(t, t->held, t->held_len);
+		n += parse_and_keep(t, t->input, t->input_len);
 	}
 	for (int i = 0; i < READS && more && !t->starved; i++) {
 		if (t->c.state != RP_RC_UP)
@@ -332,7 +332,7 @@ int rp_tcp_receive(struct tcp_channel *t)
 	}
 	if (t->c.state != RP_RC_UP)
 		return n;
-	err = rp_tcp_answer_placed(t);
+	err = rp_tcp_reply_placed(t);
 	if (err)
 		rp_rc_end(&t->c, err, NULL, 0);
 	return n;

@@ -10,7 +10,7 @@
 #define BATCH  8
 #define PIECES (BATCH * (RP_CHANNEL_IOV + 1))
 /* Most DATA and PLACED frames that a peer leaves unread. */
-#define ANSWERS (2 * RP_RC_DEPTH)
+#define REPLIES (2 * RP_RC_DEPTH)
 
 /* 0, or a positive errno. */
 static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
@@ -109,26 +109,26 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 {
 	const bool inject = f->op && f->op->inject;
 	const size_t bytes = inject ? rp_rc_op_bytes(f->op) : 0;
-	struct tcp_frame *own = malloc(sizeof(*own) + bytes);
+	struct tcp_frame *entry = malloc(sizeof(*entry) + bytes);
 
-	if (!own) {
+	if (!entry) {
 		/* Part of the frame may be sent, so no other can follow. */
 		t->send_failed = true;
 		rp_tcp_add_work(t);
 		return;
 	}
-	*own = *f;
+	*entry = *f;
 	if (inject) {
-		rp_rc_op_copy(f->op, own->copy);
-		own->own = (struct iovec){own->copy, bytes};
-		own->iov_count = 1;
-		own->op = NULL; /* is on the caller's stack */
+		rp_rc_op_copy(f->op, entry->copy);
+		entry->data_iov = (struct iovec){entry->copy, bytes};
+		entry->iov_count = 1;
+		entry->op = NULL; /* is on the caller's stack */
 	}
-	if (inject || f->iov == &f->own)
-		own->iov = &own->own;
-	if (own->mr)
-		own->mr->users++;
-	STAILQ_INSERT_TAIL(&t->queue, own, link);
+	if (inject || f->iov == &f->data_iov)
+		entry->iov = &entry->data_iov;
+	if (entry->mr)
+		entry->mr->users++;
+	STAILQ_INSERT_TAIL(&t->queue, entry, link);
 	t->waiting++;
 	rp_tcp_want_room(t, true);
 }
@@ -196,42 +196,42 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	return i + 1;
 }
 
-static int answer(struct tcp_channel *t, struct tcp_frame *f,
-		  enum rp_tcp_type type, uint64_t length)
+static int reply(struct tcp_channel *t, struct tcp_frame *f,
+		 enum rp_tcp_type type, uint64_t length)
 {
 	const struct tcp_head h = {.type = type, .length = length};
 
-	if (t->waiting >= ANSWERS)
+	if (t->waiting >= REPLIES)
 		return ENOBUFS;
 	f->hdr_len = rp_tcp_put(&f->hdr, &h);
-	f->iov = &f->own;
+	f->iov = &f->data_iov;
 	f->len = f->hdr_len + (f->iov_count ? length : 0);
 	if (!t->send_failed)
 		send_frames(t, f, 1);
 	return 0;
 }
 
-int rp_tcp_answer_placed(struct tcp_channel *t)
+int rp_tcp_reply_placed(struct tcp_channel *t)
 {
 	struct tcp_frame f = {.iov_count = 0};
 	const unsigned int n = t->owed_placed;
 
 	t->owed_placed = 0;
-	return n ? answer(t, &f, RP_TCP_PLACED, n) : 0;
+	return n ? reply(t, &f, RP_TCP_PLACED, n) : 0;
 }
 
-int rp_tcp_answer_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
-		       uint64_t len)
+int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
+		      uint64_t len)
 {
 	struct tcp_frame f = {
-		.own = {mr->base + addr, len},
+		.data_iov = {mr->base + addr, len},
 		.iov_count = 1,
 		.mr = mr,
 	};
 	/* DATA and PLACED have the order of their requests. */
-	int err = rp_tcp_answer_placed(t);
+	int err = rp_tcp_reply_placed(t);
 
-	return err ? err : answer(t, &f, RP_TCP_DATA, len);
+	return err ? err : reply(t, &f, RP_TCP_DATA, len);
 }
 
 bool rp_tcp_flush(struct tcp_channel *t)

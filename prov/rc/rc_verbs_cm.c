@@ -236,7 +236,8 @@ static int request_connection(struct rp_verbs_channel *c)
 	return minus(rdma_connect(c->id->cm, &param));
 }
 
-static void answered(struct rp_verbs_channel *c, const struct private_data *p)
+static void take_connect_reply(struct rp_verbs_channel *c,
+			       const struct private_data *p)
 {
 	int ret = ready_qp(c);
 
@@ -365,7 +366,7 @@ static void channel_event(struct rp_verbs_channel *c,
 		ret = request_connection(c);
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		answered(c, p);
+		take_connect_reply(c, p);
 		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:

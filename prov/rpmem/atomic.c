@@ -222,7 +222,7 @@ static ssize_t any_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 		return -FI_EOPNOTSUPP;
 	}
 	if (c->msg->rma_iov_count && persistent(ep, c->msg->rma_iov[0].key))
-		flags |= ep->unasked;
+		flags |= ep->implicit_flags;
 	return any(ep, c, flags, rp_ep_wants(ep, flags));
 }
 
@@ -248,7 +248,7 @@ static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
 	uint64_t flags = ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
 
 	if (persistent(ep, key))
-		flags |= ep->unasked;
+		flags |= ep->implicit_flags;
 	call.msg = &msg;
 	return any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
 }

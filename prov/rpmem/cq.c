@@ -50,7 +50,7 @@ static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
 	atomic_fetch_add(&cq->dom->queued, 1);
 	rp_dom_set_quick(cq->dom, 0);
-	if (cq->asleep)
+	if (cq->parked)
 		rp_cq_wake(cq);
 }
 

@@ -52,7 +52,7 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 	size_t n = 0;
 
-	cq->asleep = false;
+	cq->parked = false;
 	if (!q)
 		return -FI_EAGAIN;
 	if (q->failed)
@@ -256,7 +256,7 @@ static int try_sleep(struct rp_cq *cq)
 	if (rp_spin(&cq->spin, rp_params.spin_ns, came, rp_host_now()))
 		return -FI_EAGAIN;
 	/* From now on a new private entry writes the eventfd. */
-	cq->asleep = true;
+	cq->parked = true;
 	if (!STAILQ_EMPTY(&cq->queue))
 		return -FI_EAGAIN;
 	rp_cq_unwake(cq);
@@ -337,7 +337,7 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			       const void *err_data, char *buf, size_t len)
 {
 	struct rp_cq *cq = cq_of(fid);
-	static __thread char own[360];
+	static __thread char text[360];
 	struct rp_outcome out;
 	char what[100] = "", range[40] = "";
 	bool ours;
@@ -359,13 +359,13 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 	if (out.range)
 		snprintf(range, sizeof(range), " (range %llu)",
 			 (unsigned long long)out.range);
-	snprintf(own, sizeof(own), "%s%s%s: %s", rp_status_name(prov_errno),
+	snprintf(text, sizeof(text), "%s%s%s: %s", rp_status_name(prov_errno),
 		 what, range, rp_status_remedy(prov_errno));
 	if (buf && len) {
-		snprintf(buf, len, "%s", own);
+		snprintf(buf, len, "%s", text);
 		return buf;
 	}
-	return own;
+	return text;
 }
 
 struct fi_ops_cq rp_cq_ops = {

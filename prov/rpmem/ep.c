@@ -401,7 +401,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
 	if (rp_params.commit_writes && ep->dom->marked)
-		ep->unasked = FI_COMMIT_COMPLETE;
+		ep->implicit_flags = FI_COMMIT_COMPLETE;
 	ret = fi_endpoint(dom->base, b, &ep->base, context);
 	free_base_info(b);
 	if (ret) {

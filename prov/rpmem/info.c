@@ -102,7 +102,7 @@ char *rp_info_base_name(const char *prov_name)
  * FI_PROVIDER: NULL if it does not name ofi_rpmem, "" if it names no base, else
  * the base. Caller frees.
  */
-static char *asked_by_environment(void)
+static char *base_in_environment(void)
 {
 	const char *env = getenv("FI_PROVIDER"), *p;
 	char *base = NULL;
@@ -159,7 +159,7 @@ static char *base_for(const struct fi_info *hints)
 	const char *name = hints && hints->fabric_attr
 				   ? hints->fabric_attr->prov_name
 				   : NULL;
-	char *env = asked_by_environment(), *base = NULL;
+	char *env = base_in_environment(), *base = NULL;
 
 	/* FI_PROVIDER leaves no base, whatever the hints name. */
 	if (env && !*env)
@@ -402,11 +402,11 @@ static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
 /* Offer no order that was not requested: it would make operations wait. */
 static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 {
-	uint64_t asked = hints->tx_attr ? hints->tx_attr->msg_order : 0;
+	uint64_t orders = hints->tx_attr ? hints->tx_attr->msg_order : 0;
 	bool strict = (hints->tx_attr && hints->tx_attr->comp_order) ||
 		      (hints->rx_attr && hints->rx_attr->comp_order);
 
-	if ((asked & ~KEPT_ORDERS) || strict || (hints->caps & FI_FENCE)) {
+	if ((orders & ~KEPT_ORDERS) || strict || (hints->caps & FI_FENCE)) {
 		if (wants_persistence(hints))
 			RP_WARN(CORE,
 				"with persistent regions there is no "
@@ -418,7 +418,7 @@ static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 				"FI_ORDER_SAR out of the hints\n");
 		return -FI_ENODATA;
 	}
-	i->tx_attr->msg_order &= asked ? asked : FI_ORDER_SAS;
+	i->tx_attr->msg_order &= orders ? orders : FI_ORDER_SAS;
 	i->tx_attr->comp_order = i->rx_attr->comp_order = FI_ORDER_NONE;
 	i->caps &= ~FI_FENCE;
 	i->tx_attr->caps &= ~FI_FENCE;

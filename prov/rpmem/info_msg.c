@@ -17,7 +17,7 @@ bool rp_info_is_msg(const struct fi_info *info, const char *base)
 	return makes_keys(info) && rp_info_is_marked(info);
 }
 
-static bool is_asked(uint32_t version, const struct fi_info *hints)
+static bool is_requested(uint32_t version, const struct fi_info *hints)
 {
 	return hints && (hints->caps & FI_RMA) && makes_keys(hints) &&
 	       rp_info_may_make_keys(version, hints);
@@ -92,7 +92,7 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 	int ret;
 
 	*list = NULL;
-	if (!is_asked(version, hints))
+	if (!is_requested(version, hints))
 		return -FI_ENODATA;
 	ret = base_list(version, node, service, flags, hints, base, list);
 	for (link = list; !ret && (i = *link);) {

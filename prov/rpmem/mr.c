@@ -289,7 +289,7 @@ static int make_persistent(struct rp_mr *mr)
 	return ret;
 }
 
-static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	char why[WHY_ROOM];
 	int ret = find_out(mr, attr, why);
@@ -301,7 +301,7 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 }
 
 /* FI_OFI_RPMEM_COMMIT_WRITES: a file is meant to last without a request. */
-static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	const struct rp_caps_cfg cfg = caps_cfg(RP_NO);
 	enum rp_lasts lasts = RP_LASTS_NOT, here;
@@ -461,12 +461,12 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->region.unreadable = !(attr->access & FI_REMOTE_READ);
 	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
 	if (mr->persistent) {
-		ret = judge(mr, attr);
+		ret = check_requested(mr, attr);
 		if (ret)
 			goto free;
 	} else if (rp_params.commit_writes &&
 		   (attr->access & FI_REMOTE_WRITE)) {
-		ret = judge_unasked(mr, attr);
+		ret = check_implicit(mr, attr);
 		if (ret)
 			goto free;
 	}

@@ -244,14 +244,14 @@ unlock:
  * the regions are persistent.
  */
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			 uint64_t flags, uint64_t unasked, bool want)
+			 uint64_t flags, uint64_t implicit_flags, bool want)
 {
 	int ret = classify(msg);
 
 	if (ret < 0)
 		return ret;
 	if (ret)
-		return post_write(ep, msg, flags | unasked, want);
+		return post_write(ep, msg, flags | implicit_flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_unmarked();
 	if ((flags & FI_FENCE) || !ep->plain)
@@ -287,7 +287,8 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 
 	if (flags & FI_RPMEM_SAVE)
 		return save(ep, msg, flags);
-	return write_any(ep, msg, flags, ep->unasked, rp_ep_wants(ep, flags));
+	return write_any(ep, msg, flags, ep->implicit_flags,
+			 rp_ep_wants(ep, flags));
 }
 
 /* Calls without flags use the endpoint's, or FI_INJECT. */
@@ -297,7 +298,8 @@ static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 			 uint64_t flags, bool want)
 {
 	/* An inject call has no completion that could mean durable. */
-	const uint64_t unasked = flags & FI_INJECT ? 0 : ep->unasked;
+	const uint64_t implicit_flags =
+		flags & FI_INJECT ? 0 : ep->implicit_flags;
 	struct fi_rma_iov rma = {.addr = addr, .key = key};
 	struct fi_msg_rma msg = {
 		.msg_iov = iov,
@@ -312,7 +314,7 @@ static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 
 	for (size_t i = 0; i < count; i++)
 		rma.len += iov[i].iov_len;
-	return write_any(ep, &msg, flags, unasked, want);
+	return write_any(ep, &msg, flags, implicit_flags, want);
 }
 
 /* The base's short calls are the same as its message form. */

@@ -396,7 +396,7 @@ struct rp_cq {
 	int ev_fd; /* private entries, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
-	bool asleep; /* the program may sleep: a new private entry wakes it */
+	bool parked; /* the program may sleep: a new private entry wakes it */
 	/* An ofi_rxm endpoint was closed; cq_read.c. */
 	atomic_bool no_trywait;
 	int soon_fd;
@@ -518,8 +518,9 @@ struct rp_ep {
 	bool connected; /* connected endpoint: the program has read
 			   FI_CONNECTED, and no shutdown */
 	size_t inject_size;
-	uint64_t unasked;   /* implicit FI_COMMIT_COMPLETE of file writes */
-	uint64_t msg_order; /* promised to the program */
+	uint64_t
+		implicit_flags; /* implicit FI_COMMIT_COMPLETE of file writes */
+	uint64_t msg_order;	/* promised to the program */
 	enum rp_class required;
 	/* private.c: sessions by fi_addr_t; the last one found. */
 	struct rp_dest *dests, *last_dest;

@@ -105,23 +105,23 @@ static int host_grant(struct rp_agent_host *h, struct rp_channel *c,
 {
 	struct rp_mr *mr =
 		rp_container_of((struct rp_region *)r, struct rp_mr, region);
-	struct rp_rc_mr *own;
+	struct rp_rc_mr *grant_mr;
 	int ret;
 
 	*grant = NULL;
 	if (is_shared(dom_of(h)))
 		return grant_shared(mr, g);
-	own = calloc(1, sizeof(*own));
-	if (!own)
+	grant_mr = calloc(1, sizeof(*grant_mr));
+	if (!grant_mr)
 		return -FI_ENOMEM;
-	ret = reg(mr, g->method == RP_METHOD_NATIVE, own);
+	ret = reg(mr, g->method == RP_METHOD_NATIVE, grant_mr);
 	if (ret) {
-		free(own);
+		free(grant_mr);
 		return ret;
 	}
-	g->rkey = own->rkey;
-	g->remote_addr = own->remote_addr;
-	*grant = own;
+	g->rkey = grant_mr->rkey;
+	g->remote_addr = grant_mr->remote_addr;
+	*grant = grant_mr;
 	return 0;
 }
 

@@ -7,10 +7,11 @@
 
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 {
-	if (s->held) {
-		if (s->held->item.pending && s->q && s->q->side)
-			rp_deferred_drop(&s->q->side->deferred, &s->held->item);
-		rp_defer_put(cq, s->held);
+	if (s->deferred) {
+		if (s->deferred->item.pending && s->q && s->q->side)
+			rp_deferred_drop(&s->q->side->deferred,
+					 &s->deferred->item);
+		rp_defer_put(cq, s->deferred);
 	}
 	if (s->flush)
 		s->flush->write = NULL;
@@ -57,12 +58,12 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 
 RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
 {
-	struct rp_held *h;
+	struct rp_deferred_wc *h;
 
 	if (!LIST_EMPTY(&cq->qps))
 		return EBUSY;
 	for (size_t i = 0; i < cq->nslots; i++)
-		free(cq->slots[i].held);
+		free(cq->slots[i].deferred);
 	while ((h = LIST_FIRST(&cq->pool))) {
 		LIST_REMOVE(h, link);
 		free(h);
@@ -83,8 +84,8 @@ struct rp_slot *rp_slot_get(struct rp_qp *q,
 	if (!request || rp_defer_reserve(cq, 1))
 		s = rp_slot_take(cq, q);
 	if (s && request) {
-		s->held = rp_defer_get(cq);
-		s->held->item = *request;
+		s->deferred = rp_defer_get(cq);
+		s->deferred->item = *request;
 		cq->stores += request->kind == RP_DEFERRED_STORE;
 	}
 	pthread_mutex_unlock(&cq->lock);

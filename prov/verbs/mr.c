@@ -93,7 +93,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
 }
 
 /* The method of a flush, if the peer's device were this one. */
-static int judge(struct rp_mr *m, const char *why)
+static int check_facts(struct rp_mr *m, const char *why)
 {
 	struct rp_choice c;
 	struct rp_facts f = m->facts;
@@ -196,7 +196,7 @@ struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 		ret = errno;
 		goto free;
 	}
-	ret = judge(m, why);
+	ret = check_facts(m, why);
 	if (!ret)
 		ret = serve(m, pd, why);
 	if (ret)

@@ -97,17 +97,18 @@ struct rp_slot {
 	/* A write and its flush, which reports both. */
 	struct rp_slot *flush, *write;
 	enum ibv_wc_status failed; /* status of the failed write */
-	struct rp_held *held;	   /* READ, RING: its request; NULL: none */
-	struct rp_slot *next;	   /* free */
+	struct rp_deferred_wc
+		*deferred;    /* READ, RING: its request; NULL: none */
+	struct rp_slot *next; /* free */
 };
 
 /* A completion to report to the program later. */
-struct rp_held {
+struct rp_deferred_wc {
 	struct rp_deferred_op item; /* first, so that core's pointer finds it */
 	struct ibv_wc wc;
 	bool show;
-	struct rp_slot *slot;	  /* for the SEND; NULL: sent */
-	LIST_ENTRY(rp_held) link; /* free */
+	struct rp_slot *slot;		 /* for the SEND; NULL: sent */
+	LIST_ENTRY(rp_deferred_wc) link; /* free */
 };
 
 /* The initiator side of a side connection. */
@@ -142,7 +143,7 @@ struct ibv_rpmem_cq {
 	unsigned int nsides;	 /* queue pairs with a side connection */
 	size_t stores;		 /* outstanding or queued */
 	LIST_HEAD(, rp_qp) busy; /* with deferred completions */
-	LIST_HEAD(, rp_held) pool;
+	LIST_HEAD(, rp_deferred_wc) pool;
 	size_t npool;
 };
 
@@ -208,8 +209,8 @@ bool rp_defer_overdue(struct rp_qp *q);
 /* Reserve n deferred completions. False: no memory. */
 bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n);
 /* Take a reserved one; put it back. */
-struct rp_held *rp_defer_get(struct ibv_rpmem_cq *cq);
-void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h);
+struct rp_deferred_wc *rp_defer_get(struct ibv_rpmem_cq *cq);
+void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_deferred_wc *h);
 /*
  * Pipeline a flush of the batch: its slot, and *w must be posted; or NULL:
  * request it over the side connection.

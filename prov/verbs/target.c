@@ -62,7 +62,7 @@ static int send_to(struct rp_target *s, const void *msg, size_t len)
 static void break_off(struct rp_target *s)
 {
 	s->broken = true;
-	rp_target_awake(s);
+	rp_target_unpark(s);
 }
 
 /* Messages are copied, so every operation completes at once. */
@@ -210,7 +210,7 @@ bool rp_target_poll_ring(struct rp_target *s)
 		len = rp_ring_take(&s->ring, msg);
 		if (!len)
 			break;
-		came = s->dom->asked = true;
+		came = s->dom->has_message = true;
 		received(s, msg, len);
 	}
 	return came;
@@ -220,7 +220,7 @@ static void heard(struct rp_target *s, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 
-	s->dom->asked = true;
+	s->dom->has_message = true;
 	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_DOORBELL)
 		rp_target_poll_ring(s);
 	else

@@ -30,10 +30,10 @@ struct rp_dom {
 	struct ibv_comp_channel *channel;
 	int kick; /* eventfd */
 	/* Peers whose completion queue is polled, not armed. */
-	LIST_HEAD(, rp_target) awake;
+	LIST_HEAD(, rp_target) polled;
 	struct rp_spin spin;
 	uint64_t spin_ns;
-	bool asked; /* set by a message; cleared before each poll */
+	bool has_message; /* set by a message; cleared before each poll */
 	bool runs, stop;
 	pthread_t thread;
 };
@@ -53,8 +53,8 @@ struct rp_target {
 		TARGET_OPEN,
 		TARGET_CLOSED
 	} state;
-	bool is_awake;
-	LIST_ENTRY(rp_target) awake;
+	bool is_polled;
+	LIST_ENTRY(rp_target) polled;
 	unsigned int tx_free; /* a bit per buffer */
 	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
 	/*
@@ -99,19 +99,19 @@ static inline void rp_dom_leave(struct rp_dom *dom)
 	pthread_mutex_unlock(&dom->lock);
 }
 
-static inline void rp_target_awake(struct rp_target *s)
+static inline void rp_target_unpark(struct rp_target *s)
 {
-	if (s->is_awake)
+	if (s->is_polled)
 		return;
-	LIST_INSERT_HEAD(&s->dom->awake, s, awake);
-	s->is_awake = true;
+	LIST_INSERT_HEAD(&s->dom->polled, s, polled);
+	s->is_polled = true;
 }
 
 static inline void rp_target_park(struct rp_target *s)
 {
-	if (s->is_awake)
-		LIST_REMOVE(s, awake);
-	s->is_awake = false;
+	if (s->is_polled)
+		LIST_REMOVE(s, polled);
+	s->is_polled = false;
 }
 
 static inline uint64_t rp_target_clock(clockid_t id)

@@ -155,7 +155,7 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 	return ret;
 }
 
-static bool is_answer(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
+static bool is_found(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
 {
 	return m->type == RP_RENDEZVOUS_FOUND && m->to == r->qp->qp_num &&
 	       m->from == r->peer_num &&
@@ -179,7 +179,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 		last = say(fd, call, until);
 		if (!last)
 			last = receive(fd, &m, until);
-		if (!last && is_answer(r, &m)) {
+		if (!last && is_found(r, &m)) {
 			ret = rp_pre_side_connect(r, &m.side);
 			if (!ret) {
 				r->fd = fd;

@@ -190,8 +190,8 @@ static int enlarged(const struct rp_pre_ctx *c, int cqe)
 	return want > cqe ? (int)want : cqe;
 }
 
-static struct ibv_cq *cq_add(struct rp_pre_ctx *ctx, struct ibv_cq *cq,
-			     int asked, bool extended)
+static struct ibv_cq *cq_add(struct rp_pre_ctx *ctx, struct ibv_cq *cq, int cqe,
+			     bool extended)
 {
 	struct rp_pre_cq *c = calloc(1, sizeof(*c));
 	bool oom = !c || pthread_mutex_init(&c->lock, NULL);
@@ -199,7 +199,7 @@ static struct ibv_cq *cq_add(struct rp_pre_ctx *ctx, struct ibv_cq *cq,
 	if (!oom) {
 		c->cq = cq;
 		c->ctx = ctx;
-		c->asked = asked;
+		c->program_cqe = cqe;
 		c->extended = extended;
 		pthread_rwlock_wrlock(&lock);
 		HASH_ADD_PTR(cqs, cq, c);
@@ -231,15 +231,15 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx,
 				      struct ibv_cq_init_attr_ex *attr)
 {
 	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
-	const uint32_t asked = attr->cqe;
+	const uint32_t cqe = attr->cqe;
 	struct ibv_cq_ex *cq;
 
-	if (rp_pre_inside || !asked || asked > (uint32_t)c->max_cqe)
+	if (rp_pre_inside || !cqe || cqe > (uint32_t)c->max_cqe)
 		return c->create_cq_ex(ctx, attr);
-	attr->cqe = (uint32_t)enlarged(c, (int)asked);
+	attr->cqe = (uint32_t)enlarged(c, (int)cqe);
 	cq = c->create_cq_ex(ctx, attr);
-	attr->cqe = asked;
-	if (cq && !cq_add(c, ibv_cq_ex_to_cq(cq), (int)asked, true))
+	attr->cqe = cqe;
+	if (cq && !cq_add(c, ibv_cq_ex_to_cq(cq), (int)cqe, true))
 		return NULL;
 	return cq;
 }
@@ -256,7 +256,7 @@ RP_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	if (cqe + c->used > cq->cqe)
 		ret = base.resize_cq(cq, cqe + c->used);
 	if (!ret)
-		c->asked = cqe;
+		c->program_cqe = cqe;
 	pthread_mutex_unlock(&c->lock);
 	return ret;
 }
@@ -286,7 +286,7 @@ int rp_pre_cq_use(struct rp_pre_cq *c, int entries)
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	if (entries > c->cq->cqe - c->asked - c->used)
+	if (entries > c->cq->cqe - c->program_cqe - c->used)
 		ret = ENOMEM;
 	if (!ret && !shim_of(c)) {
 		shim = ibv_rpmem_attach_cq(c->cq);
@@ -390,15 +390,15 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 				   struct ibv_qp_init_attr_ex *attr)
 {
 	const bool builders = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	const uint64_t asked = builders ? attr->send_ops_flags : 0;
+	const uint64_t send_ops = builders ? attr->send_ops_flags : 0;
 	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
 	bool no_sge = !attr->cap.max_send_sge;
 	struct rp_pre_qp *r;
 	struct ibv_qp *qp;
 
-	if (rp_pre_inside || !(asked & CALLS) || attr->qp_type != IBV_QPT_RC)
+	if (rp_pre_inside || !(send_ops & CALLS) || attr->qp_type != IBV_QPT_RC)
 		return c->create_qp_ex(ctx, attr);
-	attr->send_ops_flags = (asked & ~CALLS) | IBV_QP_EX_WITH_RDMA_READ;
+	attr->send_ops_flags = (send_ops & ~CALLS) | IBV_QP_EX_WITH_RDMA_READ;
 	attr->cap.max_send_sge += no_sge;
 	rp_pre_inside++;
 	qp = c->create_qp_ex(ctx, attr);
@@ -413,7 +413,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 		}
 	}
 	rp_pre_inside--;
-	attr->send_ops_flags = asked;
+	attr->send_ops_flags = send_ops;
 	if (no_sge)
 		attr->cap.max_send_sge = 0;
 	return qp;

@@ -34,7 +34,7 @@ struct rp_pre_cq {
 	struct ibv_cq *cq;
 	struct rp_pre_ctx *ctx;
 	bool extended;
-	int asked, used;	     /* entries: of the program, of the shim */
+	int program_cqe, used;	     /* entries: of the program, of the shim */
 	_Atomic(void *) shim;	     /* struct ibv_rpmem_cq *, or NULL */
 	_Atomic(int) solicited_only; /* as the program armed it */
 	pthread_mutex_t lock;

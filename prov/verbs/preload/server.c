@@ -123,7 +123,7 @@ static bool is_meant(const struct rp_pre_qp *r, const struct client *v)
 		       sizeof(host.sin6_addr));
 }
 
-static bool answer(struct client *v, struct rp_pre_qp *r)
+static bool send_found(struct client *v, struct rp_pre_qp *r)
 {
 	struct rp_rendezvous m = {
 		.type = RP_RENDEZVOUS_FOUND,
@@ -159,7 +159,7 @@ static bool look_up(struct client *v)
 	LIST_FOREACH (r, &qps, link) {
 		if (is_meant(r, v)) {
 			v->waits = false;
-			if (answer(v, r))
+			if (send_found(v, r))
 				return true;
 			if (v->r)
 				return false;
@@ -550,18 +550,18 @@ void rp_pre_qp_del(struct rp_pre_qp *r)
 void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
 {
 	const struct ibv_ah_attr *ah = &attr->ah_attr;
-	struct ibv_gid_entry own;
+	struct ibv_gid_entry gid;
 
 	if (!ah->is_global || ibv_query_gid_ex(r->qp->context, ah->port_num,
-					       ah->grh.sgid_index, &own, 0)) {
+					       ah->grh.sgid_index, &gid, 0)) {
 		rp_log(RP_LOG_WARN,
-		       "queue pair %u has no GID: its peer cannot be asked",
+		       "queue pair %u has no GID: its peer cannot be looked up",
 		       r->qp->qp_num);
 		return;
 	}
 	pthread_mutex_lock(&lock);
-	r->gid = own.gid;
-	r->scope = own.ndev_ifindex;
+	r->gid = gid.gid;
+	r->scope = gid.ndev_ifindex;
 	r->peer_gid = ah->grh.dgid;
 	r->peer_num = attr->dest_qp_num;
 	r->connected = true;
