@@ -139,8 +139,7 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 	if (b->trusted == RP_YES)
 		rp_caps_say(WHY(b), "%s on %s: %s", kind, b->fs.name, name);
 	else if (!b->fs.name[0])
-		rp_caps_say(WHY(b),
-			    "%s on a file system that cannot be told: %s", kind,
+		rp_caps_say(WHY(b), "%s on an unknown file system: %s", kind,
 			    name);
 	else if (!rp_caps_fs_listed(b->fs.name))
 		rp_caps_say(WHY(b),

@@ -230,8 +230,8 @@ static void doom_by_message(struct rp_session *s, int ret)
 	       ret == -EPROTONOSUPPORT
 		       ? "a target speaks another version of the protocol: "
 			 "install the same ofi_rpmem on both sides"
-		       : "a target sent a message that is none: its connection "
-			 "is closed");
+		       : "a target sent an invalid message: its connection is "
+			 "closed");
 	rp_session_doom(
 		s, ret == -EPROTONOSUPPORT ? RP_ST_VERSION : RP_ST_BAD_MESSAGE,
 		0);

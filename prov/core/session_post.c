@@ -12,7 +12,7 @@ static int check_range(const struct rp_wire_range *g)
 	if (!g->len || g->addr + g->len < g->addr) {
 		rp_log(RP_LOG_WARN,
 		       "%#" PRIx64 " bytes at %#" PRIx64
-		       " are no range: they are none, or wrap",
+		       " are no valid range: empty, or wrapping",
 		       g->len, g->addr);
 		return -EINVAL;
 	}
@@ -91,8 +91,8 @@ static int check(struct rp_op *op)
 		return -EINVAL;
 	if (then.addr % then.len) {
 		rp_log(RP_LOG_WARN,
-		       "a store behind a commit must have an address that is "
-		       "a multiple of 8, not %#" PRIx64,
+		       "the ordered store of a commit needs an address that "
+		       "is a multiple of 8, not %#" PRIx64,
 		       then.addr);
 		return -EINVAL;
 	}

@@ -176,7 +176,7 @@ static void channel_shut(struct rp_rc_channel *c)
 	}
 	if (c->nrecvs)
 		rp_log(RP_LOG_WARN,
-		       "private connections: %u receives did not come back",
+		       "private connections: the device kept %u receives",
 		       c->nrecvs);
 }
 

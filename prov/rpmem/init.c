@@ -160,7 +160,7 @@ static void params_define(void)
 			"(yes)");
 	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
 			"Commit every write to files and persistent memory, "
-			"for programs that do not ask for it (no)");
+			"for programs that do not request it (no)");
 }
 
 static void params_read(void)
@@ -174,7 +174,7 @@ static void params_read(void)
 	    rp_class_parse(s, &rp_params.required))
 		FI_WARN(&rp_prov, FI_LOG_CORE,
 			"FI_OFI_RPMEM_CLASS=%s is none of power, process, "
-			"none: power it is\n",
+			"none: power is used\n",
 			s);
 	if (rp_params.required < RP_CLASS_POWER)
 		FI_WARN(&rp_prov, FI_LOG_CORE,
@@ -209,7 +209,7 @@ static void params_read(void)
 		FI_WARN(&rp_prov, FI_LOG_CORE,
 			"FI_OFI_RPMEM_METHOD=%s names no method: no "
 			"persistent memory is registered, and every commit "
-			"asks its target\n",
+			"is a request to its target\n",
 			rp_params.method);
 }
 

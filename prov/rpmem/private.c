@@ -175,7 +175,9 @@ static size_t inline_max(const struct rp_dom *dom)
 	}
 	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++)
 		max = rp_cost_store_max(cost, path, (enum rp_method)m, max);
-	RP_INFO(EP_CTRL, "writes of up to %zu bytes travel in requests\n", max);
+	RP_INFO(EP_CTRL,
+		"durable writes of up to %zu bytes are sent in requests\n",
+		max);
 	return max;
 }
 

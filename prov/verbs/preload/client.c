@@ -220,8 +220,8 @@ static void lookup(struct rp_pre_qp *r)
 	}
 	inet_ntop(AF_INET6, r->peer_gid.raw, host, sizeof(host));
 	rp_log(RP_LOG_WARN,
-	       "nobody at %s has queue pair %u and this library preloaded "
-	       "(%s): it is not flushed",
+	       "no process at %s has queue pair %u with this library "
+	       "preloaded (%s): flushes to it fail",
 	       host, r->peer_num, strerror(ret));
 	atomic_store(&r->state, RP_PRE_NOT_FOUND);
 }

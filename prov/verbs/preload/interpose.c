@@ -363,7 +363,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	ret = rp_pre_cq_use(scq, r->entries);
 	if (ret) {
 		rp_log(RP_LOG_WARN,
-		       "its completion queue is too short for queue pair %u",
+		       "the completion queue is too short for queue pair %u",
 		       qp->qp_num);
 		goto fail;
 	}

@@ -647,8 +647,8 @@ static void cut_off(const struct ibv_mr *mr)
 		if (!r->unheard || r->qp->pd != mr->pd)
 			continue;
 		rp_log(RP_LOG_WARN,
-		       "queue pair %u ends: its peer does not hear that a "
-		       "region is deregistered",
+		       "queue pair %u is disconnected: its peer could not be "
+		       "notified that a region is deregistered",
 		       r->qp->qp_num);
 		q = rp_qp_of(r->shim);
 		q->ops->fail(q);
