@@ -131,7 +131,8 @@ static void check_failed(struct rp_job *job)
 }
 
 /* Move jobs from the queue to the batch, as many as fit. */
-static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
+static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
+		       struct rp_batch *b)
 {
 	struct rp_job *job;
 	bool any = false;
@@ -176,10 +177,10 @@ static void start_far(struct rp_agent *a)
 
 static bool run_batches(struct rp_agent *a)
 {
-	bool any = fill(a, &a->quick, &a->inl);
+	bool any = batch_fill(a, &a->quick, &a->inl);
 
 	if (!a->far_runs)
-		any |= fill(a, &a->slow, &a->far);
+		any |= batch_fill(a, &a->slow, &a->far);
 	if (!any)
 		return false;
 

@@ -21,8 +21,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
  * The agent's own method for the choice. DELIVERY would leave a placement to
  * the device; AGENT_SFENCE makes the agent's reply confirm it.
  */
-static enum rp_method by_agent(const struct rp_region *r,
-			       struct rp_choice choice)
+static enum rp_method agent_method(const struct rp_region *r,
+				   struct rp_choice choice)
 {
 	enum rp_method m = rp_method_by_agent(&r->facts, choice).method;
 
@@ -46,11 +46,11 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 		m = RP_METHOD_FENCE;
 	/* Commits of a delivered write need a read fence later, too. */
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
-		return by_agent(r, choice);
+		return agent_method(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
 	    (m == RP_METHOD_FENCE &&
 	     (!(s->flags & RP_CHANNEL_FENCES) || r->facts.fence != RP_YES)))
-		return by_agent(r, choice);
+		return agent_method(r, choice);
 	return m;
 }
 
@@ -85,7 +85,7 @@ static int host_grant(struct rp_agent_session *s, const struct rp_region *r,
 	ret = h->ops->grant(h, s->channel, r, &g->wire, &g->handle);
 	/* The device has FLUSH, but not for this memory. */
 	if (ret == -EOPNOTSUPP && g->wire.method == RP_METHOD_NATIVE) {
-		g->wire.method = (uint8_t)by_agent(r, r->choice);
+		g->wire.method = (uint8_t)agent_method(r, r->choice);
 		ret = h->ops->grant(h, s->channel, r, &g->wire, &g->handle);
 	}
 	return ret;
@@ -149,13 +149,13 @@ static void grants_free(struct rp_agent_session *s)
 
 /* --- outstanding work of a session --- */
 
-static void hold(struct rp_agent_session *s)
+static void backlog_add(struct rp_agent_session *s)
 {
 	s->backlog++;
 	s->agent->backlog++;
 }
 
-static void release(struct rp_agent_session *s)
+static void backlog_remove(struct rp_agent_session *s)
 {
 	s->backlog--;
 	s->agent->backlog--;
@@ -175,7 +175,7 @@ void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
 	a->progress_at = earlier(a->progress_at, s->progress_at);
 	job->session = s;
 	TAILQ_INSERT_TAIL(&s->jobs, job, of_owner);
-	hold(s);
+	backlog_add(s);
 }
 
 void rp_agent_session_del_job(struct rp_job *job)
@@ -186,7 +186,7 @@ void rp_agent_session_del_job(struct rp_job *job)
 	if (TAILQ_EMPTY(&s->jobs))
 		TAILQ_REMOVE(&s->agent->working, s, working);
 	s->agent->resume = true;
-	release(s);
+	backlog_remove(s);
 }
 
 /* Detach running jobs from their session; skip effects not yet executed. */
@@ -207,7 +207,8 @@ static void jobs_drop(struct rp_agent_session *s)
 
 /* --- messages that wait behind jobs --- */
 
-static void stall(struct rp_agent_session *s, const void *msg, size_t len)
+static void message_stall(struct rp_agent_session *s, const void *msg,
+			  size_t len)
 {
 	struct rp_agent_stalled *m = malloc(sizeof(*m) + len);
 
@@ -219,7 +220,7 @@ static void stall(struct rp_agent_session *s, const void *msg, size_t len)
 	memcpy(m->msg, msg, len);
 	STAILQ_INSERT_TAIL(&s->stalled, m, link);
 	s->agent->nstalled++;
-	hold(s);
+	backlog_add(s);
 }
 
 static struct rp_agent_stalled *stalled_pop(struct rp_agent_session *s)
@@ -229,13 +230,13 @@ static struct rp_agent_stalled *stalled_pop(struct rp_agent_session *s)
 	if (m) {
 		STAILQ_REMOVE_HEAD(&s->stalled, link);
 		s->agent->nstalled--;
-		release(s);
+		backlog_remove(s);
 	}
 	return m;
 }
 
 /* Serve stalled messages that need not wait any longer. True: served some. */
-static bool resume(struct rp_agent_session *s)
+static bool session_resume(struct rp_agent_session *s)
 {
 	struct rp_agent_stalled *m;
 	bool any = false;
@@ -244,7 +245,7 @@ static bool resume(struct rp_agent_session *s)
 		if (!rp_agent_serve(s, m->msg, m->len)) {
 			STAILQ_INSERT_HEAD(&s->stalled, m, link);
 			s->agent->nstalled++;
-			hold(s);
+			backlog_add(s);
 			break;
 		}
 		free(m);
@@ -312,7 +313,7 @@ static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 		.iov = &k->iov,
 		.length = len,
 	};
-	hold(s);
+	backlog_add(s);
 	TAILQ_INSERT_TAIL(&s->kept, k, link);
 	if (!first)
 		return;
@@ -470,7 +471,7 @@ static void session_received(void *owner, const void *msg, size_t len)
 	/* Over max_jobs, rp_agent_serve() refuses what must wait. */
 	if ((!STAILQ_EMPTY(&s->stalled) && a->backlog < a->attr.max_jobs) ||
 	    !rp_agent_serve(s, msg, len))
-		stall(s, msg, len);
+		message_stall(s, msg, len);
 }
 
 const struct rp_channel_events rp_agent_session_events = {
@@ -526,7 +527,7 @@ bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now)
 
 	if (a->nstalled && a->resume) {
 		TAILQ_FOREACH_SAFE(s, &a->open, link, tmp)
-		any |= resume(s);
+		any |= session_resume(s);
 	}
 	a->resume = false;
 	TAILQ_FOREACH_SAFE(s, &a->sending, sending, tmp)

@@ -282,7 +282,7 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
  * reports that, but clwb on such a page faults. A page that is only read-only
  * may be flushed.
  */
-static int ready(struct rp_batch *b, const struct rp_job_then *t)
+static int pages_populate(struct rp_batch *b, const struct rp_job_then *t)
 {
 	struct rp_part *part = part_of(&b->then, t->region);
 	int err = -rp_pmem_ready(t->region->pmem, t->off, sizeof(t->value));
@@ -293,7 +293,7 @@ static int ready(struct rp_batch *b, const struct rp_job_then *t)
 }
 
 /* Execute the store of one job, if all ranges before the store are durable. */
-static void store(struct rp_batch *b, struct rp_job *job)
+static void store_execute(struct rp_batch *b, struct rp_job *job)
 {
 	struct rp_job_then *t = &job->then;
 
@@ -307,7 +307,7 @@ static void store(struct rp_batch *b, struct rp_job *job)
 		t->err = part_err(&b->data, t->region);
 	/* Populating pages may block, so it precedes the lock. */
 	if (!t->err)
-		t->err = ready(b, t);
+		t->err = pages_populate(b, t);
 	if (t->err)
 		return;
 	pthread_mutex_lock(&b->storing);
@@ -322,7 +322,7 @@ void rp_batch_run(struct rp_batch *b)
 
 	run_pass(b, &b->data);
 	TAILQ_FOREACH (job, &b->jobs, link)
-		store(b, job);
+		store_execute(b, job);
 	run_pass(b, &b->then);
 }
 
@@ -338,7 +338,7 @@ void rp_region_fail(struct rp_region *r, int err)
 	       (unsigned long long)r->len, strerror(err));
 }
 
-static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
+static void part_complete(const struct rp_part *part, struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
@@ -356,19 +356,19 @@ static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
 	}
 }
 
-static void judge_pass(const struct rp_pass *pass, struct rp_jobs *jobs)
+static void pass_complete(const struct rp_pass *pass, struct rp_jobs *jobs)
 {
 	for (size_t i = 0; i < pass->nparts; i++)
 		if (pass->parts[i].err)
-			judge_part(&pass->parts[i], jobs);
+			part_complete(&pass->parts[i], jobs);
 }
 
 void rp_batch_complete(const struct rp_batch *b, struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
-	judge_pass(&b->data, jobs);
-	judge_pass(&b->then, jobs);
+	pass_complete(&b->data, jobs);
+	pass_complete(&b->then, jobs);
 	TAILQ_FOREACH (job, jobs, link)
 		if (job->then.err)
 			rp_job_fail(job,

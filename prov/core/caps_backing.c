@@ -99,7 +99,7 @@ static bool is_devdax(const char *root, unsigned int major, unsigned int minor)
 }
 
 /* The persistence domain and NUMA node of the nd region above a device. */
-static void nd_look(const char *root, const char *kind, unsigned int major,
+static void nd_find(const char *root, const char *kind, unsigned int major,
 		    unsigned int minor, struct rp_backing *b)
 {
 	char *dir = rp_caps_nd_region(root, kind, major, minor);
@@ -133,7 +133,7 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 	}
 	b->memory = dax ? RP_MEM_DAX : RP_MEM_FILE;
 	if (dax)
-		nd_look(cfg->root, "block", sx->stx_dev_major,
+		nd_find(cfg->root, "block", sx->stx_dev_major,
 			sx->stx_dev_minor, b);
 	b->trusted = rp_caps_fs_trusted(&b->fs, cfg->trust_fs) ? RP_YES : RP_NO;
 	if (b->trusted == RP_YES)
@@ -157,8 +157,8 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 			    b->fs.name, name);
 }
 
-static void file_look(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
-		      struct rp_backing *b)
+static void file_examine(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
+			 struct rp_backing *b)
 {
 	const char *name = rp_caps_base_name(v->path);
 	struct statx sx = {0};
@@ -190,7 +190,7 @@ static void file_look(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		b->trusted = RP_YES; /* there is no file system in between */
 		b->fs.name[0] = '\0';
 		snprintf(b->device, sizeof(b->device), "%s", name);
-		nd_look(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
+		nd_find(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
 			b);
 		rp_caps_say(WHY(b), "devdax device %s", name);
 	} else {
@@ -230,7 +230,7 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 			    "with MAP_SHARED",
 			    rp_caps_base_name(path));
 	} else if (*path == '/') {
-		file_look(cfg, v, b);
+		file_examine(cfg, v, b);
 	} else {
 		rp_caps_say(WHY(b), "%s is neither a file nor a devdax device",
 			    path);
@@ -242,7 +242,7 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
  * cfg->emulate is set, shared memory if libpmem2's override is allowed to say
  * so. Neither promises anything.
  */
-static bool plays_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
+static bool emulates_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
 {
 	const char *force = getenv("PMEM2_FORCE_GRANULARITY");
 
@@ -269,6 +269,6 @@ static void emulate(struct rp_backing *b)
 
 void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
 {
-	if (plays_pmem(cfg, b->memory))
+	if (emulates_pmem(cfg, b->memory))
 		emulate(b);
 }

@@ -52,18 +52,18 @@ const struct rp_cost rp_cost_default = {
 	.stream = {.ns = 41, .ps = 149},
 };
 
-static uint64_t plus(uint64_t a, uint64_t b)
+static uint64_t sum(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static uint64_t along(const struct rp_cost_line *l, uint64_t bytes)
+static uint64_t line_cost(const struct rp_cost_line *l, uint64_t bytes)
 {
 	uint64_t ps;
 
 	if (__builtin_mul_overflow(bytes, l->ps, &ps))
 		return UINT64_MAX;
-	return plus(l->ns, ps / 1000);
+	return sum(l->ns, ps / 1000);
 }
 
 enum rp_path rp_cost_path_of(const struct rp_nic *nic)
@@ -77,14 +77,14 @@ enum rp_path rp_cost_path_of(const struct rp_nic *nic)
 uint64_t rp_cost_flush(const struct rp_cost *c, enum rp_method m,
 		       uint64_t bytes)
 {
-	return along(&c->flush[m], bytes);
+	return line_cost(&c->flush[m], bytes);
 }
 
 uint64_t rp_cost_ask(const struct rp_cost *c, enum rp_path path, uint64_t flush)
 {
 	if (path == RP_PATH_UNKNOWN)
 		return 0;
-	return plus(c->path[path].ask_ns, flush);
+	return sum(c->path[path].ask_ns, flush);
 }
 
 uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n)
@@ -97,26 +97,26 @@ uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n)
 	    __builtin_mul_overflow((uint64_t)n - 1, c->path[path].fences_ns,
 				   &more))
 		return UINT64_MAX;
-	return plus(c->path[path].fence_ns, more);
+	return sum(c->path[path].fence_ns, more);
 }
 
 bool rp_cost_streams(const struct rp_cost *c, uint64_t n)
 {
-	return along(&c->stream, n) <=
+	return line_cost(&c->stream, n) <=
 	       rp_cost_flush(c, RP_METHOD_AGENT_CLWB, n);
 }
 
 /* Do n bytes inside the request cost more than a write before it? */
-static bool dearer(const struct rp_cost *c, const struct rp_cost_path *p,
-		   enum rp_method m, size_t n)
+static bool costs_more(const struct rp_cost *c, const struct rp_cost_path *p,
+		       enum rp_method m, size_t n)
 {
-	uint64_t in = plus(along(&p->store, n), along(&c->stream, n));
-	uint64_t behind = plus(along(&p->write, n),
-			       plus(p->ask_ns, rp_cost_flush(c, m, n)));
+	uint64_t in = sum(line_cost(&p->store, n), line_cost(&c->stream, n));
+	uint64_t behind = sum(line_cost(&p->write, n),
+			      sum(p->ask_ns, rp_cost_flush(c, m, n)));
 
 	/* Streamed bytes need no clwb; a file needs its msync in any case. */
 	if (m == RP_METHOD_AGENT_MSYNC || m == RP_METHOD_AGENT_CLWB_MSYNC)
-		in = plus(in, c->flush[RP_METHOD_AGENT_MSYNC].ns);
+		in = sum(in, c->flush[RP_METHOD_AGENT_MSYNC].ns);
 	return in > behind;
 }
 
@@ -126,12 +126,12 @@ size_t rp_cost_store_max(const struct rp_cost *c, enum rp_path path,
 	const struct rp_cost_path *p = &c->path[path];
 	size_t low = 1, high = limit, mid;
 
-	if (path == RP_PATH_UNKNOWN || !limit || dearer(c, p, m, 1))
+	if (path == RP_PATH_UNKNOWN || !limit || costs_more(c, p, m, 1))
 		return 0;
 	/* Both costs are straight lines, so they cross at most once. */
 	while (low < high) {
 		mid = high - (high - low) / 2;
-		if (dearer(c, p, m, mid))
+		if (costs_more(c, p, m, mid))
 			high = mid - 1;
 		else
 			low = mid;

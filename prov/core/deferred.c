@@ -91,7 +91,7 @@ struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d)
 	return op;
 }
 
-static void lose(struct rp_deferred_op *op)
+static void op_lose(struct rp_deferred_op *op)
 {
 	if (op->state == RP_DEFERRED_DONE)
 		return;
@@ -107,9 +107,9 @@ void rp_deferred_close(struct rp_deferred *d)
 	d->outstanding = d->due = 0;
 	d->doorbell = false;
 	STAILQ_FOREACH (op, &d->ops, link)
-		lose(op);
+		op_lose(op);
 	LIST_FOREACH (op, &d->pending, pending_link)
-		lose(op);
+		op_lose(op);
 }
 
 bool rp_deferred_expired(struct rp_deferred *d, uint64_t now)

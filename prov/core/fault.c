@@ -33,7 +33,7 @@ bool rp_fault_on(const char *name)
 }
 
 /* A test waits for this file to grow: then the process is inside dawdle. */
-static void note(void)
+static void log_append(void)
 {
 	const char *path = getenv("RPMEM_FAULT_LOG");
 	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
@@ -51,7 +51,7 @@ void rp_fault_dawdle(void)
 	long ms = text ? atol(text) : 0;
 	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
-	note();
+	log_append();
 	nanosleep(&t, NULL);
 }
 

@@ -25,16 +25,16 @@ static unsigned int native_of(const struct rp_desc *d, unsigned int here)
  * Does a write become visible only after all earlier writes? A CPU copies in
  * order; writes that an adapter has buffered may pass each other.
  */
-static bool shows_in_order(const struct rp_desc *d)
+static bool is_placed_in_order(const struct rp_desc *d)
 {
 	return d->placement == RP_PLACE_CPU_USER ||
 	       d->placement == RP_PLACE_CPU_KERNEL;
 }
 
 /* Does a read fence make earlier writes visible to the target's CPU? */
-static bool read_shows(const struct rp_desc *d)
+static bool is_fenced_by_read(const struct rp_desc *d)
 {
-	return d->fence == RP_YES || shows_in_order(d);
+	return d->fence == RP_YES || is_placed_in_order(d);
 }
 
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
@@ -61,11 +61,11 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.global = RP_METHOD_REFUSED,
 		.required = cfg->required,
 		/* The agent writes back only what the adapter has let go. */
-		.agent = cfg->agent && d->key && reads && read_shows(d),
+		.agent = cfg->agent && d->key && reads && is_fenced_by_read(d),
 		.atomic = native & RP_DESC_ATOMIC_WRITE,
 	};
 	r->ring = r->agent && cfg->ring && (d->qp & RP_DESC_WRITE) &&
-		  shows_in_order(d);
+		  is_placed_in_order(d);
 	/* A read fence proves delivery too: it is behind the writes. */
 	if (reads)
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |
@@ -80,7 +80,8 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 	    (built & RP_METHOD_BIT(RP_METHOD_NATIVE)))
 		r->global = RP_METHOD_NATIVE;
 	/* A forced method other than NATIVE restricts only PERSISTENT. */
-	else if (reads && read_shows(d) && cfg->forced != RP_METHOD_NATIVE &&
+	else if (reads && is_fenced_by_read(d) &&
+		 cfg->forced != RP_METHOD_NATIVE &&
 		 cfg->forced != RP_METHOD_MAX)
 		r->global = RP_METHOD_FENCE;
 }
@@ -91,7 +92,8 @@ static struct rp_flush refused(int err)
 }
 
 /* One byte behind the region's end: a read that the target must refuse. */
-static struct rp_flush doomed(const struct rp_remote *r, enum rp_flush_how how)
+static struct rp_flush refused_read(const struct rp_remote *r,
+				    enum rp_flush_how how)
 {
 	return (struct rp_flush){
 		.how = how,
@@ -114,8 +116,8 @@ static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
 	return f;
 }
 
-static struct rp_flush ask(const struct rp_remote *r, uint64_t addr,
-			   uint64_t len)
+static struct rp_flush agent_flush(const struct rp_remote *r, uint64_t addr,
+				   uint64_t len)
 {
 	struct rp_flush f = fence(r, addr, len);
 
@@ -143,15 +145,15 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 
 	/* The checks of the target's device, in the same order. */
 	if ((d->qp & type) != type)
-		return doomed(r, RP_FLUSH_NOT_BY_QP);
+		return refused_read(r, RP_FLUSH_NOT_BY_QP);
 	if ((d->region & type) != type)
-		return doomed(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
 	if (whole) {
 		addr = d->addr;
 		len = d->length;
 	} else if (addr < d->addr || addr - d->addr > d->length ||
 		   len > d->length - (addr - d->addr)) {
-		return doomed(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
 	}
 
 	if (type & RP_DESC_PERSISTENT) {
@@ -176,7 +178,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	}
 	if (!(RP_METHOD_BIT(method) & ASKING))
 		return refused(-EOPNOTSUPP);
-	return ask(r, addr, len);
+	return agent_flush(r, addr, len);
 }
 
 struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
@@ -187,15 +189,15 @@ struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 	if (addr % sizeof(uint64_t))
 		return refused(-EINVAL);
 	if (!(d->qp & RP_DESC_WRITE))
-		return doomed(r, RP_FLUSH_NOT_BY_QP);
+		return refused_read(r, RP_FLUSH_NOT_BY_QP);
 	if (!(d->region & RP_DESC_WRITE) || addr < d->addr ||
 	    d->length < sizeof(uint64_t) ||
 	    addr - d->addr > d->length - sizeof(uint64_t))
-		return doomed(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
 	if (r->atomic && !agent_busy)
 		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
 	/* Only the agent's store of 8 bytes is known to be atomic. */
 	if (!r->agent)
 		return refused(-EOPNOTSUPP);
-	return ask(r, addr, sizeof(uint64_t));
+	return agent_flush(r, addr, sizeof(uint64_t));
 }

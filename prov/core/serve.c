@@ -30,8 +30,8 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 }
 
 /* The session's grant of the key: without one the key is not valid. */
-static struct rp_agent_grant *granted(struct rp_agent_session *s, uint64_t key,
-				      enum rp_status *st)
+static struct rp_agent_grant *grant_find(struct rp_agent_session *s,
+					 uint64_t key, enum rp_status *st)
 {
 	struct rp_agent *a = s->agent;
 	struct rp_agent_grant *g = rp_agent_grant_find(s, key);
@@ -53,7 +53,7 @@ static struct rp_region *check_place(struct rp_agent_session *s,
 				     uint64_t *off, struct rp_wire_reply *reply,
 				     enum rp_status *st)
 {
-	struct rp_agent_grant *g = granted(s, w->key, st);
+	struct rp_agent_grant *g = grant_find(s, w->key, st);
 
 	if (!g)
 		return NULL;
@@ -164,8 +164,8 @@ static enum rp_status check(struct rp_agent_session *s,
 }
 
 /* Does a store to [off, off+len) of the region overlap the job's then? */
-static bool meets_then(const struct rp_job *job, const struct rp_region *r,
-		       uint64_t off, uint64_t len)
+static bool overlaps_then(const struct rp_job *job, const struct rp_region *r,
+			  uint64_t off, uint64_t len)
 {
 	const struct rp_job_then *t = &job->then;
 
@@ -177,8 +177,8 @@ static bool meets_then(const struct rp_job *job, const struct rp_region *r,
  * Stores of one session to the same bytes keep their order: a later store waits
  * for a store whose ranges are still being flushed.
  */
-static bool stays_behind(const struct rp_agent_session *s,
-			 const struct rp_job *job)
+static bool must_wait(const struct rp_agent_session *s,
+		      const struct rp_job *job)
 {
 	const struct rp_job_then *t = &job->then;
 	const struct rp_job *old;
@@ -190,11 +190,12 @@ static bool stays_behind(const struct rp_agent_session *s,
 		if (!old->then.region)
 			continue;
 		if (t->region &&
-		    meets_then(old, t->region, t->off, sizeof(t->value)))
+		    overlaps_then(old, t->region, t->off, sizeof(t->value)))
 			return true;
 		for (size_t i = 0; !t->region && i < job->n; i++)
-			if (meets_then(old, job->ranges[i].region,
-				       job->ranges[i].off, job->ranges[i].len))
+			if (overlaps_then(old, job->ranges[i].region,
+					  job->ranges[i].off,
+					  job->ranges[i].len))
 				return true;
 	}
 	return false;
@@ -249,7 +250,7 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
  * Are all ranges in one region, ascending, without a shared cache line? A batch
  * would merge nothing.
  */
-static bool are_apart(const struct rp_job *job)
+static bool are_separate(const struct rp_job *job)
 {
 	const struct rp_job_range *g = job->ranges;
 
@@ -293,7 +294,7 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 		work |= job->ranges[i].flush;
 	if (!work)
 		return;
-	if (are_apart(job)) {
+	if (are_separate(job)) {
 		flush_ranges(a, job);
 		return;
 	}
@@ -383,8 +384,8 @@ static size_t result_len(const struct rp_wire_request *m,
 	return len;
 }
 
-static void carry_out(struct rp_agent_session *s,
-		      const struct rp_wire_request *m)
+static void request_execute(struct rp_agent_session *s,
+			    const struct rp_wire_request *m)
 {
 	struct rp_agent *a = s->agent;
 	struct rp_job *job = a->job, *copy = NULL;
@@ -452,12 +453,12 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 	} else if (st != RP_ST_OK) {
 		a->stats.refused++;
 		rp_agent_reply(s, hdr->token, &job->reply);
-	} else if (stays_behind(s, job)) {
+	} else if (must_wait(s, job)) {
 		if (!full)
 			return false;
 		refuse(s, hdr->token, RP_ST_OVERLOADED);
 	} else {
-		carry_out(s, &m);
+		request_execute(s, &m);
 	}
 	return true;
 }

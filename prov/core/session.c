@@ -376,7 +376,7 @@ static uint64_t deadline_of(const struct rp_session *s, uint64_t alive_at)
 }
 
 /* Nothing is outstanding: close the connection after attr.idle_ns. */
-static void idle(struct rp_session *s, uint64_t t)
+static void close_if_idle(struct rp_session *s, uint64_t t)
 {
 	if (!s->idle) {
 		s->idle = true;
@@ -412,7 +412,7 @@ bool rp_session_progress(struct rp_session *s)
 	rp_session_pump(s);
 	any |= rp_session_deliver(s);
 	if (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops))
-		idle(s, t);
+		close_if_idle(s, t);
 	return any;
 }
 

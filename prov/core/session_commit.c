@@ -77,8 +77,9 @@ static enum rp_method range_method(const struct rp_op *op,
 }
 
 /* Is it a write that needs a delivery-complete acknowledgment? */
-static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
-		     const struct rp_grant *g)
+static bool needs_delivery(const struct rp_op *op,
+			   const struct rp_wire_range *r,
+			   const struct rp_grant *g)
 {
 	return op->kind == RP_OP_WRITE &&
 	       ((op->level == RP_LEVEL_VISIBLE && !op->effect) ||
@@ -112,7 +113,7 @@ static int make_data(struct rp_op *op)
 			return -ENOMEM;
 		p->chan.kind = op->kind == RP_OP_READ ? RP_CHANNEL_READ
 						      : RP_CHANNEL_WRITE;
-		p->chan.delivered = delivers(op, r, g);
+		p->chan.delivered = needs_delivery(op, r, g);
 		p->all = i + 1 == op->nranges;
 		set_remote(p, g, r->addr, r->len);
 		if (op->nranges == 1) {
@@ -135,8 +136,8 @@ static int make_data(struct rp_op *op)
 
 /* --- slices --- */
 
-static void reached(struct rp_op *op, enum rp_class class,
-		    enum rp_method method)
+static void outcome_lower(struct rp_op *op, enum rp_class class,
+			  enum rp_method method)
 {
 	if (class < op->priv.out.class)
 		op->priv.out.class = class;
@@ -230,7 +231,7 @@ static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 		ret = make_fence(op, r, g);
 	if (ret)
 		return ret;
-	reached(op, g->g.class, method);
+	outcome_lower(op, g->g.class, method);
 	op->priv.cut++;
 	return 0;
 }
@@ -359,6 +360,6 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
 	}
 	if (op->level != RP_LEVEL_DURABLE)
 		return;
-	reached(op, m->class, m->method);
+	outcome_lower(op, m->class, m->method);
 	rp_ranges_flushed(op, p->first, p->n, m->class);
 }

@@ -44,7 +44,7 @@ struct rp_grant *rp_grant_get(struct rp_session *s, uint64_t key)
 }
 
 /* The method of commits without the agent on this connection. */
-static enum rp_method alone(const struct rp_session *s, enum rp_method m)
+static enum rp_method method_alone(const struct rp_session *s, enum rp_method m)
 {
 	const uint32_t flags = s->channel->flags;
 
@@ -69,7 +69,7 @@ void rp_grant_take(struct rp_session *s, uint64_t key,
 		return;
 	g->state = RP_GRANT_GIVEN;
 	g->g = *w;
-	g->alone = alone(s, (enum rp_method)w->method);
+	g->alone = method_alone(s, (enum rp_method)w->method);
 }
 
 void rp_grant_fail(struct rp_session *s, uint64_t key, enum rp_status st,

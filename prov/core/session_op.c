@@ -16,7 +16,7 @@ bool rp_op_counts(const struct rp_op *op)
 }
 
 /* Does the operation make the target's CPU store? */
-static bool stores(const struct rp_op *op)
+static bool is_cpu_store(const struct rp_op *op)
 {
 	return op->priv.store || rp_op_then(op) ||
 	       (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
@@ -49,7 +49,7 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 		s->head = op;
 	s->nqueued++;
 	s->ncommits += rp_op_counts(op);
-	s->nstores += stores(op);
+	s->nstores += is_cpu_store(op);
 	s->outstanding += !op->priv.internal;
 	s->written += op->priv.bytes;
 	op->priv.written = s->written;
@@ -121,7 +121,7 @@ static void poison(struct rp_op *op)
 	const bool ends = op->priv.session->state == RP_SESSION_CLOSING;
 
 	if (op->priv.out.status == RP_ST_OK || op->priv.poisoned ||
-	    !(stores(op) || op->priv.unposted || ends ||
+	    !(is_cpu_store(op) || op->priv.unposted || ends ||
 	      op->level != RP_LEVEL_DURABLE))
 		return;
 	op->priv.poisoned = true;
@@ -136,7 +136,7 @@ void rp_op_end(struct rp_op *op)
 		leave_queue(op);
 	rp_op_move(op, RP_OP_ENDED);
 	s->ncommits -= rp_op_counts(op);
-	s->nstores -= stores(op);
+	s->nstores -= is_cpu_store(op);
 	if (op->priv.listed) {
 		LIST_REMOVE(op, priv.of_stores);
 		s->nthens -= rp_op_then(op);

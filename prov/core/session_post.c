@@ -100,7 +100,7 @@ static int check(struct rp_op *op)
 }
 
 /* Are the bytes of this write sent inside a REQUEST? */
-static bool stores(struct rp_session *s, const struct rp_op *op)
+static bool is_inline(struct rp_session *s, const struct rp_op *op)
 {
 	const uint64_t bytes = op->priv.bytes;
 
@@ -123,8 +123,8 @@ static bool stores(struct rp_session *s, const struct rp_op *op)
 }
 
 /* The status of an operation, if the grants alone decide it; OK: post it. */
-static enum rp_status verdict(struct rp_session *s, const struct rp_op *op,
-			      uint64_t *range)
+static enum rp_status status_by_grants(struct rp_session *s,
+				       const struct rp_op *op, uint64_t *range)
 {
 	const struct rp_wire_range then = rp_then_range(op);
 	const struct rp_grant *g = NULL;
@@ -197,12 +197,12 @@ static int start(struct rp_session *s, struct rp_op *op)
 	if (s->nqueued >= s->attr.max_commits ||
 	    (rp_op_counts(op) && s->ncommits >= s->attr.max_commits))
 		return -EAGAIN;
-	st = verdict(s, op, &range);
+	st = status_by_grants(s, op, &range);
 	if (st != RP_ST_OK)
 		return accept_failed(s, op, st, 0, range);
 	if (rp_session_batch_takes(s, op))
 		return rp_session_batch_add(s, op);
-	op->priv.store = stores(s, op);
+	op->priv.store = is_inline(s, op);
 	if (copy(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
 		free(op->priv.copy);
 		return -ENOMEM;

@@ -28,7 +28,7 @@ static uint64_t now(struct rp_rc *rc)
 }
 
 /* Exact time; polls use a tick, as they come thousands of times in it. */
-static uint64_t exact(struct rp_rc *rc)
+static uint64_t exact_now(struct rp_rc *rc)
 {
 	return rc->attr.exact ? rc->attr.exact(rc->attr.arg) : now(rc);
 }
@@ -535,7 +535,7 @@ bool rp_rc_pending(const struct rp_rc *rc)
 static bool poll_due(struct rp_rc *rc)
 {
 	return rc->empty < EMPTY_POLLS || rc->look || rp_rc_pending(rc) ||
-	       exact(rc) - rc->looked >= EMPTY_NS;
+	       exact_now(rc) - rc->looked >= EMPTY_NS;
 }
 
 static bool events_due(struct rp_rc *rc, bool some)
@@ -564,7 +564,7 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 	rc->depth++;
 	n = rc->ops->poll(rc, max) + report(rc);
 	if (!n)
-		rc->looked = exact(rc);
+		rc->looked = exact_now(rc);
 	if (events_due(rc, n))
 		n += poll_events(rc) + report(rc);
 	while ((c = TAILQ_FIRST(&rc->ending))) {

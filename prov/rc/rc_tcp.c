@@ -63,7 +63,7 @@ static int tcp_post_recv(struct rp_rc *rc, struct rp_rc_channel *c,
 
 /* --- polling --- */
 
-static int work(struct tcp_channel *t)
+static int channel_work(struct tcp_channel *t)
 {
 	int n = rp_tcp_receive(t);
 
@@ -90,7 +90,7 @@ static int work_all(struct tcp_rc *f)
 		if (t == last)
 			last = NULL;
 		if (t->c.state == RP_RC_UP)
-			n += work(t);
+			n += channel_work(t);
 		if (!t->has_work)
 			continue;
 		TAILQ_REMOVE(&f->work, t, work);

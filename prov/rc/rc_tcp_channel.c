@@ -158,7 +158,7 @@ struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 }
 
 /* End the channels with an outstanding transfer of this memory. */
-static void forget(struct rp_rc_channels *channels, struct tcp_mr *m)
+static void end_users(struct rp_rc_channels *channels, struct tcp_mr *m)
 {
 	struct rp_rc_channel *c, *next;
 	struct tcp_channel *t;
@@ -188,8 +188,8 @@ void rp_tcp_dereg(struct rp_rc *rc, struct rp_rc_mr *mr)
 
 	HASH_DEL(f->mrs, m);
 	if (m->users) {
-		forget(&rc->ending, m);
-		forget(&rc->channels, m);
+		end_users(&rc->ending, m);
+		end_users(&rc->channels, m);
 	}
 	free(m);
 }

@@ -18,8 +18,8 @@
 #define PAUSE_NS 100000000ull
 
 /* The socket of a cm_fd event: half-open, the listener, else a channel's. */
-#define IS_CALLER   1ul
-#define IS_LISTENER 2ul
+#define IS_HALF_OPEN 1ul
+#define IS_LISTENER  2ul
 
 static int watch(struct tcp_rc *f, int op, int fd, uint32_t events, void *what)
 {
@@ -28,9 +28,9 @@ static int watch(struct tcp_rc *f, int op, int fd, uint32_t events, void *what)
 	return epoll_ctl(f->cm_fd, op, fd, &ev) ? -errno : 0;
 }
 
-static void *caller_tag(struct tcp_half_open *q)
+static void *half_open_tag(struct tcp_half_open *q)
 {
-	return (char *)q + IS_CALLER;
+	return (char *)q + IS_HALF_OPEN;
 }
 
 static uint64_t now(struct tcp_rc *f)
@@ -177,7 +177,7 @@ static void half_open_free(struct tcp_rc *f, struct tcp_half_open *q)
 	free(q);
 }
 
-static void caller_close(struct tcp_rc *f, struct tcp_half_open *q)
+static void half_open_close(struct tcp_rc *f, struct tcp_half_open *q)
 {
 	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, q->fd, NULL);
 	rp_tcp_close(q->fd);
@@ -189,7 +189,7 @@ static void caller_close(struct tcp_rc *f, struct tcp_half_open *q)
 void rp_tcp_close_half_open(struct tcp_rc *f)
 {
 	while (!TAILQ_EMPTY(&f->half_open))
-		caller_close(f, TAILQ_FIRST(&f->half_open));
+		half_open_close(f, TAILQ_FIRST(&f->half_open));
 }
 
 static void expire(struct tcp_rc *f)
@@ -198,7 +198,7 @@ static void expire(struct tcp_rc *f)
 	struct tcp_half_open *q;
 
 	while ((q = oldest_silent(f)) && t - q->born >= RP_RC_HALF_OPEN_NS)
-		caller_close(f, q);
+		half_open_close(f, q);
 }
 
 /*
@@ -233,8 +233,8 @@ static void accept_one(struct tcp_rc *f)
 	no_delay(q->fd);
 	q->born = now(f);
 	if (f->nsilent >= MAX_SILENT)
-		caller_close(f, oldest_silent(f));
-	if (watch(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, caller_tag(q))) {
+		half_open_close(f, oldest_silent(f));
+	if (watch(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, half_open_tag(q))) {
 		close(q->fd);
 		free(q);
 		return;
@@ -244,7 +244,7 @@ static void accept_one(struct tcp_rc *f)
 	arm_timer(f);
 }
 
-static void caller_event(struct tcp_rc *f, struct tcp_half_open *q)
+static void half_open_event(struct tcp_rc *f, struct tcp_half_open *q)
 {
 	int ret = q->connect_received ? -EPROTO : read_opening(q->fd, &q->in);
 
@@ -261,7 +261,7 @@ static void caller_event(struct tcp_rc *f, struct tcp_half_open *q)
 	/* An error; or input or a hang-up before ACCEPT or REJECT. */
 	if (q->connect_received)
 		rp_rc_request_gone(&f->rc, q);
-	caller_close(f, q);
+	half_open_close(f, q);
 }
 
 int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
@@ -288,7 +288,7 @@ void rp_tcp_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
 	struct tcp_half_open *q = handle;
 
 	send_opening(q->fd, RP_TCP_REJECT, data, len);
-	caller_close(tcp_rc(rc), q);
+	half_open_close(tcp_rc(rc), q);
 }
 
 /* --- connecting side --- */
@@ -398,9 +398,10 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 		n++;
 		if (what == IS_LISTENER)
 			accept_one(f);
-		else if (what & IS_CALLER)
-			caller_event(
-				f, (struct tcp_half_open *)(what - IS_CALLER));
+		else if (what & IS_HALF_OPEN)
+			half_open_event(
+				f,
+				(struct tcp_half_open *)(what - IS_HALF_OPEN));
 		else
 			channel_event(ev.data.ptr);
 	}

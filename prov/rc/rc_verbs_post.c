@@ -228,7 +228,7 @@ static void prove(struct chain *ch)
  * Signal only the last of a chain. Injected messages need no completion: some
  * are signaled to free entries.
  */
-static void sign(struct chain *ch)
+static void signal_last(struct chain *ch)
 {
 	const unsigned int n = (unsigned int)ch->n;
 
@@ -276,7 +276,7 @@ static int post_chain(struct chain *ch)
 	int ret;
 
 	prove(ch);
-	sign(ch);
+	signal_last(ch);
 	/* Only the builder calls can post FLUSH. */
 	if (ch->flushes)
 		ret = rp_flush_post(ch->qp->ibv, ch->wr);

@@ -183,8 +183,8 @@ unlock:
 }
 
 /* An atomic in message form, with complete flags. */
-static ssize_t any(struct rp_ep *ep, const struct call *c, uint64_t flags,
-		   bool want)
+static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
+			bool want)
 {
 	const struct fi_msg_atomic *m = c->msg;
 	size_t n = 0;
@@ -212,7 +212,7 @@ static ssize_t any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 }
 
 /* A program's call in message form. */
-static ssize_t any_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
+static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 {
 	if (flags & FI_RPMEM_SAVE)
 		return -FI_EINVAL;
@@ -223,14 +223,14 @@ static ssize_t any_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 	}
 	if (c->msg->rma_iov_count && persistent(ep, c->msg->rma_iov[0].key))
 		flags |= ep->implicit_flags;
-	return any(ep, c, flags, rp_ep_wants(ep, flags));
+	return post_any(ep, c, flags, rp_ep_wants(ep, flags));
 }
 
 /* Calls without flags use the endpoint's. */
-static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
-		       const struct fi_ioc *iov, void **desc, size_t count,
-		       fi_addr_t dest, uint64_t addr, uint64_t key,
-		       enum fi_datatype type, enum fi_op op, void *context)
+static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
+			const struct fi_ioc *iov, void **desc, size_t count,
+			fi_addr_t dest, uint64_t addr, uint64_t key,
+			enum fi_datatype type, enum fi_op op, void *context)
 {
 	const struct fi_rma_ioc rma = {addr, sum(iov, count), key};
 	struct call call = *c;
@@ -250,7 +250,7 @@ static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
 	if (persistent(ep, key))
 		flags |= ep->implicit_flags;
 	call.msg = &msg;
-	return any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
+	return post_any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
 }
 
 /* Can the call be forwarded to the base as it is? */
@@ -270,8 +270,8 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 	if (plain(ep, key))
 		return fi_atomicv(ep->base, iov, desc, count, dest, addr, key,
 				  type, op, context);
-	return any_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
-		       context);
+	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
+			context);
 }
 
 static ssize_t at_write(struct fid_ep *fid, const void *buf, size_t count,
@@ -293,7 +293,7 @@ static ssize_t at_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 {
 	const struct call c = {.msg = msg};
 
-	return any_msg(ep_of(fid), &c, flags);
+	return post_msg(ep_of(fid), &c, flags);
 }
 
 /* An inject call has no completion that could mean durable: no default. */
@@ -317,7 +317,7 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 	int ret;
 
 	if (persistent(ep, key))
-		return any(ep, &c, FI_INJECT, false);
+		return post_any(ep, &c, FI_INJECT, false);
 	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_atomic(ep->base, buf, count, dest, addr, key,
@@ -342,8 +342,8 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		return fi_fetch_atomicv(ep->base, iov, desc, count, resultv,
 					result_desc, nresult, dest, addr, key,
 					type, op, context);
-	return any_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
-		       context);
+	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
+			context);
 }
 
 static ssize_t at_readwrite(struct fid_ep *fid, const void *buf, size_t count,
@@ -376,7 +376,7 @@ static ssize_t at_readwritemsg(struct fid_ep *fid,
 		.nres = nresult,
 	};
 
-	return any_msg(ep_of(fid), &c, flags);
+	return post_msg(ep_of(fid), &c, flags);
 }
 
 static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -403,8 +403,8 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 					  compare_desc, ncompare, resultv,
 					  result_desc, nresult, dest, addr, key,
 					  type, op, context);
-	return any_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
-		       context);
+	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
+			context);
 }
 
 static ssize_t at_compwrite(struct fid_ep *fid, const void *buf, size_t count,
@@ -445,7 +445,7 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 		.nres = nresult,
 	};
 
-	return any_msg(ep_of(fid), &c, flags);
+	return post_msg(ep_of(fid), &c, flags);
 }
 
 /* The base's own query knows what the endpoint supports. */

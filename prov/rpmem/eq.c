@@ -124,7 +124,7 @@ static void translate(uint32_t event, struct fi_eq_cm_entry *e)
 	pthread_mutex_unlock(&names_lock);
 }
 
-static ssize_t came(uint32_t *event, void *buf, ssize_t n)
+static ssize_t translate_event(uint32_t *event, void *buf, ssize_t n)
 {
 	/* readerr() of some bases is implemented by read(), without event. */
 	if (event && n >= (ssize_t)sizeof(struct fi_eq_cm_entry) &&
@@ -137,17 +137,18 @@ static ssize_t came(uint32_t *event, void *buf, ssize_t n)
 static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf,
 		       size_t len, uint64_t flags)
 {
-	return came(event, buf,
-		    eq_of(fid)->base_ops->read(fid, event, buf, len, flags));
+	return translate_event(
+		event, buf,
+		eq_of(fid)->base_ops->read(fid, event, buf, len, flags));
 }
 
 /* Some bases' sread() does not call read(); translating twice is harmless. */
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf,
 			size_t len, int timeout, uint64_t flags)
 {
-	return came(event, buf,
-		    eq_of(fid)->base_ops->sread(fid, event, buf, len, timeout,
-						flags));
+	return translate_event(event, buf,
+			       eq_of(fid)->base_ops->sread(fid, event, buf, len,
+							   timeout, flags));
 }
 
 static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf,

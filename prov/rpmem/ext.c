@@ -58,7 +58,7 @@ static void query_done(struct rp_op *op, const struct rp_outcome *out)
 }
 
 /* With the lock: release it for others meanwhile. */
-static void let_others(struct rp_dom *dom, const struct timespec *pause)
+static void lock_yield(struct rp_dom *dom, const struct timespec *pause)
 {
 	pthread_mutex_unlock(&dom->lock);
 	nanosleep(pause, NULL);
@@ -81,11 +81,11 @@ static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q,
 		if (ret != -FI_EAGAIN)
 			break;
 		if (!rp_domain_progress(dom))
-			let_others(dom, &pause);
+			lock_yield(dom, &pause);
 	}
 	while (!ret && !q->done)
 		if (!rp_domain_progress(dom) && !q->done)
-			let_others(dom, &pause);
+			lock_yield(dom, &pause);
 	/* The session outlives its connection; the endpoint ends it. */
 	if (!ret)
 		rp_session_words(s, words, RP_WHY_LEN);
@@ -174,7 +174,7 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	while (dom->agent && rp_agent_pending(dom->agent)) {
 		if (rp_domain_progress(dom))
 			continue;
-		let_others(dom, &pause);
+		lock_yield(dom, &pause);
 		if (timeout >= 0 && rp_host_now() >= end && dom->agent &&
 		    rp_agent_pending(dom->agent)) {
 			ret = -FI_ETIMEDOUT;

@@ -14,7 +14,7 @@
 #define WHY_ROOM ((size_t)3 * RP_WHY_LEN)
 
 /* End all use of the region: the application may unmap it afterwards. */
-static void withdraw(struct rp_mr *mr)
+static void region_withdraw(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
 
@@ -34,7 +34,7 @@ static int mr_close(struct fid *fid)
 	if (ret)
 		return ret;
 	if (mr->served)
-		withdraw(mr);
+		region_withdraw(mr);
 	rp_pmem_delete(mr->region.pmem);
 	atomic_fetch_sub(&mr->dom->refs, 1);
 	free(mr);
@@ -215,8 +215,8 @@ static struct rp_caps_cfg caps_cfg(enum rp_tri native)
  * May the memory be persistent? Depends on what backs it. why: the reason if
  * not.
  */
-static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
-		    char why[WHY_ROOM])
+static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
+		      char why[WHY_ROOM])
 {
 	struct rp_dom *dom = mr->dom;
 	struct rp_region *r = &mr->region;
@@ -292,7 +292,7 @@ static int make_persistent(struct rp_mr *mr)
 static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	char why[WHY_ROOM];
-	int ret = find_out(mr, attr, why);
+	int ret = find_facts(mr, attr, why);
 
 	if (!ret)
 		return make_persistent(mr);
@@ -322,7 +322,7 @@ static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	}
 	if (lasts == RP_LASTS_NOT)
 		return 0;
-	ret = find_out(mr, attr, why);
+	ret = find_facts(mr, attr, why);
 	if (!ret && !mr->dom->marked) {
 		strcpy(why, "the hints do not let the provider make the keys "
 			    "(FI_MR_PROV_KEY)");
@@ -381,7 +381,7 @@ static void device_refused(const struct rp_mr *mr, int ret)
 }
 
 /* Give peers access to the region through the agent. */
-static int serve(struct rp_mr *mr)
+static int region_serve(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
 	char why[RP_WHY_LEN];
@@ -479,7 +479,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 		goto pmem;
 	}
 	if (mr->persistent && dom->marked)
-		ret = serve(mr);
+		ret = region_serve(mr);
 	else
 		mr->fid.key = fi_mr_key(mr->base);
 	if (ret)

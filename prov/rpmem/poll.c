@@ -67,7 +67,7 @@ static int poll_del(struct fid_poll *fid, struct fid *event, uint64_t flags)
 }
 
 /* 1: something to read, 0: nothing, or -errno. */
-static int look(struct rp_poll_member *m)
+static int member_poll(struct rp_poll_member *m)
 {
 	struct fid_cntr *c = rp_container_of(m->fid, struct fid_cntr, fid);
 	uint64_t ok, err;
@@ -97,7 +97,7 @@ static int poll_run(struct fid_poll *fid, void **context, int count)
 		/* News without room are reported again next time. */
 		if (n == count)
 			break;
-		ret = look(m);
+		ret = member_poll(m);
 		if (ret > 0)
 			context[n++] = m->fid->context;
 		else if (ret < 0)

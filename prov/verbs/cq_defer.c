@@ -84,7 +84,7 @@ static void send_by(struct rp_qp *q, struct rp_slot **slot, unsigned int buf,
 	s->buf = buf;
 	s->kept = slot == &k->hello;
 	k->tx_free &= ~(1u << buf);
-	if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
+	if (q->ops->side_send(q, (uintptr_t)s, k->tx[buf], len)) {
 		k->tx_free |= 1u << buf;
 		rp_slot_give(q->cq, s);
 		rp_deferred_close(&k->deferred);

@@ -127,7 +127,7 @@ static int make_key(struct rp_region *r)
  * Add the region to the agent, for peers that have no cheaper method. If the
  * agent cannot flush it that is no error: peers may have one.
  */
-static int serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
+static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 {
 	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
 	struct rp_region *r = &m->region;
@@ -198,7 +198,7 @@ struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 	}
 	ret = check_facts(m, why);
 	if (!ret)
-		ret = serve(m, pd, why);
+		ret = region_serve(m, pd, why);
 	if (ret)
 		goto dereg;
 	return &m->pub;

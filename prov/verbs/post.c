@@ -139,7 +139,8 @@ static void ex_abort(struct rp_qp *q)
 
 /* --- the side queue pair: ibv_post_send(), ibv_post_recv() --- */
 
-static int ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
+static int side_send(struct rp_qp *q, uint64_t wr_id, const void *msg,
+		     size_t len)
 {
 	const struct rp_post *p = post_of(q);
 
@@ -174,7 +175,7 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
-	.ask = ask,
+	.side_send = side_send,
 	.listen = listen_again,
 	.now = now,
 };
@@ -278,7 +279,7 @@ const struct rp_qp_ops rp_qp_ops_send = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
-	.ask = ask,
+	.side_send = side_send,
 	.listen = listen_again,
 	.now = now,
 };

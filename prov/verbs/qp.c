@@ -193,7 +193,7 @@ static bool has_room(struct rp_qp *q)
 }
 
 /* Post an internal work request instead of the program's: its flags. */
-static unsigned int stands_for(struct rp_qp *q, struct rp_slot *s, int opcode)
+static unsigned int internal_wr(struct rp_qp *q, struct rp_slot *s, int opcode)
 {
 	const unsigned int flags = q->pub.wr_flags;
 
@@ -240,7 +240,7 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 	else if (f.how == RP_FLUSH_NOT_BY_REGION)
 		s->doomed = IBV_WC_REM_ACCESS_ERR;
 	q->reads = true;
-	q->ops->read(q, (uintptr_t)s, stands_for(q, s, opcode), r->r.d.rkey,
+	q->ops->read(q, (uintptr_t)s, internal_wr(q, s, opcode), r->r.d.rkey,
 		     f.addr, f.len);
 	return 0;
 }
@@ -264,7 +264,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 	if (!s)
 		return false;
 	q->by_agent = true;
-	q->ops->write(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
+	q->ops->write(q, (uintptr_t)s, internal_wr(q, s, IBV_RPMEM_WC_FLUSH),
 		      q->side->ring_rkey, q->side->ring_addr + w.offset,
 		      q->side->ring_lkey, w.buf, (uint32_t)w.len);
 	return true;
@@ -293,7 +293,7 @@ static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
 
 	if (!s)
 		return ENOMEM;
-	q->ops->flush(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
+	q->ops->flush(q, (uintptr_t)s, internal_wr(q, s, IBV_RPMEM_WC_FLUSH),
 		      r->r.d.rkey, addr, len, type, 0);
 	return 0;
 }
@@ -321,8 +321,8 @@ static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 	write = rp_slot_get(q, NULL);
 	if (!write)
 		return ENOMEM;
-	q->ops->write(q, (uintptr_t)write, stands_for(q, write, 0), r->r.d.rkey,
-		      addr, from->lkey, bytes, from->length);
+	q->ops->write(q, (uintptr_t)write, internal_wr(q, write, 0),
+		      r->r.d.rkey, addr, from->lkey, bytes, from->length);
 	write->signaled = false;
 	ret = f.how == RP_FLUSH_NATIVE
 		      ? post_native(q, r, addr, from->length, type)
@@ -363,7 +363,7 @@ RP_PUBLIC void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp)
 }
 
 /* NULL: the region cannot be used, and q->err says why. */
-static struct rp_known *reached(struct rp_qp *q, uint32_t rkey)
+static struct rp_known *region_find(struct rp_qp *q, uint32_t rkey)
 {
 	struct rp_known *r;
 
@@ -379,7 +379,7 @@ RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 				  uint8_t type, uint8_t level)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = reached(q, rkey);
+	struct rp_known *r = region_find(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
@@ -394,7 +394,7 @@ RP_PUBLIC void ibv_rpmem_wr_write_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 					uint8_t type)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = reached(q, rkey);
+	struct rp_known *r = region_find(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
@@ -408,7 +408,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 					 const void *atomic_wr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = reached(q, rkey);
+	struct rp_known *r = region_find(q, rkey);
 	struct rp_flush f;
 
 	if (!r)

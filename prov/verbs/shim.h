@@ -64,8 +64,8 @@ struct rp_qp_ops {
 	 * q->side->rx. Both complete in the queue pair's completion queue. 0 or
 	 * a positive errno.
 	 */
-	int (*ask)(struct rp_qp *q, uint64_t wr_id, const void *msg,
-		   size_t len);
+	int (*side_send)(struct rp_qp *q, uint64_t wr_id, const void *msg,
+			 size_t len);
 	void (*write)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		      uint32_t rkey, uint64_t addr, uint32_t lkey,
 		      const void *buf, uint32_t len);

@@ -59,7 +59,7 @@ static int send_to(struct rp_target *s, const void *msg, size_t len)
 }
 
 /* The thread reports the loss later, outside calls of the agent. */
-static void break_off(struct rp_target *s)
+static void mark_broken(struct rp_target *s)
 {
 	s->broken = true;
 	rp_target_unpark(s);
@@ -79,7 +79,7 @@ static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 			continue;
 		ret = send_to(s, msg->iov_base, msg->iov_len);
 		if (ret && ret != -EAGAIN)
-			break_off(s);
+			mark_broken(s);
 		if (ret)
 			break;
 	}
@@ -216,7 +216,7 @@ bool rp_target_poll_ring(struct rp_target *s)
 	return came;
 }
 
-static void heard(struct rp_target *s, const void *msg, size_t len)
+static void message_handle(struct rp_target *s, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 
@@ -242,7 +242,7 @@ static void completed(struct rp_target *s, const struct ibv_wc *wc)
 		return;
 	}
 	if (s->up)
-		heard(s, s->rx[wc->wr_id], wc->byte_len);
+		message_handle(s, s->rx[wc->wr_id], wc->byte_len);
 	if (rp_side_listen(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV,
 			   s->mr->lkey))
 		rp_target_hang_up(s);

@@ -143,7 +143,7 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 }
 
 /* Is there anything for the program to poll? */
-static bool is_worth(struct rp_pre_cq *c)
+static bool has_completion(struct rp_pre_cq *c)
 {
 	bool worth;
 
@@ -169,11 +169,11 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 		if (ret || rp_pre_inside)
 			return ret;
 		c = rp_pre_cq_find(*cq);
-		if (!c || !shim_of(c) || is_worth(c))
+		if (!c || !shim_of(c) || has_completion(c))
 			return 0;
 		if (c->ctx->req_notify_cq(*cq,
 					  atomic_load(&c->solicited_only)) ||
-		    is_worth(c))
+		    has_completion(c))
 			return 0;
 		/* The event was for the shim alone. */
 		ibv_ack_cq_events(*cq, 1);
@@ -181,7 +181,7 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 }
 
 /* Add room for the shim's own entries, as far as the device allows. */
-static int enlarged(const struct rp_pre_ctx *c, int cqe)
+static int cqe_with_room(const struct rp_pre_ctx *c, int cqe)
 {
 	int64_t want = 4 * (int64_t)cqe + 256;
 
@@ -223,7 +223,8 @@ RP_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe,
 
 	if (!c || cqe < 1)
 		return base.create_cq(ctx, cqe, cq_context, channel, vector);
-	cq = base.create_cq(ctx, enlarged(c, cqe), cq_context, channel, vector);
+	cq = base.create_cq(ctx, cqe_with_room(c, cqe), cq_context, channel,
+			    vector);
 	return cq ? cq_add(c, cq, cqe, false) : NULL;
 }
 
@@ -236,7 +237,7 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx,
 
 	if (rp_pre_inside || !cqe || cqe > (uint32_t)c->max_cqe)
 		return c->create_cq_ex(ctx, attr);
-	attr->cqe = (uint32_t)enlarged(c, (int)cqe);
+	attr->cqe = (uint32_t)cqe_with_room(c, (int)cqe);
 	cq = c->create_cq_ex(ctx, attr);
 	attr->cqe = cqe;
 	if (cq && !cq_add(c, ibv_cq_ex_to_cq(cq), (int)cqe, true))
@@ -427,7 +428,7 @@ RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 }
 
 /* A reset queue pair starts over. */
-static int again(struct rp_pre_qp *r)
+static int reattach(struct rp_pre_qp *r)
 {
 	struct ibv_rpmem_qp *old = r->shim;
 	int ret;
@@ -446,7 +447,7 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 	int ret;
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
-		ret = again(r);
+		ret = reattach(r);
 		if (ret)
 			return ret;
 	}
@@ -550,8 +551,8 @@ static bool is_ours(const struct ibv_pd *pd, unsigned int access)
 }
 
 /* Peers flush by reads, and by ordered writes. */
-static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
-			  uint64_t iova, unsigned int access)
+static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
+				 uint64_t iova, unsigned int access)
 {
 	struct ibv_rpmem_mr *shim;
 	struct ibv_mr *mr = NULL;
@@ -577,8 +578,8 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr,
 				    size_t length, int access)
 {
 	if (is_ours(pd, (unsigned int)access))
-		return reg(pd, addr, length, (uintptr_t)addr,
-			   (unsigned int)access);
+		return region_new(pd, addr, length, (uintptr_t)addr,
+				  (unsigned int)access);
 	return base.reg_mr(pd, addr, length, access);
 }
 
@@ -587,7 +588,7 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
 					 int access)
 {
 	if (is_ours(pd, (unsigned int)access))
-		return reg(pd, addr, length, iova, (unsigned int)access);
+		return region_new(pd, addr, length, iova, (unsigned int)access);
 	return base.reg_mr_iova(pd, addr, length, iova, access);
 }
 
@@ -596,7 +597,7 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 					  unsigned int access)
 {
 	if (is_ours(pd, access))
-		return reg(pd, addr, length, iova, access);
+		return region_new(pd, addr, length, iova, access);
 	return base.reg_mr_iova2(pd, addr, length, iova, access);
 }
 

@@ -95,7 +95,7 @@ static void drop(struct client *v)
 }
 
 /* Send at once, or not at all: do not wait for a peer that does not read. */
-static bool say(struct client *v, const struct rp_rendezvous *m)
+static bool send_now(struct client *v, const struct rp_rendezvous *m)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 
@@ -110,7 +110,7 @@ static bool is_gid(const union ibv_gid *gid, const uint8_t *raw)
 }
 
 /* The local queue pair that is connected to the client's, on its host. */
-static bool is_meant(const struct rp_pre_qp *r, const struct client *v)
+static bool is_connected_to(const struct rp_pre_qp *r, const struct client *v)
 {
 	const struct rp_rendezvous *c = &v->lookup;
 	struct sockaddr_in6 host;
@@ -146,7 +146,7 @@ static bool send_found(struct client *v, struct rp_pre_qp *r)
 	memcpy(m.from_gid, r->gid.raw, RP_GID_LEN);
 	v->r = r;
 	nhalf_open--;
-	return say(v, &m);
+	return send_now(v, &m);
 }
 
 /* False: drop the client. */
@@ -157,7 +157,7 @@ static bool look_up(struct client *v)
 	struct rp_pre_qp *r;
 
 	LIST_FOREACH (r, &qps, link) {
-		if (is_meant(r, v)) {
+		if (is_connected_to(r, v)) {
 			v->waits = false;
 			if (send_found(v, r))
 				return true;
@@ -169,11 +169,11 @@ static bool look_up(struct client *v)
 	}
 	if (!r && later)
 		return true;
-	say(v, &no);
+	send_now(v, &no);
 	return false;
 }
 
-static bool note(struct client *v, uint32_t rkey)
+static bool granted_add(struct client *v, uint32_t rkey)
 {
 	size_t room = v->room ? 2 * v->room : 16;
 	void *p;
@@ -204,8 +204,8 @@ static bool tell(struct client *v, uint32_t rkey)
 		    !mr->leaving)
 			break;
 	if (mr && !ibv_rpmem_get_desc(mr->shim, r->shim, &desc) &&
-	    !rp_desc_get(desc.bytes, &m.desc) && note(v, rkey))
-		return say(v, &m);
+	    !rp_desc_get(desc.bytes, &m.desc) && granted_add(v, rkey))
+		return send_now(v, &m);
 	/* No such region: send only what the queue pair allows. */
 	m.desc = (struct rp_desc){
 		.addr = UINT64_MAX - 2,
@@ -215,7 +215,7 @@ static bool tell(struct client *v, uint32_t rkey)
 		.qp = (uint16_t)rp_desc_bits(r->access) | RP_DESC_READ |
 		      RP_DESC_WRITE,
 	};
-	return say(v, &m);
+	return send_now(v, &m);
 }
 
 static void client_released(struct client *v, uint32_t rkey)
@@ -229,7 +229,7 @@ static void client_released(struct client *v, uint32_t rkey)
 }
 
 /* False: not a client's message in this state, or end of file. */
-static bool heard(struct client *v)
+static bool message_handle(struct client *v)
 {
 	struct rp_rendezvous m;
 
@@ -275,7 +275,7 @@ static bool serve(struct client *v)
 		if (v->got < sizeof(v->msg))
 			continue;
 		v->got = 0;
-		if (!heard(v))
+		if (!message_handle(v))
 			return false;
 	}
 }
@@ -632,7 +632,7 @@ static bool is_awaited(const struct ibv_mr *mr)
 }
 
 /* Disconnect clients that could still flush with the old descriptor. */
-static void cut_off(const struct ibv_mr *mr)
+static void clients_disconnect(const struct ibv_mr *mr)
 {
 	struct client *v, *next;
 	struct rp_pre_qp *r;
@@ -678,13 +678,13 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 		if (!t)
 			continue;
 		t->recalled = true;
-		if (!say(v, &gone))
+		if (!send_now(v, &gone))
 			drop(v);
 	}
 	while (is_awaited(mr))
 		if (pthread_cond_timedwait(&released, &lock, &ts))
 			break;
-	cut_off(mr);
+	clients_disconnect(mr);
 unlock:
 	pthread_mutex_unlock(&lock);
 	return m;
