@@ -354,7 +354,7 @@ static bool wants_persistence(const struct fi_info *hints)
 		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
 }
 
-/* Without FI_RMA_PMEM in the hints: only if it may write remotely. */
+/* COMMIT_WRITES: also programs that only request remote writes. */
 static bool gets_persistence(const struct fi_info *hints)
 {
 	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));

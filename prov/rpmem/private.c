@@ -417,7 +417,7 @@ static int new_session(struct rp_private *p, struct rp_peer *q)
 {
 	struct rp_peer *old;
 
-	/* Its number lets the target end the older connection. */
+	/* A retired session's number ends its older connection. */
 	TAILQ_FOREACH (old, &p->retired, link)
 		if (old->len == q->len && !memcmp(&old->addr, &q->addr, q->len))
 			break;

@@ -227,7 +227,7 @@ RP_PUBLIC int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr)
 		rp_dom_del(m->dom, &m->region);
 	ret = ibv_dereg_mr(mr->mr);
 	if (ret) {
-		/* With an agent a key exists, so adding it back cannot fail. */
+		/* The key was just removed: no other region can have it. */
 		if (m->dom)
 			rp_dom_add(m->dom, &m->region);
 		return ret;
