@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MPI windows that a program says are durable: see rpmem_mpi_win_durable(3).
+ * MPI windows that a program declares durable: see rpmem_mpi_win_durable(3).
  * Inline functions over MPI and libfabric; link with -lfabric.
  */
 #ifndef OFI_RPMEM_MPI_H
@@ -16,7 +16,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_ext_rpmem.h>
 
-/* How a rank's part of a window is reached. */
+/* The path to a rank's part of a window. */
 struct rpmem_mpi_part {
 	char name[128];
 	uint64_t base, len, key;
@@ -35,7 +35,7 @@ struct rpmem_mpi_win {
 	struct fid_av *av;
 	struct fid_ep *ep;
 	struct fid_mr *mr;
-	char why[160]; /* the last commit failed */
+	char why[160]; /* why the last commit failed */
 };
 
 static inline void rpmem_mpi_close_(struct rpmem_mpi_win *w)
@@ -57,14 +57,14 @@ static inline void rpmem_mpi_close_(struct rpmem_mpi_win *w)
 	memset(w, 0, offsetof(struct rpmem_mpi_win, why));
 }
 
-/* An endpoint and the keys to one's own memory, where there is some. */
+/* Open an endpoint, and register the rank's own memory if it has some. */
 static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
-				  void *base, struct rpmem_mpi_part *own)
+				  void *base, struct rpmem_mpi_part *mine)
 {
 	struct fi_cq_attr cqa = {.format = FI_CQ_FORMAT_CONTEXT,
 				 .wait_obj = FI_WAIT_UNSPEC};
 	struct fi_av_attr ava = {.type = FI_AV_TABLE};
-	size_t len = sizeof(own->name);
+	size_t len = sizeof(mine->name);
 	int ret;
 
 	ret = fi_fabric(info->fabric_attr, &w->fabric, NULL);
@@ -83,21 +83,21 @@ static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
 	if (!ret)
 		ret = fi_enable(w->ep);
 	if (!ret)
-		ret = fi_getname(&w->ep->fid, own->name, &len);
-	if (ret || !own->len)
+		ret = fi_getname(&w->ep->fid, mine->name, &len);
+	if (ret || !mine->len)
 		return ret;
-	ret = fi_mr_reg(w->domain, base, own->len, FI_REMOTE_WRITE, 0, 1,
+	ret = fi_mr_reg(w->domain, base, mine->len, FI_REMOTE_WRITE, 0, 1,
 			FI_RMA_PMEM, &w->mr, NULL);
 	if (ret)
 		return ret;
-	own->key = fi_mr_key(w->mr);
+	mine->key = fi_mr_key(w->mr);
 	if (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-		own->base = (uintptr_t)base;
+		mine->base = (uintptr_t)base;
 	return 0;
 }
 
 static inline int rpmem_mpi_begin_(struct rpmem_mpi_win *w, void *base,
-				   struct rpmem_mpi_part *own)
+				   struct rpmem_mpi_part *mine)
 {
 	struct fi_info *hints = fi_allocinfo(), *info = NULL;
 	int ret = -FI_ENOMEM;
@@ -110,19 +110,19 @@ static inline int rpmem_mpi_begin_(struct rpmem_mpi_win *w, void *base,
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	/* A rank that computes, or waits in MPI, replies all the same. */
+	/* A rank that computes, or waits in MPI, must still reply. */
 	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info);
 	if (!ret)
-		ret = rpmem_mpi_open_(w, info, base, own);
+		ret = rpmem_mpi_open_(w, info, base, mine);
 out:
 	fi_freeinfo(info);
 	fi_freeinfo(hints);
 	return ret;
 }
 
-/* The worst of all ranks' outcomes: what fails on one fails on each. */
+/* The worst result of all ranks: an error on one fails all. */
 static inline int rpmem_mpi_worst_(MPI_Comm comm, int ret)
 {
 	int worst = ret;
@@ -176,7 +176,7 @@ static inline int rpmem_mpi_win_persist(struct rpmem_mpi_win *w, int target,
 	at = (uint64_t)disp * (uint64_t)c->disp_unit;
 	if ((uint64_t)bytes > c->len - at)
 		return -FI_EINVAL;
-	/* In the target's memory first: a commit is of what is there. */
+	/* Only bytes in the target's memory can be committed. */
 	if (MPI_Win_flush(target, w->win) != MPI_SUCCESS)
 		return -FI_EIO;
 	return rpmem_mpi_commit_(w, target, at, (uint64_t)bytes);
@@ -185,33 +185,33 @@ static inline int rpmem_mpi_win_persist(struct rpmem_mpi_win *w, int target,
 static inline int rpmem_mpi_win_durable(MPI_Win win, MPI_Comm comm,
 					struct rpmem_mpi_win *w)
 {
-	struct rpmem_mpi_part own;
-	int rank, there, *unit, ret;
+	struct rpmem_mpi_part mine;
+	int rank, found, *unit, ret;
 	MPI_Aint *size;
 	void *base;
 
 	memset(w, 0, sizeof(*w));
-	memset(&own, 0, sizeof(own));
+	memset(&mine, 0, sizeof(mine));
 	w->win = win;
 	w->comm = comm;
 	MPI_Comm_size(comm, &w->nranks);
 	MPI_Comm_rank(comm, &rank);
-	MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &there);
-	MPI_Win_get_attr(win, MPI_WIN_SIZE, &size, &there);
-	MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, &unit, &there);
-	own.len = (uint64_t)*size;
-	own.disp_unit = *unit;
-	ret = rpmem_mpi_worst_(comm, rpmem_mpi_begin_(w, base, &own));
+	MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &found);
+	MPI_Win_get_attr(win, MPI_WIN_SIZE, &size, &found);
+	MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, &unit, &found);
+	mine.len = (uint64_t)*size;
+	mine.disp_unit = *unit;
+	ret = rpmem_mpi_worst_(comm, rpmem_mpi_begin_(w, base, &mine));
 	if (!ret) {
-		MPI_Allgather(&own, sizeof(own), MPI_BYTE, w->parts,
-			      sizeof(own), MPI_BYTE, comm);
+		MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, w->parts,
+			      sizeof(mine), MPI_BYTE, comm);
 		for (int r = 0; r < w->nranks && !ret; r++)
 			if (fi_av_insert(w->av, w->parts[r].name, 1,
 					 &w->peers[r], 0, NULL) != 1)
 				ret = -FI_EADDRNOTAVAIL;
-		/* Can it be kept? What is in it is, from now on. */
-		if (!ret && own.len)
-			ret = rpmem_mpi_commit_(w, rank, 0, own.len);
+		/* Can it be durable? Then commit what is in it. */
+		if (!ret && mine.len)
+			ret = rpmem_mpi_commit_(w, rank, 0, mine.len);
 		ret = rpmem_mpi_worst_(comm, ret);
 	}
 	if (ret)
@@ -221,7 +221,7 @@ static inline int rpmem_mpi_win_durable(MPI_Win win, MPI_Comm comm,
 
 static inline void rpmem_mpi_win_forget(struct rpmem_mpi_win *w)
 {
-	/* Nobody else's commit is under way. */
+	/* Wait until no rank's commit is outstanding. */
 	MPI_Barrier(w->comm);
 	rpmem_mpi_close_(w);
 }

@@ -72,9 +72,9 @@ static const char *keys_and_ranges(struct duo *d)
 	EXPECT(duo_commit(&s, &c, 0, PAIR_POOL), 0);
 	EXPECT(refused(&s, c.pool_key, 64, UINT64_MAX - 32, s.peer),
 	       -FI_EINVAL);
-	SAYS("are no range: they are none, or wrap");
+	SAYS("are no valid range: empty, or wrapping");
 	EXPECT(refused(&s, c.pool_key, 0, 0, s.peer), -FI_EINVAL);
-	SAYS("are no range: they are none, or wrap");
+	SAYS("are no valid range: empty, or wrapping");
 	EXPECT(refused(&s, 1, 0, 64, s.peer), -FI_EKEYREJECTED);
 	EXPECT(refused(&s, c.pool_key, 0, 64, 77), -FI_EINVAL);
 	EXPECT(refused(&s, c.pool_key, 0, 64, FI_ADDR_UNSPEC), -FI_EINVAL);

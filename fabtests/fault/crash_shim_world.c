@@ -346,7 +346,8 @@ static int do_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return (int)k;
 }
 
-static int do_ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
+static int do_side_send(struct rp_qp *q, uint64_t wr_id, const void *msg,
+			size_t len)
 {
 	if (w.side_error || w.nout == QUEUE)
 		return ENOTCONN;
@@ -379,7 +380,7 @@ static const struct rp_qp_ops ops = {
 	.look = do_look,
 	.fail = do_fail,
 	.poll = do_poll,
-	.ask = do_ask,
+	.side_send = do_side_send,
 	.listen = do_listen,
 	.now = do_now,
 };

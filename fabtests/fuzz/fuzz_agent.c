@@ -666,7 +666,7 @@ static void check_limits(void)
 	unsigned int open = 0, delayed = 0;
 
 	TAILQ_FOREACH (s, &agent->open, link) {
-		MUST(s->held <= CREDITS + 1);
+		MUST(s->backlog <= CREDITS + 1);
 		open++;
 	}
 	TAILQ_FOREACH (s, &agent->ending, link)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where mutants live and die: a copy of the tree, built file by file."""
+"""A copy of the tree, built file by file, in which mutants are tried."""
 import glob
 import math
 import os
@@ -11,11 +11,11 @@ import subprocess
 import tempfile
 import threading
 
-# What the project compiles as an error and is no matter of taste.
+# Warnings that are errors in the project and show real mistakes.
 STRICT = ["-Werror=return-type", "-Werror=int-conversion",
           "-Werror=incompatible-pointer-types",
           "-Werror=implicit-function-declaration"]
-# A variable left unset is always the same, so that a run can be repeated.
+# Uninitialized variables have a fixed value, so that a run can be repeated.
 MUTANT = ["-O0", "-ftrivial-auto-var-init=pattern"] + STRICT
 MIB = 1 << 20
 BUILDS = {
@@ -24,11 +24,11 @@ BUILDS = {
                 "-fno-sanitize-recover=undefined"],
     "thread": ["-fsanitize=thread", "-g1"],
 }
-SEED = "1"  # of the generators in the tests: the same worlds for each mutant
+SEED = "1"  # of the tests' random generators: the same for each mutant
 
 
 class Broken(Exception):
-    """The check itself cannot be made."""
+    """The check itself is impossible."""
 
 
 def command(args, **kw):
@@ -38,8 +38,7 @@ def command(args, **kw):
 
 
 class Lab:
-    """Builds shared by all workers; every object but a mutant's is made once.
-    """
+    """Builds shared by all workers; only mutants are compiled anew."""
 
     def __init__(self, source):
         self.dir = tempfile.mkdtemp(prefix="mutate.", dir=scratch(source))
@@ -48,23 +47,23 @@ class Lab:
                      "fabtests/unit", "fabtests/fault", "docs"):
             shutil.copytree(os.path.join(source, part),
                             os.path.join(self.tree, part))
-        # All else that config.h is there for is -D_GNU_SOURCE.
+        # Everything else that config.h defines is -D_GNU_SOURCE.
         with open(self.path("config.h"), "w") as f:
             if has_verbs("ibv_wr_flush"):
                 f.write("#define HAVE_IBV_WR_FLUSH 1\n")
             if has_rdmacm():
                 f.write("#define HAVE_RDMACM 1\n")
-        # libpmem2 1.12 keeps two small blocks of each map that it forgets.
+        # libpmem2 1.12 leaks two small blocks of each deleted map.
         with open(os.path.join(self.dir, "leaks"), "w") as f:
             f.write("leak:libpmem2.so\n")
         self.core = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/core/*.c")))
         self.verbs = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/verbs/*.c"))) if has_verbs() else []
-        # Private connections; has_rdmacm() says where all of them are built.
+        # Private connections; has_rdmacm(): both backends are built.
         self.rc = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/rc/*.c"))) if has_rdmacm() else []
-        self.limits = {}  # (build, suite): CPU seconds; then it is built, too
+        self.limits = {}  # (build, suite): CPU seconds, once it was built
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
         self.lock = threading.Lock()
@@ -93,7 +92,7 @@ class Lab:
                        self.cflags(build, overlay) + [source])
 
     def obj(self, build, name):
-        """The object of an unchanged source, made when first asked for."""
+        """The object of an unchanged source, made on first use."""
         obj = os.path.join(self.dir, build, name.replace("/", "_") + ".o")
         if not os.path.exists(obj):
             os.makedirs(os.path.dirname(obj), exist_ok=True)
@@ -117,21 +116,21 @@ class Lab:
         return name
 
     def has(self, killer, path):
-        """Is this file in the suite at all? Of a header that is not known."""
+        """Does the suite link this file? Unknown for headers: true."""
         return path.endswith(".h") or \
             os.path.basename(path)[:-2] in self.used.get(killer.name, ())
 
     def ready(self, build, killers):
-        """Every suite must pass on the unbroken code. Asked often."""
+        """Check once that every suite passes on the unbroken code."""
         with self.lock:
             for k in killers:
                 if (build, k.name) in self.limits:
                     continue
                 start = cpu_seconds()
-                told = Bench(self, "unbroken").run(build, k, {})
-                if told:
+                failure = Bench(self, "unbroken").run(build, k, {})
+                if failure:
                     raise Broken(f"{k.name} ({build}) fails on unbroken "
-                                 f"code: {told}")
+                                 f"code: {failure}")
                 if not self.used[k.name]:
                     raise Broken(f"{k.name} has nothing of prov/core in it")
                 self.limits[build, k.name] = cpu_seconds() - start
@@ -139,13 +138,13 @@ class Lab:
     def ready_also(self, shell):
         bench, path = Bench(self, "unbroken"), "prov/core/ranges.c"
         bench.put({path: self.core_text(path)})
-        told = bench.also(shell, path)
-        if told:
-            raise Broken(f"{shell}: fails on unbroken code: {told}")
+        failure = bench.also(shell, path)
+        if failure:
+            raise Broken(f"{shell}: fails on unbroken code: {failure}")
 
 
 class Bench:
-    """One worker's folder, and the mutant that is in it."""
+    """One worker's folder, with its current mutant."""
 
     def __init__(self, lab, name):
         self.lab = lab
@@ -153,7 +152,7 @@ class Bench:
         os.makedirs(os.path.join(self.dir, "tmp"), exist_ok=True)
 
     def put(self, changed):
-        """changed: {path: text}. Files as they are to be compiled."""
+        """changed: {path: text} of the files to compile instead."""
         self.text, self.changed = changed, {}
         self.overlay = os.path.join(self.dir, "inc")
         shutil.rmtree(self.overlay, ignore_errors=True)
@@ -166,7 +165,7 @@ class Bench:
             self.changed[path] = where
 
     def build(self, build, flags=MUTANT, tag=""):
-        """Objects of what has changed; None when it does not compile."""
+        """Objects of the changed files; None: one does not compile."""
         objs = {}
         names = list(self.changed)
         if any(n.endswith(".h") for n in names):
@@ -187,7 +186,7 @@ class Bench:
         new = self.optimized()
         key = self.dir, *changed
         if key not in self.lab.clean:
-            # In the same place, because its name is in the object.
+            # At the same path, because the path is in the object.
             self.put({path: self.lab.core_text(path) for path in changed})
             self.lab.clean[key] = self.optimized()
             self.put(changed)
@@ -198,7 +197,7 @@ class Bench:
         return {n: read(o) for n, o in objs.items()}
 
     def run(self, build, killer, objs):
-        """What the suite said against the mutant; None when it passed."""
+        """The suite's first failure with the mutant; None: it passed."""
         lab = self.lab
         prog = os.path.join(self.dir, "test_" + killer.name)
         # A changed object comes before its original in the archive.
@@ -243,7 +242,7 @@ class Bench:
             except subprocess.TimeoutExpired:
                 code = "hangs"
             finally:
-                # The group is ours: one test may still run in it.
+                # A new session: a test may still run in its group.
                 try:
                     os.killpg(p.pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -257,20 +256,20 @@ class Bench:
 
 
 def has_rdmacm():
-    """Are connections of the provider's own built?"""
+    """Are private connections over verbs built?"""
     return not command(["sh", "-c", "echo '#include <rdma/rdma_cma.h>' | "
                         "gcc -E -x c -"]).returncode
 
 
 def has_verbs(name="ibv_wr_start"):
-    """Is libibverbs here, and does it know this call?"""
+    """Is libibverbs installed, and does it have this call?"""
     return not command(
         ["sh", "-c", f"echo '#include <infiniband/verbs.h>' | "
          f"gcc -E - | grep -q '{name}'"]).returncode
 
 
 def cpu_seconds():
-    """Used so far by all programs that have been run."""
+    """CPU time used so far by all programs that were run."""
     r = resource.getrusage(resource.RUSAGE_CHILDREN)
     return r.ru_utime + r.ru_stime
 
@@ -281,6 +280,6 @@ def read(path):
 
 
 def scratch(source):
-    """On the disk: some suites need a file system that keeps its promise."""
+    """A folder on a disk: some suites need a trusted file system."""
     return os.environ.get("TMPDIR") or ("/var/tmp" if os.path.isdir("/var/tmp")
                                         else source)

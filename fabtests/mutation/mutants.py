@@ -6,7 +6,7 @@ import re
 from clang import cindex
 from clang.cindex import CursorKind as K
 
-# start, end: what of the file is replaced by `new`. The number of lines stays.
+# start, end: the part of the file that `new` replaces; same number of lines.
 Mutant = collections.namedtuple(
     "Mutant", "file line function source kind change start end new")
 
@@ -16,8 +16,8 @@ STEP = {"++": "--", "--": "++", "+=": "-=", "-=": "+="}
 LOGIC = {"&&": "||", "||": "&&"}
 LOOPS = (K.FOR_STMT, K.WHILE_STMT, K.DO_STMT)
 BODIES = LOOPS + (K.IF_STMT,)
-# What an assert says cannot happen, so no test can show that it is missing;
-# and of a log line it is enough to ask whether it is there.
+# A failing assert is impossible, so no test can show that one is missing; a
+# log line is only deleted as a whole.
 NO_LOOK_INSIDE = re.compile(r"(assert|rp_log)\s*\(")
 NOT_DELETED = (K.DECL_STMT, K.NULL_STMT, K.COMPOUND_STMT, K.CASE_STMT,
                K.DEFAULT_STMT, K.LABEL_STMT)

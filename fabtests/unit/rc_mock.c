@@ -293,7 +293,8 @@ static int poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return (int)k;
 }
 
-static int do_ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
+static int do_side_send(struct rp_qp *q, uint64_t wr_id, const void *msg,
+			size_t len)
 {
 	struct mock_side *s = &mock_of(q)->side;
 	struct mock_msg *o = &s->out[s->nout];
@@ -333,7 +334,7 @@ static const struct rp_qp_ops mock_ops = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
-	.ask = do_ask,
+	.side_send = do_side_send,
 	.listen = do_listen,
 	.now = now,
 };

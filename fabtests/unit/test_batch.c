@@ -425,7 +425,7 @@ Test(batch, failure_of_one_region)
 	/* After its first failure no more of the region is flushed. */
 	cr_assert_eq(ncalls, 3);
 	cr_assert(batch.flushes == 1 && batch.drains == 1);
-	rp_batch_judge(&batch, &batch.jobs);
+	rp_batch_complete(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
 	cr_assert_eq(a.region.failed, 0);
 	cr_assert_eq(on_bad->reply.status, RP_ST_FLUSH_FAILED);
@@ -441,7 +441,7 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
 	run(&batch);
 	cr_assert_eq(batch.data.parts[0].err, ENOSPC);
-	rp_batch_judge(&batch, &batch.jobs);
+	rp_batch_complete(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
 	cr_assert_eq(warnings, 1, "warned once");
 	/* A later success does not clear it. */
@@ -450,7 +450,7 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
 	run(&batch);
 	cr_assert_eq(batch.data.parts[0].err, 0);
-	rp_batch_judge(&batch, &batch.jobs);
+	rp_batch_complete(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
 	cr_assert_eq(on_good->reply.status, RP_ST_OK);
 	job_done(&batch.jobs, on_good);
@@ -495,7 +495,7 @@ Test(batch, store_behind_the_end_of_a_file)
 	cr_assert_eq(ncalls, 2);
 	expect_call(0, &a, 'f', 64, LINE);
 	expect_call(1, &a, 'd', 0, 0);
-	rp_batch_judge(&batch, &batch.jobs);
+	rp_batch_complete(&batch, &batch.jobs);
 	cr_assert_eq(gone->reply.status, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(other->reply.status, RP_ST_OK);
 	job_done(&batch.jobs, gone);

@@ -126,16 +126,18 @@ Test(caps_lasts, verdicts)
 			for (int req = 0; req <= RP_CLASS_POWER; req++) {
 				bool may = fit && reached >= req;
 
-				cr_assert_eq(rp_caps_unasked(RP_LASTS_NOT, fit,
-							     reached, req),
-					     RP_UNASKED_ORDINARY);
-				cr_assert_eq(rp_caps_unasked(RP_LASTS_MAYBE,
-							     fit, reached, req),
-					     may ? RP_UNASKED_PERSISTENT
-						 : RP_UNASKED_ORDINARY);
-				cr_assert_eq(rp_caps_unasked(RP_LASTS_MEANT,
-							     fit, reached, req),
-					     may ? RP_UNASKED_PERSISTENT
-						 : RP_UNASKED_REFUSED);
+				cr_assert_eq(rp_caps_implicit(RP_LASTS_NOT, fit,
+							      reached, req),
+					     RP_IMPLICIT_ORDINARY);
+				cr_assert_eq(rp_caps_implicit(RP_LASTS_MAYBE,
+							      fit, reached,
+							      req),
+					     may ? RP_IMPLICIT_PERSISTENT
+						 : RP_IMPLICIT_ORDINARY);
+				cr_assert_eq(rp_caps_implicit(RP_LASTS_MEANT,
+							      fit, reached,
+							      req),
+					     may ? RP_IMPLICIT_PERSISTENT
+						 : RP_IMPLICIT_REFUSED);
 			}
 }

@@ -484,7 +484,7 @@ static void take_all_edges(void)
 	bed_ok();
 	bed_done_all();
 	expect_ok(&a);
-	/* HELD: a slice fails; lost. */
+	/* REPLIES: a slice fails; lost. */
 	for (int lost = 0; lost < 2; lost++) {
 		op_commit(&a, many, 200)->effect = RP_EFFECT_NOTIFY;
 		bed_post(&a.op);
@@ -527,10 +527,10 @@ Test(session_poison, every_edge_is_taken)
 /* --- docs/protocol.md --- */
 
 static const char *const state_names[RP_OP_STATES] = {
-	[RP_OP_NEW] = "NEW",	   [RP_OP_QUEUED] = "QUEUED",
-	[RP_OP_DATA] = "DATA",	   [RP_OP_SLICES] = "SLICES",
-	[RP_OP_HELD] = "HELD",	   [RP_OP_LAST] = "LAST",
-	[RP_OP_POSTED] = "POSTED", [RP_OP_ENDED] = "ENDED",
+	[RP_OP_NEW] = "NEW",	     [RP_OP_QUEUED] = "QUEUED",
+	[RP_OP_DATA] = "DATA",	     [RP_OP_SLICES] = "SLICES",
+	[RP_OP_REPLIES] = "REPLIES", [RP_OP_LAST] = "LAST",
+	[RP_OP_POSTED] = "POSTED",   [RP_OP_ENDED] = "ENDED",
 };
 
 /* The states in a list of names, as a bit mask. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Remote persistence on libfabric: what ofi_rpmem adds to the standard calls.
- */
+/* Remote persistence on libfabric: ofi_rpmem's additions to its calls. */
 #ifndef FI_EXT_RPMEM_H
 #define FI_EXT_RPMEM_H
 
@@ -23,7 +22,7 @@ extern "C" {
  */
 #define FI_RPMEM_SAVE (1ULL << 60)
 
-/* The names to give to fi_open_ops(), on an endpoint and on a domain. */
+/* Names for fi_open_ops(), on an endpoint and on a domain. */
 #define FI_RPMEM_OPS_1	      "fi_rpmem_ops/1"
 #define FI_RPMEM_DOMAIN_OPS_1 "fi_rpmem_domain_ops/1"
 
@@ -33,7 +32,7 @@ enum fi_rpmem_level {
 	FI_RPMEM_DURABLE = 2, /* they survive the failures of the class */
 };
 
-/* What the bytes survive, weakest first. */
+/* The failures that bytes survive, weakest first. */
 enum fi_rpmem_class {
 	FI_RPMEM_CLASS_DEFAULT = -1, /* the endpoint's: power unless lowered */
 	FI_RPMEM_CLASS_NONE = 0,     /* nothing: emulated persistent memory */
@@ -41,7 +40,7 @@ enum fi_rpmem_class {
 	FI_RPMEM_CLASS_POWER = 2,    /* a power cut at the target */
 };
 
-/* How a commit is carried out (fi_rpmem_attr.method). */
+/* The method of a commit (fi_rpmem_attr.method). */
 enum fi_rpmem_method {
 	FI_RPMEM_METHOD_REFUSED = 0,
 	FI_RPMEM_METHOD_DELIVERY = 1,
@@ -56,8 +55,8 @@ enum fi_rpmem_method {
 /*
  * prov_errno of the error entry of a failed commit, and of any other operation
  * on a persistent region. fi_cq_strerror() gives the sentence and the remedy;
- * `data` is the index of the range at fault, 0 where it is not one's, as many
- * as there are ranges where it is the store's.
+ * `data` is the index of the range at fault: 0 if no range is at fault, the
+ * number of ranges for the ordered store.
  */
 enum fi_rpmem_status {
 	FI_RPMEM_ST_OK = 0,
@@ -85,25 +84,25 @@ enum fi_rpmem_status {
 };
 
 /*
- * One 8-byte store, done at most once, when the ranges of its commit are
+ * One 8-byte store, executed at most once, when the ranges of its commit are
  * durable, and durable itself when the commit completes. fi_rpmem_commit(3).
  */
 struct fi_rpmem_then {
 	uint64_t key;
-	uint64_t addr; /* 8-byte aligned, at the target's memory too */
+	uint64_t addr; /* 8-byte aligned, also in the target's memory */
 	uint64_t value;
 };
 
-/* What fi_rpmem_query() tells about a remote key. */
+/* The result of fi_rpmem_query() for a remote key. */
 struct fi_rpmem_attr {
 	size_t size;			  /* in: sizeof(struct fi_rpmem_attr) */
-	enum fi_rpmem_class region_class; /* strongest that a commit reaches */
-	enum fi_rpmem_method method;	  /* how, for the asked class */
-	uint32_t status;	 /* enum fi_rpmem_status: 0, or why not */
+	enum fi_rpmem_class region_class; /* strongest class of a commit */
+	enum fi_rpmem_method method;	  /* for the required class */
+	uint32_t status;	 /* enum fi_rpmem_status: 0, or the reason */
 	uint32_t granularity;	 /* bytes flushed at once */
-	uint32_t preferred_size; /* of one write, bytes */
+	uint32_t preferred_size; /* bytes of one write */
 	uint32_t preferred_align;
-	uint64_t addr; /* first byte, as fi_write() names it */
+	uint64_t addr; /* first byte, as in fi_write() */
 	uint64_t len;  /* bytes in the region */
 	char why[256]; /* one sentence, NUL-terminated */
 };
@@ -128,13 +127,13 @@ struct fi_rpmem_domain_ops {
  * Make durable (or visible) every earlier write of ep to dest_addr that
  * overlaps the ranges. Asynchronous: returns 0 once accepted, and then exactly
  * one completion with `context` (flags FI_RMA | FI_WRITE) or one error entry
- * appears on the transmit CQ; -FI_EAGAIN: the private connection is not up yet,
- * or too many are outstanding: read the CQ and call again; -FI_EINVAL,
- * -FI_EKEYREJECTED (key not made by ofi_rpmem), -FI_EOPNOTSUPP: never started.
- * Any number of ranges; all must be of dest_addr. then, unless NULL: level
- * FI_RPMEM_DURABLE only; FI_RPMEM_ST_UNSURE if nobody knows whether it was
- * done. ranges and then are copied. Thread-safe as fi_writemsg() is. Full text:
- * fi_rpmem_commit(3).
+ * appears on the transmit CQ; -FI_EAGAIN: the private connection is not open
+ * yet, or too many commits are outstanding: read the CQ and call again;
+ * -FI_EINVAL, -FI_EKEYREJECTED (key not made by ofi_rpmem), -FI_EOPNOTSUPP:
+ * never started. Any number of ranges; all must be of dest_addr. then, unless
+ * NULL: level FI_RPMEM_DURABLE only; FI_RPMEM_ST_UNSURE if it may or may not
+ * have been executed. ranges and then are copied. Thread-safe as fi_writemsg()
+ * is. Full text: fi_rpmem_commit(3).
  */
 static inline ssize_t
 fi_rpmem_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
@@ -151,9 +150,9 @@ fi_rpmem_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
 }
 
 /*
- * Ask the target what a commit to this key would do. Blocks (and drives
- * progress) until the answer, at most the commit timeout. attr->size must be
- * set. Returns 0 (attr->status may still say why commits are refused),
+ * Query the method and class of a commit with this key. Blocks (and drives
+ * progress) until the target's reply, at most the commit timeout. attr->size
+ * must be set. Returns 0 (attr->status may still say why commits are refused),
  * -FI_ETIMEDOUT, -FI_ENOTCONN, -FI_EKEYREJECTED, -FI_EINVAL, -FI_ENOMEM, ...
  * Thread-safe as fi_writemsg() is. fi_rpmem_query(3).
  */
@@ -168,10 +167,10 @@ static inline int fi_rpmem_query(struct fid_ep *ep, fi_addr_t dest_addr,
 }
 
 /*
- * For a target that is about to close: from now on new commits to this domain,
- * and new connections, fail with FI_RPMEM_ST_OVERLOADED; blocks (and drives
- * progress) until those accepted before are answered, at most timeout ms, -1:
- * without end. Returns 0, -FI_ETIMEDOUT. There is no way back.
+ * Prepare a target for its close: from now on new commits to this domain, and
+ * new connections, fail with FI_RPMEM_ST_OVERLOADED; blocks (and drives
+ * progress) until commits accepted before have completed, at most timeout ms,
+ * -1: no limit. Returns 0, -FI_ETIMEDOUT. It cannot be undone.
  * fi_rpmem_drain(3).
  */
 static inline int fi_rpmem_drain(struct fid_domain *domain, int timeout)

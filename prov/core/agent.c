@@ -65,8 +65,8 @@ void rp_agent_delete(struct rp_agent *a)
 {
 	rp_agent_close_sessions(a);
 	rp_agent_refuse_delayed(a, UINT64_MAX);
-	/* No region means no job that runs. */
-	assert(!a->held && !a->far_runs);
+	/* Jobs that run name their regions, so no region means no such job. */
+	assert(!a->backlog && !a->far_runs);
 	rp_worker_fini(&a->worker);
 	free(a->job);
 	rp_batch_fini(&a->far);
@@ -74,8 +74,8 @@ void rp_agent_delete(struct rp_agent *a)
 	free(a);
 }
 
-/* The end of a job in no list any more: its session or its caller learns. */
-static void finish(struct rp_job *job)
+/* End a job that is in no list: report it to its session or its caller. */
+static void job_complete(struct rp_job *job)
 {
 	struct rp_agent_session *s = job->session;
 
@@ -85,27 +85,27 @@ static void finish(struct rp_job *job)
 	}
 	if (s) {
 		rp_agent_session_del_job(job);
-		rp_agent_finish(s, job);
+		rp_agent_job_complete(s, job);
 	}
 	rp_job_free(job);
 }
 
-static void finish_all(struct rp_jobs *jobs)
+static void jobs_complete(struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
 	while ((job = TAILQ_FIRST(jobs))) {
 		TAILQ_REMOVE(jobs, job, link);
-		finish(job);
+		job_complete(job);
 	}
 }
 
-/* The batch has run: its outcome is known, so its jobs complete. */
-static void complete(struct rp_agent *a, struct rp_batch *b)
+/* The batch has run and its outcome is known: complete its jobs. */
+static void batch_complete(struct rp_agent *a, struct rp_batch *b)
 {
-	rp_batch_judge(b, &b->jobs);
+	rp_batch_complete(b, &b->jobs);
 	rp_agent_count(a, b);
-	finish_all(&b->jobs);
+	jobs_complete(&b->jobs);
 	rp_batch_reset(b);
 }
 
@@ -114,11 +114,11 @@ static bool collect_far(struct rp_agent *a, bool wait)
 	if (!a->far_runs || !rp_worker_finished(&a->worker, wait))
 		return false;
 	a->far_runs = false;
-	complete(a, &a->far);
+	batch_complete(a, &a->far);
 	return true;
 }
 
-/* Fail the job if a flush since it was checked has failed. */
+/* Fail the job if a region of it has failed since the job was checked. */
 static void check_failed(struct rp_job *job)
 {
 	for (size_t i = 0; i < job->n; i++)
@@ -130,8 +130,9 @@ static void check_failed(struct rp_job *job)
 			    job->n);
 }
 
-/* Move what fits from the queue to the batch. */
-static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
+/* Move jobs from the queue to the batch, as many as fit. */
+static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
+		       struct rp_batch *b)
 {
 	struct rp_job *job;
 	bool any = false;
@@ -141,7 +142,7 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 		TAILQ_REMOVE(queue, job, link);
 		job->queue = NULL;
 		check_failed(job);
-		/* Cheap ranges of a slow job are flushed before it starts. */
+		/* A slow job's cheap ranges are flushed before it starts. */
 		if (job->reply.status == RP_ST_OK &&
 		    rp_batch_merge(&a->inl, b, job))
 			rp_job_fail_memory(job);
@@ -149,7 +150,7 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 			job->batch = b;
 			TAILQ_INSERT_TAIL(&b->jobs, job, link);
 		} else {
-			finish(job);
+			job_complete(job);
 		}
 		any = true;
 	}
@@ -159,15 +160,15 @@ static bool fill(struct rp_agent *a, struct rp_jobs *queue, struct rp_batch *b)
 static void start_far(struct rp_agent *a)
 {
 	if (TAILQ_EMPTY(&a->far.jobs)) {
-		/* Ranges of a job that did not fit into memory whole. */
+		/* Drop the ranges of a job merged in part: no memory. */
 		rp_batch_reset(&a->far);
 		return;
 	}
 	rp_batch_seal(&a->far);
 	if (rp_worker_start(&a->worker)) {
-		/* No thread to be had: slow is better than never. */
+		/* No worker thread: run the batch here, though slow. */
 		rp_batch_run(&a->far);
-		complete(a, &a->far);
+		batch_complete(a, &a->far);
 		return;
 	}
 	a->far_runs = true;
@@ -176,22 +177,22 @@ static void start_far(struct rp_agent *a)
 
 static bool run_batches(struct rp_agent *a)
 {
-	bool any = fill(a, &a->quick, &a->inl);
+	bool any = batch_fill(a, &a->quick, &a->inl);
 
 	if (!a->far_runs)
-		any |= fill(a, &a->slow, &a->far);
+		any |= batch_fill(a, &a->slow, &a->far);
 	if (!any)
 		return false;
 
 	rp_batch_seal(&a->inl);
 	rp_batch_run(&a->inl);
 	if (a->far_runs) {
-		complete(a, &a->inl);
+		batch_complete(a, &a->inl);
 		return true;
 	}
-	/* Slow jobs may have had cheap ranges in there. */
-	rp_batch_judge(&a->inl, &a->far.jobs);
-	complete(a, &a->inl);
+	/* The inline batch may contain cheap ranges of slow jobs. */
+	rp_batch_complete(&a->inl, &a->far.jobs);
+	batch_complete(a, &a->inl);
 	start_far(a);
 	return true;
 }
@@ -205,7 +206,7 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	return rp_regions_add(&a->regions, r);
 }
 
-/* The jobs left are of this process, or of sessions without RDMA. */
+/* Jobs left after the sessions are local ones, or of sessions without RDMA. */
 static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
@@ -220,7 +221,7 @@ static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 		if (job->reply.status == RP_ST_OK)
 			continue;
 		TAILQ_REMOVE(queue, job, link);
-		finish(job);
+		job_complete(job);
 	}
 }
 
@@ -232,7 +233,7 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 		return;
 	fail_queued(&a->quick, r);
 	fail_queued(&a->slow, r);
-	/* The other jobs of it run, and complete before r may go. */
+	/* Jobs of r that run must complete before r is freed. */
 	if (r->busy)
 		collect_far(a, true);
 	assert(!r->busy);
@@ -248,8 +249,8 @@ bool rp_agent_progress(struct rp_agent *a)
 	bool any = false;
 	uint64_t now;
 
-	/* The usual case, on every poll of a completion queue. */
-	if (!a->far_runs && !a->held && TAILQ_EMPTY(&a->ending) &&
+	/* Fast path for every poll of a completion queue: nothing is due. */
+	if (!a->far_runs && !a->backlog && TAILQ_EMPTY(&a->ending) &&
 	    TAILQ_EMPTY(&a->delayed) && TAILQ_EMPTY(&a->local))
 		return false;
 
@@ -268,7 +269,7 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 	if (!TAILQ_EMPTY(&a->quick) || (!TAILQ_EMPTY(&a->slow) && !a->far_runs))
 		return 0;
 	due = rp_agent_sessions_deadline(a);
-	/* The first of those delayed is due first. */
+	/* The list of delayed refusals is sorted by due time. */
 	if (!TAILQ_EMPTY(&a->delayed) && TAILQ_FIRST(&a->delayed)->due < due)
 		due = TAILQ_FIRST(&a->delayed)->due;
 	return due;
@@ -276,7 +277,7 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 
 unsigned int rp_agent_pending(const struct rp_agent *a)
 {
-	return a->held;
+	return a->backlog;
 }
 
 void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connection requests and wrong keys: accepted, refused, refused late. */
+/* Connection requests and wrong keys: accept, refuse, delay the refusal. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static uint64_t source_of(struct rp_agent *a, void *request)
 	return h->ops->source ? h->ops->source(h, request) : 0;
 }
 
-/* NULL: the host has shown no wrong key for long. */
+/* NULL: the host has shown no wrong key recently. */
 static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
 {
 	for (int i = 0; i < RP_AGENT_SOURCES; i++)
@@ -74,7 +74,7 @@ static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
 	return NULL;
 }
 
-/* Count one wrong key; a full table forgets the host that owes least. */
+/* Count one wrong key; a full table forgets the host with the smallest debt. */
 static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 {
 	struct rp_agent_source *s = source_find(a, source);
@@ -92,7 +92,7 @@ static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 }
 
 /*
- * Whether a key is right shows in the time of the answer, too: the delay of
+ * The time of the reply also shows whether a key is right: the delay of
  * refusals does not slow a host that guesses with many connections.
  */
 static bool source_guesses(struct rp_agent *a, uint64_t source)
@@ -104,9 +104,9 @@ static bool source_guesses(struct rp_agent *a, uint64_t source)
 }
 
 /*
- * Refuse a wrong key RP_AGENT_REFUSAL_NS from now at the earliest, and
- * REFUSAL_NS after the refusal before it. A full queue first sends its oldest
- * refusal; as many times REFUSAL_NS is the longest delay. False: no memory.
+ * Refuse a wrong key RP_AGENT_REFUSAL_NS from now at the earliest, REFUSAL_NS
+ * after the refusal before. A full queue first sends its oldest refusal, so the
+ * queue's length times REFUSAL_NS is the longest delay. False: no memory.
  */
 static bool refuse_later(struct rp_agent *a, void *request,
 			 struct rp_agent_session *s,
@@ -181,7 +181,7 @@ static uint64_t pace(uint32_t timeout_ms)
 	return ms * NS_PER_MS;
 }
 
-/* The session that was silent for longest goes, unless it waits for replies. */
+/* Close the session that was silent longest, unless it waits for replies. */
 static bool make_room(struct rp_agent *a)
 {
 	struct rp_agent_session *s;
@@ -191,7 +191,7 @@ static bool make_room(struct rp_agent *a)
 	s = TAILQ_FIRST(&a->ending);
 	if (!s)
 		TAILQ_FOREACH (s, &a->open, link)
-			if (!s->held)
+			if (!s->backlog)
 				break;
 	if (!s)
 		return false;
@@ -226,7 +226,7 @@ session_new(struct rp_agent *a, const struct rp_wire_hello *m, uint64_t source)
 	return s;
 }
 
-/* False: refused by the caller. The request is answered otherwise. */
+/* False: the caller refuses the request. True: the request was handled here. */
 static bool session_accept(struct rp_agent_session *s, void *request,
 			   const struct rp_agent_grant *g)
 {
@@ -259,7 +259,7 @@ static void accept_hello(struct rp_agent *a, void *request,
 	struct rp_agent_grant *g;
 	enum rp_status st;
 
-	/* Nothing of the older connection arrives once this one is up. */
+	/* Close the older connection first: nothing of it arrives later. */
 	HASH_FIND(hh, a->by_initiator, &m->initiator, sizeof(m->initiator), s);
 	if (s)
 		rp_agent_session_close(s);

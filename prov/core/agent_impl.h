@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of the agent; nobody else includes it. */
+/* Shared by the files of the agent; no other file includes it. */
 #ifndef RP_AGENT_IMPL_H
 #define RP_AGENT_IMPL_H
 
@@ -13,33 +13,33 @@
 
 /*
  * A request is checked and executed where it is received. Only a flush that
- * blocks makes it a job: `slow` and `far` are the queue and the batch of those,
- * which the worker runs while `far_runs` is set. `quick` and `inl` are for
- * ranges whose flush is a few instructions, of slow jobs and of local ones.
- * Jobs and sessions are touched only under the adapter's lock.
+ * blocks makes the request a job: the worker runs the batch `far`, filled from
+ * the queue `slow`, while `far_runs` is set. The queue `quick` and the batch
+ * `inl` are for ranges of slow and local jobs whose flush is a few
+ * instructions. Jobs and sessions are touched only under the adapter's lock.
  */
 
-/* PROGRESS messages in the silence that counts as loss, and their bounds. */
+/* PROGRESS messages per loss timeout, and the bounds of their period. */
 #define RP_AGENT_PACE_PART   3
 #define RP_AGENT_MIN_PACE_MS 10
 #define RP_AGENT_MAX_PACE_MS 60000
 
-/* A posted operation that found no room is tried again so soon. */
+/* Delay before a send that found no room is retried. */
 #define RP_AGENT_RETRY_NS 1000000ull
 
 /*
- * Wrong keys: so long after it came each is refused, if no other was refused
- * just before; so many wait; and a connection lives so long after its refusal,
- * unless the peer closes it.
+ * Delay of a wrong key's refusal, if no refusal was sent just before; the
+ * longest queue of refusals; how long a connection stays open after its
+ * refusal, unless the peer closes it.
  */
 #define RP_AGENT_REFUSAL_NS  20000000ull
-#define RP_AGENT_REFUSALS    16 /* in a second */
+#define RP_AGENT_REFUSALS    16 /* per second */
 #define RP_AGENT_MAX_DELAYED 32
 #define RP_AGENT_LINGER_NS   1000000000ull
 #define RP_AGENT_WARN_NS     10000000000ull
 /*
- * One host is owed so many refusals at RP_AGENT_REFUSALS in a second; then its
- * connection requests are refused unseen. So many hosts are remembered.
+ * Pending refusals of one host at RP_AGENT_REFUSALS a second: beyond that its
+ * requests are refused unread. RP_AGENT_SOURCES: hosts remembered.
  */
 #define RP_AGENT_DEBT	 128
 #define RP_AGENT_SOURCES 32
@@ -47,7 +47,7 @@
 /* A host that has shown wrong keys. */
 struct rp_agent_source {
 	uint64_t source;
-	uint64_t paid; /* when all its refusals are paid for, ns */
+	uint64_t paid; /* time when its debt of refusals is 0, ns */
 };
 
 /* A key that a session was granted. */
@@ -55,20 +55,20 @@ struct rp_agent_grant {
 	uint64_t key;
 	struct rp_region *region;
 	struct rp_wire_grant wire;
-	void *handle; /* the host's */
+	void *handle; /* for revoke() */
 	UT_hash_handle hh;
 };
 
-/* A message whose bytes are kept until the channel has sent them. */
+/* A message that the agent keeps until the channel has sent it. */
 struct rp_agent_send {
 	struct rp_channel_op op;
 	struct iovec iov;
 	struct rp_agent_session *session;
-	TAILQ_ENTRY(rp_agent_send) link; /* of kept */
+	TAILQ_ENTRY(rp_agent_send) link; /* in session.kept */
 	uint8_t msg[];
 };
 
-/* A message that stays behind a job of its session. */
+/* A message that waits behind a job of its session. */
 struct rp_agent_stalled {
 	STAILQ_ENTRY(rp_agent_stalled) link;
 	size_t len;
@@ -80,30 +80,30 @@ struct rp_agent_session {
 	struct rp_channel *channel;
 	uint64_t initiator; /* of its HELLO */
 	uint64_t source;    /* of its connection request */
-	uint16_t port;	    /* the same */
+	uint16_t port;	    /* of its HELLO's endpoint; 0: none */
 	uint32_t flags;	    /* enum rp_channel_flags */
-	/* Messages are dropped, and the channel is closed at close_at. */
+	/* Messages are dropped; the channel is closed at close_at. */
 	bool ending;
-	uint64_t close_at;    /* UINT64_MAX: its refusal is still delayed */
+	uint64_t close_at;    /* UINT64_MAX: the refusal is still delayed */
 	uint64_t pace;	      /* between PROGRESS messages, ns */
-	uint64_t progress_at; /* when the next is due, while there are jobs */
+	uint64_t progress_at; /* next PROGRESS, while there are jobs */
 	struct rp_agent_grant *grants, *last_grant;
 	struct rp_jobs jobs;
-	unsigned int held; /* jobs, stalled messages and kept replies */
-	TAILQ_HEAD(, rp_agent_send) kept; /* no room in the channel */
+	unsigned int backlog; /* jobs, stalled messages, kept replies */
+	TAILQ_HEAD(, rp_agent_send) kept; /* without room in the channel */
 	STAILQ_HEAD(, rp_agent_stalled) stalled;
-	TAILQ_ENTRY(rp_agent_session) link;    /* by use, or of those ending */
-	TAILQ_ENTRY(rp_agent_session) sending; /* while something is kept */
-	TAILQ_ENTRY(rp_agent_session) working; /* while there are jobs */
+	TAILQ_ENTRY(rp_agent_session) link;    /* by use, or in agent.ending */
+	TAILQ_ENTRY(rp_agent_session) sending; /* while kept is not empty */
+	TAILQ_ENTRY(rp_agent_session) working; /* while jobs is not empty */
 	UT_hash_handle hh;
 };
 TAILQ_HEAD(rp_agent_sessions, rp_agent_session);
 
-/* The refusal of a wrong key, which is delayed. */
+/* The delayed refusal of a wrong key. */
 struct rp_agent_refusal {
 	TAILQ_ENTRY(rp_agent_refusal) link;
-	void *request;			  /* of a connection, or ... */
-	struct rp_agent_session *session; /* ... a message of one */
+	void *request;			  /* a connection request, or ... */
+	struct rp_agent_session *session; /* ... a session's message */
 	uint64_t token;
 	uint8_t type; /* of the message */
 	uint64_t due;
@@ -117,11 +117,11 @@ struct rp_agent {
 	struct rp_agent_session *by_initiator;
 	struct rp_agent_sessions open, ending, sending, working;
 	unsigned int nsessions, nstalled;
-	unsigned int held; /* by all sessions, and by messages being sent */
-	bool resume; /* a job has ended since the stalled ones were tried */
+	unsigned int backlog; /* sum of all sessions, and messages being sent */
+	bool resume;	      /* a job has ended since the last try */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
-	uint64_t refused_at; /* the newest of delayed is due then */
+	uint64_t refused_at; /* due time of the newest refusal */
 	struct rp_agent_source sources[RP_AGENT_SOURCES];
 	uint64_t warned_at;
 	struct rp_worker worker;
@@ -130,11 +130,11 @@ struct rp_agent {
 	struct rp_batch inl, far;
 	bool far_runs;
 	bool quiescing;
-	/* For the request that is being received. */
+	/* Reused for each request that is received. */
 	struct rp_job *job;
 	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 	uint8_t result[RP_WIRE_MAX_STORE];
-	uint64_t progress_at; /* no PROGRESS is due before */
+	uint64_t progress_at; /* no PROGRESS is due earlier */
 	uint64_t retry_at;
 	struct rp_agent_stats stats;
 };
@@ -153,32 +153,31 @@ static inline void rp_agent_count(struct rp_agent *a, const struct rp_batch *b)
 
 /* --- agent_session.c --- */
 
-/* End the session: its jobs are dropped, its channel is closed, it is freed. */
+/* End the session: drop its jobs, close its channel, free it. */
 void rp_agent_session_close(struct rp_agent_session *s);
-/* End every session that was granted the key, or that grant alone. */
+/* End every session that has a grant of the key; messages_only: the grant. */
 void rp_agent_close_granted(struct rp_agent *a, uint64_t key);
-/* The peer broke the protocol, or cannot be answered: close it from progress.
- */
+/* Close from progress: the peer broke the protocol, or got no reply. */
 void rp_agent_session_doom(struct rp_agent_session *s);
-/* Drop its jobs and what comes from now on; close it at that time. */
+/* Drop its jobs and all later messages; close the session at that time. */
 void rp_agent_session_end_at(struct rp_agent_session *s, uint64_t at);
-/* One without a channel. */
+/* Free a session that has no channel. */
 void rp_agent_session_free(struct rp_agent_session *s);
 extern const struct rp_channel_events rp_agent_session_events;
-/* The grant of a key; NULL: there is none. */
+/* The session's grant of the key, or NULL. */
 struct rp_agent_grant *rp_agent_grant_find(struct rp_agent_session *s,
 					   uint64_t key);
-/* Make one, or find it. RP_ST_OK and *out, or why not. */
+/* Find or make a grant. RP_ST_OK and *out, or the reason for none. */
 enum rp_status rp_agent_grant_get(struct rp_agent_session *s,
 				  struct rp_region *r,
 				  struct rp_agent_grant **out);
-/* How the bytes of the region get to this choice's class over the session. */
+/* The method of the session for bytes of the region at this choice's class. */
 enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 				       const struct rp_region *r,
 				       struct rp_choice choice);
 void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job);
 void rp_agent_session_del_job(struct rp_job *job);
-/* Send, or keep until there is room. */
+/* Send a message, or keep it until the channel has room. */
 void rp_agent_send(struct rp_agent_session *s, const void *msg, size_t len);
 void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 		    const struct rp_wire_reply *m);
@@ -190,10 +189,10 @@ uint64_t rp_agent_sessions_deadline(const struct rp_agent *a);
 
 /* --- agent_accept.c --- */
 
-/* A wrong key in a message of the session: refuse it later, then end. */
+/* Refuse a wrong key in a session's message later, then end the session. */
 void rp_agent_session_refuse(struct rp_agent_session *s,
 			     const struct rp_wire_hdr *hdr);
-/* Send the refusals that are due. True: there were some. */
+/* Send the refusals that are due. True: sent some. */
 bool rp_agent_refuse_delayed(struct rp_agent *a, uint64_t now);
 static inline void rp_agent_refusal_free(struct rp_agent *a,
 					 struct rp_agent_refusal *f)
@@ -206,16 +205,16 @@ static inline void rp_agent_refusal_free(struct rp_agent *a,
 /* --- serve.c --- */
 
 /*
- * One message of an open session. False: nothing of it is done, because it has
- * to stay behind a job of the session.
+ * Handle one message of an open session. False: the message has to wait behind
+ * a job of the session, and nothing of it was executed.
  */
 bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len);
-/* A job that has run: its effect, its reply. */
-void rp_agent_finish(struct rp_agent_session *s, struct rp_job *job);
+/* Complete a job that has run: execute its effect, send its reply. */
+void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job);
 
 /* --- local.c --- */
 
-/* The end of such a job, and of whoever waits for it. */
+/* Complete a local job: call its done(). */
 void rp_agent_local_end(struct rp_job *job);
 
 #endif

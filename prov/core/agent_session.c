@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sessions at the target: granted keys, answered, kept alive, ended. */
+/* Sessions at the target: grants, replies, heartbeats, their end. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* --- grants --- */
 
 /*
- * The agent's own method for the choice. A placement that it confirms by its
- * reply is granted as AGENT_SFENCE: DELIVERY would leave it to the device.
+ * The agent's own method for the choice. DELIVERY would leave a placement to
+ * the device; AGENT_SFENCE makes the agent's reply confirm it.
  */
-static enum rp_method by_agent(const struct rp_region *r,
-			       struct rp_choice choice)
+static enum rp_method agent_method(const struct rp_region *r,
+				   struct rp_choice choice)
 {
 	enum rp_method m = rp_method_by_agent(&r->facts, choice).method;
 
@@ -37,20 +37,20 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	enum rp_method m = choice.method;
 
 	/*
-	 * A device acknowledges a write that its adapter alone has: a later
-	 * store to the same bytes may be overtaken by it. A fence pushes it
+	 * A device acknowledges a write that only its adapter has: a later CPU
+	 * store to the same bytes may land first. A read fence pushes the write
 	 * out.
 	 */
 	if (m == RP_METHOD_DELIVERY && p != RP_PLACE_CPU_USER &&
 	    p != RP_PLACE_CPU_KERNEL)
 		m = RP_METHOD_FENCE;
-	/* Later commits of a delivered write are fenced, too. */
+	/* Commits of a delivered write need a read fence later, too. */
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
-		return by_agent(r, choice);
+		return agent_method(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
 	    (m == RP_METHOD_FENCE &&
 	     (!(s->flags & RP_CHANNEL_FENCES) || r->facts.fence != RP_YES)))
-		return by_agent(r, choice);
+		return agent_method(r, choice);
 	return m;
 }
 
@@ -85,7 +85,7 @@ static int host_grant(struct rp_agent_session *s, const struct rp_region *r,
 	ret = h->ops->grant(h, s->channel, r, &g->wire, &g->handle);
 	/* The device has FLUSH, but not for this memory. */
 	if (ret == -EOPNOTSUPP && g->wire.method == RP_METHOD_NATIVE) {
-		g->wire.method = (uint8_t)by_agent(r, r->choice);
+		g->wire.method = (uint8_t)agent_method(r, r->choice);
 		ret = h->ops->grant(h, s->channel, r, &g->wire, &g->handle);
 	}
 	return ret;
@@ -147,18 +147,18 @@ static void grants_free(struct rp_agent_session *s)
 	grant_free(s, g);
 }
 
-/* --- what a session holds --- */
+/* --- outstanding work of a session --- */
 
-static void hold(struct rp_agent_session *s)
+static void backlog_add(struct rp_agent_session *s)
 {
-	s->held++;
-	s->agent->held++;
+	s->backlog++;
+	s->agent->backlog++;
 }
 
-static void release(struct rp_agent_session *s)
+static void backlog_remove(struct rp_agent_session *s)
 {
-	s->held--;
-	s->agent->held--;
+	s->backlog--;
+	s->agent->backlog--;
 }
 
 void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
@@ -175,7 +175,7 @@ void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
 	a->progress_at = earlier(a->progress_at, s->progress_at);
 	job->session = s;
 	TAILQ_INSERT_TAIL(&s->jobs, job, of_owner);
-	hold(s);
+	backlog_add(s);
 }
 
 void rp_agent_session_del_job(struct rp_job *job)
@@ -186,10 +186,10 @@ void rp_agent_session_del_job(struct rp_job *job)
 	if (TAILQ_EMPTY(&s->jobs))
 		TAILQ_REMOVE(&s->agent->working, s, working);
 	s->agent->resume = true;
-	release(s);
+	backlog_remove(s);
 }
 
-/* Jobs that run lose their session, and do no effect that is not done. */
+/* Detach running jobs from their session; skip effects not yet executed. */
 static void jobs_drop(struct rp_agent_session *s)
 {
 	struct rp_job *job;
@@ -205,9 +205,10 @@ static void jobs_drop(struct rp_agent_session *s)
 	}
 }
 
-/* --- messages that stay behind jobs --- */
+/* --- messages that wait behind jobs --- */
 
-static void stall(struct rp_agent_session *s, const void *msg, size_t len)
+static void message_stall(struct rp_agent_session *s, const void *msg,
+			  size_t len)
 {
 	struct rp_agent_stalled *m = malloc(sizeof(*m) + len);
 
@@ -219,7 +220,7 @@ static void stall(struct rp_agent_session *s, const void *msg, size_t len)
 	memcpy(m->msg, msg, len);
 	STAILQ_INSERT_TAIL(&s->stalled, m, link);
 	s->agent->nstalled++;
-	hold(s);
+	backlog_add(s);
 }
 
 static struct rp_agent_stalled *stalled_pop(struct rp_agent_session *s)
@@ -229,13 +230,13 @@ static struct rp_agent_stalled *stalled_pop(struct rp_agent_session *s)
 	if (m) {
 		STAILQ_REMOVE_HEAD(&s->stalled, link);
 		s->agent->nstalled--;
-		release(s);
+		backlog_remove(s);
 	}
 	return m;
 }
 
-/* Serve what need not wait any longer. True: something was served. */
-static bool resume(struct rp_agent_session *s)
+/* Serve stalled messages that need not wait any longer. True: served some. */
+static bool session_resume(struct rp_agent_session *s)
 {
 	struct rp_agent_stalled *m;
 	bool any = false;
@@ -244,7 +245,7 @@ static bool resume(struct rp_agent_session *s)
 		if (!rp_agent_serve(s, m->msg, m->len)) {
 			STAILQ_INSERT_HEAD(&s->stalled, m, link);
 			s->agent->nstalled++;
-			hold(s);
+			backlog_add(s);
 			break;
 		}
 		free(m);
@@ -255,12 +256,12 @@ static bool resume(struct rp_agent_session *s)
 
 /* --- sending --- */
 
-/* A loss is reported by the channel itself. */
+/* A lost connection is reported by the channel's lost(). */
 static void send_done(struct rp_channel_op *op, int err)
 {
 	struct rp_agent_send *k = (struct rp_agent_send *)op;
 
-	k->session->agent->held--;
+	k->session->agent->backlog--;
 	free(k);
 }
 
@@ -269,7 +270,7 @@ static bool post(struct rp_agent_session *s, struct rp_channel_op *op)
 	return rp_channel_post(s->channel, &op, 1) == 1;
 }
 
-/* Post what is kept, in order. True: something went out. */
+/* Post kept replies, in order. True: posted some. */
 static bool send_kept(struct rp_agent_session *s)
 {
 	struct rp_agent_send *k;
@@ -277,8 +278,8 @@ static bool send_kept(struct rp_agent_session *s)
 
 	while ((k = TAILQ_FIRST(&s->kept)) && post(s, &k->op)) {
 		TAILQ_REMOVE(&s->kept, k, link);
-		/* Posted, it is the channel's until send_done(). */
-		s->held--;
+		/* A posted reply belongs to the channel until send_done(). */
+		s->backlog--;
 		if (k->op.inject)
 			send_done(&k->op, 0);
 		any = true;
@@ -294,8 +295,8 @@ static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 	bool first = TAILQ_EMPTY(&s->kept);
 	struct rp_agent_send *k = NULL;
 
-	/* A peer that takes no replies may not fill the memory with them. */
-	if (a->held < 2 * a->attr.max_jobs)
+	/* Bound the memory for replies that the peer does not receive. */
+	if (a->backlog < 2 * a->attr.max_jobs)
 		k = malloc(sizeof(*k) + len);
 	if (!k) {
 		rp_agent_session_doom(s);
@@ -312,7 +313,7 @@ static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 		.iov = &k->iov,
 		.length = len,
 	};
-	hold(s);
+	backlog_add(s);
 	TAILQ_INSERT_TAIL(&s->kept, k, link);
 	if (!first)
 		return;
@@ -411,10 +412,10 @@ void rp_agent_session_close(struct rp_agent_session *s)
 		TAILQ_REMOVE(&a->sending, s, sending);
 	while ((k = TAILQ_FIRST(&s->kept))) {
 		TAILQ_REMOVE(&s->kept, k, link);
-		s->held--;
+		s->backlog--;
 		send_done(&k->op, 0);
 	}
-	assert(!s->held);
+	assert(!s->backlog);
 	TAILQ_REMOVE(&a->ending, s, link);
 	a->nsessions--;
 	rp_agent_session_free(s);
@@ -461,16 +462,16 @@ static void session_received(void *owner, const void *msg, size_t len)
 		TAILQ_REMOVE(&a->open, s, link);
 		TAILQ_INSERT_TAIL(&a->open, s, link);
 	}
-	/* Replies that are not sent count: the peer cannot know of them. */
-	if (s->held >= a->attr.credits) {
+	/* Kept replies use credits, as the peer has not seen them. */
+	if (s->backlog >= a->attr.credits) {
 		a->stats.bad_messages++;
 		rp_agent_session_doom(s);
 		return;
 	}
-	/* When too much is kept already, a message behind others is refused. */
-	if ((!STAILQ_EMPTY(&s->stalled) && a->held < a->attr.max_jobs) ||
+	/* Over max_jobs, rp_agent_serve() refuses what must wait. */
+	if ((!STAILQ_EMPTY(&s->stalled) && a->backlog < a->attr.max_jobs) ||
 	    !rp_agent_serve(s, msg, len))
-		stall(s, msg, len);
+		message_stall(s, msg, len);
 }
 
 const struct rp_channel_events rp_agent_session_events = {
@@ -480,19 +481,19 @@ const struct rp_channel_events rp_agent_session_events = {
 
 /* --- progress --- */
 
-/* True: PROGRESS was sent. */
+/* Send PROGRESS if it is due. True: sent. */
 static bool heartbeat(struct rp_agent_session *s, uint64_t now)
 {
 	struct rp_agent *a = s->agent;
 	uint8_t msg[64];
 	int len;
 
-	/* The jobs that it was due for may have been answered meanwhile. */
+	/* Jobs that made PROGRESS due may have been replied to meanwhile. */
 	s->progress_at = TAILQ_FIRST(&s->jobs)->since + s->pace;
 	if (now < s->progress_at)
 		return false;
 	s->progress_at = now + s->pace;
-	/* A reply that is kept tells as much. */
+	/* A kept reply shows the peer as much as PROGRESS. */
 	if (!TAILQ_EMPTY(&s->kept))
 		return false;
 	len = rp_wire_put_progress(msg, sizeof(msg));
@@ -526,7 +527,7 @@ bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now)
 
 	if (a->nstalled && a->resume) {
 		TAILQ_FOREACH_SAFE(s, &a->open, link, tmp)
-		any |= resume(s);
+		any |= session_resume(s);
 	}
 	a->resume = false;
 	TAILQ_FOREACH_SAFE(s, &a->sending, sending, tmp)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics that the agent executes on the memory of a region. */
+/* Atomics that the agent executes in the memory of a region. */
 #include <complex.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define BIT(op) (1u << RP_ATOMIC_##op)
 
-/* Operations of all datatypes, of ordered ones, and of those with bits. */
+/* Operation masks: for every datatype, for ordered ones, for integers. */
 #define ANY                                                                    \
 	(BIT(SUM) | BIT(PROD) | BIT(LOR) | BIT(LAND) | BIT(LXOR) | BIT(READ) | \
 	 BIT(WRITE) | BIT(CSWAP) | BIT(CSWAP_NE))
@@ -50,7 +50,7 @@ bool rp_atomic_valid(unsigned int op, unsigned int type, size_t *size)
 	return true;
 }
 
-/* The bytes of an element, in an integer of as many. */
+/* The element's bytes as an unsigned integer of its size. */
 static uint64_t bits_get(const void *from, size_t size)
 {
 	uint8_t v8;
@@ -74,7 +74,7 @@ static uint64_t bits_get(const void *from, size_t size)
 	}
 }
 
-/* The bytes of an element as a number of the widest type of its kind. */
+/* The element's bytes as a number of the widest type of its kind. */
 static int64_t bits_signed(uint64_t bits, size_t size)
 {
 	unsigned int unused = 64 - 8 * (unsigned int)size;
@@ -102,8 +102,8 @@ static uint64_t real_bits(double d, size_t size)
 }
 
 /*
- * decide_KIND(): does the operation store anything in place of t, and what? s
- * is the operand, which *v is before, c what to compare with.
+ * Cases of decide_KIND(): whether the operation replaces the old value t, and
+ * by what. s: operand, which *v is before; c: compare value.
  */
 #define ANY_CASES(t, s, c, v)                                                  \
 	case RP_ATOMIC_SUM:                                                    \
@@ -160,7 +160,7 @@ static bool decide_unsigned(enum rp_atomic_op op, uint64_t t, uint64_t s,
 	}
 }
 
-/* Arithmetic is that of unsigned numbers, which wrap around. */
+/* Arithmetic is unsigned, so that overflow wraps around. */
 static bool decide_signed(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
 			  uint64_t *v)
 {
@@ -172,7 +172,7 @@ static bool decide_signed(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
 	}
 }
 
-/* Also of floats: a double holds so much more that rounding twice is once. */
+/* Floats too: double is so wide that rounding twice equals rounding once. */
 static bool decide_real(enum rp_atomic_op op, double t, double s, double c,
 			double *v)
 {
@@ -202,7 +202,7 @@ static float complex bits_complex(uint64_t bits)
 	return v;
 }
 
-/* The same on the bytes of elements. */
+/* The same decision on elements as raw bytes. */
 static bool decide(enum rp_atomic_op op, enum rp_atomic_type type, uint64_t t,
 		   uint64_t s, uint64_t c, uint64_t *v)
 {
@@ -212,7 +212,7 @@ static bool decide(enum rp_atomic_op op, enum rp_atomic_type type, uint64_t t,
 	bool store;
 
 	*v = s;
-	/* Bytes are compared, as libfabric does: 0.0 is not -0.0. */
+	/* Compare bytes as libfabric does: 0.0 differs from -0.0. */
 	if (op == RP_ATOMIC_CSWAP)
 		return t == c;
 	switch ((enum kind)types[type].kind) {
@@ -277,7 +277,7 @@ static uint64_t element_load(const void *p, size_t size)
 		done;                                                          \
 	})
 
-/* False: the element is not *old but what that is now. */
+/* False: the element was not *old; *old is now its value. */
 static bool element_replace(void *p, size_t size, uint64_t *old, uint64_t v)
 {
 	switch (size) {

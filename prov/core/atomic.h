@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Atomics that the agent executes on the memory of a region. */
+/* Atomics that the agent executes in the memory of a region. */
 #ifndef RP_ATOMIC_H
 #define RP_ATOMIC_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The values are those of libfabric's enum fi_op, and travel. */
+/* Values as in libfabric's enum fi_op; they are on the wire. */
 enum rp_atomic_op {
 	RP_ATOMIC_MIN,
 	RP_ATOMIC_MAX,
@@ -31,7 +31,7 @@ enum rp_atomic_op {
 	RP_ATOMIC_OPS
 };
 
-/* The values are those of libfabric's enum fi_datatype, and travel. */
+/* Values as in libfabric's enum fi_datatype; they are on the wire. */
 enum rp_atomic_type {
 	RP_ATOMIC_INT8,
 	RP_ATOMIC_UINT8,
@@ -48,12 +48,12 @@ enum rp_atomic_type {
 };
 
 /*
- * True: the operation exists on the datatype, whose elements have *size bytes,
- * at most 8. The table is that of libfabric's tcp;ofi_rxm. Takes any values.
+ * True: the operation exists for the datatype; *size: bytes of an element, at
+ * most 8. The table is that of libfabric's tcp;ofi_rxm. Accepts any values.
  */
 bool rp_atomic_valid(unsigned int op, unsigned int type, size_t *size);
 
-/* RP_ATOMIC_READ alone has no operand. */
+/* Every operation but RP_ATOMIC_READ has an operand. */
 static inline bool rp_atomic_has_operand(unsigned int op)
 {
 	return op != RP_ATOMIC_READ;
@@ -66,8 +66,8 @@ static inline bool rp_atomic_has_compare(unsigned int op)
 /*
  * Apply a valid operation to count elements from target on, one by one, each
  * atomically and sequentially consistent. target is a multiple of the element's
- * size. operand, compare (NULL where the operation has none) and result (NULL:
- * the old values are not wanted) have any alignment.
+ * size. operand, compare (NULL if the operation has none) and result (NULL: old
+ * values are not fetched) have any alignment.
  */
 void rp_atomic_execute(enum rp_atomic_op op, enum rp_atomic_type type,
 		       void *target, const void *operand, const void *compare,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Merging the ranges of many requests, flushing them, judging the outcome. */
+/* Merge the ranges of many requests, flush them, complete the jobs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static int pass_init(struct rp_pass *pass)
 {
 	*pass = (struct rp_pass){0};
 	rp_ranges_init(&pass->set, 0);
-	/* Never more regions than ranges: nothing to fail once it runs. */
+	/* As many as ranges can have, so the run never allocates. */
 	pass->parts = calloc(RP_BATCH_RANGES, sizeof(*pass->parts));
 	return pass->parts ? 0 : -ENOMEM;
 }
@@ -144,7 +144,7 @@ static int pass_add(struct rp_pass *pass, const struct rp_region *r,
 	uint64_t base = (uintptr_t)r->base;
 	uint64_t start = base + off, end = start + len;
 
-	/* Two ranges of one line or page meet here, so it is flushed once. */
+	/* Rounded ranges of one line or page touch: one flush. */
 	rp_range_round(&start, &end, rp_pmem_granularity(r->pmem));
 	if (start < base)
 		start = base;
@@ -214,7 +214,7 @@ void rp_batch_seal(struct rp_batch *b)
 	pass_seal(&b->then);
 }
 
-/* 0, or -errno: nothing of this region can be promised any more. */
+/* 0 or -errno: then no byte of this region can be promised any more. */
 static int flush_ranges(struct rp_batch *b, const struct rp_part *part,
 			const struct rp_range *v)
 {
@@ -269,7 +269,7 @@ static struct rp_part *part_of(const struct rp_pass *pass,
 	return NULL;
 }
 
-/* Positive errno of the part that flushed this region; 0: none, or well. */
+/* Positive errno of the part that flushed this region; 0: none, or success. */
 static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 {
 	const struct rp_part *part = part_of(pass, r);
@@ -278,11 +278,11 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 }
 
 /*
- * A page that cannot be stored to may have gone with the end of its file. msync
- * would say so; to write back a line there is a fault. Not so where only the
- * permission is missing.
+ * A page that cannot be stored to may be gone, as its file was cut short: msync
+ * reports that, but clwb on such a page faults. A page that is only read-only
+ * may be flushed.
  */
-static int ready(struct rp_batch *b, const struct rp_job_then *t)
+static int pages_populate(struct rp_batch *b, const struct rp_job_then *t)
 {
 	struct rp_part *part = part_of(&b->then, t->region);
 	int err = -rp_pmem_ready(t->region->pmem, t->off, sizeof(t->value));
@@ -292,8 +292,8 @@ static int ready(struct rp_batch *b, const struct rp_job_then *t)
 	return err;
 }
 
-/* The store of one job, if everything that it stands behind is durable. */
-static void store(struct rp_batch *b, struct rp_job *job)
+/* Execute the store of one job, if all ranges before the store are durable. */
+static void store_execute(struct rp_batch *b, struct rp_job *job)
 {
 	struct rp_job_then *t = &job->then;
 
@@ -302,12 +302,12 @@ static void store(struct rp_batch *b, struct rp_job *job)
 	for (size_t i = 0; i < job->n && !t->err; i++)
 		if (job->ranges[i].flush)
 			t->err = part_err(&b->data, job->ranges[i].region);
-	/* Nothing that a region with a failed flush holds can be promised. */
+	/* A region with a failed flush promises nothing. */
 	if (!t->err)
 		t->err = part_err(&b->data, t->region);
 	/* Populating pages may block, so it precedes the lock. */
 	if (!t->err)
-		t->err = ready(b, t);
+		t->err = pages_populate(b, t);
 	if (t->err)
 		return;
 	pthread_mutex_lock(&b->storing);
@@ -322,13 +322,13 @@ void rp_batch_run(struct rp_batch *b)
 
 	run_pass(b, &b->data);
 	TAILQ_FOREACH (job, &b->jobs, link)
-		store(b, job);
+		store_execute(b, job);
 	run_pass(b, &b->then);
 }
 
 void rp_region_fail(struct rp_region *r, int err)
 {
-	/* The first error stays, and is logged: it is the cause. */
+	/* Keep the first error: it is the cause, and is logged. */
 	if (r->failed)
 		return;
 	r->failed = err;
@@ -338,7 +338,7 @@ void rp_region_fail(struct rp_region *r, int err)
 	       (unsigned long long)r->len, strerror(err));
 }
 
-static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
+static void part_complete(const struct rp_part *part, struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
@@ -356,19 +356,19 @@ static void judge_part(const struct rp_part *part, struct rp_jobs *jobs)
 	}
 }
 
-static void judge_pass(const struct rp_pass *pass, struct rp_jobs *jobs)
+static void pass_complete(const struct rp_pass *pass, struct rp_jobs *jobs)
 {
 	for (size_t i = 0; i < pass->nparts; i++)
 		if (pass->parts[i].err)
-			judge_part(&pass->parts[i], jobs);
+			part_complete(&pass->parts[i], jobs);
 }
 
-void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs)
+void rp_batch_complete(const struct rp_batch *b, struct rp_jobs *jobs)
 {
 	struct rp_job *job;
 
-	judge_pass(&b->data, jobs);
-	judge_pass(&b->then, jobs);
+	pass_complete(&b->data, jobs);
+	pass_complete(&b->then, jobs);
 	TAILQ_FOREACH (job, jobs, link)
 		if (job->then.err)
 			rp_job_fail(job,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests taken together: ranges merged, each line flushed once. */
+/* Batches of requests: ranges merged, each line flushed once. */
 #ifndef RP_BATCH_H
 #define RP_BATCH_H
 
@@ -20,25 +20,25 @@ struct rp_job_range {
 	struct rp_region *region;
 	uint64_t off;
 	uint64_t len;
-	bool flush; /* no: delivery is enough for the required class */
+	bool flush; /* false: delivery is enough for the required class */
 };
 
-/* The store of a job, behind its ranges. */
+/* The ordered store of a job, behind its ranges. */
 struct rp_job_then {
-	struct rp_region *region; /* NULL: none */
+	struct rp_region *region; /* NULL: no ordered store */
 	uint64_t off;
 	uint64_t value;
 	bool flush;
-	int err; /* positive errno: not done */
+	int err; /* positive errno: the store was not executed */
 };
 
-/* One request that passed every check, until it is answered. */
+/* One request that passed every check, until its reply. */
 struct rp_job {
-	TAILQ_ENTRY(rp_job) link;	  /* a queue of the agent, or a batch */
+	TAILQ_ENTRY(rp_job) link; /* in a queue of the agent, or in a batch */
 	TAILQ_ENTRY(rp_job) of_owner;	  /* oldest first */
-	struct rp_agent_session *session; /* NULL: local, or ended */
-	struct rp_jobs *queue;		  /* where it waits; NULL: in a batch */
-	struct rp_batch *batch;		  /* that one; or NULL */
+	struct rp_agent_session *session; /* NULL: local, or session ended */
+	struct rp_jobs *queue;	/* the queue where it waits; NULL: in a batch */
+	struct rp_batch *batch; /* the batch it is in, or NULL */
 	/* Local jobs: the list that of_owner is in, and the callback. */
 	struct rp_jobs *local;
 	void (*done)(void *arg, enum rp_status st, uint32_t detail);
@@ -49,54 +49,54 @@ struct rp_job {
 	uint64_t data;	   /* NOTIFY */
 	uint16_t endpoint; /* NOTIFY */
 	struct rp_job_then then;
-	bool void_then; /* its session has ended; guarded by batch->storing */
-	struct rp_wire_reply reply; /* what it says unless something fails */
+	bool void_then; /* the session has ended; guarded by batch->storing */
+	struct rp_wire_reply reply; /* sent unless something fails */
 	size_t n;
-	struct rp_job_range ranges[]; /* and behind them room for a result */
+	struct rp_job_range ranges[]; /* a result buffer follows */
 };
 TAILQ_HEAD(rp_jobs, rp_job);
 
 /*
- * A job with nranges ranges, each to be filled in by the caller, and a result
- * of so many bytes behind them: rp_job_result().
+ * A job with nranges ranges, which the caller fills in, and a result of
+ * result_len bytes behind them: rp_job_result().
  */
 struct rp_job *rp_job_new(size_t nranges, size_t result_len);
 static inline void *rp_job_result(struct rp_job *job)
 {
 	return &job->ranges[job->n];
 }
-/* Names its regions from here on, until rp_job_free(). */
+/* Count the job as user of its regions, until rp_job_free(). */
 void rp_job_hold(struct rp_job *job);
 void rp_job_free(struct rp_job *job);
-/* The first failure of a job is the one it reports. */
+/* Fail the job; it reports its first failure only. */
 void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 		 size_t range);
-/* Its flush found no memory. A store that is done must not be repeated. */
+/* Fail the job for lack of memory; a store that was executed stays executed. */
 void rp_job_fail_memory(struct rp_job *job);
-/* Do its flushes wait for a disk, or take long for their length? */
+/* Does a flush of it block on a disk, or take long for its length? */
 bool rp_job_blocks(const struct rp_job *job);
-/* More than a thread should write back while others wait for it. */
+/* Longest flush that runs in the caller's thread. */
 #define RP_JOB_LONG (16ull << 20)
 /*
- * Its session has ended: unless its store is done when this returns, it never
- * will be.
+ * Cancel the job's store, as its session has ended: a store that was not
+ * executed when this returns never will be.
  */
 void rp_job_void(struct rp_job *job);
 
-/* Bounds the time that merging and one run take. */
+/* Bounds the time of merging and of one run. */
 #define RP_BATCH_RANGES 2048
 
-/* The flushes of one pass in one region. */
+/* The ranges of one region that one pass flushes. */
 struct rp_part {
 	struct rp_region *region;
 	struct rp_pmem *pmem;
-	size_t first, n; /* ranges of the set */
+	size_t first, n; /* index and number of ranges in the set */
 	int err;	 /* positive errno of the first flush that failed */
 };
 
 /* Ranges that are flushed together. */
 struct rp_pass {
-	struct rp_ranges set; /* space: a region; addresses as mapped here */
+	struct rp_ranges set; /* space: region; local addresses */
 	struct rp_part *parts;
 	size_t nparts;
 };
@@ -104,9 +104,9 @@ struct rp_pass {
 struct rp_batch {
 	struct rp_jobs jobs;
 	struct rp_pass data;	 /* the ranges of the jobs */
-	struct rp_pass then;	 /* what they store once that is durable */
-	size_t nranges;		 /* of the first, before merging */
-	pthread_mutex_t storing; /* a session's end waits for one store */
+	struct rp_pass then;	 /* their ordered stores, flushed second */
+	size_t nranges;		 /* in `data`, before merging */
+	pthread_mutex_t storing; /* held while a job's store is executed */
 	uint64_t flushes, bytes, drains;
 };
 
@@ -114,38 +114,38 @@ int rp_batch_init(struct rp_batch *b);
 void rp_batch_fini(struct rp_batch *b);
 bool rp_batch_has_room(const struct rp_batch *b, const struct rp_job *job);
 /*
- * Add the bytes of one range, rounded to what its region flushes at once. 0 or
- * -ENOMEM (the batch may have grown by them or not).
+ * Add the bytes of one range, rounded to its region's flush granularity. 0 or
+ * -ENOMEM (then the batch may contain part of them).
  */
 int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
-/* The same for the place that the job's store goes to. */
+/* The same for the destination of the job's ordered store. */
 int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job);
 
 /*
- * Add what the job wants flushed: ranges whose flush blocks, or is long, to b,
- * with its store, the others to cheap, which may be b. 0 or -ENOMEM.
+ * Add the job's ranges: those whose flush blocks or is long to b, with the
+ * job's store, the others to cheap, which may be b. 0 or -ENOMEM.
  */
 int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
 		   const struct rp_job *job);
 
-/* After the last add, before the run: which region has which ranges. */
+/* Sort the ranges into parts: after the last add, before the run. */
 void rp_batch_seal(struct rp_batch *b);
 /*
- * Flush, then drain; then the stores of the jobs whose ranges are durable now,
- * in the order of the jobs; flush and drain those. When this returns, the bytes
- * of every part without err are durable. Reads the passes and what its jobs
- * were when it began, writes the errs and the counters, looks at nothing else,
- * so that a worker can do it.
+ * Flush and drain the jobs' ranges; then execute the stores of jobs whose
+ * ranges are durable, in the order of the jobs; flush and drain these. When
+ * this returns, the bytes of every part without err are durable. Touches only
+ * the passes, the jobs that the batch had at the start, the errs and the
+ * counters, so a worker thread can run it.
  */
 void rp_batch_run(struct rp_batch *b);
-/* A flush of the region has failed; err: positive errno. Sticky. */
+/* Mark the region as failed, for good; err: positive errno. */
 void rp_region_fail(struct rp_region *r, int err);
 /*
- * Mark the regions of failed parts as failed, and fail the jobs of the list
- * that wanted bytes of them flushed, or whose store was not done.
+ * Mark the regions of failed parts as failed, and fail jobs of the list that
+ * have bytes of these regions to flush, or whose store was not executed.
  */
-void rp_batch_judge(const struct rp_batch *b, struct rp_jobs *jobs);
-/* Ready for the next ones. Its jobs have been taken off. */
+void rp_batch_complete(const struct rp_batch *b, struct rp_jobs *jobs);
+/* Empty the batch, whose jobs have been taken off, for the next ones. */
 void rp_batch_reset(struct rp_batch *b);
 
 #endif

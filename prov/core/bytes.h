@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Little-endian numbers at any place in a buffer: of what peers read. */
+/* Little-endian numbers at unaligned addresses, in what peers read. */
 #ifndef RP_BYTES_H
 #define RP_BYTES_H
 

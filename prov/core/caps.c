@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What backs a range of memory: read from the process map, file by file. */
+/* Read from the process map what backs a range of memory, file by file. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "core/operator.h"
 
 /*
- * Sentences travel to peers and into logs, and file names may hold anything:
- * what is not plain ASCII becomes '?'.
+ * The sentence is sent to peers and logged, and file names may contain
+ * anything: '?' replaces each byte that is not printable ASCII.
  */
 static void vsay(char *text, size_t len, const char *fmt, va_list ap)
 {
@@ -48,9 +48,9 @@ __attribute__((format(printf, 2, 3))) static void say(char *why,
 }
 
 /*
- * Did every mapping in [start, end) get MAP_SYNC? Only smaps tells, and the
- * kernel walks page tables for each line of it, so it is read for DAX only. A
- * mix counts as none of them: msync is right for both.
+ * Was every mapping in [start, end) made with MAP_SYNC? Only smaps shows that,
+ * and the kernel walks page tables for each of its lines, so it is read for DAX
+ * only. A mix counts as no MAP_SYNC: msync is right for both.
  */
 static bool all_synchronous(const char *root, uintptr_t start, uintptr_t end)
 {
@@ -100,7 +100,7 @@ static bool same_backing(const struct rp_backing *a, const struct rp_backing *b)
 	return a->ino == b->ino && a->major == b->major && a->minor == b->minor;
 }
 
-/* Bytes [from, to) of the range lie in v: is it fit, and as the others? */
+/* Is mapping v usable for bytes [from, to) and backed as the others are? */
 static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		   uintptr_t from, uintptr_t to, bool first,
 		   struct rp_backing *b, struct rp_backing *all, char *why)
@@ -115,7 +115,7 @@ static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		return -EFAULT;
 	}
 	rp_caps_classify(cfg, v, b);
-	/* Bytes behind the end have a page and no file. */
+	/* Bytes behind the end of the file have a page and no storage. */
 	if (to - v->start + v->offset > b->size) {
 		say(why,
 		    "the range ends behind the end of %s: allocate the file "
@@ -135,7 +135,7 @@ static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		    (unsigned long)from);
 		return -ENOTSUP;
 	}
-	/* An error of one file must not be taken for one of the other. */
+	/* Two files would mix their write-back errors. */
 	if (on_storage(here.memory) && !same_backing(&here, all)) {
 		say(why,
 		    "the range goes on in another file, %s, at %#lx: register "
@@ -150,7 +150,7 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 		     uintptr_t end, struct rp_backing *all, char *why)
 {
 	FILE *f = rp_caps_open(cfg->root, "/proc/self/maps");
-	struct rp_backing b = {0}; /* of the mapping last looked at */
+	struct rp_backing b = {0}; /* of the mapping before */
 	uintptr_t cursor = start;
 	char *line = NULL, *dash;
 	size_t size = 0;
@@ -165,7 +165,7 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 	while (!ret && cursor < end && getline(&line, &size, f) > 0) {
 		uintptr_t to;
 
-		/* Cheap for the many lines in front of the range. */
+		/* Skip the many lines in front of the range cheaply. */
 		strtoul(line, &dash, 16);
 		if (*dash == '-' && strtoul(dash + 1, NULL, 16) <= cursor)
 			continue;
@@ -225,10 +225,10 @@ static void sources_fill(const struct rp_caps_cfg *cfg,
 				    : "not listed; FI_OFI_RPMEM_TRUST_FS");
 }
 
-/* No descriptor leads to the memory, by which it could be cut short. */
+/* No descriptor refers to the memory, so no truncate can cut it short. */
 static bool is_anonymous(const struct rp_backing *b)
 {
-	/* The second: shared, by mmap(). */
+	/* The kernel shows this name for shared anonymous memory. */
 	return !b->ino || !strcmp(b->path, "/dev/zero (deleted)");
 }
 
@@ -236,7 +236,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		    struct rp_facts *facts, char *why, struct rp_sources *src)
 {
 	uintptr_t start = (uintptr_t)addr, end = start + len;
-	struct rp_sources own;
+	struct rp_sources scratch;
 	struct rp_backing b;
 	int ret;
 
@@ -268,7 +268,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 			.ino = b.ino,
 		};
 	if (!src)
-		src = &own;
+		src = &scratch;
 	sources_fill(cfg, &b, facts, src);
 	if (cfg->op)
 		rp_operator_apply(cfg->op, b.path, b.device, facts, src);

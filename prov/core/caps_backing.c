@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What lies behind one mapping: which file, on what, and what that is. */
+/* Find what lies behind one mapping: the file, its device, its memory kind. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define WHY(b) (b)->why, sizeof((b)->why)
 
-/* What the map adds to the name of a file that has none any more. */
+/* The process map appends this to the name of a deleted file. */
 #define DELETED " (deleted)"
 
 const char *rp_caps_base_name(const char *path)
@@ -33,7 +33,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* Is fd the file that the map shows? */
+/* Is fd the file that the map line names? */
 static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 		      const struct statx *sx)
 {
@@ -41,17 +41,17 @@ static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 	    fs->minor == v->minor)
 		return true;
 	/*
-	 * Older kernels show the file below an overlay. Nothing is lost: an
-	 * overlay is trusted by the operator's word or not at all. But then
-	 * only the name tells of a deleted file, and another may have it.
+	 * Older kernels show the file below an overlay. Accepting it is safe,
+	 * as an overlay is trusted by the operator's word only. But then only
+	 * the name tells of a deleted file, and a new one may have it.
 	 */
 	return !strcmp(fs->name, "overlay") && !ends_with(v->path, DELETED);
 }
 
 /*
- * Open the mapped file by the name in the map, without touching what it
- * names, and make sure that it still is that file. Newlines are the one thing
- * that the map escapes, and it does not escape the escape.
+ * Open the mapped file by the name in the map, with O_PATH only, and check that
+ * it still is the mapped file. The map escapes newlines only, and does not
+ * escape the backslash.
  */
 static int file_open(const char *root, const struct rp_vma *v, struct rp_fs *fs,
 		     struct statx *sx)
@@ -98,8 +98,8 @@ static bool is_devdax(const char *root, unsigned int major, unsigned int minor)
 	return ends_with(to, "/dax");
 }
 
-/* The persistence domain of the nd region above a device, and its node. */
-static void nd_look(const char *root, const char *kind, unsigned int major,
+/* The persistence domain and NUMA node of the nd region above a device. */
+static void nd_find(const char *root, const char *kind, unsigned int major,
 		    unsigned int minor, struct rp_backing *b)
 {
 	char *dir = rp_caps_nd_region(root, kind, major, minor);
@@ -133,14 +133,13 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 	}
 	b->memory = dax ? RP_MEM_DAX : RP_MEM_FILE;
 	if (dax)
-		nd_look(cfg->root, "block", sx->stx_dev_major,
+		nd_find(cfg->root, "block", sx->stx_dev_major,
 			sx->stx_dev_minor, b);
 	b->trusted = rp_caps_fs_trusted(&b->fs, cfg->trust_fs) ? RP_YES : RP_NO;
 	if (b->trusted == RP_YES)
 		rp_caps_say(WHY(b), "%s on %s: %s", kind, b->fs.name, name);
 	else if (!b->fs.name[0])
-		rp_caps_say(WHY(b),
-			    "%s on a file system that cannot be told: %s", kind,
+		rp_caps_say(WHY(b), "%s on an unknown file system: %s", kind,
 			    name);
 	else if (!rp_caps_fs_listed(b->fs.name))
 		rp_caps_say(WHY(b),
@@ -158,8 +157,8 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 			    b->fs.name, name);
 }
 
-static void file_look(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
-		      struct rp_backing *b)
+static void file_examine(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
+			 struct rp_backing *b)
 {
 	const char *name = rp_caps_base_name(v->path);
 	struct statx sx = {0};
@@ -188,10 +187,10 @@ static void file_look(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 	} else if (S_ISCHR(sx.stx_mode) &&
 		   is_devdax(cfg->root, sx.stx_rdev_major, sx.stx_rdev_minor)) {
 		b->memory = RP_MEM_DAX_SYNC;
-		b->trusted = RP_YES; /* no file system in the way */
+		b->trusted = RP_YES; /* there is no file system in between */
 		b->fs.name[0] = '\0';
 		snprintf(b->device, sizeof(b->device), "%s", name);
-		nd_look(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
+		nd_find(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
 			b);
 		rp_caps_say(WHY(b), "devdax device %s", name);
 	} else {
@@ -205,11 +204,11 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		      struct rp_backing *b)
 {
 	const char *path = v->path;
-	/* Huge pages without a name show a file that nobody else can have. */
+	/* Unnamed huge pages show a file that no other process can open. */
 	bool nameless =
 		!*path || *path == '[' || !strncmp(path, "/anon_hugepage", 14);
 
-	/* One file in many pieces is looked at once. */
+	/* A file mapped in many pieces is examined once. */
 	if (b->major == v->major && b->minor == v->minor && b->ino == v->ino &&
 	    b->sharing == v->perms[3])
 		return;
@@ -231,7 +230,7 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 			    "with MAP_SHARED",
 			    rp_caps_base_name(path));
 	} else if (*path == '/') {
-		file_look(cfg, v, b);
+		file_examine(cfg, v, b);
 	} else {
 		rp_caps_say(WHY(b), "%s is neither a file nor a devdax device",
 			    path);
@@ -239,11 +238,11 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 }
 
 /*
- * Memory that is to play persistent memory: anything without a disk if we are
- * told to emulate, and anything shared if libpmem2's own override is allowed
- * to say so. It promises nothing in either case.
+ * Does the memory emulate persistent memory? Memory without a disk does if
+ * cfg->emulate is set, shared memory if libpmem2's override is allowed to say
+ * so. Neither promises anything.
  */
-static bool plays_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
+static bool emulates_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
 {
 	const char *force = getenv("PMEM2_FORCE_GRANULARITY");
 
@@ -270,6 +269,6 @@ static void emulate(struct rp_backing *b)
 
 void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
 {
-	if (plays_pmem(cfg, b->memory))
+	if (emulates_pmem(cfg, b->memory))
 		emulate(b);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which file system holds a file, and whether its msync can be believed. */
+/* Which file system holds a file, and whether its msync can be trusted? */
 #include "config.h"
 
 #include <errno.h>
@@ -13,18 +13,18 @@
 
 #include "core/caps_priv.h"
 
-/* Not in linux/magic.h of every release. */
+/* linux/magic.h of some releases lacks it. */
 #define XFS_MAGIC 0x58465342
 
 /*
- * In the kernel, local, and with an fsync that waits for the data, the
- * metadata that leads to it and the disk's cache.
+ * Local file systems of the kernel whose fsync waits for the data, its metadata
+ * and the disk's cache.
  */
 static const char *const listed[] = {
 	"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs",
 };
 
-/* For names only, where the mount table does not show the mount. */
+/* Only for names, when the mount table does not show the mount. */
 static const struct {
 	unsigned long magic;
 	const char *name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the host alone can promise: persistent memory, CPU, limits. */
+/* Promises of the host alone: persistent memory, CPU, limits. */
 #include "config.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 
 #include "core/caps_priv.h"
 
-/* A region that does not say is unknown, not the best or the usual. */
+/* An nd region without this attribute is unknown, not the usual domain. */
 static enum rp_domain domain_read(const char *root, const char *dir)
 {
 	static const struct {
@@ -87,7 +87,7 @@ int rp_caps_node(const char *dir)
 	return node < 0 || node > 1023 ? 0 : node + 1;
 }
 
-/* The weakest of all regions: the host cannot promise more for any of them. */
+/* The weakest domain of all regions: the host promises no more for any. */
 static int nd_read(const char *root, struct rp_host *host)
 {
 	static const char sys[] = "/sys/bus/nd/devices";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What memory was meant for, whose registration does not say. */
+/* The purpose of memory whose registration does not state persistence. */
 #include "config.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		}
 		if (v.start >= end)
 			break;
-		/* Read only: nobody can write it. */
+		/* A read-only mapping: no peer can write it. */
 		if (v.perms[1] != 'w')
 			continue;
 		rp_caps_classify(cfg, &v, &b);
@@ -77,14 +77,14 @@ int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	return ret;
 }
 
-enum rp_unasked rp_caps_unasked(enum rp_lasts lasts, bool fit,
-				enum rp_class reached, enum rp_class required)
+enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
+				  enum rp_class reached, enum rp_class required)
 {
 	if (lasts == RP_LASTS_NOT)
-		return RP_UNASKED_ORDINARY;
+		return RP_IMPLICIT_ORDINARY;
 	if (fit && reached >= required)
-		return RP_UNASKED_PERSISTENT;
-	/* A file is meant to last: who uses one must hear that it may not. */
-	return lasts == RP_LASTS_MEANT ? RP_UNASKED_REFUSED
-				       : RP_UNASKED_ORDINARY;
+		return RP_IMPLICIT_PERSISTENT;
+	/* A file is meant to last, so its user must hear that it may not. */
+	return lasts == RP_LASTS_MEANT ? RP_IMPLICIT_REFUSED
+				       : RP_IMPLICIT_ORDINARY;
 }

@@ -36,7 +36,7 @@ static const char *const domain_names[] = {
 	[RP_DOMAIN_SYSTEM] = "system",
 };
 
-/* Values may come from a newer peer, so any int is survived. */
+/* Values may come from a newer peer, so accept any int. */
 static const char *name_of(const char *const *names, size_t n, unsigned int v)
 {
 	return v < n ? names[v] : "unknown";

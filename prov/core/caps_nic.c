@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the adapter can promise: who places incoming writes, and where. */
+/* Promises of the adapter: who places incoming writes, and where. */
 #include "config.h"
 
 #include <errno.h>
@@ -44,8 +44,8 @@ static bool is_function(const char *s, size_t len)
 }
 
 /*
- * Cut .../pci0000:17/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0 behind the
- * function; port_len: of the part that ends with the root port.
+ * Cut .../pci0000:17/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0 behind the PCI
+ * function; port_len: length up to the end of the root port.
  */
 static bool find_function(char *dir, struct rp_nic *nic, size_t *port_len)
 {
@@ -67,7 +67,7 @@ static bool find_function(char *dir, struct rp_nic *nic, size_t *port_len)
 	if (!end)
 		return false;
 	*end = '\0';
-	/* Integrated into the root complex: no port above it. */
+	/* Integrated into the root complex: it has no root port. */
 	if (strlen(dir) == *port_len) {
 		nic->port[0] = '\0';
 		*port_len = 0;
@@ -98,7 +98,7 @@ static uint32_t reg_at(const unsigned char *p)
 	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Only who may read more than the first 64 bytes gets there. */
+/* Reading beyond the first 64 bytes of config space needs privilege. */
 static int read_perfctrl(const char *port, uint32_t v[2])
 {
 	unsigned char raw[8];
@@ -125,7 +125,7 @@ static int read_perfctrl(const char *port, uint32_t v[2])
 	rp_caps_say((nic)->placement_why, sizeof((nic)->placement_why),        \
 		    __VA_ARGS__)
 
-/* Does a write of the adapter end in the last-level cache? */
+/* Do writes of the adapter end in the last-level cache? */
 static void find_ddio(const char *port, struct rp_nic *nic)
 {
 	unsigned int vendor, device;
@@ -170,12 +170,12 @@ static void find_ddio(const char *port, struct rp_nic *nic)
 	}
 }
 
-static void look_at_function(char *dir, size_t port_len, struct rp_nic *nic)
+static void function_examine(char *dir, size_t port_len, struct rp_nic *nic)
 {
 	/*
-	 * A PCI read does not pass the writes before it (PCI Express ordering
-	 * rules), and an RDMA read is carried out behind the writes of its
-	 * queue pair: that is what the appliance method stands on.
+	 * A PCI read does not pass earlier writes (PCI Express ordering rules),
+	 * and an RDMA read is executed behind the writes of its queue pair: the
+	 * appliance method depends on both.
 	 */
 	nic->fence = RP_YES;
 	rp_caps_say(nic->fence_why, sizeof(nic->fence_why),
@@ -211,7 +211,7 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 		rp_caps_say(nic.fence_why, sizeof(nic.fence_why),
 			    "%s is driven by software", device);
 	} else if (find_function(dir, &nic, &port_len)) {
-		look_at_function(dir, port_len, &nic);
+		function_examine(dir, port_len, &nic);
 	} else {
 		SAY(&nic, "%s is no PCI device", device);
 	}
@@ -220,7 +220,7 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 	return 0;
 }
 
-/* "mlx5_0" of "mlx5_0-xrc": libfabric has several domains of one device. */
+/* "mlx5_0" for "mlx5_0-xrc": libfabric has several domains per device. */
 static char *device_of(const char *domain)
 {
 	static const char xrc[] = "-xrc";
@@ -239,7 +239,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 	FILE *f = NULL;
 
 	*why = '\0';
-	/* Others complete a delivery, or refuse to. */
+	/* Other providers complete a delivery, or refuse to. */
 	if (!base || strcspn(base, ";") != sizeof(verbs) - 1 ||
 	    strncasecmp(base, verbs, sizeof(verbs) - 1))
 		return true;
@@ -254,7 +254,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 		fclose(f);
 	free(path);
 	free(name);
-	/* A channel adapter, as the kernel has it: IB_NODE_CA. */
+	/* The kernel's IB_NODE_CA: a channel adapter. */
 	if (!strncmp(type, "1:", 2))
 		return true;
 	rp_caps_say(why, RP_SOURCE_LEN,
@@ -264,7 +264,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 	return false;
 }
 
-/* Base providers that are known to place writes by a copy of the CPU. */
+/* Base providers that place writes by a copy of the CPU. */
 static const struct {
 	const char *base;
 	enum rp_placement placement;
@@ -275,7 +275,7 @@ static const struct {
 	 "own mapping"},
 	{"sockets", RP_PLACE_CPU_USER,
 	 "sockets: the kernel copies to the program's own mapping"},
-	/* Small writes go through the mapping, long ones past it. */
+	/* Small writes use the user's mapping, long ones do not. */
 	{"shm", RP_PLACE_CPU_KERNEL,
 	 "shm: the other process copies, part of it past the mapping"},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of caps share among themselves. */
+/* Shared by the files of caps only. */
 #ifndef RP_CAPS_PRIV_H
 #define RP_CAPS_PRIV_H
 
@@ -10,28 +10,26 @@
 
 /* The file system behind a descriptor. */
 struct rp_fs {
-	char name[32]; /* as mountinfo has it; "" when nothing is known */
-	unsigned int major, minor; /* as the process map shows its files */
-	/* Does fsync reach behind the disk's cache? Unknown in a chroot, where
-	 * the mount cannot be seen. */
+	char name[32];		   /* as in mountinfo; "": unknown */
+	unsigned int major, minor; /* as the process map shows them */
+	/* Does fsync flush the disk's cache? Unknown: a chroot hides mounts. */
 	enum rp_tri barriers;
 };
 
-/* Never fails: what cannot be found out stays unknown. */
+/* Never fails: facts that cannot be determined stay unknown. */
 void rp_caps_fs(const char *root, int fd, struct rp_fs *fs);
 /* Listed with barriers on, or named by the operator. */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
-/* Files of these outlive the process, not the machine. */
+/* Do its files outlive the process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
 
 /*
  * The folder of the nd region above a device ("block" or "char" of /sys/dev),
- * malloced, root and all; NULL where there is none: stacked devices, other
- * memory.
+ * malloced, with root as prefix; NULL: none (stacked devices, other memory).
  */
 char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
 			unsigned int minor);
-/* What the region in this folder says of itself. */
+/* The persistence domain that the region in this folder states. */
 enum rp_domain rp_caps_nd_domain(const char *dir);
 /* NUMA node in the numa_node file of a device's folder, plus 1; 0: unknown. */
 int rp_caps_node(const char *dir);
@@ -47,36 +45,36 @@ struct rp_vma {
 	unsigned long long offset;
 	unsigned int major, minor;
 	unsigned long long ino;
-	char *path; /* points into the line */
+	char *path; /* points into the line that was parsed */
 };
 
-/* 0, or -EPROTO when the line has not the shape of one. */
+/* 0, or -EPROTO: not a line of the process map. */
 int rp_caps_vma_parse(char *line, struct rp_vma *v);
 
-/* What lies behind a mapping. */
+/* The file or device behind a mapping, and its facts. */
 struct rp_backing {
-	unsigned int major, minor; /* of which file; all 0: of none */
+	unsigned int major, minor; /* of the file; all 0: no file */
 	unsigned long long ino;
 	char sharing;
 	enum rp_memory memory;
 	enum rp_domain domain;
 	enum rp_tri trusted;
 	struct rp_fs fs;
-	uint64_t size; /* of the file; UINT64_MAX: no end to run past */
+	uint64_t size; /* of the file; UINT64_MAX: it has no end */
 	char why[RP_WHY_LEN];
 	char domain_why[RP_SOURCE_LEN];
-	int node;	 /* plus 1; 0: not known */
-	char device[32]; /* of a device DAX */
-	char path[4097]; /* as the map has it; "": none */
+	int node;	 /* plus 1; 0: unknown */
+	char device[32]; /* name of a device DAX */
+	char path[4097]; /* as in the map; "": none */
 };
 
 /*
- * What lies behind v. *b is that of the mapping looked at before: one file in
- * many pieces is looked at once.
+ * Find what lies behind v. On entry *b is that of the mapping before: a file
+ * mapped in many pieces is examined once.
  */
 void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		      struct rp_backing *b);
-/* As cfg has it play persistent memory, if it does. */
+/* Change b to emulated persistent memory, if cfg says so. */
 void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b);
 /* The last component of a path. */
 const char *rp_caps_base_name(const char *path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a session needs of a transport; prov/rc implements it. */
+/* The connection that a session needs; prov/rc implements it. */
 #ifndef RP_CHANNEL_H
 #define RP_CHANNEL_H
 
@@ -12,17 +12,17 @@
 
 /*
  * A channel is one reliable connection between an initiator's endpoint and a
- * target's domain. It carries its operations out in order, reports its own
- * loss, and is never connected again. All calls and callbacks happen under one
- * lock, the adapter's.
+ * target's domain. It executes its operations in order, reports its own loss,
+ * and never reconnects. All calls and callbacks happen under one lock, the
+ * adapter's.
  */
 struct rp_channel;
 
 enum rp_channel_kind {
 	RP_CHANNEL_SEND,  /* a message */
 	RP_CHANNEL_WRITE, /* RDMA write */
-	RP_CHANNEL_READ,  /* RDMA read into iov; iov_count 0: a fence, which
-			     reads 1 to 8 bytes to nowhere */
+	RP_CHANNEL_READ,  /* RDMA read into iov; iov_count 0: a fence, 1 to 8
+			     bytes without destination */
 	RP_CHANNEL_FLUSH, /* native FLUSH to persistence; RP_CHANNEL_FLUSHES */
 };
 
@@ -30,9 +30,9 @@ enum rp_channel_kind {
 #define RP_CHANNEL_IOV 8
 
 /*
- * One operation. The memory is the poster's from rp_channel_post() until
- * done(), which is called exactly once for each operation that was posted:
- * from poll, or from close. err is 0 or a positive errno.
+ * One operation. The poster keeps its memory from rp_channel_post() until
+ * done(), which is called exactly once for each posted operation, from poll or
+ * close. err is 0 or a positive errno.
  */
 struct rp_channel_op {
 	void (*done)(struct rp_channel_op *op, int err);
@@ -40,45 +40,45 @@ struct rp_channel_op {
 	/* WRITE: done(0) proves placement at the target (delivery complete). */
 	bool delivered;
 	/*
-	 * SEND of at most channel->inject bytes in all: the bytes are copied,
-	 * done() is never called, the operation may live on the stack.
+	 * SEND of at most channel->inject bytes: the bytes are copied, done()
+	 * is never called, the operation may be on the stack.
 	 */
 	bool inject;
 	uint8_t iov_count;
-	const struct iovec *iov; /* valid until done(), as its bytes */
+	const struct iovec *iov; /* valid until done(), like its bytes */
 	/*
-	 * Of each iov; NULL: none. A SEND never has any: with LOCAL_MR the
+	 * One for each iov; NULL: none. A SEND never has any: with LOCAL_MR the
 	 * channel copies its bytes inside post.
 	 */
 	void **desc;
 	uint64_t rkey, remote_addr, length; /* WRITE, READ, FLUSH */
-	/* The channel's, from post to done(). */
+	/* Set by the channel, from post to done(). */
 	struct rp_channel *channel;
-	TAILQ_ENTRY(rp_channel_op) link; /* of those that were posted */
+	TAILQ_ENTRY(rp_channel_op) link; /* in the list of posted ones */
 	struct rp_channel_op *next;
 	int err;
 };
 
-/* Events of a channel, reported to its owner from poll only. */
+/* Events of a channel, which it reports to its owner from poll only. */
 struct rp_channel_events {
-	/* Up: data of the peer's accept. Not called at the accepting side. */
+	/* Connected; data: of the peer's accept. Initiator side only. */
 	void (*connected)(void *owner, const void *data, size_t len);
 	/*
-	 * The connection could not be made or has ended; err a positive errno;
-	 * data: of the peer's reject, or len 0. No done() and no received()
-	 * follows, except out of rp_channel_close(), which the owner calls
-	 * next or from here.
+	 * Connecting has failed or the connection has ended; err: positive
+	 * errno; data: of the peer's reject, or len 0. No done() or received()
+	 * follows, except out of rp_channel_close(), which the owner calls from
+	 * here or next.
 	 */
 	void (*lost)(void *owner, int err, const void *data, size_t len);
 	void (*received)(void *owner, const void *msg, size_t len);
 };
 
 enum rp_channel_flags {
-	/* A message is received only after the writes before it are placed. */
+	/* A message is received only after earlier writes are placed. */
 	RP_CHANNEL_ORDERED = 1,
-	/* A read that completes proves placement of the writes before it. */
+	/* A read that completes proves placement of earlier writes. */
 	RP_CHANNEL_FENCES = 2,
-	/* FLUSH is there: both devices and the library have it. */
+	/* FLUSH is available: in both devices and the library. */
 	RP_CHANNEL_FLUSHES = 4,
 	/* Local memory of operations needs a desc. */
 	RP_CHANNEL_LOCAL_MR = 8,
@@ -87,15 +87,15 @@ enum rp_channel_flags {
 struct rp_channel_ops {
 	/*
 	 * Post n operations, in order. Returns how many were posted, from the
-	 * first on; 0: no room now (try again after poll); never an error: a
-	 * lost connection takes operations and calls done() for them.
+	 * first on; 0: no room (retry after poll); never an error: a lost
+	 * connection accepts operations and calls done() for them.
 	 */
 	int (*post)(struct rp_channel *c, struct rp_channel_op *ops[], int n);
 	/*
-	 * Ends the connection for good. Nothing that the peer sends reaches
-	 * memory of this side afterwards. Calls done(ECANCELED) for every
-	 * operation under way; when it returns no buffer is used any more and
-	 * *c is gone.
+	 * End the connection for good. Afterwards nothing that the peer sends
+	 * reaches memory of this side. Calls done(ECANCELED) for every
+	 * outstanding operation; when it returns, no buffer is in use and *c is
+	 * freed.
 	 */
 	void (*close)(struct rp_channel *c);
 	/* The peer's address as text, for logs and errors. */
@@ -121,25 +121,25 @@ static inline void rp_channel_close(struct rp_channel *c)
 	c->ops->close(c);
 }
 
-/* How a session gets one; also the adapter's clock and thread. */
+/* A session connects through it; it is also the adapter's clock and thread. */
 struct rp_connector;
 struct rp_connector_ops {
 	/*
-	 * Begin to connect to a sockaddr, showing at most RP_WIRE_CM_DATA
-	 * bytes. 0 and *out, then events->connected() or ->lost(), from poll;
-	 * or -errno.
+	 * Start to connect to a sockaddr with at most RP_WIRE_CM_DATA bytes of
+	 * private data. 0 and *out, then events->connected() or ->lost() from
+	 * poll; or -errno.
 	 */
 	int (*connect)(struct rp_connector *k, const void *addr, size_t len,
 		       const void *data, size_t data_len,
 		       const struct rp_channel_events *events, void *owner,
 		       struct rp_channel **out);
-	/* Monotonic time in ns: the only clock that core knows. */
+	/* Monotonic time in ns; core reads no other clock. */
 	uint64_t (*now)(struct rp_connector *k);
-	/* Fill with bytes that a peer cannot guess. 0 or -errno. */
+	/* Fill buf with bytes that a peer cannot guess. 0 or -errno. */
 	int (*random)(struct rp_connector *k, void *buf, size_t len);
 	/*
-	 * From any thread: a progress call is due. Must not wait for the
-	 * adapter's lock.
+	 * Progress is due. From any thread; must not wait for the adapter's
+	 * lock.
 	 */
 	void (*kick)(struct rp_connector *k);
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The figures, each with where it was measured, and the sums over them. */
+/* The cost figures with their sources, and sums of them. */
 #include "core/cost.h"
 
 /*
- * Where the figures are from. "here": medians of one pair of processes over
+ * Sources of the figures. "here": medians of one pair of processes over
  * loopback, tcp;ofi_rxm of libfabric 1.17, two virtual CPUs, polling, and a
  * prototype of the protocol. "Kalia": A. Kalia, D. Andersen, M. Kaminsky,
  * Challenges and Solutions for Fast Remote Persistent Memory Access, 2020,
@@ -11,16 +11,16 @@
  *
  *	      figure		      measured
  * CPU  write	      here: 64 B 8.8 us, 64 KiB 39.3 us
- *	ask	      here: write, request, clwb, answer of 64 B 21.0 us.
+ *	ask	      here: write, request, clwb, reply of 64 B 21.0 us.
  *		      (64 KiB 63.7 us: the request travels while the write is
  *		      acknowledged. Not counted.)
- *	fence	      here: 64 B there and back 11.6 us
+ *	fence	      here: round trip of 64 B 11.6 us
  *	fences	      here: 64 writes of 64 B at once 371 us
  *	store	      here: 64 B 13.2 us, 64 KiB 60.8 us, less stream
  * DMA  write	      Kalia: 64 B 1.4 us
  *	ask	      Douglas: in all "~50% higher" than by a fence; less clwb
  *	fence	      Kalia: write and fence of 64 B 2.9 us, DDIO off
- *	fences	      nobody has measured it: half of the first
+ *	fences	      not measured: half of the first
  *	store	      Kalia: 64 B by RPC 2.3 us, less stream
  * agent sfence       here: 10 ns without stores to wait for
  *	clwb	      here: 64 B 117 ns, 64 KiB 30 us; Douglas: 110 ns, 30.8 us
@@ -52,18 +52,18 @@ const struct rp_cost rp_cost_default = {
 	.stream = {.ns = 41, .ps = 149},
 };
 
-static uint64_t plus(uint64_t a, uint64_t b)
+static uint64_t sum(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static uint64_t along(const struct rp_cost_line *l, uint64_t bytes)
+static uint64_t line_cost(const struct rp_cost_line *l, uint64_t bytes)
 {
 	uint64_t ps;
 
 	if (__builtin_mul_overflow(bytes, l->ps, &ps))
 		return UINT64_MAX;
-	return plus(l->ns, ps / 1000);
+	return sum(l->ns, ps / 1000);
 }
 
 enum rp_path rp_cost_path_of(const struct rp_nic *nic)
@@ -77,14 +77,14 @@ enum rp_path rp_cost_path_of(const struct rp_nic *nic)
 uint64_t rp_cost_flush(const struct rp_cost *c, enum rp_method m,
 		       uint64_t bytes)
 {
-	return along(&c->flush[m], bytes);
+	return line_cost(&c->flush[m], bytes);
 }
 
 uint64_t rp_cost_ask(const struct rp_cost *c, enum rp_path path, uint64_t flush)
 {
 	if (path == RP_PATH_UNKNOWN)
 		return 0;
-	return plus(c->path[path].ask_ns, flush);
+	return sum(c->path[path].ask_ns, flush);
 }
 
 uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n)
@@ -97,27 +97,26 @@ uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n)
 	    __builtin_mul_overflow((uint64_t)n - 1, c->path[path].fences_ns,
 				   &more))
 		return UINT64_MAX;
-	return plus(c->path[path].fence_ns, more);
+	return sum(c->path[path].fence_ns, more);
 }
 
 bool rp_cost_streams(const struct rp_cost *c, uint64_t n)
 {
-	return along(&c->stream, n) <=
+	return line_cost(&c->stream, n) <=
 	       rp_cost_flush(c, RP_METHOD_AGENT_CLWB, n);
 }
 
-/* Is it dearer to send n bytes in the request? */
-static bool dearer(const struct rp_cost *c, const struct rp_cost_path *p,
-		   enum rp_method m, size_t n)
+/* Do n bytes inside the request cost more than a write before it? */
+static bool costs_more(const struct rp_cost *c, const struct rp_cost_path *p,
+		       enum rp_method m, size_t n)
 {
-	uint64_t in = plus(along(&p->store, n), along(&c->stream, n));
-	uint64_t behind = plus(along(&p->write, n),
-			       plus(p->ask_ns, rp_cost_flush(c, m, n)));
+	uint64_t in = sum(line_cost(&p->store, n), line_cost(&c->stream, n));
+	uint64_t behind = sum(line_cost(&p->write, n),
+			      sum(p->ask_ns, rp_cost_flush(c, m, n)));
 
-	/* Streamed bytes are on their way; files have to be synced all the
-	 * same. */
+	/* Streamed bytes need no clwb; a file needs its msync in any case. */
 	if (m == RP_METHOD_AGENT_MSYNC || m == RP_METHOD_AGENT_CLWB_MSYNC)
-		in = plus(in, c->flush[RP_METHOD_AGENT_MSYNC].ns);
+		in = sum(in, c->flush[RP_METHOD_AGENT_MSYNC].ns);
 	return in > behind;
 }
 
@@ -127,12 +126,12 @@ size_t rp_cost_store_max(const struct rp_cost *c, enum rp_path path,
 	const struct rp_cost_path *p = &c->path[path];
 	size_t low = 1, high = limit, mid;
 
-	if (path == RP_PATH_UNKNOWN || !limit || dearer(c, p, m, 1))
+	if (path == RP_PATH_UNKNOWN || !limit || costs_more(c, p, m, 1))
 		return 0;
-	/* Both are straight lines, so there is one place where they cross. */
+	/* Both costs are straight lines, so they cross at most once. */
 	while (low < high) {
 		mid = high - (high - low) / 2;
-		if (dearer(c, p, m, mid))
+		if (costs_more(c, p, m, mid))
 			high = mid - 1;
 		else
 			low = mid;

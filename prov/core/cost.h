@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the ways to make bytes durable cost: which valid one is the cheapest. */
+/* The cost of the methods: find the cheapest valid one. */
 #ifndef RP_COST_H
 #define RP_COST_H
 
@@ -11,14 +11,14 @@
 #include "core/method.h"
 
 /*
- * Estimates, good for choosing among methods that are valid anyway, and for
- * nothing else: no figure here makes one valid. Times are nanoseconds, and
- * picoseconds where it is for each byte.
+ * Estimates, for the choice among methods that are valid by the facts: no
+ * figure here makes a method valid. Times are nanoseconds; per byte,
+ * picoseconds.
  */
 
-/* What writes travel over. */
+/* The kind of path that writes take. */
 enum rp_path {
-	RP_PATH_UNKNOWN = 0, /* nothing was measured: leave it to the agent */
+	RP_PATH_UNKNOWN = 0, /* not measured: leave the choice to the agent */
 	RP_PATH_CPU,	     /* CPUs copy at both ends: tcp */
 	RP_PATH_DMA,	     /* an adapter writes: verbs on a PCI device */
 	RP_PATHS
@@ -26,28 +26,28 @@ enum rp_path {
 
 struct rp_cost_line {
 	uint32_t ns;
-	uint32_t ps; /* each byte */
+	uint32_t ps; /* per byte */
 };
 
-/* Plain numbers, so that some can be replaced by what this machine measured. */
+/* Plain numbers, which figures measured on this machine can replace. */
 struct rp_cost {
 	struct rp_cost_path {
-		struct rp_cost_line write; /* until it is acknowledged */
-		/* Beyond the write: */
-		uint32_t ask_ns;    /* a request behind it, and its answer */
+		struct rp_cost_line write; /* until its acknowledgment */
+		/* In addition to the write: */
+		uint32_t ask_ns;    /* a request behind it, and the reply */
 		uint32_t fence_ns;  /* a read behind it */
-		uint32_t fences_ns; /* each further read, posted with it */
+		uint32_t fences_ns; /* each further read posted with it */
 		/* Instead of both: the bytes inside the request. */
 		struct rp_cost_line store;
 	} path[RP_PATHS];
-	/* What the agent does for each range. */
+	/* The agent's work for each range. */
 	struct rp_cost_line flush[RP_METHOD_MAX];
-	struct rp_cost_line stream; /* non-temporal stores of it */
+	struct rp_cost_line stream; /* non-temporal stores of the range */
 };
 extern const struct rp_cost rp_cost_default;
 
 /*
- * A file of figures that this machine measured (fi_rpmem_bench calibrate):
+ * A file of figures measured on this machine (fi_rpmem_bench calibrate):
  *
  *	ofi_rpmem cost 1
  *	# a comment
@@ -55,50 +55,50 @@ extern const struct rp_cost rp_cost_default;
  *	stream = 41 149
  *	end
  *
- * Each line is a figure by its name in docs/operating.md, ns, and ps for each
- * byte, which is 0 where bytes do not count. The last line is "end".
+ * Each line is a figure by its name in docs/operating.md, ns, and ps per byte,
+ * which is 0 if bytes do not count. The last line is "end".
  */
 #define RP_COST_HEAD "ofi_rpmem cost 1"
 #define RP_COST_END  "end"
 
 struct rp_cost_figure {
 	const char *name;
-	size_t at;  /* in struct rp_cost: a line, or its ns alone */
-	bool alone; /* that */
+	size_t at;  /* offset in struct rp_cost of a line, or of its ns */
+	bool alone; /* only the ns */
 };
 #define RP_COST_FIGURES 15
 extern const struct rp_cost_figure rp_cost_figures[RP_COST_FIGURES];
-/* Is this a figure of that path? Those of no path are the target's work. */
+/* Does the figure belong to the path? Figures of no path: the target's work. */
 bool rp_cost_figure_of(const struct rp_cost_figure *f, enum rp_path path);
 
 /*
- * Figures of the file take the place of those in *c: all of them, or with a
- * mistake none. 0, or -errno and in why (RP_WHY_LEN bytes) the line that is
- * wrong. Any file will do, for no figure makes a method valid.
+ * Replace figures in *c by those of the file: all of them, or none if a line is
+ * wrong. 0, or -errno and in why (RP_WHY_LEN bytes) that line. Any file is
+ * accepted, because no figure makes a method valid.
  */
 int rp_cost_read(const char *path, struct rp_cost *c, char *why);
 
-/* How writes come from a base provider of which this is known. */
+/* The path of writes from a base provider with these facts. */
 enum rp_path rp_cost_path_of(const struct rp_nic *nic);
 
-/* The agent's work for one range of this method. */
+/* The agent's work for one range by this method. */
 uint64_t rp_cost_flush(const struct rp_cost *c, enum rp_method m,
 		       uint64_t bytes);
 /*
- * Beyond the writes: to ask the agent, which then works for flush ns; to do
- * without it, with n fences. Where nothing is known of the path the agent is
- * taken to cost nothing, and a fence more than anything.
+ * Cost in addition to the writes: of a request to the agent, whose work takes
+ * flush ns; or of n fences instead. On an unknown path the agent costs 0, and a
+ * fence UINT64_MAX.
  */
 uint64_t rp_cost_ask(const struct rp_cost *c, enum rp_path path,
 		     uint64_t flush);
 uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n);
 
-/* Is it cheaper to store n bytes past the caches than to write them back? */
+/* Are non-temporal stores of n bytes cheaper than stores and write-back? */
 bool rp_cost_streams(const struct rp_cost *c, uint64_t n);
 
 /*
  * The most bytes, up to limit, that cost less inside a request than as a write
- * and a request, which the agent then serves by this method; 0: none do.
+ * and a request that the agent serves by this method; 0: none.
  */
 size_t rp_cost_store_max(const struct rp_cost *c, enum rp_path path,
 			 enum rp_method m, size_t limit);

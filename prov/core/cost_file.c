@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Figures of the cost model by name, and the file that brings measured ones. */
+/* Figures of the cost model by name, and the file of measured ones. */
 #include "config.h"
 
 #include <errno.h>
@@ -47,12 +47,12 @@ bool rp_cost_figure_of(const struct rp_cost_figure *f, enum rp_path path)
 	return !strncmp(f->name, names[path], strlen(names[path]));
 }
 
-/* Of one file while it is read. */
+/* State of reading one file. */
 struct reader {
 	const char *file;
 	unsigned int line;
 	struct rp_cost cost;
-	unsigned int seen; /* bit by figure */
+	unsigned int seen; /* a bit per figure */
 	bool begun, ended;
 	char *why;
 };
@@ -71,7 +71,7 @@ complain(struct reader *r, int err, const char *fmt, ...)
 	return err;
 }
 
-/* Digits alone: no sign, no blank before them. */
+/* Digits only: no sign, no leading blank. */
 static int read_number(const char *text, uint32_t *value)
 {
 	unsigned long long v;
@@ -156,7 +156,7 @@ static int read_file(struct reader *r, FILE *f)
 	while (!ret && fgets(text, sizeof(text), f)) {
 		n = strlen(text);
 		r->line++;
-		/* A line that was cut off may be another figure. */
+		/* A truncated line could be read as another figure. */
 		if (!n || text[n - 1] != '\n')
 			return complain(r, -EINVAL,
 					"the line does not end, or is no text");
@@ -174,7 +174,7 @@ static int read_file(struct reader *r, FILE *f)
 int rp_cost_read(const char *path, struct rp_cost *c, char *why)
 {
 	struct reader r = {.file = path, .cost = *c, .why = why};
-	/* Nobody is waited for who might write into a FIFO. */
+	/* O_NONBLOCK: do not wait for the writer of a FIFO. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), ret;
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Deferred completions: which request is sent when, and how each ends. */
+/* Deferred completions: when each request is sent, and how each ends. */
 #include <assert.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static void not_pending(struct rp_deferred_op *op)
 	op->pending = false;
 }
 
-/* The agent's reply is due from here on. */
+/* Its write has completed: the agent's reply is due from now on. */
 void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
 			struct rp_deferred_op *op)
 {
@@ -68,7 +68,7 @@ void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op)
 void rp_deferred_drop(struct rp_deferred *d, struct rp_deferred_op *op)
 {
 	not_pending(op);
-	/* The request may have arrived, and then it is replied to. */
+	/* The request may have arrived all the same: then a reply follows. */
 	d->dropped += op->state == RP_DEFERRED_SENT;
 }
 
@@ -91,7 +91,7 @@ struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d)
 	return op;
 }
 
-static void lose(struct rp_deferred_op *op)
+static void op_lose(struct rp_deferred_op *op)
 {
 	if (op->state == RP_DEFERRED_DONE)
 		return;
@@ -107,9 +107,9 @@ void rp_deferred_close(struct rp_deferred *d)
 	d->outstanding = d->due = 0;
 	d->doorbell = false;
 	STAILQ_FOREACH (op, &d->ops, link)
-		lose(op);
+		op_lose(op);
 	LIST_FOREACH (op, &d->pending, pending_link)
-		lose(op);
+		op_lose(op);
 }
 
 bool rp_deferred_expired(struct rp_deferred *d, uint64_t now)
@@ -159,7 +159,7 @@ static size_t put_request(struct rp_deferred *d, struct rp_deferred_op *op,
 	return (size_t)len;
 }
 
-/* The first that was not sent, unless it has to wait. */
+/* The first unsent request, unless it has to wait. */
 static struct rp_deferred_op *next(struct rp_deferred *d)
 {
 	struct rp_deferred_op *op;
@@ -169,7 +169,7 @@ static struct rp_deferred_op *next(struct rp_deferred *d)
 			break;
 	if (!op || op->kind == RP_DEFERRED_FLUSH)
 		return op;
-	/* The agent stores at once, but earlier flushes may be under way. */
+	/* The agent stores at once, so earlier flushes must have ended. */
 	return op == STAILQ_FIRST(&d->ops) ? op : NULL;
 }
 
@@ -215,7 +215,7 @@ size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
 
 /* --- receiving --- */
 
-/* The agent does not know the key that HELLO showed, or has no room. */
+/* The HELLO's key is unknown to the agent, or the agent has no room. */
 static void refuse_all(struct rp_deferred *d, enum rp_status st)
 {
 	struct rp_deferred_op *op;
@@ -263,7 +263,7 @@ static struct rp_deferred_op *find(struct rp_deferred *d, uint64_t token)
 	return NULL;
 }
 
-/* A reply that no operation waits for: is it of one that was dropped? */
+/* No operation waits for the reply: was its write dropped? */
 static bool was_dropped(struct rp_deferred *d, uint64_t token)
 {
 	if (!d->dropped || !token || token >= d->next_token)
@@ -289,7 +289,7 @@ static bool received_reply(struct rp_deferred *d, const void *msg,
 		m.status = RP_ST_CLASS;
 	d->outstanding--;
 	d->due -= !op->pending;
-	/* The agent consumes them in order, whatever it replies to first. */
+	/* The agent consumes in order, though it may reply out of order. */
 	if (op->pipelined &&
 	    op->index + 1 - d->consumed <= d->produced - d->consumed)
 		d->consumed = op->index + 1;
@@ -300,7 +300,7 @@ static bool received_reply(struct rp_deferred *d, const void *msg,
 	return true;
 }
 
-/* After IDLE nobody sees the requests that are in the ring. */
+/* After IDLE the agent does not read requests in the ring. */
 static void received_signal(struct rp_deferred *d, bool polling)
 {
 	struct rp_deferred_op *op;

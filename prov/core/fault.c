@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fault points of a test build. */
+/* The fault injection points of a test build. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ bool rp_fault_on(const char *name)
 	       (n < 2 || atomic_fetch_add(&calls, 1) % n == n - 1);
 }
 
-/* A test waits for the file to grow, and knows that somebody sleeps. */
-static void note(void)
+/* A test waits for this file to grow: then the process is inside dawdle. */
+static void log_append(void)
 {
 	const char *path = getenv("RPMEM_FAULT_LOG");
 	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
@@ -51,7 +51,7 @@ void rp_fault_dawdle(void)
 	long ms = text ? atol(text) : 0;
 	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
-	note();
+	log_append();
 	nanosleep(&t, NULL);
 }
 

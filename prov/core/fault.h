@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Places where a test build misbehaves on purpose; nothing in a normal build.
- */
+/* Fault injection points of a test build; nothing in a normal build. */
 #ifndef RP_FAULT_H
 #define RP_FAULT_H
 
@@ -8,24 +7,24 @@
 #include <stddef.h>
 
 /*
- * Only objects compiled with -DRP_FAULTS look at the environment variable
- * RPMEM_FAULT, a comma separated list of these names. Elsewhere RP_FAULT()
- * is the constant false: no installed library can be told to lose data.
+ * Only objects compiled with -DRP_FAULTS read the environment variable
+ * RPMEM_FAULT, a comma separated list of these names. Elsewhere RP_FAULT() is
+ * the constant false: no installed library can be made to lose data.
  */
 #ifdef RP_FAULTS
 bool rp_fault_on(const char *name);
-/* Sleep RPMEM_FAULT_MS milliseconds. A line in RPMEM_FAULT_LOG comes first. */
+/* Sleep RPMEM_FAULT_MS milliseconds, after a line in RPMEM_FAULT_LOG. */
 void rp_fault_dawdle(void);
 /*
  * Is the point named in RPMEM_FAULT ("slow-flush,drop-replies")? With
- * RPMEM_FAULT_EVERY=n only each n-th time that a named point is asked about.
+ * RPMEM_FAULT_EVERY=n true only for each n-th check of a named point.
  */
 #define RP_FAULT(name) rp_fault_on(name)
-/* Stores went past the caches: tell whoever judges by what was flushed. */
+/* Non-temporal stores were executed: report them to the flush checker. */
 void rp_fault_streamed(const void *addr, size_t len);
 /*
- * Who that is, if it was preloaded (fabtests/fault/shadow.c): such stores are
- * instructions, and not a call into a library that it could see.
+ * The preloaded checker (fabtests/fault/shadow.c), if any: it interposes flush
+ * calls, but non-temporal stores are instructions that it cannot see.
  */
 void __attribute__((visibility("default")))
 rpmem_shadow_streamed(const void *addr, size_t len);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Hash tables that say that there is no memory, and do not end the process. */
+/* uthash with out-of-memory as an error, not the end of the process. */
 #ifndef RP_HASH_H
 #define RP_HASH_H
 
 /*
- * uthash calls exit() otherwise. Who adds an entry has a bool oom = false,
- * without which it does not compile; true: the entry was not added.
+ * uthash calls exit() otherwise. A function that adds an entry needs a local
+ * bool oom = false to compile; true: the entry was not added.
  */
 #define HASH_NONFATAL_OOM	   1
 #define uthash_nonfatal_oom(entry) (oom = true)
@@ -14,8 +14,8 @@
 #include <uthash.h>
 
 /*
- * Most keys are 8 bytes (cookies, remote keys, addresses), and looked up for
- * every message: one multiplication spreads them as well.
+ * Most keys are 8 bytes (cookies, remote keys, addresses) and are looked up for
+ * every message: one multiplication spreads them well enough.
  */
 static inline unsigned int rp_hash_8(const void *key)
 {

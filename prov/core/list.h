@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sys/queue.h, and the walk that survives removal, which glibc leaves out. */
+/* sys/queue.h with the removal-safe walk that glibc leaves out. */
 #ifndef RP_LIST_H
 #define RP_LIST_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushes that this process asks for itself, beside those of its peers. */
+/* Flushes of local ranges that this process requests for itself. */
 #include <errno.h>
 
 #include "core/agent_impl.h"
@@ -21,7 +21,7 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 		job->ranges[i].region = ranges[i].region;
 		job->ranges[i].off = ranges[i].off;
 		job->ranges[i].len = ranges[i].len;
-		/* Flushing costs nothing if delivery is enough. */
+		/* If delivery is enough, the flush costs nothing. */
 		job->ranges[i].flush = true;
 	}
 	rp_job_hold(job);

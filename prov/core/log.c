@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Core's sentences, handed to whoever listens. */
+/* Pass core's log lines to the adapter's function. */
 #include <stdarg.h>
 #include <stdio.h>
 

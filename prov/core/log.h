@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where core's sentences go: the adapter says. */
+/* Log lines of core, for a function that the adapter sets. */
 #ifndef RP_LOG_H
 #define RP_LOG_H
 
@@ -10,7 +10,7 @@ enum rp_log_level {
 };
 
 typedef void (*rp_log_fn)(enum rp_log_level level, const char *text);
-/* NULL: warnings to stderr, the rest nowhere. Set once, before first use. */
+/* Set once, before the first log line. NULL: warnings to stderr, no others. */
 void rp_log_set(rp_log_fn fn);
 void rp_log(enum rp_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The table: which method makes which memory durable, and why not. */
+/* The method table: the method for each memory, or why there is none. */
 #include "core/method_priv.h"
 
 #define ANY	(~0u)
@@ -9,16 +9,15 @@
 
 /*
  * First match wins, in the order of the table in docs/guarantees.md; a test
- * reads that table and compares. A row with a refusal ends the search, so
- * nothing below it can grant what it denies.
+ * reads that table and compares. A row with a refusal ends the search, so no
+ * later row can grant what it denies.
  *
- * A row whose method is not built, or whose class is below the required one,
- * is passed over. Every later row that can then match is at least as strong:
- * clwb + sfence at the target writes back whatever sfence, a read fence or
- * delivery alone relied on the hardware for, and msync writes back what
- * delivery left in the page cache. The rows marked "stronger" are there for
- * that only. No row matches below a stronger one with a weaker method of the
- * same class.
+ * A row whose method is not built, or whose class is below the required one, is
+ * passed over. Every later row that can then match is at least as strong: clwb
+ * + sfence at the target writes back whatever sfence, a read fence or delivery
+ * alone relied on the hardware for, and msync writes back what delivery left in
+ * the page cache. The rows marked "stronger" exist for that only. No row
+ * matches below a stronger one with a weaker method of the same class.
  */
 const struct rp_row rp_rows[] = {
 	{.name = "anonymous or private memory",
@@ -38,7 +37,7 @@ const struct rp_row rp_rows[] = {
 	 .domain = ANY,
 	 .method = RP_METHOD_DELIVERY,
 	 .class = RP_CLASS_PROCESS},
-	/* What only the adapter has goes with the process. */
+	/* Bytes that only the adapter has are lost with the process. */
 	{.name = "tmpfs, written by an adapter: read fence",
 	 .memory = M(TMPFS),
 	 .placement = ANY,
@@ -64,14 +63,14 @@ const struct rp_row rp_rows[] = {
 	 .placement = ~P(CPU_USER),
 	 .domain = ANY,
 	 .refusal = RP_REFUSAL_NOT_DIRTIED},
-	/* Overlay, FUSE, network, unknown: nothing until the operator says. */
+	/* Overlay, FUSE, network, unknown: only if the operator trusts it. */
 	{.name = "file system without a known promise",
 	 .memory = M(FILE) | M(DAX) | M(DAX_SYNC),
 	 .placement = ANY,
 	 .domain = ANY,
 	 .untrusted = true,
 	 .refusal = RP_REFUSAL_FS},
-	/* The page cache outlives the process, so a lower class is cheaper. */
+	/* The page cache outlives the process, so this class needs no msync. */
 	{.name = "page cache, class process: delivery",
 	 .memory = M(FILE),
 	 .placement = P(CPU_USER),
@@ -96,7 +95,7 @@ const struct rp_row rp_rows[] = {
 	 .domain = D_KNOWN,
 	 .method = RP_METHOD_AGENT_CLWB_MSYNC,
 	 .class = RP_CLASS_POWER},
-	/* Not dirtied, so msync owes the pages no flush of the device. */
+	/* Pages are not dirty, so msync does not have to flush the device. */
 	{.name = "DAX without MAP_SYNC, no or unknown persistence domain",
 	 .memory = M(DAX),
 	 .placement = ANY,
@@ -222,7 +221,7 @@ static bool row_matches(const struct rp_row *r, const struct rp_facts *f)
 	       (!r->untrusted || f->fs_trusted != RP_YES);
 }
 
-/* What a row gives, as far as the operator lets it. */
+/* The class of a row, up to the operator's limit. */
 static enum rp_class class_of(const struct rp_row *r, const struct rp_facts *f)
 {
 	enum rp_class most = RP_CLASS_POWER;
@@ -249,12 +248,12 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 		if (r->refusal)
 			return refuse(r->refusal, r->name, RP_CLASS_NONE);
 		/*
-		 * Of the reasons to pass a row over keep the one closest to a
-		 * grant: class, then build, then agent.
+		 * Keep the reason that is closest to a grant: class, then
+		 * build, then agent.
 		 */
 		class = class_of(r, facts);
 		if (class < required) {
-			/* All rows of a memory below power are of one class. */
+			/* Rows of memory below power have one class. */
 			if (no.refusal == RP_REFUSAL_UNKNOWN)
 				no = refuse(RP_REFUSAL_CLASS, r->name, class);
 		} else if (!(built & RP_METHOD_BIT(r->method))) {
@@ -262,7 +261,7 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,
 					    RP_CLASS_NONE);
 		} else if (!facts->agent) {
-			/* Who confirms that the key and its facts hold? */
+			/* Nobody confirms that key and facts hold. */
 			no = refuse(RP_REFUSAL_NO_AGENT, r->name,
 				    RP_CLASS_NONE);
 			agent_missing = true;
@@ -282,7 +281,7 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 {
 	struct rp_choice c;
 
-	/* Refused even at class none: that is the reason worth telling. */
+	/* Refused even at class none: report that reason. */
 	for (int k = RP_CLASS_POWER; k >= RP_CLASS_NONE; k--) {
 		c = rp_method_choose(facts, k, built);
 		if (c.method != RP_METHOD_REFUSED)

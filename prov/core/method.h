@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How a commit is carried out, as a pure function of facts and class. */
+/* The method of a commit, as a pure function of facts and class. */
 #ifndef RP_METHOD_H
 #define RP_METHOD_H
 
 #include "core/caps.h"
 
 /*
- * The values travel in keys and messages: never renumber. Every method is
- * carried out by, or confirmed by, the agent.
+ * The values are in keys and messages: never renumber. Every method is carried
+ * out or confirmed by the agent.
  */
 enum rp_method {
 	RP_METHOD_REFUSED = 0,
@@ -33,11 +33,11 @@ enum rp_method {
 	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB_MSYNC))
 
-/* Why there is no method; also what a registration is refused for. */
+/* Why there is no method; also why a registration is refused. */
 enum rp_refusal {
 	RP_REFUSAL_NONE = 0,
 	RP_REFUSAL_VOLATILE,	/* anonymous or private memory */
-	RP_REFUSAL_CLASS,	/* the region's class is weaker than required */
+	RP_REFUSAL_CLASS,	/* the region's class is below required */
 	RP_REFUSAL_FS,		/* file system gives no promise */
 	RP_REFUSAL_NOT_DIRTIED, /* placement does not mark page-cache pages
 				   dirty */
@@ -49,8 +49,8 @@ enum rp_refusal {
 struct rp_choice {
 	enum rp_method method; /* RP_METHOD_REFUSED: see refusal */
 	/*
-	 * What a commit then survives. Refused with RP_REFUSAL_CLASS: the
-	 * strongest that this memory has (below the required one).
+	 * The class that a commit survives. Refused with RP_REFUSAL_CLASS: the
+	 * strongest class of this memory (below the required one).
 	 */
 	enum rp_class class;
 	enum rp_refusal refusal;
@@ -59,39 +59,37 @@ struct rp_choice {
 };
 
 /*
- * The first row of the table of design section 3 that matches facts and
- * gives at least the required class with a method in built. Pure: no state,
- * no system call.
+ * The first row of the method table that matches facts and gives at least the
+ * required class with a method in built. Pure: no state, no system call.
  */
 struct rp_choice rp_method_choose(const struct rp_facts *facts,
 				  enum rp_class required, unsigned int built);
 
 /*
- * The strongest class that rp_method_choose() grants on these facts, with its
- * choice: what a registration records.
+ * The strongest class that rp_method_choose() grants for these facts, with its
+ * choice: recorded at registration.
  */
 struct rp_choice rp_method_best(const struct rp_facts *facts,
 				unsigned int built);
 
 /*
- * How the agent brings bytes of such a region to the same class, for who has
- * made no fence behind them, nor a FLUSH. Other choices stay what they are.
+ * How the agent makes bytes of such a region reach the same class for an
+ * initiator that sent no fence or FLUSH. Other choices are unchanged.
  */
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice);
 
 /*
- * What a registration records: rp_method_best() of what is built, or where the
- * operator forces a method (forced: its name; NULL or "": none is) the
- * strongest class that the same table gives by that method alone. So it is
- * never one that the facts do not allow, nor of a higher class. why (RP_WHY_LEN
- * bytes) is "", or says what forbids the forced method.
+ * The choice to record at registration: rp_method_best() of the built methods,
+ * or if the operator forces a method (its name; NULL or "": none) the strongest
+ * class that the table gives with that method alone. The facts always allow the
+ * choice. why (RP_WHY_LEN bytes) is "", or says what forbids the forced method.
  */
 struct rp_choice rp_method_pick(const struct rp_facts *facts,
 				const char *forced, char *why);
 /* The method of this name; RP_METHOD_REFUSED: none has it. */
 enum rp_method rp_method_parse(const char *name);
-/* Those that may carry out commits of a region where this one is forced. */
+/* Methods that may carry out commits of a region with this forced method. */
 unsigned int rp_methods_allowed(enum rp_method forced);
 
 /* One row of the table in the words of docs/guarantees.md. */
@@ -101,7 +99,7 @@ struct rp_method_words {
 	char method[64]; /* or "refused: why" */
 	char class[16];	 /* "" for a refusal */
 };
-/* False behind the last row. */
+/* False: i is behind the last row. */
 bool rp_method_row(size_t i, struct rp_method_words *w);
 
 /* The one change that would give a better method. */

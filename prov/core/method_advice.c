@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which one change to a machine would give its memory a better method. */
+/* Find the one change to a machine that gives its memory a better method. */
 #include <stddef.h>
 
 #include "core/method.h"
 
-/* From the dearest to the cheapest that a commit can be. */
+/* The cheaper the commits of a method, the higher its rank. */
 static int worth(enum rp_method m)
 {
 	static const int worths[RP_METHOD_MAX] = {
@@ -29,7 +29,7 @@ static bool better(const struct rp_choice *a, const struct rp_choice *b)
 	return worth(a->method) > worth(b->method);
 }
 
-/* Changes, the easiest to make first. False: it does not apply. */
+/* Changes to the facts, easiest first. False: the change does not apply. */
 static bool trust(struct rp_facts *f)
 {
 	bool applies = f->fs_trusted == RP_NO;

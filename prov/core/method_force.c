@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The operator wants another method than the first: which may that be? */
+/* The operator forces a method: is it allowed, and if not, why? */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define PARAMETER "FI_OFI_RPMEM_METHOD"
 
-/* What a row asks for and the facts lack, in the order of the message. */
+/* Facts that a row needs and the region lacks, in the order of the message. */
 enum lack {
 	LACK_MEMORY = 1 << 0,
 	LACK_PLACEMENT = 1 << 1,
@@ -34,8 +34,8 @@ static unsigned int lacks_of(const struct rp_row *r, const struct rp_facts *f)
 }
 
 /*
- * Other memory is further away than any number of other facts, and of two facts
- * a machine keeps its persistence domain.
+ * Another memory weighs more than all other facts, and the persistence domain
+ * more than any of the rest, because a machine cannot change it.
  */
 static unsigned int distance(unsigned int lacks)
 {
@@ -45,7 +45,7 @@ static unsigned int distance(unsigned int lacks)
 	       !!(lacks & LACK_DOMAIN);
 }
 
-/* The row of this method that the facts come closest to. */
+/* The lacks of the row of this method to which the facts come closest. */
 static unsigned int least_lacks(const struct rp_facts *f, enum rp_method m)
 {
 	unsigned int least = ~0u, l;
@@ -82,13 +82,13 @@ static void name_lacks(const struct rp_facts *f, unsigned int lacks, char *out,
 		n += (size_t)snprintf(out + n, len - n, "%s%s is %s",
 				      n ? ", " : "", facts[i].fact,
 				      facts[i].value);
-		/* Nothing else counts for other memory. */
+		/* Report no other lack for the wrong memory. */
 		if (facts[i].lack == LACK_MEMORY)
 			break;
 	}
 }
 
-/* Which of these may an operator state? */
+/* Can the operator state the lacking facts? */
 static bool can_be_stated(const struct rp_facts *f, unsigned int lacks)
 {
 	bool cpu = f->placement == RP_PLACE_CPU_USER ||
@@ -122,7 +122,7 @@ struct rp_choice rp_method_pick(const struct rp_facts *facts,
 	char text[160];
 
 	*why = '\0';
-	/* What no method makes durable is refused for its own reason. */
+	/* Memory without any method is refused for its own reason. */
 	if (!forced || !*forced || first.method == RP_METHOD_REFUSED)
 		return first;
 	m = rp_method_parse(forced);

@@ -9,13 +9,13 @@
 #define P(x) (1u << RP_PLACE_##x)
 #define D(x) (1u << RP_DOMAIN_##x)
 
-/* One row: masks of what it matches, and what that gives. */
+/* One row: masks of the facts that it matches, and the resulting method. */
 struct rp_row {
 	const char *name;
 	unsigned int memory, placement, domain;
 	/* RP_YES: needed; RP_UNKNOWN: does not matter. */
 	enum rp_tri fence;
-	enum rp_tri native; /* likewise, but for breaks */
+	enum rp_tri native; /* likewise */
 	bool untrusted;	    /* only where the file system promises nothing */
 	enum rp_method method;
 	enum rp_class class;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The method table in words: rows, methods and refusals for people. */
+/* The method table as text: rows, methods and refusals for people. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/method_priv.h"
 
-/* The values of a mask by name: those in it, or those not, as is shorter. */
+/* Names of the mask's values: those in it or those not in it, the shorter. */
 static void mask_words(unsigned int mask, unsigned int count,
 		       const char *(*name)(unsigned int), char *out, size_t len)
 {
@@ -51,7 +51,7 @@ bool rp_method_row(size_t i, struct rp_method_words *w)
 	mask_words(r ? r->memory : M(UNKNOWN), RP_MEM_EMULATED + 1, memory_word,
 		   w->memory, sizeof(w->memory));
 	if (!r) {
-		/* What nothing matches. */
+		/* Facts that no row matches. */
 		strcpy(w->placement, "any");
 		strcpy(w->domain, "any");
 		snprintf(w->method, sizeof(w->method), "refused: %s",

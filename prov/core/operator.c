@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Statements of the operator: read, checked, applied to what was found. */
+/* Read and check the operator's statements, apply them to the facts. */
 #include "config.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ struct rp_operator {
 	size_t n;
 };
 
-/* Every value that may be stated, and by which verbs. */
+/* Every value that may be stated, with the verbs that may state it. */
 static const struct word {
 	enum key key;
 	const char *word;
@@ -98,7 +98,7 @@ static const struct {
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
-/* Of one file while it is read. */
+/* State of reading one file. */
 struct reader {
 	struct rp_operator *o;
 	char *why;
@@ -133,7 +133,7 @@ static char *trim(char *s)
 	return s;
 }
 
-/* The first word of s, cut off; the rest, trimmed, in *rest. */
+/* Cut off the first word of s; *rest: the trimmed remainder. */
 static char *first_word(char *s, char **rest)
 {
 	size_t n = strcspn(s, " \t");
@@ -171,7 +171,7 @@ static int read_section(struct reader *r, char *s)
 	if (r->scope == SCOPE_DEVICE && (!*name || strchr(name, '/')))
 		return complain(r, -EINVAL,
 				"[device ...] wants a name as in dax0.0");
-	/* A final slash says nothing; "/" alone is everything. */
+	/* Ignore a final slash; "/" alone covers everything. */
 	while (name[0] && name[1] && name[strlen(name) - 1] == '/')
 		name[strlen(name) - 1] = '\0';
 	sec = malloc(sizeof(*sec) + strlen(name) + 1);
@@ -283,7 +283,7 @@ static int read_line(struct reader *r, char *s)
 {
 	char *hash = strchr(s, '#');
 
-	/* A comment begins a line or follows a blank: names may have one. */
+	/* A comment starts a line or follows a blank: names may contain '#'. */
 	while (hash && hash > s && hash[-1] != ' ' && hash[-1] != '\t')
 		hash = strchr(hash + 1, '#');
 	if (hash)
@@ -347,7 +347,7 @@ int rp_operator_load(const char *path, struct rp_operator **out, char *why)
 		snprintf(why, RP_WHY_LEN, "out of memory");
 		return -ENOMEM;
 	}
-	/* Whoever names a pipe or a terminal must not make us wait. */
+	/* O_NONBLOCK: a pipe or terminal must not block the open. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	f = fd < 0 ? NULL : fdopen(fd, "r");
 	if (!f) {
@@ -417,9 +417,9 @@ static bool applies(const struct statement *s, const char *path,
 }
 
 /*
- * Where a value stands among those of its fact: more can be promised on a
- * higher one. What is unknown stands at the bottom, with what is known to be
- * bad. Negative: a statement says nothing to such a value.
+ * The rank of a value of its fact: more can be promised on a higher rank.
+ * Unknown has the lowest rank, like the known worst. Negative: a statement does
+ * not apply to such a value.
  */
 static int rank(enum key key, int value)
 {
@@ -512,7 +512,7 @@ static const char *word_of(enum key key, int value)
 	return key == KEY_NATIVE && value == RP_YES ? "yes" : "unknown";
 }
 
-/* What stood there before the operator spoke: to tell who is raised. */
+/* Apply one statement; count and log a fact that becomes stronger. */
 static void change(const struct rp_operator *o, const struct statement *s,
 		   struct rp_facts *facts, struct rp_sources *src)
 {
@@ -536,8 +536,8 @@ static void change(const struct rp_operator *o, const struct statement *s,
 }
 
 /*
- * Nobody knows better who copies over tcp. What looks like a software device
- * may have an adapter behind it.
+ * Placement over tcp is known for sure. A device that looks like software may
+ * have an adapter behind it.
  */
 static bool may_assert(enum key key, int found)
 {

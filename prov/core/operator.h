@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the operator states about facts that software cannot read. */
+/* Statements of the operator about facts that software cannot read. */
 #ifndef RP_OPERATOR_H
 #define RP_OPERATOR_H
 
@@ -10,19 +10,19 @@
  * comment.
  *
  *	[host]				everything on this machine
- *	[path /mnt/pmem]		files there and below
+ *	[path /mnt/pmem]		this path and everything below
  *	[device dax0.0]			a device DAX
  *	limit domain = memory-controller
  *	assert fence = yes
  *
  * `limit` never makes a fact stronger than what was found. `assert` is
- * believed: where that makes a fact stronger it is logged, and shown by
+ * believed: if it makes a fact stronger, it is logged and shown by
  * fi_rpmem_info. A limit holds whatever is asserted; of several assertions
  * about one fact the last one in the file that applies holds.
  *
  *	domain		none, memory-controller, cpu-caches, system
- *	placement	dma-cache, dma-memory; of writes by a device: who
- *			copies to the program's mapping does so
+ *	placement	dma-cache, dma-memory; only of writes by a device,
+ *			not of a CPU that copies to the program's mapping
  *	fence		yes, no
  *	native		no (limit only: both ends must confirm it)
  *	filesystem	trusted, untrusted
@@ -34,21 +34,21 @@ struct rp_operator;
 
 /*
  * Read and check the whole file. It must be a regular file that belongs to root
- * or to this user, and that nobody else can write. Returns 0, or -errno (of
- * opening it), -EPERM (somebody else could have written it), -EINVAL, -E2BIG,
- * -ENOMEM, with a sentence in why (RP_WHY_LEN bytes) that names file and line.
+ * or to this user, and that no other user can write. Returns 0, or -errno (of
+ * opening it), -EPERM (other users can write it), -EINVAL, -E2BIG, -ENOMEM,
+ * with a sentence in why (RP_WHY_LEN bytes) that names file and line.
  */
 int rp_operator_load(const char *path, struct rp_operator **out, char *why);
 /*
- * The file of the operator's choice, or with NULL the default one, which need
- * not be there: then *out is NULL.
+ * Load the file at path; NULL: the default file, which may be missing: then
+ * *out is NULL.
  */
 int rp_operator_find(const char *path, struct rp_operator **out, char *why);
 void rp_operator_free(struct rp_operator *o);
 
 /*
- * Change what was found by what is stated. path: of the mapped file, "" where
- * there is none; device: of a device DAX, or "". Sources of changed facts are
+ * Apply the statements to the facts that were found. path: of the mapped file,
+ * or ""; device: of a device DAX, or "". Sources of changed facts are
  * rewritten; statements that make a fact stronger are logged, and counted in
  * src->raised.
  */

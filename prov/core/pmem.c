@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Makes bytes of one region durable: cache lines, pages, or both. */
+/* Make bytes of one region durable: cache lines, pages, or both. */
 #include <errno.h>
 #include <libpmem2.h>
 #include <pthread.h>
@@ -14,23 +14,23 @@
 #include "core/hash.h"
 #include "core/pmem.h"
 
-/* What libpmem2 steps by on every CPU it knows. */
+/* The line size of libpmem2 on every CPU it supports. */
 /*
- * After a span took longer than its ranges would they go apart: once, for that
- * may have been chance, and twice as often each time that it is seen again.
+ * Limit of the backoff after a flush of a whole span was slower than flushes of
+ * its ranges: one flush range by range at first, then twice as many each time.
  */
 #define MAX_APART 64
 
-/* What is made ready for stores at once: a page, where a device has such. */
+/* Pages that one madvise() populates: a huge page of a device DAX. */
 #define CHUNK ((uintptr_t)2 << 20)
 #define BITS  (8 * sizeof(unsigned long))
 
 /*
  * A file that regions share. The kernel remembers a failed write-back per open
- * file, not per page, and tells it to the first msync that comes along:
- * measured, bytes of one half of a file were lost, msync of the other half said
- * so, and msync of the lost half then returned 0. The lock makes the sync and
- * the record of its outcome one step.
+ * file, not per page, and reports it to the first msync: measured, bytes of one
+ * half of a file were lost, msync of the other half reported that, and msync of
+ * the lost half then returned 0. The lock makes the sync and the record of its
+ * outcome one step.
  */
 struct file {
 	struct rp_file_id id;
@@ -46,31 +46,31 @@ static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 struct rp_pmem {
 	uintptr_t base, end;
 	size_t page;
-	/* Chunks of it that are ready, a bit each; NULL: none stays so. */
+	/* A bit for each populated chunk; NULL: pages may disappear. */
 	atomic_ulong *ready;
 	bool anonymous;
-	struct file *file;     /* NULL: nobody shares it */
-	unsigned int failures; /* of the file, when this region was made */
+	struct file *file;     /* NULL: no other region shares it */
+	unsigned int failures; /* of the file, when this object was made */
 	size_t granularity;
-	bool streams;	    /* whole lines may go past the caches */
-	bool pages;	    /* msync: blocks on a disk */
-	uint64_t sync_ns;   /* what the sync of one range takes; 0: unknown */
-	unsigned int apart; /* so often ranges are not synced together */
-	unsigned int slow;  /* so often after the next span that is slow */
-	const struct rp_cost *measured; /* NULL: nothing was */
+	bool streams;	    /* may use non-temporal stores */
+	bool pages;	    /* method msync: blocks on a disk */
+	uint64_t sync_ns;   /* time to sync one range; 0: unknown */
+	unsigned int apart; /* flushes to do range by range */
+	unsigned int slow;  /* value of apart after the next slow span */
+	const struct rp_cost *measured; /* NULL: no measured figures */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
-	struct rp_pmem_ops ops; /* every member set */
+	struct rp_pmem_ops ops; /* every member is set */
 };
 
 /*
  * libpmem2's flush functions depend on the CPU and on the granularity of the
- * map they are asked of, not on the map: they take plain addresses. So they
- * are taken once, of a map of this buffer, which is then given back. No map
- * of a region is made: regions may overlap, be unaligned, or be mapped with
- * libpmem2 by the program itself (all of which libpmem2 refuses to map again),
- * and PMEM2_FORCE_GRANULARITY, which makes maps of files call flushes needless,
- * never gets a say.
+ * map that returns them, not on the map: they take plain addresses. So they are
+ * taken once, from a map of this buffer, which is then deleted. A region is
+ * never mapped with libpmem2: regions may overlap, be unaligned, or be mapped
+ * with libpmem2 by the program (libpmem2 refuses to map all of these again),
+ * and PMEM2_FORCE_GRANULARITY, which turns flushes of file maps off, has no
+ * effect here.
  */
 static char probe[RP_CACHE_LINE];
 static pmem2_flush_fn cpu_flush;
@@ -95,7 +95,7 @@ static void cpu_init(void)
 	}
 	pmem2_source_delete(&src);
 out:
-	/* Its own errors lie below the errnos. */
+	/* libpmem2's own errors are below the errnos. */
 	cpu_err = ret <= PMEM2_E_UNKNOWN ? -ENOTSUP : ret;
 }
 
@@ -110,13 +110,12 @@ static void real_drain(void *ctx)
 }
 
 /*
- * Ours and not libpmem2's: its page persist does not return on a map of
- * existing memory, and aborts the process when msync fails.
+ * Not libpmem2's persist for pages: it does not return on a map of existing
+ * memory, and aborts the process when msync fails.
  *
- * msync passes over pages behind the end of a file that was cut short and
- * returns 0, so the last page is looked at afterwards: still there, then none
- * before it was cut off until the others were written. (Kernels before 5.14
- * cannot tell.)
+ * msync passes over pages behind the end of a truncated file and returns 0, so
+ * check the last page afterwards: if it exists, no page before it was cut off
+ * until all were written. (Kernels before 5.14 cannot tell.)
  */
 static int real_sync(void *ctx, void *addr, size_t len)
 {
@@ -136,8 +135,8 @@ static void real_store8(void *ctx, uint64_t *addr, uint64_t value)
 }
 
 /*
- * Not memcpy(), which stores some bytes twice, and words in parts: a power cut
- * between those would tear them.
+ * Not memcpy(), which may store bytes twice and words in parts: a power cut in
+ * between would tear a word.
  */
 static void real_copy(void *ctx, void *to, const void *from, size_t len)
 {
@@ -157,7 +156,7 @@ static void real_copy(void *ctx, void *to, const void *from, size_t len)
 		__atomic_store_n(out++, *in++, __ATOMIC_RELAXED);
 }
 
-/* One instruction for each word, which libpmem2's memcpy does not promise. */
+/* One instruction per word, which libpmem2's memcpy does not promise. */
 #ifdef __x86_64__
 #define STREAMS true
 static void real_stream(void *ctx, void *to, const void *from, size_t len)
@@ -185,7 +184,7 @@ static uint64_t real_now(void *ctx)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Whole units around [start, end). The unit is a power of two. */
+/* Extend [start, end) to whole units. The unit is a power of two. */
 static size_t round_out(uintptr_t *start, uintptr_t end, size_t unit)
 {
 	*start &= ~(uintptr_t)(unit - 1);
@@ -234,9 +233,9 @@ static int flush_pages(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 }
 
 /*
- * The bytes first, then the metadata that leads to them: msync may find no
- * page dirty (the device wrote past the mapping) and then does not look at the
- * caches at all, so the lines must have arrived before it is called.
+ * Write back the lines first, then msync the metadata that leads to them: msync
+ * may find no page dirty (the device wrote past the mapping) and then does not
+ * flush caches, so the lines must be written back before the call.
  */
 static int flush_both(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 {
@@ -249,7 +248,7 @@ static void drain_nothing(struct rp_pmem *pm)
 {
 }
 
-/* Also of stores that went past the caches, which no clwb waits for. */
+/* Drain non-temporal stores as well, which clwb does not cover. */
 static void drain_stores(struct rp_pmem *pm)
 {
 	pm->ops.drain(pm->ops.ctx);
@@ -257,7 +256,7 @@ static void drain_stores(struct rp_pmem *pm)
 
 static int bind(struct rp_pmem *pm, enum rp_method method)
 {
-	bool cpu = true; /* needs its instructions */
+	bool cpu = true; /* the method needs CPU instructions */
 
 	pm->granularity = 1;
 	pm->drain = drain_nothing;
@@ -267,7 +266,7 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 		cpu = false;
 		break;
 	case RP_METHOD_AGENT_SFENCE:
-		/* The caches keep what reaches them; it only has to. */
+		/* The caches are persistent, so delivery to them is enough. */
 		pm->flush = flush_nothing;
 		pm->drain = drain_stores;
 		break;
@@ -297,7 +296,7 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 	return cpu_err;
 }
 
-/* With files_lock. NULL: no memory. */
+/* The caller holds files_lock. NULL: no memory. */
 static struct file *file_new(const struct rp_file_id *id)
 {
 	struct file *f = calloc(1, sizeof(*f));
@@ -328,8 +327,7 @@ static int file_get(struct rp_pmem *pm, const struct rp_file_id *id)
 	pthread_mutex_unlock(&files_lock);
 	if (!f)
 		return -ENOMEM;
-	/* What failed before is not this region's; waits for a sync under way.
-	 */
+	/* Ignore earlier failures; wait for an msync in progress. */
 	pthread_mutex_lock(&f->lock);
 	pm->failures = f->failures;
 	pthread_mutex_unlock(&f->lock);
@@ -428,7 +426,7 @@ static int flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	return pm->flush(pm, pm->base + off, pm->base + off + len);
 }
 
-/* Slow ones count for more: what is clean already takes no time. */
+/* A slow sync counts more: clean pages take no time. */
 static void learn(struct rp_pmem *pm, uint64_t ns)
 {
 	if (ns >= pm->sync_ns)
@@ -452,7 +450,7 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 
 bool rp_pmem_together(struct rp_pmem *pm, size_t n)
 {
-	/* With lines to be written back, those between would be, too. */
+	/* A span would write back lines between the ranges, too. */
 	if (n < 2 || pm->flush != flush_pages || !pm->sync_ns)
 		return false;
 	if (!pm->apart)
@@ -477,8 +475,7 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 	return ret;
 }
 
-/* Does the kernel know the advice? Those before 5.14 say EINVAL of our memory.
- */
+/* Does the kernel have MADV_POPULATE_*? Before 5.14 it returns EINVAL. */
 static bool populates(size_t page)
 {
 	uintptr_t p = (uintptr_t)probe & ~(uintptr_t)(page - 1);
@@ -486,7 +483,7 @@ static bool populates(size_t page)
 	return !madvise((void *)p, page, MADV_POPULATE_READ);
 }
 
-/* EINVAL is also what the kernel says of a mapping without the permission. */
+/* EINVAL: an old kernel, or the mapping lacks the permission. */
 static int populate(struct rp_pmem *pm, uintptr_t start, uintptr_t end,
 		    int advice)
 {
@@ -527,7 +524,7 @@ int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
 		return 0;
 	for (uintptr_t c = start / CHUNK; ready && c <= (end - 1) / CHUNK; c++)
 		ready = !ready_chunk(pm, c);
-	/* One bad page keeps nobody from those beside it. */
+	/* A bad page must not keep the store from others in its chunk. */
 	return ready ? 0 : populate(pm, start, end, MADV_POPULATE_WRITE);
 }
 
@@ -535,7 +532,7 @@ void rp_pmem_stays(struct rp_pmem *pm)
 {
 	uintptr_t n = (pm->end - 1) / CHUNK - pm->base / CHUNK + 1;
 
-	/* Without memory for it the kernel is asked each time. */
+	/* Without memory for the bits, each store calls madvise(). */
 	if (!pm->ready)
 		pm->ready = calloc(n / BITS + 1, sizeof(*pm->ready));
 }
@@ -546,11 +543,11 @@ void rp_pmem_anonymous(struct rp_pmem *pm)
 }
 
 /*
- * Whole lines past the caches, and what is left at both ends through them. That
- * is cheaper only as they need no write-back then (measured on DRAM, with it
- * and without: 64 bytes 162 and 148 ns, 4 KiB 729 and 440; streamed and written
- * back 178 and 598), so all of it is made durable here. The drain keeps the
- * order as well: nothing that is stored later is seen before.
+ * Store whole lines with non-temporal stores, the rest at both ends with normal
+ * ones. This pays only without a write-back of the whole lines (measured on
+ * DRAM, with and without streaming: 64 bytes 162 and 148 ns, 4 KiB 729 and 440;
+ * streamed and written back 178 and 598), so all bytes are durable when this
+ * returns. The drain also keeps the order: no later store is visible before.
  */
 static void stream(struct rp_pmem *pm, uintptr_t start, uintptr_t first,
 		   uintptr_t last, uintptr_t end, const char *bytes)

@@ -14,41 +14,40 @@
 #define RP_CACHE_LINE 64
 
 /*
- * The instructions, as a table, so that a simulator can supply its own.
- * NULL members mean the real ones (libpmem2's flush and drain for this CPU,
- * msync(2), a store).
+ * The instructions, as a table that a simulator can replace. NULL members mean
+ * the real ones (libpmem2's flush and drain for this CPU, msync(2), a store).
  */
 struct rp_pmem_ops {
 	/* MS_SYNC of whole pages; 0 or -errno. */
 	int (*sync)(void *ctx, void *addr, size_t len);
 	/* Write back the cache lines of [addr, addr+len); needs drain. */
 	void (*flush)(void *ctx, const void *addr, size_t len);
-	/* Everything flushed before is in the persistence domain after. */
+	/* All lines flushed before are in the persistence domain afterwards. */
 	void (*drain)(void *ctx);
-	/* One store, to an address that is a multiple of 8. */
+	/* One store of 8 bytes, to a multiple of 8. */
 	void (*store8)(void *ctx, uint64_t *addr, uint64_t value);
-	/* Many: each aligned 8 bytes that are all in there, by one. */
+	/* Store len bytes; each aligned 8 bytes inside by one store. */
 	void (*copy)(void *ctx, void *to, const void *from, size_t len);
-	/* The same of whole lines, past the caches; needs drain. */
+	/* Store whole lines with non-temporal stores; needs drain. */
 	void (*stream)(void *ctx, void *to, const void *from, size_t len);
-	/* These bytes were changed by atomics: for who keeps accounts. */
+	/* Report bytes that an atomic changed (for a simulator). */
 	void (*changed)(void *ctx, void *addr, size_t len);
-	/* Monotonic time in ns, to see how long syncs take. */
+	/* Monotonic time in ns, to measure syncs. */
 	uint64_t (*now)(void *ctx);
 	void *ctx;
 };
 
-/* What makes one region durable, bound once. */
+/* The operations that make bytes of one region durable, chosen once. */
 struct rp_pmem;
 
 /*
  * Bind [addr, addr+len) to a method. Any address and length; regions may
- * overlap. libpmem2 chooses the instructions for this CPU; no libpmem2 map of
- * the range is made, so it does not matter who mapped it and how. Memory stays
- * the caller's and must stay mapped until rp_pmem_delete(). DELIVERY gives an
- * object whose flush does nothing. file: what the msync methods sync; NULL or
- * ino 0: nobody shares it. Returns 0, -ENOTSUP (a method that this build does
- * not carry out here), -ENOMEM, -EINVAL (empty or wrapping range).
+ * overlap. libpmem2 chooses the instructions for this CPU; the range is not
+ * mapped with libpmem2, so any mapping of the caller works. Memory stays the
+ * caller's and must stay mapped until rp_pmem_delete(). DELIVERY gives an
+ * object whose flush does nothing. file: the file that the msync methods sync;
+ * NULL or ino 0: not shared. Returns 0, -ENOTSUP (this build cannot carry out
+ * the method here), -ENOMEM, -EINVAL (empty or wrapping range).
  */
 int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		const struct rp_file_id *file, const struct rp_pmem_ops *ops,
@@ -56,80 +55,77 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 void rp_pmem_delete(struct rp_pmem *pm);
 
 /*
- * What this machine was measured to cost: which stores go past the caches, and
- * what a sync takes that nobody has seen yet. Without it all whole lines do,
- * and the first sync is looked at. The figures stay the caller's.
+ * Costs measured on this machine: when non-temporal stores pay, and the
+ * expected time of a first sync. Without them all whole lines are streamed, and
+ * the first sync is measured. The figures stay the caller's.
  */
 void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured);
 
 /*
- * Its pages stay once they are there: a device DAX, which nothing cuts short.
- * Then rp_pmem_ready() asks the kernel once for each 2 MiB.
+ * Pages stay populated, as on a device DAX, which cannot be cut short:
+ * rp_pmem_ready() then calls madvise() once for each 2 MiB.
  */
 void rp_pmem_stays(struct rp_pmem *pm);
-/* It is anonymous memory: a store gets its page, and the kernel is not asked.
- */
+/* Anonymous memory: a store gets its page, so no madvise() is needed. */
 void rp_pmem_anonymous(struct rp_pmem *pm);
 
-/* Does the method block on a disk, so that it belongs on a worker? */
+/* Does the method block on a disk, so that a worker should run it? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);
-/* Bytes that one flush covers at least: line, page; delivery, sfence: 1. */
+/* Granularity of one flush: a line, a page; delivery, sfence: 1. */
 size_t rp_pmem_granularity(const struct rp_pmem *pm);
 
 /*
- * Start making bytes [off, off+len) durable; the caller checked the range.
- * clwb methods write lines back, msync methods sync the pages at once, sfence
- * leaves it all to the drain.
- * Returns 0 or -errno of msync (-EFAULT: the file was cut short under the
- * region). After a failure the caller must never trust the region again: the
- * kernel reports a write-back error once, and not with the bytes that it was
- * for. So every other region of the file fails its next flush with the same
- * error too, in this process, until it is made anew.
+ * Start making bytes [off, off+len) durable; the caller checked the range. clwb
+ * methods write lines back, msync methods sync the pages at once, sfence leaves
+ * all to the drain. Returns 0 or -errno of msync (-EFAULT: the region's file
+ * was truncated). After a failure the caller must never trust the region again:
+ * the kernel reports a write-back error once, and maybe for other bytes. So
+ * every other region of the file in this process fails its next flush with the
+ * same error too, until it is registered anew.
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
- * Would one flush of n ranges and all that lies between them be cheaper than n?
- * So it is where each waits for the disk, unless it was seen to take longer:
- * the pages between may be dirty as well. Yes: rp_pmem_flush_together() is
- * next.
+ * Is one flush of n ranges with all bytes between them cheaper than n flushes?
+ * Yes for msync, unless it was measured to be slower: pages in between may be
+ * dirty, too. After true rp_pmem_flush_together() must follow.
  */
 bool rp_pmem_together(struct rp_pmem *pm, size_t n);
-/* As rp_pmem_flush(), of a span that holds n ranges. */
+/* As rp_pmem_flush(), for a span that contains n ranges. */
 int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 			   size_t n);
 /*
- * Get the pages of [off, off+len) ready for a store: 0, or the -errno of what
- * would be a signal (their file was cut short, its disk is full, they may not
- * be written: -EACCES). They stay ready unless the kernel takes them away
+ * Populate the pages of [off, off+len) for a store: 0, or the -errno of the
+ * error that a store would report as a signal (file truncated, disk full;
+ * -EACCES: read-only). They stay populated unless the kernel takes them away
  * before the store.
  */
 int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
- * Store 8 bytes at off, all of them or none, behind every store before; the
- * address here is a multiple of 8. Nothing is durable by this.
+ * Store 8 bytes at off, all of them or none, ordered behind every earlier
+ * store; off is at a multiple of 8 in memory. The store is not durable yet.
  */
 void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value);
 /*
- * Store len bytes at off, behind every store before and before every one after;
- * aligned 8 bytes all or none. *durable: they already are, without a flush.
- * 0, or as rp_pmem_ready(): nothing stored.
+ * Store len bytes at off, ordered behind every earlier store and before every
+ * later one; each aligned 8 bytes all or none. *durable: no flush is needed. 0,
+ * or as rp_pmem_ready(): nothing stored.
  */
 int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len, bool *durable);
 /*
- * The same of bytes that are only to be placed, as a write places them: not all
- * or none, and not durable.
+ * Store bytes as a write places them: not all or none, and not durable. 0, or
+ * as rp_pmem_ready().
  */
 int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len);
 /*
- * Execute an atomic on the elements of [off, off+len), by core/atomic.h. 0, or
+ * Execute an atomic on the elements of [off, off+len) by core/atomic.h. 0, or
  * as rp_pmem_ready(): nothing executed.
  */
 int rp_pmem_atomic(struct rp_pmem *pm, uint64_t off, uint64_t len,
 		   enum rp_atomic_op op, enum rp_atomic_type type,
 		   const void *operand, const void *compare, void *result);
-/* Persist before ack: whatever was flushed before is durable after. */
+/* All bytes flushed before are durable when this returns. */
 void rp_pmem_drain(struct rp_pmem *pm);
 
 #endif

@@ -27,23 +27,22 @@ static bool wraps(uint64_t start, uint64_t len)
 	return start > UINT64_MAX - len;
 }
 
-/* Is all of x before what begins at `end` of `space`, without touching it? */
+/* Does x end before `end` of `space`, without touching it? */
 static bool lies_before(const struct rp_range *x, uint64_t space, uint64_t end)
 {
 	return x->space < space || (x->space == space && x->end < end);
 }
 
 /*
- * Index of the first range that is of a later space than `space`, or of
- * `space` and ends at or behind `end`: the first that an insertion there can
- * touch.
+ * Index of the first range of a later space than `space`, or of `space` that
+ * ends at or behind `end`: the first that an insertion there can touch.
  */
 static size_t lower_bound(const struct rp_ranges *r, uint64_t space,
 			  uint64_t end)
 {
 	size_t lo = 0, hi = r->n;
 
-	/* Most come in order. */
+	/* Most insertions are in ascending order. */
 	if (hi && lies_before(&r->v[hi - 1], space, end))
 		return hi;
 	while (lo < hi) {
@@ -73,7 +72,7 @@ static int open_gap(struct rp_ranges *r, size_t at)
 	return 0;
 }
 
-/* Ranges [from, to) go away. */
+/* Remove ranges [from, to) from the vector. */
 static void close_gap(struct rp_ranges *r, size_t from, size_t to)
 {
 	memmove(&r->v[from], &r->v[to], (r->n - to) * sizeof(*r->v));
@@ -81,8 +80,8 @@ static void close_gap(struct rp_ranges *r, size_t from, size_t to)
 }
 
 /*
- * Make the space with most ranges one range that spans them, unless every
- * space has one already.
+ * Replace the ranges of the space that has most by one that spans them, unless
+ * every space has only one.
  */
 static void span_busiest(struct rp_ranges *r)
 {
@@ -141,7 +140,7 @@ int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
 	}
 	r->v[at] = (struct rp_range){space, start, end, stamp};
 
-	/* One more than there were: once is enough. */
+	/* An insertion adds one range at most: one span is enough. */
 	if (r->max && r->n > r->max)
 		span_busiest(r);
 	return 0;

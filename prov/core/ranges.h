@@ -7,20 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* [start, end) of the space `space` (a key); end > start, never wraps. */
+/* [start, end) in the space `space` (a key); end > start, never wraps. */
 struct rp_range {
 	uint64_t space;
 	uint64_t start;
 	uint64_t end;
-	uint64_t stamp; /* the newest of what was merged into it */
+	uint64_t stamp; /* newest stamp of the ranges merged into it */
 };
 
 /*
  * Sorted by (space, start), disjoint. Touching ranges of one space are merged,
- * whatever their stamps (the newer stamp wins: conservative, see
- * rp_ranges_clear()). At most `max` ranges are kept, but at least one of each
- * space: past that the ranges of the space with most of them become one that
- * spans them (a covered set may grow, never shrink), and `overflowed` is set.
+ * whatever their stamps (the newer stamp stays: conservative, see
+ * rp_ranges_clear()). At most `max` ranges are kept, but at least one per
+ * space: beyond that the ranges of the space with most become one that spans
+ * them (a covered set may grow, never shrink), and `overflowed` is set.
  */
 struct rp_ranges {
 	struct rp_range *v;
@@ -28,7 +28,7 @@ struct rp_ranges {
 	bool overflowed;
 };
 
-/* max 0 means no bound. No allocation until the first insert. */
+/* max 0: no bound. Allocates nothing until the first insert. */
 void rp_ranges_init(struct rp_ranges *r, size_t max);
 void rp_ranges_fini(struct rp_ranges *r);
 
@@ -46,14 +46,14 @@ bool rp_ranges_overlap(const struct rp_ranges *r, uint64_t space,
 		       uint64_t start, uint64_t len);
 
 /*
- * Take [start, start+len) out of every range of space with stamp < before. May
- * have to split one; that one stays whole on -ENOMEM, and (0, `overflowed` set)
- * when max ranges are there. -EOVERFLOW when start+len wraps: nothing taken.
+ * Remove [start, start+len) from every range of space with stamp < before. A
+ * range in the middle is split; it stays whole on -ENOMEM, and (0, `overflowed`
+ * set) if there are max ranges. -EOVERFLOW if start+len wraps: nothing removed.
  */
 int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
 		    uint64_t len, uint64_t before);
 
-/* Forget everything. Keeps the memory. */
+/* Remove all ranges; keep the memory. */
 void rp_ranges_reset(struct rp_ranges *r);
 
 /*
@@ -63,8 +63,8 @@ void rp_ranges_reset(struct rp_ranges *r);
 bool rp_range_inside(uint64_t addr, uint64_t len, uint64_t base, uint64_t size);
 
 /*
- * Round [*start, *end) outward to multiples of unit (a power of two); an end
- * that would wrap becomes UINT64_MAX.
+ * Extend [*start, *end) to multiples of unit (a power of two); an end that
+ * would wrap becomes UINT64_MAX.
  */
 void rp_range_round(uint64_t *start, uint64_t *end, uint64_t unit);
 

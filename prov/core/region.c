@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The table of live registrations, and the check of one range against one. */
+/* The table of live registrations, and the range check. */
 #include <errno.h>
 
 #include "core/ranges.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The live registrations of one domain: what a key means at the target. */
+/* The live registrations of one domain, found by key at the target. */
 #ifndef RP_REGION_H
 #define RP_REGION_H
 
@@ -14,24 +14,23 @@
 #include "core/status.h"
 
 /*
- * One registration. Owned by whoever made it (a memory region object of the
- * adapter); the table only points at it. All fields but `busy` belong to the
- * adapter's lock.
+ * One registration. Owned by the adapter's memory region object; the table only
+ * points at it. The adapter's lock guards all fields but `busy`.
  */
 struct rp_region {
-	uint64_t key;  /* as peers name it */
-	void *base;    /* first byte here */
-	uint64_t addr; /* its address as programs name it: 0 or a VA */
+	uint64_t key;  /* remote key */
+	void *base;    /* local address of the first byte */
+	uint64_t addr; /* remote address of the first byte: 0 or a VA */
 	uint64_t len;
-	bool writable; /* by peers; what an agent does for them is no more */
-	bool unreadable; /* by peers: a fence cannot read it */
+	bool writable;	 /* by peers, and by an agent on their behalf */
+	bool unreadable; /* by peers: no read fence is possible */
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
-	enum rp_method forced;	 /* by the operator; RP_METHOD_REFUSED: none */
+	enum rp_method forced;	 /* by the operator; REFUSED: no method is */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
 	char why[RP_WHY_LEN];
-	int failed;	   /* errno of the first failed flush; sticky */
-	unsigned int busy; /* jobs that use it; guarded by the agent */
+	int failed;	   /* errno of the first failed flush, for good */
+	unsigned int busy; /* jobs that use the region */
 	UT_hash_handle hh;
 };
 
@@ -45,21 +44,21 @@ void rp_regions_del(struct rp_regions *t, struct rp_region *r);
 
 /*
  * The region of exactly this key, or NULL and RP_ST_STALE_KEY: one status for
- * all other keys, so that an answer says nothing about which bits were right.
+ * all other keys, so that a reply does not show which bits were right.
  */
 struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 				  enum rp_status *st);
 
 /*
  * Check one range against its region and the required class. Returns RP_ST_OK
- * and the offset, or the first thing wrong: RP_ST_VOLATILE, RP_ST_WRAP,
- * RP_ST_RANGE, RP_ST_CLASS, RP_ST_REGION_FAILED. At level visible the first
- * and required are ignored.
+ * and the offset, or the first error: RP_ST_VOLATILE, RP_ST_WRAP, RP_ST_RANGE,
+ * RP_ST_CLASS, RP_ST_REGION_FAILED. At level visible the first and required are
+ * ignored.
  */
 enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 			       uint64_t len, bool durable,
 			       enum rp_class required, uint64_t *off);
-/* Only whether it is inside: RP_ST_WRAP, RP_ST_RANGE, or the offset. */
+/* Check only the range: RP_ST_WRAP, RP_ST_RANGE, or RP_ST_OK and the offset. */
 enum rp_status rp_region_holds(const struct rp_region *r, uint64_t addr,
 			       uint64_t len, uint64_t *off);
 

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a flush of a peer's region becomes: pure functions of its descriptor. */
+/* How a flush of a peer's region is executed, from its descriptor alone. */
 #include <errno.h>
 
 #include "core/remote.h"
 
 #define TYPES (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
 
-/* By the agent of the target. */
+/* Methods that the target's agent carries out. */
 #define ASKING                                                                 \
 	(RP_METHOD_BIT(RP_METHOD_AGENT_SFENCE) |                               \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB) |                                 \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB_MSYNC))
 
-#define LONGEST_MR UINT32_MAX /* rxe cuts a longer one, and says nothing */
+#define LONGEST_MR UINT32_MAX /* rxe truncates longer regions silently */
 
-/* Devices of both ends, the registration and the queue pair. */
+/* FLUSH and atomic write: both devices, the region and the queue pair. */
 static unsigned int native_of(const struct rp_desc *d, unsigned int here)
 {
 	return here & d->native & d->region & d->qp;
 }
 
 /*
- * Is what was written behind other writes never seen there before them? Of what
- * an adapter has on its way to memory nobody promises that.
+ * Does a write become visible only after all earlier writes? A CPU copies in
+ * order; writes that an adapter has buffered may pass each other.
  */
-static bool shows_in_order(const struct rp_desc *d)
+static bool is_placed_in_order(const struct rp_desc *d)
 {
 	return d->placement == RP_PLACE_CPU_USER ||
 	       d->placement == RP_PLACE_CPU_KERNEL;
 }
 
-/* Is what was written before a read where the target's CPU finds it? */
-static bool read_shows(const struct rp_desc *d)
+/* Does a read fence make earlier writes visible to the target's CPU? */
+static bool is_fenced_by_read(const struct rp_desc *d)
 {
-	return d->fence == RP_YES || shows_in_order(d);
+	return d->fence == RP_YES || is_placed_in_order(d);
 }
 
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
@@ -48,11 +48,11 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.placement = d->placement,
 		.domain = d->domain,
 		.fence = d->fence,
-		/* One connection, the program's, which nobody replaces. */
+		/* The one connection is the program's: nobody replaces it. */
 		.native = native & RP_DESC_PERSISTENT ? RP_YES : RP_NO,
 		.fs_trusted = d->fs_trusted,
 		.limit = d->limit,
-		/* Who confirms is the target: by this descriptor. */
+		/* The descriptor confirms the facts in the target's name. */
 		.agent = true,
 	};
 
@@ -60,13 +60,13 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.d = *d,
 		.global = RP_METHOD_REFUSED,
 		.required = cfg->required,
-		/* It writes back what has left the adapter, and no more. */
-		.agent = cfg->agent && d->key && reads && read_shows(d),
+		/* The agent writes back only what the adapter has let go. */
+		.agent = cfg->agent && d->key && reads && is_fenced_by_read(d),
 		.atomic = native & RP_DESC_ATOMIC_WRITE,
 	};
 	r->ring = r->agent && cfg->ring && (d->qp & RP_DESC_WRITE) &&
-		  shows_in_order(d);
-	/* Delivery is known by a read as well: it is behind the writes. */
+		  is_placed_in_order(d);
+	/* A read fence proves delivery too: it is behind the writes. */
 	if (reads)
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |
 			 RP_METHOD_BIT(RP_METHOD_FENCE);
@@ -75,12 +75,13 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 	if (cfg->forced != RP_METHOD_REFUSED)
 		built &= RP_METHOD_BIT(cfg->forced);
 	r->persistent = rp_method_choose(&facts, cfg->required, built);
-	/* Visible is what left the adapter; a CPU's copy never was in one. */
+	/* An adapter must let go of the bytes; a CPU has none. */
 	if ((native & RP_DESC_GLOBAL) &&
 	    (built & RP_METHOD_BIT(RP_METHOD_NATIVE)))
 		r->global = RP_METHOD_NATIVE;
-	/* Whatever is forced upon what makes durable, but for the device's. */
-	else if (reads && read_shows(d) && cfg->forced != RP_METHOD_NATIVE &&
+	/* A forced method other than NATIVE restricts only PERSISTENT. */
+	else if (reads && is_fenced_by_read(d) &&
+		 cfg->forced != RP_METHOD_NATIVE &&
 		 cfg->forced != RP_METHOD_MAX)
 		r->global = RP_METHOD_FENCE;
 }
@@ -90,8 +91,9 @@ static struct rp_flush refused(int err)
 	return (struct rp_flush){.how = RP_FLUSH_REFUSED, .err = err};
 }
 
-/* Behind the region's end nobody may read. */
-static struct rp_flush doomed(const struct rp_remote *r, enum rp_flush_how how)
+/* One byte behind the region's end: a read that the target must refuse. */
+static struct rp_flush refused_read(const struct rp_remote *r,
+				    enum rp_flush_how how)
 {
 	return (struct rp_flush){
 		.how = how,
@@ -105,7 +107,7 @@ static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
 {
 	struct rp_flush f = {.how = RP_FLUSH_READ, .addr = addr};
 
-	/* No bytes would be no fence; nor may it leave the region. */
+	/* A read of 0 bytes is no fence; and it must stay inside. */
 	if (!len) {
 		f.addr = r->d.addr;
 		len = 1;
@@ -114,12 +116,12 @@ static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
 	return f;
 }
 
-static struct rp_flush ask(const struct rp_remote *r, uint64_t addr,
-			   uint64_t len)
+static struct rp_flush agent_flush(const struct rp_remote *r, uint64_t addr,
+				   uint64_t len)
 {
 	struct rp_flush f = fence(r, addr, len);
 
-	/* Of no bytes there is nothing to ask. */
+	/* An empty range needs no agent. */
 	if (!len)
 		return f;
 	f.how = RP_FLUSH_AGENT;
@@ -135,28 +137,28 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	const struct rp_desc *d = &r->d;
 	enum rp_method method = r->global;
 
-	/* rxe takes these, and does something or nothing. */
+	/* rxe accepts these, with undefined effect. */
 	if (!type || (type & ~TYPES) || whole > 1)
 		return refused(-EINVAL);
 	if (!whole && len > RP_RANGE_MAX)
 		return refused(-EMSGSIZE);
 
-	/* What the target's device refuses, in its order. */
+	/* The checks of the target's device, in the same order. */
 	if ((d->qp & type) != type)
-		return doomed(r, RP_FLUSH_NOT_BY_QP);
+		return refused_read(r, RP_FLUSH_NOT_BY_QP);
 	if ((d->region & type) != type)
-		return doomed(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
 	if (whole) {
 		addr = d->addr;
 		len = d->length;
 	} else if (addr < d->addr || addr - d->addr > d->length ||
 		   len > d->length - (addr - d->addr)) {
-		return doomed(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
 	}
 
 	if (type & RP_DESC_PERSISTENT) {
 		method = r->persistent.method;
-		/* Visible too, and by the same request. */
+		/* One request must give both visibility and persistence. */
 		if ((type & RP_DESC_GLOBAL) &&
 		    (r->global == RP_METHOD_REFUSED ||
 		     (method == RP_METHOD_NATIVE &&
@@ -176,26 +178,26 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	}
 	if (!(RP_METHOD_BIT(method) & ASKING))
 		return refused(-EOPNOTSUPP);
-	return ask(r, addr, len);
+	return agent_flush(r, addr, len);
 }
 
 struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
-				 bool held)
+				 bool agent_busy)
 {
 	const struct rp_desc *d = &r->d;
 
 	if (addr % sizeof(uint64_t))
 		return refused(-EINVAL);
 	if (!(d->qp & RP_DESC_WRITE))
-		return doomed(r, RP_FLUSH_NOT_BY_QP);
+		return refused_read(r, RP_FLUSH_NOT_BY_QP);
 	if (!(d->region & RP_DESC_WRITE) || addr < d->addr ||
 	    d->length < sizeof(uint64_t) ||
 	    addr - d->addr > d->length - sizeof(uint64_t))
-		return doomed(r, RP_FLUSH_NOT_BY_REGION);
-	if (r->atomic && !held)
+		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
+	if (r->atomic && !agent_busy)
 		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
-	/* No other store of 8 bytes is known to be whole. */
+	/* Only the agent's store of 8 bytes is known to be atomic. */
 	if (!r->agent)
 		return refused(-EOPNOTSUPP);
-	return ask(r, addr, sizeof(uint64_t));
+	return agent_flush(r, addr, sizeof(uint64_t));
 }

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The slots of a ring, and whose turn it is; every byte of a peer is checked.
- */
+/* The slots of a ring and their turn; every byte of a peer is checked. */
 #include "core/ring.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* A slot is valid when its last byte is that of this round. */
+/* The valid byte of a slot in the round of this index. */
 static uint8_t valid_of(uint32_t index)
 {
 	return (uint8_t)(1 + index / RP_RING_SLOTS % 255);
 }
 
-/* Where the tail of a slot begins. */
+/* Offset of a slot's tail. */
 static size_t tail_at(uint32_t index)
 {
 	return (size_t)(index % RP_RING_SLOTS) * RP_RING_SLOT + RP_RING_MSG;
 }
 
-/* The peer may write there meanwhile: each byte is read once, into a copy. */
+/* The peer may write meanwhile: read each byte once, into a copy. */
 static void read_once(void *to, const uint8_t *from, size_t len)
 {
 	memcpy(to, from, len);
@@ -81,7 +80,7 @@ size_t rp_ring_take(struct rp_ring *r, void *msg)
 	if (!slot.length || slot.length > RP_RING_MSG)
 		return 0;
 	read_once(msg, p - slot.length, slot.length);
-	/* The copy of the tail may have another valid byte than was loaded. */
+	/* The copy may have another valid byte than the one loaded. */
 	slot.valid = valid_of(r->consumed);
 	if (slot.checksum != rp_wire_slot_checksum(&slot, msg))
 		return 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A ring of messages in the memory of one end, which its peer writes by RDMA.
- */
+/* A ring of messages in local memory, which the peer writes by RDMA. */
 #ifndef RP_RING_H
 #define RP_RING_H
 
@@ -11,10 +10,9 @@
 #include "core/wire_desc.h"
 
 /*
- * RDMA writes of one connection are placed in order, so a message whose valid
- * byte is there is there as a whole, and so is everything that was written
- * before it. A slot ends with the bytes of struct rp_wire_slot; the message
- * stands right before them.
+ * RDMA writes of one connection are placed in order, so a valid byte proves
+ * that its whole message and every earlier write are placed. A slot ends with
+ * the bytes of struct rp_wire_slot; the message ends right before them.
  */
 #define RP_RING_SLOTS 8
 #define RP_RING_MSG   328 /* longest message */
@@ -23,38 +21,38 @@
 
 /* One end of a pair of rings, one for each direction. */
 struct rp_ring {
-	const uint8_t *in; /* the peer writes there: RP_RING_LEN, or NULL */
-	uint8_t *out;	   /* RDMA writes read from there: the same */
-	uint32_t produced; /* messages for the peer, and of those ... */
-	uint32_t released; /* ... its consumer index, as far as known */
-	uint32_t consumed; /* our consumer index */
+	const uint8_t *in; /* written by the peer: RP_RING_LEN bytes, or NULL */
+	uint8_t *out;	   /* source of RDMA writes: likewise */
+	uint32_t produced; /* messages written to the peer */
+	uint32_t released; /* the peer's consumer index, as last known */
+	uint32_t consumed; /* own consumer index */
 };
 
-/* To be written into the peer's ring: len bytes of buf, at this offset. */
+/* An RDMA write to the peer's ring: len bytes of buf, at this offset. */
 struct rp_ring_write {
 	const void *buf;
 	size_t offset, len;
 };
 
-/* Both are zeroed. */
+/* in and out are zeroed. */
 void rp_ring_init(struct rp_ring *r, const void *in, void *out);
 /*
- * The peer has consumed so many messages. Each slot tells it of the other
- * direction; whoever learns it by other means says so here. An index that
- * cannot be is ignored.
+ * The peer's consumer index is known: each slot of the other direction carries
+ * it; a caller that learns it otherwise calls this. An impossible index is
+ * ignored.
  */
 void rp_ring_release(struct rp_ring *r, uint32_t consumed);
 /*
- * A message of 1 to RP_RING_MSG bytes. 0, and then *w is to be written before
- * anything else of this ring; -EAGAIN: no slot is free; -EMSGSIZE.
+ * Put a message of 1 to RP_RING_MSG bytes. 0: *w must be written before any
+ * later write of this ring; -EAGAIN: no free slot; -EMSGSIZE.
  */
 int rp_ring_put(struct rp_ring *r, const void *msg, size_t len,
 		struct rp_ring_write *w);
-/* The last one was not written: as if it had not been put. */
+/* Undo the last rp_ring_put(), which was not written. */
 void rp_ring_unput(struct rp_ring *r);
 /*
- * The next message into msg, which has room for RP_RING_MSG bytes: its length,
- * or 0: there is none yet.
+ * Copy the next message into msg, which has RP_RING_MSG bytes. Returns its
+ * length, or 0: no message yet.
  */
 size_t rp_ring_take(struct rp_ring *r, void *msg);
 

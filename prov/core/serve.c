@@ -8,7 +8,7 @@
 #include "core/agent_impl.h"
 #include "core/atomic.h"
 
-/* How a region is brought to the required class; that goes into the reply. */
+/* Is a flush needed for the class? Lowers the reply's class and method. */
 static bool needs_flush(const struct rp_region *r, enum rp_class required,
 			struct rp_wire_reply *reply)
 {
@@ -29,9 +29,9 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	return choice.method != RP_METHOD_DELIVERY;
 }
 
-/* A key means something on connections that it was granted on. */
-static struct rp_agent_grant *granted(struct rp_agent_session *s, uint64_t key,
-				      enum rp_status *st)
+/* The session's grant of the key: without one the key is not valid. */
+static struct rp_agent_grant *grant_find(struct rp_agent_session *s,
+					 uint64_t key, enum rp_status *st)
 {
 	struct rp_agent *a = s->agent;
 	struct rp_agent_grant *g = rp_agent_grant_find(s, key);
@@ -40,7 +40,7 @@ static struct rp_agent_grant *granted(struct rp_agent_session *s, uint64_t key,
 	*st = RP_ST_STALE_KEY;
 	if (g || !a->attr.messages_only)
 		return g;
-	/* No RDMA of the connection needs a grant: the key alone will do. */
+	/* Without RDMA no grant is needed: a live key is enough. */
 	r = rp_regions_find(&a->regions, key, st);
 	if (r)
 		*st = rp_agent_grant_get(s, r, &g);
@@ -53,7 +53,7 @@ static struct rp_region *check_place(struct rp_agent_session *s,
 				     uint64_t *off, struct rp_wire_reply *reply,
 				     enum rp_status *st)
 {
-	struct rp_agent_grant *g = granted(s, w->key, st);
+	struct rp_agent_grant *g = grant_find(s, w->key, st);
 
 	if (!g)
 		return NULL;
@@ -84,7 +84,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 		return st;
 	if (!r->writable)
 		return RP_ST_ACCESS;
-	/* The CPU stores all 8 bytes or none at a multiple of 8 here. */
+	/* The CPU stores 8 bytes atomically at a local multiple of 8 only. */
 	if (((uintptr_t)r->base + t->off) % sizeof(m->then.value))
 		return RP_ST_ALIGN;
 	t->region = r;
@@ -93,7 +93,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 	return RP_ST_OK;
 }
 
-/* The checks of one range that its effect adds to those of a commit. */
+/* Checks of one range that its effect needs in addition to a commit's. */
 static enum rp_status check_effect(const struct rp_wire_request *m,
 				   const struct rp_job_range *g, size_t unit)
 {
@@ -117,7 +117,7 @@ static enum rp_status check_range(struct rp_agent_session *s,
 	struct rp_job_range *g = &job->ranges[i];
 	enum rp_status st;
 
-	/* The checks of the region hold for the next range of it. */
+	/* The region's checks hold for later ranges with its key. */
 	if (i && w->key == w[-1].key) {
 		g->region = g[-1].region;
 		g->flush = g[-1].flush;
@@ -149,7 +149,7 @@ static enum rp_status check(struct rp_agent_session *s,
 		.class = durable ? RP_CLASS_POWER : RP_CLASS_NONE,
 		.method = RP_METHOD_DELIVERY,
 	};
-	/* Valid, says the decoder; this is for the size. */
+	/* The decoder has checked op and datatype; this gets the size. */
 	if (m->effect == RP_EFFECT_ATOMIC)
 		rp_atomic_valid(m->atomic.op, m->atomic.datatype, &unit);
 	for (; st == RP_ST_OK && i < m->nranges; i++)
@@ -163,9 +163,9 @@ static enum rp_status check(struct rp_agent_session *s,
 	return st;
 }
 
-/* Does a store to [off, off+len) of the region have to wait for that job's? */
-static bool meets_then(const struct rp_job *job, const struct rp_region *r,
-		       uint64_t off, uint64_t len)
+/* Does a store to [off, off+len) of the region overlap the job's then? */
+static bool overlaps_then(const struct rp_job *job, const struct rp_region *r,
+			  uint64_t off, uint64_t len)
 {
 	const struct rp_job_then *t = &job->then;
 
@@ -174,11 +174,11 @@ static bool meets_then(const struct rp_job *job, const struct rp_region *r,
 }
 
 /*
- * Stores of one session to the same bytes keep their order: a store that waits
- * for its ranges to be durable is not overtaken by a later one.
+ * Stores of one session to the same bytes keep their order: a later store waits
+ * for a store whose ranges are still being flushed.
  */
-static bool stays_behind(const struct rp_agent_session *s,
-			 const struct rp_job *job)
+static bool must_wait(const struct rp_agent_session *s,
+		      const struct rp_job *job)
 {
 	const struct rp_job_then *t = &job->then;
 	const struct rp_job *old;
@@ -190,20 +190,21 @@ static bool stays_behind(const struct rp_agent_session *s,
 		if (!old->then.region)
 			continue;
 		if (t->region &&
-		    meets_then(old, t->region, t->off, sizeof(t->value)))
+		    overlaps_then(old, t->region, t->off, sizeof(t->value)))
 			return true;
 		for (size_t i = 0; !t->region && i < job->n; i++)
-			if (meets_then(old, job->ranges[i].region,
-				       job->ranges[i].off, job->ranges[i].len))
+			if (overlaps_then(old, job->ranges[i].region,
+					  job->ranges[i].off,
+					  job->ranges[i].len))
 				return true;
 	}
 	return false;
 }
 
 /*
- * The bytes of a STORE and an ATOMIC are executed as the message is received,
- * so that nothing which the peer sent later is seen before them. Their flush is
- * the commit's part. False: the job has failed.
+ * Execute a STORE or ATOMIC as the message is received, so that nothing which
+ * the peer sent later is visible earlier. The flush is the commit's part.
+ * False: the job has failed.
  */
 static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 		    char *result)
@@ -246,10 +247,10 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 }
 
 /*
- * Are all ranges in one region, one behind the other, without a cache line in
- * common? A batch would find nothing to merge.
+ * Are all ranges in one region, ascending, without a shared cache line? A batch
+ * would merge nothing.
  */
-static bool are_apart(const struct rp_job *job)
+static bool are_separate(const struct rp_job *job)
 {
 	const struct rp_job_range *g = job->ranges;
 
@@ -283,7 +284,7 @@ static void flush_ranges(struct rp_agent *a, struct rp_job *job)
 	a->stats.drains++;
 }
 
-/* Flush what blocks nobody, and do the store behind it. */
+/* Flush ranges that do not block, then execute the ordered store. */
 static void flush_now(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_batch *b = &a->inl;
@@ -293,7 +294,7 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 		work |= job->ranges[i].flush;
 	if (!work)
 		return;
-	if (are_apart(job)) {
+	if (are_separate(job)) {
 		flush_ranges(a, job);
 		return;
 	}
@@ -304,14 +305,14 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 		job->batch = b;
 		rp_batch_seal(b);
 		rp_batch_run(b);
-		rp_batch_judge(b, &b->jobs);
+		rp_batch_complete(b, &b->jobs);
 		TAILQ_REMOVE(&b->jobs, job, link);
 		rp_agent_count(a, b);
 	}
 	rp_batch_reset(b);
 }
 
-/* The program gets its completion before the peer gets its reply. */
+/* Report the completion to the program before the reply goes to the peer. */
 static void notify(struct rp_agent_session *s, struct rp_job *job)
 {
 	struct rp_agent_host *h = s->agent->host;
@@ -330,7 +331,7 @@ static void notify(struct rp_agent_session *s, struct rp_job *job)
 			    0, 0);
 }
 
-void rp_agent_finish(struct rp_agent_session *s, struct rp_job *job)
+void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)
 {
 	struct rp_agent *a = s->agent;
 
@@ -350,7 +351,7 @@ static void refuse(struct rp_agent_session *s, uint64_t token,
 	rp_agent_reply(s, token, &reply);
 }
 
-/* A job of its own for what the request in a->job leaves to be done. */
+/* Copy the request in a->job to a job, for the work that is left. */
 static struct rp_job *job_copy(const struct rp_job *from, size_t result_len)
 {
 	struct rp_job *job = rp_job_new(from->n, result_len);
@@ -371,7 +372,7 @@ static void queue_job(struct rp_agent_session *s, struct rp_job *job)
 	TAILQ_INSERT_TAIL(job->queue, job, link);
 }
 
-/* Bytes of old values that the reply brings. */
+/* Bytes of old values in the reply. */
 static size_t result_len(const struct rp_wire_request *m,
 			 const struct rp_job *job)
 {
@@ -383,8 +384,8 @@ static size_t result_len(const struct rp_wire_request *m,
 	return len;
 }
 
-static void carry_out(struct rp_agent_session *s,
-		      const struct rp_wire_request *m)
+static void request_execute(struct rp_agent_session *s,
+			    const struct rp_wire_request *m)
 {
 	struct rp_agent *a = s->agent;
 	struct rp_job *job = a->job, *copy = NULL;
@@ -393,7 +394,7 @@ static void carry_out(struct rp_agent_session *s,
 	void *result = a->result;
 
 	if (blocks) {
-		if (a->held < a->attr.max_jobs)
+		if (a->backlog < a->attr.max_jobs)
 			copy = job_copy(job, fetched);
 		if (!copy) {
 			refuse(s, job->token, RP_ST_OVERLOADED);
@@ -414,12 +415,12 @@ static void carry_out(struct rp_agent_session *s,
 	}
 	if (job->reply.status == RP_ST_OK)
 		flush_now(a, job);
-	rp_agent_finish(s, job);
+	rp_agent_job_complete(s, job);
 	if (blocks)
 		free(job);
 }
 
-/* False: it stays behind a job. */
+/* False: the request waits behind a job. */
 static bool serve_request(struct rp_agent_session *s, const void *msg,
 			  const struct rp_wire_hdr *hdr)
 {
@@ -434,7 +435,7 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 		rp_agent_session_doom(s);
 		return true;
 	}
-	full = a->held >= a->attr.max_jobs;
+	full = a->backlog >= a->attr.max_jobs;
 	if (a->quiescing || (full && !STAILQ_EMPTY(&s->stalled))) {
 		refuse(s, hdr->token, RP_ST_OVERLOADED);
 		return true;
@@ -452,12 +453,12 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 	} else if (st != RP_ST_OK) {
 		a->stats.refused++;
 		rp_agent_reply(s, hdr->token, &job->reply);
-	} else if (stays_behind(s, job)) {
+	} else if (must_wait(s, job)) {
 		if (!full)
 			return false;
 		refuse(s, hdr->token, RP_ST_OVERLOADED);
 	} else {
-		carry_out(s, &m);
+		request_execute(s, &m);
 	}
 	return true;
 }
@@ -474,7 +475,7 @@ static enum rp_status refusal_status(enum rp_refusal r)
 	}
 }
 
-/* Describe a commit of this class; m->grant is left out. */
+/* Describe a commit of this class; the caller fills in m->grant. */
 static void describe(const struct rp_agent_session *s,
 		     const struct rp_region *r, enum rp_class required,
 		     struct rp_wire_info *m)
@@ -484,7 +485,7 @@ static void describe(const struct rp_agent_session *s,
 	const char *why = r->why;
 
 	*m = (struct rp_wire_info){
-		/* The strongest class, and the method of the required one. */
+		/* The strongest class; the required class's method. */
 		.class = r->choice.class,
 		.method = rp_agent_session_method(s, r, choice),
 		.refusal = choice.refusal,
@@ -525,7 +526,7 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 		return;
 	}
 	describe(s, r, m.required, &info);
-	/* Also where a commit would be refused: writes and reads are not. */
+	/* Even if a commit would be refused: for writes and reads. */
 	st = rp_agent_grant_get(s, r, &g);
 	if (st == RP_ST_OK)
 		info.grant = g->wire;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The life of a session's connection: made on first use, watched, ended. */
+/* The connection of a session: connect on first use, watch, end. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -63,29 +63,29 @@ void rp_session_set_ordered(struct rp_session *s, bool ordered)
 
 /* --- grants --- */
 
-/* A QUERY of the session's own. */
-struct ask {
+/* A QUERY that the session sends for itself. */
+struct query {
 	struct rp_op op;
 	struct rp_wire_range range;
 };
 
-static void asked(struct rp_op *op, const struct rp_outcome *out)
+static void query_done(struct rp_op *op, const struct rp_outcome *out)
 {
-	struct ask *a = (struct ask *)op;
+	struct query *a = (struct query *)op;
 	struct rp_session *s = op->priv.session;
 	struct rp_grant *g = rp_grant_find(s, a->range.key);
 
-	if (g && g->state == RP_GRANT_ASKED)
+	if (g && g->state == RP_GRANT_QUERIED)
 		rp_grant_fail(s, a->range.key,
 			      out->status ? out->status : RP_ST_BAD_MESSAGE,
 			      out->detail);
 	free(a);
 }
 
-static int ask(struct rp_session *s, uint64_t key)
+static int query_send(struct rp_session *s, uint64_t key)
 {
 	struct rp_grant *g;
-	struct ask *a;
+	struct query *a;
 
 	if (HASH_COUNT(s->grants) >= RP_SESSION_GRANTS)
 		return -ENOMEM;
@@ -95,17 +95,17 @@ static int ask(struct rp_session *s, uint64_t key)
 		free(a);
 		return -ENOMEM;
 	}
-	g->state = RP_GRANT_ASKED;
+	g->state = RP_GRANT_QUERIED;
 	a->range.key = key;
 	a->op.kind = RP_OP_QUERY;
-	a->op.done = asked;
+	a->op.done = query_done;
 	a->op.ranges = &a->range;
 	a->op.nranges = 1;
-	rp_op_accept_own(s, &a->op);
+	rp_op_accept_internal(s, &a->op);
 	return -EAGAIN;
 }
 
-/* As rp_session_ready(), of one key. */
+/* As rp_session_ready(), for one key. */
 static int key_ready(struct rp_session *s, uint64_t key, bool query,
 		     uint32_t *detail)
 {
@@ -124,10 +124,10 @@ static int key_ready(struct rp_session *s, uint64_t key, bool query,
 		return -EAGAIN;
 	if (query)
 		return 0;
-	return g ? -EAGAIN : ask(s, key);
+	return g ? -EAGAIN : query_send(s, key);
 }
 
-/* A refusal is worth more than an -EAGAIN, and that more than a 0. */
+/* A refusal has priority over -EAGAIN, and that over 0. */
 static int keys_ready(struct rp_session *s, const struct rp_op *op,
 		      uint64_t *range, uint32_t *detail)
 {
@@ -155,17 +155,18 @@ static int keys_ready(struct rp_session *s, const struct rp_op *op,
 
 /* --- connecting --- */
 
-/* Does the status speak of the key alone, so that others may be good? */
-static bool of_key(enum rp_status st)
+/* Is the status about the key alone, so that other keys may be good? */
+static bool is_about_key(enum rp_status st)
 {
 	return st == RP_ST_STALE_KEY || st == RP_ST_UNKNOWN_KEY ||
 	       st == RP_ST_VOLATILE;
 }
 
-/* For the next operation (with the key), which ends with this status. */
-static void remember(struct rp_session *s, enum rp_status st, uint32_t detail)
+/* Keep the status for the next operation (with the key), which it ends. */
+static void keep_failure(struct rp_session *s, enum rp_status st,
+			 uint32_t detail)
 {
-	if (of_key(st)) {
+	if (is_about_key(st)) {
 		rp_grant_fail(s, s->hello_key, st, detail);
 		return;
 	}
@@ -229,8 +230,8 @@ static void doom_by_message(struct rp_session *s, int ret)
 	       ret == -EPROTONOSUPPORT
 		       ? "a target speaks another version of the protocol: "
 			 "install the same ofi_rpmem on both sides"
-		       : "a target sent a message that is none: its connection "
-			 "is closed");
+		       : "a target sent an invalid message: its connection is "
+			 "closed");
 	rp_session_doom(
 		s, ret == -EPROTONOSUPPORT ? RP_ST_VERSION : RP_ST_BAD_MESSAGE,
 		0);
@@ -292,7 +293,7 @@ static void received(void *owner, const void *msg, size_t len)
 	if (!ret) {
 		s->heard = true;
 		if (hdr.type == RP_MSG_REPLY || hdr.type == RP_MSG_INFO)
-			ret = rp_session_answered(s, msg, &hdr);
+			ret = rp_session_handle_reply(s, msg, &hdr);
 		else if (hdr.type != RP_MSG_PROGRESS)
 			ret = -EBADMSG;
 	}
@@ -308,9 +309,9 @@ static const struct rp_channel_events events = {
 
 /* --- the end of a connection --- */
 
-/* remembers: the next operation ends with why connecting has failed. */
-static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
-		 bool remembers)
+/* remembers: the reason for which connecting failed ends the next operation. */
+static void connection_end(struct rp_session *s, enum rp_status st,
+			   uint32_t detail, bool remembers)
 {
 	const bool connecting = s->state == RP_SESSION_CONNECTING;
 	char peer[64] = "";
@@ -330,7 +331,7 @@ static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
 	rp_grants_forget(s, !remembers);
 	s->state = RP_SESSION_IDLE;
 	if (connecting && remembers)
-		remember(s, st, detail);
+		keep_failure(s, st, detail);
 	rp_session_deliver(s);
 }
 
@@ -338,7 +339,7 @@ void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail)
 {
 	if (s->state != RP_SESSION_IDLE) {
-		lose(s, st, detail, false);
+		connection_end(s, st, detail, false);
 		return;
 	}
 	rp_grants_forget(s, true);
@@ -357,15 +358,15 @@ void rp_session_delete(struct rp_session *s)
 
 /* --- progress --- */
 
-/* How long the target may still be silent; UINT64_MAX: nothing is due. */
-static uint64_t expires(const struct rp_session *s, uint64_t alive_at)
+/* Deadline of the target's next message; UINT64_MAX: none is due. */
+static uint64_t deadline_of(const struct rp_session *s, uint64_t alive_at)
 {
 	double slack = 0;
 
 	if (s->state == RP_SESSION_IDLE ||
 	    (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops)))
 		return UINT64_MAX;
-	/* Replies stand behind the bytes: a slow link is no dead target. */
+	/* Replies come behind the bytes: a slow link is no loss. */
 	if (s->attr.slow_rate)
 		slack = (double)(s->written - s->proved) * 1e9 /
 			(double)s->attr.slow_rate;
@@ -374,8 +375,8 @@ static uint64_t expires(const struct rp_session *s, uint64_t alive_at)
 	return alive_at + s->attr.timeout_ns + (uint64_t)slack;
 }
 
-/* Nothing is outstanding: a connection without use is closed after a while. */
-static void idle(struct rp_session *s, uint64_t t)
+/* Nothing is outstanding: close the connection after attr.idle_ns. */
+static void close_if_idle(struct rp_session *s, uint64_t t)
 {
 	if (!s->idle) {
 		s->idle = true;
@@ -383,11 +384,11 @@ static void idle(struct rp_session *s, uint64_t t)
 	}
 	if (!s->attr.idle_ns || t < s->idle_at + s->attr.idle_ns)
 		return;
-	/* What was written must not be lost with it. */
+	/* First prove placement: a close would poison unplaced writes. */
 	if (s->unplaced.n)
 		rp_session_fence(s);
 	else
-		lose(s, RP_ST_CANCELED, 0, false);
+		connection_end(s, RP_ST_CANCELED, 0, false);
 }
 
 bool rp_session_progress(struct rp_session *s)
@@ -396,22 +397,22 @@ bool rp_session_progress(struct rp_session *s)
 	uint64_t t;
 
 	if (s->doomed)
-		lose(s, s->doom, s->doom_detail, true);
+		connection_end(s, s->doom, s->doom_detail, true);
 	if (s->state == RP_SESSION_IDLE || s->state == RP_SESSION_CLOSING)
 		return rp_session_deliver(s) || any;
 	t = now(s);
 	if (s->heard)
 		s->alive_at = t;
 	s->heard = false;
-	if (t >= expires(s, s->alive_at)) {
-		lose(s, RP_ST_TIMEOUT, 0, true);
+	if (t >= deadline_of(s, s->alive_at)) {
+		connection_end(s, RP_ST_TIMEOUT, 0, true);
 		return true;
 	}
 	s->batch = NULL;
 	rp_session_pump(s);
 	any |= rp_session_deliver(s);
 	if (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops))
-		idle(s, t);
+		close_if_idle(s, t);
 	return any;
 }
 
@@ -421,8 +422,8 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 
 	if (s->doomed || s->batch || !TAILQ_EMPTY(&s->ended))
 		return 0;
-	due = expires(s, s->heard ? now(s) : s->alive_at);
-	/* The channel has no event that says "try again". */
+	due = deadline_of(s, s->heard ? now(s) : s->alive_at);
+	/* The channel reports no event when it has room again. */
 	if (s->blocked && s->head) {
 		retry = now(s) + NS_PER_MS;
 		due = retry < due ? retry : due;
@@ -433,7 +434,7 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 	return s->idle ? s->idle_at + s->attr.idle_ns : 0;
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 bool rp_session_unplaced(struct rp_session *s)
 {

@@ -5,10 +5,10 @@
 
 #include "core/session_priv.h"
 
-/* Longer writes are RDMA of their own. */
+/* Longer writes are sent as RDMA each. */
 #define LONGEST 128
 
-/* Writes in one REQUEST; an operation of the session's own. */
+/* Coalesced writes in one REQUEST; an internal operation of the session. */
 struct batch {
 	struct rp_op op;
 	struct rp_ops writes;
@@ -33,9 +33,9 @@ static void batch_done(struct rp_op *op, const struct rp_outcome *out)
 }
 
 /*
- * Is it a write that may wait for more of its kind? Only where the target's CPU
- * has its part in every commit anyway, and a message costs what many bytes do:
- * devices that need a desc send faster than that CPU stores.
+ * May the write wait to be coalesced? Only if the target's CPU takes part in
+ * every commit anyway, and a message costs more than its bytes: devices that
+ * need a desc send faster than that CPU stores.
  */
 bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op)
 {
@@ -47,7 +47,7 @@ bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op)
 	return rp_grant_find(s, op->ranges[0].key)->alone == RP_METHOD_REFUSED;
 }
 
-/* Has the open batch room for the write? */
+/* Does the write fit into the open batch? */
 static bool fits(const struct rp_op *batch, const struct rp_op *op)
 {
 	const uint64_t bytes = batch->priv.bytes + op->priv.bytes;

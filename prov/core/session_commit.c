@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What an operation posts: RDMA of its bytes, then slices of its ranges. */
+/* The posts of an operation: RDMA of its bytes, then slices of its ranges. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "core/session_priv.h"
 #include "core/wire_pack.h"
 
-/* The local part of one of several remote ranges. */
+/* Local scatter list for one of several remote ranges. */
 struct part {
 	struct iovec iov[RP_CHANNEL_IOV];
 	void *desc[RP_CHANNEL_IOV];
 };
 
-/* Where the walk through the local scatter list is. */
+/* Position in the local scatter list. */
 struct cursor {
 	const struct iovec *iov;
 	void *const *desc;
@@ -53,12 +53,13 @@ static void set_remote(struct rp_piece *p, const struct rp_grant *g,
 }
 
 /*
- * How a commit of this range is carried out: by fence, FLUSH or delivery, or
- * by the agent (REFUSED), which alone takes effects, reaches what its CPU has
- * stored, and says why a class is not reached.
+ * The method for a commit of this range: fence, FLUSH or delivery without the
+ * agent, or REFUSED: by the agent, which alone executes effects, flushes bytes
+ * that its CPU has stored, and reports why a class is not reached.
  */
-static enum rp_method way(const struct rp_op *op, const struct rp_wire_range *r,
-			  const struct rp_grant *g)
+static enum rp_method range_method(const struct rp_op *op,
+				   const struct rp_wire_range *r,
+				   const struct rp_grant *g)
 {
 	const struct rp_session *s = op->priv.session;
 
@@ -68,21 +69,22 @@ static enum rp_method way(const struct rp_op *op, const struct rp_wire_range *r,
 	if (g->alone == RP_METHOD_NATIVE &&
 	    (op->nranges > RP_SESSION_FLUSHES || r->len > RP_SESSION_FLUSH_LEN))
 		return RP_METHOD_REFUSED;
-	/* Delivery says nothing of writes that were not delivered. */
+	/* Delivery proves nothing about writes without acknowledgment. */
 	if (g->alone == RP_METHOD_DELIVERY && op->kind == RP_OP_COMMIT &&
 	    rp_range_unplaced(s, r) && !(s->channel->flags & RP_CHANNEL_FENCES))
 		return RP_METHOD_REFUSED;
 	return g->alone;
 }
 
-/* Is it a write whose delivery has to be acknowledged? */
-static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
-		     const struct rp_grant *g)
+/* Is it a write that needs a delivery-complete acknowledgment? */
+static bool needs_delivery(const struct rp_op *op,
+			   const struct rp_wire_range *r,
+			   const struct rp_grant *g)
 {
 	return op->kind == RP_OP_WRITE &&
 	       ((op->level == RP_LEVEL_VISIBLE && !op->effect) ||
 		(op->level == RP_LEVEL_DURABLE &&
-		 way(op, r, g) == RP_METHOD_DELIVERY));
+		 range_method(op, r, g) == RP_METHOD_DELIVERY));
 }
 
 /* RDMA of the operation's bytes, a piece for each remote range. */
@@ -111,7 +113,7 @@ static int make_data(struct rp_op *op)
 			return -ENOMEM;
 		p->chan.kind = op->kind == RP_OP_READ ? RP_CHANNEL_READ
 						      : RP_CHANNEL_WRITE;
-		p->chan.delivered = delivers(op, r, g);
+		p->chan.delivered = needs_delivery(op, r, g);
 		p->all = i + 1 == op->nranges;
 		set_remote(p, g, r->addr, r->len);
 		if (op->nranges == 1) {
@@ -134,15 +136,15 @@ static int make_data(struct rp_op *op)
 
 /* --- slices --- */
 
-static void reached(struct rp_op *op, enum rp_class class,
-		    enum rp_method method)
+static void outcome_lower(struct rp_op *op, enum rp_class class,
+			  enum rp_method method)
 {
 	if (class < op->priv.out.class)
 		op->priv.out.class = class;
 	op->priv.out.method = method;
 }
 
-/* Ranges from first on that fit into one REQUEST; at most n. */
+/* Number of ranges from first on that fit into one REQUEST; at most n. */
 static size_t slice(const struct rp_op *op, size_t first, size_t n)
 {
 	uint8_t scratch[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
@@ -173,7 +175,7 @@ static size_t agent_run(const struct rp_op *op, size_t first)
 			break;
 		if (!g || g->key != r->key)
 			g = rp_grant_find(op->priv.session, r->key);
-		if (way(op, r, g) != RP_METHOD_REFUSED)
+		if (range_method(op, r, g) != RP_METHOD_REFUSED)
 			break;
 	}
 	return i - first;
@@ -184,7 +186,7 @@ static bool has_credit(const struct rp_session *s)
 	return s->used < s->credits && s->used < s->attr.max_commits;
 }
 
-/* A fence inside the range: one outside might stay short of the memory. */
+/* Fence by a read inside the range: elsewhere it may not reach the memory. */
 static int make_fence(struct rp_op *op, const struct rp_wire_range *r,
 		      struct rp_grant *g)
 {
@@ -215,7 +217,7 @@ static int make_flush(struct rp_op *op, const struct rp_wire_range *r,
 	return 0;
 }
 
-/* The next range, without the agent. */
+/* Commit the next range without the agent. */
 static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 		      struct rp_grant *g, enum rp_method method)
 {
@@ -229,14 +231,14 @@ static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 		ret = make_fence(op, r, g);
 	if (ret)
 		return ret;
-	reached(op, g->g.class, method);
+	outcome_lower(op, g->g.class, method);
 	op->priv.cut++;
 	return 0;
 }
 
 /*
- * Pieces for all ranges; where there is an effect, for all but those of the
- * request that brings it.
+ * Make pieces for all ranges; with an effect, for all but those in the request
+ * that carries it.
  */
 static int make_slices(struct rp_op *op)
 {
@@ -250,7 +252,7 @@ static int make_slices(struct rp_op *op)
 		const struct rp_wire_range *r = &op->ranges[op->priv.cut];
 
 		g = rp_grant_find(s, r->key);
-		m = way(op, r, g);
+		m = range_method(op, r, g);
 		if (m != RP_METHOD_REFUSED) {
 			ret = make_alone(op, r, g, m);
 			if (ret)
@@ -281,7 +283,7 @@ static int make_last(struct rp_op *op)
 		return 0;
 	if (!has_credit(op->priv.session))
 		return -EAGAIN;
-	/* A reply proves placement whatever it is about. */
+	/* Any reply proves placement, so no range is needed. */
 	p = rp_piece_request(op, op->priv.cut, bare ? 0 : n);
 	if (!p)
 		return -ENOMEM;
@@ -324,11 +326,11 @@ int rp_commit_make(struct rp_op *op)
 			ret = make_slices(op);
 			if (ret || op->priv.cut == op->nranges)
 				return ret;
-			rp_op_move(op, op->priv.unanswered ? RP_OP_HELD
-							   : RP_OP_LAST);
+			rp_op_move(op, op->priv.replies_due ? RP_OP_REPLIES
+							    : RP_OP_LAST);
 			break;
-		case RP_OP_HELD:
-			if (op->priv.unanswered)
+		case RP_OP_REPLIES:
+			if (op->priv.replies_due)
 				return -EAGAIN;
 			rp_op_move(op, RP_OP_LAST);
 			break;
@@ -343,14 +345,14 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
 	struct rp_op *op = p->op;
 
 	if (m->status != RP_ST_OK) {
-		/* The ordered store stands behind the last range. */
+		/* The ordered store counts as the range after the last. */
 		size_t n = p->n + (p->effect && rp_op_then(op));
 
 		rp_op_fail(op, m->status, m->detail,
 			   p->first + (m->range < n ? m->range : 0));
 		return;
 	}
-	/* A reply that says less than was asked is not a yes. */
+	/* Too low a level or class in the reply is a failure. */
 	if (m->level < op->level ||
 	    (op->level == RP_LEVEL_DURABLE && m->class < op->required)) {
 		rp_op_fail(op, RP_ST_CLASS, m->class, p->first);
@@ -358,6 +360,6 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
 	}
 	if (op->level != RP_LEVEL_DURABLE)
 		return;
-	reached(op, m->class, m->method);
+	outcome_lower(op, m->class, m->method);
 	rp_ranges_flushed(op, p->first, p->n, m->class);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Keys as a connection knows them. */
+/* The grants of keys on this connection. */
 #include <stdlib.h>
 
 #include "core/session_priv.h"
@@ -43,8 +43,8 @@ struct rp_grant *rp_grant_get(struct rp_session *s, uint64_t key)
 	return g;
 }
 
-/* How commits are carried out without the agent, on this connection. */
-static enum rp_method alone(const struct rp_session *s, enum rp_method m)
+/* The method of commits without the agent on this connection. */
+static enum rp_method method_alone(const struct rp_session *s, enum rp_method m)
 {
 	const uint32_t flags = s->channel->flags;
 
@@ -64,12 +64,12 @@ void rp_grant_take(struct rp_session *s, uint64_t key,
 {
 	struct rp_grant *g = rp_grant_get(s, key);
 
-	/* Writes under way have used what it was given as first. */
+	/* Outstanding writes use the first grant, so keep it. */
 	if (!g || g->state == RP_GRANT_GIVEN)
 		return;
 	g->state = RP_GRANT_GIVEN;
 	g->g = *w;
-	g->alone = alone(s, (enum rp_method)w->method);
+	g->alone = method_alone(s, (enum rp_method)w->method);
 }
 
 void rp_grant_fail(struct rp_session *s, uint64_t key, enum rp_status st,

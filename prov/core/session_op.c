@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The life of an operation: accepted, posted in order, ended once. */
+/* The states of an operation: accepted, posted in order, ended once. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ bool rp_op_counts(const struct rp_op *op)
 	       op->level == RP_LEVEL_DURABLE;
 }
 
-/* Does the target's CPU store for it? */
-static bool stores(const struct rp_op *op)
+/* Does the operation make the target's CPU store? */
+static bool is_cpu_store(const struct rp_op *op)
 {
 	return op->priv.store || rp_op_then(op) ||
 	       (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
@@ -29,7 +29,7 @@ void rp_op_init(struct rp_session *s, struct rp_op *op)
 	op->priv.session = s;
 	STAILQ_INIT(&op->priv.ready);
 	op->priv.out.required = op->required;
-	/* The weakest answer lowers it. */
+	/* Each reply can only lower the class. */
 	if (op->level == RP_LEVEL_DURABLE)
 		op->priv.out.class = RP_CLASS_POWER;
 }
@@ -40,7 +40,7 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 		s->heard = true;
 		s->idle = false;
 	}
-	/* What follows a batch must not be overtaken by writes that join it. */
+	/* Close the batch: later writes must not pass this operation in it. */
 	s->batch = NULL;
 	op->priv.seq = s->next_seq++;
 	rp_op_move(op, RP_OP_QUEUED);
@@ -49,13 +49,13 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 		s->head = op;
 	s->nqueued++;
 	s->ncommits += rp_op_counts(op);
-	s->nstores += stores(op);
+	s->nstores += is_cpu_store(op);
 	s->outstanding += !op->priv.internal;
 	s->written += op->priv.bytes;
 	op->priv.written = s->written;
 }
 
-void rp_op_accept_own(struct rp_session *s, struct rp_op *op)
+void rp_op_accept_internal(struct rp_session *s, struct rp_op *op)
 {
 	rp_op_init(s, op);
 	op->priv.internal = true;
@@ -82,10 +82,10 @@ void rp_session_fence(struct rp_session *s)
 	op->level = RP_LEVEL_VISIBLE;
 	op->done = fence_done;
 	s->fence = op;
-	rp_op_accept_own(s, op);
+	rp_op_accept_internal(s, op);
 }
 
-/* Nothing of the operation is left to post. */
+/* The operation has nothing left to post. */
 static void leave_queue(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
@@ -112,16 +112,16 @@ static bool awaits_stores(const struct rp_op *op)
 }
 
 /*
- * What a failed operation should have written is poisoned, once. The RDMA of a
- * durable write is not where the target itself has refused the commit behind
- * it: its answer says that the bytes are in place.
+ * Poison the bytes that a failed operation should have written, once. If the
+ * target itself refused the commit behind the RDMA of a durable write, its
+ * reply proves placement: no poison.
  */
 static void poison(struct rp_op *op)
 {
 	const bool ends = op->priv.session->state == RP_SESSION_CLOSING;
 
 	if (op->priv.out.status == RP_ST_OK || op->priv.poisoned ||
-	    !(stores(op) || op->priv.unposted || ends ||
+	    !(is_cpu_store(op) || op->priv.unposted || ends ||
 	      op->level != RP_LEVEL_DURABLE))
 		return;
 	op->priv.poisoned = true;
@@ -136,7 +136,7 @@ void rp_op_end(struct rp_op *op)
 		leave_queue(op);
 	rp_op_move(op, RP_OP_ENDED);
 	s->ncommits -= rp_op_counts(op);
-	s->nstores -= stores(op);
+	s->nstores -= is_cpu_store(op);
 	if (op->priv.listed) {
 		LIST_REMOVE(op, priv.of_stores);
 		s->nthens -= rp_op_then(op);
@@ -148,7 +148,7 @@ void rp_op_end(struct rp_op *op)
 	TAILQ_INSERT_TAIL(&s->ended, op, priv.link);
 }
 
-/* Everything was posted, and the target has answered all of it. */
+/* End the operation if everything is posted and every reply has arrived. */
 static void end_if_complete(struct rp_op *op)
 {
 	const bool failed = op->priv.out.status != RP_ST_OK;
@@ -158,7 +158,7 @@ static void end_if_complete(struct rp_op *op)
 		rp_op_end(op);
 }
 
-/* A store has ended: commits behind it may have waited for that. */
+/* A store has ended: end commits that waited for it. */
 static void end_commits(struct rp_session *s)
 {
 	struct rp_op *op, *next;
@@ -181,8 +181,8 @@ void rp_op_piece_ended(struct rp_op *op)
 }
 
 /*
- * An operation that has failed posts nothing more. What it should have stored
- * is poisoned now: commits behind it do not wait for its end.
+ * A failed operation posts nothing more. Its bytes are poisoned now, as commits
+ * behind it do not wait for its end.
  */
 static bool give_up(struct rp_op *op)
 {
@@ -236,14 +236,14 @@ void rp_session_pump(struct rp_session *s)
 			return;
 }
 
-/* May the target have had the effect, or have it yet? A refusal says no. */
+/* May the target execute the effect, or have done so? A refusal says no. */
 static bool is_indeterminate(const struct rp_op *op)
 {
 	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
 			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 
 	return once && op->priv.effect_sent &&
-	       (op->priv.unanswered || op->priv.out.status == RP_ST_OK);
+	       (op->priv.replies_due || op->priv.out.status == RP_ST_OK);
 }
 
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)

@@ -5,7 +5,7 @@
 
 #include "core/session_priv.h"
 
-/* Pieces that are posted in one call. */
+/* Most pieces that one call posts. */
 #define BATCH (RP_CHANNEL_IOV + 2)
 
 int rp_op_copy(struct rp_op *op)
@@ -41,11 +41,11 @@ static void forget_token(struct rp_piece *p)
 		b = &(*b)->same;
 	*b = p->same;
 	s->used--;
-	p->op->priv.unanswered--;
-	p->unanswered = false;
+	p->op->priv.replies_due--;
+	p->reply_due = false;
 }
 
-/* Nothing of the piece is under way any more. */
+/* The piece has completed: free it. */
 static void release(struct rp_piece *p)
 {
 	p->op->priv.pending--;
@@ -72,7 +72,7 @@ static void piece_ended(struct rp_piece *p)
 	rp_op_piece_ended(op);
 }
 
-/* The channel has let go of the buffers. */
+/* The channel has released the buffers. */
 static void piece_done(struct rp_channel_op *chan, int err)
 {
 	struct rp_piece *p = (struct rp_piece *)chan;
@@ -80,18 +80,18 @@ static void piece_done(struct rp_channel_op *chan, int err)
 	struct rp_session *s = op->priv.session;
 
 	p->sending = false;
-	/* A message that was answered has arrived. */
-	if (err && (chan->kind != RP_CHANNEL_SEND || p->unanswered)) {
+	/* A message with a reply has arrived in spite of err. */
+	if (err && (chan->kind != RP_CHANNEL_SEND || p->reply_due)) {
 		rp_session_doom(s, RP_ST_LOST, (uint32_t)err);
 		op->priv.lost = true;
-		if (!p->unanswered)
+		if (!p->reply_due)
 			release(p);
 		return;
 	}
 	s->heard |= chan->kind != RP_CHANNEL_SEND;
 	if (p->proves)
 		rp_session_placed(op);
-	if (p->unanswered)
+	if (p->reply_due)
 		return;
 	piece_ended(p);
 	if (s->state == RP_SESSION_OPEN) {
@@ -135,12 +135,12 @@ struct rp_piece *rp_piece_request(struct rp_op *op, size_t first, size_t n)
 	p->first = first;
 	p->n = n;
 	p->token = s->next_token++;
-	p->unanswered = true;
+	p->reply_due = true;
 	b = &s->by_token[p->token % RP_SESSION_TOKENS];
 	p->same = *b;
 	*b = p;
 	s->used++;
-	op->priv.unanswered++;
+	op->priv.replies_due++;
 	return p;
 }
 
@@ -177,7 +177,7 @@ static int encode(const struct rp_piece *p, void *buf, size_t size)
 	return rp_wire_put_request(buf, size, p->token, &m);
 }
 
-/* The local bytes of a write. */
+/* The local scatter list of a write. */
 static size_t source(const struct rp_op *op, const struct iovec **iov)
 {
 	*iov = op->priv.copy ? &op->priv.copied : op->iov;
@@ -196,9 +196,9 @@ static void gather(uint8_t *to, const struct rp_op *op)
 }
 
 /*
- * The message of a piece: injected out of buf where the channel can, else sent
- * from memory of its own; the bytes of a store from the program's, which stay
- * valid, where no device has to know them. 0 or -errno.
+ * Encode the message of a piece: injected out of buf if the channel can, else
+ * sent from allocated memory; a store's bytes are sent from the program's
+ * buffer if it stays valid and no device needs its desc. 0 or -errno.
  */
 static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 {
@@ -243,8 +243,8 @@ static void list_store(struct rp_op *op)
 	s->nthens += rp_op_then(op);
 }
 
-/* The channel has the piece. It may be gone when this returns. */
-static void posted(struct rp_piece *p)
+/* The channel has accepted the piece, and may already have completed it. */
+static void piece_posted(struct rp_piece *p)
 {
 	struct rp_op *op = p->op;
 
@@ -296,7 +296,7 @@ bool rp_pieces_post(struct rp_op *op)
 		}
 		taken = rp_channel_post(s->channel, ops, n);
 		for (int i = 0; i < taken; i++)
-			posted((struct rp_piece *)ops[i]);
+			piece_posted((struct rp_piece *)ops[i]);
 		if (taken < n) {
 			s->blocked = true;
 			return false;
@@ -305,7 +305,7 @@ bool rp_pieces_post(struct rp_op *op)
 	return true;
 }
 
-/* --- answers --- */
+/* --- replies --- */
 
 static struct rp_piece *find_token(const struct rp_session *s, uint64_t token)
 {
@@ -316,7 +316,7 @@ static struct rp_piece *find_token(const struct rp_session *s, uint64_t token)
 	return p;
 }
 
-/* The fetched values of an atomic. False: the reply has not so many. */
+/* Copy the fetched values of an atomic. False: the reply has too few bytes. */
 static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
 {
 	const uint8_t *from = m->result;
@@ -335,17 +335,17 @@ static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
 }
 
 /*
- * A wrong key costs the connection: the target closes it behind this answer,
- * and what would still be posted would be lost with it.
+ * A wrong key ends the connection: the target closes it after this reply, so
+ * stop posting now.
  */
-static void refused(struct rp_session *s, uint32_t status)
+static void check_refusal(struct rp_session *s, uint32_t status)
 {
 	if (status == RP_ST_STALE_KEY)
 		rp_session_doom(s, RP_ST_LOST, 0);
 }
 
-static int replied(struct rp_session *s, struct rp_piece *p, const void *msg,
-		   const struct rp_wire_hdr *hdr)
+static int take_reply(struct rp_session *s, struct rp_piece *p, const void *msg,
+		      const struct rp_wire_hdr *hdr)
 {
 	struct rp_op *op = p->op;
 	struct rp_wire_reply m;
@@ -357,12 +357,12 @@ static int replied(struct rp_session *s, struct rp_piece *p, const void *msg,
 		s->credits = m.credits;
 	rp_session_placed(op);
 	rp_commit_replied(p, &m);
-	refused(s, m.status);
+	check_refusal(s, m.status);
 	return 0;
 }
 
-static int informed(struct rp_session *s, struct rp_piece *p, const void *msg,
-		    const struct rp_wire_hdr *hdr)
+static int take_info(struct rp_session *s, struct rp_piece *p, const void *msg,
+		     const struct rp_wire_hdr *hdr)
 {
 	struct rp_op *op = p->op;
 	struct rp_wire_info m;
@@ -377,21 +377,21 @@ static int informed(struct rp_session *s, struct rp_piece *p, const void *msg,
 		rp_op_fail(op, m.status, 0, 0);
 	op->priv.out.class = m.class;
 	op->priv.out.method = m.method;
-	refused(s, m.status);
+	check_refusal(s, m.status);
 	return 0;
 }
 
-int rp_session_answered(struct rp_session *s, const void *msg,
-			const struct rp_wire_hdr *hdr)
+int rp_session_handle_reply(struct rp_session *s, const void *msg,
+			    const struct rp_wire_hdr *hdr)
 {
 	struct rp_piece *p = find_token(s, hdr->token);
 	int ret;
 
-	/* A request that is not sent yet has no answer. */
+	/* A request that is not posted has no reply. */
 	if (!p || !p->posted)
 		return -EBADMSG;
-	ret = hdr->type == RP_MSG_REPLY ? replied(s, p, msg, hdr)
-					: informed(s, p, msg, hdr);
+	ret = hdr->type == RP_MSG_REPLY ? take_reply(s, p, msg, hdr)
+					: take_info(s, p, msg, hdr);
 	if (ret)
 		return ret;
 	forget_token(p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations as the program posts them: checked, refused or accepted. */
+/* Post operations: check, refuse or accept them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static int check_range(const struct rp_wire_range *g)
 	if (!g->len || g->addr + g->len < g->addr) {
 		rp_log(RP_LOG_WARN,
 		       "%#" PRIx64 " bytes at %#" PRIx64
-		       " are no range: they are none, or wrap",
+		       " are no valid range: empty, or wrapping",
 		       g->len, g->addr);
 		return -EINVAL;
 	}
@@ -91,16 +91,16 @@ static int check(struct rp_op *op)
 		return -EINVAL;
 	if (then.addr % then.len) {
 		rp_log(RP_LOG_WARN,
-		       "a store behind a commit must have an address that is "
-		       "a multiple of 8, not %#" PRIx64,
+		       "the ordered store of a commit needs an address that "
+		       "is a multiple of 8, not %#" PRIx64,
 		       then.addr);
 		return -EINVAL;
 	}
 	return check_range(&then);
 }
 
-/* Do the bytes of this write travel inside a REQUEST? */
-static bool stores(struct rp_session *s, const struct rp_op *op)
+/* Are the bytes of this write sent inside a REQUEST? */
+static bool is_inline(struct rp_session *s, const struct rp_op *op)
 {
 	const uint64_t bytes = op->priv.bytes;
 
@@ -108,7 +108,7 @@ static bool stores(struct rp_session *s, const struct rp_op *op)
 	    bytes > RP_WIRE_MAX_STORE ||
 	    RP_WIRE_STORE_LEN(op->nranges, bytes) > RP_WIRE_MAX_MSG)
 		return false;
-	/* No device knows a copy. */
+	/* The copy of injected bytes has no desc. */
 	if (op->inject && s->channel->flags & RP_CHANNEL_LOCAL_MR)
 		return true;
 	if (op->level != RP_LEVEL_DURABLE || bytes > s->attr.inline_max)
@@ -122,9 +122,9 @@ static bool stores(struct rp_session *s, const struct rp_op *op)
 	return true;
 }
 
-/* The status of an operation that the grants alone decide; OK: it is posted. */
-static enum rp_status verdict(struct rp_session *s, const struct rp_op *op,
-			      uint64_t *range)
+/* The status of an operation, if the grants alone decide it; OK: post it. */
+static enum rp_status status_by_grants(struct rp_session *s,
+				       const struct rp_op *op, uint64_t *range)
 {
 	const struct rp_wire_range then = rp_then_range(op);
 	const struct rp_grant *g = NULL;
@@ -169,7 +169,7 @@ static int copy_operands(struct rp_op *op)
 	return 0;
 }
 
-/* It ends with this status, as soon as progress is made. */
+/* Accept an operation that ends with this status at the next progress. */
 static int accept_failed(struct rp_session *s, struct rp_op *op,
 			 enum rp_status st, uint32_t detail, uint64_t range)
 {
@@ -188,7 +188,7 @@ static int copy(struct rp_op *op)
 	return 0;
 }
 
-/* The connection is there, and so are the grants. */
+/* Accept the operation: connection and grants are ready. */
 static int start(struct rp_session *s, struct rp_op *op)
 {
 	enum rp_status st;
@@ -197,19 +197,19 @@ static int start(struct rp_session *s, struct rp_op *op)
 	if (s->nqueued >= s->attr.max_commits ||
 	    (rp_op_counts(op) && s->ncommits >= s->attr.max_commits))
 		return -EAGAIN;
-	st = verdict(s, op, &range);
+	st = status_by_grants(s, op, &range);
 	if (st != RP_ST_OK)
 		return accept_failed(s, op, st, 0, range);
 	if (rp_session_batch_takes(s, op))
 		return rp_session_batch_add(s, op);
-	op->priv.store = stores(s, op);
+	op->priv.store = is_inline(s, op);
 	if (copy(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
 		free(op->priv.copy);
 		return -ENOMEM;
 	}
 	rp_op_accept(s, op);
 	rp_session_pump(s);
-	/* The bytes are the program's again when this returns. */
+	/* Injected bytes are the program's again when this returns. */
 	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
 	    op->priv.state < RP_OP_POSTED && rp_op_copy(op)) {
 		rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a session knows of bytes: unplaced, poisoned, in caches of the target.
- */
+/* Byte ranges of a session: unplaced, poisoned, cached by the target's CPU. */
 #include <errno.h>
 
 #include "core/session_priv.h"
 
-/* Pairs of ranges that are looked at to tell whether operations overlap. */
+/* Most pairs of ranges that are compared to see whether operations overlap. */
 #define MAX_PAIRS 4096
 
 static void poison_add(struct rp_session *s, const struct rp_wire_range *g,
@@ -62,7 +61,7 @@ int rp_write_begin(struct rp_session *s, struct rp_op *op)
 			    (op->priv.store || op->kind == RP_OP_ATOMIC))
 				by_agent_add(s, g, s->next_seq);
 		}
-		/* An atomic needs the old value: it replaces no poison. */
+		/* An atomic needs the old value, so it clears no poison. */
 		if (s->poison.n && op->kind == RP_OP_WRITE)
 			rp_ranges_clear(&s->poison, g->key, g->addr, g->len,
 					s->next_seq);
@@ -194,7 +193,7 @@ void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
 		const struct rp_wire_range *g = &op->ranges[i];
 		const struct rp_grant *grant = rp_grant_find(s, g->key);
 
-		/* For less than its best the agent may have left caches. */
+		/* For a lower class the agent may have left bytes in caches. */
 		if (grant && class >= grant->g.class)
 			rp_ranges_clear(&s->by_agent, g->key, g->addr, g->len,
 					op->priv.seq);
@@ -215,8 +214,8 @@ void rp_ranges_lost(struct rp_session *s)
 	rp_ranges_reset(&s->unplaced);
 	s->proved = s->written;
 	/*
-	 * A fence or FLUSH of a later connection says nothing of what this one
-	 * has placed.
+	 * A fence or FLUSH of a later connection does not prove placement of
+	 * this connection's writes.
 	 */
 	HASH_ITER(hh, s->grants, g, tmp)
 	{
@@ -246,7 +245,7 @@ bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b)
 	return false;
 }
 
-/* Ranges that the operation covers, and the one of its ordered store. */
+/* Does the operation cover the range, ordered store included? */
 static bool touches(const struct rp_op *op, const struct rp_wire_range *g)
 {
 	const struct rp_wire_range then = rp_then_range(op);
@@ -255,11 +254,11 @@ static bool touches(const struct rp_op *op, const struct rp_wire_range *g)
 }
 
 /*
- * The target's CPU stores the bytes of a REQUEST when it looks at the message,
- * and an ordered store (THEN) when its ranges are durable. RDMA behind it may
- * be faster, so what touches the same bytes waits for the reply, and in an
- * ordered session every write; so does an effect that could not be taken back
- * if the store failed.
+ * The target's CPU stores the bytes of a REQUEST when it handles the message,
+ * and an ordered store (THEN) when its ranges are durable. Later RDMA may be
+ * faster, so it waits for the reply if it touches the same bytes, or always in
+ * an ordered session; so does an effect that could not be undone if the store
+ * failed.
  */
 bool rp_op_conflicts(const struct rp_op *op)
 {

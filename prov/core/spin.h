@@ -7,18 +7,18 @@
 #include <stdint.h>
 
 struct rp_spin {
-	uint64_t until;	     /* 0: it does not look on */
-	unsigned int missed; /* how many are skipped after a vain one */
-	unsigned int skip;   /* ... of which there are still so many */
+	uint64_t until;	     /* 0: not polling */
+	unsigned int missed; /* polls to skip after one without success */
+	unsigned int skip;   /* ... skips left */
 };
 
-/* The most that a row of vain ones costs: one in so many. */
+/* Most polls skipped in a row: the cost of useless polling. */
 #define RP_SPIN_SKIPPED 255
 
 /*
- * Each time when nothing is left to do. came: something was, since the last
- * call. ns: for how long to look on, 0: never; now: monotonic, not 0. True:
- * look again; false: sleep.
+ * Called each time when there is nothing to do. came: there was something since
+ * the last call. ns: busy-poll budget, 0: none; now: monotonic, not 0. True:
+ * poll again; false: sleep.
  */
 bool rp_spin(struct rp_spin *s, uint64_t ns, bool came, uint64_t now);
 

@@ -6,8 +6,8 @@
 #include "core/status.h"
 
 /*
- * One errno per status, so that a program that looks at err alone can still
- * tell them apart. All of them are in rdma/fi_errno.h too.
+ * One errno per status, so that a program that checks only err can tell them
+ * apart. All of them are in rdma/fi_errno.h too.
  */
 static const struct {
 	const char *name;
@@ -95,7 +95,7 @@ static const struct {
 			   ETIMEDOUT},
 	[RP_ST_CANCELED] = {"canceled",
 			    "The endpoint was closed, its connection ended, or "
-			    "the address was removed before the answer came: "
+			    "the address was removed before the reply came: "
 			    "commit before closing.",
 			    ECANCELED},
 	[RP_ST_NO_MEMORY] = {"out of memory",
@@ -103,9 +103,10 @@ static const struct {
 			     "commits outstanding.",
 			     ENOMEM},
 	[RP_ST_UNSURE] = {"outcome unknown",
-			  "The target was lost while it may have been doing "
-			  "what must not be done twice: call fi_rpmem_query() "
-			  "until it answers, read the memory, then decide.",
+			  "The connection ended, and a once-only operation may "
+			  "have been executed, or may be yet: call "
+			  "fi_rpmem_query() until the target replies, read the "
+			  "memory, then decide.",
 			  EUCLEAN},
 	[RP_ST_LOST] = {"connection lost",
 			"Check the target and the network, write again "

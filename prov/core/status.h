@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 /*
- * The values travel: never renumber, and never use 3, 10, 66, 68 and 70 again;
- * add at the end of each block. Public names and remedies are in
- * rdma/fi_ext_rpmem.h (FI_RPMEM_ST_*), which has the same numbers; a test
- * compares the two.
+ * The values are on the wire: never renumber, and never reuse 3, 10, 66, 68 and
+ * 70; add at the end of each block. Public names and remedies are in
+ * rdma/fi_ext_rpmem.h (FI_RPMEM_ST_*), with the same numbers; a test compares
+ * the two.
  */
 enum rp_status {
 	RP_ST_OK = 0,
@@ -26,20 +26,20 @@ enum rp_status {
 	RP_ST_CLASS = 9,	  /* region's class is weaker than required */
 	RP_ST_FLUSH_FAILED = 11,  /* this flush failed; detail: errno */
 	RP_ST_REGION_FAILED = 12, /* an earlier flush failed: sticky */
-	RP_ST_OVERLOADED = 13,	  /* session or request limit at the target */
-	RP_ST_UNSUPPORTED = 14,	  /* a feature that this target lacks */
-	RP_ST_NO_METHOD = 15,	  /* nothing makes these bytes durable there */
-	RP_ST_ALIGN = 16,	  /* the store is not aligned there */
-	RP_ST_ACCESS = 17,	  /* peers may not write there */
+	RP_ST_OVERLOADED = 13,	  /* session or request limit of the target */
+	RP_ST_UNSUPPORTED = 14,	  /* a feature that the target lacks */
+	RP_ST_NO_METHOD = 15,	  /* no method makes these bytes durable */
+	RP_ST_ALIGN = 16,	  /* the store is not aligned */
+	RP_ST_ACCESS = 17,	  /* peers may not write the region */
 
 	/* Found by the initiator. */
 	RP_ST_WRITE_FAILED = 64, /* a covered write failed: write it again */
 	RP_ST_TIMEOUT = 65,	 /* the target was silent for too long */
 	RP_ST_CANCELED = 67,	 /* the endpoint was closed */
 	RP_ST_NO_MEMORY = 69,
-	RP_ST_UNSURE = 71, /* it may have had its effect, or may yet; detail:
-			      the status that ended it */
-	RP_ST_LOST = 72,   /* the connection ended under it; detail: errno */
+	RP_ST_UNSURE = 71, /* its effect may have been executed, or may still
+			      be; detail: the status that ended it */
+	RP_ST_LOST = 72,   /* the connection was lost; detail: errno */
 	RP_ST_MAX
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Keys and messages to bytes and back; every byte of a peer is checked. */
+/* Encode and decode keys and messages; every byte of a peer is checked. */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define HDR sizeof(struct rp_le_hdr)
 
-/* Statuses from WRITE_FAILED on are found by the initiator and never travel. */
+/* Statuses from WRITE_FAILED on are local to the initiator. */
 static bool status_travels(uint32_t status)
 {
 	return status < RP_ST_WRITE_FAILED;
@@ -21,7 +21,7 @@ static bool type_known(uint8_t type)
 	       (type >= RP_MSG_HELLO_ACK && type <= RP_MSG_IDLE);
 }
 
-/* A header, and nothing else. */
+/* A message that is a header only. */
 static bool is_signal(uint8_t type)
 {
 	return type == RP_MSG_PROGRESS || type == RP_MSG_DOORBELL ||
@@ -50,7 +50,7 @@ int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr)
 	return ours ? 0 : -EPROTONOSUPPORT;
 }
 
-/* Private data of connection setup: of one size, and zeros may follow. */
+/* Decode private data of connection setup: of one size, then maybe zeros. */
 static int get_private(void *w, size_t size, uint8_t type, const void *buf,
 		       size_t len)
 {
@@ -201,7 +201,7 @@ int rp_wire_get_hello_ack(const void *buf, size_t len,
 	return 0;
 }
 
-/* Only a success has reached a level and a class, and brings a result. */
+/* Only a success has a level, a class and a result. */
 static bool reply_valid(const struct rp_wire_reply *m)
 {
 	if (!status_travels(m->status) || m->class > RP_CLASS_POWER ||
@@ -345,7 +345,7 @@ int rp_wire_put_info(void *buf, size_t size, uint64_t token,
 		.grant = grant_put(&m->grant),
 	};
 	memcpy(buf, &w, sizeof(w));
-	/* A path in the sentence may hold anything; it ends on a terminal. */
+	/* A path in the sentence may contain any byte, and people print it. */
 	for (size_t i = 0; i < why_len; i++)
 		why[i] = (char)(printable(m->why[i]) ? m->why[i] : '?');
 	return (int)(sizeof(w) + why_len);

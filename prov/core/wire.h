@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Byte layout of keys and messages; nothing else touches byte order. */
+/* Encoding of keys and messages; no other file handles byte order. */
 #ifndef RP_WIRE_H
 #define RP_WIRE_H
 
@@ -14,20 +14,20 @@
 /*
  * All messages of a private connection (and of the shim's side connection) are
  * little-endian: the packed structs of wire_layout.h, which docs/protocol.md
- * describes and wire.c and wire_request.c alone read and write. HELLO,
- * HELLO_ACK and its refusal travel as private data of connection setup,
- * everything else as messages.
+ * describes and only wire.c and wire_request.c read and write. HELLO, HELLO_ACK
+ * and its refusal are private data of connection setup, all others are
+ * messages.
  */
 #define RP_WIRE_MAGIC	   0x5052
 #define RP_WIRE_VERSION	   2
 #define RP_WIRE_CM_DATA	   56	/* what an RDMA CM REQ carries */
 #define RP_WIRE_CM_ACK	   148	/* what an RDMA CM REJ carries */
-#define RP_WIRE_MAX_MSG	   4168 /* nothing longer is sent or received */
+#define RP_WIRE_MAX_MSG	   4168 /* longest message */
 #define RP_WIRE_MAX_STORE  4096 /* bytes of an inline write */
 #define RP_WIRE_MAX_RANGES 168	/* unpacked, in one REQUEST */
 #define RP_WIRE_MAX_PACKED 1024 /* packed, in one REQUEST */
 #define RP_WIRE_MAX_REPLY  (32 + RP_WIRE_MAX_STORE) /* an atomic's result */
-/* Bytes of a STORE of n ranges, not packed, with so many bytes in all. */
+/* Bytes of a STORE of n unpacked ranges, with so many bytes in all. */
 #define RP_WIRE_STORE_LEN(n, bytes) (24 + 24 * (n) + (bytes))
 
 enum rp_msg_type {
@@ -39,7 +39,7 @@ enum rp_msg_type {
 	/* target to initiator */
 	RP_MSG_HELLO_ACK = 65,
 	RP_MSG_REPLY = 66,
-	RP_MSG_PROGRESS = 67, /* the session's requests are being worked on */
+	RP_MSG_PROGRESS = 67, /* the session's requests are being executed */
 	RP_MSG_INFO = 68,
 	RP_MSG_POLLING = 69, /* side connections: the ring is polled ... */
 	RP_MSG_IDLE = 70,    /* ... no more */
@@ -51,7 +51,7 @@ enum rp_msg_type {
 struct rp_wire_hdr {
 	uint8_t type;
 	uint32_t length; /* of the whole message */
-	uint64_t token;	 /* names the request; echoed in its reply */
+	uint64_t token;	 /* identifies the request; echoed in its reply */
 };
 
 enum rp_level {
@@ -67,35 +67,36 @@ struct rp_wire_range {
 
 /* The first message of an initiator: at most RP_WIRE_CM_DATA bytes. */
 struct rp_wire_hello {
-	uint64_t key; /* whole and valid, or the connection is refused */
+	uint64_t key; /* of a live region, else the connection is refused */
 	/*
-	 * Random, of the initiator's session object. The target closes an
+	 * Random number of the initiator's session object. The target closes an
 	 * older connection with the same number before it accepts this one.
 	 */
 	uint64_t initiator;
 	uint32_t timeout_ms; /* PROGRESS comes several times as often */
 	uint16_t features;   /* RP_FEATURE_* */
-	uint16_t port; /* of its endpoint, for the base; 0: none. Not checked:
-			  for notifications only */
+	uint16_t port; /* of its endpoint in the base; 0: none. Not checked: for
+			  notifications only */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE
 
 /*
- * What a key means on this connection: in HELLO_ACK and INFO. A grant has a
- * length above 0 and ends below 2^64 in both numberings; no grant is all 0.
+ * The grant of a key on this connection: in HELLO_ACK and INFO. A grant has a
+ * length above 0 and ends below 2^64 in RDMA and program addresses, or is all
+ * 0.
  */
 struct rp_wire_grant {
-	uint64_t rkey;	      /* for RDMA on this connection only */
-	uint64_t remote_addr; /* of the region's first byte, for that RDMA */
-	uint64_t addr;	      /* the same byte, as programs name it */
+	uint64_t rkey;	      /* valid on this connection only */
+	uint64_t remote_addr; /* address of the region's first byte in RDMA */
+	uint64_t addr;	      /* the same byte's address for programs */
 	uint64_t length;
-	uint8_t class;	/* strongest that a commit reaches */
-	uint8_t method; /* how, over this connection */
+	uint8_t class;	/* strongest class that a commit reaches */
+	uint8_t method; /* its method on this connection */
 	bool writable;
 };
 
-/* A refusal (status not OK) has a detail, and all else is 0. */
+/* A refusal (status not OK) has a detail; other fields are 0. */
 struct rp_wire_hello_ack {
 	uint32_t status;
 	uint32_t detail;
@@ -105,12 +106,12 @@ struct rp_wire_hello_ack {
 	struct rp_wire_grant grant; /* of the HELLO's key */
 };
 
-/* What a request does besides its commit; each exactly once. */
+/* The effect of a request besides its commit; each exactly once. */
 enum rp_effect {
 	RP_EFFECT_NONE = 0,
 	RP_EFFECT_THEN = 1,   /* an 8-byte store once the ranges are durable */
 	RP_EFFECT_NOTIFY = 2, /* then a completion with remote CQ data */
-	RP_EFFECT_STORE = 3,  /* first: the bytes of the ranges are in it */
+	RP_EFFECT_STORE = 3,  /* first: store bytes that the message contains */
 	RP_EFFECT_ATOMIC = 4, /* first: an atomic on the ranges */
 };
 
@@ -125,7 +126,7 @@ struct rp_wire_atomic {
 	uint8_t op;	  /* enum rp_atomic_op */
 	uint8_t datatype; /* enum rp_atomic_type */
 	bool fetch;	  /* the reply brings the old values */
-	/* Decoded: inside the message. As many bytes each as the ranges. */
+	/* As many bytes as the ranges; decoded: inside the message. */
 	const void *operand; /* NULL: the operation has none */
 	const void *compare; /* NULL: none */
 };
@@ -136,36 +137,36 @@ struct rp_wire_atomic {
  */
 struct rp_wire_request {
 	uint16_t nranges; /* 0 only with level VISIBLE: a plain fence */
-	bool packed;	  /* encode: may be packed; decoded: was */
+	bool packed;	  /* encode: may pack; decoded: was packed */
 	uint8_t level;	  /* VISIBLE: placed; DURABLE: and flushed */
 	uint8_t required; /* enum rp_class */
 	uint8_t effect;	  /* enum rp_effect */
 	struct rp_wire_then then;
 	/*
-	 * NOTIFY. endpoint: the port by which the adapters know the endpoint
-	 * whose queue gets the completion; 0: any.
+	 * NOTIFY. endpoint: the port of the endpoint whose queue gets the
+	 * completion; 0: any.
 	 */
 	uint64_t data;
 	uint16_t endpoint;
 	/*
-	 * STORE: the bytes of all ranges, one behind the other. Encode: NULL
-	 * leaves them out, to be sent behind the message as a second iovec;
-	 * the header's length counts them, the returned one does not.
+	 * STORE: the bytes of all ranges, back to back. Encode: NULL leaves
+	 * them out, to be sent behind the message as a second iovec; the
+	 * header's length counts them, the returned one does not.
 	 */
 	const void *bytes;
 	struct rp_wire_atomic atomic;
 	const struct rp_wire_range *ranges; /* encode; decoded: `decoded` */
-	/* Set before decoding: room for RP_WIRE_MAX_PACKED. */
+	/* Set before decoding: has room for RP_WIRE_MAX_PACKED. */
 	struct rp_wire_range *decoded;
 };
 
 struct rp_wire_reply {
 	uint32_t status;
 	uint32_t detail;
-	uint16_t range;	  /* at fault; nranges: the store behind them */
-	uint16_t credits; /* granted from now on */
+	uint16_t range;		      /* at fault; nranges: the ordered store */
+	uint16_t credits;	      /* new limit; 0: unchanged */
 	uint8_t level, class, method; /* 0 unless status is OK */
-	/* Fetching atomics: the old values. Decoded: inside the message. */
+	/* Old values of a fetching atomic. Decoded: points into the message. */
 	const void *result;
 	uint32_t result_len;
 };
@@ -180,8 +181,8 @@ struct rp_wire_info {
 	uint8_t class, method, memory, placement, domain, refusal;
 	uint32_t granularity;
 	uint32_t preferred_size, preferred_align;
-	struct rp_wire_grant grant; /* status OK: one; else it may be none */
-	char why[RP_WHY_LEN]; /* on the wire '?' for what is not printable */
+	struct rp_wire_grant grant; /* status OK: always one; else maybe none */
+	char why[RP_WHY_LEN];	    /* '?' replaces what is not printable */
 };
 
 /*
@@ -231,8 +232,8 @@ int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
  *   55..40  port of the target domain's listener (TCP, or RDMA CM)
  *   39..0   random, per registration
  *
- * The method is never RP_METHOD_REFUSED. Keys of other regions are the base's
- * own; the adapter sees to it that none has the mark.
+ * The method is never RP_METHOD_REFUSED. Keys of other regions are the base's;
+ * the adapter makes sure that none has the mark.
  */
 struct rp_key {
 	enum rp_class class;
@@ -241,7 +242,7 @@ struct rp_key {
 	uint64_t random; /* 40 bits */
 };
 uint64_t rp_key_make(const struct rp_key *k);
-/* 0, or -EINVAL: not such a key. */
+/* 0, or -EINVAL: not the key of a persistent region. */
 int rp_key_parse(uint64_t key, struct rp_key *k);
 #define RP_KEY_RANDOM_BITS 40
 #define RP_KEY_MARK_SHIFT  61

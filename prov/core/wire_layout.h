@@ -35,7 +35,7 @@ struct rp_le_hello {
 	uint16_t port;
 } RP_PACKED;
 
-/* Not a message: part of HELLO_ACK and of INFO. */
+/* Part of HELLO_ACK and of INFO; not a message. */
 struct rp_le_grant {
 	uint64_t rkey;
 	uint64_t remote_addr;
@@ -58,7 +58,7 @@ struct rp_le_hello_ack {
 	struct rp_le_grant grant;
 } RP_PACKED;
 
-/* The ranges follow, and behind them what the effect brings. */
+/* The ranges follow, then the data of the effect. */
 struct rp_le_request {
 	struct rp_le_hdr hdr;
 	uint16_t nranges;
@@ -88,7 +88,7 @@ struct rp_le_notify {
 	uint8_t reserved[6];
 } RP_PACKED;
 
-/* The operand follows, and behind it what to compare with. */
+/* The operand follows, then the compare values. */
 struct rp_le_atomic {
 	uint8_t op;
 	uint8_t datatype;
@@ -96,7 +96,7 @@ struct rp_le_atomic {
 	uint8_t reserved[5];
 } RP_PACKED;
 
-/* The fetched values follow. */
+/* The fetched values of an atomic follow. */
 struct rp_le_reply {
 	struct rp_le_hdr hdr;
 	uint32_t status;
@@ -116,7 +116,7 @@ struct rp_le_query {
 	uint8_t reserved[7];
 } RP_PACKED;
 
-/* The sentence follows. */
+/* The sentence for people follows. */
 struct rp_le_info {
 	struct rp_le_hdr hdr;
 	uint32_t status;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Many ranges of one region in few bytes. */
+/* Pack many ranges of one region into few bytes. */
 #include <errno.h>
 #include <stdbool.h>
 
 #include "core/wire_pack.h"
 
-/* Seven bits in a byte, the low ones first; the last has the top bit clear. */
+/* Seven bits per byte, low ones first; the last byte has its top bit clear. */
 static size_t put_number(uint8_t *p, uint64_t v)
 {
 	size_t n = 0;
@@ -26,17 +26,17 @@ static int get_number(const uint8_t **p, const uint8_t *end, uint64_t *v)
 		if (*p == end || shift > 63)
 			return -EBADMSG;
 		byte = *(*p)++;
-		/* The tenth has one bit of 64 left. */
+		/* The tenth byte has one bit of 64 left. */
 		if (shift == 63 && byte > 1)
 			return -EBADMSG;
 		*v |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while (byte & 0x80);
-	/* One way to say it: no zeros in front. */
+	/* Only one encoding is valid: no leading zeros. */
 	return !byte && shift > 7 ? -EBADMSG : 0;
 }
 
-/* Ranges from i on that repeat the gap and the length of that before. */
+/* Number of ranges from i on with the gap and length of the one before. */
 static size_t repeats(const struct rp_wire_range *r, size_t i, size_t n)
 {
 	const uint64_t gap = r[i - 1].addr - r[i - 2].addr - r[i - 2].len;

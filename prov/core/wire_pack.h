@@ -8,16 +8,16 @@
 
 #include "core/wire.h"
 
-#define RP_WIRE_NUMBER 10 /* bytes of one at most */
-#define RP_WIRE_PACKS  32 /* bytes of a REQUEST in front of them */
+#define RP_WIRE_NUMBER 10 /* most bytes of one number */
+#define RP_WIRE_PACKS  32 /* bytes of a REQUEST before the packed ranges */
 
 /*
- * Pack ranges from the first on: as many as are of its key, lie behind each
- * other and fit into size bytes; *taken says how many. Returns the bytes.
+ * Pack ranges from the first on: as many as have its key, are ascending and fit
+ * into size bytes; *taken: how many. Returns the bytes.
  */
 size_t rp_wire_pack(uint8_t *out, size_t size, const struct rp_wire_range *r,
 		    size_t n, size_t *taken);
-/* Exactly n ranges of this key. Returns the bytes they took, or -EBADMSG. */
+/* Unpack exactly n ranges of this key. Returns the bytes read, or -EBADMSG. */
 int rp_wire_unpack(const uint8_t *in, size_t len, uint64_t key,
 		   struct rp_wire_range *r, size_t n);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* REQUEST, with its ranges and its effect, to bytes and back. */
+/* Encode and decode REQUEST, with its ranges and its effect. */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static bool request_valid(const struct rp_wire_request *m, bool packed)
 }
 
 /*
- * The bytes of all ranges, where they are in the message: of elements of so
- * many bytes. False: one is empty or no multiple, or all are too many.
+ * Count the bytes of all ranges for elements of this size. False: a range is
+ * empty or no multiple, or there are too many bytes.
  */
 static bool bytes_count(const struct rp_wire_range *r, size_t n, size_t element,
 			size_t *bytes)
@@ -46,8 +46,8 @@ static bool bytes_count(const struct rp_wire_range *r, size_t n, size_t element,
 }
 
 /*
- * What follows the ranges: *head bytes that wire.c writes itself, and *bytes of
- * each array behind them. -EINVAL: never with these ranges.
+ * Bytes behind the ranges: *head that wire_request.c writes, and *bytes of each
+ * array behind it. -EINVAL: invalid with these ranges.
  */
 static int effect_len(const struct rp_wire_request *m,
 		      const struct rp_wire_range *r, size_t *head,
@@ -76,7 +76,7 @@ static int effect_len(const struct rp_wire_request *m,
 	}
 }
 
-/* How often the bytes of the ranges are in the message. */
+/* How many arrays of the ranges' bytes the message contains. */
 static unsigned int arrays(const struct rp_wire_request *m)
 {
 	if (m->effect == RP_EFFECT_ATOMIC)
@@ -93,8 +93,8 @@ static bool operands_missing(const struct rp_wire_request *m)
 }
 
 /*
- * 0: the ranges cannot be packed. Two or more that can are always shorter for
- * it: 20 bytes each at most, and 8 for the key of all.
+ * 0: the ranges cannot be packed. Packing two or more is always shorter: at
+ * most 20 bytes each, and 8 for the key of all.
  */
 static size_t ranges_pack(uint8_t *out, size_t size,
 			  const struct rp_wire_request *m)
@@ -204,7 +204,7 @@ int rp_wire_put_request(void *buf, size_t size, uint64_t token,
 	return (int)written;
 }
 
-/* Returns the bytes of the ranges, packed or not, or -EBADMSG. */
+/* Returns the bytes of the decoded ranges, packed or not, or -EBADMSG. */
 static int ranges_get(const uint8_t *p, size_t len, bool packed,
 		      struct rp_wire_range *r, size_t n)
 {
@@ -233,7 +233,7 @@ static int ranges_get(const uint8_t *p, size_t len, bool packed,
 	return (int)(n * RANGE);
 }
 
-/* All that is fixed of an effect; the arrays begin behind it. */
+/* Decode the fixed part of an effect; the arrays begin behind it. */
 static int effect_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 {
 	struct rp_le_then then;
@@ -278,7 +278,7 @@ static int effect_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 	}
 }
 
-/* Behind the ranges: the effect, and the arrays that belong to it. */
+/* Decode what is behind the ranges: the effect and its arrays. */
 static int rest_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 {
 	size_t head, bytes;

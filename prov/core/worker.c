@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One thread that runs batches whose flush blocks on a disk. */
+/* One thread that runs batches whose flushes block on a disk. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -64,7 +64,7 @@ int rp_worker_start(struct rp_worker *w)
 
 	if (w->started)
 		return 0;
-	/* The program's signal handlers are not for this thread. */
+	/* Block the program's signals in this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&w->thread, NULL, work, w);
@@ -87,7 +87,7 @@ bool rp_worker_finished(struct rp_worker *w, bool wait)
 {
 	bool done;
 
-	/* Polled while the batch runs. */
+	/* Poll without the lock while the batch runs. */
 	if (!wait && w->state == RP_WORKER_BUSY)
 		return false;
 	pthread_mutex_lock(&w->lock);

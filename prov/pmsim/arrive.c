@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Arrival: what the NIC does by itself, and what waits for the program. */
+/* Arrival: work of the NIC alone, and messages that wait for the program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void scatter(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 
 /* --- acknowledgements --- */
 
-/* The NIC has done it: acknowledge now, or when it has got to memory. */
+/* The NIC has executed it: acknowledge now, or after placement. */
 static void nic_ack(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_msg *later;
@@ -44,11 +44,11 @@ static void nic_ack(struct ps_machine *m, struct ps_msg *msg)
 	if (!msg->op)
 		return;
 	if (!ps_sim.cfg.placed_acks) {
-		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	} else {
 		later = ps_msg_new(PMSIM_ACK, 0);
 		if (!later)
-			abort(); /* a test out of memory has no result */
+			abort(); /* out of memory: abort the test */
 		later->wire = msg->wire;
 		later->qp = msg->qp;
 		later->op = msg->op;
@@ -65,13 +65,13 @@ void ps_placed_acks(struct ps_machine *m)
 		return;
 	while ((msg = TAILQ_FIRST(&m->unplaced))) {
 		TAILQ_REMOVE(&m->unplaced, msg, link);
-		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 		free(msg);
 	}
 }
 
-/* All that the NIC has taken gets to memory. */
-void ps_nic_settle(struct ps_machine *m)
+/* Everything that the NIC has accepted is placed. */
+void ps_nic_place_all(struct ps_machine *m)
 {
 	while (m->model && model_dma_ready(m->model))
 		model_dma_step(m->model, 0);
@@ -128,7 +128,7 @@ void ps_rx_post(struct ps_match *q, struct ps_rx *rx)
 	TAILQ_INSERT_TAIL(&q->posted, rx, link);
 }
 
-/* The program gets its message. */
+/* Deliver the message to the program. */
 static void receive(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_rx *rx = msg->rx;
@@ -145,7 +145,7 @@ static void receive(struct ps_machine *m, struct ps_msg *msg)
 
 	if (!msg->placed)
 		scatter(m, msg, false, rx->iov, rx->niov);
-	ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+	ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	if (msg->len > rx->len) {
 		e.olen = msg->len - rx->len;
 		e.err = FI_ETRUNC;
@@ -165,7 +165,7 @@ static void refuse(const struct ps_msg *msg, int err)
 {
 	PS_TRACE("machine %u refuses a %s: %s", msg->to->dom->machine->id,
 		 ps_what_name(msg->what), fi_strerror(err));
-	ps_answer(msg, PMSIM_ERROR, err, NULL, 0);
+	ps_reply(msg, PMSIM_ERROR, err, NULL, 0);
 }
 
 static int find_all(const struct ps_msg *msg, uint64_t access,
@@ -209,7 +209,7 @@ void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		memcpy(to, from, len);
 }
 
-/* Of the range, to persistence; by a CPU where that is what copies. */
+/* FLUSH the range to persistence; by a CPU if a CPU places. */
 static bool flush(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		  const void *at, size_t len)
 {
@@ -234,7 +234,7 @@ static void do_flush(struct ps_machine *m, struct ps_msg *msg, bool nic)
 	if (err)
 		refuse(msg, err);
 	else
-		ps_answer(msg, PMSIM_RESPONSE, 0, NULL, 0);
+		ps_reply(msg, PMSIM_RESPONSE, 0, NULL, 0);
 }
 
 static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
@@ -255,14 +255,14 @@ static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
 		len += msg->rma[i].len;
 	buf = malloc(len + 1);
 	if (!buf)
-		abort(); /* a test out of memory has no result */
+		abort(); /* out of memory: abort the test */
 	to = buf;
 	for (size_t i = 0; i < msg->nrma; i++) {
 		ps_fetch(m, msg, nic, where[i], to, msg->rma[i].len);
 		to += msg->rma[i].len;
 	}
 	ps_event(msg->to, PS_EV_REMOTE_READ, 0);
-	ps_answer(msg, PMSIM_RESPONSE, 0, buf, len);
+	ps_reply(msg, PMSIM_RESPONSE, 0, buf, len);
 	free(buf);
 }
 
@@ -283,7 +283,7 @@ static void do_atomic(struct ps_machine *m, struct ps_msg *msg, bool nic)
 	ps_event(msg->to, read ? PS_EV_REMOTE_READ : PS_EV_REMOTE_WRITE, 0);
 }
 
-/* The target's program hears of a write that carried data for it. */
+/* Report a write with remote CQ data to the target's program. */
 static void tell_written(const struct ps_msg *msg)
 {
 	struct fi_cq_err_entry e = {
@@ -313,7 +313,7 @@ static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
 	return true;
 }
 
-/* False: that was all about msg. */
+/* False: msg is complete. */
 static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 {
 	switch (msg->what) {
@@ -336,7 +336,7 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 		return false;
 	case PMSIM_SEND:
 	case PMSIM_TSEND:
-		/* A message that nobody waits for is in a buffer of its own. */
+		/* An unexpected message is in a buffer of its own. */
 		if (!match(msg)) {
 			number(m, msg);
 			return true;
@@ -369,7 +369,7 @@ void ps_reads_execute(struct ps_machine *m)
 void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 {
 	if (msg->what >= PMSIM_ACK)
-		msg->op->answered = true;
+		msg->op->has_reply = true;
 	if (!m->dma)
 		TAILQ_INSERT_TAIL(&m->arrived, msg, link);
 	else if (!nic_arrive(m, msg))
@@ -378,7 +378,7 @@ void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 
 /* --- the program --- */
 
-/* Returns false when msg stays. */
+/* False: msg stays queued. */
 static bool look(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_ep *ep;
@@ -390,7 +390,7 @@ static bool look(struct ps_machine *m, struct ps_msg *msg)
 		if (!msg->placed) {
 			if (!do_write(m, msg, false))
 				return true;
-			ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+			ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 		}
 		if (msg->flags & FI_REMOTE_CQ_DATA)
 			tell_written(msg);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics: every form of posting one, and what a target does. */
+/* Atomics: all calls that post one, and their execution at the target. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@
 		d = c > d ? s : d;                                             \
 		break
 
-/* Through 64 unsigned bits, where overflow is defined. */
+/* Computed in 64 unsigned bits, where overflow is defined. */
 #define INTEGER(name, type)                                                    \
 	static void name(enum fi_op op, void *dst, const void *src,            \
 			 const void *cmp)                                      \
@@ -134,7 +134,7 @@ static const struct {
 	[FI_DOUBLE] = {sizeof(double), do_double},
 };
 
-/* 0: not offered. */
+/* 0: not supported. */
 static size_t size_of(enum fi_datatype type, enum fi_op op)
 {
 	bool bits = op == FI_BOR || op == FI_BAND || op == FI_BXOR ||
@@ -148,15 +148,15 @@ static size_t size_of(enum fi_datatype type, enum fi_op op)
 
 /* --- at the target --- */
 
-/* Everything of the queue pair is in memory. */
-static void settle(struct ps_machine *m, const struct ps_msg *msg)
+/* Place everything of the queue pair. */
+static void place_all(struct ps_machine *m, const struct ps_msg *msg)
 {
 	model_dma_see(m->model, model_dma_completion(m->model, msg->qp));
 }
 
 /*
- * A NIC does its atomics one after the other, so the next one must find what
- * this one has stored, whatever else is still on its way.
+ * A NIC executes its atomics one by one, so the next one must read what this
+ * one has stored, whatever else is still in flight.
  */
 void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		   char *const where[PS_IOV])
@@ -168,15 +168,15 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		len += msg->rma[i].len;
 	old = malloc(len + 1);
 	if (!old)
-		abort(); /* a test out of memory has no result */
+		abort(); /* out of memory: abort the test */
 	if (nic)
-		settle(m, msg);
+		place_all(m, msg);
 	for (size_t i = 0; i < msg->nrma; i++) {
 		for (size_t at = 0; at < msg->rma[i].len; at += size) {
 			ps_fetch(m, msg, nic, where[i] + at, old + done, size);
 			memcpy(value, old + done, size);
 			if (msg->atomic != FI_ATOMIC_READ) {
-				/* Without comparands they are not looked at. */
+				/* Without compare values none are read. */
 				size_t cmp = msg->compare < msg->len
 						     ? msg->compare
 						     : 0;
@@ -191,17 +191,17 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		}
 	}
 	if (nic)
-		settle(m, msg);
+		place_all(m, msg);
 	if (msg->fetch)
-		ps_answer(msg, PMSIM_RESPONSE, 0, old, len);
+		ps_reply(msg, PMSIM_RESPONSE, 0, old, len);
 	else
-		ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+		ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	free(old);
 }
 
 /* --- at the initiator --- */
 
-/* Counts of elements become lengths. */
+/* Convert element counts to lengths. */
 static int to_iov(const struct fi_ioc *ioc, size_t n, size_t size,
 		  struct iovec iov[PS_IOV])
 {
@@ -268,7 +268,7 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 	return ps_tx_post(ps_ep_of(fid), &tx);
 }
 
-/* The forms with separate arguments, as messages. */
+/* The calls with separate arguments, as messages. */
 struct plain {
 	struct fi_rma_ioc rma;
 	struct fi_msg_atomic msg;
@@ -342,7 +342,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 
 	if (!nresult)
 		return -FI_EINVAL;
-	/* A plain read has results only, and nothing to bring. */
+	/* An atomic read has results only, and no operand. */
 	plain_make(&p, op == FI_ATOMIC_READ ? resultv : iov,
 		   op == FI_ATOMIC_READ ? nresult : count, dest, addr, key,
 		   type, op, context);

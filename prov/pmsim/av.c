@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Endpoint addresses, and the vectors that programs keep of them. */
+/* Endpoint addresses, and the address vectors of programs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "pmsim/pmsim_int.h"
 
-/* The same address twice is one entry, as in libfabric's own providers. */
+/* An address inserted twice is one entry, as in libfabric's providers. */
 struct ps_av_entry {
 	uint32_t number;
 	unsigned int uses;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters; reading one lets its program go on, as reading a queue does. */
+/* Counters; reading one makes progress for its program, as for queues. */
 #include <stdlib.h>
 
 #include "pmsim/pmsim_int.h"
@@ -45,7 +45,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return 0;
 }
 
-/* Nothing comes while the only thread waits here. */
+/* The only thread waits here, so nothing can arrive. */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	return cntr_read(fid) >= threshold ? 0 : -FI_ETIMEDOUT;

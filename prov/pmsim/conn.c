@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connected endpoints: listened for, connected, and cut for good. */
+/* Connected endpoints: listen, connect, disconnect. */
 #include <stdlib.h>
 #include <string.h>
 #include <arpa/inet.h>
@@ -8,11 +8,11 @@
 
 /*
  * A connection has the two wires of any pair, and its own two endpoints. When
- * it is cut neither end can post any more, and answers are lost; but what is on
- * its way may arrive for as long as the end that it goes to is open.
+ * it is cut neither end can post any more, and replies are lost; but messages
+ * in flight may arrive for as long as the receiving end is open.
  *
- * A listener is found by its port, the lowest that is free, so that the next
- * life of a process listens where the one before did.
+ * A listener is found by its port, the lowest that is free, so a restarted
+ * process listens where its predecessor did.
  */
 
 struct ps_pep {
@@ -23,7 +23,7 @@ struct ps_pep {
 	struct ps_addr addr;
 	struct fi_info *info;
 	bool listens;
-	LIST_ENTRY(ps_pep) link; /* in its machine, while it lives */
+	LIST_ENTRY(ps_pep) link; /* in its machine, while its process runs */
 };
 
 static struct ps_pep *pep_of(struct fid *fid)
@@ -137,7 +137,7 @@ static int pep_reject(struct fid_pep *pep, fid_t handle, const void *param,
 
 	if (paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
-	/* An endpoint that was to accept it may have taken it along. */
+	/* The endpoint that was to accept it may have taken it. */
 	LIST_FOREACH (req, &ps_sim.reqs, link)
 		if (&req->fid == handle) {
 			req_drop(handle, FI_ECONNREFUSED, param, paramlen);
@@ -203,7 +203,7 @@ void ps_conns_kill(struct ps_machine *m)
 	while ((pep = LIST_FIRST(&m->peps))) {
 		pep->listens = false;
 		LIST_REMOVE(pep, link);
-		/* Whoever knocks there now hears nothing. */
+		/* Later connection requests to it get no reply. */
 		ps_eq_forget(pep->eq, &pep->fid.fid);
 	}
 	LIST_FOREACH (eq, &m->eqs, link)
@@ -223,7 +223,7 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 
 	if (!ep->connected || !ps_addr_valid(addr) || paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
-	if (!ep->enabled || ep->own || ep->req)
+	if (!ep->enabled || ep->conn_wire || ep->req)
 		return -FI_EOPBADSTATE;
 	memcpy(&to, addr, sizeof(to));
 	pep = listener(to.port);
@@ -267,7 +267,7 @@ int ps_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
 	const struct ps_ep *ep = ps_ep_of(fid);
 	size_t room = *addrlen;
 
-	if (!ep->connected || ep->over || (!ep->own && !ep->accepts))
+	if (!ep->connected || ep->over || (!ep->conn_wire && !ep->accepts))
 		return -FI_ENOTCONN;
 	*addrlen = sizeof(ep->peer);
 	memcpy(addr, &ep->peer, room < *addrlen ? room : *addrlen);
@@ -278,7 +278,7 @@ int ps_shutdown(struct fid_ep *fid, uint64_t flags)
 {
 	struct ps_ep *ep = ps_ep_of(fid);
 
-	if (!ep->own)
+	if (!ep->conn_wire)
 		return -FI_ENOTCONN;
 	ps_conn_cut(ep, true);
 	return 0;
@@ -289,7 +289,7 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	struct ps_ep *ep = ps_ep_of(fid), *from;
 	int ret;
 
-	if (!ep->connected || !ep->accepts || ep->own || !ep->enabled)
+	if (!ep->connected || !ep->accepts || ep->conn_wire || !ep->enabled)
 		return -FI_EOPBADSTATE;
 	if (paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
@@ -297,10 +297,10 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	ep->accepts = NULL;
 	if (!from)
 		return -FI_ECONNABORTED;
-	ret = ps_wire_pair(from, ep, &from->own);
+	ret = ps_wire_pair(from, ep, &from->conn_wire);
 	if (ret)
 		return ret;
-	ep->own = from->own->back;
+	ep->conn_wire = from->conn_wire->back;
 	tell_data(from, FI_CONNECTED, 0, param, paramlen);
 	tell(ep, FI_CONNECTED, 0);
 	return 0;
@@ -308,7 +308,7 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 
 void ps_conn_cut(struct ps_ep *ep, bool both)
 {
-	struct ps_wire *w = ep->own;
+	struct ps_wire *w = ep->conn_wire;
 
 	if (!w || w->cut)
 		return;
@@ -318,10 +318,10 @@ void ps_conn_cut(struct ps_ep *ep, bool both)
 		tell(w->from == ep ? w->to : w->from, FI_SHUTDOWN, 0);
 }
 
-/* Nobody is there any more: its wires lead nowhere, or come from nowhere. */
+/* The peer is gone: the endpoint's wires have no other end. */
 void ps_conn_die(struct ps_ep *ep)
 {
-	struct ps_wire *w = ep->own;
+	struct ps_wire *w = ep->conn_wire;
 
 	if (ep->req)
 		ep->req->from = NULL;
@@ -332,10 +332,10 @@ void ps_conn_die(struct ps_ep *ep)
 	ps_conn_cut(ep, true);
 	if (ep->eq)
 		ps_eq_forget(ep->eq, &ep->fid.fid);
-	ep->own = NULL;
+	ep->conn_wire = NULL;
 	if (w)
 		ps_wire_end(w);
-	/* What its NIC has taken is in memory before anything else can be. */
+	/* Place what its NIC has accepted before anything else happens. */
 	if (w)
-		ps_nic_settle(ep->dom->machine);
+		ps_nic_place_all(ep->dom->machine);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The test's side: machines, and everything that moves. */
+/* The test's interface: machines, and everything that moves. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ void ps_trace(const char *fmt, ...)
 	va_end(ap);
 }
 
-/* A test that drives us wrongly has no result: stop where it happens. */
+/* A test with an invalid call has no result: abort at the call. */
 static void bad_call(const char *what)
 {
 	fprintf(stderr, "pmsim: %s\n", what);
@@ -55,7 +55,7 @@ static struct ps_wire *wire_at(unsigned int id)
 	return w;
 }
 
-/* Of what its NIC has taken, nobody acknowledges this any more. */
+/* Writes that the NIC has accepted are not acknowledged any more. */
 static void drop_unplaced(struct ps_machine *m)
 {
 	struct ps_msg *msg;
@@ -96,7 +96,7 @@ static void ctl_reset(const struct pmsim_cfg *cfg)
 	for (unsigned int i = 0; i < ps_sim.nmachines; i++) {
 		struct ps_machine *m = ps_sim.machines[i];
 
-		/* Wires get their numbers again: nothing old may answer. */
+		/* Wire numbers are reused: no old message may cause a reply. */
 		drop_unplaced(m);
 		drop_reads(m);
 		m->last_key = m->free_key = 0;
@@ -133,7 +133,7 @@ static unsigned int ctl_machine(const struct model_cfg *cfg)
 		m->place = cfg->place;
 		m->dma = cfg->place == MODEL_DMA_CACHE ||
 			 cfg->place == MODEL_DMA_MEMORY;
-		if (m->dma) /* what is left for the CPU to store */
+		if (m->dma) /* messages that the CPU has to store */
 			m->place = MODEL_CPU_USER;
 	}
 	TAILQ_INIT(&m->arrived);
@@ -147,7 +147,7 @@ static unsigned int ctl_machine(const struct model_cfg *cfg)
 	return m->id;
 }
 
-/* A program that knows nothing of machines runs on one without a model. */
+/* A program that does not know machines runs on one without a model. */
 struct ps_machine *ps_machine_current(void)
 {
 	if (!ps_sim.nmachines)
@@ -177,7 +177,7 @@ static void ctl_kill(unsigned int machine)
 			ps_ep_die(ep);
 			if (ep->connected)
 				continue;
-			/* What it had to say is not said any more. */
+			/* Its completions are dropped. */
 			ps_cq_clear(ep->tx_cq);
 			ps_cq_clear(ep->rx_cq);
 		}
@@ -186,8 +186,8 @@ static void ctl_kill(unsigned int machine)
 	}
 	ps_conns_kill(m);
 	drop_unplaced(m);
-	/* A kernel ends DMA into a process's memory before it is gone. */
-	ps_nic_settle(m);
+	/* A kernel ends DMA into a process's memory before freeing it. */
+	ps_nic_place_all(m);
 	m->last_key = m->free_key = 0;
 }
 
@@ -205,7 +205,7 @@ static size_t ctl_wires(struct pmsim_wire *out, size_t max)
 {
 	size_t n = 0;
 
-	/* A NIC needs no program to see that its writes have got there. */
+	/* A NIC sees that its writes are placed without its program. */
 	for (unsigned int i = 0; i < ps_sim.nmachines; i++)
 		ps_placed_acks(ps_sim.machines[i]);
 	for (unsigned int i = 0; i < ps_sim.nwires; i++) {
@@ -295,7 +295,7 @@ static bool ctl_cut(unsigned int machine, enum pmsim_cut how)
 
 	LIST_FOREACH (dom, &machine_at(machine)->doms, link)
 		LIST_FOREACH (ep, &dom->eps, link)
-			if (ep->own && !ep->own->cut) {
+			if (ep->conn_wire && !ep->conn_wire->cut) {
 				if (how != PMSIM_CUT_NOT)
 					ps_conn_cut(ep, how == PMSIM_CUT_BOTH);
 				return true;
@@ -379,7 +379,7 @@ const struct pmsim_ops *pmsim_control(void)
 	return &ops;
 }
 
-/* The library goes: what a test left behind is not a leak of its own. */
+/* At unload: memory that a test left is not a leak of this library. */
 __attribute__((destructor)) static void fini(void)
 {
 	struct pmsim_cfg same = ps_sim.cfg;

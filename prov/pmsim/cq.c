@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Completion queues; a look at one is what lets its program go on. */
+/* Completion queues; polling one makes progress for its program. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ void ps_cq_push(struct ps_cq *cq, const struct fi_cq_err_entry *e,
 	struct ps_cqe *q = malloc(sizeof(*q));
 
 	if (!q)
-		abort(); /* a test out of memory has no result */
+		abort(); /* out of memory: abort the test */
 	q->e = *e;
 	q->src = src;
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
@@ -59,7 +59,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 	struct ps_cqe *q;
 	size_t n = 0;
 
-	/* A process that was killed only gets back what it closes. */
+	/* A killed process only gets back the buffers that it closes. */
 	if (cq->dom->dead)
 		return STAILQ_EMPTY(&cq->queue) ? -FI_EAGAIN : -FI_EAVAIL;
 	ps_progress(cq->dom);
@@ -94,7 +94,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		return -FI_EAGAIN;
 	if (!q->e.err)
 		q->e.err = q->e.prov_errno = FI_ECANCELED;
-	/* No error data: the caller's buffer for it stays the caller's. */
+	/* No error data: keep the caller's buffer for it. */
 	q->e.err_data = buf->err_data;
 	memcpy(buf, &q->e, sizeof(*buf));
 	STAILQ_REMOVE_HEAD(&cq->queue, link);
@@ -102,7 +102,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	return 1;
 }
 
-/* Nothing comes while the only thread waits here. */
+/* The only thread waits here, so nothing can arrive. */
 static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count,
 			const void *cond, int timeout)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The domain: a process's share of the machine that it runs on. */
+/* The domain: a process's share of its machine. */
 #include <stdlib.h>
 
 #include "pmsim/pmsim_int.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Endpoints: who can be reached, and what dies with one. */
+/* Endpoints: their addresses, and what ends with one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void match_fini(struct ps_match *q)
 	msgs_free(&q->claimed);
 }
 
-/* What has arrived for an endpoint and was not looked at. */
+/* Drop messages that arrived for an endpoint and were not received. */
 static void forget_arrived(struct ps_ep *ep, struct ps_msgs *list)
 {
 	struct ps_msg *msg, *next;
@@ -71,8 +71,8 @@ static void push_receive(struct ps_ep *ep, struct ps_rx *rx)
 }
 
 /*
- * The program closes a connected endpoint, also one of a process that was
- * killed: it gets its buffers back by an entry for each.
+ * Closing a connected endpoint, even of a killed process, returns its buffers
+ * to the program by an entry for each.
  */
 static void flush(struct ps_ep *ep)
 {
@@ -306,7 +306,7 @@ static bool cancel(struct ps_match *q, void *context)
 	return false;
 }
 
-/* What was sent cannot be called back; only receives can. */
+/* A sent message cannot be canceled; only receives can. */
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
 	struct ps_ep *ep = ep_of(fid);
@@ -368,7 +368,7 @@ static struct fi_ops_ep ep_ops = {
 	.tx_size_left = tx_size_left,
 };
 
-/* Who starts again asks for the address of the life before. */
+/* A restarted program requests the address of its predecessor. */
 static int cm_setname(fid_t fid, void *addr, size_t addrlen)
 {
 	struct ps_ep *ep = ep_of(fid);
@@ -420,12 +420,12 @@ static struct fi_ops_cm cm_ops = {
 	.join = no_join,
 };
 
-/* The address asked for, else the next one that nobody has. */
+/* The requested address, else the next free one. */
 static int set_address(struct ps_ep *ep, const struct fi_info *info)
 {
 	uint32_t number;
 
-	/* It is known to its peer alone, so it may be that of another one. */
+	/* Only its peer uses the address, so it need not be unique. */
 	if (ep->connected && info->handle) {
 		ep->accepts = info->handle;
 		ps_conn_name(ep);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Event queues: what happens to connected endpoints. */
+/* Event queues: events of connected endpoints. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -7,7 +7,7 @@
 
 #include "pmsim/pmsim_int.h"
 
-/* Asked for by layers that may sleep; here nobody does. */
+/* For layers that may sleep; here no thread sleeps. */
 static int never[2] = {-1, -1};
 
 int ps_wait_fd(unsigned int i)
@@ -40,7 +40,7 @@ void ps_eq_push(struct ps_eq *eq, uint32_t event, int err, struct fid *fid,
 	struct ps_eqe *e = calloc(1, sizeof(*e));
 
 	if (!e)
-		abort(); /* a test out of memory has no result */
+		abort(); /* out of memory: abort the test */
 	e->event = event;
 	e->err = err;
 	e->fid = fid;

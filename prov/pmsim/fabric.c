@@ -95,7 +95,7 @@ __attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void);
 
 struct fi_provider *fi_prov_ini(void)
 {
-	/* The core skips a provider that is older than the application. */
+	/* libfabric skips a provider that is older than the application. */
 	ps_prov.fi_version = fi_version();
 	return &ps_prov;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is offered, to those who ask for it by name. */
+/* The entries of fi_getinfo(), for hints that name the provider. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pmsim/pmsim_int.h"
 
-/* FI_MR_BASIC and FI_MR_SCALABLE, of which newer headers warn. */
+/* FI_MR_BASIC and FI_MR_SCALABLE, which newer headers deprecate. */
 enum {
 	MR_BASIC = 1,
 	MR_SCALABLE
@@ -28,10 +28,10 @@ enum {
 	 FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR |           \
 	 FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
 
-/* All bits of a tag count. */
+/* All bits of a tag are used. */
 #define TAG_FORMAT 0xaaaaaaaaaaaaaaaaull
 
-/* Is a component of "a;b,c" our name? "^pmsim" is not. */
+/* Is the provider's name a component of "a;b,c"? "^pmsim" is not. */
 static bool names_us(const char *list, const char *separators)
 {
 	size_t n;
@@ -44,8 +44,8 @@ static bool names_us(const char *list, const char *separators)
 	return false;
 }
 
-/* A plain fi_getinfo() must not find memory that is not there. */
-static bool asked_for(const struct fi_info *hints)
+/* A fi_getinfo() without the name must not find simulated memory. */
+static bool is_named(const struct fi_info *hints)
 {
 	const char *env = getenv("FI_PROVIDER");
 
@@ -110,7 +110,7 @@ static bool domain_fits(uint32_t version, const struct fi_domain_attr *a)
 	       mr_mode_fits(version, a->mr_mode);
 }
 
-/* Layers look for the like of both kinds by what their addresses are called. */
+/* Layers match both kinds of endpoints by their address format. */
 static uint32_t format(void)
 {
 	return ps_sim.cfg.connects ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;
@@ -129,17 +129,17 @@ static bool fits(uint32_t version, const struct fi_info *h)
 		!strcmp(h->fabric_attr->name, PS_NAME));
 }
 
-/* What was asked for, and what comes with it unasked. */
-static uint64_t grant(uint64_t asked)
+/* The requested capabilities, and implied ones. */
+static uint64_t grant(uint64_t caps)
 {
 	const uint64_t tx = FI_SEND | FI_READ | FI_WRITE;
 	const uint64_t rx = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-	if (!asked)
+	if (!caps)
 		return CAPS;
-	if (!(asked & (tx | rx)))
-		asked |= tx | rx;
-	return asked | FI_LOCAL_COMM;
+	if (!(caps & (tx | rx)))
+		caps |= tx | rx;
+	return caps | FI_LOCAL_COMM;
 }
 
 static int set_addr(const char *service, void **addr, size_t *len)
@@ -203,7 +203,7 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	i->ep_attr->tx_ctx_cnt = 1;
 	i->ep_attr->rx_ctx_cnt = 1;
 
-	/* One thread does everything, so any promise about threads holds. */
+	/* There is one thread only, so any threading model holds. */
 	d->threading =
 		hints && hints->domain_attr && hints->domain_attr->threading
 			? hints->domain_attr->threading
@@ -214,7 +214,7 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	d->av_type = hints && hints->domain_attr ? hints->domain_attr->av_type
 						 : FI_AV_UNSPEC;
 	d->mr_mode = mr_mode();
-	/* What makes keys makes short ones. */
+	/* Keys of the provider are short. */
 	d->mr_key_size =
 		ps_sim.cfg.prov_keys ? sizeof(uint32_t) : sizeof(uint64_t);
 	d->cq_data_size = sizeof(uint64_t);
@@ -233,7 +233,7 @@ int ps_getinfo(uint32_t version, const char *node, const char *service,
 	struct fi_info *i;
 	int ret;
 
-	if (!asked_for(hints) || (hints && !fits(version, hints)))
+	if (!is_named(hints) || (hints && !fits(version, hints)))
 		return -FI_ENODATA;
 	i = fi_allocinfo();
 	if (!i)
@@ -242,7 +242,7 @@ int ps_getinfo(uint32_t version, const char *node, const char *service,
 	i->fabric_attr->name = strdup(PS_NAME);
 	i->domain_attr->name = strdup(PS_NAME);
 	ret = i->fabric_attr->name && i->domain_attr->name ? 0 : -FI_ENOMEM;
-	/* Everybody is here, so a node says nothing; a service is a number. */
+	/* All nodes are local; a service is a number. */
 	if (!ret && (flags & FI_SOURCE))
 		ret = set_addr(service, &i->src_addr, &i->src_addrlen);
 	else if (!ret)

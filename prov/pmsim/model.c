@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Follows what the CPU and the NIC write, and where each value has got to. */
+/* Follow the writes of CPU and NIC, and how far each value has got. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct model *model_new(const struct model_cfg *cfg)
 	if (!m)
 		return NULL;
 	m->cfg = *cfg;
-	/* A reboot forgets the page cache, whatever the domain. */
+	/* The page cache is lost in a reboot, whatever the domain. */
 	if (cfg->kind == MODEL_FILE)
 		m->rule = RULE_DISK;
 	else if (is_volatile(m) || cfg->domain == MODEL_SYSTEM)
@@ -136,14 +136,14 @@ static void word_only(struct word *w, uint64_t v)
 	word_add(w, v);
 }
 
-void model_word_settle(struct word *w, uint64_t v)
+void model_word_set(struct word *w, uint64_t v)
 {
 	w->now = w->fenced = (struct mark){0};
 	word_only(w, v);
 	w->synced = w->now;
 }
 
-/* Of equal values the last stays. */
+/* Duplicate values: keep the last. */
 static void word_unique(struct word *w)
 {
 	size_t n = 0;
@@ -159,7 +159,7 @@ static void word_unique(struct word *w)
 	w->n = n;
 }
 
-/* Whatever it was, these bytes of it are on the media now. */
+/* These bytes of the word are on the media now, in every value. */
 static void word_merge(struct word *w, struct bytes b)
 {
 	for (size_t i = 0; i < w->n; i++)
@@ -168,8 +168,8 @@ static void word_merge(struct word *w, struct bytes b)
 }
 
 /*
- * These bytes of it may get to the media from now on, behind those that the NIC
- * wrote before, and whatever the cache has brought there until then.
+ * These bytes of the word may get to the media from now on, after earlier NIC
+ * writes, with whatever the cache has written back until then.
  */
 static void word_wait(struct word *w, struct bytes b)
 {
@@ -189,7 +189,7 @@ static void word_wait(struct word *w, struct bytes b)
 	word_unique(w);
 }
 
-/* The media hold what is as new as the mark. */
+/* The media hold a value that is at least as new as the mark. */
 static void word_drop_older(struct word *w, struct mark mark)
 {
 	size_t n = 0;
@@ -241,7 +241,7 @@ static struct word *word_touch(struct model *m, struct area *a, uint8_t *at)
 	page_touch(m, w->page);
 	w->next = w->page->words;
 	w->page->words = w;
-	model_word_settle(w, *w->at);
+	model_word_set(w, *w->at);
 	*slot = w;
 	return w;
 }
@@ -258,14 +258,14 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 		word_only(w, v);
 		break;
 	case RULE_DISK:
-		/* Only of a dirty page does write-back take notice. */
+		/* Write-back only writes dirty pages. */
 		if (w->page->dirty)
 			word_add(w, v);
 		break;
 	case RULE_ADR:
 		/*
-		 * Past the cache. If the CPU has other bytes of the word in its
-		 * cache, they are no nearer to memory than before.
+		 * The write bypasses the cache. Other bytes of the word in the
+		 * CPU's cache are no nearer to memory than before.
 		 */
 		if (by == BY_DMA && is_waiting(m))
 			word_wait(w, b);
@@ -276,9 +276,9 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 		break;
 	case RULE_EADR:
 		/*
-		 * Write-combining buffers are outside. A later store of this
-		 * CPU to the same word takes along what was in them, one of the
-		 * NIC does not.
+		 * Write-combining buffers are not in the domain. A later store
+		 * of this CPU to the same word flushes them, a write of the NIC
+		 * does not.
 		 */
 		if (by == BY_CPU)
 			word_only(w, v);
@@ -292,7 +292,7 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 	}
 }
 
-/* Memory that is not the model's is DRAM: the CPU sees it, that is all. */
+/* Memory outside the model is DRAM: only the CPU's view changes. */
 void model_write(struct model *m, void *addr, const void *data, size_t len,
 		 enum by by)
 {
@@ -313,8 +313,8 @@ void model_write(struct model *m, void *addr, const void *data, size_t len,
 
 /*
  * A store through the user's mapping. From now until the next one write-back
- * may come at any moment, take the whole page as it is then, and leave it
- * clean: msync guarantees no more than what was there at this moment or later.
+ * may happen at any moment, write the whole page as it is then, and leave it
+ * clean: msync guarantees no more than a state of this moment or later.
  */
 static void dirty_pages(struct model *m, void *addr, size_t len)
 {
@@ -445,7 +445,7 @@ void model_dma_write(struct model *m, unsigned int qp, void *addr,
 	}
 }
 
-/* The number says it all: what came before it, of which queue pair. */
+/* The number identifies what was received before it, on any queue pair. */
 uint64_t model_dma_completion(struct model *m, unsigned int qp)
 {
 	return (uint64_t)m->order++ << 32 | qp;
@@ -477,7 +477,7 @@ static void piece_arrive(struct model *m, size_t i)
 	piece_forget(m, i);
 }
 
-/* No entry of this queue pair is left; push: for they are on the media. */
+/* Remove entries of this queue pair; push: because they are on the media. */
 static void waiting_forget(struct model *m, unsigned int qp, bool push)
 {
 	size_t n = 0;
@@ -592,6 +592,6 @@ void model_dma_drop(struct model *m, unsigned int qp)
 		else
 			i++;
 	}
-	/* They are out of its reach; a later read of that number is another. */
+	/* A reused queue pair number must not push these. */
 	waiting_forget(m, qp, false);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the loss of power, or of the process, leaves of what is in memory. */
+/* The state that loss of power, or of the process, leaves in memory. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,18 +7,18 @@
 
 #include "pmsim/model_priv.h"
 
-/* Which of the pieces that are still on their way have got there? */
+/* The pieces in flight that are assumed to be placed. */
 enum got {
 	GOT_SOME,
-	GOT_READY, /* some of those that may be next, none behind them */
+	GOT_READY, /* some of those that may be next, no later ones */
 	GOT_ALL,
 };
 
 /*
- * What the pieces that are still on their way can make of one word, found from
- * the last of them to arrive back to the first: `used` arrive behind all
- * others, and give these bytes. So nothing below a piece that covers the
- * whole word has to be looked at.
+ * The effect of pieces in flight on one word, found from the last of them to
+ * arrive back to the first: `used` arrive after all others, and give these
+ * bytes. So nothing below a piece that covers the whole word has to be
+ * examined.
  */
 struct reach {
 	struct bytes b;
@@ -42,7 +42,7 @@ static void reach_add(struct reaches *r, struct reach x)
 	r->v[r->n++] = x;
 }
 
-/* May piece i arrive directly before those used? all: each arrives. */
+/* May piece i arrive directly before those used? all: every piece arrives. */
 static bool reach_may(const struct model *m, const struct reaches *r,
 		      uint64_t used, size_t i, bool all)
 {
@@ -65,7 +65,7 @@ static bool reach_may(const struct model *m, const struct reaches *r,
 	return true;
 }
 
-/* Is there nothing that must have arrived before? */
+/* Must no other piece have arrived before? */
 static bool reach_is_whole(const struct model *m, const struct reaches *r,
 			   const struct reach *x, bool all)
 {
@@ -83,7 +83,7 @@ static bool reach_is_whole(const struct model *m, const struct reaches *r,
 	return true;
 }
 
-/* All outcomes, oldest first; r->v is to be freed. */
+/* All outcomes, oldest first; the caller frees r->v. */
 static void reach_find(const struct model *m, const void *word, enum got got,
 		       struct reaches *r)
 {
@@ -136,7 +136,7 @@ static size_t put(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
 	return n + 1;
 }
 
-/* What the CPU would see, as far as pieces have arrived. */
+/* The CPU's view after the pieces that have arrived. */
 static size_t put_coherent(const struct model *m, const void *word,
 			   enum got got, uint64_t values[MODEL_VALUES],
 			   size_t n)
@@ -187,10 +187,10 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 		return page_of(a, at)->dirty
 			       ? put_coherent(m, at, got, values, n)
 			       : n;
-	/* Into the cache, and from there evicted, with the rest of the word. */
+	/* A piece in the cache may be evicted with the rest of its word. */
 	if (m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
 		return put_coherent(m, at, got, values, n);
-	/* Behind what waits already: to media that have all of that. */
+	/* They follow waiting writes: the media have all of those. */
 	reach_find(m, at, got, &r);
 	for (size_t k = 0; k < r.n; k++)
 		for (size_t i = 0; i < nvals; i++)
@@ -246,9 +246,9 @@ static uint64_t pick_below(const struct picker *p, uint64_t below)
 
 /*
  * How far the pieces have got: some arrive, in an order that the rules allow,
- * then single words of those that would be next. So words that must not be
- * there without others are not, as it would be if each word was chosen for
- * itself.
+ * then single words of those that would be next. So no word is there without
+ * the words that must precede it, as a choice for each word alone could have
+ * it.
  */
 static void cut_pieces(struct model *m, const struct picker *pick)
 {
@@ -296,7 +296,7 @@ void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
 			*w->at = 0;
 		else
 			*w->at = w->vals[pick_below(&p, w->n)].v;
-		model_word_settle(w, *w->at);
+		model_word_set(w, *w->at);
 	}
 	m->nfencing = m->nwaiting = 0;
 	for (size_t i = 0; i < m->npages; i++)

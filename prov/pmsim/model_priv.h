@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What model.c and model_cut.c share about one model; nobody else's. */
+/* Shared by model.c and model_cut.c about one model. */
 #ifndef PMSIM_MODEL_PRIV_H
 #define PMSIM_MODEL_PRIV_H
 
@@ -7,16 +7,16 @@
 
 #include "pmsim/model.h"
 
-/* Some bytes of one word: where mask is 0xff. value is 0 elsewhere. */
+/* Some bytes of one word, those where mask is 0xff. value is 0 elsewhere. */
 struct bytes {
 	uint64_t mask;
 	uint64_t value;
 };
 
 /*
- * How new a value is, in two directions, for memory may be behind in one and
- * not in the other: seq counts what went through the cache, nic the writes of
- * the NIC past it, as far as they wait in a buffer of their own.
+ * How new a value is, in two directions, as memory may be behind in only one of
+ * them: seq counts what went through the cache, nic the writes of the NIC past
+ * it, while they wait in a buffer.
  */
 struct mark {
 	uint32_t seq, nic;
@@ -29,11 +29,11 @@ struct val {
 
 /*
  * A word that was written since the last reset; of all others the media hold
- * what the CPU sees. vals is never empty, in the order of nic, then seq, the
- * last is what the CPU sees, and no value is there twice: one that comes back
- * counts as new, for all that is ever asked is which values are as new as a
- * mark or newer. Of equal values the last is the newer one in both directions,
- * for a NIC write is added to every value that has all those before it.
+ * what the CPU sees. vals is never empty, in the order of nic, then seq; the
+ * last is what the CPU sees, and no value occurs twice: a repeated value counts
+ * as new, because the only question is which values are at least as new as a
+ * mark. Of equal values the last is newer in both directions, because a NIC
+ * write is added to every value that has all earlier ones.
  */
 struct word {
 	uint64_t *at;
@@ -44,10 +44,10 @@ struct word {
 	size_t n, cap;
 	struct mark now;
 	struct mark fenced; /* seq 0, or the next sfence drops all older ones */
-	struct mark synced; /* a msync of the dirty page drops all older ones */
+	struct mark synced; /* msync of the dirty page drops all older ones */
 };
 
-/* A queue pair's write to a word, in the root complex. */
+/* A queue pair's write to a word that waits in the root complex. */
 struct waiting {
 	unsigned int qp;
 	struct word *word;
@@ -57,14 +57,14 @@ struct waiting {
 struct page {
 	struct word *words;
 	bool listed;
-	bool dirty;    /* a user store since the last msync: maybe dirty */
-	bool metadata; /* what leads to the page is durable */
+	bool dirty;    /* user store since the last msync: maybe dirty */
+	bool metadata; /* the page's metadata is durable */
 };
 
 struct area {
 	uint8_t *mem;
 	size_t len;
-	struct word **slots; /* one for each word; NULL: not touched */
+	struct word **slots; /* one for each word; NULL: unchanged */
 	struct page *pages;
 };
 
@@ -77,10 +77,10 @@ struct piece {
 	uint8_t data[MODEL_LINE];
 };
 
-/* What decides about the values of a word. */
+/* How the possible values of a word are determined. */
 enum rule {
-	RULE_COHERENT, /* what the CPU sees, or nothing, is left */
-	RULE_DISK,     /* what write-back brought there */
+	RULE_COHERENT, /* only what the CPU sees, or nothing, is left */
+	RULE_DISK,     /* what write-back wrote */
 	RULE_ADR,
 	RULE_EADR,
 };
@@ -96,33 +96,33 @@ struct model {
 	enum rule rule;
 	struct area *areas;
 	size_t nareas, cap_areas;
-	/* The first nwords are in use, the rest waits to be used again. */
+	/* The first nwords are in use, the others are free for reuse. */
 	struct word **words;
 	size_t nwords, made_words, cap_words;
-	struct page **pages; /* not as new */
+	struct page **pages; /* changed since the reset */
 	size_t npages, cap_pages;
 	struct word **fencing; /* those with `fenced` */
 	size_t nfencing, cap_fencing;
 	struct piece *pieces; /* oldest first */
 	size_t npieces, cap_pieces;
 	uint32_t order;
-	struct waiting *waiting; /* or drained, or pushed in another way */
+	struct waiting *waiting; /* or drained, or pushed otherwise */
 	size_t nwaiting, cap_waiting;
 };
 
 /* model.c */
 void model_die(const char *why) __attribute__((noreturn));
-/* v, with room for one more than n. */
+/* v, grown if it has no room for one more than n. */
 void *model_grown(void *v, size_t n, size_t *cap, size_t size);
-/* NULL: not the model's. */
+/* NULL: outside the model. */
 struct area *model_area(const struct model *m, const void *addr);
-/* They get there now. */
+/* The bytes are placed now. */
 void model_write(struct model *m, void *addr, const void *data, size_t len,
 		 enum by by);
-/* May this piece get there next? */
+/* May this piece be placed next? */
 bool model_piece_ready(const struct model *m, size_t i);
-/* All that it may hold after this is v, as if it was never written. */
-void model_word_settle(struct word *w, uint64_t v);
+/* The word may only hold v afterwards, as if it was never written. */
+void model_word_set(struct word *w, uint64_t v);
 
 static inline bool is_dax(const struct model *m)
 {
@@ -130,21 +130,21 @@ static inline bool is_dax(const struct model *m)
 }
 
 /*
- * Does a NIC write that CPUs can see wait once more, in the root complex? The
- * domain of the CPU caches contains that, the memory controller's does not.
+ * Does a NIC write that CPUs can see wait in the root complex, too? The domain
+ * of the CPU caches contains that, the memory controller's does not.
  */
 static inline bool is_waiting(const struct model *m)
 {
 	return m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_MEMORY;
 }
 
-/* Is there a place that the CPU or a NIC can push bytes to, and be sure? */
+/* Can the CPU or a NIC push bytes into a persistence domain? */
 static inline bool has_domain(const struct model *m)
 {
 	return m->cfg.domain != MODEL_NONE;
 }
 
-/* No value of this memory ever survives a power cut. */
+/* No value of this memory survives a power cut. */
 static inline bool is_volatile(const struct model *m)
 {
 	return !is_dax(m) && m->cfg.kind != MODEL_FILE;
@@ -178,7 +178,7 @@ static inline uint64_t merge(uint64_t v, struct bytes b)
 	return (v & ~b.mask) | b.value;
 }
 
-/* The part of [addr, addr + len) that is in the word at `word`. */
+/* The part of [addr, addr + len) inside the word at `word`. */
 static inline struct bytes bytes_in(const void *word, const void *addr,
 				    const void *data, size_t len)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Memory regions: which bytes a peer may reach under which key. */
+/* Memory regions: the bytes that a peer may access by a key. */
 #include <stdlib.h>
 
 #include "pmsim/pmsim_int.h"
@@ -28,7 +28,7 @@ static struct fi_ops mr_fid_ops = {
 	.ops_open = ps_no_ops_open,
 };
 
-/* Keys of a process that starts again are those of the one before, or new. */
+/* A restarted process reuses its predecessor's keys, or gets new ones. */
 static uint64_t next_key(struct ps_machine *m)
 {
 	uint64_t key = m->free_key;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages and tagged messages: every form of send, and of receive. */
+/* Messages and tagged messages: all calls that send and receive. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,7 +174,7 @@ static int rx_check(const struct ps_ep *ep, const struct iovec *iov, size_t n)
 		return -FI_EOPBADSTATE;
 	if (n > PS_IOV)
 		return -FI_EINVAL;
-	/* Where receive buffers are is a scenario: not to be mistaken. */
+	/* A receive buffer in persistent memory must be intended. */
 	for (size_t i = 0; i < n && m && !ps_sim.cfg.recv_in_pm; i++)
 		if (iov[i].iov_len && model_owns(m, iov[i].iov_base))
 			return -FI_EINVAL;
@@ -273,10 +273,10 @@ struct fi_ops_msg ps_msg_ops = {
 	.injectdata = msg_injectdata,
 };
 
-/* Read away without a buffer. Its sender may have waited for delivery. */
+/* Discard without a buffer. The sender may wait for delivery. */
 static void discard(struct ps_msg *msg)
 {
-	ps_answer(msg, PMSIM_ACK, 0, NULL, 0);
+	ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	free(msg);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of an initiator: from a post to its one completion. */
+/* Operations of an initiator: from the post to the one completion. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,7 +140,7 @@ static struct ps_msg *make_msg(const struct ps_tx *tx)
 	msg = ps_msg_new(tx->what, len + ps_iov_len(tx->compare, tx->ncompare));
 	if (!msg)
 		return NULL;
-	/* Taken now: the program may not touch it before the completion. */
+	/* Copy now: the program must not change it before completion. */
 	if (tx->what != PMSIM_READ)
 		gather(msg->payload, tx->iov, tx->niov);
 	gather(msg->payload + len, tx->compare, tx->ncompare);
@@ -158,7 +158,7 @@ static struct ps_msg *make_msg(const struct ps_tx *tx)
 }
 
 static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
-			     bool answer)
+			     bool wants_reply)
 {
 	const struct iovec *to = tx->what == PMSIM_READ ? tx->iov : tx->result;
 	size_t n = tx->what == PMSIM_READ ? tx->niov : tx->nresult;
@@ -180,16 +180,16 @@ static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
 	return op;
 }
 
-/* NULL: there is no way, as will be told. */
+/* NULL: no path, which the completion reports. */
 static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 {
 	uint32_t number;
 	int ret;
 
 	if (ep->connected) {
-		if (!ep->own)
+		if (!ep->conn_wire)
 			return -FI_ENOTCONN;
-		*wire = ep->own->cut ? NULL : ep->own;
+		*wire = ep->conn_wire->cut ? NULL : ep->conn_wire;
 		return ps_refuse() ? -FI_EAGAIN : 0;
 	}
 	number = ps_av_number(ep->av, dest);
@@ -209,8 +209,8 @@ static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 {
-	/* All else completes whatever becomes of it, as over tcp. */
-	bool answer =
+	/* Other operations complete in any case, as over tcp. */
+	bool wants_reply =
 		!tx->silent &&
 		(tx->what == PMSIM_READ || tx->what == PMSIM_ATOMIC ||
 		 ((tx->flags & FI_DELIVERY_COMPLETE) && !ps_sim.cfg.no_acks));
@@ -230,31 +230,31 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	if (!msg)
 		return -FI_ENOMEM;
 	if (!tx->silent) {
-		op = make_op(ep, tx, answer);
+		op = make_op(ep, tx, wants_reply);
 		if (!op) {
 			free(msg);
 			return -FI_ENOMEM;
 		}
 	}
 	if (wire) {
-		if (answer) {
+		if (wants_reply) {
 			msg->op = op;
 			op->qp = wire->qp;
 		}
 		ps_wire_post(wire, msg);
 	} else {
-		/* Nobody is there: as a connection that breaks at once. */
+		/* No endpoint: as a connection that breaks at once. */
 		PS_TRACE("machine %u: %s to nobody", ep->dom->machine->id,
 			 ps_what_name(tx->what));
 		free(msg);
-		if (answer)
+		if (wants_reply)
 			ps_op_lost(op);
 	}
 	if (tx->silent)
 		ps_event(ep, tx->event, 0);
-	else if (!answer && (tx->flags & FI_INJECT))
+	else if (!wants_reply && (tx->flags & FI_INJECT))
 		ps_op_end(op, 0, 0);
-	else if (!answer)
+	else if (!wants_reply)
 		ps_op_due(op, 0);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The objects of the simulated provider, and what they owe each other. */
+/* The objects of the simulated provider. */
 #ifndef PMSIM_INT_H
 #define PMSIM_INT_H
 
@@ -36,7 +36,7 @@
 
 extern struct fi_provider ps_prov;
 
-/* --- info.c: what is offered --- */
+/* --- info.c --- */
 
 int ps_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
@@ -50,7 +50,7 @@ struct ps_fabric {
 };
 int ps_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context);
-/* Calls that no object of ours offers. */
+/* Calls that no object here supports. */
 int ps_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int ps_no_control(struct fid *fid, int command, void *arg);
 int ps_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
@@ -61,20 +61,20 @@ int ps_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 struct ps_eq {
 	struct fid_eq fid;
 	struct ps_fabric *fabric;
-	struct ps_machine *machine; /* NULL: nothing ever happens */
+	struct ps_machine *machine; /* NULL: no events */
 	STAILQ_HEAD(, ps_eqe) queue;
-	unsigned int n, nshut, refs; /* nshut: of FI_SHUTDOWN */
-	bool dead;		     /* its process was killed */
+	unsigned int n, nshut, refs; /* nshut: number of FI_SHUTDOWN */
+	bool dead;		     /* of a killed process */
 	LIST_ENTRY(ps_eq) link;
 };
 int ps_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 	       struct fid_eq **eq, void *context);
-/* err 0: that event. Takes info. */
+/* err 0: success. Takes ownership of info. */
 void ps_eq_push(struct ps_eq *eq, uint32_t event, int err, struct fid *fid,
 		struct fi_info *info, const void *data, size_t len);
-/* This object is gone, or may as well be. */
+/* Remove the events of this object. */
 void ps_eq_forget(struct ps_eq *eq, const struct fid *fid);
-/* One that is never readable; 0 or 1, as a set takes each only once. */
+/* A descriptor that is never readable; 0 or 1, as a set takes it once. */
 int ps_wait_fd(unsigned int i);
 bool ps_wait_fits(enum fi_wait_obj wait);
 
@@ -84,11 +84,11 @@ struct ps_dom {
 	struct fid_domain fid;
 	struct ps_fabric *fabric;
 	struct ps_machine *machine;
-	bool dead; /* its process was killed: it can only be closed */
+	bool dead; /* of a killed process: it can only be closed */
 	unsigned int refs;
 	struct ps_mr *mrs;
 	LIST_HEAD(, ps_ep) eps;
-	LIST_ENTRY(ps_dom) link; /* in its machine, while it lives */
+	LIST_ENTRY(ps_dom) link; /* in its machine, while its process runs */
 };
 int ps_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		   struct fid_domain **dom, void *context);
@@ -100,21 +100,21 @@ struct ps_mr {
 	struct ps_dom *dom;
 	uint64_t key;
 	uint64_t access;
-	uint64_t addr; /* of the first byte, as peers name it */
+	uint64_t addr; /* of the first byte, for peers */
 	char *base;
 	size_t len;
 	UT_hash_handle hh;
 };
 extern struct fi_ops_mr ps_mr_ops;
-/* Where a peer's access goes. 0, or what is wrong with it (FI_EACCES, ..). */
+/* The local address of a peer's access. 0, or the error (FI_EACCES, ..). */
 int ps_mr_find(struct ps_dom *dom, const struct fi_rma_iov *iov,
 	       uint64_t access, char **where);
 
 /* --- av.c --- */
 
 /*
- * An endpoint address: an IPv4 one by its looks, so that layers which take them
- * apart find a port. Listeners are found by their port, others by the number.
+ * An endpoint address that looks like IPv4, so that layers can read a port.
+ * Listeners are found by port, others by number.
  */
 struct ps_addr {
 	uint16_t family, port; /* port: big-endian */
@@ -152,10 +152,10 @@ struct ps_cq {
 };
 int ps_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
-/* e->err 0: a success, from src. */
+/* e->err 0: success, from src. */
 void ps_cq_push(struct ps_cq *cq, const struct fi_cq_err_entry *e,
 		fi_addr_t src);
-/* NULL: nothing is done. */
+/* cq NULL: no-op. */
 void ps_cq_clear(struct ps_cq *cq);
 
 /* --- cntr.c --- */
@@ -186,7 +186,7 @@ struct ps_rx {
 	TAILQ_ENTRY(ps_rx) link;
 	struct ps_ep *ep;
 	void *context;
-	uint64_t flags;	 /* FI_COMPLETION: tell on success */
+	uint64_t flags;	 /* FI_COMPLETION: report success */
 	uint32_t source; /* 0: any */
 	uint64_t tag, ignore;
 	size_t niov, len;
@@ -203,24 +203,24 @@ struct ps_match {
 };
 
 /*
- * An operation of an initiator, until it has completed. Acknowledgements on
- * the wire point at it; it outlives them because a break takes both.
+ * An operation of an initiator, until it has completed. Acknowledgments on the
+ * wire point at it; it outlives them because a break removes both.
  */
 struct ps_op {
 	TAILQ_ENTRY(ps_op) link; /* in its endpoint */
 	TAILQ_ENTRY(ps_op) due_link;
 	struct ps_ep *ep;
 	enum ps_event event;
-	bool due;	 /* completes with the program's next look */
-	bool answered;	 /* its answer has arrived */
-	bool want;	 /* a completion entry on success too */
-	bool untold;	 /* has failed; completes when the test says so */
+	bool due;	 /* completes at the program's next poll */
+	bool has_reply;	 /* its reply has arrived */
+	bool want;	 /* report success, too */
+	bool untold;	 /* failed; reported when the test says so */
 	int err;	 /* for due and untold */
-	unsigned int qp; /* of the connection that brings the answer */
+	unsigned int qp; /* of the connection that brings the reply */
 	void *context;
 	uint64_t flags; /* of the completion entry */
 	size_t nresult;
-	struct iovec result[PS_IOV]; /* of a read or fetch */
+	struct iovec result[PS_IOV]; /* destination of a read or fetch */
 };
 
 struct ps_ep {
@@ -230,28 +230,28 @@ struct ps_ep {
 	struct ps_cq *tx_cq, *rx_cq;
 	struct ps_cntr *cntr[PS_EV_MAX];
 	struct ps_addr addr;
-	struct ps_addr peer; /* of a connected one */
+	struct ps_addr peer; /* of a connected endpoint */
 	bool enabled, dead;
-	bool connected; /* FI_EP_MSG: with one peer, by own */
-	bool over;	/* ... and it was told that this has ended */
+	bool connected; /* FI_EP_MSG: with one peer, over conn_wire */
+	bool over;	/* ... and FI_SHUTDOWN was reported */
 	struct ps_eq *eq;
-	struct ps_wire *own; /* NULL: not yet, or no more */
-	struct ps_req *req;  /* has knocked with that */
-	struct fid *accepts; /* is to answer that */
+	struct ps_wire *conn_wire; /* NULL: not connected yet, or no more */
+	struct ps_req *req;	   /* its connection request */
+	struct fid *accepts;	   /* the request that it is to accept */
 	bool tx_selective, rx_selective;
 	bool directed;
 	uint64_t tx_flags, rx_flags; /* defaults */
 	unsigned int nops, nrx;
 	TAILQ_HEAD(, ps_op) ops;
 	struct ps_match msg, tagged;
-	LIST_HEAD(, ps_wire) wires; /* from here */
-	struct ps_lost *lost;	    /* whose connection broke */
+	LIST_HEAD(, ps_wire) wires; /* from this endpoint */
+	struct ps_lost *lost;	    /* connections that broke */
 	LIST_ENTRY(ps_ep) link;	    /* in its domain */
-	UT_hash_handle hh;	    /* by number, while it can be reached */
+	UT_hash_handle hh;	    /* by number, while reachable */
 };
 int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
-/* The endpoint is gone: its wires, operations and messages go too. */
+/* Remove the endpoint with its wires, operations and messages. */
 void ps_ep_die(struct ps_ep *ep);
 static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
 {
@@ -260,11 +260,11 @@ static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
 
 /* --- conn.c: connected endpoints --- */
 
-/* A wish for a connection, until it is accepted or refused. */
+/* A connection request, until accept or reject. */
 struct ps_req {
 	struct fid fid;
 	struct ps_ep *from; /* NULL: has given up */
-	struct ps_addr at;  /* where it knocks */
+	struct ps_addr at;  /* address that it connects to */
 	LIST_ENTRY(ps_req) link;
 };
 int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
@@ -274,17 +274,17 @@ int ps_connect(struct fid_ep *ep, const void *addr, const void *param,
 int ps_accept(struct fid_ep *ep, const void *param, size_t paramlen);
 int ps_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen);
 int ps_shutdown(struct fid_ep *ep, uint64_t flags);
-/* An accepted one has the address of the listener. */
+/* An accepted endpoint has the address of the listener. */
 void ps_conn_name(struct ps_ep *ep);
-/* err 0: nobody is told. Returns who asked. */
+/* err 0: without a report. Returns the requesting endpoint. */
 struct ps_ep *ps_req_drop(struct fid *handle, int err);
-/* both: the other end is told as well. */
+/* both: report it to the other end as well. */
 void ps_conn_cut(struct ps_ep *ep, bool both);
 void ps_conn_die(struct ps_ep *ep);
-/* The process on this machine is gone. */
+/* The process on this machine was killed. */
 void ps_conns_kill(struct ps_machine *m);
 
-/* --- wire.c: what is under way between two endpoints --- */
+/* --- wire.c: messages between two endpoints --- */
 
 struct ps_msg {
 	TAILQ_ENTRY(ps_msg) link;
@@ -293,12 +293,12 @@ struct ps_msg {
 	unsigned int qp;
 	uint32_t from;
 	struct ps_ep *to;
-	struct ps_op *op; /* to be answered; of the sender, or, in an answer, of
-			     the receiver */
-	struct ps_rx *rx; /* matched */
-	bool placed;	  /* the NIC has done it: what is left is to tell */
-	bool numbered;	  /* the NIC has a number for it */
-	uint64_t completion; /* ... this one */
+	struct ps_op *op;    /* that waits for the reply; of the sender, or in a
+				reply of the receiver */
+	struct ps_rx *rx;    /* the matching receive */
+	bool placed;	     /* executed by the NIC; the report is left */
+	bool numbered;	     /* has a completion number of the NIC */
+	uint64_t completion; /* ... namely this */
 	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, FI_INJECT, .. */
 	uint64_t data, tag;
 	void *claim;
@@ -308,39 +308,39 @@ struct ps_msg {
 	bool fetch;
 	size_t nrma;
 	struct fi_rma_iov rma[PS_IOV];
-	size_t len, compare; /* of the payload; where comparands begin in it */
+	size_t len, compare; /* of the payload; of it before compare values */
 	char payload[];
 };
 
 struct ps_wire {
 	unsigned int id;
-	unsigned int qp;  /* another one for each connection */
+	unsigned int qp;  /* a new one for each connection */
 	unsigned int src; /* machine */
 	struct ps_ep *from, *to;
 	struct ps_wire *back;
 	struct ps_msgs flight;
 	unsigned int n;
-	bool connected;		  /* of connected endpoints */
-	bool cut;		  /* that one, for good */
-	LIST_ENTRY(ps_wire) link; /* in from; the way back of a loop is not */
+	bool connected;		  /* between connected endpoints */
+	bool cut;		  /* the connection has ended */
+	LIST_ENTRY(ps_wire) link; /* in from; a loop's reverse wire: in none */
 };
 
-/* The wire to an address, new if need be. NULL: nobody has that address. */
+/* The wire to an address, made if needed. NULL: no such endpoint. */
 int ps_wire_get(struct ps_ep *from, uint32_t number, struct ps_wire **wire);
-/* Both ways, in no list of either endpoint. */
+/* Make both directions, in no list of either endpoint. */
 int ps_wire_pair(struct ps_ep *from, struct ps_ep *to, struct ps_wire **wire);
-/* No answers any more; what else is on its way is. */
+/* End replies; other messages in flight stay. */
 void ps_wire_cut(struct ps_wire *wire);
-/* The endpoint that a cut one comes from is gone. */
+/* The sending endpoint of a cut wire is gone. */
 void ps_wire_end(struct ps_wire *wire);
-/* By id; NULL: there was one. */
+/* By id; NULL: it no longer exists. */
 struct ps_wire *ps_wire_find(unsigned int id);
 struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len);
-/* Onto the wire, which owns it now. */
+/* Put msg on the wire, which then owns it. */
 void ps_wire_post(struct ps_wire *wire, struct ps_msg *msg);
 void ps_wire_deliver(struct ps_wire *wire, unsigned int n);
 void ps_wire_break(struct ps_wire *wire, unsigned int late);
-/* An endpoint is gone. */
+/* Remove the wires of an endpoint. */
 void ps_wires_drop(struct ps_ep *ep);
 
 /* With tells_breaks: the last break between an endpoint and an address. */
@@ -352,42 +352,42 @@ struct ps_lost {
 void ps_lose(struct ps_ep *ep, uint32_t number);
 bool ps_is_lost(const struct ps_ep *ep, fi_addr_t addr);
 void ps_lost_free(struct ps_ep *ep);
-/* Has arrived over this connection, and only the socket's buffer knows. */
+/* Has it arrived over this connection, in the socket's buffer only? */
 bool ps_wire_waits(const struct ps_wire *wire, const struct ps_msg *msg);
-/* Answer a request, should its connection still be there. */
-void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
-	       const void *payload, size_t len);
+/* Reply to a request, if its connection still exists. */
+void ps_reply(const struct ps_msg *request, enum pmsim_what what, int err,
+	      const void *payload, size_t len);
 void ps_wires_reset(void);
 
-/* --- arrive.c: what a machine makes of what has arrived --- */
+/* --- arrive.c: arrived messages at a machine --- */
 
-/* Takes msg. */
+/* Takes ownership of msg. */
 void ps_arrive(struct ps_machine *m, struct ps_msg *msg);
-/* The machine's program looks. */
+/* The machine's program polls. */
 void ps_progress(struct ps_dom *dom);
-/* Acknowledgements that waited for placement. */
+/* Send acknowledgments that waited for placement. */
 void ps_placed_acks(struct ps_machine *m);
 void ps_reads_execute(struct ps_machine *m);
-void ps_nic_settle(struct ps_machine *m);
-/* A receive was posted. Takes rx. */
+void ps_nic_place_all(struct ps_machine *m);
+/* A receive was posted. Takes ownership of rx. */
 void ps_rx_post(struct ps_match *q, struct ps_rx *rx);
 bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg);
-/* msg was taken from the unexpected ones for rx: tell it in its turn. */
+/* msg was taken from the unexpected ones for rx: report it in order. */
 void ps_rx_take(struct ps_rx *rx, struct ps_msg *msg);
-/* Bytes into memory of m for msg, as its NIC or its CPU does. */
+/* Write the bytes of msg into memory of m, as its NIC or its CPU does. */
 void ps_place(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 	      void *to, const void *from, size_t len);
 void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 	      const void *from, void *to, size_t len);
 
-/* --- op.c: from a post to its completion --- */
+/* --- op.c: from the post to the completion --- */
 
-/* What the calls for posting come down to. */
+/* Common arguments of the calls that post. */
 struct ps_tx {
 	enum pmsim_what what;
 	enum ps_event event;
 	fi_addr_t dest;
-	const struct iovec *iov; /* payload; of a read: where to */
+	const struct iovec *iov; /* payload; of a read: destination */
 	size_t niov;
 	const struct iovec *compare, *result;
 	size_t ncompare, nresult;
@@ -397,18 +397,18 @@ struct ps_tx {
 	enum fi_datatype datatype;
 	enum fi_op atomic;
 	void *context;
-	uint64_t flags;	   /* of the operation */
-	uint64_t cq_flags; /* of its completion entry */
-	bool silent;	   /* fi_inject and relatives: no entry at all */
+	uint64_t flags;	   /* for the operation */
+	uint64_t cq_flags; /* for its completion entry */
+	bool silent;	   /* fi_inject and the like: no entry at all */
 };
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx);
-/* Is this post one of those to be refused? */
+/* Refuse this post with -FI_EAGAIN (cfg.again)? */
 bool ps_refuse(void);
-/* Complete, and free. */
+/* Complete and free the operation. */
 void ps_op_end(struct ps_op *op, int err, size_t len);
-/* As ps_op_end(), when the program looks next. */
+/* As ps_op_end(), at the program's next poll. */
 void ps_op_due(struct ps_op *op, int err);
-/* Has no way to its peer. */
+/* It has no path to its peer. */
 void ps_op_lost(struct ps_op *op);
 void ps_op_free(struct ps_op *op);
 void ps_event(struct ps_ep *ep, enum ps_event event, int err);
@@ -420,28 +420,28 @@ extern struct fi_ops_msg ps_msg_ops;
 extern struct fi_ops_tagged ps_tagged_ops;
 extern struct fi_ops_rma ps_rma_ops;
 extern struct fi_ops_atomic ps_atomic_ops;
-/* Do it where the ranges of msg are, and answer. */
+/* Execute it on the ranges of msg, and reply. */
 void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		   char *const where[PS_IOV]);
 int ps_atomic_query(struct fid_domain *domain, enum fi_datatype type,
 		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags);
 
-/* --- control.c: the test's side --- */
+/* --- control.c: the test's interface --- */
 
 struct ps_machine {
 	unsigned int id;
 	struct model *model;
 	bool dma;		/* its NIC places by itself */
-	enum model_place place; /* else: as whom its CPU stores */
+	enum model_place place; /* else: the way its CPU stores */
 	struct ps_msgs arrived;
-	struct ps_msgs unplaced; /* writes whose acknowledgement waits */
-	struct ps_msgs reads;	 /* that wait in its NIC */
+	struct ps_msgs unplaced; /* writes to acknowledge after placement */
+	struct ps_msgs reads;	 /* waiting in its NIC */
 	TAILQ_HEAD(, ps_op) due;
-	LIST_HEAD(, ps_dom) doms; /* of the life that it has now */
-	LIST_HEAD(, ps_pep) peps; /* that listen */
+	LIST_HEAD(, ps_dom) doms; /* of the running process */
+	LIST_HEAD(, ps_pep) peps; /* listening */
 	LIST_HEAD(, ps_eq) eqs;
 	uint64_t last_key;
-	uint64_t free_key; /* of the region closed last; or 0 */
+	uint64_t free_key; /* key of the region closed last; or 0 */
 	uint64_t doorbells;
 	unsigned int outstanding, untold; /* operations */
 };
@@ -452,8 +452,8 @@ struct ps_sim {
 	unsigned int nmachines, current;
 	struct ps_wire **wires; /* by id */
 	unsigned int nwires, last_qp;
-	struct ps_ep *eps;	  /* that can be reached */
-	LIST_HEAD(, ps_req) reqs; /* not answered */
+	struct ps_ep *eps;	  /* reachable */
+	LIST_HEAD(, ps_req) reqs; /* without accept or reject */
 	unsigned int ndoms;	  /* open, dead or not */
 	uint32_t last_number;
 	uint64_t last_key;

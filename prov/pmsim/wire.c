@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Wires: what is under way, in order, and what a break makes of it. */
+/* Wires: messages in flight, in order, and the effect of a break. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pmsim/pmsim_int.h"
 
 /*
- * A connection is two wires, one each way. It breaks as a whole, and what
- * follows runs on a new one: other queue pairs, the same wires. A message
- * remembers its queue pair, so that nothing of an old connection is answered.
+ * A connection is two wires, one each way. It breaks as a whole, and then a new
+ * one follows: other queue pairs, the same wires. A message keeps its queue
+ * pair, so that nothing of an old connection causes a reply.
  */
 
 void ps_lose(struct ps_ep *ep, uint32_t number)
@@ -21,7 +21,7 @@ void ps_lose(struct ps_ep *ep, uint32_t number)
 	if (!l) {
 		l = calloc(1, sizeof(*l));
 		if (!l)
-			abort(); /* a test out of memory has no result */
+			abort(); /* out of memory: abort the test */
 		l->number = number;
 		HASH_ADD(hh, ep->lost, number, sizeof(l->number), l);
 	}
@@ -81,27 +81,27 @@ static struct ps_wire *wire_new(struct ps_ep *from, struct ps_ep *to)
 
 int ps_wire_pair(struct ps_ep *from, struct ps_ep *to, struct ps_wire **wire)
 {
-	struct ps_wire **grown, *there, *back;
+	struct ps_wire **grown, *forward, *back;
 
 	grown = realloc(ps_sim.wires, (ps_sim.nwires + 2) * sizeof(*grown));
 	if (!grown)
 		return -FI_ENOMEM;
 	ps_sim.wires = grown;
-	there = wire_new(from, to);
+	forward = wire_new(from, to);
 	back = wire_new(to, from);
-	if (!there || !back) {
-		free(there);
+	if (!forward || !back) {
+		free(forward);
 		free(back);
 		return -FI_ENOMEM;
 	}
-	there->back = back;
-	back->back = there;
-	there->id = ps_sim.nwires++;
-	ps_sim.wires[there->id] = there;
+	forward->back = back;
+	back->back = forward;
+	forward->id = ps_sim.nwires++;
+	ps_sim.wires[forward->id] = forward;
 	back->id = ps_sim.nwires++;
 	ps_sim.wires[back->id] = back;
-	there->connected = back->connected = from->connected;
-	*wire = there;
+	forward->connected = back->connected = from->connected;
+	*wire = forward;
 	return 0;
 }
 
@@ -148,8 +148,8 @@ void ps_wire_post(struct ps_wire *w, struct ps_msg *msg)
 		 w->to->dom->machine->id);
 }
 
-void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
-	       const void *payload, size_t len)
+void ps_reply(const struct ps_msg *request, enum pmsim_what what, int err,
+	      const void *payload, size_t len)
 {
 	struct ps_wire *w = ps_wire_find(request->wire);
 	struct ps_msg *msg;
@@ -158,7 +158,7 @@ void ps_answer(const struct ps_msg *request, enum pmsim_what what, int err,
 		return;
 	msg = ps_msg_new(what, len);
 	if (!msg)
-		abort(); /* a test out of memory has no result */
+		abort(); /* out of memory: abort the test */
 	msg->op = request->op;
 	msg->err = err;
 	if (len)
@@ -199,7 +199,7 @@ bool ps_wire_waits(const struct ps_wire *w, const struct ps_msg *msg)
 	       !msg->rx;
 }
 
-/* In the socket's buffer, all but the first `late`; none that a NIC placed. */
+/* Drop messages in the socket's buffer from `late` on, not a NIC's. */
 static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 {
 	struct ps_msgs *list = &w->to->dom->machine->arrived;
@@ -216,21 +216,21 @@ static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 		PS_TRACE("wire %u: %s that had arrived is lost", w->id,
 			 ps_what_name(msg->what));
 		if (msg->what >= PMSIM_ACK)
-			msg->op->answered = false;
+			msg->op->has_reply = false;
 		TAILQ_REMOVE(list, msg, link);
 		free(msg);
 	}
 	return late;
 }
 
-/* Whose answer can no longer come. */
+/* Fail operations whose reply can no longer come. */
 static void fail_ops(struct ps_ep *ep, unsigned int qp)
 {
 	struct ps_op *op, *next;
 
 	for (op = TAILQ_FIRST(&ep->ops); op; op = next) {
 		next = TAILQ_NEXT(op, link);
-		if (op->qp != qp || op->due || op->answered || op->untold)
+		if (op->qp != qp || op->due || op->has_reply || op->untold)
 			continue;
 		if (!ps_sim.cfg.late_errors) {
 			ps_op_end(op, FI_ECONNABORTED, 0);
@@ -249,8 +249,8 @@ void ps_wire_break(struct ps_wire *w, unsigned int late)
 	PS_TRACE("wire %u: breaks, %u late", w->id, late);
 	late = lose_arrived(w, late);
 	ps_wire_deliver(w, late);
-	ps_nic_settle(w->from->dom->machine);
-	ps_nic_settle(w->to->dom->machine);
+	ps_nic_place_all(w->from->dom->machine);
+	ps_nic_place_all(w->to->dom->machine);
 	lose_flight(w);
 	lose_flight(w->back);
 	w->qp = ++ps_sim.last_qp;
@@ -261,7 +261,7 @@ void ps_wire_break(struct ps_wire *w, unsigned int late)
 	fail_ops(w->to, old_back);
 }
 
-static void lose_answers(struct ps_wire *w)
+static void lose_replies(struct ps_wire *w)
 {
 	struct ps_msg *msg, *next;
 
@@ -280,8 +280,8 @@ void ps_wire_cut(struct ps_wire *w)
 {
 	PS_TRACE("wire %u: is cut", w->id);
 	w->cut = w->back->cut = true;
-	lose_answers(w);
-	lose_answers(w->back);
+	lose_replies(w);
+	lose_replies(w->back);
 	fail_ops(w->from, w->qp);
 	fail_ops(w->to, w->back->qp);
 }

@@ -1,4 +1,4 @@
-# Reliable private connections: the only implementers of core/channel.h.
+# Reliable private connections: the implementations of core/channel.h.
 noinst_LTLIBRARIES += prov/rc/librc.la
 rc_sources = \
 	prov/rc/rc.c prov/rc/rc.h prov/rc/rc_priv.h \

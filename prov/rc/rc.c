@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What private connections of both backends share: channels, dispatch. */
+/* Private connections: channels and dispatch, shared by both backends. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,11 +14,11 @@
 #include "core/log.h"
 #include "rc/rc_priv.h"
 
-/* CM events are looked for each so many polls, or after so long. */
+/* CM events are polled after so many polls of completions, or so long. */
 #define EVENT_POLLS 16
 #define EVENT_NS    1000000ull
 #define EVENT_MAX   16
-/* After so many polls that found nothing, one in so long is enough. */
+/* After so many empty polls, one poll in so long is enough. */
 #define EMPTY_POLLS 256
 #define EMPTY_NS    4000ull
 
@@ -27,8 +27,8 @@ static uint64_t now(struct rp_rc *rc)
 	return rc->attr.now(rc->attr.arg);
 }
 
-/* Of polls, which come thousands of times in a tick. */
-static uint64_t exact(struct rp_rc *rc)
+/* Exact time; polls use a tick, as they come thousands of times in it. */
+static uint64_t exact_now(struct rp_rc *rc)
 {
 	return rc->attr.exact ? rc->attr.exact(rc->attr.arg) : now(rc);
 }
@@ -93,7 +93,7 @@ static bool report_op(struct rp_rc *rc)
 	return true;
 }
 
-/* The owner may close any channel inside, this one too. */
+/* The owner may close any channel inside the callback, this one too. */
 static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
 {
 	struct rp_rc_channel *c = r->from;
@@ -106,7 +106,7 @@ static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
 	rp_rc_recv_repost(rc, r);
 }
 
-/* No more than there is now: each may post another. */
+/* Report no more than there is now: each callback may post another. */
 static int report(struct rp_rc *rc)
 {
 	struct rp_rc_recv *r, *last = TAILQ_LAST(&rc->messages, rp_rc_recvs);
@@ -114,7 +114,7 @@ static int report(struct rp_rc *rc)
 
 	for (unsigned int left = rc->ndone; left && report_op(rc); left--)
 		n++;
-	/* A close inside takes messages away, maybe the last. */
+	/* A close inside a callback may remove messages, even the last. */
 	while (last && (r = TAILQ_FIRST(&rc->messages))) {
 		if (r == last)
 			last = NULL;
@@ -176,7 +176,7 @@ static void reap(struct rp_rc *rc)
 	}
 }
 
-/* Everything else is reported before. */
+/* lost() comes last: all completions and messages are reported before. */
 static void report_loss(struct rp_rc_channel *c)
 {
 	struct rp_rc *rc = c->rc;
@@ -191,11 +191,11 @@ static void report_loss(struct rp_rc_channel *c)
 				     c->data_len);
 }
 
-/* Take the operations of c out of those that are to be reported. */
+/* Move the operations of c out of the queue of completions to report. */
 static struct rp_channel_op *done_take(struct rp_rc *rc,
 				       const struct rp_rc_channel *c)
 {
-	struct rp_channel_op *own = NULL, **last = &own;
+	struct rp_channel_op *list = NULL, **last = &list;
 	struct rp_channel_op **at = &rc->done_first, *op;
 
 	while ((op = *at)) {
@@ -210,7 +210,7 @@ static struct rp_channel_op *done_take(struct rp_rc *rc,
 		last = &op->next;
 	}
 	rc->done_last = at;
-	return own;
+	return list;
 }
 
 static void messages_drop(struct rp_rc *rc, const struct rp_rc_channel *c)
@@ -253,7 +253,7 @@ static void channel_close(struct rp_channel *base)
 
 /* --- channels --- */
 
-/* A channel that has ended takes operations, too, and fails them. */
+/* An ended channel accepts operations, too, and fails them. */
 static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
 			int n)
 {
@@ -400,7 +400,7 @@ void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len)
 	c->base.events->connected(c->base.owner, data, len);
 }
 
-/* --- the whole --- */
+/* --- rp_rc --- */
 
 int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 	       size_t why_size)
@@ -510,11 +510,11 @@ bool rp_rc_pending(const struct rp_rc *rc)
 	       !TAILQ_EMPTY(&rc->ending);
 }
 
-/* Reading the completion queue is a system call, also for an idle program. */
+/* Polling the completion queue is a system call, even when idle. */
 static bool poll_due(struct rp_rc *rc)
 {
 	return rc->empty < EMPTY_POLLS || rc->look || rp_rc_pending(rc) ||
-	       exact(rc) - rc->looked >= EMPTY_NS;
+	       exact_now(rc) - rc->looked >= EMPTY_NS;
 }
 
 static bool events_due(struct rp_rc *rc, bool some)
@@ -543,7 +543,7 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 	rc->depth++;
 	n = rc->ops->poll(rc, max) + report(rc);
 	if (!n)
-		rc->looked = exact(rc);
+		rc->looked = exact_now(rc);
 	if (events_due(rc, n))
 		n += poll_events(rc) + report(rc);
 	while ((c = TAILQ_FIRST(&rc->ending))) {

@@ -9,7 +9,7 @@
 #include "core/fault.h"
 #include "rc/rc_flush.h"
 
-/* Bits of device_cap_flags_ex, which have no names: both kinds of FLUSH. */
+/* Bits of device_cap_flags_ex without names: both kinds of FLUSH. */
 #define CAP_BOTH (1ull << 38 | 1ull << 39)
 
 #define WITH_FLUSH (1u << 11)
@@ -21,7 +21,7 @@
 #define LEVEL_RANGE 0
 
 /*
- * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; 44 keeps its own
+ * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; 44 has private
  * data there. A library that made a queue pair WITH_FLUSH is 45 or later.
  */
 #define WR_FLUSH_AT 352
@@ -54,7 +54,7 @@ struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
 	return ibv_create_qp_ex(pd->context, &ex);
 }
 
-/* An old library passes the capability bits on: only a trial tells. */
+/* An old library passes the capability bits on: only a trial proves it. */
 bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd)
 {
 	struct ibv_device_attr_ex dev = {.comp_mask = 0};
@@ -97,8 +97,8 @@ static int build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 	const uint64_t addr = wr->wr.rdma.remote_addr;
 
 	/*
-	 * The builder of rxe for inline data (rdma-core 56) sends none of it,
-	 * and reports success.
+	 * rxe's builder for inline data (rdma-core 56) sends none of it, and
+	 * reports success.
 	 */
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return EINVAL;

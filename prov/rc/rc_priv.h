@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What rc.c, the receive pool and the backends of prov/rc need of each other.
- */
+/* Shared by rc.c, the receive pool and the backends of prov/rc. */
 #ifndef RP_RC_PRIV_H
 #define RP_RC_PRIV_H
 
@@ -15,13 +14,13 @@
 #define rp_rc_container(ptr, type, member)                                     \
 	((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* Operations that one channel has posted at once; post() takes no more. */
+/* Most outstanding operations of one channel: post() accepts no more. */
 #define RP_RC_DEPTH 256
-/* Most private data of the tcp connection manager, in either direction. */
+/* Longest private data of the tcp connection manager, both directions. */
 #define RP_RC_CM_DATA 256
-/* Receives of the pool. */
-#define RP_RC_SHARED_RECVS 32	/* with the first channel */
-#define RP_RC_SHARED_MAX   4096 /* also bounded by the device */
+/* Limits of the pool of receives. */
+#define RP_RC_SHARED_RECVS 32	/* for the first channel */
+#define RP_RC_SHARED_MAX   4096 /* also limited by the device */
 
 union rp_rc_addr {
 	struct sockaddr sa;
@@ -29,16 +28,16 @@ union rp_rc_addr {
 	struct sockaddr_in6 in6;
 };
 
-/* Room for one message; a backend gives it to the device as its context. */
+/* A receive buffer for one message, and the device's context of it. */
 struct rp_rc_recv {
 	void *desc;
 	uint8_t *buf; /* RP_WIRE_MAX_MSG bytes */
-	/* A message that is not yet reported, and its channel. */
+	/* In rc->messages: a message to report, and its channel. */
 	TAILQ_ENTRY(rp_rc_recv) link;
 	struct rp_rc_channel *from;
 	size_t len;
 };
-/* Receives that are allocated and registered together. */
+/* Receives that were allocated and registered together. */
 struct rp_rc_slab {
 	LIST_ENTRY(rp_rc_slab) link;
 	struct rp_rc_mr mr;
@@ -49,33 +48,33 @@ struct rp_rc_slab {
 
 enum rp_rc_state {
 	RP_RC_CONNECTING,
-	RP_RC_UP,     /* or accepted */
+	RP_RC_UP,     /* connected or accepted */
 	RP_RC_ENDING, /* lost() is due; not shut yet */
-	RP_RC_ENDED,  /* shut; lost() was called, or is being called */
-	RP_RC_CLOSED, /* by the owner; freed when no call is inside */
+	RP_RC_ENDED,  /* shut; lost() was called or is running */
+	RP_RC_CLOSED, /* by the owner; freed at depth 0 */
 };
 
-/* A backend's channel begins with this. */
+/* Every backend's channel starts with this struct. */
 struct rp_rc_channel {
 	struct rp_channel base;
 	struct rp_rc *rc;
-	TAILQ_ENTRY(rp_rc_channel) link; /* of rc->channels, ending or dead */
+	TAILQ_ENTRY(rp_rc_channel) link; /* in rc->channels, ending or dead */
 	enum rp_rc_state state;
 	bool shut;			    /* ops->shut() was called */
-	unsigned int nposted;		    /* operations that the device has */
-	unsigned int ndone;		    /* completed, not yet reported */
-	TAILQ_HEAD(, rp_channel_op) posted; /* the same, in order */
+	unsigned int nposted;		    /* operations in the device */
+	unsigned int ndone;		    /* completed, not reported yet */
+	TAILQ_HEAD(, rp_channel_op) posted; /* outstanding operations */
 	union rp_rc_addr peer;
 	struct rp_channel_op *failed; /* refused by the device */
-	int err;		      /* why it ends, positive */
-	/* Of the peer's reject, until lost(). */
+	int err;		      /* why the channel ends, positive */
+	/* Private data of the peer's reject, kept until lost(). */
 	size_t data_len;
 	uint8_t *data;
 };
 
 struct rp_rc_request {
-	TAILQ_ENTRY(rp_rc_request) link; /* the oldest is first */
-	void *handle;			 /* the backend's */
+	TAILQ_ENTRY(rp_rc_request) link; /* oldest first */
+	void *handle;			 /* the backend's handle */
 	uint64_t born;
 	uint64_t source;
 };
@@ -83,81 +82,79 @@ struct rp_rc_request {
 TAILQ_HEAD(rp_rc_channels, rp_rc_channel);
 TAILQ_HEAD(rp_rc_recvs, rp_rc_recv);
 
-/* A backend's rc begins with this. */
+/* Every backend's rc starts with this struct. */
 struct rp_rc {
 	struct rp_connector connector;
 	const struct rp_rc_ops *ops;
 	struct rp_rc_attr attr;
-	int epfd; /* -1: not attr.waits */
+	int epfd; /* -1: no attr.waits */
 	/* Set by ops->open(): */
 	uint32_t flags;	     /* enum rp_channel_flags */
 	uint32_t inject;     /* of each channel */
-	bool local_mr;	     /* receives must be registered */
-	unsigned int shared; /* receives that the pool may have */
+	bool local_mr;	     /* receives need registration */
+	unsigned int shared; /* most receives of the pool */
 
-	struct rp_rc_channels channels; /* all but ENDING and CLOSED */
+	struct rp_rc_channels channels; /* all others */
 	struct rp_rc_channels ending;	/* lost() is due */
 	struct rp_rc_channels dead;	/* CLOSED, freed at depth 0 */
-	unsigned int nchannels;		/* not CLOSED */
-	unsigned int connecting;	/* events are looked for at each poll */
+	unsigned int nchannels;		/* that are not CLOSED */
+	unsigned int connecting;	/* then each poll reads events */
 	TAILQ_HEAD(, rp_rc_request) requests;
 	unsigned int nrequests;
 	bool listening;
-	unsigned int depth; /* of rp_rc_poll() and close() */
-	/* Completed, and not yet reported. */
+	unsigned int depth; /* nesting of rp_rc_poll() and close() */
+	/* Completed operations that are not reported yet. */
 	struct rp_channel_op *done_first, **done_last;
 	unsigned int ndone;
 	struct rp_rc_recvs messages;
 	/* Receives that any channel may fill. */
 	LIST_HEAD(, rp_rc_slab) pool;
 	unsigned int npool;
-	/* When to look again. */
+	/* Time of the last poll of completions, of events. */
 	uint64_t looked, events_looked;
 	unsigned int empty, polls;
-	bool look;    /* for events: trywait() found some */
-	uint64_t due; /* for events, without any: the backend's; 0: never */
+	bool look;    /* trywait() found events */
+	uint64_t due; /* the backend's deadline for poll_events(); 0: none */
 };
 
 /*
- * The operations of a backend. All return 0 or a negative errno. A channel that
- * a failing connect() or accept() was given is freed by the caller, after
- * shut(); all memory starts as zeros.
+ * The operations of a backend. All return 0 or a negative errno. After a failed
+ * connect() or accept() the caller calls shut() and frees the channel; all
+ * structs start as zeros.
  */
 struct rp_rc_ops {
 	size_t rc_size, channel_size;
-	/* -FI_ENODATA: not to be had here, with a sentence in why. */
+	/* -FI_ENODATA: not available here, with a sentence in why. */
 	int (*open)(struct rp_rc *rc, char *why, size_t why_size);
-	/* Also after a failed open(). */
+	/* Called also after a failed open(). */
 	void (*close)(struct rp_rc *rc);
-	/* At exactly this address and port (0: any). -EADDRINUSE: try another.
-	 */
+	/* Listen on exactly this address and port (0: any), or -EADDRINUSE. */
 	int (*listen)(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		      uint16_t *port);
 	/*
-	 * c->peer is set. Receives are posted by rp_rc_recvs_open() before
-	 * anything can arrive. Then rp_rc_up() or rp_rc_end() out of a poll.
+	 * c->peer is set. rp_rc_recvs_open() posts the receives before anything
+	 * can arrive. Then rp_rc_up() or rp_rc_end() from a poll.
 	 */
 	int (*connect)(struct rp_rc_channel *c, size_t addr_len,
 		       const void *data, size_t len);
-	/* Sets c->peer. Consumes the handle, also when it fails. */
+	/* Sets c->peer. Consumes the handle, even on failure. */
 	int (*accept)(struct rp_rc_channel *c, void *handle, const void *data,
 		      size_t len);
 	void (*reject)(struct rp_rc *rc, void *handle, const void *data,
 		       size_t len);
 	/*
 	 * As rp_channel_post(), on a channel that is CONNECTING or UP: calls
-	 * rp_rc_posted() for each that was posted. After an error of the
-	 * device: rp_rc_failed() for this operation.
+	 * rp_rc_posted() for each posted operation, rp_rc_failed() for one that
+	 * the device has refused.
 	 */
 	int (*post)(struct rp_rc_channel *c, struct rp_channel_op *ops[],
 		    int n);
 	/*
 	 * Destroy the connection. When this returns the device uses no memory
-	 * of it, and rp_rc_complete_op() was called for every operation of
-	 * which there was an entry. The caller completes the operations that
-	 * are left, of which no entry will come. Entries of other channels that
-	 * come up are completed as well. Called once, also after a failed
-	 * connect().
+	 * of it, and rp_rc_complete_op() was called for every operation with an
+	 * entry. The caller completes operations that are left, which get no
+	 * entry. Entries of other channels found on the way are completed as
+	 * well. Called once, also after a failed connect().
 	 */
 	void (*shut)(struct rp_rc_channel *c);
 	int (*post_recv)(struct rp_rc *rc, struct rp_rc_recv *r);
@@ -165,21 +162,21 @@ struct rp_rc_ops {
 		   struct rp_rc_mr *mr);
 	void (*dereg)(struct rp_rc *rc, struct rp_rc_mr *mr);
 	/*
-	 * Read at most about max completions: rp_rc_complete_op(),
-	 * rp_rc_complete_recv(), rp_rc_end(). How many were read.
+	 * Poll about max completions at most: rp_rc_complete_op(),
+	 * rp_rc_complete_recv(), rp_rc_end(). Returns their number.
 	 */
 	int (*poll)(struct rp_rc *rc, int max);
 	/*
-	 * Read CM events: rp_rc_up(), rp_rc_end(), rp_rc_requested(), of which
-	 * the first and the last call back: read one event at a time. Any
-	 * channel may be closed inside, and is shut then; its memory lives
-	 * until rp_rc_poll() returns.
+	 * Read CM events: rp_rc_up(), rp_rc_end(), rp_rc_requested(). The first
+	 * and the last call back, so read one event at a time. A callback may
+	 * close any channel, which is then shut; its memory lives until
+	 * rp_rc_poll() returns.
 	 */
 	int (*poll_events)(struct rp_rc *rc, int max);
 	int (*trywait)(struct rp_rc *rc);
 };
 
-/* The local bytes of an operation: how many, and a copy of them. */
+/* Number of local bytes of an operation, and a copy of them. */
 static inline size_t rp_rc_op_bytes(const struct rp_channel_op *op)
 {
 	size_t len = 0;
@@ -204,13 +201,13 @@ extern const struct rp_rc_ops rp_rc_verbs;
 /* --- rc.c, for backends --- */
 
 /*
- * poll_events() is due at this time; 0: at none. Kicks, where that is earlier
- * than before: somebody who sleeps already has not heard of it.
+ * poll_events() is due at this time; 0: never. Kicks if that is earlier than
+ * before, because a sleeping thread has the old deadline.
  */
 void rp_rc_due(struct rp_rc *rc, uint64_t due);
-/* In open(), or later: fd wakes the rc's descriptor. Nothing without waits. */
+/* In open(), or later: fd signals the rc's descriptor, if it has one. */
 int rp_rc_watch(struct rp_rc *rc, int fd);
-/* In post(): op is the device's now. */
+/* In post(): the device has accepted op. */
 static inline void rp_rc_posted(struct rp_rc_channel *c,
 				struct rp_channel_op *op)
 {
@@ -219,29 +216,29 @@ static inline void rp_rc_posted(struct rp_rc_channel *c,
 	c->nposted++;
 }
 /*
- * In post(), after an error of the device: the channel ends, and op fails after
- * shut(), so that it may have been posted in part.
+ * In post(), after a device error: the channel ends, and op fails after shut(),
+ * as part of it may have been posted.
  */
 void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err);
 /*
- * In poll() and shut(): the device has given it back. rc.c calls done() or
- * received() once the backend has returned, so that no callback runs inside;
- * err != 0 ends the channel, too.
+ * In poll() and shut(): the device has completed op. rc.c calls done() or
+ * received() after the backend has returned, so that no callback runs inside;
+ * err != 0 also ends the channel.
  */
 void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err);
 void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
 			 struct rp_rc_recv *r, size_t len);
-/* In poll_events(): the peer has accepted, with this data. */
+/* In poll_events(): the peer has accepted, with this private data. */
 void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len);
 /*
- * Anywhere: the connection is lost; lost() follows, once, from poll. data: of
+ * From anywhere: the connection is lost; one lost() follows from poll. data: of
  * the peer's reject. No-op on a channel that has ended.
  */
 void rp_rc_end(struct rp_rc_channel *c, int err, const void *data, size_t len);
-/* In poll_events(): somebody connects. */
+/* In poll_events(): a peer connects. */
 void rp_rc_requested(struct rp_rc *rc, void *handle,
 		     const struct sockaddr *peer, const void *data, size_t len);
-/* The peer has gone before it was answered; the handle is the backend's. */
+/* The peer has given up its request; the backend frees the handle. */
 void rp_rc_request_gone(struct rp_rc *rc, void *handle);
 
 /* --- rc.c, for rc_listen.c --- */
@@ -249,26 +246,25 @@ void rp_rc_request_gone(struct rp_rc *rc, void *handle);
 struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,
 					const struct rp_channel_events *events,
 					void *owner);
-/* What connect() or accept() made of c is kept, or (ret) taken apart. */
+/* Keep the channel that connect() or accept() made, or destroy it (ret). */
 int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
 			int ret, struct rp_channel **out);
 
 /* --- rc_listen.c --- */
 
-/* The length of an IPv4 or IPv6 address of at most len bytes; 0: neither. */
+/* The length of an IPv4 or IPv6 address, if it is at most len; else 0. */
 size_t rp_rc_addr_len(const struct sockaddr *sa, size_t len);
-/* Reject what is too old at this time; UINT64_MAX: all. */
+/* Reject requests that are too old at this time; UINT64_MAX: all. */
 void rp_rc_requests_expire(struct rp_rc *rc, uint64_t now);
 
 /* --- rc_recv.c --- */
 
 /* In connect() and accept(): more receives, for one more channel. */
 int rp_rc_pool_grow(struct rp_rc *rc);
-/* The message has been read, or there was none. */
+/* Repost a receive: its message has been read, or it had none. */
 void rp_rc_recv_repost(struct rp_rc *rc, struct rp_rc_recv *r);
 /*
- * Around ops->close(): deregister what the device had of the pool before, free
- * it after.
+ * Before ops->close() deregister the pool from the device, and free it after.
  */
 void rp_rc_pool_dereg(struct rp_rc *rc);
 void rp_rc_pool_free(struct rp_rc *rc);

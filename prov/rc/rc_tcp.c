@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP sockets: what is polled, and who sleeps. */
+/* Private connections over TCP sockets: polling and sleeping. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -9,13 +9,13 @@
 
 #include "rc/rc_tcp.h"
 
-/* SENDs up to this are copied where the socket does not take them. */
+/* SENDs up to this length are copied if the socket is full. */
 #define INJECT 256
-/* Channels that one poll reads. */
+/* Channels per poll. */
 #define BATCH 32
 /*
- * With one open channel its socket is read without asking epoll; so often in a
- * row, as that finds its end and what the peer sends all the same.
+ * A single open channel's socket is read without epoll, at most so often in a
+ * row: a read also finds the end of the connection.
  */
 #define LOOKS 64
 
@@ -26,7 +26,7 @@ static int tcp_open(struct rp_rc *rc, char *why, size_t why_size)
 
 	f->listener = f->data_fd = f->cm_fd = -1;
 	TAILQ_INIT(&f->work);
-	TAILQ_INIT(&f->callers);
+	TAILQ_INIT(&f->half_open);
 	TAILQ_INIT(&f->recvs);
 	f->data_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (f->data_fd >= 0)
@@ -46,7 +46,7 @@ static void tcp_close(struct rp_rc *rc)
 {
 	struct tcp_rc *f = tcp_rc(rc);
 
-	rp_tcp_close_callers(f);
+	rp_tcp_close_half_open(f);
 	rp_tcp_close(f->listener);
 	if (f->cm_fd >= 0)
 		close(f->cm_fd);
@@ -62,13 +62,13 @@ static int tcp_post_recv(struct rp_rc *rc, struct rp_rc_recv *r)
 
 /* --- polling --- */
 
-static int work(struct tcp_channel *t)
+static int channel_work(struct tcp_channel *t)
 {
 	int n = rp_tcp_receive(t);
 
 	if (n || t->starved)
 		return n;
-	/* All input of before the failure has been read. */
+	/* All input from before the failure has been read. */
 	if (t->send_failed)
 		rp_rc_end(&t->c, ECONNRESET, NULL, 0);
 	rp_tcp_remove_work(t);
@@ -76,8 +76,8 @@ static int work(struct tcp_channel *t)
 }
 
 /*
- * Each channel once, while there are receives; who still has work then goes to
- * the end, so that a peer that floods gets no more of them than others.
+ * Serve each channel once, while there are receives; one with more work moves
+ * to the end of the list, so that a flooding peer gets no more of them.
  */
 static int work_all(struct tcp_rc *f)
 {
@@ -89,7 +89,7 @@ static int work_all(struct tcp_rc *f)
 		if (t == last)
 			last = NULL;
 		if (t->c.state == RP_RC_UP)
-			n += work(t);
+			n += channel_work(t);
 		if (!t->has_work)
 			continue;
 		TAILQ_REMOVE(&f->work, t, work);
@@ -133,8 +133,8 @@ static int tcp_poll(struct rp_rc *rc, int max)
 }
 
 /*
- * Sockets wake nobody until somebody sleeps: each epoll descriptor above them
- * costs every packet something.
+ * Watch the sockets only while somebody sleeps: each level of epoll above them
+ * costs time for every packet.
  */
 static int tcp_trywait(struct rp_rc *rc)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections over TCP sockets: declarations of the rc_tcp files. */
+/* Private connections over TCP sockets: shared by the rc_tcp files. */
 #ifndef RP_RC_TCP_H
 #define RP_RC_TCP_H
 
@@ -10,27 +10,27 @@
 #include "rc/rc_tcp_frame.h"
 
 /*
- * Size of the staging buffer, which takes what recv() brings besides the data
- * of a WRITE or DATA frame. It holds an incomplete message, and a whole one.
+ * Size of the staging buffer for input other than data of a WRITE or DATA
+ * frame. It has room for an incomplete message and a whole one.
  */
 #define TCP_STAGE 16384
 static_assert(TCP_STAGE >= 2 * (sizeof(struct rp_tcp_rma) + RP_WIRE_MAX_MSG),
 	      "an incomplete message and a whole one");
 
-/* A region that peers may use. */
+/* A region that peers may access. */
 struct tcp_mr {
 	UT_hash_handle hh;
 	uint64_t rkey;
 	uint8_t *base;
 	uint64_t len;
 	unsigned int access;
-	unsigned int users; /* channels and frames that point here */
+	unsigned int users; /* channels and frames that use it */
 };
 
 /*
- * A frame that is sent. What the socket does not take at once waits in the
- * channel's queue, as a copy on the heap: of the data, an injected message is
- * copied too, other data stays where it is.
+ * A frame to send. If the socket is full, the frame waits in the channel's
+ * queue, as a copy on the heap; an injected message's bytes are copied too,
+ * other data stays in place.
  */
 struct tcp_frame {
 	STAILQ_ENTRY(tcp_frame) link;
@@ -38,26 +38,26 @@ struct tcp_frame {
 	size_t hdr_len;
 	const struct iovec *iov;
 	unsigned int iov_count;
-	uint64_t len;		  /* header and data */
-	uint64_t sent;		  /* bytes of len that the socket has taken */
-	struct rp_channel_op *op; /* NULL: an answer, or an injected copy */
-	struct tcp_mr *mr;	  /* of an answer of type DATA, else NULL */
-	struct iovec own;	  /* iov of DATA and of an injected copy */
+	uint64_t len;		  /* of header and data */
+	uint64_t sent;		  /* bytes that the socket has accepted */
+	struct rp_channel_op *op; /* NULL: DATA, PLACED or an injected copy */
+	struct tcp_mr *mr;	  /* of a DATA frame, else NULL */
+	struct iovec data_iov;	  /* iov of DATA and of an injected copy */
 	uint8_t copy[];
 };
 
-/* CONNECT, ACCEPT or REJECT, as far as it has been received. */
+/* CONNECT, ACCEPT or REJECT, received in part or whole. */
 struct tcp_opening {
 	size_t have;
 	struct tcp_head head;
 	uint8_t bytes[sizeof(struct rp_tcp_hdr) + RP_RC_CM_DATA];
 };
 
-/* An accepted socket whose initiator has no answer yet. */
-struct tcp_caller {
-	TAILQ_ENTRY(tcp_caller) link; /* the oldest is first */
+/* A half-open socket: accepted, without ACCEPT or REJECT yet. */
+struct tcp_half_open {
+	TAILQ_ENTRY(tcp_half_open) link; /* oldest first */
 	int fd;
-	bool connect_received; /* and reported to rc.c */
+	bool connect_received; /* received, and reported to rc.c */
 	uint64_t born;
 	union rp_rc_addr peer;
 	struct tcp_opening in;
@@ -66,50 +66,50 @@ struct tcp_caller {
 struct tcp_channel {
 	struct rp_rc_channel c;
 	int fd; /* -1: closed */
-	/* While it connects: what is sent, then what has been received. */
+	/* While connecting: the CONNECT to send, then the reply. */
 	struct tcp_opening *opening;
 	bool connect_sent;
-	int refused;	      /* errno of a connect() that failed at once */
-	bool registered;      /* fd is in data_fd's epoll set */
+	int refused;	      /* errno of a connect() that failed immediately */
+	bool registered;      /* fd is in the epoll set data_fd */
 	bool send_failed;     /* the channel ends once all input is read */
-	bool starved;	      /* a whole message waits for a receive */
-	bool has_work;	      /* is in rc->work */
-	bool wants_room;      /* EPOLLOUT is asked for */
-	unsigned int waiting; /* frames in the queue */
+	bool starved;	      /* a whole message lacks a receive */
+	bool has_work;	      /* in rc->work */
+	bool wants_room;      /* fd is watched for EPOLLOUT */
+	unsigned int waiting; /* frames in the send queue */
 	STAILQ_HEAD(, tcp_frame) queue;
 	TAILQ_ENTRY(tcp_channel) work;
-	/* Input that was received and not parsed: TCP_STAGE bytes, or NULL. */
-	uint8_t *held;
-	size_t held_len;
-	/* The data of a WRITE, or of a DATA frame, that is being received. */
+	/* Received input that is not parsed yet: TCP_STAGE bytes, or NULL. */
+	uint8_t *input;
+	size_t input_len;
+	/* Remaining data of the WRITE or DATA frame that is being received. */
 	uint64_t payload_left;
-	uint8_t *write_at;	  /* WRITE: where the next byte goes */
+	uint8_t *write_at;	  /* WRITE: destination of the next byte */
 	struct tcp_mr *mr;	  /* WRITE: the region; DATA: NULL */
-	bool wants_placed;	  /* WRITE: it is acknowledged */
+	bool wants_placed;	  /* WRITE: needs PLACED */
 	struct rp_channel_op *op; /* DATA: the read; WRITE: NULL */
-	uint64_t op_offset;	  /* DATA: bytes of the read that are there */
-	unsigned int owed_placed; /* WRITEs to be acknowledged by PLACED */
+	uint64_t op_offset;	  /* DATA: bytes of the read received so far */
+	unsigned int owed_placed; /* WRITEs for the next PLACED */
 	uint64_t budget;	  /* bytes that this call may still send */
 };
 
 struct tcp_rc {
 	struct rp_rc rc;
 	int data_fd; /* epoll set of open channels */
-	int cm_fd;   /* epoll set of listener, callers, connecting channels */
+	int cm_fd;   /* epoll set of listener, half-open, connecting ones */
 	int listener;
-	bool accept_paused; /* there was no descriptor for a caller */
+	bool accept_paused; /* no descriptor was free for accept() */
 	bool wakes;	    /* data_fd is in the set of rp_rc_fd() */
 	struct tcp_mr *mrs; /* by rkey */
-	TAILQ_HEAD(tcp_works, tcp_channel) work; /* starved, or send_failed */
-	TAILQ_HEAD(, tcp_caller) callers;
-	unsigned int nsilent; /* callers without a CONNECT */
+	TAILQ_HEAD(tcp_works, tcp_channel) work; /* starved or send_failed */
+	TAILQ_HEAD(, tcp_half_open) half_open;
+	unsigned int nsilent; /* half-open sockets without a CONNECT */
 	unsigned int nopen;   /* channels in data_fd's set */
 	unsigned int nwant_room;
-	/* The channel that was read last: alone it is read without epoll. */
+	/* Channel of the last read; if alone, it needs no epoll. */
 	struct tcp_channel *hot;
 	unsigned int turn;	  /* counts polls */
-	struct rp_rc_recvs recvs; /* free ones */
-	uint64_t landing;	  /* a fence reads up to 8 bytes into it */
+	struct rp_rc_recvs recvs; /* free receives */
+	uint64_t landing;	  /* destination of read fences */
 	uint8_t stage[TCP_STAGE];
 };
 
@@ -123,8 +123,8 @@ static inline struct tcp_channel *tcp_channel(struct rp_rc_channel *c)
 }
 
 /*
- * Pieces of n others: from *skip bytes on, at most *room bytes. Both go down by
- * what was passed and taken. Returns how many pieces.
+ * Cut pieces out of n others: from *skip bytes on, at most *room bytes. Both
+ * are reduced by what was skipped and taken. Returns the number of pieces.
  */
 static inline unsigned int rp_tcp_slice(const struct iovec *from,
 					unsigned int n, uint64_t *skip,
@@ -148,7 +148,7 @@ static inline unsigned int rp_tcp_slice(const struct iovec *from,
 	return pieces;
 }
 
-/* Bytes that an operation of kind READ asks for. */
+/* Length of the READ that the operation sends. */
 static inline uint64_t rp_tcp_read_len(const struct rp_channel_op *op)
 {
 	return op->iov_count ? rp_rc_op_bytes(op) : op->length;
@@ -156,16 +156,16 @@ static inline uint64_t rp_tcp_read_len(const struct rp_channel_op *op)
 
 /* --- rc_tcp_channel.c --- */
 
-/* Bytes that one call sends at most: others wait for the lock meanwhile. */
+/* Most bytes that one call sends: other threads wait for the lock. */
 #define TCP_SEND_BYTES (1u << 20)
 
-/* Close a socket, so that the peer learns it though a child has it, too. */
+/* Shut down and close: the peer sees it even if a child has the socket. */
 void rp_tcp_close(int fd);
-/* Poll t's socket, which is connected, from now on. 0 or -errno. */
+/* Poll t's connected socket from now on. 0 or -errno. */
 int rp_tcp_open_channel(struct tcp_channel *t);
-/* Ask for EPOLLOUT of t's socket, or no more. */
+/* Watch t's socket for EPOLLOUT, or stop that. */
 void rp_tcp_want_room(struct tcp_channel *t, bool want);
-/* Put t on the list that each poll goes through, or take it off. */
+/* Add t to the list that each poll walks, or remove it. */
 void rp_tcp_add_work(struct tcp_channel *t);
 void rp_tcp_remove_work(struct tcp_channel *t);
 /* struct rp_rc_ops: shut, reg, dereg. */
@@ -174,7 +174,7 @@ int rp_tcp_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	       struct rp_rc_mr *mr);
 void rp_tcp_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
 void rp_tcp_frame_free(struct tcp_frame *f);
-/* The region, if it allows this access to these bytes; or NULL. */
+/* The region, if it allows this access to these bytes; else NULL. */
 struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 			   unsigned int access);
 
@@ -183,14 +183,14 @@ struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
 /*
  * Send or queue DATA with these bytes of mr, and PLACED for the t->owed_placed
- * WRITEs. 0, or ENOBUFS: the peer leaves too many answers unread.
+ * WRITEs. 0, or ENOBUFS: the peer leaves too many of them unread.
  */
-int rp_tcp_answer_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
-		       uint64_t len);
-int rp_tcp_answer_placed(struct tcp_channel *t);
-/* Send queued frames until the socket is full. True: it took some bytes. */
+int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
+		      uint64_t len);
+int rp_tcp_reply_placed(struct tcp_channel *t);
+/* Send queued frames until the socket is full. True: sent some bytes. */
 bool rp_tcp_flush(struct tcp_channel *t);
-/* Has the socket taken every byte of op's frame? */
+/* Has the socket accepted every byte of op's frame? */
 bool rp_tcp_was_sent(const struct tcp_channel *t,
 		     const struct rp_channel_op *op);
 
@@ -210,7 +210,7 @@ int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
 void rp_tcp_reject(struct rp_rc *rc, void *handle, const void *data,
 		   size_t len);
 int rp_tcp_poll_events(struct rp_rc *rc, int max);
-/* Close all accepted sockets without an answer. */
-void rp_tcp_close_callers(struct tcp_rc *f);
+/* Close all half-open sockets. */
+void rp_tcp_close_half_open(struct tcp_rc *f);
 
 #endif

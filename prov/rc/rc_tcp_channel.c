@@ -57,7 +57,7 @@ void rp_tcp_add_work(struct tcp_channel *t)
 		return;
 	t->has_work = true;
 	TAILQ_INSERT_TAIL(&f->work, t, work);
-	/* Somebody who sleeps already has no event of this. */
+	/* A thread that sleeps gets no event for this socket. */
 	if (f->wakes)
 		f->rc.attr.kick(f->rc.attr.arg);
 }
@@ -84,7 +84,7 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 
 	if (t->fd < 0)
 		return;
-	/* A child of fork() may have the socket, too: close() is not enough. */
+	/* close() is not enough if a child of fork() has the socket, too. */
 	epoll_ctl(t->registered ? f->data_fd : f->cm_fd, EPOLL_CTL_DEL, t->fd,
 		  NULL);
 	rp_tcp_close(t->fd);
@@ -101,11 +101,11 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 	if (t->mr)
 		t->mr->users--;
 	t->mr = NULL;
-	free(t->held);
+	free(t->input);
 	free(t->opening);
-	t->held = NULL;
+	t->input = NULL;
 	t->opening = NULL;
-	/* Its descriptor may be what a caller waits for. */
+	/* accept() may wait for this channel's descriptor. */
 	if (f->accept_paused)
 		rp_rc_due(&f->rc, 1);
 }
@@ -123,7 +123,7 @@ int rp_tcp_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	if (access & RP_RC_REMOTE_FLUSH)
 		return -FI_EOPNOTSUPP;
 	access &= RP_RC_REMOTE_READ | RP_RC_REMOTE_WRITE;
-	/* Own operations need no registration. */
+	/* Local operations need no registration. */
 	if (!access)
 		return 0;
 	m = malloc(sizeof(*m));
@@ -140,7 +140,7 @@ int rp_tcp_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 		free(m);
 		return ret ? ret : -FI_ENOMEM;
 	}
-	/* A peer calls the first byte 0. */
+	/* remote_addr of the first byte is 0. */
 	*mr = (struct rp_rc_mr){.handle = m, .rkey = m->rkey};
 	return 0;
 }
@@ -157,8 +157,8 @@ struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 		       : NULL;
 }
 
-/* End the channels that have a transfer of this memory under way. */
-static void forget(struct rp_rc_channels *channels, struct tcp_mr *m)
+/* End the channels with an outstanding transfer of this memory. */
+static void end_users(struct rp_rc_channels *channels, struct tcp_mr *m)
 {
 	struct rp_rc_channel *c, *next;
 	struct tcp_channel *t;
@@ -188,8 +188,8 @@ void rp_tcp_dereg(struct rp_rc *rc, struct rp_rc_mr *mr)
 
 	HASH_DEL(f->mrs, m);
 	if (m->users) {
-		forget(&rc->ending, m);
-		forget(&rc->channels, m);
+		end_users(&rc->ending, m);
+		end_users(&rc->channels, m);
 	}
 	free(m);
 }

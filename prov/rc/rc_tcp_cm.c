@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: listen, connect, and what answers it. */
+/* Private connections over TCP: listen, connect, accept, reject. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,17 +12,14 @@
 
 #include "rc/rc_tcp.h"
 
-/* So many may have connected without a CONNECT. */
+/* Most half-open sockets without a CONNECT. */
 #define MAX_SILENT RP_RC_MAX_HALF_OPEN
-/* Without a descriptor for a caller: try again after so long. */
+/* Delay before accept() is retried without a free descriptor. */
 #define PAUSE_NS 100000000ull
 
-/*
- * What an event of cm_fd is of: a connecting channel, a caller, or the
- * listener.
- */
-#define IS_CALLER   1ul
-#define IS_LISTENER 2ul
+/* The socket of a cm_fd event: half-open, the listener, else a channel's. */
+#define IS_HALF_OPEN 1ul
+#define IS_LISTENER  2ul
 
 static int watch(struct tcp_rc *f, int op, int fd, uint32_t events, void *what)
 {
@@ -31,9 +28,9 @@ static int watch(struct tcp_rc *f, int op, int fd, uint32_t events, void *what)
 	return epoll_ctl(f->cm_fd, op, fd, &ev) ? -errno : 0;
 }
 
-static void *caller_tag(struct tcp_caller *q)
+static void *half_open_tag(struct tcp_half_open *q)
 {
-	return (char *)q + IS_CALLER;
+	return (char *)q + IS_HALF_OPEN;
 }
 
 static uint64_t now(struct tcp_rc *f)
@@ -41,21 +38,21 @@ static uint64_t now(struct tcp_rc *f)
 	return f->rc.attr.now(f->rc.attr.arg);
 }
 
-static struct tcp_caller *oldest_silent(struct tcp_rc *f)
+static struct tcp_half_open *oldest_silent(struct tcp_rc *f)
 {
-	struct tcp_caller *q;
+	struct tcp_half_open *q;
 
-	TAILQ_FOREACH (q, &f->callers, link)
+	TAILQ_FOREACH (q, &f->half_open, link)
 		if (!q->connect_received)
 			return q;
 	return NULL;
 }
 
-/* Set the time at which poll_events() is due without an event. */
+/* Set the timer to when poll_events() is due without an event. */
 static void arm_timer(struct tcp_rc *f)
 {
 	uint64_t due = f->accept_paused ? now(f) + PAUSE_NS : 0, old;
-	const struct tcp_caller *q = oldest_silent(f);
+	const struct tcp_half_open *q = oldest_silent(f);
 
 	if (q) {
 		old = q->born + RP_RC_HALF_OPEN_NS;
@@ -65,7 +62,7 @@ static void arm_timer(struct tcp_rc *f)
 	rp_rc_due(&f->rc, due);
 }
 
-/* A commit is one small frame there and one back. */
+/* A commit is one small frame in each direction. */
 static void no_delay(int fd)
 {
 	const int on = 1;
@@ -85,7 +82,7 @@ static int open_socket(int family)
 
 /* --- frames of the opening --- */
 
-/* An empty socket takes a frame of this length whole. */
+/* An empty socket accepts a frame of this length whole. */
 static int send_opening(int fd, enum rp_tcp_type type, const void *data,
 			size_t len)
 {
@@ -102,8 +99,8 @@ static int send_opening(int fd, enum rp_tcp_type type, const void *data,
 }
 
 /*
- * Receive CONNECT, ACCEPT or REJECT, and nothing behind it, which is the
- * channel's. 1: it is complete; 0: not yet; or -errno.
+ * Receive CONNECT, ACCEPT or REJECT, and no byte behind it, which is the
+ * channel's. 1: complete; 0: not yet; or -errno.
  */
 static int read_opening(int fd, struct tcp_opening *in)
 {
@@ -135,7 +132,7 @@ static const uint8_t *data_of(const struct tcp_opening *in)
 	return in->bytes + sizeof(struct rp_tcp_hdr);
 }
 
-/* --- the side that listens --- */
+/* --- listening side --- */
 
 int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		  uint16_t *port)
@@ -159,12 +156,12 @@ int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		return ret;
 	}
 	f->listener = fd;
-	/* The port is in the same place in both families. */
+	/* The port has the same offset in both families. */
 	*port = ntohs(bound.in.sin_port);
 	return 0;
 }
 
-/* There may be a descriptor for a caller again. arm_timer() follows. */
+/* A descriptor may be free again. The caller calls arm_timer() next. */
 static void resume_accept(struct tcp_rc *f)
 {
 	if (!f->accept_paused)
@@ -173,40 +170,40 @@ static void resume_accept(struct tcp_rc *f)
 	watch(f, EPOLL_CTL_MOD, f->listener, EPOLLIN, (void *)IS_LISTENER);
 }
 
-static void caller_free(struct tcp_rc *f, struct tcp_caller *q)
+static void half_open_free(struct tcp_rc *f, struct tcp_half_open *q)
 {
-	TAILQ_REMOVE(&f->callers, q, link);
+	TAILQ_REMOVE(&f->half_open, q, link);
 	f->nsilent -= !q->connect_received;
 	free(q);
 }
 
-static void caller_close(struct tcp_rc *f, struct tcp_caller *q)
+static void half_open_close(struct tcp_rc *f, struct tcp_half_open *q)
 {
 	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, q->fd, NULL);
 	rp_tcp_close(q->fd);
-	caller_free(f, q);
+	half_open_free(f, q);
 	resume_accept(f);
 	arm_timer(f);
 }
 
-void rp_tcp_close_callers(struct tcp_rc *f)
+void rp_tcp_close_half_open(struct tcp_rc *f)
 {
-	while (!TAILQ_EMPTY(&f->callers))
-		caller_close(f, TAILQ_FIRST(&f->callers));
+	while (!TAILQ_EMPTY(&f->half_open))
+		half_open_close(f, TAILQ_FIRST(&f->half_open));
 }
 
 static void expire(struct tcp_rc *f)
 {
 	const uint64_t t = now(f);
-	struct tcp_caller *q;
+	struct tcp_half_open *q;
 
 	while ((q = oldest_silent(f)) && t - q->born >= RP_RC_HALF_OPEN_NS)
-		caller_close(f, q);
+		half_open_close(f, q);
 }
 
 /*
- * Without a descriptor or memory the caller stays in the backlog, and epoll
- * would report it at once again: ask for no event until arm_timer() is due.
+ * Without a descriptor or memory the connection stays in the backlog, and epoll
+ * would report it at once again: ignore events until arm_timer() is due.
  */
 static void pause_accept(struct tcp_rc *f)
 {
@@ -217,7 +214,7 @@ static void pause_accept(struct tcp_rc *f)
 
 static void accept_one(struct tcp_rc *f)
 {
-	struct tcp_caller *q = calloc(1, sizeof(*q));
+	struct tcp_half_open *q = calloc(1, sizeof(*q));
 	socklen_t len = sizeof(q->peer);
 
 	if (!q) {
@@ -236,18 +233,18 @@ static void accept_one(struct tcp_rc *f)
 	no_delay(q->fd);
 	q->born = now(f);
 	if (f->nsilent >= MAX_SILENT)
-		caller_close(f, oldest_silent(f));
-	if (watch(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, caller_tag(q))) {
+		half_open_close(f, oldest_silent(f));
+	if (watch(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, half_open_tag(q))) {
 		close(q->fd);
 		free(q);
 		return;
 	}
-	TAILQ_INSERT_TAIL(&f->callers, q, link);
+	TAILQ_INSERT_TAIL(&f->half_open, q, link);
 	f->nsilent++;
 	arm_timer(f);
 }
 
-static void caller_event(struct tcp_rc *f, struct tcp_caller *q)
+static void half_open_event(struct tcp_rc *f, struct tcp_half_open *q)
 {
 	int ret = q->connect_received ? -EPROTO : read_opening(q->fd, &q->in);
 
@@ -261,10 +258,10 @@ static void caller_event(struct tcp_rc *f, struct tcp_caller *q)
 				q->in.head.length);
 		return;
 	}
-	/* An error; or input or a hang-up before the answer to CONNECT. */
+	/* An error; or input or a hang-up before ACCEPT or REJECT. */
 	if (q->connect_received)
 		rp_rc_request_gone(&f->rc, q);
-	caller_close(f, q);
+	half_open_close(f, q);
 }
 
 int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
@@ -272,14 +269,14 @@ int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
 {
 	struct tcp_channel *t = tcp_channel(c);
 	struct tcp_rc *f = tcp_rc(c->rc);
-	struct tcp_caller *q = handle;
+	struct tcp_half_open *q = handle;
 	int ret;
 
 	STAILQ_INIT(&t->queue);
 	t->fd = q->fd;
 	c->peer = q->peer;
 	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
-	caller_free(f, q);
+	half_open_free(f, q);
 	ret = rp_rc_pool_grow(c->rc);
 	if (!ret)
 		ret = send_opening(t->fd, RP_TCP_ACCEPT, data, len);
@@ -288,13 +285,13 @@ int rp_tcp_accept(struct rp_rc_channel *c, void *handle, const void *data,
 
 void rp_tcp_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
 {
-	struct tcp_caller *q = handle;
+	struct tcp_half_open *q = handle;
 
 	send_opening(q->fd, RP_TCP_REJECT, data, len);
-	caller_close(tcp_rc(rc), q);
+	half_open_close(tcp_rc(rc), q);
 }
 
-/* --- the side that connects --- */
+/* --- connecting side --- */
 
 int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 		   size_t len)
@@ -310,7 +307,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 		return t->fd < 0 ? t->fd : -ENOMEM;
 	}
 	t->opening = o;
-	/* CONNECT is sent once the socket is connected. */
+	/* The CONNECT is sent once the socket is connected. */
 	o->have = len;
 	memcpy(o->bytes, data, len);
 	if (connect(t->fd, &c->peer.sa, (socklen_t)addr_len) &&
@@ -320,7 +317,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	return ret ? ret : rp_rc_pool_grow(c->rc);
 }
 
-/* The connection is there, or is not: 0 or a positive errno. */
+/* Connect has completed: 0 or a positive errno. */
 static int connected(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
@@ -338,8 +335,8 @@ static int connected(struct tcp_channel *t)
 	return err;
 }
 
-/* The target has answered. */
-static void target_answered(struct tcp_channel *t)
+/* Handle the target's ACCEPT or REJECT. */
+static void take_connect_reply(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
 	struct tcp_rc *f = tcp_rc(t->c.rc);
@@ -380,7 +377,7 @@ static void channel_event(struct tcp_channel *t)
 	if (ret < 0)
 		rp_rc_end(&t->c, -ret, NULL, 0);
 	else if (ret)
-		target_answered(t);
+		take_connect_reply(t);
 }
 
 int rp_tcp_poll_events(struct rp_rc *rc, int max)
@@ -395,15 +392,16 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 		expire(f);
 		arm_timer(f);
 	}
-	/* One by one: a callback may close what the next one is of. */
+	/* One event at a time: a callback may close the next one's channel. */
 	while (n < max && epoll_wait(f->cm_fd, &ev, 1, 0) == 1) {
 		what = (uintptr_t)ev.data.ptr;
 		n++;
 		if (what == IS_LISTENER)
 			accept_one(f);
-		else if (what & IS_CALLER)
-			caller_event(f,
-				     (struct tcp_caller *)(what - IS_CALLER));
+		else if (what & IS_HALF_OPEN)
+			half_open_event(
+				f,
+				(struct tcp_half_open *)(what - IS_HALF_OPEN));
 		else
 			channel_event(ev.data.ptr);
 	}

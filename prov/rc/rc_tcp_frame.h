@@ -19,20 +19,19 @@ enum rp_tcp_type {
 	RP_TCP_ACCEPT,	     /* data */
 	RP_TCP_REJECT,	     /* data; the connection ends */
 	RP_TCP_MESSAGE,	     /* a message of at most RP_WIRE_MAX_MSG bytes */
-	RP_TCP_WRITE,  /* rma, data; acknowledged where the flag says so */
-	RP_TCP_READ,   /* rma: length bytes are asked for */
-	RP_TCP_DATA,   /* of the oldest READ */
-	RP_TCP_PLACED, /* the oldest `length` acknowledged WRITEs are */
+	RP_TCP_WRITE,	     /* rma, data; acknowledged if flagged */
+	RP_TCP_READ,	     /* rma: requests length bytes */
+	RP_TCP_DATA,	     /* reply to the oldest READ */
+	RP_TCP_PLACED,	     /* the oldest `length` flagged WRITEs are placed */
 };
 #define RP_TCP_ACKNOWLEDGED 1 /* flag of WRITE */
 
 struct rp_tcp_hdr {
-	uint16_t magic; /* those of core/wire.h, whose messages have other types
-			 */
+	uint16_t magic; /* as in core/wire.h, whose messages have other types */
 	uint8_t version;
 	uint8_t type;
 	uint32_t flags;
-	uint64_t length; /* of the data behind this struct, or behind rma */
+	uint64_t length; /* of the data behind this struct or rma */
 } __attribute__((packed));
 
 struct rp_tcp_rma {
@@ -41,7 +40,7 @@ struct rp_tcp_rma {
 	uint64_t rkey;
 } __attribute__((packed));
 
-/* A header in this machine's byte order. */
+/* A header in host byte order. */
 struct tcp_head {
 	enum rp_tcp_type type;
 	bool acknowledged;
@@ -60,7 +59,7 @@ static inline size_t rp_tcp_head_len(enum rp_tcp_type type)
 				    : sizeof(struct rp_tcp_hdr);
 }
 
-/* Returns the header's length. */
+/* Returns the length of the header. */
 static inline size_t rp_tcp_put(struct rp_tcp_rma *to, const struct tcp_head *h)
 {
 	*to = (struct rp_tcp_rma){
@@ -75,7 +74,7 @@ static inline size_t rp_tcp_put(struct rp_tcp_rma *to, const struct tcp_head *h)
 	return rp_tcp_head_len(h->type);
 }
 
-/* 1: it is there; 0: len bytes are not all of it; -1: this is no frame. */
+/* 1: a header; 0: len bytes are too few; -1: not a frame. */
 static inline int rp_tcp_get(const uint8_t *bytes, size_t len,
 			     struct tcp_head *h)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: what comes in, from a peer that is hostile. */
+/* Private connections over TCP: input, from a hostile peer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 
 #include "rc/rc_tcp.h"
 
-/* One call reads at most so often, and so much of one WRITE at once. */
+/* Most reads of one call, and pieces of one WRITE at once. */
 #define READS 8
 #define CHUNK (1u << 20)
 
 /* --- the data of WRITE and DATA --- */
 
-/* Where the next bytes of the data go, at most so many. Returns the pieces. */
+/* Destination of the next bytes, at most so many. Returns the pieces. */
 static unsigned int payload_iov(const struct tcp_channel *t, struct iovec *iov,
 				uint64_t most)
 {
@@ -46,7 +46,7 @@ static void payload_ended(struct tcp_channel *t)
 	t->owed_placed += t->wants_placed;
 }
 
-/* n more bytes of the data are in place. True: they were the last. */
+/* n more bytes of the data are placed. True: they were the last. */
 static bool payload_arrived(struct tcp_channel *t, uint64_t n)
 {
 	t->payload_left -= n;
@@ -77,7 +77,7 @@ static size_t copy_payload(struct tcp_channel *t, const uint8_t *from,
 
 /*
  * The oldest posted operation, if it has this kind and is fully sent; else
- * NULL. A WRITE that did not ask for PLACED is not posted any more by then.
+ * NULL. A WRITE without acknowledgment has completed earlier.
  */
 static struct rp_channel_op *op_awaiting(struct tcp_channel *t,
 					 enum rp_channel_kind kind)
@@ -120,11 +120,11 @@ static int begin_write(struct tcp_channel *t, const struct tcp_head *h)
 	return 0;
 }
 
-static int answer_read(struct tcp_channel *t, const struct tcp_head *h)
+static int reply_to_read(struct tcp_channel *t, const struct tcp_head *h)
 {
 	struct tcp_mr *mr = rp_tcp_find(tcp_rc(t->c.rc), h, RP_RC_REMOTE_READ);
 
-	return mr ? rp_tcp_answer_data(t, mr, h->addr, h->length) : EACCES;
+	return mr ? rp_tcp_reply_data(t, mr, h->addr, h->length) : EACCES;
 }
 
 static int begin_data(struct tcp_channel *t, uint64_t len)
@@ -155,10 +155,10 @@ static int complete_placed(struct tcp_channel *t, uint64_t n)
 }
 
 /*
- * Parse a header and begin what it says; a MESSAGE is taken with its data.
- * Returns 0, and in *used the bytes taken: 0 where the header or the message is
- * incomplete. -EAGAIN: no receive is free for the message, try again later. A
- * positive errno ends the channel.
+ * Parse a header and start its frame; a MESSAGE is taken with its data. Returns
+ * 0, and in *used the bytes taken: 0 if header or message is incomplete.
+ * -EAGAIN: no receive is free for the message, try again later. A positive
+ * errno ends the channel.
  */
 static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 		      size_t *used)
@@ -183,7 +183,7 @@ static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 	case RP_TCP_WRITE:
 		return begin_write(t, &h);
 	case RP_TCP_READ:
-		return answer_read(t, &h);
+		return reply_to_read(t, &h);
 	case RP_TCP_DATA:
 		return begin_data(t, h.length);
 	case RP_TCP_PLACED:
@@ -195,8 +195,8 @@ static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 
 /*
  * Parse and place bytes up to the first incomplete header or message, or to a
- * message without a free receive. Returns the bytes taken: all, where the
- * channel ends. *steps grows with each header, and each end of its data.
+ * message without a free receive. Returns the bytes taken; all if the channel
+ * ends. *steps counts headers and ends of data.
  */
 static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 		    int *steps)
@@ -226,47 +226,47 @@ static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 
 /* --- reading --- */
 
-/* Keep these bytes, which were not parsed, for later. False: no memory. */
-static bool hold(struct tcp_channel *t, const uint8_t *bytes, size_t len)
+/* Keep unparsed bytes for later. False: no memory. */
+static bool keep_input(struct tcp_channel *t, const uint8_t *bytes, size_t len)
 {
 	if (!len) {
-		free(t->held);
-		t->held = NULL;
-	} else if (!t->held) {
-		t->held = malloc(TCP_STAGE);
-		if (!t->held)
+		free(t->input);
+		t->input = NULL;
+	} else if (!t->input) {
+		t->input = malloc(TCP_STAGE);
+		if (!t->input)
 			return false;
 	}
 	if (len)
-		memmove(t->held, bytes, len);
-	t->held_len = len;
+		memmove(t->input, bytes, len);
+	t->input_len = len;
 	return true;
 }
 
-/* Parse a buffer from its start, and hold the rest. Returns the steps. */
-static int parse_and_hold(struct tcp_channel *t, const uint8_t *bytes,
+/* Parse a buffer from its start, and keep the rest. Returns the steps. */
+static int parse_and_keep(struct tcp_channel *t, const uint8_t *bytes,
 			  size_t len)
 {
 	int steps = 0;
 	const size_t used = parse(t, bytes, len, &steps);
 
-	if (!hold(t, bytes + used, len - used))
+	if (!keep_input(t, bytes + used, len - used))
 		rp_rc_end(&t->c, ENOMEM, NULL, 0);
 	return steps;
 }
 
 /*
- * Receive once: data of a WRITE or DATA to where it goes, the rest to the stage
- * or behind what is held, and parse. Returns the steps, or -1: there was no
- * input, or the channel ended. *more: the socket may have more.
+ * Receive once: data of a WRITE or DATA to its destination, the rest to the
+ * stage or behind kept bytes, and parse. Returns the steps, or -1: there was no
+ * input, or the channel has ended. *more: the socket may have more.
  *
- * Nothing is held while data is awaited, and while something is held there is
- * room behind it: a header or message that is incomplete is shorter.
+ * No bytes are kept while data is outstanding; kept bytes leave room behind
+ * them, because an incomplete header or message is shorter.
  */
 static int read_once(struct tcp_channel *t, bool *more)
 {
-	uint8_t *const buf = t->held ? t->held : tcp_rc(t->c.rc)->stage;
-	const size_t room = TCP_STAGE - t->held_len;
+	uint8_t *const buf = t->input ? t->input : tcp_rc(t->c.rc)->stage;
+	const size_t room = TCP_STAGE - t->input_len;
 	struct iovec iov[RP_CHANNEL_IOV + 1];
 	struct msghdr m = {.msg_iov = iov};
 	size_t direct = 0, want;
@@ -281,11 +281,11 @@ static int read_once(struct tcp_channel *t, bool *more)
 	}
 	want = direct;
 	/*
-	 * The stage takes what is behind the data, never data: that would be
+	 * The stage gets the bytes behind the data, never data: that would be
 	 * copied twice.
 	 */
 	if (direct == t->payload_left) {
-		iov[m.msg_iovlen++] = (struct iovec){buf + t->held_len, room};
+		iov[m.msg_iovlen++] = (struct iovec){buf + t->input_len, room};
 		want += room;
 	}
 	got = m.msg_iovlen == 1
@@ -307,7 +307,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 		got -= (ssize_t)placed;
 	}
 	if (got)
-		n += parse_and_hold(t, buf, t->held_len + (size_t)got);
+		n += parse_and_keep(t, buf, t->input_len + (size_t)got);
 	return n;
 }
 
@@ -319,7 +319,7 @@ int rp_tcp_receive(struct tcp_channel *t)
 	t->budget = TCP_SEND_BYTES;
 	if (t->starved) {
 		t->starved = false;
-		n += parse_and_hold(t, t->held, t->held_len);
+		n += parse_and_keep(t, t->input, t->input_len);
 	}
 	for (int i = 0; i < READS && more && !t->starved; i++) {
 		if (t->c.state != RP_RC_UP)
@@ -327,12 +327,12 @@ int rp_tcp_receive(struct tcp_channel *t)
 		got = read_once(t, &more);
 		if (got < 0)
 			break;
-		/* Also where the data goes on. */
+		/* Count a step even if the data is not complete. */
 		n += got ? got : 1;
 	}
 	if (t->c.state != RP_RC_UP)
 		return n;
-	err = rp_tcp_answer_placed(t);
+	err = rp_tcp_reply_placed(t);
 	if (err)
 		rp_rc_end(&t->c, err, NULL, 0);
 	return n;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: what goes out. */
+/* Private connections over TCP: output. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "rc/rc_tcp.h"
 
-/* Frames of one sendmsg(), and their pieces: the header and the rest. */
+/* Frames per sendmsg(), and pieces: headers and data. */
 #define BATCH  8
 #define PIECES (BATCH * (RP_CHANNEL_IOV + 1))
-/* Answers that a peer leaves unread before it is cut off. */
-#define ANSWERS (2 * RP_RC_DEPTH)
+/* Most DATA and PLACED frames that a peer leaves unread. */
+#define REPLIES (2 * RP_RC_DEPTH)
 
 /* 0, or a positive errno. */
 static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
@@ -52,7 +52,7 @@ static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
 	return 0;
 }
 
-/* The pieces of a frame that have not been sent, *room bytes at most. */
+/* The unsent pieces of a frame, *room bytes at most. */
 static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
 				  uint64_t *room)
 {
@@ -63,7 +63,7 @@ static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
 	return n + rp_tcp_slice(f->iov, f->iov_count, &skip, room, to + n);
 }
 
-/* Returns how many bytes the socket took. After an error no more is sent. */
+/* Returns the bytes that the socket accepted. Stops after an error. */
 static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
 				 unsigned int n)
 {
@@ -83,7 +83,7 @@ static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
 	return 0;
 }
 
-/* Complete the frame's operation, unless the peer has to answer it. */
+/* Complete the frame's operation, unless a reply of the peer completes it. */
 static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
 {
 	struct rp_channel_op *op = f->op;
@@ -94,7 +94,7 @@ static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
 		rp_rc_complete_op(t->c.rc, op, 0);
 }
 
-/* Count the frame's part of these bytes. Returns those of the next frames. */
+/* Count the frame's part of the sent bytes. Returns the bytes left over. */
 static inline size_t advance(struct tcp_frame *f, size_t sent)
 {
 	const uint64_t left = f->len - f->sent;
@@ -109,33 +109,33 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 {
 	const bool inject = f->op && f->op->inject;
 	const size_t bytes = inject ? rp_rc_op_bytes(f->op) : 0;
-	struct tcp_frame *own = malloc(sizeof(*own) + bytes);
+	struct tcp_frame *entry = malloc(sizeof(*entry) + bytes);
 
-	if (!own) {
-		/* Part of the frame may have been sent: nothing can follow. */
+	if (!entry) {
+		/* Part of the frame may be sent, so no other can follow. */
 		t->send_failed = true;
 		rp_tcp_add_work(t);
 		return;
 	}
-	*own = *f;
+	*entry = *f;
 	if (inject) {
-		rp_rc_op_copy(f->op, own->copy);
-		own->own = (struct iovec){own->copy, bytes};
-		own->iov_count = 1;
-		own->op = NULL; /* which lives on the caller's stack */
+		rp_rc_op_copy(f->op, entry->copy);
+		entry->data_iov = (struct iovec){entry->copy, bytes};
+		entry->iov_count = 1;
+		entry->op = NULL; /* is on the caller's stack */
 	}
-	if (inject || f->iov == &f->own)
-		own->iov = &own->own;
-	if (own->mr)
-		own->mr->users++;
-	STAILQ_INSERT_TAIL(&t->queue, own, link);
+	if (inject || f->iov == &f->data_iov)
+		entry->iov = &entry->data_iov;
+	if (entry->mr)
+		entry->mr->users++;
+	STAILQ_INSERT_TAIL(&t->queue, entry, link);
 	t->waiting++;
 	rp_tcp_want_room(t, true);
 }
 
 /*
- * Send new frames, at most BATCH, if none is queued; queue what the socket does
- * not take. After an error their operations wait for the end of the channel.
+ * Send new frames, at most BATCH, if none is queued; queue the unsent rest.
+ * After an error their operations wait for the end of the channel.
  */
 static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
 			unsigned int n)
@@ -188,7 +188,7 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	}
 	if (!err)
 		return i;
-	/* The rest is taken as well: rc.c fails it once c has ended. */
+	/* Accept the rest as well: rc.c fails it after c has ended. */
 	if (ops[i]->inject)
 		rp_rc_end(c, err, NULL, 0);
 	else
@@ -196,42 +196,42 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	return i + 1;
 }
 
-static int answer(struct tcp_channel *t, struct tcp_frame *f,
-		  enum rp_tcp_type type, uint64_t length)
+static int reply(struct tcp_channel *t, struct tcp_frame *f,
+		 enum rp_tcp_type type, uint64_t length)
 {
 	const struct tcp_head h = {.type = type, .length = length};
 
-	if (t->waiting >= ANSWERS)
+	if (t->waiting >= REPLIES)
 		return ENOBUFS;
 	f->hdr_len = rp_tcp_put(&f->hdr, &h);
-	f->iov = &f->own;
+	f->iov = &f->data_iov;
 	f->len = f->hdr_len + (f->iov_count ? length : 0);
 	if (!t->send_failed)
 		send_frames(t, f, 1);
 	return 0;
 }
 
-int rp_tcp_answer_placed(struct tcp_channel *t)
+int rp_tcp_reply_placed(struct tcp_channel *t)
 {
 	struct tcp_frame f = {.iov_count = 0};
 	const unsigned int n = t->owed_placed;
 
 	t->owed_placed = 0;
-	return n ? answer(t, &f, RP_TCP_PLACED, n) : 0;
+	return n ? reply(t, &f, RP_TCP_PLACED, n) : 0;
 }
 
-int rp_tcp_answer_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
-		       uint64_t len)
+int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
+		      uint64_t len)
 {
 	struct tcp_frame f = {
-		.own = {mr->base + addr, len},
+		.data_iov = {mr->base + addr, len},
 		.iov_count = 1,
 		.mr = mr,
 	};
-	/* Answers keep the order of what they answer. */
-	int err = rp_tcp_answer_placed(t);
+	/* DATA and PLACED have the order of their requests. */
+	int err = rp_tcp_reply_placed(t);
 
-	return err ? err : answer(t, &f, RP_TCP_DATA, len);
+	return err ? err : reply(t, &f, RP_TCP_DATA, len);
 }
 
 bool rp_tcp_flush(struct tcp_channel *t)

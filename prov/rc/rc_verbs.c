@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* RC queue pairs: the device, its memory and its queues. */
+/* RC queue pairs: the device, its memory and queues. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 /* Entries of the completion queue; a third of them for receives. */
 #define CQ_SIZE	 6144
 #define SRQ_SIZE 2048
-/* Longest SEND that may be injected; longest that the device may copy. */
+/* Longest SEND that may be injected; most bytes that go inline. */
 #define INJECT	   256
 #define MAX_INLINE 128
 
@@ -51,10 +51,10 @@ int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	if ((access & RP_RC_REMOTE_FLUSH) && !v->native)
 		return -EOPNOTSUPP;
 	mr = reg_mr(v, buf, len, access);
-	/* A source of writes may be read-only. */
+	/* The source of a write may be read-only memory. */
 	if (!mr && errno == EFAULT && access == RP_RC_LOCAL)
 		mr = reg_mr(v, buf, len, 0);
-	/* Any other reason shows without FLUSH, too. */
+	/* Any other reason fails without FLUSH, too. */
 	if (!mr)
 		return access & RP_RC_REMOTE_FLUSH ? -EOPNOTSUPP : -errno;
 	*out = (struct rp_rc_mr){
@@ -280,8 +280,8 @@ static struct ibv_qp *create_qp(struct rp_verbs_rc *v)
 }
 
 /*
- * A device may give the number of a destroyed queue pair again while entries
- * of that one are still in the completion queue.
+ * A device may reuse the number of a destroyed queue pair while entries of that
+ * one are still in the completion queue.
  */
 static struct ibv_qp *create_distinct_qp(struct rp_verbs_rc *v)
 {

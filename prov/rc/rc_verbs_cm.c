@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* RC queue pairs: setup and end of connections by librdmacm. */
+/* RC queue pairs: connect, accept and end by librdmacm. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,20 +11,20 @@
 
 #define RESOLVE_MS 5000
 #define BACKLOG	   128
-/* 10 us until a message is sent again that found no receive; and for ever. */
+/* 10 us until a message without a receive is sent again, without limit. */
 #define RNR_TIMER   1
 #define RNR_RETRIES 7
-/* With 7 some devices never give up. */
+/* The value 7 makes some devices retry for ever. */
 #define RETRIES 6
-/* Private data of an accept and of a reject. */
+/* Longest private data of an accept and of a reject. */
 #define MAX_ACCEPT 196
 #define MAX_REJECT 148
-/* Bits of old kernels that are no attributes of queue pairs here. */
+/* Bits of old kernels that are no queue pair attributes here. */
 #define FOREIGN_ATTRS 0xe00000
 
-/* Of an event: hostile, and gone when that is acknowledged. */
+/* Private data of an event: hostile, and gone once it is acknowledged. */
 struct private_data {
-	uint8_t len; /* 0: none, or zeros, which the CM pads with */
+	uint8_t len; /* 0: none, or only the CM's zero padding */
 	uint8_t bytes[255];
 };
 
@@ -82,7 +82,7 @@ void rp_verbs_cm_close(struct rp_verbs_rc *v)
 	v->events = NULL;
 }
 
-/* The device that this identifier is bound to has to be ours. */
+/* Use the device that this identifier is bound to; only one is possible. */
 static int open_device_of(struct rp_verbs_rc *v, const struct rdma_cm_id *cm)
 {
 	if (!cm->verbs)
@@ -102,7 +102,7 @@ int rp_verbs_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	if (rdma_create_id(v->events, &cm, NULL, RDMA_PS_TCP))
 		return -errno;
 	ret = minus(rdma_bind_addr(cm, &local.sa));
-	/* An address of all devices has none. */
+	/* A wildcard address has no device. */
 	if (!ret && (cm->verbs || !v->verbs))
 		ret = open_device_of(v, cm);
 	if (!ret)
@@ -127,7 +127,7 @@ static int modify_qp(struct rp_verbs_channel *c, enum ibv_qp_state state)
 	if (rdma_init_qp_attr(c->id->cm, &attr, &mask))
 		return -errno;
 	mask &= ~FOREIGN_ATTRS;
-	/* Peers reach memory only over connections that they asked for. */
+	/* Peers reach memory only over connections that they made. */
 	attr.qp_access_flags = 0;
 	if (c->passive)
 		attr.qp_access_flags =
@@ -152,7 +152,7 @@ static int ready_qp(struct rp_verbs_channel *c)
 	return ret;
 }
 
-/* Needs an identifier that is bound to a device. */
+/* The identifier must be bound to a device. */
 static int make_qp(struct rp_verbs_channel *c)
 {
 	int ret = open_device_of(rp_verbs_rc_of(c->c.rc), c->id->cm);
@@ -164,7 +164,7 @@ static int make_qp(struct rp_verbs_channel *c)
 	return ret ? ret : modify_qp(c, IBV_QPS_INIT);
 }
 
-/* --- this end connects --- */
+/* --- initiator side --- */
 
 static int resolve(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
 		   const union rp_rc_addr *peer)
@@ -172,11 +172,11 @@ static int resolve(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
 	union rp_rc_addr to = *peer, from;
 	struct sockaddr *src = NULL;
 
-	/* From where the domain listens, if that says where that is. */
+	/* Connect from the listener's address, if that is a concrete one. */
 	if (v->listener && v->listener->verbs &&
 	    rdma_get_local_addr(v->listener)->sa_family == to.sa.sa_family) {
 		memcpy(&from, rdma_get_local_addr(v->listener), sizeof(from));
-		/* At the same place in both families. */
+		/* The port has the same offset in both families. */
 		from.in.sin_port = 0;
 		src = &from.sa;
 	}
@@ -236,7 +236,8 @@ static int request_connection(struct rp_verbs_channel *c)
 	return minus(rdma_connect(c->id->cm, &param));
 }
 
-static void answered(struct rp_verbs_channel *c, const struct private_data *p)
+static void take_connect_reply(struct rp_verbs_channel *c,
+			       const struct private_data *p)
 {
 	int ret = ready_qp(c);
 
@@ -248,7 +249,7 @@ static void answered(struct rp_verbs_channel *c, const struct private_data *p)
 		rp_rc_up(&c->c, p->bytes, p->len);
 }
 
-/* --- a peer connects --- */
+/* --- target side --- */
 
 static int accept_id(struct rp_verbs_channel *c, const void *data, size_t len)
 {
@@ -299,7 +300,7 @@ void rp_verbs_reject(struct rp_rc *rc, void *handle, const void *data,
 	(void)rc;
 	if (len > MAX_REJECT)
 		len = 0;
-	/* The peer may be gone; destroying the identifier refuses as well. */
+	/* The peer may be gone; destroying the identifier rejects as well. */
 	(void)rdma_reject(id->cm, data, (uint8_t)len);
 	destroy_id(id);
 }
@@ -315,14 +316,14 @@ static void requested(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
 	rp_rc_requested(&v->rc, id, rdma_get_peer_addr(cm), p->bytes, p->len);
 }
 
-/* --- the end --- */
+/* --- disconnect --- */
 
 void rp_verbs_shut(struct rp_rc_channel *base)
 {
 	struct rp_verbs_channel *c = rp_verbs_channel_of(base);
 
 	c->up = false;
-	/* Tells the peer, whose answer nobody waits for. */
+	/* Notify the peer, without waiting for its reply. */
 	if (c->qp)
 		(void)rdma_disconnect(c->id->cm);
 	rp_verbs_qp_destroy(c);
@@ -365,7 +366,7 @@ static void channel_event(struct rp_verbs_channel *c,
 		ret = request_connection(c);
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		answered(c, p);
+		take_connect_reply(c, p);
 		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
@@ -400,7 +401,7 @@ static bool read_cm_event(struct rp_verbs_rc *v)
 	    type == RDMA_CM_EVENT_CONNECT_RESPONSE ||
 	    type == RDMA_CM_EVENT_REJECTED)
 		copy_data(ev, &p);
-	/* Before anything else: rdma_destroy_id() waits for it. */
+	/* Acknowledge first: rdma_destroy_id() waits for that. */
 	rdma_ack_cm_event(ev);
 	id = cm->context;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -408,7 +409,7 @@ static bool read_cm_event(struct rp_verbs_rc *v)
 	} else if (id && id->channel) {
 		channel_event(id->channel, type, status, &p);
 	} else if (id) {
-		/* A peer that gave up before it was answered. */
+		/* The peer has given up before accept or reject. */
 		rp_rc_request_gone(&v->rc, id);
 		destroy_id(id);
 	}
@@ -431,7 +432,7 @@ static bool read_device_event(struct rp_verbs_rc *v)
 	default:
 		break;
 	}
-	/* ibv_destroy_qp() waits for it. */
+	/* Acknowledge first: ibv_destroy_qp() waits for that. */
 	ibv_ack_async_event(&ev);
 	if (q && q->channel)
 		rp_rc_end(&q->channel->c, EIO, NULL, 0);

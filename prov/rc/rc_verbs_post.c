@@ -9,11 +9,11 @@
 
 #include "rc/rc_verbs.h"
 
-/* Work requests in one call of the device. */
+/* Work requests per post. */
 #define CHAIN 16
-/* Injected messages between two that are signaled. */
+/* Injected messages between two signaled ones. */
 #define UNSIGNALED 8
-/* Longest WRITE, READ and FLUSH of any device. */
+/* Longest WRITE, READ and FLUSH, for every device. */
 #define MAX_LENGTH (1ull << 30)
 
 /* --- copies --- */
@@ -58,14 +58,16 @@ void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy)
 
 /* --- posting --- */
 
-/* Work requests that go to the device in one call. */
+/* Work requests for one post. */
 struct chain {
 	struct rp_verbs_rc *v;
 	struct rp_verbs_qp *qp;
 	int n, nops;  /* work requests, operations */
-	bool reports; /* one of them has a done(), or memory to be given back */
+	bool reports; /* one of them has a done(), or a copy to free */
 	bool flushes;
-	/* The last delivered WRITE: nothing behind it proves placement. */
+	/*
+	 * The last WRITE with delivery, if nothing behind it proves placement.
+	 */
 	const struct rp_channel_op *unproved;
 	struct ibv_send_wr wr[CHAIN];
 	struct ibv_sge sge[CHAIN][RP_VERBS_SGES];
@@ -115,7 +117,7 @@ static bool copies(const struct rp_verbs_rc *v, const struct rp_channel_op *op,
 	       len > v->max_inline && !has_descs(op);
 }
 
-/* The local side of a work request; copy is NULL or has room for it. */
+/* The local side of a work request; copy is NULL, or large enough. */
 static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
 		      struct rp_verbs_copy *copy, struct ibv_send_wr *wr)
 {
@@ -145,7 +147,7 @@ static const enum ibv_wr_opcode opcodes[] = {
 	[RP_CHANNEL_FLUSH] = (enum ibv_wr_opcode)RP_FLUSH_WR,
 };
 
-/* The next work request of the chain, and its place in the ring. */
+/* The next work request of the chain, and its entry in the ring. */
 static struct rp_verbs_wr *add_wr(struct chain *ch, enum rp_channel_kind kind,
 				  uint64_t rkey, uint64_t remote_addr)
 {
@@ -166,13 +168,13 @@ static struct rp_verbs_wr *add_wr(struct chain *ch, enum rp_channel_kind kind,
 	return r;
 }
 
-/* -EAGAIN: no room. Else a negative errno: no device can do that. */
+/* -EAGAIN: no room. Another errno: no device can execute it. */
 static int add_op(struct chain *ch, struct rp_channel_op *op)
 {
 	const struct rp_verbs_rc *v = ch->v;
 	const unsigned int used = ch->qp->head - ch->qp->tail;
 	const size_t len = rp_rc_op_bytes(op);
-	/* A READ that proves placement may have to follow. */
+	/* A READ that proves placement may follow. */
 	const unsigned int needs = (unsigned int)ch->n + 2;
 	struct rp_verbs_copy *copy = NULL;
 	struct rp_verbs_wr *r;
@@ -205,8 +207,8 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 }
 
 /*
- * The completion of an RC WRITE says that the remote adapter has the bytes; a
- * READ behind it returns after they are placed.
+ * The completion of an RC WRITE only proves that the remote adapter has the
+ * bytes; a READ behind it completes after their placement.
  */
 static void prove(struct chain *ch)
 {
@@ -223,10 +225,10 @@ static void prove(struct chain *ch)
 }
 
 /*
- * Only the last of a chain is signaled. An injected message needs no
- * completion: it is signaled now and then, to make room.
+ * Signal only the last of a chain. Injected messages need no completion: some
+ * are signaled to free entries.
  */
-static void sign(struct chain *ch)
+static void signal_last(struct chain *ch)
 {
 	const unsigned int n = (unsigned int)ch->n;
 
@@ -242,8 +244,8 @@ static void sign(struct chain *ch)
 }
 
 /*
- * The device took the first n; err: why it refused the next. Returns how many
- * operations end here: those posted, and the one that was refused.
+ * The device has accepted the first n; err: why it refused the next. Returns
+ * the operations handled: the posted ones and the refused one.
  */
 static int commit_chain(struct chain *ch, int n, int err)
 {
@@ -274,8 +276,8 @@ static int post_chain(struct chain *ch)
 	int ret;
 
 	prove(ch);
-	sign(ch);
-	/* Only the builders know FLUSH. */
+	signal_last(ch);
+	/* Only the builder calls can post FLUSH. */
 	if (ch->flushes)
 		ret = rp_flush_post(ch->qp->ibv, ch->wr);
 	else
@@ -283,14 +285,14 @@ static int post_chain(struct chain *ch)
 	return commit_chain(ch, ret ? (int)(bad - ch->wr) : ch->n, ret);
 }
 
-/* How many were taken, the last of them maybe only to fail. */
+/* Returns how many were accepted; the last may have been refused. */
 static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
 		     int n)
 {
 	struct chain ch;
 	int ret = 0;
 
-	/* The work requests themselves are set as they are added. */
+	/* The work requests are initialized as they are added. */
 	ch.v = rp_verbs_rc_of(c->c.rc);
 	ch.qp = c->qp;
 	ch.n = ch.nops = 0;
@@ -331,7 +333,7 @@ int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r)
 		.length = RP_WIRE_MAX_MSG,
 		.lkey = mr->lkey,
 	};
-	/* Odd, which the address of a struct rp_verbs_wr is not. */
+	/* Odd, unlike the address of a struct rp_verbs_wr. */
 	struct ibv_recv_wr *bad, wr = {
 					 .wr_id = (uintptr_t)r | 1,
 					 .sg_list = &sge,
@@ -379,7 +381,7 @@ static void received(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 		rp_rc_end(&c->c, errno_of(wc->status), NULL, 0);
 }
 
-/* In order: what completes ends all that was posted before it. */
+/* In order: a completion ends everything posted before it. */
 static void sent(struct rp_verbs_rc *v, struct rp_verbs_wr *wr)
 {
 	struct rp_verbs_qp *q = wr->qp;
@@ -457,7 +459,7 @@ int rp_verbs_trywait(struct rp_rc *rc)
 		ibv_ack_cq_events(cq, 1);
 	if (ibv_req_notify_cq(v->cq, 0))
 		return -EAGAIN;
-	/* Entries from before wake nobody. */
+	/* Entries from before the arming cause no event. */
 	if (!v->nkept)
 		v->nkept = ibv_poll_cq(v->cq, RP_VERBS_WCS, v->kept);
 	if (v->nkept < 0)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics: the agent executes those on persistent memory, the base others. */
+/* Atomics: the agent executes them on persistent memory, the base on other. */
 #include <string.h>
 
 #include "core/atomic.h"
 #include "rpmem/rpmem.h"
 
-/* The three kinds of calls in one form; what a kind has not is NULL and 0. */
+/* Arguments of all three kinds of calls; NULL and 0: not of this kind. */
 struct call {
 	const struct fi_msg_atomic *msg;
 	uint64_t kind; /* 0, FI_FETCH_ATOMIC or FI_COMPARE_ATOMIC */
@@ -22,7 +22,7 @@ static struct rp_ep *ep_of(struct fid_ep *fid)
 	return rp_container_of(fid, struct rp_ep, fid);
 }
 
-/* Keys of the application's choice say nothing of the memory behind them. */
+/* Keys of the application's choice carry no mark: never persistent. */
 static inline bool persistent(const struct rp_ep *ep, uint64_t key)
 {
 	return ep->dom->marked && rp_key_is_persistent(key);
@@ -52,7 +52,7 @@ static size_t sum(const struct fi_ioc *iov, size_t n)
 	return total;
 }
 
-/* Bytes of operands that a REQUEST of one range has room for. */
+/* Bytes of operands for which a REQUEST of one range has room. */
 #define MAX_OPERANDS                                                           \
 	(RP_WIRE_MAX_MSG - RP_WIRE_STORE_LEN(1, 0) - 2 * sizeof(uint64_t))
 
@@ -102,7 +102,7 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 	return 0;
 }
 
-/* One piece: where it is, or, of several, copied to buf. */
+/* The address of a single piece; several pieces are copied to buf. */
 static const void *gather(uint8_t *buf, const struct fi_ioc *from, size_t n,
 			  size_t size)
 {
@@ -127,7 +127,7 @@ static void fill(struct rp_task *t, const struct call *c, size_t size)
 			.addr = m->rma_iov[i].addr,
 			.len = m->rma_iov[i].count * size,
 		};
-	/* The results' places live in the operation, which has no other. */
+	/* The results' scatter list goes into iov, which is unused. */
 	for (size_t i = 0; i < c->nres; i++)
 		t->op.iov[i] = (struct iovec){
 			.iov_base = c->res[i].addr,
@@ -142,12 +142,12 @@ static void fill(struct rp_task *t, const struct call *c, size_t size)
 	t->op.result = t->op.iov;
 	t->op.result_count = c->nres;
 	t->context = m->context;
-	/* The bases count atomics that return something among the reads. */
+	/* The bases count fetching atomics as reads. */
 	t->kind = c->kind ? RP_CNTR_READ : RP_CNTR_WRITE;
 	t->flags = FI_ATOMIC | (c->kind ? FI_READ : FI_WRITE);
 }
 
-/* One on persistent memory. */
+/* Post an atomic on persistent memory. */
 static ssize_t post(struct rp_ep *ep, const struct call *c, uint64_t flags,
 		    bool want)
 {
@@ -182,15 +182,15 @@ unlock:
 	return ret;
 }
 
-/* Any in message form, flags complete. */
-static ssize_t any(struct rp_ep *ep, const struct call *c, uint64_t flags,
-		   bool want)
+/* An atomic in message form, with complete flags. */
+static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
+			bool want)
 {
 	const struct fi_msg_atomic *m = c->msg;
 	size_t n = 0;
 	int ret = 0;
 
-	/* As a default flag it is of no matter to reads. */
+	/* As a default flag FI_COMMIT_COMPLETE is ignored for reads. */
 	if (m->op == FI_ATOMIC_READ)
 		flags &= ~FI_COMMIT_COMPLETE;
 	for (size_t i = 0; i < m->rma_iov_count; i++)
@@ -211,8 +211,8 @@ static ssize_t any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 	return ret ? ret : base_call(ep, c, flags);
 }
 
-/* The program's call in message form. */
-static ssize_t any_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
+/* A program's call in message form. */
+static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 {
 	if (flags & FI_RPMEM_SAVE)
 		return -FI_EINVAL;
@@ -222,15 +222,15 @@ static ssize_t any_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 		return -FI_EOPNOTSUPP;
 	}
 	if (c->msg->rma_iov_count && persistent(ep, c->msg->rma_iov[0].key))
-		flags |= ep->unasked;
-	return any(ep, c, flags, rp_ep_wants(ep, flags));
+		flags |= ep->implicit_flags;
+	return post_any(ep, c, flags, rp_ep_wants(ep, flags));
 }
 
-/* The forms without flags take the endpoint's. */
-static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
-		       const struct fi_ioc *iov, void **desc, size_t count,
-		       fi_addr_t dest, uint64_t addr, uint64_t key,
-		       enum fi_datatype type, enum fi_op op, void *context)
+/* Calls without flags use the endpoint's. */
+static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
+			const struct fi_ioc *iov, void **desc, size_t count,
+			fi_addr_t dest, uint64_t addr, uint64_t key,
+			enum fi_datatype type, enum fi_op op, void *context)
 {
 	const struct fi_rma_ioc rma = {addr, sum(iov, count), key};
 	struct call call = *c;
@@ -248,12 +248,12 @@ static ssize_t any_iov(struct rp_ep *ep, const struct call *c,
 	uint64_t flags = ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
 
 	if (persistent(ep, key))
-		flags |= ep->unasked;
+		flags |= ep->implicit_flags;
 	call.msg = &msg;
-	return any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
+	return post_any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
 }
 
-/* Nothing for us to do but to forward. */
+/* Can the call be forwarded to the base as it is? */
 static inline bool plain(struct rp_ep *ep, uint64_t key)
 {
 	return ep->plain && !persistent(ep, key);
@@ -270,8 +270,8 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 	if (plain(ep, key))
 		return fi_atomicv(ep->base, iov, desc, count, dest, addr, key,
 				  type, op, context);
-	return any_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
-		       context);
+	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
+			context);
 }
 
 static ssize_t at_write(struct fid_ep *fid, const void *buf, size_t count,
@@ -293,10 +293,10 @@ static ssize_t at_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 {
 	const struct call c = {.msg = msg};
 
-	return any_msg(ep_of(fid), &c, flags);
+	return post_msg(ep_of(fid), &c, flags);
 }
 
-/* It has no completion to make durable, so the default is no matter. */
+/* An inject call has no completion that could mean durable: no default. */
 static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 			 fi_addr_t dest, uint64_t addr, uint64_t key,
 			 enum fi_datatype type, enum fi_op op)
@@ -317,7 +317,7 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 	int ret;
 
 	if (persistent(ep, key))
-		return any(ep, &c, FI_INJECT, false);
+		return post_any(ep, &c, FI_INJECT, false);
 	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_atomic(ep->base, buf, count, dest, addr, key,
@@ -342,8 +342,8 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		return fi_fetch_atomicv(ep->base, iov, desc, count, resultv,
 					result_desc, nresult, dest, addr, key,
 					type, op, context);
-	return any_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
-		       context);
+	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
+			context);
 }
 
 static ssize_t at_readwrite(struct fid_ep *fid, const void *buf, size_t count,
@@ -376,7 +376,7 @@ static ssize_t at_readwritemsg(struct fid_ep *fid,
 		.nres = nresult,
 	};
 
-	return any_msg(ep_of(fid), &c, flags);
+	return post_msg(ep_of(fid), &c, flags);
 }
 
 static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -403,8 +403,8 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 					  compare_desc, ncompare, resultv,
 					  result_desc, nresult, dest, addr, key,
 					  type, op, context);
-	return any_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
-		       context);
+	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
+			context);
 }
 
 static ssize_t at_compwrite(struct fid_ep *fid, const void *buf, size_t count,
@@ -445,10 +445,10 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 		.nres = nresult,
 	};
 
-	return any_msg(ep_of(fid), &c, flags);
+	return post_msg(ep_of(fid), &c, flags);
 }
 
-/* The base's own call knows what the endpoint was opened for. */
+/* The base's own query knows what the endpoint supports. */
 static int valid(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
 		 uint64_t kind, int ret, size_t *count)
 {

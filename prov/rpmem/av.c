@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Address vectors: the base's, and a record of what is in them. */
+/* Address vectors: the base's, and a record of the inserted addresses. */
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "rpmem/rpmem.h"
 
 /*
- * fi_av_lookup() of ofi_rxm 1.17 reads whatever is at an address that was
- * removed or never inserted, so persistent operations ask this record.
+ * fi_av_lookup() of ofi_rxm 1.17 reads invalid memory for an address that was
+ * removed or never inserted, so persistent operations check this record.
  */
 struct rp_av_known {
 	fi_addr_t addr;
-	unsigned int refs; /* inserted more than once: some bases count */
+	unsigned int refs; /* insertions: some bases count them */
 	UT_hash_handle hh;
 };
 
@@ -46,7 +46,7 @@ static int av_close(struct fid *fid)
 static struct fi_ops av_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = av_close,
-	/* Only asynchronous insertion needs it, which is not offered. */
+	/* Only asynchronous insertion binds an event queue: not supported. */
 	.bind = rp_no_bind,
 	.control = rp_no_control,
 	.ops_open = rp_no_ops_open,
@@ -79,7 +79,7 @@ static int remember(struct rp_av *av, fi_addr_t addr)
 	return oom ? -FI_ENOMEM : 0;
 }
 
-/* Insert through the base by whichever of its calls. */
+/* Arguments of one of the base's insert calls. */
 struct insertion {
 	const void *addr;
 	const char *node, *service;
@@ -103,7 +103,7 @@ static int base_insert(struct fid_av *base, const struct insertion *in,
 			       in->context);
 }
 
-/* An address that finds no memory here is taken out of the base again. */
+/* If the record has no memory for an address, remove it from the base again. */
 static int insert(struct rp_av *av, const struct insertion *in, size_t count,
 		  fi_addr_t *out)
 {
@@ -173,7 +173,7 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 	return insert(av_of(fid), &in, nodecnt * svccnt, fi_addr);
 }
 
-/* With the lock: the last insertion of it is gone. */
+/* With the lock: remove the entry after its last insertion is removed. */
 static void forget(struct rp_av *av, struct rp_av_known *k)
 {
 	struct rp_ep *ep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Names and connections of endpoints: the base's own. */
+/* Names and connections of endpoints: forwarded to the base. */
 #include "rpmem/cm.h"
 
 static struct rp_ep *ep_of(struct fid *fid)
@@ -7,7 +7,7 @@ static struct rp_ep *ep_of(struct fid *fid)
 	return rp_container_of(fid, struct rp_ep, fid.fid);
 }
 
-/* A private connection lasts no longer than the one that it is beside. */
+/* A private connection ends with the endpoint's connection. */
 void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 {
 	pthread_mutex_lock(&ep->dom->lock);
@@ -61,7 +61,7 @@ static int cm_shutdown(struct fid_ep *fid, uint64_t flags)
 	return fi_shutdown(ep->base, flags);
 }
 
-/* These two are of passive endpoints. */
+/* Listen and reject exist for passive endpoints only. */
 static int cm_listen(struct fid_pep *pep)
 {
 	return -FI_ENOSYS;

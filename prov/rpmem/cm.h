@@ -7,16 +7,16 @@
 
 /* --- info_msg.c --- */
 
-/* Is this, of hints' kind or returned for them, for connected ones of ours? */
+/* Is the info (hints, or returned for them) for ofi_rpmem's connected ones? */
 bool rp_info_is_msg(const struct fi_info *info, const char *base);
-/* Entries that we make of the base's; nothing where hints do not ask. */
+/* List ofi_rpmem's connected entries; none if hints exclude them. */
 int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list);
-/* The base's own entry behind what a program chose. */
+/* The base's own entry for the one that a program chose. */
 int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 		     struct fi_info **out);
-/* A program's entry as the base wants to see it, under the base's name. */
+/* A program's entry with the base's names, attributes and handle. */
 struct fi_info *rp_info_msg_to_base(const struct fi_info *info,
 				    const char *base);
 
@@ -25,23 +25,23 @@ struct fi_info *rp_info_msg_to_base(const struct fi_info *info,
 struct rp_pep {
 	struct fid_pep fid;
 	struct fid_pep *base;
-	struct fi_info *info;	   /* what the program opened it with */
-	struct fi_info *base_info; /* sockets goes on looking at it */
+	struct fi_info *info;	   /* with which the program opened it */
+	struct fi_info *base_info; /* kept, as sockets still reads it */
 	struct rp_eq_name name;
 };
-/* The base's object behind a handle of fi_info, which may be ours. */
+/* The base's object behind a handle of fi_info, which may be ofi_rpmem's. */
 fid_t rp_pep_to_base(fid_t handle);
 
 /* --- eq.c --- */
 
-/* Events of this object of the base's are from now on those of ours. */
+/* Report later events of the base's object with the program's fid. */
 void rp_eq_add_name(struct rp_eq_name *n, struct fid *base, struct fid *ours);
-/* When this returns, no event is being translated to it. */
+/* When this returns, no event translation uses the name any more. */
 void rp_eq_del_name(struct rp_eq_name *n);
 
 /* --- cm.c --- */
 
-/* The connection of the program's endpoint is made, or has ended. */
+/* The program's endpoint was connected, or its connection has ended. */
 void rp_cm_set_connected(struct rp_ep *ep, bool connected);
 
 #endif

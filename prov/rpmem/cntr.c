@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters: the base's, to which our own completions are added. */
+/* Counters: the base's, to which persistent operations are added. */
 #include <errno.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -7,9 +7,9 @@
 
 #include "rpmem/rpmem.h"
 
-/* How long a wait sleeps in the base before it drives private connections. */
+/* How long a wait sleeps in the base between polls of private connections. */
 #define LIVE_MS 1
-/* The same before there are any: whether there are now. */
+/* The same while the domain has no private connection yet. */
 #define IDLE_MS 20
 
 static struct rp_cntr *cntr_of(struct fid_cntr *fid)
@@ -58,16 +58,16 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return fi_cntr_seterr(cntr_of(fid)->base, value);
 }
 
-/* sockets remembers an error until the program asks how many there were. */
+/* sockets reports an error until the program reads the error count. */
 static uint64_t errors_of(struct rp_cntr *c)
 {
 	return c->sticky ? atomic_load(&c->errors) : fi_cntr_readerr(c->base);
 }
 
 /*
- * The base waits, in slices: nothing in it wakes for a private connection,
- * unless a thread drives those. Errors are compared, as one may come between
- * two slices.
+ * Wait in the base, in slices: private connections do not wake it, unless a
+ * thread drives them. Compare the error count, as an error may come between
+ * slices.
  */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
@@ -77,7 +77,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			       c->dom->auto_progress ? timeout : 0);
 	uint64_t errors;
 
-	/* sockets: ETIMEDOUT of either sign. */
+	/* sockets returns ETIMEDOUT with either sign. */
 	if (c->dom->auto_progress || (ret != -FI_ETIMEDOUT && ret <= 0))
 		return ret;
 	errors = errors_of(c);
@@ -207,7 +207,7 @@ int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 	ret = fi_cntr_open(dom->base, &a, &c->base, context);
 	if (ret)
 		goto free;
-	/* The base's descriptor, and what wakes for private connections. */
+	/* One descriptor for the base's and for private connections. */
 	if (a.wait_obj == FI_WAIT_FD &&
 	    !fi_control(&c->base->fid, FI_GETWAIT, &fd)) {
 		ret = rp_wait_open(dom, fd, &c->ev_fd, &c->epfd);

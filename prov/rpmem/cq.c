@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Completion queues: the base's, and beside each our own completions. */
+/* Completion queues: the base's, with a queue of private completions beside. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -8,8 +8,8 @@
 #include "rpmem/rpmem.h"
 
 /*
- * Every format is a prefix of the tagged one: our entries are kept as tagged
- * ones and cut to the program's size when they are read.
+ * Every format is a prefix of the tagged one: private entries are kept as
+ * tagged ones and cut to the program's size when they are read.
  */
 static size_t format_size(enum fi_cq_format f)
 {
@@ -50,7 +50,7 @@ static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
 	atomic_fetch_add(&cq->dom->queued, 1);
 	rp_dom_set_quick(cq->dom, 0);
-	if (cq->asleep)
+	if (cq->parked)
 		rp_cq_wake(cq);
 }
 
@@ -97,7 +97,7 @@ static void close_fds(struct rp_cq *cq)
 		close(cq->soon_fd);
 }
 
-/* With the lock: nothing comes from the base's queue any more. */
+/* With the lock: the base's queue is closed, so no more entries will come. */
 static void drop_reading(struct rp_cq *cq)
 {
 	struct rp_local_read *l;
@@ -163,7 +163,7 @@ bool rp_cq_is_ours(const struct fid *fid)
 	return fid->fclass == FI_CLASS_CQ && fid->ops == &cq_fid_ops;
 }
 
-/* The base's queue, with a descriptor wherever the program may sleep. */
+/* Open the base's queue, with a descriptor if the program may sleep. */
 static int open_base(struct rp_cq *cq, struct fi_cq_attr *a, void *context)
 {
 	int fd, ret;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How programs read a completion queue, sleep on it and ask what went wrong. */
+/* Read a completion queue, sleep on it, report errors. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,20 +9,18 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* The most queue reads in a row that poll the base's queue alone. */
+/* Most successive reads that poll only the base's queue. */
 #define QUICK_READS 256
 /*
  * For HOT_LOOKS empty polls after private connections delivered something, only
- * each HOT_TURN-th polls the base's queue too: that is a system call, which
+ * each HOT_TURN-th also polls the base's queue: that is a system call, which
  * delays the reply that is due.
  */
 #define HOT_LOOKS 64
 #define HOT_TURN  4
-/* After so many reads in a row that our queue filled, the base's is read first.
- */
+/* After so many reads filled by private entries the base's queue is first. */
 #define OUR_TURNS 16
-/* Poll interval of a sleeper where no descriptor announces the base's entries.
- */
+/* Poll interval of a sleeper if no descriptor signals the base's entries. */
 #define SOON_NS 1000000
 
 static struct rp_cq *cq_of(struct fid_cq *fid)
@@ -37,7 +35,7 @@ static inline ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 		   : fi_cq_read(cq->base, buf, count);
 }
 
-/* The same where entries of the base may be ours. */
+/* The same if the base's queue may contain entries of local.c. */
 static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
 				  fi_addr_t *src)
 {
@@ -48,13 +46,13 @@ static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
 		       : n;
 }
 
-/* With the lock: hand out what is queued. -FI_EAGAIN: the queue is empty. */
+/* With the lock: return queued entries. -FI_EAGAIN: none. */
 static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 	size_t n = 0;
 
-	cq->asleep = false;
+	cq->parked = false;
 	if (!q)
 		return -FI_EAGAIN;
 	if (q->failed)
@@ -71,7 +69,7 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	return (ssize_t)n;
 }
 
-/* Progress, and our entries. *came: private connections brought something. */
+/* Make progress and return private entries. *came: connections had events. */
 static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 			 fi_addr_t *src, bool *came)
 {
@@ -92,10 +90,10 @@ static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 }
 
 /*
- * The next QUICK_READS reads of queues poll the base's queue alone. A read
- * without an entry ends that, and so does whatever stores 0 into dom->quick: an
- * entry of ours, or a kick. Stores to it race, so a 0 may be overwritten: then
- * the entry or kick is seen QUICK_READS reads later, or at the first empty one.
+ * QUICK_READS reads of queues poll only the base's queue. A read without an
+ * entry ends that, and so does a store of 0 into dom->quick: by a private
+ * entry, or a kick. Stores to it race, so a 0 may be overwritten: then the
+ * entry or kick is seen QUICK_READS reads later, or at the first empty read.
  */
 static void begin_quick(struct rp_dom *dom)
 {
@@ -126,8 +124,8 @@ static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
 }
 
 /*
- * The rare end of a quick read: entries may be of reads that rpmem has posted
- * on the base (local.c), which are taken out; without an entry quick reads end.
+ * Slow path of a quick read: take out entries of reads that local.c posted on
+ * the base; without an entry end the quick reads.
  */
 static __attribute__((noinline)) ssize_t end_quick(struct rp_cq *cq, void *buf,
 						   ssize_t n, fi_addr_t *src)
@@ -185,7 +183,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		q = NULL;
 	cq->last_err_ours = q;
 	if (q) {
-		/* The program's buffer for err_data stays as it is. */
+		/* Keep the program's buffer for err_data. */
 		q->err.err_data = buf->err_data;
 		q->err.err_data_size = 0;
 		*buf = q->err;
@@ -248,7 +246,7 @@ static int base_trywait(struct rp_cq *cq)
 	return fi_trywait(cq->dom->base_fabric, &fid, 1);
 }
 
-/* With the lock. */
+/* With the lock: 0, or -FI_EAGAIN: do not sleep yet. */
 static int try_sleep(struct rp_cq *cq)
 {
 	struct rp_dom *dom = cq->dom;
@@ -257,8 +255,8 @@ static int try_sleep(struct rp_cq *cq)
 	came |= rp_dom_live(dom) && rp_domain_progress(dom);
 	if (rp_spin(&cq->spin, rp_params.spin_ns, came, rp_host_now()))
 		return -FI_EAGAIN;
-	/* From now on an entry of ours writes the eventfd. */
-	cq->asleep = true;
+	/* From now on a new private entry writes the eventfd. */
+	cq->parked = true;
 	if (!STAILQ_EMPTY(&cq->queue))
 		return -FI_EAGAIN;
 	rp_cq_unwake(cq);
@@ -308,7 +306,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			continue;
 		if (ret)
 			return ret;
-		/* The wake of an earlier signal may just have been undone. */
+		/* An earlier signal's wake may just have been cleared. */
 		if (atomic_exchange(&cq->signaled, false))
 			return -FI_EAGAIN;
 		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)
@@ -339,7 +337,7 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			       const void *err_data, char *buf, size_t len)
 {
 	struct rp_cq *cq = cq_of(fid);
-	static __thread char own[360];
+	static __thread char text[360];
 	struct rp_outcome out;
 	char what[100] = "", range[40] = "";
 	bool ours;
@@ -361,13 +359,13 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 	if (out.range)
 		snprintf(range, sizeof(range), " (range %llu)",
 			 (unsigned long long)out.range);
-	snprintf(own, sizeof(own), "%s%s%s: %s", rp_status_name(prov_errno),
+	snprintf(text, sizeof(text), "%s%s%s: %s", rp_status_name(prov_errno),
 		 what, range, rp_status_remedy(prov_errno));
 	if (buf && len) {
-		snprintf(buf, len, "%s", own);
+		snprintf(buf, len, "%s", text);
 		return buf;
 	}
-	return own;
+	return text;
 }
 
 struct fi_ops_cq rp_cq_ops = {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Endpoints: the base's, and beside them private connections. */
+/* Endpoints: the base's, with private connections beside. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rpmem/cm.h"
 
-/* Messages that follow persistent writes or reads. */
+/* Orders that make messages wait for persistent writes or reads. */
 #define ORDER_MSG (uint64_t)(FI_ORDER_SAW | FI_ORDER_SAR)
-/* Operations of the base on memory that follow persistent ones. */
+/* Orders that make the base's operations wait for persistent ones. */
 #define ORDER_RMA                                                              \
 	(uint64_t)(FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_RMA_WAW |            \
 		   FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_WAW |                    \
@@ -116,7 +116,7 @@ static const uint64_t cntr_flags[RP_CNTR_KINDS] = {
 	[RP_CNTR_REMOTE_WRITE] = FI_REMOTE_WRITE,
 };
 
-/* The base does not see what peers write to persistent regions. */
+/* The base cannot count peers' writes to persistent regions. */
 static int count_remote(struct rp_dom *dom, bool counts)
 {
 	int ret = 0;
@@ -193,8 +193,9 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	case FI_CLASS_SRX_CTX:
 		return fi_ep_bind(ep->base, &ep_of(bfid)->base->fid, flags);
 	case FI_CLASS_EQ:
-		/* Reliable datagrams report nothing there, and ofi_rxm's base
-		 * is of another fabric than the queue. */
+		/*
+		 * No events for reliable datagrams; ofi_rxm's fabric differs.
+		 */
 		return ep->dom->msg ? fi_ep_bind(ep->base, bfid, flags) : 0;
 	default:
 		return -FI_ENOSYS;
@@ -213,7 +214,7 @@ static int enable(struct rp_ep *ep)
 	return ret;
 }
 
-/* Forms of calls without flags may go to the base at once. */
+/* Can calls without flags be forwarded as they are? */
 static void set_plain(struct rp_ep *ep)
 {
 	ep->plain = !(ep->op_flags & FI_COMMIT_COMPLETE) &&
@@ -320,7 +321,7 @@ struct fi_ops_ep rp_ep_ops = {
 	.tx_size_left = no_size_left,
 };
 
-/* The handle is the program's. */
+/* The handle is the program's: do not free it. */
 static void free_base_info(struct fi_info *b)
 {
 	if (b)
@@ -328,7 +329,7 @@ static void free_base_info(struct fi_info *b)
 	fi_freeinfo(b);
 }
 
-/* The base's description of its endpoint, with what the program changed. */
+/* The base's own entry for its endpoint, with the program's changes. */
 static struct fi_info *base_ep_info(struct rp_dom *dom,
 				    const struct fi_info *info)
 {
@@ -355,7 +356,7 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 	return b;
 }
 
-/* The tables of calls, once the base's endpoint is there. */
+/* Set the call tables once the base's endpoint exists. */
 static void set_ops(struct rp_ep *ep)
 {
 	bool ordered = ep->msg_order & ORDER_MSG;
@@ -364,7 +365,7 @@ static void set_ops(struct rp_ep *ep)
 	ep->fid.ops = &rp_ep_ops;
 	ep->fid.cm = &rp_cm_ops;
 	ep->fid.msg = ordered ? &rp_msg_ordered_ops : &rp_msg_ops;
-	/* verbs has none, and no functions for them. */
+	/* verbs has no tagged calls. */
 	if (ep->base->tagged)
 		ep->fid.tagged =
 			ordered ? &rp_tagged_ordered_ops : &rp_tagged_ops;
@@ -400,7 +401,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
 	if (rp_params.commit_writes && ep->dom->marked)
-		ep->unasked = FI_COMMIT_COMPLETE;
+		ep->implicit_flags = FI_COMMIT_COMPLETE;
 	ret = fi_endpoint(dom->base, b, &ep->base, context);
 	free_base_info(b);
 	if (ret) {

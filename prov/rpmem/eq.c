@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Event queues: the base's own, whose entries name the program's objects. */
+/* Event queues: the base's own, with events that name the program's objects. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rpmem/cm.h"
 
 /*
- * Objects that are the base's own (endpoints that are not layered over) are
- * bound to the same queue, and the base takes whatever is bound for an object
- * of its own. So the program gets the base's queue itself, and this process's
- * reads of it go through the functions below; the base's tables stay as they
- * are.
+ * Objects of the base (endpoints that are not layered over) are bound to the
+ * same queue, and the base assumes that whatever is bound to its object is its
+ * own, too. So the program gets the base's queue itself, and its read calls are
+ * replaced by the functions below; the base's tables stay unchanged.
  */
 struct rp_eq {
-	struct fi_ops_eq ops; /* the base's but for what follows */
+	struct fi_ops_eq ops; /* the base's, with the reads replaced */
 	struct fi_ops fid_ops;
 	const struct fi_ops_eq *base_ops;
 	const struct fi_ops *base_fid_ops;
 };
 
-/* Few: connected endpoints and listeners of this process. */
+/* A short list: connected endpoints and listeners of this process. */
 static LIST_HEAD(, rp_eq_name) names = LIST_HEAD_INITIALIZER(names);
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -42,7 +41,7 @@ void rp_eq_del_name(struct rp_eq_name *n)
 	n->base = NULL;
 }
 
-/* With names_lock. NULL: an object of the base's own. */
+/* With names_lock. NULL: the object is used without ofi_rpmem. */
 static struct fid *find(const struct fid *base)
 {
 	struct rp_eq_name *n;
@@ -67,9 +66,9 @@ static void swap(void **a, void **b)
 }
 
 /*
- * A connection request to a listener of ours is answered by an endpoint of
- * ours: the entry becomes what the listener was opened with, and keeps the
- * addresses, the handle, and the device where the listener names none.
+ * A connection request to an ofi_rpmem listener is accepted by an ofi_rpmem
+ * endpoint: the entry becomes the one that the listener was opened with, but
+ * keeps the addresses, the handle, and the device if the listener names none.
  */
 static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 {
@@ -77,7 +76,7 @@ static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 	const char *name = i->fabric_attr->prov_name;
 	size_t len;
 
-	/* Shown by FI_PEEK before; sockets gives no name. */
+	/* Translated by an earlier FI_PEEK; sockets gives no name. */
 	if (name && !strcmp(name, given->fabric_attr->prov_name))
 		return 0;
 	ours = fi_dupinfo(given);
@@ -125,9 +124,9 @@ static void translate(uint32_t event, struct fi_eq_cm_entry *e)
 	pthread_mutex_unlock(&names_lock);
 }
 
-static ssize_t came(uint32_t *event, void *buf, ssize_t n)
+static ssize_t translate_event(uint32_t *event, void *buf, ssize_t n)
 {
-	/* readerr() of some bases comes by read(), and wants no event. */
+	/* readerr() of some bases is implemented by read(), without event. */
 	if (event && n >= (ssize_t)sizeof(struct fi_eq_cm_entry) &&
 	    (*event == FI_CONNREQ || *event == FI_CONNECTED ||
 	     *event == FI_SHUTDOWN))
@@ -138,17 +137,18 @@ static ssize_t came(uint32_t *event, void *buf, ssize_t n)
 static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf,
 		       size_t len, uint64_t flags)
 {
-	return came(event, buf,
-		    eq_of(fid)->base_ops->read(fid, event, buf, len, flags));
+	return translate_event(
+		event, buf,
+		eq_of(fid)->base_ops->read(fid, event, buf, len, flags));
 }
 
-/* Some bases sleep without coming by read(); twice is once. */
+/* Some bases' sread() does not call read(); translating twice is harmless. */
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf,
 			size_t len, int timeout, uint64_t flags)
 {
-	return came(event, buf,
-		    eq_of(fid)->base_ops->sread(fid, event, buf, len, timeout,
-						flags));
+	return translate_event(event, buf,
+			       eq_of(fid)->base_ops->sread(fid, event, buf, len,
+							   timeout, flags));
 }
 
 static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf,

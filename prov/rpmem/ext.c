@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls of fi_ext_rpmem.h, reached through fi_open_ops(). */
+/* The calls of fi_ext_rpmem.h, found by fi_open_ops(). */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -42,7 +42,7 @@ static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rma_iov *ranges,
 }
 
 struct query {
-	struct rp_op op; /* first: op->done finds it */
+	struct rp_op op; /* first, so that op->done finds the query */
 	bool done;
 	struct rp_wire_range range;
 	struct rp_outcome out;
@@ -57,8 +57,8 @@ static void query_done(struct rp_op *op, const struct rp_outcome *out)
 	q->out = *out;
 }
 
-/* With the lock, which others get in between. */
-static void let_others(struct rp_dom *dom, const struct timespec *pause)
+/* With the lock: release it for others meanwhile. */
+static void lock_yield(struct rp_dom *dom, const struct timespec *pause)
 {
 	pthread_mutex_unlock(&dom->lock);
 	nanosleep(pause, NULL);
@@ -81,12 +81,12 @@ static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q,
 		if (ret != -FI_EAGAIN)
 			break;
 		if (!rp_domain_progress(dom))
-			let_others(dom, &pause);
+			lock_yield(dom, &pause);
 	}
 	while (!ret && !q->done)
 		if (!rp_domain_progress(dom) && !q->done)
-			let_others(dom, &pause);
-	/* The session outlives its connection, and ends with the endpoint. */
+			lock_yield(dom, &pause);
+	/* The session outlives its connection; the endpoint ends it. */
 	if (!ret)
 		rp_session_words(s, words, RP_WHY_LEN);
 	return ret;
@@ -134,7 +134,7 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	q.op.nranges = 1;
 	q.op.info = &q.info;
 	pthread_mutex_lock(&ep->dom->lock);
-	/* A connection that has ended unseen: the query goes over the next. */
+	/* If the connection was lost unnoticed, query again over a new one. */
 	for (int tries = 0; tries < 2 && !ret; tries++) {
 		q.done = false;
 		ret = query_run(ep, dest, &q, words);
@@ -167,14 +167,14 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	int ret = 0;
 
 	pthread_mutex_lock(&dom->lock);
-	/* What has arrived by now is accepted. */
+	/* Everything that has arrived by now is accepted. */
 	rp_domain_progress(dom);
 	if (dom->agent)
 		rp_agent_quiesce(dom->agent);
 	while (dom->agent && rp_agent_pending(dom->agent)) {
 		if (rp_domain_progress(dom))
 			continue;
-		let_others(dom, &pause);
+		lock_yield(dom, &pause);
 		if (timeout >= 0 && rp_host_now() >= end && dom->agent &&
 		    rp_agent_pending(dom->agent)) {
 			ret = -FI_ETIMEDOUT;

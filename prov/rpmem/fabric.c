@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fabric object: the base's fabric, and waiting on several of our objects.
- */
+/* The fabric object: the base's fabric, and waits on several objects. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +47,7 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
 	return 0;
 }
 
-/* A copy that names the base alone: the base's checks know no other name. */
+/* Copy info with the base's name only, as the base checks the name. */
 static struct fi_info *direct_info(struct rp_fabric *fab,
 				   const struct fi_info *info)
 {
@@ -65,7 +64,7 @@ static struct fi_info *direct_info(struct rp_fabric *fab,
 	return NULL;
 }
 
-/* Done with it, unless the base made something of it. */
+/* Free the copy, unless the base has kept it. */
 static void direct_info_put(struct rp_fabric *fab, struct fi_info *b, int ret)
 {
 	if (ret) {
@@ -117,7 +116,7 @@ static int fabric_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 {
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
 
-	/* For domains that are the base's own; our queues refuse wait sets. */
+	/* For the base's own domains; ofi_rpmem's queues have none. */
 	return fab->direct->ops->wait_open(fab->direct, attr, waitset);
 }
 
@@ -152,7 +151,7 @@ static bool is_native(struct rp_fabric *fab, const struct fi_info *base)
 	return !strcasecmp(base->fabric_attr->prov_name, fab->base_name);
 }
 
-/* The provider's own fabric, where its reliable datagrams are another's. */
+/* The provider's own fabric, if reliable datagrams need ofi_rxm's. */
 static int open_direct(struct rp_fabric *fab, const struct fi_info *base)
 {
 	struct fi_info *list;
@@ -190,8 +189,8 @@ static int open_base(struct rp_fabric *fab, const struct fi_info *base)
 }
 
 /*
- * tcp has reliable datagrams of its own since libfabric 1.18, but no atomics:
- * who asks for them gets ofi_rxm over tcp, in the same fabric of ours.
+ * tcp has reliable datagrams of its own since libfabric 1.18, but no atomics: a
+ * program that needs atomics gets ofi_rxm over tcp, in the same fabric object.
  */
 int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
 		   struct fid_fabric **out)
@@ -237,7 +236,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		hints->fabric_attr->name = strdup(attr->name);
 	hints->mode = ~RP_BUFFERED_RECV;
 	hints->domain_attr->mode = ~0ull;
-	/* They came with 1.5: for an API before it they match nothing. */
+	/* Since API 1.5: for an older one they match nothing. */
 	if (FI_VERSION_GE(fab->version, FI_VERSION(1, 5)))
 		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
 	ret = rp_info_base(fab->version, NULL, NULL, 0, hints, fab->base_name,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls of struct fi_ops that an object has no use for. */
+/* Default calls of struct fi_ops, for objects that do not support them. */
 #include "rpmem/rpmem.h"
 
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the provider takes from the machine it runs on. */
+/* Services of the machine that the provider runs on. */
 #ifndef RPMEM_HOST_H
 #define RPMEM_HOST_H
 
@@ -11,24 +11,23 @@
 #include "core/pmem.h"
 
 /*
- * One file, so that a simulator can be linked in its place: everything that
- * makes one run differ from the next, and everything that touches media.
+ * One file, so that a simulator can replace it: everything that makes one run
+ * differ from the next, and everything that touches media.
  */
 
 /* Monotonic, ns. */
 uint64_t rp_host_now(void);
 /*
- * The same clock as it was when the kernel last looked at it, some ms ago: that
- * is cheap also where the precise clock is no register of the CPU.
+ * The same clock as of the kernel's last tick, some ms ago: cheap even if
+ * reading the precise clock needs a system call.
  */
 uint64_t rp_host_tick(void);
-/* Bits that a peer cannot guess. 0 or -errno. */
+/* Random bytes that a peer cannot guess. 0 or -errno. */
 int rp_host_random(void *buf, size_t len);
 /*
- * As rp_caps_region(), with what is known of the transport that writes come
- * over
- * ("tcp", "verbs") and its device, and what the operator's file states, read
- * anew: op_file, NULL: the default.
+ * As rp_caps_region(), with the facts of the transport of incoming writes
+ * ("tcp", "verbs") and its device, and the statements of the operator's file,
+ * which is read anew: op_file, NULL: the default.
  */
 int rp_host_facts(struct rp_caps_cfg cfg, const char *transport,
 		  const char *device, const char *op_file, const void *addr,
@@ -36,14 +35,14 @@ int rp_host_facts(struct rp_caps_cfg cfg, const char *transport,
 /* As rp_caps_lasts(). */
 int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  enum rp_lasts *lasts, char *why);
-/* Does the success of a write say that it arrived? why: RP_SOURCE_LEN bytes. */
+/* Does success of a write prove its arrival? why: RP_SOURCE_LEN bytes. */
 bool rp_host_acknowledges(const char *base, const char *device, char *why);
-/* Private connections over what else than TCP, or verbs. */
+/* A simulator's backend for private connections, instead of TCP or verbs. */
 struct rp_rc_attr;
 void rp_host_private(struct rp_rc_attr *attr);
-/* How to flush that memory; NULL: by this CPU's instructions and msync(2). */
+/* Instructions that flush that memory; NULL: the CPU's, and msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
-/* May flushes that block run on a thread of their own? */
+/* May blocking flushes run on a thread? */
 bool rp_host_has_threads(void);
 
 #endif

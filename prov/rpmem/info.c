@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the provider offers, derived from what its base offers. */
+/* Derive the provider's entries from those of its base. */
 #include "config.h"
 
 #include <stdio.h>
@@ -9,25 +9,25 @@
 #include "rpmem/cm.h"
 #include "rpmem/host.h"
 
-/* Flags of fi_getinfo that libfabric keeps to itself; the same since 1.9. */
+/* Internal flags of fi_getinfo() in libfabric; unchanged since 1.9. */
 #define GETINFO_INTERNAL  (1ull << 58)
 #define GETINFO_CORE_ONLY (1ull << 59)
 
 #define DEFAULT_BASE "tcp"
 
 /*
- * What we do not layer over. Programs that ask for it get the base's own
- * entries, and with them the base's own objects, without persistence.
+ * Capabilities that are not layered over: programs that request one get the
+ * base's own entries, and so the base's own objects, without persistence.
  */
 #define DIRECT_CAPS                                                            \
 	(FI_TRIGGER | FI_COLLECTIVE | FI_NAMED_RX_CTX | FI_VARIABLE_MSG |      \
 	 FI_SHARED_AV)
 
 /*
- * With persistent regions an operation goes over the base or over a private
- * connection. An order is kept on the private connection, and for messages that
- * wait for the writes before them (rp_private_order()). No order is kept that
- * makes a persistent operation wait for one of the base's.
+ * With persistent regions an operation uses the base or a private connection.
+ * Order is kept on the private connection, and for messages that wait for
+ * earlier writes (rp_private_order()). No order is kept that makes a persistent
+ * operation wait for one of the base's.
  */
 #define RMA_ORDERS                                                             \
 	(FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |           \
@@ -41,7 +41,7 @@ static bool is_component(const char *s, size_t len, const char *name)
 	return strlen(name) == len && !strncasecmp(s, name, len);
 }
 
-/* Does "a;b;c" have the component name? */
+/* Does the list "a;b;c" contain the component name? */
 static bool has_component(const char *list, size_t len, const char *name)
 {
 	while (len) {
@@ -61,7 +61,7 @@ static bool has_component(const char *list, size_t len, const char *name)
 	return false;
 }
 
-/* The components of "a;b;c" that are not ours, joined again; "" for none. */
+/* The components of "a;b;c" other than ofi_rpmem, joined; "": none. */
 static char *base_of(const char *list, size_t len)
 {
 	char *out = calloc(1, len + 1), *o = out;
@@ -99,10 +99,10 @@ char *rp_info_base_name(const char *prov_name)
 }
 
 /*
- * What FI_PROVIDER says: NULL when it does not ask for us, "" when it asks
- * without a base, else the base. Caller frees.
+ * FI_PROVIDER: NULL if it does not name ofi_rpmem, "" if it names no base, else
+ * the base. Caller frees.
  */
-static char *asked_by_environment(void)
+static char *base_in_environment(void)
 {
 	const char *env = getenv("FI_PROVIDER"), *p;
 	char *base = NULL;
@@ -119,7 +119,7 @@ static char *asked_by_environment(void)
 	}
 	if (!base || *base)
 		return base;
-	/* "tcp,ofi_rpmem": the first other name can only mean the base. */
+	/* In "tcp,ofi_rpmem" the first other name can only be the base. */
 	for (p = env; *p; p += n + !!p[n]) {
 		n = strcspn(p, ",");
 		if (n && strncasecmp(p, "ofi_", 4)) {
@@ -139,39 +139,39 @@ static void warn_bare(void)
 
 	if (atomic_flag_test_and_set(&warned))
 		return;
-	/* libfabric says nothing by default, and this must be seen. */
+	/* libfabric prints no warnings by default, but this must be seen. */
 	if (fi_log_enabled(&rp_prov, FI_LOG_WARN, FI_LOG_CORE))
 		FI_WARN(&rp_prov, FI_LOG_CORE, "%s\n", text);
 	else
 		fprintf(stderr, "ofi_rpmem: %s\n", text);
 }
 
-/* Of connected endpoints tcp says itself that they are persistent. */
+/* tcp itself offers persistence of connected endpoints. */
 static bool suits_unnamed(const struct fi_info *hints)
 {
 	return hints && (hints->caps & FI_RMA_PMEM) &&
 	       !(hints->ep_attr && hints->ep_attr->type == FI_EP_MSG);
 }
 
-/* The base to layer over for these hints; NULL: we were not asked for. */
+/* The base to layer over for these hints; NULL: ofi_rpmem is not requested. */
 static char *base_for(const struct fi_info *hints)
 {
 	const char *name = hints && hints->fabric_attr
 				   ? hints->fabric_attr->prov_name
 				   : NULL;
-	char *env = asked_by_environment(), *base = NULL;
+	char *env = base_in_environment(), *base = NULL;
 
-	/* Whatever the hints name: there is nothing left for us to be over. */
+	/* FI_PROVIDER leaves no base, whatever the hints name. */
 	if (env && !*env)
 		warn_bare();
 	if (name && !has_component(name, strlen(name), RP_PROV_NAME)) {
-		/* "tcp" alone means us only where FI_PROVIDER says so. */
+		/* "tcp" alone means ofi_rpmem only if FI_PROVIDER says so. */
 		if (env && !strcasecmp(env, name)) {
 			base = env;
 			env = NULL;
 		}
 	} else if (name && (base = rp_info_base_name(name))) {
-		; /* named in full */
+		; /* ofi_rpmem is named in full */
 	} else if (env && *env) {
 		base = env;
 		env = NULL;
@@ -184,11 +184,11 @@ static char *base_for(const struct fi_info *hints)
 
 void rp_info_domain_to_base(struct fi_domain_attr *d)
 {
-	/* Keys of ours may be longer than the base's. */
+	/* ofi_rpmem's keys may be longer than the base's. */
 	d->mr_key_size = 0;
 	/*
-	 * Whoever makes progress adds to counters of any endpoint: the thread
-	 * of the domain, or another thread of the program.
+	 * Completions are added to counters of any endpoint by whoever makes
+	 * progress: the domain's thread, or another thread of the program.
 	 */
 	if (d->data_progress == FI_PROGRESS_AUTO ||
 	    (d->threading != FI_THREAD_UNSPEC &&
@@ -196,7 +196,7 @@ void rp_info_domain_to_base(struct fi_domain_attr *d)
 		d->threading = FI_THREAD_SAFE;
 }
 
-/* The fid of ours that a program put into hints, as the base knows it. */
+/* Replace ofi_rpmem's fids in the program's hints by the base's. */
 static void fids_to_base(struct fi_info *b)
 {
 	if (b->domain_attr->domain)
@@ -218,7 +218,7 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 	b->next = NULL;
 	if (!b->ep_attr || !b->domain_attr || !b->fabric_attr || !b->tx_attr ||
 	    !b->rx_attr) {
-		/* Hints may leave parts out; the conversion wants them all. */
+		/* Hints may lack parts; the conversion needs all of them. */
 		struct fi_info *full = fi_allocinfo();
 
 		if (!full) {
@@ -243,7 +243,7 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 	b->caps &= ~FI_RMA_PMEM;
 	b->tx_attr->caps &= ~FI_RMA_PMEM;
 	b->rx_attr->caps &= ~FI_RMA_PMEM;
-	/* A program that cannot handle it would hang (measured). */
+	/* Programs that cannot handle this mode hang (measured). */
 	b->mode &= ~RP_BUFFERED_RECV;
 	b->rx_attr->mode &= ~RP_BUFFERED_RECV;
 	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
@@ -254,8 +254,8 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 }
 
 /*
- * Keep the entries of one layering: the base's own RDM, else over ofi_rxm, else
- * over another utility (ofi_rxd).
+ * Keep the entries of one layering: the base's own RDM, else ofi_rxm's, else
+ * another utility's (ofi_rxd).
  */
 static void keep_one_layering(struct fi_info **list, const char *base)
 {
@@ -324,14 +324,14 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 		return -FI_ENOMEM;
 	b->ep_attr->type = FI_EP_RDM;
 	/*
-	 * sockets 1.17 fails by itself where the program drives it (sends end
-	 * with -FI_ENOENT, writes with -FI_EIO, no descriptor to sleep on:
-	 * measured), so it keeps the threads that it has by default.
+	 * sockets 1.17 fails if the program drives it (sends end with
+	 * -FI_ENOENT, writes with -FI_EIO, no descriptor to sleep on:
+	 * measured), so it keeps its default threads.
 	 */
 	if (!strcasecmp(base, "sockets"))
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
 	free(b->fabric_attr->prov_name);
-	/* The caret keeps libfabric from asking us again. */
+	/* The caret keeps libfabric from calling ofi_rpmem for this again. */
 	b->fabric_attr->prov_name = malloc(len);
 	if (!b->fabric_attr->prov_name) {
 		fi_freeinfo(b);
@@ -354,15 +354,15 @@ static bool wants_persistence(const struct fi_info *hints)
 		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
 }
 
-/* For programs that do not know of it: whoever may write remotely. */
+/* COMMIT_WRITES: also programs that only request remote writes. */
 static bool gets_persistence(const struct fi_info *hints)
 {
 	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
 }
 
 /*
- * Keys that say what memory they stand for change mr_mode, so a program that
- * asks for other things only gets the base's.
+ * Keys with a mark change mr_mode, so a program that excludes the mode gets the
+ * base's keys.
  */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints)
 {
@@ -381,7 +381,7 @@ bool rp_info_is_marked(const struct fi_info *info)
 	       d->mr_key_size == sizeof(uint64_t);
 }
 
-/* Does a private connection over this base prove that a write has come? */
+/* Does a private connection over this base prove placement of writes? */
 static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -399,14 +399,14 @@ static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
 	return false;
 }
 
-/* What was not asked for is not offered: it would cost waiting. */
+/* Offer no order that was not requested: it would make operations wait. */
 static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 {
-	uint64_t asked = hints->tx_attr ? hints->tx_attr->msg_order : 0;
+	uint64_t orders = hints->tx_attr ? hints->tx_attr->msg_order : 0;
 	bool strict = (hints->tx_attr && hints->tx_attr->comp_order) ||
 		      (hints->rx_attr && hints->rx_attr->comp_order);
 
-	if ((asked & ~KEPT_ORDERS) || strict || (hints->caps & FI_FENCE)) {
+	if ((orders & ~KEPT_ORDERS) || strict || (hints->caps & FI_FENCE)) {
 		if (wants_persistence(hints))
 			RP_WARN(CORE,
 				"with persistent regions there is no "
@@ -418,7 +418,7 @@ static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 				"FI_ORDER_SAR out of the hints\n");
 		return -FI_ENODATA;
 	}
-	i->tx_attr->msg_order &= asked ? asked : FI_ORDER_SAS;
+	i->tx_attr->msg_order &= orders ? orders : FI_ORDER_SAS;
 	i->tx_attr->comp_order = i->rx_attr->comp_order = FI_ORDER_NONE;
 	i->caps &= ~FI_FENCE;
 	i->tx_attr->caps &= ~FI_FENCE;
@@ -456,14 +456,14 @@ void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i)
 						   FI_PROGRESS_AUTO
 				   ? FI_PROGRESS_AUTO
 				   : FI_PROGRESS_MANUAL;
-	/* Open objects of the base are not the program's business. */
+	/* Hide open objects of the base from the program. */
 	d->domain =
 		hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
 	i->fabric_attr->fabric =
 		hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
 }
 
-/* Turn the base's entry into what we offer. */
+/* Turn the base's entry into ofi_rpmem's. */
 static int info_to_ours(uint32_t version, const struct fi_info *hints,
 			struct fi_info *i)
 {
@@ -473,22 +473,22 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	i->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
-	/* More contexts than one are the base's own, see rp_info_is_direct. */
+	/* Several contexts: only the base's, rp_info_is_direct(). */
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
 	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
-	/* Without persistence it may still be what the program wants. */
+	/* Without persistence the entry may still be useful. */
 	if (rp_info_may_make_keys(version, hints) && rp_info_mark(hints, i) &&
 	    wants_persistence(hints))
 		return -FI_ENODATA;
-	/* libfabric appends ";ofi_rpmem"; ofi_rxm stays out of sight. */
+	/* libfabric appends ";ofi_rpmem"; hide ofi_rxm. */
 	if (semi)
 		*semi = 0;
 	rp_info_to_ours(hints, i);
 	return 0;
 }
 
-/* Is this for the base alone? Of hints, and of what we returned for them. */
+/* Are these hints, or the entry returned for them, for the base alone? */
 bool rp_info_is_direct(const struct fi_info *info)
 {
 	const struct fi_ep_attr *e = info->ep_attr;
@@ -499,7 +499,7 @@ bool rp_info_is_direct(const struct fi_info *info)
 		return false;
 	if (e->type != FI_EP_UNSPEC && e->type != FI_EP_RDM)
 		return true;
-	/* FI_SHARED_CONTEXT is the largest number there is. */
+	/* FI_SHARED_CONTEXT is the largest value of these counts. */
 	return e->tx_ctx_cnt > 1 || e->rx_ctx_cnt > 1;
 }
 
@@ -545,7 +545,7 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
 	}
 free:
 	if (b && hints)
-		b->handle = NULL; /* the program's */
+		b->handle = NULL; /* it is the program's */
 	fi_freeinfo(b);
 	return ret ? ret : *list ? 0 : -FI_ENODATA;
 }
@@ -557,7 +557,7 @@ static void append(struct fi_info **list, struct fi_info *more)
 	*list = more;
 }
 
-/* Entries that we do not layer over, behind those that we do. */
+/* Append entries of the base that are not layered over. */
 static void add_direct(uint32_t version, const char *node, const char *service,
 		       uint64_t flags, const struct fi_info *hints,
 		       const char *base, struct fi_info **list)
@@ -592,8 +592,8 @@ static void add_direct(uint32_t version, const char *node, const char *service,
 }
 
 /*
- * shm 1.17 under us: writes and reads of 64 KiB, and atomics, do not end
- * (measured with fi_rma_bw and fi_rdm_atomic).
+ * shm 1.17 under ofi_rpmem: writes and reads of 64 KiB, and atomics, never
+ * complete (measured with fi_rma_bw and fi_rdm_atomic).
  */
 static bool is_refused(const char *base)
 {
@@ -612,7 +612,7 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	int ret = -FI_ENODATA;
 	char *base;
 
-	/* The core asks for bases only, on behalf of another utility. */
+	/* libfabric lists only bases here, for another utility provider. */
 	if (flags & GETINFO_CORE_ONLY)
 		return -FI_ENODATA;
 	base = base_for(hints);
@@ -652,7 +652,7 @@ int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
 
 	if (!hints)
 		return -FI_ENOMEM;
-	/* Whatever it wants of a program: verbs has no other entries. */
+	/* Accept any mode: verbs has no other entries. */
 	hints->mode = ~RP_BUFFERED_RECV;
 	hints->domain_attr->mode = ~0ull;
 	if (FI_VERSION_GE(version, FI_VERSION(1, 5)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is offered of connected endpoints, derived from the base's. */
+/* Derive entries for connected endpoints from those of the base. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ bool rp_info_is_msg(const struct fi_info *info, const char *base)
 	return makes_keys(info) && rp_info_is_marked(info);
 }
 
-static bool is_asked(uint32_t version, const struct fi_info *hints)
+static bool is_requested(uint32_t version, const struct fi_info *hints)
 {
 	return hints && (hints->caps & FI_RMA) && makes_keys(hints) &&
 	       rp_info_may_make_keys(version, hints);
@@ -67,7 +67,7 @@ struct fi_info *rp_info_msg_to_base(const struct fi_info *info,
 	return NULL;
 }
 
-/* Of the base's list those that have RMA. */
+/* Entries of the base's list that have RMA. */
 static int base_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list)
@@ -92,7 +92,7 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 	int ret;
 
 	*list = NULL;
-	if (!is_asked(version, hints))
+	if (!is_requested(version, hints))
 		return -FI_ENODATA;
 	ret = base_list(version, node, service, flags, hints, base, list);
 	for (link = list; !ret && (i = *link);) {
@@ -117,7 +117,7 @@ int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 	*out = NULL;
 	if (!hints)
 		return ret;
-	/* Whom it is connected to is the endpoint's affair. */
+	/* The endpoint, not the domain, uses the handle. */
 	hints->handle = NULL;
 	free(hints->dest_addr);
 	hints->dest_addr = NULL;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What libfabric finds when it loads the provider, and the operator's
- * parameters. */
+/* Entry point of the provider, and the operator's parameters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +46,7 @@ static void log_sink(enum rp_log_level level, const char *text)
 	}
 }
 
-/* Any mistake, and none of them is used. */
+/* A file with a mistake is ignored as a whole. */
 static void cost_read(void)
 {
 	static struct rp_cost measured;
@@ -161,7 +160,7 @@ static void params_define(void)
 			"(yes)");
 	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
 			"Commit every write to files and persistent memory, "
-			"for programs that do not ask for it (no)");
+			"for programs that do not request it (no)");
 }
 
 static void params_read(void)
@@ -175,7 +174,7 @@ static void params_read(void)
 	    rp_class_parse(s, &rp_params.required))
 		FI_WARN(&rp_prov, FI_LOG_CORE,
 			"FI_OFI_RPMEM_CLASS=%s is none of power, process, "
-			"none: power it is\n",
+			"none: power is used\n",
 			s);
 	if (rp_params.required < RP_CLASS_POWER)
 		FI_WARN(&rp_prov, FI_LOG_CORE,
@@ -210,7 +209,7 @@ static void params_read(void)
 		FI_WARN(&rp_prov, FI_LOG_CORE,
 			"FI_OFI_RPMEM_METHOD=%s names no method: no "
 			"persistent memory is registered, and every commit "
-			"asks its target\n",
+			"is a request to its target\n",
 			rp_params.method);
 }
 
@@ -218,7 +217,7 @@ __attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void);
 
 struct fi_provider *fi_prov_ini(void)
 {
-	/* The core skips a provider that is older than the application. */
+	/* libfabric skips a provider that is older than the application. */
 	rp_prov.fi_version = fi_version();
 	rp_log_set(log_sink);
 	params_read();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads into local persistent memory that complete when it is durable. */
+/* Reads into local persistent memory that complete when they are durable. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 /* --- flushing --- */
 
-static void end(struct rp_task *t, enum rp_status st, uint32_t detail)
+static void read_end(struct rp_task *t, enum rp_status st, uint32_t detail)
 {
 	struct rp_local_read *l = t->extra;
 	const struct rp_outcome out = {
@@ -23,12 +23,12 @@ static void end(struct rp_task *t, enum rp_status st, uint32_t detail)
 
 static void flushed(void *arg, enum rp_status st, uint32_t detail)
 {
-	end(arg, st, detail);
+	read_end(arg, st, detail);
 }
 
 /*
- * The bytes are here: flush them. The region is looked for again, because the
- * program may have closed it since.
+ * Flush the bytes that were read. Look the region up again, because the program
+ * may have closed it meanwhile.
  */
 static void flush(struct rp_task *t)
 {
@@ -43,7 +43,7 @@ static void flush(struct rp_task *t)
 		at[i].region = rp_mr_holding(dom, buf, l->iov[i].iov_len,
 					     t->op.required, &why);
 		if (!at[i].region) {
-			end(t, RP_ST_STALE_KEY, 0);
+			read_end(t, RP_ST_STALE_KEY, 0);
 			return;
 		}
 		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
@@ -53,7 +53,7 @@ static void flush(struct rp_task *t)
 	l->flushing = true;
 	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
 	if (rp_agent_local_flush(dom->agent, at, l->niov, flushed, t))
-		end(t, RP_ST_NO_MEMORY, 0);
+		read_end(t, RP_ST_NO_MEMORY, 0);
 }
 
 static void read_done(struct rp_op *op, const struct rp_outcome *out)
@@ -68,7 +68,7 @@ static void read_done(struct rp_op *op, const struct rp_outcome *out)
 	flush(t);
 }
 
-/* --- what the base reads: its entries are ours --- */
+/* --- reads posted on the base: their entries are taken out --- */
 
 static struct rp_local_read *find(struct rp_cq *cq, const void *context)
 {
@@ -80,7 +80,7 @@ static struct rp_local_read *find(struct rp_cq *cq, const void *context)
 	return NULL;
 }
 
-static void leave(struct rp_cq *cq, struct rp_local_read *l)
+static void reading_remove(struct rp_cq *cq, struct rp_local_read *l)
 {
 	LIST_REMOVE(l, link);
 }
@@ -95,7 +95,7 @@ ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 	for (ssize_t i = 0; i < n; i++, e += cq->size) {
 		l = find(cq, *(void **)e);
 		if (l) {
-			leave(cq, l);
+			reading_remove(cq, l);
 			if (l->closed)
 				rp_task_put(cq->dom, l->task);
 			else
@@ -119,7 +119,7 @@ ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
 	pthread_mutex_lock(&cq->dom->lock);
 	l = find(cq, e->op_context);
 	if (l) {
-		leave(cq, l);
+		reading_remove(cq, l);
 		ret = l->closed ? -FI_EAGAIN : 1;
 		e->op_context = l->task->context;
 		rp_task_put(cq->dom, l->task);
@@ -159,7 +159,7 @@ static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	atomic_store(&ep->dom->shares, true);
 	ret = fi_readmsg(ep->base, &m, flags | FI_COMPLETION);
 	if (ret) {
-		leave(ep->tx_cq, l);
+		reading_remove(ep->tx_cq, l);
 		rp_task_put(ep->dom, t);
 	}
 	return ret;
@@ -173,7 +173,7 @@ void rp_local_close_ep(struct rp_ep *ep)
 
 	while ((l = LIST_FIRST(&ep->flushing))) {
 		rp_agent_local_drop(ep->dom->agent, l->task);
-		end(l->task, RP_ST_CANCELED, 0);
+		read_end(l->task, RP_ST_CANCELED, 0);
 	}
 	if (!ep->tx_cq)
 		return;

@@ -48,8 +48,8 @@ prov_rpmem_librpmem_fi_la_LDFLAGS = -module -avoid-version -shared \
 prov_rpmem_librpmem_fi_la_LIBADD = prov/rc/librc.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
-# libfabric loads the .so and nobody links with it: the .la would only be in the
-# way. libtool uninstalls by the .la, so without it the .so is ours to remove.
+# libfabric loads the .so, and no program links with it, so the .la is removed.
+# libtool uninstalls by the .la, so the .so is removed below.
 install-data-hook:
 	rm -f $(DESTDIR)$(rpmemdir)/librpmem-fi.la
 uninstall-hook:

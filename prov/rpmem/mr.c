@@ -8,13 +8,13 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Keys are random: an old one must not hit another region. */
+/* Tries for a random key, which must not be the key of another region. */
 #define KEY_TRIES 64
-/* Several sentences about a region. */
+/* Room for several sentences about a region. */
 #define WHY_ROOM ((size_t)3 * RP_WHY_LEN)
 
-/* From then on the application may unmap: no worker is in it, and no peer. */
-static void withdraw(struct rp_mr *mr)
+/* End all use of the region: the application may unmap it afterwards. */
+static void region_withdraw(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
 
@@ -34,7 +34,7 @@ static int mr_close(struct fid *fid)
 	if (ret)
 		return ret;
 	if (mr->served)
-		withdraw(mr);
+		region_withdraw(mr);
 	rp_pmem_delete(mr->region.pmem);
 	atomic_fetch_sub(&mr->dom->refs, 1);
 	free(mr);
@@ -52,7 +52,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		break;
 	case FI_CLASS_CNTR:
 		if (mr->persistent) {
-			/* Nothing counts what private connections bring. */
+			/* The base does not count private writes. */
 			RP_WARN(MR, "counters of a persistent region are not "
 				    "offered\n");
 			return -FI_EOPNOTSUPP;
@@ -89,7 +89,7 @@ static struct fi_ops mr_fid_ops = {
 	.ops_open = mr_ops_open,
 };
 
-/* An application's key size is the base's: bits that it has, but the mark's. */
+/* A random key of the base's key size, without the persistent mark. */
 static int random_key(const struct rp_dom *dom, uint64_t *key)
 {
 	size_t size = dom->base_info->domain_attr->mr_key_size;
@@ -101,13 +101,13 @@ static int random_key(const struct rp_dom *dom, uint64_t *key)
 	return ret;
 }
 
-/* Register with the base under a key of our choice. */
+/* Register with the base under a random key. */
 static int reg_random(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		      uint64_t flags, struct fid_mr **mr)
 {
 	/*
-	 * A later libfabric has more fields than we know: it must find zeroes
-	 * behind those, not our stack.
+	 * A later libfabric's struct has more fields: they must be 0, not stack
+	 * content.
 	 */
 	union {
 		struct fi_mr_attr attr;
@@ -126,7 +126,7 @@ static int reg_random(struct rp_dom *dom, const struct fi_mr_attr *attr,
 	return ret;
 }
 
-/* The base, the program, or this file makes the keys. */
+/* Keys are made by the base, the program, or this file. */
 static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		    uint64_t flags, struct fid_mr **mr)
 {
@@ -146,8 +146,8 @@ static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 }
 
 /*
- * Peers never reach a persistent region over the base. As a source or sink of
- * the program's own operations the base may have to know it.
+ * Peers never reach a persistent region over the base, but the base may need to
+ * know it as source or destination of local operations.
  */
 static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
 			  uint64_t flags, struct fid_mr **mr)
@@ -161,7 +161,7 @@ static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
 	return base_reg(dom, &a, flags, mr);
 }
 
-/* A key that no live region has, and the region under it. */
+/* Enter the region into the agent, with a key that no live region has. */
 static int add_region(struct rp_mr *mr, uint16_t port)
 {
 	struct rp_key k = {
@@ -182,7 +182,7 @@ static int add_region(struct rp_mr *mr, uint16_t port)
 	return ret;
 }
 
-/* FLUSH is known of once the device is open. */
+/* Is native FLUSH possible? Known once the device is open. */
 static int find_native(struct rp_dom *dom, enum rp_tri *native,
 		       char why[WHY_ROOM])
 {
@@ -204,7 +204,7 @@ static struct rp_caps_cfg caps_cfg(enum rp_tri native)
 {
 	return (struct rp_caps_cfg){
 		.native = native,
-		/* Private connections do, whatever the base does. */
+		/* Commits use private connections, whatever the base does. */
 		.trust_fs = rp_params.trust_fs,
 		.emulate = rp_params.emulate,
 		.allow_force_granularity = rp_params.allow_force_granularity,
@@ -212,11 +212,11 @@ static struct rp_caps_cfg caps_cfg(enum rp_tri native)
 }
 
 /*
- * What backs the memory decides whether it may be called persistent. why: what
- * is against it, where it may not.
+ * May the memory be persistent? Depends on what backs it. why: the reason if
+ * not.
  */
-static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
-		    char why[WHY_ROOM])
+static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
+		      char why[WHY_ROOM])
 {
 	struct rp_dom *dom = mr->dom;
 	struct rp_region *r = &mr->region;
@@ -246,7 +246,7 @@ static int find_out(struct rp_mr *mr, const struct fi_mr_attr *attr,
 		strcpy(why, r->why);
 		return ret;
 	}
-	/* A fence is a read. */
+	/* A read fence needs FI_REMOTE_READ. */
 	if (!(attr->access & FI_REMOTE_READ))
 		r->facts.fence = RP_NO;
 	r->choice = rp_method_pick(&r->facts, rp_params.method, forbids);
@@ -289,10 +289,10 @@ static int make_persistent(struct rp_mr *mr)
 	return ret;
 }
 
-static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	char why[WHY_ROOM];
-	int ret = find_out(mr, attr, why);
+	int ret = find_facts(mr, attr, why);
 
 	if (!ret)
 		return make_persistent(mr);
@@ -300,8 +300,8 @@ static int judge(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	return ret;
 }
 
-/* The program has not asked: what is a file is meant to last all the same. */
-static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
+/* FI_OFI_RPMEM_COMMIT_WRITES: a file is meant to last without a request. */
+static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	const struct rp_caps_cfg cfg = caps_cfg(RP_NO);
 	enum rp_lasts lasts = RP_LASTS_NOT, here;
@@ -322,16 +322,16 @@ static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	}
 	if (lasts == RP_LASTS_NOT)
 		return 0;
-	ret = find_out(mr, attr, why);
+	ret = find_facts(mr, attr, why);
 	if (!ret && !mr->dom->marked) {
 		strcpy(why, "the hints do not let the provider make the keys "
 			    "(FI_MR_PROV_KEY)");
 		ret = -FI_EKEYREJECTED;
 	}
-	switch (rp_caps_unasked(lasts, !ret, mr->region.choice.class,
-				rp_params.required)) {
-	case RP_UNASKED_ORDINARY:
-		/* MPI's own memory is here too: said, and not refused. */
+	switch (rp_caps_implicit(lasts, !ret, mr->region.choice.class,
+				 rp_params.required)) {
+	case RP_IMPLICIT_ORDINARY:
+		/* Warn only: MPI's own memory comes here, too. */
 		if (!ret)
 			snprintf(why, sizeof(why),
 				 "%s: writes to it are not made durable: class "
@@ -345,10 +345,10 @@ static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		RP_WARN(MR, "FI_OFI_RPMEM_COMMIT_WRITES: ordinary memory: %s\n",
 			why);
 		return 0;
-	case RP_UNASKED_PERSISTENT:
+	case RP_IMPLICIT_PERSISTENT:
 		mr->persistent = true;
 		return make_persistent(mr);
-	case RP_UNASKED_REFUSED:
+	case RP_IMPLICIT_REFUSED:
 		break;
 	}
 	if (!ret)
@@ -362,7 +362,7 @@ static int judge_unasked(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	return ret ? ret : -FI_EOPNOTSUPP;
 }
 
-/* The device has the last word; where it is known what it means, say it. */
+/* The device refused the registration: explain if the reason is known. */
 static void device_refused(const struct rp_mr *mr, int ret)
 {
 	const struct rp_facts *f = &mr->region.facts;
@@ -380,8 +380,8 @@ static void device_refused(const struct rp_mr *mr, int ret)
 			     : "");
 }
 
-/* Let peers reach the region. */
-static int serve(struct rp_mr *mr)
+/* Give peers access to the region through the agent. */
+static int region_serve(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
 	char why[RP_WHY_LEN];
@@ -390,7 +390,7 @@ static int serve(struct rp_mr *mr)
 
 	pthread_mutex_lock(&dom->lock);
 	if (dom->nremote) {
-		/* Nothing counts what private connections bring. */
+		/* The base does not count private writes. */
 		RP_WARN(MR, "an endpoint counts what peers write "
 			    "(FI_REMOTE_WRITE): FI_RMA_PMEM is refused\n");
 		ret = -FI_EOPNOTSUPP;
@@ -461,12 +461,12 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->region.unreadable = !(attr->access & FI_REMOTE_READ);
 	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
 	if (mr->persistent) {
-		ret = judge(mr, attr);
+		ret = check_requested(mr, attr);
 		if (ret)
 			goto free;
 	} else if (rp_params.commit_writes &&
 		   (attr->access & FI_REMOTE_WRITE)) {
-		ret = judge_unasked(mr, attr);
+		ret = check_implicit(mr, attr);
 		if (ret)
 			goto free;
 	}
@@ -479,7 +479,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 		goto pmem;
 	}
 	if (mr->persistent && dom->marked)
-		ret = serve(mr);
+		ret = region_serve(mr);
 	else
 		mr->fid.key = fi_mr_key(mr->base);
 	if (ret)

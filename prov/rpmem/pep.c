@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Passive endpoints: the base's own, that remember what they were opened for.
- */
+/* Passive endpoints: the base's own, with the info they were opened with. */
 #include <stdlib.h>
 
 #include "rpmem/cm.h"
@@ -62,7 +61,7 @@ static int pep_setopt(fid_t fid, int level, int optname, const void *optval,
 			 optlen);
 }
 
-/* The other calls of this table take a struct fid_ep. */
+/* The other calls of this table need a struct fid_ep. */
 static struct fi_ops_ep pep_ops = {
 	.size = offsetof(struct fi_ops_ep, tx_ctx),
 	.cancel = pep_cancel,

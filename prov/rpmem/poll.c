@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Poll sets: which of several queues and counters have something new. */
+/* Poll sets: which of several queues and counters have news. */
 #include <stdlib.h>
 
 #include "rpmem/poll.h"
@@ -67,7 +67,7 @@ static int poll_del(struct fid_poll *fid, struct fid *event, uint64_t flags)
 }
 
 /* 1: something to read, 0: nothing, or -errno. */
-static int look(struct rp_poll_member *m)
+static int member_poll(struct rp_poll_member *m)
 {
 	struct fid_cntr *c = rp_container_of(m->fid, struct fid_cntr, fid);
 	uint64_t ok, err;
@@ -94,10 +94,10 @@ static int poll_run(struct fid_poll *fid, void **context, int count)
 
 	pthread_mutex_lock(&rp_poll_lock);
 	LIST_FOREACH (m, &p->members, link) {
-		/* What finds no room is new at the next look too. */
+		/* News without room are reported again next time. */
 		if (n == count)
 			break;
-		ret = look(m);
+		ret = member_poll(m);
 		if (ret > 0)
 			context[n++] = m->fid->context;
 		else if (ret < 0)
@@ -143,7 +143,7 @@ int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
 	struct rp_poll *p;
 
-	/* FI_AFFINITY among them, as in the bases. */
+	/* No flag is supported, nor FI_AFFINITY, as in the bases. */
 	if (attr && attr->flags)
 		return -FI_EINVAL;
 	p = calloc(1, sizeof(*p));

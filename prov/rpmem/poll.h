@@ -5,13 +5,13 @@
 
 #include "rpmem/rpmem.h"
 
-/* One object. */
+/* A queue or counter in a poll set. */
 struct rp_poll_member {
 	LIST_ENTRY(rp_poll_member) link;
 	struct fid *fid;
-	/* Of a queue: a set of the base's that holds the base's queue alone. */
+	/* Queue: a poll set of the base with only the base's queue. */
 	struct fid_poll *base;
-	/* Of a counter: what the last look saw; each set has its own. */
+	/* Counter: the values at the last look; each set has its own. */
 	uint64_t ok, err;
 };
 
@@ -22,7 +22,7 @@ struct rp_poll {
 	LIST_ENTRY(rp_poll) link;
 };
 
-/* Protects all sets and their members. */
+/* Guards all sets and their members. */
 extern pthread_mutex_t rp_poll_lock;
 
 static inline struct rp_cq *rp_poll_cq(struct fid *fid)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Members of poll sets: an object that is closed leaves all of its sets. */
+/* Members of poll sets: a closed object leaves all of its sets. */
 #include <stdlib.h>
 
 #include "rpmem/poll.h"
 
 /*
- * All sets of the process: the bases let a queue be closed that is in one, and
- * it leaves its sets then.
+ * All sets of the process: a queue may be closed while it is in a set, as in
+ * the bases, and then leaves it.
  */
 static LIST_HEAD(, rp_poll) sets = LIST_HEAD_INITIALIZER(sets);
 pthread_mutex_t rp_poll_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The private connections of a domain: their sessions, by address and use. */
+/* Private connections of a domain: sessions by address, and their use. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,42 +12,42 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Connections that the endpoints of a domain hold at once. */
+/* Most open connections of a domain's endpoints. */
 #define MAX_OPEN 1024
 /* A connection without operations is closed after this. */
 #define IDLE_NS 60000000000ull
-/* Completions and events that one progress call looks at. */
+/* Most completions and events of one progress call. */
 #define POLL_MAX 64
 /* Progress calls without work before a peer moves to the quiet list. */
 #define QUIET_CALLS 64
 /*
- * After so long without operations the channel is polled before the next one is
- * posted: a connection that was lost meanwhile is then replaced first, and the
+ * After so long without operations the channel is polled before the next post:
+ * a connection that was lost meanwhile is then replaced first, and the
  * operation does not fail with it.
  */
 #define FRESH_NS 5000000ull
-/* Sessions of closed endpoints that are kept for the next one. */
+/* Most sessions of closed endpoints that are kept for reuse. */
 #define MAX_RETIRED 256
 
-/* How rp_private_progress() treats a session. */
+/* When rp_private_progress() serves a session. */
 enum rp_peer_list {
-	RP_PEER_OFF,   /* never: it has no connection */
-	RP_PEER_BUSY,  /* by each call */
-	RP_PEER_QUIET, /* when its deadline comes */
+	RP_PEER_OFF,   /* never: no connection */
+	RP_PEER_BUSY,  /* in each call */
+	RP_PEER_QUIET, /* when its deadline has come */
 };
 
-/* One target domain, as one endpoint knows it. */
+/* One target domain of one endpoint. */
 struct rp_peer {
 	struct rp_session *session;
 	unsigned int ndests;
-	unsigned int calls; /* without work, in a row */
+	unsigned int calls; /* without work, successive */
 	enum rp_peer_list list;
 	uint64_t due;  /* QUIET */
-	uint64_t used; /* by an operation, last */
+	uint64_t used; /* last operation */
 	TAILQ_ENTRY(rp_peer) link;
-	UT_hash_handle hh; /* of ep->peers, by addr */
+	UT_hash_handle hh; /* in ep->peers, by addr */
 	size_t len;
-	struct sockaddr_storage addr; /* with the port of keys */
+	struct sockaddr_storage addr; /* with the key's port */
 };
 
 struct rp_dest {
@@ -55,8 +55,8 @@ struct rp_dest {
 	uint16_t port;	   /* of the key */
 	uint16_t endpoint; /* port of dest */
 	struct rp_peer *peer;
-	struct rp_dest *next; /* other ports of dest */
-	UT_hash_handle hh;    /* of ep->dests, by dest: the first of them */
+	struct rp_dest *next; /* other entries of dest */
+	UT_hash_handle hh;    /* in ep->dests, by dest: the first entry */
 };
 
 TAILQ_HEAD(rp_peers, rp_peer);
@@ -66,9 +66,9 @@ struct rp_private {
 	struct rp_rc *rc;
 	struct rp_session_attr attr;
 	uint16_t port;	     /* of the listener; 0: none */
-	atomic_bool kicked;  /* a session asked for progress */
-	atomic_bool posting; /* rp_private_post() */
-	unsigned int nopen;  /* of busy and quiet */
+	atomic_bool kicked;  /* a session needs progress */
+	atomic_bool posting; /* inside rp_private_post() */
+	unsigned int nopen;  /* in busy and quiet */
 	struct rp_peers busy;
 	struct rp_peers quiet; /* by due, earliest first */
 	struct rp_peers retired;
@@ -113,7 +113,7 @@ static void kick_of(void *arg)
 
 	struct rp_private *p = dom->private;
 
-	/* While it posts, the session is among the busy ones. */
+	/* While it posts, the session must stay on the busy list. */
 	if (p && !p->posting)
 		atomic_store(&p->kicked, true);
 	rp_domain_kick(dom);
@@ -137,7 +137,7 @@ bool rp_private_possible(const struct fi_info *base, char *why)
 {
 	const char *name = base->fabric_attr->prov_name;
 
-	/* fi_av_lookup() of ofi_rxd (1.17) gives -FI_ENODATA. */
+	/* fi_av_lookup() of ofi_rxd 1.17 returns -FI_ENODATA. */
 	if (strstr(name, "ofi_rxd")) {
 		snprintf(why, RP_WHY_LEN,
 			 "%s does not tell the addresses of peers, which "
@@ -159,7 +159,7 @@ bool rp_private_possible(const struct fi_info *base, char *why)
 	}
 }
 
-/* Bytes that are cheaper inside a request, whatever the target's method. */
+/* Bytes that are cheaper inside a request, for any method of the target. */
 static size_t inline_max(const struct rp_dom *dom)
 {
 	const struct rp_cost *cost =
@@ -175,7 +175,9 @@ static size_t inline_max(const struct rp_dom *dom)
 	}
 	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++)
 		max = rp_cost_store_max(cost, path, (enum rp_method)m, max);
-	RP_INFO(EP_CTRL, "writes of up to %zu bytes travel in requests\n", max);
+	RP_INFO(EP_CTRL,
+		"durable writes of up to %zu bytes are sent in requests\n",
+		max);
 	return max;
 }
 
@@ -267,7 +269,7 @@ static bool is_ip(const void *addr, size_t len)
 			 len >= sizeof(struct sockaddr_in6)));
 }
 
-/* The address of the domain, else of an endpoint of it, else any. */
+/* The address of the domain, else of one of its endpoints, else any. */
 static size_t local_addr(const struct rp_dom *dom, struct sockaddr_storage *at)
 {
 	const struct fi_info *b = dom->base_info;
@@ -347,7 +349,7 @@ static void make_busy(struct rp_private *p, struct rp_peer *q)
 	p->nopen++;
 }
 
-/* Deadlines of quiet sessions mostly come in the order of their last use. */
+/* Quiet sessions' deadlines mostly come in the order of their last use. */
 static void make_quiet(struct rp_private *p, struct rp_peer *q, uint64_t due)
 {
 	struct rp_peer *before;
@@ -377,7 +379,7 @@ static bool evict(struct rp_private *p)
 	{
 		if (rp_session_outstanding(q->session))
 			continue;
-		/* Closing it now would poison them: the fence comes first. */
+		/* First a fence: closing would poison the unplaced bytes. */
 		if (rp_session_unplaced(q->session)) {
 			make_busy(p, q);
 			continue;
@@ -391,7 +393,7 @@ static bool evict(struct rp_private *p)
 
 /*
  * Before each post to the session of q: put the peer on the busy list, so that
- * every progress call serves it. -FI_EAGAIN: MAX_OPEN connections are in use.
+ * every progress call serves it. -FI_EAGAIN: MAX_OPEN are in use.
  */
 static int peer_use(struct rp_private *p, struct rp_peer *q)
 {
@@ -409,13 +411,13 @@ static int peer_use(struct rp_private *p, struct rp_peer *q)
 	return 0;
 }
 
-/* --- sessions by name --- */
+/* --- sessions by address --- */
 
 static int new_session(struct rp_private *p, struct rp_peer *q)
 {
 	struct rp_peer *old;
 
-	/* What a closed endpoint left under way is ended by its number. */
+	/* A retired session's number ends its older connection. */
 	TAILQ_FOREACH (old, &p->retired, link)
 		if (old->len == q->len && !memcmp(&old->addr, &q->addr, q->len))
 			break;
@@ -445,7 +447,7 @@ static void retire(struct rp_private *p, struct rp_peer *q)
 
 static uint16_t port_of(const struct sockaddr_storage *sa)
 {
-	/* In the same place for both families. */
+	/* The port has the same offset in both families. */
 	return ntohs(((const struct sockaddr_in *)sa)->sin_port);
 }
 
@@ -460,7 +462,7 @@ uint16_t rp_private_port(const struct rp_ep *ep)
 		       : port_of(&sa);
 }
 
-/* The sockaddr of dest, with the port of a key; nothing else that differs. */
+/* The sockaddr of dest with the port of a key; all other fields canonical. */
 static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 		   struct rp_peer *q, uint16_t *endpoint)
 {
@@ -493,7 +495,7 @@ static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 	return 0;
 }
 
-/* The peer of that address, made if there is none. */
+/* Find or make the peer of that address. */
 static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_dest *l)
 {
 	struct rp_peer *q = calloc(1, sizeof(*q)), *old = NULL;
@@ -582,7 +584,7 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 	int ret;
 
 	if (ep->dom->msg)
-		dest = 0; /* there is one, whatever it is called */
+		dest = 0; /* a connected endpoint has one peer */
 	p = rp_private_get(ep->dom, why);
 	if (!p) {
 		RP_WARN(EP_DATA, "%s\n", why);
@@ -639,7 +641,7 @@ void rp_private_forget(struct rp_ep *ep, fi_addr_t dest)
 	if (!first)
 		return;
 	for (l = first; l; l = l->next) {
-		/* Its other names in the vector stay. */
+		/* Other addresses in the vector still name the peer. */
 		if (l->peer->ndests > 1)
 			continue;
 		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, 0);
@@ -697,7 +699,7 @@ int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
 
 /*
  * After QUIET_CALLS progress calls without work: move the peer to the quiet
- * list, unless its session connects or has operations outstanding.
+ * list, unless its session connects or has outstanding operations.
  */
 static void peer_quiet_down(struct rp_private *p, struct rp_peer *q)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What drives private connections: every call on a queue, or a thread. */
+/* Progress of private connections: by every call on a queue, or a thread. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -59,7 +59,7 @@ uint64_t rp_domain_now(struct rp_dom *dom)
 	return not_before(dom, armed(dom) ? rp_host_now() : rp_host_tick());
 }
 
-/* What the timer woke somebody for is due from then on. */
+/* The timer has expired: its deadline is due. */
 static void take_timer(struct rp_dom *dom)
 {
 	uint64_t v;
@@ -134,7 +134,7 @@ int rp_domain_trywait(struct rp_dom *dom)
 
 /* --- the thread --- */
 
-/* May the thread sleep? Everything that could wake it has been looked at. */
+/* May the thread sleep? Makes progress, busy-polls, and arms the wake-ups. */
 static int thread_trywait(struct rp_dom *dom)
 {
 	bool came;
@@ -157,7 +157,7 @@ static void *thread_run(void *arg)
 
 	while (!atomic_load(&dom->stop)) {
 		ret = thread_trywait(dom);
-		/* It may have taken the kick that came with the order. */
+		/* Progress may have taken the kick that announced `stop`. */
 		if (ret == -FI_EAGAIN || atomic_load(&dom->stop))
 			continue;
 		if (ret)
@@ -196,7 +196,7 @@ int rp_domain_go_live(struct rp_dom *dom)
 		ret = rp_domain_thread_start(dom);
 	if (!ret)
 		atomic_store(&dom->live, true);
-	/* Sleepers watch wake_fd, but have not armed anything. */
+	/* Sleepers watch wake_fd, but no deadline is armed yet. */
 	rp_domain_kick(dom);
 	return ret;
 }

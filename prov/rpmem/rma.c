@@ -105,7 +105,7 @@ static uint8_t level_of(uint64_t flags)
 		       : 0;
 }
 
-/* With the lock: a task with all that writes and reads have alike. */
+/* With the lock: a task with everything that writes and reads share. */
 static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 		 bool want, struct rp_task **out, struct rp_session **s)
 {
@@ -129,7 +129,7 @@ static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 	return 0;
 }
 
-/* With the lock. All of no bytes are durable: nobody is asked. */
+/* With the lock: post the task. Ranges of 0 bytes are durable: no request. */
 static ssize_t end(struct rp_task *t, struct rp_session *s)
 {
 	const struct rp_outcome ok = {.status = RP_ST_OK};
@@ -240,18 +240,18 @@ unlock:
 /* --- writes --- */
 
 /*
- * Any write in message form, flags complete; unasked: more of them where the
- * regions are persistent.
+ * Any write in message form with complete flags; implicit flags are added if
+ * the regions are persistent.
  */
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			 uint64_t flags, uint64_t unasked, bool want)
+			 uint64_t flags, uint64_t implicit_flags, bool want)
 {
 	int ret = classify(msg);
 
 	if (ret < 0)
 		return ret;
 	if (ret)
-		return post_write(ep, msg, flags | unasked, want);
+		return post_write(ep, msg, flags | implicit_flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_unmarked();
 	if ((flags & FI_FENCE) || !ep->plain)
@@ -264,7 +264,7 @@ static ssize_t save(struct rp_ep *ep, const struct fi_msg_rma *msg,
 {
 	enum rp_level level = RP_LEVEL_DURABLE;
 
-	/* Nothing moves: only what was written before is brought to a level. */
+	/* FI_RPMEM_SAVE moves no data: it commits what was written before. */
 	if (msg->iov_count || (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)))
 		return -FI_EINVAL;
 	if (!(flags & FI_COMMIT_COMPLETE))
@@ -287,17 +287,19 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 
 	if (flags & FI_RPMEM_SAVE)
 		return save(ep, msg, flags);
-	return write_any(ep, msg, flags, ep->unasked, rp_ep_wants(ep, flags));
+	return write_any(ep, msg, flags, ep->implicit_flags,
+			 rp_ep_wants(ep, flags));
 }
 
-/* The forms without flags: those of the endpoint, or FI_INJECT. */
+/* Calls without flags use the endpoint's, or FI_INJECT. */
 static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 			 size_t count, uint64_t data, fi_addr_t dest,
 			 uint64_t addr, uint64_t key, void *context,
 			 uint64_t flags, bool want)
 {
-	/* What is injected has no completion that could mean durable. */
-	const uint64_t unasked = flags & FI_INJECT ? 0 : ep->unasked;
+	/* An inject call has no completion that could mean durable. */
+	const uint64_t implicit_flags =
+		flags & FI_INJECT ? 0 : ep->implicit_flags;
 	struct fi_rma_iov rma = {.addr = addr, .key = key};
 	struct fi_msg_rma msg = {
 		.msg_iov = iov,
@@ -312,10 +314,10 @@ static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 
 	for (size_t i = 0; i < count; i++)
 		rma.len += iov[i].iov_len;
-	return write_any(ep, &msg, flags, unasked, want);
+	return write_any(ep, &msg, flags, implicit_flags, want);
 }
 
-/* The base's own form of a call does the same as its message form. */
+/* The base's short calls are the same as its message form. */
 static inline bool plain(const struct rp_ep *ep, uint64_t key)
 {
 	return !rp_key_is_persistent(key) && ep->plain;
@@ -339,7 +341,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 			 base_flags(ep), rp_ep_wants(ep, ep->op_flags));
 }
 
-/* Apart, so that what the base gets at once needs no stack frame. */
+/* A function of its own, so that the base's path needs no stack frame. */
 static __attribute__((noinline)) ssize_t
 write_one(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 	  fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
@@ -430,7 +432,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	return ret ? ret : fi_readmsg(ep->base, msg, flags);
 }
 
-/* A default of FI_COMMIT_COMPLETE is one of writes. */
+/* A default FI_COMMIT_COMPLETE is for writes only. */
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 			 void **desc, size_t count, fi_addr_t src,
 			 uint64_t addr, uint64_t key, void *context)

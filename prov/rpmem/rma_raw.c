@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Remote writes and reads of domains whose keys the application makes. */
+/* Remote writes and reads of domains with keys of the application's choice. */
 #include "rpmem/rpmem.h"
 
 static struct rp_ep *ep_of(struct fid_ep *fid)
@@ -8,8 +8,8 @@ static struct rp_ep *ep_of(struct fid_ep *fid)
 }
 
 /*
- * Keys that the application chose say nothing of the memory behind them: there
- * are no persistent regions, and no commits.
+ * Keys of the application's choice carry no mark: the domain has no persistent
+ * regions, and no commits.
  */
 static inline bool commits(const struct rp_ep *ep)
 {

@@ -32,8 +32,8 @@
 #define RP_PROV_NAME "ofi_rpmem"
 
 /*
- * What libfabric 2 has no names for any more, or warns of: a mode, and the two
- * ways of registration from before the bits of mr_mode.
+ * Names that libfabric 2 lacks or deprecates: a mode, and the two registration
+ * modes from before the bits of mr_mode.
  */
 #define RP_BUFFERED_RECV  (1ull << 51)
 #define RP_MR_BEFORE_BITS 3
@@ -46,7 +46,7 @@ extern struct fi_provider rp_prov;
 #define RP_WARN(subsys, ...) FI_WARN(&rp_prov, FI_LOG_##subsys, __VA_ARGS__)
 #define RP_INFO(subsys, ...) FI_INFO(&rp_prov, FI_LOG_##subsys, __VA_ARGS__)
 
-/* What the operator set, read once when the provider is loaded. */
+/* The operator's parameters, read once when the provider is loaded. */
 struct rp_params {
 	enum rp_class required;
 	uint64_t timeout_ns;
@@ -54,62 +54,62 @@ struct rp_params {
 	int emulate;
 	int allow_force_granularity;
 	char *trust_fs;
-	char *operator_file; /* statements; NULL: the default one */
+	char *operator_file; /* statements; NULL: the default file */
 	char *method;	     /* forced, by name; NULL: none */
 	size_t max_commits;
 	size_t credits;
 	size_t max_sessions;
-	size_t inline_max; /* bytes of a durable write that is one message */
-	uint64_t spin_ns;  /* looks go on for so long before a sleep */
+	size_t inline_max; /* durable writes up to this are one message */
+	uint64_t spin_ns;  /* busy-poll budget before a sleep */
 	uint16_t port_first, port_last; /* of listeners; 0: any */
-	int native;	   /* FLUSH may be used, where devices have it */
-	int commit_writes; /* for programs that do not ask */
-	const struct rp_cost *measured; /* figures of this machine, or NULL */
+	int native;	   /* FLUSH may be used, if devices have it */
+	int commit_writes; /* commits for programs that request none */
+	const struct rp_cost *measured; /* measured figures, or NULL */
 };
 extern struct rp_params rp_params;
 
-/* --- info.c: what is offered, and the base behind it --- */
+/* --- info.c: the entries of fi_getinfo(), and the base's --- */
 
 /*
- * The base's own list for the name of a base ("tcp"): RDM endpoints only, all
- * of one layering. hints are a program's, in our terms; NULL: anything.
+ * The base's own list for a base's name ("tcp"): RDM endpoints only, all of one
+ * layering. hints are a program's; NULL: anything.
  */
 int rp_info_base(uint32_t version, const char *node, const char *service,
 		 uint64_t flags, const struct fi_info *hints, const char *base,
 		 struct fi_info **list);
-/* The one of the list whose domain is that of info: a copy of the caller's. */
+/* A copy of the list's entry whose domain is that of info. */
 int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out);
-/* A program's fi_info, as the base wants to see it. */
+/* A program's fi_info with the base's names, attributes and handles. */
 struct fi_info *rp_info_to_base(const struct fi_info *info);
-/* "tcp" from "tcp;ofi_rpmem"; NULL when no base is named. Caller frees. */
+/* "tcp" from "tcp;ofi_rpmem"; NULL: no base is named. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
 /*
- * Is this for the base alone (endpoints and features that we do not layer
- * over)? Of hints, and of what was returned for them.
+ * Are these hints, or the entry returned for them, for the base alone
+ * (endpoints and features that are not layered over)?
  */
 bool rp_info_is_direct(const struct fi_info *info);
-/* The base's own connected endpoints; -FI_ENODATA where it has none. */
+/* The base's own connected endpoints; -FI_ENODATA: none. */
 int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
 		struct fi_info **list);
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list);
-/* The base's own entries of a type: of the provider itself, nothing over it. */
+/* The base's own entries of an endpoint type, without utility providers. */
 int rp_info_direct_list(uint32_t version, const char *node, const char *service,
 			uint64_t flags, const struct fi_info *hints,
 			const char *base, enum fi_ep_type type,
 			struct fi_info **list);
 /*
- * Keys that say what memory they stand for change mr_mode, so a program that
- * asks for other things only gets the base's.
+ * Keys with a mark change mr_mode, so a program that excludes the mode gets the
+ * base's keys.
  */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
 /* Was this entry returned with persistent keys? */
 bool rp_info_is_marked(const struct fi_info *info);
-/* Offer persistent keys with this entry of the base's; -FI_ENODATA: cannot. */
+/* Offer persistent keys with this entry of the base, or -FI_ENODATA. */
 int rp_info_mark(const struct fi_info *hints, struct fi_info *i);
-/* What every entry of ours says, whatever its keys. */
+/* Set what all of ofi_rpmem's entries have in common, whatever the keys. */
 void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i);
-/* The domain of a program's entry, as the base wants to see it. */
+/* Convert the domain attributes of a program's entry to the base's. */
 void rp_info_domain_to_base(struct fi_domain_attr *d);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
@@ -120,20 +120,20 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 struct rp_fabric {
 	struct fid_fabric fid;
 	/*
-	 * Of the provider itself: event queues, objects that are not layered
-	 * over, reliable datagrams of its own; NULL: see layered.
+	 * The provider's own fabric: for event queues, objects that are not
+	 * layered over, its own reliable datagrams; NULL: see layered.
 	 */
 	struct fid_fabric *direct;
-	struct fid_fabric *layered; /* ofi_rxm over it, made on first need */
-	char *base_name;	    /* what a hint names: "tcp" */
-	pthread_mutex_t lock;	    /* of layered and given */
-	/* Entries that the base was given: sockets goes on looking at them. */
+	struct fid_fabric *layered; /* ofi_rxm over it, opened on first use */
+	char *base_name;	    /* its name in hints: "tcp" */
+	pthread_mutex_t lock;	    /* for layered and given */
+	/* Entries that the base was given: sockets still reads them. */
 	struct fi_info *given;
 	uint32_t version;
 };
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context);
-/* The base's fabric that its entry belongs to, native or layered. */
+/* The base's fabric of this entry, native or layered. */
 int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
 		   struct fid_fabric **out);
 
@@ -147,32 +147,30 @@ struct rp_dom {
 	struct rp_fabric *fabric;
 	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
-	struct fi_info *base_info; /* what the base was opened with */
-	bool marked; /* keys are the provider's, so persistent ones have marks
-		      */
-	bool msg;    /* of connected endpoints */
+	struct fi_info *base_info; /* with which the base was opened */
+	bool marked;		   /* the provider makes keys, with marks */
+	bool msg;		   /* has connected endpoints */
 	bool auto_progress;
 	uint64_t incarnation;
 
 	/*
 	 * One lock for everything below: private connections, core, queues of
-	 * our completions. Taken before any lock of the base, and never held
+	 * private entries. Taken before any lock of the base, and never held
 	 * while the program's code runs.
 	 */
 	pthread_mutex_t lock;
 	/*
-	 * Private traffic may be under way, or the domain has persistent
-	 * regions. Until then, and for good where that never happens, every
-	 * call on an object of the domain is the base's behind one relaxed
-	 * load of this.
+	 * The domain may have private traffic or persistent regions. While it
+	 * is false every call on the domain's objects is the base's after one
+	 * relaxed load.
 	 */
 	atomic_bool live;
 	struct rp_private *private; /* NULL until first use */
-	struct rp_agent *agent;	    /* with the first persistent region */
+	struct rp_agent *agent;	    /* since the first persistent region */
 	struct rp_agent_host host;  /* target.c */
 	unsigned int npmem;
-	unsigned int nremote; /* endpoints that count what peers write: no
-				 persistent region beside them (mr.c) */
+	unsigned int nremote; /* endpoints that count what peers write: then no
+				 persistent region is allowed (mr.c) */
 	LIST_HEAD(, rp_mr) pmems;
 	LIST_HEAD(, rp_cq) cqs;
 	LIST_HEAD(, rp_ep) eps;
@@ -181,27 +179,27 @@ struct rp_dom {
 		struct rp_task_chunk *chunks;
 		struct rp_bounce_pool *bounce;
 	} tasks;
-	int kick_fd;  /* core wants progress: worker done, request due */
-	int timer_fd; /* wakes sleepers when a deadline comes */
+	int kick_fd;  /* progress is due: worker done, request due */
+	int timer_fd; /* wakes sleepers at a deadline */
 	/*
-	 * An epoll descriptor: kick_fd, timer_fd and, once there are private
-	 * connections, theirs. Whoever sleeps without the thread watches it.
+	 * An epoll descriptor for kick_fd, timer_fd and the private
+	 * connections. Sleepers watch it if the domain has no thread.
 	 */
 	int wake_fd;
 	/*
-	 * Somebody may sleep: the thread of FI_PROGRESS_AUTO, or the program
-	 * has opened a queue or counter with a descriptor. Never false again.
+	 * Somebody may sleep: the thread of FI_PROGRESS_AUTO, or a program with
+	 * a queue or counter with a descriptor. Never false again.
 	 */
 	atomic_bool sleeps;
-	/* Reads of queues that may still go to the base alone; cq_read.c. */
+	/* Reads of queues that may still poll only the base's; cq_read.c. */
 #define RP_QUICK_ALWAYS INT_MAX /* not live */
 	atomic_int quick;
-	atomic_uint queued; /* entries of ours, of all queues */
-	/* The base may have entries of ours (local.c). Never false again. */
+	atomic_uint queued; /* private entries in all queues */
+	/* The base may have entries of local.c. Never false again. */
 	atomic_bool shares;
 	atomic_bool kicked;
 	uint64_t timer_due;
-	uint64_t clock; /* what rp_domain_now() has said, or more */
+	uint64_t clock; /* latest result of rp_domain_now(), or more */
 
 	/* FI_PROGRESS_AUTO only; started with `live`. */
 	pthread_t thread;
@@ -224,15 +222,14 @@ static inline bool rp_dom_live(const struct rp_dom *dom)
 /* --- private.c: the private connections of a domain --- */
 
 /*
- * With the lock: opened on first use. Backend: VERBS where the base is verbs,
- * else TCP, at the address of an endpoint of the domain
- * (or, without one, of the domain's info). NULL and *why (RP_WHY_LEN bytes):
- * there can be none.
+ * With the lock: opened on first use. Backend: VERBS if the base is verbs, else
+ * TCP, at the address of an endpoint of the domain (or, without one, of the
+ * domain's info). NULL and *why (RP_WHY_LEN bytes): impossible.
  */
 struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
-/* With the lock: listen, once; *port is what keys carry. 0 or -errno. */
+/* With the lock: listen, once; *port is for keys. 0 or -errno. */
 int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why);
-/* Does the base have what they need? Else *why (RP_WHY_LEN bytes). */
+/* Does the base support private connections? Else *why (RP_WHY_LEN bytes). */
 bool rp_private_possible(const struct fi_info *base, char *why);
 /* NULL: there are no private connections yet. */
 struct rp_rc *rp_private_rc(const struct rp_dom *dom);
@@ -241,59 +238,59 @@ const char *rp_private_transport(const struct rp_dom *dom);
 void rp_private_end(struct rp_dom *dom);
 void rp_private_close(struct rp_dom *dom);
 
-/* One name of a session: address of an endpoint's peer, and port of a key. */
+/* A session's entry: address of an endpoint's peer, and port of a key. */
 struct rp_dest;
 
 /*
- * With the lock: the session of an endpoint with the target domain that a key
- * belongs to: address of dest (fi_av_lookup(), or fi_getpeer() of a connected
- * endpoint, where dest has no meaning) and port of the key; made on first use,
- * idle ones are closed when there are too many. *out, 0; -FI_EINVAL: no such
- * address; -FI_EAGAIN: too many are in use; -FI_ENOMEM; ... Whoever posts to
- * the session does so before the lock is released.
+ * With the lock: the session of an endpoint with the target domain of a key:
+ * address of dest (fi_av_lookup(), or fi_getpeer() of a connected endpoint,
+ * which ignores dest) and port of the key; made on first use, idle ones are
+ * closed if there are too many. *out, 0; -FI_EINVAL: no such address;
+ * -FI_EAGAIN: too many are in use; -FI_ENOMEM; ... The caller must post to the
+ * session before it releases the lock.
  */
 int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
-/* Behind it: the port that names the peer's endpoint, for rp_op. */
+/* Afterwards: the port of the peer's endpoint, for rp_op. */
 uint16_t rp_private_endpoint(const struct rp_ep *ep);
-/* The port by which peers of the base know an endpoint of ours; 0: by none. */
+/* The port by which the base's peers know this endpoint; 0: none. */
 uint16_t rp_private_port(const struct rp_ep *ep);
-/* With the lock: rp_session_post() to what rp_private_session() has found. */
+/* With the lock: rp_session_post() to the result of rp_private_session(). */
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
  * With the lock: dest leaves the vector, or the endpoint's peer is gone. Its
- * sessions are disconnected (RP_ST_CANCELED) and known no more by dest; by
+ * sessions are disconnected (RP_ST_CANCELED) and no longer found by dest; by
  * address and port they still are.
  */
 void rp_private_forget(struct rp_ep *ep, fi_addr_t dest);
 /*
- * With the lock, while queues and counters are bound: the endpoint closes;
- * every task of it ends (RP_ST_CANCELED or RP_ST_UNSURE).
+ * With the lock, while queues and counters are bound: the endpoint closes; each
+ * of its tasks ends (RP_ST_CANCELED or RP_ST_UNSURE).
  */
 void rp_private_close_ep(struct rp_ep *ep);
 /*
- * With the lock: has dest, as the program ordered it, to wait for writes that
- * nothing has proved placed yet? Then -FI_EAGAIN, and a fence is under way.
+ * With the lock: does the program's order make dest wait for writes without
+ * proof of placement? Then -FI_EAGAIN, and a fence is outstanding.
  */
 int rp_private_order(struct rp_ep *ep, fi_addr_t dest);
-/* With the lock: what connections and sessions bring. True: there was some. */
+/* With the lock: serve connections and sessions. True: did something. */
 bool rp_private_progress(struct rp_dom *dom);
 uint64_t rp_private_deadline(const struct rp_dom *dom);
 
 /* --- target.c: the agent's host --- */
 
-/* With the lock: the agent of the domain, made on first use; listening. */
+/* With the lock: make the domain's agent on first use, and listen. */
 int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
-/* With the device of private connections, if one registration serves all. */
+/* Register with the device, if one registration serves all connections. */
 int rp_target_reg(struct rp_mr *mr);
 void rp_target_dereg(struct rp_mr *mr);
 void rp_target_close(struct rp_dom *dom);
 
-/* --- completions that are ours, until the program reads them: cq.c --- */
+/* --- cq.c: private completions, until the program reads them --- */
 
 struct rp_cqe {
 	STAILQ_ENTRY(rp_cqe) link;
-	struct rp_task *task; /* put when the entry is read; NULL: allocated */
+	struct rp_task *task; /* freed with it; NULL: it is allocated */
 	struct fi_cq_tagged_entry e;
 	fi_addr_t src;
 	bool failed;		    /* then err is used, not e */
@@ -310,31 +307,31 @@ struct rp_task {
 	void *context;
 	uint64_t flags; /* of the completion entry */
 	uint8_t kind;	/* enum rp_cntr_kind that counts it */
-	bool want;	/* a completion entry on success, too */
+	bool want;	/* a completion entry also on success */
 	struct rp_wire_range ranges[RP_CHANNEL_IOV];
-	/* Sources and sinks that the device must know (rp_task_post()). */
+	/* Local memory that the device must know (rp_task_post()). */
 	struct rp_rc_mr mr;
-	void *bounce; /* by malloc, or of the domain's pool */
-	struct iovec user[RP_CHANNEL_IOV]; /* READ: where bounce goes */
+	void *bounce; /* from malloc(), or the domain's pool */
+	struct iovec user[RP_CHANNEL_IOV]; /* READ: destinations of bounce */
 	size_t nuser;
-	void *extra; /* by malloc: freed with the task */
-	/* Its completion entry: in the task, so that none finds no memory. */
+	void *extra; /* from malloc(), freed with the task */
+	/* Its completion entry, so that an entry never lacks memory. */
 	struct rp_cqe cqe;
 };
-/* With the lock. op.done, op.required and ep are filled in, all else is 0. */
+/* With the lock. op.done, op.required and ep are set, all else is 0. */
 struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep);
 void rp_task_put(struct rp_dom *dom, struct rp_task *t);
 void rp_task_pool_fini(struct rp_dom *dom);
 /*
- * op.done of tasks: counter, and put; or its entry is filled in and queued by
- * rp_cq_push_task(), whose reader puts it.
+ * op.done of tasks: count the completion, and free the task or queue its entry
+ * by rp_cq_push_task(), whose reader frees it.
  */
 void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
-/* With the lock: the bytes of a read are where the program wants them. */
+/* With the lock: copy the bytes of a read to the program's memory. */
 void rp_task_copy_back(struct rp_task *t);
 /*
- * With the lock: post to the session; on failure the task is put. Memory of
- * op.iov that the device has to know is copied or registered.
+ * With the lock: post to the session; on failure the task is freed. Memory of
+ * op.iov that the device must know is copied or registered.
  */
 ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 
@@ -343,31 +340,31 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 struct rp_mr {
 	struct fid_mr fid;
 	struct rp_dom *dom;
-	struct fid_mr *base; /* NULL: persistent, and not known to the base */
+	struct fid_mr *base; /* NULL: persistent, unknown to the base */
 	bool persistent;
-	bool served;	 /* the agent knows it */
-	uint64_t access; /* FI_REMOTE_READ, FI_REMOTE_WRITE: the program's */
-	/* target.c: one registration for all connections, VERBS only. */
+	bool served;	 /* known to the agent */
+	uint64_t access; /* the program's: FI_REMOTE_READ, FI_REMOTE_WRITE */
+	/* VERBS only: one registration for all connections. */
 	struct rp_rc_mr shared;
 	bool flushed; /* ... and it allows FLUSH */
 	struct rp_region region;
-	LIST_ENTRY(rp_mr) link; /* of dom->pmems */
+	LIST_ENTRY(rp_mr) link; /* in dom->pmems */
 };
 extern struct fi_ops_mr rp_mr_ops;
 /*
- * With the lock: a persistent region of this process that holds the bytes and
- * reaches the class. NULL: none; *why is the nearest reason.
+ * With the lock: a local persistent region that contains the bytes and reaches
+ * the class. NULL: none; *why is the closest reason.
  */
 struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
 				enum rp_class required, const char **why);
 
-/* --- av.c: a thin forward that sees removals --- */
+/* --- av.c: forwards to the base, and records the addresses --- */
 
 struct rp_av {
 	struct fid_av fid;
 	struct rp_dom *dom;
 	struct fid_av *base;
-	struct rp_av_known *known; /* with the lock */
+	struct rp_av_known *known; /* guarded by the lock */
 	atomic_uint refs;
 };
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
@@ -381,7 +378,7 @@ bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port);
 fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
 		     uint16_t port);
 
-/* --- cq.c, cq_read.c: the base's queue, and beside it our completions --- */
+/* --- cq.c, cq_read.c: the base's queue, and private entries --- */
 
 struct rp_cq {
 	struct fid_cq fid;
@@ -389,21 +386,21 @@ struct rp_cq {
 	struct fid_cq *base;
 	size_t size; /* of one entry */
 	enum fi_wait_obj wait_obj;
-	STAILQ_HEAD(, rp_cqe) queue; /* with the domain's lock */
-	atomic_uint turns; /* reads in a row that our queue alone filled */
-	atomic_uint hot;   /* looks that may still leave the base out */
-	LIST_HEAD(, rp_local_read) reading; /* local.c: by the base */
-	bool last_err_ours; /* fi_cq_strerror(): the last error read */
+	STAILQ_HEAD(, rp_cqe) queue; /* guarded by the domain's lock */
+	atomic_uint turns; /* successive reads filled by private entries */
+	atomic_uint hot;   /* polls that may still skip the base */
+	LIST_HEAD(, rp_local_read) reading; /* local.c: posted on the base */
+	bool last_err_ours; /* fi_cq_strerror(): of the last error read */
 	struct rp_outcome last_out;
-	int epfd;  /* what FI_GETWAIT gives */
-	int ev_fd; /* queue filled, or fi_cq_signal() */
+	int epfd;  /* returned by FI_GETWAIT */
+	int ev_fd; /* private entries, or fi_cq_signal() */
 	atomic_bool signaled;
 	bool ev_set;
-	bool asleep; /* the program may sleep: an entry of ours wakes it */
-	/* An endpoint of ofi_rxm was closed; cq_read.c. */
+	bool parked; /* the program may sleep: a new private entry wakes it */
+	/* An ofi_rxm endpoint was closed; cq_read.c. */
 	atomic_bool no_trywait;
 	int soon_fd;
-	atomic_bool came; /* something has, since a sleeper asked */
+	atomic_bool came; /* private work since a sleeper's last poll */
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
@@ -412,26 +409,26 @@ int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
 /*
  * With the lock: queue t->cqe (e, or failed, err and out), in order. t->ep is
- * not looked at any more. Never fails.
+ * not used any more. Never fails.
  */
 void rp_cq_push_task(struct rp_cq *cq, struct rp_task *t);
-/* With the lock: an entry of no task (remote CQ data). 0 or -FI_ENOMEM. */
+/* With the lock: an entry without a task (remote CQ data). 0 or -FI_ENOMEM. */
 int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 	       fi_addr_t src);
 /* Takes the lock. 0, or -FI_EAGAIN: there is something to read. */
 int rp_cq_trywait(struct rp_cq *cq);
-/* 1: there is an entry of ours; 0: none. */
+/* 1: there is a private entry; 0: none. */
 int rp_cq_ready(struct rp_cq *cq);
 extern struct fi_ops_cq rp_cq_ops;
-/* With the lock: a sleeper looks again; all that it slept for is read. */
+/* With the lock: a sleeper polls again; all it slept for was read. */
 void rp_cq_wake(struct rp_cq *cq);
 void rp_cq_unwake(struct rp_cq *cq);
-/* With the lock: the first entry was read. */
+/* With the lock: remove the first entry, which was read. */
 void rp_cq_drop_first(struct rp_cq *cq);
-/* A queue of a domain that is the base's own is none of ours. */
+/* Is it ofi_rpmem's queue, not one of a domain that is the base's own? */
 bool rp_cq_is_ours(const struct fid *fid);
 
-/* --- cntr.c: the base's counter; our completions are added by fi_cntr_add() */
+/* --- cntr.c: the base's counter; private completions by fi_cntr_add() */
 
 enum rp_cntr_kind {
 	RP_CNTR_SEND,
@@ -446,9 +443,9 @@ struct rp_cntr {
 	struct fid_cntr fid;
 	struct rp_dom *dom;
 	struct fid_cntr *base;
-	bool sticky;	    /* the base remembers an error until it is read */
-	atomic_uint errors; /* of ours */
-	int epfd, ev_fd;    /* what FI_GETWAIT gives; -1: the base's */
+	bool sticky;	    /* the base keeps an error until it is read */
+	atomic_uint errors; /* of private completions */
+	int epfd, ev_fd;    /* returned by FI_GETWAIT; -1: the base's is */
 	atomic_uint refs;
 };
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
@@ -458,11 +455,11 @@ bool rp_cntr_is_ours(const struct fid *fid);
 /* Takes the lock. 0, or -FI_EAGAIN: do not sleep. */
 int rp_cntr_trywait(struct rp_cntr *cntr);
 
-/* --- poll.c, poll_member.c, fid.c, wait.c: as their names say --- */
+/* --- poll.c, poll_member.c, fid.c, wait.c --- */
 
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **poll);
-/* A queue or counter is about to be closed: it leaves its sets. */
+/* Remove a queue or counter that is about to be closed from its sets. */
 void rp_poll_forget(const struct fid *fid);
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);
@@ -471,36 +468,36 @@ int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 int64_t rp_wait_now(void); /* ms */
 int rp_wait_watch(int epfd, int fd);
 /*
- * A descriptor that wakes for the base's, for an eventfd of one's own, and for
- * what the domain has to do. On failure, too, what is not -1 is to be closed.
+ * A descriptor that wakes for the base's, for a new eventfd, and for the
+ * domain's progress. On failure the caller closes those that are not -1.
  */
 int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 
 /* --- progress.c --- */
 
 uint64_t rp_domain_now(struct rp_dom *dom);
-/* With the lock: connections, sessions, agent. True: something has ended. */
+/* With the lock: connections, sessions, agent. True: did something. */
 bool rp_domain_progress(struct rp_dom *dom);
 /*
- * With the lock: 0, or -FI_EAGAIN: do not sleep yet. Makes progress, and sets
- * the timer for the next deadline.
+ * With the lock: make progress, and set the timer for the next deadline. 0, or
+ * -FI_EAGAIN: do not sleep yet.
  */
 int rp_domain_trywait(struct rp_dom *dom);
 /* From any thread, without the lock. */
 void rp_domain_kick(struct rp_dom *dom);
 /*
- * Somebody may sleep while another thread makes progress or posts: wake them
- * for what only a poll reports, or at this time, unless they wake before.
+ * Another thread makes progress or posts while somebody may sleep: wake the
+ * sleepers at this time, unless they wake before, for what only a poll reports.
  */
 void rp_domain_tell_sleepers(struct rp_dom *dom, uint64_t due);
-/* With the lock: from now on calls look after private traffic. */
+/* With the lock: from now on calls also serve private traffic. */
 int rp_domain_go_live(struct rp_dom *dom);
 int rp_domain_thread_start(struct rp_dom *dom);
 void rp_domain_thread_stop(struct rp_dom *dom);
 
 /* --- ep.c --- */
 
-/* What an object of the base's is called in events that programs read. */
+/* The program's fid for a base's object in events. */
 struct rp_eq_name {
 	LIST_ENTRY(rp_eq_name) link;
 	struct fid *base; /* NULL: not in the list */
@@ -518,43 +515,44 @@ struct rp_ep {
 	bool selective;
 	bool plain; /* calls without flags neither commit nor wait for order */
 	bool enabled;
-	bool connected; /* a connected endpoint: the program read FI_CONNECTED,
-			   and no end of it since */
+	bool connected; /* connected endpoint: the program has read
+			   FI_CONNECTED, and no shutdown */
 	size_t inject_size;
-	uint64_t unasked;   /* FI_COMMIT_COMPLETE: of each write to a file */
-	uint64_t msg_order; /* what the program was promised */
+	uint64_t
+		implicit_flags; /* implicit FI_COMMIT_COMPLETE of file writes */
+	uint64_t msg_order;	/* promised to the program */
 	enum rp_class required;
-	/* private.c: sessions by address of the vector, and found last. */
+	/* private.c: sessions by fi_addr_t; the last one found. */
 	struct rp_dest *dests, *last_dest;
 	struct rp_peer *peers; /* and by sockaddr */
-	uint16_t port; /* target.c: by which peers know it; 0: not looked up */
+	uint16_t port; /* target.c: known to peers; 0: not looked up yet */
 	LIST_ENTRY(rp_ep) link;
-	struct rp_eq_name name; /* connected endpoints: in events */
+	struct rp_eq_name name; /* connected endpoints: for events */
 	LIST_HEAD(, rp_local_read) flushing; /* local.c */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
-/* Flags of ours that the base must not see. */
+/* ofi_rpmem's flags, which the base must not see. */
 #define RP_OUR_FLAGS (FI_COMMIT_COMPLETE | FI_RPMEM_SAVE)
 static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
 }
 /*
- * Has an operation of the base for dest to wait for persistent ones? 0, or
+ * Must the base's operation for dest wait for persistent ones? 0, or
  * -FI_EAGAIN. Takes the lock.
  */
 int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest);
-/* The same of a message with FI_FENCE; FI_COMMIT_COMPLETE is refused. */
+/* The same for a message with FI_FENCE; FI_COMMIT_COMPLETE is refused. */
 int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
 extern struct fi_ops_ep rp_ep_ops;
-/* Calls that only forward; and those that first heed msg_order. */
+/* Calls that only forward; and those that first check msg_order. */
 extern struct fi_ops_msg rp_msg_ops, rp_msg_ordered_ops;
 extern struct fi_ops_tagged rp_tagged_ops, rp_tagged_ordered_ops;
-extern struct fi_ops_rma rp_rma_ops;	 /* keys of ours */
+extern struct fi_ops_rma rp_rma_ops;	 /* keys of the provider */
 extern struct fi_ops_rma rp_rma_raw_ops; /* keys of the application */
 extern struct fi_ops_atomic rp_atomic_ops;
-/* fi_query_atomic(): what both the base and the agent offer. */
+/* fi_query_atomic(): supported by both the base and the agent. */
 int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
 		    enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags);
 extern struct fi_rpmem_ops rp_ext_ops;
@@ -564,25 +562,24 @@ extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
 
 /*
  * With the lock: a task for an operation on a persistent key of dest, and the
- * session to post it to. On failure there is none; -FI_EAGAIN has made
- * progress.
+ * session to post it to. No task on failure; -FI_EAGAIN has made progress.
  */
 int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
 		 struct rp_task **t, struct rp_session **s);
 /* With the lock: rp_task_post(); -FI_EAGAIN has made progress. */
 ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s);
 /*
- * With the lock: read from persistent memory. extra (by malloc) is the task's;
- * on failure it is freed.
+ * With the lock: read from persistent memory. extra (from malloc()) becomes the
+ * task's; on failure it is freed.
  */
 ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		    uint64_t flags, rp_op_fn done, void *extra);
-/* No commit of memory whose key has no mark: says so, the error. */
+/* Log that memory whose key has no mark has no commits; returns the error. */
 int rp_rma_unmarked(void);
 
 /*
- * Post a commit for the program. then NULL: no store behind it. want: a
- * completion on success too.
+ * Post a commit for the program. then NULL: no ordered store. want: a
+ * completion also on success.
  */
 ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 		      size_t count, fi_addr_t dest, enum rp_level level,
@@ -591,25 +588,25 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 
 /* --- local.c --- */
 
-/* A task's `extra`: where the bytes go, until they are flushed. */
+/* A task's `extra`: the destination, until its bytes are flushed. */
 struct rp_local_read {
-	struct fi_context2 context; /* first: the base's, where it does it */
+	struct fi_context2 context; /* first: context of the base */
 	struct rp_task *task;
-	LIST_ENTRY(rp_local_read) link; /* of cq->reading, then ep->flushing */
+	LIST_ENTRY(rp_local_read) link; /* in cq->reading, then ep->flushing */
 	bool flushing;
-	bool closed; /* reading, and its endpoint is no more */
+	bool closed; /* its endpoint was closed during the base's read */
 	size_t niov;
 	struct iovec iov[RP_CHANNEL_IOV];
 };
 /* A read that completes when its bytes are durable in local memory. */
 ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		      uint64_t flags, bool persistent);
-/* With the lock: the endpoint closes; flushes of it end. */
+/* With the lock: the endpoint closes; end its flushes. */
 void rp_local_close_ep(struct rp_ep *ep);
 /*
- * Take such reads of the base's out of n entries that were read from it: how
- * many are left, or -FI_EAGAIN. An error entry is made the program's: 1, or
- * -FI_EAGAIN: of nobody.
+ * Take entries of such reads out of n entries of the base: returns how many are
+ * left, or -FI_EAGAIN. An error entry is made the program's: 1, or -FI_EAGAIN
+ * if its endpoint is closed.
  */
 ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src);
 ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Shared receive contexts: the base's own, bound to a queue of ours. */
+/* Shared receive contexts: the base's, bound to ofi_rpmem's queues. */
 #include <stdlib.h>
 
 #include "rpmem/rpmem.h"
 
-/* Its calls are those of endpoints: it is a struct rp_ep in no list. */
+/* A struct rp_ep without list entries, as its calls are those of endpoints. */
 static struct rp_ep *srx_of(struct fid *fid)
 {
 	return rp_container_of(fid, struct rp_ep, fid.fid);

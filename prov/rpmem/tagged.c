@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tagged messages: the base's own. */
+/* Tagged messages: forwarded to the base. */
 #include "rpmem/rpmem.h"
 
 static struct fid_ep *base_of(struct fid_ep *fid)
@@ -87,7 +87,7 @@ struct fi_ops_tagged rp_tagged_ops = {
 	.injectdata = tagged_injectdata,
 };
 
-/* --- behind writes to persistent regions, as msg_order promises --- */
+/* --- msg_order: wait for writes to persistent regions first --- */
 
 static ssize_t ordered_send(struct fid_ep *fid, const void *buf, size_t len,
 			    void *desc, fi_addr_t dest, uint64_t tag,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The agent of a domain, and what it needs of the provider. */
+/* The agent of a domain, and its host in the provider. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -34,9 +34,9 @@ static uint64_t host_source(struct rp_agent_host *h, void *request)
 }
 
 /*
- * An rkey of FABRIC is 64 random bits of one connection, so that a peer cannot
- * use the rkey of another one. An rkey of a device is the device's own choice:
- * there one registration serves all connections.
+ * Over TCP an rkey is 64 random bits of one connection, so a peer cannot use
+ * the rkey of another one. A device chooses its rkeys itself: there one
+ * registration serves all connections.
  */
 static bool is_shared(const struct rp_dom *dom)
 {
@@ -55,7 +55,7 @@ static int reg(struct rp_mr *mr, bool flushed, struct rp_rc_mr *out)
 	return rp_rc_reg(rp_private_rc(mr->dom), r->base, r->len, access, out);
 }
 
-/* A device's registration, with FLUSH where the device flushes this memory. */
+/* Register with the device, with FLUSH if it can flush this memory. */
 static int reg_shared(struct rp_mr *mr)
 {
 	int ret;
@@ -105,23 +105,23 @@ static int host_grant(struct rp_agent_host *h, struct rp_channel *c,
 {
 	struct rp_mr *mr =
 		rp_container_of((struct rp_region *)r, struct rp_mr, region);
-	struct rp_rc_mr *own;
+	struct rp_rc_mr *grant_mr;
 	int ret;
 
 	*grant = NULL;
 	if (is_shared(dom_of(h)))
 		return grant_shared(mr, g);
-	own = calloc(1, sizeof(*own));
-	if (!own)
+	grant_mr = calloc(1, sizeof(*grant_mr));
+	if (!grant_mr)
 		return -FI_ENOMEM;
-	ret = reg(mr, g->method == RP_METHOD_NATIVE, own);
+	ret = reg(mr, g->method == RP_METHOD_NATIVE, grant_mr);
 	if (ret) {
-		free(own);
+		free(grant_mr);
 		return ret;
 	}
-	g->rkey = own->rkey;
-	g->remote_addr = own->remote_addr;
-	*grant = own;
+	g->rkey = grant_mr->rkey;
+	g->remote_addr = grant_mr->remote_addr;
+	*grant = grant_mr;
 	return 0;
 }
 
@@ -138,7 +138,7 @@ static uint32_t host_flags(struct rp_agent_host *h)
 	return rp_rc_flags(rp_private_rc(dom_of(h)));
 }
 
-/* Is the connected endpoint's peer at that port, and at that host? */
+/* Has the connected endpoint's peer that port and host? */
 static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
 		     uint16_t port, bool *at_host)
 {
@@ -153,11 +153,10 @@ static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
 }
 
 /*
- * The private connection leads to the domain; the write named the port of an
- * endpoint (0: any will do). Connected endpoints that were accepted share a
- * port, so there the initiator's port counts too. A machine with several
- * addresses may have made the private connection from another one: then the
- * ports alone decide.
+ * The private connection belongs to the domain; the write names the port of an
+ * endpoint (0: any). Accepted connected endpoints share a port, so there the
+ * initiator's port counts too. A machine with several addresses may have made
+ * the private connection from another one: then only the ports count.
  */
 static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 			      uint16_t port, uint16_t endpoint)
@@ -182,8 +181,8 @@ static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 }
 
 /*
- * The entry is what the base gives for a write with remote CQ data (libfabric
- * 1.17): ofi_rxm names neither buffer nor length, sockets does.
+ * The entry is the base's for a write with remote CQ data (libfabric 1.17):
+ * ofi_rxm gives neither buffer nor length, sockets does.
  */
 static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 		       uint16_t port, uint16_t endpoint, uint64_t data,

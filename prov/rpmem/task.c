@@ -5,7 +5,7 @@
 
 #include "rpmem/rpmem.h"
 
-/* Tasks come in chunks, and return to the process with the domain. */
+/* Tasks are allocated in chunks, and freed with the domain. */
 #define CHUNK 64
 struct rp_task_chunk {
 	struct rp_task_chunk *next;
@@ -13,14 +13,14 @@ struct rp_task_chunk {
 };
 
 /*
- * Sources and sinks of a device: short ones are copied through memory that is
+ * Short sources and destinations of a device are copied through memory that is
  * registered once.
  */
 #define BOUNCE_SIZE  16384
 #define BOUNCE_COUNT 32
 struct rp_bounce_pool {
 	struct rp_rc_mr mr;
-	uint32_t free; /* a bit for each */
+	uint32_t free; /* a bit per task */
 	char bytes[BOUNCE_COUNT][BOUNCE_SIZE];
 };
 
@@ -47,7 +47,7 @@ struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 		return NULL;
 	t = dom->tasks.free;
 	dom->tasks.free = t->next;
-	/* What is behind op is set by whoever needs it. */
+	/* Fields behind op are set where they are needed. */
 	memset(&t->op, 0, sizeof(t->op));
 	t->op.done = rp_task_done;
 	t->op.required = ep->required;
@@ -64,7 +64,7 @@ struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 	return t;
 }
 
-/* --- memory that the device must know --- */
+/* --- memory that the device must have registered --- */
 
 static bool in_pool(const struct rp_bounce_pool *b, const void *at)
 {
@@ -117,7 +117,7 @@ static size_t total(const struct iovec *iov, size_t n)
 	return len;
 }
 
-/* Put one piece of memory in the place of the operation's own. */
+/* Replace the operation's local memory by one piece. */
 static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 {
 	char *to = buf;
@@ -139,7 +139,7 @@ static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 	t->op.desc[0] = desc;
 }
 
-/* Once: what is copied again behind a flush would be in the caches again. */
+/* Copy only once: a second copy after a flush would dirty the caches again. */
 void rp_task_copy_back(struct rp_task *t)
 {
 	const char *from = t->bounce;
@@ -190,7 +190,7 @@ static int map(struct rp_dom *dom, struct rp_task *t)
 		t->op.desc[0] = t->mr.desc;
 		return 0;
 	}
-	/* Memory that may not be written cannot be registered everywhere. */
+	/* Read-only memory cannot be registered everywhere: copy it. */
 	t->mr.handle = NULL;
 	return map_copy(dom, t, len);
 }
@@ -217,7 +217,7 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 	struct rp_dom *dom = t->ep->dom;
 	int ret = 0;
 
-	/* While it connects nothing is taken, and nothing has to be copied. */
+	/* While connecting, the post would not be accepted: do not copy yet. */
 	if (rp_session_state(s) == RP_SESSION_OPEN && needs_map(dom, t))
 		ret = map(dom, t);
 	if (!ret)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The program's queues, and what their device does by itself. */
+/* Attach to the program's queues; capabilities of their device. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "verbs/post.h"
 
-/* Bits of device_cap_flags_ex, which have no names. */
+/* Bits of device_cap_flags_ex without names. */
 #define CAP_GLOBAL	 (1ull << 38)
 #define CAP_PERSISTENT	 (1ull << 39)
 #define CAP_ATOMIC_WRITE (1ull << 40)
@@ -40,7 +40,7 @@ bool rp_device_makes(struct ibv_pd *pd, uint64_t send_ops)
 	return qp;
 }
 
-/* Capability bits pass through a library that is too old: so a trial, too. */
+/* An old library passes capability bits on, so a trial is needed, too. */
 unsigned int rp_device_native(struct ibv_pd *pd)
 {
 	struct ibv_device_attr_ex attr = {.comp_mask = 0};
@@ -98,7 +98,7 @@ static int open_post(struct rp_qp *q, struct ibv_qp *qp,
 		    (attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_WRITE);
 	if (attr->send_ops_flags) {
 		p->ex = ibv_qp_to_qp_ex(qp);
-		/* Where it does not flush by itself a read stands for it. */
+		/* Without native FLUSH a read replaces the flush. */
 		if (!p->ex ||
 		    !(attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_READ))
 			return EINVAL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Completions: reads of ours become the flushes that they stand for. */
+/* Completions: those of internal reads become completions of the flushes. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,10 +7,11 @@
 
 void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 {
-	if (s->held) {
-		if (s->held->item.pending && s->q && s->q->side)
-			rp_deferred_drop(&s->q->side->deferred, &s->held->item);
-		rp_defer_put(cq, s->held);
+	if (s->deferred) {
+		if (s->deferred->item.pending && s->q && s->q->side)
+			rp_deferred_drop(&s->q->side->deferred,
+					 &s->deferred->item);
+		rp_defer_put(cq, s->deferred);
 	}
 	if (s->flush)
 		s->flush->write = NULL;
@@ -57,12 +58,12 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 
 RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
 {
-	struct rp_held *h;
+	struct rp_deferred_wc *h;
 
 	if (!LIST_EMPTY(&cq->qps))
 		return EBUSY;
 	for (size_t i = 0; i < cq->nslots; i++)
-		free(cq->slots[i].held);
+		free(cq->slots[i].deferred);
 	while ((h = LIST_FIRST(&cq->pool))) {
 		LIST_REMOVE(h, link);
 		free(h);
@@ -83,8 +84,8 @@ struct rp_slot *rp_slot_get(struct rp_qp *q,
 	if (!request || rp_defer_reserve(cq, 1))
 		s = rp_slot_take(cq, q);
 	if (s && request) {
-		s->held = rp_defer_get(cq);
-		s->held->item = *request;
+		s->deferred = rp_defer_get(cq);
+		s->deferred->item = *request;
 		cq->stores += request->kind == RP_DEFERRED_STORE;
 	}
 	pthread_mutex_unlock(&cq->lock);
@@ -100,7 +101,7 @@ struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)
 	return &cq->slots[(wr_id - from) / sizeof(*cq->slots)];
 }
 
-/* Whatever failed, the queue pair works no more, and may be connected anew. */
+/* Any error ends use of the queue pair, until it is reconnected. */
 void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
@@ -114,21 +115,21 @@ static void doom(const struct rp_slot *s, struct ibv_wc *wc)
 {
 	switch (wc->status) {
 	case IBV_WC_SUCCESS:
-		/* A device that let it pass must not make it a success. */
+		/* A device that accepts the read must not make it a success. */
 		s->q->ops->fail(s->q);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
 		break;
-	default: /* it never came so far */
+	default: /* flushed before it reached the peer */
 		return;
 	}
 	wc->status = s->doomed;
 }
 
 /*
- * An entry of ours, as the flush would have it. False: it is not shown. In an
- * error only wr_id, status, qp_num and vendor_err mean something.
+ * Turn an internal completion into the flush's. False: it is not reported. In
+ * an error only wr_id, status, qp_num and vendor_err are valid.
  */
 bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc)
 {
@@ -155,7 +156,7 @@ RP_PUBLIC int ibv_rpmem_poll_cq(struct ibv_rpmem_cq *cq, int num_entries,
 {
 	int n;
 
-	/* Two threads could get what belongs together in any order. */
+	/* Two polling threads could return completions out of order. */
 	pthread_mutex_lock(&cq->lock);
 	n = rp_defer_poll(cq, num_entries, wc);
 	pthread_mutex_unlock(&cq->lock);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* In-order completion where the peer's agent has to reply. */
+/* In-order completion of work that needs a reply of the peer's agent. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "verbs/shim.h"
 
-#define AT_ONCE 32 /* completions */
+#define AT_ONCE 32 /* completions per poll */
 
 static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 	      "whatever goes ahead has room in a slot");
@@ -16,7 +16,7 @@ static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 
 bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n)
 {
-	struct rp_held *h;
+	struct rp_deferred_wc *h;
 
 	while (cq->npool < n) {
 		h = calloc(1, sizeof(*h));
@@ -27,7 +27,7 @@ bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n)
 	return true;
 }
 
-void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h)
+void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_deferred_wc *h)
 {
 	cq->stores -= h->item.kind == RP_DEFERRED_STORE;
 	h->item = (struct rp_deferred_op){.kind = RP_DEFERRED_PLAIN};
@@ -35,23 +35,24 @@ void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_held *h)
 	cq->npool++;
 }
 
-struct rp_held *rp_defer_get(struct ibv_rpmem_cq *cq)
+struct rp_deferred_wc *rp_defer_get(struct ibv_rpmem_cq *cq)
 {
-	struct rp_held *h = LIST_FIRST(&cq->pool);
+	struct rp_deferred_wc *h = LIST_FIRST(&cq->pool);
 
 	LIST_REMOVE(h, link);
 	cq->npool--;
 	return h;
 }
 
-static void done_with(struct ibv_rpmem_cq *cq, struct rp_held *h)
+static void release(struct ibv_rpmem_cq *cq, struct rp_deferred_wc *h)
 {
 	if (h->slot)
 		rp_slot_give(cq, h->slot);
 	rp_defer_put(cq, h);
 }
 
-static void hold(struct rp_qp *q, struct rp_held *h, const struct ibv_wc *wc)
+static void defer(struct rp_qp *q, struct rp_deferred_wc *h,
+		  const struct ibv_wc *wc)
 {
 	h->wc = *wc;
 	if (h->item.pending)
@@ -71,19 +72,19 @@ static bool is_of_side(const struct rp_slot *s)
 	return s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_RECV;
 }
 
-static void send_by(struct rp_qp *q, struct rp_slot **own, unsigned int buf,
+static void send_by(struct rp_qp *q, struct rp_slot **slot, unsigned int buf,
 		    size_t len)
 {
 	struct rp_side_end *k = q->side;
-	struct rp_slot *s = *own;
+	struct rp_slot *s = *slot;
 
-	*own = NULL;
+	*slot = NULL;
 	s->kind = RP_SLOT_SEND;
 	s->qp_num = k->qp_num;
 	s->buf = buf;
-	s->kept = own == &k->hello;
+	s->kept = slot == &k->hello;
 	k->tx_free &= ~(1u << buf);
-	if (q->ops->ask(q, (uintptr_t)s, k->tx[buf], len)) {
+	if (q->ops->side_send(q, (uintptr_t)s, k->tx[buf], len)) {
 		k->tx_free |= 1u << buf;
 		rp_slot_give(q->cq, s);
 		rp_deferred_close(&k->deferred);
@@ -93,7 +94,7 @@ static void send_by(struct rp_qp *q, struct rp_slot **own, unsigned int buf,
 static void push(struct rp_qp *q)
 {
 	struct rp_side_end *k = q->side;
-	struct rp_deferred_op *whose;
+	struct rp_deferred_op *owner;
 	unsigned int buf;
 	size_t len;
 
@@ -107,10 +108,12 @@ static void push(struct rp_qp *q)
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
 		len = rp_deferred_next(&k->deferred, q->ops->now(q), k->tx[buf],
-				       &whose);
+				       &owner);
 		if (!len)
 			return;
-		send_by(q, whose ? &((struct rp_held *)whose)->slot : &k->hello,
+		send_by(q,
+			owner ? &((struct rp_deferred_wc *)owner)->slot
+			      : &k->hello,
 			buf, len);
 	}
 }
@@ -139,8 +142,8 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 }
 
 /*
- * An answer that was written wakes nobody and completes nothing. True: there
- * was something.
+ * Poll the ring of replies: a reply written there completes no work request.
+ * True: there was one.
  */
 static bool poll_ring(struct rp_qp *q)
 {
@@ -161,7 +164,7 @@ static bool poll_ring(struct rp_qp *q)
 	return came;
 }
 
-/* The rings of replies of all queue pairs with deferred completions. */
+/* Poll the rings of replies of all queue pairs with deferred completions. */
 static bool poll_rings(const struct ibv_rpmem_cq *cq)
 {
 	struct rp_qp *q;
@@ -185,21 +188,20 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
-	/* A store over the side connection might be overtaken in the ring.
-	 */
+	/* A store over the side connection could be passed by the ring. */
 	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
 		goto unlock;
 	s = rp_slot_take(cq, q);
 	if (!s)
 		goto unlock;
 	s->kind = RP_SLOT_RING;
-	s->held = rp_defer_get(cq);
-	s->held->item = *item;
-	len = rp_deferred_pipeline(&k->deferred, &s->held->item, msg);
+	s->deferred = rp_defer_get(cq);
+	s->deferred->item = *item;
+	len = rp_deferred_pipeline(&k->deferred, &s->deferred->item, msg);
 	rp_ring_release(&k->ring, k->deferred.consumed);
 	if (!len || rp_ring_put(&k->ring, msg, len, w)) {
 		if (len)
-			rp_deferred_withdraw(&k->deferred, &s->held->item);
+			rp_deferred_withdraw(&k->deferred, &s->deferred->item);
 		rp_slot_give(cq, s);
 		s = NULL;
 	}
@@ -213,9 +215,9 @@ void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
 	struct rp_side_end *k = q->side;
 
 	pthread_mutex_lock(&q->cq->lock);
-	if (s->kind == RP_SLOT_RING && k && s->held->item.pending) {
+	if (s->kind == RP_SLOT_RING && k && s->deferred->item.pending) {
 		rp_ring_unput(&k->ring);
-		rp_deferred_withdraw(&k->deferred, &s->held->item);
+		rp_deferred_withdraw(&k->deferred, &s->deferred->item);
 	}
 	rp_slot_give(q->cq, s);
 	pthread_mutex_unlock(&q->cq->lock);
@@ -233,15 +235,15 @@ static struct rp_qp *busy_one(const struct ibv_rpmem_cq *cq, uint32_t qp_num)
 	return NULL;
 }
 
-/* True: it is shown now, as wc says. */
-static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
+/* True: report it now, as in wc. */
+static bool take_wc(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 {
 	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
 	struct rp_qp *q;
-	struct rp_held *h;
+	struct rp_deferred_wc *h;
 	bool show = true;
 
-	/* A late completion of a side queue pair that was destroyed. */
+	/* A late completion of a destroyed side queue pair. */
 	if (s && s->qp_num != wc->qp_num)
 		return false;
 	if (s && is_of_side(s)) {
@@ -249,20 +251,20 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 		return false;
 	}
 	if (s) {
-		/* The ring is no region of the program's: the agent is gone. */
+		/* The ring is no region of the program: its agent is gone. */
 		if (s->kind == RP_SLOT_RING &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
 		show = rp_slot_done(s, wc);
-		h = s->held;
+		h = s->deferred;
 		q = s->q;
 		if (q && h && wc->status == IBV_WC_SUCCESS) {
-			s->held = NULL;
+			s->deferred = NULL;
 			h->show = show;
 			h->slot = s->kind == RP_SLOT_RING ? NULL : s;
 			if (!h->slot)
 				rp_slot_give(cq, s);
-			hold(q, h, wc);
+			defer(q, h, wc);
 			push(q);
 			return false;
 		}
@@ -273,20 +275,20 @@ static bool arrives(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
 	q = busy_one(cq, wc->qp_num);
 	if (!q || !show)
 		return show;
-	/* Receives have no place in the order of the send queue. */
+	/* Receives are not ordered with the send queue. */
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
 		return true;
 	h = rp_defer_get(cq);
 	h->item.kind = RP_DEFERRED_PLAIN;
 	h->show = true;
 	h->slot = NULL;
-	hold(q, h, wc);
+	defer(q, h, wc);
 	return false;
 }
 
 /* --- completions for the program --- */
 
-/* The status that a device would have. */
+/* The status that a device would report. */
 static enum ibv_wc_status status_of(enum rp_status why)
 {
 	switch (why) {
@@ -308,8 +310,9 @@ static enum ibv_wc_status status_of(enum rp_status why)
 	}
 }
 
-/* True: the program sees it. */
-static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
+/* True: report it to the program. */
+static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
+		      struct ibv_wc *wc)
 {
 	*wc = h->wc;
 	switch (h->item.outcome) {
@@ -321,35 +324,36 @@ static bool leaves(struct rp_qp *q, struct rp_held *h, struct ibv_wc *wc)
 		wc->status = status_of(h->item.status);
 		break;
 	case RP_DEFERRED_LOST:
-		rp_log(RP_LOG_WARN, "the target's agent does not answer");
+		rp_log(RP_LOG_WARN, "the target's agent does not reply");
 		wc->status = IBV_WC_RETRY_EXC_ERR;
 		break;
 	case RP_DEFERRED_BEHIND:
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 		return true;
 	}
-	/* A failed request of the device's own does that, too. */
+	/* The error state is what a device's own failed request causes, too. */
 	atomic_store(&q->lost, true);
 	q->ops->fail(q);
 	return true;
 }
 
-static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
+static int report_all(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct rp_qp *q, *next;
-	struct rp_held *h;
+	struct rp_deferred_wc *h;
 	int shown = 0;
 
 	for (q = LIST_FIRST(&cq->busy); q && shown < n; q = next) {
 		next = LIST_NEXT(q, busy);
-		while (shown < n && (h = (struct rp_held *)rp_deferred_take(
-					     &q->side->deferred))) {
-			shown += leaves(q, h, &wc[shown]);
-			done_with(cq, h);
-			/* A store may have waited for it. */
+		while (shown < n &&
+		       (h = (struct rp_deferred_wc *)rp_deferred_take(
+				&q->side->deferred))) {
+			shown += report_wc(q, h, &wc[shown]);
+			release(cq, h);
+			/* A store may have waited for this completion. */
 			push(q);
 		}
-		/* A queue pair that has failed stays: all behind is errors. */
+		/* A failed queue pair stays busy: all later ones are errors. */
 		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
 		    !q->side->deferred.failed) {
 			LIST_REMOVE(q, busy);
@@ -360,7 +364,7 @@ static int hand_out(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
 }
 
 /* True: a side connection has expired. */
-static bool too_late(const struct ibv_rpmem_cq *cq)
+static bool expire_sides(const struct ibv_rpmem_cq *cq)
 {
 	struct rp_qp *q;
 	bool any = false;
@@ -386,7 +390,7 @@ int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 	int shown = 0, n = 0, k;
 
 	for (;;) {
-		shown += hand_out(cq, num - shown, wc + shown);
+		shown += report_all(cq, num - shown, wc + shown);
 		if (shown == num)
 			break;
 		k = num - shown;
@@ -397,12 +401,12 @@ int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 			break;
 		}
 		n = cq->ops->poll(cq->base, k, wc + shown);
-		if (n < 0 || (!n && !poll_rings(cq) && !too_late(cq)))
+		if (n < 0 || (!n && !poll_rings(cq) && !expire_sides(cq)))
 			break;
 		for (int i = 0, from = shown; i < n; i++) {
 			struct ibv_wc *got = &wc[from + i];
 
-			if (!arrives(cq, got))
+			if (!take_wc(cq, got))
 				continue;
 			if (&wc[shown] != got)
 				wc[shown] = *got;
@@ -412,11 +416,11 @@ int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
 	return shown || n >= 0 ? shown : n;
 }
 
-/* --- the initiator's end: begin and end --- */
+/* --- the initiator side: begin and end --- */
 
 /*
- * Its side queue pair is no more. What of it still comes is known by the number
- * in it, so its slots can be used again.
+ * The side queue pair is destroyed. Late completions are recognized by its
+ * number, so its slots can be reused.
  */
 static void drop_slots(struct rp_qp *q)
 {
@@ -469,14 +473,14 @@ fail:
 void rp_defer_end(struct rp_qp *q)
 {
 	struct rp_deferred_op *i;
-	struct rp_held *h;
+	struct rp_deferred_wc *h;
 
 	if (!q->side)
 		return;
 	while ((i = STAILQ_FIRST(&q->side->deferred.ops))) {
 		STAILQ_REMOVE_HEAD(&q->side->deferred.ops, link);
-		h = (struct rp_held *)i;
-		done_with(q->cq, h);
+		h = (struct rp_deferred_wc *)i;
+		release(q->cq, h);
 	}
 	if (q->is_busy)
 		LIST_REMOVE(q, busy);

@@ -1,4 +1,4 @@
-# The verbs shim, where there is libibverbs: what its tests link with, and the
+# The verbs shim, built only with libibverbs: an archive for its tests, and the
 # library.
 EXTRA_DIST += include/infiniband/rpmem.h
 shim_sources = \
@@ -14,7 +14,7 @@ shim_sources = \
 	prov/verbs/shim.h \
 	prov/verbs/side.c
 EXTRA_DIST += $(shim_sources)
-# Behind programs' own calls of ibv_wr_flush().
+# The preload: interposes ibv_wr_flush() of programs.
 pre_sources = \
 	prov/verbs/preload/preload.h \
 	prov/verbs/preload/client.c \
@@ -41,7 +41,7 @@ pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = prov/verbs/libibvrpmem.pc
 endif
 
-# No ibv_rpmem_*: programs that link with the shim have their own.
+# Exports no ibv_rpmem_*: programs may link with the shim, too.
 pre_calls = open_device|import_device|close_device|create_cq|resize_cq|destroy_cq|get_cq_event|qp_to_qp_ex|modify_qp|query_qp|destroy_qp|reg_mr|reg_mr_iova|reg_mr_iova2|reg_dmabuf_mr|rereg_mr|dereg_mr
 preload_ldflags = -module -avoid-version -shared -no-undefined \
 	-export-symbols-regex '^ibv_($(pre_calls))$$'

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's regions: their facts, and their descriptors for peers. */
+/* The target's regions: facts, and descriptors for peers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@
 struct rp_mr {
 	struct ibv_rpmem_mr pub;
 	struct rp_facts facts;
-	unsigned int access;   /* RP_DESC_*, what was asked for */
-	unsigned int native;   /* RP_DESC_*, of the device and registration */
-	uint64_t addr, length; /* as the device has it */
-	struct rp_dom *dom;    /* whose agent knows the region; or NULL */
+	unsigned int access;   /* RP_DESC_*, as requested */
+	unsigned int native;   /* RP_DESC_* of device and registration */
+	uint64_t addr, length; /* as registered with the device */
+	struct rp_dom *dom;    /* its agent knows the region; or NULL */
 	struct rp_region region;
 };
 
-/* The same names as the provider's: one operator, one machine. */
+/* As the provider's parameters: one operator, one machine. */
 static bool is_set(const char *name)
 {
 	const char *s = getenv(name);
@@ -57,14 +57,14 @@ static int find_facts(const char *device, void *addr, size_t length,
 }
 
 /*
- * The kernel takes FLUSH bits from devices that have them only, and lets rxe
- * register as persistent what is a device DAX only. Without the bits it is
- * memory as any other, and peers flush it by other means.
+ * The kernel accepts FLUSH bits only on devices that have FLUSH, and lets rxe
+ * register only a device DAX as persistent. Without the bits the region is
+ * registered as any other, and peers flush it by other methods.
  */
 static struct ibv_mr *base_reg(struct ibv_pd *pd, void *addr, size_t length,
 			       uint64_t iova, unsigned int access)
 {
-	/* Not the macros of these names: they look at constants only. */
+	/* The macros of these names handle constants only. */
 	if (iova != (uintptr_t)addr)
 		return (ibv_reg_mr_iova)(pd, addr, length, iova, (int)access);
 	return (ibv_reg_mr)(pd, addr, length, (int)access);
@@ -92,8 +92,8 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
 	return mr ? mr : base_reg(pd, addr, length, iova, access);
 }
 
-/* What a flush would be, if its peer's end were as this one. */
-static int judge(struct rp_mr *m, const char *why)
+/* The method of a flush, if the peer's device were this one. */
+static int check_facts(struct rp_mr *m, const char *why)
 {
 	struct rp_choice c;
 	struct rp_facts f = m->facts;
@@ -124,10 +124,10 @@ static int make_key(struct rp_region *r)
 }
 
 /*
- * Let the agent know the region, for peers that have nothing cheaper. Where it
- * could do nothing about it, that is no error: they may have.
+ * Add the region to the agent, for peers that have no cheaper method. If the
+ * agent cannot flush it that is no error: peers may have one.
  */
-static int serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
+static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 {
 	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
 	struct rp_region *r = &m->region;
@@ -196,9 +196,9 @@ struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 		ret = errno;
 		goto free;
 	}
-	ret = judge(m, why);
+	ret = check_facts(m, why);
 	if (!ret)
-		ret = serve(m, pd, why);
+		ret = region_serve(m, pd, why);
 	if (ret)
 		goto dereg;
 	return &m->pub;
@@ -222,12 +222,12 @@ RP_PUBLIC int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr)
 	struct rp_mr *m = (struct rp_mr *)mr;
 	int ret;
 
-	/* Before the device can give the rkey again. */
+	/* Before the device can reuse the rkey. */
 	if (m->dom)
 		rp_dom_del(m->dom, &m->region);
 	ret = ibv_dereg_mr(mr->mr);
 	if (ret) {
-		/* Then nobody has it: it cannot fail for want of a key. */
+		/* The key was just removed: no other region can have it. */
 		if (m->dom)
 			rp_dom_add(m->dom, &m->region);
 		return ret;
@@ -259,7 +259,7 @@ RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
 		.fs_trusted = f->fs_trusted,
 		.limit = f->limit,
 		.region = (uint16_t)m->access,
-		/* Without a side connection there is no agent to ask. */
+		/* No side connection: no requests to the agent. */
 		.key = q->dom && q->dom == m->dom ? m->region.key : 0,
 	};
 	unsigned int here;
@@ -271,7 +271,7 @@ RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
 	if (end.state == IBV_QPS_RESET || end.state == IBV_QPS_ERR)
 		return EINVAL;
 	here = rp_desc_bits(end.access);
-	/* The device flushes only what its queue pair allows. */
+	/* The device allows only the flushes that its queue pair allows. */
 	d.native = (uint16_t)(m->native & here);
 	here |= rp_desc_bits(q->access);
 	if (!end.max_dest_rd_atomic)

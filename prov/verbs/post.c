@@ -63,7 +63,7 @@ static void ex_start(struct rp_qp *q)
 	ibv_wr_start(post_of(q)->ex);
 }
 
-/* What the program has set for its own builders stays as it is. */
+/* Keep the fields that the program has set for its own builders. */
 static void ex_as(struct ibv_qp_ex *ex, uint64_t wr_id, unsigned int flags)
 {
 	ex->wr_id = wr_id;
@@ -125,7 +125,7 @@ static void ex_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	ex_as(ex, id, was);
 }
 
-/* All of them or none: that is what builders promise. */
+/* All or none, as builders promise. */
 static int ex_complete(struct rp_qp *q, size_t *posted)
 {
 	*posted = 0;
@@ -137,9 +137,10 @@ static void ex_abort(struct rp_qp *q)
 	ibv_wr_abort(post_of(q)->ex);
 }
 
-/* --- the side, which has neither --- */
+/* --- the side queue pair: ibv_post_send(), ibv_post_recv() --- */
 
-static int ask(struct rp_qp *q, uint64_t wr_id, const void *msg, size_t len)
+static int side_send(struct rp_qp *q, uint64_t wr_id, const void *msg,
+		     size_t len)
 {
 	const struct rp_post *p = post_of(q);
 
@@ -158,8 +159,7 @@ static uint64_t now(const struct rp_qp *q)
 {
 	struct timespec ts;
 
-	/* Read at every poll, for what lasts far longer than the kernel's tick.
-	 */
+	/* Read at every poll, and deadlines are far longer than the tick. */
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
@@ -175,12 +175,12 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
-	.ask = ask,
+	.side_send = side_send,
 	.listen = listen_again,
 	.now = now,
 };
 
-/* --- ibv_post_send(), of which no flush is asked: there is none --- */
+/* --- ibv_post_send(): no FLUSH --- */
 
 static void send_start(struct rp_qp *q)
 {
@@ -251,7 +251,7 @@ static int send_complete(struct rp_qp *q, size_t *posted)
 		return p->err;
 	if (!p->nwrs)
 		return 0;
-	/* Not before: the array may have moved. */
+	/* Link them last, as the array may have moved before. */
 	for (size_t i = 0; i < p->nwrs; i++) {
 		p->wrs[i].wr.sg_list = &p->wrs[i].sge;
 		p->wrs[i].wr.next = i + 1 < p->nwrs ? &p->wrs[i + 1].wr : NULL;
@@ -259,7 +259,7 @@ static int send_complete(struct rp_qp *q, size_t *posted)
 	ret = ibv_post_send(q->pub.qp, &p->wrs[0].wr, &bad);
 	if (!ret)
 		return 0;
-	/* The device has those before the one that it did not take. */
+	/* The device has accepted all before the bad one. */
 	while (*posted < p->nwrs && &p->wrs[*posted].wr != bad)
 		(*posted)++;
 	return ret;
@@ -279,7 +279,7 @@ const struct rp_qp_ops rp_qp_ops_send = {
 	.look = look,
 	.fail = fail,
 	.poll = poll,
-	.ask = ask,
+	.side_send = side_send,
 	.listen = listen_again,
 	.now = now,
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queue pairs of the program: the peer's regions, and flushes of them. */
+/* Queue pairs of the program: the peer's regions, and their flushes. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -29,8 +29,8 @@ void rp_qp_fini(struct rp_qp *q)
 	struct rp_known *r, *next;
 
 	/*
-	 * What is under way keeps its slot until its completion has come: a
-	 * new flush under the same address would be taken for it.
+	 * Outstanding work requests keep their slots until they complete: a new
+	 * flush in the same slot would be mistaken for the old one.
 	 */
 	pthread_mutex_lock(&q->cq->lock);
 	rp_defer_end(q);
@@ -149,8 +149,8 @@ RP_PUBLIC int ibv_rpmem_query_region(struct ibv_rpmem_qp *qp, uint32_t rkey,
 }
 
 /*
- * Once for each region, when it is first flushed: the connection is there, it
- * is the one that the descriptor was made for, and it may read.
+ * At a region's first flush: check that the queue pair is connected, is the one
+ * in the descriptor, and may read.
  */
 static int check(struct rp_qp *q, struct rp_known *r)
 {
@@ -192,8 +192,8 @@ static bool has_room(struct rp_qp *q)
 	return true;
 }
 
-/* What goes out in the place of what the program posts: with these flags. */
-static unsigned int stands_for(struct rp_qp *q, struct rp_slot *s, int opcode)
+/* Post an internal work request instead of the program's: its flags. */
+static unsigned int internal_wr(struct rp_qp *q, struct rp_slot *s, int opcode)
 {
 	const unsigned int flags = q->pub.wr_flags;
 
@@ -212,7 +212,7 @@ static struct rp_deferred_op request_of(const struct rp_known *r,
 		.key = r->r.d.key,
 		.addr = f.agent_addr,
 		.len = f.agent_len,
-		/* What is stored promises nothing before its flush. */
+		/* A store promises nothing before its flush. */
 		.required = value ? RP_CLASS_NONE : r->r.required,
 	};
 
@@ -221,7 +221,7 @@ static struct rp_deferred_op request_of(const struct rp_known *r,
 	return i;
 }
 
-/* What takes the place of a flush, or of a write of value. */
+/* Post a read instead of a flush, or of a write of value. */
 static int post_read(struct rp_qp *q, const struct rp_known *r,
 		     struct rp_flush f, int opcode, const void *value)
 {
@@ -240,12 +240,12 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 	else if (f.how == RP_FLUSH_NOT_BY_REGION)
 		s->doomed = IBV_WC_REM_ACCESS_ERR;
 	q->reads = true;
-	q->ops->read(q, (uintptr_t)s, stands_for(q, s, opcode), r->r.d.rkey,
+	q->ops->read(q, (uintptr_t)s, internal_wr(q, s, opcode), r->r.d.rkey,
 		     f.addr, f.len);
 	return 0;
 }
 
-/* Pipeline a request. False: it has to follow a read. */
+/* Pipeline a request. False: it must follow a read fence. */
 static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 			   struct rp_flush f, const void *bytes)
 {
@@ -264,7 +264,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 	if (!s)
 		return false;
 	q->by_agent = true;
-	q->ops->write(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
+	q->ops->write(q, (uintptr_t)s, internal_wr(q, s, IBV_RPMEM_WC_FLUSH),
 		      q->side->ring_rkey, q->side->ring_addr + w.offset,
 		      q->side->ring_lkey, w.buf, (uint32_t)w.len);
 	return true;
@@ -285,7 +285,7 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 	return 0;
 }
 
-/* The device's FLUSH with a slot of ours, as something can happen before it. */
+/* The device's FLUSH with a slot: a write in front of it may fail. */
 static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
 		       size_t len, uint8_t type)
 {
@@ -293,14 +293,14 @@ static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
 
 	if (!s)
 		return ENOMEM;
-	q->ops->flush(q, (uintptr_t)s, stands_for(q, s, IBV_RPMEM_WC_FLUSH),
+	q->ops->flush(q, (uintptr_t)s, internal_wr(q, s, IBV_RPMEM_WC_FLUSH),
 		      r->r.d.rkey, addr, len, type, 0);
 	return 0;
 }
 
 /*
- * The bytes go with the request where they are few, or in a write of their own,
- * which is not shown: the flush is, and fails as that did.
+ * Few bytes go inside the request; others in a write, whose completion is not
+ * reported: the flush's is, with an error of either.
  */
 static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 			    struct rp_flush f, uint64_t addr,
@@ -321,8 +321,8 @@ static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 	write = rp_slot_get(q, NULL);
 	if (!write)
 		return ENOMEM;
-	q->ops->write(q, (uintptr_t)write, stands_for(q, write, 0), r->r.d.rkey,
-		      addr, from->lkey, bytes, from->length);
+	q->ops->write(q, (uintptr_t)write, internal_wr(q, write, 0),
+		      r->r.d.rkey, addr, from->lkey, bytes, from->length);
 	write->signaled = false;
 	ret = f.how == RP_FLUSH_NATIVE
 		      ? post_native(q, r, addr, from->length, type)
@@ -345,7 +345,7 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_known *r,
 		return -f.err;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, IBV_RPMEM_WC_ATOMIC_WRITE, value);
-	/* The device keeps it behind its own flushes only. */
+	/* The device orders it behind its own flushes only. */
 	if (q->reads)
 		flags |= IBV_SEND_FENCE;
 	q->ops->atomic_write(q, q->pub.wr_id, flags, r->r.d.rkey, addr, value);
@@ -362,8 +362,8 @@ RP_PUBLIC void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp)
 	q->ops->start(q);
 }
 
-/* NULL: what goes there cannot be posted, and q->err says why. */
-static struct rp_known *reached(struct rp_qp *q, uint32_t rkey)
+/* NULL: the region cannot be used, and q->err says why. */
+static struct rp_known *region_find(struct rp_qp *q, uint32_t rkey)
 {
 	struct rp_known *r;
 
@@ -379,7 +379,7 @@ RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 				  uint8_t type, uint8_t level)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = reached(q, rkey);
+	struct rp_known *r = region_find(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
@@ -394,7 +394,7 @@ RP_PUBLIC void ibv_rpmem_wr_write_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 					uint8_t type)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = reached(q, rkey);
+	struct rp_known *r = region_find(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
@@ -408,7 +408,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 					 const void *atomic_wr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = reached(q, rkey);
+	struct rp_known *r = region_find(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
@@ -417,7 +417,7 @@ RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
 	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
 }
 
-/* Give back the slots of what was not posted: all but the first n. */
+/* Give back the slots of work requests that were not posted, from n on. */
 static void unpost(struct rp_qp *q, size_t n)
 {
 	for (size_t i = q->nbatch; i-- > n;)

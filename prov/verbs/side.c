@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The side connection of a queue pair: made, connected, destroyed. */
+/* The side connection of a queue pair: make, connect, destroy. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "verbs/post.h"
 #include "verbs/target.h"
 
-/* For a queue pair that is in RTR only; the last bounds endless retries. */
+/* For a queue pair that is in RTR only; RETRIES bounds retransmits. */
 #define TIMEOUT	    14 /* 67 ms */
 #define RETRIES	    5
 #define MAX_RETRIES 6
@@ -73,7 +73,7 @@ int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
 		.sq_psn = route->psn,
 		.timeout = route->timeout,
 		.retry_cnt = route->retries,
-		/* For ever: the other end may be slow to post receives. */
+		/* No limit: the peer may post its receives late. */
 		.rnr_retry = 7,
 	};
 	return ibv_modify_qp(qp, &attr,
@@ -128,7 +128,7 @@ int rp_side_listen(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
 	return ibv_post_recv(qp, &wr, &bad);
 }
 
-/* --- the end of the program's queue pair --- */
+/* --- initiator side --- */
 
 static int route_of(struct ibv_qp *qp, const struct rp_side *peer,
 		    struct rp_route *route)
@@ -190,9 +190,9 @@ static void end_close(struct rp_post *p)
 }
 
 /*
- * What is written there completes nothing. Whoever has a completion channel
- * may sleep until something does: then, and without this memory, answers are
- * messages. (That stores are seen in their order is x86-64's.)
+ * Replies in the ring complete no work request. A program with a completion
+ * channel may sleep until a completion: then, or without this memory, replies
+ * are messages. (Visibility of stores in order is x86-64's.)
  */
 static void replies_open(struct rp_post *p, const struct ibv_cq *cq)
 {
@@ -232,12 +232,12 @@ static int end_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
 	if (!p->end_mr)
 		return why();
 	replies_open(p, cq);
-	/* On the program's own queue, so that replies wake the program. */
+	/* In the program's completion queue: replies wake the program. */
 	p->side_qp = rp_side_new(p->side_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
 	return p->side_qp ? 0 : why();
 }
 
-/* Each end may send requests; only a target replies. */
+/* Both ends may send requests; only a target sends replies. */
 static int side_open(struct rp_qp *q)
 {
 	struct rp_post *p = q->mine;
@@ -362,7 +362,7 @@ RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
 	if (ret)
 		goto unlock;
 	route.psn = p->psn;
-	/* A connection that was half made cannot be made again. */
+	/* After a partial connect it cannot be connected again. */
 	p->joined = true;
 	if (p->target && side.initiator) {
 		ret = rp_target_connect(p->target, &route, &side);

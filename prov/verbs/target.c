@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Side connections of peers: the channels of the target's agent. */
+/* Side connections of peers, as channels of the target's agent. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static struct rp_target *target_of(struct rp_channel *c)
 	return (struct rp_target *)c;
 }
 
-/* Slots that the device may still read are not used again. */
+/* Do not reuse slots that the device may still read. */
 static bool write_to(struct rp_target *s, const void *msg, size_t len)
 {
 	const unsigned int i = s->ring.produced % RP_RING_SLOTS;
@@ -58,14 +58,14 @@ static int send_to(struct rp_target *s, const void *msg, size_t len)
 	return 0;
 }
 
-/* The thread reports the loss, outside of any call of the agent. */
-static void break_off(struct rp_target *s)
+/* The thread reports the loss later, outside calls of the agent. */
+static void mark_broken(struct rp_target *s)
 {
 	s->broken = true;
-	rp_target_awake(s);
+	rp_target_unpark(s);
 }
 
-/* Messages are copied: no operation is left to complete. */
+/* Messages are copied, so every operation completes at once. */
 static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 {
 	struct rp_target *s = target_of(c);
@@ -74,12 +74,12 @@ static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 
 	for (i = 0; i < n; i++) {
 		msg = ops[i]->iov;
-		/* A slot of the ring costs less than a message at both ends. */
+		/* For both ends a ring slot costs less than a message. */
 		if (s->up && write_to(s, msg->iov_base, msg->iov_len))
 			continue;
 		ret = send_to(s, msg->iov_base, msg->iov_len);
 		if (ret && ret != -EAGAIN)
-			break_off(s);
+			mark_broken(s);
 		if (ret)
 			break;
 	}
@@ -141,7 +141,7 @@ static uint32_t h_flags(struct rp_agent_host *h)
 	return 0;
 }
 
-/* A program of verbs has no completion queue for that. */
+/* Verbs programs have no completion queue for notifications. */
 static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
 		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
 		    size_t len)
@@ -188,7 +188,7 @@ void rp_target_hang_up(struct rp_target *s)
 		s->c.events->lost(s->c.owner, ECONNRESET, NULL, 0);
 }
 
-/* A message of the peer, sent or in the ring. */
+/* A message of the peer, by send or by ring. */
 static void received(struct rp_target *s, const void *msg, size_t len)
 {
 	if (s->state == TARGET_OPEN) {
@@ -199,7 +199,7 @@ static void received(struct rp_target *s, const void *msg, size_t len)
 	}
 }
 
-/* True: something was there. */
+/* True: there was a message. */
 bool rp_target_poll_ring(struct rp_target *s)
 {
 	uint8_t msg[RP_RING_MSG];
@@ -210,17 +210,17 @@ bool rp_target_poll_ring(struct rp_target *s)
 		len = rp_ring_take(&s->ring, msg);
 		if (!len)
 			break;
-		came = s->dom->asked = true;
+		came = s->dom->has_message = true;
 		received(s, msg, len);
 	}
 	return came;
 }
 
-static void heard(struct rp_target *s, const void *msg, size_t len)
+static void message_handle(struct rp_target *s, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 
-	s->dom->asked = true;
+	s->dom->has_message = true;
 	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_DOORBELL)
 		rp_target_poll_ring(s);
 	else
@@ -242,13 +242,13 @@ static void completed(struct rp_target *s, const struct ibv_wc *wc)
 		return;
 	}
 	if (s->up)
-		heard(s, s->rx[wc->wr_id], wc->byte_len);
+		message_handle(s, s->rx[wc->wr_id], wc->byte_len);
 	if (rp_side_listen(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV,
 			   s->mr->lkey))
 		rp_target_hang_up(s);
 }
 
-/* True: something was there. */
+/* True: there was a completion. */
 bool rp_target_drain(struct rp_target *s)
 {
 	struct ibv_wc wc[RECVS];
@@ -266,7 +266,7 @@ bool rp_target_drain(struct rp_target *s)
 	return came;
 }
 
-/* False: no buffer is free now. */
+/* False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
 {
 	uint8_t msg[16];
@@ -281,9 +281,9 @@ bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
 /* --- one peer --- */
 
 /*
- * Bytes of one request are behind those of the writes before it for whoever
- * sees them, where a CPU that keeps its stores in order has put both there:
- * what others do is not known. Without a ring requests follow reads.
+ * Make the ring of requests if a CPU with ordered stores places the peer's
+ * writes: then a request in the ring proves its earlier writes. Otherwise
+ * requests follow read fences.
  */
 static void ring_open(struct rp_target *s)
 {
@@ -354,7 +354,7 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
 	s->replies = peer->replies;
 	s->replies_rkey = peer->replies_rkey;
-	/* The first message may be here before this returns. */
+	/* The first message may arrive before this returns. */
 	s->up = !ret;
 	if (!ret)
 		ret = rp_side_join(s->qp, route, peer->initiator);
@@ -368,7 +368,7 @@ void rp_target_delete(struct rp_target *s)
 {
 	struct rp_dom *dom = s->dom;
 
-	/* Under the lock no thread is in it, and its events were taken. */
+	/* With the lock: no thread is inside, all events are acknowledged. */
 	rp_dom_enter(dom);
 	rp_target_hang_up(s);
 	rp_target_park(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The target's agent: one for each protection domain, with a thread. */
+/* The target's agent: one per protection domain, with a thread. */
 #ifndef RP_TARGET_H
 #define RP_TARGET_H
 
@@ -7,7 +7,7 @@
 #include "core/wire_desc.h"
 #include "verbs/shim.h"
 
-/* Found or made; each get has a put. 0, or a positive errno. */
+/* Find or make the agent; each get has a put. 0, or a positive errno. */
 struct rp_dom;
 int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out);
 void rp_dom_put(struct rp_dom *dom);
@@ -17,8 +17,8 @@ int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
 
 /*
- * The side queue pair that sends replies to one peer. It is connected to the
- * peer's initiator, which has that number; before that it receives nothing.
+ * The side queue pair for replies to one peer, and the peer's side queue pair
+ * of that number; it receives nothing before it is connected.
  */
 struct rp_route {
 	uint8_t port, timeout, retries;
@@ -29,16 +29,16 @@ struct rp_route {
 };
 struct rp_target;
 int rp_target_new(struct rp_dom *dom, struct rp_target **out);
-/* How the peer is to name it, and its ring: into *side. */
+/* The address of the side queue pair and its ring, for the peer: *side. */
 void rp_target_name(const struct rp_target *s, struct rp_side *side);
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		      const struct rp_side *peer);
 void rp_target_delete(struct rp_target *s);
 
-/* side.c: what both ends of a side connection have in common. */
+/* side.c: shared by both ends of a side connection. */
 struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 			   uint32_t recvs);
-/* From INIT, where it can receive later, to where it can send. */
+/* INIT to RTR, where it receives; RTR to RTS, where it sends. */
 int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
 		 unsigned int access);
 int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,

@@ -15,8 +15,8 @@
 
 #define NS_PER_MS 1000000ull
 
-/* Polls per look at the clock and at the completion channel. */
-#define LOOKS  16
+/* Polls between two reads of the clock and of completion events. */
+#define POLLS  16
 #define YIELDS 100
 
 static pthread_mutex_t doms_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,12 +26,12 @@ void rp_dom_wake(const struct rp_dom *dom)
 {
 	const uint64_t one = 1;
 
-	/* It fails only when it has been woken very often. */
+	/* It fails only if the counter is full of wake-ups. */
 	if (write(dom->kick, &one, sizeof(one)) < 0)
 		return;
 }
 
-/* Take completion events, and acknowledge them at once, under the lock. */
+/* With the lock: take and acknowledge completion events. */
 static void collect(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -41,16 +41,16 @@ static void collect(struct rp_dom *dom)
 	while (!ibv_get_cq_event(dom->channel, &cq, &of)) {
 		s = of;
 		ibv_ack_cq_events(cq, 1);
-		rp_target_awake(s);
+		rp_target_unpark(s);
 	}
 }
 
-static bool look(struct rp_dom *dom)
+static bool poll_peers(struct rp_dom *dom)
 {
 	struct rp_target *s;
 	bool came = false;
 
-	LIST_FOREACH (s, &dom->awake, awake) {
+	LIST_FOREACH (s, &dom->polled, polled) {
 		came |= rp_target_drain(s);
 		if (s->polling)
 			came |= rp_target_poll_ring(s);
@@ -58,18 +58,18 @@ static bool look(struct rp_dom *dom)
 	return came;
 }
 
-/* Polling has paid: tell the peers that their rings are polled. */
-static void say_awake(struct rp_dom *dom)
+/* Polling has paid: send POLLING to peers with a ring. */
+static void announce_polling(struct rp_dom *dom)
 {
 	struct rp_target *s;
 
-	LIST_FOREACH (s, &dom->awake, awake)
+	LIST_FOREACH (s, &dom->polled, polled)
 		if (s->up && s->ring_mr && !s->polling)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
-/* A peer sends a DOORBELL for requests that cross the IDLE. False: not now. */
-static bool say_asleep(struct rp_target *s)
+/* A peer sends a DOORBELL for a request that crosses IDLE. False: no buffer. */
+static bool announce_idle(struct rp_target *s)
 {
 	if (s->up && s->polling && !rp_target_signal(s, RP_MSG_IDLE))
 		return false;
@@ -77,14 +77,14 @@ static bool say_asleep(struct rp_target *s)
 	return true;
 }
 
-/* Arm all completion queues. True: something came before. */
-static bool lie_down(struct rp_dom *dom)
+/* Arm all completion queues. True: there was work before. */
+static bool park_all(struct rp_dom *dom)
 {
 	struct rp_target *s;
 	bool came;
 
-	while ((s = LIST_FIRST(&dom->awake))) {
-		if (!say_asleep(s))
+	while ((s = LIST_FIRST(&dom->polled))) {
+		if (!announce_idle(s))
 			return true;
 		rp_target_park(s);
 		came = ibv_req_notify_cq(s->cq, 0);
@@ -96,10 +96,10 @@ static bool lie_down(struct rp_dom *dom)
 	return false;
 }
 
-static bool looks_on(struct rp_dom *dom, bool came, unsigned int looks)
+static bool keep_polling(struct rp_dom *dom, bool came, unsigned int polls)
 {
 	/* Reading the clock may cost more than a poll. */
-	if (!came && dom->spin.until && looks % LOOKS)
+	if (!came && dom->spin.until && polls % POLLS)
 		return true;
 	return rp_spin(&dom->spin, dom->spin_ns, came,
 		       rp_target_clock(CLOCK_MONOTONIC));
@@ -117,7 +117,7 @@ static int wait_ms(const struct rp_dom *dom)
 					   : (int)((due - t) / NS_PER_MS) + 1;
 }
 
-static void sleep_on(struct rp_dom *dom)
+static void wait_for_event(struct rp_dom *dom)
 {
 	struct pollfd fds[] = {
 		{.fd = dom->channel->fd, .events = POLLIN},
@@ -133,8 +133,8 @@ static void sleep_on(struct rp_dom *dom)
 	pthread_mutex_lock(&dom->lock);
 }
 
-/* A mutex that is locked again at once starves its waiters. */
-static void give_way(struct rp_dom *dom)
+/* Yield to waiters: a mutex that is relocked at once starves them. */
+static void yield_lock(struct rp_dom *dom)
 {
 	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
 		sched_yield();
@@ -146,23 +146,23 @@ static void *work(void *arg)
 	bool came, paid;
 
 	pthread_mutex_lock(&dom->lock);
-	for (unsigned int looks = 0; !dom->stop; looks++) {
-		if (!(looks % LOOKS))
+	for (unsigned int polls = 0; !dom->stop; polls++) {
+		if (!(polls % POLLS))
 			collect(dom);
 		paid = dom->spin.until;
-		dom->asked = false;
-		came = look(dom);
+		dom->has_message = false;
+		came = poll_peers(dom);
 		while (rp_agent_progress(dom->agent))
 			;
-		if (dom->asked && paid)
-			say_awake(dom);
-		if (looks_on(dom, came, looks)) {
+		if (dom->has_message && paid)
+			announce_polling(dom);
+		if (keep_polling(dom, came, polls)) {
 			rp_dom_leave(dom);
-			give_way(dom);
+			yield_lock(dom);
 			pthread_mutex_lock(&dom->lock);
-		} else if (!lie_down(dom)) {
-			sleep_on(dom);
-			looks = UINT_MAX; /* take the events first */
+		} else if (!park_all(dom)) {
+			wait_for_event(dom);
+			polls = UINT_MAX; /* next: take the events */
 		}
 	}
 	rp_dom_leave(dom);
@@ -176,7 +176,7 @@ int rp_dom_start(struct rp_dom *dom)
 
 	if (dom->runs)
 		return 0;
-	/* Signals are the program's. */
+	/* Block the program's signals in this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&dom->thread, NULL, work, dom);
@@ -185,7 +185,7 @@ int rp_dom_start(struct rp_dom *dom)
 	return ret;
 }
 
-/* --- a domain's life --- */
+/* --- domains: open, close --- */
 
 static int channel_open(struct rp_dom *dom)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The builders that a program calls: those of the device, and flushes. */
+/* The builders that a program calls: the device's, and flushes. */
 #include "config.h"
 
 #include <string.h>
 
 #include "verbs/preload/preload.h"
 
-/* What the program has set goes where the device looks for it. */
+/* Copy the fields that the program has set to the device's struct. */
 static struct ibv_qp_ex *base_of(struct ibv_qp_ex *ex)
 {
 	struct ibv_qp_ex *base = ((struct rp_pre_qp *)ex)->base;
@@ -99,7 +99,7 @@ static void set_sge_list(struct ibv_qp_ex *ex, size_t n,
 	ibv_wr_set_sge_list(((struct rp_pre_qp *)ex)->base, n, sges);
 }
 
-/* The lock that start takes is held until complete: the peer is found before */
+/* ibv_rpmem_wr_start() locks until complete, so look the peer up before. */
 static void start(struct ibv_qp_ex *ex)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
@@ -168,7 +168,7 @@ void rp_pre_ex_init(struct rp_pre_qp *r)
 		.wr_atomic_write = atomic_write,
 	};
 	memcpy(r->room + RP_WR_FLUSH_AT, &fn, sizeof(fn));
-	/* Of reliable connections; what the device lacks stays NULL. */
+	/* Builders of reliable connections; a NULL of the device stays NULL. */
 	ex->wr_atomic_cmp_swp = b->wr_atomic_cmp_swp ? cmp_swp : NULL;
 	ex->wr_atomic_fetch_add = b->wr_atomic_fetch_add ? fetch_add : NULL;
 	ex->wr_bind_mw = b->wr_bind_mw ? bind_mw : NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rendezvous client: finds the peer's preload and its descriptors. */
+/* The rendezvous client: find the peer's preload and its descriptors. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ uint64_t rp_pre_now(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* --- a connection, until a point in time --- */
+/* --- a connection with a deadline --- */
 
 static int wait_for(int fd, short what, uint64_t until)
 {
@@ -42,7 +42,7 @@ static int wait_for(int fd, short what, uint64_t until)
 	return n < 0 ? errno : n ? 0 : ETIMEDOUT;
 }
 
-static int say(int fd, const struct rp_rendezvous *m, uint64_t until)
+static int send_message(int fd, const struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t at = 0;
@@ -61,8 +61,8 @@ static int say(int fd, const struct rp_rendezvous *m, uint64_t until)
 	return ret;
 }
 
-/* The whole of one message, once its first byte is here. */
-static int receive(int fd, struct rp_rendezvous *m, uint64_t until)
+/* Read one whole message, after its first byte has arrived. */
+static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t at = 0;
@@ -97,8 +97,9 @@ bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 	       (!IN6_IS_ADDR_LINKLOCAL(&to->sin6_addr) || scope);
 }
 
-/* From the address of our own GID, by which the other end knows us. */
-static int dial(const struct rp_pre_qp *r, uint16_t port, uint64_t until)
+/* Connect from the address of the local GID, which the peer knows. */
+static int connect_port(const struct rp_pre_qp *r, uint16_t port,
+			uint64_t until)
 {
 	struct sockaddr_in6 to, from;
 	socklen_t len = sizeof(int);
@@ -148,14 +149,14 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 		r->joined = !ret;
 		r->addr_of_peer = addr;
 	} else if (r->joined && memcmp(&r->addr_of_peer, &addr, sizeof(addr))) {
-		/* Each address has one form. */
+		/* Each address has one encoding: this is another one. */
 		ret = EKEYREJECTED;
 	}
 	pthread_mutex_unlock(&r->side_lock);
 	return ret;
 }
 
-static bool is_answer(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
+static bool is_found(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
 {
 	return m->type == RP_RENDEZVOUS_FOUND && m->to == r->qp->qp_num &&
 	       m->from == r->peer_num &&
@@ -170,16 +171,16 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 	int fd, ret = ECONNREFUSED, last;
 
 	for (unsigned int i = 0; i < RP_RENDEZVOUS_TRIES; i++) {
-		fd = dial(r, rp_rendezvous_port(r->peer_num, i), until);
+		fd = connect_port(r, rp_rendezvous_port(r->peer_num, i), until);
 		if (fd < 0) {
 			if (errno != ECONNREFUSED)
 				return errno;
 			continue;
 		}
-		last = say(fd, call, until);
+		last = send_message(fd, call, until);
 		if (!last)
-			last = receive(fd, &m, until);
-		if (!last && is_answer(r, &m)) {
+			last = receive_message(fd, &m, until);
+		if (!last && is_found(r, &m)) {
 			ret = rp_pre_side_connect(r, &m.side);
 			if (!ret) {
 				r->fd = fd;
@@ -189,7 +190,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 			return ret;
 		}
 		close(fd);
-		/* Another's port; but who is silent may be the right one. */
+		/* Not the peer's port; but a silent one may be. */
 		if (last == ETIMEDOUT)
 			return last;
 	}
@@ -220,8 +221,8 @@ static void lookup(struct rp_pre_qp *r)
 	}
 	inet_ntop(AF_INET6, r->peer_gid.raw, host, sizeof(host));
 	rp_log(RP_LOG_WARN,
-	       "nobody at %s has queue pair %u and this library preloaded "
-	       "(%s): it is not flushed",
+	       "no process at %s has queue pair %u with this library "
+	       "preloaded (%s): flushes to it fail",
 	       host, r->peer_num, strerror(ret));
 	atomic_store(&r->state, RP_PRE_NOT_FOUND);
 }
@@ -236,9 +237,9 @@ void rp_pre_lookup(struct rp_pre_qp *r)
 	pthread_mutex_unlock(&r->client_lock);
 }
 
-/* --- what is said then; all under client_lock --- */
+/* --- messages after that; all under client_lock --- */
 
-static void lose(struct rp_pre_qp *r)
+static void connection_lose(struct rp_pre_qp *r)
 {
 	if (r->fd < 0)
 		return;
@@ -246,11 +247,11 @@ static void lose(struct rp_pre_qp *r)
 	r->fd = -1;
 	r->all_recalled = true;
 	atomic_store(&r->state, RP_PRE_LOST);
-	/* Who sleeps for an answer is woken. */
+	/* Wakes a thread that sleeps until a completion. */
 	rp_side_fail(rp_qp_of(r->shim)->mine);
 }
 
-static int forget(struct rp_pre_qp *r, uint32_t rkey)
+static int region_forget(struct rp_pre_qp *r, uint32_t rkey)
 {
 	const struct rp_rendezvous m = {.type = RP_RENDEZVOUS_RELEASED,
 					.rkey = rkey};
@@ -265,7 +266,7 @@ static int forget(struct rp_pre_qp *r, uint32_t rkey)
 		r->recalled_room = room;
 	}
 	r->recalled[r->nrecalled++] = rkey;
-	return say(r->fd, &m, rp_pre_now() + rp_shim_timeout());
+	return send_message(r->fd, &m, rp_pre_now() + rp_shim_timeout());
 }
 
 void rp_pre_receive(struct rp_pre_qp *r)
@@ -279,14 +280,14 @@ void rp_pre_receive(struct rp_pre_qp *r)
 		n = recv(r->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
-		if (n < 1 || receive(r->fd, &m, until) ||
-		    m.type != RP_RENDEZVOUS_RECALL || forget(r, m.rkey))
-			lose(r);
+		if (n < 1 || receive_message(r->fd, &m, until) ||
+		    m.type != RP_RENDEZVOUS_RECALL || region_forget(r, m.rkey))
+			connection_lose(r);
 	}
 }
 
-/* One that allows nothing: a flush of it is an error of the device's kind. */
-static void of_nothing(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
+/* A descriptor that allows nothing: a flush then fails as on a device. */
+static void empty_desc(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
 		       struct rp_desc *d)
 {
 	*d = (struct rp_desc){
@@ -298,20 +299,20 @@ static void of_nothing(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
 	};
 }
 
-static int ask(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
+static int get_descriptor(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 {
 	const struct rp_rendezvous question = {.type = RP_RENDEZVOUS_QUERY,
 					       .rkey = rkey};
 	const uint64_t until = rp_pre_now() + rp_shim_timeout();
 	struct rp_rendezvous m;
-	int ret = r->fd < 0 ? ENOTCONN : say(r->fd, &question, until);
+	int ret = r->fd < 0 ? ENOTCONN : send_message(r->fd, &question, until);
 
 	while (!ret) {
-		ret = receive(r->fd, &m, until);
+		ret = receive_message(r->fd, &m, until);
 		if (ret)
 			break;
 		if (m.type == RP_RENDEZVOUS_RECALL) {
-			ret = forget(r, m.rkey);
+			ret = region_forget(r, m.rkey);
 			continue;
 		}
 		if (m.type != RP_RENDEZVOUS_DESC || m.rkey != rkey ||
@@ -322,7 +323,7 @@ static int ask(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 		break;
 	}
 	if (ret)
-		lose(r);
+		connection_lose(r);
 	return ret;
 }
 
@@ -337,15 +338,15 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 	for (size_t i = 0; i < r->nrecalled; i++)
 		rp_qp_forget(q, r->recalled[i]);
 	r->nrecalled = 0;
-	/* Nobody says any more when what is known ends. */
+	/* Nobody reports any more when regions end. */
 	if (r->all_recalled)
 		rp_qp_forget(q, rkey);
 	if (!rp_qp_knows(q, rkey)) {
 		if (atomic_load(&r->state) != RP_PRE_FOUND)
-			of_nothing(r, rkey,
+			empty_desc(r, rkey,
 				   atomic_load(&r->state) == RP_PRE_LOST, &d);
-		else if (ask(r, rkey, &d))
-			of_nothing(r, rkey, true, &d);
+		else if (get_descriptor(r, rkey, &d))
+			empty_desc(r, rkey, true, &d);
 		r->cfg.agent = q->side;
 		r->cfg.ring = q->side && q->side->ring_addr;
 		if (!rp_desc_put(buf, &d))
@@ -360,7 +361,7 @@ void rp_pre_leave(struct rp_pre_qp *r)
 
 	pthread_mutex_lock(&r->client_lock);
 	if (r->fd >= 0) {
-		say(r->fd, &bye, rp_pre_now() + rp_shim_timeout());
+		send_message(r->fd, &bye, rp_pre_now() + rp_shim_timeout());
 		close(r->fd);
 		r->fd = -1;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The program's calls of libibverbs, where the preload is in between. */
+/* The program's calls of libibverbs that the preload interposes. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* What is defined here are the functions. */
+/* The functions of these names are defined here, not the macros. */
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
@@ -75,7 +75,7 @@ static void __attribute__((constructor)) find_base(void)
 #undef FIND
 }
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of these two */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* for both */
 static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
 static struct rp_pre_cq *cqs;
 
@@ -142,8 +142,8 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return rp_pre_ctx_find(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
-/* Has the program anything to poll? */
-static bool is_worth(struct rp_pre_cq *c)
+/* Is there anything for the program to poll? */
+static bool has_completion(struct rp_pre_cq *c)
 {
 	bool worth;
 
@@ -157,7 +157,7 @@ static bool is_worth(struct rp_pre_cq *c)
 	return worth;
 }
 
-/* Armed first, so that nothing comes unnoticed in between. */
+/* Arm first, so that no completion is missed in between. */
 RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 			       struct ibv_cq **cq, void **cq_context)
 {
@@ -169,19 +169,19 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 		if (ret || rp_pre_inside)
 			return ret;
 		c = rp_pre_cq_find(*cq);
-		if (!c || !shim_of(c) || is_worth(c))
+		if (!c || !shim_of(c) || has_completion(c))
 			return 0;
 		if (c->ctx->req_notify_cq(*cq,
 					  atomic_load(&c->solicited_only)) ||
-		    is_worth(c))
+		    has_completion(c))
 			return 0;
-		/* It was for us alone. */
+		/* The event was for the shim alone. */
 		ibv_ack_cq_events(*cq, 1);
 	}
 }
 
-/* Room for what the program does not know of; bounded by the device. */
-static int enlarged(const struct rp_pre_ctx *c, int cqe)
+/* Add room for the shim's own entries, as far as the device allows. */
+static int cqe_with_room(const struct rp_pre_ctx *c, int cqe)
 {
 	int64_t want = 4 * (int64_t)cqe + 256;
 
@@ -190,8 +190,8 @@ static int enlarged(const struct rp_pre_ctx *c, int cqe)
 	return want > cqe ? (int)want : cqe;
 }
 
-static struct ibv_cq *cq_add(struct rp_pre_ctx *ctx, struct ibv_cq *cq,
-			     int asked, bool extended)
+static struct ibv_cq *cq_add(struct rp_pre_ctx *ctx, struct ibv_cq *cq, int cqe,
+			     bool extended)
 {
 	struct rp_pre_cq *c = calloc(1, sizeof(*c));
 	bool oom = !c || pthread_mutex_init(&c->lock, NULL);
@@ -199,7 +199,7 @@ static struct ibv_cq *cq_add(struct rp_pre_ctx *ctx, struct ibv_cq *cq,
 	if (!oom) {
 		c->cq = cq;
 		c->ctx = ctx;
-		c->asked = asked;
+		c->program_cqe = cqe;
 		c->extended = extended;
 		pthread_rwlock_wrlock(&lock);
 		HASH_ADD_PTR(cqs, cq, c);
@@ -223,7 +223,8 @@ RP_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe,
 
 	if (!c || cqe < 1)
 		return base.create_cq(ctx, cqe, cq_context, channel, vector);
-	cq = base.create_cq(ctx, enlarged(c, cqe), cq_context, channel, vector);
+	cq = base.create_cq(ctx, cqe_with_room(c, cqe), cq_context, channel,
+			    vector);
 	return cq ? cq_add(c, cq, cqe, false) : NULL;
 }
 
@@ -231,15 +232,15 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx,
 				      struct ibv_cq_init_attr_ex *attr)
 {
 	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
-	const uint32_t asked = attr->cqe;
+	const uint32_t cqe = attr->cqe;
 	struct ibv_cq_ex *cq;
 
-	if (rp_pre_inside || !asked || asked > (uint32_t)c->max_cqe)
+	if (rp_pre_inside || !cqe || cqe > (uint32_t)c->max_cqe)
 		return c->create_cq_ex(ctx, attr);
-	attr->cqe = (uint32_t)enlarged(c, (int)asked);
+	attr->cqe = (uint32_t)cqe_with_room(c, (int)cqe);
 	cq = c->create_cq_ex(ctx, attr);
-	attr->cqe = asked;
-	if (cq && !cq_add(c, ibv_cq_ex_to_cq(cq), (int)asked, true))
+	attr->cqe = cqe;
+	if (cq && !cq_add(c, ibv_cq_ex_to_cq(cq), (int)cqe, true))
 		return NULL;
 	return cq;
 }
@@ -251,12 +252,12 @@ RP_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 	if (!c)
 		return base.resize_cq(cq, cqe);
-	/* It does not shrink: requests of ours may fill it. */
+	/* It does not shrink: the shim's work requests may fill it. */
 	pthread_mutex_lock(&c->lock);
 	if (cqe + c->used > cq->cqe)
 		ret = base.resize_cq(cq, cqe + c->used);
 	if (!ret)
-		c->asked = cqe;
+		c->program_cqe = cqe;
 	pthread_mutex_unlock(&c->lock);
 	return ret;
 }
@@ -286,7 +287,7 @@ int rp_pre_cq_use(struct rp_pre_cq *c, int entries)
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	if (entries > c->cq->cqe - c->asked - c->used)
+	if (entries > c->cq->cqe - c->program_cqe - c->used)
 		ret = ENOMEM;
 	if (!ret && !shim_of(c)) {
 		shim = ibv_rpmem_attach_cq(c->cq);
@@ -309,7 +310,7 @@ static void qp_free(struct rp_pre_qp *r)
 	free(r);
 }
 
-/* Under the shim; again when it is reset. 0 or an errno. */
+/* Attach the shim; again after a reset. 0 or an errno. */
 static int attach(struct rp_pre_qp *r)
 {
 	const struct ibv_rpmem_qp_attr attr = {
@@ -358,12 +359,12 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	ret = base.query_qp(qp, &now, IBV_QP_CAP, &init);
 	if (ret)
 		goto fail;
-	/* Each request may need one; and the side has its own. */
+	/* A request may need one each; the side queue pair has its own. */
 	r->entries = (int)init.cap.max_send_wr + RP_SIDE_RECVS + RP_SIDE_SENDS;
 	ret = rp_pre_cq_use(scq, r->entries);
 	if (ret) {
 		rp_log(RP_LOG_WARN,
-		       "its completion queue is too short for queue pair %u",
+		       "the completion queue is too short for queue pair %u",
 		       qp->qp_num);
 		goto fail;
 	}
@@ -390,15 +391,15 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 				   struct ibv_qp_init_attr_ex *attr)
 {
 	const bool builders = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	const uint64_t asked = builders ? attr->send_ops_flags : 0;
+	const uint64_t send_ops = builders ? attr->send_ops_flags : 0;
 	struct rp_pre_ctx *c = rp_pre_ctx_find(ctx);
 	bool no_sge = !attr->cap.max_send_sge;
 	struct rp_pre_qp *r;
 	struct ibv_qp *qp;
 
-	if (rp_pre_inside || !(asked & CALLS) || attr->qp_type != IBV_QPT_RC)
+	if (rp_pre_inside || !(send_ops & CALLS) || attr->qp_type != IBV_QPT_RC)
 		return c->create_qp_ex(ctx, attr);
-	attr->send_ops_flags = (asked & ~CALLS) | IBV_QP_EX_WITH_RDMA_READ;
+	attr->send_ops_flags = (send_ops & ~CALLS) | IBV_QP_EX_WITH_RDMA_READ;
 	attr->cap.max_send_sge += no_sge;
 	rp_pre_inside++;
 	qp = c->create_qp_ex(ctx, attr);
@@ -413,7 +414,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 		}
 	}
 	rp_pre_inside--;
-	attr->send_ops_flags = asked;
+	attr->send_ops_flags = send_ops;
 	if (no_sge)
 		attr->cap.max_send_sge = 0;
 	return qp;
@@ -426,8 +427,8 @@ RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return r && r->base ? &r->ex : base.qp_to_qp_ex(qp);
 }
 
-/* A reset queue pair begins anew. */
-static int again(struct rp_pre_qp *r)
+/* A reset queue pair starts over. */
+static int reattach(struct rp_pre_qp *r)
 {
 	struct ibv_rpmem_qp *old = r->shim;
 	int ret;
@@ -446,7 +447,7 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 	int ret;
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
-		ret = again(r);
+		ret = reattach(r);
 		if (ret)
 			return ret;
 	}
@@ -455,7 +456,7 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 		if (flushes)
 			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ;
 	}
-	/* A read takes the place of a flush. */
+	/* A read replaces a flush. */
 	if (!rd)
 		attr->max_rd_atomic = 1;
 	if (!dest_rd)
@@ -490,7 +491,7 @@ RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	if (rp_pre_inside)
 		return base.modify_qp(qp, attr, mask);
 	rp_pre_inside++;
-	/* One that flushes nothing itself can be flushed over. */
+	/* Without flushes of its own it may be the target of the peer's. */
 	if (!r && (mask & IBV_QP_ACCESS_FLAGS) &&
 	    (attr->qp_access_flags & RP_SHIM_FLUSHES) &&
 	    qp->qp_type == IBV_QPT_RC && rp_pre_ctx_find(qp->context)) {
@@ -549,9 +550,9 @@ static bool is_ours(const struct ibv_pd *pd, unsigned int access)
 	       rp_pre_ctx_find(pd->context);
 }
 
-/* Peers read, where they flush; in the order in which they write. */
-static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
-			  uint64_t iova, unsigned int access)
+/* Peers flush by reads, and by ordered writes. */
+static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
+				 uint64_t iova, unsigned int access)
 {
 	struct ibv_rpmem_mr *shim;
 	struct ibv_mr *mr = NULL;
@@ -577,8 +578,8 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr,
 				    size_t length, int access)
 {
 	if (is_ours(pd, (unsigned int)access))
-		return reg(pd, addr, length, (uintptr_t)addr,
-			   (unsigned int)access);
+		return region_new(pd, addr, length, (uintptr_t)addr,
+				  (unsigned int)access);
 	return base.reg_mr(pd, addr, length, access);
 }
 
@@ -587,7 +588,7 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
 					 int access)
 {
 	if (is_ours(pd, (unsigned int)access))
-		return reg(pd, addr, length, iova, (unsigned int)access);
+		return region_new(pd, addr, length, iova, (unsigned int)access);
 	return base.reg_mr_iova(pd, addr, length, iova, access);
 }
 
@@ -596,7 +597,7 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 					  unsigned int access)
 {
 	if (is_ours(pd, access))
-		return reg(pd, addr, length, iova, access);
+		return region_new(pd, addr, length, iova, access);
 	return base.reg_mr_iova2(pd, addr, length, iova, access);
 }
 
@@ -660,7 +661,7 @@ static int query_device_ex(struct ibv_context *ctx,
 	return ret;
 }
 
-/* Is it to be emulated, and can it be? */
+/* Shall the device be emulated, and is it possible? */
 static bool is_wanted(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the preload share: the shim behind a program's own calls.
- */
+/* Shared by the files of the preload: the shim behind a program's own calls. */
 #ifndef RP_PRELOAD_H
 #define RP_PRELOAD_H
 
@@ -10,8 +9,7 @@
 #include "verbs/post.h"
 
 /*
- * Calls made from here are libibverbs' own. The thread of the rendezvous never
- * leaves it.
+ * Nonzero: calls go to libibverbs directly. The rendezvous thread keeps it set.
  */
 extern __thread unsigned int rp_pre_inside;
 
@@ -36,52 +34,52 @@ struct rp_pre_cq {
 	struct ibv_cq *cq;
 	struct rp_pre_ctx *ctx;
 	bool extended;
-	int asked, used;      /* entries: by the program, and for our sake */
-	_Atomic(void *) shim; /* struct ibv_rpmem_cq *, or NULL */
-	_Atomic(int) solicited_only; /* as the program wants to be woken */
+	int program_cqe, used;	     /* entries: of the program, of the shim */
+	_Atomic(void *) shim;	     /* struct ibv_rpmem_cq *, or NULL */
+	_Atomic(int) solicited_only; /* as the program armed it */
 	pthread_mutex_t lock;
-	bool has_one; /* polled to see whether an event has a reason */
+	bool has_one; /* one is filled, to check an event */
 	struct ibv_wc one;
 	UT_hash_handle hh;
 };
 struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx);
 struct rp_pre_cq *rp_pre_cq_find(struct ibv_cq *cq);
-/* ENOMEM: as many as this are not left. */
+/* ENOMEM: fewer entries than this are left. */
 int rp_pre_cq_use(struct rp_pre_cq *c, int entries);
 
 /* --- queue pairs --- */
 
 struct rp_pre_qp {
-	union { /* first: what the program calls */
+	union { /* first, as the program uses it */
 		struct ibv_qp_ex ex;
 		uint8_t room[RP_WR_FLUSH_AT + sizeof(rp_wr_flush_fn)];
 	};
 	struct ibv_qp *qp;
-	struct ibv_qp_ex *base; /* of the device; NULL: it has no builders */
+	struct ibv_qp_ex *base; /* the device's; NULL: no builders */
 	struct ibv_rpmem_qp *shim;
 	struct rp_pre_cq *scq;
-	uint64_t send_ops; /* as the queue pair has them */
-	int entries;	   /* of its completion queue */
-	bool no_sge, no_rd, no_dest_rd, no_read; /* what the program said */
+	uint64_t send_ops;			 /* of the queue pair */
+	int entries;				 /* of the completion queue */
+	bool no_sge, no_rd, no_dest_rd, no_read; /* set by ibv_modify_qp() */
 	unsigned int access;			 /* FLUSH bits */
 	UT_hash_handle hh;
-	/* Where it leads to; all under the lock of server.c. */
+	/* The peer; guarded by the lock of server.c. */
 	bool connected;
 	union ibv_gid gid, peer_gid;
-	uint32_t scope;	   /* of link-local addresses */
-	uint32_t peer_num; /* its number */
+	uint32_t scope;	   /* scope id of link-local addresses */
+	uint32_t peer_num; /* QP number */
 	LIST_ENTRY(rp_pre_qp) link;
 	struct rp_pre_listener *listener;
-	bool unheard; /* a client with descriptors is out of reach */
-	/* The side connection, which either end may be the first to make. */
+	bool unheard; /* a client with descriptors cannot be reached */
+	/* The side connection, which either end may connect first. */
 	pthread_mutex_t side_lock;
 	bool joined;
 	struct ibv_rpmem_addr addr_of_peer;
-	/* As the client. */
+	/* State of the client. */
 	pthread_mutex_t client_lock;
 	struct rp_remote_cfg cfg;
 	_Atomic(int) state; /* enum rp_pre_state */
-	int fd;		    /* -1: there is nobody */
+	int fd;		    /* -1: not connected */
 	uint32_t *recalled; /* rkeys to forget */
 	size_t nrecalled, recalled_room;
 	bool all_recalled;
@@ -89,30 +87,30 @@ struct rp_pre_qp {
 enum rp_pre_state {
 	RP_PRE_NEW,
 	RP_PRE_FOUND,
-	RP_PRE_NOT_FOUND, /* nobody of ours is there */
-	RP_PRE_LOST,	  /* but has been */
+	RP_PRE_NOT_FOUND, /* the peer has no preload */
+	RP_PRE_LOST,	  /* was found, and is lost */
 };
 
-/* Its functions, those that the device's has. */
+/* Set the builders that the device has, too. */
 void rp_pre_ex_init(struct rp_pre_qp *r);
 
 /* --- client.c: the rendezvous client --- */
 
-/* Before the first request: find the peer's preload, if it is there. */
+/* Before the first request: find the peer's preload, if it has one. */
 void rp_pre_lookup(struct rp_pre_qp *r);
-/* From start to complete: have the region's descriptor, or one of nothing. */
+/* From start to complete: get the region's descriptor, or an empty one. */
 void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey);
-/* Whatever has come on r->fd; under client_lock. */
+/* Handle all messages on r->fd; under client_lock. */
 void rp_pre_receive(struct rp_pre_qp *r);
 void rp_pre_leave(struct rp_pre_qp *r);
-/* Make the side connection; 0 or an errno. Again is no error. */
+/* Connect the side connection, unless it is; 0 or an errno. */
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
-/* Address of the host that has this GID; false: it names none. */
+/* Address of the host with this GID; false: the GID has no address. */
 bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 		 struct sockaddr_in6 *to);
 uint64_t rp_pre_now(void); /* ns */
 
-/* --- server.c: the rendezvous server, and the thread of both --- */
+/* --- server.c: the rendezvous server, and the thread of both sides --- */
 
 struct rp_pre_mr {
 	struct ibv_mr *mr;
@@ -124,17 +122,17 @@ struct rp_pre_mr {
 int rp_pre_qp_add(struct rp_pre_qp *r);
 void rp_pre_qp_del(struct rp_pre_qp *r);
 struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp);
-/* It is connected from now on, to whom attr says; or no longer. */
+/* The program has connected it, to the peer in attr; or no longer is. */
 void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
 void rp_pre_qp_disconnected(struct rp_pre_qp *r);
 int rp_pre_mr_add(struct ibv_mr *mr, struct ibv_rpmem_mr *shim);
-/* NULL: not ours. After it no client flushes with its rkey. */
+/* NULL: not registered by the shim. Then no client flushes with its rkey. */
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
 bool rp_pre_mr_is(struct ibv_mr *mr);
 void rp_pre_mr_del(struct rp_pre_mr *m);
-/* Deregistration has failed: it is as before. */
+/* Undo rp_pre_mr_recall(): deregistration has failed. */
 void rp_pre_mr_keep(struct rp_pre_mr *m);
-/* There is something new to watch. */
+/* Make the thread poll new descriptors. */
 void rp_pre_watch(void);
 
 #endif

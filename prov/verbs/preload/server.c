@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rendezvous server, at the end that has the memory; and the thread of
- * both.
- */
+/* The rendezvous server, at the target; and the thread of both sides. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,12 +15,12 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* Clients that have connected and sent no LOOKUP yet; and all. */
+/* Clients without a LOOKUP yet; and all. */
 #define MAX_HALF_OPEN 64
 #define MAX_CLIENTS   4096
 #define LOOK_EVERY_MS 250
 
-/* A port on which queue pairs of ours are asked for. */
+/* A port on which peers look up local queue pairs. */
 struct rp_pre_listener {
 	uint16_t port;
 	int fd;
@@ -40,15 +38,15 @@ struct client {
 	uint64_t until; /* while r is NULL */
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t got;
-	bool waits; /* LOOKUP was received, and is not answered yet */
+	bool waits; /* LOOKUP was received, and has no reply yet */
 	struct rp_rendezvous lookup;
-	struct rp_pre_qp *r; /* that it has asked for */
+	struct rp_pre_qp *r; /* the queue pair that it looked up */
 	struct granted *granted;
 	size_t ngranted, room;
 	LIST_ENTRY(client) link;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of this */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all of this */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_cond_t released;
 static LIST_HEAD(,
@@ -75,7 +73,7 @@ void rp_pre_watch(void)
 {
 	const uint64_t again = 1;
 
-	/* It fails only when it has been woken very often. */
+	/* It fails only if the counter is full of wake-ups. */
 	if (kick >= 0 && write(kick, &again, sizeof(again)) < 0)
 		return;
 }
@@ -96,8 +94,8 @@ static void drop(struct client *v)
 	pthread_cond_broadcast(&released);
 }
 
-/* At once, or not at all: who does not read is not waited for. */
-static bool say(struct client *v, const struct rp_rendezvous *m)
+/* Send at once, or not at all: do not wait for a peer that does not read. */
+static bool send_now(struct client *v, const struct rp_rendezvous *m)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 
@@ -111,8 +109,8 @@ static bool is_gid(const union ibv_gid *gid, const uint8_t *raw)
 	return !memcmp(gid->raw, raw, RP_GID_LEN);
 }
 
-/* The queue pair that is connected to the client's, and by its host. */
-static bool is_meant(const struct rp_pre_qp *r, const struct client *v)
+/* The local queue pair that is connected to the client's, on its host. */
+static bool is_connected_to(const struct rp_pre_qp *r, const struct client *v)
 {
 	const struct rp_rendezvous *c = &v->lookup;
 	struct sockaddr_in6 host;
@@ -125,7 +123,7 @@ static bool is_meant(const struct rp_pre_qp *r, const struct client *v)
 		       sizeof(host.sin6_addr));
 }
 
-static bool answer(struct client *v, struct rp_pre_qp *r)
+static bool send_found(struct client *v, struct rp_pre_qp *r)
 {
 	struct rp_rendezvous m = {
 		.type = RP_RENDEZVOUS_FOUND,
@@ -148,10 +146,10 @@ static bool answer(struct client *v, struct rp_pre_qp *r)
 	memcpy(m.from_gid, r->gid.raw, RP_GID_LEN);
 	v->r = r;
 	nhalf_open--;
-	return say(v, &m);
+	return send_now(v, &m);
 }
 
-/* False: it is dropped. */
+/* False: drop the client. */
 static bool look_up(struct client *v)
 {
 	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
@@ -159,9 +157,9 @@ static bool look_up(struct client *v)
 	struct rp_pre_qp *r;
 
 	LIST_FOREACH (r, &qps, link) {
-		if (is_meant(r, v)) {
+		if (is_connected_to(r, v)) {
 			v->waits = false;
-			if (answer(v, r))
+			if (send_found(v, r))
 				return true;
 			if (v->r)
 				return false;
@@ -171,11 +169,11 @@ static bool look_up(struct client *v)
 	}
 	if (!r && later)
 		return true;
-	say(v, &no);
+	send_now(v, &no);
 	return false;
 }
 
-static bool note(struct client *v, uint32_t rkey)
+static bool granted_add(struct client *v, uint32_t rkey)
 {
 	size_t room = v->room ? 2 * v->room : 16;
 	void *p;
@@ -206,9 +204,9 @@ static bool tell(struct client *v, uint32_t rkey)
 		    !mr->leaving)
 			break;
 	if (mr && !ibv_rpmem_get_desc(mr->shim, r->shim, &desc) &&
-	    !rp_desc_get(desc.bytes, &m.desc) && note(v, rkey))
-		return say(v, &m);
-	/* Nothing of the kind: only what the queue pair allows. */
+	    !rp_desc_get(desc.bytes, &m.desc) && granted_add(v, rkey))
+		return send_now(v, &m);
+	/* No such region: send only what the queue pair allows. */
 	m.desc = (struct rp_desc){
 		.addr = UINT64_MAX - 2,
 		.length = 1,
@@ -217,7 +215,7 @@ static bool tell(struct client *v, uint32_t rkey)
 		.qp = (uint16_t)rp_desc_bits(r->access) | RP_DESC_READ |
 		      RP_DESC_WRITE,
 	};
-	return say(v, &m);
+	return send_now(v, &m);
 }
 
 static void client_released(struct client *v, uint32_t rkey)
@@ -230,8 +228,8 @@ static void client_released(struct client *v, uint32_t rkey)
 		}
 }
 
-/* False: nobody of ours says that here, or it is the end. */
-static bool heard(struct client *v)
+/* False: not a client's message in this state, or end of file. */
+static bool message_handle(struct client *v)
 {
 	struct rp_rendezvous m;
 
@@ -277,7 +275,7 @@ static bool serve(struct client *v)
 		if (v->got < sizeof(v->msg))
 			continue;
 		v->got = 0;
-		if (!heard(v))
+		if (!message_handle(v))
 			return false;
 	}
 }
@@ -327,7 +325,7 @@ static void serve_all(void)
 			drop(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
-		/* Who has it now hears what comes, too. */
+		/* The thread that has the lock reads the messages, too. */
 		if (!pthread_mutex_trylock(&r->client_lock)) {
 			rp_pre_receive(r);
 			pthread_mutex_unlock(&r->client_lock);
@@ -338,7 +336,7 @@ static void serve_all(void)
 	}
 }
 
-/* All that there is to wait for; *ms: and how long. NULL: no memory. */
+/* All descriptors to poll, and *ms, how long. NULL: no memory. */
 static struct pollfd *all_fds(nfds_t *n, int *ms)
 {
 	const struct rp_pre_listener *d;
@@ -392,7 +390,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* It ends with the process. */
+/* The thread ends with the process. */
 static int start(void)
 {
 	pthread_t thread;
@@ -405,7 +403,7 @@ static int start(void)
 		kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (kick < 0)
 		return errno;
-	/* Signals are the program's. */
+	/* Block the program's signals in this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&thread, NULL, work, NULL);
@@ -520,7 +518,7 @@ static void leaves(struct rp_pre_qp *r)
 	struct client *v, *next;
 
 	r->connected = false;
-	/* The thread asks nothing of its side any more. */
+	/* The thread does not use the side of r any more. */
 	atomic_store(&r->state, RP_PRE_NEW);
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
@@ -552,18 +550,18 @@ void rp_pre_qp_del(struct rp_pre_qp *r)
 void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
 {
 	const struct ibv_ah_attr *ah = &attr->ah_attr;
-	struct ibv_gid_entry own;
+	struct ibv_gid_entry gid;
 
 	if (!ah->is_global || ibv_query_gid_ex(r->qp->context, ah->port_num,
-					       ah->grh.sgid_index, &own, 0)) {
+					       ah->grh.sgid_index, &gid, 0)) {
 		rp_log(RP_LOG_WARN,
-		       "queue pair %u has no GID: its peer cannot be asked",
+		       "queue pair %u has no GID: its peer cannot be looked up",
 		       r->qp->qp_num);
 		return;
 	}
 	pthread_mutex_lock(&lock);
-	r->gid = own.gid;
-	r->scope = own.ndev_ifindex;
+	r->gid = gid.gid;
+	r->scope = gid.ndev_ifindex;
 	r->peer_gid = ah->grh.dgid;
 	r->peer_num = attr->dest_qp_num;
 	r->connected = true;
@@ -609,7 +607,7 @@ bool rp_pre_mr_is(struct ibv_mr *mr)
 	return is;
 }
 
-/* Was the client given this region's descriptor, in its protection domain? */
+/* Has the client this region's descriptor, in its protection domain? */
 static struct granted *granted_of(const struct client *v,
 				  const struct ibv_mr *mr)
 {
@@ -633,8 +631,8 @@ static bool is_awaited(const struct ibv_mr *mr)
 	return false;
 }
 
-/* Who may still flush by what it knows has no connection any more. */
-static void cut_off(const struct ibv_mr *mr)
+/* Disconnect clients that could still flush with the old descriptor. */
+static void clients_disconnect(const struct ibv_mr *mr)
 {
 	struct client *v, *next;
 	struct rp_pre_qp *r;
@@ -649,8 +647,8 @@ static void cut_off(const struct ibv_mr *mr)
 		if (!r->unheard || r->qp->pd != mr->pd)
 			continue;
 		rp_log(RP_LOG_WARN,
-		       "queue pair %u ends: its peer does not hear that a "
-		       "region is deregistered",
+		       "queue pair %u is disconnected: its peer could not be "
+		       "notified that a region is deregistered",
 		       r->qp->qp_num);
 		q = rp_qp_of(r->shim);
 		q->ops->fail(q);
@@ -680,13 +678,13 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 		if (!t)
 			continue;
 		t->recalled = true;
-		if (!say(v, &gone))
+		if (!send_now(v, &gone))
 			drop(v);
 	}
 	while (is_awaited(mr))
 		if (pthread_cond_timedwait(&released, &lock, &ts))
 			break;
-	cut_off(mr);
+	clients_disconnect(mr);
 unlock:
 	pthread_mutex_unlock(&lock);
 	return m;
