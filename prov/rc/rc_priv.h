@@ -132,7 +132,7 @@ struct rp_rc_ops {
 	int (*listen)(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		      uint16_t *port);
 	/*
-	 * c->peer is set. rp_rc_recvs_open() posts the receives before anything
+	 * c->peer is set. rp_rc_pool_grow() posts receives before anything
 	 * can arrive. Then rp_rc_up() or rp_rc_end() from a poll.
 	 */
 	int (*connect)(struct rp_rc_channel *c, size_t addr_len,
