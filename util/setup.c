@@ -183,10 +183,10 @@ static int put_end(struct cursor *c, void *buf, size_t size, bool mac)
 	return (int)len;
 }
 
-int rp_setup_put_greeting(void *buf, size_t size,
-			  const struct rp_setup_greeting *m)
+int rp_setup_put_challenge(void *buf, size_t size,
+			   const struct rp_setup_challenge *m)
 {
-	struct cursor c = put_begin(buf, size, RP_SETUP_GREETING);
+	struct cursor c = put_begin(buf, size, RP_SETUP_CHALLENGE);
 
 	put_u32(&c, m->secret);
 	put_u32(&c, 0);
@@ -300,11 +300,11 @@ static int get_end(const struct cursor *c, bool mac)
 	return c->bad || c->left != (mac ? RP_SETUP_MAC : 0) ? -EBADMSG : 0;
 }
 
-int rp_setup_get_greeting(const void *buf, size_t len,
-			  struct rp_setup_greeting *m)
+int rp_setup_get_challenge(const void *buf, size_t len,
+			   struct rp_setup_challenge *m)
 {
-	struct cursor c = get_begin(buf, len, RP_SETUP_GREETING);
-	struct rp_setup_greeting g;
+	struct cursor c = get_begin(buf, len, RP_SETUP_CHALLENGE);
+	struct rp_setup_challenge g;
 	uint32_t flags = get_u32(&c);
 
 	get_zero(&c, 4);

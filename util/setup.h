@@ -10,7 +10,7 @@
 #include "util/secret.h"
 
 /*
- * One TCP connection, one answer: the daemon sends a GREETING, the client a
+ * One TCP connection, one answer: the daemon sends a CHALLENGE, the client a
  * request, the daemon the answer or an ERROR. Everything is little-endian.
  * docs/protocol.md has the layout in prose; here are only bytes, no sockets.
  *
@@ -20,7 +20,7 @@
  *    8 u32 length   of the whole message
  *   12 u32 0
  *
- * These 16 bytes mean the same in every version. Every message but GREETING
+ * These 16 bytes mean the same in every version. Every message but CHALLENGE
  * ends with a 32-byte MAC, zeros where there is no secret.
  */
 #define RP_SETUP_PORT	     18620
@@ -36,7 +36,7 @@
 #define RP_SETUP_MAX_ANSWER  65536
 
 enum rp_setup_type {
-	RP_SETUP_GREETING = 1,
+	RP_SETUP_CHALLENGE = 1,
 	RP_SETUP_GET_EXPORT = 2,
 	RP_SETUP_GET_LIST = 3,
 	RP_SETUP_EXPORT = 66,
@@ -53,7 +53,7 @@ enum rp_setup_code {
 };
 
 /*  16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
-struct rp_setup_greeting {
+struct rp_setup_challenge {
 	bool secret;
 	uint8_t nonce[RP_SETUP_NONCE];
 };
@@ -109,8 +109,8 @@ struct rp_setup_error {
  * Encoders write one whole message, its MAC zeros, and return its length, or
  * -EMSGSIZE when size is too small, -EINVAL for a field out of bounds.
  */
-int rp_setup_put_greeting(void *buf, size_t size,
-			  const struct rp_setup_greeting *m);
+int rp_setup_put_challenge(void *buf, size_t size,
+			   const struct rp_setup_challenge *m);
 int rp_setup_put_request(void *buf, size_t size,
 			 const struct rp_setup_request *m);
 int rp_setup_put_export(void *buf, size_t size,
@@ -133,8 +133,8 @@ int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
  * what is not printable ASCII becomes '?' in sentences. 0 or -EBADMSG; *m is
  * written only on success.
  */
-int rp_setup_get_greeting(const void *buf, size_t len,
-			  struct rp_setup_greeting *m);
+int rp_setup_get_challenge(const void *buf, size_t len,
+			   struct rp_setup_challenge *m);
 int rp_setup_get_request(const void *buf, size_t len,
 			 struct rp_setup_request *m);
 int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m);

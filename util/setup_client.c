@@ -231,9 +231,9 @@ static int call_failed(struct call *c, int ret)
 }
 
 /* The secret is asked for exactly when it is given. */
-static int call_greet(struct call *c)
+static int call_recv_challenge(struct call *c)
 {
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	enum rp_setup_type type;
 	uint8_t buf[RP_SETUP_MAX_REQUEST];
 	size_t len;
@@ -241,7 +241,7 @@ static int call_greet(struct call *c)
 
 	ret = call_recv(c, buf, sizeof(buf), &len, &type);
 	if (!ret)
-		ret = rp_setup_get_greeting(buf, len, &g);
+		ret = rp_setup_get_challenge(buf, len, &g);
 	if (ret)
 		return call_failed(c, ret);
 	if (g.secret && !c->t->secret)
@@ -294,7 +294,7 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 	enum rp_setup_type type;
 	int ret;
 
-	ret = call_greet(c);
+	ret = call_recv_challenge(c);
 	if (ret)
 		return ret;
 	if (getrandom(req->nonce, sizeof(req->nonce), 0) !=

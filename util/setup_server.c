@@ -22,10 +22,10 @@
 #define ANSWER_SIZE 20480
 
 enum state {
-	GREET,	/* writing the greeting */
-	LISTEN, /* reading the request */
-	ANSWER, /* writing the answer */
-	FINISH, /* answered: until the client closes */
+	CHALLENGE, /* writing the challenge */
+	LISTEN,	   /* reading the request */
+	ANSWER,	   /* writing the answer */
+	FINISH,	   /* answered: until the client closes */
 };
 
 struct conn {
@@ -337,7 +337,7 @@ static bool conn_write(struct rp_setup_server *s, struct conn *c)
 	c->out_done += (size_t)n;
 	if (c->out_done < c->out_len)
 		return true;
-	if (c->state == GREET) {
+	if (c->state == CHALLENGE) {
 		c->state = LISTEN;
 	} else {
 		/*
@@ -353,7 +353,7 @@ static bool conn_write(struct rp_setup_server *s, struct conn *c)
 static bool conn_run(struct rp_setup_server *s, struct conn *c)
 {
 	switch (c->state) {
-	case GREET:
+	case CHALLENGE:
 	case ANSWER:
 		return conn_write(s, c);
 	case LISTEN:
@@ -365,10 +365,10 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 	return recv(c->fd, c->in, sizeof(c->in), 0) > 0;
 }
 
-/* The greeting is written from the loop like everything else. */
-static bool conn_greet(struct rp_setup_server *s, struct conn *c)
+/* The challenge is written from the loop like everything else. */
+static bool conn_challenge(struct rp_setup_server *s, struct conn *c)
 {
-	struct rp_setup_greeting g = {.secret = s->attr.secret != NULL};
+	struct rp_setup_challenge g = {.secret = s->attr.secret != NULL};
 	struct epoll_event ev = {.events = EPOLLOUT, .data.ptr = c};
 	int ret;
 
@@ -380,11 +380,11 @@ static bool conn_greet(struct rp_setup_server *s, struct conn *c)
 	c->out = malloc(ANSWER_SIZE);
 	if (!c->out)
 		return false;
-	ret = rp_setup_put_greeting(c->out, ANSWER_SIZE, &g);
+	ret = rp_setup_put_challenge(c->out, ANSWER_SIZE, &g);
 	if (ret < 0)
 		return false;
 	c->out_len = (size_t)ret;
-	c->state = GREET;
+	c->state = CHALLENGE;
 	return epoll_ctl(s->epfd, EPOLL_CTL_ADD, c->fd, &ev) == 0;
 }
 
@@ -424,7 +424,7 @@ static void server_accept(struct rp_setup_server *s)
 	c->deadline = now_ms() + s->attr.timeout_ms;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->nconns++;
-	if (!conn_greet(s, c))
+	if (!conn_challenge(s, c))
 		conn_drop(s, c);
 }
 

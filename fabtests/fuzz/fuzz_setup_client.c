@@ -21,18 +21,18 @@ static const struct rp_secret secret = {
 };
 
 /*
- * Prove the secret for what follows the greeting: so a daemon that has it, and
+ * Prove the secret for what follows the challenge: so a daemon that has it, and
  * is hostile all the same.
  */
 static void seal(uint8_t *msg, size_t len)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	enum rp_setup_type type;
 	size_t n;
 
 	if (rp_setup_frame(msg, len, len, &n, &type) ||
-	    rp_setup_get_greeting(msg, n, &g))
+	    rp_setup_get_challenge(msg, n, &g))
 		return;
 	msg += n;
 	len -= n;

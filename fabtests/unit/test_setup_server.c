@@ -129,12 +129,12 @@ static void expect_error(int fd, enum rp_setup_code code)
 	cr_assert_eq(m.error.code, code, "%s", m.error.text);
 }
 
-static void greeted(int fd, struct rp_setup_greeting *g)
+static void recv_challenge(int fd, struct rp_setup_challenge *g)
 {
 	uint8_t buf[56];
 
 	cr_assert_eq(recv(fd, buf, sizeof(buf), MSG_WAITALL), 56);
-	cr_assert_eq(rp_setup_get_greeting(buf, sizeof(buf), g), 0);
+	cr_assert_eq(rp_setup_get_challenge(buf, sizeof(buf), g), 0);
 }
 
 static void two_answers(void)
@@ -219,13 +219,13 @@ Test(setup_server, replay, .timeout = 60)
 		.type = RP_SETUP_GET_EXPORT,
 		.name = "b",
 	};
-	struct rp_setup_greeting g, again;
+	struct rp_setup_challenge g, again;
 	uint8_t req[256], buf[4096];
 	int fd, len;
 
 	start(&secret, 0, 0);
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	len = rp_setup_put_request(req, sizeof(req), &r);
 	memcpy(auth.daemon_nonce, g.nonce, sizeof(g.nonce));
 	rp_setup_seal(req, (size_t)len, RP_SETUP_FROM_CLIENT, &auth);
@@ -235,7 +235,7 @@ Test(setup_server, replay, .timeout = 60)
 	close(fd);
 
 	fd = dial();
-	greeted(fd, &again);
+	recv_challenge(fd, &again);
 	cr_assert_neq(memcmp(again.nonce, g.nonce, sizeof(g.nonce)), 0);
 	cr_assert_eq(send(fd, req, (size_t)len, 0), len);
 	expect_error(fd, RP_SETUP_E_SECRET);
@@ -246,7 +246,7 @@ Test(setup_server, replay, .timeout = 60)
 Test(setup_server, bad_requests, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	size_t lens[8];
 	int fd;
 
@@ -254,7 +254,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 	start(NULL, 0, 0);
 	/* Longer than any request. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	bufs[1][9] = 0x10;
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
 	expect_error(fd, RP_SETUP_E_REQUEST);
@@ -262,20 +262,20 @@ Test(setup_server, bad_requests, .timeout = 60)
 	bufs[1][9] = 0;
 	/* Another version. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	bufs[1][4] = 9;
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
 	expect_error(fd, RP_SETUP_E_VERSION);
 	close(fd);
 	/* Not for the daemon. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	cr_assert_gt(send(fd, bufs[4], lens[4], 0), 0);
 	expect_error(fd, RP_SETUP_E_REQUEST);
 	close(fd);
 	/* Not of this protocol at all, and a lot of it. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	memset(bufs[0], 'x', 4096);
 	for (int i = 0; i < 20; i++)
 		if (send(fd, bufs[0], 4096, MSG_NOSIGNAL) < 0)
@@ -290,7 +290,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 Test(setup_server, slow_client, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	uint8_t buf[4096];
 	size_t lens[8];
 	int fd;
@@ -298,7 +298,7 @@ Test(setup_server, slow_client, .timeout = 60)
 	valid(bufs, lens);
 	start(NULL, 0, 0);
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	for (size_t i = 0; i < lens[1]; i++) {
 		cr_assert_eq(send(fd, bufs[1] + i, 1, 0), 1);
 		usleep(1000);
@@ -365,7 +365,7 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 		N
 	};
 	static uint8_t bufs[8][4096];
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	unsigned int before;
 	int fds[N], open = N;
 	size_t lens[8];
@@ -375,7 +375,7 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 	before = descriptors();
 	for (int i = 0; i < N; i++) {
 		fds[i] = dial();
-		greeted(fds[i], &g);
+		recv_challenge(fds[i], &g);
 	}
 	cr_assert_eq(send(fds[HALF], bufs[1], 20, 0), 20);
 	cr_assert_eq(send(fds[DRIBBLES], bufs[1], 1, 0), 1);
@@ -492,7 +492,7 @@ Test(setup_server, impostors, .timeout = 60)
 	im.hello_len = 23;
 	cr_assert_eq(meet(&im), -EPROTO);
 	cr_assert_not_null(strstr(err, "not fi_rpmemd"), "%s", err);
-	/* Half a greeting. */
+	/* Half a challenge. */
 	im.hello = bufs[0];
 	im.hello_len = 30;
 	cr_assert_eq(meet(&im), -ETIMEDOUT);
