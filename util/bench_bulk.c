@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Cases of fi_rpmem_bench that are many writes: windows, commits, patterns. */
+/* Cases of fi_rpmem_bench with many writes: windows, commits, patterns. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,11 +8,13 @@
 
 #include "util/bench.h"
 
-#define RATE_WRITES 512u       /* in one sample */
-#define MIXED_SKEW  0.99       /* as YCSB has it */
+#define RATE_WRITES 512u       /* writes of one sample */
+#define MIXED_SKEW  0.99       /* the skew of YCSB */
 #define PASS	    (8u << 20) /* bytes of one sequential sample */
 
-/* n writes with never more than the window in flight; completions of all. */
+/*
+ * Post n writes, at most window of them outstanding, and take all completions.
+ */
 static int windowed(struct bench *b, struct bench_end *e, uint64_t n,
 		    uint64_t window, uint64_t size, uint64_t step,
 		    uint64_t flags, char *err)
@@ -63,7 +65,10 @@ int bench_run_rate_pmem(struct bench *b, const struct bench_line *l,
 	return rate(b, l, &b->end[BENCH_OURS], ns, err);
 }
 
-/* The same bytes by a key that is not persistent: nothing is remembered. */
+/*
+ * Write to the same bytes by the key of a volatile region, for which the
+ * provider keeps no state.
+ */
 int bench_run_rate(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		   char *err)
 {
@@ -97,7 +102,10 @@ int bench_run_writes_base(struct bench *b, const struct bench_line *l,
 	return ret;
 }
 
-/* 8 bytes each, all in flight: what a fence costs, and one more of them. */
+/*
+ * Reads of 8 bytes, all outstanding at once: the cost of a read fence, and of
+ * one more.
+ */
 int bench_run_reads_base(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
@@ -114,7 +122,10 @@ int bench_run_reads_base(struct bench *b, const struct bench_line *l,
 	return ret;
 }
 
-/* As a program would that only wants to know of the commit. */
+/*
+ * Only the commit is signaled, as in a program that needs no completion of the
+ * writes.
+ */
 int bench_run_writes_commit(struct bench *b, const struct bench_line *l,
 			    uint64_t *ns, char *err)
 {
@@ -141,7 +152,7 @@ int bench_run_writes_commit(struct bench *b, const struct bench_line *l,
 	return ret;
 }
 
-/* A pass over PASS bytes of the pool, or what there is of it. */
+/* One pass over PASS bytes of the pool, or over the whole smaller pool. */
 static int sequential(struct bench *b, const struct bench_line *l,
 		      struct bench_end *e, uint64_t flags, bool commit,
 		      uint64_t *ns, char *err)
@@ -176,7 +187,10 @@ int bench_run_sequential(struct bench *b, const struct bench_line *l,
 	return sequential(b, l, &b->end[BENCH_OURS], 0, true, ns, err);
 }
 
-/* Which object next: the first is the most popular, and they are scattered. */
+/*
+ * Pick the next object by a Zipf distribution. Popular objects are scattered
+ * over the pool.
+ */
 static int zipf_next(struct bench *b, uint64_t size, uint64_t *off, char *err)
 {
 	size_t n = b->pool.len / size, low = 0, high;
@@ -207,7 +221,7 @@ static int zipf_next(struct bench *b, uint64_t size, uint64_t *off, char *err)
 			low = mid + 1;
 	}
 	*off = low * 2654435761u % n *
-	       size; /* a prime: each has its own place */
+	       size; /* multiplying by a prime gives each a distinct place */
 	return 0;
 }
 

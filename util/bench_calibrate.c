@@ -21,7 +21,7 @@ static const char *const cases[] = {
 	"base_read",  "base_reads",
 };
 #define NCASES (sizeof(cases) / sizeof(cases[0]))
-#define READS  16 /* in flight together */
+#define READS  16 /* outstanding at once */
 
 static struct bench_line lines[NCASES * NSIZES];
 
@@ -43,8 +43,8 @@ static double median(const char *name, size_t size)
 }
 
 /*
- * The straight line that errs least in proportion: a line through bytes of very
- * different number would else be all about the largest. false: too few points.
+ * Fit a line by least relative error; least absolute error would fit the
+ * largest sizes only. Returns false when there are too few points.
  */
 static bool fit(const char *name, double *ns, double *ps)
 {
@@ -79,7 +79,7 @@ static json_t *whole(double v)
 	return v < 0 ? json_null() : json_integer((json_int_t)(v + 0.5));
 }
 
-/* The first, less the second if there is one. */
+/* Fit of the case name, minus the fit of the case without unless NULL. */
 static bool fit_less(const char *name, const char *without, double *ns,
 		     double *ps)
 {
@@ -111,12 +111,13 @@ static double beyond(const char *name, const char *base, const char *less)
 	return a < 0 || b < 0 || c < 0 ? -1 : a > b + c ? a - b - c : 0;
 }
 
-/* A request behind a write; a further read beside one. Or -1. */
+/* Cost of a REQUEST behind a write, or -1 if a case is missing. */
 static double ask(void)
 {
 	return beyond("handwritten", "base_write", "clwb");
 }
 
+/* Cost of each further one of concurrent reads, or -1. */
 static double fences(void)
 {
 	double one = median("base_read", 0), many = median("base_reads", 0);
@@ -126,7 +127,7 @@ static double fences(void)
 	return many > one ? (many - one) / (READS - 1) : 0;
 }
 
-/* The names are those of the cost model. */
+/* Figures as JSON, under the names of the cost model. */
 static json_t *cost(void)
 {
 	return json_pack(
@@ -139,7 +140,7 @@ static json_t *cost(void)
 		"stream", json_fit("stream", NULL));
 }
 
-/* One figure of the model; false: it was not measured. */
+/* One figure of the cost model; false if it was not measured. */
 static bool measured(const char *name, double *ns, double *ps)
 {
 	double more;
@@ -157,7 +158,10 @@ static bool measured(const char *name, double *ns, double *ps)
 	if (!strcmp(name, "stream"))
 		return fit_less("stream", NULL, ns, ps);
 	if (!strcmp(name, "agent-clwb-msync")) {
-		/* One after the other; the disk hardly counts bytes. */
+		/*
+		 * clwb and msync run one after the other; the time of msync
+		 * hardly depends on the bytes.
+		 */
 		if (!fit_less("msync", NULL, &more, ps) ||
 		    !fit_less("clwb", NULL, ns, ps))
 			return false;
@@ -178,7 +182,10 @@ static unsigned int number(double v)
 	return v < UINT32_MAX ? (unsigned int)(v + 0.5) : UINT32_MAX;
 }
 
-/* What FI_OFI_RPMEM_COST reads. What was not measured is left out. */
+/*
+ * Write the --cost file, which FI_OFI_RPMEM_COST reads, without unmeasured
+ * figures.
+ */
 static int write_cost(const struct bench *b, char *err)
 {
 	const char *path = b->cfg->cost;
@@ -198,7 +205,10 @@ static int write_cost(const struct bench *b, char *err)
 		const struct rp_cost_figure *figure = &rp_cost_figures[i];
 		double ns, ps;
 
-		/* Over an adapter the rivals say nothing of what ours cost. */
+		/*
+		 * Over an RDMA adapter the rivals do not measure the path of
+		 * the provider.
+		 */
 		if (rp_cost_figure_of(figure, RP_PATH_CPU) && !cpu)
 			continue;
 		if (measured(figure->name, &ns, &ps))

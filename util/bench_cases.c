@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What fi_rpmem_bench measures: each case does one operation and times it. */
+/* Table of the cases: each case runs one operation and times it. */
 #include "config.h"
 
 #include <errno.h>
@@ -28,9 +28,9 @@ static int write_once(struct bench *b, const struct bench_line *l,
 }
 
 /*
- * Without a commit the same page of a file is written again and again: a page
- * that the last commit left clean would add its fault to what the network
- * takes. Other memory has no such pages, and each case the same caches.
+ * Writes without commit reuse one page of a file: another page that a commit
+ * has cleaned would add a page fault to the network time. Emulated memory has
+ * no clean pages, so writes spread as those of other cases do.
  */
 static uint64_t uncommitted(struct bench *b, uint64_t size)
 {
@@ -58,7 +58,7 @@ static int run_write_flag(struct bench *b, const struct bench_line *l,
 			  FI_COMMIT_COMPLETE, ns, err);
 }
 
-/* ranges writes, then one commit of them all; both are in flight together. */
+/* Post l->ranges writes and one commit of all ranges, outstanding together. */
 static int run_write_call(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)
 {
@@ -86,7 +86,7 @@ static int run_write_call(struct bench *b, const struct bench_line *l,
 	return ret;
 }
 
-/* What the disk takes by itself: the same stores, then the same msync. */
+/* Time of the disk alone: the same stores, then the same msync. */
 static int run_msync(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		     char *err)
 {
@@ -108,7 +108,10 @@ static int run_msync(struct bench *b, const struct bench_line *l, uint64_t *ns,
 	return 0;
 }
 
-/* A message of tag 1 is answered by 8 bytes, one of tag 3 as the page says. */
+/*
+ * Round trip of a tagged message. The reply to tag 1 has 8 bytes, the reply to
+ * tag 3 has back bytes.
+ */
 static int ping(struct bench *b, struct bench_end *e, uint64_t tag,
 		uint64_t size, uint64_t back, uint64_t *ns, char *err)
 {
@@ -232,7 +235,7 @@ const struct bench_case bench_cases[] = {
 	{"stream", "non-temporal store", BENCH_IDLE, false, LOCAL,
 	 bench_run_stream},
 
-	/* Of the suite and of calibrate only. */
+	/* Cases that only the suite and calibrate run. */
 	{"base_read", "base: a read of 8 bytes", BENCH_BASE, false, 0,
 	 bench_run_reads_base},
 	{"base_reads", "base: reads of 8 bytes at once", BENCH_BASE, true, 0,

@@ -7,11 +7,11 @@
 
 #include "util/bench.h"
 
-#define CROWD_WRITES 128u /* in one sample, by all of them together */
+#define CROWD_WRITES 128u /* of one sample, over all initiators */
 
 /*
- * All in this process and served in turn: as many processes as CPUs is the most
- * that says anything about the provider and not about the scheduler.
+ * All initiators run in this process and are polled in turn: more processes
+ * than CPUs would measure the scheduler, not the provider.
  */
 static int crowd_open(struct bench *b, enum bench_side side, uint64_t n,
 		      char *err)
@@ -55,7 +55,7 @@ void bench_crowd_close(struct bench *b)
 	}
 }
 
-/* Each has one write in flight; the time is of one write of any of them. */
+/* Each initiator has one write outstanding; *ns is the mean time of a write. */
 static int crowd(struct bench *b, const struct bench_line *l,
 		 enum bench_side side, uint64_t flags, uint64_t *ns, char *err)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a target costs that advances by itself and has nothing to do. */
+/* CPU time of an idle target with FI_PROGRESS_AUTO. */
 #include "config.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static uint64_t cpu_time(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* One durable write: an agent that has a session, not one that never had. */
+/* Send one durable write, so that the idle agent has a session. */
 static int one_write(struct rp_fabric *from, struct rp_fabric *to, uint64_t key,
 		     uint64_t addr, char *err)
 {
@@ -97,15 +97,15 @@ static int idle(const struct bench_cfg *cfg, struct answer *a)
 	ret = one_write(&i, &t, fi_mr_key(mr), addr, a->err);
 	if (ret)
 		return ret;
-	usleep(100000); /* what the write left behind */
+	usleep(100000); /* wait until the write has no more work */
 	cpu = cpu_time();
 	wall = bench_now();
 	usleep((useconds_t)(ns / 1000));
 	a->share = (double)(cpu_time() - cpu) / (double)(bench_now() - wall);
-	return 0; /* everything goes with the process */
+	return 0; /* the process ends and frees everything */
 }
 
-/* Forked: this process has not touched libfabric yet, and must not. */
+/* Measures in a forked child: this process must not have used libfabric yet. */
 int bench_idle_share(const struct bench *b, double *share, char *err)
 {
 	struct answer *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the cases of fi_rpmem_bench are made of: post, wait, place. */
+/* Steps of the cases of fi_rpmem_bench: post, wait, choose an offset. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "util/bench.h"
 
-#define PATIENCE_NS 30000000000ull /* for one operation */
+#define PATIENCE_NS 30000000000ull /* of one operation */
 
 static int cq_failed(struct bench_end *e, char *err)
 {
@@ -18,7 +18,7 @@ static int cq_failed(struct bench_end *e, char *err)
 		   : -bad.err;
 }
 
-/* Read n completions; n 0 only drives progress. */
+/* Read n completions; n = 0 only makes progress. */
 int bench_take(struct bench_end *e, size_t n, char *err)
 {
 	struct fi_cq_entry done[16];
@@ -35,7 +35,10 @@ int bench_take(struct bench_end *e, size_t n, char *err)
 		else if (got != -FI_EAGAIN && got != 0)
 			return rp_err(err, (int)got, "completion queue: %s",
 				      fi_strerror((int)-got));
-		/* As in the rivals: where a clock is slow it is not read. */
+		/*
+		 * Read the clock every 1024 polls only, as the rivals do: it
+		 * may be slow.
+		 */
 		if (!n || ++polls % 1024)
 			continue;
 		end = end ? end : bench_now() + PATIENCE_NS;
@@ -48,9 +51,9 @@ int bench_take(struct bench_end *e, size_t n, char *err)
 }
 
 /*
- * A full queue is no failure: read completions until the call is taken. They
- * count, so *taken grows by what was read. To a dead target a base tries to
- * connect for ever, and takes nothing.
+ * After -FI_EAGAIN from a post: read one completion to make room and add it to
+ * *taken. Fails after a deadline, because a base keeps connecting to a dead
+ * target and refuses posts forever.
  */
 int bench_make_room(struct bench_end *e, size_t *taken, char *err)
 {
@@ -117,7 +120,7 @@ int bench_post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
 		   : 0;
 }
 
-/* A random first slot, such that n slots from there are inside the pool. */
+/* Offset of a random slot with n - 1 more slots behind it in the pool. */
 uint64_t bench_place(struct bench *b, uint64_t size, uint64_t n)
 {
 	uint64_t slots = b->pool.len / bench_stride(size);

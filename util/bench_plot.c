@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pictures of fi_rpmem_bench, drawn by gnuplot where there is one. */
+/* Plots of fi_rpmem_bench, drawn by gnuplot if it is installed. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ struct curve {
 	size_t points;
 };
 
-/* Medians of a case over its sizes, or over its initiators. */
+/* Write the medians of a case by size, or by number of initiators. */
 static void data(FILE *f, struct bench_line *lines, size_t n, struct curve *c,
 		 bool rate)
 {
@@ -72,7 +72,7 @@ static void plot(FILE *f, struct bench_line *lines, size_t n, const char *png,
 	fprintf(f, "\nunset output\n");
 }
 
-/* Its exit code; 127 is that of a program that is not there. */
+/* Run gnuplot. Returns its exit code; 127: not installed. */
 static int gnuplot(const char *script)
 {
 	int status;

@@ -22,11 +22,11 @@
 #define WRITES	   256
 #define SIZE	   64
 #define LIMIT	   180 /* seconds under valgrind */
-#define SLOW_LIMIT 900 /* of an emulated machine */
+#define SLOW_LIMIT 900 /* seconds on an emulated machine */
 
 /*
- * Two functions that callgrind knows by name: only what runs inside them is
- * counted. They are not static, so that their names are kept.
+ * callgrind counts only what runs inside these two functions. They are not
+ * static, because callgrind finds them by name.
  */
 __attribute__((noinline)) ssize_t bench_probe_post(struct bench *b,
 						   struct bench_end *e);
@@ -60,14 +60,20 @@ static void nap(void)
 	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Emulated machines are slow, and a read that comes too early is counted. */
+/*
+ * Sleep until the reply should have arrived: a read that finds nothing is
+ * counted. Emulated machines need longer.
+ */
 static void await_answer(const struct bench *b)
 {
 	for (int i = 0; i < (b->cfg->node ? 20 : 1); i++)
 		nap();
 }
 
-/* For a trace of the kernel's: all up to the next mark is of this write. */
+/*
+ * Write a mark for a kernel trace: events up to the next mark belong to this
+ * write.
+ */
 static int mark(const struct bench *b, const char *what, char *err)
 {
 	static int fd = -1;
@@ -84,7 +90,7 @@ static int mark(const struct bench *b, const char *what, char *err)
 	return 0;
 }
 
-/* A rival's put is over when it returns; it naps by itself. */
+/* put() of a rival returns when the write is durable, and sleeps inside. */
 static int probe_rival(struct bench *b, char *err)
 {
 	int i = b->cfg->rival, ret = 0;
@@ -103,7 +109,7 @@ static int probe_rival(struct bench *b, char *err)
 	return RP_EXIT_OK;
 }
 
-/* Under valgrind: write, wait until it is there, read it. */
+/* Runs under valgrind: post a write, wait, read its completion. */
 int bench_probe_run(struct bench *b, char *err)
 {
 	struct bench_end *e = &b->end[BENCH_OURS];
@@ -143,7 +149,7 @@ int bench_probe_run(struct bench *b, char *err)
 				     fi_strerror((int)-n));
 			break;
 		}
-		/* Long enough for the answer: a read finds it at once. */
+		/* Wait first, so that one read finds the completion. */
 		for (await_answer(b); (n = bench_probe_read(e)) == -FI_EAGAIN;
 		     nap())
 			empty++;
@@ -160,8 +166,9 @@ int bench_probe_run(struct bench *b, char *err)
 }
 
 /*
- * The sum of self costs in a DSO, or in all (NULL). The file has "ob=" before
- * the costs of an object, and behind "calls=" one line that is the callee's.
+ * Sum of self costs in a DSO, or in the whole program (NULL). In the file,
+ * "ob=" precedes the costs of an object, and the line after "calls=" is the
+ * cost of the callee.
  */
 static int sum_costs(const char *path, const char *dso, double *sum)
 {
@@ -189,14 +196,14 @@ static int sum_costs(const char *path, const char *dso, double *sum)
 	return seen ? 0 : -ENODATA;
 }
 
-/* What the probe is to count. */
+/* Parameters of one callgrind run. */
 struct probe {
 	bool persistent, durable;
-	int rival; /* or -1 */
+	int rival; /* -1: the provider */
 	uint64_t size;
 };
 
-#define MAX_ARGS 32 /* with the NULL behind them */
+#define MAX_ARGS 32 /* including the final NULL */
 
 static void arg(const char **argv, int *n, const char *option,
 		const char *value)
@@ -258,7 +265,7 @@ static int spawn(const struct bench *b, const char *dir, const struct probe *p,
 	_exit(127);
 }
 
-/* The outcome of the probe, in its own words if it failed. */
+/* Parse the output of the probe; a failure is its last line. */
 static int outcome(const char *dir, int status, double *writes, uint64_t *empty,
 		   char *err)
 {

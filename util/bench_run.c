@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Starts the two ends of fi_rpmem_bench and runs its cases interleaved. */
+/* Starts initiator and target of fi_rpmem_bench and interleaves the cases. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "util/bench.h"
 #include "util/query.h"
 
-/* One turn of one case: long enough to be warm, short enough to be mixed. */
+/* One turn of a case: long enough to be warm, short enough to alternate. */
 #define TURN_SAMPLES 64
 #define TURN_NS	     20000000ull
 #define TURN_WARM_UP 2
@@ -40,7 +40,7 @@ uint64_t bench_now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* splitmix64: the seed that is printed repeats order and offsets. */
+/* splitmix64. The printed seed reproduces order and offsets. */
 uint64_t bench_random(struct bench *b)
 {
 	uint64_t z = b->random += 0x9e3779b97f4a7c15;
@@ -71,7 +71,7 @@ static bool target_died(struct bench *b)
 	return b->target < 0;
 }
 
-/* Fork before libfabric is touched: it does not survive one. */
+/* Fork before the first libfabric call: libfabric does not survive a fork. */
 static int start_target(struct bench *b, char *err)
 {
 	const struct sigaction act = {.sa_handler = on_signal};
@@ -82,12 +82,12 @@ static int start_target(struct bench *b, char *err)
 	if (b->target < 0)
 		return rp_err(err, -errno, "fork: %s", strerror(errno));
 	if (!b->target) {
-		/* It ends when told to, or with the initiator. */
+		/* The target ends by BENCH_QUIT or with the initiator. */
 		signal(SIGINT, SIG_IGN);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		b->pool.path = b->disk.path = NULL; /* the initiator's */
+		b->pool.path = b->disk.path = NULL; /* owned by the initiator */
 		if (pin(b, 1, NULL))
 			_exit(1);
 		_exit(bench_target_run(b));
@@ -160,7 +160,7 @@ static void open_rivals(struct bench *b)
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 }
 
-/* How the target would commit: said at the top of the report. */
+/* Query the commit method of the target, for the head of the report. */
 static void ask_target(struct bench *b)
 {
 	struct bench_end *e = &b->end[BENCH_OURS];
@@ -181,7 +181,7 @@ static void ask_target(struct bench *b)
 	}
 }
 
-/* A method that was asked for is the one, or nothing is measured. */
+/* Fail if --method names another method than the target uses. */
 static int method_taken(const struct bench *b, char *err)
 {
 	const char *got =
@@ -208,7 +208,7 @@ int bench_start(struct bench *b, char *err)
 		return rp_err(err, -ENOMEM, "out of memory");
 	}
 	b->random = b->cfg->seed;
-	memset(b->buf, 1, BENCH_BUF); /* and no page of it is missing */
+	memset(b->buf, 1, BENCH_BUF); /* touch every page */
 	for (size_t i = 0; i < BENCH_MAX_SIZE; i++)
 		b->buf[i] = (char)(i % 64 ? i : bench_random(b));
 	atomic_store(&b->shared->mode, BENCH_IDLE);
@@ -217,7 +217,7 @@ int bench_start(struct bench *b, char *err)
 		return ret;
 
 	bench_pool_touch(b);
-	/* Ours first, as at the target. */
+	/* Provider before base, as at the target. */
 	open_side(b, BENCH_OURS);
 	open_side(b, BENCH_BASE);
 	atomic_store(&b->shared->initiator_open, true);
@@ -238,7 +238,7 @@ int bench_start(struct bench *b, char *err)
 	return method_taken(b, err);
 }
 
-/* After a failure: nothing of it may be counted as the next case's. */
+/* Drop late completions after a failure: the next case must not count them. */
 static void drain(struct bench_end *e)
 {
 	uint64_t quiet = bench_now() + 100000000;
@@ -255,7 +255,7 @@ static void drain(struct bench_end *e)
 	}
 }
 
-/* The other end is not there: say why, once for all turns. */
+/* Whether the side of a case could not be opened; notes the reason once. */
 static bool unusable(struct bench *b, struct bench_line *l)
 {
 	int side = l->what->side;
@@ -320,14 +320,17 @@ static void progress(const struct bench *b, const struct bench_line *l,
 			(unsigned long long)b->cfg->seconds);
 }
 
-/* In turns and each round in another order, so that no case is favoured. */
+/*
+ * Measure the cases of a group in turns, each round in another order, so that
+ * no case is favoured.
+ */
 static void measure_group(struct bench *b, struct bench_line **lines, size_t n,
 			  uint64_t end)
 {
 	bool more = true, first = true;
 	uint64_t t;
 
-	/* Each has its turn, even where those before took all the time. */
+	/* Each case gets one turn, even if earlier cases used up the time. */
 	for (; more && !interrupted && ((t = bench_now()) < end || first);
 	     first = false) {
 		progress(b, lines[0], t < end ? end - t : 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmem_bench suite: the figures that the provider is held to. */
+/* fi_rpmem_bench suite: figures with a bar that the provider must meet. */
 #include "config.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static const struct bench_want groups[][BENCH_COMPANY] = {
 	 {"disk_each", 4096, 32},
 	 {"disk_alone_batch", 4096, 32},
 	 {"disk_alone_each", 4096, 32}},
-/* Each size of durable_vs_handwritten; the plots have them too. */
+/* Lines for one size of durable_vs_handwritten and of the plots. */
 #define BY_SIZE(size)                                                          \
 	{                                                                      \
 		{"write_commit_flag", size, 1}, {"base_write", size, 1},       \
@@ -65,8 +65,8 @@ static const uint64_t each_size[] = {
 static struct bench_result result;
 
 /*
- * Medians that are compared come from one group, because its cases took turns:
- * the first call sets *group, which is ANY_GROUP before it.
+ * Compared medians come from one group, because cases of a group take turns.
+ * The first call sets *group, which is ANY_GROUP before.
  */
 #define ANY_GROUP UINT_MAX
 static int median(const char *name, uint64_t size, uint64_t ranges,
@@ -123,7 +123,10 @@ static int scaling(struct bench *b, const struct bench_metric *m, double *value,
 	return ret;
 }
 
-/* A commit takes one round trip at least: the flushes with it, and no more. */
+/*
+ * Upper bound of agent_flush_efficiency: a commit takes the flushes and at
+ * least one round trip.
+ */
 static int flush_bound(struct bench *b, const struct bench_metric *m,
 		       double *value, char *err)
 {
@@ -138,7 +141,7 @@ static int flush_bound(struct bench *b, const struct bench_metric *m,
 	return ret;
 }
 
-/* local_flush and one round trip, by agent_flush: the most would be 1. */
+/* (local_flush + one round trip) / agent_flush: 1 is the optimum. */
 static int flush_efficiency(struct bench *b, const struct bench_metric *m,
 			    double *value, char *err)
 {
@@ -167,7 +170,7 @@ static int batching(struct bench *b, const struct bench_metric *m,
 	return ret;
 }
 
-/* These run other processes. */
+/* Figures that other processes measure. */
 static struct bench_figure idle, instructions, instructions_pmem, file;
 static struct bench_file file_ns;
 
@@ -191,7 +194,7 @@ static int added(struct bench *b, const struct bench_metric *m, double *value,
 	return bench_figure_value(&instructions, value, err);
 }
 
-/* Reads that came too early: their instructions are among those above. */
+/* Reads that found no completion; their instructions are in the figures. */
 static uint64_t too_early[2];
 
 static int early_reads(struct bench *b, const struct bench_metric *m,
@@ -207,7 +210,10 @@ static int added_pmem(struct bench *b, const struct bench_metric *m,
 	return bench_figure_value(&instructions_pmem, value, err);
 }
 
-/* The sum is the least that a write takes whose target syncs its page. */
+/*
+ * Durable write to a file divided by msync + round trip, the minimum for a
+ * target that syncs the page.
+ */
 static int file_write(struct bench *b, const struct bench_metric *m,
 		      double *value, char *err)
 {
@@ -299,7 +305,7 @@ static const struct bench_metric metrics[] = {
 	{"idle_agent_cpu", 0.002, false, {0}, idle_cpu},
 };
 
-/* No bars, and beside the metrics: what puts them in proportion. */
+/* Figures without a bar, for comparison with the metrics. */
 static const struct bench_metric also[] = {
 	{"rate_ratio_of_persistent_key",
 	 0,
@@ -358,7 +364,7 @@ _Static_assert(COUNT(metrics) <= BENCH_FIGURES && COUNT(also) <= BENCH_FIGURES,
 	       "there is room");
 _Static_assert(COUNT(each_size) <= BENCH_SIZES, "there is room");
 
-/* The worst of the sizes is the value; without one of them it is unknown. */
+/* The value is that of the worst size; one unknown size makes it unknown. */
 static void figure_by_size(const struct bench_metric *m, struct bench_figure *f)
 {
 	struct bench_ratio r = m->r;

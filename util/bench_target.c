@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The process whose memory fi_rpmem_bench writes to. */
+/* Target process of fi_rpmem_bench: owns the memory that cases write to. */
 #include "config.h"
 
 #include <poll.h>
@@ -16,16 +16,16 @@ static void nap(void)
 	nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* One side as the target has it open. */
+/* One side of the target: endpoint and regions. */
 struct target_end {
 	struct rp_fabric f;
 	struct fid_mr *pool, *buf;
-	struct fid_mr *plain, *disk; /* ours: not persistent; the file */
+	struct fid_mr *plain, *disk; /* provider only: volatile region; file */
 };
 
 /*
- * Beside the pool: the same bytes as memory that nobody commits, and the file.
- * Neither is needed by all cases, so failing only says why.
+ * Register the pool a second time as volatile memory, and the file on disk.
+ * Some cases need neither, so a failure only records the reason.
  */
 static void export_more(struct bench *b, struct target_end *e)
 {
@@ -89,10 +89,10 @@ static int export_side(struct bench *b, enum bench_side side,
 	return 0;
 }
 
-#define TAG_SHORT 1 /* answered by 8 bytes */
-#define TAG_PING  3 /* answered by as many as the page says */
+#define TAG_SHORT 1 /* the reply has 8 bytes */
+#define TAG_PING  3 /* the reply has bench_shared.reply_size bytes */
 
-/* What a message arrives for is told by its context. */
+/* Context of the receive for a tag: the completion carries it. */
 static void *context_of(struct bench *b, uint64_t tag)
 {
 	return b->buf + tag;
@@ -123,7 +123,7 @@ static void answer(struct bench *b, struct target_end *e, fi_addr_t to,
 		fi_cq_read(e->f.cq, NULL, 0);
 }
 
-/* As a daemon does: nothing to read, so sleep until there is. */
+/* Sleep until a completion arrives, as a daemon does. */
 static void sleep_on(struct rp_fabric *f)
 {
 	struct fid *fid = &f->cq->fid;
@@ -132,7 +132,7 @@ static void sleep_on(struct rp_fabric *f)
 	if (fi_control(fid, FI_GETWAIT, &p.fd) ||
 	    fi_trywait(f->fabric, &fid, 1))
 		return;
-	poll(&p, 1, 1); /* the mode may change meanwhile */
+	poll(&p, 1, 1); /* 1 ms: sh->mode may change */
 }
 
 static void drive(struct bench *b, struct target_end *e, fi_addr_t initiator)
@@ -172,7 +172,7 @@ static void serve_rivals(struct bench *b, struct rival_end **ends)
 	}
 }
 
-/* Stores as a base does that places by CPU, and perhaps the flush, timed. */
+/* Store to the ranges by CPU, and flush them with BENCH_FLUSH, timed. */
 static void work(struct bench *b)
 {
 	struct bench_shared *sh = b->shared;
@@ -203,7 +203,9 @@ static void work(struct bench *b)
 	atomic_store(&sh->work, BENCH_NO_WORK);
 }
 
-/* The initiator's names are known: messages can be answered. */
+/*
+ * Insert the initiator's address and post receives, so that pings get a reply.
+ */
 static void meet(struct bench *b, enum bench_side side, struct target_end *e,
 		 fi_addr_t *initiator)
 {
@@ -229,7 +231,9 @@ int bench_target_run(struct bench *b)
 	int mode;
 
 	bench_pool_touch(b);
-	/* Ours first: the first call to libfabric reads the environment. */
+	/*
+	 * Provider before base: the first libfabric call reads the environment.
+	 */
 	export_side(b, BENCH_OURS, &end[BENCH_OURS]);
 	export_side(b, BENCH_BASE, &end[BENCH_BASE]);
 	serve_rivals(b, rival);
