@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Minutes beside the budget of docs/testing.md: sourced by check.sh and .ci/run.
+# Compares minutes with the budget of docs/testing.md; sourced by check.sh and
+# .ci/run.
 # shellcheck shell=bash
 
-# budget_line TESTING.MD PART SECONDS: one line, and another when it is over.
+# budget_line TESTING.MD PART SECONDS: print one line, and a second one if the
+# part is over its budget.
 budget_line() {
 	awk -F ' *[|] *' -v part="$2" -v s="$3" '
 		$2 == part { of = $3 }
@@ -13,7 +15,8 @@ budget_line() {
 		}' "$1"
 }
 
-# Sum the lines above of several runs by part, from standard input: SECONDS PART
+# budget_sum: add up the lines of several runs (standard input) by part. Prints
+# SECONDS PART.
 budget_sum() {
 	sed -nE 's/^(.*[^ ]) +([0-9]+\.[0-9]) of +[0-9]+ minutes$/\2 \1/p' |
 		awk '{ m = $1; sub(/^[^ ]+ /, ""); if (!($0 in sum)) order[n++] = $0

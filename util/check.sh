@@ -56,15 +56,16 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 . "$src/util/budget.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
-# Without them those stages say what is missing.
+# Without these packages the guest and platform stages report what is missing.
 # shellcheck disable=SC2086
 [ -z "$vm$platform" ] || packages_install $PKG_VM
 
 passed=0 failed=0 skipped=0 left_out=
-# When all was installed; seconds of the parts that are not "build and core".
+# Times: begun after the installation, and seconds of each part other than
+# "build and core".
 begun=$SECONDS crash=0 guest= mpi=0 other=
 
-# suite NAME PASSED FAILED SKIPPED SECONDS: one line, and into the sum.
+# suite NAME PASSED FAILED SKIPPED SECONDS: print one line, add it to the sum.
 suite() {
 	printf '%-28s %5d passed %4d failed %4d skipped %5ds\n' "$@"
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
@@ -76,7 +77,7 @@ suite() {
 	esac
 }
 
-# Longer runs are outside the budget.
+# Print each part with its budget. Longer runs have none.
 budget() {
 	local all=$((SECONDS - begun)) doc=$src/docs/testing.md
 
@@ -93,7 +94,7 @@ budget() {
 	fi
 }
 
-step() { # step NAME COMMAND...: a build step that counts as one test
+step() { # step NAME COMMAND...: run a build step, which counts as one test
 	local name=$1 start=$SECONDS log="$build/step.log"
 
 	shift
@@ -121,7 +122,7 @@ case $sanitize in
 '') ;;
 address)
 	cflags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
-	# A runtime comes before whatever else a test preloads.
+	# The sanitizer runtime must precede all other preloaded libraries.
 	env+=("RP_PRELOAD=$(gcc -print-file-name=libasan.so):"
 		ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:abort_on_error=0
 		"LSAN_OPTIONS=suppressions=$src/fabtests/suppress.lsan:print_suppressions=0") ;;
@@ -154,10 +155,10 @@ if [ -z "$sanitize" ]; then
 	step "build (clang)" clang_build
 fi
 
-# The tests' files are in the build folder.
+# Tests keep their files in the build folder.
 trust_folder util/fi_rpmem_info . || { failed=$((failed + 1)); finish; }
 
-# How long a test ran: from its log's birth to its last byte.
+# seconds LOG: duration of a test, from the birth of its log to the last write.
 seconds() {
 	local born end
 
@@ -166,7 +167,8 @@ seconds() {
 		echo 0
 }
 
-# What a test that failed says: what is not ok, wherever it stands, then the end.
+# said_by NAME LOG: print the failures of a test, wherever they are in its log,
+# then the end of the log.
 said_by() {
 	echo "--- $1"
 	grep -anE '^not ok|^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
@@ -195,7 +197,8 @@ run_tests() {
 }
 run_tests
 
-# MPI jobs whose ranks are killed, meanwhile: most of it is waiting.
+# MPI jobs whose ranks are killed: they mostly wait, so they run in the
+# background.
 kills_minutes=5
 [ -z "$long" ] || kills_minutes=60
 kills=
@@ -209,13 +212,13 @@ kills_end() {
 	cat "$build/kills.out"
 }
 
-# Break the code in a copy of the tree: what the tests notice has passed.
+# Mutation tests: a mutant that the tests detect counts as passed.
 mutations() {
 	local log="$build/mutate.log" seed kind p f s
 	local -a what=(--named --sample 60)
 
 	[ -z "$long" ] || what=(--long)
-	# Another sample for each commit.
+	# The seed changes with each commit.
 	seed=$(git -C "$src" log -1 --format=%ct 2>/dev/null) ||
 		seed=$(date +%Y%m%d)
 	"$src/fabtests/mutation/mutate" "${what[@]}" -j 2 --seed "$seed" \
@@ -230,7 +233,7 @@ mutations() {
 }
 [ -n "$sanitize" ] || mutations
 
-# What reads the code without running it.
+# Static analysis.
 lint() {
 	local log="$build/lint.log" start=$SECONDS p f s
 
@@ -244,7 +247,7 @@ lint() {
 }
 [ -n "$sanitize" ] || lint
 
-# stage NAME SCRIPT ARGUMENT...: it prints TAP, and a sum at the end.
+# stage NAME SCRIPT ARGUMENT...: run a script that prints TAP and a sum.
 stage() {
 	local name=$1 log="$build/${1// /-}.log" start=$SECONDS p f s
 
@@ -252,13 +255,14 @@ stage() {
 	"$@" >"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
-	# No sum: it broke off.
+	# A missing sum means that the script was cut off.
 	suite "$name" "${p:-0}" "${f:-1}" "${s:-0}" $((SECONDS - start))
 	grep -E '^not ok|# SKIP' "$log"
 	[ "${f:-1}" = 0 ] || grep -vE '^(not )?ok ' "$log" | tail -60
 }
 
-# As many of mpich's one-sided tests as there is time for; others next time.
+# Run mpich's one-sided tests for a limited time; the seed selects others for
+# each commit.
 mpich() {
 	local -a what=(--build "$build" ${cache:+--cache "$cache"})
 
@@ -270,7 +274,7 @@ mpich() {
 
 [ -n "$sanitize" ] || stage "mpi kills" kills_end
 
-# Real verbs, DAX and both persistence domains.
+# Guest stage: real verbs, DAX and both persistence domains.
 guest() {
 	local -a what=(--build "$build/guest" ${cache:+--cache "$cache"})
 	local -a all=(--platform trixie)
@@ -285,7 +289,7 @@ else
 	left_out="$left_out --vm (guest)"
 fi
 
-# Another release's libfabric, rdma-core and compiler.
+# Platform stage: libfabric, rdma-core and compiler of another Debian release.
 platform() {
 	local -a what=(--suite "$platform" --host "$build" --build "$build/platform")
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What copies in both directions share: the pool, the window, completions. */
+/* Code shared by both directions: the pool, the window, completions. */
 #include "config.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static int find_pool(struct copy *c)
 	return 0;
 }
 
-/* Before a single byte is moved. */
+/* Check the range before any byte is copied. */
 static int check_bounds(struct copy *c)
 {
 	const struct copy_cfg *cfg = c->cfg;
@@ -87,8 +87,8 @@ static int open_fabric(struct copy *c)
 }
 
 /*
- * Ask the target itself what a commit would do: what the set-up daemon said is
- * only for people.
+ * QUERY the target for class and method of commits: the values in EXPORT are
+ * for people only.
  */
 static int check_class(struct copy *c)
 {
@@ -128,7 +128,10 @@ static int check_class(struct copy *c)
 static int make_window(struct copy *c)
 {
 	const uint64_t window = c->cfg->window;
-	/* A resumed copy compares: two chunks per place. */
+	/*
+	 * --resume compares, so each slot holds a chunk of the file and one of
+	 * the pool.
+	 */
 	const unsigned int each = c->cfg->up && c->cfg->resume ? 2 : 1;
 
 	c->chunk = c->cfg->chunk;
@@ -173,7 +176,10 @@ int copy_open(struct copy *c)
 
 void copy_close(struct copy *c)
 {
-	/* What is under way ends with its endpoint; then the memory may go. */
+	/*
+	 * Closing the endpoint cancels outstanding operations; their memory can
+	 * be freed after it.
+	 */
 	if (c->f.ep) {
 		fi_close(&c->f.ep->fid);
 		c->f.ep = NULL;
@@ -220,7 +226,10 @@ int copy_post(struct copy *c, struct copy_op *op)
 	ssize_t ret;
 	int code = 0;
 
-	/* To a dead target the base tries to connect for ever. */
+	/*
+	 * The base keeps connecting to a dead target and returns -FI_EAGAIN, so
+	 * the timeout counts from this post.
+	 */
 	if (!c->busy)
 		c->sign_of_life = copy_now_ms();
 	c->posting = true;

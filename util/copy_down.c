@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A copy from a pool to a file, which appears whole or not at all. */
+/* Copies a pool to a file, which appears complete or not at all. */
 #include "config.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static int store(struct copy *c, const struct copy_op *op)
 	return 0;
 }
 
-/* What the file gives back is what arrived. */
+/* --verify: the SHA-256 of the file equals that of the received bytes. */
 static int reread(struct copy *c)
 {
 	uint64_t at = 0, len;
@@ -63,7 +63,7 @@ static int fill(struct copy *c)
 {
 	int ret;
 
-	/* Room for all of it, before any of it is moved. */
+	/* Allocate all blocks first: a full disk fails before any transfer. */
 	ret = -posix_fallocate(c->fd, 0, (off_t)c->size);
 	if (ret)
 		return file_error(c, ret);
@@ -92,7 +92,7 @@ int copy_down(struct copy *c)
 	}
 	if (rp_tmpfile_open(c->cfg->file, &t, c->err))
 		return RP_EXIT_FILE;
-	/* It holds no secret of ours: as if the user had created it. */
+	/* The file gets the mode that open() would give it. */
 	fchmod(t.fd, 0666 & ~mask);
 	c->fd = t.fd;
 	ret = fill(c);

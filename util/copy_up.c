@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A copy from a file to a pool: write, commit, count what is durable. */
+/* Copies a file to a pool: write, commit, count durable bytes. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,20 +12,20 @@
 #include "util/file.h"
 
 /*
- * Chunks pass through the ring in order: read from the file, compared where
- * the copy is resumed, written, covered by a commit. All counters are bytes
- * from the start of the copy and only grow:
+ * Chunks pass through the ring in order: read from the file, compared with the
+ * pool (--resume), written, covered by a commit. The counters are bytes from
+ * the start of the copy and only grow:
  *
  *    acked <= asked <= posted <= loaded <= size, freed <= posted
  */
 struct up {
 	struct copy *c;
 	uint64_t loaded; /* read from the file */
-	uint64_t posted; /* written, or found to be there */
-	uint64_t freed;	 /* their places may be used again */
-	uint64_t asked;	 /* covered by a commit that was started */
+	uint64_t posted; /* write posted, or equal in the pool */
+	uint64_t freed;	 /* slots that can be reused */
+	uint64_t asked;	 /* covered by a posted commit */
 	bool compare;
-	unsigned int first, ncommits; /* c->commits: a ring, oldest first */
+	unsigned int first, ncommits; /* ring c->commits, oldest first */
 };
 
 static struct copy_op *chunk_at(const struct up *u, uint64_t at)
@@ -67,7 +67,7 @@ static int load(struct up *u)
 	return ret;
 }
 
-/* What has come back of this chunk, and what is next for it. */
+/* Advance one chunk after its completion: compare, then write if it differs. */
 static int step(struct up *u, struct copy_op *op)
 {
 	struct copy *c = u->c;
@@ -79,7 +79,10 @@ static int step(struct up *u, struct copy_op *op)
 	if (op->state != COPY_READING)
 		return 0;
 	if (!memcmp(op->mine, op->theirs, op->len)) {
-		/* Not written, but committed: it may never have been. */
+		/*
+		 * Equal bytes are not written, but committed: their commit may
+		 * be missing.
+		 */
 		op->state = COPY_DONE;
 		c->skipped += op->len;
 		return 0;
@@ -108,8 +111,9 @@ static int step_all(struct up *u)
 }
 
 /*
- * A commit covers what was posted before it, so it need not wait for it. It has
- * a largest size so that acknowledgements keep coming from a slow disk.
+ * Post commits for posted writes: a commit covers writes that were posted
+ * before it, so it does not wait for them. Its size is limited so that a slow
+ * disk still acknowledges regularly.
  */
 static int ask(struct up *u)
 {
@@ -145,7 +149,7 @@ static int log_acked(struct copy *c)
 	return RP_EXIT_FILE;
 }
 
-/* Durable is what all commits up to it have answered for. */
+/* Count durable bytes: those whose commit and all earlier commits completed. */
 static int count(struct up *u)
 {
 	struct copy *c = u->c;
@@ -176,10 +180,10 @@ static int write_all(struct up *u)
 			ret = step_all(u);
 		if (!ret)
 			ret = ask(u);
-		/* Everything that can be done is: wait for an answer. */
+		/* Nothing more can be posted: wait for a completion. */
 		if (!ret)
 			ret = copy_poll(c, 100);
-		/* Also on the way out: what is known to be durable counts. */
+		/* Count durable bytes on failure too. */
 		if (count(u) && !ret)
 			ret = RP_EXIT_FILE;
 		if (ret)
@@ -191,8 +195,8 @@ static int write_all(struct up *u)
 int copy_up(struct copy *c)
 {
 	/*
-	 * The agent flushes whatever is in the range, whoever wrote it. Other
-	 * methods vouch for the writes of this endpoint only: no comparing.
+	 * Only the agent flushes a range whoever wrote it. Other methods cover
+	 * writes of this endpoint only, so --resume then writes every byte.
 	 */
 	struct up u = {
 		.c = c,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Looks, in order, for what keeps commits from working on this host. */
+/* fi_rpmem_info --doctor: checks, in order, what commits on this host need. */
 #include "config.h"
 
 #include <dirent.h>
@@ -20,16 +20,16 @@
 #define BASE	"tcp"
 #define STRING	BASE ";ofi_rpmem"
 #define DSO	"librpmem-fi.so"
-#define RDMA_MB 64 /* an RDMA device pins what is registered */
+#define RDMA_MB 64 /* RDMA devices pin registered memory */
 
-/* What later checks need of earlier ones. */
+/* Results of checks that later checks use. */
 struct doctor {
 	json_t *checks;
-	char folder[PATH_MAX];	  /* of the provider; "" */
-	char base[DOCTOR_NAME];	  /* that FI_PROVIDER names, or tcp */
-	char device[DOCTOR_NAME]; /* the first one of that base; "" */
-	bool asked;		  /* FI_PROVIDER names us and a base */
-	struct doctor_seen seen;  /* where it does */
+	char folder[PATH_MAX];	  /* folder of the provider, or "" */
+	char base[DOCTOR_NAME];	  /* base in FI_PROVIDER, or tcp */
+	char device[DOCTOR_NAME]; /* first device of the base, or "" */
+	bool asked;		  /* FI_PROVIDER names ofi_rpmem and a base */
+	struct doctor_seen seen;  /* result with that FI_PROVIDER */
 	bool listed;
 };
 
@@ -55,7 +55,7 @@ static void check_libfabric(struct doctor *d)
 		      json_string("install libfabric 1.17 or newer"));
 }
 
-/* libfabric's own folder, as the help of its parameter says it. */
+/* Default folder of libfabric, from the help text of FI_PROVIDER_PATH. */
 static void default_folder(char *dir, size_t len)
 {
 	static const char mark[] = "(default: ";
@@ -88,12 +88,12 @@ static bool has_dso(const char *dir)
 }
 
 /*
- * Programs find the provider in FI_PROVIDER_PATH, or in libfabric's own
- * folder where that is not set. This tool looks in two places more, its build
- * tree and where it was installed to, which helps it but not them.
+ * Programs find the provider in FI_PROVIDER_PATH or, if it is not set, in the
+ * default folder of libfabric. This tool also searches its build tree and the
+ * installation folder; programs do not.
  *
- * libfabric reads the environment at its first call, which asks for its own
- * folder: what this process needs must be set before.
+ * libfabric reads the environment at its first call, which default_folder()
+ * makes: set FI_PROVIDER_PATH before.
  */
 static void check_file(struct doctor *d)
 {
@@ -162,7 +162,7 @@ static void check_load(struct doctor *d)
 		dlclose(h);
 }
 
-/* FI_PROVIDER as programs would inherit it from here. */
+/* Check FI_PROVIDER as a program inherits it. */
 static void check_filter(struct doctor *d)
 {
 	static const char remedy[] =
@@ -193,7 +193,7 @@ static void check_filter(struct doctor *d)
 		      json_string(remedy));
 	else
 		check(d, "FI_PROVIDER", DOCTOR_OK, info_text("'%s'", v), NULL);
-	/* Said; the rest is about what is behind it. */
+	/* FI_PROVIDER is reported; later checks look past the filter. */
 	unsetenv("FI_PROVIDER");
 }
 
@@ -203,7 +203,7 @@ struct fi_info *doctor_hints(const char *prov_name)
 
 	if (!hints)
 		return NULL;
-	/* A base without us has no persistent regions to offer. */
+	/* A base without ofi_rpmem offers no FI_RMA_PMEM. */
 	hints->caps = FI_RMA;
 	if (!prov_name || strcasestr(prov_name, "ofi_rpmem"))
 		hints->caps |= FI_RMA_PMEM;
@@ -228,7 +228,7 @@ static struct fi_info *look_up(const char *name, const char *source, int *ret)
 	return list;
 }
 
-/* tcp, sockets and the like can be tried on this host alone. */
+/* Whether the base works over loopback, as tcp and sockets do. */
 static bool is_loopback_base(const struct doctor *d)
 {
 	return strncasecmp(d->base, "verbs", 5) != 0;
@@ -270,11 +270,11 @@ static void check_interface(struct doctor *d)
 	else
 		check(d, "interface", DOCTOR_OK,
 		      info_text("%s, by FI_TCP_IFACE", v), NULL);
-	/* The last check runs on loopback whatever programs use. */
+	/* The commit check uses loopback, whatever interface programs use. */
 	setenv("FI_TCP_IFACE", "lo", 1);
 }
 
-/* Does this libfabric have the provider at all, whatever it offers? */
+/* Whether libfabric has this provider, with or without usable endpoints. */
 static bool is_provider(const char *name)
 {
 	struct fi_info *list = NULL, *i;
@@ -289,7 +289,7 @@ static bool is_provider(const char *name)
 	return found;
 }
 
-/* What a base needs that is not there. */
+/* Report why the base has no endpoint. */
 static void base_is_missing(struct doctor *d)
 {
 	if (!strncasecmp(d->base, "verbs", 5))
@@ -330,7 +330,7 @@ static void check_base(struct doctor *d)
 	}
 	snprintf(d->device, sizeof(d->device), "%s", list->domain_attr->name);
 	fi_freeinfo(list);
-	/* A device's address is not loopback's: looked up is all. */
+	/* A base with a device cannot bind to loopback: only look it up. */
 	if (!is_loopback_base(d)) {
 		check(d, "base", DOCTOR_OK,
 		      info_text("%s on %s", d->base, d->device), NULL);
@@ -349,7 +349,7 @@ static void check_base(struct doctor *d)
 	rp_fabric_close(&f);
 }
 
-/* As programs would find it, where FI_PROVIDER asks for it. */
+/* Check that libfabric lists the provider, with FI_PROVIDER if it is set. */
 static void check_listed(struct doctor *d)
 {
 	struct doctor_seen *seen = &d->seen;

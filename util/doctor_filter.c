@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What FI_PROVIDER asks for, and what libfabric lists under it. */
+/* FI_PROVIDER: the base that it names, and the endpoint that it selects. */
 #include "config.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define OURS "ofi_rpmem"
 
-/* "a;b;c" without our name, which is in it when true is returned. */
+/* Copy "a;b;c" to rest without ofi_rpmem. Returns whether entry names it. */
 static bool take_ours(char *entry, char rest[DOCTOR_NAME])
 {
 	char *part, *save;
@@ -58,7 +58,7 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME])
 	return asked && base[0];
 }
 
-/* In a child: the first endpoint of ours, or why there is none. */
+/* Runs in a child: find the first endpoint of ofi_rpmem, or the error. */
 static void look(struct doctor_seen *seen)
 {
 	struct fi_info *hints = doctor_hints(NULL), *list = NULL, *i;
@@ -69,7 +69,7 @@ static void look(struct doctor_seen *seen)
 		return;
 	if (!rp_fabric_find_provider(dir, sizeof(dir), NULL))
 		setenv("FI_PROVIDER_PATH", dir, 0);
-	/* Interfaces have a check of their own. */
+	/* check_interface() covers interfaces; use loopback here. */
 	setenv("FI_TCP_IFACE", "lo", 1);
 	seen->ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list);
 	for (i = list; i && !strcasestr(i->fabric_attr->prov_name, OURS);)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the provider would find out about memory, told by this environment. */
+/* Looks up memory properties as the provider does in this environment. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -28,7 +28,10 @@ static bool is_verbs(const char *base)
 	return base && !strncasecmp(base, "verbs", strlen("verbs"));
 }
 
-/* What only a domain that is open can find out, and the peer's. */
+/*
+ * Reason why the FLUSH property is unknown: it needs an open domain and the
+ * peer.
+ */
 static const char *native_why(const char *base)
 {
 	if (!is_verbs(base))
@@ -55,7 +58,7 @@ int rp_facts_look(const char *base, const char *device, const void *addr,
 		return ret;
 	if (!nic)
 		nic = &own;
-	/* The transport of private connections, whatever the base. */
+	/* Private connections use verbs or tcp, whatever the base is. */
 	rp_caps_base(NULL, is_verbs(base) ? base : "tcp", device, nic);
 	cfg.placement = nic->placement;
 	cfg.fence = nic->fence;

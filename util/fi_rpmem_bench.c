@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Measures durable remote writes against the bare base and against msync. */
+/*
+ * fi_rpmem_bench: compares durable remote writes with the base and with msync.
+ */
 #include "config.h"
 
 #include <argp.h>
@@ -37,7 +39,7 @@ enum {
 	OPT_BAR,
 };
 
-/* What can be measured, and what of it when nothing else is said. */
+/* Modes, with their default sizes, ranges and seconds. */
 static const struct mode {
 	const char *name;
 	enum bench_mode mode;
@@ -58,7 +60,7 @@ static const struct mode {
 	{"sequential", BENCH_SEQUENTIAL, {1048576}, {1}, 10},
 	{"flush", BENCH_LOCAL, {8, 64, 512, 4096, 65536, 1048576}, {1}, 10},
 	{"file", BENCH_FILE, {64}, {1}, 10},
-	/* Room for their widest case. */
+	/* The largest case of each, which sizes the pool. */
 	{"suite", BENCH_SUITE, {BENCH_MAX_SIZE}, {BENCH_MAX_RANGES}, 60},
 	{"calibrate", BENCH_CALIBRATE, {65536}, {16}, 20},
 	{"probe", BENCH_PROBE, {64}, {1}, 10},
@@ -100,7 +102,9 @@ static const struct argp_option options[] = {
 	 "suite: against librpma, over the RDMA device at --address", 0},
 	{"rival", OPT_RIVAL, "N", OPTION_HIDDEN, NULL, 0},
 	{"mark", OPT_MARK, "FILE", OPTION_HIDDEN, NULL, 0},
-	/* For tests: whether a bar is met must not depend on the machine. */
+	/*
+	 * For tests, whose result must not depend on the speed of the machine.
+	 */
 	{"bar", OPT_BAR, "NAME=VALUE", OPTION_HIDDEN, NULL, 0},
 	{"persistent", OPT_PERSISTENT, NULL, OPTION_HIDDEN, NULL, 0},
 	{"durable", OPT_DURABLE, NULL, OPTION_HIDDEN, NULL, 0},
@@ -161,8 +165,8 @@ static void parse_mode(struct argp_state *state, const char *arg)
 }
 
 /*
- * Two processes that poll on one CPU measure its scheduler: each gets one of
- * its own, if there are two.
+ * Pin the two processes to different CPUs if possible: two that poll on one CPU
+ * measure the scheduler.
  */
 static void pin_apart(struct bench_cfg *cfg)
 {
@@ -177,7 +181,7 @@ static void pin_apart(struct bench_cfg *cfg)
 	cfg->pin = found == 2;
 }
 
-/* What was not said is the mode's. */
+/* Fill options that were not given with the defaults of the mode. */
 static void complete(struct argp_state *state)
 {
 	struct bench_cfg *cfg = state->input;
@@ -352,7 +356,7 @@ static const struct argp argp = {
 __attribute__((visibility("default"))) /* libc looks for it */
 const char *argp_program_version = "fi_rpmem_bench " PACKAGE_VERSION;
 
-/* The suite measures the provider's defaults: no variable may change them. */
+/* The suite measures default parameters: remove all others. */
 static void clear_environment(void)
 {
 	static const char prefix[] = "FI_OFI_RPMEM_";
@@ -376,7 +380,10 @@ static void clear_environment(void)
 	}
 }
 
-/* What both processes' providers read; before the first libfabric call. */
+/*
+ * Set the parameters of the provider for both processes, before the first
+ * libfabric call.
+ */
 static void set_environment(const struct bench_cfg *cfg)
 {
 	const char *class = cfg->class;
@@ -391,7 +398,9 @@ static void set_environment(const struct bench_cfg *cfg)
 		setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	if (cfg->method)
 		setenv("FI_OFI_RPMEM_METHOD", cfg->method, 1);
-	/* The hints choose; a filter would hide one of the two. */
+	/*
+	 * The hints select the provider; a filter could hide base or ofi_rpmem.
+	 */
 	unsetenv("FI_PROVIDER");
 }
 
@@ -441,7 +450,7 @@ static int run(struct bench *b, char *err)
 	for (size_t i = 0; i < n; i++)
 		if ((!lines[i].samples.n || lines[i].dead) &&
 		    !(b->cfg->emulate && lines[i].what->side == BENCH_IDLE))
-			code = RP_EXIT_PARTLY; /* not for want of a disk */
+			code = RP_EXIT_PARTLY; /* no file, no msync */
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
 		bench_report_table(b, lines, n);
 	ret = b->cfg->json ? bench_report_json(b, lines, n, err) : 0;

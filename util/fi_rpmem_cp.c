@@ -72,7 +72,7 @@ struct args {
 	char **argv;
 };
 
-/* As scp has it: a colon before any slash. */
+/* A remote name has a colon before any slash, as in scp. */
 static bool is_remote(const char *s)
 {
 	size_t n = strcspn(s, ":/");
@@ -259,8 +259,8 @@ static int run(struct copy *c)
 }
 
 /*
- * After a failed flush the target's page cache may hold bytes that its disk
- * never got and will not be given again: comparing with them would be wrong.
+ * After a failed flush the page cache of the target may hold bytes that the
+ * disk does not have and will not get, so comparing with them is wrong.
  */
 static bool may_compare(const struct copy *c)
 {
@@ -275,7 +275,7 @@ static void append(char *buf, size_t size, const char *s)
 	snprintf(buf + n, size - n, "%s", s);
 }
 
-/* One word for a shell. */
+/* Append s as one shell word. */
 static void append_quoted(char *buf, size_t size, const char *s)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
@@ -295,7 +295,7 @@ static void append_quoted(char *buf, size_t size, const char *s)
 	append(buf, size, "'");
 }
 
-/* The command line again, with --resume or without. */
+/* Build the command that continues the copy. */
 static void resume_command(const struct args *a, const struct copy *c,
 			   char *buf, size_t size)
 {
@@ -314,7 +314,7 @@ static void resume_command(const struct args *a, const struct copy *c,
 	}
 }
 
-/* What is said of acknowledged bytes: of class none they survive nothing. */
+/* Whether acknowledged bytes are durable: class none survives nothing. */
 static bool is_durable(const struct copy *c)
 {
 	return !c->method || c->class != FI_RPMEM_CLASS_NONE;
@@ -413,10 +413,10 @@ static void interrupt(int sig)
 
 static void take_signals(void)
 {
-	/* No SA_RESTART: a sleeping read of completions must notice. */
+	/* No SA_RESTART: the signal must interrupt fi_cq_sread(). */
 	struct sigaction sa = {
 		.sa_handler = interrupt,
-		/* The second one is for somebody who does not want to wait. */
+		/* A second signal ends the program at once. */
 		.sa_flags = (int)SA_RESETHAND,
 	};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tells what this host, or a target, promises about durability, and why. */
+/* fi_rpmem_info: prints what a host or target promises about durability. */
 #include "config.h"
 
 #include <argp.h>
@@ -131,7 +131,7 @@ static int run_doctor(const struct info_cfg *cfg)
 	return exit_of(worst);
 }
 
-/* A path where nothing can be durable is worth a warning, no more. */
+/* A path without durability is a warning, not a failure. */
 static int run_host(const struct info_cfg *cfg)
 {
 	json_t *paths = json_array(), *path, *o;
@@ -186,7 +186,7 @@ static int run_target(const struct info_cfg *cfg)
 	rp_secret_wipe(&secret);
 	if (ret) {
 		fprintf(stderr, "fi_rpmem_info: %s\n", err);
-		/* Not HOST:POOL is wrong usage. */
+		/* -EINVAL: the argument is not HOST:POOL. */
 		return ret == -EINVAL ? RP_EXIT_USAGE : RP_EXIT_NOTHING;
 	}
 	code = json_object_get(o, "refused") ? DOCTOR_WARN : DOCTOR_OK;

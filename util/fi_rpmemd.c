@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmemd: exports pool files, and makes what is written to them durable. */
+/* fi_rpmemd: exports pool files and makes writes to them durable. */
 #include "config.h"
 
 #include <argp.h>
@@ -28,26 +28,26 @@
 #include "util/pool.h"
 #include "util/setup_server.h"
 
-/* Accepted commits are answered in this time after SIGTERM, or not at all. */
+/* After SIGTERM, accepted commits have this long to complete. */
 #define DRAIN_MS 10000
-/* Answers are on their way for this long after the last commit. */
+/* Time for the last replies to leave, after the last commit. */
 #define LINGER_MS 100
-/* How often the names of the pool files are looked at. */
+/* Interval of the check that each pool file still has a name. */
 #define NAMES_MS 1000
 
 struct export
 {
 	const char *path;
-	const char *name; /* inside path */
+	const char *name; /* points into path */
 	struct rp_pool pool;
 	bool open;
 	struct fid_mr *mr;
-	char withdrawn[RP_ERR_LEN]; /* why; "": it is served */
+	char withdrawn[RP_ERR_LEN]; /* reason, or "" while the pool is served */
 };
 
 struct daemon {
-	/* arguments */
-	uint64_t create; /* 0: do not */
+	/* command line */
+	uint64_t create; /* size of new pools, or 0 */
 	uint16_t port;
 	const char *addr;
 	const char *secret_file;
@@ -63,7 +63,7 @@ struct daemon {
 	int signal_fd;
 	struct rp_setup_server *server;
 	uint64_t incarnation;
-	bool served; /* clients could connect */
+	bool served; /* clients were able to connect */
 	char err[RP_ERR_LEN];
 };
 
@@ -118,7 +118,7 @@ static error_t parse_pool(struct argp_state *state, struct daemon *d,
 			   "characters, at most 255, or a symbolic link of "
 			   "such a name",
 			   path);
-	/* Clients know a pool by its name alone. */
+	/* Clients name a pool without its folder, so names must differ. */
 	for (unsigned int i = 0; i < d->n; i++)
 		if (!strcmp(d->exports[i].name, e->name))
 			argp_error(state,
@@ -174,7 +174,7 @@ static int complain(const struct daemon *d, int code)
 	return code;
 }
 
-/* Who may connect is settled before anything is opened. */
+/* Check address and secret before any pool is opened. */
 static int check_access(struct daemon *d)
 {
 	if (d->secret_file &&
@@ -268,7 +268,7 @@ static int open_fabric(struct daemon *d)
 	return 0;
 }
 
-/* The facts that made the provider refuse, for people. */
+/* Explain why the provider refused to register the pool. */
 static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 {
 	struct rp_facts facts;
@@ -291,7 +291,7 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 		       fi_strerror(-ret));
 }
 
-/* What a commit of this pool is, for people: clients ask the agent. */
+/* Describe commits of this pool, for people: programs QUERY the agent. */
 static int describe(struct daemon *d, const struct export *e,
 		    struct rp_setup_export *offer)
 {
@@ -308,7 +308,10 @@ static int describe(struct daemon *d, const struct export *e,
 	}
 	offer->class = (uint8_t)key.class;
 	offer->method = (uint8_t)key.method;
-	/* The same facts as the provider's: its own are in its log. */
+	/*
+	 * Look up the properties again: those of the provider are in its log
+	 * only.
+	 */
 	if (rp_facts_look(d->base, d->f.info->domain_attr->name, e->pool.data,
 			  e->pool.size, &facts, why, NULL, NULL))
 		why[0] = 0;
@@ -317,8 +320,8 @@ static int describe(struct daemon *d, const struct export *e,
 }
 
 /*
- * Register a pool: from then on the domain listens for private connections. The
- * address with which clients find it is this host's; the port is in the key.
+ * Register a pool; the domain then listens for private connections. Clients
+ * find the domain by the address of this host and the port in the key.
  */
 static int export_pool(struct daemon *d, struct export *e,
 		       struct rp_setup_export *offer)
@@ -340,7 +343,7 @@ static int export_pool(struct daemon *d, struct export *e,
 	memcpy(offer->fi_name, info->src_addr, info->src_addrlen);
 	offer->fi_name_len = (uint16_t)info->src_addrlen;
 	offer->key = fi_mr_key(e->mr);
-	/* No vector takes port 0. */
+	/* fi_av_insert() refuses port 0. */
 	((struct sockaddr_in *)offer->fi_name)->sin_port =
 		htons(rp_key_port(offer->key));
 	offer->addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
@@ -399,8 +402,9 @@ static void withdraw(struct export *e, int why)
 }
 
 /*
- * A file without a name goes with this process, so nothing that is written to
- * it is durable any more: without the registration its keys are refused.
+ * Withdraw a pool whose file was removed: its bytes vanish with this process,
+ * so writes to it are no longer durable. Closing the region makes the agent
+ * refuse its keys.
  */
 static const char *check_export(void *arg, unsigned int i)
 {
@@ -412,7 +416,10 @@ static const char *check_export(void *arg, unsigned int i)
 		withdraw(e, ret);
 	if (!e->withdrawn[0])
 		return NULL;
-	/* Where the base says that it is busy, again at the next check. */
+	/*
+	 * fi_close() fails while the region is busy; the next check tries
+	 * again.
+	 */
 	if (e->mr && !fi_close(&e->mr->fid))
 		e->mr = NULL;
 	return e->withdrawn;
@@ -475,14 +482,17 @@ static void print_exports(const struct daemon *d)
 	       d->secret_file ? ", with a secret" : "");
 }
 
-/* Whatever the queue has: the provider works inside these calls. */
+/* Make progress: the provider works inside fi_cq_read(). */
 static int drive(struct daemon *d)
 {
 	struct fi_cq_err_entry bad;
 	struct fi_cq_entry done[16];
 	ssize_t n = fi_cq_read(d->f.cq, done, 16);
 
-	/* A client that went away in the middle of a read is its affair. */
+	/*
+	 * A client that disconnects during an operation does not concern the
+	 * daemon.
+	 */
 	if (n == -FI_EAVAIL) {
 		rp_fabric_cq_error(&d->f, &bad, NULL);
 		return 0;
@@ -524,7 +534,7 @@ static int serve(struct daemon *d)
 		if (ret)
 			return ret;
 		rp_setup_server_run(d->server);
-		/* Sleep only when libfabric agrees that nothing is left. */
+		/* Sleep only if fi_trywait() finds nothing left to do. */
 		ret = 0;
 		if (fi_trywait(d->f.fabric, &cq, 1) == 0) {
 			ret = rp_setup_server_timeout(d->server);
@@ -540,14 +550,14 @@ static int serve(struct daemon *d)
 	}
 }
 
-/* Answer what was accepted, refuse what comes now. */
+/* Complete accepted commits, refuse new requests and clients. */
 static int drain(struct daemon *d)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
 	int ret, code = 0;
 
 	printf("stopping\n");
-	/* New clients are refused by the kernel from here on. */
+	/* The listener is closed, so the kernel refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;
 	ret = fi_rpmem_drain(d->f.domain, DRAIN_MS);
@@ -564,8 +574,8 @@ static int drain(struct daemon *d)
 }
 
 /*
- * No write may arrive once a pool is marked, so the fabric goes first. A start
- * that failed leaves each pool as it was found.
+ * Close the fabric before the pools: no write may arrive after a pool is marked
+ * clean. After a failed start each pool keeps its former mark.
  */
 static int close_all(struct daemon *d, bool failed)
 {
@@ -595,7 +605,7 @@ static int close_all(struct daemon *d, bool failed)
 	return code;
 }
 
-/* Signals are read, not caught: they wait until the loop looks. */
+/* Block the signals and read them from a signalfd in the loop. */
 static int take_signals(struct daemon *d)
 {
 	sigset_t set;
@@ -614,7 +624,7 @@ static int take_signals(struct daemon *d)
 	return 0;
 }
 
-/* The second SIGTERM is for somebody who does not want to wait. */
+/* A second SIGTERM ends the process at once. */
 static void untake_signals(void)
 {
 	sigset_t set;
@@ -623,7 +633,7 @@ static void untake_signals(void)
 	sigprocmask(SIG_SETMASK, &set, NULL);
 }
 
-/* Every client is a few descriptors. */
+/* Raise the limit: each client uses several descriptors. */
 static void raise_descriptors(void)
 {
 	struct rlimit r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How to use memory well, from what others and we have measured. */
+/* Advice for the use of memory, from papers and from measurements. */
 #include <stdio.h>
 
 #include "util/info.h"

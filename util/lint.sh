@@ -42,11 +42,11 @@ passed=0 failed=0 skipped=0
 flags=(-std=gnu11 -DHAVE_CONFIG_H -D_GNU_SOURCE "-DRP_PROVIDER_DIR=\"/nowhere\""
 	"-I$build" -Iinclude -Iprov -I.)
 
-# Known places: TOOL-CHECK, FILE, the line of source, why; apart by tabs.
+# Known false findings: CHECK, FILE, source line, reason; separated by tabs.
 known=util/lint.known
 
-# Each finding as CHECK<tab>FILE<tab>LINE NUMBER<tab>MESSAGE. The analyzer gives
-# up on a function after so many states: four times as fast, and nothing lost.
+# tidy FILE...: print findings as CHECK<tab>FILE<tab>LINE NUMBER<tab>MESSAGE.
+# The node limit makes the analyzer four times as fast and loses no finding.
 tidy() {
 	printf '%s\0' "$@" |
 		xargs -0 -P 2 -n 2 sh -c 'clang-tidy-14 --quiet "$@" -- '"$(
@@ -56,7 +56,7 @@ tidy() {
 		sed -nE "s|^($src/)?([^: ]+):([0-9]+):[0-9]+: (warning\|error): (.*) \[([^]]+)\]\$|\6\t\2\t\3\t\5|p"
 }
 
-# Headers that hold macros must be seen, or it cannot parse what uses them.
+# cppchk FILE...: run cppcheck, with the headers whose macros it must know.
 cppchk() {
 	cppcheck -q -j 2 --std=c11 --library=posix,gnu --inconclusive \
 		--enable=warning,performance,portability \
@@ -67,7 +67,7 @@ cppchk() {
 		"$@" 2>&1
 }
 
-# judge TOOL FILE...: its findings, less the known ones, by file.
+# judge TOOL FILE...: print the findings that are not known, file by file.
 judge() {
 	local tool=$1 f bad
 
@@ -106,7 +106,7 @@ judge() {
 	done
 }
 
-# finds TOOL: a tool that is silent about this is not at work.
+# finds TOOL: check that the tool reports a planted leak.
 finds() {
 	cat >"$dir/planted.c" <<'C'
 #include <stdlib.h>
@@ -155,7 +155,7 @@ if command -v cppcheck >/dev/null; then
 	judge cppcheck "${files[@]}"
 fi
 
-# What nobody complains of any more has no place in the list.
+# Report entries of the list that no tool finds any more.
 if [ $# = 0 ] && [ $skipped = 0 ]; then
 	stale=$(cut -f 2,3,6 "$dir"/*.judged | sort -u |
 		awk -F '\t' 'NR == FNR { seen[$1, $2, $3] = 1; next }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One line on a terminal that says how far a copy is. */
+/* Progress bar of a copy: one line on a terminal. */
 #include "config.h"
 
 #include <inttypes.h>

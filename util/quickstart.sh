@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # From a fresh Debian 12 to a durable remote copy: installs, builds, and shows
-# on a real file that what was acknowledged survives, and what happens if not.
+# on a real file that acknowledged bytes survive, and that a missing flush loses
+# them.
 set -u -o pipefail
 
 usage() {
@@ -69,7 +70,7 @@ mkdir -p "$build" || die "cannot create $build"
 	[ -f config.status ] && [ config.status -nt "$src/configure" ] ||
 		"$src/configure" -q
 	make -s -j"$(nproc)"
-	# Two test parts for the demonstration; nothing that is installed.
+	# Two test libraries for the demonstration; neither is installed.
 	make -s fabtests/fault/libshadow.la fabtests/fault/librpmem-fault-fi.la
 ) >"$build/quickstart.log" 2>&1 ||
 	{ tail -20 "$build/quickstart.log"; die "the build failed, see $build/quickstart.log"; }
@@ -84,7 +85,7 @@ echo "tools:    $bin/{fi_rpmemd,fi_rpmem_cp,fi_rpmem_info,fi_rpmem_bench}"
 
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
 export FI_PROVIDER_PATH=$prov FI_TCP_IFACE=lo
-# A silent target counts as dead after this; no need to wait for the default.
+# Milliseconds after which a silent target counts as dead.
 export FI_OFI_RPMEM_TIMEOUT=2000
 work=$(mktemp -d "$build/demo.XXXXXX") || die "cannot create a folder"
 
@@ -100,7 +101,7 @@ if [ -z "$file" ]; then
 		echo "packing $d, $mb MB"
 		tar -cf "$file" -C "$(dirname "$d")" "$(basename "$d")" 2>/dev/null
 	fi
-	# A small system has no such folder: the first 64 MB of /usr will do.
+	# A small system has no such folder: take the first 64 MB of /usr.
 	[ "$(stat -c %s "$file" 2>/dev/null || echo 0)" -ge $((50 << 20)) ] ||
 		tar -cf - /usr 2>/dev/null | head -c $((64 << 20)) >"$file"
 fi
@@ -114,7 +115,7 @@ trust_folder "$bin/fi_rpmem_info" "$work" ||
 # --- a target and a copy ---
 
 port=
-# start POOL [VAR=VALUE...]: a daemon on a free port of loopback.
+# start POOL [VAR=VALUE...]: start a daemon on a free port of loopback.
 start() {
 	local pool=$1
 
@@ -133,15 +134,15 @@ start() {
 	port=$(cat "$work/port")
 }
 
-stop() { # a clean stop: answers what it has, marks the pool clean
+stop() { # clean stop: completes accepted commits, marks the pool clean
 	kill -TERM "$daemon" && wait "$daemon"
 	daemon=
 }
 
 acked() { tail -n1 "$1" 2>/dev/null | grep -oE '^[0-9]+' || echo 0; }
 
-# copy_and_kill POOL LOG: copy, and SIGKILL the target once a random number of
-# bytes has been acknowledged; prints what was acknowledged in the end.
+# copy_and_kill POOL LOG: copy, and SIGKILL the target after a random number of
+# acknowledged bytes. Sets n, the acknowledged bytes, and cp_status.
 copy_and_kill() {
 	local pool=$1 log=$2 goal copy
 
@@ -161,7 +162,7 @@ copy_and_kill() {
 	n=$(acked "$log")
 }
 
-# survives N POOLFILE: are the first N bytes of the file there?
+# survives N POOLFILE: whether the pool has the first N bytes of the file.
 survives() {
 	[ "$1" = 0 ] || cmp -s -n "$1" "$file" "$2" 0 65536
 }
@@ -194,7 +195,8 @@ cat <<'U'
 A second file, the shadow, gets only what a successful msync covered. The target
 is killed, the pool is thrown away, and the shadow is what is left.
 U
-# shadowed NAME [VAR=VALUE...]: n acknowledged; status: did they survive?
+# shadowed NAME [VAR=VALUE...]: copy with a shadow pool, kill the target. Sets
+# n; succeeds if the acknowledged bytes survived.
 shadowed() {
 	local name=$1
 

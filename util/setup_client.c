@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The client's end of set-up: ask a daemon about its pools. */
+/* Client of the setup protocol: fetches what a daemon exports. */
 #include "config.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err)
 	return (int)(rest - s);
 }
 
-/* Wait until fd is ready or time is up: 0 or -ETIMEDOUT. */
+/* Wait until the socket is ready. Returns 0, or -ETIMEDOUT at the deadline. */
 static int call_wait(struct call *c, short events)
 {
 	struct pollfd pfd = {.fd = c->fd, .events = events};
@@ -165,7 +165,7 @@ static int call_send(struct call *c, const uint8_t *buf, size_t len)
 	return 0;
 }
 
-/* One whole message, its length in *len. -EIO: broken off before. */
+/* Receive one whole message. -EIO: the connection ended before. */
 static int call_recv(struct call *c, uint8_t *buf, size_t max, size_t *len,
 		     enum rp_setup_type *type)
 {
@@ -194,7 +194,7 @@ static int call_recv(struct call *c, uint8_t *buf, size_t max, size_t *len,
 	return 0;
 }
 
-/* Say what call_recv() or call_send() ran into. */
+/* Write the error of call_recv() or call_send() to c->err. */
 static int call_failed(struct call *c, int ret)
 {
 	const struct rp_setup_target *t = c->t;
@@ -230,7 +230,7 @@ static int call_failed(struct call *c, int ret)
 	}
 }
 
-/* The secret is asked for exactly when it is given. */
+/* Receive CHALLENGE. It must ask for a secret exactly if one was given. */
 static int call_recv_challenge(struct call *c)
 {
 	struct rp_setup_challenge g;
@@ -285,8 +285,8 @@ static int call_refused(struct call *c, const uint8_t *buf, size_t len)
 }
 
 /*
- * The whole conversation; the answer's length, its MAC proved. An ERROR is
- * told without that proof: it can only make us stop.
+ * Send the request and receive the reply with a valid MAC. An ERROR is accepted
+ * without one: it can only make the client stop.
  */
 static int call_run(struct call *c, struct rp_setup_request *req,
 		    enum rp_setup_type expected, uint8_t *buf, size_t *len)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The daemon's end of set-up: answers many clients, waits for none. */
+/* Server of the setup protocol: serves many clients and never blocks. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,18 +18,18 @@
 
 #include "util/setup_server.h"
 
-/* A list of RP_SETUP_POOLS pools, the longest answer, fits. */
+/* Fits the longest reply, a list of RP_SETUP_POOLS pools. */
 #define ANSWER_SIZE 20480
 
 enum state {
-	CHALLENGE, /* writing the challenge */
-	LISTEN,	   /* reading the request */
-	ANSWER,	   /* writing the answer */
-	FINISH,	   /* answered: until the client closes */
+	CHALLENGE, /* sending CHALLENGE */
+	LISTEN,	   /* receiving the request */
+	ANSWER,	   /* sending the reply */
+	FINISH,	   /* waiting until the client closes */
 };
 
 struct conn {
-	TAILQ_ENTRY(conn) link; /* oldest first: also first to time out */
+	TAILQ_ENTRY(conn) link; /* oldest first, in the order of deadlines */
 	int fd;
 	enum state state;
 	uint64_t deadline; /* ms */
@@ -49,7 +49,7 @@ struct rp_setup_server {
 	struct conns conns;
 	unsigned int nconns;
 	uint64_t refused_at;   /* ms */
-	uint64_t listen_again; /* ms; 0: it listens */
+	uint64_t listen_again; /* ms; 0: the listener is active */
 };
 
 static uint64_t now_ms(void)
@@ -81,7 +81,7 @@ static int listen_on(const char *addr, uint16_t port, char *err)
 		ret = rp_err(err, -errno, "socket: %s", strerror(errno));
 		goto free_ai;
 	}
-	/* A daemon that died a moment ago must not keep its port. */
+	/* SO_REUSEADDR: a daemon that just ended must not block the port. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, 64)) {
 		ret = -errno;
@@ -266,8 +266,8 @@ static void tell_refused(struct rp_setup_server *s, const struct conn *c)
 }
 
 /*
- * A whole request, or what will never be one (frame says why). Nothing about
- * the pools is said before the secret is proved.
+ * Encode the reply to a complete request, or to bytes that are none (frame has
+ * the error). Reveals nothing about pools before the secret is proved.
  */
 static int put_answer(struct rp_setup_server *s, struct conn *c, int frame,
 		      size_t len)
@@ -301,7 +301,7 @@ static int put_answer(struct rp_setup_server *s, struct conn *c, int frame,
 	return ret;
 }
 
-/* False: the connection is over. */
+/* Returns false when the connection must be closed. */
 static bool conn_read(struct rp_setup_server *s, struct conn *c)
 {
 	enum rp_setup_type type;
@@ -341,8 +341,9 @@ static bool conn_write(struct rp_setup_server *s, struct conn *c)
 		c->state = LISTEN;
 	} else {
 		/*
-		 * The client closes: closing first, with bytes of its unread,
-		 * could reset the connection under the answer.
+		 * Let the client close first: closing a socket with unread
+		 * bytes resets the connection, and the client could lose the
+		 * reply.
 		 */
 		c->state = FINISH;
 		shutdown(c->fd, SHUT_WR);
@@ -361,11 +362,11 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 	case FINISH:
 		break;
 	}
-	/* Thrown away unseen; the deadline ends it when they do not. */
+	/* Discard further bytes until the client closes, or the deadline. */
 	return recv(c->fd, c->in, sizeof(c->in), 0) > 0;
 }
 
-/* The challenge is written from the loop like everything else. */
+/* Queue CHALLENGE; the loop sends it. */
 static bool conn_challenge(struct rp_setup_server *s, struct conn *c)
 {
 	struct rp_setup_challenge g = {.secret = s->attr.secret != NULL};
@@ -406,7 +407,9 @@ static void server_accept(struct rp_setup_server *s)
 	fd = accept4(s->listener, (struct sockaddr *)&sa, &sa_len,
 		     SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
-		/* Out of descriptors: do not spin on what stays readable. */
+		/*
+		 * Out of descriptors: pause the listener, which stays readable.
+		 */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 		    errno == ENOBUFS)
 			server_listen(s, false);
@@ -435,8 +438,8 @@ void rp_setup_server_run(struct rp_setup_server *s)
 	uint64_t now;
 
 	/*
-	 * One event at a time: an event fetched along with others could name
-	 * a connection that has been dropped meanwhile.
+	 * Fetch one event at a time: a second one could name a connection that
+	 * the first one has dropped.
 	 */
 	for (unsigned int i = 0; i < 2 * s->attr.max_conns; i++) {
 		if (epoll_wait(s->epfd, &ev, 1, 0) != 1)
@@ -444,8 +447,8 @@ void rp_setup_server_run(struct rp_setup_server *s)
 		c = ev.data.ptr;
 		if (!c) {
 			/*
-			 * Honest clients are done in milliseconds, so the
-			 * oldest is the likeliest not to be one.
+			 * Drop the oldest connection: honest clients need
+			 * milliseconds only.
 			 */
 			if (s->nconns == s->attr.max_conns)
 				conn_drop(s, TAILQ_FIRST(&s->conns));

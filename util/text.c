@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Words between the tools and people: errors, sizes, rates. */
+/* Text for people: errors, sizes, rates. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -60,7 +60,9 @@ int rp_size_parse(const char *s, uint64_t *size, char *err)
 	if (!isdigit((unsigned char)s[0]) || errno)
 		goto bad;
 	if (*end == '.') {
-		/* The fraction alone is a double: the rest stays exact. */
+		/*
+		 * Only the fraction is a double; the integer part stays exact.
+		 */
 		char *dot = end;
 
 		for (end++; isdigit((unsigned char)*end); end++)

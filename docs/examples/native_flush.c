@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A write made durable by ibv_wr_flush() of rdma-core 45, and nothing else:
+ * Makes a write durable by ibv_wr_flush() of rdma-core 45 alone:
  *
  *   native_flush rxe0 1 7471 POOL          at the target; POOL: a devdax
  *   native_flush rxe0 1 7471 HOST TEXT     writes TEXT to its beginning
  *
- * It needs a device with FLUSH, or LD_PRELOAD=libibvrpmem_preload.so at both
- * ends: ibv_rpmem_preload(7).
+ * The device needs FLUSH; without it, preload libibvrpmem_preload.so at both
+ * ends, as ibv_rpmem_preload(7) describes.
  */
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -29,7 +29,7 @@
 		}                                                              \
 	} while (0)
 
-/* What each end tells the other one. */
+/* Addresses that the two ends exchange over TCP. */
 struct end {
 	union ibv_gid gid;
 	uint32_t qp_num, rkey;
@@ -71,7 +71,7 @@ static struct ibv_context *open_device(const char *name)
 		if (!strcmp(ibv_get_device_name(list[i]), name))
 			ctx = ibv_open_device(list[i]);
 	CHECK(ctx && !ibv_query_device_ex(ctx, NULL, &attr));
-	/* The bit of persistent FLUSH; it has no name. */
+	/* Bit 39: persistent FLUSH. The header has no name for it. */
 	if (!(attr.device_cap_flags_ex & 1ull << 39)) {
 		fprintf(stderr, "%s has no FLUSH\n", name);
 		exit(1);
@@ -137,7 +137,7 @@ static void join(struct ibv_qp *qp, const struct end *peer, int gid_index,
 				     IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* Asleep until it has completed. */
+/* Sleep until the WR has completed. */
 static void wait_for(struct ibv_cq *cq, uint64_t wr_id)
 {
 	struct ibv_wc wc = {0};
@@ -239,7 +239,10 @@ int main(int argc, char **argv)
 	      recv(fd, &theirs, sizeof(theirs), MSG_WAITALL) ==
 		      (ssize_t)sizeof(theirs));
 	join(qp, &theirs, atoi(argv[2]), port.active_mtu);
-	/* Both are connected; and later: the initiator has ended. */
+	/*
+	 * This byte says that both ends are connected. At shutdown it says that
+	 * the initiator has finished.
+	 */
 	CHECK(send(fd, &bye, 1, 0) == 1 && recv(fd, &bye, 1, 0) == 1);
 	if (asks)
 		write_durably(qp, &theirs, argv[5]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the examples share: one reliable connection, with the shim at each end.
- */
+/* Code shared by the examples: one RC connection with the shim at each end. */
 #include <infiniband/rpmem.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -25,10 +24,10 @@ struct rc {
 	struct ibv_rpmem_cq *rcq;
 	struct ibv_rpmem_qp *rqp;
 	int gid_index;
-	int flushes; /* those that the device does by itself */
+	int flushes; /* FLUSH access bits that the device supports */
 };
 
-/* What the target tells of its region. */
+/* Description of the region, which the target sends to the initiator. */
 struct rc_region {
 	struct ibv_rpmem_desc desc;
 	uint64_t addr;
@@ -43,7 +42,10 @@ struct rc_region {
 		}                                                              \
 	} while (0)
 
-/* The other program: host NULL waits for it, else it is called. */
+/*
+ * Open a TCP connection to the other program: connect to host, or accept one if
+ * host is NULL.
+ */
 static inline int rc_meet(const char *host, const char *service)
 {
 	struct addrinfo hints = {.ai_flags = host ? 0 : AI_PASSIVE,
@@ -107,7 +109,7 @@ static inline void rc_open(struct rc *c, const char *device, int gid_index,
 	attr.send_cq = attr.recv_cq = c->cq;
 	c->qp = ibv_create_qp_ex(c->ctx, &attr);
 	c->flushes = c->qp ? RC_FLUSHES : 0;
-	if (!c->qp) { /* a device that does not flush by itself */
+	if (!c->qp) { /* the device has no FLUSH */
 		attr.send_ops_flags &= ~(uint64_t)IBV_RPMEM_QP_EX_WITH_FLUSH;
 		c->qp = ibv_create_qp_ex(c->ctx, &attr);
 	}
@@ -120,7 +122,7 @@ static inline void rc_open(struct rc *c, const char *device, int gid_index,
 	CHECK(c->rqp);
 }
 
-/* Both queue pairs, and then what leads to the agents beside them. */
+/* Connect the queue pairs, then the side connection to the agents. */
 static inline void rc_connect(struct rc *c, int fd)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
@@ -135,7 +137,7 @@ static inline void rc_connect(struct rc *c, int fd)
 	CHECK(!ibv_query_port(c->ctx, RC_PORT, &port) &&
 	      !ibv_query_gid(c->ctx, RC_PORT, c->gid_index, &mine.gid));
 	rc_swap(fd, &mine, &theirs, sizeof(mine));
-	/* The kernel takes FLUSH bits from devices that have them only. */
+	/* The kernel rejects FLUSH bits for a device without FLUSH. */
 	attr.qp_access_flags = (unsigned int)(RC_OPEN | c->flushes);
 	CHECK(!ibv_modify_qp(c->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -143,7 +145,7 @@ static inline void rc_connect(struct rc *c, int fd)
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = port.active_mtu;
 	attr.dest_qp_num = theirs.qp_num;
-	attr.max_dest_rd_atomic = 1; /* a flush may be a read */
+	attr.max_dest_rd_atomic = 1; /* a read fence is an RDMA read */
 	attr.min_rnr_timer = 12;
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.port_num = RC_PORT;
@@ -158,7 +160,7 @@ static inline void rc_connect(struct rc *c, int fd)
 				     IBV_QP_MIN_RNR_TIMER));
 	attr.qp_state = IBV_QPS_RTS;
 	attr.timeout = 14;
-	attr.retry_cnt = 6; /* 7 may mean for ever */
+	attr.retry_cnt = 6; /* 7 may mean forever */
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 1;
 	CHECK(!ibv_modify_qp(c->qp, &attr,
@@ -170,7 +172,9 @@ static inline void rc_connect(struct rc *c, int fd)
 	CHECK(!ibv_rpmem_connect(c->rqp, &peer_addr));
 }
 
-/* The target: give len bytes at addr to the peer, until it goes away. */
+/*
+ * Target: register len bytes at addr, send the description, wait for the end.
+ */
 static inline void rc_serve(struct rc *c, int fd, void *addr, size_t len)
 {
 	struct ibv_rpmem_mr *mr =
@@ -182,13 +186,13 @@ static inline void rc_serve(struct rc *c, int fd, void *addr, size_t len)
 	region.rkey = mr->mr->rkey;
 	CHECK(!ibv_rpmem_get_desc(mr, c->rqp, &region.desc));
 	CHECK(send(fd, &region, sizeof(region), 0) == sizeof(region));
-	/* The agent, a thread of the library, does what there is to do. */
+	/* The agent, a thread of the library, serves the requests. */
 	while (recv(fd, &c1, 1, 0) > 0)
 		;
 	CHECK(!ibv_rpmem_dereg_mr(mr));
 }
 
-/* The initiator: what it was given, and how it will be flushed. */
+/* Initiator: receive the description and print how writes are flushed. */
 static inline void rc_region(struct rc *c, int fd, struct rc_region *region)
 {
 	struct ibv_rpmem_region_attr how;
@@ -200,7 +204,7 @@ static inline void rc_region(struct rc *c, int fd, struct rc_region *region)
 	printf("flushed by %s, survives %s\n", how.persistent, how.survives);
 }
 
-/* The one that was signaled, whatever it was. */
+/* Wait for the signaled WR. */
 static inline void rc_wait(struct rc *c)
 {
 	struct ibv_wc wc;
