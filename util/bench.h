@@ -15,21 +15,21 @@
 #include "util/fabric.h"
 #include "util/samples.h"
 
-#define BENCH_LIST	 8	    /* sizes, and counts of ranges */
-#define BENCH_MAX_SIZE	 (4u << 20) /* one write */
-#define BENCH_MAX_RANGES 1024
-#define BENCH_NAME	 128 /* bytes of an endpoint name */
-#define BENCH_PAGE	 4096u
-#define BENCH_BUF	 ((size_t)2 * BENCH_MAX_SIZE) /* source, then reply */
-#define BENCH_CROWD	 16			      /* initiators */
-#define BENCH_OBJECTS	 50000	     /* of the mixed case, at most */
-#define BENCH_DISK	 (32u << 20) /* file beside the pool */
-#define BENCH_FIGURES	 16	     /* metrics of a suite, at most */
+#define BENCH_LIST	     8		/* sizes, and counts of ranges */
+#define BENCH_MAX_SIZE	     (4u << 20) /* one write */
+#define BENCH_MAX_RANGES     1024
+#define BENCH_NAME	     128 /* bytes of an endpoint name */
+#define BENCH_PAGE	     4096u
+#define BENCH_BUF	     ((size_t)2 * BENCH_MAX_SIZE) /* source, then reply */
+#define BENCH_MAX_INITIATORS 16
+#define BENCH_OBJECTS	     50000	 /* of the mixed case, at most */
+#define BENCH_DISK	     (32u << 20) /* file beside the pool */
+#define BENCH_FIGURES	     16		 /* metrics of a suite, at most */
 
 /* Endpoints of a case; the target polls this side while the case runs. */
 enum bench_side {
 	BENCH_BASE,
-	BENCH_OURS,
+	BENCH_RPMEM,
 	BENCH_SIDES,
 	BENCH_RIVAL = BENCH_SIDES, /* the first of RIVALS sides */
 	BENCH_IDLE = BENCH_RIVAL + RIVALS,
@@ -102,7 +102,7 @@ struct bench_shared {
 	_Atomic bool target_open;    /* the rest of the page is valid */
 	uint8_t initiator_name[BENCH_SIDES][BENCH_NAME];
 	size_t initiator_len[BENCH_SIDES];
-	_Atomic uint64_t answer; /* bytes of the reply to a ping */
+	_Atomic uint64_t reply_size; /* bytes of the reply to a ping */
 	_Atomic int work; /* enum bench_work; the target clears it when done */
 	uint64_t work_off, work_size, work_ranges, work_ns;
 	char work_why[RP_ERR_LEN]; /* reason why work_ns is not valid */
@@ -142,7 +142,7 @@ struct bench_end {
 	struct fid_mr *mr; /* of buf */
 	fi_addr_t peer;
 	uint64_t key, addr;
-	uint64_t stuck; /* time (ns) of the first refused post, or 0 */
+	uint64_t stall_start; /* time (ns) of the first refused post, or 0 */
 };
 
 struct bench {
@@ -150,7 +150,7 @@ struct bench {
 	struct bench_shared *shared;
 	struct bench_pool pool, disk;
 	struct bench_end end[BENCH_SIDES];
-	struct bench_end crowd[BENCH_SIDES][BENCH_CROWD];
+	struct bench_end initiators[BENCH_SIDES][BENCH_MAX_INITIATORS];
 	struct rival_end *rival[RIVALS];
 	double *zipf; /* cumulative distribution over nzipf objects */
 	size_t nzipf;
@@ -212,14 +212,14 @@ bench_run_fn bench_run_rate_base, bench_run_rate, bench_run_rate_pmem;
 bench_run_fn bench_run_writes_base, bench_run_writes_commit;
 bench_run_fn bench_run_sequential_base, bench_run_sequential;
 bench_run_fn bench_run_mixed_base, bench_run_mixed;
-bench_run_fn bench_run_crowd_base, bench_run_crowd;
+bench_run_fn bench_run_initiators_base, bench_run_initiators;
 bench_run_fn bench_run_reads_base;
 bench_run_fn bench_run_disk_each, bench_run_disk_batch;
 bench_run_fn bench_run_disk_alone_each, bench_run_disk_alone_batch;
 bench_run_fn bench_run_agent_flush, bench_run_local_flush;
 bench_run_fn bench_run_clwb, bench_run_stream;
 bench_run_fn bench_run_rival;
-void bench_crowd_close(struct bench *b);
+void bench_initiators_close(struct bench *b);
 
 /*
  * bench_pool.c. Each write of a case starts on a separate page, with an unused
@@ -260,8 +260,8 @@ int bench_suite_run(struct bench *b, char *err);
  * bench_suite.c: the lines that a suite measures (each group takes turns) and
  * the figures that it computes from them.
  */
-#define BENCH_COMPANY 12
-struct bench_want {
+#define BENCH_GROUP_LINES 12
+struct bench_spec {
 	const char *name;
 	uint64_t size, ranges;
 };
@@ -285,7 +285,7 @@ static inline bool bench_metric_by_size(const struct bench_metric *m)
 	return m->r.upper && m->r.size == BENCH_EACH_SIZE;
 }
 struct bench_plan {
-	const struct bench_want (*groups)[BENCH_COMPANY];
+	const struct bench_spec (*groups)[BENCH_GROUP_LINES];
 	size_t ngroups;
 	const struct bench_metric *metrics;
 	size_t nmetrics;

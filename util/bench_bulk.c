@@ -62,7 +62,7 @@ int bench_run_rate_base(struct bench *b, const struct bench_line *l,
 int bench_run_rate_pmem(struct bench *b, const struct bench_line *l,
 			uint64_t *ns, char *err)
 {
-	return rate(b, l, &b->end[BENCH_OURS], ns, err);
+	return rate(b, l, &b->end[BENCH_RPMEM], ns, err);
 }
 
 /*
@@ -72,7 +72,7 @@ int bench_run_rate_pmem(struct bench *b, const struct bench_line *l,
 int bench_run_rate(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		   char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	uint64_t key = e->key, addr = e->addr;
 	int ret;
 
@@ -129,7 +129,7 @@ int bench_run_reads_base(struct bench *b, const struct bench_line *l,
 int bench_run_writes_commit(struct bench *b, const struct bench_line *l,
 			    uint64_t *ns, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
 	uint64_t off = bench_place(b, l->size, l->ranges), start = bench_now();
 	size_t taken = 0;
@@ -184,7 +184,7 @@ int bench_run_sequential_base(struct bench *b, const struct bench_line *l,
 int bench_run_sequential(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
-	return sequential(b, l, &b->end[BENCH_OURS], 0, true, ns, err);
+	return sequential(b, l, &b->end[BENCH_RPMEM], 0, true, ns, err);
 }
 
 /*
@@ -253,5 +253,5 @@ int bench_run_mixed_base(struct bench *b, const struct bench_line *l,
 int bench_run_mixed(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		    char *err)
 {
-	return mixed(b, l, &b->end[BENCH_OURS], FI_COMMIT_COMPLETE, ns, err);
+	return mixed(b, l, &b->end[BENCH_RPMEM], FI_COMMIT_COMPLETE, ns, err);
 }

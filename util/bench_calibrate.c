@@ -112,13 +112,13 @@ static double beyond(const char *name, const char *base, const char *less)
 }
 
 /* Cost of a REQUEST behind a write, or -1 if a case is missing. */
-static double ask(void)
+static double request_cost(void)
 {
 	return beyond("handwritten", "base_write", "clwb");
 }
 
 /* Cost of each further one of concurrent reads, or -1. */
-static double fences(void)
+static double fence_cost(void)
 {
 	double one = median("base_read", 0), many = median("base_reads", 0);
 
@@ -133,11 +133,11 @@ static json_t *cost(void)
 	return json_pack(
 		"{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}", "path",
 		"cpu", "write", json_fit("base_write", NULL), "ask_ns",
-		whole(ask()), "fence_ns", whole(median("base_read", 0)),
-		"fences_ns", whole(fences()), "store",
-		json_fit("handwritten_inline", "stream"), "flush", "agent-clwb",
-		json_fit("clwb", NULL), "agent-msync", json_fit("msync", NULL),
-		"stream", json_fit("stream", NULL));
+		whole(request_cost()), "fence_ns",
+		whole(median("base_read", 0)), "fences_ns", whole(fence_cost()),
+		"store", json_fit("handwritten_inline", "stream"), "flush",
+		"agent-clwb", json_fit("clwb", NULL), "agent-msync",
+		json_fit("msync", NULL), "stream", json_fit("stream", NULL));
 }
 
 /* One figure of the cost model; false if it was not measured. */
@@ -169,11 +169,11 @@ static bool measured(const char *name, double *ns, double *ps)
 		return true;
 	}
 	if (!strcmp(name, "cpu ask"))
-		*ns = ask();
+		*ns = request_cost();
 	else if (!strcmp(name, "cpu fence"))
 		*ns = median("base_read", 0);
 	else if (!strcmp(name, "cpu fences"))
-		*ns = fences();
+		*ns = fence_cost();
 	return *ns >= 0;
 }
 

@@ -15,7 +15,7 @@
 
 #define POOL_LEN (1u << 20)
 
-struct answer {
+struct outcome {
 	int ret;
 	double share;
 	char err[RP_ERR_LEN];
@@ -66,7 +66,7 @@ static int one_write(struct rp_fabric *from, struct rp_fabric *to, uint64_t key,
 	return bench_take(&e, 1, err);
 }
 
-static int idle(const struct bench_cfg *cfg, struct answer *a)
+static int measure(const struct bench_cfg *cfg, struct outcome *a)
 {
 	struct rp_fabric_attr at = {
 		.base = cfg->base,
@@ -108,8 +108,8 @@ static int idle(const struct bench_cfg *cfg, struct answer *a)
 /* Measures in a forked child: this process must not have used libfabric yet. */
 int bench_idle_share(const struct bench *b, double *share, char *err)
 {
-	struct answer *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
-				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct outcome *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t child;
 	int ret;
 
@@ -121,7 +121,7 @@ int bench_idle_share(const struct bench *b, double *share, char *err)
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		a->err[0] = 0;
-		ret = idle(b->cfg, a);
+		ret = measure(b->cfg, a);
 		a->ret = ret;
 		_exit(0);
 	}

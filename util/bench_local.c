@@ -72,7 +72,7 @@ int bench_run_stream(struct bench *b, const struct bench_line *l, uint64_t *ns,
 int bench_run_agent_flush(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
 	uint64_t off = bench_place(b, l->size, l->ranges), start, none;
 	size_t taken = 0;
@@ -123,7 +123,7 @@ static void pick(struct bench *b, const struct bench_line *l,
 static int disk(struct bench *b, const struct bench_line *l, bool batch,
 		uint64_t *ns, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
 	uint64_t key = e->key, addr = e->addr, start;
 	size_t taken = 0, posted = 0;

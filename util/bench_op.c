@@ -7,7 +7,7 @@
 
 #include "util/bench.h"
 
-#define PATIENCE_NS 30000000000ull /* of one operation */
+#define DEADLINE_NS 30000000000ull /* of one operation */
 
 static int cq_failed(struct bench_end *e, char *err)
 {
@@ -41,11 +41,11 @@ int bench_take(struct bench_end *e, size_t n, char *err)
 		 */
 		if (!n || ++polls % 1024)
 			continue;
-		end = end ? end : bench_now() + PATIENCE_NS;
+		end = end ? end : bench_now() + DEADLINE_NS;
 		if (bench_now() > end)
 			return rp_err(err, -FI_ETIMEDOUT,
 				      "no completion in %llu s",
-				      PATIENCE_NS / 1000000000);
+				      DEADLINE_NS / 1000000000);
 	} while (n);
 	return 0;
 }
@@ -63,11 +63,11 @@ int bench_make_room(struct bench_end *e, size_t *taken, char *err)
 	if (got == -FI_EAVAIL)
 		return cq_failed(e, err);
 	*taken += got == 1;
-	if (got == 1 || !e->stuck)
-		e->stuck = bench_now();
-	else if (bench_now() - e->stuck > PATIENCE_NS)
+	if (got == 1 || !e->stall_start)
+		e->stall_start = bench_now();
+	else if (bench_now() - e->stall_start > DEADLINE_NS)
 		return rp_err(err, -FI_ETIMEDOUT, "nothing is taken for %llu s",
-			      PATIENCE_NS / 1000000000);
+			      DEADLINE_NS / 1000000000);
 	return 0;
 }
 
@@ -88,7 +88,7 @@ int bench_post(struct bench *b, struct bench_end *e, uint64_t off,
 	};
 	ssize_t ret;
 
-	e->stuck = 0;
+	e->stall_start = 0;
 	while ((ret = fi_writemsg(e->f.ep, &msg, flags)) == -FI_EAGAIN) {
 		int bad = bench_make_room(e, taken, err);
 
@@ -106,7 +106,7 @@ int bench_post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
 {
 	ssize_t ret;
 
-	e->stuck = 0;
+	e->stall_start = 0;
 	while ((ret = fi_rpmem_commit(e->f.ep, ranges, n, e->peer,
 				      FI_RPMEM_DURABLE, required, NULL,
 				      NULL)) == -FI_EAGAIN) {
@@ -134,7 +134,7 @@ int bench_post_read(struct bench *b, struct bench_end *e, uint64_t off,
 	void *desc = rp_fabric_desc(e->mr);
 	ssize_t ret;
 
-	e->stuck = 0;
+	e->stall_start = 0;
 	while ((ret = fi_read(e->f.ep, b->buf + BENCH_MAX_SIZE, size, desc,
 			      e->peer, e->addr + off, e->key, NULL)) ==
 	       -FI_EAGAIN) {
@@ -151,7 +151,7 @@ int bench_post_read(struct bench *b, struct bench_end *e, uint64_t off,
 int bench_work(struct bench *b, enum bench_work what, uint64_t off,
 	       uint64_t size, uint64_t ranges, uint64_t *ns, char *err)
 {
-	uint64_t end = bench_now() + PATIENCE_NS;
+	uint64_t end = bench_now() + DEADLINE_NS;
 	struct bench_shared *sh = b->shared;
 	int mode = atomic_load(&sh->mode);
 

@@ -55,7 +55,7 @@ ssize_t bench_probe_read(struct bench_end *e)
 	return fi_cq_read(e->f.cq, &done, 1);
 }
 
-static void nap(void)
+static void sleep_1ms(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
@@ -64,17 +64,17 @@ static void nap(void)
  * Sleep until the reply should have arrived: a read that finds nothing is
  * counted. Emulated machines need longer.
  */
-static void await_answer(const struct bench *b)
+static void wait_for_reply(const struct bench *b)
 {
 	for (int i = 0; i < (b->cfg->node ? 20 : 1); i++)
-		nap();
+		sleep_1ms();
 }
 
 /*
  * Write a mark for a kernel trace: events up to the next mark belong to this
  * write.
  */
-static int mark(const struct bench *b, const char *what, char *err)
+static int write_mark(const struct bench *b, const char *what, char *err)
 {
 	static int fd = -1;
 	const char *path = b->cfg->mark;
@@ -84,7 +84,7 @@ static int mark(const struct bench *b, const char *what, char *err)
 	if (fd < 0)
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || dprintf(fd, "%s %llu %llu\n", what,
-			      (unsigned long long)b->end[BENCH_OURS].addr,
+			      (unsigned long long)b->end[BENCH_RPMEM].addr,
 			      (unsigned long long)b->cfg->sizes[0]) < 0)
 		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
 	return 0;
@@ -112,7 +112,7 @@ static int probe_rival(struct bench *b, char *err)
 /* Runs under valgrind: post a write, wait, read its completion. */
 int bench_probe_run(struct bench *b, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	uint64_t empty = 0;
 	size_t taken;
 	ssize_t n;
@@ -128,7 +128,7 @@ int bench_probe_run(struct bench *b, char *err)
 		e->key = b->shared->volatile_key;
 		e->addr = b->shared->volatile_addr;
 	}
-	atomic_store(&b->shared->mode, BENCH_OURS);
+	atomic_store(&b->shared->mode, BENCH_RPMEM);
 	for (int i = 0; !ret && i < WARM_UP; i++) {
 		taken = 0;
 		ret = bench_post(
@@ -140,7 +140,7 @@ int bench_probe_run(struct bench *b, char *err)
 			ret = bench_take(e, 1, err);
 	}
 	for (int i = 0; !ret && i < WRITES; i++) {
-		ret = mark(b, "durable", err);
+		ret = write_mark(b, "durable", err);
 		if (ret)
 			break;
 		n = bench_probe_post(b, e);
@@ -150,15 +150,15 @@ int bench_probe_run(struct bench *b, char *err)
 			break;
 		}
 		/* Wait first, so that one read finds the completion. */
-		for (await_answer(b); (n = bench_probe_read(e)) == -FI_EAGAIN;
-		     nap())
+		for (wait_for_reply(b); (n = bench_probe_read(e)) == -FI_EAGAIN;
+		     sleep_1ms())
 			empty++;
 		if (n != 1)
 			ret = rp_err(err, (int)n, "fi_cq_read: %s",
 				     fi_strerror((int)-n));
 	}
 	if (!ret)
-		ret = mark(b, "over", err);
+		ret = write_mark(b, "over", err);
 	if (ret)
 		return ret;
 	printf("writes %d empty %llu\n", WRITES, (unsigned long long)empty);
@@ -205,8 +205,8 @@ struct probe {
 
 #define MAX_ARGS 32 /* including the final NULL */
 
-static void arg(const char **argv, int *n, const char *option,
-		const char *value)
+static void add_arg(const char **argv, int *n, const char *option,
+		    const char *value)
 {
 	if (!value)
 		return;
@@ -240,12 +240,12 @@ static int spawn(const struct bench *b, const char *dir, const struct probe *p,
 	snprintf(stdouts, sizeof(stdouts), "%s/stdout", dir);
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)p->size);
 	snprintf(rival, sizeof(rival), "%d", p->rival);
-	arg(argv, &n, "--base", b->cfg->base);
-	arg(argv, &n, "--sizes", size);
-	arg(argv, &n, "--address", b->cfg->node);
-	arg(argv, &n, "--dax", b->cfg->dax);
-	arg(argv, &n, "--method", b->cfg->method);
-	arg(argv, &n, "--rival", p->rival < 0 ? NULL : rival);
+	add_arg(argv, &n, "--base", b->cfg->base);
+	add_arg(argv, &n, "--sizes", size);
+	add_arg(argv, &n, "--address", b->cfg->node);
+	add_arg(argv, &n, "--dax", b->cfg->dax);
+	add_arg(argv, &n, "--method", b->cfg->method);
+	add_arg(argv, &n, "--rival", p->rival < 0 ? NULL : rival);
 	if (!b->cfg->dax)
 		argv[n++] = "--emulate";
 	if (p->persistent)
@@ -266,8 +266,8 @@ static int spawn(const struct bench *b, const char *dir, const struct probe *p,
 }
 
 /* Parse the output of the probe; a failure is its last line. */
-static int outcome(const char *dir, int status, double *writes, uint64_t *empty,
-		   char *err)
+static int parse_output(const char *dir, int status, double *writes,
+			uint64_t *empty, char *err)
 {
 	char path[256], line[RP_ERR_LEN], last[RP_ERR_LEN] = "";
 	unsigned long long e;
@@ -310,9 +310,9 @@ static void remove_all(const char *dir)
 	rmdir(dir);
 }
 
-static int instructions(const struct bench *b, const struct probe *p,
-			const char *dso, int limit, double *each,
-			uint64_t *empty, char *err)
+static int count_instructions(const struct bench *b, const struct probe *p,
+			      const char *dso, int limit, double *each,
+			      uint64_t *empty, char *err)
 {
 	char dir[] = "./fi_rpmem_bench.XXXXXX", path[256];
 	double sum = 0, writes = 0;
@@ -335,9 +335,9 @@ static int instructions(const struct bench *b, const struct probe *p,
 				     "callgrind took more than %d s", limit);
 			goto remove;
 		}
-		nap();
+		sleep_1ms();
 	}
-	ret = outcome(dir, status, &writes, empty, err);
+	ret = parse_output(dir, status, &writes, empty, err);
 	if (ret)
 		goto remove;
 	snprintf(path, sizeof(path), "%s/cg.%d", dir, (int)child);
@@ -358,7 +358,7 @@ int bench_instructions(const struct bench *b, bool persistent, double *each,
 	const struct probe p = {
 		.persistent = persistent, .rival = -1, .size = SIZE};
 
-	return instructions(b, &p, DSO, LIMIT, each, empty, err);
+	return count_instructions(b, &p, DSO, LIMIT, each, empty, err);
 }
 
 int bench_instructions_durable(const struct bench *b, int rival, uint64_t size,
@@ -371,5 +371,5 @@ int bench_instructions_durable(const struct bench *b, int rival, uint64_t size,
 		.size = size,
 	};
 
-	return instructions(b, &p, NULL, SLOW_LIMIT, each, empty, err);
+	return count_instructions(b, &p, NULL, SLOW_LIMIT, each, empty, err);
 }

@@ -17,7 +17,7 @@
 		{"write_commit_flag", size, 1}, {"librpma_flush", size, 1},    \
 			{"librpma_gpspm", size, 1}, {"base_write", size, 1},   \
 	}
-static const struct bench_want groups[][BENCH_COMPANY] = {
+static const struct bench_spec groups[][BENCH_GROUP_LINES] = {
 	BY_SIZE(64),
 	BY_SIZE(4096),
 };

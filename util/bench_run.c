@@ -161,16 +161,16 @@ static void open_rivals(struct bench *b)
 }
 
 /* Query the commit method of the target, for the head of the report. */
-static void ask_target(struct bench *b)
+static void query_target(struct bench *b)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	int ret;
 
 	if (!e->ok) {
 		memcpy(b->attr_why, e->why, sizeof(b->attr_why));
 		return;
 	}
-	atomic_store(&b->shared->mode, BENCH_OURS);
+	atomic_store(&b->shared->mode, BENCH_RPMEM);
 	b->attr.size = sizeof(b->attr);
 	ret = rp_query(e->f.ep, e->peer, e->key, FI_RPMEM_CLASS_DEFAULT,
 		       &b->attr, &b->reached);
@@ -182,7 +182,7 @@ static void ask_target(struct bench *b)
 }
 
 /* Fail if --method names another method than the target uses. */
-static int method_taken(const struct bench *b, char *err)
+static int check_method(const struct bench *b, char *err)
 {
 	const char *got =
 		b->attr.size ? rp_method_name((enum rp_method)b->attr.method)
@@ -218,7 +218,7 @@ int bench_start(struct bench *b, char *err)
 
 	bench_pool_touch(b);
 	/* Provider before base, as at the target. */
-	open_side(b, BENCH_OURS);
+	open_side(b, BENCH_RPMEM);
 	open_side(b, BENCH_BASE);
 	atomic_store(&b->shared->initiator_open, true);
 	for (end = bench_now() + START_NS;
@@ -231,11 +231,11 @@ int bench_start(struct bench *b, char *err)
 				      "the target process does not start");
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
-	connect_side(b, BENCH_OURS);
+	connect_side(b, BENCH_RPMEM);
 	connect_side(b, BENCH_BASE);
 	open_rivals(b);
-	ask_target(b);
-	return method_taken(b, err);
+	query_target(b);
+	return check_method(b, err);
 }
 
 /* Drop late completions after a failure: the next case must not count them. */
@@ -273,7 +273,7 @@ static bool unusable(struct bench *b, struct bench_line *l)
 	return true;
 }
 
-static void turn(struct bench *b, struct bench_line *l)
+static void run_turn(struct bench *b, struct bench_line *l)
 {
 	uint64_t ns, end;
 	int ret = 0;
@@ -346,7 +346,7 @@ static void measure_group(struct bench *b, struct bench_line **lines, size_t n,
 			if (lines[i]->dead ||
 			    lines[i]->samples.n >= b->cfg->iterations)
 				continue;
-			turn(b, lines[i]);
+			run_turn(b, lines[i]);
 			more = true;
 		}
 	}
@@ -391,7 +391,7 @@ void bench_stop(struct bench *b)
 	for (int i = 0; i < RIVALS; i++)
 		if (b->rival[i])
 			rivals[i]->close(b->rival[i]);
-	bench_crowd_close(b);
+	bench_initiators_close(b);
 	free(b->zipf);
 	for (int i = 0; i < BENCH_SIDES; i++) {
 		if (b->end[i].mr)

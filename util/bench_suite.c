@@ -11,7 +11,7 @@
 #include "util/bench.h"
 #include "util/exits.h"
 
-static const struct bench_want groups[][BENCH_COMPANY] = {
+static const struct bench_spec groups[][BENCH_GROUP_LINES] = {
 	{{"write_commit_flag", 64, 1},
 	 {"base_write", 64, 1},
 	 {"base_pingpong", 64, 1},
@@ -403,13 +403,13 @@ static int make_lines(char *err)
 {
 	const struct bench_plan *plan = result.plan;
 
-	result.lines =
-		calloc(plan->ngroups * BENCH_COMPANY, sizeof(*result.lines));
+	result.lines = calloc(plan->ngroups * BENCH_GROUP_LINES,
+			      sizeof(*result.lines));
 	if (!result.lines)
 		return rp_err(err, -ENOMEM, "out of memory");
 	for (size_t g = 0; g < plan->ngroups; g++) {
-		for (size_t i = 0; i < BENCH_COMPANY && plan->groups[g][i].name;
-		     i++) {
+		for (size_t i = 0;
+		     i < BENCH_GROUP_LINES && plan->groups[g][i].name; i++) {
 			struct bench_line *l = &result.lines[result.nlines++];
 
 			l->what = bench_case_find(plan->groups[g][i].name);

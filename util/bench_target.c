@@ -11,7 +11,7 @@
 #include "util/bench.h"
 #include "util/flush.h"
 
-static void nap(void)
+static void sleep_100us(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
@@ -34,7 +34,7 @@ static void export_more(struct bench *b, struct target_end *e)
 
 	if (!rp_fabric_reg(&e->f, b->pool.map, b->pool.len,
 			   FI_REMOTE_READ | FI_REMOTE_WRITE, 0, &e->plain,
-			   sh->target[BENCH_OURS].why)) {
+			   sh->target[BENCH_RPMEM].why)) {
 		sh->volatile_key = fi_mr_key(e->plain);
 		sh->volatile_addr = virt ? (uintptr_t)b->pool.map : 0;
 	}
@@ -72,7 +72,7 @@ static int export_side(struct bench *b, enum bench_side side,
 			      fi_strerror(-ret));
 	ret = rp_fabric_reg(&e->f, b->pool.map, b->pool.len,
 			    FI_REMOTE_READ | FI_REMOTE_WRITE,
-			    side == BENCH_OURS ? FI_RMA_PMEM : 0, &e->pool,
+			    side == BENCH_RPMEM ? FI_RMA_PMEM : 0, &e->pool,
 			    x->why);
 	if (!ret)
 		ret = rp_fabric_reg(&e->f, b->buf, BENCH_BUF, FI_SEND | FI_RECV,
@@ -83,7 +83,7 @@ static int export_side(struct bench *b, enum bench_side side,
 	x->addr = e->f.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)b->pool.map
 			  : 0;
-	if (side == BENCH_OURS)
+	if (side == BENCH_RPMEM)
 		export_more(b, e);
 	x->ok = true;
 	return 0;
@@ -110,8 +110,8 @@ static int post_recv(struct bench *b, struct target_end *e, uint64_t tag)
 	return (int)ret;
 }
 
-static void answer(struct bench *b, struct target_end *e, fi_addr_t to,
-		   uint64_t size)
+static void reply(struct bench *b, struct target_end *e, fi_addr_t to,
+		  uint64_t size)
 {
 	bool inject = size <= e->f.info->tx_attr->inject_size;
 	char *from = b->buf + BENCH_MAX_SIZE;
@@ -124,7 +124,7 @@ static void answer(struct bench *b, struct target_end *e, fi_addr_t to,
 }
 
 /* Sleep until a completion arrives, as a daemon does. */
-static void sleep_on(struct rp_fabric *f)
+static void wait_cq(struct rp_fabric *f)
 {
 	struct fid *fid = &f->cq->fid;
 	struct pollfd p = {.events = POLLIN};
@@ -135,21 +135,22 @@ static void sleep_on(struct rp_fabric *f)
 	poll(&p, 1, 1); /* 1 ms: sh->mode may change */
 }
 
-static void drive(struct bench *b, struct target_end *e, fi_addr_t initiator)
+static void poll_side(struct bench *b, struct target_end *e,
+		      fi_addr_t initiator)
 {
 	struct fi_cq_err_entry bad;
 	struct fi_cq_entry done;
 	ssize_t n = fi_cq_read(e->f.cq, &done, 1);
 
 	if (n == -FI_EAGAIN && b->cfg->sleep)
-		sleep_on(&e->f);
+		wait_cq(&e->f);
 	if (n == -FI_EAVAIL)
 		rp_fabric_cq_error(&e->f, &bad, NULL);
 	if (n == 1 && done.op_context == context_of(b, TAG_SHORT)) {
-		answer(b, e, initiator, 8);
+		reply(b, e, initiator, 8);
 		post_recv(b, e, TAG_SHORT);
 	} else if (n == 1 && done.op_context == context_of(b, TAG_PING)) {
-		answer(b, e, initiator, atomic_load(&b->shared->answer));
+		reply(b, e, initiator, atomic_load(&b->shared->reply_size));
 		post_recv(b, e, TAG_PING);
 	}
 }
@@ -173,7 +174,7 @@ static void serve_rivals(struct bench *b, struct rival_end **ends)
 }
 
 /* Store to the ranges by CPU, and flush them with BENCH_FLUSH, timed. */
-static void work(struct bench *b)
+static void do_work(struct bench *b)
 {
 	struct bench_shared *sh = b->shared;
 	int what = atomic_load(&sh->work);
@@ -206,8 +207,8 @@ static void work(struct bench *b)
 /*
  * Insert the initiator's address and post receives, so that pings get a reply.
  */
-static void meet(struct bench *b, enum bench_side side, struct target_end *e,
-		 fi_addr_t *initiator)
+static void connect_initiator(struct bench *b, enum bench_side side,
+			      struct target_end *e, fi_addr_t *initiator)
 {
 	struct bench_export *x = &b->shared->target[side];
 
@@ -234,28 +235,30 @@ int bench_target_run(struct bench *b)
 	/*
 	 * Provider before base: the first libfabric call reads the environment.
 	 */
-	export_side(b, BENCH_OURS, &end[BENCH_OURS]);
+	export_side(b, BENCH_RPMEM, &end[BENCH_RPMEM]);
 	export_side(b, BENCH_BASE, &end[BENCH_BASE]);
 	serve_rivals(b, rival);
 	while (!atomic_load(&sh->initiator_open) &&
 	       atomic_load(&sh->mode) != BENCH_QUIT)
-		nap();
-	meet(b, BENCH_OURS, &end[BENCH_OURS], &initiator[BENCH_OURS]);
-	meet(b, BENCH_BASE, &end[BENCH_BASE], &initiator[BENCH_BASE]);
+		sleep_100us();
+	connect_initiator(b, BENCH_RPMEM, &end[BENCH_RPMEM],
+			  &initiator[BENCH_RPMEM]);
+	connect_initiator(b, BENCH_BASE, &end[BENCH_BASE],
+			  &initiator[BENCH_BASE]);
 	atomic_store(&sh->target_open, true);
 
 	while ((mode = atomic_load(&sh->mode)) != BENCH_QUIT) {
 		if (mode == BENCH_WORK)
-			work(b);
+			do_work(b);
 		else if (mode < BENCH_SIDES && sh->target[mode].ok)
-			drive(b, &end[mode], initiator[mode]);
+			poll_side(b, &end[mode], initiator[mode]);
 		else if (mode >= BENCH_RIVAL && mode < BENCH_IDLE &&
 			 rival[mode - BENCH_RIVAL])
 			rivals[mode - BENCH_RIVAL]->poll(
 				rival[mode - BENCH_RIVAL],
 				sh->rival[mode - BENCH_RIVAL].why);
 		else
-			nap();
+			sleep_100us();
 	}
 	for (int i = 0; i < RIVALS; i++)
 		if (rival[i])

@@ -167,9 +167,9 @@ seconds() {
 		echo 0
 }
 
-# said_by NAME LOG: print the failures of a test, wherever they are in its log,
-# then the end of the log.
-said_by() {
+# print_failure NAME LOG: print the failures of a test, wherever they are in its
+# log, then the end of the log.
+print_failure() {
 	echo "--- $1"
 	grep -anE '^not ok|^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
 	echo "--- its end"
@@ -190,7 +190,7 @@ run_tests() {
 		tally "${log%.trs}"
 		suite "$name" "$p" "$f" "$s" \
 			"$(seconds "$out")"
-		[ "$f" = 0 ] || said_by "$name" "$out"
+		[ "$f" = 0 ] || print_failure "$name" "$out"
 		[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
 	done
 	echo "tests took $((SECONDS - start)) s"

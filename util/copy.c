@@ -150,8 +150,8 @@ static int make_window(struct copy *c)
 		return RP_EXIT_FAILED;
 	}
 	for (uint64_t i = 0; i < window; i++) {
-		c->ops[i].mine = c->buf + i * each * c->chunk;
-		c->ops[i].theirs = c->ops[i].mine + c->chunk;
+		c->ops[i].data = c->buf + i * each * c->chunk;
+		c->ops[i].pool_data = c->ops[i].data + c->chunk;
 	}
 	if (rp_fabric_reg(&c->f, c->buf, c->buf_len, FI_READ | FI_WRITE, 0,
 			  &c->mr, c->err))
@@ -203,11 +203,11 @@ static ssize_t try_post(struct copy *c, struct copy_op *op)
 
 	switch (op->state) {
 	case COPY_READING:
-		return fi_read(c->f.ep, op->theirs, op->len,
+		return fi_read(c->f.ep, op->pool_data, op->len,
 			       rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
 			       op);
 	case COPY_WRITING:
-		return fi_write(c->f.ep, op->mine, op->len,
+		return fi_write(c->f.ep, op->data, op->len,
 				rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
 				op);
 	case COPY_COMMITTING:
@@ -231,7 +231,7 @@ int copy_post(struct copy *c, struct copy_op *op)
 	 * the timeout counts from this post.
 	 */
 	if (!c->busy)
-		c->sign_of_life = copy_now_ms();
+		c->silent_since = copy_now_ms();
 	c->posting = true;
 	while (!code && (ret = try_post(c, op)) == -FI_EAGAIN)
 		code = copy_poll(c, 1);
@@ -247,7 +247,7 @@ int copy_post(struct copy *c, struct copy_op *op)
 		return RP_EXIT_BROKEN;
 	}
 	if (!c->busy)
-		c->sign_of_life = copy_now_ms();
+		c->silent_since = copy_now_ms();
 	op->busy = true;
 	c->busy++;
 	return 0;
@@ -298,9 +298,9 @@ int copy_poll(struct copy *c, int ms)
 		c->busy--;
 	}
 	if (n > 0)
-		c->sign_of_life = copy_now_ms();
+		c->silent_since = copy_now_ms();
 	else if ((c->busy || c->posting) &&
-		 copy_now_ms() - c->sign_of_life > c->cfg->timeout * 1000ull) {
+		 copy_now_ms() - c->silent_since > c->cfg->timeout * 1000ull) {
 		rp_err(c->err, 0,
 		       "the target on %s has been silent for %u s; check that "
 		       "it runs, or give a longer --timeout",
@@ -326,7 +326,7 @@ int copy_read_all(struct copy *c, copy_sink sink)
 			op->at = posted;
 			op->len = c->size - posted < c->chunk ? c->size - posted
 							      : c->chunk;
-			op->theirs = op->mine;
+			op->pool_data = op->data;
 			ret = copy_post(c, op);
 			if (ret)
 				return ret;

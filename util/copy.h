@@ -51,8 +51,8 @@ struct copy_op {
 	bool busy;   /* posted, not completed */
 	uint64_t at; /* offset from the start of the copy */
 	uint64_t len;
-	char *mine;   /* bytes of the file, or read from the pool */
-	char *theirs; /* --resume: bytes of the pool */
+	char *data;	 /* bytes of the file, or read from the pool */
+	char *pool_data; /* --resume: bytes of the pool */
 };
 
 struct copy {
@@ -76,7 +76,7 @@ struct copy {
 	struct copy_op commits[COPY_COMMITS];
 	unsigned int busy;
 	bool posting;	       /* a post waits for room in the queue */
-	uint64_t sign_of_life; /* time in ms of the last completion */
+	uint64_t silent_since; /* time in ms of the last completion */
 
 	uint64_t acked;	  /* bytes that completed commits cover */
 	uint64_t skipped; /* bytes that the pool already had */

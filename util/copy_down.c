@@ -27,18 +27,18 @@ static int file_error(struct copy *c, int ret)
 	return RP_EXIT_FILE;
 }
 
-static int store(struct copy *c, const struct copy_op *op)
+static int store_chunk(struct copy *c, const struct copy_op *op)
 {
-	int ret = rp_pwrite_full(c->fd, op->mine, op->len, (off_t)op->at);
+	int ret = rp_pwrite_full(c->fd, op->data, op->len, (off_t)op->at);
 
 	if (ret)
 		return file_error(c, ret);
-	sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+	sha256_update(&c->sha, op->len, (const uint8_t *)op->data);
 	return 0;
 }
 
 /* --verify: the SHA-256 of the file equals that of the received bytes. */
-static int reread(struct copy *c)
+static int verify_file(struct copy *c)
 {
 	uint64_t at = 0, len;
 	int ret;
@@ -69,12 +69,12 @@ static int fill(struct copy *c)
 		return file_error(c, ret);
 	sha256_init(&c->sha);
 	progress_begin(&c->progress, "copying", c->size, c->cfg->quiet);
-	ret = copy_read_all(c, store);
+	ret = copy_read_all(c, store_chunk);
 	progress_end(&c->progress);
 	if (ret)
 		return ret;
 	sha256_digest(&c->sha, sizeof(c->sha_pool), c->sha_pool);
-	return c->cfg->verify ? reread(c) : 0;
+	return c->cfg->verify ? verify_file(c) : 0;
 }
 
 int copy_down(struct copy *c)

@@ -20,10 +20,10 @@
  */
 struct up {
 	struct copy *c;
-	uint64_t loaded; /* read from the file */
-	uint64_t posted; /* write posted, or equal in the pool */
-	uint64_t freed;	 /* slots that can be reused */
-	uint64_t asked;	 /* covered by a posted commit */
+	uint64_t loaded;    /* read from the file */
+	uint64_t posted;    /* write posted, or equal in the pool */
+	uint64_t freed;	    /* slots that can be reused */
+	uint64_t requested; /* covered by a posted commit */
 	bool compare;
 	unsigned int first, ncommits; /* ring c->commits, oldest first */
 };
@@ -42,7 +42,7 @@ static uint64_t chunk_len(const struct up *u, uint64_t at)
 	return c->size - at < c->chunk ? c->size - at : c->chunk;
 }
 
-static int load(struct up *u)
+static int load_chunk(struct up *u)
 {
 	struct copy *c = u->c;
 	struct copy_op *op = chunk_at(u, u->loaded);
@@ -50,7 +50,7 @@ static int load(struct up *u)
 
 	op->at = u->loaded;
 	op->len = chunk_len(u, u->loaded);
-	ret = rp_pread_full(c->fd, op->mine, op->len, (off_t)op->at);
+	ret = rp_pread_full(c->fd, op->data, op->len, (off_t)op->at);
 	if (ret) {
 		rp_err(c->err, 0, "'%s' at byte %" PRIu64 ": %s", c->cfg->file,
 		       op->at,
@@ -59,7 +59,7 @@ static int load(struct up *u)
 		return RP_EXIT_FILE;
 	}
 	if (c->cfg->verify)
-		sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+		sha256_update(&c->sha, op->len, (const uint8_t *)op->data);
 	op->state = u->compare ? COPY_READING : COPY_WRITING;
 	ret = copy_post(c, op);
 	if (!ret)
@@ -68,7 +68,7 @@ static int load(struct up *u)
 }
 
 /* Advance one chunk after its completion: compare, then write if it differs. */
-static int step(struct up *u, struct copy_op *op)
+static int advance(struct up *u, struct copy_op *op)
 {
 	struct copy *c = u->c;
 
@@ -78,7 +78,7 @@ static int step(struct up *u, struct copy_op *op)
 		op->state = COPY_DONE;
 	if (op->state != COPY_READING)
 		return 0;
-	if (!memcmp(op->mine, op->theirs, op->len)) {
+	if (!memcmp(op->data, op->pool_data, op->len)) {
 		/*
 		 * Equal bytes are not written, but committed: their commit may
 		 * be missing.
@@ -91,13 +91,13 @@ static int step(struct up *u, struct copy_op *op)
 	return copy_post(c, op);
 }
 
-static int step_all(struct up *u)
+static int advance_all(struct up *u)
 {
 	uint64_t at;
 	int ret;
 
 	for (at = u->freed; at < u->loaded; at += chunk_len(u, at)) {
-		ret = step(u, chunk_at(u, at));
+		ret = advance(u, chunk_at(u, at));
 		if (ret)
 			return ret;
 	}
@@ -115,26 +115,26 @@ static int step_all(struct up *u)
  * before it, so it does not wait for them. Its size is limited so that a slow
  * disk still acknowledges regularly.
  */
-static int ask(struct up *u)
+static int post_commits(struct up *u)
 {
 	struct copy *c = u->c;
 	struct copy_op *op;
 	uint64_t max = COPY_BATCH_MAX * c->chunk;
 	int ret;
 
-	while (u->ncommits < COPY_COMMITS && u->asked < u->posted &&
-	       (u->posted - u->asked >= COPY_BATCH_MIN * c->chunk ||
+	while (u->ncommits < COPY_COMMITS && u->requested < u->posted &&
+	       (u->posted - u->requested >= COPY_BATCH_MIN * c->chunk ||
 		u->posted == c->size)) {
 		op = &c->commits[(u->first + u->ncommits) % COPY_COMMITS];
 		op->state = COPY_COMMITTING;
-		op->at = u->asked;
-		op->len = u->posted - u->asked;
+		op->at = u->requested;
+		op->len = u->posted - u->requested;
 		if (op->len > max)
 			op->len = max;
 		ret = copy_post(c, op);
 		if (ret)
 			return ret;
-		u->asked += op->len;
+		u->requested += op->len;
 		u->ncommits++;
 	}
 	return 0;
@@ -150,7 +150,7 @@ static int log_acked(struct copy *c)
 }
 
 /* Count durable bytes: those whose commit and all earlier commits completed. */
-static int count(struct up *u)
+static int count_durable(struct up *u)
 {
 	struct copy *c = u->c;
 	int ret;
@@ -175,16 +175,16 @@ static int write_all(struct up *u)
 	while (c->acked < c->size) {
 		while (!ret && u->loaded < c->size &&
 		       u->loaded - u->freed < c->cfg->window * c->chunk)
-			ret = load(u);
+			ret = load_chunk(u);
 		if (!ret)
-			ret = step_all(u);
+			ret = advance_all(u);
 		if (!ret)
-			ret = ask(u);
+			ret = post_commits(u);
 		/* Nothing more can be posted: wait for a completion. */
 		if (!ret)
 			ret = copy_poll(c, 100);
 		/* Count durable bytes on failure too. */
-		if (count(u) && !ret)
+		if (count_durable(u) && !ret)
 			ret = RP_EXIT_FILE;
 		if (ret)
 			return ret;
@@ -216,7 +216,7 @@ int copy_up(struct copy *c)
 
 static int hash_chunk(struct copy *c, const struct copy_op *op)
 {
-	sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+	sha256_update(&c->sha, op->len, (const uint8_t *)op->data);
 	return 0;
 }
 

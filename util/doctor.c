@@ -28,8 +28,8 @@ struct doctor {
 	char folder[PATH_MAX];	  /* folder of the provider, or "" */
 	char base[DOCTOR_NAME];	  /* base in FI_PROVIDER, or tcp */
 	char device[DOCTOR_NAME]; /* first device of the base, or "" */
-	bool asked;		  /* FI_PROVIDER names ofi_rpmem and a base */
-	struct doctor_seen seen;  /* result with that FI_PROVIDER */
+	bool filter_set;	  /* FI_PROVIDER names ofi_rpmem and a base */
+	struct doctor_endpoint endpoint; /* result with that FI_PROVIDER */
 	bool listed;
 };
 
@@ -98,31 +98,32 @@ static bool has_dso(const char *dir)
 static void check_file(struct doctor *d)
 {
 	const char *list = getenv("FI_PROVIDER_PATH");
-	char own[PATH_MAX], err[RP_ERR_LEN];
+	char default_dir[PATH_MAX], err[RP_ERR_LEN];
 	const bool given = list && *list;
 
 	if (rp_fabric_find_provider(d->folder, sizeof(d->folder), err))
 		d->folder[0] = 0;
 	else if (!given)
 		setenv("FI_PROVIDER_PATH", d->folder, 1);
-	default_folder(own, sizeof(own));
-	if (!given && !d->folder[0] && has_dso(own))
-		snprintf(d->folder, sizeof(d->folder), "%s", own);
+	default_folder(default_dir, sizeof(default_dir));
+	if (!given && !d->folder[0] && has_dso(default_dir))
+		snprintf(d->folder, sizeof(d->folder), "%s", default_dir);
 
 	if (!d->folder[0])
 		check(d, "provider file", DOCTOR_FAIL,
 		      given ? info_text("%s", err)
 			    : info_text("not in %s, libfabric's own folder; %s",
-					own, err),
+					default_dir, err),
 		      json_string("install the provider, and name its folder "
 				  "in FI_PROVIDER_PATH"));
 	else if (given)
 		check(d, "provider file", DOCTOR_OK,
 		      info_text("%s/" DSO ", by FI_PROVIDER_PATH", d->folder),
 		      NULL);
-	else if (has_dso(own))
+	else if (has_dso(default_dir))
 		check(d, "provider file", DOCTOR_OK,
-		      info_text("%s/" DSO ", libfabric's own folder", own),
+		      info_text("%s/" DSO ", libfabric's own folder",
+				default_dir),
 		      NULL);
 	else
 		check(d, "provider file", DOCTOR_WARN,
@@ -215,7 +216,7 @@ struct fi_info *doctor_hints(const char *prov_name)
 	return hints;
 }
 
-static struct fi_info *look_up(const char *name, const char *source, int *ret)
+static struct fi_info *get_info(const char *name, const char *source, int *ret)
 {
 	struct fi_info *hints = doctor_hints(name), *list = NULL;
 
@@ -290,7 +291,7 @@ static bool is_provider(const char *name)
 }
 
 /* Report why the base has no endpoint. */
-static void base_is_missing(struct doctor *d)
+static void report_missing_base(struct doctor *d)
 {
 	if (!strncasecmp(d->base, "verbs", 5))
 		check(d, "base", DOCTOR_FAIL,
@@ -323,9 +324,9 @@ static void check_base(struct doctor *d)
 	struct rp_fabric f;
 	int ret;
 
-	list = look_up(d->base, NULL, &ret);
+	list = get_info(d->base, NULL, &ret);
 	if (!list) {
-		base_is_missing(d);
+		report_missing_base(d);
 		return;
 	}
 	snprintf(d->device, sizeof(d->device), "%s", list->domain_attr->name);
@@ -352,28 +353,28 @@ static void check_base(struct doctor *d)
 /* Check that libfabric lists the provider, with FI_PROVIDER if it is set. */
 static void check_listed(struct doctor *d)
 {
-	struct doctor_seen *seen = &d->seen;
+	struct doctor_endpoint *endpoint = &d->endpoint;
 	struct fi_info *list;
 
-	if (!d->asked) {
-		list = look_up(STRING, "127.0.0.1", &seen->ret);
+	if (!d->filter_set) {
+		list = get_info(STRING, "127.0.0.1", &endpoint->ret);
 		if (list)
-			snprintf(seen->provider, sizeof(seen->provider), "%s",
-				 list->fabric_attr->prov_name);
+			snprintf(endpoint->provider, sizeof(endpoint->provider),
+				 "%s", list->fabric_attr->prov_name);
 		fi_freeinfo(list);
 	}
-	d->listed = strcasestr(seen->provider, "ofi_rpmem");
+	d->listed = strcasestr(endpoint->provider, "ofi_rpmem");
 	if (d->listed)
 		check(d, "provider listed", DOCTOR_OK,
-		      info_text("'%s', asked for as '%s%s'", seen->provider,
-				d->asked ? d->base : BASE, ";ofi_rpmem"),
+		      info_text("'%s', asked for as '%s%s'", endpoint->provider,
+				d->filter_set ? d->base : BASE, ";ofi_rpmem"),
 		      NULL);
 	else
 		check(d, "provider listed", DOCTOR_FAIL,
 		      info_text("libfabric has no '%s;ofi_rpmem': %s", d->base,
-				seen->provider[0]
+				endpoint->provider[0]
 					? "it answers with another provider"
-					: fi_strerror(-seen->ret)),
+					: fi_strerror(-endpoint->ret)),
 		      info_text("the same command with FI_LOG_LEVEL=warn "
 				"shows why; export FI_PROVIDER='" STRING
 				"' works on any host instead of '%s;ofi_rpmem'",
@@ -417,11 +418,11 @@ static void check_memlock(struct doctor *d)
 
 static void check_path(struct doctor *d, const char *path)
 {
-	const struct info_way way = {
+	const struct info_transport transport = {
 		.base = is_loopback_base(d) ? NULL : d->base,
 		.device = d->device[0] ? d->device : NULL,
 	};
-	json_t *o = info_path(path, &way);
+	json_t *o = info_path(path, &transport);
 	const char *class = json_string_value(json_object_get(o, "class"));
 	const char *remedy = json_string_value(json_object_get(o, "remedy"));
 	const char *fs = json_string_value(json_object_get(o, "file_system"));
@@ -479,9 +480,9 @@ json_t *doctor_run(char *const *paths, size_t n)
 		paths = here;
 		n = 1;
 	}
-	d.asked = doctor_filter_base(getenv("FI_PROVIDER"), d.base);
-	if (d.asked)
-		doctor_filter_look(&d.seen);
+	d.filter_set = doctor_filter_base(getenv("FI_PROVIDER"), d.base);
+	if (d.filter_set)
+		doctor_filter_resolve(&d.endpoint);
 	else
 		strcpy(d.base, BASE);
 	check_libfabric(&d);

@@ -92,8 +92,8 @@ static int compare(int fd, const char *buf, char *err)
 	return 0;
 }
 
-static int to_self(struct rp_fabric *f, struct info_map *m, char *done,
-		   char *err)
+static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
+			  char *err)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 	struct fid_mr *pool = NULL, *src = NULL;
@@ -175,7 +175,7 @@ int doctor_commit(const char *dir, const char *base, char *done, char *err)
 	ret = rp_fabric_open(&attr, &f, err);
 	if (ret)
 		goto close_map;
-	ret = to_self(&f, &m, done, err);
+	ret = commit_to_self(&f, &m, done, err);
 	rp_fabric_close(&f);
 close_map:
 	info_map_close(&m);

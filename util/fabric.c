@@ -118,7 +118,7 @@ int rp_fabric_find_provider(char *dir, size_t len, char *err)
 /*
  * Whether FI_PROVIDER ("tcp,ofi_x", "tcp;ofi_x", "^tcp") hides this provider.
  */
-static bool hidden(const char *list, const char *name)
+static bool filter_hides(const char *list, const char *name)
 {
 	size_t n = strcspn(name, ";");
 	bool named = false, negated;
@@ -152,9 +152,9 @@ int rp_fabric_env(const struct rp_fabric_attr *attr, char *err)
 			return ret;
 		if (setenv("FI_PROVIDER_PATH", dir, 0))
 			return rp_err(err, -ENOMEM, "out of memory");
-		if (hidden(filter, PROVIDER))
+		if (filter_hides(filter, PROVIDER))
 			excluded = PROVIDER;
-		else if (hidden(filter, base_of(attr)))
+		else if (filter_hides(filter, base_of(attr)))
 			excluded = base_of(attr);
 		if (excluded)
 			return rp_err(err, -FI_ENODATA,
@@ -237,8 +237,8 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 static int route_source(const struct sockaddr *dest, size_t len, char *source,
 			size_t size, char *err)
 {
-	struct sockaddr_storage own;
-	socklen_t own_len = sizeof(own);
+	struct sockaddr_storage local;
+	socklen_t local_len = sizeof(local);
 	int fd, ret = 0;
 
 	if (len < sizeof(struct sockaddr_in) ||
@@ -250,12 +250,12 @@ static int route_source(const struct sockaddr *dest, size_t len, char *source,
 		return rp_err(err, -errno, "socket: %s", strerror(errno));
 	/* connect() of a datagram socket only looks up the route. */
 	if (connect(fd, dest, (socklen_t)len) ||
-	    getsockname(fd, (struct sockaddr *)&own, &own_len)) {
+	    getsockname(fd, (struct sockaddr *)&local, &local_len)) {
 		ret = rp_err(err, -errno, "no route to the target: %s",
 			     strerror(errno));
 		goto close_fd;
 	}
-	ret = getnameinfo((struct sockaddr *)&own, own_len, source,
+	ret = getnameinfo((struct sockaddr *)&local, local_len, source,
 			  (socklen_t)size, NULL, 0, NI_NUMERICHOST);
 	if (ret)
 		ret = rp_err(err, -FI_EINVAL, "address of this host: %s",

@@ -108,7 +108,7 @@ listening() {
 
 # Tests with an out-of-band connection use a fixed port, so each test gets a
 # separate address: all of 127/8 is loopback.
-own_address() {
+test_address() {
 	echo "127.$((1 + RANDOM % 254)).$((RANDOM % 256)).$((1 + RANDOM % 254))"
 }
 
@@ -179,7 +179,7 @@ run_pair() {
 	local log=$1 prov=$2 args sport=() cport=() addr port s c
 
 	read -ra args <<<"$3"
-	addr=$(own_address)
+	addr=$(test_address)
 	port=$(free_port)
 	if takes_port "${args[0]}"; then
 		sport=(-B "$port") cport=(-P "$port")

@@ -40,7 +40,7 @@ static const char *native_why(const char *base)
 	       "have FLUSH";
 }
 
-int rp_facts_look(const char *base, const char *device, const void *addr,
+int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic)
 {
@@ -51,13 +51,13 @@ int rp_facts_look(const char *base, const char *device, const void *addr,
 			rp_facts_flag("FI_OFI_RPMEM_ALLOW_FORCE_GRANULARITY"),
 	};
 	struct rp_operator *op;
-	struct rp_nic own;
+	struct rp_nic nic_buf;
 	int ret = rp_operator_find(getenv("FI_OFI_RPMEM_OPERATOR"), &op, why);
 
 	if (ret)
 		return ret;
 	if (!nic)
-		nic = &own;
+		nic = &nic_buf;
 	/* Private connections use verbs or tcp, whatever the base is. */
 	rp_caps_base(NULL, is_verbs(base) ? base : "tcp", device, nic);
 	cfg.placement = nic->placement;

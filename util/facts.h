@@ -14,7 +14,7 @@
  * operator file. src and nic may be NULL. Returns as rp_caps_region(), or the
  * error of the operator file; why (RP_WHY_LEN bytes) explains.
  */
-int rp_facts_look(const char *base, const char *device, const void *addr,
+int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic);
 

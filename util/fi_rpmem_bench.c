@@ -227,8 +227,9 @@ static void complete(struct argp_state *state)
 		cfg->emulate = cfg->shm = cfg->disk = true;
 	for (size_t i = 0; i < cfg->nranges; i++)
 		if (cfg->mode == BENCH_INITIATORS &&
-		    cfg->ranges[i] > BENCH_CROWD)
-			argp_error(state, "at most %d initiators", BENCH_CROWD);
+		    cfg->ranges[i] > BENCH_MAX_INITIATORS)
+			argp_error(state, "at most %d initiators",
+				   BENCH_MAX_INITIATORS);
 }
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)

@@ -320,7 +320,7 @@ static bool is_durable(const struct copy *c)
 	return !c->method || c->class != FI_RPMEM_CLASS_NONE;
 }
 
-static void hex(const uint8_t *sum, char *buf)
+static void format_hex(const uint8_t *sum, char *buf)
 {
 	for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++)
 		sprintf(buf + 2 * i, "%02x", sum[i]);
@@ -355,7 +355,7 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 			json_string(rp_method_name((enum rp_method)c->method)));
 	}
 	if (!code && cfg->verify) {
-		hex(c->sha_pool, sum);
+		format_hex(c->sha_pool, sum);
 		json_object_set_new(o, "sha256", json_string(sum));
 	}
 	if (code)
@@ -370,7 +370,7 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 static void print_done(const struct copy *c, uint64_t ms)
 {
 	const struct copy_cfg *cfg = c->cfg;
-	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], there[RP_SIZE_LEN];
+	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], present[RP_SIZE_LEN];
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
 
 	printf("%s: %s in %.2f s, %s/s",
@@ -382,10 +382,10 @@ static void print_done(const struct copy *c, uint64_t ms)
 		       rp_class_name((enum rp_class)c->class),
 		       rp_method_name((enum rp_method)c->method));
 	if (c->skipped)
-		printf(", %s were there", rp_size_format(c->skipped, there));
+		printf(", %s were there", rp_size_format(c->skipped, present));
 	putchar('\n');
 	if (cfg->verify) {
-		hex(c->sha_pool, sum);
+		format_hex(c->sha_pool, sum);
 		printf("verified: SHA-256 %s\n", sum);
 	}
 }
@@ -411,7 +411,7 @@ static void interrupt(int sig)
 	copy_interrupted = 1;
 }
 
-static void take_signals(void)
+static void set_signals(void)
 {
 	/* No SA_RESTART: the signal must interrupt fi_cq_sread(). */
 	struct sigaction sa = {
@@ -455,7 +455,7 @@ int main(int argc, char **argv)
 		}
 		a.cfg.target.secret = &a.secret;
 	}
-	take_signals();
+	set_signals();
 	began = copy_now_ms();
 	code = run(&c);
 	began = copy_now_ms() - began;

@@ -21,7 +21,7 @@ enum {
 
 struct info_cfg {
 	bool doctor, json, table;
-	struct info_way way;
+	struct info_transport transport;
 	const char *target, *secret;
 	char **paths;
 	size_t n;
@@ -59,10 +59,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		cfg->table = true;
 		return 0;
 	case OPT_BASE:
-		cfg->way.base = arg;
-		cfg->way.device = strchr(arg, ':');
-		if (cfg->way.device)
-			arg[cfg->way.device++ - arg] = '\0';
+		cfg->transport.base = arg;
+		cfg->transport.device = strchr(arg, ':');
+		if (cfg->transport.device)
+			arg[cfg->transport.device++ - arg] = '\0';
 		if (!*arg)
 			argp_error(state, "--base names a provider");
 		return 0;
@@ -77,7 +77,8 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--target stands alone");
 		if (cfg->table && (cfg->doctor || cfg->n || cfg->target))
 			argp_error(state, "--table stands alone");
-		if (cfg->way.base && (cfg->doctor || cfg->target || !cfg->n))
+		if (cfg->transport.base &&
+		    (cfg->doctor || cfg->target || !cfg->n))
 			argp_error(state, "--base goes with a PATH");
 		if (cfg->secret && !cfg->target)
 			argp_error(state, "--secret goes with --target");
@@ -140,7 +141,7 @@ static int run_host(const struct info_cfg *cfg)
 	size_t i;
 
 	for (i = 0; i < cfg->n; i++) {
-		path = info_path(cfg->paths[i], &cfg->way);
+		path = info_path(cfg->paths[i], &cfg->transport);
 		if (!json_is_string(json_object_get(path, "class")))
 			worst = DOCTOR_WARN;
 		json_array_append_new(paths, path);

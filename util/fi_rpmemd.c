@@ -168,7 +168,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int complain(const struct daemon *d, int code)
+static int report_error(const struct daemon *d, int code)
 {
 	fprintf(stderr, "fi_rpmemd: %s\n", d->err);
 	return code;
@@ -179,13 +179,13 @@ static int check_access(struct daemon *d)
 {
 	if (d->secret_file &&
 	    rp_secret_load(d->secret_file, &d->secret, d->err))
-		return complain(d, RP_EXIT_SECRET);
+		return report_error(d, RP_EXIT_SECRET);
 	if (!strcmp(d->addr, "0.0.0.0") || !strcmp(d->addr, "::")) {
 		rp_err(d->err, 0,
 		       "--listen %s: clients are told this address to write "
 		       "to; give the one that they reach this host by",
 		       d->addr);
-		return complain(d, RP_EXIT_USAGE);
+		return report_error(d, RP_EXIT_USAGE);
 	}
 	if (!d->secret_file && !rp_fabric_is_loopback(d->addr)) {
 		rp_err(d->err, 0,
@@ -193,7 +193,7 @@ static int check_access(struct daemon *d)
 		       "needed; make one: (umask 077; head -c 32 /dev/urandom "
 		       "| base64 > FILE)",
 		       d->addr);
-		return complain(d, RP_EXIT_SECRET);
+		return report_error(d, RP_EXIT_SECRET);
 	}
 	return 0;
 }
@@ -221,11 +221,11 @@ static int open_pool(struct daemon *d, struct export *e)
 	if (made) {
 		ret = rp_pool_create(e->path, d->create, d->err);
 		if (ret)
-			return complain(d, pool_exit(ret));
+			return report_error(d, pool_exit(ret));
 	}
 	ret = rp_pool_open(e->path, &e->pool, d->err);
 	if (ret)
-		return complain(d, pool_exit(ret));
+		return report_error(d, pool_exit(ret));
 	e->open = true;
 	rounded = (d->create + RP_POOL_UNIT - 1) / RP_POOL_UNIT * RP_POOL_UNIT;
 	if (d->create && e->pool.size != rounded) {
@@ -234,7 +234,7 @@ static int open_pool(struct daemon *d, struct export *e)
 		       "to use it as it is",
 		       e->path, rp_size_format(e->pool.size, have),
 		       rp_size_format(rounded, want));
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	}
 	if (made)
 		printf("created pool '%s' with %s\n", e->path,
@@ -258,12 +258,12 @@ static int open_fabric(struct daemon *d)
 	int ret = rp_fabric_open(&attr, &d->f, d->err);
 
 	if (ret)
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	ret = fi_control(&d->f.cq->fid, FI_GETWAIT, &d->cq_fd);
 	if (ret) {
 		rp_err(d->err, ret, "completion queue to sleep on: %s",
 		       fi_strerror(-ret));
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	}
 	return 0;
 }
@@ -275,7 +275,7 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 	struct rp_choice choice;
 	char why[RP_WHY_LEN], forbids[RP_WHY_LEN];
 
-	if (rp_facts_look(d->base, NULL, e->pool.data, e->pool.size, &facts,
+	if (rp_facts_find(d->base, NULL, e->pool.data, e->pool.size, &facts,
 			  why, NULL, NULL)) {
 		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
 		       why);
@@ -304,7 +304,7 @@ static int describe(struct daemon *d, const struct export *e,
 		       "pool '%s' got a key that leads nowhere: is the "
 		       "provider of this version in FI_PROVIDER_PATH?",
 		       e->path);
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	offer->class = (uint8_t)key.class;
 	offer->method = (uint8_t)key.method;
@@ -312,7 +312,7 @@ static int describe(struct daemon *d, const struct export *e,
 	 * Look up the properties again: those of the provider are in its log
 	 * only.
 	 */
-	if (rp_facts_look(d->base, d->f.info->domain_attr->name, e->pool.data,
+	if (rp_facts_find(d->base, d->f.info->domain_attr->name, e->pool.data,
 			  e->pool.size, &facts, why, NULL, NULL))
 		why[0] = 0;
 	snprintf(offer->why, sizeof(offer->why), "%s", why);
@@ -334,11 +334,11 @@ static int export_pool(struct daemon *d, struct export *e,
 			    &e->mr, d->err);
 	if (ret) {
 		explain_refusal(d, e, ret);
-		return complain(d, RP_EXIT_CLASS);
+		return report_error(d, RP_EXIT_CLASS);
 	}
 	if (info->src_addrlen > sizeof(offer->fi_name)) {
 		rp_err(d->err, 0, "the address of the domain is too long");
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	}
 	memcpy(offer->fi_name, info->src_addr, info->src_addrlen);
 	offer->fi_name_len = (uint16_t)info->src_addrlen;
@@ -368,7 +368,7 @@ static int export_all(struct daemon *d)
 	if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) !=
 	    sizeof(d->incarnation)) {
 		rp_err(d->err, 0, "no random bytes");
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	for (unsigned int i = 0; i < d->n; i++) {
 		ret = export_pool(d, &d->exports[i], &d->offers[i]);
@@ -431,14 +431,14 @@ static int write_port_file(struct daemon *d, uint16_t port)
 	int ret = rp_tmpfile_open(d->port_file, &t, d->err);
 
 	if (ret)
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	if (dprintf(t.fd, "%u\n", port) < 0) {
 		rp_err(d->err, 0, "'%s': %s", d->port_file, strerror(errno));
 		rp_tmpfile_discard(&t);
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	}
 	if (rp_tmpfile_publish(&t, true, d->err))
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	return 0;
 }
 
@@ -456,7 +456,7 @@ static int open_server(struct daemon *d)
 	};
 
 	if (rp_setup_server_new(&attr, &d->server, d->err))
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	return 0;
 }
 
@@ -483,7 +483,7 @@ static void print_exports(const struct daemon *d)
 }
 
 /* Make progress: the provider works inside fi_cq_read(). */
-static int drive(struct daemon *d)
+static int make_progress(struct daemon *d)
 {
 	struct fi_cq_err_entry bad;
 	struct fi_cq_entry done[16];
@@ -499,7 +499,7 @@ static int drive(struct daemon *d)
 	}
 	if (n < 0 && n != -FI_EAGAIN) {
 		rp_err(d->err, 0, "completion queue: %s", fi_strerror((int)-n));
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	return 0;
 }
@@ -530,7 +530,7 @@ static int serve(struct daemon *d)
 				check_export(d, i);
 			check_at = now + NAMES_MS;
 		}
-		ret = drive(d);
+		ret = make_progress(d);
 		if (ret)
 			return ret;
 		rp_setup_server_run(d->server);
@@ -543,7 +543,7 @@ static int serve(struct daemon *d)
 		}
 		if (poll(fds, 3, ret) < 0 && errno != EINTR) {
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
-			return complain(d, RP_EXIT_FAILED);
+			return report_error(d, RP_EXIT_FAILED);
 		}
 		if (fds[2].revents)
 			return 0;
@@ -566,9 +566,9 @@ static int drain(struct daemon *d)
 		       "commits of clients are left unanswered: %s; those "
 		       "clients will resume",
 		       fi_strerror(-ret));
-		code = complain(d, RP_EXIT_FAILED);
+		code = report_error(d, RP_EXIT_FAILED);
 	}
-	for (int i = 0; i < LINGER_MS && !drive(d); i++)
+	for (int i = 0; i < LINGER_MS && !make_progress(d); i++)
 		nanosleep(&pause, NULL);
 	return code;
 }
@@ -597,7 +597,7 @@ static int close_all(struct daemon *d, bool failed)
 		} else if (d->served ? failed : !e->pool.was_clean)
 			rp_pool_abandon(&e->pool);
 		else if (rp_pool_close_clean(&e->pool, d->err))
-			code = complain(d, RP_EXIT_FILE);
+			code = report_error(d, RP_EXIT_FILE);
 	}
 	if (d->port_file && d->served)
 		unlink(d->port_file);
@@ -606,7 +606,7 @@ static int close_all(struct daemon *d, bool failed)
 }
 
 /* Block the signals and read them from a signalfd in the loop. */
-static int take_signals(struct daemon *d)
+static int block_signals(struct daemon *d)
 {
 	sigset_t set;
 
@@ -619,13 +619,13 @@ static int take_signals(struct daemon *d)
 	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (d->signal_fd < 0) {
 		rp_err(d->err, 0, "signalfd: %s", strerror(errno));
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	return 0;
 }
 
 /* A second SIGTERM ends the process at once. */
-static void untake_signals(void)
+static void restore_signals(void)
 {
 	sigset_t set;
 
@@ -651,7 +651,7 @@ static int run(struct daemon *d)
 
 	code = check_access(d);
 	if (!code)
-		code = take_signals(d);
+		code = block_signals(d);
 	for (unsigned int i = 0; i < d->n && !code; i++)
 		code = open_pool(d, &d->exports[i]);
 	if (!code)
@@ -672,7 +672,7 @@ static int run(struct daemon *d)
 		return code;
 	while (read(d->signal_fd, &info, sizeof(info)) > 0)
 		;
-	untake_signals();
+	restore_signals();
 	return drain(d);
 }
 

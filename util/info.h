@@ -37,10 +37,10 @@ struct info_map {
 int info_map_open(const char *path, struct info_map *m, char *err);
 void info_map_close(struct info_map *m);
 /* Transport of the writes. base NULL: tcp; device of verbs, or NULL. */
-struct info_way {
+struct info_transport {
 	const char *base, *device;
 };
-json_t *info_path(const char *path, const struct info_way *way);
+json_t *info_path(const char *path, const struct info_transport *transport);
 void info_path_print(const json_t *path);
 
 /* info_advice.c: advice for this memory, each with its source. */
@@ -94,10 +94,10 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME]);
  * it before any other libfabric call, because libfabric reads the environment
  * once.
  */
-struct doctor_seen {
+struct doctor_endpoint {
 	int ret; /* 0: an endpoint of ofi_rpmem was found; or -FI_* */
 	char provider[DOCTOR_NAME], domain[DOCTOR_NAME];
 };
-void doctor_filter_look(struct doctor_seen *seen);
+void doctor_filter_resolve(struct doctor_endpoint *endpoint);
 
 #endif

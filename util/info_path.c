@@ -200,7 +200,7 @@ static void pack_choice(json_t *o, const struct rp_facts *f,
 				  "class", rp_class_name(a.choice.class)));
 }
 
-json_t *info_path(const char *path, const struct info_way *way)
+json_t *info_path(const char *path, const struct info_transport *transport)
 {
 	char err[RP_ERR_LEN], why[RP_WHY_LEN] = "", fs[64] = "unknown";
 	char forbids[RP_WHY_LEN];
@@ -217,8 +217,8 @@ json_t *info_path(const char *path, const struct info_way *way)
 				 info_text("%s", path), "class", "why",
 				 info_text("%s", err));
 	rp_caps_fs_name(m.fd, fs, sizeof(fs));
-	ret = rp_facts_look(way->base, way->device, m.addr, m.len, &facts, why,
-			    &src, &nic);
+	ret = rp_facts_find(transport->base, transport->device, m.addr, m.len,
+			    &facts, why, &src, &nic);
 	if (ret) {
 		o = json_pack("{s:o, s:s, s:n, s:o}", "path",
 			      info_text("%s", path), "file_system", fs, "class",

@@ -448,8 +448,8 @@ void rp_setup_seal(void *buf, size_t len, enum rp_setup_from from,
 	make_mac(buf, len, from, auth, (uint8_t *)buf + len - RP_SETUP_MAC);
 }
 
-bool rp_setup_sealed(const void *buf, size_t len, enum rp_setup_from from,
-		     const struct rp_setup_auth *auth)
+bool rp_setup_check_seal(const void *buf, size_t len, enum rp_setup_from from,
+			 const struct rp_setup_auth *auth)
 {
 	uint8_t mac[RP_SETUP_MAC];
 

@@ -35,7 +35,7 @@
 #define RP_SETUP_FI_NAME     128 /* bytes of a fabric address */
 #define RP_SETUP_POOLS	     64	 /* pools of one daemon */
 #define RP_SETUP_MAX_REQUEST 512
-#define RP_SETUP_MAX_ANSWER  65536
+#define RP_SETUP_MAX_REPLY   65536
 
 enum rp_setup_type {
 	RP_SETUP_CHALLENGE = 1,
@@ -162,7 +162,7 @@ struct rp_setup_auth {
 void rp_setup_seal(void *buf, size_t len, enum rp_setup_from from,
 		   const struct rp_setup_auth *auth);
 /* Whether the MAC is right. Compares in constant time. */
-bool rp_setup_sealed(const void *buf, size_t len, enum rp_setup_from from,
-		     const struct rp_setup_auth *auth);
+bool rp_setup_check_seal(const void *buf, size_t len, enum rp_setup_from from,
+			 const struct rp_setup_auth *auth);
 
 #endif

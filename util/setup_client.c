@@ -311,7 +311,7 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 		rp_setup_seal(buf, (size_t)ret, RP_SETUP_FROM_CLIENT, &c->auth);
 	ret = call_send(c, buf, (size_t)ret);
 	if (!ret)
-		ret = call_recv(c, buf, RP_SETUP_MAX_ANSWER, len, &type);
+		ret = call_recv(c, buf, RP_SETUP_MAX_REPLY, len, &type);
 	if (ret)
 		return call_failed(c, ret);
 	if (type == RP_SETUP_ERROR)
@@ -319,7 +319,7 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 	if (type != expected)
 		return call_failed(c, -EBADMSG);
 	if (c->auth.secret &&
-	    !rp_setup_sealed(buf, *len, RP_SETUP_FROM_DAEMON, &c->auth))
+	    !rp_setup_check_seal(buf, *len, RP_SETUP_FROM_DAEMON, &c->auth))
 		return rp_err(c->err, -EACCES,
 			      "the daemon on port %u of %s does not know the "
 			      "secret: do not use it",
@@ -336,7 +336,7 @@ static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
 		.deadline = now_ms() + (t->timeout_ms ? t->timeout_ms : 5000),
 		.err = err,
 	};
-	uint8_t *buf = malloc(RP_SETUP_MAX_ANSWER);
+	uint8_t *buf = malloc(RP_SETUP_MAX_REPLY);
 	size_t len;
 	int ret;
 

@@ -19,13 +19,13 @@
 #include "util/setup_server.h"
 
 /* Fits the longest reply, a list of RP_SETUP_POOLS pools. */
-#define ANSWER_SIZE 20480
+#define REPLY_SIZE 20480
 
 enum state {
 	CHALLENGE, /* sending CHALLENGE */
-	LISTEN,	   /* receiving the request */
-	ANSWER,	   /* sending the reply */
-	FINISH,	   /* waiting until the client closes */
+	REQUEST,   /* receiving the request */
+	REPLY,	   /* sending the reply */
+	CLOSE,	   /* waiting until the client closes */
 };
 
 struct conn {
@@ -201,7 +201,7 @@ static int put_error(struct conn *c, uint32_t code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e.text, sizeof(e.text), fmt, ap);
 	va_end(ap);
-	return rp_setup_put_error(c->out, ANSWER_SIZE, &e);
+	return rp_setup_put_error(c->out, REPLY_SIZE, &e);
 }
 
 static const char *why_withdrawn(const struct rp_setup_server *s,
@@ -224,7 +224,7 @@ static int put_list(const struct rp_setup_server *s, struct conn *c)
 		list.v[list.n].method = e->method;
 		memcpy(list.v[list.n++].name, e->name, sizeof(e->name));
 	}
-	return rp_setup_put_list(c->out, ANSWER_SIZE, &list);
+	return rp_setup_put_list(c->out, REPLY_SIZE, &list);
 }
 
 static int put_export(const struct rp_setup_server *s, struct conn *c,
@@ -239,7 +239,7 @@ static int put_export(const struct rp_setup_server *s, struct conn *c,
 			continue;
 		why = why_withdrawn(s, i);
 		return why ? put_error(c, RP_SETUP_E_POOL, "%s", why)
-			   : rp_setup_put_export(c->out, ANSWER_SIZE,
+			   : rp_setup_put_export(c->out, REPLY_SIZE,
 						 &s->attr.exports[i]);
 	}
 	known[0] = 0;
@@ -255,7 +255,7 @@ static int put_export(const struct rp_setup_server *s, struct conn *c,
 			 len >= sizeof(known) ? "..." : "");
 }
 
-static void tell_refused(struct rp_setup_server *s, const struct conn *c)
+static void report_refused(struct rp_setup_server *s, const struct conn *c)
 {
 	uint64_t now = now_ms();
 
@@ -269,8 +269,8 @@ static void tell_refused(struct rp_setup_server *s, const struct conn *c)
  * Encode the reply to a complete request, or to bytes that are none (frame has
  * the error). Reveals nothing about pools before the secret is proved.
  */
-static int put_answer(struct rp_setup_server *s, struct conn *c, int frame,
-		      size_t len)
+static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
+		     size_t len)
 {
 	struct rp_setup_request req;
 	int ret;
@@ -287,8 +287,8 @@ static int put_answer(struct rp_setup_server *s, struct conn *c, int frame,
 				 "same release at both ends");
 	memcpy(c->auth.client_nonce, req.nonce, sizeof(req.nonce));
 	if (c->auth.secret &&
-	    !rp_setup_sealed(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
-		tell_refused(s, c);
+	    !rp_setup_check_seal(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
+		report_refused(s, c);
 		return put_error(c, RP_SETUP_E_SECRET,
 				 "the secret is not the daemon's; give the "
 				 "same --secret FILE at both ends");
@@ -318,12 +318,12 @@ static bool conn_read(struct rp_setup_server *s, struct conn *c)
 	frame = rp_setup_frame(c->in, c->in_len, sizeof(c->in), &length, &type);
 	if (frame == -EAGAIN || (!frame && c->in_len < length))
 		return true;
-	ret = put_answer(s, c, frame, length);
+	ret = put_reply(s, c, frame, length);
 	if (ret < 0)
 		return false;
 	c->out_len = (size_t)ret;
 	c->out_done = 0;
-	c->state = ANSWER;
+	c->state = REPLY;
 	return conn_wait_for(s, c, EPOLLOUT);
 }
 
@@ -338,14 +338,14 @@ static bool conn_write(struct rp_setup_server *s, struct conn *c)
 	if (c->out_done < c->out_len)
 		return true;
 	if (c->state == CHALLENGE) {
-		c->state = LISTEN;
+		c->state = REQUEST;
 	} else {
 		/*
 		 * Let the client close first: closing a socket with unread
 		 * bytes resets the connection, and the client could lose the
 		 * reply.
 		 */
-		c->state = FINISH;
+		c->state = CLOSE;
 		shutdown(c->fd, SHUT_WR);
 	}
 	return conn_wait_for(s, c, EPOLLIN);
@@ -355,11 +355,11 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 {
 	switch (c->state) {
 	case CHALLENGE:
-	case ANSWER:
+	case REPLY:
 		return conn_write(s, c);
-	case LISTEN:
+	case REQUEST:
 		return conn_read(s, c);
-	case FINISH:
+	case CLOSE:
 		break;
 	}
 	/* Discard further bytes until the client closes, or the deadline. */
@@ -378,10 +378,10 @@ static bool conn_challenge(struct rp_setup_server *s, struct conn *c)
 	    (ssize_t)sizeof(c->auth.daemon_nonce))
 		return false;
 	memcpy(g.nonce, c->auth.daemon_nonce, sizeof(g.nonce));
-	c->out = malloc(ANSWER_SIZE);
+	c->out = malloc(REPLY_SIZE);
 	if (!c->out)
 		return false;
-	ret = rp_setup_put_challenge(c->out, ANSWER_SIZE, &g);
+	ret = rp_setup_put_challenge(c->out, REPLY_SIZE, &g);
 	if (ret < 0)
 		return false;
 	c->out_len = (size_t)ret;

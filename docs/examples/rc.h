@@ -46,7 +46,7 @@ struct rc_region {
  * Open a TCP connection to the other program: connect to host, or accept one if
  * host is NULL.
  */
-static inline int rc_meet(const char *host, const char *service)
+static inline int rc_connect_peer(const char *host, const char *service)
 {
 	struct addrinfo hints = {.ai_flags = host ? 0 : AI_PASSIVE,
 				 .ai_family = AF_INET,
@@ -70,10 +70,11 @@ static inline int rc_meet(const char *host, const char *service)
 	return fd;
 }
 
-static inline void rc_swap(int fd, const void *mine, void *theirs, size_t len)
+static inline void rc_exchange(int fd, const void *local, void *remote,
+			       size_t len)
 {
-	CHECK(send(fd, mine, len, 0) == (ssize_t)len);
-	CHECK(recv(fd, theirs, len, MSG_WAITALL) == (ssize_t)len);
+	CHECK(send(fd, local, len, 0) == (ssize_t)len);
+	CHECK(recv(fd, remote, len, MSG_WAITALL) == (ssize_t)len);
 }
 
 /* access: RC_FLUSHES at the target, 0 at the initiator. */
@@ -131,12 +132,12 @@ static inline void rc_connect(struct rc *c, int fd)
 	struct {
 		union ibv_gid gid;
 		uint32_t qp_num;
-	} mine = {.qp_num = c->qp->qp_num}, theirs;
+	} local = {.qp_num = c->qp->qp_num}, remote;
 	struct ibv_port_attr port;
 
 	CHECK(!ibv_query_port(c->ctx, RC_PORT, &port) &&
-	      !ibv_query_gid(c->ctx, RC_PORT, c->gid_index, &mine.gid));
-	rc_swap(fd, &mine, &theirs, sizeof(mine));
+	      !ibv_query_gid(c->ctx, RC_PORT, c->gid_index, &local.gid));
+	rc_exchange(fd, &local, &remote, sizeof(local));
 	/* The kernel rejects FLUSH bits for a device without FLUSH. */
 	attr.qp_access_flags = (unsigned int)(RC_OPEN | c->flushes);
 	CHECK(!ibv_modify_qp(c->qp, &attr,
@@ -144,13 +145,13 @@ static inline void rc_connect(struct rc *c, int fd)
 				     IBV_QP_ACCESS_FLAGS));
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = port.active_mtu;
-	attr.dest_qp_num = theirs.qp_num;
+	attr.dest_qp_num = remote.qp_num;
 	attr.max_dest_rd_atomic = 1; /* a read fence is an RDMA read */
 	attr.min_rnr_timer = 12;
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.port_num = RC_PORT;
 	attr.ah_attr.dlid = port.lid;
-	attr.ah_attr.grh.dgid = theirs.gid;
+	attr.ah_attr.grh.dgid = remote.gid;
 	attr.ah_attr.grh.sgid_index = (uint8_t)c->gid_index;
 	attr.ah_attr.grh.hop_limit = 64;
 	CHECK(!ibv_modify_qp(c->qp, &attr,
@@ -168,7 +169,7 @@ static inline void rc_connect(struct rc *c, int fd)
 				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 				     IBV_QP_MAX_QP_RD_ATOMIC));
 	CHECK(!ibv_rpmem_get_addr(c->rqp, &addr));
-	rc_swap(fd, &addr, &peer_addr, sizeof(addr));
+	rc_exchange(fd, &addr, &peer_addr, sizeof(addr));
 	CHECK(!ibv_rpmem_connect(c->rqp, &peer_addr));
 }
 

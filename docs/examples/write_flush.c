@@ -55,7 +55,7 @@ static void initiator(struct rc *c, int fd, char *text)
 
 int main(int argc, char **argv)
 {
-	const int asks = argc == 6;
+	const int is_initiator = argc == 6;
 	struct rc c;
 	int fd;
 
@@ -66,10 +66,10 @@ int main(int argc, char **argv)
 			argv[0]);
 		return 2;
 	}
-	fd = rc_meet(asks ? argv[4] : NULL, argv[3]);
-	rc_open(&c, argv[1], atoi(argv[2]), asks ? 0 : RC_FLUSHES);
+	fd = rc_connect_peer(is_initiator ? argv[4] : NULL, argv[3]);
+	rc_open(&c, argv[1], atoi(argv[2]), is_initiator ? 0 : RC_FLUSHES);
 	rc_connect(&c, fd);
-	if (asks)
+	if (is_initiator)
 		initiator(&c, fd, argv[5]);
 	else
 		target(&c, fd, argv[4]);

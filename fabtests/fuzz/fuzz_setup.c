@@ -101,12 +101,12 @@ static bool printable(const char *s)
  */
 static void try_decode(const uint8_t *data, size_t size)
 {
-	static uint8_t first[RP_SETUP_MAX_ANSWER], second[RP_SETUP_MAX_ANSWER];
+	static uint8_t first[RP_SETUP_MAX_REPLY], second[RP_SETUP_MAX_REPLY];
 	static union any m;
 	uint8_t *msg = fuzz_exact(data, size);
 	enum rp_setup_type type;
 	size_t len;
-	int ret = rp_setup_frame(msg, size, RP_SETUP_MAX_ANSWER, &len, &type);
+	int ret = rp_setup_frame(msg, size, RP_SETUP_MAX_REPLY, &len, &type);
 
 	if (ret || len > size)
 		goto out;
@@ -197,7 +197,7 @@ static void judge(const uint8_t *buf, size_t len, bool with_secret, bool proved)
 /* flags: bit 1 the daemon has a secret, bit 2 the client proves it. */
 static void try_server(uint8_t flags, struct fuzz_in *in)
 {
-	static uint8_t back[2 * RP_SETUP_MAX_ANSWER];
+	static uint8_t back[2 * RP_SETUP_MAX_REPLY];
 	bool with_secret = flags & 2, proved = flags & 4;
 	struct rp_setup_server *s = server(with_secret);
 	size_t len = in->left < 2048 ? in->left : 2048, sent = 0, have = 0, n;

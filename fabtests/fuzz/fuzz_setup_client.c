@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.type = list ? RP_SETUP_GET_LIST : RP_SETUP_GET_EXPORT,
 		.name = "one",
 	};
-	uint8_t *msg, *buf = malloc(RP_SETUP_MAX_ANSWER);
+	uint8_t *msg, *buf = malloc(RP_SETUP_MAX_REPLY);
 	size_t len = in.left < 65536 ? in.left : 65536, got = 0;
 	int pair[2], ret;
 

@@ -284,25 +284,25 @@ Test(setup, mac_covers_everything)
 	valid(bufs, lens);
 	len = lens[1];
 	rp_setup_seal(b, len, RP_SETUP_FROM_CLIENT, &auth);
-	cr_assert(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &auth));
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_DAEMON, &auth),
+	cr_assert(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &auth));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_DAEMON, &auth),
 		      "a message can be sent back to its sender");
 	for (size_t bit = 0; bit < 8 * len; bit++) {
 		b[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		cr_assert_not(
-			rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &auth));
+		cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT,
+						  &auth));
 		b[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
 	a = auth;
 	a.daemon_nonce[31] ^= 1;
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &a));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &a));
 	a = auth;
 	a.client_nonce[0] ^= 1;
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &a));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &a));
 	a = auth;
 	a.secret = &other;
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &a));
-	cr_assert_not(rp_setup_sealed(b, 16, RP_SETUP_FROM_CLIENT, &auth));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &a));
+	cr_assert_not(rp_setup_check_seal(b, 16, RP_SETUP_FROM_CLIENT, &auth));
 }
 
 /* ---------------------------------------------------------- secrets ---- */

@@ -7,14 +7,14 @@
 
 #include "util/bench.h"
 
-#define CROWD_WRITES 128u /* of one sample, over all initiators */
+#define SAMPLE_WRITES 128u /* of one sample, over all initiators */
 
 /*
  * All initiators run in this process and are polled in turn: more processes
  * than CPUs would measure the scheduler, not the provider.
  */
-static int crowd_open(struct bench *b, enum bench_side side, uint64_t n,
-		      char *err)
+static int initiators_open(struct bench *b, enum bench_side side, uint64_t n,
+			   char *err)
 {
 	struct rp_fabric_attr attr = {
 		.base = b->cfg->base,
@@ -22,7 +22,7 @@ static int crowd_open(struct bench *b, enum bench_side side, uint64_t n,
 	};
 
 	for (uint64_t i = 0; i < n; i++) {
-		struct bench_end *e = &b->crowd[side][i];
+		struct bench_end *e = &b->initiators[side][i];
 		int ret;
 
 		if (e->ok)
@@ -44,43 +44,45 @@ static int crowd_open(struct bench *b, enum bench_side side, uint64_t n,
 	return 0;
 }
 
-void bench_crowd_close(struct bench *b)
+void bench_initiators_close(struct bench *b)
 {
 	for (int side = 0; side < BENCH_SIDES; side++) {
-		for (int i = 0; i < BENCH_CROWD; i++) {
-			if (b->crowd[side][i].mr)
-				fi_close(&b->crowd[side][i].mr->fid);
-			rp_fabric_close(&b->crowd[side][i].f);
+		for (int i = 0; i < BENCH_MAX_INITIATORS; i++) {
+			if (b->initiators[side][i].mr)
+				fi_close(&b->initiators[side][i].mr->fid);
+			rp_fabric_close(&b->initiators[side][i].f);
 		}
 	}
 }
 
 /* Each initiator has one write outstanding; *ns is the mean time of a write. */
-static int crowd(struct bench *b, const struct bench_line *l,
-		 enum bench_side side, uint64_t flags, uint64_t *ns, char *err)
+static int initiators(struct bench *b, const struct bench_line *l,
+		      enum bench_side side, uint64_t flags, uint64_t *ns,
+		      char *err)
 {
-	size_t left[BENCH_CROWD], busy = 0;
+	size_t left[BENCH_MAX_INITIATORS], busy = 0;
 	struct fi_cq_entry done;
 	uint64_t n = l->ranges, start, end;
 	int ret;
 
-	if (!n || n > BENCH_CROWD)
-		return rp_err(err, -EINVAL, "1 to %d initiators", BENCH_CROWD);
-	ret = crowd_open(b, side, n, err);
+	if (!n || n > BENCH_MAX_INITIATORS)
+		return rp_err(err, -EINVAL, "1 to %d initiators",
+			      BENCH_MAX_INITIATORS);
+	ret = initiators_open(b, side, n, err);
 	start = bench_now();
 	end = start + 30000000000ull;
 	for (uint64_t i = 0; !ret && i < n; i++) {
 		size_t taken = 0;
 
-		left[i] = CROWD_WRITES / n;
-		ret = bench_post(b, &b->crowd[side][i],
+		left[i] = SAMPLE_WRITES / n;
+		ret = bench_post(b, &b->initiators[side][i],
 				 i * bench_stride(l->size), l->size,
 				 flags | FI_COMPLETION, &taken, err);
 		busy++;
 	}
 	while (!ret && busy) {
 		for (uint64_t i = 0; !ret && i < n; i++) {
-			struct bench_end *e = &b->crowd[side][i];
+			struct bench_end *e = &b->initiators[side][i];
 			size_t taken = 0;
 			ssize_t got;
 
@@ -103,18 +105,18 @@ static int crowd(struct bench *b, const struct bench_line *l,
 			ret = rp_err(err, -ETIMEDOUT,
 				     "initiators that wait for 30 s");
 	}
-	*ns = (bench_now() - start) / (CROWD_WRITES / n * n);
+	*ns = (bench_now() - start) / (SAMPLE_WRITES / n * n);
 	return ret;
 }
 
-int bench_run_crowd_base(struct bench *b, const struct bench_line *l,
-			 uint64_t *ns, char *err)
+int bench_run_initiators_base(struct bench *b, const struct bench_line *l,
+			      uint64_t *ns, char *err)
 {
-	return crowd(b, l, BENCH_BASE, FI_DELIVERY_COMPLETE, ns, err);
+	return initiators(b, l, BENCH_BASE, FI_DELIVERY_COMPLETE, ns, err);
 }
 
-int bench_run_crowd(struct bench *b, const struct bench_line *l, uint64_t *ns,
-		    char *err)
+int bench_run_initiators(struct bench *b, const struct bench_line *l,
+			 uint64_t *ns, char *err)
 {
-	return crowd(b, l, BENCH_OURS, FI_COMMIT_COMPLETE, ns, err);
+	return initiators(b, l, BENCH_RPMEM, FI_COMMIT_COMPLETE, ns, err);
 }
