@@ -127,6 +127,9 @@ static void parse_words(struct argp_state *state, struct args *a)
 			   "vol0");
 	cfg->up = to;
 	cfg->file = a->words[from];
+	if (!strcmp(cfg->file, "-"))
+		argp_error(state, "standard input and output cannot be copied; "
+				  "name a file, or ./- for a file named -");
 	if (parse_remote(a, a->words[to]))
 		argp_error(state, "%s", a->err);
 	if (cfg->up && cfg->length)

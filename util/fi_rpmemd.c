@@ -138,8 +138,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'c':
 		if (rp_size_parse(arg, &d->create, d->err))
 			argp_error(state, "--create: %s", d->err);
-		if (!d->create)
-			argp_error(state, "--create: give a size above 0");
+		if (d->create < RP_POOL_UNIT)
+			argp_error(state,
+				   "--create %s: a pool has at least 4K bytes; "
+				   "give a number with a unit, as in 64M or "
+				   "10G",
+				   arg);
 		return 0;
 	case 'p':
 		if (rp_number_parse(arg, 0, 65535, &v, d->err))
@@ -174,7 +178,7 @@ static int report_error(const struct daemon *d, int code)
 	return code;
 }
 
-/* Check address and secret before any pool is opened. */
+/* Check secret, address and port before any pool is opened or created. */
 static int check_access(struct daemon *d)
 {
 	if (d->secret_file &&
@@ -195,6 +199,8 @@ static int check_access(struct daemon *d)
 		       d->addr);
 		return report_error(d, RP_EXIT_SECRET);
 	}
+	if (rp_setup_server_check(d->addr, d->port, d->err))
+		return report_error(d, RP_EXIT_NETWORK);
 	return 0;
 }
 
@@ -512,6 +518,22 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
+/* Read pending signals. Returns whether the daemon must stop. */
+static bool read_signals(struct daemon *d)
+{
+	struct signalfd_siginfo info;
+
+	while (read(d->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGHUP)
+			return true;
+		fprintf(stderr,
+			"fi_rpmemd: SIGHUP is ignored: reloading is not "
+			"supported yet; stop fi_rpmemd with SIGTERM and start "
+			"it again to change its pools or options\n");
+	}
+	return false;
+}
+
 static int serve(struct daemon *d)
 {
 	struct pollfd fds[] = {
@@ -545,7 +567,7 @@ static int serve(struct daemon *d)
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
 			return report_error(d, RP_EXIT_FAILED);
 		}
-		if (fds[2].revents)
+		if (fds[2].revents && read_signals(d))
 			return 0;
 	}
 }
@@ -610,6 +632,7 @@ static int block_signals(struct daemon *d)
 {
 	sigset_t set;
 
+	signal(SIGUSR1, SIG_IGN);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -624,13 +647,18 @@ static int block_signals(struct daemon *d)
 	return 0;
 }
 
-/* A second SIGTERM ends the process at once. */
+/*
+ * Unblock SIGTERM and SIGINT only: a second one ends the process at once, and
+ * SIGHUP never does.
+ */
 static void restore_signals(void)
 {
 	sigset_t set;
 
 	sigemptyset(&set);
-	sigprocmask(SIG_SETMASK, &set, NULL);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
 /* Raise the limit: each client uses several descriptors. */
@@ -652,10 +680,11 @@ static int run(struct daemon *d)
 	code = check_access(d);
 	if (!code)
 		code = block_signals(d);
-	for (unsigned int i = 0; i < d->n && !code; i++)
-		code = open_pool(d, &d->exports[i]);
+	/* The fabric comes first: a base that fails leaves no new pool. */
 	if (!code)
 		code = open_fabric(d);
+	for (unsigned int i = 0; i < d->n && !code; i++)
+		code = open_pool(d, &d->exports[i]);
 	if (!code)
 		code = export_all(d);
 	if (!code)

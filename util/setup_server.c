@@ -60,7 +60,11 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-static int listen_on(const char *addr, uint16_t port, char *err)
+/*
+ * Bind a socket, and listen unless backlog is 0. Returns the socket, or -errno
+ * and the remedy in err.
+ */
+static int bind_socket(const char *addr, uint16_t port, int backlog, char *err)
 {
 	struct addrinfo *ai, hints = {
 				     .ai_socktype = SOCK_STREAM,
@@ -83,7 +87,8 @@ static int listen_on(const char *addr, uint16_t port, char *err)
 	}
 	/* SO_REUSEADDR: a daemon that just ended must not block the port. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, 64)) {
+	if (bind(fd, ai->ai_addr, ai->ai_addrlen) ||
+	    (backlog && listen(fd, backlog))) {
 		ret = -errno;
 		if (ret == -EADDRINUSE)
 			rp_err(err, ret,
@@ -107,6 +112,16 @@ free_ai:
 	return ret;
 }
 
+int rp_setup_server_check(const char *addr, uint16_t port, char *err)
+{
+	int fd = bind_socket(addr, port, 0, err);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 			struct rp_setup_server **out, char *err)
 {
@@ -122,7 +137,8 @@ int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 	if (!s->attr.timeout_ms)
 		s->attr.timeout_ms = 5000;
 	TAILQ_INIT(&s->conns);
-	ret = listen_on(attr->addr ? attr->addr : "127.0.0.1", attr->port, err);
+	ret = bind_socket(attr->addr ? attr->addr : "127.0.0.1", attr->port, 64,
+			  err);
 	if (ret < 0)
 		goto free_server;
 	s->listener = ret;

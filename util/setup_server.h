@@ -27,6 +27,11 @@ struct rp_setup_server_attr {
 };
 
 /*
+ * Check that the address exists and that nothing listens on the port. Returns
+ * 0, or -errno (-EADDRINUSE, ...) and the remedy in err.
+ */
+int rp_setup_server_check(const char *addr, uint16_t port, char *err);
+/*
  * Start to listen. Returns 0, or -errno (-EADDRINUSE, ...) and the remedy in
  * err.
  */

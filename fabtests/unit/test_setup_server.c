@@ -424,7 +424,13 @@ Test(setup_server, port_in_use, .timeout = 60)
 	attr.port = target.port;
 	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EADDRINUSE);
 	cr_assert_not_null(strstr(err, "--port"), "%s", err);
+	cr_assert_eq(rp_setup_server_check("127.0.0.1", attr.port, err),
+		     -EADDRINUSE);
+	cr_assert_not_null(strstr(err, "--port"), "%s", err);
 	finish();
+	cr_assert_eq(rp_setup_server_check("127.0.0.1", attr.port, err), 0);
+	cr_assert_eq(rp_setup_server_check("192.0.2.1", 0, err),
+		     -EADDRNOTAVAIL);
 	attr.addr = "192.0.2.1";
 	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EADDRNOTAVAIL);
 	attr.addr = "no such host.";
