@@ -121,9 +121,9 @@ void bench_bars_print(const struct bench *b, const struct bench_result *r)
 {
 	bench_report_head(b);
 	printf("load     %.2f before the first case%s\n", r->load,
-	       r->load > 0.5 ? ": others were running, and these figures "
-			       "are theirs too"
-			     : "");
+	       r->load > 0.5
+		       ? ": other programs were running and distort the figures"
+		       : "");
 	printf("\n%-32s %11s %10s\n", "metric", "bar", "value");
 	for (size_t i = 0; i < r->plan->nmetrics; i++)
 		print_metric(b, r->plan, &r->plan->metrics[i], &r->f[i]);

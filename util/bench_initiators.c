@@ -103,7 +103,7 @@ static int initiators(struct bench *b, const struct bench_line *l,
 		}
 		if (!ret && bench_now() > end)
 			ret = rp_err(err, -ETIMEDOUT,
-				     "initiators that wait for 30 s");
+				     "initiators: no completion in 30 s");
 	}
 	*ns = (bench_now() - start) / (SAMPLE_WRITES / n * n);
 	return ret;

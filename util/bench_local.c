@@ -217,7 +217,8 @@ int bench_run_rival(struct bench *b, const struct bench_line *l, uint64_t *ns,
 	int ret;
 
 	if (l->size > rivals[which]->max)
-		return rp_err(err, -EMSGSIZE, "it is made for %llu bytes",
+		return rp_err(err, -EMSGSIZE,
+			      "it supports writes of up to %llu bytes",
 			      (unsigned long long)rivals[which]->max);
 	start = bench_now();
 	ret = rivals[which]->put(b->rival[which], b->buf, off, l->size, err);

@@ -66,7 +66,8 @@ int bench_make_room(struct bench_end *e, size_t *taken, char *err)
 	if (got == 1 || !e->stall_start)
 		e->stall_start = bench_now();
 	else if (bench_now() - e->stall_start > DEADLINE_NS)
-		return rp_err(err, -FI_ETIMEDOUT, "nothing is taken for %llu s",
+		return rp_err(err, -FI_ETIMEDOUT,
+			      "posts were refused for %llu s",
 			      DEADLINE_NS / 1000000000);
 	return 0;
 }
@@ -163,7 +164,7 @@ int bench_work(struct bench *b, enum bench_work what, uint64_t off,
 	while (atomic_load(&sh->work) != BENCH_NO_WORK)
 		if (bench_now() > end)
 			return rp_err(err, -ETIMEDOUT,
-				      "the target does not do its work");
+				      "the target process does not respond");
 	*ns = sh->work_ns;
 	atomic_store(&sh->mode, mode);
 	return sh->work_why[0] ? rp_err(err, -EIO, "%s", sh->work_why) : 0;

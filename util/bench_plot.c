@@ -114,7 +114,8 @@ void bench_plot(const char *json, struct bench_line *lines, size_t n)
 	snprintf(png[0], sizeof(png[0]), "%.*s-latency.png", (int)stem, json);
 	snprintf(png[1], sizeof(png[1]), "%.*s-rate.png", (int)stem, json);
 	if (strchr(png[0], '\'')) {
-		fprintf(stderr, "no plots: a quote in the file's name\n");
+		fprintf(stderr,
+			"no plots: the report's name contains a quote\n");
 		return;
 	}
 	fd = mkostemp(script, O_CLOEXEC);
@@ -131,9 +132,9 @@ void bench_plot(const char *json, struct bench_line *lines, size_t n)
 	ret = gnuplot(script);
 	unlink(script);
 	if (ret == 127)
-		fprintf(stderr, "no plots: gnuplot is not here\n");
+		fprintf(stderr, "no plots: gnuplot is not installed\n");
 	else if (ret)
-		fprintf(stderr, "no plots, or not all: gnuplot failed\n");
+		fprintf(stderr, "plots are missing: gnuplot failed\n");
 	else
 		fprintf(stderr, "plots: %s, %s\n", png[0], png[1]);
 }

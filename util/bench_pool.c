@@ -78,9 +78,10 @@ static int open_file(struct bench_pool *p, const char *name, const char *any,
 		rp_err(err, ret, "pool %s: %s; %s", p->path ? p->path : "file",
 		       strerror(-ret),
 		       ret == -EEXIST
-			       ? "name a file that does not exist, it is made "
-				 "and removed"
-			       : "name a file that can be made with --pool");
+			       ? "name a file that does not exist: it is "
+				 "created, and "
+				 "removed at the end"
+			       : "name a file that can be created with --pool");
 		free(p->path);
 		p->path = NULL;
 		return ret;

@@ -276,7 +276,7 @@ static int parse_output(const char *dir, int status, double *writes,
 	FILE *f;
 
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return rp_err(err, -ENOENT, "valgrind is not here");
+		return rp_err(err, -ENOENT, "valgrind is not installed");
 	snprintf(path, sizeof(path), "%s/stdout", dir);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {

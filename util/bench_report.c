@@ -182,8 +182,8 @@ void bench_report_head(const struct bench *b)
 		printf("commit   not obtained: %s\n", b->attr_why);
 	printf("seed     %llu\n", (unsigned long long)b->cfg->seed);
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 3 && !b->cfg->sleep)
-		printf("note     two polling processes leave the target's "
-		       "msync thread no CPU of its own\n");
+		printf("note     two polling processes leave no CPU to the "
+		       "target's msync thread\n");
 }
 
 static void print_ratios(struct bench_line *lines, size_t n, uint64_t size)

@@ -98,9 +98,9 @@ static int check_class(struct copy *c)
 
 	if (ret) {
 		rp_err(c->err, 0,
-		       "the target of pool '%s' does not answer over "
-		       "libfabric: %s; check that fi_rpmemd runs and that "
-		       "firewalls let its endpoint through",
+		       "the target of pool '%s' does not reply over libfabric: "
+		       "%s; check that fi_rpmemd runs and that firewalls let "
+		       "its data port through (FI_OFI_RPMEM_PORTS)",
 		       c->cfg->pool, fi_strerror(-ret));
 		return RP_EXIT_NETWORK;
 	}
@@ -264,7 +264,7 @@ static int take_error(struct copy *c)
 	op = bad.op_context;
 	if (!op || op->state != COPY_COMMITTING) {
 		rp_err(c->err, 0,
-		       "the connection to the target on %s broke (%.200s); "
+		       "the connection to the target on %s was lost (%.200s); "
 		       "check that fi_rpmemd runs there",
 		       c->cfg->target.host, text);
 		return RP_EXIT_BROKEN;

@@ -54,7 +54,9 @@ static int verify_file(struct copy *c)
 	sha256_digest(&c->sha, sizeof(c->sha_file), c->sha_file);
 	if (!memcmp(c->sha_file, c->sha_pool, sizeof(c->sha_file)))
 		return 0;
-	rp_err(c->err, 0, "'%s' does not give back what was written to it",
+	rp_err(c->err, 0,
+	       "'%s' has other bytes than were written to it; check the "
+	       "disk",
 	       c->cfg->file);
 	return RP_EXIT_DIFFER;
 }

@@ -127,7 +127,8 @@ static void check_file(struct doctor *d)
 		      NULL);
 	else
 		check(d, "provider file", DOCTOR_WARN,
-		      info_text("%s/" DSO ", where libfabric does not look",
+		      info_text("%s/" DSO
+				", outside the search path of libfabric",
 				d->folder),
 		      info_text("for other programs: export "
 				"FI_PROVIDER_PATH=%s",
@@ -158,7 +159,7 @@ static void check_load(struct doctor *d)
 				  "again"));
 	else
 		check(d, "provider loads", DOCTOR_OK,
-		      json_string("and all libraries that it needs"), NULL);
+		      json_string("with all libraries that it needs"), NULL);
 	if (h)
 		dlclose(h);
 }
@@ -256,7 +257,8 @@ static void check_interface(struct doctor *d)
 	if (!v || !*v)
 		check(d, "interface",
 		      interface_is_up("lo") ? DOCTOR_OK : DOCTOR_FAIL,
-		      info_text("FI_TCP_IFACE is not set: tcp takes any; "
+		      info_text("FI_TCP_IFACE is not set: tcp uses any "
+				"interface; "
 				"loopback is %s",
 				interface_is_up("lo") ? "up" : "down"),
 		      interface_is_up("lo") ? NULL
@@ -366,14 +368,14 @@ static void check_listed(struct doctor *d)
 	d->listed = strcasestr(endpoint->provider, "ofi_rpmem");
 	if (d->listed)
 		check(d, "provider listed", DOCTOR_OK,
-		      info_text("'%s', asked for as '%s%s'", endpoint->provider,
+		      info_text("'%s', requested as '%s%s'", endpoint->provider,
 				d->filter_set ? d->base : BASE, ";ofi_rpmem"),
 		      NULL);
 	else
 		check(d, "provider listed", DOCTOR_FAIL,
 		      info_text("libfabric has no '%s;ofi_rpmem': %s", d->base,
 				endpoint->provider[0]
-					? "it answers with another provider"
+					? "it returns another provider"
 					: fi_strerror(-endpoint->ret)),
 		      info_text("the same command with FI_LOG_LEVEL=warn "
 				"shows why; export FI_PROVIDER='" STRING
@@ -409,8 +411,9 @@ static void check_memlock(struct doctor *d)
 	low = has_rdma() && r.rlim_cur < (rlim_t)RDMA_MB << 20;
 	check(d, "memlock", low ? DOCTOR_WARN : DOCTOR_OK,
 	      info_text("%s; %s", rp_size_format(r.rlim_cur, size),
-			low ? "little for the RDMA devices of this host"
-			    : "tcp pins nothing"),
+			low ? "probably too little for the RDMA devices of "
+			      "this host"
+			    : "tcp pins no memory"),
 	      low ? json_string("ulimit -l unlimited, or LimitMEMLOCK= of the "
 				"service")
 		  : NULL);
@@ -464,8 +467,9 @@ static void check_commit(struct doctor *d, const char *path)
 	if (doctor_commit(path, is_loopback_base(d) ? d->base : BASE, done,
 			  err))
 		check(d, "commit", DOCTOR_FAIL, info_text("%s: %s", path, err),
-		      json_string("see the checks above; with "
-				  "FI_LOG_LEVEL=info the provider says more"));
+		      json_string("see the checks above; FI_LOG_LEVEL=info "
+				  "shows the "
+				  "provider's log"));
 	else
 		check(d, "commit", DOCTOR_OK, info_text("%s: %s", path, done),
 		      NULL);

@@ -36,8 +36,8 @@ static const char *native_why(const char *base)
 {
 	if (!is_verbs(base))
 		return "private connections over tcp have no FLUSH";
-	return "found out where a domain is open; devices of both ends must "
-	       "have FLUSH";
+	return "known only with an open domain; devices of both ends "
+	       "must have FLUSH";
 }
 
 int rp_facts_find(const char *base, const char *device, const void *addr,

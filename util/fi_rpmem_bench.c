@@ -70,11 +70,12 @@ static const struct mode {
 static const struct argp_option options[] = {
 	{"sizes", 's', "LIST", 0, "Bytes per write [64,64K]", 0},
 	{"ranges", 'r', "LIST", 0, "Writes per commit [16]", 0},
-	{"iterations", 'n', "N", 0, "Samples per line at most [10000]", 0},
-	{"seconds", 't', "N", 0, "Seconds of measuring in all [10]", 0},
+	{"iterations", 'n', "N", 0, "Samples per line, at most [10000]", 0},
+	{"seconds", 't', "N", 0, "Total measuring time in seconds [10]", 0},
 	{"pool", 'p', "FILE", 0,
-	 "Write to this file, which must not exist and is removed; its file "
-	 "system is what is measured [a file in the current folder]",
+	 "Write to this new file, which is removed at the end; "
+	 "the run measures its file system [a file in the current "
+	 "folder]",
 	 0},
 	{"emulate", OPT_EMULATE, NULL, 0,
 	 "Write to anonymous memory that emulates persistent memory with cache "
@@ -86,20 +87,22 @@ static const struct argp_option options[] = {
 	 0},
 	{"base", OPT_BASE, "NAME", 0, "Base provider [tcp]", 0},
 	{"sleep", OPT_SLEEP, NULL, 0,
-	 "Let the target sleep until something arrives, as a daemon does, "
-	 "rather than poll",
+	 "Let the target sleep instead of polling, as a daemon "
+	 "does",
 	 0},
 	{"pin", OPT_PIN, "A,B", 0, "Pin initiator to CPU A and target to B", 0},
 	{"window", OPT_WINDOW, "N", 0,
-	 "Writes in flight, of rate and sequential [64]", 0},
+	 "Outstanding writes of rate and sequential [64]", 0},
 	{"method", OPT_METHOD, "NAME", 0,
-	 "Commit by this method, or fail where it is not possible", 0},
+	 "Commit by this method; fail if it is not possible", 0},
 	{"address", OPT_ADDRESS, "ADDR", 0,
 	 "Address of this host that both processes bind to [127.0.0.1]", 0},
 	{"dax", OPT_DAX, "DEVICE", 0,
-	 "Write to this DAX device; what it holds is lost", 0},
+	 "Write to this DAX device; its contents are lost", 0},
 	{"rivals", OPT_RIVALS, NULL, 0,
-	 "suite: against librpma, over the RDMA device at --address", 0},
+	 "suite: compare with librpma over the RDMA device at "
+	 "--address",
+	 0},
 	{"rival", OPT_RIVAL, "N", OPTION_HIDDEN, NULL, 0},
 	{"mark", OPT_MARK, "FILE", OPTION_HIDDEN, NULL, 0},
 	/*
@@ -108,9 +111,10 @@ static const struct argp_option options[] = {
 	{"bar", OPT_BAR, "NAME=VALUE", OPTION_HIDDEN, NULL, 0},
 	{"persistent", OPT_PERSISTENT, NULL, OPTION_HIDDEN, NULL, 0},
 	{"durable", OPT_DURABLE, NULL, OPTION_HIDDEN, NULL, 0},
-	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
+	{"seed", OPT_SEED, "N", 0, "Repeat order and offsets of an earlier run",
+	 0},
 	{"cost", OPT_COST, "FILE", 0,
-	 "calibrate: write the figures as FI_OFI_RPMEM_COST reads them", 0},
+	 "calibrate: write a file for FI_OFI_RPMEM_COST", 0},
 	{"json", OPT_JSON, "FILE", 0,
 	 "Write the report as JSON; - is standard output, in place of the "
 	 "table",
@@ -137,7 +141,7 @@ static void parse_list(struct argp_state *state, char *arg, uint64_t max,
 		++*n;
 	}
 	if (!*n)
-		argp_error(state, "an empty list");
+		argp_error(state, "the list is empty");
 }
 
 static uint64_t parse_number(struct argp_state *state, const char *arg,
@@ -156,7 +160,7 @@ static void parse_mode(struct argp_state *state, const char *arg)
 	struct bench_cfg *cfg = state->input;
 
 	if (cfg->mode)
-		argp_error(state, "one of the modes at a time");
+		argp_error(state, "give one mode");
 	for (size_t i = 0; i < NMODES; i++)
 		if (!strcmp(arg, modes[i].name))
 			cfg->mode = modes[i].mode;
@@ -341,18 +345,17 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_opt,
 	.args_doc = "[MODE]",
-	.doc = "Measures durable writes to another process over loopback, in "
-	       "turns with the same on the bare base provider and with msync "
-	       "alone.\v"
-	       "Modes: all (the default), pingpong, rate, write, commit, "
-	       "initiators, mixed, sequential, flush, file; suite (the figures "
-	       "that "
-	       "the provider is held to), calibrate (those of the cost "
-	       "model).\n\n"
-	       "Times are of one operation, from its call to its completion. "
-	       "Exit status: 0 every figure was obtained, 1 some were not (the "
-	       "report says why) or one of suite misses its bar, 2 wrong "
-	       "usage, 3 it could not be run.",
+	.doc = "Measures durable writes to another process over "
+	       "loopback. The same writes on the base provider, and "
+	       "msync alone, take turns with them for "
+	       "comparison.\vModes: all (the default), pingpong, rate, "
+	       "write, commit, initiators, mixed, sequential, flush, "
+	       "file; suite (figures with a bar that the provider must "
+	       "meet), calibrate (figures of the cost model).\n\nA time "
+	       "is that of one operation, from its call to its "
+	       "completion. Exit status: 0 all figures were measured, 1 "
+	       "some are missing (the report says why) or one of suite "
+	       "misses its bar, 2 wrong usage, 3 the run failed.",
 };
 __attribute__((visibility("default"))) /* libc looks for it */
 const char *argp_program_version = "fi_rpmem_bench " PACKAGE_VERSION;

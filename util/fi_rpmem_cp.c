@@ -23,12 +23,13 @@ __attribute__((visibility("default"))) /* libc looks for it */
 const char *argp_program_version = "fi_rpmem_cp " PACKAGE_VERSION;
 
 static const char doc[] =
-	"Copies a file to a pool that fi_rpmemd exports, or back. A copy to a "
-	"pool is done when every byte is durable there.\v"
-	"POOL is the name of the pool file without its folder, OFFSET a number "
-	"of bytes or as in 64K, 10M, 1G. When a copy to a pool breaks off, the "
-	"bytes that are durable and the command to resume are printed. "
-	"fi_rpmem_cp(1) lists the exit codes.";
+	"Copies a file to a pool that fi_rpmemd exports, or "
+	"back. A copy to a pool ends when every byte is durable "
+	"there.\vPOOL is the name of the pool file without its "
+	"folder. OFFSET is a number of bytes, or 64K, 10M, 1G. "
+	"An interrupted copy to a pool prints the number of "
+	"durable bytes and the command to resume. fi_rpmem_cp(1) "
+	"lists the exit codes.";
 
 static const char args_doc[] = "FILE HOST[:PORT]:POOL[@OFFSET]\n"
 			       "HOST[:PORT]:POOL[@OFFSET] FILE";
@@ -44,21 +45,23 @@ enum {
 
 static const struct argp_option options[] = {
 	{"resume", 'r', NULL, 0,
-	 "Leave out what the pool has already; everything is committed", 1},
+	 "Skip chunks that the pool already has; commit everything", 1},
 	{"verify", 'v', NULL, 0, "Read back and compare SHA-256", 1},
 	{"length", 'n', "SIZE", 0,
 	 "From a pool: copy SIZE bytes (all up to its end)", 1},
 	{"class", OPT_CLASS, "CLASS", 0,
 	 "What the bytes must survive: power, process or none (power)", 1},
-	{"secret", 's', "FILE", 0, "The daemon's secret", 2},
+	{"secret", 's', "FILE", 0, "File with the secret of the daemon", 2},
 	{"chunk", OPT_CHUNK, "SIZE", 0, "Bytes per write (1M)", 3},
-	{"window", OPT_WINDOW, "N", 0, "Chunks under way at once (16)", 3},
+	{"window", OPT_WINDOW, "N", 0, "Chunks outstanding at once (16)", 3},
 	{"timeout", OPT_TIMEOUT, "S", 0,
 	 "Give up on a target silent for S seconds (30)", 3},
-	{"quiet", 'q', NULL, 0, "No progress bar, no closing line", 4},
+	{"quiet", 'q', NULL, 0, "Print neither progress bar nor summary", 4},
 	{"json", OPT_JSON, NULL, 0, "Print the result as JSON", 4},
 	{"ack-log", OPT_ACK_LOG, "FILE", 0,
-	 "Append the number of durable bytes to FILE, a line each time", 4},
+	 "Append the number of durable bytes to FILE, one line "
+	 "after each commit",
+	 4},
 	{0},
 };
 
@@ -385,7 +388,8 @@ static void print_done(const struct copy *c, uint64_t ms)
 		       rp_class_name((enum rp_class)c->class),
 		       rp_method_name((enum rp_method)c->method));
 	if (c->skipped)
-		printf(", %s were there", rp_size_format(c->skipped, present));
+		printf(", %s already there",
+		       rp_size_format(c->skipped, present));
 	putchar('\n');
 	if (cfg->verify) {
 		format_hex(c->sha_pool, sum);
@@ -404,8 +408,8 @@ static void print_failed(const struct copy *c, int code, const char *resume)
 		fprintf(stderr, "resume:  %s\n", resume);
 	else
 		fprintf(stderr,
-			"copy all of it again once the target's disk is in "
-			"order and fi_rpmemd was restarted:\n  %s\n",
+			"check the target's disk, restart fi_rpmemd, then copy "
+			"the whole file again:\n  %s\n",
 			resume);
 }
 

@@ -29,15 +29,17 @@ struct info_cfg {
 
 static const struct argp_option options[] = {
 	{"doctor", OPT_DOCTOR, NULL, 0,
-	 "Look for what keeps commits from working here, with the remedy for "
-	 "each, and try one in every PATH",
+	 "Check what commits on this host need, print a remedy "
+	 "for each problem, and try a commit in each PATH",
 	 0},
 	{"target", OPT_TARGET, "HOST[:PORT]:POOL", 0,
-	 "Ask a fi_rpmemd how it would commit writes to the pool", 0},
-	{"secret", OPT_SECRET, "FILE", 0, "The secret that the daemon asks for",
+	 "Print how a running fi_rpmemd commits writes to the pool", 0},
+	{"secret", OPT_SECRET, "FILE", 0, "File with the secret of the daemon",
 	 0},
 	{"base", OPT_BASE, "NAME[:DEVICE]", 0,
-	 "Base provider (tcp), and device, that writes would come through", 0},
+	 "Base provider (tcp) and device that writes arrive "
+	 "through",
+	 0},
 	{"table", OPT_TABLE, NULL, 0,
 	 "Print which method makes which memory durable", 0},
 	{"json", OPT_JSON, NULL, 0, "Print JSON", 0},
@@ -96,12 +98,11 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_opt,
 	.args_doc = "[PATH...]",
-	.doc = "Tells what this host promises about the durability of remote "
-	       "writes, and why; of each PATH, a file, a folder or a DAX "
-	       "device, what memory mapped from there promises.\v"
-	       "Exit status: 0 all is well, 1 there are warnings, 2 wrong "
-	       "usage, "
-	       "3 something fails.",
+	.doc = "Prints what this host promises about the durability of "
+	       "remote writes, and why. For each PATH (a file, a folder "
+	       "or a DAX device) it prints what memory mapped from "
+	       "there promises.\vExit status: 0 no problem, 1 warnings, "
+	       "2 wrong usage, 3 a check fails.",
 };
 __attribute__((visibility("default"))) /* libc looks for it */
 const char *argp_program_version = "fi_rpmem_info " PACKAGE_VERSION;

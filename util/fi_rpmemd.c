@@ -71,12 +71,11 @@ __attribute__((visibility("default"))) /* libc looks for it */
 const char *argp_program_version = "fi_rpmemd " PACKAGE_VERSION;
 
 static const char doc[] =
-	"Exports pool files to clients such as fi_rpmem_cp, and makes what "
-	"they "
-	"write durable.\v"
-	"Without --listen only this host can connect. SIGTERM answers the "
-	"commits that are under way, refuses new ones and exits with 0. "
-	"fi_rpmemd(1) lists the exit codes.";
+	"Exports pool files to clients such as fi_rpmem_cp, and "
+	"makes their writes durable.\vWithout --listen only this "
+	"host can connect. SIGTERM completes accepted commits, "
+	"refuses new ones and exits with 0. fi_rpmemd(1) lists "
+	"the exit codes.";
 
 enum {
 	OPT_PORT_FILE = 256,
@@ -186,8 +185,8 @@ static int check_access(struct daemon *d)
 		return report_error(d, RP_EXIT_SECRET);
 	if (!strcmp(d->addr, "0.0.0.0") || !strcmp(d->addr, "::")) {
 		rp_err(d->err, 0,
-		       "--listen %s: clients are told this address to write "
-		       "to; give the one that they reach this host by",
+		       "--listen %s: clients write to this address; give the "
+		       "address by which they reach this host",
 		       d->addr);
 		return report_error(d, RP_EXIT_USAGE);
 	}
@@ -246,8 +245,8 @@ static int open_pool(struct daemon *d, struct export *e)
 		printf("created pool '%s' with %s\n", e->path,
 		       rp_size_format(e->pool.size, have));
 	else if (!e->pool.was_clean)
-		printf("pool '%s' was not closed by its last daemon; all that "
-		       "was acknowledged is there\n",
+		printf("pool '%s' was not closed by its last daemon; all "
+		       "acknowledged bytes are there\n",
 		       e->path);
 	return 0;
 }
@@ -267,7 +266,8 @@ static int open_fabric(struct daemon *d)
 		return report_error(d, RP_EXIT_NETWORK);
 	ret = fi_control(&d->f.cq->fid, FI_GETWAIT, &d->cq_fd);
 	if (ret) {
-		rp_err(d->err, ret, "completion queue to sleep on: %s",
+		rp_err(d->err, ret,
+		       "file descriptor of the completion queue: %s",
 		       fi_strerror(-ret));
 		return report_error(d, RP_EXIT_NETWORK);
 	}
@@ -307,8 +307,8 @@ static int describe(struct daemon *d, const struct export *e,
 
 	if (rp_key_parse(fi_mr_key(e->mr), &key)) {
 		rp_err(d->err, 0,
-		       "pool '%s' got a key that leads nowhere: is the "
-		       "provider of this version in FI_PROVIDER_PATH?",
+		       "the key of pool '%s' has another format; check that "
+		       "FI_PROVIDER_PATH has the provider of this release",
 		       e->path);
 		return report_error(d, RP_EXIT_FAILED);
 	}
@@ -394,14 +394,17 @@ static void withdraw(struct export *e, int why)
 	if (why == -ENOENT)
 		rp_err(e->withdrawn, 0,
 		       "pool '%.100s' is withdrawn: its file was removed while "
-		       "it was exported, so its bytes go when fi_rpmemd ends "
-		       "(until then 'cp /proc/%ld/fd/%d FILE' there saves "
-		       "them); start fi_rpmemd again on a file that stays",
+		       "it was exported, so its bytes vanish when fi_rpmemd "
+		       "ends; until then 'cp /proc/%ld/fd/%d FILE' on that "
+		       "host "
+		       "saves them; start fi_rpmemd again with a file that "
+		       "stays",
 		       e->name, (long)getpid(), e->pool.fd);
 	else
 		rp_err(e->withdrawn, 0,
-		       "pool '%.100s' is withdrawn: its file can no longer be "
-		       "looked at (%s); check the file system, then start "
+		       "pool '%.100s' is withdrawn: its file cannot be "
+		       "examined "
+		       "any more (%s); check the file system, then start "
 		       "fi_rpmemd again",
 		       e->name, strerror(-why));
 	fprintf(stderr, "fi_rpmemd: %s\n", e->withdrawn);
@@ -585,8 +588,8 @@ static int drain(struct daemon *d)
 	ret = fi_rpmem_drain(d->f.domain, DRAIN_MS);
 	if (ret) {
 		rp_err(d->err, 0,
-		       "commits of clients are left unanswered: %s; those "
-		       "clients will resume",
+		       "commits of clients were not completed: %s; the clients "
+		       "must commit again",
 		       fi_strerror(-ret));
 		code = report_error(d, RP_EXIT_FAILED);
 	}

@@ -65,10 +65,11 @@ static json_t *provider(void)
 	}
 	fi_freeinfo(list);
 	if (!o)
-		o = json_pack("{s:o, s:n, s:s}", "folder", info_text("%s", dir),
-			      "version", "why",
-			      "libfabric did not take it; 'fi_rpmem_info "
-			      "--doctor' looks for the cause");
+		o = json_pack(
+			"{s:o, s:n, s:s}", "folder", info_text("%s", dir),
+			"version", "why",
+			"libfabric did not load it; 'fi_rpmem_info --doctor' "
+			"looks for the cause");
 	return o;
 }
 

@@ -206,12 +206,13 @@ static int call_failed(struct call *c, int ret)
 			      "fi_rpmemd; give the port that fi_rpmemd printed",
 			      t->port, t->host);
 	case -EPROTONOSUPPORT:
-		return rp_err(c->err, ret,
-			      "the daemon on port %u of %s speaks another "
-			      "version of the set-up protocol than this "
-			      "program (%d); install the same release at both "
-			      "ends",
-			      t->port, t->host, RP_SETUP_VERSION);
+		return rp_err(
+			c->err, ret,
+			"the daemon on port %u of %s speaks another version of "
+			"the setup protocol than this program (%d); install "
+			"the "
+			"same release at both ends",
+			t->port, t->host, RP_SETUP_VERSION);
 	case -ETIMEDOUT:
 		return rp_err(c->err, ret,
 			      "what listens on port %u of %s is silent; check "
@@ -220,10 +221,11 @@ static int call_failed(struct call *c, int ret)
 	case -EIO:
 	case -ECONNRESET:
 	case -EPIPE:
-		return rp_err(c->err, -EIO,
-			      "the daemon on port %u of %s broke off; it is "
-			      "stopping or has too many clients: try again",
-			      t->port, t->host);
+		return rp_err(
+			c->err, -EIO,
+			"the daemon on port %u of %s closed the connection; it "
+			"is stopping or has too many clients: try again",
+			t->port, t->host);
 	default:
 		return rp_err(c->err, ret, "port %u of %s: %s", t->port,
 			      t->host, strerror(-ret));

@@ -292,11 +292,11 @@ static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 	int ret;
 
 	if (frame == -EPROTONOSUPPORT)
-		return put_error(c, RP_SETUP_E_VERSION,
-				 "this daemon speaks version %d of the set-up "
-				 "protocol; install the same release at both "
-				 "ends",
-				 RP_SETUP_VERSION);
+		return put_error(
+			c, RP_SETUP_E_VERSION,
+			"this daemon speaks version %d of the setup protocol; "
+			"install the same release at both ends",
+			RP_SETUP_VERSION);
 	if (frame || rp_setup_get_request(c->in, len, &req))
 		return put_error(c, RP_SETUP_E_REQUEST,
 				 "the request is not understood; install the "

@@ -251,7 +251,7 @@ else
 	[ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
 	expect 0 $cp --resume new 127.0.0.1:$P:vol0
 	case $class in
-	'') says "19.1 MiB were there" ;;
+	'') says "19.1 MiB already there" ;;
 	esac
 fi
 
