@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The parts of fi_rpmem_bench: two processes, their cases, the report. */
+/* Parts of fi_rpmem_bench: two processes, their cases, the report. */
 #ifndef RP_UTIL_BENCH_H
 #define RP_UTIL_BENCH_H
 
@@ -77,7 +77,7 @@ struct bench_cfg {
 	uint64_t iterations; /* samples of a case, at most */
 	uint64_t seconds;    /* total measuring time */
 	const char *pool;    /* NULL: a temporary file */
-	uint64_t window;     /* writes in flight */
+	uint64_t window;     /* outstanding writes */
 	bool emulate;
 	bool shm;	    /* emulated persistent memory, in a file on tmpfs */
 	bool disk;	    /* a second region, in a file on disk */
@@ -121,7 +121,7 @@ struct bench_shared {
 		uint8_t name[BENCH_NAME];
 		size_t len;
 		uint64_t key;
-		uint64_t addr; /* of the pool's first byte */
+		uint64_t addr; /* address of the first byte of the pool */
 	} target[BENCH_SIDES];
 };
 
@@ -131,7 +131,7 @@ struct bench_pool {
 	char *path;
 	char *map;
 	size_t len;
-	char kind[128]; /* for people: "file on ext4" */
+	char kind[128]; /* text such as "file on ext4" */
 };
 
 /* One open endpoint of the initiator, and the region it writes to. */
@@ -139,7 +139,7 @@ struct bench_end {
 	bool ok;
 	char why[RP_ERR_LEN]; /* not ok */
 	struct rp_fabric f;
-	struct fid_mr *mr; /* of buf */
+	struct fid_mr *mr; /* registration of buf */
 	fi_addr_t peer;
 	uint64_t key, addr;
 	uint64_t stall_start; /* time (ns) of the first refused post, or 0 */
@@ -156,7 +156,7 @@ struct bench {
 	size_t nzipf;
 	char *buf; /* BENCH_BUF bytes: source of writes, then the reply */
 	pid_t target;
-	uint64_t random;	     /* state */
+	uint64_t random;	     /* state of bench_random() */
 	struct fi_rpmem_attr attr;   /* size 0: the query failed */
 	enum fi_rpmem_class reached; /* class of such commits */
 	char attr_why[RP_ERR_LEN];
@@ -175,8 +175,8 @@ struct bench_line {
 };
 
 struct bench_case {
-	const char *name;  /* in JSON */
-	const char *title; /* in the table */
+	const char *name;  /* name in JSON */
+	const char *title; /* title in the table */
 	int side;	   /* enum bench_side */
 	bool many;	   /* one line per count of ranges */
 	unsigned int modes;
@@ -207,7 +207,7 @@ uint64_t bench_place(struct bench *b, uint64_t size, uint64_t n);
 int bench_work(struct bench *b, enum bench_work what, uint64_t off,
 	       uint64_t size, uint64_t ranges, uint64_t *ns, char *err);
 
-/* bench_bulk.c, bench_crowd.c, bench_local.c: cases of many operations. */
+/* bench_bulk.c, bench_initiators.c, bench_local.c: cases of many operations. */
 bench_run_fn bench_run_rate_base, bench_run_rate, bench_run_rate_pmem;
 bench_run_fn bench_run_writes_base, bench_run_writes_commit;
 bench_run_fn bench_run_sequential_base, bench_run_sequential;
@@ -233,7 +233,7 @@ int bench_pool_open(struct bench *b, char *err);
 void bench_pool_touch(const struct bench *b);
 void bench_pool_close(struct bench_pool *p);
 
-/* bench_target.c: returns the exit code of the target process. */
+/* bench_target.c: run the target process. Returns its exit code. */
 int bench_target_run(struct bench *b);
 
 /* bench_run.c */
@@ -320,7 +320,7 @@ struct bench_result {
 	struct bench_figure f[BENCH_FIGURES], also[BENCH_FIGURES];
 };
 
-/* bench_bars.c: 0, or -EINVAL if an option --bar names no metric. */
+/* bench_bars.c: check --bar. Returns 0, or -EINVAL for an unknown metric. */
 int bench_bars_check(const struct bench *b, const struct bench_result *r,
 		     char *err);
 /* Whether every figure is known and within its bar. */

@@ -19,7 +19,7 @@ all tests but those in a guest and on the second platform.
   --cache DIR      where guests and roots are kept (default: ofi_rpmem in the
                    user's cache)
   --all            --long, --vm and --platform trixie
-  --sanitize KIND  build with address or thread sanitizers (suites that make sense)
+  --sanitize KIND  build with address or thread sanitizers (suites that support them)
   --build DIR      build folder (default: build-check in the source tree)
 
 The last line is "N passed, N failed, N skipped", summed over every suite; the
@@ -172,7 +172,7 @@ seconds() {
 print_failure() {
 	echo "--- $1"
 	grep -anE '^not ok|^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
-	echo "--- its end"
+	echo "--- end of the log"
 	tail -60 "$2"
 	echo "---"
 }

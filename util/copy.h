@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The parts of fi_rpmem_cp: one copy between a file and a pool. */
+/* Parts of fi_rpmem_cp: one copy between a file and a pool. */
 #ifndef RP_UTIL_COPY_H
 #define RP_UTIL_COPY_H
 
@@ -26,12 +26,12 @@
 /* Parsed command line. */
 struct copy_cfg {
 	const char *file;
-	const char *remote; /* as typed */
+	const char *remote; /* remote argument as typed */
 	struct rp_setup_target target;
 	char pool[RP_SETUP_NAME + 1];
-	uint64_t offset; /* in the pool */
-	uint64_t length; /* from the pool; 0: to its end */
-	bool up;	 /* file to pool */
+	uint64_t offset; /* offset in the pool */
+	uint64_t length; /* bytes to copy from the pool; 0: to its end */
+	bool up;	 /* true: file to pool; false: pool to file */
 	bool resume, verify, json, quiet;
 	enum fi_rpmem_class class;
 	uint64_t chunk, window;
@@ -58,7 +58,7 @@ struct copy_op {
 struct copy {
 	const struct copy_cfg *cfg;
 	char err[RP_ERR_LEN];
-	enum rp_status status; /* of a failed commit */
+	enum rp_status status; /* status of a failed commit */
 
 	struct rp_setup_export ex;
 	struct rp_fabric f;
@@ -66,7 +66,7 @@ struct copy {
 	enum fi_rpmem_method method; /* method of commits */
 	enum fi_rpmem_class class;   /* class that commits reach */
 
-	int fd;	       /* the file */
+	int fd;	       /* the local file */
 	uint64_t size; /* bytes to copy */
 	uint64_t chunk;
 	char *buf;
@@ -114,7 +114,7 @@ int copy_verify(struct copy *c);
  */
 int copy_down(struct copy *c);
 
-/* Set by SIGINT and SIGTERM. */
+/* Set by the handler of SIGINT and SIGTERM. */
 extern volatile sig_atomic_t copy_interrupted;
 uint64_t copy_now_ms(void);
 

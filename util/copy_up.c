@@ -20,7 +20,7 @@
  */
 struct up {
 	struct copy *c;
-	uint64_t loaded;    /* read from the file */
+	uint64_t loaded;    /* bytes read from the file */
 	uint64_t posted;    /* write posted, or equal in the pool */
 	uint64_t freed;	    /* slots that can be reused */
 	uint64_t requested; /* covered by a posted commit */

@@ -52,7 +52,7 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME])
 		}
 	}
 	free(copy);
-	/* "tcp,ofi_rpmem": the other name is the base. */
+	/* In "tcp,ofi_rpmem" the other name is the base. */
 	if (!base[0])
 		strcpy(base, other);
 	return named && base[0];

@@ -20,7 +20,7 @@
 struct rp_fabric_attr {
 	const char *base; /* base provider; NULL: "tcp" */
 	bool bare;	  /* the base without ofi_rpmem: no commits */
-	bool target;	  /* remote access too */
+	bool target;	  /* allow remote access */
 	bool no_ep;	  /* only a domain and a CQ for progress: fi_rpmemd */
 	bool tagged;	  /* tagged messages as well as RMA */
 	/*
@@ -30,8 +30,7 @@ struct rp_fabric_attr {
 	const char *source;
 	const void *dest; /* aligned sockaddr of the peer */
 	size_t dest_len;
-	bool selective; /* the ...msg() calls complete only as FI_COMPLETION
-			   asks */
+	bool selective; /* FI_SELECTIVE_COMPLETION */
 	bool automatic; /* FI_PROGRESS_AUTO: a thread makes progress */
 	bool plain;	/* ofi_rpmem without FI_RMA_PMEM */
 	bool wait_fd;	/* the CQ has a file descriptor to wait on */
@@ -63,12 +62,12 @@ int rp_fabric_find_provider(char *dir, size_t len, char *err);
 int rp_fabric_env(const struct rp_fabric_attr *attr, char *err);
 
 /*
- * Open everything. On failure returns -FI_* and a sentence with the remedy in
- * err (RP_ERR_LEN bytes), and *f is all NULL.
+ * Open fabric, domain, CQ, AV and endpoint. On failure returns -FI_* and the
+ * cause with its remedy in err (RP_ERR_LEN bytes), and all of *f is NULL.
  */
 int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 		   char *err);
-/* Close everything that is open. */
+/* Close what rp_fabric_open() opened. */
 void rp_fabric_close(struct rp_fabric *f);
 
 /*
@@ -80,7 +79,7 @@ int rp_fabric_reg(struct rp_fabric *f, void *buf, size_t len, uint64_t access,
 		  uint64_t flags, struct fid_mr **mr, char *err);
 void *rp_fabric_desc(struct fid_mr *mr);
 
-/* Insert one sockaddr of a peer. */
+/* Insert a peer's sockaddr into the AV. */
 int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
 		   char *err);
 

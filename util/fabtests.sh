@@ -62,7 +62,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$prefix" ] || die "--prefix says where fabtests is installed"
 list=$prefix/bin/runfabtests.sh
-[ -r "$list" ] || die "$list is not there"
+[ -r "$list" ] || die "$list does not exist"
 case $limit in
 '' | *[!0-9]* | 0) die "--timeout $limit: whole seconds, at least 1" ;;
 esac
@@ -318,7 +318,7 @@ echo "lost: ${#lost[@]}, of which $others are of other endpoints than FI_EP_RDM"
 [ ${#lost[@]} = 0 ] || printf '  %s\n' "${lost[@]}"
 status=0
 if [ "${count[base-pass]:-0}" = 0 ]; then
-	echo "$base passes nothing, so nothing was compared"
+	echo "$base passes no test, so there is nothing to compare"
 	status=2
 elif [ ${#lost[@]} != 0 ]; then
 	status=1

@@ -357,7 +357,7 @@ static const struct argp argp = {
 	       "some are missing (the report says why) or one of suite "
 	       "misses its bar, 2 wrong usage, 3 the run failed.",
 };
-__attribute__((visibility("default"))) /* libc looks for it */
+__attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmem_bench " PACKAGE_VERSION;
 
 /* The suite measures default parameters: remove all others. */

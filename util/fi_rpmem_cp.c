@@ -19,7 +19,7 @@
 #include "core/method.h"
 #include "util/copy.h"
 
-__attribute__((visibility("default"))) /* libc looks for it */
+__attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmem_cp " PACKAGE_VERSION;
 
 static const char doc[] =

@@ -67,7 +67,7 @@ struct daemon {
 	char err[RP_ERR_LEN];
 };
 
-__attribute__((visibility("default"))) /* libc looks for it */
+__attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmemd " PACKAGE_VERSION;
 
 static const char doc[] =

@@ -107,7 +107,7 @@ static json_t *bases(void)
 	return names;
 }
 
-/* One line of a sysfs file, or NULL. */
+/* Read the first line of a sysfs file; NULL if there is none. */
 static json_t *sysfs_line(const char *dir, const char *name)
 {
 	char path[PATH_MAX], line[128];

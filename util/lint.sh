@@ -9,9 +9,9 @@ usage() {
 usage: util/lint.sh [--build DIR] [FILE...]
 
 Checks the C files of prov, include and util (or only FILE...) with clang-tidy
-and cppcheck. What is looked for is in .clang-tidy and util/lint.cppcheck; the
-single places where a tool is wrong are in util/lint.known, with the reason.
-A place in there that no tool complains of any more is reported as well.
+and cppcheck. .clang-tidy and util/lint.cppcheck configure the checks.
+util/lint.known lists false findings with the reason; an entry that no tool
+reports any more counts as a finding.
 
   --build DIR  where config.h is (default: a folder build-check in the tree)
 
@@ -124,7 +124,7 @@ C
 	if $1 "$dir/planted.c" | grep -qiE 'Malloc|memleak'; then
 		passed=$((passed + 1))
 	else
-		echo "$1 does not find a leak that was planted for it"
+		echo "$1 does not find a planted leak"
 		failed=$((failed + 1))
 	fi
 }

@@ -1,4 +1,4 @@
-# The programs an operator runs, and what they share.
+# The programs of an operator, and their shared library.
 EXTRA_DIST += util/quickstart.sh util/check.sh util/packages.sh \
 	util/trust.sh util/tally.sh util/budget.sh util/fabtests.sh \
 	util/lint.sh util/lint.known util/lint.cppcheck .clang-tidy

@@ -38,9 +38,9 @@ struct rp_pool {
 	int fd; /* holds the lock */
 	char *path;
 	uint8_t uuid[16];
-	void *map; /* the whole file */
+	void *map; /* mapping of the whole file */
 	uint64_t map_len;
-	void *data; /* inside map */
+	void *data; /* points into map */
 	uint64_t size;
 	uint64_t generation;
 	bool was_clean; /* the last user closed the pool */

@@ -14,7 +14,7 @@ struct progress {
 	uint64_t drawn; /* ms */
 };
 
-/* quiet: never draw. */
+/* Start the bar. quiet: never draw. */
 void progress_begin(struct progress *p, const char *verb, uint64_t total,
 		    bool quiet);
 /* Cheap to call often: redraws five times a second. */

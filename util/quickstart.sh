@@ -11,11 +11,11 @@ usage: util/quickstart.sh [--build-only] [--keep] [FILE]
 
 Installs the Debian packages that the build needs, builds into build-quick/,
 then copies FILE (default: a tar of a system folder) durably over loopback,
-kills the target on the way, restarts it, resumes, and verifies. After that the
-same under a simulated power cut, and with the flush left out on purpose.
+kills the target during the copy, restarts it, resumes, and verifies. Then
+repeats this under a simulated power cut, and with the flush left out on purpose.
 
   --build-only   stop after the build
-  --keep         leave the pools and the file behind, and say where
+  --keep         keep the pools and the file, and print their folder
 U
 }
 
@@ -58,7 +58,7 @@ trap 'exit 130' INT TERM
 say "1. Packages that the build needs"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD || die "cannot install the packages"
-echo "all there"
+echo "all installed"
 
 say "2. Build in $build"
 mkdir -p "$build" || die "cannot create $build"
@@ -167,7 +167,7 @@ survives() {
 	[ "$1" = 0 ] || cmp -s -n "$1" "$file" "$2" 0 65536
 }
 
-say "4. Copy to a target, and kill the target (SIGKILL) on the way"
+say "4. Copy to a target, and kill the target (SIGKILL) during the copy"
 pool=$work/pool
 start "$pool"
 tail -3 "$work/daemon.log"
@@ -175,9 +175,9 @@ copy_and_kill "$pool" "$work/ack"
 echo "killed; fi_rpmem_cp says:"
 tail -4 "$work/cp.log" | sed 's/^/    /'
 [ "$cp_status" != 0 ] && echo "acknowledged as durable: $n bytes of $size" ||
-	echo "the copy was done before the kill: $n bytes acknowledged"
+	echo "the copy completed before the kill: $n bytes acknowledged"
 survives "$n" "$pool" || die "acknowledged bytes are MISSING from the pool"
-echo "every one of them is in the pool file"
+echo "all of them are in the pool file"
 
 say "5. Restart the target, resume, verify"
 start "$pool"
@@ -185,15 +185,16 @@ start "$pool"
 	"127.0.0.1:$port:pool" || die "resume failed"
 stop
 sum=$(sha256sum <"$file" | cut -d' ' -f1)
-there=$(tail -c +65537 "$pool" | head -c "$size" | sha256sum | cut -d' ' -f1)
+pool_sum=$(tail -c +65537 "$pool" | head -c "$size" | sha256sum | cut -d' ' -f1)
 echo "SHA-256 of the file   $sum"
-echo "SHA-256 of the pool   $there"
-[ "$sum" = "$there" ] || die "they differ"
+echo "SHA-256 of the pool   $pool_sum"
+[ "$sum" = "$pool_sum" ] || die "they differ"
 
 say "6. The same under a simulated power cut"
 cat <<'U'
-A second file, the shadow, gets only what a successful msync covered. The target
-is killed, the pool is thrown away, and the shadow is what is left.
+A second file, the shadow, gets only the bytes that a successful msync covered.
+The target is killed, the pool is discarded, and the shadow must have every
+acknowledged byte.
 U
 # shadowed NAME [VAR=VALUE...]: copy with a shadow pool, kill the target. Sets
 # n; succeeds if the acknowledged bytes survived.
@@ -210,25 +211,25 @@ shadowed cut || die "acknowledged bytes did not survive the power cut"
 cut=$n
 echo "acknowledged $cut bytes; all of them survived"
 
-say "7. And with the flush left out (a test build of the provider)"
+say "7. The same with the flush left out (a test build of the provider)"
 mkdir -p "$work/faultprov"
 ln -sf "$fault/librpmem-fault-fi.so" "$work/faultprov/librpmem-fi.so"
 if shadowed bad "FI_PROVIDER_PATH=$work/faultprov" RPMEM_FAULT=skip-flush; then
-	die "nothing was lost although nothing was flushed: this demonstration cannot fail"
+	die "nothing was lost without a flush: this demonstration proves nothing"
 fi
-echo "acknowledged $n bytes; they are LOST, as they must be: the test can tell"
+echo "acknowledged $n bytes; they are LOST, as expected: the test detects a missing flush"
 
 # --- figures ---
 
-say "8. What a commit costs here"
+say "8. The cost of a commit on this machine"
 "$bin/fi_rpmem_bench" --pool "$work/bench" --seconds 6 --json "$work/bench.json" \
 	>"$work/bench.txt" || true
 grep -E '^ *[0-9.-]+  write with FI_COMMIT_COMPLETE / (base|msync)|^(64|  (base: write|write with|msync))' \
 	"$work/bench.txt" || cat "$work/bench.txt"
 cat <<'U'
-A commit is the write, one message there, an msync by the target's worker and
-one message back. On an ordinary file nearly all of it is the disk's msync; the
-rest is two messages over tcp and waking that worker.
+A commit takes the write, a REQUEST to the target, an msync by the target's worker
+and a REPLY. On an ordinary file the disk's msync takes nearly all of the time;
+the rest is two messages over tcp and waking the worker.
 U
 
 say "Done"

@@ -54,7 +54,7 @@ enum rp_setup_code {
 	RP_SETUP_E_POOL = 4,	/* no pool of this name */
 };
 
-/*  16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
+/* Body: 16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
 struct rp_setup_challenge {
 	bool secret;
 	uint8_t nonce[RP_SETUP_NONCE];
@@ -77,10 +77,10 @@ struct rp_setup_export {
 	uint64_t addr;	      /* RMA address of the first byte of the pool */
 	uint64_t len;	      /* bytes of the pool */
 	uint64_t incarnation; /* random number of this run of the daemon */
-	uint64_t generation;  /* of the pool */
-	uint8_t uuid[16];     /* of the pool */
+	uint64_t generation;  /* generation of the pool */
+	uint8_t uuid[16];     /* uuid of the pool */
 	uint16_t control;     /* version of the control messages */
-	uint8_t class;	      /* enum fi_rpmem_class that commits reach */
+	uint8_t class;	      /* class that commits reach */
 	uint8_t method;	      /* enum fi_rpmem_method */
 	bool was_clean;	      /* the last daemon marked the pool clean */
 	char name[RP_SETUP_NAME + 1];
@@ -101,7 +101,7 @@ struct rp_setup_list {
 	} v[RP_SETUP_POOLS];
 };
 
-/*  16 u32 code  20 string text  MAC */
+/* Body: 16 u32 code  20 string text  MAC */
 struct rp_setup_error {
 	uint32_t code;
 	char text[RP_SETUP_TEXT + 1];

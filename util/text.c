@@ -98,7 +98,7 @@ const char *rp_size_format(uint64_t size, char buf[RP_SIZE_LEN])
 	double v = (double)size;
 	unsigned int i = 0;
 
-	/* 1023.95 would be printed as 1024.0. */
+	/* Use the next unit: 1023.95 would be printed as 1024.0. */
 	while (v >= 1023.95 && i < 6) {
 		v /= 1024;
 		i++;

@@ -34,7 +34,7 @@ static inline bool rp_char_ok(char c)
 void rp_text_clean(char *s, char by);
 
 #define RP_SIZE_LEN 32
-/* "12 B", "1.5 KiB", "10 GiB": at most one digit behind the point. */
+/* Format a size: "12 B", "1.5 KiB", "10 GiB", with at most one decimal. */
 const char *rp_size_format(uint64_t size, char buf[RP_SIZE_LEN]);
 
 #endif
