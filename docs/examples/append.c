@@ -37,8 +37,8 @@ static uint64_t read_tail(struct rc *c, const struct rc_region *r,
 			  struct local *l, uint32_t lkey)
 {
 	/*
-	 * The builders of ibv_qp_ex work too; this program polls every
-	 * completion by rc_wait().
+	 * The ibv_wr_*() builders of c->ex work inside a batch of the shim;
+	 * rc_wait() polls their completions too.
 	 */
 	ibv_rpmem_wr_start(c->rqp);
 	c->ex->wr_id = 1;
