@@ -193,7 +193,7 @@ typedef int bench_run_fn(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err);
 
 /* bench_op.c: single steps of the cases. */
-int bench_take(struct bench_end *e, size_t n, char *err);
+int bench_read_cq(struct bench_end *e, size_t n, char *err);
 int bench_make_room(struct bench_end *e, size_t *taken, char *err);
 int bench_post(struct bench *b, struct bench_end *e, uint64_t off,
 	       uint64_t size, uint64_t flags, size_t *taken, char *err);
@@ -324,7 +324,7 @@ struct bench_result {
 int bench_bars_check(const struct bench *b, const struct bench_result *r,
 		     char *err);
 /* Whether every figure is known and within its bar. */
-bool bench_bars_met(const struct bench *b, const struct bench_result *r);
+bool bench_bars_pass(const struct bench *b, const struct bench_result *r);
 void bench_bars_print(const struct bench *b, const struct bench_result *r);
 struct json_t *bench_bars_json(const struct bench *b,
 			       const struct bench_result *r);

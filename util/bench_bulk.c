@@ -15,9 +15,9 @@
 /*
  * Post n writes, at most window of them outstanding, and take all completions.
  */
-static int windowed(struct bench *b, struct bench_end *e, uint64_t n,
-		    uint64_t window, uint64_t size, uint64_t step,
-		    uint64_t flags, char *err)
+static int write_window(struct bench *b, struct bench_end *e, uint64_t n,
+			uint64_t window, uint64_t size, uint64_t step,
+			uint64_t flags, char *err)
 {
 	uint64_t room = b->pool.len - size;
 	size_t posted = 0, taken = 0;
@@ -36,7 +36,7 @@ static int windowed(struct bench *b, struct bench_end *e, uint64_t n,
 				taken += (size_t)got;
 			else if (got == -FI_EAVAIL ||
 				 (got && got != -FI_EAGAIN))
-				ret = bench_take(e, 1, err);
+				ret = bench_read_cq(e, 1, err);
 		}
 	}
 	return ret;
@@ -46,8 +46,8 @@ static int rate(struct bench *b, const struct bench_line *l,
 		struct bench_end *e, uint64_t *ns, char *err)
 {
 	uint64_t start = bench_now();
-	int ret =
-		windowed(b, e, RATE_WRITES, b->cfg->window, l->size, 0, 0, err);
+	int ret = write_window(b, e, RATE_WRITES, b->cfg->window, l->size, 0, 0,
+			       err);
 
 	*ns = (bench_now() - start) / RATE_WRITES;
 	return ret;
@@ -97,7 +97,7 @@ int bench_run_writes_base(struct bench *b, const struct bench_line *l,
 				 FI_DELIVERY_COMPLETE | FI_COMPLETION, &taken,
 				 err);
 	if (!ret && taken < l->ranges)
-		ret = bench_take(e, l->ranges - taken, err);
+		ret = bench_read_cq(e, l->ranges - taken, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -117,7 +117,7 @@ int bench_run_reads_base(struct bench *b, const struct bench_line *l,
 	for (uint64_t i = 0; !ret && i < l->ranges; i++)
 		ret = bench_post_read(b, e, i * 64, 8, &taken, err);
 	if (!ret && taken < l->ranges)
-		ret = bench_take(e, l->ranges - taken, err);
+		ret = bench_read_cq(e, l->ranges - taken, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -147,7 +147,7 @@ int bench_run_writes_commit(struct bench *b, const struct bench_line *l,
 		ret = bench_post_commit(e, ranges, l->ranges,
 					FI_RPMEM_CLASS_DEFAULT, &taken, err);
 	if (!ret && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -164,12 +164,13 @@ static int sequential(struct bench *b, const struct bench_line *l,
 	size_t taken = 0;
 	int ret;
 
-	ret = windowed(b, e, n, b->cfg->window, l->size, l->size, flags, err);
+	ret = write_window(b, e, n, b->cfg->window, l->size, l->size, flags,
+			   err);
 	if (!ret && commit)
 		ret = bench_post_commit(e, &all, 1, FI_RPMEM_CLASS_DEFAULT,
 					&taken, err);
 	if (!ret && commit && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = (bench_now() - start) / n;
 	return ret;
 }
@@ -239,7 +240,7 @@ static int mixed(struct bench *b, const struct bench_line *l,
 	else if (!ret)
 		ret = bench_post_read(b, e, off, l->size, &taken, err);
 	if (!ret && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }

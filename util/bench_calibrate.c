@@ -74,7 +74,7 @@ static bool fit(const char *name, double *ns, double *ps)
 	return true;
 }
 
-static json_t *whole(double v)
+static json_t *json_round(double v)
 {
 	return v < 0 ? json_null() : json_integer((json_int_t)(v + 0.5));
 }
@@ -99,10 +99,11 @@ static json_t *json_fit(const char *name, const char *without)
 
 	if (!fit_less(name, without, &ns, &ps))
 		return json_null();
-	return json_pack("{s:o, s:o}", "ns", whole(ns), "ps", whole(ps));
+	return json_pack("{s:o, s:o}", "ns", json_round(ns), "ps",
+			 json_round(ps));
 }
 
-static double beyond(const char *name, const char *base, const char *less)
+static double median_diff(const char *name, const char *base, const char *less)
 {
 	double a = median(name, 0), b = median(base, 0), c = 0;
 
@@ -114,7 +115,7 @@ static double beyond(const char *name, const char *base, const char *less)
 /* Cost of a REQUEST behind a write, or -1 if a case is missing. */
 static double request_cost(void)
 {
-	return beyond("handwritten", "base_write", "clwb");
+	return median_diff("handwritten", "base_write", "clwb");
 }
 
 /* Cost of each further one of concurrent reads, or -1. */
@@ -130,18 +131,19 @@ static double fence_cost(void)
 /* Figures as JSON, under the names of the cost model. */
 static json_t *cost(void)
 {
-	return json_pack(
-		"{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}", "path",
-		"cpu", "write", json_fit("base_write", NULL), "ask_ns",
-		whole(request_cost()), "fence_ns",
-		whole(median("base_read", 0)), "fences_ns", whole(fence_cost()),
-		"store", json_fit("handwritten_inline", "stream"), "flush",
-		"agent-clwb", json_fit("clwb", NULL), "agent-msync",
-		json_fit("msync", NULL), "stream", json_fit("stream", NULL));
+	return json_pack("{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}",
+			 "path", "cpu", "write", json_fit("base_write", NULL),
+			 "ask_ns", json_round(request_cost()), "fence_ns",
+			 json_round(median("base_read", 0)), "fences_ns",
+			 json_round(fence_cost()), "store",
+			 json_fit("handwritten_inline", "stream"), "flush",
+			 "agent-clwb", json_fit("clwb", NULL), "agent-msync",
+			 json_fit("msync", NULL), "stream",
+			 json_fit("stream", NULL));
 }
 
 /* One figure of the cost model; false if it was not measured. */
-static bool measured(const char *name, double *ns, double *ps)
+static bool get_figure(const char *name, double *ns, double *ps)
 {
 	double more;
 
@@ -211,7 +213,7 @@ static int write_cost(const struct bench *b, char *err)
 		 */
 		if (rp_cost_figure_of(figure, RP_PATH_CPU) && !cpu)
 			continue;
-		if (measured(figure->name, &ns, &ps))
+		if (get_figure(figure->name, &ns, &ps))
 			fprintf(f, "%s = %u %u\n", figure->name, number(ns),
 				number(ps));
 	}

@@ -22,7 +22,7 @@ static int write_once(struct bench *b, const struct bench_line *l,
 	ret = bench_post(b, e, off, l->size, flags | FI_COMPLETION, &taken,
 			 err);
 	if (!ret && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -32,7 +32,7 @@ static int write_once(struct bench *b, const struct bench_line *l,
  * has cleaned would add a page fault to the network time. Emulated memory has
  * no clean pages, so writes spread as those of other cases do.
  */
-static uint64_t uncommitted(struct bench *b, uint64_t size)
+static uint64_t reuse_offset(struct bench *b, uint64_t size)
 {
 	return b->cfg->emulate ? bench_place(b, size, 1) : 0;
 }
@@ -40,14 +40,14 @@ static uint64_t uncommitted(struct bench *b, uint64_t size)
 static int run_base_write(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)
 {
-	return write_once(b, l, BENCH_BASE, uncommitted(b, l->size),
+	return write_once(b, l, BENCH_BASE, reuse_offset(b, l->size),
 			  FI_DELIVERY_COMPLETE, ns, err);
 }
 
 static int run_write(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		     char *err)
 {
-	return write_once(b, l, BENCH_RPMEM, uncommitted(b, l->size),
+	return write_once(b, l, BENCH_RPMEM, reuse_offset(b, l->size),
 			  FI_DELIVERY_COMPLETE, ns, err);
 }
 
@@ -81,7 +81,7 @@ static int run_write_call(struct bench *b, const struct bench_line *l,
 		ret = bench_post_commit(e, ranges, l->ranges,
 					FI_RPMEM_CLASS_DEFAULT, &taken, err);
 	if (!ret && taken < l->ranges + 1)
-		ret = bench_take(e, l->ranges + 1 - taken, err);
+		ret = bench_read_cq(e, l->ranges + 1 - taken, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -146,7 +146,7 @@ static int ping(struct bench *b, struct bench_end *e, uint64_t tag,
 	if (ret)
 		return rp_err(err, (int)ret, "sending: %s",
 			      fi_strerror((int)-ret));
-	bad = taken < want ? bench_take(e, want - taken, err) : 0;
+	bad = taken < want ? bench_read_cq(e, want - taken, err) : 0;
 	*ns = bench_now() - start;
 	return bad;
 }

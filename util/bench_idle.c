@@ -63,7 +63,7 @@ static int one_write(struct rp_fabric *from, struct rp_fabric *to, uint64_t key,
 		return err[0] ? ret
 			      : rp_err(err, ret, "fi_writemsg: %s",
 				       fi_strerror(-ret));
-	return bench_take(&e, 1, err);
+	return bench_read_cq(&e, 1, err);
 }
 
 static int measure(const struct bench_cfg *cfg, struct outcome *a)

@@ -90,7 +90,7 @@ static int initiators(struct bench *b, const struct bench_line *l,
 				continue;
 			got = fi_cq_read(e->f.cq, &done, 1);
 			if (got == -FI_EAVAIL)
-				ret = bench_take(e, 1, err);
+				ret = bench_read_cq(e, 1, err);
 			if (got != 1)
 				continue;
 			if (--left[i] == 0)

@@ -89,7 +89,7 @@ int bench_run_agent_flush(struct bench *b, const struct bench_line *l,
 		ret = bench_post_commit(e, ranges, l->ranges,
 					FI_RPMEM_CLASS_DEFAULT, &taken, err);
 	if (!ret && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -143,12 +143,12 @@ static int disk(struct bench *b, const struct bench_line *l, bool batch,
 						err);
 		posted++;
 		if (!ret && !batch && taken < posted) {
-			ret = bench_take(e, posted - taken, err);
+			ret = bench_read_cq(e, posted - taken, err);
 			taken = posted;
 		}
 	}
 	if (!ret && taken < posted)
-		ret = bench_take(e, posted - taken, err);
+		ret = bench_read_cq(e, posted - taken, err);
 	*ns = bench_now() - start;
 	e->key = key;
 	e->addr = addr;

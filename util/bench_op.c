@@ -19,7 +19,7 @@ static int cq_failed(struct bench_end *e, char *err)
 }
 
 /* Read n completions; n = 0 only makes progress. */
-int bench_take(struct bench_end *e, size_t n, char *err)
+int bench_read_cq(struct bench_end *e, size_t n, char *err)
 {
 	struct fi_cq_entry done[16];
 	unsigned int polls = 0;

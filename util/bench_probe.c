@@ -137,7 +137,7 @@ int bench_probe_run(struct bench *b, char *err)
 				(b->cfg->durable ? FI_COMMIT_COMPLETE : 0),
 			&taken, err);
 		if (!ret && !taken)
-			ret = bench_take(e, 1, err);
+			ret = bench_read_cq(e, 1, err);
 	}
 	for (int i = 0; !ret && i < WRITES; i++) {
 		ret = write_mark(b, "durable", err);

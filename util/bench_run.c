@@ -239,7 +239,7 @@ int bench_start(struct bench *b, char *err)
 }
 
 /* Drop late completions after a failure: the next case must not count them. */
-static void drain(struct bench_end *e)
+static void drop_completions(struct bench_end *e)
 {
 	uint64_t quiet = bench_now() + 100000000;
 	struct fi_cq_err_entry bad;
@@ -256,7 +256,7 @@ static void drain(struct bench_end *e)
 }
 
 /* Whether the side of a case could not be opened; notes the reason once. */
-static bool unusable(struct bench *b, struct bench_line *l)
+static bool side_failed(struct bench *b, struct bench_line *l)
 {
 	int side = l->what->side;
 	const char *why = NULL;
@@ -278,7 +278,7 @@ static void run_turn(struct bench *b, struct bench_line *l)
 	uint64_t ns, end;
 	int ret = 0;
 
-	if (unusable(b, l))
+	if (side_failed(b, l))
 		return;
 	atomic_store(&b->shared->mode, l->what->side);
 	for (int i = 0; !ret && i < TURN_WARM_UP; i++)
@@ -300,7 +300,7 @@ static void run_turn(struct bench *b, struct bench_line *l)
 		if (target_died(b))
 			rp_err(l->note, ret, "the target process died");
 		if (l->what->side < BENCH_SIDES)
-			drain(&b->end[l->what->side]);
+			drop_completions(&b->end[l->what->side]);
 	}
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 }

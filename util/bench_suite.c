@@ -188,8 +188,8 @@ static int idle_cpu(struct bench *b, const struct bench_metric *m,
 	return bench_figure_value(&idle, value, err);
 }
 
-static int added(struct bench *b, const struct bench_metric *m, double *value,
-		 char *err)
+static int get_instructions(struct bench *b, const struct bench_metric *m,
+			    double *value, char *err)
 {
 	return bench_figure_value(&instructions, value, err);
 }
@@ -204,8 +204,8 @@ static int early_reads(struct bench *b, const struct bench_metric *m,
 	return 0;
 }
 
-static int added_pmem(struct bench *b, const struct bench_metric *m,
-		      double *value, char *err)
+static int get_instructions_pmem(struct bench *b, const struct bench_metric *m,
+				 double *value, char *err)
 {
 	return bench_figure_value(&instructions_pmem, value, err);
 }
@@ -259,7 +259,7 @@ static const struct bench_metric metrics[] = {
 	 true,
 	 {"base_rate", "rate", 64, 1},
 	 NULL},
-	{"passthrough_instructions_added", 25, false, {0}, added},
+	{"passthrough_instructions_added", 25, false, {0}, get_instructions},
 	{"durable_64B_vs_raw_echo",
 	 1.35,
 	 false,
@@ -312,7 +312,11 @@ static const struct bench_metric also[] = {
 	 false,
 	 {"base_rate", "rate_pmem", 64, 1},
 	 NULL},
-	{"instructions_added_of_persistent_key", 0, false, {0}, added_pmem},
+	{"instructions_added_of_persistent_key",
+	 0,
+	 false,
+	 {0},
+	 get_instructions_pmem},
 	{"callgrind_reads_too_early", 0, false, {0}, early_reads},
 	{"durable_64B_vs_handwritten_inline",
 	 0,
@@ -388,8 +392,8 @@ static void figure_by_size(const struct bench_metric *m, struct bench_figure *f)
 	}
 }
 
-static void figure_of(struct bench *b, const struct bench_metric *m,
-		      struct bench_figure *f)
+static void compute_figure(struct bench *b, const struct bench_metric *m,
+			   struct bench_figure *f)
 {
 	if (bench_metric_by_size(m)) {
 		figure_by_size(m, f);
@@ -449,10 +453,10 @@ int bench_suite_run(struct bench *b, char *err)
 	if (ret && ret != -EINTR)
 		goto free_lines;
 	for (size_t i = 0; i < result.plan->nmetrics; i++)
-		figure_of(b, &result.plan->metrics[i], &result.f[i]);
+		compute_figure(b, &result.plan->metrics[i], &result.f[i]);
 	for (size_t i = 0; i < result.plan->nalso; i++)
-		figure_of(b, &result.plan->also[i], &result.also[i]);
-	ret = bench_bars_met(b, &result) ? RP_EXIT_OK : RP_EXIT_PARTLY;
+		compute_figure(b, &result.plan->also[i], &result.also[i]);
+	ret = bench_bars_pass(b, &result) ? RP_EXIT_OK : RP_EXIT_PARTLY;
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
 		bench_bars_print(b, &result);
 	if (b->cfg->json) {

@@ -93,7 +93,7 @@ static int export_side(struct bench *b, enum bench_side side,
 #define TAG_PING  3 /* the reply has bench_shared.reply_size bytes */
 
 /* Context of the receive for a tag: the completion carries it. */
-static void *context_of(struct bench *b, uint64_t tag)
+static void *recv_context(struct bench *b, uint64_t tag)
 {
 	return b->buf + tag;
 }
@@ -105,7 +105,7 @@ static int post_recv(struct bench *b, struct target_end *e, uint64_t tag)
 	do
 		ret = fi_trecv(e->f.ep, b->buf, BENCH_MAX_SIZE,
 			       rp_fabric_desc(e->buf), FI_ADDR_UNSPEC, tag, 0,
-			       context_of(b, tag));
+			       recv_context(b, tag));
 	while (ret == -FI_EAGAIN);
 	return (int)ret;
 }
@@ -146,10 +146,10 @@ static void poll_side(struct bench *b, struct target_end *e,
 		wait_cq(&e->f);
 	if (n == -FI_EAVAIL)
 		rp_fabric_cq_error(&e->f, &bad, NULL);
-	if (n == 1 && done.op_context == context_of(b, TAG_SHORT)) {
+	if (n == 1 && done.op_context == recv_context(b, TAG_SHORT)) {
 		reply(b, e, initiator, 8);
 		post_recv(b, e, TAG_SHORT);
-	} else if (n == 1 && done.op_context == context_of(b, TAG_PING)) {
+	} else if (n == 1 && done.op_context == recv_context(b, TAG_PING)) {
 		reply(b, e, initiator, atomic_load(&b->shared->reply_size));
 		post_recv(b, e, TAG_PING);
 	}

@@ -253,7 +253,7 @@ int copy_post(struct copy *c, struct copy_op *op)
 	return 0;
 }
 
-static int take_error(struct copy *c)
+static int read_cq_error(struct copy *c)
 {
 	struct fi_cq_err_entry bad;
 	const struct copy_op *op;
@@ -286,7 +286,7 @@ int copy_poll(struct copy *c, int ms)
 		return RP_EXIT_BROKEN;
 	}
 	if (n == -FI_EAVAIL)
-		return take_error(c);
+		return read_cq_error(c);
 	if (n < 0 && n != -FI_EAGAIN && n != -FI_EINTR) {
 		rp_err(c->err, 0, "completion queue: %s", fi_strerror((int)-n));
 		return RP_EXIT_BROKEN;

@@ -140,7 +140,7 @@ static int post_commits(struct up *u)
 	return 0;
 }
 
-static int log_acked(struct copy *c)
+static int log_durable(struct copy *c)
 {
 	if (c->ack_fd < 0 || dprintf(c->ack_fd, "%" PRIu64 "\n", c->acked) > 0)
 		return 0;
@@ -159,7 +159,7 @@ static int count_durable(struct up *u)
 		c->acked += c->commits[u->first].len;
 		u->first = (u->first + 1) % COPY_COMMITS;
 		u->ncommits--;
-		ret = log_acked(c);
+		ret = log_durable(c);
 		if (ret)
 			return ret;
 	}

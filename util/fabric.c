@@ -135,7 +135,7 @@ static bool filter_hides(const char *list, const char *name)
 	return named == negated;
 }
 
-static const char *base_of(const struct rp_fabric_attr *attr)
+static const char *base_name(const struct rp_fabric_attr *attr)
 {
 	return attr->base ? attr->base : "tcp";
 }
@@ -154,14 +154,14 @@ int rp_fabric_env(const struct rp_fabric_attr *attr, char *err)
 			return rp_err(err, -ENOMEM, "out of memory");
 		if (filter_hides(filter, PROVIDER))
 			excluded = PROVIDER;
-		else if (filter_hides(filter, base_of(attr)))
-			excluded = base_of(attr);
+		else if (filter_hides(filter, base_name(attr)))
+			excluded = base_name(attr);
 		if (excluded)
 			return rp_err(err, -FI_ENODATA,
 				      "FI_PROVIDER='%s' excludes %s; unset it, "
 				      "or set it to '%s;" PROVIDER
 				      "' with the quotes",
-				      filter, excluded, base_of(attr));
+				      filter, excluded, base_name(attr));
 	}
 	return 0;
 }
@@ -220,7 +220,7 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 		attr->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	h->domain_attr->control_progress = h->domain_attr->data_progress;
 	h->domain_attr->resource_mgmt = FI_RM_ENABLED;
-	n = asprintf(&h->fabric_attr->prov_name, "%s%s", base_of(attr),
+	n = asprintf(&h->fabric_attr->prov_name, "%s%s", base_name(attr),
 		     attr->bare ? "" : ";" PROVIDER);
 	if (n < 0) {
 		h->fabric_attr->prov_name = NULL;

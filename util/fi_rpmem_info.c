@@ -113,7 +113,7 @@ static void print_json(json_t *o)
 	putchar('\n');
 }
 
-static int exit_of(int worst)
+static int exit_code(int worst)
 {
 	if (worst == DOCTOR_OK)
 		return RP_EXIT_OK;
@@ -130,7 +130,7 @@ static int run_doctor(const struct info_cfg *cfg)
 	else
 		doctor_print(checks);
 	json_decref(checks);
-	return exit_of(worst);
+	return exit_code(worst);
 }
 
 /* A path without durability is a warning, not a failure. */
@@ -158,7 +158,7 @@ static int run_host(const struct info_cfg *cfg)
 		json_array_foreach(paths, i, path) info_path_print(path);
 	}
 	json_decref(o);
-	return exit_of(worst);
+	return exit_code(worst);
 }
 
 static int run_table(const struct info_cfg *cfg)
@@ -197,7 +197,7 @@ static int run_target(const struct info_cfg *cfg)
 	else
 		info_target_print(o);
 	json_decref(o);
-	return exit_of(code);
+	return exit_code(code);
 }
 
 int main(int argc, char **argv)

@@ -384,7 +384,7 @@ static int export_all(struct daemon *d)
 	return 0;
 }
 
-static void client_refused(const char *peer)
+static void report_client(const char *peer)
 {
 	fprintf(stderr, "fi_rpmemd: a client at %s has a wrong secret\n", peer);
 }
@@ -461,7 +461,7 @@ static int open_server(struct daemon *d)
 		.nexports = d->n,
 		.withdrawn = check_export,
 		.arg = d,
-		.refused = client_refused,
+		.refused = report_client,
 	};
 
 	if (rp_setup_server_new(&attr, &d->server, d->err))

@@ -158,8 +158,8 @@ static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
  * Change that would give a better method; with a forced method, the method that
  * it replaced.
  */
-static struct rp_advice advice_of(const struct rp_facts *f,
-				  const struct rp_choice *c)
+static struct rp_advice find_advice(const struct rp_facts *f,
+				    const struct rp_choice *c)
 {
 	struct rp_choice first = rp_method_best(f, RP_METHODS_BUILT);
 
@@ -175,7 +175,7 @@ static void pack_choice(json_t *o, const struct rp_facts *f,
 			const struct rp_choice *choice, const char *forbids)
 {
 	struct rp_choice c = *choice;
-	struct rp_advice a = advice_of(f, choice);
+	struct rp_advice a = find_advice(f, choice);
 	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
 
 	json_object_set_new(o, "class",

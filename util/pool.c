@@ -205,7 +205,7 @@ discard:
 }
 
 /* Printable command line of a process, truncated. */
-static void command_of(long pid, char *buf, size_t len)
+static void read_command(long pid, char *buf, size_t len)
 {
 	char path[64];
 	ssize_t n = -1;
@@ -286,7 +286,7 @@ static int pool_lock(int fd, const char *path, char *err)
 			      "seen from here (another container?); stop it "
 			      "first",
 			      path);
-	command_of(pid, command, sizeof(command));
+	read_command(pid, command, sizeof(command));
 	return rp_err(err, -EBUSY,
 		      "pool '%s' is in use by process %ld (%s); stop it first",
 		      path, pid, command);

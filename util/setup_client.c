@@ -195,7 +195,7 @@ static int call_recv(struct call *c, uint8_t *buf, size_t max, size_t *len,
 }
 
 /* Write the error of call_recv() or call_send() to c->err. */
-static int call_failed(struct call *c, int ret)
+static int call_report(struct call *c, int ret)
 {
 	const struct rp_setup_target *t = c->t;
 
@@ -245,7 +245,7 @@ static int call_recv_challenge(struct call *c)
 	if (!ret)
 		ret = rp_setup_get_challenge(buf, len, &g);
 	if (ret)
-		return call_failed(c, ret);
+		return call_report(c, ret);
 	if (g.secret && !c->t->secret)
 		return rp_err(c->err, -EACCES,
 			      "the daemon on port %u of %s asks for a secret; "
@@ -262,13 +262,13 @@ static int call_recv_challenge(struct call *c)
 	return 0;
 }
 
-static int call_refused(struct call *c, const uint8_t *buf, size_t len)
+static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 {
 	struct rp_setup_error e;
 	int ret;
 
 	if (rp_setup_get_error(buf, len, &e))
-		return call_failed(c, -EBADMSG);
+		return call_report(c, -EBADMSG);
 	switch (e.code) {
 	case RP_SETUP_E_SECRET:
 		ret = -EACCES;
@@ -315,11 +315,11 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 	if (!ret)
 		ret = call_recv(c, buf, RP_SETUP_MAX_REPLY, len, &type);
 	if (ret)
-		return call_failed(c, ret);
+		return call_report(c, ret);
 	if (type == RP_SETUP_ERROR)
-		return call_refused(c, buf, *len);
+		return call_read_error(c, buf, *len);
 	if (type != expected)
-		return call_failed(c, -EBADMSG);
+		return call_report(c, -EBADMSG);
 	if (c->auth.secret &&
 	    !rp_setup_check_seal(buf, *len, RP_SETUP_FROM_DAEMON, &c->auth))
 		return rp_err(c->err, -EACCES,
@@ -353,7 +353,7 @@ static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
 	ret = expected == RP_SETUP_LIST ? rp_setup_get_list(buf, len, out)
 					: rp_setup_get_export(buf, len, out);
 	if (ret)
-		ret = call_failed(&c, ret);
+		ret = call_report(&c, ret);
 close_fd:
 	close(c.fd);
 free_buf:
