@@ -23,17 +23,18 @@ static const char *bar_option(const struct bench *b, const char *name)
 	return NULL;
 }
 
-static double bar_of(const struct bench *b, const struct bench_metric *m)
+static double bar_value(const struct bench *b, const struct bench_metric *m)
 {
 	const char *option = bar_option(b, m->name);
 
 	return option ? strtod(option, NULL) : m->bar;
 }
 
-static bool met(const struct bench *b, const struct bench_metric *m,
-		const struct bench_figure *f)
+static bool bar_pass(const struct bench *b, const struct bench_metric *m,
+		     const struct bench_figure *f)
 {
-	return m->least ? f->value >= bar_of(b, m) : f->value <= bar_of(b, m);
+	return m->least ? f->value >= bar_value(b, m)
+			: f->value <= bar_value(b, m);
 }
 
 int bench_bars_check(const struct bench *b, const struct bench_result *r,
@@ -59,10 +60,11 @@ int bench_bars_check(const struct bench *b, const struct bench_result *r,
 				"--bar: NAME=VALUE, once for each metric");
 }
 
-bool bench_bars_met(const struct bench *b, const struct bench_result *r)
+bool bench_bars_pass(const struct bench *b, const struct bench_result *r)
 {
 	for (size_t i = 0; i < r->plan->nmetrics; i++)
-		if (!r->f[i].known || !met(b, &r->plan->metrics[i], &r->f[i]))
+		if (!r->f[i].known ||
+		    !bar_pass(b, &r->plan->metrics[i], &r->f[i]))
 			return false;
 	return true;
 }
@@ -87,10 +89,11 @@ static void print_metric(const struct bench *b, const struct bench_plan *plan,
 {
 	char size[RP_SIZE_LEN];
 
-	printf("%-32s %s %8g ", m->name, m->least ? ">=" : "<=", bar_of(b, m));
+	printf("%-32s %s %8g ", m->name,
+	       m->least ? ">=" : "<=", bar_value(b, m));
 	if (f->known)
 		printf("%10.4g  %s", f->value,
-		       met(b, m, f) ? "met" : "not met");
+		       bar_pass(b, m, f) ? "met" : "not met");
 	else
 		printf("%10s  %s", "-", f->why);
 	if (f->known && bench_metric_by_size(m))
@@ -121,9 +124,9 @@ void bench_bars_print(const struct bench *b, const struct bench_result *r)
 {
 	bench_report_head(b);
 	printf("load     %.2f before the first case%s\n", r->load,
-	       r->load > 0.5 ? ": others were running, and these figures "
-			       "are theirs too"
-			     : "");
+	       r->load > 0.5
+		       ? ": other programs were running and distort the figures"
+		       : "");
 	printf("\n%-32s %11s %10s\n", "metric", "bar", "value");
 	for (size_t i = 0; i < r->plan->nmetrics; i++)
 		print_metric(b, r->plan, &r->plan->metrics[i], &r->f[i]);
@@ -168,9 +171,10 @@ static json_t *json_sizes(const struct bench_plan *plan,
 static json_t *json_bar(const struct bench *b, const struct bench_metric *m,
 			const struct bench_figure *f)
 {
-	return json_pack("{s:f, s:s, s:o}", "bar", bar_of(b, m), "at",
+	return json_pack("{s:f, s:s, s:o}", "bar", bar_value(b, m), "at",
 			 m->least ? "least" : "most", "met",
-			 f->known ? json_boolean(met(b, m, f)) : json_null());
+			 f->known ? json_boolean(bar_pass(b, m, f))
+				  : json_null());
 }
 
 json_t *bench_bars_json(const struct bench *b, const struct bench_result *r)

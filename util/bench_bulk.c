@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Cases of fi_rpmem_bench that are many writes: windows, commits, patterns. */
+/* Cases of fi_rpmem_bench with many writes: windows, commits, patterns. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,14 +8,16 @@
 
 #include "util/bench.h"
 
-#define RATE_WRITES 512u       /* in one sample */
-#define MIXED_SKEW  0.99       /* as YCSB has it */
+#define RATE_WRITES 512u       /* writes of one sample */
+#define MIXED_SKEW  0.99       /* the skew of YCSB */
 #define PASS	    (8u << 20) /* bytes of one sequential sample */
 
-/* n writes with never more than the window in flight; completions of all. */
-static int windowed(struct bench *b, struct bench_end *e, uint64_t n,
-		    uint64_t window, uint64_t size, uint64_t step,
-		    uint64_t flags, char *err)
+/*
+ * Post n writes, at most window of them outstanding, and take all completions.
+ */
+static int write_window(struct bench *b, struct bench_end *e, uint64_t n,
+			uint64_t window, uint64_t size, uint64_t step,
+			uint64_t flags, char *err)
 {
 	uint64_t room = b->pool.len - size;
 	size_t posted = 0, taken = 0;
@@ -34,7 +36,7 @@ static int windowed(struct bench *b, struct bench_end *e, uint64_t n,
 				taken += (size_t)got;
 			else if (got == -FI_EAVAIL ||
 				 (got && got != -FI_EAGAIN))
-				ret = bench_take(e, 1, err);
+				ret = bench_read_cq(e, 1, err);
 		}
 	}
 	return ret;
@@ -44,8 +46,8 @@ static int rate(struct bench *b, const struct bench_line *l,
 		struct bench_end *e, uint64_t *ns, char *err)
 {
 	uint64_t start = bench_now();
-	int ret =
-		windowed(b, e, RATE_WRITES, b->cfg->window, l->size, 0, 0, err);
+	int ret = write_window(b, e, RATE_WRITES, b->cfg->window, l->size, 0, 0,
+			       err);
 
 	*ns = (bench_now() - start) / RATE_WRITES;
 	return ret;
@@ -60,14 +62,17 @@ int bench_run_rate_base(struct bench *b, const struct bench_line *l,
 int bench_run_rate_pmem(struct bench *b, const struct bench_line *l,
 			uint64_t *ns, char *err)
 {
-	return rate(b, l, &b->end[BENCH_OURS], ns, err);
+	return rate(b, l, &b->end[BENCH_RPMEM], ns, err);
 }
 
-/* The same bytes by a key that is not persistent: nothing is remembered. */
+/*
+ * Write to the same bytes by the key of a volatile region, for which the
+ * provider keeps no state.
+ */
 int bench_run_rate(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		   char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	uint64_t key = e->key, addr = e->addr;
 	int ret;
 
@@ -92,12 +97,15 @@ int bench_run_writes_base(struct bench *b, const struct bench_line *l,
 				 FI_DELIVERY_COMPLETE | FI_COMPLETION, &taken,
 				 err);
 	if (!ret && taken < l->ranges)
-		ret = bench_take(e, l->ranges - taken, err);
+		ret = bench_read_cq(e, l->ranges - taken, err);
 	*ns = bench_now() - start;
 	return ret;
 }
 
-/* 8 bytes each, all in flight: what a fence costs, and one more of them. */
+/*
+ * Reads of 8 bytes, all outstanding at once: the cost of a read fence, and of
+ * one more.
+ */
 int bench_run_reads_base(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
@@ -109,16 +117,19 @@ int bench_run_reads_base(struct bench *b, const struct bench_line *l,
 	for (uint64_t i = 0; !ret && i < l->ranges; i++)
 		ret = bench_post_read(b, e, i * 64, 8, &taken, err);
 	if (!ret && taken < l->ranges)
-		ret = bench_take(e, l->ranges - taken, err);
+		ret = bench_read_cq(e, l->ranges - taken, err);
 	*ns = bench_now() - start;
 	return ret;
 }
 
-/* As a program would that only wants to know of the commit. */
+/*
+ * Only the commit is signaled, as in a program that needs no completion of the
+ * writes.
+ */
 int bench_run_writes_commit(struct bench *b, const struct bench_line *l,
 			    uint64_t *ns, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
 	uint64_t off = bench_place(b, l->size, l->ranges), start = bench_now();
 	size_t taken = 0;
@@ -136,12 +147,12 @@ int bench_run_writes_commit(struct bench *b, const struct bench_line *l,
 		ret = bench_post_commit(e, ranges, l->ranges,
 					FI_RPMEM_CLASS_DEFAULT, &taken, err);
 	if (!ret && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }
 
-/* A pass over PASS bytes of the pool, or what there is of it. */
+/* One pass over PASS bytes of the pool, or over the whole smaller pool. */
 static int sequential(struct bench *b, const struct bench_line *l,
 		      struct bench_end *e, uint64_t flags, bool commit,
 		      uint64_t *ns, char *err)
@@ -153,12 +164,13 @@ static int sequential(struct bench *b, const struct bench_line *l,
 	size_t taken = 0;
 	int ret;
 
-	ret = windowed(b, e, n, b->cfg->window, l->size, l->size, flags, err);
+	ret = write_window(b, e, n, b->cfg->window, l->size, l->size, flags,
+			   err);
 	if (!ret && commit)
 		ret = bench_post_commit(e, &all, 1, FI_RPMEM_CLASS_DEFAULT,
 					&taken, err);
 	if (!ret && commit && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = (bench_now() - start) / n;
 	return ret;
 }
@@ -173,10 +185,13 @@ int bench_run_sequential_base(struct bench *b, const struct bench_line *l,
 int bench_run_sequential(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
-	return sequential(b, l, &b->end[BENCH_OURS], 0, true, ns, err);
+	return sequential(b, l, &b->end[BENCH_RPMEM], 0, true, ns, err);
 }
 
-/* Which object next: the first is the most popular, and they are scattered. */
+/*
+ * Pick the next object by a Zipf distribution. Popular objects are scattered
+ * over the pool.
+ */
 static int zipf_next(struct bench *b, uint64_t size, uint64_t *off, char *err)
 {
 	size_t n = b->pool.len / size, low = 0, high;
@@ -207,7 +222,7 @@ static int zipf_next(struct bench *b, uint64_t size, uint64_t *off, char *err)
 			low = mid + 1;
 	}
 	*off = low * 2654435761u % n *
-	       size; /* a prime: each has its own place */
+	       size; /* multiplying by a prime gives each a distinct place */
 	return 0;
 }
 
@@ -225,7 +240,7 @@ static int mixed(struct bench *b, const struct bench_line *l,
 	else if (!ret)
 		ret = bench_post_read(b, e, off, l->size, &taken, err);
 	if (!ret && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -239,5 +254,5 @@ int bench_run_mixed_base(struct bench *b, const struct bench_line *l,
 int bench_run_mixed(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		    char *err)
 {
-	return mixed(b, l, &b->end[BENCH_OURS], FI_COMMIT_COMPLETE, ns, err);
+	return mixed(b, l, &b->end[BENCH_RPMEM], FI_COMMIT_COMPLETE, ns, err);
 }

@@ -21,7 +21,7 @@ static const char *const cases[] = {
 	"base_read",  "base_reads",
 };
 #define NCASES (sizeof(cases) / sizeof(cases[0]))
-#define READS  16 /* in flight together */
+#define READS  16 /* outstanding at once */
 
 static struct bench_line lines[NCASES * NSIZES];
 
@@ -43,8 +43,8 @@ static double median(const char *name, size_t size)
 }
 
 /*
- * The straight line that errs least in proportion: a line through bytes of very
- * different number would else be all about the largest. false: too few points.
+ * Fit a line by least relative error; least absolute error would fit the
+ * largest sizes only. Returns false when there are too few points.
  */
 static bool fit(const char *name, double *ns, double *ps)
 {
@@ -74,12 +74,12 @@ static bool fit(const char *name, double *ns, double *ps)
 	return true;
 }
 
-static json_t *whole(double v)
+static json_t *json_round(double v)
 {
 	return v < 0 ? json_null() : json_integer((json_int_t)(v + 0.5));
 }
 
-/* The first, less the second if there is one. */
+/* Fit of the case name, minus the fit of the case without unless NULL. */
 static bool fit_less(const char *name, const char *without, double *ns,
 		     double *ps)
 {
@@ -99,10 +99,11 @@ static json_t *json_fit(const char *name, const char *without)
 
 	if (!fit_less(name, without, &ns, &ps))
 		return json_null();
-	return json_pack("{s:o, s:o}", "ns", whole(ns), "ps", whole(ps));
+	return json_pack("{s:o, s:o}", "ns", json_round(ns), "ps",
+			 json_round(ps));
 }
 
-static double beyond(const char *name, const char *base, const char *less)
+static double median_diff(const char *name, const char *base, const char *less)
 {
 	double a = median(name, 0), b = median(base, 0), c = 0;
 
@@ -111,13 +112,14 @@ static double beyond(const char *name, const char *base, const char *less)
 	return a < 0 || b < 0 || c < 0 ? -1 : a > b + c ? a - b - c : 0;
 }
 
-/* A request behind a write; a further read beside one. Or -1. */
-static double ask(void)
+/* Cost of a REQUEST behind a write, or -1 if a case is missing. */
+static double request_cost(void)
 {
-	return beyond("handwritten", "base_write", "clwb");
+	return median_diff("handwritten", "base_write", "clwb");
 }
 
-static double fences(void)
+/* Cost of each further one of concurrent reads, or -1. */
+static double fence_cost(void)
 {
 	double one = median("base_read", 0), many = median("base_reads", 0);
 
@@ -126,21 +128,22 @@ static double fences(void)
 	return many > one ? (many - one) / (READS - 1) : 0;
 }
 
-/* The names are those of the cost model. */
+/* Figures as JSON, under the names of the cost model. */
 static json_t *cost(void)
 {
-	return json_pack(
-		"{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}", "path",
-		"cpu", "write", json_fit("base_write", NULL), "ask_ns",
-		whole(ask()), "fence_ns", whole(median("base_read", 0)),
-		"fences_ns", whole(fences()), "store",
-		json_fit("handwritten_inline", "stream"), "flush", "agent-clwb",
-		json_fit("clwb", NULL), "agent-msync", json_fit("msync", NULL),
-		"stream", json_fit("stream", NULL));
+	return json_pack("{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}",
+			 "path", "cpu", "write", json_fit("base_write", NULL),
+			 "ask_ns", json_round(request_cost()), "fence_ns",
+			 json_round(median("base_read", 0)), "fences_ns",
+			 json_round(fence_cost()), "store",
+			 json_fit("handwritten_inline", "stream"), "flush",
+			 "agent-clwb", json_fit("clwb", NULL), "agent-msync",
+			 json_fit("msync", NULL), "stream",
+			 json_fit("stream", NULL));
 }
 
-/* One figure of the model; false: it was not measured. */
-static bool measured(const char *name, double *ns, double *ps)
+/* One figure of the cost model; false if it was not measured. */
+static bool get_figure(const char *name, double *ns, double *ps)
 {
 	double more;
 
@@ -157,7 +160,10 @@ static bool measured(const char *name, double *ns, double *ps)
 	if (!strcmp(name, "stream"))
 		return fit_less("stream", NULL, ns, ps);
 	if (!strcmp(name, "agent-clwb-msync")) {
-		/* One after the other; the disk hardly counts bytes. */
+		/*
+		 * clwb and msync run one after the other; the time of msync
+		 * hardly depends on the bytes.
+		 */
 		if (!fit_less("msync", NULL, &more, ps) ||
 		    !fit_less("clwb", NULL, ns, ps))
 			return false;
@@ -165,11 +171,11 @@ static bool measured(const char *name, double *ns, double *ps)
 		return true;
 	}
 	if (!strcmp(name, "cpu ask"))
-		*ns = ask();
+		*ns = request_cost();
 	else if (!strcmp(name, "cpu fence"))
 		*ns = median("base_read", 0);
 	else if (!strcmp(name, "cpu fences"))
-		*ns = fences();
+		*ns = fence_cost();
 	return *ns >= 0;
 }
 
@@ -178,7 +184,10 @@ static unsigned int number(double v)
 	return v < UINT32_MAX ? (unsigned int)(v + 0.5) : UINT32_MAX;
 }
 
-/* What FI_OFI_RPMEM_COST reads. What was not measured is left out. */
+/*
+ * Write the --cost file, which FI_OFI_RPMEM_COST reads, without unmeasured
+ * figures.
+ */
 static int write_cost(const struct bench *b, char *err)
 {
 	const char *path = b->cfg->cost;
@@ -198,10 +207,13 @@ static int write_cost(const struct bench *b, char *err)
 		const struct rp_cost_figure *figure = &rp_cost_figures[i];
 		double ns, ps;
 
-		/* Over an adapter the rivals say nothing of what ours cost. */
+		/*
+		 * Over an RDMA adapter the rivals do not measure the path of
+		 * the provider.
+		 */
 		if (rp_cost_figure_of(figure, RP_PATH_CPU) && !cpu)
 			continue;
-		if (measured(figure->name, &ns, &ps))
+		if (get_figure(figure->name, &ns, &ps))
 			fprintf(f, "%s = %u %u\n", figure->name, number(ns),
 				number(ps));
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A durable write to a file, for the suite: fi_rpmem_bench file by itself. */
+/* Durable write to a file, for the suite: runs fi_rpmem_bench file. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,13 +15,13 @@
 
 #include "util/bench.h"
 
-#define MAX_ARGS 20 /* with the NULL behind them */
-#define PART	 15 /* of the suite's seconds */
+#define MAX_ARGS 20 /* including the final NULL */
+#define PART	 15 /* runs for 1/15 of the suite's seconds */
 
 /*
- * The suite's own commits are of class none, because its pool is emulated; a
- * commit of a file would then be by delivery. The provider reads the class
- * once.
+ * A separate process is needed because the provider reads the class once. The
+ * suite's commits are of class none (emulated pool), and with class none a
+ * commit of a file would be by delivery.
  */
 static void child(const struct bench *b, const char *json)
 {
@@ -47,7 +47,7 @@ static void child(const struct bench *b, const char *json)
 	argv[n++] = seconds;
 	argv[n++] = "--seed";
 	argv[n++] = seed;
-	if (cfg->pool) { /* the suite's own file is there already */
+	if (cfg->pool) { /* the suite uses the file cfg->pool */
 		snprintf(pool, sizeof(pool), "%s.file", cfg->pool);
 		argv[n++] = "--pool";
 		argv[n++] = pool;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a target costs that advances by itself and has nothing to do. */
+/* CPU time of an idle target with FI_PROGRESS_AUTO. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define POOL_LEN (1u << 20)
 
-struct answer {
+struct outcome {
 	int ret;
 	double share;
 	char err[RP_ERR_LEN];
@@ -29,7 +29,7 @@ static uint64_t cpu_time(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* One durable write: an agent that has a session, not one that never had. */
+/* Send one durable write, so that the idle agent has a session. */
 static int one_write(struct rp_fabric *from, struct rp_fabric *to, uint64_t key,
 		     uint64_t addr, char *err)
 {
@@ -63,10 +63,10 @@ static int one_write(struct rp_fabric *from, struct rp_fabric *to, uint64_t key,
 		return err[0] ? ret
 			      : rp_err(err, ret, "fi_writemsg: %s",
 				       fi_strerror(-ret));
-	return bench_take(&e, 1, err);
+	return bench_read_cq(&e, 1, err);
 }
 
-static int idle(const struct bench_cfg *cfg, struct answer *a)
+static int measure(const struct bench_cfg *cfg, struct outcome *a)
 {
 	struct rp_fabric_attr at = {
 		.base = cfg->base,
@@ -97,19 +97,19 @@ static int idle(const struct bench_cfg *cfg, struct answer *a)
 	ret = one_write(&i, &t, fi_mr_key(mr), addr, a->err);
 	if (ret)
 		return ret;
-	usleep(100000); /* what the write left behind */
+	usleep(100000); /* wait until the write has no more work */
 	cpu = cpu_time();
 	wall = bench_now();
 	usleep((useconds_t)(ns / 1000));
 	a->share = (double)(cpu_time() - cpu) / (double)(bench_now() - wall);
-	return 0; /* everything goes with the process */
+	return 0; /* the process ends and frees everything */
 }
 
-/* Forked: this process has not touched libfabric yet, and must not. */
+/* Measures in a forked child: this process must not have used libfabric yet. */
 int bench_idle_share(const struct bench *b, double *share, char *err)
 {
-	struct answer *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
-				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct outcome *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t child;
 	int ret;
 
@@ -121,7 +121,7 @@ int bench_idle_share(const struct bench *b, double *share, char *err)
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		a->err[0] = 0;
-		ret = idle(b->cfg, a);
+		ret = measure(b->cfg, a);
 		a->ret = ret;
 		_exit(0);
 	}

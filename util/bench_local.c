@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Cases of fi_rpmem_bench about flushing alone, and about the file beside. */
+/* Cases of fi_rpmem_bench: flushing alone, and the file on disk. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ static int cpu(struct rp_flush **f, char *err)
 }
 
 /*
- * Memory of this process: pages of a file would add the fault of the first
- * store behind each msync.
+ * Random place in private memory: with a file, the first store after each msync
+ * would add a page fault.
  */
 static char *scratch(struct bench *b, uint64_t size)
 {
@@ -66,13 +66,13 @@ int bench_run_stream(struct bench *b, const struct bench_line *l, uint64_t *ns,
 }
 
 /*
- * Both find the lines dirty in the same cache: the target's CPU has just
- * stored to them, as a base does that places by CPU.
+ * Agent and libpmem2 flush lines that are dirty in the same cache: the CPU of
+ * the target has just stored to them, as a base without RDMA places bytes.
  */
 int bench_run_agent_flush(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
 	uint64_t off = bench_place(b, l->size, l->ranges), start, none;
 	size_t taken = 0;
@@ -89,7 +89,7 @@ int bench_run_agent_flush(struct bench *b, const struct bench_line *l,
 		ret = bench_post_commit(e, ranges, l->ranges,
 					FI_RPMEM_CLASS_DEFAULT, &taken, err);
 	if (!ret && !taken)
-		ret = bench_take(e, 1, err);
+		ret = bench_read_cq(e, 1, err);
 	*ns = bench_now() - start;
 	return ret;
 }
@@ -101,13 +101,13 @@ int bench_run_local_flush(struct bench *b, const struct bench_line *l,
 			  l->size, l->ranges, ns, err);
 }
 
-/* Of one page of the file, picked at random; no page twice in a sample. */
+/* Pick one range on each of l->ranges distinct random pages of the file. */
 static void pick(struct bench *b, const struct bench_line *l,
 		 struct fi_rma_iov *ranges)
 {
 	uint64_t slots = b->disk.len / bench_stride(l->size);
 	uint64_t at = bench_random(b) % slots;
-	/* Odd steps of a power of two of slots visit each once. */
+	/* An odd step visits each of a power of two of slots once. */
 	uint64_t step = bench_random(b) | 1;
 
 	while (slots & (slots - 1))
@@ -123,7 +123,7 @@ static void pick(struct bench *b, const struct bench_line *l,
 static int disk(struct bench *b, const struct bench_line *l, bool batch,
 		uint64_t *ns, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
 	uint64_t key = e->key, addr = e->addr, start;
 	size_t taken = 0, posted = 0;
@@ -143,12 +143,12 @@ static int disk(struct bench *b, const struct bench_line *l, bool batch,
 						err);
 		posted++;
 		if (!ret && !batch && taken < posted) {
-			ret = bench_take(e, posted - taken, err);
+			ret = bench_read_cq(e, posted - taken, err);
 			taken = posted;
 		}
 	}
 	if (!ret && taken < posted)
-		ret = bench_take(e, posted - taken, err);
+		ret = bench_read_cq(e, posted - taken, err);
 	*ns = bench_now() - start;
 	e->key = key;
 	e->addr = addr;
@@ -168,8 +168,8 @@ int bench_run_disk_batch(struct bench *b, const struct bench_line *l,
 }
 
 /*
- * The same pages by this process, without a network: what the disk takes. All
- * of them by one msync is the most that syncing together can save.
+ * Store and sync the same pages in this process, without a network: the time of
+ * the disk. One msync for all is the most that merging can save.
  */
 static int disk_alone(struct bench *b, const struct bench_line *l, bool batch,
 		      uint64_t *ns, char *err)
@@ -208,7 +208,7 @@ int bench_run_disk_alone_batch(struct bench *b, const struct bench_line *l,
 	return disk_alone(b, l, true, ns, err);
 }
 
-/* The rivals have pages of the pool as all the others. */
+/* Rivals write to random pages of the pool, as the other cases do. */
 int bench_run_rival(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		    char *err)
 {
@@ -217,7 +217,8 @@ int bench_run_rival(struct bench *b, const struct bench_line *l, uint64_t *ns,
 	int ret;
 
 	if (l->size > rivals[which]->max)
-		return rp_err(err, -EMSGSIZE, "it is made for %llu bytes",
+		return rp_err(err, -EMSGSIZE,
+			      "it supports writes of up to %llu bytes",
 			      (unsigned long long)rivals[which]->max);
 	start = bench_now();
 	ret = rivals[which]->put(b->rival[which], b->buf, off, l->size, err);

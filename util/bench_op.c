@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the cases of fi_rpmem_bench are made of: post, wait, place. */
+/* Steps of the cases of fi_rpmem_bench: post, wait, choose an offset. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "util/bench.h"
 
-#define PATIENCE_NS 30000000000ull /* for one operation */
+#define DEADLINE_NS 30000000000ull /* of one operation */
 
 static int cq_failed(struct bench_end *e, char *err)
 {
@@ -18,8 +18,8 @@ static int cq_failed(struct bench_end *e, char *err)
 		   : -bad.err;
 }
 
-/* Read n completions; n 0 only drives progress. */
-int bench_take(struct bench_end *e, size_t n, char *err)
+/* Read n completions; n = 0 only makes progress. */
+int bench_read_cq(struct bench_end *e, size_t n, char *err)
 {
 	struct fi_cq_entry done[16];
 	unsigned int polls = 0;
@@ -35,22 +35,25 @@ int bench_take(struct bench_end *e, size_t n, char *err)
 		else if (got != -FI_EAGAIN && got != 0)
 			return rp_err(err, (int)got, "completion queue: %s",
 				      fi_strerror((int)-got));
-		/* As in the rivals: where a clock is slow it is not read. */
+		/*
+		 * Read the clock every 1024 polls only, as the rivals do: it
+		 * may be slow.
+		 */
 		if (!n || ++polls % 1024)
 			continue;
-		end = end ? end : bench_now() + PATIENCE_NS;
+		end = end ? end : bench_now() + DEADLINE_NS;
 		if (bench_now() > end)
 			return rp_err(err, -FI_ETIMEDOUT,
 				      "no completion in %llu s",
-				      PATIENCE_NS / 1000000000);
+				      DEADLINE_NS / 1000000000);
 	} while (n);
 	return 0;
 }
 
 /*
- * A full queue is no failure: read completions until the call is taken. They
- * count, so *taken grows by what was read. To a dead target a base tries to
- * connect for ever, and takes nothing.
+ * After -FI_EAGAIN from a post: read one completion to make room and add it to
+ * *taken. Fails after a deadline, because a base keeps connecting to a dead
+ * target and refuses posts forever.
  */
 int bench_make_room(struct bench_end *e, size_t *taken, char *err)
 {
@@ -60,11 +63,12 @@ int bench_make_room(struct bench_end *e, size_t *taken, char *err)
 	if (got == -FI_EAVAIL)
 		return cq_failed(e, err);
 	*taken += got == 1;
-	if (got == 1 || !e->stuck)
-		e->stuck = bench_now();
-	else if (bench_now() - e->stuck > PATIENCE_NS)
-		return rp_err(err, -FI_ETIMEDOUT, "nothing is taken for %llu s",
-			      PATIENCE_NS / 1000000000);
+	if (got == 1 || !e->stall_start)
+		e->stall_start = bench_now();
+	else if (bench_now() - e->stall_start > DEADLINE_NS)
+		return rp_err(err, -FI_ETIMEDOUT,
+			      "posts were refused for %llu s",
+			      DEADLINE_NS / 1000000000);
 	return 0;
 }
 
@@ -85,7 +89,7 @@ int bench_post(struct bench *b, struct bench_end *e, uint64_t off,
 	};
 	ssize_t ret;
 
-	e->stuck = 0;
+	e->stall_start = 0;
 	while ((ret = fi_writemsg(e->f.ep, &msg, flags)) == -FI_EAGAIN) {
 		int bad = bench_make_room(e, taken, err);
 
@@ -103,7 +107,7 @@ int bench_post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
 {
 	ssize_t ret;
 
-	e->stuck = 0;
+	e->stall_start = 0;
 	while ((ret = fi_rpmem_commit(e->f.ep, ranges, n, e->peer,
 				      FI_RPMEM_DURABLE, required, NULL,
 				      NULL)) == -FI_EAGAIN) {
@@ -117,7 +121,7 @@ int bench_post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
 		   : 0;
 }
 
-/* A random first slot, such that n slots from there are inside the pool. */
+/* Offset of a random slot with n - 1 more slots behind it in the pool. */
 uint64_t bench_place(struct bench *b, uint64_t size, uint64_t n)
 {
 	uint64_t slots = b->pool.len / bench_stride(size);
@@ -131,7 +135,7 @@ int bench_post_read(struct bench *b, struct bench_end *e, uint64_t off,
 	void *desc = rp_fabric_desc(e->mr);
 	ssize_t ret;
 
-	e->stuck = 0;
+	e->stall_start = 0;
 	while ((ret = fi_read(e->f.ep, b->buf + BENCH_MAX_SIZE, size, desc,
 			      e->peer, e->addr + off, e->key, NULL)) ==
 	       -FI_EAGAIN) {
@@ -148,7 +152,7 @@ int bench_post_read(struct bench *b, struct bench_end *e, uint64_t off,
 int bench_work(struct bench *b, enum bench_work what, uint64_t off,
 	       uint64_t size, uint64_t ranges, uint64_t *ns, char *err)
 {
-	uint64_t end = bench_now() + PATIENCE_NS;
+	uint64_t end = bench_now() + DEADLINE_NS;
 	struct bench_shared *sh = b->shared;
 	int mode = atomic_load(&sh->mode);
 
@@ -160,7 +164,7 @@ int bench_work(struct bench *b, enum bench_work what, uint64_t off,
 	while (atomic_load(&sh->work) != BENCH_NO_WORK)
 		if (bench_now() > end)
 			return rp_err(err, -ETIMEDOUT,
-				      "the target does not do its work");
+				      "the target process does not respond");
 	*ns = sh->work_ns;
 	atomic_store(&sh->mode, mode);
 	return sh->work_why[0] ? rp_err(err, -EIO, "%s", sh->work_why) : 0;

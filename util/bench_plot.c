@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pictures of fi_rpmem_bench, drawn by gnuplot where there is one. */
+/* Plots of fi_rpmem_bench, drawn by gnuplot if it is installed. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ struct curve {
 	size_t points;
 };
 
-/* Medians of a case over its sizes, or over its initiators. */
+/* Write the medians of a case by size, or by number of initiators. */
 static void data(FILE *f, struct bench_line *lines, size_t n, struct curve *c,
 		 bool rate)
 {
@@ -72,7 +72,7 @@ static void plot(FILE *f, struct bench_line *lines, size_t n, const char *png,
 	fprintf(f, "\nunset output\n");
 }
 
-/* Its exit code; 127 is that of a program that is not there. */
+/* Run gnuplot. Returns its exit code; 127: not installed. */
 static int gnuplot(const char *script)
 {
 	int status;
@@ -114,7 +114,8 @@ void bench_plot(const char *json, struct bench_line *lines, size_t n)
 	snprintf(png[0], sizeof(png[0]), "%.*s-latency.png", (int)stem, json);
 	snprintf(png[1], sizeof(png[1]), "%.*s-rate.png", (int)stem, json);
 	if (strchr(png[0], '\'')) {
-		fprintf(stderr, "no plots: a quote in the file's name\n");
+		fprintf(stderr,
+			"no plots: the report's name contains a quote\n");
 		return;
 	}
 	fd = mkostemp(script, O_CLOEXEC);
@@ -131,9 +132,9 @@ void bench_plot(const char *json, struct bench_line *lines, size_t n)
 	ret = gnuplot(script);
 	unlink(script);
 	if (ret == 127)
-		fprintf(stderr, "no plots: gnuplot is not here\n");
+		fprintf(stderr, "no plots: gnuplot is not installed\n");
 	else if (ret)
-		fprintf(stderr, "no plots, or not all: gnuplot failed\n");
+		fprintf(stderr, "plots are missing: gnuplot failed\n");
 	else
 		fprintf(stderr, "plots: %s, %s\n", png[0], png[1]);
 }

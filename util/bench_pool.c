@@ -14,9 +14,9 @@
 #include "core/caps.h"
 #include "util/bench.h"
 
-#define DAX_ALIGN (2u << 20) /* of a mapping of a device */
+#define DAX_ALIGN (2u << 20) /* alignment of a device DAX mapping */
 
-/* Room for every range of the widest case, each on pages of its own. */
+/* Room for all ranges of the largest case, each on separate pages. */
 static size_t pool_len(const struct bench_cfg *cfg)
 {
 	uint64_t size = 1, ranges = 8, len;
@@ -30,7 +30,7 @@ static size_t pool_len(const struct bench_cfg *cfg)
 			ranges = cfg->ranges[i];
 	if (ranges < 64)
 		ranges = 64;
-	/* The suite's many ranges are small ones. */
+	/* Cases of the suite with many ranges use small ranges. */
 	if (size > 65536)
 		size = 65536;
 	if (bench_stride(size) * ranges > len)
@@ -41,7 +41,7 @@ static size_t pool_len(const struct bench_cfg *cfg)
 	return len;
 }
 
-/* What it holds is lost: that is why it has an option of its own. */
+/* The contents of the device are lost, so only --dax opens one. */
 static int open_dax(struct bench_pool *p, const char *name, char *err)
 {
 	struct stat st;
@@ -62,7 +62,7 @@ static int open_file(struct bench_pool *p, const char *name, const char *any,
 	char fs[64] = "unknown";
 	int ret;
 
-	/* Never a file that is there: its bytes would be overwritten. */
+	/* O_EXCL: an existing file would be overwritten. */
 	if (name) {
 		p->path = strdup(name);
 		p->fd = p->path ? open(p->path,
@@ -78,9 +78,10 @@ static int open_file(struct bench_pool *p, const char *name, const char *any,
 		rp_err(err, ret, "pool %s: %s; %s", p->path ? p->path : "file",
 		       strerror(-ret),
 		       ret == -EEXIST
-			       ? "name a file that does not exist, it is made "
-				 "and removed"
-			       : "name a file that can be made with --pool");
+			       ? "name a file that does not exist: it is "
+				 "created, and "
+				 "removed at the end"
+			       : "name a file that can be created with --pool");
 		free(p->path);
 		p->path = NULL;
 		return ret;
@@ -96,7 +97,7 @@ static int open_file(struct bench_pool *p, const char *name, const char *any,
 static void *map_file(const struct bench_pool *p)
 {
 	const int prot = PROT_READ | PROT_WRITE;
-	/* Only DAX has MAP_SYNC; there it saves the msync. */
+	/* MAP_SYNC works on DAX only, and makes msync unnecessary there. */
 	void *map = mmap(NULL, p->len, prot, MAP_SHARED_VALIDATE | MAP_SYNC,
 			 p->fd, 0);
 
@@ -153,8 +154,8 @@ int bench_pool_open(struct bench *b, char *err)
 }
 
 /*
- * Each process has page tables of its own, and a first touch is not what is
- * measured. Pages of a file are only read: written, they would all be dirty.
+ * Fill the page tables of this process, so that no case measures first touches.
+ * Pages of a file are only read, because a write would make all of them dirty.
  */
 void bench_pool_touch(const struct bench *b)
 {

@@ -22,11 +22,11 @@
 #define WRITES	   256
 #define SIZE	   64
 #define LIMIT	   180 /* seconds under valgrind */
-#define SLOW_LIMIT 900 /* of an emulated machine */
+#define SLOW_LIMIT 900 /* seconds on an emulated machine */
 
 /*
- * Two functions that callgrind knows by name: only what runs inside them is
- * counted. They are not static, so that their names are kept.
+ * callgrind counts only what runs inside these two functions. They are not
+ * static, because callgrind finds them by name.
  */
 __attribute__((noinline)) ssize_t bench_probe_post(struct bench *b,
 						   struct bench_end *e);
@@ -55,20 +55,26 @@ ssize_t bench_probe_read(struct bench_end *e)
 	return fi_cq_read(e->f.cq, &done, 1);
 }
 
-static void nap(void)
+static void sleep_1ms(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Emulated machines are slow, and a read that comes too early is counted. */
-static void await_answer(const struct bench *b)
+/*
+ * Sleep until the reply should have arrived: a read that finds nothing is
+ * counted. Emulated machines need longer.
+ */
+static void wait_for_reply(const struct bench *b)
 {
 	for (int i = 0; i < (b->cfg->node ? 20 : 1); i++)
-		nap();
+		sleep_1ms();
 }
 
-/* For a trace of the kernel's: all up to the next mark is of this write. */
-static int mark(const struct bench *b, const char *what, char *err)
+/*
+ * Write a mark for a kernel trace: events up to the next mark belong to this
+ * write.
+ */
+static int write_mark(const struct bench *b, const char *what, char *err)
 {
 	static int fd = -1;
 	const char *path = b->cfg->mark;
@@ -78,13 +84,13 @@ static int mark(const struct bench *b, const char *what, char *err)
 	if (fd < 0)
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || dprintf(fd, "%s %llu %llu\n", what,
-			      (unsigned long long)b->end[BENCH_OURS].addr,
+			      (unsigned long long)b->end[BENCH_RPMEM].addr,
 			      (unsigned long long)b->cfg->sizes[0]) < 0)
 		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
 	return 0;
 }
 
-/* A rival's put is over when it returns; it naps by itself. */
+/* put() of a rival returns when the write is durable, and sleeps inside. */
 static int probe_rival(struct bench *b, char *err)
 {
 	int i = b->cfg->rival, ret = 0;
@@ -103,10 +109,10 @@ static int probe_rival(struct bench *b, char *err)
 	return RP_EXIT_OK;
 }
 
-/* Under valgrind: write, wait until it is there, read it. */
+/* Runs under valgrind: post a write, wait, read its completion. */
 int bench_probe_run(struct bench *b, char *err)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	uint64_t empty = 0;
 	size_t taken;
 	ssize_t n;
@@ -122,7 +128,7 @@ int bench_probe_run(struct bench *b, char *err)
 		e->key = b->shared->volatile_key;
 		e->addr = b->shared->volatile_addr;
 	}
-	atomic_store(&b->shared->mode, BENCH_OURS);
+	atomic_store(&b->shared->mode, BENCH_RPMEM);
 	for (int i = 0; !ret && i < WARM_UP; i++) {
 		taken = 0;
 		ret = bench_post(
@@ -131,10 +137,10 @@ int bench_probe_run(struct bench *b, char *err)
 				(b->cfg->durable ? FI_COMMIT_COMPLETE : 0),
 			&taken, err);
 		if (!ret && !taken)
-			ret = bench_take(e, 1, err);
+			ret = bench_read_cq(e, 1, err);
 	}
 	for (int i = 0; !ret && i < WRITES; i++) {
-		ret = mark(b, "durable", err);
+		ret = write_mark(b, "durable", err);
 		if (ret)
 			break;
 		n = bench_probe_post(b, e);
@@ -143,16 +149,16 @@ int bench_probe_run(struct bench *b, char *err)
 				     fi_strerror((int)-n));
 			break;
 		}
-		/* Long enough for the answer: a read finds it at once. */
-		for (await_answer(b); (n = bench_probe_read(e)) == -FI_EAGAIN;
-		     nap())
+		/* Wait first, so that one read finds the completion. */
+		for (wait_for_reply(b); (n = bench_probe_read(e)) == -FI_EAGAIN;
+		     sleep_1ms())
 			empty++;
 		if (n != 1)
 			ret = rp_err(err, (int)n, "fi_cq_read: %s",
 				     fi_strerror((int)-n));
 	}
 	if (!ret)
-		ret = mark(b, "over", err);
+		ret = write_mark(b, "over", err);
 	if (ret)
 		return ret;
 	printf("writes %d empty %llu\n", WRITES, (unsigned long long)empty);
@@ -160,8 +166,9 @@ int bench_probe_run(struct bench *b, char *err)
 }
 
 /*
- * The sum of self costs in a DSO, or in all (NULL). The file has "ob=" before
- * the costs of an object, and behind "calls=" one line that is the callee's.
+ * Sum of self costs in a DSO, or in the whole program (NULL). In the file,
+ * "ob=" precedes the costs of an object, and the line after "calls=" is the
+ * cost of the callee.
  */
 static int sum_costs(const char *path, const char *dso, double *sum)
 {
@@ -189,17 +196,17 @@ static int sum_costs(const char *path, const char *dso, double *sum)
 	return seen ? 0 : -ENODATA;
 }
 
-/* What the probe is to count. */
+/* Parameters of one callgrind run. */
 struct probe {
 	bool persistent, durable;
-	int rival; /* or -1 */
+	int rival; /* -1: the provider */
 	uint64_t size;
 };
 
-#define MAX_ARGS 32 /* with the NULL behind them */
+#define MAX_ARGS 32 /* including the final NULL */
 
-static void arg(const char **argv, int *n, const char *option,
-		const char *value)
+static void add_arg(const char **argv, int *n, const char *option,
+		    const char *value)
 {
 	if (!value)
 		return;
@@ -233,12 +240,12 @@ static int spawn(const struct bench *b, const char *dir, const struct probe *p,
 	snprintf(stdouts, sizeof(stdouts), "%s/stdout", dir);
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)p->size);
 	snprintf(rival, sizeof(rival), "%d", p->rival);
-	arg(argv, &n, "--base", b->cfg->base);
-	arg(argv, &n, "--sizes", size);
-	arg(argv, &n, "--address", b->cfg->node);
-	arg(argv, &n, "--dax", b->cfg->dax);
-	arg(argv, &n, "--method", b->cfg->method);
-	arg(argv, &n, "--rival", p->rival < 0 ? NULL : rival);
+	add_arg(argv, &n, "--base", b->cfg->base);
+	add_arg(argv, &n, "--sizes", size);
+	add_arg(argv, &n, "--address", b->cfg->node);
+	add_arg(argv, &n, "--dax", b->cfg->dax);
+	add_arg(argv, &n, "--method", b->cfg->method);
+	add_arg(argv, &n, "--rival", p->rival < 0 ? NULL : rival);
 	if (!b->cfg->dax)
 		argv[n++] = "--emulate";
 	if (p->persistent)
@@ -258,9 +265,9 @@ static int spawn(const struct bench *b, const char *dir, const struct probe *p,
 	_exit(127);
 }
 
-/* The outcome of the probe, in its own words if it failed. */
-static int outcome(const char *dir, int status, double *writes, uint64_t *empty,
-		   char *err)
+/* Parse the output of the probe; a failure is its last line. */
+static int parse_output(const char *dir, int status, double *writes,
+			uint64_t *empty, char *err)
 {
 	char path[256], line[RP_ERR_LEN], last[RP_ERR_LEN] = "";
 	unsigned long long e;
@@ -269,7 +276,7 @@ static int outcome(const char *dir, int status, double *writes, uint64_t *empty,
 	FILE *f;
 
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return rp_err(err, -ENOENT, "valgrind is not here");
+		return rp_err(err, -ENOENT, "valgrind is not installed");
 	snprintf(path, sizeof(path), "%s/stdout", dir);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
@@ -303,9 +310,9 @@ static void remove_all(const char *dir)
 	rmdir(dir);
 }
 
-static int instructions(const struct bench *b, const struct probe *p,
-			const char *dso, int limit, double *each,
-			uint64_t *empty, char *err)
+static int count_instructions(const struct bench *b, const struct probe *p,
+			      const char *dso, int limit, double *each,
+			      uint64_t *empty, char *err)
 {
 	char dir[] = "./fi_rpmem_bench.XXXXXX", path[256];
 	double sum = 0, writes = 0;
@@ -328,9 +335,9 @@ static int instructions(const struct bench *b, const struct probe *p,
 				     "callgrind took more than %d s", limit);
 			goto remove;
 		}
-		nap();
+		sleep_1ms();
 	}
-	ret = outcome(dir, status, &writes, empty, err);
+	ret = parse_output(dir, status, &writes, empty, err);
 	if (ret)
 		goto remove;
 	snprintf(path, sizeof(path), "%s/cg.%d", dir, (int)child);
@@ -351,7 +358,7 @@ int bench_instructions(const struct bench *b, bool persistent, double *each,
 	const struct probe p = {
 		.persistent = persistent, .rival = -1, .size = SIZE};
 
-	return instructions(b, &p, DSO, LIMIT, each, empty, err);
+	return count_instructions(b, &p, DSO, LIMIT, each, empty, err);
 }
 
 int bench_instructions_durable(const struct bench *b, int rival, uint64_t size,
@@ -364,5 +371,5 @@ int bench_instructions_durable(const struct bench *b, int rival, uint64_t size,
 		.size = size,
 	};
 
-	return instructions(b, &p, NULL, SLOW_LIMIT, each, empty, err);
+	return count_instructions(b, &p, NULL, SLOW_LIMIT, each, empty, err);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The table and the JSON of fi_rpmem_bench. */
+/* Table and JSON report of fi_rpmem_bench. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static const struct {
 };
 #define NRANKS (sizeof(ranks) / sizeof(ranks[0]))
 
-/* Medians of one run, divided; `each`: the lower one times the ranges. */
+/* Ratios of medians; `each`: the lower median counts once per range. */
 static const struct {
 	const char *upper, *lower;
 	bool each;
@@ -56,7 +56,7 @@ static struct bench_line *find(struct bench_line *lines, size_t n,
 	return NULL;
 }
 
-/* Returns 0 and the ratio, or -ENODATA. */
+/* Compute a ratio. Returns 0 or -ENODATA. */
 static int ratio(struct bench_line *lines, size_t n, size_t which,
 		 struct bench_line *upper, double *value)
 {
@@ -98,7 +98,7 @@ const char *bench_report_base(const struct bench *b)
 	return e->f.info ? e->f.info->fabric_attr->prov_name : b->cfg->base;
 }
 
-/* Notes are long and often the same: numbered, and printed once. */
+/* Number of a note: notes are long and often equal, so each is printed once. */
 static size_t note_number(const struct bench_line *lines,
 			  const struct bench_line *l)
 {
@@ -182,8 +182,8 @@ void bench_report_head(const struct bench *b)
 		printf("commit   not obtained: %s\n", b->attr_why);
 	printf("seed     %llu\n", (unsigned long long)b->cfg->seed);
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 3 && !b->cfg->sleep)
-		printf("note     two polling processes leave the target's "
-		       "msync thread no CPU of its own\n");
+		printf("note     two polling processes leave no CPU to the "
+		       "target's msync thread\n");
 }
 
 static void print_ratios(struct bench_line *lines, size_t n, uint64_t size)

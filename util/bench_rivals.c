@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmem_bench suite --rivals: durable writes against those by librpma. */
+/* fi_rpmem_bench suite --rivals: durable writes compared with librpma. */
 #include "config.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #ifdef HAVE_LIBRPMA
 
-/* Indices of rivals[]; their sides in bench_cases.c. */
+/* Index into rivals[]. */
 #define GPSPM 5
 
 #define BY_SIZE(size)                                                          \
@@ -17,12 +17,15 @@
 		{"write_commit_flag", size, 1}, {"librpma_flush", size, 1},    \
 			{"librpma_gpspm", size, 1}, {"base_write", size, 1},   \
 	}
-static const struct bench_want groups[][BENCH_COMPANY] = {
+static const struct bench_spec groups[][BENCH_GROUP_LINES] = {
 	BY_SIZE(64),
 	BY_SIZE(4096),
 };
 
-/* What the target answered it would do decides which of ours was measured. */
+/*
+ * Ratio m->r if the target commits by this method (agent or fence): the method
+ * in the QUERY reply tells which one write_commit_flag measured.
+ */
 static int by_method(struct bench *b, const struct bench_metric *m, bool agent,
 		     double *value, char *err)
 {
@@ -49,7 +52,7 @@ static int by_fence(struct bench *b, const struct bench_metric *m,
 	return by_method(b, m, false, value, err);
 }
 
-/* Counted before anything is timed: ours and theirs, of both sizes. */
+/* Instructions of provider and rival, counted before any timing. */
 static struct {
 	int rival;
 	uint64_t size, early;
@@ -94,7 +97,7 @@ static const struct bench_metric metrics[] = {
 	 by_agent},
 };
 
-/* Of these only the index into the table above is used. */
+/* count() uses .ranges as index into counted[]. */
 static const struct bench_metric also[] = {
 	{"initiator_instructions_64B", 0, false, {.ranges = 0}, count},
 	{"initiator_instructions_4KiB", 0, false, {.ranges = 1}, count},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Starts the two ends of fi_rpmem_bench and runs its cases interleaved. */
+/* Starts initiator and target of fi_rpmem_bench and interleaves the cases. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "util/bench.h"
 #include "util/query.h"
 
-/* One turn of one case: long enough to be warm, short enough to be mixed. */
+/* One turn of a case: long enough to be warm, short enough to alternate. */
 #define TURN_SAMPLES 64
 #define TURN_NS	     20000000ull
 #define TURN_WARM_UP 2
@@ -40,7 +40,7 @@ uint64_t bench_now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* splitmix64: the seed that is printed repeats order and offsets. */
+/* splitmix64. The printed seed reproduces order and offsets. */
 uint64_t bench_random(struct bench *b)
 {
 	uint64_t z = b->random += 0x9e3779b97f4a7c15;
@@ -71,7 +71,7 @@ static bool target_died(struct bench *b)
 	return b->target < 0;
 }
 
-/* Fork before libfabric is touched: it does not survive one. */
+/* Fork before the first libfabric call: libfabric does not survive a fork. */
 static int start_target(struct bench *b, char *err)
 {
 	const struct sigaction act = {.sa_handler = on_signal};
@@ -82,12 +82,12 @@ static int start_target(struct bench *b, char *err)
 	if (b->target < 0)
 		return rp_err(err, -errno, "fork: %s", strerror(errno));
 	if (!b->target) {
-		/* It ends when told to, or with the initiator. */
+		/* The target ends by BENCH_QUIT or with the initiator. */
 		signal(SIGINT, SIG_IGN);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		b->pool.path = b->disk.path = NULL; /* the initiator's */
+		b->pool.path = b->disk.path = NULL; /* owned by the initiator */
 		if (pin(b, 1, NULL))
 			_exit(1);
 		_exit(bench_target_run(b));
@@ -160,17 +160,17 @@ static void open_rivals(struct bench *b)
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 }
 
-/* How the target would commit: said at the top of the report. */
-static void ask_target(struct bench *b)
+/* Query the commit method of the target, for the head of the report. */
+static void query_target(struct bench *b)
 {
-	struct bench_end *e = &b->end[BENCH_OURS];
+	struct bench_end *e = &b->end[BENCH_RPMEM];
 	int ret;
 
 	if (!e->ok) {
 		memcpy(b->attr_why, e->why, sizeof(b->attr_why));
 		return;
 	}
-	atomic_store(&b->shared->mode, BENCH_OURS);
+	atomic_store(&b->shared->mode, BENCH_RPMEM);
 	b->attr.size = sizeof(b->attr);
 	ret = rp_query(e->f.ep, e->peer, e->key, FI_RPMEM_CLASS_DEFAULT,
 		       &b->attr, &b->reached);
@@ -181,8 +181,8 @@ static void ask_target(struct bench *b)
 	}
 }
 
-/* A method that was asked for is the one, or nothing is measured. */
-static int method_taken(const struct bench *b, char *err)
+/* Fail if --method names another method than the target uses. */
+static int check_method(const struct bench *b, char *err)
 {
 	const char *got =
 		b->attr.size ? rp_method_name((enum rp_method)b->attr.method)
@@ -208,7 +208,7 @@ int bench_start(struct bench *b, char *err)
 		return rp_err(err, -ENOMEM, "out of memory");
 	}
 	b->random = b->cfg->seed;
-	memset(b->buf, 1, BENCH_BUF); /* and no page of it is missing */
+	memset(b->buf, 1, BENCH_BUF); /* touch every page */
 	for (size_t i = 0; i < BENCH_MAX_SIZE; i++)
 		b->buf[i] = (char)(i % 64 ? i : bench_random(b));
 	atomic_store(&b->shared->mode, BENCH_IDLE);
@@ -217,8 +217,8 @@ int bench_start(struct bench *b, char *err)
 		return ret;
 
 	bench_pool_touch(b);
-	/* Ours first, as at the target. */
-	open_side(b, BENCH_OURS);
+	/* Provider before base, as at the target. */
+	open_side(b, BENCH_RPMEM);
 	open_side(b, BENCH_BASE);
 	atomic_store(&b->shared->initiator_open, true);
 	for (end = bench_now() + START_NS;
@@ -231,15 +231,15 @@ int bench_start(struct bench *b, char *err)
 				      "the target process does not start");
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
-	connect_side(b, BENCH_OURS);
+	connect_side(b, BENCH_RPMEM);
 	connect_side(b, BENCH_BASE);
 	open_rivals(b);
-	ask_target(b);
-	return method_taken(b, err);
+	query_target(b);
+	return check_method(b, err);
 }
 
-/* After a failure: nothing of it may be counted as the next case's. */
-static void drain(struct bench_end *e)
+/* Drop late completions after a failure: the next case must not count them. */
+static void drop_completions(struct bench_end *e)
 {
 	uint64_t quiet = bench_now() + 100000000;
 	struct fi_cq_err_entry bad;
@@ -255,8 +255,8 @@ static void drain(struct bench_end *e)
 	}
 }
 
-/* The other end is not there: say why, once for all turns. */
-static bool unusable(struct bench *b, struct bench_line *l)
+/* Whether the side of a case could not be opened; notes the reason once. */
+static bool side_failed(struct bench *b, struct bench_line *l)
 {
 	int side = l->what->side;
 	const char *why = NULL;
@@ -273,12 +273,12 @@ static bool unusable(struct bench *b, struct bench_line *l)
 	return true;
 }
 
-static void turn(struct bench *b, struct bench_line *l)
+static void run_turn(struct bench *b, struct bench_line *l)
 {
 	uint64_t ns, end;
 	int ret = 0;
 
-	if (unusable(b, l))
+	if (side_failed(b, l))
 		return;
 	atomic_store(&b->shared->mode, l->what->side);
 	for (int i = 0; !ret && i < TURN_WARM_UP; i++)
@@ -300,7 +300,7 @@ static void turn(struct bench *b, struct bench_line *l)
 		if (target_died(b))
 			rp_err(l->note, ret, "the target process died");
 		if (l->what->side < BENCH_SIDES)
-			drain(&b->end[l->what->side]);
+			drop_completions(&b->end[l->what->side]);
 	}
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 }
@@ -320,14 +320,17 @@ static void progress(const struct bench *b, const struct bench_line *l,
 			(unsigned long long)b->cfg->seconds);
 }
 
-/* In turns and each round in another order, so that no case is favoured. */
+/*
+ * Measure the cases of a group in turns, each round in another order, so that
+ * no case is favoured.
+ */
 static void measure_group(struct bench *b, struct bench_line **lines, size_t n,
 			  uint64_t end)
 {
 	bool more = true, first = true;
 	uint64_t t;
 
-	/* Each has its turn, even where those before took all the time. */
+	/* Each case gets one turn, even if earlier cases used up the time. */
 	for (; more && !interrupted && ((t = bench_now()) < end || first);
 	     first = false) {
 		progress(b, lines[0], t < end ? end - t : 0);
@@ -343,7 +346,7 @@ static void measure_group(struct bench *b, struct bench_line **lines, size_t n,
 			if (lines[i]->dead ||
 			    lines[i]->samples.n >= b->cfg->iterations)
 				continue;
-			turn(b, lines[i]);
+			run_turn(b, lines[i]);
 			more = true;
 		}
 	}
@@ -388,7 +391,7 @@ void bench_stop(struct bench *b)
 	for (int i = 0; i < RIVALS; i++)
 		if (b->rival[i])
 			rivals[i]->close(b->rival[i]);
-	bench_crowd_close(b);
+	bench_initiators_close(b);
 	free(b->zipf);
 	for (int i = 0; i < BENCH_SIDES; i++) {
 		if (b->end[i].mr)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmem_bench suite: the figures that the provider is held to. */
+/* fi_rpmem_bench suite: figures with a bar that the provider must meet. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "util/bench.h"
 #include "util/exits.h"
 
-static const struct bench_want groups[][BENCH_COMPANY] = {
+static const struct bench_spec groups[][BENCH_GROUP_LINES] = {
 	{{"write_commit_flag", 64, 1},
 	 {"base_write", 64, 1},
 	 {"base_pingpong", 64, 1},
@@ -44,7 +44,7 @@ static const struct bench_want groups[][BENCH_COMPANY] = {
 	 {"disk_each", 4096, 32},
 	 {"disk_alone_batch", 4096, 32},
 	 {"disk_alone_each", 4096, 32}},
-/* Each size of durable_vs_handwritten; the plots have them too. */
+/* Lines for one size of durable_vs_handwritten and of the plots. */
 #define BY_SIZE(size)                                                          \
 	{                                                                      \
 		{"write_commit_flag", size, 1}, {"base_write", size, 1},       \
@@ -65,8 +65,8 @@ static const uint64_t each_size[] = {
 static struct bench_result result;
 
 /*
- * Medians that are compared come from one group, because its cases took turns:
- * the first call sets *group, which is ANY_GROUP before it.
+ * Compared medians come from one group, because cases of a group take turns.
+ * The first call sets *group, which is ANY_GROUP before.
  */
 #define ANY_GROUP UINT_MAX
 static int median(const char *name, uint64_t size, uint64_t ranges,
@@ -123,7 +123,10 @@ static int scaling(struct bench *b, const struct bench_metric *m, double *value,
 	return ret;
 }
 
-/* A commit takes one round trip at least: the flushes with it, and no more. */
+/*
+ * Upper bound of agent_flush_efficiency: a commit takes the flushes and at
+ * least one round trip.
+ */
 static int flush_bound(struct bench *b, const struct bench_metric *m,
 		       double *value, char *err)
 {
@@ -138,7 +141,7 @@ static int flush_bound(struct bench *b, const struct bench_metric *m,
 	return ret;
 }
 
-/* local_flush and one round trip, by agent_flush: the most would be 1. */
+/* (local_flush + one round trip) / agent_flush: 1 is the optimum. */
 static int flush_efficiency(struct bench *b, const struct bench_metric *m,
 			    double *value, char *err)
 {
@@ -167,7 +170,7 @@ static int batching(struct bench *b, const struct bench_metric *m,
 	return ret;
 }
 
-/* These run other processes. */
+/* Figures that other processes measure. */
 static struct bench_figure idle, instructions, instructions_pmem, file;
 static struct bench_file file_ns;
 
@@ -185,13 +188,13 @@ static int idle_cpu(struct bench *b, const struct bench_metric *m,
 	return bench_figure_value(&idle, value, err);
 }
 
-static int added(struct bench *b, const struct bench_metric *m, double *value,
-		 char *err)
+static int get_instructions(struct bench *b, const struct bench_metric *m,
+			    double *value, char *err)
 {
 	return bench_figure_value(&instructions, value, err);
 }
 
-/* Reads that came too early: their instructions are among those above. */
+/* Reads that found no completion; their instructions are in the figures. */
 static uint64_t too_early[2];
 
 static int early_reads(struct bench *b, const struct bench_metric *m,
@@ -201,13 +204,16 @@ static int early_reads(struct bench *b, const struct bench_metric *m,
 	return 0;
 }
 
-static int added_pmem(struct bench *b, const struct bench_metric *m,
-		      double *value, char *err)
+static int get_instructions_pmem(struct bench *b, const struct bench_metric *m,
+				 double *value, char *err)
 {
 	return bench_figure_value(&instructions_pmem, value, err);
 }
 
-/* The sum is the least that a write takes whose target syncs its page. */
+/*
+ * Durable write to a file divided by msync + round trip, the minimum for a
+ * target that syncs the page.
+ */
 static int file_write(struct bench *b, const struct bench_metric *m,
 		      double *value, char *err)
 {
@@ -253,7 +259,7 @@ static const struct bench_metric metrics[] = {
 	 true,
 	 {"base_rate", "rate", 64, 1},
 	 NULL},
-	{"passthrough_instructions_added", 25, false, {0}, added},
+	{"passthrough_instructions_added", 25, false, {0}, get_instructions},
 	{"durable_64B_vs_raw_echo",
 	 1.35,
 	 false,
@@ -299,14 +305,18 @@ static const struct bench_metric metrics[] = {
 	{"idle_agent_cpu", 0.002, false, {0}, idle_cpu},
 };
 
-/* No bars, and beside the metrics: what puts them in proportion. */
+/* Figures without a bar, for comparison with the metrics. */
 static const struct bench_metric also[] = {
 	{"rate_ratio_of_persistent_key",
 	 0,
 	 false,
 	 {"base_rate", "rate_pmem", 64, 1},
 	 NULL},
-	{"instructions_added_of_persistent_key", 0, false, {0}, added_pmem},
+	{"instructions_added_of_persistent_key",
+	 0,
+	 false,
+	 {0},
+	 get_instructions_pmem},
 	{"callgrind_reads_too_early", 0, false, {0}, early_reads},
 	{"durable_64B_vs_handwritten_inline",
 	 0,
@@ -358,7 +368,7 @@ _Static_assert(COUNT(metrics) <= BENCH_FIGURES && COUNT(also) <= BENCH_FIGURES,
 	       "there is room");
 _Static_assert(COUNT(each_size) <= BENCH_SIZES, "there is room");
 
-/* The worst of the sizes is the value; without one of them it is unknown. */
+/* The value is that of the worst size; one unknown size makes it unknown. */
 static void figure_by_size(const struct bench_metric *m, struct bench_figure *f)
 {
 	struct bench_ratio r = m->r;
@@ -382,8 +392,8 @@ static void figure_by_size(const struct bench_metric *m, struct bench_figure *f)
 	}
 }
 
-static void figure_of(struct bench *b, const struct bench_metric *m,
-		      struct bench_figure *f)
+static void compute_figure(struct bench *b, const struct bench_metric *m,
+			   struct bench_figure *f)
 {
 	if (bench_metric_by_size(m)) {
 		figure_by_size(m, f);
@@ -397,13 +407,13 @@ static int make_lines(char *err)
 {
 	const struct bench_plan *plan = result.plan;
 
-	result.lines =
-		calloc(plan->ngroups * BENCH_COMPANY, sizeof(*result.lines));
+	result.lines = calloc(plan->ngroups * BENCH_GROUP_LINES,
+			      sizeof(*result.lines));
 	if (!result.lines)
 		return rp_err(err, -ENOMEM, "out of memory");
 	for (size_t g = 0; g < plan->ngroups; g++) {
-		for (size_t i = 0; i < BENCH_COMPANY && plan->groups[g][i].name;
-		     i++) {
+		for (size_t i = 0;
+		     i < BENCH_GROUP_LINES && plan->groups[g][i].name; i++) {
 			struct bench_line *l = &result.lines[result.nlines++];
 
 			l->what = bench_case_find(plan->groups[g][i].name);
@@ -443,10 +453,10 @@ int bench_suite_run(struct bench *b, char *err)
 	if (ret && ret != -EINTR)
 		goto free_lines;
 	for (size_t i = 0; i < result.plan->nmetrics; i++)
-		figure_of(b, &result.plan->metrics[i], &result.f[i]);
+		compute_figure(b, &result.plan->metrics[i], &result.f[i]);
 	for (size_t i = 0; i < result.plan->nalso; i++)
-		figure_of(b, &result.plan->also[i], &result.also[i]);
-	ret = bench_bars_met(b, &result) ? RP_EXIT_OK : RP_EXIT_PARTLY;
+		compute_figure(b, &result.plan->also[i], &result.also[i]);
+	ret = bench_bars_pass(b, &result) ? RP_EXIT_OK : RP_EXIT_PARTLY;
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
 		bench_bars_print(b, &result);
 	if (b->cfg->json) {

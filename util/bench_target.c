@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The process whose memory fi_rpmem_bench writes to. */
+/* Target process of fi_rpmem_bench: owns the memory that cases write to. */
 #include "config.h"
 
 #include <poll.h>
@@ -11,21 +11,21 @@
 #include "util/bench.h"
 #include "util/flush.h"
 
-static void nap(void)
+static void sleep_100us(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* One side as the target has it open. */
+/* One side of the target: endpoint and regions. */
 struct target_end {
 	struct rp_fabric f;
 	struct fid_mr *pool, *buf;
-	struct fid_mr *plain, *disk; /* ours: not persistent; the file */
+	struct fid_mr *plain, *disk; /* provider only: volatile region; file */
 };
 
 /*
- * Beside the pool: the same bytes as memory that nobody commits, and the file.
- * Neither is needed by all cases, so failing only says why.
+ * Register the pool a second time as volatile memory, and the file on disk.
+ * Some cases need neither, so a failure only records the reason.
  */
 static void export_more(struct bench *b, struct target_end *e)
 {
@@ -34,7 +34,7 @@ static void export_more(struct bench *b, struct target_end *e)
 
 	if (!rp_fabric_reg(&e->f, b->pool.map, b->pool.len,
 			   FI_REMOTE_READ | FI_REMOTE_WRITE, 0, &e->plain,
-			   sh->target[BENCH_OURS].why)) {
+			   sh->target[BENCH_RPMEM].why)) {
 		sh->volatile_key = fi_mr_key(e->plain);
 		sh->volatile_addr = virt ? (uintptr_t)b->pool.map : 0;
 	}
@@ -72,7 +72,7 @@ static int export_side(struct bench *b, enum bench_side side,
 			      fi_strerror(-ret));
 	ret = rp_fabric_reg(&e->f, b->pool.map, b->pool.len,
 			    FI_REMOTE_READ | FI_REMOTE_WRITE,
-			    side == BENCH_OURS ? FI_RMA_PMEM : 0, &e->pool,
+			    side == BENCH_RPMEM ? FI_RMA_PMEM : 0, &e->pool,
 			    x->why);
 	if (!ret)
 		ret = rp_fabric_reg(&e->f, b->buf, BENCH_BUF, FI_SEND | FI_RECV,
@@ -83,17 +83,17 @@ static int export_side(struct bench *b, enum bench_side side,
 	x->addr = e->f.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)b->pool.map
 			  : 0;
-	if (side == BENCH_OURS)
+	if (side == BENCH_RPMEM)
 		export_more(b, e);
 	x->ok = true;
 	return 0;
 }
 
-#define TAG_SHORT 1 /* answered by 8 bytes */
-#define TAG_PING  3 /* answered by as many as the page says */
+#define TAG_SHORT 1 /* the reply has 8 bytes */
+#define TAG_PING  3 /* the reply has bench_shared.reply_size bytes */
 
-/* What a message arrives for is told by its context. */
-static void *context_of(struct bench *b, uint64_t tag)
+/* Context of the receive for a tag: the completion carries it. */
+static void *recv_context(struct bench *b, uint64_t tag)
 {
 	return b->buf + tag;
 }
@@ -105,13 +105,13 @@ static int post_recv(struct bench *b, struct target_end *e, uint64_t tag)
 	do
 		ret = fi_trecv(e->f.ep, b->buf, BENCH_MAX_SIZE,
 			       rp_fabric_desc(e->buf), FI_ADDR_UNSPEC, tag, 0,
-			       context_of(b, tag));
+			       recv_context(b, tag));
 	while (ret == -FI_EAGAIN);
 	return (int)ret;
 }
 
-static void answer(struct bench *b, struct target_end *e, fi_addr_t to,
-		   uint64_t size)
+static void reply(struct bench *b, struct target_end *e, fi_addr_t to,
+		  uint64_t size)
 {
 	bool inject = size <= e->f.info->tx_attr->inject_size;
 	char *from = b->buf + BENCH_MAX_SIZE;
@@ -123,8 +123,8 @@ static void answer(struct bench *b, struct target_end *e, fi_addr_t to,
 		fi_cq_read(e->f.cq, NULL, 0);
 }
 
-/* As a daemon does: nothing to read, so sleep until there is. */
-static void sleep_on(struct rp_fabric *f)
+/* Sleep until a completion arrives, as a daemon does. */
+static void wait_cq(struct rp_fabric *f)
 {
 	struct fid *fid = &f->cq->fid;
 	struct pollfd p = {.events = POLLIN};
@@ -132,24 +132,25 @@ static void sleep_on(struct rp_fabric *f)
 	if (fi_control(fid, FI_GETWAIT, &p.fd) ||
 	    fi_trywait(f->fabric, &fid, 1))
 		return;
-	poll(&p, 1, 1); /* the mode may change meanwhile */
+	poll(&p, 1, 1); /* 1 ms: sh->mode may change */
 }
 
-static void drive(struct bench *b, struct target_end *e, fi_addr_t initiator)
+static void poll_side(struct bench *b, struct target_end *e,
+		      fi_addr_t initiator)
 {
 	struct fi_cq_err_entry bad;
 	struct fi_cq_entry done;
 	ssize_t n = fi_cq_read(e->f.cq, &done, 1);
 
 	if (n == -FI_EAGAIN && b->cfg->sleep)
-		sleep_on(&e->f);
+		wait_cq(&e->f);
 	if (n == -FI_EAVAIL)
 		rp_fabric_cq_error(&e->f, &bad, NULL);
-	if (n == 1 && done.op_context == context_of(b, TAG_SHORT)) {
-		answer(b, e, initiator, 8);
+	if (n == 1 && done.op_context == recv_context(b, TAG_SHORT)) {
+		reply(b, e, initiator, 8);
 		post_recv(b, e, TAG_SHORT);
-	} else if (n == 1 && done.op_context == context_of(b, TAG_PING)) {
-		answer(b, e, initiator, atomic_load(&b->shared->answer));
+	} else if (n == 1 && done.op_context == recv_context(b, TAG_PING)) {
+		reply(b, e, initiator, atomic_load(&b->shared->reply_size));
 		post_recv(b, e, TAG_PING);
 	}
 }
@@ -172,8 +173,8 @@ static void serve_rivals(struct bench *b, struct rival_end **ends)
 	}
 }
 
-/* Stores as a base does that places by CPU, and perhaps the flush, timed. */
-static void work(struct bench *b)
+/* Store to the ranges by CPU, and flush them with BENCH_FLUSH, timed. */
+static void do_work(struct bench *b)
 {
 	struct bench_shared *sh = b->shared;
 	int what = atomic_load(&sh->work);
@@ -203,9 +204,11 @@ static void work(struct bench *b)
 	atomic_store(&sh->work, BENCH_NO_WORK);
 }
 
-/* The initiator's names are known: messages can be answered. */
-static void meet(struct bench *b, enum bench_side side, struct target_end *e,
-		 fi_addr_t *initiator)
+/*
+ * Insert the initiator's address and post receives, so that pings get a reply.
+ */
+static void connect_initiator(struct bench *b, enum bench_side side,
+			      struct target_end *e, fi_addr_t *initiator)
 {
 	struct bench_export *x = &b->shared->target[side];
 
@@ -229,29 +232,33 @@ int bench_target_run(struct bench *b)
 	int mode;
 
 	bench_pool_touch(b);
-	/* Ours first: the first call to libfabric reads the environment. */
-	export_side(b, BENCH_OURS, &end[BENCH_OURS]);
+	/*
+	 * Provider before base: the first libfabric call reads the environment.
+	 */
+	export_side(b, BENCH_RPMEM, &end[BENCH_RPMEM]);
 	export_side(b, BENCH_BASE, &end[BENCH_BASE]);
 	serve_rivals(b, rival);
 	while (!atomic_load(&sh->initiator_open) &&
 	       atomic_load(&sh->mode) != BENCH_QUIT)
-		nap();
-	meet(b, BENCH_OURS, &end[BENCH_OURS], &initiator[BENCH_OURS]);
-	meet(b, BENCH_BASE, &end[BENCH_BASE], &initiator[BENCH_BASE]);
+		sleep_100us();
+	connect_initiator(b, BENCH_RPMEM, &end[BENCH_RPMEM],
+			  &initiator[BENCH_RPMEM]);
+	connect_initiator(b, BENCH_BASE, &end[BENCH_BASE],
+			  &initiator[BENCH_BASE]);
 	atomic_store(&sh->target_open, true);
 
 	while ((mode = atomic_load(&sh->mode)) != BENCH_QUIT) {
 		if (mode == BENCH_WORK)
-			work(b);
+			do_work(b);
 		else if (mode < BENCH_SIDES && sh->target[mode].ok)
-			drive(b, &end[mode], initiator[mode]);
+			poll_side(b, &end[mode], initiator[mode]);
 		else if (mode >= BENCH_RIVAL && mode < BENCH_IDLE &&
 			 rival[mode - BENCH_RIVAL])
 			rivals[mode - BENCH_RIVAL]->poll(
 				rival[mode - BENCH_RIVAL],
 				sh->rival[mode - BENCH_RIVAL].why);
 		else
-			nap();
+			sleep_100us();
 	}
 	for (int i = 0; i < RIVALS; i++)
 		if (rival[i])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What copies in both directions share: the pool, the window, completions. */
+/* Code shared by both directions: the pool, the window, completions. */
 #include "config.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static int find_pool(struct copy *c)
 	return 0;
 }
 
-/* Before a single byte is moved. */
+/* Check the range before any byte is copied. */
 static int check_bounds(struct copy *c)
 {
 	const struct copy_cfg *cfg = c->cfg;
@@ -87,8 +87,8 @@ static int open_fabric(struct copy *c)
 }
 
 /*
- * Ask the target itself what a commit would do: what the set-up daemon said is
- * only for people.
+ * QUERY the target for class and method of commits: the values in EXPORT are
+ * for people only.
  */
 static int check_class(struct copy *c)
 {
@@ -98,9 +98,9 @@ static int check_class(struct copy *c)
 
 	if (ret) {
 		rp_err(c->err, 0,
-		       "the target of pool '%s' does not answer over "
-		       "libfabric: %s; check that fi_rpmemd runs and that "
-		       "firewalls let its endpoint through",
+		       "the target of pool '%s' does not reply over libfabric: "
+		       "%s; check that fi_rpmemd runs and that firewalls let "
+		       "its data port through (FI_OFI_RPMEM_PORTS)",
 		       c->cfg->pool, fi_strerror(-ret));
 		return RP_EXIT_NETWORK;
 	}
@@ -128,7 +128,10 @@ static int check_class(struct copy *c)
 static int make_window(struct copy *c)
 {
 	const uint64_t window = c->cfg->window;
-	/* A resumed copy compares: two chunks per place. */
+	/*
+	 * --resume compares, so each slot holds a chunk of the file and one of
+	 * the pool.
+	 */
 	const unsigned int each = c->cfg->up && c->cfg->resume ? 2 : 1;
 
 	c->chunk = c->cfg->chunk;
@@ -147,8 +150,8 @@ static int make_window(struct copy *c)
 		return RP_EXIT_FAILED;
 	}
 	for (uint64_t i = 0; i < window; i++) {
-		c->ops[i].mine = c->buf + i * each * c->chunk;
-		c->ops[i].theirs = c->ops[i].mine + c->chunk;
+		c->ops[i].data = c->buf + i * each * c->chunk;
+		c->ops[i].pool_data = c->ops[i].data + c->chunk;
 	}
 	if (rp_fabric_reg(&c->f, c->buf, c->buf_len, FI_READ | FI_WRITE, 0,
 			  &c->mr, c->err))
@@ -173,7 +176,10 @@ int copy_open(struct copy *c)
 
 void copy_close(struct copy *c)
 {
-	/* What is under way ends with its endpoint; then the memory may go. */
+	/*
+	 * Closing the endpoint cancels outstanding operations; their memory can
+	 * be freed after it.
+	 */
 	if (c->f.ep) {
 		fi_close(&c->f.ep->fid);
 		c->f.ep = NULL;
@@ -197,11 +203,11 @@ static ssize_t try_post(struct copy *c, struct copy_op *op)
 
 	switch (op->state) {
 	case COPY_READING:
-		return fi_read(c->f.ep, op->theirs, op->len,
+		return fi_read(c->f.ep, op->pool_data, op->len,
 			       rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
 			       op);
 	case COPY_WRITING:
-		return fi_write(c->f.ep, op->mine, op->len,
+		return fi_write(c->f.ep, op->data, op->len,
 				rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
 				op);
 	case COPY_COMMITTING:
@@ -220,9 +226,12 @@ int copy_post(struct copy *c, struct copy_op *op)
 	ssize_t ret;
 	int code = 0;
 
-	/* To a dead target the base tries to connect for ever. */
+	/*
+	 * The base keeps connecting to a dead target and returns -FI_EAGAIN, so
+	 * the timeout counts from this post.
+	 */
 	if (!c->busy)
-		c->sign_of_life = copy_now_ms();
+		c->silent_since = copy_now_ms();
 	c->posting = true;
 	while (!code && (ret = try_post(c, op)) == -FI_EAGAIN)
 		code = copy_poll(c, 1);
@@ -238,13 +247,13 @@ int copy_post(struct copy *c, struct copy_op *op)
 		return RP_EXIT_BROKEN;
 	}
 	if (!c->busy)
-		c->sign_of_life = copy_now_ms();
+		c->silent_since = copy_now_ms();
 	op->busy = true;
 	c->busy++;
 	return 0;
 }
 
-static int take_error(struct copy *c)
+static int read_cq_error(struct copy *c)
 {
 	struct fi_cq_err_entry bad;
 	const struct copy_op *op;
@@ -255,7 +264,7 @@ static int take_error(struct copy *c)
 	op = bad.op_context;
 	if (!op || op->state != COPY_COMMITTING) {
 		rp_err(c->err, 0,
-		       "the connection to the target on %s broke (%.200s); "
+		       "the connection to the target on %s was lost (%.200s); "
 		       "check that fi_rpmemd runs there",
 		       c->cfg->target.host, text);
 		return RP_EXIT_BROKEN;
@@ -277,7 +286,7 @@ int copy_poll(struct copy *c, int ms)
 		return RP_EXIT_BROKEN;
 	}
 	if (n == -FI_EAVAIL)
-		return take_error(c);
+		return read_cq_error(c);
 	if (n < 0 && n != -FI_EAGAIN && n != -FI_EINTR) {
 		rp_err(c->err, 0, "completion queue: %s", fi_strerror((int)-n));
 		return RP_EXIT_BROKEN;
@@ -289,9 +298,9 @@ int copy_poll(struct copy *c, int ms)
 		c->busy--;
 	}
 	if (n > 0)
-		c->sign_of_life = copy_now_ms();
+		c->silent_since = copy_now_ms();
 	else if ((c->busy || c->posting) &&
-		 copy_now_ms() - c->sign_of_life > c->cfg->timeout * 1000ull) {
+		 copy_now_ms() - c->silent_since > c->cfg->timeout * 1000ull) {
 		rp_err(c->err, 0,
 		       "the target on %s has been silent for %u s; check that "
 		       "it runs, or give a longer --timeout",
@@ -317,7 +326,7 @@ int copy_read_all(struct copy *c, copy_sink sink)
 			op->at = posted;
 			op->len = c->size - posted < c->chunk ? c->size - posted
 							      : c->chunk;
-			op->theirs = op->mine;
+			op->pool_data = op->data;
 			ret = copy_post(c, op);
 			if (ret)
 				return ret;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A copy from a pool to a file, which appears whole or not at all. */
+/* Copies a pool to a file, which appears complete or not at all. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,18 +27,18 @@ static int file_error(struct copy *c, int ret)
 	return RP_EXIT_FILE;
 }
 
-static int store(struct copy *c, const struct copy_op *op)
+static int store_chunk(struct copy *c, const struct copy_op *op)
 {
-	int ret = rp_pwrite_full(c->fd, op->mine, op->len, (off_t)op->at);
+	int ret = rp_pwrite_full(c->fd, op->data, op->len, (off_t)op->at);
 
 	if (ret)
 		return file_error(c, ret);
-	sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+	sha256_update(&c->sha, op->len, (const uint8_t *)op->data);
 	return 0;
 }
 
-/* What the file gives back is what arrived. */
-static int reread(struct copy *c)
+/* --verify: the SHA-256 of the file equals that of the received bytes. */
+static int verify_file(struct copy *c)
 {
 	uint64_t at = 0, len;
 	int ret;
@@ -54,7 +54,9 @@ static int reread(struct copy *c)
 	sha256_digest(&c->sha, sizeof(c->sha_file), c->sha_file);
 	if (!memcmp(c->sha_file, c->sha_pool, sizeof(c->sha_file)))
 		return 0;
-	rp_err(c->err, 0, "'%s' does not give back what was written to it",
+	rp_err(c->err, 0,
+	       "'%s' has other bytes than were written to it; check the "
+	       "disk",
 	       c->cfg->file);
 	return RP_EXIT_DIFFER;
 }
@@ -63,18 +65,18 @@ static int fill(struct copy *c)
 {
 	int ret;
 
-	/* Room for all of it, before any of it is moved. */
+	/* Allocate all blocks first: a full disk fails before any transfer. */
 	ret = -posix_fallocate(c->fd, 0, (off_t)c->size);
 	if (ret)
 		return file_error(c, ret);
 	sha256_init(&c->sha);
 	progress_begin(&c->progress, "copying", c->size, c->cfg->quiet);
-	ret = copy_read_all(c, store);
+	ret = copy_read_all(c, store_chunk);
 	progress_end(&c->progress);
 	if (ret)
 		return ret;
 	sha256_digest(&c->sha, sizeof(c->sha_pool), c->sha_pool);
-	return c->cfg->verify ? reread(c) : 0;
+	return c->cfg->verify ? verify_file(c) : 0;
 }
 
 int copy_down(struct copy *c)
@@ -92,7 +94,7 @@ int copy_down(struct copy *c)
 	}
 	if (rp_tmpfile_open(c->cfg->file, &t, c->err))
 		return RP_EXIT_FILE;
-	/* It holds no secret of ours: as if the user had created it. */
+	/* The file gets the mode that open() would give it. */
 	fchmod(t.fd, 0666 & ~mask);
 	c->fd = t.fd;
 	ret = fill(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A copy from a file to a pool: write, commit, count what is durable. */
+/* Copies a file to a pool: write, commit, count durable bytes. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,20 +12,20 @@
 #include "util/file.h"
 
 /*
- * Chunks pass through the ring in order: read from the file, compared where
- * the copy is resumed, written, covered by a commit. All counters are bytes
- * from the start of the copy and only grow:
+ * Chunks pass through the ring in order: read from the file, compared with the
+ * pool (--resume), written, covered by a commit. The counters are bytes from
+ * the start of the copy and only grow:
  *
  *    acked <= asked <= posted <= loaded <= size, freed <= posted
  */
 struct up {
 	struct copy *c;
-	uint64_t loaded; /* read from the file */
-	uint64_t posted; /* written, or found to be there */
-	uint64_t freed;	 /* their places may be used again */
-	uint64_t asked;	 /* covered by a commit that was started */
+	uint64_t loaded;    /* bytes read from the file */
+	uint64_t posted;    /* write posted, or equal in the pool */
+	uint64_t freed;	    /* slots that can be reused */
+	uint64_t requested; /* covered by a posted commit */
 	bool compare;
-	unsigned int first, ncommits; /* c->commits: a ring, oldest first */
+	unsigned int first, ncommits; /* ring c->commits, oldest first */
 };
 
 static struct copy_op *chunk_at(const struct up *u, uint64_t at)
@@ -42,7 +42,7 @@ static uint64_t chunk_len(const struct up *u, uint64_t at)
 	return c->size - at < c->chunk ? c->size - at : c->chunk;
 }
 
-static int load(struct up *u)
+static int load_chunk(struct up *u)
 {
 	struct copy *c = u->c;
 	struct copy_op *op = chunk_at(u, u->loaded);
@@ -50,7 +50,7 @@ static int load(struct up *u)
 
 	op->at = u->loaded;
 	op->len = chunk_len(u, u->loaded);
-	ret = rp_pread_full(c->fd, op->mine, op->len, (off_t)op->at);
+	ret = rp_pread_full(c->fd, op->data, op->len, (off_t)op->at);
 	if (ret) {
 		rp_err(c->err, 0, "'%s' at byte %" PRIu64 ": %s", c->cfg->file,
 		       op->at,
@@ -59,7 +59,7 @@ static int load(struct up *u)
 		return RP_EXIT_FILE;
 	}
 	if (c->cfg->verify)
-		sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+		sha256_update(&c->sha, op->len, (const uint8_t *)op->data);
 	op->state = u->compare ? COPY_READING : COPY_WRITING;
 	ret = copy_post(c, op);
 	if (!ret)
@@ -67,8 +67,8 @@ static int load(struct up *u)
 	return ret;
 }
 
-/* What has come back of this chunk, and what is next for it. */
-static int step(struct up *u, struct copy_op *op)
+/* Advance one chunk after its completion: compare, then write if it differs. */
+static int advance(struct up *u, struct copy_op *op)
 {
 	struct copy *c = u->c;
 
@@ -78,8 +78,11 @@ static int step(struct up *u, struct copy_op *op)
 		op->state = COPY_DONE;
 	if (op->state != COPY_READING)
 		return 0;
-	if (!memcmp(op->mine, op->theirs, op->len)) {
-		/* Not written, but committed: it may never have been. */
+	if (!memcmp(op->data, op->pool_data, op->len)) {
+		/*
+		 * Equal bytes are not written, but committed: their commit may
+		 * be missing.
+		 */
 		op->state = COPY_DONE;
 		c->skipped += op->len;
 		return 0;
@@ -88,13 +91,13 @@ static int step(struct up *u, struct copy_op *op)
 	return copy_post(c, op);
 }
 
-static int step_all(struct up *u)
+static int advance_all(struct up *u)
 {
 	uint64_t at;
 	int ret;
 
 	for (at = u->freed; at < u->loaded; at += chunk_len(u, at)) {
-		ret = step(u, chunk_at(u, at));
+		ret = advance(u, chunk_at(u, at));
 		if (ret)
 			return ret;
 	}
@@ -108,35 +111,36 @@ static int step_all(struct up *u)
 }
 
 /*
- * A commit covers what was posted before it, so it need not wait for it. It has
- * a largest size so that acknowledgements keep coming from a slow disk.
+ * Post commits for posted writes: a commit covers writes that were posted
+ * before it, so it does not wait for them. Its size is limited so that a slow
+ * disk still acknowledges regularly.
  */
-static int ask(struct up *u)
+static int post_commits(struct up *u)
 {
 	struct copy *c = u->c;
 	struct copy_op *op;
 	uint64_t max = COPY_BATCH_MAX * c->chunk;
 	int ret;
 
-	while (u->ncommits < COPY_COMMITS && u->asked < u->posted &&
-	       (u->posted - u->asked >= COPY_BATCH_MIN * c->chunk ||
+	while (u->ncommits < COPY_COMMITS && u->requested < u->posted &&
+	       (u->posted - u->requested >= COPY_BATCH_MIN * c->chunk ||
 		u->posted == c->size)) {
 		op = &c->commits[(u->first + u->ncommits) % COPY_COMMITS];
 		op->state = COPY_COMMITTING;
-		op->at = u->asked;
-		op->len = u->posted - u->asked;
+		op->at = u->requested;
+		op->len = u->posted - u->requested;
 		if (op->len > max)
 			op->len = max;
 		ret = copy_post(c, op);
 		if (ret)
 			return ret;
-		u->asked += op->len;
+		u->requested += op->len;
 		u->ncommits++;
 	}
 	return 0;
 }
 
-static int log_acked(struct copy *c)
+static int log_durable(struct copy *c)
 {
 	if (c->ack_fd < 0 || dprintf(c->ack_fd, "%" PRIu64 "\n", c->acked) > 0)
 		return 0;
@@ -145,8 +149,8 @@ static int log_acked(struct copy *c)
 	return RP_EXIT_FILE;
 }
 
-/* Durable is what all commits up to it have answered for. */
-static int count(struct up *u)
+/* Count durable bytes: those whose commit and all earlier commits completed. */
+static int count_durable(struct up *u)
 {
 	struct copy *c = u->c;
 	int ret;
@@ -155,7 +159,7 @@ static int count(struct up *u)
 		c->acked += c->commits[u->first].len;
 		u->first = (u->first + 1) % COPY_COMMITS;
 		u->ncommits--;
-		ret = log_acked(c);
+		ret = log_durable(c);
 		if (ret)
 			return ret;
 	}
@@ -171,16 +175,16 @@ static int write_all(struct up *u)
 	while (c->acked < c->size) {
 		while (!ret && u->loaded < c->size &&
 		       u->loaded - u->freed < c->cfg->window * c->chunk)
-			ret = load(u);
+			ret = load_chunk(u);
 		if (!ret)
-			ret = step_all(u);
+			ret = advance_all(u);
 		if (!ret)
-			ret = ask(u);
-		/* Everything that can be done is: wait for an answer. */
+			ret = post_commits(u);
+		/* Nothing more can be posted: wait for a completion. */
 		if (!ret)
 			ret = copy_poll(c, 100);
-		/* Also on the way out: what is known to be durable counts. */
-		if (count(u) && !ret)
+		/* Count durable bytes on failure too. */
+		if (count_durable(u) && !ret)
 			ret = RP_EXIT_FILE;
 		if (ret)
 			return ret;
@@ -191,8 +195,8 @@ static int write_all(struct up *u)
 int copy_up(struct copy *c)
 {
 	/*
-	 * The agent flushes whatever is in the range, whoever wrote it. Other
-	 * methods vouch for the writes of this endpoint only: no comparing.
+	 * Only the agent flushes a range whoever wrote it. Other methods cover
+	 * writes of this endpoint only, so --resume then writes every byte.
 	 */
 	struct up u = {
 		.c = c,
@@ -212,7 +216,7 @@ int copy_up(struct copy *c)
 
 static int hash_chunk(struct copy *c, const struct copy_op *op)
 {
-	sha256_update(&c->sha, op->len, (const uint8_t *)op->mine);
+	sha256_update(&c->sha, op->len, (const uint8_t *)op->data);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Looks, in order, for what keeps commits from working on this host. */
+/* fi_rpmem_info --doctor: checks, in order, what commits on this host need. */
 #include "config.h"
 
 #include <dirent.h>
@@ -20,16 +20,16 @@
 #define BASE	"tcp"
 #define STRING	BASE ";ofi_rpmem"
 #define DSO	"librpmem-fi.so"
-#define RDMA_MB 64 /* an RDMA device pins what is registered */
+#define RDMA_MB 64 /* RDMA devices pin registered memory */
 
-/* What later checks need of earlier ones. */
+/* Results of checks that later checks use. */
 struct doctor {
 	json_t *checks;
-	char folder[PATH_MAX];	  /* of the provider; "" */
-	char base[DOCTOR_NAME];	  /* that FI_PROVIDER names, or tcp */
-	char device[DOCTOR_NAME]; /* the first one of that base; "" */
-	bool asked;		  /* FI_PROVIDER names us and a base */
-	struct doctor_seen seen;  /* where it does */
+	char folder[PATH_MAX];	  /* folder of the provider, or "" */
+	char base[DOCTOR_NAME];	  /* base in FI_PROVIDER, or tcp */
+	char device[DOCTOR_NAME]; /* first device of the base, or "" */
+	bool filter_set;	  /* FI_PROVIDER names ofi_rpmem and a base */
+	struct doctor_endpoint endpoint; /* result with that FI_PROVIDER */
 	bool listed;
 };
 
@@ -55,7 +55,7 @@ static void check_libfabric(struct doctor *d)
 		      json_string("install libfabric 1.17 or newer"));
 }
 
-/* libfabric's own folder, as the help of its parameter says it. */
+/* Default folder of libfabric, from the help text of FI_PROVIDER_PATH. */
 static void default_folder(char *dir, size_t len)
 {
 	static const char mark[] = "(default: ";
@@ -88,45 +88,47 @@ static bool has_dso(const char *dir)
 }
 
 /*
- * Programs find the provider in FI_PROVIDER_PATH, or in libfabric's own
- * folder where that is not set. This tool looks in two places more, its build
- * tree and where it was installed to, which helps it but not them.
+ * Programs find the provider in FI_PROVIDER_PATH or, if it is not set, in the
+ * default folder of libfabric. This tool also searches its build tree and the
+ * installation folder; programs do not.
  *
- * libfabric reads the environment at its first call, which asks for its own
- * folder: what this process needs must be set before.
+ * libfabric reads the environment at its first call, which default_folder()
+ * makes: set FI_PROVIDER_PATH before.
  */
 static void check_file(struct doctor *d)
 {
 	const char *list = getenv("FI_PROVIDER_PATH");
-	char own[PATH_MAX], err[RP_ERR_LEN];
+	char default_dir[PATH_MAX], err[RP_ERR_LEN];
 	const bool given = list && *list;
 
 	if (rp_fabric_find_provider(d->folder, sizeof(d->folder), err))
 		d->folder[0] = 0;
 	else if (!given)
 		setenv("FI_PROVIDER_PATH", d->folder, 1);
-	default_folder(own, sizeof(own));
-	if (!given && !d->folder[0] && has_dso(own))
-		snprintf(d->folder, sizeof(d->folder), "%s", own);
+	default_folder(default_dir, sizeof(default_dir));
+	if (!given && !d->folder[0] && has_dso(default_dir))
+		snprintf(d->folder, sizeof(d->folder), "%s", default_dir);
 
 	if (!d->folder[0])
 		check(d, "provider file", DOCTOR_FAIL,
 		      given ? info_text("%s", err)
 			    : info_text("not in %s, libfabric's own folder; %s",
-					own, err),
+					default_dir, err),
 		      json_string("install the provider, and name its folder "
 				  "in FI_PROVIDER_PATH"));
 	else if (given)
 		check(d, "provider file", DOCTOR_OK,
 		      info_text("%s/" DSO ", by FI_PROVIDER_PATH", d->folder),
 		      NULL);
-	else if (has_dso(own))
+	else if (has_dso(default_dir))
 		check(d, "provider file", DOCTOR_OK,
-		      info_text("%s/" DSO ", libfabric's own folder", own),
+		      info_text("%s/" DSO ", libfabric's own folder",
+				default_dir),
 		      NULL);
 	else
 		check(d, "provider file", DOCTOR_WARN,
-		      info_text("%s/" DSO ", where libfabric does not look",
+		      info_text("%s/" DSO
+				", outside the search path of libfabric",
 				d->folder),
 		      info_text("for other programs: export "
 				"FI_PROVIDER_PATH=%s",
@@ -157,12 +159,12 @@ static void check_load(struct doctor *d)
 				  "again"));
 	else
 		check(d, "provider loads", DOCTOR_OK,
-		      json_string("and all libraries that it needs"), NULL);
+		      json_string("with all libraries that it needs"), NULL);
 	if (h)
 		dlclose(h);
 }
 
-/* FI_PROVIDER as programs would inherit it from here. */
+/* Check FI_PROVIDER as a program inherits it. */
 static void check_filter(struct doctor *d)
 {
 	static const char remedy[] =
@@ -193,7 +195,7 @@ static void check_filter(struct doctor *d)
 		      json_string(remedy));
 	else
 		check(d, "FI_PROVIDER", DOCTOR_OK, info_text("'%s'", v), NULL);
-	/* Said; the rest is about what is behind it. */
+	/* FI_PROVIDER is reported; later checks look past the filter. */
 	unsetenv("FI_PROVIDER");
 }
 
@@ -203,7 +205,7 @@ struct fi_info *doctor_hints(const char *prov_name)
 
 	if (!hints)
 		return NULL;
-	/* A base without us has no persistent regions to offer. */
+	/* A base without ofi_rpmem offers no FI_RMA_PMEM. */
 	hints->caps = FI_RMA;
 	if (!prov_name || strcasestr(prov_name, "ofi_rpmem"))
 		hints->caps |= FI_RMA_PMEM;
@@ -215,7 +217,7 @@ struct fi_info *doctor_hints(const char *prov_name)
 	return hints;
 }
 
-static struct fi_info *look_up(const char *name, const char *source, int *ret)
+static struct fi_info *get_info(const char *name, const char *source, int *ret)
 {
 	struct fi_info *hints = doctor_hints(name), *list = NULL;
 
@@ -228,7 +230,7 @@ static struct fi_info *look_up(const char *name, const char *source, int *ret)
 	return list;
 }
 
-/* tcp, sockets and the like can be tried on this host alone. */
+/* Whether the base works over loopback, as tcp and sockets do. */
 static bool is_loopback_base(const struct doctor *d)
 {
 	return strncasecmp(d->base, "verbs", 5) != 0;
@@ -255,7 +257,8 @@ static void check_interface(struct doctor *d)
 	if (!v || !*v)
 		check(d, "interface",
 		      interface_is_up("lo") ? DOCTOR_OK : DOCTOR_FAIL,
-		      info_text("FI_TCP_IFACE is not set: tcp takes any; "
+		      info_text("FI_TCP_IFACE is not set: tcp uses any "
+				"interface; "
 				"loopback is %s",
 				interface_is_up("lo") ? "up" : "down"),
 		      interface_is_up("lo") ? NULL
@@ -270,11 +273,11 @@ static void check_interface(struct doctor *d)
 	else
 		check(d, "interface", DOCTOR_OK,
 		      info_text("%s, by FI_TCP_IFACE", v), NULL);
-	/* The last check runs on loopback whatever programs use. */
+	/* The commit check uses loopback, whatever interface programs use. */
 	setenv("FI_TCP_IFACE", "lo", 1);
 }
 
-/* Does this libfabric have the provider at all, whatever it offers? */
+/* Whether libfabric has this provider, with or without usable endpoints. */
 static bool is_provider(const char *name)
 {
 	struct fi_info *list = NULL, *i;
@@ -289,8 +292,8 @@ static bool is_provider(const char *name)
 	return found;
 }
 
-/* What a base needs that is not there. */
-static void base_is_missing(struct doctor *d)
+/* Report why the base has no endpoint. */
+static void report_missing_base(struct doctor *d)
 {
 	if (!strncasecmp(d->base, "verbs", 5))
 		check(d, "base", DOCTOR_FAIL,
@@ -323,14 +326,14 @@ static void check_base(struct doctor *d)
 	struct rp_fabric f;
 	int ret;
 
-	list = look_up(d->base, NULL, &ret);
+	list = get_info(d->base, NULL, &ret);
 	if (!list) {
-		base_is_missing(d);
+		report_missing_base(d);
 		return;
 	}
 	snprintf(d->device, sizeof(d->device), "%s", list->domain_attr->name);
 	fi_freeinfo(list);
-	/* A device's address is not loopback's: looked up is all. */
+	/* A base with a device cannot bind to loopback: only look it up. */
 	if (!is_loopback_base(d)) {
 		check(d, "base", DOCTOR_OK,
 		      info_text("%s on %s", d->base, d->device), NULL);
@@ -349,31 +352,31 @@ static void check_base(struct doctor *d)
 	rp_fabric_close(&f);
 }
 
-/* As programs would find it, where FI_PROVIDER asks for it. */
+/* Check that libfabric lists the provider, with FI_PROVIDER if it is set. */
 static void check_listed(struct doctor *d)
 {
-	struct doctor_seen *seen = &d->seen;
+	struct doctor_endpoint *endpoint = &d->endpoint;
 	struct fi_info *list;
 
-	if (!d->asked) {
-		list = look_up(STRING, "127.0.0.1", &seen->ret);
+	if (!d->filter_set) {
+		list = get_info(STRING, "127.0.0.1", &endpoint->ret);
 		if (list)
-			snprintf(seen->provider, sizeof(seen->provider), "%s",
-				 list->fabric_attr->prov_name);
+			snprintf(endpoint->provider, sizeof(endpoint->provider),
+				 "%s", list->fabric_attr->prov_name);
 		fi_freeinfo(list);
 	}
-	d->listed = strcasestr(seen->provider, "ofi_rpmem");
+	d->listed = strcasestr(endpoint->provider, "ofi_rpmem");
 	if (d->listed)
 		check(d, "provider listed", DOCTOR_OK,
-		      info_text("'%s', asked for as '%s%s'", seen->provider,
-				d->asked ? d->base : BASE, ";ofi_rpmem"),
+		      info_text("'%s', requested as '%s%s'", endpoint->provider,
+				d->filter_set ? d->base : BASE, ";ofi_rpmem"),
 		      NULL);
 	else
 		check(d, "provider listed", DOCTOR_FAIL,
 		      info_text("libfabric has no '%s;ofi_rpmem': %s", d->base,
-				seen->provider[0]
-					? "it answers with another provider"
-					: fi_strerror(-seen->ret)),
+				endpoint->provider[0]
+					? "it returns another provider"
+					: fi_strerror(-endpoint->ret)),
 		      info_text("the same command with FI_LOG_LEVEL=warn "
 				"shows why; export FI_PROVIDER='" STRING
 				"' works on any host instead of '%s;ofi_rpmem'",
@@ -408,8 +411,9 @@ static void check_memlock(struct doctor *d)
 	low = has_rdma() && r.rlim_cur < (rlim_t)RDMA_MB << 20;
 	check(d, "memlock", low ? DOCTOR_WARN : DOCTOR_OK,
 	      info_text("%s; %s", rp_size_format(r.rlim_cur, size),
-			low ? "little for the RDMA devices of this host"
-			    : "tcp pins nothing"),
+			low ? "probably too little for the RDMA devices of "
+			      "this host"
+			    : "tcp pins no memory"),
 	      low ? json_string("ulimit -l unlimited, or LimitMEMLOCK= of the "
 				"service")
 		  : NULL);
@@ -417,11 +421,11 @@ static void check_memlock(struct doctor *d)
 
 static void check_path(struct doctor *d, const char *path)
 {
-	const struct info_way way = {
+	const struct info_transport transport = {
 		.base = is_loopback_base(d) ? NULL : d->base,
 		.device = d->device[0] ? d->device : NULL,
 	};
-	json_t *o = info_path(path, &way);
+	json_t *o = info_path(path, &transport);
 	const char *class = json_string_value(json_object_get(o, "class"));
 	const char *remedy = json_string_value(json_object_get(o, "remedy"));
 	const char *fs = json_string_value(json_object_get(o, "file_system"));
@@ -463,8 +467,9 @@ static void check_commit(struct doctor *d, const char *path)
 	if (doctor_commit(path, is_loopback_base(d) ? d->base : BASE, done,
 			  err))
 		check(d, "commit", DOCTOR_FAIL, info_text("%s: %s", path, err),
-		      json_string("see the checks above; with "
-				  "FI_LOG_LEVEL=info the provider says more"));
+		      json_string("see the checks above; FI_LOG_LEVEL=info "
+				  "shows the "
+				  "provider's log"));
 	else
 		check(d, "commit", DOCTOR_OK, info_text("%s: %s", path, done),
 		      NULL);
@@ -479,9 +484,9 @@ json_t *doctor_run(char *const *paths, size_t n)
 		paths = here;
 		n = 1;
 	}
-	d.asked = doctor_filter_base(getenv("FI_PROVIDER"), d.base);
-	if (d.asked)
-		doctor_filter_look(&d.seen);
+	d.filter_set = doctor_filter_base(getenv("FI_PROVIDER"), d.base);
+	if (d.filter_set)
+		doctor_filter_resolve(&d.endpoint);
 	else
 		strcpy(d.base, BASE);
 	check_libfabric(&d);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One durable write from this process to itself, looked at afterwards. */
+/* One durable write from this process to itself, then read from the file. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "util/info.h"
 
 #define BYTES 4096
-#define AT    8192 /* in the file */
+#define AT    8192 /* offset in the file */
 
 static uint64_t now_ms(void)
 {
@@ -24,7 +24,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Two completions: of the write, of the commit. */
+/* Wait for the completions of the write and of the commit. */
 static int wait_both(struct rp_fabric *f, char *err)
 {
 	uint64_t end = now_ms() + 15000;
@@ -80,7 +80,7 @@ static int write_and_commit(struct rp_fabric *f, struct fid_mr *src,
 	return wait_both(f, err);
 }
 
-/* The bytes as the file has them, not as the mapping shows them. */
+/* Compare with the file by pread(), not with the mapping. */
 static int compare(int fd, const char *buf, char *err)
 {
 	char got[BYTES];
@@ -92,8 +92,8 @@ static int compare(int fd, const char *buf, char *err)
 	return 0;
 }
 
-static int to_self(struct rp_fabric *f, struct info_map *m, char *done,
-		   char *err)
+static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
+			  char *err)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 	struct fid_mr *pool = NULL, *src = NULL;
@@ -104,7 +104,7 @@ static int to_self(struct rp_fabric *f, struct info_map *m, char *done,
 	fi_addr_t self;
 	int ret;
 
-	/* Bytes that no earlier run has left there. */
+	/* The bytes differ from those of an earlier run. */
 	clock_gettime(CLOCK_REALTIME, &seed);
 	for (size_t i = 0; i < sizeof(buf); i++)
 		buf[i] = (char)(seed.tv_nsec >> (i % 24) ^ (long)i);
@@ -122,7 +122,10 @@ static int to_self(struct rp_fabric *f, struct info_map *m, char *done,
 				    FI_RMA_PMEM, &pool, err);
 	if (ret)
 		goto close;
-	/* What the memory can give was judged before; here that shall work. */
+	/*
+	 * Require the class of the region: whether it is strong enough is
+	 * another check.
+	 */
 	ret = fi_rpmem_query(f->ep, self, fi_mr_key(pool), FI_RPMEM_CLASS_NONE,
 			     &attr);
 	if (!ret)
@@ -164,7 +167,7 @@ int doctor_commit(const char *dir, const char *base, char *done, char *err)
 	if (ret)
 		return ret;
 	if (!m.made) {
-		/* Somebody's file: nothing is written to it. */
+		/* An existing file belongs to somebody: never write to it. */
 		ret = rp_err(err, -ENOTDIR,
 			     "not a folder: no commit is tried on a file");
 		goto close_map;
@@ -172,7 +175,7 @@ int doctor_commit(const char *dir, const char *base, char *done, char *err)
 	ret = rp_fabric_open(&attr, &f, err);
 	if (ret)
 		goto close_map;
-	ret = to_self(&f, &m, done, err);
+	ret = commit_to_self(&f, &m, done, err);
 	rp_fabric_close(&f);
 close_map:
 	info_map_close(&m);

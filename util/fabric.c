@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opens what a tool needs of libfabric: a domain of ofi_rpmem, an endpoint. */
+/* Opens libfabric for the tools: a domain of ofi_rpmem, an endpoint. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,7 +18,10 @@
 #define PROVIDER     "ofi_rpmem"
 #define PROVIDER_DSO "librpmem-fi.so"
 
-/* libfabric opens whatever ends in "fi.so": test builds have other names. */
+/*
+ * Whether dir has the provider. libfabric loads every file that ends in
+ * "fi.so"; test builds of the provider have other names.
+ */
 static bool has_provider(const char *dir)
 {
 	char pattern[PATH_MAX];
@@ -34,7 +37,7 @@ static bool has_provider(const char *dir)
 	return ret;
 }
 
-/* The first folder of a colon separated list that has the DSO. */
+/* Find the first folder of a colon-separated list that has the DSO. */
 static bool find_in_list(const char *list, char *dir, size_t len)
 {
 	while (*list) {
@@ -52,8 +55,8 @@ static bool find_in_list(const char *list, char *dir, size_t len)
 }
 
 /*
- * A program of the build tree lies in util/ or fabtests/functional/ or, as
- * libtool has it, in a .libs below.
+ * Find the DSO of the build tree: programs are in util/ or
+ * fabtests/functional/, or in a .libs folder of libtool below.
  */
 static bool find_in_build_tree(char *dir, size_t len)
 {
@@ -112,8 +115,10 @@ int rp_fabric_find_provider(char *dir, size_t len, char *err)
 				   "FI_PROVIDER_PATH");
 }
 
-/* Does FI_PROVIDER ("tcp,ofi_x", "tcp;ofi_x", "^tcp") hide this one? */
-static bool hidden(const char *list, const char *name)
+/*
+ * Whether FI_PROVIDER ("tcp,ofi_x", "tcp;ofi_x", "^tcp") hides this provider.
+ */
+static bool filter_hides(const char *list, const char *name)
 {
 	size_t n = strcspn(name, ";");
 	bool named = false, negated;
@@ -130,7 +135,7 @@ static bool hidden(const char *list, const char *name)
 	return named == negated;
 }
 
-static const char *base_of(const struct rp_fabric_attr *attr)
+static const char *base_name(const struct rp_fabric_attr *attr)
 {
 	return attr->base ? attr->base : "tcp";
 }
@@ -147,16 +152,16 @@ int rp_fabric_env(const struct rp_fabric_attr *attr, char *err)
 			return ret;
 		if (setenv("FI_PROVIDER_PATH", dir, 0))
 			return rp_err(err, -ENOMEM, "out of memory");
-		if (hidden(filter, PROVIDER))
+		if (filter_hides(filter, PROVIDER))
 			excluded = PROVIDER;
-		else if (hidden(filter, base_of(attr)))
-			excluded = base_of(attr);
+		else if (filter_hides(filter, base_name(attr)))
+			excluded = base_name(attr);
 		if (excluded)
 			return rp_err(err, -FI_ENODATA,
 				      "FI_PROVIDER='%s' excludes %s; unset it, "
 				      "or set it to '%s;" PROVIDER
 				      "' with the quotes",
-				      filter, excluded, base_of(attr));
+				      filter, excluded, base_name(attr));
 	}
 	return 0;
 }
@@ -210,12 +215,12 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
 				  FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	h->domain_attr->threading = FI_THREAD_SAFE;
-	/* Most drive progress themselves: no thread behind them. */
+	/* Manual progress, the usual case, needs no thread. */
 	h->domain_attr->data_progress =
 		attr->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	h->domain_attr->control_progress = h->domain_attr->data_progress;
 	h->domain_attr->resource_mgmt = FI_RM_ENABLED;
-	n = asprintf(&h->fabric_attr->prov_name, "%s%s", base_of(attr),
+	n = asprintf(&h->fabric_attr->prov_name, "%s%s", base_name(attr),
 		     attr->bare ? "" : ";" PROVIDER);
 	if (n < 0) {
 		h->fabric_attr->prov_name = NULL;
@@ -226,14 +231,14 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 }
 
 /*
- * The address of this host from which the route to dest starts. Asking for
- * dest in the hints instead makes ofi_rxm (1.17) fail in fi_enable().
+ * Local address of the route to dest. Passing dest in the hints instead makes
+ * ofi_rxm 1.17 fail in fi_enable().
  */
 static int route_source(const struct sockaddr *dest, size_t len, char *source,
 			size_t size, char *err)
 {
-	struct sockaddr_storage own;
-	socklen_t own_len = sizeof(own);
+	struct sockaddr_storage local;
+	socklen_t local_len = sizeof(local);
 	int fd, ret = 0;
 
 	if (len < sizeof(struct sockaddr_in) ||
@@ -243,14 +248,14 @@ static int route_source(const struct sockaddr *dest, size_t len, char *source,
 	fd = socket(dest->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return rp_err(err, -errno, "socket: %s", strerror(errno));
-	/* Connecting a datagram socket only looks up the route. */
+	/* connect() of a datagram socket only looks up the route. */
 	if (connect(fd, dest, (socklen_t)len) ||
-	    getsockname(fd, (struct sockaddr *)&own, &own_len)) {
+	    getsockname(fd, (struct sockaddr *)&local, &local_len)) {
 		ret = rp_err(err, -errno, "no route to the target: %s",
 			     strerror(errno));
 		goto close_fd;
 	}
-	ret = getnameinfo((struct sockaddr *)&own, own_len, source,
+	ret = getnameinfo((struct sockaddr *)&local, local_len, source,
 			  (socklen_t)size, NULL, 0, NI_NUMERICHOST);
 	if (ret)
 		ret = rp_err(err, -FI_EINVAL, "address of this host: %s",
@@ -275,7 +280,7 @@ static int get_info(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 			return ret;
 		source = route;
 	}
-	/* Where loopback is meant, no other interface is even looked at. */
+	/* With a loopback address, restrict tcp to the interface lo. */
 	if (rp_fabric_is_loopback(source))
 		setenv("FI_TCP_IFACE", "lo", 0);
 	hints = make_hints(attr);

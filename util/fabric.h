@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opens what a tool needs of libfabric: a domain of ofi_rpmem, an endpoint. */
+/* Opens libfabric for the tools: a domain of ofi_rpmem, an endpoint. */
 #ifndef RP_UTIL_FABRIC_H
 #define RP_UTIL_FABRIC_H
 
@@ -16,25 +16,24 @@
 
 #include "util/text.h"
 
-/* Zero means the default, everywhere. */
+/* Options of rp_fabric_open(). Zero is the default of each. */
 struct rp_fabric_attr {
 	const char *base; /* base provider; NULL: "tcp" */
-	bool bare;	  /* the base alone, to compare with: no commits */
-	bool target;	  /* remote access too */
-	bool no_ep;	  /* a domain and a queue that drives it: fi_rpmemd */
+	bool bare;	  /* the base without ofi_rpmem: no commits */
+	bool target;	  /* allow remote access */
+	bool no_ep;	  /* only a domain and a CQ for progress: fi_rpmemd */
 	bool tagged;	  /* tagged messages as well as RMA */
 	/*
-	 * Address to bind to. NULL: the one that leads to dest, and without
-	 * a dest 127.0.0.1.
+	 * Local address to bind to. NULL: the address of the route to dest, or
+	 * 127.0.0.1 without dest.
 	 */
 	const char *source;
-	const void *dest; /* a sockaddr of the peer, aligned for it */
+	const void *dest; /* aligned sockaddr of the peer */
 	size_t dest_len;
-	bool selective; /* the ...msg() calls complete only as FI_COMPLETION
-			   asks */
-	bool automatic; /* a thread advances progress, not the program */
-	bool plain;	/* over the base, but without persistent memory */
-	bool wait_fd;	/* the CQ has a file descriptor; else none to wait on */
+	bool selective; /* FI_SELECTIVE_COMPLETION */
+	bool automatic; /* FI_PROGRESS_AUTO: a thread makes progress */
+	bool plain;	/* ofi_rpmem without FI_RMA_PMEM */
+	bool wait_fd;	/* the CQ has a file descriptor to wait on */
 	size_t cq_size; /* 0: the provider's default */
 };
 
@@ -48,50 +47,50 @@ struct rp_fabric {
 };
 
 /*
- * Where the provider's DSO is: a folder of FI_PROVIDER_PATH, or when that is
- * not set the build tree of this program or the folder it was installed to.
- * Writes the folder and returns 0, or -ENOENT and the remedy in err.
+ * Find the folder of the provider DSO: in FI_PROVIDER_PATH or, if it is not
+ * set, in the build tree of this program or the installation folder. Returns 0,
+ * or -ENOENT and the remedy in err.
  */
 int rp_fabric_find_provider(char *dir, size_t len, char *err);
 
 /*
- * Prepare the environment for the first libfabric call of this process:
- * FI_PROVIDER_PATH when it is not set. FI_PROVIDER is left alone, the
- * hints choose, but one that excludes the provider is an error. Every
- * rp_fabric_open() does it too. Not thread-safe: sets the environment.
+ * Prepare the environment for the first libfabric call of this process: set
+ * FI_PROVIDER_PATH if it is not set. FI_PROVIDER stays, because the hints
+ * select the provider; a filter that excludes ofi_rpmem is an error.
+ * rp_fabric_open() calls this. Not thread-safe: sets the environment.
  */
 int rp_fabric_env(const struct rp_fabric_attr *attr, char *err);
 
 /*
- * Open everything. On failure returns -FI_* and a sentence with the remedy in
- * err (RP_ERR_LEN bytes), and *f is all NULL.
+ * Open fabric, domain, CQ, AV and endpoint. On failure returns -FI_* and the
+ * cause with its remedy in err (RP_ERR_LEN bytes), and all of *f is NULL.
  */
 int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 		   char *err);
-/* Close everything that is open. */
+/* Close what rp_fabric_open() opened. */
 void rp_fabric_close(struct rp_fabric *f);
 
 /*
  * Register memory. Local buffers (access FI_READ | FI_WRITE) are registered
- * only where the provider wants FI_MR_LOCAL; *mr is NULL otherwise, and
- * rp_fabric_desc() takes that.
+ * only if the provider requires FI_MR_LOCAL; otherwise *mr is NULL, which
+ * rp_fabric_desc() accepts.
  */
 int rp_fabric_reg(struct rp_fabric *f, void *buf, size_t len, uint64_t access,
 		  uint64_t flags, struct fid_mr **mr, char *err);
 void *rp_fabric_desc(struct fid_mr *mr);
 
-/* Insert one sockaddr of a peer. */
+/* Insert a peer's sockaddr into the AV. */
 int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
 		   char *err);
 
 /*
- * Take one error entry off the CQ. Returns 0 and fills *entry, and err with
- * what the provider says about it; -FI_EAGAIN when there is none.
+ * Read one error entry of the CQ. Returns 0 with *entry, and the text of the
+ * provider in err; -FI_EAGAIN: there is none.
  */
 int rp_fabric_cq_error(struct rp_fabric *f, struct fi_cq_err_entry *entry,
 		       char *err);
 
-/* Is addr (a host name or number) of the loopback network? */
+/* Whether addr (host name or number) is a loopback address. */
 bool rp_fabric_is_loopback(const char *addr);
 
 #endif

@@ -62,12 +62,12 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$prefix" ] || die "--prefix says where fabtests is installed"
 list=$prefix/bin/runfabtests.sh
-[ -r "$list" ] || die "$list is not there"
+[ -r "$list" ] || die "$list does not exist"
 case $limit in
 '' | *[!0-9]* | 0) die "--timeout $limit: whole seconds, at least 1" ;;
 esac
 
-# What upstream takes for "the provider does not offer that".
+# Exit statuses by which upstream reports an unsupported feature.
 readonly ENODATA=61 ENOSYS=38
 
 ours="$base;ofi_rpmem"
@@ -79,24 +79,25 @@ else
 	made=1
 fi
 export FI_TCP_IFACE=${FI_TCP_IFACE:-lo} FI_SOCKETS_IFACE=${FI_SOCKETS_IFACE:-lo}
-# Which provider is asked is this script's to say, for each run.
+# This script selects the provider for each run.
 unset FI_PROVIDER
 
 server='' client=''
 # shellcheck disable=SC2317
-# timeout passes a TERM on to what it started, and kills it a little later.
+# timeout forwards TERM to its child, and kills it a little later.
 stop() {
 	[ -z "$client" ] || kill "$client" 2>/dev/null
 	[ -z "$server" ] || kill "$server" 2>/dev/null
 }
 trap 'stop; exit 130' INT TERM
 
-# tests_in ARRAY: upstream's own list, one test per line.
+# tests_in ARRAY: print upstream's list, one test per line.
 tests_in() {
 	sed -n "/^$1_tests=(/,/^)/s/^[[:space:]]*\"\([^\"]*\)\".*/\1/p" "$list"
 }
 
-# listening PORT: is there a socket on it? 0A is LISTEN, 07 an unconnected UDP.
+# listening PORT: whether a socket uses the port. State 0A is LISTEN, 07 an
+# unconnected UDP socket.
 listening() {
 	local hex
 
@@ -105,13 +106,14 @@ listening() {
 		grep -qE "^ *[0-9]+: [0-9A-F]+$hex"
 }
 
-# Tests that also speak out of band use one fixed port for it, so each test gets
-# an address of its own too: all of 127/8 is the loopback interface's.
-own_address() {
+# Tests with an out-of-band connection use a fixed port, so each test gets a
+# separate address: all of 127/8 is loopback.
+test_address() {
 	echo "127.$((1 + RANDOM % 254)).$((RANDOM % 256)).$((1 + RANDOM % 254))"
 }
 
-# Below the ephemeral ports, so that no connection takes it by chance.
+# free_port: print a free port below the ephemeral range, which no connection
+# takes by chance.
 free_port() {
 	local p
 
@@ -122,7 +124,8 @@ free_port() {
 	echo "$p"
 }
 
-# takes_port BINARY: tests of other shape than client and server know no -B.
+# takes_port BINARY: whether the test has -B. Tests without client and server do
+# not.
 declare -A port_known
 takes_port() {
 	[ -n "${port_known[$1]:-}" ] ||
@@ -130,7 +133,8 @@ takes_port() {
 	[ "${port_known[$1]}" != 0 ]
 }
 
-# outcome STATUS...: the word for what the processes of a test returned.
+# outcome STATUS...: print the outcome for the exit statuses of the processes of
+# a test.
 outcome() {
 	local s same=1 word='pass'
 
@@ -145,7 +149,7 @@ outcome() {
 	echo "$word"
 }
 
-# run_one LOG PROVIDER TEST: a test that is one process.
+# run_one LOG PROVIDER TEST: run a test of one process.
 run_one() {
 	local log=$1 prov=$2 args s
 
@@ -160,7 +164,8 @@ run_one() {
 	result=$(outcome "$s")
 }
 
-# run_refused LOG PROVIDER TEST: one that must be told that there is no match.
+# run_refused LOG PROVIDER TEST: run a test that passes when fi_getinfo() finds
+# no match.
 run_refused() {
 	run_one "$1" "$2" "$3"
 	case $result in
@@ -169,12 +174,12 @@ run_refused() {
 	esac
 }
 
-# run_pair LOG PROVIDER TEST: server and client.
+# run_pair LOG PROVIDER TEST: run a test of a server and a client.
 run_pair() {
 	local log=$1 prov=$2 args sport=() cport=() addr port s c
 
 	read -ra args <<<"$3"
-	addr=$(own_address)
+	addr=$(test_address)
 	port=$(free_port)
 	if takes_port "${args[0]}"; then
 		sport=(-B "$port") cport=(-P "$port")
@@ -187,7 +192,8 @@ run_pair() {
 		kill -0 "$server" 2>/dev/null || break
 		sleep 0.05
 	done
-	# It has the port; what else it does first is not to be seen from here.
+	# The server has the port; the rest of its start is not visible from
+	# here.
 	sleep 0.2
 	timeout -k 5 "$limit" "$prefix/bin/${args[0]}" "${args[@]:1}" -p "$prov" \
 		-s "$addr" "${cport[@]}" "$addr" >"$log.client" 2>&1 </dev/null &
@@ -196,7 +202,8 @@ run_pair() {
 	c=$?
 	client=''
 	if [ "$c" != 0 ]; then
-		# Nobody will speak to it any more; let it say what it knows.
+		# No client will connect any more: give the server time to print
+		# errors.
 		for _ in {1..20}; do
 			kill -0 "$server" 2>/dev/null || break
 			sleep 0.1
@@ -206,12 +213,12 @@ run_pair() {
 	wait "$server"
 	s=$?
 	server=''
-	# Whom we ended has failed for no reason of its own.
+	# A server that kill ended counts as failed.
 	[ "$s" != 143 ] || s=1
 	result=$(outcome "$s" "$c")
 }
 
-# run KIND LOG PROVIDER TEST: leaves the word for it in result.
+# run KIND LOG PROVIDER TEST: run a test and set $result.
 run() {
 	case $1 in
 	one) run_one "$2" "$3" "$4" ;;
@@ -220,7 +227,8 @@ run() {
 	esac
 }
 
-# Other endpoints than FI_EP_RDM: said by the name or by -e.
+# not_rdm TEST: whether the test uses another endpoint type than FI_EP_RDM, by
+# its name or by -e.
 not_rdm() {
 	case $1 in
 	fi_msg_inject*) return 1 ;; # a message on any endpoint, FI_EP_RDM unless -e
@@ -230,7 +238,7 @@ not_rdm() {
 	return 1
 }
 
-# compare KIND TEST: run it on both, print the line.
+# compare KIND TEST: run the test on both providers, print a line.
 declare -A count
 rows='' lost=() others=0 n=0
 compare() {
@@ -239,7 +247,7 @@ compare() {
 	[ -z "$only" ] || [[ $test == *"$only"* ]] || return
 	n=$((n + 1))
 	log=$keep/$(printf '%03d-%s' $n "${test//[^A-Za-z0-9]/_}")
-	# The shell's own word on whom it had to kill is of no use here.
+	# Discard the shell's messages about killed jobs.
 	run "$kind" "$log.base" "$base" "$test" 2>/dev/null
 	on_base=$result
 	run "$kind" "$log.ours" "$ours" "$test" 2>/dev/null
@@ -283,7 +291,7 @@ run_set() {
 	[ "$1" != unit ] || run_set neg_unit
 }
 
-# tally WHO: one line of sums
+# tally base|ours: print one line of sums
 tally() {
 	local word
 
@@ -310,7 +318,7 @@ echo "lost: ${#lost[@]}, of which $others are of other endpoints than FI_EP_RDM"
 [ ${#lost[@]} = 0 ] || printf '  %s\n' "${lost[@]}"
 status=0
 if [ "${count[base-pass]:-0}" = 0 ]; then
-	echo "$base passes nothing, so nothing was compared"
+	echo "$base passes no test, so there is nothing to compare"
 	status=2
 elif [ ${#lost[@]} != 0 ]; then
 	status=1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the provider would find out about memory, told by this environment. */
+/* Looks up memory properties as the provider does in this environment. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -28,16 +28,19 @@ static bool is_verbs(const char *base)
 	return base && !strncasecmp(base, "verbs", strlen("verbs"));
 }
 
-/* What only a domain that is open can find out, and the peer's. */
+/*
+ * Reason why the FLUSH property is unknown: it needs an open domain and the
+ * peer.
+ */
 static const char *native_why(const char *base)
 {
 	if (!is_verbs(base))
 		return "private connections over tcp have no FLUSH";
-	return "found out where a domain is open; devices of both ends must "
-	       "have FLUSH";
+	return "known only with an open domain; devices of both ends "
+	       "must have FLUSH";
 }
 
-int rp_facts_look(const char *base, const char *device, const void *addr,
+int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic)
 {
@@ -48,14 +51,14 @@ int rp_facts_look(const char *base, const char *device, const void *addr,
 			rp_facts_flag("FI_OFI_RPMEM_ALLOW_FORCE_GRANULARITY"),
 	};
 	struct rp_operator *op;
-	struct rp_nic own;
+	struct rp_nic nic_buf;
 	int ret = rp_operator_find(getenv("FI_OFI_RPMEM_OPERATOR"), &op, why);
 
 	if (ret)
 		return ret;
 	if (!nic)
-		nic = &own;
-	/* The transport of private connections, whatever the base. */
+		nic = &nic_buf;
+	/* Private connections use verbs or tcp, whatever the base is. */
 	rp_caps_base(NULL, is_verbs(base) ? base : "tcp", device, nic);
 	cfg.placement = nic->placement;
 	cfg.fence = nic->fence;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the provider would find out about memory, told by this environment. */
+/* Looks up memory properties as the provider does in this environment. */
 #ifndef RP_UTIL_FACTS_H
 #define RP_UTIL_FACTS_H
 
@@ -9,20 +9,19 @@
 #include "core/method.h"
 
 /*
- * As the provider looks at a registration over this base ("tcp", NULL: the
- * same) and device (NULL: none known), with the FI_OFI_RPMEM_* variables of
- * this process and the operator's file. src may be NULL, nic too. Returns what
- * rp_caps_region() does, or the operator's file's error; why (RP_WHY_LEN
- * bytes) says.
+ * Find the properties of memory as a registration over this base (NULL: "tcp")
+ * and device (NULL: unknown) would, with the FI_OFI_RPMEM_* variables and the
+ * operator file. src and nic may be NULL. Returns as rp_caps_region(), or the
+ * error of the operator file; why (RP_WHY_LEN bytes) explains.
  */
-int rp_facts_look(const char *base, const char *device, const void *addr,
+int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic);
 
-/* rp_method_pick() with what is forced in this environment. */
+/* rp_method_pick() with FI_OFI_RPMEM_METHOD. */
 struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why);
 
-/* A boolean as libfabric's parameters spell it. */
+/* Value of a boolean variable, spelled as libfabric does. */
 int rp_facts_flag(const char *name);
 
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Measures durable remote writes against the bare base and against msync. */
+/*
+ * fi_rpmem_bench: compares durable remote writes with the base and with msync.
+ */
 #include "config.h"
 
 #include <argp.h>
@@ -37,7 +39,7 @@ enum {
 	OPT_BAR,
 };
 
-/* What can be measured, and what of it when nothing else is said. */
+/* Modes, with their default sizes, ranges and seconds. */
 static const struct mode {
 	const char *name;
 	enum bench_mode mode;
@@ -58,7 +60,7 @@ static const struct mode {
 	{"sequential", BENCH_SEQUENTIAL, {1048576}, {1}, 10},
 	{"flush", BENCH_LOCAL, {8, 64, 512, 4096, 65536, 1048576}, {1}, 10},
 	{"file", BENCH_FILE, {64}, {1}, 10},
-	/* Room for their widest case. */
+	/* The largest case of each, which sizes the pool. */
 	{"suite", BENCH_SUITE, {BENCH_MAX_SIZE}, {BENCH_MAX_RANGES}, 60},
 	{"calibrate", BENCH_CALIBRATE, {65536}, {16}, 20},
 	{"probe", BENCH_PROBE, {64}, {1}, 10},
@@ -68,11 +70,12 @@ static const struct mode {
 static const struct argp_option options[] = {
 	{"sizes", 's', "LIST", 0, "Bytes per write [64,64K]", 0},
 	{"ranges", 'r', "LIST", 0, "Writes per commit [16]", 0},
-	{"iterations", 'n', "N", 0, "Samples per line at most [10000]", 0},
-	{"seconds", 't', "N", 0, "Seconds of measuring in all [10]", 0},
+	{"iterations", 'n', "N", 0, "Samples per line, at most [10000]", 0},
+	{"seconds", 't', "N", 0, "Total measuring time in seconds [10]", 0},
 	{"pool", 'p', "FILE", 0,
-	 "Write to this file, which must not exist and is removed; its file "
-	 "system is what is measured [a file in the current folder]",
+	 "Write to this new file, which is removed at the end; "
+	 "the run measures its file system [a file in the current "
+	 "folder]",
 	 0},
 	{"emulate", OPT_EMULATE, NULL, 0,
 	 "Write to anonymous memory that emulates persistent memory with cache "
@@ -84,29 +87,34 @@ static const struct argp_option options[] = {
 	 0},
 	{"base", OPT_BASE, "NAME", 0, "Base provider [tcp]", 0},
 	{"sleep", OPT_SLEEP, NULL, 0,
-	 "Let the target sleep until something arrives, as a daemon does, "
-	 "rather than poll",
+	 "Let the target sleep instead of polling, as a daemon "
+	 "does",
 	 0},
 	{"pin", OPT_PIN, "A,B", 0, "Pin initiator to CPU A and target to B", 0},
 	{"window", OPT_WINDOW, "N", 0,
-	 "Writes in flight, of rate and sequential [64]", 0},
+	 "Outstanding writes of rate and sequential [64]", 0},
 	{"method", OPT_METHOD, "NAME", 0,
-	 "Commit by this method, or fail where it is not possible", 0},
+	 "Commit by this method; fail if it is not possible", 0},
 	{"address", OPT_ADDRESS, "ADDR", 0,
 	 "Address of this host that both processes bind to [127.0.0.1]", 0},
 	{"dax", OPT_DAX, "DEVICE", 0,
-	 "Write to this DAX device; what it holds is lost", 0},
+	 "Write to this DAX device; its contents are lost", 0},
 	{"rivals", OPT_RIVALS, NULL, 0,
-	 "suite: against librpma, over the RDMA device at --address", 0},
+	 "suite: compare with librpma over the RDMA device at "
+	 "--address",
+	 0},
 	{"rival", OPT_RIVAL, "N", OPTION_HIDDEN, NULL, 0},
 	{"mark", OPT_MARK, "FILE", OPTION_HIDDEN, NULL, 0},
-	/* For tests: whether a bar is met must not depend on the machine. */
+	/*
+	 * For tests, whose result must not depend on the speed of the machine.
+	 */
 	{"bar", OPT_BAR, "NAME=VALUE", OPTION_HIDDEN, NULL, 0},
 	{"persistent", OPT_PERSISTENT, NULL, OPTION_HIDDEN, NULL, 0},
 	{"durable", OPT_DURABLE, NULL, OPTION_HIDDEN, NULL, 0},
-	{"seed", OPT_SEED, "N", 0, "Order and offsets of an earlier run", 0},
+	{"seed", OPT_SEED, "N", 0, "Repeat order and offsets of an earlier run",
+	 0},
 	{"cost", OPT_COST, "FILE", 0,
-	 "calibrate: write the figures as FI_OFI_RPMEM_COST reads them", 0},
+	 "calibrate: write a file for FI_OFI_RPMEM_COST", 0},
 	{"json", OPT_JSON, "FILE", 0,
 	 "Write the report as JSON; - is standard output, in place of the "
 	 "table",
@@ -133,7 +141,7 @@ static void parse_list(struct argp_state *state, char *arg, uint64_t max,
 		++*n;
 	}
 	if (!*n)
-		argp_error(state, "an empty list");
+		argp_error(state, "the list is empty");
 }
 
 static uint64_t parse_number(struct argp_state *state, const char *arg,
@@ -152,7 +160,7 @@ static void parse_mode(struct argp_state *state, const char *arg)
 	struct bench_cfg *cfg = state->input;
 
 	if (cfg->mode)
-		argp_error(state, "one of the modes at a time");
+		argp_error(state, "give one mode");
 	for (size_t i = 0; i < NMODES; i++)
 		if (!strcmp(arg, modes[i].name))
 			cfg->mode = modes[i].mode;
@@ -161,8 +169,8 @@ static void parse_mode(struct argp_state *state, const char *arg)
 }
 
 /*
- * Two processes that poll on one CPU measure its scheduler: each gets one of
- * its own, if there are two.
+ * Pin the two processes to different CPUs if possible: two that poll on one CPU
+ * measure the scheduler.
  */
 static void pin_apart(struct bench_cfg *cfg)
 {
@@ -177,7 +185,7 @@ static void pin_apart(struct bench_cfg *cfg)
 	cfg->pin = found == 2;
 }
 
-/* What was not said is the mode's. */
+/* Fill options that were not given with the defaults of the mode. */
 static void complete(struct argp_state *state)
 {
 	struct bench_cfg *cfg = state->input;
@@ -223,8 +231,9 @@ static void complete(struct argp_state *state)
 		cfg->emulate = cfg->shm = cfg->disk = true;
 	for (size_t i = 0; i < cfg->nranges; i++)
 		if (cfg->mode == BENCH_INITIATORS &&
-		    cfg->ranges[i] > BENCH_CROWD)
-			argp_error(state, "at most %d initiators", BENCH_CROWD);
+		    cfg->ranges[i] > BENCH_MAX_INITIATORS)
+			argp_error(state, "at most %d initiators",
+				   BENCH_MAX_INITIATORS);
 }
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
@@ -336,23 +345,22 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_opt,
 	.args_doc = "[MODE]",
-	.doc = "Measures durable writes to another process over loopback, in "
-	       "turns with the same on the bare base provider and with msync "
-	       "alone.\v"
-	       "Modes: all (the default), pingpong, rate, write, commit, "
-	       "initiators, mixed, sequential, flush, file; suite (the figures "
-	       "that "
-	       "the provider is held to), calibrate (those of the cost "
-	       "model).\n\n"
-	       "Times are of one operation, from its call to its completion. "
-	       "Exit status: 0 every figure was obtained, 1 some were not (the "
-	       "report says why) or one of suite misses its bar, 2 wrong "
-	       "usage, 3 it could not be run.",
+	.doc = "Measures durable writes to another process over "
+	       "loopback. The same writes on the base provider, and "
+	       "msync alone, take turns with them for "
+	       "comparison.\vModes: all (the default), pingpong, rate, "
+	       "write, commit, initiators, mixed, sequential, flush, "
+	       "file; suite (figures with a bar that the provider must "
+	       "meet), calibrate (figures of the cost model).\n\nA time "
+	       "is that of one operation, from its call to its "
+	       "completion. Exit status: 0 all figures were measured, 1 "
+	       "some are missing (the report says why) or one of suite "
+	       "misses its bar, 2 wrong usage, 3 the run failed.",
 };
-__attribute__((visibility("default"))) /* libc looks for it */
+__attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmem_bench " PACKAGE_VERSION;
 
-/* The suite measures the provider's defaults: no variable may change them. */
+/* The suite measures default parameters: remove all others. */
 static void clear_environment(void)
 {
 	static const char prefix[] = "FI_OFI_RPMEM_";
@@ -376,7 +384,10 @@ static void clear_environment(void)
 	}
 }
 
-/* What both processes' providers read; before the first libfabric call. */
+/*
+ * Set the parameters of the provider for both processes, before the first
+ * libfabric call.
+ */
 static void set_environment(const struct bench_cfg *cfg)
 {
 	const char *class = cfg->class;
@@ -391,7 +402,9 @@ static void set_environment(const struct bench_cfg *cfg)
 		setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	if (cfg->method)
 		setenv("FI_OFI_RPMEM_METHOD", cfg->method, 1);
-	/* The hints choose; a filter would hide one of the two. */
+	/*
+	 * The hints select the provider; a filter could hide base or ofi_rpmem.
+	 */
 	unsetenv("FI_PROVIDER");
 }
 
@@ -441,7 +454,7 @@ static int run(struct bench *b, char *err)
 	for (size_t i = 0; i < n; i++)
 		if ((!lines[i].samples.n || lines[i].dead) &&
 		    !(b->cfg->emulate && lines[i].what->side == BENCH_IDLE))
-			code = RP_EXIT_PARTLY; /* not for want of a disk */
+			code = RP_EXIT_PARTLY; /* no file, no msync */
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
 		bench_report_table(b, lines, n);
 	ret = b->cfg->json ? bench_report_json(b, lines, n, err) : 0;

@@ -19,16 +19,17 @@
 #include "core/method.h"
 #include "util/copy.h"
 
-__attribute__((visibility("default"))) /* libc looks for it */
+__attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmem_cp " PACKAGE_VERSION;
 
 static const char doc[] =
-	"Copies a file to a pool that fi_rpmemd exports, or back. A copy to a "
-	"pool is done when every byte is durable there.\v"
-	"POOL is the name of the pool file without its folder, OFFSET a number "
-	"of bytes or as in 64K, 10M, 1G. When a copy to a pool breaks off, the "
-	"bytes that are durable and the command to resume are printed. "
-	"fi_rpmem_cp(1) lists the exit codes.";
+	"Copies a file to a pool that fi_rpmemd exports, or "
+	"back. A copy to a pool ends when every byte is durable "
+	"there.\vPOOL is the name of the pool file without its "
+	"folder. OFFSET is a number of bytes, or 64K, 10M, 1G. "
+	"An interrupted copy to a pool prints the number of "
+	"durable bytes and the command to resume. fi_rpmem_cp(1) "
+	"lists the exit codes.";
 
 static const char args_doc[] = "FILE HOST[:PORT]:POOL[@OFFSET]\n"
 			       "HOST[:PORT]:POOL[@OFFSET] FILE";
@@ -44,21 +45,23 @@ enum {
 
 static const struct argp_option options[] = {
 	{"resume", 'r', NULL, 0,
-	 "Leave out what the pool has already; everything is committed", 1},
+	 "Skip chunks that the pool already has; commit everything", 1},
 	{"verify", 'v', NULL, 0, "Read back and compare SHA-256", 1},
 	{"length", 'n', "SIZE", 0,
 	 "From a pool: copy SIZE bytes (all up to its end)", 1},
 	{"class", OPT_CLASS, "CLASS", 0,
 	 "What the bytes must survive: power, process or none (power)", 1},
-	{"secret", 's', "FILE", 0, "The daemon's secret", 2},
+	{"secret", 's', "FILE", 0, "File with the secret of the daemon", 2},
 	{"chunk", OPT_CHUNK, "SIZE", 0, "Bytes per write (1M)", 3},
-	{"window", OPT_WINDOW, "N", 0, "Chunks under way at once (16)", 3},
+	{"window", OPT_WINDOW, "N", 0, "Chunks outstanding at once (16)", 3},
 	{"timeout", OPT_TIMEOUT, "S", 0,
 	 "Give up on a target silent for S seconds (30)", 3},
-	{"quiet", 'q', NULL, 0, "No progress bar, no closing line", 4},
+	{"quiet", 'q', NULL, 0, "Print neither progress bar nor summary", 4},
 	{"json", OPT_JSON, NULL, 0, "Print the result as JSON", 4},
 	{"ack-log", OPT_ACK_LOG, "FILE", 0,
-	 "Append the number of durable bytes to FILE, a line each time", 4},
+	 "Append the number of durable bytes to FILE, one line "
+	 "after each commit",
+	 4},
 	{0},
 };
 
@@ -72,7 +75,7 @@ struct args {
 	char **argv;
 };
 
-/* As scp has it: a colon before any slash. */
+/* A remote name has a colon before any slash, as in scp. */
 static bool is_remote(const char *s)
 {
 	size_t n = strcspn(s, ":/");
@@ -127,6 +130,9 @@ static void parse_words(struct argp_state *state, struct args *a)
 			   "vol0");
 	cfg->up = to;
 	cfg->file = a->words[from];
+	if (!strcmp(cfg->file, "-"))
+		argp_error(state, "standard input and output cannot be copied; "
+				  "name a file, or ./- for a file named -");
 	if (parse_remote(a, a->words[to]))
 		argp_error(state, "%s", a->err);
 	if (cfg->up && cfg->length)
@@ -259,8 +265,8 @@ static int run(struct copy *c)
 }
 
 /*
- * After a failed flush the target's page cache may hold bytes that its disk
- * never got and will not be given again: comparing with them would be wrong.
+ * After a failed flush the page cache of the target may hold bytes that the
+ * disk does not have and will not get, so comparing with them is wrong.
  */
 static bool may_compare(const struct copy *c)
 {
@@ -275,7 +281,7 @@ static void append(char *buf, size_t size, const char *s)
 	snprintf(buf + n, size - n, "%s", s);
 }
 
-/* One word for a shell. */
+/* Append s as one shell word. */
 static void append_quoted(char *buf, size_t size, const char *s)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
@@ -295,7 +301,7 @@ static void append_quoted(char *buf, size_t size, const char *s)
 	append(buf, size, "'");
 }
 
-/* The command line again, with --resume or without. */
+/* Build the command that continues the copy. */
 static void resume_command(const struct args *a, const struct copy *c,
 			   char *buf, size_t size)
 {
@@ -314,13 +320,13 @@ static void resume_command(const struct args *a, const struct copy *c,
 	}
 }
 
-/* What is said of acknowledged bytes: of class none they survive nothing. */
+/* Whether acknowledged bytes are durable: class none survives nothing. */
 static bool is_durable(const struct copy *c)
 {
 	return !c->method || c->class != FI_RPMEM_CLASS_NONE;
 }
 
-static void hex(const uint8_t *sum, char *buf)
+static void format_hex(const uint8_t *sum, char *buf)
 {
 	for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++)
 		sprintf(buf + 2 * i, "%02x", sum[i]);
@@ -355,7 +361,7 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 			json_string(rp_method_name((enum rp_method)c->method)));
 	}
 	if (!code && cfg->verify) {
-		hex(c->sha_pool, sum);
+		format_hex(c->sha_pool, sum);
 		json_object_set_new(o, "sha256", json_string(sum));
 	}
 	if (code)
@@ -370,7 +376,7 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 static void print_done(const struct copy *c, uint64_t ms)
 {
 	const struct copy_cfg *cfg = c->cfg;
-	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], there[RP_SIZE_LEN];
+	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], present[RP_SIZE_LEN];
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
 
 	printf("%s: %s in %.2f s, %s/s",
@@ -382,10 +388,11 @@ static void print_done(const struct copy *c, uint64_t ms)
 		       rp_class_name((enum rp_class)c->class),
 		       rp_method_name((enum rp_method)c->method));
 	if (c->skipped)
-		printf(", %s were there", rp_size_format(c->skipped, there));
+		printf(", %s already there",
+		       rp_size_format(c->skipped, present));
 	putchar('\n');
 	if (cfg->verify) {
-		hex(c->sha_pool, sum);
+		format_hex(c->sha_pool, sum);
 		printf("verified: SHA-256 %s\n", sum);
 	}
 }
@@ -401,8 +408,8 @@ static void print_failed(const struct copy *c, int code, const char *resume)
 		fprintf(stderr, "resume:  %s\n", resume);
 	else
 		fprintf(stderr,
-			"copy all of it again once the target's disk is in "
-			"order and fi_rpmemd was restarted:\n  %s\n",
+			"check the target's disk, restart fi_rpmemd, then copy "
+			"the whole file again:\n  %s\n",
 			resume);
 }
 
@@ -411,12 +418,12 @@ static void interrupt(int sig)
 	copy_interrupted = 1;
 }
 
-static void take_signals(void)
+static void set_signals(void)
 {
-	/* No SA_RESTART: a sleeping read of completions must notice. */
+	/* No SA_RESTART: the signal must interrupt fi_cq_sread(). */
 	struct sigaction sa = {
 		.sa_handler = interrupt,
-		/* The second one is for somebody who does not want to wait. */
+		/* A second signal ends the program at once. */
 		.sa_flags = (int)SA_RESETHAND,
 	};
 
@@ -455,7 +462,7 @@ int main(int argc, char **argv)
 		}
 		a.cfg.target.secret = &a.secret;
 	}
-	take_signals();
+	set_signals();
 	began = copy_now_ms();
 	code = run(&c);
 	began = copy_now_ms() - began;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tells what this host, or a target, promises about durability, and why. */
+/* fi_rpmem_info: prints what a host or target promises about durability. */
 #include "config.h"
 
 #include <argp.h>
@@ -21,7 +21,7 @@ enum {
 
 struct info_cfg {
 	bool doctor, json, table;
-	struct info_way way;
+	struct info_transport transport;
 	const char *target, *secret;
 	char **paths;
 	size_t n;
@@ -29,15 +29,17 @@ struct info_cfg {
 
 static const struct argp_option options[] = {
 	{"doctor", OPT_DOCTOR, NULL, 0,
-	 "Look for what keeps commits from working here, with the remedy for "
-	 "each, and try one in every PATH",
+	 "Check what commits on this host need, print a remedy "
+	 "for each problem, and try a commit in each PATH",
 	 0},
 	{"target", OPT_TARGET, "HOST[:PORT]:POOL", 0,
-	 "Ask a fi_rpmemd how it would commit writes to the pool", 0},
-	{"secret", OPT_SECRET, "FILE", 0, "The secret that the daemon asks for",
+	 "Print how a running fi_rpmemd commits writes to the pool", 0},
+	{"secret", OPT_SECRET, "FILE", 0, "File with the secret of the daemon",
 	 0},
 	{"base", OPT_BASE, "NAME[:DEVICE]", 0,
-	 "Base provider (tcp), and device, that writes would come through", 0},
+	 "Base provider (tcp) and device that writes arrive "
+	 "through",
+	 0},
 	{"table", OPT_TABLE, NULL, 0,
 	 "Print which method makes which memory durable", 0},
 	{"json", OPT_JSON, NULL, 0, "Print JSON", 0},
@@ -59,10 +61,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		cfg->table = true;
 		return 0;
 	case OPT_BASE:
-		cfg->way.base = arg;
-		cfg->way.device = strchr(arg, ':');
-		if (cfg->way.device)
-			arg[cfg->way.device++ - arg] = '\0';
+		cfg->transport.base = arg;
+		cfg->transport.device = strchr(arg, ':');
+		if (cfg->transport.device)
+			arg[cfg->transport.device++ - arg] = '\0';
 		if (!*arg)
 			argp_error(state, "--base names a provider");
 		return 0;
@@ -77,7 +79,8 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--target stands alone");
 		if (cfg->table && (cfg->doctor || cfg->n || cfg->target))
 			argp_error(state, "--table stands alone");
-		if (cfg->way.base && (cfg->doctor || cfg->target || !cfg->n))
+		if (cfg->transport.base &&
+		    (cfg->doctor || cfg->target || !cfg->n))
 			argp_error(state, "--base goes with a PATH");
 		if (cfg->secret && !cfg->target)
 			argp_error(state, "--secret goes with --target");
@@ -95,14 +98,13 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_opt,
 	.args_doc = "[PATH...]",
-	.doc = "Tells what this host promises about the durability of remote "
-	       "writes, and why; of each PATH, a file, a folder or a DAX "
-	       "device, what memory mapped from there promises.\v"
-	       "Exit status: 0 all is well, 1 there are warnings, 2 wrong "
-	       "usage, "
-	       "3 something fails.",
+	.doc = "Prints what this host promises about the durability of "
+	       "remote writes, and why. For each PATH (a file, a folder "
+	       "or a DAX device) it prints what memory mapped from "
+	       "there promises.\vExit status: 0 no problem, 1 warnings, "
+	       "2 wrong usage, 3 a check fails.",
 };
-__attribute__((visibility("default"))) /* libc looks for it */
+__attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmem_info " PACKAGE_VERSION;
 
 static void print_json(json_t *o)
@@ -111,7 +113,7 @@ static void print_json(json_t *o)
 	putchar('\n');
 }
 
-static int exit_of(int worst)
+static int exit_code(int worst)
 {
 	if (worst == DOCTOR_OK)
 		return RP_EXIT_OK;
@@ -128,10 +130,10 @@ static int run_doctor(const struct info_cfg *cfg)
 	else
 		doctor_print(checks);
 	json_decref(checks);
-	return exit_of(worst);
+	return exit_code(worst);
 }
 
-/* A path where nothing can be durable is worth a warning, no more. */
+/* A path without durability is a warning, not a failure. */
 static int run_host(const struct info_cfg *cfg)
 {
 	json_t *paths = json_array(), *path, *o;
@@ -140,7 +142,7 @@ static int run_host(const struct info_cfg *cfg)
 	size_t i;
 
 	for (i = 0; i < cfg->n; i++) {
-		path = info_path(cfg->paths[i], &cfg->way);
+		path = info_path(cfg->paths[i], &cfg->transport);
 		if (!json_is_string(json_object_get(path, "class")))
 			worst = DOCTOR_WARN;
 		json_array_append_new(paths, path);
@@ -156,7 +158,7 @@ static int run_host(const struct info_cfg *cfg)
 		json_array_foreach(paths, i, path) info_path_print(path);
 	}
 	json_decref(o);
-	return exit_of(worst);
+	return exit_code(worst);
 }
 
 static int run_table(const struct info_cfg *cfg)
@@ -186,7 +188,7 @@ static int run_target(const struct info_cfg *cfg)
 	rp_secret_wipe(&secret);
 	if (ret) {
 		fprintf(stderr, "fi_rpmem_info: %s\n", err);
-		/* Not HOST:POOL is wrong usage. */
+		/* -EINVAL: the argument is not HOST:POOL. */
 		return ret == -EINVAL ? RP_EXIT_USAGE : RP_EXIT_NOTHING;
 	}
 	code = json_object_get(o, "refused") ? DOCTOR_WARN : DOCTOR_OK;
@@ -195,7 +197,7 @@ static int run_target(const struct info_cfg *cfg)
 	else
 		info_target_print(o);
 	json_decref(o);
-	return exit_of(code);
+	return exit_code(code);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmemd: exports pool files, and makes what is written to them durable. */
+/* fi_rpmemd: exports pool files and makes writes to them durable. */
 #include "config.h"
 
 #include <argp.h>
@@ -28,26 +28,26 @@
 #include "util/pool.h"
 #include "util/setup_server.h"
 
-/* Accepted commits are answered in this time after SIGTERM, or not at all. */
+/* After SIGTERM, accepted commits have this long to complete. */
 #define DRAIN_MS 10000
-/* Answers are on their way for this long after the last commit. */
+/* Time for the last replies to leave, after the last commit. */
 #define LINGER_MS 100
-/* How often the names of the pool files are looked at. */
+/* Interval of the check that each pool file still has a name. */
 #define NAMES_MS 1000
 
 struct export
 {
 	const char *path;
-	const char *name; /* inside path */
+	const char *name; /* points into path */
 	struct rp_pool pool;
 	bool open;
 	struct fid_mr *mr;
-	char withdrawn[RP_ERR_LEN]; /* why; "": it is served */
+	char withdrawn[RP_ERR_LEN]; /* reason, or "" while the pool is served */
 };
 
 struct daemon {
-	/* arguments */
-	uint64_t create; /* 0: do not */
+	/* command line */
+	uint64_t create; /* size of new pools, or 0 */
 	uint16_t port;
 	const char *addr;
 	const char *secret_file;
@@ -63,20 +63,19 @@ struct daemon {
 	int signal_fd;
 	struct rp_setup_server *server;
 	uint64_t incarnation;
-	bool served; /* clients could connect */
+	bool served; /* clients were able to connect */
 	char err[RP_ERR_LEN];
 };
 
-__attribute__((visibility("default"))) /* libc looks for it */
+__attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmemd " PACKAGE_VERSION;
 
 static const char doc[] =
-	"Exports pool files to clients such as fi_rpmem_cp, and makes what "
-	"they "
-	"write durable.\v"
-	"Without --listen only this host can connect. SIGTERM answers the "
-	"commits that are under way, refuses new ones and exits with 0. "
-	"fi_rpmemd(1) lists the exit codes.";
+	"Exports pool files to clients such as fi_rpmem_cp, and "
+	"makes their writes durable.\vWithout --listen only this "
+	"host can connect. SIGTERM completes accepted commits, "
+	"refuses new ones and exits with 0. fi_rpmemd(1) lists "
+	"the exit codes.";
 
 enum {
 	OPT_PORT_FILE = 256,
@@ -118,7 +117,7 @@ static error_t parse_pool(struct argp_state *state, struct daemon *d,
 			   "characters, at most 255, or a symbolic link of "
 			   "such a name",
 			   path);
-	/* Clients know a pool by its name alone. */
+	/* Clients name a pool without its folder, so names must differ. */
 	for (unsigned int i = 0; i < d->n; i++)
 		if (!strcmp(d->exports[i].name, e->name))
 			argp_error(state,
@@ -138,8 +137,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'c':
 		if (rp_size_parse(arg, &d->create, d->err))
 			argp_error(state, "--create: %s", d->err);
-		if (!d->create)
-			argp_error(state, "--create: give a size above 0");
+		if (d->create < RP_POOL_UNIT)
+			argp_error(state,
+				   "--create %s: a pool has at least 4K bytes; "
+				   "give a number with a unit, as in 64M or "
+				   "10G",
+				   arg);
 		return 0;
 	case 'p':
 		if (rp_number_parse(arg, 0, 65535, &v, d->err))
@@ -168,24 +171,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int complain(const struct daemon *d, int code)
+static int report_error(const struct daemon *d, int code)
 {
 	fprintf(stderr, "fi_rpmemd: %s\n", d->err);
 	return code;
 }
 
-/* Who may connect is settled before anything is opened. */
+/* Check secret, address and port before any pool is opened or created. */
 static int check_access(struct daemon *d)
 {
 	if (d->secret_file &&
 	    rp_secret_load(d->secret_file, &d->secret, d->err))
-		return complain(d, RP_EXIT_SECRET);
+		return report_error(d, RP_EXIT_SECRET);
 	if (!strcmp(d->addr, "0.0.0.0") || !strcmp(d->addr, "::")) {
 		rp_err(d->err, 0,
-		       "--listen %s: clients are told this address to write "
-		       "to; give the one that they reach this host by",
+		       "--listen %s: clients write to this address; give the "
+		       "address by which they reach this host",
 		       d->addr);
-		return complain(d, RP_EXIT_USAGE);
+		return report_error(d, RP_EXIT_USAGE);
 	}
 	if (!d->secret_file && !rp_fabric_is_loopback(d->addr)) {
 		rp_err(d->err, 0,
@@ -193,8 +196,10 @@ static int check_access(struct daemon *d)
 		       "needed; make one: (umask 077; head -c 32 /dev/urandom "
 		       "| base64 > FILE)",
 		       d->addr);
-		return complain(d, RP_EXIT_SECRET);
+		return report_error(d, RP_EXIT_SECRET);
 	}
+	if (rp_setup_server_check(d->addr, d->port, d->err))
+		return report_error(d, RP_EXIT_NETWORK);
 	return 0;
 }
 
@@ -221,11 +226,11 @@ static int open_pool(struct daemon *d, struct export *e)
 	if (made) {
 		ret = rp_pool_create(e->path, d->create, d->err);
 		if (ret)
-			return complain(d, pool_exit(ret));
+			return report_error(d, pool_exit(ret));
 	}
 	ret = rp_pool_open(e->path, &e->pool, d->err);
 	if (ret)
-		return complain(d, pool_exit(ret));
+		return report_error(d, pool_exit(ret));
 	e->open = true;
 	rounded = (d->create + RP_POOL_UNIT - 1) / RP_POOL_UNIT * RP_POOL_UNIT;
 	if (d->create && e->pool.size != rounded) {
@@ -234,14 +239,14 @@ static int open_pool(struct daemon *d, struct export *e)
 		       "to use it as it is",
 		       e->path, rp_size_format(e->pool.size, have),
 		       rp_size_format(rounded, want));
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	}
 	if (made)
 		printf("created pool '%s' with %s\n", e->path,
 		       rp_size_format(e->pool.size, have));
 	else if (!e->pool.was_clean)
-		printf("pool '%s' was not closed by its last daemon; all that "
-		       "was acknowledged is there\n",
+		printf("pool '%s' was not closed by its last daemon; all "
+		       "acknowledged bytes are there\n",
 		       e->path);
 	return 0;
 }
@@ -258,24 +263,25 @@ static int open_fabric(struct daemon *d)
 	int ret = rp_fabric_open(&attr, &d->f, d->err);
 
 	if (ret)
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	ret = fi_control(&d->f.cq->fid, FI_GETWAIT, &d->cq_fd);
 	if (ret) {
-		rp_err(d->err, ret, "completion queue to sleep on: %s",
+		rp_err(d->err, ret,
+		       "file descriptor of the completion queue: %s",
 		       fi_strerror(-ret));
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	}
 	return 0;
 }
 
-/* The facts that made the provider refuse, for people. */
+/* Explain why the provider refused to register the pool. */
 static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 {
 	struct rp_facts facts;
 	struct rp_choice choice;
 	char why[RP_WHY_LEN], forbids[RP_WHY_LEN];
 
-	if (rp_facts_look(d->base, NULL, e->pool.data, e->pool.size, &facts,
+	if (rp_facts_find(d->base, NULL, e->pool.data, e->pool.size, &facts,
 			  why, NULL, NULL)) {
 		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
 		       why);
@@ -291,7 +297,7 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 		       fi_strerror(-ret));
 }
 
-/* What a commit of this pool is, for people: clients ask the agent. */
+/* Describe commits of this pool, for people: programs QUERY the agent. */
 static int describe(struct daemon *d, const struct export *e,
 		    struct rp_setup_export *offer)
 {
@@ -301,15 +307,18 @@ static int describe(struct daemon *d, const struct export *e,
 
 	if (rp_key_parse(fi_mr_key(e->mr), &key)) {
 		rp_err(d->err, 0,
-		       "pool '%s' got a key that leads nowhere: is the "
-		       "provider of this version in FI_PROVIDER_PATH?",
+		       "the key of pool '%s' has another format; check that "
+		       "FI_PROVIDER_PATH has the provider of this release",
 		       e->path);
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	offer->class = (uint8_t)key.class;
 	offer->method = (uint8_t)key.method;
-	/* The same facts as the provider's: its own are in its log. */
-	if (rp_facts_look(d->base, d->f.info->domain_attr->name, e->pool.data,
+	/*
+	 * Look up the properties again: those of the provider are in its log
+	 * only.
+	 */
+	if (rp_facts_find(d->base, d->f.info->domain_attr->name, e->pool.data,
 			  e->pool.size, &facts, why, NULL, NULL))
 		why[0] = 0;
 	snprintf(offer->why, sizeof(offer->why), "%s", why);
@@ -317,8 +326,8 @@ static int describe(struct daemon *d, const struct export *e,
 }
 
 /*
- * Register a pool: from then on the domain listens for private connections. The
- * address with which clients find it is this host's; the port is in the key.
+ * Register a pool; the domain then listens for private connections. Clients
+ * find the domain by the address of this host and the port in the key.
  */
 static int export_pool(struct daemon *d, struct export *e,
 		       struct rp_setup_export *offer)
@@ -331,16 +340,16 @@ static int export_pool(struct daemon *d, struct export *e,
 			    &e->mr, d->err);
 	if (ret) {
 		explain_refusal(d, e, ret);
-		return complain(d, RP_EXIT_CLASS);
+		return report_error(d, RP_EXIT_CLASS);
 	}
 	if (info->src_addrlen > sizeof(offer->fi_name)) {
 		rp_err(d->err, 0, "the address of the domain is too long");
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	}
 	memcpy(offer->fi_name, info->src_addr, info->src_addrlen);
 	offer->fi_name_len = (uint16_t)info->src_addrlen;
 	offer->key = fi_mr_key(e->mr);
-	/* No vector takes port 0. */
+	/* fi_av_insert() refuses port 0. */
 	((struct sockaddr_in *)offer->fi_name)->sin_port =
 		htons(rp_key_port(offer->key));
 	offer->addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
@@ -365,7 +374,7 @@ static int export_all(struct daemon *d)
 	if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) !=
 	    sizeof(d->incarnation)) {
 		rp_err(d->err, 0, "no random bytes");
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	for (unsigned int i = 0; i < d->n; i++) {
 		ret = export_pool(d, &d->exports[i], &d->offers[i]);
@@ -375,7 +384,7 @@ static int export_all(struct daemon *d)
 	return 0;
 }
 
-static void client_refused(const char *peer)
+static void report_client(const char *peer)
 {
 	fprintf(stderr, "fi_rpmemd: a client at %s has a wrong secret\n", peer);
 }
@@ -385,22 +394,26 @@ static void withdraw(struct export *e, int why)
 	if (why == -ENOENT)
 		rp_err(e->withdrawn, 0,
 		       "pool '%.100s' is withdrawn: its file was removed while "
-		       "it was exported, so its bytes go when fi_rpmemd ends "
-		       "(until then 'cp /proc/%ld/fd/%d FILE' there saves "
-		       "them); start fi_rpmemd again on a file that stays",
+		       "it was exported, so its bytes vanish when fi_rpmemd "
+		       "ends; until then 'cp /proc/%ld/fd/%d FILE' on that "
+		       "host "
+		       "saves them; start fi_rpmemd again with a file that "
+		       "stays",
 		       e->name, (long)getpid(), e->pool.fd);
 	else
 		rp_err(e->withdrawn, 0,
-		       "pool '%.100s' is withdrawn: its file can no longer be "
-		       "looked at (%s); check the file system, then start "
+		       "pool '%.100s' is withdrawn: its file cannot be "
+		       "examined "
+		       "any more (%s); check the file system, then start "
 		       "fi_rpmemd again",
 		       e->name, strerror(-why));
 	fprintf(stderr, "fi_rpmemd: %s\n", e->withdrawn);
 }
 
 /*
- * A file without a name goes with this process, so nothing that is written to
- * it is durable any more: without the registration its keys are refused.
+ * Withdraw a pool whose file was removed: its bytes vanish with this process,
+ * so writes to it are no longer durable. Closing the region makes the agent
+ * refuse its keys.
  */
 static const char *check_export(void *arg, unsigned int i)
 {
@@ -412,7 +425,10 @@ static const char *check_export(void *arg, unsigned int i)
 		withdraw(e, ret);
 	if (!e->withdrawn[0])
 		return NULL;
-	/* Where the base says that it is busy, again at the next check. */
+	/*
+	 * fi_close() fails while the region is busy; the next check tries
+	 * again.
+	 */
 	if (e->mr && !fi_close(&e->mr->fid))
 		e->mr = NULL;
 	return e->withdrawn;
@@ -424,14 +440,14 @@ static int write_port_file(struct daemon *d, uint16_t port)
 	int ret = rp_tmpfile_open(d->port_file, &t, d->err);
 
 	if (ret)
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	if (dprintf(t.fd, "%u\n", port) < 0) {
 		rp_err(d->err, 0, "'%s': %s", d->port_file, strerror(errno));
 		rp_tmpfile_discard(&t);
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	}
 	if (rp_tmpfile_publish(&t, true, d->err))
-		return complain(d, RP_EXIT_FILE);
+		return report_error(d, RP_EXIT_FILE);
 	return 0;
 }
 
@@ -445,11 +461,11 @@ static int open_server(struct daemon *d)
 		.nexports = d->n,
 		.withdrawn = check_export,
 		.arg = d,
-		.refused = client_refused,
+		.refused = report_client,
 	};
 
 	if (rp_setup_server_new(&attr, &d->server, d->err))
-		return complain(d, RP_EXIT_NETWORK);
+		return report_error(d, RP_EXIT_NETWORK);
 	return 0;
 }
 
@@ -475,21 +491,24 @@ static void print_exports(const struct daemon *d)
 	       d->secret_file ? ", with a secret" : "");
 }
 
-/* Whatever the queue has: the provider works inside these calls. */
-static int drive(struct daemon *d)
+/* Make progress: the provider works inside fi_cq_read(). */
+static int make_progress(struct daemon *d)
 {
 	struct fi_cq_err_entry bad;
 	struct fi_cq_entry done[16];
 	ssize_t n = fi_cq_read(d->f.cq, done, 16);
 
-	/* A client that went away in the middle of a read is its affair. */
+	/*
+	 * A client that disconnects during an operation does not concern the
+	 * daemon.
+	 */
 	if (n == -FI_EAVAIL) {
 		rp_fabric_cq_error(&d->f, &bad, NULL);
 		return 0;
 	}
 	if (n < 0 && n != -FI_EAGAIN) {
 		rp_err(d->err, 0, "completion queue: %s", fi_strerror((int)-n));
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	return 0;
 }
@@ -500,6 +519,22 @@ static uint64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* Read pending signals. Returns whether the daemon must stop. */
+static bool read_signals(struct daemon *d)
+{
+	struct signalfd_siginfo info;
+
+	while (read(d->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGHUP)
+			return true;
+		fprintf(stderr,
+			"fi_rpmemd: SIGHUP is ignored: reloading is not "
+			"supported yet; stop fi_rpmemd with SIGTERM and start "
+			"it again to change its pools or options\n");
+	}
+	return false;
 }
 
 static int serve(struct daemon *d)
@@ -520,11 +555,11 @@ static int serve(struct daemon *d)
 				check_export(d, i);
 			check_at = now + NAMES_MS;
 		}
-		ret = drive(d);
+		ret = make_progress(d);
 		if (ret)
 			return ret;
 		rp_setup_server_run(d->server);
-		/* Sleep only when libfabric agrees that nothing is left. */
+		/* Sleep only if fi_trywait() finds nothing left to do. */
 		ret = 0;
 		if (fi_trywait(d->f.fabric, &cq, 1) == 0) {
 			ret = rp_setup_server_timeout(d->server);
@@ -533,39 +568,39 @@ static int serve(struct daemon *d)
 		}
 		if (poll(fds, 3, ret) < 0 && errno != EINTR) {
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
-			return complain(d, RP_EXIT_FAILED);
+			return report_error(d, RP_EXIT_FAILED);
 		}
-		if (fds[2].revents)
+		if (fds[2].revents && read_signals(d))
 			return 0;
 	}
 }
 
-/* Answer what was accepted, refuse what comes now. */
+/* Complete accepted commits, refuse new requests and clients. */
 static int drain(struct daemon *d)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
 	int ret, code = 0;
 
 	printf("stopping\n");
-	/* New clients are refused by the kernel from here on. */
+	/* The listener is closed, so the kernel refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;
 	ret = fi_rpmem_drain(d->f.domain, DRAIN_MS);
 	if (ret) {
 		rp_err(d->err, 0,
-		       "commits of clients are left unanswered: %s; those "
-		       "clients will resume",
+		       "commits of clients were not completed: %s; the clients "
+		       "must commit again",
 		       fi_strerror(-ret));
-		code = complain(d, RP_EXIT_FAILED);
+		code = report_error(d, RP_EXIT_FAILED);
 	}
-	for (int i = 0; i < LINGER_MS && !drive(d); i++)
+	for (int i = 0; i < LINGER_MS && !make_progress(d); i++)
 		nanosleep(&pause, NULL);
 	return code;
 }
 
 /*
- * No write may arrive once a pool is marked, so the fabric goes first. A start
- * that failed leaves each pool as it was found.
+ * Close the fabric before the pools: no write may arrive after a pool is marked
+ * clean. After a failed start each pool keeps its former mark.
  */
 static int close_all(struct daemon *d, bool failed)
 {
@@ -587,7 +622,7 @@ static int close_all(struct daemon *d, bool failed)
 		} else if (d->served ? failed : !e->pool.was_clean)
 			rp_pool_abandon(&e->pool);
 		else if (rp_pool_close_clean(&e->pool, d->err))
-			code = complain(d, RP_EXIT_FILE);
+			code = report_error(d, RP_EXIT_FILE);
 	}
 	if (d->port_file && d->served)
 		unlink(d->port_file);
@@ -595,11 +630,12 @@ static int close_all(struct daemon *d, bool failed)
 	return code;
 }
 
-/* Signals are read, not caught: they wait until the loop looks. */
-static int take_signals(struct daemon *d)
+/* Block the signals and read them from a signalfd in the loop. */
+static int block_signals(struct daemon *d)
 {
 	sigset_t set;
 
+	signal(SIGUSR1, SIG_IGN);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -609,21 +645,26 @@ static int take_signals(struct daemon *d)
 	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (d->signal_fd < 0) {
 		rp_err(d->err, 0, "signalfd: %s", strerror(errno));
-		return complain(d, RP_EXIT_FAILED);
+		return report_error(d, RP_EXIT_FAILED);
 	}
 	return 0;
 }
 
-/* The second SIGTERM is for somebody who does not want to wait. */
-static void untake_signals(void)
+/*
+ * Unblock SIGTERM and SIGINT only: a second one ends the process at once, and
+ * SIGHUP never does.
+ */
+static void restore_signals(void)
 {
 	sigset_t set;
 
 	sigemptyset(&set);
-	sigprocmask(SIG_SETMASK, &set, NULL);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* Every client is a few descriptors. */
+/* Raise the limit: each client uses several descriptors. */
 static void raise_descriptors(void)
 {
 	struct rlimit r;
@@ -641,11 +682,12 @@ static int run(struct daemon *d)
 
 	code = check_access(d);
 	if (!code)
-		code = take_signals(d);
-	for (unsigned int i = 0; i < d->n && !code; i++)
-		code = open_pool(d, &d->exports[i]);
+		code = block_signals(d);
+	/* The fabric comes first: a base that fails leaves no new pool. */
 	if (!code)
 		code = open_fabric(d);
+	for (unsigned int i = 0; i < d->n && !code; i++)
+		code = open_pool(d, &d->exports[i]);
 	if (!code)
 		code = export_all(d);
 	if (!code)
@@ -662,7 +704,7 @@ static int run(struct daemon *d)
 		return code;
 	while (read(d->signal_fd, &info, sizeof(info)) > 0)
 		;
-	untake_signals();
+	restore_signals();
 	return drain(d);
 }
 

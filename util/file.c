@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Files that appear whole or not at all, and reads and writes in full. */
+/* Files that appear complete or not at all, and full reads and writes. */
 #include "config.h"
 
 #include <errno.h>
@@ -127,7 +127,7 @@ int rp_tmpfile_publish(struct rp_tmpfile *t, bool replace, char *err)
 		if (!replace)
 			unlink(t->path);
 	}
-	/* It has its name now: only closing is left to discard. */
+	/* The file has its name; discard only closes it. */
 	free(t->tmp);
 	t->tmp = NULL;
 discard:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files that appear whole or not at all, and reads and writes in full. */
+/* Files that appear complete or not at all, and full reads and writes. */
 #ifndef RP_UTIL_FILE_H
 #define RP_UTIL_FILE_H
 
@@ -10,26 +10,25 @@
 
 #include "util/text.h"
 
-/* A file under a temporary name, next to the path it will have. */
+/* A file with a temporary name, in the folder of its final path. */
 struct rp_tmpfile {
 	int fd; /* -1: none */
 	char *path;
 	char *tmp;
 };
 
-/* Mode 0600. Returns 0, or -errno and a sentence in err. */
+/* Create the file, mode 0600. Returns 0, or -errno and the reason in err. */
 int rp_tmpfile_open(const char *path, struct rp_tmpfile *t, char *err);
 /*
- * fsync it, give it its name, fsync the folder: after a return of 0 the name
- * and the bytes survive a power cut. replace: an existing file of that name
- * is replaced, otherwise -EEXIST. Closes t in every case; on failure nothing
- * is left behind.
+ * fsync the file, rename it to its path, fsync the folder: after 0, name and
+ * bytes survive a power failure. An existing file is replaced with replace,
+ * otherwise -EEXIST. Closes t in every case; a failure leaves nothing behind.
  */
 int rp_tmpfile_publish(struct rp_tmpfile *t, bool replace, char *err);
-/* Throw it away. Safe after publish. */
+/* Close and remove the temporary file. Safe after publish. */
 void rp_tmpfile_discard(struct rp_tmpfile *t);
 
-/* All len bytes; 0 or -errno. A read that meets the end: -ENODATA. */
+/* Read or write all len bytes. Returns 0 or -errno; -ENODATA: end of file. */
 int rp_pread_full(int fd, void *buf, size_t len, off_t off);
 int rp_pwrite_full(int fd, const void *buf, size_t len, off_t off);
 

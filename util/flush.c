@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* libpmem2's own instructions for this CPU, to compare the agent with. */
+/* Flush functions of libpmem2 for this CPU, to compare the agent with. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include "util/text.h"
 
 /*
- * libpmem2 gives its functions for a map only, and they then take any address:
- * this is the map that they are asked of.
+ * libpmem2 returns its functions for a map; this small map gets them. They
+ * accept any address.
  */
 int rp_flush_open(struct rp_flush *f, char *err)
 {

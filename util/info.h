@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The parts of fi_rpmem_info: each gathers into JSON and prints from it. */
+/* Parts of fi_rpmem_info: each collects JSON and prints it. */
 #ifndef RP_UTIL_INFO_H
 #define RP_UTIL_INFO_H
 
@@ -14,8 +14,8 @@
 #include "util/secret.h"
 
 /*
- * Some text of the answer comes from files, peers and the environment, and
- * jansson takes UTF-8 only: anything else becomes '?'.
+ * JSON string of a text that may come from files, peers and the environment:
+ * jansson accepts UTF-8 only, so other bytes become '?'.
  */
 json_t *info_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
@@ -23,74 +23,81 @@ json_t *info_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 json_t *info_host(void);
 void info_host_print(const json_t *host);
 
-/* info_path.c: what memory mapped from a file, or made in a folder, would be.
+/*
+ * info_path.c: properties of memory mapped from a file, or from a new file in a
+ * folder.
  */
 struct info_map {
 	int fd;
-	void *addr; /* mapped shared, readable and writable */
+	void *addr; /* MAP_SHARED, readable and writable */
 	size_t len;
-	char *made; /* a file that was made for it and is to be removed */
+	char *made; /* temporary file, removed on close */
 };
-/* 0, or -errno and a sentence in err (RP_ERR_LEN bytes). */
+/* Returns 0, or -errno and the reason in err (RP_ERR_LEN bytes). */
 int info_map_open(const char *path, struct info_map *m, char *err);
 void info_map_close(struct info_map *m);
-/* How writes would come: NULL base: tcp; device: of verbs, or NULL. */
-struct info_way {
+/* Transport of the writes. base NULL: tcp; device of verbs, or NULL. */
+struct info_transport {
 	const char *base, *device;
 };
-json_t *info_path(const char *path, const struct info_way *way);
+json_t *info_path(const char *path, const struct info_transport *transport);
 void info_path_print(const json_t *path);
 
-/* info_advice.c: how to use such memory well, each with its source. */
+/* info_advice.c: advice for this memory, each with its source. */
 json_t *info_advice(const struct rp_facts *facts, const struct rp_nic *nic,
 		    const struct rp_choice *choice);
 void info_advice_print(const json_t *advice);
 
-/* info_table.c: the method table as the code has it. */
+/* info_table.c: the method table, from the code. */
 json_t *info_table(void);
 void info_table_print(const json_t *table);
 
 /*
- * info_target.c: what HOST[:PORT]:POOL answers. 0, or a negative errno or
- * -FI_* and the cause in err (RP_ERR_LEN bytes); -EINVAL: where is not one.
+ * info_target.c: QUERY the pool at HOST[:PORT]:POOL. Returns 0, or a negative
+ * errno or -FI_* and the cause in err (RP_ERR_LEN bytes); -EINVAL: where has
+ * another form.
  */
 int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 		char *err);
 void info_target_print(const json_t *target);
 
-/* doctor.c: what keeps commits from working here, in order. */
+/* doctor.c: check in order what commits on this host need. */
 #define DOCTOR_OK   0
 #define DOCTOR_WARN 1
 #define DOCTOR_FAIL 2
 json_t *doctor_run(char *const *paths, size_t n);
-/* Returns the worst. */
+/* Returns the worst status. */
 int doctor_worst(const json_t *checks);
 void doctor_print(const json_t *checks);
 
 /*
- * Hints for what commits need: RDM endpoints with RMA, of ours (also prov_name
- * NULL) with persistent regions. NULL: no memory.
+ * Hints for commits: FI_EP_RDM with FI_RMA, and FI_RMA_PMEM if prov_name is
+ * NULL or names ofi_rpmem. Returns NULL when out of memory.
  */
 struct fi_info *doctor_hints(const char *prov_name);
 
 /*
- * doctor_commit.c: write and commit to a file in dir through an endpoint to
- * itself over base, and look at what arrived. 0, or -errno and the cause in
- * err; done (RP_ERR_LEN bytes): what was done.
+ * doctor_commit.c: write and commit to a new file in dir through a loopback
+ * endpoint over base, then read the file. Returns 0 and a summary in done, or
+ * -errno and the cause in err (RP_ERR_LEN bytes each).
  */
 int doctor_commit(const char *dir, const char *base, char *done, char *err);
 
-/* doctor_filter.c: the base of FI_PROVIDER; false: it does not ask for us. */
+/*
+ * doctor_filter.c: the base in FI_PROVIDER; false if it does not name both a
+ * base and ofi_rpmem.
+ */
 #define DOCTOR_NAME 64
 bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME]);
 /*
- * What a program gets that inherits this environment and names no provider. To
- * be called before libfabric is: it reads the environment once.
+ * Endpoint that a program gets by FI_PROVIDER, without naming a provider. Call
+ * it before any other libfabric call, because libfabric reads the environment
+ * once.
  */
-struct doctor_seen {
-	int ret; /* 0: the first endpoint of ours; or -FI_* */
+struct doctor_endpoint {
+	int ret; /* 0: an endpoint of ofi_rpmem was found; or -FI_* */
 	char provider[DOCTOR_NAME], domain[DOCTOR_NAME];
 };
-void doctor_filter_look(struct doctor_seen *seen);
+void doctor_filter_resolve(struct doctor_endpoint *endpoint);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How to use memory well, from what others and we have measured. */
+/* Advice for the use of memory, from papers and from measurements. */
 #include <stdio.h>
 
 #include "util/info.h"
@@ -36,9 +36,10 @@ json_t *info_advice(const struct rp_facts *f, const struct rp_nic *nic,
 		return list;
 	if (choice->method == RP_METHOD_AGENT_MSYNC) {
 		add(list, "msync(2)",
-		    info_text("Pages are written back whole: keep what is "
-			      "committed together on few of them, and give one "
-			      "commit many ranges."));
+		    info_text(
+			    "msync writes back whole pages: keep bytes of one "
+			    "commit "
+			    "on few pages, and give one commit many ranges."));
 		return list;
 	}
 	if (!dax)
@@ -47,20 +48,21 @@ json_t *info_advice(const struct rp_facts *f, const struct rp_nic *nic,
 		add_nodes(list, f, nic);
 	if (nic->ddio == RP_YES)
 		add(list, WEI ", H3",
-		    info_text("DDIO is on at root port %s; off, long writes "
+		    info_text("DDIO is on at root port %s; with DDIO off, long "
+			      "writes "
 			      "reach the media up to twice as fast, and a read "
-			      "fence can do.",
+			      "fence "
+			      "suffices.",
 			      nic->port));
 	if (choice->method != RP_METHOD_FENCE &&
 	    choice->method != RP_METHOD_NATIVE)
 		add(list, WEI ", H2",
-		    info_text("Few initiators at a time per DIMM: the media's "
-			      "buffer is shared by all that flush."));
+		    info_text("Use few initiators per DIMM: all flushes "
+			      "share the buffer of the media."));
 	add(list, WEI ", H5 to H7",
-	    info_text(
-		    "Writes of 256 bytes or more, aligned to 256, keep the "
-		    "media from reading before it writes; smaller ones: whole "
-		    "64-byte lines."));
+	    info_text("Write 256 bytes or more, aligned to 256: the media then "
+		      "need not read before they write. Smaller writes should "
+		      "be whole 64-byte lines."));
 	add(list, WEI ", H8",
 	    info_text("Keep words that are changed often by atomics out of "
 		      "persistent memory."));

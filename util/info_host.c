@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What this host can promise, before any memory is looked at. */
+/* Properties of this host that need no memory: provider, bases, CPU, NVDIMM. */
 #include "config.h"
 
 #include <glob.h>
@@ -42,7 +42,7 @@ static json_t *system_name(void)
 			 sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* Is the provider there, and in which release? */
+/* Folder and version of the provider. */
 static json_t *provider(void)
 {
 	struct fi_info *list = NULL;
@@ -65,10 +65,11 @@ static json_t *provider(void)
 	}
 	fi_freeinfo(list);
 	if (!o)
-		o = json_pack("{s:o, s:n, s:s}", "folder", info_text("%s", dir),
-			      "version", "why",
-			      "libfabric did not take it; 'fi_rpmem_info "
-			      "--doctor' looks for the cause");
+		o = json_pack(
+			"{s:o, s:n, s:s}", "folder", info_text("%s", dir),
+			"version", "why",
+			"libfabric did not load it; 'fi_rpmem_info --doctor' "
+			"looks for the cause");
 	return o;
 }
 
@@ -82,7 +83,7 @@ static bool has_text(const json_t *list, const char *text)
 	return false;
 }
 
-/* Names of what has RDM endpoints here: a base needs them. */
+/* Names of the providers with RDM endpoints, which can be a base. */
 static json_t *bases(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *list = NULL;
@@ -106,7 +107,7 @@ static json_t *bases(void)
 	return names;
 }
 
-/* One line of a sysfs file, or NULL. */
+/* Read the first line of a sysfs file; NULL if there is none. */
 static json_t *sysfs_line(const char *dir, const char *name)
 {
 	char path[PATH_MAX], line[128];
@@ -125,7 +126,7 @@ static json_t *sysfs_line(const char *dir, const char *name)
 	return text;
 }
 
-/* Persistent memory as the kernel knows it: its regions, not its devices. */
+/* Persistent memory regions of the kernel, not their devices. */
 static json_t *nvdimms(void)
 {
 	json_t *list = json_array();
@@ -170,7 +171,7 @@ static json_t *flush_instructions(const struct rp_host *h)
 	return list;
 }
 
-/* Where targets of this host listen for private connections. */
+/* Port range of the listeners for private connections. */
 static const char *ports(void)
 {
 	const char *s = getenv("FI_OFI_RPMEM_PORTS");
@@ -185,7 +186,7 @@ json_t *info_host(void)
 	const struct rp_caps_cfg cfg = {.root = NULL};
 	struct rp_host h;
 
-	/* Before the first call that makes libfabric look for providers. */
+	/* Set the environment before the first libfabric call. */
 	rp_fabric_env(&attr, NULL);
 	if (rp_caps_host(&cfg, &h))
 		memset(&h, 0, sizeof(h));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What memory mapped from a file, or from one made in a folder, promises. */
+/* Properties of memory mapped from a file, or from a new file in a folder. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "util/info.h"
 #include "util/text.h"
 
-#define SAMPLE	  65536u      /* of a file that is made */
+#define SAMPLE	  65536u      /* bytes of the temporary file */
 #define DEV_ALIGN (2ul << 20) /* device DAX maps whole huge pages */
 
 static int open_sample(const char *dir, struct info_map *m, char *err)
@@ -70,7 +70,7 @@ static int open_given(const char *path, struct info_map *m, char *err)
 	return 0;
 }
 
-/* As a target maps its pool: with MAP_SYNC where the file system has DAX. */
+/* Map as a target maps its pool: with MAP_SYNC if the file system has DAX. */
 static void *map_pool(const struct info_map *m)
 {
 	const int prot = PROT_READ | PROT_WRITE;
@@ -133,7 +133,7 @@ static const char *trust_name(enum rp_tri t)
 	return t == RP_YES ? "trusted" : t == RP_NO ? "untrusted" : "no matter";
 }
 
-/* Each fact, and where it came from. */
+/* Each property with its source. */
 static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 {
 	json_t *o = json_object();
@@ -154,9 +154,12 @@ static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 	return o;
 }
 
-/* What would give a better method, or the method that was better. */
-static struct rp_advice advice_of(const struct rp_facts *f,
-				  const struct rp_choice *c)
+/*
+ * Change that would give a better method; with a forced method, the method that
+ * it replaced.
+ */
+static struct rp_advice find_advice(const struct rp_facts *f,
+				    const struct rp_choice *c)
 {
 	struct rp_choice first = rp_method_best(f, RP_METHODS_BUILT);
 
@@ -172,7 +175,7 @@ static void pack_choice(json_t *o, const struct rp_facts *f,
 			const struct rp_choice *choice, const char *forbids)
 {
 	struct rp_choice c = *choice;
-	struct rp_advice a = advice_of(f, choice);
+	struct rp_advice a = find_advice(f, choice);
 	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
 
 	json_object_set_new(o, "class",
@@ -197,7 +200,7 @@ static void pack_choice(json_t *o, const struct rp_facts *f,
 				  "class", rp_class_name(a.choice.class)));
 }
 
-json_t *info_path(const char *path, const struct info_way *way)
+json_t *info_path(const char *path, const struct info_transport *transport)
 {
 	char err[RP_ERR_LEN], why[RP_WHY_LEN] = "", fs[64] = "unknown";
 	char forbids[RP_WHY_LEN];
@@ -214,8 +217,8 @@ json_t *info_path(const char *path, const struct info_way *way)
 				 info_text("%s", path), "class", "why",
 				 info_text("%s", err));
 	rp_caps_fs_name(m.fd, fs, sizeof(fs));
-	ret = rp_facts_look(way->base, way->device, m.addr, m.len, &facts, why,
-			    &src, &nic);
+	ret = rp_facts_find(transport->base, transport->device, m.addr, m.len,
+			    &facts, why, &src, &nic);
 	if (ret) {
 		o = json_pack("{s:o, s:s, s:n, s:o}", "path",
 			      info_text("%s", path), "file_system", fs, "class",
@@ -223,7 +226,7 @@ json_t *info_path(const char *path, const struct info_way *way)
 			      info_text("%s", why[0] ? why : strerror(-ret)));
 		goto close;
 	}
-	facts.agent = true; /* in every target that loads the provider */
+	facts.agent = true; /* every target with the provider has an agent */
 	choice = rp_facts_pick(&facts, forbids);
 	o = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "path",
 		      info_text("%s", path), "file_system", fs, "memory",
@@ -255,7 +258,10 @@ static void print_facts(const json_t *facts)
 		const char *src =
 			json_string_value(json_object_get(f, "source"));
 
-		/* What nobody looked for, or limited, needs no line. */
+		/*
+		 * A property without source was not looked up or not limited:
+		 * no line.
+		 */
 		if (!*src)
 			continue;
 		printf("  %-14s %-18s %s\n", key,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The method table in words, from the code that follows it. */
+/* Prints the method table, from the code that implements it. */
 #include <stdio.h>
 
 #include "util/info.h"
@@ -24,7 +24,7 @@ static const char *cell(const json_t *row, const char *key)
 	return json_string_value(json_object_get(row, key));
 }
 
-/* As docs/guarantees.md has it: a test compares the two. */
+/* Print the table in the form of docs/guarantees.md; a test compares both. */
 void info_table_print(const json_t *table)
 {
 	const json_t *r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a running target promises for one of its pools: asked, not guessed. */
+/* QUERY of a running target: what commits to one of its pools do. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-# The programs an operator runs, and what they share.
+# The programs of an operator, and their shared library.
 EXTRA_DIST += util/quickstart.sh util/check.sh util/packages.sh \
 	util/trust.sh util/tally.sh util/budget.sh util/fabtests.sh \
 	util/lint.sh util/lint.known util/lint.cppcheck .clang-tidy
@@ -25,7 +25,7 @@ bin_PROGRAMS += util/fi_rpmem_bench
 util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c util/bench.h util/exits.h \
 	util/bench_bars.c \
 	util/bench_bulk.c util/bench_calibrate.c util/bench_cases.c \
-	util/bench_crowd.c util/bench_file.c util/bench_idle.c \
+	util/bench_initiators.c util/bench_file.c util/bench_idle.c \
 	util/bench_local.c \
 	util/bench_op.c util/bench_plot.c util/bench_pool.c util/bench_probe.c \
 	util/bench_report.c util/bench_rivals.c util/bench_run.c \

@@ -10,11 +10,11 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 cppcheck
 	iproute2 procps python3 python3-clang-14 git xz-utils
 	openmpi-bin libopenmpi-dev"
 
-# What a guest needs of the machine that it runs on.
+# Packages that run a guest.
 PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 	debian-archive-keyring"
 
-# Print the packages of the arguments that are not installed.
+# packages_missing NAME...: print the packages that are not installed.
 packages_missing() {
 	local p
 
@@ -24,7 +24,8 @@ packages_missing() {
 	done
 }
 
-# Install what is missing, saying what and how large before it does.
+# packages_install NAME...: install missing packages; print names and size
+# before.
 packages_install() {
 	local missing sudo=
 

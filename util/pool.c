@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A pool file: memory that fi_rpmemd exports, behind a checksummed header. */
+/* Pool file: memory that fi_rpmemd exports, behind a checksummed header. */
 #include "config.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static void header_encode(const struct header *h, uint8_t *buf)
 	checksum(buf, buf + SUM_AT);
 }
 
-/* 0, -EINVAL (no header), -EPROTONOSUPPORT, -EBADMSG (damaged). */
+/* Returns 0, -EINVAL (no header), -EPROTONOSUPPORT, -EBADMSG (damaged). */
 static int header_decode(const uint8_t *buf, struct header *h,
 			 uint32_t *version)
 {
@@ -73,7 +73,7 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	h->file_size = rp_get64(buf + 32);
 	h->data = rp_get64(buf + 40);
 	h->generation = rp_get64(buf + 48);
-	/* Written by a version 1 that is not ours: do not guess. */
+	/* Another program wrote this header: do not guess its layout. */
 	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
 	    h->file_size > RP_POOL_MAX)
 		return -EBADMSG;
@@ -90,8 +90,8 @@ static int header_write(int fd, const struct header *h)
 }
 
 /*
- * The newer of the two good copies. A damaged one may have been the newest, so
- * the pool then counts as not clean.
+ * Read the newer of the good copies. A damaged copy may have been the newer
+ * one, so the pool then counts as not clean.
  */
 static int header_read(int fd, const char *path, uint64_t st_size,
 		       struct header *h, char *err)
@@ -157,7 +157,7 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 			      path, size);
 	size = (size + RP_POOL_UNIT - 1) & ~(uint64_t)(RP_POOL_UNIT - 1);
 	h.file_size = size + RP_POOL_DATA;
-	/* Before anything large is allocated for nothing. */
+	/* Fail before a large allocation. */
 	if (access(path, F_OK) == 0)
 		return rp_err(err, -EEXIST,
 			      "'%s' exists; leave --create out to use it",
@@ -168,8 +168,8 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 	if (ret)
 		return ret;
 	/*
-	 * Every block now: a store into a hole of a full file system would
-	 * end the daemon with SIGBUS instead of an error.
+	 * Allocate every block: a store into a hole of a full file system
+	 * raises SIGBUS.
 	 */
 	ret = -posix_fallocate(t.fd, 0, (off_t)h.file_size);
 	if (ret) {
@@ -184,7 +184,9 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 			       text, strerror(-ret));
 		goto discard;
 	}
-	/* Both copies, so that one damaged header never loses the pool. */
+	/*
+	 * Write both copies, so that one damaged header does not lose the pool.
+	 */
 	ret = header_write(t.fd, &h);
 	if (!ret) {
 		h.generation = 1;
@@ -202,8 +204,8 @@ discard:
 	return ret;
 }
 
-/* The command of a process, for people: printable, cut. */
-static void command_of(long pid, char *buf, size_t len)
+/* Printable command line of a process, truncated. */
+static void read_command(long pid, char *buf, size_t len)
 {
 	char path[64];
 	ssize_t n = -1;
@@ -221,7 +223,7 @@ static void command_of(long pid, char *buf, size_t len)
 	}
 	while (n > 0 && buf[n - 1] == 0)
 		n--;
-	/* NUL stands between its arguments. */
+	/* The arguments are separated by NUL. */
 	for (ssize_t i = 0; i < n; i++)
 		if (!buf[i])
 			buf[i] = ' ';
@@ -230,8 +232,8 @@ static void command_of(long pid, char *buf, size_t len)
 }
 
 /*
- * Who holds the flock of fd's file, as the kernel tells it: nothing that could
- * be stale. 0 when that process cannot be seen from here.
+ * Process that holds the flock of the file, from /proc/locks, which cannot be
+ * stale. 0: the process is not visible from here.
  */
 static long lock_holder(int fd)
 {
@@ -258,7 +260,10 @@ static long lock_holder(int fd)
 			exact = pid;
 	}
 	fclose(f);
-	/* btrfs and overlay tell stat() another device than the kernel's. */
+	/*
+	 * btrfs and overlay return another device in stat() than in
+	 * /proc/locks.
+	 */
 	return exact ? exact : by_inode;
 }
 
@@ -281,13 +286,15 @@ static int pool_lock(int fd, const char *path, char *err)
 			      "seen from here (another container?); stop it "
 			      "first",
 			      path);
-	command_of(pid, command, sizeof(command));
+	read_command(pid, command, sizeof(command));
 	return rp_err(err, -EBUSY,
 		      "pool '%s' is in use by process %ld (%s); stop it first",
 		      path, pid, command);
 }
 
-/* A copied pool may have holes; a store into one can end in SIGBUS. */
+/*
+ * Fill holes, which a copied pool may have: a store into one can raise SIGBUS.
+ */
 static int fill_holes(int fd, const char *path, const struct stat *st,
 		      char *err)
 {
@@ -305,10 +312,9 @@ static int fill_holes(int fd, const char *path, const struct stat *st,
 }
 
 /*
- * What a former life left in the page cache is written out or thrown away, so
- * that reads tell what the disk has. After a failed write-back Linux keeps the
- * bytes as if they were clean: nobody would ever write them again, and a client
- * that compares would believe them to be there.
+ * Write back and drop the page cache of the file, so that reads return what the
+ * disk holds. After a failed write-back Linux keeps the lost bytes as clean
+ * pages, which a client that compares would take for durable.
  */
 static int drop_cache(int fd, const char *path, char *err)
 {
@@ -344,7 +350,7 @@ static int pool_map(struct rp_pool *p, char *err)
 {
 	const int prot = PROT_READ | PROT_WRITE;
 
-	/* MAP_SYNC: on DAX the file's metadata follows every page fault. */
+	/* MAP_SYNC: a page fault on DAX syncs the file's metadata. */
 	p->map = mmap(NULL, p->map_len, prot, MAP_SHARED_VALIDATE | MAP_SYNC,
 		      p->fd, 0);
 	p->map_sync = p->map != MAP_FAILED;
@@ -356,7 +362,7 @@ static int pool_map(struct rp_pool *p, char *err)
 	return 0;
 }
 
-/* Written to the other copy and forced out before the pool is used. */
+/* Write the flags to the older header copy and sync it. */
 static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 {
 	struct header h = {
@@ -402,7 +408,7 @@ int rp_pool_open(const char *path, struct rp_pool *p, char *err)
 	ret = pool_lock(p->fd, path, err);
 	if (ret)
 		goto close_fd;
-	/* Only now is the size anybody's but the last holder's. */
+	/* The size is stable only after the lock is taken. */
 	if (fstat(p->fd, &st)) {
 		ret = rp_err(err, -errno, "pool '%s': %s", path,
 			     strerror(errno));
@@ -453,7 +459,10 @@ int rp_pool_check_name(const struct rp_pool *p)
 
 	if (fstat(p->fd, &st))
 		return -errno;
-	/* A file that was renamed has a name; links are not counted by all. */
+	/*
+	 * A renamed file still has a link. Some file systems do not count
+	 * links, so look up the path first.
+	 */
 	if (!stat(p->path, &named) && named.st_dev == st.st_dev &&
 	    named.st_ino == st.st_ino)
 		return 0;
@@ -466,7 +475,7 @@ void rp_pool_abandon(struct rp_pool *p)
 		return;
 	munmap(p->map, p->map_len);
 	free(p->path);
-	close(p->fd); /* and with it the lock */
+	close(p->fd); /* releases the lock */
 	memset(p, 0, sizeof(*p));
 	p->fd = -1;
 }
@@ -475,7 +484,7 @@ int rp_pool_close_clean(struct rp_pool *p, char *err)
 {
 	int ret = 0;
 
-	/* Clean says that also what nobody committed is there. */
+	/* A clean pool has all bytes on disk, committed or not. */
 	if (fdatasync(p->fd))
 		ret = rp_err(err, -errno,
 			     "pool '%s': writing back: %s; what was "

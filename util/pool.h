@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A pool file: memory that fi_rpmemd exports, behind a checksummed header. */
+/* Pool file: memory that fi_rpmemd exports, behind a checksummed header. */
 #ifndef RP_UTIL_POOL_H
 #define RP_UTIL_POOL_H
 
@@ -31,50 +31,52 @@
 #define RP_POOL_COPY(gen) ((off_t)(4096 * ((gen)&1)))
 #define RP_POOL_DATA	  65536u
 #define RP_POOL_UNIT	  4096u /* sizes are rounded up to this */
-/* off_t arithmetic stays far from its end. */
+/* Limit that keeps off_t arithmetic from overflowing. */
 #define RP_POOL_MAX (1ull << 62)
 
 struct rp_pool {
 	int fd; /* holds the lock */
 	char *path;
 	uint8_t uuid[16];
-	void *map; /* the whole file */
+	void *map; /* mapping of the whole file */
 	uint64_t map_len;
-	void *data; /* inside map */
+	void *data; /* points into map */
 	uint64_t size;
 	uint64_t generation;
-	bool was_clean; /* its last user closed it */
+	bool was_clean; /* the last user closed the pool */
 	bool map_sync;	/* mapped with MAP_SYNC: DAX */
 };
 
 /*
- * Create a pool of size data bytes (rounded up to RP_POOL_UNIT), all blocks
- * allocated, durable when 0 is returned. -EEXIST: the name is taken; -ENOSPC:
- * no room, nothing left behind; another -errno. err says what and the remedy.
+ * Create a pool of size data bytes, rounded up to RP_POOL_UNIT, with all blocks
+ * allocated; durable when 0 is returned. -EEXIST: the name is taken; -ENOSPC:
+ * no room, nothing is left behind; another -errno. err has the cause and the
+ * remedy.
  */
 int rp_pool_create(const char *path, uint64_t size, char *err);
 
 /*
- * Open, lock, check, map, and mark as in use; what is then read comes from the
- * disk, not from what an earlier life left in the page cache. -ENOENT; -EBUSY:
- * in use, err names the holder; -EINVAL: no pool; -EPROTONOSUPPORT: other
- * version; -EBADMSG: both headers damaged, or the file has grown; -ENODATA:
- * truncated; -ENOSPC: has holes that cannot be filled; another -errno.
+ * Open, lock, check and map a pool, and mark it as in use. Reads then return
+ * what the disk holds, not what an earlier daemon left in the page cache.
+ * -ENOENT; -EBUSY: in use, err names the holder; -EINVAL: no pool;
+ * -EPROTONOSUPPORT: other version; -EBADMSG: both headers damaged, or the file
+ * has grown; -ENODATA: truncated; -ENOSPC: has holes that cannot be filled;
+ * another -errno.
  */
 int rp_pool_open(const char *path, struct rp_pool *p, char *err);
 
 /*
- * Does a name still lead to the file? 0; -ENOENT: it was removed, so its bytes
- * go with its last user; another -errno: that cannot be seen.
+ * Check that the file still has a name. Returns 0; -ENOENT: it was removed, so
+ * its bytes vanish with the last user; another -errno: unknown.
  */
 int rp_pool_check_name(const struct rp_pool *p);
 
 /*
- * Write everything back and mark as clean; then close. On failure the pool is
- * closed all the same, not marked, and err says why.
+ * Write back, mark the pool clean, close it. On failure it is closed without
+ * the mark, and err has the reason.
  */
 int rp_pool_close_clean(struct rp_pool *p, char *err);
-/* Close as a crash would: nothing is written back, nothing is marked. */
+/* Close without write-back or mark, as a crash does. */
 void rp_pool_abandon(struct rp_pool *p);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One line on a terminal that says how far a copy is. */
+/* Progress bar of a copy: one line on a terminal. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static int columns(void)
 	return w.ws_col;
 }
 
-/* "copying  45% [#####.....] 512 MiB  1.2 GiB/s  eta 0:12" */
+/* Draw "copying  45% [#####.....] 512 MiB  1.2 GiB/s  eta 0:12". */
 static void draw(const struct progress *p, uint64_t done, uint64_t ms)
 {
 	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], tail[96], eta[32] = "";

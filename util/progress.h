@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One line on a terminal that says how far a copy is. */
+/* Progress bar of a copy: one line on a terminal. */
 #ifndef RP_UTIL_PROGRESS_H
 #define RP_UTIL_PROGRESS_H
 
@@ -14,12 +14,12 @@ struct progress {
 	uint64_t drawn; /* ms */
 };
 
-/* quiet: never draw. */
+/* Start the bar. quiet: never draw. */
 void progress_begin(struct progress *p, const char *verb, uint64_t total,
 		    bool quiet);
-/* Cheap to call often: draws five times a second. */
+/* Cheap to call often: redraws five times a second. */
 void progress_at(struct progress *p, uint64_t done);
-/* Wipe the line, so that what is printed next begins at its start. */
+/* Erase the line, so that later output starts at its beginning. */
 void progress_end(struct progress *p);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Asks a target what a commit of the required class is, and what it reaches. */
+/* QUERY of the commit method, and of the class that it reaches. */
 #include "config.h"
 
 #include "util/query.h"
@@ -15,10 +15,7 @@ int rp_query(struct fid_ep *ep, fi_addr_t peer, uint64_t key,
 	if (ret)
 		return ret;
 	class = attr->region_class;
-	/*
-	 * The method reaches the strongest class whose commits are carried out
-	 * by it too.
-	 */
+	/* The method reaches the strongest class whose commits use it too. */
 	for (; !attr->status && class > FI_RPMEM_CLASS_NONE; class --) {
 		if (class == (int)required)
 			break;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Asks a target what a commit of the required class is, and what it reaches. */
+/* QUERY of the commit method, and of the class that it reaches. */
 #ifndef RP_UTIL_QUERY_H
 #define RP_UTIL_QUERY_H
 
 #include <rdma/fi_ext_rpmem.h>
 
 /*
- * fi_rpmem_query(), and in *reached the class that commits of the required one
- * reach by attr->method. attr->region_class may be stronger: a region can be
- * of class power by msync, while a commit that requires less is carried out by
- * delivery. Where commits are refused (attr->status) it is the region's.
+ * fi_rpmem_query(); *reached is the class that commits of class `required`
+ * reach by attr->method. attr->region_class may be stronger: a region reaches
+ * power by msync, while a commit that requires less uses delivery. If commits
+ * are refused (attr->status), *reached is the class of the region.
  */
 int rp_query(struct fid_ep *ep, fi_addr_t peer, uint64_t key,
 	     enum fi_rpmem_class required, struct fi_rpmem_attr *attr,

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # From a fresh Debian 12 to a durable remote copy: installs, builds, and shows
-# on a real file that what was acknowledged survives, and what happens if not.
+# on a real file that acknowledged bytes survive, and that a missing flush loses
+# them.
 set -u -o pipefail
 
 usage() {
@@ -10,11 +11,11 @@ usage: util/quickstart.sh [--build-only] [--keep] [FILE]
 
 Installs the Debian packages that the build needs, builds into build-quick/,
 then copies FILE (default: a tar of a system folder) durably over loopback,
-kills the target on the way, restarts it, resumes, and verifies. After that the
-same under a simulated power cut, and with the flush left out on purpose.
+kills the target during the copy, restarts it, resumes, and verifies. Then
+repeats this under a simulated power cut, and with the flush left out on purpose.
 
   --build-only   stop after the build
-  --keep         leave the pools and the file behind, and say where
+  --keep         keep the pools and the file, and print their folder
 U
 }
 
@@ -57,7 +58,7 @@ trap 'exit 130' INT TERM
 say "1. Packages that the build needs"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD || die "cannot install the packages"
-echo "all there"
+echo "all installed"
 
 say "2. Build in $build"
 mkdir -p "$build" || die "cannot create $build"
@@ -69,7 +70,7 @@ mkdir -p "$build" || die "cannot create $build"
 	[ -f config.status ] && [ config.status -nt "$src/configure" ] ||
 		"$src/configure" -q
 	make -s -j"$(nproc)"
-	# Two test parts for the demonstration; nothing that is installed.
+	# Two test libraries for the demonstration; neither is installed.
 	make -s fabtests/fault/libshadow.la fabtests/fault/librpmem-fault-fi.la
 ) >"$build/quickstart.log" 2>&1 ||
 	{ tail -20 "$build/quickstart.log"; die "the build failed, see $build/quickstart.log"; }
@@ -84,7 +85,7 @@ echo "tools:    $bin/{fi_rpmemd,fi_rpmem_cp,fi_rpmem_info,fi_rpmem_bench}"
 
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
 export FI_PROVIDER_PATH=$prov FI_TCP_IFACE=lo
-# A silent target counts as dead after this; no need to wait for the default.
+# Milliseconds after which a silent target counts as dead.
 export FI_OFI_RPMEM_TIMEOUT=2000
 work=$(mktemp -d "$build/demo.XXXXXX") || die "cannot create a folder"
 
@@ -100,7 +101,7 @@ if [ -z "$file" ]; then
 		echo "packing $d, $mb MB"
 		tar -cf "$file" -C "$(dirname "$d")" "$(basename "$d")" 2>/dev/null
 	fi
-	# A small system has no such folder: the first 64 MB of /usr will do.
+	# A small system has no such folder: take the first 64 MB of /usr.
 	[ "$(stat -c %s "$file" 2>/dev/null || echo 0)" -ge $((50 << 20)) ] ||
 		tar -cf - /usr 2>/dev/null | head -c $((64 << 20)) >"$file"
 fi
@@ -114,7 +115,7 @@ trust_folder "$bin/fi_rpmem_info" "$work" ||
 # --- a target and a copy ---
 
 port=
-# start POOL [VAR=VALUE...]: a daemon on a free port of loopback.
+# start POOL [VAR=VALUE...]: start a daemon on a free port of loopback.
 start() {
 	local pool=$1
 
@@ -133,15 +134,15 @@ start() {
 	port=$(cat "$work/port")
 }
 
-stop() { # a clean stop: answers what it has, marks the pool clean
+stop() { # clean stop: completes accepted commits, marks the pool clean
 	kill -TERM "$daemon" && wait "$daemon"
 	daemon=
 }
 
 acked() { tail -n1 "$1" 2>/dev/null | grep -oE '^[0-9]+' || echo 0; }
 
-# copy_and_kill POOL LOG: copy, and SIGKILL the target once a random number of
-# bytes has been acknowledged; prints what was acknowledged in the end.
+# copy_and_kill POOL LOG: copy, and SIGKILL the target after a random number of
+# acknowledged bytes. Sets n, the acknowledged bytes, and cp_status.
 copy_and_kill() {
 	local pool=$1 log=$2 goal copy
 
@@ -161,12 +162,12 @@ copy_and_kill() {
 	n=$(acked "$log")
 }
 
-# survives N POOLFILE: are the first N bytes of the file there?
+# survives N POOLFILE: whether the pool has the first N bytes of the file.
 survives() {
 	[ "$1" = 0 ] || cmp -s -n "$1" "$file" "$2" 0 65536
 }
 
-say "4. Copy to a target, and kill the target (SIGKILL) on the way"
+say "4. Copy to a target, and kill the target (SIGKILL) during the copy"
 pool=$work/pool
 start "$pool"
 tail -3 "$work/daemon.log"
@@ -174,9 +175,9 @@ copy_and_kill "$pool" "$work/ack"
 echo "killed; fi_rpmem_cp says:"
 tail -4 "$work/cp.log" | sed 's/^/    /'
 [ "$cp_status" != 0 ] && echo "acknowledged as durable: $n bytes of $size" ||
-	echo "the copy was done before the kill: $n bytes acknowledged"
+	echo "the copy completed before the kill: $n bytes acknowledged"
 survives "$n" "$pool" || die "acknowledged bytes are MISSING from the pool"
-echo "every one of them is in the pool file"
+echo "all of them are in the pool file"
 
 say "5. Restart the target, resume, verify"
 start "$pool"
@@ -184,17 +185,19 @@ start "$pool"
 	"127.0.0.1:$port:pool" || die "resume failed"
 stop
 sum=$(sha256sum <"$file" | cut -d' ' -f1)
-there=$(tail -c +65537 "$pool" | head -c "$size" | sha256sum | cut -d' ' -f1)
+pool_sum=$(tail -c +65537 "$pool" | head -c "$size" | sha256sum | cut -d' ' -f1)
 echo "SHA-256 of the file   $sum"
-echo "SHA-256 of the pool   $there"
-[ "$sum" = "$there" ] || die "they differ"
+echo "SHA-256 of the pool   $pool_sum"
+[ "$sum" = "$pool_sum" ] || die "they differ"
 
 say "6. The same under a simulated power cut"
 cat <<'U'
-A second file, the shadow, gets only what a successful msync covered. The target
-is killed, the pool is thrown away, and the shadow is what is left.
+A second file, the shadow, gets only the bytes that a successful msync covered.
+The target is killed, the pool is discarded, and the shadow must have every
+acknowledged byte.
 U
-# shadowed NAME [VAR=VALUE...]: n acknowledged; status: did they survive?
+# shadowed NAME [VAR=VALUE...]: copy with a shadow pool, kill the target. Sets
+# n; succeeds if the acknowledged bytes survived.
 shadowed() {
 	local name=$1
 
@@ -208,25 +211,25 @@ shadowed cut || die "acknowledged bytes did not survive the power cut"
 cut=$n
 echo "acknowledged $cut bytes; all of them survived"
 
-say "7. And with the flush left out (a test build of the provider)"
+say "7. The same with the flush left out (a test build of the provider)"
 mkdir -p "$work/faultprov"
 ln -sf "$fault/librpmem-fault-fi.so" "$work/faultprov/librpmem-fi.so"
 if shadowed bad "FI_PROVIDER_PATH=$work/faultprov" RPMEM_FAULT=skip-flush; then
-	die "nothing was lost although nothing was flushed: this demonstration cannot fail"
+	die "nothing was lost without a flush: this demonstration proves nothing"
 fi
-echo "acknowledged $n bytes; they are LOST, as they must be: the test can tell"
+echo "acknowledged $n bytes; they are LOST, as expected: the test detects a missing flush"
 
 # --- figures ---
 
-say "8. What a commit costs here"
+say "8. The cost of a commit on this machine"
 "$bin/fi_rpmem_bench" --pool "$work/bench" --seconds 6 --json "$work/bench.json" \
 	>"$work/bench.txt" || true
 grep -E '^ *[0-9.-]+  write with FI_COMMIT_COMPLETE / (base|msync)|^(64|  (base: write|write with|msync))' \
 	"$work/bench.txt" || cat "$work/bench.txt"
 cat <<'U'
-A commit is the write, one message there, an msync by the target's worker and
-one message back. On an ordinary file nearly all of it is the disk's msync; the
-rest is two messages over tcp and waking that worker.
+A commit takes the write, a REQUEST to the target, an msync by the target's worker
+and a REPLY. On an ordinary file the disk's msync takes nearly all of the time;
+the rest is two messages over tcp and waking the worker.
 U
 
 say "Done"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Measured times, kept exactly: no buckets, no estimates. */
+/* Samples of measured times, stored exactly, without buckets. */
 #include <errno.h>
 #include <stdlib.h>
 

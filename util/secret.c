@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The secret that fi_rpmemd and its clients share, from a file. */
+/* Shared secret of fi_rpmemd and its clients, read from a file. */
 #include "config.h"
 
 #include <errno.h>
@@ -46,12 +46,12 @@ int rp_secret_load(const char *path, struct rp_secret *s, char *err)
 	ssize_t n;
 	int fd, ret;
 
-	/* Not blocked by a fifo of that name. */
+	/* O_NONBLOCK: opening a fifo must not block. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return rp_err(err, -errno, "secret '%s' cannot be read: %s",
 			      path, strerror(errno));
-	/* Checked on the open file: the name may change under us. */
+	/* Check the open file: the name may change. */
 	ret = check_rights(fd, path, err);
 	if (ret)
 		goto out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The secret that fi_rpmemd and its clients share, from a file. */
+/* Shared secret of fi_rpmemd and its clients, read from a file. */
 #ifndef RP_UTIL_SECRET_H
 #define RP_UTIL_SECRET_H
 
@@ -17,12 +17,12 @@ struct rp_secret {
 };
 
 /*
- * Read a secret: the file's bytes without line ends at its end. The file must
- * belong to this user or root, and others must have no right to it. Returns 0,
- * or -errno and the remedy in err: -EPERM (rights), -EINVAL (length).
+ * Read a secret: the bytes of the file without trailing line ends. The file
+ * must belong to this user or root and be closed to others. Returns 0, or
+ * -errno and the remedy in err: -EPERM (rights), -EINVAL (length).
  */
 int rp_secret_load(const char *path, struct rp_secret *s, char *err);
-/* Overwrite it. */
+/* Overwrite the secret in memory. */
 void rp_secret_wipe(struct rp_secret *s);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The messages of set-up: encoding, decoding, MAC. No sockets. */
+/* Messages of the setup protocol: encoding, decoding, MAC. No sockets. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 static const uint8_t magic[4] = {'R', 'P', 'M', 'S'};
 
-/* A place in a message that is written or read; remembers that it ran over. */
+/* Position in a message; bad is set when a read or write runs over the end. */
 struct cursor {
 	uint8_t *p;
 	size_t left;
@@ -114,7 +114,7 @@ static uint64_t get_u64(struct cursor *c)
 	return p ? rp_get64(p) : 0;
 }
 
-/* What must be 0 now may mean something in a later version. */
+/* Reserved bytes must be 0: a later version may give them a meaning. */
 static void get_zero(struct cursor *c, size_t n)
 {
 	const uint8_t *p = take(c, n);
@@ -123,7 +123,7 @@ static void get_zero(struct cursor *c, size_t n)
 		c->bad = c->bad || p[i];
 }
 
-/* At most size - 1 bytes, no NUL among them. */
+/* Read a string of at most size - 1 bytes without NUL. */
 static void get_string(struct cursor *c, char *s, size_t size)
 {
 	uint16_t n = get_u16(c);
@@ -138,7 +138,10 @@ static void get_string(struct cursor *c, char *s, size_t size)
 	s[n] = 0;
 }
 
-/* A sentence goes to a terminal: no control characters of a stranger. */
+/*
+ * Read a sentence, which is printed: replace control characters, because the
+ * peer is not trusted.
+ */
 static void get_text(struct cursor *c, char *s, size_t size)
 {
 	get_string(c, s, size);
@@ -165,7 +168,7 @@ __attribute__((nonnull)) static struct cursor put_begin(void *buf, size_t size,
 	put_bytes(&c, magic, sizeof(magic));
 	put_u16(&c, RP_SETUP_VERSION);
 	put_u16(&c, (uint16_t)type);
-	put_u64(&c, 0); /* length, later; reserved */
+	put_u64(&c, 0); /* length (put_end() sets it), reserved */
 	return c;
 }
 
@@ -183,10 +186,10 @@ static int put_end(struct cursor *c, void *buf, size_t size, bool mac)
 	return (int)len;
 }
 
-int rp_setup_put_greeting(void *buf, size_t size,
-			  const struct rp_setup_greeting *m)
+int rp_setup_put_challenge(void *buf, size_t size,
+			   const struct rp_setup_challenge *m)
 {
-	struct cursor c = put_begin(buf, size, RP_SETUP_GREETING);
+	struct cursor c = put_begin(buf, size, RP_SETUP_CHALLENGE);
 
 	put_u32(&c, m->secret);
 	put_u32(&c, 0);
@@ -264,7 +267,7 @@ int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
 	const uint8_t *p = buf;
 	uint32_t len;
 
-	/* A stranger is known by its first bytes, however few. */
+	/* Bytes without the magic are refused before the header is complete. */
 	if (memcmp(p, magic, have < sizeof(magic) ? have : sizeof(magic)))
 		return -EBADMSG;
 	if (have < RP_SETUP_HDR)
@@ -279,7 +282,7 @@ int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
 	return 0;
 }
 
-/* The body of a message of this type and exactly this length. */
+/* Cursor at the body of a message of this type and exactly this length. */
 static struct cursor get_begin(const void *buf, size_t len,
 			       enum rp_setup_type type)
 {
@@ -294,17 +297,17 @@ static struct cursor get_begin(const void *buf, size_t len,
 	return c;
 }
 
-/* Nothing but the MAC may be left. */
+/* Only the MAC may be left. */
 static int get_end(const struct cursor *c, bool mac)
 {
 	return c->bad || c->left != (mac ? RP_SETUP_MAC : 0) ? -EBADMSG : 0;
 }
 
-int rp_setup_get_greeting(const void *buf, size_t len,
-			  struct rp_setup_greeting *m)
+int rp_setup_get_challenge(const void *buf, size_t len,
+			   struct rp_setup_challenge *m)
 {
-	struct cursor c = get_begin(buf, len, RP_SETUP_GREETING);
-	struct rp_setup_greeting g;
+	struct cursor c = get_begin(buf, len, RP_SETUP_CHALLENGE);
+	struct rp_setup_challenge g;
 	uint32_t flags = get_u32(&c);
 
 	get_zero(&c, 4);
@@ -362,7 +365,7 @@ int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m)
 	get_text(&c, e.why, sizeof(e.why));
 	if (get_end(&c, true) || flags > 1 || !rp_setup_name_ok(e.name))
 		return -EBADMSG;
-	/* A pool has bytes, and an end. */
+	/* A pool is not empty, and its end does not wrap. */
 	if (e.len == 0 || e.addr + e.len < e.addr)
 		return -EBADMSG;
 	e.was_clean = flags;
@@ -378,7 +381,10 @@ int rp_setup_get_list(const void *buf, size_t len, struct rp_setup_list *m)
 
 	if (n > RP_SETUP_POOLS)
 		return -EBADMSG;
-	/* Once to check, once to write: *m is large and written last. */
+	/*
+	 * The first pass checks, the second writes: *m is large, and written
+	 * only on success.
+	 */
 	entries = c;
 	for (int write = 0; write < 2; write++) {
 		c = entries;
@@ -442,8 +448,8 @@ void rp_setup_seal(void *buf, size_t len, enum rp_setup_from from,
 	make_mac(buf, len, from, auth, (uint8_t *)buf + len - RP_SETUP_MAC);
 }
 
-bool rp_setup_sealed(const void *buf, size_t len, enum rp_setup_from from,
-		     const struct rp_setup_auth *auth)
+bool rp_setup_check_seal(const void *buf, size_t len, enum rp_setup_from from,
+			 const struct rp_setup_auth *auth)
 {
 	uint8_t mac[RP_SETUP_MAC];
 

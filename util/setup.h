@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The messages of set-up: how a client learns what a pool's writes need. */
+/*
+ * Messages of the setup protocol: how a client learns what it needs to write.
+ */
 #ifndef RP_UTIL_SETUP_H
 #define RP_UTIL_SETUP_H
 
@@ -10,9 +12,9 @@
 #include "util/secret.h"
 
 /*
- * One TCP connection, one answer: the daemon sends a GREETING, the client a
- * request, the daemon the answer or an ERROR. Everything is little-endian.
- * docs/protocol.md has the layout in prose; here are only bytes, no sockets.
+ * One TCP connection, one request: the daemon sends a CHALLENGE with its nonce,
+ * the client a request, the daemon the reply or an ERROR. Numbers are
+ * little-endian. docs/protocol.md describes the layout.
  *
  *    0 u32 magic    "RPMS"
  *    4 u16 version  1
@@ -20,8 +22,8 @@
  *    8 u32 length   of the whole message
  *   12 u32 0
  *
- * These 16 bytes mean the same in every version. Every message but GREETING
- * ends with a 32-byte MAC, zeros where there is no secret.
+ * These 16 bytes mean the same in every version. Every message but CHALLENGE
+ * ends with a 32-byte MAC, which is zero without a secret.
  */
 #define RP_SETUP_PORT	     18620
 #define RP_SETUP_VERSION     1
@@ -31,12 +33,12 @@
 #define RP_SETUP_NAME	     255 /* bytes of a pool's name */
 #define RP_SETUP_TEXT	     400 /* bytes of a sentence */
 #define RP_SETUP_FI_NAME     128 /* bytes of a fabric address */
-#define RP_SETUP_POOLS	     64	 /* that one daemon exports */
+#define RP_SETUP_POOLS	     64	 /* pools of one daemon */
 #define RP_SETUP_MAX_REQUEST 512
-#define RP_SETUP_MAX_ANSWER  65536
+#define RP_SETUP_MAX_REPLY   65536
 
 enum rp_setup_type {
-	RP_SETUP_GREETING = 1,
+	RP_SETUP_CHALLENGE = 1,
 	RP_SETUP_GET_EXPORT = 2,
 	RP_SETUP_GET_LIST = 3,
 	RP_SETUP_EXPORT = 66,
@@ -44,16 +46,16 @@ enum rp_setup_type {
 	RP_SETUP_ERROR = 127,
 };
 
-/* Codes of an ERROR. They travel: never renumber. */
+/* Codes of an ERROR, part of the protocol: never renumber. */
 enum rp_setup_code {
 	RP_SETUP_E_REQUEST = 1, /* not understood */
 	RP_SETUP_E_VERSION = 2, /* other version of this protocol */
-	RP_SETUP_E_SECRET = 3,	/* no or another secret */
+	RP_SETUP_E_SECRET = 3,	/* wrong or missing secret */
 	RP_SETUP_E_POOL = 4,	/* no pool of this name */
 };
 
-/*  16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
-struct rp_setup_greeting {
+/* Body: 16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
+struct rp_setup_challenge {
 	bool secret;
 	uint8_t nonce[RP_SETUP_NONCE];
 };
@@ -72,15 +74,15 @@ struct rp_setup_request {
  *  80 strings: name, base provider, endpoint name, why  MAC */
 struct rp_setup_export {
 	uint64_t key;
-	uint64_t addr;	      /* of the pool's first byte, as RMA names it */
+	uint64_t addr;	      /* RMA address of the first byte of the pool */
 	uint64_t len;	      /* bytes of the pool */
-	uint64_t incarnation; /* random: one life of the daemon */
-	uint64_t generation;  /* of the pool */
-	uint8_t uuid[16];     /* of the pool */
+	uint64_t incarnation; /* random number of this run of the daemon */
+	uint64_t generation;  /* generation of the pool */
+	uint8_t uuid[16];     /* uuid of the pool */
 	uint16_t control;     /* version of the control messages */
-	uint8_t class;	      /* enum fi_rpmem_class that commits reach */
+	uint8_t class;	      /* class that commits reach */
 	uint8_t method;	      /* enum fi_rpmem_method */
-	bool was_clean;	      /* the pool's last daemon stopped by itself */
+	bool was_clean;	      /* the last daemon marked the pool clean */
 	char name[RP_SETUP_NAME + 1];
 	char base[64];
 	_Alignas(8) uint8_t fi_name[RP_SETUP_FI_NAME]; /* a sockaddr */
@@ -99,18 +101,18 @@ struct rp_setup_list {
 	} v[RP_SETUP_POOLS];
 };
 
-/*  16 u32 code  20 string text  MAC */
+/* Body: 16 u32 code  20 string text  MAC */
 struct rp_setup_error {
 	uint32_t code;
 	char text[RP_SETUP_TEXT + 1];
 };
 
 /*
- * Encoders write one whole message, its MAC zeros, and return its length, or
- * -EMSGSIZE when size is too small, -EINVAL for a field out of bounds.
+ * Encoders: write one whole message with a zero MAC. They return its length,
+ * -EMSGSIZE if size is too small, or -EINVAL for a field out of bounds.
  */
-int rp_setup_put_greeting(void *buf, size_t size,
-			  const struct rp_setup_greeting *m);
+int rp_setup_put_challenge(void *buf, size_t size,
+			   const struct rp_setup_challenge *m);
 int rp_setup_put_request(void *buf, size_t size,
 			 const struct rp_setup_request *m);
 int rp_setup_put_export(void *buf, size_t size,
@@ -119,36 +121,34 @@ int rp_setup_put_list(void *buf, size_t size, const struct rp_setup_list *m);
 int rp_setup_put_error(void *buf, size_t size, const struct rp_setup_error *m);
 
 /*
- * Framing: how long is the message that begins with these bytes? Returns 0 and
- * its length and type; -EAGAIN: less than a header is here; -EBADMSG: not
- * ours, or longer than max; -EPROTONOSUPPORT: another version (*type is then
- * not set, *length is).
+ * Read a header. Returns 0 with length and type; -EAGAIN: the header is not
+ * complete; -EBADMSG: not this protocol, or longer than max; -EPROTONOSUPPORT:
+ * another version (*length is set, *type is not).
  */
 int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
 		   enum rp_setup_type *type);
 
 /*
- * Decoders of one whole message of len bytes, framed before. Every length is
- * checked, what must be 0 is 0, a name is one (rp_setup_name_ok()), and
- * what is not printable ASCII becomes '?' in sentences. 0 or -EBADMSG; *m is
- * written only on success.
+ * Decoders of one whole message of len bytes. They check every length, that
+ * reserved bytes are 0, and names (rp_setup_name_ok()), and replace unprintable
+ * characters of sentences by '?'. They return 0 or -EBADMSG; *m is written only
+ * on success.
  */
-int rp_setup_get_greeting(const void *buf, size_t len,
-			  struct rp_setup_greeting *m);
+int rp_setup_get_challenge(const void *buf, size_t len,
+			   struct rp_setup_challenge *m);
 int rp_setup_get_request(const void *buf, size_t len,
 			 struct rp_setup_request *m);
 int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m);
 int rp_setup_get_list(const void *buf, size_t len, struct rp_setup_list *m);
 int rp_setup_get_error(const void *buf, size_t len, struct rp_setup_error *m);
 
-/* A pool's name: 1 to 255 printable ASCII characters without '/'. */
+/* Whether name is a pool name: 1 to 255 printable ASCII characters, no '/'. */
 bool rp_setup_name_ok(const char *name);
 
 /*
- * The MAC of a message: HMAC-SHA256 with the secret over a label that differs
- * by direction, the daemon's nonce, the client's nonce, and all bytes of the
- * message before its MAC. Fresh nonces on both sides: nothing can be played
- * again.
+ * MAC of a message: HMAC-SHA256, keyed with the secret, over a label of the
+ * direction, the nonce of the daemon, the nonce of the client, and the message
+ * before its MAC. Both nonces are fresh, so no message can be replayed.
  */
 enum rp_setup_from {
 	RP_SETUP_FROM_CLIENT,
@@ -161,8 +161,8 @@ struct rp_setup_auth {
 };
 void rp_setup_seal(void *buf, size_t len, enum rp_setup_from from,
 		   const struct rp_setup_auth *auth);
-/* Compared in constant time. */
-bool rp_setup_sealed(const void *buf, size_t len, enum rp_setup_from from,
-		     const struct rp_setup_auth *auth);
+/* Whether the MAC is right. Compares in constant time. */
+bool rp_setup_check_seal(const void *buf, size_t len, enum rp_setup_from from,
+			 const struct rp_setup_auth *auth);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The client's end of set-up: ask a daemon about its pools. */
+/* Client of the setup protocol: fetches what a daemon exports. */
 #include "config.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err)
 	return (int)(rest - s);
 }
 
-/* Wait until fd is ready or time is up: 0 or -ETIMEDOUT. */
+/* Wait until the socket is ready. Returns 0, or -ETIMEDOUT at the deadline. */
 static int call_wait(struct call *c, short events)
 {
 	struct pollfd pfd = {.fd = c->fd, .events = events};
@@ -165,7 +165,7 @@ static int call_send(struct call *c, const uint8_t *buf, size_t len)
 	return 0;
 }
 
-/* One whole message, its length in *len. -EIO: broken off before. */
+/* Receive one whole message. -EIO: the connection ended before. */
 static int call_recv(struct call *c, uint8_t *buf, size_t max, size_t *len,
 		     enum rp_setup_type *type)
 {
@@ -194,8 +194,8 @@ static int call_recv(struct call *c, uint8_t *buf, size_t max, size_t *len,
 	return 0;
 }
 
-/* Say what call_recv() or call_send() ran into. */
-static int call_failed(struct call *c, int ret)
+/* Write the error of call_recv() or call_send() to c->err. */
+static int call_report(struct call *c, int ret)
 {
 	const struct rp_setup_target *t = c->t;
 
@@ -206,12 +206,13 @@ static int call_failed(struct call *c, int ret)
 			      "fi_rpmemd; give the port that fi_rpmemd printed",
 			      t->port, t->host);
 	case -EPROTONOSUPPORT:
-		return rp_err(c->err, ret,
-			      "the daemon on port %u of %s speaks another "
-			      "version of the set-up protocol than this "
-			      "program (%d); install the same release at both "
-			      "ends",
-			      t->port, t->host, RP_SETUP_VERSION);
+		return rp_err(
+			c->err, ret,
+			"the daemon on port %u of %s speaks another version of "
+			"the setup protocol than this program (%d); install "
+			"the "
+			"same release at both ends",
+			t->port, t->host, RP_SETUP_VERSION);
 	case -ETIMEDOUT:
 		return rp_err(c->err, ret,
 			      "what listens on port %u of %s is silent; check "
@@ -220,20 +221,21 @@ static int call_failed(struct call *c, int ret)
 	case -EIO:
 	case -ECONNRESET:
 	case -EPIPE:
-		return rp_err(c->err, -EIO,
-			      "the daemon on port %u of %s broke off; it is "
-			      "stopping or has too many clients: try again",
-			      t->port, t->host);
+		return rp_err(
+			c->err, -EIO,
+			"the daemon on port %u of %s closed the connection; it "
+			"is stopping or has too many clients: try again",
+			t->port, t->host);
 	default:
 		return rp_err(c->err, ret, "port %u of %s: %s", t->port,
 			      t->host, strerror(-ret));
 	}
 }
 
-/* The secret is asked for exactly when it is given. */
-static int call_greet(struct call *c)
+/* Receive CHALLENGE. It must ask for a secret exactly if one was given. */
+static int call_recv_challenge(struct call *c)
 {
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	enum rp_setup_type type;
 	uint8_t buf[RP_SETUP_MAX_REQUEST];
 	size_t len;
@@ -241,9 +243,9 @@ static int call_greet(struct call *c)
 
 	ret = call_recv(c, buf, sizeof(buf), &len, &type);
 	if (!ret)
-		ret = rp_setup_get_greeting(buf, len, &g);
+		ret = rp_setup_get_challenge(buf, len, &g);
 	if (ret)
-		return call_failed(c, ret);
+		return call_report(c, ret);
 	if (g.secret && !c->t->secret)
 		return rp_err(c->err, -EACCES,
 			      "the daemon on port %u of %s asks for a secret; "
@@ -260,13 +262,13 @@ static int call_greet(struct call *c)
 	return 0;
 }
 
-static int call_refused(struct call *c, const uint8_t *buf, size_t len)
+static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 {
 	struct rp_setup_error e;
 	int ret;
 
 	if (rp_setup_get_error(buf, len, &e))
-		return call_failed(c, -EBADMSG);
+		return call_report(c, -EBADMSG);
 	switch (e.code) {
 	case RP_SETUP_E_SECRET:
 		ret = -EACCES;
@@ -285,8 +287,8 @@ static int call_refused(struct call *c, const uint8_t *buf, size_t len)
 }
 
 /*
- * The whole conversation; the answer's length, its MAC proved. An ERROR is
- * told without that proof: it can only make us stop.
+ * Send the request and receive the reply with a valid MAC. An ERROR is accepted
+ * without one: it can only make the client stop.
  */
 static int call_run(struct call *c, struct rp_setup_request *req,
 		    enum rp_setup_type expected, uint8_t *buf, size_t *len)
@@ -294,7 +296,7 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 	enum rp_setup_type type;
 	int ret;
 
-	ret = call_greet(c);
+	ret = call_recv_challenge(c);
 	if (ret)
 		return ret;
 	if (getrandom(req->nonce, sizeof(req->nonce), 0) !=
@@ -311,15 +313,15 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 		rp_setup_seal(buf, (size_t)ret, RP_SETUP_FROM_CLIENT, &c->auth);
 	ret = call_send(c, buf, (size_t)ret);
 	if (!ret)
-		ret = call_recv(c, buf, RP_SETUP_MAX_ANSWER, len, &type);
+		ret = call_recv(c, buf, RP_SETUP_MAX_REPLY, len, &type);
 	if (ret)
-		return call_failed(c, ret);
+		return call_report(c, ret);
 	if (type == RP_SETUP_ERROR)
-		return call_refused(c, buf, *len);
+		return call_read_error(c, buf, *len);
 	if (type != expected)
-		return call_failed(c, -EBADMSG);
+		return call_report(c, -EBADMSG);
 	if (c->auth.secret &&
-	    !rp_setup_sealed(buf, *len, RP_SETUP_FROM_DAEMON, &c->auth))
+	    !rp_setup_check_seal(buf, *len, RP_SETUP_FROM_DAEMON, &c->auth))
 		return rp_err(c->err, -EACCES,
 			      "the daemon on port %u of %s does not know the "
 			      "secret: do not use it",
@@ -336,7 +338,7 @@ static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
 		.deadline = now_ms() + (t->timeout_ms ? t->timeout_ms : 5000),
 		.err = err,
 	};
-	uint8_t *buf = malloc(RP_SETUP_MAX_ANSWER);
+	uint8_t *buf = malloc(RP_SETUP_MAX_REPLY);
 	size_t len;
 	int ret;
 
@@ -351,7 +353,7 @@ static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
 	ret = expected == RP_SETUP_LIST ? rp_setup_get_list(buf, len, out)
 					: rp_setup_get_export(buf, len, out);
 	if (ret)
-		ret = call_failed(&c, ret);
+		ret = call_report(&c, ret);
 close_fd:
 	close(c.fd);
 free_buf:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The daemon's end of set-up: answers many clients, waits for none. */
+/* Server of the setup protocol: serves many clients and never blocks. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,18 +18,18 @@
 
 #include "util/setup_server.h"
 
-/* A list of RP_SETUP_POOLS pools, the longest answer, fits. */
-#define ANSWER_SIZE 20480
+/* Fits the longest reply, a list of RP_SETUP_POOLS pools. */
+#define REPLY_SIZE 20480
 
 enum state {
-	GREET,	/* writing the greeting */
-	LISTEN, /* reading the request */
-	ANSWER, /* writing the answer */
-	FINISH, /* answered: until the client closes */
+	CHALLENGE, /* sending CHALLENGE */
+	REQUEST,   /* receiving the request */
+	REPLY,	   /* sending the reply */
+	CLOSE,	   /* waiting until the client closes */
 };
 
 struct conn {
-	TAILQ_ENTRY(conn) link; /* oldest first: also first to time out */
+	TAILQ_ENTRY(conn) link; /* oldest first, in the order of deadlines */
 	int fd;
 	enum state state;
 	uint64_t deadline; /* ms */
@@ -49,7 +49,7 @@ struct rp_setup_server {
 	struct conns conns;
 	unsigned int nconns;
 	uint64_t refused_at;   /* ms */
-	uint64_t listen_again; /* ms; 0: it listens */
+	uint64_t listen_again; /* ms; 0: the listener is active */
 };
 
 static uint64_t now_ms(void)
@@ -60,7 +60,11 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-static int listen_on(const char *addr, uint16_t port, char *err)
+/*
+ * Bind a socket, and listen unless backlog is 0. Returns the socket, or -errno
+ * and the remedy in err.
+ */
+static int bind_socket(const char *addr, uint16_t port, int backlog, char *err)
 {
 	struct addrinfo *ai, hints = {
 				     .ai_socktype = SOCK_STREAM,
@@ -81,9 +85,10 @@ static int listen_on(const char *addr, uint16_t port, char *err)
 		ret = rp_err(err, -errno, "socket: %s", strerror(errno));
 		goto free_ai;
 	}
-	/* A daemon that died a moment ago must not keep its port. */
+	/* SO_REUSEADDR: a daemon that just ended must not block the port. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, 64)) {
+	if (bind(fd, ai->ai_addr, ai->ai_addrlen) ||
+	    (backlog && listen(fd, backlog))) {
 		ret = -errno;
 		if (ret == -EADDRINUSE)
 			rp_err(err, ret,
@@ -107,6 +112,16 @@ free_ai:
 	return ret;
 }
 
+int rp_setup_server_check(const char *addr, uint16_t port, char *err)
+{
+	int fd = bind_socket(addr, port, 0, err);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 			struct rp_setup_server **out, char *err)
 {
@@ -122,7 +137,8 @@ int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 	if (!s->attr.timeout_ms)
 		s->attr.timeout_ms = 5000;
 	TAILQ_INIT(&s->conns);
-	ret = listen_on(attr->addr ? attr->addr : "127.0.0.1", attr->port, err);
+	ret = bind_socket(attr->addr ? attr->addr : "127.0.0.1", attr->port, 64,
+			  err);
 	if (ret < 0)
 		goto free_server;
 	s->listener = ret;
@@ -201,7 +217,7 @@ static int put_error(struct conn *c, uint32_t code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e.text, sizeof(e.text), fmt, ap);
 	va_end(ap);
-	return rp_setup_put_error(c->out, ANSWER_SIZE, &e);
+	return rp_setup_put_error(c->out, REPLY_SIZE, &e);
 }
 
 static const char *why_withdrawn(const struct rp_setup_server *s,
@@ -224,7 +240,7 @@ static int put_list(const struct rp_setup_server *s, struct conn *c)
 		list.v[list.n].method = e->method;
 		memcpy(list.v[list.n++].name, e->name, sizeof(e->name));
 	}
-	return rp_setup_put_list(c->out, ANSWER_SIZE, &list);
+	return rp_setup_put_list(c->out, REPLY_SIZE, &list);
 }
 
 static int put_export(const struct rp_setup_server *s, struct conn *c,
@@ -239,7 +255,7 @@ static int put_export(const struct rp_setup_server *s, struct conn *c,
 			continue;
 		why = why_withdrawn(s, i);
 		return why ? put_error(c, RP_SETUP_E_POOL, "%s", why)
-			   : rp_setup_put_export(c->out, ANSWER_SIZE,
+			   : rp_setup_put_export(c->out, REPLY_SIZE,
 						 &s->attr.exports[i]);
 	}
 	known[0] = 0;
@@ -255,7 +271,7 @@ static int put_export(const struct rp_setup_server *s, struct conn *c,
 			 len >= sizeof(known) ? "..." : "");
 }
 
-static void tell_refused(struct rp_setup_server *s, const struct conn *c)
+static void report_refused(struct rp_setup_server *s, const struct conn *c)
 {
 	uint64_t now = now_ms();
 
@@ -266,29 +282,29 @@ static void tell_refused(struct rp_setup_server *s, const struct conn *c)
 }
 
 /*
- * A whole request, or what will never be one (frame says why). Nothing about
- * the pools is said before the secret is proved.
+ * Encode the reply to a complete request, or to bytes that are none (frame has
+ * the error). Reveals nothing about pools before the secret is proved.
  */
-static int put_answer(struct rp_setup_server *s, struct conn *c, int frame,
-		      size_t len)
+static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
+		     size_t len)
 {
 	struct rp_setup_request req;
 	int ret;
 
 	if (frame == -EPROTONOSUPPORT)
-		return put_error(c, RP_SETUP_E_VERSION,
-				 "this daemon speaks version %d of the set-up "
-				 "protocol; install the same release at both "
-				 "ends",
-				 RP_SETUP_VERSION);
+		return put_error(
+			c, RP_SETUP_E_VERSION,
+			"this daemon speaks version %d of the setup protocol; "
+			"install the same release at both ends",
+			RP_SETUP_VERSION);
 	if (frame || rp_setup_get_request(c->in, len, &req))
 		return put_error(c, RP_SETUP_E_REQUEST,
 				 "the request is not understood; install the "
 				 "same release at both ends");
 	memcpy(c->auth.client_nonce, req.nonce, sizeof(req.nonce));
 	if (c->auth.secret &&
-	    !rp_setup_sealed(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
-		tell_refused(s, c);
+	    !rp_setup_check_seal(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
+		report_refused(s, c);
 		return put_error(c, RP_SETUP_E_SECRET,
 				 "the secret is not the daemon's; give the "
 				 "same --secret FILE at both ends");
@@ -301,7 +317,7 @@ static int put_answer(struct rp_setup_server *s, struct conn *c, int frame,
 	return ret;
 }
 
-/* False: the connection is over. */
+/* Returns false when the connection must be closed. */
 static bool conn_read(struct rp_setup_server *s, struct conn *c)
 {
 	enum rp_setup_type type;
@@ -318,12 +334,12 @@ static bool conn_read(struct rp_setup_server *s, struct conn *c)
 	frame = rp_setup_frame(c->in, c->in_len, sizeof(c->in), &length, &type);
 	if (frame == -EAGAIN || (!frame && c->in_len < length))
 		return true;
-	ret = put_answer(s, c, frame, length);
+	ret = put_reply(s, c, frame, length);
 	if (ret < 0)
 		return false;
 	c->out_len = (size_t)ret;
 	c->out_done = 0;
-	c->state = ANSWER;
+	c->state = REPLY;
 	return conn_wait_for(s, c, EPOLLOUT);
 }
 
@@ -337,14 +353,15 @@ static bool conn_write(struct rp_setup_server *s, struct conn *c)
 	c->out_done += (size_t)n;
 	if (c->out_done < c->out_len)
 		return true;
-	if (c->state == GREET) {
-		c->state = LISTEN;
+	if (c->state == CHALLENGE) {
+		c->state = REQUEST;
 	} else {
 		/*
-		 * The client closes: closing first, with bytes of its unread,
-		 * could reset the connection under the answer.
+		 * Let the client close first: closing a socket with unread
+		 * bytes resets the connection, and the client could lose the
+		 * reply.
 		 */
-		c->state = FINISH;
+		c->state = CLOSE;
 		shutdown(c->fd, SHUT_WR);
 	}
 	return conn_wait_for(s, c, EPOLLIN);
@@ -353,22 +370,22 @@ static bool conn_write(struct rp_setup_server *s, struct conn *c)
 static bool conn_run(struct rp_setup_server *s, struct conn *c)
 {
 	switch (c->state) {
-	case GREET:
-	case ANSWER:
+	case CHALLENGE:
+	case REPLY:
 		return conn_write(s, c);
-	case LISTEN:
+	case REQUEST:
 		return conn_read(s, c);
-	case FINISH:
+	case CLOSE:
 		break;
 	}
-	/* Thrown away unseen; the deadline ends it when they do not. */
+	/* Discard further bytes until the client closes, or the deadline. */
 	return recv(c->fd, c->in, sizeof(c->in), 0) > 0;
 }
 
-/* The greeting is written from the loop like everything else. */
-static bool conn_greet(struct rp_setup_server *s, struct conn *c)
+/* Queue CHALLENGE; the loop sends it. */
+static bool conn_challenge(struct rp_setup_server *s, struct conn *c)
 {
-	struct rp_setup_greeting g = {.secret = s->attr.secret != NULL};
+	struct rp_setup_challenge g = {.secret = s->attr.secret != NULL};
 	struct epoll_event ev = {.events = EPOLLOUT, .data.ptr = c};
 	int ret;
 
@@ -377,14 +394,14 @@ static bool conn_greet(struct rp_setup_server *s, struct conn *c)
 	    (ssize_t)sizeof(c->auth.daemon_nonce))
 		return false;
 	memcpy(g.nonce, c->auth.daemon_nonce, sizeof(g.nonce));
-	c->out = malloc(ANSWER_SIZE);
+	c->out = malloc(REPLY_SIZE);
 	if (!c->out)
 		return false;
-	ret = rp_setup_put_greeting(c->out, ANSWER_SIZE, &g);
+	ret = rp_setup_put_challenge(c->out, REPLY_SIZE, &g);
 	if (ret < 0)
 		return false;
 	c->out_len = (size_t)ret;
-	c->state = GREET;
+	c->state = CHALLENGE;
 	return epoll_ctl(s->epfd, EPOLL_CTL_ADD, c->fd, &ev) == 0;
 }
 
@@ -406,7 +423,9 @@ static void server_accept(struct rp_setup_server *s)
 	fd = accept4(s->listener, (struct sockaddr *)&sa, &sa_len,
 		     SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
-		/* Out of descriptors: do not spin on what stays readable. */
+		/*
+		 * Out of descriptors: pause the listener, which stays readable.
+		 */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 		    errno == ENOBUFS)
 			server_listen(s, false);
@@ -424,7 +443,7 @@ static void server_accept(struct rp_setup_server *s)
 	c->deadline = now_ms() + s->attr.timeout_ms;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->nconns++;
-	if (!conn_greet(s, c))
+	if (!conn_challenge(s, c))
 		conn_drop(s, c);
 }
 
@@ -435,8 +454,8 @@ void rp_setup_server_run(struct rp_setup_server *s)
 	uint64_t now;
 
 	/*
-	 * One event at a time: an event fetched along with others could name
-	 * a connection that has been dropped meanwhile.
+	 * Fetch one event at a time: a second one could name a connection that
+	 * the first one has dropped.
 	 */
 	for (unsigned int i = 0; i < 2 * s->attr.max_conns; i++) {
 		if (epoll_wait(s->epfd, &ev, 1, 0) != 1)
@@ -444,8 +463,8 @@ void rp_setup_server_run(struct rp_setup_server *s)
 		c = ev.data.ptr;
 		if (!c) {
 			/*
-			 * Honest clients are done in milliseconds, so the
-			 * oldest is the likeliest not to be one.
+			 * Drop the oldest connection: honest clients need
+			 * milliseconds only.
 			 */
 			if (s->nconns == s->attr.max_conns)
 				conn_drop(s, TAILQ_FIRST(&s->conns));

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# What automake's tests said, counted: sourced by check.sh and platform/tests.sh.
+# Counts results of automake tests; sourced by check.sh and platform/tests.sh.
 # shellcheck shell=bash disable=SC2034
 
-# tally NAME: of the suite whose results are NAME.trs and NAME.log: how many tests
-# have passed in $p, failed in $f, been skipped in $s. Criterion programs report
-# each test; everything else is one per program unless it prints TAP itself.
+# tally NAME: count the results in NAME.trs and NAME.log: passed in $p, failed
+# in $f, skipped in $s. Criterion and TAP programs report each test; any other
+# program counts as one.
 tally() {
 	local out=$1.log result synth tested
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Words between the tools and people: errors, sizes, rates. */
+/* Text for people: errors, sizes, rates. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -60,7 +60,9 @@ int rp_size_parse(const char *s, uint64_t *size, char *err)
 	if (!isdigit((unsigned char)s[0]) || errno)
 		goto bad;
 	if (*end == '.') {
-		/* The fraction alone is a double: the rest stays exact. */
+		/*
+		 * Only the fraction is a double; the integer part stays exact.
+		 */
 		char *dot = end;
 
 		for (end++; isdigit((unsigned char)*end); end++)
@@ -96,7 +98,7 @@ const char *rp_size_format(uint64_t size, char buf[RP_SIZE_LEN])
 	double v = (double)size;
 	unsigned int i = 0;
 
-	/* 1023.95 would be printed as 1024.0. */
+	/* Use the next unit: 1023.95 would be printed as 1024.0. */
 	while (v >= 1023.95 && i < 6) {
 		v /= 1024;
 		i++;

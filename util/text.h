@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Words between the tools and people: errors, sizes, rates. */
+/* Text for people: errors, sizes, rates. */
 #ifndef RP_UTIL_TEXT_H
 #define RP_UTIL_TEXT_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for one error: what is wrong with which thing, and the remedy. */
+/* Bytes of one error: the cause, the object, and the remedy. */
 #define RP_ERR_LEN 512
 
 /* Write an error into err (RP_ERR_LEN bytes, may be NULL); returns ret. */
@@ -15,26 +15,26 @@ int rp_err(char *err, int ret, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * "4096", "64K", "10M", "1.5G", "1T", with or without "iB": powers of 1024.
- * Returns 0, or -EINVAL and the reason in err.
+ * Parse "4096", "64K", "10M", "1.5G", "1T", with or without "iB": powers of
+ * 1024. Returns 0, or -EINVAL and the reason in err.
  */
 int rp_size_parse(const char *s, uint64_t *size, char *err);
 
-/* A whole decimal number in [min, max]. Returns 0, or -EINVAL and why. */
+/* Parse a decimal integer in [min, max]. Returns 0, or -EINVAL and why. */
 int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
 		    char *err);
 
-/* Printable ASCII: nothing that a terminal acts upon. */
+/* Whether c is printable ASCII, without effect on a terminal. */
 static inline bool rp_char_ok(char c)
 {
 	return c >= 0x20 && c < 0x7f;
 }
 
-/* Make a text of somebody else fit for a terminal: the rest becomes by. */
+/* Replace unprintable characters of a foreign text by `by`. */
 void rp_text_clean(char *s, char by);
 
 #define RP_SIZE_LEN 32
-/* "12 B", "1.5 KiB", "10 GiB": at most one digit behind the point. */
+/* Format a size: "12 B", "1.5 KiB", "10 GiB", with at most one decimal. */
 const char *rp_size_format(uint64_t size, char buf[RP_SIZE_LEN]);
 
 #endif

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# States what nobody can see of a folder: sourced by quickstart.sh and check.sh.
+# States what software cannot see of a folder; sourced by quickstart.sh and
+# check.sh.
 # shellcheck shell=sh
 
-# trust_word TOOL DIR FIELD: what fi_rpmem_info (TOOL) says of a folder.
+# trust_word TOOL DIR FIELD: print a field that fi_rpmem_info (TOOL) reports of
+# a folder.
 trust_word() {
 	"$1" "$2" 2>/dev/null | sed -n "s/^  $3  *//p" | tail -1
 }
 
-# trust_folder TOOL DIR: in a container or chroot nothing shows that an msync in
-# DIR reaches a disk, so commits there are refused. Say so, and state it by
-# FI_OFI_RPMEM_TRUST_FS for what is run after. Fails where no statement helps.
+# trust_folder TOOL DIR: in a container or chroot nothing shows that msync in
+# DIR reaches a disk, so commits are refused. Print this, and export
+# FI_OFI_RPMEM_TRUST_FS for later commands. Fails if no statement helps.
 trust_folder() {
 	[ "$(trust_word "$1" "$2" class)" != power ] || return 0
 	trust_fs=$(trust_word "$1" "$2" 'file system')

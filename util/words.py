@@ -15,8 +15,7 @@ import subprocess
 import sys
 import tokenize
 
-# A comment starts with its subject: these openers stand for a noun that is
-# missing.
+# Openers that stand for a missing noun: a comment starts with its subject.
 HEADLESS = re.compile(
     r"(Who|Whoever|Whose|What|Whatever|Whichever|Of|Those|That of|Where"
     r"|Wherever|As much|Nothing of)\b(?! is\b.*\?$)")
@@ -42,7 +41,7 @@ WORDS = {
         "private connection",
     r"travels? together": "coalesce",
 }
-# Part of a name, between underscores -> what to say.
+# Part of a name, between underscores -> the word to use.
 NAMES = {
     "asker": "session", "asked": "a noun", "told": "a noun", "own": "a noun",
     "there": "a noun", "held": "deferred", "linked": "connected",
@@ -55,7 +54,7 @@ NAMES = {
 COMMENT_WORDS = [(re.compile(r"\b(%s)\b" % w, re.I), say)
                  for w, say in WORDS.items()]
 KINDS = {".c": "c", ".h": "c", ".sh": "sh", ".py": "py"}
-# The list of words itself, here and where it is tested.
+# The files with the word list itself and its test.
 EXEMPT = ("util/words.py", "fabtests/functional/words.sh")
 
 C_TOKEN = re.compile(
@@ -64,7 +63,7 @@ C_TOKEN = re.compile(
 
 
 def c_parts(text):
-    """Each comment and each name: (kind, line, text)"""
+    """Yields each comment and each name as (kind, line, text)."""
     for m in C_TOKEN.finditer(text):
         t = m.group()
         line = text.count("\n", 0, m.start()) + 1
@@ -147,7 +146,7 @@ def git(*args):
 
 
 def titles():
-    """Titles since the last tag, or since this check is there."""
+    """Yields titles since the last tag, or since this script was added."""
     base = git("describe", "--tags", "--abbrev=0") or git(
         "log", "--diff-filter=A", "-1", "--format=%H", "--", "util/words.py")
     for line in (git("log", "--no-merges", "--format=%h %s", base + "..HEAD")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A log at another machine: its first 8 bytes say where the next record goes,
- * and are written when the record is durable. Whenever the power goes, all that
- * they count is there.
+ * Appends records to a log on another machine. The first 8 bytes hold the tail,
+ * the offset of the next record; they are written after the record is durable.
+ * After a power failure all records before the tail are there.
  *
  *   append rxe0 1 7471 LOG                at the target; LOG: devdax
  *   append rxe0 1 7471 HOST TEXT...       appends each TEXT
@@ -21,13 +21,13 @@ static void target(struct rc *c, int fd, const char *path)
 		       MAP_SHARED_VALIDATE | MAP_SYNC, log, 0);
 
 	CHECK(p != MAP_FAILED);
-	/* What is no log becomes an empty one. */
+	/* An invalid tail means that the file is no log: start an empty one. */
 	if (*(uint64_t *)p < sizeof(uint64_t) || *(uint64_t *)p > LEN)
 		*(uint64_t *)p = 0;
 	rc_serve(c, fd, p, LEN);
 }
 
-/* Of both sides' bytes: the tail as it was read, and a record. */
+/* Local buffers: the tail that was read, and a record. */
 struct local {
 	uint64_t tail;
 	char record[4096];
@@ -36,7 +36,10 @@ struct local {
 static uint64_t read_tail(struct rc *c, const struct rc_region *r,
 			  struct local *l, uint32_t lkey)
 {
-	/* Builders of the queue pair's own, polled here as the rest is. */
+	/*
+	 * The ibv_wr_*() builders of c->ex work inside a batch of the shim;
+	 * rc_wait() polls their completions too.
+	 */
 	ibv_rpmem_wr_start(c->rqp);
 	c->ex->wr_id = 1;
 	c->ex->wr_flags = IBV_SEND_SIGNALED;
@@ -47,8 +50,7 @@ static uint64_t read_tail(struct rc *c, const struct rc_region *r,
 	return l->tail ? l->tail : sizeof(l->tail);
 }
 
-/* Record, flush; tail, flush: one batch, and one round trip less to wait for.
- */
+/* Post record, flush, tail, flush as one batch: one round trip less. */
 static uint64_t append(struct rc *c, const struct rc_region *r,
 		       const struct local *l, uint32_t lkey, uint64_t tail,
 		       size_t len)
@@ -101,7 +103,7 @@ static void initiator(struct rc *c, int fd, char **text)
 
 int main(int argc, char **argv)
 {
-	const int asks = argc > 5;
+	const int is_initiator = argc > 5;
 	struct rc c;
 	int fd;
 
@@ -112,10 +114,10 @@ int main(int argc, char **argv)
 			argv[0]);
 		return 2;
 	}
-	fd = rc_meet(asks ? argv[4] : NULL, argv[3]);
-	rc_open(&c, argv[1], atoi(argv[2]), asks ? 0 : RC_FLUSHES);
+	fd = rc_connect_peer(is_initiator ? argv[4] : NULL, argv[3]);
+	rc_open(&c, argv[1], atoi(argv[2]), is_initiator ? 0 : RC_FLUSHES);
 	rc_connect(&c, fd);
-	if (asks)
+	if (is_initiator)
 		initiator(&c, fd, argv + 5);
 	else
 		target(&c, fd, argv[4]);

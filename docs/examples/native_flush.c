@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A write made durable by ibv_wr_flush() of rdma-core 45, and nothing else:
+ * Makes a write durable by ibv_wr_flush() of rdma-core 45 alone:
  *
  *   native_flush rxe0 1 7471 POOL          at the target; POOL: a devdax
  *   native_flush rxe0 1 7471 HOST TEXT     writes TEXT to its beginning
  *
- * It needs a device with FLUSH, or LD_PRELOAD=libibvrpmem_preload.so at both
- * ends: ibv_rpmem_preload(7).
+ * The device needs FLUSH; without it, preload libibvrpmem_preload.so at both
+ * ends, as ibv_rpmem_preload(7) describes.
  */
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -29,14 +29,14 @@
 		}                                                              \
 	} while (0)
 
-/* What each end tells the other one. */
-struct end {
+/* Addresses that the two ends exchange over TCP. */
+struct address {
 	union ibv_gid gid;
 	uint32_t qp_num, rkey;
 	uint64_t addr;
 };
 
-static int meet(const char *host, const char *service)
+static int connect_peer(const char *host, const char *service)
 {
 	struct addrinfo hints = {.ai_flags = host ? 0 : AI_PASSIVE,
 				 .ai_family = AF_INET,
@@ -71,7 +71,7 @@ static struct ibv_context *open_device(const char *name)
 		if (!strcmp(ibv_get_device_name(list[i]), name))
 			ctx = ibv_open_device(list[i]);
 	CHECK(ctx && !ibv_query_device_ex(ctx, NULL, &attr));
-	/* The bit of persistent FLUSH; it has no name. */
+	/* Bit 39: persistent FLUSH. The header has no name for it. */
 	if (!(attr.device_cap_flags_ex & 1ull << 39)) {
 		fprintf(stderr, "%s has no FLUSH\n", name);
 		exit(1);
@@ -101,8 +101,8 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 	return qp;
 }
 
-static void join(struct ibv_qp *qp, const struct end *peer, int gid_index,
-		 enum ibv_mtu mtu)
+static void connect_qp(struct ibv_qp *qp, const struct address *peer,
+		       int gid_index, enum ibv_mtu mtu)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = PORT};
 
@@ -137,7 +137,7 @@ static void join(struct ibv_qp *qp, const struct end *peer, int gid_index,
 				     IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* Asleep until it has completed. */
+/* Sleep until the WR has completed. */
 static void wait_for(struct ibv_cq *cq, uint64_t wr_id)
 {
 	struct ibv_wc wc = {0};
@@ -159,7 +159,8 @@ static void wait_for(struct ibv_cq *cq, uint64_t wr_id)
 	}
 }
 
-static void write_durably(struct ibv_qp *qp, const struct end *to, char *text)
+static void write_durably(struct ibv_qp *qp, const struct address *to,
+			  char *text)
 {
 	const size_t len = strlen(text) + 1;
 	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
@@ -183,7 +184,7 @@ static void write_durably(struct ibv_qp *qp, const struct end *to, char *text)
 	ibv_dereg_mr(mr);
 }
 
-static struct ibv_mr *map(struct ibv_pd *pd, const char *path)
+static struct ibv_mr *map_pool(struct ibv_pd *pd, const char *path)
 {
 	int fd = open(path, O_RDWR);
 	void *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
@@ -200,8 +201,8 @@ static struct ibv_mr *map(struct ibv_pd *pd, const char *path)
 
 int main(int argc, char **argv)
 {
-	const int asks = argc == 6;
-	struct end mine = {0}, theirs;
+	const int is_initiator = argc == 6;
+	struct address local = {0}, remote;
 	struct ibv_comp_channel *channel;
 	struct ibv_port_attr port;
 	struct ibv_context *ctx;
@@ -219,30 +220,33 @@ int main(int argc, char **argv)
 			argv[0]);
 		return 2;
 	}
-	fd = meet(asks ? argv[4] : NULL, argv[3]);
+	fd = connect_peer(is_initiator ? argv[4] : NULL, argv[3]);
 	ctx = open_device(argv[1]);
 	CHECK(!ibv_query_port(ctx, PORT, &port) &&
-	      !ibv_query_gid(ctx, PORT, atoi(argv[2]), &mine.gid));
+	      !ibv_query_gid(ctx, PORT, atoi(argv[2]), &local.gid));
 	pd = ibv_alloc_pd(ctx);
 	channel = ibv_create_comp_channel(ctx);
 	CHECK(pd && channel);
 	cq = ibv_create_cq(ctx, 16, NULL, channel, 0);
 	CHECK(cq);
 	qp = make_qp(pd, cq);
-	mine.qp_num = qp->qp_num;
-	if (!asks) {
-		mr = map(pd, argv[4]);
-		mine.rkey = mr->rkey;
-		mine.addr = (uintptr_t)mr->addr;
+	local.qp_num = qp->qp_num;
+	if (!is_initiator) {
+		mr = map_pool(pd, argv[4]);
+		local.rkey = mr->rkey;
+		local.addr = (uintptr_t)mr->addr;
 	}
-	CHECK(send(fd, &mine, sizeof(mine), 0) == (ssize_t)sizeof(mine) &&
-	      recv(fd, &theirs, sizeof(theirs), MSG_WAITALL) ==
-		      (ssize_t)sizeof(theirs));
-	join(qp, &theirs, atoi(argv[2]), port.active_mtu);
-	/* Both are connected; and later: the initiator has ended. */
+	CHECK(send(fd, &local, sizeof(local), 0) == (ssize_t)sizeof(local) &&
+	      recv(fd, &remote, sizeof(remote), MSG_WAITALL) ==
+		      (ssize_t)sizeof(remote));
+	connect_qp(qp, &remote, atoi(argv[2]), port.active_mtu);
+	/*
+	 * This byte says that both ends are connected. At shutdown it says that
+	 * the initiator has finished.
+	 */
 	CHECK(send(fd, &bye, 1, 0) == 1 && recv(fd, &bye, 1, 0) == 1);
-	if (asks)
-		write_durably(qp, &theirs, argv[5]);
+	if (is_initiator)
+		write_durably(qp, &remote, argv[5]);
 	shutdown(fd, SHUT_WR);
 	CHECK(!recv(fd, &bye, 1, 0));
 	if (mr)

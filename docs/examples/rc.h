@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the examples share: one reliable connection, with the shim at each end.
- */
+/* Code shared by the examples: one RC connection with the shim at each end. */
 #include <infiniband/rpmem.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -25,10 +24,10 @@ struct rc {
 	struct ibv_rpmem_cq *rcq;
 	struct ibv_rpmem_qp *rqp;
 	int gid_index;
-	int flushes; /* those that the device does by itself */
+	int flushes; /* FLUSH access bits that the device supports */
 };
 
-/* What the target tells of its region. */
+/* Description of the region, which the target sends to the initiator. */
 struct rc_region {
 	struct ibv_rpmem_desc desc;
 	uint64_t addr;
@@ -43,8 +42,11 @@ struct rc_region {
 		}                                                              \
 	} while (0)
 
-/* The other program: host NULL waits for it, else it is called. */
-static inline int rc_meet(const char *host, const char *service)
+/*
+ * Open a TCP connection to the other program: connect to host, or accept one if
+ * host is NULL.
+ */
+static inline int rc_connect_peer(const char *host, const char *service)
 {
 	struct addrinfo hints = {.ai_flags = host ? 0 : AI_PASSIVE,
 				 .ai_family = AF_INET,
@@ -68,10 +70,11 @@ static inline int rc_meet(const char *host, const char *service)
 	return fd;
 }
 
-static inline void rc_swap(int fd, const void *mine, void *theirs, size_t len)
+static inline void rc_exchange(int fd, const void *local, void *remote,
+			       size_t len)
 {
-	CHECK(send(fd, mine, len, 0) == (ssize_t)len);
-	CHECK(recv(fd, theirs, len, MSG_WAITALL) == (ssize_t)len);
+	CHECK(send(fd, local, len, 0) == (ssize_t)len);
+	CHECK(recv(fd, remote, len, MSG_WAITALL) == (ssize_t)len);
 }
 
 /* access: RC_FLUSHES at the target, 0 at the initiator. */
@@ -107,7 +110,7 @@ static inline void rc_open(struct rc *c, const char *device, int gid_index,
 	attr.send_cq = attr.recv_cq = c->cq;
 	c->qp = ibv_create_qp_ex(c->ctx, &attr);
 	c->flushes = c->qp ? RC_FLUSHES : 0;
-	if (!c->qp) { /* a device that does not flush by itself */
+	if (!c->qp) { /* the device has no FLUSH */
 		attr.send_ops_flags &= ~(uint64_t)IBV_RPMEM_QP_EX_WITH_FLUSH;
 		c->qp = ibv_create_qp_ex(c->ctx, &attr);
 	}
@@ -120,7 +123,7 @@ static inline void rc_open(struct rc *c, const char *device, int gid_index,
 	CHECK(c->rqp);
 }
 
-/* Both queue pairs, and then what leads to the agents beside them. */
+/* Connect the queue pairs, then the side connection to the agents. */
 static inline void rc_connect(struct rc *c, int fd)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
@@ -129,26 +132,26 @@ static inline void rc_connect(struct rc *c, int fd)
 	struct {
 		union ibv_gid gid;
 		uint32_t qp_num;
-	} mine = {.qp_num = c->qp->qp_num}, theirs;
+	} local = {.qp_num = c->qp->qp_num}, remote;
 	struct ibv_port_attr port;
 
 	CHECK(!ibv_query_port(c->ctx, RC_PORT, &port) &&
-	      !ibv_query_gid(c->ctx, RC_PORT, c->gid_index, &mine.gid));
-	rc_swap(fd, &mine, &theirs, sizeof(mine));
-	/* The kernel takes FLUSH bits from devices that have them only. */
+	      !ibv_query_gid(c->ctx, RC_PORT, c->gid_index, &local.gid));
+	rc_exchange(fd, &local, &remote, sizeof(local));
+	/* The kernel rejects FLUSH bits for a device without FLUSH. */
 	attr.qp_access_flags = (unsigned int)(RC_OPEN | c->flushes);
 	CHECK(!ibv_modify_qp(c->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 				     IBV_QP_ACCESS_FLAGS));
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = port.active_mtu;
-	attr.dest_qp_num = theirs.qp_num;
-	attr.max_dest_rd_atomic = 1; /* a flush may be a read */
+	attr.dest_qp_num = remote.qp_num;
+	attr.max_dest_rd_atomic = 1; /* a read fence is an RDMA read */
 	attr.min_rnr_timer = 12;
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.port_num = RC_PORT;
 	attr.ah_attr.dlid = port.lid;
-	attr.ah_attr.grh.dgid = theirs.gid;
+	attr.ah_attr.grh.dgid = remote.gid;
 	attr.ah_attr.grh.sgid_index = (uint8_t)c->gid_index;
 	attr.ah_attr.grh.hop_limit = 64;
 	CHECK(!ibv_modify_qp(c->qp, &attr,
@@ -158,7 +161,7 @@ static inline void rc_connect(struct rc *c, int fd)
 				     IBV_QP_MIN_RNR_TIMER));
 	attr.qp_state = IBV_QPS_RTS;
 	attr.timeout = 14;
-	attr.retry_cnt = 6; /* 7 may mean for ever */
+	attr.retry_cnt = 6; /* 7 may mean forever */
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 1;
 	CHECK(!ibv_modify_qp(c->qp, &attr,
@@ -166,11 +169,13 @@ static inline void rc_connect(struct rc *c, int fd)
 				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 				     IBV_QP_MAX_QP_RD_ATOMIC));
 	CHECK(!ibv_rpmem_get_addr(c->rqp, &addr));
-	rc_swap(fd, &addr, &peer_addr, sizeof(addr));
+	rc_exchange(fd, &addr, &peer_addr, sizeof(addr));
 	CHECK(!ibv_rpmem_connect(c->rqp, &peer_addr));
 }
 
-/* The target: give len bytes at addr to the peer, until it goes away. */
+/*
+ * Target: register len bytes at addr, send the description, wait for the end.
+ */
 static inline void rc_serve(struct rc *c, int fd, void *addr, size_t len)
 {
 	struct ibv_rpmem_mr *mr =
@@ -182,13 +187,13 @@ static inline void rc_serve(struct rc *c, int fd, void *addr, size_t len)
 	region.rkey = mr->mr->rkey;
 	CHECK(!ibv_rpmem_get_desc(mr, c->rqp, &region.desc));
 	CHECK(send(fd, &region, sizeof(region), 0) == sizeof(region));
-	/* The agent, a thread of the library, does what there is to do. */
+	/* The agent, a thread of the library, serves the requests. */
 	while (recv(fd, &c1, 1, 0) > 0)
 		;
 	CHECK(!ibv_rpmem_dereg_mr(mr));
 }
 
-/* The initiator: what it was given, and how it will be flushed. */
+/* Initiator: receive the description and print how writes are flushed. */
 static inline void rc_region(struct rc *c, int fd, struct rc_region *region)
 {
 	struct ibv_rpmem_region_attr how;
@@ -200,7 +205,7 @@ static inline void rc_region(struct rc *c, int fd, struct rc_region *region)
 	printf("flushed by %s, survives %s\n", how.persistent, how.survives);
 }
 
-/* The one that was signaled, whatever it was. */
+/* Wait for the signaled WR. */
 static inline void rc_wait(struct rc *c)
 {
 	struct ibv_wc wc;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A write, made durable at another machine:
+ * Makes a write durable on another machine:
  *
  *   write_flush rxe0 1 7471 POOL          at the target; POOL: a file or devdax
  *   write_flush rxe0 1 7471 HOST TEXT     writes TEXT to its beginning
@@ -18,7 +18,9 @@ static void target(struct rc *c, int fd, const char *path)
 	void *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
 		       MAP_SHARED_VALIDATE | MAP_SYNC, pool, 0);
 
-	/* Where there is no DAX, the page cache is in between. */
+	/*
+	 * Without DAX, the page cache holds the bytes until they are flushed.
+	 */
 	if (p == MAP_FAILED)
 		p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, pool,
 			 0);
@@ -35,7 +37,7 @@ static void initiator(struct rc *c, int fd, char *text)
 
 	CHECK(mr);
 	rc_region(c, fd, &region);
-	/* One batch: the write, which nobody asks about, and its flush. */
+	/* One batch: an unsignaled write and a signaled flush. */
 	ibv_rpmem_wr_start(c->rqp);
 	c->ex->wr_id = 1;
 	c->ex->wr_flags = 0;
@@ -53,7 +55,7 @@ static void initiator(struct rc *c, int fd, char *text)
 
 int main(int argc, char **argv)
 {
-	const int asks = argc == 6;
+	const int is_initiator = argc == 6;
 	struct rc c;
 	int fd;
 
@@ -64,10 +66,10 @@ int main(int argc, char **argv)
 			argv[0]);
 		return 2;
 	}
-	fd = rc_meet(asks ? argv[4] : NULL, argv[3]);
-	rc_open(&c, argv[1], atoi(argv[2]), asks ? 0 : RC_FLUSHES);
+	fd = rc_connect_peer(is_initiator ? argv[4] : NULL, argv[3]);
+	rc_open(&c, argv[1], atoi(argv[2]), is_initiator ? 0 : RC_FLUSHES);
 	rc_connect(&c, fd);
-	if (asks)
+	if (is_initiator)
 		initiator(&c, fd, argv[5]);
 	else
 		target(&c, fd, argv[4]);

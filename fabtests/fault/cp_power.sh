@@ -99,7 +99,7 @@ for round in $(seq $rounds); do
 	serve
 	$bin/fi_rpmem_cp --resume --chunk 64K src 127.0.0.1:$P:pool >out 2>&1 ||
 		{ fail "round $round: not resumed"; cat out; }
-	grep -q 'were there' out || [ "${acked:-0}" -eq 0 ] ||
+	grep -q 'already there' out || [ "${acked:-0}" -eq 0 ] ||
 		{ fail "round $round: nothing was left out"; cat out; }
 	ended TERM 0
 	cmp -s -n $size -i 65536:0 shadow src ||

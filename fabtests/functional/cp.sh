@@ -142,8 +142,6 @@ expect 7 $cp --secret small src 127.0.0.1:$P:vol0
 # One daemon at a time, and it is named.
 expect 4 $bin/fi_rpmemd --port 0 vol0
 says "process $daemon (.*fi_rpmemd"
-expect 6 $bin/fi_rpmemd --port $P --create 1M vol9
-says "port $P .* in use"
 expect 2 $bin/fi_rpmemd
 expect 2 $bin/fi_rpmemd a/vol0 b/vol0
 expect 3 $bin/fi_rpmemd --port 0 small
@@ -167,6 +165,32 @@ for filter in tcp ofi_rpmem ^tcp; do
 done
 expect 2 $bin/fi_rpmemd --create 12x vol9
 says "'12x' is not a size"
+for size in 0 10 4095; do
+	expect 2 $bin/fi_rpmemd --port 0 --create $size vol9
+	says "--create $size: .* at least 4K bytes; give a number with a unit"
+done
+
+# A start that fails creates no pool.
+head -c 32 /dev/urandom | base64 >key
+chmod 600 key
+expect 6 $bin/fi_rpmemd --port $P --create 1M vol9
+says "port $P .* in use"
+expect 6 $bin/fi_rpmemd --port 0 --base nosuch --create 1M vol9
+says "nosuch"
+expect 6 $bin/fi_rpmemd --port 0 --listen 192.0.2.1 --secret key \
+	--create 1M vol9
+says "no address of this host"
+expect 7 $bin/fi_rpmemd --port 0 --secret no-such-file --create 1M vol9
+[ -e vol9 ] && fail "a start that failed left a new pool"
+
+# A file named - needs its folder; standard input has no size.
+cp small ./-
+expect 2 $cp - 127.0.0.1:$P:vol0
+says "name a file, or \./- for"
+expect 2 $cp 127.0.0.1:$P:vol0 -
+says "name a file, or \./- for"
+expect 0 $cp ./- 127.0.0.1:$P:vol0@2M
+rm ./-
 
 # It sleeps when nobody wants anything.
 ticks()
@@ -176,6 +200,16 @@ ticks()
 before=$(($(ticks)))
 sleep 1
 [ $(($(ticks) - before)) -le 3 ] || fail "busy although idle"
+
+# SIGUSR1 and SIGHUP do not stop it.
+kill -USR1 $daemon
+kill -HUP $daemon
+for _ in $(seq 200); do
+	grep -q 'SIGHUP is ignored: reloading is not supp' daemon.out && break
+	sleep 0.05
+done
+grep -q 'SIGHUP is ignored' daemon.out || fail "SIGHUP is not logged"
+expect 0 $cp small 127.0.0.1:$P:vol0
 
 # SIGTERM closes; the next one finds the pool as it was left.
 stop TERM 0
@@ -217,7 +251,7 @@ else
 	[ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
 	expect 0 $cp --resume new 127.0.0.1:$P:vol0
 	case $class in
-	'') says "19.1 MiB were there" ;;
+	'') says "19.1 MiB already there" ;;
 	esac
 fi
 

@@ -52,7 +52,7 @@ grep -q '^warn\|^FAIL' "$dir/out" && fail "a remedy where nothing is wrong"
 
 # Programs would not find it where this tool does.
 doctor 1 "$dir"
-line warn 'provider file' 'where libfabric does not look'
+line warn 'provider file' 'outside the search path of libfabric'
 grep -q "export FI_PROVIDER_PATH=$provider" "$dir/out" ||
 	fail "no remedy for the provider's folder"
 line ok commit ''

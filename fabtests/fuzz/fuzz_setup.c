@@ -44,7 +44,7 @@ static const struct rp_setup_export pools[2] = {
 };
 
 union any {
-	struct rp_setup_greeting greeting;
+	struct rp_setup_challenge challenge;
 	struct rp_setup_request request;
 	struct rp_setup_export export;
 	struct rp_setup_list list;
@@ -55,8 +55,8 @@ static int get(enum rp_setup_type type, const uint8_t *p, size_t len,
 	       union any *m)
 {
 	switch ((int)type) {
-	case RP_SETUP_GREETING:
-		return rp_setup_get_greeting(p, len, &m->greeting);
+	case RP_SETUP_CHALLENGE:
+		return rp_setup_get_challenge(p, len, &m->challenge);
 	case RP_SETUP_GET_EXPORT:
 	case RP_SETUP_GET_LIST:
 		return rp_setup_get_request(p, len, &m->request);
@@ -74,8 +74,8 @@ static int put(enum rp_setup_type type, uint8_t *p, size_t size,
 	       const union any *m)
 {
 	switch ((int)type) {
-	case RP_SETUP_GREETING:
-		return rp_setup_put_greeting(p, size, &m->greeting);
+	case RP_SETUP_CHALLENGE:
+		return rp_setup_put_challenge(p, size, &m->challenge);
 	case RP_SETUP_EXPORT:
 		return rp_setup_put_export(p, size, &m->export);
 	case RP_SETUP_LIST:
@@ -101,12 +101,12 @@ static bool printable(const char *s)
  */
 static void try_decode(const uint8_t *data, size_t size)
 {
-	static uint8_t first[RP_SETUP_MAX_ANSWER], second[RP_SETUP_MAX_ANSWER];
+	static uint8_t first[RP_SETUP_MAX_REPLY], second[RP_SETUP_MAX_REPLY];
 	static union any m;
 	uint8_t *msg = fuzz_exact(data, size);
 	enum rp_setup_type type;
 	size_t len;
-	int ret = rp_setup_frame(msg, size, RP_SETUP_MAX_ANSWER, &len, &type);
+	int ret = rp_setup_frame(msg, size, RP_SETUP_MAX_REPLY, &len, &type);
 
 	if (ret || len > size)
 		goto out;
@@ -123,7 +123,7 @@ static void try_decode(const uint8_t *data, size_t size)
 	if (type != RP_SETUP_EXPORT && type != RP_SETUP_ERROR)
 		MUST(!memcmp(
 			first, msg,
-			len - (type == RP_SETUP_GREETING ? 0 : RP_SETUP_MAC)));
+			len - (type == RP_SETUP_CHALLENGE ? 0 : RP_SETUP_MAC)));
 	MUST(!get(type, first, len, &m));
 	MUST(put(type, second, sizeof(second), &m) == (int)len);
 	MUST(!memcmp(first, second, len));
@@ -180,8 +180,8 @@ static void judge(const uint8_t *buf, size_t len, bool with_secret, bool proved)
 	size_t n;
 
 	MUST(!rp_setup_frame(buf, len, len, &n, &type));
-	MUST(type == RP_SETUP_GREETING && n <= len && !get(type, buf, n, &m));
-	MUST(m.greeting.secret == with_secret);
+	MUST(type == RP_SETUP_CHALLENGE && n <= len && !get(type, buf, n, &m));
+	MUST(m.challenge.secret == with_secret);
 	buf += n;
 	len -= n;
 	if (!len)
@@ -197,7 +197,7 @@ static void judge(const uint8_t *buf, size_t len, bool with_secret, bool proved)
 /* Flags: bit 1 the daemon has a secret, bit 2 the client proves it. */
 static void try_server(uint8_t flags, struct fuzz_in *in)
 {
-	static uint8_t back[2 * RP_SETUP_MAX_ANSWER];
+	static uint8_t back[2 * RP_SETUP_MAX_REPLY];
 	bool with_secret = flags & 2, proved = flags & 4;
 	struct rp_setup_server *s = server(with_secret);
 	size_t len = in->left < 2048 ? in->left : 2048, sent = 0, have = 0, n;

@@ -27,12 +27,12 @@ static const struct rp_secret secret = {
 static void seal(uint8_t *msg, size_t len)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	enum rp_setup_type type;
 	size_t n;
 
 	if (rp_setup_frame(msg, len, len, &n, &type) ||
-	    rp_setup_get_greeting(msg, n, &g))
+	    rp_setup_get_challenge(msg, n, &g))
 		return;
 	msg += n;
 	len -= n;
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.type = list ? RP_SETUP_GET_LIST : RP_SETUP_GET_EXPORT,
 		.name = "one",
 	};
-	uint8_t *msg, *buf = malloc(RP_SETUP_MAX_ANSWER);
+	uint8_t *msg, *buf = malloc(RP_SETUP_MAX_REPLY);
 	size_t len = in.left < 65536 ? in.left : 65536, got = 0;
 	int pair[2], ret;
 

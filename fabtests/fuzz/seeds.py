@@ -182,7 +182,7 @@ def text(s):
 
 
 MAC = bytes(32)
-GREETING = [setup_msg(1, struct.pack("<II", n, 0) + b"n" * 32) for n in (0, 1)]
+CHALLENGE = [setup_msg(1, struct.pack("<II", n, 0) + b"n" * 32) for n in (0, 1)]
 EXPORT = setup_msg(66, struct.pack("<QQQQQ", KEY, 0, 4096, 5, 1) + b"u" * 16
                    + struct.pack("<HBBI", 1, 2, 6, 1) + text(b"one")
                    + text(b"tcp") + text(b"\2\0\0\1") + text(b"ext4") + MAC)
@@ -194,7 +194,7 @@ NONE = setup_msg(2, b"c" * 32 + text(b"three") + MAC)
 GET_LIST = setup_msg(3, b"c" * 32 + text(b"") + MAC)
 OTHER = setup_msg(2, b"c" * 32 + text(b"one") + MAC, 2)
 setup = {"decode-%d" % i: b"\0" + m for i, m in enumerate(
-    (GREETING[0], GET, GET_LIST, EXPORT, LIST, ERROR))}
+    (CHALLENGE[0], GET, GET_LIST, EXPORT, LIST, ERROR))}
 # Longer than the reader's room for it.
 LONG_NAME = setup_msg(2, b"c" * 32 + text(b"x" * 300) + MAC)
 LONG_ADDR = EXPORT.replace(text(b"\2\0\0\1"), text(b"a" * 200))
@@ -206,13 +206,13 @@ for i, m in enumerate((GET, GET_LIST, NONE, OTHER)):
     setup["proved-%d" % i] = b"\7\5" + m
 setup["unproved"] = b"\3\0" + GET
 setup_client = {
-    "export": b"\0" + GREETING[0] + EXPORT,
-    "list": b"\1" + GREETING[0] + LIST,
-    "export-proved": b"\6" + GREETING[1] + EXPORT,
-    "list-proved": b"\7" + GREETING[1] + LIST,
-    "unproved": b"\2" + GREETING[1] + EXPORT,
-    "error": b"\0" + GREETING[0] + ERROR,
-    "long-addr": b"\0" + GREETING[0] + LONG_ADDR,
+    "export": b"\0" + CHALLENGE[0] + EXPORT,
+    "list": b"\1" + CHALLENGE[0] + LIST,
+    "export-proved": b"\6" + CHALLENGE[1] + EXPORT,
+    "list-proved": b"\7" + CHALLENGE[1] + LIST,
+    "unproved": b"\2" + CHALLENGE[1] + EXPORT,
+    "error": b"\0" + CHALLENGE[0] + ERROR,
+    "long-addr": b"\0" + CHALLENGE[0] + LONG_ADDR,
 }
 
 

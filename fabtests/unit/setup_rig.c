@@ -62,9 +62,9 @@ void same_export(const struct rp_setup_export *a,
 
 union any_message m;
 
-int get_greeting(const void *buf, size_t len)
+int get_challenge(const void *buf, size_t len)
 {
-	return rp_setup_get_greeting(buf, len, &m.greeting);
+	return rp_setup_get_challenge(buf, len, &m.challenge);
 }
 
 int get_request(const void *buf, size_t len)
@@ -89,7 +89,7 @@ int get_error(const void *buf, size_t len)
 
 size_t valid(uint8_t bufs[8][4096], size_t *lens)
 {
-	struct rp_setup_greeting g = {.secret = true, .nonce = "nonce"};
+	struct rp_setup_challenge g = {.secret = true, .nonce = "nonce"};
 	struct rp_setup_request r = {
 		.type = RP_SETUP_GET_EXPORT,
 		.nonce = "mine",
@@ -105,7 +105,7 @@ size_t valid(uint8_t bufs[8][4096], size_t *lens)
 	list.v[1].len = 2;
 	list.v[1].method = 6;
 	strcpy(list.v[1].name, "name two");
-	lens[n] = (size_t)rp_setup_put_greeting(bufs[n], 4096, &g);
+	lens[n] = (size_t)rp_setup_put_challenge(bufs[n], 4096, &g);
 	n++;
 	lens[n] = (size_t)rp_setup_put_request(bufs[n], 4096, &r);
 	n++;

@@ -17,14 +17,14 @@ void same_export(const struct rp_setup_export *a,
 
 /* The message that was decoded last. */
 union any_message {
-	struct rp_setup_greeting greeting;
+	struct rp_setup_challenge challenge;
 	struct rp_setup_request request;
 	struct rp_setup_export export;
 	struct rp_setup_list list;
 	struct rp_setup_error error;
 };
 extern union any_message m;
-int get_greeting(const void *buf, size_t len);
+int get_challenge(const void *buf, size_t len);
 int get_request(const void *buf, size_t len);
 int get_export(const void *buf, size_t len);
 int get_list(const void *buf, size_t len);

@@ -15,7 +15,7 @@
 #include "setup_rig.h"
 
 static int (*const getters[])(const void *, size_t) = {
-	get_greeting, get_request, get_export, get_list, get_error,
+	get_challenge, get_request, get_export, get_list, get_error,
 };
 #define GETTERS (sizeof(getters) / sizeof(getters[0]))
 
@@ -24,9 +24,9 @@ Test(setup, round_trips)
 	static uint8_t bufs[8][4096];
 	size_t lens[8], n = valid(bufs, lens);
 
-	cr_assert_eq(get_greeting(bufs[0], lens[0]), 0);
-	cr_assert(m.greeting.secret);
-	cr_assert_str_eq((char *)m.greeting.nonce, "nonce");
+	cr_assert_eq(get_challenge(bufs[0], lens[0]), 0);
+	cr_assert(m.challenge.secret);
+	cr_assert_str_eq((char *)m.challenge.nonce, "nonce");
 	cr_assert_eq(get_request(bufs[1], lens[1]), 0);
 	cr_assert_eq(m.request.type, RP_SETUP_GET_EXPORT);
 	cr_assert_str_eq(m.request.name, "volume one");
@@ -52,7 +52,7 @@ Test(setup, round_trips)
 /* These bytes are the protocol: a change here needs a new version. */
 Test(setup, golden)
 {
-	static const uint8_t greeting[] = {
+	static const uint8_t challenge[] = {
 		'R', 'P', 'M', 'S', 1, 0, 1, 0, 56, 0, 0, 0, 0, 0,
 		0,   0,	  1,   0,   0, 0, 0, 0, 0,  0, 9, 9, 9, 9,
 		9,   9,	  9,   9,   9, 9, 9, 9, 9,  9, 9, 9, 9, 9,
@@ -65,7 +65,7 @@ Test(setup, golden)
 		0x13, 0xea, 0xbe, 0xb4, 0x0c, 0xaf, 0x52, 0x79,
 		0x34, 0xf6, 0xdc, 0x17, 0xed, 0xee, 0x9e, 0xe0,
 	};
-	struct rp_setup_greeting g = {.secret = true};
+	struct rp_setup_challenge g = {.secret = true};
 	struct rp_setup_request r = {
 		.type = RP_SETUP_GET_EXPORT,
 		.name = "p",
@@ -75,9 +75,9 @@ Test(setup, golden)
 	int n;
 
 	memset(g.nonce, 9, sizeof(g.nonce));
-	n = rp_setup_put_greeting(buf, sizeof(buf), &g);
-	cr_assert_eq(n, sizeof(greeting));
-	cr_assert_arr_eq(buf, greeting, sizeof(greeting));
+	n = rp_setup_put_challenge(buf, sizeof(buf), &g);
+	cr_assert_eq(n, sizeof(challenge));
+	cr_assert_arr_eq(buf, challenge, sizeof(challenge));
 
 	memset(r.nonce, 7, sizeof(r.nonce));
 	n = rp_setup_put_request(buf, sizeof(buf), &r);
@@ -141,8 +141,8 @@ Test(setup, reserved_fields_and_bad_names)
 	size_t lens[8];
 
 	valid(bufs, lens);
-	bufs[0][20] = 1; /* reserved, in the challenge */
-	cr_assert_eq(get_greeting(bufs[0], lens[0]), -EBADMSG);
+	bufs[0][20] = 1; /* reserved in CHALLENGE */
+	cr_assert_eq(get_challenge(bufs[0], lens[0]), -EBADMSG);
 	bufs[1][12] = 1; /* reserved in the header */
 	cr_assert_eq(get_request(bufs[1], lens[1]), -EBADMSG);
 	bufs[1][12] = 0;
@@ -284,25 +284,25 @@ Test(setup, mac_covers_everything)
 	valid(bufs, lens);
 	len = lens[1];
 	rp_setup_seal(b, len, RP_SETUP_FROM_CLIENT, &auth);
-	cr_assert(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &auth));
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_DAEMON, &auth),
+	cr_assert(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &auth));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_DAEMON, &auth),
 		      "a message can be sent back to its sender");
 	for (size_t bit = 0; bit < 8 * len; bit++) {
 		b[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		cr_assert_not(
-			rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &auth));
+		cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT,
+						  &auth));
 		b[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
 	a = auth;
 	a.daemon_nonce[31] ^= 1;
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &a));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &a));
 	a = auth;
 	a.client_nonce[0] ^= 1;
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &a));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &a));
 	a = auth;
 	a.secret = &other;
-	cr_assert_not(rp_setup_sealed(b, len, RP_SETUP_FROM_CLIENT, &a));
-	cr_assert_not(rp_setup_sealed(b, 16, RP_SETUP_FROM_CLIENT, &auth));
+	cr_assert_not(rp_setup_check_seal(b, len, RP_SETUP_FROM_CLIENT, &a));
+	cr_assert_not(rp_setup_check_seal(b, 16, RP_SETUP_FROM_CLIENT, &auth));
 }
 
 /* ---------------------------------------------------------- secrets ---- */

@@ -129,12 +129,12 @@ static void expect_error(int fd, enum rp_setup_code code)
 	cr_assert_eq(m.error.code, code, "%s", m.error.text);
 }
 
-static void greeted(int fd, struct rp_setup_greeting *g)
+static void recv_challenge(int fd, struct rp_setup_challenge *g)
 {
 	uint8_t buf[56];
 
 	cr_assert_eq(recv(fd, buf, sizeof(buf), MSG_WAITALL), 56);
-	cr_assert_eq(rp_setup_get_greeting(buf, sizeof(buf), g), 0);
+	cr_assert_eq(rp_setup_get_challenge(buf, sizeof(buf), g), 0);
 }
 
 static void two_replies(void)
@@ -220,13 +220,13 @@ Test(setup_server, replay, .timeout = 60)
 		.type = RP_SETUP_GET_EXPORT,
 		.name = "b",
 	};
-	struct rp_setup_greeting g, again;
+	struct rp_setup_challenge g, again;
 	uint8_t req[256], buf[4096];
 	int fd, len;
 
 	start(&secret, 0, 0);
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	len = rp_setup_put_request(req, sizeof(req), &r);
 	memcpy(auth.daemon_nonce, g.nonce, sizeof(g.nonce));
 	rp_setup_seal(req, (size_t)len, RP_SETUP_FROM_CLIENT, &auth);
@@ -236,7 +236,7 @@ Test(setup_server, replay, .timeout = 60)
 	close(fd);
 
 	fd = dial();
-	greeted(fd, &again);
+	recv_challenge(fd, &again);
 	cr_assert_neq(memcmp(again.nonce, g.nonce, sizeof(g.nonce)), 0);
 	cr_assert_eq(send(fd, req, (size_t)len, 0), len);
 	expect_error(fd, RP_SETUP_E_SECRET);
@@ -247,7 +247,7 @@ Test(setup_server, replay, .timeout = 60)
 Test(setup_server, bad_requests, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	size_t lens[8];
 	int fd;
 
@@ -255,7 +255,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 	start(NULL, 0, 0);
 	/* Longer than any request. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	bufs[1][9] = 0x10;
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
 	expect_error(fd, RP_SETUP_E_REQUEST);
@@ -263,20 +263,20 @@ Test(setup_server, bad_requests, .timeout = 60)
 	bufs[1][9] = 0;
 	/* Another version. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	bufs[1][4] = 9;
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
 	expect_error(fd, RP_SETUP_E_VERSION);
 	close(fd);
 	/* A message type that only a daemon sends. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	cr_assert_gt(send(fd, bufs[4], lens[4], 0), 0);
 	expect_error(fd, RP_SETUP_E_REQUEST);
 	close(fd);
 	/* A lot of bytes of another protocol. */
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	memset(bufs[0], 'x', 4096);
 	for (int i = 0; i < 20; i++)
 		if (send(fd, bufs[0], 4096, MSG_NOSIGNAL) < 0)
@@ -291,7 +291,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 Test(setup_server, slow_client, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	uint8_t buf[4096];
 	size_t lens[8];
 	int fd;
@@ -299,7 +299,7 @@ Test(setup_server, slow_client, .timeout = 60)
 	valid(bufs, lens);
 	start(NULL, 0, 0);
 	fd = dial();
-	greeted(fd, &g);
+	recv_challenge(fd, &g);
 	for (size_t i = 0; i < lens[1]; i++) {
 		cr_assert_eq(send(fd, bufs[1] + i, 1, 0), 1);
 		usleep(1000);
@@ -366,7 +366,7 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 		N
 	};
 	static uint8_t bufs[8][4096];
-	struct rp_setup_greeting g;
+	struct rp_setup_challenge g;
 	unsigned int before;
 	int fds[N], open = N;
 	size_t lens[8];
@@ -376,7 +376,7 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 	before = descriptors();
 	for (int i = 0; i < N; i++) {
 		fds[i] = dial();
-		greeted(fds[i], &g);
+		recv_challenge(fds[i], &g);
 	}
 	cr_assert_eq(send(fds[HALF], bufs[1], 20, 0), 20);
 	cr_assert_eq(send(fds[DRIBBLES], bufs[1], 1, 0), 1);
@@ -425,7 +425,13 @@ Test(setup_server, port_in_use, .timeout = 60)
 	attr.port = target.port;
 	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EADDRINUSE);
 	cr_assert_not_null(strstr(err, "--port"), "%s", err);
+	cr_assert_eq(rp_setup_server_check("127.0.0.1", attr.port, err),
+		     -EADDRINUSE);
+	cr_assert_not_null(strstr(err, "--port"), "%s", err);
 	finish();
+	cr_assert_eq(rp_setup_server_check("127.0.0.1", attr.port, err), 0);
+	cr_assert_eq(rp_setup_server_check("192.0.2.1", 0, err),
+		     -EADDRNOTAVAIL);
 	attr.addr = "192.0.2.1";
 	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EADDRNOTAVAIL);
 	attr.addr = "no such host.";
@@ -493,7 +499,7 @@ Test(setup_server, impostors, .timeout = 60)
 	im.hello_len = 23;
 	cr_assert_eq(meet(&im), -EPROTO);
 	cr_assert_not_null(strstr(err, "not fi_rpmemd"), "%s", err);
-	/* It sends half of the challenge. */
+	/* Half a challenge. */
 	im.hello = bufs[0];
 	im.hello_len = 30;
 	cr_assert_eq(meet(&im), -ETIMEDOUT);

@@ -103,43 +103,49 @@ static void params_define(void)
 	const size_t ms = rp_params.timeout_ns / 1000000;
 
 	fi_param_define(&rp_prov, "class", FI_PARAM_STRING,
-			"Failures that a commit must survive, unless the call "
-			"says otherwise: power, process or none (power)");
+			"Failure class that a commit requires unless "
+			"the call names one: power, process or none "
+			"(power)");
 	fi_param_define(&rp_prov, "timeout", FI_PARAM_SIZE_T,
-			"Milliseconds without a sign from a target, after "
-			"which its connection is closed and its operations "
-			"fail (%zu)",
+			"Milliseconds without a message from a target, "
+			"after which its connection is closed and its "
+			"operations fail (%zu)",
 			ms);
 	fi_param_define(&rp_prov, "slow_rate", FI_PARAM_SIZE_T,
-			"Bytes per second that the slowest network still "
-			"moves. The timeout grows with the bytes that are not "
-			"yet acknowledged (%zu)",
+			"Bytes per second of the slowest network in "
+			"use. The timeout is extended by the time that "
+			"the unacknowledged bytes take at this rate "
+			"(%zu)",
 			(size_t)rp_params.slow_rate);
 	fi_param_define(&rp_prov, "ports", FI_PARAM_STRING,
-			"FIRST-LAST: range of ports on which a target listens "
-			"for private connections, for firewalls (any)");
+			"FIRST-LAST: range of ports on which a target "
+			"listens for private connections; open these in "
+			"firewalls (any)");
 	fi_param_define(&rp_prov, "emulate", FI_PARAM_BOOL,
 			"Treat anonymous and tmpfs memory as persistent "
-			"memory, with class none. For tests (no)");
+			"memory of class none, for tests (no)");
 	fi_param_define(&rp_prov, "trust_fs", FI_PARAM_STRING,
-			"File systems, comma separated, whose msync reaches "
-			"stable storage although ofi_rpmem does not list them");
+			"Comma-separated list of file systems whose "
+			"msync reaches stable storage, although "
+			"ofi_rpmem does not list them (none)");
 	fi_param_define(&rp_prov, "operator", FI_PARAM_STRING,
-			"File with statements on hardware facts that software "
-			"cannot find out (%s, if it exists)",
+			"File with the operator's statements on "
+			"hardware properties that software cannot "
+			"detect (%s, if it exists)",
 			RP_OPERATOR_DEFAULT);
 	fi_param_define(&rp_prov, "method", FI_PARAM_STRING,
-			"Commit by this method instead of the cheapest one, "
-			"if the memory allows it (none)");
+			"Commit by this method instead of the cheapest "
+			"one; memory that does not allow it is refused "
+			"(none)");
 	fi_param_define(&rp_prov, "allow_force_granularity", FI_PARAM_BOOL,
 			"Obey PMEM2_FORCE_GRANULARITY, with class none (no)");
 	fi_param_define(&rp_prov, "max_commits", FI_PARAM_SIZE_T,
-			"Commits outstanding at once, from one endpoint to one "
-			"target (%zu)",
+			"Outstanding commits from one endpoint to one "
+			"target, at most (%zu)",
 			rp_params.max_commits);
 	fi_param_define(&rp_prov, "credits", FI_PARAM_SIZE_T,
-			"Requests that a target accepts from one initiator at "
-			"once (%d)",
+			"Outstanding requests that a target accepts "
+			"from one initiator (%d)",
 			RP_AGENT_CREDITS);
 	fi_param_define(&rp_prov, "max_sessions", FI_PARAM_SIZE_T,
 			"Initiators that a target serves at once (%d)",
@@ -159,8 +165,9 @@ static void params_define(void)
 			"Use the FLUSH operation of RDMA devices that have it "
 			"(yes)");
 	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
-			"Commit every write to files and persistent memory, "
-			"for programs that do not request it (no)");
+			"Commit every write to files and persistent "
+			"memory, for programs that do not request "
+			"commits (no)");
 }
 
 static void params_read(void)
