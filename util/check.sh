@@ -77,14 +77,14 @@ packages_install $PKG_BUILD $PKG_TEST || exit 1
 # shellcheck disable=SC2086
 [ -z "$vm$platform" ] || packages_install $PKG_VM
 
-passed=0 failed=0 skipped=0 left_out=
+passed=0 failed=0 skipped=0 left_out= progress=
 # Times: begun after the installation, and seconds of each part other than
 # "build and core".
 begun=$SECONDS crash=0 guest= mpi=0 other=
 
 # suite NAME PASSED FAILED SKIPPED SECONDS: print one line, add it to the sum.
 suite() {
-	printf '%-28s %5d passed %4d failed %4d skipped %5ds\n' "$@"
+	printf '%-38s %5d passed %4d failed %4d skipped %5ds%s\n' "$@" "$progress"
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
 	case $1 in
 	fabtests/fault/crash_* | mutations*) crash=$((crash + $5)) ;;
@@ -213,27 +213,54 @@ print_failure() {
 	echo "---"
 }
 
-run_tests() {
-	local start=$SECONDS log p f s
+# report NAME: print the result of a suite that has ended, and its failures.
+report() {
+	local out=$1.log p f s
 
+	tally "$1"
+	suite "$1" "$p" "$f" "$s" "$(seconds "$out")"
+	[ "$f" = 0 ] || print_failure "$1" "$out"
+	[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
+}
+
+# The suites that have ended, whole: the driver writes this line last.
+ended() {
+	find fabtests -name '*.trs' -exec grep -lqs '^:copy-in-global-log:' {} \; \
+		-print | sed 's/\.trs$//' | sort
+}
+
+run_tests() {
+	local start=$SECONDS n=0 all=${#tests[@]} name running=1
 	local -a some=()
+	local -A seen=()
 
 	export RP_LONG=${long:-0}
-	[ ${#tests[@]} = 0 ] ||
+	if [ "$all" = 0 ]; then
+		all=$(make -s list-tests | grep -c '^fabtests/')
+	else
 		some=(TESTS="${tests[*]}" check_PROGRAMS= check_LTLIBRARIES=)
-	find . -name '*.trs' -o -path '*fabtests*' -name '*.log' | xargs -r rm -f
+	fi
+	find fabtests -name '*.trs' -o -name '*.log' | xargs -r rm -f
 	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" "${some[@]}" \
-		>"$build/check.log" 2>&1
-	for log in $(find . -name '*.trs' -not -path './clang/*' | sort); do
-		local name=${log%.trs} out
-		name=${name#./}
-		out=${log%.trs}.log
-		tally "${log%.trs}"
-		suite "$name" "$p" "$f" "$s" \
-			"$(seconds "$out")"
-		[ "$f" = 0 ] || print_failure "$name" "$out"
-		[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
+		>"$build/check.log" 2>&1 &
+	# Each suite is reported when it ends.
+	while [ -n "$running" ]; do
+		kill -0 $! 2>/dev/null || running=
+		for name in $(ended); do
+			[ -z "${seen[$name]-}" ] || continue
+			seen[$name]=1 n=$((n + 1))
+			progress="  ($n of $all)"
+			report "$name"
+		done
+		[ -z "$running" ] || sleep 1
 	done
+	progress=
+	wait $!
+	if [ "$n" != "$all" ]; then
+		echo "$((all - n)) suites did not run:"
+		tail -20 "$build/check.log"
+		suite "suites that did not run" 0 $((all - n)) 0 0
+	fi
 	echo "tests took $((SECONDS - start)) s"
 }
 run_tests

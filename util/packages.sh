@@ -5,7 +5,8 @@
 PKG_BUILD="gcc make autoconf automake libtool pkg-config libc6-dev
 	libfabric-dev libfabric1 libpmem2-dev uthash-dev libjansson-dev nettle-dev
 	libibverbs-dev librdmacm-dev"
-PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 cppcheck
+PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
+	cppcheck g++ mount e2fsprogs
 	libclang-rt-14-dev mandoc valgrind
 	iproute2 procps python3 python3-clang-14 git xz-utils
 	openmpi-bin libopenmpi-dev"
