@@ -40,6 +40,7 @@ enum {
 	OPT_CLASS,
 	OPT_JSON,
 	OPT_TIMEOUT,
+	OPT_WAIT,
 	OPT_WINDOW,
 };
 
@@ -56,6 +57,8 @@ static const struct argp_option options[] = {
 	{"window", OPT_WINDOW, "N", 0, "Chunks outstanding at once (16)", 3},
 	{"timeout", OPT_TIMEOUT, "S", 0,
 	 "Give up on a target silent for S seconds (30)", 3},
+	{"wait", OPT_WAIT, "S", 0,
+	 "Wait up to S seconds for a daemon that is starting (2)", 3},
 	{"quiet", 'q', NULL, 0, "Print neither progress bar nor summary", 4},
 	{"json", OPT_JSON, NULL, 0, "Print the result as JSON", 4},
 	{"ack-log", OPT_ACK_LOG, "FILE", 0,
@@ -201,6 +204,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (rp_number_parse(arg, 1, 86400, &v, a->err))
 			argp_error(state, "--timeout: %s", a->err);
 		cfg->timeout = (unsigned int)v;
+		return 0;
+	case OPT_WAIT:
+		if (rp_number_parse(arg, 0, 86400, &v, a->err))
+			argp_error(state, "--wait: %s", a->err);
+		cfg->target.wait_ms = (unsigned int)v * 1000;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num >= 2)
@@ -440,6 +448,7 @@ int main(int argc, char **argv)
 	static struct args a = {
 		.cfg =
 			{
+				.target.wait_ms = 2000,
 				.class = FI_RPMEM_CLASS_DEFAULT,
 				.chunk = 1 << 20,
 				.window = 16,

@@ -111,9 +111,26 @@ static int connect_one(struct call *c, const struct addrinfo *ai)
 	return -ret;
 }
 
+/* Try each address until one accepts; again while all refuse and wait lasts. */
+static int connect_any(struct call *c, const struct addrinfo *list)
+{
+	const uint64_t until = now_ms() + c->t->wait_ms;
+	const struct addrinfo *ai;
+	int ret;
+
+	for (;;) {
+		ret = -EHOSTUNREACH;
+		for (ai = list; ai && c->fd < 0; ai = ai->ai_next)
+			ret = connect_one(c, ai);
+		if (ret != -ECONNREFUSED || now_ms() >= until)
+			return ret;
+		poll(NULL, 0, 50);
+	}
+}
+
 static int call_connect(struct call *c)
 {
-	struct addrinfo *list, *ai, hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *list, hints = {.ai_socktype = SOCK_STREAM};
 	const struct rp_setup_target *t = c->t;
 	char service[8];
 	int ret;
@@ -124,9 +141,7 @@ static int call_connect(struct call *c)
 		return rp_err(c->err, -EHOSTUNREACH,
 			      "host '%s' is not known: %s", t->host,
 			      gai_strerror(ret));
-	ret = -EHOSTUNREACH;
-	for (ai = list; ai && c->fd < 0; ai = ai->ai_next)
-		ret = connect_one(c, ai);
+	ret = connect_any(c, list);
 	freeaddrinfo(list);
 	if (ret == -ECONNREFUSED)
 		return rp_err(c->err, ret,
@@ -335,7 +350,8 @@ static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
 	struct call c = {
 		.t = t,
 		.fd = -1,
-		.deadline = now_ms() + (t->timeout_ms ? t->timeout_ms : 5000),
+		.deadline = now_ms() + t->wait_ms +
+			    (t->timeout_ms ? t->timeout_ms : 5000),
 		.err = err,
 	};
 	uint8_t *buf = malloc(RP_SETUP_MAX_REPLY);

@@ -10,7 +10,8 @@ struct rp_setup_target {
 	char host[256];
 	uint16_t port;
 	const struct rp_secret *secret; /* NULL: none */
-	unsigned int timeout_ms; /* limit for the whole exchange; 0: 5000 */
+	unsigned int timeout_ms;	/* limit for the exchange; 0: 5000 */
+	unsigned int wait_ms; /* for a daemon that does not listen yet */
 };
 
 /*
@@ -21,8 +22,8 @@ struct rp_setup_target {
 int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err);
 
 /*
- * Fetch one pool, or the list. Blocks until the timeout at most. Returns 0, or
- * -errno and the remedy in err: -ECONNREFUSED nothing listens, -ETIMEDOUT,
+ * Fetch one pool, or the list. Blocks for wait and timeout at most. Returns 0,
+ * or -errno and the remedy in err: -ECONNREFUSED nothing listens, -ETIMEDOUT,
  * -EHOSTUNREACH unknown host or no route, -EACCES the secret, -ENOENT no such
  * pool, -EPROTO not fi_rpmemd, -EPROTONOSUPPORT another version, -EIO the
  * connection ended early.

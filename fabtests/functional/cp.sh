@@ -128,7 +128,7 @@ expect 5 $cp small 127.0.0.1:$P:vol0@25M
 expect 5 $cp --length 25M 127.0.0.1:$P:vol0 back
 expect 6 $cp src 127.0.0.1:$P:vol1
 says "'vol0'"
-expect 6 $cp src 127.0.0.1:1:vol0
+expect 6 $cp --wait 0 src 127.0.0.1:1:vol0
 says "start fi_rpmemd"
 expect 3 $cp no-such-file 127.0.0.1:$P:vol0
 expect 3 $cp . 127.0.0.1:$P:vol0
@@ -304,6 +304,15 @@ stop TERM 0
 serve --port 0 vol0
 expect 7 $cp --secret secret small 127.0.0.1:$P:vol0
 stop TERM 0
+
+# A client that is there first waits for its daemon.
+timeout 120 $cp --wait 60 small 127.0.0.1:$P:vol0 >out 2>&1 &
+client=$!
+serve --port $P vol0
+wait $client || { fail "a client did not wait for the daemon"; cat out >&3; }
+stop TERM 0
+expect 6 $cp --wait 0 small 127.0.0.1:$P:vol0
+says "start fi_rpmemd"
 
 # The class that is told is what the method reaches that was used.
 case $class in
