@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a program would write itself on the bare base: write, ask, be told. */
+/* A hand-written protocol over the bare base: write, request, ack. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,16 +14,16 @@
 #include "util/flush.h"
 
 /*
- * As fast as it can be: small writes, requests and answers are injected, no
- * completion is asked for but that of the receives, which are posted long
- * before, and both sides poll. Two forms: the write by the base with a request
- * behind it, for which the target flushes by clwb; and the bytes in the
- * request, which the target stores non-temporally.
+ * The fastest form of this protocol: small writes, requests and acks are
+ * injected, receives are posted long before and alone report completions, and
+ * both sides poll. Two variants: the base writes and a request behind it makes
+ * the target flush by clwb; or the request carries the bytes, which the target
+ * stores non-temporally.
  *
- * It does less than ofi_rpmem promises. The write is taken to be in memory when
- * the request behind it arrives, which is true of one connection and not
- * across a silent reconnect; nothing tells one life of the target from the
- * next; every length and address of a request is believed but for its bounds.
+ * It promises less than ofi_rpmem. A write counts as placed when the request
+ * behind it arrives, which holds on one connection and not across a silent
+ * reconnect; nothing distinguishes two incarnations of the target; of a request
+ * only the bounds are checked.
  */
 #define TAG_ASK 1
 #define TAG_ACK 2
@@ -90,7 +90,7 @@ static int end_open(const struct rival_cfg *cfg, struct rival_page *page,
 	e->page = page;
 	e->peer = FI_ADDR_UNSPEC;
 	e->slot_len = slot_len;
-	/* One more than is posted: the initiator's message. */
+	/* One slot beyond the posted receives holds the initiator's message. */
 	e->slots = calloc(POSTED, slot_len + sizeof(struct request) + INLINE);
 	ret = e->slots ? rp_fabric_open(&attr, &e->f, err)
 		       : rp_err(err, -ENOMEM, "out of memory");
@@ -154,7 +154,7 @@ static void persist(struct rival_end *e, const char *slot)
 	memcpy(&req, slot, sizeof(req));
 	if (req.off > e->len || req.len > e->len - req.off ||
 	    (req.inlined && req.len > INLINE))
-		return; /* and no answer: its patience ends */
+		return; /* no ack: the initiator runs into its deadline */
 	if (req.inlined)
 		e->cpu.copy(e->mem + req.off, slot + sizeof(req), req.len,
 			    PMEM2_F_MEM_NONTEMPORAL | PMEM2_F_MEM_NODRAIN);
@@ -207,7 +207,7 @@ static int hand_open(const struct rival_cfg *cfg, struct rival_page *page,
 	return 0;
 }
 
-/* One ack has arrived, and is posted again. */
+/* Wait for one ack, and post its receive again. */
 static int await_ack(struct rival_end *e, char *err)
 {
 	struct timespec t;
@@ -234,7 +234,7 @@ static int await_ack(struct rival_end *e, char *err)
 	return post(e, done.op_context, TAG_ACK);
 }
 
-/* A message of len bytes, injected where that is possible. */
+/* Send a message of len bytes, injected if the base allows that length. */
 static int ask(struct rival_end *e, size_t len, char *err)
 {
 	void *desc = rp_fabric_desc(e->slot_mr);

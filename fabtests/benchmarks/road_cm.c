@@ -18,7 +18,7 @@
 
 static const size_t sizes[] = {0, 1, 64, 128, 255, 256, 257, 512};
 #define SIZES  ((int)(sizeof(sizes) / sizeof(sizes[0])))
-#define CM_MAX 256u /* longer data is for fi_connect() alone to refuse */
+#define CM_MAX 256u /* fi_connect() alone refuses longer data */
 
 static double patience = 3000; /* ms */
 
@@ -113,7 +113,7 @@ static void data_initiator(struct road_world *w, int number)
 	}
 }
 
-/* A socket that listens and is not accepted from, or is closed again. */
+/* Listen on a socket that accepts nothing, or that is closed again. */
 static int listener(struct road_world *w, int backlog)
 {
 	struct sockaddr_in sa = {.sin_family = AF_INET};
@@ -158,7 +158,9 @@ static void connect_and_wait(struct road_node *n, struct road_world *w,
 	struct road_event e;
 	int ret;
 
-	/* fi_connect() of sockets blocks: a signal ends its connect(2). */
+	/*
+	 * fi_connect() of sockets blocks: the signal interrupts its connect(2).
+	 */
 	setitimer(ITIMER_REAL, &limit, NULL);
 	begun = road_now();
 	ret = fi_connect(ep, w->addr, NULL, 0);
@@ -301,7 +303,7 @@ static void churn_initiator(struct road_world *w, int number)
 	atomic_store(&w->over, 1);
 }
 
-/* Action of one side; the other side reports its events. */
+/* The action of one side; the other side reports its events. */
 static enum action {
 	DIES_LISTENING,
 	DIES_REQUESTED,
