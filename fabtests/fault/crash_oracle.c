@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Judges by what programs were told, and by nothing else. */
+/* Judges a run by the completions that programs got, and by nothing else. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@ static bool is_write(const struct oracle_op *op)
 	       op->kind == CRASH_ATOMIC;
 }
 
-/* Does it write this byte? A THEN writes where it stores. */
+/* Does op write this byte? A THEN writes where it stores. */
 static bool writes(const struct oracle_op *op, unsigned int b)
 {
 	if (op->kind == CRASH_THEN)
@@ -114,7 +114,7 @@ bool oracle_asks(const struct oracle *o, unsigned int i)
 	return o->op[i][o->next[i]].kind == CRASH_ASK;
 }
 
-/* The first write of this initiator that failed and was not redone. */
+/* The first write of this initiator that failed and was not repeated. */
 static struct oracle_op *failed_write(struct oracle *o, unsigned int i)
 {
 	for (unsigned int k = 0; k < o->next[i]; k++) {
@@ -166,8 +166,8 @@ void oracle_unposted(struct oracle *o, struct oracle_op *op)
 }
 
 /*
- * What this initiator wrote last to a byte, before the commit and under its
- * key: an earlier registration is another region.
+ * The last write of this initiator to a byte, up to the commit and under the
+ * commit's key: an earlier registration is another region.
  */
 static const struct oracle_op *last_write(const struct oracle *o,
 					  const struct oracle_op *commit,
@@ -178,7 +178,7 @@ static const struct oracle_op *last_write(const struct oracle *o,
 	for (unsigned int k = commit->number + 1; k--;) {
 		const struct oracle_op *op = &ops[k];
 
-		/* A store is behind its own commit. */
+		/* The store of a THEN comes behind the THEN's own commit. */
 		if (op == commit && op->kind == CRASH_THEN)
 			continue;
 		if (op->state != OP_NEW && op->state != OP_SKIPPED &&
@@ -205,8 +205,8 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 	if (!last)
 		return;
 	/*
-	 * Of a write with its own commit nobody is told how the write alone
-	 * has ended: whether its bytes are there will be seen.
+	 * A write with its own commit has no completion of the write alone, so
+	 * its outcome is not checked here: check_byte() looks at the bytes.
 	 */
 	if (last->kind != CRASH_WRITE_COMMIT && last != commit) {
 		if (last->state == OP_POSTED)
@@ -252,7 +252,7 @@ void oracle_told(struct oracle *o, struct oracle_op *op, int err,
 	    op->kind == CRASH_WRITE_COMMIT && !op->copied)
 		wrong(o, "#%u did not travel in a message", op->id);
 	op->state = ok ? OP_OK : OP_FAILED;
-	/* Outcome unknown, canceled, or stored and the flush of it failed. */
+	/* Outcome indeterminate, canceled, or stored with a failed flush. */
 	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
 	if (!ok && op->stores && !op->unsure)
 		wrong(o, "#%u was stored, and is said not to be", op->id);
@@ -320,8 +320,9 @@ bool oracle_finished(const struct oracle *o)
 }
 
 /*
- * Had a commit said that this byte of it is there, before? Not one of another
- * registration: nobody says of what was sent to an earlier one where it is.
+ * Had a commit covered byte b of op before step `before`? A commit of another
+ * registration does not count: it says nothing about where writes to an earlier
+ * registration are.
  */
 static bool committed(const struct oracle *o, const struct oracle_op *op,
 		      unsigned int b, unsigned int before)
@@ -337,7 +338,7 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 	return false;
 }
 
-/* Does a completion only say that it has left, and will be placed? */
+/* Does a completion say only that the bytes have left, before placement? */
 static bool has_left(const struct oracle *o)
 {
 	return o->cell->fabric.connects ||
@@ -346,8 +347,8 @@ static bool has_left(const struct oracle *o)
 }
 
 /*
- * Was this byte of found certainly overwritten by must? NULL: the zeroes of the
- * start. With relaxed ordering a completion alone says nothing about a place.
+ * Did must certainly overwrite byte b of found? found NULL: the initial zeroes.
+ * With relaxed ordering a completion alone proves no placement.
  */
 static bool before(const struct oracle *o, const struct oracle_op *found,
 		   const struct oracle_op *must, unsigned int b)
@@ -370,7 +371,7 @@ static size_t survivors(const struct oracle *o, const struct model *m,
 		       : model_after_kill(m, word, v, lost);
 }
 
-/* The same where the order of words matters, and DMA is stepped through. */
+/* As survivors(), for the order of words: DMA is modeled step by step. */
 static size_t survivors_soon(const struct oracle *o, const struct model *m,
 			     const void *word, uint64_t *v, bool *lost)
 {
@@ -409,7 +410,7 @@ static enum crash_result check_byte(struct oracle *o, unsigned int b,
 	return CRASH_OK;
 }
 
-/* May any of the bytes of the second be there, and the first not all? */
+/* May a cut leave bytes of the second, and not all of the first? */
 static enum crash_result check_order(struct oracle *o, const struct model *m,
 				     const uint8_t *mem)
 {
@@ -420,8 +421,8 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	size_t n;
 
 	/*
-	 * What was refused at once is not there to be before anything, and
-	 * nothing covers what went over another connection.
+	 * An operation that was refused at once precedes nothing, and no commit
+	 * covers writes of another connection.
 	 */
 	if (first->state == OP_SKIPPED || first->conn != second->conn)
 		return CRASH_OK;
