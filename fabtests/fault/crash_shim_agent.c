@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's agent in a run of the verbs shim, and its end of the side. */
+/* The target's agent in a run of the verbs shim, and its side connection. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void deliver_answers(void)
 	look();
 }
 
-/* Before it flushes the power may go, and answers that are out may be there. */
+/* Before a flush the power may fail, and replies in flight may arrive. */
 static void meanwhile(void)
 {
 	if (!w.begun || w.meanwhile || w.seen != CRASH_OK)
@@ -79,7 +79,7 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	check();
 }
 
-/* An atomic write, or the bytes of a write. */
+/* Store an atomic write, or the bytes of a write. */
 static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	const uint8_t *first = from;
@@ -107,7 +107,7 @@ static uint64_t op_now(void *ctx)
 	return 0;
 }
 
-/* Where the shim asks it, so where the choice says so. */
+/* Start the agent: its method is the one that the shim has chosen. */
 void agent_start(void)
 {
 	const struct rp_desc d = shim_desc(&w.cell->believed, w.cell->forced);
@@ -159,7 +159,7 @@ void agent_end(void)
 	w.agent = NULL;
 }
 
-/* It would be seen now; what is seen is not taken. */
+/* Would a poll of the ring see a message? Takes none. */
 static bool ring_has(void)
 {
 	struct rp_ring look = w.ring;

@@ -13,11 +13,13 @@
 #define MS	  1000000ull
 #define PUMP_MAX  100
 #define TICKS_MAX 60
-/* Of the provider, for events of connections: how often, at most. */
+/* The provider reads connection events at most this often. */
 #define LOOKED_AT (2 * MS)
 /* More than FI_OFI_RPMEM_TIMEOUT. */
 #define STOPPED (1500 * MS)
-/* Of a durable write that is one message, where others are not. */
+/*
+ * Bytes of a durable write that still travels in one message with cell->apart.
+ */
 #define APART_MAX 8
 
 struct world w;
@@ -81,13 +83,15 @@ static void told(struct oracle_op *op, bool ok, int err)
 		w.st->failed++;
 }
 
-/* Nobody there looks at a message that stays where the NIC has put it. */
+/*
+ * The target reads no completion of a message that stays where the NIC put it.
+ */
 static bool target_looks(void)
 {
 	return !w.cell->inplace || w.cell->inplace == VERDICT_INPLACE_CLWB;
 }
 
-/* What its program will see when it looks. */
+/* Does the program see something when it polls now? */
 static bool waits_for(unsigned int machine)
 {
 	if (machine == TARGET && !target_looks())
@@ -158,7 +162,7 @@ static bool any_waits(void)
 	return any;
 }
 
-/* Everything arrives and everybody looks, until nothing moves any more. */
+/* Deliver everything and let every program poll until nothing moves. */
 static void pump(void)
 {
 	for (int i = 0; i < PUMP_MAX; i++) {
@@ -177,7 +181,7 @@ static void pump(void)
 	node_must(-FI_EBUSY, "the first commit never ends", __FILE__, __LINE__);
 }
 
-/* count ranges, CRASH_APART from each other. */
+/* Post a commit of count ranges, CRASH_APART from each other. */
 static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			   size_t count, const struct fi_rpmem_then *then,
 			   void *context)
@@ -193,7 +197,7 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			       context);
 }
 
-/* Private connections are made meanwhile. */
+/* Retry while the private connection is being made. */
 static void warm_post(struct node *n, bool commit)
 {
 	static const uint64_t any = 0x0101010101010101ull;
@@ -242,8 +246,7 @@ static void open_initiator(unsigned int i)
 }
 
 /*
- * An atomic changes memory behind the model's back: what was there before must
- * be known by then.
+ * An atomic changes memory without the model, which must know the value before.
  */
 static void pretouch(void)
 {
@@ -266,7 +269,7 @@ static void open_all(void)
 	nodes_are(w.cell->inplace ? NODES_BARE
 		  : w.cell->conn  ? NODES_CONN
 				  : NODES_OURS);
-	/* The same machines again are much cheaper than new ones. */
+	/* Reusing the machines is much cheaper than new ones. */
 	if (!nodes_reset(
 		    &w.cell->fabric,
 		    model && !memcmp(&truth, &w.cell->truth, sizeof(truth)))) {
@@ -286,7 +289,9 @@ static void open_all(void)
 	for (unsigned int i = 0; i < w.ninits; i++)
 		open_initiator(i);
 	if (w.cell->inplace) {
-		/* Nobody names the sender of an answer by himself. */
+		/*
+		 * The target needs the initiators' addresses for its replies.
+		 */
 		for (unsigned int i = 0; i < w.ninits; i++) {
 			uint8_t name[NODE_NAME];
 
@@ -415,7 +420,7 @@ static void act_post(unsigned int i)
 		told(op, false, (int)-ret);
 }
 
-/* DMA at the target gets some way, by the adversary's choice. */
+/* DMA at the target progresses by the adversary's choice. */
 static void dma_choices(bool at_least_one)
 {
 	size_t n;
@@ -432,7 +437,7 @@ static void dma_choices(bool at_least_one)
 	}
 }
 
-/* So many of them; where the base keeps no order, any of them. */
+/* Deliver n messages; without an order in the base, any of them. */
 static void arrive(const struct pmsim_wire *x, unsigned int n)
 {
 	unsigned int left = x->in_flight, pick;
@@ -450,7 +455,7 @@ static void arrive(const struct pmsim_wire *x, unsigned int n)
 	}
 }
 
-/* Also judges what is there before the program looks. */
+/* Run the program of one machine; judges also before it polls. */
 static enum crash_result act_run(const struct act *a)
 {
 	enum crash_result ret = CRASH_OK;
@@ -465,9 +470,9 @@ static enum crash_result act_run(const struct act *a)
 		any = true;
 	}
 	/*
-	 * A cut may find the pieces anywhere on their way, so how far they got
-	 * makes no difference before somebody looks: the program, or a NIC that
-	 * acknowledges. Only "a before b" is judged by what is there together.
+	 * A cut may find DMA anywhere, so its progress matters only when
+	 * somebody observes it: the program, or a NIC that acknowledges. Only
+	 * "a before b" is judged by the bytes present together.
 	 */
 	if (a->machine == TARGET &&
 	    (!any || waits_for(TARGET) || w.prog->second))
@@ -481,7 +486,7 @@ static enum crash_result act_run(const struct act *a)
 	return w.seen;
 }
 
-/* What has been posted may arrive until the target has closed its end. */
+/* Posted operations may arrive until the target has closed its end. */
 static void act_cut(unsigned int i)
 {
 	static const char *const whom[] = {"", ", and the target is told",
@@ -493,7 +498,7 @@ static void act_cut(unsigned int i)
 		   told == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
 	w.st->breaks++;
-	/* It learns of that now, or later. */
+	/* The initiator learns of the cut now, or later. */
 	if (w.prog->late && !choose(w.c, 2))
 		return;
 	pmsim->tell(i);
@@ -529,7 +534,7 @@ static void act_restart(void)
 	dma_choices(false);
 	say("the target %s", power ? "loses power, which comes back"
 				   : "is killed and started again");
-	/* What may be lost is lost. */
+	/* Lose all bytes that may be lost. */
 	if (power)
 		model_cut(w.model, NULL, NULL);
 	memcpy(name, w.target_name, sizeof(name));
@@ -579,9 +584,9 @@ static void act_tick(void)
 	run(TARGET);
 }
 
-/* --- which actions there are --- */
+/* --- the possible actions --- */
 
-/* Every way in which messages may have arrived, most of them first. */
+/* Add every way in which messages may have arrived, most arrivals first. */
 static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 {
 	struct act a = {.kind = ACT_RUN, .machine = m};
@@ -593,7 +598,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 		a.arrive[k] = w.wire[k].in_flight;
 		any |= a.arrive[k];
 	}
-	/* Something may have got here before without being looked at. */
+	/* Something may have arrived before, and was not polled yet. */
 	if (waits_for(m) || (m == TARGET && w.cell->fabric.placed_acks &&
 			     model_dma_pending(w.model))) {
 		struct act none = {.kind = ACT_RUN, .machine = m};
@@ -615,7 +620,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 			}
 			a.arrive[k] = w.wire[k].in_flight;
 		}
-		/* None at all is no run. */
+		/* No arrival at all is the run added above. */
 		any = false;
 		for (size_t k = 0; k < w.nwires; k++)
 			any |= a.arrive[k] != 0;
@@ -665,14 +670,13 @@ static size_t all_actions(struct act *out, size_t max)
 }
 
 /*
- * Two machines act side by side without meeting: what one posts is not looked
- * at by the other before a later action of that one. So of two such actions
- * one order stands for both, the one in which initiators come first: they can
- * only believe more, earlier.
+ * Two machines act independently: neither polls what the other posts before a
+ * later action. One order therefore stands for both, the one with initiators
+ * first: they can only believe more, earlier.
  */
 static bool independent(const struct act *a, const struct act *b)
 {
-	/* But the end of a connection, or a new one, is an event for both. */
+	/* The end of a connection, or a new one, is an event for both. */
 	if (w.cell->fabric.connects &&
 	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||
 	     w.dead || w.ticks || w.prog->cold))
@@ -706,8 +710,8 @@ static void wake_dependent(const struct act *a)
 }
 
 /*
- * False: no action is left; *how CRASH_PRUNED: only such as other runs have
- * taken.
+ * Take the next action. False: none is left; *how is CRASH_PRUNED if other runs
+ * have taken all that were.
  */
 static bool step(enum crash_result *how)
 {
@@ -773,8 +777,8 @@ static bool step(enum crash_result *how)
 }
 
 /*
- * Everything that is still on its way arrives: nothing of an operation that has
- * ended may come after what was committed since.
+ * Deliver everything in flight: no part of an ended operation may arrive behind
+ * what was committed since.
  */
 static enum crash_result arrive_late(void)
 {

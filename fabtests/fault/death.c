@@ -10,7 +10,7 @@
 #include "fault/duo.h"
 
 #define COMMITS 1000
-/* What a commit may take beyond the timeout, on a processor of its own. */
+/* Seconds that a commit may take beyond the timeout, on an idle processor. */
 #define SLACK 1
 
 /* How the program waits. */
@@ -22,7 +22,7 @@ enum how {
 
 static enum how how;
 static enum fi_progress progress;
-static int deadly; /* the signal */
+static int deadly; /* the signal that ends the target */
 static double patience;
 
 static char sentence[200];
@@ -66,7 +66,10 @@ static const char *reap(struct side *s, int *told)
 		memset(&err, 0, sizeof(err));
 		if (fi_cq_readerr(s->cq, &err, 0) != 1)
 			continue;
-		/* A process that is killed takes its connections along. */
+		/*
+		 * The loss may be reported first: a killed process takes its
+		 * connections down.
+		 */
 		if (err.prov_errno != FI_RPMEM_ST_TIMEOUT &&
 		    err.prov_errno != FI_RPMEM_ST_LOST &&
 		    err.prov_errno != FI_RPMEM_ST_WRITE_FAILED)
@@ -84,8 +87,8 @@ static const char *reap(struct side *s, int *told)
 }
 
 /*
- * The target is alive and serves. Getting there is not what is timed: on a busy
- * machine it may miss the short timeout of these tests.
+ * Does the target serve a commit? Untimed: on a busy machine it may miss the
+ * short timeout of these tests.
  */
 static bool serves(struct side *s, const struct card *c)
 {
@@ -124,7 +127,10 @@ static const char *die(struct duo *d)
 	duo_open(&s, &mine, &c);
 	if (!serves(&s, &c))
 		return "the first commit failed";
-	/* Stopped first, so that every one is outstanding when it dies. */
+	/*
+	 * Stop the target first, so that all commits are outstanding when it
+	 * dies.
+	 */
 	duo_stop(d);
 	for (int i = 0; i < COMMITS; i++) {
 		r = (struct fi_rma_iov){c.pool_addr + i * 64, 64, c.pool_key};

@@ -92,7 +92,7 @@ static void serve(const struct duo *d, const struct pair_opts *opts, int fd)
 	}
 }
 
-/* What a spare is told. */
+/* The command to a spare target: what to serve. */
 struct order {
 	struct duo d;
 	struct pair_opts o;
@@ -129,7 +129,10 @@ void duo_start(struct duo *d, const struct pair_opts *o, struct card *c)
 	struct order order = {*d, *o};
 	int go, card;
 
-	/* Elsewhere one is enough, and the environment is that of now. */
+	/*
+	 * Without verbs one spare is enough, and it gets the present
+	 * environment.
+	 */
 	if (!d->nspare)
 		for (int i = 0; i < (pair_over("verbs") ? DUO_SPARES : 1); i++)
 			make_spare(d);
@@ -221,7 +224,7 @@ void duo_case(const char *name, duo_fn fn)
 		duo_kill(&d);
 		if (!text)
 			text = "";
-		/* The NUL too: even a good end says something. */
+		/* Write the NUL too, so that success also sends a byte. */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);
 		_exit(0);

@@ -6,7 +6,7 @@
 
 const struct lie false_lies[] = {
 	{.name = "the truth", .want = 0},
-	/* A connection that is not made. */
+	/* Connections that are not accepted. */
 	{.name = "no answer to HELLO", .want = RP_ST_TIMEOUT, .how = DEAF},
 	{.name = "a rejection without bytes",
 	 .want = RP_ST_LOST,
@@ -37,7 +37,7 @@ const struct lie false_lies[] = {
 	 .want = 40,
 	 .how = REJECT,
 	 .ack_status = 40},
-	/* An initiator's own word: nobody else may say it. */
+	/* An initiator's local status, which no target may send. */
 	{.name = "a rejection of a status that does not travel",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .how = REJECT,
@@ -49,7 +49,7 @@ const struct lie false_lies[] = {
 	 .at = 2,
 	 .size = 1,
 	 .value = RP_WIRE_VERSION + 1},
-	/* HELLO_ACK with the accept. */
+	/* HELLO_ACKs in the accept. */
 	{.name = "an accept without bytes",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .ack_len = SIZE_MAX},
@@ -160,13 +160,13 @@ const struct lie false_lies[] = {
 	 .at = ACK_WRITABLE,
 	 .size = 1,
 	 .value = 2},
-	/* A device that has no FLUSH cannot be told to use it. */
+	/* This end lacks FLUSH, so no grant may make it use FLUSH. */
 	{.name = "a grant of a method that this end lacks",
 	 .want = 0,
 	 .at = ACK_METHOD,
 	 .size = 1,
 	 .value = RP_METHOD_NATIVE},
-	/* REPLY. */
+	/* REPLYs. */
 	{.name = "no REPLY", .want = RP_ST_TIMEOUT, .what = SILENT},
 	{.name = "REPLY of an unknown status", .want = 63, .status = 63},
 	{.name = "REPLY of a status that does not travel",

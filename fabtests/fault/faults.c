@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Everything that may go wrong, at once: nothing acknowledged is lost, and
- * everything comes to an end. */
+/* Every kind of fault at once: no acknowledged write is lost, and every
+ * operation ends.
+ */
 #include "config.h"
 
 #include <argp.h>
@@ -62,7 +63,9 @@ static void nap(unsigned int ms)
 
 /* --- processes --- */
 
-/* A target of a random life: as it is, or one with fault points. */
+/*
+ * Choose the target's next incarnation at random: with fault points or without.
+ */
 static void choose_points(void)
 {
 	static const char *const points[] = {
@@ -118,7 +121,7 @@ static void start(enum side_of side, bool points)
 	}
 }
 
-/* A power cut: what is not on the medium is gone. */
+/* A power cut: bytes that are not on the medium are lost. */
 static void lose_power(void)
 {
 	int fd = open(world->pool, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -137,7 +140,9 @@ static void end(enum side_of side)
 		atomic_fetch_add(&world->generation, 1);
 }
 
-/* True: neither has died of what was done to it but for an overrun queue. */
+/*
+ * Are both alive? An initiator may end with an overrun queue; then restart it.
+ */
 static bool both_live(void)
 {
 	int status = 0;
@@ -199,7 +204,7 @@ static void disk_error(void)
 {
 	atomic_store(&world->msync_error, rnd() % 2 ? EIO : ENOSPC);
 	nap(300);
-	/* Nothing may have been flushed meanwhile. */
+	/* The error may not have hit a flush: clear it. */
 	atomic_store(&world->msync_error, 0);
 	atomic_store(&world->register_anew, true);
 }
@@ -255,7 +260,7 @@ static const struct fault {
 };
 #define NFAULTS (sizeof(faults) / sizeof(*faults))
 
-/* So many more commits are acknowledged, in time. */
+/* Wait until n more commits are acknowledged, in time. */
 static bool serves(unsigned int n)
 {
 	const uint64_t from = world->acked, failed = world->failed;
@@ -281,7 +286,7 @@ static uint64_t failures(void)
 	return atomic_load(&world->failed);
 }
 
-/* --- one fault at a time, and what exactly must come of it --- */
+/* --- one fault at a time, with its exact outcome --- */
 
 static void alone(void)
 {
@@ -339,7 +344,9 @@ static void at_once(void)
 		nap((unsigned int)(rnd() % 150));
 	}
 	tap_ok(both_live(), "both sides live");
-	/* A life without fault points: from here on nothing may fail. */
+	/*
+	 * An incarnation without fault points: from here on nothing may fail.
+	 */
 	if (both_live()) {
 		for (i = 0; i < SIDES; i++) {
 			atomic_store(&world->alloc_ppm[i], 0);

@@ -21,8 +21,8 @@
 #include "fault/testbed_daemon.h"
 
 #define STRANGERS 4
-#define GUESSES	  64	/* wrong keys of one stranger */
-#define PER_S	  250.0 /* wrong keys answered in a second, at most */
+#define GUESSES	  64	/* wrong keys of one peer */
+#define PER_S	  250.0 /* upper bound of replies to wrong keys, per second */
 #define TIMEOUT	  2000	/* FI_OFI_RPMEM_TIMEOUT, ms */
 #define AT_ONCE	  4
 /* Seconds in which a bare base may refuse, or fail to connect. */
@@ -32,7 +32,9 @@ static uint64_t seed;
 
 static struct bed_daemon target;
 
-/* A stranger of its own: a wrong key may cost a connection dearly. */
+/*
+ * Open an unverified peer for one guess: a wrong key may cost its connection.
+ */
 static void stranger_open(struct bed *b, const char *prov)
 {
 	const struct card c = bed_daemon_card(&target);
@@ -40,7 +42,7 @@ static void stranger_open(struct bed *b, const char *prov)
 	bed_daemon_visit(b, &c, prov);
 }
 
-/* The bits of the right key that a guess gets wrong. */
+/* The bits in which a guess differs from the right key. */
 enum guess {
 	LOW,	/* some of the low 32 */
 	BESIDE, /* some of the next 2, and the low 32 are right */
@@ -51,8 +53,8 @@ static const char *const guesses[KINDS] = {"low 32 bits wrong",
 					   "low 32 bits right", "both wrong"};
 
 /*
- * Bits 34 and up stay as they are: some of them hold a mark and facts, and a
- * key that differs there may never leave the initiator.
+ * Bits from 34 up stay: some of them hold a mark and facts, and a key that
+ * differs in those may never leave the initiator.
  */
 static uint64_t guess_key(enum guess g, uint64_t salt)
 {
@@ -63,7 +65,7 @@ static uint64_t guess_key(enum guess g, uint64_t salt)
 	       (g == LOW ? 0 : beside << 32);
 }
 
-/* The answer about a key, as one number. */
+/* The call that presents a key. */
 enum call {
 	QUERY,
 	COMMIT,
@@ -136,7 +138,7 @@ static const char *wrong_secret_row(void)
 	return NULL;
 }
 
-/* The answers to wrong keys, of whichever kind, are one. */
+/* All wrong keys get the same reply, whatever is wrong in them. */
 static const char *one_answer_row(enum call call)
 {
 	int64_t told = NO_ANSWER, first = NO_ANSWER;
@@ -165,7 +167,9 @@ static const char *one_answer_row(enum call call)
 	return NULL;
 }
 
-/* One stranger's guesses; how many were answered, and for how long. */
+/*
+ * Present wrong keys from one peer; report the number of replies, and the time.
+ */
 static void guess_many(int fd, uint64_t salt)
 {
 	const double end = bed_now() + 10;
@@ -176,7 +180,7 @@ static void guess_many(int fd, uint64_t salt)
 	struct bed b;
 
 	stranger_open(&b, NULL);
-	/* The first one makes the connection. */
+	/* The first query makes the connection. */
 	ask(&b, QUERY, guess_key(BOTH, salt));
 	r.began = bed_now();
 	for (int i = 0; i < GUESSES && bed_now() < end; i++)
@@ -235,7 +239,7 @@ static const char *logged_row(void)
 	return NULL;
 }
 
-/* The owner of the key is served, also after others have guessed. */
+/* The holder of the key is served, also after others have guessed. */
 static const char *honest_row(void)
 {
 	uint64_t bytes[8] = {1};
@@ -290,7 +294,7 @@ static ssize_t post_bare(struct bed *b, enum bare what, void *buf, uint64_t key,
 	}
 }
 
-/* The pool's file, as the daemon has it mapped. */
+/* Map the pool's file, which the daemon has mapped, too. */
 static const char *pool_bytes(void)
 {
 	int fd = open(target.pool_file, O_RDONLY);
@@ -307,7 +311,7 @@ static const char *pool_bytes(void)
 	return p;
 }
 
-/* The bare base of a stranger, at a port of the daemon. */
+/* Open a peer on the bare base, connected to a port of the daemon. */
 static void bare_open(struct bed *b, bool listener)
 {
 	struct card c = bed_daemon_card(&target);
@@ -319,8 +323,9 @@ static void bare_open(struct bed *b, bool listener)
 }
 
 /*
- * Over the bare base the bits of a key, right or not, lead nowhere: the daemon
- * has no endpoint of it, and the listener of the key takes no such connection.
+ * On the bare base a key's bits open nothing, right or wrong: the daemon has no
+ * endpoint of the base, and the key's listener accepts no connection of the
+ * base.
  */
 static const char *bare_row(enum bare what)
 {
@@ -347,7 +352,10 @@ static const char *bare_row(enum bare what)
 	memcpy(before, pool, pool_size);
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
 		for (size_t a = 0; a < sizeof(addrs) / sizeof(*addrs); a++) {
-			/* A refused operation may cost the connection. */
+			/*
+			 * Reopen each time: a refused operation may cost the
+			 * connection.
+			 */
 			bare_open(&b, (k + a) % 2);
 			op = calloc(1, sizeof(*op));
 			if (!op)
@@ -393,7 +401,7 @@ static size_t variant(int i, uint8_t *out, uint64_t salt)
 	switch (i) {
 	case 0:
 		return 8;
-	case 1: /* the right key, but for one bit */
+	case 1: /* the right key with one bit changed */
 		word = target.export.key ^ 1ull << 39;
 		memcpy(out, &word, 8);
 		return 8;
@@ -408,7 +416,7 @@ static size_t variant(int i, uint8_t *out, uint64_t salt)
 	}
 }
 
-/* Send, and take what comes back until the end or half a second's silence. */
+/* Send msg, and receive until the connection ends or is silent for 0.5 s. */
 static ssize_t talk(uint16_t port, const uint8_t *msg, size_t len,
 		    uint8_t *back, size_t size)
 {
@@ -441,14 +449,14 @@ static const char *raw_row(void)
 	int nports = bed_ports(target.pid, ports, 16), asked = 0;
 
 	for (int p = 0; p < nports; p++) {
-		/* The set-up port greets; wrong_secret_row() is about it. */
+		/* The set-up port speaks first; wrong_secret_row() tests it. */
 		if (ports[p] == target.where.port)
 			continue;
 		for (int i = 0; i < VARIANTS; i++) {
 			n = talk(ports[p], msg, variant(i, msg, 7), back,
 				 sizeof(back));
 			asked += n >= 0;
-			/* Silence is the answer to an unfinished message. */
+			/* An unfinished message gets no reply. */
 			if (n <= 0)
 				continue;
 			if (first_n && (first_n != n || memcmp(first, back, n)))
@@ -463,7 +471,7 @@ static const char *raw_row(void)
 	return asked ? NULL : "found no port";
 }
 
-/* The listener that the key names, if the process listens there. */
+/* The port of the listener in the key; false if the daemon has none there. */
 static bool private_port(uint16_t *port)
 {
 	uint16_t ports[16];
@@ -476,7 +484,7 @@ static bool private_port(uint16_t *port)
 	return false;
 }
 
-/* How a connection that shows these bytes ends, as one number. */
+/* The outcome of a connection that shows these bytes, as one number. */
 #define CONNECTED 1
 
 static int64_t connect_with(uint16_t port, const void *data, size_t len)
@@ -533,7 +541,7 @@ static const char *connect_row(void)
 	return NULL;
 }
 
-/* --- */
+/* --- the table of rows --- */
 
 enum row {
 	SECRET,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A hostile peer beside one that is served: who survives, and at what cost. */
+/* A hostile peer beside an honest one: which processes survive, and the cost.
+ */
 #include "config.h"
 
 #include <argp.h>
@@ -16,9 +17,11 @@
 
 #include "fault/hostile.h"
 
-/* Nobody who keeps to the protocol waits longer than this. */
+/* Limit of a commit's duration for peers that keep to the protocol. */
 #define SLOW_NS 5000000000ull
-/* Growth of the target by what one attack leaves, and by all of them. */
+/*
+ * Limit of the target's growth by what one attack leaves, and by all of them.
+ */
 #define MORE_RSS (64u << 20)
 
 struct world *world;
@@ -70,7 +73,7 @@ static void nap(void)
 	nanosleep(&t, NULL);
 }
 
-/* The target looks at itself; false: it does not answer. */
+/* Let the target audit itself; false: it does not respond. */
 static bool audit(struct audit *a)
 {
 	uint64_t end = now_ns() + 2 * SLOW_NS;
@@ -85,7 +88,9 @@ static bool audit(struct audit *a)
 	return true;
 }
 
-/* Run one attack in a process of its own: what is wrong afterwards. */
+/*
+ * Run one attack in a process of its own: NULL, or the damage found afterwards.
+ */
 static const char *attack(const struct attack *at, const struct audit *before)
 {
 	static char text[300];
@@ -159,7 +164,7 @@ static const char *attack(const struct attack *at, const struct audit *before)
 	WRONG(atomic_load(&world->honest_seen),
 	      "the honest program saw something");
 	WRONG(!atomic_load(&world->sent), "nothing was sent");
-	/* A quarter is left to the program. */
+	/* A quarter of the descriptors is left to the program. */
 	WRONG(world->most_fds > TARGET_FDS / 4 * 3 + 16,
 	      "%u descriptors, %u before", world->most_fds, before->fds);
 	WRONG(!world->sanitized && a.rss > before->rss + MORE_RSS,
@@ -225,7 +230,7 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 	return 0;
 }
 
-/* False: the target is dead. */
+/* Run all attacks of a list. False: the target is dead. */
 static bool all(const struct attack *at, const struct audit *before,
 		uint64_t round)
 {
@@ -288,7 +293,10 @@ int main(int argc, char **argv)
 		if (!all(message_attacks, &before, (uint64_t)r) ||
 		    !all(connect_attacks, &before, (uint64_t)r))
 			goto out;
-	/* Half-open sessions are forgotten, and connections noticed. */
+	/*
+	 * Wait until half-open sessions are dropped and lost connections
+	 * noticed.
+	 */
 	for (int i = 0; i < 60; i++) {
 		struct timespec t = {.tv_nsec = 200000000};
 

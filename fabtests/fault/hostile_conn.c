@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The hostile peer's connection to the target, and what comes back on it. */
+/* The hostile peer's connection to the target, and the replies on it. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@
 
 #define WAIT_MS 5000
 
-/* A token that may be answered with OK. */
+/* A token whose REPLY may be OK. */
 struct allowed {
 	uint64_t token;
 	UT_hash_handle hh;
@@ -27,7 +27,7 @@ struct rp_wire_grant grants[R_COUNT];
 
 static struct allowed *allowed;
 static uint64_t next_token, answers, asked_key;
-static bool spent; /* a wrong key was answered: the target hears no more */
+static bool spent; /* a wrong key got its reply: the target reads no more */
 
 void complain(const char *what, uint64_t a, uint64_t b)
 {
@@ -50,7 +50,7 @@ void allow(uint64_t token)
 	HASH_ADD(hh, allowed, token, sizeof(a->token), a);
 }
 
-/* --- what comes back --- */
+/* --- replies --- */
 
 static void learn(uint64_t key, const struct rp_wire_grant *g)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connections that no initiator makes, and RDMA that nothing was granted to. */
+/* Connections that no initiator makes, and RDMA without a grant. */
 #include "config.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static void one_hello(const uint8_t *m, size_t len)
 	judge_hello(private_dial(&me, &to, m, len), m, len);
 }
 
-/* A wrong key is answered late: many at once. */
+/* The target replies late to a wrong key: show many at once. */
 static void hellos(uint8_t (*m)[PRIVATE_DATA], const size_t *len, size_t n)
 {
 	struct private_conn *c[MANY];
@@ -70,13 +70,13 @@ static void false_hellos(void)
 
 	for (size_t n = 0; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31)
 		one_hello(hello_bytes, n);
-	/* Longer, and not with zeros. */
+	/* Longer HELLOs, whose padding is not zero. */
 	for (size_t n = len + 1; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31) {
 		memcpy(m[0], hello_bytes, PRIVATE_DATA);
 		m[0][n - 1] = 1;
 		one_hello(m[0], n);
 	}
-	/* Each byte changed; the key is below. */
+	/* Each byte is changed; the key follows below. */
 	for (size_t n = 0; n < len; n++) {
 		if (n >= 16 && n < 24)
 			continue;
@@ -90,7 +90,10 @@ static void false_hellos(void)
 			m[0][n] = (uint8_t)rnd();
 		one_hello(m[0], len);
 	}
-	/* A key is right whole or not at all; the whole key of another life. */
+	/*
+	 * A key is right as a whole or wrong: single bits, and a key of another
+	 * incarnation.
+	 */
 	for (int bit = 0; bit < 64; bit++) {
 		lens[bit] = hello(m[bit], rnd());
 		wire_put(m[bit] + 16, 8,
@@ -103,14 +106,14 @@ static void false_hellos(void)
 	hellos(m, lens, 66);
 }
 
-/* Keys that a target tells one host to be wrong: at once, and in a second. */
+/* Wrong keys of one host that the target examines: at once, and per second. */
 #define TOLD_AT_ONCE  256
 #define TOLD_A_SECOND 32
 
 /*
- * Thousands of keys, as fast as they are taken, from one host: few of them are
- * looked at, though each has a connection of its own. The right key is taken
- * right behind them.
+ * Thousands of keys from one host, at full speed: the target examines few of
+ * them, though each has its own connection. The right key comes directly behind
+ * them.
  */
 static void guessed_keys(void)
 {
@@ -123,7 +126,7 @@ static void guessed_keys(void)
 		const size_t at = i % MANY;
 
 		if (c[at]) {
-			/* Some are given up before they are answered. */
+			/* Some connections are given up before their reply. */
 			if (c[at]->was_up)
 				complain("a guessed key is accepted", i, 0);
 			refused += c[at]->state == PRIVATE_ENDED;
@@ -132,7 +135,7 @@ static void guessed_keys(void)
 		}
 		len = hello(hello_bytes, rnd());
 		key = world->regions[i % 2 ? R_FILE_OTHER : R_PMEM_OTHER].key;
-		/* All but the random part as those of the others. */
+		/* Differ from the right key in the random part only. */
 		key ^= rnd() % ((1ull << 40) - 1) + 1;
 		wire_put(hello_bytes + 16, 8, key);
 		c[at] = private_dial(&me, &to, hello_bytes, len);
@@ -173,7 +176,7 @@ static int dial_raw(void)
 	return fd;
 }
 
-/* Connections that say nothing, or begin and never go on. */
+/* Connections that stay silent, or stop in the middle of HELLO. */
 static void half_open(void)
 {
 	uint8_t bytes[64];
@@ -199,7 +202,7 @@ static void half_open(void)
 	others_go_on(20);
 }
 
-/* Whole connections by the hundred, all at once. */
+/* Complete connections by the hundred, all at once. */
 static void many_sessions(void)
 {
 	struct private_conn *c[MANY];
@@ -223,7 +226,7 @@ static void many_sessions(void)
 	others_go_on(20);
 }
 
-/* The same number: the older connection ends, no other does. */
+/* A repeated initiator number ends the older connection, and no other. */
 static void numbers(void)
 {
 	struct private_conn *old = NULL, *c, *bystander;
@@ -232,7 +235,7 @@ static void numbers(void)
 		private_dial(&me, &to, hello_bytes, hello(hello_bytes, rnd()));
 	private_wait(bystander, 5000);
 	for (int i = 0; i < 200; i++) {
-		/* Numbers with a meaning, if there were any. */
+		/* Numbers that might have a special meaning. */
 		const uint64_t number = i < 100 ? 4711 : (uint64_t)i % 2 - 1;
 
 		c = private_dial(&me, &to, hello_bytes,
@@ -255,7 +258,7 @@ static void numbers(void)
 	others_go_on(20);
 }
 
-/* Gone in the handshake, with requests outstanding, in a message. */
+/* Close in the handshake, with requests outstanding, in a message. */
 static void gone_in_the_middle(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG], bytes[1024];
@@ -267,7 +270,7 @@ static void gone_in_the_middle(void)
 	for (int i = 0; i < 300; i++) {
 		const size_t len = hello(hello_bytes, rnd());
 
-		if (i % 4 == 1) /* a refusal that is due later */
+		if (i % 4 == 1) /* refused after a delay */
 			hello_bytes[17] ^= 1;
 		if (i % 4 > 1) {
 			c = enter();
