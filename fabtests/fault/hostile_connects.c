@@ -294,7 +294,7 @@ static void gone_in_the_middle(void)
 	others_go_on(20);
 }
 
-/* Requests whose replies are never read. */
+/* Requests whose replies the peer never reads. */
 static void deaf(void)
 {
 	static uint8_t zeros[4096];
@@ -319,7 +319,7 @@ static void deaf(void)
 				    hello(hello_bytes, rnd()));
 		private_wait(c[i], 5000);
 	}
-	/* Posted, and not looked at: the receives of one end are used up. */
+	/* Posted without polling: use up the receives of one end. */
 	for (int k = 0; k < 400; k++)
 		for (size_t i = 0; i < 32; i++)
 			if (private_push(c[i], msg, len))
@@ -382,10 +382,10 @@ static void rdma(void)
 		return;
 	no_access(true, grants[R_READONLY].remote_addr, grants[R_READONLY].rkey,
 		  64);
-	/* Nothing is left of a connection that has ended. */
+	/* The grants of an ended connection are void. */
 	no_access(false, before.remote_addr, before.rkey, 64);
 	no_access(true, before.remote_addr, before.rkey, 64);
-	/* Keys of ours are no keys of RDMA, nor are small numbers. */
+	/* Keys of the provider are no rkeys, nor are small numbers. */
 	for (int r = 0; r < R_COUNT; r++)
 		if (r != R_VOLATILE)
 			keys[n++] = world->regions[r].key;

@@ -14,20 +14,20 @@
 #include "functional/pair.h"
 
 /*
- * machines --target POOL BOARD LIFE and machines --initiator BOARD: each on a
- * machine of its own. BOARD is memory that both see, where a target of a later
- * life leaves its card.
+ * machines --target POOL BOARD LIFE and machines --initiator BOARD, on two
+ * machines. Both see the memory BOARD; a target of incarnation LIFE leaves its
+ * card there.
  */
 
 #define RECORD	 64
 #define RECORDS	 (PAIR_POOL / RECORD)
-#define ENOUGH	 200 /* acknowledged before the target may die */
-#define MORE	 100 /* and with its next life */
+#define ENOUGH	 200 /* acknowledgements before the target may die */
+#define MORE	 100 /* acknowledgements by its next incarnation */
 #define WINDOW	 16
-#define PATIENCE 300.0 /* for what has no limit of its own */
+#define PATIENCE 300.0 /* s, for steps without their own limit */
 
 struct board {
-	uint32_t life; /* that the card is of */
+	uint32_t life; /* incarnation that the card belongs to */
 	struct card card;
 };
 
@@ -52,7 +52,7 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Every life at the same address. */
+/* Serve; every incarnation has the same address. */
 static void __attribute__((noreturn))
 target(const char *pool, struct board *b, uint32_t life)
 {
@@ -93,9 +93,9 @@ struct way {
 		double posted;
 		bool under_way;
 	} op[WINDOW];
-	unsigned int left; /* under way */
+	unsigned int left; /* outstanding */
 	size_t acked, failed;
-	double longest; /* from a call to its end */
+	double longest; /* from a call to its completion */
 	bool told;
 };
 
@@ -148,7 +148,7 @@ static ssize_t put(struct side *s, const struct card *c, struct op *o)
 	return fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE);
 }
 
-/* Records from first on: up to end, or to the first failure. */
+/* Write records from first on: up to end, or to the first failure. */
 static void put_all(struct side *s, const struct card *c, struct way *w,
 		    size_t first, size_t end)
 {
@@ -176,7 +176,7 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 		o->under_way = true;
 		w->left++;
 		next++;
-		/* A machine takes its time to die. */
+		/* Write more slowly now: the machine takes its time to die. */
 		if (w->told)
 			usleep(1000);
 	}
@@ -196,7 +196,7 @@ static int committed(struct side *s, const struct card *c)
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* Records that were acknowledged and are not there. */
+/* Count the acknowledged records that the target lacks. */
 static size_t missing(struct side *s, const struct card *c)
 {
 	static char in[PAIR_POOL];
@@ -241,8 +241,8 @@ static int initiator(struct board *b, double timeout)
 
 	meet(b, 2, &again);
 	/*
-	 * Nobody told the device that the machine died, and ofi_rxm's
-	 * connection lives on: docs/guarantees.md, "Over verbs".
+	 * The device did not notice the machine's death, so ofi_rxm keeps its
+	 * connection: docs/guarantees.md, "Over verbs".
 	 */
 	side_close(&s);
 	side_open(&s, &o);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What one more peer costs, at both ends, beyond what it costs the base. */
+/* The memory of one more peer, at both ends, beyond what the base needs for it.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ struct world {
 	const char *prov;
 	unsigned int max;
 	atomic_bool ready, stop;
-	atomic_uint asked; /* which measure the target is to take */
+	atomic_uint asked; /* the measure that the target has to take */
 	atomic_uint answered;
 	/* [few or many][target or initiator] */
 	size_t size[2][2][SIZES];
@@ -71,7 +72,7 @@ static void target(void *shared, unsigned int number)
 	}
 }
 
-/* Another endpoint, that has written and, over ours, committed. */
+/* Another endpoint, that has written and, over ofi_rpmem, committed. */
 static void join(struct world *w, struct side *s, struct fid_ep *ep)
 {
 	struct fi_rma_iov at = {w->card.pool_addr, 64, w->card.pool_key};
@@ -128,7 +129,7 @@ static void initiator(void *shared, unsigned int number)
 	}
 }
 
-/* Bytes that one more peer costs at each end. */
+/* Measure the bytes of one more peer at each end. */
 static void per_peer(const char *prov, unsigned int max, double cost[2][SIZES])
 {
 	struct world *w = scale_shared(sizeof(*w));

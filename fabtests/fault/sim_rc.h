@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections over the simulated fabric: what both files know. */
+/* Private connections over the simulated fabric: shared by both files. */
 #ifndef SIM_RC_H
 #define SIM_RC_H
 
@@ -22,14 +22,17 @@ struct sim_rc {
 	struct fid_cq *cq;
 	struct fid_pep *pep;
 	size_t iov_limit;
-	uint64_t flush_flag; /* of fi_readmsg(); 0: there is no FLUSH */
-	uint64_t landing;    /* bytes that a fence reads */
+	uint64_t flush_flag; /* flag of fi_readmsg(); 0: there is no FLUSH */
+	uint64_t landing;    /* buffer that a fence reads into */
 };
 
 struct sim_channel {
 	struct rp_rc_channel c;
 	struct fid_ep *ep; /* its context is this channel */
-	/* Until then the fabric would send messages before its own reply. */
+	/*
+	 * False until then: the fabric would send messages before its own
+	 * reply.
+	 */
 	bool connected;
 };
 
@@ -47,7 +50,7 @@ static inline struct sim_channel *sim_channel(struct rp_rc_channel *c)
 extern const struct rp_rc_ops sim_rc_ops;
 extern struct host_sim rp_host_sim; /* host_sim.c */
 
-/* Close the endpoint, and read what it had from the queue. */
+/* Close the endpoint, and read its entries from the queue. */
 void sim_shut(struct rp_rc_channel *c);
 
 /* --- sim_rc_cm.c --- */

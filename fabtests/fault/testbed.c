@@ -51,7 +51,7 @@ void bed_nap(double seconds)
 
 const char *bed_says(const char *fmt, ...)
 {
-	/* One sentence may be made of another. */
+	/* Several buffers: a sentence may quote another one. */
 	static char texts[4][240];
 	static unsigned int turn;
 	char *text = texts[turn++ % 4];
@@ -156,7 +156,7 @@ static void row_start(struct running *r, size_t row, bed_row_fn fn)
 		text = fn(row);
 		if (!text)
 			text = "";
-		/* The NUL is the sign that the row came to its end. */
+		/* The NUL marks a row that has ended by itself. */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);
 		_exit(0);
@@ -267,7 +267,7 @@ struct command {
 	unsigned int progress_ms;
 };
 
-/* Receives for whatever comes, tagged or not. */
+/* Receives for any message, tagged or not. */
 #define RECEIVES 1024
 static struct receive {
 	bool tagged;
@@ -285,7 +285,7 @@ static void receive_anything(struct side *s, struct receive *r)
 				FI_ADDR_UNSPEC, r));
 }
 
-/* Progress, and a nap where there was none. */
+/* Make progress, and pause when there is none. */
 static void target_progress(struct bed *b, struct side *s)
 {
 	struct receive *r;
@@ -626,7 +626,10 @@ const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 	int tries = 0;
 
 	do {
-		/* Entries that never come may still come: not on the stack. */
+		/*
+		 * On the heap: an entry may still come after this function has
+		 * returned.
+		 */
 		write = calloc(2, sizeof(*write));
 		if (!write)
 			MUST(-FI_ENOMEM);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmemd with a secret, and what its export says. */
+/* Starts fi_rpmemd with a secret, and fetches its export. */
 #include "config.h"
 
 #include <fcntl.h>
