@@ -14,7 +14,7 @@ static struct fi_cq_err_entry err;
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 #define COMMIT	       (FI_COMMIT_COMPLETE | FI_COMPLETION)
 
-/* Where one kind of memory is. */
+/* The target's memory of one kind. */
 struct place {
 	const char *what;
 	uint64_t addr, key;
@@ -45,7 +45,10 @@ static void idle(struct side *s, const struct card *peer)
 {
 }
 
-/* One that fetches is a read to tcp and to the agent, not to sockets. */
+/*
+ * Does the target get an entry? A fetch is a read to tcp and to the agent, not
+ * to sockets.
+ */
 static bool told(const struct side *s, const struct place *p, bool fetches)
 {
 	bool read = fetches && (p->persistent || !s->o.prov);
@@ -97,12 +100,12 @@ static void short_forms(struct side *s, const struct place *p)
 	       "%s: %s: atomic read", label, w);
 	POST(s, fi_inject_atomic(s->ep, &five, 1, s->peer, p->addr, p->key,
 				 FI_UINT64, FI_SUM));
-	five = 77; /* it is ours again */
+	five = 77; /* the buffer is free again */
 	tap_ok(side_quiet(s) && peek(s, p, 0) == 10,
 	       "%s: %s: an injected one tells nothing", label, w);
 }
 
-/* The message forms with two places at the target. */
+/* The message calls with two target ranges. */
 static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 {
 	uint64_t v[2] = {1, 2}, cmp[2] = {11, 0}, got[2] = {0, 0};
@@ -147,8 +150,10 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	       "%s: %s: message form that compares", label, w);
 	m.op = FI_SUM;
 	POST(s, fi_atomicmsg(s->ep, &m, flags | FI_INJECT));
-	v[0] = v[1] = 1000; /* it is ours again */
-	/* ofi_rxm itself tells of no injected atomic: only ours are told. */
+	v[0] = v[1] = 1000; /* the buffer is free again */
+	/*
+	 * ofi_rxm reports no injected atomic to the target, the provider does.
+	 */
 	if (p->persistent || s->o.prov)
 		tap_ok(side_wait(s, &e, &err) && e.op_context == &m,
 		       "%s: %s: an injected one is told", label, w);
@@ -164,7 +169,7 @@ static bool fails_once(struct side *s, void *context)
 	       err.op_context == context && side_quiet(s);
 }
 
-/* What commits do with atomics. */
+/* How commits treat atomics. */
 static void commits(struct side *s, const struct place *p)
 {
 	uint64_t one = 1, got = 7;

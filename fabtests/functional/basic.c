@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a program needs of RDM endpoints works, with commits going on beside. */
+/* The basic services of RDM endpoints work, beside outstanding commits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-/* An adapter cannot pin the page cache of our own executable. */
+/* Writable, as an adapter cannot pin the page cache of the executable. */
 static char text[] = "pool text";
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
@@ -31,7 +31,7 @@ static void serve(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	}
-	/* Matches every tag. */
+	/* A tag mask that matches every tag. */
 	for (int i = 0; i < 3; i++) {
 		POST(s, fi_trecv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
 				 0, ~0ull, NULL));
@@ -71,7 +71,7 @@ static void messages(struct side *s)
 static void tagged(struct side *s)
 {
 	uint64_t tags[] = {7, 0, ~0ull};
-	/* sockets calls a tagged message a message too. */
+	/* sockets sets FI_MSG for a tagged message, too. */
 	uint64_t base_adds = s->o.prov ? FI_MSG : 0;
 	char in[64], out[64];
 
@@ -137,7 +137,7 @@ static void writes(struct side *s, const struct card *peer)
 	}
 }
 
-/* On a disk msync; RPMEM_METHOD says what else the pool's memory needs. */
+/* Files on a disk use msync; RPMEM_METHOD names the method of other memory. */
 static uint32_t method_wanted(void)
 {
 	const char *name = getenv("RPMEM_METHOD");
@@ -228,7 +228,7 @@ static void initiate(struct side *s, const struct card *peer)
 	char in[64];
 
 	messages(s);
-	/* Control messages are under way from here on. */
+	/* From here on REQUESTs and REPLYs are outstanding. */
 	writes(s, peer);
 	commits(s, peer);
 	tagged(s);
@@ -241,19 +241,19 @@ static void initiate(struct side *s, const struct card *peer)
 	}
 }
 
-/* --- ways of opening --- */
+/* --- the ways to open an endpoint --- */
 
 static void run(const char *name, struct pair_opts target,
 		struct pair_opts initiator)
 {
-	/* Another base than the one that was asked for. */
+	/* The provider opened another base than the one in the hints. */
 	if (target.prov && !pair_over("tcp"))
 		return;
 	label = name;
 	pair_run(&target, &initiator, serve, initiate);
 }
 
-/* Selective completion: only what asks for a completion gets one. */
+/* Selective completion: an operation has an entry only with FI_COMPLETION. */
 static void idle(struct side *s, const struct card *peer)
 {
 }
@@ -305,7 +305,7 @@ static void by_default(struct side *s, const struct card *peer)
 	OK(side_quiet(s), "an inject has nothing to commit");
 }
 
-/* Keys of the application's choice work, and commits say what to do. */
+/* Keys chosen by the application work, and commits report their remedy. */
 static void raw(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
@@ -320,7 +320,7 @@ static void raw(struct side *s, const struct card *peer)
 	   "a commit is refused");
 }
 
-/* A commit of the initiator adds nothing to the target's table. */
+/* An initiator's commits add no entry to the target's address table. */
 static void table_target(struct side *s, const struct card *peer)
 {
 	fi_addr_t addr[3] = {9, 9, 9};
@@ -328,7 +328,7 @@ static void table_target(struct side *s, const struct card *peer)
 	char buf[128];
 	size_t len = sizeof(buf);
 
-	pair_meet(s); /* a commit has been answered */
+	pair_meet(s); /* a commit has its reply */
 	((struct sockaddr_in *)other.name)->sin_port ^= 1;
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL));
 	MUST(fi_av_insert(s->av, peer->name, 1, &addr[1], 0, NULL));
@@ -336,7 +336,7 @@ static void table_target(struct side *s, const struct card *peer)
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[2], 0, NULL));
 	if (addr[0] != 0 || addr[1] != 1 || addr[2] != 2)
 		MUST(-FI_EINVAL);
-	/* No address at all has no number. */
+	/* An empty address has no index. */
 	addr[0] = 0;
 	memset(((struct sockaddr_in *)other.name), 0, sizeof(struct sockaddr));
 	if (fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL) ||

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Small writes that are coalesced, and what becomes of them when their
- * connection goes. */
+/* Small writes that are coalesced, and the loss of their connection. */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -13,9 +12,9 @@
 
 enum {
 	MANY = 200,
-	STEP = 192, /* from one to the next */
+	STEP = 192, /* distance of their places */
 	SMALL = 64,
-	FREE = 65536, /* behind them */
+	FREE = 65536, /* place behind the small writes */
 };
 
 static const char *label;
@@ -51,7 +50,7 @@ static int durable(struct side *s, const struct card *peer, size_t len,
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* Write until there is a connection that takes it. */
+/* Write until the private connection is up. */
 static bool connect_up(struct side *s, const struct card *peer)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
@@ -109,7 +108,7 @@ static void serve(struct side *s, const struct card *peer)
 
 	side_insert(s, peer);
 	pair_meet(s);
-	pair_meet(s); /* one commit of all */
+	pair_meet(s); /* one commit for all */
 	fill(1);
 	OK(written(s), "all that was committed is there");
 	pair_meet(s);
@@ -117,7 +116,7 @@ static void serve(struct side *s, const struct card *peer)
 	fill(2);
 	OK(written(s), "and all that came back without");
 	pair_meet(s);
-	pair_meet(s); /* over each other */
+	pair_meet(s); /* overlapping writes */
 	OK(bytes[0] == 2 && bytes[1] == 3 && bytes[63] == 3,
 	   "the last one stays");
 	pair_meet(s);
@@ -160,7 +159,7 @@ static int commit_all(struct side *s, const struct card *peer, int *due)
 	for (uint64_t i = 0; i < MANY; i++)
 		r[i] = (struct fi_rma_iov){peer->pool_addr + i * STEP, SMALL,
 					   peer->pool_key};
-	/* In two, so that each fits into a message. */
+	/* In two commits, so that each fits into a message. */
 	for (int i = 0; i < 2; i++) {
 		while (ops->commit(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
 				   FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
@@ -190,7 +189,7 @@ static void write_plenty(struct side *s, const struct card *peer)
 	OK(!bad && side_quiet(s), "each write of many ends once");
 }
 
-/* Reads, other writes, and writes that are durable, to the same bytes. */
+/* Reads, other writes and durable writes meet the small writes' bytes. */
 static void meet(struct side *s, const struct card *peer)
 {
 	char got[64] = {0};
@@ -221,7 +220,10 @@ static void meet(struct side *s, const struct card *peer)
 				wait_for(s, &due, &bad);
 			bad += ret != 0;
 			due++;
-			/* Those that are not injected are read later. */
+			/*
+			 * Buffers that were not injected may be read until
+			 * their completion.
+			 */
 			while (len[j] > 64 && due)
 				wait_for(s, &due, &bad);
 		}
@@ -266,7 +268,7 @@ static void write_to(struct side *s, const struct card *peer)
 	pair_meet(s);
 }
 
-/* What has not been sent yet, when it is closed. */
+/* The peer closes with coalesced writes not sent yet. */
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);

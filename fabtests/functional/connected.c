@@ -16,7 +16,7 @@ static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static struct fi_rpmem_ops *ops;
 
-/* What is sent, and where things come, in this process. */
+/* Send and receive buffers of this process. */
 static struct {
 	char large[65536], back[65536], small[64], in[64];
 } room = {.large = "large", .small = "small"};
@@ -31,7 +31,7 @@ static void echo(struct side *s)
 	char *buf = room.in;
 
 	POST(s, fi_recv(s->ep, buf, sizeof(room.in), desc, 0, NULL));
-	pair_meet(s); /* it is posted, and the next message is for it */
+	pair_meet(s); /* its receive is posted before the message */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	POST(s, fi_send(s->ep, buf, sizeof(room.in), desc, 0, NULL));
@@ -120,8 +120,7 @@ static void writes(struct side *s, const struct card *peer)
 	};
 
 	large[sizeof(room.large) - 1] = 'z';
-	/* The first opens the session, the next may travel inside its request.
-	 */
+	/* The first opens the session, the next may go inside its request. */
 	for (int i = 0; i < 3; i++) {
 		POST(s, durable(s, room.small, 6, peer->pool_addr + 64,
 				peer->pool_key, &then));
@@ -154,7 +153,7 @@ static void many(struct side *s, const struct card *peer)
 	int sent = 0, done = 0;
 	ssize_t ret;
 
-	/* More than there are credits. */
+	/* More operations than credits. */
 	while (done < 1000) {
 		ret = sent < 1000
 			      ? commit(s, peer->pool_addr + (sent % 512) * 64,
@@ -216,7 +215,7 @@ static void use(struct side *s, const struct card *peer)
 		/* Writes and commits; 1000 of these, and those of wrong(). */
 		OK(n == 8 + 1000 + 1 && bad == 2,
 		   "the counter holds what the program did");
-		/* tcp counts what is injected in some releases. */
+		/* Some releases of tcp count injected operations. */
 		OK(fi_cntr_read(s->cntr[0]) <= 1 &&
 			   fi_cntr_read(s->cntr[1]) == 1,
 		   "and no messages but its own");
@@ -224,17 +223,17 @@ static void use(struct side *s, const struct card *peer)
 	pair_meet(s);
 }
 
-/* --- connections that end --- */
+/* --- lost connections --- */
 
-/* Gets a commit, does not look at it, and dies. */
+/* The target receives a commit, does not process it, and dies. */
 static void die(struct side *s, const struct card *peer)
 {
-	pair_meet_unseen(s); /* a session is open */
+	pair_meet_unseen(s); /* until the session is open */
 	sleep(1);
 	_exit(0);
 }
 
-/* The same, but it says so. */
+/* The same, with fi_shutdown(). */
 static void hang_up(struct side *s, const struct card *peer)
 {
 	pair_meet_unseen(s);
@@ -270,10 +269,10 @@ static void lose(struct side *s, const struct card *peer)
 	OK(ended_well(s, buf), "a commit before");
 	MUST(ops->query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 			&attr));
-	/* Only a store behind it needs the target's CPU. */
+	/* Only a THEN store needs the target's CPU. */
 	alone = attr.method < FI_RPMEM_METHOD_AGENT_SFENCE;
 	pair_meet(s);
-	nanosleep(&pause, NULL); /* it looks no more */
+	nanosleep(&pause, NULL); /* the target stops polling */
 	begun = seconds();
 	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key,
 		       alone ? &then : NULL, buf));
@@ -289,7 +288,7 @@ static void lose(struct side *s, const struct card *peer)
 		   -FI_ENOTCONN,
 	   "and no durable write");
 	side_close(s);
-	exit(0); /* there may be nobody to meet */
+	exit(0); /* the peer may be gone */
 }
 
 /* --- connecting --- */
@@ -301,22 +300,22 @@ static const struct pair_opts sockets = {
 	.prov = "sockets;ofi_rpmem",
 };
 
-/* Bytes of the program's that travel with a connection. */
+/* Connection data of the program. */
 static void fill(uint8_t *p, size_t len, int with)
 {
 	for (size_t i = 0; i < len; i++)
 		p[i] = (uint8_t)(i * 7 + (size_t)with);
 }
 
-/* An event, and the data that came along. */
+/* An event, and its connection data. */
 union cm_data {
 	struct fi_eq_cm_entry e;
 	uint8_t room[sizeof(struct fi_eq_cm_entry) + 512];
 };
 
 /*
- * As side_event(): how much data came along. The other end moves only when its
- * queue is looked into.
+ * As side_event(), and returns the length of the data. The other end progresses
+ * only when its queue is read.
  */
 static size_t cm_event(struct side *s, struct side *other, uint32_t want,
 		       union cm_data *d)
@@ -343,7 +342,7 @@ static bool came_whole(const union cm_data *d, size_t len, size_t size,
 	return len == size && !memcmp(d->e.data, want, size);
 }
 
-/* A listener, and who connects to it; either may be the bare base. */
+/* A listener and an initiator, either of which may be the bare base. */
 static void meet_with_data(const struct pair_opts *to,
 			   const struct pair_opts *from)
 {
@@ -365,7 +364,10 @@ static void meet_with_data(const struct pair_opts *to,
 	   "as much data with a connection as there is");
 	fill(data, size, 1);
 	MUST(fi_connect(c.ep, card.name, data, size));
-	/* Both in one process: the request needs the other's queue read. */
+	/*
+	 * Both are in one process: the request needs a read of the other's
+	 * queue.
+	 */
 	do {
 		uint32_t event;
 
@@ -424,15 +426,15 @@ static void reject(void)
 	side_close(&l);
 }
 
-/* --- a peer without us --- */
+/* --- a peer without the provider --- */
 
 static void bare_serve(struct side *s, const struct card *peer)
 {
 	prepare(s);
 	echo(s);
 	pair_meet(s);
-	side_quiet(s); /* what was sent has come by then */
-	/* The base knows nothing of a persistent region. */
+	side_quiet(s); /* the write has arrived by then */
+	/* The base does not know the persistent region. */
 	tap_ok(!memcmp(s->o.prov ? s->pool : s->plain, "plain", 5),
 	       "%s: plain bytes are there", label);
 }
@@ -471,7 +473,9 @@ static void use_bare(struct side *s, const struct card *peer)
 	pair_meet(s);
 }
 
-/* Each in a process of its own: libfabric is used nowhere before a fork. */
+/*
+ * Run each half in its own process: libfabric must not be used before a fork.
+ */
 static void apart(void (*run)(const struct pair_opts *,
 			      const struct pair_opts *),
 		  const struct pair_opts *a, const struct pair_opts *b)
@@ -509,7 +513,7 @@ static void ends(void)
 	pair_run(&ours, &asleep, hang_up, lose);
 }
 
-/* What the operator says of who places here. */
+/* Set the operator's statement about what this host's adapter places. */
 static void operator_says(const char *fence)
 {
 	FILE *f = fopen("operator.msg", "w");
@@ -532,7 +536,10 @@ static ssize_t persistent(struct side *s, uint64_t access)
 	return ret;
 }
 
-/* A request on the private connection comes behind what the adapter places. */
+/*
+ * A request on the private connection follows the writes that the adapter
+ * places.
+ */
 static void by_adapter(const struct pair_opts *a, const struct pair_opts *b)
 {
 	struct side s;
@@ -588,7 +595,7 @@ static void strangers(void)
 
 int main(void)
 {
-	signal(SIGPIPE, SIG_IGN); /* the other half may be gone */
+	signal(SIGPIPE, SIG_IGN); /* the other half may have ended */
 	const struct {
 		const char *label;
 		struct pair_opts o;
@@ -611,7 +618,9 @@ int main(void)
 			continue;
 		pair_run(&kinds[i].o, &kinds[i].o, serve, use);
 	}
-	/* Where more than one network leads to the listener. */
+	/*
+	 * Use another address of the listener, if several networks lead to it.
+	 */
 	label = "another address";
 	if (pair_over("tcp")) {
 		setenv("RPMEM_NODE", "127.9.8.7", 0);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is not layered over is the base's own, and never called persistent. */
+/* Unlayered capabilities go to the base unchanged, and never count as
+ * persistent.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +54,7 @@ static struct fi_info *ask(const char *prov, enum fi_ep_type type,
 	return list;
 }
 
-/* Connected endpoints are ours where persistence is asked for. */
+/* The provider offers connected endpoints if persistence is requested. */
 static void check_persistent(const char *prov, enum fi_ep_type type)
 {
 	const bool offered = type == FI_EP_MSG;
@@ -77,7 +79,7 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(h);
 }
 
-/* Persistent operations and the base's own do not complete in one order. */
+/* Persistent and base operations do not share one completion order. */
 static void check_comp_order(const char *prov, enum fi_ep_type type)
 {
 	const uint64_t caps = FI_MSG | FI_RMA;
@@ -119,7 +121,7 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(list);
 }
 
-/* Ours stay in front for programs that do not care. */
+/* The provider stays first in the list for hints without an order. */
 static void check_order(const char *prov)
 {
 	struct fi_info *list = ask(prov, FI_EP_UNSPEC, 0, 0);
@@ -183,7 +185,7 @@ static int complete(struct side *s)
 	return 0;
 }
 
-/* Connected endpoints of one process to itself, over our fabric's objects. */
+/* Connected endpoints within one process, over the provider's objects. */
 static void check_connected(const char *prov)
 {
 	struct fi_info *list = ask(prov, FI_EP_MSG, FI_MSG, 0), *to;

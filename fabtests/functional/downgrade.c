@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target's operator changes his mind while it runs: what was confirmed for a
- * region before is of no use behind its next registration.
+/* The operator's statement changes while the target runs: a grant of the old
+ * registration is void for the next one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define ROUNDS 8
 
-/* What the target tells; filled in between two meetings. */
+/* The target's report, filled in between two barriers. */
 static struct {
 	uint64_t key;
 } * shared;
@@ -52,9 +52,8 @@ static void target_half(struct side *s, const struct card *peer)
 }
 
 /*
- * One commit of this class: enum fi_rpmem_status. Not of what durable() writes:
- * bytes whose write was refused may not have been written, and commits of them
- * say that.
+ * One commit of this class: enum fi_rpmem_status. It covers other bytes than
+ * durable() writes: a commit over refused writes fails for them.
  */
 static int commit(struct side *s, const struct card *c, uint64_t key, int class)
 {
@@ -86,8 +85,8 @@ static int durable(struct side *s, const struct card *c, uint64_t key)
 }
 
 /*
- * A write that is to be placed: 0 or enum fi_rpmem_status. Closing the region
- * has closed the connection, which the initiator may see now or have seen
+ * A write with delivery-complete: 0 or enum fi_rpmem_status. The closed region
+ * has closed the connection, which the initiator notices now or has noticed
  * before.
  */
 static int placed_write(struct side *s, const struct card *c, uint64_t key)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Domains with two endpoints each: remote CQ data comes to the queue of the
- * endpoint that was written to, and names the one that wrote. */
+/* Domains with two endpoints each: remote CQ data arrives in the queue of the
+ * endpoint that was written to, with the source that wrote.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,8 @@ static struct fi_cq_err_entry err;
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
 /*
- * Both endpoints of a side; s->cq is the first one's. Reliable datagrams know
- * each other by address: to[] is the peer's endpoints.
+ * Both endpoints of a side; s->cq belongs to the first one. RDM endpoints know
+ * each other by address: to[] has the peer's endpoints.
  */
 struct ends {
 	struct fid_cq *cq[2];
@@ -28,7 +29,7 @@ struct ends {
 	fi_addr_t to[2];
 };
 
-/* The next call opens, accepts or connects an endpoint with its own queue. */
+/* Open, accept or connect the next endpoint with its own queue. */
 static void begin_second(struct side *s, struct ends *d)
 {
 	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -66,7 +67,7 @@ static void exchange(struct side *s, struct ends *d)
 	for (int i = 0; i < 2; i++)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
-	/* Entries of the peer's writes would be taken for these. */
+	/* Entries of the peer's writes would be mistaken for these. */
 	pair_meet(s);
 	d->to[0] = s->peer;
 	MUST(fi_av_insert(s->av, theirs, 1, &d->to[1], 0, NULL) == 1 ? 0 : -1);
@@ -118,7 +119,7 @@ static void count(const struct side *s, const struct ends *d, int to,
 	} else {
 		n->right[from]++;
 	}
-	/* A connected endpoint has one peer, whatever it is called. */
+	/* A connected endpoint has one peer, whatever its address is. */
 	if (s->o.sources && !s->o.msg && src != d->to[from])
 		n->unknown++;
 }
@@ -149,14 +150,14 @@ static void receive(struct side *s, struct ends *d)
 	pair_meet(s);
 }
 
-/* Closes its second endpoint: what is for that is for nobody. */
+/* The target closes its second endpoint: data for it reaches no queue. */
 static void close_one(struct side *s, struct ends *d)
 {
 	pair_meet(s);
 	MUST(fi_close(&d->ep[1]->fid));
 	d->ep[1] = NULL;
 	pair_meet(s);
-	pair_meet(s); /* it has been written to */
+	pair_meet(s); /* data was written to the closed one */
 	OK(side_quiet(s), "nobody else is told");
 	pair_meet(s);
 	close_second(d);
@@ -229,8 +230,8 @@ static int write_all(struct side *s, struct ends *d, const struct card *peer)
 }
 
 /*
- * A queue with a descriptor, opened when connections are there already, whose
- * completions until then woke nobody.
+ * A queue with a descriptor, opened after the connections: earlier completions
+ * woke nobody.
  */
 static void sleep_on_late_queue(struct side *s, const struct card *peer)
 {
@@ -274,7 +275,7 @@ static void program(struct side *s, const struct card *peer)
 			   err.prov_errno == FI_RPMEM_ST_UNSUPPORTED,
 		   "data for an endpoint that is gone are an error");
 	}
-	/* The other name of the same target stays usable. */
+	/* The target's first address stays usable. */
 	MUST(fi_av_remove(s->av, &d.to[1], 1, 0));
 	POST(s, post(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
 	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of random programs, and what goes on beside them. */
+/* Operations of random programs, and the traffic beside them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,15 +70,15 @@ static uint64_t some_flags(void)
 	} while (0)
 
 /*
- * tcp 1.17 has entries by default, where that is FI_COMPLETION, also for calls
- * with flags that do not ask for one.
+ * If FI_COMPLETION is a default flag, tcp 1.17 writes entries also for calls
+ * whose flags lack it.
  */
 static uint64_t flags_of(const struct end *e)
 {
 	return some_flags() | (e->op_flags & FI_COMPLETION);
 }
 
-/* How it will end, as far as its flags say. */
+/* The completion that follows from its flags. */
 static void finish(struct op *o, const struct end *e, uint64_t flags)
 {
 	o->expect = !e->selective || (flags & FI_COMPLETION);
@@ -122,7 +122,10 @@ void post_send(int c, int k)
 	split(o, iov);
 	m.iov_count = o->iovs;
 	finish(o, e, form == 2 ? flags : e->op_flags);
-	/* tcp counts what is injected in some releases, and in others not. */
+	/*
+	 * Injected operations are counted by some releases of tcp, and not by
+	 * others.
+	 */
 	if (form > 3 && (o->len > 64 || o->len > inject || e->cntr[0]))
 		form -= 4;
 	o->form = form;
@@ -157,7 +160,7 @@ static uint64_t key_of(int k, unsigned int which)
 	return fi_mr_key(side[k].mr[which]);
 }
 
-/* Writes to places of their own; persistent memory or not. */
+/* Write to a place of its own, in plain or persistent memory. */
 void post_write(int c, int k)
 {
 	struct op *o = add(WRITE, c, k, 1 + some_len() % 9000);
@@ -237,8 +240,8 @@ void post_read(int c, int k)
 }
 
 /*
- * A connection keeps its order: what came before the message of a fence has
- * arrived with it, and has been counted. A private connection has a commit for
+ * A connection keeps its order: operations before the fence's message have
+ * arrived with it, and were counted. A private connection has a commit for
  * that.
  */
 void post_fence(int c, int k)

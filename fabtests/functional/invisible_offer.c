@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a provider offers, and where it may differ from its base. */
+/* The attributes that a provider offers, and documented differences from its
+ * base.
+ */
 #define _GNU_SOURCE
-/* Newer headers warn of poll and wait sets, which programs go on using. */
+/* Newer headers deprecate poll and wait sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,14 +166,17 @@ void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
 				   .direct = yes[2],
 				   .source = yes[3],
 				   .multi = yes[4]};
-	/* tcp of libfabric 2.1: each from one layering, both from none. */
+	/*
+	 * tcp of libfabric 2.1 gives each of these from one layering, both from
+	 * none.
+	 */
 	f->atomic = yes[0] && has(prov, FI_ATOMIC | inv_wanted_caps(f));
 	try_objects(prov, f, t);
 }
 
 /*
- * Each of these is in docs/guarantees.md, "What a program may notice": the
- * words there that say so are looked for by invisible.sh.
+ * Each of these is in docs/guarantees.md, "What a program may notice":
+ * invisible.sh looks for its words there.
  */
 static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 {

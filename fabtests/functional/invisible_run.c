@@ -129,7 +129,7 @@ void inv_count_done(struct inv_world *w, const struct inv_op *o)
 		count(w->ep[o->peer].counted, o, true);
 }
 
-/* Commits may be under way unless they rest: then a counter of writes waits. */
+/* With rest false commits may be outstanding: then skip counters of writes. */
 static void check_counter(struct inv_world *w, int n, int c, bool settled,
 			  bool rest)
 {
@@ -236,7 +236,7 @@ static bool holds(const struct inv_world *w, const char *at, int index)
 {
 	const struct inv_op *o = &w->p->ops[index];
 
-	/* Others write to it: the bytes may be on their way. */
+	/* Other threads write to it: the bytes may be in flight. */
 	for (size_t i = 0; i < o->len; i++)
 		if ((uint8_t)__atomic_load_n(&at[i], __ATOMIC_RELAXED) !=
 		    inv_pattern(o, index, i))
@@ -244,7 +244,7 @@ static bool holds(const struct inv_world *w, const char *at, int index)
 	return true;
 }
 
-/* Has the operation come to its end, as far as anybody can see? */
+/* Has the operation ended, as far as it can be seen? */
 static bool is_over(struct inv_world *w, struct inv_op *o, int index)
 {
 	if (o->got < o->expect)
@@ -257,7 +257,10 @@ static bool is_over(struct inv_world *w, struct inv_op *o, int index)
 	case INV_ATOMIC:
 		return !memcmp(memory_of(w, o), cell_of(w, o), 8);
 	case INV_READ:
-		/* Without an entry its bytes tell; checked in conclude(). */
+		/*
+		 * Without an entry its bytes show the end; conclude() checks
+		 * them.
+		 */
 		for (size_t i = 0; !o->expect && i < o->len; i++)
 			if ((uint8_t)o->buf[i] !=
 			    inv_static(inv_side_of(o->peer), o->off + i))
@@ -356,7 +359,7 @@ static void cancel(struct inv_world *w, struct inv_op *o)
 {
 	struct inv_op *victim = &w->p->ops[o->other];
 
-	/* What a multi-receive says last is one entry more. */
+	/* The last entry of a multi-receive comes in addition. */
 	if (victim->verb == INV_MULTI) {
 		victim->expect++;
 		victim->done = true;
@@ -429,14 +432,14 @@ void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
 	w->t = t;
 	w->ntraffic = w->traffic_out = 0;
 	w->broken = false;
-	w->used = 4096; /* what the traffic sends is before it */
+	w->used = 4096; /* the traffic's buffers are in front */
 	for (int s = 0; s < INV_SIDES; s++)
 		w->side[s].anonymous = 0;
 	if (!w->open)
 		inv_stage_open(w);
 	for (size_t i = 0; i < p->n && !w->stuck; i++)
 		step(w, &p->ops[i], (int)i);
-	/* What is stuck may not even end. */
+	/* A stage that hangs may not close, either. */
 	if (last && !w->stuck)
 		inv_stage_close(w);
 }

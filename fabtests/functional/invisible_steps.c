@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Steps of a program that are more than one call. */
+/* Steps of a program that take more than one call. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 
 static int index_of(const struct inv_world *w, const struct inv_op *o)
 {
-	/* Addresses that are there before the program begins have no step. */
+	/* Addresses inserted before the program begins have no step. */
 	return o >= w->p->ops && o < w->p->ops + w->p->n ? (int)(o - w->p->ops)
 							 : -1;
 }
@@ -169,7 +169,7 @@ void inv_do_addresses(struct inv_world *w, struct inv_op *o)
 
 struct awake {
 	struct inv_world *w;
-	int but; /* not the queues of this side: it sleeps */
+	int but; /* side that sleeps: do not read its queues */
 	atomic_bool over;
 };
 
@@ -184,7 +184,7 @@ static void *drive_the_others(void *arg)
 	return NULL;
 }
 
-/* Nothing comes, however much others commit: the program sleeps it out. */
+/* No entry comes, however much others commit: the sleep must time out. */
 static void sleep_in_vain(struct inv_world *w, struct inv_op *o)
 {
 	struct inv_cq *cq = w->ep[o->ep].rx;
@@ -195,7 +195,7 @@ static void sleep_in_vain(struct inv_world *w, struct inv_op *o)
 	ssize_t n;
 
 	INV_MUST(-pthread_create(&others, NULL, drive_the_others, &a));
-	/* Late by a busy machine, or always? */
+	/* Is it always late, or only on a busy machine? */
 	for (int i = 0; i < 20; i++) {
 		begin = inv_now_ms();
 		n = fi_cq_sread(cq->fid, &e, 1, NULL, o->count);
@@ -279,7 +279,7 @@ static void sleep_on_fd(struct inv_world *w, struct inv_op *o)
 	patience = inv_patience();
 	while (!o->ret && !recv->got && !w->stuck)
 		w->stuck = !sleep_once(w, cq, p.fd) || !inv_patient(&patience);
-	/* Nothing says whether the sender is told before or after this. */
+	/* The sender's completion may come before or after this. */
 	inv_saw(w->t, index_of(w, recv), "woken: %d, %s", (int)o->ret,
 		recv->got ? "received" : "nothing");
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The objects that programs use: domains and memory once, the rest each time.
- */
-/* Newer headers warn of poll and wait sets, which programs go on using. */
+/* The objects of programs: domains and memory once, the rest for each one. */
+/* Newer headers deprecate poll and wait sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -117,7 +116,7 @@ void inv_world_close(struct inv_world *w)
 	munmap(w->arena, ARENA);
 }
 
-/* --- one program's --- */
+/* --- the objects of one program --- */
 
 static struct inv_cq *add_cq(struct inv_world *w, int s, int which)
 {
@@ -209,8 +208,8 @@ static void introduce(struct inv_world *w, int s)
 }
 
 /*
- * Two that connect to each other at the same time may lose what they send
- * first (ofi_rxm 1.17, measured on the bare base), so they take turns.
+ * Two endpoints that connect to each other at the same time may lose their
+ * first messages (ofi_rxm 1.17 on the bare base), so they take turns.
  */
 static void shake_hands(struct inv_world *w, int from, int to)
 {

@@ -42,7 +42,7 @@ static void bail(const char *what, const char *why)
 	exit(1);
 }
 
-/* Target and initiator are one endpoint. */
+/* One endpoint is target and initiator. */
 static struct rp_fabric f;
 static fi_addr_t self;
 static char err[RP_ERR_LEN];
@@ -86,7 +86,7 @@ static struct fi_rma_iov range(const struct memory *m, uint64_t off,
 		.addr = addr_of(m) + off, .len = len, .key = fi_mr_key(m->mr)};
 }
 
-/* The next completion: 0, or the error entry's prov_errno. */
+/* Take the next completion: 0, or the error entry's prov_errno. */
 static int take(void **context, struct fi_cq_err_entry *bad)
 {
 	struct fi_cq_entry e;
@@ -108,7 +108,7 @@ static int take(void **context, struct fi_cq_err_entry *bad)
 	return -1;
 }
 
-/* No more of them may come, ever: a while must do. */
+/* No completion may follow; waits for a while only. */
 static bool quiet(void)
 {
 	struct fi_cq_entry e;
@@ -119,7 +119,7 @@ static bool quiet(void)
 	return true;
 }
 
-/* The first calls to a peer wait for the connection. */
+/* The first calls to a peer return -FI_EAGAIN until it is connected. */
 #define AGAIN(call)                                                            \
 	({                                                                     \
 		ssize_t ret_;                                                  \
@@ -205,7 +205,7 @@ static void committing(void)
 	claim_is(AGAIN(fi_rpmem_commit(f.ep, r, 2, self, FI_RPMEM_DURABLE,
 				       FI_RPMEM_CLASS_POWER, NULL, &b)),
 		 0, "fi_rpmem_commit() of it and of bytes never written");
-	memset(r, 0, sizeof(r)); /* copied: ours again */
+	memset(r, 0, sizeof(r)); /* copied: the buffer is free again */
 	claim(!take(&c, &bad) && !take(&c, &bad) && quiet(),
 	      "both complete once, although the ranges were overwritten");
 
@@ -221,7 +221,7 @@ static void committing(void)
 		 "FI_RPMEM_SAVE alone is refused");
 }
 
-/* More ranges than fit one message: one completion all the same. */
+/* More ranges than fit one message still give one completion. */
 static void many_ranges(void)
 {
 	static struct fi_rma_iov r[1000];
@@ -319,7 +319,7 @@ static void store_behind(void)
 	fi_close(&fixed.mr->fid);
 }
 
-/* prov_errno, err, and a text that names the status and its remedy. */
+/* Check prov_errno, err, and a text with the status and its remedy. */
 static void failed_as(enum fi_rpmem_status want, void *context,
 		      const char *text)
 {
@@ -418,7 +418,7 @@ static void not_offered(void)
 
 	claim_is(fi_scalable_ep(f.domain, f.info, &ep, NULL), -FI_ENOSYS,
 		 "scalable endpoints are refused");
-	/* libfabric 2 warns of it. */
+	/* libfabric 2 deprecates it. */
 	_Pragma("GCC diagnostic push");
 	_Pragma("GCC diagnostic ignored \"-Wdeprecated-declarations\"");
 	if (!fi_wait_open(f.fabric, &wait_attr, &wait)) {
@@ -441,7 +441,7 @@ static void not_offered(void)
 		 "events of the address vector are refused");
 }
 
-/* Over hints, how often is the provider listed? */
+/* How often is the provider listed for these hints? */
 static int listed(const struct fi_info *hints)
 {
 	struct fi_info *list = NULL;
@@ -498,7 +498,7 @@ static void selecting(void)
 	rp_fabric_close(&base);
 }
 
-/* Keys of the application's choice say nothing, so nothing is promised. */
+/* Keys chosen by the application carry no facts, so nothing is promised. */
 static void chosen_keys(void)
 {
 	struct fi_info *h = fi_allocinfo(), *info;
@@ -547,7 +547,7 @@ static void default_flag(void)
 
 	info->tx_attr->op_flags |= FI_COMMIT_COMPLETE;
 	/*
-	 * The port of the first endpoint is taken. (Without any address the
+	 * The port of the first endpoint is in use. (Without any address the
 	 * tcp of libfabric 2.1 does not listen.)
 	 */
 	((struct sockaddr_in *)info->src_addr)->sin_port = 0;
@@ -558,7 +558,7 @@ static void default_flag(void)
 	f.ep = ep;
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
-	/* Class power is required and tmpfs has not got it: a commit it was. */
+	/* tmpfs lacks the required class power: the error proves a commit. */
 	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a, "is a commit");
 	claim_is(AGAIN(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key,
 				    &a)),
@@ -663,7 +663,7 @@ static void example_of_commit(const char *path)
 	dlclose(lib);
 }
 
-/* There is no way back, so this comes last. */
+/* Draining cannot be undone, so this comes last. */
 static void draining(const void *name)
 {
 	struct fi_cq_err_entry bad;
@@ -715,7 +715,7 @@ int main(int argc, char **argv)
 	    reg(&shm, FI_RMA_PMEM) || reg(&plain, 0))
 		bail("set-up", err);
 
-	unlink(tmpfs); /* it needed a name to be registered */
+	unlink(tmpfs); /* registration needed the name */
 	registering(folder);
 	committing();
 	many_ranges();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A poll set names the queues and counters that have something new. */
-/* Newer headers warn of poll sets, which programs go on using. */
+/* Newer headers deprecate poll sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,10 @@ static void serve(struct side *s, const struct card *peer)
 	pair_meet(s);
 }
 
-/* What the set names within two seconds, how many times wanted at most. */
+/*
+ * Poll the set for two seconds; returns how often it named a context, up to
+ * count.
+ */
 static int asked(struct fid_poll *set, void **context, int count)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
@@ -65,7 +68,7 @@ static void commit(struct side *s, const struct card *peer)
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE));
 }
 
-/* No write: ofi_rxm counts one that fails among the sends. */
+/* Not by a write: ofi_rxm counts a failed write among the sends. */
 static void commit_outside(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};

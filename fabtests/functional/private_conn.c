@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Durable writes over a private connection, and what becomes of them when the
- * connection, its key or its target goes. */
+/* Durable writes over a private connection, and their outcome when the
+ * connection, its key or its target is lost.
+ */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "functional/pair.h"
 
 enum {
-	AREA = 256 << 10, /* what is written to; 0 to 4096: to wake it up */
+	AREA = 256 << 10, /* bytes written to; 0 to 4096: to wake the target */
 	SLOT = 4096,
 	MANY = 64,
 	LONG = 3 << 16,
@@ -44,7 +45,7 @@ static ssize_t post(struct side *s, const struct card *peer, uint64_t key,
 	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
 }
 
-/* One durable write to its end: 0, or the status. */
+/* One durable write, waited for: 0, or the status. */
 static int durable(struct side *s, const struct card *peer, uint64_t key,
 		   const void *from, size_t len, uint64_t at)
 {
@@ -63,7 +64,7 @@ static bool query(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
 	return strstr(attr->why, "a private connection");
 }
 
-/* Write until the private connection is made. */
+/* Write until the private connection is up. */
 static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 {
 	struct fi_rpmem_attr attr;
@@ -79,8 +80,8 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 }
 
 /*
- * Private connections: sockets whose other end is the port of the key. Returns
- * how many; how: shut them down.
+ * Count the private connections: sockets whose peer has the port of the key.
+ * how: shut them down.
  */
 static int own_sockets(const struct card *peer, bool how,
 		       struct sockaddr_in *other)
@@ -126,16 +127,16 @@ static void serve_writes(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
 	pair_meet(s);
-	pair_meet(s); /* sizes are written */
+	pair_meet(s); /* all sizes are written */
 	check_area(s, 1);
 	pair_meet(s);
-	pair_meet(s); /* over and over */
+	pair_meet(s); /* overlapping writes are done */
 	check_area(s, 2);
 	pair_meet(s);
-	pair_meet(s); /* killed, and written again */
+	pair_meet(s); /* cut, and written again */
 	check_area(s, 3);
 	pair_meet(s);
-	pair_meet(s); /* strangers */
+	pair_meet(s); /* unverified peers */
 }
 
 /* --- the initiator --- */
@@ -161,14 +162,17 @@ static void write_sizes(struct side *s, const struct card *peer)
 	OK(side_quiet(s), "and ends once");
 }
 
-/* Many at once, some durable, to the same bytes: the last one stays. */
+/*
+ * Many outstanding at once, some durable, to the same bytes: the last one
+ * stays.
+ */
 static void write_many(struct side *s, const struct card *peer)
 {
 	int due = 0, bad = 0;
 
 	for (char round = 7; round > 0; round--) {
 		fill((char)(round == 1 ? 2 : round + 10));
-		/* Sources must stay as they are until they have been read. */
+		/* Sources stay unchanged until their writes complete. */
 		for (int i = 0; i < MANY; i++) {
 			uint64_t flags =
 				(i + round) % 3 ? FI_COMMIT_COMPLETE : 0;
@@ -226,7 +230,7 @@ static enum fi_rpmem_method expected(void)
 					   : FI_RPMEM_METHOD_AGENT_SFENCE;
 }
 
-/* The next completion: *good, or *bad where it says that the write is lost. */
+/* Count the next completion: *good, or *bad if the write is lost. */
 static void count_end(struct side *s, int *good, int *bad)
 {
 	if (side_wait(s, &e, &err))
@@ -238,7 +242,9 @@ static void count_end(struct side *s, int *good, int *bad)
 		printf("# status %d\n", err.prov_errno);
 }
 
-/* The end of a connection under way: nothing is acknowledged that is lost. */
+/*
+ * The connection is cut with writes outstanding: no lost write is acknowledged.
+ */
 static void kill_link(struct side *s, const struct card *peer)
 {
 	int bad = 0, good = 0, due = 0, tries = 0, again = 0;
@@ -260,13 +266,13 @@ static void kill_link(struct side *s, const struct card *peer)
 	for (; due; due--)
 		count_end(s, &good, &bad);
 	printf("# %d went well, %d were lost\n", good, bad);
-	/* A thread may have brought all home before; and so may the agent. */
+	/* A thread, or the agent, may have completed all of them before. */
 	OK(good + bad == MANY && (bad || s->o.progress == FI_PROGRESS_AUTO ||
 				  !pair_over("tcp") ||
 				  expected() >= FI_RPMEM_METHOD_AGENT_SFENCE),
 	   "what was under way fails");
 	OK(side_quiet(s), "and ends once");
-	/* Writing poisoned bytes again cures them. */
+	/* Writing a poisoned range again clears its poison. */
 	while (again < MANY && pair_patient())
 		if (durable(s, peer, peer->pool_key, buf + again * SLOT, SLOT,
 			    (uint64_t)again * SLOT))
@@ -279,7 +285,7 @@ static void kill_link(struct side *s, const struct card *peer)
 	   "over a connection that is new");
 }
 
-/* Somebody who was not invited. */
+/* An unverified peer, which has no key. */
 static void stranger(struct side *s, const struct card *peer)
 {
 	uint64_t secret = 12345, v = 0;
@@ -327,7 +333,7 @@ static void write_all(struct side *s, const struct card *peer)
 	pair_meet(s);
 }
 
-/* A key that is closed under the writer's hands, and one that is new. */
+/* A key is closed while the initiator writes, and replaced by a new one. */
 static void serve_keys(struct side *s, const struct card *peer)
 {
 	struct card c;
@@ -335,7 +341,7 @@ static void serve_keys(struct side *s, const struct card *peer)
 
 	side_insert(s, peer);
 	pair_meet(s);
-	pair_meet(s); /* it writes */
+	pair_meet(s); /* the initiator writes */
 	MUST(fi_close(&s->pool_mr->fid));
 	memset(s->pool, 0x55, s->pool_len);
 	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
@@ -388,7 +394,7 @@ static void write_keys(struct side *s, const struct card *peer)
 	pair_meet(s);
 }
 
-/* The target dies with writes under way. */
+/* The target dies with writes outstanding. */
 static void serve_death(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
@@ -412,7 +418,7 @@ static void write_death(struct side *s, const struct card *peer)
 	}
 	OK(ends && good == ends, "all is well while it lives");
 	pair_meet(s);
-	/* Its process is gone when the first commit fails. */
+	/* The target's process is gone when the first commit fails. */
 	while (!durable(s, peer, peer->pool_key, buf, SLOT, 0) &&
 	       pair_patient())
 		;
@@ -429,7 +435,7 @@ static void write_death(struct side *s, const struct card *peer)
 	exit(0);
 }
 
-/* It is closed with writes under way. */
+/* The endpoint is closed with writes outstanding. */
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);

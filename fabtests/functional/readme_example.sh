@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # The program in README.md has 40 lines at most, compiles as printed, runs, and
-# leaves its bytes.
+# its bytes arrive.
 set -u
 src=${srcdir:-.}
 cc=${CC:-cc}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * FI_OFI_RPMEM_COMMIT_WRITES: a program that asks for no persistence, and its
- * writes to a file complete when they are durable.
+ * FI_OFI_RPMEM_COMMIT_WRITES: a program requests no persistence, and its writes
+ * to a file complete when they are durable (implicit commit).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #include "functional/pair.h"
 
-/* What the script makes each flush take, less what a clock may be off. */
+/* Duration of a flush, set by the script, less the clock's error, in ms. */
 #define FLUSH_MS 50
 
 static struct fi_cq_tagged_entry e;
@@ -69,7 +69,7 @@ static void registrations(struct side *s)
 	       "what is in part behind the end of its file is refused");
 	tap_ok(!reg(s, end, 2 * page, FI_REMOTE_READ | FI_SEND | FI_READ),
 	       "not where peers do not write");
-	/* A file beside anonymous memory, in one range. */
+	/* A file mapping beside anonymous memory, in one range. */
 	if (mmap(anon + page, page, rw, MAP_SHARED | MAP_FIXED,
 		 fd = open(s->path, O_RDWR), 0) == MAP_FAILED)
 		MUST(-errno);
@@ -140,7 +140,7 @@ static ssize_t writemsg_it(struct side *s)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION);
 }
 
-/* To the file and to ordinary memory at once. */
+/* One write to the file and to ordinary memory. */
 static ssize_t mixed_it(struct side *s)
 {
 	const struct iovec iov = {src, 64};
@@ -209,7 +209,7 @@ static void late(struct side *s, const char *what,
 	       "%s completes behind its flush (%.0f ms)", what, took);
 }
 
-/* What a commit of the whole of a key's first page comes to. */
+/* Does a commit of the key's first page succeed? */
 static bool commits(struct side *s, uint64_t addr, uint64_t key)
 {
 	const struct fi_rma_iov r = {addr, 4096, key};

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Writes of a program that does not ask: durable when the operator says so, with
-# flushes slow enough for a completion that is early to be seen; else ordinary.
+# Implicit commit: writes of a program that requests no persistence are durable
+# if the operator says so, with flushes slow enough to show an early completion;
+# else they are ordinary.
 set -u
 
 dir=$(mktemp -d ./unasked.XXXXXX) || exit 99
@@ -15,8 +16,8 @@ run() {
 	grep '^\(not \)\?ok\|^#' "$dir/log"
 	ok=$((ok + $(grep -c '^\(not \)\?ok' "$dir/log")))
 }
-# tells COUNT FILE WHAT: so often the last run said that writes to FILE, ordinary
-# for want of class, are not made durable, and what to change.
+# tells COUNT FILE WHAT: the last run warned COUNT times that writes to FILE,
+# ordinary for want of class, are not made durable, and named the remedy.
 tells() {
 	local n
 	n=$(grep 'writes to it are not made durable: class process, and power' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# util/fabtests.sh tells what is lost, on an invented fabtests of known results.
+# util/fabtests.sh reports lost tests, on a fake fabtests with known results.
 set -u
 src=$(cd "${srcdir:-.}" && pwd) || exit 99
 dir=$(mktemp -d) || exit 99
@@ -17,13 +17,13 @@ check() {
 	failed=1
 }
 
-# said PATTERN: in what the last run printed
+# said PATTERN: the last run printed it.
 # shellcheck disable=SC2317
 said() {
 	grep -qE "$1" "$dir/said"
 }
 
-# A test that is two processes: how it ends is in its name.
+# A fake test of two processes: its name says how it ends.
 mkdir -p "$dir/up/bin"
 cat >"$dir/up/bin/fi_known" <<'E'
 #!/usr/bin/env bash
@@ -95,7 +95,7 @@ unit_tests=(
 )
 E
 
-# run ARG...: what it says, and how it ends
+# run ARG...: run util/fabtests.sh; its output and exit code are kept.
 run() {
 	rm -f "$dir/up/calls"
 	bash "$src/util/fabtests.sh" --prefix "$dir/up" --base one "$@" \

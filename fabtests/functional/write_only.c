@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Memory that peers may write and not read: no fence can read it either. */
+/* Memory that peers may write and not read: a read fence is not possible,
+ * either.
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
