@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Durable writes through the shim beside those by librpma, on one device. */
+/* Durable writes through the shim, compared with librpma's, on one device. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@
 #include "util/samples.h"
 
 /*
- * Two processes: the one writes, by turns through the shim and as the rival
- * does, and takes the time of each write; the other has the memory. There the
- * rival's target polls in its turn and sleeps in the shim's, and of the shim
- * there is the agent's thread, which sleeps when nobody asks. A turn begins
- * with a few that do not count, until the target is awake.
+ * Two processes: one writes, by turns through the shim and through the rival,
+ * and times each write; the other has the memory. In the rival's turn its
+ * target polls; in the shim's turn it sleeps, and only the agent's thread runs,
+ * which parks when no requests come. The first writes of a turn do not count:
+ * they wake the target.
  */
-#define LEN	 (2u << 20) /* of the shim, behind as much of the rival */
+#define LEN	 (2u << 20) /* of the shim, behind the rival's */
 #define AT	 4096
 #define SIZE	 64
 #define TURN	 32
@@ -35,7 +35,7 @@
 #define WRITTEN	 1
 #define DURABLE	 2
 #define SENDS	 16
-#define PATIENCE 60000 /* ms for the other end to get somewhere */
+#define PATIENCE 60000 /* ms, the deadline of one step of the other end */
 #define SHIM	 0
 #define RIVAL	 1
 #define BY_AGENT "agent-"
@@ -46,7 +46,7 @@ static const struct way {
 	const struct rival *rival;
 	double bar;
 	bool agent;
-	bool one; /* the write and the flush are one call */
+	bool one; /* write and flush in one call */
 } ways[] = {
 	{"fence", "shim_fence_vs_librpma_flush", &rival_rpma_flush, 1.00, false,
 	 false},
@@ -56,9 +56,9 @@ static const struct way {
 	 true},
 };
 
-/* Of an end of the shim's connection, for the other one. */
+/* The setup of one end of the shim's connection, for the other end. */
 struct told {
-	_Atomic int steps; /* what has been done of its setup */
+	_Atomic int steps; /* setup steps done */
 	uint32_t qp_num;
 	struct ibv_rpmem_addr addr;
 };
@@ -66,7 +66,7 @@ struct told {
 static struct world {
 	struct rival_page page;
 	_Atomic int turn, up, over;
-	sem_t awake; /* for the rival's turn */
+	sem_t awake; /* posted in the rival's turn */
 	struct told told[2];
 	struct ibv_rpmem_desc desc;
 	uint32_t rkey;
@@ -102,7 +102,7 @@ static void wait_for(_Atomic int *what, int value)
 	}
 }
 
-/* Both ends: 0 writes, 1 has the memory. */
+/* Set up both ends: 0 writes, 1 has the memory. */
 static void meet(int self, const char *device, int gid_index)
 {
 	const unsigned int access = self ? ENDS_FLUSHES : 0;
@@ -128,7 +128,7 @@ static void meet(int self, const char *device, int gid_index)
 		ends_die("ibv_rpmem_connect");
 }
 
-/* --- who has the memory --- */
+/* --- the process with the memory --- */
 
 static void target(const struct rival_cfg *cfg, const char *device,
 		   int gid_index)
@@ -160,7 +160,7 @@ static void target(const struct rival_cfg *cfg, const char *device,
 	_exit(ret != 0);
 }
 
-/* --- who writes --- */
+/* --- the process that writes --- */
 
 static void look_at_region(void)
 {
@@ -234,12 +234,12 @@ static void turn(int whose)
 	for (int i = -WARM; i < TURN; i++) {
 		memset(source, ++salt, SIZE);
 		whose == SHIM ? through_shim() : as_rival();
-		/* One reading for each: they cost, too. */
+		/* One clock reading for each write: readings cost, too. */
 		after = now();
 		if (i >= 0 && rp_samples_add(&samples[whose], after - before))
 			ends_die("no memory");
 		before = after;
-		/* The memory is mapped here, too. */
+		/* This process maps the memory, too. */
 		if (memcmp(there, source, SIZE))
 			ends_die("the bytes did not arrive");
 	}
@@ -259,7 +259,7 @@ static void judge(size_t turns)
 	double us[2];
 
 	for (size_t i = 0; i < turns; i++) {
-		/* Neither is always the first. */
+		/* Alternate which one is first. */
 		turn((int)(i % 2));
 		turn((int)!(i % 2));
 	}
@@ -282,7 +282,7 @@ static void initiator(const struct rival_cfg *cfg, const char *device,
 		      : NULL;
 	if (!from)
 		ends_die("ibv_reg_mr");
-	/* It is accepted in its turn. */
+	/* The target accepts the connection in the rival's turn. */
 	atomic_store(&w->turn, RIVAL);
 	sem_post(&w->awake);
 	if (way->rival->open(cfg, &w->page, &rival, w->err))
