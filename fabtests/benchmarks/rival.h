@@ -26,7 +26,7 @@ struct rival_page {
 struct rival_cfg {
 	const char *base; /* name of the base provider */
 	const char *node; /* address of the RDMA device, or NULL */
-	bool nap;	  /* block before polling: polls do not count */
+	bool blocks;	  /* block before polling: polls do not count */
 	char *mem;	  /* target: the memory to write to */
 	size_t len;
 };
@@ -69,6 +69,6 @@ static const struct rival *const rivals[] = {
 };
 #define RIVALS ((int)(sizeof(rivals) / sizeof(rivals[0])))
 
-#define RIVAL_PATIENCE 10 /* seconds, the deadline of one put */
+#define RIVAL_DEADLINE 10 /* seconds, the deadline of one put */
 
 #endif

@@ -226,10 +226,10 @@ static int await_ack(struct rival_end *e, char *err)
 			continue;
 		clock_gettime(CLOCK_MONOTONIC, &t);
 		if (!end)
-			end = t.tv_sec + RIVAL_PATIENCE;
+			end = t.tv_sec + RIVAL_DEADLINE;
 		if (t.tv_sec > end)
 			return rp_err(err, -ETIMEDOUT, "no answer in %d s",
-				      RIVAL_PATIENCE);
+				      RIVAL_DEADLINE);
 	}
 	return post(e, done.op_context, TAG_ACK);
 }

@@ -197,7 +197,7 @@ static time_t seconds(void)
 
 static int await_connection(struct rival_end *e, char *err)
 {
-	time_t end = seconds() + RIVAL_PATIENCE;
+	time_t end = seconds() + RIVAL_DEADLINE;
 	struct fi_eq_cm_entry entry;
 	uint32_t event;
 	ssize_t n;
@@ -215,7 +215,7 @@ static int await_connection(struct rival_end *e, char *err)
 		fi_cq_read(e->cq, NULL, 0);
 	} while (seconds() <= end);
 	return rp_err(err, -FI_ETIMEDOUT, "not connected in %d s",
-		      RIVAL_PATIENCE);
+		      RIVAL_DEADLINE);
 }
 
 static int msg_open(const struct rival_cfg *cfg, struct rival_page *page,
@@ -259,10 +259,10 @@ static int await_one(struct rival_end *e, char *err)
 		if (++polls % 65536)
 			continue;
 		if (!end)
-			end = seconds() + RIVAL_PATIENCE;
+			end = seconds() + RIVAL_DEADLINE;
 		if (seconds() > end)
 			return rp_err(err, -FI_ETIMEDOUT, "no answer in %d s",
-				      RIVAL_PATIENCE);
+				      RIVAL_DEADLINE);
 	}
 	return 0;
 }

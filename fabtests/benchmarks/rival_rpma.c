@@ -61,18 +61,18 @@ struct rival_end {
 	char *slots;
 	uint64_t sent;
 	bool received; /* initiator: a slot has to be reposted */
-	bool nap;
+	bool blocks;
 	uint64_t slot; /* the slot */
 };
 
 /* The target's report in the shared page. */
-struct told {
+struct target_report {
 	char port[12];
 	uint8_t peer_cfg;
 	uint8_t size; /* of the descriptor */
 	uint8_t descriptor[96];
 };
-_Static_assert(sizeof(struct told) <= 128, "it fits the page");
+_Static_assert(sizeof(struct target_report) <= 128, "it fits the page");
 
 static int failed(char *err, int ret, const char *what)
 {
@@ -113,7 +113,7 @@ static int end_open(const struct rival_cfg *cfg, struct rival_page *page,
 	if (!e)
 		return rp_err(err, -ENOMEM, "out of memory");
 	e->page = page;
-	e->nap = cfg->nap;
+	e->blocks = cfg->blocks;
 	e->slots = aligned_alloc(4096, (len + 4095) & ~4095ul);
 	if (!e->slots) {
 		ret = rp_err(err, -ENOMEM, "out of memory");
@@ -195,7 +195,8 @@ static int say_direct(uint8_t *descriptor)
 /*
  * Try ports in turn: RDMA ports are not TCP's, and nothing assigns a free one.
  */
-static int listen_any(struct rival_end *e, const char *node, struct told *t)
+static int listen_any(struct rival_end *e, const char *node,
+		      struct target_report *t)
 {
 	int first = 20000 + getpid() % 20000, ret = 0;
 
@@ -213,7 +214,7 @@ static int rpma_serve(const struct rival_cfg *cfg, struct rival_page *page,
 {
 	const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC |
 			  RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
-	struct told *t = (struct told *)page->target;
+	struct target_report *t = (struct target_report *)page->target;
 	struct rival_end *e;
 	size_t size;
 	int fd, ret;
@@ -319,7 +320,7 @@ static int rpma_poll(struct rival_end *e, char *err)
 static int rpma_open(const struct rival_cfg *cfg, struct rival_page *page,
 		     struct rival_end **end, char *err)
 {
-	struct told *t = (struct told *)page->target;
+	struct target_report *t = (struct target_report *)page->target;
 	struct rpma_peer_cfg *theirs = NULL;
 	struct rpma_conn_req *req;
 	struct rival_end *e;
@@ -377,7 +378,7 @@ static int await(struct rival_end *e, bool answer, char *err)
 	time_t end = 0;
 	int ret;
 
-	if (e->nap)
+	if (e->blocks)
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	for (;;) {
 		ret = rpma_cq_get_wc(e->cq, 1, &wc, NULL);
@@ -393,10 +394,10 @@ static int await(struct rival_end *e, bool answer, char *err)
 			continue;
 		clock_gettime(CLOCK_MONOTONIC, &t);
 		if (!end)
-			end = t.tv_sec + RIVAL_PATIENCE;
+			end = t.tv_sec + RIVAL_DEADLINE;
 		if (t.tv_sec > end)
 			return rp_err(err, -ETIMEDOUT, "no answer in %d s",
-				      RIVAL_PATIENCE);
+				      RIVAL_DEADLINE);
 	}
 	e->received = answer;
 	e->slot = wc.wr_id;

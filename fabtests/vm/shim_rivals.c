@@ -35,7 +35,7 @@
 #define WRITTEN	 1
 #define DURABLE	 2
 #define SENDS	 16
-#define PATIENCE 60000 /* ms, the deadline of one step of the other end */
+#define DEADLINE 60000 /* ms, the deadline of one step of the other end */
 #define SHIM	 0
 #define RIVAL	 1
 #define BY_AGENT "agent-"
@@ -57,7 +57,7 @@ static const struct way {
 };
 
 /* The setup of one end of the shim's connection, for the other end. */
-struct told {
+struct setup {
 	_Atomic int steps; /* setup steps done */
 	uint32_t qp_num;
 	struct ibv_rpmem_addr addr;
@@ -66,8 +66,8 @@ struct told {
 static struct world {
 	struct rival_page page;
 	_Atomic int turn, up, over;
-	sem_t awake; /* posted in the rival's turn */
-	struct told told[2];
+	sem_t wake; /* posted in the rival's turn */
+	struct setup setup[2];
 	struct ibv_rpmem_desc desc;
 	uint32_t rkey;
 	uint64_t addr;
@@ -96,7 +96,7 @@ static void wait_for(_Atomic int *what, int value)
 {
 	for (int ms = 0; atomic_load(what) < value; ms++) {
 		errno = ETIMEDOUT;
-		if (ms > PATIENCE)
+		if (ms > DEADLINE)
 			ends_die("the other end");
 		usleep(1000);
 	}
@@ -107,7 +107,7 @@ static void meet(int self, const char *device, int gid_index)
 {
 	const unsigned int access = self ? ENDS_FLUSHES : 0;
 	struct ibv_rpmem_qp_attr attr = {.access = access};
-	struct told *mine = &w->told[self], *theirs = &w->told[!self];
+	struct setup *mine = &w->setup[self], *theirs = &w->setup[!self];
 
 	ends_device(&dev, device, gid_index);
 	ends_make(&end, &dev, SENDS);
@@ -148,12 +148,12 @@ static void target(const struct rival_cfg *cfg, const char *device,
 		ends_die("ibv_rpmem_get_desc");
 	w->rkey = mr->mr->rkey;
 	w->addr = (uintptr_t)mem + LEN;
-	atomic_store(&w->told[1].steps, 2);
+	atomic_store(&w->setup[1].steps, 2);
 	while (!ret && !atomic_load(&w->over)) {
 		if (atomic_load(&w->turn) == RIVAL)
 			ret = way->rival->poll(rival, w->err);
 		else
-			sem_wait(&w->awake);
+			sem_wait(&w->wake);
 	}
 	if (ret)
 		fprintf(stderr, "%s, target: %s\n", way->rival->name, w->err);
@@ -166,7 +166,7 @@ static void look_at_region(void)
 {
 	struct ibv_rpmem_region_attr how;
 
-	wait_for(&w->told[1].steps, 2);
+	wait_for(&w->setup[1].steps, 2);
 	errno = ibv_rpmem_add_region(sqp, &w->desc);
 	if (!errno)
 		errno = ibv_rpmem_query_region(sqp, w->rkey, &how);
@@ -221,26 +221,26 @@ static void as_rival(void)
 		ends_die("%s: %s", way->rival->name, err);
 }
 
-static void turn(int whose)
+static void turn(int owner)
 {
 	static unsigned char salt;
-	const char *there = mem + (whose == SHIM ? LEN : 0) + AT;
+	const char *remote = mem + (owner == SHIM ? LEN : 0) + AT;
 	uint64_t before, after;
 
-	atomic_store(&w->turn, whose);
-	if (whose == RIVAL)
-		sem_post(&w->awake);
+	atomic_store(&w->turn, owner);
+	if (owner == RIVAL)
+		sem_post(&w->wake);
 	before = now();
 	for (int i = -WARM; i < TURN; i++) {
 		memset(source, ++salt, SIZE);
-		whose == SHIM ? through_shim() : as_rival();
+		owner == SHIM ? through_shim() : as_rival();
 		/* One clock reading for each write: readings cost, too. */
 		after = now();
-		if (i >= 0 && rp_samples_add(&samples[whose], after - before))
+		if (i >= 0 && rp_samples_add(&samples[owner], after - before))
 			ends_die("no memory");
 		before = after;
 		/* This process maps the memory, too. */
-		if (memcmp(there, source, SIZE))
+		if (memcmp(remote, source, SIZE))
 			ends_die("the bytes did not arrive");
 	}
 }
@@ -274,7 +274,7 @@ static void judge(size_t turns)
 static void initiator(const struct rival_cfg *cfg, const char *device,
 		      int gid_index, size_t turns)
 {
-	wait_for(&w->told[1].steps, 1);
+	wait_for(&w->setup[1].steps, 1);
 	meet(0, device, gid_index);
 	look_at_region();
 	source = aligned_alloc(4096, 4096);
@@ -284,7 +284,7 @@ static void initiator(const struct rival_cfg *cfg, const char *device,
 		ends_die("ibv_reg_mr");
 	/* The target accepts the connection in the rival's turn. */
 	atomic_store(&w->turn, RIVAL);
-	sem_post(&w->awake);
+	sem_post(&w->wake);
 	if (way->rival->open(cfg, &w->page, &rival, w->err))
 		ends_die("%s: %s", way->rival->name, w->err);
 	judge(turns);
@@ -316,7 +316,7 @@ int main(int argc, char **argv)
 	w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (fd < 0 || mem == MAP_FAILED || w == MAP_FAILED ||
-	    sem_init(&w->awake, 1, 0))
+	    sem_init(&w->wake, 1, 0))
 		ends_die("%s", argv[3]);
 	cfg.mem = mem;
 	/* Neither library survives a fork. */
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
 		ends_die("the target: %s", w->err);
 	initiator(&cfg, argv[1], atoi(argv[2]), turns);
 	atomic_store(&w->over, 1);
-	sem_post(&w->awake);
+	sem_post(&w->wake);
 	return waitpid(child, &code, 0) == child && !code ? 0 : 1;
 }
 #else
