@@ -200,7 +200,7 @@ int duo_write(struct side *s, const struct card *c, uint64_t addr, size_t len)
 void duo_case(const char *name, duo_fn fn)
 {
 	const char *given = getenv("RPMEM_POOL");
-	const char *patience = getenv("RPMEM_PATIENCE");
+	const char *deadline = getenv("RPMEM_DEADLINE");
 	struct duo d = {0};
 	char says[256] = "it died or hung";
 	const char *text;
@@ -219,7 +219,7 @@ void duo_case(const char *name, duo_fn fn)
 	if (pid < 0)
 		MUST(-errno);
 	if (!pid) {
-		alarm(patience ? (unsigned int)atoi(patience) : 60);
+		alarm(deadline ? (unsigned int)atoi(deadline) : 60);
 		text = fn(&d);
 		duo_kill(&d);
 		if (!text)

@@ -36,11 +36,11 @@ static ssize_t post(struct side *s, const struct card *peer)
 static void target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	atomic_store(&seen->target, getpid());
 	raise(SIGSTOP);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void *sleeper(void *arg)
@@ -59,10 +59,10 @@ static void initiator(struct side *s, const struct card *peer)
 	pthread_t thread;
 
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, post(s, peer));
 	MUST(side_wait(s, &e, &err) ? 0 : -FI_EIO);
-	pair_meet(s);
+	pair_barrier(s);
 	while (!atomic_load(&seen->target))
 		usleep(1000);
 	MUST(pthread_create(&thread, NULL, sleeper, s));
@@ -73,7 +73,7 @@ static void initiator(struct side *s, const struct card *peer)
 	tap_ok(err.prov_errno == 65,
 	       "a silent target is noticed while another thread sleeps: %d",
 	       err.prov_errno);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

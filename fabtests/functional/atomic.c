@@ -49,7 +49,7 @@ static void idle(struct side *s, const struct card *peer)
  * Does the target get an entry? A fetch is a read to tcp and to the agent, not
  * to sockets.
  */
-static bool told(const struct side *s, const struct place *p, bool fetches)
+static bool has_entry(const struct side *s, const struct place *p, bool fetches)
 {
 	bool read = fetches && (p->persistent || !s->o.prov);
 
@@ -68,7 +68,7 @@ static void short_forms(struct side *s, const struct place *p)
 	POST(s, fi_atomic(s->ep, &one, 1, NULL, s->peer, p->addr, p->key,
 			  FI_UINT64, FI_SUM, &one));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &one &&
-		       told(s, p, false) && peek(s, p, 0) == 42,
+		       has_entry(s, p, false) && peek(s, p, 0) == 42,
 	       "%s: %s: sum", label, w);
 	POST(s, fi_atomicv(s->ep, ioc, NULL, 2, s->peer, p->addr, p->key,
 			   FI_UINT64, FI_SUM, ioc));
@@ -78,14 +78,15 @@ static void short_forms(struct side *s, const struct place *p)
 	POST(s, fi_fetch_atomic(s->ep, &one, 1, NULL, &got, NULL, s->peer,
 				p->addr, p->key, FI_UINT64, FI_SUM, &got));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &got &&
-		       told(s, p, true) && got == 52 && peek(s, p, 0) == 53,
+		       has_entry(s, p, true) && got == 52 &&
+		       peek(s, p, 0) == 53,
 	       "%s: %s: fetch and add", label, w);
 	is = 53;
 	POST(s, fi_compare_atomic(s->ep, &five, 1, NULL, &is, NULL, &got, NULL,
 				  s->peer, p->addr, p->key, FI_UINT64, FI_CSWAP,
 				  &is));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &is &&
-		       told(s, p, true) && got == 53 && peek(s, p, 0) == 5,
+		       has_entry(s, p, true) && got == 53 && peek(s, p, 0) == 5,
 	       "%s: %s: compare and swap", label, w);
 	POST(s, fi_compare_atomic(s->ep, &one, 1, NULL, &is, NULL, &got, NULL,
 				  s->peer, p->addr, p->key, FI_UINT64, FI_CSWAP,
@@ -132,12 +133,12 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	poke(s, p, 4096, 20);
 	POST(s, fi_atomicmsg(s->ep, &m, flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
-		       told(s, p, false) && peek(s, p, 0) == 11 &&
+		       has_entry(s, p, false) && peek(s, p, 0) == 11 &&
 		       peek(s, p, 4096) == 22,
 	       "%s: %s: message form", label, w);
 	POST(s, fi_fetch_atomicmsg(s->ep, &m, res, NULL, 2, flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
-		       told(s, p, true) && got[0] == 11 && got[1] == 22 &&
+		       has_entry(s, p, true) && got[0] == 11 && got[1] == 22 &&
 		       peek(s, p, 0) == 12 && peek(s, p, 4096) == 24,
 	       "%s: %s: message form that fetches", label, w);
 	m.op = FI_CSWAP;
@@ -145,7 +146,7 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	POST(s, fi_compare_atomicmsg(s->ep, &m, &is, NULL, 1, res, NULL, 2,
 				     flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
-		       told(s, p, true) && got[0] == 12 && got[1] == 24 &&
+		       has_entry(s, p, true) && got[0] == 12 && got[1] == 24 &&
 		       peek(s, p, 0) == 1 && peek(s, p, 4096) == 24,
 	       "%s: %s: message form that compares", label, w);
 	m.op = FI_SUM;

@@ -42,7 +42,7 @@ static void serve(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	}
-	pair_meet(s); /* the writes are done */
+	pair_barrier(s); /* the writes are done */
 	POST(s, fi_inject(s->ep, s->pool, 32, s->peer));
 	POST(s, fi_inject(s->ep, s->plain, 32, s->peer));
 }
@@ -168,7 +168,7 @@ static void commits(struct side *s, const struct card *peer)
 		.context = &msg,
 	};
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
-	int contexts[300], told = 0;
+	int contexts[300], ends = 0;
 
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
 	OK(side_wait(s, &e, &err) && e.op_context == &msg,
@@ -199,14 +199,14 @@ static void commits(struct side *s, const struct card *peer)
 		POST(s, fi_rpmem_commit(
 				s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
 				FI_RPMEM_CLASS_DEFAULT, NULL, &contexts[i]));
-	while (told < 300 && side_wait(s, &e, &err)) {
+	while (ends < 300 && side_wait(s, &e, &err)) {
 		++*(int *)e.op_context;
-		told++;
+		ends++;
 	}
 	for (int i = 0; i < 300; i++)
 		if (contexts[i] != 1)
-			told = -1;
-	OK(told == 300 && side_quiet(s), "300 outstanding, each told once");
+			ends = -1;
+	OK(ends == 300 && side_quiet(s), "300 outstanding, each told once");
 
 	OK(!fi_rpmem_query(s->ep, s->peer, peer->pool_key,
 			   FI_RPMEM_CLASS_DEFAULT, &attr) &&
@@ -232,7 +232,7 @@ static void initiate(struct side *s, const struct card *peer)
 	writes(s, peer);
 	commits(s, peer);
 	tagged(s);
-	pair_meet(s);
+	pair_barrier(s);
 	for (int i = 0; i < 2; i++) {
 		POST(s,
 		     fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in));
@@ -328,7 +328,7 @@ static void table_target(struct side *s, const struct card *peer)
 	char buf[128];
 	size_t len = sizeof(buf);
 
-	pair_meet(s); /* a commit has its reply */
+	pair_barrier(s); /* a commit has its reply */
 	((struct sockaddr_in *)other.name)->sin_port ^= 1;
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL));
 	MUST(fi_av_insert(s->av, peer->name, 1, &addr[1], 0, NULL));
@@ -363,7 +363,7 @@ static void table_initiator(struct side *s, const struct card *peer)
 	POST(s, fi_rpmem_commit(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
 				FI_RPMEM_CLASS_DEFAULT, NULL, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "commit");
-	pair_meet(s);
+	pair_barrier(s);
 	OK(side_wait(s, &e, &err) && !strcmp(in, "number one"),
 	   "the user's second entry is number 1");
 	POST(s, fi_inject(s->ep, in, 8, s->peer));

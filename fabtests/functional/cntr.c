@@ -40,9 +40,9 @@ static double ms(clockid_t clock)
  */
 static uint64_t counted(struct side *s, int kind, uint64_t n)
 {
-	const double patience = ms(CLOCK_MONOTONIC) + 30000;
+	const double deadline = ms(CLOCK_MONOTONIC) + 30000;
 
-	while (of(s, kind) < n && ms(CLOCK_MONOTONIC) < patience)
+	while (of(s, kind) < n && ms(CLOCK_MONOTONIC) < deadline)
 		side_poke(s);
 	return of(s, kind);
 }
@@ -70,8 +70,8 @@ static void serve(struct side *s, const struct card *peer)
 		POST(s, fi_send(s->ep, buf, 32, NULL, s->peer, NULL));
 		entry(s);
 	}
-	pair_meet(s); /* the initiator has counted */
-	pair_meet(s); /* all commits are done: hundreds of REQUESTs */
+	pair_barrier(s); /* the initiator has counted */
+	pair_barrier(s); /* all commits are done: hundreds of REQUESTs */
 	if (counted(s, 0, ROUNDS) != ROUNDS ||
 	    counted(s, 1, ROUNDS) != ROUNDS) {
 		printf("# target: %lu sends, %lu receives told\n",
@@ -314,7 +314,7 @@ static void remote_writes(struct side *s)
 static void drive(struct side *s, const struct card *peer)
 {
 	messages(s);
-	pair_meet(s);
+	pair_barrier(s);
 	rma(s, peer);
 	commits(s, peer);
 	failures(s, peer);
@@ -322,7 +322,7 @@ static void drive(struct side *s, const struct card *peer)
 	sets(s, peer);
 	no_queue(s, peer);
 	remote_writes(s);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

@@ -61,7 +61,7 @@ static bool connect_up(struct side *s, const struct card *peer)
 	while (ops->query(s->ep, s->peer, peer->pool_key,
 			  FI_RPMEM_CLASS_DEFAULT, &attr) ||
 	       !strstr(attr.why, "a private connection")) {
-		if (!pair_patient())
+		if (!pair_time_left())
 			return false;
 		durable(s, peer, 8, FREE);
 	}
@@ -71,16 +71,16 @@ static bool connect_up(struct side *s, const struct card *peer)
 static void cut(const struct card *peer)
 {
 	const in_port_t port = htons((uint16_t)(peer->pool_key >> 40));
-	struct sockaddr_in there;
+	struct sockaddr_in remote;
 	struct dirent *d;
 	DIR *dir = opendir("/proc/self/fd");
 
 	while ((d = readdir(dir))) {
 		int fd = atoi(d->d_name);
-		socklen_t len = sizeof(there);
+		socklen_t len = sizeof(remote);
 
-		if (!getpeername(fd, (struct sockaddr *)&there, &len) &&
-		    there.sin_family == AF_INET && there.sin_port == port)
+		if (!getpeername(fd, (struct sockaddr *)&remote, &len) &&
+		    remote.sin_family == AF_INET && remote.sin_port == port)
 			shutdown(fd, SHUT_RDWR);
 	}
 	closedir(dir);
@@ -107,23 +107,23 @@ static void serve(struct side *s, const struct card *peer)
 	char *bytes = s->pool + FREE;
 
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* one commit for all */
+	pair_barrier(s);
+	pair_barrier(s); /* one commit for all */
 	fill(1);
 	OK(written(s), "all that was committed is there");
-	pair_meet(s);
-	pair_meet(s); /* without a commit */
+	pair_barrier(s);
+	pair_barrier(s); /* without a commit */
 	fill(2);
 	OK(written(s), "and all that came back without");
-	pair_meet(s);
-	pair_meet(s); /* overlapping writes */
+	pair_barrier(s);
+	pair_barrier(s); /* overlapping writes */
 	OK(bytes[0] == 2 && bytes[1] == 3 && bytes[63] == 3,
 	   "the last one stays");
-	pair_meet(s);
-	pair_meet(s); /* cut, and written again */
+	pair_barrier(s);
+	pair_barrier(s); /* cut, and written again */
 	fill(5);
 	OK(written(s), "written again all is there");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 /* --- the initiator --- */
@@ -180,8 +180,8 @@ static void write_plenty(struct side *s, const struct card *peer)
 	while (due)
 		wait_for(s, &due, &bad);
 	OK(!bad, "many writes and one commit of them");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	fill(2);
 	bad = write_all(s, peer, FI_COMPLETION, &due);
 	while (due)
@@ -248,31 +248,31 @@ static void lose(struct side *s, const struct card *peer)
 	printf("# %d were lost\n", bad);
 	OK(side_quiet(s), "what is lost ends once");
 	fill(5);
-	while (again < MANY && pair_patient())
+	while (again < MANY && pair_time_left())
 		again += !durable(s, peer, SMALL, (uint64_t)again * STEP);
 	OK(again == MANY, "written again it is durable");
 }
 
 static void write_to(struct side *s, const struct card *peer)
 {
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer), "a connection is made");
 	write_plenty(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	meet(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	lose(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 /* The peer closes with coalesced writes not sent yet. */
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void write_close(struct side *s, const struct card *peer)
@@ -297,7 +297,7 @@ static void write_close(struct side *s, const struct card *peer)
 	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
 	MUST(fi_enable(s->ep));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

@@ -31,7 +31,7 @@ static void echo(struct side *s)
 	char *buf = room.in;
 
 	POST(s, fi_recv(s->ep, buf, sizeof(room.in), desc, 0, NULL));
-	pair_meet(s); /* its receive is posted before the message */
+	pair_barrier(s); /* its receive is posted before the message */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	POST(s, fi_send(s->ep, buf, sizeof(room.in), desc, 0, NULL));
@@ -48,7 +48,7 @@ static void serve(struct side *s, const struct card *peer)
 {
 	prepare(s);
 	echo(s);
-	pair_meet(s); /* all is durable */
+	pair_barrier(s); /* all is durable */
 	OK(!memcmp(s->pool + 64, "small", 6), "the small write is there");
 	OK(!memcmp(s->pool + 8192, "large", 6) && s->pool[8192 + 65535] == 'z',
 	   "the large one is there");
@@ -105,7 +105,7 @@ static void messages(struct side *s)
 	char out[64] = "a message", *in = room.in;
 
 	POST(s, fi_recv(s->ep, in, sizeof(room.in), desc, 0, in));
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, fi_inject(s->ep, out, sizeof(out), 0));
 	OK(ended_well(s, in) && !strcmp(in, out), "a message and its echo");
 }
@@ -220,7 +220,7 @@ static void use(struct side *s, const struct card *peer)
 			   fi_cntr_read(s->cntr[1]) == 1,
 		   "and no messages but its own");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 /* --- lost connections --- */
@@ -228,7 +228,7 @@ static void use(struct side *s, const struct card *peer)
 /* The target receives a commit, does not process it, and dies. */
 static void die(struct side *s, const struct card *peer)
 {
-	pair_meet_unseen(s); /* until the session is open */
+	pair_barrier_unpolled(s); /* until the session is open */
 	sleep(1);
 	_exit(0);
 }
@@ -236,7 +236,7 @@ static void die(struct side *s, const struct card *peer)
 /* The same, with fi_shutdown(). */
 static void hang_up(struct side *s, const struct card *peer)
 {
-	pair_meet_unseen(s);
+	pair_barrier_unpolled(s);
 	sleep(1);
 	MUST(fi_shutdown(s->ep, 0));
 	side_close(s);
@@ -271,7 +271,7 @@ static void lose(struct side *s, const struct card *peer)
 			&attr));
 	/* Only a THEN store needs the target's CPU. */
 	alone = attr.method < FI_RPMEM_METHOD_AGENT_SFENCE;
-	pair_meet(s);
+	pair_barrier(s);
 	nanosleep(&pause, NULL); /* the target stops polling */
 	begun = seconds();
 	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key,
@@ -432,7 +432,7 @@ static void bare_serve(struct side *s, const struct card *peer)
 {
 	prepare(s);
 	echo(s);
-	pair_meet(s);
+	pair_barrier(s);
 	side_quiet(s); /* the write has arrived by then */
 	/* The base does not know the persistent region. */
 	tap_ok(!memcmp(s->o.prov ? s->pool : s->plain, "plain", 5),
@@ -458,7 +458,7 @@ static void bare_use(struct side *s, const struct card *peer)
 	POST(s, fi_read(s->ep, buf, 6, desc, 0, peer->pool_addr, peer->pool_key,
 			buf));
 	OK(ended_well(s, buf), "the connection still works");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void use_bare(struct side *s, const struct card *peer)
@@ -470,7 +470,7 @@ static void use_bare(struct side *s, const struct card *peer)
 	POST(s, fi_write(s->ep, buf, 6, desc, 0, peer->plain_addr,
 			 peer->plain_key, buf));
 	OK(ended_well(s, buf), "a plain write");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 /*
@@ -501,16 +501,16 @@ static void reject_apart(const struct pair_opts *a, const struct pair_opts *b)
 
 static void ends(void)
 {
-	const struct pair_opts asleep = {.msg = true, .sleeps = true};
+	const struct pair_opts with_sread = {.msg = true, .sleeps = true};
 
 	label = "the target is killed";
 	pair_run(&ours, &ours, die, lose);
 	label = "the target is killed, asleep";
-	pair_run(&ours, &asleep, die, lose);
+	pair_run(&ours, &with_sread, die, lose);
 	label = "the target hangs up";
 	pair_run(&ours, &ours, hang_up, lose);
 	label = "the target hangs up, asleep";
-	pair_run(&ours, &asleep, hang_up, lose);
+	pair_run(&ours, &with_sread, hang_up, lose);
 }
 
 /* Set the operator's statement about what this host's adapter places. */
@@ -554,7 +554,7 @@ static void by_adapter(const struct pair_opts *a, const struct pair_opts *b)
 
 static void adapters(void)
 {
-	const struct pair_opts asleep = {.msg = true, .sleeps = true};
+	const struct pair_opts with_sread = {.msg = true, .sleeps = true};
 
 	setenv("FI_OFI_RPMEM_NATIVE", "0", 1);
 	operator_says("assert fence = no\n");
@@ -566,7 +566,7 @@ static void adapters(void)
 	apart(by_adapter, &ours, NULL);
 	pair_run(&ours, &ours, serve, use);
 	label = "the same, asleep";
-	pair_run(&asleep, &asleep, serve, use);
+	pair_run(&with_sread, &with_sread, serve, use);
 	unsetenv("FI_OFI_RPMEM_NATIVE");
 	unsetenv("FI_OFI_RPMEM_OPERATOR");
 	unlink("operator.msg");

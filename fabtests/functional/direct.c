@@ -192,7 +192,7 @@ static void check_connected(const char *prov)
 	struct side a = {0}, b = {0};
 	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_UNSPEC};
 	struct fi_eq_cm_entry e = {0};
-	struct fi_info *asked;
+	struct fi_info *request;
 	struct fid_fabric *fabric;
 	struct fid_pep *pep;
 	struct fid_eq *eq;
@@ -217,8 +217,8 @@ static void check_connected(const char *prov)
 	ok(!side_open(fabric, eq, to, &a), "the active side");
 	ok(!fi_connect(a.ep, addr, NULL, 0), "connects");
 	ok(event(eq, &e) == FI_CONNREQ, "a request arrives");
-	asked = e.info;
-	ok(asked && !side_open(fabric, eq, asked, &b), "the passive side");
+	request = e.info;
+	ok(request && !side_open(fabric, eq, request, &b), "the passive side");
 	ok(!fi_accept(b.ep, NULL, 0), "accepts");
 	up += event(eq, &e) == FI_CONNECTED;
 	up += event(eq, &e) == FI_CONNECTED;
@@ -229,7 +229,7 @@ static void check_connected(const char *prov)
 	side_close(&a);
 	side_close(&b);
 	fi_freeinfo(to);
-	fi_freeinfo(asked);
+	fi_freeinfo(request);
 	ok(!fi_close(&pep->fid) && !fi_close(&eq->fid) &&
 		   !fi_close(&fabric->fid),
 	   "the fabric closes");

@@ -39,7 +39,7 @@ static void target_half(struct side *s, const struct card *peer)
 {
 	(void)peer;
 	for (int i = 1; i <= ROUNDS; i++) {
-		pair_meet(s);
+		pair_barrier(s);
 		say(limited(i) ? "[host]\nlimit class = process\n"
 			       : "# none\n");
 		MUST(fi_close(&s->pool_mr->fid));
@@ -47,7 +47,7 @@ static void target_half(struct side *s, const struct card *peer)
 			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1,
 			       FI_RMA_PMEM, &s->pool_mr, NULL));
 		shared->key = fi_mr_key(s->pool_mr);
-		pair_meet(s);
+		pair_barrier(s);
 	}
 }
 
@@ -146,8 +146,8 @@ static void initiator_half(struct side *s, const struct card *c)
 
 	tap_ok(!st, "a durable write confirms the key (%d)", st);
 	for (int i = 1; i <= ROUNDS; i++) {
-		pair_meet(s);
-		pair_meet(s);
+		pair_barrier(s);
+		pair_barrier(s);
 		round_trip(s, c, i, old);
 		old = shared->key;
 	}

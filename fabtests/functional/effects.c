@@ -93,8 +93,8 @@ static uint64_t offset(const void *buf, const char *start)
 }
 
 /* Wait for the next entry, and its source. */
-static void told(struct side *s, struct fi_cq_tagged_entry *entry,
-		 fi_addr_t *from)
+static void next_entry(struct side *s, struct fi_cq_tagged_entry *entry,
+		       fi_addr_t *from)
 {
 	ssize_t n;
 
@@ -112,31 +112,31 @@ static void serve(struct side *s, const struct card *peer)
 
 	side_insert(s, peer);
 	/* sockets reads a peer's address once, when it connects. */
-	pair_meet(s);
+	pair_barrier(s);
 	pool = s->pool;
 	memset(medium, 0, sizeof(medium));
 	/* The base's own entry, of a write to plain memory. */
-	told(s, &v.base, &v.base_from);
+	next_entry(s, &v.base, &v.base_from);
 	v.base_at = offset(v.base.buf, s->plain);
 	/* Entries of the base and of persistent writes have no common order. */
-	pair_meet(s);
+	pair_barrier(s);
 	for (; v.notes < NOTES; v.notes++) {
 		const char *note = medium + LOG + v.notes * RECORD;
 
-		told(s, &v.ours, &v.ours_from);
+		next_entry(s, &v.ours, &v.ours_from);
 		v.early += note[0] != 'n' || note[RECORD - 1] != 'n';
 		v.strange += v.ours.data != 0xda7a00 + v.notes;
 	}
 	v.peer = s->peer;
 	v.ours_at = offset(v.ours.buf, s->pool);
 	/* A write without a commit: its entry means placed. */
-	told(s, &plain, &from);
+	next_entry(s, &plain, &from);
 	v.strange += plain.data != 0x91a1 || s->pool[LOG - 1] != 'n';
 	v.twice = !side_quiet(s);
 	memset(medium, 0, sizeof(medium));
 	memset(s->pool, 0, LOG);
-	pair_meet(s); /* the notes are read */
-	pair_meet(s); /* the log is written */
+	pair_barrier(s); /* the notes are read */
+	pair_barrier(s); /* the log is written */
 	v.syncs = atomic_load(&syncs);
 	v.torn = atomic_load(&torn);
 	v.tail = tail_of(medium);
@@ -168,7 +168,7 @@ static void notes(struct side *s, const struct card *peer)
 			     peer->plain_addr + LOG, peer->plain_key, bytes));
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	pair_meet(s);
+	pair_barrier(s);
 	rma.key = peer->pool_key;
 	rma.len = sizeof(bytes);
 	for (int i = 0; i < NOTES; i++) {
@@ -283,13 +283,13 @@ static void program(struct side *s, const struct card *peer)
 {
 	struct verdict v;
 
-	pair_meet(s);
+	pair_barrier(s);
 	notes(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	append(s, peer);
 	refusals(s, peer);
 	POST(s, fi_recv(s->ep, &v, sizeof(v), NULL, FI_ADDR_UNSPEC, &v));
-	pair_meet(s);
+	pair_barrier(s);
 	if (!side_wait(s, &e, &err) || e.op_context != &v)
 		MUST(-FI_EOTHER);
 	OK(v.syncs > 60, "the target's medium is watched");

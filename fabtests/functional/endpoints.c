@@ -68,7 +68,7 @@ static void exchange(struct side *s, struct ends *d)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	/* Entries of the peer's writes would be mistaken for these. */
-	pair_meet(s);
+	pair_barrier(s);
 	d->to[0] = s->peer;
 	MUST(fi_av_insert(s->av, theirs, 1, &d->to[1], 0, NULL) == 1 ? 0 : -1);
 }
@@ -147,19 +147,19 @@ static void receive(struct side *s, struct ends *d)
 		      : "data for the first endpoint");
 		OK(!n[to].unknown, "and of whom they are");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 /* The target closes its second endpoint: data for it reaches no queue. */
 static void close_one(struct side *s, struct ends *d)
 {
-	pair_meet(s);
+	pair_barrier(s);
 	MUST(fi_close(&d->ep[1]->fid));
 	d->ep[1] = NULL;
-	pair_meet(s);
-	pair_meet(s); /* data was written to the closed one */
+	pair_barrier(s);
+	pair_barrier(s); /* data was written to the closed one */
 	OK(side_quiet(s), "nobody else is told");
-	pair_meet(s);
+	pair_barrier(s);
 	close_second(d);
 }
 
@@ -181,7 +181,7 @@ static void serve_connected(struct side *s, const struct card *peer)
 	side_accept(s);
 	end_second(s, &d);
 	receive(s, &d);
-	pair_meet(s);
+	pair_barrier(s);
 	close_second(&d);
 }
 
@@ -265,9 +265,9 @@ static void program(struct side *s, const struct card *peer)
 
 	open_second(s, &d);
 	OK(!write_all(s, &d, peer), "all writes end well");
-	pair_meet(s);
-	pair_meet(s);
-	pair_meet(s); /* the second endpoint is closed */
+	pair_barrier(s);
+	pair_barrier(s);
+	pair_barrier(s); /* the second endpoint is closed */
 	for (int i = 0; i < 2; i++) {
 		POST(s, post(s, peer, s->ep, d.to[1], 1,
 			     FI_REMOTE_CQ_DATA | (i ? FI_COMMIT_COMPLETE : 0)));
@@ -280,8 +280,8 @@ static void program(struct side *s, const struct card *peer)
 	POST(s, post(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
 	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");
 	sleep_on_late_queue(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	close_second(&d);
 }
 
@@ -293,8 +293,8 @@ static void program_connected(struct side *s, const struct card *peer)
 	side_connect(s, peer);
 	end_second(s, &d);
 	OK(!write_all(s, &d, peer), "all writes end well");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	close_second(&d);
 }
 

@@ -54,7 +54,7 @@ static void registrations(struct side *s)
 		mmap(NULL, 3 * page, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *private = mapped(s->path, page, rw, MAP_PRIVATE);
 	char *readable = mapped(s->path, page, PROT_READ, MAP_SHARED);
-	char cut[] = "unasked_cut.XXXXXX", *end;
+	char cut[] = "implicit_cut.XXXXXX", *end;
 	int fd = mkstemp(cut);
 
 	if (fd < 0 || ftruncate(fd, (off_t)page + 100))
@@ -86,10 +86,10 @@ static void registrations(struct side *s)
 static void serve(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	if (getenv("EXPECT_ASKED"))
+	if (getenv("EXPECT_IMPLICIT"))
 		registrations(s);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 /* --- the initiator's half --- */
@@ -200,12 +200,12 @@ static void late(struct side *s, const char *what,
 		 ssize_t (*post)(struct side *))
 {
 	double begun, took;
-	int told;
+	int completed;
 
 	POST(s, (begun = ms(), post(s)));
-	told = side_wait(s, &e, &err);
+	completed = side_wait(s, &e, &err);
 	took = ms() - begun;
-	tap_ok(told && took >= FLUSH_MS,
+	tap_ok(completed && took >= FLUSH_MS,
 	       "%s completes behind its flush (%.0f ms)", what, took);
 }
 
@@ -224,13 +224,13 @@ static bool commits(struct side *s, uint64_t addr, uint64_t key)
 	return !ret && side_wait(s, &e, &err);
 }
 
-static void ask(struct side *s, const struct card *peer)
+static void initiate(struct side *s, const struct card *peer)
 {
-	bool expected = getenv("EXPECT_ASKED");
+	bool expected = getenv("EXPECT_IMPLICIT");
 
 	at = peer;
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	tap_ok(commits(s, peer->pool_addr, peer->pool_key) == expected,
 	       "the file is %s", expected ? "persistent" : "ordinary");
 	tap_ok(!commits(s, peer->plain_addr, peer->plain_key),
@@ -247,13 +247,13 @@ static void ask(struct side *s, const struct card *peer)
 		tap_ok(mixed_it(s) == -FI_EINVAL,
 		       "one that writes ordinary memory too is refused");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)
 {
-	const struct pair_opts o = {.unasked = true, .caps = FI_ATOMIC};
+	const struct pair_opts o = {.plain_hints = true, .caps = FI_ATOMIC};
 
-	pair_run(&o, &o, serve, ask);
+	pair_run(&o, &o, serve, initiate);
 	return tap_done();
 }

@@ -99,11 +99,11 @@ static void serve(struct side *s, const struct card *peer)
 	side_insert(s, peer);
 	memset(medium, 0, sizeof(medium));
 	pool = s->pool;
-	pair_meet(s);
-	pair_meet(s); /* all sizes are written */
+	pair_barrier(s);
+	pair_barrier(s); /* all sizes are written */
 	for (int i = 0; i < SIZES; i++)
 		check_medium(i, sizes[i]);
-	pair_meet(s);
+	pair_barrier(s);
 	/* Each message announces a store posted before it. */
 	for (int i = 1; i <= ROUNDS; i++) {
 		POST(s,
@@ -117,20 +117,20 @@ static void serve(struct side *s, const struct card *peer)
 		if (word < n)
 			atomic_fetch_add(&seen->late, 1);
 	}
-	pair_meet(s);
-	pair_meet(s); /* overlapping writes are done */
+	pair_barrier(s);
+	pair_barrier(s); /* overlapping writes are done */
 	memcpy(&word, medium + HOT, sizeof(word));
 	if (word != 0x0202020202020202)
 		atomic_fetch_add(&seen->lost, 1);
-	pair_meet(s);
+	pair_barrier(s);
 	/* Read messages that are left. */
-	pair_meet(s);
+	pair_barrier(s);
 	while (fi_cq_read(s->cq, &e, 1) == 1)
 		atomic_fetch_add(&seen->notes, 1);
 	if (truncate(s->path, BEHIND))
 		MUST(-1);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	pool = NULL;
 }
 
@@ -265,19 +265,19 @@ static void program(struct side *s, const struct card *peer)
 	static char bytes[64];
 
 	memset(bytes, 'x', sizeof(bytes));
-	pair_meet(s);
+	pair_barrier(s);
 	OK(durable(s, peer, bytes, 64, 0, 0), "the first write");
 	all_sizes(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(!atomic_load(&seen->lost), "every byte is on the medium");
 	OK(!atomic_load(&seen->beside), "and none beside them is");
 	announced(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	OK(!atomic_load(&seen->late), "no message comes before what it says");
 	overlapping(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(!atomic_load(&seen->lost), "and the last is on the medium");
 	msg.data = 5;
 	OK(durable(s, peer, bytes, 8, 64, FI_REMOTE_CQ_DATA),
@@ -286,8 +286,8 @@ static void program(struct side *s, const struct card *peer)
 				peer->pool_key));
 	OK(durable(s, peer, bytes, 8, 192, FI_FENCE) || err.err,
 	   "a write with FI_FENCE");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(atomic_load(&seen->notes) == 1, "the target is told once");
 	/* The region is gone: the write fails, and the target lives. */
 	if (limit >= 8) {
@@ -298,7 +298,7 @@ static void program(struct side *s, const struct card *peer)
 		   "a file that was cut short is an error");
 		OK(durable(s, peer, bytes, 8, 256, 0), "and no end");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static int run(const char *what, const char *max, size_t bytes,

@@ -49,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->control = true;
 		return 0;
 	case 'p':
-		inv_patience_ms = atoi(arg);
+		inv_deadline_ms = atoi(arg);
 		return 0;
 	case 'v':
 		o->verbose = true;
@@ -69,7 +69,7 @@ static const struct argp_option argp_options[] = {
 	{"from", 'f', "N", 0, "begin with this program (0)", 0},
 	{"long", 'l', NULL, 0, "10000 programs", 0},
 	{"control", 'c', NULL, 0, "the bare base on both sides", 0},
-	{"patience", 'p', "MS", 0, "what takes longer never happens (30000)",
+	{"deadline", 'p', "MS", 0, "what takes longer never happens (30000)",
 	 0},
 	{"verbose", 'v', NULL, 0, "print what each program saw", 0},
 	{"stop", 'x', NULL, 0, "stop at the first difference", 0},

@@ -37,7 +37,7 @@ static inline bool inv_chance(struct inv_rng *r, unsigned int percent)
 /* A0 A1 B0 B1, and C, whose address the others have not inserted. */
 enum {
 	INV_EPS = 5,
-	INV_STRANGER = 4,
+	INV_UNKNOWN = 4,
 	INV_SIDES = 3
 };
 static inline int inv_side_of(int ep)
@@ -179,7 +179,7 @@ struct inv_gen {
 	int ntraffic;
 };
 struct inv_op *inv_add(struct inv_gen *g, enum inv_verb verb, int ep);
-int inv_pick_ep(struct inv_gen *g, int not_ep, bool stranger);
+int inv_pick_ep(struct inv_gen *g, int not_ep, bool unknown);
 bool inv_tx_completes(const struct inv_gen *g, const struct inv_op *o);
 void inv_gen_messages(struct inv_gen *g, bool tagged);
 void inv_gen_peek(struct inv_gen *g);
@@ -264,7 +264,7 @@ struct inv_world {
 	struct inv_trace *t;
 	struct inv_traffic traffic[INV_TRAFFIC_MAX];
 	int ntraffic, traffic_out;
-	struct inv_op greeting[2];
+	struct inv_op hello[2];
 	char *arena;
 	size_t used;
 	int ndummy;
@@ -326,12 +326,12 @@ uint64_t inv_now_ms(void);
  * processor time have both passed: on a busy machine time passes without
  * progress. The failure is recorded, and the program ends (world.stuck).
  */
-extern int inv_patience_ms;
-struct inv_patience {
+extern int inv_deadline_ms;
+struct inv_deadline {
 	uint64_t begin, cpu;
 };
-struct inv_patience inv_patience(void);
-bool inv_patient(const struct inv_patience *p);
+struct inv_deadline inv_deadline(void);
+bool inv_time_left(const struct inv_deadline *p);
 
 /* --- the trace of a program --- */
 

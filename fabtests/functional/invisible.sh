@@ -30,7 +30,7 @@ case $(FI_PROVIDER_PATH=/nowhere fi_info --version 2>/dev/null |
 '' | 1.*) ;;
 *)
 	said=$(fabtests/functional/invisible --control --seed 7 --programs 20 \
-		--patience 5000 --stop 2>&1) || {
+		--deadline 5000 --stop 2>&1) || {
 		echo "$said" | grep -E '^# program .*(stuck|died|differ)' | head -3
 		echo "SKIP: the bare base does not end the same programs twice"
 		[ $bad = 1 ] || bad=77

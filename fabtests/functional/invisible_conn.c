@@ -34,9 +34,9 @@ static bool all_over(void)
 
 static void settle(void)
 {
-	struct inv_patience p = inv_patience();
+	struct inv_deadline p = inv_deadline();
 
-	while (!all_over() && inv_patient(&p))
+	while (!all_over() && inv_time_left(&p))
 		poll_all();
 	for (int i = 0; i < 3; i++)
 		poll_all();
@@ -437,7 +437,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-	inv_patience_ms = 10000;
+	inv_deadline_ms = 10000;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "60000", 0);

@@ -61,9 +61,9 @@ static uint64_t some_flags(void)
 
 #define POST(call)                                                             \
 	do {                                                                   \
-		struct inv_patience p_ = inv_patience();                       \
+		struct inv_deadline p_ = inv_deadline();                       \
 		ssize_t r_;                                                    \
-		while ((r_ = (call)) == -FI_EAGAIN && inv_patient(&p_))        \
+		while ((r_ = (call)) == -FI_EAGAIN && inv_time_left(&p_))      \
 			poll_all();                                            \
 		if (r_)                                                        \
 			saw("%s says %zd\n", #call, r_);                       \
@@ -167,14 +167,14 @@ void post_write(int c, int k)
 	struct end *e = &side[k].end[c];
 	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
 	uint64_t at = slot, key = key_of(!k, which), flags = flags_of(e);
-	uint64_t told = which ? DATA_PERSISTENT : 0;
+	uint64_t mark = which ? DATA_PERSISTENT : 0;
 	struct fi_rma_iov to = {at, o->len, key};
 	struct iovec iov[4];
 	struct fi_msg_rma m = {.msg_iov = iov,
 			       .rma_iov = &to,
 			       .rma_iov_count = 1,
 			       .context = o,
-			       .data = 0x77 + told};
+			       .data = 0x77 + mark};
 	unsigned int form = (unsigned int)inv_below(&rng, 6);
 
 	if (at + o->len > TRAFFIC)
@@ -199,7 +199,7 @@ void post_write(int c, int k)
 		break;
 	case 3:
 		side[!k].end[c].data_due++;
-		POST(fi_writedata(e->ep, o->buf, o->len, NULL, 0x88 + told, 0,
+		POST(fi_writedata(e->ep, o->buf, o->len, NULL, 0x88 + mark, 0,
 				  at, key, o));
 		break;
 	case 4:
@@ -209,7 +209,7 @@ void post_write(int c, int k)
 	default:
 		o->expect = 0;
 		side[!k].end[c].data_due++;
-		POST(fi_inject_writedata(e->ep, o->buf, o->len, 0x99 + told, 0,
+		POST(fi_inject_writedata(e->ep, o->buf, o->len, 0x99 + mark, 0,
 					 at, key));
 	}
 }

@@ -44,14 +44,14 @@ static bool has_ep(const struct inv_gen *g, int ep)
 	return ep % 2 < g->p->setup.neps[inv_side_of(ep)];
 }
 
-int inv_pick_ep(struct inv_gen *g, int not_ep, bool stranger)
+int inv_pick_ep(struct inv_gen *g, int not_ep, bool unknown)
 {
 	int ep;
 
 	do {
 		ep = (int)inv_below(&g->rng, INV_EPS);
 	} while (ep == not_ep || !has_ep(g, ep) ||
-		 (ep == INV_STRANGER && !stranger));
+		 (ep == INV_UNKNOWN && !unknown));
 	return ep;
 }
 
@@ -86,7 +86,7 @@ static void make_setup(struct inv_gen *g)
 	struct inv_rng *r = &g->rng;
 
 	for (int i = 0; i < INV_SIDES; i++) {
-		s->neps[i] = i == inv_side_of(INV_STRANGER)
+		s->neps[i] = i == inv_side_of(INV_UNKNOWN)
 				     ? 1
 				     : 1 + (int)inv_below(r, 2);
 		s->share[i] = (int)inv_below(r, 4);
@@ -129,7 +129,7 @@ struct inv_op *inv_add_traffic(struct inv_gen *g, int ep, int to, int count)
 
 void inv_gen_traffic(struct inv_gen *g, int to)
 {
-	int ep = inv_chance(&g->rng, 40) ? INV_STRANGER
+	int ep = inv_chance(&g->rng, 40) ? INV_UNKNOWN
 					 : inv_pick_ep(g, to, true);
 
 	if (to < 0)
@@ -138,10 +138,10 @@ void inv_gen_traffic(struct inv_gen *g, int to)
 }
 
 /* Traffic for an endpoint whose queues must stay empty; often to the disk. */
-static void gen_traffic_of_strangers(struct inv_gen *g, int to)
+static void gen_unknown_traffic(struct inv_gen *g, int to)
 {
 	for (int i = (int)inv_below(&g->rng, 4); i > 0; i--) {
-		struct inv_op *o = inv_add_traffic(g, INV_STRANGER, to, i);
+		struct inv_op *o = inv_add_traffic(g, INV_UNKNOWN, to, i);
 
 		if (o && inv_chance(&g->rng, 30))
 			o->how = 0;
@@ -222,7 +222,7 @@ static void gen_wait(struct inv_gen *g)
 	if (!g->p->setup.wait[inv_side_of(ep)])
 		return;
 	inv_add(g, INV_REST, ep);
-	gen_traffic_of_strangers(g, ep);
+	gen_unknown_traffic(g, ep);
 	switch (inv_below(&g->rng, 3)) {
 	case 0:
 		inv_add(g, INV_SIGNAL, ep);

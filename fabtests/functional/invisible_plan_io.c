@@ -206,7 +206,7 @@ void inv_gen_messages(struct inv_gen *g, bool tagged)
 	while (left || nsend < n) {
 		if (left && (first || nsend == n ||
 			     (!last && inv_chance(&g->rng, 50)))) {
-			int who = g->f->direct && from != INV_STRANGER &&
+			int who = g->f->direct && from != INV_UNKNOWN &&
 						  inv_chance(&g->rng, 30)
 					  ? from
 					  : -1;
@@ -230,7 +230,7 @@ void inv_gen_messages(struct inv_gen *g, bool tagged)
 		struct inv_op *r = op(g, recv[k]);
 
 		if (r->other >= 0) {
-			receive(g, r, first && from != INV_STRANGER);
+			receive(g, r, first && from != INV_UNKNOWN);
 		} else if (g->nwaiting[to][tagged] < MAX_RECV) {
 			waiting[g->nwaiting[to][tagged]++] = recv[k];
 		} else {
@@ -352,7 +352,7 @@ void inv_gen_flood(struct inv_gen *g)
 	recv = add_recv(g, to, true, -1);
 	op(g, recv)->ignore = ~0ull;
 	for (int i = 0; i < 2; i++) {
-		o = inv_add_traffic(g, INV_STRANGER, to, FLOOD / 2);
+		o = inv_add_traffic(g, INV_UNKNOWN, to, FLOOD / 2);
 		if (o)
 			o->how = 3;
 		inv_add(g, INV_REST, 0);

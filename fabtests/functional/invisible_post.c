@@ -268,10 +268,11 @@ static ssize_t post_once(struct inv_world *w, struct inv_op *o)
 
 ssize_t inv_post(struct inv_world *w, struct inv_op *o)
 {
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	ssize_t ret;
 
-	while ((ret = post_once(w, o)) == -FI_EAGAIN && inv_patient(&patience))
+	while ((ret = post_once(w, o)) == -FI_EAGAIN &&
+	       inv_time_left(&deadline))
 		inv_poll(w);
 	w->stuck |= ret == -FI_EAGAIN;
 	return ret;
@@ -307,7 +308,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 		.rma_iov_count = 1,
 		.context = f,
 	};
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	uint64_t flags = FI_COMPLETION;
 	ssize_t ret;
 
@@ -332,7 +333,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 			ret = fi_writemsg(ep->fid, &m, flags);
 		if (ret == -FI_EAGAIN)
 			inv_poll(w);
-	} while (ret == -FI_EAGAIN && inv_patient(&patience));
+	} while (ret == -FI_EAGAIN && inv_time_left(&deadline));
 	w->stuck |= ret == -FI_EAGAIN;
 	if (ret) {
 		f->out = false;

@@ -6,7 +6,7 @@
 
 #include "functional/invisible.h"
 
-int inv_patience_ms = 30000;
+int inv_deadline_ms = 30000;
 
 static uint64_t ms_of(clockid_t clock)
 {
@@ -21,17 +21,17 @@ uint64_t inv_now_ms(void)
 	return ms_of(CLOCK_MONOTONIC);
 }
 
-struct inv_patience inv_patience(void)
+struct inv_deadline inv_deadline(void)
 {
-	return (struct inv_patience){inv_now_ms(),
+	return (struct inv_deadline){inv_now_ms(),
 				     ms_of(CLOCK_PROCESS_CPUTIME_ID)};
 }
 
-bool inv_patient(const struct inv_patience *p)
+bool inv_time_left(const struct inv_deadline *p)
 {
-	return inv_now_ms() < p->begin + (uint64_t)inv_patience_ms ||
+	return inv_now_ms() < p->begin + (uint64_t)inv_deadline_ms ||
 	       ms_of(CLOCK_PROCESS_CPUTIME_ID) <
-		       p->cpu + (uint64_t)inv_patience_ms / 10;
+		       p->cpu + (uint64_t)inv_deadline_ms / 10;
 }
 
 /* --- reading --- */
@@ -141,7 +141,7 @@ static void check_counter(struct inv_world *w, int n, int c, bool settled,
 			 : c == INV_C_REMOTE_WRITE ? ep->traffic_in
 						   : 0;
 	uint64_t v = fi_cntr_read(ep->cntr[c]);
-	struct inv_patience patience;
+	struct inv_deadline deadline;
 
 	if (v > ep->posted[c] + extra && !w->broken) {
 		inv_saw(w->t, -1, "ep%d's %s counter is %llu of %llu", n,
@@ -152,12 +152,12 @@ static void check_counter(struct inv_world *w, int n, int c, bool settled,
 	if (!settled || w->broken ||
 	    (!rest && (c == INV_C_WRITE || c == INV_C_REMOTE_WRITE)))
 		return;
-	patience = inv_patience();
+	deadline = inv_deadline();
 	while (v != ep->counted[c] + extra && !w->stuck) {
 		for (int i = 0; i < w->ncq; i++)
 			inv_poll_cq(w, &w->cq[i]);
 		v = fi_cntr_read(ep->cntr[c]);
-		w->stuck = !inv_patient(&patience);
+		w->stuck = !inv_time_left(&deadline);
 	}
 	if (v != ep->counted[c] + extra)
 		inv_saw(w->t, -1, "ep%d's %s counter does not become %llu", n,
@@ -327,14 +327,14 @@ static bool all_over(struct inv_world *w, int upto)
 
 static void settle(struct inv_world *w, int upto, bool rest)
 {
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	char say[200];
 	bool over;
 
 	do {
 		inv_poll(w);
 		over = all_over(w, upto) && (!rest || !w->traffic_out);
-	} while (!over && inv_patient(&patience));
+	} while (!over && inv_time_left(&deadline));
 	for (int i = 0; i < 2; i++)
 		inv_poll(w);
 	if (over) {

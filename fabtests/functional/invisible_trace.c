@@ -104,11 +104,11 @@ static struct inv_op *op_of(struct inv_world *w, const void *context)
 		       : NULL;
 }
 
-static bool is_greeting(struct inv_world *w, const void *context)
+static bool is_hello(struct inv_world *w, const void *context)
 {
 	struct inv_op *o = (struct inv_op *)context;
 
-	if (o != &w->greeting[0] && o != &w->greeting[1])
+	if (o != &w->hello[0] && o != &w->hello[1])
 		return false;
 	o->got++;
 	return true;
@@ -193,7 +193,7 @@ void inv_saw_entry(struct inv_world *w, struct inv_cq *cq,
 	char from[24], buf[24], text[200];
 	int index = o ? (int)(o - w->p->ops) : LINE_STRAY, n;
 
-	if (is_greeting(w, e->op_context))
+	if (is_hello(w, e->op_context))
 		return;
 	if (f) {
 		traffic_ends(w, f, 0, 0);

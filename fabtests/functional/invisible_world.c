@@ -194,7 +194,7 @@ static void introduce(struct inv_world *w, int s)
 	for (int i = 0; i < w->p->setup.before[s]; i++)
 		inv_do_addresses(w, &nobody);
 	for (int n = 0; n < INV_EPS; n++) {
-		if (!w->ep[n].fid || (n == INV_STRANGER && s != inv_side_of(n)))
+		if (!w->ep[n].fid || (n == INV_UNKNOWN && s != inv_side_of(n)))
 			continue;
 		if (fi_av_insert(side->av, w->ep[n].name, 1, &addr, 0, NULL) !=
 		    1)
@@ -213,8 +213,8 @@ static void introduce(struct inv_world *w, int s)
  */
 static void shake_hands(struct inv_world *w, int from, int to)
 {
-	struct inv_op *o = w->greeting;
-	struct inv_patience patience = inv_patience();
+	struct inv_op *o = w->hello;
+	struct inv_deadline deadline = inv_deadline();
 
 	for (int i = 0; i < 2; i++) {
 		if (i)
@@ -232,7 +232,7 @@ static void shake_hands(struct inv_world *w, int from, int to)
 		o[i].buf = w->arena;
 		INV_MUST(inv_post(w, &o[i]));
 	}
-	while ((!o[0].got || !o[1].got) && inv_patient(&patience))
+	while ((!o[0].got || !o[1].got) && inv_time_left(&deadline))
 		inv_poll(w);
 	w->stuck = !o[0].got || !o[1].got;
 	if (w->stuck)

@@ -114,12 +114,12 @@ fabtests_functional_inline_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_inline_LDADD = $(FABRIC_LIBS)
 
 # Programs that request no persistence.
-check_PROGRAMS += fabtests/functional/unasked
-TESTS += fabtests/functional/unasked.sh
-EXTRA_DIST += fabtests/functional/unasked.sh
-fabtests_functional_unasked_SOURCES = fabtests/functional/unasked.c $(pair_sources)
-fabtests_functional_unasked_CPPFLAGS = $(pair_cppflags)
-fabtests_functional_unasked_LDADD = $(FABRIC_LIBS)
+check_PROGRAMS += fabtests/functional/implicit_commit
+TESTS += fabtests/functional/implicit_commit.sh
+EXTRA_DIST += fabtests/functional/implicit_commit.sh
+fabtests_functional_implicit_commit_SOURCES = fabtests/functional/implicit_commit.c $(pair_sources)
+fabtests_functional_implicit_commit_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_implicit_commit_LDADD = $(FABRIC_LIBS)
 
 # Private connections.
 check_PROGRAMS += fabtests/functional/write_only

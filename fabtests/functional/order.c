@@ -79,7 +79,7 @@ static void await_message(struct side *s, uint64_t n, bool tagged)
 	else
 		POST(s, fi_recv(s->ep, &got, sizeof(got), NULL,
 				s->o.msg ? 0 : FI_ADDR_UNSPEC, &got));
-	pair_meet(s); /* its receive is posted */
+	pair_barrier(s); /* its receive is posted */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	if (e.op_context != &got || got != n)
@@ -88,7 +88,7 @@ static void await_message(struct side *s, uint64_t n, bool tagged)
 
 static void await_flag(struct side *s, uint64_t n, const char *at)
 {
-	pair_meet(s);
+	pair_barrier(s);
 	while (seen_flag(at) != n)
 		side_poke(s);
 }
@@ -107,7 +107,7 @@ static void serve(struct side *s, const struct card *peer)
 
 	if (!s->o.msg)
 		side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	for (enum announcement a = 0; a < KINDS; a++) {
 		int early = 0;
 
@@ -123,12 +123,12 @@ static void serve(struct side *s, const struct card *peer)
 						   ? s->plain + PLAIN_FLAG
 						   : s->pool + FLAG);
 			early += !arrived(s, n);
-			pair_meet(s);
+			pair_barrier(s);
 		}
 		printf("# %d early\n", early);
 		tap_ok(!early, "%s: %s behind data comes behind them", label,
 		       names[a]);
-		pair_meet(s);
+		pair_barrier(s);
 	}
 }
 
@@ -197,13 +197,13 @@ static int round_trip(struct side *s, const struct card *peer,
 	int due = 1, good = 0;
 
 	memset(bytes, (char)n, sizeof(bytes));
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, put(s, bytes, length(n), peer->pool_addr, peer->pool_key,
 		    n % 3 ? FI_COMMIT_COMPLETE : 0));
 	due += announce(s, peer, a, &n);
 	for (int i = 0; i < due; i++)
 		good += side_wait(s, &e, &err);
-	pair_meet(s);
+	pair_barrier(s);
 	return good == due;
 }
 
@@ -211,7 +211,7 @@ static void program(struct side *s, const struct card *peer)
 {
 	uint64_t n = 0;
 
-	pair_meet(s);
+	pair_barrier(s);
 	for (enum announcement a = 0; a < KINDS; a++) {
 		int good = 0;
 
@@ -220,7 +220,7 @@ static void program(struct side *s, const struct card *peer)
 		for (int i = 0; i < ROUNDS; i++)
 			good += round_trip(s, peer, a, ++n);
 		OK(good == ROUNDS, "data and what announces them end well");
-		pair_meet(s);
+		pair_barrier(s);
 	}
 }
 

@@ -128,7 +128,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->caps = FI_MSG | FI_RMA | o->caps;
 	if (!o->msg)
 		h->caps |= FI_TAGGED;
-	if (!o->unasked && (!o->prov || strstr(o->prov, "ofi_rpmem")))
+	if (!o->plain_hints && (!o->prov || strstr(o->prov, "ofi_rpmem")))
 		h->caps |= FI_RMA_PMEM;
 	if (o->sources)
 		h->caps |= FI_SOURCE;
@@ -314,7 +314,7 @@ void side_pool(struct side *s, const char *path)
 	s->pool = pair_map(path, &s->pool_len);
 	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
 		       s->o.unreadable ? FI_REMOTE_WRITE : remote, 0, 1,
-		       s->o.unasked ? 0 : FI_RMA_PMEM, &s->pool_mr, NULL));
+		       s->o.plain_hints ? 0 : FI_RMA_PMEM, &s->pool_mr, NULL));
 }
 
 void side_memory(struct side *s)
@@ -448,7 +448,7 @@ bool side_quiet(struct side *s)
 	return true;
 }
 
-void pair_meet_unseen(struct side *s)
+void pair_barrier_unpolled(struct side *s)
 {
 	char c = 'm';
 	ssize_t n;
@@ -463,9 +463,9 @@ void pair_meet_unseen(struct side *s)
 	}
 }
 
-void pair_meet(struct side *s)
+void pair_barrier(struct side *s)
 {
-	pair_meet_unseen(s);
+	pair_barrier_unpolled(s);
 	/* Poll, so that what the other half's thread placed is seen first. */
 	side_poke(s);
 }
@@ -478,10 +478,10 @@ static void swap_cards(const struct card *mine, struct card *theirs)
 	fcntl(in_fd, F_SETFL, O_NONBLOCK);
 }
 
-/* Deadline of a test in seconds, RPMEM_PATIENCE or 120. */
-static unsigned int patience(void)
+/* Deadline of a test in seconds, RPMEM_DEADLINE or 120. */
+static unsigned int deadline_s(void)
 {
-	const char *given = getenv("RPMEM_PATIENCE");
+	const char *given = getenv("RPMEM_DEADLINE");
 
 	return given ? (unsigned int)atoi(given) : 120;
 }
@@ -496,9 +496,9 @@ static time_t seconds(void)
 	return t.tv_sec;
 }
 
-bool pair_patient(void)
+bool pair_time_left(void)
 {
-	return seconds() - begun < (time_t)patience() * 3 / 4;
+	return seconds() - begun < (time_t)deadline_s() * 3 / 4;
 }
 
 /* Run one half, in a process that has not called libfabric before. */
@@ -513,7 +513,7 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	in_fd = in;
 	out_fd = out;
 	begun = seconds();
-	alarm(patience()); /* kills a test that hangs */
+	alarm(deadline_s()); /* kills a test that hangs */
 	side_open(&s, o);
 	if (target)
 		side_memory(&s);
@@ -528,7 +528,7 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	else if (!target)
 		side_insert(&s, &theirs);
 	half(&s, &theirs);
-	pair_meet(&s);
+	pair_barrier(&s);
 	side_close(&s);
 }
 

@@ -29,7 +29,7 @@ struct pair_opts {
 	bool counts;	   /* side.cntr are bound */
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	bool local;	   /* hints with FI_MR_LOCAL */
-	bool unasked;	   /* hints without FI_RMA_PMEM */
+	bool plain_hints;  /* hints without FI_RMA_PMEM */
 	bool unreadable;   /* peers may only write to the pool */
 	bool msg;	   /* connected endpoints */
 	uint64_t caps;	   /* beside messages, tags and RMA */
@@ -123,7 +123,7 @@ int side_wait(struct side *s, struct fi_cq_tagged_entry *e,
  * For loops that wait for a due event: false when the half has run for so long
  * that it hangs, in time to report what it waits for.
  */
-bool pair_patient(void);
+bool pair_time_left(void);
 /* No completion comes for a while. */
 bool side_quiet(struct side *s);
 
@@ -135,9 +135,9 @@ typedef void (*half_fn)(struct side *s, const struct card *peer);
 void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	      half_fn target_half, half_fn initiator_half);
 /* A barrier of the two halves: call on both sides. */
-void pair_meet(struct side *s);
-/* As pair_meet(), without polling behind the barrier. */
-void pair_meet_unseen(struct side *s);
+void pair_barrier(struct side *s);
+/* As pair_barrier(), without polling behind the barrier. */
+void pair_barrier_unpolled(struct side *s);
 
 /* Is this the base of the tests? "tcp" unless RPMEM_BASE differs. */
 bool pair_over(const char *base);

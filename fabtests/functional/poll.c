@@ -18,16 +18,16 @@ static struct fi_cq_err_entry err;
 static void serve(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, fi_inject(s->ep, "x", 1, s->peer));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 /*
  * Poll the set for two seconds; returns how often it named a context, up to
  * count.
  */
-static int asked(struct fid_poll *set, void **context, int count)
+static int poll_set(struct fid_poll *set, void **context, int count)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 	int n = 0;
@@ -102,22 +102,23 @@ static void drive(struct side *s, const struct card *peer)
 	OK(quiet(set) && quiet(other), "nothing is new");
 
 	POST(s, fi_recv(s->ep, in, 8, NULL, FI_ADDR_UNSPEC, NULL));
-	pair_meet(s);
-	OK(asked(set, context, 4) == 1 && context[0] == &s->cq,
+	pair_barrier(s);
+	OK(poll_set(set, context, 4) == 1 && context[0] == &s->cq,
 	   "a completion is");
 	OK(fi_poll(set, context, 4) == 1, "until it is read");
 	OK(side_wait(s, &e, &err), "which it can be");
 	OK(quiet(set) && quiet(other), "then nothing is");
 
 	commit(s, peer);
-	OK(asked(other, context, 4) == 1 && context[0] == &s->cntr[3],
+	OK(poll_set(other, context, 4) == 1 && context[0] == &s->cntr[3],
 	   "the end of a commit is, for a counter");
 	OK(quiet(other), "once");
-	OK(asked(set, context, 4) == 1 && side_wait(s, &e, &err) && quiet(set),
+	OK(poll_set(set, context, 4) == 1 && side_wait(s, &e, &err) &&
+		   quiet(set),
 	   "and for a queue, but none of our messages");
 
 	commit_outside(s, peer);
-	OK(asked(other, context, 4) == 1 && asked(set, context, 4) == 1,
+	OK(poll_set(other, context, 4) == 1 && poll_set(set, context, 4) == 1,
 	   "a failure is");
 	OK(!side_wait(s, &e, &err), "which has an entry");
 
@@ -125,7 +126,7 @@ static void drive(struct side *s, const struct card *peer)
 	commit(s, peer);
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	OK(asked(set, context, 1) == 1 && context[0] == &s->cntr[3],
+	OK(poll_set(set, context, 1) == 1 && context[0] == &s->cntr[3],
 	   "a set knows for itself what is new");
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
@@ -137,11 +138,11 @@ static void drive(struct side *s, const struct card *peer)
 	MUST(fi_cq_open(s->domain, &(struct fi_cq_attr){0}, &cq, NULL));
 	MUST(fi_poll_add(other, &cq->fid, 0));
 	MUST(fi_close(&cq->fid));
-	asked(other, context, 4);
+	poll_set(other, context, 4);
 	OK(quiet(other), "nor what was closed");
 	MUST(fi_close(&set->fid));
 	MUST(fi_close(&other->fid));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

@@ -70,7 +70,7 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 	struct fi_rpmem_attr attr;
 
 	while (!query(s, key, &attr)) {
-		if (!pair_patient()) {
+		if (!pair_time_left()) {
 			printf("# %s\n", attr.why);
 			return false;
 		}
@@ -83,25 +83,25 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
  * Count the private connections: sockets whose peer has the port of the key.
  * how: shut them down.
  */
-static int own_sockets(const struct card *peer, bool how,
-		       struct sockaddr_in *other)
+static int private_sockets(const struct card *peer, bool how,
+			   struct sockaddr_in *other)
 {
 	const in_port_t port = htons((uint16_t)(peer->pool_key >> 40));
-	struct sockaddr_in there;
+	struct sockaddr_in remote;
 	struct dirent *d;
 	DIR *dir = opendir("/proc/self/fd");
 	int n = 0;
 
 	while ((d = readdir(dir))) {
 		int fd = atoi(d->d_name);
-		socklen_t len = sizeof(there);
+		socklen_t len = sizeof(remote);
 
-		if (getpeername(fd, (struct sockaddr *)&there, &len) ||
-		    there.sin_family != AF_INET || there.sin_port != port)
+		if (getpeername(fd, (struct sockaddr *)&remote, &len) ||
+		    remote.sin_family != AF_INET || remote.sin_port != port)
 			continue;
 		n++;
 		if (other)
-			*other = there;
+			*other = remote;
 		if (how)
 			shutdown(fd, SHUT_RDWR);
 	}
@@ -126,17 +126,17 @@ static void check_area(struct side *s, char seed)
 static void serve_writes(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* all sizes are written */
+	pair_barrier(s);
+	pair_barrier(s); /* all sizes are written */
 	check_area(s, 1);
-	pair_meet(s);
-	pair_meet(s); /* overlapping writes are done */
+	pair_barrier(s);
+	pair_barrier(s); /* overlapping writes are done */
 	check_area(s, 2);
-	pair_meet(s);
-	pair_meet(s); /* cut, and written again */
+	pair_barrier(s);
+	pair_barrier(s); /* cut, and written again */
 	check_area(s, 3);
-	pair_meet(s);
-	pair_meet(s); /* unverified peers */
+	pair_barrier(s);
+	pair_barrier(s); /* unverified peers */
 }
 
 /* --- the initiator --- */
@@ -245,7 +245,7 @@ static void count_end(struct side *s, int *good, int *bad)
 /*
  * The connection is cut with writes outstanding: no lost write is acknowledged.
  */
-static void kill_link(struct side *s, const struct card *peer)
+static void cut_connection(struct side *s, const struct card *peer)
 {
 	int bad = 0, good = 0, due = 0, tries = 0, again = 0;
 
@@ -261,7 +261,7 @@ static void kill_link(struct side *s, const struct card *peer)
 			}
 		due++;
 		if (i == MANY / 2 && pair_over("tcp"))
-			own_sockets(peer, true, NULL);
+			private_sockets(peer, true, NULL);
 	}
 	for (; due; due--)
 		count_end(s, &good, &bad);
@@ -273,7 +273,7 @@ static void kill_link(struct side *s, const struct card *peer)
 	   "what was under way fails");
 	OK(side_quiet(s), "and ends once");
 	/* Writing a poisoned range again clears its poison. */
-	while (again < MANY && pair_patient())
+	while (again < MANY && pair_time_left())
 		if (durable(s, peer, peer->pool_key, buf + again * SLOT, SLOT,
 			    (uint64_t)again * SLOT))
 			tries++;
@@ -286,17 +286,17 @@ static void kill_link(struct side *s, const struct card *peer)
 }
 
 /* An unverified peer, which has no key. */
-static void stranger(struct side *s, const struct card *peer)
+static void unverified_peer(struct side *s, const struct card *peer)
 {
 	uint64_t secret = 12345, v = 0;
 	struct private_conn *c;
 	struct private_peer p;
 	struct sockaddr_in to;
 
-	OK(own_sockets(peer, false, &to) == 1, "there is one connection");
+	OK(private_sockets(peer, false, &to) == 1, "there is one connection");
 	private_open(&p, NULL);
 	c = private_dial(&p, &to, &secret, sizeof(secret));
-	while (c->state == PRIVATE_CONNECTING && pair_patient()) {
+	while (c->state == PRIVATE_CONNECTING && pair_time_left()) {
 		private_poll(&p);
 		side_poke(s);
 	}
@@ -312,25 +312,25 @@ static void write_all(struct side *s, const struct card *peer)
 {
 	struct fi_rpmem_attr attr;
 
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
 	query(s, peer->pool_key, &attr);
 	OK(attr.method == expected(), "the method is as expected");
 	write_sizes(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "still, or again");
 	write_many(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "still, or again");
 	read_behind(s, peer);
-	kill_link(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	cut_connection(s, peer);
+	pair_barrier(s);
+	pair_barrier(s);
 	if (!s->o.sleeps && pair_over("tcp"))
-		stranger(s, peer);
-	pair_meet(s);
+		unverified_peer(s, peer);
+	pair_barrier(s);
 }
 
 /* A key is closed while the initiator writes, and replaced by a new one. */
@@ -340,24 +340,24 @@ static void serve_keys(struct side *s, const struct card *peer)
 	char note = 1;
 
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* the initiator writes */
+	pair_barrier(s);
+	pair_barrier(s); /* the initiator writes */
 	MUST(fi_close(&s->pool_mr->fid));
 	memset(s->pool, 0x55, s->pool_len);
 	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
 		       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, FI_RMA_PMEM,
 		       &s->pool_mr, NULL));
-	pair_meet(s);
+	pair_barrier(s);
 	side_card(s, &c);
 	memcpy(buf, &c, sizeof(c));
 	POST(s, fi_send(s->ep, buf, sizeof(c), NULL, s->peer, NULL));
 	MUST(side_wait(s, &e, &err) ? 0 : -err.err);
-	pair_meet(s);
+	pair_barrier(s);
 	for (size_t i = 0; i < AREA; i++)
 		note &= s->pool[i] == 0x55;
 	OK(note, "nothing came by the key that was closed");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 static void write_keys(struct side *s, const struct card *peer)
@@ -365,10 +365,10 @@ static void write_keys(struct side *s, const struct card *peer)
 	struct card c;
 	int st, due = 0, good = 0;
 
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	fill(9);
 	for (int i = 0; i < 8; i++) {
 		ssize_t ret =
@@ -382,24 +382,24 @@ static void write_keys(struct side *s, const struct card *peer)
 	POST(s, fi_recv(s->ep, &c, sizeof(c), NULL, FI_ADDR_UNSPEC, &c));
 	while (!side_wait(s, &e, &err) || e.op_context != &c)
 		;
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	/* The base's own connection may have broken as well. */
 	do {
 		st = durable(s, &c, c.pool_key, buf, 8, AREA + 64);
-	} while (st && pair_patient());
+	} while (st && pair_time_left());
 	printf("# status %d\n", st);
 	OK(!st, "its successor is");
 	OK(connect_up(s, &c, c.pool_key), "also over a new connection");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 /* The target dies with writes outstanding. */
 static void serve_death(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	_exit(0);
 }
 
@@ -407,7 +407,7 @@ static void write_death(struct side *s, const struct card *peer)
 {
 	int due = 0, ends = 0, good = 0, late = 0;
 
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
 	for (int i = 0; i < 16; i++)
 		due += !post(s, peer, peer->pool_key, buf, SLOT,
@@ -417,10 +417,10 @@ static void write_death(struct side *s, const struct card *peer)
 		good += side_wait(s, &e, &err);
 	}
 	OK(ends && good == ends, "all is well while it lives");
-	pair_meet(s);
+	pair_barrier(s);
 	/* The target's process is gone when the first commit fails. */
 	while (!durable(s, peer, peer->pool_key, buf, SLOT, 0) &&
-	       pair_patient())
+	       pair_time_left())
 		;
 	due = 0;
 	for (int i = 0; i < 16; i++) {
@@ -439,7 +439,7 @@ static void write_death(struct side *s, const struct card *peer)
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void write_close(struct side *s, const struct card *peer)
@@ -465,7 +465,7 @@ static void write_close(struct side *s, const struct card *peer)
 	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
 	MUST(fi_enable(s->ep));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

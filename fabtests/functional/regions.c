@@ -104,17 +104,17 @@ static void modes(const char *base, const char *ours)
 	struct fi_info *b, *o;
 
 	for (size_t i = 0; i < sizeof(m) / sizeof(*m); i++) {
-		int there = listed(base, m[i].version, m[i].mode, &b);
-		int here = listed(ours, m[i].version, m[i].mode, &o);
+		int on_base = listed(base, m[i].version, m[i].mode, &b);
+		int on_ours = listed(ours, m[i].version, m[i].mode, &o);
 
-		tap_ok(here == there, "%s: %s: listed as the base is (%d)",
-		       ours, m[i].name, there);
-		if (here)
+		tap_ok(on_ours == on_base, "%s: %s: listed as the base is (%d)",
+		       ours, m[i].name, on_base);
+		if (on_ours)
 			tap_ok(works(o), "%s: %s: works (mode %#x)", ours,
 			       m[i].name, o->domain_attr->mr_mode);
-		if (there)
+		if (on_base)
 			fi_freeinfo(b);
-		if (here)
+		if (on_ours)
 			fi_freeinfo(o);
 	}
 }

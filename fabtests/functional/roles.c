@@ -52,7 +52,7 @@ static void first(struct side *s, const struct card *peer)
 		if (now() - start > 5)
 			MUST(-FI_ETIMEDOUT);
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void then(struct side *s, const struct card *peer)
@@ -65,7 +65,7 @@ static void then(struct side *s, const struct card *peer)
 	POST(s, fi_send(s->ep, &mine, sizeof(mine), NULL, s->peer, NULL));
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	pair_meet(s);
+	pair_barrier(s);
 	tap_ok(commit(s, peer, RANGES), "it serves at once, and still commits");
 }
 

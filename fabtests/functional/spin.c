@@ -20,7 +20,7 @@
 enum {
 	WRITES = 100,
 	/* Processor time after which a target without a spin budget sleeps. */
-	AWAKE_NS = 2000000,
+	POLLING_NS = 2000000,
 };
 
 static struct {
@@ -41,24 +41,24 @@ static long sleeps(void)
 
 static void serve(struct side *s, const struct card *peer)
 {
-	long before, naps = 0;
+	long before, pauses = 0;
 
 	atomic_store(&seen->target, getpid());
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* the session is open */
+	pair_barrier(s);
+	pair_barrier(s); /* the session is open */
 	before = sleeps();
 	while (!atomic_load(&seen->done))
 		if (s->o.sleeps)
 			fi_cq_sread(s->cq, &e, 1, NULL, 50);
 		else
-			naps += !usleep(50000); /* a thread serves */
-	atomic_store(&seen->slept, sleeps() - before - naps);
-	pair_meet(s);
+			pauses += !usleep(50000); /* a thread serves */
+	atomic_store(&seen->slept, sleeps() - before - pauses);
+	pair_barrier(s);
 }
 
 /* Does every thread of the process sleep? */
-static bool asleep(pid_t pid)
+static bool all_sleep(pid_t pid)
 {
 	char path[64], line[512], *state;
 	struct dirent *de;
@@ -94,8 +94,9 @@ static uint64_t processor_ns(clockid_t clock)
 }
 
 /*
- * Wait until the target sleeps, or has run for AWAKE_NS without. Its processor
- * time stands still while it waits for a processor, so load does not matter.
+ * Wait until the target sleeps, or has run for POLLING_NS without. Its
+ * processor time stands still while it waits for a processor, so load does not
+ * matter.
  */
 static void let_target_idle(void)
 {
@@ -105,7 +106,7 @@ static void let_target_idle(void)
 
 	MUST(-clock_getcpuclockid(pid, &clock));
 	since = processor_ns(clock);
-	while (!asleep(pid) && processor_ns(clock) - since < AWAKE_NS)
+	while (!all_sleep(pid) && processor_ns(clock) - since < POLLING_NS)
 		usleep(100); /* leaves the processor to the target */
 }
 
@@ -135,15 +136,15 @@ static void program(struct side *s, const struct card *peer)
 	bool ok = true;
 
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	ok &= save(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	for (int i = 0; i < WRITES; i++) {
 		ok &= save(s, peer);
 		let_target_idle();
 	}
 	atomic_store(&seen->done, true);
-	pair_meet(s);
+	pair_barrier(s);
 	MUST(ok ? 0 : -FI_EIO);
 }
 

@@ -45,13 +45,13 @@ struct lane {
 	struct fid_cq *cq;
 	struct fid_ep *ep;
 	fi_addr_t peer;
-	int own; /* the first object that is not shared, as enum */
+	int unshared; /* the first object that is not shared, as enum */
 };
 enum {
-	OWN_DOMAIN,
-	OWN_CQ,
-	OWN_EP,
-	OWN_NOTHING
+	UNSHARED_DOMAIN,
+	UNSHARED_CQ,
+	UNSHARED_EP,
+	UNSHARED_NOTHING
 };
 
 struct hello {
@@ -141,8 +141,9 @@ static void prepare(struct side *s, const struct card *peer)
 		workers[i].id = i;
 		workers[i].s = s;
 		workers[i].peer = peer;
-		workers[i].lane = (struct lane){
-			s->domain, s->av, s->cq, s->ep, s->peer, OWN_NOTHING};
+		workers[i].lane =
+			(struct lane){s->domain, s->av,	  s->cq,
+				      s->ep,	 s->peer, UNSHARED_NOTHING};
 	}
 }
 
@@ -180,7 +181,7 @@ static void target(struct side *s, const struct card *peer)
 	/*
 	 * The initiator may have commits outstanding, which need this process.
 	 */
-	pair_meet(s);
+	pair_barrier(s);
 	/* The pool has the bytes of the last acknowledged writes. */
 	for (unsigned int i = 0; i < THREADS; i++)
 		for (size_t j = 0; j < ROUNDS; j++) {
@@ -299,38 +300,38 @@ static void judge(void)
 
 /* --- what the threads share --- */
 
-static void open_lane(struct worker *w, int own)
+static void open_lane(struct worker *w, int unshared)
 {
 	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED};
 	struct fi_av_attr av = {.type = FI_AV_MAP};
 	struct lane *l = &w->lane;
 	struct side *s = w->s;
 
-	l->own = own;
+	l->unshared = unshared;
 	cq.wait_obj = s->o.sleeps ? FI_WAIT_FD : FI_WAIT_NONE;
-	if (own <= OWN_DOMAIN) {
+	if (unshared <= UNSHARED_DOMAIN) {
 		MUST(fi_domain(s->fabric, s->info, &l->domain, NULL));
 		MUST(fi_av_open(l->domain, &av, &l->av, NULL));
 	}
-	if (own <= OWN_CQ)
+	if (unshared <= UNSHARED_CQ)
 		MUST(fi_cq_open(l->domain, &cq, &l->cq, NULL));
 	MUST(fi_endpoint(l->domain, s->info, &l->ep, NULL));
 	MUST(fi_ep_bind(l->ep, &l->cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(l->ep, &l->av->fid, 0));
 	MUST(fi_enable(l->ep));
-	if (own <= OWN_DOMAIN &&
+	if (unshared <= UNSHARED_DOMAIN &&
 	    fi_av_insert(l->av, w->peer->name, 1, &l->peer, 0, NULL) != 1)
 		MUST(-FI_EADDRNOTAVAIL);
 }
 
 static void close_lane(struct lane *l)
 {
-	if (l->own > OWN_EP)
+	if (l->unshared > UNSHARED_EP)
 		return;
 	MUST(fi_close(&l->ep->fid));
-	if (l->own <= OWN_CQ)
+	if (l->unshared <= UNSHARED_CQ)
 		MUST(fi_close(&l->cq->fid));
-	if (l->own > OWN_DOMAIN)
+	if (l->unshared > UNSHARED_DOMAIN)
 		return;
 	MUST(fi_close(&l->av->fid));
 	MUST(fi_close(&l->domain->fid));
@@ -348,7 +349,7 @@ static void drive(struct side *s, const struct card *peer)
 		nanosleep(&pause, NULL);
 	}
 	judge();
-	pair_meet(s);
+	pair_barrier(s);
 	for (unsigned int i = 0; i < THREADS; i++)
 		close_lane(&workers[i].lane);
 }
@@ -363,7 +364,7 @@ static void share_cq(struct side *s, const struct card *peer)
 {
 	prepare(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
-		open_lane(&workers[i], OWN_EP);
+		open_lane(&workers[i], UNSHARED_EP);
 	drive(s, peer);
 }
 
@@ -371,7 +372,7 @@ static void share_domain(struct side *s, const struct card *peer)
 {
 	prepare(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
-		open_lane(&workers[i], OWN_CQ);
+		open_lane(&workers[i], UNSHARED_CQ);
 	drive(s, peer);
 }
 
@@ -379,7 +380,7 @@ static void share_nothing(struct side *s, const struct card *peer)
 {
 	prepare(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
-		open_lane(&workers[i], OWN_DOMAIN);
+		open_lane(&workers[i], UNSHARED_DOMAIN);
 	drive(s, peer);
 }
 

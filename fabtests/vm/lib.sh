@@ -5,9 +5,9 @@
 number=0 failures=0
 out=/tmp/out
 # Seconds after which a test hangs; other work may slow the emulating machine.
-# RPMEM_PATIENCE is for one case of a program.
-patience=900
-export RPMEM_PATIENCE=600
+# RPMEM_DEADLINE is for one case of a program.
+deadline=900
+export RPMEM_DEADLINE=600
 
 report() { # ok|"not ok" NAME [anything: without the output]
 	number=$((number + 1))
@@ -32,7 +32,7 @@ skip() { # NAME WHY
 t() {
 	name=$1
 	shift
-	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $deadline "$@" >$out 2>&1 </dev/null
 	code=$?
 	[ $code = 0 ] && { report ok "$name"; return; }
 	echo "exit status $code of: $*" >>$out
@@ -43,7 +43,7 @@ t() {
 fails() {
 	name=$1
 	shift
-	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $deadline "$@" >$out 2>&1 </dev/null
 	code=$?
 	[ $code != 0 ] && [ $code -lt 124 ] && { report ok "$name"; return; }
 	echo "exit status $code of: $*" >>$out
@@ -54,7 +54,7 @@ fails() {
 tap() {
 	name=$1
 	shift
-	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $deadline "$@" >$out 2>&1 </dev/null
 	code=$?
 	bad=$(grep -c '^not ok ' $out)
 	good=$(grep -c '^ok ' $out)

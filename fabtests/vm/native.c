@@ -139,8 +139,8 @@ static void commit(struct side *s, const struct card *peer)
 static void target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 static void initiator(struct side *s, const struct card *peer)
@@ -149,7 +149,7 @@ static void initiator(struct side *s, const struct card *peer)
 						  ? FI_RPMEM_METHOD_AGENT_CLWB
 						  : FI_RPMEM_METHOD_NATIVE;
 
-	pair_meet(s);
+	pair_barrier(s);
 	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	memset(buf, 0x5a, sizeof(buf));
 	tap_ok(method(s, peer) == want, "the method is %s", expected);
@@ -162,7 +162,7 @@ static void initiator(struct side *s, const struct card *peer)
 	two(s, peer);
 	commit(s, peer);
 	durable(s, peer, 60 * PAGE + 1, BIG, "many pages");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(int argc, char **argv)

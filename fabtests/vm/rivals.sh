@@ -26,7 +26,7 @@ done
 note "FLUSH through the shim"
 if [ -x flush ]; then
 	# shellcheck disable=SC2086
-	$first timeout -k 1 $patience "$here/fabtests/vm/shim_cost" rxe0 1 \
+	$first timeout -k 1 $deadline "$here/fabtests/vm/shim_cost" rxe0 1 \
 		"$dax" "${flushes:-500}" --json /tmp/shim_cost.json >$out 2>&1
 	said $out
 	said /tmp/shim_cost.json
@@ -48,7 +48,7 @@ beside() {
 	how=$1
 	shift
 	# shellcheck disable=SC2086
-	$first timeout -k 1 $patience env FI_OFI_RPMEM_NATIVE=0 "$@" \
+	$first timeout -k 1 $deadline env FI_OFI_RPMEM_NATIVE=0 "$@" \
 		"$here/fabtests/vm/shim_rivals" rxe0 1 "$dax" $node "$how" \
 		$writes >$out 2>&1
 	code=$?
@@ -73,7 +73,7 @@ suite() {
 	shift 2
 	# Status 1: the other method's metrics were not obtained.
 	# shellcheck disable=SC2086
-	$first timeout -k 1 $patience env -C /root/disk PATH=$path \
+	$first timeout -k 1 $deadline env -C /root/disk PATH=$path \
 		FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4 "$@" \
 		"$here/util/fi_rpmem_bench" suite --rivals --base verbs \
 		--method "$method" --address $node --dax "$dax" \
