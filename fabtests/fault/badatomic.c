@@ -140,7 +140,7 @@ static const char *calls(const struct card *c, uint64_t flags)
 /*
  * A target refuses an atomic outside the region or misaligned: one error entry.
  */
-static const char *refused_there(const struct card *c, uint64_t flags)
+static const char *refused_by_target(const struct card *c, uint64_t flags)
 {
 	static const struct {
 		uint64_t off;
@@ -185,7 +185,7 @@ static const char *all(struct duo *d)
 	for (int i = 0; i < 2 && !wrong; i++) {
 		wrong = calls(&c, flags[i]);
 		if (!wrong)
-			wrong = refused_there(&c, flags[i]);
+			wrong = refused_by_target(&c, flags[i]);
 	}
 	if (!wrong)
 		EXPECT(duo_commit(&s, &c, 0, 64), 0);

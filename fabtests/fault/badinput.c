@@ -238,7 +238,7 @@ static uint64_t token;
 /*
  * Dial with this HELLO: 0 and conn, the status of the refusal, or -1: no reply.
  */
-static int greeted(const struct card *c, const uint8_t *msg, size_t len)
+static int hello_status(const struct card *c, const uint8_t *msg, size_t len)
 {
 	const struct sockaddr_in to = {
 		.sin_family = AF_INET,
@@ -268,7 +268,7 @@ static size_t make_hello(uint8_t *buf, uint64_t key)
 }
 
 /* Send a message: the reply's status, -1: the connection ends, -2: neither. */
-static int told(const uint8_t *msg, size_t len)
+static int reply_status(const uint8_t *msg, size_t len)
 {
 	const uint64_t until = private_now_ms() + 10000;
 
@@ -297,17 +297,18 @@ static const char *bad_hellos(struct duo *d)
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	private_open(&me, &events);
 	len = make_hello(buf, c.pool_key);
-	EXPECT(greeted(&c, buf, len), 0);
-	EXPECT(greeted(&c, buf, RP_WIRE_CM_DATA), 0); /* rdma_cm adds zeros */
+	EXPECT(hello_status(&c, buf, len), 0);
+	EXPECT(hello_status(&c, buf, RP_WIRE_CM_DATA),
+	       0); /* rdma_cm adds zeros */
 	for (size_t n = 0; n < len; n++)
-		EXPECT(greeted(&c, buf, n), RP_ST_BAD_MESSAGE);
+		EXPECT(hello_status(&c, buf, n), RP_ST_BAD_MESSAGE);
 	buf[2] = RP_WIRE_VERSION + 1;
-	EXPECT(greeted(&c, buf, len), RP_ST_VERSION);
+	EXPECT(hello_status(&c, buf, len), RP_ST_VERSION);
 	buf[2] = RP_WIRE_VERSION - 1;
-	EXPECT(greeted(&c, buf, len), RP_ST_VERSION);
+	EXPECT(hello_status(&c, buf, len), RP_ST_VERSION);
 	buf[2] = RP_WIRE_VERSION;
 	buf[0] ^= 1;
-	EXPECT(greeted(&c, buf, len), RP_ST_BAD_MESSAGE);
+	EXPECT(hello_status(&c, buf, len), RP_ST_BAD_MESSAGE);
 	buf[0] ^= 1;
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	/*
@@ -316,10 +317,10 @@ static const char *bad_hellos(struct duo *d)
 	other = c;
 	for (int bit = 0; bit < 64; bit += 7) {
 		make_hello(buf, c.pool_key ^ 1ull << bit);
-		EXPECT(greeted(&other, buf, len), RP_ST_STALE_KEY);
+		EXPECT(hello_status(&other, buf, len), RP_ST_STALE_KEY);
 	}
 	make_hello(buf, 0);
-	EXPECT(greeted(&c, buf, len), RP_ST_STALE_KEY);
+	EXPECT(hello_status(&c, buf, len), RP_ST_STALE_KEY);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	private_end(conn);
 	private_close(&me);
@@ -340,7 +341,7 @@ static const char *lies(struct duo *d)
 	duo_open(&good, &plain, &c);
 	private_open(&me, &events);
 	make_hello(hello, c.pool_key);
-	EXPECT(greeted(&c, hello, RP_WIRE_CM_DATA - 16), 0);
+	EXPECT(hello_status(&c, hello, RP_WIRE_CM_DATA - 16), 0);
 
 	const uint64_t key = c.pool_key, addr = c.pool_addr;
 	const struct {
@@ -368,29 +369,29 @@ static const char *lies(struct duo *d)
 		m.ranges = &cases[i].range;
 		len = (size_t)MUST(
 			rp_wire_put_request(buf, sizeof(buf), ++token, &m));
-		EXPECT(told(buf, len), cases[i].status);
+		EXPECT(reply_status(buf, len), cases[i].status);
 		if (cases[i].ends) {
 			EXPECT(private_wait_end(conn, 10000), 1);
-			EXPECT(greeted(&c, hello, 40), 0);
+			EXPECT(hello_status(&c, hello, 40), 0);
 		}
 		EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	}
 	q.key = key ^ 2;
 	len = (size_t)MUST(rp_wire_put_query(buf, sizeof(buf), ++token, &q));
-	EXPECT(told(buf, len), RP_ST_STALE_KEY);
+	EXPECT(reply_status(buf, len), RP_ST_STALE_KEY);
 	EXPECT(private_wait_end(conn, 10000), 1);
 	/* A malformed message closes the connection and gets no reply. */
 	len = (size_t)MUST(rp_wire_put_request(buf, sizeof(buf), ++token, &m));
-	EXPECT(greeted(&c, hello, 40), 0);
+	EXPECT(hello_status(&c, hello, 40), 0);
 	buf[4] = (uint8_t)(len - 8);
-	EXPECT(told(buf, len - 8), -1);
+	EXPECT(reply_status(buf, len - 8), -1);
 	buf[4] = (uint8_t)len;
-	EXPECT(greeted(&c, hello, 40), 0);
+	EXPECT(hello_status(&c, hello, 40), 0);
 	buf[2] = RP_WIRE_VERSION + 1;
-	EXPECT(told(buf, len), -1);
+	EXPECT(reply_status(buf, len), -1);
 	buf[2] = RP_WIRE_VERSION;
-	EXPECT(greeted(&c, hello, 40), 0);
-	EXPECT(told(buf, len), RP_ST_OK);
+	EXPECT(hello_status(&c, hello, 40), 0);
+	EXPECT(reply_status(buf, len), RP_ST_OK);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	private_end(conn);
 	private_close(&me);

@@ -236,8 +236,8 @@ static void acknowledge(struct oracle *o, const struct oracle_op *commit)
 	}
 }
 
-void oracle_told(struct oracle *o, struct oracle_op *op, int err,
-		 unsigned int step)
+void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
+		     unsigned int step)
 {
 	bool ok = !err;
 
@@ -417,7 +417,7 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	const struct oracle_op *first = &o->op[0][o->prog->first - 1],
 			       *second = &o->op[0][o->prog->second - 1];
 	uint64_t v[MODEL_VALUES];
-	bool lost, there = false;
+	bool lost, present = false;
 	size_t n;
 
 	/*
@@ -433,9 +433,9 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 			continue;
 		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);
 		for (size_t i = 0; i < n; i++)
-			there |= byte_of(v[i], b % MODEL_WORD) == second->id;
+			present |= byte_of(v[i], b % MODEL_WORD) == second->id;
 	}
-	if (!there)
+	if (!present)
 		return CRASH_OK;
 	for (unsigned int b = first->off; b < first->off + first->len; b++) {
 		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);

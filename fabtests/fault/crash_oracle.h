@@ -62,8 +62,8 @@ void oracle_posted(struct oracle *o, struct oracle_op *op, uint64_t key,
 void oracle_refused(struct oracle_op *op);
 void oracle_unposted(struct oracle *o, struct oracle_op *op);
 /* Record a completion. err: 0, or that of the error entry. */
-void oracle_told(struct oracle *o, struct oracle_op *op, int err,
-		 unsigned int step);
+void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
+		     unsigned int step);
 /* The target copies this write's bytes out of a message. */
 void oracle_copied(struct oracle *o, uint8_t byte);
 /* The target stores the word of this THEN. */

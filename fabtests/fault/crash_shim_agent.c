@@ -165,7 +165,7 @@ static bool ring_has(void)
 	struct rp_ring look = w.ring;
 	uint8_t msg[RP_RING_MSG];
 
-	return w.agent && !w.asleep && !w.side_error &&
+	return w.agent && !w.parked && !w.side_error &&
 	       rp_ring_take(&look, msg);
 }
 
@@ -177,8 +177,9 @@ bool agent_has_work(void)
 
 bool agent_may_sleep(void)
 {
-	return w.begun && w.agent && w.naps < 1 && !w.asleep && !w.side_error &&
-	       !agent_has_work() && w.side_end.deferred.polling;
+	return w.begun && w.agent && w.parks < 1 && !w.parked &&
+	       !w.side_error && !agent_has_work() &&
+	       w.side_end.deferred.polling;
 }
 
 static void say_signal(enum rp_msg_type type)
@@ -190,8 +191,8 @@ static void say_signal(enum rp_msg_type type)
 
 void agent_sleep(void)
 {
-	w.naps++;
-	w.asleep = true;
+	w.parks++;
+	w.parked = true;
 	say_signal(RP_MSG_IDLE);
 }
 
@@ -208,7 +209,7 @@ static void empty_ring(void)
 
 void agent_wake(void)
 {
-	w.asleep = false;
+	w.parked = false;
 	say_signal(RP_MSG_POLLING);
 }
 
@@ -238,7 +239,7 @@ void agent_turn(void)
 		if (!w.side_error)
 			hear(&m);
 	}
-	if (!w.asleep && !w.side_error)
+	if (!w.parked && !w.side_error)
 		empty_ring();
 	while (rp_agent_progress(w.agent))
 		;

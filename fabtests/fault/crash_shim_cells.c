@@ -128,18 +128,18 @@ bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
 	const enum rp_method by = carried_out(m);
-	bool told;
+	bool chosen;
 
 	/* A SEND and a write with data are the program's own operations. */
 	if (cell->op != VERDICT_WRITE)
 		return false;
-	told = offered(&cell->facts, by, cell->against);
+	chosen = offered(&cell->facts, by, cell->against);
 	if (m->valid)
-		return told;
+		return chosen;
 	if (by == RP_METHOD_DELIVERY || is_more(cell, m) || is_both(cell, m))
 		return false;
 	/* The program itself lets b wait for a. */
-	if (told && m->order == VERDICT_ALONE) {
+	if (chosen && m->order == VERDICT_ALONE) {
 		fprintf(stderr, "%s: %s is forbidden, and the shim does it\n",
 			cell->name, m->name);
 		exit(99);

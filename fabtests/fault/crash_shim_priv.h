@@ -76,8 +76,8 @@ struct shim_world {
 	/* The agent sees messages in the ring, unless it is parked. */
 	struct rp_ring ring;
 	uint8_t ring_in[RP_RING_LEN];
-	bool asleep;
-	unsigned int naps;
+	bool parked;
+	unsigned int parks;
 };
 extern struct shim_world w;
 

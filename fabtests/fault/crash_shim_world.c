@@ -77,7 +77,7 @@ static void complete_front(void)
 	}
 }
 
-static void told(const struct ibv_wc *wc)
+static void record(const struct ibv_wc *wc)
 {
 	struct oracle_op *op = (struct oracle_op *)(uintptr_t)wc->wr_id;
 
@@ -91,7 +91,7 @@ static void told(const struct ibv_wc *wc)
 		w.st->acked += !wc->status;
 		w.st->failed += wc->status != 0;
 	}
-	oracle_told(&w.o, op, wc->status ? EUCLEAN : 0, w.step);
+	oracle_complete(&w.o, op, wc->status ? EUCLEAN : 0, w.step);
 }
 
 void look(void)
@@ -101,7 +101,7 @@ void look(void)
 
 	while ((n = ibv_rpmem_poll_cq(w.cq, 4, wc)) > 0)
 		for (int i = 0; i < n; i++)
-			told(&wc[i]);
+			record(&wc[i]);
 }
 
 /* --- the target's adapter --- */
@@ -528,12 +528,12 @@ static bool move(void)
 	const size_t pieces = model_dma_ready(w.model);
 	const bool may_post = oracle_may_post(&w.o, 0);
 	const bool may_turn = first_waiting() >= 0,
-		   may_agent = agent_has_work(), may_nap = agent_may_sleep();
+		   may_agent = agent_has_work(), may_park = agent_may_sleep();
 	unsigned int n = may_post + may_turn + may_agent, pick;
 
 	/* Parking is optional: it is no step if there is no other one. */
 	if (n)
-		n += may_nap;
+		n += may_park;
 
 	n += pieces < 32 ? (unsigned int)pieces : 32;
 	if (!n)
@@ -547,7 +547,7 @@ static bool move(void)
 	} else if (may_agent && !pick--) {
 		say("the agent has its turn");
 		agent_turn();
-	} else if (may_nap && may_post + may_turn + may_agent && !pick--) {
+	} else if (may_park && may_post + may_turn + may_agent && !pick--) {
 		say("the agent goes to sleep");
 		agent_sleep();
 	} else {

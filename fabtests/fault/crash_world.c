@@ -70,13 +70,13 @@ static void target_open(const void *name)
 
 /* --- reading queues --- */
 
-static void told(struct oracle_op *op, bool ok, int err)
+static void record(struct oracle_op *op, bool ok, int err)
 {
 	if (!op)
 		return;
 	say("%s is told: %s %s", who(op->init), oracle_op_name(op),
 	    ok ? "ok" : fi_strerror(err));
-	oracle_told(&w.o, op, ok ? 0 : err, w.step);
+	oracle_complete(&w.o, op, ok ? 0 : err, w.step);
 	if (ok && oracle_is_commit(op))
 		w.st->acked++;
 	else if (oracle_is_commit(op))
@@ -129,13 +129,13 @@ void run(unsigned int machine)
 			memset(&err, 0, sizeof(err));
 			MUST(fi_cq_readerr(n->cq, &err, 0));
 			if (machine != TARGET)
-				told(err.op_context, false, err.err);
+				record(err.op_context, false, err.err);
 			continue;
 		}
 		MUST(got);
 		for (ssize_t i = 0; i < got; i++)
 			if (machine != TARGET)
-				told(e[i].op_context, true, 0);
+				record(e[i].op_context, true, 0);
 			else if (w.cell->inplace)
 				received(e[i].op_context, from[i]);
 	}
@@ -417,7 +417,7 @@ static void act_post(unsigned int i)
 	}
 	oracle_posted(&w.o, op, w.known[i], w.step);
 	if (ret)
-		told(op, false, (int)-ret);
+		record(op, false, (int)-ret);
 }
 
 /* DMA at the target progresses by the adversary's choice. */
@@ -491,11 +491,11 @@ static void act_cut(unsigned int i)
 {
 	static const char *const whom[] = {"", ", and the target is told",
 					   ", and the target alone is told"};
-	unsigned int told = choose(w.c, 3);
+	unsigned int informed = choose(w.c, 3);
 
-	say("%s's private connection is cut%s", who(i), whom[told]);
-	pmsim->cut(told == 2 ? TARGET : i,
-		   told == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
+	say("%s's private connection is cut%s", who(i), whom[informed]);
+	pmsim->cut(informed == 2 ? TARGET : i,
+		   informed == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
 	w.st->breaks++;
 	/* The initiator learns of the cut now, or later. */
@@ -691,10 +691,10 @@ static bool same(const struct act *a, const struct act *b)
 	       !memcmp(a->arrive, b->arrive, sizeof(a->arrive));
 }
 
-static bool is_asleep(const struct act *a)
+static bool in_sleep_set(const struct act *a)
 {
-	for (size_t i = 0; i < w.nasleep; i++)
-		if (same(a, &w.asleep[i]))
+	for (size_t i = 0; i < w.nsleep_set; i++)
+		if (same(a, &w.sleep_set[i]))
 			return true;
 	return false;
 }
@@ -703,10 +703,10 @@ static void wake_dependent(const struct act *a)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < w.nasleep; i++)
-		if (independent(a, &w.asleep[i]))
-			w.asleep[n++] = w.asleep[i];
-	w.nasleep = n;
+	for (size_t i = 0; i < w.nsleep_set; i++)
+		if (independent(a, &w.sleep_set[i]))
+			w.sleep_set[n++] = w.sleep_set[i];
+	w.nsleep_set = n;
 }
 
 /*
@@ -717,23 +717,23 @@ static bool step(enum crash_result *how)
 {
 	struct act acts[64];
 	size_t n = all_actions(acts, 64);
-	uint64_t awake = 0;
+	uint64_t candidates = 0;
 	unsigned int pick;
 
 	if (!n)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (!is_asleep(&acts[i]))
-			awake |= 1ull << i;
-	if (!awake) {
+		if (!in_sleep_set(&acts[i]))
+			candidates |= 1ull << i;
+	if (!candidates) {
 		*how = CRASH_PRUNED;
 		return false;
 	}
-	pick = n == 1 ? 0 : choose_of(w.c, awake);
+	pick = n == 1 ? 0 : choose_of(w.c, candidates);
 	if (w.c->mode == CHOICE_ALL)
 		for (unsigned int i = 0; i < pick; i++)
-			if ((awake >> i & 1) && w.nasleep < SLEEPING)
-				w.asleep[w.nasleep++] = acts[i];
+			if ((candidates >> i & 1) && w.nsleep_set < SLEEPING)
+				w.sleep_set[w.nsleep_set++] = acts[i];
 	wake_dependent(&acts[pick]);
 	w.step++;
 	w.st->steps++;

@@ -55,8 +55,8 @@ struct world {
 	bool stalled[CRASH_INITS]; /* an operation has to end first */
 	struct oracle o;
 	/* Sleep set: actions that another run has taken from this state. */
-	struct act asleep[SLEEPING];
-	size_t nasleep;
+	struct act sleep_set[SLEEPING];
+	size_t nsleep_set;
 	struct pmsim_wire wire[WIRES];
 	size_t nwires;
 	bool lost[CRASH_INITS]; /* the program's own connection */

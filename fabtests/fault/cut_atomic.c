@@ -69,7 +69,7 @@ static const char *cut_once(struct bed *b, size_t row)
 	bed_continue(b);
 	if (ret == -FI_EAGAIN)
 		return "the call returns -FI_EAGAIN for ever";
-	if (!ret && !bed_wait(b, op, BED_PATIENCE))
+	if (!ret && !bed_wait(b, op, BED_DEADLINE))
 		return "the atomic came to no end";
 	return b->wrong;
 }

@@ -23,7 +23,7 @@ enum how {
 static enum how how;
 static enum fi_progress progress;
 static int deadly; /* the signal that ends the target */
-static double patience;
+static double deadline;
 
 static char sentence[200];
 #define FAIL(...)                                                              \
@@ -43,7 +43,7 @@ static void sleep_on_fd(struct side *s)
 		poll(&p, 1, -1);
 }
 
-static const char *reap(struct side *s, int *told)
+static const char *reap(struct side *s, int *ends)
 {
 	struct fi_cq_err_entry err;
 	struct fi_cq_tagged_entry e;
@@ -79,8 +79,8 @@ static const char *reap(struct side *s, int *told)
 		left--;
 	}
 	for (int i = 0; i < COMMITS; i++)
-		if (told[i] != 1)
-			FAIL("commit %d was told %d times", i, told[i]);
+		if (ends[i] != 1)
+			FAIL("commit %d was told %d times", i, ends[i]);
 	if (!side_quiet(s))
 		FAIL("more was told than was asked");
 	return NULL;
@@ -109,7 +109,7 @@ static const char *die(struct duo *d)
 		.sleeps = how != POLLS,
 	};
 	static char text[64];
-	static int told[COMMITS];
+	static int ends[COMMITS];
 	struct iovec iov = {text, sizeof(text)};
 	struct fi_rma_iov r;
 	struct fi_msg_rma msg = {
@@ -135,27 +135,27 @@ static const char *die(struct duo *d)
 	for (int i = 0; i < COMMITS; i++) {
 		r = (struct fi_rma_iov){c.pool_addr + i * 64, 64, c.pool_key};
 		msg.addr = s.peer;
-		msg.context = &told[i];
+		msg.context = &ends[i];
 		if (i % 2)
 			POST(&s, fi_writemsg(s.ep, &msg, FI_COMMIT_COMPLETE));
 		else
 			POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer,
 						 FI_RPMEM_DURABLE,
 						 FI_RPMEM_CLASS_DEFAULT, NULL,
-						 &told[i]));
+						 &ends[i]));
 	}
 	start = duo_now();
 	waited = duo_waited();
 	if (deadly == SIGKILL)
 		duo_kill(d);
-	bad = reap(&s, told);
+	bad = reap(&s, ends);
 	if (bad)
 		return bad;
 	took = duo_now() - start;
 	waited = duo_waited() - waited;
 	printf("# told in %.2f s, of them %.2f s without a processor\n", took,
 	       waited);
-	if (took > patience + SLACK + waited)
+	if (took > deadline + SLACK + waited)
 		FAIL("it took %.1f s", took);
 	side_close(&s);
 	return NULL;
@@ -169,7 +169,7 @@ int main(void)
 
 	setbuf(stdout, NULL);
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "1500");
-	patience = 1.5;
+	deadline = 1.5;
 	for (int a = 0; a < 2; a++) {
 		progress = a ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 		for (int k = 0; k < 2; k++) {
@@ -183,7 +183,7 @@ int main(void)
 		}
 	}
 	duo_env("FI_OFI_RPMEM_TIMEOUT", NULL);
-	patience = 5;
+	deadline = 5;
 	progress = FI_PROGRESS_MANUAL;
 	deadly = SIGKILL;
 	how = SLEEPS;

@@ -225,7 +225,7 @@ const struct lie false_lies[] = {
 	{.name = "INFO to a REQUEST", .want = RP_ST_BAD_MESSAGE, .what = INFOS},
 	{.name = "a REQUEST to the initiator",
 	 .want = RP_ST_BAD_MESSAGE,
-	 .what = OWN_REQUEST},
+	 .what = REQUEST_BACK},
 	{.name = "the end of the connection instead of a REPLY",
 	 .want = RP_ST_LOST,
 	 .what = CLOSES},

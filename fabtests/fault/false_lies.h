@@ -23,7 +23,7 @@ enum what {
 	OTHER_TOKENS, /* REPLYs with unknown tokens, without end */
 	TWICE,	      /* the same REPLY many times */
 	INFOS,	      /* INFO in place of a REPLY */
-	OWN_REQUEST,  /* a REQUEST in place of a REPLY */
+	REQUEST_BACK, /* a REQUEST in place of a REPLY */
 	CLOSES,	      /* ends the connection in place of a REPLY */
 	HALF,	      /* a REPLY that is cut, then silence */
 	TOO_LONG,

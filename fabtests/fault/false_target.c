@@ -158,7 +158,7 @@ static void answer(void)
 	case INFOS:
 		send_info();
 		break;
-	case OWN_REQUEST:
+	case REQUEST_BACK:
 		send_request();
 		break;
 	case CLOSES:
@@ -519,7 +519,7 @@ static const char *another_program(struct duo *d)
 	return close_both(&b);
 }
 
-static void patience(int ms)
+static void set_timeout(int ms)
 {
 	char text[16];
 
@@ -546,12 +546,13 @@ int main(int argc, char **argv)
 
 	setbuf(stdout, NULL);
 	for (const struct lie *l = false_lies; l->name; l++) {
-		patience(l->want == RP_ST_TIMEOUT || l->want == RP_ST_OVERLOADED
-				 ? IMPATIENT_MS
-				 : PATIENT_MS);
+		set_timeout(l->want == RP_ST_TIMEOUT ||
+					    l->want == RP_ST_OVERLOADED
+				    ? IMPATIENT_MS
+				    : PATIENT_MS);
 		one_case(l, l->name, one_commit, only);
 	}
-	patience(IMPATIENT_MS);
+	set_timeout(IMPATIENT_MS);
 	one_case(&deaf, "no data of a target that is silent", no_data, only);
 	one_case(&truth, "an atomic without its old value", fetched, only);
 	one_case(&short_result, "an atomic with half of its old value", fetched,

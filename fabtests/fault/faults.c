@@ -54,7 +54,7 @@ uint64_t rnd(void)
 	return mix(rng_state++);
 }
 
-static void nap(unsigned int ms)
+static void pause_ms(unsigned int ms)
 {
 	struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
 
@@ -117,7 +117,7 @@ static void start(enum side_of side, bool points)
 				  atomic_load(&world->generation) % 2)) {
 		if (waitpid(pid, NULL, WNOHANG))
 			MUST(-ECHILD);
-		nap(5);
+		pause_ms(5);
 	}
 }
 
@@ -167,7 +167,7 @@ static bool both_live(void)
 static void kill_target(void)
 {
 	end(TARGET);
-	nap(rnd() % 2 ? 0 : (unsigned int)(rnd() % 500));
+	pause_ms(rnd() % 2 ? 0 : (unsigned int)(rnd() % 500));
 	lose_power();
 	start(TARGET, true);
 }
@@ -181,7 +181,7 @@ static void kill_initiator(void)
 static void stop_for(enum side_of side, unsigned int ms)
 {
 	kill(pid_of[side], SIGSTOP);
-	nap(ms);
+	pause_ms(ms);
 	kill(pid_of[side], SIGCONT);
 }
 
@@ -203,7 +203,7 @@ static void stop_initiator(void)
 static void disk_error(void)
 {
 	atomic_store(&world->msync_error, rnd() % 2 ? EIO : ENOSPC);
-	nap(300);
+	pause_ms(300);
 	/* The error may not have hit a flush: clear it. */
 	atomic_store(&world->msync_error, 0);
 	atomic_store(&world->register_anew, true);
@@ -213,7 +213,7 @@ static void no_memory(enum side_of side)
 {
 	atomic_store(&world->alloc_ppm[side],
 		     (uint32_t)(5000 + rnd() % 300000));
-	nap(300);
+	pause_ms(300);
 	atomic_store(&world->alloc_ppm[side], 0);
 }
 
@@ -232,9 +232,9 @@ static void no_descriptors(void)
 	enum side_of side = rnd() % 2 ? TARGET : INITIATOR;
 
 	atomic_store(&world->no_fds[side], true);
-	nap(100);
+	pause_ms(100);
 	atomic_store(&world->cut, true);
-	nap(400);
+	pause_ms(400);
 	atomic_store(&world->no_fds[side], false);
 }
 
@@ -276,7 +276,7 @@ static bool serves(unsigned int n)
 			       (unsigned long long)(world->failed - failed));
 			return false;
 		}
-		nap(5);
+		pause_ms(5);
 	}
 	return true;
 }
@@ -309,9 +309,9 @@ static void alone(void)
 	tap_ok(serves(100), "initiator stopped for long: all is well again");
 
 	atomic_store(&world->msync_error, EIO);
-	nap(1000);
+	pause_ms(1000);
 	was = atomic_load(&world->acked);
-	nap(500);
+	pause_ms(500);
 	tap_ok(atomic_load(&world->acked) == was &&
 		       atomic_load(&world->status[FI_RPMEM_ST_FLUSH_FAILED]) &&
 		       atomic_load(&world->status[FI_RPMEM_ST_REGION_FAILED]),
@@ -341,7 +341,7 @@ static void at_once(void)
 		faults[i].run();
 		injected[i]++;
 		all++;
-		nap((unsigned int)(rnd() % 150));
+		pause_ms((unsigned int)(rnd() % 150));
 	}
 	tap_ok(both_live(), "both sides live");
 	/*
@@ -442,7 +442,7 @@ int main(int argc, char **argv)
 		status = -1;
 		while (now_ns() < limit &&
 		       !waitpid(pid_of[i], &status, WNOHANG))
-			nap(5);
+			pause_ms(5);
 		tap_ok(!status, "the %s ends well",
 		       i == TARGET ? "target" : "initiator");
 		if (status)

@@ -276,20 +276,20 @@ static void count(void)
 	sends = pmsim->count(PMSIM_SEND);
 }
 
-static bool asked(void)
+static bool used_agent(void)
 {
 	return pmsim->count(PMSIM_SEND) > sends &&
 	       pmsim->count(PMSIM_READ) == reads;
 }
 
-static bool fenced(void)
+static bool used_fence(void)
 {
 	return pmsim->count(PMSIM_SEND) == sends &&
 	       pmsim->count(PMSIM_READ) == reads + 1;
 }
 
 /* Make the private connection by one durable write. */
-static void meet(void)
+static void connect_up(void)
 {
 	unsigned int rounds;
 
@@ -324,13 +324,13 @@ static void one_round(void)
 
 	start("one durable write", &fabric);
 	count();
-	meet();
+	connect_up();
 	/* The first commit uses a fence, too. */
-	CHECK(fenced());
+	CHECK(used_fence());
 	count();
 	CHECK(durable(0, 0x11, &rounds) == 0);
 	CHECK(rounds == 1);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem, 0x11));
 	/* The fence itself has no completion. */
 	CHECK(fi_cq_read(a.cq, NULL, 0) != -FI_EAVAIL);
@@ -350,19 +350,19 @@ static void many_writes(void)
 	unsigned int rounds;
 
 	start("writes, then their commit", &fabric);
-	meet();
+	connect_up();
 	for (uint64_t i = 0; i < 3; i++)
 		CHECK(write_flags(&i, 8, 64 * i, 0, &rest) == 0);
 	count();
 	CHECK(commit(0, 192, &rounds) == 0);
 	CHECK(rounds == 1);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem + 64, 1) && safe(mem + 128, 2));
 	/* At the region's end the fence reads the last bytes only. */
 	count();
 	CHECK(write_flags("abc", 3, PAGE - 3, FI_COMMIT_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	/*
 	 * A commit beyond the region posts nothing, and the connection stays.
 	 */
@@ -371,7 +371,7 @@ static void many_writes(void)
 	CHECK(pmsim->count(PMSIM_READ) == reads);
 	count();
 	CHECK(durable(0, 5, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	end();
 }
 
@@ -382,24 +382,24 @@ static void not_by_fence(void)
 	unsigned int rounds;
 
 	start("a store behind it", &fabric);
-	meet();
+	connect_up();
 	then.key = key;
 	count();
 	MUST(post_commit(0, 8, FI_RPMEM_DURABLE, &then));
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	CHECK(safe(mem + 8, 7));
 	doing = "remote CQ data";
 	count();
 	CHECK(write_flags("12345678", 8, 0,
 			  FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	doing = "visible";
 	count();
 	MUST(post_commit(0, 8, FI_RPMEM_VISIBLE, NULL));
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	end();
 }
 
@@ -411,7 +411,7 @@ static void after_break(void)
 	uint64_t v = 9;
 
 	start("after a break", &fabric);
-	meet();
+	connect_up();
 	/* The write arrives, but only at the target's NIC. */
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
@@ -425,12 +425,12 @@ static void after_break(void)
 	 */
 	count();
 	CHECK(commit(0, 8, &rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	CHECK(safe(mem, 9));
 	/* A fence on the new connection follows that connection's writes. */
 	count();
 	CHECK(durable(128, 1, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(commit(64, 8, &rounds) == EREMOTEIO);
 	CHECK(durable(64, 3, &rounds) == 0);
 	CHECK(commit(64, 8, &rounds) == 0);
@@ -438,10 +438,10 @@ static void after_break(void)
 	/* After a new registration the fence is used again. */
 	reregister(mem);
 	learn();
-	meet();
+	connect_up();
 	count();
 	CHECK(durable(192, 2, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	end();
 }
 
@@ -452,17 +452,17 @@ static void quiet_break(void)
 	uint64_t v = 5;
 
 	start("after a break that nobody felt", &fabric);
-	meet();
+	connect_up();
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	cut();
 	count();
 	CHECK(commit(0, 8, &rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	CHECK(safe(mem, 5));
 	count();
 	CHECK(durable(0, 2, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem, 2));
 	end();
 }
@@ -473,14 +473,14 @@ static void after_removal(void)
 	unsigned int rounds;
 
 	start("after fi_av_remove()", &fabric);
-	meet();
+	connect_up();
 	CHECK(write_flags("12345678", 8, 0, FI_COMMIT_COMPLETE, &want) == 0);
 	insert_again();
 	CHECK(wait_end(&rounds) == ECANCELED);
 	CHECK(commit(0, 8, &rounds) == EREMOTEIO);
 	count();
 	CHECK(durable(0, 4, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem, 4));
 	end();
 }
@@ -499,7 +499,7 @@ static void after_restart(void)
 	uint64_t old;
 
 	start("after a restart", &fabric);
-	meet();
+	connect_up();
 	old = key;
 	restart(other);
 	/* The base key now names other memory. */
@@ -510,7 +510,7 @@ static void after_restart(void)
 	CHECK(key != old);
 	count();
 	CHECK(durable(0, 4, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(other, 4));
 	end();
 }
@@ -522,7 +522,7 @@ static void downgrade(void)
 	uint64_t old;
 
 	start("after a downgrade", &fabric);
-	meet();
+	connect_up();
 	old = key;
 	facts.fence = RP_NO;
 	reregister(mem);
@@ -530,7 +530,7 @@ static void downgrade(void)
 	for (int i = 1; i < 3; i++) {
 		count();
 		CHECK(durable(0, (uint64_t)i, &rounds) == 0);
-		CHECK(asked());
+		CHECK(used_agent());
 		CHECK(safe(mem, (uint64_t)i));
 	}
 	/* The old key is refused. */
@@ -553,7 +553,7 @@ static void reused_keys(void)
 	cfg.fixed_keys = false;
 	cfg.reuse_keys = true;
 	start("with base keys given twice", &cfg);
-	meet();
+	connect_up();
 	/* The write is in flight while the region is closed. */
 	CHECK(write_flags("12345678", 8, 0, FI_COMMIT_COMPLETE, &want) == 0);
 	next = key;
@@ -579,11 +579,11 @@ static void forced(void)
 	unsigned int rounds;
 
 	start("where the agent's method is forced", &fabric);
-	meet();
+	connect_up();
 	for (uint64_t i = 1; i < 4; i++) {
 		count();
 		CHECK(durable(0, i, &rounds) == 0);
-		CHECK(asked());
+		CHECK(used_agent());
 		CHECK(safe(mem, i));
 	}
 	end();
@@ -628,7 +628,7 @@ static void acknowledged(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		cfg.placed_acks = rows[i].placed_acks;
 		start(rows[i].what, &cfg);
-		meet();
+		connect_up();
 		CHECK(write_flags(&value, 8, 0, rows[i].flags, &rest) == 0);
 		for (n = pmsim->wires(w, 8); n-- && w[n].to != 1;)
 			;

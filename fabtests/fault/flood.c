@@ -184,11 +184,11 @@ static void send_bytes(const struct card *c, pid_t pid, uint16_t but)
 	}
 	printf("# %d connections to %d ports\n", made, n);
 	/* Keep the open connections for a while. */
-	bed_nap(1);
+	bed_sleep(1);
 }
 
-static pid_t stranger_start(size_t row, const struct bed *b, pid_t pid,
-			    uint16_t but)
+static pid_t unverified_start(size_t row, const struct bed *b, pid_t pid,
+			      uint16_t but)
 {
 	pid_t child = fork();
 
@@ -223,7 +223,7 @@ static const char *honest(struct bed *b, int *done)
 		memcpy(op + 1, &mark, sizeof(mark));
 		ret = BED_POST(b, bed_write(b, op + 1, 65536, 64,
 					    FI_COMMIT_COMPLETE, op));
-		if (!ret && !bed_wait(b, op, BED_PATIENCE))
+		if (!ret && !bed_wait(b, op, BED_DEADLINE))
 			return "an honest commit came to no end";
 		if (!ret && !op->err) {
 			free(op);
@@ -237,11 +237,11 @@ static const char *honest(struct bed *b, int *done)
 }
 
 /* Honest commits until the unverified peer has ended, and a while longer. */
-static const char *flood_once(struct bed *b, pid_t stranger, int *done)
+static const char *flood_once(struct bed *b, pid_t unverified, int *done)
 {
 	const char *wrong = NULL;
 
-	while (!wrong && !waitpid(stranger, NULL, WNOHANG)) {
+	while (!wrong && !waitpid(unverified, NULL, WNOHANG)) {
 		bed_pause(b, 0.002);
 		wrong = honest(b, done);
 	}
@@ -268,7 +268,8 @@ static const char *flood_rounds(struct bed *b, size_t row, pid_t pid,
 	idle = status_kib(pid, "VmRSS");
 	for (int i = 0; i < ROUNDS && !wrong; i++) {
 		before = done;
-		wrong = flood_once(b, stranger_start(row, b, pid, but), &done);
+		wrong = flood_once(b, unverified_start(row, b, pid, but),
+				   &done);
 		after[i] = status_kib(pid, "VmRSS");
 		printf("# %s: %ld MiB when idle, %ld after round %d, %d honest "
 		       "commits\n",

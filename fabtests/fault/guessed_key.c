@@ -20,11 +20,11 @@
 #include "fault/private_peer.h"
 #include "fault/testbed_daemon.h"
 
-#define STRANGERS 4
-#define GUESSES	  64	/* wrong keys of one peer */
-#define PER_S	  250.0 /* upper bound of replies to wrong keys, per second */
-#define TIMEOUT	  2000	/* FI_OFI_RPMEM_TIMEOUT, ms */
-#define AT_ONCE	  4
+#define UNVERIFIED 4
+#define GUESSES	   64	 /* wrong keys of one peer */
+#define PER_S	   250.0 /* upper bound of replies to wrong keys, per second */
+#define TIMEOUT	   2000	 /* FI_OFI_RPMEM_TIMEOUT, ms */
+#define AT_ONCE	   4
 /* Seconds in which a bare base may refuse, or fail to connect. */
 #define BARE_S 0.3
 
@@ -35,7 +35,7 @@ static struct bed_daemon target;
 /*
  * Open an unverified peer for one guess: a wrong key may cost its connection.
  */
-static void stranger_open(struct bed *b, const char *prov)
+static void unverified_open(struct bed *b, const char *prov)
 {
 	const struct card c = bed_daemon_card(&target);
 
@@ -74,16 +74,16 @@ enum call {
 };
 static const char *const calls[CALLS] = {"query", "commit", "durable write"};
 
-#define NO_ANSWER INT64_MAX
+#define NO_REPLY INT64_MAX
 
-static int64_t told_of(const struct bed_op *op)
+static int64_t reply_of(const struct bed_op *op)
 {
 	return op->status == FI_RPMEM_ST_TIMEOUT
-		       ? NO_ANSWER
+		       ? NO_REPLY
 		       : (int64_t)op->err << 32 | (uint32_t)op->status;
 }
 
-static int64_t ask(struct bed *b, enum call call, uint64_t key)
+static int64_t present_key(struct bed *b, enum call call, uint64_t key)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 	struct bed_op *op = calloc(1, sizeof(*op));
@@ -104,10 +104,10 @@ static int64_t ask(struct bed *b, enum call call, uint64_t key)
 			      : BED_POST(b, bed_write(b, bytes, 4096, 64,
 						      FI_COMMIT_COMPLETE, op));
 		if (!ret)
-			return bed_wait(b, op, BED_PATIENCE) ? told_of(op)
-							     : NO_ANSWER;
+			return bed_wait(b, op, BED_DEADLINE) ? reply_of(op)
+							     : NO_REPLY;
 	}
-	return ret == -FI_ETIMEDOUT || ret == -FI_EAGAIN ? NO_ANSWER : ret;
+	return ret == -FI_ETIMEDOUT || ret == -FI_EAGAIN ? NO_REPLY : ret;
 }
 
 /* --- rows --- */
@@ -139,30 +139,30 @@ static const char *wrong_secret_row(void)
 }
 
 /* All wrong keys get the same reply, whatever is wrong in them. */
-static const char *one_answer_row(enum call call)
+static const char *one_reply_row(enum call call)
 {
-	int64_t told = NO_ANSWER, first = NO_ANSWER;
+	int64_t reply = NO_REPLY, first = NO_REPLY;
 	enum guess first_guess = LOW;
 	struct bed b;
 
 	for (unsigned int i = 0; i < 2 * KINDS; i++) {
-		stranger_open(&b, NULL);
-		told = ask(&b, call, guess_key(i % KINDS, i));
-		if (!told)
+		unverified_open(&b, NULL);
+		reply = present_key(&b, call, guess_key(i % KINDS, i));
+		if (!reply)
 			return bed_says("a key with %s is accepted",
 					guesses[i % KINDS]);
-		if (told == NO_ANSWER)
+		if (reply == NO_REPLY)
 			continue;
-		if (first == NO_ANSWER) {
-			first = told;
+		if (first == NO_REPLY) {
+			first = reply;
 			first_guess = i % KINDS;
 		}
-		if (told != first)
+		if (reply != first)
 			return bed_says("%s: %lld (%d), %s: %lld (%d)",
 					guesses[first_guess],
 					(long long)(first >> 32), (int)first,
 					guesses[i % KINDS],
-					(long long)(told >> 32), (int)told);
+					(long long)(reply >> 32), (int)reply);
 	}
 	return NULL;
 }
@@ -179,13 +179,14 @@ static void guess_many(int fd, uint64_t salt)
 	} r = {0};
 	struct bed b;
 
-	stranger_open(&b, NULL);
+	unverified_open(&b, NULL);
 	/* The first query makes the connection. */
-	ask(&b, QUERY, guess_key(BOTH, salt));
+	present_key(&b, QUERY, guess_key(BOTH, salt));
 	r.began = bed_now();
 	for (int i = 0; i < GUESSES && bed_now() < end; i++)
 		r.answered +=
-			ask(&b, QUERY, guess_key(BOTH, salt + i)) != NO_ANSWER;
+			present_key(&b, QUERY, guess_key(BOTH, salt + i)) !=
+			NO_REPLY;
 	r.ended = bed_now();
 	if (write(fd, &r, sizeof(r)) != sizeof(r))
 		_exit(1);
@@ -203,12 +204,12 @@ static const char *slowed_row(void)
 
 	if (pipe(fds))
 		MUST(-errno);
-	for (int i = 0; i < STRANGERS; i++)
+	for (int i = 0; i < UNVERIFIED; i++)
 		if (!fork()) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			guess_many(fds[1], (uint64_t)(i + 1) << 20);
 		}
-	for (int i = 0; i < STRANGERS; i++) {
+	for (int i = 0; i < UNVERIFIED; i++) {
 		if (read(fds[0], &r, sizeof(r)) != sizeof(r))
 			return "a stranger died";
 		answered += r.answered;
@@ -228,9 +229,9 @@ static const char *logged_row(void)
 	struct bed b;
 	int lines;
 
-	stranger_open(&b, NULL);
+	unverified_open(&b, NULL);
 	for (unsigned int i = 0; i < 16; i++)
-		ask(&b, QUERY, guess_key(BOTH, i));
+		present_key(&b, QUERY, guess_key(BOTH, i));
 	lines = bed_daemon_logged(&target, "key");
 	if (!lines)
 		return "nothing is logged";
@@ -247,10 +248,10 @@ static const char *honest_row(void)
 	struct bed_op *op;
 	double end;
 
-	stranger_open(&b, NULL);
-	stranger_open(&honest, NULL);
+	unverified_open(&b, NULL);
+	unverified_open(&honest, NULL);
 	for (unsigned int i = 0; i < 8; i++)
-		ask(&b, QUERY, guess_key(i % KINDS, i));
+		present_key(&b, QUERY, guess_key(i % KINDS, i));
 	honest.card.pool_key = target.export.key;
 	for (end = bed_now() + BED_RECOVERY; bed_now() < end;) {
 		op = calloc(1, sizeof(*op));
@@ -259,7 +260,7 @@ static const char *honest_row(void)
 		if (!BED_POST(&honest,
 			      bed_write(&honest, bytes, 65536, sizeof(bytes),
 					FI_COMMIT_COMPLETE, op)) &&
-		    bed_wait(&honest, op, BED_PATIENCE) && !op->err)
+		    bed_wait(&honest, op, BED_DEADLINE) && !op->err)
 			return NULL;
 		bed_pause(&honest, BED_PAUSE);
 	}
@@ -446,7 +447,7 @@ static const char *raw_row(void)
 	uint8_t msg[512], back[512], first[512];
 	ssize_t n, first_n = 0;
 	uint16_t ports[16];
-	int nports = bed_ports(target.pid, ports, 16), asked = 0;
+	int nports = bed_ports(target.pid, ports, 16), tried = 0;
 
 	for (int p = 0; p < nports; p++) {
 		/* The set-up port speaks first; wrong_secret_row() tests it. */
@@ -455,7 +456,7 @@ static const char *raw_row(void)
 		for (int i = 0; i < VARIANTS; i++) {
 			n = talk(ports[p], msg, variant(i, msg, 7), back,
 				 sizeof(back));
-			asked += n >= 0;
+			tried += n >= 0;
 			/* An unfinished message gets no reply. */
 			if (n <= 0)
 				continue;
@@ -468,7 +469,7 @@ static const char *raw_row(void)
 		}
 		first_n = 0;
 	}
-	return asked ? NULL : "found no port";
+	return tried ? NULL : "found no port";
 }
 
 /* The port of the listener in the key; false if the daemon has none there. */
@@ -496,28 +497,28 @@ static int64_t connect_with(uint16_t port, const void *data, size_t len)
 	};
 	struct private_peer p;
 	struct private_conn *c;
-	int64_t told = NO_ANSWER;
+	int64_t reply = NO_REPLY;
 
 	private_open(&p, NULL);
 	c = private_dial(&p, &to, data, len);
 	switch (private_wait(c, 2000)) {
 	case PRIVATE_UP:
-		told = CONNECTED;
+		reply = CONNECTED;
 		break;
 	case PRIVATE_ENDED:
-		told = (int64_t)c->err << 8 | (int64_t)c->data_len << 32;
+		reply = (int64_t)c->err << 8 | (int64_t)c->data_len << 32;
 		break;
 	default:
 		break;
 	}
 	private_end(c);
 	private_close(&p);
-	return told;
+	return reply;
 }
 
 static const char *connect_row(void)
 {
-	int64_t told, first = NO_ANSWER;
+	int64_t reply, first = NO_REPLY;
 	uint8_t msg[512];
 	uint16_t port;
 	size_t len;
@@ -526,17 +527,17 @@ static const char *connect_row(void)
 		return "the key names no port that the target listens on";
 	for (int i = -1; i < VARIANTS - 1; i++) {
 		len = i < 0 ? 0 : variant(i, msg, 8);
-		told = connect_with(port, msg, len);
-		if (told == CONNECTED)
+		reply = connect_with(port, msg, len);
+		if (reply == CONNECTED)
 			return bed_says("variant %d is connected", i);
-		if (told == NO_ANSWER)
+		if (reply == NO_REPLY)
 			continue;
-		if (first == NO_ANSWER)
-			first = told;
-		if (told != first)
+		if (first == NO_REPLY)
+			first = reply;
+		if (reply != first)
 			return bed_says("variant %d is answered with %llx, not "
 					"%llx",
-					i, (long long)told, (long long)first);
+					i, (long long)reply, (long long)first);
 	}
 	return NULL;
 }
@@ -590,7 +591,7 @@ static const char *row_body(enum row row)
 	case ANSWER_QUERY:
 	case ANSWER_COMMIT:
 	case ANSWER_WRITE:
-		return one_answer_row((enum call)(row - ANSWER_QUERY));
+		return one_reply_row((enum call)(row - ANSWER_QUERY));
 	case SLOWED:
 		return slowed_row();
 	case LOGGED:

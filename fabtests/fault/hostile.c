@@ -66,7 +66,7 @@ static pid_t start(void)
 	return pid;
 }
 
-static void nap(void)
+static void pause_5ms(void)
 {
 	struct timespec t = {.tv_nsec = 5000000};
 
@@ -77,12 +77,12 @@ static void nap(void)
 static bool audit(struct audit *a)
 {
 	uint64_t end = now_ns() + 2 * SLOW_NS;
-	unsigned int ask = atomic_fetch_add(&world->ask, 1) + 1;
+	unsigned int ask = atomic_fetch_add(&world->audits_due, 1) + 1;
 
-	while (atomic_load(&world->told) < ask) {
+	while (atomic_load(&world->audits) < ask) {
 		if (waitpid(target, NULL, WNOHANG) || now_ns() > end)
 			return false;
-		nap();
+		pause_5ms();
 	}
 	*a = world->audit;
 	return true;
@@ -119,7 +119,7 @@ static const char *attack(const struct attack *at, const struct audit *before)
 			break;
 		if (now_ns() > limit)
 			break;
-		nap();
+		pause_5ms();
 	}
 	if (!WIFEXITED(status) || kill(pid, 0) == 0) {
 		kill(pid, SIGKILL);
@@ -129,7 +129,7 @@ static const char *attack(const struct attack *at, const struct audit *before)
 	/* A short attack may fall between two commits. */
 	limit = now_ns() + 3 * SLOW_NS;
 	while (atomic_load(&world->commits) == commits && now_ns() < limit)
-		nap();
+		pause_5ms();
 	if (!audit(&a))
 		return "the target died or hangs";
 	printf("# %-32s %6llu messages, %5llu answers, %5llu honest commits, "
@@ -184,7 +184,7 @@ static bool ended_well(pid_t pid)
 			waitpid(pid, &status, 0);
 			return false;
 		}
-		nap();
+		pause_5ms();
 	}
 	return !status;
 }
@@ -196,7 +196,7 @@ static bool ready(void)
 	while (now_ns() < end) {
 		if (atomic_load(&world->commits) > 20)
 			return true;
-		nap();
+		pause_5ms();
 	}
 	return false;
 }
@@ -273,14 +273,14 @@ int main(int argc, char **argv)
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 
 	snprintf(pools, sizeof(pools), "./hostile_pool.%d", getpid());
-	atomic_store(&world->ask, 1);
+	atomic_store(&world->audits_due, 1);
 	target = start();
 	if (!target)
 		target_run(pools);
-	while (!atomic_load(&world->told)) {
+	while (!atomic_load(&world->audits)) {
 		if (waitpid(target, NULL, WNOHANG))
 			MUST(-ECHILD);
-		nap();
+		pause_5ms();
 	}
 	honest = start();
 	if (!honest)

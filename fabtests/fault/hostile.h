@@ -52,7 +52,7 @@ struct world {
 	struct region regions[R_COUNT];
 
 	/* The target: audits on demand, and counters that must stay zero. */
-	_Atomic unsigned int ask, told;
+	_Atomic unsigned int audits_due, audits;
 	struct audit audit;
 	unsigned int most_fds; /* over all audits since the last reset */
 	_Atomic uint64_t seen; /* completions and errors that its program got */
@@ -105,7 +105,7 @@ uint32_t refusal(const struct private_conn *c);
 /* Open a connection with the key of R_FILE; it may have ended. */
 struct private_conn *enter(void);
 /* Open conn likewise, if it is closed. */
-bool greet(void);
+bool conn_ensure(void);
 void bye(void);
 /* QUERY one more key on conn. */
 bool grant(int r);

@@ -26,7 +26,7 @@ unsigned int granted;
 struct rp_wire_grant grants[R_COUNT];
 
 static struct allowed *allowed;
-static uint64_t next_token, answers, asked_key;
+static uint64_t next_token, answers, queried_key;
 static bool spent; /* a wrong key got its reply: the target reads no more */
 
 void complain(const char *what, uint64_t a, uint64_t b)
@@ -86,7 +86,7 @@ static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 		} else {
 			st = info.status;
 			if (c == conn)
-				learn(asked_key, &info.grant);
+				learn(queried_key, &info.grant);
 		}
 	} else if (h.type != RP_MSG_PROGRESS) {
 		complain("a message that no target sends", h.type, len);
@@ -156,7 +156,7 @@ struct private_conn *enter(void)
 	return c;
 }
 
-bool greet(void)
+bool conn_ensure(void)
 {
 	struct rp_wire_hello_ack ack;
 
@@ -193,11 +193,11 @@ bool grant(int r)
 	const struct rp_wire_query m = {.key = world->regions[r].key};
 	uint8_t msg[64];
 
-	if (!greet())
+	if (!conn_ensure())
 		return false;
 	if (granted & 1u << r)
 		return true;
-	asked_key = m.key;
+	queried_key = m.key;
 	ask_and_wait(msg, (size_t)MUST(rp_wire_put_query(msg, sizeof(msg),
 							 new_token(), &m)));
 	if (!(granted & 1u << r))
@@ -246,7 +246,7 @@ void ask_and_wait(const uint8_t *msg, size_t len)
 	const uint64_t before = answers,
 		       until = now_ns() + WAIT_MS * 1000000ull;
 
-	if (!greet() || !ask(msg, len))
+	if (!conn_ensure() || !ask(msg, len))
 		return;
 	while (answers == before && conn->state == PRIVATE_UP) {
 		private_poll(&me);
@@ -268,9 +268,9 @@ void listen_for(unsigned int ms)
 void look_at_target(void)
 {
 	const uint64_t until = now_ns() + 5000000000ull;
-	const unsigned int n = atomic_fetch_add(&world->ask, 1) + 1;
+	const unsigned int n = atomic_fetch_add(&world->audits_due, 1) + 1;
 
-	while (atomic_load(&world->told) < n && now_ns() < until)
+	while (atomic_load(&world->audits) < n && now_ns() < until)
 		private_poll(&me);
 }
 

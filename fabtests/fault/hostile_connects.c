@@ -107,8 +107,8 @@ static void false_hellos(void)
 }
 
 /* Wrong keys of one host that the target examines: at once, and per second. */
-#define TOLD_AT_ONCE  256
-#define TOLD_A_SECOND 32
+#define STALE_AT_ONCE 256
+#define STALE_PER_S   32
 
 /*
  * Thousands of keys from one host, at full speed: the target examines few of
@@ -119,7 +119,7 @@ static void guessed_keys(void)
 {
 	struct private_conn *c[MANY] = {0};
 	const uint64_t begun = now_ns(), until = begun + 8000000000ull;
-	uint64_t key, refused = 0, told = 0;
+	uint64_t key, refused = 0, stale = 0;
 	size_t len, i;
 
 	for (i = 0; i < 3000 && now_ns() < until; i++) {
@@ -130,7 +130,7 @@ static void guessed_keys(void)
 			if (c[at]->was_up)
 				complain("a guessed key is accepted", i, 0);
 			refused += c[at]->state == PRIVATE_ENDED;
-			told += refusal(c[at]) == RP_ST_STALE_KEY;
+			stale += refusal(c[at]) == RP_ST_STALE_KEY;
 			private_end(c[at]);
 		}
 		len = hello(hello_bytes, rnd());
@@ -146,10 +146,11 @@ static void guessed_keys(void)
 		if (c[k])
 			private_end(c[k]);
 	atomic_fetch_add(&world->answers, refused);
-	if (told >
-	    TOLD_AT_ONCE + TOLD_A_SECOND * (now_ns() - begun) / 1000000000)
-		complain("so many guesses are told to be wrong", told, refused);
-	greet();
+	if (stale >
+	    STALE_AT_ONCE + STALE_PER_S * (now_ns() - begun) / 1000000000)
+		complain("so many guesses are told to be wrong", stale,
+			 refused);
+	conn_ensure();
 	others_go_on(20);
 }
 
@@ -195,7 +196,7 @@ static void half_open(void)
 	look_at_target();
 	bye();
 	/* A peer that keeps to the protocol is served beside them. */
-	greet();
+	conn_ensure();
 	for (int i = 0; i < 300; i++)
 		if (fd[i] >= 0)
 			close(fd[i]);
@@ -404,7 +405,7 @@ static void rdma(void)
 #define ATTACK(fn)                                                             \
 	static void run_##fn(void)                                             \
 	{                                                                      \
-		greet();                                                       \
+		conn_ensure();                                                 \
 		to = target_at();                                              \
 		fn();                                                          \
 	}

@@ -310,7 +310,7 @@ static void packed(void)
 	uint8_t msg[RP_WIRE_MAX_MSG];
 	size_t len;
 
-	for (int i = 0; i < 400 && greet(); i++) {
+	for (int i = 0; i < 400 && conn_ensure(); i++) {
 		struct rp_wire_range g = range_of(R_FILE, 0, 64);
 
 		len = request(msg, &g, 1, 1 + rnd() % 2, 0);
@@ -343,7 +343,7 @@ static void packed(void)
 		msg[REQUIRED] = 0;
 		wire_put(msg + RANGES, 8, world->regions[R_READONLY].key);
 		msg[EFFECT] = RP_EFFECT_STORE;
-		if (!greet())
+		if (!conn_ensure())
 			return;
 		ask_and_wait(msg, len);
 	}
@@ -414,7 +414,7 @@ static void no_credit(void)
 	for (int i = 0; i < 4000; i++) {
 		if (conn && conn->state != PRIVATE_UP)
 			ended++;
-		if (!greet())
+		if (!conn_ensure())
 			return;
 		ask(msg, request(msg, g, i % 8 ? 1 : RP_WIRE_MAX_RANGES, 2, 2));
 	}

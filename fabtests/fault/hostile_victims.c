@@ -167,7 +167,7 @@ void target_run(const char *pools)
 	MUST(fi_close(&mrs[R_STALE]->fid));
 	side_card(&s, &world->target);
 	receive_anything(&s);
-	atomic_store(&world->told, 1);
+	atomic_store(&world->audits, 1);
 	while (!atomic_load(&world->stop)) {
 		n = fi_cq_sread(s.cq, &e, 1, NULL, 20);
 		if (n == -FI_EAVAIL) {
@@ -176,10 +176,10 @@ void target_run(const char *pools)
 		}
 		if (n != -FI_EAGAIN)
 			atomic_fetch_add(&world->seen, 1);
-		ask = atomic_load(&world->ask);
-		if (ask > atomic_load(&world->told)) {
+		ask = atomic_load(&world->audits_due);
+		if (ask > atomic_load(&world->audits)) {
 			look();
-			atomic_store(&world->told, ask);
+			atomic_store(&world->audits, ask);
 		}
 	}
 	for (int r = 0; r < R_STALE; r++)

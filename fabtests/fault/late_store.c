@@ -238,7 +238,7 @@ static const char *fail_old(const struct cell *c)
 	/* Poll a little, so that the bytes leave before the operation fails. */
 	for (int i = 0; i < 50; i++) {
 		bed_poll(&bed);
-		bed_nap(100e-6);
+		bed_sleep(100e-6);
 	}
 	if (c->cause == REMOVAL) {
 		ret = bed_reinsert(&bed);
@@ -252,7 +252,7 @@ static const char *fail_old(const struct cell *c)
 		bed_reopen(&bed);
 	/* With a silent target only commits have a deadline. */
 	if (!bed_wait(&bed, olds[c->old].durable ? &op : &commit_op,
-		      BED_PATIENCE))
+		      BED_DEADLINE))
 		return "the commit came to no end";
 	if (c->old != WRITE_ALONE &&
 	    (olds[c->old].durable ? !op.err : !commit_op.err))
@@ -264,8 +264,8 @@ static const char *fail_old(const struct cell *c)
 	if (!bed_wait(&bed, &op, RELEASE) ||
 	    !bed_wait(&bed, &commit_op, RELEASE)) {
 		bed_continue(&bed);
-		if (!bed_wait(&bed, &op, BED_PATIENCE) ||
-		    !bed_wait(&bed, &commit_op, BED_PATIENCE))
+		if (!bed_wait(&bed, &op, BED_DEADLINE) ||
+		    !bed_wait(&bed, &commit_op, BED_DEADLINE))
 			return "the old operation came to no end";
 	}
 	return bed.wrong;
@@ -309,7 +309,7 @@ static ssize_t renew(const struct cell *c, size_t len, int *status,
 	if (c->moment == AFTER_WRITE || !two || c->renewal == WRITE_WAIT_COMMIT)
 		bed_continue(&bed);
 	if (c->renewal == WRITE_WAIT_COMMIT &&
-	    !bed_wait(&bed, w, BED_PATIENCE)) {
+	    !bed_wait(&bed, w, BED_DEADLINE)) {
 		*wrong = "a write came to no end";
 		return 0;
 	}
@@ -317,17 +317,17 @@ static ssize_t renew(const struct cell *c, size_t len, int *status,
 		ret = BED_POST(&bed, bed_commit(&bed, PLACE, len, NULL, k));
 		bed_continue(&bed);
 		if (ret) {
-			bed_wait(&bed, w, BED_PATIENCE);
+			bed_wait(&bed, w, BED_DEADLINE);
 			return ret;
 		}
 	}
-	if (!bed_wait(&bed, k, BED_PATIENCE))
+	if (!bed_wait(&bed, k, BED_DEADLINE))
 		*wrong = "a commit came to no end";
 	/* When the commit completes, the new bytes are in place. */
 	else if (!k->err && memcmp(bed.mem + PLACE, new_bytes, len))
 		*wrong = bed_says("when the commit succeeds the bytes are %s",
 				  owner(c, len));
-	else if (!bed_wait(&bed, w, BED_PATIENCE))
+	else if (!bed_wait(&bed, w, BED_DEADLINE))
 		*wrong = "a write came to no end";
 	else if (!k->err && w->err)
 		*wrong = "a commit has succeeded over a write that failed";

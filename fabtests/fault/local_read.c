@@ -139,7 +139,7 @@ static const char *not_kept(struct duo *d)
 static const char *many(struct duo *d)
 {
 	static struct iovec iov[200];
-	static int told[200];
+	static int ends[200];
 
 	start(d);
 	for (int i = 0; i < 200; i++) {
@@ -148,10 +148,10 @@ static const char *many(struct duo *d)
 	}
 	for (int i = 0; i < 200; i++) {
 		EXPECT(side_wait(&s, &e, &err), 1);
-		told[(struct iovec *)e.op_context - iov]++;
+		ends[(struct iovec *)e.op_context - iov]++;
 	}
 	for (int i = 0; i < 200; i++)
-		EXPECT(told[i], 1);
+		EXPECT(ends[i], 1);
 	EXPECT(side_quiet(&s), 1);
 	side_close(&s);
 	return NULL;

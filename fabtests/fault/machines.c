@@ -24,10 +24,10 @@
 #define ENOUGH	 200 /* acknowledgements before the target may die */
 #define MORE	 100 /* acknowledgements by its next incarnation */
 #define WINDOW	 16
-#define PATIENCE 300.0 /* s, for steps without their own limit */
+#define DEADLINE 300.0 /* s, for steps without their own limit */
 
 struct board {
-	uint32_t life; /* incarnation that the card belongs to */
+	uint32_t incarnation; /* incarnation that the card belongs to */
 	struct card card;
 };
 
@@ -54,7 +54,7 @@ static double now(void)
 
 /* Serve; every incarnation has the same address. */
 static void __attribute__((noreturn))
-target(const char *pool, struct board *b, uint32_t life)
+target(const char *pool, struct board *b, uint32_t incarnation)
 {
 	const struct pair_opts o = {.port = "7471"};
 	struct fi_cq_tagged_entry e;
@@ -65,16 +65,17 @@ target(const char *pool, struct board *b, uint32_t life)
 	side_pool(&s, pool);
 	side_card(&s, &c);
 	memcpy(&b->card, &c, sizeof(c));
-	__atomic_store_n(&b->life, life, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->incarnation, incarnation, __ATOMIC_RELEASE);
 	for (;;)
 		fi_cq_read(s.cq, &e, 1);
 }
 
-static void meet(struct board *b, uint32_t life, struct card *c)
+static void meet(struct board *b, uint32_t incarnation, struct card *c)
 {
-	const double limit = now() + PATIENCE;
+	const double limit = now() + DEADLINE;
 
-	while (__atomic_load_n(&b->life, __ATOMIC_ACQUIRE) < life) {
+	while (__atomic_load_n(&b->incarnation, __ATOMIC_ACQUIRE) <
+	       incarnation) {
 		if (now() > limit)
 			MUST(-FI_ETIMEDOUT);
 		usleep(100000);
@@ -91,12 +92,12 @@ struct way {
 	struct op {
 		size_t record;
 		double posted;
-		bool under_way;
+		bool outstanding;
 	} op[WINDOW];
 	unsigned int left; /* outstanding */
 	size_t acked, failed;
 	double longest; /* from a call to its completion */
-	bool told;
+	bool reported;
 };
 
 static void reap(struct side *s, struct way *w)
@@ -113,9 +114,9 @@ static void reap(struct side *s, struct way *w)
 	if (n != 1)
 		return;
 	o = ok ? e.op_context : err.op_context;
-	if (!o->under_way)
+	if (!o->outstanding)
 		MUST(-FI_EALREADY);
-	o->under_way = false;
+	o->outstanding = false;
 	w->left--;
 	took = now() - o->posted;
 	if (took > w->longest)
@@ -125,9 +126,9 @@ static void reap(struct side *s, struct way *w)
 	if (!ok && !w->failed++)
 		printf("# first error: %s (%d), status %d, after %.2f s\n",
 		       fi_strerror(err.err), err.err, err.prov_errno, took);
-	if (w->acked == ENOUGH && !w->told) {
+	if (w->acked == ENOUGH && !w->reported) {
 		printf("# enough\n");
-		w->told = true;
+		w->reported = true;
 	}
 }
 
@@ -152,7 +153,7 @@ static ssize_t put(struct side *s, const struct card *c, struct op *o)
 static void put_all(struct side *s, const struct card *c, struct way *w,
 		    size_t first, size_t end)
 {
-	double limit = now() + PATIENCE;
+	double limit = now() + DEADLINE;
 	size_t next = first;
 	ssize_t ret;
 
@@ -160,7 +161,7 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 		struct op *o = &w->op[next % WINDOW];
 
 		reap(s, w);
-		if (o->under_way)
+		if (o->outstanding)
 			continue;
 		o->record = next;
 		o->posted = now();
@@ -173,14 +174,14 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 			w->failed++;
 			break;
 		}
-		o->under_way = true;
+		o->outstanding = true;
 		w->left++;
 		next++;
 		/* Write more slowly now: the machine takes its time to die. */
-		if (w->told)
+		if (w->reported)
 			usleep(1000);
 	}
-	limit = now() + PATIENCE;
+	limit = now() + DEADLINE;
 	while (w->left && now() < limit)
 		reap(s, w);
 }

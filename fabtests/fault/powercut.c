@@ -28,11 +28,11 @@
  * survive a power cut (-c), it looks at the pool instead.
  */
 
-#define RECORDS	 (PAIR_POOL / sizeof(struct record))
-#define BATCH	 8
-#define WINDOW	 32
-#define ENOUGH	 400   /* acknowledgements before the cut, at most */
-#define PATIENCE 60000 /* polls of 0.5 ms or more, for these */
+#define RECORDS (PAIR_POOL / sizeof(struct record))
+#define BATCH	8
+#define WINDOW	32
+#define ENOUGH	400   /* acknowledgements before the cut, at most */
+#define POLLS	60000 /* polls of 0.5 ms or more, for these */
 
 /*
  * In a guest each side is started separately, and the notes are kept outside of
@@ -333,7 +333,7 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	 * random number of them, so slow machines do not matter.
 	 */
 	enough = rng(10) ? 1 + rng(ENOUGH) : 0;
-	for (int i = 0; i < PATIENCE && count(flags) < enough; i++) {
+	for (int i = 0; i < POLLS && count(flags) < enough; i++) {
 		const bool begins = waitpid(ipid, &status, WNOHANG);
 
 		if (begins || waitpid(tpid, &status, WNOHANG)) {

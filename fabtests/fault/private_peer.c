@@ -21,7 +21,7 @@
 struct private_call {
 	LIST_ENTRY(private_call) link;
 	int fd;
-	bool asked;
+	bool requested;
 	size_t len;
 	uint8_t in[HDR + PRIVATE_DATA];
 };
@@ -365,7 +365,7 @@ static bool poll_call(struct private_peer *p, struct private_call *call)
 	struct tcp_head h;
 	ssize_t n;
 
-	if (call->asked)
+	if (call->requested)
 		return false;
 	n = recv(call->fd, call->in + call->len, sizeof(call->in) - call->len,
 		 MSG_DONTWAIT);
@@ -377,7 +377,7 @@ static bool poll_call(struct private_peer *p, struct private_call *call)
 		call_free(call);
 	} else if (rp_tcp_get(call->in, call->len, &h) > 0 &&
 		   call->len >= HDR + h.length) {
-		call->asked = true;
+		call->requested = true;
 		if (p->events && p->events->requested)
 			p->events->requested(p, call, call->in + HDR, h.length);
 		else

@@ -441,7 +441,7 @@ static const char *happen(unsigned int events)
 static const char *finish(void)
 {
 	static uint64_t last[WORDS];
-	const double end = bed_now() + BED_PATIENCE;
+	const double end = bed_now() + BED_DEADLINE;
 	const char *wrong = NULL;
 
 	bed_continue(&bed);

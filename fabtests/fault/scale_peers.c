@@ -28,8 +28,8 @@ struct world {
 	const char *prov;
 	unsigned int max;
 	atomic_bool ready, stop;
-	atomic_uint asked; /* the measure that the target has to take */
-	atomic_uint answered;
+	atomic_uint requested; /* the measure that the target has to take */
+	atomic_uint measured;
 	/* [few or many][target or initiator] */
 	size_t size[2][2][SIZES];
 };
@@ -64,11 +64,11 @@ static void target(void *shared, unsigned int number)
 	atomic_store(&w->ready, true);
 	while (!atomic_load(&w->stop)) {
 		fi_cq_sread(s.cq, &e, 1, NULL, 20);
-		n = atomic_load(&w->asked);
-		if (n == atomic_load(&w->answered))
+		n = atomic_load(&w->requested);
+		if (n == atomic_load(&w->measured))
 			continue;
 		measure(w->size[n - 1][0]);
-		atomic_store(&w->answered, n);
+		atomic_store(&w->measured, n);
 	}
 }
 
@@ -115,8 +115,8 @@ static void initiator(void *shared, unsigned int number)
 
 		if (n == FEW || many) {
 			measure(w->size[many][1]);
-			atomic_store(&w->asked, many + 1);
-			while (atomic_load(&w->answered) != many + 1)
+			atomic_store(&w->requested, many + 1);
+			while (atomic_load(&w->measured) != many + 1)
 				scale_sleep_ms(1);
 		}
 		if (many)

@@ -126,11 +126,11 @@ static void post(enum shape shape)
 /* Wait until every operation has ended: NULL, or the fault. */
 static const char *wait_for_ends(void)
 {
-	double end = bed_now() + BED_PATIENCE;
+	double end = bed_now() + BED_DEADLINE;
 	bool failed = false;
 
 	/* A write without its own commit has no deadline. */
-	if (posted && !bed_wait(&b, &ops[posted - 1], BED_PATIENCE))
+	if (posted && !bed_wait(&b, &ops[posted - 1], BED_DEADLINE))
 		return "the last operation came to no end";
 	bed_pause(&b, RELEASE);
 	for (unsigned int i = 0; i < posted; i++) {

@@ -41,7 +41,7 @@ double bed_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void bed_nap(double seconds)
+void bed_sleep(double seconds)
 {
 	struct timespec t = {(time_t)seconds, 0};
 
@@ -310,7 +310,7 @@ static void target_progress(struct bed *b, struct side *s)
 		idle = false;
 	}
 	if (idle)
-		bed_nap(500e-6);
+		bed_sleep(500e-6);
 }
 
 static void target_run(struct bed *b, const struct bed_opts *o, int in, int out)
@@ -444,14 +444,14 @@ bool bed_drain(struct bed *b, unsigned int ms)
 {
 	const struct command c = {ms};
 	struct pollfd p = {.fd = b->from, .events = POLLIN};
-	const double end = bed_now() + BED_PATIENCE;
+	const double end = bed_now() + BED_DEADLINE;
 	char ok;
 
 	if (write(b->to, &c, sizeof(c)) != sizeof(c))
 		return false;
 	while (!poll(&p, 1, 0) && bed_now() < end)
 		if (!bed_poll(b))
-			bed_nap(500e-6);
+			bed_sleep(500e-6);
 	return p.revents && read(b->from, &ok, 1) == 1;
 }
 
@@ -539,7 +539,7 @@ bool bed_wait(struct bed *b, const struct bed_op *op, double seconds)
 
 	while (!op->ends && bed_now() < end)
 		if (!bed_poll(b))
-			bed_nap(200e-6);
+			bed_sleep(200e-6);
 	return op->ends;
 }
 
@@ -548,7 +548,7 @@ void bed_retry(struct bed *b, double since)
 	if (b->wakes && b->stopped && bed_now() - since > WAKE_AFTER)
 		bed_continue(b);
 	if (!bed_poll(b))
-		bed_nap(200e-6);
+		bed_sleep(200e-6);
 }
 
 ssize_t bed_write(struct bed *b, const void *buf, uint64_t at, size_t len,
@@ -613,7 +613,7 @@ void bed_pause(struct bed *b, double seconds)
 
 	do {
 		if (!bed_poll(b))
-			bed_nap(200e-6);
+			bed_sleep(200e-6);
 	} while (bed_now() < end);
 }
 
@@ -639,12 +639,12 @@ const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 		ret = BED_POST(b, bed_write(b, buf, at, len, 0, write));
 		if (ret)
 			continue;
-		if (!bed_wait(b, write, BED_PATIENCE))
+		if (!bed_wait(b, write, BED_DEADLINE))
 			return "a write came to no end";
 		ret = BED_POST(b, bed_commit(b, at, len, NULL, commit));
 		if (ret)
 			continue;
-		if (!bed_wait(b, commit, BED_PATIENCE))
+		if (!bed_wait(b, commit, BED_DEADLINE))
 			return "a commit came to no end";
 		if (!write->err && !commit->err)
 			return memcmp(b->mem + at, buf, len)

@@ -14,7 +14,7 @@
  */
 
 /* Seconds after which a repeated -FI_EAGAIN or a missing entry is a failure. */
-#define BED_PATIENCE 30.0
+#define BED_DEADLINE 30.0
 /* Seconds within which operations have to succeed again, with pauses. */
 #define BED_RECOVERY 15.0
 #define BED_PAUSE    0.02
@@ -85,7 +85,7 @@ bool bed_long(void);
 void bed_file(char *path, size_t size, const char *suffix);
 
 double bed_now(void);
-void bed_nap(double seconds);
+void bed_sleep(double seconds);
 
 /* In a row: fork the target, open the initiator, insert the address. */
 void bed_open(struct bed *b, const struct bed_opts *o);
@@ -111,9 +111,9 @@ bool bed_wait(struct bed *b, const struct bed_op *op, double seconds);
 
 /*
  * Repeat a call while it returns -FI_EAGAIN, with progress, for at most
- * BED_PATIENCE: what it returned last.
+ * BED_DEADLINE: what it returned last.
  */
-#define BED_POST(b, call) BED_POST_FOR(b, BED_PATIENCE, call)
+#define BED_POST(b, call) BED_POST_FOR(b, BED_DEADLINE, call)
 /* As BED_POST, for so many seconds. */
 #define BED_POST_FOR(b, seconds, call)                                         \
 	({                                                                     \

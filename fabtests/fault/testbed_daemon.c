@@ -72,7 +72,7 @@ const char *bed_daemon_start(struct bed_daemon *d, uint64_t seed)
 			port = 0;
 		if (f)
 			fclose(f);
-		bed_nap(0.02);
+		bed_sleep(0.02);
 	}
 	unlink(port_file);
 	if (!port)

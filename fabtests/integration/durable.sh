@@ -21,7 +21,7 @@ life() {
 for i in 1 2 3 4 5 6; do
 	ms=$((150 + RANDOM % 500))
 	life $ms $((i % 2)) FI_OFI_RPMEM_COMMIT_WRITES=1
-	all_there $i $ms flushed
+	all_kept $i $ms flushed
 done
 enough 50 flushed
 

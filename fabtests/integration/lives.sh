@@ -30,9 +30,9 @@ count() {
 }
 
 noted_all=0
-# all_there LIFE MS DONE: rank 1 was killed, and all that it noted as DONE is
+# all_kept LIFE MS DONE: rank 1 was killed, and all that it noted as DONE is
 # kept
-all_there() {
+all_kept() {
 	local noted lost cut
 
 	# Rank 0 may end the job before mpirun has noticed the kill.

@@ -57,8 +57,8 @@ void mixed_direct_open(uint8_t *pool)
 	struct fid_domain *domain;
 	struct fid_fabric *fabric;
 	struct fi_info *i = ask();
-	struct card own = {{0}, 0, 0};
-	size_t len = sizeof(own.name);
+	struct card self = {{0}, 0, 0};
+	size_t len = sizeof(self.name);
 	struct fid_av *av;
 	struct fid_mr *mr;
 	int n;
@@ -71,16 +71,16 @@ void mixed_direct_open(uint8_t *pool)
 	MUST(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(ep, &av->fid, 0));
 	MUST(fi_enable(ep));
-	MUST(fi_getname(&ep->fid, own.name, &len));
+	MUST(fi_getname(&ep->fid, self.name, &len));
 	MUST(fi_mr_reg(domain, half, MIXED_POOL - MIXED_WINDOW, FI_REMOTE_WRITE,
 		       0, 1, FI_RMA_PMEM, &mr, NULL));
-	own.key = fi_mr_key(mr);
+	self.key = fi_mr_key(mr);
 	if (i->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-		own.base = (uintptr_t)half;
+		self.base = (uintptr_t)half;
 	fi_freeinfo(i);
 	MPI_Comm_size(MPI_COMM_WORLD, &n);
-	MPI_Allgather(&own, sizeof(own), MPI_BYTE, cards, sizeof(own), MPI_BYTE,
-		      MPI_COMM_WORLD);
+	MPI_Allgather(&self, sizeof(self), MPI_BYTE, cards, sizeof(self),
+		      MPI_BYTE, MPI_COMM_WORLD);
 	for (int r = 0; r < n; r++)
 		if (fi_av_insert(av, cards[r].name, 1, &peers[r], 0, NULL) != 1)
 			must(-FI_EADDRNOTAVAIL, "fi_av_insert");

@@ -130,7 +130,7 @@ static unsigned long read_notes(int fd, unsigned long *noted)
 	return messages;
 }
 
-static int is_there(int fd, int kind, int from, int to, const struct slot *s)
+static int is_kept(int fd, int kind, int from, int to, const struct slot *s)
 {
 	static uint8_t want[MIXED_SLOT], got[MIXED_SLOT];
 	size_t len = mixed_record(want, kind, from, to, s->seq, s->life);
@@ -153,7 +153,7 @@ static unsigned long look_at(const int pool[MIXED_RANKS], int kind, int from,
 			if (!s->known)
 				continue;
 			++*seen;
-			lost += !is_there(pool[to], kind, from, to, s);
+			lost += !is_kept(pool[to], kind, from, to, s);
 		}
 	return lost;
 }

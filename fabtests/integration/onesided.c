@@ -318,7 +318,7 @@ static void strided(void)
 	enum {
 		N = 500
 	};
-	int *out = room(3 * N * sizeof(*out)), *there = (int *)mem;
+	int *out = room(3 * N * sizeof(*out)), *remote = (int *)mem;
 	MPI_Datatype third;
 
 	clear();
@@ -330,9 +330,9 @@ static void strided(void)
 	MPI_Put(out, 1, third, right(), 4, 1, third, win);
 	MPI_Win_fence(0, win);
 	for (int i = 0; i < N; i++) {
-		EXPECT(there[1 + 3 * i] == left() * 10000 + 3 * i, "%d: %d", i,
-		       there[1 + 3 * i]);
-		EXPECT(!there[2 + 3 * i] && !there[3 * i], "beside %d", i);
+		EXPECT(remote[1 + 3 * i] == left() * 10000 + 3 * i, "%d: %d", i,
+		       remote[1 + 3 * i]);
+		EXPECT(!remote[2 + 3 * i] && !remote[3 * i], "beside %d", i);
 	}
 	MPI_Type_free(&third);
 	free(out);
@@ -363,16 +363,16 @@ static void all(void)
 
 int main(int argc, char **argv)
 {
-	uint8_t *own;
+	uint8_t *memory;
 
 	begin(&argc, &argv);
 	flavour = "created";
-	own = room(WIN_LEN);
-	mem = own;
+	memory = room(WIN_LEN);
+	mem = memory;
 	MPI_Win_create(mem, WIN_LEN, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
 	all();
 	MPI_Win_free(&win);
-	free(own);
+	free(memory);
 	flavour = "allocated";
 	MPI_Win_allocate(WIN_LEN, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mem, &win);
 	all();

@@ -18,7 +18,7 @@
 #define SLOT  8192
 #define SLOTS 2048
 #define BATCH 12
-#define OWN   64 /* slots of rank 1's own stores */
+#define LOCAL 64 /* slots of rank 1's own stores */
 
 static uint8_t record[SLOT], batch[BATCH][SLOT];
 
@@ -47,9 +47,10 @@ static void note(int fd, unsigned int i)
 }
 
 /* Store records locally, without a put: a commit covers them, too. */
-static void store_own(struct rpmem_mpi_win *w, uint8_t *pool, int fd, bool bare)
+static void store_local(struct rpmem_mpi_win *w, uint8_t *pool, int fd,
+			bool bare)
 {
-	for (unsigned int i = 0; i < OWN; i++) {
+	for (unsigned int i = 0; i < LOCAL; i++) {
 		fill(pool + i * SLOT, SLOT, 1, i);
 		if (!bare)
 			must(rpmem_mpi_win_persist(w, 1, i * SLOT, SLOT), w,
@@ -60,7 +61,7 @@ static void store_own(struct rpmem_mpi_win *w, uint8_t *pool, int fd, bool bare)
 
 static void put_records(struct rpmem_mpi_win *w, int fd, bool bare)
 {
-	for (unsigned int i = OWN; i + BATCH <= SLOTS; i += BATCH) {
+	for (unsigned int i = LOCAL; i + BATCH <= SLOTS; i += BATCH) {
 		/* Many puts are in flight when the commit of all is called. */
 		for (unsigned int k = i; k < i + BATCH; k++) {
 			fill(batch[k - i], SLOT, 1, k);
@@ -161,7 +162,7 @@ int main(int argc, char **argv)
 	if (fd < 0 || wrong)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	if (rank == 1)
-		store_own(&w, pool, fd, bare);
+		store_local(&w, pool, fd, bare);
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 1 && atol(argv[3])) {
 		/* Rank 1 computes: a thread serves its window meanwhile. */

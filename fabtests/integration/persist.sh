@@ -27,7 +27,7 @@ life() {
 for i in 1 2 3; do
 	ms=$((100 + RANDOM % 400))
 	life "$here/pool" $ms 0 A=b
-	all_there $i $ms persisted
+	all_kept $i $ms persisted
 done
 enough 200 persisted
 

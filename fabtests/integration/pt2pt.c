@@ -94,12 +94,12 @@ static void tags(void)
 	enum {
 		N = 16
 	};
-	int *ub, there, out[N], in[N], tag[N];
+	int *ub, has_ub, out[N], in[N], tag[N];
 	MPI_Request req[N];
 
-	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &ub, &there);
+	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &ub, &has_ub);
 	for (int i = 0; i < N; i++) {
-		tag[i] = i == N - 1 && there ? *ub : i * 1000;
+		tag[i] = i == N - 1 && has_ub ? *ub : i * 1000;
 		out[i] = rank * 100 + i;
 		MPI_Isend(&out[i], 1, MPI_INT, right(), tag[i], MPI_COMM_WORLD,
 			  &req[i]);

@@ -447,7 +447,7 @@ static void closes(void)
 {
 	static struct op o[400];
 	struct end ie, te;
-	bool once = true, still = true, told = true;
+	bool once = true, still = true, reported = true;
 	int posted, canceled = 0;
 
 	for (int round = 0; round < 30; round++) {
@@ -471,7 +471,7 @@ static void closes(void)
 			rp_channel_close(te.c);
 			te.c = NULL;
 			memset(target, 0, SIZE);
-			told &= PUMP(ie.lost);
+			reported &= PUMP(ie.lost);
 			for (size_t k = 0; k < SIZE; k++)
 				still &= !target[k];
 		}
@@ -484,12 +484,12 @@ static void closes(void)
 		}
 		memset(o, 0x55, sizeof(o));
 		if (te.c)
-			told &= PUMP(te.lost);
+			reported &= PUMP(te.lost);
 		part(&ie, &te);
 	}
 	say(once, "close reports each operation once (%d canceled)", canceled);
 	say(still, "nothing arrives after the target's close");
-	say(told, "the other end is told each time");
+	say(reported, "the other end is told each time");
 }
 
 static void early_closes(void)

@@ -208,10 +208,10 @@ static void write_record(uint64_t i, size_t off, size_t len)
 		       (uint32_t)len);
 }
 
-static void flush(struct batch *b, uint64_t i, unsigned int n, bool told)
+static void flush(struct batch *b, uint64_t i, unsigned int n, bool signaled)
 {
-	qp->wr_id = told ? (uintptr_t)b : 0;
-	qp->wr_flags = told ? IBV_SEND_SIGNALED : 0;
+	qp->wr_id = signaled ? (uintptr_t)b : 0;
+	qp->wr_flags = signaled ? IBV_SEND_SIGNALED : 0;
 	ibv_rpmem_wr_flush(qp, at.rkey, place(i), n * sizeof(struct record),
 			   skips ? IBV_RPMEM_FLUSH_GLOBAL
 				 : IBV_RPMEM_FLUSH_PERSISTENT,
