@@ -266,7 +266,7 @@ int main(void)
 		 restart_before_same_port);
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "1000");
 	duo_faults("drop-replies");
-	duo_case("answers are lost", lost_replies);
+	duo_case("replies are lost", lost_replies);
 	/* Heartbeats may be late on a busy machine. */
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "2000");
 	duo_faults("slow-flush");
@@ -274,6 +274,6 @@ int main(void)
 	duo_case("a slow disk is not a dead target", slow_disk);
 	duo_faults("fail-flush");
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no silent target here */
-	duo_case("a failed flush is told, and sticks", failing_disk);
+	duo_case("a failed flush is reported, and persists", failing_disk);
 	return tap_done();
 }

@@ -134,7 +134,7 @@ done
 ended TERM 0
 wait $job
 [ $? -eq 9 ] || fail "a copy that the daemon refused did not end with 9"
-[ "$(wc -l <acks)" -gt "$before" ] || fail "accepted commits were not answered"
+[ "$(wc -l <acks)" -gt "$before" ] || fail "accepted commits got no reply"
 grep -q 'target overloaded' out || { fail "not refused in words"; cat out; }
 survived || fail "$acked bytes acknowledged while stopping, not flushed"
 
@@ -142,7 +142,7 @@ survived || fail "$acked bytes acknowledged while stopping, not flushed"
 rm -f pool shadow
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=fail-flush
 $bin/fi_rpmem_cp --resume src 127.0.0.1:$P:pool >out 2>&1
-[ $? -eq 9 ] || fail "a failed flush is not told"
+[ $? -eq 9 ] || fail "a failed flush is not reported"
 grep -q '^durable: the first 0 of' out || fail "durable without a flush"
 grep -q 'flush failed' out || fail "the flush is not named"
 grep -q 'resume' out && { fail "--resume after a failed flush"; cat out; }

@@ -53,7 +53,7 @@
 /* Write again behind the error that the event has caused. */
 /* clang-format off */
 #define CRASH_REWRITES(event, member)                                          \
-	{.name = event ": a small durable write, and once more",               \
+	{.name = event ": a small durable write, repeated",               \
 	 member = 1,                                                           \
 	 A(WC(0, 8), WAIT, WC(0, 8))},                                         \
 	{.name = event ": a durable write, written again, committed",          \

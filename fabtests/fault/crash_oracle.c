@@ -33,9 +33,9 @@ bool oracle_is_commit(const struct oracle_op *op)
 const char *oracle_op_name(const struct oracle_op *op)
 {
 	static const char *const kinds[] = {
-		"write",	   "commit",	   "scattered commit",
-		"write+commit",	   "wait",	   "rewrite",
-		"ask for the key", "commit+store", "atomic",
+		"write",	 "commit",	 "scattered commit",
+		"write+commit",	 "wait",	 "rewrite",
+		"learn the key", "commit+store", "atomic",
 	};
 	static char text[64];
 
@@ -242,7 +242,7 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 	bool ok = !err;
 
 	if (op->state != OP_POSTED) {
-		wrong(o, "#%u is told twice", op->id);
+		wrong(o, "#%u completes twice", op->id);
 		return;
 	}
 	op->ended = step;
@@ -287,7 +287,7 @@ void oracle_stored(struct oracle *o, uint64_t word)
 	struct oracle_op *op = (struct oracle_op *)by_id(o, (uint8_t)word);
 
 	if (!op || (op->kind != CRASH_THEN && op->kind != CRASH_ATOMIC)) {
-		wrong(o, "a store of nobody: %#" PRIx64, word);
+		wrong(o, "a store of no operation: %#" PRIx64, word);
 		return;
 	}
 	if (++op->stores > 1)
@@ -443,7 +443,7 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 			lost |= byte_of(v[i], b % MODEL_WORD) < first->id;
 		if (lost) {
 			snprintf(o->why, CRASH_WHY,
-				 "#%u may be there without byte %u of #%u",
+				 "#%u may survive without byte %u of #%u",
 				 second->id, b, first->id);
 			return CRASH_LOST;
 		}

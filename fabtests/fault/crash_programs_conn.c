@@ -84,7 +84,7 @@ const struct crash_prog crash_conn[] = {
 	 .wide = true,
 	 .restarts = 1,
 	 A(W(0, 64), C(0, 64), WAIT, ASK, W(60, 64), C(0, 128))},
-	{.name = "restart before there is a session",
+	{.name = "restart before the session",
 	 .wide = true,
 	 .cold = true,
 	 .restarts = 1,

@@ -36,7 +36,7 @@ static void meanwhile(void)
 		return;
 	w.meanwhile = true;
 	if (w.nin && choose(w.c, 2)) {
-		say("the answer arrives before the flush");
+		say("the reply arrives before the flush");
 		deliver_answers();
 	}
 	check();

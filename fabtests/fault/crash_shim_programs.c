@@ -55,9 +55,9 @@ const struct crash_prog crash_wait[] = {
 const size_t crash_nwait = COUNT(crash_wait);
 
 const struct crash_prog crash_pipelined[] = {
-	{.name = "b behind a, nobody waits", .first = 1, .second = 3,
+	{.name = "b behind a, without waiting", .first = 1, .second = 3,
 	 A(W(0, 64), C(0, 64), W(64, 64), C(64, 64))},
-	{.name = "b of 8 bytes behind a, nobody waits", .first = 1, .second = 3,
+	{.name = "b of 8 bytes behind a, without waiting", .first = 1, .second = 3,
 	 A(W(40, 60), C(40, 60), W(128, 8), C(128, 8))},
 };
 const size_t crash_npipelined = COUNT(crash_pipelined);

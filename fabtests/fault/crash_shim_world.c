@@ -86,7 +86,8 @@ static void record(const struct ibv_wc *wc)
 	/* Three requests have this wr_id: only the first error is recorded. */
 	if (wc->status && op->kind == CRASH_THEN && op->state == OP_FAILED)
 		return;
-	say("told: %s %s", oracle_op_name(op), wc->status ? "failed" : "ok");
+	say("completes: %s %s", oracle_op_name(op),
+	    wc->status ? "failed" : "ok");
 	if (oracle_is_commit(op)) {
 		w.st->acked += !wc->status;
 		w.st->failed += wc->status != 0;

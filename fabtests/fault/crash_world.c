@@ -74,7 +74,7 @@ static void record(struct oracle_op *op, bool ok, int err)
 {
 	if (!op)
 		return;
-	say("%s is told: %s %s", who(op->init), oracle_op_name(op),
+	say("%s reads an entry: %s %s", who(op->init), oracle_op_name(op),
 	    ok ? "ok" : fi_strerror(err));
 	oracle_complete(&w.o, op, ok ? 0 : err, w.step);
 	if (ok && oracle_is_commit(op))
@@ -489,8 +489,8 @@ static enum crash_result act_run(const struct act *a)
 /* Posted operations may arrive until the target has closed its end. */
 static void act_cut(unsigned int i)
 {
-	static const char *const whom[] = {"", ", and the target is told",
-					   ", and the target alone is told"};
+	static const char *const whom[] = {"", ", reported to the target, too",
+					   ", reported to the target alone"};
 	unsigned int informed = choose(w.c, 3);
 
 	say("%s's private connection is cut%s", who(i), whom[informed]);

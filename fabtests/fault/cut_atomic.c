@@ -70,7 +70,7 @@ static const char *cut_once(struct bed *b, size_t row)
 	if (ret == -FI_EAGAIN)
 		return "the call returns -FI_EAGAIN for ever";
 	if (!ret && !bed_wait(b, op, BED_DEADLINE))
-		return "the atomic came to no end";
+		return "the atomic did not end";
 	return b->wrong;
 }
 

@@ -75,14 +75,14 @@ static const char *reap(struct side *s, int *ends)
 		    err.prov_errno != FI_RPMEM_ST_WRITE_FAILED)
 			FAIL("status %d", err.prov_errno);
 		if (++*(int *)err.op_context != 1)
-			FAIL("a commit was told twice");
+			FAIL("a commit completed twice");
 		left--;
 	}
 	for (int i = 0; i < COMMITS; i++)
 		if (ends[i] != 1)
-			FAIL("commit %d was told %d times", i, ends[i]);
+			FAIL("commit %d completed %d times", i, ends[i]);
 	if (!side_quiet(s))
-		FAIL("more was told than was asked");
+		FAIL("more entries than operations");
 	return NULL;
 }
 
@@ -153,8 +153,8 @@ static const char *die(struct duo *d)
 		return bad;
 	took = duo_now() - start;
 	waited = duo_waited() - waited;
-	printf("# told in %.2f s, of them %.2f s without a processor\n", took,
-	       waited);
+	printf("# all failed in %.2f s, of them %.2f s without a processor\n",
+	       took, waited);
 	if (took > deadline + SLACK + waited)
 		FAIL("it took %.1f s", took);
 	side_close(&s);

@@ -303,10 +303,11 @@ static void alone(void)
 	stop_for(TARGET, 2 * TIMEOUT_MS);
 	tap_ok(serves(100) && atomic_load(&world->status[FI_RPMEM_ST_TIMEOUT]) >
 				      timeouts,
-	       "target stopped for longer: timeouts, and then all is well");
+	       "target stopped for longer: timeouts, then commits succeed");
 
 	stop_for(INITIATOR, 2 * TIMEOUT_MS);
-	tap_ok(serves(100), "initiator stopped for long: all is well again");
+	tap_ok(serves(100),
+	       "initiator stopped for long: commits succeed again");
 
 	atomic_store(&world->msync_error, EIO);
 	pause_ms(1000);
@@ -315,9 +316,9 @@ static void alone(void)
 	tap_ok(atomic_load(&world->acked) == was &&
 		       atomic_load(&world->status[FI_RPMEM_ST_FLUSH_FAILED]) &&
 		       atomic_load(&world->status[FI_RPMEM_ST_REGION_FAILED]),
-	       "disk error: told, and told again");
+	       "disk error: reported, and reported again");
 	atomic_store(&world->register_anew, true);
-	tap_ok(serves(100), "registered anew: all is well again");
+	tap_ok(serves(100), "registered anew: commits succeed again");
 
 	was = failures();
 	no_memory(TARGET);
@@ -355,7 +356,7 @@ static void at_once(void)
 		end(TARGET);
 		lose_power();
 		start(TARGET, false);
-		tap_ok(serves(300), "all is well at the end");
+		tap_ok(serves(300), "commits succeed at the end");
 	}
 	for (i = 0; i < NFAULTS; i++)
 		printf("# %-26s %5llu\n", faults[i].name,

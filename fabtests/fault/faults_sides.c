@@ -159,7 +159,8 @@ static void judge(struct op *o)
 			if (m[k] == o->value)
 				continue;
 			atomic_fetch_add(&world->lost, 1);
-			complain("acknowledged and not there", o->value, m[k]);
+			complain("acknowledged and not in the pool", o->value,
+				 m[k]);
 			return;
 		}
 	}

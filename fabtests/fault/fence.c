@@ -451,7 +451,7 @@ static void quiet_break(void)
 	unsigned int rounds;
 	uint64_t v = 5;
 
-	start("after a break that nobody felt", &fabric);
+	start("after a break without outstanding operations", &fabric);
 	connect_up();
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);

@@ -224,7 +224,7 @@ static const char *honest(struct bed *b, int *done)
 		ret = BED_POST(b, bed_write(b, op + 1, 65536, 64,
 					    FI_COMMIT_COMPLETE, op));
 		if (!ret && !bed_wait(b, op, BED_DEADLINE))
-			return "an honest commit came to no end";
+			return "an honest commit did not end";
 		if (!ret && !op->err) {
 			free(op);
 			++*done;

@@ -129,7 +129,7 @@ static const char *wrong_secret_row(void)
 			return bed_says("the export ends with %d and %d",
 					ret[0], ret[1]);
 		if (strcmp(text[0], text[1]))
-			return "a pool that exists gets another answer";
+			return "an existing pool gets another reply";
 		if (rp_setup_fetch_list(&target.where, &l, raw) != -EACCES)
 			return "the list of pools is given away";
 	}
@@ -211,16 +211,16 @@ static const char *slowed_row(void)
 		}
 	for (int i = 0; i < UNVERIFIED; i++) {
 		if (read(fds[0], &r, sizeof(r)) != sizeof(r))
-			return "a stranger died";
+			return "an unverified peer died";
 		answered += r.answered;
 		began = !i || r.began < began ? r.began : began;
 		ended = r.ended > ended ? r.ended : ended;
 	}
-	printf("# %d guesses answered in %.2f s, %d lines logged\n", answered,
-	       ended - began, bed_daemon_logged(&target, "key"));
+	printf("# %d guesses got a reply in %.2f s, %d lines logged\n",
+	       answered, ended - began, bed_daemon_logged(&target, "key"));
 	if (answered > PER_S * (ended - began) + 16)
-		return bed_says("%d wrong keys are answered in %.2f s",
-				answered, ended - began);
+		return bed_says("%d wrong keys get a reply in %.2f s", answered,
+				ended - began);
 	return NULL;
 }
 
@@ -567,12 +567,12 @@ static void row_name(size_t row, char *name, size_t size)
 		[SLOWED] = "repeated wrong keys are slowed down",
 		[LOGGED] = "wrong keys are logged",
 		[HONEST] = "the right key is served behind wrong ones",
-		[RAW] = "bytes without a key get one answer at every port",
+		[RAW] = "bytes without a key get one reply at every port",
 		[CONNECT] = "a connection without a key is refused in one way",
 	};
 
 	if (row >= ANSWER_QUERY && row <= ANSWER_WRITE)
-		snprintf(name, size, "wrong keys get one answer to a %s",
+		snprintf(name, size, "wrong keys get one reply to a %s",
 			 calls[row - ANSWER_QUERY]);
 	else if (row >= BARE_READS && row <= BARE_ATOMICS)
 		snprintf(name, size,

@@ -124,7 +124,7 @@ static const char *attack(const struct attack *at, const struct audit *before)
 	if (!WIFEXITED(status) || kill(pid, 0) == 0) {
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
-		return "the hostile peer itself came to no end";
+		return "the hostile peer itself did not end";
 	}
 	/* A short attack may fall between two commits. */
 	limit = now_ns() + 3 * SLOW_NS;
@@ -132,7 +132,7 @@ static const char *attack(const struct attack *at, const struct audit *before)
 		pause_5ms();
 	if (!audit(&a))
 		return "the target died or hangs";
-	printf("# %-32s %6llu messages, %5llu answers, %5llu honest commits, "
+	printf("# %-32s %6llu messages, %5llu replies, %5llu honest commits, "
 	       "slowest %4llu ms, %u fds, at most %u, %3llu MiB, %.1f s\n",
 	       at->name, (unsigned long long)atomic_load(&world->sent),
 	       (unsigned long long)atomic_load(&world->answers),
@@ -156,9 +156,9 @@ static const char *attack(const struct attack *at, const struct audit *before)
 	      "no honest commit meanwhile");
 	WRONG(atomic_load(&world->slowest) > SLOW_NS,
 	      "an honest commit took too long");
-	WRONG(a.changed, "%llu bytes changed that nobody may change",
+	WRONG(a.changed, "%llu protected bytes changed",
 	      (unsigned long long)a.changed);
-	WRONG(a.flushed_elsewhere, "%llu flushes of what nobody may flush",
+	WRONG(a.flushed_elsewhere, "%llu flushes outside of all regions",
 	      (unsigned long long)a.flushed_elsewhere);
 	WRONG(atomic_load(&world->seen), "the target's program saw something");
 	WRONG(atomic_load(&world->honest_seen),
@@ -287,7 +287,7 @@ int main(int argc, char **argv)
 		honest_run();
 	tap_ok(ready(), "the honest initiator is served");
 	if (!audit(&before))
-		tap_ok(false, "the target looks at itself");
+		tap_ok(false, "the target audits itself");
 
 	for (int r = 0; r < rounds; r++)
 		if (!all(message_attacks, &before, (uint64_t)r) ||

@@ -72,7 +72,7 @@ static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 
 	atomic_fetch_add(&world->answers, 1);
 	if (rp_wire_get_hdr(msg, len, &h)) {
-		complain("a malformed answer", len, 0);
+		complain("a malformed reply", len, 0);
 		return;
 	}
 	if (h.type == RP_MSG_REPLY) {
@@ -283,6 +283,6 @@ void others_go_on(unsigned int commits)
 	       atomic_load(&world->commits) < before + commits)
 		usleep(1000);
 	if (atomic_load(&world->commits) < before + commits)
-		complain("nobody else is served", before,
+		complain("the honest initiator is not served", before,
 			 atomic_load(&world->commits));
 }

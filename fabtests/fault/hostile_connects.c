@@ -28,7 +28,7 @@ static void judge_hello(struct private_conn *c, const uint8_t *m, size_t len)
 
 	atomic_fetch_add(&world->answers, 1);
 	if (st == PRIVATE_CONNECTING) {
-		complain("a HELLO gets no answer", len, wire_get(m, 4));
+		complain("a HELLO gets no reply", len, wire_get(m, 4));
 	} else if (c->was_up && !proper_hello(m, len)) {
 		complain("a HELLO that is none is accepted", len,
 			 wire_get(m, 4));
@@ -424,7 +424,7 @@ const struct attack connect_attacks[] = {
 	{"connections by the hundred", run_many_sessions},
 	{"the number of another initiator", run_numbers},
 	{"gone in the middle", run_gone_in_the_middle},
-	{"replies that nobody reads", run_deaf},
+	{"replies are never read", run_deaf},
 	{"RDMA that was not granted", run_rdma},
 	{"keys guessed by the thousand", run_guessed_keys},
 	{0},

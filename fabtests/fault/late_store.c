@@ -253,7 +253,7 @@ static const char *fail_old(const struct cell *c)
 	/* With a silent target only commits have a deadline. */
 	if (!bed_wait(&bed, olds[c->old].durable ? &op : &commit_op,
 		      BED_DEADLINE))
-		return "the commit came to no end";
+		return "the commit did not end";
 	if (c->old != WRITE_ALONE &&
 	    (olds[c->old].durable ? !op.err : !commit_op.err))
 		return "a commit has succeeded at a stopped target";
@@ -266,7 +266,7 @@ static const char *fail_old(const struct cell *c)
 		bed_continue(&bed);
 		if (!bed_wait(&bed, &op, BED_DEADLINE) ||
 		    !bed_wait(&bed, &commit_op, BED_DEADLINE))
-			return "the old operation came to no end";
+			return "the old operation did not end";
 	}
 	return bed.wrong;
 }
@@ -310,7 +310,7 @@ static ssize_t renew(const struct cell *c, size_t len, int *status,
 		bed_continue(&bed);
 	if (c->renewal == WRITE_WAIT_COMMIT &&
 	    !bed_wait(&bed, w, BED_DEADLINE)) {
-		*wrong = "a write came to no end";
+		*wrong = "a write did not end";
 		return 0;
 	}
 	if (two) {
@@ -322,13 +322,13 @@ static ssize_t renew(const struct cell *c, size_t len, int *status,
 		}
 	}
 	if (!bed_wait(&bed, k, BED_DEADLINE))
-		*wrong = "a commit came to no end";
+		*wrong = "a commit did not end";
 	/* When the commit completes, the new bytes are in place. */
 	else if (!k->err && memcmp(bed.mem + PLACE, new_bytes, len))
 		*wrong = bed_says("when the commit succeeds the bytes are %s",
 				  owner(c, len));
 	else if (!bed_wait(&bed, w, BED_DEADLINE))
-		*wrong = "a write came to no end";
+		*wrong = "a write did not end";
 	else if (!k->err && w->err)
 		*wrong = "a commit has succeeded over a write that failed";
 	*status = k->status;

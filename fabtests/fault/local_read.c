@@ -133,7 +133,7 @@ static const char *not_kept(struct duo *d)
 	start(d);
 	wrong = round_trip(1, &ok);
 	side_close(&s);
-	return wrong ? wrong : ok ? "bytes that nobody flushed are kept" : NULL;
+	return wrong ? wrong : ok ? "bytes without a flush are kept" : NULL;
 }
 
 static const char *many(struct duo *d)
@@ -310,7 +310,7 @@ int main(void)
 		duo_case(text, kept);
 	}
 	opts = (struct pair_opts){0};
-	duo_case("200 outstanding, each told once", many);
+	duo_case("200 outstanding, each completes once", many);
 	duo_case("refusals", refusals);
 	duo_case("a class that is not met", low_class);
 	duo_case("a region that is gone when its bytes come", region_gone);

@@ -234,7 +234,7 @@ static int initiator(struct board *b, double timeout)
 	put_all(&s, &c, &first, 0, RECORDS);
 	tap_ok(first.acked >= ENOUGH, "records are acknowledged");
 	tap_ok(first.failed > 0, "the death of the machine is an error");
-	tap_ok(!first.left, "all that was under way has ended, once");
+	tap_ok(!first.left, "all outstanding operations end once");
 	tap_ok(first.longest < timeout * 1.5,
 	       "nothing takes longer than its timeout");
 	printf("# %zu acknowledged, %zu failed, %.2f s at most of %.2f\n",
@@ -250,14 +250,15 @@ static int initiator(struct board *b, double timeout)
 	side_insert(&s, &again);
 	status = committed(&s, &c);
 	tap_ok(status && status != FI_RPMEM_ST_TIMEOUT,
-	       "the next life refuses the key of the last one");
+	       "the next incarnation refuses the last one's key");
 	printf("# old key: status %d\n", status);
 	tap_ok(c.pool_key != again.pool_key, "keys are not given twice");
-	tap_ok(missing(&s, &again) == 0, "what was acknowledged is there");
+	tap_ok(missing(&s, &again) == 0,
+	       "acknowledged records are in the pool");
 	from = RECORDS - MORE;
 	put_all(&s, &again, &second, from, RECORDS);
 	tap_ok(second.acked == MORE && !second.failed, "work goes on");
-	tap_ok(missing(&s, &again) == 0, "and all of it is there");
+	tap_ok(missing(&s, &again) == 0, "and all of them are");
 	side_close(&s);
 	return tap_done();
 }

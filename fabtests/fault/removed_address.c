@@ -450,7 +450,7 @@ static const char *finish(void)
 		wrong = reap();
 	}
 	if (outstanding && !wrong)
-		return bed_says("a %s came to no end",
+		return bed_says("a %s did not end",
 				kind_names[outstanding->kind]);
 	if (!wrong && !bed_drain(&bed, SETTLE))
 		return "the target has died";

@@ -125,7 +125,7 @@ static void many(void *shared, unsigned int number)
 	tap_ok(side_quiet(&s), "and is the only one");
 	/* The failed commit has left no state behind. */
 	v[w->n / 2].addr = w->card.pool_addr;
-	tap_ok(!commit(&s, v, w->n, &err), "the next commit is answered");
+	tap_ok(!commit(&s, v, w->n, &err), "the next commit succeeds");
 	side_close(&s);
 	free(v);
 	free(out);

@@ -131,13 +131,13 @@ static const char *wait_for_ends(void)
 
 	/* A write without its own commit has no deadline. */
 	if (posted && !bed_wait(&b, &ops[posted - 1], BED_DEADLINE))
-		return "the last operation came to no end";
+		return "the last operation did not end";
 	bed_pause(&b, RELEASE);
 	for (unsigned int i = 0; i < posted; i++) {
 		if (!ops[i].ends)
 			bed_continue(&b);
 		if (!bed_wait(&b, &ops[i], end - bed_now()))
-			return "an operation came to no end";
+			return "an operation did not end";
 		failed |= ops[i].err;
 	}
 	if (posted && !failed)

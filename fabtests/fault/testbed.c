@@ -173,7 +173,7 @@ static void row_end(const struct running *r, int status, bed_name_fn name)
 	if (n <= 0)
 		snprintf(says, sizeof(says), "it %s, status %#x",
 			 WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
-				 ? "came to no end"
+				 ? "did not end"
 				 : "died",
 			 status);
 	name(r->row, text, sizeof(text));
@@ -640,12 +640,12 @@ const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 		if (ret)
 			continue;
 		if (!bed_wait(b, write, BED_DEADLINE))
-			return "a write came to no end";
+			return "a write did not end";
 		ret = BED_POST(b, bed_commit(b, at, len, NULL, commit));
 		if (ret)
 			continue;
 		if (!bed_wait(b, commit, BED_DEADLINE))
-			return "a commit came to no end";
+			return "a commit did not end";
 		if (!write->err && !commit->err)
 			return memcmp(b->mem + at, buf, len)
 				       ? "a commit has succeeded without the "

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 		errx(1, "the disk has room: nothing was tested");
 	ret = rp_pmem_flush(a, 0, half);
 	if (!ret)
-		errx(1, "the first half was not told");
+		errx(1, "the first half's flush succeeded");
 	printf("first half: %s\n", strerror(-ret));
 	bare = msync(p + half, half, MS_SYNC);
 	printf("bare msync of the second half: %s\n",

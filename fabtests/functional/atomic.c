@@ -103,7 +103,7 @@ static void short_forms(struct side *s, const struct place *p)
 				 FI_UINT64, FI_SUM));
 	five = 77; /* the buffer is free again */
 	tap_ok(side_quiet(s) && peek(s, p, 0) == 10,
-	       "%s: %s: an injected one tells nothing", label, w);
+	       "%s: %s: an injected one has no entry", label, w);
 }
 
 /* The message calls with two target ranges. */
@@ -157,9 +157,9 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	 */
 	if (p->persistent || s->o.prov)
 		tap_ok(side_wait(s, &e, &err) && e.op_context == &m,
-		       "%s: %s: an injected one is told", label, w);
+		       "%s: %s: an injected one has an entry", label, w);
 	else
-		OK(side_quiet(s), "an injected one is told by no base");
+		OK(side_quiet(s), "an injected one has no entry of the base");
 	tap_ok(peek(s, p, 0) == 2 && peek(s, p, 4096) == 26,
 	       "%s: %s: an injected one has taken its operands", label, w);
 }
@@ -204,7 +204,7 @@ static void commits(struct side *s, const struct place *p)
 	for (int i = 0; i < 100; i++)
 		once &= side_wait(s, &e, &err) && e.op_context == &m;
 	OK(once && side_quiet(s) && peek(s, p, 4096) == 200,
-	   "100 with commits, each told once");
+	   "100 with commits, each completes once");
 	m.op = FI_ATOMIC_READ;
 	OK(fi_fetch_atomicmsg(s->ep, &m, &res, NULL, 1, COMMIT) ==
 		   -FI_EOPNOTSUPP,
@@ -232,7 +232,7 @@ static void initiate(struct side *s, const struct card *peer)
 		   !fi_fetch_atomicvalid(s->ep, FI_UINT64, FI_SUM, &n) &&
 		   !fi_compare_atomicvalid(s->ep, FI_UINT64, FI_CSWAP, &n) &&
 		   fi_atomicvalid(s->ep, FI_UINT64, FI_CSWAP, &n),
-	   "what is valid is told");
+	   "the valid operations are listed");
 	short_forms(s, &plain);
 	short_forms(s, &pool);
 	message_forms(s, &plain, FI_COMPLETION);

@@ -83,12 +83,12 @@ static void tagged(struct side *s)
 		POST(s, fi_tinject(s->ep, out, sizeof(out), s->peer, tags[i]));
 		OK(side_wait(s, &e, &err) && e.op_context == in &&
 			   !strcmp(in, out),
-		   "tagged, answered with the same tag");
+		   "tagged, echoed with the same tag");
 		if (s->o.format == FI_CQ_FORMAT_TAGGED || !s->o.format)
 			OK(e.tag == tags[i] && e.len == 32 &&
 				   (e.flags & ~base_adds) ==
 					   (FI_TAGGED | FI_RECV),
-			   "tag, length and flags are told");
+			   "the entry has tag, length and flags");
 	}
 }
 
@@ -128,7 +128,7 @@ static void writes(struct side *s, const struct card *peer)
 		src[200] ^= 1;
 		POST(s, fi_inject_write(s->ep, src + 192, 64, s->peer,
 					to[k].addr + 192, to[k].key));
-		OK(side_quiet(s), "an injected write tells nothing");
+		OK(side_quiet(s), "an injected write has no entry");
 		POST(s, fi_read(s->ep, back, 4096, NULL, s->peer, to[k].addr,
 				to[k].key, back));
 		OK(side_wait(s, &e, &err) && e.op_context == back &&
@@ -206,7 +206,8 @@ static void commits(struct side *s, const struct card *peer)
 	for (int i = 0; i < 300; i++)
 		if (contexts[i] != 1)
 			ends = -1;
-	OK(ends == 300 && side_quiet(s), "300 outstanding, each told once");
+	OK(ends == 300 && side_quiet(s),
+	   "300 outstanding, each completes once");
 
 	OK(!fi_rpmem_query(s->ep, s->peer, peer->pool_key,
 			   FI_RPMEM_CLASS_DEFAULT, &attr) &&
@@ -276,15 +277,15 @@ static void select_few(struct side *s, const struct card *peer)
 				 rma.key, NULL));
 		POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE));
 	}
-	OK(side_quiet(s), "nothing is told of what did not ask");
+	OK(side_quiet(s), "operations without FI_COMPLETION have no entry");
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
 	OK(side_wait(s, &e, &err) && e.op_context == &msg,
-	   "a commit that asks is told");
+	   "a commit with FI_COMPLETION has an entry");
 	rma.addr += PAIR_POOL;
 	msg.iov_count = 0;
 	POST(s, fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
 	OK(!side_wait(s, &e, &err) && err.op_context == &msg,
-	   "an error is always told");
+	   "an error always has an entry");
 }
 
 /* FI_COMMIT_COMPLETE as the endpoint's default. */
@@ -310,7 +311,8 @@ static void raw(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
 
-	OK(peer->pool_key == 1 && peer->plain_key == 2, "the keys are ours");
+	OK(peer->pool_key == 1 && peer->plain_key == 2,
+	   "the application chose the keys");
 	POST(s,
 	     fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr, 1, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "a write works");

@@ -190,7 +190,7 @@ static void commits(struct side *s, const struct card *peer)
 	OK(!back, "the counter does not go back");
 	OK(of(s, 3) == before + MANY, "each is counted once");
 	OK(of(s, 0) == ROUNDS && of(s, 1) == ROUNDS,
-	   "nothing of ours is among the messages");
+	   "control messages are not counted");
 }
 
 static void failures(struct side *s, const struct card *peer)
@@ -209,8 +209,8 @@ static void failures(struct side *s, const struct card *peer)
 	 */
 	OK(fi_cntr_wait(s->cntr[3], ok + 1, 2000) == -FI_EAVAIL ||
 		   s->o.progress == FI_PROGRESS_AUTO,
-	   "who waits is told of it");
-	OK(!side_wait(s, &e, &err), "its entry is there too");
+	   "a waiter gets the error");
+	OK(!side_wait(s, &e, &err), "its entry is in the queue, too");
 }
 
 static void waits(struct side *s, const struct card *peer)
@@ -223,7 +223,7 @@ static void waits(struct side *s, const struct card *peer)
 	cpu = ms(CLOCK_THREAD_CPUTIME_ID);
 	POST(s, write_commit(s, peer, 0));
 	OK(fi_cntr_wait(s->cntr[3], n + 1, -1) == 0,
-	   "a wait without any look at the queue ends");
+	   "a wait without reading the queue ends");
 	OK(ms(CLOCK_MONOTONIC) - start >= FLUSH_MS,
 	   "when the bytes are durable");
 	OK(fi_cntr_wait(s->cntr[3], n + 2, 2000) == -FI_ETIMEDOUT,

@@ -110,7 +110,7 @@ static void serve(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	pair_barrier(s); /* one commit for all */
 	fill(1);
-	OK(written(s), "all that was committed is there");
+	OK(written(s), "all committed bytes are placed");
 	pair_barrier(s);
 	pair_barrier(s); /* without a commit */
 	fill(2);
@@ -122,7 +122,7 @@ static void serve(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	pair_barrier(s); /* cut, and written again */
 	fill(5);
-	OK(written(s), "written again all is there");
+	OK(written(s), "written again all bytes are placed");
 	pair_barrier(s);
 }
 
@@ -237,7 +237,7 @@ static void lose(struct side *s, const struct card *peer)
 {
 	int due = 0, bad, again = 0;
 
-	OK(connect_up(s, peer), "there is a connection");
+	OK(connect_up(s, peer), "a connection is made");
 	fill(4);
 	bad = write_all(s, peer, FI_COMPLETION, &due);
 	if (pair_over("tcp"))

@@ -49,10 +49,10 @@ static void serve(struct side *s, const struct card *peer)
 	prepare(s);
 	echo(s);
 	pair_barrier(s); /* all is durable */
-	OK(!memcmp(s->pool + 64, "small", 6), "the small write is there");
+	OK(!memcmp(s->pool + 64, "small", 6), "the small write is placed");
 	OK(!memcmp(s->pool + 8192, "large", 6) && s->pool[8192 + 65535] == 'z',
-	   "the large one is there");
-	OK(*(uint64_t *)(s->pool + 16) == 77, "the store is there");
+	   "the large one is placed");
+	OK(*(uint64_t *)(s->pool + 16) == 77, "the store is placed");
 	tap_ok(side_quiet(s), "%s: nothing else came to the target", label);
 }
 
@@ -186,7 +186,7 @@ static void wrong(struct side *s, const struct card *peer)
 		       NULL, buf));
 	OK(refused(s, buf, ESTALE), "a key of another registration");
 	OK(commit(s, peer->pool_addr, 64, 5, NULL, buf) == -FI_EKEYREJECTED,
-	   "a key that is not ours");
+	   "a key that is not the provider's");
 	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
 	OK(ended_well(s, buf), "and a right one again");
 }
@@ -201,7 +201,7 @@ static void use(struct side *s, const struct card *peer)
 	OK(!ops->query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		       &attr) &&
 		   !attr.status && attr.len == PAIR_POOL,
-	   "the target answers a query");
+	   "the target replies to a query");
 	writes(s, peer);
 	many(s, peer);
 	wrong(s, peer);
@@ -277,10 +277,10 @@ static void lose(struct side *s, const struct card *peer)
 	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key,
 		       alone ? &then : NULL, buf));
 	OK(refused(s, buf, alone ? EUCLEAN : ENOTCONN),
-	   "the commit under way ends");
+	   "the outstanding commit ends");
 	OK(seconds() - begun < 3, "as soon as the connection does");
 	OK(side_event(s, &cm) == FI_SHUTDOWN && cm.fid == &s->ep->fid,
-	   "and the program is told");
+	   "and the program gets FI_SHUTDOWN");
 	OK(commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
 		   -FI_ENOTCONN,
 	   "no commit after that");
@@ -361,7 +361,7 @@ static void meet_with_data(const struct pair_opts *to,
 	MUST(fi_getopt(&c.ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &size,
 		       &len));
 	OK(size == (pair_over("tcp") ? 256 : 55),
-	   "as much data with a connection as there is");
+	   "a connection carries the longest private data");
 	fill(data, size, 1);
 	MUST(fi_connect(c.ep, card.name, data, size));
 	/*
@@ -385,7 +385,7 @@ static void meet_with_data(const struct pair_opts *to,
 	cm_event(&l, &c, FI_CONNECTED, &d);
 	n = cm_event(&c, &l, FI_CONNECTED, &d);
 	OK(d.e.fid == &c.ep->fid && came_whole(&d, n, size, 2),
-	   "and so does who connects");
+	   "and so does the initiator");
 	side_close(&c);
 	side_close(&l);
 }
@@ -407,7 +407,7 @@ static void reject(void)
 	MUST(fi_enable(c.ep));
 	MUST(fi_open_ops(&c.ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	OK(commit(&c, 0, 64, 5ull << 61 | 1, NULL, &c) == -FI_ENOTCONN,
-	   "no commit before there is a connection");
+	   "no commit before the connection is up");
 	MUST(fi_connect(c.ep, card.name, NULL, 0));
 	do {
 		fi_eq_read(c.eq, &event, &d, sizeof(d), 0);
@@ -421,7 +421,7 @@ static void reject(void)
 	} while (n == -FI_EAGAIN);
 	OK(n == -FI_EAVAIL && fi_eq_readerr(c.eq, &no, 0) > 0 &&
 		   no.fid == &c.ep->fid && no.err == FI_ECONNREFUSED,
-	   "who is rejected is told which endpoint it was");
+	   "a rejection names the endpoint");
 	side_close(&c);
 	side_close(&l);
 }
@@ -436,7 +436,7 @@ static void bare_serve(struct side *s, const struct card *peer)
 	side_quiet(s); /* the write has arrived by then */
 	/* The base does not know the persistent region. */
 	tap_ok(!memcmp(s->o.prov ? s->pool : s->plain, "plain", 5),
-	       "%s: plain bytes are there", label);
+	       "%s: plain bytes are placed", label);
 }
 
 static void bare_use(struct side *s, const struct card *peer)
@@ -505,11 +505,11 @@ static void ends(void)
 
 	label = "the target is killed";
 	pair_run(&ours, &ours, die, lose);
-	label = "the target is killed, asleep";
+	label = "the target is killed, sread";
 	pair_run(&ours, &with_sread, die, lose);
 	label = "the target hangs up";
 	pair_run(&ours, &ours, hang_up, lose);
-	label = "the target hangs up, asleep";
+	label = "the target hangs up, sread";
 	pair_run(&ours, &with_sread, hang_up, lose);
 }
 
@@ -549,7 +549,8 @@ static void by_adapter(const struct pair_opts *a, const struct pair_opts *b)
 	s.pool = pair_map(getenv("RPMEM_POOL"), &len);
 	OK(!persistent(&s, FI_REMOTE_READ | FI_REMOTE_WRITE),
 	   "persistent memory is had");
-	OK(!persistent(&s, FI_REMOTE_WRITE), "and where nobody may read");
+	OK(!persistent(&s, FI_REMOTE_WRITE),
+	   "and for memory without remote read");
 }
 
 static void adapters(void)
@@ -565,7 +566,7 @@ static void adapters(void)
 	label = "placed by an adapter, fenced";
 	apart(by_adapter, &ours, NULL);
 	pair_run(&ours, &ours, serve, use);
-	label = "the same, asleep";
+	label = "the same, sread";
 	pair_run(&with_sread, &with_sread, serve, use);
 	unsetenv("FI_OFI_RPMEM_NATIVE");
 	unsetenv("FI_OFI_RPMEM_OPERATOR");
@@ -574,7 +575,7 @@ static void adapters(void)
 
 static void strangers(void)
 {
-	label = "to ours";
+	label = "to the provider";
 	apart(meet_with_data, &ours, &ours);
 	label = "to the base";
 	apart(meet_with_data, &bare, &ours);
@@ -601,10 +602,10 @@ int main(void)
 		struct pair_opts o;
 	} kinds[] = {
 		{"polling", {.msg = true}},
-		{"asleep", {.msg = true, .sleeps = true}},
+		{"sread", {.msg = true, .sleeps = true}},
 		{"short entries",
 		 {.msg = true, .format = FI_CQ_FORMAT_CONTEXT}},
-		{"a thread of ours",
+		{"automatic progress",
 		 {.msg = true, .progress = FI_PROGRESS_AUTO}},
 		{"counted", {.msg = true, .counts = true}},
 		{"in order",

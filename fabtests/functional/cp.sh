@@ -103,7 +103,7 @@ getent hosts $host >/dev/null || host=127.0.0.1
 expect 0 $cp src $host:$P:vol0
 says '^durable: 19.1 MiB in .* class .* by '
 holds 0 20000001 src || fail "the pool does not hold what was copied"
-grep -q '% \[' out && fail "a progress bar where there is no terminal"
+grep -q '% \[' out && fail "a progress bar without a terminal"
 expect 0 script -qec "$cp src 127.0.0.1:$P:vol0" /dev/null
 says 'copying  *[0-9]*% \[#*\.*\] .*B/s'
 expect 0 script -qec "$cp --quiet src 127.0.0.1:$P:vol0" /dev/null
@@ -181,7 +181,7 @@ sleep 1
 
 # After SIGTERM the next daemon finds the pool unchanged.
 stop TERM 0
-[ -e port ] && fail "the port file is still there"
+[ -e port ] && fail "the port file still exists"
 serve --port 0 --create 24M vol0
 grep -q 'not closed' daemon.out && fail "not closed cleanly by SIGTERM"
 expect 0 $cp --length 5000 127.0.0.1:$P:vol0@1M back
@@ -210,7 +210,7 @@ if [ $code -eq 0 ]; then
 else
 	[ $code -eq 9 ] || fail "exit code $code of a copy that broke off"
 	says "durable: the first $acked of 20000001 bytes"
-	holds 0 "$acked" new || fail "$acked bytes were acknowledged: not there"
+	holds 0 "$acked" new || fail "$acked bytes were acknowledged: not in the pool"
 	resume=$(sed -n 's/^resume:  //p' out | sed 's/--chunk 8K --window 1//')
 	serve --port $P vol0
 	expect 0 sh -c "$resume --verify"
@@ -267,7 +267,7 @@ expect 7 $cp --secret wrong small 127.0.0.1:$P:vol0
 says "not the daemon's"
 expect 6 $cp --secret secret small 127.0.0.1:$P:vol8
 expect 0 $cp --secret secret small 127.0.0.1:$P:vol0
-grep -q "wrong secret" daemon.out || fail "the daemon says nothing of strangers"
+grep -q "wrong secret" daemon.out || fail "the daemon does not log a wrong secret"
 stop TERM 0
 serve --port 0 vol0
 expect 7 $cp --secret secret small 127.0.0.1:$P:vol0

@@ -66,9 +66,10 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 		ok(list && (list->caps & FI_RMA_PMEM) &&
 			   (list->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
 			   !list->next,
-		   "asked for persistence, ours are there, and no others");
+		   "persistence requested: the provider's are listed, and no "
+		   "others");
 	else
-		ok(!list, "asked for persistence, there is no match");
+		ok(!list, "persistence requested: no match");
 	fi_freeinfo(list);
 	h = hints_of(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM);
 	h->domain_attr->mr_mode = 0;
@@ -94,7 +95,7 @@ static void check_comp_order(const char *prov, enum fi_ep_type type)
 			FI_ORDER_STRICT;
 		list = NULL;
 		ok(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
-		   "asked for it, there is no match");
+		   "requested: no match");
 		fi_freeinfo(list);
 		fi_freeinfo(h);
 	}
@@ -106,7 +107,7 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 
 	ok(list != NULL, "the base's own endpoints are listed");
 	for (struct fi_info *i = list; i; i = i->next) {
-		ok(i->ep_attr->type == type, "of the type asked for");
+		ok(i->ep_attr->type == type, "of the requested type");
 		ok(!strcmp(i->fabric_attr->prov_name, prov), "under our name");
 		ok(!((i->caps | i->tx_attr->caps | i->rx_attr->caps) &
 		     FI_RMA_PMEM),
@@ -117,7 +118,7 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(list);
 	check_persistent(prov, type);
 	list = ask(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
-	ok(!list, "asked to commit by default, there is no match");
+	ok(!list, "commits by default requested: no match");
 	fi_freeinfo(list);
 }
 
@@ -127,13 +128,14 @@ static void check_order(const char *prov)
 	struct fi_info *list = ask(prov, FI_EP_UNSPEC, 0, 0);
 	int others = 0;
 
-	ok(list && list->ep_attr->type == FI_EP_RDM, "ours come first");
+	ok(list && list->ep_attr->type == FI_EP_RDM,
+	   "the provider's come first");
 	for (struct fi_info *i = list; i; i = i->next) {
 		others += i->ep_attr->type != FI_EP_RDM;
 		ok(!others || i->ep_attr->type != FI_EP_RDM,
 		   "and the base's behind them");
 	}
-	ok(others, "the base's are there");
+	ok(others, "the base's are listed");
 	fi_freeinfo(list);
 }
 

@@ -128,7 +128,7 @@ static void round_trip(struct side *s, const struct card *c, int i,
 	ret = fi_rpmem_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
 	tap_ok(!ret && a.region_class == (limited(i) ? FI_RPMEM_CLASS_PROCESS
 						     : FI_RPMEM_CLASS_POWER),
-	       "round %d: class %d is told", i, (int)a.region_class);
+	       "round %d: class %d is reported", i, (int)a.region_class);
 	ret = durable(s, c, key);
 	tap_ok(limited(i) ? ret == EOPNOTSUPP : !ret,
 	       "round %d: a write that needs class power ends with %d", i, ret);

@@ -293,13 +293,13 @@ static void program(struct side *s, const struct card *peer)
 	if (!side_wait(s, &e, &err) || e.op_context != &v)
 		MUST(-FI_EOTHER);
 	OK(v.syncs > 60, "the target's medium is watched");
-	OK(v.notes == NOTES && !v.twice, "told once of each write");
+	OK(v.notes == NOTES && !v.twice, "one entry for each write");
 	OK(!v.early, "and not before its bytes were durable");
 	/* By fi_cq(3) only receives have len, and only tagged ones a tag. */
 	OK(!v.strange && v.ours.flags == v.base.flags &&
 		   (v.ours.len == v.base.len || !v.ours.len) &&
 		   v.ours.op_context == v.base.op_context,
-	   "as the base tells of a write with CQ data");
+	   "as the base's entry of a write with CQ data");
 	printf("# %u strange; flags %#llx of %zu bytes for %p, the base says "
 	       "%#llx, %zu, %p\n",
 	       v.strange, (unsigned long long)v.ours.flags, v.ours.len,

@@ -158,7 +158,7 @@ static void close_one(struct side *s, struct ends *d)
 	d->ep[1] = NULL;
 	pair_barrier(s);
 	pair_barrier(s); /* data was written to the closed one */
-	OK(side_quiet(s), "nobody else is told");
+	OK(side_quiet(s), "no other queue has an entry");
 	pair_barrier(s);
 	close_second(d);
 }
@@ -254,7 +254,7 @@ static void sleep_on_late_queue(struct side *s, const struct card *peer)
 			n = fi_cq_sread(d.cq[1], &e, 1, NULL, 30000);
 		while (n == -FI_EINTR);
 	}
-	OK(n == 1, "who sleeps on a queue that was opened late is woken");
+	OK(n == 1, "a sleeper on a queue opened late is woken");
 	s->cq = d.cq[0];
 	close_second(&d);
 }

@@ -63,7 +63,7 @@ static void registrations(struct side *s)
 	end = mapped(cut, 2 * page, rw, MAP_SHARED);
 	tap_ok(!reg(s, anon, page, both), "anonymous memory is ordinary");
 	tap_ok(!reg(s, private, page, both), "so is a private mapping");
-	tap_ok(!reg(s, readable, page, both), "and what nobody can write");
+	tap_ok(!reg(s, readable, page, both), "and a read-only mapping");
 	tap_ok(!reg(s, end, page, both), "a file is registered");
 	tap_ok(reg(s, end, 2 * page, both) == -FI_EFAULT,
 	       "what is in part behind the end of its file is refused");

@@ -288,7 +288,7 @@ static void program(struct side *s, const struct card *peer)
 	   "a write with FI_FENCE");
 	pair_barrier(s);
 	pair_barrier(s);
-	OK(atomic_load(&seen->notes) == 1, "the target is told once");
+	OK(atomic_load(&seen->notes) == 1, "the target gets one entry");
 	/* The region is gone: the write fails, and the target lives. */
 	if (limit >= 8) {
 		POST(s, post(s, peer, bytes, 8, BEHIND + 4096,

@@ -322,9 +322,10 @@ uint8_t inv_static(int side, uint64_t at);
 uint64_t inv_now_ms(void);
 
 /*
- * Limit of time for an event that is due. It never happens once wall-clock and
- * processor time have both passed: on a busy machine time passes without
- * progress. The failure is recorded, and the program ends (world.stuck).
+ * Time limit of an event that is due. The event counts as missing once both
+ * wall-clock and processor time have passed it: on a busy machine time passes
+ * without progress. The failure is recorded, and the program ends
+ * (world.stuck).
  */
 extern int inv_deadline_ms;
 struct inv_deadline {

@@ -138,7 +138,7 @@ static void meet(struct inv_world *w, struct inv_op *o)
 	struct sockaddr_in a;
 
 	ret = fi_av_insert(w->side[s].av, c->name, 1, o->fi_addr, 0, NULL);
-	inv_saw(w->t, index_of(w, o), "insert the stranger: %d", ret);
+	inv_saw(w->t, index_of(w, o), "insert C: %d", ret);
 	memcpy(&a, c->name, sizeof(a));
 	if (ret == 1)
 		look_up(w, o, 0, &a);
@@ -223,7 +223,7 @@ static void signal_and_sleep(struct inv_world *w, struct inv_op *o)
 
 	inv_saw(w->t, index_of(w, o), "signal: %d, sread: %zd, %s", ret, n,
 		inv_now_ms() < begin + (uint64_t)inv_deadline_ms ? "woken"
-								 : "asleep");
+								 : "timed out");
 }
 
 static int may_sleep(struct inv_world *w, struct inv_cq *cq)

@@ -194,8 +194,8 @@ static void committing(void)
 	claim_is(writemsg(&disk, 0, 512, FI_COMMIT_COMPLETE, &a), 0,
 		 "FI_COMMIT_COMPLETE on fi_writemsg()");
 	claim(!take(&c, &bad) && c == &a && !memcmp(disk.map, buf, 512),
-	      "its one completion has the context, and the bytes are there");
-	claim(quiet(), "and there is no second one");
+	      "its one completion has the context, and the bytes are placed");
+	claim(quiet(), "and no second one follows");
 
 	r[0] = range(&disk, 4096, 100);
 	r[1] = range(&disk, 12288, 1);
@@ -310,7 +310,7 @@ static void store_behind(void)
 	then.value = 0;
 	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
 				       FI_RPMEM_CLASS_DEFAULT, &then, &a)),
-		 0, "a store to there");
+		 0, "a store to that address");
 	claim(take(&c, &bad) == FI_RPMEM_ST_ACCESS && bad.err == EACCES &&
 		      bad.data == 1,
 	      "is refused, and the store is named");
@@ -388,14 +388,14 @@ static void querying(void)
 		      q.granularity == (uint32_t)sysconf(_SC_PAGESIZE) &&
 		      q.addr == addr_of(&disk) && q.len == LEN && q.why[0] &&
 		      q.preferred_size && q.preferred_align,
-	      "tells class, method, granularity, address, length and why");
+	      "reports class, method, granularity, address, length and why");
 	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(shm.mr),
 				FI_RPMEM_CLASS_POWER, &q),
 		 0, "of a region that cannot do it");
 	claim(q.region_class == FI_RPMEM_CLASS_PROCESS &&
 		      q.method == FI_RPMEM_METHOD_REFUSED &&
 		      q.status == FI_RPMEM_ST_CLASS && q.why[0],
-	      "tells what it can do, and why not more");
+	      "reports the best class, and why not more");
 	q.size = 0;
 	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), -1, &q),
 		 -FI_EINVAL, "without a size");
@@ -462,7 +462,7 @@ static void selecting(void)
 	struct rp_fabric_attr bare = {.bare = true, .tagged = true};
 	struct fi_rma_iov r = {.len = 8};
 
-	claim(!listed(NULL) && !listed(h), "not listed when not asked for");
+	claim(!listed(NULL) && !listed(h), "not listed unless requested");
 	h->ep_attr->type = FI_EP_RDM;
 	h->domain_attr->mr_mode = FI_MR_PROV_KEY;
 	claim(!listed(h), "nor for RDM");
@@ -480,7 +480,7 @@ static void selecting(void)
 	h->ep_attr->type = FI_EP_MSG;
 	claim(listed(h), "FI_EP_MSG is the base's own");
 	h->caps |= FI_RMA_PMEM;
-	claim(listed(h), "with FI_RMA_PMEM it is ours");
+	claim(listed(h), "with FI_RMA_PMEM the provider's");
 	h->domain_attr->mr_mode = 0;
 	claim(!listed(h), "if we may make the keys");
 	fi_freeinfo(h);
@@ -526,7 +526,7 @@ static void chosen_keys(void)
 	      "FI_MR_PROV_KEY is not forced on a program");
 	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1,
 				       NULL, NULL)),
-		 -FI_EKEYREJECTED, "but without it there are no commits");
+		 -FI_EKEYREJECTED, "but without it commits are refused");
 	claim_is(fi_writemsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EKEYREJECTED,
 		 "nor by flag");
 	f.info = info;
@@ -564,7 +564,7 @@ static void default_flag(void)
 				    &a)),
 		 0, "fi_writedata() on it");
 	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a && quiet(),
-	      "is a commit, whose failure tells the target nothing");
+	      "is a commit, whose failure has no entry at the target");
 	claim_is(AGAIN(fi_inject_write(ep, buf, 8, self, r.addr, r.key)), 0,
 		 "fi_inject_write() on it is not a commit");
 	claim(quiet(), "and completes nothing");
@@ -676,18 +676,18 @@ static void draining(const void *name)
 		 "fi_rpmem_drain() comes to an end");
 	st = take(&c, &bad);
 	claim((!st || st == FI_RPMEM_ST_OVERLOADED) && c == &a && quiet(),
-	      "the commit has been answered, once");
+	      "the commit has one completion");
 	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &b), 0,
-		 "a commit behind it is accepted here");
+		 "a commit behind it is accepted by the call");
 	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && bad.err == EBUSY &&
 		      c == &b,
-	      "and refused there");
+	      "and refused by the target");
 	claim_is(fi_rpmem_drain(f.domain, 0), 0, "a second one finds nothing");
 	fi_av_remove(f.av, &self, 1, 0);
 	if (fi_av_insert(f.av, name, 1, &self, 0, NULL) != 1)
 		bail("fi_av_insert", "again");
 	claim_is(writemsg(&disk, 0, 64, 0, &b), 0,
-		 "a write that connects anew");
+		 "a write that makes a new connection");
 	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && c == &b && quiet(),
 	      "is refused by the target that was drained");
 }

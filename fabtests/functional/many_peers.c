@@ -165,7 +165,7 @@ int main(void)
 	ok(!each(save), "a commit to each covers it, over another connection");
 	for (size_t i = 0; i < LEN; i++)
 		wrong += pool[i] != i / BYTES % 251 + 1;
-	ok(!wrong, "all bytes are there");
+	ok(!wrong, "all bytes are placed");
 	fi_close(&mr->fid);
 	rp_fabric_close(&f);
 	printf("1..%d\n", tests);

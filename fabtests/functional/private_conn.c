@@ -120,7 +120,7 @@ static void fill(char seed)
 static void check_area(struct side *s, char seed)
 {
 	fill(seed);
-	OK(!memcmp(s->pool, buf, AREA), "all of it is there");
+	OK(!memcmp(s->pool, buf, AREA), "all bytes are placed");
 }
 
 static void serve_writes(struct side *s, const struct card *peer)
@@ -270,7 +270,7 @@ static void cut_connection(struct side *s, const struct card *peer)
 	OK(good + bad == MANY && (bad || s->o.progress == FI_PROGRESS_AUTO ||
 				  !pair_over("tcp") ||
 				  expected() >= FI_RPMEM_METHOD_AGENT_SFENCE),
-	   "what was under way fails");
+	   "outstanding writes fail");
 	OK(side_quiet(s), "and ends once");
 	/* Writing a poisoned range again clears its poison. */
 	while (again < MANY && pair_time_left())
@@ -293,7 +293,7 @@ static void unverified_peer(struct side *s, const struct card *peer)
 	struct private_peer p;
 	struct sockaddr_in to;
 
-	OK(private_sockets(peer, false, &to) == 1, "there is one connection");
+	OK(private_sockets(peer, false, &to) == 1, "one connection is open");
 	private_open(&p, NULL);
 	c = private_dial(&p, &to, &secret, sizeof(secret));
 	while (c->state == PRIVATE_CONNECTING && pair_time_left()) {
@@ -301,9 +301,9 @@ static void unverified_peer(struct side *s, const struct card *peer)
 		side_poke(s);
 	}
 	OK(c->state == PRIVATE_ENDED && c->data_len,
-	   "a stranger without a key is refused");
+	   "an unverified peer without a key is refused");
 	OK(!durable(s, peer, peer->pool_key, &v, 8, AREA + 128),
-	   "and disturbs nobody");
+	   "and does not disturb commits");
 	private_end(c);
 	private_close(&p);
 }
@@ -416,7 +416,7 @@ static void write_death(struct side *s, const struct card *peer)
 		ends++;
 		good += side_wait(s, &e, &err);
 	}
-	OK(ends && good == ends, "all is well while it lives");
+	OK(ends && good == ends, "writes succeed while the target lives");
 	pair_barrier(s);
 	/* The target's process is gone when the first commit fails. */
 	while (!durable(s, peer, peer->pool_key, buf, SLOT, 0) &&
@@ -430,7 +430,7 @@ static void write_death(struct side *s, const struct card *peer)
 	}
 	while (due--)
 		late += side_wait(s, &e, &err);
-	OK(!late, "nothing is well when it is dead");
+	OK(!late, "no write succeeds when it is dead");
 	fi_close(&s->ep->fid);
 	exit(0);
 }
@@ -460,7 +460,7 @@ static void write_close(struct side *s, const struct card *peer)
 			break;
 		ends++;
 	}
-	OK(due && ends == due, "all that was under way ends with the endpoint");
+	OK(due && ends == due, "outstanding writes end with the endpoint");
 	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
 	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
@@ -479,7 +479,7 @@ int main(void)
 		half_fn serve, write;
 	} runs[] = {
 		{"writes", &plain, &plain, serve_writes, write_all},
-		{"asleep", &sleeps, &sleeps, serve_writes, write_all},
+		{"sread", &sleeps, &sleeps, serve_writes, write_all},
 		{"threads", &autos, &autos, serve_writes, write_all},
 		{"keys", &plain, &plain, serve_keys, write_keys},
 		{"close", &plain, &plain, serve_close, write_close},

@@ -130,7 +130,7 @@ int main(void)
 	nobody = take_port(&a);
 	dropped = take_port(&b);
 	fill(b, dropped);
-	ok(write_to(nobody) == FI_RPMEM_ST_LOST, "nobody listens: 72");
+	ok(write_to(nobody) == FI_RPMEM_ST_LOST, "no listener: 72");
 	ok(query(nobody) == -FI_ENOTCONN, "a query says -FI_ENOTCONN");
 	ok(write_to(dropped) == FI_RPMEM_ST_TIMEOUT,
 	   "requests are dropped: 65, when the timeout is over");

@@ -113,7 +113,7 @@ check "both pass" said '^fi_known both -I 5 +pass +pass *$'
 check "neither offers it" said '^fi_known neither +none +none *$'
 check "another endpoint is lost, too" \
 	said '^fi_known refuses -e msg +pass +none +lost$'
-check "a test that only ours passes" said '^fi_known more +fail +pass +gained$'
+check "a test that passes only with the provider" said '^fi_known more +fail +pass +gained$'
 check "lost: 1" said '^lost: 1, of which 1 '
 
 check "JSON" python3 - "$dir/json" <<'E'
@@ -141,7 +141,7 @@ check "what hung is gone" \
 check "its output is kept" test -e "$dir/kept/001-fi_known_both.ours.server"
 
 run --set standard
-check "a server that nobody speaks to is ended before its time" \
+check "a server without a client is ended before its time" \
 	said '^fi_known orphan +pass +fail +lost$'
 run --set functional --test both
 check "nothing lost, and it ends with $status" [ $status = 0 ]

@@ -191,7 +191,7 @@ life() {
 	fi
 	for i in pool shadow; do
 		"$here/mixed" verify "$here" $i >"$here/$i.said" ||
-			{ echo "lost, looking at the ${i}s: $(cat "$here/$i.said")"; return; }
+			{ echo "lost from the ${i}s: $(cat "$here/$i.said")"; return; }
 	done
 	n=$(sed 's/ .*//' "$here/pool.said")
 	[ "$n" -gt "$noted" ] || { echo "nothing was acknowledged"; return; }
@@ -226,7 +226,7 @@ if [ "$failed" = 0 ]; then
 	export FI_PROVIDER_PATH=$here/fault RPMEM_FAULT=skip-flush
 	how='' lives=$((lives + 1))
 	life >"$here/wrong"
-	if grep -q '^lost, looking at the shadows' "$here/wrong"; then
+	if grep -q '^lost from the shadows' "$here/wrong"; then
 		passed=$((passed + 1))
 		echo "ok $lives - with the flush left out: $(cat "$here/wrong")"
 	else

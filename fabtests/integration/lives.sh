@@ -45,7 +45,7 @@ all_kept() {
 	read -r _ cut < <(count shadow)
 	noted_all=$((noted_all + noted))
 	if [ "$lost" = 0 ] && [ "$cut" = 0 ]; then
-		ok "life $1, killed after $2 ms: $noted $3, all there," \
+		ok "life $1, killed after $2 ms: $noted $3, all kept," \
 			"also after a power cut"
 	else
 		not_ok "life $1, killed after $2 ms: of $noted $lost lost," \

@@ -35,7 +35,7 @@ enough 200 persisted
 life "$here/pool" 0 0 A=b
 read -r noted cut < <(count shadow)
 if [ $code = 0 ] && [ "$cut" = 0 ] && [ "$noted" -gt 2000 ]; then
-	ok "a whole run: $noted persisted, all there after a power cut"
+	ok "a whole run: $noted persisted, all kept after a power cut"
 else
 	not_ok "a whole run ends with $code, $cut of $noted lost"
 	grep -v '<info>' "$here/log" | tail -20

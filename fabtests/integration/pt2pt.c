@@ -283,7 +283,7 @@ int main(int argc, char **argv)
 	test("any source, any tag", wildcards);
 	test("matched probe", matched_probe);
 	test("persistent requests", persistent);
-	test("200 each under way", many);
+	test("200 each outstanding", many);
 	test("a cancelled receive", cancelled);
 	test("collectives", collectives);
 	test("communicators", communicators);

@@ -165,7 +165,7 @@ boot() {
 	watch
 	if [ -z "$silent" ] && ! lived "$console" &&
 		[ "${again:-0}" -lt 2 ]; then
-		echo "# $name: $(how_it_fell "$console"), once more"
+		echo "# $name: $(how_it_fell "$console"), started again"
 		again=$((${again:-0} + 1)) boot "$name" "$@"
 		return
 	fi

@@ -138,7 +138,7 @@ check)
 		mount -o dax=always /dev/pmem0 /mnt/fsdax
 	rows >now
 	while read -r slot _ how over kind more; do
-		long "$how over $over, $kind: what was acknowledged is there" \
+		long "$how over $over, $kind: acknowledged records are kept" \
 			checked "$seed" "$slot" "$kind"
 		note "$(cat $out)"
 	done <now

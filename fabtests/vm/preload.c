@@ -415,7 +415,7 @@ static void play(const struct one *c)
 	r = pair_close(c->off, got || !(c->type & 2) || !c->len ? 0 : fits);
 	if (got == IBV_WC_SUCCESS)
 		check(r.durable && (!c->len || r.first == *source),
-		      "what was flushed is there");
+		      "flushed bytes are kept");
 }
 
 static void plays_unsignaled(void)
@@ -491,7 +491,7 @@ static void plays_atomic(void)
 	complete(name);
 	check(!log_completions(name, 4), name);
 	r = pair_close(512, 8);
-	check(r.durable && r.first == 0x5a, "the tail is there");
+	check(r.durable && r.first == 0x5a, "the tail is kept");
 }
 
 static void plays_many(void)

@@ -36,7 +36,7 @@ finds_loss() {
 	env $(judged "$broken" RPMEM_FAULT=skip-flush) ./preload rxe0 1 \
 		/tmp/wr.broken ./preload --target rxe0 1 "$dax" >/tmp/wr.said
 	cat /tmp/wr.said
-	grep -q '^not ok - what was flushed is there' /tmp/wr.said &&
+	grep -q '^not ok - flushed bytes are kept' /tmp/wr.said &&
 		diff /tmp/wr.broken /tmp/wr.native
 }
 

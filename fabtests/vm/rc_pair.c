@@ -294,16 +294,16 @@ static void setup(void)
 	say(t.shown_len >= 9 && !memcmp(t.shown, "hello", 5),
 	    "the target is shown what the initiator says");
 	say(ie.data_len >= 7 && !memcmp(ie.data, "welcome", 7),
-	    "the initiator is told what the target says");
+	    "the initiator gets the target's reject data");
 	rp_channel_close(ie.c);
 	ie.c = NULL;
-	say(PUMP(te.lost), "the target is told of the end: %s",
+	say(PUMP(te.lost), "the target gets the end of the connection: %s",
 	    strerror(te.err));
 	part(&ie, &te);
 	say(join(&ie, &te), "a second one");
 	rp_channel_close(te.c);
 	te.c = NULL;
-	say(PUMP(ie.lost), "the initiator is told of the end: %s",
+	say(PUMP(ie.lost), "the initiator gets the end of the connection: %s",
 	    strerror(ie.err));
 	part(&ie, &te);
 }
@@ -321,7 +321,7 @@ static void refusals(void)
 	t.refuse = false;
 	at.sin_port = htons(1);
 	say(!dial(&e) && PUMP(e.lost) && e.err == ECONNREFUSED && !e.data_len,
-	    "nobody listens there: %s", strerror(e.err));
+	    "no listener: %s", strerror(e.err));
 	rp_channel_close(e.c);
 	at = saved;
 	at.sin_addr.s_addr ^= htonl(0xfe);
@@ -394,7 +394,7 @@ static void data(void)
 			!memcmp(target + 9000, small, sizeof(small)) &&
 			!memcmp(target + 5000, small, sizeof(small));
 	}
-	say(good, "a delivered write of memory that nobody registered");
+	say(good, "a delivered write of unregistered memory");
 	fill_random(NULL, target, 100000);
 	post1(&ie, make(&o[0], RP_CHANNEL_READ, source, 100000, 0));
 	say(PUMP(o[0].done) && !o[0].err && !memcmp(source, target, 100000),
@@ -426,7 +426,7 @@ static void intruders(void)
 	post1(&ie, &o.op);
 	say(PUMP(ie.lost) && o.done == 1 && o.err, "a wrong rkey: %s, %s",
 	    strerror(ie.err), strerror(o.err));
-	say(PUMP(te.lost), "the target is told: %s", strerror(te.err));
+	say(PUMP(te.lost), "the target gets the loss: %s", strerror(te.err));
 	part(&ie, &te);
 	/* The target has no access to the initiator's memory. */
 	join(&ie, &te);
@@ -489,7 +489,7 @@ static void closes(void)
 	}
 	say(once, "close reports each operation once (%d canceled)", canceled);
 	say(still, "nothing arrives after the target's close");
-	say(reported, "the other end is told each time");
+	say(reported, "the other end gets each loss");
 }
 
 static void early_closes(void)

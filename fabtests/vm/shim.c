@@ -505,7 +505,7 @@ static void asks(void)
 
 	check(!ibv_rpmem_query_region(a.sqp, rkey, &attr) &&
 		      !strncmp(attr.persistent, "agent-", 6),
-	      "the agent is asked");
+	      "the agent gets the request");
 	memset(to, 0, LEN);
 	for (uint64_t i = 1; i <= 4; i++)
 		if (flush_alone(2 * i, rkey, 64 * i) ||

@@ -47,7 +47,7 @@ if [ "$domain" = adr ]; then
 	)" "Operation not supported"
 else
 	over read A=1
-	t "shim, the same without being told" diff /tmp/log.read /tmp/log.send
+	t "shim, the same without a statement" diff /tmp/log.read /tmp/log.send
 fi
 
 # Programs built with the libibverbs of another release run with this one.
