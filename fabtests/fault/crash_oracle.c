@@ -255,7 +255,7 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 	/* Outcome indeterminate, canceled, or stored with a failed flush. */
 	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
 	if (!ok && op->stores && !op->unsure)
-		wrong(o, "#%u was stored, and is said not to be", op->id);
+		wrong(o, "#%u was stored, and its error denies it", op->id);
 }
 
 static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
@@ -293,7 +293,7 @@ void oracle_stored(struct oracle *o, uint64_t word)
 	if (++op->stores > 1)
 		wrong(o, "#%u is stored twice", op->id);
 	if (op->state == OP_FAILED && !op->unsure)
-		wrong(o, "#%u is stored after it was said not to be", op->id);
+		wrong(o, "#%u is stored after an error that denied it", op->id);
 }
 
 void oracle_changed(struct oracle *o, uint8_t byte)

@@ -567,7 +567,7 @@ static void act_death(void)
 
 static void act_tell(unsigned int i)
 {
-	say("%s learns what the break has cost", who(i));
+	say("%s learns of the cut", who(i));
 	pmsim->tell(i);
 	run(i);
 }

@@ -560,8 +560,8 @@ int main(int argc, char **argv)
 	one_case(&long_result, "an atomic with two old values", fetched, only);
 	one_case(&closes, "an atomic whose connection ends", fetched, only);
 	one_case(&at_it, "PROGRESS for ever", progress_for_ever, only);
-	one_case(&truth, "INFO with what a terminal obeys", info_for_a_terminal,
-		 only);
+	one_case(&truth, "INFO with terminal control characters",
+		 info_for_a_terminal, only);
 	who = SILENT_PROGRAM;
 	one_case(&truth, "a silent program at the port", another_program, only);
 	who = TALKING_PROGRAM;

@@ -444,7 +444,7 @@ int main(int argc, char **argv)
 		while (now_ns() < limit &&
 		       !waitpid(pid_of[i], &status, WNOHANG))
 			pause_ms(5);
-		tap_ok(!status, "the %s ends well",
+		tap_ok(!status, "the %s exits with 0",
 		       i == TARGET ? "target" : "initiator");
 		if (status)
 			kill(pid_of[i], SIGKILL);

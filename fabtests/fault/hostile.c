@@ -314,8 +314,8 @@ int main(int argc, char **argv)
 	       (unsigned long long)atomic_load(&world->msyncs));
 out:
 	atomic_store(&world->stop, true);
-	tap_ok(ended_well(honest), "the honest initiator ends well");
-	tap_ok(ended_well(target), "the target ends well");
+	tap_ok(ended_well(honest), "the honest initiator exits with 0");
+	tap_ok(ended_well(target), "the target exits with 0");
 	for (int i = 0; i < R_COUNT; i++) {
 		snprintf(path, sizeof(path), "%s.%d", pools, i);
 		unlink(path);

@@ -30,14 +30,13 @@ static void judge_hello(struct private_conn *c, const uint8_t *m, size_t len)
 	if (st == PRIVATE_CONNECTING) {
 		complain("a HELLO gets no reply", len, wire_get(m, 4));
 	} else if (c->was_up && !proper_hello(m, len)) {
-		complain("a HELLO that is none is accepted", len,
-			 wire_get(m, 4));
+		complain("a malformed HELLO is accepted", len, wire_get(m, 4));
 	} else if (!c->was_up && proper_hello(m, len)) {
 		complain("a HELLO is refused", len, (uint64_t)c->err);
 	} else if (!c->was_up && c->data_len &&
 		   (rp_wire_get_hello_ack(c->data, c->data_len, &ack) ||
 		    !ack.status)) {
-		complain("a refusal that is none", len, c->data_len);
+		complain("a malformed refusal", len, c->data_len);
 	}
 	private_end(c);
 }
@@ -148,7 +147,7 @@ static void guessed_keys(void)
 	atomic_fetch_add(&world->answers, refused);
 	if (stale >
 	    STALE_AT_ONCE + STALE_PER_S * (now_ns() - begun) / 1000000000)
-		complain("so many guesses are told to be wrong", stale,
+		complain("too many guesses are refused as stale", stale,
 			 refused);
 	conn_ensure();
 	others_go_on(20);
@@ -419,7 +418,7 @@ ATTACK(deaf)
 ATTACK(rdma)
 
 const struct attack connect_attacks[] = {
-	{"HELLOs that are none", run_false_hellos},
+	{"malformed HELLOs", run_false_hellos},
 	{"half-open connections by the hundred", run_half_open},
 	{"connections by the hundred", run_many_sessions},
 	{"the number of another initiator", run_numbers},

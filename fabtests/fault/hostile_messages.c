@@ -497,7 +497,7 @@ const struct attack message_attacks[] = {
 	{"keys that were not granted", keys_of_others},
 	{"stores that may not be", stores_that_may_not_be},
 	{"ordered stores that may not be", thens_that_may_not_be},
-	{"atomics that are none", atomics},
+	{"malformed atomics", atomics},
 	{"packed ranges of any bytes", packed},
 	{"messages of targets", messages_of_targets},
 	{"credits ignored", no_credit},

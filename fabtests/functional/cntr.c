@@ -289,7 +289,7 @@ static void no_queue(struct side *s, const struct card *peer)
 	entry(s);
 	OK(of(s, 3) == n + 4, "what it did not report is not in the queue");
 	MUST(fi_close(&ep->fid));
-	OK(of(s, 3) == n + 4, "its share stays when it is closed");
+	OK(of(s, 3) == n + 4, "its count stays when it is closed");
 }
 
 static void remote_writes(struct side *s)

@@ -180,7 +180,7 @@ static void notes(struct side *s, const struct card *peer)
 	for (int i = 0; i < NOTES; i++)
 		good += side_wait(s, &e, &err) && e.op_context == bytes &&
 			e.flags == (FI_RMA | FI_WRITE);
-	OK(good == NOTES, "writes with CQ data and commit end well");
+	OK(good == NOTES, "writes with CQ data and commit succeed");
 	POST(s, fi_writedata(s->ep, bytes, 1, NULL, 0x91a1, s->peer,
 			     peer->pool_addr + LOG - 1, peer->pool_key, bytes));
 	OK(side_wait(s, &e, &err) && e.op_context == bytes,
@@ -242,7 +242,7 @@ static void append(struct side *s, const struct card *peer)
 		ended++;
 	}
 	OK(good == RECORDS && order == RECORDS,
-	   "commits with a store end well, in order");
+	   "commits with a store succeed, in order");
 	for (; loose; loose--)
 		if (!side_wait(s, &e, &err) || e.op_context)
 			MUST(-err.err);

@@ -264,7 +264,7 @@ static void program(struct side *s, const struct card *peer)
 	struct ends d;
 
 	open_second(s, &d);
-	OK(!write_all(s, &d, peer), "all writes end well");
+	OK(!write_all(s, &d, peer), "all writes succeed");
 	pair_barrier(s);
 	pair_barrier(s);
 	pair_barrier(s); /* the second endpoint is closed */
@@ -292,7 +292,7 @@ static void program_connected(struct side *s, const struct card *peer)
 	begin_second(s, &d);
 	side_connect(s, peer);
 	end_second(s, &d);
-	OK(!write_all(s, &d, peer), "all writes end well");
+	OK(!write_all(s, &d, peer), "all writes succeed");
 	pair_barrier(s);
 	pair_barrier(s);
 	close_second(&d);

@@ -206,7 +206,7 @@ static void all_sizes(struct side *s, const struct card *peer)
 					inject);
 		}
 	}
-	OK(good == SIZES, "writes of all sizes with commit end well");
+	OK(good == SIZES, "writes of all sizes with commit succeed");
 	OK(stores() == small, "those up to the limit, and no others, are "
 			      "stored by the agent");
 }
@@ -254,7 +254,7 @@ static void overlapping(struct side *s, const struct card *peer)
 		wrong += got != two;
 		got = 0;
 	}
-	OK(!bad, "writes that overlap end well");
+	OK(!bad, "writes that overlap succeed");
 	OK(!wrong, "a read sees the last of them");
 	if (!limit)
 		OK(stores() == before, "none is stored inline");
@@ -274,7 +274,8 @@ static void program(struct side *s, const struct card *peer)
 	OK(!atomic_load(&seen->beside), "and none beside them is");
 	announced(s, peer);
 	pair_barrier(s);
-	OK(!atomic_load(&seen->late), "no message comes before what it says");
+	OK(!atomic_load(&seen->late),
+	   "no message precedes the write that it announces");
 	overlapping(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);

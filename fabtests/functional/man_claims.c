@@ -305,7 +305,7 @@ static void store_behind(void)
 
 	claim_is(fi_mr_reg(f.domain, fixed.map, LEN, FI_REMOTE_READ, 0, 0,
 			   FI_RMA_PMEM, &fixed.mr, NULL),
-		 0, "a region that is only read");
+		 0, "a read-only region");
 	then.key = fi_mr_key(fixed.mr);
 	then.value = 0;
 	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,

@@ -219,7 +219,7 @@ static void program(struct side *s, const struct card *peer)
 			continue;
 		for (int i = 0; i < ROUNDS; i++)
 			good += round_trip(s, peer, a, ++n);
-		OK(good == ROUNDS, "data and what announces them end well");
+		OK(good == ROUNDS, "data and announcements succeed");
 		pair_barrier(s);
 	}
 }

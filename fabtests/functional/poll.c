@@ -127,19 +127,19 @@ static void drive(struct side *s, const struct card *peer)
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	OK(poll_set(set, context, 1) == 1 && context[0] == &s->cntr[3],
-	   "a set knows for itself what is new");
+	   "each set has its own state of new entries");
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
 	commit(s, peer);
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	OK(quiet(set), "what has left the set is not named");
+	OK(quiet(set), "a counter that left the set is not named");
 
 	MUST(fi_cq_open(s->domain, &(struct fi_cq_attr){0}, &cq, NULL));
 	MUST(fi_poll_add(other, &cq->fid, 0));
 	MUST(fi_close(&cq->fid));
 	poll_set(other, context, 4);
-	OK(quiet(other), "nor what was closed");
+	OK(quiet(other), "nor a closed one");
 	MUST(fi_close(&set->fid));
 	MUST(fi_close(&other->fid));
 	pair_barrier(s);

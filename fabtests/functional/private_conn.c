@@ -158,7 +158,7 @@ static void write_sizes(struct side *s, const struct card *peer)
 		ok &= e.op_context == buf + at;
 		at += len;
 	}
-	OK(ok, "each of many sizes ends well, with its context");
+	OK(ok, "writes of many sizes succeed, with their contexts");
 	OK(side_quiet(s), "and ends once");
 }
 
@@ -189,7 +189,7 @@ static void write_many(struct side *s, const struct card *peer)
 		for (; due; due--)
 			bad += !side_wait(s, &e, &err);
 	}
-	OK(!bad, "with and without a commit at once they end well");
+	OK(!bad, "with and without a commit at once they succeed");
 	OK(side_quiet(s), "and each once");
 }
 
@@ -265,7 +265,7 @@ static void cut_connection(struct side *s, const struct card *peer)
 	}
 	for (; due; due--)
 		count_end(s, &good, &bad);
-	printf("# %d went well, %d were lost\n", good, bad);
+	printf("# %d succeeded, %d were lost\n", good, bad);
 	/* A thread, or the agent, may have completed all of them before. */
 	OK(good + bad == MANY && (bad || s->o.progress == FI_PROGRESS_AUTO ||
 				  !pair_over("tcp") ||

@@ -181,7 +181,7 @@ static void compare(const char *who, bool automatic)
 	 * Waiting for locks also counts, and a sanitizer's own thread sleeps.
 	 */
 	tap_ok(with >= 0 && with < without / 2,
-	       "%s: %ld times where it polls on", who, with);
+	       "%s: %ld times with a spin budget", who, with);
 }
 
 int main(void)

@@ -292,7 +292,7 @@ static void setup(void)
 
 	say(join(&ie, &te), "a connection is made");
 	say(t.shown_len >= 9 && !memcmp(t.shown, "hello", 5),
-	    "the target is shown what the initiator says");
+	    "the target gets the initiator's data");
 	say(ie.data_len >= 7 && !memcmp(ie.data, "welcome", 7),
 	    "the initiator gets the target's reject data");
 	rp_channel_close(ie.c);
