@@ -25,10 +25,10 @@
  * reconnect; nothing distinguishes two incarnations of the target; of a request
  * only the bounds are checked.
  */
-#define TAG_ASK 1
-#define TAG_ACK 2
-#define POSTED	8
-#define INLINE	65536u
+#define TAG_REQUEST 1
+#define TAG_ACK	    2
+#define POSTED	    8
+#define INLINE	    65536u
 
 struct request {
 	uint64_t off, len;
@@ -78,7 +78,7 @@ static int end_open(const struct rival_cfg *cfg, struct rival_page *page,
 	struct rp_fabric_attr attr = {
 		.base = cfg->base,
 		.bare = true,
-		.target = tag == TAG_ASK,
+		.target = tag == TAG_REQUEST,
 		.tagged = true,
 		.selective = true,
 	};
@@ -123,8 +123,9 @@ static int hand_serve(const struct rival_cfg *cfg, struct rival_page *page,
 		      struct rival_end **end, char *err)
 {
 	struct rival_end *e;
-	int ret = end_open(cfg, page, sizeof(struct request) + INLINE, TAG_ASK,
-			   page->target, &page->target_len, &e, err);
+	int ret =
+		end_open(cfg, page, sizeof(struct request) + INLINE,
+			 TAG_REQUEST, page->target, &page->target_len, &e, err);
 
 	if (ret)
 		return ret;
@@ -185,7 +186,7 @@ static int hand_poll(struct rival_end *e, char *err)
 	if (n != 1)
 		return 0;
 	persist(e, done.op_context);
-	return post(e, done.op_context, TAG_ASK);
+	return post(e, done.op_context, TAG_REQUEST);
 }
 
 static int hand_open(const struct rival_cfg *cfg, struct rival_page *page,
@@ -235,7 +236,7 @@ static int await_ack(struct rival_end *e, char *err)
 }
 
 /* Send a message of len bytes, injected if the base allows that length. */
-static int ask(struct rival_end *e, size_t len, char *err)
+static int send_request(struct rival_end *e, size_t len, char *err)
 {
 	void *desc = rp_fabric_desc(e->slot_mr);
 	struct iovec iov = {.iov_base = e->message, .iov_len = len};
@@ -244,13 +245,13 @@ static int ask(struct rival_end *e, size_t len, char *err)
 		.desc = &desc,
 		.iov_count = 1,
 		.addr = e->peer,
-		.tag = TAG_ASK,
+		.tag = TAG_REQUEST,
 	};
 	ssize_t ret;
 
 	do {
 		ret = len <= e->inject ? fi_tinject(e->f.ep, e->message, len,
-						    e->peer, TAG_ASK)
+						    e->peer, TAG_REQUEST)
 				       : fi_tsendmsg(e->f.ep, &msg, 0);
 		if (ret == -FI_EAGAIN)
 			fi_cq_read(e->f.cq, NULL, 0);
@@ -289,7 +290,7 @@ static int hand_put(struct rival_end *e, const void *buf, uint64_t off,
 		return rp_err(err, (int)ret, "write: %s",
 			      fi_strerror((int)-ret));
 	memcpy(e->message, &req, sizeof(req));
-	return ask(e, sizeof(req), err);
+	return send_request(e, sizeof(req), err);
 }
 
 static int inline_put(struct rival_end *e, const void *buf, uint64_t off,
@@ -299,7 +300,7 @@ static int inline_put(struct rival_end *e, const void *buf, uint64_t off,
 
 	memcpy(e->message, &req, sizeof(req));
 	memcpy(e->message + sizeof(req), buf, size);
-	return ask(e, sizeof(req) + size, err);
+	return send_request(e, sizeof(req) + size, err);
 }
 
 const struct rival rival_hand = {

@@ -35,7 +35,7 @@
 	}
 #define ASK                                                                    \
 	{                                                                      \
-		CRASH_ASK, 0, 0, 0                                             \
+		CRASH_QUERY, 0, 0, 0                                           \
 	}
 #define REDO                                                                   \
 	{                                                                      \

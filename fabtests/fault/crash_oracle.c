@@ -102,16 +102,16 @@ bool oracle_may_post(const struct oracle *o, unsigned int i)
 	return o->op[i][k].kind != CRASH_WAIT || oracle_idle(o, i);
 }
 
-bool oracle_goes_on(const struct oracle *o, unsigned int i)
+bool oracle_next_is_write(const struct oracle *o, unsigned int i)
 {
 	unsigned int k = o->next[i];
 
 	return k < o->prog->n[i] && o->op[i][k].kind != CRASH_WAIT;
 }
 
-bool oracle_asks(const struct oracle *o, unsigned int i)
+bool oracle_next_is_query(const struct oracle *o, unsigned int i)
 {
-	return o->op[i][o->next[i]].kind == CRASH_ASK;
+	return o->op[i][o->next[i]].kind == CRASH_QUERY;
 }
 
 /* The first write of this initiator that failed and was not repeated. */
@@ -130,7 +130,7 @@ struct oracle_op *oracle_next(struct oracle *o, unsigned int i)
 {
 	struct oracle_op *op = &o->op[i][o->next[i]++], *bad;
 
-	if (op->kind == CRASH_WAIT || op->kind == CRASH_ASK) {
+	if (op->kind == CRASH_WAIT || op->kind == CRASH_QUERY) {
 		op->state = OP_SKIPPED;
 		return NULL;
 	}

@@ -47,9 +47,9 @@ void oracle_start(struct oracle *o, const struct crash_cell *cell,
 /* Can initiator i make its next call without waiting? */
 bool oracle_may_post(const struct oracle *o, unsigned int i);
 /* Is the next call of initiator i a write that waits for nothing? */
-bool oracle_goes_on(const struct oracle *o, unsigned int i);
+bool oracle_next_is_write(const struct oracle *o, unsigned int i);
 /* Does the next call learn the target's key, outside the fabric? */
-bool oracle_asks(const struct oracle *o, unsigned int i);
+bool oracle_next_is_query(const struct oracle *o, unsigned int i);
 /* Have all operations of initiator i ended? */
 bool oracle_idle(const struct oracle *o, unsigned int i);
 /* Initiator i has a new connection: commits on it cover no earlier write. */

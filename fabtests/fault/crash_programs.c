@@ -410,7 +410,7 @@ static struct crash_op random_op(uint64_t *s)
 	} else if (r < 9) {
 		op.kind = CRASH_REDO;
 	} else if (r < 10) {
-		op.kind = CRASH_ASK;
+		op.kind = CRASH_QUERY;
 	} else if (r < 12) {
 		op.kind = CRASH_THEN;
 		op.at = (unsigned int)(next(s) % (CRASH_BYTES / 8) * 8);

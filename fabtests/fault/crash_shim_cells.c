@@ -59,8 +59,8 @@ static bool offered(const struct rp_facts *f, enum rp_method m,
  * so both methods contain a fence. A verdict against one of them says nothing
  * if the fence is valid.
  */
-static bool is_more(const struct verdict_cell *cell,
-		    const struct verdict_method *m)
+static bool contains_fence(const struct verdict_cell *cell,
+			   const struct verdict_method *m)
 {
 	static const char *const orders[] = {
 		[VERDICT_ALONE] = "",
@@ -81,8 +81,8 @@ static bool is_more(const struct verdict_cell *cell,
  * Two wrong methods may be valid together: the read pushes the bytes to the
  * memory controller, and msync commits the file's block map.
  */
-static bool is_both(const struct verdict_cell *cell,
-		    const struct verdict_method *m)
+static bool valid_together(const struct verdict_cell *cell,
+			   const struct verdict_method *m)
 {
 	const struct rp_facts *f = &cell->facts;
 
@@ -136,7 +136,8 @@ bool crash_built(const struct verdict_cell *cell,
 	chosen = offered(&cell->facts, by, cell->against);
 	if (m->valid)
 		return chosen;
-	if (by == RP_METHOD_DELIVERY || is_more(cell, m) || is_both(cell, m))
+	if (by == RP_METHOD_DELIVERY || contains_fence(cell, m) ||
+	    valid_together(cell, m))
 		return false;
 	/* The program itself lets b wait for a. */
 	if (chosen && m->order == VERDICT_ALONE) {

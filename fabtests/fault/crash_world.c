@@ -371,11 +371,12 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 	};
 
 	if (w.cell->inplace)
-		return inplace_post(w.cell, n, op, w.addr, w.known[n->machine],
-				    w.cell->inplace == VERDICT_INPLACE_FENCE &&
-					    w.prog->second &&
-					    oracle_goes_on(&w.o, n->machine) &&
-					    choose(w.c, 2));
+		return inplace_post(
+			w.cell, n, op, w.addr, w.known[n->machine],
+			w.cell->inplace == VERDICT_INPLACE_FENCE &&
+				w.prog->second &&
+				oracle_next_is_write(&w.o, n->machine) &&
+				choose(w.c, 2));
 	switch (op->kind) {
 	case CRASH_COMMIT:
 		return post_commit(n, op->off, op->len, 1, NULL, op);
@@ -392,12 +393,12 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 
 static void act_post(unsigned int i)
 {
-	bool asks = oracle_asks(&w.o, i);
+	bool query = oracle_next_is_query(&w.o, i);
 	struct oracle_op *op = oracle_next(&w.o, i);
 	struct node *n = &w.node[i];
 	ssize_t ret;
 
-	if (asks)
+	if (query)
 		w.known[i] = w.key;
 	if (!op)
 		return;

@@ -46,7 +46,7 @@ enum crash_kind {
 	CRASH_WRITE_COMMIT, /* one call, FI_COMMIT_COMPLETE */
 	CRASH_WAIT,	    /* for all operations of this initiator */
 	CRASH_REDO,	    /* write again what an earlier write lost */
-	CRASH_ASK,	    /* learn the target's present key */
+	CRASH_QUERY,	    /* learn the target's present key */
 	CRASH_THEN,	    /* a commit, and a store of 8 bytes behind it */
 	CRASH_ATOMIC,	    /* 8 bytes set by an atomic, FI_COMMIT_COMPLETE */
 };

@@ -77,9 +77,9 @@ static void pause_5ms(void)
 static bool audit(struct audit *a)
 {
 	uint64_t end = now_ns() + 2 * SLOW_NS;
-	unsigned int ask = atomic_fetch_add(&world->audits_due, 1) + 1;
+	unsigned int due = atomic_fetch_add(&world->audits_due, 1) + 1;
 
-	while (atomic_load(&world->audits) < ask) {
+	while (atomic_load(&world->audits) < due) {
 		if (waitpid(target, NULL, WNOHANG) || now_ns() > end)
 			return false;
 		pause_5ms();

@@ -83,12 +83,12 @@ void honest_run(void);
 
 /* hostile_rules.c: rules written without code of prov/. */
 /* May this private data be accepted? */
-bool proper_hello(const uint8_t *m, size_t len);
+bool hello_is_valid(const uint8_t *m, size_t len);
 /*
  * May a REQUEST or QUERY of these bytes get the status OK, on a connection that
  * was granted the regions of this bit mask?
  */
-bool proper(const uint8_t *m, size_t len, unsigned int granted);
+bool request_is_valid(const uint8_t *m, size_t len, unsigned int granted);
 
 /* hostile_conn.c: the connection to the target, and its replies. */
 void complain(const char *what, uint64_t a, uint64_t b);
@@ -117,18 +117,18 @@ size_t request(uint8_t *buf, const struct rp_wire_range *g, size_t n,
 /* Allow a REPLY with this token to be OK. */
 void allow(uint64_t token);
 /* Send on conn; record whether the message may be granted. */
-bool ask(const uint8_t *msg, size_t len);
-/* As ask(), and wait for the reply, or for the end of conn. */
-void ask_and_wait(const uint8_t *msg, size_t len);
+bool send_request(const uint8_t *msg, size_t len);
+/* As send_request(), and wait for the reply, or for the end of conn. */
+void send_and_wait(const uint8_t *msg, size_t len);
 /* Poll for ms milliseconds. */
 void listen_for(unsigned int ms);
 /* Have the target audited in the middle of an attack. */
-void look_at_target(void);
+void audit_target(void);
 /*
  * Wait, for a bounded time, until the honest initiator has committed this
  * often.
  */
-void others_go_on(unsigned int commits);
+void await_honest_commits(unsigned int commits);
 
 /* One attack: messages and requests of a hostile peer. */
 struct attack {

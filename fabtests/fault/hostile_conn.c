@@ -198,8 +198,8 @@ bool grant(int r)
 	if (granted & 1u << r)
 		return true;
 	queried_key = m.key;
-	ask_and_wait(msg, (size_t)MUST(rp_wire_put_query(msg, sizeof(msg),
-							 new_token(), &m)));
+	send_and_wait(msg, (size_t)MUST(rp_wire_put_query(msg, sizeof(msg),
+							  new_token(), &m)));
 	if (!(granted & 1u << r))
 		complain("a key that was given is not granted", (uint64_t)r, 0);
 	return granted & 1u << r;
@@ -233,20 +233,20 @@ size_t request(uint8_t *buf, const struct rp_wire_range *g, size_t n,
 		rp_wire_put_request(buf, RP_WIRE_MAX_MSG, new_token(), &m));
 }
 
-bool ask(const uint8_t *msg, size_t len)
+bool send_request(const uint8_t *msg, size_t len)
 {
-	if (proper(msg, len, granted))
+	if (request_is_valid(msg, len, granted))
 		allow(wire_get(msg + 8, 8));
 	atomic_fetch_add(&world->sent, 1);
 	return private_send(conn, msg, len);
 }
 
-void ask_and_wait(const uint8_t *msg, size_t len)
+void send_and_wait(const uint8_t *msg, size_t len)
 {
 	const uint64_t before = answers,
 		       until = now_ns() + WAIT_MS * 1000000ull;
 
-	if (!conn_ensure() || !ask(msg, len))
+	if (!conn_ensure() || !send_request(msg, len))
 		return;
 	while (answers == before && conn->state == PRIVATE_UP) {
 		private_poll(&me);
@@ -265,7 +265,7 @@ void listen_for(unsigned int ms)
 	private_poll_for(&me, ms);
 }
 
-void look_at_target(void)
+void audit_target(void)
 {
 	const uint64_t until = now_ns() + 5000000000ull;
 	const unsigned int n = atomic_fetch_add(&world->audits_due, 1) + 1;
@@ -274,7 +274,7 @@ void look_at_target(void)
 		private_poll(&me);
 }
 
-void others_go_on(unsigned int commits)
+void await_honest_commits(unsigned int commits)
 {
 	const uint64_t before = atomic_load(&world->commits);
 	const uint64_t until = now_ns() + 5000000000ull;

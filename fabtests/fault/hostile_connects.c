@@ -29,9 +29,9 @@ static void judge_hello(struct private_conn *c, const uint8_t *m, size_t len)
 	atomic_fetch_add(&world->answers, 1);
 	if (st == PRIVATE_CONNECTING) {
 		complain("a HELLO gets no reply", len, wire_get(m, 4));
-	} else if (c->was_up && !proper_hello(m, len)) {
+	} else if (c->was_up && !hello_is_valid(m, len)) {
 		complain("a malformed HELLO is accepted", len, wire_get(m, 4));
-	} else if (!c->was_up && proper_hello(m, len)) {
+	} else if (!c->was_up && hello_is_valid(m, len)) {
 		complain("a HELLO is refused", len, (uint64_t)c->err);
 	} else if (!c->was_up && c->data_len &&
 		   (rp_wire_get_hello_ack(c->data, c->data_len, &ack) ||
@@ -150,7 +150,7 @@ static void guessed_keys(void)
 		complain("too many guesses are refused as stale", stale,
 			 refused);
 	conn_ensure();
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
 /* --- many connections --- */
@@ -191,15 +191,15 @@ static void half_open(void)
 			send(fd[i], bytes, rnd() % sizeof(bytes),
 			     MSG_NOSIGNAL | MSG_DONTWAIT);
 	}
-	others_go_on(50);
-	look_at_target();
+	await_honest_commits(50);
+	audit_target();
 	bye();
 	/* A peer that keeps to the protocol is served beside them. */
 	conn_ensure();
 	for (int i = 0; i < 300; i++)
 		if (fd[i] >= 0)
 			close(fd[i]);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
 /* Complete connections by the hundred, all at once. */
@@ -219,11 +219,11 @@ static void many_sessions(void)
 	for (int k = 0; k < 4; k++)
 		for (size_t i = 0; i < MANY; i++)
 			send_good(c[i], msg, request(msg, &g, 1, 1, 0));
-	others_go_on(50);
-	look_at_target();
+	await_honest_commits(50);
+	audit_target();
 	for (size_t i = 0; i < MANY; i++)
 		private_end(c[i]);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
 /* A repeated initiator number ends the older connection, and no other. */
@@ -255,7 +255,7 @@ static void numbers(void)
 	if (bystander->state != PRIVATE_UP)
 		complain("another initiator's connection ends", 0, 0);
 	private_end(bystander);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
 /* Close in the handshake, with requests outstanding, in a message. */
@@ -291,7 +291,7 @@ static void gone_in_the_middle(void)
 		     MSG_NOSIGNAL | MSG_DONTWAIT);
 		close(fd);
 	}
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
 /* Requests whose replies the peer never reads. */
@@ -324,11 +324,11 @@ static void deaf(void)
 		for (size_t i = 0; i < 32; i++)
 			if (private_push(c[i], msg, len))
 				atomic_fetch_add(&world->sent, 1);
-	others_go_on(50);
-	look_at_target();
+	await_honest_commits(50);
+	audit_target();
 	for (size_t i = 0; i < 32; i++)
 		private_end(c[i]);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
 /* --- RDMA --- */

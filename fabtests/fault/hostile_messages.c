@@ -43,7 +43,7 @@ static void vary(const uint8_t *good, size_t len, const struct field *f,
 			memcpy(msg, good, len);
 			wire_put(msg + 8, 8, new_token());
 			wire_put(msg + f[i].at, f[i].size, values[v]);
-			ask_and_wait(msg, len);
+			send_and_wait(msg, len);
 		}
 	}
 }
@@ -101,8 +101,10 @@ static void ranges(void)
 			g[0] = range_of(of[k], edges[i][0], edges[i][1]);
 			for (uint8_t class = 0; class <= 2 && grant_all();
 			     class ++) {
-				ask_and_wait(msg, request(msg, g, 1, 2, class));
-				ask_and_wait(msg, request(msg, g, 1, 1, class));
+				send_and_wait(msg,
+					      request(msg, g, 1, 2, class));
+				send_and_wait(msg,
+					      request(msg, g, 1, 1, class));
 			}
 		}
 	/* As many ranges as fit, all of a whole region, or overlapping. */
@@ -115,7 +117,7 @@ static void ranges(void)
 		}
 		if (i % 4 == 3) /* one range ends outside */
 			g[rnd() % RP_WIRE_MAX_RANGES].len = R + 1;
-		ask_and_wait(msg, request(msg, g, RP_WIRE_MAX_RANGES, 2, 0));
+		send_and_wait(msg, request(msg, g, RP_WIRE_MAX_RANGES, 2, 0));
 	}
 }
 
@@ -137,30 +139,30 @@ static void keys_of_others(void)
 	memset(bytes, 0xee, sizeof(bytes));
 	for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
 		g = range_of(of[i], 0, 64);
-		ask_and_wait(msg, request(msg, &g, 1, 2, 0));
-		ask_and_wait(msg, (size_t)MUST(rp_wire_put_request(
-					  msg, sizeof(msg), new_token(), &m)));
+		send_and_wait(msg, request(msg, &g, 1, 2, 0));
+		send_and_wait(msg, (size_t)MUST(rp_wire_put_request(
+					   msg, sizeof(msg), new_token(), &m)));
 	}
 	/* A key is right as a whole or wrong: flip single bits. */
 	for (int bit = 0; bit < 64; bit += 5) {
 		g = range_of(R_FILE, 0, 64);
 		g.key ^= 1ull << bit;
-		ask_and_wait(msg, request(msg, &g, 1, 1, 0));
+		send_and_wait(msg, request(msg, &g, 1, 1, 0));
 	}
 }
 
 /* A store, THEN or atomic that is refused, with or without its bytes. */
-static void no_effect(struct rp_wire_request *m)
+static void send_refused(struct rp_wire_request *m)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
 
 	if (!grant_all())
 		return;
-	ask_and_wait(msg, (size_t)MUST(rp_wire_put_request(msg, sizeof(msg),
-							   new_token(), m)));
+	send_and_wait(msg, (size_t)MUST(rp_wire_put_request(msg, sizeof(msg),
+							    new_token(), m)));
 }
 
-static void stores_that_may_not_be(void)
+static void refused_stores(void)
 {
 	static uint8_t bytes[RP_WIRE_MAX_STORE];
 	struct rp_wire_range g[2];
@@ -182,11 +184,11 @@ static void stores_that_may_not_be(void)
 		for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 			m.nranges = 1;
 			g[0] = range_of(R_FILE, wrong[i][0], wrong[i][1]);
-			no_effect(&m);
+			send_refused(&m);
 			g[0].key = world->regions[R_PMEM].key;
 			g[0].addr += world->regions[R_PMEM].addr -
 				     world->regions[R_FILE].addr;
-			no_effect(&m);
+			send_refused(&m);
 			/*
 			 * The first range is good, and must not be stored
 			 * either.
@@ -195,18 +197,18 @@ static void stores_that_may_not_be(void)
 			g[1] = g[0];
 			g[1].len = 64;
 			g[0] = range_of(R_READONLY, 0, 64);
-			no_effect(&m);
+			send_refused(&m);
 		}
 		m.nranges = 1;
 		g[0] = range_of(R_READONLY, 0, 64);
-		no_effect(&m);
+		send_refused(&m);
 		m.effect = RP_EFFECT_NOTIFY;
-		no_effect(&m);
+		send_refused(&m);
 		m.effect = RP_EFFECT_STORE;
 	}
 }
 
-static void thens_that_may_not_be(void)
+static void refused_thens(void)
 {
 	struct rp_wire_range g = range_of(R_FILE, 0, 64);
 	struct rp_wire_request m = {
@@ -226,12 +228,12 @@ static void thens_that_may_not_be(void)
 			.addr = world->regions[R_FILE].addr + at[i],
 			.value = ~0ull,
 		};
-		no_effect(&m);
+		send_refused(&m);
 	}
 	for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
 		m.then.key = world->regions[of[i]].key;
 		m.then.addr = world->regions[of[i]].addr;
-		no_effect(&m);
+		send_refused(&m);
 	}
 }
 
@@ -268,15 +270,15 @@ static void atomics(void)
 			 * change.
 			 */
 			wire_put(msg + 4, 4, --len);
-			ask_and_wait(msg, len);
+			send_and_wait(msg, len);
 		}
 	}
 	/* Elements that are cut, misaligned, outside, or read-only. */
 	for (uint64_t off = 1; off < 8; off++) {
 		g = range_of(R_FILE, off, 8);
-		no_effect(&m);
+		send_refused(&m);
 		g = range_of(R_FILE, REGION_LEN - 8 + off, 8);
-		no_effect(&m);
+		send_refused(&m);
 	}
 	for (int op = RP_ATOMIC_MIN; op < RP_ATOMIC_OPS; op++) {
 		m.atomic.op = (uint8_t)op;
@@ -284,14 +286,14 @@ static void atomics(void)
 			continue;
 		g = range_of(R_FILE_OTHER, 64, 8);
 		if (op % 4 == 0)
-			no_effect(&m);
+			send_refused(&m);
 		g = range_of(R_READONLY, 64, 8);
 		if (op != RP_ATOMIC_READ)
-			no_effect(&m);
+			send_refused(&m);
 		g = range_of(R_PMEM, REGION_LEN, 8);
-		no_effect(&m);
+		send_refused(&m);
 		g = range_of(R_PMEM, -8ull, 8);
-		no_effect(&m);
+		send_refused(&m);
 	}
 	/* Reserved bytes are set; fetch is neither 0 nor 1. */
 	m.atomic.op = RP_ATOMIC_SUM;
@@ -300,7 +302,7 @@ static void atomics(void)
 		len = (size_t)MUST(
 			rp_wire_put_request(msg, sizeof(msg), new_token(), &m));
 		msg[at + i] = 2;
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 	}
 }
 
@@ -333,7 +335,7 @@ static void packed(void)
 			       : world->regions[R_READONLY].key);
 		msg[EFFECT] = i % 7 == 6 ? RP_EFFECT_THEN : 0;
 		msg[REQUIRED] = 9;
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 		if (i % 8)
 			continue;
 		/*
@@ -345,7 +347,7 @@ static void packed(void)
 		msg[EFFECT] = RP_EFFECT_STORE;
 		if (!conn_ensure())
 			return;
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 	}
 }
 
@@ -398,7 +400,7 @@ static void messages_of_targets(void)
 			len = rp_wire_put_reply(msg, sizeof(msg), rnd() % 4,
 						&ok);
 		}
-		ask_and_wait(msg, (size_t)MUST(len));
+		send_and_wait(msg, (size_t)MUST(len));
 	}
 }
 
@@ -416,7 +418,9 @@ static void no_credit(void)
 			ended++;
 		if (!conn_ensure())
 			return;
-		ask(msg, request(msg, g, i % 8 ? 1 : RP_WIRE_MAX_RANGES, 2, 2));
+		send_request(
+			msg,
+			request(msg, g, i % 8 ? 1 : RP_WIRE_MAX_RANGES, 2, 2));
 	}
 	listen_for(300);
 	if (!ended)
@@ -433,11 +437,11 @@ static void half_and_too_long(void)
 		g[i] = range_of(R_FILE, i, 64);
 	len = request(big, g, 4, 2, 2);
 	for (size_t n = 1; n < len; n++)
-		ask_and_wait(big, n);
+		send_and_wait(big, n);
 	for (size_t n = 16; n < len; n++) {
 		wire_put(big + 4, 4, n);
 		wire_put(big + 8, 8, new_token());
-		ask_and_wait(big, n);
+		send_and_wait(big, n);
 	}
 	/* Longer than the largest message; the base may end the connection. */
 	for (size_t n = RP_WIRE_MAX_MSG + 1; n <= sizeof(big);
@@ -445,7 +449,7 @@ static void half_and_too_long(void)
 		len = request(big, g, RP_WIRE_MAX_RANGES, 2, 2);
 		memset(big + len, 0, sizeof(big) - len);
 		wire_put(big + 4, 4, n);
-		ask_and_wait(big, n);
+		send_and_wait(big, n);
 	}
 }
 
@@ -487,7 +491,7 @@ static void noise(void)
 					msg[at] ^= (uint8_t)(1 << rnd() % 8);
 			}
 		}
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 	}
 }
 
@@ -495,8 +499,8 @@ const struct attack message_attacks[] = {
 	{"fields at their extremes", fields},
 	{"ranges at their edges, and outside", ranges},
 	{"keys that were not granted", keys_of_others},
-	{"stores that may not be", stores_that_may_not_be},
-	{"ordered stores that may not be", thens_that_may_not_be},
+	{"stores that may not be", refused_stores},
+	{"ordered stores that may not be", refused_thens},
 	{"malformed atomics", atomics},
 	{"packed ranges of any bytes", packed},
 	{"messages of targets", messages_of_targets},

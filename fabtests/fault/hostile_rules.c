@@ -24,7 +24,7 @@ static bool zeros(const uint8_t *m, size_t len)
 	return true;
 }
 
-bool proper_hello(const uint8_t *m, size_t len)
+bool hello_is_valid(const uint8_t *m, size_t len)
 {
 	return len >= HELLO_LEN && header(m, HELLO_LEN, 1) && zeros(m + 8, 8) &&
 	       wire_get(m + 16, 8) == world->regions[R_FILE].key &&
@@ -84,7 +84,7 @@ static bool proper_request(const uint8_t *m, size_t len, unsigned int granted)
 	       (!store || bytes <= MAX_BYTES);
 }
 
-bool proper(const uint8_t *m, size_t len, unsigned int granted)
+bool request_is_valid(const uint8_t *m, size_t len, unsigned int granted)
 {
 	uint64_t key;
 

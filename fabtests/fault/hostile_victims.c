@@ -156,7 +156,7 @@ void target_run(const char *pools)
 	const struct rlimit few = {TARGET_FDS, TARGET_FDS};
 	struct fi_cq_err_entry err;
 	struct side s;
-	unsigned int ask;
+	unsigned int due;
 	ssize_t n;
 
 	if (setrlimit(RLIMIT_NOFILE, &few))
@@ -176,10 +176,10 @@ void target_run(const char *pools)
 		}
 		if (n != -FI_EAGAIN)
 			atomic_fetch_add(&world->seen, 1);
-		ask = atomic_load(&world->audits_due);
-		if (ask > atomic_load(&world->audits)) {
+		due = atomic_load(&world->audits_due);
+		if (due > atomic_load(&world->audits)) {
 			look();
-			atomic_store(&world->audits, ask);
+			atomic_store(&world->audits, due);
 		}
 	}
 	for (int r = 0; r < R_STALE; r++)

@@ -303,11 +303,11 @@ static void write_close(struct side *s, const struct card *peer)
 int main(void)
 {
 	const struct pair_opts plain = {0};
-	const struct pair_opts asks = {.selective = true,
-				       .op_flags = FI_COMPLETION};
+	const struct pair_opts few_entries = {.selective = true,
+					      .op_flags = FI_COMPLETION};
 
 	label = "writes";
-	pair_run(&plain, &asks, serve, write_to);
+	pair_run(&plain, &few_entries, serve, write_to);
 	label = "close";
 	pair_run(&plain, &plain, serve_close, write_close);
 	return tap_done();

@@ -42,8 +42,8 @@ static struct fi_info *hints_of(const char *prov, enum fi_ep_type type,
 	return h;
 }
 
-static struct fi_info *ask(const char *prov, enum fi_ep_type type,
-			   uint64_t caps, uint64_t op_flags)
+static struct fi_info *getinfo(const char *prov, enum fi_ep_type type,
+			       uint64_t caps, uint64_t op_flags)
 {
 	struct fi_info *h = hints_of(prov, type, caps), *list = NULL;
 
@@ -59,7 +59,7 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 {
 	const bool offered = type == FI_EP_MSG;
 	struct fi_info *list =
-		ask(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
+		getinfo(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
 	struct fi_info *h;
 
 	if (offered)
@@ -84,7 +84,7 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 static void check_comp_order(const char *prov, enum fi_ep_type type)
 {
 	const uint64_t caps = FI_MSG | FI_RMA;
-	struct fi_info *list = ask(prov, type, caps | FI_RMA_PMEM, 0), *h;
+	struct fi_info *list = getinfo(prov, type, caps | FI_RMA_PMEM, 0), *h;
 
 	ok(list && !list->tx_attr->comp_order && !list->rx_attr->comp_order,
 	   "no order of persistent completions is offered");
@@ -103,7 +103,7 @@ static void check_comp_order(const char *prov, enum fi_ep_type type)
 
 static void check_entries(const char *prov, enum fi_ep_type type)
 {
-	struct fi_info *list = ask(prov, type, 0, 0);
+	struct fi_info *list = getinfo(prov, type, 0, 0);
 
 	ok(list != NULL, "the base's own endpoints are listed");
 	for (struct fi_info *i = list; i; i = i->next) {
@@ -117,7 +117,7 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 	}
 	fi_freeinfo(list);
 	check_persistent(prov, type);
-	list = ask(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
+	list = getinfo(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
 	ok(!list, "commits by default requested: no match");
 	fi_freeinfo(list);
 }
@@ -125,7 +125,7 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 /* The provider stays first in the list for hints without an order. */
 static void check_order(const char *prov)
 {
-	struct fi_info *list = ask(prov, FI_EP_UNSPEC, 0, 0);
+	struct fi_info *list = getinfo(prov, FI_EP_UNSPEC, 0, 0);
 	int others = 0;
 
 	ok(list && list->ep_attr->type == FI_EP_RDM,
@@ -190,7 +190,7 @@ static int complete(struct side *s)
 /* Connected endpoints within one process, over the provider's objects. */
 static void check_connected(const char *prov)
 {
-	struct fi_info *list = ask(prov, FI_EP_MSG, FI_MSG, 0), *to;
+	struct fi_info *list = getinfo(prov, FI_EP_MSG, FI_MSG, 0), *to;
 	struct side a = {0}, b = {0};
 	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_UNSPEC};
 	struct fi_eq_cm_entry e = {0};

@@ -105,7 +105,7 @@ static double ms(void)
 static uint64_t src[8], res[8], cmp[8];
 static const struct card *at;
 
-static ssize_t writev_it(struct side *s)
+static ssize_t post_writev(struct side *s)
 {
 	const struct iovec iov[2] = {{src, 8}, {src + 1, 8}};
 
@@ -113,19 +113,19 @@ static ssize_t writev_it(struct side *s)
 			 at->pool_key, NULL);
 }
 
-static ssize_t write_it(struct side *s)
+static ssize_t post_write(struct side *s)
 {
 	return fi_write(s->ep, src, 64, NULL, s->peer, at->pool_addr,
 			at->pool_key, NULL);
 }
 
-static ssize_t writedata_it(struct side *s)
+static ssize_t post_writedata(struct side *s)
 {
 	return fi_writedata(s->ep, src, 64, NULL, 5, s->peer, at->pool_addr,
 			    at->pool_key, NULL);
 }
 
-static ssize_t writemsg_it(struct side *s)
+static ssize_t post_writemsg(struct side *s)
 {
 	const struct iovec iov = {src, 64};
 	const struct fi_rma_iov rma = {at->pool_addr, 64, at->pool_key};
@@ -141,7 +141,7 @@ static ssize_t writemsg_it(struct side *s)
 }
 
 /* One write to the file and to ordinary memory. */
-static ssize_t mixed_it(struct side *s)
+static ssize_t post_mixed(struct side *s)
 {
 	const struct iovec iov = {src, 64};
 	const struct fi_rma_iov rma[2] = {
@@ -159,13 +159,13 @@ static ssize_t mixed_it(struct side *s)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION);
 }
 
-static ssize_t atomic_it(struct side *s)
+static ssize_t post_atomic(struct side *s)
 {
 	return fi_atomic(s->ep, src, 2, NULL, s->peer, at->pool_addr,
 			 at->pool_key, FI_UINT64, FI_SUM, NULL);
 }
 
-static ssize_t atomicmsg_it(struct side *s)
+static ssize_t post_atomicmsg(struct side *s)
 {
 	const struct fi_ioc iov = {src, 1};
 	const struct fi_rma_ioc rma = {at->pool_addr, 1, at->pool_key};
@@ -182,22 +182,22 @@ static ssize_t atomicmsg_it(struct side *s)
 	return fi_atomicmsg(s->ep, &msg, FI_COMPLETION);
 }
 
-static ssize_t fetch_it(struct side *s)
+static ssize_t post_fetch(struct side *s)
 {
 	return fi_fetch_atomic(s->ep, src, 1, NULL, res, NULL, s->peer,
 			       at->pool_addr, at->pool_key, FI_UINT64, FI_SUM,
 			       NULL);
 }
 
-static ssize_t compare_it(struct side *s)
+static ssize_t post_compare(struct side *s)
 {
 	return fi_compare_atomic(s->ep, src, 1, NULL, cmp, NULL, res, NULL,
 				 s->peer, at->pool_addr, at->pool_key,
 				 FI_UINT64, FI_CSWAP_NE, NULL);
 }
 
-static void late(struct side *s, const char *what,
-		 ssize_t (*post)(struct side *))
+static void check_late(struct side *s, const char *what,
+		       ssize_t (*post)(struct side *))
 {
 	double begun, took;
 	int completed;
@@ -236,15 +236,15 @@ static void initiate(struct side *s, const struct card *peer)
 	tap_ok(!commits(s, peer->plain_addr, peer->plain_key),
 	       "plain memory is ordinary");
 	if (expected) {
-		late(s, "fi_write", write_it);
-		late(s, "fi_writev", writev_it);
-		late(s, "fi_writedata", writedata_it);
-		late(s, "fi_writemsg", writemsg_it);
-		late(s, "fi_atomic", atomic_it);
-		late(s, "fi_atomicmsg", atomicmsg_it);
-		late(s, "fi_fetch_atomic", fetch_it);
-		late(s, "fi_compare_atomic", compare_it);
-		tap_ok(mixed_it(s) == -FI_EINVAL,
+		check_late(s, "fi_write", post_write);
+		check_late(s, "fi_writev", post_writev);
+		check_late(s, "fi_writedata", post_writedata);
+		check_late(s, "fi_writemsg", post_writemsg);
+		check_late(s, "fi_atomic", post_atomic);
+		check_late(s, "fi_atomicmsg", post_atomicmsg);
+		check_late(s, "fi_fetch_atomic", post_fetch);
+		check_late(s, "fi_compare_atomic", post_compare);
+		tap_ok(post_mixed(s) == -FI_EINVAL,
 		       "one that writes ordinary memory too is refused");
 	}
 	pair_barrier(s);

@@ -287,8 +287,8 @@ void inv_stage_close(struct inv_world *w);
 
 /* --- the offers of fi_getinfo() --- */
 
-struct fi_info *inv_ask(const char *prov, uint64_t caps,
-			enum fi_progress progress);
+struct fi_info *inv_getinfo(const char *prov, uint64_t caps,
+			    enum fi_progress progress);
 uint64_t inv_wanted_caps(const struct inv_features *f);
 /* Print the provider's attributes into t, as lines. */
 void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t);

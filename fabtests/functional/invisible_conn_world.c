@@ -48,7 +48,7 @@ static void add_memory(struct side *s, int which)
 		       &s->mr[which], NULL));
 }
 
-static struct fi_info *ask(bool automatic)
+static struct fi_info *getinfo(bool automatic)
 {
 	struct fi_info *h = fi_allocinfo(), *i = NULL;
 	char prov[64];
@@ -74,7 +74,7 @@ void open_batch(bool automatic)
 	for (int k = 0; k < 2; k++) {
 		struct side *s = &side[k];
 
-		s->info = ask(automatic);
+		s->info = getinfo(automatic);
 		MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
 		MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
 		MUST(fi_eq_open(s->fabric, &eq, &s->eq, NULL));

@@ -13,8 +13,8 @@
 
 #define PLAIN_CAPS (FI_MSG | FI_TAGGED | FI_RMA)
 
-struct fi_info *inv_ask(const char *prov, uint64_t caps,
-			enum fi_progress progress)
+struct fi_info *inv_getinfo(const char *prov, uint64_t caps,
+			    enum fi_progress progress)
 {
 	struct fi_info *h = fi_allocinfo(), *info = NULL;
 	int ret;
@@ -35,7 +35,8 @@ struct fi_info *inv_ask(const char *prov, uint64_t caps,
 
 static bool has(const char *prov, uint64_t cap)
 {
-	struct fi_info *i = inv_ask(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
+	struct fi_info *i =
+		inv_getinfo(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
 	bool yes = i;
 
 	fi_freeinfo(i);
@@ -102,7 +103,7 @@ static void try_objects(const char *prov, struct inv_features *f,
 		"fi_wait_open()",
 		"fi_av_open() with FI_EVENT",
 	};
-	struct fi_info *i = inv_ask(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
+	struct fi_info *i = inv_getinfo(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
 	struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP};
 	struct fi_cq_attr cq = {.wait_obj = FI_WAIT_FD,
 				.format = FI_CQ_FORMAT_TAGGED};

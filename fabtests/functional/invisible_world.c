@@ -84,7 +84,7 @@ void inv_world_open(struct inv_world *w, const char *prov, bool layered,
 	for (int s = 0; s < INV_SIDES; s++) {
 		struct inv_side *side = &w->side[s];
 
-		side->info = inv_ask(
+		side->info = inv_getinfo(
 			prov,
 			inv_wanted_caps(f) |
 				(layered && !w->quiet ? FI_RMA_PMEM : 0),

@@ -31,7 +31,7 @@ static void must(ssize_t ret, const char *what)
 	MPI_Abort(MPI_COMM_WORLD, 4);
 }
 
-static struct fi_info *ask(void)
+static struct fi_info *getinfo(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *info;
 
@@ -56,7 +56,7 @@ void mixed_direct_open(uint8_t *pool)
 	uint8_t *half = pool + MIXED_WINDOW;
 	struct fid_domain *domain;
 	struct fid_fabric *fabric;
-	struct fi_info *i = ask();
+	struct fi_info *i = getinfo();
 	struct card self = {{0}, 0, 0};
 	size_t len = sizeof(self.name);
 	struct fid_av *av;

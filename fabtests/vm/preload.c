@@ -454,7 +454,7 @@ static void plays_after_error(void)
 }
 
 /* The old rkey is void; the new one has other access rights. */
-static void plays_anew(bool old)
+static void plays_reregistered(bool old)
 {
 	const char *name = old ? "the old rkey" : "registered anew";
 	struct reply r = pair_open(FLUSHES, FLUSHES), now;
@@ -617,8 +617,8 @@ static void initiator(void)
 		play(&cases[i]);
 	plays_unsignaled();
 	plays_after_error();
-	plays_anew(false);
-	plays_anew(true);
+	plays_reregistered(false);
+	plays_reregistered(true);
 	plays_atomic();
 	plays_many();
 	plays_death();

@@ -145,7 +145,7 @@ static void end_join(struct end *e, const struct end *peer, unsigned int access)
 }
 
 /* Both queue pairs have to be connected first. */
-static void ends_ask(void)
+static void ends_connect(void)
 {
 	struct ibv_rpmem_addr of_a, of_b;
 
@@ -168,7 +168,7 @@ static void ends_open(unsigned int access)
 	end_open(&b, access);
 	end_join(&a, &b, OPEN);
 	end_join(&b, &a, OPEN | access);
-	ends_ask();
+	ends_connect();
 }
 
 /* --- code that differs between the modes --- */
@@ -496,7 +496,7 @@ static void puts_records(void)
 }
 
 /* Functions of the agent: the method, atomic writes, and its end. */
-static void asks(void)
+static void agent_cases(void)
 {
 	struct ibv_rpmem_mr *rmr = open_all();
 	struct ibv_rpmem_region_attr attr;
@@ -577,6 +577,6 @@ int main(int argc, char **argv)
 		puts_records();
 	}
 	if (mode == AGENT || mode == AGENT_SEND)
-		asks();
+		agent_cases();
 	return fclose(logged) ? 1 : 0;
 }
