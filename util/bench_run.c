@@ -146,7 +146,7 @@ static void open_rivals(struct bench *b)
 	const struct rival_cfg cfg = {
 		.base = b->cfg->base,
 		.node = b->cfg->node,
-		.nap = b->cfg->mode == BENCH_PROBE,
+		.blocks = b->cfg->mode == BENCH_PROBE,
 	};
 
 	for (int i = 0; i < RIVALS; i++) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Durable writes over connected endpoints, against the bare base: connected
- * [SIZE [COUNT]]. Two processes, three connections, one write at a time: ours
- * with FI_COMMIT_COMPLETE, tcp's with FI_DELIVERY_COMPLETE, and tcp's own
- * FI_COMMIT_COMPLETE. Medians in us, by turns; the ratios are those of a turn.
+ * [SIZE [COUNT]]. Two processes, three connections, one outstanding write:
+ * ofi_rpmem with FI_COMMIT_COMPLETE, tcp with FI_DELIVERY_COMPLETE, and tcp's
+ * own FI_COMMIT_COMPLETE. The methods alternate; medians in us, ratios within
+ * one round.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static const struct way {
 static struct shared {
 	struct card card[WAYS];
 	_Atomic int up[WAYS]; /* 1: listens, 2: connected */
-	_Atomic int driven;   /* which one; WAYS: the end */
+	_Atomic int driven;   /* the method that writes; WAYS: the end */
 } * shared;
 
 static char pool[POOL] __attribute__((aligned(4096)));
@@ -178,7 +179,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: connected [SIZE [COUNT]]\n");
 		return 2;
 	}
-	/* Ordinary memory plays persistent memory, as tcp itself takes it. */
+	/*
+	 * Ordinary memory stands for persistent memory, as tcp itself accepts
+	 * it.
+	 */
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 0);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 0);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,

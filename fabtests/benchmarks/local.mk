@@ -1,4 +1,4 @@
-# What the provider is measured against: frozen, so that figures stay comparable.
+# The baselines of the provider: frozen, so that figures stay comparable.
 noinst_LTLIBRARIES += fabtests/benchmarks/librivals.la
 fabtests_benchmarks_librivals_la_SOURCES = \
 	fabtests/benchmarks/rival.h \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What ofi_rpmem is measured against: other ways to write to another process.
- */
+/* Baselines for ofi_rpmem: other ways to write to another process. */
 #ifndef RP_RIVAL_H
 #define RP_RIVAL_H
 
@@ -12,14 +11,14 @@
 #include "util/text.h"
 
 /*
- * Two processes, both polling, with a page that they share. The target opens
- * first and polls from then on; the initiator opens, and every put is over
- * when it returns. One put at a time.
+ * Two polling processes share this page. The target opens first and polls until
+ * the end; the initiator opens, and each put has completed when the call
+ * returns. One put is outstanding at a time.
  */
 struct rival_page {
-	_Atomic int named;	/* the initiator's name is below */
+	_Atomic int named;	/* the initiator's name follows */
 	uint8_t target[128];	/* address of the target */
-	uint8_t initiator[128]; /* and of the initiator, where it needs one */
+	uint8_t initiator[128]; /* address of the initiator, if it needs one */
 	size_t target_len, initiator_len;
 	uint64_t key, addr; /* of the memory */
 };
@@ -27,12 +26,12 @@ struct rival_page {
 struct rival_cfg {
 	const char *base; /* name of the base provider */
 	const char *node; /* address of the RDMA device, or NULL */
-	bool nap;	  /* wait asleep before looking: polls do not count */
-	char *mem;	  /* target: what is written to */
+	bool blocks;	  /* block before polling: polls do not count */
+	char *mem;	  /* target: the memory to write to */
 	size_t len;
 };
 
-struct rival_end; /* each rival has its own */
+struct rival_end; /* defined by each rival */
 
 struct rival {
 	const char *name;
@@ -47,7 +46,7 @@ struct rival {
 	/* Initiator; the target polls meanwhile. */
 	int (*open)(const struct rival_cfg *cfg, struct rival_page *page,
 		    struct rival_end **end, char *err);
-	/* buf is the same at each call and is not changed. */
+	/* buf is the same at each call, with unchanged bytes. */
 	int (*put)(struct rival_end *end, const void *buf, uint64_t off,
 		   uint64_t size, char *err);
 	void (*close)(struct rival_end *end);
@@ -70,6 +69,6 @@ static const struct rival *const rivals[] = {
 };
 #define RIVALS ((int)(sizeof(rivals) / sizeof(rivals[0])))
 
-#define RIVAL_PATIENCE 10 /* seconds for one put */
+#define RIVAL_DEADLINE 10 /* seconds, the deadline of one put */
 
 #endif

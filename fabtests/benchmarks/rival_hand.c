@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a program would write itself on the bare base: write, ask, be told. */
+/* A hand-written protocol over the bare base: write, request, ack. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,21 +14,21 @@
 #include "util/flush.h"
 
 /*
- * As fast as it can be: small writes, requests and answers are injected, no
- * completion is asked for but that of the receives, which are posted long
- * before, and both sides poll. Two forms: the write by the base with a request
- * behind it, for which the target flushes by clwb; and the bytes in the
- * request, which the target stores non-temporally.
+ * The fastest form of this protocol: small writes, requests and acks are
+ * injected, receives are posted long before and alone report completions, and
+ * both sides poll. Two variants: the base writes and a request behind it makes
+ * the target flush by clwb; or the request carries the bytes, which the target
+ * stores non-temporally.
  *
- * It does less than ofi_rpmem promises. The write is taken to be in memory when
- * the request behind it arrives, which is true of one connection and not
- * across a silent reconnect; nothing tells one life of the target from the
- * next; every length and address of a request is believed but for its bounds.
+ * It promises less than ofi_rpmem. A write counts as placed when the request
+ * behind it arrives, which holds on one connection and not across a silent
+ * reconnect; nothing distinguishes two incarnations of the target; of a request
+ * only the bounds are checked.
  */
-#define TAG_ASK 1
-#define TAG_ACK 2
-#define POSTED	8
-#define INLINE	65536u
+#define TAG_REQUEST 1
+#define TAG_ACK	    2
+#define POSTED	    8
+#define INLINE	    65536u
 
 struct request {
 	uint64_t off, len;
@@ -78,7 +78,7 @@ static int end_open(const struct rival_cfg *cfg, struct rival_page *page,
 	struct rp_fabric_attr attr = {
 		.base = cfg->base,
 		.bare = true,
-		.target = tag == TAG_ASK,
+		.target = tag == TAG_REQUEST,
 		.tagged = true,
 		.selective = true,
 	};
@@ -90,7 +90,7 @@ static int end_open(const struct rival_cfg *cfg, struct rival_page *page,
 	e->page = page;
 	e->peer = FI_ADDR_UNSPEC;
 	e->slot_len = slot_len;
-	/* One more than is posted: the initiator's message. */
+	/* One slot beyond the posted receives holds the initiator's message. */
 	e->slots = calloc(POSTED, slot_len + sizeof(struct request) + INLINE);
 	ret = e->slots ? rp_fabric_open(&attr, &e->f, err)
 		       : rp_err(err, -ENOMEM, "out of memory");
@@ -123,8 +123,9 @@ static int hand_serve(const struct rival_cfg *cfg, struct rival_page *page,
 		      struct rival_end **end, char *err)
 {
 	struct rival_end *e;
-	int ret = end_open(cfg, page, sizeof(struct request) + INLINE, TAG_ASK,
-			   page->target, &page->target_len, &e, err);
+	int ret =
+		end_open(cfg, page, sizeof(struct request) + INLINE,
+			 TAG_REQUEST, page->target, &page->target_len, &e, err);
 
 	if (ret)
 		return ret;
@@ -154,7 +155,7 @@ static void persist(struct rival_end *e, const char *slot)
 	memcpy(&req, slot, sizeof(req));
 	if (req.off > e->len || req.len > e->len - req.off ||
 	    (req.inlined && req.len > INLINE))
-		return; /* and no answer: its patience ends */
+		return; /* no ack: the initiator runs into its deadline */
 	if (req.inlined)
 		e->cpu.copy(e->mem + req.off, slot + sizeof(req), req.len,
 			    PMEM2_F_MEM_NONTEMPORAL | PMEM2_F_MEM_NODRAIN);
@@ -185,7 +186,7 @@ static int hand_poll(struct rival_end *e, char *err)
 	if (n != 1)
 		return 0;
 	persist(e, done.op_context);
-	return post(e, done.op_context, TAG_ASK);
+	return post(e, done.op_context, TAG_REQUEST);
 }
 
 static int hand_open(const struct rival_cfg *cfg, struct rival_page *page,
@@ -207,7 +208,7 @@ static int hand_open(const struct rival_cfg *cfg, struct rival_page *page,
 	return 0;
 }
 
-/* One ack has arrived, and is posted again. */
+/* Wait for one ack, and post its receive again. */
 static int await_ack(struct rival_end *e, char *err)
 {
 	struct timespec t;
@@ -226,16 +227,16 @@ static int await_ack(struct rival_end *e, char *err)
 			continue;
 		clock_gettime(CLOCK_MONOTONIC, &t);
 		if (!end)
-			end = t.tv_sec + RIVAL_PATIENCE;
+			end = t.tv_sec + RIVAL_DEADLINE;
 		if (t.tv_sec > end)
 			return rp_err(err, -ETIMEDOUT, "no answer in %d s",
-				      RIVAL_PATIENCE);
+				      RIVAL_DEADLINE);
 	}
 	return post(e, done.op_context, TAG_ACK);
 }
 
-/* A message of len bytes, injected where that is possible. */
-static int ask(struct rival_end *e, size_t len, char *err)
+/* Send a message of len bytes, injected if the base allows that length. */
+static int send_request(struct rival_end *e, size_t len, char *err)
 {
 	void *desc = rp_fabric_desc(e->slot_mr);
 	struct iovec iov = {.iov_base = e->message, .iov_len = len};
@@ -244,13 +245,13 @@ static int ask(struct rival_end *e, size_t len, char *err)
 		.desc = &desc,
 		.iov_count = 1,
 		.addr = e->peer,
-		.tag = TAG_ASK,
+		.tag = TAG_REQUEST,
 	};
 	ssize_t ret;
 
 	do {
 		ret = len <= e->inject ? fi_tinject(e->f.ep, e->message, len,
-						    e->peer, TAG_ASK)
+						    e->peer, TAG_REQUEST)
 				       : fi_tsendmsg(e->f.ep, &msg, 0);
 		if (ret == -FI_EAGAIN)
 			fi_cq_read(e->f.cq, NULL, 0);
@@ -289,7 +290,7 @@ static int hand_put(struct rival_end *e, const void *buf, uint64_t off,
 		return rp_err(err, (int)ret, "write: %s",
 			      fi_strerror((int)-ret));
 	memcpy(e->message, &req, sizeof(req));
-	return ask(e, sizeof(req), err);
+	return send_request(e, sizeof(req), err);
 }
 
 static int inline_put(struct rival_end *e, const void *buf, uint64_t off,
@@ -299,7 +300,7 @@ static int inline_put(struct rival_end *e, const void *buf, uint64_t off,
 
 	memcpy(e->message, &req, sizeof(req));
 	memcpy(e->message + sizeof(req), buf, size);
-	return ask(e, sizeof(req) + size, err);
+	return send_request(e, sizeof(req) + size, err);
 }
 
 const struct rival rival_hand = {

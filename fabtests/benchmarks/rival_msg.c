@@ -18,9 +18,9 @@
 #include "fabtests/benchmarks/rival.h"
 
 /*
- * It is no way to durable bytes: it writes cache lines back whatever the memory
- * is, and acknowledges even where the CPU cannot. It is what a program gets
- * that asks tcp alone, one message there and one back.
+ * It does not make bytes durable: the target writes cache lines back whatever
+ * the memory is, and acknowledges even where the CPU cannot. This is what tcp
+ * alone gives a program, at one message in each direction.
  */
 struct rival_end {
 	struct fi_info *info;
@@ -66,7 +66,7 @@ static int get_info(const struct rival_cfg *cfg, uint64_t caps,
 	h->ep_attr->type = FI_EP_MSG;
 	h->domain_attr->mr_mode =
 		FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	h->domain_attr->threading = FI_THREAD_SAFE; /* as all the others */
+	h->domain_attr->threading = FI_THREAD_SAFE; /* as in all rivals */
 	h->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	h->addr_format = FI_SOCKADDR_IN;
 	h->fabric_attr->prov_name = strdup(cfg->base);
@@ -169,7 +169,7 @@ static int msg_poll(struct rival_end *e, char *err)
 	uint32_t event;
 	int ret;
 
-	/* The queue drives progress, and never has anything. */
+	/* Reading this queue drives progress; it never has an entry. */
 	if (e->ep)
 		fi_cq_read(e->cq, NULL, 0);
 	if (e->connected)
@@ -197,7 +197,7 @@ static time_t seconds(void)
 
 static int await_connection(struct rival_end *e, char *err)
 {
-	time_t end = seconds() + RIVAL_PATIENCE;
+	time_t end = seconds() + RIVAL_DEADLINE;
 	struct fi_eq_cm_entry entry;
 	uint32_t event;
 	ssize_t n;
@@ -215,7 +215,7 @@ static int await_connection(struct rival_end *e, char *err)
 		fi_cq_read(e->cq, NULL, 0);
 	} while (seconds() <= end);
 	return rp_err(err, -FI_ETIMEDOUT, "not connected in %d s",
-		      RIVAL_PATIENCE);
+		      RIVAL_DEADLINE);
 }
 
 static int msg_open(const struct rival_cfg *cfg, struct rival_page *page,
@@ -259,10 +259,10 @@ static int await_one(struct rival_end *e, char *err)
 		if (++polls % 65536)
 			continue;
 		if (!end)
-			end = seconds() + RIVAL_PATIENCE;
+			end = seconds() + RIVAL_DEADLINE;
 		if (seconds() > end)
 			return rp_err(err, -FI_ETIMEDOUT, "no answer in %d s",
-				      RIVAL_PATIENCE);
+				      RIVAL_DEADLINE);
 	}
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* TCP without libfabric: bytes there and the same back, both sides polling. */
+/* TCP without libfabric: the target echoes the bytes; both sides poll. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 struct rival_end {
 	int listener, fd; /* -1: none */
-	size_t at, have;  /* target: in buf, not yet back */
+	size_t at, have;  /* target: in buf, not echoed yet */
 	char buf[CHUNK];
 };
 

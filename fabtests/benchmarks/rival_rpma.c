@@ -19,24 +19,24 @@
 
 /*
  * Two methods, each as fast as the library allows: receives are posted long
- * before and posted again while an answer is under way, buffers stay
- * registered, no completion is asked for that nobody waits for but one in
- * SIGNALED, which is what frees the send queue, and both sides poll.
+ * before and reposted while the next reply is outstanding, buffers stay
+ * registered, only one operation in SIGNALED is signaled beyond those that are
+ * waited for (that frees the send queue), and both sides poll.
  *
  * The flush is the library's own, a read behind the write (the appliance
- * method), or the device's flush where both have one (librpma 1.3). That the
- * device's writes get to the memory with it is what whoever runs it says
- * (direct write to pmem), and nobody checks. The general-purpose method is the
- * one of the library's examples, without their serialization: the range in 16
- * bytes, libpmem2's write-back at the target, an answer of 8. It does less than
- * ofi_rpmem promises: an answer has no status, and nothing tells one life of
- * the target from the next.
+ * method), or the device's flush if both devices have one (librpma 1.3).
+ * Nothing checks that it moves the device's writes to memory: the operator
+ * states that (direct write to pmem). The general-purpose method follows the
+ * library's examples, without their serialization: the range in 16 bytes,
+ * libpmem2's write-back at the target, a reply of 8 bytes. It promises less
+ * than ofi_rpmem: a reply has no status, and nothing distinguishes two
+ * incarnations of the target.
  */
 #define POSTED	 16
 #define SIGNALED 16
 #define SLOT	 64 /* bytes of a message, and where it is received */
 #define QUEUE	 128
-#define PORTS	 64 /* to be tried */
+#define PORTS	 64 /* ports to try */
 
 struct request {
 	uint64_t off, len;
@@ -60,19 +60,19 @@ struct rival_end {
 	size_t len;
 	char *slots;
 	uint64_t sent;
-	bool received; /* initiator: a slot is to be posted again */
-	bool nap;
-	uint64_t slot; /* that one */
+	bool received; /* initiator: a slot has to be reposted */
+	bool blocks;
+	uint64_t slot; /* the slot */
 };
 
-/* What the target tells of itself, in the page. */
-struct told {
+/* The target's report in the shared page. */
+struct target_report {
 	char port[12];
 	uint8_t peer_cfg;
 	uint8_t size; /* of the descriptor */
 	uint8_t descriptor[96];
 };
-_Static_assert(sizeof(struct told) <= 128, "it fits the page");
+_Static_assert(sizeof(struct target_report) <= 128, "it fits the page");
 
 static int failed(char *err, int ret, const char *what)
 {
@@ -113,7 +113,7 @@ static int end_open(const struct rival_cfg *cfg, struct rival_page *page,
 	if (!e)
 		return rp_err(err, -ENOMEM, "out of memory");
 	e->page = page;
-	e->nap = cfg->nap;
+	e->blocks = cfg->blocks;
 	e->slots = aligned_alloc(4096, (len + 4095) & ~4095ul);
 	if (!e->slots) {
 		ret = rp_err(err, -ENOMEM, "out of memory");
@@ -159,7 +159,7 @@ static int post_first(struct rival_end *e, struct rpma_conn_req *req)
 	return ret;
 }
 
-/* The request becomes a connection, or is gone. */
+/* Turn the request into a connection, or delete it. */
 static int connect_req(struct rival_end *e, struct rpma_conn_req *req)
 {
 	enum rpma_conn_event event;
@@ -177,7 +177,7 @@ static int connect_req(struct rival_end *e, struct rpma_conn_req *req)
 	return ret ? ret : rpma_conn_get_cq(e->conn, &e->cq);
 }
 
-/* An operator's word for what nobody can see from the other end. */
+/* Set "direct write to pmem", which no peer can detect, for the operator. */
 static int say_direct(uint8_t *descriptor)
 {
 	struct rpma_peer_cfg *cfg;
@@ -192,8 +192,11 @@ static int say_direct(uint8_t *descriptor)
 	return ret;
 }
 
-/* Ports of RDMA are not those of TCP, and nobody gives out a free one. */
-static int listen_any(struct rival_end *e, const char *node, struct told *t)
+/*
+ * Try ports in turn: RDMA ports are not TCP's, and nothing assigns a free one.
+ */
+static int listen_any(struct rival_end *e, const char *node,
+		      struct target_report *t)
 {
 	int first = 20000 + getpid() % 20000, ret = 0;
 
@@ -211,7 +214,7 @@ static int rpma_serve(const struct rival_cfg *cfg, struct rival_page *page,
 {
 	const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC |
 			  RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
-	struct told *t = (struct told *)page->target;
+	struct target_report *t = (struct target_report *)page->target;
 	struct rival_end *e;
 	size_t size;
 	int fd, ret;
@@ -242,7 +245,7 @@ static int rpma_serve(const struct rival_cfg *cfg, struct rival_page *page,
 		goto close;
 	}
 	t->size = (uint8_t)size;
-	fcntl(fd, F_SETFL, O_NONBLOCK); /* to poll it */
+	fcntl(fd, F_SETFL, O_NONBLOCK); /* for polling */
 	*end = e;
 	return 0;
 
@@ -275,7 +278,7 @@ static int persist(struct rival_end *e, uint64_t slot)
 
 	memcpy(&req, e->slots + slot * SLOT, sizeof(req));
 	if (req.off > e->len || req.len > e->len - req.off)
-		return 0; /* and no answer: its patience ends */
+		return 0; /* no reply: the initiator runs into its deadline */
 	e->cpu.flush(e->mem + req.off, req.len);
 	e->cpu.drain();
 	ret = send_slot(e, &req.off, sizeof(req.off));
@@ -290,8 +293,10 @@ static int rpma_poll(struct rival_end *e, char *err)
 
 	if (!e->conn) {
 		ret = rpma_ep_next_conn_req(e->ep, e->conn_cfg, &req);
-		/* 1.3 takes what a descriptor that waits for nothing says for
-		 * a failure. */
+		/*
+		 * librpma 1.3 reports an idle non-blocking descriptor as an
+		 * error.
+		 */
 		if (ret == RPMA_E_NO_EVENT ||
 		    (ret == RPMA_E_PROVIDER && errno == EAGAIN))
 			return 0;
@@ -315,7 +320,7 @@ static int rpma_poll(struct rival_end *e, char *err)
 static int rpma_open(const struct rival_cfg *cfg, struct rival_page *page,
 		     struct rival_end **end, char *err)
 {
-	struct told *t = (struct told *)page->target;
+	struct target_report *t = (struct target_report *)page->target;
 	struct rpma_peer_cfg *theirs = NULL;
 	struct rpma_conn_req *req;
 	struct rival_end *e;
@@ -344,7 +349,7 @@ static int rpma_open(const struct rival_cfg *cfg, struct rival_page *page,
 	return 0;
 }
 
-/* Only at the first put, or at a longer one. */
+/* Registers at the first put, and again for a longer buffer. */
 static int registered(struct rival_end *e, const void *buf, uint64_t size)
 {
 	int ret;
@@ -361,8 +366,9 @@ static int registered(struct rival_end *e, const void *buf, uint64_t size)
 }
 
 /*
- * Until what was asked for: an answer, or a flush, which has the opcode of a
- * read where the device knows none. Others are of messages sent long before.
+ * Poll until the wanted completion: a reply, or a flush, which has the opcode
+ * of a read if the device has no FLUSH. Other completions are of messages sent
+ * long before.
  */
 static int await(struct rival_end *e, bool answer, char *err)
 {
@@ -372,7 +378,7 @@ static int await(struct rival_end *e, bool answer, char *err)
 	time_t end = 0;
 	int ret;
 
-	if (e->nap)
+	if (e->blocks)
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	for (;;) {
 		ret = rpma_cq_get_wc(e->cq, 1, &wc, NULL);
@@ -388,10 +394,10 @@ static int await(struct rival_end *e, bool answer, char *err)
 			continue;
 		clock_gettime(CLOCK_MONOTONIC, &t);
 		if (!end)
-			end = t.tv_sec + RIVAL_PATIENCE;
+			end = t.tv_sec + RIVAL_DEADLINE;
 		if (t.tv_sec > end)
 			return rp_err(err, -ETIMEDOUT, "no answer in %d s",
-				      RIVAL_PATIENCE);
+				      RIVAL_DEADLINE);
 	}
 	e->received = answer;
 	e->slot = wc.wr_id;
@@ -424,7 +430,10 @@ static int gpspm_put(struct rival_end *e, const void *buf, uint64_t off,
 				 RPMA_F_COMPLETION_ON_ERROR, NULL);
 	if (!ret)
 		ret = send_slot(e, &req, sizeof(req));
-	/* While the answer is under way, and there are others. */
+	/*
+	 * Repost while the next reply is outstanding; other receives are
+	 * posted.
+	 */
 	if (!ret && e->received)
 		ret = post(e, e->slot);
 	e->received = false;

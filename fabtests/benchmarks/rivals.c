@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Runs each rival by itself: rivals [SIZE [COUNT [POOL [NODE]]]], medians in
- * us. With NODE, the address of an RDMA device, those that need one, without it
- * the others. POOL is a new file, or a DAX device.
+ * us. With NODE, the address of an RDMA device, the rivals over RDMA; without
+ * it the others. POOL is a new file, or a DAX device.
  */
 #include "config.h"
 
@@ -25,7 +25,7 @@
 #define POOL_LEN (16u << 20)
 #define WARM_UP	 64
 
-/* Between fork and end: all in one page. */
+/* Shared by the two processes of a rival, in one page. */
 struct world {
 	struct rival_page page;
 	_Atomic int up; /* 1: the target serves; -1: it cannot, err says why */
@@ -66,7 +66,7 @@ static int initiator(const struct rival *r, const struct rival_cfg *cfg,
 
 	if (!buf)
 		return rp_err(err, -ENOMEM, "out of memory");
-	/* Other bytes than those that the rival before left in the pool. */
+	/* Bytes that differ from those of the previous rival in the pool. */
 	memset(buf, (int)strlen(r->name), size);
 	ret = r->open(cfg, &w->page, &end, err);
 	for (uint64_t i = 0; !ret && i < count + WARM_UP; i++) {
@@ -76,12 +76,15 @@ static int initiator(const struct rival *r, const struct rival_cfg *cfg,
 		ret = r->put(end, buf, off, size, err);
 		if (!ret && i >= WARM_UP)
 			ret = rp_samples_add(samples, now() - start);
-		/* The pool is this process's too: it must be there. */
+		/*
+		 * Both processes map the pool, so the initiator can check the
+		 * bytes.
+		 */
 		if (!ret && r != &rival_raw &&
 		    memcmp(cfg->mem + off, buf, size))
 			ret = rp_err(err, -EIO, "the bytes did not arrive");
 	}
-	free(buf); /* the end goes with the process */
+	free(buf); /* the process exits, and closes the end with it */
 	return ret;
 }
 
@@ -161,7 +164,7 @@ int main(int argc, char **argv)
 	cfg.node = argc > 4 ? argv[4] : NULL;
 	if (cfg.node)
 		cfg.base = "verbs";
-	/* A process for each: libfabric does not survive a fork. */
+	/* One process for each: libfabric does not survive a fork. */
 	for (int i = 0; i < RIVALS; i++) {
 		if (!size || size > rivals[i]->max ||
 		    rivals[i]->rdma != !!cfg.node)

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# What the provider is measured against works, moves bytes, and has not changed.
+# The rivals work, move bytes, and are unchanged.
 set -u
 failed=0
 
-# A change of a rival is a decision: figures before and after do not compare.
+# Changing a rival is a decision: figures before and after do not compare.
 (cd "${srcdir:-.}" && sha256sum --check --quiet fabtests/benchmarks/frozen) || {
 	echo "FAIL: a rival has changed; say why in the commit that refreezes it:" \
 		"sha256sum fabtests/benchmarks/rival*.[ch] >fabtests/benchmarks/frozen"
@@ -21,7 +21,7 @@ for size in 64 65536; do
 	rm -f rivals.$$
 done
 
-# Those over an RDMA device, where there is none, say so.
+# Without an RDMA device the rivals over RDMA report that they have none.
 if grep -q 'define HAVE_LIBRPMA 1' config.h; then
 	timeout 120 fabtests/benchmarks/rivals 64 10 pool.$$ 127.0.0.1 \
 		>rivals.$$ 2>&1 && { echo "FAIL: loopback is an RDMA device"; failed=1; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Measures and examines connected endpoints of bare libfabric over loopback:
- * road EXPERIMENT [tcp|sockets [ARGUMENT...]]. Nothing of ofi_rpmem is in use.
- * The figures are in docs/measurements.md.
+ * road EXPERIMENT [tcp|sockets [ARGUMENT...]]. ofi_rpmem is not used. The
+ * figures are in docs/measurements.md.
  */
 #include "config.h"
 

@@ -47,12 +47,12 @@ struct road_node {
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_eq *eq;
-	struct fid_cq *cq; /* of every endpoint that has none of its own */
+	struct fid_cq *cq; /* for endpoints without their own CQ */
 	struct fid_pep *pep;
 	struct fid_ep *srx;
 };
 
-/* One event of the EQ, or nothing. */
+/* One event of the EQ; event 0: none. */
 struct road_event {
 	int kind;   /* FI_CONNREQ, FI_CONNECTED, FI_SHUTDOWN; 0: none */
 	int err;    /* of an error entry, else 0 */
@@ -75,7 +75,7 @@ double road_percentile(double *v, int n, int percent);
 void road_open(struct road_node *n, const char *prov, bool srx);
 void road_listen(struct road_node *n, struct road_world *w);
 struct fid_cq *road_cq_open(struct road_node *n);
-/* cq NULL: that of the node. */
+/* cq NULL: the CQ of the node. */
 struct fid_ep *road_ep_open(struct road_node *n, struct fi_info *info,
 			    struct fid_cq *cq);
 /* Connect and accept, polling EQ and the node's CQ. */
@@ -93,7 +93,7 @@ uint64_t road_addr(struct road_node *n, const void *buf);
 /* Go on to step n, or wait until another process has. */
 void road_step(struct road_world *w, int n);
 void road_await(struct road_world *w, int n);
-/* The same, polling the CQ: bases with manual progress need it to send. */
+/* The same, polling the CQ: a base with manual progress sends in it. */
 void road_await_polling(struct road_world *w, int n, struct road_node *node);
 
 /* Run target and n initiators, each in a process; returns 0 or 1. */

@@ -18,9 +18,9 @@
 
 static const size_t sizes[] = {0, 1, 64, 128, 255, 256, 257, 512};
 #define SIZES  ((int)(sizeof(sizes) / sizeof(sizes[0])))
-#define CM_MAX 256u /* longer data is for fi_connect() alone to refuse */
+#define CM_MAX 256u /* fi_connect() alone refuses longer data */
 
-static double patience = 3000; /* ms */
+static double deadline_ms = 3000; /* ms */
 
 static void data_fill(uint8_t *data, size_t len, uint8_t seed)
 {
@@ -113,7 +113,7 @@ static void data_initiator(struct road_world *w, int number)
 	}
 }
 
-/* A socket that listens and is not accepted from, or is closed again. */
+/* Listen on a socket that accepts nothing, or that is closed again. */
 static int listener(struct road_world *w, int backlog)
 {
 	struct sockaddr_in sa = {.sin_family = AF_INET};
@@ -152,13 +152,15 @@ static void connect_and_wait(struct road_node *n, struct road_world *w,
 {
 	struct fid_ep *ep = road_ep_open(n, n->info, NULL);
 	const struct itimerval limit = {.it_value.tv_sec =
-						(time_t)(patience / 1000)};
+						(time_t)(deadline_ms / 1000)};
 	const struct itimerval none = {0};
 	double begun, called;
 	struct road_event e;
 	int ret;
 
-	/* fi_connect() of sockets blocks: a signal ends its connect(2). */
+	/*
+	 * fi_connect() of sockets blocks: the signal interrupts its connect(2).
+	 */
 	setitimer(ITIMER_REAL, &limit, NULL);
 	begun = road_now();
 	ret = fi_connect(ep, w->addr, NULL, 0);
@@ -167,7 +169,7 @@ static void connect_and_wait(struct road_node *n, struct road_world *w,
 	printf("  %s: fi_connect() returns %s after %.3f ms", to,
 	       ret ? fi_strerror(-ret) : "0", (called - begun) / 1e3);
 	if (!ret) {
-		e = road_event(n, true, patience);
+		e = road_event(n, true, deadline_ms);
 		printf(", then %s", road_event_text(&e));
 	}
 	printf("\n");
@@ -301,7 +303,7 @@ static void churn_initiator(struct road_world *w, int number)
 	atomic_store(&w->over, 1);
 }
 
-/* Action of one side; the other side reports its events. */
+/* The action of one side; the other side reports its events. */
 static enum action {
 	DIES_LISTENING,
 	DIES_REQUESTED,
@@ -345,7 +347,7 @@ static void die(struct road_world *w, int step)
 
 static void report(struct road_world *w, struct road_node *n, bool with_cq)
 {
-	struct road_event e = road_event(n, with_cq, patience);
+	struct road_event e = road_event(n, with_cq, deadline_ms);
 
 	e.ms = (road_now() - w->value[0]) / 1e3;
 	printf("  %s: %s\n", actions[action], road_event_text(&e));
@@ -445,7 +447,7 @@ static void end_initiator(struct road_world *w, int number)
 		road_step(w, 5);
 		return;
 	}
-	usleep((useconds_t)(patience * 1000) / 2);
+	usleep((useconds_t)(deadline_ms * 1000) / 2);
 }
 
 int road_cm(const char *prov, int argc, char **argv)
@@ -453,10 +455,11 @@ int road_cm(const char *prov, int argc, char **argv)
 	int ret;
 
 	if (argc > 0)
-		patience = atof(argv[0]) * 1000;
+		deadline_ms = atof(argv[0]) * 1000;
 	printf("%s, CM private data:\n", prov);
 	ret = road_run(prov, 0, data_target, data_initiator, 1);
-	printf("%s, no connection, waiting %.0f s:\n", prov, patience / 1000);
+	printf("%s, no connection, waiting %.0f s:\n", prov,
+	       deadline_ms / 1000);
 	ret |= road_run(prov, 0, nobody, refused_initiator, 1);
 	printf("%s, ends:\n", prov);
 	for (action = 0; action < ACTIONS; action++)

@@ -45,7 +45,7 @@ struct request {
 	uint8_t pad[ROAD_HEADER - 32];
 };
 _Static_assert(sizeof(struct request) == ROAD_HEADER, "header");
-/* Ranges and bytes follow as the type says. */
+/* Ranges and bytes follow the header, depending on the type. */
 enum {
 	INLINE,
 	FLUSH,
@@ -310,7 +310,7 @@ static void durable_target(struct road_world *w, int number)
 	}
 }
 
-/* One completion of the CQ of t; a reply's receive is posted again. */
+/* Wait for one completion of t's CQ; repost the receive of a reply. */
 static void completion_await(struct side *s, enum transport t)
 {
 	struct fid_cq *cq = t == MSG ? s->n.cq : s->rdm.cq;
@@ -407,7 +407,7 @@ static void put_inline(struct side *s, uint64_t off, uint64_t len)
 	completion_await(s, MSG);
 }
 
-/* As put_inline(), small enough for fi_inject() with 64 bytes. */
+/* As put_inline(), short enough for fi_inject() with a 64-byte payload. */
 static void put_short(struct side *s, uint64_t off, uint64_t len)
 {
 	struct request *q = request_fill(s, INLINE_SHORT, off, len, 0);
@@ -425,7 +425,7 @@ static void put_request(struct side *s, uint64_t off, uint64_t len)
 	completion_await(s, MSG);
 }
 
-/* The write names its range to the target's CPU by its own CQ data. */
+/* The write's remote CQ data names its range to the target's CPU. */
 static void put_data(struct side *s, uint64_t off, uint64_t len)
 {
 	POST(s->n.cq, fi_writedata(s->ep, s->source, len, NULL, off | len << 32,
@@ -490,7 +490,7 @@ struct method {
 	enum transport t;
 	uint64_t most; /* bytes; 0: any */
 	void (*put)(struct side *s, uint64_t off, uint64_t len);
-	bool ranges; /* RANGES of the source went to offset_of() */
+	bool ranges; /* the ranges are at offset_of() in the target */
 };
 
 static const struct method durable[] = {

@@ -178,7 +178,7 @@ static void waiting_target(struct road_world *w, int number)
 	printf("  and then: %s\n", road_event_text(&e));
 	fflush(stdout);
 
-	/* Writes behind a message that waits. */
+	/* Writes behind a message that has no receive yet. */
 	memset(w->mem, 0, 8192);
 	road_step(w, 4);
 	road_await(w, 5);
@@ -364,7 +364,7 @@ static void closing_target(struct road_world *w, int number)
 		road_step(w, 4);
 	} else {
 		road_step(w, 4);
-		road_await(w, 5); /* it has closed, and changed its buffers */
+		road_await(w, 5); /* closed, and buffers changed */
 		before = count_bytes(w->mem, w->len, OLD);
 	}
 	e = road_event(&n, true, 500);
@@ -447,11 +447,11 @@ static void closing_initiator(struct road_world *w, int number)
 		road_await(w, 6);
 }
 
-static bool cut_all; /* else the newest: data, where a base has two */
+static bool cut_all; /* false: the newest only: data, if a base has two */
 
 /*
- * Break TCP connections of this process beneath the base, as a reset does:
- * what the kernel has not sent is gone.
+ * Break TCP connections of this process beneath the base, as a reset does: data
+ * that the kernel has not sent is lost.
  */
 static int sockets_cut(void)
 {
@@ -570,10 +570,10 @@ int road_closing(const char *prov, int argc, char **argv)
 	return ret;
 }
 
-/* ---- regions that come and go under connections ---- */
+/* ---- regions registered and closed under connections ---- */
 
 enum {
-	KEY_WHOLE = 1001, /* registered when the connection is there */
+	KEY_WHOLE = 1001, /* registered when the connection exists */
 	KEY_CLOSED,
 	KEY_READ,
 	KEY_NONE,
@@ -714,7 +714,7 @@ static void partial_initiator(struct road_world *w, int number)
 	tally_print("its initiator", &t);
 }
 
-/* A key of one connection, used on another. */
+/* Use a key of one connection on another. */
 static void second_target(struct road_world *w, int number)
 {
 	struct road_node n;
@@ -832,7 +832,7 @@ int road_mr(const char *prov, int argc, char **argv)
 		ret |= road_run(prov, 1u << 20, mr_target, mr_initiator, 1);
 	ret |= road_run(prov, LEN, partial_target, partial_initiator, 1);
 	ret |= road_run(prov, 1u << 20, second_target, second_initiator, 1);
-	/* It may end the target: an observation, too. */
+	/* The target may die of this: that is an observation, too. */
 	road_run(prov, 1u << 20, race_target, race_initiator, 1);
 	return ret;
 }

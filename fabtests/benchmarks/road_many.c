@@ -20,7 +20,8 @@
 
 static const struct shape {
 	const char *name;
-	int processes, connections, outstanding; /* of one process; of one */
+	/* Connections of each process, operations of each connection. */
+	int processes, connections, outstanding;
 	bool yields; /* sched_yield() after a look that found nothing */
 } shapes[] = {
 	{"1 initiator", 1, 1, 1, false},
@@ -58,12 +59,12 @@ static void inject(struct road_node *n, struct fid_ep *ep, const void *buf,
 
 	while ((ret = fi_inject(ep, buf, len, 0)) == -FI_EAGAIN)
 		fi_cq_read(n->cq, NULL, 0);
-	/* At the end the other side may have gone. */
+	/* At the end the peer may have closed already. */
 	if (ret != -FI_ENOTCONN)
 		MUST(ret);
 }
 
-/* Requests of many initiators arrive between the events of the first. */
+/* Accept in any order: requests of many initiators arrive interleaved. */
 static void accept_all(struct road_node *n, int left)
 {
 	struct road_event e;

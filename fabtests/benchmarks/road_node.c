@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opens, connects and forks what the experiments of road.c are made of. */
+/* Opens, connects and forks the processes of road.c's experiments. */
 #include "config.h"
 
 #include <errno.h>
@@ -62,7 +62,10 @@ void road_open(struct road_node *n, const char *prov, bool srx)
 	h->ep_attr->type = FI_EP_MSG;
 	if (srx)
 		h->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
-	/* Keys of the registrant's choice where the base allows it. */
+	/*
+	 * Without FI_MR_PROV_KEY the registrant chooses keys, if the base
+	 * allows it.
+	 */
 	h->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	h->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	h->domain_attr->threading = FI_THREAD_SAFE;
@@ -103,7 +106,7 @@ void road_listen(struct road_node *n, struct road_world *w)
 	MUST(fi_getname(&n->pep->fid, w->addr, &w->addr_len));
 }
 
-/* Sends and writes complete as FI_COMPLETION asks, receives always. */
+/* Sends and writes are selective (FI_COMPLETION), receives always complete. */
 struct fid_ep *road_ep_open(struct road_node *n, struct fi_info *info,
 			    struct fid_cq *cq)
 {
@@ -141,7 +144,7 @@ static void event_read(struct road_node *n, struct road_event *e)
 		e->fid = bad.fid;
 		e->len = bad.err_data_size;
 		if (e->len > sizeof(e->data))
-			e->len = 0; /* size in, and none came out */
+			e->len = 0; /* the provider did not return event data */
 		if (e->len && bad.err_data != e->data)
 			memcpy(e->data, bad.err_data, e->len);
 	} else if (ret > 0) {
@@ -302,9 +305,9 @@ struct road_world *road_run_page(const char *prov, size_t len, road_role target,
 				pid[i] = 0;
 		if (!status || (WIFSIGNALED(status) &&
 				WTERMSIG(status) == SIGKILL && !failed))
-			continue; /* killed: a part of some experiments */
+			continue; /* killed: expected in some experiments */
 		if (failed++)
-			continue; /* killed here */
+			continue; /* this process kills the others */
 		for (int i = 0; i <= n; i++)
 			if (pid[i] > 0)
 				kill(pid[i], SIGKILL);

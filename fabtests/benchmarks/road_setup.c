@@ -32,7 +32,7 @@ static int entries(const char *path)
 	return n - 2;
 }
 
-/* KiB of pages that only this process has and has written to. */
+/* KiB of pages that this process alone has mapped and written to. */
 static double private_kib(void)
 {
 	FILE *f = fopen("/proc/self/smaps_rollup", "r");
@@ -109,7 +109,10 @@ static void memory_end(struct road_world *w, bool target)
 	char text[ROAD_REPLY] = "";
 	char *buf;
 
-	/* Outside the heap, and touched before the first look at it. */
+	/*
+	 * Keep the buffers out of the heap, and touch them before the first
+	 * measure.
+	 */
 	buf = mmap(NULL, (size_t)(MOST + 1) * 17 * ROAD_SLOT,
 		   PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -124,7 +127,7 @@ static void memory_end(struct road_world *w, bool target)
 		receives_post(n.srx, buf, cfg.receives);
 	usage_read();
 	for (int i = 0; i <= cfg.connections; i++) {
-		/* The first one pays for what all share. */
+		/* The first connection also allocates what all share. */
 		if (i == 1)
 			before = usage_read();
 		cq[i] = cfg.queues ? road_cq_open(&n) : n.cq;
@@ -182,7 +185,10 @@ int road_memory(const char *prov, int argc, char **argv)
 	for (int c = 0; c < 2; c++) {
 		for (int r = 0; r < 3; r++)
 			ret |= memory_run(prov, connections[c], receives[r]);
-		/* Only tcp has a shared receive context for these. */
+		/*
+		 * Only tcp has a shared receive context for connected
+		 * endpoints.
+		 */
 		cfg.srx = true;
 		if (!strcmp(prov, "tcp"))
 			ret |= memory_run(prov, connections[c], 17);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics that are none: each is refused, and the target lives. */
+/* Invalid atomics: each is refused, and the target keeps running. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static struct fi_ioc iov[16], res[16];
 static struct fi_rma_ioc rma[16];
 static struct fi_msg_atomic m;
 
-/* One good call, to be made bad. */
+/* One valid call, which a case then makes invalid. */
 static void good(const struct card *c)
 {
 	for (int i = 0; i < 16; i++) {
@@ -97,7 +97,7 @@ static const char *calls(const struct card *c, uint64_t flags)
 	m.op = FI_BXOR;
 	EXPECT(plain(flags), -FI_EOPNOTSUPP);
 	good(c);
-	/* Lists that do not match each other. */
+	/* The element counts of the lists differ. */
 	iov[0].count = 2;
 	EXPECT(plain(flags), -FI_EINVAL);
 	iov[0].count = SIZE_MAX / 4;
@@ -112,7 +112,7 @@ static const char *calls(const struct card *c, uint64_t flags)
 	m.op = FI_CSWAP;
 	EXPECT(compare(2, 1, flags), -FI_EINVAL);
 	EXPECT(compare(1, 0, flags), -FI_EINVAL);
-	/* More pieces than there may be. */
+	/* More segments than the limit. */
 	good(c);
 	m.iov_count = m.rma_iov_count = 16;
 	EXPECT(plain(flags), -FI_EINVAL);
@@ -121,11 +121,11 @@ static const char *calls(const struct card *c, uint64_t flags)
 	EXPECT(plain(flags), -FI_EINVAL);
 	good(c);
 	EXPECT(fetch(16, flags), -FI_EINVAL);
-	/* Too much for an inject. */
+	/* More bytes than an inject takes. */
 	good(c);
 	iov[0].count = rma[0].count = 512;
 	EXPECT(plain(flags | FI_INJECT), -FI_EINVAL);
-	/* An address that nobody has, an end behind 2^64. */
+	/* An unknown address; a range that ends beyond 2^64. */
 	good(c);
 	m.addr = 77;
 	EXPECT(plain(flags), -FI_EINVAL);
@@ -137,8 +137,10 @@ static const char *calls(const struct card *c, uint64_t flags)
 	return NULL;
 }
 
-/* An atomic outside the region or misaligned ends with one error entry. */
-static const char *refused_there(const struct card *c, uint64_t flags)
+/*
+ * A target refuses an atomic outside the region or misaligned: one error entry.
+ */
+static const char *refused_by_target(const struct card *c, uint64_t flags)
 {
 	static const struct {
 		uint64_t off;
@@ -183,7 +185,7 @@ static const char *all(struct duo *d)
 	for (int i = 0; i < 2 && !wrong; i++) {
 		wrong = calls(&c, flags[i]);
 		if (!wrong)
-			wrong = refused_there(&c, flags[i]);
+			wrong = refused_by_target(&c, flags[i]);
 	}
 	if (!wrong)
 		EXPECT(duo_commit(&s, &c, 0, 64), 0);

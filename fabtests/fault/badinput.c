@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Bad input: each has its own error, and the target keeps serving the others.
- */
+/* Bad input: each gets its own error, and the target keeps serving others. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -23,7 +22,7 @@ static char sentence[200];
 
 static const struct pair_opts plain;
 
-/* A commit that is refused at once: the negative error. */
+/* Post a commit that the call itself refuses: the negative error. */
 static ssize_t refused(struct side *s, uint64_t key, uint64_t addr,
 		       uint64_t len, fi_addr_t to)
 {
@@ -63,7 +62,7 @@ static const char *keys_and_ranges(struct duo *d)
 	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_STALE_KEY);
 	bad.pool_key = c.pool_key ^ 1ull << 39;
 	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_STALE_KEY);
-	/* Nobody listens at that port. */
+	/* No process listens on this port. */
 	bad.pool_key = (c.pool_key & ~(0xffffull << 40)) | 1ull << 40;
 	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_LOST);
 	EXPECT(duo_commit(&s, &c, PAIR_POOL - 63, 64), FI_RPMEM_ST_RANGE);
@@ -130,7 +129,7 @@ static const char *calls(struct duo *d)
 	return NULL;
 }
 
-/* What may not be called persistent memory. */
+/* Memory that cannot be registered as persistent is refused. */
 static const char *registrations(struct duo *d)
 {
 	const size_t len = 65536;
@@ -161,14 +160,14 @@ static const char *registrations(struct duo *d)
 	SAYS("nothing is mapped at");
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (pair_over("verbs")) {
-		/* The device writes past the mapping. */
+		/* The write goes past the end of the mapping. */
 		EXPECT(REG(p), -FI_EOPNOTSUPP);
 		SAYS("or devdax");
 	} else {
 		EXPECT(REG(p), 0);
 		EXPECT(fi_close(&mr->fid), 0);
 	}
-	unlink(path); /* survives nothing from now on */
+	unlink(path); /* from now on this memory survives nothing */
 	EXPECT(REG(p), -FI_EOPNOTSUPP);
 	SAYS("no name leads to");
 #undef REG
@@ -197,7 +196,7 @@ static const char *weak_class(struct duo *d)
 	EXPECT(err.prov_errno, FI_RPMEM_ST_CLASS);
 	EXPECT(err.err, FI_EOPNOTSUPP);
 	fi_cq_strerror(s.cq, err.prov_errno, err.err_data, text, sizeof(text));
-	/* Both classes by name, and the way out. */
+	/* The text names both classes and the remedy. */
 	if (!strstr(text, "reaches process, power is required") ||
 	    !strstr(text, "FI_OFI_RPMEM_CLASS"))
 		FAIL("the error says only: %.100s", text);
@@ -214,9 +213,9 @@ static const char *weak_class(struct duo *d)
 	return NULL;
 }
 
-/* --- messages that no initiator of ours would send --- */
+/* --- malformed and dishonest messages --- */
 
-/* The last answer on a connection. */
+/* The header of the last reply on a connection. */
 static struct rp_wire_hdr last;
 static struct rp_wire_reply reply;
 static struct rp_wire_info info;
@@ -236,8 +235,10 @@ static struct private_peer me;
 static struct private_conn *conn;
 static uint64_t token;
 
-/* Dial with this HELLO: 0 and conn, or the status of the refusal; -1: none. */
-static int greeted(const struct card *c, const uint8_t *msg, size_t len)
+/*
+ * Dial with this HELLO: 0 and conn, the status of the refusal, or -1: no reply.
+ */
+static int hello_status(const struct card *c, const uint8_t *msg, size_t len)
 {
 	const struct sockaddr_in to = {
 		.sin_family = AF_INET,
@@ -266,8 +267,8 @@ static size_t make_hello(uint8_t *buf, uint64_t key)
 	return (size_t)MUST(rp_wire_put_hello(buf, RP_WIRE_CM_DATA, &m));
 }
 
-/* The status of the answer; -1: the connection ends, -2: neither. */
-static int told(const uint8_t *msg, size_t len)
+/* Send a message: the reply's status, -1: the connection ends, -2: neither. */
+static int reply_status(const uint8_t *msg, size_t len)
 {
 	const uint64_t until = private_now_ms() + 10000;
 
@@ -296,27 +297,30 @@ static const char *bad_hellos(struct duo *d)
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	private_open(&me, &events);
 	len = make_hello(buf, c.pool_key);
-	EXPECT(greeted(&c, buf, len), 0);
-	EXPECT(greeted(&c, buf, RP_WIRE_CM_DATA), 0); /* an RDMA CM pads */
+	EXPECT(hello_status(&c, buf, len), 0);
+	EXPECT(hello_status(&c, buf, RP_WIRE_CM_DATA),
+	       0); /* rdma_cm adds zeros */
 	for (size_t n = 0; n < len; n++)
-		EXPECT(greeted(&c, buf, n), RP_ST_BAD_MESSAGE);
+		EXPECT(hello_status(&c, buf, n), RP_ST_BAD_MESSAGE);
 	buf[2] = RP_WIRE_VERSION + 1;
-	EXPECT(greeted(&c, buf, len), RP_ST_VERSION);
+	EXPECT(hello_status(&c, buf, len), RP_ST_VERSION);
 	buf[2] = RP_WIRE_VERSION - 1;
-	EXPECT(greeted(&c, buf, len), RP_ST_VERSION);
+	EXPECT(hello_status(&c, buf, len), RP_ST_VERSION);
 	buf[2] = RP_WIRE_VERSION;
 	buf[0] ^= 1;
-	EXPECT(greeted(&c, buf, len), RP_ST_BAD_MESSAGE);
+	EXPECT(hello_status(&c, buf, len), RP_ST_BAD_MESSAGE);
 	buf[0] ^= 1;
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-	/* Wrong keys have one status, whatever is wrong in them. */
+	/*
+	 * Every wrong key gets the same status, whichever part of it is wrong.
+	 */
 	other = c;
 	for (int bit = 0; bit < 64; bit += 7) {
 		make_hello(buf, c.pool_key ^ 1ull << bit);
-		EXPECT(greeted(&other, buf, len), RP_ST_STALE_KEY);
+		EXPECT(hello_status(&other, buf, len), RP_ST_STALE_KEY);
 	}
 	make_hello(buf, 0);
-	EXPECT(greeted(&c, buf, len), RP_ST_STALE_KEY);
+	EXPECT(hello_status(&c, buf, len), RP_ST_STALE_KEY);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	private_end(conn);
 	private_close(&me);
@@ -324,7 +328,7 @@ static const char *bad_hellos(struct duo *d)
 	return NULL;
 }
 
-/* An initiator that keeps to the form, and asks for what it may not have. */
+/* Well-formed messages that claim what was not granted. */
 static const char *lies(struct duo *d)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG], hello[RP_WIRE_CM_DATA];
@@ -337,7 +341,7 @@ static const char *lies(struct duo *d)
 	duo_open(&good, &plain, &c);
 	private_open(&me, &events);
 	make_hello(hello, c.pool_key);
-	EXPECT(greeted(&c, hello, RP_WIRE_CM_DATA - 16), 0);
+	EXPECT(hello_status(&c, hello, RP_WIRE_CM_DATA - 16), 0);
 
 	const uint64_t key = c.pool_key, addr = c.pool_addr;
 	const struct {
@@ -365,29 +369,29 @@ static const char *lies(struct duo *d)
 		m.ranges = &cases[i].range;
 		len = (size_t)MUST(
 			rp_wire_put_request(buf, sizeof(buf), ++token, &m));
-		EXPECT(told(buf, len), cases[i].status);
+		EXPECT(reply_status(buf, len), cases[i].status);
 		if (cases[i].ends) {
 			EXPECT(private_wait_end(conn, 10000), 1);
-			EXPECT(greeted(&c, hello, 40), 0);
+			EXPECT(hello_status(&c, hello, 40), 0);
 		}
 		EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	}
 	q.key = key ^ 2;
 	len = (size_t)MUST(rp_wire_put_query(buf, sizeof(buf), ++token, &q));
-	EXPECT(told(buf, len), RP_ST_STALE_KEY);
+	EXPECT(reply_status(buf, len), RP_ST_STALE_KEY);
 	EXPECT(private_wait_end(conn, 10000), 1);
 	/* A malformed message closes the connection and gets no reply. */
 	len = (size_t)MUST(rp_wire_put_request(buf, sizeof(buf), ++token, &m));
-	EXPECT(greeted(&c, hello, 40), 0);
+	EXPECT(hello_status(&c, hello, 40), 0);
 	buf[4] = (uint8_t)(len - 8);
-	EXPECT(told(buf, len - 8), -1);
+	EXPECT(reply_status(buf, len - 8), -1);
 	buf[4] = (uint8_t)len;
-	EXPECT(greeted(&c, hello, 40), 0);
+	EXPECT(hello_status(&c, hello, 40), 0);
 	buf[2] = RP_WIRE_VERSION + 1;
-	EXPECT(told(buf, len), -1);
+	EXPECT(reply_status(buf, len), -1);
 	buf[2] = RP_WIRE_VERSION;
-	EXPECT(greeted(&c, hello, 40), 0);
-	EXPECT(told(buf, len), RP_ST_OK);
+	EXPECT(hello_status(&c, hello, 40), 0);
+	EXPECT(reply_status(buf, len), RP_ST_OK);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	private_end(conn);
 	private_close(&me);
@@ -395,7 +399,7 @@ static const char *lies(struct duo *d)
 	return NULL;
 }
 
-/* A peer that knows nothing of us must not be bothered, or waited for long. */
+/* A peer without an agent gets no messages, and is not waited for long. */
 static const char *plain_peer(struct duo *d)
 {
 	const struct pair_opts raw = {.prov = "tcp"};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Broken connections, restarts, lost answers, bad disks: nothing false is told.
+/* Broken connections, restarts, lost replies, failing disks: no commit reports
+ * a success that is none.
  */
 #include "config.h"
 
@@ -25,8 +26,8 @@ static char sentence[200];
 static const struct pair_opts plain;
 
 /*
- * Cut the private connection of this process to the target, which ends at the
- * port that the key names; how many there were.
+ * Shut down this process's private connections, recognized by the port in the
+ * key; returns how many there were.
  */
 static int cut(const struct card *c)
 {
@@ -64,7 +65,10 @@ static const char *cut_between(struct duo *d)
 	duo_open(&s, &plain, &c);
 	if (duo_commit(&s, &c, 0, 64))
 		return "the first commit failed";
-	/* Stopped, it cannot acknowledge; the bytes may still be placed. */
+	/*
+	 * A stopped target cannot acknowledge; its kernel may still receive the
+	 * bytes.
+	 */
 	duo_stop(d);
 	for (int i = 0; i < 8; i++)
 		POST(&s,
@@ -84,12 +88,14 @@ static const char *cut_between(struct duo *d)
 			st = err.prov_errno;
 		}
 	}
-	/* The other one if the loss was noticed before the commit's turn. */
+	/*
+	 * WRITE_FAILED: the loss was noticed before the commit was processed.
+	 */
 	if (st != FI_RPMEM_ST_LOST && st != FI_RPMEM_ST_WRITE_FAILED)
 		FAIL("status %d", st);
 	/*
-	 * Whether their completions said success or not, nothing confirmed the
-	 * writes: the range stays poisoned until it is written again.
+	 * No commit confirmed these writes, whatever their completions said:
+	 * the range stays poisoned until it is written again.
 	 */
 	st = duo_commit(&s, &c, 100, 8);
 	if (st != FI_RPMEM_ST_WRITE_FAILED)
@@ -107,8 +113,8 @@ static const char *cut_between(struct duo *d)
 }
 
 /*
- * Let targets listen on one port, which is free and which the kernel gives to
- * no connection.
+ * Let all targets listen on one port that is free now and that the kernel does
+ * not assign to connections.
  */
 static void one_port(void)
 {
@@ -126,8 +132,8 @@ static void one_port(void)
 }
 
 /*
- * A dead target that is back under its address refuses a key of its earlier
- * life; at another port nobody answers to that key.
+ * A restarted target at the same address refuses a key of its previous
+ * incarnation; at another port nothing listens for that key.
  */
 static const char *restart(struct duo *d, bool between, bool same_port)
 {
@@ -154,18 +160,18 @@ static const char *restart(struct duo *d, bool between, bool same_port)
 		FAIL("the ports are %u and %u", rp_key_port(c.pool_key),
 		     rp_key_port(again.pool_key));
 	st = duo_commit(&s, &c, 4096, 4096);
-	/* A commit posted before the loss was noticed fails with it. */
+	/* A commit posted before the loss was noticed fails with LOST. */
 	if (between && same_port && st == FI_RPMEM_ST_LOST)
 		st = duo_commit(&s, &c, 4096, 4096);
 	if (st != (same_port ? FI_RPMEM_ST_STALE_KEY : FI_RPMEM_ST_LOST))
 		FAIL("the commit ended with %d", st);
-	/* The new key works, from the same endpoint. */
+	/* The new key works on the same endpoint. */
 	if (duo_write(&s, &again, 4096, 4096))
 		return "a write by the new key failed";
 	st = duo_commit(&s, &again, 4096, 4096);
 	if (st)
 		FAIL("a commit by the new key ended with %d", st);
-	/* The old one leads nowhere still. */
+	/* The old key is still refused. */
 	if (!duo_commit(&s, &c, 0, 4096))
 		return "a second commit by the old key succeeded";
 	side_close(&s);
@@ -236,7 +242,10 @@ static const char *failing_disk(struct duo *d)
 	st = duo_commit(&s, &c, 0, 64);
 	if (st != FI_RPMEM_ST_FLUSH_FAILED)
 		FAIL("the commit ended with %d", st);
-	/* The kernel tells once; the region must not forget. */
+	/*
+	 * The kernel reports a write-back error once; the region has to
+	 * remember it.
+	 */
 	st = duo_commit(&s, &c, 65536, 64);
 	if (st != FI_RPMEM_ST_REGION_FAILED)
 		FAIL("the next commit ended with %d", st);
@@ -257,14 +266,14 @@ int main(void)
 		 restart_before_same_port);
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "1000");
 	duo_faults("drop-replies");
-	duo_case("answers are lost", lost_replies);
+	duo_case("replies are lost", lost_replies);
 	/* Heartbeats may be late on a busy machine. */
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "2000");
 	duo_faults("slow-flush");
 	duo_env("RPMEM_FAULT_MS", "6000");
 	duo_case("a slow disk is not a dead target", slow_disk);
 	duo_faults("fail-flush");
-	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* nobody is silent here */
-	duo_case("a failed flush is told, and sticks", failing_disk);
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no silent target here */
+	duo_case("a failed flush is reported, and persists", failing_disk);
 	return tap_done();
 }

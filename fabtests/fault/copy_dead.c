@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A copy whose target dies while nothing is under way ends, and in time. */
+/* A copy whose target dies while nothing is outstanding ends, and in time. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -25,7 +25,9 @@ static void quit(const char *what)
 	exit(99);
 }
 
-/* fi_rpmemd, ready; its pid, and the port in *number. */
+/*
+ * Start fi_rpmemd and wait until it is ready: its pid, and the port in *number.
+ */
 static pid_t serve(uint16_t *number)
 {
 	const struct timespec pause = {.tv_nsec = 20000000};
@@ -82,16 +84,16 @@ static void copy(bool up)
 	kill(daemon, SIGKILL);
 	waitpid(daemon, NULL, 0);
 	unlink(port);
-	/* Let the base notice: from now on it tries to connect, in vain. */
+	/* Let the base notice the loss: from here on its connects fail. */
 	for (int i = 0; i < 10; i++)
 		copy_poll(&c, 20);
 
 	start = copy_now_ms();
-	alarm(60); /* a hang is a failure, not a wait */
+	alarm(60); /* kills a test that hangs */
 	ret = up ? copy_up(&c) : copy_down(&c);
 	alarm(0);
 	ms = copy_now_ms() - start;
-	/* The clock here is wide: what is wrong here never ends. */
+	/* A generous bound: a faulty copy would never end. */
 	printf("%sok %d - %s: %d after %u ms: %s\n",
 	       ret == RP_EXIT_BROKEN && ms < 30000 ? "" : "not ", up ? 1 : 2,
 	       up ? "to a pool" : "from a pool", ret, (unsigned int)ms, c.err);

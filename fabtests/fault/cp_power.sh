@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# What fi_rpmem_cp calls durable was flushed: judged by a shadow of the pool that
-# only a preloaded msync writes. Also where the copy is resumed and most of it is
-# there already, where the daemon is told to stop, and where flushing fails.
+# Bytes that fi_rpmem_cp reports durable were flushed: compared with a shadow of
+# the pool that only a preloaded msync writes. Cases: a killed and resumed copy,
+# a daemon stopped by SIGTERM, a flush that fails.
 set -u
 rounds=6
 [ "${RP_LONG:-0}" != 1 ] || rounds=60
@@ -50,7 +50,7 @@ serve()
 	fi
 }
 
-# ended SIGNAL CODE
+# ended SIGNAL CODE: stop the daemon with SIGNAL, expect exit code CODE
 ended()
 {
 	kill -"$1" $daemon
@@ -60,14 +60,14 @@ ended()
 	[ $code -eq "$2" ] || fail "the daemon ended with $code"
 }
 
-# Is what was acknowledged on the medium?
+# Are all acknowledged bytes on the medium?
 survived()
 {
 	acked=$(tail -n 1 acks 2>/dev/null)
 	[ "${acked:-0}" -eq 0 ] || cmp -s -n "$acked" -i 65536:0 shadow src
 }
 
-# Copy, and kill the daemon after so many acknowledgements.
+# broken_copy N: copy, and kill the daemon after N acknowledgements.
 broken_copy()
 {
 	: >acks
@@ -83,19 +83,20 @@ broken_copy()
 
 mkdir fault || exit 99
 ln -s "$libs/librpmem-fault-fi.so" fault/ || exit 99
-# Short where that only saves time; a sanitizer's daemon needs longer to answer.
+# Short to save time; a daemon under a sanitizer replies more slowly.
 export FI_OFI_RPMEM_TIMEOUT=2000
 [ -z "${RP_SANITIZE:-}" ] || export FI_OFI_RPMEM_TIMEOUT=10000
 
-# Killed, restarted, resumed.
+# The daemon is killed and restarted, and the copy resumed.
 for round in $(seq $rounds); do
 	rm -f pool shadow
 	head -c $size /dev/urandom >src
 	serve
 	broken_copy $((round * 3 % 20))
 	survived || fail "round $round: $acked bytes acknowledged, not flushed"
-	# Nothing of the first life but its msyncs counts, and what is equal
-	# now was never all of it flushed: resuming must see to that.
+	# The shadow has only what was flushed before the kill. Chunks that
+	# compare equal now may never have been flushed: resuming has to flush
+	# them.
 	serve
 	$bin/fi_rpmem_cp --resume --chunk 64K src 127.0.0.1:$P:pool >out 2>&1 ||
 		{ fail "round $round: not resumed"; cat out; }
@@ -106,15 +107,15 @@ for round in $(seq $rounds); do
 		fail "round $round: resumed to the end, not all of it flushed"
 done
 
-# The test can tell: without the flush it must find bytes missing.
+# Negative control: without the flush the test must find bytes missing.
 rm -f pool shadow
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=skip-flush
 broken_copy 3
 survived && fail "nothing is flushed, and all acknowledged bytes survive"
 
-# Told to stop, the daemon answers the commits that it has accepted. With so
-# small a window there are more to come. Each flush is a line in the log before
-# it is slow: one that begins after some acknowledgements brings another.
+# On SIGTERM the daemon replies to the commits that it has accepted. The small
+# window leaves more to come. A flush logs its line before its delay, so a flush
+# that begins after some acknowledgements brings another.
 rm -f pool shadow
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=400 \
 	RPMEM_FAULT_LOG=flushes
@@ -133,15 +134,15 @@ done
 ended TERM 0
 wait $job
 [ $? -eq 9 ] || fail "a copy that the daemon refused did not end with 9"
-[ "$(wc -l <acks)" -gt "$before" ] || fail "accepted commits were not answered"
+[ "$(wc -l <acks)" -gt "$before" ] || fail "accepted commits got no reply"
 grep -q 'target overloaded' out || { fail "not refused in words"; cat out; }
 survived || fail "$acked bytes acknowledged while stopping, not flushed"
 
-# A flush that fails: no comparing with what the disk may not have.
+# After a failed flush a resume must not trust bytes that only compare equal.
 rm -f pool shadow
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=fail-flush
 $bin/fi_rpmem_cp --resume src 127.0.0.1:$P:pool >out 2>&1
-[ $? -eq 9 ] || fail "a failed flush is not told"
+[ $? -eq 9 ] || fail "a failed flush is not reported"
 grep -q '^durable: the first 0 of' out || fail "durable without a flush"
 grep -q 'flush failed' out || fail "the flush is not named"
 grep -q 'resume' out && { fail "--resume after a failed flush"; cat out; }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* From a scenario of the verdicts to hardware, and what is believed of it. */
+/* Maps a scenario of the verdicts to hardware, and to the facts that the
+ * provider believes.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "crash_cells.h"
 
-/* By the provider. A SEND that the agent copies is an inline store. */
+/* The provider's method. A SEND that the agent copies is an inline store. */
 static enum rp_method carried_out(const struct verdict_cell *cell,
 				  const struct verdict_method *m)
 {
 	/*
-	 * What the verdicts mean by one request that carries both. With an
-	 * inline store they are two, and the second waits for the first.
+	 * In the verdicts one request carries both a and b. The provider sends
+	 * an inline store as two requests, and the second waits for the first.
 	 */
 	if (m->order == VERDICT_THEN)
 		return RP_METHOD_AGENT_CLWB;
@@ -23,8 +25,8 @@ static enum rp_method carried_out(const struct verdict_cell *cell,
 }
 
 /*
- * Messages that stay where they were received are nothing that the provider
- * does: the simulated programs do it by themselves, without it.
+ * Messages that stay in their receive buffers bypass the provider: the
+ * simulated programs post and flush them over the base.
  */
 bool crash_inplace(const struct verdict_cell *cell,
 		   const struct verdict_method *m)
@@ -34,11 +36,11 @@ bool crash_inplace(const struct verdict_cell *cell,
 }
 
 /*
- * What an adapter has acknowledged survives where the whole system does. But of
- * two writes to the same bytes, over two connections, the earlier may be the
- * one that does, when the adapter still has both. So without a read that pushes
- * the provider does not offer it; as a wrong method it can be made to, and what
- * the verdicts say of one initiator's writes is looked at.
+ * Bytes that only the adapter has acknowledged survive if the power domain is
+ * the whole system. But when the adapter still has two writes to the same
+ * bytes, from two connections, the earlier one may be placed last. So the
+ * provider does not offer this without a read that pushes the writes; it can be
+ * forced to, which checks the verdicts about one initiator's writes.
  */
 static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 {
@@ -49,8 +51,8 @@ static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 }
 
 /*
- * The device FLUSHes what writes have written; where less is required, or
- * another order, something else is done, says the table.
+ * Native FLUSH covers writes only. For a weaker class or another order the
+ * method table chooses another method.
  */
 static bool by_device(const struct verdict_cell *cell,
 		      const struct verdict_method *m)
@@ -61,8 +63,8 @@ static bool by_device(const struct verdict_cell *cell,
 }
 
 /*
- * What the verdicts mean is an agent that copies all messages at hand and then
- * writes them back. This one has written back a message before it copies the
+ * In the verdicts the agent copies all messages at hand and then writes them
+ * back. The provider's agent writes each message back before it copies the
  * next.
  */
 static bool batched(const struct verdict_cell *cell,
@@ -85,8 +87,8 @@ bool crash_built(const struct verdict_cell *cell,
 }
 
 /*
- * Small durable writes travel in requests where the agent is asked anyway; in
- * the other form only the smallest do.
+ * Methods of the agent have two forms: small durable writes go inside their
+ * request, or only the smallest do.
  */
 static unsigned int forms(const struct verdict_cell *cell,
 			  const struct verdict_method *m)
@@ -99,7 +101,7 @@ static unsigned int forms(const struct verdict_cell *cell,
 		       : 2;
 }
 
-/* Facts on which the provider picks this method, true or not. */
+/* Facts, true or not, that make the provider choose this method. */
 static struct rp_facts believe(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
@@ -181,11 +183,11 @@ static void fill(const struct verdict_cell *cell,
 	if (!crash_inplace(cell, m))
 		return;
 	out->inplace = m->send;
-	/* The bytes are where they were received. */
+	/* The bytes stay in their receive buffers. */
 	if (!cell->buffers_pm)
 		out->truth.kind = MODEL_ANON;
 	out->fabric.recv_in_pm = true;
-	/* By the base alone. */
+	/* Only the base is used. */
 	out->fabric.connects = false;
 	out->fabric.errors_end = false;
 	out->fabric.ordered = dma || !wire;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Scenarios of the verdicts as the crash matrix plays them. */
+/* Scenarios of the verdicts as the crash matrix runs them. */
 #ifndef CRASH_CELLS_H
 #define CRASH_CELLS_H
 
 #include "crash_world.h"
 #include "fault/verdicts.h"
 
-/* Does the provider have this method, as the verdicts mean it? */
+/* Does the provider implement this method as the verdicts define it? */
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m);
 
-/* Is it one that the provider has no part in? */
+/* Does this method bypass the provider? */
 bool crash_inplace(const struct verdict_cell *cell,
 		   const struct verdict_method *m);
 
 /*
- * An unknown fact may be any of its values, an adapter may acknowledge what it
- * has, or what is placed, and small writes may travel in requests or not.
- * Returns false behind the last one, *out being nothing. From CRASH_CONN on the
- * program's endpoints are connected.
+ * Variants of a cell: an unknown fact takes each of its values, an adapter
+ * acknowledges received or placed bytes, small writes go inside requests or
+ * not. Returns false, with *out cleared, behind the last one. From CRASH_CONN
+ * on the program's endpoints are connected.
  */
 #define CRASH_CONN 1000u
 bool crash_variant(const struct verdict_cell *cell,
 		   const struct verdict_method *m, unsigned int n,
 		   struct crash_cell *out);
 
-/* Its memory, with one of the values of what is unknown. */
+/* The cell's memory, with one of the values of each unknown fact. */
 struct model_cfg crash_truth(const struct verdict_cell *cell,
 			     unsigned int place, unsigned int domain);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Depth-first search without state: every run starts over along a path. */
+/* Depth-first search without stored states: every run replays a path. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static uint64_t next(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* The n-th bit that is set. */
+/* The n-th bit that is set in bits. */
 static unsigned int nth(uint64_t bits, unsigned int n)
 {
 	while (n--)
@@ -95,7 +95,10 @@ unsigned int choose_of(struct choices *c, uint64_t allowed)
 	case CHOICE_REPLAY:
 	default:
 		pick = c->at < c->len ? c->path[c->at] : 0;
-		/* A path that was shortened may not fit any more. */
+		/*
+		 * A shortened path may contain picks that are not allowed any
+		 * more.
+		 */
 		if (pick > 63 || !(allowed >> pick & 1))
 			pick = nth(allowed, pick % n);
 		break;
@@ -108,7 +111,7 @@ unsigned int choose(struct choices *c, unsigned int n)
 {
 	if (n > 64)
 		n = 64;
-	/* No choice is no step of the path. */
+	/* A choice of one is not recorded in the path. */
 	if (n < 2)
 		return 0;
 	return choose_of(c, n == 64 ? UINT64_MAX : (1ull << n) - 1);

@@ -67,8 +67,8 @@ void node_connect(struct node *n, const void *name)
 }
 
 /*
- * What an earlier connection of that peer still brings must not get to memory
- * behind what it writes over the new one.
+ * Accept, and close the previous connection of that peer first: its late writes
+ * must not reach memory behind those of the new one.
  */
 static void serve(struct node *n, unsigned int peer, struct fi_info *info)
 {
@@ -77,7 +77,7 @@ static void serve(struct node *n, unsigned int peer, struct fi_info *info)
 	if (n->served[peer])
 		MUST(fi_close(&n->served[peer]->fid));
 	n->served[peer] = endpoint(n, info);
-	/* It may have given up since. */
+	/* The initiator may have closed its end since. */
 	if (fi_accept(n->served[peer], NULL, 0)) {
 		MUST(fi_close(&n->served[peer]->fid));
 		n->served[peer] = NULL;

@@ -7,25 +7,24 @@
 #include "crash_oracle.h"
 
 /*
- * The provider does nothing like it. So that the model and the oracle are held
- * against those rows of the verdicts as well, the simulated programs do it by
- * themselves, over the base: each write of a program is a message, and is
- * received where the program writes.
+ * The provider has no such method. To check the model and the oracle against
+ * these rows of the verdicts too, the simulated programs use the base directly:
+ * each write is a message, received at the place that it writes to.
  */
 
-/* The buffers of all messages, and of the answers. */
+/* Post the receives of all messages and of all replies. */
 void inplace_start(const struct crash_cell *cell, struct oracle *o,
 		   struct node *target, uint8_t *mem, struct node *inits);
 /*
- * addr, key: of the target's memory, for the read that is a fence. late: that
- * comes with the next call, behind what is posted by then.
+ * addr, key: the target's memory, for the read that is a fence. late: the next
+ * call posts the fence, behind everything posted by then.
  */
 ssize_t inplace_post(const struct crash_cell *cell, struct node *n,
 		     struct oracle_op *op, uint64_t addr, uint64_t key,
 		     bool late);
-/* The fence that is late, if there is one. */
+/* Post the late fence, if there is one. */
 ssize_t inplace_fence(struct node *n);
-/* The target's answer: by now the message is where it has to be. */
+/* The target's reply to a message; the message has to be durable before it. */
 void inplace_answer(struct node *target, const struct oracle_op *op,
 		    fi_addr_t to);
 

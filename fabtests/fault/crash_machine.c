@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the provider asks its machine: time, facts, and to flush. */
+/* The simulated machine below the provider: time, facts, and flushes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "crash_world_priv.h"
 #include "fault/verdicts.h"
 
-/* --- what the provider asks its machine --- */
+/* --- the host interface of the provider --- */
 
 static uint64_t sim_now(void)
 {
@@ -36,8 +36,8 @@ static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
 /* --- flushing --- */
 
 /*
- * Before the target flushes: its peers are quick, and the power may go. Where
- * an answer is on its way already, somebody may believe it now.
+ * Before the target flushes, its peers may make progress and the power may
+ * fail. A reply that is in flight may be received and believed now.
  */
 static void meanwhile(void)
 {
@@ -102,7 +102,7 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	say("the target stores #%u", (uint8_t)value);
 	oracle_stored(&w.o, value);
 	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
-	/* From here on a cut may find it. */
+	/* Check the store: from here on a cut may happen at any point. */
 	if (w.begun && w.prog->second && w.seen == CRASH_OK)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
 }
@@ -127,7 +127,7 @@ static void op_stream(void *ctx, void *to, const void *from, size_t len)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
 }
 
-/* By an atomic, which the CPU has executed where it is. */
+/* An atomic that the CPU has executed in place. */
 static void op_changed(void *ctx, void *addr, size_t len)
 {
 	uint8_t now[64];
@@ -140,7 +140,7 @@ static void op_changed(void *ctx, void *addr, size_t len)
 	oracle_changed(&w.o, now[0]);
 }
 
-/* A sync takes no time that could decide anything. */
+/* A sync takes no time: time decides nothing here. */
 static uint64_t op_now(void *ctx)
 {
 	return 0;
@@ -164,7 +164,7 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 
 void crash_setup(void)
 {
-	/* A simulated second is as good as five. */
+	/* A simulated second serves as well as five. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
 	nodes_setup();
 	host_sim->now = sim_now;

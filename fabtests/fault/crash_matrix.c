@@ -15,21 +15,23 @@
 #include "crash_cells.h"
 #include "crash_programs.h"
 
-/* A search that is longer than this is not exhaustive, and says so. */
+/* A search of more runs than this is reported as not exhaustive. */
 #define RUNS_MAX 3000000ull
-/* A forbidden pair mostly loses at once, if it is in the right variant. */
+/* A forbidden pair mostly loses bytes at once, if the variant is right. */
 #define RUNS_SHORT 200ull
 /*
- * With remote CQ data each write is two messages and an answer: without --all a
- * search is ended, and counted as ended early.
+ * With remote CQ data each write is two messages and a reply: without --all
+ * such a search is stopped here, and counted as stopped early.
  */
 #define RUNS_DATA 5000ull
-/* That loses nothing in so many is missed, and that is said. */
+/*
+ * A forbidden pair that loses nothing in this many runs is reported as missed.
+ */
 #define RUNS_MISSED 20000ull
-/* What only a long program shows is looked for longer: it ends when found. */
+/* Runs of a search for losses that only a long program shows. */
 #define RUNS_FORBIDDEN 5000ull
 #define RUNS_QUICK     20ull
-/* Searches that have been done: far more than there are. */
+/* Slots for the hashes of searches done: far more than there are searches. */
 #define DONE_SIZE 65536u
 
 struct pair {
@@ -48,12 +50,12 @@ enum outcome {
 	OUT_CUT,    /* not explored to the end */
 };
 
-/* Shared between the processes that work. */
+/* Shared between the worker processes. */
 struct result {
 	enum outcome outcome;
 	struct crash_stats all, random;
-	unsigned int program; /* place in its list; ~0: a random one */
-	uint64_t seed;	      /* of that */
+	unsigned int program; /* index in its list; ~0: a random one */
+	uint64_t seed;	      /* of a random program */
 	unsigned int variant;
 	char why[CRASH_WHY];
 	char path[CHOICE_MAX + 1];
@@ -63,8 +65,8 @@ struct result {
 struct shared {
 	atomic_size_t next;
 	/*
-	 * Scenarios often differ only in what plays no role, so the very same
-	 * search would be made again. Hashes of those that found nothing.
+	 * Scenarios often differ only in facts that play no role, which would
+	 * repeat the same search. Hashes of searches that found nothing.
 	 */
 	_Atomic uint64_t done[DONE_SIZE];
 	atomic_size_t ndone, nagain, nearly;
@@ -87,7 +89,7 @@ static struct verdicts verdicts;
 static struct pair *pairs;
 static size_t npairs, not_built_valid, not_built_forbidden;
 
-/* --- what is tried in a cell --- */
+/* --- the programs of a cell --- */
 
 static bool variant(const struct pair *p, unsigned int n,
 		    struct crash_cell *out)
@@ -144,9 +146,9 @@ static size_t programs(const struct pair *p, const struct crash_cell *cell,
 }
 
 /*
- * What the provider does is the same whatever lies behind the memory. So the
- * programs that are long because of it run where they can do most harm: on each
- * kind of placement, where bytes are volatile for as long as possible.
+ * Cells for wide programs. The provider behaves alike on all memory, so
+ * programs that are long because of the provider run only where they can do
+ * most harm: each kind of placement, with bytes volatile as long as possible.
  */
 static const struct {
 	const char *cell, *method;
@@ -173,8 +175,8 @@ static bool is_wide(const struct pair *p)
 }
 
 /*
- * What only an adapter has acknowledged is not there for sure before what a
- * later connection brings.
+ * Without a read that pushes them, acknowledged bytes may be placed after those
+ * of a later connection: such cells get no program that breaks connections.
  */
 static bool may_break(const struct crash_cell *c)
 {
@@ -210,8 +212,8 @@ static uint64_t mix(uint64_t h, const void *data, size_t len)
 }
 
 /*
- * All that a search depends on. Where receive buffers are plays no role in
- * configurations: what is received in place is in the model's kind of memory.
+ * Hash all that a search depends on, without recv_in_pm: the model's memory
+ * does not depend on where receive buffers are.
  */
 static uint64_t search_hash(const struct pair *p, const struct crash_cell *cell,
 			    const struct crash_prog *prog)
@@ -226,7 +228,7 @@ static uint64_t search_hash(const struct pair *p, const struct crash_cell *cell,
 	return h ? h : 1;
 }
 
-/* Where it is, or would be. */
+/* The slot that has h, or the free one for it. */
 static _Atomic uint64_t *search_slot(struct shared *s, uint64_t h)
 {
 	for (size_t i = h;; i++) {
@@ -237,7 +239,7 @@ static _Atomic uint64_t *search_slot(struct shared *s, uint64_t h)
 	}
 }
 
-/* True: go on; *cut: it was not to the end. */
+/* True: go on; *cut: the search was not exhaustive. */
 static bool explore(struct shared *s, const struct pair *p,
 		    const struct crash_cell *cell,
 		    const struct crash_prog *prog, uint64_t max,
@@ -329,7 +331,7 @@ static bool explore_random(const struct pair *p, const struct crash_cell *cell,
 	return false;
 }
 
-/* Every program in every variant; true when that was to the end. */
+/* Every program in every variant; true if all searches were exhaustive. */
 static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 		       struct result *r)
 {
@@ -433,7 +435,7 @@ static void work_all(struct shared *s)
 	}
 }
 
-/* The list that a script of its own has made of the file. */
+/* Is the pair on the list that forbidden_pairs has made of the file? */
 static bool listed(const char *cell, const char *method)
 {
 	static char *text;
@@ -493,7 +495,7 @@ static void collect(void)
 		}
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static const char *const words[] = {
 	[OUT_SURVIVED] = "survives", [OUT_LOST] = "LOST",
@@ -664,10 +666,9 @@ static const struct argp_option options[] = {
 	{"replay", 'x', "PATH", 0,
 	 "One run again, step by step; with --verbose message by message", 1},
 	{"all", 'a', NULL, 0, "Every program in every scenario: hours", 0},
-	{"quick", 'q', NULL, 0, "Look only a little into what should survive",
-	 0},
+	{"quick", 'q', NULL, 0, "Search valid pairs only briefly", 0},
 	{"power", 'w', NULL, 0,
-	 "Commits require class power, also of memory that has it not", 0},
+	 "Commits require class power, also of weaker memory", 0},
 	{"connected", 'C', NULL, 0,
 	 "Over connections of the program's own, where that can be", 0},
 	{"max", 'M', "N", 0, "Give up a search after so many runs", 0},

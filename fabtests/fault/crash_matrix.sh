@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Every scenario of verdicts.tsv with every method that is built: the valid ones
-# survive, the forbidden ones are caught. The list of forbidden ones is made by a
-# script that shares nothing with the matrix. crash_matrix.sh [PROGRAM
-# [OPTION]...]; RP_CRASH_RANDOM: so many long runs.
+# Every scenario of verdicts.tsv with every method that is built: valid methods
+# keep all bytes, forbidden ones are caught. forbidden_pairs lists the forbidden
+# ones, and shares no code with the matrix. crash_matrix.sh [PROGRAM
+# [OPTION]...]; RP_CRASH_RANDOM: number of long random runs.
 set -u -o pipefail
 matrix=${1:-crash_matrix}
 [ $# = 0 ] || shift
-# What survives is searched to the end in a long run only: that takes long.
+# Only a long run searches the surviving pairs exhaustively: that takes long.
 args=(--quick --random "${RP_CRASH_RANDOM:-20000}" --jobs 2)
 if [ "${RP_LONG:-0}" = 1 ]; then
 	args=(--all --random 5000000 --jobs "$(nproc)")

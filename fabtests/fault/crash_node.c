@@ -28,7 +28,7 @@ long node_must(long ret, const char *what, const char *file, int line)
 	return ret;
 }
 
-/* The same file that libfabric loads is the same DSO. */
+/* A handle of the DSO that libfabric has loaded from the same file. */
 static void *find(void **dso, const char *file, const char *symbol)
 {
 	const char *dir = getenv("FI_PROVIDER_PATH");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A simulated machine's program: one endpoint of ofi_rpmem over pmsim. */
+/* The program of a simulated machine: one endpoint of ofi_rpmem over pmsim. */
 #ifndef CRASH_NODE_H
 #define CRASH_NODE_H
 
@@ -21,17 +21,17 @@ struct node {
 	struct fid_ep *ep;
 	struct fid_mr *mr;
 	fi_addr_t peer;
-	/* Of connected endpoints, of which ep is the initiator's: */
+	/* For connected endpoints; ep is the initiator's: */
 	struct fid_eq *eq;
 	struct fid_pep *pep;
 	struct fid_ep
-		*served[NODE_SERVED]; /* by the machine at the other end */
+		*served[NODE_SERVED]; /* indexed by the initiator's machine */
 };
 
 extern const struct pmsim_ops *pmsim;
 extern struct host_sim *host_sim;
 
-/* Dies, with the call and what is wrong, when ret is an error. */
+/* Exit with the call and its error when ret is negative. */
 #define MUST(call) node_must((call), #call, __FILE__, __LINE__)
 long node_must(long ret, const char *what, const char *file, int line);
 
@@ -39,21 +39,21 @@ void nodes_setup(void);
 void nodes_teardown(void);
 enum nodes_kind {
 	NODES_OURS,
-	NODES_BARE, /* programs of the base alone */
-	NODES_CONN, /* of ours, with connected endpoints */
+	NODES_BARE, /* over the base alone */
+	NODES_CONN, /* over ofi_rpmem, with connected endpoints */
 };
-/* From the next nodes_reset() on. */
+/* Takes effect at the next nodes_reset(). */
 void nodes_are(enum nodes_kind kind);
 struct fid_fabric *nodes_fabric(void);
 const struct fi_info *nodes_info(void);
 /*
- * Before the first domain of a run. keep: the machines of the run before, where
- * they are of this configuration; true when it was so.
+ * Call before the first domain of a run. keep: reuse the machines of the
+ * previous run if they have this configuration; true when it did.
  */
 bool nodes_reset(const struct pmsim_cfg *cfg, bool keep);
 
 #define NODE_NAME 16
-/* name: of an earlier life, or NULL. */
+/* name: of the previous incarnation, or NULL. */
 void node_open(struct node *n, unsigned int machine, const void *name);
 void node_name(const struct node *n, void *name);
 void node_peer(struct node *n, const void *name);
@@ -66,16 +66,16 @@ void node_close(struct node *n);
 enum node_event {
 	NODE_NOTHING,
 	NODE_CONNECTED,
-	NODE_OVER, /* of an initiator: it can connect again */
+	NODE_OVER, /* initiator: it can connect again */
 };
 
-/* A target, that listens where a name says, or anywhere. */
+/* Open a target that listens at name, or at any address. */
 void node_listen(struct node *n, unsigned int machine, const void *name);
-/* An initiator, in place of node_open(): without an endpoint as yet. */
+/* Open an initiator, in place of node_open(), without an endpoint. */
 void node_begin(struct node *n, unsigned int machine);
-/* ... which this closes, and opens anew. */
+/* Close the initiator's endpoint, and connect a new one. */
 void node_connect(struct node *n, const void *name);
-/* The next event. A target has answered it already. */
+/* The next event. The target has already accepted a CONNREQ. */
 enum node_event node_event(struct node *n);
 
 #endif

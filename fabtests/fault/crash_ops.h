@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Words for the programs of the crash matrix; for the files that have some. */
+/* Macros for the operations of crash matrix programs. */
 #ifndef CRASH_OPS_H
 #define CRASH_OPS_H
 
@@ -35,7 +35,7 @@
 	}
 #define ASK                                                                    \
 	{                                                                      \
-		CRASH_ASK, 0, 0, 0                                             \
+		CRASH_QUERY, 0, 0, 0                                           \
 	}
 #define REDO                                                                   \
 	{                                                                      \
@@ -50,10 +50,10 @@
 		sizeof(struct crash_op),                                       \
 	.op[1] = {__VA_ARGS__}
 
-/* Written again behind an error that the event has caused. */
+/* Write again behind the error that the event has caused. */
 /* clang-format off */
 #define CRASH_REWRITES(event, member)                                          \
-	{.name = event ": a small durable write, and once more",               \
+	{.name = event ": a small durable write, repeated",               \
 	 member = 1,                                                           \
 	 A(WC(0, 8), WAIT, WC(0, 8))},                                         \
 	{.name = event ": a durable write, written again, committed",          \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Judges by what programs were told, and by nothing else. */
+/* Judges a run by the completions that programs got, and by nothing else. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@ static bool is_write(const struct oracle_op *op)
 	       op->kind == CRASH_ATOMIC;
 }
 
-/* Does it write this byte? A THEN writes where it stores. */
+/* Does op write this byte? A THEN writes where it stores. */
 static bool writes(const struct oracle_op *op, unsigned int b)
 {
 	if (op->kind == CRASH_THEN)
@@ -33,9 +33,9 @@ bool oracle_is_commit(const struct oracle_op *op)
 const char *oracle_op_name(const struct oracle_op *op)
 {
 	static const char *const kinds[] = {
-		"write",	   "commit",	   "scattered commit",
-		"write+commit",	   "wait",	   "rewrite",
-		"ask for the key", "commit+store", "atomic",
+		"write",	 "commit",	 "scattered commit",
+		"write+commit",	 "wait",	 "rewrite",
+		"learn the key", "commit+store", "atomic",
 	};
 	static char text[64];
 
@@ -102,19 +102,19 @@ bool oracle_may_post(const struct oracle *o, unsigned int i)
 	return o->op[i][k].kind != CRASH_WAIT || oracle_idle(o, i);
 }
 
-bool oracle_goes_on(const struct oracle *o, unsigned int i)
+bool oracle_next_is_write(const struct oracle *o, unsigned int i)
 {
 	unsigned int k = o->next[i];
 
 	return k < o->prog->n[i] && o->op[i][k].kind != CRASH_WAIT;
 }
 
-bool oracle_asks(const struct oracle *o, unsigned int i)
+bool oracle_next_is_query(const struct oracle *o, unsigned int i)
 {
-	return o->op[i][o->next[i]].kind == CRASH_ASK;
+	return o->op[i][o->next[i]].kind == CRASH_QUERY;
 }
 
-/* The first write of this initiator that failed and was not redone. */
+/* The first write of this initiator that failed and was not repeated. */
 static struct oracle_op *failed_write(struct oracle *o, unsigned int i)
 {
 	for (unsigned int k = 0; k < o->next[i]; k++) {
@@ -130,7 +130,7 @@ struct oracle_op *oracle_next(struct oracle *o, unsigned int i)
 {
 	struct oracle_op *op = &o->op[i][o->next[i]++], *bad;
 
-	if (op->kind == CRASH_WAIT || op->kind == CRASH_ASK) {
+	if (op->kind == CRASH_WAIT || op->kind == CRASH_QUERY) {
 		op->state = OP_SKIPPED;
 		return NULL;
 	}
@@ -166,8 +166,8 @@ void oracle_unposted(struct oracle *o, struct oracle_op *op)
 }
 
 /*
- * What this initiator wrote last to a byte, before the commit and under its
- * key: an earlier registration is another region.
+ * The last write of this initiator to a byte, up to the commit and under the
+ * commit's key: an earlier registration is another region.
  */
 static const struct oracle_op *last_write(const struct oracle *o,
 					  const struct oracle_op *commit,
@@ -178,7 +178,7 @@ static const struct oracle_op *last_write(const struct oracle *o,
 	for (unsigned int k = commit->number + 1; k--;) {
 		const struct oracle_op *op = &ops[k];
 
-		/* A store is behind its own commit. */
+		/* The store of a THEN comes behind the THEN's own commit. */
 		if (op == commit && op->kind == CRASH_THEN)
 			continue;
 		if (op->state != OP_NEW && op->state != OP_SKIPPED &&
@@ -205,8 +205,8 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 	if (!last)
 		return;
 	/*
-	 * Of a write with its own commit nobody is told how the write alone
-	 * has ended: whether its bytes are there will be seen.
+	 * A write with its own commit has no completion of the write alone, so
+	 * its outcome is not checked here: check_byte() looks at the bytes.
 	 */
 	if (last->kind != CRASH_WRITE_COMMIT && last != commit) {
 		if (last->state == OP_POSTED)
@@ -236,13 +236,13 @@ static void acknowledge(struct oracle *o, const struct oracle_op *commit)
 	}
 }
 
-void oracle_told(struct oracle *o, struct oracle_op *op, int err,
-		 unsigned int step)
+void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
+		     unsigned int step)
 {
 	bool ok = !err;
 
 	if (op->state != OP_POSTED) {
-		wrong(o, "#%u is told twice", op->id);
+		wrong(o, "#%u completes twice", op->id);
 		return;
 	}
 	op->ended = step;
@@ -252,10 +252,10 @@ void oracle_told(struct oracle *o, struct oracle_op *op, int err,
 	    op->kind == CRASH_WRITE_COMMIT && !op->copied)
 		wrong(o, "#%u did not travel in a message", op->id);
 	op->state = ok ? OP_OK : OP_FAILED;
-	/* Outcome unknown, canceled, or stored and the flush of it failed. */
+	/* Outcome indeterminate, canceled, or stored with a failed flush. */
 	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
 	if (!ok && op->stores && !op->unsure)
-		wrong(o, "#%u was stored, and is said not to be", op->id);
+		wrong(o, "#%u was stored, and its error denies it", op->id);
 }
 
 static const struct oracle_op *by_id(const struct oracle *o, uint8_t id)
@@ -287,13 +287,13 @@ void oracle_stored(struct oracle *o, uint64_t word)
 	struct oracle_op *op = (struct oracle_op *)by_id(o, (uint8_t)word);
 
 	if (!op || (op->kind != CRASH_THEN && op->kind != CRASH_ATOMIC)) {
-		wrong(o, "a store of nobody: %#" PRIx64, word);
+		wrong(o, "a store of no operation: %#" PRIx64, word);
 		return;
 	}
 	if (++op->stores > 1)
 		wrong(o, "#%u is stored twice", op->id);
 	if (op->state == OP_FAILED && !op->unsure)
-		wrong(o, "#%u is stored after it was said not to be", op->id);
+		wrong(o, "#%u is stored after an error that denied it", op->id);
 }
 
 void oracle_changed(struct oracle *o, uint8_t byte)
@@ -320,8 +320,9 @@ bool oracle_finished(const struct oracle *o)
 }
 
 /*
- * Had a commit said that this byte of it is there, before? Not one of another
- * registration: nobody says of what was sent to an earlier one where it is.
+ * Had a commit covered byte b of op before step `before`? A commit of another
+ * registration does not count: it says nothing about where writes to an earlier
+ * registration are.
  */
 static bool committed(const struct oracle *o, const struct oracle_op *op,
 		      unsigned int b, unsigned int before)
@@ -337,7 +338,7 @@ static bool committed(const struct oracle *o, const struct oracle_op *op,
 	return false;
 }
 
-/* Does a completion only say that it has left, and will be placed? */
+/* Does a completion say only that the bytes have left, before placement? */
 static bool has_left(const struct oracle *o)
 {
 	return o->cell->fabric.connects ||
@@ -346,8 +347,8 @@ static bool has_left(const struct oracle *o)
 }
 
 /*
- * Was this byte of found certainly overwritten by must? NULL: the zeroes of the
- * start. With relaxed ordering a completion alone says nothing about a place.
+ * Did must certainly overwrite byte b of found? found NULL: the initial zeroes.
+ * With relaxed ordering a completion alone proves no placement.
  */
 static bool before(const struct oracle *o, const struct oracle_op *found,
 		   const struct oracle_op *must, unsigned int b)
@@ -370,7 +371,7 @@ static size_t survivors(const struct oracle *o, const struct model *m,
 		       : model_after_kill(m, word, v, lost);
 }
 
-/* The same where the order of words matters, and DMA is stepped through. */
+/* As survivors(), for the order of words: DMA is modeled step by step. */
 static size_t survivors_soon(const struct oracle *o, const struct model *m,
 			     const void *word, uint64_t *v, bool *lost)
 {
@@ -409,19 +410,19 @@ static enum crash_result check_byte(struct oracle *o, unsigned int b,
 	return CRASH_OK;
 }
 
-/* May any of the bytes of the second be there, and the first not all? */
+/* May a cut leave bytes of the second, and not all of the first? */
 static enum crash_result check_order(struct oracle *o, const struct model *m,
 				     const uint8_t *mem)
 {
 	const struct oracle_op *first = &o->op[0][o->prog->first - 1],
 			       *second = &o->op[0][o->prog->second - 1];
 	uint64_t v[MODEL_VALUES];
-	bool lost, there = false;
+	bool lost, present = false;
 	size_t n;
 
 	/*
-	 * What was refused at once is not there to be before anything, and
-	 * nothing covers what went over another connection.
+	 * An operation that was refused at once precedes nothing, and no commit
+	 * covers writes of another connection.
 	 */
 	if (first->state == OP_SKIPPED || first->conn != second->conn)
 		return CRASH_OK;
@@ -432,9 +433,9 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 			continue;
 		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);
 		for (size_t i = 0; i < n; i++)
-			there |= byte_of(v[i], b % MODEL_WORD) == second->id;
+			present |= byte_of(v[i], b % MODEL_WORD) == second->id;
 	}
-	if (!there)
+	if (!present)
 		return CRASH_OK;
 	for (unsigned int b = first->off; b < first->off + first->len; b++) {
 		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);
@@ -442,7 +443,7 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 			lost |= byte_of(v[i], b % MODEL_WORD) < first->id;
 		if (lost) {
 			snprintf(o->why, CRASH_WHY,
-				 "#%u may be there without byte %u of #%u",
+				 "#%u may survive without byte %u of #%u",
 				 second->id, b, first->id);
 			return CRASH_LOST;
 		}

@@ -38,7 +38,7 @@ const struct crash_prog crash_single[] = {
 	{.name = "a small write, and one over it",
 	 .wide = true,
 	 A(WC(0, 64), W(32, 64), C(0, 96))},
-	{.name = "a small write, cut, once more",
+	{.name = "a small write, cut, repeated",
 	 .wide = true,
 	 .deep = true,
 	 .cuts = 1,
@@ -92,7 +92,7 @@ const struct crash_prog crash_single[] = {
 	 .wide = true,
 	 .restarts = 1,
 	 A(W(0, 64), W(64, 64), C(0, 128))},
-	{.name = "restart before there is a session",
+	{.name = "restart before the session",
 	 .wide = true,
 	 .cold = true,
 	 .restarts = 1,
@@ -112,7 +112,10 @@ const struct crash_prog crash_single[] = {
 	 .wide = true,
 	 .restarts = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
-	/* It is placed, and no more: what proved that flushed another range. */
+	/*
+	 * The write is only placed: its proof, an atomic, flushed another
+	 * range.
+	 */
 	{.name = "proved by an atomic, cut, committed",
 	 .wide = true,
 	 .cuts = 1,
@@ -133,7 +136,7 @@ const struct crash_prog crash_single[] = {
 	 .wide = true,
 	 .deep = true,
 	 A(W(0, 8), T(0, 8, 128), W(64, 8), T(64, 8, 128))},
-	{.name = "a store, and what is written there later",
+	{.name = "a store, and a later write over it",
 	 .wide = true,
 	 .deep = true,
 	 A(W(0, 8), T(0, 8, 64), W(64, 8), C(64, 8))},
@@ -223,8 +226,8 @@ const struct crash_prog crash_single[] = {
 	 .cuts = 1,
 	 A(AT(0), WAIT, W(0, 64), C(0, 64))},
 	/*
-	 * An operation ends with an error while the target has its request, or
-	 * has it not: what is written behind that error stays.
+	 * The stop ends an operation with an error, whether the target has its
+	 * request or not: a write behind that error stays.
 	 */
 	CRASH_REWRITES("stopped", .stops),
 	CRASH_REWRITES("removed", .removes),
@@ -256,7 +259,9 @@ const struct crash_prog crash_wait[] = {
 const size_t crash_nwait = sizeof(crash_wait) / sizeof(*crash_wait);
 
 const struct crash_prog crash_pipelined[] = {
-	/* The smallest writes may travel in requests, which keep their order. */
+	/*
+	 * The smallest writes may travel in requests, which keep their order.
+	 */
 	{.name = "a, then as much of b in another line",
 	 .first = 1,
 	 .second = 3,
@@ -302,8 +307,9 @@ const struct crash_prog crash_then[] = {
 const size_t crash_nthen = sizeof(crash_then) / sizeof(*crash_then);
 
 /*
- * Of messages, which are judged alone: no ordinary write is among them, and
- * none that would have to be one (in a new session, with one under way).
+ * Programs of messages, judged alone: they contain no ordinary write, and no
+ * write that would have to be one (in a new session, beside an outstanding
+ * write).
  */
 const struct crash_prog crash_send_single[] = {
 	{.name = "two messages, two lines", A(WC(0, 64), WC(64, 64))},
@@ -333,7 +339,7 @@ const size_t crash_nsend_wait =
 	sizeof(crash_send_wait) / sizeof(*crash_send_wait);
 
 const struct crash_prog crash_send_pipelined[] = {
-	/* Whole lines are not left to a batch. */
+	/* Partial lines: writes of whole lines are never left to a batch. */
 	{.name = "a and b are parts of lines",
 	 .first = 1,
 	 .second = 2,
@@ -387,7 +393,7 @@ static struct crash_op random_op(uint64_t *s)
 	struct crash_op op = {.kind = CRASH_WRITE};
 	uint64_t r = next(s) % 16;
 
-	/* Few places, so that they meet. */
+	/* Few offsets, so that operations overlap. */
 	op.off = (unsigned int)(next(s) % 3 * 64 + next(s) % 8 * 8);
 	op.len = (unsigned int)(1 + next(s) % 70);
 	if (next(s) % 2) {
@@ -404,7 +410,7 @@ static struct crash_op random_op(uint64_t *s)
 	} else if (r < 9) {
 		op.kind = CRASH_REDO;
 	} else if (r < 10) {
-		op.kind = CRASH_ASK;
+		op.kind = CRASH_QUERY;
 	} else if (r < 12) {
 		op.kind = CRASH_THEN;
 		op.at = (unsigned int)(next(s) % (CRASH_BYTES / 8) * 8);
@@ -450,7 +456,7 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	out->cold = next(&s) % 2;
 	if (shape == CRASH_SINGLE)
 		return;
-	/* First a and b, undisturbed; then the rest. */
+	/* The first operations are a and b, undisturbed; random ones follow. */
 	out->n[1] = 0;
 	out->restarts = out->cuts = out->stops = out->removes = out->rekeys = 0;
 	out->op[0][i++] = (struct crash_op)W(0, 64 + next(&s) % 32);
@@ -466,7 +472,7 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		out->second = i;
 		out->op[0][i++] = (struct crash_op)C(104, 8);
 	}
-	/* Nobody else writes there. */
+	/* Other initiators do not write to this range. */
 	for (; i < out->n[0]; i++) {
 		if (out->op[0][i].kind == CRASH_SCATTER)
 			out->op[0][i].kind = CRASH_COMMIT;
@@ -500,7 +506,7 @@ void crash_random_sends(uint64_t seed, enum crash_shape shape,
 		out->second = i;
 		most = 112;
 	}
-	/* No two meet, so that none has to wait for another. */
+	/* No two ranges overlap, so that no operation waits for another. */
 	for (; i < out->n[0]; i++) {
 		unsigned int len = (unsigned int)(1 + next(&s) % 40);
 

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the initiators of the crash matrix do. */
+/* Programs that the initiators of the crash matrix run. */
 #ifndef CRASH_PROGRAMS_H
 #define CRASH_PROGRAMS_H
 
 #include "crash_world.h"
 
-/* Every program that is explored to the end. */
+/* Programs that are searched exhaustively. */
 extern const struct crash_prog crash_single[];
 extern const size_t crash_nsingle;
-/* Over connections of the program's own; crash_wait and so on, too. */
+/*
+ * Programs over connected endpoints; crash_wait and the others run there, too.
+ */
 extern const struct crash_prog crash_conn[];
 extern const size_t crash_nconn;
-/* "a durable before b is written", waiting for a's commit or not. */
+/* "a durable before b is written", with and without waiting for a's commit. */
 extern const struct crash_prog crash_wait[];
 extern const size_t crash_nwait;
 extern const struct crash_prog crash_pipelined[];
 extern const size_t crash_npipelined;
-/* The same in one request: the target stores b. */
+/* The same order in one request: the target stores b. */
 extern const struct crash_prog crash_then[];
 extern const size_t crash_nthen;
 
-/* The same with writes that travel in messages. */
+/* The same orders with writes that travel in messages. */
 extern const struct crash_prog crash_send_single[];
 extern const size_t crash_nsend_single;
 extern const struct crash_prog crash_send_wait[];
@@ -30,7 +32,7 @@ extern const size_t crash_nsend_pipelined;
 extern const struct crash_prog crash_send_then[];
 extern const size_t crash_nsend_then;
 
-/* A longer one, from a seed. order: as crash_wait and so on. */
+/* Make a longer program from a seed. shape: like crash_wait, and so on. */
 enum crash_shape {
 	CRASH_SINGLE,
 	CRASH_ORDER_WAIT,
@@ -39,9 +41,11 @@ enum crash_shape {
 };
 void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 			  struct crash_prog *out);
-/* It may lose the connections that it has. */
+/* Make a program that may lose its connections. */
 void crash_random_conns(uint64_t seed, struct crash_prog *prog);
-/* Of writes with their commit only, which all can travel in messages. */
+/*
+ * Make a program of writes with their commit, which can all travel in messages.
+ */
 void crash_random_sends(uint64_t seed, enum crash_shape shape,
 			struct crash_prog *out);
 

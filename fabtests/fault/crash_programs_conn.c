@@ -84,7 +84,7 @@ const struct crash_prog crash_conn[] = {
 	 .wide = true,
 	 .restarts = 1,
 	 A(W(0, 64), C(0, 64), WAIT, ASK, W(60, 64), C(0, 128))},
-	{.name = "restart before there is a session",
+	{.name = "restart before the session",
 	 .wide = true,
 	 .cold = true,
 	 .restarts = 1,
@@ -101,13 +101,13 @@ const struct crash_prog crash_conn[] = {
 	 .wide = true,
 	 .fails = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), WAIT, C(0, 128))},
-	/* As in crash_single: what is written behind an error stays. */
+	/* As in crash_single: a write behind an error stays. */
 	CRASH_REWRITES("stopped", .stops),
 };
 const size_t crash_nconn = sizeof(crash_conn) / sizeof(*crash_conn);
 /* clang-format on */
 
-/* From bits of the seed that the program itself is not made of. */
+/* Uses bits of the seed that the program itself does not depend on. */
 void crash_random_conns(uint64_t seed, struct crash_prog *prog)
 {
 	uint64_t r = (seed ^ 0x636f6e6e) * 0x9e3779b97f4a7c15ull;

@@ -6,20 +6,20 @@
 #include "core/wire_desc.h"
 #include "crash_world.h"
 
-/* How the target's region and the connection to it are named. */
+/* Names of the target's region and of the connection to it. */
 #define SHIM_AT	       0x100000u
 #define SHIM_RKEY      7u
 #define SHIM_QPN       0x11u
 #define SHIM_PEER      0x22u
-#define SHIM_SIDE      0x33u /* the initiator's that asks */
+#define SHIM_SIDE      0x33u /* the initiator's side queue pair */
 #define SHIM_RING      0x700000u
 #define SHIM_RING_RKEY 8u
 
-/* What devices do by themselves: atomic writes, whoever flushes. */
+/* Operations of the device itself: atomic writes always, FLUSH for native. */
 #define SHIM_NATIVE(m)                                                         \
 	((m) == RP_METHOD_NATIVE ? RP_DESC_NATIVE : RP_DESC_ATOMIC_WRITE)
 
-/* What a target of these facts says, whose device and agent can do m. */
+/* The descriptor of a target with facts f, whose device and agent can do m. */
 struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's agent in a run of the verbs shim, and its end of the side. */
+/* The target's agent in a run of the verbs shim, and its side connection. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,14 +29,14 @@ static void deliver_answers(void)
 	look();
 }
 
-/* Before it flushes the power may go, and answers that are out may be there. */
+/* Before a flush the power may fail, and replies in flight may arrive. */
 static void meanwhile(void)
 {
 	if (!w.begun || w.meanwhile || w.seen != CRASH_OK)
 		return;
 	w.meanwhile = true;
 	if (w.nin && choose(w.c, 2)) {
-		say("the answer arrives before the flush");
+		say("the reply arrives before the flush");
 		deliver_answers();
 	}
 	check();
@@ -79,7 +79,7 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	check();
 }
 
-/* An atomic write, or the bytes of a write. */
+/* Store an atomic write, or the bytes of a write. */
 static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	const uint8_t *first = from;
@@ -107,7 +107,7 @@ static uint64_t op_now(void *ctx)
 	return 0;
 }
 
-/* Where the shim asks it, so where the choice says so. */
+/* Start the agent: its method is the one that the shim has chosen. */
 void agent_start(void)
 {
 	const struct rp_desc d = shim_desc(&w.cell->believed, w.cell->forced);
@@ -159,13 +159,13 @@ void agent_end(void)
 	w.agent = NULL;
 }
 
-/* It would be seen now; what is seen is not taken. */
+/* Would a poll of the ring see a message? Takes none. */
 static bool ring_has(void)
 {
 	struct rp_ring look = w.ring;
 	uint8_t msg[RP_RING_MSG];
 
-	return w.agent && !w.asleep && !w.side_error &&
+	return w.agent && !w.parked && !w.side_error &&
 	       rp_ring_take(&look, msg);
 }
 
@@ -177,8 +177,9 @@ bool agent_has_work(void)
 
 bool agent_may_sleep(void)
 {
-	return w.begun && w.agent && w.naps < 1 && !w.asleep && !w.side_error &&
-	       !agent_has_work() && w.side_end.deferred.polling;
+	return w.begun && w.agent && w.parks < 1 && !w.parked &&
+	       !w.side_error && !agent_has_work() &&
+	       w.side_end.deferred.polling;
 }
 
 static void say_signal(enum rp_msg_type type)
@@ -190,8 +191,8 @@ static void say_signal(enum rp_msg_type type)
 
 void agent_sleep(void)
 {
-	w.naps++;
-	w.asleep = true;
+	w.parks++;
+	w.parked = true;
 	say_signal(RP_MSG_IDLE);
 }
 
@@ -208,7 +209,7 @@ static void empty_ring(void)
 
 void agent_wake(void)
 {
-	w.asleep = false;
+	w.parked = false;
 	say_signal(RP_MSG_POLLING);
 }
 
@@ -238,7 +239,7 @@ void agent_turn(void)
 		if (!w.side_error)
 			hear(&m);
 	}
-	if (!w.asleep && !w.side_error)
+	if (!w.parked && !w.side_error)
 		empty_ring();
 	while (rp_agent_progress(w.agent))
 		;

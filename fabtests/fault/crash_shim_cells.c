@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Scenarios of the verdicts as they are for a queue pair of the program's. */
+/* Maps scenarios of the verdicts to a queue pair that the program owns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,9 @@
 #include "crash_cells.h"
 #include "crash_shim.h"
 
-/* What is in one request of the provider's is flush, atomic write, flush. */
+/*
+ * The provider's single request is here a flush, an atomic write and a flush.
+ */
 static enum rp_method carried_out(const struct verdict_method *m)
 {
 	return m->order == VERDICT_THEN ? RP_METHOD_AGENT_CLWB : m->method;
@@ -35,7 +37,7 @@ struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m)
 	};
 }
 
-/* Does the shim do it where it is told these facts, and not to do another? */
+/* Does the shim choose this method, and no other, on these facts? */
 static bool offered(const struct rp_facts *f, enum rp_method m,
 		    enum rp_class required)
 {
@@ -53,12 +55,12 @@ static bool offered(const struct rp_facts *f, enum rp_method m,
 }
 
 /*
- * Before the agent is asked the shim reads, and delivery is known by a read, so
- * either is a fence and more. A verdict against one of them says nothing where
- * the fence is valid.
+ * The shim reads before it requests the agent, and proves delivery by a read,
+ * so both methods contain a fence. A verdict against one of them says nothing
+ * if the fence is valid.
  */
-static bool is_more(const struct verdict_cell *cell,
-		    const struct verdict_method *m)
+static bool contains_fence(const struct verdict_cell *cell,
+			   const struct verdict_method *m)
 {
 	static const char *const orders[] = {
 		[VERDICT_ALONE] = "",
@@ -76,11 +78,11 @@ static bool is_more(const struct verdict_cell *cell,
 }
 
 /*
- * Two wrong methods may be a right one together: the read pushes the bytes to
- * the memory controller, and msync commits where they are.
+ * Two wrong methods may be valid together: the read pushes the bytes to the
+ * memory controller, and msync commits the file's block map.
  */
-static bool is_both(const struct verdict_cell *cell,
-		    const struct verdict_method *m)
+static bool valid_together(const struct verdict_cell *cell,
+			   const struct verdict_method *m)
 {
 	const struct rp_facts *f = &cell->facts;
 
@@ -89,7 +91,7 @@ static bool is_both(const struct verdict_cell *cell,
 	       m->method == RP_METHOD_AGENT_MSYNC;
 }
 
-/* Facts that lead to this method, which are not those of the scenario. */
+/* Facts that lead to this method, other than the scenario's. */
 static struct rp_facts believe(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
@@ -126,18 +128,19 @@ bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {
 	const enum rp_method by = carried_out(m);
-	bool told;
+	bool chosen;
 
-	/* What a program sends with a write, or in a message, is its own. */
+	/* A SEND and a write with data are the program's own operations. */
 	if (cell->op != VERDICT_WRITE)
 		return false;
-	told = offered(&cell->facts, by, cell->against);
+	chosen = offered(&cell->facts, by, cell->against);
 	if (m->valid)
-		return told;
-	if (by == RP_METHOD_DELIVERY || is_more(cell, m) || is_both(cell, m))
+		return chosen;
+	if (by == RP_METHOD_DELIVERY || contains_fence(cell, m) ||
+	    valid_together(cell, m))
 		return false;
-	/* That b waits for a is the program's to see to. */
-	if (told && m->order == VERDICT_ALONE) {
+	/* The program itself lets b wait for a. */
+	if (chosen && m->order == VERDICT_ALONE) {
 		fprintf(stderr, "%s: %s is forbidden, and the shim does it\n",
 			cell->name, m->name);
 		exit(99);
@@ -154,8 +157,7 @@ static void fill(const struct verdict_cell *cell,
 
 	out->truth = crash_truth(cell, place, domain);
 	out->truth.levels = MODEL_VISIBLE | MODEL_PERSISTENT;
-	/* A connection is told of; of a write the adapter says that it has it.
-	 */
+	/* Lost connections are reported; a write is acknowledged on receipt. */
 	out->fabric = (struct pmsim_cfg){
 		.ordered = true,
 		.placed_acks = !dma,
@@ -164,9 +166,9 @@ static void fill(const struct verdict_cell *cell,
 	out->against = cell->against;
 	out->forced = carried_out(m);
 	/*
-	 * Where all that the adapter has survives, no read pushes. What comes
-	 * of two writes to the same bytes is then the adapter's, if its writes
-	 * may overtake each other.
+	 * If all that the adapter has survives, no read pushes it. The outcome
+	 * of two writes to the same bytes then depends on the adapter, if its
+	 * writes may overtake each other.
 	 */
 	out->alone = m->valid && dma && out->forced == RP_METHOD_DELIVERY;
 	out->believed = m->valid || offered(f, out->forced, cell->against)
@@ -180,8 +182,8 @@ bool crash_variant(const struct verdict_cell *cell,
 {
 	const struct rp_facts *f = &cell->facts;
 	/*
-	 * A device orders its own atomic write behind its flush or a read.
-	 * Where it has none the agent stores, and others flush.
+	 * A device orders its own atomic write behind its FLUSH or a read.
+	 * Without such a device the agent stores, and another method flushes.
 	 */
 	static const struct {
 		enum rp_method by;

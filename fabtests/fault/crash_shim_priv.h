@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One run of the verbs shim, as its parts see it. */
+/* State of one run of the verbs shim, shared by its parts. */
 #ifndef CRASH_SHIM_PRIV_H
 #define CRASH_SHIM_PRIV_H
 
@@ -10,7 +10,7 @@
 
 #define QUEUE  64
 #define CQE    64
-#define QP     1 /* as the model numbers it */
+#define QP     1 /* the number of the connection in the model */
 #define SECOND 1000000000ull
 
 struct wr {
@@ -24,7 +24,7 @@ struct wr {
 	uint64_t wr_id;
 	unsigned int flags;
 	size_t off, len;
-	const void *buf; /* WRITE, BOX: what */
+	const void *buf; /* WRITE, RING: which bytes */
 	uint64_t value;
 	bool done;
 	enum ibv_wc_status status;
@@ -36,7 +36,7 @@ struct msg {
 };
 
 struct shim_world {
-	struct rp_qp q; /* first: ops are given this */
+	struct rp_qp q; /* first: the shim's ops get a pointer to it */
 	struct ibv_qp qp;
 	struct ibv_cq base;
 	struct ibv_rpmem_cq *cq;
@@ -47,7 +47,7 @@ struct shim_world {
 	struct choices *c;
 	enum crash_trace trace;
 	struct crash_stats *st;
-	struct model_cfg truth; /* of the model that is there */
+	struct model_cfg truth; /* of the cell's hardware */
 	struct model *model;
 	uint8_t *mem;
 	struct oracle o;
@@ -73,28 +73,28 @@ struct shim_world {
 		void *buf;
 	} listen[QUEUE];
 	bool side_error;
-	/* What is written into it is seen, unless the agent is asleep. */
+	/* The agent sees messages in the ring, unless it is parked. */
 	struct rp_ring ring;
 	uint8_t ring_in[RP_RING_LEN];
-	bool asleep;
-	unsigned int naps;
+	bool parked;
+	unsigned int parks;
 };
 extern struct shim_world w;
 
 __attribute__((format(printf, 1, 2))) void say(const char *fmt, ...);
 /* Would a cut now lose anything? */
 void check(void);
-/* The program looks at its queue. */
+/* The program polls its queue. */
 void look(void);
 void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
 	      enum ibv_wc_status status);
 
 void agent_start(void);
 void agent_end(void);
-/* Is there anything that it could do? Then it does all of it. */
+/* Has the agent work to do? agent_turn() then does all of it. */
 bool agent_has_work(void);
 void agent_turn(void);
-/* May it go to sleep? Then it does, and says so. */
+/* May the agent park? agent_sleep() then does, and reports it. */
 bool agent_may_sleep(void);
 void agent_sleep(void);
 void agent_wake(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What initiators do over a queue pair of their own: writes and flushes. */
+/* Programs of initiators that own their queue pair: writes and flushes. */
 #include <string.h>
 
 #include "crash_ops.h"
@@ -55,14 +55,14 @@ const struct crash_prog crash_wait[] = {
 const size_t crash_nwait = COUNT(crash_wait);
 
 const struct crash_prog crash_pipelined[] = {
-	{.name = "b behind a, nobody waits", .first = 1, .second = 3,
+	{.name = "b behind a, without waiting", .first = 1, .second = 3,
 	 A(W(0, 64), C(0, 64), W(64, 64), C(64, 64))},
-	{.name = "b of 8 bytes behind a, nobody waits", .first = 1, .second = 3,
+	{.name = "b of 8 bytes behind a, without waiting", .first = 1, .second = 3,
 	 A(W(40, 60), C(40, 60), W(128, 8), C(128, 8))},
 };
 const size_t crash_npipelined = COUNT(crash_pipelined);
 
-/* The record, and the tail that says that it is there: an atomic write. */
+/* The record, and behind it the tail that announces it: an atomic write. */
 const struct crash_prog crash_then[] = {
 	{.name = "record and tail", .first = 1, .second = 2,
 	 A(W(0, 64), T(0, 64, 128))},
@@ -79,7 +79,7 @@ const struct crash_prog crash_then[] = {
 const size_t crash_nthen = COUNT(crash_then);
 /* clang-format on */
 
-/* What is the provider's alone. */
+/* Empty: these programs exist for the provider only. */
 const struct crash_prog crash_send_single[1], crash_send_wait[1],
 	crash_send_pipelined[1], crash_send_then[1], crash_conn[1];
 const size_t crash_nsend_single, crash_nsend_wait, crash_nsend_pipelined,
@@ -119,7 +119,10 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	if (below(&s, 4) == 0)
 		out->cuts = 1;
 	if (shape != CRASH_SINGLE) {
-		/* a, its flush, and b behind it; then anything, elsewhere. */
+		/*
+		 * The program begins with a, its flush, and b; random
+		 * operations elsewhere follow.
+		 */
 		out->op[0][n = 0] = (struct crash_op)W(0, 72);
 		if (shape != CRASH_ORDER_THEN)
 			out->op[0][++n] = (struct crash_op)C(0, 72);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One run over a queue pair: shim and agent are real, wires are the choices'.
+/* One run over a queue pair: shim and agent are real, choices play the wires.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -11,12 +11,11 @@
 #include "crash_shim_priv.h"
 
 /*
- * The target's adapter takes up requests in their order. Writes are then on
- * their way to memory, and so is an atomic write; a read, a flush, and an
- * atomic write behind a flush or with a fence wait until the adapter gets to
- * them, and a write that came later may have passed them by then. Where a CPU
- * places bytes it does everything in order. Completions come in order, and
- * programs look at once.
+ * The target's adapter takes requests up in order. Then writes and atomic
+ * writes are on their way to memory; a read, a flush, and an atomic write
+ * behind a flush or with a fence wait until the adapter gets to them, and a
+ * later write may pass them by then. If a CPU places the bytes it executes
+ * everything in order. Completions come in order, and programs poll at once.
  */
 struct shim_world w;
 
@@ -57,7 +56,7 @@ void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
 	};
 }
 
-/* In their order, however they were executed. */
+/* Complete requests in their order, whatever order executed them. */
 static void complete_front(void)
 {
 	static const int opcodes[] = {
@@ -78,21 +77,22 @@ static void complete_front(void)
 	}
 }
 
-static void told(const struct ibv_wc *wc)
+static void record(const struct ibv_wc *wc)
 {
 	struct oracle_op *op = (struct oracle_op *)(uintptr_t)wc->wr_id;
 
 	if (!op)
-		return; /* before it began */
-	/* Three requests of one name: the first error tells of it. */
+		return; /* completed before the run began */
+	/* Three requests have this wr_id: only the first error is recorded. */
 	if (wc->status && op->kind == CRASH_THEN && op->state == OP_FAILED)
 		return;
-	say("told: %s %s", oracle_op_name(op), wc->status ? "failed" : "ok");
+	say("completes: %s %s", oracle_op_name(op),
+	    wc->status ? "failed" : "ok");
 	if (oracle_is_commit(op)) {
 		w.st->acked += !wc->status;
 		w.st->failed += wc->status != 0;
 	}
-	oracle_told(&w.o, op, wc->status ? EUCLEAN : 0, w.step);
+	oracle_complete(&w.o, op, wc->status ? EUCLEAN : 0, w.step);
 }
 
 void look(void)
@@ -102,7 +102,7 @@ void look(void)
 
 	while ((n = ibv_rpmem_poll_cq(w.cq, 4, wc)) > 0)
 		for (int i = 0; i < n; i++)
-			told(&wc[i]);
+			record(&wc[i]);
 }
 
 /* --- the target's adapter --- */
@@ -135,7 +135,9 @@ static void execute(struct wr *r)
 		place(r, &r->value);
 		break;
 	case WR_RING:
-		/* No memory of the model's: it is seen at once, at the worst.
+		/*
+		 * The ring is outside the model: the agent sees it at once, the
+		 * worst case.
 		 */
 		memcpy(w.ring_in + r->off, r->buf, r->len);
 		break;
@@ -145,7 +147,9 @@ static void execute(struct wr *r)
 	case WR_FLUSH:
 		model_dma_flush(w.model, QP, MODEL_PERSISTENT, w.mem + r->off,
 				r->len);
-		/* A CPU that executes it writes back as the agent would. */
+		/*
+		 * A CPU that executes the flush writes back as the agent would.
+		 */
 		if (!in_order())
 			break;
 		model_clwb(w.model, w.mem + r->off, r->len);
@@ -154,7 +158,7 @@ static void execute(struct wr *r)
 	}
 }
 
-/* Does it wait in the adapter until its turn comes? */
+/* Does the request wait in the adapter for its turn? */
 static bool waits(const struct wr *r, unsigned int i)
 {
 	if (r->kind == WR_READ || r->kind == WR_FLUSH)
@@ -170,7 +174,7 @@ static bool waits(const struct wr *r, unsigned int i)
 	return false;
 }
 
-/* What does not wait is taken up at once. */
+/* Take up requests that do not wait at once. */
 static void take_up(void)
 {
 	for (unsigned int i = 0; i < w.nqueue; i++)
@@ -240,7 +244,7 @@ static void turn(void)
 	take_up();
 }
 
-/* --- what the shim asks for --- */
+/* --- the verbs calls of the shim --- */
 
 static void do_start(struct rp_qp *q)
 {
@@ -489,7 +493,10 @@ static void start(void)
 	cfg.ring = w.q.side && w.side_end.ring_addr;
 	if (rp_desc_put(buf, &d) || rp_qp_add(&w.q, buf, &cfg))
 		abort();
-	/* Who asks for the first time greets: that is not the matter here. */
+	/*
+	 * The first request makes the session and sends HELLO: do that before
+	 * the run.
+	 */
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE) {
 		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
 		w.q.pub.wr_id = 0;
@@ -512,23 +519,23 @@ static void end(void)
 	if (w.agent)
 		agent_end();
 	rp_qp_fini(&w.q);
-	/* Slots of what never completed are nobody's. */
+	/* Completions of requests that never completed have no owner. */
 	w.nwc = 0;
 	ibv_rpmem_detach_cq(w.cq);
 }
 
-/* One of all that could happen next. False: nothing could. */
+/* Take one of all possible next steps. False: there is none. */
 static bool move(void)
 {
 	const size_t pieces = model_dma_ready(w.model);
 	const bool may_post = oracle_may_post(&w.o, 0);
 	const bool may_turn = first_waiting() >= 0,
-		   may_agent = agent_has_work(), may_nap = agent_may_sleep();
+		   may_agent = agent_has_work(), may_park = agent_may_sleep();
 	unsigned int n = may_post + may_turn + may_agent, pick;
 
-	/* That it could sleep is nothing that has to happen. */
+	/* Parking is optional: it is no step if there is no other one. */
 	if (n)
-		n += may_nap;
+		n += may_park;
 
 	n += pieces < 32 ? (unsigned int)pieces : 32;
 	if (!n)
@@ -542,7 +549,7 @@ static bool move(void)
 	} else if (may_agent && !pick--) {
 		say("the agent has its turn");
 		agent_turn();
-	} else if (may_nap && may_post + may_turn + may_agent && !pick--) {
+	} else if (may_park && may_post + may_turn + may_agent && !pick--) {
 		say("the agent goes to sleep");
 		agent_sleep();
 	} else {
@@ -594,7 +601,7 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	return w.seen;
 }
 
-/* What it has to say is in what completes. */
+/* Drop log lines: completions carry the results. */
 static void quiet(enum rp_log_level level, const char *text)
 {
 }

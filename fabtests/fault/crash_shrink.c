@@ -22,7 +22,7 @@ void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 
 	best = *c;
 	if (!fails(cell, prog, &best, as))
-		return; /* the path as it is says more */
+		return; /* not reproduced: keep the path */
 	while (better) {
 		better = false;
 		for (size_t n = 16; n; n /= 2)

@@ -34,7 +34,7 @@ struct model_cfg crash_truth(const struct verdict_cell *cell,
 			f->memory >= RP_MEM_DAX ? domains[domain] : MODEL_NONE,
 		.place = places[place],
 		.fence = f->fence == RP_YES,
-		/* Short and single: too many orders. */
+		/* single: relaxed order leaves too many orders to search */
 		.relaxed = place >= RP_PLACE_DMA_CACHE && cell->compound,
 	};
 }

@@ -13,11 +13,13 @@
 #define MS	  1000000ull
 #define PUMP_MAX  100
 #define TICKS_MAX 60
-/* Of the provider, for events of connections: how often, at most. */
+/* The provider reads connection events at most this often. */
 #define LOOKED_AT (2 * MS)
 /* More than FI_OFI_RPMEM_TIMEOUT. */
 #define STOPPED (1500 * MS)
-/* Of a durable write that is one message, where others are not. */
+/*
+ * Bytes of a durable write that still travels in one message with cell->apart.
+ */
 #define APART_MAX 8
 
 struct world w;
@@ -68,26 +70,28 @@ static void target_open(const void *name)
 
 /* --- reading queues --- */
 
-static void told(struct oracle_op *op, bool ok, int err)
+static void record(struct oracle_op *op, bool ok, int err)
 {
 	if (!op)
 		return;
-	say("%s is told: %s %s", who(op->init), oracle_op_name(op),
+	say("%s reads an entry: %s %s", who(op->init), oracle_op_name(op),
 	    ok ? "ok" : fi_strerror(err));
-	oracle_told(&w.o, op, ok ? 0 : err, w.step);
+	oracle_complete(&w.o, op, ok ? 0 : err, w.step);
 	if (ok && oracle_is_commit(op))
 		w.st->acked++;
 	else if (oracle_is_commit(op))
 		w.st->failed++;
 }
 
-/* Nobody there looks at a message that stays where the NIC has put it. */
+/*
+ * The target reads no completion of a message that stays where the NIC put it.
+ */
 static bool target_looks(void)
 {
 	return !w.cell->inplace || w.cell->inplace == VERDICT_INPLACE_CLWB;
 }
 
-/* What its program will see when it looks. */
+/* Does the program see something when it polls now? */
 static bool waits_for(unsigned int machine)
 {
 	if (machine == TARGET && !target_looks())
@@ -125,13 +129,13 @@ void run(unsigned int machine)
 			memset(&err, 0, sizeof(err));
 			MUST(fi_cq_readerr(n->cq, &err, 0));
 			if (machine != TARGET)
-				told(err.op_context, false, err.err);
+				record(err.op_context, false, err.err);
 			continue;
 		}
 		MUST(got);
 		for (ssize_t i = 0; i < got; i++)
 			if (machine != TARGET)
-				told(e[i].op_context, true, 0);
+				record(e[i].op_context, true, 0);
 			else if (w.cell->inplace)
 				received(e[i].op_context, from[i]);
 	}
@@ -158,7 +162,7 @@ static bool any_waits(void)
 	return any;
 }
 
-/* Everything arrives and everybody looks, until nothing moves any more. */
+/* Deliver everything and let every program poll until nothing moves. */
 static void pump(void)
 {
 	for (int i = 0; i < PUMP_MAX; i++) {
@@ -177,7 +181,7 @@ static void pump(void)
 	node_must(-FI_EBUSY, "the first commit never ends", __FILE__, __LINE__);
 }
 
-/* count ranges, CRASH_APART from each other. */
+/* Post a commit of count ranges, CRASH_APART from each other. */
 static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			   size_t count, const struct fi_rpmem_then *then,
 			   void *context)
@@ -193,7 +197,7 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			       context);
 }
 
-/* Private connections are made meanwhile. */
+/* Retry while the private connection is being made. */
 static void warm_post(struct node *n, bool commit)
 {
 	static const uint64_t any = 0x0101010101010101ull;
@@ -242,8 +246,7 @@ static void open_initiator(unsigned int i)
 }
 
 /*
- * An atomic changes memory behind the model's back: what was there before must
- * be known by then.
+ * An atomic changes memory without the model, which must know the value before.
  */
 static void pretouch(void)
 {
@@ -266,7 +269,7 @@ static void open_all(void)
 	nodes_are(w.cell->inplace ? NODES_BARE
 		  : w.cell->conn  ? NODES_CONN
 				  : NODES_OURS);
-	/* The same machines again are much cheaper than new ones. */
+	/* Reusing the machines is much cheaper than new ones. */
 	if (!nodes_reset(
 		    &w.cell->fabric,
 		    model && !memcmp(&truth, &w.cell->truth, sizeof(truth)))) {
@@ -286,7 +289,9 @@ static void open_all(void)
 	for (unsigned int i = 0; i < w.ninits; i++)
 		open_initiator(i);
 	if (w.cell->inplace) {
-		/* Nobody names the sender of an answer by himself. */
+		/*
+		 * The target needs the initiators' addresses for its replies.
+		 */
 		for (unsigned int i = 0; i < w.ninits; i++) {
 			uint8_t name[NODE_NAME];
 
@@ -366,11 +371,12 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 	};
 
 	if (w.cell->inplace)
-		return inplace_post(w.cell, n, op, w.addr, w.known[n->machine],
-				    w.cell->inplace == VERDICT_INPLACE_FENCE &&
-					    w.prog->second &&
-					    oracle_goes_on(&w.o, n->machine) &&
-					    choose(w.c, 2));
+		return inplace_post(
+			w.cell, n, op, w.addr, w.known[n->machine],
+			w.cell->inplace == VERDICT_INPLACE_FENCE &&
+				w.prog->second &&
+				oracle_next_is_write(&w.o, n->machine) &&
+				choose(w.c, 2));
 	switch (op->kind) {
 	case CRASH_COMMIT:
 		return post_commit(n, op->off, op->len, 1, NULL, op);
@@ -387,12 +393,12 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 
 static void act_post(unsigned int i)
 {
-	bool asks = oracle_asks(&w.o, i);
+	bool query = oracle_next_is_query(&w.o, i);
 	struct oracle_op *op = oracle_next(&w.o, i);
 	struct node *n = &w.node[i];
 	ssize_t ret;
 
-	if (asks)
+	if (query)
 		w.known[i] = w.key;
 	if (!op)
 		return;
@@ -412,10 +418,10 @@ static void act_post(unsigned int i)
 	}
 	oracle_posted(&w.o, op, w.known[i], w.step);
 	if (ret)
-		told(op, false, (int)-ret);
+		record(op, false, (int)-ret);
 }
 
-/* DMA at the target gets some way, by the adversary's choice. */
+/* DMA at the target progresses by the adversary's choice. */
 static void dma_choices(bool at_least_one)
 {
 	size_t n;
@@ -432,7 +438,7 @@ static void dma_choices(bool at_least_one)
 	}
 }
 
-/* So many of them; where the base keeps no order, any of them. */
+/* Deliver n messages; without an order in the base, any of them. */
 static void arrive(const struct pmsim_wire *x, unsigned int n)
 {
 	unsigned int left = x->in_flight, pick;
@@ -450,7 +456,7 @@ static void arrive(const struct pmsim_wire *x, unsigned int n)
 	}
 }
 
-/* Also judges what is there before the program looks. */
+/* Run the program of one machine; judges also before it polls. */
 static enum crash_result act_run(const struct act *a)
 {
 	enum crash_result ret = CRASH_OK;
@@ -465,9 +471,9 @@ static enum crash_result act_run(const struct act *a)
 		any = true;
 	}
 	/*
-	 * A cut may find the pieces anywhere on their way, so how far they got
-	 * makes no difference before somebody looks: the program, or a NIC that
-	 * acknowledges. Only "a before b" is judged by what is there together.
+	 * A cut may find DMA anywhere, so its progress matters only when
+	 * somebody observes it: the program, or a NIC that acknowledges. Only
+	 * "a before b" is judged by the bytes present together.
 	 */
 	if (a->machine == TARGET &&
 	    (!any || waits_for(TARGET) || w.prog->second))
@@ -481,19 +487,19 @@ static enum crash_result act_run(const struct act *a)
 	return w.seen;
 }
 
-/* What has been posted may arrive until the target has closed its end. */
+/* Posted operations may arrive until the target has closed its end. */
 static void act_cut(unsigned int i)
 {
-	static const char *const whom[] = {"", ", and the target is told",
-					   ", and the target alone is told"};
-	unsigned int told = choose(w.c, 3);
+	static const char *const whom[] = {"", ", reported to the target, too",
+					   ", reported to the target alone"};
+	unsigned int informed = choose(w.c, 3);
 
-	say("%s's private connection is cut%s", who(i), whom[told]);
-	pmsim->cut(told == 2 ? TARGET : i,
-		   told == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
+	say("%s's private connection is cut%s", who(i), whom[informed]);
+	pmsim->cut(informed == 2 ? TARGET : i,
+		   informed == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
 	w.st->breaks++;
-	/* It learns of that now, or later. */
+	/* The initiator learns of the cut now, or later. */
 	if (w.prog->late && !choose(w.c, 2))
 		return;
 	pmsim->tell(i);
@@ -529,7 +535,7 @@ static void act_restart(void)
 	dma_choices(false);
 	say("the target %s", power ? "loses power, which comes back"
 				   : "is killed and started again");
-	/* What may be lost is lost. */
+	/* Lose all bytes that may be lost. */
 	if (power)
 		model_cut(w.model, NULL, NULL);
 	memcpy(name, w.target_name, sizeof(name));
@@ -562,7 +568,7 @@ static void act_death(void)
 
 static void act_tell(unsigned int i)
 {
-	say("%s learns what the break has cost", who(i));
+	say("%s learns of the cut", who(i));
 	pmsim->tell(i);
 	run(i);
 }
@@ -579,9 +585,9 @@ static void act_tick(void)
 	run(TARGET);
 }
 
-/* --- which actions there are --- */
+/* --- the possible actions --- */
 
-/* Every way in which messages may have arrived, most of them first. */
+/* Add every way in which messages may have arrived, most arrivals first. */
 static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 {
 	struct act a = {.kind = ACT_RUN, .machine = m};
@@ -593,7 +599,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 		a.arrive[k] = w.wire[k].in_flight;
 		any |= a.arrive[k];
 	}
-	/* Something may have got here before without being looked at. */
+	/* Something may have arrived before, and was not polled yet. */
 	if (waits_for(m) || (m == TARGET && w.cell->fabric.placed_acks &&
 			     model_dma_pending(w.model))) {
 		struct act none = {.kind = ACT_RUN, .machine = m};
@@ -615,7 +621,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 			}
 			a.arrive[k] = w.wire[k].in_flight;
 		}
-		/* None at all is no run. */
+		/* No arrival at all is the run added above. */
 		any = false;
 		for (size_t k = 0; k < w.nwires; k++)
 			any |= a.arrive[k] != 0;
@@ -665,14 +671,13 @@ static size_t all_actions(struct act *out, size_t max)
 }
 
 /*
- * Two machines act side by side without meeting: what one posts is not looked
- * at by the other before a later action of that one. So of two such actions
- * one order stands for both, the one in which initiators come first: they can
- * only believe more, earlier.
+ * Two machines act independently: neither polls what the other posts before a
+ * later action. One order therefore stands for both, the one with initiators
+ * first: they can only believe more, earlier.
  */
 static bool independent(const struct act *a, const struct act *b)
 {
-	/* But the end of a connection, or a new one, is an event for both. */
+	/* The end of a connection, or a new one, is an event for both. */
 	if (w.cell->fabric.connects &&
 	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||
 	     w.dead || w.ticks || w.prog->cold))
@@ -687,10 +692,10 @@ static bool same(const struct act *a, const struct act *b)
 	       !memcmp(a->arrive, b->arrive, sizeof(a->arrive));
 }
 
-static bool is_asleep(const struct act *a)
+static bool in_sleep_set(const struct act *a)
 {
-	for (size_t i = 0; i < w.nasleep; i++)
-		if (same(a, &w.asleep[i]))
+	for (size_t i = 0; i < w.nsleep_set; i++)
+		if (same(a, &w.sleep_set[i]))
 			return true;
 	return false;
 }
@@ -699,37 +704,37 @@ static void wake_dependent(const struct act *a)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < w.nasleep; i++)
-		if (independent(a, &w.asleep[i]))
-			w.asleep[n++] = w.asleep[i];
-	w.nasleep = n;
+	for (size_t i = 0; i < w.nsleep_set; i++)
+		if (independent(a, &w.sleep_set[i]))
+			w.sleep_set[n++] = w.sleep_set[i];
+	w.nsleep_set = n;
 }
 
 /*
- * False: no action is left; *how CRASH_PRUNED: only such as other runs have
- * taken.
+ * Take the next action. False: none is left; *how is CRASH_PRUNED if other runs
+ * have taken all that were.
  */
 static bool step(enum crash_result *how)
 {
 	struct act acts[64];
 	size_t n = all_actions(acts, 64);
-	uint64_t awake = 0;
+	uint64_t candidates = 0;
 	unsigned int pick;
 
 	if (!n)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (!is_asleep(&acts[i]))
-			awake |= 1ull << i;
-	if (!awake) {
+		if (!in_sleep_set(&acts[i]))
+			candidates |= 1ull << i;
+	if (!candidates) {
 		*how = CRASH_PRUNED;
 		return false;
 	}
-	pick = n == 1 ? 0 : choose_of(w.c, awake);
+	pick = n == 1 ? 0 : choose_of(w.c, candidates);
 	if (w.c->mode == CHOICE_ALL)
 		for (unsigned int i = 0; i < pick; i++)
-			if ((awake >> i & 1) && w.nasleep < SLEEPING)
-				w.asleep[w.nasleep++] = acts[i];
+			if ((candidates >> i & 1) && w.nsleep_set < SLEEPING)
+				w.sleep_set[w.nsleep_set++] = acts[i];
 	wake_dependent(&acts[pick]);
 	w.step++;
 	w.st->steps++;
@@ -773,8 +778,8 @@ static bool step(enum crash_result *how)
 }
 
 /*
- * Everything that is still on its way arrives: nothing of an operation that has
- * ended may come after what was committed since.
+ * Deliver everything in flight: no part of an ended operation may arrive behind
+ * what was committed since.
  */
 static enum crash_result arrive_late(void)
 {

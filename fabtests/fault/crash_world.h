@@ -12,14 +12,14 @@
 #include "pmsim/pmsim.h"
 
 enum {
-	CRASH_BYTES = 256, /* that programs use: four lines */
-	CRASH_APART = 128, /* the ranges of a scattered commit */
-	CRASH_WARM = 512,  /* where the first commit of a session goes */
+	CRASH_BYTES = 256, /* used by programs: four lines */
+	CRASH_APART = 128, /* distance of a scattered commit's ranges */
+	CRASH_WARM = 512,  /* place of a session's first commit */
 	CRASH_OPS = 24,
 	CRASH_INITS = 2,
 };
 
-/* The hardware as it is, and what the target believes it is. */
+/* The hardware as it is, and as the target believes it to be. */
 struct crash_cell {
 	struct model_cfg truth;
 	struct pmsim_cfg fabric;
@@ -27,82 +27,82 @@ struct crash_cell {
 	enum rp_class against; /* power: cuts; process: kills */
 	bool data;	       /* writes carry remote CQ data */
 	bool alone;	       /* one initiator, one connection */
-	bool send;	       /* they travel in messages */
+	bool send;	       /* writes travel in messages */
 	bool apart;	       /* only the smallest travel in requests */
-	bool conn;	       /* over connections of the program's own */
+	bool conn;	       /* over connected endpoints of the program */
 	/*
-	 * And stay where those are received, without the provider: a value of
-	 * enum verdict_send, 0: not so.
+	 * A value of enum verdict_send: messages stay in their receive buffers,
+	 * without the provider. 0: not so.
 	 */
 	unsigned int inplace;
-	enum rp_method forced; /* upon the verbs shim; else nothing */
-	bool no_atomic;	       /* ... whose devices leave those to the agent */
+	enum rp_method forced; /* method of the verbs shim, else 0 */
+	bool no_atomic;	       /* shim: the agent does atomic writes */
 };
 
 enum crash_kind {
 	CRASH_WRITE,
 	CRASH_COMMIT,
-	CRASH_SCATTER,	    /* one commit: these bytes and CRASH_APART behind */
+	CRASH_SCATTER,	    /* one commit: these bytes, and CRASH_APART on */
 	CRASH_WRITE_COMMIT, /* one call, FI_COMMIT_COMPLETE */
-	CRASH_WAIT,	    /* for everything this initiator has posted */
+	CRASH_WAIT,	    /* for all operations of this initiator */
 	CRASH_REDO,	    /* write again what an earlier write lost */
-	CRASH_ASK,	    /* learn the key that the target has now */
-	CRASH_THEN,	    /* a commit, and 8 bytes stored behind it */
-	CRASH_ATOMIC,	    /* 8 bytes set by one, FI_COMMIT_COMPLETE */
+	CRASH_QUERY,	    /* learn the target's present key */
+	CRASH_THEN,	    /* a commit, and a store of 8 bytes behind it */
+	CRASH_ATOMIC,	    /* 8 bytes set by an atomic, FI_COMMIT_COMPLETE */
 };
 
 struct crash_op {
 	enum crash_kind kind;
 	unsigned int off, len;
-	unsigned int at; /* THEN: where the 8 bytes go */
+	unsigned int at; /* THEN: address of the store */
 };
 
 struct crash_prog {
 	const char *name;
 	unsigned int n[CRASH_INITS];
 	struct crash_op op[CRASH_INITS][CRASH_OPS];
-	unsigned int restarts; /* at most so many */
-	unsigned int breaks;   /* the verbs shim: of queue pairs */
-	unsigned int cuts;     /* of private connections */
+	unsigned int restarts; /* at most this many */
+	unsigned int breaks;   /* verbs shim: lost queue pairs */
+	unsigned int cuts;     /* lost private connections */
 	unsigned int stops;   /* the target stops for longer than the timeout */
 	unsigned int removes; /* addresses removed, and inserted again */
-	unsigned int rekeys;  /* the target registers once more */
-	bool late;	      /* ... which may be told later */
-	unsigned int fails;   /* msyncs of the target */
-	bool dies;	      /* the target, for good */
-	bool wide;	      /* long: of interest is what the provider does */
-	bool deep; /* longer: not with a NIC's choices, or without order */
-	bool cold; /* no session yet, key not confirmed */
+	unsigned int rekeys;  /* new registrations at the target */
+	bool late;	      /* initiators may learn of a cut later */
+	unsigned int fails;   /* failing msyncs of the target */
+	bool dies;	      /* the target dies for good */
+	bool wide;	      /* long, to examine the provider only */
+	bool deep; /* longer: neither with a NIC's choices, nor without order */
+	bool cold; /* without a session, key not confirmed */
 	/* "first durable before second is written": 1-based ops of program 0 */
 	unsigned int first, second;
 };
 
 enum crash_result {
 	CRASH_OK,
-	CRASH_PRUNED, /* the same as another run */
-	CRASH_LOST,   /* acknowledged bytes may be gone */
+	CRASH_PRUNED, /* its states are those of another run */
+	CRASH_LOST,   /* acknowledged bytes may be lost */
 	CRASH_WRONG,  /* another promise is broken; why says which */
 };
 
 struct crash_stats {
-	uint64_t runs, steps, acked; /* acked: commits that said durable */
-	uint64_t failed;	     /* commits that said otherwise */
+	uint64_t runs, steps, acked; /* acked: commits that reported success */
+	uint64_t failed;	     /* commits that reported failure */
 	uint64_t breaks, restarts;
 };
 
-/* Load the simulated fabric. Dies with a message where it is not there. */
+/* Load the simulated fabric. Exits with a message if there is none. */
 void crash_setup(void);
 void crash_teardown(void);
 
 enum crash_trace {
 	CRASH_SILENT,
 	CRASH_STEPS,
-	CRASH_MESSAGES, /* the fabric's events too */
+	CRASH_MESSAGES, /* print events of the fabric, too */
 };
 
 /*
- * One run under the choices; why (CRASH_WHY bytes) says what was lost or wrong.
- * trace goes to stderr.
+ * Run one program under the choices; why (CRASH_WHY bytes) says what was lost
+ * or wrong. trace: print to stderr.
  */
 #define CRASH_WHY 256
 enum crash_result crash_run(const struct crash_cell *cell,
@@ -110,7 +110,7 @@ enum crash_result crash_run(const struct crash_cell *cell,
 			    enum crash_trace trace, struct crash_stats *st,
 			    char *why);
 
-/* Shorten a failing path while it fails the same way. */
+/* Shorten a failing path as long as it fails in the same way. */
 void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 		  struct choices *c, enum crash_result as);
 

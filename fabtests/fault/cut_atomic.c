@@ -23,7 +23,7 @@ static const struct {
 
 /* The moment at which the connections are cut. */
 enum when {
-	BEHIND_STOPPED, /* behind the call, the target is stopped */
+	BEHIND_STOPPED, /* behind the call, to a stopped target */
 	BEHIND,		/* behind the call */
 	IN_FRONT,	/* in front of the call */
 	WHENS,
@@ -48,7 +48,7 @@ static void row_name(size_t row, char *name, size_t size)
 /* One atomic and one cut: NULL, or what is wrong. */
 static const char *cut_once(struct bed *b, size_t row)
 {
-	/* They outlive a row that fails: an entry may still come. */
+	/* Static: an entry may come after a failed row has returned. */
 	static uint64_t operand = 7, compare, result;
 	static struct bed_op ops[ROUNDS];
 	static int round;
@@ -69,8 +69,8 @@ static const char *cut_once(struct bed *b, size_t row)
 	bed_continue(b);
 	if (ret == -FI_EAGAIN)
 		return "the call returns -FI_EAGAIN for ever";
-	if (!ret && !bed_wait(b, op, BED_PATIENCE))
-		return "the atomic came to no end";
+	if (!ret && !bed_wait(b, op, BED_DEADLINE))
+		return "the atomic did not end";
 	return b->wrong;
 }
 
@@ -94,7 +94,7 @@ static const char *row_run(size_t row)
 		wrong = cut_once(&b, row);
 		if (wrong)
 			return wrong;
-		/* Elsewhere, and in the atomic's own place. */
+		/* Write elsewhere, and over the atomic's bytes. */
 		bytes[0] = bed_mix(seed + row, (unsigned int)i);
 		wrong = bed_commit_again(&b, bytes, 4096, sizeof(bytes));
 		if (wrong)

@@ -10,7 +10,7 @@
 #include "fault/duo.h"
 
 #define COMMITS 1000
-/* What a commit may take beyond the timeout, on a processor of its own. */
+/* Seconds that a commit may take beyond the timeout, on an idle processor. */
 #define SLACK 1
 
 /* How the program waits. */
@@ -22,8 +22,8 @@ enum how {
 
 static enum how how;
 static enum fi_progress progress;
-static int deadly; /* the signal */
-static double patience;
+static int deadly; /* the signal that ends the target */
+static double deadline;
 
 static char sentence[200];
 #define FAIL(...)                                                              \
@@ -43,7 +43,7 @@ static void sleep_on_fd(struct side *s)
 		poll(&p, 1, -1);
 }
 
-static const char *reap(struct side *s, int *told)
+static const char *reap(struct side *s, int *ends)
 {
 	struct fi_cq_err_entry err;
 	struct fi_cq_tagged_entry e;
@@ -66,26 +66,29 @@ static const char *reap(struct side *s, int *told)
 		memset(&err, 0, sizeof(err));
 		if (fi_cq_readerr(s->cq, &err, 0) != 1)
 			continue;
-		/* A process that is killed takes its connections along. */
+		/*
+		 * The loss may be reported first: a killed process takes its
+		 * connections down.
+		 */
 		if (err.prov_errno != FI_RPMEM_ST_TIMEOUT &&
 		    err.prov_errno != FI_RPMEM_ST_LOST &&
 		    err.prov_errno != FI_RPMEM_ST_WRITE_FAILED)
 			FAIL("status %d", err.prov_errno);
 		if (++*(int *)err.op_context != 1)
-			FAIL("a commit was told twice");
+			FAIL("a commit completed twice");
 		left--;
 	}
 	for (int i = 0; i < COMMITS; i++)
-		if (told[i] != 1)
-			FAIL("commit %d was told %d times", i, told[i]);
+		if (ends[i] != 1)
+			FAIL("commit %d completed %d times", i, ends[i]);
 	if (!side_quiet(s))
-		FAIL("more was told than was asked");
+		FAIL("more entries than operations");
 	return NULL;
 }
 
 /*
- * The target is alive and serves. Getting there is not what is timed: on a busy
- * machine it may miss the short timeout of these tests.
+ * Does the target serve a commit? Untimed: on a busy machine it may miss the
+ * short timeout of these tests.
  */
 static bool serves(struct side *s, const struct card *c)
 {
@@ -106,7 +109,7 @@ static const char *die(struct duo *d)
 		.sleeps = how != POLLS,
 	};
 	static char text[64];
-	static int told[COMMITS];
+	static int ends[COMMITS];
 	struct iovec iov = {text, sizeof(text)};
 	struct fi_rma_iov r;
 	struct fi_msg_rma msg = {
@@ -124,32 +127,35 @@ static const char *die(struct duo *d)
 	duo_open(&s, &mine, &c);
 	if (!serves(&s, &c))
 		return "the first commit failed";
-	/* Stopped first, so that every one is outstanding when it dies. */
+	/*
+	 * Stop the target first, so that all commits are outstanding when it
+	 * dies.
+	 */
 	duo_stop(d);
 	for (int i = 0; i < COMMITS; i++) {
 		r = (struct fi_rma_iov){c.pool_addr + i * 64, 64, c.pool_key};
 		msg.addr = s.peer;
-		msg.context = &told[i];
+		msg.context = &ends[i];
 		if (i % 2)
 			POST(&s, fi_writemsg(s.ep, &msg, FI_COMMIT_COMPLETE));
 		else
 			POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer,
 						 FI_RPMEM_DURABLE,
 						 FI_RPMEM_CLASS_DEFAULT, NULL,
-						 &told[i]));
+						 &ends[i]));
 	}
 	start = duo_now();
 	waited = duo_waited();
 	if (deadly == SIGKILL)
 		duo_kill(d);
-	bad = reap(&s, told);
+	bad = reap(&s, ends);
 	if (bad)
 		return bad;
 	took = duo_now() - start;
 	waited = duo_waited() - waited;
-	printf("# told in %.2f s, of them %.2f s without a processor\n", took,
-	       waited);
-	if (took > patience + SLACK + waited)
+	printf("# all failed in %.2f s, of them %.2f s without a processor\n",
+	       took, waited);
+	if (took > deadline + SLACK + waited)
 		FAIL("it took %.1f s", took);
 	side_close(&s);
 	return NULL;
@@ -163,7 +169,7 @@ int main(void)
 
 	setbuf(stdout, NULL);
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "1500");
-	patience = 1.5;
+	deadline = 1.5;
 	for (int a = 0; a < 2; a++) {
 		progress = a ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 		for (int k = 0; k < 2; k++) {
@@ -177,7 +183,7 @@ int main(void)
 		}
 	}
 	duo_env("FI_OFI_RPMEM_TIMEOUT", NULL);
-	patience = 5;
+	deadline = 5;
 	progress = FI_PROGRESS_MANUAL;
 	deadly = SIGKILL;
 	how = SLEEPS;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Over an RDMA device: which memory is taken, and what a target lives through.
+/* Over an RDMA device: which memory can be registered, and which events a
+ * target survives.
  */
 #include "config.h"
 
@@ -15,7 +16,7 @@
 
 /*
  * RPMEM_POOL: a devdax device; RPMEM_FSDAX: a folder of a file system mounted
- * for DAX; RPMEM_METHOD and RPMEM_CLASS: what the pool's method and class are.
+ * with DAX; RPMEM_METHOD and RPMEM_CLASS: the pool's method and class.
  */
 
 #define LEN 65536
@@ -55,7 +56,7 @@ static int reg(struct side *s, void *p, struct fid_mr **mr)
 			 0, FI_RMA_PMEM, mr, NULL);
 }
 
-/* A new file in dir, mapped; its name is gone when its mapping is. */
+/* Map a new file in dir, removed with its mapping. */
 static void *map_file(const char *dir, int flags, char *path, size_t len)
 {
 	void *p;
@@ -90,7 +91,7 @@ static const char *page_cache(struct duo *d)
 	return NULL;
 }
 
-/* The kernel does not let anybody hold on to its pages. */
+/* The kernel refuses long-term pins of fsdax pages. */
 static const char *fsdax(struct duo *d)
 {
 	const int flags[] = {MAP_SHARED, MAP_SHARED_VALIDATE | MAP_SYNC};
@@ -114,7 +115,7 @@ static const char *fsdax(struct duo *d)
 	return NULL;
 }
 
-/* Written, committed, read back: by the method that was expected. */
+/* Write, commit and read back by the expected method. */
 static const char *method(struct duo *d)
 {
 	static const char *const names[] = {
@@ -152,7 +153,7 @@ static const char *method(struct duo *d)
 			 c.pool_key, in));
 	EXPECT(side_wait(&s, &e, &err), 1);
 	EXPECT(memcmp(in, out, LEN), 0);
-	/* One that the device refuses, and what the commit then says. */
+	/* A write that the device refuses, and a commit of its range. */
 	POST(&s, fi_write(s.ep, out, 64, NULL, s.peer,
 			  c.pool_addr + PAIR_POOL - 32, c.pool_key, out));
 	EXPECT(side_wait(&s, &e, &err), 0);
@@ -160,9 +161,8 @@ static const char *method(struct duo *d)
 		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64),
 		       FI_RPMEM_ST_WRITE_FAILED);
 	/*
-	 * ofi_rxm of libfabric 1 makes no other connection after that, the
-	 * other one waits a quarter of a minute for the kernel's: once is
-	 * enough.
+	 * ofi_rxm of libfabric 1 does not reconnect after that, and newer
+	 * releases wait 15 s for the kernel: do it once.
 	 */
 	if (!class && FI_MAJOR(fi_version()) > 1) {
 		EXPECT(duo_commit(&s, &c, 0, 64), 0);
@@ -174,8 +174,8 @@ static const char *method(struct duo *d)
 }
 
 /*
- * A store behind a commit. Messages of the program's own wait at the target
- * meanwhile, which never receives any.
+ * A store behind a commit, with messages of the program in front of it, for
+ * which the target never posts receives.
  */
 static const char *behind(struct duo *d)
 {
@@ -208,7 +208,7 @@ static const char *behind(struct duo *d)
 		EXPECT(seen == value + i, 1);
 		if (i % 10)
 			continue;
-		/* Somebody new is inserted by the agent. */
+		/* The agent accepts another initiator. */
 		duo_open(&other, &plain, &c);
 		EXPECT(duo_commit(&other, &c, 0, 64), 0);
 		side_close(&other);
@@ -217,7 +217,7 @@ static const char *behind(struct duo *d)
 	return NULL;
 }
 
-/* Killed and started anew at the same address, with the same memory. */
+/* Kill the target and restart it at the same address, with the same memory. */
 static const char *restart(struct duo *d)
 {
 	struct card c, again;
@@ -233,7 +233,10 @@ static const char *restart(struct duo *d)
 		EXPECT(duo_write(&s, &c, 4096, 4096), 0);
 		duo_kill(d);
 		duo_start(d, &plain, &again);
-		/* Its writes may or may not be refused; its commits are. */
+		/*
+		 * A write to the old region may be refused or not; its commit
+		 * is refused.
+		 */
 		start = duo_now();
 		st = duo_commit(&s, &c, 4096, 4096);
 		if (!st)
@@ -271,7 +274,7 @@ static const char *descriptors(struct duo *d)
 	POST(&s, fi_write(s.ep, out, sizeof(out), fi_mr_desc(from), s.peer,
 			  c.pool_addr, c.pool_key, out));
 	ENDS_WELL(&s);
-	/* A request that is too long to be injected. */
+	/* The request is too long to be injected. */
 	for (int i = 0; i < 200; i++)
 		many[i] = (struct fi_rma_iov){c.pool_addr + i * 20, 8,
 					      c.pool_key};
@@ -311,7 +314,10 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		if (argc > 1 && strcmp(argv[1], cases[i].name))
 			continue;
-		/* A dead target is waited for; a slow machine's is not dead. */
+		/*
+		 * Wait for a dead target with a short timeout, for a slow
+		 * machine with a long one.
+		 */
 		duo_env("FI_OFI_RPMEM_TIMEOUT",
 			cases[i].fn == restart ? "5000" : "30000");
 		if (cases[i].listens)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# A full disk: told when a pool is made or a file copied there, and of no
-# consequence to pools that exist. Needs root to mount a small file system,
-# where nobody else sees it; else it is skipped.
+# A full disk: reported when a pool is made or a file copied to it, and harmless
+# to existing pools. Needs root to mount a small file system in a namespace of
+# its own; else the test is skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "SKIP: mounting needs root"; exit 77; }
@@ -49,12 +49,12 @@ mount -t tmpfs -o size=3m none "$dir/m" || {
 }
 head -c 1000000 /dev/urandom >"$dir/src"
 
-# No room for a pool: said at once, and nothing stays behind.
+# No room for a pool: reported at once, and no file stays behind.
 expect 5 $bin/fi_rpmemd --port 0 --create 8M "$dir/m/large"
 grep -q 'make room, or give a smaller size' "$dir/out" || fail "no remedy"
 [ -z "$(ls -A "$dir/m")" ] || fail "left behind: $(ls -A "$dir/m")"
 
-# A pool that exists has its blocks: full or not, commits go on.
+# An existing pool has its blocks: commits succeed on a full disk.
 $bin/fi_rpmemd --port 0 --port-file "$dir/port" --create 1M "$dir/m/pool" \
 	>"$dir/daemon" 2>&1 &
 daemon=$!
@@ -67,7 +67,8 @@ head -c 8000000 /dev/zero >"$dir/m/filler" 2>/dev/null &&
 	fail "the disk is not full"
 expect 0 $bin/fi_rpmem_cp --class process --verify "$dir/src" "$pool"
 
-# No room for the copy at this end: told, nothing half stays, others go on.
+# No room for the local copy: reported, no partial file stays, others are
+# served.
 expect 5 $bin/fi_rpmem_cp --length 1000000 "$pool" "$dir/m/back"
 [ "$(ls -A "$dir/m" | sort | tr '\n' ' ')" = 'filler pool ' ] ||
 	fail "left behind: $(ls -A "$dir/m")"

@@ -92,7 +92,7 @@ static void serve(const struct duo *d, const struct pair_opts *opts, int fd)
 	}
 }
 
-/* What a spare is told. */
+/* The command to a spare target: what to serve. */
 struct order {
 	struct duo d;
 	struct pair_opts o;
@@ -129,7 +129,10 @@ void duo_start(struct duo *d, const struct pair_opts *o, struct card *c)
 	struct order order = {*d, *o};
 	int go, card;
 
-	/* Elsewhere one is enough, and the environment is that of now. */
+	/*
+	 * Without verbs one spare is enough, and it gets the present
+	 * environment.
+	 */
 	if (!d->nspare)
 		for (int i = 0; i < (pair_over("verbs") ? DUO_SPARES : 1); i++)
 			make_spare(d);
@@ -197,7 +200,7 @@ int duo_write(struct side *s, const struct card *c, uint64_t addr, size_t len)
 void duo_case(const char *name, duo_fn fn)
 {
 	const char *given = getenv("RPMEM_POOL");
-	const char *patience = getenv("RPMEM_PATIENCE");
+	const char *deadline = getenv("RPMEM_DEADLINE");
 	struct duo d = {0};
 	char says[256] = "it died or hung";
 	const char *text;
@@ -216,12 +219,12 @@ void duo_case(const char *name, duo_fn fn)
 	if (pid < 0)
 		MUST(-errno);
 	if (!pid) {
-		alarm(patience ? (unsigned int)atoi(patience) : 60);
+		alarm(deadline ? (unsigned int)atoi(deadline) : 60);
 		text = fn(&d);
 		duo_kill(&d);
 		if (!text)
 			text = "";
-		/* The NUL too: even a good end says something. */
+		/* Write the NUL too, so that success also sends a byte. */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);
 		_exit(0);

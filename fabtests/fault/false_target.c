@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Targets that lie, beside an initiator that keeps to the protocol. */
+/* Targets that lie, beside a target that keeps to the protocol. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #include "fault/duo.h"
 #include "fault/false_lies.h"
 
-/* Where an answer is expected, and where none is. */
+/* Timeouts for lies that end with a reply, and for those that end with none. */
 #define PATIENT_MS   10000
 #define IMPATIENT_MS 1000
 #define MORE_RSS     (64u << 20)
@@ -34,7 +34,7 @@ static const struct lie *lie;
 /* --- the target --- */
 
 static struct private_peer me;
-static struct private_conn *conn; /* the last one */
+static struct private_conn *conn; /* the latest one */
 #define RKEY 4711
 static uint64_t token, requests;
 static uint8_t memory[FALSE_GRANTED];
@@ -122,7 +122,7 @@ static void send_info(void)
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	int len = rp_wire_put_info(buf, sizeof(buf), token, &m);
 
-	/* Whatever a terminal does with it. */
+	/* Control characters that a terminal would obey. */
 	memcpy(buf + 80, "\033[2J\r\007\0\377", 8);
 	private_send(conn, buf, (size_t)MUST(len));
 }
@@ -158,7 +158,7 @@ static void answer(void)
 	case INFOS:
 		send_info();
 		break;
-	case OWN_REQUEST:
+	case REQUEST_BACK:
 		send_request();
 		break;
 	case CLOSES:
@@ -203,7 +203,7 @@ static const struct private_events events = {
 	.requested = requested,
 };
 
-/* The address and the key of a listener. */
+/* Report the listener's address and key through fd. */
 static void show(int fd, uint16_t port)
 {
 	const struct rp_key key = {
@@ -244,7 +244,7 @@ static void target(int fd)
 	}
 }
 
-/* Another program at the port; it may talk, and never about this. */
+/* Another program on the port; talks: it writes bytes of another protocol. */
 static void other_program(int fd, bool talks)
 {
 	static const char text[] = "220 mail ESMTP\r\n500 what?\r\n";
@@ -308,7 +308,7 @@ static long resident(void)
 	return rss * 4096;
 }
 
-/* An initiator with a false target, and one that keeps to the protocol. */
+/* An initiator with a false target, and a target that keeps to the protocol. */
 struct both {
 	struct side s;
 	struct card bad, good;
@@ -366,7 +366,7 @@ static const char *one_commit(struct duo *d)
 	wrong = open_both(d, FALSE_TARGET, &b);
 	if (wrong)
 		return wrong;
-	/* The second time on what the first one has left. */
+	/* The second commit finds the state that the first has left. */
 	for (int i = 0; i < 2; i++) {
 		took = duo_now();
 		waited = duo_waited();
@@ -388,7 +388,7 @@ static const char *one_commit(struct duo *d)
 	return close_both(&b);
 }
 
-/* A write, a read and an atomic fail as well, and bring nothing. */
+/* A write, a read and an atomic fail as well, and change no buffer. */
 static const char *no_data(struct duo *d)
 {
 	static uint64_t back[8], was[8];
@@ -417,7 +417,7 @@ static const char *no_data(struct duo *d)
 	return close_both(&b);
 }
 
-/* Old values of another length than the atomic's are none. */
+/* A REPLY with an old value of the wrong length is refused. */
 static const char *fetched(struct duo *d)
 {
 	static uint64_t back[8], was[8];
@@ -439,13 +439,13 @@ static const char *fetched(struct duo *d)
 		return "it succeeds";
 	if (memcmp(back, was, sizeof(was)))
 		return "it brings a value";
-	/* It may have been executed. */
+	/* The outcome is indeterminate: the atomic may have been executed. */
 	if (err.prov_errno != FI_RPMEM_ST_UNSURE)
 		FAIL("status %d", err.prov_errno);
 	return close_both(&b);
 }
 
-/* For as long as the target says that it is at work; not for ever. */
+/* PROGRESS extends the deadline as long as it comes; the program can cancel. */
 static const char *progress_for_ever(struct duo *d)
 {
 	struct fi_cq_tagged_entry e;
@@ -465,7 +465,7 @@ static const char *progress_for_ever(struct duo *d)
 	while (duo_now() < end)
 		if (fi_cq_read(b.s.cq, &e, 1) != -FI_EAGAIN)
 			return "it ended although the target was at work";
-	/* Whoever has waited enough gives up the peer. */
+	/* Removing the address cancels the operation. */
 	MUST(fi_av_remove(b.s.av, &b.bad_peer, 1, 0));
 	if (side_wait(&b.s, &e, &err) || err.prov_errno != FI_RPMEM_ST_CANCELED)
 		return "giving up the peer did not end it";
@@ -485,7 +485,7 @@ static const char *info_for_a_terminal(struct duo *d)
 	strcpy(attr.why, "untouched");
 	ret = fi_rpmem_query(b.s.ep, b.bad_peer, b.bad.pool_key,
 			     FI_RPMEM_CLASS_POWER, &attr);
-	/* A message that is none: as good as nothing. */
+	/* An invalid INFO ends the query. */
 	if (!ret && attr.status != FI_RPMEM_ST_BAD_MESSAGE)
 		FAIL("the query ends with status %u", attr.status);
 	for (const char *p = attr.why; *p; p++)
@@ -519,7 +519,7 @@ static const char *another_program(struct duo *d)
 	return close_both(&b);
 }
 
-static void patience(int ms)
+static void set_timeout(int ms)
 {
 	char text[16];
 
@@ -546,12 +546,13 @@ int main(int argc, char **argv)
 
 	setbuf(stdout, NULL);
 	for (const struct lie *l = false_lies; l->name; l++) {
-		patience(l->want == RP_ST_TIMEOUT || l->want == RP_ST_OVERLOADED
-				 ? IMPATIENT_MS
-				 : PATIENT_MS);
+		set_timeout(l->want == RP_ST_TIMEOUT ||
+					    l->want == RP_ST_OVERLOADED
+				    ? IMPATIENT_MS
+				    : PATIENT_MS);
 		one_case(l, l->name, one_commit, only);
 	}
-	patience(IMPATIENT_MS);
+	set_timeout(IMPATIENT_MS);
 	one_case(&deaf, "no data of a target that is silent", no_data, only);
 	one_case(&truth, "an atomic without its old value", fetched, only);
 	one_case(&short_result, "an atomic with half of its old value", fetched,
@@ -559,8 +560,8 @@ int main(int argc, char **argv)
 	one_case(&long_result, "an atomic with two old values", fetched, only);
 	one_case(&closes, "an atomic whose connection ends", fetched, only);
 	one_case(&at_it, "PROGRESS for ever", progress_for_ever, only);
-	one_case(&truth, "INFO with what a terminal obeys", info_for_a_terminal,
-		 only);
+	one_case(&truth, "INFO with terminal control characters",
+		 info_for_a_terminal, only);
 	who = SILENT_PROGRAM;
 	one_case(&truth, "a silent program at the port", another_program, only);
 	who = TALKING_PROGRAM;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Everything that may go wrong, at once: nothing acknowledged is lost, and
- * everything comes to an end. */
+/* Every kind of fault at once: no acknowledged write is lost, and every
+ * operation ends.
+ */
 #include "config.h"
 
 #include <argp.h>
@@ -53,7 +54,7 @@ uint64_t rnd(void)
 	return mix(rng_state++);
 }
 
-static void nap(unsigned int ms)
+static void pause_ms(unsigned int ms)
 {
 	struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
 
@@ -62,7 +63,9 @@ static void nap(unsigned int ms)
 
 /* --- processes --- */
 
-/* A target of a random life: as it is, or one with fault points. */
+/*
+ * Choose the target's next incarnation at random: with fault points or without.
+ */
 static void choose_points(void)
 {
 	static const char *const points[] = {
@@ -114,11 +117,11 @@ static void start(enum side_of side, bool points)
 				  atomic_load(&world->generation) % 2)) {
 		if (waitpid(pid, NULL, WNOHANG))
 			MUST(-ECHILD);
-		nap(5);
+		pause_ms(5);
 	}
 }
 
-/* A power cut: what is not on the medium is gone. */
+/* A power cut: bytes that are not on the medium are lost. */
 static void lose_power(void)
 {
 	int fd = open(world->pool, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -137,7 +140,9 @@ static void end(enum side_of side)
 		atomic_fetch_add(&world->generation, 1);
 }
 
-/* True: neither has died of what was done to it but for an overrun queue. */
+/*
+ * Are both alive? An initiator may end with an overrun queue; then restart it.
+ */
 static bool both_live(void)
 {
 	int status = 0;
@@ -162,7 +167,7 @@ static bool both_live(void)
 static void kill_target(void)
 {
 	end(TARGET);
-	nap(rnd() % 2 ? 0 : (unsigned int)(rnd() % 500));
+	pause_ms(rnd() % 2 ? 0 : (unsigned int)(rnd() % 500));
 	lose_power();
 	start(TARGET, true);
 }
@@ -176,7 +181,7 @@ static void kill_initiator(void)
 static void stop_for(enum side_of side, unsigned int ms)
 {
 	kill(pid_of[side], SIGSTOP);
-	nap(ms);
+	pause_ms(ms);
 	kill(pid_of[side], SIGCONT);
 }
 
@@ -198,8 +203,8 @@ static void stop_initiator(void)
 static void disk_error(void)
 {
 	atomic_store(&world->msync_error, rnd() % 2 ? EIO : ENOSPC);
-	nap(300);
-	/* Nothing may have been flushed meanwhile. */
+	pause_ms(300);
+	/* The error may not have hit a flush: clear it. */
 	atomic_store(&world->msync_error, 0);
 	atomic_store(&world->register_anew, true);
 }
@@ -208,7 +213,7 @@ static void no_memory(enum side_of side)
 {
 	atomic_store(&world->alloc_ppm[side],
 		     (uint32_t)(5000 + rnd() % 300000));
-	nap(300);
+	pause_ms(300);
 	atomic_store(&world->alloc_ppm[side], 0);
 }
 
@@ -227,9 +232,9 @@ static void no_descriptors(void)
 	enum side_of side = rnd() % 2 ? TARGET : INITIATOR;
 
 	atomic_store(&world->no_fds[side], true);
-	nap(100);
+	pause_ms(100);
 	atomic_store(&world->cut, true);
-	nap(400);
+	pause_ms(400);
 	atomic_store(&world->no_fds[side], false);
 }
 
@@ -255,7 +260,7 @@ static const struct fault {
 };
 #define NFAULTS (sizeof(faults) / sizeof(*faults))
 
-/* So many more commits are acknowledged, in time. */
+/* Wait until n more commits are acknowledged, in time. */
 static bool serves(unsigned int n)
 {
 	const uint64_t from = world->acked, failed = world->failed;
@@ -271,7 +276,7 @@ static bool serves(unsigned int n)
 			       (unsigned long long)(world->failed - failed));
 			return false;
 		}
-		nap(5);
+		pause_ms(5);
 	}
 	return true;
 }
@@ -281,7 +286,7 @@ static uint64_t failures(void)
 	return atomic_load(&world->failed);
 }
 
-/* --- one fault at a time, and what exactly must come of it --- */
+/* --- one fault at a time, with its exact outcome --- */
 
 static void alone(void)
 {
@@ -298,21 +303,22 @@ static void alone(void)
 	stop_for(TARGET, 2 * TIMEOUT_MS);
 	tap_ok(serves(100) && atomic_load(&world->status[FI_RPMEM_ST_TIMEOUT]) >
 				      timeouts,
-	       "target stopped for longer: timeouts, and then all is well");
+	       "target stopped for longer: timeouts, then commits succeed");
 
 	stop_for(INITIATOR, 2 * TIMEOUT_MS);
-	tap_ok(serves(100), "initiator stopped for long: all is well again");
+	tap_ok(serves(100),
+	       "initiator stopped for long: commits succeed again");
 
 	atomic_store(&world->msync_error, EIO);
-	nap(1000);
+	pause_ms(1000);
 	was = atomic_load(&world->acked);
-	nap(500);
+	pause_ms(500);
 	tap_ok(atomic_load(&world->acked) == was &&
 		       atomic_load(&world->status[FI_RPMEM_ST_FLUSH_FAILED]) &&
 		       atomic_load(&world->status[FI_RPMEM_ST_REGION_FAILED]),
-	       "disk error: told, and told again");
+	       "disk error: reported, and reported again");
 	atomic_store(&world->register_anew, true);
-	tap_ok(serves(100), "registered anew: all is well again");
+	tap_ok(serves(100), "registered anew: commits succeed again");
 
 	was = failures();
 	no_memory(TARGET);
@@ -336,10 +342,12 @@ static void at_once(void)
 		faults[i].run();
 		injected[i]++;
 		all++;
-		nap((unsigned int)(rnd() % 150));
+		pause_ms((unsigned int)(rnd() % 150));
 	}
 	tap_ok(both_live(), "both sides live");
-	/* A life without fault points: from here on nothing may fail. */
+	/*
+	 * An incarnation without fault points: from here on nothing may fail.
+	 */
 	if (both_live()) {
 		for (i = 0; i < SIDES; i++) {
 			atomic_store(&world->alloc_ppm[i], 0);
@@ -348,7 +356,7 @@ static void at_once(void)
 		end(TARGET);
 		lose_power();
 		start(TARGET, false);
-		tap_ok(serves(300), "all is well at the end");
+		tap_ok(serves(300), "commits succeed at the end");
 	}
 	for (i = 0; i < NFAULTS; i++)
 		printf("# %-26s %5llu\n", faults[i].name,
@@ -435,8 +443,8 @@ int main(int argc, char **argv)
 		status = -1;
 		while (now_ns() < limit &&
 		       !waitpid(pid_of[i], &status, WNOHANG))
-			nap(5);
-		tap_ok(!status, "the %s ends well",
+			pause_ms(5);
+		tap_ok(!status, "the %s exits with 0",
 		       i == TARGET ? "target" : "initiator");
 		if (status)
 			kill(pid_of[i], SIGKILL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A target and an initiator that are stopped, killed, starved and lied to. */
+/* A target and an initiator under stops, kills, failing calls and fault points.
+ */
 #ifndef RP_TEST_FAULTS_H
 #define RP_TEST_FAULTS_H
 
@@ -14,7 +15,9 @@
 #define SLOT	   64 /* bytes; one value, eight times */
 #define TURNS	   8  /* initiators use different slots in turn */
 
-/* Exit code: there was no memory to tell a completion, and that was told. */
+/*
+ * Exit code: a completion found no memory, and the queue reported the overrun.
+ */
 #define OVERRUN 9
 
 enum side_of {
@@ -23,10 +26,10 @@ enum side_of {
 	SIDES,
 };
 
-/* Shared by all processes; it outlives the ones that are killed. */
+/* Shared by all processes; it outlives those that are killed. */
 struct world {
 	uint64_t seed;
-	/* What the disk has: what successful msyncs covered. */
+	/* The medium: the bytes that successful msyncs covered. */
 	uint64_t media[SLOTS][SLOT / 8];
 	char port[8];
 	char pool[64];
@@ -35,19 +38,19 @@ struct world {
 	_Atomic uint64_t generation;
 	struct card card;
 
-	/* What to do to whom. */
-	_Atomic int msync_error;	   /* errno of the next one; 0: none */
-	atomic_bool msync_failed;	   /* one has since the registration */
-	atomic_bool register_anew;	   /* asked of the target */
-	_Atomic uint32_t alloc_ppm[SIDES]; /* allocations of ours that fail */
+	/* Commands to the sides. */
+	_Atomic int msync_error;	   /* errno of the next; 0: none */
+	atomic_bool msync_failed;	   /* one has, since registration */
+	atomic_bool register_anew;	   /* command to the target */
+	_Atomic uint32_t alloc_ppm[SIDES]; /* allocation failures per million */
 	atomic_bool no_fds[SIDES];
-	atomic_bool cut; /* asked of the initiator */
+	atomic_bool cut; /* command to the initiator */
 	atomic_bool stop;
 
 	_Atomic uint64_t next_value;
 	_Atomic uint64_t msyncs, failed_msyncs, failed_allocs, cuts;
 
-	/* What the initiator saw. */
+	/* Results seen by the initiator. */
 	_Atomic uint64_t acked, failed, refused, given_up;
 	_Atomic uint64_t status[256];
 	_Atomic uint64_t lost, twice, unsticky, hung;
@@ -64,7 +67,7 @@ uint64_t mix(uint64_t x);
 void target_run(void);
 void initiator_run(unsigned int turn);
 
-/* faults_preload.c: from here on, allocations of the provider may fail. */
+/* faults_preload.c: allocations of the provider may fail from now on. */
 void preload_arm(enum side_of side);
 void preload_map(const char *pool, size_t len);
 

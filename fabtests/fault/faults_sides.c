@@ -23,7 +23,7 @@
 #define HUNG   30000000000ull
 #define GIVEUP 3000000000ull
 
-/* No descriptor more than there are, or as many as before. */
+/* Lower the limit of descriptors to those that are open, or restore it. */
 static void squeeze(enum side_of side)
 {
 	static struct rlimit all;
@@ -54,7 +54,9 @@ static int publish(struct side *s, char *pool, struct fid_mr **mr)
 	struct card c;
 	int ret;
 
-	/* Says so before the first byte can be flushed under the new key. */
+	/*
+	 * The generation grows before a byte can be flushed under the new key.
+	 */
 	atomic_fetch_add(&world->generation, 1);
 	atomic_store(&world->msync_failed, false);
 	ret = fi_mr_reg(s->domain, pool, sizeof(world->media), remote, 0, 1,
@@ -121,10 +123,10 @@ void target_run(void)
 struct op {
 	bool busy, failed, after_failure;
 	unsigned int first, n;
-	bool write_due, commit_due; /* completions to come */
+	bool write_due, commit_due; /* completions still to come */
 	uint64_t value, since;
 	uint64_t bytes[SPAN][SLOT / 8];
-	char w, c; /* contexts */
+	char w, c; /* contexts of the two calls */
 };
 
 static struct op ops[OPS];
@@ -157,7 +159,8 @@ static void judge(struct op *o)
 			if (m[k] == o->value)
 				continue;
 			atomic_fetch_add(&world->lost, 1);
-			complain("acknowledged and not there", o->value, m[k]);
+			complain("acknowledged and not in the pool", o->value,
+				 m[k]);
 			return;
 		}
 	}
@@ -188,7 +191,7 @@ static void ended(void *context, uint32_t status)
 		judge(o);
 }
 
-/* Its status; 255: the base's own error. */
+/* The entry's status; 255: an error of the base. */
 static uint32_t outcome(const struct fi_cq_err_entry *err)
 {
 	int st = err->prov_errno;
@@ -212,7 +215,10 @@ static void reap(struct side *s)
 			if (fi_cq_readerr(s->cq, &err, 0) == 1)
 				ended(err.op_context, outcome(&err));
 		} else {
-			/* No memory for a completion: told, and for good. */
+			/*
+			 * Memory for a completion is missing: the queue reports
+			 * that, permanently.
+			 */
 			if (n == -FI_EOVERRUN && world->failed_allocs)
 				exit(OVERRUN);
 			complain("the queue broke", (uint64_t)-n, 0);
@@ -221,7 +227,7 @@ static void reap(struct side *s)
 	}
 }
 
-/* The operation was not taken: true; else it will end. */
+/* True if the call refused the operation; otherwise it will end. */
 static bool not_taken(ssize_t ret)
 {
 	if (!ret)
@@ -254,7 +260,10 @@ static void begin(struct side *s, struct op *o)
 	ssize_t ret;
 
 	memset(o, 0, sizeof(*o));
-	/* Operations do not share slots: what is there is then known. */
+	/*
+	 * Operations do not share slots, so the final value of each slot is
+	 * known.
+	 */
 	o->first = base_slot + (unsigned int)(o - ops) * SPAN;
 	o->n = 1 + (unsigned int)(rnd() % SPAN);
 	o->value = atomic_fetch_add(&world->next_value, 1);
@@ -292,7 +301,7 @@ static void begin(struct side *s, struct op *o)
 	o->busy = o->write_due;
 }
 
-/* As if a router had: the private connection to the target is reset. */
+/* Reset the private connection to the target, as a router might. */
 static void cut_connections(void)
 {
 	const uint16_t port = htons(rp_key_port(target.pool_key));
@@ -314,7 +323,7 @@ static void cut_connections(void)
 		closedir(dir);
 }
 
-/* The target may have registered anew, or be another. */
+/* Read the card: the target may have registered anew, or restarted. */
 static bool read_card(void)
 {
 	uint64_t g = atomic_load(&world->generation);

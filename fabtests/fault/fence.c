@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Commits that the initiator carries out by itself, by a fence over a private
- * connection: what they cost, and what ends the right to them. And what the
- * success of a write has to mean for any commit.
+/* Commits by a read fence over a private connection, without the agent: their
+ * cost, and when the agent has to take over. And what the success of a write
+ * means for a later commit.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const char *doing;
 		failed++;                                                      \
 	} while (0)
 
-/* --- the machine that the provider asks --- */
+/* --- the simulated host of the provider --- */
 
 static struct rp_facts facts;
 static uint64_t now = 1000000000, rng = 1;
@@ -77,7 +77,7 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 
 /* --- two programs --- */
 
-/* The appliance: DDIO off, a memory controller that keeps what it has. */
+/* The appliance: DDIO off, a memory controller within the power domain. */
 static const struct rp_facts appliance = {
 	.memory = RP_MEM_DAX_SYNC,
 	.placement = RP_PLACE_DMA_MEMORY,
@@ -136,7 +136,7 @@ static void insert_again(void)
 	node_peer(&a, name);
 }
 
-/* Memory of the target, anew. */
+/* Register the target's memory anew. */
 static void reregister(uint8_t *at)
 {
 	MUST(fi_close(&t.mr->fid));
@@ -159,9 +159,9 @@ static void deliver_to(unsigned int machine)
 			pmsim->deliver(w[i].id, w[i].in_flight);
 }
 
-static char want, rest; /* contexts: waited for, and not */
+static char want, rest; /* contexts: awaited, and not */
 
-/* There, looked at, and back. */
+/* Deliver to the target, let it poll, and deliver what it sent. */
 static void round_trip(void)
 {
 	deliver_to(1);
@@ -169,7 +169,7 @@ static void round_trip(void)
 	deliver_to(0);
 }
 
-/* Until what is wanted has ended: its error, or 0. */
+/* Wait for the operation with context &want: its error, or 0. */
 static int wait_end(unsigned int *rounds)
 {
 	struct fi_cq_err_entry err = {0};
@@ -187,14 +187,14 @@ static int wait_end(unsigned int *rounds)
 				return err.err;
 		}
 		round_trip();
-		/* Nothing on its way: somebody waits for time to pass. */
+		/* Nothing is in flight: the provider waits for a timer. */
 		if (*rounds > 20)
 			now += 100000000;
 	}
 	return -1;
 }
 
-/* The private connection is being made. */
+/* True: the private connection is being made, call again. */
 static bool connecting(ssize_t ret, unsigned int *tries)
 {
 	if (ret != -FI_EAGAIN || ++*tries > 100)
@@ -227,7 +227,7 @@ static ssize_t write_flags(const void *buf, size_t len, uint64_t at,
 	return ret;
 }
 
-/* A durable write; negative when it was not even taken. */
+/* A durable write; negative when the call refused it. */
 static int durable(uint64_t at, uint64_t value, unsigned int *rounds)
 {
 	ssize_t ret = write_flags(&value, sizeof(value), at, FI_COMMIT_COMPLETE,
@@ -257,7 +257,7 @@ static int commit(uint64_t at, uint64_t len, unsigned int *rounds)
 	return ret ? (int)ret : wait_end(rounds);
 }
 
-/* After a cut the word holds this, and nothing else. */
+/* Does the word certainly hold this value after a cut? */
 static bool safe(const uint8_t *at, uint64_t value)
 {
 	uint64_t v[MODEL_VALUES];
@@ -267,7 +267,7 @@ static bool safe(const uint8_t *at, uint64_t value)
 	return n == 1 && !lost && v[0] == value;
 }
 
-/* What the next commit costs in messages. */
+/* Messages before the next commit. */
 static uint64_t reads, sends;
 
 static void count(void)
@@ -276,20 +276,20 @@ static void count(void)
 	sends = pmsim->count(PMSIM_SEND);
 }
 
-static bool asked(void)
+static bool used_agent(void)
 {
 	return pmsim->count(PMSIM_SEND) > sends &&
 	       pmsim->count(PMSIM_READ) == reads;
 }
 
-static bool fenced(void)
+static bool used_fence(void)
 {
 	return pmsim->count(PMSIM_SEND) == sends &&
 	       pmsim->count(PMSIM_READ) == reads + 1;
 }
 
-/* Make the private connection. */
-static void meet(void)
+/* Make the private connection by one durable write. */
+static void connect_up(void)
 {
 	unsigned int rounds;
 
@@ -315,7 +315,7 @@ static void cut(void)
 	}
 }
 
-/* --- what they cost --- */
+/* --- the cost of a commit --- */
 
 static void one_round(void)
 {
@@ -324,18 +324,18 @@ static void one_round(void)
 
 	start("one durable write", &fabric);
 	count();
-	meet();
-	/* The first one, too. */
-	CHECK(fenced());
+	connect_up();
+	/* The first commit uses a fence, too. */
+	CHECK(used_fence());
 	count();
 	CHECK(durable(0, 0x11, &rounds) == 0);
 	CHECK(rounds == 1);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem, 0x11));
-	/* Nothing of it is seen. */
+	/* The fence itself has no completion. */
 	CHECK(fi_cq_read(a.cq, NULL, 0) != -FI_EAVAIL);
 
-	/* The same without a commit: write, wait, read. */
+	/* The same by hand: write, wait, read. */
 	CHECK(write_flags("12345678", 8, 8, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	MUST(fi_read(a.ep, &got, 8, NULL, a.peer, 8, key, &want));
@@ -350,58 +350,60 @@ static void many_writes(void)
 	unsigned int rounds;
 
 	start("writes, then their commit", &fabric);
-	meet();
+	connect_up();
 	for (uint64_t i = 0; i < 3; i++)
 		CHECK(write_flags(&i, 8, 64 * i, 0, &rest) == 0);
 	count();
 	CHECK(commit(0, 192, &rounds) == 0);
 	CHECK(rounds == 1);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem + 64, 1) && safe(mem + 128, 2));
-	/* The last bytes of the region, and no more. */
+	/* At the region's end the fence reads the last bytes only. */
 	count();
 	CHECK(write_flags("abc", 3, PAGE - 3, FI_COMMIT_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(fenced());
-	/* Outside of it nothing is posted, and the connection stays. */
+	CHECK(used_fence());
+	/*
+	 * A commit beyond the region posts nothing, and the connection stays.
+	 */
 	count();
 	CHECK(commit(PAGE - 3, 4, &rounds) == ERANGE);
 	CHECK(pmsim->count(PMSIM_READ) == reads);
 	count();
 	CHECK(durable(0, 5, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	end();
 }
 
-/* What a fence says nothing about is the agent's. */
+/* Commits that a fence cannot carry out go to the agent. */
 static void not_by_fence(void)
 {
 	struct fi_rpmem_then then = {.addr = 8, .value = 7};
 	unsigned int rounds;
 
 	start("a store behind it", &fabric);
-	meet();
+	connect_up();
 	then.key = key;
 	count();
 	MUST(post_commit(0, 8, FI_RPMEM_DURABLE, &then));
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	CHECK(safe(mem + 8, 7));
 	doing = "remote CQ data";
 	count();
 	CHECK(write_flags("12345678", 8, 0,
 			  FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	doing = "visible";
 	count();
 	MUST(post_commit(0, 8, FI_RPMEM_VISIBLE, NULL));
 	CHECK(wait_end(&rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	end();
 }
 
-/* --- what ends it --- */
+/* --- when the agent has to take over --- */
 
 static void after_break(void)
 {
@@ -409,55 +411,58 @@ static void after_break(void)
 	uint64_t v = 9;
 
 	start("after a break", &fabric);
-	meet();
-	/* This one gets there, and only the NIC of the target has it. */
+	connect_up();
+	/* The write arrives, but only at the target's NIC. */
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	/* The cut leaves the outcome of this write unknown. */
+	/* The cut leaves the outcome of this write indeterminate. */
 	CHECK(write_flags(&v, 8, 64, FI_COMMIT_COMPLETE, &want) == 0);
 	cut();
 	CHECK(wait_end(&rounds) == ENOTCONN);
-	/* No fence on the next connection is behind the writes of that one. */
+	/*
+	 * A fence on a new connection does not follow the old connection's
+	 * writes.
+	 */
 	count();
 	CHECK(commit(0, 8, &rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	CHECK(safe(mem, 9));
-	/* A fence on the new connection proves the writes of that one. */
+	/* A fence on the new connection follows that connection's writes. */
 	count();
 	CHECK(durable(128, 1, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(commit(64, 8, &rounds) == EREMOTEIO);
 	CHECK(durable(64, 3, &rounds) == 0);
 	CHECK(commit(64, 8, &rounds) == 0);
 	CHECK(safe(mem + 64, 3));
-	/* A new registration is a new beginning. */
+	/* After a new registration the fence is used again. */
 	reregister(mem);
 	learn();
-	meet();
+	connect_up();
 	count();
 	CHECK(durable(192, 2, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	end();
 }
 
-/* A break that nothing was outstanding over. */
+/* The connection breaks while nothing is outstanding. */
 static void quiet_break(void)
 {
 	unsigned int rounds;
 	uint64_t v = 5;
 
-	start("after a break that nobody felt", &fabric);
-	meet();
+	start("after a break without outstanding operations", &fabric);
+	connect_up();
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	cut();
 	count();
 	CHECK(commit(0, 8, &rounds) == 0);
-	CHECK(asked());
+	CHECK(used_agent());
 	CHECK(safe(mem, 5));
 	count();
 	CHECK(durable(0, 2, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem, 2));
 	end();
 }
@@ -468,14 +473,14 @@ static void after_removal(void)
 	unsigned int rounds;
 
 	start("after fi_av_remove()", &fabric);
-	meet();
+	connect_up();
 	CHECK(write_flags("12345678", 8, 0, FI_COMMIT_COMPLETE, &want) == 0);
 	insert_again();
 	CHECK(wait_end(&rounds) == ECANCELED);
 	CHECK(commit(0, 8, &rounds) == EREMOTEIO);
 	count();
 	CHECK(durable(0, 4, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(mem, 4));
 	end();
 }
@@ -494,10 +499,10 @@ static void after_restart(void)
 	uint64_t old;
 
 	start("after a restart", &fabric);
-	meet();
+	connect_up();
 	old = key;
 	restart(other);
-	/* Its base key means other memory now. */
+	/* The base key now names other memory. */
 	CHECK(durable(0, 3, &rounds) > 0);
 	CHECK(durable(0, 3, &rounds) > 0);
 	CHECK(!safe(other, 3));
@@ -505,19 +510,19 @@ static void after_restart(void)
 	CHECK(key != old);
 	count();
 	CHECK(durable(0, 4, &rounds) == 0);
-	CHECK(fenced());
+	CHECK(used_fence());
 	CHECK(safe(other, 4));
 	end();
 }
 
-/* The operator, or the memory, has changed; the region is registered anew. */
+/* The operator's facts or the memory changed; the region is registered anew. */
 static void downgrade(void)
 {
 	unsigned int rounds;
 	uint64_t old;
 
 	start("after a downgrade", &fabric);
-	meet();
+	connect_up();
 	old = key;
 	facts.fence = RP_NO;
 	reregister(mem);
@@ -525,10 +530,10 @@ static void downgrade(void)
 	for (int i = 1; i < 3; i++) {
 		count();
 		CHECK(durable(0, (uint64_t)i, &rounds) == 0);
-		CHECK(asked());
+		CHECK(used_agent());
 		CHECK(safe(mem, (uint64_t)i));
 	}
-	/* The old key is good for nothing. */
+	/* The old key is refused. */
 	key = old;
 	CHECK(durable(0, 3, &rounds) > 0);
 	CHECK(commit(0, 8, &rounds) != 0);
@@ -536,8 +541,8 @@ static void downgrade(void)
 }
 
 /*
- * The next region of the target gets the base key of the last: the holder of
- * the old key would write into that one, and a fence finds nothing wrong.
+ * The target's next region gets the base key of the previous one: the holder of
+ * the old key would write into the new region, and a fence would succeed.
  */
 static void reused_keys(void)
 {
@@ -548,8 +553,8 @@ static void reused_keys(void)
 	cfg.fixed_keys = false;
 	cfg.reuse_keys = true;
 	start("with base keys given twice", &cfg);
-	meet();
-	/* On its way while the region is closed. */
+	connect_up();
+	/* The write is in flight while the region is closed. */
 	CHECK(write_flags("12345678", 8, 0, FI_COMMIT_COMPLETE, &want) == 0);
 	next = key;
 	reregister(other);
@@ -566,30 +571,30 @@ static void reused_keys(void)
 	end();
 }
 
-/* --- who has no right to it --- */
+/* --- initiators that may not use the fence --- */
 
-/* The operator's initiators let the agents do it. */
+/* FI_OFI_RPMEM_METHOD at the initiators leaves commits to the agent. */
 static void forced(void)
 {
 	unsigned int rounds;
 
 	start("where the agent's method is forced", &fabric);
-	meet();
+	connect_up();
 	for (uint64_t i = 1; i < 4; i++) {
 		count();
 		CHECK(durable(0, i, &rounds) == 0);
-		CHECK(asked());
+		CHECK(used_agent());
 		CHECK(safe(mem, i));
 	}
 	end();
 }
 
-/* --- what the success of a write has to mean, with or without the agent --- */
+/* --- what the success of a write means, with or without the agent --- */
 
 /*
- * A write, perhaps its acknowledgement, the end of the connection, and a
- * commit over the next one. end: of the commit; kept: after a power cut the
- * bytes are there.
+ * A write, perhaps its acknowledgement, the end of the connection, and a commit
+ * over the next one. end: how the commit ends; kept: the bytes survive a power
+ * cut.
  */
 static void acknowledged(void)
 {
@@ -610,7 +615,7 @@ static void acknowledged(void)
 		{"what is placed is acknowledged, the NIC is of no use any "
 		 "more",
 		 FI_DELIVERY_COMPLETE, true, true, true, 0, true},
-		/* What is taken for granted of adapters, and why. */
+		/* An adapter is assumed not to forget acknowledged writes. */
 		{"the NIC has acknowledged, and forgets", FI_DELIVERY_COMPLETE,
 		 false, true, true, 0, false},
 	};
@@ -623,7 +628,7 @@ static void acknowledged(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		cfg.placed_acks = rows[i].placed_acks;
 		start(rows[i].what, &cfg);
-		meet();
+		connect_up();
 		CHECK(write_flags(&value, 8, 0, rows[i].flags, &rest) == 0);
 		for (n = pmsim->wires(w, 8); n-- && w[n].to != 1;)
 			;

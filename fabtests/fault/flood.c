@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A stranger's messages cost a target neither memory nor its clients. */
+/* An unverified peer's messages cost a target neither memory nor its clients.
+ */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -20,12 +21,12 @@
 #define MESSAGES    100000
 #define SIZE	    72
 #define CONNECTIONS 2000 /* to each port */
-#define OPEN	    200	 /* of them that stay open */
+#define OPEN	    200	 /* connections of these that stay open */
 #define ROUNDS	    2
 #define TIMEOUT	    3000u      /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define FLOOD_S	    20	       /* s for one round, then it ends unfinished */
+#define FLOOD_S	    20	       /* s for one round, then it is cut short */
 #define GROWTH_KIB  (64 << 10) /* beyond an honest client's */
-#define LEAK_KIB    (16 << 10) /* of the second round beyond the first */
+#define LEAK_KIB    (16 << 10) /* by the second round beyond the first */
 
 enum flood {
 	UNTAGGED,
@@ -34,13 +35,14 @@ enum flood {
 };
 
 /*
- * A program's own messages are its own affair: a base keeps what comes faster
- * than it is received. So memory is judged where the stranger waits for the
- * program between its bursts; and with fi_rpmemd, which wants no messages.
+ * The target program's own messages may use memory: a base buffers messages
+ * that arrive faster than the program receives them. So memory is judged only
+ * if the unverified peer waits for the program between bursts, and with
+ * fi_rpmemd, which receives no messages.
  */
 static const struct {
 	const char *name;
-	bool daemon; /* the target: fi_rpmemd, or a program that receives */
+	bool daemon; /* target: fi_rpmemd, or a program with receives */
 	enum flood flood;
 	unsigned int burst; /* 0: without end */
 	bool memory;	    /* is judged */
@@ -87,9 +89,9 @@ static long status_kib(pid_t pid, const char *field)
 	return kib;
 }
 
-/* --- the stranger, a process of its own --- */
+/* --- the unverified peer, a process of its own --- */
 
-/* One message, and the end of it: the buffer is used again. */
+/* Send one message and wait for its completion, so the buffer can be reused. */
 static bool send_one(struct bed *b, const uint64_t *msg, bool tagged,
 		     double end)
 {
@@ -122,7 +124,7 @@ static void send_messages(const struct card *c, bool tagged, unsigned int burst,
 	for (unsigned int i = 0; i < MESSAGES && bed_now() < end; i++) {
 		for (unsigned int k = 0; k < SIZE / 8; k++)
 			msg[k] = bed_mix(seed + i, k);
-		/* Some begin as messages of the first protocol do. */
+		/* Some begin like messages of the first protocol version. */
 		if (i % 4 == 0)
 			memcpy(msg, "RP\1\1H\0\0\0", 8);
 		taken += send_one(&b, msg, tagged, end);
@@ -181,12 +183,12 @@ static void send_bytes(const struct card *c, pid_t pid, uint16_t but)
 		}
 	}
 	printf("# %d connections to %d ports\n", made, n);
-	/* The open ones stay for a while. */
-	bed_nap(1);
+	/* Keep the open connections for a while. */
+	bed_sleep(1);
 }
 
-static pid_t stranger_start(size_t row, const struct bed *b, pid_t pid,
-			    uint16_t but)
+static pid_t unverified_start(size_t row, const struct bed *b, pid_t pid,
+			      uint16_t but)
 {
 	pid_t child = fork();
 
@@ -206,7 +208,7 @@ static pid_t stranger_start(size_t row, const struct bed *b, pid_t pid,
 
 /* --- one row --- */
 
-/* The honest client: a durable write until one succeeds. */
+/* The honest client: durable writes until one succeeds. */
 static const char *honest(struct bed *b, int *done)
 {
 	const double end = bed_now() + BED_RECOVERY;
@@ -221,8 +223,8 @@ static const char *honest(struct bed *b, int *done)
 		memcpy(op + 1, &mark, sizeof(mark));
 		ret = BED_POST(b, bed_write(b, op + 1, 65536, 64,
 					    FI_COMMIT_COMPLETE, op));
-		if (!ret && !bed_wait(b, op, BED_PATIENCE))
-			return "an honest commit came to no end";
+		if (!ret && !bed_wait(b, op, BED_DEADLINE))
+			return "an honest commit did not end";
 		if (!ret && !op->err) {
 			free(op);
 			++*done;
@@ -234,16 +236,16 @@ static const char *honest(struct bed *b, int *done)
 			ret, op->status);
 }
 
-/* Honest commits until the stranger has ended, and a while longer. */
-static const char *flood_once(struct bed *b, pid_t stranger, int *done)
+/* Honest commits until the unverified peer has ended, and a while longer. */
+static const char *flood_once(struct bed *b, pid_t unverified, int *done)
 {
 	const char *wrong = NULL;
 
-	while (!wrong && !waitpid(stranger, NULL, WNOHANG)) {
+	while (!wrong && !waitpid(unverified, NULL, WNOHANG)) {
 		bed_pause(b, 0.002);
 		wrong = honest(b, done);
 	}
-	/* The target works off what it has not looked at yet. */
+	/* The target works off messages that it has not read yet. */
 	for (int i = 0; i < 100 && !wrong; i++) {
 		bed_pause(b, 0.005);
 		wrong = honest(b, done);
@@ -266,7 +268,8 @@ static const char *flood_rounds(struct bed *b, size_t row, pid_t pid,
 	idle = status_kib(pid, "VmRSS");
 	for (int i = 0; i < ROUNDS && !wrong; i++) {
 		before = done;
-		wrong = flood_once(b, stranger_start(row, b, pid, but), &done);
+		wrong = flood_once(b, unverified_start(row, b, pid, but),
+				   &done);
 		after[i] = status_kib(pid, "VmRSS");
 		printf("# %s: %ld MiB when idle, %ld after round %d, %d honest "
 		       "commits\n",
@@ -274,7 +277,7 @@ static const char *flood_rounds(struct bed *b, size_t row, pid_t pid,
 		       done - before);
 	}
 	high = status_kib(pid, "VmHWM");
-	/* Sanitizers keep what is freed. */
+	/* Sanitizers keep freed memory. */
 	if (wrong || !rows[row].memory || (sanitized && *sanitized))
 		return wrong;
 	if (high < 0)

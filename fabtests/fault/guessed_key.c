@@ -20,11 +20,11 @@
 #include "fault/private_peer.h"
 #include "fault/testbed_daemon.h"
 
-#define STRANGERS 4
-#define GUESSES	  64	/* wrong keys of one stranger */
-#define PER_S	  250.0 /* wrong keys answered in a second, at most */
-#define TIMEOUT	  2000	/* FI_OFI_RPMEM_TIMEOUT, ms */
-#define AT_ONCE	  4
+#define UNVERIFIED 4
+#define GUESSES	   64	 /* wrong keys of one peer */
+#define PER_S	   250.0 /* upper bound of replies to wrong keys, per second */
+#define TIMEOUT	   2000	 /* FI_OFI_RPMEM_TIMEOUT, ms */
+#define AT_ONCE	   4
 /* Seconds in which a bare base may refuse, or fail to connect. */
 #define BARE_S 0.3
 
@@ -32,15 +32,17 @@ static uint64_t seed;
 
 static struct bed_daemon target;
 
-/* A stranger of its own: a wrong key may cost a connection dearly. */
-static void stranger_open(struct bed *b, const char *prov)
+/*
+ * Open an unverified peer for one guess: a wrong key may cost its connection.
+ */
+static void unverified_open(struct bed *b, const char *prov)
 {
 	const struct card c = bed_daemon_card(&target);
 
 	bed_daemon_visit(b, &c, prov);
 }
 
-/* The bits of the right key that a guess gets wrong. */
+/* The bits in which a guess differs from the right key. */
 enum guess {
 	LOW,	/* some of the low 32 */
 	BESIDE, /* some of the next 2, and the low 32 are right */
@@ -51,8 +53,8 @@ static const char *const guesses[KINDS] = {"low 32 bits wrong",
 					   "low 32 bits right", "both wrong"};
 
 /*
- * Bits 34 and up stay as they are: some of them hold a mark and facts, and a
- * key that differs there may never leave the initiator.
+ * Bits from 34 up stay: some of them hold a mark and facts, and a key that
+ * differs in those may never leave the initiator.
  */
 static uint64_t guess_key(enum guess g, uint64_t salt)
 {
@@ -63,7 +65,7 @@ static uint64_t guess_key(enum guess g, uint64_t salt)
 	       (g == LOW ? 0 : beside << 32);
 }
 
-/* The answer about a key, as one number. */
+/* The call that presents a key. */
 enum call {
 	QUERY,
 	COMMIT,
@@ -72,16 +74,16 @@ enum call {
 };
 static const char *const calls[CALLS] = {"query", "commit", "durable write"};
 
-#define NO_ANSWER INT64_MAX
+#define NO_REPLY INT64_MAX
 
-static int64_t told_of(const struct bed_op *op)
+static int64_t reply_of(const struct bed_op *op)
 {
 	return op->status == FI_RPMEM_ST_TIMEOUT
-		       ? NO_ANSWER
+		       ? NO_REPLY
 		       : (int64_t)op->err << 32 | (uint32_t)op->status;
 }
 
-static int64_t ask(struct bed *b, enum call call, uint64_t key)
+static int64_t present_key(struct bed *b, enum call call, uint64_t key)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 	struct bed_op *op = calloc(1, sizeof(*op));
@@ -102,10 +104,10 @@ static int64_t ask(struct bed *b, enum call call, uint64_t key)
 			      : BED_POST(b, bed_write(b, bytes, 4096, 64,
 						      FI_COMMIT_COMPLETE, op));
 		if (!ret)
-			return bed_wait(b, op, BED_PATIENCE) ? told_of(op)
-							     : NO_ANSWER;
+			return bed_wait(b, op, BED_DEADLINE) ? reply_of(op)
+							     : NO_REPLY;
 	}
-	return ret == -FI_ETIMEDOUT || ret == -FI_EAGAIN ? NO_ANSWER : ret;
+	return ret == -FI_ETIMEDOUT || ret == -FI_EAGAIN ? NO_REPLY : ret;
 }
 
 /* --- rows --- */
@@ -127,7 +129,7 @@ static const char *wrong_secret_row(void)
 			return bed_says("the export ends with %d and %d",
 					ret[0], ret[1]);
 		if (strcmp(text[0], text[1]))
-			return "a pool that exists gets another answer";
+			return "an existing pool gets another reply";
 		if (rp_setup_fetch_list(&target.where, &l, raw) != -EACCES)
 			return "the list of pools is given away";
 	}
@@ -136,36 +138,38 @@ static const char *wrong_secret_row(void)
 	return NULL;
 }
 
-/* The answers to wrong keys, of whichever kind, are one. */
-static const char *one_answer_row(enum call call)
+/* All wrong keys get the same reply, whatever is wrong in them. */
+static const char *one_reply_row(enum call call)
 {
-	int64_t told = NO_ANSWER, first = NO_ANSWER;
+	int64_t reply = NO_REPLY, first = NO_REPLY;
 	enum guess first_guess = LOW;
 	struct bed b;
 
 	for (unsigned int i = 0; i < 2 * KINDS; i++) {
-		stranger_open(&b, NULL);
-		told = ask(&b, call, guess_key(i % KINDS, i));
-		if (!told)
+		unverified_open(&b, NULL);
+		reply = present_key(&b, call, guess_key(i % KINDS, i));
+		if (!reply)
 			return bed_says("a key with %s is accepted",
 					guesses[i % KINDS]);
-		if (told == NO_ANSWER)
+		if (reply == NO_REPLY)
 			continue;
-		if (first == NO_ANSWER) {
-			first = told;
+		if (first == NO_REPLY) {
+			first = reply;
 			first_guess = i % KINDS;
 		}
-		if (told != first)
+		if (reply != first)
 			return bed_says("%s: %lld (%d), %s: %lld (%d)",
 					guesses[first_guess],
 					(long long)(first >> 32), (int)first,
 					guesses[i % KINDS],
-					(long long)(told >> 32), (int)told);
+					(long long)(reply >> 32), (int)reply);
 	}
 	return NULL;
 }
 
-/* One stranger's guesses; how many were answered, and for how long. */
+/*
+ * Present wrong keys from one peer; report the number of replies, and the time.
+ */
 static void guess_many(int fd, uint64_t salt)
 {
 	const double end = bed_now() + 10;
@@ -175,13 +179,14 @@ static void guess_many(int fd, uint64_t salt)
 	} r = {0};
 	struct bed b;
 
-	stranger_open(&b, NULL);
-	/* The first one makes the connection. */
-	ask(&b, QUERY, guess_key(BOTH, salt));
+	unverified_open(&b, NULL);
+	/* The first query makes the connection. */
+	present_key(&b, QUERY, guess_key(BOTH, salt));
 	r.began = bed_now();
 	for (int i = 0; i < GUESSES && bed_now() < end; i++)
 		r.answered +=
-			ask(&b, QUERY, guess_key(BOTH, salt + i)) != NO_ANSWER;
+			present_key(&b, QUERY, guess_key(BOTH, salt + i)) !=
+			NO_REPLY;
 	r.ended = bed_now();
 	if (write(fd, &r, sizeof(r)) != sizeof(r))
 		_exit(1);
@@ -199,23 +204,23 @@ static const char *slowed_row(void)
 
 	if (pipe(fds))
 		MUST(-errno);
-	for (int i = 0; i < STRANGERS; i++)
+	for (int i = 0; i < UNVERIFIED; i++)
 		if (!fork()) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			guess_many(fds[1], (uint64_t)(i + 1) << 20);
 		}
-	for (int i = 0; i < STRANGERS; i++) {
+	for (int i = 0; i < UNVERIFIED; i++) {
 		if (read(fds[0], &r, sizeof(r)) != sizeof(r))
-			return "a stranger died";
+			return "an unverified peer died";
 		answered += r.answered;
 		began = !i || r.began < began ? r.began : began;
 		ended = r.ended > ended ? r.ended : ended;
 	}
-	printf("# %d guesses answered in %.2f s, %d lines logged\n", answered,
-	       ended - began, bed_daemon_logged(&target, "key"));
+	printf("# %d guesses got a reply in %.2f s, %d lines logged\n",
+	       answered, ended - began, bed_daemon_logged(&target, "key"));
 	if (answered > PER_S * (ended - began) + 16)
-		return bed_says("%d wrong keys are answered in %.2f s",
-				answered, ended - began);
+		return bed_says("%d wrong keys get a reply in %.2f s", answered,
+				ended - began);
 	return NULL;
 }
 
@@ -224,9 +229,9 @@ static const char *logged_row(void)
 	struct bed b;
 	int lines;
 
-	stranger_open(&b, NULL);
+	unverified_open(&b, NULL);
 	for (unsigned int i = 0; i < 16; i++)
-		ask(&b, QUERY, guess_key(BOTH, i));
+		present_key(&b, QUERY, guess_key(BOTH, i));
 	lines = bed_daemon_logged(&target, "key");
 	if (!lines)
 		return "nothing is logged";
@@ -235,7 +240,7 @@ static const char *logged_row(void)
 	return NULL;
 }
 
-/* The owner of the key is served, also after others have guessed. */
+/* The holder of the key is served, also after others have guessed. */
 static const char *honest_row(void)
 {
 	uint64_t bytes[8] = {1};
@@ -243,10 +248,10 @@ static const char *honest_row(void)
 	struct bed_op *op;
 	double end;
 
-	stranger_open(&b, NULL);
-	stranger_open(&honest, NULL);
+	unverified_open(&b, NULL);
+	unverified_open(&honest, NULL);
 	for (unsigned int i = 0; i < 8; i++)
-		ask(&b, QUERY, guess_key(i % KINDS, i));
+		present_key(&b, QUERY, guess_key(i % KINDS, i));
 	honest.card.pool_key = target.export.key;
 	for (end = bed_now() + BED_RECOVERY; bed_now() < end;) {
 		op = calloc(1, sizeof(*op));
@@ -255,7 +260,7 @@ static const char *honest_row(void)
 		if (!BED_POST(&honest,
 			      bed_write(&honest, bytes, 65536, sizeof(bytes),
 					FI_COMMIT_COMPLETE, op)) &&
-		    bed_wait(&honest, op, BED_PATIENCE) && !op->err)
+		    bed_wait(&honest, op, BED_DEADLINE) && !op->err)
 			return NULL;
 		bed_pause(&honest, BED_PAUSE);
 	}
@@ -290,7 +295,7 @@ static ssize_t post_bare(struct bed *b, enum bare what, void *buf, uint64_t key,
 	}
 }
 
-/* The pool's file, as the daemon has it mapped. */
+/* Map the pool's file, which the daemon has mapped, too. */
 static const char *pool_bytes(void)
 {
 	int fd = open(target.pool_file, O_RDONLY);
@@ -307,7 +312,7 @@ static const char *pool_bytes(void)
 	return p;
 }
 
-/* The bare base of a stranger, at a port of the daemon. */
+/* Open a peer on the bare base, connected to a port of the daemon. */
 static void bare_open(struct bed *b, bool listener)
 {
 	struct card c = bed_daemon_card(&target);
@@ -319,8 +324,9 @@ static void bare_open(struct bed *b, bool listener)
 }
 
 /*
- * Over the bare base the bits of a key, right or not, lead nowhere: the daemon
- * has no endpoint of it, and the listener of the key takes no such connection.
+ * On the bare base a key's bits open nothing, right or wrong: the daemon has no
+ * endpoint of the base, and the key's listener accepts no connection of the
+ * base.
  */
 static const char *bare_row(enum bare what)
 {
@@ -347,7 +353,10 @@ static const char *bare_row(enum bare what)
 	memcpy(before, pool, pool_size);
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
 		for (size_t a = 0; a < sizeof(addrs) / sizeof(*addrs); a++) {
-			/* A refused operation may cost the connection. */
+			/*
+			 * Reopen each time: a refused operation may cost the
+			 * connection.
+			 */
 			bare_open(&b, (k + a) % 2);
 			op = calloc(1, sizeof(*op));
 			if (!op)
@@ -393,7 +402,7 @@ static size_t variant(int i, uint8_t *out, uint64_t salt)
 	switch (i) {
 	case 0:
 		return 8;
-	case 1: /* the right key, but for one bit */
+	case 1: /* the right key with one bit changed */
 		word = target.export.key ^ 1ull << 39;
 		memcpy(out, &word, 8);
 		return 8;
@@ -408,7 +417,7 @@ static size_t variant(int i, uint8_t *out, uint64_t salt)
 	}
 }
 
-/* Send, and take what comes back until the end or half a second's silence. */
+/* Send msg, and receive until the connection ends or is silent for 0.5 s. */
 static ssize_t talk(uint16_t port, const uint8_t *msg, size_t len,
 		    uint8_t *back, size_t size)
 {
@@ -438,17 +447,17 @@ static const char *raw_row(void)
 	uint8_t msg[512], back[512], first[512];
 	ssize_t n, first_n = 0;
 	uint16_t ports[16];
-	int nports = bed_ports(target.pid, ports, 16), asked = 0;
+	int nports = bed_ports(target.pid, ports, 16), tried = 0;
 
 	for (int p = 0; p < nports; p++) {
-		/* The set-up port greets; wrong_secret_row() is about it. */
+		/* The set-up port speaks first; wrong_secret_row() tests it. */
 		if (ports[p] == target.where.port)
 			continue;
 		for (int i = 0; i < VARIANTS; i++) {
 			n = talk(ports[p], msg, variant(i, msg, 7), back,
 				 sizeof(back));
-			asked += n >= 0;
-			/* Silence is the answer to an unfinished message. */
+			tried += n >= 0;
+			/* An unfinished message gets no reply. */
 			if (n <= 0)
 				continue;
 			if (first_n && (first_n != n || memcmp(first, back, n)))
@@ -460,10 +469,10 @@ static const char *raw_row(void)
 		}
 		first_n = 0;
 	}
-	return asked ? NULL : "found no port";
+	return tried ? NULL : "found no port";
 }
 
-/* The listener that the key names, if the process listens there. */
+/* The port of the listener in the key; false if the daemon has none there. */
 static bool private_port(uint16_t *port)
 {
 	uint16_t ports[16];
@@ -476,7 +485,7 @@ static bool private_port(uint16_t *port)
 	return false;
 }
 
-/* How a connection that shows these bytes ends, as one number. */
+/* The outcome of a connection that shows these bytes, as one number. */
 #define CONNECTED 1
 
 static int64_t connect_with(uint16_t port, const void *data, size_t len)
@@ -488,28 +497,28 @@ static int64_t connect_with(uint16_t port, const void *data, size_t len)
 	};
 	struct private_peer p;
 	struct private_conn *c;
-	int64_t told = NO_ANSWER;
+	int64_t reply = NO_REPLY;
 
 	private_open(&p, NULL);
 	c = private_dial(&p, &to, data, len);
 	switch (private_wait(c, 2000)) {
 	case PRIVATE_UP:
-		told = CONNECTED;
+		reply = CONNECTED;
 		break;
 	case PRIVATE_ENDED:
-		told = (int64_t)c->err << 8 | (int64_t)c->data_len << 32;
+		reply = (int64_t)c->err << 8 | (int64_t)c->data_len << 32;
 		break;
 	default:
 		break;
 	}
 	private_end(c);
 	private_close(&p);
-	return told;
+	return reply;
 }
 
 static const char *connect_row(void)
 {
-	int64_t told, first = NO_ANSWER;
+	int64_t reply, first = NO_REPLY;
 	uint8_t msg[512];
 	uint16_t port;
 	size_t len;
@@ -518,22 +527,22 @@ static const char *connect_row(void)
 		return "the key names no port that the target listens on";
 	for (int i = -1; i < VARIANTS - 1; i++) {
 		len = i < 0 ? 0 : variant(i, msg, 8);
-		told = connect_with(port, msg, len);
-		if (told == CONNECTED)
+		reply = connect_with(port, msg, len);
+		if (reply == CONNECTED)
 			return bed_says("variant %d is connected", i);
-		if (told == NO_ANSWER)
+		if (reply == NO_REPLY)
 			continue;
-		if (first == NO_ANSWER)
-			first = told;
-		if (told != first)
+		if (first == NO_REPLY)
+			first = reply;
+		if (reply != first)
 			return bed_says("variant %d is answered with %llx, not "
 					"%llx",
-					i, (long long)told, (long long)first);
+					i, (long long)reply, (long long)first);
 	}
 	return NULL;
 }
 
-/* --- */
+/* --- the table of rows --- */
 
 enum row {
 	SECRET,
@@ -558,12 +567,12 @@ static void row_name(size_t row, char *name, size_t size)
 		[SLOWED] = "repeated wrong keys are slowed down",
 		[LOGGED] = "wrong keys are logged",
 		[HONEST] = "the right key is served behind wrong ones",
-		[RAW] = "bytes without a key get one answer at every port",
+		[RAW] = "bytes without a key get one reply at every port",
 		[CONNECT] = "a connection without a key is refused in one way",
 	};
 
 	if (row >= ANSWER_QUERY && row <= ANSWER_WRITE)
-		snprintf(name, size, "wrong keys get one answer to a %s",
+		snprintf(name, size, "wrong keys get one reply to a %s",
 			 calls[row - ANSWER_QUERY]);
 	else if (row >= BARE_READS && row <= BARE_ATOMICS)
 		snprintf(name, size,
@@ -582,7 +591,7 @@ static const char *row_body(enum row row)
 	case ANSWER_QUERY:
 	case ANSWER_COMMIT:
 	case ANSWER_WRITE:
-		return one_answer_row((enum call)(row - ANSWER_QUERY));
+		return one_reply_row((enum call)(row - ANSWER_QUERY));
 	case SLOWED:
 		return slowed_row();
 	case LOGGED:

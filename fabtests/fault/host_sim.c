@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Hands the provider's questions to the test that plays its machine. */
+/* Forwards the provider's host calls to the test that simulates the machine. */
 #include <stdio.h>
 
 #include "host_sim.h"
@@ -62,7 +62,7 @@ const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 	return rp_host_sim.flusher(addr, len);
 }
 
-/* Over the same fabric as the base. */
+/* Use the fabric of the base. */
 void rp_host_private(struct rp_rc_attr *attr)
 {
 	attr->ops = &sim_rc_ops;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The machine that the provider runs on, played by a test. */
+/* The machine below the provider, simulated by a test. */
 #ifndef RP_HOST_SIM_H
 #define RP_HOST_SIM_H
 
@@ -14,14 +14,16 @@
 struct host_sim {
 	uint64_t (*now)(void);
 	void (*random)(void *buf, size_t len);
-	/* What the target is to believe: need not be the truth. */
+	/* The facts that the target believes: they need not be true. */
 	int (*facts)(const void *addr, size_t len, struct rp_facts *facts);
 	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
-	/* Does a private connection FLUSH? NULL: no. */
+	/* Does a private connection support FLUSH? NULL: no. */
 	bool (*flushes)(void);
-	/* Given to the test: durable writes of so much travel in requests. */
+	/* Set by the provider for the test: limit of writes inside requests. */
 	void (*inline_max)(size_t bytes);
-	/* ... and what FI_COMMIT_COMPLETE requires, of endpoints opened later.
+	/*
+	 * As inline_max: the class that FI_COMMIT_COMPLETE requires on
+	 * endpoints opened later.
 	 */
 	void (*required)(enum rp_class required);
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A hostile peer beside one that is served: who survives, and at what cost. */
+/* A hostile peer beside an honest one: which processes survive, and the cost.
+ */
 #include "config.h"
 
 #include <argp.h>
@@ -16,9 +17,11 @@
 
 #include "fault/hostile.h"
 
-/* Nobody who keeps to the protocol waits longer than this. */
+/* Limit of a commit's duration for peers that keep to the protocol. */
 #define SLOW_NS 5000000000ull
-/* Growth of the target by what one attack leaves, and by all of them. */
+/*
+ * Limit of the target's growth by what one attack leaves, and by all of them.
+ */
 #define MORE_RSS (64u << 20)
 
 struct world *world;
@@ -63,29 +66,31 @@ static pid_t start(void)
 	return pid;
 }
 
-static void nap(void)
+static void pause_5ms(void)
 {
 	struct timespec t = {.tv_nsec = 5000000};
 
 	nanosleep(&t, NULL);
 }
 
-/* The target looks at itself; false: it does not answer. */
+/* Let the target audit itself; false: it does not respond. */
 static bool audit(struct audit *a)
 {
 	uint64_t end = now_ns() + 2 * SLOW_NS;
-	unsigned int ask = atomic_fetch_add(&world->ask, 1) + 1;
+	unsigned int due = atomic_fetch_add(&world->audits_due, 1) + 1;
 
-	while (atomic_load(&world->told) < ask) {
+	while (atomic_load(&world->audits) < due) {
 		if (waitpid(target, NULL, WNOHANG) || now_ns() > end)
 			return false;
-		nap();
+		pause_5ms();
 	}
 	*a = world->audit;
 	return true;
 }
 
-/* Run one attack in a process of its own: what is wrong afterwards. */
+/*
+ * Run one attack in a process of its own: NULL, or the damage found afterwards.
+ */
 static const char *attack(const struct attack *at, const struct audit *before)
 {
 	static char text[300];
@@ -114,20 +119,20 @@ static const char *attack(const struct attack *at, const struct audit *before)
 			break;
 		if (now_ns() > limit)
 			break;
-		nap();
+		pause_5ms();
 	}
 	if (!WIFEXITED(status) || kill(pid, 0) == 0) {
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
-		return "the hostile peer itself came to no end";
+		return "the hostile peer itself did not end";
 	}
 	/* A short attack may fall between two commits. */
 	limit = now_ns() + 3 * SLOW_NS;
 	while (atomic_load(&world->commits) == commits && now_ns() < limit)
-		nap();
+		pause_5ms();
 	if (!audit(&a))
 		return "the target died or hangs";
-	printf("# %-32s %6llu messages, %5llu answers, %5llu honest commits, "
+	printf("# %-32s %6llu messages, %5llu replies, %5llu honest commits, "
 	       "slowest %4llu ms, %u fds, at most %u, %3llu MiB, %.1f s\n",
 	       at->name, (unsigned long long)atomic_load(&world->sent),
 	       (unsigned long long)atomic_load(&world->answers),
@@ -151,15 +156,15 @@ static const char *attack(const struct attack *at, const struct audit *before)
 	      "no honest commit meanwhile");
 	WRONG(atomic_load(&world->slowest) > SLOW_NS,
 	      "an honest commit took too long");
-	WRONG(a.changed, "%llu bytes changed that nobody may change",
+	WRONG(a.changed, "%llu protected bytes changed",
 	      (unsigned long long)a.changed);
-	WRONG(a.flushed_elsewhere, "%llu flushes of what nobody may flush",
+	WRONG(a.flushed_elsewhere, "%llu flushes outside of all regions",
 	      (unsigned long long)a.flushed_elsewhere);
 	WRONG(atomic_load(&world->seen), "the target's program saw something");
 	WRONG(atomic_load(&world->honest_seen),
 	      "the honest program saw something");
 	WRONG(!atomic_load(&world->sent), "nothing was sent");
-	/* A quarter is left to the program. */
+	/* A quarter of the descriptors is left to the program. */
 	WRONG(world->most_fds > TARGET_FDS / 4 * 3 + 16,
 	      "%u descriptors, %u before", world->most_fds, before->fds);
 	WRONG(!world->sanitized && a.rss > before->rss + MORE_RSS,
@@ -179,7 +184,7 @@ static bool ended_well(pid_t pid)
 			waitpid(pid, &status, 0);
 			return false;
 		}
-		nap();
+		pause_5ms();
 	}
 	return !status;
 }
@@ -191,7 +196,7 @@ static bool ready(void)
 	while (now_ns() < end) {
 		if (atomic_load(&world->commits) > 20)
 			return true;
-		nap();
+		pause_5ms();
 	}
 	return false;
 }
@@ -225,7 +230,7 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 	return 0;
 }
 
-/* False: the target is dead. */
+/* Run all attacks of a list. False: the target is dead. */
 static bool all(const struct attack *at, const struct audit *before,
 		uint64_t round)
 {
@@ -268,27 +273,30 @@ int main(int argc, char **argv)
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 
 	snprintf(pools, sizeof(pools), "./hostile_pool.%d", getpid());
-	atomic_store(&world->ask, 1);
+	atomic_store(&world->audits_due, 1);
 	target = start();
 	if (!target)
 		target_run(pools);
-	while (!atomic_load(&world->told)) {
+	while (!atomic_load(&world->audits)) {
 		if (waitpid(target, NULL, WNOHANG))
 			MUST(-ECHILD);
-		nap();
+		pause_5ms();
 	}
 	honest = start();
 	if (!honest)
 		honest_run();
 	tap_ok(ready(), "the honest initiator is served");
 	if (!audit(&before))
-		tap_ok(false, "the target looks at itself");
+		tap_ok(false, "the target audits itself");
 
 	for (int r = 0; r < rounds; r++)
 		if (!all(message_attacks, &before, (uint64_t)r) ||
 		    !all(connect_attacks, &before, (uint64_t)r))
 			goto out;
-	/* Half-open sessions are forgotten, and connections noticed. */
+	/*
+	 * Wait until half-open sessions are dropped and lost connections
+	 * noticed.
+	 */
 	for (int i = 0; i < 60; i++) {
 		struct timespec t = {.tv_nsec = 200000000};
 
@@ -306,8 +314,8 @@ int main(int argc, char **argv)
 	       (unsigned long long)atomic_load(&world->msyncs));
 out:
 	atomic_store(&world->stop, true);
-	tap_ok(ended_well(honest), "the honest initiator ends well");
-	tap_ok(ended_well(target), "the target ends well");
+	tap_ok(ended_well(honest), "the honest initiator exits with 0");
+	tap_ok(ended_well(target), "the target exits with 0");
 	for (int i = 0; i < R_COUNT; i++) {
 		snprintf(path, sizeof(path), "%s.%d", pools, i);
 		unlink(path);

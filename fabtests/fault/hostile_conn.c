@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The hostile peer's connection to the target, and what comes back on it. */
+/* The hostile peer's connection to the target, and the replies on it. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@
 
 #define WAIT_MS 5000
 
-/* A token that may be answered with OK. */
+/* A token whose REPLY may be OK. */
 struct allowed {
 	uint64_t token;
 	UT_hash_handle hh;
@@ -26,8 +26,8 @@ unsigned int granted;
 struct rp_wire_grant grants[R_COUNT];
 
 static struct allowed *allowed;
-static uint64_t next_token, answers, asked_key;
-static bool spent; /* a wrong key was answered: the target hears no more */
+static uint64_t next_token, answers, queried_key;
+static bool spent; /* a wrong key got its reply: the target reads no more */
 
 void complain(const char *what, uint64_t a, uint64_t b)
 {
@@ -50,7 +50,7 @@ void allow(uint64_t token)
 	HASH_ADD(hh, allowed, token, sizeof(a->token), a);
 }
 
-/* --- what comes back --- */
+/* --- replies --- */
 
 static void learn(uint64_t key, const struct rp_wire_grant *g)
 {
@@ -72,7 +72,7 @@ static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 
 	atomic_fetch_add(&world->answers, 1);
 	if (rp_wire_get_hdr(msg, len, &h)) {
-		complain("a malformed answer", len, 0);
+		complain("a malformed reply", len, 0);
 		return;
 	}
 	if (h.type == RP_MSG_REPLY) {
@@ -86,7 +86,7 @@ static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 		} else {
 			st = info.status;
 			if (c == conn)
-				learn(asked_key, &info.grant);
+				learn(queried_key, &info.grant);
 		}
 	} else if (h.type != RP_MSG_PROGRESS) {
 		complain("a message that no target sends", h.type, len);
@@ -156,7 +156,7 @@ struct private_conn *enter(void)
 	return c;
 }
 
-bool greet(void)
+bool conn_ensure(void)
 {
 	struct rp_wire_hello_ack ack;
 
@@ -193,13 +193,13 @@ bool grant(int r)
 	const struct rp_wire_query m = {.key = world->regions[r].key};
 	uint8_t msg[64];
 
-	if (!greet())
+	if (!conn_ensure())
 		return false;
 	if (granted & 1u << r)
 		return true;
-	asked_key = m.key;
-	ask_and_wait(msg, (size_t)MUST(rp_wire_put_query(msg, sizeof(msg),
-							 new_token(), &m)));
+	queried_key = m.key;
+	send_and_wait(msg, (size_t)MUST(rp_wire_put_query(msg, sizeof(msg),
+							  new_token(), &m)));
 	if (!(granted & 1u << r))
 		complain("a key that was given is not granted", (uint64_t)r, 0);
 	return granted & 1u << r;
@@ -233,20 +233,20 @@ size_t request(uint8_t *buf, const struct rp_wire_range *g, size_t n,
 		rp_wire_put_request(buf, RP_WIRE_MAX_MSG, new_token(), &m));
 }
 
-bool ask(const uint8_t *msg, size_t len)
+bool send_request(const uint8_t *msg, size_t len)
 {
-	if (proper(msg, len, granted))
+	if (request_is_valid(msg, len, granted))
 		allow(wire_get(msg + 8, 8));
 	atomic_fetch_add(&world->sent, 1);
 	return private_send(conn, msg, len);
 }
 
-void ask_and_wait(const uint8_t *msg, size_t len)
+void send_and_wait(const uint8_t *msg, size_t len)
 {
 	const uint64_t before = answers,
 		       until = now_ns() + WAIT_MS * 1000000ull;
 
-	if (!greet() || !ask(msg, len))
+	if (!conn_ensure() || !send_request(msg, len))
 		return;
 	while (answers == before && conn->state == PRIVATE_UP) {
 		private_poll(&me);
@@ -265,16 +265,16 @@ void listen_for(unsigned int ms)
 	private_poll_for(&me, ms);
 }
 
-void look_at_target(void)
+void audit_target(void)
 {
 	const uint64_t until = now_ns() + 5000000000ull;
-	const unsigned int n = atomic_fetch_add(&world->ask, 1) + 1;
+	const unsigned int n = atomic_fetch_add(&world->audits_due, 1) + 1;
 
-	while (atomic_load(&world->told) < n && now_ns() < until)
+	while (atomic_load(&world->audits) < n && now_ns() < until)
 		private_poll(&me);
 }
 
-void others_go_on(unsigned int commits)
+void await_honest_commits(unsigned int commits)
 {
 	const uint64_t before = atomic_load(&world->commits);
 	const uint64_t until = now_ns() + 5000000000ull;
@@ -283,6 +283,6 @@ void others_go_on(unsigned int commits)
 	       atomic_load(&world->commits) < before + commits)
 		usleep(1000);
 	if (atomic_load(&world->commits) < before + commits)
-		complain("nobody else is served", before,
+		complain("the honest initiator is not served", before,
 			 atomic_load(&world->commits));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connections that no initiator makes, and RDMA that nothing was granted to. */
+/* Connections that no initiator makes, and RDMA without a grant. */
 #include "config.h"
 
 #include <errno.h>
@@ -28,16 +28,15 @@ static void judge_hello(struct private_conn *c, const uint8_t *m, size_t len)
 
 	atomic_fetch_add(&world->answers, 1);
 	if (st == PRIVATE_CONNECTING) {
-		complain("a HELLO gets no answer", len, wire_get(m, 4));
-	} else if (c->was_up && !proper_hello(m, len)) {
-		complain("a HELLO that is none is accepted", len,
-			 wire_get(m, 4));
-	} else if (!c->was_up && proper_hello(m, len)) {
+		complain("a HELLO gets no reply", len, wire_get(m, 4));
+	} else if (c->was_up && !hello_is_valid(m, len)) {
+		complain("a malformed HELLO is accepted", len, wire_get(m, 4));
+	} else if (!c->was_up && hello_is_valid(m, len)) {
 		complain("a HELLO is refused", len, (uint64_t)c->err);
 	} else if (!c->was_up && c->data_len &&
 		   (rp_wire_get_hello_ack(c->data, c->data_len, &ack) ||
 		    !ack.status)) {
-		complain("a refusal that is none", len, c->data_len);
+		complain("a malformed refusal", len, c->data_len);
 	}
 	private_end(c);
 }
@@ -48,7 +47,7 @@ static void one_hello(const uint8_t *m, size_t len)
 	judge_hello(private_dial(&me, &to, m, len), m, len);
 }
 
-/* A wrong key is answered late: many at once. */
+/* The target replies late to a wrong key: show many at once. */
 static void hellos(uint8_t (*m)[PRIVATE_DATA], const size_t *len, size_t n)
 {
 	struct private_conn *c[MANY];
@@ -70,13 +69,13 @@ static void false_hellos(void)
 
 	for (size_t n = 0; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31)
 		one_hello(hello_bytes, n);
-	/* Longer, and not with zeros. */
+	/* Longer HELLOs, whose padding is not zero. */
 	for (size_t n = len + 1; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31) {
 		memcpy(m[0], hello_bytes, PRIVATE_DATA);
 		m[0][n - 1] = 1;
 		one_hello(m[0], n);
 	}
-	/* Each byte changed; the key is below. */
+	/* Each byte is changed; the key follows below. */
 	for (size_t n = 0; n < len; n++) {
 		if (n >= 16 && n < 24)
 			continue;
@@ -90,7 +89,10 @@ static void false_hellos(void)
 			m[0][n] = (uint8_t)rnd();
 		one_hello(m[0], len);
 	}
-	/* A key is right whole or not at all; the whole key of another life. */
+	/*
+	 * A key is right as a whole or wrong: single bits, and a key of another
+	 * incarnation.
+	 */
 	for (int bit = 0; bit < 64; bit++) {
 		lens[bit] = hello(m[bit], rnd());
 		wire_put(m[bit] + 16, 8,
@@ -103,36 +105,36 @@ static void false_hellos(void)
 	hellos(m, lens, 66);
 }
 
-/* Keys that a target tells one host to be wrong: at once, and in a second. */
-#define TOLD_AT_ONCE  256
-#define TOLD_A_SECOND 32
+/* Wrong keys of one host that the target examines: at once, and per second. */
+#define STALE_AT_ONCE 256
+#define STALE_PER_S   32
 
 /*
- * Thousands of keys, as fast as they are taken, from one host: few of them are
- * looked at, though each has a connection of its own. The right key is taken
- * right behind them.
+ * Thousands of keys from one host, at full speed: the target examines few of
+ * them, though each has its own connection. The right key comes directly behind
+ * them.
  */
 static void guessed_keys(void)
 {
 	struct private_conn *c[MANY] = {0};
 	const uint64_t begun = now_ns(), until = begun + 8000000000ull;
-	uint64_t key, refused = 0, told = 0;
+	uint64_t key, refused = 0, stale = 0;
 	size_t len, i;
 
 	for (i = 0; i < 3000 && now_ns() < until; i++) {
 		const size_t at = i % MANY;
 
 		if (c[at]) {
-			/* Some are given up before they are answered. */
+			/* Some connections are given up before their reply. */
 			if (c[at]->was_up)
 				complain("a guessed key is accepted", i, 0);
 			refused += c[at]->state == PRIVATE_ENDED;
-			told += refusal(c[at]) == RP_ST_STALE_KEY;
+			stale += refusal(c[at]) == RP_ST_STALE_KEY;
 			private_end(c[at]);
 		}
 		len = hello(hello_bytes, rnd());
 		key = world->regions[i % 2 ? R_FILE_OTHER : R_PMEM_OTHER].key;
-		/* All but the random part as those of the others. */
+		/* Differ from the right key in the random part only. */
 		key ^= rnd() % ((1ull << 40) - 1) + 1;
 		wire_put(hello_bytes + 16, 8, key);
 		c[at] = private_dial(&me, &to, hello_bytes, len);
@@ -143,11 +145,12 @@ static void guessed_keys(void)
 		if (c[k])
 			private_end(c[k]);
 	atomic_fetch_add(&world->answers, refused);
-	if (told >
-	    TOLD_AT_ONCE + TOLD_A_SECOND * (now_ns() - begun) / 1000000000)
-		complain("so many guesses are told to be wrong", told, refused);
-	greet();
-	others_go_on(20);
+	if (stale >
+	    STALE_AT_ONCE + STALE_PER_S * (now_ns() - begun) / 1000000000)
+		complain("too many guesses are refused as stale", stale,
+			 refused);
+	conn_ensure();
+	await_honest_commits(20);
 }
 
 /* --- many connections --- */
@@ -173,7 +176,7 @@ static int dial_raw(void)
 	return fd;
 }
 
-/* Connections that say nothing, or begin and never go on. */
+/* Connections that stay silent, or stop in the middle of HELLO. */
 static void half_open(void)
 {
 	uint8_t bytes[64];
@@ -188,18 +191,18 @@ static void half_open(void)
 			send(fd[i], bytes, rnd() % sizeof(bytes),
 			     MSG_NOSIGNAL | MSG_DONTWAIT);
 	}
-	others_go_on(50);
-	look_at_target();
+	await_honest_commits(50);
+	audit_target();
 	bye();
 	/* A peer that keeps to the protocol is served beside them. */
-	greet();
+	conn_ensure();
 	for (int i = 0; i < 300; i++)
 		if (fd[i] >= 0)
 			close(fd[i]);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
-/* Whole connections by the hundred, all at once. */
+/* Complete connections by the hundred, all at once. */
 static void many_sessions(void)
 {
 	struct private_conn *c[MANY];
@@ -216,14 +219,14 @@ static void many_sessions(void)
 	for (int k = 0; k < 4; k++)
 		for (size_t i = 0; i < MANY; i++)
 			send_good(c[i], msg, request(msg, &g, 1, 1, 0));
-	others_go_on(50);
-	look_at_target();
+	await_honest_commits(50);
+	audit_target();
 	for (size_t i = 0; i < MANY; i++)
 		private_end(c[i]);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
-/* The same number: the older connection ends, no other does. */
+/* A repeated initiator number ends the older connection, and no other. */
 static void numbers(void)
 {
 	struct private_conn *old = NULL, *c, *bystander;
@@ -232,7 +235,7 @@ static void numbers(void)
 		private_dial(&me, &to, hello_bytes, hello(hello_bytes, rnd()));
 	private_wait(bystander, 5000);
 	for (int i = 0; i < 200; i++) {
-		/* Numbers with a meaning, if there were any. */
+		/* Numbers that might have a special meaning. */
 		const uint64_t number = i < 100 ? 4711 : (uint64_t)i % 2 - 1;
 
 		c = private_dial(&me, &to, hello_bytes,
@@ -252,10 +255,10 @@ static void numbers(void)
 	if (bystander->state != PRIVATE_UP)
 		complain("another initiator's connection ends", 0, 0);
 	private_end(bystander);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
-/* Gone in the handshake, with requests outstanding, in a message. */
+/* Close in the handshake, with requests outstanding, in a message. */
 static void gone_in_the_middle(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG], bytes[1024];
@@ -267,7 +270,7 @@ static void gone_in_the_middle(void)
 	for (int i = 0; i < 300; i++) {
 		const size_t len = hello(hello_bytes, rnd());
 
-		if (i % 4 == 1) /* a refusal that is due later */
+		if (i % 4 == 1) /* refused after a delay */
 			hello_bytes[17] ^= 1;
 		if (i % 4 > 1) {
 			c = enter();
@@ -288,10 +291,10 @@ static void gone_in_the_middle(void)
 		     MSG_NOSIGNAL | MSG_DONTWAIT);
 		close(fd);
 	}
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
-/* Requests whose replies are never read. */
+/* Requests whose replies the peer never reads. */
 static void deaf(void)
 {
 	static uint8_t zeros[4096];
@@ -316,16 +319,16 @@ static void deaf(void)
 				    hello(hello_bytes, rnd()));
 		private_wait(c[i], 5000);
 	}
-	/* Posted, and not looked at: the receives of one end are used up. */
+	/* Posted without polling: use up the receives of one end. */
 	for (int k = 0; k < 400; k++)
 		for (size_t i = 0; i < 32; i++)
 			if (private_push(c[i], msg, len))
 				atomic_fetch_add(&world->sent, 1);
-	others_go_on(50);
-	look_at_target();
+	await_honest_commits(50);
+	audit_target();
 	for (size_t i = 0; i < 32; i++)
 		private_end(c[i]);
-	others_go_on(20);
+	await_honest_commits(20);
 }
 
 /* --- RDMA --- */
@@ -379,10 +382,10 @@ static void rdma(void)
 		return;
 	no_access(true, grants[R_READONLY].remote_addr, grants[R_READONLY].rkey,
 		  64);
-	/* Nothing is left of a connection that has ended. */
+	/* The grants of an ended connection are void. */
 	no_access(false, before.remote_addr, before.rkey, 64);
 	no_access(true, before.remote_addr, before.rkey, 64);
-	/* Keys of ours are no keys of RDMA, nor are small numbers. */
+	/* Keys of the provider are no rkeys, nor are small numbers. */
 	for (int r = 0; r < R_COUNT; r++)
 		if (r != R_VOLATILE)
 			keys[n++] = world->regions[r].key;
@@ -401,7 +404,7 @@ static void rdma(void)
 #define ATTACK(fn)                                                             \
 	static void run_##fn(void)                                             \
 	{                                                                      \
-		greet();                                                       \
+		conn_ensure();                                                 \
 		to = target_at();                                              \
 		fn();                                                          \
 	}
@@ -415,12 +418,12 @@ ATTACK(deaf)
 ATTACK(rdma)
 
 const struct attack connect_attacks[] = {
-	{"HELLOs that are none", run_false_hellos},
+	{"malformed HELLOs", run_false_hellos},
 	{"half-open connections by the hundred", run_half_open},
 	{"connections by the hundred", run_many_sessions},
 	{"the number of another initiator", run_numbers},
 	{"gone in the middle", run_gone_in_the_middle},
-	{"replies that nobody reads", run_deaf},
+	{"replies are never read", run_deaf},
 	{"RDMA that was not granted", run_rdma},
 	{"keys guessed by the thousand", run_guessed_keys},
 	{0},

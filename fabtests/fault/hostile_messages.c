@@ -21,7 +21,7 @@ struct field {
 	uint16_t at, size;
 };
 
-/* Each field at its extremes. */
+/* Set each field to its extremes. */
 static void vary(const uint8_t *good, size_t len, const struct field *f,
 		 size_t nfields)
 {
@@ -43,7 +43,7 @@ static void vary(const uint8_t *good, size_t len, const struct field *f,
 			memcpy(msg, good, len);
 			wire_put(msg + 8, 8, new_token());
 			wire_put(msg + f[i].at, f[i].size, values[v]);
-			ask_and_wait(msg, len);
+			send_and_wait(msg, len);
 		}
 	}
 }
@@ -101,11 +101,13 @@ static void ranges(void)
 			g[0] = range_of(of[k], edges[i][0], edges[i][1]);
 			for (uint8_t class = 0; class <= 2 && grant_all();
 			     class ++) {
-				ask_and_wait(msg, request(msg, g, 1, 2, class));
-				ask_and_wait(msg, request(msg, g, 1, 1, class));
+				send_and_wait(msg,
+					      request(msg, g, 1, 2, class));
+				send_and_wait(msg,
+					      request(msg, g, 1, 1, class));
 			}
 		}
-	/* As many as fit, all of a whole region, or overlapping. */
+	/* As many ranges as fit, all of a whole region, or overlapping. */
 	for (int i = 0; i < 30 && grant_all(); i++) {
 		for (size_t n = 0; n < RP_WIRE_MAX_RANGES; n++) {
 			uint64_t from = i % 3 ? rnd() % R : 0;
@@ -113,13 +115,13 @@ static void ranges(void)
 			g[n] = range_of(i % 2 ? R_FILE : R_PMEM, from,
 					i % 3 ? rnd() % (R - from) + 1 : R);
 		}
-		if (i % 4 == 3) /* one of them is outside */
+		if (i % 4 == 3) /* one range ends outside */
 			g[rnd() % RP_WIRE_MAX_RANGES].len = R + 1;
-		ask_and_wait(msg, request(msg, g, RP_WIRE_MAX_RANGES, 2, 0));
+		send_and_wait(msg, request(msg, g, RP_WIRE_MAX_RANGES, 2, 0));
 	}
 }
 
-/* Keys that are right, and mean nothing on this connection. */
+/* Right keys that were not granted on this connection. */
 static void keys_of_others(void)
 {
 	static const int of[] = {R_HONEST,   R_FILE_OTHER, R_PMEM_OTHER,
@@ -137,30 +139,30 @@ static void keys_of_others(void)
 	memset(bytes, 0xee, sizeof(bytes));
 	for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
 		g = range_of(of[i], 0, 64);
-		ask_and_wait(msg, request(msg, &g, 1, 2, 0));
-		ask_and_wait(msg, (size_t)MUST(rp_wire_put_request(
-					  msg, sizeof(msg), new_token(), &m)));
+		send_and_wait(msg, request(msg, &g, 1, 2, 0));
+		send_and_wait(msg, (size_t)MUST(rp_wire_put_request(
+					   msg, sizeof(msg), new_token(), &m)));
 	}
-	/* A key is right whole or not at all. */
+	/* A key is right as a whole or wrong: flip single bits. */
 	for (int bit = 0; bit < 64; bit += 5) {
 		g = range_of(R_FILE, 0, 64);
 		g.key ^= 1ull << bit;
-		ask_and_wait(msg, request(msg, &g, 1, 1, 0));
+		send_and_wait(msg, request(msg, &g, 1, 1, 0));
 	}
 }
 
-/* An effect that may not be: the message, with or without its bytes. */
-static void no_effect(struct rp_wire_request *m)
+/* A store, THEN or atomic that is refused, with or without its bytes. */
+static void send_refused(struct rp_wire_request *m)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
 
 	if (!grant_all())
 		return;
-	ask_and_wait(msg, (size_t)MUST(rp_wire_put_request(msg, sizeof(msg),
-							   new_token(), m)));
+	send_and_wait(msg, (size_t)MUST(rp_wire_put_request(msg, sizeof(msg),
+							    new_token(), m)));
 }
 
-static void stores_that_may_not_be(void)
+static void refused_stores(void)
 {
 	static uint8_t bytes[RP_WIRE_MAX_STORE];
 	struct rp_wire_range g[2];
@@ -182,28 +184,31 @@ static void stores_that_may_not_be(void)
 		for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 			m.nranges = 1;
 			g[0] = range_of(R_FILE, wrong[i][0], wrong[i][1]);
-			no_effect(&m);
+			send_refused(&m);
 			g[0].key = world->regions[R_PMEM].key;
 			g[0].addr += world->regions[R_PMEM].addr -
 				     world->regions[R_FILE].addr;
-			no_effect(&m);
-			/* The first range is good: nothing of it is done. */
+			send_refused(&m);
+			/*
+			 * The first range is good, and must not be stored
+			 * either.
+			 */
 			m.nranges = 2;
 			g[1] = g[0];
 			g[1].len = 64;
 			g[0] = range_of(R_READONLY, 0, 64);
-			no_effect(&m);
+			send_refused(&m);
 		}
 		m.nranges = 1;
 		g[0] = range_of(R_READONLY, 0, 64);
-		no_effect(&m);
+		send_refused(&m);
 		m.effect = RP_EFFECT_NOTIFY;
-		no_effect(&m);
+		send_refused(&m);
 		m.effect = RP_EFFECT_STORE;
 	}
 }
 
-static void thens_that_may_not_be(void)
+static void refused_thens(void)
 {
 	struct rp_wire_range g = range_of(R_FILE, 0, 64);
 	struct rp_wire_request m = {
@@ -223,16 +228,16 @@ static void thens_that_may_not_be(void)
 			.addr = world->regions[R_FILE].addr + at[i],
 			.value = ~0ull,
 		};
-		no_effect(&m);
+		send_refused(&m);
 	}
 	for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
 		m.then.key = world->regions[of[i]].key;
 		m.then.addr = world->regions[of[i]].addr;
-		no_effect(&m);
+		send_refused(&m);
 	}
 }
 
-/* An atomic that the encoder makes, with fields that it does not. */
+/* Encode an atomic, then set fields that the encoder never sets. */
 static void atomics(void)
 {
 	static uint8_t ones[4096];
@@ -260,17 +265,20 @@ static void atomics(void)
 				msg, sizeof(msg), new_token(), &m));
 			msg[at] = (uint8_t)op;
 			msg[at + 1] = (uint8_t)type;
-			/* A byte of the operand is missing, so none is one. */
+			/*
+			 * A byte of the operand is missing, so no element may
+			 * change.
+			 */
 			wire_put(msg + 4, 4, --len);
-			ask_and_wait(msg, len);
+			send_and_wait(msg, len);
 		}
 	}
-	/* Elements that are cut, not aligned, outside, or read-only. */
+	/* Elements that are cut, misaligned, outside, or read-only. */
 	for (uint64_t off = 1; off < 8; off++) {
 		g = range_of(R_FILE, off, 8);
-		no_effect(&m);
+		send_refused(&m);
 		g = range_of(R_FILE, REGION_LEN - 8 + off, 8);
-		no_effect(&m);
+		send_refused(&m);
 	}
 	for (int op = RP_ATOMIC_MIN; op < RP_ATOMIC_OPS; op++) {
 		m.atomic.op = (uint8_t)op;
@@ -278,33 +286,33 @@ static void atomics(void)
 			continue;
 		g = range_of(R_FILE_OTHER, 64, 8);
 		if (op % 4 == 0)
-			no_effect(&m);
+			send_refused(&m);
 		g = range_of(R_READONLY, 64, 8);
 		if (op != RP_ATOMIC_READ)
-			no_effect(&m);
+			send_refused(&m);
 		g = range_of(R_PMEM, REGION_LEN, 8);
-		no_effect(&m);
+		send_refused(&m);
 		g = range_of(R_PMEM, -8ull, 8);
-		no_effect(&m);
+		send_refused(&m);
 	}
-	/* Reserved bytes are set, and fetch is neither 0 nor 1. */
+	/* Reserved bytes are set; fetch is neither 0 nor 1. */
 	m.atomic.op = RP_ATOMIC_SUM;
 	g = range_of(R_FILE, 0, 8);
 	for (size_t i = 2; i < 8; i++) {
 		len = (size_t)MUST(
 			rp_wire_put_request(msg, sizeof(msg), new_token(), &m));
 		msg[at + i] = 2;
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 	}
 }
 
-/* Packed ranges: any bytes where they are, and any number of them. */
+/* Packed ranges: random bytes in them, and a random number of them. */
 static void packed(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
 	size_t len;
 
-	for (int i = 0; i < 400 && greet(); i++) {
+	for (int i = 0; i < 400 && conn_ensure(); i++) {
 		struct rp_wire_range g = range_of(R_FILE, 0, 64);
 
 		len = request(msg, &g, 1, 1 + rnd() % 2, 0);
@@ -315,30 +323,35 @@ static void packed(void)
 		len = RANGES + 8 + rnd() % (i % 3 ? 64 : 4000);
 		wire_put(msg + 4, 4, len);
 		for (size_t n = RANGES + 8; n < len; n++)
-			/* Numbers that never end, are large, or are small. */
+			/*
+			 * Varints without an end, large ones, and small ones.
+			 */
 			msg[n] = i % 5 == 0   ? 0xff
 				 : i % 5 == 1 ? (uint8_t)(rnd() | 0x80)
 					      : (uint8_t)rnd();
-		/* All of it outside: what is well-formed may not be granted. */
+		/* Ranges of either key, decoded or not, must not be granted. */
 		wire_put(msg + RANGES, 8,
 			 i % 2 ? world->regions[R_FILE].key
 			       : world->regions[R_READONLY].key);
 		msg[EFFECT] = i % 7 == 6 ? RP_EFFECT_THEN : 0;
 		msg[REQUIRED] = 9;
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 		if (i % 8)
 			continue;
-		/* The same with a field that is right: it ends, somehow. */
+		/*
+		 * The same bytes with a valid class: the request has to end,
+		 * somehow.
+		 */
 		msg[REQUIRED] = 0;
 		wire_put(msg + RANGES, 8, world->regions[R_READONLY].key);
 		msg[EFFECT] = RP_EFFECT_STORE;
-		if (!greet())
+		if (!conn_ensure())
 			return;
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 	}
 }
 
-/* Messages of a target, and of the side connection, sent to a target. */
+/* Messages that only a target or a side connection sends, sent to a target. */
 static void messages_of_targets(void)
 {
 	const struct rp_wire_hello_ack ack = {
@@ -387,7 +400,7 @@ static void messages_of_targets(void)
 			len = rp_wire_put_reply(msg, sizeof(msg), rnd() % 4,
 						&ok);
 		}
-		ask_and_wait(msg, (size_t)MUST(len));
+		send_and_wait(msg, (size_t)MUST(len));
 	}
 }
 
@@ -399,13 +412,15 @@ static void no_credit(void)
 
 	for (size_t i = 0; i < RP_WIRE_MAX_RANGES; i++)
 		g[i] = range_of(R_FILE, i * 1024, REGION_LEN - i * 1024);
-	/* Thousands outstanding, of few and of many ranges. */
+	/* Thousands of outstanding requests, of few and of many ranges. */
 	for (int i = 0; i < 4000; i++) {
 		if (conn && conn->state != PRIVATE_UP)
 			ended++;
-		if (!greet())
+		if (!conn_ensure())
 			return;
-		ask(msg, request(msg, g, i % 8 ? 1 : RP_WIRE_MAX_RANGES, 2, 2));
+		send_request(
+			msg,
+			request(msg, g, i % 8 ? 1 : RP_WIRE_MAX_RANGES, 2, 2));
 	}
 	listen_for(300);
 	if (!ended)
@@ -422,19 +437,19 @@ static void half_and_too_long(void)
 		g[i] = range_of(R_FILE, i, 64);
 	len = request(big, g, 4, 2, 2);
 	for (size_t n = 1; n < len; n++)
-		ask_and_wait(big, n);
+		send_and_wait(big, n);
 	for (size_t n = 16; n < len; n++) {
 		wire_put(big + 4, 4, n);
 		wire_put(big + 8, 8, new_token());
-		ask_and_wait(big, n);
+		send_and_wait(big, n);
 	}
-	/* Longer than any message is; the base may end the connection. */
+	/* Longer than the largest message; the base may end the connection. */
 	for (size_t n = RP_WIRE_MAX_MSG + 1; n <= sizeof(big);
 	     n += n < RP_WIRE_MAX_MSG + 16 ? 1 : 997) {
 		len = request(big, g, RP_WIRE_MAX_RANGES, 2, 2);
 		memset(big + len, 0, sizeof(big) - len);
 		wire_put(big + 4, 4, n);
-		ask_and_wait(big, n);
+		send_and_wait(big, n);
 	}
 }
 
@@ -450,7 +465,7 @@ static void noise(void)
 			len = 1 + rnd() % (RP_WIRE_MAX_MSG - 1);
 			for (size_t n = 0; n < len; n++)
 				msg[n] = (uint8_t)rnd();
-			/* With a header that looks right. */
+			/* Random bytes behind a header that looks right. */
 			if (i % 2 && len > 16)
 				wire_put(msg, 8,
 					 0x5052 | RP_WIRE_VERSION << 16 |
@@ -466,14 +481,17 @@ static void noise(void)
 				      (uint8_t)(1 + rnd() % 2),
 				      (uint8_t)(rnd() % 3));
 			for (int n = 0; n < 1 + i % 3; n++) {
-				/* Keys are slow: they have their own attack. */
+				/*
+				 * Leave keys alone: wrong keys are slow, and
+				 * have their own attack.
+				 */
 				size_t at = rnd() % len;
 
 				if (at < RANGES || (at - RANGES) % 24 >= 8)
 					msg[at] ^= (uint8_t)(1 << rnd() % 8);
 			}
 		}
-		ask_and_wait(msg, len);
+		send_and_wait(msg, len);
 	}
 }
 
@@ -481,9 +499,9 @@ const struct attack message_attacks[] = {
 	{"fields at their extremes", fields},
 	{"ranges at their edges, and outside", ranges},
 	{"keys that were not granted", keys_of_others},
-	{"stores that may not be", stores_that_may_not_be},
-	{"ordered stores that may not be", thens_that_may_not_be},
-	{"atomics that are none", atomics},
+	{"stores that may not be", refused_stores},
+	{"ordered stores that may not be", refused_thens},
+	{"malformed atomics", atomics},
 	{"packed ranges of any bytes", packed},
 	{"messages of targets", messages_of_targets},
 	{"credits ignored", no_credit},

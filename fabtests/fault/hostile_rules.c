@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which messages may be granted: said anew, with nothing of prov/ asked. */
+/* Which messages may be granted: rules written anew, without code of prov/. */
 #include "config.h"
 
 #include "fault/hostile.h"
 
 #define HELLO_LEN  40
 #define QUERY_LEN  32
-#define RANGES	   24 /* where they begin in a REQUEST */
+#define RANGES	   24 /* offset of the ranges in a REQUEST */
 #define MAX_RANGES 168
 #define MAX_BYTES  4096
 
@@ -24,7 +24,7 @@ static bool zeros(const uint8_t *m, size_t len)
 	return true;
 }
 
-bool proper_hello(const uint8_t *m, size_t len)
+bool hello_is_valid(const uint8_t *m, size_t len)
 {
 	return len >= HELLO_LEN && header(m, HELLO_LEN, 1) && zeros(m + 8, 8) &&
 	       wire_get(m + 16, 8) == world->regions[R_FILE].key &&
@@ -39,7 +39,7 @@ static bool is_granted(uint64_t key, unsigned int granted, int *r)
 	return false;
 }
 
-/* May this range be durable in this class for us? */
+/* May this range be granted at this level and class? */
 static bool may(const uint8_t *g, unsigned int level, unsigned int required,
 		unsigned int granted, bool stores)
 {
@@ -84,7 +84,7 @@ static bool proper_request(const uint8_t *m, size_t len, unsigned int granted)
 	       (!store || bytes <= MAX_BYTES);
 }
 
-bool proper(const uint8_t *m, size_t len, unsigned int granted)
+bool request_is_valid(const uint8_t *m, size_t len, unsigned int granted)
 {
 	uint64_t key;
 

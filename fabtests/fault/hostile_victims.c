@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target that a hostile peer talks to, and who else uses it meanwhile. */
+/* The target that a hostile peer attacks, and the honest initiator beside it.
+ */
 #include "config.h"
 
 #include <dirent.h>
@@ -17,7 +18,9 @@
 static char *base_of[R_COUNT];
 static struct fid_mr *mrs[R_COUNT];
 
-/* Seen by the provider too: the test decides what may be flushed. */
+/*
+ * Interposes msync for the provider, too, to count flushes of unknown memory.
+ */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -43,7 +46,7 @@ static char pattern(int region, size_t at)
 	return (char)(at * 31 + at / 4096 + 7 * region + 1);
 }
 
-/* Memory with a page on each side that nobody may touch. */
+/* Map memory between two inaccessible pages. */
 static char *guarded(const char *file)
 {
 	const size_t page = 4096;
@@ -120,12 +123,12 @@ static void look(void)
 
 	for (int r = R_READONLY; r < R_COUNT; r++)
 		for (size_t i = 0; i < REGION_LEN; i++)
-			/* A peer with the key may write. */
+			/* A peer that has the key may write there. */
 			a.changed += r != R_FILE && r != R_PMEM &&
 				     base_of[r][i] != pattern(r, i);
 	for (size_t i = SLOTS * 64; i < REGION_LEN; i++)
 		a.changed += base_of[R_HONEST][i] != 0;
-	/* What was acknowledged is there, or something later is. */
+	/* Each slot has its acknowledged value, or a later one. */
 	for (int i = 0; i < SLOTS; i++)
 		a.changed += *(uint64_t *)(base_of[R_HONEST] + i * 64) <
 			     atomic_load(&world->acked[i]);
@@ -135,7 +138,7 @@ static void look(void)
 		world->most_fds = a.fds;
 }
 
-/* A receive of a program's own, for anything at all. */
+/* Post receives of the program, for any message. */
 static void receive_anything(struct side *s)
 {
 	static char any[2][64];
@@ -153,7 +156,7 @@ void target_run(const char *pools)
 	const struct rlimit few = {TARGET_FDS, TARGET_FDS};
 	struct fi_cq_err_entry err;
 	struct side s;
-	unsigned int ask;
+	unsigned int due;
 	ssize_t n;
 
 	if (setrlimit(RLIMIT_NOFILE, &few))
@@ -164,7 +167,7 @@ void target_run(const char *pools)
 	MUST(fi_close(&mrs[R_STALE]->fid));
 	side_card(&s, &world->target);
 	receive_anything(&s);
-	atomic_store(&world->told, 1);
+	atomic_store(&world->audits, 1);
 	while (!atomic_load(&world->stop)) {
 		n = fi_cq_sread(s.cq, &e, 1, NULL, 20);
 		if (n == -FI_EAVAIL) {
@@ -173,10 +176,10 @@ void target_run(const char *pools)
 		}
 		if (n != -FI_EAGAIN)
 			atomic_fetch_add(&world->seen, 1);
-		ask = atomic_load(&world->ask);
-		if (ask > atomic_load(&world->told)) {
+		due = atomic_load(&world->audits_due);
+		if (due > atomic_load(&world->audits)) {
 			look();
-			atomic_store(&world->told, ask);
+			atomic_store(&world->audits, due);
 		}
 	}
 	for (int r = 0; r < R_STALE; r++)
@@ -190,7 +193,7 @@ void target_run(const char *pools)
 	exit(0);
 }
 
-/* One line of slot i gets a later value, durably: the status. */
+/* Write a later value to a line of slot i, durably; returns the status. */
 static uint32_t commit_slot(struct side *s, int i, uint64_t value)
 {
 	const struct region *r = &world->regions[R_HONEST];

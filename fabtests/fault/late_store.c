@@ -8,14 +8,14 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT 300u  /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	300u  /* ms in which nothing old may arrive any more */
+#define SETTLE	300u  /* ms in which nothing late may arrive */
 #define PLACE	65536 /* offset of the bytes that are written twice */
 #define POOL	(2u << 20)
 #define AT_ONCE 12
 #define CI_ROWS 80u
-#define RELEASE 0.1 /* seconds that old operations have before SIGCONT */
+#define RELEASE 0.1 /* s for old operations to end before SIGCONT */
 
-/* The operation that ends with an error while it is under way. */
+/* The operation that ends with an error while it is outstanding. */
 enum old {
 	INLINE_8,
 	INLINE_64,
@@ -41,8 +41,8 @@ enum old {
 
 static const struct {
 	const char *name;
-	size_t len;  /* bytes of a write; 0: it is none */
-	bool atomic; /* with op */
+	size_t len;  /* bytes of a write; 0: no write */
+	bool atomic; /* an atomic of type op */
 	enum fi_op op;
 	bool fetch;
 	bool durable; /* FI_COMMIT_COMPLETE; otherwise a commit follows */
@@ -104,10 +104,10 @@ static const struct {
 };
 
 enum cause {
-	SILENCE, /* the target is stopped until the timeout */
+	SILENCE, /* stop the target until the timeout */
 	REMOVAL, /* fi_av_remove() and fi_av_insert() of its address */
-	CUT,	 /* every connection is shut down */
-	REOPEN,	 /* the endpoint is closed, and another one opened */
+	CUT,	 /* shut down every connection */
+	REOPEN,	 /* close the endpoint, and open another one */
 	CAUSES,
 };
 static const char *const cause_names[CAUSES] = {"timeout", "av_remove", "cut",
@@ -128,8 +128,8 @@ static const char *const renewal_names[RENEWALS] = {
 /* The moment at which the target is continued. */
 enum moment {
 	BEFORE,	      /* before the renewal is posted */
-	AFTER_WRITE,  /* behind its first call */
-	AFTER_COMMIT, /* behind its second */
+	AFTER_WRITE,  /* behind the renewal's first call */
+	AFTER_COMMIT, /* behind the renewal's second call */
 	MOMENTS,
 };
 static const char *const moment_names[MOMENTS] = {
@@ -165,8 +165,8 @@ static uint64_t operand, compare, result;
 static char old_bytes[1u << 20], new_bytes[8192];
 
 /*
- * The bytes of one attempt differ from all others. Only the first word of a
- * compare and swap stays, because it is what the old operation looks for.
+ * Fill new_bytes with bytes of their own for each attempt. For a compare and
+ * swap the first word stays, because the old operation compares it.
  */
 static void fill(const struct cell *c, size_t row, int attempt)
 {
@@ -213,30 +213,32 @@ static ssize_t post_old(const struct cell *c)
 		commit_op.ends = 1;
 		return 0;
 	}
-	/* A full queue behind a stopped target is no failure. */
+	/*
+	 * The queue may be full, as the target is stopped: that is no failure.
+	 */
 	ret = BED_POST_FOR(&bed, 2,
 			   bed_commit(&bed, PLACE,
 				      olds[c->old].len ? olds[c->old].len : 8,
 				      NULL, &commit_op));
-	/* The operation itself was taken, and ends. */
+	/* The operation itself was posted, and will end. */
 	if (ret)
 		commit_op = (struct bed_op){.ends = 1, .err = (int)-ret};
 	return 0;
 }
 
-/* Post, fail, and wait for the ends: NULL, or what is wrong. */
+/* Post the operation, make it fail, and wait: NULL, or the fault found. */
 static const char *fail_old(const struct cell *c)
 {
 	int ret;
 
 	bed_stop(&bed);
-	/* A call that returns an error has started nothing. */
+	/* A call that returned an error has started nothing. */
 	if (post_old(c))
 		op.ends = commit_op.ends = 1;
-	/* Some progress, so that the bytes leave before they fail. */
+	/* Poll a little, so that the bytes leave before the operation fails. */
 	for (int i = 0; i < 50; i++) {
 		bed_poll(&bed);
-		bed_nap(100e-6);
+		bed_sleep(100e-6);
 	}
 	if (c->cause == REMOVAL) {
 		ret = bed_reinsert(&bed);
@@ -248,28 +250,28 @@ static const char *fail_old(const struct cell *c)
 		bed_cut(&bed);
 	if (c->cause == REOPEN)
 		bed_reopen(&bed);
-	/* With the silent target only the commit is timed. */
+	/* With a silent target only commits have a deadline. */
 	if (!bed_wait(&bed, olds[c->old].durable ? &op : &commit_op,
-		      BED_PATIENCE))
-		return "the commit came to no end";
+		      BED_DEADLINE))
+		return "the commit did not end";
 	if (c->old != WRITE_ALONE &&
 	    (olds[c->old].durable ? !op.err : !commit_op.err))
 		return "a commit has succeeded at a stopped target";
 	/*
-	 * An operation that has not ended may still be executed rightly, so
-	 * the place is left alone until it has.
+	 * An operation that has not ended may still be executed, so its bytes
+	 * are not written again until it has.
 	 */
 	if (!bed_wait(&bed, &op, RELEASE) ||
 	    !bed_wait(&bed, &commit_op, RELEASE)) {
 		bed_continue(&bed);
-		if (!bed_wait(&bed, &op, BED_PATIENCE) ||
-		    !bed_wait(&bed, &commit_op, BED_PATIENCE))
-			return "the old operation came to no end";
+		if (!bed_wait(&bed, &op, BED_DEADLINE) ||
+		    !bed_wait(&bed, &commit_op, BED_DEADLINE))
+			return "the old operation did not end";
 	}
 	return bed.wrong;
 }
 
-/* The owner of the first word that is not the new one. */
+/* Which operation wrote the first word that differs from new_bytes? */
 static const char *owner(const struct cell *c, size_t len)
 {
 	uint64_t is, new, old = operand;
@@ -286,7 +288,7 @@ static const char *owner(const struct cell *c, size_t len)
 	return is == old ? "those of the failed operation" : "others";
 }
 
-/* One attempt at new bytes: 1 success, 0 failed, negative: not taken. */
+/* One attempt to write new bytes: 1 success, 0 failed, negative: refused. */
 static ssize_t renew(const struct cell *c, size_t len, int *status,
 		     const char **wrong)
 {
@@ -307,26 +309,26 @@ static ssize_t renew(const struct cell *c, size_t len, int *status,
 	if (c->moment == AFTER_WRITE || !two || c->renewal == WRITE_WAIT_COMMIT)
 		bed_continue(&bed);
 	if (c->renewal == WRITE_WAIT_COMMIT &&
-	    !bed_wait(&bed, w, BED_PATIENCE)) {
-		*wrong = "a write came to no end";
+	    !bed_wait(&bed, w, BED_DEADLINE)) {
+		*wrong = "a write did not end";
 		return 0;
 	}
 	if (two) {
 		ret = BED_POST(&bed, bed_commit(&bed, PLACE, len, NULL, k));
 		bed_continue(&bed);
 		if (ret) {
-			bed_wait(&bed, w, BED_PATIENCE);
+			bed_wait(&bed, w, BED_DEADLINE);
 			return ret;
 		}
 	}
-	if (!bed_wait(&bed, k, BED_PATIENCE))
-		*wrong = "a commit came to no end";
-	/* The bytes in place at this moment are the acknowledged ones. */
+	if (!bed_wait(&bed, k, BED_DEADLINE))
+		*wrong = "a commit did not end";
+	/* When the commit completes, the new bytes are in place. */
 	else if (!k->err && memcmp(bed.mem + PLACE, new_bytes, len))
 		*wrong = bed_says("when the commit succeeds the bytes are %s",
 				  owner(c, len));
-	else if (!bed_wait(&bed, w, BED_PATIENCE))
-		*wrong = "a write came to no end";
+	else if (!bed_wait(&bed, w, BED_DEADLINE))
+		*wrong = "a write did not end";
 	else if (!k->err && w->err)
 		*wrong = "a commit has succeeded over a write that failed";
 	*status = k->status;
@@ -416,7 +418,7 @@ static size_t all_cells(void)
 			.auto_progress = bed_random() % 4 == 0,
 		};
 
-		/* One call has no second one. */
+		/* A renewal of one call has no second call. */
 		if (c.moment == AFTER_COMMIT && c.renewal != WRITE_COMMIT)
 			continue;
 		cells[n++] = c;
@@ -424,7 +426,7 @@ static size_t all_cells(void)
 	return n;
 }
 
-/* A random order that begins with every operation and every cause. */
+/* Shuffle, with every operation and every cause among the first cells. */
 static void shuffle(size_t n)
 {
 	bool seen[OLDS][CAUSES] = {0};

@@ -6,7 +6,7 @@ fabtests_fault_writeback_error_LDADD = prov/core/libcore.la $(PMEM2_LIBS)
 EXTRA_DIST += fabtests/fault/writeback_error.sh
 TESTS += fabtests/fault/writeback_error.sh
 
-# The provider with its fault points, in a folder of its own.
+# The provider with fault points, in a folder of its own.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
 fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c \
 	$(rc_sources) $(core_sources)
@@ -15,8 +15,7 @@ fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
 fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
-# What reached the medium, decided outside the code under test.
-# The same of the preload, for the guest.
+# The shim's preload with fault points, for the guest.
 if HAVE_PRELOAD
 check_LTLIBRARIES += fabtests/fault/libibvrpmem_preload-fault.la
 fabtests_fault_libibvrpmem_preload_fault_la_SOURCES = $(pre_sources) \
@@ -29,6 +28,7 @@ fabtests_fault_libibvrpmem_preload_fault_la_LIBADD = $(PMEM2_LIBS) \
 	$(VERBS_LIBS) -lpthread -ldl
 endif
 
+# A preload that records which bytes reached the medium.
 check_LTLIBRARIES += fabtests/fault/libshadow.la
 fabtests_fault_libshadow_la_SOURCES = fabtests/fault/shadow.c
 fabtests_fault_libshadow_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
@@ -45,7 +45,7 @@ fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_lines.sh \
 TESTS += $(fault_tests)
 EXTRA_DIST += $(fault_tests)
 
-# Targets that die, stop, restart, and disks that fail.
+# Targets that die, stop and restart, and disks that fail.
 duo_sources = fabtests/fault/duo.c fabtests/fault/duo.h $(pair_sources)
 check_PROGRAMS += fabtests/fault/death fabtests/fault/broken
 fabtests_fault_death_SOURCES = fabtests/fault/death.c $(duo_sources)
@@ -70,7 +70,7 @@ fabtests_fault_local_read_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/local_read.sh
 EXTRA_DIST += fabtests/fault/local_read.sh
 
-# Run in the guest, where there is a device.
+# Run in the guest, which has an RDMA device.
 check_PROGRAMS += fabtests/fault/device
 fabtests_fault_device_SOURCES = fabtests/fault/device.c $(duo_sources)
 fabtests_fault_device_CPPFLAGS = $(pair_cppflags)
@@ -82,7 +82,7 @@ fabtests_fault_machines_SOURCES = fabtests/fault/machines.c $(pair_sources)
 fabtests_fault_machines_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_machines_LDADD = $(FABRIC_LIBS)
 
-# One end of a private connection that says anything.
+# A socket that sends anything as one end of a private connection.
 private_peer = fabtests/fault/private_peer.c fabtests/fault/private_peer.h
 check_PROGRAMS += fabtests/fault/badinput
 fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(private_peer) \
@@ -97,7 +97,7 @@ fabtests_fault_badatomic_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badatomic_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/badatomic
 
-# The tools keep their word.
+# The guarantees of the tools.
 check_PROGRAMS += fabtests/fault/copy_dead
 fabtests_fault_copy_dead_SOURCES = fabtests/fault/copy_dead.c util/copy.c \
 	util/copy.h util/copy_up.c util/copy_down.c util/progress.c \
@@ -108,7 +108,7 @@ word_tests = fabtests/fault/cp_power.sh fabtests/fault/disk_full.sh
 TESTS += $(word_tests)
 EXTRA_DIST += $(word_tests)
 
-# The provider on a machine that a test plays.
+# The provider on a machine that a test simulates.
 check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
 fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(rc_sources) $(core_sources) \
 	fabtests/fault/host_sim.c fabtests/fault/host_sim.h \
@@ -143,7 +143,7 @@ crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_conn.sh \
 TESTS += $(crash_tests)
 EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 
-# The same scenarios over a queue pair of the program's, by the verbs shim.
+# The same scenarios over a queue pair of the program, by the verbs shim.
 crash_shim_sources = \
 	fabtests/fault/crash_cells.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
@@ -177,7 +177,7 @@ fabtests_fault_fence_LDADD = prov/core/libcore.la prov/pmsim/libmodel.la \
 TESTS += fabtests/fault/fence.sh
 EXTRA_DIST += fabtests/fault/fence.sh
 
-# Much of everything.
+# Scale: many commits, ranges, bytes and peers.
 check_PROGRAMS += fabtests/fault/scale
 fabtests_fault_scale_SOURCES = fabtests/fault/scale.c fabtests/fault/scale.h \
 	fabtests/fault/scale_commits.c fabtests/fault/scale_mesh.c \
@@ -187,7 +187,7 @@ fabtests_fault_scale_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/scale.sh
 EXTRA_DIST += fabtests/fault/scale.sh
 
-# Either end of a private connection lies, beside one that is served.
+# One end of a private connection lies, beside an honest one.
 check_PROGRAMS += fabtests/fault/hostile
 fabtests_fault_hostile_SOURCES = fabtests/fault/hostile.c \
 	fabtests/fault/hostile.h fabtests/fault/hostile_conn.c \
@@ -205,7 +205,7 @@ fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/hostile fabtests/fault/false_target
 
-# Everything that may go wrong, at once.
+# Every kind of fault at once.
 check_PROGRAMS += fabtests/fault/faults
 fabtests_fault_faults_SOURCES = fabtests/fault/faults.c \
 	fabtests/fault/faults.h fabtests/fault/faults_preload.c \
@@ -216,7 +216,7 @@ fabtests_fault_faults_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 TESTS += fabtests/fault/faults.sh
 EXTRA_DIST += fabtests/fault/faults.sh
 
-# A failed operation, and what comes after it.
+# A failed operation, and the operations that follow it.
 testbed_sources = fabtests/fault/testbed.c fabtests/fault/testbed.h $(pair_sources)
 fault_road_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
 	fabtests/fault/source_buffer fabtests/fault/guessed_key \

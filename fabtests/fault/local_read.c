@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads into local persistent memory: what completes is on the medium here. */
+/* Reads into local persistent memory: a completed read is on the local medium.
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static struct fi_cq_err_entry err;
 static struct card c;
 static struct side s;
 
-/* The program was started with the shadow of this file preloaded. */
+/* Open the pool, whose shadow this program has preloaded. */
 static void start(struct duo *d)
 {
 	duo_start(d, &opts, &c);
@@ -64,7 +65,7 @@ static ssize_t read_commit(const struct iovec *iov, size_t n, uint64_t from)
 	return ret;
 }
 
-/* Are these bytes of the pool on the medium, by what msync was seen to do? */
+/* Are these bytes of the pool in the shadow? */
 static bool on_medium(const char *at, size_t len)
 {
 	static char bytes[65536];
@@ -76,7 +77,10 @@ static bool on_medium(const char *at, size_t len)
 	return n == (ssize_t)len && !memcmp(bytes, at, len);
 }
 
-/* One round trip: new bytes there, read back; are they on the medium here? */
+/*
+ * One round trip: write new bytes, read them back; kept: they are on the
+ * medium.
+ */
 static const char *round_trip(int i, bool *kept)
 {
 	static char bytes[20000];
@@ -120,7 +124,7 @@ static const char *kept(struct duo *d)
 	return wrong;
 }
 
-/* The same with the flush left out: the test sees it. */
+/* Negative control: without the flush the shadow lacks the bytes. */
 static const char *not_kept(struct duo *d)
 {
 	const char *wrong;
@@ -129,13 +133,13 @@ static const char *not_kept(struct duo *d)
 	start(d);
 	wrong = round_trip(1, &ok);
 	side_close(&s);
-	return wrong ? wrong : ok ? "bytes that nobody flushed are kept" : NULL;
+	return wrong ? wrong : ok ? "bytes without a flush are kept" : NULL;
 }
 
 static const char *many(struct duo *d)
 {
 	static struct iovec iov[200];
-	static int told[200];
+	static int ends[200];
 
 	start(d);
 	for (int i = 0; i < 200; i++) {
@@ -144,10 +148,10 @@ static const char *many(struct duo *d)
 	}
 	for (int i = 0; i < 200; i++) {
 		EXPECT(side_wait(&s, &e, &err), 1);
-		told[(struct iovec *)e.op_context - iov]++;
+		ends[(struct iovec *)e.op_context - iov]++;
 	}
 	for (int i = 0; i < 200; i++)
-		EXPECT(told[i], 1);
+		EXPECT(ends[i], 1);
 	EXPECT(side_quiet(&s), 1);
 	side_close(&s);
 	return NULL;
@@ -170,13 +174,13 @@ static const char *refusals(struct duo *d)
 	EXPECT(read_commit(iov, 1, 0), -FI_EINVAL);
 	iov[0] = (struct iovec){s.pool, 8};
 	EXPECT(try_read(iov, 1, 0, FI_RPMEM_SAVE), -FI_EINVAL);
-	/* Behind the region's end at the target: the base says so, once. */
+	/* A read beyond the target's region: one error, from the base. */
 	EXPECT(read_commit(iov, 1, PAIR_POOL), 0);
 	EXPECT(side_wait(&s, &e, &err), 0);
 	if (err.op_context != iov || !err.err)
 		return "the error is of something else";
 	EXPECT(side_quiet(&s), 1);
-	/* The last bytes of the region are in it. */
+	/* A read of the region's last bytes. */
 	iov[0] = (struct iovec){s.pool + PAIR_POOL - 8, 8};
 	EXPECT(read_commit(iov, 1, 0), 0);
 	EXPECT(side_wait(&s, &e, &err), 1);
@@ -219,14 +223,14 @@ static const char *bad_disk(struct duo *d)
 	return NULL;
 }
 
-/* Long enough for the read, and not for its flush. */
+/* Poll for long enough to read, and not to flush. */
 static void poke_for(double seconds)
 {
 	for (double end = duo_now() + seconds; duo_now() < end;)
 		side_poke(&s);
 }
 
-/* The endpoint is closed while the disk is busy. */
+/* The endpoint is closed while the local flush is blocked. */
 static const char *closed_endpoint(struct duo *d)
 {
 	struct iovec iov;
@@ -247,7 +251,7 @@ static const char *closed_endpoint(struct duo *d)
 	return NULL;
 }
 
-/* The region is closed while it is flushed: what was asked is done before. */
+/* The region is closed while it is flushed: closing waits for the flush. */
 static const char *closed_region(struct duo *d)
 {
 	struct iovec iov;
@@ -263,7 +267,7 @@ static const char *closed_region(struct duo *d)
 	return NULL;
 }
 
-/* The region is closed before its bytes have come. */
+/* The region is closed before the bytes of the read arrive. */
 static const char *region_gone(struct duo *d)
 {
 	struct iovec iov;
@@ -306,7 +310,7 @@ int main(void)
 		duo_case(text, kept);
 	}
 	opts = (struct pair_opts){0};
-	duo_case("200 outstanding, each told once", many);
+	duo_case("200 outstanding, each completes once", many);
 	duo_case("refusals", refusals);
 	duo_case("a class that is not met", low_class);
 	duo_case("a region that is gone when its bytes come", region_gone);

@@ -14,20 +14,20 @@
 #include "functional/pair.h"
 
 /*
- * machines --target POOL BOARD LIFE and machines --initiator BOARD: each on a
- * machine of its own. BOARD is memory that both see, where a target of a later
- * life leaves its card.
+ * machines --target POOL BOARD LIFE and machines --initiator BOARD, on two
+ * machines. Both see the memory BOARD; a target of incarnation LIFE leaves its
+ * card there.
  */
 
 #define RECORD	 64
 #define RECORDS	 (PAIR_POOL / RECORD)
-#define ENOUGH	 200 /* acknowledged before the target may die */
-#define MORE	 100 /* and with its next life */
+#define ENOUGH	 200 /* acknowledgements before the target may die */
+#define MORE	 100 /* acknowledgements by its next incarnation */
 #define WINDOW	 16
-#define PATIENCE 300.0 /* for what has no limit of its own */
+#define DEADLINE 300.0 /* s, for steps without their own limit */
 
 struct board {
-	uint32_t life; /* that the card is of */
+	uint32_t incarnation; /* incarnation that the card belongs to */
 	struct card card;
 };
 
@@ -52,9 +52,9 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Every life at the same address. */
+/* Serve; every incarnation has the same address. */
 static void __attribute__((noreturn))
-target(const char *pool, struct board *b, uint32_t life)
+target(const char *pool, struct board *b, uint32_t incarnation)
 {
 	const struct pair_opts o = {.port = "7471"};
 	struct fi_cq_tagged_entry e;
@@ -65,16 +65,17 @@ target(const char *pool, struct board *b, uint32_t life)
 	side_pool(&s, pool);
 	side_card(&s, &c);
 	memcpy(&b->card, &c, sizeof(c));
-	__atomic_store_n(&b->life, life, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->incarnation, incarnation, __ATOMIC_RELEASE);
 	for (;;)
 		fi_cq_read(s.cq, &e, 1);
 }
 
-static void meet(struct board *b, uint32_t life, struct card *c)
+static void meet(struct board *b, uint32_t incarnation, struct card *c)
 {
-	const double limit = now() + PATIENCE;
+	const double limit = now() + DEADLINE;
 
-	while (__atomic_load_n(&b->life, __ATOMIC_ACQUIRE) < life) {
+	while (__atomic_load_n(&b->incarnation, __ATOMIC_ACQUIRE) <
+	       incarnation) {
 		if (now() > limit)
 			MUST(-FI_ETIMEDOUT);
 		usleep(100000);
@@ -91,12 +92,12 @@ struct way {
 	struct op {
 		size_t record;
 		double posted;
-		bool under_way;
+		bool outstanding;
 	} op[WINDOW];
-	unsigned int left; /* under way */
+	unsigned int left; /* outstanding */
 	size_t acked, failed;
-	double longest; /* from a call to its end */
-	bool told;
+	double longest; /* from a call to its completion */
+	bool reported;
 };
 
 static void reap(struct side *s, struct way *w)
@@ -113,9 +114,9 @@ static void reap(struct side *s, struct way *w)
 	if (n != 1)
 		return;
 	o = ok ? e.op_context : err.op_context;
-	if (!o->under_way)
+	if (!o->outstanding)
 		MUST(-FI_EALREADY);
-	o->under_way = false;
+	o->outstanding = false;
 	w->left--;
 	took = now() - o->posted;
 	if (took > w->longest)
@@ -125,9 +126,9 @@ static void reap(struct side *s, struct way *w)
 	if (!ok && !w->failed++)
 		printf("# first error: %s (%d), status %d, after %.2f s\n",
 		       fi_strerror(err.err), err.err, err.prov_errno, took);
-	if (w->acked == ENOUGH && !w->told) {
+	if (w->acked == ENOUGH && !w->reported) {
 		printf("# enough\n");
-		w->told = true;
+		w->reported = true;
 	}
 }
 
@@ -148,11 +149,11 @@ static ssize_t put(struct side *s, const struct card *c, struct op *o)
 	return fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE);
 }
 
-/* Records from first on: up to end, or to the first failure. */
+/* Write records from first on: up to end, or to the first failure. */
 static void put_all(struct side *s, const struct card *c, struct way *w,
 		    size_t first, size_t end)
 {
-	double limit = now() + PATIENCE;
+	double limit = now() + DEADLINE;
 	size_t next = first;
 	ssize_t ret;
 
@@ -160,7 +161,7 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 		struct op *o = &w->op[next % WINDOW];
 
 		reap(s, w);
-		if (o->under_way)
+		if (o->outstanding)
 			continue;
 		o->record = next;
 		o->posted = now();
@@ -173,14 +174,14 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 			w->failed++;
 			break;
 		}
-		o->under_way = true;
+		o->outstanding = true;
 		w->left++;
 		next++;
-		/* A machine takes its time to die. */
-		if (w->told)
+		/* Write more slowly now: the machine takes its time to die. */
+		if (w->reported)
 			usleep(1000);
 	}
-	limit = now() + PATIENCE;
+	limit = now() + DEADLINE;
 	while (w->left && now() < limit)
 		reap(s, w);
 }
@@ -196,7 +197,7 @@ static int committed(struct side *s, const struct card *c)
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* Records that were acknowledged and are not there. */
+/* Count the acknowledged records that the target lacks. */
 static size_t missing(struct side *s, const struct card *c)
 {
 	static char in[PAIR_POOL];
@@ -233,7 +234,7 @@ static int initiator(struct board *b, double timeout)
 	put_all(&s, &c, &first, 0, RECORDS);
 	tap_ok(first.acked >= ENOUGH, "records are acknowledged");
 	tap_ok(first.failed > 0, "the death of the machine is an error");
-	tap_ok(!first.left, "all that was under way has ended, once");
+	tap_ok(!first.left, "all outstanding operations end once");
 	tap_ok(first.longest < timeout * 1.5,
 	       "nothing takes longer than its timeout");
 	printf("# %zu acknowledged, %zu failed, %.2f s at most of %.2f\n",
@@ -241,22 +242,23 @@ static int initiator(struct board *b, double timeout)
 
 	meet(b, 2, &again);
 	/*
-	 * Nobody told the device that the machine died, and ofi_rxm's
-	 * connection lives on: docs/guarantees.md, "Over verbs".
+	 * The device did not notice the machine's death, so ofi_rxm keeps its
+	 * connection: docs/guarantees.md, "Over verbs".
 	 */
 	side_close(&s);
 	side_open(&s, &o);
 	side_insert(&s, &again);
 	status = committed(&s, &c);
 	tap_ok(status && status != FI_RPMEM_ST_TIMEOUT,
-	       "the next life refuses the key of the last one");
+	       "the next incarnation refuses the last one's key");
 	printf("# old key: status %d\n", status);
 	tap_ok(c.pool_key != again.pool_key, "keys are not given twice");
-	tap_ok(missing(&s, &again) == 0, "what was acknowledged is there");
+	tap_ok(missing(&s, &again) == 0,
+	       "acknowledged records are in the pool");
 	from = RECORDS - MORE;
 	put_all(&s, &again, &second, from, RECORDS);
 	tap_ok(second.acked == MORE && !second.failed, "work goes on");
-	tap_ok(missing(&s, &again) == 0, "and all of it is there");
+	tap_ok(missing(&s, &again) == 0, "and all of them are");
 	side_close(&s);
 	return tap_done();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Power cuts: what was acknowledged must be in the shadow, record by record. */
+/* Power cuts: every acknowledged record must be in the shadow. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,24 +21,24 @@
 #include "functional/pair.h"
 
 /*
- * Three processes a round. The target is executed under the preload and maps
- * the pool. The initiator appends records, commits them in every way there is
- * and notes in shared memory which were acknowledged. This process kills the
- * target at a random moment and judges by the shadow alone. Where caches
- * outlive the power (-c) what is in the pool is what is left.
+ * A round has three processes. The target runs with the shadow preloaded and
+ * maps the pool. The initiator appends records, commits them in every possible
+ * way and notes in shared memory which were acknowledged. This process kills
+ * the target at a random moment and looks at the shadow alone. If caches
+ * survive a power cut (-c), it looks at the pool instead.
  */
 
-#define RECORDS	 (PAIR_POOL / sizeof(struct record))
-#define BATCH	 8
-#define WINDOW	 32
-#define ENOUGH	 400   /* acknowledgements, at most, before the cut */
-#define PATIENCE 60000 /* times 0.5 ms for them, or more */
+#define RECORDS (PAIR_POOL / sizeof(struct record))
+#define BATCH	8
+#define WINDOW	32
+#define ENOUGH	400   /* acknowledgements before the cut, at most */
+#define POLLS	60000 /* polls of 0.5 ms or more, for these */
 
 /*
- * In a guest the sides are started by themselves, and what was acknowledged is
- * kept outside of it, in slots of one file: --initiator FD SEED SLOT ENOUGH,
- * which says so when there are ENOUGH, and goes on. Whoever holds that file
- * asks with --check POOL SEED FD SLOT.
+ * In a guest each side is started separately, and the notes are kept outside of
+ * the guest, in slots of one file: --initiator FD SEED SLOT ENOUGH prints
+ * "enough" after ENOUGH acknowledgements, and goes on. The file's owner then
+ * runs --check POOL SEED FD SLOT.
  */
 
 /* Over connected endpoints, if RPMEM_MSG is set: they have no atomics. */
@@ -100,11 +100,11 @@ struct batch {
 	struct record r[BATCH];
 };
 
-static void *desc; /* of the records that are sent */
+static void *desc; /* of the records */
 static volatile uint8_t *acked;
 static uint64_t acked_count, acked_enough;
 
-/* A completion of something of a batch. */
+/* Count one completion of a batch; note the records after the last one. */
 static void settle(struct batch *b, bool ok)
 {
 	b->failed |= !ok;
@@ -158,7 +158,7 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 			card->pool_addr +
 				(b->first + i) * sizeof(struct record),
 			sizeof(struct record), card->pool_key};
-	if (way == 3) { /* eight words of a record in one atomic, committed */
+	if (way == 3) { /* a record's eight words in one atomic, committed */
 		struct fi_ioc from = {.count = sizeof(struct record) / 8};
 		struct fi_rma_ioc to = {.count = from.count};
 		struct fi_msg_atomic a = {
@@ -200,7 +200,7 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 				    FI_RPMEM_CLASS_DEFAULT, NULL, b));
 		return;
 	}
-	at[0].len *= b->n; /* one range over them all, by the standard call */
+	at[0].len *= b->n; /* one range over all, by the standard call */
 	msg.iov_count = 0;
 	PUT(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
 }
@@ -293,7 +293,7 @@ struct round {
 	uint64_t acked, missing, first_missing;
 };
 
-/* One life of a target. Without a preload the pool itself is judged. */
+/* One incarnation of a target. Without a preload look at the pool itself. */
 static void play(uint64_t seed, const char *preload, struct round *out)
 {
 	const char *given = getenv("RPMEM_POOL");
@@ -329,11 +329,11 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	ipid = spawn(iargv, card[0], null, NULL);
 
 	/*
-	 * Some rounds die before the first acknowledgement, most after: after
-	 * so many of them, which is the same on a machine that is slow.
+	 * Some rounds kill before the first acknowledgement, most after a
+	 * random number of them, so slow machines do not matter.
 	 */
 	enough = rng(10) ? 1 + rng(ENOUGH) : 0;
-	for (int i = 0; i < PATIENCE && count(flags) < enough; i++) {
+	for (int i = 0; i < POLLS && count(flags) < enough; i++) {
 		const bool begins = waitpid(ipid, &status, WNOHANG);
 
 		if (begins || waitpid(tpid, &status, WNOHANG)) {
@@ -351,7 +351,7 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	pause_us(rng(20000));
 	kill(tpid, SIGKILL);
 	waitpid(tpid, NULL, 0);
-	pause_us(3000); /* answers on their way still count */
+	pause_us(3000); /* replies in flight still count */
 	kill(ipid, SIGKILL);
 	waitpid(ipid, NULL, 0);
 
@@ -383,7 +383,7 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	unlink(shadow);
 }
 
-/* Another life of the machine: is what was acknowledged in the pool? */
+/* After a restart of the machine: has the pool all acknowledged records? */
 static int check(const char *pool, uint64_t seed, int fd, int slot)
 {
 	volatile uint8_t *flags = acks_map(fd, slot);
@@ -463,7 +463,7 @@ int main(int argc, char **argv)
 	       "missing\n",
 	       (unsigned long long)acks, (unsigned long long)longest,
 	       (unsigned long long)missing);
-	/* Rounds without acknowledgements would prove nothing. */
+	/* A test without acknowledgements would prove nothing. */
 	tap_ok(acks > 10ull * rounds || want_loss,
 	       "records were acknowledged before the cuts");
 	if (want_loss)

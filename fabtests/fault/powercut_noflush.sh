@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The power-cut test can fail: with the flush removed it finds records missing.
+# Negative control of powercut: without the flush it finds missing records.
 dir=$(mktemp -d ./noflush.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$dir/" || exit 99

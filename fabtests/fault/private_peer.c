@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A socket that plays either end of the protocol. */
+/* A socket that plays either end of a private connection. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -17,11 +17,11 @@
 #define SEND_MS 2000
 #define HDR	sizeof(struct rp_tcp_hdr)
 
-/* Its CONNECT may not have come as a whole. */
+/* An accepted socket whose CONNECT may still be incomplete. */
 struct private_call {
 	LIST_ENTRY(private_call) link;
 	int fd;
-	bool asked;
+	bool requested;
 	size_t len;
 	uint8_t in[HDR + PRIVATE_DATA];
 };
@@ -141,7 +141,7 @@ static void flush(struct private_conn *c)
 	memmove(c->out, c->out + n, c->out_len);
 }
 
-/* False: there is no room. */
+/* Queue a frame. False: there is no room. */
 static bool put(struct private_conn *c, const struct tcp_head *h,
 		const void *data, size_t len)
 {
@@ -229,7 +229,7 @@ void private_shut(struct private_conn *c)
 	shutdown(c->fd, SHUT_RDWR);
 }
 
-/* --- what comes --- */
+/* --- frames received --- */
 
 static void opened(struct private_conn *c, const struct tcp_head *h,
 		   const uint8_t *data, size_t len)
@@ -266,7 +266,7 @@ static void rma(struct private_conn *c, const struct tcp_head *h,
 		put(c, &placed, NULL, 0);
 }
 
-/* A frame that has come as a whole; data is a copy of its own. */
+/* Handle a complete frame; data is a copy. */
 static void use(struct private_conn *c, const struct tcp_head *h,
 		const uint8_t *data, size_t len)
 {
@@ -301,7 +301,7 @@ static void use(struct private_conn *c, const struct tcp_head *h,
 	}
 }
 
-/* The next frame of what has come. False: it is not whole. */
+/* Take the next frame from the input. False: it is incomplete. */
 static bool next(struct private_conn *c)
 {
 	static uint8_t copies[4][PRIVATE_MAX];
@@ -324,7 +324,9 @@ static bool next(struct private_conn *c)
 	}
 	if (c->in_len < hdr + len || depth == 4)
 		return false;
-	/* A callback may send, and so poll. */
+	/*
+	 * Copy the data: a callback may send, and so poll and move the input.
+	 */
 	data = copies[depth++];
 	memcpy(data, c->in + hdr, len);
 	c->in_len -= hdr + len;
@@ -363,7 +365,7 @@ static bool poll_call(struct private_peer *p, struct private_call *call)
 	struct tcp_head h;
 	ssize_t n;
 
-	if (call->asked)
+	if (call->requested)
 		return false;
 	n = recv(call->fd, call->in + call->len, sizeof(call->in) - call->len,
 		 MSG_DONTWAIT);
@@ -375,7 +377,7 @@ static bool poll_call(struct private_peer *p, struct private_call *call)
 		call_free(call);
 	} else if (rp_tcp_get(call->in, call->len, &h) > 0 &&
 		   call->len >= HDR + h.length) {
-		call->asked = true;
+		call->requested = true;
 		if (p->events && p->events->requested)
 			p->events->requested(p, call, call->in + HDR, h.length);
 		else
@@ -450,7 +452,7 @@ bool private_push(struct private_conn *c, const void *msg, size_t len)
 	return c->state == PRIVATE_UP && put_data(c, RP_TCP_MESSAGE, msg, len);
 }
 
-/* Until it has gone to the socket, or there is room for it. */
+/* Queue the frame, polling until there is room for it. */
 static bool send_frame(struct private_conn *c, const struct tcp_head *h,
 		       const void *data, size_t len)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What power cuts look for: records whose bytes follow from a seed. */
+/* Records that power cuts look for: their bytes follow from a seed. */
 #ifndef RP_FAULT_RECORD_H
 #define RP_FAULT_RECORD_H
 

@@ -7,11 +7,11 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT	 200u /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	 300u /* ms in which nothing old may arrive any more */
+#define SETTLE	 300u /* ms in which nothing late may arrive */
 #define WORDS	 2048u
 #define POOL	 65536
 #define LONGEST	 1024u /* words of one write */
-#define MOST	 32    /* outstanding */
+#define MOST	 32    /* outstanding, at most */
 #define STEPS	 600
 #define CI_ROWS	 36u
 #define ALL_ROWS 480u
@@ -95,14 +95,14 @@ struct operation {
 	enum kind kind;
 	uint64_t seq;
 	bool durable; /* an atomic with FI_COMMIT_COMPLETE */
-	/* Words that it changes, and to what. */
+	/* Words that it changes, and their new values. */
 	unsigned int first, count;
 	uint64_t *value;
 	/* Words that it commits. */
 	unsigned int commit_first, commit_count;
-	const struct operation *poison;	 /* of some of them: it has failed */
-	const struct operation *vouched; /* a commit of it that succeeded */
-	uint64_t was;			 /* a fetch: what has to come back */
+	const struct operation *poison;	 /* a failed one that it covers */
+	const struct operation *vouched; /* a successful commit of it */
+	uint64_t was;			 /* a fetch: the value to be returned */
 	bool was_sure;
 	uint64_t operand, compare, result;
 	const struct operation *covers[MOST];
@@ -110,11 +110,11 @@ struct operation {
 };
 
 static struct word {
-	uint64_t value; /* of the last operation that succeeded */
-	uint64_t seq;	/* its number */
-	bool sure;	/* a commit has vouched for the value */
+	uint64_t value;			/* of the last successful operation */
+	uint64_t seq;			/* its number */
+	bool sure;			/* a commit has covered the value */
 	const struct operation *poison; /* has failed since */
-	struct operation *busy;		/* the one that changes it now */
+	struct operation *busy;		/* outstanding, changes it */
 } words[WORDS];
 
 static struct operation *outstanding;
@@ -129,7 +129,7 @@ static uint64_t in_memory(unsigned int w)
 	return v;
 }
 
-/* Each byte is of one or the other. */
+/* Is each byte of v that of a or of b? */
 static bool mixed(uint64_t v, uint64_t a, uint64_t b)
 {
 	for (int i = 0; i < 64; i += 8) {
@@ -141,7 +141,7 @@ static bool mixed(uint64_t v, uint64_t a, uint64_t b)
 	return true;
 }
 
-/* NULL, or what is wrong with a word at this moment. */
+/* NULL, or the fault in this word at this moment. */
 static const char *judge(unsigned int w)
 {
 	const struct word *d = &words[w];
@@ -170,7 +170,7 @@ static const char *judge_all(void)
 	return wrong;
 }
 
-/* Note the operations that a commit depends on when it is posted. */
+/* Record the operations that a commit covers when it is posted. */
 static void cover(struct operation *c)
 {
 	for (unsigned int i = 0; i < c->commit_count; i++) {
@@ -195,7 +195,7 @@ static const char *over_failed(const struct operation *c,
 			o->op.err, o->op.status);
 }
 
-/* A commit has succeeded. */
+/* Record a successful commit: NULL, or the fault. */
 static const char *vouch(const struct operation *c)
 {
 	for (unsigned int i = 0; i < c->ncovers; i++)
@@ -271,8 +271,8 @@ static const char *fail(struct operation *o)
 }
 
 /*
- * Ended operations stay allocated: a second entry of one is to be noticed, and
- * a commit may succeed over it later.
+ * Ended operations stay allocated: a second entry of one has to be noticed, and
+ * a later commit may wrongly succeed over it.
  */
 static const char *reap(void)
 {
@@ -315,7 +315,7 @@ static void choose_range(unsigned int *first, unsigned int *count)
 	*first = below(WORDS - *count + 1);
 }
 
-/* Fill in what the operation does; false: not now. */
+/* Choose what the operation does; false: not possible now. */
 static bool plan(struct operation *o)
 {
 	o->kind = (enum kind)below(KINDS);
@@ -329,7 +329,7 @@ static bool plan(struct operation *o)
 		o->count = 1;
 	if (!free_words(o->first, o->count, o->kind == SUM || o->kind == CSWAP))
 		return false;
-	/* A store is no part of what it stands behind. */
+	/* THEN does not store into the range that it commits. */
 	if (o->kind == THEN && o->first >= o->commit_first &&
 	    o->first < o->commit_first + o->commit_count)
 		return false;
@@ -388,7 +388,7 @@ static void operate(void)
 	if (!o)
 		MUST(-FI_ENOMEM);
 	o->seq = ++next_seq;
-	/* A call that is not taken, for whatever reason, has not begun. */
+	/* A call that fails, for whatever reason, has started nothing. */
 	if (noutstanding == MOST || !plan(o) || post(o)) {
 		free(o->value);
 		free(o);
@@ -402,7 +402,7 @@ static void operate(void)
 	noutstanding++;
 }
 
-/* Stop the target for a few steps, or until something has failed. */
+/* Stop the target for a few steps, or until an operation has failed. */
 static double continue_at;
 
 static const char *happen(unsigned int events)
@@ -437,11 +437,11 @@ static const char *happen(unsigned int events)
 	return NULL;
 }
 
-/* Everything ends, nothing changes any more, and everything goes on. */
+/* Wait for all ends; then no word may change, and new operations succeed. */
 static const char *finish(void)
 {
 	static uint64_t last[WORDS];
-	const double end = bed_now() + BED_PATIENCE;
+	const double end = bed_now() + BED_DEADLINE;
 	const char *wrong = NULL;
 
 	bed_continue(&bed);
@@ -450,7 +450,7 @@ static const char *finish(void)
 		wrong = reap();
 	}
 	if (outstanding && !wrong)
-		return bed_says("a %s came to no end",
+		return bed_says("a %s did not end",
 				kind_names[outstanding->kind]);
 	if (!wrong && !bed_drain(&bed, SETTLE))
 		return "the target has died";

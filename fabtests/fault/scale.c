@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Many commits, ranges, bytes and peers at once: one case by its arguments. */
+/* Many commits, ranges, bytes and peers at once; the arguments choose the case.
+ */
 #include "config.h"
 
 #include <dirent.h>

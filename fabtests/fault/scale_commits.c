@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sixteen processes commit to one target: nothing is lost, nothing grows. */
+/* Sixteen processes commit to one target: no record is lost, no memory grows.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -14,11 +15,11 @@
 
 #define INITIATORS 16
 #define WINDOW	   16
-/* Buffers that ofi_rxm takes at a time, see below, and some pages. */
+/* The buffers that ofi_rxm allocates at a time, see below, and some pages. */
 #define RSS_GROWTH (2u << 20)
 #define FDS	   (INITIATORS * 8 + 64)
 
-/* Every record keeps a place of its own, so that all can be checked. */
+/* Every record has its own place, so that all can be checked. */
 struct record {
 	uint64_t initiator, seq;
 	uint8_t bytes[40];
@@ -60,7 +61,7 @@ static void target(void *shared, unsigned int number)
 	struct side s;
 
 	side_open(&s, &o);
-	/* All of it is there from the start: what grows later is ours. */
+	/* Populate the pool first: then all growth is the provider's. */
 	MUST(madvise(w->pool.map, w->pool.len, MADV_POPULATE_WRITE) ? -errno
 								    : 0);
 	scale_export(&s, &w->pool, &w->card);
@@ -68,7 +69,7 @@ static void target(void *shared, unsigned int number)
 	scale_serve(&s, &w->stop);
 }
 
-/* Half of them in one call, half as a write and a commit. */
+/* Post half of the records in one call, half as a write and a commit. */
 static void post(struct side *s, struct world *w, struct record *r, uint64_t at,
 		 void *context, unsigned int *ends)
 {
@@ -155,7 +156,7 @@ static unsigned long acked(const struct world *w)
 	return n;
 }
 
-/* Wait for the end; look at the target meanwhile. */
+/* Wait for the initiators; measure the target meanwhile. */
 static void watch(struct world *w, pid_t t, pid_t *initiators)
 {
 	unsigned long total = w->each * INITIATORS, done = 0, tenth = 0;
@@ -186,7 +187,9 @@ static void watch(struct world *w, pid_t t, pid_t *initiators)
 	printf("# %lu commits in %.1f s; target: %zu KiB at 10 %%, %zu KiB at "
 	       "most after that, %u descriptors at most\n",
 	       done, scale_now() - start, at_ten >> 10, most >> 10, fds);
-	/* Before anybody says goodbye: what was acknowledged has to be there.
+	/*
+	 * Kill before the endpoints close: acknowledged records have to
+	 * survive.
 	 */
 	scale_kill(t);
 	for (unsigned int i = 0; i < INITIATORS; i++)
@@ -194,7 +197,7 @@ static void watch(struct world *w, pid_t t, pid_t *initiators)
 	tap_ok(well && done == total && !atomic_load(&w->failed),
 	       "16 initiators: %lu of %lu commits were acknowledged", done,
 	       total);
-	/* Sanitizers keep what was freed; few commits are all connecting. */
+	/* Sanitizers keep freed memory; a short run only connects. */
 	if (total >= 50000 && !(sanitizer && *sanitizer))
 		tap_ok(most - at_ten <= RSS_GROWTH,
 		       "the target grew by %zu KiB after the tenth percent",
@@ -209,7 +212,7 @@ static void check(const struct world *w, const char *media)
 	struct record want;
 
 	for (unsigned int i = 0; i < INITIATORS; i++) {
-		/* Those that were acknowledged: all of them, or it failed. */
+		/* The acknowledged records: all, unless a commit failed. */
 		for (unsigned long seq = 0; seq < atomic_load(&w->acked[i]);
 		     seq++, n++) {
 			record_make(&want, i, seq);
@@ -230,15 +233,15 @@ void scale_commits(unsigned long total, const char *file)
 	char *media;
 
 	/*
-	 * For 256 peers, as it believes otherwise, ofi_rxm 1.17 makes a ring of
-	 * 10 MB that is touched for the first time until all of it has been
-	 * used: 47 bytes for each of the first 220,000 commits (measured).
+	 * ofi_rxm 1.17 believes in 256 peers, and makes a ring of 10 MB that is
+	 * touched for the first time until all of it was used: 47 bytes for
+	 * each of the first 220,000 commits.
 	 */
 	setenv("FI_UNIVERSE_SIZE", "16", 1);
 	/*
-	 * And it takes 1024 buffers of this size at a time, 16 MB by its own
-	 * default: a second time as soon as more messages wait, early or late
-	 * (measured: in two runs of five, once, after the first tenth).
+	 * ofi_rxm also allocates 1024 buffers of this size at a time, 16 MB by
+	 * its default, and again as soon as more messages wait (once in two of
+	 * five runs).
 	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
 	w->each = (total / INITIATORS + WINDOW - 1) / WINDOW * WINDOW;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Everybody commits to everybody: the time of one commit stays what it was. */
+/* Every node commits to every other: the time of one commit stays the same. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct world {
 	struct card card[MAX_EPS];
 	atomic_uint met[ROUNDS + 3];
 	_Atomic double took[ROUNDS];
-	atomic_ulong cpu; /* ns of all, in the last round */
+	atomic_ulong cpu; /* ns of all nodes, in the last round */
 	atomic_uint failed, wrong;
 };
 
@@ -39,7 +39,7 @@ static void look(struct node *n, int timeout)
 {
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err = {0};
-	/* ofi_rxm looks at what connects once in 128 reads. */
+	/* ofi_rxm reads connection events once in 128 reads. */
 	ssize_t got = timeout ? fi_cq_sread(n->s.cq, &e, 1, NULL, timeout)
 			      : fi_cq_read(n->s.cq, &e, 1);
 
@@ -52,7 +52,7 @@ static void look(struct node *n, int timeout)
 		n->outstanding--;
 }
 
-/* The others need this one while they work. */
+/* Wait for all nodes, polling: other nodes need this one's progress. */
 static void meet(struct node *n, unsigned int at)
 {
 	atomic_fetch_add(&n->w->met[at], 1);
@@ -130,7 +130,7 @@ static void send_one(struct node *n, unsigned int mine, unsigned int to,
 	n->outstanding++;
 }
 
-/* Work, and not what a busy machine makes of it. */
+/* Processor time of this process, whatever else runs on the machine. */
 static unsigned long used(void)
 {
 	struct timespec t;
@@ -160,7 +160,10 @@ static void run(void *shared, unsigned int number)
 		cpu = used();
 		for (unsigned int i = 0; i < w->all; i++)
 			for (unsigned int k = 0; k < w->eps; k++) {
-				/* Not all to the same one at a time. */
+				/*
+				 * Start at different peers, so that not all
+				 * commit to the same one.
+				 */
 				unsigned int to =
 					(i + number * w->eps) % w->all;
 
@@ -196,7 +199,7 @@ static void run(void *shared, unsigned int number)
 	meet(n, ROUNDS + 2);
 }
 
-/* Microseconds of work for a commit once everybody knows everybody. */
+/* Microseconds of processor time for a commit, once all are connected. */
 static double mesh(unsigned int nodes, unsigned int eps)
 {
 	struct world *w = scale_shared(sizeof(*w));

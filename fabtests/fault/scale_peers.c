@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What one more peer costs, at both ends, beyond what it costs the base. */
+/* The memory of one more peer, at both ends, beyond what the base needs for it.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -27,8 +28,8 @@ struct world {
 	const char *prov;
 	unsigned int max;
 	atomic_bool ready, stop;
-	atomic_uint asked; /* which measure the target is to take */
-	atomic_uint answered;
+	atomic_uint requested; /* the measure that the target has to take */
+	atomic_uint measured;
 	/* [few or many][target or initiator] */
 	size_t size[2][2][SIZES];
 };
@@ -63,15 +64,15 @@ static void target(void *shared, unsigned int number)
 	atomic_store(&w->ready, true);
 	while (!atomic_load(&w->stop)) {
 		fi_cq_sread(s.cq, &e, 1, NULL, 20);
-		n = atomic_load(&w->asked);
-		if (n == atomic_load(&w->answered))
+		n = atomic_load(&w->requested);
+		if (n == atomic_load(&w->measured))
 			continue;
 		measure(w->size[n - 1][0]);
-		atomic_store(&w->answered, n);
+		atomic_store(&w->measured, n);
 	}
 }
 
-/* Another endpoint, that has written and, over ours, committed. */
+/* Another endpoint, that has written and, over ofi_rpmem, committed. */
 static void join(struct world *w, struct side *s, struct fid_ep *ep)
 {
 	struct fi_rma_iov at = {w->card.pool_addr, 64, w->card.pool_key};
@@ -114,8 +115,8 @@ static void initiator(void *shared, unsigned int number)
 
 		if (n == FEW || many) {
 			measure(w->size[many][1]);
-			atomic_store(&w->asked, many + 1);
-			while (atomic_load(&w->answered) != many + 1)
+			atomic_store(&w->requested, many + 1);
+			while (atomic_load(&w->measured) != many + 1)
 				scale_sleep_ms(1);
 		}
 		if (many)
@@ -128,7 +129,7 @@ static void initiator(void *shared, unsigned int number)
 	}
 }
 
-/* Bytes that one more peer costs at each end. */
+/* Measure the bytes of one more peer at each end. */
 static void per_peer(const char *prov, unsigned int max, double cost[2][SIZES])
 {
 	struct world *w = scale_shared(sizeof(*w));

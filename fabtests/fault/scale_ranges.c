@@ -50,7 +50,7 @@ static void enter(struct world *w, struct side *s)
 	side_insert(s, &w->card);
 }
 
-/* 0, or the error entry's prov_errno. */
+/* Commit and wait: 0, or the error entry's prov_errno. */
 static int commit(struct side *s, const struct fi_rma_iov *v, size_t n,
 		  struct fi_cq_err_entry *err)
 {
@@ -83,7 +83,7 @@ static uint8_t byte_of(size_t i)
 static void many(void *shared, unsigned int number)
 {
 	struct world *w = shared;
-	const size_t piece = 8192; /* ranges written at once */
+	const size_t piece = 8192; /* ranges that one write fills */
 	struct fi_rma_iov *v = calloc(w->n, sizeof(*v));
 	char *out = malloc(piece * STRIDE);
 	struct fi_cq_err_entry err = {0};
@@ -123,9 +123,9 @@ static void many(void *shared, unsigned int number)
 	       "the error names the range at fault: %" PRIu64 ", \"%s\"",
 	       err.data, text);
 	tap_ok(side_quiet(&s), "and is the only one");
-	/* What was in flight for the one that failed is no burden. */
+	/* The failed commit has left no state behind. */
 	v[w->n / 2].addr = w->card.pool_addr;
-	tap_ok(!commit(&s, v, w->n, &err), "the next commit is answered");
+	tap_ok(!commit(&s, v, w->n, &err), "the next commit succeeds");
 	side_close(&s);
 	free(v);
 	free(out);
@@ -159,7 +159,7 @@ void scale_ranges(size_t n, const char *file)
 
 /* --- a file with holes --- */
 
-/* Bytes at these offsets are written, committed, and read from the file. */
+/* Write and commit bytes at these offsets, and read them from the file. */
 static void probe(struct side *s, const struct world *w, const char *file,
 		  uint64_t at)
 {
@@ -206,7 +206,7 @@ static void region(uint64_t len, const char *file)
 	probe(&s, w, file, 4 * GIB + 12345);
 	probe(&s, w, file, len - 4096);
 
-	/* One range across the line, written in two far pieces. */
+	/* One range across the 4 GiB line, written in two distant pieces. */
 	put(&s, w, 2 * GIB, "left", 4);
 	put(&s, w, 5 * GIB, "right", 5);
 	v = (struct fi_rma_iov){w->card.pool_addr + GIB, 4 * GIB + 4096,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Preloaded into a target: what a successful msync covered, or a flush of cache
- * lines and then a drain, goes into a second file, and nothing else does. */
+/* Preloaded into a target: copies into a second file exactly the bytes that a
+ * successful msync covered, or a flush of cache lines and a drain behind it.
+ */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -23,12 +24,11 @@
 #define PAGE 4096u
 
 /*
- * RPMEM_SHADOW=POOL:SHADOW has the bytes of one file, at the same place.
+ * RPMEM_SHADOW=POOL:SHADOW: a copy of one file, at the same offsets.
  *
- * RPMEM_MEDIUM=FILE:BASE has those of all persistent memory, by physical
- * address, which begins at BASE (hexadecimal); FILE is mapped, and may be a
- * device's memory. What the kernel writes back, msync's part, is then somebody
- * else's to see.
+ * RPMEM_MEDIUM=FILE:BASE: a copy of all persistent memory, by physical address,
+ * which begins at BASE (hexadecimal); FILE is mapped, and may be a device's
+ * memory. This does not see what the kernel writes back, as for msync.
  */
 static int shadow_fd = -1;
 static dev_t pool_dev;
@@ -84,14 +84,14 @@ __attribute__((constructor)) static void shadow_open(void)
 		perror(colon + 1);
 		abort();
 	}
-	/* A pool that is still to be made is found at its first msync. */
+	/* A pool that is created later is found at its first msync. */
 	if (!stat(pool, &st)) {
 		pool_dev = st.st_dev;
 		pool_ino = st.st_ino;
 	}
 }
 
-/* Where in the pool file the mapping at addr begins; -1: not the pool. */
+/* Offset in the pool file of the mapping at addr; -1: not the pool. */
 static off_t pool_offset(uintptr_t addr)
 {
 	const char *spec = getenv("RPMEM_SHADOW");
@@ -120,18 +120,18 @@ static off_t pool_offset(uintptr_t addr)
 	return found;
 }
 
-/* Where in the medium the page of addr begins; -1: not in persistent memory. */
+/* Offset in the medium of the page of addr; -1: not in persistent memory. */
 static off_t page_place(uintptr_t addr)
 {
 	const uint64_t present = 1ull << 63, frame = (1ull << 55) - 1;
 	const off_t at = (off_t)(addr / PAGE * sizeof(uint64_t));
 	uint64_t entry;
 
-	/* A flush maps the page as well. */
+	/* Read the byte first: that maps the page, as a flush does. */
 	(void)*(const volatile char *)addr;
 	if (pread(pagemap_fd, &entry, sizeof(entry), at) != sizeof(entry))
 		abort();
-	/* Frame 0: who asks is not allowed to know. */
+	/* Frame 0: this process may not read frame numbers. */
 	if (!(entry & present) || !(entry & frame))
 		abort();
 	entry = (entry & frame) * PAGE - medium_base;
@@ -153,7 +153,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	at = pool_offset((uintptr_t)addr);
 	if (at < 0)
 		return real(addr, len, flags);
-	/* Only bytes that were there before the call are sure to be covered. */
+	/* Only bytes from before the call are sure to be covered. */
 	copy = malloc(len);
 	if (!copy)
 		abort();
@@ -166,8 +166,8 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 }
 
 /*
- * Lines on their way: of this thread, since a drain waits for its own flushes
- * only. They arrive as they were at the flush, at least.
+ * Flushed lines of this thread, until its next drain, which waits for the
+ * flushes of this thread only. The copies are from the time of the flush.
  */
 struct line {
 	struct line *next;
@@ -224,14 +224,14 @@ static void shadow_flush(const void *addr, size_t len)
 	real_flush(addr, len);
 }
 
-/* The provider with fault points says so of its non-temporal stores. */
+/* The provider with fault points reports its non-temporal stores here. */
 void rpmem_shadow_streamed(const void *addr, size_t len)
 {
 	if (watches())
 		leaves(addr, len);
 }
 
-/* Older lines are below newer ones, which may be the same again. */
+/* Write the list from its end: newer copies of a line are in front. */
 static void arrive(struct line *l)
 {
 	if (!l)
@@ -251,7 +251,7 @@ static void shadow_drain(void)
 	under_way = NULL;
 }
 
-/* The provider loads libpmem2 for itself: RTLD_NEXT does not find it. */
+/* The provider loads libpmem2 by itself, so RTLD_NEXT does not find it. */
 static void *behind(const char *name)
 {
 	void *lib = dlopen("libpmem2.so.1", RTLD_NOW), *f;

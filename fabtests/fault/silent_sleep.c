@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A target that falls silent while one thread sleeps in fi_cq_sread() and
- * another posts: the sleeper's timer was set before there was a deadline.
+ * another posts: the new deadline has to wake the sleeper in time.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -36,17 +36,17 @@ static ssize_t post(struct side *s, const struct card *peer)
 static void target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	atomic_store(&seen->target, getpid());
 	raise(SIGSTOP);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void *sleeper(void *arg)
 {
 	struct side *s = arg;
-	/* The timeout is one second, an idle connection lives for 60. */
+	/* The timeout is one second, and an idle connection lives for 60. */
 	ssize_t n = fi_cq_sread(s->cq, &e, 1, NULL, 30000);
 
 	if (n == -FI_EAVAIL)
@@ -59,10 +59,10 @@ static void initiator(struct side *s, const struct card *peer)
 	pthread_t thread;
 
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, post(s, peer));
 	MUST(side_wait(s, &e, &err) ? 0 : -FI_EIO);
-	pair_meet(s);
+	pair_barrier(s);
 	while (!atomic_load(&seen->target))
 		usleep(1000);
 	MUST(pthread_create(&thread, NULL, sleeper, s));
@@ -73,7 +73,7 @@ static void initiator(struct side *s, const struct card *peer)
 	tap_ok(err.prov_errno == 65,
 	       "a silent target is noticed while another thread sleeps: %d",
 	       err.prov_errno);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

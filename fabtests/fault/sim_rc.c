@@ -12,19 +12,19 @@
 /* Entries of the queue. */
 #define CQ_SIZE 1024
 #define BATCH	16
-/* Registrations under another random key when one is taken. */
+/* Tries of a registration under another random key when one is in use. */
 #define KEY_TRIES 4
 #define INJECT	  256
 
 /*
  * Contexts of completions: operations; and with these bits, receives and SENDs
- * that were copied. NULL: an operation that no one waits for.
+ * that were copied. NULL: a write that no one waits for.
  */
 #define CONTEXT_RECV   1ul
 #define CONTEXT_COPIED 2ul
 #define CONTEXT_BITS   3ul
 
-/* A SEND of more pieces than the fabric takes. */
+/* A SEND of more segments than the fabric takes. */
 struct copied {
 	struct rp_channel_op *op;
 	uint8_t bytes[];
@@ -114,7 +114,7 @@ static void close_fid(struct fid *fid)
 		       fi_strerror(-ret));
 }
 
-/* In the order of what needs what. */
+/* Closes objects in the order of their references. */
 static void sim_close(struct rp_rc *rc)
 {
 	struct sim_rc *f = sim_rc(rc);
@@ -135,7 +135,7 @@ static void sim_close(struct rp_rc *rc)
 
 /* --- operations --- */
 
-/* Copy up to size bytes of an operation's; returns how many there are. */
+/* Copy up to size bytes of an operation; returns its number of bytes. */
 static size_t gather(const struct rp_channel_op *op, uint8_t *to, size_t size)
 {
 	size_t at = 0;
@@ -201,7 +201,7 @@ static ssize_t post_send(struct sim_channel *fc, struct rp_channel_op *op)
 	return fi_sendmsg(fc->ep, &m, FI_COMPLETION);
 }
 
-/* Part of a WRITE or READ; the last one completes the operation. */
+/* Post part of a WRITE or READ; the last one completes the operation. */
 static ssize_t post_part(struct sim_channel *fc, const struct rp_channel_op *op,
 			 const struct iovec *iov, size_t count,
 			 const struct fi_rma_iov *rma, void *context)
@@ -232,9 +232,9 @@ static size_t iov_total(const struct iovec *iov, size_t count)
 }
 
 /*
- * More pieces than the fabric takes become more messages. They are carried out
- * in order, so the end of the last is the end of all; after a part of them
- * nothing may be retried, so an error then is the channel's.
+ * Post several messages if there are more segments than the fabric takes. They
+ * are executed in order, so the last completion is that of all. An error after
+ * the first part cannot be retried, and ends the channel.
  */
 static ssize_t post_rma(struct sim_channel *fc, struct rp_channel_op *op)
 {
@@ -261,7 +261,7 @@ static ssize_t post_rma(struct sim_channel *fc, struct rp_channel_op *op)
 	return ret && iov != op->iov && op->iov_count ? -FI_EIO : ret;
 }
 
-/* No bytes come back. */
+/* A FLUSH returns no bytes. */
 static ssize_t post_flush(struct sim_channel *fc, struct rp_channel_op *op)
 {
 	const struct fi_rma_iov rma = {
@@ -311,7 +311,10 @@ static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	}
 	if (!ret || ret == -FI_EAGAIN)
 		return i;
-	/* The rest is taken as well: rc.c fails it once c has ended. */
+	/*
+	 * The failed operation counts as posted: rc.c fails it once c has
+	 * ended.
+	 */
 	if (ops[i]->inject)
 		rp_rc_end(c, (int)-ret, NULL, 0);
 	else
@@ -472,8 +475,7 @@ void sim_shut(struct rp_rc_channel *c)
 		close_fid(&fc->ep->fid);
 	}
 	fc->ep = NULL;
-	/* The fabric has written an entry for each, and the rest of the queue.
-	 */
+	/* The fabric has flushed an entry for each: read all of them. */
 	while ((c->nposted || fc->nrecvs) && sim_poll(c->rc, BATCH))
 		;
 	if (fc->nrecvs)
@@ -498,7 +500,7 @@ static int sim_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 		may |= FI_REMOTE_READ;
 	if (access & RP_RC_REMOTE_WRITE)
 		may |= FI_REMOTE_WRITE;
-	/* Own operations need no registration. */
+	/* Local operations need no registration. */
 	if (!may)
 		return 0;
 	for (int i = 0; i < KEY_TRIES && ret == -FI_ENOKEY; i++) {
@@ -509,7 +511,7 @@ static int sim_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	}
 	if (ret)
 		return ret;
-	/* Without FI_MR_VIRT_ADDR the first byte is at 0. */
+	/* Without FI_MR_VIRT_ADDR addresses begin at 0. */
 	*mr = (struct rp_rc_mr){.handle = m, .rkey = fi_mr_key(m)};
 	return 0;
 }

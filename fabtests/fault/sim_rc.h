@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections over the simulated fabric: what both files know. */
+/* Private connections over the simulated fabric: shared by both files. */
 #ifndef SIM_RC_H
 #define SIM_RC_H
 
@@ -35,14 +35,17 @@ struct sim_rc {
 	struct fid_cq *cq;
 	struct fid_pep *pep;
 	size_t iov_limit;
-	uint64_t flush_flag; /* of fi_readmsg(); 0: there is no FLUSH */
-	uint64_t landing;    /* bytes that a fence reads */
+	uint64_t flush_flag; /* flag of fi_readmsg(); 0: there is no FLUSH */
+	uint64_t landing;    /* buffer that a fence reads into */
 };
 
 struct sim_channel {
 	struct rp_rc_channel c;
 	struct fid_ep *ep; /* its context is this channel */
-	/* Until then the fabric would send messages before its own reply. */
+	/*
+	 * False until then: the fabric would send messages before its own
+	 * reply.
+	 */
 	bool connected;
 	struct sim_recv *recvs; /* SIM_RECVS */
 	unsigned int nrecvs;	/* of these, those that the fabric has */
@@ -64,7 +67,7 @@ extern struct host_sim rp_host_sim; /* host_sim.c */
 
 /* Give the fabric the receives of an endpoint that is enabled. */
 int sim_recvs_open(struct sim_channel *fc);
-/* Close the endpoint, and read what it had from the queue. */
+/* Close the endpoint, and read its entries from the queue. */
 void sim_shut(struct rp_rc_channel *c);
 
 /* --- sim_rc_cm.c --- */

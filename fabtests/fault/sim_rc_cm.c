@@ -49,7 +49,7 @@ int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	info->src_addrlen = len;
 	ret = pep_open(f, info);
 	fi_freeinfo(info);
-	/* The errno of a busy port may be lost on its way. */
+	/* The errno of a busy port may be lost on the way. */
 	if (ret)
 		return at->in.sin_port ? -EADDRINUSE : ret;
 	ret = fi_getname(&f->pep->fid, &bound, &size);
@@ -58,7 +58,7 @@ int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	return ret;
 }
 
-/* Success and memory: whoever waits for neither is told of neither. */
+/* Selective completion: operations that no one waits for have no entry. */
 static int ep_open(struct rp_rc_channel *c, struct fi_info *info)
 {
 	struct sim_channel *fc = sim_channel(c);
@@ -88,7 +88,7 @@ int sim_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	struct sim_rc *f = sim_rc(c->rc);
 	int ret;
 
-	/* The family of the socket comes from the format. */
+	/* The address format chooses the family of the socket. */
 	f->info->addr_format = format(&c->peer);
 	ret = ep_open(c, f->info);
 	return ret ? ret : fi_connect(sim_channel(c)->ep, &c->peer, data, len);
@@ -106,7 +106,7 @@ int sim_accept(struct rp_rc_channel *c, void *handle, const void *data,
 	if (!ret)
 		ret = fi_accept(sim_channel(c)->ep, data, len);
 	if (ret) {
-		/* The endpoint has the socket; the fabric frees the rest. */
+		/* The endpoint owns the socket; fi_reject() frees the rest. */
 		sim_shut(c);
 		fi_reject(sim_rc(c->rc)->pep, info->handle, NULL, 0);
 	}
@@ -122,7 +122,7 @@ void sim_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
 	fi_freeinfo(info);
 }
 
-/* Any errno may be left over from another call. */
+/* Values left over from other calls become ECONNRESET. */
 static int loss_errno(int err)
 {
 	return err <= 0 || err == EINPROGRESS || err == EAGAIN ? ECONNRESET
@@ -163,7 +163,7 @@ static void connected(struct rp_rc_channel *c, const void *data, size_t len)
 	rp_rc_up(c, data, len);
 }
 
-/* Events of an endpoint are removed by the fabric when it is closed. */
+/* The fabric removes the events of an endpoint that is closed. */
 static bool read_event(struct sim_rc *f)
 {
 	union {

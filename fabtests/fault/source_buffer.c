@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The buffer of a failed write or read is free once its entry is there. */
+/* The buffer of a failed write or read is free once its entry arrives. */
 #include "config.h"
 
 #include <stdio.h>
@@ -10,20 +10,20 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT	 300u	     /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	 300u	     /* ms in which nothing may arrive any more */
-#define SIZE	 (32u << 20) /* more than sockets hold */
+#define SETTLE	 300u	     /* ms in which nothing late may arrive */
+#define SIZE	 (32u << 20) /* more than sockets buffer */
 #define POOL	 (SIZE + 65536)
 #define PIECES	 2048u
 #define READ_LEN (1u << 20)
 #define AT_ONCE	 4
-#define RELEASE	 0.1 /* seconds that writes have before SIGCONT */
+#define RELEASE	 0.1 /* s for writes to end before SIGCONT */
 
 enum shape {
 	DURABLE,     /* one durable write */
-	VECTOR,	     /* the same of four buffers */
+	VECTOR,	     /* one durable write of four buffers */
 	WITH_COMMIT, /* one write, and a commit */
-	MANY,	     /* durable writes, as many as are taken */
-	READS,	     /* of which some responses have come, or a part of one */
+	MANY,	     /* as many durable writes as the queue takes */
+	READS,	     /* reads, some responses received, or a part of one */
 	SHAPES,
 };
 static const char *const shapes[SHAPES] = {
@@ -39,7 +39,7 @@ enum cause {
 };
 static const char *const causes[CAUSES] = {"timeout", "av_remove", "cut"};
 
-/* The program's use of the buffer once the error entry is there. */
+/* The program's use of the buffer after the error entry. */
 enum reuse {
 	OVERWRITE, /* with bytes that must never arrive */
 	PROTECT,   /* PROT_NONE */
@@ -82,7 +82,7 @@ static ssize_t post_vector(struct bed_op *op)
 	return fi_writemsg(b.s.ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION);
 }
 
-/* A call that is not taken has started nothing. */
+/* A call that fails has started nothing. */
 static void post(enum shape shape)
 {
 	const size_t piece = SIZE / PIECES;
@@ -123,21 +123,21 @@ static void post(enum shape shape)
 	}
 }
 
-/* Every operation has ended: NULL, or what is wrong. */
+/* Wait until every operation has ended: NULL, or the fault. */
 static const char *wait_for_ends(void)
 {
-	double end = bed_now() + BED_PATIENCE;
+	double end = bed_now() + BED_DEADLINE;
 	bool failed = false;
 
-	/* A write without a commit of its own is not timed. */
-	if (posted && !bed_wait(&b, &ops[posted - 1], BED_PATIENCE))
-		return "the last operation came to no end";
+	/* A write without its own commit has no deadline. */
+	if (posted && !bed_wait(&b, &ops[posted - 1], BED_DEADLINE))
+		return "the last operation did not end";
 	bed_pause(&b, RELEASE);
 	for (unsigned int i = 0; i < posted; i++) {
 		if (!ops[i].ends)
 			bed_continue(&b);
 		if (!bed_wait(&b, &ops[i], end - bed_now()))
-			return "an operation came to no end";
+			return "an operation did not end";
 		failed |= ops[i].err;
 	}
 	if (posted && !failed)
@@ -156,7 +156,7 @@ static const char *row_run(size_t row)
 	const char *wrong;
 	int ret;
 
-	/* 32 MiB would lengthen the timeout by two seconds. */
+	/* At the default rate 32 MiB would add two seconds to the timeout. */
 	setenv("FI_OFI_RPMEM_SLOW_RATE", "1000000000", 1);
 	source = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -188,7 +188,7 @@ static const char *row_run(size_t row)
 	wrong = wait_for_ends();
 	if (wrong)
 		return wrong;
-	/* The program does with its buffer what it likes. */
+	/* The program reuses its buffer. */
 	memset(mark, 0x5a, sizeof(mark));
 	if (REUSE(row) == OVERWRITE)
 		memset(source, 0x5a, SIZE);

@@ -41,7 +41,7 @@ double bed_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void bed_nap(double seconds)
+void bed_sleep(double seconds)
 {
 	struct timespec t = {(time_t)seconds, 0};
 
@@ -51,7 +51,7 @@ void bed_nap(double seconds)
 
 const char *bed_says(const char *fmt, ...)
 {
-	/* One sentence may be made of another. */
+	/* Several buffers: a sentence may quote another one. */
 	static char texts[4][240];
 	static unsigned int turn;
 	char *text = texts[turn++ % 4];
@@ -156,7 +156,7 @@ static void row_start(struct running *r, size_t row, bed_row_fn fn)
 		text = fn(row);
 		if (!text)
 			text = "";
-		/* The NUL is the sign that the row came to its end. */
+		/* The NUL marks a row that has ended by itself. */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);
 		_exit(0);
@@ -173,7 +173,7 @@ static void row_end(const struct running *r, int status, bed_name_fn name)
 	if (n <= 0)
 		snprintf(says, sizeof(says), "it %s, status %#x",
 			 WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
-				 ? "came to no end"
+				 ? "did not end"
 				 : "died",
 			 status);
 	name(r->row, text, sizeof(text));
@@ -267,7 +267,7 @@ struct command {
 	unsigned int progress_ms;
 };
 
-/* Receives for whatever comes, tagged or not. */
+/* Receives for any message, tagged or not. */
 #define RECEIVES 1024
 static struct receive {
 	bool tagged;
@@ -285,7 +285,7 @@ static void receive_anything(struct side *s, struct receive *r)
 				FI_ADDR_UNSPEC, r));
 }
 
-/* Progress, and a nap where there was none. */
+/* Make progress, and pause when there is none. */
 static void target_progress(struct bed *b, struct side *s)
 {
 	struct receive *r;
@@ -310,7 +310,7 @@ static void target_progress(struct bed *b, struct side *s)
 		idle = false;
 	}
 	if (idle)
-		bed_nap(500e-6);
+		bed_sleep(500e-6);
 }
 
 static void target_run(struct bed *b, const struct bed_opts *o, int in, int out)
@@ -444,14 +444,14 @@ bool bed_drain(struct bed *b, unsigned int ms)
 {
 	const struct command c = {ms};
 	struct pollfd p = {.fd = b->from, .events = POLLIN};
-	const double end = bed_now() + BED_PATIENCE;
+	const double end = bed_now() + BED_DEADLINE;
 	char ok;
 
 	if (write(b->to, &c, sizeof(c)) != sizeof(c))
 		return false;
 	while (!poll(&p, 1, 0) && bed_now() < end)
 		if (!bed_poll(b))
-			bed_nap(500e-6);
+			bed_sleep(500e-6);
 	return p.revents && read(b->from, &ok, 1) == 1;
 }
 
@@ -539,7 +539,7 @@ bool bed_wait(struct bed *b, const struct bed_op *op, double seconds)
 
 	while (!op->ends && bed_now() < end)
 		if (!bed_poll(b))
-			bed_nap(200e-6);
+			bed_sleep(200e-6);
 	return op->ends;
 }
 
@@ -548,7 +548,7 @@ void bed_retry(struct bed *b, double since)
 	if (b->wakes && b->stopped && bed_now() - since > WAKE_AFTER)
 		bed_continue(b);
 	if (!bed_poll(b))
-		bed_nap(200e-6);
+		bed_sleep(200e-6);
 }
 
 ssize_t bed_write(struct bed *b, const void *buf, uint64_t at, size_t len,
@@ -613,7 +613,7 @@ void bed_pause(struct bed *b, double seconds)
 
 	do {
 		if (!bed_poll(b))
-			bed_nap(200e-6);
+			bed_sleep(200e-6);
 	} while (bed_now() < end);
 }
 
@@ -626,7 +626,10 @@ const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 	int tries = 0;
 
 	do {
-		/* Entries that never come may still come: not on the stack. */
+		/*
+		 * On the heap: an entry may still come after this function has
+		 * returned.
+		 */
 		write = calloc(2, sizeof(*write));
 		if (!write)
 			MUST(-FI_ENOMEM);
@@ -636,13 +639,13 @@ const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 		ret = BED_POST(b, bed_write(b, buf, at, len, 0, write));
 		if (ret)
 			continue;
-		if (!bed_wait(b, write, BED_PATIENCE))
-			return "a write came to no end";
+		if (!bed_wait(b, write, BED_DEADLINE))
+			return "a write did not end";
 		ret = BED_POST(b, bed_commit(b, at, len, NULL, commit));
 		if (ret)
 			continue;
-		if (!bed_wait(b, commit, BED_PATIENCE))
-			return "a commit came to no end";
+		if (!bed_wait(b, commit, BED_DEADLINE))
+			return "a commit did not end";
 		if (!write->err && !commit->err)
 			return memcmp(b->mem + at, buf, len)
 				       ? "a commit has succeeded without the "

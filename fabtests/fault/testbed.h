@@ -9,13 +9,13 @@
 
 /*
  * The driver forks one process for each row and never calls libfabric. A row
- * opens one testbed: it forks the target and is the initiator itself. Both
- * have the target's memory mapped, so a row can look at it at any moment.
+ * opens one testbed: it forks the target and is the initiator itself. Both map
+ * the target's memory, so a row can look at it at any moment.
  */
 
 /* Seconds after which a repeated -FI_EAGAIN or a missing entry is a failure. */
-#define BED_PATIENCE 30.0
-/* Seconds after which operations have to succeed again, with pauses. */
+#define BED_DEADLINE 30.0
+/* Seconds within which operations have to succeed again, with pauses. */
 #define BED_RECOVERY 15.0
 #define BED_PAUSE    0.02
 
@@ -55,12 +55,12 @@ struct bed {
 	struct card card;
 	struct side s;
 	/*
-	 * An endpoint that makes a new connection may need the target: with
-	 * this set, posting continues a stopped target after a while.
+	 * An endpoint that makes a new connection may need the target: if set,
+	 * posting continues a stopped target after a while.
 	 */
 	bool wakes;
-	const char *wrong; /* the first entry that must not be there */
-	/* Messages with BED_MARK in front that the target has taken. */
+	const char *wrong; /* the first unexpected entry */
+	/* Messages beginning with BED_MARK that the target has received. */
 	_Atomic uint64_t *marks;
 };
 
@@ -68,8 +68,7 @@ struct bed {
 typedef const char *(*bed_row_fn)(size_t row);
 typedef void (*bed_name_fn)(size_t row, char *name, size_t size);
 
-/* Run n rows, some at a time, each in a process of its own; one TAP line each.
- */
+/* Run n rows, some at a time, each in its own process; one TAP line each. */
 void bed_run(size_t n, unsigned int at_once, bed_name_fn name, bed_row_fn row);
 
 /* Seeded numbers: the same seed gives the same numbers. */
@@ -86,11 +85,11 @@ bool bed_long(void);
 void bed_file(char *path, size_t size, const char *suffix);
 
 double bed_now(void);
-void bed_nap(double seconds);
+void bed_sleep(double seconds);
 
 /* In a row: fork the target, open the initiator, insert the address. */
 void bed_open(struct bed *b, const struct bed_opts *o);
-/* Stop every thread of the target; continue it. */
+/* Stop every thread of the target, or continue them. */
 void bed_stop(struct bed *b);
 void bed_continue(struct bed *b);
 /*
@@ -112,10 +111,10 @@ bool bed_wait(struct bed *b, const struct bed_op *op, double seconds);
 
 /*
  * Repeat a call while it returns -FI_EAGAIN, with progress, for at most
- * BED_PATIENCE: what it returned last.
+ * BED_DEADLINE: what it returned last.
  */
-#define BED_POST(b, call) BED_POST_FOR(b, BED_PATIENCE, call)
-/* The same for so many seconds. */
+#define BED_POST(b, call) BED_POST_FOR(b, BED_DEADLINE, call)
+/* As BED_POST, for so many seconds. */
 #define BED_POST_FOR(b, seconds, call)                                         \
 	({                                                                     \
 		double since_ = bed_now();                                     \
@@ -125,15 +124,15 @@ bool bed_wait(struct bed *b, const struct bed_op *op, double seconds);
 			bed_retry(b, since_);                                  \
 		r_;                                                            \
 	})
-/* Progress between two tries of a call that was first made at since. */
+/* Make progress before the next try of a call first made at since. */
 void bed_retry(struct bed *b, double since);
 
-/* The calls, at offsets of the region. */
+/* Calls at offsets of the region. */
 ssize_t bed_write(struct bed *b, const void *buf, uint64_t at, size_t len,
 		  uint64_t flags, struct bed_op *op);
 ssize_t bed_commit(struct bed *b, uint64_t at, size_t len,
 		   const struct fi_rpmem_then *then, struct bed_op *op);
-/* An atomic on one uint64_t: a fetch with result, a compare with compare. */
+/* An atomic on one uint64_t: a fetch if result, a compare if compare. */
 ssize_t bed_atomic(struct bed *b, enum fi_op kind, const uint64_t *operand,
 		   const uint64_t *compare, uint64_t *result, uint64_t at,
 		   uint64_t flags, struct bed_op *op);
@@ -144,7 +143,7 @@ ssize_t bed_atomic(struct bed *b, enum fi_op kind, const uint64_t *operand,
  */
 const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 			     size_t len);
-/* Progress at the initiator for a while. */
+/* Make progress at the initiator for a while. */
 void bed_pause(struct bed *b, double seconds);
 /* The TCP ports that a process listens on; returns how many, n at most. */
 int bed_ports(pid_t pid, uint16_t *ports, int n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmemd with a secret, and what its export says. */
+/* Starts fi_rpmemd with a secret, and fetches its export. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -72,7 +72,7 @@ const char *bed_daemon_start(struct bed_daemon *d, uint64_t seed)
 			port = 0;
 		if (f)
 			fclose(f);
-		bed_nap(0.02);
+		bed_sleep(0.02);
 	}
 	unlink(port_file);
 	if (!port)

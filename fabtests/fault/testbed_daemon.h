@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* fi_rpmemd with a secret, and what its export says. */
+/* fi_rpmemd with a secret, and its export. */
 #ifndef RP_TEST_TESTBED_DAEMON_H
 #define RP_TEST_TESTBED_DAEMON_H
 
@@ -9,7 +9,7 @@
 struct bed_daemon {
 	pid_t pid;
 	char secret_file[64], other_file[64], log_file[64], pool_file[64];
-	struct rp_secret secret, other; /* of the daemon; another one */
+	struct rp_secret secret, other; /* the daemon's secret; a wrong one */
 	struct rp_setup_target where;	/* with the right secret */
 	struct rp_setup_export export;
 };
@@ -23,8 +23,8 @@ struct card bed_daemon_card(const struct bed_daemon *d);
 /* The number of lines of its log that have the word, in any case. */
 int bed_daemon_logged(const struct bed_daemon *d, const char *word);
 /*
- * A bed whose target is the daemon: opened over prov (NULL: the provider), it
- * cannot be stopped or drained.
+ * Open a bed whose target is the daemon, over prov (NULL: the provider). The
+ * target cannot be stopped or drained.
  */
 void bed_daemon_visit(struct bed *b, const struct card *c, const char *prov);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The reader of verdicts.tsv; its words are its own, not those of the code. */
+/* Reads verdicts.tsv; its words are defined here, apart from the code's. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static bool parse(const struct word *words, const char *s, int *value)
 	return *value >= 0;
 }
 
-/* Everything of a row but cell's name, method, verdict and source. */
+/* Parse all columns but the cell's name, method, verdict and source. */
 static const char *parse_cell(char *const row[COLUMNS], struct verdict_cell *c)
 {
 	int memory, placement, domain, fence, buf, op, shape, against;
@@ -227,7 +227,7 @@ cell_of(struct verdicts *v, char *const row[COLUMNS], const char **wrong)
 	return &v->cells[v->n++];
 }
 
-/* NULL: the row is in. Else what is wrong with it. */
+/* Add the row: NULL, or its fault. */
 static const char *add_row(struct verdicts *v, char *const row[COLUMNS])
 {
 	const char *wrong;

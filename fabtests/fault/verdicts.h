@@ -15,22 +15,22 @@ enum verdict_op {
 	VERDICT_SEND,
 };
 
-/* What is done with a message; the other operations have enum rp_method. */
+/* How a SEND becomes durable; the other operations have enum rp_method. */
 enum verdict_send {
-	VERDICT_INLINE_NONE,	    /* copy, answer */
-	VERDICT_INLINE_CLWB,	    /* copy, clwb, sfence, answer */
-	VERDICT_INPLACE_CLWB,	    /* clwb of the receive buffer, answer */
+	VERDICT_INLINE_NONE,	    /* copy, reply */
+	VERDICT_INLINE_CLWB,	    /* copy, clwb, sfence, reply */
+	VERDICT_INPLACE_CLWB,	    /* clwb of the receive buffer, reply */
 	VERDICT_INPLACE_FENCE,	    /* the initiator reads behind it */
 	VERDICT_INPLACE_COMPLETION, /* nothing */
 	VERDICT_SENDS
 };
 
-/* How b follows a. */
+/* The order of b behind a. */
 enum verdict_order {
 	VERDICT_ALONE,	   /* single: there is no b */
 	VERDICT_WAIT,	   /* when a's commit has completed */
 	VERDICT_PIPELINED, /* without waiting */
-	VERDICT_THEN,	   /* in one request; method and send say nothing */
+	VERDICT_THEN,	   /* in one request; method and send are unused */
 };
 
 struct verdict_method {
@@ -48,14 +48,14 @@ struct verdict_cell {
 	char *name;
 	bool taxonomy; /* one of the 72 of Kashyap et al. */
 	/*
-	 * Agent yes, file system trusted, breaks told, native no: who carries
-	 * out native sets that.
+	 * The agent runs, the file system is trusted, broken connections are
+	 * reported, and native is no: native methods set it.
 	 */
 	struct rp_facts facts;
 	bool buffers_pm; /* receive buffers are in persistent memory */
 	enum verdict_op op;
 	bool compound;
-	enum rp_class against; /* what the bytes must survive */
+	enum rp_class against; /* the failure that bytes must survive */
 	struct verdict_method methods[VERDICT_METHODS];
 	size_t n;
 };
@@ -63,7 +63,7 @@ struct verdict_cell {
 struct verdicts {
 	struct verdict_cell *cells;
 	size_t n;
-	size_t valid, forbidden; /* pairs */
+	size_t valid, forbidden; /* number of pairs */
 };
 
 /*

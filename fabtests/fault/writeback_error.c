@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Two regions of one file on a disk that fails: nobody may be told yes. */
+/* Two regions of one file on a failing disk: neither flush may succeed. */
 #include "config.h"
 
 #include <err.h>
@@ -52,17 +52,17 @@ int main(int argc, char **argv)
 	a = region(p, half);
 	b = region(p + half, half);
 	/*
-	 * What the kernel's own flusher does after some seconds: everything is
-	 * written, the bytes of the second half have nowhere to go, and the
-	 * error is kept for whoever asks. (Another open file waits for it here:
-	 * it is told, and the first one still will be.)
+	 * Do what the kernel's flusher does after some seconds: write all pages
+	 * back, fail for the second half, which has no space, and keep the
+	 * error for each open file. (fsync() of the other one waits for that,
+	 * and takes its own copy of the error.)
 	 */
 	memset(p, 1, 2 * half);
 	if (!fsync(other))
 		errx(1, "the disk has room: nothing was tested");
 	ret = rp_pmem_flush(a, 0, half);
 	if (!ret)
-		errx(1, "the first half was not told");
+		errx(1, "the first half's flush succeeded");
 	printf("first half: %s\n", strerror(-ret));
 	bare = msync(p + half, half, MS_SYNC);
 	printf("bare msync of the second half: %s\n",
@@ -71,6 +71,9 @@ int main(int argc, char **argv)
 	printf("second half: %s\n", ret ? strerror(-ret) : "success");
 	rp_pmem_delete(a);
 	rp_pmem_delete(b);
-	/* Unless bare msync lies here, the test has not seen the trap. */
+	/*
+	 * If bare msync fails here, the test did not meet the kernel's
+	 * behaviour.
+	 */
 	return ret && !bare ? 0 : 2;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Durable operations to an address that is not, or no longer, in the address
- * vector, and on an endpoint that has none: refused, and nothing else ends. */
+ * vector, and on an endpoint without one: refused, and other operations go on.
+ */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static struct fi_cq_err_entry err;
 
 #define COMMIT (FI_COMMIT_COMPLETE | FI_COMPLETION)
 
-/* Every way to make something durable at dest; each call's return value. */
+/* Post every kind of durable operation to dest; returns each call's value. */
 enum {
 	COMMIT_CALL,
 	SAVE,
@@ -42,7 +43,9 @@ static const char *const names[N] = {
 };
 
 static uint64_t word, old;
-/* The context of what is posted; a completion of another was not asked for. */
+/*
+ * The context of posted operations; a completion with another one is a fault.
+ */
 static void *context;
 
 static ssize_t add(struct fid_ep *ep, fi_addr_t dest, struct fi_rma_ioc *rma,
@@ -115,8 +118,7 @@ static bool done(struct side *s)
 	return e.op_context == context;
 }
 
-/* All of them are refused so, at once. works() would see a completion of
- * theirs. */
+/* Each call is refused with this error. works() would see stray completions. */
 static void refused(struct side *s, struct fid_ep *ep, fi_addr_t dest,
 		    const struct card *peer, ssize_t as, const char *what)
 {
@@ -160,7 +162,7 @@ static void removed(struct side *s, const struct card *peer)
 	works(s, peer, "inserted again");
 }
 
-/* Bound to a queue, and not yet to an address vector. */
+/* An endpoint bound to a queue, and not yet to an address vector. */
 static void unbound(struct side *s, const struct card *peer)
 {
 	struct fid_ep *first = s->ep;
@@ -170,7 +172,7 @@ static void unbound(struct side *s, const struct card *peer)
 	refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE, "no address vector");
 	tap_ok(fi_enable(s->ep) == -FI_ENOAV, "%s: it cannot be enabled",
 	       label);
-	/* ofi_rxm 1.17 cannot close an endpoint that never had one. */
+	/* ofi_rxm 1.17 cannot close an endpoint without an address vector. */
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
 	refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE, "not enabled");
 	MUST(fi_enable(s->ep));

@@ -14,7 +14,7 @@ static struct fi_cq_err_entry err;
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 #define COMMIT	       (FI_COMMIT_COMPLETE | FI_COMPLETION)
 
-/* Where one kind of memory is. */
+/* The target's memory of one kind. */
 struct place {
 	const char *what;
 	uint64_t addr, key;
@@ -45,8 +45,11 @@ static void idle(struct side *s, const struct card *peer)
 {
 }
 
-/* One that fetches is a read to tcp and to the agent, not to sockets. */
-static bool told(const struct side *s, const struct place *p, bool fetches)
+/*
+ * Does the target get an entry? A fetch is a read to tcp and to the agent, not
+ * to sockets.
+ */
+static bool has_entry(const struct side *s, const struct place *p, bool fetches)
 {
 	bool read = fetches && (p->persistent || !s->o.prov);
 
@@ -65,7 +68,7 @@ static void short_forms(struct side *s, const struct place *p)
 	POST(s, fi_atomic(s->ep, &one, 1, NULL, s->peer, p->addr, p->key,
 			  FI_UINT64, FI_SUM, &one));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &one &&
-		       told(s, p, false) && peek(s, p, 0) == 42,
+		       has_entry(s, p, false) && peek(s, p, 0) == 42,
 	       "%s: %s: sum", label, w);
 	POST(s, fi_atomicv(s->ep, ioc, NULL, 2, s->peer, p->addr, p->key,
 			   FI_UINT64, FI_SUM, ioc));
@@ -75,14 +78,15 @@ static void short_forms(struct side *s, const struct place *p)
 	POST(s, fi_fetch_atomic(s->ep, &one, 1, NULL, &got, NULL, s->peer,
 				p->addr, p->key, FI_UINT64, FI_SUM, &got));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &got &&
-		       told(s, p, true) && got == 52 && peek(s, p, 0) == 53,
+		       has_entry(s, p, true) && got == 52 &&
+		       peek(s, p, 0) == 53,
 	       "%s: %s: fetch and add", label, w);
 	is = 53;
 	POST(s, fi_compare_atomic(s->ep, &five, 1, NULL, &is, NULL, &got, NULL,
 				  s->peer, p->addr, p->key, FI_UINT64, FI_CSWAP,
 				  &is));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &is &&
-		       told(s, p, true) && got == 53 && peek(s, p, 0) == 5,
+		       has_entry(s, p, true) && got == 53 && peek(s, p, 0) == 5,
 	       "%s: %s: compare and swap", label, w);
 	POST(s, fi_compare_atomic(s->ep, &one, 1, NULL, &is, NULL, &got, NULL,
 				  s->peer, p->addr, p->key, FI_UINT64, FI_CSWAP,
@@ -97,12 +101,12 @@ static void short_forms(struct side *s, const struct place *p)
 	       "%s: %s: atomic read", label, w);
 	POST(s, fi_inject_atomic(s->ep, &five, 1, s->peer, p->addr, p->key,
 				 FI_UINT64, FI_SUM));
-	five = 77; /* it is ours again */
+	five = 77; /* the buffer is free again */
 	tap_ok(side_quiet(s) && peek(s, p, 0) == 10,
-	       "%s: %s: an injected one tells nothing", label, w);
+	       "%s: %s: an injected one has no entry", label, w);
 }
 
-/* The message forms with two places at the target. */
+/* The message calls with two target ranges. */
 static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 {
 	uint64_t v[2] = {1, 2}, cmp[2] = {11, 0}, got[2] = {0, 0};
@@ -129,12 +133,12 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	poke(s, p, 4096, 20);
 	POST(s, fi_atomicmsg(s->ep, &m, flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
-		       told(s, p, false) && peek(s, p, 0) == 11 &&
+		       has_entry(s, p, false) && peek(s, p, 0) == 11 &&
 		       peek(s, p, 4096) == 22,
 	       "%s: %s: message form", label, w);
 	POST(s, fi_fetch_atomicmsg(s->ep, &m, res, NULL, 2, flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
-		       told(s, p, true) && got[0] == 11 && got[1] == 22 &&
+		       has_entry(s, p, true) && got[0] == 11 && got[1] == 22 &&
 		       peek(s, p, 0) == 12 && peek(s, p, 4096) == 24,
 	       "%s: %s: message form that fetches", label, w);
 	m.op = FI_CSWAP;
@@ -142,18 +146,20 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	POST(s, fi_compare_atomicmsg(s->ep, &m, &is, NULL, 1, res, NULL, 2,
 				     flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
-		       told(s, p, true) && got[0] == 12 && got[1] == 24 &&
+		       has_entry(s, p, true) && got[0] == 12 && got[1] == 24 &&
 		       peek(s, p, 0) == 1 && peek(s, p, 4096) == 24,
 	       "%s: %s: message form that compares", label, w);
 	m.op = FI_SUM;
 	POST(s, fi_atomicmsg(s->ep, &m, flags | FI_INJECT));
-	v[0] = v[1] = 1000; /* it is ours again */
-	/* ofi_rxm itself tells of no injected atomic: only ours are told. */
+	v[0] = v[1] = 1000; /* the buffer is free again */
+	/*
+	 * ofi_rxm reports no injected atomic to the target, the provider does.
+	 */
 	if (p->persistent || s->o.prov)
 		tap_ok(side_wait(s, &e, &err) && e.op_context == &m,
-		       "%s: %s: an injected one is told", label, w);
+		       "%s: %s: an injected one has an entry", label, w);
 	else
-		OK(side_quiet(s), "an injected one is told by no base");
+		OK(side_quiet(s), "an injected one has no entry of the base");
 	tap_ok(peek(s, p, 0) == 2 && peek(s, p, 4096) == 26,
 	       "%s: %s: an injected one has taken its operands", label, w);
 }
@@ -164,7 +170,7 @@ static bool fails_once(struct side *s, void *context)
 	       err.op_context == context && side_quiet(s);
 }
 
-/* What commits do with atomics. */
+/* How commits treat atomics. */
 static void commits(struct side *s, const struct place *p)
 {
 	uint64_t one = 1, got = 7;
@@ -198,7 +204,7 @@ static void commits(struct side *s, const struct place *p)
 	for (int i = 0; i < 100; i++)
 		once &= side_wait(s, &e, &err) && e.op_context == &m;
 	OK(once && side_quiet(s) && peek(s, p, 4096) == 200,
-	   "100 with commits, each told once");
+	   "100 with commits, each completes once");
 	m.op = FI_ATOMIC_READ;
 	OK(fi_fetch_atomicmsg(s->ep, &m, &res, NULL, 1, COMMIT) ==
 		   -FI_EOPNOTSUPP,
@@ -226,7 +232,7 @@ static void initiate(struct side *s, const struct card *peer)
 		   !fi_fetch_atomicvalid(s->ep, FI_UINT64, FI_SUM, &n) &&
 		   !fi_compare_atomicvalid(s->ep, FI_UINT64, FI_CSWAP, &n) &&
 		   fi_atomicvalid(s->ep, FI_UINT64, FI_CSWAP, &n),
-	   "what is valid is told");
+	   "the valid operations are listed");
 	short_forms(s, &plain);
 	short_forms(s, &pool);
 	message_forms(s, &plain, FI_COMPLETION);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a program needs of RDM endpoints works, with commits going on beside. */
+/* The basic services of RDM endpoints work, beside outstanding commits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-/* An adapter cannot pin the page cache of our own executable. */
+/* Writable, as an adapter cannot pin the page cache of the executable. */
 static char text[] = "pool text";
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
@@ -31,7 +31,7 @@ static void serve(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	}
-	/* Matches every tag. */
+	/* A tag mask that matches every tag. */
 	for (int i = 0; i < 3; i++) {
 		POST(s, fi_trecv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
 				 0, ~0ull, NULL));
@@ -42,7 +42,7 @@ static void serve(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	}
-	pair_meet(s); /* the writes are done */
+	pair_barrier(s); /* the writes are done */
 	POST(s, fi_inject(s->ep, s->pool, 32, s->peer));
 	POST(s, fi_inject(s->ep, s->plain, 32, s->peer));
 }
@@ -71,7 +71,7 @@ static void messages(struct side *s)
 static void tagged(struct side *s)
 {
 	uint64_t tags[] = {7, 0, ~0ull};
-	/* sockets calls a tagged message a message too. */
+	/* sockets sets FI_MSG for a tagged message, too. */
 	uint64_t base_adds = s->o.prov ? FI_MSG : 0;
 	char in[64], out[64];
 
@@ -83,12 +83,12 @@ static void tagged(struct side *s)
 		POST(s, fi_tinject(s->ep, out, sizeof(out), s->peer, tags[i]));
 		OK(side_wait(s, &e, &err) && e.op_context == in &&
 			   !strcmp(in, out),
-		   "tagged, answered with the same tag");
+		   "tagged, echoed with the same tag");
 		if (s->o.format == FI_CQ_FORMAT_TAGGED || !s->o.format)
 			OK(e.tag == tags[i] && e.len == 32 &&
 				   (e.flags & ~base_adds) ==
 					   (FI_TAGGED | FI_RECV),
-			   "tag, length and flags are told");
+			   "the entry has tag, length and flags");
 	}
 }
 
@@ -128,7 +128,7 @@ static void writes(struct side *s, const struct card *peer)
 		src[200] ^= 1;
 		POST(s, fi_inject_write(s->ep, src + 192, 64, s->peer,
 					to[k].addr + 192, to[k].key));
-		OK(side_quiet(s), "an injected write tells nothing");
+		OK(side_quiet(s), "an injected write has no entry");
 		POST(s, fi_read(s->ep, back, 4096, NULL, s->peer, to[k].addr,
 				to[k].key, back));
 		OK(side_wait(s, &e, &err) && e.op_context == back &&
@@ -137,7 +137,7 @@ static void writes(struct side *s, const struct card *peer)
 	}
 }
 
-/* On a disk msync; RPMEM_METHOD says what else the pool's memory needs. */
+/* Files on a disk use msync; RPMEM_METHOD names the method of other memory. */
 static uint32_t method_wanted(void)
 {
 	const char *name = getenv("RPMEM_METHOD");
@@ -168,7 +168,7 @@ static void commits(struct side *s, const struct card *peer)
 		.context = &msg,
 	};
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
-	int contexts[300], told = 0;
+	int contexts[300], ends = 0;
 
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
 	OK(side_wait(s, &e, &err) && e.op_context == &msg,
@@ -199,14 +199,15 @@ static void commits(struct side *s, const struct card *peer)
 		POST(s, fi_rpmem_commit(
 				s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
 				FI_RPMEM_CLASS_DEFAULT, NULL, &contexts[i]));
-	while (told < 300 && side_wait(s, &e, &err)) {
+	while (ends < 300 && side_wait(s, &e, &err)) {
 		++*(int *)e.op_context;
-		told++;
+		ends++;
 	}
 	for (int i = 0; i < 300; i++)
 		if (contexts[i] != 1)
-			told = -1;
-	OK(told == 300 && side_quiet(s), "300 outstanding, each told once");
+			ends = -1;
+	OK(ends == 300 && side_quiet(s),
+	   "300 outstanding, each completes once");
 
 	OK(!fi_rpmem_query(s->ep, s->peer, peer->pool_key,
 			   FI_RPMEM_CLASS_DEFAULT, &attr) &&
@@ -228,11 +229,11 @@ static void initiate(struct side *s, const struct card *peer)
 	char in[64];
 
 	messages(s);
-	/* Control messages are under way from here on. */
+	/* From here on REQUESTs and REPLYs are outstanding. */
 	writes(s, peer);
 	commits(s, peer);
 	tagged(s);
-	pair_meet(s);
+	pair_barrier(s);
 	for (int i = 0; i < 2; i++) {
 		POST(s,
 		     fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in));
@@ -241,19 +242,19 @@ static void initiate(struct side *s, const struct card *peer)
 	}
 }
 
-/* --- ways of opening --- */
+/* --- the ways to open an endpoint --- */
 
 static void run(const char *name, struct pair_opts target,
 		struct pair_opts initiator)
 {
-	/* Another base than the one that was asked for. */
+	/* The provider opened another base than the one in the hints. */
 	if (target.prov && !pair_over("tcp"))
 		return;
 	label = name;
 	pair_run(&target, &initiator, serve, initiate);
 }
 
-/* Selective completion: only what asks for a completion gets one. */
+/* Selective completion: an operation has an entry only with FI_COMPLETION. */
 static void idle(struct side *s, const struct card *peer)
 {
 }
@@ -276,15 +277,15 @@ static void select_few(struct side *s, const struct card *peer)
 				 rma.key, NULL));
 		POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE));
 	}
-	OK(side_quiet(s), "nothing is told of what did not ask");
+	OK(side_quiet(s), "operations without FI_COMPLETION have no entry");
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
 	OK(side_wait(s, &e, &err) && e.op_context == &msg,
-	   "a commit that asks is told");
+	   "a commit with FI_COMPLETION has an entry");
 	rma.addr += PAIR_POOL;
 	msg.iov_count = 0;
 	POST(s, fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
 	OK(!side_wait(s, &e, &err) && err.op_context == &msg,
-	   "an error is always told");
+	   "an error always has an entry");
 }
 
 /* FI_COMMIT_COMPLETE as the endpoint's default. */
@@ -305,12 +306,13 @@ static void by_default(struct side *s, const struct card *peer)
 	OK(side_quiet(s), "an inject has nothing to commit");
 }
 
-/* Keys of the application's choice work, and commits say what to do. */
+/* Keys chosen by the application work, and commits report their remedy. */
 static void raw(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
 
-	OK(peer->pool_key == 1 && peer->plain_key == 2, "the keys are ours");
+	OK(peer->pool_key == 1 && peer->plain_key == 2,
+	   "the application chose the keys");
 	POST(s,
 	     fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr, 1, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "a write works");
@@ -320,7 +322,7 @@ static void raw(struct side *s, const struct card *peer)
 	   "a commit is refused");
 }
 
-/* A commit of the initiator adds nothing to the target's table. */
+/* An initiator's commits add no entry to the target's address table. */
 static void table_target(struct side *s, const struct card *peer)
 {
 	fi_addr_t addr[3] = {9, 9, 9};
@@ -328,7 +330,7 @@ static void table_target(struct side *s, const struct card *peer)
 	char buf[128];
 	size_t len = sizeof(buf);
 
-	pair_meet(s); /* a commit has been answered */
+	pair_barrier(s); /* a commit has its reply */
 	((struct sockaddr_in *)other.name)->sin_port ^= 1;
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL));
 	MUST(fi_av_insert(s->av, peer->name, 1, &addr[1], 0, NULL));
@@ -336,7 +338,7 @@ static void table_target(struct side *s, const struct card *peer)
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[2], 0, NULL));
 	if (addr[0] != 0 || addr[1] != 1 || addr[2] != 2)
 		MUST(-FI_EINVAL);
-	/* No address at all has no number. */
+	/* An empty address has no index. */
 	addr[0] = 0;
 	memset(((struct sockaddr_in *)other.name), 0, sizeof(struct sockaddr));
 	if (fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL) ||
@@ -363,7 +365,7 @@ static void table_initiator(struct side *s, const struct card *peer)
 	POST(s, fi_rpmem_commit(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
 				FI_RPMEM_CLASS_DEFAULT, NULL, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "commit");
-	pair_meet(s);
+	pair_barrier(s);
 	OK(side_wait(s, &e, &err) && !strcmp(in, "number one"),
 	   "the user's second entry is number 1");
 	POST(s, fi_inject(s->ep, in, 8, s->peer));

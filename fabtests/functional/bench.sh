@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_bench obtains every figure, and says so of one that it cannot.
+# fi_rpmem_bench obtains every figure, or says why it cannot.
 set -u
 dir=$(mktemp -d ./bench.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
@@ -12,7 +12,8 @@ fail()
 	failed=1
 }
 
-# The smallest ratio, of all sizes, in the lines that end with these words.
+# ratio NAME...: the smallest ratio, of all sizes, in the lines that end with
+# these words.
 ratio()
 {
 	awk -v "words=$1" 'index($0, words) && $1 ~ /^[0-9.]+$/ {
@@ -48,9 +49,9 @@ for name in base_write base_tagged write write_commit_flag \
 		fail "$name is not in the JSON for both sizes"
 done
 
-# A generous bound: it only finds what is broken, and so every time. Beside other
-# load a median may be the scheduler's. A sanitizer slows the provider, and not
-# libfabric, so the plain build alone is measured.
+# The bound is generous: it finds what is broken, whatever the machine's load. A
+# sanitizer slows the provider and not libfabric, so only a plain build is
+# measured.
 for try in 1 2 3; do
 	[ -z "${RP_SANITIZE:-}" ] || break
 	r=$(ratio ' write / base write')
@@ -69,7 +70,7 @@ grep -qi durable "$dir/table" && fail "class none is called durable"
 grep -q 'msync alone .*not obtained' "$dir/table" ||
 	fail "msync of emulated memory has a figure"
 
-# What cannot be had is said, and the rest is measured all the same.
+# A figure that cannot be obtained is reported, and the others are measured.
 FI_PROVIDER_PATH=$dir timeout 60 util/fi_rpmem_bench --pool "$dir/pool" \
 	--sizes 64 --ranges 2 --iterations 20 --seconds 2 >"$dir/table" 2>&1
 code=$?
@@ -79,7 +80,7 @@ grep -q 'base: write, delivery complete  *[1-9][0-9]* ' "$dir/table" ||
 grep -q 'FI_COMMIT_COMPLETE .*not obtained' "$dir/table" ||
 	fail "a commit was measured without a provider"
 
-# Never a file that is there.
+# An existing file is never overwritten.
 echo precious >"$dir/file"
 util/fi_rpmem_bench --pool "$dir/file" >"$dir/table" 2>&1
 code=$?

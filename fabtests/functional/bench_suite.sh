@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_bench: the suite leaves no figure out and makes none up; its modes
-# and calibrate say what they promise. Times are never looked at.
+# fi_rpmem_bench: the suite reports every figure or its absence; its modes and
+# calibrate do what they promise. Times are not judged.
 set -u
 dir=$(mktemp -d "$PWD/bench.XXXXXX") || exit 99
 trap 'rm -rf "$dir"' EXIT
 failed=0
 bench=$PWD/util/fi_rpmem_bench
-cd "$dir" || exit 99 # where it makes its files
+cd "$dir" || exit 99 # its files go there
 
 fail()
 {
@@ -15,7 +15,7 @@ fail()
 	failed=1
 }
 
-# Every metric and its bar; those of $least are lower bounds.
+# Every metric and its bar; those in $least are lower bounds.
 wanted="passthrough_latency_ratio=1.02 passthrough_rate_ratio=0.98
 	passthrough_instructions_added=25 durable_64B_vs_raw_echo=1.35
 	durable_64B_vs_msg_commit=1.05 durable_64B_vs_delivery=1.05
@@ -37,9 +37,9 @@ bars()
 	done
 }
 
-# figures FILE CODE: every name is a number, or null with a reason, or an object
-# of such by size, and CODE is the exit code that the report calls for; prints
-# "NAME number".
+# figures FILE CODE: every metric is a number, or null with a reason, or an
+# object of these by size, and CODE is the report's exit code; prints "NAME
+# number".
 figures()
 {
 	python3 - "$1" "$2" $names <<'EOF'
@@ -91,7 +91,7 @@ EOF
 unset FI_PROVIDER_PATH
 whole()
 {
-	# Bars that any figure meets: 0, unless a figure is missing.
+	# Bars that any figure meets: exit code 0, unless a figure is missing.
 	timeout 500 $bench suite --iterations 2 --seconds 1 --json "$dir/suite.json" \
 		$(bars 1e9 -1) >"$dir/table" 2>"$dir/err"
 	code=$?
@@ -102,7 +102,7 @@ whole()
 	for name in $names; do
 		grep -q "^$name .*[<>]= " "$dir/table" || fail "$name is not printed"
 	done
-	# What needs neither valgrind nor a disk is a number on any machine.
+	# Metrics without valgrind or a disk are numbers on any machine.
 	for name in passthrough_latency_ratio passthrough_rate_ratio \
 		durable_64B_vs_raw_echo durable_64B_vs_msg_commit \
 		durable_64B_vs_delivery durable_64KiB_vs_delivery \
@@ -119,7 +119,7 @@ whole()
 	fi
 	ls ./fi_rpmem_bench.* 2>/dev/null && fail "files were left behind"
 
-	# One figure on the wrong side of its bar is exit code 1, and named.
+	# One figure beyond its bar gives exit code 1, and is named.
 	timeout 500 $bench suite --iterations 1 --seconds 1 --json "$dir/wrong.json" \
 		$(bars 1e9 -1 | sed 's/\(idle_agent_cpu\)=.*/\1=-1/') \
 		>"$dir/table" 2>&1
@@ -132,8 +132,8 @@ whole()
 	$bench suite --bar nothing=1 >/dev/null 2>&1
 	[ $? -eq 3 ] || fail "a bar of no metric is not exit code 3"
 
-	# Without a provider nothing of ours is a number, and all say why; the bars
-	# are those that the provider is held to, and no variable is in effect.
+	# Without the provider its metrics are null, with a reason; the bars are
+	# the default ones, and no variable has effect.
 	mkdir "$dir/empty"
 	FI_OFI_RPMEM_INLINE=0 FI_PROVIDER_PATH=$dir/empty timeout 300 $bench suite --iterations 1 \
 		--seconds 1 --json "$dir/none.json" >"$dir/table" 2>&1
@@ -154,7 +154,7 @@ for word in sys.argv[3:]:
 EOF
 	grep ' number$' "$dir/figures" && fail "figures of a provider that is not there"
 }
-# Sanitizers and callgrind do not go together, and the modes run all the code.
+# Sanitizers and callgrind exclude each other; the modes run all the code.
 [ -n "${RP_SANITIZE:-}" ] || whole
 
 timeout 300 $bench calibrate --iterations 2 --seconds 1 --pool "$dir/pool" \
@@ -173,7 +173,7 @@ numbers += [cost["path"]["cpu"][k] for k in ("ask_ns", "fence_ns", "fences_ns")]
 sys.exit(any(type(v) is not int or v < 0 for v in numbers))
 EOF
 
-# What calibrate writes is what the provider reads, and it is used.
+# The provider reads and uses the file that calibrate writes.
 with_cost()
 {
 	FI_LOG_LEVEL=info FI_OFI_RPMEM_COST=$1 timeout 100 $bench write \

@@ -4,8 +4,8 @@
 # instructions added to a write of the base.
 set -u
 src=${srcdir:-..}
-# Limits of docs/architecture.md. Where a goal is not met the limit is the value of
-# today, so that it cannot get worse.
+# Limits of docs/architecture.md. If a goal is not met, the limit is today's
+# value, so that it cannot get worse.
 lines_bound=33300 functions_bound=46 files_bound=20 instructions_bound=41
 failed=0 n=0
 dir=$(mktemp -d ./budgets.XXXXXX) || exit 99
@@ -26,9 +26,9 @@ bounded()
 	failed=1
 }
 
-# count OUTFILE OPTION...: run fi_rpmem_bench's probe under callgrind, which counts
-# inside its posts and, where READ is set, inside its reads of the completions.
-# --emulate: the pool is anonymous memory that stands for persistent memory.
+# count OUTFILE OPTION...: run fi_rpmem_bench's probe under callgrind, which
+# counts inside its posts and, with READ set, inside its reads of completions.
+# --emulate: anonymous memory stands for persistent memory.
 count()
 {
 	out=$1
@@ -42,7 +42,7 @@ count()
 		>"$out.said" 2>&1 || sed 's/^/# /' "$out.said"
 }
 
-# The provider's functions in a count: a line "FUNCTION FILE" for each. Inlined
+# Print the provider's functions in a count, as "FUNCTION FILE". Inlined
 # functions are part of their callers.
 functions()
 {
@@ -52,7 +52,8 @@ functions()
 	/^fn=/ && ours { print substr($0, 4), file }' "$1" | sort -u
 }
 
-# Instructions in the provider itself, of each write: the probe says how many.
+# The provider's own instructions per write: the probe prints the number of
+# writes.
 instructions()
 {
 	awk -v writes="$(sed -n 's/^writes \([0-9]*\) .*/\1/p' "$1.said")" '

@@ -8,7 +8,7 @@ command -v readelf >/dev/null || {
 	exit 77
 }
 
-# objects DIRECTORY: the objects of its files, as the build has them.
+# objects DIRECTORY: the object files built from it.
 objects()
 {
 	find "prov/$1" -path '*/.libs/*.o' ! -name 'fabtests_*' | sort
@@ -27,13 +27,13 @@ calls()
 			$4 == "FUNC" && $5 == "GLOBAL" && $7 != "UND" {
 				print "def", f, $8
 			}'
-		# A jump or a call, not an address that is taken.
+		# Only calls and jumps, not addresses taken.
 		readelf -rW "$o" | awk -v f="$f" '
 			$3 ~ /_(PLT32|CALL26|JUMP26|CALL_PLT)$/ { print "use", f, $5 }'
 	done
 }
 
-# The largest circle, its files, and the calls in it.
+# Print the largest circle, its files, and the calls in it.
 circle()
 {
 	awk '

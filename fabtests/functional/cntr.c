@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters tell what the program did and nothing of ours, and never early. */
+/* Counters count the program's operations, none of the provider's, and never
+ * early.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 
 #define ROUNDS 10
 #define MANY   50
-/* What the script makes each flush take, less what a clock may be off. */
+/* Duration of a flush, set by cntr.sh, less the clock's error, in ms. */
 #define FLUSH_MS 50
 
 static const char *label;
@@ -33,14 +35,14 @@ static double ms(clockid_t clock)
 }
 
 /*
- * The counter once it has reached n: sockets counts an operation a moment after
- * it has written the entry.
+ * Wait until the counter reaches n: sockets counts an operation just after its
+ * entry.
  */
 static uint64_t counted(struct side *s, int kind, uint64_t n)
 {
-	const double patience = ms(CLOCK_MONOTONIC) + 30000;
+	const double deadline = ms(CLOCK_MONOTONIC) + 30000;
 
-	while (of(s, kind) < n && ms(CLOCK_MONOTONIC) < patience)
+	while (of(s, kind) < n && ms(CLOCK_MONOTONIC) < deadline)
 		side_poke(s);
 	return of(s, kind);
 }
@@ -68,18 +70,21 @@ static void serve(struct side *s, const struct card *peer)
 		POST(s, fi_send(s->ep, buf, 32, NULL, s->peer, NULL));
 		entry(s);
 	}
-	pair_meet(s); /* the initiator has counted */
-	pair_meet(s); /* all commits are done: hundreds of our messages */
+	pair_barrier(s); /* the initiator has counted */
+	pair_barrier(s); /* all commits are done: hundreds of REQUESTs */
 	if (counted(s, 0, ROUNDS) != ROUNDS ||
 	    counted(s, 1, ROUNDS) != ROUNDS) {
 		printf("# target: %lu sends, %lu receives told\n",
 		       (unsigned long)of(s, 0), (unsigned long)of(s, 1));
 		MUST(-FI_EOTHER);
 	}
-	/* What the base would count too early is refused, either way round. */
+	/*
+	 * Counting at the base would be early, so it is refused, in either
+	 * order.
+	 */
 	MUST(fi_cntr_open(s->domain, &attr, &c, NULL));
 	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
-	/* ofi_rxm 1.17 crashes in fi_close() without a vector. */
+	/* ofi_rxm 1.17 crashes in fi_close() without an address vector. */
 	MUST(fi_ep_bind(ep, &s->av->fid, 0));
 	if (fi_ep_bind(ep, &c->fid, FI_REMOTE_WRITE) != -FI_EOPNOTSUPP)
 		MUST(-FI_EOTHER);
@@ -108,7 +113,7 @@ static ssize_t write_commit(struct side *s, const struct card *peer, size_t at)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE);
 }
 
-/* A commit that the target refuses: outside the region. */
+/* A commit beyond the region, which the target refuses. */
 static ssize_t bad_commit(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};
@@ -159,7 +164,7 @@ static void rma(struct side *s, const struct card *peer)
 	OK(counted(s, 2, 3) == 3, "each read is counted once");
 }
 
-/* Whatever the counter says, the queue says so too when asked afterwards. */
+/* After the counter has grown, the queue has the matching entries. */
 static void commits(struct side *s, const struct card *peer)
 {
 	uint64_t before = of(s, 3), v, last = before;
@@ -185,7 +190,7 @@ static void commits(struct side *s, const struct card *peer)
 	OK(!back, "the counter does not go back");
 	OK(of(s, 3) == before + MANY, "each is counted once");
 	OK(of(s, 0) == ROUNDS && of(s, 1) == ROUNDS,
-	   "nothing of ours is among the messages");
+	   "control messages are not counted");
 }
 
 static void failures(struct side *s, const struct card *peer)
@@ -197,12 +202,15 @@ static void failures(struct side *s, const struct card *peer)
 	OK(of(s, 3) == ok && fi_cntr_readerr(s->cntr[3]) == bad + 1,
 	   "and is an error for the counter");
 	POST(s, bad_commit(s, peer));
-	usleep(100000); /* it is here before the wait begins */
-	/* A thread may be faster than the wait, which is for later errors. */
+	usleep(100000); /* the error precedes the wait */
+	/*
+	 * fi_cntr_wait() reports errors during the wait; this one may precede
+	 * it.
+	 */
 	OK(fi_cntr_wait(s->cntr[3], ok + 1, 2000) == -FI_EAVAIL ||
 		   s->o.progress == FI_PROGRESS_AUTO,
-	   "who waits is told of it");
-	OK(!side_wait(s, &e, &err), "its entry is there too");
+	   "a waiter gets the error");
+	OK(!side_wait(s, &e, &err), "its entry is in the queue, too");
 }
 
 static void waits(struct side *s, const struct card *peer)
@@ -215,7 +223,7 @@ static void waits(struct side *s, const struct card *peer)
 	cpu = ms(CLOCK_THREAD_CPUTIME_ID);
 	POST(s, write_commit(s, peer, 0));
 	OK(fi_cntr_wait(s->cntr[3], n + 1, -1) == 0,
-	   "a wait without any look at the queue ends");
+	   "a wait without reading the queue ends");
 	OK(ms(CLOCK_MONOTONIC) - start >= FLUSH_MS,
 	   "when the bytes are durable");
 	OK(fi_cntr_wait(s->cntr[3], n + 2, 2000) == -FI_ETIMEDOUT,
@@ -223,7 +231,9 @@ static void waits(struct side *s, const struct card *peer)
 	cpu = ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	start = ms(CLOCK_MONOTONIC) - start;
 	printf("# %.0f ms of the processor in %.0f ms\n", cpu, start);
-	/* sockets 1.17 gives a monotonic time to a wait on the real-time clock.
+	/*
+	 * sockets 1.17 passes a monotonic time to a wait on the real-time
+	 * clock.
 	 */
 	if (s->o.prov)
 		tap_skip(label, "sockets does not sleep in fi_cntr_wait()");
@@ -251,7 +261,7 @@ static void sets(struct side *s, const struct card *peer)
 	OK(fi_cntr_readerr(s->cntr[3]) == 8, "errors are set and added to");
 }
 
-/* An endpoint without a queue, which shares a counter with the other one. */
+/* An endpoint without a queue, which shares a counter with another endpoint. */
 static void no_queue(struct side *s, const struct card *peer)
 {
 	struct fid_ep *ep, *first = s->ep;
@@ -279,7 +289,7 @@ static void no_queue(struct side *s, const struct card *peer)
 	entry(s);
 	OK(of(s, 3) == n + 4, "what it did not report is not in the queue");
 	MUST(fi_close(&ep->fid));
-	OK(of(s, 3) == n + 4, "its share stays when it is closed");
+	OK(of(s, 3) == n + 4, "its count stays when it is closed");
 }
 
 static void remote_writes(struct side *s)
@@ -304,7 +314,7 @@ static void remote_writes(struct side *s)
 static void drive(struct side *s, const struct card *peer)
 {
 	messages(s);
-	pair_meet(s);
+	pair_barrier(s);
 	rma(s, peer);
 	commits(s, peer);
 	failures(s, peer);
@@ -312,7 +322,7 @@ static void drive(struct side *s, const struct card *peer)
 	sets(s, peer);
 	no_queue(s, peer);
 	remote_writes(s);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Counters, with flushes slow enough for a value that is early to be seen.
+# Counters, with flushes slow enough to show an early value.
 set -u
 
 dir=$(mktemp -d ./cntr.XXXXXX) || exit 99

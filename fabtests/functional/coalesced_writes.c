@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Small writes that are coalesced, and what becomes of them when their
- * connection goes. */
+/* Small writes that are coalesced, and the loss of their connection. */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -13,9 +12,9 @@
 
 enum {
 	MANY = 200,
-	STEP = 192, /* from one to the next */
+	STEP = 192, /* distance of their places */
 	SMALL = 64,
-	FREE = 65536, /* behind them */
+	FREE = 65536, /* place behind the small writes */
 };
 
 static const char *label;
@@ -51,7 +50,7 @@ static int durable(struct side *s, const struct card *peer, size_t len,
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* Write until there is a connection that takes it. */
+/* Write until the private connection is up. */
 static bool connect_up(struct side *s, const struct card *peer)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
@@ -62,7 +61,7 @@ static bool connect_up(struct side *s, const struct card *peer)
 	while (ops->query(s->ep, s->peer, peer->pool_key,
 			  FI_RPMEM_CLASS_DEFAULT, &attr) ||
 	       !strstr(attr.why, "a private connection")) {
-		if (!pair_patient())
+		if (!pair_time_left())
 			return false;
 		durable(s, peer, 8, FREE);
 	}
@@ -72,16 +71,16 @@ static bool connect_up(struct side *s, const struct card *peer)
 static void cut(const struct card *peer)
 {
 	const in_port_t port = htons((uint16_t)(peer->pool_key >> 40));
-	struct sockaddr_in there;
+	struct sockaddr_in remote;
 	struct dirent *d;
 	DIR *dir = opendir("/proc/self/fd");
 
 	while ((d = readdir(dir))) {
 		int fd = atoi(d->d_name);
-		socklen_t len = sizeof(there);
+		socklen_t len = sizeof(remote);
 
-		if (!getpeername(fd, (struct sockaddr *)&there, &len) &&
-		    there.sin_family == AF_INET && there.sin_port == port)
+		if (!getpeername(fd, (struct sockaddr *)&remote, &len) &&
+		    remote.sin_family == AF_INET && remote.sin_port == port)
 			shutdown(fd, SHUT_RDWR);
 	}
 	closedir(dir);
@@ -108,23 +107,23 @@ static void serve(struct side *s, const struct card *peer)
 	char *bytes = s->pool + FREE;
 
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* one commit of all */
+	pair_barrier(s);
+	pair_barrier(s); /* one commit for all */
 	fill(1);
-	OK(written(s), "all that was committed is there");
-	pair_meet(s);
-	pair_meet(s); /* without a commit */
+	OK(written(s), "all committed bytes are placed");
+	pair_barrier(s);
+	pair_barrier(s); /* without a commit */
 	fill(2);
 	OK(written(s), "and all that came back without");
-	pair_meet(s);
-	pair_meet(s); /* over each other */
+	pair_barrier(s);
+	pair_barrier(s); /* overlapping writes */
 	OK(bytes[0] == 2 && bytes[1] == 3 && bytes[63] == 3,
 	   "the last one stays");
-	pair_meet(s);
-	pair_meet(s); /* cut, and written again */
+	pair_barrier(s);
+	pair_barrier(s); /* cut, and written again */
 	fill(5);
-	OK(written(s), "written again all is there");
-	pair_meet(s);
+	OK(written(s), "written again all bytes are placed");
+	pair_barrier(s);
 }
 
 /* --- the initiator --- */
@@ -160,7 +159,7 @@ static int commit_all(struct side *s, const struct card *peer, int *due)
 	for (uint64_t i = 0; i < MANY; i++)
 		r[i] = (struct fi_rma_iov){peer->pool_addr + i * STEP, SMALL,
 					   peer->pool_key};
-	/* In two, so that each fits into a message. */
+	/* In two commits, so that each fits into a message. */
 	for (int i = 0; i < 2; i++) {
 		while (ops->commit(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
 				   FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
@@ -181,8 +180,8 @@ static void write_plenty(struct side *s, const struct card *peer)
 	while (due)
 		wait_for(s, &due, &bad);
 	OK(!bad, "many writes and one commit of them");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	fill(2);
 	bad = write_all(s, peer, FI_COMPLETION, &due);
 	while (due)
@@ -190,7 +189,7 @@ static void write_plenty(struct side *s, const struct card *peer)
 	OK(!bad && side_quiet(s), "each write of many ends once");
 }
 
-/* Reads, other writes, and writes that are durable, to the same bytes. */
+/* Reads, other writes and durable writes meet the small writes' bytes. */
 static void meet(struct side *s, const struct card *peer)
 {
 	char got[64] = {0};
@@ -221,7 +220,10 @@ static void meet(struct side *s, const struct card *peer)
 				wait_for(s, &due, &bad);
 			bad += ret != 0;
 			due++;
-			/* Those that are not injected are read later. */
+			/*
+			 * Buffers that were not injected may be read until
+			 * their completion.
+			 */
 			while (len[j] > 64 && due)
 				wait_for(s, &due, &bad);
 		}
@@ -235,7 +237,7 @@ static void lose(struct side *s, const struct card *peer)
 {
 	int due = 0, bad, again = 0;
 
-	OK(connect_up(s, peer), "there is a connection");
+	OK(connect_up(s, peer), "a connection is made");
 	fill(4);
 	bad = write_all(s, peer, FI_COMPLETION, &due);
 	if (pair_over("tcp"))
@@ -246,31 +248,31 @@ static void lose(struct side *s, const struct card *peer)
 	printf("# %d were lost\n", bad);
 	OK(side_quiet(s), "what is lost ends once");
 	fill(5);
-	while (again < MANY && pair_patient())
+	while (again < MANY && pair_time_left())
 		again += !durable(s, peer, SMALL, (uint64_t)again * STEP);
 	OK(again == MANY, "written again it is durable");
 }
 
 static void write_to(struct side *s, const struct card *peer)
 {
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer), "a connection is made");
 	write_plenty(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	meet(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	lose(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
-/* What has not been sent yet, when it is closed. */
+/* The peer closes with coalesced writes not sent yet. */
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void write_close(struct side *s, const struct card *peer)
@@ -295,17 +297,17 @@ static void write_close(struct side *s, const struct card *peer)
 	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
 	MUST(fi_enable(s->ep));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)
 {
 	const struct pair_opts plain = {0};
-	const struct pair_opts asks = {.selective = true,
-				       .op_flags = FI_COMPLETION};
+	const struct pair_opts few_entries = {.selective = true,
+					      .op_flags = FI_COMPLETION};
 
 	label = "writes";
-	pair_run(&plain, &asks, serve, write_to);
+	pair_run(&plain, &few_entries, serve, write_to);
 	label = "close";
 	pair_run(&plain, &plain, serve_close, write_close);
 	return tap_done();

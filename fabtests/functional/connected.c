@@ -16,7 +16,7 @@ static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static struct fi_rpmem_ops *ops;
 
-/* What is sent, and where things come, in this process. */
+/* Send and receive buffers of this process. */
 static struct {
 	char large[65536], back[65536], small[64], in[64];
 } room = {.large = "large", .small = "small"};
@@ -31,7 +31,7 @@ static void echo(struct side *s)
 	char *buf = room.in;
 
 	POST(s, fi_recv(s->ep, buf, sizeof(room.in), desc, 0, NULL));
-	pair_meet(s); /* it is posted, and the next message is for it */
+	pair_barrier(s); /* its receive is posted before the message */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	POST(s, fi_send(s->ep, buf, sizeof(room.in), desc, 0, NULL));
@@ -48,11 +48,11 @@ static void serve(struct side *s, const struct card *peer)
 {
 	prepare(s);
 	echo(s);
-	pair_meet(s); /* all is durable */
-	OK(!memcmp(s->pool + 64, "small", 6), "the small write is there");
+	pair_barrier(s); /* all is durable */
+	OK(!memcmp(s->pool + 64, "small", 6), "the small write is placed");
 	OK(!memcmp(s->pool + 8192, "large", 6) && s->pool[8192 + 65535] == 'z',
-	   "the large one is there");
-	OK(*(uint64_t *)(s->pool + 16) == 77, "the store is there");
+	   "the large one is placed");
+	OK(*(uint64_t *)(s->pool + 16) == 77, "the store is placed");
 	tap_ok(side_quiet(s), "%s: nothing else came to the target", label);
 }
 
@@ -105,7 +105,7 @@ static void messages(struct side *s)
 	char out[64] = "a message", *in = room.in;
 
 	POST(s, fi_recv(s->ep, in, sizeof(room.in), desc, 0, in));
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, fi_inject(s->ep, out, sizeof(out), 0));
 	OK(ended_well(s, in) && !strcmp(in, out), "a message and its echo");
 }
@@ -120,8 +120,7 @@ static void writes(struct side *s, const struct card *peer)
 	};
 
 	large[sizeof(room.large) - 1] = 'z';
-	/* The first opens the session, the next may travel inside its request.
-	 */
+	/* The first opens the session, the next may go inside its request. */
 	for (int i = 0; i < 3; i++) {
 		POST(s, durable(s, room.small, 6, peer->pool_addr + 64,
 				peer->pool_key, &then));
@@ -154,7 +153,7 @@ static void many(struct side *s, const struct card *peer)
 	int sent = 0, done = 0;
 	ssize_t ret;
 
-	/* More than there are credits. */
+	/* More operations than credits. */
 	while (done < 1000) {
 		ret = sent < 1000
 			      ? commit(s, peer->pool_addr + (sent % 512) * 64,
@@ -187,7 +186,7 @@ static void wrong(struct side *s, const struct card *peer)
 		       NULL, buf));
 	OK(refused(s, buf, ESTALE), "a key of another registration");
 	OK(commit(s, peer->pool_addr, 64, 5, NULL, buf) == -FI_EKEYREJECTED,
-	   "a key that is not ours");
+	   "a key that is not the provider's");
 	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
 	OK(ended_well(s, buf), "and a right one again");
 }
@@ -202,7 +201,7 @@ static void use(struct side *s, const struct card *peer)
 	OK(!ops->query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		       &attr) &&
 		   !attr.status && attr.len == PAIR_POOL,
-	   "the target answers a query");
+	   "the target replies to a query");
 	writes(s, peer);
 	many(s, peer);
 	wrong(s, peer);
@@ -216,28 +215,28 @@ static void use(struct side *s, const struct card *peer)
 		/* Writes and commits; 1000 of these, and those of wrong(). */
 		OK(n == 8 + 1000 + 1 && bad == 2,
 		   "the counter holds what the program did");
-		/* tcp counts what is injected in some releases. */
+		/* Some releases of tcp count injected operations. */
 		OK(fi_cntr_read(s->cntr[0]) <= 1 &&
 			   fi_cntr_read(s->cntr[1]) == 1,
 		   "and no messages but its own");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
-/* --- connections that end --- */
+/* --- lost connections --- */
 
-/* Gets a commit, does not look at it, and dies. */
+/* The target receives a commit, does not process it, and dies. */
 static void die(struct side *s, const struct card *peer)
 {
-	pair_meet_unseen(s); /* a session is open */
+	pair_barrier_unpolled(s); /* until the session is open */
 	sleep(1);
 	_exit(0);
 }
 
-/* The same, but it says so. */
+/* The same, with fi_shutdown(). */
 static void hang_up(struct side *s, const struct card *peer)
 {
-	pair_meet_unseen(s);
+	pair_barrier_unpolled(s);
 	sleep(1);
 	MUST(fi_shutdown(s->ep, 0));
 	side_close(s);
@@ -270,18 +269,18 @@ static void lose(struct side *s, const struct card *peer)
 	OK(ended_well(s, buf), "a commit before");
 	MUST(ops->query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 			&attr));
-	/* Only a store behind it needs the target's CPU. */
+	/* Only a THEN store needs the target's CPU. */
 	alone = attr.method < FI_RPMEM_METHOD_AGENT_SFENCE;
-	pair_meet(s);
-	nanosleep(&pause, NULL); /* it looks no more */
+	pair_barrier(s);
+	nanosleep(&pause, NULL); /* the target stops polling */
 	begun = seconds();
 	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key,
 		       alone ? &then : NULL, buf));
 	OK(refused(s, buf, alone ? EUCLEAN : ENOTCONN),
-	   "the commit under way ends");
+	   "the outstanding commit ends");
 	OK(seconds() - begun < 3, "as soon as the connection does");
 	OK(side_event(s, &cm) == FI_SHUTDOWN && cm.fid == &s->ep->fid,
-	   "and the program is told");
+	   "and the program gets FI_SHUTDOWN");
 	OK(commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
 		   -FI_ENOTCONN,
 	   "no commit after that");
@@ -289,7 +288,7 @@ static void lose(struct side *s, const struct card *peer)
 		   -FI_ENOTCONN,
 	   "and no durable write");
 	side_close(s);
-	exit(0); /* there may be nobody to meet */
+	exit(0); /* the peer may be gone */
 }
 
 /* --- connecting --- */
@@ -301,22 +300,22 @@ static const struct pair_opts sockets = {
 	.prov = "sockets;ofi_rpmem",
 };
 
-/* Bytes of the program's that travel with a connection. */
+/* Connection data of the program. */
 static void fill(uint8_t *p, size_t len, int with)
 {
 	for (size_t i = 0; i < len; i++)
 		p[i] = (uint8_t)(i * 7 + (size_t)with);
 }
 
-/* An event, and the data that came along. */
+/* An event, and its connection data. */
 union cm_data {
 	struct fi_eq_cm_entry e;
 	uint8_t room[sizeof(struct fi_eq_cm_entry) + 512];
 };
 
 /*
- * As side_event(): how much data came along. The other end moves only when its
- * queue is looked into.
+ * As side_event(), and returns the length of the data. The other end progresses
+ * only when its queue is read.
  */
 static size_t cm_event(struct side *s, struct side *other, uint32_t want,
 		       union cm_data *d)
@@ -343,7 +342,7 @@ static bool came_whole(const union cm_data *d, size_t len, size_t size,
 	return len == size && !memcmp(d->e.data, want, size);
 }
 
-/* A listener, and who connects to it; either may be the bare base. */
+/* A listener and an initiator, either of which may be the bare base. */
 static void meet_with_data(const struct pair_opts *to,
 			   const struct pair_opts *from)
 {
@@ -362,10 +361,13 @@ static void meet_with_data(const struct pair_opts *to,
 	MUST(fi_getopt(&c.ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &size,
 		       &len));
 	OK(size == (pair_over("tcp") ? 256 : 55),
-	   "as much data with a connection as there is");
+	   "a connection carries the longest private data");
 	fill(data, size, 1);
 	MUST(fi_connect(c.ep, card.name, data, size));
-	/* Both in one process: the request needs the other's queue read. */
+	/*
+	 * Both are in one process: the request needs a read of the other's
+	 * queue.
+	 */
 	do {
 		uint32_t event;
 
@@ -383,7 +385,7 @@ static void meet_with_data(const struct pair_opts *to,
 	cm_event(&l, &c, FI_CONNECTED, &d);
 	n = cm_event(&c, &l, FI_CONNECTED, &d);
 	OK(d.e.fid == &c.ep->fid && came_whole(&d, n, size, 2),
-	   "and so does who connects");
+	   "and so does the initiator");
 	side_close(&c);
 	side_close(&l);
 }
@@ -405,7 +407,7 @@ static void reject(void)
 	MUST(fi_enable(c.ep));
 	MUST(fi_open_ops(&c.ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	OK(commit(&c, 0, 64, 5ull << 61 | 1, NULL, &c) == -FI_ENOTCONN,
-	   "no commit before there is a connection");
+	   "no commit before the connection is up");
 	MUST(fi_connect(c.ep, card.name, NULL, 0));
 	do {
 		fi_eq_read(c.eq, &event, &d, sizeof(d), 0);
@@ -419,22 +421,22 @@ static void reject(void)
 	} while (n == -FI_EAGAIN);
 	OK(n == -FI_EAVAIL && fi_eq_readerr(c.eq, &no, 0) > 0 &&
 		   no.fid == &c.ep->fid && no.err == FI_ECONNREFUSED,
-	   "who is rejected is told which endpoint it was");
+	   "a rejection names the endpoint");
 	side_close(&c);
 	side_close(&l);
 }
 
-/* --- a peer without us --- */
+/* --- a peer without the provider --- */
 
 static void bare_serve(struct side *s, const struct card *peer)
 {
 	prepare(s);
 	echo(s);
-	pair_meet(s);
-	side_quiet(s); /* what was sent has come by then */
-	/* The base knows nothing of a persistent region. */
+	pair_barrier(s);
+	side_quiet(s); /* the write has arrived by then */
+	/* The base does not know the persistent region. */
 	tap_ok(!memcmp(s->o.prov ? s->pool : s->plain, "plain", 5),
-	       "%s: plain bytes are there", label);
+	       "%s: plain bytes are placed", label);
 }
 
 static void bare_use(struct side *s, const struct card *peer)
@@ -456,7 +458,7 @@ static void bare_use(struct side *s, const struct card *peer)
 	POST(s, fi_read(s->ep, buf, 6, desc, 0, peer->pool_addr, peer->pool_key,
 			buf));
 	OK(ended_well(s, buf), "the connection still works");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void use_bare(struct side *s, const struct card *peer)
@@ -468,10 +470,12 @@ static void use_bare(struct side *s, const struct card *peer)
 	POST(s, fi_write(s->ep, buf, 6, desc, 0, peer->plain_addr,
 			 peer->plain_key, buf));
 	OK(ended_well(s, buf), "a plain write");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
-/* Each in a process of its own: libfabric is used nowhere before a fork. */
+/*
+ * Run each half in its own process: libfabric must not be used before a fork.
+ */
 static void apart(void (*run)(const struct pair_opts *,
 			      const struct pair_opts *),
 		  const struct pair_opts *a, const struct pair_opts *b)
@@ -497,19 +501,19 @@ static void reject_apart(const struct pair_opts *a, const struct pair_opts *b)
 
 static void ends(void)
 {
-	const struct pair_opts asleep = {.msg = true, .sleeps = true};
+	const struct pair_opts with_sread = {.msg = true, .sleeps = true};
 
 	label = "the target is killed";
 	pair_run(&ours, &ours, die, lose);
-	label = "the target is killed, asleep";
-	pair_run(&ours, &asleep, die, lose);
+	label = "the target is killed, sread";
+	pair_run(&ours, &with_sread, die, lose);
 	label = "the target hangs up";
 	pair_run(&ours, &ours, hang_up, lose);
-	label = "the target hangs up, asleep";
-	pair_run(&ours, &asleep, hang_up, lose);
+	label = "the target hangs up, sread";
+	pair_run(&ours, &with_sread, hang_up, lose);
 }
 
-/* What the operator says of who places here. */
+/* Set the operator's statement about what this host's adapter places. */
 static void operator_says(const char *fence)
 {
 	FILE *f = fopen("operator.msg", "w");
@@ -532,7 +536,10 @@ static ssize_t persistent(struct side *s, uint64_t access)
 	return ret;
 }
 
-/* A request on the private connection comes behind what the adapter places. */
+/*
+ * A request on the private connection follows the writes that the adapter
+ * places.
+ */
 static void by_adapter(const struct pair_opts *a, const struct pair_opts *b)
 {
 	struct side s;
@@ -542,12 +549,13 @@ static void by_adapter(const struct pair_opts *a, const struct pair_opts *b)
 	s.pool = pair_map(getenv("RPMEM_POOL"), &len);
 	OK(!persistent(&s, FI_REMOTE_READ | FI_REMOTE_WRITE),
 	   "persistent memory is had");
-	OK(!persistent(&s, FI_REMOTE_WRITE), "and where nobody may read");
+	OK(!persistent(&s, FI_REMOTE_WRITE),
+	   "and for memory without remote read");
 }
 
 static void adapters(void)
 {
-	const struct pair_opts asleep = {.msg = true, .sleeps = true};
+	const struct pair_opts with_sread = {.msg = true, .sleeps = true};
 
 	setenv("FI_OFI_RPMEM_NATIVE", "0", 1);
 	operator_says("assert fence = no\n");
@@ -558,8 +566,8 @@ static void adapters(void)
 	label = "placed by an adapter, fenced";
 	apart(by_adapter, &ours, NULL);
 	pair_run(&ours, &ours, serve, use);
-	label = "the same, asleep";
-	pair_run(&asleep, &asleep, serve, use);
+	label = "the same, sread";
+	pair_run(&with_sread, &with_sread, serve, use);
 	unsetenv("FI_OFI_RPMEM_NATIVE");
 	unsetenv("FI_OFI_RPMEM_OPERATOR");
 	unlink("operator.msg");
@@ -567,7 +575,7 @@ static void adapters(void)
 
 static void strangers(void)
 {
-	label = "to ours";
+	label = "to the provider";
 	apart(meet_with_data, &ours, &ours);
 	label = "to the base";
 	apart(meet_with_data, &bare, &ours);
@@ -588,16 +596,16 @@ static void strangers(void)
 
 int main(void)
 {
-	signal(SIGPIPE, SIG_IGN); /* the other half may be gone */
+	signal(SIGPIPE, SIG_IGN); /* the other half may have ended */
 	const struct {
 		const char *label;
 		struct pair_opts o;
 	} kinds[] = {
 		{"polling", {.msg = true}},
-		{"asleep", {.msg = true, .sleeps = true}},
+		{"sread", {.msg = true, .sleeps = true}},
 		{"short entries",
 		 {.msg = true, .format = FI_CQ_FORMAT_CONTEXT}},
-		{"a thread of ours",
+		{"automatic progress",
 		 {.msg = true, .progress = FI_PROGRESS_AUTO}},
 		{"counted", {.msg = true, .counts = true}},
 		{"in order",
@@ -611,7 +619,9 @@ int main(void)
 			continue;
 		pair_run(&kinds[i].o, &kinds[i].o, serve, use);
 	}
-	/* Where more than one network leads to the listener. */
+	/*
+	 * Use another address of the listener, if several networks lead to it.
+	 */
 	label = "another address";
 	if (pair_over("tcp")) {
 		setenv("RPMEM_NODE", "127.9.8.7", 0);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmemd and fi_rpmem_cp: there and back, broken off, resumed, refused.
+# fi_rpmemd and fi_rpmem_cp: copies in both directions, interrupted, resumed,
+# refused.
 set -u
 dir=$(mktemp -d ./cp.XXXXXX) || exit 99
 cd "$dir" || exit 99
@@ -27,7 +28,7 @@ fail()
 	failed=1
 }
 
-# Without these nothing below makes sense.
+# Basic options: nothing below makes sense without them.
 die()
 {
 	fail "$@"
@@ -35,7 +36,8 @@ die()
 	exit 1
 }
 
-# serve ARG...: a daemon that is ready; its pid in $daemon, its port in $P.
+# serve ARG...: start a daemon and wait until it is ready; its pid in $daemon,
+# its port in $P.
 serve()
 {
 	rm -f port
@@ -49,7 +51,7 @@ serve()
 	P=$(cat port 2>/dev/null) || die "fi_rpmemd $* is not ready"
 }
 
-# stop SIGNAL CODE
+# stop SIGNAL CODE: stop the daemon; it ends with CODE.
 stop()
 {
 	kill -"$1" $daemon
@@ -59,7 +61,7 @@ stop()
 	[ $code -eq "$2" ] || fail "fi_rpmemd ended with $code after SIG$1"
 }
 
-# expect CODE COMMAND...: its exit code; what it says is left in out.
+# expect CODE COMMAND...: check its exit code; its output is in out.
 expect()
 {
 	want=$1
@@ -71,7 +73,7 @@ expect()
 	cat out >&3
 }
 
-# says TEXT: the last command did.
+# says TEXT: the last command printed it.
 says()
 {
 	grep -q -- "$1" out && return
@@ -79,7 +81,7 @@ says()
 	cat out >&3
 }
 
-# holds OFFSET LENGTH FILE: the pool has these first bytes of FILE there.
+# holds OFFSET LENGTH FILE: the pool has the first LENGTH bytes of FILE there.
 holds()
 {
 	cmp -s -n "$2" -i "$((65536 + $1)):0" vol0 "$3"
@@ -88,20 +90,20 @@ holds()
 head -c 20000001 /dev/urandom >src
 head -c 5000 /dev/urandom >small
 
-# There and back.
+# A copy in each direction.
 serve --port 0 --create 24M vol0
 class=
 grep -q '^vol0 .* power ' daemon.out || class='--class process'
 cp="$bin/fi_rpmem_cp $class"
 # shellcheck disable=SC2086 # $cp is a command and its options
 {
-# By name too, where there are names: a bare chroot knows not even this one.
+# By name, too, if names resolve: a bare chroot lacks even this one.
 host=localhost
 getent hosts $host >/dev/null || host=127.0.0.1
 expect 0 $cp src $host:$P:vol0
 says '^durable: 19.1 MiB in .* class .* by '
 holds 0 20000001 src || fail "the pool does not hold what was copied"
-grep -q '% \[' out && fail "a progress bar where there is no terminal"
+grep -q '% \[' out && fail "a progress bar without a terminal"
 expect 0 script -qec "$cp src 127.0.0.1:$P:vol0" /dev/null
 says 'copying  *[0-9]*% \[#*\.*\] .*B/s'
 expect 0 script -qec "$cp --quiet src 127.0.0.1:$P:vol0" /dev/null
@@ -120,7 +122,7 @@ cmp -n 5000 small back || fail "what comes back from an offset differs"
 : >empty
 expect 0 $cp empty 127.0.0.1:$P:vol0
 
-# Refused, and nothing touched.
+# Requests that are refused change nothing.
 sum=$(sha256sum <vol0)
 expect 5 $cp src 127.0.0.1:$P:vol0@16M
 says "beyond its end"
@@ -139,7 +141,7 @@ expect 2 $cp --class gold src 127.0.0.1:$P:vol0
 expect 7 $cp --secret small src 127.0.0.1:$P:vol0
 [ "$(sha256sum <vol0)" = "$sum" ] || fail "a refused copy changed the pool"
 
-# One daemon at a time, and it is named.
+# A second daemon on the same pool is refused, and names the first.
 expect 4 $bin/fi_rpmemd --port 0 vol0
 says "process $daemon (.*fi_rpmemd"
 expect 2 $bin/fi_rpmemd
@@ -152,7 +154,7 @@ expect 7 $bin/fi_rpmemd --port 0 --listen 192.0.2.1 vol9
 says "secret FILE is needed"
 expect 2 $bin/fi_rpmemd --port 0 --listen 0.0.0.0 vol9
 
-# They say what they are, and what is wrong with FI_PROVIDER.
+# The tools name their version, and a wrong FI_PROVIDER.
 for tool in fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench; do
 	expect 0 $bin/$tool --version
 	says "^$tool [0-9]"
@@ -192,7 +194,7 @@ says "name a file, or \./- for"
 expect 0 $cp ./- 127.0.0.1:$P:vol0@2M
 rm ./-
 
-# It sleeps when nobody wants anything.
+# An idle daemon sleeps.
 ticks()
 {
 	cut -d ' ' -f 14,15 /proc/$daemon/stat | tr ' ' '+'
@@ -211,9 +213,9 @@ done
 grep -q 'SIGHUP is ignored' daemon.out || fail "SIGHUP is not logged"
 expect 0 $cp small 127.0.0.1:$P:vol0
 
-# SIGTERM closes; the next one finds the pool as it was left.
+# After SIGTERM the next daemon finds the pool unchanged.
 stop TERM 0
-[ -e port ] && fail "the port file is still there"
+[ -e port ] && fail "the port file still exists"
 serve --port 0 --create 24M vol0
 grep -q 'not closed' daemon.out && fail "not closed cleanly by SIGTERM"
 expect 0 $cp --length 5000 127.0.0.1:$P:vol0@1M back
@@ -222,8 +224,8 @@ stop KILL 137
 expect 3 $bin/fi_rpmemd --port 0 --create 25M vol0
 says "exists with 24 MiB"
 
-# Killed on the way: what was acknowledged is there, the rest is resumed by
-# the command that is printed.
+# The daemon is killed during a copy: acknowledged bytes survive, and the
+# printed command resumes the rest.
 serve --port $P vol0
 grep -q 'was not closed' daemon.out || fail "a killed daemon goes unnoticed"
 tr '\0-\377' '\1-\377\0' <src >new
@@ -242,7 +244,7 @@ if [ $code -eq 0 ]; then
 else
 	[ $code -eq 9 ] || fail "exit code $code of a copy that broke off"
 	says "durable: the first $acked of 20000001 bytes"
-	holds 0 "$acked" new || fail "$acked bytes were acknowledged: not there"
+	holds 0 "$acked" new || fail "$acked bytes were acknowledged: not in the pool"
 	resume=$(sed -n 's/^resume:  //p' out | sed 's/--chunk 8K --window 1//')
 	serve --port $P vol0
 	expect 0 sh -c "$resume --verify"
@@ -255,7 +257,7 @@ else
 	esac
 fi
 
-# A target that hangs, and one that hangs while a file comes back.
+# A target that hangs, and one that hangs during a copy back.
 kill -STOP $daemon
 FI_OFI_RPMEM_TIMEOUT=500 expect 6 $cp small 127.0.0.1:$P:vol0
 kill -CONT $daemon
@@ -299,7 +301,7 @@ expect 7 $cp --secret wrong small 127.0.0.1:$P:vol0
 says "not the daemon's"
 expect 6 $cp --secret secret small 127.0.0.1:$P:vol8
 expect 0 $cp --secret secret small 127.0.0.1:$P:vol0
-grep -q "wrong secret" daemon.out || fail "the daemon says nothing of strangers"
+grep -q "wrong secret" daemon.out || fail "the daemon does not log a wrong secret"
 stop TERM 0
 serve --port 0 vol0
 expect 7 $cp --secret secret small 127.0.0.1:$P:vol0
@@ -314,7 +316,7 @@ stop TERM 0
 expect 6 $cp --wait 0 small 127.0.0.1:$P:vol0
 says "start fi_rpmemd"
 
-# The class that is told is what the method reaches that was used.
+# The reported class is that of the method that was used.
 case $class in
 '')
 	serve --port 0 vol0
@@ -340,7 +342,7 @@ esac
 # A pool whose file is removed is withdrawn, by a request and without one.
 head -c 4000000 src >mid
 serve --port 0 --create 4M stays gone late
-mv stays moved # it still has a name
+mv stays moved # the pool still has a name
 $cp --chunk 4K --window 1 --ack-log acks2 mid 127.0.0.1:$P:late >out2 2>&1 &
 job=$!
 for _ in $(seq 1000); do
@@ -369,13 +371,14 @@ says "there is 'stays'$"
 expect 0 $cp small 127.0.0.1:$P:stays
 stop TERM 3
 
-# A pool cut short; the remedy is told, and nothing is served.
+# A pool whose file was truncated: the error names the remedy, and nothing is
+# served.
 cp vol0 short
 truncate -s 20M short
 expect 3 $bin/fi_rpmemd --port 0 short
 says "truncated"
 
-# Weaker memory is not used in silence.
+# Memory of a weaker class is reported before it is used.
 if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	serve --port 0 --create 1M "$shm/weak"
 	sum=$(sha256sum <"$shm/weak")
@@ -387,7 +390,8 @@ if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	expect 0 $bin/fi_rpmem_cp --class process --resume small \
 		127.0.0.1:$P:weak
 	stop TERM 0
-	# Memory that survives nothing: committed, and never called durable.
+	# Memory without persistence: commits succeed, and nothing is called
+	# durable.
 	FI_OFI_RPMEM_EMULATE=1 serve --port 0 --create 1M "$shm/none"
 	grep -q '^none .* none  *agent-clwb ' daemon.out ||
 		fail "the class of emulated memory"

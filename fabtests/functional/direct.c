@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is not layered over is the base's own, and never called persistent. */
+/* Unlayered capabilities go to the base unchanged, and never count as
+ * persistent.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +42,8 @@ static struct fi_info *hints_of(const char *prov, enum fi_ep_type type,
 	return h;
 }
 
-static struct fi_info *ask(const char *prov, enum fi_ep_type type,
-			   uint64_t caps, uint64_t op_flags)
+static struct fi_info *getinfo(const char *prov, enum fi_ep_type type,
+			       uint64_t caps, uint64_t op_flags)
 {
 	struct fi_info *h = hints_of(prov, type, caps), *list = NULL;
 
@@ -52,21 +54,22 @@ static struct fi_info *ask(const char *prov, enum fi_ep_type type,
 	return list;
 }
 
-/* Connected endpoints are ours where persistence is asked for. */
+/* The provider offers connected endpoints if persistence is requested. */
 static void check_persistent(const char *prov, enum fi_ep_type type)
 {
 	const bool offered = type == FI_EP_MSG;
 	struct fi_info *list =
-		ask(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
+		getinfo(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
 	struct fi_info *h;
 
 	if (offered)
 		ok(list && (list->caps & FI_RMA_PMEM) &&
 			   (list->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
 			   !list->next,
-		   "asked for persistence, ours are there, and no others");
+		   "persistence requested: the provider's are listed, and no "
+		   "others");
 	else
-		ok(!list, "asked for persistence, there is no match");
+		ok(!list, "persistence requested: no match");
 	fi_freeinfo(list);
 	h = hints_of(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM);
 	h->domain_attr->mr_mode = 0;
@@ -77,11 +80,11 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(h);
 }
 
-/* Persistent operations and the base's own do not complete in one order. */
+/* Persistent and base operations do not share one completion order. */
 static void check_comp_order(const char *prov, enum fi_ep_type type)
 {
 	const uint64_t caps = FI_MSG | FI_RMA;
-	struct fi_info *list = ask(prov, type, caps | FI_RMA_PMEM, 0), *h;
+	struct fi_info *list = getinfo(prov, type, caps | FI_RMA_PMEM, 0), *h;
 
 	ok(list && !list->tx_attr->comp_order && !list->rx_attr->comp_order,
 	   "no order of persistent completions is offered");
@@ -92,7 +95,7 @@ static void check_comp_order(const char *prov, enum fi_ep_type type)
 			FI_ORDER_STRICT;
 		list = NULL;
 		ok(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
-		   "asked for it, there is no match");
+		   "requested: no match");
 		fi_freeinfo(list);
 		fi_freeinfo(h);
 	}
@@ -100,11 +103,11 @@ static void check_comp_order(const char *prov, enum fi_ep_type type)
 
 static void check_entries(const char *prov, enum fi_ep_type type)
 {
-	struct fi_info *list = ask(prov, type, 0, 0);
+	struct fi_info *list = getinfo(prov, type, 0, 0);
 
 	ok(list != NULL, "the base's own endpoints are listed");
 	for (struct fi_info *i = list; i; i = i->next) {
-		ok(i->ep_attr->type == type, "of the type asked for");
+		ok(i->ep_attr->type == type, "of the requested type");
 		ok(!strcmp(i->fabric_attr->prov_name, prov), "under our name");
 		ok(!((i->caps | i->tx_attr->caps | i->rx_attr->caps) &
 		     FI_RMA_PMEM),
@@ -114,24 +117,25 @@ static void check_entries(const char *prov, enum fi_ep_type type)
 	}
 	fi_freeinfo(list);
 	check_persistent(prov, type);
-	list = ask(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
-	ok(!list, "asked to commit by default, there is no match");
+	list = getinfo(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
+	ok(!list, "commits by default requested: no match");
 	fi_freeinfo(list);
 }
 
-/* Ours stay in front for programs that do not care. */
+/* The provider stays first in the list for hints without an order. */
 static void check_order(const char *prov)
 {
-	struct fi_info *list = ask(prov, FI_EP_UNSPEC, 0, 0);
+	struct fi_info *list = getinfo(prov, FI_EP_UNSPEC, 0, 0);
 	int others = 0;
 
-	ok(list && list->ep_attr->type == FI_EP_RDM, "ours come first");
+	ok(list && list->ep_attr->type == FI_EP_RDM,
+	   "the provider's come first");
 	for (struct fi_info *i = list; i; i = i->next) {
 		others += i->ep_attr->type != FI_EP_RDM;
 		ok(!others || i->ep_attr->type != FI_EP_RDM,
 		   "and the base's behind them");
 	}
-	ok(others, "the base's are there");
+	ok(others, "the base's are listed");
 	fi_freeinfo(list);
 }
 
@@ -183,14 +187,14 @@ static int complete(struct side *s)
 	return 0;
 }
 
-/* Connected endpoints of one process to itself, over our fabric's objects. */
+/* Connected endpoints within one process, over the provider's objects. */
 static void check_connected(const char *prov)
 {
-	struct fi_info *list = ask(prov, FI_EP_MSG, FI_MSG, 0), *to;
+	struct fi_info *list = getinfo(prov, FI_EP_MSG, FI_MSG, 0), *to;
 	struct side a = {0}, b = {0};
 	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_UNSPEC};
 	struct fi_eq_cm_entry e = {0};
-	struct fi_info *asked;
+	struct fi_info *request;
 	struct fid_fabric *fabric;
 	struct fid_pep *pep;
 	struct fid_eq *eq;
@@ -215,8 +219,8 @@ static void check_connected(const char *prov)
 	ok(!side_open(fabric, eq, to, &a), "the active side");
 	ok(!fi_connect(a.ep, addr, NULL, 0), "connects");
 	ok(event(eq, &e) == FI_CONNREQ, "a request arrives");
-	asked = e.info;
-	ok(asked && !side_open(fabric, eq, asked, &b), "the passive side");
+	request = e.info;
+	ok(request && !side_open(fabric, eq, request, &b), "the passive side");
 	ok(!fi_accept(b.ep, NULL, 0), "accepts");
 	up += event(eq, &e) == FI_CONNECTED;
 	up += event(eq, &e) == FI_CONNECTED;
@@ -227,7 +231,7 @@ static void check_connected(const char *prov)
 	side_close(&a);
 	side_close(&b);
 	fi_freeinfo(to);
-	fi_freeinfo(asked);
+	fi_freeinfo(request);
 	ok(!fi_close(&pep->fid) && !fi_close(&eq->fid) &&
 		   !fi_close(&fabric->fid),
 	   "the fabric closes");

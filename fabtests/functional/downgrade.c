@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target's operator changes his mind while it runs: what was confirmed for a
- * region before is of no use behind its next registration.
+/* The operator's statement changes while the target runs: a grant of the old
+ * registration is void for the next one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define ROUNDS 8
 
-/* What the target tells; filled in between two meetings. */
+/* The target's report, filled in between two barriers. */
 static struct {
 	uint64_t key;
 } * shared;
@@ -39,7 +39,7 @@ static void target_half(struct side *s, const struct card *peer)
 {
 	(void)peer;
 	for (int i = 1; i <= ROUNDS; i++) {
-		pair_meet(s);
+		pair_barrier(s);
 		say(limited(i) ? "[host]\nlimit class = process\n"
 			       : "# none\n");
 		MUST(fi_close(&s->pool_mr->fid));
@@ -47,14 +47,13 @@ static void target_half(struct side *s, const struct card *peer)
 			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1,
 			       FI_RMA_PMEM, &s->pool_mr, NULL));
 		shared->key = fi_mr_key(s->pool_mr);
-		pair_meet(s);
+		pair_barrier(s);
 	}
 }
 
 /*
- * One commit of this class: enum fi_rpmem_status. Not of what durable() writes:
- * bytes whose write was refused may not have been written, and commits of them
- * say that.
+ * One commit of this class: enum fi_rpmem_status. It covers other bytes than
+ * durable() writes: a commit over refused writes fails for them.
  */
 static int commit(struct side *s, const struct card *c, uint64_t key, int class)
 {
@@ -86,8 +85,8 @@ static int durable(struct side *s, const struct card *c, uint64_t key)
 }
 
 /*
- * A write that is to be placed: 0 or enum fi_rpmem_status. Closing the region
- * has closed the connection, which the initiator may see now or have seen
+ * A write with delivery-complete: 0 or enum fi_rpmem_status. The closed region
+ * has closed the connection, which the initiator notices now or has noticed
  * before.
  */
 static int placed_write(struct side *s, const struct card *c, uint64_t key)
@@ -129,7 +128,7 @@ static void round_trip(struct side *s, const struct card *c, int i,
 	ret = fi_rpmem_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
 	tap_ok(!ret && a.region_class == (limited(i) ? FI_RPMEM_CLASS_PROCESS
 						     : FI_RPMEM_CLASS_POWER),
-	       "round %d: class %d is told", i, (int)a.region_class);
+	       "round %d: class %d is reported", i, (int)a.region_class);
 	ret = durable(s, c, key);
 	tap_ok(limited(i) ? ret == EOPNOTSUPP : !ret,
 	       "round %d: a write that needs class power ends with %d", i, ret);
@@ -147,8 +146,8 @@ static void initiator_half(struct side *s, const struct card *c)
 
 	tap_ok(!st, "a durable write confirms the key (%d)", st);
 	for (int i = 1; i <= ROUNDS; i++) {
-		pair_meet(s);
-		pair_meet(s);
+		pair_barrier(s);
+		pair_barrier(s);
 		round_trip(s, c, i, old);
 		old = shared->key;
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a commit does at its target: it stores, and it notifies, when the bytes
- * are on the medium and not before.
+/* Effects of a commit at its target: the store and the notification come when
+ * the bytes are on the medium, and not before.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 #include "unit/disk.h"
 
 enum {
-	RECORD = 200, /* bytes; they do not sit on pages */
+	RECORD = 200, /* bytes; records cross pages */
 	RECORDS = 60,
-	LOG = 8192, /* where the first begins */
-	TAIL = 64,  /* how many there are: 8 bytes */
+	LOG = 8192, /* offset of the first record */
+	TAIL = 64,  /* offset of their number, 8 bytes */
 	NOTES = 20,
 };
 
@@ -29,9 +29,9 @@ static struct fi_cq_err_entry err;
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-/* --- the target's medium: what msync has covered, and nothing else --- */
+/* --- the target's medium: the bytes that msync covered --- */
 
-static char *pool; /* of this process; NULL: the initiator's */
+static char *pool; /* of this process; NULL at the initiator */
 static char medium[PAIR_POOL];
 static atomic_uint syncs, torn;
 
@@ -51,7 +51,7 @@ static bool record_good(const char *from, uint64_t i)
 	return true;
 }
 
-/* A power cut now: is every record there that the tail counts? */
+/* A power cut now: does the medium have every record that the tail counts? */
 static void judge_cut(void)
 {
 	uint64_t n = tail_of(medium);
@@ -63,7 +63,7 @@ static void judge_cut(void)
 		}
 }
 
-/* Found by the provider before that of libc. */
+/* The provider binds this msync before libc's. */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -78,7 +78,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	return 0;
 }
 
-/* What the target found out; the initiator says it. */
+/* The target's findings, which the initiator reports. */
 struct verdict {
 	unsigned int syncs, torn, notes, early, strange, twice;
 	struct fi_cq_tagged_entry base, ours;
@@ -92,9 +92,9 @@ static uint64_t offset(const void *buf, const char *start)
 	return buf ? (uint64_t)((const char *)buf - start) : ~0ull;
 }
 
-/* What has been told, and of whom. */
-static void told(struct side *s, struct fi_cq_tagged_entry *entry,
-		 fi_addr_t *from)
+/* Wait for the next entry, and its source. */
+static void next_entry(struct side *s, struct fi_cq_tagged_entry *entry,
+		       fi_addr_t *from)
 {
 	ssize_t n;
 
@@ -111,32 +111,32 @@ static void serve(struct side *s, const struct card *peer)
 	fi_addr_t from;
 
 	side_insert(s, peer);
-	/* sockets looks for a peer's address once, when it connects. */
-	pair_meet(s);
+	/* sockets reads a peer's address once, when it connects. */
+	pair_barrier(s);
 	pool = s->pool;
 	memset(medium, 0, sizeof(medium));
-	/* The base's own, from plain memory. */
-	told(s, &v.base, &v.base_from);
+	/* The base's own entry, of a write to plain memory. */
+	next_entry(s, &v.base, &v.base_from);
 	v.base_at = offset(v.base.buf, s->plain);
 	/* Entries of the base and of persistent writes have no common order. */
-	pair_meet(s);
+	pair_barrier(s);
 	for (; v.notes < NOTES; v.notes++) {
 		const char *note = medium + LOG + v.notes * RECORD;
 
-		told(s, &v.ours, &v.ours_from);
+		next_entry(s, &v.ours, &v.ours_from);
 		v.early += note[0] != 'n' || note[RECORD - 1] != 'n';
 		v.strange += v.ours.data != 0xda7a00 + v.notes;
 	}
 	v.peer = s->peer;
 	v.ours_at = offset(v.ours.buf, s->pool);
-	/* Without a commit: the bytes are there. */
-	told(s, &plain, &from);
+	/* A write without a commit: its entry means placed. */
+	next_entry(s, &plain, &from);
 	v.strange += plain.data != 0x91a1 || s->pool[LOG - 1] != 'n';
 	v.twice = !side_quiet(s);
 	memset(medium, 0, sizeof(medium));
 	memset(s->pool, 0, LOG);
-	pair_meet(s); /* the notes are read */
-	pair_meet(s); /* the log is written */
+	pair_barrier(s); /* the notes are read */
+	pair_barrier(s); /* the log is written */
 	v.syncs = atomic_load(&syncs);
 	v.torn = atomic_load(&torn);
 	v.tail = tail_of(medium);
@@ -168,7 +168,7 @@ static void notes(struct side *s, const struct card *peer)
 			     peer->plain_addr + LOG, peer->plain_key, bytes));
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	pair_meet(s);
+	pair_barrier(s);
 	rma.key = peer->pool_key;
 	rma.len = sizeof(bytes);
 	for (int i = 0; i < NOTES; i++) {
@@ -180,16 +180,16 @@ static void notes(struct side *s, const struct card *peer)
 	for (int i = 0; i < NOTES; i++)
 		good += side_wait(s, &e, &err) && e.op_context == bytes &&
 			e.flags == (FI_RMA | FI_WRITE);
-	OK(good == NOTES, "writes with CQ data and commit end well");
+	OK(good == NOTES, "writes with CQ data and commit succeed");
 	POST(s, fi_writedata(s->ep, bytes, 1, NULL, 0x91a1, s->peer,
 			     peer->pool_addr + LOG - 1, peer->pool_key, bytes));
 	OK(side_wait(s, &e, &err) && e.op_context == bytes,
 	   "and so does one without a commit");
 }
 
-/* Read behind each commit: the place of its store, and what was there. */
+/* Read behind each commit: the place of its store, and the value found. */
 static uint64_t reads[RECORDS][2];
-static int loose; /* operations under way without a context */
+static int loose; /* operations outstanding without a context */
 
 static void meet_store(struct side *s, const struct fi_rpmem_then *then)
 {
@@ -216,7 +216,7 @@ static void append(struct side *s, const struct card *peer)
 	uint64_t seen = 0;
 
 	while (ended < RECORDS) {
-		/* A few at once; the store of each waits for its turn. */
+		/* A few at a time; the store of each awaits its turn. */
 		while (posted < RECORDS && posted - ended < 4) {
 			r.addr = peer->pool_addr + LOG + posted * RECORD;
 			memset(bytes[posted], posted + 1, RECORD);
@@ -242,7 +242,7 @@ static void append(struct side *s, const struct card *peer)
 		ended++;
 	}
 	OK(good == RECORDS && order == RECORDS,
-	   "commits with a store end well, in order");
+	   "commits with a store succeed, in order");
 	for (; loose; loose--)
 		if (!side_wait(s, &e, &err) || e.op_context)
 			MUST(-err.err);
@@ -283,29 +283,29 @@ static void program(struct side *s, const struct card *peer)
 {
 	struct verdict v;
 
-	pair_meet(s);
+	pair_barrier(s);
 	notes(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	append(s, peer);
 	refusals(s, peer);
 	POST(s, fi_recv(s->ep, &v, sizeof(v), NULL, FI_ADDR_UNSPEC, &v));
-	pair_meet(s);
+	pair_barrier(s);
 	if (!side_wait(s, &e, &err) || e.op_context != &v)
 		MUST(-FI_EOTHER);
 	OK(v.syncs > 60, "the target's medium is watched");
-	OK(v.notes == NOTES && !v.twice, "told once of each write");
+	OK(v.notes == NOTES && !v.twice, "one entry for each write");
 	OK(!v.early, "and not before its bytes were durable");
-	/* By fi_cq(3) len is of receives alone, and a tag of tagged ones. */
+	/* By fi_cq(3) only receives have len, and only tagged ones a tag. */
 	OK(!v.strange && v.ours.flags == v.base.flags &&
 		   (v.ours.len == v.base.len || !v.ours.len) &&
 		   v.ours.op_context == v.base.op_context,
-	   "as the base tells of a write with CQ data");
+	   "as the base's entry of a write with CQ data");
 	printf("# %u strange; flags %#llx of %zu bytes for %p, the base says "
 	       "%#llx, %zu, %p\n",
 	       v.strange, (unsigned long long)v.ours.flags, v.ours.len,
 	       v.ours.op_context, (unsigned long long)v.base.flags, v.base.len,
 	       v.base.op_context);
-	/* sockets tells it unasked. */
+	/* sockets gives the source without FI_SOURCE, too. */
 	OK(v.ours_from == v.peer ||
 		   (!s->o.sources && v.ours_from == FI_ADDR_NOTAVAIL),
 	   "and from whom");
@@ -328,7 +328,7 @@ int main(void)
 		{"sockets", {.prov = "sockets;ofi_rpmem", .caps = FI_ATOMIC}},
 	};
 
-	/* A loaded machine is not a silent target. */
+	/* On a loaded machine a slow target is not a silent one. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	setbuf(stdout, NULL);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {

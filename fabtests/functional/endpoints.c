@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Domains with two endpoints each: remote CQ data comes to the queue of the
- * endpoint that was written to, and names the one that wrote. */
+/* Domains with two endpoints each: remote CQ data arrives in the queue of the
+ * endpoint that was written to, with the source that wrote.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,8 @@ static struct fi_cq_err_entry err;
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
 /*
- * Both endpoints of a side; s->cq is the first one's. Reliable datagrams know
- * each other by address: to[] is the peer's endpoints.
+ * Both endpoints of a side; s->cq belongs to the first one. RDM endpoints know
+ * each other by address: to[] has the peer's endpoints.
  */
 struct ends {
 	struct fid_cq *cq[2];
@@ -28,7 +29,7 @@ struct ends {
 	fi_addr_t to[2];
 };
 
-/* The next call opens, accepts or connects an endpoint with its own queue. */
+/* Open, accept or connect the next endpoint with its own queue. */
 static void begin_second(struct side *s, struct ends *d)
 {
 	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -66,8 +67,8 @@ static void exchange(struct side *s, struct ends *d)
 	for (int i = 0; i < 2; i++)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
-	/* Entries of the peer's writes would be taken for these. */
-	pair_meet(s);
+	/* Entries of the peer's writes would be mistaken for these. */
+	pair_barrier(s);
 	d->to[0] = s->peer;
 	MUST(fi_av_insert(s->av, theirs, 1, &d->to[1], 0, NULL) == 1 ? 0 : -1);
 }
@@ -118,7 +119,7 @@ static void count(const struct side *s, const struct ends *d, int to,
 	} else {
 		n->right[from]++;
 	}
-	/* A connected endpoint has one peer, whatever it is called. */
+	/* A connected endpoint has one peer, whatever its address is. */
 	if (s->o.sources && !s->o.msg && src != d->to[from])
 		n->unknown++;
 }
@@ -146,19 +147,19 @@ static void receive(struct side *s, struct ends *d)
 		      : "data for the first endpoint");
 		OK(!n[to].unknown, "and of whom they are");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
-/* Closes its second endpoint: what is for that is for nobody. */
+/* The target closes its second endpoint: data for it reaches no queue. */
 static void close_one(struct side *s, struct ends *d)
 {
-	pair_meet(s);
+	pair_barrier(s);
 	MUST(fi_close(&d->ep[1]->fid));
 	d->ep[1] = NULL;
-	pair_meet(s);
-	pair_meet(s); /* it has been written to */
-	OK(side_quiet(s), "nobody else is told");
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s); /* data was written to the closed one */
+	OK(side_quiet(s), "no other queue has an entry");
+	pair_barrier(s);
 	close_second(d);
 }
 
@@ -180,7 +181,7 @@ static void serve_connected(struct side *s, const struct card *peer)
 	side_accept(s);
 	end_second(s, &d);
 	receive(s, &d);
-	pair_meet(s);
+	pair_barrier(s);
 	close_second(&d);
 }
 
@@ -229,8 +230,8 @@ static int write_all(struct side *s, struct ends *d, const struct card *peer)
 }
 
 /*
- * A queue with a descriptor, opened when connections are there already, whose
- * completions until then woke nobody.
+ * A queue with a descriptor, opened after the connections: earlier completions
+ * woke nobody.
  */
 static void sleep_on_late_queue(struct side *s, const struct card *peer)
 {
@@ -253,7 +254,7 @@ static void sleep_on_late_queue(struct side *s, const struct card *peer)
 			n = fi_cq_sread(d.cq[1], &e, 1, NULL, 30000);
 		while (n == -FI_EINTR);
 	}
-	OK(n == 1, "who sleeps on a queue that was opened late is woken");
+	OK(n == 1, "a sleeper on a queue opened late is woken");
 	s->cq = d.cq[0];
 	close_second(&d);
 }
@@ -263,10 +264,10 @@ static void program(struct side *s, const struct card *peer)
 	struct ends d;
 
 	open_second(s, &d);
-	OK(!write_all(s, &d, peer), "all writes end well");
-	pair_meet(s);
-	pair_meet(s);
-	pair_meet(s); /* the second endpoint is closed */
+	OK(!write_all(s, &d, peer), "all writes succeed");
+	pair_barrier(s);
+	pair_barrier(s);
+	pair_barrier(s); /* the second endpoint is closed */
 	for (int i = 0; i < 2; i++) {
 		POST(s, post(s, peer, s->ep, d.to[1], 1,
 			     FI_REMOTE_CQ_DATA | (i ? FI_COMMIT_COMPLETE : 0)));
@@ -274,13 +275,13 @@ static void program(struct side *s, const struct card *peer)
 			   err.prov_errno == FI_RPMEM_ST_UNSUPPORTED,
 		   "data for an endpoint that is gone are an error");
 	}
-	/* The other name of the same target stays usable. */
+	/* The target's first address stays usable. */
 	MUST(fi_av_remove(s->av, &d.to[1], 1, 0));
 	POST(s, post(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
 	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");
 	sleep_on_late_queue(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	close_second(&d);
 }
 
@@ -291,9 +292,9 @@ static void program_connected(struct side *s, const struct card *peer)
 	begin_second(s, &d);
 	side_connect(s, peer);
 	end_second(s, &d);
-	OK(!write_all(s, &d, peer), "all writes end well");
-	pair_meet(s);
-	pair_meet(s);
+	OK(!write_all(s, &d, peer), "all writes succeed");
+	pair_barrier(s);
+	pair_barrier(s);
 	close_second(&d);
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Arrows point one way: who may include whom.
+# Includes go one way.
 set -u
 cd "${srcdir:-.}" || exit 99
 status=0
@@ -21,7 +21,7 @@ forbid prov/core "$inc(\.\./)*(rc|rpmem|verbs|util|pmsim)/" "prov/core looks up"
 forbid prov/rc "$inc(\.\./)*(rpmem|verbs|util|pmsim)/" "prov/rc looks aside or up"
 forbid prov/rpmem "$inc(\.\./)*(verbs|util)/" "prov/rpmem looks aside or up"
 forbid prov/rpmem "$inc(infiniband/|rdma/rdma_)" "prov/rpmem knows ibv_*"
-# The backends of private connections know nothing of each other's library.
+# A backend of private connections does not include the other's library.
 for f in $(grep -lE "$inc(infiniband/|rdma/rdma_)" prov/rc/*.[ch]); do
 	case $f in
 	prov/rc/rc_verbs*.[ch] | prov/rc/rc_flush.[ch])
@@ -33,11 +33,11 @@ done
 for d in prov/verbs prov/pmsim; do
 	[ ! -d $d ] || forbid $d "$inc(\.\./)*(rpmem|util)/" "$d looks aside or up"
 done
-# The oracle is another opinion, or it is none.
+# The oracle includes none of the code that it judges.
 for f in prov/pmsim/model*.[ch]; do
 	forbid "$f" "$inc(\.\./)*core/" "$f leans on what it is to judge"
 done
-# msync and libpmem2 have one user, byte order has one.
+# msync and libpmem2 have one user each, byte order has one.
 for f in $(grep -lE '\bmsync\(|libpmem2\.h' prov/*/*.c); do
 	case $f in
 	prov/core/pmem*.c) ;;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Small durable writes travel inside their request: which ones, that they are
- * on the medium, and that nothing overtakes them.
+/* Small durable writes inside their request: which ones, that they are on the
+ * medium, and that nothing overtakes them.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 
 enum {
 	MOST = 4096,	/* bytes of the largest */
-	APART = 16384,	/* places do not meet, nor share a page */
-	ROUNDS = 40,	/* of what is about order */
-	HOT = 8 * 4096, /* where those happen */
-	BEHIND = 65536, /* what is cut off in the end */
+	APART = 16384,	/* distance of places, on separate pages */
+	ROUNDS = 40,	/* of the order tests */
+	HOT = 8 * 4096, /* place of the order tests */
+	BEHIND = 65536, /* place of the write that is cut off */
 };
 
 static const size_t sizes[] = {1,   2,	  3,	7,    8,    9,	      15,
@@ -29,28 +29,28 @@ enum {
 	SIZES = sizeof(sizes) / sizeof(sizes[0])
 };
 
-/* What the target saw, for the initiator to read. */
+/* The target's findings, for the initiator to read. */
 static struct {
-	atomic_uint stores; /* pages that were made ready for one */
-	atomic_uint lost;   /* bytes that are not on the medium */
+	atomic_uint stores; /* pages prepared for a store */
+	atomic_uint lost;   /* bytes missing on the medium */
 	atomic_uint beside; /* bytes around them that have changed */
-	atomic_uint late;   /* messages that came before what they announced */
+	atomic_uint late;   /* messages that came before their data */
 	atomic_uint notes;
 } * seen;
 
 static const char *label;
-static size_t limit; /* bytes that travel inside */
+static size_t limit; /* largest payload inside a request */
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-/* --- the target's medium: what msync has covered, and nothing else --- */
+/* --- the target's medium: the bytes that msync covered --- */
 
 static char *pool;
 static char medium[PAIR_POOL];
 
-/* These are found by the provider before those of libc. */
+/* The provider binds these before libc's. */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -62,7 +62,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	return (int)ret;
 }
 
-/* Nobody but the agent asks for that, and only where it will store. */
+/* Only the agent calls this, for pages that it will store to. */
 __attribute__((visibility("default"))) int madvise(void *addr, size_t len,
 						   int advice)
 {
@@ -99,12 +99,12 @@ static void serve(struct side *s, const struct card *peer)
 	side_insert(s, peer);
 	memset(medium, 0, sizeof(medium));
 	pool = s->pool;
-	pair_meet(s);
-	pair_meet(s); /* all sizes are there */
+	pair_barrier(s);
+	pair_barrier(s); /* all sizes are written */
 	for (int i = 0; i < SIZES; i++)
 		check_medium(i, sizes[i]);
-	pair_meet(s);
-	/* Each message says what was stored before it was posted. */
+	pair_barrier(s);
+	/* Each message announces a store posted before it. */
 	for (int i = 1; i <= ROUNDS; i++) {
 		POST(s,
 		     fi_recv(s->ep, &n, sizeof(n), NULL, FI_ADDR_UNSPEC, &n));
@@ -117,20 +117,20 @@ static void serve(struct side *s, const struct card *peer)
 		if (word < n)
 			atomic_fetch_add(&seen->late, 1);
 	}
-	pair_meet(s);
-	pair_meet(s); /* what overlaps has been written */
+	pair_barrier(s);
+	pair_barrier(s); /* overlapping writes are done */
 	memcpy(&word, medium + HOT, sizeof(word));
 	if (word != 0x0202020202020202)
 		atomic_fetch_add(&seen->lost, 1);
-	pair_meet(s);
-	/* Notes, if any are left. */
-	pair_meet(s);
+	pair_barrier(s);
+	/* Read messages that are left. */
+	pair_barrier(s);
 	while (fi_cq_read(s->cq, &e, 1) == 1)
 		atomic_fetch_add(&seen->notes, 1);
 	if (truncate(s->path, BEHIND))
 		MUST(-1);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	pool = NULL;
 }
 
@@ -178,7 +178,10 @@ static void all_sizes(struct side *s, const struct card *peer)
 			bytes[k] = byte_of(i, k);
 		small += sizes[i] <= limit;
 		if (i % 3 == 0 && sizes[i] > 2) {
-			/* In pieces, and the buffer is ours again at once. */
+			/*
+			 * Several segments; the buffer is free when the call
+			 * returns.
+			 */
 			iov[0] = (struct iovec){bytes, 1};
 			iov[1] = (struct iovec){bytes + 1, sizes[i] - 2};
 			iov[2] = (struct iovec){bytes + sizes[i] - 1, 1};
@@ -203,12 +206,12 @@ static void all_sizes(struct side *s, const struct card *peer)
 					inject);
 		}
 	}
-	OK(good == SIZES, "writes of all sizes with commit end well");
+	OK(good == SIZES, "writes of all sizes with commit succeed");
 	OK(stores() == small, "those up to the limit, and no others, are "
 			      "stored by the agent");
 }
 
-/* Nobody counts on what a later message says and is not there. */
+/* A later message never precedes the bytes that it announces. */
 static void announced(struct side *s, const struct card *peer)
 {
 	static uint64_t n[ROUNDS + 1];
@@ -230,7 +233,7 @@ static void announced(struct side *s, const struct card *peer)
 	OK(good == 2 * ROUNDS, "each is announced by a message behind it");
 }
 
-/* Of two that overlap the second is what is there. */
+/* The later one of two overlapping writes stays. */
 static void overlapping(struct side *s, const struct card *peer)
 {
 	static const uint64_t one = 0x0101010101010101,
@@ -251,7 +254,7 @@ static void overlapping(struct side *s, const struct card *peer)
 		wrong += got != two;
 		got = 0;
 	}
-	OK(!bad, "writes that overlap end well");
+	OK(!bad, "writes that overlap succeed");
 	OK(!wrong, "a read sees the last of them");
 	if (!limit)
 		OK(stores() == before, "none is stored inline");
@@ -262,19 +265,20 @@ static void program(struct side *s, const struct card *peer)
 	static char bytes[64];
 
 	memset(bytes, 'x', sizeof(bytes));
-	pair_meet(s);
+	pair_barrier(s);
 	OK(durable(s, peer, bytes, 64, 0, 0), "the first write");
 	all_sizes(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(!atomic_load(&seen->lost), "every byte is on the medium");
 	OK(!atomic_load(&seen->beside), "and none beside them is");
 	announced(s, peer);
-	pair_meet(s);
-	OK(!atomic_load(&seen->late), "no message comes before what it says");
+	pair_barrier(s);
+	OK(!atomic_load(&seen->late),
+	   "no message precedes the write that it announces");
 	overlapping(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(!atomic_load(&seen->lost), "and the last is on the medium");
 	msg.data = 5;
 	OK(durable(s, peer, bytes, 8, 64, FI_REMOTE_CQ_DATA),
@@ -283,10 +287,10 @@ static void program(struct side *s, const struct card *peer)
 				peer->pool_key));
 	OK(durable(s, peer, bytes, 8, 192, FI_FENCE) || err.err,
 	   "a write with FI_FENCE");
-	pair_meet(s);
-	pair_meet(s);
-	OK(atomic_load(&seen->notes) == 1, "the target is told once");
-	/* What is not there any more is an error, and nobody dies of it. */
+	pair_barrier(s);
+	pair_barrier(s);
+	OK(atomic_load(&seen->notes) == 1, "the target gets one entry");
+	/* The region is gone: the write fails, and the target lives. */
 	if (limit >= 8) {
 		POST(s, post(s, peer, bytes, 8, BEHIND + 4096,
 			     FI_COMMIT_COMPLETE));
@@ -295,7 +299,7 @@ static void program(struct side *s, const struct card *peer)
 		   "a file that was cut short is an error");
 		OK(durable(s, peer, bytes, 8, 256, 0), "and no end");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static int run(const char *what, const char *max, size_t bytes,
@@ -314,7 +318,9 @@ static int run(const char *what, const char *max, size_t bytes,
 		label = what;
 		limit = bytes;
 		memset(seen, 0, sizeof(*seen));
-		/* For messages that say what was written before. */
+		/*
+		 * Requests send-after-write, for messages that announce writes.
+		 */
 		side.order |= FI_ORDER_SAW;
 		pair_run(&side, &side, serve, program);
 		exit(tap_done());
@@ -344,7 +350,7 @@ int main(int argc, char **argv)
 	};
 	int bad = 0;
 
-	/* A loaded machine is not a silent target. */
+	/* On a loaded machine a slow target is not a silent one. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	setbuf(stdout, NULL);
 	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,

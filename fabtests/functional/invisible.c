@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The same random programs on a bare base and over it, compared. */
+/* Runs the same random programs on a bare base and on the provider over it, and
+ * compares what they see.
+ */
 #include <argp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@
 
 #define LONG_PROGRAMS 10000
 #define MAX_SUSPECTS  20
-/* A program that differs is run so often more, alone. */
+/* Reruns of a program that differs, alone, on each side. */
 #define AGAIN_BASE    4
 #define AGAIN_LAYERED 2
 
@@ -47,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->control = true;
 		return 0;
 	case 'p':
-		inv_patience_ms = atoi(arg);
+		inv_deadline_ms = atoi(arg);
 		return 0;
 	case 'v':
 		o->verbose = true;
@@ -67,14 +69,14 @@ static const struct argp_option argp_options[] = {
 	{"from", 'f', "N", 0, "begin with this program (0)", 0},
 	{"long", 'l', NULL, 0, "10000 programs", 0},
 	{"control", 'c', NULL, 0, "the bare base on both sides", 0},
-	{"patience", 'p', "MS", 0, "what takes longer never happens (30000)",
+	{"deadline", 'p', "MS", 0, "what takes longer never happens (30000)",
 	 0},
 	{"verbose", 'v', NULL, 0, "print what each program saw", 0},
 	{"stop", 'x', NULL, 0, "stop at the first difference", 0},
 	{0},
 };
 
-/* A program that did not see the same, as it was seen first. */
+/* A program that differs, as first seen. */
 struct suspect {
 	uint64_t program;
 	struct inv_result base, layered;
@@ -82,7 +84,7 @@ struct suspect {
 
 struct tally {
 	long programs, steps;
-	long left_out; /* on a stage with one that got stuck */
+	long left_out; /* on a stage whose earlier program hung */
 	long suspects, differ, unsteady;
 	struct suspect suspect[MAX_SUSPECTS];
 	bool bad_offer, bad_end;
@@ -102,7 +104,7 @@ static bool same(const struct inv_result *a, const struct inv_result *b)
 				  : !a->text && !b->text;
 }
 
-/* Lines of a that b has not; both are sorted by operation. */
+/* Print the lines of a that b lacks; both are sorted by operation. */
 static bool print_missing(const char *who, const char *a, const char *b)
 {
 	bool any = false;
@@ -121,7 +123,7 @@ static bool print_missing(const char *who, const char *a, const char *b)
 	return any;
 }
 
-/* The same lines, in another order or number. */
+/* Print the first line that differs: the lines have another order or number. */
 static void print_first(const char *a, const char *b)
 {
 	for (size_t n; *a && *b; a += n, b += n) {
@@ -232,7 +234,7 @@ static void suspect(struct tally *t, uint64_t n, struct inv_result *a,
 	t->suspects++;
 }
 
-/* Programs from of->from on, until one is stuck. Returns the next. */
+/* Run programs from of->from on, until one hangs. Returns the next one. */
 static uint64_t run_some(const struct options *opt,
 			 const struct inv_programs *of, struct inv_features *f,
 			 struct tally *t)
@@ -269,13 +271,15 @@ static uint64_t run_some(const struct options *opt,
 	}
 	if (stop)
 		return of->end;
-	/* The rest of the stage would begin elsewhere on the two sides. */
+	/*
+	 * Skip the rest of the stage: its start would differ on the two sides.
+	 */
 	for (; stuck && i < of->end && i % INV_STAGE; i++)
 		t->left_out++;
 	return i;
 }
 
-/* --- judging: is it ours, or is the base not the same twice? --- */
+/* --- is it the provider, or does the base itself vary? --- */
 
 static void run_alone(const struct options *opt, uint64_t n,
 		      const struct inv_features *f, bool layered,
@@ -313,8 +317,8 @@ static bool is_among(const struct inv_result *r, const struct inv_result *set,
 }
 
 /*
- * Not a difference: the base alone is not the same twice, and what we did is
- * among what it does. What it never ends is none of both, and is counted.
+ * The base is at fault if it varies by itself, and the provider's results are
+ * among its own. A program that never ends there is neither, and is counted.
  */
 static bool is_the_base(const struct options *opt, struct suspect *s,
 			const struct inv_features *f)
@@ -386,16 +390,19 @@ int main(int argc, char **argv)
 	bool good;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
-	/* Programs go on where those before them on the stage ended. */
+	/*
+	 * A program starts in the state that its predecessors left on the
+	 * stage.
+	 */
 	opt.programs += (long)(opt.from % INV_STAGE);
 	opt.from -= opt.from % INV_STAGE;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
-	/* A busy machine is no dead target. */
+	/* On a busy machine a slow target is not a dead one. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "60000", 0);
-	/* Much of the time would go into clearing large buffers. */
+	/* Small buffers: clearing large ones would take much of the time. */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "2048", 0);
-	/* And into connections that wait for a look, every 10 ms. */
+	/* Fewer polls for connection events, every 100 ms instead of 10. */
 	setenv("FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100", 0);
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -407,7 +414,7 @@ int main(int argc, char **argv)
 	while (of.from < of.end)
 		of.from = run_some(&opt, &of, &f, &t);
 	judge(&opt, &f, &t);
-	/* A base that is seldom the same cannot be compared with. */
+	/* A base that mostly varies cannot be compared with. */
 	good = !t.differ && !t.bad_end && t.unsteady * 100 <= t.programs;
 	printf("%sok 2 - %ld programs, %ld steps on %s: %ld differ, %ld where "
 	       "the base differs from itself, %ld not run, %.1f s\n",

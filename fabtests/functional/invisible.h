@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Random programs that cannot tell ofi_rpmem from the provider below it. */
+/* Random programs that cannot distinguish ofi_rpmem from its base. */
 #ifndef RP_TEST_INVISIBLE_H
 #define RP_TEST_INVISIBLE_H
 
@@ -17,7 +17,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-/* --- what is random, and repeated by its seed --- */
+/* --- random numbers, repeated by their seed --- */
 
 struct inv_rng {
 	uint64_t s;
@@ -37,7 +37,7 @@ static inline bool inv_chance(struct inv_rng *r, unsigned int percent)
 /* A0 A1 B0 B1, and C, whose address the others have not inserted. */
 enum {
 	INV_EPS = 5,
-	INV_STRANGER = 4,
+	INV_UNKNOWN = 4,
 	INV_SIDES = 3
 };
 static inline int inv_side_of(int ep)
@@ -49,22 +49,22 @@ enum inv_verb {
 	INV_RECV,    /* untagged and tagged: .tagged */
 	INV_SEND,    /* to .peer */
 	INV_WRITE,   /* to the memory of .peer's side */
-	INV_READ,    /* from there */
-	INV_ATOMIC,  /* one 64-bit cell there */
-	INV_CANCEL,  /* the receive .other */
-	INV_PEEK,    /* the message .other, which nobody receives */
+	INV_READ,    /* from the memory of .peer's side */
+	INV_ATOMIC,  /* one 64-bit cell of .peer's side */
+	INV_CANCEL,  /* cancel the receive .other */
+	INV_PEEK,    /* the message .other, without a receive */
 	INV_MULTI,   /* one buffer for several messages */
-	INV_INSERT,  /* .count addresses that nobody has */
-	INV_REMOVE,  /* what INSERT .other got */
-	INV_MEET,    /* C's address is inserted after all */
-	INV_SREAD,   /* wait for nothing, while others commit */
+	INV_INSERT,  /* .count unused addresses */
+	INV_REMOVE,  /* the addresses of INSERT .other */
+	INV_MEET,    /* insert C's address at last */
+	INV_SREAD,   /* time out, while other endpoints commit */
 	INV_SIGNAL,  /* wake a waiter */
 	INV_FD,	     /* sleep on the descriptor for a message */
 	INV_EVENT,   /* event queue */
-	INV_TRAFFIC, /* writes with commit; without, on the bare base */
-	INV_SYNC,    /* everything expected has come, memory is compared */
-	INV_REST,    /* so have the commits */
-	INV_BADKEY,  /* a write that is refused: always the last */
+	INV_TRAFFIC, /* durable writes; plain ones on the bare base */
+	INV_SYNC,    /* wait for all due entries, compare memory */
+	INV_REST,    /* the same, and for all commits */
+	INV_BADKEY,  /* a refused write: always the last */
 };
 
 enum inv_form {
@@ -89,27 +89,27 @@ enum {
 }; /* .how of ATOMIC */
 
 struct inv_op {
-	struct fi_context2 context; /* first: the base scribbles in it */
+	struct fi_context2 context; /* first: the base writes into it */
 	enum inv_verb verb;
 	enum inv_form form;
-	int ep, peer; /* peer -1: anybody */
+	int ep, peer; /* peer -1: any source */
 	bool tagged, pmem;
 	int how, other, count;
 	uint64_t tag, ignore, flags, data, off;
 	size_t len, iovs, rma_iovs;
 	enum fi_op op; /* ATOMIC */
-	/* What must come before a SYNC is over. */
+	/* Conditions before a SYNC ends. */
 	int expect;    /* entries with this context */
-	int due;       /* once this operation has been posted */
-	bool remote;   /* and one at the peer */
-	bool fails;    /* it is an error entry */
-	bool breaks;   /* the connection */
-	bool counted;  /* by a counter of .ep, if it does not fail */
+	int due;       /* after this operation has been posted */
+	bool remote;   /* and one entry at the peer */
+	bool fails;    /* the entry is an error */
+	bool breaks;   /* it breaks the connection */
+	bool counted;  /* by a counter of .ep, unless it fails */
 	bool arrives;  /* and by one of the peer's */
 	bool in_order; /* receives that complete in this order */
-	/* The runner's. */
+	/* State of the runner. */
 	int got;
-	bool early; /* PEEK: there was nothing yet */
+	bool early; /* PEEK: no message had arrived yet */
 	bool done;  /* memory compared */
 	ssize_t ret;
 	char *buf;
@@ -127,15 +127,15 @@ enum {
 	INV_CNTRS,
 };
 
-/* How the objects of one program are made. */
+/* Attributes of the objects of one program. */
 struct inv_setup {
 	int neps[INV_SIDES];
-	int share[INV_SIDES]; /* which endpoints share which queues */
+	int share[INV_SIDES]; /* how endpoints share queues */
 	enum fi_cq_format format[INV_SIDES][2];
 	enum fi_av_type av[INV_SIDES];
 	bool wait[INV_SIDES], selective[INV_EPS], rx_selective[INV_EPS];
 	uint64_t op_flags[INV_EPS];
-	unsigned int cntr[INV_EPS]; /* which counters, a bit each */
+	unsigned int cntr[INV_EPS]; /* bit mask of counters */
 	int before[INV_SIDES];	    /* addresses inserted before the peers' */
 	bool from;		    /* fi_cq_readfrom() */
 	unsigned int chunk;	    /* entries read at a time */
@@ -147,45 +147,45 @@ struct inv_plan {
 	size_t n, cap;
 };
 
-/* What both providers have: programs are made of that. */
+/* Features of both providers, which programs are made of. */
 struct inv_features {
 	bool atomic, counters, rma_event, wait, direct, source, multi;
 	bool peek_msg;
 	size_t inject, iov_limit, rma_iov_limit;
 };
 
-/* Bytes of a message, of a region that is written, and of one to read. */
+/* Bytes of each region. */
 #define INV_REGION    (1u << 19)
 #define INV_READ_ZONE (1u << 16) /* its first part is only read */
 #define INV_CELLS     64	 /* 8-byte cells at the end, for atomics */
 
-/* stage: the seed of the objects; last: it may end with a broken connection. */
+/* stage: the seed of the objects; last: the plan may break a connection. */
 void inv_plan_make(struct inv_plan *p, uint64_t seed, uint64_t stage, bool last,
 		   const struct inv_features *f);
 void inv_plan_free(struct inv_plan *p);
-/* One line that says what an operation is. */
+/* Describe an operation in one line. */
 void inv_op_say(const struct inv_op *o, char *buf, size_t len);
 
-/* What the parts of the generator share. */
+/* State shared by the parts of the generator. */
 struct inv_gen {
 	struct inv_rng rng;
 	struct inv_plan *p;
 	const struct inv_features *f;
-	uint64_t used[INV_SIDES]; /* of the region that is written */
+	uint64_t used[INV_SIDES]; /* of the written part of the region */
 	int waiting[INV_EPS][2][8], nwaiting[INV_EPS][2]; /* receives */
-	bool busy[INV_EPS][2];	   /* somebody sends there in this round */
-	uint64_t cells[INV_SIDES]; /* touched in this round */
+	bool busy[INV_EPS][2];	   /* an endpoint sends there in this round */
+	uint64_t cells[INV_SIDES]; /* accessed in this round */
 	bool met;		   /* C has been inserted */
 	int ntraffic;
 };
 struct inv_op *inv_add(struct inv_gen *g, enum inv_verb verb, int ep);
-int inv_pick_ep(struct inv_gen *g, int not_ep, bool stranger);
+int inv_pick_ep(struct inv_gen *g, int not_ep, bool unknown);
 bool inv_tx_completes(const struct inv_gen *g, const struct inv_op *o);
 void inv_gen_messages(struct inv_gen *g, bool tagged);
 void inv_gen_peek(struct inv_gen *g);
 void inv_gen_multi(struct inv_gen *g);
 void inv_gen_flood(struct inv_gen *g);
-/* Cancel what still waits for untagged or tagged messages. */
+/* Cancel the receives still posted, untagged or tagged. */
 void inv_gen_forget(struct inv_gen *g, int ep, bool tagged);
 void inv_gen_memory(struct inv_gen *g);
 void inv_gen_traffic(struct inv_gen *g, int to);
@@ -212,15 +212,15 @@ struct inv_cq {
 struct inv_ep {
 	struct fid_ep *fid;
 	struct inv_cq *tx, *rx;
-	/* By bit number of inv_setup.cntr. */
+	/* Indexed as the bits of inv_setup.cntr. */
 	struct fid_cntr *cntr[INV_CNTRS];
-	uint64_t counted[INV_CNTRS]; /* at rest it is this */
+	uint64_t counted[INV_CNTRS]; /* the value at rest */
 	uint64_t failed[INV_CNTRS];
-	uint64_t posted[INV_CNTRS]; /* and never more than this */
+	uint64_t posted[INV_CNTRS]; /* the upper bound */
 	uint8_t name[64];
 	size_t len;
 	fi_addr_t peer[INV_EPS];
-	/* Of the traffic: operations from here, and writes to here. */
+	/* Traffic: operations of this endpoint, and writes to it. */
 	uint64_t traffic, traffic_in;
 };
 
@@ -228,7 +228,7 @@ struct inv_side {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
-	/* user and pmem: the program's; quick and file: of the traffic. */
+	/* plain and pmem: the program's; quick and file: the traffic's. */
 	char *mem[4];
 	struct fid_mr *mr[4];
 	struct fid_av *av;
@@ -246,12 +246,14 @@ struct inv_trace;
 struct inv_world {
 	const char *prov;
 	bool layered;
-	bool tidy;  /* the base clears fields that say nothing */
+	bool tidy;  /* the base clears unused fields */
 	bool quiet; /* no persistent memory, no commits */
 	bool automatic;
-	bool open;  /* the stage is */
-	bool stuck; /* something never happened */
-	/* A connection is, and the base's counters go by how far it got. */
+	bool open;  /* the stage is open */
+	bool stuck; /* something that is due never happened */
+	/*
+	 * A connection is broken, and the base's counters depend on its timing.
+	 */
 	bool broken;
 	const struct inv_features *f;
 	struct inv_side side[INV_SIDES];
@@ -262,12 +264,14 @@ struct inv_world {
 	struct inv_trace *t;
 	struct inv_traffic traffic[INV_TRAFFIC_MAX];
 	int ntraffic, traffic_out;
-	struct inv_op greeting[2];
+	struct inv_op hello[2];
 	char *arena;
 	size_t used;
 	int ndummy;
-	struct inv_rng rng; /* of choices that the program does not notice */
-	/* What the cells hold after what was posted: plain, persistent. */
+	struct inv_rng rng; /* choices that the program cannot notice */
+	/*
+	 * Values of the cells after all posted operations: plain, persistent.
+	 */
 	uint64_t cell[INV_SIDES][2][INV_CELLS];
 };
 
@@ -277,37 +281,37 @@ ssize_t inv_must(ssize_t ret, const char *what, const char *file, int line);
 void inv_world_open(struct inv_world *w, const char *prov, bool layered,
 		    uint64_t batch_seed);
 void inv_world_close(struct inv_world *w);
-/* What one program uses, made and taken down again. */
+/* Open the objects of one program, and close them. */
 void inv_stage_open(struct inv_world *w);
 void inv_stage_close(struct inv_world *w);
 
-/* --- what is offered --- */
+/* --- the offers of fi_getinfo() --- */
 
-struct fi_info *inv_ask(const char *prov, uint64_t caps,
-			enum fi_progress progress);
+struct fi_info *inv_getinfo(const char *prov, uint64_t caps,
+			    enum fi_progress progress);
 uint64_t inv_wanted_caps(const struct inv_features *f);
-/* What the provider says it offers, as lines. */
+/* Print the provider's attributes into t, as lines. */
 void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t);
-/* But for what is documented; they are printed. */
+/* Do they differ beyond the documented ways? Prints all differences. */
 bool inv_offers_differ(const char *base, const char *ours);
 
 /* --- running it --- */
 
-/* last: the stage is taken down afterwards. */
+/* last: close the stage afterwards. */
 void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
 	     bool last);
-/* Post an operation; 0, or what it says. Never -FI_EAGAIN. */
+/* Post an operation; 0, or the call's error. Never -FI_EAGAIN. */
 ssize_t inv_post(struct inv_world *w, struct inv_op *o);
 void inv_post_traffic(struct inv_world *w, struct inv_op *o);
 /* Read all queues once. */
 void inv_poll(struct inv_world *w);
 void inv_poll_cq(struct inv_world *w, struct inv_cq *cq);
-/* Steps that are more than one call. */
+/* Steps of more than one call. */
 void inv_do_peek(struct inv_world *w, struct inv_op *o);
 void inv_do_addresses(struct inv_world *w, struct inv_op *o);
 void inv_do_wait(struct inv_world *w, struct inv_op *o);
 void inv_do_event(struct inv_world *w, struct inv_op *o);
-/* Never more than has been posted; settled: also what it must be by now. */
+/* Check counters against their bounds; settled: also against exact values. */
 void inv_check_counters(struct inv_world *w, bool settled, bool rest);
 void inv_count_posted(struct inv_world *w, const struct inv_op *o);
 void inv_count_done(struct inv_world *w, const struct inv_op *o);
@@ -318,20 +322,21 @@ uint8_t inv_static(int side, uint64_t at);
 uint64_t inv_now_ms(void);
 
 /*
- * How long something may take that ought to happen. Only when both have passed
- * it never will: on a busy machine time passes without a step of ours. What
- * never happens is written down, and the program ends there (world.stuck).
+ * Time limit of an event that is due. The event counts as missing once both
+ * wall-clock and processor time have passed it: on a busy machine time passes
+ * without progress. The failure is recorded, and the program ends
+ * (world.stuck).
  */
-extern int inv_patience_ms;
-struct inv_patience {
+extern int inv_deadline_ms;
+struct inv_deadline {
 	uint64_t begin, cpu;
 };
-struct inv_patience inv_patience(void);
-bool inv_patient(const struct inv_patience *p);
+struct inv_deadline inv_deadline(void);
+bool inv_time_left(const struct inv_deadline *p);
 
-/* --- what was seen --- */
+/* --- the trace of a program --- */
 
-/* Lines, by operation; in the order of coming within one. */
+/* Lines, sorted by operation; within one in order of arrival. */
 struct inv_trace *inv_trace_new(void);
 void inv_trace_free(struct inv_trace *t);
 void inv_trace_clear(struct inv_trace *t);
@@ -339,7 +344,7 @@ void inv_saw(struct inv_trace *t, int op, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* All lines, sorted; the caller frees. */
 char *inv_trace_text(struct inv_trace *t);
-/* Entries of queues, cut to what their format has. */
+/* Record an entry, reduced to the fields of its queue's format. */
 void inv_saw_entry(struct inv_world *w, struct inv_cq *cq,
 		   const struct fi_cq_tagged_entry *e, fi_addr_t src);
 void inv_saw_error(struct inv_world *w, struct inv_cq *cq,

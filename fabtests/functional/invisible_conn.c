@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Random programs with connected endpoints, on the bare base and over it: they
- * see the same, while commits go on beside them. */
+/* Random programs with connected endpoints, on the bare base and on the
+ * provider: they see the same, beside commits.
+ */
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
@@ -33,9 +34,9 @@ static bool all_over(void)
 
 static void settle(void)
 {
-	struct inv_patience p = inv_patience();
+	struct inv_deadline p = inv_deadline();
 
-	while (!all_over() && inv_patient(&p))
+	while (!all_over() && inv_time_left(&p))
 		poll_all();
 	for (int i = 0; i < 3; i++)
 		poll_all();
@@ -82,7 +83,10 @@ static void round_of(int c)
 		break;
 	default:
 		where = "reads";
-		/* By another connection, it may be: before, and not yet. */
+		/*
+		 * The other connection's writes have no order with these reads:
+		 * settle them.
+		 */
 		settle_all();
 		while (n--)
 			post_read(c, k);
@@ -92,7 +96,7 @@ static void round_of(int c)
 		poll_all();
 }
 
-/* A receive that nothing comes for. */
+/* Cancel a receive that gets no message. */
 static void cancel(int c)
 {
 	int k = (int)inv_below(&rng, 2);
@@ -165,7 +169,7 @@ static void tell(void)
 	}
 }
 
-/* Each connection ends in one of the ways that there are. */
+/* Each connection ends, by fi_shutdown() or by fi_close(). */
 static void end_of(int c)
 {
 	int k = (int)inv_below(&rng, 2);
@@ -251,7 +255,7 @@ static void program(void)
 		close_program();
 }
 
-/* --- both --- */
+/* --- both providers --- */
 
 static void put(int fd, const void *p, size_t len)
 {
@@ -320,7 +324,7 @@ static void start(struct runner *r, bool over, uint64_t seed, uint64_t from,
 	r->in = fdopen(fd[0], "r");
 }
 
-/* What one program saw; NULL: the runner has ended. */
+/* The trace of the next program; NULL: the runner has ended. */
 static char *next(struct runner *r)
 {
 	uint32_t len;
@@ -345,7 +349,7 @@ static int stop(struct runner *r, bool now)
 	return now ? 0 : status;
 }
 
-/* Lines of a that b does not have. */
+/* Print the lines of a that b lacks. */
 static void print_missing(const char *who, const char *a, const char *b)
 {
 	for (size_t n; *a; a += n) {
@@ -366,7 +370,7 @@ static struct options {
 	bool control;
 } opt = {.programs = 800};
 
-/* Is the base alone the same twice, and are we like one of those? */
+/* Does the base vary by itself, with ours among its results? */
 static bool is_the_base(uint64_t i, const char *ours)
 {
 	char *first = NULL, *t;
@@ -428,12 +432,12 @@ int main(int argc, char **argv)
 	if (getenv("RP_SANITIZE") && *getenv("RP_SANITIZE"))
 		opt.programs = 60;
 	if (FI_MAJOR(fi_version()) > 1) {
-		/* What it does by itself is known of 1.17 only. */
+		/* The variations of the base are known of 1.17 only. */
 		printf("1..0 # SKIP libfabric is newer than 1.x\n");
 		return 77;
 	}
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-	inv_patience_ms = 10000;
+	inv_deadline_ms = 10000;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "60000", 0);

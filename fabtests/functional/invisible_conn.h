@@ -9,7 +9,7 @@
 #define CONNS	2
 #define OPS	512
 #define REGION	(1u << 20)
-#define TRAFFIC (REGION / 2) /* from there on the traffic writes */
+#define TRAFFIC (REGION / 2) /* the traffic writes from there on */
 #define LONGEST 70000u
 #define TEXT	(1u << 18)
 
@@ -24,9 +24,12 @@ enum kind {
 	SEND,
 	WRITE,
 	READ,
-	BESIDE, /* traffic: what it sees is not the program's */
+	BESIDE, /* traffic: not part of the program */
 	KINDS,
-	/* When that is acknowledged is the wire's affair. */
+	/*
+	 * Delivery-complete: the time of the acknowledgement depends on the
+	 * wire.
+	 */
 	DELIVERED = KINDS,
 	ORDERS = DELIVERED + KINDS,
 };
@@ -39,7 +42,7 @@ struct op {
 	char *buf;
 	int expect, got;
 	bool delivered;
-	unsigned int form, which; /* of the calls; of memory */
+	unsigned int form, which; /* of calls; of memory */
 	char saw[160];
 };
 
@@ -48,8 +51,8 @@ struct end {
 	struct fid_ep *ep;
 	bool selective, rx_selective;
 	uint64_t op_flags;
-	struct fid_cntr *cntr[4]; /* as cntr_bits */
-	uint64_t beside;	  /* of the traffic, that counts writes */
+	struct fid_cntr *cntr[4]; /* traffic that counts as writes */
+	uint64_t beside;	  /* sum of completed traffic, as data */
 	uint64_t data;		  /* entries without a context */
 	uint64_t data_due;
 	uint64_t data_sum; /* of writes to persistent memory */
@@ -64,7 +67,7 @@ struct side {
 	struct fid_pep *pep;
 	char *mem[2]; /* plain, persistent */
 	struct fid_mr *mr[2];
-	/* Of each connection's endpoint: */
+	/* Queues, indexed by connection: */
 	struct fid_cq *tx[CONNS], *rx[CONNS];
 	enum fi_cq_format format;
 	struct end end[CONNS];
@@ -73,14 +76,14 @@ struct side {
 /* --- invisible_conn_world.c --- */
 
 extern struct side side[2];
-extern bool layered, stuck; /* stuck: something never happened */
+extern bool layered, stuck; /* stuck: something that is due never happened */
 extern const char *base;
-extern struct inv_rng rng, aside; /* of the program; of what it cannot see */
+extern struct inv_rng rng, aside; /* of the program; of what it cannot notice */
 extern struct op ops[OPS];
 extern int nops, nconns, listener;
 extern char *arena;
 extern size_t used, text_len;
-extern char text[TEXT]; /* what was seen */
+extern char text[TEXT]; /* the trace */
 
 #define MUST(call) inv_must((call), #call, __FILE__, __LINE__)
 
@@ -88,23 +91,23 @@ void saw(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void open_batch(bool automatic);
 void close_batch(void);
 struct fid_cq *queue(struct side *s, bool waits);
-/* Reads each queue once. */
+/* Read each queue once. True: there was an entry. */
 bool poll_all(void);
-/* The next event of a side; 0: none came. Info is the caller's. */
+/* The next event of a side; 0: none came. The caller frees info. */
 uint32_t event(int k, unsigned int ms, struct fi_info **info);
 void connect_one(int c, bool refused);
 
 /* --- invisible_conn_post.c --- */
 
-extern uint64_t slot; /* the next place that nobody has written to */
+extern uint64_t slot; /* the next place not written to yet */
 
 void post_recv(int c, int k);
 void post_send(int c, int k);
 void post_write(int c, int k);
 void post_read(int c, int k);
-/* Waits for what was sent or written without a completion of its own. */
+/* Wait for sends and writes that have no completion. */
 void post_fence(int c, int k);
-/* Durable writes and commits beside the program; on the base just writes. */
+/* Durable writes and commits beside the program; plain writes on the base. */
 void traffic(int c, int k);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of random programs, and what goes on beside them. */
+/* Operations of random programs, and the traffic beside them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,24 +61,24 @@ static uint64_t some_flags(void)
 
 #define POST(call)                                                             \
 	do {                                                                   \
-		struct inv_patience p_ = inv_patience();                       \
+		struct inv_deadline p_ = inv_deadline();                       \
 		ssize_t r_;                                                    \
-		while ((r_ = (call)) == -FI_EAGAIN && inv_patient(&p_))        \
+		while ((r_ = (call)) == -FI_EAGAIN && inv_time_left(&p_))      \
 			poll_all();                                            \
 		if (r_)                                                        \
 			saw("%s says %zd\n", #call, r_);                       \
 	} while (0)
 
 /*
- * tcp 1.17 has entries by default, where that is FI_COMPLETION, also for calls
- * with flags that do not ask for one.
+ * If FI_COMPLETION is a default flag, tcp 1.17 writes entries also for calls
+ * whose flags lack it.
  */
 static uint64_t flags_of(const struct end *e)
 {
 	return some_flags() | (e->op_flags & FI_COMPLETION);
 }
 
-/* How it will end, as far as its flags say. */
+/* The completion that follows from its flags. */
 static void finish(struct op *o, const struct end *e, uint64_t flags)
 {
 	o->expect = !e->selective || (flags & FI_COMPLETION);
@@ -122,7 +122,10 @@ void post_send(int c, int k)
 	split(o, iov);
 	m.iov_count = o->iovs;
 	finish(o, e, form == 2 ? flags : e->op_flags);
-	/* tcp counts what is injected in some releases, and in others not. */
+	/*
+	 * Injected operations are counted by some releases of tcp, and not by
+	 * others.
+	 */
 	if (form > 3 && (o->len > 64 || o->len > inject || e->cntr[0]))
 		form -= 4;
 	o->form = form;
@@ -157,21 +160,21 @@ static uint64_t key_of(int k, unsigned int which)
 	return fi_mr_key(side[k].mr[which]);
 }
 
-/* Writes to places of their own; persistent memory or not. */
+/* Write to a place of its own, in plain or persistent memory. */
 void post_write(int c, int k)
 {
 	struct op *o = add(WRITE, c, k, 1 + some_len() % 9000);
 	struct end *e = &side[k].end[c];
 	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
 	uint64_t at = slot, key = key_of(!k, which), flags = flags_of(e);
-	uint64_t told = which ? DATA_PERSISTENT : 0;
+	uint64_t mark = which ? DATA_PERSISTENT : 0;
 	struct fi_rma_iov to = {at, o->len, key};
 	struct iovec iov[4];
 	struct fi_msg_rma m = {.msg_iov = iov,
 			       .rma_iov = &to,
 			       .rma_iov_count = 1,
 			       .context = o,
-			       .data = 0x77 + told};
+			       .data = 0x77 + mark};
 	unsigned int form = (unsigned int)inv_below(&rng, 6);
 
 	if (at + o->len > TRAFFIC)
@@ -196,7 +199,7 @@ void post_write(int c, int k)
 		break;
 	case 3:
 		side[!k].end[c].data_due++;
-		POST(fi_writedata(e->ep, o->buf, o->len, NULL, 0x88 + told, 0,
+		POST(fi_writedata(e->ep, o->buf, o->len, NULL, 0x88 + mark, 0,
 				  at, key, o));
 		break;
 	case 4:
@@ -206,7 +209,7 @@ void post_write(int c, int k)
 	default:
 		o->expect = 0;
 		side[!k].end[c].data_due++;
-		POST(fi_inject_writedata(e->ep, o->buf, o->len, 0x99 + told, 0,
+		POST(fi_inject_writedata(e->ep, o->buf, o->len, 0x99 + mark, 0,
 					 at, key));
 	}
 }
@@ -237,8 +240,8 @@ void post_read(int c, int k)
 }
 
 /*
- * A connection keeps its order: what came before the message of a fence has
- * arrived with it, and has been counted. A private connection has a commit for
+ * A connection keeps its order: operations before the fence's message have
+ * arrived with it, and were counted. A private connection has a commit for
  * that.
  */
 void post_fence(int c, int k)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Domains, connections and what comes over them. */
+/* Domains, connections and completions. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void add_memory(struct side *s, int which)
 		       &s->mr[which], NULL));
 }
 
-static struct fi_info *ask(bool automatic)
+static struct fi_info *getinfo(bool automatic)
 {
 	struct fi_info *h = fi_allocinfo(), *i = NULL;
 	char prov[64];
@@ -74,7 +74,7 @@ void open_batch(bool automatic)
 	for (int k = 0; k < 2; k++) {
 		struct side *s = &side[k];
 
-		s->info = ask(automatic);
+		s->info = getinfo(automatic);
 		MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
 		MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
 		MUST(fi_eq_open(s->fabric, &eq, &s->eq, NULL));
@@ -118,8 +118,8 @@ struct fid_cq *queue(struct side *s, bool waits)
 static void endpoint(int k, int c, struct fi_info *given)
 {
 	/*
-	 * tcp waits for acknowledgements where a call asks for transmission or
-	 * delivery; not where that is the default, in calls without flags.
+	 * tcp waits for acknowledgements in calls with flags for transmission
+	 * or delivery; not with default flags, in calls without flags.
 	 */
 	static const uint64_t op_flags[] = {0, FI_COMPLETION,
 					    FI_INJECT_COMPLETE};
@@ -150,7 +150,7 @@ static void endpoint(int k, int c, struct fi_info *given)
 	MUST(fi_enable(e->ep));
 }
 
-/* --- what comes --- */
+/* --- completions --- */
 
 static int conn_of(const struct side *s, const struct fid_cq *cq)
 {
@@ -209,7 +209,7 @@ static void entry(struct side *s, struct fid_cq *cq,
 	else
 		note(o->saw, sizeof(o->saw), " flags %#llx err %d",
 		     (unsigned long long)e->flags, err);
-	/* Nothing says what these are of what is sent. */
+	/* For sends and writes these fields are undefined. */
 	if (f >= FI_CQ_FORMAT_MSG && o->kind == RECV && !err)
 		note(o->saw, sizeof(o->saw), " len %zu", e->len);
 	if (f >= FI_CQ_FORMAT_DATA && (e->flags & FI_REMOTE_CQ_DATA))

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a provider offers, and where it may differ from its base. */
+/* The attributes that a provider offers, and documented differences from its
+ * base.
+ */
 #define _GNU_SOURCE
-/* Newer headers warn of poll and wait sets, which programs go on using. */
+/* Newer headers deprecate poll and wait sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,8 @@
 
 #define PLAIN_CAPS (FI_MSG | FI_TAGGED | FI_RMA)
 
-struct fi_info *inv_ask(const char *prov, uint64_t caps,
-			enum fi_progress progress)
+struct fi_info *inv_getinfo(const char *prov, uint64_t caps,
+			    enum fi_progress progress)
 {
 	struct fi_info *h = fi_allocinfo(), *info = NULL;
 	int ret;
@@ -33,7 +35,8 @@ struct fi_info *inv_ask(const char *prov, uint64_t caps,
 
 static bool has(const char *prov, uint64_t cap)
 {
-	struct fi_info *i = inv_ask(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
+	struct fi_info *i =
+		inv_getinfo(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
 	bool yes = i;
 
 	fi_freeinfo(i);
@@ -100,7 +103,7 @@ static void try_objects(const char *prov, struct inv_features *f,
 		"fi_wait_open()",
 		"fi_av_open() with FI_EVENT",
 	};
-	struct fi_info *i = inv_ask(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
+	struct fi_info *i = inv_getinfo(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
 	struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP};
 	struct fi_cq_attr cq = {.wait_obj = FI_WAIT_FD,
 				.format = FI_CQ_FORMAT_TAGGED};
@@ -164,14 +167,17 @@ void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
 				   .direct = yes[2],
 				   .source = yes[3],
 				   .multi = yes[4]};
-	/* tcp of libfabric 2.1: each from one layering, both from none. */
+	/*
+	 * tcp of libfabric 2.1 gives each of these from one layering, both from
+	 * none.
+	 */
 	f->atomic = yes[0] && has(prov, FI_ATOMIC | inv_wanted_caps(f));
 	try_objects(prov, f, t);
 }
 
 /*
- * Each of these is in docs/guarantees.md, "What a program may notice": the
- * words there that say so are looked for by invisible.sh.
+ * Each of these is in docs/guarantees.md, "What a program may notice":
+ * invisible.sh looks for its words there.
  */
 static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 {

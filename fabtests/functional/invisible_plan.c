@@ -15,7 +15,7 @@ uint64_t inv_next(struct inv_rng *r)
 	return z ^ (z >> 31);
 }
 
-/* Plans point into themselves by index, as they move when they grow. */
+/* Plans refer to operations by index, as the array moves when it grows. */
 struct inv_op *inv_add(struct inv_gen *g, enum inv_verb verb, int ep)
 {
 	struct inv_plan *p = g->p;
@@ -44,14 +44,14 @@ static bool has_ep(const struct inv_gen *g, int ep)
 	return ep % 2 < g->p->setup.neps[inv_side_of(ep)];
 }
 
-int inv_pick_ep(struct inv_gen *g, int not_ep, bool stranger)
+int inv_pick_ep(struct inv_gen *g, int not_ep, bool unknown)
 {
 	int ep;
 
 	do {
 		ep = (int)inv_below(&g->rng, INV_EPS);
 	} while (ep == not_ep || !has_ep(g, ep) ||
-		 (ep == INV_STRANGER && !stranger));
+		 (ep == INV_UNKNOWN && !unknown));
 	return ep;
 }
 
@@ -86,7 +86,7 @@ static void make_setup(struct inv_gen *g)
 	struct inv_rng *r = &g->rng;
 
 	for (int i = 0; i < INV_SIDES; i++) {
-		s->neps[i] = i == inv_side_of(INV_STRANGER)
+		s->neps[i] = i == inv_side_of(INV_UNKNOWN)
 				     ? 1
 				     : 1 + (int)inv_below(r, 2);
 		s->share[i] = (int)inv_below(r, 4);
@@ -112,7 +112,7 @@ static void make_setup(struct inv_gen *g)
 	s->chunk = 1 + (unsigned int)inv_below(r, 20);
 }
 
-/* NULL: there has been so much of it already. */
+/* NULL: the plan has enough traffic already. */
 struct inv_op *inv_add_traffic(struct inv_gen *g, int ep, int to, int count)
 {
 	struct inv_op *o;
@@ -129,7 +129,7 @@ struct inv_op *inv_add_traffic(struct inv_gen *g, int ep, int to, int count)
 
 void inv_gen_traffic(struct inv_gen *g, int to)
 {
-	int ep = inv_chance(&g->rng, 40) ? INV_STRANGER
+	int ep = inv_chance(&g->rng, 40) ? INV_UNKNOWN
 					 : inv_pick_ep(g, to, true);
 
 	if (to < 0)
@@ -137,11 +137,11 @@ void inv_gen_traffic(struct inv_gen *g, int to)
 	inv_add_traffic(g, ep, to, 1 + (int)inv_below(&g->rng, 3));
 }
 
-/* For one whose queues must stay empty; often the disk is asked as well. */
-static void gen_traffic_of_strangers(struct inv_gen *g, int to)
+/* Traffic for an endpoint whose queues must stay empty; often to the disk. */
+static void gen_unknown_traffic(struct inv_gen *g, int to)
 {
 	for (int i = (int)inv_below(&g->rng, 4); i > 0; i--) {
-		struct inv_op *o = inv_add_traffic(g, INV_STRANGER, to, i);
+		struct inv_op *o = inv_add_traffic(g, INV_UNKNOWN, to, i);
 
 		if (o && inv_chance(&g->rng, 30))
 			o->how = 0;
@@ -165,7 +165,7 @@ static void gen_addresses(struct inv_gen *g)
 		return;
 	}
 	if (!g->met && inv_chance(&g->rng, 15)) {
-		/* What it has sent before was from nobody. */
+		/* Messages sent before have no source: finish them. */
 		inv_add(g, INV_SYNC, ep);
 		memset(g->busy, 0, sizeof(g->busy));
 		inv_add(g, INV_MEET, ep);
@@ -174,10 +174,10 @@ static void gen_addresses(struct inv_gen *g)
 	}
 	o = inv_add(g, INV_INSERT, ep);
 	o->count = 1 + (int)inv_below(&g->rng, 5);
-	o->how = (int)inv_below(&g->rng, 4); /* 0: with one twice */
+	o->how = (int)inv_below(&g->rng, 4); /* 0: one address twice */
 }
 
-/* The receiver sleeps on its descriptor, the message is the step itself. */
+/* The receiver sleeps on its descriptor; the step itself sends the message. */
 static void gen_sleep(struct inv_gen *g, int ep)
 {
 	struct inv_op *o;
@@ -222,7 +222,7 @@ static void gen_wait(struct inv_gen *g)
 	if (!g->p->setup.wait[inv_side_of(ep)])
 		return;
 	inv_add(g, INV_REST, ep);
-	gen_traffic_of_strangers(g, ep);
+	gen_unknown_traffic(g, ep);
 	switch (inv_below(&g->rng, 3)) {
 	case 0:
 		inv_add(g, INV_SIGNAL, ep);
@@ -278,7 +278,7 @@ static void gen_round(struct inv_gen *g)
 	inv_add(g, INV_SYNC, 0);
 }
 
-/* Nothing can be said of a connection after these. */
+/* The state of the connection is undefined after these. */
 static void gen_end(struct inv_gen *g)
 {
 	int ep = inv_pick_ep(g, -1, false), to = inv_pick_ep(g, ep, false);
@@ -290,7 +290,7 @@ static void gen_end(struct inv_gen *g)
 		o->peer = to;
 		o->expect = 1;
 		o->len = 1 + inv_below(&g->rng, 100);
-		/* Others may be over before the target looks at them. */
+		/* Other forms may complete before the target polls. */
 		o->form = INV_MSG;
 		o->flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
 		o->breaks = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The parts of a program that move data: messages, matching, memory. */
+/* Parts of a program that move data: messages, matching, memory. */
 #include <limits.h>
 #include <string.h>
 
@@ -7,10 +7,10 @@
 
 #define BURST	 6
 #define LONGEST	 70000
-#define MAX_RECV 8 /* that outlive a round, per queue */
+#define MAX_RECV 8 /* receives that outlive a round, per queue */
 /* Least room that a multi-receive keeps. */
 #define MULTI_ROOM 64
-/* More than we keep receives for: see prov/rpmem/xport.c. */
+/* More messages than there are receives for the provider's own. */
 #define FLOOD 80
 
 static struct inv_op *op(struct inv_gen *g, int i)
@@ -76,7 +76,10 @@ static bool matches(const struct inv_op *r, const struct inv_op *m)
 
 static uint64_t some_tag(struct inv_gen *g)
 {
-	/* Few, so that they meet; above the low bits, so that masks bite. */
+	/*
+	 * Few values, so that they match; above the low bits, so that masks
+	 * matter.
+	 */
 	return inv_below(&g->rng, 4) << 60 | inv_below(&g->rng, 3);
 }
 
@@ -114,7 +117,7 @@ static bool rx_completes(const struct inv_gen *g, const struct inv_op *o)
 	       (o->form == INV_MSG && (o->flags & FI_COMPLETION));
 }
 
-/* Who sends is alone with this queue for the round: see pair_up(). */
+/* The sender is alone with this queue in the round: see pair_up(). */
 static int add_send(struct inv_gen *g, int ep, int to, bool tagged)
 {
 	struct inv_op *o = inv_add(g, INV_SEND, ep);
@@ -129,9 +132,9 @@ static int add_send(struct inv_gen *g, int ep, int to, bool tagged)
 }
 
 /*
- * Whether a message was there before the receive was posted or came after it:
- * where one sender's messages keep their order, each goes to the first receive
- * that is left and matches. Returns the first message that none is left for.
+ * Match messages with receives, whichever comes first: while one sender's
+ * messages keep their order, each goes to the first remaining receive that
+ * matches. Returns the first message without a receive.
  */
 static int pair_up(struct inv_gen *g, const int *recv, int nrecv,
 		   const int *send, int nsend)
@@ -153,14 +156,14 @@ static int pair_up(struct inv_gen *g, const int *recv, int nrecv,
 	return -1;
 }
 
-/* What becomes of a receive that has its message. */
+/* Fill in a receive that gets a message. */
 static void receive(struct inv_gen *g, struct inv_op *r, bool in_order)
 {
 	struct inv_op *m = op(g, r->other);
 
 	r->counted = true;
 	r->expect = rx_completes(g, r);
-	/* Nothing but its bytes shows that a silent one is over. */
+	/* The bytes alone show the end of a receive without an entry. */
 	if (!r->expect && !m->len)
 		m->len = 8;
 	r->len = m->len + inv_below(&g->rng, 3);
@@ -203,7 +206,7 @@ void inv_gen_messages(struct inv_gen *g, bool tagged)
 	while (left || nsend < n) {
 		if (left && (first || nsend == n ||
 			     (!last && inv_chance(&g->rng, 50)))) {
-			int who = g->f->direct && from != INV_STRANGER &&
+			int who = g->f->direct && from != INV_UNKNOWN &&
 						  inv_chance(&g->rng, 30)
 					  ? from
 					  : -1;
@@ -227,14 +230,14 @@ void inv_gen_messages(struct inv_gen *g, bool tagged)
 		struct inv_op *r = op(g, recv[k]);
 
 		if (r->other >= 0) {
-			receive(g, r, first && from != INV_STRANGER);
+			receive(g, r, first && from != INV_UNKNOWN);
 		} else if (g->nwaiting[to][tagged] < MAX_RECV) {
 			waiting[g->nwaiting[to][tagged]++] = recv[k];
 		} else {
 			add_cancel(g, to, recv[k]);
 		}
 	}
-	/* Lengths have settled: may they still be injected? */
+	/* Lengths are final: fit the number of segments to them. */
 	for (k = 0; k < nsend; k++)
 		if (op(g, send[k])->iovs > op(g, send[k])->len)
 			op(g, send[k])->iovs = 1;
@@ -258,7 +261,9 @@ void inv_gen_peek(struct inv_gen *g)
 		return;
 	}
 	m = add_send(g, from, to, true);
-	/* One that the receiver may throw away must not wait to be taken. */
+	/*
+	 * A message that the receiver may discard must not wait for delivery.
+	 */
 	op(g, m)->flags &= ~FI_DELIVERY_COMPLETE;
 	op(g, m)->len %= 4000;
 	if (op(g, m)->iovs > op(g, m)->len)
@@ -298,9 +303,12 @@ void inv_gen_multi(struct inv_gen *g)
 	for (int i = 0; i < n; i++) {
 		int m = add_send(g, from, to, false);
 
-		/* Its length was already good for its form. */
+		/* Its length suited its form already. */
 		len = op(g, m)->len;
-		/* Long ones take a protocol of their own, out of order. */
+		/*
+		 * Long messages use a rendezvous protocol, which is out of
+		 * order.
+		 */
 		if (len > 1000)
 			len = op(g, m)->len = 1000;
 		if (!len)
@@ -310,7 +318,7 @@ void inv_gen_multi(struct inv_gen *g)
 		sum += len;
 	}
 	op(g, multi)->due = (int)g->p->n - 1;
-	/* The last message, and none before it, leaves too little room. */
+	/* Only the last message leaves too little room. */
 	if (fills)
 		spare = len < MULTI_ROOM
 				? MULTI_ROOM - len + inv_below(&g->rng, len)
@@ -322,15 +330,15 @@ void inv_gen_multi(struct inv_gen *g)
 		o = inv_add(g, INV_CANCEL, to);
 		o->other = multi;
 		o->count = 1;
-		/* It comes back after its messages. */
+		/* The buffer returns after its messages. */
 	}
 	inv_add(g, INV_SYNC, 0);
 	memset(g->busy, 0, sizeof(g->busy));
 }
 
 /*
- * A receive for anything waits while so many control messages come that it is
- * the oldest one left.
+ * A receive for any source waits until control messages have made it the oldest
+ * receive left.
  */
 void inv_gen_flood(struct inv_gen *g)
 {
@@ -344,7 +352,7 @@ void inv_gen_flood(struct inv_gen *g)
 	recv = add_recv(g, to, true, -1);
 	op(g, recv)->ignore = ~0ull;
 	for (int i = 0; i < 2; i++) {
-		o = inv_add_traffic(g, INV_STRANGER, to, FLOOD / 2);
+		o = inv_add_traffic(g, INV_UNKNOWN, to, FLOOD / 2);
 		if (o)
 			o->how = 3;
 		inv_add(g, INV_REST, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One call of libfabric for one operation of a plan, in each of its forms. */
+/* Posts one operation of a plan, in each of the forms of its call. */
 #include <string.h>
 #include <sys/uio.h>
 
@@ -29,7 +29,7 @@ static uint64_t addr_of(struct inv_world *w, int ep, int which, uint64_t off)
 			      : 0);
 }
 
-/* n pieces of different lengths. */
+/* n segments of different lengths. */
 static void split(const struct inv_op *o, struct iovec *iov, size_t n)
 {
 	size_t at = 0;
@@ -257,7 +257,7 @@ static ssize_t post_once(struct inv_world *w, struct inv_op *o)
 		return post_rma(ep, to, addr_of(w, o->peer, which, o->off),
 				key_of(w, o->peer, which), o);
 	case INV_BADKEY:
-		/* No key has this number, nor ever had. */
+		/* A key that was never registered. */
 		return post_rma(ep, to, addr_of(w, o->peer, which, 0),
 				0x7ffff123, o);
 	default:
@@ -268,10 +268,11 @@ static ssize_t post_once(struct inv_world *w, struct inv_op *o)
 
 ssize_t inv_post(struct inv_world *w, struct inv_op *o)
 {
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	ssize_t ret;
 
-	while ((ret = post_once(w, o)) == -FI_EAGAIN && inv_patient(&patience))
+	while ((ret = post_once(w, o)) == -FI_EAGAIN &&
+	       inv_time_left(&deadline))
 		inv_poll(w);
 	w->stuck |= ret == -FI_EAGAIN;
 	return ret;
@@ -291,7 +292,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 {
 	struct inv_traffic *f = &w->traffic[w->ntraffic++ % INV_TRAFFIC_MAX];
 	struct iovec iov = {.iov_base = w->arena, .iov_len = INV_TRAFFIC_LEN};
-	/* What is committed is what was written just before. */
+	/* The commit covers what was written just before. */
 	uint64_t slot =
 		(uint64_t)(f - w->traffic) - (kind == SAVE || kind == COMMIT);
 	uint64_t off = slot * INV_TRAFFIC_LEN;
@@ -307,7 +308,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 		.rma_iov_count = 1,
 		.context = f,
 	};
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	uint64_t flags = FI_COMPLETION;
 	ssize_t ret;
 
@@ -332,7 +333,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 			ret = fi_writemsg(ep->fid, &m, flags);
 		if (ret == -FI_EAGAIN)
 			inv_poll(w);
-	} while (ret == -FI_EAGAIN && inv_patient(&patience));
+	} while (ret == -FI_EAGAIN && inv_time_left(&deadline));
 	w->stuck |= ret == -FI_EAGAIN;
 	if (ret) {
 		f->out = false;
@@ -351,7 +352,7 @@ void inv_post_traffic(struct inv_world *w, struct inv_op *o)
 		return;
 	for (int i = 0; i < o->count; i++) {
 		if (!o->how) {
-			/* The disk: dear, so seldom. */
+			/* The disk is slow, so rarely. */
 			traffic_one(w, o, INV_MEM_FILE, WRITE);
 			traffic_one(w, o, INV_MEM_FILE, COMMIT);
 		} else if (o->how < 5) {

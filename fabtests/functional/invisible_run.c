@@ -6,7 +6,7 @@
 
 #include "functional/invisible.h"
 
-int inv_patience_ms = 30000;
+int inv_deadline_ms = 30000;
 
 static uint64_t ms_of(clockid_t clock)
 {
@@ -21,17 +21,17 @@ uint64_t inv_now_ms(void)
 	return ms_of(CLOCK_MONOTONIC);
 }
 
-struct inv_patience inv_patience(void)
+struct inv_deadline inv_deadline(void)
 {
-	return (struct inv_patience){inv_now_ms(),
+	return (struct inv_deadline){inv_now_ms(),
 				     ms_of(CLOCK_PROCESS_CPUTIME_ID)};
 }
 
-bool inv_patient(const struct inv_patience *p)
+bool inv_time_left(const struct inv_deadline *p)
 {
-	return inv_now_ms() < p->begin + (uint64_t)inv_patience_ms ||
+	return inv_now_ms() < p->begin + (uint64_t)inv_deadline_ms ||
 	       ms_of(CLOCK_PROCESS_CPUTIME_ID) <
-		       p->cpu + (uint64_t)inv_patience_ms / 10;
+		       p->cpu + (uint64_t)inv_deadline_ms / 10;
 }
 
 /* --- reading --- */
@@ -129,7 +129,7 @@ void inv_count_done(struct inv_world *w, const struct inv_op *o)
 		count(w->ep[o->peer].counted, o, true);
 }
 
-/* Commits may be under way unless they rest: then a counter of writes waits. */
+/* With rest false commits may be outstanding: then skip counters of writes. */
 static void check_counter(struct inv_world *w, int n, int c, bool settled,
 			  bool rest)
 {
@@ -141,7 +141,7 @@ static void check_counter(struct inv_world *w, int n, int c, bool settled,
 			 : c == INV_C_REMOTE_WRITE ? ep->traffic_in
 						   : 0;
 	uint64_t v = fi_cntr_read(ep->cntr[c]);
-	struct inv_patience patience;
+	struct inv_deadline deadline;
 
 	if (v > ep->posted[c] + extra && !w->broken) {
 		inv_saw(w->t, -1, "ep%d's %s counter is %llu of %llu", n,
@@ -152,12 +152,12 @@ static void check_counter(struct inv_world *w, int n, int c, bool settled,
 	if (!settled || w->broken ||
 	    (!rest && (c == INV_C_WRITE || c == INV_C_REMOTE_WRITE)))
 		return;
-	patience = inv_patience();
+	deadline = inv_deadline();
 	while (v != ep->counted[c] + extra && !w->stuck) {
 		for (int i = 0; i < w->ncq; i++)
 			inv_poll_cq(w, &w->cq[i]);
 		v = fi_cntr_read(ep->cntr[c]);
-		w->stuck = !inv_patient(&patience);
+		w->stuck = !inv_time_left(&deadline);
 	}
 	if (v != ep->counted[c] + extra)
 		inv_saw(w->t, -1, "ep%d's %s counter does not become %llu", n,
@@ -236,7 +236,7 @@ static bool holds(const struct inv_world *w, const char *at, int index)
 {
 	const struct inv_op *o = &w->p->ops[index];
 
-	/* Others write to it: the bytes may be on their way. */
+	/* Other threads write to it: the bytes may be in flight. */
 	for (size_t i = 0; i < o->len; i++)
 		if ((uint8_t)__atomic_load_n(&at[i], __ATOMIC_RELAXED) !=
 		    inv_pattern(o, index, i))
@@ -244,7 +244,7 @@ static bool holds(const struct inv_world *w, const char *at, int index)
 	return true;
 }
 
-/* Has the operation come to its end, as far as anybody can see? */
+/* Has the operation ended, as far as it can be seen? */
 static bool is_over(struct inv_world *w, struct inv_op *o, int index)
 {
 	if (o->got < o->expect)
@@ -257,7 +257,10 @@ static bool is_over(struct inv_world *w, struct inv_op *o, int index)
 	case INV_ATOMIC:
 		return !memcmp(memory_of(w, o), cell_of(w, o), 8);
 	case INV_READ:
-		/* Without an entry its bytes tell; checked in conclude(). */
+		/*
+		 * Without an entry its bytes show the end; conclude() checks
+		 * them.
+		 */
 		for (size_t i = 0; !o->expect && i < o->len; i++)
 			if ((uint8_t)o->buf[i] !=
 			    inv_static(inv_side_of(o->peer), o->off + i))
@@ -324,14 +327,14 @@ static bool all_over(struct inv_world *w, int upto)
 
 static void settle(struct inv_world *w, int upto, bool rest)
 {
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	char say[200];
 	bool over;
 
 	do {
 		inv_poll(w);
 		over = all_over(w, upto) && (!rest || !w->traffic_out);
-	} while (!over && inv_patient(&patience));
+	} while (!over && inv_time_left(&deadline));
 	for (int i = 0; i < 2; i++)
 		inv_poll(w);
 	if (over) {
@@ -356,7 +359,7 @@ static void cancel(struct inv_world *w, struct inv_op *o)
 {
 	struct inv_op *victim = &w->p->ops[o->other];
 
-	/* What a multi-receive says last is one entry more. */
+	/* The last entry of a multi-receive comes in addition. */
 	if (victim->verb == INV_MULTI) {
 		victim->expect++;
 		victim->done = true;
@@ -429,14 +432,14 @@ void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
 	w->t = t;
 	w->ntraffic = w->traffic_out = 0;
 	w->broken = false;
-	w->used = 4096; /* what the traffic sends is before it */
+	w->used = 4096; /* the traffic's buffers are in front */
 	for (int s = 0; s < INV_SIDES; s++)
 		w->side[s].anonymous = 0;
 	if (!w->open)
 		inv_stage_open(w);
 	for (size_t i = 0; i < p->n && !w->stuck; i++)
 		step(w, &p->ops[i], (int)i);
-	/* What is stuck may not even end. */
+	/* A stage that hangs may not close, either. */
 	if (last && !w->stuck)
 		inv_stage_close(w);
 }

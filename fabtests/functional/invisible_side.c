@@ -13,7 +13,7 @@
 
 #define HANG_S 900
 
-/* How a program ended, before the text of what it saw. */
+/* The end of a program, sent before the text of its trace. */
 enum {
 	ENDED,
 	STUCK
@@ -83,7 +83,7 @@ static void run_all(const struct inv_programs *of, const char *prov,
 	struct inv_world w;
 	uint64_t batch = UINT64_MAX;
 
-	/* Buffers of endpoints come and go: their pages need not. */
+	/* Avoid munmap(): buffers of endpoints come and go, pages need not. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	inv_offer(prov, &f, t);

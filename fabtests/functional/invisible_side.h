@@ -8,7 +8,7 @@
 #include "functional/invisible.h"
 
 #define INV_BATCH 25 /* programs that share domains */
-#define INV_STAGE 5  /* and endpoints; divides INV_BATCH */
+#define INV_STAGE 5  /* programs that share endpoints; divides INV_BATCH */
 
 /* Programs [from, end) of a seed; from begins a stage. */
 struct inv_programs {
@@ -23,7 +23,10 @@ struct inv_runner {
 	int in, out;
 };
 
-/* What one program saw. stuck: something never happened; NULL: it died. */
+/*
+ * The trace of one program. stuck: something that is due never happened; NULL:
+ * the runner died.
+ */
 struct inv_result {
 	char *text;
 	bool stuck;
@@ -32,13 +35,13 @@ struct inv_result {
 /* layered: on base;ofi_rpmem. */
 void inv_side_start(struct inv_runner *r, const struct inv_programs *of,
 		    bool layered);
-/* What it offers; false: it did not start. Then the programs are told. */
+/* Get its features; false: it did not start. Then send the programs. */
 bool inv_side_offer(struct inv_runner *r, struct inv_features *f,
 		    struct inv_result *offer);
 void inv_side_go(struct inv_runner *r, const struct inv_features *f);
-/* In order; after one that is stuck there are no more. */
+/* In order; a program that is stuck is the last one. */
 void inv_side_next(struct inv_runner *r, struct inv_result *result);
-/* now: whatever it is at. The status that it ended with. */
+/* Stop the runner; now: at once. Returns its exit status. */
 int inv_side_stop(struct inv_runner *r, bool now);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Steps of a program that are more than one call. */
+/* Steps of a program that take more than one call. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 
 static int index_of(const struct inv_world *w, const struct inv_op *o)
 {
-	/* Addresses that are there before the program begins have no step. */
+	/* Addresses inserted before the program begins have no step. */
 	return o >= w->p->ops && o < w->p->ops + w->p->n ? (int)(o - w->p->ops)
 							 : -1;
 }
@@ -21,9 +21,9 @@ static int index_of(const struct inv_world *w, const struct inv_op *o)
 
 static bool await(struct inv_world *w, struct inv_op *o, int got)
 {
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 
-	while (o->got < got && !o->early && inv_patient(&patience))
+	while (o->got < got && !o->early && inv_time_left(&deadline))
 		inv_poll(w);
 	if (o->got < got && !o->early) {
 		inv_saw(w->t, index_of(w, o), "peek: nothing came");
@@ -45,7 +45,7 @@ void inv_do_peek(struct inv_world *w, struct inv_op *o)
 		.context = o,
 	};
 	struct fid_ep *ep = w->ep[o->ep].fid;
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	ssize_t ret;
 
 	inv_give_buffer(w, o);
@@ -58,7 +58,7 @@ void inv_do_peek(struct inv_world *w, struct inv_op *o)
 		if (ret || (!await(w, o, 1) && !o->early))
 			return;
 		inv_poll(w);
-	} while (o->early && inv_patient(&patience));
+	} while (o->early && inv_time_left(&deadline));
 	w->stuck |= o->early;
 	if (o->other < 0 || o->how == INV_DISCARD || o->early)
 		return;
@@ -133,17 +133,17 @@ static void insert(struct inv_world *w, struct inv_op *o)
 
 static void meet(struct inv_world *w, struct inv_op *o)
 {
-	struct inv_ep *c = &w->ep[INV_STRANGER];
+	struct inv_ep *c = &w->ep[INV_UNKNOWN];
 	int s = inv_side_of(o->ep), ret;
 	struct sockaddr_in a;
 
 	ret = fi_av_insert(w->side[s].av, c->name, 1, o->fi_addr, 0, NULL);
-	inv_saw(w->t, index_of(w, o), "insert the stranger: %d", ret);
+	inv_saw(w->t, index_of(w, o), "insert C: %d", ret);
 	memcpy(&a, c->name, sizeof(a));
 	if (ret == 1)
 		look_up(w, o, 0, &a);
 	for (int i = 0; i < 2; i++)
-		w->ep[2 * s + i].peer[INV_STRANGER] = o->fi_addr[0];
+		w->ep[2 * s + i].peer[INV_UNKNOWN] = o->fi_addr[0];
 }
 
 void inv_do_addresses(struct inv_world *w, struct inv_op *o)
@@ -167,15 +167,15 @@ void inv_do_addresses(struct inv_world *w, struct inv_op *o)
 
 /* --- waiting --- */
 
-struct awake {
+struct poller {
 	struct inv_world *w;
-	int but; /* not the queues of this side: it sleeps */
+	int but; /* side that sleeps: do not read its queues */
 	atomic_bool over;
 };
 
 static void *drive_the_others(void *arg)
 {
-	struct awake *a = arg;
+	struct poller *a = arg;
 
 	while (!atomic_load(&a->over))
 		for (int i = 0; i < a->w->ncq; i++)
@@ -184,18 +184,18 @@ static void *drive_the_others(void *arg)
 	return NULL;
 }
 
-/* Nothing comes, however much others commit: the program sleeps it out. */
+/* No entry comes, however much others commit: the sleep must time out. */
 static void sleep_in_vain(struct inv_world *w, struct inv_op *o)
 {
 	struct inv_cq *cq = w->ep[o->ep].rx;
-	struct awake a = {.w = w, .but = cq->side};
+	struct poller a = {.w = w, .but = cq->side};
 	struct fi_cq_tagged_entry e = {0};
 	uint64_t begin, took;
 	pthread_t others;
 	ssize_t n;
 
 	INV_MUST(-pthread_create(&others, NULL, drive_the_others, &a));
-	/* Late by a busy machine, or always? */
+	/* Is it always late, or only on a busy machine? */
 	for (int i = 0; i < 20; i++) {
 		begin = inv_now_ms();
 		n = fi_cq_sread(cq->fid, &e, 1, NULL, o->count);
@@ -219,11 +219,11 @@ static void signal_and_sleep(struct inv_world *w, struct inv_op *o)
 	struct fi_cq_tagged_entry e;
 	uint64_t begin = inv_now_ms();
 	int ret = fi_cq_signal(cq->fid);
-	ssize_t n = fi_cq_sread(cq->fid, &e, 1, NULL, inv_patience_ms);
+	ssize_t n = fi_cq_sread(cq->fid, &e, 1, NULL, inv_deadline_ms);
 
 	inv_saw(w->t, index_of(w, o), "signal: %d, sread: %zd, %s", ret, n,
-		inv_now_ms() < begin + (uint64_t)inv_patience_ms ? "woken"
-								 : "asleep");
+		inv_now_ms() < begin + (uint64_t)inv_deadline_ms ? "woken"
+								 : "timed out");
 }
 
 static int may_sleep(struct inv_world *w, struct inv_cq *cq)
@@ -248,7 +248,7 @@ static bool sleep_once(struct inv_world *w, struct inv_cq *cq, int fd)
 
 	poll_all_but(w, cq);
 	ret = may_sleep(w, cq);
-	if (!ret && poll(&p, 1, inv_patience_ms) != 1)
+	if (!ret && poll(&p, 1, inv_deadline_ms) != 1)
 		return false;
 	if (!ret || ret == -FI_EAGAIN)
 		inv_poll_cq(w, cq);
@@ -260,13 +260,13 @@ static void sleep_on_fd(struct inv_world *w, struct inv_op *o)
 	struct inv_op *recv = &w->p->ops[o->other];
 	struct inv_cq *cq = w->ep[o->peer].rx;
 	struct pollfd p = {.events = POLLIN};
-	struct inv_patience patience = inv_patience();
+	struct inv_deadline deadline = inv_deadline();
 	int ret = fi_control(&cq->fid->fid, FI_GETWAIT, &p.fd), idle = -1;
 
 	inv_saw(w->t, index_of(w, o), "descriptor: %d", ret);
 	if (ret)
 		return;
-	while (idle && inv_patient(&patience)) {
+	while (idle && inv_time_left(&deadline)) {
 		ret = may_sleep(w, cq);
 		if (!ret)
 			idle = poll(&p, 1, 0);
@@ -276,10 +276,11 @@ static void sleep_on_fd(struct inv_world *w, struct inv_op *o)
 	inv_give_buffer(w, o);
 	inv_count_posted(w, o);
 	o->ret = inv_post(w, o);
-	patience = inv_patience();
+	deadline = inv_deadline();
 	while (!o->ret && !recv->got && !w->stuck)
-		w->stuck = !sleep_once(w, cq, p.fd) || !inv_patient(&patience);
-	/* Nothing says whether the sender is told before or after this. */
+		w->stuck =
+			!sleep_once(w, cq, p.fd) || !inv_time_left(&deadline);
+	/* The sender's completion may come before or after this. */
 	inv_saw(w->t, index_of(w, recv), "woken: %d, %s", (int)o->ret,
 		recv->got ? "received" : "nothing");
 }

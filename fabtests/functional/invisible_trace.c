@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a program saw: lines, sorted by the operation that they belong to. */
+/* The trace of a program: lines, sorted by the operation that they belong to.
+ */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 #include "functional/invisible.h"
 
-/* What lines that belong to no operation are sorted as. */
+/* Sort keys of lines that belong to no operation. */
 #define LINE_REMOTE (1 << 19) /* remote CQ data of an operation */
 #define LINE_STRAY  (1 << 20)
 #define LINE_ORDER  (1 << 21)
@@ -68,7 +69,7 @@ static int by_op(const void *a, const void *b)
 {
 	const struct line *x = a, *y = b;
 
-	/* Nothing says in which order strays come. */
+	/* Stray lines have no defined order. */
 	if (x->op == LINE_STRAY && y->op == LINE_STRAY)
 		return strcmp(x->text, y->text);
 	if (x->op != y->op)
@@ -103,11 +104,11 @@ static struct inv_op *op_of(struct inv_world *w, const void *context)
 		       : NULL;
 }
 
-static bool is_greeting(struct inv_world *w, const void *context)
+static bool is_hello(struct inv_world *w, const void *context)
 {
 	struct inv_op *o = (struct inv_op *)context;
 
-	if (o != &w->greeting[0] && o != &w->greeting[1])
+	if (o != &w->hello[0] && o != &w->hello[1])
 		return false;
 	o->got++;
 	return true;
@@ -122,7 +123,7 @@ static struct inv_traffic *traffic_of(struct inv_world *w, const void *context)
 		       : NULL;
 }
 
-/* An address in a trace is told by what it is, not by its number. */
+/* Print an address by the endpoint that it means, not by its number. */
 static void say_source(struct inv_world *w, const struct inv_cq *cq,
 		       fi_addr_t src, char *buf, size_t len)
 {
@@ -165,7 +166,10 @@ static void traffic_ends(struct inv_world *w, struct inv_traffic *f, int err,
 	f->out = false;
 }
 
-/* What fi_cq(3) leaves undefined is compared only where the base defines it. */
+/*
+ * Clear the fields that fi_cq(3) leaves undefined, unless the base defines
+ * them.
+ */
 static void only_defined(struct inv_world *w, struct fi_cq_tagged_entry *e)
 {
 	if (w->tidy)
@@ -189,19 +193,22 @@ void inv_saw_entry(struct inv_world *w, struct inv_cq *cq,
 	char from[24], buf[24], text[200];
 	int index = o ? (int)(o - w->p->ops) : LINE_STRAY, n;
 
-	if (is_greeting(w, e->op_context))
+	if (is_hello(w, e->op_context))
 		return;
 	if (f) {
 		traffic_ends(w, f, 0, 0);
 		return;
 	}
-	/* An entry of remote data has no context; its data tells which. */
+	/*
+	 * An entry of remote CQ data has no context; its data names the
+	 * operation.
+	 */
 	if (!o && cq->format >= FI_CQ_FORMAT_DATA &&
 	    e->flags & FI_REMOTE_CQ_DATA &&
 	    (e->data & ~0xffffull) == 0x5a000000 &&
 	    (e->data & 0xffff) < w->p->n)
 		index = LINE_REMOTE + (int)(e->data & 0xffff);
-	/* Only what was received has a source. */
+	/* Only receives have a source. */
 	if (!o || (o->verb != INV_RECV && o->verb != INV_MULTI &&
 		   o->verb != INV_PEEK))
 		src = FI_ADDR_NOTAVAIL;
@@ -245,14 +252,14 @@ void inv_saw_error(struct inv_world *w, struct inv_cq *cq,
 		traffic_ends(w, f, e->err, e->prov_errno);
 		return;
 	}
-	/* A peek that comes too early is repeated, and not told. */
+	/* A peek that comes too early is repeated, and not recorded. */
 	if (o && o->verb == INV_PEEK && o->other >= 0 && e->err == FI_ENOMSG) {
 		o->early = true;
 		return;
 	}
 	if (o)
 		say_buf(o, e->buf, buf, sizeof(buf));
-	/* The base gives whatever errno a call had left before. */
+	/* The base returns an errno that an earlier call has left. */
 	if (e->err != FI_ETRUNC)
 		prov_errno = e->prov_errno;
 	inv_saw(w->t, o ? (int)(o - w->p->ops) : LINE_STRAY,

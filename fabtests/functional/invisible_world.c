@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The objects that programs use: domains and memory once, the rest each time.
- */
-/* Newer headers warn of poll and wait sets, which programs go on using. */
+/* The objects of programs: domains and memory once, the rest for each one. */
+/* Newer headers deprecate poll and wait sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -85,7 +84,7 @@ void inv_world_open(struct inv_world *w, const char *prov, bool layered,
 	for (int s = 0; s < INV_SIDES; s++) {
 		struct inv_side *side = &w->side[s];
 
-		side->info = inv_ask(
+		side->info = inv_getinfo(
 			prov,
 			inv_wanted_caps(f) |
 				(layered && !w->quiet ? FI_RMA_PMEM : 0),
@@ -117,7 +116,7 @@ void inv_world_close(struct inv_world *w)
 	munmap(w->arena, ARENA);
 }
 
-/* --- one program's --- */
+/* --- the objects of one program --- */
 
 static struct inv_cq *add_cq(struct inv_world *w, int s, int which)
 {
@@ -195,7 +194,7 @@ static void introduce(struct inv_world *w, int s)
 	for (int i = 0; i < w->p->setup.before[s]; i++)
 		inv_do_addresses(w, &nobody);
 	for (int n = 0; n < INV_EPS; n++) {
-		if (!w->ep[n].fid || (n == INV_STRANGER && s != inv_side_of(n)))
+		if (!w->ep[n].fid || (n == INV_UNKNOWN && s != inv_side_of(n)))
 			continue;
 		if (fi_av_insert(side->av, w->ep[n].name, 1, &addr, 0, NULL) !=
 		    1)
@@ -209,13 +208,13 @@ static void introduce(struct inv_world *w, int s)
 }
 
 /*
- * Two that connect to each other at the same time may lose what they send
- * first (ofi_rxm 1.17, measured on the bare base), so they take turns.
+ * Two endpoints that connect to each other at the same time may lose their
+ * first messages (ofi_rxm 1.17 on the bare base), so they take turns.
  */
 static void shake_hands(struct inv_world *w, int from, int to)
 {
-	struct inv_op *o = w->greeting;
-	struct inv_patience patience = inv_patience();
+	struct inv_op *o = w->hello;
+	struct inv_deadline deadline = inv_deadline();
 
 	for (int i = 0; i < 2; i++) {
 		if (i)
@@ -233,7 +232,7 @@ static void shake_hands(struct inv_world *w, int from, int to)
 		o[i].buf = w->arena;
 		INV_MUST(inv_post(w, &o[i]));
 	}
-	while ((!o[0].got || !o[1].got) && inv_patient(&patience))
+	while ((!o[0].got || !o[1].got) && inv_time_left(&deadline))
 		inv_poll(w);
 	w->stuck = !o[0].got || !o[1].got;
 	if (w->stuck)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Over which layering of tcp it runs: what the base itself gives first, which is
-# tcp's own reliable datagrams where libfabric has them, and ofi_rxm where not.
+# The layering of tcp in use is the base's first choice: tcp's own RDM endpoints
+# if libfabric has them, else ofi_rxm.
 set -u
 command -v fi_info >/dev/null || {
 	echo "SKIP: fi_info is missing; on Debian: apt-get install libfabric-bin"
@@ -11,11 +11,12 @@ log=$(mktemp ./layering.XXXXXX) || exit 99
 trap 'rm -f "$log"' EXIT
 failed=0 n=0
 
-# layering PROGRAM CAPS: what the program got, beside what the bare base gives.
+# layering PROGRAM CAPS: compare the program's layering with the bare base's.
 layering()
 {
 	n=$((n + 1))
-	# Without ours: it may be built with a sanitizer, and fi_info is not.
+	# Without the provider: it may be built with a sanitizer, fi_info is
+	# not.
 	want=$(env -u FI_PROVIDER FI_PROVIDER_PATH=/nowhere fi_info -p tcp \
 		-t FI_EP_RDM -c "$2" 2>/dev/null | sed -n 's/^provider: //p' | head -1)
 	FI_LOG_LEVEL=info FI_LOG_PROV=ofi_rpmem FI_LOG_SUBSYS=domain \

@@ -1,6 +1,6 @@
 # Two real processes, one behaviour each.
 
-# What the man pages say is what the code does.
+# The man pages describe the code.
 check_PROGRAMS += fabtests/functional/man_statuses
 fabtests_functional_man_statuses_SOURCES = fabtests/functional/man_statuses.c
 fabtests_functional_man_statuses_LDADD = prov/core/libcore.la
@@ -15,14 +15,14 @@ man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
 
-# The tools say and measure what is there.
+# The tools report and measure.
 tool_tests = fabtests/functional/bench.sh fabtests/functional/bench_suite.sh \
 	fabtests/functional/info.sh \
 	fabtests/functional/unlisted.sh
 TESTS += $(tool_tests)
 EXTRA_DIST += $(tool_tests)
 
-# What the README says, and the direction of the arrows.
+# The README's program, and the direction of includes.
 tree_tests = fabtests/functional/budgets.sh \
 	fabtests/functional/call_cycles.sh \
 	fabtests/functional/includes.sh fabtests/functional/layering.sh \
@@ -114,13 +114,13 @@ fabtests_functional_inline_SOURCES = fabtests/functional/inline.c $(pair_sources
 fabtests_functional_inline_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_inline_LDADD = $(FABRIC_LIBS)
 
-# Programs that do not ask.
-check_PROGRAMS += fabtests/functional/unasked
-TESTS += fabtests/functional/unasked.sh
-EXTRA_DIST += fabtests/functional/unasked.sh
-fabtests_functional_unasked_SOURCES = fabtests/functional/unasked.c $(pair_sources)
-fabtests_functional_unasked_CPPFLAGS = $(pair_cppflags)
-fabtests_functional_unasked_LDADD = $(FABRIC_LIBS)
+# Programs that request no persistence.
+check_PROGRAMS += fabtests/functional/implicit_commit
+TESTS += fabtests/functional/implicit_commit.sh
+EXTRA_DIST += fabtests/functional/implicit_commit.sh
+fabtests_functional_implicit_commit_SOURCES = fabtests/functional/implicit_commit.c $(pair_sources)
+fabtests_functional_implicit_commit_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_implicit_commit_LDADD = $(FABRIC_LIBS)
 
 # Private connections.
 check_PROGRAMS += fabtests/functional/write_only
@@ -144,11 +144,11 @@ fabtests_functional_coalesced_writes_SOURCES = \
 fabtests_functional_coalesced_writes_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_coalesced_writes_LDADD = $(FABRIC_LIBS)
 
-# A copy there and back, broken off in every way.
+# Copies in both directions, interrupted in every way.
 TESTS += fabtests/functional/cp.sh
 EXTRA_DIST += fabtests/functional/cp.sh
 
-# What is said of upstream's fabtests.
+# The report of lost tests of upstream's fabtests.
 TESTS += fabtests/functional/upstream.sh
 EXTRA_DIST += fabtests/functional/upstream.sh
 
@@ -159,7 +159,7 @@ fabtests_functional_threads_SOURCES = fabtests/functional/threads.c $(pair_sourc
 fabtests_functional_threads_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_threads_LDADD = $(FABRIC_LIBS) -lpthread
 
-# Counters, in both processes of a pair.
+# Counters in both processes.
 check_PROGRAMS += fabtests/functional/cntr
 TESTS += fabtests/functional/cntr.sh
 EXTRA_DIST += fabtests/functional/cntr.sh
@@ -174,14 +174,14 @@ fabtests_functional_poll_SOURCES = fabtests/functional/poll.c $(pair_sources)
 fabtests_functional_poll_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_poll_LDADD = $(FABRIC_LIBS)
 
-# From one role to both.
+# An endpoint that first commits and then also serves.
 check_PROGRAMS += fabtests/functional/roles
 TESTS += fabtests/functional/roles
 fabtests_functional_roles_SOURCES = fabtests/functional/roles.c $(pair_sources)
 fabtests_functional_roles_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_roles_LDADD = $(FABRIC_LIBS)
 
-# Programs that cannot tell the provider from its base.
+# Programs that cannot distinguish the provider from its base.
 check_PROGRAMS += fabtests/functional/invisible
 invisible_parts = fabtests/functional/invisible.h \
 	fabtests/functional/invisible_offer.c \

@@ -42,7 +42,7 @@ static void bail(const char *what, const char *why)
 	exit(1);
 }
 
-/* Target and initiator are one endpoint. */
+/* One endpoint is target and initiator. */
 static struct rp_fabric f;
 static fi_addr_t self;
 static char err[RP_ERR_LEN];
@@ -86,7 +86,7 @@ static struct fi_rma_iov range(const struct memory *m, uint64_t off,
 		.addr = addr_of(m) + off, .len = len, .key = fi_mr_key(m->mr)};
 }
 
-/* The next completion: 0, or the error entry's prov_errno. */
+/* Take the next completion: 0, or the error entry's prov_errno. */
 static int take(void **context, struct fi_cq_err_entry *bad)
 {
 	struct fi_cq_entry e;
@@ -108,7 +108,7 @@ static int take(void **context, struct fi_cq_err_entry *bad)
 	return -1;
 }
 
-/* No more of them may come, ever: a while must do. */
+/* No completion may follow; waits for a while only. */
 static bool quiet(void)
 {
 	struct fi_cq_entry e;
@@ -119,7 +119,7 @@ static bool quiet(void)
 	return true;
 }
 
-/* The first calls to a peer wait for the connection. */
+/* The first calls to a peer return -FI_EAGAIN until it is connected. */
 #define AGAIN(call)                                                            \
 	({                                                                     \
 		ssize_t ret_;                                                  \
@@ -194,8 +194,8 @@ static void committing(void)
 	claim_is(writemsg(&disk, 0, 512, FI_COMMIT_COMPLETE, &a), 0,
 		 "FI_COMMIT_COMPLETE on fi_writemsg()");
 	claim(!take(&c, &bad) && c == &a && !memcmp(disk.map, buf, 512),
-	      "its one completion has the context, and the bytes are there");
-	claim(quiet(), "and there is no second one");
+	      "its one completion has the context, and the bytes are placed");
+	claim(quiet(), "and no second one follows");
 
 	r[0] = range(&disk, 4096, 100);
 	r[1] = range(&disk, 12288, 1);
@@ -205,7 +205,7 @@ static void committing(void)
 	claim_is(AGAIN(fi_rpmem_commit(f.ep, r, 2, self, FI_RPMEM_DURABLE,
 				       FI_RPMEM_CLASS_POWER, NULL, &b)),
 		 0, "fi_rpmem_commit() of it and of bytes never written");
-	memset(r, 0, sizeof(r)); /* copied: ours again */
+	memset(r, 0, sizeof(r)); /* copied: the buffer is free again */
 	claim(!take(&c, &bad) && !take(&c, &bad) && quiet(),
 	      "both complete once, although the ranges were overwritten");
 
@@ -221,7 +221,7 @@ static void committing(void)
 		 "FI_RPMEM_SAVE alone is refused");
 }
 
-/* More ranges than fit one message: one completion all the same. */
+/* More ranges than fit one message still give one completion. */
 static void many_ranges(void)
 {
 	static struct fi_rma_iov r[1000];
@@ -305,12 +305,12 @@ static void store_behind(void)
 
 	claim_is(fi_mr_reg(f.domain, fixed.map, LEN, FI_REMOTE_READ, 0, 0,
 			   FI_RMA_PMEM, &fixed.mr, NULL),
-		 0, "a region that is only read");
+		 0, "a read-only region");
 	then.key = fi_mr_key(fixed.mr);
 	then.value = 0;
 	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
 				       FI_RPMEM_CLASS_DEFAULT, &then, &a)),
-		 0, "a store to there");
+		 0, "a store to that address");
 	claim(take(&c, &bad) == FI_RPMEM_ST_ACCESS && bad.err == EACCES &&
 		      bad.data == 1,
 	      "is refused, and the store is named");
@@ -319,7 +319,7 @@ static void store_behind(void)
 	fi_close(&fixed.mr->fid);
 }
 
-/* prov_errno, err, and a text that names the status and its remedy. */
+/* Check prov_errno, err, and a text with the status and its remedy. */
 static void failed_as(enum fi_rpmem_status want, void *context,
 		      const char *text)
 {
@@ -388,14 +388,14 @@ static void querying(void)
 		      q.granularity == (uint32_t)sysconf(_SC_PAGESIZE) &&
 		      q.addr == addr_of(&disk) && q.len == LEN && q.why[0] &&
 		      q.preferred_size && q.preferred_align,
-	      "tells class, method, granularity, address, length and why");
+	      "reports class, method, granularity, address, length and why");
 	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(shm.mr),
 				FI_RPMEM_CLASS_POWER, &q),
 		 0, "of a region that cannot do it");
 	claim(q.region_class == FI_RPMEM_CLASS_PROCESS &&
 		      q.method == FI_RPMEM_METHOD_REFUSED &&
 		      q.status == FI_RPMEM_ST_CLASS && q.why[0],
-	      "tells what it can do, and why not more");
+	      "reports the best class, and why not more");
 	q.size = 0;
 	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), -1, &q),
 		 -FI_EINVAL, "without a size");
@@ -418,7 +418,7 @@ static void not_offered(void)
 
 	claim_is(fi_scalable_ep(f.domain, f.info, &ep, NULL), -FI_ENOSYS,
 		 "scalable endpoints are refused");
-	/* libfabric 2 warns of it. */
+	/* libfabric 2 deprecates it. */
 	_Pragma("GCC diagnostic push");
 	_Pragma("GCC diagnostic ignored \"-Wdeprecated-declarations\"");
 	if (!fi_wait_open(f.fabric, &wait_attr, &wait)) {
@@ -441,7 +441,7 @@ static void not_offered(void)
 		 "events of the address vector are refused");
 }
 
-/* Over hints, how often is the provider listed? */
+/* How often is the provider listed for these hints? */
 static int listed(const struct fi_info *hints)
 {
 	struct fi_info *list = NULL;
@@ -462,7 +462,7 @@ static void selecting(void)
 	struct rp_fabric_attr bare = {.bare = true, .tagged = true};
 	struct fi_rma_iov r = {.len = 8};
 
-	claim(!listed(NULL) && !listed(h), "not listed when not asked for");
+	claim(!listed(NULL) && !listed(h), "not listed unless requested");
 	h->ep_attr->type = FI_EP_RDM;
 	h->domain_attr->mr_mode = FI_MR_PROV_KEY;
 	claim(!listed(h), "nor for RDM");
@@ -480,7 +480,7 @@ static void selecting(void)
 	h->ep_attr->type = FI_EP_MSG;
 	claim(listed(h), "FI_EP_MSG is the base's own");
 	h->caps |= FI_RMA_PMEM;
-	claim(listed(h), "with FI_RMA_PMEM it is ours");
+	claim(listed(h), "with FI_RMA_PMEM the provider's");
 	h->domain_attr->mr_mode = 0;
 	claim(!listed(h), "if we may make the keys");
 	fi_freeinfo(h);
@@ -498,7 +498,7 @@ static void selecting(void)
 	rp_fabric_close(&base);
 }
 
-/* Keys of the application's choice say nothing, so nothing is promised. */
+/* Keys chosen by the application carry no facts, so nothing is promised. */
 static void chosen_keys(void)
 {
 	struct fi_info *h = fi_allocinfo(), *info;
@@ -526,7 +526,7 @@ static void chosen_keys(void)
 	      "FI_MR_PROV_KEY is not forced on a program");
 	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1,
 				       NULL, NULL)),
-		 -FI_EKEYREJECTED, "but without it there are no commits");
+		 -FI_EKEYREJECTED, "but without it commits are refused");
 	claim_is(fi_writemsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EKEYREJECTED,
 		 "nor by flag");
 	f.info = info;
@@ -547,7 +547,7 @@ static void default_flag(void)
 
 	info->tx_attr->op_flags |= FI_COMMIT_COMPLETE;
 	/*
-	 * The port of the first endpoint is taken. (Without any address the
+	 * The port of the first endpoint is in use. (Without any address the
 	 * tcp of libfabric 2.1 does not listen.)
 	 */
 	((struct sockaddr_in *)info->src_addr)->sin_port = 0;
@@ -558,13 +558,13 @@ static void default_flag(void)
 	f.ep = ep;
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
-	/* Class power is required and tmpfs has not got it: a commit it was. */
+	/* tmpfs lacks the required class power: the error proves a commit. */
 	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a, "is a commit");
 	claim_is(AGAIN(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key,
 				    &a)),
 		 0, "fi_writedata() on it");
 	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a && quiet(),
-	      "is a commit, whose failure tells the target nothing");
+	      "is a commit, whose failure has no entry at the target");
 	claim_is(AGAIN(fi_inject_write(ep, buf, 8, self, r.addr, r.key)), 0,
 		 "fi_inject_write() on it is not a commit");
 	claim(quiet(), "and completes nothing");
@@ -663,7 +663,7 @@ static void example_of_commit(const char *path)
 	dlclose(lib);
 }
 
-/* There is no way back, so this comes last. */
+/* Draining cannot be undone, so this comes last. */
 static void draining(const void *name)
 {
 	struct fi_cq_err_entry bad;
@@ -676,18 +676,18 @@ static void draining(const void *name)
 		 "fi_rpmem_drain() comes to an end");
 	st = take(&c, &bad);
 	claim((!st || st == FI_RPMEM_ST_OVERLOADED) && c == &a && quiet(),
-	      "the commit has been answered, once");
+	      "the commit has one completion");
 	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &b), 0,
-		 "a commit behind it is accepted here");
+		 "a commit behind it is accepted by the call");
 	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && bad.err == EBUSY &&
 		      c == &b,
-	      "and refused there");
+	      "and refused by the target");
 	claim_is(fi_rpmem_drain(f.domain, 0), 0, "a second one finds nothing");
 	fi_av_remove(f.av, &self, 1, 0);
 	if (fi_av_insert(f.av, name, 1, &self, 0, NULL) != 1)
 		bail("fi_av_insert", "again");
 	claim_is(writemsg(&disk, 0, 64, 0, &b), 0,
-		 "a write that connects anew");
+		 "a write that makes a new connection");
 	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && c == &b && quiet(),
 	      "is refused by the target that was drained");
 }
@@ -715,7 +715,7 @@ int main(int argc, char **argv)
 	    reg(&shm, FI_RMA_PMEM) || reg(&plain, 0))
 		bail("set-up", err);
 
-	unlink(tmpfs); /* it needed a name to be registered */
+	unlink(tmpfs); /* registration needed the name */
 	registering(folder);
 	committing();
 	many_ranges();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The examples of the man pages, and those of libibvrpmem, compile and link as
-# printed, the complete one runs, and the table of errors says what the code says.
+# The examples of the man pages and of libibvrpmem compile and link as printed,
+# the complete one runs, and the table of errors matches the code.
 set -u
 src=${srcdir:-.}
 cc=${CC:-cc}
@@ -17,7 +17,8 @@ fail()
 	failed=1
 }
 
-# The text of the literal display in EXAMPLES, with roff's \e back as \.
+# example PAGE: the text of the literal display in EXAMPLES, with roff's \e back
+# as \.
 example()
 {
 	awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
@@ -50,7 +51,7 @@ for page in "$src"/man/fi_*.3; do
 done
 [ $pages -ge 2 ] || fail "only $pages pages of section 3 in $src/man"
 
-# Those of the shim, where it is built; and each of its calls has a page.
+# The shim's pages, if it is built; each of its calls has a page.
 if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 	libs=$(pkg-config --cflags --libs libibverbs)
 	for page in "$src"/man/ibv_*.3; do
@@ -80,7 +81,7 @@ fi
 
 if compile "$src/man/fi_rpmem.7" "$dir/durable" &&
    [ -x "$dir/durable" ] && [ -e "$provider/librpmem-fi.so" ]; then
-	# It leaves closing to exit(), which a leak checker would mind.
+	# The example leaves closing to exit(), which a leak checker reports.
 	says=$(FI_PROVIDER_PATH=$provider FI_TCP_IFACE=lo \
 		ASAN_OPTIONS=detect_leaks=0 \
 		timeout 60 "$dir/durable" "$dir/pool" 2>&1)
@@ -89,7 +90,7 @@ if compile "$src/man/fi_rpmem.7" "$dir/durable" &&
 		fail "fi_rpmem.7 example left no text in its pool"
 fi
 
-# One line per status, "NUMBER ERRNO Name. Remedy", from page and from code.
+# One line per status, "NUMBER ERRNO Name. Remedy", from page and code.
 awk '/^\.It Dv FI_RPMEM_ST_/ {
 	if (line) print line
 	line = $5 " " $8; next }
@@ -106,7 +107,7 @@ sed -n 's/^\.It Dv FI_RPMEM_ST_\([A-Z_]*\) Pq \([0-9]*\) .*/\2 \1/p' \
 	"$src/man/fi_rpmem.7" | sort -n >"$dir/page"
 diff "$dir/page" "$dir/header" || fail "fi_rpmem.7 and the header differ"
 
-# Every parameter that the provider reads, and no other.
+# The page lists exactly the parameters that the provider reads.
 tr -d '\n\t' <"$src/prov/rpmem/init.c" |
 	grep -o 'fi_param_define(&rp_prov, "[a-z_]*"' |
 	sed 's/.*"\(.*\)"/FI_OFI_RPMEM_\U\1/' | sort >"$dir/code"
@@ -118,7 +119,8 @@ sed -n 's/^| \(FI_OFI_RPMEM_[A-Z_]*\) |.*/\1/p' "$src/docs/operating.md" |
 	sort >"$dir/page"
 diff "$dir/page" "$dir/code" || fail "docs/operating.md and init.c differ"
 
-# What they say about calls, as far as one process can ask. TAP goes through.
+# The pages' claims about calls, as far as one process can test them. Passes TAP
+# through.
 fabtests/functional/man_claims "$dir" "$dir/fi_rpmem_commit.3.so" ||
 	fail "claims do not hold"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* More peers than a domain holds connections to: idle ones are closed for new
- * ones, unseen, and nothing that was written over them is lost or poisoned. */
+/* More peers than a domain holds connections to: idle connections are closed
+ * for new ones, unnoticed, and no write over them is lost or poisoned.
+ */
 #include "config.h"
 
 #include <dirent.h>
@@ -16,11 +17,11 @@
 
 #include "util/fabric.h"
 
-#define OPEN  1024 /* docs/operating.md: what an initiator holds */
+#define OPEN  1024 /* docs/operating.md: connections that an initiator holds */
 #define PEERS (OPEN + 40)
-#define BYTES 256 /* RDMA: shorter writes may travel in a request */
+#define BYTES 256 /* RDMA: shorter writes may go inside a request */
 #define LEN   ((size_t)PEERS * BYTES)
-/* Both ends of a connection are in this process; and other descriptors. */
+/* Both ends of all connections are in this process; and other descriptors. */
 #define FDS (2 * OPEN + 200)
 
 static struct rp_fabric f;
@@ -43,7 +44,7 @@ static void bail(const char *what, const char *why)
 	exit(1);
 }
 
-/* Its one completion; 0, or what ended it. */
+/* Wait for its completion; 0, or its error. */
 static int end(ssize_t posted)
 {
 	struct fi_cq_err_entry bad = {0};
@@ -164,7 +165,7 @@ int main(void)
 	ok(!each(save), "a commit to each covers it, over another connection");
 	for (size_t i = 0; i < LEN; i++)
 		wrong += pool[i] != i / BYTES % 251 + 1;
-	ok(!wrong, "all bytes are there");
+	ok(!wrong, "all bytes are placed");
 	fi_close(&mr->fid);
 	rp_fabric_close(&f);
 	printf("1..%d\n", tests);

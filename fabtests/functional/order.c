@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An order that the program has asked for holds across the private connection
- * and the base's: what announces data is seen behind them.
+/* A requested message order holds across the private connection and the base's:
+ * an announcement is seen behind its data.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@
 
 enum {
 	ROUNDS = 16,	 /* of each kind */
-	LONG = 100000,	 /* bytes that are on their way for a while */
-	SHORT = 200,	 /* these may travel inside a request */
+	LONG = 100000,	 /* bytes that take a while to transfer */
+	SHORT = 200,	 /* these may go inside a request */
 	FLAG = LONG + 8, /* in persistent memory; 8 bytes behind the data */
-	RDMA = 8192,	 /* bytes that never travel inside a request */
-	PLAIN_FLAG = 64, /* in the other */
+	RDMA = 8192,	 /* bytes that never go inside a request */
+	PLAIN_FLAG = 64, /* in plain memory */
 };
 
 /* The operation that announces the data of a round. */
@@ -27,9 +27,9 @@ enum announcement {
 	TAGGED,
 	FLAG_WRITE,   /* to the same region */
 	FLAG_RDMA,    /* the same, too long for a request */
-	FLAG_DURABLE, /* inside its request, where that is offered */
+	FLAG_DURABLE, /* inside its request, if that is offered */
 	FLAG_ATOMIC,
-	FLAG_PLAIN, /* by the base's connection */
+	FLAG_PLAIN, /* over the base's connection */
 	KINDS,
 };
 
@@ -79,7 +79,7 @@ static void await_message(struct side *s, uint64_t n, bool tagged)
 	else
 		POST(s, fi_recv(s->ep, &got, sizeof(got), NULL,
 				s->o.msg ? 0 : FI_ADDR_UNSPEC, &got));
-	pair_meet(s); /* it has a place */
+	pair_barrier(s); /* its receive is posted */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	if (e.op_context != &got || got != n)
@@ -88,7 +88,7 @@ static void await_message(struct side *s, uint64_t n, bool tagged)
 
 static void await_flag(struct side *s, uint64_t n, const char *at)
 {
-	pair_meet(s);
+	pair_barrier(s);
 	while (seen_flag(at) != n)
 		side_poke(s);
 }
@@ -107,7 +107,7 @@ static void serve(struct side *s, const struct card *peer)
 
 	if (!s->o.msg)
 		side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	for (enum announcement a = 0; a < KINDS; a++) {
 		int early = 0;
 
@@ -123,12 +123,12 @@ static void serve(struct side *s, const struct card *peer)
 						   ? s->plain + PLAIN_FLAG
 						   : s->pool + FLAG);
 			early += !arrived(s, n);
-			pair_meet(s);
+			pair_barrier(s);
 		}
 		printf("# %d early\n", early);
 		tap_ok(!early, "%s: %s behind data comes behind them", label,
 		       names[a]);
-		pair_meet(s);
+		pair_barrier(s);
 	}
 }
 
@@ -151,7 +151,7 @@ static ssize_t put(struct side *s, const void *buf, size_t len, uint64_t addr,
 	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
 }
 
-/* How many completions are due for it. */
+/* Post the announcement; returns its number of completions. */
 static int announce(struct side *s, const struct card *peer,
 		    enum announcement a, const uint64_t *n)
 {
@@ -190,20 +190,20 @@ static int announce(struct side *s, const struct card *peer,
 	}
 }
 
-/* The data of one round in three are not to be durable. */
+/* The data of one round in three are not durable. */
 static int round_trip(struct side *s, const struct card *peer,
 		      enum announcement a, uint64_t n)
 {
 	int due = 1, good = 0;
 
 	memset(bytes, (char)n, sizeof(bytes));
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, put(s, bytes, length(n), peer->pool_addr, peer->pool_key,
 		    n % 3 ? FI_COMMIT_COMPLETE : 0));
 	due += announce(s, peer, a, &n);
 	for (int i = 0; i < due; i++)
 		good += side_wait(s, &e, &err);
-	pair_meet(s);
+	pair_barrier(s);
 	return good == due;
 }
 
@@ -211,7 +211,7 @@ static void program(struct side *s, const struct card *peer)
 {
 	uint64_t n = 0;
 
-	pair_meet(s);
+	pair_barrier(s);
 	for (enum announcement a = 0; a < KINDS; a++) {
 		int good = 0;
 
@@ -219,8 +219,8 @@ static void program(struct side *s, const struct card *peer)
 			continue;
 		for (int i = 0; i < ROUNDS; i++)
 			good += round_trip(s, peer, a, ++n);
-		OK(good == ROUNDS, "data and what announces them end well");
-		pair_meet(s);
+		OK(good == ROUNDS, "data and announcements succeed");
+		pair_barrier(s);
 	}
 }
 

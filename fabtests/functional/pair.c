@@ -18,7 +18,7 @@
 
 static int in_fd, out_fd; /* the pipes between the two */
 static const char *role = "";
-/* What was told so far, of all processes. */
+/* Counts of TAP lines, shared by all processes. */
 static struct tally {
 	int number, failures;
 } * tally;
@@ -74,7 +74,7 @@ int tap_done(void)
 	return tap()->failures ? 1 : 0;
 }
 
-/* RPMEM_BASE and RPMEM_NODE say over what, and where, the tests are run. */
+/* RPMEM_BASE and RPMEM_NODE choose base and address of the tests. */
 static const char *base_prov(void)
 {
 	const char *base = getenv("RPMEM_BASE");
@@ -128,7 +128,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->caps = FI_MSG | FI_RMA | o->caps;
 	if (!o->msg)
 		h->caps |= FI_TAGGED;
-	if (!o->unasked && (!o->prov || strstr(o->prov, "ofi_rpmem")))
+	if (!o->plain_hints && (!o->prov || strstr(o->prov, "ofi_rpmem")))
 		h->caps |= FI_RMA_PMEM;
 	if (o->sources)
 		h->caps |= FI_SOURCE;
@@ -148,7 +148,7 @@ void side_open(struct side *s, const struct pair_opts *o)
 	fi_freeinfo(h);
 	MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
 	MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
-	/* verbs has no tags. */
+	/* verbs connected endpoints have no tags. */
 	cq.format = o->msg && pair_over("verbs") ? FI_CQ_FORMAT_DATA
 						 : FI_CQ_FORMAT_TAGGED;
 	if (o->format)
@@ -197,7 +197,10 @@ uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
 
 	do {
 		n = fi_eq_sread(s->eq, &event, e, sizeof(*e), 100, 0);
-		/* Data moves as well, when it is looked for. */
+		/*
+		 * Poll the data, too: emulated placement moves it when it is
+		 * polled.
+		 */
 		if (n == -FI_EAGAIN)
 			side_poke(s);
 	} while (n == -FI_EAGAIN);
@@ -209,7 +212,7 @@ uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
 	return event;
 }
 
-/* The connection is made, and the event is of this endpoint. */
+/* The connection is up, and the event is of this endpoint. */
 static void connected(struct side *s)
 {
 	struct fi_eq_cm_entry e;
@@ -257,7 +260,7 @@ void side_connect(struct side *s, const struct card *peer)
 
 static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/* RPMEM_POOL and RPMEM_MAP_SYNC say on which memory the tests are run. */
+/* RPMEM_POOL and RPMEM_MAP_SYNC choose the memory of the tests. */
 void *pair_map(const char *path, size_t *len)
 {
 	const char *at = strchr(path, '@');
@@ -311,7 +314,7 @@ void side_pool(struct side *s, const char *path)
 	s->pool = pair_map(path, &s->pool_len);
 	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
 		       s->o.unreadable ? FI_REMOTE_WRITE : remote, 0, 1,
-		       s->o.unasked ? 0 : FI_RMA_PMEM, &s->pool_mr, NULL));
+		       s->o.plain_hints ? 0 : FI_RMA_PMEM, &s->pool_mr, NULL));
 }
 
 void side_memory(struct side *s)
@@ -323,7 +326,7 @@ void side_memory(struct side *s)
 		side_pool(s, given);
 		memset(s->pool, 0, PAIR_POOL);
 	} else {
-		/* It keeps its name: a deleted file survives nothing. */
+		/* Keep the name: a deleted file has no persistence. */
 		strcpy(s->path, "pair_pool.XXXXXX");
 		fd = mkstemp(s->path);
 		if (fd < 0)
@@ -445,14 +448,14 @@ bool side_quiet(struct side *s)
 	return true;
 }
 
-void pair_meet_unseen(struct side *s)
+void pair_barrier_unpolled(struct side *s)
 {
 	char c = 'm';
 	ssize_t n;
 
 	if (write(out_fd, &c, 1) != 1)
 		MUST(-errno);
-	/* The other half may need this one to make progress meanwhile. */
+	/* The other half may need progress of this one meanwhile. */
 	while ((n = read(in_fd, &c, 1)) != 1) {
 		if (!n || errno != EAGAIN)
 			MUST(-EPIPE);
@@ -460,10 +463,10 @@ void pair_meet_unseen(struct side *s)
 	}
 }
 
-void pair_meet(struct side *s)
+void pair_barrier(struct side *s)
 {
-	pair_meet_unseen(s);
-	/* What its thread has placed is before what this one looks at. */
+	pair_barrier_unpolled(s);
+	/* Poll, so that what the other half's thread placed is seen first. */
 	side_poke(s);
 }
 
@@ -475,15 +478,15 @@ static void swap_cards(const struct card *mine, struct card *theirs)
 	fcntl(in_fd, F_SETFL, O_NONBLOCK);
 }
 
-/* RPMEM_PATIENCE: seconds until it is a hang. */
-static unsigned int patience(void)
+/* Deadline of a test in seconds, RPMEM_DEADLINE or 120. */
+static unsigned int deadline_s(void)
 {
-	const char *given = getenv("RPMEM_PATIENCE");
+	const char *given = getenv("RPMEM_DEADLINE");
 
 	return given ? (unsigned int)atoi(given) : 120;
 }
 
-static time_t begun; /* when the half did */
+static time_t begun; /* start of the half */
 
 static time_t seconds(void)
 {
@@ -493,12 +496,12 @@ static time_t seconds(void)
 	return t.tv_sec;
 }
 
-bool pair_patient(void)
+bool pair_time_left(void)
 {
-	return seconds() - begun < (time_t)patience() * 3 / 4;
+	return seconds() - begun < (time_t)deadline_s() * 3 / 4;
 }
 
-/* One half, in a process that has called libfabric nowhere before. */
+/* Run one half, in a process that has not called libfabric before. */
 static void play(const char *who, int in, int out, const struct pair_opts *o,
 		 half_fn half)
 {
@@ -510,7 +513,7 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	in_fd = in;
 	out_fd = out;
 	begun = seconds();
-	alarm(patience()); /* a hang is a failure, not a wait */
+	alarm(deadline_s()); /* kills a test that hangs */
 	side_open(&s, o);
 	if (target)
 		side_memory(&s);
@@ -525,7 +528,7 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	else if (!target)
 		side_insert(&s, &theirs);
 	half(&s, &theirs);
-	pair_meet(&s);
+	pair_barrier(&s);
 	side_close(&s);
 }
 
@@ -538,8 +541,8 @@ static void ended(const char *who, pid_t pid)
 }
 
 /*
- * Both halves are children: an RDMA device that was opened here would be of no
- * use to the next run's.
+ * Both halves are children: an RDMA device opened in this process would be
+ * unusable in the children of the next run.
  */
 void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	      half_fn target_half, half_fn initiator_half)
@@ -547,7 +550,7 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	int down[2], up[2];
 	pid_t t, i;
 
-	/* Halves that a busy machine leaves alone are not dead. */
+	/* On a busy machine a slow half is not a dead one. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	fflush(stdout);
 	tap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A poll set names the queues and counters that have something new. */
-/* Newer headers warn of poll sets, which programs go on using. */
+/* Newer headers deprecate poll sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +18,16 @@ static struct fi_cq_err_entry err;
 static void serve(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	POST(s, fi_inject(s->ep, "x", 1, s->peer));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
-/* What the set names within two seconds, how many times wanted at most. */
-static int asked(struct fid_poll *set, void **context, int count)
+/*
+ * Poll the set for two seconds; returns how often it named a context, up to
+ * count.
+ */
+static int poll_set(struct fid_poll *set, void **context, int count)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 	int n = 0;
@@ -65,7 +68,7 @@ static void commit(struct side *s, const struct card *peer)
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE));
 }
 
-/* No write: ofi_rxm counts one that fails among the sends. */
+/* Not by a write: ofi_rxm counts a failed write among the sends. */
 static void commit_outside(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};
@@ -99,22 +102,23 @@ static void drive(struct side *s, const struct card *peer)
 	OK(quiet(set) && quiet(other), "nothing is new");
 
 	POST(s, fi_recv(s->ep, in, 8, NULL, FI_ADDR_UNSPEC, NULL));
-	pair_meet(s);
-	OK(asked(set, context, 4) == 1 && context[0] == &s->cq,
+	pair_barrier(s);
+	OK(poll_set(set, context, 4) == 1 && context[0] == &s->cq,
 	   "a completion is");
 	OK(fi_poll(set, context, 4) == 1, "until it is read");
 	OK(side_wait(s, &e, &err), "which it can be");
 	OK(quiet(set) && quiet(other), "then nothing is");
 
 	commit(s, peer);
-	OK(asked(other, context, 4) == 1 && context[0] == &s->cntr[3],
+	OK(poll_set(other, context, 4) == 1 && context[0] == &s->cntr[3],
 	   "the end of a commit is, for a counter");
 	OK(quiet(other), "once");
-	OK(asked(set, context, 4) == 1 && side_wait(s, &e, &err) && quiet(set),
+	OK(poll_set(set, context, 4) == 1 && side_wait(s, &e, &err) &&
+		   quiet(set),
 	   "and for a queue, but none of our messages");
 
 	commit_outside(s, peer);
-	OK(asked(other, context, 4) == 1 && asked(set, context, 4) == 1,
+	OK(poll_set(other, context, 4) == 1 && poll_set(set, context, 4) == 1,
 	   "a failure is");
 	OK(!side_wait(s, &e, &err), "which has an entry");
 
@@ -122,23 +126,23 @@ static void drive(struct side *s, const struct card *peer)
 	commit(s, peer);
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	OK(asked(set, context, 1) == 1 && context[0] == &s->cntr[3],
-	   "a set knows for itself what is new");
+	OK(poll_set(set, context, 1) == 1 && context[0] == &s->cntr[3],
+	   "each set has its own state of new entries");
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
 	commit(s, peer);
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	OK(quiet(set), "what has left the set is not named");
+	OK(quiet(set), "a counter that left the set is not named");
 
 	MUST(fi_cq_open(s->domain, &(struct fi_cq_attr){0}, &cq, NULL));
 	MUST(fi_poll_add(other, &cq->fid, 0));
 	MUST(fi_close(&cq->fid));
-	asked(other, context, 4);
-	OK(quiet(other), "nor what was closed");
+	poll_set(other, context, 4);
+	OK(quiet(other), "nor a closed one");
 	MUST(fi_close(&set->fid));
 	MUST(fi_close(&other->fid));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Durable writes over a private connection, and what becomes of them when the
- * connection, its key or its target goes. */
+/* Durable writes over a private connection, and their outcome when the
+ * connection, its key or its target is lost.
+ */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "functional/pair.h"
 
 enum {
-	AREA = 256 << 10, /* what is written to; 0 to 4096: to wake it up */
+	AREA = 256 << 10, /* bytes written to; 0 to 4096: to wake the target */
 	SLOT = 4096,
 	MANY = 64,
 	LONG = 3 << 16,
@@ -44,7 +45,7 @@ static ssize_t post(struct side *s, const struct card *peer, uint64_t key,
 	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
 }
 
-/* One durable write to its end: 0, or the status. */
+/* One durable write, waited for: 0, or the status. */
 static int durable(struct side *s, const struct card *peer, uint64_t key,
 		   const void *from, size_t len, uint64_t at)
 {
@@ -63,13 +64,13 @@ static bool query(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
 	return strstr(attr->why, "a private connection");
 }
 
-/* Write until the private connection is made. */
+/* Write until the private connection is up. */
 static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 {
 	struct fi_rpmem_attr attr;
 
 	while (!query(s, key, &attr)) {
-		if (!pair_patient()) {
+		if (!pair_time_left()) {
 			printf("# %s\n", attr.why);
 			return false;
 		}
@@ -79,28 +80,28 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 }
 
 /*
- * Private connections: sockets whose other end is the port of the key. Returns
- * how many; how: shut them down.
+ * Count the private connections: sockets whose peer has the port of the key.
+ * how: shut them down.
  */
-static int own_sockets(const struct card *peer, bool how,
-		       struct sockaddr_in *other)
+static int private_sockets(const struct card *peer, bool how,
+			   struct sockaddr_in *other)
 {
 	const in_port_t port = htons((uint16_t)(peer->pool_key >> 40));
-	struct sockaddr_in there;
+	struct sockaddr_in remote;
 	struct dirent *d;
 	DIR *dir = opendir("/proc/self/fd");
 	int n = 0;
 
 	while ((d = readdir(dir))) {
 		int fd = atoi(d->d_name);
-		socklen_t len = sizeof(there);
+		socklen_t len = sizeof(remote);
 
-		if (getpeername(fd, (struct sockaddr *)&there, &len) ||
-		    there.sin_family != AF_INET || there.sin_port != port)
+		if (getpeername(fd, (struct sockaddr *)&remote, &len) ||
+		    remote.sin_family != AF_INET || remote.sin_port != port)
 			continue;
 		n++;
 		if (other)
-			*other = there;
+			*other = remote;
 		if (how)
 			shutdown(fd, SHUT_RDWR);
 	}
@@ -119,23 +120,23 @@ static void fill(char seed)
 static void check_area(struct side *s, char seed)
 {
 	fill(seed);
-	OK(!memcmp(s->pool, buf, AREA), "all of it is there");
+	OK(!memcmp(s->pool, buf, AREA), "all bytes are placed");
 }
 
 static void serve_writes(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* sizes are written */
+	pair_barrier(s);
+	pair_barrier(s); /* all sizes are written */
 	check_area(s, 1);
-	pair_meet(s);
-	pair_meet(s); /* over and over */
+	pair_barrier(s);
+	pair_barrier(s); /* overlapping writes are done */
 	check_area(s, 2);
-	pair_meet(s);
-	pair_meet(s); /* killed, and written again */
+	pair_barrier(s);
+	pair_barrier(s); /* cut, and written again */
 	check_area(s, 3);
-	pair_meet(s);
-	pair_meet(s); /* strangers */
+	pair_barrier(s);
+	pair_barrier(s); /* unverified peers */
 }
 
 /* --- the initiator --- */
@@ -157,18 +158,21 @@ static void write_sizes(struct side *s, const struct card *peer)
 		ok &= e.op_context == buf + at;
 		at += len;
 	}
-	OK(ok, "each of many sizes ends well, with its context");
+	OK(ok, "writes of many sizes succeed, with their contexts");
 	OK(side_quiet(s), "and ends once");
 }
 
-/* Many at once, some durable, to the same bytes: the last one stays. */
+/*
+ * Many outstanding at once, some durable, to the same bytes: the last one
+ * stays.
+ */
 static void write_many(struct side *s, const struct card *peer)
 {
 	int due = 0, bad = 0;
 
 	for (char round = 7; round > 0; round--) {
 		fill((char)(round == 1 ? 2 : round + 10));
-		/* Sources must stay as they are until they have been read. */
+		/* Sources stay unchanged until their writes complete. */
 		for (int i = 0; i < MANY; i++) {
 			uint64_t flags =
 				(i + round) % 3 ? FI_COMMIT_COMPLETE : 0;
@@ -185,7 +189,7 @@ static void write_many(struct side *s, const struct card *peer)
 		for (; due; due--)
 			bad += !side_wait(s, &e, &err);
 	}
-	OK(!bad, "with and without a commit at once they end well");
+	OK(!bad, "with and without a commit at once they succeed");
 	OK(side_quiet(s), "and each once");
 }
 
@@ -226,7 +230,7 @@ static enum fi_rpmem_method expected(void)
 					   : FI_RPMEM_METHOD_AGENT_SFENCE;
 }
 
-/* The next completion: *good, or *bad where it says that the write is lost. */
+/* Count the next completion: *good, or *bad if the write is lost. */
 static void count_end(struct side *s, int *good, int *bad)
 {
 	if (side_wait(s, &e, &err))
@@ -238,8 +242,10 @@ static void count_end(struct side *s, int *good, int *bad)
 		printf("# status %d\n", err.prov_errno);
 }
 
-/* The end of a connection under way: nothing is acknowledged that is lost. */
-static void kill_link(struct side *s, const struct card *peer)
+/*
+ * The connection is cut with writes outstanding: no lost write is acknowledged.
+ */
+static void cut_connection(struct side *s, const struct card *peer)
 {
 	int bad = 0, good = 0, due = 0, tries = 0, again = 0;
 
@@ -255,19 +261,19 @@ static void kill_link(struct side *s, const struct card *peer)
 			}
 		due++;
 		if (i == MANY / 2 && pair_over("tcp"))
-			own_sockets(peer, true, NULL);
+			private_sockets(peer, true, NULL);
 	}
 	for (; due; due--)
 		count_end(s, &good, &bad);
-	printf("# %d went well, %d were lost\n", good, bad);
-	/* A thread may have brought all home before; and so may the agent. */
+	printf("# %d succeeded, %d were lost\n", good, bad);
+	/* A thread, or the agent, may have completed all of them before. */
 	OK(good + bad == MANY && (bad || s->o.progress == FI_PROGRESS_AUTO ||
 				  !pair_over("tcp") ||
 				  expected() >= FI_RPMEM_METHOD_AGENT_SFENCE),
-	   "what was under way fails");
+	   "outstanding writes fail");
 	OK(side_quiet(s), "and ends once");
-	/* Writing poisoned bytes again cures them. */
-	while (again < MANY && pair_patient())
+	/* Writing a poisoned range again clears its poison. */
+	while (again < MANY && pair_time_left())
 		if (durable(s, peer, peer->pool_key, buf + again * SLOT, SLOT,
 			    (uint64_t)again * SLOT))
 			tries++;
@@ -279,25 +285,25 @@ static void kill_link(struct side *s, const struct card *peer)
 	   "over a connection that is new");
 }
 
-/* Somebody who was not invited. */
-static void stranger(struct side *s, const struct card *peer)
+/* An unverified peer, which has no key. */
+static void unverified_peer(struct side *s, const struct card *peer)
 {
 	uint64_t secret = 12345, v = 0;
 	struct private_conn *c;
 	struct private_peer p;
 	struct sockaddr_in to;
 
-	OK(own_sockets(peer, false, &to) == 1, "there is one connection");
+	OK(private_sockets(peer, false, &to) == 1, "one connection is open");
 	private_open(&p, NULL);
 	c = private_dial(&p, &to, &secret, sizeof(secret));
-	while (c->state == PRIVATE_CONNECTING && pair_patient()) {
+	while (c->state == PRIVATE_CONNECTING && pair_time_left()) {
 		private_poll(&p);
 		side_poke(s);
 	}
 	OK(c->state == PRIVATE_ENDED && c->data_len,
-	   "a stranger without a key is refused");
+	   "an unverified peer without a key is refused");
 	OK(!durable(s, peer, peer->pool_key, &v, 8, AREA + 128),
-	   "and disturbs nobody");
+	   "and does not disturb commits");
 	private_end(c);
 	private_close(&p);
 }
@@ -306,52 +312,52 @@ static void write_all(struct side *s, const struct card *peer)
 {
 	struct fi_rpmem_attr attr;
 
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
 	query(s, peer->pool_key, &attr);
 	OK(attr.method == expected(), "the method is as expected");
 	write_sizes(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "still, or again");
 	write_many(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "still, or again");
 	read_behind(s, peer);
-	kill_link(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	cut_connection(s, peer);
+	pair_barrier(s);
+	pair_barrier(s);
 	if (!s->o.sleeps && pair_over("tcp"))
-		stranger(s, peer);
-	pair_meet(s);
+		unverified_peer(s, peer);
+	pair_barrier(s);
 }
 
-/* A key that is closed under the writer's hands, and one that is new. */
+/* A key is closed while the initiator writes, and replaced by a new one. */
 static void serve_keys(struct side *s, const struct card *peer)
 {
 	struct card c;
 	char note = 1;
 
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* it writes */
+	pair_barrier(s);
+	pair_barrier(s); /* the initiator writes */
 	MUST(fi_close(&s->pool_mr->fid));
 	memset(s->pool, 0x55, s->pool_len);
 	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
 		       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, FI_RMA_PMEM,
 		       &s->pool_mr, NULL));
-	pair_meet(s);
+	pair_barrier(s);
 	side_card(s, &c);
 	memcpy(buf, &c, sizeof(c));
 	POST(s, fi_send(s->ep, buf, sizeof(c), NULL, s->peer, NULL));
 	MUST(side_wait(s, &e, &err) ? 0 : -err.err);
-	pair_meet(s);
+	pair_barrier(s);
 	for (size_t i = 0; i < AREA; i++)
 		note &= s->pool[i] == 0x55;
 	OK(note, "nothing came by the key that was closed");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 static void write_keys(struct side *s, const struct card *peer)
@@ -359,10 +365,10 @@ static void write_keys(struct side *s, const struct card *peer)
 	struct card c;
 	int st, due = 0, good = 0;
 
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	fill(9);
 	for (int i = 0; i < 8; i++) {
 		ssize_t ret =
@@ -376,24 +382,24 @@ static void write_keys(struct side *s, const struct card *peer)
 	POST(s, fi_recv(s->ep, &c, sizeof(c), NULL, FI_ADDR_UNSPEC, &c));
 	while (!side_wait(s, &e, &err) || e.op_context != &c)
 		;
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	/* The base's own connection may have broken as well. */
 	do {
 		st = durable(s, &c, c.pool_key, buf, 8, AREA + 64);
-	} while (st && pair_patient());
+	} while (st && pair_time_left());
 	printf("# status %d\n", st);
 	OK(!st, "its successor is");
 	OK(connect_up(s, &c, c.pool_key), "also over a new connection");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
-/* The target dies with writes under way. */
+/* The target dies with writes outstanding. */
 static void serve_death(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 	_exit(0);
 }
 
@@ -401,7 +407,7 @@ static void write_death(struct side *s, const struct card *peer)
 {
 	int due = 0, ends = 0, good = 0, late = 0;
 
-	pair_meet(s);
+	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
 	for (int i = 0; i < 16; i++)
 		due += !post(s, peer, peer->pool_key, buf, SLOT,
@@ -410,11 +416,11 @@ static void write_death(struct side *s, const struct card *peer)
 		ends++;
 		good += side_wait(s, &e, &err);
 	}
-	OK(ends && good == ends, "all is well while it lives");
-	pair_meet(s);
-	/* Its process is gone when the first commit fails. */
+	OK(ends && good == ends, "writes succeed while the target lives");
+	pair_barrier(s);
+	/* The target's process is gone when the first commit fails. */
 	while (!durable(s, peer, peer->pool_key, buf, SLOT, 0) &&
-	       pair_patient())
+	       pair_time_left())
 		;
 	due = 0;
 	for (int i = 0; i < 16; i++) {
@@ -424,16 +430,16 @@ static void write_death(struct side *s, const struct card *peer)
 	}
 	while (due--)
 		late += side_wait(s, &e, &err);
-	OK(!late, "nothing is well when it is dead");
+	OK(!late, "no write succeeds when it is dead");
 	fi_close(&s->ep->fid);
 	exit(0);
 }
 
-/* It is closed with writes under way. */
+/* The endpoint is closed with writes outstanding. */
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void write_close(struct side *s, const struct card *peer)
@@ -454,12 +460,12 @@ static void write_close(struct side *s, const struct card *peer)
 			break;
 		ends++;
 	}
-	OK(due && ends == due, "all that was under way ends with the endpoint");
+	OK(due && ends == due, "outstanding writes end with the endpoint");
 	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
 	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
 	MUST(fi_enable(s->ep));
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)
@@ -473,7 +479,7 @@ int main(void)
 		half_fn serve, write;
 	} runs[] = {
 		{"writes", &plain, &plain, serve_writes, write_all},
-		{"asleep", &sleeps, &sleeps, serve_writes, write_all},
+		{"sread", &sleeps, &sleeps, serve_writes, write_all},
 		{"threads", &autos, &autos, serve_writes, write_all},
 		{"keys", &plain, &plain, serve_keys, write_keys},
 		{"close", &plain, &plain, serve_close, write_close},

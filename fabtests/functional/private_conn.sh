@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Durable writes over private connections: tmpfs by delivery, by a fence that is
-# forced and stated, and by the agent, asked behind the write and with it.
+# forced and stated, and by the agent, requested behind the write or with it.
 set -u
 
 [ -w /dev/shm ] || {

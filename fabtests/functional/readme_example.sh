@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# docs/examples/durable.c compiles as it is, runs, and leaves its bytes; README.md
+# docs/examples/durable.c compiles as it is, runs, and its bytes arrive; README.md
 # quotes lines of it, 12 at most.
 set -u
 src=${srcdir:-.}

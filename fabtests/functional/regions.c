@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Registrations in every mode that the base knows, and very large ones. */
+/* Registrations in every mode of the base, and very large ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "functional/pair.h"
 
-/* FI_MR_BASIC and FI_MR_SCALABLE, of which newer headers warn. */
+/* FI_MR_BASIC and FI_MR_SCALABLE, which newer headers deprecate. */
 enum {
 	MR_BASIC = 1,
 	MR_SCALABLE
@@ -34,7 +34,7 @@ static int listed(const char *prov, uint32_t version, int mode,
 	return !ret;
 }
 
-/* A write to itself in this mode: 1, or 0 when some call fails. */
+/* A write to itself in this mode: 1, or 0 if a call fails. */
 static int works(struct fi_info *info)
 {
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -104,22 +104,22 @@ static void modes(const char *base, const char *ours)
 	struct fi_info *b, *o;
 
 	for (size_t i = 0; i < sizeof(m) / sizeof(*m); i++) {
-		int there = listed(base, m[i].version, m[i].mode, &b);
-		int here = listed(ours, m[i].version, m[i].mode, &o);
+		int on_base = listed(base, m[i].version, m[i].mode, &b);
+		int on_ours = listed(ours, m[i].version, m[i].mode, &o);
 
-		tap_ok(here == there, "%s: %s: listed as the base is (%d)",
-		       ours, m[i].name, there);
-		if (here)
+		tap_ok(on_ours == on_base, "%s: %s: listed as the base is (%d)",
+		       ours, m[i].name, on_base);
+		if (on_ours)
 			tap_ok(works(o), "%s: %s: works (mode %#x)", ours,
 			       m[i].name, o->domain_attr->mr_mode);
-		if (there)
+		if (on_base)
 			fi_freeinfo(b);
-		if (here)
+		if (on_ours)
 			fi_freeinfo(o);
 	}
 }
 
-/* Five GiB, of which little is written; commits beyond the fourth. */
+/* A region of 5 GiB, little of it written; commits beyond the fourth GiB. */
 static void large(void)
 {
 	const uint64_t size = 5ull << 30, far = (9ull << 29) + 100;

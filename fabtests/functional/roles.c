@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Who has only committed so far may start to serve: long requests find room. */
+/* An endpoint that has only committed starts to serve: it can receive long
+ * requests.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +48,11 @@ static void first(struct side *s, const struct card *peer)
 		start = now();
 		if (!commit(s, &theirs, RANGES))
 			MUST(-err.err);
-		/* A request that was cut off is repeated after 10 s. */
+		/* A request that is cut off would be repeated after 10 s. */
 		if (now() - start > 5)
 			MUST(-FI_ETIMEDOUT);
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 static void then(struct side *s, const struct card *peer)
@@ -63,7 +65,7 @@ static void then(struct side *s, const struct card *peer)
 	POST(s, fi_send(s->ep, &mine, sizeof(mine), NULL, s->peer, NULL));
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	pair_meet(s);
+	pair_barrier(s);
 	tap_ok(commit(s, peer, RANGES), "it serves at once, and still commits");
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# How programs that know nothing of us see us: only when asked, by which names.
+# Selection by programs that do not know the provider: only on request, by its
+# names.
 set -u
 dir=$(mktemp -d ./select.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
@@ -20,25 +21,25 @@ fail()
 	failed=1
 }
 
-# info ARG...: exit code in $code, what it says in out and err.
+# info ARG...: exit code in $code, output in out and err.
 info()
 {
-	# It is not built with the sanitizer that the provider may have, and
-	# leaks by itself.
+	# fi_info is not built with the sanitizer that the provider may have,
+	# and leaks by itself.
 	LD_PRELOAD=${RP_PRELOAD:-} FI_PROVIDER_PATH=$provider \
 		ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 \
 		timeout 60 fi_info "$@" >"$dir/out" 2>"$dir/err"
 	code=$?
 }
 
-# names EXPECTED: the providers that were listed.
+# names EXPECTED: check the providers that were listed.
 names()
 {
 	got=$(sed -n 's/^provider: //p' "$dir/out" | sort -u | tr '\n' ' ')
 	[ "$got" = "$1" ] || fail "listed: '$got' where '$1' belongs"
 }
 
-# Not asked for, nothing changes.
+# Without a request nothing changes.
 FI_PROVIDER_PATH=/nowhere fi_info >"$dir/without" 2>/dev/null
 info
 cmp -s "$dir/without" "$dir/out" || fail "plain fi_info lists something else"
@@ -47,7 +48,7 @@ grep -q rpmem "$dir/out" && fail "listed by -p tcp"
 info -l
 grep -q '^ofi_rpmem:' "$dir/out" || fail "not loaded: nothing was tested"
 
-# Asked for, in each way.
+# Each way to request the provider.
 info -p 'tcp;ofi_rpmem'
 names 'tcp;ofi_rpmem '
 grep '^    type:' "$dir/out" | uniq | tr -d ' \n' |
@@ -57,12 +58,12 @@ names 'tcp;ofi_rpmem '
 FI_PROVIDER='tcp;ofi_rpmem' info
 names 'tcp;ofi_rpmem '
 
-# What cannot be a base is refused, and named.
+# A provider that cannot be a base is refused by name.
 FI_LOG_LEVEL=warn info -p 'shm;ofi_rpmem'
 names ''
 grep -q 'shm cannot be the base' "$dir/err" || fail "shm is refused in silence"
 
-# The bare name in the environment hides the base: one warning says what to do.
+# The bare name in the environment hides the base: one warning gives the remedy.
 for args in '' '-p ofi_rpmem' '-p tcp;ofi_rpmem' '-p tcp'; do
 	# shellcheck disable=SC2086 # options
 	FI_PROVIDER=ofi_rpmem info $args

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Two connections that receive from one shared context: what is committed over
- * them takes none of its receives. On the bare base, too: the same rules. */
+/* Two connections that share a receive context: commits over them consume none
+ * of its receives. The same test runs on the bare base.
+ */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +28,11 @@ static struct side target, from[CONNS];
 static struct fid_ep *srx, *served[CONNS];
 static char buf[RECVS][64];
 
-/* The target's entries; those of who connects are counted. */
+/* The target's latest entry. */
 static struct fi_cq_tagged_entry got;
 static struct fi_cq_err_entry err;
 static unsigned int ended[CONNS];
-static bool pending; /* an entry has come already */
+static bool pending; /* the entry was read already */
 
 static bool poll_target(void)
 {
@@ -99,7 +100,7 @@ static void let_in(int i, const struct card *card, const struct pair_opts *o)
 	side_endpoint(&from[i], from[i].info);
 	MUST(fi_enable(from[i].ep));
 	MUST(fi_connect(from[i].ep, card->name, NULL, 0));
-	/* Both in one process: who connects has to look as well. */
+	/* Both are in one process: the initiator has to poll, too. */
 	while (fi_eq_read(target.eq, &event, &cm, sizeof(cm), FI_PEEK) ==
 	       -FI_EAGAIN)
 		fi_eq_read(from[i].eq, &event, &cm, sizeof(cm), FI_PEEK);
@@ -119,7 +120,7 @@ static void let_in(int i, const struct card *card, const struct pair_opts *o)
 		;
 }
 
-/* A write that is durable, where there is such a thing; until it has ended. */
+/* Write, durably if that is possible, and wait for the end. */
 static void write_from(int i, const struct card *card, bool durable)
 {
 	struct iovec iov = {.iov_base = "durable", .iov_len = 8};
@@ -135,7 +136,10 @@ static void write_from(int i, const struct card *card, bool durable)
 	unsigned int had = ended[i];
 	ssize_t ret;
 
-	/* The first one connects, which the target has to see. */
+	/*
+	 * The first write makes the private connection, which the target has to
+	 * poll for.
+	 */
 	while ((ret = fi_writemsg(from[i].ep, &m, flags)) == -FI_EAGAIN) {
 		pending = poll_target();
 		poll_others();
@@ -174,7 +178,10 @@ static void messages(const struct card *card, bool durable)
 			   !strcmp(buf[i], text),
 		   "message %d is in receive %d", i, i);
 	}
-	/* Nothing waits for this one yet, and it holds up but its own. */
+	/*
+	 * No receive is posted for this one, and it delays only its own
+	 * connection.
+	 */
 	send_from(0, "early");
 	write_from(1, card, durable);
 	post(4);
@@ -197,7 +204,7 @@ static void cancel(const struct card *card, bool durable)
 	   "the one behind it is not");
 }
 
-/* The context outlives its endpoints, one of which goes before the other. */
+/* The context outlives its endpoints, which close one after the other. */
 static void closing(const struct card *card, bool durable)
 {
 	struct fi_eq_cm_entry cm;

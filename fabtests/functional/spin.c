@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target that would sleep between two requests polls on, when it is told to:
- * how often it gives the processor away tells.
+/* A target polls between two requests instead of sleeping if its spin budget
+ * says so, measured by voluntary context switches.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,15 +19,14 @@
 
 enum {
 	WRITES = 100,
-	/* Processor time in which a target that does not poll on falls asleep.
-	 */
-	AWAKE_NS = 2000000,
+	/* Processor time after which a target without a spin budget sleeps. */
+	POLLING_NS = 2000000,
 };
 
 static struct {
-	atomic_int target; /* process */
+	atomic_int target; /* pid */
 	atomic_bool done;
-	atomic_long slept; /* times */
+	atomic_long slept; /* voluntary context switches */
 } * seen;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
@@ -42,24 +41,24 @@ static long sleeps(void)
 
 static void serve(struct side *s, const struct card *peer)
 {
-	long before, naps = 0;
+	long before, pauses = 0;
 
 	atomic_store(&seen->target, getpid());
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s); /* a session is open */
+	pair_barrier(s);
+	pair_barrier(s); /* the session is open */
 	before = sleeps();
 	while (!atomic_load(&seen->done))
 		if (s->o.sleeps)
 			fi_cq_sread(s->cq, &e, 1, NULL, 50);
 		else
-			naps += !usleep(50000); /* its thread serves */
-	atomic_store(&seen->slept, sleeps() - before - naps);
-	pair_meet(s);
+			pauses += !usleep(50000); /* a thread serves */
+	atomic_store(&seen->slept, sleeps() - before - pauses);
+	pair_barrier(s);
 }
 
-/* Every thread of the process sleeps. */
-static bool asleep(pid_t pid)
+/* Does every thread of the process sleep? */
+static bool all_sleep(pid_t pid)
 {
 	char path[64], line[512], *state;
 	struct dirent *de;
@@ -95,9 +94,9 @@ static uint64_t processor_ns(clockid_t clock)
 }
 
 /*
- * Until the target sleeps, or has run for AWAKE_NS without. Processor time
- * counts nothing while the target waits for a processor, so load does not
- * decide.
+ * Wait until the target sleeps, or has run for POLLING_NS without. Its
+ * processor time stands still while it waits for a processor, so load does not
+ * matter.
  */
 static void let_target_idle(void)
 {
@@ -107,7 +106,7 @@ static void let_target_idle(void)
 
 	MUST(-clock_getcpuclockid(pid, &clock));
 	since = processor_ns(clock);
-	while (!asleep(pid) && processor_ns(clock) - since < AWAKE_NS)
+	while (!all_sleep(pid) && processor_ns(clock) - since < POLLING_NS)
 		usleep(100); /* leaves the processor to the target */
 }
 
@@ -137,15 +136,15 @@ static void program(struct side *s, const struct card *peer)
 	bool ok = true;
 
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	ok &= save(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	for (int i = 0; i < WRITES; i++) {
 		ok &= save(s, peer);
 		let_target_idle();
 	}
 	atomic_store(&seen->done, true);
-	pair_meet(s);
+	pair_barrier(s);
 	MUST(ok ? 0 : -FI_EIO);
 }
 
@@ -173,14 +172,16 @@ static long run(const char *us, bool automatic)
 
 static void compare(const char *who, bool automatic)
 {
-	/* A minute: longer than a loaded machine leaves a process alone. */
+	/* A budget of a minute: no load keeps a process waiting that long. */
 	const long without = run("0", automatic);
 	const long with = run("60000000", automatic);
 
 	tap_ok(without > WRITES / 2, "%s: it slept %ld times", who, without);
-	/* It waits for locks as well, and a sanitizer's own thread sleeps. */
+	/*
+	 * Waiting for locks also counts, and a sanitizer's own thread sleeps.
+	 */
 	tap_ok(with >= 0 && with < without / 2,
-	       "%s: %ld times where it polls on", who, with);
+	       "%s: %ld times with a spin budget", who, with);
 }
 
 int main(void)

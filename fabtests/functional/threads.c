@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Eight threads at a time, in every threading model: nothing lost or doubled.
+/* Eight threads in every threading model: no operation is lost or completes
+ * twice.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +21,7 @@
 #define SLICE (PAIR_POOL / THREADS)
 #define WRITE 512
 
-/* What a thread posts in one round. */
+/* The operations of a thread in one round. */
 enum {
 	OP_RECV,
 	OP_SEND,
@@ -31,26 +32,26 @@ enum {
 	OPS
 };
 
-/* One operation: its completion counts here, whoever reads it. */
+/* One operation: counts its completions, whichever thread reads them. */
 struct op {
-	atomic_int ended; /* how often */
+	atomic_int ended; /* number of completions */
 	atomic_int prov_errno;
 };
 
-/* What one thread works with; which parts are shared is the case's choice. */
+/* The objects of one thread; the case decides which are shared. */
 struct lane {
 	struct fid_domain *domain;
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
 	fi_addr_t peer;
-	int own; /* the first fid that is this lane's, as enum */
+	int unshared; /* the first object that is not shared, as enum */
 };
 enum {
-	OWN_DOMAIN,
-	OWN_CQ,
-	OWN_EP,
-	OWN_NOTHING
+	UNSHARED_DOMAIN,
+	UNSHARED_CQ,
+	UNSHARED_EP,
+	UNSHARED_NOTHING
 };
 
 struct hello {
@@ -83,7 +84,7 @@ static void end_op(void *context, int prov_errno)
 	atomic_fetch_add(&op->ended, 1);
 }
 
-/* Read what is there, for whomever it is. */
+/* Read entries, also those of other threads. */
 static void poll_cq(struct worker *w)
 {
 	struct fi_cq_tagged_entry e[4];
@@ -97,14 +98,14 @@ static void poll_cq(struct worker *w)
 	if (n > 0)
 		return;
 	if (n == -FI_EAVAIL) {
-		/* Another thread may have been faster. */
+		/* Another thread may have read the error already. */
 		n = fi_cq_readerr(w->lane.cq, &err, 0);
 		if (n == 1)
 			end_op(err.op_context, err.prov_errno);
 	}
 	if (n != 1 && n != -FI_EAGAIN)
 		MUST(n);
-	/* Sixteen threads that spin have no processor left for the work. */
+	/* Sixteen polling threads would leave no processor for the work. */
 	if (n != 1)
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
@@ -140,12 +141,13 @@ static void prepare(struct side *s, const struct card *peer)
 		workers[i].id = i;
 		workers[i].s = s;
 		workers[i].peer = peer;
-		workers[i].lane = (struct lane){
-			s->domain, s->av, s->cq, s->ep, s->peer, OWN_NOTHING};
+		workers[i].lane =
+			(struct lane){s->domain, s->av,	  s->cq,
+				      s->ep,	 s->peer, UNSHARED_NOTHING};
 	}
 }
 
-/* --- the target: each thread answers one of the initiator's --- */
+/* --- the target: each thread echoes one of the initiator's --- */
 
 static void *echo(void *arg)
 {
@@ -176,9 +178,11 @@ static void target(struct side *s, const struct card *peer)
 {
 	prepare(s, peer);
 	run_all(s, peer, echo);
-	/* The other half has commits under way that want this one. */
-	pair_meet(s);
-	/* What was acknowledged last is what is there. */
+	/*
+	 * The initiator may have commits outstanding, which need this process.
+	 */
+	pair_barrier(s);
+	/* The pool has the bytes of the last acknowledged writes. */
 	for (unsigned int i = 0; i < THREADS; i++)
 		for (size_t j = 0; j < ROUNDS; j++) {
 			const char *at = s->pool + i * SLICE + j * WRITE;
@@ -263,7 +267,7 @@ static void *initiate(void *arg)
 	return NULL;
 }
 
-/* Every operation has ended once, and as it ought to. */
+/* Every operation has completed once, with the expected status. */
 static void judge(void)
 {
 	unsigned int ended = 0, wrong = 0;
@@ -296,38 +300,38 @@ static void judge(void)
 
 /* --- what the threads share --- */
 
-static void open_lane(struct worker *w, int own)
+static void open_lane(struct worker *w, int unshared)
 {
 	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED};
 	struct fi_av_attr av = {.type = FI_AV_MAP};
 	struct lane *l = &w->lane;
 	struct side *s = w->s;
 
-	l->own = own;
+	l->unshared = unshared;
 	cq.wait_obj = s->o.sleeps ? FI_WAIT_FD : FI_WAIT_NONE;
-	if (own <= OWN_DOMAIN) {
+	if (unshared <= UNSHARED_DOMAIN) {
 		MUST(fi_domain(s->fabric, s->info, &l->domain, NULL));
 		MUST(fi_av_open(l->domain, &av, &l->av, NULL));
 	}
-	if (own <= OWN_CQ)
+	if (unshared <= UNSHARED_CQ)
 		MUST(fi_cq_open(l->domain, &cq, &l->cq, NULL));
 	MUST(fi_endpoint(l->domain, s->info, &l->ep, NULL));
 	MUST(fi_ep_bind(l->ep, &l->cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(l->ep, &l->av->fid, 0));
 	MUST(fi_enable(l->ep));
-	if (own <= OWN_DOMAIN &&
+	if (unshared <= UNSHARED_DOMAIN &&
 	    fi_av_insert(l->av, w->peer->name, 1, &l->peer, 0, NULL) != 1)
 		MUST(-FI_EADDRNOTAVAIL);
 }
 
 static void close_lane(struct lane *l)
 {
-	if (l->own > OWN_EP)
+	if (l->unshared > UNSHARED_EP)
 		return;
 	MUST(fi_close(&l->ep->fid));
-	if (l->own <= OWN_CQ)
+	if (l->unshared <= UNSHARED_CQ)
 		MUST(fi_close(&l->cq->fid));
-	if (l->own > OWN_DOMAIN)
+	if (l->unshared > UNSHARED_DOMAIN)
 		return;
 	MUST(fi_close(&l->av->fid));
 	MUST(fi_close(&l->domain->fid));
@@ -338,14 +342,14 @@ static void drive(struct side *s, const struct card *peer)
 	const struct timespec pause = {.tv_nsec = 1000000};
 
 	run_all(s, peer, initiate);
-	/* What is told twice counts twice, should it come late. */
+	/* Wait for late second completions. */
 	for (int i = 0; i < 50; i++) {
 		for (unsigned int t = 0; t < THREADS; t++)
 			poll_cq(&workers[t]);
 		nanosleep(&pause, NULL);
 	}
 	judge();
-	pair_meet(s);
+	pair_barrier(s);
 	for (unsigned int i = 0; i < THREADS; i++)
 		close_lane(&workers[i].lane);
 }
@@ -360,7 +364,7 @@ static void share_cq(struct side *s, const struct card *peer)
 {
 	prepare(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
-		open_lane(&workers[i], OWN_EP);
+		open_lane(&workers[i], UNSHARED_EP);
 	drive(s, peer);
 }
 
@@ -368,7 +372,7 @@ static void share_domain(struct side *s, const struct card *peer)
 {
 	prepare(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
-		open_lane(&workers[i], OWN_CQ);
+		open_lane(&workers[i], UNSHARED_CQ);
 	drive(s, peer);
 }
 
@@ -376,7 +380,7 @@ static void share_nothing(struct side *s, const struct card *peer)
 {
 	prepare(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
-		open_lane(&workers[i], OWN_DOMAIN);
+		open_lane(&workers[i], UNSHARED_DOMAIN);
 	drive(s, peer);
 }
 
@@ -393,7 +397,7 @@ int main(void)
 	struct pair_opts o;
 
 	setbuf(stdout, NULL);
-	/* A sanitizer on a busy machine is no dead target. */
+	/* On a busy machine a slow sanitizer is not a dead target. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	run("one endpoint", safe, safe, share_all);
 	o = (struct pair_opts){.threading = FI_THREAD_SAFE, .sleeps = true};
@@ -404,7 +408,7 @@ int main(void)
 	run("eight endpoints, one queue", safe, safe, share_cq);
 	o = (struct pair_opts){.threading = FI_THREAD_FID};
 	run("FI_THREAD_FID", safe, o, share_domain);
-#ifndef __SANITIZE_THREAD__ /* the same once more */
+#ifndef __SANITIZE_THREAD__ /* the same code again */
 	o = (struct pair_opts){.threading = FI_THREAD_ENDPOINT};
 	run("FI_THREAD_ENDPOINT", safe, o, share_domain);
 	o = (struct pair_opts){.threading = FI_THREAD_COMPLETION};

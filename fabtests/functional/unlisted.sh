@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# On a file system that nobody vouches for commits are refused, by name, until
-# the operator does; the scripts state it aloud, and never for what has no disk.
-# Needs root to mount one, where nobody else sees it; else it is skipped.
+# On a file system that is not listed as trusted commits are refused, by name,
+# until the operator states trust; the test scripts state it visibly, and never
+# for memory without a disk. Needs root to mount one in a namespace of its own;
+# else it is skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "SKIP: mounting needs root"; exit 77; }
@@ -29,7 +30,7 @@ fail()
 	failed=1
 }
 
-# A real commit through the provider: doctor CODE DIR
+# doctor CODE DIR: a real commit through the provider.
 doctor()
 {
 	timeout 60 util/fi_rpmem_info --doctor "$2" >"$dir/out" 2>&1
@@ -56,7 +57,7 @@ export FI_OFI_RPMEM_TRUST_FS
 doctor 3 "$dir/m/over"
 grep -q 'FAIL  *commit ' "$dir/out" || fail "others' names vouch for it"
 
-# What the scripts do: in vain for memory, and aloud.
+# The scripts' statement: none for memory, and visible.
 trust_folder util/fi_rpmem_info "$dir/m" >"$dir/out" && fail "tmpfs is trusted"
 [ "$FI_OFI_RPMEM_TRUST_FS" = ext4,tmpfs ] || fail "changed in vain"
 FI_OFI_RPMEM_TRUST_FS=xfs

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Targets that cannot be connected to: where nobody listens, and where requests
- * are dropped, as by a firewall. The next operation ends with its status. */
+/* Targets that cannot be connected to: nothing listens, or requests are
+ * dropped, as by a firewall. The next operation ends with the status for that.
+ */
 #include "config.h"
 
 #include <netinet/in.h>
@@ -49,7 +50,7 @@ static uint16_t take_port(int *fd)
 	return ntohs(sa.sin_port);
 }
 
-/* The kernel drops requests to a listener whose backlog is full. */
+/* Fill the listener's backlog: the kernel then drops connection requests. */
 static void fill(int fd, uint16_t port)
 {
 	struct sockaddr_in sa = {
@@ -69,7 +70,7 @@ static void fill(int fd, uint16_t port)
 	}
 }
 
-/* A key as a target at this port would give. */
+/* A key as a target at this port would make it. */
 static uint64_t key_of(uint16_t port)
 {
 	struct rp_key k = {
@@ -129,7 +130,7 @@ int main(void)
 	nobody = take_port(&a);
 	dropped = take_port(&b);
 	fill(b, dropped);
-	ok(write_to(nobody) == FI_RPMEM_ST_LOST, "nobody listens: 72");
+	ok(write_to(nobody) == FI_RPMEM_ST_LOST, "no listener: 72");
 	ok(query(nobody) == -FI_ENOTCONN, "a query says -FI_ENOTCONN");
 	ok(write_to(dropped) == FI_RPMEM_ST_TIMEOUT,
 	   "requests are dropped: 65, when the timeout is over");

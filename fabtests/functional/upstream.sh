@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# util/fabtests.sh tells what is lost, on an invented fabtests of known results.
+# util/fabtests.sh reports lost tests, on a fake fabtests with known results.
 set -u
 src=$(cd "${srcdir:-.}" && pwd) || exit 99
 dir=$(mktemp -d) || exit 99
@@ -17,13 +17,13 @@ check() {
 	failed=1
 }
 
-# said PATTERN: in what the last run printed
+# said PATTERN: the last run printed it.
 # shellcheck disable=SC2317
 said() {
 	grep -qE "$1" "$dir/said"
 }
 
-# A test that is two processes: how it ends is in its name.
+# A fake test of two processes: its name says how it ends.
 mkdir -p "$dir/up/bin"
 cat >"$dir/up/bin/fi_known" <<'E'
 #!/usr/bin/env bash
@@ -95,7 +95,7 @@ unit_tests=(
 )
 E
 
-# run ARG...: what it says, and how it ends
+# run ARG...: run util/fabtests.sh; its output and exit code are kept.
 run() {
 	rm -f "$dir/up/calls"
 	bash "$src/util/fabtests.sh" --prefix "$dir/up" --base one "$@" \
@@ -113,7 +113,7 @@ check "both pass" said '^fi_known both -I 5 +pass +pass *$'
 check "neither offers it" said '^fi_known neither +none +none *$'
 check "another endpoint is lost, too" \
 	said '^fi_known refuses -e msg +pass +none +lost$'
-check "a test that only ours passes" said '^fi_known more +fail +pass +gained$'
+check "a test that passes only with the provider" said '^fi_known more +fail +pass +gained$'
 check "lost: 1" said '^lost: 1, of which 1 '
 
 check "JSON" python3 - "$dir/json" <<'E'
@@ -141,7 +141,7 @@ check "what hung is gone" \
 check "its output is kept" test -e "$dir/kept/001-fi_known_both.ours.server"
 
 run --set standard
-check "a server that nobody speaks to is ended before its time" \
+check "a server without a client is ended before its time" \
 	said '^fi_known orphan +pass +fail +lost$'
 run --set functional --test both
 check "nothing lost, and it ends with $status" [ $status = 0 ]

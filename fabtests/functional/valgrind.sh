@@ -9,10 +9,10 @@ command -v valgrind >/dev/null || {
 dir=$(mktemp -d ./valgrind.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 supp=$srcdir/fabtests/functional/valgrind.supp
-# valgrind's CPU has no clwb, and its time is not the target's.
+# valgrind's CPU has no clwb, and slows the target beyond its timeout.
 export FI_OFI_RPMEM_TIMEOUT=60000
 
-# check NAME COMMAND...: into a file; the verdict is its last line.
+# check NAME COMMAND...: log to a file; the verdict is its last line.
 check() {
 	local name=$1 out="$dir/$1"
 
@@ -29,7 +29,7 @@ check() {
 export -f check
 export dir supp
 
-# A loss that is there must be seen, in the provider that libfabric has loaded.
+# Negative control: a planted leak in the loaded provider must be found.
 planted() {
 	cat >"$dir/leak.c" <<'C'
 #include <stdlib.h>
@@ -50,7 +50,7 @@ C
 }
 
 planted
-# What keeps memory; the rest has the sanitizers, and --long.
+# Tests of code that keeps memory; sanitizers and --long cover the rest.
 units="batch agent agent_session session session_commit pmem"
 [ "${RP_LONG:-0}" = 0 ] ||
 	units+=" wire wire_refuse ranges region agent_scarce agent_effects session_op session_memory"

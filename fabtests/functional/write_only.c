@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Memory that peers may write and not read: no fence can read it either. */
+/* Memory that peers may write and not read: a read fence is not possible,
+ * either.
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +15,8 @@ static struct fi_cq_err_entry err;
 static void target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 static void initiator(struct side *s, const struct card *peer)
@@ -25,7 +27,7 @@ static void initiator(struct side *s, const struct card *peer)
 	bool ok;
 
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	for (int durable = 0; durable < 2; durable++) {
 		POST(s, fi_write(s->ep, bytes, sizeof(bytes), NULL, s->peer,
 				 all.addr, all.key, bytes));
@@ -41,7 +43,7 @@ static void initiator(struct side *s, const struct card *peer)
 	POST(s,
 	     fi_read(s->ep, bytes, 8, NULL, s->peer, all.addr, all.key, bytes));
 	tap_ok(!side_wait(s, &e, &err), "a read is refused");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# An unmodified MPI program with a window on a file: with the operator's word, what
-# MPI_Win_flush() has seen off survives a SIGKILL of its rank and a power cut. The
-# same without that word, and with the flush left out, must lose records.
+# An unmodified MPI program with a window on a file: if the operator states
+# COMMIT_WRITES, puts behind MPI_Win_flush() survive a SIGKILL of their rank and
+# a power cut. Without the statement, and with the flush left out, records must
+# be lost.
 set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
@@ -20,18 +21,18 @@ life() {
 for i in 1 2 3 4 5 6; do
 	ms=$((150 + RANDOM % 500))
 	life $ms $((i % 2)) FI_OFI_RPMEM_COMMIT_WRITES=1
-	all_there $i $ms flushed
+	all_kept $i $ms flushed
 done
 enough 50 flushed
 
-# The test can fail: each must lose some.
+# Negative controls: each must lose records.
 life 400 1 FI_OFI_RPMEM_COMMIT_WRITES=0
 loses "not asked for,"
 life 400 1 FI_OFI_RPMEM_COMMIT_WRITES=1 FI_PROVIDER_PATH="$here/fault" \
 	RPMEM_FAULT=skip-flush
 loses "with the flush left out"
 
-# A flush that fails is nobody's success.
+# A flush that fails is reported as no success.
 life 3000 1 FI_OFI_RPMEM_COMMIT_WRITES=1 FI_PROVIDER_PATH="$here/fault" \
 	RPMEM_FAULT=fail-flush
 read -r noted _ < <(count shadow)
@@ -42,7 +43,8 @@ else
 	tail -20 "$here/log"
 fi
 
-# A file that cannot have it is no window: here the disk loses its caches.
+# A file without the required class cannot be a window: this disk loses its
+# caches.
 cat >"$here/operator" <<END
 [path $here]
 limit class = process

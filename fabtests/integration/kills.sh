@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Messages, durable windows and direct commits in one MPI job whose ranks are killed
-# at random, again and again on the same pool files.
+# Messages, durable windows and direct commits in one MPI job whose ranks are
+# killed at random, again and again on the same pool files.
 set -u -o pipefail
 
 usage() {
@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
 done
 seed=${seed:-$(date +%s)}
 srcdir=$(cd "$(dirname "$0")/../.." && pwd)
-# Of our own, so that what a job leaves there is seen, and nobody else's.
+# A private /dev/shm shows what a job leaves there, and nothing else.
 if [ -z "${RP_IN_NAMESPACE:-}" ] && [ "$(id -u)" = 0 ] &&
 	unshare --mount true 2>/dev/null; then
 	RP_IN_NAMESPACE=1 exec unshare --mount --propagation private "$0" \
@@ -51,7 +51,7 @@ skips() {
 	echo "0 passed, 0 failed, 1 skipped"
 	exit 0
 }
-# mpi.sh says what is missing, and ends.
+# mpi.sh reports a missing prerequisite, and exits.
 why=$(. "$srcdir/fabtests/integration/mpi.sh")
 case $? in
 0) ;;
@@ -69,7 +69,7 @@ mpicc -O2 -g -Wall -Wextra -Werror -I"$srcdir/include" -o "$here/mixed" \
 # shellcheck source=util/trust.sh
 . "$srcdir/util/trust.sh"
 trust_folder util/fi_rpmem_info "$here" >/dev/null || exit 99
-# A loaded machine is not a dead rank.
+# On a loaded machine a slow rank is not a dead one.
 export FI_OFI_RPMEM_TIMEOUT=30000 FI_OFI_RPMEM_COMMIT_WRITES=1
 RANDOM=$((seed % 32768))
 echo "# seed $seed, $ranks ranks, $minutes minutes"
@@ -78,7 +78,7 @@ echo "# seed $seed, $ranks ranks, $minutes minutes"
 for ((r = 0; r < ranks; r++)); do
 	fallocate -l 4M "$here/pool.$r" || exit 99
 done
-# mpirun starts all of them alike.
+# mpirun starts the same command for each rank.
 cat >"$here/rank" <<R
 #!/bin/sh
 r=\$OMPI_COMM_WORLD_RANK
@@ -90,7 +90,7 @@ chmod +x "$here/rank"
 readme "$ranks" "$here/rank" >"$here/commands"
 grep -q mpirun "$here/commands" || { echo "README.md has no commands"; exit 99; }
 
-# Whatever ends this script ends its job.
+# Every end of this script ends its job.
 mpirun_pid=
 end_job() {
 	[ -z "$mpirun_pid" ] || kill -KILL "$mpirun_pid" 2>/dev/null
@@ -102,7 +102,7 @@ end_job() {
 trap end_job EXIT
 trap 'exit 130' INT TERM HUP
 
-# until_within SECONDS COMMAND...: wait for it; 1 if it never came true
+# until_within SECONDS COMMAND...: wait until COMMAND succeeds; 1 after SECONDS
 until_within() {
 	local end=$((SECONDS + $1))
 
@@ -129,7 +129,7 @@ job_gone() {
 	done
 }
 
-# Who still has a pool, as a file or as a mapping.
+# Print the processes that have a pool open or mapped.
 holders() {
 	local p
 
@@ -141,7 +141,7 @@ holders() {
 	done
 }
 
-# left_over LIFE: what a life must not leave
+# left_over LIFE: print what a killed job has left behind, and must not
 left_over() {
 	local who files
 
@@ -153,13 +153,13 @@ left_over() {
 }
 
 noted=0
-# life: one of them; says what was wrong
+# life: run one job and kill it; prints what was wrong
 life() {
 	local n ms victims='' i left said=$here/log
 
 	echo $((lives + 1)) >"$here/life"
 	rm -f "$here"/pid.*
-	# All descriptors are its own: none of ours is held.
+	# Redirect all its descriptors: the job holds none of this script's.
 	bash "$here/commands" >"$said" 2>&1 </dev/null &
 	mpirun_pid=$!
 	if ! until_within 120 all_run; then
@@ -191,7 +191,7 @@ life() {
 	fi
 	for i in pool shadow; do
 		"$here/mixed" verify "$here" $i >"$here/$i.said" ||
-			{ echo "lost, looking at the ${i}s: $(cat "$here/$i.said")"; return; }
+			{ echo "lost from the ${i}s: $(cat "$here/$i.said")"; return; }
 	done
 	n=$(sed 's/ .*//' "$here/pool.said")
 	[ "$n" -gt "$noted" ] || { echo "nothing was acknowledged"; return; }
@@ -210,7 +210,7 @@ while [ $SECONDS -lt "$end" ] || [ $lives -lt 2 ]; do
 		echo "not ok $lives - life $lives, $how: $(cat "$wrong")"
 		grep -v '^libfabric:.*<info>' "$here/log" | tail -20 | sed 's/^/# /'
 		rm -f "$wrong"
-		# What goes on after that says nothing any more.
+		# After a failure further jobs would prove nothing.
 		break
 	fi
 	rm -f "$wrong"
@@ -219,14 +219,14 @@ while [ $SECONDS -lt "$end" ] || [ $lives -lt 2 ]; do
 done
 echo "# in $lives lives: $(cat "$here/pool.said" 2>/dev/null)"
 
-# The test can fail: without the flush the shadows lack what was acknowledged.
+# Negative control: without the flush the shadows lack acknowledged bytes.
 if [ "$failed" = 0 ]; then
 	mkdir "$here/fault"
 	ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$here/fault/"
 	export FI_PROVIDER_PATH=$here/fault RPMEM_FAULT=skip-flush
 	how='' lives=$((lives + 1))
 	life >"$here/wrong"
-	if grep -q '^lost, looking at the shadows' "$here/wrong"; then
+	if grep -q '^lost from the shadows' "$here/wrong"; then
 		passed=$((passed + 1))
 		echo "ok $lives - with the flush left out: $(cat "$here/wrong")"
 	else

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Jobs of two ranks on a pool whose flushes are watched; sourced behind mpi.sh.
+# Runs jobs of two ranks on a pool with a shadow; sourced behind mpi.sh.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2154 # mpi.sh's
@@ -7,13 +7,14 @@ here=$PWD/${dir#./} program=
 mkdir "$here/fault"
 ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$here/fault/" || exit 99
 
-# job ARGUMENTS VARIABLE=VALUE...: $program, with a new pool; its end is in $code.
+# job ARGUMENTS VARIABLE=VALUE...: run $program on a new pool; its exit code is
+# in $code.
 job() {
 	local arguments=$1
 
 	shift
 	rm -f "$here/pool" "$here/shadow" "$here/notes" "$here/killed"
-	# It is what an operator makes: allocated, of whole pages.
+	# As an operator makes it: allocated, of whole pages.
 	fallocate -l 16M "$here/pool" || exit 99
 	readme 2 "$program $arguments" >"$here/commands"
 	env "$@" RPMEM_KILLED="$here/killed" LD_PRELOAD="$PWD/fabtests/fault/.libs/libshadow.so" \
@@ -23,17 +24,18 @@ job() {
 	code=$?
 }
 
-# count WHERE: "NOTED LOST"
+# count WHERE: prints "NOTED LOST"
 count() {
 	"$program" verify "$here/$1" "$here/notes" | sed 's/[^0-9]\+/ /g'
 }
 
 noted_all=0
-# all_there LIFE MS DONE: rank 1 was killed, and what it had noted as done is kept
-all_there() {
+# all_kept LIFE MS DONE: rank 1 was killed, and all that it noted as DONE is
+# kept
+all_kept() {
 	local noted lost cut
 
-	# Rank 0 may end the job before mpirun has seen it.
+	# Rank 0 may end the job before mpirun has noticed the kill.
 	[ -e "$here/killed" ] || {
 		not_ok "life $1: rank 1 was not killed"
 		tail -20 "$here/log"
@@ -43,7 +45,7 @@ all_there() {
 	read -r _ cut < <(count shadow)
 	noted_all=$((noted_all + noted))
 	if [ "$lost" = 0 ] && [ "$cut" = 0 ]; then
-		ok "life $1, killed after $2 ms: $noted $3, all there," \
+		ok "life $1, killed after $2 ms: $noted $3, all kept," \
 			"also after a power cut"
 	else
 		not_ok "life $1, killed after $2 ms: of $noted $lost lost," \
@@ -51,7 +53,7 @@ all_there() {
 	fi
 }
 
-# enough RECORDS DONE: in all lives
+# enough RECORDS DONE: the jobs together had at least RECORDS
 enough() {
 	if [ $noted_all -ge "$1" ]; then
 		ok "$noted_all records were $2"
@@ -61,7 +63,7 @@ enough() {
 	fi
 }
 
-# loses HOW: the job that has just ended has to, in a power cut
+# loses HOW: a power cut after the last job must lose records
 loses() {
 	local noted lost
 

@@ -1,4 +1,4 @@
-# Programs that know nothing of us: MPI.
+# Programs that do not know the provider: MPI.
 mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh \
 	fabtests/integration/persist.sh
 TESTS += $(mpi_tests)

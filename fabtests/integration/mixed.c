@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Everything at once, until it is killed: messages between random ranks, puts
- * into windows on pool files, and commits by libfabric itself to the same
- * files. What was acknowledged is noted; "verify" looks for it afterwards.
+ * Messages between random ranks, puts into windows on pool files, and commits
+ * by libfabric to the same files, all at once, until killed. Acknowledged
+ * records are noted; "verify" looks for them afterwards.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +33,7 @@ static int another(void)
 	return (rank + 1 + (int)rnd((uint64_t)nranks - 1)) % nranks;
 }
 
-/* --- messages: whoever gets one looks at its bytes --- */
+/* --- messages: the receiver checks the bytes --- */
 
 static uint8_t inbox[MESSAGE], outbox[MESSAGE];
 static MPI_Request coming, leaving = MPI_REQUEST_NULL;
@@ -77,7 +77,7 @@ static void send_one(void)
 		  MPI_COMM_WORLD, &leaving);
 }
 
-/* --- records: one under way for each pair and kind --- */
+/* --- records: one outstanding for each pair and kind --- */
 
 static uint32_t next[MIXED_KINDS][MIXED_RANKS];
 
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
 	MPI_Win_lock_all(0, win);
 	expect_one();
 	MPI_Barrier(MPI_COMM_WORLD);
-	/* Who is to be killed, and that it may be. */
+	/* The pid file lets kills.sh kill this rank from now on. */
 	snprintf(path, sizeof(path), "%s/pid.%d", argv[1], rank);
 	f = fopen(path, "we");
 	if (!f)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where mixed.c writes what, what it notes, and its commits by libfabric. */
+/* The places of mixed.c's records, its notes, and its commits by libfabric. */
 #ifndef MIXED_H
 #define MIXED_H
 
@@ -9,44 +9,50 @@
 enum {
 	MIXED_RANKS = 8,
 	MIXED_SLOT = 2048,
-	MIXED_SLOTS = 64, /* of each initiator and kind at each target */
+	MIXED_SLOTS = 64, /* for each initiator and kind at each target */
 	MIXED_WINDOW = MIXED_RANKS * MIXED_SLOTS * MIXED_SLOT,
 	MIXED_POOL = 2 * MIXED_WINDOW,
 };
 
 enum {
 	MIXED_PUT,    /* into the window, and MPI_Win_flush() */
-	MIXED_COMMIT, /* behind it, by libfabric */
+	MIXED_COMMIT, /* by libfabric, behind the window */
 	MIXED_KINDS,
 	MIXED_MESSAGE = MIXED_KINDS, /* received */
 };
 
-/* Only appended to, by its rank; it is in the page cache when write() returns.
+/*
+ * A rank's notes, appended only; write() puts them into the page cache, which
+ * survives a kill.
  */
 struct mixed_note_file {
 	int fd;
 	uint32_t life;
 };
 
-/* Also reads what is there: where this rank goes on, of each kind and target.
+/*
+ * Opens the notes, and sets next to where this rank goes on, per kind and
+ * target.
  */
 void mixed_note_open(struct mixed_note_file *, const char *dir, int rank,
 		     uint32_t life, uint32_t next[MIXED_KINDS][MIXED_RANKS]);
 void mixed_note(const struct mixed_note_file *, int kind, int peer,
 		uint32_t seq);
 
-/* Where in the target's pool, and the bytes: returns how many, a multiple of 8.
+/*
+ * The offset in the target's pool, and the record: returns its length, a
+ * multiple of 8.
  */
 size_t mixed_place(int kind, int from, uint32_t seq);
 size_t mixed_record(uint8_t *buf, int kind, int from, int to, uint32_t seq,
 		    uint32_t life);
 
-/* Is all that was noted in DIR/WHICH.RANK? Prints how much. */
+/* Is every noted record in DIR/WHICH.RANK? Prints counts. */
 int mixed_verify(const char *dir, const char *which);
 
-/* All ranks: register the second half of the pool, and find one another. */
+/* All ranks: register the second half of the pool, and exchange addresses. */
 void mixed_direct_open(uint8_t *pool);
-/* Returns when it is durable; apart: a plain write, and then a commit. */
+/* Returns when the bytes are durable; apart: a plain write, then a commit. */
 void mixed_direct_write(int to, const void *, size_t len, size_t place,
 			int apart);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Commits by libfabric itself, from inside an MPI program, beside MPI's own. */
+/* Commits by libfabric itself from inside an MPI program, beside MPI's traffic.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static void must(ssize_t ret, const char *what)
 	MPI_Abort(MPI_COMM_WORLD, 4);
 }
 
-static struct fi_info *ask(void)
+static struct fi_info *getinfo(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *info;
 
@@ -40,7 +41,7 @@ static struct fi_info *ask(void)
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	/* A rank that waits in MPI answers all the same. */
+	/* Automatic progress: a rank that waits in MPI must reply. */
 	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
@@ -55,9 +56,9 @@ void mixed_direct_open(uint8_t *pool)
 	uint8_t *half = pool + MIXED_WINDOW;
 	struct fid_domain *domain;
 	struct fid_fabric *fabric;
-	struct fi_info *i = ask();
-	struct card own = {{0}, 0, 0};
-	size_t len = sizeof(own.name);
+	struct fi_info *i = getinfo();
+	struct card self = {{0}, 0, 0};
+	size_t len = sizeof(self.name);
 	struct fid_av *av;
 	struct fid_mr *mr;
 	int n;
@@ -70,16 +71,16 @@ void mixed_direct_open(uint8_t *pool)
 	MUST(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
 	MUST(fi_ep_bind(ep, &av->fid, 0));
 	MUST(fi_enable(ep));
-	MUST(fi_getname(&ep->fid, own.name, &len));
+	MUST(fi_getname(&ep->fid, self.name, &len));
 	MUST(fi_mr_reg(domain, half, MIXED_POOL - MIXED_WINDOW, FI_REMOTE_WRITE,
 		       0, 1, FI_RMA_PMEM, &mr, NULL));
-	own.key = fi_mr_key(mr);
+	self.key = fi_mr_key(mr);
 	if (i->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-		own.base = (uintptr_t)half;
+		self.base = (uintptr_t)half;
 	fi_freeinfo(i);
 	MPI_Comm_size(MPI_COMM_WORLD, &n);
-	MPI_Allgather(&own, sizeof(own), MPI_BYTE, cards, sizeof(own), MPI_BYTE,
-		      MPI_COMM_WORLD);
+	MPI_Allgather(&self, sizeof(self), MPI_BYTE, cards, sizeof(self),
+		      MPI_BYTE, MPI_COMM_WORLD);
 	for (int r = 0; r < n; r++)
 		if (fi_av_insert(av, cards[r].name, 1, &peers[r], 0, NULL) != 1)
 			must(-FI_EADDRNOTAVAIL, "fi_av_insert");
@@ -105,7 +106,7 @@ static void wait_for(int completions)
 		} else if (n != -FI_EAGAIN) {
 			must(n, "fi_cq_read");
 		}
-		/* The others' windows and messages go on meanwhile. */
+		/* Let MPI's windows and messages progress meanwhile. */
 		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &sees,
 			   MPI_STATUS_IGNORE);
 	}

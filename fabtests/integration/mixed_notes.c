@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What mixed.c has been told is durable, across its lives, and whether it is.
+/* The records that mixed.c noted as durable, over all its incarnations, and
+ * whether the pools have them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ size_t mixed_place(int kind, int from, uint32_t seq)
 	       MIXED_SLOT;
 }
 
-/* No two records have the same bytes: an older one is not this one. */
+/* No two records have the same bytes, so an older one is not mistaken. */
 size_t mixed_record(uint8_t *buf, int kind, int from, int to, uint32_t seq,
 		    uint32_t life)
 {
@@ -76,7 +77,7 @@ void mixed_note(const struct mixed_note_file *f, int kind, int peer,
 		die("notes");
 }
 
-/* What a slot holds: its last note, or nothing that is known. */
+/* The expected contents of a slot: its last note; or unknown. */
 struct slot {
 	uint32_t seq, life;
 	int known;
@@ -85,7 +86,9 @@ struct slot {
 static struct slot slots[MIXED_KINDS][MIXED_RANKS][MIXED_SLOTS];
 static struct note last[MIXED_KINDS][MIXED_RANKS];
 
-/* A life ended: the record behind the last may have been written in part. */
+/*
+ * At the end of an incarnation the next record may have been written in part.
+ */
 static void open_end(int kind, int peer, int any)
 {
 	uint32_t seq = any ? last[kind][peer].seq + 1 : 0;
@@ -100,7 +103,7 @@ static void end_life(int any[MIXED_KINDS][MIXED_RANKS])
 			open_end(k, p, any[k][p]);
 }
 
-/* From the notes of a rank: what must be in whose pool. Returns messages. */
+/* Read a rank's notes into slots. Returns the number of messages. */
 static unsigned long read_notes(int fd, unsigned long *noted)
 {
 	int any[MIXED_KINDS][MIXED_RANKS] = {{0}};
@@ -127,7 +130,7 @@ static unsigned long read_notes(int fd, unsigned long *noted)
 	return messages;
 }
 
-static int is_there(int fd, int kind, int from, int to, const struct slot *s)
+static int is_kept(int fd, int kind, int from, int to, const struct slot *s)
 {
 	static uint8_t want[MIXED_SLOT], got[MIXED_SLOT];
 	size_t len = mixed_record(want, kind, from, to, s->seq, s->life);
@@ -150,7 +153,7 @@ static unsigned long look_at(const int pool[MIXED_RANKS], int kind, int from,
 			if (!s->known)
 				continue;
 			++*seen;
-			lost += !is_there(pool[to], kind, from, to, s);
+			lost += !is_kept(pool[to], kind, from, to, s);
 		}
 	return lost;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the MPI programs share: one line of TAP for each thing tried. */
+/* Shared by the MPI programs: one line of TAP for each test. */
 #ifndef MPI_TEST_H
 #define MPI_TEST_H
 
@@ -10,10 +10,10 @@
 #include <string.h>
 
 static int rank, nranks;
-static int wrong; /* what this rank has seen, in the test under way */
+static int wrong; /* failures of this rank in the current test */
 static int failed;
 
-/* Say what was wrong, and where: the first few times. */
+/* Print what was wrong, and where, for the first few failures. */
 #define EXPECT(cond, ...)                                                      \
 	do {                                                                   \
 		if (!(cond) && wrong++ < 3) {                                  \
@@ -23,7 +23,7 @@ static int failed;
 		}                                                              \
 	} while (0)
 
-/* All ranks: run one test, and let rank 0 say how it went on all of them. */
+/* All ranks: run one test, and let rank 0 print the result of all of them. */
 static inline void test(const char *name, void (*run)(void))
 {
 	int sum;
@@ -39,7 +39,7 @@ static inline void test(const char *name, void (*run)(void))
 	failed |= sum != 0;
 }
 
-/* Bytes that say who sent them, and in which message. */
+/* The byte at i of message `what` from rank `who`. */
 static inline uint8_t byte_of(unsigned int who, unsigned int what, size_t i)
 {
 	uint32_t x = who * 2654435761u + what * 40503u + (uint32_t)i * 69069u;
@@ -54,7 +54,7 @@ static inline void fill(void *buf, size_t len, unsigned int who,
 		((uint8_t *)buf)[i] = byte_of(who, what, i);
 }
 
-/* How many bytes are not as fill() would have made them. */
+/* The number of bytes that differ from those of fill(). */
 static inline size_t differ(const void *buf, size_t len, unsigned int who,
 			    unsigned int what)
 {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# mpich's tests of one-sided communication (Debian's source package), built against
-# Open MPI, on the base and on the provider: what passes there must pass here.
+# mpich's tests of one-sided communication (Debian's source package), built
+# against Open MPI, on the base and on the provider: a test that passes on the
+# base must pass on the provider.
 set -u
 
 usage() {
@@ -62,12 +63,12 @@ done
 
 # --- the tests, built once ---
 
-# With lists of our own: what /etc/apt says is nobody's business but apt's.
+# With package lists of its own: only apt uses /etc/apt.
 fetch() {
 	local where=$1 mirror code opts
 
 	code=$(. /etc/os-release && echo "$VERSION_CODENAME")
-	# shellcheck disable=SC2016 # apt's own
+	# apt's own
 	mirror=$(apt-get indextargets --format '$(REPO_URI)' \
 		"Created-By: Packages" "Origin: Debian" "Codename: $code" 2>/dev/null |
 		head -n 1)
@@ -84,7 +85,7 @@ fetch() {
 			mpich)
 }
 
-# Removed from MPI long ago, and from Open MPI's header: their later names.
+# Names that MPI and Open MPI's header have removed: use their successors.
 make_tests() {
 	local where=$1
 
@@ -147,7 +148,7 @@ run() {
 		grep -q '^ *No Errors' "$tmp/$way"
 }
 
-# Windows in shared memory travel over nothing.
+# Windows in shared memory do not use the network.
 shared() {
 	local source=$rma/$1.c
 
@@ -164,7 +165,8 @@ say() {
 	echo "$1 $number - $2"
 }
 
-# Fails on one side only: three more times there, where chance is enough to pass.
+# A test that fails on one side only gets three more tries there, enough for
+# chance failures.
 steady() {
 	run "$@" || run "$@" || run "$@"
 }
@@ -207,7 +209,7 @@ one() {
 	echo "$line" >>"$out"
 }
 
-# testlist's lines: NAME RANKS [timeLimit=N] [arg=A]...
+# Lines of testlist: NAME RANKS [timeLimit=N] [arg=A]...
 # shellcheck disable=SC2086 # ways are words
 printf 'test\tranks%s\n' "$(printf '\t%s' $ways)" >"$out"
 left=0
@@ -228,7 +230,7 @@ while read -r name n rest; do
 	one "$name" "$n" ${args[0]:+"${args[@]}"}
 done < <(grep -E '^[a-z]' "$rma/testlist" |
 	if [ -n "$minutes" ]; then
-		# Those that take minutes each are for who has them.
+		# Tests that take minutes each run only with time to spare.
 		grep -v 'timeLimit=[3-9]..' | shuf --random-source=<(yes "${seed:-$(date +%F)}")
 	else
 		cat

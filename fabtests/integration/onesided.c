@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* MPI windows: every kind of access and of synchronisation; bytes checked. */
+/* MPI windows: every kind of access and of synchronisation; checks the bytes.
+ */
 #include "mpi_test.h"
 
 #define WIN_LEN (1 << 20)
@@ -18,7 +19,7 @@ static int left(void)
 	return (rank + nranks - 1) % nranks;
 }
 
-/* What follows sees the window as all have left it. */
+/* Clear the window, with all ranks before and behind. */
 static void clear(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -28,7 +29,7 @@ static void clear(void)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Stores of others, in passive epochs. */
+/* Make stores of other ranks in passive epochs visible. */
 static void look(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -86,12 +87,12 @@ static void get_fence(void)
 	free(in);
 }
 
-/* Everybody into rank 0's, for each of these at once. */
+/* All ranks accumulate into rank 0's window. */
 static void accumulate(void)
 {
 	enum {
 		N = 600
-	}; /* above what goes out as atomics of the network */
+	}; /* more than goes out as network atomics */
 	int *ints = room(N * sizeof(*ints)), *at0 = (int *)mem;
 	double *doubles = room(N * sizeof(*doubles));
 	double *at1 = (double *)(mem + 65536);
@@ -122,7 +123,7 @@ static void accumulate(void)
 	free(doubles);
 }
 
-/* Each value is given out once. */
+/* Each value is fetched once. */
 static void fetch_and_op(void)
 {
 	enum {
@@ -151,7 +152,7 @@ static void fetch_and_op(void)
 	free(seen);
 }
 
-/* A lock made of compare-and-swap guards a sum that is none of MPI's. */
+/* A lock made of compare-and-swap guards a sum that uses no MPI atomic. */
 static void compare_and_swap(void)
 {
 	enum {
@@ -182,7 +183,7 @@ static void compare_and_swap(void)
 	EXPECT(rank || sum == N * nranks * (nranks + 1) / 2, "sum %d", sum);
 }
 
-/* The same, with MPI's own lock. */
+/* The same with MPI's own lock. */
 static void exclusive_lock(void)
 {
 	enum {
@@ -204,7 +205,7 @@ static void exclusive_lock(void)
 	EXPECT(rank != nranks - 1 || sum == N * nranks, "sum %d", sum);
 }
 
-/* What was flushed is there when its target is told. */
+/* Flushed bytes are in place when their target gets a message about them. */
 static void flush_then_tell(void)
 {
 	uint8_t *out = room(WIN_LEN);
@@ -232,7 +233,7 @@ static void flush_then_tell(void)
 	free(out);
 }
 
-/* Flushed at its origin only: the source may change, and did not matter. */
+/* After a local flush the source may change, without effect on the target. */
 static void flush_local(void)
 {
 	uint8_t out[4096];
@@ -279,7 +280,7 @@ static void requests(void)
 	free(in);
 }
 
-/* Post, start, complete, wait: in the ring, twenty times. */
+/* Post, start, complete, wait: around the ring, twenty times. */
 static void post_start(void)
 {
 	enum {
@@ -311,13 +312,13 @@ static void post_start(void)
 	free(out);
 }
 
-/* Every third int, gathered by the datatype and scattered by it. */
+/* Every third int, gathered and scattered by the datatype. */
 static void strided(void)
 {
 	enum {
 		N = 500
 	};
-	int *out = room(3 * N * sizeof(*out)), *there = (int *)mem;
+	int *out = room(3 * N * sizeof(*out)), *remote = (int *)mem;
 	MPI_Datatype third;
 
 	clear();
@@ -329,9 +330,9 @@ static void strided(void)
 	MPI_Put(out, 1, third, right(), 4, 1, third, win);
 	MPI_Win_fence(0, win);
 	for (int i = 0; i < N; i++) {
-		EXPECT(there[1 + 3 * i] == left() * 10000 + 3 * i, "%d: %d", i,
-		       there[1 + 3 * i]);
-		EXPECT(!there[2 + 3 * i] && !there[3 * i], "beside %d", i);
+		EXPECT(remote[1 + 3 * i] == left() * 10000 + 3 * i, "%d: %d", i,
+		       remote[1 + 3 * i]);
+		EXPECT(!remote[2 + 3 * i] && !remote[3 * i], "beside %d", i);
 	}
 	MPI_Type_free(&third);
 	free(out);
@@ -362,16 +363,16 @@ static void all(void)
 
 int main(int argc, char **argv)
 {
-	uint8_t *own;
+	uint8_t *memory;
 
 	begin(&argc, &argv);
 	flavour = "created";
-	own = room(WIN_LEN);
-	mem = own;
+	memory = room(WIN_LEN);
+	mem = memory;
 	MPI_Win_create(mem, WIN_LEN, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
 	all();
 	MPI_Win_free(&win);
-	free(own);
+	free(memory);
 	flavour = "allocated";
 	MPI_Win_allocate(WIN_LEN, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mem, &win);
 	all();

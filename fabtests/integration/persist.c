@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An MPI program that says itself what is to be durable, by ofi_rpmem_mpi.h:
- * rank 0 puts records into a window that rank 1 has on a file, a few at a time,
- * and notes them when they are durable there. Rank 1 stores some of its own,
- * and is killed.
+ * An MPI program that commits explicitly by ofi_rpmem_mpi.h: rank 0 puts
+ * records into rank 1's window on a file, a few at a time, and notes them when
+ * they are durable. Rank 1 stores some itself, and is killed.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -19,11 +18,11 @@
 #define SLOT  8192
 #define SLOTS 2048
 #define BATCH 12
-#define OWN   64 /* slots of rank 1's stores */
+#define LOCAL 64 /* slots of rank 1's own stores */
 
 static uint8_t record[SLOT], batch[BATCH][SLOT];
 
-static const char *killed; /* the file that says that it was */
+static const char *killed; /* the file that records the kill */
 
 static void die(int sig)
 {
@@ -47,10 +46,11 @@ static void note(int fd, unsigned int i)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* What a rank stores by itself no put carries; a commit is of it, too. */
-static void store_own(struct rpmem_mpi_win *w, uint8_t *pool, int fd, bool bare)
+/* Store records locally, without a put: a commit covers them, too. */
+static void store_local(struct rpmem_mpi_win *w, uint8_t *pool, int fd,
+			bool bare)
 {
-	for (unsigned int i = 0; i < OWN; i++) {
+	for (unsigned int i = 0; i < LOCAL; i++) {
 		fill(pool + i * SLOT, SLOT, 1, i);
 		if (!bare)
 			must(rpmem_mpi_win_persist(w, 1, i * SLOT, SLOT), w,
@@ -61,8 +61,8 @@ static void store_own(struct rpmem_mpi_win *w, uint8_t *pool, int fd, bool bare)
 
 static void put_records(struct rpmem_mpi_win *w, int fd, bool bare)
 {
-	for (unsigned int i = OWN; i + BATCH <= SLOTS; i += BATCH) {
-		/* Many are on their way when the last of them is called for. */
+	for (unsigned int i = LOCAL; i + BATCH <= SLOTS; i += BATCH) {
+		/* Many puts are in flight when the commit of all is called. */
 		for (unsigned int k = i; k < i + BATCH; k++) {
 			fill(batch[k - i], SLOT, 1, k);
 			MPI_Put(batch[k - i], SLOT, MPI_BYTE, 1,
@@ -145,7 +145,10 @@ int main(int argc, char **argv)
 		       MPI_COMM_WORLD, &win);
 	ret = rpmem_mpi_win_durable(win, MPI_COMM_WORLD, &w);
 	if (ret) {
-		/* Of every rank, not only of the one that has it. */
+		/*
+		 * The error is reported on every rank, not only on the owner of
+		 * the window.
+		 */
 		fprintf(stderr, "rank %d: no durable window: %s\n", rank,
 			fi_strerror(-ret));
 		MPI_Win_free(&win);
@@ -159,10 +162,10 @@ int main(int argc, char **argv)
 	if (fd < 0 || wrong)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	if (rank == 1)
-		store_own(&w, pool, fd, bare);
+		store_local(&w, pool, fd, bare);
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 1 && atol(argv[3])) {
-		/* It computes: its part is served beside it. */
+		/* Rank 1 computes: a thread serves its window meanwhile. */
 		long ms = atol(argv[3]);
 		struct itimerval when = {
 			.it_value = {ms / 1000, ms % 1000 * 1000},

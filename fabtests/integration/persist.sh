@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# ofi_rpmem_mpi.h: what rpmem_mpi_win_persist() has seen off survives a SIGKILL of
-# its rank and a power cut; the same without it, or with the flush left out, must
-# lose records. And its man page's example runs.
+# ofi_rpmem_mpi.h: records behind rpmem_mpi_win_persist() survive a SIGKILL of
+# their rank and a power cut; without the call, or with the flush left out,
+# records must be lost. The man page's example runs, too.
 set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
@@ -27,27 +27,27 @@ life() {
 for i in 1 2 3; do
 	ms=$((100 + RANDOM % 400))
 	life "$here/pool" $ms 0 A=b
-	all_there $i $ms persisted
+	all_kept $i $ms persisted
 done
 enough 200 persisted
 
-# To its end: windows and helpers are closed, and the job with them.
+# A run to its end: windows, helpers and the job close.
 life "$here/pool" 0 0 A=b
 read -r noted cut < <(count shadow)
 if [ $code = 0 ] && [ "$cut" = 0 ] && [ "$noted" -gt 2000 ]; then
-	ok "a whole run: $noted persisted, all there after a power cut"
+	ok "a whole run: $noted persisted, all kept after a power cut"
 else
 	not_ok "a whole run ends with $code, $cut of $noted lost"
 	grep -v '<info>' "$here/log" | tail -20
 fi
 
-# The test can fail: each must lose some.
+# Negative controls: each must lose records.
 life "$here/pool" 400 1 A=b
 loses "with MPI_Win_flush() alone"
 life "$here/pool" 400 0 FI_PROVIDER_PATH="$here/fault" RPMEM_FAULT=skip-flush
 loses "with the flush left out"
 
-# A flush that fails is nobody's success: the window is not taken.
+# A flush that fails is no success: the window is refused.
 # refused WHAT POOL VARIABLE=VALUE...
 refused() {
 	local what=$1

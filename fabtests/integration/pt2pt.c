@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages between MPI ranks: sizes, tags, wildcards, modes; bytes checked. */
+/* Messages between MPI ranks: sizes, tags, wildcards, modes; checks the bytes.
+ */
 #include "mpi_test.h"
 
-/* Injected, eager, and by rendezvous; on each side of the base's limits. */
+/* Injected, eager, and rendezvous messages, around the base's limits. */
 static const size_t sizes[] = {
 	0,	1,     8,     63,    64,    65,	    1000,    4096,
 	16320,	16384, 16385, 65536, 65537, 262144, 1 << 20, (4 << 20) - 3,
@@ -20,7 +21,7 @@ static int left(void)
 	return (rank + nranks - 1) % nranks;
 }
 
-/* Around the ring, everybody at once: each mode of sending. */
+/* Around the ring, all ranks at once, in one mode of sending. */
 static void ring(int (*send)(const void *, int, MPI_Datatype, int, int,
 			     MPI_Comm, MPI_Request *))
 {
@@ -60,7 +61,7 @@ static void synchronous(void)
 	ring(MPI_Issend);
 }
 
-/* The message is there before anybody waits for it. */
+/* The message arrives before its receive is posted. */
 static void unexpected(void)
 {
 	uint8_t *out = room(LARGEST), *in = room(LARGEST);
@@ -87,18 +88,18 @@ static void unexpected(void)
 	free(in);
 }
 
-/* Taken by tag, last one first; the highest tag there is among them. */
+/* Receive by tag, the last one first, up to the highest tag. */
 static void tags(void)
 {
 	enum {
 		N = 16
 	};
-	int *ub, there, out[N], in[N], tag[N];
+	int *ub, has_ub, out[N], in[N], tag[N];
 	MPI_Request req[N];
 
-	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &ub, &there);
+	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &ub, &has_ub);
 	for (int i = 0; i < N; i++) {
-		tag[i] = i == N - 1 && there ? *ub : i * 1000;
+		tag[i] = i == N - 1 && has_ub ? *ub : i * 1000;
 		out[i] = rank * 100 + i;
 		MPI_Isend(&out[i], 1, MPI_INT, right(), tag[i], MPI_COMM_WORLD,
 			  &req[i]);
@@ -111,7 +112,7 @@ static void tags(void)
 	MPI_Waitall(N, req, MPI_STATUSES_IGNORE);
 }
 
-/* From anybody, any tag: in order of each, and nothing from nowhere. */
+/* From any rank, any tag: in each sender's order, and nothing unexpected. */
 static void wildcards(void)
 {
 	enum {
@@ -176,7 +177,7 @@ static void persistent(void)
 	free(in);
 }
 
-/* Many under way between all, of different sizes. */
+/* Many outstanding between all ranks, of different sizes. */
 static void many(void)
 {
 	enum {
@@ -211,7 +212,7 @@ static void many(void)
 	free(req);
 }
 
-/* A receive that nothing matches is taken back, and takes nothing later. */
+/* A canceled receive that nothing matched gets no later message. */
 static void cancelled(void)
 {
 	int in = -1, out = rank, was = 0;
@@ -252,7 +253,7 @@ static void collectives(void)
 	free(in);
 }
 
-/* A communicator of its own keeps its messages apart. */
+/* A communicator of its own separates messages. */
 static void communicators(void)
 {
 	int out[2] = {rank, -rank - 1}, in[2] = {0, 0};
@@ -282,7 +283,7 @@ int main(int argc, char **argv)
 	test("any source, any tag", wildcards);
 	test("matched probe", matched_probe);
 	test("persistent requests", persistent);
-	test("200 each under way", many);
+	test("200 each outstanding", many);
 	test("a cancelled receive", cancelled);
 	test("collectives", collectives);
 	test("communicators", communicators);

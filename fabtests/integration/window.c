@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An MPI program that knows nothing of persistence: rank 0 puts records into a
- * window that rank 1 has on a file, and notes each that MPI_Win_flush() has
- * seen off. Rank 1 is killed on the way.
+ * An MPI program that does not know persistence: rank 0 puts records into rank
+ * 1's window on a file, and notes each after MPI_Win_flush(). Rank 1 is killed
+ * meanwhile.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 static uint8_t record[SLOT];
 
-/* All sizes, on both sides of what travels inside a request. */
+/* All lengths, below and above the limit of writes inside requests. */
 static size_t length(unsigned int i)
 {
 	static const size_t len[] = {8, 64, 100, 1000, 4096, 3000, 17};
@@ -26,7 +26,7 @@ static size_t length(unsigned int i)
 	return len[i % (sizeof(len) / sizeof(len[0]))];
 }
 
-static const char *killed; /* the file that says that it was */
+static const char *killed; /* the file that records the kill */
 
 static void die(int sig)
 {
@@ -35,7 +35,7 @@ static void die(int sig)
 	kill(getpid(), SIGKILL);
 }
 
-/* Rank 1: serves, in MPI or beside it, until it is killed. */
+/* Rank 1: serve, in MPI or while computing, until killed. */
 static void serve(long ms, int computes)
 {
 	struct itimerval when = {
@@ -51,7 +51,7 @@ static void serve(long ms, int computes)
 	MPI_Recv(&never, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Some as bytes; some as atomics of the network, or what stands for them. */
+/* Put some as bytes, some as network atomics or their replacement. */
 static void put_record(MPI_Win win, unsigned int i)
 {
 	MPI_Aint at = (MPI_Aint)i * SLOT;
@@ -81,7 +81,7 @@ static void put_records(MPI_Win win, const char *notes)
 	MPI_Recv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Is every record that was noted in the file? Prints how many, and how many. */
+/* Is every noted record in the file? Prints how many, and how many are lost. */
 static int verify(const char *file, const char *notes)
 {
 	int fd = open(file, O_RDONLY), nfd = open(notes, O_RDONLY);

@@ -4,21 +4,21 @@
 #
 # usage: inside.sh ROOT SOURCES OUT HOST FABTESTS [ARGUMENT...]
 #
-# ROOT, SOURCES, HOST (a build of this machine) and FABTESTS (or "") are read only
-# inside. Run in mount, process and network namespaces of its own: what is mounted
-# and started here ends with them.
+# ROOT, SOURCES, HOST (a build of this machine) and FABTESTS (or "") are
+# read-only inside. Run in mount, process and network namespaces of its own:
+# mounts and processes of this script end with them.
 set -eu
 
 root=$1 src=$2 out=$3 host=$4 fabtests=$5
 shift 5
 
-# look WHAT WHERE: there, but read only
+# look WHAT WHERE: mount WHAT, read-only
 look() {
 	mount --bind "$1" "$2"
 	mount -o remount,bind,ro "$2"
 }
 
-# It is a mount of its own, not only a folder: tests unshare from it.
+# A mount, not only a folder: tests unshare from it.
 look "$root" "$root"
 cd "$root"
 look "$src" src
@@ -31,7 +31,7 @@ done
 mount -t proc proc proc
 mount -t sysfs sys sys
 mount --rbind /dev dev
-# No segments of another run.
+# Drop shared memory of another run.
 mount -t tmpfs shm dev/shm
 pivot_root . mnt
 exec chroot . /bin/bash -c '

@@ -1,3 +1,3 @@
-# The same in a root of another release; util/check.sh --platform runs it.
+# The tests in a root of another release; util/check.sh --platform runs them.
 EXTRA_DIST += fabtests/platform/inside.sh fabtests/platform/platform.sh \
 	fabtests/platform/root.sh fabtests/platform/tests.sh

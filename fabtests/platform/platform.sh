@@ -49,7 +49,7 @@ child=
 . "$here/../vm/cached.sh"
 
 # shellcheck disable=SC2317
-# Whatever ends this script ends what it started.
+# Every end of this script ends its processes.
 die() {
 	trap - EXIT
 	[ -z "$child" ] || kill -KILL "$child" 2>/dev/null
@@ -60,14 +60,14 @@ trap 'die $?' EXIT
 trap 'die 130' INT
 trap 'die 143' TERM HUP
 
-# all_skipped WHY: there can be no such root on this machine.
+# all_skipped WHY: no root can be made on this machine.
 all_skipped() {
 	echo "ok - $suite # SKIP $*"
 	echo "0 passed, 0 failed, 1 skipped"
 	exit 0
 }
 
-# broken WHAT: not a test that failed, but the stage
+# broken WHAT: the stage itself failed, not a test
 broken() {
 	echo "not ok - $suite: $*"
 	echo "0 passed, 1 failed, 0 skipped"
@@ -91,7 +91,7 @@ mkdir -p "$build/out" && build=$(cd "$build" && pwd) || exit 1
 # One at a time in one folder.
 exec 7>"$build/lock"
 flock 7 || exit 1
-# Automake is not among what is tested there.
+# Automake is not under test there.
 [ -x "$src/configure" ] && [ -z "$(find "$src" -newer "$src/Makefile.in" \
 	\( -name '*.mk' -o -name '*.am' -o -name '*.ac' \) -print -quit)" ] ||
 	(cd "$src" && ./autogen.sh) >"$build/autogen.log" 2>&1 ||

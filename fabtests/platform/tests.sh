@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Inside the root: builds, and runs what is to pass there. See inside.sh.
+# Inside the root: builds, and runs the tests that must pass there. See
+# inside.sh.
 #
 # usage: tests.sh [--long]
 set -u -o pipefail
@@ -34,7 +35,7 @@ not_ok() { # WHAT [LOG]
 	[ -z "${2:-}" ] || tail -40 "$2"
 }
 
-# step NAME COMMAND...: what all else needs
+# step NAME COMMAND...: a step that all others need
 step() {
 	local name=$1 start=$SECONDS
 
@@ -50,7 +51,8 @@ step() {
 # shellcheck disable=SC2317
 configured() {
 	[ config.status -nt /src/configure ] ||
-		# Warnings are for the compiler that the project is developed with.
+		# Warnings matter only for the compiler that the project is
+		# developed with.
 		/src/configure -q --disable-werror CFLAGS='-O2 -g1'
 }
 
@@ -62,7 +64,7 @@ step "build" make -s -j2
 step "build tests" make -s -j2 check TESTS=
 trust_folder util/fi_rpmem_info . || { not_ok "nothing is durable in $PWD"; finish; }
 
-# Without --long: one behaviour each, and bad input.
+# Without --long: tests of one behaviour each, and of bad input.
 chosen() {
 	local t
 
@@ -70,7 +72,8 @@ chosen() {
 	for t in $(printf 'include Makefile\nplatform_tests: ; @echo $(TESTS)\n' |
 		make -s -f - platform_tests); do
 		case $t in
-		# What reads the sources has been done; its tools are not here.
+		# Tests that read the sources ran elsewhere; their tools are not
+		# here.
 		fabtests/fuzz/* | fabtests/mutation/* | */includes.sh) continue ;;
 		esac
 		case $t in
@@ -104,8 +107,8 @@ run_tests
 
 export FI_TCP_IFACE=lo FI_SOCKETS_IFACE=lo
 
-# The provider that was built for this machine's libfabric is loaded here, and
-# passes. Programs are of this root: theirs is the newer interface.
+# The provider built for this machine's libfabric loads here and passes, with
+# programs of this root, which use a newer interface.
 host_built() {
 	local dso=/host/prov/rpmem/.libs/librpmem-fi.so t code
 
@@ -119,7 +122,7 @@ host_built() {
 		not_ok "built on the host: it is what is loaded" host.log
 	fi
 	export FI_PROVIDER_PATH=${dso%/*}
-	# Two at a time: they wait more than they work.
+	# Two at a time: tests wait more than they compute.
 	printf '%s\n' functional/basic functional/connected functional/regions \
 		functional/downgrade functional/atomic functional/direct \
 		functional/effects functional/inline functional/threads \
@@ -138,7 +141,7 @@ host_built() {
 }
 host_built
 
-# What of upstream's tests is lost over the provider.
+# Upstream's tests that the provider loses.
 upstream() {
 	[ -x /fabtests/bin/runfabtests.sh ] ||
 		{ skip "upstream's fabtests" "--fabtests does not say where"; return; }
@@ -148,7 +151,7 @@ upstream() {
 	else
 		not_ok "upstream, quick" quick.log
 	fi
-	# Connected endpoints of ours, not the base's.
+	# Connected endpoints of the provider, not of the base.
 	if FI_OFI_RPMEM_COMMIT_WRITES=1 /src/util/fabtests.sh --prefix /fabtests \
 		--set functional,short --test msg >msg.log 2>&1; then
 		ok "upstream, connected: $(tail -1 msg.log)"

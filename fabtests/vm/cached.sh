@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Roots made from Debian packages, kept for the next run; sourced by guest.sh and
-# platform.sh, which say $cache, $build, $work and $url, and end $child.
+# Roots made of Debian packages, kept for the next run; sourced by guest.sh and
+# platform.sh, which set $cache, $build, $work and $url, and end $child.
 # shellcheck shell=bash disable=SC2154
 
-# run COMMAND...: in the background, so that a signal is heard at once; the
-# kernel kills it should this script be killed.
+# run COMMAND...: in the background, so that signals are handled at once; the
+# kernel kills it if this script is killed.
 run() {
 	setpriv --pdeathsig KILL -- "$@" &
 	child=$!
@@ -14,21 +14,21 @@ run() {
 	return $code
 }
 
-# apart SCRIPT ARG...: in a mount and a process table of its own, which take
-# all mounts and processes with them.
+# apart SCRIPT ARG...: in a mount and a process namespace of its own, which end
+# all its mounts and processes.
 apart() {
 	run unshare --mount --propagation private --pid --fork --kill-child \
 		--mount-proc -- "$@"
 }
 
-# Debian's own mirror, as apt on this machine has it.
+# The Debian mirror that apt on this machine uses.
 mirror() {
 	apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' \
 		'Created-By: Packages' 2>/dev/null |
 		awk '$1 == "Debian" && $2 == "Debian" { print $3; exit }'
 }
 
-# state SUITE: what the suite's packages are now; changes with any of them.
+# state SUITE: a hash of the suite's packages now; changes with any of them.
 state() {
 	/usr/lib/apt/apt-helper download-file \
 		"${url%/}/dists/$1/InRelease" "$work/release" >/dev/null 2>&1 ||
@@ -37,13 +37,13 @@ state() {
 		"$work/release"
 }
 
-# make_root SCRIPT SUITE LOG NAME: $image.new. A mirror that fails once may do
-# better the next time.
+# make_root SCRIPT SUITE LOG NAME: make $image.new. A failing mirror gets a
+# second try.
 make_root() {
 	local script=$1 suite=$2 log=$3 name=$4 try
 
 	for try in 1 2; do
-		# Unfinished ones have no owner: we have the lock.
+		# Unfinished roots have no owner: this script holds the lock.
 		rm -rf "$cache/$name-"*.new
 		apart "$script" "$url" "$suite" "$image.new" >"$log" 2>&1 &&
 			return
@@ -54,8 +54,8 @@ make_root() {
 	return 1
 }
 
-# cached NAME SUITE SCRIPT: what SCRIPT makes of the suite's packages in $image, held
-# until the next one; 77 where it is not there and the mirror out of reach.
+# cached NAME SUITE SCRIPT: SCRIPT's root of the suite's packages in $image,
+# locked until the next call; 77 if it is missing and the mirror unreachable.
 cached() {
 	local name=$1 suite=$2 script now old
 
@@ -66,7 +66,7 @@ cached() {
 	if [ -n "$now" ]; then
 		image=$cache/$name-$script-$now
 	else
-		# Without the network the newest will do.
+		# Without a network use the newest root.
 		for old in $(ls -dt "$cache/$name-$script-"*/ 2>/dev/null); do
 			image=${old%/}
 			echo "# $suite: the mirror is out of reach, $image is used"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Power cuts: what NVDIMMs may then hold is made, image by image, and judged;
-# sourced by guest.sh.
+# Power cuts: makes each possible image of the NVDIMMs after a cut, and judges
+# it; sourced by guest.sh.
 # shellcheck shell=bash
 
-# The memory that a guest shares with us: what was written back, and what was
-# acknowledged (powercut.c), in slots of 16 KiB.
+# Memory that a guest shares with this script: what was written back, and what
+# was acknowledged (powercut.c), in slots of 16 KiB.
 medium_size=256M acks_size=1M slot_size=16384
 
-# rows DOMAIN: slot and row of what is tried on this machine of $suite
+# rows DOMAIN: slot and row of the pairs for this machine of $suite
 rows() {
 	local flush=
 
@@ -16,12 +16,13 @@ rows() {
 		'$1 == d || $1 == f { print NR - 1, $0 }'
 }
 
-# said PATTERN: what the machine's note of this pattern says
+# said PATTERN: the text behind PATTERN in the machine's notes
 said() {
 	sed -n "s/\r$//; s/^# [0-9.]* $1//p" "$results" 2>/dev/null
 }
 
-# prepare SUITE: NVDIMMs with namespaces, a file system and pools, never written
+# prepare SUITE: make NVDIMMs with namespaces, a file system and pools,
+# unwritten
 prepare() {
 	local suite=$1 first last n=$failed
 
@@ -46,14 +47,14 @@ prepare() {
 		"devdax at $((at_dax - last)) of the other"
 }
 
-# acked SLOT: how many records were
+# acked SLOT: prints the number of acknowledged records
 acked() {
 	dd if="$work/acks" bs=$slot_size skip="$1" count=1 2>/dev/null |
 		tr -d '\0' | wc -c
 }
 
-# live SUITE DOMAIN SEED FAULT: a life that ends in a power cut; $short pairs had
-# not done enough
+# live SUITE DOMAIN SEED FAULT: run until a power cut; $short counts the pairs
+# that had not done enough
 live() {
 	local suite=$1 domain=$2 seed=$3 fault=$4 start=$SECONDS n slot options
 	local accel=$emulation cpu=max # the follower stops this one
@@ -95,7 +96,8 @@ live() {
 	[ $short = 0 ]
 }
 
-# judge DOMAIN SEED IMAGE: pools out of an image, then "SLOT RECORDS MISSING"
+# judge DOMAIN SEED IMAGE: take pools out of an image, print "SLOT RECORDS
+# MISSING"
 judge() {
 	local domain=$1 seed=$2 image_of=$3 to=$build/$suite/judge slot kind
 
@@ -137,7 +139,7 @@ cut_once() {
 	local -A lost=() had=()
 
 	name="$suite $domain, power cut $round${fault:+, $fault}"
-	# Caches that persist lose nothing that reached them.
+	# Persistent caches lose nothing that reached them.
 	[ "$domain" = adr ] || shares=0
 	for _ in 1 2 3; do
 		live "$suite" "$domain" "$seed" "$fault" && break
@@ -181,7 +183,7 @@ cut_once() {
 	done < <(rows "$domain")
 	echo "# $name: seed $seed; lines not written back, and taken back:$lines;" \
 		"stops: $(cat "$work/follower")"
-	# The machine itself, on the last image.
+	# Boot the machine itself on the last image.
 	if [ "$round" = 1 ] || [ -n "$long" ] && [ -z "$fault" ]; then
 		nvdimm=$work/image. options=()
 		outside acks "$work/acks" $acks_size

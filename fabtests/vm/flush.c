@@ -14,9 +14,9 @@
 
 /*
  * Two queue pairs of this process, a and b. Each case names a flush in two
- * lines that flush.sh reads: what is to be written back, in bytes of the
- * region, and, after it, how the flush ended. Both go into the kernel's trace,
- * between the write-backs that a probe has put there.
+ * lines that flush.sh reads: the bytes of the region to be written back and,
+ * after it, how the flush ended. Both go into the kernel's trace, between the
+ * write-backs recorded by a probe.
  */
 
 #define LEN	(2u << 20) /* devdax maps whole huge pages */
@@ -57,7 +57,7 @@ die(const char *fmt, ...)
 	exit(1);
 }
 
-/* Into the trace, and for who reads the output. */
+/* Write to the trace, and to the output. */
 static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 {
 	va_list ap;
@@ -129,7 +129,7 @@ static void end_join(struct end *e, const struct end *peer, int access)
 	move(e, &attr,
 	     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	/* Seven retries are "for ever" to rxe. */
+	/* Seven retries are endless in rxe. */
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = 16,
 				    .retry_cnt = 5,
@@ -140,7 +140,7 @@ static void end_join(struct end *e, const struct end *peer, int access)
 		     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* A refusal leaves both in error, so each case has its own. */
+/* A refusal puts both into the error state, so each case has its own pair. */
 static void pair_open(int access)
 {
 	end_open(&a);
@@ -206,10 +206,10 @@ static enum ibv_wc_status flush(const struct ibv_mr *mr, size_t off, size_t len,
 static const struct one {
 	const char *name;
 	int mr_access, qp_access;
-	size_t off, len; /* written, and flushed but for whole regions */
+	size_t off, len; /* written, and flushed unless whole */
 	uint8_t type, level;
 	enum ibv_wc_status want;
-	size_t back, back_len; /* to be written back */
+	size_t back, back_len; /* bytes to be written back */
 } cases[] = {
 	{"persistent, one line", PERSISTENT, PERSISTENT, 4160, 64,
 	 IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_SUCCESS, 4160, 64},
@@ -254,7 +254,7 @@ static void play(const struct one *c)
 	ibv_dereg_mr(mr);
 }
 
-/* Memory that is not persistent cannot be registered as such. */
+/* Memory that is not persistent is refused as such. */
 static void refuses(const char *name, void *addr)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, addr, LEN, WRITES | PERSISTENT);
@@ -282,7 +282,7 @@ static void device_open(const char *name)
 	    ibv_query_port(ctx, PORT, &port) ||
 	    ibv_query_gid(ctx, PORT, gid_index, &gid))
 		die("%s says nothing", name);
-	/* There are no names for these two bits. */
+	/* The two capability bits have no names yet. */
 	printf("%sok - %s has both kinds of flush\n",
 	       (attr.device_cap_flags_ex >> 38 & 3) == 3 ? "" : "not ", name);
 	pd = ibv_alloc_pd(ctx);

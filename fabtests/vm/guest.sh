@@ -50,7 +50,7 @@ done
 [ ${#platforms[@]} -gt 0 ] || platforms=(trixie)
 [ ${#domains[@]} -gt 0 ] || domains=(adr eadr)
 cache=${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}
-qemu=${RPMEM_QEMU:-qemu-system-x86_64} # another one, to test this script
+qemu=${RPMEM_QEMU:-qemu-system-x86_64} # may be replaced, to test this script
 
 passed=0 failed=0 skipped=0
 child= follower= other=
@@ -69,7 +69,7 @@ finish() {
 	exit
 }
 
-# all_skipped WHY: there can be no guest on this machine.
+# all_skipped WHY: no guest can run on this machine.
 all_skipped() {
 	echo "ok - guest # SKIP $*"
 	skipped=$((skipped + 1))
@@ -81,7 +81,7 @@ broken() { # WHAT: not a test that failed, but the stage
 	failed=$((failed + 1))
 }
 
-# Whatever ends this script ends what it started.
+# Every end of this script ends its processes.
 die() {
 	local p
 
@@ -112,8 +112,8 @@ look_around() {
 	[ -n "$url" ] || all_skipped "apt knows no Debian mirror on this machine"
 }
 
-# carry SUITE: what was built with another release's libibverbs, where its root is
-# at hand
+# carry SUITE: copy the programs built with another release's libibverbs, if its
+# root is cached
 carry() {
 	local suite dir
 
@@ -132,7 +132,8 @@ carry() {
 	done
 }
 
-# make_tests SUITE: build inside, at full speed, and pack what the guest needs.
+# make_tests SUITE: build inside, at full speed, and pack the files for the
+# guest.
 make_tests() {
 	local suite=$1 out=$build/$1
 
@@ -155,7 +156,7 @@ make_tests() {
 	truncate -s %1M "$out/payload.tar"
 }
 
-# boot NAME SUITE DOMAIN APPEND [QEMU-OPTION...]: one guest from start to end
+# boot NAME SUITE DOMAIN APPEND [QEMU-OPTION...]: run one guest to its end
 boot() {
 	local name=$1 start=$SECONDS console results
 
@@ -164,19 +165,20 @@ boot() {
 	watch
 	if [ -z "$silent" ] && ! lived "$console" &&
 		[ "${again:-0}" -lt 2 ]; then
-		echo "# $name: $(how_it_fell "$console"), once more"
+		echo "# $name: $(how_it_fell "$console"), started again"
 		again=$((${again:-0} + 1)) boot "$name" "$@"
 		return
 	fi
 	verdict "$name" "$start"
 }
 
-# watch: until the machine has ended, or says nothing any more: then $silent
+# watch: wait until the machine has ended, or is silent for too long: then
+# $silent
 watch() {
 	local heard before= last=$SECONDS
 
 	silent=
-	# An emulated guest on a busy machine is slow for as long as it likes.
+	# An emulated guest on a busy machine may take any time.
 	while kill -0 "$child" 2>/dev/null; do
 		heard=$(stat -c %s "$results" "$console" 2>/dev/null)
 		[ "$heard" = "$before" ] || last=$SECONDS
@@ -190,7 +192,7 @@ watch() {
 	unplug
 }
 
-# verdict NAME START: what the machine that has ended has said
+# verdict NAME START: evaluate the results of the machine that has ended
 verdict() {
 	local name=$1 start=$2 line p=0 f=0 s=0 plan= why=$silent
 

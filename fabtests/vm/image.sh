@@ -55,10 +55,11 @@ mv "$found" root/usr/lib/modules/
 } >packages
 rm -rf kernel.deb unpacked
 
-# ndctl's settings put modprobe of libnvdimm behind a security service.
+# Without ndctl's settings, which run modprobe of libnvdimm by a security
+# service.
 rm -f root/etc/modprobe.d/nvdimm-security.conf \
 	root/usr/lib/modprobe.d/nvdimm-security.conf
-# Only the modules that are needed, and those that they need.
+# Only the modules that are needed, with their dependencies.
 chroot root depmod "$version"
 # depends MODULE...: their files below root, in the order of loading.
 depends() {
@@ -75,7 +76,7 @@ depends() {
 	comm -23 - <(depends $modules | sort) | (cd root && xargs rm -f)
 chroot root depmod "$version"
 
-# The initrd finds the disk, no more.
+# The initrd only mounts the disk.
 mkdir -p initrd.d/bin initrd.d/dev initrd.d/proc initrd.d/new initrd.d/modules
 cp /bin/busybox initrd.d/bin/
 n=10
@@ -107,7 +108,7 @@ chmod +x initrd.d/init
 (cd initrd.d && find . | cpio -o -H newc --quiet) >initrd
 rm -rf initrd.d
 
-# What the guest is to do comes on a second disk, as an archive.
+# The guest gets its tests on a second disk, as an archive.
 cat >root/init <<'I'
 #!/bin/sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds this project in a guest's root, and gathers what runs in the guest.
+# Builds this project in a guest's root, and gathers the guest's programs.
 #
 # usage: inside.sh ROOT SOURCES OUT [carried]
 #
-# Run in a mount namespace of its own. OUT/payload has the result; with "carried"
-# only what is run in guests of other releases.
+# Run in a mount namespace of its own. The result is OUT/payload; with "carried"
+# only the programs for guests of other releases.
 set -eu
 
 root=$1 src=$2 out=$3
@@ -18,14 +18,14 @@ mount -t proc proc "$root/proc"
 export CARRIED="${4:-}"
 exec chroot "$root" /bin/sh -eux <<'I'
 export LC_ALL=C
-# Warnings are for the compiler that the project is developed with.
+# Warnings matter only for the compiler that the project is developed with.
 mkdir -p /build/make
 cd /build/make
 [ config.status -nt /src/configure ] ||
 	/src/configure -q --disable-werror CFLAGS='-O2 -g1'
 
-# Of the C library only what older ones have, too, so that what differs is
-# libibverbs: scanf and strtol are others since glibc 2.38.
+# Use only the C library of older releases, so that libibverbs alone differs:
+# scanf and strtol have new versions since glibc 2.38.
 carried() {
 	make -s -j2 fabtests/vm/shim
 	rm -rf carried
@@ -75,7 +75,7 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/vm/native fabtests/vm/rc_pair; do
 	strip -S -o "/build/payload/$f" "$f"
 done
-# As a program's author would, but for the library, which is not installed.
+# As a program's author would compile, except that the library is not installed.
 mkdir /build/payload/examples
 for f in append write_flush; do
 	gcc -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/include \

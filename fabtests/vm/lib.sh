@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Tests in a guest, as TAP on descriptor 3; sourced by guest.
+# TAP for tests in a guest, on descriptor 3; sourced by guest.
 # shellcheck shell=sh
 
 number=0 failures=0
 out=/tmp/out
-# Seconds until something hangs, where other work may take most of the machine
-# that emulates this one. RPMEM_PATIENCE is for one case of a program.
-patience=900
-export RPMEM_PATIENCE=600
+# Seconds after which a test hangs; other work may slow the emulating machine.
+# RPMEM_DEADLINE is for one case of a program.
+deadline=900
+export RPMEM_DEADLINE=600
 
-report() { # ok|"not ok" NAME [anything: without what was said]
+report() { # ok|"not ok" NAME [anything: without the output]
 	number=$((number + 1))
 	echo "$1 $number - $2" >&3
 	[ "$1" = ok ] && return
@@ -32,29 +32,29 @@ skip() { # NAME WHY
 t() {
 	name=$1
 	shift
-	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $deadline "$@" >$out 2>&1 </dev/null
 	code=$?
 	[ $code = 0 ] && { report ok "$name"; return; }
 	echo "exit status $code of: $*" >>$out
 	report "not ok" "$name"
 }
 
-# fails NAME COMMAND...: it must not succeed, nor be killed
+# fails NAME COMMAND...: it has to fail, and not by a signal
 fails() {
 	name=$1
 	shift
-	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $deadline "$@" >$out 2>&1 </dev/null
 	code=$?
 	[ $code != 0 ] && [ $code -lt 124 ] && { report ok "$name"; return; }
 	echo "exit status $code of: $*" >>$out
 	report "not ok" "$name"
 }
 
-# tap NAME COMMAND...: every test that the program reports
+# tap NAME COMMAND...: report each test of the program
 tap() {
 	name=$1
 	shift
-	timeout -k 1 $patience "$@" >$out 2>&1 </dev/null
+	timeout -k 1 $deadline "$@" >$out 2>&1 </dev/null
 	code=$?
 	bad=$(grep -c '^not ok ' $out)
 	good=$(grep -c '^ok ' $out)
@@ -85,7 +85,7 @@ is() {
 	[ "$2" = "$3" ] && report ok "$1: $3" || report "not ok" "$1: $3"
 }
 
-# long NAME FUNCTION ARG...: as t, of this shell and without a limit
+# long NAME FUNCTION ARG...: as t, in this shell and without a limit
 long() {
 	name=$1
 	shift
@@ -97,8 +97,8 @@ parameter() {
 	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
 }
 
-# rxe_netdev [ADDRESS]: what an RDMA device without hardware is made on: one
-# that leads nowhere, at 10.9.0.1, or the machine's own
+# rxe_netdev [ADDRESS]: a network interface for an RDMA device without hardware:
+# a dummy at 10.9.0.1, or the machine's own
 rxe_netdev() {
 	for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy virtio_net; do
 		modprobe $m
@@ -108,7 +108,7 @@ rxe_netdev() {
 	ip link set eth0 up
 }
 
-# board SIZE: the memory outside of the machine that has this size, as a file
+# board SIZE: the file of the host's memory of this size
 board() {
 	for d in /sys/bus/pci/devices/*; do
 		[ "$(cat "$d/device")" = 0x1110 ] &&

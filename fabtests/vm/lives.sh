@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Lives of one machine with power cuts between them; cuts.sh is what cuts.
+# Runs of one machine with power cuts between them; cuts.sh cuts.
 # shellcheck shell=sh
 
 # rows: slot and row of each pair on this machine; a slot is the row's number
@@ -18,7 +18,8 @@ pool() {
 	esac
 }
 
-# start SLOT METHOD BASE POOL [NAME=VALUE...]: a pair that goes on and on
+# start SLOT METHOD BASE POOL [NAME=VALUE...]: start a pair that runs until the
+# cut
 start() {
 	slot=$1 how=$2 over=$3 kind=$4
 	shift 4
@@ -29,19 +30,22 @@ start() {
 				FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4
 		[ "$kind" != sync ] || export RPMEM_MAP_SYNC=1
 		[ $# = 0 ] || export "$@"
-		# Half of the lives with the provider as installed, whose stores
-		# past the caches nobody sees.
+		# Half of the runs use the installed provider, whose
+		# non-temporal stores the shadow cannot see: keep bytes out of
+		# requests.
 		export FI_OFI_RPMEM_INLINE=0
 		if [ $((seed % 2)) = 1 ] || [ -n "$fault" ]; then
 			unset FI_OFI_RPMEM_INLINE
 			export FI_PROVIDER_PATH="$here/fabtests/fault/.libs"
 		fi
-		# What the initiator asks the device for writes nothing back.
+		# Fault: the initiator's FLUSH to the device writes nothing
+		# back.
 		[ "$how" != native ] || export RPMEM_FAULT="$fault"
-		# Its sides have to know of each other; both choose the method.
+		# The shim's two sides exchange addresses; both choose the
+		# method.
 		if [ "$over" = shim ]; then
-			# What the agent of the installed one stores past the
-			# caches nobody sees, either.
+			# The installed shim's non-temporal stores are
+			# invisible, too.
 			cut=$here/fabtests/vm/shim_cut
 			if [ $((seed % 2)) = 1 ] || [ -n "$fault" ]; then
 				cut=${cut}_faults
@@ -59,7 +63,7 @@ start() {
 			>"card$slot" </dev/zero
 	) 2>"said$slot" &
 	target=$!
-	# Of every second pair the target dies before its machine does.
+	# For every second pair the target dies before its machine.
 	(
 		read -r _ || exit
 		[ $(((seed + slot) % 2)) = 0 ] || kill -KILL "$target"
@@ -68,11 +72,11 @@ start() {
 	) <"enough$slot" &
 }
 
-# checked SEED SLOT KIND: the records that were acknowledged
+# checked SEED SLOT KIND: does the pool have all acknowledged records?
 checked() {
 	"$cut" --check "$(pool "$3" "$2")" "$1" 9 "$2" 9<>"$acks"
 }
-others() { # those of another seed are not
+others() { # records of another seed are missing
 	! checked $((seed + 1)) "$@"
 }
 
@@ -119,7 +123,7 @@ write)
 		# shellcheck disable=SC2086
 		start "$slot" "$how" "$over" "$kind" $more
 	done <now
-	# Until this machine dies.
+	# Run until this machine loses power.
 	while sleep 1; do
 		for said in said*; do
 			sed "s/^/# $said: /" "$said" >&3
@@ -134,7 +138,7 @@ check)
 		mount -o dax=always /dev/pmem0 /mnt/fsdax
 	rows >now
 	while read -r slot _ how over kind more; do
-		long "$how over $over, $kind: what was acknowledged is there" \
+		long "$how over $over, $kind: acknowledged records are kept" \
 			checked "$seed" "$slot" "$kind"
 		note "$(cat $out)"
 	done <now

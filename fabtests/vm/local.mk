@@ -9,7 +9,7 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/images.py fabtests/vm/methods \
 	fabtests/vm/rivals.sh fabtests/vm/trace.sh fabtests/vm/trace.awk
 
-# What the guest's device writes back for the provider.
+# The write-backs of the guest's device for the provider.
 EXTRA_DIST += fabtests/vm/native.c
 check_PROGRAMS += fabtests/vm/native
 fabtests_vm_native_SOURCES = fabtests/vm/native.c $(pair_sources)
@@ -38,14 +38,14 @@ fabtests_vm_shim_cut_SOURCES = fabtests/vm/shim_cut.c fabtests/vm/ends.c \
 fabtests_vm_shim_cut_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 fabtests_vm_shim_cut_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cut_LDADD = $(fabtests_vm_shim_LDADD)
-# The same with fault points.
+# The shim with fault points.
 check_PROGRAMS += fabtests/vm/shim_cut_faults
 fabtests_vm_shim_cut_faults_SOURCES = $(fabtests_vm_shim_cut_SOURCES) \
 	$(shim_sources) $(core_sources)
 fabtests_vm_shim_cut_faults_CPPFLAGS = $(fabtests_vm_shim_cut_CPPFLAGS) -DRP_FAULTS
 fabtests_vm_shim_cut_faults_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cut_faults_LDADD = $(PMEM2_LIBS) $(VERBS_LIBS) -lpthread
-# Beside librpma, where there is one.
+# Beside librpma, if it is installed.
 check_PROGRAMS += fabtests/vm/shim_rivals
 fabtests_vm_shim_rivals_SOURCES = fabtests/vm/shim_rivals.c fabtests/vm/ends.c \
 	fabtests/vm/ends.h
@@ -54,11 +54,11 @@ fabtests_vm_shim_rivals_LDADD = $(fabtests_benchmarks_rivals_LDADD) \
 	$(fabtests_vm_shim_LDADD)
 endif
 
-# What judges the packets of a guest, without one.
+# The judge of a guest's packets, tested without a guest.
 TESTS += fabtests/vm/trace_cases.sh
 EXTRA_DIST += fabtests/vm/trace_cases.sh
 
-# Private connections by the guest's device.
+# Private connections over the guest's device.
 EXTRA_DIST += fabtests/vm/rc_pair.c
 if HAVE_RDMACM
 check_PROGRAMS += fabtests/vm/rc_pair

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Machines of qemu's; sourced by guest.sh, which says where things are.
+# Machines of qemu; sourced by guest.sh, which sets the paths.
 # shellcheck shell=bash
 
-# Is the machine's own accelerator any good? Some offer one that is not.
+# Does the machine's accelerator work? Some offer a broken one.
 accelerator() {
 	local log=$work/kvm
 
@@ -18,18 +18,18 @@ accelerator() {
 }
 emulation="tcg,thread=multi"
 
-# Emulated processors now and then miss the kernel's changes of its own code: one
-# boot of ten ended in an int3 oops, another without a word. A guest that ended
-# before any test can have begun is started again, twice at most. So is one whose
-# kernel panicked, whatever it was at: one of fifty does, somewhere in its locks.
-# What panics each time is a failure.
+# Emulated processors sometimes miss the kernel's changes of its own code: one
+# boot in ten ended in an int3 oops or silently. A guest that ended before any
+# test could begin is started again, twice at most, and so is one whose kernel
+# panicked at any time (one in fifty, in its locks). A panic each time is a
+# failure.
 started() { # CONSOLE
 	grep -q '^guest is up' "$1" 2>/dev/null
 }
 lived() { # CONSOLE
 	started "$1" && ! grep -aq 'Kernel panic' "$1"
 }
-# how_it_fell CONSOLE: in a few words
+# how_it_fell CONSOLE: the reason in a few words
 how_it_fell() {
 	local at
 
@@ -41,7 +41,7 @@ how_it_fell() {
 	fi
 }
 
-# NVDIMMs are files: these names, with 0 and 1 behind them.
+# NVDIMMs are files: this name, followed by 0 and 1.
 nvdimm=
 new_nvdimms() {
 	local n
@@ -53,8 +53,8 @@ new_nvdimms() {
 	done
 }
 
-# machine SUITE DOMAIN APPEND [QEMU-OPTION...]: start one, on the NVDIMMs that
-# are there: its process is $child, what it says in $console and $results.
+# machine SUITE DOMAIN APPEND [QEMU-OPTION...]: start one on the present
+# NVDIMMs: its process is $child, its output in $console and $results.
 machine() {
 	local suite=$1 domain=$2 append=$3 state=mem-ctrl out=$build/$1
 
@@ -82,14 +82,14 @@ machine() {
 	child=$!
 }
 
-# unplug: the machine's power, at once
+# unplug: cut the machine's power at once
 unplug() {
 	kill -KILL "$child" 2>/dev/null
 	wait "$child" 2>/dev/null
 	child=
 }
 
-# outside NAME FILE SIZE: options that give a machine this file as memory
+# outside NAME FILE SIZE: options that map this file as memory of the machine
 outside() {
 	options+=(-object "memory-backend-file,id=$1,share=on,mem-path=$2,size=$3"
 		-device "ivshmem-plain,memdev=$1")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the kernel writes back for durable writes of the provider's. */
+/* The kernel's write-backs for durable writes of the provider. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 /*
  * Two processes over RPMEM_BASE, which is verbs; the pool is a huge page of a
  * devdax device. Each case stands in the kernel's trace between two marks that
- * flush.sh reads: what is to be written back, in bytes of the pool, and how it
- * ended. Usage: native METHOD MARKER
+ * flush.sh reads: the bytes of the pool to be written back, and how it ended.
+ * Usage: native METHOD MARKER
  */
 
 #define PAGE ((size_t)4096)
-#define FAR  (128 * PAGE) /* not in any case */
+#define FAR  (128 * PAGE) /* outside of all cases */
 #define BIG  200000
 
 static const char *expected;
@@ -83,7 +83,10 @@ static void end(const char *name, int status)
 	tap_ok(!status, "%s, ends", name);
 }
 
-/* What the device is to write back; nothing where the agent does. */
+/*
+ * One durable write. The device writes its bytes back; with another method
+ * none.
+ */
 static void durable(struct side *s, const struct card *peer, size_t at,
 		    size_t len, const char *name)
 {
@@ -100,7 +103,7 @@ static void plain(struct side *s, const struct card *peer)
 	end("a write without a commit", ended(s));
 }
 
-/* Both are under way at once. */
+/* Two durable writes outstanding at once. */
 static void two(struct side *s, const struct card *peer)
 {
 	int st;
@@ -136,8 +139,8 @@ static void commit(struct side *s, const struct card *peer)
 static void target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 static void initiator(struct side *s, const struct card *peer)
@@ -146,7 +149,7 @@ static void initiator(struct side *s, const struct card *peer)
 						  ? FI_RPMEM_METHOD_AGENT_CLWB
 						  : FI_RPMEM_METHOD_NATIVE;
 
-	pair_meet(s);
+	pair_barrier(s);
 	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	memset(buf, 0x5a, sizeof(buf));
 	tap_ok(method(s, peer) == want, "the method is %s", expected);
@@ -159,7 +162,7 @@ static void initiator(struct side *s, const struct card *peer)
 	two(s, peer);
 	commit(s, peer);
 	durable(s, peer, 60 * PAGE + 1, BIG, "many pages");
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program that flushes by ibv_wr_flush() and knows of nothing else. */
+/* A program that flushes by ibv_wr_flush() and does not know the shim. */
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -17,9 +17,9 @@
 
 /*
  * Two processes: the initiator writes to the target's devdax, flushes, sleeps
- * until its completion channel wakes it, and logs what completes. The log must
- * be the same whatever stands behind libibverbs. With SHADOW the target looks
- * for what was flushed in that file as well; with SILENCE it is only stopped.
+ * until its completion channel wakes it, and logs the completions. The log must
+ * be the same for every library behind libibverbs. With SHADOW the target also
+ * looks for flushed bytes in that file; with SILENCE it is only stopped.
  */
 
 #define LEN	(2u << 20)
@@ -34,7 +34,7 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_FLUSH |                    \
 	 IBV_QP_EX_WITH_ATOMIC_WRITE)
 
-/* What the two say to each other; the target answers each with a reply. */
+/* A command to the target, and its reply. */
 struct order {
 	enum {
 		OPEN,
@@ -43,14 +43,14 @@ struct order {
 	} what;
 	unsigned int mr_access, qp_access;
 	uint32_t qp_num;
-	size_t off, len; /* CLOSE: that were flushed */
+	size_t off, len; /* CLOSE: the flushed range */
 };
 struct reply {
 	uint32_t qp_num, rkey;
 	uint64_t addr;
-	unsigned int access; /* of the queue pair, as it says */
+	unsigned int access; /* of the queue pair, as queried */
 	bool durable;
-	unsigned char first; /* of what was flushed */
+	unsigned char first; /* byte of the flushed range */
 };
 
 static struct ibv_context *ctx;
@@ -319,7 +319,7 @@ static void complete(const char *name)
 		die("ibv_wr_complete, %s", name);
 }
 
-/* Armed before it posts, as programs do. */
+/* Request a notification before posting, as programs do. */
 static void start(void)
 {
 	if (ibv_req_notify_cq(cq, 0))
@@ -327,7 +327,7 @@ static void start(void)
 	ibv_wr_start(ex);
 }
 
-/* The status of the last one with wr_id 2. */
+/* The status of the last completion with wr_id 2. */
 static enum ibv_wc_status log_completions(const char *name, int number)
 {
 	enum ibv_wc_status of_flush = IBV_WC_GENERAL_ERR;
@@ -367,7 +367,7 @@ static enum ibv_wc_status log_completions(const char *name, int number)
 static const struct one {
 	const char *name;
 	unsigned int mr_access, qp_access;
-	size_t off, len; /* written, and flushed but for whole regions */
+	size_t off, len; /* written, and flushed unless whole */
 	uint8_t type, level;
 	enum ibv_wc_status want;
 } cases[] = {
@@ -415,7 +415,7 @@ static void play(const struct one *c)
 	r = pair_close(c->off, got || !(c->type & 2) || !c->len ? 0 : fits);
 	if (got == IBV_WC_SUCCESS)
 		check(r.durable && (!c->len || r.first == *source),
-		      "what was flushed is there");
+		      "flushed bytes are kept");
 }
 
 static void plays_unsignaled(void)
@@ -453,8 +453,8 @@ static void plays_after_error(void)
 	pair_close(0, 0);
 }
 
-/* The old name is none any more; the new one has other rights. */
-static void plays_anew(bool old)
+/* The old rkey is void; the new one has other access rights. */
+static void plays_reregistered(bool old)
 {
 	const char *name = old ? "the old rkey" : "registered anew";
 	struct reply r = pair_open(FLUSHES, FLUSHES), now;
@@ -491,7 +491,7 @@ static void plays_atomic(void)
 	complete(name);
 	check(!log_completions(name, 4), name);
 	r = pair_close(512, 8);
-	check(r.durable && r.first == 0x5a, "the tail is there");
+	check(r.durable && r.first == 0x5a, "the tail is kept");
 }
 
 static void plays_many(void)
@@ -513,7 +513,7 @@ static void plays_many(void)
 	pair_close(0, 32 * 1024);
 }
 
-/* It cannot say anything, and who sleeps is woken all the same. */
+/* A killed target sends nothing, and a sleeping initiator still wakes. */
 static void plays_death(void)
 {
 	static const char name[] = "the target is killed";
@@ -534,7 +534,10 @@ static void plays_death(void)
 	qp_close();
 }
 
-/* Its device answers, and it does not: only who asks it can notice. */
+/*
+ * The stopped target's device responds, its agent does not: only an initiator
+ * with outstanding requests can notice.
+ */
 static void plays_silence(void)
 {
 	static const char name[] = "the target is stopped";
@@ -546,7 +549,7 @@ static void plays_silence(void)
 	flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
 	complete(name);
 	log_completions(name, 1);
-	/* Until all of its threads have stopped. */
+	/* Wait until all of its threads have stopped. */
 	if (kill(target, SIGSTOP) ||
 	    waitpid(target, &state, WUNTRACED) != target || !WIFSTOPPED(state))
 		die("SIGSTOP");
@@ -614,8 +617,8 @@ static void initiator(void)
 		play(&cases[i]);
 	plays_unsignaled();
 	plays_after_error();
-	plays_anew(false);
-	plays_anew(true);
+	plays_reregistered(false);
+	plays_reregistered(true);
 	plays_atomic();
 	plays_many();
 	plays_death();

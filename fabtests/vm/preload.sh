@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# A program of libibverbs alone: native, and with libibvrpmem_preload in between.
+# A program of libibverbs alone: native, and through libibvrpmem_preload.
 # shellcheck shell=sh
 
 lib=$here/prov/verbs/.libs/libibvrpmem_preload.so
 broken=$here/fabtests/fault/.libs/libibvrpmem_preload-fault.so
 shadow_lib=$here/fabtests/fault/.libs/libshadow.so
-# As if the device had no FLUSH; else it is left alone.
+# Hide the device's FLUSH; change nothing else.
 without=FI_OFI_RPMEM_NATIVE=0
 
-# flushes KIND VARIABLE=VALUE...: the program, both of its processes
+# flushes KIND VARIABLE=VALUE...: run the program, both of its processes
 flushes() {
 	kind=$1
 	shift
@@ -19,8 +19,8 @@ flushes() {
 			diff "/tmp/wr.$kind" /tmp/wr.native
 }
 
-# judged LIBRARY VARIABLE=VALUE...: by what the agent has flushed, as arguments
-# of env
+# judged LIBRARY VARIABLE=VALUE...: print arguments of env that judge by what
+# the agent has flushed
 judged() {
 	rm -f /tmp/wr.shadow
 	truncate -s 2M /tmp/wr.shadow
@@ -30,17 +30,17 @@ judged() {
 		"RPMEM_SHADOW=$dax:/tmp/wr.shadow" SHADOW=/tmp/wr.shadow
 }
 
-# finds_loss: without the flush, that and nothing else is wrong
+# finds_loss: without the flush only that is reported as wrong
 finds_loss() {
 	# shellcheck disable=SC2046
 	env $(judged "$broken" RPMEM_FAULT=skip-flush) ./preload rxe0 1 \
 		/tmp/wr.broken ./preload --target rxe0 1 "$dax" >/tmp/wr.said
 	cat /tmp/wr.said
-	grep -q '^not ok - what was flushed is there' /tmp/wr.said &&
+	grep -q '^not ok - flushed bytes are kept' /tmp/wr.said &&
 		diff /tmp/wr.broken /tmp/wr.native
 }
 
-# stays_alone: the other end has no preload; nothing may succeed
+# stays_alone: the other end has no preload; no operation may succeed
 stays_alone() {
 	env LD_PRELOAD="$lib" $without ./preload rxe0 1 /tmp/wr.alone \
 		env -u LD_PRELOAD ./preload --target rxe0 1 "$dax" \

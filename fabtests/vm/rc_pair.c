@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections by queue pairs of a real device, both ends here. */
+/* Private connections over queue pairs of a real device, both ends in this
+ * process.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,14 +21,14 @@
 #include "rc/rc.h"
 
 /*
- * Usage: rc_pair ADDRESS DEVICE [DEVDAX]. Says TAP. With DEVDAX, FLUSH is tried
- * as well.
+ * Usage: rc_pair ADDRESS DEVICE [DEVDAX]. Prints TAP. With DEVDAX, FLUSH is
+ * tested, too.
  */
 
 #define SIZE  (2u << 20)
 #define LIMIT 120000000000ull
 
-/* What one end of a connection was told. */
+/* Events reported to one end of a connection. */
 struct end {
 	struct rp_channel *c;
 	int up, lost, err, messages;
@@ -38,7 +40,7 @@ struct node {
 	struct rp_rc *rc;
 	bool refuse;
 	int requests, naccepted;
-	/* Ends of the next requests, which show at least this number. */
+	/* Ends for the next requests that show at least this number. */
 	struct end *accept;
 	int room;
 	uint32_t from;
@@ -75,7 +77,7 @@ static void report(bool good, const char *fmt, ...)
 	fflush(stdout);
 }
 
-/* The condition comes first: what is said is known behind it. */
+/* Evaluates the condition first: it may change the arguments. */
 #define say(cond, ...)                                                         \
 	do {                                                                   \
 		const bool say_good = (cond);                                  \
@@ -146,7 +148,7 @@ static void requested(void *arg, void *request, const void *data, size_t len)
 	n->shown_len = len;
 	if (len >= 9)
 		memcpy(&shown, n->shown + 5, 4);
-	/* Requests of connections that were closed early come late. */
+	/* Requests of connections that were closed early may come late. */
 	if (n->refuse || !n->room || shown < n->from) {
 		rp_rc_reject(n->rc, request, "go away", 7);
 		return;
@@ -183,7 +185,7 @@ static void node_open(struct node *n)
 	}
 }
 
-/* Both make progress until cond; false: it never comes. */
+/* Poll both ends until cond; false: it did not become true. */
 #define PUMP(cond)                                                             \
 	({                                                                     \
 		const uint64_t begun = now(NULL);                              \
@@ -209,7 +211,7 @@ static int dial(struct end *e)
 			       &events, e, &e->c);
 }
 
-/* The target accepts those that are dialed from now on. */
+/* Let the target accept the next n dials. */
 static void await(struct end *te, int n)
 {
 	memset(te, 0, (size_t)n * sizeof(*te));
@@ -218,7 +220,7 @@ static void await(struct end *te, int n)
 	t.from = dials;
 }
 
-/* A connection, both ends of it. */
+/* Connect both ends. */
 static bool join(struct end *ie, struct end *te)
 {
 	await(te, 1);
@@ -261,7 +263,7 @@ static struct rp_channel_op *make(struct op *o, enum rp_channel_kind kind,
 	return &o->op;
 }
 
-/* All n are posted, in time. */
+/* Post all n, in time. */
 static bool post(struct end *e, struct rp_channel_op **ops, int n)
 {
 	const uint64_t begun = now(NULL);
@@ -290,18 +292,18 @@ static void setup(void)
 
 	say(join(&ie, &te), "a connection is made");
 	say(t.shown_len >= 9 && !memcmp(t.shown, "hello", 5),
-	    "the target is shown what the initiator says");
+	    "the target gets the initiator's data");
 	say(ie.data_len >= 7 && !memcmp(ie.data, "welcome", 7),
-	    "the initiator is told what the target says");
+	    "the initiator gets the target's reject data");
 	rp_channel_close(ie.c);
 	ie.c = NULL;
-	say(PUMP(te.lost), "the target is told of the end: %s",
+	say(PUMP(te.lost), "the target gets the end of the connection: %s",
 	    strerror(te.err));
 	part(&ie, &te);
 	say(join(&ie, &te), "a second one");
 	rp_channel_close(te.c);
 	te.c = NULL;
-	say(PUMP(ie.lost), "the initiator is told of the end: %s",
+	say(PUMP(ie.lost), "the initiator gets the end of the connection: %s",
 	    strerror(ie.err));
 	part(&ie, &te);
 }
@@ -319,7 +321,7 @@ static void refusals(void)
 	t.refuse = false;
 	at.sin_port = htons(1);
 	say(!dial(&e) && PUMP(e.lost) && e.err == ECONNREFUSED && !e.data_len,
-	    "nobody listens there: %s", strerror(e.err));
+	    "no listener: %s", strerror(e.err));
 	rp_channel_close(e.c);
 	at = saved;
 	at.sin_addr.s_addr ^= htonl(0xfe);
@@ -392,12 +394,12 @@ static void data(void)
 			!memcmp(target + 9000, small, sizeof(small)) &&
 			!memcmp(target + 5000, small, sizeof(small));
 	}
-	say(good, "a delivered write of memory that nobody registered");
+	say(good, "a delivered write of unregistered memory");
 	fill_random(NULL, target, 100000);
 	post1(&ie, make(&o[0], RP_CHANNEL_READ, source, 100000, 0));
 	say(PUMP(o[0].done) && !o[0].err && !memcmp(source, target, 100000),
 	    "a read brings bytes");
-	/* Writes before a message. */
+	/* A message does not overtake writes. */
 	good = true;
 	for (int k = 0; k < 200; k++) {
 		te.messages = 0;
@@ -412,7 +414,7 @@ static void data(void)
 	part(&ie, &te);
 }
 
-/* A peer that writes where it may not. */
+/* A peer that writes without access rights. */
 static void intruders(void)
 {
 	struct end ie, te, other, other_te;
@@ -424,9 +426,9 @@ static void intruders(void)
 	post1(&ie, &o.op);
 	say(PUMP(ie.lost) && o.done == 1 && o.err, "a wrong rkey: %s, %s",
 	    strerror(ie.err), strerror(o.err));
-	say(PUMP(te.lost), "the target is told: %s", strerror(te.err));
+	say(PUMP(te.lost), "the target gets the loss: %s", strerror(te.err));
 	part(&ie, &te);
-	/* The target may not write to the initiator at all. */
+	/* The target has no access to the initiator's memory. */
 	join(&ie, &te);
 	make(&o, RP_CHANNEL_WRITE, source, 8, 0);
 	o.op.rkey = smr.rkey;
@@ -440,12 +442,12 @@ static void intruders(void)
 	part(&other, &other_te);
 }
 
-/* After close nothing arrives, nothing is used, all is reported once. */
+/* After close no bytes arrive, no buffer is used, each end is reported once. */
 static void closes(void)
 {
 	static struct op o[400];
 	struct end ie, te;
-	bool once = true, still = true, told = true;
+	bool once = true, still = true, reported = true;
 	int posted, canceled = 0;
 
 	for (int round = 0; round < 30; round++) {
@@ -469,25 +471,25 @@ static void closes(void)
 			rp_channel_close(te.c);
 			te.c = NULL;
 			memset(target, 0, SIZE);
-			told &= PUMP(ie.lost);
+			reported &= PUMP(ie.lost);
 			for (size_t k = 0; k < SIZE; k++)
 				still &= !target[k];
 		}
 		rp_channel_close(ie.c);
 		ie.c = NULL;
-		/* The memory of these is the program's again. */
+		/* The buffers of these belong to the program again. */
 		for (int k = 0; k < posted; k++) {
 			once &= o[k].done == 1;
 			canceled += o[k].err == ECANCELED;
 		}
 		memset(o, 0x55, sizeof(o));
 		if (te.c)
-			told &= PUMP(te.lost);
+			reported &= PUMP(te.lost);
 		part(&ie, &te);
 	}
 	say(once, "close reports each operation once (%d canceled)", canceled);
 	say(still, "nothing arrives after the target's close");
-	say(told, "the other end is told each time");
+	say(reported, "the other end gets each loss");
 }
 
 static void early_closes(void)
@@ -555,7 +557,7 @@ static void many(void)
 		(cond);                                                        \
 	})
 
-/* An initiator in another process, which ends as told. */
+/* An initiator in another process, which ends in the given way. */
 static void other_process(const char *how)
 {
 	pid_t child = fork();
@@ -607,7 +609,7 @@ static int child(const char *how)
 	return 3;
 }
 
-/* FLUSH, where the library and the device have it. */
+/* FLUSH, if the library and the device have it. */
 static void flushes(const char *path)
 {
 	const unsigned int all =
@@ -646,7 +648,7 @@ static void flushes(const char *path)
 		    !memcmp(pmem + 4000, source, 10000) && PUMP(te.messages),
 	    "a write, its FLUSH, a message and a fence in one chain");
 	part(&ie, &te);
-	/* Not of memory that was not registered for it. */
+	/* FLUSH of memory registered without it is refused. */
 	rp_rc_dereg(t.rc, &tmr);
 	tmr = saved;
 	join(&ie, &te);

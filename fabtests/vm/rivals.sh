@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# librpma and the provider over verbs on one device: what each takes. The figures
-# are said; an emulated machine decides nothing by them.
+# librpma and the provider over verbs on one device: prints figures, which are
+# no pass criterion on an emulated machine.
 # shellcheck shell=sh
 # shellcheck disable=SC2154
 
 # All figures take minutes: a file for --tests sets rivals=whole before this.
 node=10.9.0.1
-seconds=10 path=/nowhere # callgrind is what takes them
+seconds=10 path=/nowhere # callgrind takes them
 writes=320
 [ "${rivals:-}" != whole ] || seconds=60 path=$PATH writes=9600
-# Two programs that poll leave the device's work no processor: it goes first.
+# Two polling programs leave the device no processor: run them at idle priority.
 first="chrt --idle 0"
 
-said() { sed 's/^/# /' "$1" >&3; } # FILE: its lines, as notes
+said() { sed 's/^/# /' "$1" >&3; } # said FILE: its lines, as notes
 
 note "librpma"
 for size in 64 4096; do
@@ -22,11 +22,11 @@ for size in 64 4096; do
 	said $out
 done
 
-# What ibv_rpmem_wr_flush() costs where the device flushes: one run of both.
+# The cost of ibv_rpmem_wr_flush() over a device's FLUSH: one run of both.
 note "FLUSH through the shim"
 if [ -x flush ]; then
 	# shellcheck disable=SC2086
-	$first timeout -k 1 $patience "$here/fabtests/vm/shim_cost" rxe0 1 \
+	$first timeout -k 1 $deadline "$here/fabtests/vm/shim_cost" rxe0 1 \
 		"$dax" "${flushes:-500}" --json /tmp/shim_cost.json >$out 2>&1
 	said $out
 	said /tmp/shim_cost.json
@@ -37,17 +37,18 @@ else
 	skip "FLUSH, and through the shim" "rdma-core of this release has none"
 fi
 
-# What the device places, and that a read pushes it, is only said.
+# Placement and fence of rxe are declared, not measured.
 printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
 	>/tmp/by-dma
 
-# beside fence|agent|write VARIABLE...: durable writes through the shim, and theirs.
-# Their target polls in its turn: where ours may sleep, it looks on for as long.
+# beside fence|agent|write VARIABLE...: durable writes through the shim, and
+# librpma's. librpma's target polls in its turn; the shim's polls as long, where
+# it might sleep.
 beside() {
 	how=$1
 	shift
 	# shellcheck disable=SC2086
-	$first timeout -k 1 $patience env FI_OFI_RPMEM_NATIVE=0 "$@" \
+	$first timeout -k 1 $deadline env FI_OFI_RPMEM_NATIVE=0 "$@" \
 		"$here/fabtests/vm/shim_rivals" rxe0 1 "$dax" $node "$how" \
 		$writes >$out 2>&1
 	code=$?
@@ -70,9 +71,9 @@ beside write FI_OFI_RPMEM_SPIN=2000
 suite() {
 	method=$1 metrics=$2
 	shift 2
-	# Status 1: those of the other method were not obtained.
+	# Status 1: the other method's metrics were not obtained.
 	# shellcheck disable=SC2086
-	$first timeout -k 1 $patience env -C /root/disk PATH=$path \
+	$first timeout -k 1 $deadline env -C /root/disk PATH=$path \
 		FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4 "$@" \
 		"$here/util/fi_rpmem_bench" suite --rivals --base verbs \
 		--method "$method" --address $node --dax "$dax" \

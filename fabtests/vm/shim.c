@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One program text over each kind of flush: what completes, and how. */
+/* One program for each kind of flush: logs which operations complete, and how.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -17,10 +18,10 @@
 /*
  * Two queue pairs of this process; a writes to b's devdax. Each case is a
  * write, a flush and a write, and its completions go to the log, which must be
- * the same whatever a flush is: the device's own, by libibverbs alone (raw) or
- * through the shim (native); a read of the shim's, by builders (read) or by
- * ibv_post_send() (send); or that and a request to b's agent (agent,
- * agent-send). Into the kernel's trace go the marks of flush.sh.
+ * the same for each kind of flush: the device's own, by libibverbs alone (raw)
+ * or through the shim (native); a read by the shim, by builders (read) or by
+ * ibv_post_send() (send); or a read and a request to b's agent (agent,
+ * agent-send). The marks of flush.sh go into the kernel's trace.
  */
 enum mode {
 	RAW,
@@ -143,8 +144,8 @@ static void end_join(struct end *e, const struct end *peer, unsigned int access)
 		  mode <= NATIVE ? access : access & ~(unsigned int)FLUSHES);
 }
 
-/* Both have to be connected. */
-static void ends_ask(void)
+/* Both queue pairs have to be connected first. */
+static void ends_connect(void)
 {
 	struct ibv_rpmem_addr of_a, of_b;
 
@@ -167,10 +168,10 @@ static void ends_open(unsigned int access)
 	end_open(&b, access);
 	end_join(&a, &b, OPEN);
 	end_join(&b, &a, OPEN | access);
-	ends_ask();
+	ends_connect();
 }
 
-/* --- what differs between the modes, and nothing else --- */
+/* --- code that differs between the modes --- */
 
 static void write_to(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 {
@@ -277,7 +278,7 @@ static enum ibv_wc_status log_completions(const char *name)
 static const struct one {
 	const char *name;
 	unsigned int mr_access, qp_access;
-	size_t off, len; /* written, and flushed but for whole regions */
+	size_t off, len; /* written, and flushed unless whole */
 	uint8_t type, level;
 	enum ibv_wc_status want;
 	size_t back, back_len; /* by the device's own flush */
@@ -364,7 +365,7 @@ static void play(const struct one *c)
 		die("deregistration");
 }
 
-/* What is refused here already, and says so. */
+/* Calls that the shim refuses at once. */
 static void refuses(void)
 {
 	static const struct {
@@ -392,7 +393,7 @@ static void refuses(void)
 		      bad[i].level);
 		check(complete() == bad[i].want, bad[i].name);
 	}
-	/* A descriptor of the one is none of the other. */
+	/* A descriptor for one queue pair is void for the other. */
 	if (ibv_rpmem_get_desc(rmr, a.sqp, &desc) ||
 	    ibv_rpmem_add_region(a.sqp, &desc))
 		die("a descriptor of another queue pair");
@@ -453,7 +454,7 @@ static void put(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 		die("a write with its flush");
 }
 
-/* Both ends, and all of the memory for peers to write and flush. */
+/* Both ends, with the whole memory open to peers' writes and flushes. */
 static struct ibv_rpmem_mr *open_all(void)
 {
 	struct ibv_rpmem_mr *rmr =
@@ -467,7 +468,7 @@ static struct ibv_rpmem_mr *open_all(void)
 	return rmr;
 }
 
-/* Writes with their flush: one completion each, whatever they are made of. */
+/* Writes with their flush: one completion each, whatever carries them. */
 static void puts_records(void)
 {
 	static const size_t lens[] = {1, 64, 256, 257, 5000};
@@ -494,8 +495,8 @@ static void puts_records(void)
 	ibv_rpmem_dereg_mr(rmr);
 }
 
-/* What only an agent does: the method, atomic writes, and its end. */
-static void asks(void)
+/* Functions of the agent: the method, atomic writes, and its end. */
+static void agent_cases(void)
 {
 	struct ibv_rpmem_mr *rmr = open_all();
 	struct ibv_rpmem_region_attr attr;
@@ -504,7 +505,7 @@ static void asks(void)
 
 	check(!ibv_rpmem_query_region(a.sqp, rkey, &attr) &&
 		      !strncmp(attr.persistent, "agent-", 6),
-	      "the agent is asked");
+	      "the agent gets the request");
 	memset(to, 0, LEN);
 	for (uint64_t i = 1; i <= 4; i++)
 		if (flush_alone(2 * i, rkey, 64 * i) ||
@@ -518,7 +519,7 @@ static void asks(void)
 	      "atomic writes between flushes");
 	check(atomic_write(2, rkey, 4097, 1) == EINVAL,
 	      "an atomic write that is not aligned");
-	/* Its end of the side is gone, and nobody answers any more. */
+	/* b's side connection is closed, and no agent replies any more. */
 	ibv_rpmem_detach_qp(b.sqp);
 	if (flush_alone(3, rkey, 64))
 		die("a flush");
@@ -576,6 +577,6 @@ int main(int argc, char **argv)
 		puts_records();
 	}
 	if (mode == AGENT || mode == AGENT_SEND)
-		asks();
+		agent_cases();
 	return fclose(logged) ? 1 : 0;
 }

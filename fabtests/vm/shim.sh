@@ -16,7 +16,7 @@ over() {
 }
 
 note "the shim"
-# Here a read makes nothing durable, unless somebody says so.
+# Here a read makes nothing durable, unless the operator states it.
 printf '[host]\nassert domain = cpu-caches\n' >/tmp/operator
 chmod 644 /tmp/operator
 believe=FI_OFI_RPMEM_OPERATOR=/tmp/operator
@@ -26,12 +26,12 @@ if [ -x flush ]; then
 fi
 over read $believe
 over send $believe
-# The agent is asked where nothing cheaper will do, or where it has to.
+# The agent gets requests where no cheaper method will do, or where forced.
 agent=
 [ "$domain" = adr ] || agent=FI_OFI_RPMEM_METHOD=agent-sfence
 over agent A=1 $agent
 over agent-send A=1 $agent
-# It looks on for as long as these take.
+# A spin budget that outlasts these cases.
 over agent A=1 $agent FI_OFI_RPMEM_SPIN=2000000
 for mode in raw native read agent agent-send; do
 	if [ "$mode" != raw ] && [ "$mode" != native ] || [ -x flush ]; then
@@ -47,10 +47,10 @@ if [ "$domain" = adr ]; then
 	)" "Operation not supported"
 else
 	over read A=1
-	t "shim, the same without being told" diff /tmp/log.read /tmp/log.send
+	t "shim, the same without a statement" diff /tmp/log.read /tmp/log.send
 fi
 
-# What was built with the libibverbs of another release runs with this one.
+# Programs built with the libibverbs of another release run with this one.
 for other in bookworm trixie; do
 	[ -x shim.$other ] || continue
 	shim=$here/shim.$other
@@ -64,7 +64,8 @@ for other in bookworm trixie; do
 	done
 done
 
-# example WANTED NAME ARG...: what the initiator says; the target ends with it
+# example WANTED NAME ARG...: compare the initiator's output; the target ends
+# with it
 example() {
 	want=$1 name=$2
 	shift 2

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What ibv_rpmem_wr_flush() costs beside ibv_wr_flush(), on one device. */
+/* The cost of ibv_rpmem_wr_flush() beside ibv_wr_flush(), on one device. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,9 +14,8 @@
 
 /*
  * Two connections of this process to the same devdax, one attached to the shim.
- * Each in turn posts a flush and polls until it has completed; of each the
- * median counts. With a third word only one of them does it, for whoever counts
- * its instructions.
+ * Each in turn posts a flush and polls until it has completed; the medians
+ * count. With a third word only one of them runs, to count its instructions.
  */
 #define LEN  (2u << 20)
 #define WARM 100
@@ -186,7 +185,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < WARM; i++)
 		plain(), shim();
 	for (size_t i = 0; i < n; i++) {
-		/* Neither is always the first. */
+		/* Alternate which one is first. */
 		if (i % 2)
 			t[1][i] = shim();
 		t[0][i] = plain();

@@ -15,21 +15,21 @@
 #include "fault/record.h"
 
 /*
- * The sides of a pair as powercut.c has them, and records that its --check
- * looks for: shim_cut --target POOL@N SEED, shim_cut --initiator FD SEED SLOT
- * ENOUGH. RPMEM_BACK names a fifo from the initiator to the target.
- * RPMEM_FAULT=skip-flush where the device flushes: it is asked for a flush that
- * writes nothing back. (An agent's is skipped by the build with fault points.)
+ * The sides of a pair as in powercut.c, with records for its --check: shim_cut
+ * --target POOL@N SEED, shim_cut --initiator FD SEED SLOT ENOUGH. RPMEM_BACK
+ * names a fifo from the initiator to the target. RPMEM_FAULT=skip-flush with a
+ * device's FLUSH: the initiator posts one that writes nothing back. (The build
+ * with fault points skips an agent's flush.)
  */
 #define POOL	(1u << 20)
-#define DEVICE	(2u << 20) /* what devdax maps */
+#define DEVICE	(2u << 20) /* devdax maps whole huge pages */
 #define RECORDS (POOL / sizeof(struct record))
 #define BATCH	8
 #define WINDOW	8
 #define SENDS	(4 * BATCH * WINDOW)
 /*
- * The agent stores bytes that come in requests past the caches, and then
- * whoever cuts the power has to be told.
+ * The agent stores bytes inside requests past the caches, which only the build
+ * with fault points reports to the shadow.
  */
 #ifdef RP_FAULTS
 #define WAYS 4
@@ -39,7 +39,9 @@
 #define NAME "rxe0"
 #define GID  1
 
-/* From the target, to it, and from it when it knows who asks. */
+/*
+ * From the target, to the target, and from the target once it knows its peer.
+ */
 struct first {
 	uint32_t qp_num, rkey;
 	uint64_t at;
@@ -111,7 +113,7 @@ static void attach(unsigned int access)
 		ends_die("ibv_rpmem_attach_qp");
 }
 
-/* --- the target: maps the pool, and its agent does the rest --- */
+/* --- the target: maps the pool, its agent serves --- */
 
 static int target(char *pool)
 {
@@ -182,7 +184,7 @@ static void reap(void)
 
 	if (n < 0)
 		ends_die("ibv_rpmem_poll_cq");
-	/* Others have to get to theirs. */
+	/* Leave the processor to the other pairs. */
 	if (!n)
 		sched_yield();
 	if (n && wc.status)
@@ -196,7 +198,7 @@ static uint64_t place(uint64_t i)
 	return at.at + i * sizeof(struct record);
 }
 
-/* Of record i, these bytes. */
+/* Write these bytes of record i. */
 static void write_record(uint64_t i, size_t off, size_t len)
 {
 	end.ex->wr_id = 0;
@@ -206,17 +208,17 @@ static void write_record(uint64_t i, size_t off, size_t len)
 		       (uint32_t)len);
 }
 
-static void flush(struct batch *b, uint64_t i, unsigned int n, bool told)
+static void flush(struct batch *b, uint64_t i, unsigned int n, bool signaled)
 {
-	qp->wr_id = told ? (uintptr_t)b : 0;
-	qp->wr_flags = told ? IBV_SEND_SIGNALED : 0;
+	qp->wr_id = signaled ? (uintptr_t)b : 0;
+	qp->wr_flags = signaled ? IBV_SEND_SIGNALED : 0;
 	ibv_rpmem_wr_flush(qp, at.rkey, place(i), n * sizeof(struct record),
 			   skips ? IBV_RPMEM_FLUSH_GLOBAL
 				 : IBV_RPMEM_FLUSH_PERSISTENT,
 			   IBV_RPMEM_FLUSH_RANGE);
 }
 
-/* A record with its flush. */
+/* Write a record with its flush, in one call. */
 static void put_record(struct batch *b, uint64_t i)
 {
 	const struct ibv_sge sge = {.addr = (uintptr_t)&records[i],
@@ -230,7 +232,9 @@ static void put_record(struct batch *b, uint64_t i)
 				       : IBV_RPMEM_FLUSH_PERSISTENT);
 }
 
-/* The last word of a record by an atomic write, when the rest is durable. */
+/*
+ * Write a record's last word by an atomic write, behind the flush of the rest.
+ */
 static void append_tail(struct batch *b, uint64_t i)
 {
 	write_record(i, 0, sizeof(struct record) - sizeof(uint64_t));
@@ -257,7 +261,7 @@ static void append(struct batch *b, int way)
 	} else {
 		for (unsigned int i = 0; i < b->n; i++)
 			write_record(b->first + i, 0, sizeof(struct record));
-		/* Each by its own, or all by one. */
+		/* One flush for each record, or one for all. */
 		b->waits = way ? b->n : 1;
 		if (!way)
 			flush(b, b->first, b->n, true);
@@ -312,7 +316,9 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 			b->n = RECORDS - next;
 		append(b, (int)rng(WAYS));
 		next += b->n;
-		/* From now on it is enough to be under way. */
+		/*
+		 * Enough were acknowledged: slow down, with some outstanding.
+		 */
 		if (acked_count >= acked_enough)
 			usleep(20000);
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Durable writes through the shim beside those by librpma, on one device. */
+/* Durable writes through the shim, compared with librpma's, on one device. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@
 #include "util/samples.h"
 
 /*
- * Two processes: the one writes, by turns through the shim and as the rival
- * does, and takes the time of each write; the other has the memory. There the
- * rival's target polls in its turn and sleeps in the shim's, and of the shim
- * there is the agent's thread, which sleeps when nobody asks. A turn begins
- * with a few that do not count, until the target is awake.
+ * Two processes: one writes, by turns through the shim and through the rival,
+ * and times each write; the other has the memory. In the rival's turn its
+ * target polls; in the shim's turn it sleeps, and only the agent's thread runs,
+ * which parks when no requests come. The first writes of a turn do not count:
+ * they wake the target.
  */
-#define LEN	 (2u << 20) /* of the shim, behind as much of the rival */
+#define LEN	 (2u << 20) /* of the shim, behind the rival's */
 #define AT	 4096
 #define SIZE	 64
 #define TURN	 32
@@ -35,7 +35,7 @@
 #define WRITTEN	 1
 #define DURABLE	 2
 #define SENDS	 16
-#define PATIENCE 60000 /* ms for the other end to get somewhere */
+#define DEADLINE 60000 /* ms, the deadline of one step of the other end */
 #define SHIM	 0
 #define RIVAL	 1
 #define BY_AGENT "agent-"
@@ -46,7 +46,7 @@ static const struct way {
 	const struct rival *rival;
 	double bar;
 	bool agent;
-	bool one; /* the write and the flush are one call */
+	bool one; /* write and flush in one call */
 } ways[] = {
 	{"fence", "shim_fence_vs_librpma_flush", &rival_rpma_flush, 1.00, false,
 	 false},
@@ -56,9 +56,9 @@ static const struct way {
 	 true},
 };
 
-/* Of an end of the shim's connection, for the other one. */
-struct told {
-	_Atomic int steps; /* what has been done of its setup */
+/* The setup of one end of the shim's connection, for the other end. */
+struct setup {
+	_Atomic int steps; /* setup steps done */
 	uint32_t qp_num;
 	struct ibv_rpmem_addr addr;
 };
@@ -66,8 +66,8 @@ struct told {
 static struct world {
 	struct rival_page page;
 	_Atomic int turn, up, over;
-	sem_t awake; /* for the rival's turn */
-	struct told told[2];
+	sem_t wake; /* posted in the rival's turn */
+	struct setup setup[2];
 	struct ibv_rpmem_desc desc;
 	uint32_t rkey;
 	uint64_t addr;
@@ -96,18 +96,18 @@ static void wait_for(_Atomic int *what, int value)
 {
 	for (int ms = 0; atomic_load(what) < value; ms++) {
 		errno = ETIMEDOUT;
-		if (ms > PATIENCE)
+		if (ms > DEADLINE)
 			ends_die("the other end");
 		usleep(1000);
 	}
 }
 
-/* Both ends: 0 writes, 1 has the memory. */
+/* Set up both ends: 0 writes, 1 has the memory. */
 static void meet(int self, const char *device, int gid_index)
 {
 	const unsigned int access = self ? ENDS_FLUSHES : 0;
 	struct ibv_rpmem_qp_attr attr = {.access = access};
-	struct told *mine = &w->told[self], *theirs = &w->told[!self];
+	struct setup *mine = &w->setup[self], *theirs = &w->setup[!self];
 
 	ends_device(&dev, device, gid_index);
 	ends_make(&end, &dev, SENDS);
@@ -128,7 +128,7 @@ static void meet(int self, const char *device, int gid_index)
 		ends_die("ibv_rpmem_connect");
 }
 
-/* --- who has the memory --- */
+/* --- the process with the memory --- */
 
 static void target(const struct rival_cfg *cfg, const char *device,
 		   int gid_index)
@@ -148,25 +148,25 @@ static void target(const struct rival_cfg *cfg, const char *device,
 		ends_die("ibv_rpmem_get_desc");
 	w->rkey = mr->mr->rkey;
 	w->addr = (uintptr_t)mem + LEN;
-	atomic_store(&w->told[1].steps, 2);
+	atomic_store(&w->setup[1].steps, 2);
 	while (!ret && !atomic_load(&w->over)) {
 		if (atomic_load(&w->turn) == RIVAL)
 			ret = way->rival->poll(rival, w->err);
 		else
-			sem_wait(&w->awake);
+			sem_wait(&w->wake);
 	}
 	if (ret)
 		fprintf(stderr, "%s, target: %s\n", way->rival->name, w->err);
 	_exit(ret != 0);
 }
 
-/* --- who writes --- */
+/* --- the process that writes --- */
 
 static void look_at_region(void)
 {
 	struct ibv_rpmem_region_attr how;
 
-	wait_for(&w->told[1].steps, 2);
+	wait_for(&w->setup[1].steps, 2);
 	errno = ibv_rpmem_add_region(sqp, &w->desc);
 	if (!errno)
 		errno = ibv_rpmem_query_region(sqp, w->rkey, &how);
@@ -221,26 +221,26 @@ static void as_rival(void)
 		ends_die("%s: %s", way->rival->name, err);
 }
 
-static void turn(int whose)
+static void turn(int owner)
 {
 	static unsigned char salt;
-	const char *there = mem + (whose == SHIM ? LEN : 0) + AT;
+	const char *remote = mem + (owner == SHIM ? LEN : 0) + AT;
 	uint64_t before, after;
 
-	atomic_store(&w->turn, whose);
-	if (whose == RIVAL)
-		sem_post(&w->awake);
+	atomic_store(&w->turn, owner);
+	if (owner == RIVAL)
+		sem_post(&w->wake);
 	before = now();
 	for (int i = -WARM; i < TURN; i++) {
 		memset(source, ++salt, SIZE);
-		whose == SHIM ? through_shim() : as_rival();
-		/* One reading for each: they cost, too. */
+		owner == SHIM ? through_shim() : as_rival();
+		/* One clock reading for each write: readings cost, too. */
 		after = now();
-		if (i >= 0 && rp_samples_add(&samples[whose], after - before))
+		if (i >= 0 && rp_samples_add(&samples[owner], after - before))
 			ends_die("no memory");
 		before = after;
-		/* The memory is mapped here, too. */
-		if (memcmp(there, source, SIZE))
+		/* This process maps the memory, too. */
+		if (memcmp(remote, source, SIZE))
 			ends_die("the bytes did not arrive");
 	}
 }
@@ -259,7 +259,7 @@ static void judge(size_t turns)
 	double us[2];
 
 	for (size_t i = 0; i < turns; i++) {
-		/* Neither is always the first. */
+		/* Alternate which one is first. */
 		turn((int)(i % 2));
 		turn((int)!(i % 2));
 	}
@@ -274,7 +274,7 @@ static void judge(size_t turns)
 static void initiator(const struct rival_cfg *cfg, const char *device,
 		      int gid_index, size_t turns)
 {
-	wait_for(&w->told[1].steps, 1);
+	wait_for(&w->setup[1].steps, 1);
 	meet(0, device, gid_index);
 	look_at_region();
 	source = aligned_alloc(4096, 4096);
@@ -282,9 +282,9 @@ static void initiator(const struct rival_cfg *cfg, const char *device,
 		      : NULL;
 	if (!from)
 		ends_die("ibv_reg_mr");
-	/* It is accepted in its turn. */
+	/* The target accepts the connection in the rival's turn. */
 	atomic_store(&w->turn, RIVAL);
-	sem_post(&w->awake);
+	sem_post(&w->wake);
 	if (way->rival->open(cfg, &w->page, &rival, w->err))
 		ends_die("%s: %s", way->rival->name, w->err);
 	judge(turns);
@@ -316,7 +316,7 @@ int main(int argc, char **argv)
 	w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (fd < 0 || mem == MAP_FAILED || w == MAP_FAILED ||
-	    sem_init(&w->awake, 1, 0))
+	    sem_init(&w->wake, 1, 0))
 		ends_die("%s", argv[3]);
 	cfg.mem = mem;
 	/* Neither library survives a fork. */
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
 		ends_die("the target: %s", w->err);
 	initiator(&cfg, argv[1], atoi(argv[2]), turns);
 	atomic_store(&w->over, 1);
-	sem_post(&w->awake);
+	sem_post(&w->wake);
 	return waitpid(child, &code, 0) == child && !code ? 0 : 1;
 }
 #else

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# One of two machines: the one with the memory, or the one that outlives it.
+# One of two machines: the one with the memory, or the one that survives it.
 # shellcheck shell=sh
 
 machines=$here/fabtests/fault/machines
@@ -25,7 +25,8 @@ target)
 	;;
 initiator)
 	export FI_OFI_RPMEM_TIMEOUT=15000
-	# Heard outside while it runs: it says when its target may die.
+	# Its output is read outside while it runs: it says when its target may
+	# die.
 	: >$out
 	tail -f $out | sed -u 's/^/# /' >&3 &
 	tap "two machines" "$machines" --initiator "$board"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# What is tested in a guest: memory first, then the RDMA device.
+# The tests in a guest: memory first, then the RDMA device.
 # shellcheck shell=sh
 
 here=$PWD
@@ -8,7 +8,7 @@ export FI_PROVIDER_PATH=$here/prov/rpmem/.libs FI_TCP_IFACE=lo
 # An emulated target is slow, not dead.
 export FI_OFI_RPMEM_TIMEOUT=30000
 
-# What the two machines promise.
+# The persistence domains of the two machines.
 case $domain in
 adr) in_sysfs=memory_controller in_words=memory-controller dax_by=agent-clwb ;;
 eadr) in_sysfs=cpu_cache in_words=cpu-caches dax_by=delivery ;;
@@ -39,7 +39,7 @@ mkdir -p /mnt/fsdax /root/disk
 t "ext4 on $pmem" mkfs.ext4 -q -F -b 4096 "$pmem"
 t "ext4 on $pmem, mounted for DAX" mount -o dax=always "$pmem" /mnt/fsdax
 
-# says FIELD PATH: what fi_rpmem_info says of it
+# says FIELD PATH: the field that fi_rpmem_info prints for the path
 says() { util/fi_rpmem_info "$2" 2>&1 | sed -n "s/^  $1  *\([^ ]*\).*/\1/p" | tail -1; }
 
 # facts PATH MEMORY METHOD
@@ -57,8 +57,8 @@ is "fi_rpmem_info, the host" "$(util/fi_rpmem_info |
 t "fi_rpmem_info --doctor commits" \
 	util/fi_rpmem_info --doctor /mnt/fsdax /root/disk
 
-# What a target says of a pool, and what a copy to it does.
-# exported FOLDER METHOD
+# exported FOLDER METHOD: check a daemon's export of a pool, and a copy to it
+# and back.
 exported() {
 	rm -f "$1/pool" port
 	util/fi_rpmemd --port 0 --port-file port --create 4M "$1/pool" \
@@ -89,7 +89,7 @@ exported /root/disk agent-msync
 # The same programs on every kind of memory.
 note "the provider"
 basic=$here/fabtests/functional/basic
-if [ "$domain" = adr ]; then # the other machine has nothing new for these
+if [ "$domain" = adr ]; then # the other machine adds nothing to these
 	tap "basic on a disk" env -C /root/disk "$basic"
 	tap "basic on fsdax" env -C /mnt/fsdax "$basic"
 	tap "man pages' claims" env -C /root/disk -u FI_OFI_RPMEM_TIMEOUT \
@@ -101,13 +101,13 @@ tap "basic on fsdax with MAP_SYNC" env -C /mnt/fsdax \
 	RPMEM_MAP_SYNC=1 RPMEM_METHOD=$dax_by "$basic"
 tap "basic on devdax" env RPMEM_POOL="$dax" RPMEM_METHOD=$dax_by "$basic"
 
-# Targets are killed; what is judged is what was flushed, or, where nothing has
-# to be, the memory.
+# Targets are killed, and the shadow of flushed bytes is judged, or the memory,
+# if no flush is needed.
 note "power cuts"
 RPMEM_SHADOW_LIB=$here/fabtests/fault/.libs/libshadow.so
 tap "power cuts on fsdax" env -C /mnt/fsdax \
 	RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
-# Stores past the caches only the provider with fault points tells.
+# Non-temporal stores are reported only by the provider with fault points.
 faulty=FI_PROVIDER_PATH=$here/fabtests/fault/.libs
 if [ "$domain" = adr ]; then
 	on_fsdax="-C /mnt/fsdax RPMEM_SHADOW_LIB=$RPMEM_SHADOW_LIB
@@ -143,7 +143,7 @@ sleep 1
 t "ibv_devinfo" sh -c 'ibv_devinfo -d rxe0 | grep PORT_ACTIVE'
 t "libfabric's verbs" sh -c 'fi_info -p verbs | grep "domain: rxe0"'
 
-# both SERVER CLIENT: the client's end is that of the test
+# both SERVER CLIENT: run both; the result is the client's
 both() {
 	sh -c "$1" >$out.server 2>&1 &
 	server=$!

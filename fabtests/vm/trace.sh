@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# The packets of durable writes, as rxe sends them: trace.awk judges.
+# The packets of durable writes, as rxe sends them; trace.awk judges them.
 # shellcheck shell=sh
 # shellcheck disable=SC2154
 
 tracing=/sys/kernel/tracing
-# rxe_xmit_packet(qp, pkt, skb): pkt->hdr, at 24, is the packet's own header:
-# opcode, queue pair, number, and of writes and reads address, key, length; of
-# a FLUSH all of that is 4 bytes later.
+# rxe_xmit_packet(qp, pkt, skb): pkt->hdr, at 24, is the packet's header:
+# opcode, queue pair, number, and for writes and reads address, key, length; in
+# a FLUSH these are 4 bytes later.
 probe='p:tx rxe_xmit_packet op=+0(+24(%si)):u8 qpn=+4(+24(%si)):x32
 	psn=+8(+24(%si)):x32 vah=+12(+24(%si)):x32 val=+16(+24(%si)):x32
 	rkey=+20(+24(%si)):x32 len=+24(+24(%si)):x32
 	flen=+28(+24(%si)):x32'
 
-# Each probe that comes or goes changes the kernel's code, which an emulated
-# processor may miss: once, without those of the scheduler, and it stays.
+# Each change of probes changes the kernel's code, which an emulated processor
+# may miss: set the probe once, without the scheduler's, and keep it.
 probed() {
 	mount -t tracefs trace $tracing 2>/dev/null
 	echo 0 >$tracing/tracing_on
@@ -50,13 +50,13 @@ note "packets"
 probed >$out 2>&1
 if report "$([ $? = 0 ] && echo ok || echo not ok)" "a probe where rxe transmits"
 then
-	# What the device places, and that a read pushes it, is only said.
+	# Placement and fence of rxe are declared, not measured.
 	printf '%s\n' '[host]' 'assert placement = dma-memory' \
 		'assert fence = yes' >/tmp/by-dma
 	for size in 64 4096; do
 		packets agent-clwb $size FI_OFI_RPMEM_NATIVE=0
 		[ ! -x flush ] || packets native $size
-		# Small ones would go inside requests, fence or not.
+		# Small writes would go inside requests, fence or not.
 		packets fence $size FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 \
 			FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
 	done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# trace.awk accepts what the methods send, and refuses everything else.
+# trace.awk accepts the packets that the methods send, and refuses all others.
 set -u
 here=${srcdir:-.}/fabtests/vm
 log=trace.$$
@@ -38,10 +38,10 @@ good() { # METHOD NAME; the log is standard input
 		! grep '^not ok' $log.out && return
 	echo "FAIL: $1, $2 is refused"
 	cat $log.out
-	touch $log.bad # a pipe has no variables of ours
+	touch $log.bad # a pipe cannot set variables of this shell
 }
 
-bad() { # METHOD NAME RULE: refused for this, whatever else
+bad() { # METHOD NAME RULE: refused for this rule, perhaps for others too
 	cat >$log
 	judge "$1"
 	grep -q "^not ok - $1: $3" $log.out && return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Two machines on a network of their own: the one with the memory dies, and comes
-# back; sourced by guest.sh.
+# Two machines on a network of their own: the one with the memory dies, and
+# restarts; sourced by guest.sh.
 # shellcheck shell=bash
 
 # on_net MAC OPTION: options that join a machine to the network
@@ -42,8 +42,8 @@ two() {
 
 	rm -f "$work/board"
 	truncate -s 1M "$work/board"
-	# The one that listens takes the other one back in. A port that is taken
-	# ends it at once.
+	# The listening machine accepts the other one again. A port in use ends
+	# it at once.
 	for _ in 1 2 3 4 5; do
 		new_nvdimms
 		nvdimm=$work/other role=-initiator options=()
@@ -82,7 +82,7 @@ two() {
 			unplug
 		done
 	fi
-	follower=$child child=$other # watched is the one that goes on
+	follower=$child child=$other # the survivor is watched
 	console=$build/$suite-adr-initiator.console results=$initiators
 	watch
 	other=

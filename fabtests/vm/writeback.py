@@ -17,7 +17,7 @@ import sys
 
 PAGE = 4096
 RDX, RSI, RDI, RIP = 3, 4, 5, 16
-# First instructions that do nothing: the guest goes on behind them.
+# First instructions without an effect: the guest continues behind them.
 NOTHING = {bytes.fromhex("f30f1efa"): 4, bytes.fromhex("0f1f440000"): 5}
 
 
@@ -56,7 +56,7 @@ class GdbServer:
     def send(self, text):
         data = text.encode()
         try:
-            # What is sent acknowledges what was heard before.
+            # A packet also acknowledges the packets received before it.
             self.sock.sendall(b"+$%s#%02x" % (data, sum(data) & 255))
         except ConnectionError:
             raise Gone from None
@@ -136,8 +136,8 @@ class Follower:
         while left:
             n = min(left, 2048, PAGE - source % PAGE)
             got = self.server.memory(source, n)
-            # A user's page that is not there is the kernel's to fetch, and
-            # until it has been nothing is stored.
+            # A user page that is not mapped is fetched by the kernel, and
+            # nothing is stored before.
             if got is not None:
                 self.medium[at:at + n] = got
             at, source, left = at + n, source + n, left - n
@@ -162,7 +162,7 @@ class Follower:
 
     def follow(self):
         server = self.server
-        # Single registers are for those who know how they are described.
+        # Single registers require a client that reads their description.
         server.ask("qSupported:xmlRegisters=i386")
         server.ask("qXfer:features:read:target.xml:0,ffb")
         for addr in self.at:

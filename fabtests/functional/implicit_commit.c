@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * FI_OFI_RPMEM_COMMIT_WRITES: a program that asks for no persistence, and its
- * writes to a file complete when they are durable.
+ * FI_OFI_RPMEM_COMMIT_WRITES: a program requests no persistence, and its writes
+ * to a file complete when they are durable (implicit commit).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #include "functional/pair.h"
 
-/* What the script makes each flush take, less what a clock may be off. */
+/* Duration of a flush, set by the script, less the clock's error, in ms. */
 #define FLUSH_MS 50
 
 static struct fi_cq_tagged_entry e;
@@ -54,7 +54,7 @@ static void registrations(struct side *s)
 		mmap(NULL, 3 * page, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *private = mapped(s->path, page, rw, MAP_PRIVATE);
 	char *readable = mapped(s->path, page, PROT_READ, MAP_SHARED);
-	char cut[] = "unasked_cut.XXXXXX", *end;
+	char cut[] = "implicit_cut.XXXXXX", *end;
 	int fd = mkstemp(cut);
 
 	if (fd < 0 || ftruncate(fd, (off_t)page + 100))
@@ -63,13 +63,13 @@ static void registrations(struct side *s)
 	end = mapped(cut, 2 * page, rw, MAP_SHARED);
 	tap_ok(!reg(s, anon, page, both), "anonymous memory is ordinary");
 	tap_ok(!reg(s, private, page, both), "so is a private mapping");
-	tap_ok(!reg(s, readable, page, both), "and what nobody can write");
+	tap_ok(!reg(s, readable, page, both), "and a read-only mapping");
 	tap_ok(!reg(s, end, page, both), "a file is registered");
 	tap_ok(reg(s, end, 2 * page, both) == -FI_EFAULT,
 	       "what is in part behind the end of its file is refused");
 	tap_ok(!reg(s, end, 2 * page, FI_REMOTE_READ | FI_SEND | FI_READ),
 	       "not where peers do not write");
-	/* A file beside anonymous memory, in one range. */
+	/* A file mapping beside anonymous memory, in one range. */
 	if (mmap(anon + page, page, rw, MAP_SHARED | MAP_FIXED,
 		 fd = open(s->path, O_RDWR), 0) == MAP_FAILED)
 		MUST(-errno);
@@ -86,10 +86,10 @@ static void registrations(struct side *s)
 static void serve(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
-	if (getenv("EXPECT_ASKED"))
+	if (getenv("EXPECT_IMPLICIT"))
 		registrations(s);
-	pair_meet(s);
-	pair_meet(s);
+	pair_barrier(s);
+	pair_barrier(s);
 }
 
 /* --- the initiator's half --- */
@@ -105,7 +105,7 @@ static double ms(void)
 static uint64_t src[8], res[8], cmp[8];
 static const struct card *at;
 
-static ssize_t writev_it(struct side *s)
+static ssize_t post_writev(struct side *s)
 {
 	const struct iovec iov[2] = {{src, 8}, {src + 1, 8}};
 
@@ -113,19 +113,19 @@ static ssize_t writev_it(struct side *s)
 			 at->pool_key, NULL);
 }
 
-static ssize_t write_it(struct side *s)
+static ssize_t post_write(struct side *s)
 {
 	return fi_write(s->ep, src, 64, NULL, s->peer, at->pool_addr,
 			at->pool_key, NULL);
 }
 
-static ssize_t writedata_it(struct side *s)
+static ssize_t post_writedata(struct side *s)
 {
 	return fi_writedata(s->ep, src, 64, NULL, 5, s->peer, at->pool_addr,
 			    at->pool_key, NULL);
 }
 
-static ssize_t writemsg_it(struct side *s)
+static ssize_t post_writemsg(struct side *s)
 {
 	const struct iovec iov = {src, 64};
 	const struct fi_rma_iov rma = {at->pool_addr, 64, at->pool_key};
@@ -140,8 +140,8 @@ static ssize_t writemsg_it(struct side *s)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION);
 }
 
-/* To the file and to ordinary memory at once. */
-static ssize_t mixed_it(struct side *s)
+/* One write to the file and to ordinary memory. */
+static ssize_t post_mixed(struct side *s)
 {
 	const struct iovec iov = {src, 64};
 	const struct fi_rma_iov rma[2] = {
@@ -159,13 +159,13 @@ static ssize_t mixed_it(struct side *s)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION);
 }
 
-static ssize_t atomic_it(struct side *s)
+static ssize_t post_atomic(struct side *s)
 {
 	return fi_atomic(s->ep, src, 2, NULL, s->peer, at->pool_addr,
 			 at->pool_key, FI_UINT64, FI_SUM, NULL);
 }
 
-static ssize_t atomicmsg_it(struct side *s)
+static ssize_t post_atomicmsg(struct side *s)
 {
 	const struct fi_ioc iov = {src, 1};
 	const struct fi_rma_ioc rma = {at->pool_addr, 1, at->pool_key};
@@ -182,34 +182,34 @@ static ssize_t atomicmsg_it(struct side *s)
 	return fi_atomicmsg(s->ep, &msg, FI_COMPLETION);
 }
 
-static ssize_t fetch_it(struct side *s)
+static ssize_t post_fetch(struct side *s)
 {
 	return fi_fetch_atomic(s->ep, src, 1, NULL, res, NULL, s->peer,
 			       at->pool_addr, at->pool_key, FI_UINT64, FI_SUM,
 			       NULL);
 }
 
-static ssize_t compare_it(struct side *s)
+static ssize_t post_compare(struct side *s)
 {
 	return fi_compare_atomic(s->ep, src, 1, NULL, cmp, NULL, res, NULL,
 				 s->peer, at->pool_addr, at->pool_key,
 				 FI_UINT64, FI_CSWAP_NE, NULL);
 }
 
-static void late(struct side *s, const char *what,
-		 ssize_t (*post)(struct side *))
+static void check_late(struct side *s, const char *what,
+		       ssize_t (*post)(struct side *))
 {
 	double begun, took;
-	int told;
+	int completed;
 
 	POST(s, (begun = ms(), post(s)));
-	told = side_wait(s, &e, &err);
+	completed = side_wait(s, &e, &err);
 	took = ms() - begun;
-	tap_ok(told && took >= FLUSH_MS,
+	tap_ok(completed && took >= FLUSH_MS,
 	       "%s completes behind its flush (%.0f ms)", what, took);
 }
 
-/* What a commit of the whole of a key's first page comes to. */
+/* Does a commit of the key's first page succeed? */
 static bool commits(struct side *s, uint64_t addr, uint64_t key)
 {
 	const struct fi_rma_iov r = {addr, 4096, key};
@@ -224,36 +224,36 @@ static bool commits(struct side *s, uint64_t addr, uint64_t key)
 	return !ret && side_wait(s, &e, &err);
 }
 
-static void ask(struct side *s, const struct card *peer)
+static void initiate(struct side *s, const struct card *peer)
 {
-	bool expected = getenv("EXPECT_ASKED");
+	bool expected = getenv("EXPECT_IMPLICIT");
 
 	at = peer;
 	side_insert(s, peer);
-	pair_meet(s);
+	pair_barrier(s);
 	tap_ok(commits(s, peer->pool_addr, peer->pool_key) == expected,
 	       "the file is %s", expected ? "persistent" : "ordinary");
 	tap_ok(!commits(s, peer->plain_addr, peer->plain_key),
 	       "plain memory is ordinary");
 	if (expected) {
-		late(s, "fi_write", write_it);
-		late(s, "fi_writev", writev_it);
-		late(s, "fi_writedata", writedata_it);
-		late(s, "fi_writemsg", writemsg_it);
-		late(s, "fi_atomic", atomic_it);
-		late(s, "fi_atomicmsg", atomicmsg_it);
-		late(s, "fi_fetch_atomic", fetch_it);
-		late(s, "fi_compare_atomic", compare_it);
-		tap_ok(mixed_it(s) == -FI_EINVAL,
+		check_late(s, "fi_write", post_write);
+		check_late(s, "fi_writev", post_writev);
+		check_late(s, "fi_writedata", post_writedata);
+		check_late(s, "fi_writemsg", post_writemsg);
+		check_late(s, "fi_atomic", post_atomic);
+		check_late(s, "fi_atomicmsg", post_atomicmsg);
+		check_late(s, "fi_fetch_atomic", post_fetch);
+		check_late(s, "fi_compare_atomic", post_compare);
+		tap_ok(post_mixed(s) == -FI_EINVAL,
 		       "one that writes ordinary memory too is refused");
 	}
-	pair_meet(s);
+	pair_barrier(s);
 }
 
 int main(void)
 {
-	const struct pair_opts o = {.unasked = true, .caps = FI_ATOMIC};
+	const struct pair_opts o = {.plain_hints = true, .caps = FI_ATOMIC};
 
-	pair_run(&o, &o, serve, ask);
+	pair_run(&o, &o, serve, initiate);
 	return tap_done();
 }

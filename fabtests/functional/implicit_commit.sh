@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Writes of a program that does not ask: durable when the operator says so, with
-# flushes slow enough for a completion that is early to be seen; else ordinary.
+# Implicit commit: writes of a program that requests no persistence are durable
+# if the operator says so, with flushes slow enough to show an early completion;
+# else they are ordinary.
 set -u
 
-dir=$(mktemp -d ./unasked.XXXXXX) || exit 99
-shm=$(mktemp -d /dev/shm/unasked.XXXXXX 2>/dev/null) || shm=
+dir=$(mktemp -d ./implicit_commit.XXXXXX) || exit 99
+shm=$(mktemp -d /dev/shm/implicit_commit.XXXXXX 2>/dev/null) || shm=
 trap 'rm -rf "$dir" $shm' EXIT
 ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$dir/" || exit 99
 export FI_PROVIDER_PATH=$PWD/$dir RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=60
 failed=0 ok=0
 run() {
-	"$@" fabtests/functional/unasked >"$dir/log" 2>&1 || failed=1
+	"$@" fabtests/functional/implicit_commit >"$dir/log" 2>&1 || failed=1
 	grep '^\(not \)\?ok\|^#' "$dir/log"
 	ok=$((ok + $(grep -c '^\(not \)\?ok' "$dir/log")))
 }
-# tells COUNT FILE WHAT: so often the last run said that writes to FILE, ordinary
-# for want of class, are not made durable, and what to change.
+# tells COUNT FILE WHAT: the last run warned COUNT times that writes to FILE,
+# ordinary for want of class, are not made durable, and named the remedy.
 tells() {
 	local n
 	n=$(grep 'writes to it are not made durable: class process, and power' \
@@ -29,9 +30,9 @@ tells() {
 }
 
 run env FI_OFI_RPMEM_COMMIT_WRITES=0
-run env FI_OFI_RPMEM_COMMIT_WRITES=1 EXPECT_ASKED=1 FI_LOG_LEVEL=warn
+run env FI_OFI_RPMEM_COMMIT_WRITES=1 EXPECT_IMPLICIT=1 FI_LOG_LEVEL=warn
 tells 0 '' "nothing is said of files that are persistent, nor of memory"
-run env FI_OFI_RPMEM_COMMIT_WRITES=1 EXPECT_ASKED=1 FI_OFI_RPMEM_INLINE=0
+run env FI_OFI_RPMEM_COMMIT_WRITES=1 EXPECT_IMPLICIT=1 FI_OFI_RPMEM_INLINE=0
 if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	run env FI_OFI_RPMEM_COMMIT_WRITES=1 FI_LOG_LEVEL=warn \
 		RPMEM_POOL="$shm/window"
