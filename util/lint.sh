@@ -155,6 +155,19 @@ if command -v cppcheck >/dev/null; then
 	judge cppcheck "${files[@]}"
 fi
 
+# The words of comments, names and commit titles, in the whole tree.
+if [ $# = 0 ]; then
+	echo '/* Who finds this? */' >"$dir/words.c"
+	if util/words.py "$dir/words.c" >/dev/null; then
+		echo "util/words.py does not find a planted comment"
+		failed=$((failed + 1))
+	elif util/words.py; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+	fi
+fi
+
 # Report entries of the list that no tool finds any more.
 if [ $# = 0 ] && [ $skipped = 0 ]; then
 	stale=$(cut -f 2,3,6 "$dir"/*.judged | sort -u |

@@ -124,10 +124,10 @@ void node_poke(struct sim_node *n)
 void node_expect(struct sim_node *n, void *context,
 		 struct fi_cq_tagged_entry *e)
 {
-	struct fi_cq_tagged_entry own;
+	struct fi_cq_tagged_entry entry;
 
 	if (!e)
-		e = &own;
+		e = &entry;
 	cr_assert_eq(MUST(fi_cq_read(n->cq, e, 1)), 1);
 	cr_assert_eq(e->op_context, context);
 }

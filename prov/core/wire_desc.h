@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What two ends of a queue pair tell each other, and of the target's regions.
+/* Descriptors of regions and side addresses: the bytes that two ends of a queue
+ * pair exchange.
  */
 #ifndef RP_WIRE_DESC_H
 #define RP_WIRE_DESC_H
@@ -82,21 +83,21 @@ int rp_desc_put(void *buf, const struct rp_desc *d);
  */
 int rp_desc_get(const void *buf, struct rp_desc *d);
 
-/* That of zlib. */
+/* The CRC-32 of zlib. */
 uint32_t rp_crc32(const void *buf, size_t n);
 
 /*
- * Where an end has its side queue pairs, and the rings that its peer writes:
- * one of its agent, into which requests can be written over the queue pair
- * itself, and one of the initiator's end, into which the peer's agent can write
- * replies; any may be missing:
+ * A side address: the side queue pairs of one end, and the rings that its peer
+ * writes. The peer writes requests into the agent's ring over the program's
+ * queue pair, and the peer's agent writes replies into the initiator's ring.
+ * Each of them may be missing:
  *
  *    0 8 bytes: as above
- *    8 u32 qp_num: of the queue pair that these stand beside
+ *    8 u32 qp_num: the program's queue pair
  *   12 u32 initiator: number of the side queue pair that sends requests; 0:
  *      none
- *   16 u32 target: of the one that sends replies; 0: none
- *   20 u32 psn: that both begin with
+ *   16 u32 target: number of the one that sends replies; 0: none
+ *   20 u32 psn: first packet sequence number of both
  *   24 u64 ring: first byte, as the peer names it; 0: none
  *   32 u32 ring_rkey; 0 where there is none
  *   36 u32 replies_rkey; 0 where there is none
@@ -115,7 +116,7 @@ struct rp_side {
 	uint32_t ring_rkey, replies_rkey;
 	uint64_t replies;
 };
-/* As the two above. */
+/* Encode and decode a side address, as descriptors above. */
 int rp_side_put(void *buf, const struct rp_side *s);
 int rp_side_get(const void *buf, struct rp_side *s);
 
@@ -137,9 +138,9 @@ struct rp_wire_slot {
 	uint8_t valid;
 };
 void rp_wire_put_slot(void *buf, const struct rp_wire_slot *s, const void *msg);
-/* Of any bytes. */
+/* Decode any bytes; the caller compares the checksum. */
 void rp_wire_get_slot(const void *buf, struct rp_wire_slot *s);
-/* Of the other fields, and of s->length bytes of msg. */
+/* The checksum of the other fields and of s->length bytes of msg. */
 uint32_t rp_wire_slot_checksum(const struct rp_wire_slot *s, const void *msg);
 
 #endif
