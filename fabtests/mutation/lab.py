@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A copy of the tree, built file by file, in which mutants are tried."""
+import functools
 import glob
 import math
 import os
@@ -255,12 +256,14 @@ class Bench:
         return failed[0] if failed else f"exit {code}"
 
 
+@functools.lru_cache(None)
 def has_rdmacm():
     """Are private connections over verbs built?"""
     return not command(["sh", "-c", "echo '#include <rdma/rdma_cma.h>' | "
                         "gcc -E -x c -"]).returncode
 
 
+@functools.lru_cache(None)
 def has_verbs(name="ibv_wr_start"):
     """Is libibverbs installed, and does it have this call?"""
     return not command(

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Named mutants: one file per source, each mutant anchored in its function.
+
+named/core/ring.mutants has the mutants of prov/core/ring.c:
+
+    ## ring-in-pieces
+    A message is taken before its last byte has arrived.
+    in: rp_ring_take
+    --- old
+    text of the source: whole lines
+    --- new
+    text in its place
+
+The old text must stand in that function exactly once, or without "in:" in the
+file. Blank lines around a block do not count.
+"""
+import collections
+import glob
+import os
+import re
+
+Named = collections.namedtuple("Named", "name what path function old new")
+
+
+class Wrong(Exception):
+    """A mutant that does not fit its source, or no mutant at all."""
+
+
+def read(source):
+    """All mutants of a source tree, in the order of their names."""
+    found = []
+    folder = os.path.join(source, "fabtests/mutation/named")
+    for path in glob.glob(os.path.join(folder, "*", "*.mutants")):
+        c_file = "prov/" + os.path.relpath(path, folder)[:-8] + ".c"
+        with open(path, encoding="ascii") as f:
+            first, *blocks = re.split(r"^## ", f.read(), flags=re.M)
+        if first.strip() or not blocks:
+            raise Wrong(f"{path}: a mutant begins with ## and its name")
+        found += [parse(path, c_file, b) for b in blocks]
+    names = [n.name for n in found]
+    for n in set(names):
+        if names.count(n) > 1:
+            raise Wrong(f"two mutants are called {n}")
+    return sorted(found)
+
+
+def parse(path, c_file, block):
+    m = re.fullmatch(r"(\S+)\n(\S[^\n]*)\n(?:in: (\w+)\n)?--- old\n(.+?\n)"
+                     r"--- new\n(.*?\n|)\n*", block, re.S)
+    if not m:
+        raise Wrong(f"{path}: ## {block.splitlines()[0]}: name, sentence, in:, "
+                    "--- old, --- new")
+    return Named(m[1], m[2], c_file, m[3], m[4], m[5] if m[5].strip() else "")
+
+
+def span(text, function):
+    """Where the definition of a function begins and ends, or None."""
+    for m in re.finditer(rf"^(?![ \t#/*]).*\b{function}\(", text, re.M):
+        body = text.find("\n{\n", m.start())
+        semicolon = text.find(";", m.start())
+        if body >= 0 and not 0 <= semicolon < body:
+            return m.start(), text.find("\n}\n", body) + 3
+    return None
+
+
+def apply(text, mutant):
+    """The text of the source with this mutant."""
+    first, end = 0, len(text)
+    if mutant.function:
+        where = span(text, mutant.function)
+        if not where:
+            raise Wrong(f"{mutant.name}: {mutant.path} has no function "
+                        f"{mutant.function}")
+        first, end = where
+    times = text.count(mutant.old, first, end)
+    if times != 1:
+        raise Wrong(f"{mutant.name}: its old text is {times} times in "
+                    f"{mutant.function or mutant.path}, and must be there once")
+    return (text[:first] + text[first:end].replace(mutant.old, mutant.new) +
+            text[end:])
