@@ -25,6 +25,7 @@
 #define BENCH_OBJECTS	     50000	 /* of the mixed case, at most */
 #define BENCH_DISK	     (32u << 20) /* file beside the pool */
 #define BENCH_FIGURES	     16		 /* metrics of a suite, at most */
+#define BENCH_RATIO_MIN	     10		 /* samples of a median in a ratio */
 
 /* Endpoints of a case; the target polls this side while the case runs. */
 enum bench_side {

@@ -64,7 +64,9 @@ static int ratio(struct bench_line *lines, size_t n, size_t which,
 		find(lines, n, ratios[which].lower, upper->size, upper->ranges);
 	uint64_t up, low;
 
-	if (!lower || rp_samples_rank(&upper->samples, 500, &up) ||
+	if (!lower || upper->samples.n < BENCH_RATIO_MIN ||
+	    lower->samples.n < BENCH_RATIO_MIN ||
+	    rp_samples_rank(&upper->samples, 500, &up) ||
 	    rp_samples_rank(&lower->samples, 500, &low) || !low)
 		return -ENODATA;
 	*value = (double)up / (double)low;
@@ -160,6 +162,7 @@ void bench_report_head(const struct bench *b)
 {
 	char cpu[128], size[RP_SIZE_LEN];
 	struct utsname u;
+	double load;
 	uint32_t v = fi_version();
 
 	cpu_model(cpu, sizeof(cpu));
@@ -167,6 +170,11 @@ void bench_report_head(const struct bench *b)
 	printf("machine  %s, %ld CPUs, %s %s, libfabric %u.%u\n", cpu,
 	       sysconf(_SC_NPROCESSORS_ONLN), u.sysname, u.release, FI_MAJOR(v),
 	       FI_MINOR(v));
+	if (getloadavg(&load, 1) == 1)
+		printf("load     %.2f runnable threads in the last minute%s\n",
+		       load,
+		       load > 0.5 ? ": the figures include waiting for a CPU"
+				  : "");
 	printf("base     %s, loopback, two processes, %s", bench_report_base(b),
 	       b->cfg->sleep ? "the target sleeps" : "both polling");
 	if (b->cfg->pin)
@@ -191,7 +199,8 @@ static void print_ratios(struct bench_line *lines, size_t n, uint64_t size)
 	char text[RP_SIZE_LEN], count[32];
 	double value;
 
-	printf("\nratios of medians, %s\n", rp_size_format(size, text));
+	printf("\nratios of medians, %s (-: fewer than %d samples)\n",
+	       rp_size_format(size, text), BENCH_RATIO_MIN);
 	for (size_t r = 0; r < NRATIOS; r++) {
 		for (size_t i = 0; i < n; i++) {
 			struct bench_line *l = &lines[i];

@@ -228,8 +228,8 @@ grep -E '^ *[0-9.-]+  write with FI_COMMIT_COMPLETE / (base|msync)|^(64|  (base:
 	"$work/bench.txt" || cat "$work/bench.txt"
 cat <<'U'
 A commit takes the write, a REQUEST to the target, an msync by the target's worker
-and a REPLY. On an ordinary file the disk's msync takes nearly all of the time;
-the rest is two messages over tcp and waking the worker.
+and a REPLY. The line "write with FI_COMMIT_COMPLETE / msync" says how much of that
+is more than the disk's own msync; fi_rpmem_bench --pool FILE measures for longer.
 U
 
 say "Done"

@@ -61,6 +61,14 @@ for try in 1 2 3; do
 		--ranges 4 --iterations 100 --seconds 8 >"$dir/table" 2>&1
 done
 
+# A few samples carry no ratio.
+timeout 60 util/fi_rpmem_bench --pool "$dir/pool" --sizes 64 --ranges 2 \
+	--iterations 9 --seconds 8 >"$dir/table" 2>&1 || fail "9 samples"
+grep -q '^load  ' "$dir/table" || fail "the load is not printed"
+grep -qE '^ +- +write / base write' "$dir/table" ||
+	fail "no line for a ratio without samples"
+[ -z "$(ratio ' / ')" ] || fail "a ratio of 9 samples is printed"
+
 timeout 60 util/fi_rpmem_bench --emulate --sizes 64 --ranges 2 \
 	--iterations 50 --seconds 3 >"$dir/table" 2>&1
 code=$?
