@@ -46,7 +46,7 @@ enum outcome {
 	OUT_LOST,  /* a valid pair lost something */
 	OUT_WRONG, /* ... or broke another promise */
 	OUT_CAUGHT,
-	OUT_MISSED, /* a forbidden pair lost nothing */
+	OUT_MISSED, /* forbidden (cell, method), no loss */
 	OUT_CUT,    /* not explored to the end */
 };
 

@@ -98,7 +98,7 @@ struct order {
 	struct pair_opts o;
 };
 
-static void make_spare(struct duo *d)
+static void spare_peer_start(struct duo *d)
 {
 	struct order order;
 	int go[2], card[2];
@@ -135,7 +135,7 @@ void duo_start(struct duo *d, const struct pair_opts *o, struct card *c)
 	 */
 	if (!d->nspare)
 		for (int i = 0; i < (pair_over("verbs") ? DUO_SPARES : 1); i++)
-			make_spare(d);
+			spare_peer_start(d);
 	d->nspare--;
 	d->target = d->spare[d->nspare].pid;
 	go = d->spare[d->nspare].go;

@@ -25,7 +25,7 @@
 #define PER_S	   250.0 /* upper bound of replies to wrong keys, per second */
 #define TIMEOUT	   2000	 /* FI_OFI_RPMEM_TIMEOUT, ms */
 #define AT_ONCE	   4
-/* Seconds in which a bare base may refuse, or fail to connect. */
+/* Seconds for the base alone to refuse the access, or fail to connect. */
 #define BARE_S 0.3
 
 static uint64_t seed;

@@ -293,7 +293,10 @@ struct round {
 	uint64_t acked, missing, first_missing;
 };
 
-/* One incarnation of a target. Without a preload look at the pool itself. */
+/*
+ * One incarnation of a target, then compare. The preload library keeps a shadow
+ * of what was flushed; without it the pool file itself is compared.
+ */
 static void play(uint64_t seed, const char *preload, struct round *out)
 {
 	const char *given = getenv("RPMEM_POOL");

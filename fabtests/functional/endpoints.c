@@ -29,8 +29,8 @@ struct ends {
 	fi_addr_t to[2];
 };
 
-/* Open, accept or connect the next endpoint with its own queue. */
-static void begin_second(struct side *s, struct ends *d)
+/* Open the queue of the next endpoint of this side. */
+static void second_cq_open(struct side *s, struct ends *d)
 {
 	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
 
@@ -75,7 +75,7 @@ static void exchange(struct side *s, struct ends *d)
 
 static void open_second(struct side *s, struct ends *d)
 {
-	begin_second(s, d);
+	second_cq_open(s, d);
 	side_endpoint(s, s->info);
 	MUST(fi_enable(s->ep));
 	end_second(s, d);
@@ -177,7 +177,7 @@ static void serve_connected(struct side *s, const struct card *peer)
 {
 	struct ends d;
 
-	begin_second(s, &d);
+	second_cq_open(s, &d);
 	side_accept(s);
 	end_second(s, &d);
 	receive(s, &d);
@@ -289,7 +289,7 @@ static void program_connected(struct side *s, const struct card *peer)
 {
 	struct ends d;
 
-	begin_second(s, &d);
+	second_cq_open(s, &d);
 	side_connect(s, peer);
 	end_second(s, &d);
 	OK(!write_all(s, &d, peer), "all writes succeed");

@@ -147,7 +147,7 @@ void mock_side_wake(struct mock *m);
 void mock_side_again(struct mock *m);
 /* Deliver one message, or let the agent work. False: nothing to do. */
 bool mock_side_step(struct mock *m);
-void mock_side_run(struct mock *m);
+void mock_side_channel_run(struct mock *m);
 
 /* The bytes that a power cut now would leave. */
 void mock_cut(const struct mock *m, uint8_t left[MOCK_BYTES]);

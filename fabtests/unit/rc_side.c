@@ -175,7 +175,7 @@ bool mock_side_step(struct mock *m)
 	       rp_agent_progress(s->host.agent) || pass_time(s);
 }
 
-void mock_side_run(struct mock *m)
+void mock_side_channel_run(struct mock *m)
 {
 	while (mock_side_step(m))
 		;

@@ -484,7 +484,7 @@ Test(deferred, idle_agent_gets_a_doorbell)
 	ends(3, RP_DEFERRED_LOST, 0);
 }
 
-/* The deadline runs from placement; the reply may come before. */
+/* The deadline counts from placement, even if the reply came before it. */
 Test(deferred, deadline_runs_from_placement)
 {
 	begin_polling();

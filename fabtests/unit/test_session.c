@@ -64,7 +64,7 @@ static void refused(enum rp_status st, uint32_t detail)
 	expect_status(&a, st);
 	cr_assert_eq(a.out.detail, detail);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
-	/* The one after that connects again. */
+	/* The operation after the failed one connects again. */
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.connects, 2);
 }
@@ -360,7 +360,7 @@ Test(session, slow_link_is_no_dead_target)
 }
 
 /* ... and no longer includes it once a reply has proved their placement. */
-Test(session, proved_bytes_give_no_more_time)
+Test(session, proved_bytes_do_not_extend_the_deadline)
 {
 	write_slowly();
 	bed_see();

@@ -263,7 +263,7 @@ Test(session_memory, poison_fails_outstanding_commits)
 }
 
 /* Cached bytes that cannot be recorded: all commits go to the agent. */
-Test(session_memory, cached_bytes)
+Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 {
 	bed_stop();
 	bed_start(NULL);

@@ -74,7 +74,7 @@ static void run_all(void)
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
 		take_completions(1);
-		mock_side_run(&m);
+		mock_side_channel_run(&m);
 		take_completions(1);
 	}
 }
@@ -122,10 +122,10 @@ Test(shim_agent, durable_when_it_completes)
 	nothing_more();
 	cr_assert(!is_durable(0, 64, 'a'));
 	/* HELLO and HELLO_ACK, then the request. */
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	nothing_more();
 	cr_assert(!is_durable(0, 64, 'a'));
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	cr_assert(is_durable(0, 64, 'a'));
 	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -215,7 +215,7 @@ Test(shim_agent, many)
 		cr_assert_eq(flush(i, i * 32, 32, P, 0), 0);
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
-		mock_side_run(&m);
+		mock_side_channel_run(&m);
 		n += ibv_rpmem_poll_cq(m.cq, CQE - n, wc + n);
 		cr_assert_leq(m.side.nout, (size_t)RP_DEFERRED_MAX);
 	}
@@ -225,13 +225,13 @@ Test(shim_agent, many)
 		cr_assert_eq(wc[i].status, IBV_WC_SUCCESS);
 	}
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
-	/* Each flush takes a slot; the receives have taken some. */
+	/* Each flush takes a slot of the CQ; receives of replies hold some. */
 	for (uint64_t i = 0; i < CQE - RP_SIDE_RECVS; i++)
 		cr_assert_eq(flush(i, 0, 32, P, 0), 0);
 	cr_assert_eq(flush(99, 0, 32, P, 0), ENOMEM);
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
-		mock_side_run(&m);
+		mock_side_channel_run(&m);
 		n += ibv_rpmem_poll_cq(m.cq, 1, wc);
 	}
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
@@ -326,7 +326,7 @@ Test(shim_agent, late_poll_is_no_timeout)
 	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
 	mock_run(&m);
 	nothing_more();
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	m.side.now += 9000000000;
 	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
 	end();

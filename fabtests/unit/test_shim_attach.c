@@ -42,7 +42,7 @@ Test(shim_attach, a_trial_that_fails_is_none)
 	}
 }
 
-/* A queue pair made without FLUSH would be refused by its device. */
+/* On a queue pair made without FLUSH the device would refuse FLUSHes. */
 Test(shim_attach, a_queue_pair_without_flush_reads)
 {
 	static const struct {

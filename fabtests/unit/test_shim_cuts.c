@@ -178,7 +178,7 @@ static void run(struct world *w, bool kept, bool cpu, unsigned int native,
 
 		mock_run(&w->m);
 		if (agent)
-			mock_side_run(&w->m);
+			mock_side_channel_run(&w->m);
 		drink(w);
 		if (w->ok != ok)
 			judge(w);

@@ -44,7 +44,7 @@ static void run_all(void)
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
 		take_completions();
-		mock_side_run(&m);
+		mock_side_channel_run(&m);
 		take_completions();
 	}
 }
@@ -142,7 +142,7 @@ Test(shim_pipeline, one_round_trip)
 	nothing_more();
 	cr_assert(!is_durable(0, 64, 'a'));
 	cr_assert_eq(m.side.nout, 0u, "nothing goes over the side");
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	cr_assert(is_durable(0, 64, 'a'));
 	next_is(2, IBV_WC_SUCCESS);
 	nothing_more();
@@ -161,7 +161,7 @@ Test(shim_pipeline, reply_before_the_completion)
 	cr_assert_eq(m.ndone, 1u);
 	wc = m.done[0];
 	m.ndone = 0;
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	cr_assert_eq(m.ndone, 1u);
 	nothing_more();
 	/* Time passes: nothing is overdue. */
@@ -207,7 +207,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	begin();
 	/* IDLE came before: the request is a message, which wakes the agent. */
 	mock_side_sleep(&m);
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	take_completions();
 	cr_assert_eq(flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
@@ -223,7 +223,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	mock_run(&m);
 	take_completions();
 	cr_assert_eq(m.side.nout, 0u);
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	nothing_more();
 	cr_assert_eq(m.side.nout, 1u);
 	run_all();
@@ -235,7 +235,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	cr_assert_eq(flush(4, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	nothing_more();
 	cr_assert_eq(m.side.nout, 0u, "the ring is still empty");
 	run_all();
@@ -409,7 +409,7 @@ Test(shim_pipeline, ring_write_fails)
 	mock_run(&m);
 	take_completions();
 	nothing_more();
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	next_is(2, IBV_WC_SUCCESS);
 	cr_assert(is_durable(0, 64, 'a'));
 	next_is(3, IBV_WC_RETRY_EXC_ERR);
@@ -426,7 +426,7 @@ Test(shim_pipeline, loss_of_the_side_fails_flushes)
 	mock_step(&m);
 	take_completions();
 	m.side.error = true;
-	mock_side_run(&m);
+	mock_side_channel_run(&m);
 	take_completions();
 	next_is(2, IBV_WC_RETRY_EXC_ERR);
 	mock_run(&m);

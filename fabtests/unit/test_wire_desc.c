@@ -248,7 +248,7 @@ Test(wire_desc, round_trips)
 	}
 }
 
-/* No key, or the key of a persistent region. */
+/* A key in a descriptor is 0 (no agent) or the key of a persistent region. */
 Test(wire_desc, keys)
 {
 	struct rp_desc d = example;

@@ -10,7 +10,8 @@
 /*
  * Two processes over RPMEM_BASE, which is verbs; the pool is a huge page of a
  * devdax device. Each case stands in the kernel's trace between two marks that
- * flush.sh reads: the bytes of the pool to be written back, and how it ended.
+ * flush.sh reads: the first says which bytes of the pool must be written back,
+ * the second how the case ended.
  * Usage: native METHOD MARKER
  */
 

@@ -63,7 +63,7 @@ extern const struct rp_cost rp_cost_default;
 
 struct rp_cost_figure {
 	const char *name;
-	size_t at;  /* offset in struct rp_cost of a line, or of its ns */
+	size_t at;  /* offset in struct rp_cost: a rp_cost_line, or its ns */
 	bool alone; /* only the ns */
 };
 #define RP_COST_FIGURES 15

@@ -4,7 +4,8 @@
 
 #include "core/session_priv.h"
 
-/* Most pairs of ranges that are compared to see whether operations overlap. */
+/* Limit of the pairs of ranges compared for overlap; beyond it: they overlap.
+ */
 #define MAX_PAIRS 4096
 
 static void poison_add(struct rp_session *s, const struct rp_wire_range *g,

@@ -181,7 +181,7 @@ struct rp_wire_info {
 	uint8_t class, method, memory, placement, domain, refusal;
 	uint32_t granularity;
 	uint32_t preferred_size, preferred_align;
-	struct rp_wire_grant grant; /* status OK: always one; else maybe none */
+	struct rp_wire_grant grant; /* valid with status OK; else perhaps 0 */
 	char why[RP_WHY_LEN];	    /* '?' replaces what is not printable */
 };
 

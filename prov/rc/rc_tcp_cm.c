@@ -161,7 +161,10 @@ int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	return 0;
 }
 
-/* A descriptor may be free again. The caller calls arm_timer() next. */
+/*
+ * Watch the listener again after accept() has failed for lack of file
+ * descriptors: one may be free now. The caller calls arm_timer() next.
+ */
 static void resume_accept(struct tcp_rc *f)
 {
 	if (!f->accept_paused)

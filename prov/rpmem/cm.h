@@ -36,7 +36,8 @@ fid_t rp_pep_to_base(fid_t handle);
 
 /* Report later events of the base's object with the program's fid. */
 void rp_eq_add_name(struct rp_eq_name *n, struct fid *base, struct fid *ours);
-/* When this returns, no event translation uses the name any more. */
+/* Remove a name; afterwards no event is translated by it, and it may be freed.
+ */
 void rp_eq_del_name(struct rp_eq_name *n);
 
 /* --- cm.c --- */

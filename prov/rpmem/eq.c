@@ -76,7 +76,10 @@ static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 	const char *name = i->fabric_attr->prov_name;
 	size_t len;
 
-	/* Translated by an earlier FI_PEEK; sockets gives no name. */
+	/*
+	 * An earlier FI_PEEK has translated this entry: its provider's name is
+	 * already ours. The entries of sockets have no name.
+	 */
 	if (name && !strcmp(name, given->fabric_attr->prov_name))
 		return 0;
 	ours = fi_dupinfo(given);

@@ -9,9 +9,9 @@
 struct rp_poll_member {
 	LIST_ENTRY(rp_poll_member) link;
 	struct fid *fid;
-	/* Queue: a poll set of the base with only the base's queue. */
+	/* For a queue: the base's poll set that holds only the base's queue. */
 	struct fid_poll *base;
-	/* Counter: the values at the last look; each set has its own. */
+	/* For a counter: its values at the last look of this set. */
 	uint64_t ok, err;
 };
 

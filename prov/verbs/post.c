@@ -63,7 +63,10 @@ static void ex_start(struct rp_qp *q)
 	ibv_wr_start(post_of(q)->ex);
 }
 
-/* Keep the fields that the program has set for its own builders. */
+/*
+ * Set wr_id and flags of the next builder. Callers put back what the program
+ * had set there: it may be between ibv_wr_start() and ibv_wr_complete().
+ */
 static void ex_as(struct ibv_qp_ex *ex, uint64_t wr_id, unsigned int flags)
 {
 	ex->wr_id = wr_id;
