@@ -23,7 +23,7 @@
 #include "core/wire.h"
 #include "util/exits.h"
 #include "util/fabric.h"
-#include "util/facts.h"
+#include "util/machine_facts.h"
 #include "util/file.h"
 #include "util/pool.h"
 #include "util/setup_server.h"

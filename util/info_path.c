@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "util/facts.h"
+#include "util/machine_facts.h"
 #include "util/info.h"
 #include "util/text.h"
 

@@ -6,7 +6,7 @@ noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
 	util/bytes.h \
 	util/fabric.c util/fabric.h \
-	util/facts.c util/facts.h \
+	util/machine_facts.c util/machine_facts.h \
 	util/flush.c util/flush.h \
 	util/samples.c util/samples.h \
 	util/file.c util/file.h \

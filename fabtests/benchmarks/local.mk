@@ -27,14 +27,14 @@ fabtests_benchmarks_connected_CPPFLAGS = $(pair_cppflags)
 fabtests_benchmarks_connected_LDADD = $(FABRIC_LIBS)
 
 # Measures bare libfabric, for docs/measurements.md. Compiled, not run, by check.
-check_PROGRAMS += fabtests/benchmarks/road
-fabtests_benchmarks_road_SOURCES = \
-	fabtests/benchmarks/road.c fabtests/benchmarks/road.h \
-	fabtests/benchmarks/road_durable.c \
-	fabtests/benchmarks/road_facts.c \
-	fabtests/benchmarks/road_cm.c \
-	fabtests/benchmarks/road_many.c \
-	fabtests/benchmarks/road_node.c \
-	fabtests/benchmarks/road_setup.c
-fabtests_benchmarks_road_LDADD = util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) \
+check_PROGRAMS += fabtests/benchmarks/base_conn
+fabtests_benchmarks_base_conn_SOURCES = \
+	fabtests/benchmarks/base_conn.c fabtests/benchmarks/base_conn.h \
+	fabtests/benchmarks/base_conn_durable.c \
+	fabtests/benchmarks/base_conn_facts.c \
+	fabtests/benchmarks/base_conn_cm.c \
+	fabtests/benchmarks/base_conn_many.c \
+	fabtests/benchmarks/base_conn_node.c \
+	fabtests/benchmarks/base_conn_setup.c
+fabtests_benchmarks_base_conn_LDADD = util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) \
 	-lpthread

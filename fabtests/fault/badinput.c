@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "fault/duo.h"
-#include "fault/private_peer.h"
+#include "fault/frame_peer.h"
 
 static char sentence[200];
 #define FAIL(...)                                                              \
@@ -220,7 +220,7 @@ static struct rp_wire_hdr last;
 static struct rp_wire_reply reply;
 static struct rp_wire_info info;
 
-static void received(struct private_conn *c, const uint8_t *msg, size_t len)
+static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
 	MUST(rp_wire_get_hdr(msg, len, &last));
 	if (last.type == RP_MSG_REPLY)
@@ -229,10 +229,10 @@ static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 		MUST(rp_wire_get_info(msg, &last, &info));
 }
 
-static const struct private_events events = {.received = received};
+static const struct frame_events events = {.received = received};
 
-static struct private_peer me;
-static struct private_conn *conn;
+static struct frame_peer me;
+static struct frame_conn *conn;
 static uint64_t token;
 
 /*
@@ -249,9 +249,9 @@ static int hello_status(const struct card *c, const uint8_t *msg, size_t len)
 	int ret;
 
 	if (conn)
-		private_end(conn);
-	conn = private_dial(&me, &to, msg, len);
-	private_wait(conn, 10000);
+		frame_end(conn);
+	conn = frame_dial(&me, &to, msg, len);
+	frame_wait(conn, 10000);
 	ret = rp_wire_get_hello_ack(conn->data, conn->data_len, &ack);
 	if (ret || (conn->was_up && ack.status) ||
 	    (!conn->was_up && !ack.status))
@@ -270,14 +270,14 @@ static size_t make_hello(uint8_t *buf, uint64_t key)
 /* Send a message: the reply's status, -1: the connection ends, -2: neither. */
 static int reply_status(const uint8_t *msg, size_t len)
 {
-	const uint64_t until = private_now_ms() + 10000;
+	const uint64_t until = frame_now_ms() + 10000;
 
 	last = (struct rp_wire_hdr){0};
-	if (!private_send(conn, msg, len))
+	if (!frame_send(conn, msg, len))
 		return -1;
-	while (last.token != token && private_now_ms() < until) {
-		private_poll(&me);
-		if (conn->state == PRIVATE_ENDED)
+	while (last.token != token && frame_now_ms() < until) {
+		frame_poll(&me);
+		if (conn->state == FRAME_ENDED)
 			return -1;
 	}
 	if (last.token != token)
@@ -287,7 +287,7 @@ static int reply_status(const uint8_t *msg, size_t len)
 
 static const char *bad_hellos(struct duo *d)
 {
-	uint8_t buf[PRIVATE_DATA] = {0};
+	uint8_t buf[FRAME_DATA] = {0};
 	struct card c, other;
 	struct side good;
 	size_t len;
@@ -295,7 +295,7 @@ static const char *bad_hellos(struct duo *d)
 	duo_start(d, &plain, &c);
 	duo_open(&good, &plain, &c);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-	private_open(&me, &events);
+	frame_open(&me, &events);
 	len = make_hello(buf, c.pool_key);
 	EXPECT(hello_status(&c, buf, len), 0);
 	EXPECT(hello_status(&c, buf, RP_WIRE_CM_DATA),
@@ -322,8 +322,8 @@ static const char *bad_hellos(struct duo *d)
 	make_hello(buf, 0);
 	EXPECT(hello_status(&c, buf, len), RP_ST_STALE_KEY);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-	private_end(conn);
-	private_close(&me);
+	frame_end(conn);
+	frame_close(&me);
 	side_close(&good);
 	return NULL;
 }
@@ -339,7 +339,7 @@ static const char *lies(struct duo *d)
 
 	duo_start(d, &plain, &c);
 	duo_open(&good, &plain, &c);
-	private_open(&me, &events);
+	frame_open(&me, &events);
 	make_hello(hello, c.pool_key);
 	EXPECT(hello_status(&c, hello, RP_WIRE_CM_DATA - 16), 0);
 
@@ -371,7 +371,7 @@ static const char *lies(struct duo *d)
 			rp_wire_put_request(buf, sizeof(buf), ++token, &m));
 		EXPECT(reply_status(buf, len), cases[i].status);
 		if (cases[i].ends) {
-			EXPECT(private_wait_end(conn, 10000), 1);
+			EXPECT(frame_wait_end(conn, 10000), 1);
 			EXPECT(hello_status(&c, hello, 40), 0);
 		}
 		EXPECT(duo_commit(&good, &c, 0, 64), 0);
@@ -379,7 +379,7 @@ static const char *lies(struct duo *d)
 	q.key = key ^ 2;
 	len = (size_t)MUST(rp_wire_put_query(buf, sizeof(buf), ++token, &q));
 	EXPECT(reply_status(buf, len), RP_ST_STALE_KEY);
-	EXPECT(private_wait_end(conn, 10000), 1);
+	EXPECT(frame_wait_end(conn, 10000), 1);
 	/* A malformed message closes the connection and gets no reply. */
 	len = (size_t)MUST(rp_wire_put_request(buf, sizeof(buf), ++token, &m));
 	EXPECT(hello_status(&c, hello, 40), 0);
@@ -393,8 +393,8 @@ static const char *lies(struct duo *d)
 	EXPECT(hello_status(&c, hello, 40), 0);
 	EXPECT(reply_status(buf, len), RP_ST_OK);
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
-	private_end(conn);
-	private_close(&me);
+	frame_end(conn);
+	frame_close(&me);
 	side_close(&good);
 	return NULL;
 }

@@ -15,7 +15,7 @@
 #include <rdma/fi_atomic.h>
 
 #include "fault/duo.h"
-#include "fault/false_lies.h"
+#include "fault/false_target_cases.h"
 
 /* Timeouts for lies that end with a reply, and for those that end with none. */
 #define PATIENT_MS   10000
@@ -33,8 +33,8 @@ static const struct lie *lie;
 
 /* --- the target --- */
 
-static struct private_peer me;
-static struct private_conn *conn; /* the latest one */
+static struct frame_peer me;
+static struct frame_conn *conn; /* the latest one */
 #define RKEY 4711
 static uint64_t token, requests;
 static uint8_t memory[FALSE_GRANTED];
@@ -55,8 +55,8 @@ static size_t make_ack(uint8_t *buf)
 
 	if (lie->ack_status)
 		m = (struct rp_wire_hello_ack){.status = RP_ST_OVERLOADED};
-	memset(buf, 0xe5, PRIVATE_DATA);
-	len = (size_t)MUST(rp_wire_put_hello_ack(buf, PRIVATE_DATA, &m));
+	memset(buf, 0xe5, FRAME_DATA);
+	len = (size_t)MUST(rp_wire_put_hello_ack(buf, FRAME_DATA, &m));
 	if (lie->ack_status)
 		wire_put(buf + ACK_STATUS, 4, lie->ack_status);
 	if (lie->size)
@@ -66,10 +66,10 @@ static size_t make_ack(uint8_t *buf)
 	return len;
 }
 
-static void requested(struct private_peer *p, struct private_call *call,
+static void requested(struct frame_peer *p, struct frame_call *call,
 		      const uint8_t *data, size_t len)
 {
-	uint8_t ack[PRIVATE_DATA];
+	uint8_t ack[FRAME_DATA];
 	struct rp_wire_hello m;
 	size_t n = make_ack(ack);
 
@@ -77,16 +77,16 @@ static void requested(struct private_peer *p, struct private_call *call,
 		MUST(-FI_EIO);
 	switch (lie->how) {
 	case ACCEPT:
-		conn = private_accept(p, call, ack, n);
+		conn = frame_accept(p, call, ack, n);
 		break;
 	case DEAF:
 		break;
 	case REJECT:
-		private_reject(p, call, ack, n);
+		frame_reject(p, call, ack, n);
 		break;
 	case REJECT_RAW:
 		memset(ack, 0xe5, sizeof(ack));
-		private_reject(p, call, ack, lie->ack_len);
+		frame_reject(p, call, ack, lie->ack_len);
 		break;
 	}
 }
@@ -110,7 +110,7 @@ static void send_reply(uint64_t of)
 		buf[lie->reply_at] = lie->reply_value;
 	len += lie->result;
 	wire_put(buf + 4, 4, len);
-	private_send(conn, buf, lie->what == HALF ? len / 2 : len);
+	frame_send(conn, buf, lie->what == HALF ? len / 2 : len);
 }
 
 static void send_info(void)
@@ -124,7 +124,7 @@ static void send_info(void)
 
 	/* Control characters that a terminal would obey. */
 	memcpy(buf + 80, "\033[2J\r\007\0\377", 8);
-	private_send(conn, buf, (size_t)MUST(len));
+	frame_send(conn, buf, (size_t)MUST(len));
 }
 
 static void send_request(void)
@@ -133,12 +133,12 @@ static void send_request(void)
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	int len = rp_wire_put_request(buf, sizeof(buf), token, &m);
 
-	private_send(conn, buf, (size_t)MUST(len));
+	frame_send(conn, buf, (size_t)MUST(len));
 }
 
 static void answer(void)
 {
-	uint8_t buf[PRIVATE_MAX];
+	uint8_t buf[FRAME_MAX];
 
 	switch (lie->what) {
 	case ANSWER:
@@ -162,28 +162,28 @@ static void answer(void)
 		send_request();
 		break;
 	case CLOSES:
-		private_shut(conn);
+		frame_shut(conn);
 		break;
 	case TOO_LONG:
 		memset(buf, 0, sizeof(buf));
-		private_send(conn, buf, sizeof(buf));
+		frame_send(conn, buf, sizeof(buf));
 		break;
 	case GARBAGE:
 		for (size_t n = 0; n < 200; n++)
 			buf[n] = (uint8_t)(requests * n >> 3);
-		private_send(conn, buf, 200);
+		frame_send(conn, buf, 200);
 		break;
 	case RDMA:
 		memset(buf, 0xee, sizeof(buf));
-		private_write(conn, buf, 64, 0, 0);
-		private_write(conn, buf, 64, 0, 1);
-		private_write(conn, buf, sizeof(buf), UINT64_MAX - 8, 2);
+		frame_write(conn, buf, 64, 0, 0);
+		frame_write(conn, buf, 64, 0, 1);
+		frame_write(conn, buf, sizeof(buf), UINT64_MAX - 8, 2);
 		send_reply(token);
 		break;
 	}
 }
 
-static void received(struct private_conn *c, const uint8_t *msg, size_t len)
+static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
 	struct rp_wire_hdr h;
 
@@ -198,7 +198,7 @@ static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 		answer();
 }
 
-static const struct private_events events = {
+static const struct frame_events events = {
 	.received = received,
 	.requested = requested,
 };
@@ -231,16 +231,16 @@ static void target(int fd)
 	size_t len =
 		(size_t)MUST(rp_wire_put_progress(progress, sizeof(progress)));
 
-	private_open(&me, &events);
-	private_serve(&me, memory, sizeof(memory), RKEY);
-	if (!private_listen(&me, 0))
+	frame_open(&me, &events);
+	frame_serve(&me, memory, sizeof(memory), RKEY);
+	if (!frame_listen(&me, 0))
 		_exit(1);
 	show(fd, ntohs(me.at.sin_port));
 	for (;;) {
-		if (!private_poll(&me) && !lie->flood)
+		if (!frame_poll(&me) && !lie->flood)
 			usleep(200);
-		if (lie->flood && conn && conn->state == PRIVATE_UP)
-			private_send(conn, progress, len);
+		if (lie->flood && conn && conn->state == FRAME_UP)
+			frame_send(conn, progress, len);
 	}
 }
 
@@ -545,7 +545,7 @@ int main(int argc, char **argv)
 	const char *only = argc > 1 ? argv[1] : NULL;
 
 	setbuf(stdout, NULL);
-	for (const struct lie *l = false_lies; l->name; l++) {
+	for (const struct lie *l = false_target_cases; l->name; l++) {
 		set_timeout(l->want == RP_ST_TIMEOUT ||
 					    l->want == RP_ST_OVERLOADED
 				    ? IMPATIENT_MS

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fault/private_peer.h"
+#include "fault/frame_peer.h"
 #include "fault/testbed_daemon.h"
 
 #define UNVERIFIED 4
@@ -473,7 +473,7 @@ static const char *raw_row(void)
 }
 
 /* The port of the listener in the key; false if the daemon has none there. */
-static bool private_port(uint16_t *port)
+static bool frame_port(uint16_t *port)
 {
 	uint16_t ports[16];
 	int n = bed_ports(target.pid, ports, 16);
@@ -495,24 +495,24 @@ static int64_t connect_with(uint16_t port, const void *data, size_t len)
 		.sin_port = htons(port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
-	struct private_peer p;
-	struct private_conn *c;
+	struct frame_peer p;
+	struct frame_conn *c;
 	int64_t reply = NO_REPLY;
 
-	private_open(&p, NULL);
-	c = private_dial(&p, &to, data, len);
-	switch (private_wait(c, 2000)) {
-	case PRIVATE_UP:
+	frame_open(&p, NULL);
+	c = frame_dial(&p, &to, data, len);
+	switch (frame_wait(c, 2000)) {
+	case FRAME_UP:
 		reply = CONNECTED;
 		break;
-	case PRIVATE_ENDED:
+	case FRAME_ENDED:
 		reply = (int64_t)c->err << 8 | (int64_t)c->data_len << 32;
 		break;
 	default:
 		break;
 	}
-	private_end(c);
-	private_close(&p);
+	frame_end(c);
+	frame_close(&p);
 	return reply;
 }
 
@@ -523,7 +523,7 @@ static const char *connect_row(void)
 	uint16_t port;
 	size_t len;
 
-	if (!private_port(&port))
+	if (!frame_port(&port))
 		return "the key names no port that the target listens on";
 	for (int i = -1; i < VARIANTS - 1; i++) {
 		len = i < 0 ? 0 : variant(i, msg, 8);

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "core/wire.h"
-#include "fault/private_peer.h"
+#include "fault/frame_peer.h"
 
 #define REGION_LEN 262144u
 #define SLOTS	   256	/* of the honest initiator, one cache line each */
@@ -92,8 +92,8 @@ bool request_is_valid(const uint8_t *m, size_t len, unsigned int granted);
 
 /* hostile_conn.c: the connection to the target, and its replies. */
 void complain(const char *what, uint64_t a, uint64_t b);
-extern struct private_peer me;
-extern struct private_conn *conn;
+extern struct frame_peer me;
+extern struct frame_conn *conn;
 extern unsigned int granted; /* bit mask of regions granted on conn */
 extern struct rp_wire_grant grants[R_COUNT];
 struct sockaddr_in target_at(void);
@@ -101,9 +101,9 @@ struct sockaddr_in target_at(void);
 size_t hello(uint8_t *buf, uint64_t initiator);
 uint64_t new_token(void);
 /* The status that refused a connection; RP_ST_OK: it was not refused. */
-uint32_t refusal(const struct private_conn *c);
+uint32_t refusal(const struct frame_conn *c);
 /* Open a connection with the key of R_FILE; it may have ended. */
-struct private_conn *enter(void);
+struct frame_conn *enter(void);
 /* Open conn likewise, if it is closed. */
 bool conn_ensure(void);
 void bye(void);

@@ -20,8 +20,8 @@ struct allowed {
 	UT_hash_handle hh;
 };
 
-struct private_peer me;
-struct private_conn *conn;
+struct frame_peer me;
+struct frame_conn *conn;
 unsigned int granted;
 struct rp_wire_grant grants[R_COUNT];
 
@@ -62,7 +62,7 @@ static void learn(uint64_t key, const struct rp_wire_grant *g)
 	}
 }
 
-static void received(struct private_conn *c, const uint8_t *msg, size_t len)
+static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
 	struct rp_wire_reply reply;
 	struct rp_wire_info info;
@@ -100,7 +100,7 @@ static void received(struct private_conn *c, const uint8_t *msg, size_t len)
 		complain("said OK to what must be refused", h.token, h.type);
 }
 
-static const struct private_events events = {.received = received};
+static const struct frame_events events = {.received = received};
 
 /* --- the connection --- */
 
@@ -129,7 +129,7 @@ uint64_t new_token(void)
 	return ++next_token;
 }
 
-uint32_t refusal(const struct private_conn *c)
+uint32_t refusal(const struct frame_conn *c)
 {
 	struct rp_wire_hello_ack ack;
 
@@ -138,21 +138,21 @@ uint32_t refusal(const struct private_conn *c)
 		       : ack.status;
 }
 
-struct private_conn *enter(void)
+struct frame_conn *enter(void)
 {
 	const struct sockaddr_in to = target_at();
-	const uint64_t until = private_now_ms() + WAIT_MS;
-	struct private_conn *c = NULL;
+	const uint64_t until = frame_now_ms() + WAIT_MS;
+	struct frame_conn *c = NULL;
 	uint8_t buf[RP_WIRE_CM_DATA];
 
 	/* A host that has shown many wrong keys waits its turn. */
 	do {
 		if (c)
-			private_end(c);
-		c = private_dial(&me, &to, buf, hello(buf, rnd()));
+			frame_end(c);
+		c = frame_dial(&me, &to, buf, hello(buf, rnd()));
 		atomic_fetch_add(&world->sent, 1);
-		private_wait(c, WAIT_MS);
-	} while (refusal(c) == RP_ST_OVERLOADED && private_now_ms() < until);
+		frame_wait(c, WAIT_MS);
+	} while (refusal(c) == RP_ST_OVERLOADED && frame_now_ms() < until);
 	return c;
 }
 
@@ -161,12 +161,12 @@ bool conn_ensure(void)
 	struct rp_wire_hello_ack ack;
 
 	if (!me.open)
-		private_open(&me, &events);
-	if (conn && conn->state == PRIVATE_UP)
+		frame_open(&me, &events);
+	if (conn && conn->state == FRAME_UP)
 		return true;
 	bye();
 	conn = enter();
-	if (conn->state != PRIVATE_UP) {
+	if (conn->state != FRAME_UP) {
 		complain("no connection", (uint64_t)conn->err, conn->data_len);
 		return false;
 	}
@@ -184,7 +184,7 @@ void bye(void)
 	granted = 0;
 	spent = false;
 	if (conn)
-		private_end(conn);
+		frame_end(conn);
 	conn = NULL;
 }
 
@@ -238,7 +238,7 @@ bool send_request(const uint8_t *msg, size_t len)
 	if (request_is_valid(msg, len, granted))
 		allow(wire_get(msg + 8, 8));
 	atomic_fetch_add(&world->sent, 1);
-	return private_send(conn, msg, len);
+	return frame_send(conn, msg, len);
 }
 
 void send_and_wait(const uint8_t *msg, size_t len)
@@ -248,21 +248,21 @@ void send_and_wait(const uint8_t *msg, size_t len)
 
 	if (!conn_ensure() || !send_request(msg, len))
 		return;
-	while (answers == before && conn->state == PRIVATE_UP) {
-		private_poll(&me);
+	while (answers == before && conn->state == FRAME_UP) {
+		frame_poll(&me);
 		if (now_ns() > until) {
 			complain("neither an answer nor an end",
 				 wire_get(msg, 4), len);
 			return;
 		}
 	}
-	if (conn->state != PRIVATE_UP || spent)
+	if (conn->state != FRAME_UP || spent)
 		bye();
 }
 
 void listen_for(unsigned int ms)
 {
-	private_poll_for(&me, ms);
+	frame_poll_for(&me, ms);
 }
 
 void audit_target(void)
@@ -271,7 +271,7 @@ void audit_target(void)
 	const unsigned int n = atomic_fetch_add(&world->audits_due, 1) + 1;
 
 	while (atomic_load(&world->audits) < n && now_ns() < until)
-		private_poll(&me);
+		frame_poll(&me);
 }
 
 void await_honest_commits(unsigned int commits)

@@ -16,18 +16,18 @@
 
 #define MANY 256
 
-static uint8_t hello_bytes[PRIVATE_DATA];
+static uint8_t hello_bytes[FRAME_DATA];
 static struct sockaddr_in to;
 
 /* --- HELLOs --- */
 
-static void judge_hello(struct private_conn *c, const uint8_t *m, size_t len)
+static void judge_hello(struct frame_conn *c, const uint8_t *m, size_t len)
 {
 	struct rp_wire_hello_ack ack;
-	enum private_state st = private_wait(c, 5000);
+	enum frame_state st = frame_wait(c, 5000);
 
 	atomic_fetch_add(&world->answers, 1);
-	if (st == PRIVATE_CONNECTING) {
+	if (st == FRAME_CONNECTING) {
 		complain("a HELLO gets no reply", len, wire_get(m, 4));
 	} else if (c->was_up && !hello_is_valid(m, len)) {
 		complain("a malformed HELLO is accepted", len, wire_get(m, 4));
@@ -38,24 +38,24 @@ static void judge_hello(struct private_conn *c, const uint8_t *m, size_t len)
 		    !ack.status)) {
 		complain("a malformed refusal", len, c->data_len);
 	}
-	private_end(c);
+	frame_end(c);
 }
 
 static void one_hello(const uint8_t *m, size_t len)
 {
 	atomic_fetch_add(&world->sent, 1);
-	judge_hello(private_dial(&me, &to, m, len), m, len);
+	judge_hello(frame_dial(&me, &to, m, len), m, len);
 }
 
 /* The target replies late to a wrong key: show many at once. */
-static void hellos(uint8_t (*m)[PRIVATE_DATA], const size_t *len, size_t n)
+static void hellos(uint8_t (*m)[FRAME_DATA], const size_t *len, size_t n)
 {
-	struct private_conn *c[MANY];
+	struct frame_conn *c[MANY];
 
 	for (size_t i = 0; i < n; i++) {
-		c[i] = private_dial(&me, &to, m[i], len[i]);
+		c[i] = frame_dial(&me, &to, m[i], len[i]);
 		atomic_fetch_add(&world->sent, 1);
-		private_poll(&me);
+		frame_poll(&me);
 	}
 	for (size_t i = 0; i < n; i++)
 		judge_hello(c[i], m[i], len[i]);
@@ -63,15 +63,15 @@ static void hellos(uint8_t (*m)[PRIVATE_DATA], const size_t *len, size_t n)
 
 static void false_hellos(void)
 {
-	static uint8_t m[MANY][PRIVATE_DATA];
+	static uint8_t m[MANY][FRAME_DATA];
 	static size_t lens[MANY];
 	size_t len = hello(hello_bytes, rnd());
 
-	for (size_t n = 0; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31)
+	for (size_t n = 0; n <= FRAME_DATA; n += n < 64 ? 1 : 31)
 		one_hello(hello_bytes, n);
 	/* Longer HELLOs, whose padding is not zero. */
-	for (size_t n = len + 1; n <= PRIVATE_DATA; n += n < 64 ? 1 : 31) {
-		memcpy(m[0], hello_bytes, PRIVATE_DATA);
+	for (size_t n = len + 1; n <= FRAME_DATA; n += n < 64 ? 1 : 31) {
+		memcpy(m[0], hello_bytes, FRAME_DATA);
 		m[0][n - 1] = 1;
 		one_hello(m[0], n);
 	}
@@ -84,7 +84,7 @@ static void false_hellos(void)
 		one_hello(m[0], len);
 	}
 	for (int i = 0; i < 100; i++) {
-		len = rnd() % (PRIVATE_DATA + 1);
+		len = rnd() % (FRAME_DATA + 1);
 		for (size_t n = 0; n < len; n++)
 			m[0][n] = (uint8_t)rnd();
 		one_hello(m[0], len);
@@ -116,7 +116,7 @@ static void false_hellos(void)
  */
 static void guessed_keys(void)
 {
-	struct private_conn *c[MANY] = {0};
+	struct frame_conn *c[MANY] = {0};
 	const uint64_t begun = now_ns(), until = begun + 8000000000ull;
 	uint64_t key, refused = 0, stale = 0;
 	size_t len, i;
@@ -128,22 +128,22 @@ static void guessed_keys(void)
 			/* Some connections are given up before their reply. */
 			if (c[at]->was_up)
 				complain("a guessed key is accepted", i, 0);
-			refused += c[at]->state == PRIVATE_ENDED;
+			refused += c[at]->state == FRAME_ENDED;
 			stale += refusal(c[at]) == RP_ST_STALE_KEY;
-			private_end(c[at]);
+			frame_end(c[at]);
 		}
 		len = hello(hello_bytes, rnd());
 		key = world->regions[i % 2 ? R_FILE_OTHER : R_PMEM_OTHER].key;
 		/* Differ from the right key in the random part only. */
 		key ^= rnd() % ((1ull << 40) - 1) + 1;
 		wire_put(hello_bytes + 16, 8, key);
-		c[at] = private_dial(&me, &to, hello_bytes, len);
+		c[at] = frame_dial(&me, &to, hello_bytes, len);
 		atomic_fetch_add(&world->sent, 1);
-		private_poll(&me);
+		frame_poll(&me);
 	}
 	for (size_t k = 0; k < MANY; k++)
 		if (c[k])
-			private_end(c[k]);
+			frame_end(c[k]);
 	atomic_fetch_add(&world->answers, refused);
 	if (stale >
 	    STALE_AT_ONCE + STALE_PER_S * (now_ns() - begun) / 1000000000)
@@ -155,10 +155,10 @@ static void guessed_keys(void)
 
 /* --- many connections --- */
 
-static void send_good(struct private_conn *c, const uint8_t *msg, size_t len)
+static void send_good(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
 	allow(wire_get(msg + 8, 8));
-	private_send(c, msg, len);
+	frame_send(c, msg, len);
 }
 
 static int dial_raw(void)
@@ -205,14 +205,14 @@ static void half_open(void)
 /* Complete connections by the hundred, all at once. */
 static void many_sessions(void)
 {
-	struct private_conn *c[MANY];
+	struct frame_conn *c[MANY];
 	uint8_t msg[RP_WIRE_MAX_MSG];
 	struct rp_wire_range g = range_of(R_FILE, 0, 64);
 
 	for (size_t i = 0; i < MANY; i++) {
-		c[i] = private_dial(&me, &to, hello_bytes,
-				    hello(hello_bytes, rnd()));
-		if (private_wait(c[i], 5000) != PRIVATE_UP)
+		c[i] = frame_dial(&me, &to, hello_bytes,
+				  hello(hello_bytes, rnd()));
+		if (frame_wait(c[i], 5000) != FRAME_UP)
 			complain("a connection is not made", i, 0);
 		atomic_fetch_add(&world->sent, 1);
 	}
@@ -222,39 +222,39 @@ static void many_sessions(void)
 	await_honest_commits(50);
 	audit_target();
 	for (size_t i = 0; i < MANY; i++)
-		private_end(c[i]);
+		frame_end(c[i]);
 	await_honest_commits(20);
 }
 
 /* A repeated initiator number ends the older connection, and no other. */
 static void numbers(void)
 {
-	struct private_conn *old = NULL, *c, *bystander;
+	struct frame_conn *old = NULL, *c, *bystander;
 
 	bystander =
-		private_dial(&me, &to, hello_bytes, hello(hello_bytes, rnd()));
-	private_wait(bystander, 5000);
+		frame_dial(&me, &to, hello_bytes, hello(hello_bytes, rnd()));
+	frame_wait(bystander, 5000);
 	for (int i = 0; i < 200; i++) {
 		/* Numbers that might have a special meaning. */
 		const uint64_t number = i < 100 ? 4711 : (uint64_t)i % 2 - 1;
 
-		c = private_dial(&me, &to, hello_bytes,
-				 hello(hello_bytes, number));
+		c = frame_dial(&me, &to, hello_bytes,
+			       hello(hello_bytes, number));
 		atomic_fetch_add(&world->sent, 1);
-		if (private_wait(c, 5000) != PRIVATE_UP)
+		if (frame_wait(c, 5000) != FRAME_UP)
 			complain("a second connection is not made", (uint64_t)i,
 				 0);
-		if (old && i < 100 && !private_wait_end(old, 5000))
+		if (old && i < 100 && !frame_wait_end(old, 5000))
 			complain("the older connection goes on", (uint64_t)i,
 				 0);
 		if (old)
-			private_end(old);
+			frame_end(old);
 		old = c;
 	}
-	private_end(old);
-	if (bystander->state != PRIVATE_UP)
+	frame_end(old);
+	if (bystander->state != FRAME_UP)
 		complain("another initiator's connection ends", 0, 0);
-	private_end(bystander);
+	frame_end(bystander);
 	await_honest_commits(20);
 }
 
@@ -263,7 +263,7 @@ static void gone_in_the_middle(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG], bytes[1024];
 	struct rp_wire_range g = range_of(R_FILE, 0, REGION_LEN);
-	struct private_conn *c;
+	struct frame_conn *c;
 	int fd;
 
 	memset(bytes, 0xee, sizeof(bytes));
@@ -275,13 +275,13 @@ static void gone_in_the_middle(void)
 		if (i % 4 > 1) {
 			c = enter();
 		} else {
-			c = private_dial(&me, &to, hello_bytes, len);
+			c = frame_dial(&me, &to, hello_bytes, len);
 			atomic_fetch_add(&world->sent, 1);
-			private_poll_for(&me, (unsigned int)i / 4 % 3);
+			frame_poll_for(&me, (unsigned int)i / 4 % 3);
 		}
 		for (int k = 0; i % 4 > 1 && k < 20; k++)
 			send_good(c, msg, request(msg, &g, 1, 2, 2));
-		private_end(c);
+		frame_end(c);
 	}
 	for (int i = 0; i < 100; i++) {
 		fd = dial_raw();
@@ -311,23 +311,23 @@ static void deaf(void)
 	};
 	size_t len = (size_t)MUST(
 		rp_wire_put_request(msg, sizeof(msg), new_token(), &m));
-	struct private_conn *c[32];
+	struct frame_conn *c[32];
 
 	allow(wire_get(msg + 8, 8));
 	for (size_t i = 0; i < 32; i++) {
-		c[i] = private_dial(&me, &to, hello_bytes,
-				    hello(hello_bytes, rnd()));
-		private_wait(c[i], 5000);
+		c[i] = frame_dial(&me, &to, hello_bytes,
+				  hello(hello_bytes, rnd()));
+		frame_wait(c[i], 5000);
 	}
 	/* Posted without polling: use up the receives of one end. */
 	for (int k = 0; k < 400; k++)
 		for (size_t i = 0; i < 32; i++)
-			if (private_push(c[i], msg, len))
+			if (frame_push(c[i], msg, len))
 				atomic_fetch_add(&world->sent, 1);
 	await_honest_commits(50);
 	audit_target();
 	for (size_t i = 0; i < 32; i++)
-		private_end(c[i]);
+		frame_end(c[i]);
 	await_honest_commits(20);
 }
 
@@ -344,8 +344,8 @@ static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
 		return;
 	atomic_fetch_add(&world->sent, 1);
 	memset(bytes, 0xee, sizeof(bytes));
-	err = write ? private_write(conn, bytes, len, addr, rkey)
-		    : private_read(conn, back, len, addr, rkey);
+	err = write ? frame_write(conn, bytes, len, addr, rkey)
+		    : frame_read(conn, back, len, addr, rkey);
 	/* A write without delivery-complete may end well, and do nothing. */
 	if (!err && !write)
 		complain("a read of what was not granted succeeds", addr, rkey);

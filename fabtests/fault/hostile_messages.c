@@ -414,7 +414,7 @@ static void no_credit(void)
 		g[i] = range_of(R_FILE, i * 1024, REGION_LEN - i * 1024);
 	/* Thousands of outstanding requests, of few and of many ranges. */
 	for (int i = 0; i < 4000; i++) {
-		if (conn && conn->state != PRIVATE_UP)
+		if (conn && conn->state != FRAME_UP)
 			ended++;
 		if (!conn_ensure())
 			return;
@@ -429,7 +429,7 @@ static void no_credit(void)
 
 static void half_and_too_long(void)
 {
-	static uint8_t big[PRIVATE_MAX];
+	static uint8_t big[FRAME_MAX];
 	struct rp_wire_range g[RP_WIRE_MAX_RANGES];
 	size_t len;
 

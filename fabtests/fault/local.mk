@@ -57,11 +57,11 @@ fabtests_fault_broken_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/death fabtests/fault/broken.sh
 EXTRA_DIST += fabtests/fault/broken.sh
 
-check_PROGRAMS += fabtests/fault/silent_sleep
-fabtests_fault_silent_sleep_SOURCES = fabtests/fault/silent_sleep.c $(duo_sources)
-fabtests_fault_silent_sleep_CPPFLAGS = $(pair_cppflags)
-fabtests_fault_silent_sleep_LDADD = $(FABRIC_LIBS) -lpthread
-TESTS += fabtests/fault/silent_sleep
+check_PROGRAMS += fabtests/fault/silent_peer
+fabtests_fault_silent_peer_SOURCES = fabtests/fault/silent_peer.c $(duo_sources)
+fabtests_fault_silent_peer_CPPFLAGS = $(pair_cppflags)
+fabtests_fault_silent_peer_LDADD = $(FABRIC_LIBS) -lpthread
+TESTS += fabtests/fault/silent_peer
 
 check_PROGRAMS += fabtests/fault/local_read
 fabtests_fault_local_read_SOURCES = fabtests/fault/local_read.c $(duo_sources)
@@ -83,9 +83,9 @@ fabtests_fault_machines_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_machines_LDADD = $(FABRIC_LIBS)
 
 # A socket that sends anything as one end of a private connection.
-private_peer = fabtests/fault/private_peer.c fabtests/fault/private_peer.h
+frame_peer = fabtests/fault/frame_peer.c fabtests/fault/frame_peer.h
 check_PROGRAMS += fabtests/fault/badinput
-fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(private_peer) \
+fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(frame_peer) \
 	$(duo_sources)
 fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
@@ -193,14 +193,14 @@ fabtests_fault_hostile_SOURCES = fabtests/fault/hostile.c \
 	fabtests/fault/hostile.h fabtests/fault/hostile_conn.c \
 	fabtests/fault/hostile_connects.c fabtests/fault/hostile_messages.c \
 	fabtests/fault/hostile_rules.c fabtests/fault/hostile_victims.c \
-	$(private_peer) $(pair_sources)
+	$(frame_peer) $(pair_sources)
 fabtests_fault_hostile_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_hostile_LDFLAGS = -export-dynamic
 fabtests_fault_hostile_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 check_PROGRAMS += fabtests/fault/false_target
 fabtests_fault_false_target_SOURCES = fabtests/fault/false_target.c \
-	fabtests/fault/false_lies.c fabtests/fault/false_lies.h \
-	$(private_peer) $(duo_sources)
+	fabtests/fault/false_target_cases.c fabtests/fault/false_target_cases.h \
+	$(frame_peer) $(duo_sources)
 fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/hostile fabtests/fault/false_target
@@ -218,11 +218,11 @@ EXTRA_DIST += fabtests/fault/faults.sh
 
 # A failed operation, and the operations that follow it.
 testbed_sources = fabtests/fault/testbed.c fabtests/fault/testbed.h $(pair_sources)
-fault_road_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
+fault_private_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
 	fabtests/fault/source_buffer fabtests/fault/guessed_key \
 	fabtests/fault/flood fabtests/fault/removed_address
-check_PROGRAMS += $(fault_road_tests)
-TESTS += $(fault_road_tests)
+check_PROGRAMS += $(fault_private_tests)
+TESTS += $(fault_private_tests)
 fabtests_fault_late_store_SOURCES = fabtests/fault/late_store.c $(testbed_sources)
 fabtests_fault_late_store_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_late_store_LDADD = $(FABRIC_LIBS)
@@ -232,7 +232,7 @@ fabtests_fault_cut_atomic_LDADD = $(FABRIC_LIBS)
 fabtests_fault_source_buffer_SOURCES = fabtests/fault/source_buffer.c $(testbed_sources)
 fabtests_fault_source_buffer_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_source_buffer_LDADD = $(FABRIC_LIBS)
-fabtests_fault_guessed_key_SOURCES = fabtests/fault/guessed_key.c $(private_peer) \
+fabtests_fault_guessed_key_SOURCES = fabtests/fault/guessed_key.c $(frame_peer) \
 	fabtests/fault/testbed_daemon.c fabtests/fault/testbed_daemon.h $(testbed_sources)
 fabtests_fault_guessed_key_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_guessed_key_LDADD = util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS)

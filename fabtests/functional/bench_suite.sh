@@ -189,13 +189,13 @@ grep -q "costs are those of $dir/cal.cost" "$dir/log" ||
 	fail "what calibrate wrote is not used"
 printf 'ofi_rpmem cost 1\ncpu store = 4000000000 0\nend\n' >"$dir/dear.cost"
 with_cost "$dir/dear.cost" >"$dir/log"
-grep -q 'writes of up to 0 bytes travel' "$dir/log" ||
+grep -q 'writes of up to 0 bytes are sent in requests' "$dir/log" ||
 	fail "stores are dear, and are made all the same"
 head -n 4 "$dir/cal.cost" >"$dir/short.cost"
 with_cost "$dir/short.cost" >"$dir/log"
 grep -q "short.cost:4: .*missing: none of its figures is used" "$dir/log" ||
 	fail "a file that was cut off is not named"
-grep -q 'writes of up to 4096 bytes travel' "$dir/log" ||
+grep -q 'writes of up to 4096 bytes are sent in requests' "$dir/log" ||
 	fail "with a bad file the default is not used"
 $bench write --cost "$dir/x" >/dev/null 2>&1
 [ $? -eq 2 ] || fail "--cost of another mode is not exit code 2"

@@ -133,7 +133,7 @@ check_PROGRAMS += fabtests/functional/private_conn
 TESTS += fabtests/functional/private_conn.sh
 EXTRA_DIST += fabtests/functional/private_conn.sh
 fabtests_functional_private_conn_SOURCES = fabtests/functional/private_conn.c \
-	fabtests/fault/private_peer.c fabtests/fault/private_peer.h $(pair_sources)
+	fabtests/fault/frame_peer.c fabtests/fault/frame_peer.h $(pair_sources)
 fabtests_functional_private_conn_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_private_conn_LDADD = $(FABRIC_LIBS)
 

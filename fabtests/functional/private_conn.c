@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fault/private_peer.h"
+#include "fault/frame_peer.h"
 #include "functional/pair.h"
 
 enum {
@@ -289,23 +289,23 @@ static void cut_connection(struct side *s, const struct card *peer)
 static void unverified_peer(struct side *s, const struct card *peer)
 {
 	uint64_t secret = 12345, v = 0;
-	struct private_conn *c;
-	struct private_peer p;
+	struct frame_conn *c;
+	struct frame_peer p;
 	struct sockaddr_in to;
 
 	OK(private_sockets(peer, false, &to) == 1, "one connection is open");
-	private_open(&p, NULL);
-	c = private_dial(&p, &to, &secret, sizeof(secret));
-	while (c->state == PRIVATE_CONNECTING && pair_time_left()) {
-		private_poll(&p);
+	frame_open(&p, NULL);
+	c = frame_dial(&p, &to, &secret, sizeof(secret));
+	while (c->state == FRAME_CONNECTING && pair_time_left()) {
+		frame_poll(&p);
 		side_poke(s);
 	}
-	OK(c->state == PRIVATE_ENDED && c->data_len,
+	OK(c->state == FRAME_ENDED && c->data_len,
 	   "an unverified peer without a key is refused");
 	OK(!durable(s, peer, peer->pool_key, &v, 8, AREA + 128),
 	   "and does not disturb commits");
-	private_end(c);
-	private_close(&p);
+	frame_end(c);
+	frame_close(&p);
 }
 
 static void write_all(struct side *s, const struct card *peer)
@@ -485,7 +485,7 @@ int main(void)
 		{"close", &plain, &plain, serve_close, write_close},
 		{"death", &plain, &plain, serve_death, write_death},
 	};
-	const char *only = getenv("PRIVATE_CONN_ONLY");
+	const char *only = getenv("FRAME_CONN_ONLY");
 
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
 		label = runs[i].label;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Measures and examines connected endpoints of bare libfabric over loopback:
- * road EXPERIMENT [tcp|sockets [ARGUMENT...]]. ofi_rpmem is not used. The
+ * base_conn EXPERIMENT [tcp|sockets [ARGUMENT...]]. ofi_rpmem is not used. The
  * figures are in docs/measurements.md.
  */
 #include "config.h"
@@ -10,21 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabtests/benchmarks/road.h"
+#include "fabtests/benchmarks/base_conn.h"
 
 static const struct experiment {
 	const char *name, *title;
 	int (*run)(const char *prov, int argc, char **argv);
 } experiments[] = {
-	{"memory", "memory per connection", road_memory},
-	{"connect", "time to a connection", road_connecting},
-	{"durable", "durable writes by hand [SIZE...]", road_durable},
-	{"scattered", "64 writes of 64 B, one request", road_scattered},
-	{"many", "16 initiators", road_many},
-	{"receives", "messages without a receive", road_receives},
-	{"cm", "CM private data and events [SECONDS]", road_cm},
-	{"close", "fi_close(ep) with operations in flight", road_closing},
-	{"mr", "regions closed under connections", road_mr},
+	{"memory", "memory per connection", conn_memory},
+	{"connect", "time to a connection", conn_connecting},
+	{"durable", "durable writes by hand [SIZE...]", conn_durable},
+	{"scattered", "64 writes of 64 B, one request", conn_scattered},
+	{"many", "16 initiators", conn_many},
+	{"receives", "messages without a receive", conn_receives},
+	{"cm", "CM private data and events [SECONDS]", conn_cm},
+	{"close", "fi_close(ep) with operations in flight", conn_closing},
+	{"mr", "regions closed under connections", conn_mr},
 };
 #define EXPERIMENTS ((int)(sizeof(experiments) / sizeof(experiments[0])))
 
@@ -37,7 +37,8 @@ int main(int argc, char **argv)
 	for (int i = 0; argc > 1 && i < EXPERIMENTS; i++)
 		if (!strcmp(argv[1], experiments[i].name))
 			return experiments[i].run(prov, argc - 3, argv + 3);
-	fprintf(stderr, "usage: road EXPERIMENT [tcp|sockets [ARGUMENT...]]\n");
+	fprintf(stderr,
+		"usage: base_conn EXPERIMENT [tcp|sockets [ARGUMENT...]]\n");
 	for (int i = 0; i < EXPERIMENTS; i++)
 		fprintf(stderr, "  %-10s %s\n", experiments[i].name,
 			experiments[i].title);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opens, connects and forks the processes of road.c's experiments. */
+/* Opens, connects and forks the processes of base_conn.c's experiments. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fabtests/benchmarks/road.h"
+#include "fabtests/benchmarks/base_conn.h"
 
-ssize_t road_must(ssize_t ret, const char *what, const char *file, int line)
+ssize_t conn_must(ssize_t ret, const char *what, const char *file, int line)
 {
 	if (ret >= 0)
 		return ret;
@@ -24,7 +24,7 @@ ssize_t road_must(ssize_t ret, const char *what, const char *file, int line)
 	_exit(1);
 }
 
-double road_now(void)
+double conn_now(void)
 {
 	struct timespec t;
 
@@ -39,18 +39,18 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-double road_percentile(double *v, int n, int percent)
+double conn_percentile(double *v, int n, int percent)
 {
 	qsort(v, (size_t)n, sizeof(*v), compare);
 	return v[(int)((int64_t)(n - 1) * percent / 100)];
 }
 
-double road_median(double *v, int n)
+double conn_median(double *v, int n)
 {
-	return road_percentile(v, n, 50);
+	return conn_percentile(v, n, 50);
 }
 
-void road_open(struct road_node *n, const char *prov, bool srx)
+void conn_open(struct conn_node *n, const char *prov, bool srx)
 {
 	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_NONE};
 	struct fi_info *h = fi_allocinfo();
@@ -77,13 +77,13 @@ void road_open(struct road_node *n, const char *prov, bool srx)
 	MUST(fi_fabric(n->info->fabric_attr, &n->fabric, NULL));
 	MUST(fi_eq_open(n->fabric, &eq, &n->eq, NULL));
 	MUST(fi_domain(n->fabric, n->info, &n->domain, NULL));
-	n->cq = road_cq_open(n);
+	n->cq = conn_cq_open(n);
 	if (srx)
 		MUST(fi_srx_context(n->domain, n->info->rx_attr, &n->srx,
 				    NULL));
 }
 
-struct fid_cq *road_cq_open(struct road_node *n)
+struct fid_cq *conn_cq_open(struct conn_node *n)
 {
 	struct fi_cq_attr attr = {
 		/* With the data of fi_writedata(). */
@@ -97,7 +97,7 @@ struct fid_cq *road_cq_open(struct road_node *n)
 	return cq;
 }
 
-void road_listen(struct road_node *n, struct road_world *w)
+void conn_listen(struct conn_node *n, struct conn_world *w)
 {
 	MUST(fi_passive_ep(n->fabric, n->info, &n->pep, NULL));
 	MUST(fi_pep_bind(n->pep, &n->eq->fid, 0));
@@ -107,7 +107,7 @@ void road_listen(struct road_node *n, struct road_world *w)
 }
 
 /* Sends and writes are selective (FI_COMPLETION), receives always complete. */
-struct fid_ep *road_ep_open(struct road_node *n, struct fi_info *info,
+struct fid_ep *conn_ep_open(struct conn_node *n, struct fi_info *info,
 			    struct fid_cq *cq)
 {
 	struct fid_ep *ep;
@@ -124,11 +124,11 @@ struct fid_ep *road_ep_open(struct road_node *n, struct fi_info *info,
 	return ep;
 }
 
-static void event_read(struct road_node *n, struct road_event *e)
+static void event_read(struct conn_node *n, struct conn_event *e)
 {
 	union {
 		struct fi_eq_cm_entry entry;
-		uint8_t room[sizeof(struct fi_eq_cm_entry) + ROAD_CM_DATA];
+		uint8_t room[sizeof(struct fi_eq_cm_entry) + CONN_CM_DATA];
 	} got;
 	struct fi_eq_err_entry bad = {
 		.err_data = e->data,
@@ -156,21 +156,21 @@ static void event_read(struct road_node *n, struct road_event *e)
 	}
 }
 
-struct road_event road_event(struct road_node *n, bool with_cq, double ms)
+struct conn_event conn_event(struct conn_node *n, bool with_cq, double ms)
 {
-	const double begun = road_now();
-	struct road_event e = {0};
+	const double begun = conn_now();
+	struct conn_event e = {0};
 
 	do {
 		event_read(n, &e);
 		if (!e.kind && with_cq)
 			fi_cq_read(n->cq, NULL, 0);
-		e.ms = (road_now() - begun) / 1e3;
+		e.ms = (conn_now() - begun) / 1e3;
 	} while (!e.kind && e.ms < ms);
 	return e;
 }
 
-const char *road_event_text(const struct road_event *e)
+const char *conn_event_text(const struct conn_event *e)
 {
 	static char text[128];
 	const char *kind = !e->kind		     ? "nothing"
@@ -185,39 +185,39 @@ const char *road_event_text(const struct road_event *e)
 	return text;
 }
 
-struct fid_ep *road_connect(struct road_node *n, struct fid_cq *cq,
-			    struct road_world *w)
+struct fid_ep *conn_connect(struct conn_node *n, struct fid_cq *cq,
+			    struct conn_world *w)
 {
-	struct fid_ep *ep = road_ep_open(n, n->info, cq);
-	struct road_event e;
+	struct fid_ep *ep = conn_ep_open(n, n->info, cq);
+	struct conn_event e;
 
 	MUST(fi_connect(ep, w->addr, NULL, 0));
-	e = road_event(n, true, 20000);
+	e = conn_event(n, true, 20000);
 	if (e.kind != FI_CONNECTED)
 		MUST(e.err ? -e.err : -FI_ETIMEDOUT);
 	return ep;
 }
 
-struct fid_ep *road_accept(struct road_node *n, struct fid_cq *cq)
+struct fid_ep *conn_accept(struct conn_node *n, struct fid_cq *cq)
 {
-	struct road_event e;
+	struct conn_event e;
 	struct fid_ep *ep;
 
 	do {
-		e = road_event(n, true, 20000);
+		e = conn_event(n, true, 20000);
 	} while (e.kind && e.kind != FI_CONNREQ);
 	if (!e.kind)
 		MUST(-FI_ETIMEDOUT);
-	ep = road_ep_open(n, e.info, cq);
+	ep = conn_ep_open(n, e.info, cq);
 	fi_freeinfo(e.info);
 	MUST(fi_accept(ep, NULL, 0));
-	e = road_event(n, true, 20000);
+	e = conn_event(n, true, 20000);
 	if (e.kind != FI_CONNECTED)
 		MUST(-FI_ECONNABORTED);
 	return ep;
 }
 
-struct fid_mr *road_reg(struct road_node *n, void *buf, size_t len,
+struct fid_mr *conn_reg(struct conn_node *n, void *buf, size_t len,
 			uint64_t access, uint64_t key)
 {
 	struct fid_mr *mr;
@@ -226,37 +226,37 @@ struct fid_mr *road_reg(struct road_node *n, void *buf, size_t len,
 	return mr;
 }
 
-uint64_t road_addr(struct road_node *n, const void *buf)
+uint64_t conn_addr(struct conn_node *n, const void *buf)
 {
 	return n->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)buf
 							       : 0;
 }
 
-void road_step(struct road_world *w, int n)
+void conn_step(struct conn_world *w, int n)
 {
 	atomic_store(&w->step, n);
 }
 
-void road_await(struct road_world *w, int n)
+void conn_await(struct conn_world *w, int n)
 {
 	while (atomic_load(&w->step) < n)
 		usleep(50);
 }
 
-void road_await_polling(struct road_world *w, int n, struct road_node *node)
+void conn_await_polling(struct conn_world *w, int n, struct conn_node *node)
 {
 	while (atomic_load(&w->step) < n)
 		fi_cq_read(node->cq, NULL, 0);
 }
 
-void road_world_free(struct road_world *w)
+void conn_world_free(struct conn_world *w)
 {
 	if (w->mem)
 		munmap(w->mem, w->len);
 	munmap(w, sizeof(*w));
 }
 
-static pid_t start(struct road_world *w, road_role role, int number)
+static pid_t start(struct conn_world *w, conn_role role, int number)
 {
 	pid_t pid;
 
@@ -279,10 +279,10 @@ static void *shared_map(size_t len)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-struct road_world *road_run_page(const char *prov, size_t len, road_role target,
-				 road_role initiator, int n)
+struct conn_world *conn_run_page(const char *prov, size_t len, conn_role target,
+				 conn_role initiator, int n)
 {
-	struct road_world *w = shared_map(sizeof(*w));
+	struct conn_world *w = shared_map(sizeof(*w));
 	pid_t pid[64], done;
 	int status, failed = 0;
 
@@ -317,17 +317,17 @@ struct road_world *road_run_page(const char *prov, size_t len, road_role target,
 	}
 	if (!failed)
 		return w;
-	road_world_free(w);
+	conn_world_free(w);
 	return NULL;
 }
 
-int road_run(const char *prov, size_t len, road_role target,
-	     road_role initiator, int n)
+int conn_run(const char *prov, size_t len, conn_role target,
+	     conn_role initiator, int n)
 {
-	struct road_world *w = road_run_page(prov, len, target, initiator, n);
+	struct conn_world *w = conn_run_page(prov, len, target, initiator, n);
 
 	if (!w)
 		return 1;
-	road_world_free(w);
+	conn_world_free(w);
 	return 0;
 }

@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "core/operator.h"
-#include "util/facts.h"
+#include "util/machine_facts.h"
 
 int rp_facts_flag(const char *name)
 {

@@ -4,7 +4,7 @@
 #define RP_TEST_FALSE_LIES_H
 
 #include "core/wire.h"
-#include "fault/private_peer.h"
+#include "fault/frame_peer.h"
 
 #define FALSE_GRANTED 4096 /* bytes of the region in every grant */
 #define FALSE_ADDR    65536
@@ -67,6 +67,6 @@ struct lie {
 #define REPLY_ZERO   31
 
 /* The last entry has no name. */
-extern const struct lie false_lies[];
+extern const struct lie false_target_cases[];
 
 #endif

@@ -2,9 +2,9 @@
 /* The lies of a false target, in its HELLO_ACK and its REPLY. */
 #include "config.h"
 
-#include "fault/false_lies.h"
+#include "fault/false_target_cases.h"
 
-const struct lie false_lies[] = {
+const struct lie false_target_cases[] = {
 	{.name = "the truth", .want = 0},
 	/* Connections that are not accepted. */
 	{.name = "no reply to HELLO", .want = RP_ST_TIMEOUT, .how = DEAF},
@@ -18,7 +18,7 @@ const struct lie false_lies[] = {
 	{.name = "a rejection with the most private data",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .how = REJECT_RAW,
-	 .ack_len = PRIVATE_DATA},
+	 .ack_len = FRAME_DATA},
 	{.name = "a rejection that is cut",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .how = REJECT,

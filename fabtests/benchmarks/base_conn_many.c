@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fabtests/benchmarks/road.h"
+#include "fabtests/benchmarks/base_conn.h"
 #include "util/flush.h"
 #include "util/text.h"
 
@@ -36,7 +36,7 @@ static const struct shape *shape; /* set before the processes are forked */
 
 struct slot {
 	struct fid_ep *ep;
-	char buf[ROAD_HEADER + BYTES];
+	char buf[CONN_HEADER + BYTES];
 };
 
 static void slots_post(struct fid_ep *ep, int n)
@@ -52,7 +52,7 @@ static void slots_post(struct fid_ep *ep, int n)
 	}
 }
 
-static void inject(struct road_node *n, struct fid_ep *ep, const void *buf,
+static void inject(struct conn_node *n, struct fid_ep *ep, const void *buf,
 		   size_t len)
 {
 	ssize_t ret;
@@ -65,15 +65,15 @@ static void inject(struct road_node *n, struct fid_ep *ep, const void *buf,
 }
 
 /* Accept in any order: requests of many initiators arrive interleaved. */
-static void accept_all(struct road_node *n, int left)
+static void accept_all(struct conn_node *n, int left)
 {
-	struct road_event e;
+	struct conn_event e;
 	struct fid_ep *ep;
 
 	while (left) {
-		e = road_event(n, true, 20000);
+		e = conn_event(n, true, 20000);
 		if (e.kind == FI_CONNREQ) {
-			ep = road_ep_open(n, e.info, NULL);
+			ep = conn_ep_open(n, e.info, NULL);
 			fi_freeinfo(e.info);
 			slots_post(ep, POSTED);
 			MUST(fi_accept(ep, NULL, 0));
@@ -85,23 +85,23 @@ static void accept_all(struct road_node *n, int left)
 	}
 }
 
-static void many_target(struct road_world *w, int number)
+static void many_target(struct conn_world *w, int number)
 {
 	const int n = shape->processes * shape->connections;
 	struct fi_cq_data_entry done;
 	struct rp_flush cpu;
 	char err[RP_ERR_LEN];
-	struct road_node node;
+	struct conn_node node;
 	struct slot *slot;
 	uint64_t off = 0;
 	ssize_t ret;
 
 	MUST(rp_flush_open(&cpu, err));
-	road_open(&node, w->prov, false);
-	road_listen(&node, w);
-	road_step(w, 1);
+	conn_open(&node, w->prov, false);
+	conn_listen(&node, w);
+	conn_step(w, 1);
 	accept_all(&node, n);
-	road_step(w, 2);
+	conn_step(w, 2);
 	while (!atomic_load(&w->over)) {
 		ret = fi_cq_read(node.cq, &done, 1);
 		if (ret != 1) {
@@ -111,10 +111,10 @@ static void many_target(struct road_world *w, int number)
 		}
 		slot = done.op_context;
 		off = (off + 4096) % w->len;
-		memcpy(w->mem + off, slot->buf + ROAD_HEADER, BYTES);
+		memcpy(w->mem + off, slot->buf + CONN_HEADER, BYTES);
 		cpu.flush(w->mem + off, BYTES);
 		cpu.drain();
-		inject(&node, slot->ep, slot->buf, ROAD_REPLY);
+		inject(&node, slot->ep, slot->buf, CONN_REPLY);
 		MUST(fi_recv(slot->ep, slot->buf, sizeof(slot->buf), NULL, 0,
 			     slot));
 	}
@@ -122,9 +122,9 @@ static void many_target(struct road_world *w, int number)
 		usleep(1000);
 }
 
-static void request(struct road_node *n, struct fid_ep *ep)
+static void request(struct conn_node *n, struct fid_ep *ep)
 {
-	static char message[ROAD_HEADER + BYTES];
+	static char message[CONN_HEADER + BYTES];
 	const struct iovec iov = {message, sizeof(message)};
 	const struct fi_msg m = {.msg_iov = &iov, .iov_count = 1};
 	ssize_t ret;
@@ -134,30 +134,30 @@ static void request(struct road_node *n, struct fid_ep *ep)
 	MUST(ret);
 }
 
-static void many_initiator(struct road_world *w, int number)
+static void many_initiator(struct conn_world *w, int number)
 {
 	const int all = shape->processes;
 	struct fid_ep *ep[MOST];
 	struct fi_cq_data_entry done;
-	struct road_node node;
+	struct conn_node node;
 	uint64_t count = 0;
 	double begun;
 
-	road_open(&node, w->prov, false);
-	road_await(w, 1);
+	conn_open(&node, w->prov, false);
+	conn_await(w, 1);
 	for (int i = 0; i < shape->connections; i++) {
-		ep[i] = road_connect(&node, NULL, w);
+		ep[i] = conn_connect(&node, NULL, w);
 		slots_post(ep[i], shape->outstanding);
 	}
 	atomic_fetch_add(&w->ready, 1);
-	road_await(w, 2);
+	conn_await(w, 2);
 	while (atomic_load(&w->ready) < all)
 		usleep(50);
 	for (int i = 0; i < shape->connections; i++)
 		for (int k = 0; k < shape->outstanding; k++)
 			request(&node, ep[i]);
-	begun = road_now();
-	while (road_now() - begun < SECONDS * 1e6) {
+	begun = conn_now();
+	while (conn_now() - begun < SECONDS * 1e6) {
 		struct slot *slot;
 
 		if (fi_cq_read(node.cq, &done, 1) != 1) {
@@ -179,27 +179,27 @@ static void many_initiator(struct road_world *w, int number)
 	atomic_fetch_sub(&w->ready, 1);
 }
 
-int road_many(const char *prov, int argc, char **argv)
+int conn_many(const char *prov, int argc, char **argv)
 {
 	double rate[SHAPES][ROUNDS], ratio[ROUNDS];
-	struct road_world *w;
+	struct conn_world *w;
 
 	for (int r = 0; r < ROUNDS; r++)
 		for (int i = 0; i < SHAPES; i++) {
 			shape = &shapes[i];
-			w = road_run_page(prov, 1u << 20, many_target,
+			w = conn_run_page(prov, 1u << 20, many_target,
 					  many_initiator, shape->processes);
 			if (!w)
 				return 1;
 			rate[i][r] = (double)atomic_load(&w->count) / SECONDS;
-			road_world_free(w);
+			conn_world_free(w);
 		}
 	for (int i = SHAPES - 1; i >= 0; i--) {
 		for (int r = 0; r < ROUNDS; r++)
 			ratio[r] = rate[i][r] / rate[0][r];
 		printf("%s, %-42s %8.0f durable writes/s, %.2f of one\n", prov,
-		       shapes[i].name, road_median(rate[i], ROUNDS),
-		       road_median(ratio, ROUNDS));
+		       shapes[i].name, conn_median(rate[i], ROUNDS),
+		       conn_median(ratio, ROUNDS));
 	}
 	return 0;
 }

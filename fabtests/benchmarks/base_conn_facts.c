@@ -17,7 +17,7 @@
 
 #include <netinet/in.h>
 
-#include "fabtests/benchmarks/road.h"
+#include "fabtests/benchmarks/base_conn.h"
 
 #define LEN   (16u << 20)
 #define RIGHT (FI_REMOTE_READ | FI_REMOTE_WRITE)
@@ -36,7 +36,7 @@ static void *context(int i)
 	return (void *)(uintptr_t)i;
 }
 
-static bool tally_read(struct road_node *n, struct tally *t)
+static bool tally_read(struct conn_node *n, struct tally *t)
 {
 	struct fi_cq_err_entry bad = {0};
 	struct fi_cq_data_entry done;
@@ -60,12 +60,12 @@ static bool tally_read(struct road_node *n, struct tally *t)
 }
 
 /* Poll for ms, or until there are n entries. */
-static void tally_poll(struct road_node *n, struct tally *t, int entries,
+static void tally_poll(struct conn_node *n, struct tally *t, int entries,
 		       double ms)
 {
-	const double begun = road_now();
+	const double begun = conn_now();
 
-	while (t->n < entries && road_now() - begun < ms * 1e3)
+	while (t->n < entries && conn_now() - begun < ms * 1e3)
 		tally_read(n, t);
 }
 
@@ -114,14 +114,14 @@ static ssize_t write_post(struct fid_ep *ep, const void *buf, size_t len,
 	return fi_writemsg(ep, &m, flags);
 }
 
-static void target_open(struct road_node *n, struct road_world *w)
+static void target_open(struct conn_node *n, struct conn_world *w)
 {
-	road_open(n, w->prov, false);
-	road_listen(n, w);
+	conn_open(n, w->prov, false);
+	conn_listen(n, w);
 	if (w->mem)
-		w->key[0] = fi_mr_key(road_reg(n, w->mem, w->len, RIGHT, 7));
-	w->base = road_addr(n, w->mem);
-	road_step(w, 1);
+		w->key[0] = fi_mr_key(conn_reg(n, w->mem, w->len, RIGHT, 7));
+	w->base = conn_addr(n, w->mem);
+	conn_step(w, 1);
 }
 
 /* ---- messages that arrive when no receive is posted ---- */
@@ -130,27 +130,27 @@ static void target_open(struct road_node *n, struct road_world *w)
 
 static size_t message_size(int i)
 {
-	return i == MESSAGES - 1 ? ROAD_SLOT : (size_t)i * 66 + 1;
+	return i == MESSAGES - 1 ? CONN_SLOT : (size_t)i * 66 + 1;
 }
 
-static void waiting_target(struct road_world *w, int number)
+static void waiting_target(struct conn_world *w, int number)
 {
-	static char buf[MESSAGES][ROAD_SLOT];
+	static char buf[MESSAGES][CONN_SLOT];
 	struct fi_cq_data_entry done;
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	int got = 0, wrong = 0, posted = 2;
 	double begun;
 
 	target_open(&n, w);
-	ep = road_accept(&n, NULL);
+	ep = conn_accept(&n, NULL);
 	for (int i = 0; i < posted; i++)
-		MUST(fi_recv(ep, buf[i], ROAD_SLOT, NULL, 0, buf[i]));
-	road_step(w, 2);
-	road_await(w, 3);
+		MUST(fi_recv(ep, buf[i], CONN_SLOT, NULL, 0, buf[i]));
+	conn_step(w, 2);
+	conn_await(w, 3);
 	/* The third message waits for a receive from here on. */
-	for (begun = road_now(); got < MESSAGES && road_now() - begun < 10e6;) {
+	for (begun = conn_now(); got < MESSAGES && conn_now() - begun < 10e6;) {
 		ssize_t ret = fi_cq_read(n.cq, &done, 1);
 
 		if (ret == 1) {
@@ -162,75 +162,75 @@ static void waiting_target(struct road_world *w, int number)
 			MUST(ret);
 		}
 		if (posted < MESSAGES &&
-		    road_now() - begun > 200e3 + 2e3 * posted) {
-			MUST(fi_recv(ep, buf[posted], ROAD_SLOT, NULL, 0,
+		    conn_now() - begun > 200e3 + 2e3 * posted) {
+			MUST(fi_recv(ep, buf[posted], CONN_SLOT, NULL, 0,
 				     buf[posted]));
 			posted++;
 		}
-		if (road_now() - begun < 200e3)
+		if (conn_now() - begun < 200e3)
 			w->value[1] = got;
 	}
 	printf("  2 receives posted for %d messages of 1 to %u B: %.0f arrive "
 	       "in 200 ms, with a further receive every 2 ms %d in order, %d "
 	       "bytes wrong\n",
-	       MESSAGES, ROAD_SLOT, w->value[1], got, wrong);
-	e = road_event(&n, true, 100);
-	printf("  and then: %s\n", road_event_text(&e));
+	       MESSAGES, CONN_SLOT, w->value[1], got, wrong);
+	e = conn_event(&n, true, 100);
+	printf("  and then: %s\n", conn_event_text(&e));
 	fflush(stdout);
 
 	/* Writes behind a message that has no receive yet. */
 	memset(w->mem, 0, 8192);
-	road_step(w, 4);
-	road_await(w, 5);
-	for (begun = road_now(); road_now() - begun < 200e3;)
+	conn_step(w, 4);
+	conn_await(w, 5);
+	for (begun = conn_now(); conn_now() - begun < 200e3;)
 		fi_cq_read(n.cq, NULL, 0);
 	printf("  writes behind a waiting message, in 200 ms: %s\n",
 	       w->mem[0] || w->mem[4096] ? "placed" : "not placed");
-	MUST(fi_recv(ep, buf[0], ROAD_SLOT, NULL, 0, NULL));
-	for (begun = road_now(); road_now() - begun < 200e3;)
+	MUST(fi_recv(ep, buf[0], CONN_SLOT, NULL, 0, NULL));
+	for (begun = conn_now(); conn_now() - begun < 200e3;)
 		fi_cq_read(n.cq, &done, 1);
 	printf("  and when it has been received: %s\n",
 	       w->mem[0] && w->mem[4096] ? "placed" : "not placed");
 	fflush(stdout);
-	road_step(w, 6);
+	conn_step(w, 6);
 
 	/* A message to the initiator, which has no receive posted. */
-	road_await(w, 7);
-	MUST(fi_inject(ep, buf[0], ROAD_REPLY, 0));
-	road_step(w, 8);
+	conn_await(w, 7);
+	MUST(fi_inject(ep, buf[0], CONN_REPLY, 0));
+	conn_step(w, 8);
 	while (atomic_load(&w->step) < 9)
 		fi_cq_read(n.cq, NULL, 0);
 	/* A message longer than its receive. */
 	MUST(fi_recv(ep, buf[0], 64, NULL, 0, context(1)));
-	road_step(w, 10);
+	conn_step(w, 10);
 	{
 		struct tally t = {0};
 
-		e = road_event(&n, false, 0);
+		e = conn_event(&n, false, 0);
 		tally_poll(&n, &t, 1, 1000);
 		tally_print("message of 100 B for a receive of 64 B, target",
 			    &t);
-		e = road_event(&n, true, 500);
-		printf("    and its EQ: %s\n", road_event_text(&e));
+		e = conn_event(&n, true, 500);
+		printf("    and its EQ: %s\n", conn_event_text(&e));
 		fflush(stdout);
 	}
-	road_await(w, 11);
+	conn_await(w, 11);
 }
 
-static void waiting_initiator(struct road_world *w, int number)
+static void waiting_initiator(struct conn_world *w, int number)
 {
-	static char buf[MESSAGES][ROAD_SLOT], reply[ROAD_REPLY];
+	static char buf[MESSAGES][CONN_SLOT], reply[CONN_REPLY];
 	struct tally t = {0};
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
-	ep = road_connect(&n, NULL, w);
-	road_await(w, 2);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
+	ep = conn_connect(&n, NULL, w);
+	conn_await(w, 2);
 	for (int i = 0; i < MESSAGES; i++) {
-		memset(buf[i], i + 1, ROAD_SLOT);
+		memset(buf[i], i + 1, CONN_SLOT);
 		MUST(message_send(ep, buf[i], message_size(i), i + 1,
 				  FI_COMPLETION));
 	}
@@ -239,7 +239,7 @@ static void waiting_initiator(struct road_world *w, int number)
 	       "received\n",
 	       t.done, MESSAGES, t.failed);
 	fflush(stdout);
-	road_step(w, 3);
+	conn_step(w, 3);
 	while (atomic_load(&w->step) < 4)
 		tally_read(&n, &t);
 
@@ -247,11 +247,11 @@ static void waiting_initiator(struct road_world *w, int number)
 	MUST(write_post(ep, buf[1], 64, w->base, w->key[0], 2, 0));
 	MUST(write_post(ep, buf[1], 64, w->base + 4096, w->key[0], 3,
 			FI_COMPLETION | FI_DELIVERY_COMPLETE));
-	road_step(w, 5);
+	conn_step(w, 5);
 	while (atomic_load(&w->step) < 6)
 		tally_read(&n, &t);
-	road_step(w, 7);
-	road_await(w, 8);
+	conn_step(w, 7);
+	conn_await(w, 8);
 
 	/* An unreceived message may hold back acknowledgements. */
 	memset(&t, 0, sizeof(t));
@@ -265,54 +265,54 @@ static void waiting_initiator(struct road_world *w, int number)
 	MUST(fi_recv(ep, reply, sizeof(reply), NULL, 0, context(2)));
 	tally_poll(&n, &t, 2, 200);
 	tally_print("and with a receive", &t);
-	road_step(w, 9);
-	road_await(w, 10);
+	conn_step(w, 9);
+	conn_await(w, 10);
 	MUST(message_send(ep, buf[0], 100, 1, 0));
-	e = road_event(&n, true, 1000);
+	e = conn_event(&n, true, 1000);
 	printf("  message of 100 B for a receive of 64 B, initiator: %s\n",
-	       road_event_text(&e));
+	       conn_event_text(&e));
 	fflush(stdout);
-	road_step(w, 11);
+	conn_step(w, 11);
 }
 
 #define FLOOD 20000
 
-static void flood_target(struct road_world *w, int number)
+static void flood_target(struct conn_world *w, int number)
 {
-	struct road_node n;
+	struct conn_node n;
 
 	target_open(&n, w);
-	road_accept(&n, NULL);
-	road_await(w, 2);
+	conn_accept(&n, NULL);
+	conn_await(w, 2);
 }
 
-static void flood_initiator(struct road_world *w, int number)
+static void flood_initiator(struct conn_world *w, int number)
 {
-	static char buf[ROAD_SLOT];
-	struct road_node n;
+	static char buf[CONN_SLOT];
+	struct conn_node n;
 	struct tally t = {0};
 	struct fid_ep *ep;
 	ssize_t ret = 0;
 	int i;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
-	ep = road_connect(&n, NULL, w);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
+	ep = conn_connect(&n, NULL, w);
 	for (i = 0; i < FLOOD && !ret; i++)
 		ret = message_send(ep, buf, sizeof(buf), 1, FI_COMPLETION);
 	tally_poll(&n, &t, FLOOD, 300);
 	printf("  target that does nothing: %d messages of %u B posted, then "
 	       "%s; %d complete\n",
-	       ret ? i - 1 : i, ROAD_SLOT,
+	       ret ? i - 1 : i, CONN_SLOT,
 	       ret ? fi_strerror((int)-ret) : "as many as were tried", t.done);
-	road_step(w, 2);
+	conn_step(w, 2);
 }
 
-int road_receives(const char *prov, int argc, char **argv)
+int conn_receives(const char *prov, int argc, char **argv)
 {
 	printf("%s, messages without a receive:\n", prov);
-	return road_run(prov, 1u << 20, waiting_target, waiting_initiator, 1) |
-	       road_run(prov, 0, flood_target, flood_initiator, 1);
+	return conn_run(prov, 1u << 20, waiting_target, waiting_initiator, 1) |
+	       conn_run(prov, 0, flood_target, flood_initiator, 1);
 }
 
 /* ---- fi_close(ep) with operations in flight ---- */
@@ -339,56 +339,56 @@ static size_t count_bytes(const char *mem, size_t len, char value)
 	return n;
 }
 
-static void closing_target(struct road_world *w, int number)
+static void closing_target(struct conn_world *w, int number)
 {
 	struct tally t = {0};
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	double begun;
 	size_t before;
 
 	target_open(&n, w);
-	ep = road_accept(&n, NULL);
-	road_step(w, 2);
-	road_await(w, 3); /* the initiator has posted */
+	ep = conn_accept(&n, NULL);
+	conn_step(w, 2);
+	conn_await(w, 3); /* the initiator has posted */
 	if (ending == TARGET_DIES) {
-		w->value[0] = road_now();
-		road_step(w, 4);
+		w->value[0] = conn_now();
+		conn_step(w, 4);
 		kill(getpid(), SIGKILL);
 	}
 	if (ending == TARGET_CLOSES) {
 		before = count_bytes(w->mem, w->len, OLD);
-		w->value[0] = road_now();
+		w->value[0] = conn_now();
 		fi_close(&ep->fid);
-		road_step(w, 4);
+		conn_step(w, 4);
 	} else {
-		road_step(w, 4);
-		road_await(w, 5); /* closed, and buffers changed */
+		conn_step(w, 4);
+		conn_await(w, 5); /* closed, and buffers changed */
 		before = count_bytes(w->mem, w->len, OLD);
 	}
-	e = road_event(&n, true, 500);
-	for (begun = road_now(); road_now() - begun < 300e3;)
+	e = conn_event(&n, true, 500);
+	for (begun = conn_now(); conn_now() - begun < 300e3;)
 		tally_read(&n, &t);
 	printf("  target: bytes placed before %zu, afterwards %zu more, of the "
 	       "buffer's later content %zu; %s\n",
 	       before, count_bytes(w->mem, w->len, OLD) - before,
-	       count_bytes(w->mem, w->len, NEW), road_event_text(&e));
+	       count_bytes(w->mem, w->len, NEW), conn_event_text(&e));
 	tally_print("target", &t);
-	road_step(w, 6);
+	conn_step(w, 6);
 }
 
-static void closing_initiator(struct road_world *w, int number)
+static void closing_initiator(struct conn_world *w, int number)
 {
 	static char small[65536], received[3][64];
 	static char *buf, *read_into;
 	struct tally before = {0}, at = {0}, later = {0}, closed = {0};
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	double begun, ms;
 
-	road_await(w, 1);
+	conn_await(w, 1);
 	buf = mmap(NULL, WRITE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	read_into = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
@@ -397,9 +397,9 @@ static void closing_initiator(struct road_world *w, int number)
 		MUST(-FI_ENOMEM);
 	memset(buf, OLD, WRITE);
 	memset(small, OLD, sizeof(small));
-	road_open(&n, w->prov, false);
-	ep = road_connect(&n, NULL, w);
-	road_await(w, 2);
+	conn_open(&n, w->prov, false);
+	ep = conn_connect(&n, NULL, w);
+	conn_await(w, 2);
 	for (int i = 0; i < 3; i++)
 		MUST(fi_recv(ep, received[i], 64, NULL, 0, context(101 + i)));
 	for (int i = 0; i < WRITES; i++)
@@ -416,22 +416,22 @@ static void closing_initiator(struct road_world *w, int number)
 	MUST(fi_inject(ep, small, 64, 0));
 	tally_poll(&n, &before, 256, 100);
 	tally_print("initiator, before", &before);
-	road_step(w, 3);
-	road_await(w, 4);
+	conn_step(w, 3);
+	conn_await(w, 4);
 	if (ending != INITIATOR_CLOSES) {
-		e = road_event(&n, false, 0);
-		while (!e.kind && road_now() - w->value[0] < 3e6) {
+		e = conn_event(&n, false, 0);
+		while (!e.kind && conn_now() - w->value[0] < 3e6) {
 			tally_read(&n, &at);
-			e = road_event(&n, false, 0);
+			e = conn_event(&n, false, 0);
 		}
-		e.ms = (road_now() - w->value[0]) / 1e3;
-		printf("  initiator, EQ: %s\n", road_event_text(&e));
+		e.ms = (conn_now() - w->value[0]) / 1e3;
+		printf("  initiator, EQ: %s\n", conn_event_text(&e));
 		tally_poll(&n, &at, 256, 100);
 		tally_print("initiator, CQ", &at);
 	}
-	begun = road_now();
+	begun = conn_now();
 	MUST(fi_close(&ep->fid));
-	ms = (road_now() - begun) / 1e3;
+	ms = (conn_now() - begun) / 1e3;
 	while (tally_read(&n, &closed))
 		;
 	memset(buf, NEW, WRITE);
@@ -440,11 +440,11 @@ static void closing_initiator(struct road_world *w, int number)
 	MUST(mprotect(read_into, 4096, PROT_NONE));
 	printf("  fi_close(ep) took %.3f ms\n", ms);
 	tally_print("initiator, in the CQ when fi_close(ep) returns", &closed);
-	road_step(w, 5);
+	conn_step(w, 5);
 	tally_poll(&n, &later, 256, 300);
 	tally_print("and with the buffers under mprotect(PROT_NONE)", &later);
 	if (ending != TARGET_DIES)
-		road_await(w, 6);
+		conn_await(w, 6);
 }
 
 static bool cut_all; /* false: the newest only: data, if a base has two */
@@ -479,38 +479,38 @@ static int sockets_cut(void)
 	return cut_all ? n : 1;
 }
 
-static void cut_target(struct road_world *w, int number)
+static void cut_target(struct conn_world *w, int number)
 {
 	struct tally t = {0};
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	char buf[64];
 
 	target_open(&n, w);
-	ep = road_accept(&n, NULL);
+	ep = conn_accept(&n, NULL);
 	MUST(fi_recv(ep, buf, sizeof(buf), NULL, 0, context(101)));
-	road_step(w, 2);
+	conn_step(w, 2);
 	while (w->mem[0] != OLD)
 		fi_cq_read(n.cq, NULL, 0); /* the first write */
-	road_step(w, 3);
-	road_await(w, 4); /* cut, and a message sent */
+	conn_step(w, 3);
+	conn_await(w, 4); /* cut, and a message sent */
 	tally_poll(&n, &t, 1, 2000);
 	tally_print("target", &t);
 	printf("  target has %zu of %u bytes\n",
 	       count_bytes(w->mem + 4096, w->len - 4096, OLD), WRITES * WRITE);
-	e = road_event(&n, true, 500);
-	printf("  target: %s\n", road_event_text(&e));
+	e = conn_event(&n, true, 500);
+	printf("  target: %s\n", conn_event_text(&e));
 	fflush(stdout);
-	road_await_polling(w, 5, &n);
+	conn_await_polling(w, 5, &n);
 }
 
-static void cut_initiator(struct road_world *w, int number)
+static void cut_initiator(struct conn_world *w, int number)
 {
 	struct tally first = {0}, t = {0};
 	char *buf = malloc(WRITE);
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	ssize_t ret;
 	int cut;
@@ -518,14 +518,14 @@ static void cut_initiator(struct road_world *w, int number)
 	if (!buf)
 		MUST(-FI_ENOMEM);
 	memset(buf, OLD, WRITE);
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
-	ep = road_connect(&n, NULL, w);
-	road_await(w, 2);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
+	ep = conn_connect(&n, NULL, w);
+	conn_await(w, 2);
 	MUST(write_post(ep, buf, 64, w->base, w->key[0], 9,
 			FI_COMPLETION | FI_DELIVERY_COMPLETE));
 	tally_poll(&n, &first, 1, 1000);
-	road_await(w, 3);
+	conn_await(w, 3);
 	for (int i = 0; i < WRITES; i++)
 		MUST(write_post(ep, buf, WRITE,
 				w->base + 4096 + (uint64_t)i * WRITE, w->key[0],
@@ -533,19 +533,19 @@ static void cut_initiator(struct road_world *w, int number)
 	tally_poll(&n, &t, WRITES, 200);
 	tally_print("initiator, before the cut", &t);
 	cut = sockets_cut();
-	e = road_event(&n, true, 500);
+	e = conn_event(&n, true, 500);
 	printf("  initiator, %d TCP connections cut beneath the base: %s\n",
-	       cut, road_event_text(&e));
+	       cut, conn_event_text(&e));
 	ret = message_send(ep, buf, 64, 31, FI_COMPLETION);
 	printf("  a send afterwards returns %s\n",
 	       ret ? fi_strerror((int)-ret) : "0");
-	road_step(w, 4);
+	conn_step(w, 4);
 	tally_poll(&n, &t, WRITES + 1, 2500);
 	tally_print("initiator", &t);
-	road_step(w, 5);
+	conn_step(w, 5);
 }
 
-int road_closing(const char *prov, int argc, char **argv)
+int conn_closing(const char *prov, int argc, char **argv)
 {
 	int ret = 0;
 
@@ -556,7 +556,7 @@ int road_closing(const char *prov, int argc, char **argv)
 		       "a send (31), an unsignaled one (32), an injected one, "
 		       "3 receives (101 to 103):\n",
 		       prov, endings[ending]);
-		ret |= road_run(prov, LEN, closing_target, closing_initiator,
+		ret |= conn_run(prov, LEN, closing_target, closing_initiator,
 				1);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -565,7 +565,7 @@ int road_closing(const char *prov, int argc, char **argv)
 		       "then a message (31):\n",
 		       prov,
 		       i ? "every TCP connection" : "newest TCP connection");
-		ret |= road_run(prov, LEN, cut_target, cut_initiator, 1);
+		ret |= conn_run(prov, LEN, cut_target, cut_initiator, 1);
 	}
 	return ret;
 }
@@ -599,50 +599,50 @@ static const struct wrong {
 
 static const struct wrong *wrong; /* set before the processes are forked */
 
-static void mr_target(struct road_world *w, int number)
+static void mr_target(struct conn_world *w, int number)
 {
 	struct fid_mr *whole, *read, *mr;
 	struct tally t = {0};
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 
-	road_open(&n, w->prov, false);
-	road_listen(&n, w);
-	w->base = road_addr(&n, w->mem);
-	road_step(w, 1);
-	road_accept(&n, NULL);
-	whole = road_reg(&n, w->mem, 4096, RIGHT, KEY_WHOLE);
-	read = road_reg(&n, w->mem, 4096, FI_REMOTE_READ, KEY_READ);
-	mr = road_reg(&n, w->mem, 4096, RIGHT, KEY_CLOSED);
+	conn_open(&n, w->prov, false);
+	conn_listen(&n, w);
+	w->base = conn_addr(&n, w->mem);
+	conn_step(w, 1);
+	conn_accept(&n, NULL);
+	whole = conn_reg(&n, w->mem, 4096, RIGHT, KEY_WHOLE);
+	read = conn_reg(&n, w->mem, 4096, FI_REMOTE_READ, KEY_READ);
+	mr = conn_reg(&n, w->mem, 4096, RIGHT, KEY_CLOSED);
 	w->key[0] = fi_mr_key(whole);
 	w->key[1] = fi_mr_key(mr);
 	w->key[2] = fi_mr_key(read);
 	w->key[3] = KEY_NONE;
 	MUST(fi_close(&mr->fid));
-	road_step(w, 2);
+	conn_step(w, 2);
 	do {
-		e = road_event(&n, false, 0);
+		e = conn_event(&n, false, 0);
 		tally_read(&n, &t);
 	} while (!e.kind && atomic_load(&w->step) < 3);
-	e.ms = (road_now() - w->value[0]) / 1e3;
-	road_await_polling(w, 3, &n);
-	printf("    target: %s, %d CQ entries\n", road_event_text(&e), t.n);
+	e.ms = (conn_now() - w->value[0]) / 1e3;
+	conn_await_polling(w, 3, &n);
+	printf("    target: %s, %d CQ entries\n", conn_event_text(&e), t.n);
 }
 
-static void mr_initiator(struct road_world *w, int number)
+static void mr_initiator(struct conn_world *w, int number)
 {
 	static char buf[64];
 	struct tally t = {0};
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	double begun;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
-	ep = road_connect(&n, NULL, w);
-	road_await(w, 2);
-	begun = w->value[0] = road_now();
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
+	ep = conn_connect(&n, NULL, w);
+	conn_await(w, 2);
+	begun = w->value[0] = conn_now();
 	MUST(write_post(ep, buf, 64, w->base + wrong->off,
 			w->key[wrong->key - KEY_WHOLE], 1,
 			FI_COMPLETION |
@@ -650,110 +650,110 @@ static void mr_initiator(struct road_world *w, int number)
 	MUST(write_post(ep, buf, 64, w->base, w->key[0], 2,
 			FI_COMPLETION | FI_DELIVERY_COMPLETE));
 	do {
-		e = road_event(&n, false, 0);
+		e = conn_event(&n, false, 0);
 		tally_read(&n, &t);
-	} while (!e.kind && road_now() - begun < 500e3);
-	e.ms = (road_now() - begun) / 1e3;
+	} while (!e.kind && conn_now() - begun < 500e3);
+	e.ms = (conn_now() - begun) / 1e3;
 	tally_poll(&n, &t, 3, 100);
 	printf("  %s (1), a valid write behind it (2):\n", wrong->name);
 	tally_print("  initiator", &t);
-	printf("    its EQ: %s\n", road_event_text(&e));
+	printf("    its EQ: %s\n", conn_event_text(&e));
 	fflush(stdout);
-	road_step(w, 3);
+	conn_step(w, 3);
 }
 
 /* fi_close(mr) in the middle of a write into the region. */
-static void partial_target(struct road_world *w, int number)
+static void partial_target(struct conn_world *w, int number)
 {
-	struct road_node n;
+	struct conn_node n;
 	struct fid_mr *mr;
 	size_t before;
 	double begun;
 
-	road_open(&n, w->prov, false);
-	road_listen(&n, w);
-	w->base = road_addr(&n, w->mem);
-	mr = road_reg(&n, w->mem, w->len, RIGHT, 7);
+	conn_open(&n, w->prov, false);
+	conn_listen(&n, w);
+	w->base = conn_addr(&n, w->mem);
+	mr = conn_reg(&n, w->mem, w->len, RIGHT, 7);
 	w->key[0] = fi_mr_key(mr);
-	road_step(w, 1);
-	road_accept(&n, NULL);
-	road_step(w, 2);
-	road_await(w, 3);
+	conn_step(w, 1);
+	conn_accept(&n, NULL);
+	conn_step(w, 2);
+	conn_await(w, 3);
 	while (w->mem[0] != OLD)
 		fi_cq_read(n.cq, NULL, 0);
 	MUST(fi_close(&mr->fid));
 	before = count_bytes(w->mem, w->len, OLD);
-	for (begun = road_now(); road_now() - begun < 500e3;)
+	for (begun = conn_now(); conn_now() - begun < 500e3;)
 		fi_cq_read(n.cq, NULL, 0);
 	printf("  fi_close(mr) when %zu of %zu bytes of a write were placed: "
 	       "%zu more afterwards\n",
 	       before, w->len, count_bytes(w->mem, w->len, OLD) - before);
 	fflush(stdout);
-	road_step(w, 4);
+	conn_step(w, 4);
 }
 
-static void partial_initiator(struct road_world *w, int number)
+static void partial_initiator(struct conn_world *w, int number)
 {
 	struct tally t = {0};
-	struct road_node n;
+	struct conn_node n;
 	struct fid_ep *ep;
 	char *buf = malloc(w->len);
 
 	if (!buf)
 		MUST(-FI_ENOMEM);
 	memset(buf, OLD, w->len);
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
-	ep = road_connect(&n, NULL, w);
-	road_await(w, 2);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
+	ep = conn_connect(&n, NULL, w);
+	conn_await(w, 2);
 	MUST(write_post(ep, buf, w->len, w->base, w->key[0], 1,
 			FI_COMPLETION | FI_DELIVERY_COMPLETE));
-	road_step(w, 3);
+	conn_step(w, 3);
 	while (atomic_load(&w->step) < 4)
 		tally_read(&n, &t);
 	tally_print("its initiator", &t);
 }
 
 /* Use a key of one connection on another. */
-static void second_target(struct road_world *w, int number)
+static void second_target(struct conn_world *w, int number)
 {
-	struct road_node n;
+	struct conn_node n;
 
 	target_open(&n, w);
-	road_accept(&n, NULL);
-	road_accept(&n, NULL);
+	conn_accept(&n, NULL);
+	conn_accept(&n, NULL);
 	while (atomic_load(&w->step) < 2)
 		fi_cq_read(n.cq, NULL, 0);
 }
 
-static void second_initiator(struct road_world *w, int number)
+static void second_initiator(struct conn_world *w, int number)
 {
 	static char buf[64];
 	struct tally t = {0};
 	struct fid_ep *ep[2];
-	struct road_node n;
+	struct conn_node n;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
 	for (int i = 0; i < 2; i++)
-		ep[i] = road_connect(&n, NULL, w);
+		ep[i] = conn_connect(&n, NULL, w);
 	for (int i = 0; i < 2; i++)
 		MUST(write_post(ep[i], buf, 64, w->base, w->key[0], 1 + i,
 				FI_COMPLETION | FI_DELIVERY_COMPLETE));
 	tally_poll(&n, &t, 2, 1000);
 	tally_print("one key on two connections of the domain", &t);
-	road_step(w, 2);
+	conn_step(w, 2);
 }
 
 #define RACE_MS	    3000
 #define RACE_WRITES 64
 
-static struct road_node race_node;
+static struct conn_node race_node;
 static char race_mem[4096];
 
 static void *race_thread(void *arg)
 {
-	struct road_world *w = arg;
+	struct conn_world *w = arg;
 	struct fid_mr *mr[64] = {0};
 	uint64_t key = 0x100000, x = 88172645463325252ull;
 
@@ -765,7 +765,7 @@ static void *race_thread(void *arg)
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;
-		*m = road_reg(&race_node, race_mem, sizeof(race_mem), RIGHT,
+		*m = conn_reg(&race_node, race_mem, sizeof(race_mem), RIGHT,
 			      x | 1ull << 40);
 		key++;
 	}
@@ -773,18 +773,18 @@ static void *race_thread(void *arg)
 	return NULL;
 }
 
-static void race_target(struct road_world *w, int number)
+static void race_target(struct conn_world *w, int number)
 {
 	pthread_t thread;
-	struct road_event e = {0};
+	struct conn_event e = {0};
 	int ends = 0;
 
 	target_open(&race_node, w);
-	road_accept(&race_node, NULL);
-	road_step(w, 2);
+	conn_accept(&race_node, NULL);
+	conn_step(w, 2);
 	MUST(-pthread_create(&thread, NULL, race_thread, w));
 	while (!atomic_load(&w->over)) {
-		e = road_event(&race_node, true, 1);
+		e = conn_event(&race_node, true, 1);
 		if (e.kind == FI_SHUTDOWN && !atomic_load(&w->over))
 			ends++;
 	}
@@ -794,20 +794,20 @@ static void race_target(struct road_world *w, int number)
 	       w->value[2], ends);
 }
 
-static void race_initiator(struct road_world *w, int number)
+static void race_initiator(struct conn_world *w, int number)
 {
 	static char buf[64];
-	const double begun = road_now();
+	const double begun = conn_now();
 	struct tally t = {0};
-	struct road_node n;
+	struct conn_node n;
 	struct fid_ep *ep;
 	int done = 0;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
-	ep = road_connect(&n, NULL, w);
-	road_await(w, 2);
-	while (!t.failed && road_now() - begun < RACE_MS * 1e3) {
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
+	ep = conn_connect(&n, NULL, w);
+	conn_await(w, 2);
+	while (!t.failed && conn_now() - begun < RACE_MS * 1e3) {
 		for (int i = 0; i < RACE_WRITES; i++)
 			MUST(write_post(ep, buf, 64, w->base, w->key[0], 1,
 					FI_COMPLETION | FI_DELIVERY_COMPLETE));
@@ -823,16 +823,16 @@ static void race_initiator(struct road_world *w, int number)
 	atomic_store(&w->over, 1);
 }
 
-int road_mr(const char *prov, int argc, char **argv)
+int conn_mr(const char *prov, int argc, char **argv)
 {
 	int ret = 0;
 
 	printf("%s, regions:\n", prov);
 	for (wrong = wrongs; wrong < wrongs + WRONGS; wrong++)
-		ret |= road_run(prov, 1u << 20, mr_target, mr_initiator, 1);
-	ret |= road_run(prov, LEN, partial_target, partial_initiator, 1);
-	ret |= road_run(prov, 1u << 20, second_target, second_initiator, 1);
+		ret |= conn_run(prov, 1u << 20, mr_target, mr_initiator, 1);
+	ret |= conn_run(prov, LEN, partial_target, partial_initiator, 1);
+	ret |= conn_run(prov, 1u << 20, second_target, second_initiator, 1);
 	/* The target may die of this: that is an observation, too. */
-	road_run(prov, 1u << 20, race_target, race_initiator, 1);
+	conn_run(prov, 1u << 20, race_target, race_initiator, 1);
 	return ret;
 }

@@ -17,14 +17,14 @@
 
 #include <rdma/fi_tagged.h>
 
-#include "fabtests/benchmarks/road.h"
+#include "fabtests/benchmarks/base_conn.h"
 #include "util/flush.h"
 #include "util/text.h"
 
 #define POOL	    (16u << 20)
 #define LARGEST	    (4u << 20)
 #define POSTED	    4
-#define MESSAGE	    (ROAD_HEADER + INLINE_MOST)
+#define MESSAGE	    (CONN_HEADER + INLINE_MOST)
 #define INLINE_MOST 65536u
 #define RANGES	    64u
 #define RANGE	    64u /* bytes */
@@ -42,9 +42,9 @@ enum transport {
 /* A request to the target. */
 struct request {
 	uint64_t type, off, len, count;
-	uint8_t pad[ROAD_HEADER - 32];
+	uint8_t pad[CONN_HEADER - 32];
 };
-_Static_assert(sizeof(struct request) == ROAD_HEADER, "header");
+_Static_assert(sizeof(struct request) == CONN_HEADER, "header");
 /* Ranges and bytes follow the header, depending on the type. */
 enum {
 	INLINE,
@@ -60,11 +60,11 @@ struct range {
 };
 
 struct side {
-	struct road_world *w;
+	struct conn_world *w;
 	struct rp_flush cpu;
-	struct road_node n;
+	struct conn_node n;
 	struct fid_ep *ep;
-	struct road_node rdm;
+	struct conn_node rdm;
 	struct fid_ep *rdm_ep;
 	fi_addr_t peer;
 	int fd;
@@ -93,7 +93,7 @@ static void rdm_open(struct side *s, bool target)
 	struct fi_av_attr av = {.type = FI_AV_TABLE};
 	struct fi_info *h = fi_allocinfo();
 	struct fid_av *fid;
-	struct road_world *w = s->w;
+	struct conn_world *w = s->w;
 
 	if (!h)
 		MUST(-FI_ENOMEM);
@@ -109,7 +109,7 @@ static void rdm_open(struct side *s, bool target)
 	fi_freeinfo(h);
 	MUST(fi_fabric(s->rdm.info->fabric_attr, &s->rdm.fabric, NULL));
 	MUST(fi_domain(s->rdm.fabric, s->rdm.info, &s->rdm.domain, NULL));
-	s->rdm.cq = road_cq_open(&s->rdm);
+	s->rdm.cq = conn_cq_open(&s->rdm);
 	MUST(fi_av_open(s->rdm.domain, &av, &fid, NULL));
 	MUST(fi_endpoint(s->rdm.domain, s->rdm.info, &s->rdm_ep, NULL));
 	MUST(fi_ep_bind(s->rdm_ep, &fid->fid, 0));
@@ -124,8 +124,8 @@ static void rdm_open(struct side *s, bool target)
 	w->rdm_len[target] = sizeof(w->rdm_name[0]);
 	MUST(fi_getname(&s->rdm_ep->fid, w->rdm_name[target],
 			&w->rdm_len[target]));
-	road_step(w, target ? 2 : 3);
-	road_await(w, 3);
+	conn_step(w, target ? 2 : 3);
+	conn_await(w, 3);
 	if (fi_av_insert(fid, w->rdm_name[!target], 1, &s->peer, 0, NULL) != 1)
 		MUST(-FI_EINVAL);
 }
@@ -163,7 +163,7 @@ static void raw_connect(struct side *s)
 	raw_set(s->fd);
 }
 
-static void side_open(struct side *s, struct road_world *w)
+static void side_open(struct side *s, struct conn_world *w)
 {
 	char err[RP_ERR_LEN];
 
@@ -177,7 +177,7 @@ static void side_open(struct side *s, struct road_world *w)
 	s->message = s->slots + TRANSPORTS * POSTED * MESSAGE;
 	memset(s->source, 0x5a, LARGEST);
 	MUST(rp_flush_open(&s->cpu, err));
-	road_open(&s->n, w->prov, false);
+	conn_open(&s->n, w->prov, false);
 	s->inject = s->n.info->tx_attr->inject_size;
 }
 
@@ -237,11 +237,11 @@ static void msg_serve(struct side *s)
 		s->cpu.flush(s->w->mem + (done.data & UINT32_MAX),
 			     done.data >> 32);
 		s->cpu.drain();
-		POST(s->n.cq, fi_inject(s->ep, s->message, ROAD_REPLY, 0));
+		POST(s->n.cq, fi_inject(s->ep, s->message, CONN_REPLY, 0));
 		return;
 	}
 	request_execute(s, done.op_context);
-	POST(s->n.cq, fi_inject(s->ep, done.op_context, ROAD_REPLY, 0));
+	POST(s->n.cq, fi_inject(s->ep, done.op_context, CONN_REPLY, 0));
 	POST(s->n.cq, fi_recv(s->ep, done.op_context, MESSAGE, NULL, 0,
 			      done.op_context));
 }
@@ -255,7 +255,7 @@ static void rdm_serve(struct side *s)
 		return;
 	MUST(n);
 	request_execute(s, done.op_context);
-	POST(s->rdm.cq, fi_tinject(s->rdm_ep, done.op_context, ROAD_REPLY,
+	POST(s->rdm.cq, fi_tinject(s->rdm_ep, done.op_context, CONN_REPLY,
 				   s->peer, TAG_REPLY));
 	POST(s->rdm.cq,
 	     fi_trecv(s->rdm_ep, done.op_context, MESSAGE, NULL, FI_ADDR_UNSPEC,
@@ -273,33 +273,33 @@ static void raw_serve(struct side *s, uint64_t *have)
 	if (*have < size)
 		return;
 	*have = 0;
-	MUST(send(s->fd, s->message, ROAD_REPLY, MSG_NOSIGNAL));
+	MUST(send(s->fd, s->message, CONN_REPLY, MSG_NOSIGNAL));
 }
 
-static void durable_target(struct road_world *w, int number)
+static void durable_target(struct conn_world *w, int number)
 {
 	uint64_t have = 0;
 	struct side s;
 	int driven, fd;
 
 	side_open(&s, w);
-	road_listen(&s.n, w);
-	w->base = road_addr(&s.n, w->mem);
-	w->key[MSG] = fi_mr_key(road_reg(&s.n, w->mem, POOL,
+	conn_listen(&s.n, w);
+	w->base = conn_addr(&s.n, w->mem);
+	w->key[MSG] = fi_mr_key(conn_reg(&s.n, w->mem, POOL,
 					 FI_REMOTE_READ | FI_REMOTE_WRITE, 7));
 	raw_listen(&s);
-	road_step(w, 1);
-	s.ep = road_accept(&s.n, NULL);
+	conn_step(w, 1);
+	s.ep = conn_accept(&s.n, NULL);
 	post_msg(&s);
 	fd = accept(s.fd, NULL, NULL);
 	MUST(fd);
 	s.fd = fd;
 	raw_set(fd);
 	rdm_open(&s, true);
-	w->rdm_base = road_addr(&s.rdm, w->mem);
-	w->key[RDM] = fi_mr_key(road_reg(&s.rdm, w->mem, POOL,
+	w->rdm_base = conn_addr(&s.rdm, w->mem);
+	w->key[RDM] = fi_mr_key(conn_reg(&s.rdm, w->mem, POOL,
 					 FI_REMOTE_READ | FI_REMOTE_WRITE, 8));
-	road_step(w, 4);
+	conn_step(w, 4);
 	while ((driven = atomic_load(&w->driven)) < TRANSPORTS) {
 		if (driven == MSG)
 			msg_serve(&s);
@@ -421,7 +421,7 @@ static void put_request(struct side *s, uint64_t off, uint64_t len)
 {
 	write_post(s, MSG, s->source, off, len, 0);
 	request_fill(s, FLUSH, off, len, 0);
-	request_send(s, MSG, ROAD_HEADER);
+	request_send(s, MSG, CONN_HEADER);
 	completion_await(s, MSG);
 }
 
@@ -449,7 +449,7 @@ static void put_commit(struct side *s, uint64_t off, uint64_t len)
 
 static void put_raw(struct side *s, uint64_t off, uint64_t len)
 {
-	char reply[ROAD_REPLY];
+	char reply[CONN_REPLY];
 	uint64_t sent = 0;
 	ssize_t n;
 
@@ -461,7 +461,7 @@ static void put_raw(struct side *s, uint64_t off, uint64_t len)
 		else if (errno != EAGAIN)
 			MUST(-errno);
 	}
-	for (size_t have = 0; have < ROAD_REPLY;) {
+	for (size_t have = 0; have < CONN_REPLY;) {
 		n = recv(s->fd, reply, sizeof(reply) - have, MSG_DONTWAIT);
 		if (n > 0)
 			have += (size_t)n;
@@ -481,7 +481,7 @@ static void put_rdm_request(struct side *s, uint64_t off, uint64_t len)
 {
 	write_post(s, RDM, s->source, off, len, 0);
 	request_fill(s, FLUSH, off, len, 0);
-	request_send(s, RDM, ROAD_HEADER);
+	request_send(s, RDM, CONN_HEADER);
 	completion_await(s, RDM);
 }
 
@@ -517,7 +517,7 @@ static uint64_t offset_of(uint64_t i)
 
 static void ranges_fill(struct side *s)
 {
-	struct range *r = (struct range *)(s->message + ROAD_HEADER);
+	struct range *r = (struct range *)(s->message + CONN_HEADER);
 
 	for (uint64_t i = 0; i < RANGES; i++) {
 		r[i].off = offset_of(i);
@@ -529,7 +529,7 @@ static void ranges_request(struct side *s, enum transport t)
 {
 	request_fill(s, FLUSH_RANGES, 0, 0, RANGES);
 	ranges_fill(s);
-	request_send(s, t, ROAD_HEADER + RANGES * sizeof(struct range));
+	request_send(s, t, CONN_HEADER + RANGES * sizeof(struct range));
 }
 
 static void ranges_write(struct side *s, enum transport t, uint64_t flags)
@@ -623,14 +623,14 @@ static void scatter_rdm(struct side *s, uint64_t off, uint64_t len)
 
 static void scatter_coalesced(struct side *s, uint64_t off, uint64_t len)
 {
-	char *bytes = s->message + ROAD_HEADER + RANGES * sizeof(struct range);
+	char *bytes = s->message + CONN_HEADER + RANGES * sizeof(struct range);
 
 	request_fill(s, INLINE_RANGES, 0, 0, RANGES);
 	ranges_fill(s);
 	for (uint64_t i = 0; i < RANGES; i++)
 		memcpy(bytes + i * RANGE, s->source + i * RANGE, RANGE);
 	request_send(s, MSG,
-		     ROAD_HEADER + RANGES * (sizeof(struct range) + RANGE));
+		     CONN_HEADER + RANGES * (sizeof(struct range) + RANGE));
 	completion_await(s, MSG);
 }
 
@@ -674,18 +674,18 @@ static double block(struct side *s, const struct method *m, uint64_t size,
 		memcpy(s->source, &s->count, sizeof(s->count));
 		s->count++;
 		off = s->count * 4096 % (POOL - LARGEST + 1);
-		begun = road_now();
+		begun = conn_now();
 		m->put(s, off, size);
 		if (i >= 0)
-			s->samples[i] = road_now() - begun;
+			s->samples[i] = conn_now() - begun;
 	}
 	verify(s, m, off, size);
-	return road_median(s->samples, ops);
+	return conn_median(s->samples, ops);
 }
 
 static int rounds(void)
 {
-	const char *text = getenv("ROAD_ROUNDS");
+	const char *text = getenv("CONN_ROUNDS");
 	int n = text ? atoi(text) : 61;
 
 	return n < 1 ? 1 : n > MOST_ROUNDS ? MOST_ROUNDS : n;
@@ -708,7 +708,7 @@ static void methods_run(struct side *s, const struct method *methods, int n,
 				us[m][i] = block(s, &methods[m], size, ops);
 		}
 	memcpy(sorted, us[reference], sizeof(sorted));
-	quiet = road_percentile(sorted, r, 10);
+	quiet = conn_percentile(sorted, r, 10);
 	for (int m = 0; m < n; m++) {
 		if (methods[m].most && size > methods[m].most)
 			continue;
@@ -717,12 +717,12 @@ static void methods_run(struct side *s, const struct method *methods, int n,
 		memcpy(sorted, us[m], sizeof(sorted));
 		printf("%-7s %-42s %9.1f us %9.1f us  %5.2f",
 		       rp_size_format(size, text), methods[m].name,
-		       road_median(sorted, r), road_percentile(sorted, r, 10),
-		       road_median(ratio, r));
+		       conn_median(sorted, r), conn_percentile(sorted, r, 10),
+		       conn_median(ratio, r));
 		printf(" (%.2f to %.2f)  %5.2f\n",
-		       road_percentile(ratio, r, 25),
-		       road_percentile(ratio, r, 75),
-		       road_percentile(sorted, r, 10) / quiet);
+		       conn_percentile(ratio, r, 25),
+		       conn_percentile(ratio, r, 75),
+		       conn_percentile(sorted, r, 10) / quiet);
 	}
 	fflush(stdout);
 }
@@ -731,19 +731,19 @@ static int sizes_n;
 static uint64_t sizes[16] = {8,	    64,	    512,     4096,   16384,
 			     65536, 262144, 1 << 20, LARGEST};
 
-static void initiator_open(struct side *s, struct road_world *w)
+static void initiator_open(struct side *s, struct conn_world *w)
 {
 	side_open(s, w);
-	road_await(w, 1);
-	s->ep = road_connect(&s->n, NULL, w);
+	conn_await(w, 1);
+	s->ep = conn_connect(&s->n, NULL, w);
 	post_msg(s);
 	raw_connect(s);
-	road_await(w, 2);
+	conn_await(w, 2);
 	rdm_open(s, false);
-	road_await(w, 4);
+	conn_await(w, 4);
 }
 
-static void durable_initiator(struct road_world *w, int number)
+static void durable_initiator(struct conn_world *w, int number)
 {
 	struct side s;
 
@@ -756,7 +756,7 @@ static void durable_initiator(struct road_world *w, int number)
 	atomic_store(&w->driven, TRANSPORTS);
 }
 
-static void scattered_initiator(struct road_world *w, int number)
+static void scattered_initiator(struct conn_world *w, int number)
 {
 	struct side s;
 
@@ -765,7 +765,7 @@ static void scattered_initiator(struct road_world *w, int number)
 	atomic_store(&w->driven, TRANSPORTS);
 }
 
-int road_durable(const char *prov, int argc, char **argv)
+int conn_durable(const char *prov, int argc, char **argv)
 {
 	char err[RP_ERR_LEN];
 
@@ -780,14 +780,14 @@ int road_durable(const char *prov, int argc, char **argv)
 	       "e: "
 	       "median of the rounds (quartiles), of the lowest deciles\n",
 	       prov, rounds());
-	return road_run(prov, POOL, durable_target, durable_initiator, 1);
+	return conn_run(prov, POOL, durable_target, durable_initiator, 1);
 }
 
-int road_scattered(const char *prov, int argc, char **argv)
+int conn_scattered(const char *prov, int argc, char **argv)
 {
 	printf("%s, %d rounds: median and lowest decile of their p50; ratio to "
 	       "a: "
 	       "median of the rounds (quartiles), of the lowest deciles\n",
 	       prov, rounds());
-	return road_run(prov, POOL, durable_target, scattered_initiator, 1);
+	return conn_run(prov, POOL, durable_target, scattered_initiator, 1);
 }

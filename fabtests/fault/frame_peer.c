@@ -11,22 +11,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fault/private_peer.h"
+#include "fault/frame_peer.h"
 #include "rc/rc_tcp_frame.h"
 
 #define SEND_MS 2000
 #define HDR	sizeof(struct rp_tcp_hdr)
 
 /* An accepted socket whose CONNECT may still be incomplete. */
-struct private_call {
-	LIST_ENTRY(private_call) link;
+struct frame_call {
+	LIST_ENTRY(frame_call) link;
 	int fd;
 	bool requested;
 	size_t len;
-	uint8_t in[HDR + PRIVATE_DATA];
+	uint8_t in[HDR + FRAME_DATA];
 };
 
-uint64_t private_now_ms(void)
+uint64_t frame_now_ms(void)
 {
 	struct timespec t;
 
@@ -49,7 +49,7 @@ void wire_put(uint8_t *p, int n, uint64_t v)
 		*p++ = (uint8_t)v;
 }
 
-void private_open(struct private_peer *p, const struct private_events *events)
+void frame_open(struct frame_peer *p, const struct frame_events *events)
 {
 	memset(p, 0, sizeof(*p));
 	LIST_INIT(&p->conns);
@@ -59,15 +59,15 @@ void private_open(struct private_peer *p, const struct private_events *events)
 	p->open = true;
 }
 
-static void call_free(struct private_call *call)
+static void call_free(struct frame_call *call)
 {
 	LIST_REMOVE(call, link);
 	free(call);
 }
 
-void private_close(struct private_peer *p)
+void frame_close(struct frame_peer *p)
 {
-	struct private_call *call;
+	struct frame_call *call;
 
 	while ((call = LIST_FIRST(&p->calls))) {
 		close(call->fd);
@@ -85,7 +85,7 @@ static int no_wait(int fd)
 	return fd;
 }
 
-bool private_listen(struct private_peer *p, uint16_t port)
+bool frame_listen(struct frame_peer *p, uint16_t port)
 {
 	const struct sockaddr_in at = {
 		.sin_family = AF_INET,
@@ -107,8 +107,7 @@ bool private_listen(struct private_peer *p, uint16_t port)
 	return true;
 }
 
-void private_serve(struct private_peer *p, void *memory, size_t len,
-		   uint64_t rkey)
+void frame_serve(struct frame_peer *p, void *memory, size_t len, uint64_t rkey)
 {
 	p->memory = memory;
 	p->memory_len = len;
@@ -117,19 +116,19 @@ void private_serve(struct private_peer *p, void *memory, size_t len,
 
 /* --- connections --- */
 
-static void end(struct private_conn *c, int err)
+static void end(struct frame_conn *c, int err)
 {
-	if (c->state == PRIVATE_ENDED)
+	if (c->state == FRAME_ENDED)
 		return;
-	c->state = PRIVATE_ENDED;
+	c->state = FRAME_ENDED;
 	c->err = err;
 }
 
-static void flush(struct private_conn *c)
+static void flush(struct frame_conn *c)
 {
 	ssize_t n;
 
-	if (!c->out_len || c->state == PRIVATE_ENDED)
+	if (!c->out_len || c->state == FRAME_ENDED)
 		return;
 	n = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL);
 	if (n < 0 && errno != EAGAIN && errno != EINPROGRESS &&
@@ -142,7 +141,7 @@ static void flush(struct private_conn *c)
 }
 
 /* Queue a frame. False: there is no room. */
-static bool put(struct private_conn *c, const struct tcp_head *h,
+static bool put(struct frame_conn *c, const struct tcp_head *h,
 		const void *data, size_t len)
 {
 	struct rp_tcp_rma hdr;
@@ -158,7 +157,7 @@ static bool put(struct private_conn *c, const struct tcp_head *h,
 	return true;
 }
 
-static bool put_data(struct private_conn *c, enum rp_tcp_type type,
+static bool put_data(struct frame_conn *c, enum rp_tcp_type type,
 		     const void *data, size_t len)
 {
 	const struct tcp_head h = {.type = type, .length = len};
@@ -166,9 +165,9 @@ static bool put_data(struct private_conn *c, enum rp_tcp_type type,
 	return put(c, &h, data, len);
 }
 
-static struct private_conn *conn_new(struct private_peer *p, int fd)
+static struct frame_conn *conn_new(struct frame_peer *p, int fd)
 {
-	struct private_conn *c = calloc(1, sizeof(*c));
+	struct frame_conn *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		MUST(-FI_ENOMEM);
@@ -178,11 +177,11 @@ static struct private_conn *conn_new(struct private_peer *p, int fd)
 	return c;
 }
 
-struct private_conn *private_dial(struct private_peer *p,
-				  const struct sockaddr_in *to,
-				  const void *data, size_t len)
+struct frame_conn *frame_dial(struct frame_peer *p,
+			      const struct sockaddr_in *to, const void *data,
+			      size_t len)
 {
-	struct private_conn *c = conn_new(p, socket(AF_INET, SOCK_STREAM, 0));
+	struct frame_conn *c = conn_new(p, socket(AF_INET, SOCK_STREAM, 0));
 
 	if (connect(c->fd, (const struct sockaddr *)to, sizeof(*to)) &&
 	    errno != EINPROGRESS)
@@ -191,47 +190,46 @@ struct private_conn *private_dial(struct private_peer *p,
 	return c;
 }
 
-struct private_conn *private_accept(struct private_peer *p,
-				    struct private_call *call, const void *data,
-				    size_t len)
+struct frame_conn *frame_accept(struct frame_peer *p, struct frame_call *call,
+				const void *data, size_t len)
 {
-	struct private_conn *c = conn_new(p, call->fd);
+	struct frame_conn *c = conn_new(p, call->fd);
 
 	call_free(call);
-	c->state = PRIVATE_UP;
+	c->state = FRAME_UP;
 	c->was_up = true;
 	put_data(c, RP_TCP_ACCEPT, data, len);
-	if (c->state == PRIVATE_UP)
+	if (c->state == FRAME_UP)
 		return c;
-	private_end(c);
+	frame_end(c);
 	return NULL;
 }
 
-void private_reject(struct private_peer *p, struct private_call *call,
-		    const void *data, size_t len)
+void frame_reject(struct frame_peer *p, struct frame_call *call,
+		  const void *data, size_t len)
 {
-	struct private_conn *c = conn_new(p, call->fd);
+	struct frame_conn *c = conn_new(p, call->fd);
 
 	call_free(call);
 	put_data(c, RP_TCP_REJECT, data, len);
-	private_end(c);
+	frame_end(c);
 }
 
-void private_end(struct private_conn *c)
+void frame_end(struct frame_conn *c)
 {
 	LIST_REMOVE(c, link);
 	close(c->fd);
 	free(c);
 }
 
-void private_shut(struct private_conn *c)
+void frame_shut(struct frame_conn *c)
 {
 	shutdown(c->fd, SHUT_RDWR);
 }
 
 /* --- frames received --- */
 
-static void opened(struct private_conn *c, const struct tcp_head *h,
+static void opened(struct frame_conn *c, const struct tcp_head *h,
 		   const uint8_t *data, size_t len)
 {
 	c->data_len = len;
@@ -239,17 +237,17 @@ static void opened(struct private_conn *c, const struct tcp_head *h,
 	if (h->type == RP_TCP_REJECT) {
 		end(c, ECONNREFUSED);
 	} else if (h->type == RP_TCP_ACCEPT) {
-		c->state = PRIVATE_UP;
+		c->state = FRAME_UP;
 		c->was_up = true;
 	} else {
 		end(c, EPROTO);
 	}
 }
 
-static void rma(struct private_conn *c, const struct tcp_head *h,
+static void rma(struct frame_conn *c, const struct tcp_head *h,
 		const uint8_t *data)
 {
-	const struct private_peer *p = c->peer;
+	const struct frame_peer *p = c->peer;
 	const struct tcp_head placed = {.type = RP_TCP_PLACED, .length = 1};
 
 	if (h->rkey != p->rkey || h->addr > p->memory_len ||
@@ -267,12 +265,12 @@ static void rma(struct private_conn *c, const struct tcp_head *h,
 }
 
 /* Handle a complete frame; data is a copy. */
-static void use(struct private_conn *c, const struct tcp_head *h,
+static void use(struct frame_conn *c, const struct tcp_head *h,
 		const uint8_t *data, size_t len)
 {
-	const struct private_events *ev = c->peer->events;
+	const struct frame_events *ev = c->peer->events;
 
-	if (c->state == PRIVATE_CONNECTING) {
+	if (c->state == FRAME_CONNECTING) {
 		opened(c, h, data, len);
 		return;
 	}
@@ -302,9 +300,9 @@ static void use(struct private_conn *c, const struct tcp_head *h,
 }
 
 /* Take the next frame from the input. False: it is incomplete. */
-static bool next(struct private_conn *c)
+static bool next(struct frame_conn *c)
 {
-	static uint8_t copies[4][PRIVATE_MAX];
+	static uint8_t copies[4][FRAME_MAX];
 	static unsigned int depth;
 	struct tcp_head h;
 	size_t hdr, len;
@@ -318,7 +316,7 @@ static bool next(struct private_conn *c)
 	}
 	hdr = rp_tcp_head_len(h.type);
 	len = h.type == RP_TCP_READ || h.type == RP_TCP_PLACED ? 0 : h.length;
-	if (len > PRIVATE_MAX) {
+	if (len > FRAME_MAX) {
 		end(c, EMSGSIZE);
 		return false;
 	}
@@ -336,15 +334,15 @@ static bool next(struct private_conn *c)
 	return true;
 }
 
-static bool poll_conn(struct private_conn *c)
+static bool poll_conn(struct frame_conn *c)
 {
 	bool any = false;
 	ssize_t n;
 
 	flush(c);
-	while (c->state != PRIVATE_ENDED && next(c))
+	while (c->state != FRAME_ENDED && next(c))
 		any = true;
-	if (c->state == PRIVATE_ENDED || c->in_len == sizeof(c->in))
+	if (c->state == FRAME_ENDED || c->in_len == sizeof(c->in))
 		return any;
 	n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len,
 		 MSG_DONTWAIT);
@@ -355,12 +353,12 @@ static bool poll_conn(struct private_conn *c)
 		return true;
 	}
 	c->in_len += (size_t)n;
-	while (c->state != PRIVATE_ENDED && next(c))
+	while (c->state != FRAME_ENDED && next(c))
 		;
 	return true;
 }
 
-static bool poll_call(struct private_peer *p, struct private_call *call)
+static bool poll_call(struct frame_peer *p, struct frame_call *call)
 {
 	struct tcp_head h;
 	ssize_t n;
@@ -381,15 +379,15 @@ static bool poll_call(struct private_peer *p, struct private_call *call)
 		if (p->events && p->events->requested)
 			p->events->requested(p, call, call->in + HDR, h.length);
 		else
-			private_reject(p, call, NULL, 0);
+			frame_reject(p, call, NULL, 0);
 	}
 	return true;
 }
 
-static bool poll_listener(struct private_peer *p)
+static bool poll_listener(struct frame_peer *p)
 {
 	int fd = p->listener < 0 ? -1 : accept(p->listener, NULL, NULL);
-	struct private_call *call;
+	struct frame_call *call;
 
 	if (fd < 0)
 		return false;
@@ -401,10 +399,10 @@ static bool poll_listener(struct private_peer *p)
 	return true;
 }
 
-bool private_poll(struct private_peer *p)
+bool frame_poll(struct frame_peer *p)
 {
-	struct private_conn *c, *next_c;
-	struct private_call *call, *next_call;
+	struct frame_conn *c, *next_c;
+	struct frame_call *call, *next_call;
 	bool any = poll_listener(p);
 
 	for (call = LIST_FIRST(&p->calls); call; call = next_call) {
@@ -418,81 +416,81 @@ bool private_poll(struct private_peer *p)
 	return any;
 }
 
-void private_poll_for(struct private_peer *p, unsigned int ms)
+void frame_poll_for(struct frame_peer *p, unsigned int ms)
 {
-	const uint64_t until = private_now_ms() + ms;
+	const uint64_t until = frame_now_ms() + ms;
 
 	do
-		private_poll(p);
-	while (private_now_ms() < until);
+		frame_poll(p);
+	while (frame_now_ms() < until);
 }
 
-enum private_state private_wait(struct private_conn *c, unsigned int ms)
+enum frame_state frame_wait(struct frame_conn *c, unsigned int ms)
 {
-	const uint64_t until = private_now_ms() + ms;
+	const uint64_t until = frame_now_ms() + ms;
 
-	while (c->state == PRIVATE_CONNECTING && private_now_ms() < until)
-		private_poll(c->peer);
+	while (c->state == FRAME_CONNECTING && frame_now_ms() < until)
+		frame_poll(c->peer);
 	return c->state;
 }
 
-bool private_wait_end(struct private_conn *c, unsigned int ms)
+bool frame_wait_end(struct frame_conn *c, unsigned int ms)
 {
-	const uint64_t until = private_now_ms() + ms;
+	const uint64_t until = frame_now_ms() + ms;
 
-	while (c->state != PRIVATE_ENDED && private_now_ms() < until)
-		private_poll(c->peer);
-	return c->state == PRIVATE_ENDED;
+	while (c->state != FRAME_ENDED && frame_now_ms() < until)
+		frame_poll(c->peer);
+	return c->state == FRAME_ENDED;
 }
 
 /* --- operations --- */
 
-bool private_push(struct private_conn *c, const void *msg, size_t len)
+bool frame_push(struct frame_conn *c, const void *msg, size_t len)
 {
-	return c->state == PRIVATE_UP && put_data(c, RP_TCP_MESSAGE, msg, len);
+	return c->state == FRAME_UP && put_data(c, RP_TCP_MESSAGE, msg, len);
 }
 
 /* Queue the frame, polling until there is room for it. */
-static bool send_frame(struct private_conn *c, const struct tcp_head *h,
+static bool send_frame(struct frame_conn *c, const struct tcp_head *h,
 		       const void *data, size_t len)
 {
-	const uint64_t until = private_now_ms() + SEND_MS;
+	const uint64_t until = frame_now_ms() + SEND_MS;
 
-	while (c->state != PRIVATE_ENDED && private_now_ms() < until) {
+	while (c->state != FRAME_ENDED && frame_now_ms() < until) {
 		if (put(c, h, data, len))
 			return true;
-		private_poll(c->peer);
+		frame_poll(c->peer);
 	}
 	return false;
 }
 
-bool private_send(struct private_conn *c, const void *msg, size_t len)
+bool frame_send(struct frame_conn *c, const void *msg, size_t len)
 {
 	const struct tcp_head h = {.type = RP_TCP_MESSAGE, .length = len};
-	struct private_peer *p = c->peer;
+	struct frame_peer *p = c->peer;
 	bool sent = send_frame(c, &h, msg, len);
 
-	private_poll(p);
+	frame_poll(p);
 	return sent;
 }
 
-static int finish(struct private_conn *c, const unsigned int *count,
+static int finish(struct frame_conn *c, const unsigned int *count,
 		  unsigned int enough, uint8_t **sink)
 {
-	const uint64_t until = private_now_ms() + SEND_MS;
+	const uint64_t until = frame_now_ms() + SEND_MS;
 
 	while (count ? *count < enough : *sink != NULL) {
-		if (c->state == PRIVATE_ENDED)
+		if (c->state == FRAME_ENDED)
 			return ENOTCONN;
-		if (private_now_ms() >= until)
+		if (frame_now_ms() >= until)
 			return ETIMEDOUT;
-		private_poll(c->peer);
+		frame_poll(c->peer);
 	}
 	return 0;
 }
 
-int private_write(struct private_conn *c, const void *buf, size_t len,
-		  uint64_t addr, uint64_t rkey)
+int frame_write(struct frame_conn *c, const void *buf, size_t len,
+		uint64_t addr, uint64_t rkey)
 {
 	const struct tcp_head h = {.type = RP_TCP_WRITE,
 				   .acknowledged = true,
@@ -502,12 +500,12 @@ int private_write(struct private_conn *c, const void *buf, size_t len,
 	const unsigned int before = c->placed;
 
 	if (!send_frame(c, &h, buf, len))
-		return c->state == PRIVATE_ENDED ? ENOTCONN : ETIMEDOUT;
+		return c->state == FRAME_ENDED ? ENOTCONN : ETIMEDOUT;
 	return finish(c, &c->placed, before + 1, NULL);
 }
 
-int private_read(struct private_conn *c, void *buf, size_t len, uint64_t addr,
-		 uint64_t rkey)
+int frame_read(struct frame_conn *c, void *buf, size_t len, uint64_t addr,
+	       uint64_t rkey)
 {
 	const struct tcp_head h = {
 		.type = RP_TCP_READ, .length = len, .addr = addr, .rkey = rkey};
@@ -516,7 +514,7 @@ int private_read(struct private_conn *c, void *buf, size_t len, uint64_t addr,
 	c->sink = buf;
 	c->sink_len = len;
 	if (!send_frame(c, &h, NULL, 0))
-		return c->state == PRIVATE_ENDED ? ENOTCONN : ETIMEDOUT;
+		return c->state == FRAME_ENDED ? ENOTCONN : ETIMEDOUT;
 	err = finish(c, NULL, 0, &c->sink);
 	c->sink = NULL;
 	return err;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "fabtests/benchmarks/road.h"
+#include "fabtests/benchmarks/base_conn.h"
 
 #define MOST 300 /* connections */
 
@@ -71,7 +71,7 @@ static struct usage usage_read(void)
 static void receives_post(struct fid_ep *ep, char *buf, int n)
 {
 	for (int i = 0; i < n; i++)
-		MUST(fi_recv(ep, buf + (size_t)i * ROAD_SLOT, ROAD_SLOT, NULL,
+		MUST(fi_recv(ep, buf + (size_t)i * CONN_SLOT, CONN_SLOT, NULL,
 			     0, NULL));
 }
 
@@ -99,29 +99,29 @@ static void usage_print(const char *end, const struct usage *before,
 	       (used->threads - before->threads) / n);
 }
 
-static void memory_end(struct road_world *w, bool target)
+static void memory_end(struct conn_world *w, bool target)
 {
 	const int posted = cfg.srx ? 0 : cfg.receives;
 	static struct fid_ep *ep[MOST + 1];
 	static struct fid_cq *cq[MOST + 1];
 	struct usage before = {0}, idle, used;
-	struct road_node n;
-	char text[ROAD_REPLY] = "";
+	struct conn_node n;
+	char text[CONN_REPLY] = "";
 	char *buf;
 
 	/*
 	 * Keep the buffers out of the heap, and touch them before the first
 	 * measure.
 	 */
-	buf = mmap(NULL, (size_t)(MOST + 1) * 17 * ROAD_SLOT,
+	buf = mmap(NULL, (size_t)(MOST + 1) * 17 * CONN_SLOT,
 		   PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	road_open(&n, w->prov, cfg.srx);
+	conn_open(&n, w->prov, cfg.srx);
 	if (target) {
-		road_listen(&n, w);
-		road_step(w, 1);
+		conn_listen(&n, w);
+		conn_step(w, 1);
 	} else {
-		road_await(w, 1);
+		conn_await(w, 1);
 	}
 	if (cfg.srx)
 		receives_post(n.srx, buf, cfg.receives);
@@ -130,10 +130,10 @@ static void memory_end(struct road_world *w, bool target)
 		/* The first connection also allocates what all share. */
 		if (i == 1)
 			before = usage_read();
-		cq[i] = cfg.queues ? road_cq_open(&n) : n.cq;
-		ep[i] = target ? road_accept(&n, cq[i])
-			       : road_connect(&n, cq[i], w);
-		receives_post(ep[i], buf + (size_t)i * 17 * ROAD_SLOT, posted);
+		cq[i] = cfg.queues ? conn_cq_open(&n) : n.cq;
+		ep[i] = target ? conn_accept(&n, cq[i])
+			       : conn_connect(&n, cq[i], w);
+		receives_post(ep[i], buf + (size_t)i * 17 * CONN_SLOT, posted);
 	}
 	idle = usage_read();
 	for (int i = 0; i <= cfg.connections; i++) {
@@ -148,20 +148,20 @@ static void memory_end(struct road_world *w, bool target)
 	}
 	used = usage_read();
 	if (target)
-		road_await_polling(w, 2, &n);
+		conn_await_polling(w, 2, &n);
 	usage_print(target ? "target" : "initiator", &before, &idle, &used);
 	fflush(stdout);
-	road_step(w, target ? 3 : 2);
+	conn_step(w, target ? 3 : 2);
 	if (!target)
-		road_await(w, 3);
+		conn_await(w, 3);
 }
 
-static void memory_target(struct road_world *w, int number)
+static void memory_target(struct conn_world *w, int number)
 {
 	memory_end(w, true);
 }
 
-static void memory_initiator(struct road_world *w, int number)
+static void memory_initiator(struct conn_world *w, int number)
 {
 	memory_end(w, false);
 }
@@ -171,13 +171,13 @@ static int memory_run(const char *prov, int connections, int receives)
 	cfg.connections = connections;
 	cfg.receives = receives;
 	printf("%s, %d connections, %d receives of %u bytes %s%s:\n", prov,
-	       connections, receives, ROAD_SLOT,
+	       connections, receives, CONN_SLOT,
 	       cfg.srx ? "shared by all" : "on each",
 	       cfg.queues ? ", a CQ of 1024 for each" : "");
-	return road_run(prov, 0, memory_target, memory_initiator, 1);
+	return conn_run(prov, 0, memory_target, memory_initiator, 1);
 }
 
-int road_memory(const char *prov, int argc, char **argv)
+int conn_memory(const char *prov, int argc, char **argv)
 {
 	static const int connections[] = {16, MOST}, receives[] = {0, 3, 17};
 	int ret = 0;
@@ -200,25 +200,25 @@ int road_memory(const char *prov, int argc, char **argv)
 
 #define CONNECTS 300
 
-static void echo_target(struct road_world *w, int number)
+static void echo_target(struct conn_world *w, int number)
 {
-	static char buf[ROAD_REPLY];
+	static char buf[CONN_REPLY];
 	struct fi_cq_data_entry done;
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 
-	road_open(&n, w->prov, false);
-	road_listen(&n, w);
-	road_step(w, 1);
+	conn_open(&n, w->prov, false);
+	conn_listen(&n, w);
+	conn_step(w, 1);
 	while (!atomic_load(&w->over)) {
 		if (fi_cq_read(n.cq, &done, 1) == 1)
 			MUST(fi_inject(done.op_context, buf, sizeof(buf), 0));
-		e = road_event(&n, false, 0);
+		e = conn_event(&n, false, 0);
 		if (e.kind == FI_SHUTDOWN && e.fid) {
 			fi_close(e.fid);
 		} else if (e.kind == FI_CONNREQ) {
-			ep = road_ep_open(&n, e.info, NULL);
+			ep = conn_ep_open(&n, e.info, NULL);
 			fi_freeinfo(e.info);
 			MUST(fi_recv(ep, buf, sizeof(buf), NULL, 0, ep));
 			MUST(fi_accept(ep, NULL, 0));
@@ -226,43 +226,43 @@ static void echo_target(struct road_world *w, int number)
 	}
 }
 
-static void echo_initiator(struct road_world *w, int number)
+static void echo_initiator(struct conn_world *w, int number)
 {
 	static double open[CONNECTS], up[CONNECTS], echo[CONNECTS];
-	struct road_node n;
-	char buf[ROAD_REPLY] = "";
+	struct conn_node n;
+	char buf[CONN_REPLY] = "";
 
-	road_open(&n, w->prov, false);
-	road_await(w, 1);
+	conn_open(&n, w->prov, false);
+	conn_await(w, 1);
 	for (int i = 0; i < CONNECTS; i++) {
-		const double begun = road_now();
-		struct fid_ep *ep = road_ep_open(&n, n.info, NULL);
-		const double opened = road_now();
-		struct road_event e;
+		const double begun = conn_now();
+		struct fid_ep *ep = conn_ep_open(&n, n.info, NULL);
+		const double opened = conn_now();
+		struct conn_event e;
 
 		MUST(fi_connect(ep, w->addr, NULL, 0));
-		e = road_event(&n, false, 20000);
+		e = conn_event(&n, false, 20000);
 		if (e.kind != FI_CONNECTED)
 			MUST(-FI_ECONNREFUSED);
 		open[i] = opened - begun;
-		up[i] = road_now() - opened;
+		up[i] = conn_now() - opened;
 		MUST(fi_recv(ep, buf, sizeof(buf), NULL, 0, NULL));
 		MUST(fi_inject(ep, buf, sizeof(buf), 0));
 		completion_await(n.cq);
-		echo[i] = road_now() - opened;
+		echo[i] = conn_now() - opened;
 		fi_close(&ep->fid);
 	}
 	atomic_store(&w->over, 1);
 	printf("%s, %d connections, p50 and p90 in us: endpoint opened %.0f "
 	       "%.0f, fi_connect() to FI_CONNECTED %.0f %.0f, to the first "
 	       "64 B echo %.0f %.0f\n",
-	       w->prov, CONNECTS, road_median(open, CONNECTS),
-	       road_percentile(open, CONNECTS, 90), road_median(up, CONNECTS),
-	       road_percentile(up, CONNECTS, 90), road_median(echo, CONNECTS),
-	       road_percentile(echo, CONNECTS, 90));
+	       w->prov, CONNECTS, conn_median(open, CONNECTS),
+	       conn_percentile(open, CONNECTS, 90), conn_median(up, CONNECTS),
+	       conn_percentile(up, CONNECTS, 90), conn_median(echo, CONNECTS),
+	       conn_percentile(echo, CONNECTS, 90));
 }
 
-int road_connecting(const char *prov, int argc, char **argv)
+int conn_connecting(const char *prov, int argc, char **argv)
 {
-	return road_run(prov, 0, echo_target, echo_initiator, 1);
+	return conn_run(prov, 0, echo_target, echo_initiator, 1);
 }

@@ -14,7 +14,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "fabtests/benchmarks/road.h"
+#include "fabtests/benchmarks/base_conn.h"
 
 static const size_t sizes[] = {0, 1, 64, 128, 255, 256, 257, 512};
 #define SIZES  ((int)(sizeof(sizes) / sizeof(sizes[0])))
@@ -28,9 +28,9 @@ static void data_fill(uint8_t *data, size_t len, uint8_t seed)
 		data[i] = (uint8_t)(seed + i);
 }
 
-static const char *data_text(const struct road_event *e, uint8_t seed)
+static const char *data_text(const struct conn_event *e, uint8_t seed)
 {
-	uint8_t want[ROAD_CM_DATA];
+	uint8_t want[CONN_CM_DATA];
 
 	data_fill(want, sizeof(want), seed);
 	return !e->len			       ? ""
@@ -38,28 +38,28 @@ static const char *data_text(const struct road_event *e, uint8_t seed)
 					       : ", the same bytes";
 }
 
-static struct road_event await_request(struct road_node *n)
+static struct conn_event await_request(struct conn_node *n)
 {
-	struct road_event e;
+	struct conn_event e;
 
 	do {
-		e = road_event(n, true, 20000);
+		e = conn_event(n, true, 20000);
 	} while (e.kind && e.kind != FI_CONNREQ);
 	if (!e.kind)
 		MUST(-FI_ETIMEDOUT);
 	return e;
 }
 
-static void data_target(struct road_world *w, int number)
+static void data_target(struct conn_world *w, int number)
 {
-	uint8_t data[ROAD_CM_DATA];
-	struct road_event e;
-	struct road_node n;
+	uint8_t data[CONN_CM_DATA];
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 
-	road_open(&n, w->prov, false);
-	road_listen(&n, w);
-	road_step(w, 1);
+	conn_open(&n, w->prov, false);
+	conn_listen(&n, w);
+	conn_step(w, 1);
 	for (int i = 0; i < 2 * SIZES; i++) {
 		const size_t size = sizes[i / 2];
 
@@ -73,28 +73,28 @@ static void data_target(struct road_world *w, int number)
 		if (i % 2) {
 			MUST(fi_reject(n.pep, e.info->handle, data, size));
 		} else {
-			ep = road_ep_open(&n, e.info, NULL);
+			ep = conn_ep_open(&n, e.info, NULL);
 			MUST(fi_accept(ep, data, size));
 		}
 	}
 }
 
-static void data_initiator(struct road_world *w, int number)
+static void data_initiator(struct conn_world *w, int number)
 {
-	uint8_t data[ROAD_CM_DATA];
-	struct road_event e;
-	struct road_node n;
+	uint8_t data[CONN_CM_DATA];
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	size_t most = 0, len = sizeof(most);
 	int ret;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
 	data_fill(data, sizeof(data), 1);
 	for (int i = 0; i < 2 * SIZES; i++) {
 		const size_t size = sizes[i / 2];
 
-		ep = road_ep_open(&n, n.info, NULL);
+		ep = conn_ep_open(&n, n.info, NULL);
 		if (!i && !fi_getopt(&ep->fid, FI_OPT_ENDPOINT,
 				     FI_OPT_CM_DATA_SIZE, &most, &len))
 			printf("  FI_OPT_CM_DATA_SIZE %zu\n", most);
@@ -103,10 +103,10 @@ static void data_initiator(struct road_world *w, int number)
 			printf("  fi_connect() with %3zu B: %s\n", size,
 			       fi_strerror(-ret));
 		} else {
-			e = road_event(&n, true, 20000);
+			e = conn_event(&n, true, 20000);
 			printf("  %s of %3zu B: %s%s\n",
 			       i % 2 ? "fi_reject()" : "fi_accept()", size,
-			       road_event_text(&e), data_text(&e, 2));
+			       conn_event_text(&e), data_text(&e, 2));
 		}
 		fflush(stdout);
 		fi_close(&ep->fid);
@@ -114,7 +114,7 @@ static void data_initiator(struct road_world *w, int number)
 }
 
 /* Listen on a socket that accepts nothing, or that is closed again. */
-static int listener(struct road_world *w, int backlog)
+static int listener(struct conn_world *w, int backlog)
 {
 	struct sockaddr_in sa = {.sin_family = AF_INET};
 	socklen_t len = sizeof(sa);
@@ -130,7 +130,7 @@ static int listener(struct road_world *w, int backlog)
 }
 
 /* The kernel drops a SYN for a full queue, as a lost host would. */
-static void backlog_fill(struct road_world *w)
+static void backlog_fill(struct conn_world *w)
 {
 	for (int i = 0; i < 4; i++) {
 		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -147,48 +147,48 @@ static void interrupt(int sig)
 {
 }
 
-static void connect_and_wait(struct road_node *n, struct road_world *w,
+static void connect_and_wait(struct conn_node *n, struct conn_world *w,
 			     const char *to)
 {
-	struct fid_ep *ep = road_ep_open(n, n->info, NULL);
+	struct fid_ep *ep = conn_ep_open(n, n->info, NULL);
 	const struct itimerval limit = {.it_value.tv_sec =
 						(time_t)(deadline_ms / 1000)};
 	const struct itimerval none = {0};
 	double begun, called;
-	struct road_event e;
+	struct conn_event e;
 	int ret;
 
 	/*
 	 * fi_connect() of sockets blocks: the signal interrupts its connect(2).
 	 */
 	setitimer(ITIMER_REAL, &limit, NULL);
-	begun = road_now();
+	begun = conn_now();
 	ret = fi_connect(ep, w->addr, NULL, 0);
-	called = road_now();
+	called = conn_now();
 	setitimer(ITIMER_REAL, &none, NULL);
 	printf("  %s: fi_connect() returns %s after %.3f ms", to,
 	       ret ? fi_strerror(-ret) : "0", (called - begun) / 1e3);
 	if (!ret) {
-		e = road_event(n, true, deadline_ms);
-		printf(", then %s", road_event_text(&e));
+		e = conn_event(n, true, deadline_ms);
+		printf(", then %s", conn_event_text(&e));
 	}
 	printf("\n");
 	fflush(stdout);
 	fi_close(&ep->fid);
 }
 
-static void nobody(struct road_world *w, int number)
+static void nobody(struct conn_world *w, int number)
 {
 }
 
-static void refused_initiator(struct road_world *w, int number)
+static void refused_initiator(struct conn_world *w, int number)
 {
 	struct sigaction sa = {.sa_handler = interrupt};
-	struct road_node n;
+	struct conn_node n;
 	int fd;
 
 	sigaction(SIGALRM, &sa, NULL);
-	road_open(&n, w->prov, false);
+	conn_open(&n, w->prov, false);
 	fd = listener(w, -1);
 	close(fd);
 	connect_and_wait(&n, w, "closed port");
@@ -216,70 +216,70 @@ static int descriptors(void)
 }
 
 /* TCP connections to the listener that do not speak the base's protocol. */
-static void strangers_target(struct road_world *w, int number)
+static void strangers_target(struct conn_world *w, int number)
 {
 	static const char *const what[] = {"connected and say nothing",
 					   "have sent 64 bytes of 0xff",
 					   "have closed"};
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	int before;
 
-	road_open(&n, w->prov, false);
-	road_listen(&n, w);
-	road_event(&n, true, 10);
+	conn_open(&n, w->prov, false);
+	conn_listen(&n, w);
+	conn_event(&n, true, 10);
 	before = descriptors();
 	for (int i = 0; i < 3; i++) {
-		road_step(w, 2 * i + 1);
-		road_await(w, 2 * i + 2);
-		e = road_event(&n, true, 300);
+		conn_step(w, 2 * i + 1);
+		conn_await(w, 2 * i + 2);
+		e = conn_event(&n, true, 300);
 		printf("  %d strangers %s: %d descriptors more, EQ: %s\n",
 		       STRANGERS, what[i], descriptors() - before,
-		       road_event_text(&e));
+		       conn_event_text(&e));
 		fflush(stdout);
 	}
 }
 
-static void strangers_initiator(struct road_world *w, int number)
+static void strangers_initiator(struct conn_world *w, int number)
 {
 	char bytes[64];
 	int fd[STRANGERS];
 
 	memset(bytes, 0xff, sizeof(bytes));
-	road_await(w, 1);
+	conn_await(w, 1);
 	for (int i = 0; i < STRANGERS; i++) {
 		fd[i] = socket(AF_INET, SOCK_STREAM, 0);
 		MUST(connect(fd[i], (struct sockaddr *)w->addr,
 			     sizeof(struct sockaddr_in)));
 	}
-	road_step(w, 2);
-	road_await(w, 3);
+	conn_step(w, 2);
+	conn_await(w, 3);
 	for (int i = 0; i < STRANGERS; i++)
 		(void)!send(fd[i], bytes, sizeof(bytes), MSG_NOSIGNAL);
-	road_step(w, 4);
-	road_await(w, 5);
+	conn_step(w, 4);
+	conn_await(w, 5);
 	for (int i = 0; i < STRANGERS; i++)
 		close(fd[i]);
-	road_step(w, 6);
+	conn_step(w, 6);
 }
 
 #define CHURN 200
 
 /* Count the events of initiators that close as soon as they are connected. */
-static void churn_target(struct road_world *w, int number)
+static void churn_target(struct conn_world *w, int number)
 {
 	int requests = 0, connected = 0, shutdown = 0, errors = 0;
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 
-	road_open(&n, w->prov, false);
-	road_listen(&n, w);
-	road_step(w, 1);
+	conn_open(&n, w->prov, false);
+	conn_listen(&n, w);
+	conn_step(w, 1);
 	do {
-		e = road_event(&n, true, 1000);
+		e = conn_event(&n, true, 1000);
 		if (e.kind == FI_CONNREQ) {
-			ep = road_ep_open(&n, e.info, NULL);
+			ep = conn_ep_open(&n, e.info, NULL);
 			errors += fi_accept(ep, NULL, 0) != 0;
 			requests++;
 		}
@@ -292,14 +292,14 @@ static void churn_target(struct road_world *w, int number)
 	       CHURN, requests, connected, shutdown, errors);
 }
 
-static void churn_initiator(struct road_world *w, int number)
+static void churn_initiator(struct conn_world *w, int number)
 {
-	struct road_node n;
+	struct conn_node n;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
 	for (int i = 0; i < CHURN; i++)
-		fi_close(&road_connect(&n, NULL, w)->fid);
+		fi_close(&conn_connect(&n, NULL, w)->fid);
 	atomic_store(&w->over, 1);
 }
 
@@ -333,60 +333,60 @@ static const char *const actions[] = {
 	[INITIATOR_DIES] = "initiator killed; target",
 };
 
-static void act(struct road_world *w, int step)
+static void act(struct conn_world *w, int step)
 {
-	w->value[0] = road_now();
-	road_step(w, step);
+	w->value[0] = conn_now();
+	conn_step(w, step);
 }
 
-static void die(struct road_world *w, int step)
+static void die(struct conn_world *w, int step)
 {
 	act(w, step);
 	kill(getpid(), SIGKILL);
 }
 
-static void report(struct road_world *w, struct road_node *n, bool with_cq)
+static void report(struct conn_world *w, struct conn_node *n, bool with_cq)
 {
-	struct road_event e = road_event(n, with_cq, deadline_ms);
+	struct conn_event e = conn_event(n, with_cq, deadline_ms);
 
-	e.ms = (road_now() - w->value[0]) / 1e3;
-	printf("  %s: %s\n", actions[action], road_event_text(&e));
+	e.ms = (conn_now() - w->value[0]) / 1e3;
+	printf("  %s: %s\n", actions[action], conn_event_text(&e));
 	fflush(stdout);
 }
 
-static void end_target(struct road_world *w, int number)
+static void end_target(struct conn_world *w, int number)
 {
-	struct road_event e;
-	struct road_node n;
+	struct conn_event e;
+	struct conn_node n;
 	struct fid_ep *ep;
 	int ret;
 
-	road_open(&n, w->prov, false);
-	road_listen(&n, w);
-	road_step(w, 1);
+	conn_open(&n, w->prov, false);
+	conn_listen(&n, w);
+	conn_step(w, 1);
 	if (action == DIES_LISTENING) {
-		road_await(w, 2);
+		conn_await(w, 2);
 		die(w, 3);
 	}
 	e = await_request(&n);
 	if (action == DIES_REQUESTED) {
-		road_await(w, 2);
+		conn_await(w, 2);
 		die(w, 3);
 	}
-	ep = road_ep_open(&n, e.info, NULL);
+	ep = conn_ep_open(&n, e.info, NULL);
 	if (action == INITIATOR_CLOSES_EARLY) {
-		road_await(w, 3);
+		conn_await(w, 3);
 		ret = fi_accept(ep, NULL, 0);
-		e = road_event(&n, true, 1000);
+		e = conn_event(&n, true, 1000);
 		printf("  %s: fi_accept() returns %s, first %s\n",
 		       actions[action], ret ? fi_strerror(-ret) : "0",
-		       road_event_text(&e));
+		       conn_event_text(&e));
 		report(w, &n, true);
 		return;
 	}
 	MUST(fi_accept(ep, NULL, 0));
-	road_event(&n, true, 20000);
-	road_await(w, 2);
+	conn_event(&n, true, 20000);
+	conn_await(w, 2);
 	if (action == DIES_CONNECTED)
 		die(w, 3);
 	if (action == TARGET_CLOSES) {
@@ -396,39 +396,39 @@ static void end_target(struct road_world *w, int number)
 		act(w, 3);
 		fi_shutdown(ep, 0);
 	} else {
-		road_step(w, 3);
-		road_await(w, 4);
+		conn_step(w, 3);
+		conn_await(w, 4);
 		report(w, &n, action != INITIATOR_CLOSES);
 		return;
 	}
-	road_await(w, 5);
+	conn_await(w, 5);
 }
 
-static void end_initiator(struct road_world *w, int number)
+static void end_initiator(struct conn_world *w, int number)
 {
-	struct road_node n;
+	struct conn_node n;
 	struct fid_ep *ep;
 
-	road_await(w, 1);
-	road_open(&n, w->prov, false);
-	ep = road_ep_open(&n, n.info, NULL);
+	conn_await(w, 1);
+	conn_open(&n, w->prov, false);
+	ep = conn_ep_open(&n, n.info, NULL);
 	MUST(fi_connect(ep, w->addr, NULL, 0));
 	if (action == DIES_LISTENING || action == DIES_REQUESTED ||
 	    action == INITIATOR_CLOSES_EARLY) {
-		road_event(&n, true, 300);
-		road_step(w, 2);
+		conn_event(&n, true, 300);
+		conn_step(w, 2);
 		if (action == INITIATOR_CLOSES_EARLY) {
 			act(w, 3);
 			fi_close(&ep->fid);
 			return;
 		}
-		road_await(w, 3);
+		conn_await(w, 3);
 		report(w, &n, true);
 		return;
 	}
-	road_event(&n, true, 20000);
-	road_step(w, 2);
-	road_await(w, 3);
+	conn_event(&n, true, 20000);
+	conn_step(w, 2);
+	conn_await(w, 3);
 	switch (action) {
 	case INITIATOR_CLOSES:
 	case INITIATOR_CLOSES_CQ:
@@ -444,27 +444,27 @@ static void end_initiator(struct road_world *w, int number)
 		break;
 	default:
 		report(w, &n, true);
-		road_step(w, 5);
+		conn_step(w, 5);
 		return;
 	}
 	usleep((useconds_t)(deadline_ms * 1000) / 2);
 }
 
-int road_cm(const char *prov, int argc, char **argv)
+int conn_cm(const char *prov, int argc, char **argv)
 {
 	int ret;
 
 	if (argc > 0)
 		deadline_ms = atof(argv[0]) * 1000;
 	printf("%s, CM private data:\n", prov);
-	ret = road_run(prov, 0, data_target, data_initiator, 1);
+	ret = conn_run(prov, 0, data_target, data_initiator, 1);
 	printf("%s, no connection, waiting %.0f s:\n", prov,
 	       deadline_ms / 1000);
-	ret |= road_run(prov, 0, nobody, refused_initiator, 1);
+	ret |= conn_run(prov, 0, nobody, refused_initiator, 1);
 	printf("%s, ends:\n", prov);
 	for (action = 0; action < ACTIONS; action++)
-		ret |= road_run(prov, 0, end_target, end_initiator, 1);
-	ret |= road_run(prov, 0, strangers_target, strangers_initiator, 1);
-	ret |= road_run(prov, 0, churn_target, churn_initiator, 1);
+		ret |= conn_run(prov, 0, end_target, end_initiator, 1);
+	ret |= conn_run(prov, 0, strangers_target, strangers_initiator, 1);
+	ret |= conn_run(prov, 0, churn_target, churn_initiator, 1);
 	return ret;
 }

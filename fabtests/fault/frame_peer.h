@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One end of private connections, made by a test that may send anything. */
+#ifndef RP_TEST_FRAME_PEER_H
+#define RP_TEST_FRAME_PEER_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/list.h"
+#include "core/wire.h"
+#include "functional/pair.h"
+
+/* Longest private data. */
+#define FRAME_DATA 256
+/* Longest message that is sent. */
+#define FRAME_MAX 16384
+
+struct frame_peer;
+struct frame_conn;
+struct frame_call; /* a peer that connects, and awaits accept or reject */
+
+/* Called from frame_poll(); NULL: ignored. */
+struct frame_events {
+	void (*received)(struct frame_conn *c, const uint8_t *msg, size_t len);
+	/* To be ended by frame_accept() or frame_reject(), once. */
+	void (*requested)(struct frame_peer *p, struct frame_call *call,
+			  const uint8_t *data, size_t len);
+};
+
+/* All connections of one end, and the memory that its peers may access. */
+struct frame_peer {
+	bool open;
+	const struct frame_events *events;
+	int listener;	       /* -1: none */
+	struct sockaddr_in at; /* address of the listener */
+	void *arg;
+	uint8_t *memory;
+	size_t memory_len;
+	uint64_t rkey;
+	LIST_HEAD(, frame_conn) conns;
+	LIST_HEAD(, frame_call) calls;
+};
+
+enum frame_state {
+	FRAME_CONNECTING,
+	FRAME_UP,
+	FRAME_ENDED, /* refused, lost or shut down */
+};
+
+struct frame_conn {
+	struct frame_peer *peer;
+	LIST_ENTRY(frame_conn) link;
+	int fd;
+	enum frame_state state;
+	bool was_up;
+	int err; /* why it ended */
+	/* Private data of the accept or the reject. */
+	uint8_t data[FRAME_DATA];
+	size_t data_len;
+	unsigned int placed; /* writes that were acknowledged */
+	uint8_t *sink;	     /* of the outstanding read */
+	size_t sink_len;
+	/* Input not parsed yet, and output not sent yet. */
+	size_t in_len, out_len;
+	uint8_t in[4 * FRAME_MAX], out[4 * FRAME_MAX];
+};
+
+void frame_open(struct frame_peer *p, const struct frame_events *events);
+/* Close all connections first. */
+void frame_close(struct frame_peer *p);
+/* Listen at a port of 127.0.0.1; 0: any. False: it is busy. */
+bool frame_listen(struct frame_peer *p, uint16_t port);
+
+/* Connect with this private data; frame_wait() for the result. */
+struct frame_conn *frame_dial(struct frame_peer *p,
+			      const struct sockaddr_in *to, const void *data,
+			      size_t len);
+/* NULL: the call has been canceled. */
+struct frame_conn *frame_accept(struct frame_peer *p, struct frame_call *call,
+				const void *data, size_t len);
+void frame_reject(struct frame_peer *p, struct frame_call *call,
+		  const void *data, size_t len);
+void frame_end(struct frame_conn *c);
+/* Shut down the socket below the connection. */
+void frame_shut(struct frame_conn *c);
+/* Let peers read and write this memory by this rkey. */
+void frame_serve(struct frame_peer *p, void *memory, size_t len, uint64_t rkey);
+/* Wait until c is up or has ended, for at most ms. */
+enum frame_state frame_wait(struct frame_conn *c, unsigned int ms);
+/* Wait until c has ended, for at most ms. */
+bool frame_wait_end(struct frame_conn *c, unsigned int ms);
+
+/* Send at once, unchecked. False: the socket has no room. */
+bool frame_push(struct frame_conn *c, const void *msg, size_t len);
+/* Send. False: c has ended, or the socket has no room for two seconds. */
+bool frame_send(struct frame_conn *c, const void *msg, size_t len);
+/* RDMA of at most FRAME_MAX bytes, waited for: 0, errno, or ETIMEDOUT. */
+int frame_write(struct frame_conn *c, const void *buf, size_t len,
+		uint64_t addr, uint64_t rkey);
+int frame_read(struct frame_conn *c, void *buf, size_t len, uint64_t addr,
+	       uint64_t rkey);
+
+/* Process completions and events. True: there were some. */
+bool frame_poll(struct frame_peer *p);
+void frame_poll_for(struct frame_peer *p, unsigned int ms);
+uint64_t frame_now_ms(void);
+
+/* Little-endian numbers in messages. */
+uint64_t wire_get(const uint8_t *p, int n);
+void wire_put(uint8_t *p, int n, uint64_t v);
+
+#endif
