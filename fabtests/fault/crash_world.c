@@ -8,6 +8,7 @@
 #include "crash_inplace.h"
 #include "core/wire.h"
 #include "crash_world_priv.h"
+#include "fabtests/commit.h"
 #include "fault/verdicts.h"
 
 #define MS	  1000000ull
@@ -188,9 +189,8 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 		{at + CRASH_APART, len, key},
 	};
 
-	return fi_rpmem_commit(n->ep, ranges, count, n->peer, FI_RPMEM_DURABLE,
-			       (enum fi_rpmem_class)w.cell->against, then,
-			       context);
+	return commit_post(n->ep, ranges, count, n->peer, FI_RPMEM_DURABLE,
+			   (enum fi_rpmem_class)w.cell->against, then, context);
 }
 
 /* Private connections are made meanwhile. */

@@ -67,9 +67,9 @@ static const char *reap(struct side *s, int *told)
 		if (fi_cq_readerr(s->cq, &err, 0) != 1)
 			continue;
 		/* A process that is killed takes its connections along. */
-		if (err.prov_errno != FI_RPMEM_ST_TIMEOUT &&
-		    err.prov_errno != FI_RPMEM_ST_LOST &&
-		    err.prov_errno != FI_RPMEM_ST_WRITE_FAILED)
+		if (err.prov_errno != RP_ST_TIMEOUT &&
+		    err.prov_errno != RP_ST_LOST &&
+		    err.prov_errno != RP_ST_WRITE_FAILED)
 			FAIL("status %d", err.prov_errno);
 		if (++*(int *)err.op_context != 1)
 			FAIL("a commit was told twice");
@@ -92,7 +92,7 @@ static bool serves(struct side *s, const struct card *c)
 	for (int i = 0; i < 10; i++) {
 		int st = duo_commit(s, c, 0, 64);
 
-		if (st != FI_RPMEM_ST_TIMEOUT)
+		if (st != RP_ST_TIMEOUT)
 			return !st;
 	}
 	return false;
@@ -133,10 +133,10 @@ static const char *die(struct duo *d)
 		if (i % 2)
 			POST(&s, fi_writemsg(s.ep, &msg, FI_COMMIT_COMPLETE));
 		else
-			POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer,
-						 FI_RPMEM_DURABLE,
-						 FI_RPMEM_CLASS_DEFAULT, NULL,
-						 &told[i]));
+			POST(&s,
+			     commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+					 FI_RPMEM_CLASS_DEFAULT, NULL,
+					 &told[i]));
 	}
 	start = duo_now();
 	waited = duo_waited();

@@ -138,8 +138,7 @@ static const char *method(struct duo *d)
 		out[i] = (char)(i * 31 + getpid());
 	duo_start(d, &plain, &c);
 	duo_open(&s, &plain, &c);
-	EXPECT(fi_rpmem_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_NONE,
-			      &attr),
+	EXPECT(key_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_NONE, &attr),
 	       0);
 	if (attr.method >= sizeof(names) / sizeof(names[0]) ||
 	    !names[attr.method] || strcmp(names[attr.method], want))
@@ -147,7 +146,7 @@ static const char *method(struct duo *d)
 	POST(&s, fi_write(s.ep, out, LEN, NULL, s.peer, c.pool_addr + 4096,
 			  c.pool_key, out));
 	EXPECT(side_wait(&s, &e, &err), 1);
-	EXPECT(duo_commit(&s, &c, 4096, LEN), power ? 0 : FI_RPMEM_ST_CLASS);
+	EXPECT(duo_commit(&s, &c, 4096, LEN), power ? 0 : RP_ST_CLASS);
 	POST(&s, fi_read(s.ep, in, LEN, NULL, s.peer, c.pool_addr + 4096,
 			 c.pool_key, in));
 	EXPECT(side_wait(&s, &e, &err), 1);
@@ -158,7 +157,7 @@ static const char *method(struct duo *d)
 	EXPECT(side_wait(&s, &e, &err), 0);
 	if (power)
 		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64),
-		       FI_RPMEM_ST_WRITE_FAILED);
+		       RP_ST_WRITE_FAILED);
 	/*
 	 * ofi_rxm of libfabric 1 makes no other connection after that, the
 	 * other one waits a quarter of a minute for the kernel's: once is
@@ -199,8 +198,8 @@ static const char *behind(struct duo *d)
 		POST(&s, fi_inject(s.ep, &value, sizeof(value), s.peer));
 		r = (struct fi_rma_iov){c.pool_addr, 4096, c.pool_key};
 		EXPECT(duo_write(&s, &c, 0, 4096), 0);
-		POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-					 FI_RPMEM_CLASS_DEFAULT, &then, &r));
+		POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+				     FI_RPMEM_CLASS_DEFAULT, &then, &r));
 		EXPECT(side_wait(&s, &e, &err), 1);
 		POST(&s, fi_read(s.ep, &seen, sizeof(seen), NULL, s.peer,
 				 then.addr, c.pool_key, &seen));
@@ -275,8 +274,8 @@ static const char *descriptors(struct duo *d)
 	for (int i = 0; i < 200; i++)
 		many[i] = (struct fi_rma_iov){c.pool_addr + i * 20, 8,
 					      c.pool_key};
-	POST(&s, fi_rpmem_commit(s.ep, many, 200, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, many));
+	POST(&s, commit_post(s.ep, many, 200, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_DEFAULT, NULL, many));
 	ENDS_WELL(&s);
 	POST(&s, fi_read(s.ep, in, sizeof(in), fi_mr_desc(to), s.peer,
 			 c.pool_addr, c.pool_key, in));

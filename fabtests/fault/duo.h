@@ -49,7 +49,7 @@ bool duo_has_said(const char *words);
 
 /* In the initiator: open with the target inserted. */
 void duo_open(struct side *s, const struct pair_opts *o, const struct card *c);
-/* One commit of [addr, addr+len), waited for: enum fi_rpmem_status. */
+/* One commit of [addr, addr+len), waited for: enum rp_status. */
 int duo_commit(struct side *s, const struct card *c, uint64_t addr,
 	       uint64_t len);
 /* One write of len bytes, waited for: 0 or the err of its entry. */

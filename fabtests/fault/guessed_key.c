@@ -76,7 +76,7 @@ static const char *const calls[CALLS] = {"query", "commit", "durable write"};
 
 static int64_t told_of(const struct bed_op *op)
 {
-	return op->status == FI_RPMEM_ST_TIMEOUT
+	return op->status == RP_ST_TIMEOUT
 		       ? NO_ANSWER
 		       : (int64_t)op->err << 32 | (uint32_t)op->status;
 }
@@ -92,8 +92,8 @@ static int64_t ask(struct bed *b, enum call call, uint64_t key)
 		MUST(-FI_ENOMEM);
 	b->card.pool_key = key;
 	if (call == QUERY) {
-		ret = fi_rpmem_query(b->s.ep, b->s.peer, key,
-				     FI_RPMEM_CLASS_NONE, &attr);
+		ret = key_query(b->s.ep, b->s.peer, key, FI_RPMEM_CLASS_NONE,
+				&attr);
 		if (!ret)
 			return attr.status;
 	} else {

@@ -83,8 +83,8 @@ static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
 
 	switch (how) {
 	case COMMIT_CALL:
-		return fi_rpmem_commit(ep, &rma, 1, dest, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, NULL, context);
+		return commit_post(ep, &rma, 1, dest, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, NULL, context);
 	case SAVE:
 		return fi_writemsg(ep, &m, FI_RPMEM_SAVE | COMMIT);
 	case WRITE:
@@ -101,8 +101,8 @@ static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
 	case READ:
 		return fi_readmsg(ep, &m, COMMIT);
 	default:
-		return fi_rpmem_query(ep, dest, rma.key, FI_RPMEM_CLASS_DEFAULT,
-				      &attr);
+		return key_query(ep, dest, rma.key, FI_RPMEM_CLASS_DEFAULT,
+				 &attr);
 	}
 }
 

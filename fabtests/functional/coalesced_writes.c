@@ -21,7 +21,6 @@ enum {
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-static struct fi_rpmem_ops *ops;
 static char buf[PAIR_POOL];
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
@@ -56,11 +55,8 @@ static bool connect_up(struct side *s, const struct card *peer)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
-	if (!ops)
-		MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops,
-				 NULL));
-	while (ops->query(s->ep, s->peer, peer->pool_key,
-			  FI_RPMEM_CLASS_DEFAULT, &attr) ||
+	while (key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+			 &attr) ||
 	       !strstr(attr.why, "a private connection")) {
 		if (!pair_patient())
 			return false;
@@ -162,7 +158,7 @@ static int commit_all(struct side *s, const struct card *peer, int *due)
 					   peer->pool_key};
 	/* In two, so that each fits into a message. */
 	for (int i = 0; i < 2; i++) {
-		while (ops->commit(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
+		while (commit_post(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
 				   FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
 				   NULL, r) == -FI_EAGAIN)
 			wait_for(s, due, &bad);

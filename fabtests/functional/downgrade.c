@@ -52,7 +52,7 @@ static void target_half(struct side *s, const struct card *peer)
 }
 
 /*
- * One commit of this class: enum fi_rpmem_status. Not of what durable() writes:
+ * One commit of this class: enum rp_status. Not of what durable() writes:
  * bytes whose write was refused may not have been written, and commits of them
  * say that.
  */
@@ -62,8 +62,8 @@ static int commit(struct side *s, const struct card *c, uint64_t key, int class)
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
 
-	POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE, class,
-				NULL, &r));
+	POST(s, commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE, class,
+			    NULL, &r));
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
@@ -86,7 +86,7 @@ static int durable(struct side *s, const struct card *c, uint64_t key)
 }
 
 /*
- * A write that is to be placed: 0 or enum fi_rpmem_status. Closing the region
+ * A write that is to be placed: 0 or enum rp_status. Closing the region
  * has closed the connection, which the initiator may see now or have seen
  * before.
  */
@@ -107,13 +107,13 @@ static int placed_write(struct side *s, const struct card *c, uint64_t key)
 		POST(s, fi_writemsg(s->ep, &m, FI_DELIVERY_COMPLETE));
 		if (side_wait(s, &e, &err))
 			return 0;
-	} while (err.prov_errno == FI_RPMEM_ST_LOST);
+	} while (err.prov_errno == RP_ST_LOST);
 	return err.prov_errno;
 }
 
 static bool gone(int st)
 {
-	return st == FI_RPMEM_ST_STALE_KEY;
+	return st == RP_ST_STALE_KEY;
 }
 
 static void round_trip(struct side *s, const struct card *c, int i,
@@ -126,7 +126,7 @@ static void round_trip(struct side *s, const struct card *c, int i,
 	tap_ok(key != old, "round %d: another key", i);
 	st = placed_write(s, c, old);
 	tap_ok(gone(st), "round %d: the confirmed key is refused (%d)", i, st);
-	ret = fi_rpmem_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
+	ret = key_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
 	tap_ok(!ret && a.region_class == (limited(i) ? FI_RPMEM_CLASS_PROCESS
 						     : FI_RPMEM_CLASS_POWER),
 	       "round %d: class %d is told", i, (int)a.region_class);
@@ -134,7 +134,7 @@ static void round_trip(struct side *s, const struct card *c, int i,
 	tap_ok(limited(i) ? ret == EOPNOTSUPP : !ret,
 	       "round %d: a write that needs class power ends with %d", i, ret);
 	st = commit(s, c, key, FI_RPMEM_CLASS_POWER);
-	tap_ok(st == (limited(i) ? FI_RPMEM_ST_CLASS : FI_RPMEM_ST_OK),
+	tap_ok(st == (limited(i) ? RP_ST_CLASS : RP_ST_OK),
 	       "round %d: so does a commit (%d)", i, st);
 	st = commit(s, c, key, FI_RPMEM_CLASS_PROCESS);
 	tap_ok(!st, "round %d: less is had (%d)", i, st);

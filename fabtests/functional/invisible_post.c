@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "fabtests/commit.h"
 #include "functional/invisible.h"
 
 uint8_t inv_pattern(const struct inv_op *o, int index, size_t at)
@@ -323,7 +324,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 	f->out = true;
 	do {
 		if (w->layered && kind == COMMIT)
-			ret = fi_rpmem_commit(
+			ret = commit_post(
 				ep->fid, &remote, 1, to, FI_RPMEM_DURABLE,
 				which == INV_MEM_FILE ? FI_RPMEM_CLASS_POWER
 						      : FI_RPMEM_CLASS_NONE,

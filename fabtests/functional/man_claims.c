@@ -15,7 +15,7 @@
 #include <rdma/fi_ext_rpmem.h>
 #include <rdma/fi_tagged.h>
 
-#include "core/status.h"
+#include "fabtests/commit.h"
 #include "util/fabric.h"
 
 #define LEN	65536
@@ -151,8 +151,8 @@ static ssize_t commit(const struct memory *m, uint64_t off, uint64_t len,
 {
 	struct fi_rma_iov r = range(m, off, len);
 
-	return AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, class,
-				     NULL, context));
+	return AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, class,
+				 NULL, context));
 }
 
 static void registering(const char *folder)
@@ -202,8 +202,8 @@ static void committing(void)
 	claim_is(AGAIN(fi_write(f.ep, buf, 100, NULL, self, r[0].addr, r[0].key,
 				&a)),
 		 0, "a write to be covered");
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, r, 2, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_POWER, NULL, &b)),
+	claim_is(AGAIN(commit_post(f.ep, r, 2, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_POWER, NULL, &b)),
 		 0, "fi_rpmem_commit() of it and of bytes never written");
 	memset(r, 0, sizeof(r)); /* copied: ours again */
 	claim(!take(&c, &bad) && !take(&c, &bad) && quiet(),
@@ -231,8 +231,8 @@ static void many_ranges(void)
 
 	for (size_t i = 0; i < 1000; i++)
 		r[i] = range(&disk, i * 64, 8);
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, r, 1000, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, r, 1000, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
 		 0, "a commit of 1000 ranges");
 	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
 }
@@ -255,7 +255,7 @@ static void refused_calls(void)
 	wrap.addr = UINT64_MAX - 3;
 	odd.key = 42;
 #define CALL(range, n, dest, level, class, then)                               \
-	AGAIN(fi_rpmem_commit(f.ep, range, n, dest, level, class, then, NULL))
+	AGAIN(commit_post(f.ep, range, n, dest, level, class, then, NULL))
 	claim_is(CALL(&r, 0, self, DURABLE, -1, NULL), -FI_EINVAL, "no ranges");
 	claim_is(CALL(&none, 1, self, DURABLE, -1, NULL), -FI_EINVAL,
 		 "an empty range");
@@ -296,8 +296,8 @@ static void store_behind(void)
 	uint64_t v;
 	int a;
 
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, &then, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, &then, &a)),
 		 0, "a commit with a store behind it");
 	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
 	memcpy(&v, (char *)disk.map + 128, sizeof(v));
@@ -308,10 +308,10 @@ static void store_behind(void)
 		 0, "a region that is only read");
 	then.key = fi_mr_key(fixed.mr);
 	then.value = 0;
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, &then, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, &then, &a)),
 		 0, "a store to there");
-	claim(take(&c, &bad) == FI_RPMEM_ST_ACCESS && bad.err == EACCES &&
+	claim(take(&c, &bad) == RP_ST_ACCESS && bad.err == EACCES &&
 		      bad.data == 1,
 	      "is refused, and the store is named");
 	memcpy(&v, (char *)disk.map + 128, sizeof(v));
@@ -320,8 +320,7 @@ static void store_behind(void)
 }
 
 /* prov_errno, err, and a text that names the status and its remedy. */
-static void failed_as(enum fi_rpmem_status want, void *context,
-		      const char *text)
+static void failed_as(enum rp_status want, void *context, const char *text)
 {
 	const char *says;
 	struct fi_cq_err_entry bad;
@@ -344,25 +343,25 @@ static void failing_commits(void)
 	int a;
 
 	claim_is(commit(&disk, LEN - 4, 8, -1, &a), 0, "across the end");
-	failed_as(FI_RPMEM_ST_RANGE, &a, "is outside the region");
+	failed_as(RP_ST_RANGE, &a, "is outside the region");
 	claim_is(commit(&shm, 0, 8, FI_RPMEM_CLASS_POWER, &a), 0,
 		 "power on tmpfs");
-	failed_as(FI_RPMEM_ST_CLASS, &a, "is a class not met");
+	failed_as(RP_ST_CLASS, &a, "is a class not met");
 
 	if (reg(&again, FI_RMA_PMEM))
 		bail("registering again", "failed");
 	r = range(&again, 0, 8);
 	fi_close(&again.mr->fid);
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
-				       NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
+				   NULL, &a)),
 		 0, "a key that was closed");
-	failed_as(FI_RPMEM_ST_STALE_KEY, &a, "is stale");
+	failed_as(RP_ST_STALE_KEY, &a, "is stale");
 	r = range(&disk, 0, 8);
 	r.key ^= 1ull << 20;
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
-				       NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
+				   NULL, &a)),
 		 0, "a key with other random bits");
-	failed_as(FI_RPMEM_ST_STALE_KEY, &a, "is stale");
+	failed_as(RP_ST_STALE_KEY, &a, "is stale");
 }
 
 static void lowered_class(void)
@@ -380,8 +379,8 @@ static void querying(void)
 {
 	struct fi_rpmem_attr q = {.size = sizeof(q)};
 
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr),
-				FI_RPMEM_CLASS_DEFAULT, &q),
+	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr),
+			   FI_RPMEM_CLASS_DEFAULT, &q),
 		 0, "fi_rpmem_query()");
 	claim(q.region_class == FI_RPMEM_CLASS_POWER &&
 		      q.method == FI_RPMEM_METHOD_AGENT_MSYNC && !q.status &&
@@ -389,22 +388,22 @@ static void querying(void)
 		      q.addr == addr_of(&disk) && q.len == LEN && q.why[0] &&
 		      q.preferred_size && q.preferred_align,
 	      "tells class, method, granularity, address, length and why");
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(shm.mr),
-				FI_RPMEM_CLASS_POWER, &q),
+	claim_is(key_query(f.ep, self, fi_mr_key(shm.mr), FI_RPMEM_CLASS_POWER,
+			   &q),
 		 0, "of a region that cannot do it");
 	claim(q.region_class == FI_RPMEM_CLASS_PROCESS &&
 		      q.method == FI_RPMEM_METHOD_REFUSED &&
-		      q.status == FI_RPMEM_ST_CLASS && q.why[0],
+		      q.status == RP_ST_CLASS && q.why[0],
 	      "tells what it can do, and why not more");
 	q.size = 0;
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), -1, &q),
-		 -FI_EINVAL, "without a size");
+	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr), -1, &q), -FI_EINVAL,
+		 "without a size");
 	q.size = sizeof(q);
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), 9, &q),
-		 -FI_EINVAL, "of no class");
-	claim_is(fi_rpmem_query(f.ep, self, 42, -1, &q), -FI_EKEYREJECTED,
+	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr), 9, &q), -FI_EINVAL,
+		 "of no class");
+	claim_is(key_query(f.ep, self, 42, -1, &q), -FI_EKEYREJECTED,
 		 "of a key that ofi_rpmem did not make");
-	claim_is(fi_rpmem_query(f.ep, self + 1000, fi_mr_key(disk.mr), -1, &q),
+	claim_is(key_query(f.ep, self + 1000, fi_mr_key(disk.mr), -1, &q),
 		 -FI_EINVAL, "of an address that is not in the vector");
 }
 
@@ -492,8 +491,8 @@ static void selecting(void)
 	claim(f.info->ep_attr->mem_tag_format ==
 		      base.info->ep_attr->mem_tag_format,
 	      "all tag bits of the base are the program's");
-	claim_is(fi_rpmem_commit(base.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
-				 NULL),
+	claim_is(commit_post(base.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
+			     NULL),
 		 -FI_ENOSYS, "fi_rpmem_commit() on another provider");
 	rp_fabric_close(&base);
 }
@@ -524,8 +523,8 @@ static void chosen_keys(void)
 		bail("endpoint", "without FI_MR_PROV_KEY");
 	claim(!(info->domain_attr->mr_mode & FI_MR_PROV_KEY),
 	      "FI_MR_PROV_KEY is not forced on a program");
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1,
-				       NULL, NULL)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
+				   NULL)),
 		 -FI_EKEYREJECTED, "but without it there are no commits");
 	claim_is(fi_writemsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EKEYREJECTED,
 		 "nor by flag");
@@ -559,11 +558,11 @@ static void default_flag(void)
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
 	/* Class power is required and tmpfs has not got it: a commit it was. */
-	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a, "is a commit");
+	claim(take(&c, &bad) == RP_ST_CLASS && c == &a, "is a commit");
 	claim_is(AGAIN(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key,
 				    &a)),
 		 0, "fi_writedata() on it");
-	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a && quiet(),
+	claim(take(&c, &bad) == RP_ST_CLASS && c == &a && quiet(),
 	      "is a commit, whose failure tells the target nothing");
 	claim_is(AGAIN(fi_inject_write(ep, buf, 8, self, r.addr, r.key)), 0,
 		 "fi_inject_write() on it is not a commit");
@@ -675,12 +674,11 @@ static void draining(const void *name)
 	claim_is(fi_rpmem_drain(f.domain, 60000), 0,
 		 "fi_rpmem_drain() comes to an end");
 	st = take(&c, &bad);
-	claim((!st || st == FI_RPMEM_ST_OVERLOADED) && c == &a && quiet(),
+	claim((!st || st == RP_ST_OVERLOADED) && c == &a && quiet(),
 	      "the commit has been answered, once");
 	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &b), 0,
 		 "a commit behind it is accepted here");
-	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && bad.err == EBUSY &&
-		      c == &b,
+	claim(take(&c, &bad) == RP_ST_OVERLOADED && bad.err == EBUSY && c == &b,
 	      "and refused there");
 	claim_is(fi_rpmem_drain(f.domain, 0), 0, "a second one finds nothing");
 	fi_av_remove(f.av, &self, 1, 0);
@@ -688,7 +686,7 @@ static void draining(const void *name)
 		bail("fi_av_insert", "again");
 	claim_is(writemsg(&disk, 0, 64, 0, &b), 0,
 		 "a write that connects anew");
-	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && c == &b && quiet(),
+	claim(take(&c, &bad) == RP_ST_OVERLOADED && c == &b && quiet(),
 	      "is refused by the target that was drained");
 }
 
