@@ -11,6 +11,7 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
+#include "core/caps.h"
 #include "fabtests/benchmarks/rival.h"
 #include "util/fabric.h"
 #include "util/samples.h"
@@ -156,10 +157,10 @@ struct bench {
 	size_t nzipf;
 	char *buf; /* BENCH_BUF: what is written, then what is answered */
 	pid_t target;
-	uint64_t random;	     /* state */
-	struct fi_rpmem_attr attr;   /* size 0: the target did not tell */
-	enum fi_rpmem_class reached; /* by commits of attr.method */
-	char attr_why[RP_ERR_LEN];
+	uint64_t random;	   /* state */
+	struct fi_rpmem_attr attr; /* size 0: the target did not tell */
+	enum rp_class reached;	   /* by commits of attr.method */
+	char attr_why[RP_ERR_LEN]; /* attr.why, or why there is none */
 };
 
 /* One line of the table: what is done, how large, how often. */

@@ -5,14 +5,16 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
+#include "core/caps.h"
+
 /*
- * fi_rpmem_query(), and in *reached the class that commits of the required one
- * reach by attr->method. attr->region_class may be stronger: a region can be
- * of class power by msync, while a commit that requires less is carried out by
- * delivery. Where commits are refused (attr->status) it is the region's.
+ * fi_rpmem_query_sync(), and in *reached the class that commits of the required
+ * one reach by attr->method. attr->region_class may be stronger: a region can
+ * be of class power by msync, while a commit that requires less is carried out
+ * by delivery. Where commits are refused (attr->prov_errno) it is the region's.
  */
-int rp_query(struct fid_ep *ep, fi_addr_t peer, uint64_t key,
-	     enum fi_rpmem_class required, struct fi_rpmem_attr *attr,
-	     enum fi_rpmem_class *reached);
+int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
+	     uint64_t key, enum fi_rpmem_class required,
+	     struct fi_rpmem_attr *attr, enum rp_class *reached);
 
 #endif

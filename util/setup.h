@@ -78,8 +78,8 @@ struct rp_setup_export {
 	uint64_t generation;  /* of the pool */
 	uint8_t uuid[16];     /* of the pool */
 	uint16_t control;     /* version of the control messages */
-	uint8_t class;	      /* enum fi_rpmem_class that commits reach */
-	uint8_t method;	      /* enum fi_rpmem_method */
+	uint8_t class;	      /* enum rp_class that commits reach */
+	uint8_t method;	      /* enum rp_method */
 	bool was_clean;	      /* the pool's last daemon stopped by itself */
 	char name[RP_SETUP_NAME + 1];
 	char base[64];

@@ -132,7 +132,6 @@ static const char *calls(const struct card *c, uint64_t flags)
 	good(c);
 	rma[0].addr = UINT64_MAX - 3;
 	EXPECT(plain(flags), -FI_EINVAL);
-	EXPECT(plain(flags | FI_RPMEM_SAVE), -FI_EINVAL);
 	EXPECT(side_quiet(&s), 1);
 	return NULL;
 }

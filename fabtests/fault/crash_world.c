@@ -9,6 +9,7 @@
 #include "core/wire.h"
 #include "crash_world_priv.h"
 #include "fabtests/commit.h"
+#include "rpmem/ext.h"
 #include "fault/verdicts.h"
 
 #define MS	  1000000ull
@@ -190,7 +191,7 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 	};
 
 	return commit_post(n->ep, ranges, count, n->peer, FI_RPMEM_DURABLE,
-			   (enum fi_rpmem_class)w.cell->against, then, context);
+			   rp_class_encode(w.cell->against), then, context);
 }
 
 /* Private connections are made meanwhile. */

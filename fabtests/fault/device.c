@@ -127,7 +127,8 @@ static const char *method(struct duo *d)
 	const char *want = getenv("RPMEM_METHOD"),
 		   *class = getenv("RPMEM_CLASS");
 	const bool power = !class || !strcmp(class, "power");
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	char why[512] = "";
+	struct fi_rpmem_attr attr = QUERY_ATTR(why);
 	static char out[LEN], in[LEN];
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
@@ -142,7 +143,7 @@ static const char *method(struct duo *d)
 	       0);
 	if (attr.method >= sizeof(names) / sizeof(names[0]) ||
 	    !names[attr.method] || strcmp(names[attr.method], want))
-		FAIL("method %u: %.150s", attr.method, attr.why);
+		FAIL("method %u: %.150s", attr.method, why);
 	POST(&s, fi_write(s.ep, out, LEN, NULL, s.peer, c.pool_addr + 4096,
 			  c.pool_key, out));
 	EXPECT(side_wait(&s, &e, &err), 1);

@@ -474,7 +474,8 @@ static const char *progress_for_ever(struct duo *d)
 
 static const char *info_for_a_terminal(struct duo *d)
 {
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	char why[512] = "untouched";
+	struct fi_rpmem_attr attr = QUERY_ATTR(why);
 	const char *wrong;
 	struct both b;
 	int ret;
@@ -482,13 +483,12 @@ static const char *info_for_a_terminal(struct duo *d)
 	wrong = open_both(d, FALSE_TARGET, &b);
 	if (wrong)
 		return wrong;
-	strcpy(attr.why, "untouched");
 	ret = key_query(b.s.ep, b.bad_peer, b.bad.pool_key,
 			FI_RPMEM_CLASS_POWER, &attr);
 	/* A message that is none: as good as nothing. */
-	if (!ret && attr.status != RP_ST_BAD_MESSAGE)
-		FAIL("the query ends with status %u", attr.status);
-	for (const char *p = attr.why; *p; p++)
+	if (!ret && attr.prov_errno != RP_ST_BAD_MESSAGE)
+		FAIL("the query ends with status %d", attr.prov_errno);
+	for (const char *p = why; *p; p++)
 		if (*p < ' ' || *p > '~')
 			return "bytes of it came through";
 	return close_both(&b);

@@ -95,7 +95,7 @@ static int64_t ask(struct bed *b, enum call call, uint64_t key)
 		ret = key_query(b->s.ep, b->s.peer, key, FI_RPMEM_CLASS_NONE,
 				&attr);
 		if (!ret)
-			return attr.status;
+			return attr.prov_errno;
 	} else {
 		ret = call == COMMIT
 			      ? BED_POST(b, bed_commit(b, 4096, 64, NULL, op))

@@ -169,7 +169,6 @@ static const char *refusals(struct duo *d)
 	iov[0].iov_len = 0;
 	EXPECT(read_commit(iov, 1, 0), -FI_EINVAL);
 	iov[0] = (struct iovec){s.pool, 8};
-	EXPECT(try_read(iov, 1, 0, FI_RPMEM_SAVE), -FI_EINVAL);
 	/* Behind the region's end at the target: the base says so, once. */
 	EXPECT(read_commit(iov, 1, PAIR_POOL), 0);
 	EXPECT(side_wait(&s, &e, &err), 0);

@@ -200,9 +200,9 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 				FI_RPMEM_CLASS_DEFAULT, NULL, b));
 		return;
 	}
-	at[0].len *= b->n; /* one range over them all, by the standard call */
-	msg.iov_count = 0;
-	PUT(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
+	at[0].len *= b->n; /* one range over them all */
+	PUT(commit_post(s->ep, at, 1, s->peer, FI_RPMEM_DURABLE,
+			FI_RPMEM_CLASS_DEFAULT, NULL, b));
 }
 
 static volatile uint8_t *acks_map(int fd, int slot)

@@ -175,17 +175,12 @@ static void commits(struct side *s, const struct card *peer)
 	   "write with FI_COMMIT_COMPLETE");
 	if (s->o.format != FI_CQ_FORMAT_CONTEXT)
 		OK(e.flags == (FI_RMA | FI_WRITE), "flags of a commit");
-	msg.iov_count = 0;
-	POST(s,
-	     fi_writemsg(s->ep, &msg,
-			 FI_RPMEM_SAVE | FI_COMMIT_COMPLETE | FI_COMPLETION));
-	OK(side_wait(s, &e, &err) && e.op_context == &msg, "FI_RPMEM_SAVE");
-	POST(s,
-	     fi_writemsg(s->ep, &msg,
-			 FI_RPMEM_SAVE | FI_DELIVERY_COMPLETE | FI_COMPLETION));
-	OK(side_wait(s, &e, &err), "FI_RPMEM_SAVE, visible only");
-	OK(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE) == -FI_EINVAL,
-	   "FI_RPMEM_SAVE without a level is refused");
+	POST(s, commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &msg));
+	OK(side_wait(s, &e, &err) && e.op_context == &msg, "fi_rpmem_commit()");
+	POST(s, commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_VISIBLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &msg));
+	OK(side_wait(s, &e, &err), "fi_rpmem_commit(), visible only");
 
 	for (int i = 0; i < 1000; i++)
 		many[i] = (struct fi_rma_iov){peer->pool_addr + i * 1000, 100,
@@ -210,7 +205,7 @@ static void commits(struct side *s, const struct card *peer)
 
 	OK(!key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		      &attr) &&
-		   !attr.status && attr.len == PAIR_POOL &&
+		   !attr.prov_errno && attr.len == PAIR_POOL &&
 		   attr.addr == peer->pool_addr &&
 		   attr.region_class == FI_RPMEM_CLASS_POWER &&
 		   attr.method == method_wanted(),
@@ -281,8 +276,8 @@ static void select_few(struct side *s, const struct card *peer)
 	OK(side_wait(s, &e, &err) && e.op_context == &msg,
 	   "a commit that asks is told");
 	rma.addr += PAIR_POOL;
-	msg.iov_count = 0;
-	POST(s, fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
+	POST(s, commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &msg));
 	OK(!side_wait(s, &e, &err) && err.op_context == &msg,
 	   "an error is always told");
 }

@@ -53,11 +53,12 @@ static int durable(struct side *s, const struct card *peer, size_t len,
 /* Write until there is a connection that takes it. */
 static bool connect_up(struct side *s, const struct card *peer)
 {
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	char why[512] = "";
+	struct fi_rpmem_attr attr = QUERY_ATTR(why);
 
 	while (key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 			 &attr) ||
-	       !strstr(attr.why, "a private connection")) {
+	       !strstr(why, "a private connection")) {
 		if (!pair_patient())
 			return false;
 		durable(s, peer, 8, FREE);

@@ -199,7 +199,7 @@ static void use(struct side *s, const struct card *peer)
 	messages(s);
 	OK(!key_query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		      &attr) &&
-		   !attr.status && attr.len == PAIR_POOL,
+		   !attr.prov_errno && attr.len == PAIR_POOL,
 	   "the target answers a query");
 	writes(s, peer);
 	many(s, peer);

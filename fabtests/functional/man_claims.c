@@ -135,7 +135,7 @@ static ssize_t writemsg(const struct memory *m, uint64_t off, size_t len,
 	struct fi_rma_iov to = range(m, off, len);
 	struct fi_msg_rma msg = {
 		.msg_iov = &iov,
-		.iov_count = !(flags & FI_RPMEM_SAVE),
+		.iov_count = 1,
 		.addr = self,
 		.rma_iov = &to,
 		.rma_iov_count = 1,
@@ -209,16 +209,11 @@ static void committing(void)
 	claim(!take(&c, &bad) && !take(&c, &bad) && quiet(),
 	      "both complete once, although the ranges were overwritten");
 
-	claim_is(writemsg(&disk, 4096, 100, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE,
-			  &a),
-		 0, "FI_RPMEM_SAVE with FI_COMMIT_COMPLETE");
+	r[0] = range(&disk, 4096, 100);
+	claim_is(AGAIN(commit_post(f.ep, r, 1, self, FI_RPMEM_VISIBLE,
+				   FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
+		 0, "a commit of level visible");
 	claim(!take(&c, &bad) && c == &a, "completes");
-	claim_is(writemsg(&disk, 4096, 100,
-			  FI_RPMEM_SAVE | FI_DELIVERY_COMPLETE, &a),
-		 0, "FI_RPMEM_SAVE with FI_DELIVERY_COMPLETE");
-	claim(!take(&c, &bad) && c == &a, "completes");
-	claim_is(writemsg(&disk, 4096, 100, FI_RPMEM_SAVE, &a), -FI_EINVAL,
-		 "FI_RPMEM_SAVE alone is refused");
 }
 
 /* More ranges than fit one message: one completion all the same. */
@@ -256,24 +251,24 @@ static void refused_calls(void)
 	odd.key = 42;
 #define CALL(range, n, dest, level, class, then)                               \
 	AGAIN(commit_post(f.ep, range, n, dest, level, class, then, NULL))
-	claim_is(CALL(&r, 0, self, DURABLE, -1, NULL), -FI_EINVAL, "no ranges");
-	claim_is(CALL(&none, 1, self, DURABLE, -1, NULL), -FI_EINVAL,
+	claim_is(CALL(&r, 0, self, DURABLE, 0, NULL), -FI_EINVAL, "no ranges");
+	claim_is(CALL(&none, 1, self, DURABLE, 0, NULL), -FI_EINVAL,
 		 "an empty range");
-	claim_is(CALL(&wrap, 1, self, DURABLE, -1, NULL), -FI_EINVAL,
+	claim_is(CALL(&wrap, 1, self, DURABLE, 0, NULL), -FI_EINVAL,
 		 "a wrapping range");
-	claim_is(CALL(&r, 1, self, 9, -1, NULL), -FI_EINVAL, "no such level");
+	claim_is(CALL(&r, 1, self, 9, 0, NULL), -FI_EINVAL, "no such level");
 	claim_is(CALL(&r, 1, self, DURABLE, 9, NULL), -FI_EINVAL,
 		 "no such class");
-	claim_is(CALL(&r, 1, self + 1000, DURABLE, -1, NULL), -FI_EINVAL,
+	claim_is(CALL(&r, 1, self + 1000, DURABLE, 0, NULL), -FI_EINVAL,
 		 "an address that is not in the vector");
-	claim_is(CALL(&r, 1, self, FI_RPMEM_VISIBLE, -1, &then), -FI_EINVAL,
+	claim_is(CALL(&r, 1, self, FI_RPMEM_VISIBLE, 0, &then), -FI_EINVAL,
 		 "a store behind a commit of level visible");
 	then.addr += 4;
-	claim_is(CALL(&r, 1, self, DURABLE, -1, &then), -FI_EINVAL,
+	claim_is(CALL(&r, 1, self, DURABLE, 0, &then), -FI_EINVAL,
 		 "a store whose address is no multiple of 8");
-	claim_is(CALL(&odd, 1, self, DURABLE, -1, NULL), -FI_EKEYREJECTED,
+	claim_is(CALL(&odd, 1, self, DURABLE, 0, NULL), -FI_EKEYREJECTED,
 		 "a key that ofi_rpmem did not make");
-	claim_is(commit(&plain, 0, 8, -1, NULL), -FI_EKEYREJECTED,
+	claim_is(commit(&plain, 0, 8, 0, NULL), -FI_EKEYREJECTED,
 		 "a key of a region that is not persistent");
 	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EINVAL,
 		 "a read with commit to where nothing is persistent");
@@ -342,7 +337,7 @@ static void failing_commits(void)
 	struct fi_rma_iov r;
 	int a;
 
-	claim_is(commit(&disk, LEN - 4, 8, -1, &a), 0, "across the end");
+	claim_is(commit(&disk, LEN - 4, 8, 0, &a), 0, "across the end");
 	failed_as(RP_ST_RANGE, &a, "is outside the region");
 	claim_is(commit(&shm, 0, 8, FI_RPMEM_CLASS_POWER, &a), 0,
 		 "power on tmpfs");
@@ -352,14 +347,14 @@ static void failing_commits(void)
 		bail("registering again", "failed");
 	r = range(&again, 0, 8);
 	fi_close(&again.mr->fid);
-	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
-				   NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, 0, NULL,
+				   &a)),
 		 0, "a key that was closed");
 	failed_as(RP_ST_STALE_KEY, &a, "is stale");
 	r = range(&disk, 0, 8);
 	r.key ^= 1ull << 20;
-	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
-				   NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, 0, NULL,
+				   &a)),
 		 0, "a key with other random bits");
 	failed_as(RP_ST_STALE_KEY, &a, "is stale");
 }
@@ -377,15 +372,17 @@ static void lowered_class(void)
 
 static void querying(void)
 {
-	struct fi_rpmem_attr q = {.size = sizeof(q)};
+	static char why[512];
+	struct fi_rpmem_attr q = QUERY_ATTR(why);
 
 	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr),
 			   FI_RPMEM_CLASS_DEFAULT, &q),
 		 0, "fi_rpmem_query()");
 	claim(q.region_class == FI_RPMEM_CLASS_POWER &&
-		      q.method == FI_RPMEM_METHOD_AGENT_MSYNC && !q.status &&
+		      q.method == FI_RPMEM_METHOD_AGENT_MSYNC &&
+		      !q.prov_errno &&
 		      q.granularity == (uint32_t)sysconf(_SC_PAGESIZE) &&
-		      q.addr == addr_of(&disk) && q.len == LEN && q.why[0] &&
+		      q.addr == addr_of(&disk) && q.len == LEN && why[0] &&
 		      q.preferred_size && q.preferred_align,
 	      "tells class, method, granularity, address, length and why");
 	claim_is(key_query(f.ep, self, fi_mr_key(shm.mr), FI_RPMEM_CLASS_POWER,
@@ -393,17 +390,17 @@ static void querying(void)
 		 0, "of a region that cannot do it");
 	claim(q.region_class == FI_RPMEM_CLASS_PROCESS &&
 		      q.method == FI_RPMEM_METHOD_REFUSED &&
-		      q.status == RP_ST_CLASS && q.why[0],
+		      q.prov_errno == RP_ST_CLASS && why[0],
 	      "tells what it can do, and why not more");
 	q.size = 0;
-	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr), -1, &q), -FI_EINVAL,
+	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr), 0, &q), -FI_EINVAL,
 		 "without a size");
 	q.size = sizeof(q);
 	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr), 9, &q), -FI_EINVAL,
 		 "of no class");
-	claim_is(key_query(f.ep, self, 42, -1, &q), -FI_EKEYREJECTED,
+	claim_is(key_query(f.ep, self, 42, 0, &q), -FI_EKEYREJECTED,
 		 "of a key that ofi_rpmem did not make");
-	claim_is(key_query(f.ep, self + 1000, fi_mr_key(disk.mr), -1, &q),
+	claim_is(key_query(f.ep, self + 1000, fi_mr_key(disk.mr), 0, &q),
 		 -FI_EINVAL, "of an address that is not in the vector");
 }
 
@@ -491,9 +488,9 @@ static void selecting(void)
 	claim(f.info->ep_attr->mem_tag_format ==
 		      base.info->ep_attr->mem_tag_format,
 	      "all tag bits of the base are the program's");
-	claim_is(commit_post(base.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
-			     NULL),
-		 -FI_ENOSYS, "fi_rpmem_commit() on another provider");
+	claim_is(
+		commit_post(base.ep, &r, 1, 0, FI_RPMEM_DURABLE, 0, NULL, NULL),
+		-FI_ENOSYS, "fi_rpmem_commit() on another provider");
 	rp_fabric_close(&base);
 }
 
@@ -523,7 +520,7 @@ static void chosen_keys(void)
 		bail("endpoint", "without FI_MR_PROV_KEY");
 	claim(!(info->domain_attr->mr_mode & FI_MR_PROV_KEY),
 	      "FI_MR_PROV_KEY is not forced on a program");
-	claim_is(AGAIN(commit_post(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, 0, NULL,
 				   NULL)),
 		 -FI_EKEYREJECTED, "but without it there are no commits");
 	claim_is(fi_writemsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EKEYREJECTED,
@@ -595,13 +592,10 @@ static ssize_t record_write(struct fid_ep *ep, const void *from, size_t len,
 	return record(context);
 }
 
-static ssize_t record_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
-			     size_t count, fi_addr_t to,
-			     enum fi_rpmem_level level,
-			     enum fi_rpmem_class required,
-			     const struct fi_rpmem_then *then, void *context)
+static ssize_t record_commit(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
+			     uint64_t flags)
 {
-	return record(context);
+	return record(msg->context);
 }
 
 static ssize_t complete_recorded(struct fid_cq *cq, void *to, size_t count)
@@ -667,11 +661,14 @@ static void draining(const void *name)
 {
 	struct fi_cq_err_entry bad;
 	void *c = NULL;
+	struct fi_rpmem_domain_ops *ops;
 	int a, b, st;
 
 	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &a), 0,
 		 "a commit before fi_rpmem_drain()");
-	claim_is(fi_rpmem_drain(f.domain, 60000), 0,
+	claim_is(fi_rpmem_domain_ops_get(f.domain, &ops), 0,
+		 "fi_rpmem_domain_ops_get()");
+	claim_is(fi_rpmem_drain(ops, f.domain, 60000), 0,
 		 "fi_rpmem_drain() comes to an end");
 	st = take(&c, &bad);
 	claim((!st || st == RP_ST_OVERLOADED) && c == &a && quiet(),
@@ -680,7 +677,8 @@ static void draining(const void *name)
 		 "a commit behind it is accepted here");
 	claim(take(&c, &bad) == RP_ST_OVERLOADED && bad.err == EBUSY && c == &b,
 	      "and refused there");
-	claim_is(fi_rpmem_drain(f.domain, 0), 0, "a second one finds nothing");
+	claim_is(fi_rpmem_drain(ops, f.domain, 0), 0,
+		 "a second one finds nothing");
 	fi_av_remove(f.av, &self, 1, 0);
 	if (fi_av_insert(f.av, name, 1, &self, 0, NULL) != 1)
 		bail("fi_av_insert", "again");

@@ -23,6 +23,7 @@ static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[PAIR_POOL];
+static char why[512]; /* of query() */
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
@@ -53,10 +54,10 @@ static int durable(struct side *s, const struct card *peer, uint64_t key,
 
 static bool query(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
 {
-	*attr = (struct fi_rpmem_attr){.size = sizeof(*attr)};
+	*attr = QUERY_ATTR(why);
 	if (key_query(s->ep, s->peer, key, FI_RPMEM_CLASS_DEFAULT, attr))
 		return false;
-	return strstr(attr->why, "a private connection");
+	return strstr(why, "a private connection");
 }
 
 /* Write until the private connection is made. */
@@ -66,7 +67,7 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 
 	while (!query(s, key, &attr)) {
 		if (!pair_patient()) {
-			printf("# %s\n", attr.why);
+			printf("# %s\n", why);
 			return false;
 		}
 		durable(s, peer, key, buf, 8, 0);

@@ -238,8 +238,9 @@ static const char *query(struct worker *w)
 
 	MUST(key_query(w->lane.ep, w->lane.peer, w->peer->pool_key,
 		       FI_RPMEM_CLASS_DEFAULT, &attr));
-	return attr.status || attr.len != PAIR_POOL ? "a query says nonsense"
-						    : NULL;
+	return attr.prov_errno || attr.len != PAIR_POOL
+		       ? "a query says nonsense"
+		       : NULL;
 }
 
 static void *initiate(void *arg)

@@ -23,6 +23,7 @@ static FILE *marker;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[BIG];
+static char why[512]; /* of query() */
 
 static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 {
@@ -59,7 +60,7 @@ static int ended(struct side *s)
 static void query(struct side *s, const struct card *peer,
 		  struct fi_rpmem_attr *attr)
 {
-	*attr = (struct fi_rpmem_attr){.size = sizeof(*attr)};
+	*attr = QUERY_ATTR(why);
 	MUST(key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		       attr));
 }
@@ -72,7 +73,7 @@ static enum fi_rpmem_method method(struct side *s, const struct card *peer)
 	POST(s, post(s, peer, FAR, 8, FI_COMMIT_COMPLETE));
 	tap_ok(!ended(s), "the first durable write");
 	query(s, peer, &attr);
-	printf("# %s\n", attr.why);
+	printf("# %s\n", why);
 	return attr.method;
 }
 
