@@ -8,8 +8,8 @@
 
 /*
  * The values travel: never renumber, and never use 3, 10, 66, 68 and 70 again;
- * add at the end of each block. Public names and remedies are in
- * rdma/fi_ext_rpmem.h (FI_RPMEM_ST_*), which has the same numbers; a test
+ * add at the end of each block. Programs see them as prov_errno, and
+ * fi_rpmem_status() of rdma/fi_ext_rpmem.h maps each to a category; a test
  * compares the two.
  */
 enum rp_status {
