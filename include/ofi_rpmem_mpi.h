@@ -34,6 +34,7 @@ struct rpmem_mpi_win {
 	struct fid_cq *cq;
 	struct fid_av *av;
 	struct fid_ep *ep;
+	struct fi_rpmem_ops *ops;
 	struct fid_mr *mr;
 	char why[160]; /* why the last commit failed */
 };
@@ -83,6 +84,8 @@ static inline int rpmem_mpi_open_(struct rpmem_mpi_win *w, struct fi_info *info,
 	if (!ret)
 		ret = fi_enable(w->ep);
 	if (!ret)
+		ret = fi_rpmem_ops_get(w->ep, &w->ops);
+	if (!ret)
 		ret = fi_getname(&w->ep->fid, mine->name, &len);
 	if (ret || !mine->len)
 		return ret;
@@ -102,8 +105,9 @@ static inline int rpmem_mpi_begin_(struct rpmem_mpi_win *w, void *base,
 	struct fi_info *hints = fi_allocinfo(), *info = NULL;
 	int ret = -FI_ENOMEM;
 
-	w->parts = calloc((size_t)w->nranks, sizeof(*w->parts));
-	w->peers = calloc((size_t)w->nranks, sizeof(*w->peers));
+	w->parts = (struct rpmem_mpi_part *)calloc((size_t)w->nranks,
+						   sizeof(*w->parts));
+	w->peers = (fi_addr_t *)calloc((size_t)w->nranks, sizeof(*w->peers));
 	if (!hints || !w->parts || !w->peers)
 		goto out;
 	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_PMEM;
@@ -138,12 +142,15 @@ static inline int rpmem_mpi_commit_(struct rpmem_mpi_win *w, int target,
 	struct fi_rma_iov range = {c->base + at, len, c->key};
 	struct fi_cq_err_entry err = {0};
 	struct fi_cq_entry done;
+	struct fi_rpmem_msg msg;
 	ssize_t n;
 
+	memset(&msg, 0, sizeof(msg)); /* durable, the endpoint's class */
+	msg.rma_iov = &range;
+	msg.rma_iov_count = 1;
+	msg.addr = w->peers[target];
 	do {
-		n = fi_rpmem_commit(w->ep, &range, 1, w->peers[target],
-				    FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
-				    NULL, NULL);
+		n = fi_rpmem_commit(w->ops, w->ep, &msg, 0);
 		if (n == -FI_EAGAIN)
 			fi_cq_read(w->cq, NULL, 0);
 	} while (n == -FI_EAGAIN);

@@ -11,6 +11,7 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
+#include "core/caps.h"
 #include "fabtests/benchmarks/rival.h"
 #include "util/fabric.h"
 #include "util/samples.h"
@@ -157,10 +158,10 @@ struct bench {
 	size_t nzipf;
 	char *buf; /* BENCH_BUF bytes: source of writes, then the reply */
 	pid_t target;
-	uint64_t random;	     /* state of bench_random() */
-	struct fi_rpmem_attr attr;   /* size 0: the query failed */
-	enum fi_rpmem_class reached; /* class of such commits */
-	char attr_why[RP_ERR_LEN];
+	uint64_t random;	   /* state of bench_random() */
+	struct fi_rpmem_attr attr; /* size 0: the query failed */
+	enum rp_class reached;	   /* class of commits by attr.method */
+	char attr_why[RP_ERR_LEN]; /* attr.why, or why there is none */
 };
 
 /* One line of the table: a case with size and count. */

@@ -105,12 +105,17 @@ int bench_post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
 		      size_t n, enum fi_rpmem_class required, size_t *taken,
 		      char *err)
 {
+	const struct fi_rpmem_msg msg = {
+		.rma_iov = ranges,
+		.rma_iov_count = n,
+		.addr = e->peer,
+		.required = required,
+	};
 	ssize_t ret;
 
 	e->stall_start = 0;
-	while ((ret = fi_rpmem_commit(e->f.ep, ranges, n, e->peer,
-				      FI_RPMEM_DURABLE, required, NULL,
-				      NULL)) == -FI_EAGAIN) {
+	while ((ret = fi_rpmem_commit(e->f.ops, e->f.ep, &msg, 0)) ==
+	       -FI_EAGAIN) {
 		int bad = bench_make_room(e, taken, err);
 
 		if (bad)

@@ -183,9 +183,9 @@ void bench_report_head(const struct bench *b)
 	       rp_size_format(b->pool.len, size));
 	if (b->attr.size)
 		printf("commit   class %s, method %s: %s\n",
-		       rp_class_name((enum rp_class)b->reached),
+		       rp_class_name(b->reached),
 		       rp_method_name((enum rp_method)b->attr.method),
-		       b->attr.why);
+		       b->attr_why);
 	else
 		printf("commit   not obtained: %s\n", b->attr_why);
 	printf("seed     %llu\n", (unsigned long long)b->cfg->seed);
@@ -298,11 +298,10 @@ static json_t *json_commit(const struct bench *b)
 	if (!b->attr.size)
 		return json_pack("{s:n, s:n, s:s}", "class", "method", "why",
 				 b->attr_why);
-	return json_pack("{s:s, s:s, s:i, s:s}", "class",
-			 rp_class_name((enum rp_class)b->reached), "method",
-			 rp_method_name((enum rp_method)b->attr.method),
-			 "granularity", (int)b->attr.granularity, "why",
-			 b->attr.why);
+	return json_pack(
+		"{s:s, s:s, s:i, s:s}", "class", rp_class_name(b->reached),
+		"method", rp_method_name((enum rp_method)b->attr.method),
+		"granularity", (int)b->attr.granularity, "why", b->attr_why);
 }
 
 json_t *bench_report_machine(void)

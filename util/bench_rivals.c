@@ -36,7 +36,7 @@ static int by_method(struct bench *b, const struct bench_metric *m, bool agent,
 		return rp_err(err, -ENODATA, "%s", b->attr_why);
 	if (is_agent != agent || (!agent && got != RP_METHOD_FENCE))
 		return rp_err(err, -ENODATA, "the target commits by %s: %s",
-			      rp_method_name(got), b->attr.why);
+			      rp_method_name(got), b->attr_why);
 	return bench_suite_ratio(&m->r, value, err);
 }
 

@@ -172,12 +172,15 @@ static void query_target(struct bench *b)
 	}
 	atomic_store(&b->shared->mode, BENCH_RPMEM);
 	b->attr.size = sizeof(b->attr);
-	ret = rp_query(e->f.ep, e->peer, e->key, FI_RPMEM_CLASS_DEFAULT,
-		       &b->attr, &b->reached);
+	b->attr.why = b->attr_why;
+	b->attr.why_size = sizeof(b->attr_why);
+	ret = rp_query(e->f.ops, e->f.ep, e->peer, e->key,
+		       FI_RPMEM_CLASS_DEFAULT, &b->attr, &b->reached);
 	atomic_store(&b->shared->mode, BENCH_IDLE);
 	if (ret) {
 		b->attr.size = 0;
-		rp_err(b->attr_why, 0, "fi_rpmem_query: %s", fi_strerror(-ret));
+		rp_err(b->attr_why, 0, "fi_rpmem_query_sync: %s",
+		       fi_strerror(-ret));
 	}
 }
 
@@ -191,8 +194,7 @@ static int check_method(const struct bench *b, char *err)
 	if (!b->cfg->method || !strcmp(b->cfg->method, got))
 		return 0;
 	return rp_err(err, -ENOTSUP, "method %s: the target commits by %s: %s",
-		      b->cfg->method, got,
-		      b->attr.size ? b->attr.why : b->attr_why);
+		      b->cfg->method, got, b->attr_why);
 }
 
 int bench_start(struct bench *b, char *err)

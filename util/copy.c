@@ -92,9 +92,14 @@ static int open_fabric(struct copy *c)
  */
 static int check_class(struct copy *c)
 {
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
-	int ret = rp_query(c->f.ep, c->peer, c->ex.key, c->cfg->class, &attr,
-			   &c->class);
+	char why[RP_ERR_LEN] = "";
+	struct fi_rpmem_attr attr = {
+		.size = sizeof(attr),
+		.why = why,
+		.why_size = sizeof(why),
+	};
+	int ret = rp_query(c->f.ops, c->f.ep, c->peer, c->ex.key, c->cfg->class,
+			   &attr, &c->class);
 
 	if (ret) {
 		rp_err(c->err, 0,
@@ -113,13 +118,12 @@ static int check_class(struct copy *c)
 		return RP_EXIT_NETWORK;
 	}
 	c->method = attr.method;
-	if (attr.status && c->cfg->up) {
+	if (attr.prov_errno && c->cfg->up) {
 		rp_err(c->err, 0,
 		       "pool '%s' is of class %s, weaker than required: %s; "
 		       "use another pool, or lower the requirement with "
 		       "--class",
-		       c->cfg->pool, rp_class_name((enum rp_class)c->class),
-		       attr.why);
+		       c->cfg->pool, rp_class_name(c->class), why);
 		return RP_EXIT_CLASS;
 	}
 	return 0;
@@ -200,6 +204,13 @@ static ssize_t try_post(struct copy *c, struct copy_op *op)
 		.len = op->len,
 		.key = c->ex.key,
 	};
+	const struct fi_rpmem_msg commit = {
+		.rma_iov = &range,
+		.rma_iov_count = 1,
+		.addr = c->peer,
+		.required = c->cfg->class,
+		.context = op,
+	};
 
 	switch (op->state) {
 	case COPY_READING:
@@ -211,9 +222,7 @@ static ssize_t try_post(struct copy *c, struct copy_op *op)
 				rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
 				op);
 	case COPY_COMMITTING:
-		return fi_rpmem_commit(c->f.ep, &range, 1, c->peer,
-				       FI_RPMEM_DURABLE, c->cfg->class, NULL,
-				       op);
+		return fi_rpmem_commit(c->f.ops, c->f.ep, &commit, 0);
 	case COPY_IDLE:
 	case COPY_DONE:
 		break;

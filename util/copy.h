@@ -11,6 +11,7 @@
 #include <nettle/sha2.h>
 #include <rdma/fi_ext_rpmem.h>
 
+#include "core/caps.h"
 #include "core/status.h"
 #include "util/exits.h"
 #include "util/fabric.h"
@@ -64,7 +65,7 @@ struct copy {
 	struct rp_fabric f;
 	fi_addr_t peer;
 	enum fi_rpmem_method method; /* method of commits */
-	enum fi_rpmem_class class;   /* class that commits reach */
+	enum rp_class class;	     /* class that commits reach */
 
 	int fd;	       /* the local file */
 	uint64_t size; /* bytes to copy */

@@ -10,6 +10,7 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
+#include "rpmem/ext.h"
 #include "util/fabric.h"
 #include "util/info.h"
 
@@ -56,6 +57,12 @@ static int write_and_commit(struct rp_fabric *f, struct fid_mr *src,
 			    fi_addr_t self, enum fi_rpmem_class class,
 			    char *err)
 {
+	const struct fi_rpmem_msg msg = {
+		.rma_iov = to,
+		.rma_iov_count = 1,
+		.addr = self,
+		.required = class,
+	};
 	uint64_t end = now_ms() + 15000;
 	ssize_t ret;
 
@@ -69,8 +76,7 @@ static int write_and_commit(struct rp_fabric *f, struct fid_mr *src,
 		return rp_err(err, (int)ret, "fi_write: %s",
 			      fi_strerror((int)-ret));
 	do {
-		ret = fi_rpmem_commit(f->ep, to, 1, self, FI_RPMEM_DURABLE,
-				      class, NULL, NULL);
+		ret = fi_rpmem_commit(f->ops, f->ep, &msg, 0);
 		if (ret == -FI_EAGAIN)
 			fi_cq_read(f->cq, NULL, 0);
 	} while (ret == -FI_EAGAIN && now_ms() < end);
@@ -126,13 +132,13 @@ static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
 	 * Require the class of the region: whether it is strong enough is
 	 * another check.
 	 */
-	ret = fi_rpmem_query(f->ep, self, fi_mr_key(pool), FI_RPMEM_CLASS_NONE,
-			     &attr);
+	ret = fi_rpmem_query_sync(f->ops, f->ep, self, fi_mr_key(pool),
+				  FI_RPMEM_CLASS_NONE, &attr);
 	if (!ret)
-		ret = fi_rpmem_query(f->ep, self, fi_mr_key(pool),
-				     attr.region_class, &attr);
+		ret = fi_rpmem_query_sync(f->ops, f->ep, self, fi_mr_key(pool),
+					  attr.region_class, &attr);
 	if (ret) {
-		rp_err(err, ret, "fi_rpmem_query: %s", fi_strerror(-ret));
+		rp_err(err, ret, "fi_rpmem_query_sync: %s", fi_strerror(-ret));
 		goto close;
 	}
 	to = (struct fi_rma_iov){
@@ -144,7 +150,9 @@ static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
 		rp_err(done, 0,
 		       "%d bytes written and committed, class %s by %s over "
 		       "%s",
-		       BYTES, rp_class_name((enum rp_class)attr.region_class),
+		       BYTES,
+		       rp_class_name(rp_class_decode(attr.region_class,
+						     RP_CLASS_NONE)),
 		       rp_method_name((enum rp_method)attr.method),
 		       f->info->fabric_attr->prov_name);
 

@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <rdma/fi_ext_rpmem.h>
+
 #include "util/fabric.h"
 
 #define PROVIDER     "ofi_rpmem"
@@ -320,7 +322,11 @@ static int open_ep(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 	if (ret)
 		return ret;
 	*what = "listening of the endpoint";
-	return fi_enable(f->ep);
+	ret = fi_enable(f->ep);
+	if (ret || attr->bare || attr->plain)
+		return ret;
+	*what = "operations of the endpoint";
+	return fi_rpmem_ops_get(f->ep, &f->ops);
 }
 
 int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,

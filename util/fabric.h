@@ -37,6 +37,8 @@ struct rp_fabric_attr {
 	size_t cq_size; /* 0: the provider's default */
 };
 
+struct fi_rpmem_ops; /* rdma/fi_ext_rpmem.h */
+
 struct rp_fabric {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
@@ -44,6 +46,7 @@ struct rp_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq; /* FI_CQ_FORMAT_CONTEXT; transmit and receive */
 	struct fid_ep *ep; /* enabled; NULL with no_ep */
+	struct fi_rpmem_ops *ops; /* of ep; NULL with no_ep, bare, plain */
 };
 
 /*

@@ -17,6 +17,7 @@
 
 #include "core/caps.h"
 #include "core/method.h"
+#include "rpmem/ext.h"
 #include "util/copy.h"
 
 __attribute__((visibility("default"))) /* argp reads it */
@@ -152,7 +153,7 @@ static void parse_class(struct argp_state *state, struct args *a, const char *s)
 
 	if (rp_class_parse(s, &c))
 		argp_error(state, "--class %s: give power, process or none", s);
-	a->cfg.class = (enum fi_rpmem_class)c;
+	a->cfg.class = rp_class_encode(c);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -331,7 +332,7 @@ static void resume_command(const struct args *a, const struct copy *c,
 /* Whether acknowledged bytes are durable: class none survives nothing. */
 static bool is_durable(const struct copy *c)
 {
-	return !c->method || c->class != FI_RPMEM_CLASS_NONE;
+	return !c->method || c->class != RP_CLASS_NONE;
 }
 
 static void format_hex(const uint8_t *sum, char *buf)
@@ -361,9 +362,8 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 				    json_integer((json_int_t)c->acked));
 		json_object_set_new(o, "skipped_bytes",
 				    json_integer((json_int_t)c->skipped));
-		json_object_set_new(
-			o, "class",
-			json_string(rp_class_name((enum rp_class)c->class)));
+		json_object_set_new(o, "class",
+				    json_string(rp_class_name(c->class)));
 		json_object_set_new(
 			o, "method",
 			json_string(rp_method_name((enum rp_method)c->method)));
@@ -392,8 +392,7 @@ static void print_done(const struct copy *c, uint64_t ms)
 	       rp_size_format(c->size, size), (double)ms / 1000,
 	       rp_size_format(ms ? c->size * 1000 / ms : c->size, rate));
 	if (cfg->up)
-		printf(", class %s by %s",
-		       rp_class_name((enum rp_class)c->class),
+		printf(", class %s by %s", rp_class_name(c->class),
 		       rp_method_name((enum rp_method)c->method));
 	if (c->skipped)
 		printf(", %s already there",

@@ -579,13 +579,16 @@ static int serve(struct daemon *d)
 static int drain(struct daemon *d)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
+	struct fi_rpmem_domain_ops *ops;
 	int ret, code = 0;
 
 	printf("stopping\n");
 	/* The listener is closed, so the kernel refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;
-	ret = fi_rpmem_drain(d->f.domain, DRAIN_MS);
+	ret = fi_rpmem_domain_ops_get(d->f.domain, &ops);
+	if (!ret)
+		ret = fi_rpmem_drain(ops, d->f.domain, DRAIN_MS);
 	if (ret) {
 		rp_err(d->err, 0,
 		       "commits of clients were not completed: %s; the clients "

@@ -9,13 +9,14 @@
 #include <rdma/fi_ext_rpmem.h>
 
 #include "core/status.h"
+#include "rpmem/ext.h"
 #include "util/fabric.h"
 #include "util/info.h"
 #include "util/query.h"
 #include "util/setup_client.h"
 
 static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
-		 enum fi_rpmem_class *reached, char *err)
+		 enum rp_class *reached, char *err)
 {
 	struct rp_fabric_attr attr = {
 		.base = x->base,
@@ -31,10 +32,10 @@ static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
 		return ret;
 	ret = rp_fabric_peer(&f, x->fi_name, &peer, err);
 	if (!ret) {
-		ret = rp_query(f.ep, peer, x->key, FI_RPMEM_CLASS_DEFAULT, a,
-			       reached);
+		ret = rp_query(f.ops, f.ep, peer, x->key,
+			       FI_RPMEM_CLASS_DEFAULT, a, reached);
 		if (ret)
-			rp_err(err, ret, "fi_rpmem_query: %s",
+			rp_err(err, ret, "fi_rpmem_query_sync: %s",
 			       fi_strerror(-ret));
 	}
 	rp_fabric_close(&f);
@@ -42,30 +43,29 @@ static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
 }
 
 static json_t *pack(const char *where, const struct rp_setup_export *x,
-		    const struct fi_rpmem_attr *a, enum fi_rpmem_class reached)
+		    const struct fi_rpmem_attr *a, enum rp_class reached)
 {
-	json_t *o = json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o}",
-			      "target", info_text("%s", where), "class",
-			      rp_class_name((enum rp_class)reached), "method",
-			      rp_method_name((enum rp_method)a->method),
-			      "granularity", (json_int_t)a->granularity,
-			      "preferred_size", (json_int_t)a->preferred_size,
-			      "preferred_align", (json_int_t)a->preferred_align,
-			      "bytes", (json_int_t)a->len, "why",
-			      info_text("%s", a->why));
+	json_t *o = json_pack(
+		"{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "target",
+		info_text("%s", where), "class", rp_class_name(reached),
+		"method", rp_method_name((enum rp_method)a->method),
+		"granularity", (json_int_t)a->granularity, "preferred_size",
+		(json_int_t)a->preferred_size, "preferred_align",
+		(json_int_t)a->preferred_align, "bytes", (json_int_t)a->len,
+		"why", info_text("%s", a->why));
 
-	json_object_set_new(
-		o, "strongest",
-		json_string(rp_class_name((enum rp_class)a->region_class)));
+	json_object_set_new(o, "strongest",
+			    json_string(rp_class_name(rp_class_decode(
+				    a->region_class, RP_CLASS_NONE))));
 	json_object_set_new(o, "base", info_text("%s", x->base));
 	json_object_set_new(o, "stopped_cleanly", json_boolean(x->was_clean));
-	if (a->status) {
-		json_object_set_new(
-			o, "refused",
-			json_string(rp_status_name((enum rp_status)a->status)));
+	if (a->prov_errno) {
+		json_object_set_new(o, "refused",
+				    json_string(rp_status_name(
+					    (enum rp_status)a->prov_errno)));
 		json_object_set_new(o, "remedy",
 				    json_string(rp_status_remedy(
-					    (enum rp_status)a->status)));
+					    (enum rp_status)a->prov_errno)));
 	}
 	return o;
 }
@@ -73,9 +73,14 @@ static json_t *pack(const char *where, const struct rp_setup_export *x,
 int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 		char *err)
 {
-	struct fi_rpmem_attr a = {.size = sizeof(a)};
+	char why[RP_ERR_LEN] = "";
+	struct fi_rpmem_attr a = {
+		.size = sizeof(a),
+		.why = why,
+		.why_size = sizeof(why),
+	};
 	struct rp_setup_target t = {.secret = secret};
-	enum fi_rpmem_class reached;
+	enum rp_class reached;
 	struct rp_setup_export x;
 	int used, ret;
 

@@ -2,31 +2,34 @@
 /* QUERY of the commit method, and of the class that it reaches. */
 #include "config.h"
 
+#include "rpmem/ext.h"
 #include "util/query.h"
 
-int rp_query(struct fid_ep *ep, fi_addr_t peer, uint64_t key,
-	     enum fi_rpmem_class required, struct fi_rpmem_attr *attr,
-	     enum fi_rpmem_class *reached)
+int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
+	     uint64_t key, enum fi_rpmem_class required,
+	     struct fi_rpmem_attr *attr, enum rp_class *reached)
 {
 	struct fi_rpmem_attr stronger;
+	enum fi_rpmem_class encoded;
 	int class, ret;
 
-	ret = fi_rpmem_query(ep, peer, key, required, attr);
+	ret = fi_rpmem_query_sync(ops, ep, peer, key, required, attr);
 	if (ret)
 		return ret;
-	class = attr->region_class;
+	class = rp_class_decode(attr->region_class, RP_CLASS_NONE);
 	/* The method reaches the strongest class whose commits use it too. */
-	for (; !attr->status && class > FI_RPMEM_CLASS_NONE; class --) {
-		if (class == (int)required)
+	for (; !attr->prov_errno && class > RP_CLASS_NONE; class --) {
+		encoded = rp_class_encode((enum rp_class) class);
+		if (encoded == required)
 			break;
 		stronger = (struct fi_rpmem_attr){.size = sizeof(stronger)};
-		ret = fi_rpmem_query(ep, peer, key, (enum fi_rpmem_class) class,
-				     &stronger);
+		ret = fi_rpmem_query_sync(ops, ep, peer, key, encoded,
+					  &stronger);
 		if (ret)
 			return ret;
-		if (!stronger.status && stronger.method == attr->method)
+		if (!stronger.prov_errno && stronger.method == attr->method)
 			break;
 	}
-	*reached = (enum fi_rpmem_class) class;
+	*reached = (enum rp_class) class;
 	return 0;
 }

@@ -5,14 +5,16 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
+#include "core/caps.h"
+
 /*
- * fi_rpmem_query(); *reached is the class that commits of class `required`
+ * fi_rpmem_query_sync(); *reached is the class that commits of class `required`
  * reach by attr->method. attr->region_class may be stronger: a region reaches
  * power by msync, while a commit that requires less uses delivery. If commits
- * are refused (attr->status), *reached is the class of the region.
+ * are refused (attr->prov_errno), *reached is the class of the region.
  */
-int rp_query(struct fid_ep *ep, fi_addr_t peer, uint64_t key,
-	     enum fi_rpmem_class required, struct fi_rpmem_attr *attr,
-	     enum fi_rpmem_class *reached);
+int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
+	     uint64_t key, enum fi_rpmem_class required,
+	     struct fi_rpmem_attr *attr, enum rp_class *reached);
 
 #endif

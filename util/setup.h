@@ -80,8 +80,8 @@ struct rp_setup_export {
 	uint64_t generation;  /* generation of the pool */
 	uint8_t uuid[16];     /* uuid of the pool */
 	uint16_t control;     /* version of the control messages */
-	uint8_t class;	      /* class that commits reach */
-	uint8_t method;	      /* enum fi_rpmem_method */
+	uint8_t class;	      /* enum rp_class that commits reach */
+	uint8_t method;	      /* enum rp_method */
 	bool was_clean;	      /* the last daemon marked the pool clean */
 	char name[RP_SETUP_NAME + 1];
 	char base[64];

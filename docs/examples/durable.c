@@ -105,17 +105,21 @@ int main(int argc, char **argv)
 	const int va = !!(info->domain_attr->mr_mode & FI_MR_VIRT_ADDR);
 	char text[] = "durable\n";
 	struct fi_rma_iov range = {va ? (uintptr_t)pool : 0, strlen(text), 0};
+	/* A commit of the range, durable by default. */
+	const struct fi_rpmem_msg msg = {
+		.rma_iov = &range, .rma_iov_count = 1, .addr = self};
+	struct fi_rpmem_ops *ops;
 	struct fid_mr *mr;
 
 	/* The target registers the memory, and sends address and key. */
 	TRY(fi_mr_reg(domain, pool, LEN, FI_REMOTE_WRITE, 0, 0, FI_RMA_PMEM,
 		      &mr, NULL));
 	range.key = fi_mr_key(mr);
+	TRY(fi_rpmem_ops_get(ep, &ops)); /* once for each endpoint */
 	/* The initiator writes, commits once, and reads both completions. */
 	RETRY(fi_write(ep, text, range.len, NULL, self, range.addr, range.key,
 		       NULL));
-	RETRY(fi_rpmem_commit(ep, &range, 1, self, FI_RPMEM_DURABLE,
-			      FI_RPMEM_CLASS_POWER, NULL, NULL));
+	RETRY(fi_rpmem_commit(ops, ep, &msg, 0));
 	completions_read(2);
 	puts("on the medium");
 	return 0;

@@ -132,7 +132,6 @@ static const char *calls(const struct card *c, uint64_t flags)
 	good(c);
 	rma[0].addr = UINT64_MAX - 3;
 	EXPECT(plain(flags), -FI_EINVAL);
-	EXPECT(plain(flags | FI_RPMEM_SAVE), -FI_EINVAL);
 	EXPECT(side_quiet(&s), 1);
 	return NULL;
 }
@@ -146,11 +145,9 @@ static const char *refused_by_target(const struct card *c, uint64_t flags)
 		uint64_t off;
 		int status;
 	} wrong[] = {
-		{PAIR_POOL - 4, FI_RPMEM_ST_RANGE},
-		{PAIR_POOL, FI_RPMEM_ST_RANGE},
-		{1ull << 40, FI_RPMEM_ST_RANGE},
-		{4093, FI_RPMEM_ST_ALIGN},
-		{8196, FI_RPMEM_ST_ALIGN},
+		{PAIR_POOL - 4, RP_ST_RANGE}, {PAIR_POOL, RP_ST_RANGE},
+		{1ull << 40, RP_ST_RANGE},    {4093, RP_ST_ALIGN},
+		{8196, RP_ST_ALIGN},
 	};
 	uint64_t back = 0;
 

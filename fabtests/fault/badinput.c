@@ -29,8 +29,8 @@ static ssize_t refused(struct side *s, uint64_t key, uint64_t addr,
 	struct fi_rma_iov r = {addr, len, key};
 	ssize_t ret;
 
-	while ((ret = fi_rpmem_commit(s->ep, &r, 1, to, FI_RPMEM_DURABLE,
-				      FI_RPMEM_CLASS_DEFAULT, NULL, NULL)) ==
+	while ((ret = commit_post(s->ep, &r, 1, to, FI_RPMEM_DURABLE,
+				  FI_RPMEM_CLASS_DEFAULT, NULL, NULL)) ==
 	       -FI_EAGAIN)
 		side_poke(s);
 	return ret;
@@ -59,15 +59,15 @@ static const char *keys_and_ranges(struct duo *d)
 	EXPECT(duo_commit(&s, &c, 0, 64), 0);
 	bad = c;
 	bad.pool_key ^= 0x10001;
-	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_STALE_KEY);
+	EXPECT(duo_commit(&s, &bad, 0, 64), RP_ST_STALE_KEY);
 	bad.pool_key = c.pool_key ^ 1ull << 39;
-	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_STALE_KEY);
+	EXPECT(duo_commit(&s, &bad, 0, 64), RP_ST_STALE_KEY);
 	/* No process listens on this port. */
 	bad.pool_key = (c.pool_key & ~(0xffffull << 40)) | 1ull << 40;
-	EXPECT(duo_commit(&s, &bad, 0, 64), FI_RPMEM_ST_LOST);
-	EXPECT(duo_commit(&s, &c, PAIR_POOL - 63, 64), FI_RPMEM_ST_RANGE);
-	EXPECT(duo_commit(&s, &c, PAIR_POOL, 1), FI_RPMEM_ST_RANGE);
-	EXPECT(duo_commit(&s, &c, 1ull << 40, 1), FI_RPMEM_ST_RANGE);
+	EXPECT(duo_commit(&s, &bad, 0, 64), RP_ST_LOST);
+	EXPECT(duo_commit(&s, &c, PAIR_POOL - 63, 64), RP_ST_RANGE);
+	EXPECT(duo_commit(&s, &c, PAIR_POOL, 1), RP_ST_RANGE);
+	EXPECT(duo_commit(&s, &c, 1ull << 40, 1), RP_ST_RANGE);
 	EXPECT(duo_commit(&s, &c, 0, PAIR_POOL), 0);
 	EXPECT(refused(&s, c.pool_key, 64, UINT64_MAX - 32, s.peer),
 	       -FI_EINVAL);
@@ -102,28 +102,26 @@ static const char *calls(struct duo *d)
 	duo_open(&s, &plain, &c);
 	r = (struct fi_rma_iov){c.pool_addr, 1, c.pool_key};
 	m.addr = w.addr = s.peer;
-	EXPECT(fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-			       FI_RPMEM_CLASS_DEFAULT, &then, NULL),
+	EXPECT(commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			   FI_RPMEM_CLASS_DEFAULT, &then, NULL),
 	       -FI_EKEYREJECTED);
 	then.addr = 4;
-	EXPECT(fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-			       FI_RPMEM_CLASS_DEFAULT, &then, NULL),
+	EXPECT(commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			   FI_RPMEM_CLASS_DEFAULT, &then, NULL),
 	       -FI_EINVAL);
-	EXPECT(fi_rpmem_commit(s.ep, &r, 1, s.peer, 9, FI_RPMEM_CLASS_DEFAULT,
-			       NULL, NULL),
+	EXPECT(commit_post(s.ep, &r, 1, s.peer, 9, FI_RPMEM_CLASS_DEFAULT, NULL,
+			   NULL),
 	       -FI_EINVAL);
-	EXPECT(fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE, 9, NULL,
-			       NULL),
+	EXPECT(commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE, 9, NULL,
+			   NULL),
 	       -FI_EINVAL);
-	EXPECT(fi_rpmem_commit(s.ep, &r, 0, s.peer, FI_RPMEM_DURABLE,
-			       FI_RPMEM_CLASS_DEFAULT, NULL, NULL),
+	EXPECT(commit_post(s.ep, &r, 0, s.peer, FI_RPMEM_DURABLE,
+			   FI_RPMEM_CLASS_DEFAULT, NULL, NULL),
 	       -FI_EINVAL);
-	EXPECT(fi_rpmem_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_DEFAULT,
-			      &attr),
+	EXPECT(key_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_DEFAULT,
+			 &attr),
 	       -FI_EINVAL);
 	EXPECT(fi_sendmsg(s.ep, &m, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP);
-	EXPECT(fi_writemsg(s.ep, &w, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE),
-	       -FI_EINVAL);
 	EXPECT(fi_readmsg(s.ep, &w, FI_COMMIT_COMPLETE), -FI_EINVAL);
 	side_close(&s);
 	return NULL;
@@ -189,24 +187,23 @@ static const char *weak_class(struct duo *d)
 	duo_start(d, &plain, &c);
 	duo_open(&s, &plain, &c);
 	r = (struct fi_rma_iov){c.pool_addr, 64, c.pool_key};
-	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, NULL));
+	POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_DEFAULT, NULL, NULL));
 	if (side_wait(&s, &e, &err))
 		return "tmpfs gave class power";
-	EXPECT(err.prov_errno, FI_RPMEM_ST_CLASS);
+	EXPECT(err.prov_errno, RP_ST_CLASS);
 	EXPECT(err.err, FI_EOPNOTSUPP);
 	fi_cq_strerror(s.cq, err.prov_errno, err.err_data, text, sizeof(text));
 	/* The text names both classes and the remedy. */
 	if (!strstr(text, "reaches process, power is required") ||
 	    !strstr(text, "FI_OFI_RPMEM_CLASS"))
 		FAIL("the error says only: %.100s", text);
-	EXPECT(fi_rpmem_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_POWER,
-			      &attr),
+	EXPECT(key_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_POWER, &attr),
 	       0);
-	EXPECT(attr.status, FI_RPMEM_ST_CLASS);
+	EXPECT(attr.prov_errno, RP_ST_CLASS);
 	EXPECT(attr.region_class, FI_RPMEM_CLASS_PROCESS);
-	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_PROCESS, NULL, NULL));
+	POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_PROCESS, NULL, NULL));
 	EXPECT(side_wait(&s, &e, &err), 1);
 	side_close(&s);
 	unlink(d->pool);

@@ -77,8 +77,8 @@ static const char *cut_between(struct duo *d)
 	if (!cut(&c))
 		return "found no connection to cut";
 	r = (struct fi_rma_iov){c.pool_addr, 8 * 4096, c.pool_key};
-	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, &st));
+	POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_DEFAULT, NULL, &st));
 	kill(d->target, SIGCONT);
 	for (int i = 0; i < 9; i++) {
 		if (side_wait(&s, &e, &err)) {
@@ -91,14 +91,14 @@ static const char *cut_between(struct duo *d)
 	/*
 	 * WRITE_FAILED: the loss was noticed before the commit was processed.
 	 */
-	if (st != FI_RPMEM_ST_LOST && st != FI_RPMEM_ST_WRITE_FAILED)
+	if (st != RP_ST_LOST && st != RP_ST_WRITE_FAILED)
 		FAIL("status %d", st);
 	/*
 	 * No commit confirmed these writes, whatever their completions said:
 	 * the range stays poisoned until it is written again.
 	 */
 	st = duo_commit(&s, &c, 100, 8);
-	if (st != FI_RPMEM_ST_WRITE_FAILED)
+	if (st != RP_ST_WRITE_FAILED)
 		FAIL("a later commit of the range ended with %d", st);
 	st = duo_commit(&s, &c, 9 * 4096, 4096);
 	if (st)
@@ -161,9 +161,9 @@ static const char *restart(struct duo *d, bool between, bool same_port)
 		     rp_key_port(again.pool_key));
 	st = duo_commit(&s, &c, 4096, 4096);
 	/* A commit posted before the loss was noticed fails with LOST. */
-	if (between && same_port && st == FI_RPMEM_ST_LOST)
+	if (between && same_port && st == RP_ST_LOST)
 		st = duo_commit(&s, &c, 4096, 4096);
-	if (st != (same_port ? FI_RPMEM_ST_STALE_KEY : FI_RPMEM_ST_LOST))
+	if (st != (same_port ? RP_ST_STALE_KEY : RP_ST_LOST))
 		FAIL("the commit ended with %d", st);
 	/* The new key works on the same endpoint. */
 	if (duo_write(&s, &again, 4096, 4096))
@@ -207,7 +207,7 @@ static const char *lost_replies(struct duo *d)
 	duo_start(d, &plain, &c);
 	duo_open(&s, &plain, &c);
 	st = duo_commit(&s, &c, 0, 64);
-	if (st != FI_RPMEM_ST_TIMEOUT)
+	if (st != RP_ST_TIMEOUT)
 		FAIL("the commit ended with %d", st);
 	return NULL;
 }
@@ -240,14 +240,14 @@ static const char *failing_disk(struct duo *d)
 	duo_start(d, &plain, &c);
 	duo_open(&s, &plain, &c);
 	st = duo_commit(&s, &c, 0, 64);
-	if (st != FI_RPMEM_ST_FLUSH_FAILED)
+	if (st != RP_ST_FLUSH_FAILED)
 		FAIL("the commit ended with %d", st);
 	/*
 	 * The kernel reports a write-back error once; the region has to
 	 * remember it.
 	 */
 	st = duo_commit(&s, &c, 65536, 64);
-	if (st != FI_RPMEM_ST_REGION_FAILED)
+	if (st != RP_ST_REGION_FAILED)
 		FAIL("the next commit ended with %d", st);
 	return NULL;
 }

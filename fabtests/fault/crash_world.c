@@ -8,6 +8,8 @@
 #include "crash_inplace.h"
 #include "core/wire.h"
 #include "crash_world_priv.h"
+#include "fabtests/commit.h"
+#include "rpmem/ext.h"
 #include "fault/verdicts.h"
 
 #define MS	  1000000ull
@@ -192,9 +194,8 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 		{at + CRASH_APART, len, key},
 	};
 
-	return fi_rpmem_commit(n->ep, ranges, count, n->peer, FI_RPMEM_DURABLE,
-			       (enum fi_rpmem_class)w.cell->against, then,
-			       context);
+	return commit_post(n->ep, ranges, count, n->peer, FI_RPMEM_DURABLE,
+			   rp_class_encode(w.cell->against), then, context);
 }
 
 /* Retry while the private connection is being made. */

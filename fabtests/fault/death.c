@@ -70,9 +70,9 @@ static const char *reap(struct side *s, int *ends)
 		 * The loss may be reported first: a killed process takes its
 		 * connections down.
 		 */
-		if (err.prov_errno != FI_RPMEM_ST_TIMEOUT &&
-		    err.prov_errno != FI_RPMEM_ST_LOST &&
-		    err.prov_errno != FI_RPMEM_ST_WRITE_FAILED)
+		if (err.prov_errno != RP_ST_TIMEOUT &&
+		    err.prov_errno != RP_ST_LOST &&
+		    err.prov_errno != RP_ST_WRITE_FAILED)
 			FAIL("status %d", err.prov_errno);
 		if (++*(int *)err.op_context != 1)
 			FAIL("a commit completed twice");
@@ -95,7 +95,7 @@ static bool serves(struct side *s, const struct card *c)
 	for (int i = 0; i < 10; i++) {
 		int st = duo_commit(s, c, 0, 64);
 
-		if (st != FI_RPMEM_ST_TIMEOUT)
+		if (st != RP_ST_TIMEOUT)
 			return !st;
 	}
 	return false;
@@ -139,10 +139,10 @@ static const char *die(struct duo *d)
 		if (i % 2)
 			POST(&s, fi_writemsg(s.ep, &msg, FI_COMMIT_COMPLETE));
 		else
-			POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer,
-						 FI_RPMEM_DURABLE,
-						 FI_RPMEM_CLASS_DEFAULT, NULL,
-						 &ends[i]));
+			POST(&s,
+			     commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+					 FI_RPMEM_CLASS_DEFAULT, NULL,
+					 &ends[i]));
 	}
 	start = duo_now();
 	waited = duo_waited();

@@ -128,7 +128,8 @@ static const char *method(struct duo *d)
 	const char *want = getenv("RPMEM_METHOD"),
 		   *class = getenv("RPMEM_CLASS");
 	const bool power = !class || !strcmp(class, "power");
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	char why[512] = "";
+	struct fi_rpmem_attr attr = QUERY_ATTR(why);
 	static char out[LEN], in[LEN];
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
@@ -139,16 +140,15 @@ static const char *method(struct duo *d)
 		out[i] = (char)(i * 31 + getpid());
 	duo_start(d, &plain, &c);
 	duo_open(&s, &plain, &c);
-	EXPECT(fi_rpmem_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_NONE,
-			      &attr),
+	EXPECT(key_query(s.ep, s.peer, c.pool_key, FI_RPMEM_CLASS_NONE, &attr),
 	       0);
 	if (attr.method >= sizeof(names) / sizeof(names[0]) ||
 	    !names[attr.method] || strcmp(names[attr.method], want))
-		FAIL("method %u: %.150s", attr.method, attr.why);
+		FAIL("method %u: %.150s", attr.method, why);
 	POST(&s, fi_write(s.ep, out, LEN, NULL, s.peer, c.pool_addr + 4096,
 			  c.pool_key, out));
 	EXPECT(side_wait(&s, &e, &err), 1);
-	EXPECT(duo_commit(&s, &c, 4096, LEN), power ? 0 : FI_RPMEM_ST_CLASS);
+	EXPECT(duo_commit(&s, &c, 4096, LEN), power ? 0 : RP_ST_CLASS);
 	POST(&s, fi_read(s.ep, in, LEN, NULL, s.peer, c.pool_addr + 4096,
 			 c.pool_key, in));
 	EXPECT(side_wait(&s, &e, &err), 1);
@@ -159,7 +159,7 @@ static const char *method(struct duo *d)
 	EXPECT(side_wait(&s, &e, &err), 0);
 	if (power)
 		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64),
-		       FI_RPMEM_ST_WRITE_FAILED);
+		       RP_ST_WRITE_FAILED);
 	/*
 	 * ofi_rxm of libfabric 1 does not reconnect after that, and newer
 	 * releases wait 15 s for the kernel: do it once.
@@ -199,8 +199,8 @@ static const char *behind(struct duo *d)
 		POST(&s, fi_inject(s.ep, &value, sizeof(value), s.peer));
 		r = (struct fi_rma_iov){c.pool_addr, 4096, c.pool_key};
 		EXPECT(duo_write(&s, &c, 0, 4096), 0);
-		POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-					 FI_RPMEM_CLASS_DEFAULT, &then, &r));
+		POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+				     FI_RPMEM_CLASS_DEFAULT, &then, &r));
 		EXPECT(side_wait(&s, &e, &err), 1);
 		POST(&s, fi_read(s.ep, &seen, sizeof(seen), NULL, s.peer,
 				 then.addr, c.pool_key, &seen));
@@ -278,8 +278,8 @@ static const char *descriptors(struct duo *d)
 	for (int i = 0; i < 200; i++)
 		many[i] = (struct fi_rma_iov){c.pool_addr + i * 20, 8,
 					      c.pool_key};
-	POST(&s, fi_rpmem_commit(s.ep, many, 200, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, many));
+	POST(&s, commit_post(s.ep, many, 200, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_DEFAULT, NULL, many));
 	ENDS_WELL(&s);
 	POST(&s, fi_read(s.ep, in, sizeof(in), fi_mr_desc(to), s.peer,
 			 c.pool_addr, c.pool_key, in));

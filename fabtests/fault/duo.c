@@ -181,8 +181,8 @@ int duo_commit(struct side *s, const struct card *c, uint64_t addr,
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
 
-	POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	POST(s, commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &r));
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 

@@ -51,7 +51,7 @@ bool duo_has_said(const char *words);
 
 /* In the initiator: open an endpoint with the target inserted. */
 void duo_open(struct side *s, const struct pair_opts *o, const struct card *c);
-/* Commit [addr, addr+len) and wait: enum fi_rpmem_status. */
+/* Commit [addr, addr+len) and wait: enum rp_status. */
 int duo_commit(struct side *s, const struct card *c, uint64_t addr,
 	       uint64_t len);
 /* Write len bytes and wait: 0 or the err of its entry. */

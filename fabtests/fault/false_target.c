@@ -440,7 +440,7 @@ static const char *fetched(struct duo *d)
 	if (memcmp(back, was, sizeof(was)))
 		return "it brings a value";
 	/* The outcome is indeterminate: the atomic may have been executed. */
-	if (err.prov_errno != FI_RPMEM_ST_UNSURE)
+	if (err.prov_errno != RP_ST_UNSURE)
 		FAIL("status %d", err.prov_errno);
 	return close_both(&b);
 }
@@ -459,22 +459,23 @@ static const char *progress_for_ever(struct duo *d)
 	if (wrong)
 		return wrong;
 	r = (struct fi_rma_iov){FALSE_ADDR, 64, b.bad.pool_key};
-	POST(&b.s, fi_rpmem_commit(b.s.ep, &r, 1, b.bad_peer, FI_RPMEM_DURABLE,
-				   FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	POST(&b.s, commit_post(b.s.ep, &r, 1, b.bad_peer, FI_RPMEM_DURABLE,
+			       FI_RPMEM_CLASS_DEFAULT, NULL, &r));
 	end = duo_now() + 3.0 * IMPATIENT_MS / 1000;
 	while (duo_now() < end)
 		if (fi_cq_read(b.s.cq, &e, 1) != -FI_EAGAIN)
 			return "it ended although the target was at work";
 	/* Removing the address cancels the operation. */
 	MUST(fi_av_remove(b.s.av, &b.bad_peer, 1, 0));
-	if (side_wait(&b.s, &e, &err) || err.prov_errno != FI_RPMEM_ST_CANCELED)
+	if (side_wait(&b.s, &e, &err) || err.prov_errno != RP_ST_CANCELED)
 		return "giving up the peer did not end it";
 	return close_both(&b);
 }
 
 static const char *info_for_a_terminal(struct duo *d)
 {
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	char why[512] = "untouched";
+	struct fi_rpmem_attr attr = QUERY_ATTR(why);
 	const char *wrong;
 	struct both b;
 	int ret;
@@ -482,13 +483,12 @@ static const char *info_for_a_terminal(struct duo *d)
 	wrong = open_both(d, FALSE_TARGET, &b);
 	if (wrong)
 		return wrong;
-	strcpy(attr.why, "untouched");
-	ret = fi_rpmem_query(b.s.ep, b.bad_peer, b.bad.pool_key,
-			     FI_RPMEM_CLASS_POWER, &attr);
+	ret = key_query(b.s.ep, b.bad_peer, b.bad.pool_key,
+			FI_RPMEM_CLASS_POWER, &attr);
 	/* An invalid INFO ends the query. */
-	if (!ret && attr.status != FI_RPMEM_ST_BAD_MESSAGE)
-		FAIL("the query ends with status %u", attr.status);
-	for (const char *p = attr.why; *p; p++)
+	if (!ret && attr.prov_errno != RP_ST_BAD_MESSAGE)
+		FAIL("the query ends with status %d", attr.prov_errno);
+	for (const char *p = why; *p; p++)
 		if (*p < ' ' || *p > '~')
 			return "bytes of it came through";
 	return close_both(&b);

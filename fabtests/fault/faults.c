@@ -299,10 +299,10 @@ static void alone(void)
 	tap_ok(serves(100) && failures() == was,
 	       "target stopped for less than the timeout: nothing fails");
 
-	timeouts = atomic_load(&world->status[FI_RPMEM_ST_TIMEOUT]);
+	timeouts = atomic_load(&world->status[RP_ST_TIMEOUT]);
 	stop_for(TARGET, 2 * TIMEOUT_MS);
-	tap_ok(serves(100) && atomic_load(&world->status[FI_RPMEM_ST_TIMEOUT]) >
-				      timeouts,
+	tap_ok(serves(100) &&
+		       atomic_load(&world->status[RP_ST_TIMEOUT]) > timeouts,
 	       "target stopped for longer: timeouts, then commits succeed");
 
 	stop_for(INITIATOR, 2 * TIMEOUT_MS);
@@ -314,8 +314,8 @@ static void alone(void)
 	was = atomic_load(&world->acked);
 	pause_ms(500);
 	tap_ok(atomic_load(&world->acked) == was &&
-		       atomic_load(&world->status[FI_RPMEM_ST_FLUSH_FAILED]) &&
-		       atomic_load(&world->status[FI_RPMEM_ST_REGION_FAILED]),
+		       atomic_load(&world->status[RP_ST_FLUSH_FAILED]) &&
+		       atomic_load(&world->status[RP_ST_REGION_FAILED]),
 	       "disk error: reported, and reported again");
 	atomic_store(&world->register_anew, true);
 	tap_ok(serves(100), "registered anew: commits succeed again");

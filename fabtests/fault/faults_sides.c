@@ -196,7 +196,7 @@ static uint32_t outcome(const struct fi_cq_err_entry *err)
 {
 	int st = err->prov_errno;
 
-	return st > 0 && st <= FI_RPMEM_ST_LOST &&
+	return st > 0 && st <= RP_ST_LOST &&
 			       err->err == rp_status_errno((uint32_t)st)
 		       ? (uint32_t)st
 		       : 255;
@@ -290,8 +290,8 @@ static void begin(struct side *s, struct op *o)
 	o->commit_due = true;
 	if (two)
 		TRY(s, ret,
-		    fi_rpmem_commit(s->ep, &g, 1, s->peer, FI_RPMEM_DURABLE,
-				    FI_RPMEM_CLASS_DEFAULT, NULL, &o->c));
+		    commit_post(s->ep, &g, 1, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, &o->c));
 	else
 		TRY(s, ret, fi_writemsg(s->ep, &m, FI_COMMIT_COMPLETE));
 	if (!not_taken(ret))

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "crash_node.h"
+#include "fabtests/commit.h"
 
 #define PAGE MODEL_PAGE
 
@@ -244,8 +245,8 @@ static ssize_t post_commit(uint64_t at, uint64_t len, enum fi_rpmem_level level,
 	ssize_t ret;
 
 	do
-		ret = fi_rpmem_commit(a.ep, &r, 1, a.peer, level,
-				      FI_RPMEM_CLASS_DEFAULT, then, &want);
+		ret = commit_post(a.ep, &r, 1, a.peer, level,
+				  FI_RPMEM_CLASS_DEFAULT, then, &want);
 	while (connecting(ret, &tries));
 	return ret;
 }

@@ -78,7 +78,7 @@ static const char *const calls[CALLS] = {"query", "commit", "durable write"};
 
 static int64_t reply_of(const struct bed_op *op)
 {
-	return op->status == FI_RPMEM_ST_TIMEOUT
+	return op->status == RP_ST_TIMEOUT
 		       ? NO_REPLY
 		       : (int64_t)op->err << 32 | (uint32_t)op->status;
 }
@@ -94,10 +94,10 @@ static int64_t present_key(struct bed *b, enum call call, uint64_t key)
 		MUST(-FI_ENOMEM);
 	b->card.pool_key = key;
 	if (call == QUERY) {
-		ret = fi_rpmem_query(b->s.ep, b->s.peer, key,
-				     FI_RPMEM_CLASS_NONE, &attr);
+		ret = key_query(b->s.ep, b->s.peer, key, FI_RPMEM_CLASS_NONE,
+				&attr);
 		if (!ret)
-			return attr.status;
+			return attr.prov_errno;
 	} else {
 		ret = call == COMMIT
 			      ? BED_POST(b, bed_commit(b, 4096, 64, NULL, op))

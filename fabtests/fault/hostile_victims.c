@@ -205,8 +205,8 @@ static uint32_t commit_slot(struct side *s, int i, uint64_t value)
 
 	POST(s, fi_write(s->ep, line, sizeof(line), NULL, s->peer, g.addr,
 			 g.key, line));
-	POST(s, fi_rpmem_commit(s->ep, &g, 1, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &g));
+	POST(s, commit_post(s->ep, &g, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &g));
 	for (int ends = 0; ends < 2; ends++) {
 		if (!side_wait(s, &e, &err))
 			st = err.prov_errno ? err.prov_errno : err.err;

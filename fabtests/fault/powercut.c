@@ -196,13 +196,13 @@ static void append(struct side *s, const struct card *card, struct batch *b,
 		PUT(fi_write(s->ep, &b->r[i], sizeof(b->r[i]), desc, s->peer,
 			     at[i].addr, at[i].key, b));
 	if (way == 1) { /* one commit of many ranges */
-		PUT(fi_rpmem_commit(s->ep, at, b->n, s->peer, FI_RPMEM_DURABLE,
-				    FI_RPMEM_CLASS_DEFAULT, NULL, b));
+		PUT(commit_post(s->ep, at, b->n, s->peer, FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_DEFAULT, NULL, b));
 		return;
 	}
-	at[0].len *= b->n; /* one range over all, by the standard call */
-	msg.iov_count = 0;
-	PUT(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
+	at[0].len *= b->n; /* one range over all */
+	PUT(commit_post(s->ep, at, 1, s->peer, FI_RPMEM_DURABLE,
+			FI_RPMEM_CLASS_DEFAULT, NULL, b));
 }
 
 static volatile uint8_t *acks_map(int fd, int slot)

@@ -96,8 +96,8 @@ static void post(struct side *s, struct world *w, struct record *r, uint64_t at,
 	}
 	POST(s, fi_write(s->ep, r, sizeof(*r), NULL, s->peer, to.addr, to.key,
 			 context));
-	POST(s, fi_rpmem_commit(s->ep, &to, 1, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, context));
+	POST(s, commit_post(s->ep, &to, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, context));
 	*ends = 2;
 }
 

@@ -56,8 +56,8 @@ static int commit(struct side *s, const struct fi_rma_iov *v, size_t n,
 {
 	struct fi_cq_tagged_entry e;
 
-	POST(s, fi_rpmem_commit(s->ep, v, n, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, (void *)v));
+	POST(s, commit_post(s->ep, v, n, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, (void *)v));
 	return side_wait(s, &e, err) ? 0 : err->prov_errno;
 }
 
@@ -118,8 +118,7 @@ static void many(void *shared, unsigned int number)
 	printf("# with one outside the region: %.3f s\n", scale_now() - start);
 	fi_cq_strerror(s.cq, err.prov_errno, err.err_data, text, sizeof(text));
 	snprintf(index, sizeof(index), "range %zu", w->n / 2);
-	tap_ok(st == FI_RPMEM_ST_RANGE && err.data == w->n / 2 &&
-		       strstr(text, index),
+	tap_ok(st == RP_ST_RANGE && err.data == w->n / 2 && strstr(text, index),
 	       "the error names the range at fault: %" PRIu64 ", \"%s\"",
 	       err.data, text);
 	tap_ok(side_quiet(&s), "and is the only one");
@@ -222,7 +221,7 @@ static void region(uint64_t len, const char *file)
 	tap_ok(!st, "the whole region (status %d)", st);
 	bounded(scale_now() - start, 20, "that");
 	v.len++;
-	tap_ok(commit(&s, &v, 1, &err) == FI_RPMEM_ST_RANGE,
+	tap_ok(commit(&s, &v, 1, &err) == RP_ST_RANGE,
 	       "one byte more is refused");
 	side_close(&s);
 	scale_kill(t);

@@ -574,8 +574,8 @@ ssize_t bed_commit(struct bed *b, uint64_t at, size_t len,
 	const struct fi_rma_iov r = {b->card.pool_addr + at, len,
 				     b->card.pool_key};
 
-	return fi_rpmem_commit(b->s.ep, &r, 1, b->s.peer, FI_RPMEM_DURABLE,
-			       FI_RPMEM_CLASS_DEFAULT, then, op);
+	return commit_post(b->s.ep, &r, 1, b->s.peer, FI_RPMEM_DURABLE,
+			   FI_RPMEM_CLASS_DEFAULT, then, op);
 }
 
 ssize_t bed_atomic(struct bed *b, enum fi_op kind, const uint64_t *operand,

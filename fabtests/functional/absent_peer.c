@@ -19,7 +19,7 @@ static struct fi_cq_err_entry err;
 /* Post every kind of durable operation to dest; returns each call's value. */
 enum {
 	COMMIT_CALL,
-	SAVE,
+	QUERY_ASYNC,
 	WRITE,
 	WRITE_DATA,
 	PLAIN_WRITE,
@@ -32,14 +32,14 @@ enum {
 
 static const char *const names[N] = {
 	[COMMIT_CALL] = "fi_rpmem_commit",
-	[SAVE] = "FI_RPMEM_SAVE",
+	[QUERY_ASYNC] = "fi_rpmem_query",
 	[WRITE] = "write with FI_COMMIT_COMPLETE",
 	[WRITE_DATA] = "the same with remote CQ data",
 	[PLAIN_WRITE] = "plain write to persistent memory",
 	[ADD] = "atomic with FI_COMMIT_COMPLETE",
 	[FETCH] = "fetching atomic with FI_COMMIT_COMPLETE",
 	[READ] = "read with FI_COMMIT_COMPLETE",
-	[QUERY] = "fi_rpmem_query",
+	[QUERY] = "fi_rpmem_query_sync",
 };
 
 static uint64_t word, old;
@@ -72,11 +72,13 @@ static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 8, peer->pool_key};
 	struct fi_rma_ioc rioc = {peer->pool_addr, 1, peer->pool_key};
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	/* Until the completion of the query. */
+	static struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	struct fi_rpmem_ops *ops;
 	struct iovec iov = {&word, sizeof(word)};
 	struct fi_msg_rma m = {
 		.msg_iov = &iov,
-		.iov_count = how == SAVE ? 0 : 1,
+		.iov_count = 1,
 		.addr = dest,
 		.rma_iov = &rma,
 		.rma_iov_count = 1,
@@ -86,10 +88,12 @@ static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
 
 	switch (how) {
 	case COMMIT_CALL:
-		return fi_rpmem_commit(ep, &rma, 1, dest, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, NULL, context);
-	case SAVE:
-		return fi_writemsg(ep, &m, FI_RPMEM_SAVE | COMMIT);
+		return commit_post(ep, &rma, 1, dest, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, NULL, context);
+	case QUERY_ASYNC:
+		MUST(fi_rpmem_ops_get(ep, &ops));
+		return fi_rpmem_query(ops, ep, dest, rma.key,
+				      FI_RPMEM_CLASS_DEFAULT, &attr, context);
 	case WRITE:
 		return fi_writemsg(ep, &m, COMMIT);
 	case WRITE_DATA:
@@ -104,8 +108,8 @@ static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
 	case READ:
 		return fi_readmsg(ep, &m, COMMIT);
 	default:
-		return fi_rpmem_query(ep, dest, rma.key, FI_RPMEM_CLASS_DEFAULT,
-				      &attr);
+		return key_query(ep, dest, rma.key, FI_RPMEM_CLASS_DEFAULT,
+				 &attr);
 	}
 }
 

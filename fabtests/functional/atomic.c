@@ -194,8 +194,8 @@ static void commits(struct side *s, const struct place *p)
 		POST(s,
 		     fi_inject_atomic(s->ep, &one, 1, s->peer, p->addr + 4096,
 				      p->key, FI_UINT64, FI_SUM));
-	POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	POST(s, commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &r));
 	OK(side_wait(s, &e, &err) && e.op_context == &r &&
 		   peek(s, p, 4096) == 100,
 	   "a commit covers atomics");

@@ -175,30 +175,25 @@ static void commits(struct side *s, const struct card *peer)
 	   "write with FI_COMMIT_COMPLETE");
 	if (s->o.format != FI_CQ_FORMAT_CONTEXT)
 		OK(e.flags == (FI_RMA | FI_WRITE), "flags of a commit");
-	msg.iov_count = 0;
-	POST(s,
-	     fi_writemsg(s->ep, &msg,
-			 FI_RPMEM_SAVE | FI_COMMIT_COMPLETE | FI_COMPLETION));
-	OK(side_wait(s, &e, &err) && e.op_context == &msg, "FI_RPMEM_SAVE");
-	POST(s,
-	     fi_writemsg(s->ep, &msg,
-			 FI_RPMEM_SAVE | FI_DELIVERY_COMPLETE | FI_COMPLETION));
-	OK(side_wait(s, &e, &err), "FI_RPMEM_SAVE, visible only");
-	OK(fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE) == -FI_EINVAL,
-	   "FI_RPMEM_SAVE without a level is refused");
+	POST(s, commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &msg));
+	OK(side_wait(s, &e, &err) && e.op_context == &msg, "fi_rpmem_commit()");
+	POST(s, commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_VISIBLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &msg));
+	OK(side_wait(s, &e, &err), "fi_rpmem_commit(), visible only");
 
 	for (int i = 0; i < 1000; i++)
 		many[i] = (struct fi_rma_iov){peer->pool_addr + i * 1000, 100,
 					      peer->pool_key};
-	POST(s, fi_rpmem_commit(s->ep, many, 1000, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, many));
+	POST(s, commit_post(s->ep, many, 1000, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, many));
 	OK(side_wait(s, &e, &err) && e.op_context == many, "1000 ranges");
 
 	memset(contexts, 0, sizeof(contexts));
 	for (int i = 0; i < 300; i++)
-		POST(s, fi_rpmem_commit(
-				s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &contexts[i]));
+		POST(s,
+		     commit_post(s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_DEFAULT, NULL, &contexts[i]));
 	while (ends < 300 && side_wait(s, &e, &err)) {
 		++*(int *)e.op_context;
 		ends++;
@@ -209,18 +204,18 @@ static void commits(struct side *s, const struct card *peer)
 	OK(ends == 300 && side_quiet(s),
 	   "300 outstanding, each completes once");
 
-	OK(!fi_rpmem_query(s->ep, s->peer, peer->pool_key,
-			   FI_RPMEM_CLASS_DEFAULT, &attr) &&
-		   !attr.status && attr.len == PAIR_POOL &&
+	OK(!key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+		      &attr) &&
+		   !attr.prov_errno && attr.len == PAIR_POOL &&
 		   attr.addr == peer->pool_addr &&
 		   attr.region_class == FI_RPMEM_CLASS_POWER &&
 		   attr.method == method_wanted(),
 	   "query");
 	one.addr += PAIR_POOL - 63;
-	POST(s, fi_rpmem_commit(s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &one));
+	POST(s, commit_post(s->ep, &one, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &one));
 	OK(!side_wait(s, &e, &err) && err.op_context == &one &&
-		   err.prov_errno == FI_RPMEM_ST_RANGE,
+		   err.prov_errno == RP_ST_RANGE,
 	   "a range across the end is an error entry");
 }
 
@@ -282,8 +277,8 @@ static void select_few(struct side *s, const struct card *peer)
 	OK(side_wait(s, &e, &err) && e.op_context == &msg,
 	   "a commit with FI_COMPLETION has an entry");
 	rma.addr += PAIR_POOL;
-	msg.iov_count = 0;
-	POST(s, fi_writemsg(s->ep, &msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE));
+	POST(s, commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &msg));
 	OK(!side_wait(s, &e, &err) && err.op_context == &msg,
 	   "an error always has an entry");
 }
@@ -316,9 +311,8 @@ static void raw(struct side *s, const struct card *peer)
 	POST(s,
 	     fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr, 1, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "a write works");
-	OK(fi_rpmem_commit(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
-			   FI_RPMEM_CLASS_DEFAULT, NULL,
-			   NULL) == -FI_EKEYREJECTED,
+	OK(commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+		       FI_RPMEM_CLASS_DEFAULT, NULL, NULL) == -FI_EKEYREJECTED,
 	   "a commit is refused");
 }
 
@@ -362,8 +356,8 @@ static void table_initiator(struct side *s, const struct card *peer)
 	char in[64] = "";
 
 	POST(s, fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in));
-	POST(s, fi_rpmem_commit(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &rma));
+	POST(s, commit_post(s->ep, &rma, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "commit");
 	pair_barrier(s);
 	OK(side_wait(s, &e, &err) && !strcmp(in, "number one"),

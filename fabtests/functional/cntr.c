@@ -117,10 +117,8 @@ static ssize_t write_commit(struct side *s, const struct card *peer, size_t at)
 static ssize_t bad_commit(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};
-	struct fi_rpmem_ops *ops;
 
-	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
-	return ops->commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+	return commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
 			   FI_RPMEM_CLASS_DEFAULT, NULL, NULL);
 }
 

@@ -20,7 +20,6 @@ enum {
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-static struct fi_rpmem_ops *ops;
 static char buf[PAIR_POOL];
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
@@ -53,14 +52,12 @@ static int durable(struct side *s, const struct card *peer, size_t len,
 /* Write until the private connection is up. */
 static bool connect_up(struct side *s, const struct card *peer)
 {
-	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
+	char why[512] = "";
+	struct fi_rpmem_attr attr = QUERY_ATTR(why);
 
-	if (!ops)
-		MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops,
-				 NULL));
-	while (ops->query(s->ep, s->peer, peer->pool_key,
-			  FI_RPMEM_CLASS_DEFAULT, &attr) ||
-	       !strstr(attr.why, "a private connection")) {
+	while (key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+			 &attr) ||
+	       !strstr(why, "a private connection")) {
 		if (!pair_time_left())
 			return false;
 		durable(s, peer, 8, FREE);
@@ -161,7 +158,7 @@ static int commit_all(struct side *s, const struct card *peer, int *due)
 					   peer->pool_key};
 	/* In two commits, so that each fits into a message. */
 	for (int i = 0; i < 2; i++) {
-		while (ops->commit(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
+		while (commit_post(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
 				   FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
 				   NULL, r) == -FI_EAGAIN)
 			wait_for(s, due, &bad);

@@ -14,7 +14,6 @@
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-static struct fi_rpmem_ops *ops;
 
 /* Send and receive buffers of this process. */
 static struct {
@@ -96,7 +95,7 @@ static ssize_t commit(struct side *s, uint64_t addr, uint64_t len, uint64_t key,
 {
 	struct fi_rma_iov r = {.addr = addr, .len = len, .key = key};
 
-	return ops->commit(s->ep, &r, 1, 0, FI_RPMEM_DURABLE,
+	return commit_post(s->ep, &r, 1, 0, FI_RPMEM_DURABLE,
 			   FI_RPMEM_CLASS_DEFAULT, then, context);
 }
 
@@ -196,11 +195,10 @@ static void use(struct side *s, const struct card *peer)
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
 	prepare(s);
-	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	messages(s);
-	OK(!ops->query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
-		       &attr) &&
-		   !attr.status && attr.len == PAIR_POOL,
+	OK(!key_query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+		      &attr) &&
+		   !attr.prov_errno && attr.len == PAIR_POOL,
 	   "the target replies to a query");
 	writes(s, peer);
 	many(s, peer);
@@ -264,11 +262,10 @@ static void lose(struct side *s, const struct card *peer)
 	bool alone;
 	double begun;
 
-	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
 	OK(ended_well(s, buf), "a commit before");
-	MUST(ops->query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
-			&attr));
+	MUST(key_query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+		       &attr));
 	/* Only a THEN store needs the target's CPU. */
 	alone = attr.method < FI_RPMEM_METHOD_AGENT_SFENCE;
 	pair_barrier(s);
@@ -405,7 +402,6 @@ static void reject(void)
 	side_open(&c, &ours);
 	side_dial(&c, &card);
 	MUST(fi_enable(c.ep));
-	MUST(fi_open_ops(&c.ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	OK(commit(&c, 0, 64, 5ull << 61 | 1, NULL, &c) == -FI_ENOTCONN,
 	   "no commit before the connection is up");
 	MUST(fi_connect(c.ep, card.name, NULL, 0));
@@ -444,7 +440,6 @@ static void bare_use(struct side *s, const struct card *peer)
 	char *buf = strcpy(room.small, "plain");
 
 	prepare(s);
-	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	messages(s);
 	POST(s, fi_write(s->ep, buf, 6, desc, 0, peer->pool_addr,
 			 peer->pool_key, buf));

@@ -52,7 +52,7 @@ static void target_half(struct side *s, const struct card *peer)
 }
 
 /*
- * One commit of this class: enum fi_rpmem_status. It covers other bytes than
+ * One commit of this class: enum rp_status. It covers other bytes than
  * durable() writes: a commit over refused writes fails for them.
  */
 static int commit(struct side *s, const struct card *c, uint64_t key, int class)
@@ -61,8 +61,8 @@ static int commit(struct side *s, const struct card *c, uint64_t key, int class)
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
 
-	POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE, class,
-				NULL, &r));
+	POST(s, commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE, class,
+			    NULL, &r));
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
@@ -85,7 +85,7 @@ static int durable(struct side *s, const struct card *c, uint64_t key)
 }
 
 /*
- * A write with delivery-complete: 0 or enum fi_rpmem_status. The closed region
+ * A write with delivery-complete: 0 or enum rp_status. The closed region
  * has closed the connection, which the initiator notices now or has noticed
  * before.
  */
@@ -106,13 +106,13 @@ static int placed_write(struct side *s, const struct card *c, uint64_t key)
 		POST(s, fi_writemsg(s->ep, &m, FI_DELIVERY_COMPLETE));
 		if (side_wait(s, &e, &err))
 			return 0;
-	} while (err.prov_errno == FI_RPMEM_ST_LOST);
+	} while (err.prov_errno == RP_ST_LOST);
 	return err.prov_errno;
 }
 
 static bool gone(int st)
 {
-	return st == FI_RPMEM_ST_STALE_KEY;
+	return st == RP_ST_STALE_KEY;
 }
 
 static void round_trip(struct side *s, const struct card *c, int i,
@@ -125,7 +125,7 @@ static void round_trip(struct side *s, const struct card *c, int i,
 	tap_ok(key != old, "round %d: another key", i);
 	st = placed_write(s, c, old);
 	tap_ok(gone(st), "round %d: the confirmed key is refused (%d)", i, st);
-	ret = fi_rpmem_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
+	ret = key_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
 	tap_ok(!ret && a.region_class == (limited(i) ? FI_RPMEM_CLASS_PROCESS
 						     : FI_RPMEM_CLASS_POWER),
 	       "round %d: class %d is reported", i, (int)a.region_class);
@@ -133,7 +133,7 @@ static void round_trip(struct side *s, const struct card *c, int i,
 	tap_ok(limited(i) ? ret == EOPNOTSUPP : !ret,
 	       "round %d: a write that needs class power ends with %d", i, ret);
 	st = commit(s, c, key, FI_RPMEM_CLASS_POWER);
-	tap_ok(st == (limited(i) ? FI_RPMEM_ST_CLASS : FI_RPMEM_ST_OK),
+	tap_ok(st == (limited(i) ? RP_ST_CLASS : RP_ST_OK),
 	       "round %d: so does a commit (%d)", i, st);
 	st = commit(s, c, key, FI_RPMEM_CLASS_PROCESS);
 	tap_ok(!st, "round %d: less is had (%d)", i, st);

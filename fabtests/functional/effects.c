@@ -223,10 +223,10 @@ static void append(struct side *s, const struct card *peer)
 			POST(s, fi_write(s->ep, bytes[posted], RECORD, NULL,
 					 s->peer, r.addr, r.key, NULL));
 			then.value = ++posted;
-			POST(s, fi_rpmem_commit(s->ep, &r, 1, s->peer,
-						FI_RPMEM_DURABLE,
-						FI_RPMEM_CLASS_DEFAULT, &then,
-						bytes[posted - 1]));
+			POST(s, commit_post(s->ep, &r, 1, s->peer,
+					    FI_RPMEM_DURABLE,
+					    FI_RPMEM_CLASS_DEFAULT, &then,
+					    bytes[posted - 1]));
 			loose++; /* the write */
 			if (s->o.caps & FI_ATOMIC)
 				meet_store(s, &then);
@@ -263,8 +263,8 @@ static void refusals(struct side *s, const struct card *peer)
 	struct fi_rpmem_then t = {peer->pool_key, peer->pool_addr + 4, 1};
 
 #define COMMIT(level)                                                          \
-	fi_rpmem_commit(s->ep, &r, 1, s->peer, level, FI_RPMEM_CLASS_DEFAULT,  \
-			&t, NULL)
+	commit_post(s->ep, &r, 1, s->peer, level, FI_RPMEM_CLASS_DEFAULT, &t,  \
+		    NULL)
 	OK(COMMIT(FI_RPMEM_DURABLE) == -FI_EINVAL, "an address not aligned");
 	t.addr = peer->pool_addr;
 	OK(COMMIT(FI_RPMEM_VISIBLE) == -FI_EINVAL, "level visible");
@@ -275,7 +275,7 @@ static void refusals(struct side *s, const struct card *peer)
 	t.key = peer->pool_key;
 	t.addr = peer->pool_addr + PAIR_POOL;
 	POST(s, COMMIT(FI_RPMEM_DURABLE));
-	OK(!side_wait(s, &e, &err) && err.prov_errno == FI_RPMEM_ST_RANGE,
+	OK(!side_wait(s, &e, &err) && err.prov_errno == RP_ST_RANGE,
 	   "a place outside the region");
 }
 

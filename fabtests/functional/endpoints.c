@@ -272,7 +272,7 @@ static void program(struct side *s, const struct card *peer)
 		POST(s, post(s, peer, s->ep, d.to[1], 1,
 			     FI_REMOTE_CQ_DATA | (i ? FI_COMMIT_COMPLETE : 0)));
 		OK(!side_wait(s, &e, &err) &&
-			   err.prov_errno == FI_RPMEM_ST_UNSUPPORTED,
+			   err.prov_errno == RP_ST_UNSUPPORTED,
 		   "data for an endpoint that is gone are an error");
 	}
 	/* The target's first address stays usable. */

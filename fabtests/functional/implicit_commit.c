@@ -213,11 +213,9 @@ static void check_late(struct side *s, const char *what,
 static bool commits(struct side *s, uint64_t addr, uint64_t key)
 {
 	const struct fi_rma_iov r = {addr, 4096, key};
-	struct fi_rpmem_ops *ops;
 	ssize_t ret;
 
-	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
-	while ((ret = ops->commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+	while ((ret = commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
 				  FI_RPMEM_CLASS_DEFAULT, NULL, NULL)) ==
 	       -FI_EAGAIN)
 		side_poke(s);

@@ -295,7 +295,7 @@ static void program(struct side *s, const struct card *peer)
 		POST(s, post(s, peer, bytes, 8, BEHIND + 4096,
 			     FI_COMMIT_COMPLETE));
 		OK(!side_wait(s, &e, &err) &&
-			   err.prov_errno == FI_RPMEM_ST_FLUSH_FAILED,
+			   err.prov_errno == RP_ST_FLUSH_FAILED,
 		   "a file that was cut short is an error");
 		OK(durable(s, peer, bytes, 8, 256, 0), "and no end");
 	}

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabtests/commit.h"
 #include "functional/invisible_conn.h"
 
 uint64_t slot;
@@ -264,8 +265,8 @@ void post_fence(int c, int k)
 		return;
 	commit->expect = 1;
 	side[k].end[c].beside++;
-	POST(fi_rpmem_commit(side[k].end[c].ep, &all, 1, 0, FI_RPMEM_DURABLE,
-			     FI_RPMEM_CLASS_NONE, NULL, commit));
+	POST(commit_post(side[k].end[c].ep, &all, 1, 0, FI_RPMEM_DURABLE,
+			 FI_RPMEM_CLASS_NONE, NULL, commit));
 }
 
 void traffic(int c, int k)
@@ -290,6 +291,6 @@ void traffic(int c, int k)
 		POST(fi_writemsg(e->ep, &m,
 				 FI_COMPLETION | FI_COMMIT_COMPLETE));
 	else
-		POST(fi_rpmem_commit(e->ep, &to, 1, 0, FI_RPMEM_DURABLE,
-				     FI_RPMEM_CLASS_NONE, NULL, o));
+		POST(commit_post(e->ep, &to, 1, 0, FI_RPMEM_DURABLE,
+				 FI_RPMEM_CLASS_NONE, NULL, o));
 }

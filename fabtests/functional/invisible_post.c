@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "fabtests/commit.h"
 #include "functional/invisible.h"
 
 uint8_t inv_pattern(const struct inv_op *o, int index, size_t at)
@@ -283,7 +284,6 @@ ssize_t inv_post(struct inv_world *w, struct inv_op *o)
 enum traffic_kind {
 	WRITE,
 	COMMITTED,
-	SAVE,
 	COMMIT
 };
 
@@ -293,8 +293,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 	struct inv_traffic *f = &w->traffic[w->ntraffic++ % INV_TRAFFIC_MAX];
 	struct iovec iov = {.iov_base = w->arena, .iov_len = INV_TRAFFIC_LEN};
 	/* The commit covers what was written just before. */
-	uint64_t slot =
-		(uint64_t)(f - w->traffic) - (kind == SAVE || kind == COMMIT);
+	uint64_t slot = (uint64_t)(f - w->traffic) - (kind == COMMIT);
 	uint64_t off = slot * INV_TRAFFIC_LEN;
 	struct fi_rma_iov remote = {addr_of(w, o->peer, which, off),
 				    INV_TRAFFIC_LEN, key_of(w, o->peer, which)};
@@ -316,15 +315,11 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 		flags |= FI_DELIVERY_COMPLETE;
 	else
 		flags |= FI_COMMIT_COMPLETE;
-	if (w->layered && kind == SAVE) {
-		flags |= FI_RPMEM_SAVE;
-		m.iov_count = 0;
-	}
 	f->ep = o->ep;
 	f->out = true;
 	do {
 		if (w->layered && kind == COMMIT)
-			ret = fi_rpmem_commit(
+			ret = commit_post(
 				ep->fid, &remote, 1, to, FI_RPMEM_DURABLE,
 				which == INV_MEM_FILE ? FI_RPMEM_CLASS_POWER
 						      : FI_RPMEM_CLASS_NONE,
@@ -357,9 +352,6 @@ void inv_post_traffic(struct inv_world *w, struct inv_op *o)
 			traffic_one(w, o, INV_MEM_FILE, COMMIT);
 		} else if (o->how < 5) {
 			traffic_one(w, o, INV_MEM_QUICK, COMMITTED);
-		} else if (o->how < 7) {
-			traffic_one(w, o, INV_MEM_QUICK, WRITE);
-			traffic_one(w, o, INV_MEM_QUICK, SAVE);
 		} else {
 			traffic_one(w, o, INV_MEM_QUICK, WRITE);
 			traffic_one(w, o, INV_MEM_QUICK, COMMIT);

@@ -167,6 +167,13 @@ fabtests_functional_cntr_SOURCES = fabtests/functional/cntr.c $(pair_sources)
 fabtests_functional_cntr_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_cntr_LDADD = $(FABRIC_LIBS)
 
+# Queries, and what a zeroed commit means.
+check_PROGRAMS += fabtests/functional/query
+TESTS += fabtests/functional/query
+fabtests_functional_query_SOURCES = fabtests/functional/query.c $(pair_sources)
+fabtests_functional_query_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_query_LDADD = $(FABRIC_LIBS)
+
 # Poll sets.
 check_PROGRAMS += fabtests/functional/poll
 TESTS += fabtests/functional/poll

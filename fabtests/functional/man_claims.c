@@ -15,7 +15,7 @@
 #include <rdma/fi_ext_rpmem.h>
 #include <rdma/fi_tagged.h>
 
-#include "core/status.h"
+#include "fabtests/commit.h"
 #include "util/fabric.h"
 
 #define LEN	65536
@@ -135,7 +135,7 @@ static ssize_t writemsg(const struct memory *m, uint64_t off, size_t len,
 	struct fi_rma_iov to = range(m, off, len);
 	struct fi_msg_rma msg = {
 		.msg_iov = &iov,
-		.iov_count = !(flags & FI_RPMEM_SAVE),
+		.iov_count = 1,
 		.addr = self,
 		.rma_iov = &to,
 		.rma_iov_count = 1,
@@ -151,8 +151,8 @@ static ssize_t commit(const struct memory *m, uint64_t off, uint64_t len,
 {
 	struct fi_rma_iov r = range(m, off, len);
 
-	return AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, class,
-				     NULL, context));
+	return AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, class,
+				 NULL, context));
 }
 
 static void registering(const char *folder)
@@ -202,23 +202,18 @@ static void committing(void)
 	claim_is(AGAIN(fi_write(f.ep, buf, 100, NULL, self, r[0].addr, r[0].key,
 				&a)),
 		 0, "a write to be covered");
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, r, 2, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_POWER, NULL, &b)),
+	claim_is(AGAIN(commit_post(f.ep, r, 2, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_POWER, NULL, &b)),
 		 0, "fi_rpmem_commit() of it and of bytes never written");
 	memset(r, 0, sizeof(r)); /* copied: the buffer is free again */
 	claim(!take(&c, &bad) && !take(&c, &bad) && quiet(),
 	      "both complete once, although the ranges were overwritten");
 
-	claim_is(writemsg(&disk, 4096, 100, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE,
-			  &a),
-		 0, "FI_RPMEM_SAVE with FI_COMMIT_COMPLETE");
+	r[0] = range(&disk, 4096, 100);
+	claim_is(AGAIN(commit_post(f.ep, r, 1, self, FI_RPMEM_VISIBLE,
+				   FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
+		 0, "a commit of level visible");
 	claim(!take(&c, &bad) && c == &a, "completes");
-	claim_is(writemsg(&disk, 4096, 100,
-			  FI_RPMEM_SAVE | FI_DELIVERY_COMPLETE, &a),
-		 0, "FI_RPMEM_SAVE with FI_DELIVERY_COMPLETE");
-	claim(!take(&c, &bad) && c == &a, "completes");
-	claim_is(writemsg(&disk, 4096, 100, FI_RPMEM_SAVE, &a), -FI_EINVAL,
-		 "FI_RPMEM_SAVE alone is refused");
 }
 
 /* More ranges than fit one message still give one completion. */
@@ -231,8 +226,8 @@ static void many_ranges(void)
 
 	for (size_t i = 0; i < 1000; i++)
 		r[i] = range(&disk, i * 64, 8);
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, r, 1000, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, r, 1000, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
 		 0, "a commit of 1000 ranges");
 	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
 }
@@ -255,25 +250,25 @@ static void refused_calls(void)
 	wrap.addr = UINT64_MAX - 3;
 	odd.key = 42;
 #define CALL(range, n, dest, level, class, then)                               \
-	AGAIN(fi_rpmem_commit(f.ep, range, n, dest, level, class, then, NULL))
-	claim_is(CALL(&r, 0, self, DURABLE, -1, NULL), -FI_EINVAL, "no ranges");
-	claim_is(CALL(&none, 1, self, DURABLE, -1, NULL), -FI_EINVAL,
+	AGAIN(commit_post(f.ep, range, n, dest, level, class, then, NULL))
+	claim_is(CALL(&r, 0, self, DURABLE, 0, NULL), -FI_EINVAL, "no ranges");
+	claim_is(CALL(&none, 1, self, DURABLE, 0, NULL), -FI_EINVAL,
 		 "an empty range");
-	claim_is(CALL(&wrap, 1, self, DURABLE, -1, NULL), -FI_EINVAL,
+	claim_is(CALL(&wrap, 1, self, DURABLE, 0, NULL), -FI_EINVAL,
 		 "a wrapping range");
-	claim_is(CALL(&r, 1, self, 9, -1, NULL), -FI_EINVAL, "no such level");
+	claim_is(CALL(&r, 1, self, 9, 0, NULL), -FI_EINVAL, "no such level");
 	claim_is(CALL(&r, 1, self, DURABLE, 9, NULL), -FI_EINVAL,
 		 "no such class");
-	claim_is(CALL(&r, 1, self + 1000, DURABLE, -1, NULL), -FI_EINVAL,
+	claim_is(CALL(&r, 1, self + 1000, DURABLE, 0, NULL), -FI_EINVAL,
 		 "an address that is not in the vector");
-	claim_is(CALL(&r, 1, self, FI_RPMEM_VISIBLE, -1, &then), -FI_EINVAL,
+	claim_is(CALL(&r, 1, self, FI_RPMEM_VISIBLE, 0, &then), -FI_EINVAL,
 		 "a store behind a commit of level visible");
 	then.addr += 4;
-	claim_is(CALL(&r, 1, self, DURABLE, -1, &then), -FI_EINVAL,
+	claim_is(CALL(&r, 1, self, DURABLE, 0, &then), -FI_EINVAL,
 		 "a store whose address is no multiple of 8");
-	claim_is(CALL(&odd, 1, self, DURABLE, -1, NULL), -FI_EKEYREJECTED,
+	claim_is(CALL(&odd, 1, self, DURABLE, 0, NULL), -FI_EKEYREJECTED,
 		 "a key that ofi_rpmem did not make");
-	claim_is(commit(&plain, 0, 8, -1, NULL), -FI_EKEYREJECTED,
+	claim_is(commit(&plain, 0, 8, 0, NULL), -FI_EKEYREJECTED,
 		 "a key of a region that is not persistent");
 	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EINVAL,
 		 "a read with commit to where nothing is persistent");
@@ -296,8 +291,8 @@ static void store_behind(void)
 	uint64_t v;
 	int a;
 
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, &then, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, &then, &a)),
 		 0, "a commit with a store behind it");
 	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
 	memcpy(&v, (char *)disk.map + 128, sizeof(v));
@@ -308,10 +303,10 @@ static void store_behind(void)
 		 0, "a read-only region");
 	then.key = fi_mr_key(fixed.mr);
 	then.value = 0;
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
-				       FI_RPMEM_CLASS_DEFAULT, &then, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
+				   FI_RPMEM_CLASS_DEFAULT, &then, &a)),
 		 0, "a store to that address");
-	claim(take(&c, &bad) == FI_RPMEM_ST_ACCESS && bad.err == EACCES &&
+	claim(take(&c, &bad) == RP_ST_ACCESS && bad.err == EACCES &&
 		      bad.data == 1,
 	      "is refused, and the store is named");
 	memcpy(&v, (char *)disk.map + 128, sizeof(v));
@@ -320,8 +315,7 @@ static void store_behind(void)
 }
 
 /* Check prov_errno, err, and a text with the status and its remedy. */
-static void failed_as(enum fi_rpmem_status want, void *context,
-		      const char *text)
+static void failed_as(enum rp_status want, void *context, const char *text)
 {
 	const char *says;
 	struct fi_cq_err_entry bad;
@@ -343,26 +337,26 @@ static void failing_commits(void)
 	struct fi_rma_iov r;
 	int a;
 
-	claim_is(commit(&disk, LEN - 4, 8, -1, &a), 0, "across the end");
-	failed_as(FI_RPMEM_ST_RANGE, &a, "is outside the region");
+	claim_is(commit(&disk, LEN - 4, 8, 0, &a), 0, "across the end");
+	failed_as(RP_ST_RANGE, &a, "is outside the region");
 	claim_is(commit(&shm, 0, 8, FI_RPMEM_CLASS_POWER, &a), 0,
 		 "power on tmpfs");
-	failed_as(FI_RPMEM_ST_CLASS, &a, "is a class not met");
+	failed_as(RP_ST_CLASS, &a, "is a class not met");
 
 	if (reg(&again, FI_RMA_PMEM))
 		bail("registering again", "failed");
 	r = range(&again, 0, 8);
 	fi_close(&again.mr->fid);
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
-				       NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, 0, NULL,
+				   &a)),
 		 0, "a key that was closed");
-	failed_as(FI_RPMEM_ST_STALE_KEY, &a, "is stale");
+	failed_as(RP_ST_STALE_KEY, &a, "is stale");
 	r = range(&disk, 0, 8);
 	r.key ^= 1ull << 20;
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, self, FI_RPMEM_DURABLE, -1,
-				       NULL, &a)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, 0, NULL,
+				   &a)),
 		 0, "a key with other random bits");
-	failed_as(FI_RPMEM_ST_STALE_KEY, &a, "is stale");
+	failed_as(RP_ST_STALE_KEY, &a, "is stale");
 }
 
 static void lowered_class(void)
@@ -378,33 +372,35 @@ static void lowered_class(void)
 
 static void querying(void)
 {
-	struct fi_rpmem_attr q = {.size = sizeof(q)};
+	static char why[512];
+	struct fi_rpmem_attr q = QUERY_ATTR(why);
 
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr),
-				FI_RPMEM_CLASS_DEFAULT, &q),
+	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr),
+			   FI_RPMEM_CLASS_DEFAULT, &q),
 		 0, "fi_rpmem_query()");
 	claim(q.region_class == FI_RPMEM_CLASS_POWER &&
-		      q.method == FI_RPMEM_METHOD_AGENT_MSYNC && !q.status &&
+		      q.method == FI_RPMEM_METHOD_AGENT_MSYNC &&
+		      !q.prov_errno &&
 		      q.granularity == (uint32_t)sysconf(_SC_PAGESIZE) &&
-		      q.addr == addr_of(&disk) && q.len == LEN && q.why[0] &&
+		      q.addr == addr_of(&disk) && q.len == LEN && why[0] &&
 		      q.preferred_size && q.preferred_align,
 	      "reports class, method, granularity, address, length and why");
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(shm.mr),
-				FI_RPMEM_CLASS_POWER, &q),
+	claim_is(key_query(f.ep, self, fi_mr_key(shm.mr), FI_RPMEM_CLASS_POWER,
+			   &q),
 		 0, "of a region that cannot do it");
 	claim(q.region_class == FI_RPMEM_CLASS_PROCESS &&
 		      q.method == FI_RPMEM_METHOD_REFUSED &&
-		      q.status == FI_RPMEM_ST_CLASS && q.why[0],
+		      q.prov_errno == RP_ST_CLASS && why[0],
 	      "reports the best class, and why not more");
 	q.size = 0;
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), -1, &q),
-		 -FI_EINVAL, "without a size");
+	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr), 0, &q), -FI_EINVAL,
+		 "without a size");
 	q.size = sizeof(q);
-	claim_is(fi_rpmem_query(f.ep, self, fi_mr_key(disk.mr), 9, &q),
-		 -FI_EINVAL, "of no class");
-	claim_is(fi_rpmem_query(f.ep, self, 42, -1, &q), -FI_EKEYREJECTED,
+	claim_is(key_query(f.ep, self, fi_mr_key(disk.mr), 9, &q), -FI_EINVAL,
+		 "of no class");
+	claim_is(key_query(f.ep, self, 42, 0, &q), -FI_EKEYREJECTED,
 		 "of a key that ofi_rpmem did not make");
-	claim_is(fi_rpmem_query(f.ep, self + 1000, fi_mr_key(disk.mr), -1, &q),
+	claim_is(key_query(f.ep, self + 1000, fi_mr_key(disk.mr), 0, &q),
 		 -FI_EINVAL, "of an address that is not in the vector");
 }
 
@@ -492,9 +488,9 @@ static void selecting(void)
 	claim(f.info->ep_attr->mem_tag_format ==
 		      base.info->ep_attr->mem_tag_format,
 	      "all tag bits of the base are the program's");
-	claim_is(fi_rpmem_commit(base.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1, NULL,
-				 NULL),
-		 -FI_ENOSYS, "fi_rpmem_commit() on another provider");
+	claim_is(
+		commit_post(base.ep, &r, 1, 0, FI_RPMEM_DURABLE, 0, NULL, NULL),
+		-FI_ENOSYS, "fi_rpmem_commit() on another provider");
 	rp_fabric_close(&base);
 }
 
@@ -524,8 +520,8 @@ static void chosen_keys(void)
 		bail("endpoint", "without FI_MR_PROV_KEY");
 	claim(!(info->domain_attr->mr_mode & FI_MR_PROV_KEY),
 	      "FI_MR_PROV_KEY is not forced on a program");
-	claim_is(AGAIN(fi_rpmem_commit(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, -1,
-				       NULL, NULL)),
+	claim_is(AGAIN(commit_post(f.ep, &r, 1, 0, FI_RPMEM_DURABLE, 0, NULL,
+				   NULL)),
 		 -FI_EKEYREJECTED, "but without it commits are refused");
 	claim_is(fi_writemsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EKEYREJECTED,
 		 "nor by flag");
@@ -559,11 +555,11 @@ static void default_flag(void)
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
 	/* tmpfs lacks the required class power: the error proves a commit. */
-	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a, "is a commit");
+	claim(take(&c, &bad) == RP_ST_CLASS && c == &a, "is a commit");
 	claim_is(AGAIN(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key,
 				    &a)),
 		 0, "fi_writedata() on it");
-	claim(take(&c, &bad) == FI_RPMEM_ST_CLASS && c == &a && quiet(),
+	claim(take(&c, &bad) == RP_ST_CLASS && c == &a && quiet(),
 	      "is a commit, whose failure has no entry at the target");
 	claim_is(AGAIN(fi_inject_write(ep, buf, 8, self, r.addr, r.key)), 0,
 		 "fi_inject_write() on it is not a commit");
@@ -596,13 +592,10 @@ static ssize_t record_write(struct fid_ep *ep, const void *from, size_t len,
 	return record(context);
 }
 
-static ssize_t record_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
-			     size_t count, fi_addr_t to,
-			     enum fi_rpmem_level level,
-			     enum fi_rpmem_class required,
-			     const struct fi_rpmem_then *then, void *context)
+static ssize_t record_commit(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
+			     uint64_t flags)
 {
-	return record(context);
+	return record(msg->context);
 }
 
 static ssize_t complete_recorded(struct fid_cq *cq, void *to, size_t count)
@@ -668,27 +661,30 @@ static void draining(const void *name)
 {
 	struct fi_cq_err_entry bad;
 	void *c = NULL;
+	struct fi_rpmem_domain_ops *ops;
 	int a, b, st;
 
 	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &a), 0,
 		 "a commit before fi_rpmem_drain()");
-	claim_is(fi_rpmem_drain(f.domain, 60000), 0,
+	claim_is(fi_rpmem_domain_ops_get(f.domain, &ops), 0,
+		 "fi_rpmem_domain_ops_get()");
+	claim_is(fi_rpmem_drain(ops, f.domain, 60000), 0,
 		 "fi_rpmem_drain() comes to an end");
 	st = take(&c, &bad);
-	claim((!st || st == FI_RPMEM_ST_OVERLOADED) && c == &a && quiet(),
+	claim((!st || st == RP_ST_OVERLOADED) && c == &a && quiet(),
 	      "the commit has one completion");
 	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &b), 0,
 		 "a commit behind it is accepted by the call");
-	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && bad.err == EBUSY &&
-		      c == &b,
+	claim(take(&c, &bad) == RP_ST_OVERLOADED && bad.err == EBUSY && c == &b,
 	      "and refused by the target");
-	claim_is(fi_rpmem_drain(f.domain, 0), 0, "a second one finds nothing");
+	claim_is(fi_rpmem_drain(ops, f.domain, 0), 0,
+		 "a second one finds nothing");
 	fi_av_remove(f.av, &self, 1, 0);
 	if (fi_av_insert(f.av, name, 1, &self, 0, NULL) != 1)
 		bail("fi_av_insert", "again");
 	claim_is(writemsg(&disk, 0, 64, 0, &b), 0,
 		 "a write that makes a new connection");
-	claim(take(&c, &bad) == FI_RPMEM_ST_OVERLOADED && c == &b && quiet(),
+	claim(take(&c, &bad) == RP_ST_OVERLOADED && c == &b && quiet(),
 	      "is refused by the target that was drained");
 }
 

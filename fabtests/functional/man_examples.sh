@@ -51,6 +51,14 @@ for page in "$src"/man/fi_*.3; do
 done
 [ $pages -ge 2 ] || fail "only $pages pages of section 3 in $src/man"
 
+# Programs in C++ include the header too.
+if command -v "${CXX:-c++}" >/dev/null; then
+	# shellcheck disable=SC2086 # flags are lists
+	echo '#include <rdma/fi_ext_rpmem.h>' | ${CXX:-c++} -x c++ -Wall -Wextra \
+		-Werror -I"$src/include" $libs -fsyntax-only - ||
+		fail "the header as C++"
+fi
+
 # The shim's pages, if it is built; each of its calls has a page.
 if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 	libs=$(pkg-config --cflags --libs libibverbs)
@@ -90,20 +98,20 @@ if compile "$src/man/fi_rpmem.7" "$dir/durable" &&
 		fail "fi_rpmem.7 example left no text in its pool"
 fi
 
-# One line per status, "NUMBER ERRNO Name. Remedy", from page and code.
-awk '/^\.It Dv FI_RPMEM_ST_/ {
+# One line per number, "NUMBER CATEGORY ERRNO Name. Remedy", from page and code.
+awk '/^\.It [0-9]* Pq Dv FI_RPMEM_ST_/ {
 	if (line) print line
-	line = $5 " " $8; next }
+	line = $2 " " $5 " " $8; next }
      /^\./ { if (line) print line; line = ""; next }
      line { line = line " " $0 }' "$src/man/fi_rpmem.7" | sort -n >"$dir/page"
 fabtests/functional/man_statuses | sort -n >"$dir/code"
 diff "$dir/page" "$dir/code" || fail "fi_rpmem.7 and core/status.c differ"
 [ -s "$dir/code" ] || fail "man_statuses printed nothing"
 
-# Every status by the header's own name and number.
+# Every category by the header's own name and number.
 sed -n 's/^\tFI_RPMEM_ST_\([A-Z_]*\) = \([1-9][0-9]*\),.*/\2 \1/p' \
 	"$src/include/rdma/fi_ext_rpmem.h" | sort -n >"$dir/header"
-sed -n 's/^\.It Dv FI_RPMEM_ST_\([A-Z_]*\) Pq \([0-9]*\) .*/\2 \1/p' \
+sed -n 's/^\.It Dv FI_RPMEM_ST_\([A-Z_]*\) Pq \([0-9]*\)$/\2 \1/p' \
 	"$src/man/fi_rpmem.7" | sort -n >"$dir/page"
 diff "$dir/page" "$dir/header" || fail "fi_rpmem.7 and the header differ"
 

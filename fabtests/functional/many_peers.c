@@ -15,6 +15,7 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
+#include "fabtests/commit.h"
 #include "util/fabric.h"
 
 #define OPEN  1024 /* docs/operating.md: connections that an initiator holds */
@@ -88,8 +89,8 @@ static int save(unsigned int i)
 	ssize_t n;
 
 	do {
-		n = fi_rpmem_commit(f.ep, &r, 1, peers[i], FI_RPMEM_DURABLE,
-				    FI_RPMEM_CLASS_NONE, NULL, NULL);
+		n = commit_post(f.ep, &r, 1, peers[i], FI_RPMEM_DURABLE,
+				FI_RPMEM_CLASS_NONE, NULL, NULL);
 		if (n == -FI_EAGAIN)
 			fi_cq_read(f.cq, NULL, 0);
 	} while (n == -FI_EAGAIN);

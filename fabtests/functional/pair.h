@@ -14,6 +14,8 @@
 #include <rdma/fi_ext_rpmem.h>
 #include <rdma/fi_tagged.h>
 
+#include "fabtests/commit.h"
+
 #define PAIR_POOL   (1u << 20)
 #define PAIR_DEVICE (2u << 20) /* devdax maps whole huge pages */
 

@@ -72,10 +72,8 @@ static void commit(struct side *s, const struct card *peer)
 static void commit_outside(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};
-	struct fi_rpmem_ops *ops;
 
-	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
-	POST(s, ops->commit(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
+	POST(s, commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
 			    FI_RPMEM_CLASS_DEFAULT, NULL, NULL));
 }
 

@@ -23,8 +23,8 @@ enum {
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-static struct fi_rpmem_ops *ops;
 static char buf[PAIR_POOL];
+static char why[512]; /* of query() */
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
@@ -55,13 +55,10 @@ static int durable(struct side *s, const struct card *peer, uint64_t key,
 
 static bool query(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
 {
-	*attr = (struct fi_rpmem_attr){.size = sizeof(*attr)};
-	if (!ops)
-		MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops,
-				 NULL));
-	if (ops->query(s->ep, s->peer, key, FI_RPMEM_CLASS_DEFAULT, attr))
+	*attr = QUERY_ATTR(why);
+	if (key_query(s->ep, s->peer, key, FI_RPMEM_CLASS_DEFAULT, attr))
 		return false;
-	return strstr(attr->why, "a private connection");
+	return strstr(why, "a private connection");
 }
 
 /* Write until the private connection is up. */
@@ -71,7 +68,7 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 
 	while (!query(s, key, &attr)) {
 		if (!pair_time_left()) {
-			printf("# %s\n", attr.why);
+			printf("# %s\n", why);
 			return false;
 		}
 		durable(s, peer, key, buf, 8, 0);
@@ -235,8 +232,8 @@ static void count_end(struct side *s, int *good, int *bad)
 {
 	if (side_wait(s, &e, &err))
 		++*good;
-	else if (err.prov_errno == FI_RPMEM_ST_WRITE_FAILED ||
-		 err.prov_errno == FI_RPMEM_ST_LOST)
+	else if (err.prov_errno == RP_ST_WRITE_FAILED ||
+		 err.prov_errno == RP_ST_LOST)
 		++*bad;
 	else
 		printf("# status %d\n", err.prov_errno);

@@ -148,8 +148,8 @@ static void large(void)
 		r.addr += (uintptr_t)p;
 	POST(&s, fi_write(s.ep, text, sizeof(text), NULL, s.peer, r.addr, r.key,
 			  text));
-	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_DEFAULT, NULL, &r));
 	tap_ok(side_wait(&s, &e, &err) && side_wait(&s, &e, &err),
 	       "a commit behind 4 GiB");
 	tap_ok(pread(fd, back, sizeof(back), (off_t)far) == sizeof(back) &&
@@ -157,13 +157,13 @@ static void large(void)
 	       "the bytes are where they belong");
 	r.addr -= far;
 	r.len = size;
-	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_DEFAULT, NULL, &r));
 	tap_ok(side_wait(&s, &e, &err), "a commit of 5 GiB");
 	r.len++;
-	POST(&s, fi_rpmem_commit(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
-				 FI_RPMEM_CLASS_DEFAULT, NULL, &r));
-	tap_ok(!side_wait(&s, &e, &err) && err.prov_errno == FI_RPMEM_ST_RANGE,
+	POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
+			     FI_RPMEM_CLASS_DEFAULT, NULL, &r));
+	tap_ok(!side_wait(&s, &e, &err) && err.prov_errno == RP_ST_RANGE,
 	       "and of one byte more");
 	two[0] = (struct iovec){p, 4096};
 	two[1] = (struct iovec){p + 8192, 4096};

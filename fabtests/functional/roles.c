@@ -29,8 +29,8 @@ static bool commit(struct side *s, const struct card *peer, size_t n)
 	for (size_t i = 0; i < n; i++)
 		v[i] = (struct fi_rma_iov){peer->pool_addr + 64 * i, 8,
 					   peer->pool_key};
-	POST(s, fi_rpmem_commit(s->ep, v, n, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, v));
+	POST(s, commit_post(s->ep, v, n, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, v));
 	return side_wait(s, &e, &err);
 }
 

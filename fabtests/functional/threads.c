@@ -223,14 +223,12 @@ static const char *one_round(struct worker *w, int i)
 			    &ops[OP_SEND]));
 	POST_BY(w, fi_write(l->ep, w->out, WRITE, NULL, l->peer, at.addr,
 			    at.key, &ops[OP_WRITE]));
-	POST_BY(w,
-		fi_rpmem_commit(l->ep, &at, 1, l->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &ops[OP_COMMIT]));
+	POST_BY(w, commit_post(l->ep, &at, 1, l->peer, FI_RPMEM_DURABLE,
+			       FI_RPMEM_CLASS_DEFAULT, NULL, &ops[OP_COMMIT]));
 	POST_BY(w,
 		fi_writemsg(l->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION));
-	POST_BY(w,
-		fi_rpmem_commit(l->ep, &wrong, 1, l->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, &ops[OP_WRONG]));
+	POST_BY(w, commit_post(l->ep, &wrong, 1, l->peer, FI_RPMEM_DURABLE,
+			       FI_RPMEM_CLASS_DEFAULT, NULL, &ops[OP_WRONG]));
 	for (int k = 0; k < OPS; k++)
 		wait_op(w, &ops[k]);
 	if (memcmp(w->in, w->out, WRITE))
@@ -242,10 +240,11 @@ static const char *query(struct worker *w)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
-	MUST(fi_rpmem_query(w->lane.ep, w->lane.peer, w->peer->pool_key,
-			    FI_RPMEM_CLASS_DEFAULT, &attr));
-	return attr.status || attr.len != PAIR_POOL ? "a query says nonsense"
-						    : NULL;
+	MUST(key_query(w->lane.ep, w->lane.peer, w->peer->pool_key,
+		       FI_RPMEM_CLASS_DEFAULT, &attr));
+	return attr.prov_errno || attr.len != PAIR_POOL
+		       ? "a query says nonsense"
+		       : NULL;
 }
 
 static void *initiate(void *arg)
@@ -279,8 +278,8 @@ static void judge(void)
 		for (unsigned int i = 0; i < ROUNDS; i++)
 			for (int k = 0; k < OPS; k++) {
 				struct op *op = &workers[t].ops[i][k];
-				int want = k == OP_WRONG ? FI_RPMEM_ST_RANGE
-							 : FI_RPMEM_ST_OK;
+				int want =
+					k == OP_WRONG ? RP_ST_RANGE : RP_ST_OK;
 
 				ended += (unsigned int)op->ended;
 				if (op->ended == 1 && op->prov_errno == want)

@@ -13,6 +13,7 @@
 #include <rdma/fi_ext_rpmem.h>
 
 #include "core/wire.h"
+#include "fabtests/commit.h"
 #include "util/fabric.h"
 
 #define FILLERS 4
@@ -109,8 +110,7 @@ static int query(uint16_t port)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
-	return fi_rpmem_query(f.ep, peer, key_of(port), FI_RPMEM_CLASS_POWER,
-			      &attr);
+	return key_query(f.ep, peer, key_of(port), FI_RPMEM_CLASS_POWER, &attr);
 }
 
 int main(void)
@@ -130,9 +130,9 @@ int main(void)
 	nobody = take_port(&a);
 	dropped = take_port(&b);
 	fill(b, dropped);
-	ok(write_to(nobody) == FI_RPMEM_ST_LOST, "no listener: 72");
+	ok(write_to(nobody) == RP_ST_LOST, "no listener: 72");
 	ok(query(nobody) == -FI_ENOTCONN, "a query says -FI_ENOTCONN");
-	ok(write_to(dropped) == FI_RPMEM_ST_TIMEOUT,
+	ok(write_to(dropped) == RP_ST_TIMEOUT,
 	   "requests are dropped: 65, when the timeout is over");
 	ok(query(dropped) == -FI_ETIMEDOUT, "a query says -FI_ETIMEDOUT");
 	rp_fabric_close(&f);

@@ -31,10 +31,10 @@ static void initiator(struct side *s, const struct card *peer)
 	for (int durable = 0; durable < 2; durable++) {
 		POST(s, fi_write(s->ep, bytes, sizeof(bytes), NULL, s->peer,
 				 all.addr, all.key, bytes));
-		POST(s, fi_rpmem_commit(s->ep, &all, 1, s->peer,
-					durable ? FI_RPMEM_DURABLE
-						: FI_RPMEM_VISIBLE,
-					FI_RPMEM_CLASS_DEFAULT, NULL, &all));
+		POST(s,
+		     commit_post(s->ep, &all, 1, s->peer,
+				 durable ? FI_RPMEM_DURABLE : FI_RPMEM_VISIBLE,
+				 FI_RPMEM_CLASS_DEFAULT, NULL, &all));
 		ok = side_wait(s, &e, &err);
 		ok &= side_wait(s, &e, &err);
 		tap_ok(ok, "a write and a commit at level %d: %d", durable + 1,

@@ -125,8 +125,15 @@ void mixed_direct_write(int to, const void *from, size_t len, size_t place,
 		.rma_iov = &range,
 		.rma_iov_count = 1,
 	};
+	const struct fi_rpmem_msg commit = {
+		.rma_iov = &range,
+		.rma_iov_count = 1,
+		.addr = peers[to],
+	};
+	struct fi_rpmem_ops *ops;
 	ssize_t n;
 
+	must(fi_rpmem_ops_get(ep, &ops), "fi_rpmem_ops_get");
 	while ((n = fi_writemsg(ep, &msg,
 				FI_COMPLETION |
 					(apart ? 0 : FI_COMMIT_COMPLETE))) ==
@@ -137,9 +144,7 @@ void mixed_direct_write(int to, const void *from, size_t len, size_t place,
 		wait_for(1);
 		return;
 	}
-	while ((n = fi_rpmem_commit(ep, &range, 1, peers[to], FI_RPMEM_DURABLE,
-				    FI_RPMEM_CLASS_DEFAULT, NULL, NULL)) ==
-	       -FI_EAGAIN)
+	while ((n = fi_rpmem_commit(ops, ep, &commit, 0)) == -FI_EAGAIN)
 		fi_cq_read(cq, NULL, 0);
 	must(n, "fi_rpmem_commit");
 	wait_for(2);

@@ -14,6 +14,7 @@
 #include "core/method.h"
 #include "core/status.h"
 #include "core/wire.h"
+#include "rpmem/ext.h"
 
 static const enum rp_status all[] = {
 	RP_ST_OK,	    RP_ST_BAD_MESSAGE,	 RP_ST_VERSION,
@@ -87,40 +88,101 @@ static const char *errno_name(int err)
 	return err == EOPNOTSUPP ? "EOPNOTSUPP" : strerrorname_np(err);
 }
 
+/* The categories of fi_rpmem(7), by number. */
+static const enum fi_rpmem_status categories[RP_ST_MAX] = {
+	[RP_ST_OK] = FI_RPMEM_ST_OK,
+	[RP_ST_BAD_MESSAGE] = FI_RPMEM_ST_PROTOCOL,
+	[RP_ST_VERSION] = FI_RPMEM_ST_PROTOCOL,
+	[RP_ST_UNKNOWN_KEY] = FI_RPMEM_ST_KEY,
+	[RP_ST_STALE_KEY] = FI_RPMEM_ST_KEY,
+	[RP_ST_RANGE] = FI_RPMEM_ST_RANGE,
+	[RP_ST_WRAP] = FI_RPMEM_ST_RANGE,
+	[RP_ST_VOLATILE] = FI_RPMEM_ST_CLASS,
+	[RP_ST_CLASS] = FI_RPMEM_ST_CLASS,
+	[RP_ST_FLUSH_FAILED] = FI_RPMEM_ST_FAILED,
+	[RP_ST_REGION_FAILED] = FI_RPMEM_ST_FAILED,
+	[RP_ST_OVERLOADED] = FI_RPMEM_ST_BUSY,
+	[RP_ST_UNSUPPORTED] = FI_RPMEM_ST_PROTOCOL,
+	[RP_ST_NO_METHOD] = FI_RPMEM_ST_CLASS,
+	[RP_ST_ALIGN] = FI_RPMEM_ST_RANGE,
+	[RP_ST_ACCESS] = FI_RPMEM_ST_ACCESS,
+	[RP_ST_WRITE_FAILED] = FI_RPMEM_ST_LOST,
+	[RP_ST_TIMEOUT] = FI_RPMEM_ST_TIMEOUT,
+	[RP_ST_CANCELED] = FI_RPMEM_ST_LOST,
+	[RP_ST_NO_MEMORY] = FI_RPMEM_ST_BUSY,
+	[RP_ST_UNSURE] = FI_RPMEM_ST_INDETERMINATE,
+	[RP_ST_LOST] = FI_RPMEM_ST_LOST,
+};
+
+Test(status, each_number_has_one_public_category)
+{
+	bool used[FI_RPMEM_ST_PROTOCOL + 1] = {false};
+
+	for (size_t i = 0; i < COUNT; i++) {
+		const enum fi_rpmem_status got = fi_rpmem_status((int)all[i]);
+
+		cr_assert_eq(got, categories[all[i]], "%s",
+			     rp_status_name(all[i]));
+		cr_assert_eq(got == FI_RPMEM_ST_OK, all[i] == RP_ST_OK);
+		used[got] = true;
+	}
+	/* Ten categories, and none without a number. */
+	cr_assert_eq((int)FI_RPMEM_ST_PROTOCOL, 10);
+	for (size_t i = 0; i <= FI_RPMEM_ST_PROTOCOL; i++)
+		cr_assert(used[i], "%zu", i);
+}
+
+Test(status, numbers_of_later_releases_are_of_the_protocol)
+{
+	for (int n = -300; n < 300; n++)
+		if (n < 0 || n >= RP_ST_MAX ||
+		    !strcmp(rp_status_name((enum rp_status)n),
+			    "unknown status"))
+			cr_assert_eq(fi_rpmem_status(n), FI_RPMEM_ST_PROTOCOL,
+				     "%d", n);
+}
+
+Test(status, zeroed_commit_is_durable_at_the_endpoints_class)
+{
+	const struct fi_rpmem_msg msg = {0};
+
+	cr_assert_eq(rp_level_decode(msg.level), RP_LEVEL_DURABLE);
+	for (int c = RP_CLASS_NONE; c <= RP_CLASS_POWER; c++)
+		cr_assert_eq(rp_class_decode(msg.required, (enum rp_class)c),
+			     c);
+}
+
+#define CLASS(x)                                                               \
+	do {                                                                   \
+		cr_assert_eq(rp_class_encode(RP_CLASS_##x),                    \
+			     FI_RPMEM_CLASS_##x);                              \
+		cr_assert_eq(rp_class_decode(FI_RPMEM_CLASS_##x,               \
+					     (enum rp_class)77),               \
+			     RP_CLASS_##x);                                    \
+	} while (0)
+
+Test(status, public_classes_and_levels_convert_both_ways)
+{
+	CLASS(NONE);
+	CLASS(PROCESS);
+	CLASS(POWER);
+	cr_assert_eq(rp_level_decode(FI_RPMEM_VISIBLE), RP_LEVEL_VISIBLE);
+	cr_assert_eq(rp_level_decode(FI_RPMEM_DURABLE), RP_LEVEL_DURABLE);
+	for (int n = -3; n < 300; n++) {
+		if (n < 0 || n > FI_RPMEM_CLASS_POWER)
+			cr_assert_eq(rp_class_decode((enum fi_rpmem_class)n,
+						     RP_CLASS_NONE),
+				     -EINVAL);
+		if (n < 0 || n > FI_RPMEM_VISIBLE)
+			cr_assert_eq(rp_level_decode((enum fi_rpmem_level)n),
+				     -EINVAL);
+	}
+}
+
 #define SAME(x) cr_assert_eq((int)RP_##x, (int)FI_RPMEM_##x)
 
-Test(status, public_twins)
+Test(status, public_methods_are_those_of_core)
 {
-	SAME(ST_OK);
-	SAME(ST_BAD_MESSAGE);
-	SAME(ST_VERSION);
-	SAME(ST_UNKNOWN_KEY);
-	SAME(ST_STALE_KEY);
-	SAME(ST_RANGE);
-	SAME(ST_WRAP);
-	SAME(ST_VOLATILE);
-	SAME(ST_CLASS);
-	SAME(ST_FLUSH_FAILED);
-	SAME(ST_REGION_FAILED);
-	SAME(ST_OVERLOADED);
-	SAME(ST_UNSUPPORTED);
-	SAME(ST_NO_METHOD);
-	SAME(ST_ALIGN);
-	SAME(ST_ACCESS);
-	SAME(ST_WRITE_FAILED);
-	SAME(ST_TIMEOUT);
-	SAME(ST_CANCELED);
-	SAME(ST_NO_MEMORY);
-	SAME(ST_UNSURE);
-	SAME(ST_LOST);
-
-	SAME(CLASS_NONE);
-	SAME(CLASS_PROCESS);
-	SAME(CLASS_POWER);
-
-	cr_assert_eq((int)RP_LEVEL_VISIBLE, (int)FI_RPMEM_VISIBLE);
-	cr_assert_eq((int)RP_LEVEL_DURABLE, (int)FI_RPMEM_DURABLE);
-
 	SAME(METHOD_REFUSED);
 	SAME(METHOD_DELIVERY);
 	SAME(METHOD_FENCE);

@@ -21,10 +21,10 @@
 
 static const char *expected;
 static FILE *marker;
-static struct fi_rpmem_ops *ops;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[BIG];
+static char why[512]; /* of query() */
 
 static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 {
@@ -61,9 +61,9 @@ static int ended(struct side *s)
 static void query(struct side *s, const struct card *peer,
 		  struct fi_rpmem_attr *attr)
 {
-	*attr = (struct fi_rpmem_attr){.size = sizeof(*attr)};
-	MUST(ops->query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
-			attr));
+	*attr = QUERY_ATTR(why);
+	MUST(key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+		       attr));
 }
 
 /* The first durable write makes the private connection. */
@@ -74,7 +74,7 @@ static enum fi_rpmem_method method(struct side *s, const struct card *peer)
 	POST(s, post(s, peer, FAR, 8, FI_COMMIT_COMPLETE));
 	tap_ok(!ended(s), "the first durable write");
 	query(s, peer, &attr);
-	printf("# %s\n", attr.why);
+	printf("# %s\n", why);
 	return attr.method;
 }
 
@@ -132,8 +132,8 @@ static void commit(struct side *s, const struct card *peer)
 		POST(s, post(s, peer, (30 + i) * PAGE, 8, 0));
 		ended(s);
 	}
-	POST(s, fi_rpmem_commit(s->ep, r, 2, s->peer, FI_RPMEM_DURABLE,
-				FI_RPMEM_CLASS_DEFAULT, NULL, buf));
+	POST(s, commit_post(s->ep, r, 2, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, buf));
 	end("a commit of two ranges", ended(s));
 }
 
@@ -151,7 +151,6 @@ static void initiator(struct side *s, const struct card *peer)
 						  : FI_RPMEM_METHOD_NATIVE;
 
 	pair_barrier(s);
-	MUST(fi_open_ops(&s->ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL));
 	memset(buf, 0x5a, sizeof(buf));
 	tap_ok(method(s, peer) == want, "the method is %s", expected);
 	durable(s, peer, 0, 1, "one byte");

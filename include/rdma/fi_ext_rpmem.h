@@ -15,29 +15,22 @@
 extern "C" {
 #endif
 
-/*
- * fi_writemsg(ep, msg, FI_RPMEM_SAVE | FI_COMMIT_COMPLETE): moves no data and
- * completes when all earlier writes of this endpoint to the ranges in
- * msg->rma_iov are durable. msg->iov_count is 0. See fi_rpmem(7).
- */
-#define FI_RPMEM_SAVE (1ULL << 60)
-
 /* Names for fi_open_ops(), on an endpoint and on a domain. */
-#define FI_RPMEM_OPS_1	      "fi_rpmem_ops/1"
-#define FI_RPMEM_DOMAIN_OPS_1 "fi_rpmem_domain_ops/1"
+#define FI_RPMEM_OPS	    "fi_rpmem_ops/2"
+#define FI_RPMEM_DOMAIN_OPS "fi_rpmem_domain_ops/2"
 
 /* Levels of fi_rpmem_commit(). */
 enum fi_rpmem_level {
+	FI_RPMEM_DURABLE = 0, /* the bytes survive the failures of the class */
 	FI_RPMEM_VISIBLE = 1, /* any reader at the target sees the bytes */
-	FI_RPMEM_DURABLE = 2, /* they survive the failures of the class */
 };
 
 /* The failures that bytes survive, weakest first. */
 enum fi_rpmem_class {
-	FI_RPMEM_CLASS_DEFAULT = -1, /* the endpoint's: power unless lowered */
-	FI_RPMEM_CLASS_NONE = 0,     /* nothing: emulated persistent memory */
-	FI_RPMEM_CLASS_PROCESS = 1,  /* the death of the target process */
-	FI_RPMEM_CLASS_POWER = 2,    /* a power cut at the target */
+	FI_RPMEM_CLASS_DEFAULT = 0, /* the endpoint's: power unless lowered */
+	FI_RPMEM_CLASS_NONE = 1,    /* nothing: emulated persistent memory */
+	FI_RPMEM_CLASS_PROCESS = 2, /* the death of the target process */
+	FI_RPMEM_CLASS_POWER = 3,   /* a power cut at the target */
 };
 
 /* The method of a commit (fi_rpmem_attr.method). */
@@ -52,39 +45,64 @@ enum fi_rpmem_method {
 	FI_RPMEM_METHOD_AGENT_CLWB_MSYNC = 7,
 };
 
-/*
- * prov_errno of the error entry of a failed commit, and of any other operation
- * on a persistent region. fi_cq_strerror() gives the sentence and the remedy;
- * `data` is the index of the range at fault: 0 if no range is at fault, the
- * number of ranges for the ordered store.
- */
+/* Why an operation on a persistent region failed, by what has to be done. */
 enum fi_rpmem_status {
 	FI_RPMEM_ST_OK = 0,
-	FI_RPMEM_ST_BAD_MESSAGE = 1,
-	FI_RPMEM_ST_VERSION = 2,
-	FI_RPMEM_ST_UNKNOWN_KEY = 4,
-	FI_RPMEM_ST_STALE_KEY = 5,
-	FI_RPMEM_ST_RANGE = 6,
-	FI_RPMEM_ST_WRAP = 7,
-	FI_RPMEM_ST_VOLATILE = 8,
-	FI_RPMEM_ST_CLASS = 9,
-	FI_RPMEM_ST_FLUSH_FAILED = 11,
-	FI_RPMEM_ST_REGION_FAILED = 12,
-	FI_RPMEM_ST_OVERLOADED = 13,
-	FI_RPMEM_ST_UNSUPPORTED = 14,
-	FI_RPMEM_ST_NO_METHOD = 15,
-	FI_RPMEM_ST_ALIGN = 16,
-	FI_RPMEM_ST_ACCESS = 17,
-	FI_RPMEM_ST_WRITE_FAILED = 64,
-	FI_RPMEM_ST_TIMEOUT = 65,
-	FI_RPMEM_ST_CANCELED = 67,
-	FI_RPMEM_ST_NO_MEMORY = 69,
-	FI_RPMEM_ST_UNSURE = 71,
-	FI_RPMEM_ST_LOST = 72,
+	FI_RPMEM_ST_KEY = 1,	 /* get the region's current key, write again */
+	FI_RPMEM_ST_RANGE = 2,	 /* correct address, length or alignment */
+	FI_RPMEM_ST_CLASS = 3,	 /* other memory, or a lower class */
+	FI_RPMEM_ST_ACCESS = 4,	 /* the target has to allow writes */
+	FI_RPMEM_ST_FAILED = 5,	 /* register it again, write again */
+	FI_RPMEM_ST_BUSY = 6,	 /* commit again later */
+	FI_RPMEM_ST_LOST = 7,	 /* write again, then commit again */
+	FI_RPMEM_ST_TIMEOUT = 8, /* a silent target; then as LOST */
+	FI_RPMEM_ST_INDETERMINATE = 9, /* read the memory, then decide */
+	FI_RPMEM_ST_PROTOCOL = 10, /* install the same release at both ends */
 };
 
 /*
- * One 8-byte store, executed at most once, when the ranges of its commit are
+ * The status of the error entry's prov_errno. The number itself is the detail:
+ * fi_cq_strerror() returns its sentence and remedy, fi_rpmem(7) lists all.
+ */
+static inline enum fi_rpmem_status fi_rpmem_status(int prov_errno)
+{
+	switch (prov_errno) {
+	case 0:
+		return FI_RPMEM_ST_OK;
+	case 4: /* unknown key */
+	case 5: /* stale key */
+		return FI_RPMEM_ST_KEY;
+	case 6:	 /* range outside the region */
+	case 7:	 /* range empty or wrapping */
+	case 16: /* store not aligned */
+		return FI_RPMEM_ST_RANGE;
+	case 8:	 /* volatile memory */
+	case 9:	 /* failure class not met */
+	case 15: /* no method */
+		return FI_RPMEM_ST_CLASS;
+	case 17: /* region not writable */
+		return FI_RPMEM_ST_ACCESS;
+	case 11: /* flush failed */
+	case 12: /* region failed earlier */
+		return FI_RPMEM_ST_FAILED;
+	case 13: /* target overloaded */
+	case 69: /* out of memory */
+		return FI_RPMEM_ST_BUSY;
+	case 64: /* covered write failed */
+	case 67: /* canceled */
+	case 72: /* connection lost */
+		return FI_RPMEM_ST_LOST;
+	case 65: /* target silent */
+		return FI_RPMEM_ST_TIMEOUT;
+	case 71: /* outcome unknown */
+		return FI_RPMEM_ST_INDETERMINATE;
+	default: /* 1 bad message, 2 version, 14 feature; later releases' */
+		return FI_RPMEM_ST_PROTOCOL;
+	}
+}
+
+/*
+ * One 8-byte store, done at most once, when the ranges of its commit are
  * durable, and durable itself when the commit completes. fi_rpmem_commit(3).
  */
 struct fi_rpmem_then {
@@ -93,29 +111,42 @@ struct fi_rpmem_then {
 	uint64_t value;
 };
 
-/* The result of fi_rpmem_query() for a remote key. */
+/* A commit. Zero means level durable, the endpoint's class, no store. */
+struct fi_rpmem_msg {
+	const struct fi_rma_iov *rma_iov; /* ranges, all of one target */
+	size_t rma_iov_count;
+	fi_addr_t addr; /* the target; connected endpoints: not used */
+	const struct fi_rpmem_then *then; /* or NULL */
+	enum fi_rpmem_level level;
+	enum fi_rpmem_class required;
+	void *context;
+};
+
+/* The result of a query of a remote key. The first three are the caller's. */
 struct fi_rpmem_attr {
-	size_t size;			  /* in: sizeof(struct fi_rpmem_attr) */
-	enum fi_rpmem_class region_class; /* strongest class of a commit */
-	enum fi_rpmem_method method;	  /* for the required class */
-	uint32_t status;	 /* enum fi_rpmem_status: 0, or the reason */
+	size_t size;	 /* in: sizeof(struct fi_rpmem_attr) */
+	char *why;	 /* in: buffer for one sentence, or NULL */
+	size_t why_size; /* in: its bytes; the sentence is cut to them */
+	enum fi_rpmem_class region_class; /* strongest that a commit reaches */
+	enum fi_rpmem_method method;	  /* how, for the required class */
+	int prov_errno;		 /* 0, or that of such a commit's failure */
 	uint32_t granularity;	 /* bytes flushed at once */
 	uint32_t preferred_size; /* bytes of one write */
 	uint32_t preferred_align;
 	uint64_t addr; /* first byte, as in fi_write() */
 	uint64_t len;  /* bytes in the region */
-	char why[256]; /* one sentence, NUL-terminated */
 };
 
 struct fi_rpmem_ops {
 	size_t size;
-	ssize_t (*commit)(struct fid_ep *ep, const struct fi_rma_iov *ranges,
-			  size_t count, fi_addr_t dest_addr,
-			  enum fi_rpmem_level level,
+	ssize_t (*commit)(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
+			  uint64_t flags);
+	ssize_t (*query)(struct fid_ep *ep, fi_addr_t addr, uint64_t key,
+			 enum fi_rpmem_class required,
+			 struct fi_rpmem_attr *attr, void *context);
+	int (*query_sync)(struct fid_ep *ep, fi_addr_t addr, uint64_t key,
 			  enum fi_rpmem_class required,
-			  const struct fi_rpmem_then *then, void *context);
-	int (*query)(struct fid_ep *ep, fi_addr_t dest_addr, uint64_t key,
-		     enum fi_rpmem_class required, struct fi_rpmem_attr *attr);
+			  struct fi_rpmem_attr *attr);
 };
 
 struct fi_rpmem_domain_ops {
@@ -124,62 +155,79 @@ struct fi_rpmem_domain_ops {
 };
 
 /*
- * Make durable (or visible) every earlier write of ep to dest_addr that
+ * The operations of an endpoint of ofi_rpmem: open them once, they are valid
+ * until the endpoint is closed. -FI_ENOSYS: another provider's endpoint.
+ */
+static inline int fi_rpmem_ops_get(struct fid_ep *ep, struct fi_rpmem_ops **ops)
+{
+	return fi_open_ops(&ep->fid, FI_RPMEM_OPS, 0, (void **)ops, NULL);
+}
+
+static inline int fi_rpmem_domain_ops_get(struct fid_domain *domain,
+					  struct fi_rpmem_domain_ops **ops)
+{
+	return fi_open_ops(&domain->fid, FI_RPMEM_DOMAIN_OPS, 0, (void **)ops,
+			   NULL);
+}
+
+/*
+ * Make durable (or visible) every earlier write of ep to msg->addr that
  * overlaps the ranges. Asynchronous: returns 0 once accepted, and then exactly
- * one completion with `context` (flags FI_RMA | FI_WRITE) or one error entry
- * appears on the transmit CQ; -FI_EAGAIN: the private connection is not open
- * yet, or too many commits are outstanding: read the CQ and call again;
- * -FI_EINVAL, -FI_EKEYREJECTED (key not made by ofi_rpmem), -FI_EOPNOTSUPP:
- * never started. Any number of ranges; all must be of dest_addr. then, unless
- * NULL: level FI_RPMEM_DURABLE only; FI_RPMEM_ST_UNSURE if it may or may not
- * have been executed. ranges and then are copied. Thread-safe as fi_writemsg()
- * is. Full text: fi_rpmem_commit(3).
+ * one completion with msg->context (flags FI_RMA | FI_WRITE) or one error entry
+ * appears on the transmit CQ; its `data` is the index of the range at fault, 0
+ * when no range is, rma_iov_count for the store. -FI_EAGAIN: the private
+ * connection is not up yet, or too many are outstanding: read the CQ and call
+ * again. -FI_EINVAL, -FI_EKEYREJECTED (key not made by ofi_rpmem),
+ * -FI_EOPNOTSUPP: never started. Any number of ranges. msg and what it points
+ * to are copied. flags: 0. Thread-safe as fi_writemsg() is. fi_rpmem_commit(3).
  */
-static inline ssize_t
-fi_rpmem_commit(struct fid_ep *ep, const struct fi_rma_iov *ranges,
-		size_t count, fi_addr_t dest_addr, enum fi_rpmem_level level,
-		enum fi_rpmem_class required, const struct fi_rpmem_then *then,
-		void *context)
+static inline ssize_t fi_rpmem_commit(struct fi_rpmem_ops *ops,
+				      struct fid_ep *ep,
+				      const struct fi_rpmem_msg *msg,
+				      uint64_t flags)
 {
-	struct fi_rpmem_ops *ops;
-	int ret = fi_open_ops(&ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL);
-
-	return ret ? ret
-		   : ops->commit(ep, ranges, count, dest_addr, level, required,
-				 then, context);
+	return ops->commit(ep, msg, flags);
 }
 
 /*
- * Query the method and class of a commit with this key. Blocks (and drives
- * progress) until the target's reply, at most the commit timeout. attr->size
- * must be set. Returns 0 (attr->status may still say why commits are refused),
- * -FI_ETIMEDOUT, -FI_ENOTCONN, -FI_EKEYREJECTED, -FI_EINVAL, -FI_ENOMEM, ...
- * Thread-safe as fi_writemsg() is. fi_rpmem_query(3).
+ * Query what a commit to a key of addr would do. Asynchronous, as a commit is:
+ * one completion with context (flags FI_RMA | FI_READ), attr is filled in
+ * before it, or one error entry, attr is unchanged. attr and attr->why stay
+ * valid until then. A target that refuses commits completes the query and says
+ * so in attr->prov_errno. fi_rpmem_query(3).
  */
-static inline int fi_rpmem_query(struct fid_ep *ep, fi_addr_t dest_addr,
-				 uint64_t key, enum fi_rpmem_class required,
-				 struct fi_rpmem_attr *attr)
+static inline ssize_t fi_rpmem_query(struct fi_rpmem_ops *ops,
+				     struct fid_ep *ep, fi_addr_t addr,
+				     uint64_t key, enum fi_rpmem_class required,
+				     struct fi_rpmem_attr *attr, void *context)
 {
-	struct fi_rpmem_ops *ops;
-	int ret = fi_open_ops(&ep->fid, FI_RPMEM_OPS_1, 0, (void **)&ops, NULL);
-
-	return ret ? ret : ops->query(ep, dest_addr, key, required, attr);
+	return ops->query(ep, addr, key, required, attr, context);
 }
 
 /*
- * Prepare a target for its close: from now on new commits to this domain, and
- * new connections, fail with FI_RPMEM_ST_OVERLOADED; blocks (and drives
- * progress) until commits accepted before have completed, at most timeout ms,
- * -1: no limit. Returns 0, -FI_ETIMEDOUT. It cannot be undone.
- * fi_rpmem_drain(3).
+ * The same, without a completion: blocks (and drives progress) until the reply,
+ * at most the commit timeout. Returns 0 (attr->prov_errno may still say why
+ * commits are refused), -FI_ETIMEDOUT, -FI_ENOTCONN, -FI_EKEYREJECTED, ...
  */
-static inline int fi_rpmem_drain(struct fid_domain *domain, int timeout)
+static inline int fi_rpmem_query_sync(struct fi_rpmem_ops *ops,
+				      struct fid_ep *ep, fi_addr_t addr,
+				      uint64_t key,
+				      enum fi_rpmem_class required,
+				      struct fi_rpmem_attr *attr)
 {
-	struct fi_rpmem_domain_ops *ops;
-	int ret = fi_open_ops(&domain->fid, FI_RPMEM_DOMAIN_OPS_1, 0,
-			      (void **)&ops, NULL);
+	return ops->query_sync(ep, addr, key, required, attr);
+}
 
-	return ret ? ret : ops->drain(domain, timeout);
+/*
+ * For a target that is about to close: from now on new commits to this domain,
+ * and new connections, fail with FI_RPMEM_ST_BUSY; blocks (and drives progress)
+ * until those accepted before have replies, at most timeout ms, -1: without
+ * end. Returns 0, -FI_ETIMEDOUT. There is no way back. fi_rpmem_drain(3).
+ */
+static inline int fi_rpmem_drain(struct fi_rpmem_domain_ops *ops,
+				 struct fid_domain *domain, int timeout)
+{
+	return ops->drain(domain, timeout);
 }
 
 #ifdef __cplusplus

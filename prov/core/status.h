@@ -8,9 +8,9 @@
 
 /*
  * The values are on the wire: never renumber, and never reuse 3, 10, 66, 68 and
- * 70; add at the end of each block. Public names and remedies are in
- * rdma/fi_ext_rpmem.h (FI_RPMEM_ST_*), with the same numbers; a test compares
- * the two.
+ * 70; add at the end of each block. Programs see them as prov_errno, and
+ * fi_rpmem_status() of rdma/fi_ext_rpmem.h maps each to a category; a test
+ * compares the two.
  */
 enum rp_status {
 	RP_ST_OK = 0,

@@ -214,8 +214,6 @@ static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 /* A program's call in message form. */
 static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 {
-	if (flags & FI_RPMEM_SAVE)
-		return -FI_EINVAL;
 	if ((flags & FI_COMMIT_COMPLETE) && c->msg->op == FI_ATOMIC_READ) {
 		RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on FI_ATOMIC_READ: it "
 				 "writes nothing that could be committed\n");

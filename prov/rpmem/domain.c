@@ -58,7 +58,7 @@ static int domain_ops_open(struct fid *fid, const char *name, uint64_t flags,
 {
 	if (flags)
 		return -FI_EBADFLAGS;
-	if (strcmp(name, FI_RPMEM_DOMAIN_OPS_1))
+	if (strcmp(name, FI_RPMEM_DOMAIN_OPS))
 		return -FI_ENOSYS;
 	*ops = &rp_ext_domain_ops;
 	return 0;

@@ -260,7 +260,7 @@ static int ep_ops_open(struct fid *fid, const char *name, uint64_t flags,
 {
 	if (flags)
 		return -FI_EBADFLAGS;
-	if (strcmp(name, FI_RPMEM_OPS_1))
+	if (strcmp(name, FI_RPMEM_OPS))
 		return -FI_ENOSYS;
 	*ops = &rp_ext_ops;
 	return 0;

@@ -1,50 +1,139 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The calls of fi_ext_rpmem.h, found by fi_open_ops(). */
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 #include <time.h>
 
+#include "rpmem/ext.h"
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-static int class_of(const struct rp_ep *ep, enum fi_rpmem_class c,
-		    enum rp_class *out)
-{
-	switch (c) {
-	case FI_RPMEM_CLASS_DEFAULT:
-		*out = ep->required;
-		return 0;
-	case FI_RPMEM_CLASS_NONE:
-	case FI_RPMEM_CLASS_PROCESS:
-	case FI_RPMEM_CLASS_POWER:
-		*out = (enum rp_class)c;
-		return 0;
-	}
-	return -FI_EINVAL;
-}
-
-static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rma_iov *ranges,
-			  size_t count, fi_addr_t dest,
-			  enum fi_rpmem_level level,
-			  enum fi_rpmem_class required,
-			  const struct fi_rpmem_then *then, void *context)
+static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
+			  uint64_t flags)
 {
 	struct rp_ep *ep = rp_container_of(fid, struct rp_ep, fid);
-	enum rp_class class;
+	int class, level;
 
-	if (!ranges || !count || class_of(ep, required, &class) ||
-	    (level != FI_RPMEM_VISIBLE && level != FI_RPMEM_DURABLE))
+	if (flags || !msg || !msg->rma_iov || !msg->rma_iov_count)
+		return -FI_EINVAL;
+	class = rp_class_decode(msg->required, ep->required);
+	level = rp_level_decode(msg->level);
+	if (class < 0 || level < 0)
 		return -FI_EINVAL;
 	if (!ep->enabled)
 		return -FI_EOPBADSTATE;
-	return rp_rma_commit(ep, ranges, count, dest, (enum rp_level)level,
-			     class, then, true, context);
+	return rp_rma_commit(ep, msg, (enum rp_level)level,
+			     (enum rp_class) class);
+}
+
+/* --- queries --- */
+
+/* Checks the arguments. The class that is queried, or -FI_*. */
+static int query_check(const struct rp_ep *ep, uint64_t key,
+		       enum fi_rpmem_class required,
+		       const struct fi_rpmem_attr *attr)
+{
+	int class = rp_class_decode(required, ep->required);
+
+	if (!attr || attr->size != sizeof(*attr) || class < 0)
+		return -FI_EINVAL;
+	if (!ep->enabled)
+		return -FI_EOPBADSTATE;
+	if (!ep->dom->marked || !rp_key_is_persistent(key))
+		return -FI_EKEYREJECTED;
+	return class;
+}
+
+static void query_result(enum rp_status status, const struct rp_wire_info *i,
+			 const struct rp_session *s, struct fi_rpmem_attr *attr)
+{
+	char words[RP_WHY_LEN];
+
+	attr->region_class = rp_class_encode(i->class);
+	attr->method = (enum fi_rpmem_method)i->method;
+	attr->prov_errno = (int)status;
+	attr->granularity = i->granularity;
+	attr->preferred_size = i->preferred_size;
+	attr->preferred_align = i->preferred_align;
+	attr->addr = i->grant.addr;
+	attr->len = i->grant.length;
+	if (attr->why && attr->why_size)
+		snprintf(attr->why, attr->why_size, "%.*s%s%s", RP_WHY_LEN - 1,
+			 i->why, *i->why ? "; " : "",
+			 rp_session_words(s, words, sizeof(words)));
+}
+
+/* The target replied, so the query succeeded, whatever it says of commits. */
+static bool query_replied(enum rp_status status)
+{
+	return status < RP_ST_WRITE_FAILED;
+}
+
+/* The `extra` of the task of an asynchronous query. */
+struct query_task {
+	struct rp_wire_info info;
+	struct rp_session *session;
+	struct fi_rpmem_attr *attr;
+};
+
+static void query_task_done(struct rp_op *op, const struct rp_outcome *out)
+{
+	const struct query_task *q =
+		rp_container_of(op, struct rp_task, op)->extra;
+	struct rp_outcome result = *out;
+
+	if (query_replied(out->status)) {
+		query_result(out->status, &q->info, q->session, q->attr);
+		result.status = RP_ST_OK;
+	}
+	rp_task_done(op, &result);
+}
+
+static ssize_t ext_query(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
+			 enum fi_rpmem_class required,
+			 struct fi_rpmem_attr *attr, void *context)
+{
+	struct rp_ep *ep = rp_container_of(fid, struct rp_ep, fid);
+	int class = query_check(ep, key, required, attr);
+	struct query_task *q;
+	struct rp_task *t;
+	ssize_t ret;
+
+	if (class < 0)
+		return class;
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return -FI_ENOMEM;
+	q->attr = attr;
+	pthread_mutex_lock(&ep->dom->lock);
+	ret = rp_rma_begin(ep, addr, key, 0, &t, &q->session);
+	if (ret) {
+		free(q);
+		goto unlock;
+	}
+	t->extra = q; /* freed with the task */
+	t->ranges[0] = (struct rp_wire_range){.key = key};
+	t->op.done = query_task_done;
+	t->op.kind = RP_OP_QUERY;
+	t->op.required = (enum rp_class) class;
+	t->op.ranges = t->ranges;
+	t->op.nranges = 1;
+	t->op.info = &q->info;
+	t->kind = RP_CNTR_READ;
+	t->flags = FI_RMA | FI_READ;
+	t->want = true;
+	t->context = context;
+	ret = rp_rma_end(t, q->session);
+unlock:
+	pthread_mutex_unlock(&ep->dom->lock);
+	return ret;
 }
 
 struct query {
 	struct rp_op op; /* first, so that op->done finds the query */
 	bool done;
 	struct rp_wire_range range;
+	struct rp_session *session;
 	struct rp_outcome out;
 	struct rp_wire_info info;
 };
@@ -66,18 +155,16 @@ static void lock_yield(struct rp_dom *dom, const struct timespec *pause)
 }
 
 /* With the lock: a query ends by its reply, or with its connection. */
-static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q,
-		     char *words)
+static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q)
 {
 	const struct timespec pause = {.tv_nsec = 20000};
 	struct rp_dom *dom = ep->dom;
-	struct rp_session *s;
 	int ret;
 
 	for (;;) {
-		ret = rp_private_session(ep, dest, q->range.key, &s);
+		ret = rp_private_session(ep, dest, q->range.key, &q->session);
 		if (!ret)
-			ret = rp_private_post(dom, s, &q->op);
+			ret = rp_private_post(dom, q->session, &q->op);
 		if (ret != -FI_EAGAIN)
 			break;
 		if (!rp_domain_progress(dom))
@@ -86,50 +173,23 @@ static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q,
 	while (!ret && !q->done)
 		if (!rp_domain_progress(dom) && !q->done)
 			lock_yield(dom, &pause);
-	/* The session outlives its connection; the endpoint ends it. */
-	if (!ret)
-		rp_session_words(s, words, RP_WHY_LEN);
 	return ret;
 }
 
-static void query_result(const struct query *q, const char *words,
-			 struct fi_rpmem_attr *attr)
-{
-	const struct rp_wire_info *i = &q->info;
-	size_t n;
-
-	attr->region_class = (enum fi_rpmem_class)i->class;
-	attr->method = (enum fi_rpmem_method)i->method;
-	attr->status = q->out.status;
-	attr->granularity = i->granularity;
-	attr->preferred_size = i->preferred_size;
-	attr->preferred_align = i->preferred_align;
-	attr->addr = i->grant.addr;
-	attr->len = i->grant.length;
-	memcpy(attr->why, i->why, sizeof(attr->why));
-	attr->why[sizeof(attr->why) - 1] = 0;
-	n = strlen(attr->why);
-	snprintf(attr->why + n, sizeof(attr->why) - n, "%s%s", n ? "; " : "",
-		 words);
-}
-
-static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
-		     enum fi_rpmem_class required, struct fi_rpmem_attr *attr)
+static int ext_query_sync(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
+			  enum fi_rpmem_class required,
+			  struct fi_rpmem_attr *attr)
 {
 	struct rp_ep *ep = rp_container_of(fid, struct rp_ep, fid);
 	struct query q = {.range.key = key};
-	char words[RP_WHY_LEN] = "";
-	int ret = 0;
+	char words[RP_WHY_LEN];
+	int class = query_check(ep, key, required, attr), ret = 0;
 
-	if (!attr || attr->size != sizeof(*attr) ||
-	    class_of(ep, required, &q.op.required))
-		return -FI_EINVAL;
-	if (!ep->enabled)
-		return -FI_EOPBADSTATE;
-	if (!ep->dom->marked || !rp_key_is_persistent(key))
-		return -FI_EKEYREJECTED;
+	if (class < 0)
+		return class;
 	q.op.done = query_done;
 	q.op.kind = RP_OP_QUERY;
+	q.op.required = (enum rp_class) class;
 	q.op.ranges = &q.range;
 	q.op.nranges = 1;
 	q.op.info = &q.info;
@@ -137,18 +197,20 @@ static int ext_query(struct fid_ep *fid, fi_addr_t dest, uint64_t key,
 	/* If the connection was lost unnoticed, query again over a new one. */
 	for (int tries = 0; tries < 2 && !ret; tries++) {
 		q.done = false;
-		ret = query_run(ep, dest, &q, words);
+		ret = query_run(ep, addr, &q);
 		if (q.out.status != RP_ST_LOST)
 			break;
 	}
-	pthread_mutex_unlock(&ep->dom->lock);
-	if (!ret && q.out.status >= RP_ST_WRITE_FAILED) {
+	if (!ret && !query_replied(q.out.status)) {
 		RP_WARN(EP_CTRL, "query: %s: %s\n",
-			rp_status_name(q.out.status), words);
-		return -rp_status_errno(q.out.status);
+			rp_status_name(q.out.status),
+			rp_session_words(q.session, words, sizeof(words)));
+		ret = -rp_status_errno(q.out.status);
 	}
+	/* The session outlives its connection, and ends with the endpoint. */
 	if (!ret)
-		query_result(&q, words, attr);
+		query_result(q.out.status, &q.info, q.session, attr);
+	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }
 
@@ -156,6 +218,7 @@ struct fi_rpmem_ops rp_ext_ops = {
 	.size = sizeof(struct fi_rpmem_ops),
 	.commit = ext_commit,
 	.query = ext_query,
+	.query_sync = ext_query_sync,
 };
 
 static int ext_drain(struct fid_domain *fid, int timeout)

@@ -11,6 +11,7 @@ rpmem_sources = \
 	prov/rpmem/ep.c \
 	prov/rpmem/eq.c \
 	prov/rpmem/ext.c \
+	prov/rpmem/ext.h \
 	prov/rpmem/fabric.c \
 	prov/rpmem/fid.c \
 	prov/rpmem/host.h \

@@ -185,19 +185,18 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return end(t, s);
 }
 
-ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
-		      size_t count, fi_addr_t dest, enum rp_level level,
-		      enum rp_class required, const struct fi_rpmem_then *then,
-		      bool want, void *context)
+ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
+		      enum rp_level level, enum rp_class required)
 {
+	const size_t count = msg->rma_iov_count;
 	struct rp_wire_range *many = NULL, *to;
 	struct rp_session *s;
 	struct rp_task *t;
 	ssize_t ret;
 
-	if (!count || (then && level != RP_LEVEL_DURABLE))
+	if (msg->then && level != RP_LEVEL_DURABLE)
 		return -FI_EINVAL;
-	if (!ep->dom->marked || !rp_key_is_persistent(ranges[0].key))
+	if (!ep->dom->marked || !rp_key_is_persistent(msg->rma_iov[0].key))
 		return rp_rma_unmarked();
 	if (count > RP_CHANNEL_IOV) {
 		many = malloc(count * sizeof(*many));
@@ -205,32 +204,32 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
 			return -FI_ENOMEM;
 	}
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = rp_rma_begin(ep, dest, ranges[0].key, 0, &t, &s);
+	ret = rp_rma_begin(ep, msg->addr, msg->rma_iov[0].key, 0, &t, &s);
 	if (ret) {
 		free(many);
 		goto unlock;
 	}
 	to = many ? many : t->ranges;
 	for (size_t i = 0; i < count; i++)
-		to[i] = range_of(&ranges[i]);
+		to[i] = range_of(&msg->rma_iov[i]);
 	t->op.kind = RP_OP_COMMIT;
 	t->op.level = level;
 	t->op.required = required;
 	t->op.ranges = to;
 	t->op.nranges = count;
 	t->extra = many; /* freed with the task */
-	if (then) {
+	if (msg->then) {
 		t->op.effect = RP_EFFECT_THEN;
 		t->op.then = (struct rp_wire_then){
-			.key = then->key,
-			.addr = then->addr,
-			.value = then->value,
+			.key = msg->then->key,
+			.addr = msg->then->addr,
+			.value = msg->then->value,
 		};
 	}
 	t->kind = RP_CNTR_WRITE;
 	t->flags = FI_RMA | FI_WRITE;
-	t->want = want;
-	t->context = context;
+	t->want = true;
+	t->context = msg->context;
 	ret = rp_rma_end(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
@@ -259,36 +258,13 @@ static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return ret ? ret : fi_writemsg(ep->base, msg, flags);
 }
 
-static ssize_t save(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		    uint64_t flags)
-{
-	enum rp_level level = RP_LEVEL_DURABLE;
-
-	/* FI_RPMEM_SAVE moves no data: it commits what was written before. */
-	if (msg->iov_count || (flags & (FI_REMOTE_CQ_DATA | FI_INJECT)))
-		return -FI_EINVAL;
-	if (!(flags & FI_COMMIT_COMPLETE))
-		level = RP_LEVEL_VISIBLE;
-	if (!(flags & (FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE))) {
-		RP_WARN(EP_DATA, "FI_RPMEM_SAVE needs FI_COMMIT_COMPLETE "
-				 "(durable) or FI_DELIVERY_COMPLETE "
-				 "(visible)\n");
-		return -FI_EINVAL;
-	}
-	return rp_rma_commit(ep, msg->rma_iov, msg->rma_iov_count, msg->addr,
-			     level, ep->required, NULL, rp_ep_wants(ep, flags),
-			     msg->context);
-}
-
 static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
 	struct rp_ep *ep = ep_of(fid);
+	const bool want = !ep->selective || (flags & FI_COMPLETION);
 
-	if (flags & FI_RPMEM_SAVE)
-		return save(ep, msg, flags);
-	return write_any(ep, msg, flags, ep->implicit_flags,
-			 rp_ep_wants(ep, flags));
+	return write_any(ep, msg, flags, ep->implicit_flags, want);
 }
 
 /* Calls without flags use the endpoint's, or FI_INJECT. */
@@ -415,7 +391,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			   uint64_t flags)
 {
 	struct rp_ep *ep = ep_of(fid);
-	ssize_t ret = flags & FI_RPMEM_SAVE ? -FI_EINVAL : classify(msg);
+	ssize_t ret = classify(msg);
 
 	if (ret < 0)
 		return ret;

@@ -19,7 +19,7 @@ static inline bool commits(const struct rp_ep *ep)
 static ssize_t raw_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
-	if (flags & RP_OUR_FLAGS)
+	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_unmarked();
 	return fi_writemsg(ep_of(fid)->base, msg, flags);
 }
@@ -91,7 +91,7 @@ static ssize_t raw_readv(struct fid_ep *fid, const struct iovec *iov,
 static ssize_t raw_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			   uint64_t flags)
 {
-	if (flags & RP_OUR_FLAGS)
+	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_unmarked();
 	return fi_readmsg(ep_of(fid)->base, msg, flags);
 }

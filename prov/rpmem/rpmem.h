@@ -532,8 +532,6 @@ struct rp_ep {
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
-/* ofi_rpmem's flags, which the base must not see. */
-#define RP_OUR_FLAGS (FI_COMMIT_COMPLETE | FI_RPMEM_SAVE)
 static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
@@ -577,14 +575,9 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 /* Log that memory whose key has no mark has no commits; returns the error. */
 int rp_rma_unmarked(void);
 
-/*
- * Post a commit for the program. then NULL: no ordered store. want: a
- * completion also on success.
- */
-ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rma_iov *ranges,
-		      size_t count, fi_addr_t dest, enum rp_level level,
-		      enum rp_class required, const struct fi_rpmem_then *then,
-		      bool want, void *context);
+/* Post a commit for the program: level and required are those of msg. */
+ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
+		      enum rp_level level, enum rp_class required);
 
 /* --- local.c --- */
 

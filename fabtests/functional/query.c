@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Queries with and without a completion, and zeroed or refused commits. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "functional/pair.h"
+
+static const char *label;
+static struct fi_cq_tagged_entry e;
+static struct fi_cq_err_entry err;
+static struct fi_rpmem_ops *ops;
+static struct fi_rpmem_attr attr;
+static char why[512];
+
+#define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
+#define UNTOUCHED      0x7e57
+
+/* An attr that shows whether it was written. */
+static struct fi_rpmem_attr *fresh(void)
+{
+	strcpy(why, "untouched");
+	attr = QUERY_ATTR(why);
+	attr.prov_errno = UNTOUCHED;
+	attr.len = UNTOUCHED;
+	return &attr;
+}
+
+static bool untouched(void)
+{
+	return attr.prov_errno == UNTOUCHED && attr.len == UNTOUCHED &&
+	       !strcmp(why, "untouched");
+}
+
+/* A key of the peer's host at whose port nobody listens. */
+static uint64_t key_of_nobody(const struct card *peer)
+{
+	return (peer->pool_key & ~(0xffffull << 40)) | 1ull << 40;
+}
+
+#define QUERY(s, key, class, a, context)                                       \
+	fi_rpmem_query(ops, (s)->ep, (s)->peer, key, class, a, context)
+#define QUERY_SYNC(s, key, class, a)                                           \
+	fi_rpmem_query_sync(ops, (s)->ep, (s)->peer, key, class, a)
+
+static void idle(struct side *s, const struct card *peer)
+{
+	pair_barrier(s);
+}
+
+/* --- completions --- */
+
+static void completes(struct side *s, const struct card *peer)
+{
+	int context;
+
+	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh(),
+		      &context));
+	OK(side_wait(s, &e, &err) && e.op_context == &context,
+	   "a query completes with its context");
+	OK(!attr.prov_errno && attr.len == PAIR_POOL &&
+		   attr.addr == peer->pool_addr &&
+		   attr.region_class == FI_RPMEM_CLASS_POWER &&
+		   attr.method != FI_RPMEM_METHOD_REFUSED && attr.granularity &&
+		   strstr(why, "a private connection"),
+	   "its attr is filled in before");
+	if (s->o.format != FI_CQ_FORMAT_CONTEXT)
+		OK(e.flags == (FI_RMA | FI_READ), "flags of a query");
+	OK(side_quiet(s), "it completes once");
+}
+
+static void fails(struct side *s, const struct card *peer)
+{
+	int context;
+
+	POST(s, QUERY(s, key_of_nobody(peer), FI_RPMEM_CLASS_DEFAULT, fresh(),
+		      &context));
+	OK(!side_wait(s, &e, &err) && err.op_context == &context &&
+		   err.prov_errno == RP_ST_LOST && err.err == ENOTCONN &&
+		   err.flags == (FI_RMA | FI_READ) &&
+		   fi_rpmem_status(err.prov_errno) == FI_RPMEM_ST_LOST,
+	   "a query that nobody hears is an error entry with its context");
+	OK(untouched(), "its attr is as it was");
+	OK(side_quiet(s), "it fails once");
+}
+
+static void many(struct side *s, const struct card *peer)
+{
+	static struct fi_rpmem_attr a[100];
+	int contexts[100] = {0}, n = 0;
+
+	for (int i = 0; i < 100; i++) {
+		a[i] = (struct fi_rpmem_attr){.size = sizeof(a[i])};
+		POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, &a[i],
+			      &contexts[i]));
+	}
+	while (n < 100 && side_wait(s, &e, &err)) {
+		++*(int *)e.op_context;
+		n++;
+	}
+	for (int i = 0; i < 100; i++)
+		if (contexts[i] != 1 || a[i].len != PAIR_POOL)
+			n = -1;
+	OK(n == 100 && side_quiet(s), "100 queries complete once each");
+}
+
+static void completions(struct side *s, const struct card *peer)
+{
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	completes(s, peer);
+	fails(s, peer);
+	many(s, peer);
+	OK(!QUERY_SYNC(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh()) &&
+		   attr.len == PAIR_POOL,
+	   "a synchronous query");
+	OK(side_quiet(s), "has no completion");
+	pair_barrier(s);
+}
+
+/* --- arguments --- */
+
+static void arguments(struct side *s, const struct card *peer)
+{
+	const struct fi_rma_iov r = {peer->pool_addr, 64, peer->pool_key};
+	struct fi_rpmem_msg msg = {
+		.rma_iov = &r,
+		.rma_iov_count = 1,
+		.addr = s->peer,
+	};
+	const uint64_t key = peer->pool_key;
+	struct fi_rpmem_attr small = {.size = sizeof(small) - 1};
+	struct fi_rpmem_ops *none;
+
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	OK(fi_open_ops(&s->ep->fid, "fi_rpmem_ops/1", 0, (void **)&none,
+		       NULL) == -FI_ENOSYS,
+	   "operations of another version are not offered");
+	OK(QUERY(s, key, FI_RPMEM_CLASS_DEFAULT, NULL, NULL) == -FI_EINVAL,
+	   "a query without an attr is refused");
+	OK(QUERY(s, key, FI_RPMEM_CLASS_DEFAULT, &small, NULL) == -FI_EINVAL,
+	   "an attr of another size is refused");
+	OK(QUERY(s, key, (enum fi_rpmem_class)9, fresh(), NULL) == -FI_EINVAL,
+	   "a class that is none is refused");
+	OK(QUERY(s, 42, FI_RPMEM_CLASS_DEFAULT, fresh(), NULL) ==
+		   -FI_EKEYREJECTED,
+	   "a key that ofi_rpmem did not make is refused");
+	OK(fi_rpmem_query(ops, s->ep, 77, key, FI_RPMEM_CLASS_DEFAULT, fresh(),
+			  NULL) == -FI_EINVAL,
+	   "an address that is not in the vector is refused");
+	for (int bit = 0; bit < 64; bit++) {
+		ssize_t ret = fi_rpmem_commit(ops, s->ep, &msg, 1ull << bit);
+
+		if (ret != -FI_EINVAL)
+			tap_ok(false, "%s: flag %d: %zd", label, bit, ret);
+	}
+	OK(fi_rpmem_commit(ops, s->ep, NULL, 0) == -FI_EINVAL,
+	   "a commit without a msg is refused");
+	msg.rma_iov = NULL;
+	OK(fi_rpmem_commit(ops, s->ep, &msg, 0) == -FI_EINVAL,
+	   "a commit without ranges is refused");
+	OK(untouched() && side_quiet(s), "refused calls complete nothing");
+	pair_barrier(s);
+}
+
+static void sentences(struct side *s, const struct card *peer)
+{
+	char whole[512], cut[9];
+
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	for (int sync = 0; sync < 2; sync++) {
+		const char *how = sync ? "synchronous" : "asynchronous";
+#define RUN()                                                                  \
+	do {                                                                   \
+		if (sync) {                                                    \
+			MUST(QUERY_SYNC(s, peer->pool_key,                     \
+					FI_RPMEM_CLASS_DEFAULT, &attr));       \
+			break;                                                 \
+		}                                                              \
+		POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,       \
+			      &attr, NULL));                                   \
+		if (!side_wait(s, &e, &err))                                   \
+			MUST(-err.err);                                        \
+	} while (0)
+		fresh();
+		RUN();
+		strcpy(whole, why);
+		fresh();
+		attr.why = NULL;
+		RUN();
+		tap_ok(attr.len == PAIR_POOL && !strcmp(why, "untouched"),
+		       "%s: %s: why NULL", label, how);
+		fresh();
+		attr.why_size = 0;
+		RUN();
+		tap_ok(attr.len == PAIR_POOL && !strcmp(why, "untouched"),
+		       "%s: %s: why_size 0", label, how);
+		fresh();
+		memset(cut, '!', sizeof(cut));
+		attr.why = cut;
+		attr.why_size = sizeof(cut) - 1;
+		RUN();
+		tap_ok(!memcmp(cut, whole, 7) && !cut[7] && cut[8] == '!',
+		       "%s: %s: the sentence is cut", label, how);
+	}
+	pair_barrier(s);
+}
+
+/* --- what is bound --- */
+
+static void counters(struct side *s, const struct card *peer)
+{
+	struct fid_cntr *reads = s->cntr[2], *writes = s->cntr[3];
+
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	MUST(QUERY_SYNC(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh()));
+	OK(!fi_cntr_read(reads) && !fi_cntr_read(writes),
+	   "a synchronous query is not counted");
+	completes(s, peer);
+	OK(fi_cntr_read(reads) == 1 && !fi_cntr_readerr(reads) &&
+		   !fi_cntr_read(writes),
+	   "a query counts as a read");
+	fails(s, peer);
+	OK(fi_cntr_read(reads) == 1 && fi_cntr_readerr(reads) == 1 &&
+		   !fi_cntr_readerr(writes),
+	   "a query that failed counts as a failed read");
+	pair_barrier(s);
+}
+
+static void selective(struct side *s, const struct card *peer)
+{
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	completes(s, peer);
+	fails(s, peer);
+	pair_barrier(s);
+}
+
+/* --- the endpoint closes --- */
+
+static void sleepy(struct side *s, const struct card *peer)
+{
+	const struct timespec pause = {.tv_sec = 2};
+
+	pair_barrier(s);
+	nanosleep(&pause, NULL);
+	pair_barrier(s);
+}
+
+static void closed(struct side *s, const struct card *peer)
+{
+	const struct timespec pause = {.tv_nsec = 300000000};
+	struct fid_ep *first = s->ep;
+	int context;
+
+	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
+	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
+	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
+	MUST(fi_enable(s->ep));
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	completes(s, peer);
+	/* The meeting is of the first endpoint. */
+	{
+		struct fid_ep *second = s->ep;
+
+		s->ep = first;
+		pair_barrier(s);
+		s->ep = second;
+	}
+	nanosleep(&pause, NULL); /* the target sleeps */
+	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh(),
+		      &context));
+	MUST(fi_close(&s->ep->fid));
+	s->ep = first;
+	OK(!side_wait(s, &e, &err) && err.op_context == &context &&
+		   err.prov_errno == RP_ST_CANCELED,
+	   "a query of a closed endpoint fails with its context");
+	OK(untouched(), "its attr is as it was");
+	pair_barrier(s);
+}
+
+/* --- classes, on tmpfs --- */
+
+static int zeroed(struct side *s, const struct card *peer,
+		  enum fi_rpmem_level level)
+{
+	const struct fi_rma_iov r = {peer->pool_addr, 64, peer->pool_key};
+	struct fi_rpmem_msg msg = {0};
+
+	msg.rma_iov = &r;
+	msg.rma_iov_count = 1;
+	msg.addr = s->peer;
+	msg.level = level;
+	POST(s, fi_rpmem_commit(ops, s->ep, &msg, 0));
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+static void power(struct side *s, const struct card *peer)
+{
+	int context;
+
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh(),
+		      &context));
+	OK(side_wait(s, &e, &err) && e.op_context == &context &&
+		   attr.prov_errno == RP_ST_CLASS &&
+		   fi_rpmem_status(attr.prov_errno) == FI_RPMEM_ST_CLASS &&
+		   attr.region_class == FI_RPMEM_CLASS_PROCESS &&
+		   attr.method == FI_RPMEM_METHOD_REFUSED && why[0],
+	   "a query completes when commits are refused");
+	OK(zeroed(s, peer, 0) == RP_ST_CLASS,
+	   "a zeroed msg is durable, at the endpoint's class power");
+	OK(!zeroed(s, peer, FI_RPMEM_VISIBLE),
+	   "level visible requires no class");
+	pair_barrier(s);
+}
+
+static void process(struct side *s, const struct card *peer)
+{
+	MUST(fi_rpmem_ops_get(s->ep, &ops));
+	OK(!zeroed(s, peer, 0),
+	   "a zeroed msg requires the endpoint's class process");
+	pair_barrier(s);
+}
+
+static void run(const char *name, struct pair_opts initiator, half_fn target,
+		half_fn half)
+{
+	const struct pair_opts plain = {0};
+
+	label = name;
+	pair_run(&plain, &initiator, target, half);
+}
+
+int main(void)
+{
+	const struct pair_opts plain = {0};
+	struct pair_opts o;
+	char path[] = "/dev/shm/query_pool.XXXXXX";
+
+	setbuf(stdout, NULL);
+	unsetenv("FI_OFI_RPMEM_CLASS");
+	run("format tagged", plain, idle, completions);
+	o = (struct pair_opts){.format = FI_CQ_FORMAT_CONTEXT, .sleeps = true};
+	run("format context, sread", o, idle, completions);
+	o = (struct pair_opts){.format = FI_CQ_FORMAT_MSG,
+			       .progress = FI_PROGRESS_AUTO};
+	run("format msg, auto", o, idle, completions);
+	o = (struct pair_opts){.format = FI_CQ_FORMAT_DATA};
+	run("format data", o, idle, completions);
+	run("arguments", plain, idle, arguments);
+	run("sentences", plain, idle, sentences);
+	o = (struct pair_opts){.counts = true};
+	run("counters", o, idle, counters);
+	o = (struct pair_opts){.selective = true};
+	run("selective", o, idle, selective);
+	run("closed", plain, sleepy, closed);
+	if (!pair_on_tmpfs(path))
+		return tap_done();
+	run("class process", plain, idle, process);
+	unsetenv("FI_OFI_RPMEM_CLASS");
+	run("class power", plain, idle, power);
+	unlink(path);
+	return tap_done();
+}
