@@ -485,9 +485,16 @@ Test(session_commit, each_key_uses_its_method)
 	expect_pending(&a);
 	bed_done(1);
 	expect_ok(&a);
+	/* Ranges for the agent end at the first that is not. */
+	many[5] = many[0];
+	bed_post(op_commit(&a, many + 3, 3));
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->req.nranges, 2);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_nothing();
 	/* A commit with an effect goes to the agent as a whole. */
-	op_commit(&a, many, 5)->effect = RP_EFFECT_NOTIFY;
-	bed_post(&a.op);
+	op_commit(&b, many, 5)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&b.op);
 	cr_assert_eq(bed_see_request(RP_EFFECT_NOTIFY)->req.nranges, 5);
 	bed_see_nothing();
 }

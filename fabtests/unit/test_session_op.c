@@ -60,6 +60,18 @@ Test(session_op, bad_operations_are_refused)
 	op = op_write(&a, 1, 0, 64, 0);
 	op->iov_count = RP_CHANNEL_IOV + 1;
 	cr_assert_eq(bed_try(op), -EINVAL);
+	/* Sums that wrap. */
+	op = op_write(&a, 1, 0, 64, 0);
+	op->iov[0].iov_len = UINT64_MAX;
+	op->iov[1].iov_len = 65;
+	op->iov_count = 2;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	for (int i = 0; i < 2; i++)
+		r[i] = (struct rp_wire_range){bed_key(1), 0, 1ull << 63};
+	op = op_write(&a, 1, 0, 0, 0);
+	op->ranges = r;
+	op->nranges = 2;
+	cr_assert_eq(bed_try(op), -EINVAL);
 	for (int i = 0; i <= RP_CHANNEL_IOV; i++)
 		r[i] = bed_range(1, 64 * i, 8);
 	op = op_write(&a, 1, 0, 8 * (RP_CHANNEL_IOV + 1), 0);
@@ -210,6 +222,44 @@ Test(session_op, longer_store_is_not_copied)
 	bed_see_nothing();
 }
 
+/* The channel copies messages up to its inject size. */
+Test(session_op, message_of_the_inject_size_is_injected)
+{
+	for (int less = 0; less < 2; less++) {
+		bed_stop();
+		bed_start(NULL);
+		bed.inject = RP_WIRE_STORE_LEN(1, 64) - less;
+		bed_open(1);
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_see_request(RP_EFFECT_STORE);
+		cr_assert_eq(bed.last->injected, !less);
+	}
+}
+
+/* One of its regions is committed without the agent. */
+Test(session_op, write_to_a_region_with_a_fence_is_no_store)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	bed.method = RP_METHOD_FENCE;
+	bed_post(op_read(&b, 2, 0, 8));
+	bed_see();
+	r[1] = bed_range(2, 0, 32);
+	bed.method = RP_METHOD_AGENT_CLWB;
+	r[0] = bed_range(1, 0, 32);
+	op = op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->req.nranges, 1);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_nothing();
+}
+
 /* A device with local MRs gets the message in one piece. */
 Test(session_op, store_is_gathered_for_a_device)
 {
@@ -277,16 +327,24 @@ Test(session_op, write_of_several_ranges_is_cut_at_ranges)
 	op->iov[2] = (struct iovec){a.buf + 900, 4100};
 	op->iov[3] = (struct iovec){a.buf + 5000, 1000};
 	op->iov_count = 4;
+	for (int i = 0; i < 4; i++)
+		op->desc[i] = &a.buf[i];
 	bed_post(op);
 	m = bed_see_kind(RP_CHANNEL_WRITE);
 	cr_assert_eq(m->len, 1000);
 	cr_assert_eq(m->iov_count, 2);
+	cr_assert_eq(m->desc[0], &a.buf[0]);
+	cr_assert_eq(m->desc[1], &a.buf[2]);
 	cr_assert_eq(memcmp(m->bytes, a.buf, 1000), 0);
 	m = bed_see_kind(RP_CHANNEL_WRITE);
 	cr_assert_eq(m->remote_addr, BED_REMOTE + 10000);
+	cr_assert_eq(m->iov_count, 1);
+	cr_assert_eq(m->desc[0], &a.buf[2]);
 	cr_assert_eq(memcmp(m->bytes, a.buf + 1000, 4000), 0);
 	m = bed_see_kind(RP_CHANNEL_WRITE);
 	cr_assert_eq(m->rkey, bed_key(2) ^ 0xff);
+	cr_assert_eq(m->iov_count, 1);
+	cr_assert_eq(m->desc[0], &a.buf[3]);
 	cr_assert_eq(memcmp(m->bytes, a.buf + 5000, 1000), 0);
 	bed_done(2);
 	expect_pending(&a);
@@ -361,6 +419,41 @@ Test(session_op, injected_bytes_are_copied)
 	memset(e.buf, 0xee, 1000);
 	for (int i = 0; i < bed.posted->iov_count; i++)
 		cr_assert_neq(bed.posted->iov[i].iov_base, e.buf);
+}
+
+Test(session_op, injected_bytes_of_several_buffers_are_copied)
+{
+	struct rp_op *op = op_write(&a, 1, 0, 1000, 0);
+
+	for (int i = 0; i < 1000; i++)
+		a.buf[i] = (uint8_t)(i % 251);
+	op->inject = true;
+	op->iov[0] = (struct iovec){a.buf, 300};
+	op->iov[1] = (struct iovec){a.buf + 300, 200};
+	op->iov[2] = (struct iovec){a.buf + 500, 500};
+	op->iov_count = 3;
+	bed_post(op);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->iov_count, 1);
+	cr_assert_eq(memcmp(bed.last->bytes, a.buf, 1000), 0);
+	cr_assert_neq(bed.posted->iov[0].iov_base, a.buf);
+}
+
+/* A part that failed is not forgotten when the others are done. */
+Test(session_op, write_with_a_failed_part_has_failed)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op = op_write(&a, 1, 0, 8000, 0);
+
+	r[0] = bed_range(1, 0, 4000);
+	r[1] = bed_range(1, 10000, 4000);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	bed_fail(EIO);
+	bed_done(1);
+	expect_pending(&a);
+	expect_status(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, EIO);
 }
 
 /* Copies have no MR, so their bytes are sent in a REQUEST. */

@@ -82,6 +82,26 @@ Test(session_order, no_more_requests_than_credits)
 	bed_see_nothing();
 }
 
+/* More than the table of tokens has buckets. */
+Test(session_order, replies_find_their_requests)
+{
+	struct rp_session_attr attr = bed_attr();
+	static struct report more[2 * RP_SESSION_TOKENS];
+	const unsigned int n = 2 * RP_SESSION_TOKENS;
+
+	bed_stop();
+	attr.max_commits = n;
+	bed_start(&attr);
+	bed.credits = n;
+	bed_open(1);
+	for (unsigned int i = 0; i < n; i++)
+		bed_post(op_commit_one(&more[i], 1, 64 * i, 64));
+	for (unsigned int i = 0; i < n; i++) {
+		bed_reply(1 + i, RP_ST_OK);
+		expect_ok(&more[i]);
+	}
+}
+
 Test(session_order, replies_change_the_credits)
 {
 	struct rp_wire_reply m = {
@@ -356,6 +376,38 @@ Test(session_order, outstanding_proof_is_enough)
 	bed_done(1);
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_done(1);
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+Test(session_order, flush_proves_placement)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.native = true;
+	bed_start(&attr);
+	bed.method = RP_METHOD_NATIVE;
+	bed.flags |= RP_CHANNEL_FLUSHES;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_FLUSH);
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_nothing();
+	bed_done_all();
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+/* The commit of a durable write proves its placement, so no fence is posted. */
+Test(session_order, durable_write_proves_itself)
+{
+	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_nothing();
+	bed_ok();
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 

@@ -75,10 +75,11 @@ static void asked(struct rp_op *op, const struct rp_outcome *out)
 	struct rp_session *s = op->priv.session;
 	struct rp_grant *g = rp_grant_find(s, a->range.key);
 
-	if (g && g->state == RP_GRANT_ASKED)
-		rp_grant_fail(s, a->range.key,
-			      out->status ? out->status : RP_ST_BAD_MESSAGE,
-			      out->detail);
+	/* An INFO with status OK has a grant. */
+	if (g && g->state == RP_GRANT_ASKED) {
+		assert(out->status != RP_ST_OK);
+		rp_grant_fail(s, a->range.key, out->status, out->detail);
+	}
 	free(a);
 }
 
@@ -260,7 +261,6 @@ static void connected(void *owner, const void *data, size_t len)
 	}
 	s->credits = m.credits;
 	s->state = RP_SESSION_OPEN;
-	s->heard = true;
 	s->idle = false;
 }
 
@@ -337,13 +337,13 @@ static void lose(struct rp_session *s, enum rp_status st, uint32_t detail,
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail)
 {
-	if (s->state != RP_SESSION_IDLE) {
+	if (s->state == RP_SESSION_IDLE) {
+		rp_grants_forget(s, true);
+		s->failure = RP_ST_OK;
+		rp_session_deliver(s);
+	} else {
 		lose(s, st, detail, false);
-		return;
 	}
-	rp_grants_forget(s, true);
-	s->failure = RP_ST_OK;
-	rp_session_deliver(s);
 }
 
 void rp_session_delete(struct rp_session *s)

@@ -89,7 +89,7 @@ static bool delivers(const struct rp_op *op, const struct rp_wire_range *r,
 static int make_data(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
-	void *none[1] = {NULL};
+	void *none = NULL;
 	struct cursor c = {op->iov, op->desc, 0};
 
 	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
@@ -99,7 +99,7 @@ static int make_data(struct rp_op *op)
 		rp_write_launch(op);
 	if (op->priv.copy) {
 		c.iov = &op->priv.copied;
-		c.desc = none;
+		c.desc = &none;
 	}
 	for (size_t i = 0; i < op->nranges; i++) {
 		const struct rp_wire_range *r = &op->ranges[i];
@@ -331,7 +331,7 @@ int rp_commit_make(struct rp_op *op)
 			if (op->priv.unanswered)
 				return -EAGAIN;
 			rp_op_move(op, RP_OP_LAST);
-			break;
+			/* fallthrough */
 		default:
 			return make_last(op);
 		}
