@@ -240,6 +240,9 @@ Test(session_commit, visible_commit_is_a_plain_fence)
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_reply(1, RP_ST_OK);
 	expect_ok(&a);
+	/* It was not a commit: no method and no class. */
+	cr_assert_eq(a.out.method, RP_METHOD_REFUSED);
+	cr_assert_eq(a.out.class, RP_CLASS_NONE);
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 
@@ -289,8 +292,11 @@ Test(session_commit, effect_is_not_sent_behind_a_failure)
 	bed_post(&a.op);
 	bed_done_all();
 	bed_reply(1, RP_ST_OK);
-	bed_reply(2, RP_ST_FLUSH_FAILED);
+	/* The ordered store, which would be range 168, is not in this slice. */
+	bed_reply_as(2, &(struct rp_wire_reply){.status = RP_ST_FLUSH_FAILED,
+						.range = 168});
 	expect_status(&a, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(a.out.range, 168);
 	bed_see_request(RP_EFFECT_NONE);
 	bed_see_request(RP_EFFECT_NONE);
 	bed_see_nothing();
@@ -434,6 +440,16 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	bed_done_all();
 	expect_ok(&b);
 	cr_assert_eq(b.out.method, RP_METHOD_DELIVERY);
+	/* Unplaced bytes in front of the range do not matter. */
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_see();
+	bed_post(op_commit_one(&b, 1, 4096, 64));
+	expect_ok(&b);
+	bed_see_nothing();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	bed_done_all();
 	/* A delivered write is outstanding. */
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
 	bed_see();
@@ -537,6 +553,46 @@ Test(session_commit, cached_bytes_go_to_the_agent)
 		atomic_then_commit(m[i], 0, false);
 		atomic_then_commit(m[i], 72, false);
 	}
+}
+
+Test(session_commit, each_range_of_an_atomic_goes_to_the_agent)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	start_alone(RP_METHOD_FENCE, 0);
+	r[0] = bed_range(1, 0, 8);
+	r[1] = bed_range(1, 4096, 8);
+	op = op_atomic(&a, 1, 0);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_ATOMIC);
+	bed_ok();
+	expect_ok(&a);
+	bed_post(op_commit_one(&b, 1, 4096, 8));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* A STORE leaves its bytes in the caches as an atomic does. */
+Test(session_commit, stored_bytes_go_to_the_agent)
+{
+	struct rp_op *op;
+
+	start_alone(RP_METHOD_FENCE, 0);
+	bed.chan.flags |= RP_CHANNEL_LOCAL_MR;
+	op = op_write(&a, 1, 64, 64, RP_LEVEL_VISIBLE);
+	op->inject = true;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_ok();
+	expect_ok(&a);
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	expect_ok(&b);
+	bed_post(op_commit_one(&b, 1, 127, 1));
+	bed_see_request(RP_EFFECT_NONE);
 }
 
 /* The agent reached the required class only; the bytes may stay cached. */

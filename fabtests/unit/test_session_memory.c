@@ -376,6 +376,21 @@ Test(session_memory, grants)
 	bed_post(op_write(&w[0], 9, 0, 64, 0));
 }
 
+/* A write whose range cannot be recorded is refused as a whole. */
+Test(session_memory, unplaced_ranges)
+{
+	bed_stop();
+	start();
+	arm(0);
+	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 5000, 0)), -ENOMEM);
+	cr_assert(failed);
+	bed_see_nothing();
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+	bed_post(op_write(&w[0], 1, 0, 5000, 0));
+	serve();
+	expect_ok(&w[0]);
+}
+
 /* A fence without memory is posted by a later call. */
 Test(session_memory, fences)
 {

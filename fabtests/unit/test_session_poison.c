@@ -197,6 +197,18 @@ Test(session_poison, refused_writes_are_poisoned)
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
 }
 
+/* A delivered write proves its own placement, not that of later writes. */
+Test(session_poison, delivered_write_proves_itself_alone)
+{
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	bed_done(1);
+	expect_ok(&a);
+	lose_all();
+	commit_says(0, 4096, RP_ST_OK);
+	commit_says(8192, 8, RP_ST_WRITE_FAILED);
+}
+
 /* A later reply proves placement, but the write's own is lost: poisoned. */
 Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 {
