@@ -264,6 +264,35 @@ Test(agent, request_without_msync_is_done_at_once)
 	cr_assert_eq(dax.flushes, 1 + 5);
 	cr_assert_eq(dax.drains, 2);
 	cr_assert_eq(bed_stats(&g).flushes, 2 + 5);
+	/* The line in common is of the last two. */
+	for (int i = 0; i < 3; i++)
+		at[i] = (struct bed_at){&dax, i ? 512 + 8 * i : 0, 1};
+	t = bed_commit_all(&p, RP_CLASS_POWER, 3, at);
+	bed_expect(&p, t, RP_ST_OK);
+	cr_assert_eq(dax.flushes, 1 + 5 + 2);
+	stop();
+}
+
+/* The longest request of all. */
+Test(agent, request_with_most_ranges)
+{
+	static struct rp_wire_range r[RP_WIRE_MAX_PACKED];
+	struct rp_wire_request m = {
+		.nranges = RP_WIRE_MAX_PACKED,
+		.packed = true,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.ranges = r,
+	};
+
+	start(NULL);
+	for (int i = 0; i < RP_WIRE_MAX_PACKED; i++)
+		r[i] = (struct rp_wire_range){dax.r.key, 16 * i, 8};
+	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
+	cr_assert_eq(dax.drains, 1);
+	m.level = RP_LEVEL_VISIBLE;
+	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
+	cr_assert_eq(dax.drains, 1);
 	stop();
 }
 

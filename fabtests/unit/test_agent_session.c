@@ -8,6 +8,7 @@
 
 #include "agent_bed.h"
 #include "core/agent_impl.h"
+#include "core/wire_layout.h"
 #include "seeded.h"
 
 static struct bed g;
@@ -588,6 +589,7 @@ static void malformed(struct bed_peer *p, const void *msg, int len)
 
 	bed_recv(p, msg, len);
 	cr_assert_eq(bed_stats(&g).bad_messages, before + 1);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
 	/* Later messages are ignored. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
@@ -617,6 +619,11 @@ Test(agent_session, malformed_messages_end_the_session)
 		p = bed_connect(&g, &file);
 		malformed(&p, buf, i);
 	}
+	/* A body that no encoder writes. */
+	buf[offsetof(struct rp_le_request, level)] += 3;
+	p = bed_connect(&g, &file);
+	malformed(&p, buf, len);
+	buf[offsetof(struct rp_le_request, level)] -= 3;
 	/* Another version on a connection that has agreed on this one. */
 	buf[2]++;
 	p = bed_connect(&g, &file);

@@ -506,6 +506,18 @@ Test(session, proved_bytes_give_no_more_time)
 	expires_after(BED_TIMEOUT);
 }
 
+/* ... nor once their connection is lost. */
+Test(session, lost_bytes_give_no_more_time)
+{
+	write_slowly();
+	bed_lose(ECONNRESET);
+	bed_progress();
+	expect_status(&a, RP_ST_LOST);
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 1 << 20, 64));
+	expires_after(BED_TIMEOUT);
+}
+
 /* However slow the link, times do not wrap. */
 Test(session, time_for_a_slow_link_is_bounded)
 {

@@ -616,6 +616,25 @@ Test(session_commit, weaker_commit_leaves_bytes_cached)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
+/* Commits and writes of later bytes leave them cached. */
+Test(session_commit, bytes_stay_cached_until_they_are_covered)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_post(op_atomic(&c, 1, 4096));
+	bed_reply(1, RP_ST_OK);
+	bed_reply(2, RP_ST_OK);
+	bed_post(op_commit_one(&b, 1, 4096, 8));
+	bed_reply(3, RP_ST_OK);
+	expect_ok(&b);
+	bed_post(op_write(&c, 1, 8192, 8, 0));
+	bed_done_all();
+	for (int i = 0; i < 4; i++)
+		bed_see();
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
 /* An atomic posted after the commit is not covered by it. */
 Test(session_commit, later_atomic_stays_cached)
 {
@@ -709,16 +728,27 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 Test(session_commit, failed_writes_of_a_lost_connection_go_to_the_agent)
 {
 	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_read(&b, 2, 0, 8));
+	bed_done_all();
+	expect_ok(&b);
+	many[0] = bed_range(1, 0, 32);
+	many[1] = bed_range(2, 0, 32);
 	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->effect = RP_EFFECT_NOTIFY;
+	a.op.ranges = many;
+	a.op.nranges = 2;
 	bed_post(&a.op);
-	bed_see();
-	bed_see();
+	for (int i = 0; i < 4; i++)
+		bed_see();
 	bed_reply(bed.last->hdr.token, RP_ST_OVERLOADED);
 	bed_done_all();
 	expect_status(&a, RP_ST_OVERLOADED);
 	bed_lose(ECONNRESET);
 	bed_progress();
 	bed_open(1);
-	bed_post(op_commit_one(&b, 1, 0, 64));
-	bed_see_request(RP_EFFECT_NONE);
+	for (uint32_t k = 1; k <= 2; k++) {
+		bed_post(op_commit_one(&b, k, 0, 32));
+		bed_see_request(RP_EFFECT_NONE);
+		bed_ok();
+		expect_ok(&b);
+	}
 }

@@ -300,6 +300,7 @@ Test(session_memory, poison)
 		expect_status(&w[0], RP_ST_FLUSH_FAILED);
 		bed_post(op_commit_one(&b, 1, 65536, 64));
 		expect_status(&b, RP_ST_WRITE_FAILED);
+		cr_assert_eq(b.out.range, 0);
 	}
 }
 

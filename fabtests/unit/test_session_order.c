@@ -311,6 +311,44 @@ Test(session_order, everything_waits_for_an_ordered_store_of_its_bytes)
 	waits_for_a(op, false);
 }
 
+/* The store of a commit must not be overtaken by an earlier one. */
+Test(session_order, ordered_store_waits_for_stores_of_its_bytes)
+{
+	bed_post(op_write(&a, 1, 128, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	waits_for_a(op_then(&b, 1, 4096, 64, 184), true);
+	bed_post(op_write(&a, 1, 128, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	waits_for_a(op_then(&b, 1, 4096, 64, 192), false);
+}
+
+/* A QUERY is of a key, whatever else its range says. */
+Test(session_order, query_waits_for_nothing)
+{
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	op_query(&b, 1);
+	b.range = bed_range(1, 0, 4096);
+	bed_post(&b.op);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
+}
+
+/* What follows the ranges of an operation in memory is not its own. */
+Test(session_order, ranges_behind_the_last_do_not_wait)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	r[0] = bed_range(1, 4096, 4000);
+	r[1] = bed_range(1, 0, 64);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	op = op_write(&b, 1, 4096, 4000, 0);
+	op->ranges = r;
+	bed_post(op);
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
 /* --- placement --- */
 
 Test(session_order, fence_proves_placement)

@@ -170,6 +170,25 @@ Test(session_poison, writes_that_were_never_sent_are_poisoned)
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
 }
 
+/* What follows the ranges of a write in memory is not poisoned. */
+Test(session_poison, ranges_behind_the_last_are_not_poisoned)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	for (int level = 0; level <= RP_LEVEL_DURABLE; level++) {
+		op = op_write(&a, 1, 0, 4000, level);
+		r[0] = bed_range(1, 0, 4000);
+		r[1] = bed_range(1, 65536, 4000);
+		op->ranges = r;
+		bed_post(op);
+		lose_all();
+		expect_status(&a, RP_ST_LOST);
+		commit_says(0, 8, RP_ST_WRITE_FAILED);
+		commit_says(65536, 8, RP_ST_OK);
+	}
+}
+
 /* Writes that fail without a connection poison their ranges, too. */
 Test(session_poison, writes_without_a_connection_are_poisoned)
 {
@@ -431,6 +450,23 @@ Test(session_poison, effect_with_a_reply_is_determinate)
 	bed_lose(ECONNRESET);
 	bed_progress();
 	expect_ok(&a);
+}
+
+/* The reply is there, but not the acknowledgement of the bytes. */
+Test(session_poison, effect_of_a_lost_write_is_indeterminate)
+{
+	for (int refused = 0; refused < 2; refused++) {
+		op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->effect =
+			RP_EFFECT_NOTIFY;
+		bed_post(&a.op);
+		bed_see_kind(RP_CHANNEL_WRITE);
+		bed_see_request(RP_EFFECT_NOTIFY);
+		bed_reply(bed.last->hdr.token,
+			  refused ? RP_ST_UNSUPPORTED : RP_ST_OK);
+		expect_pending(&a);
+		lose_all();
+		expect_status(&a, refused ? RP_ST_UNSUPPORTED : RP_ST_UNSURE);
+	}
 }
 
 Test(session_poison, timeout_leaves_effects_indeterminate)

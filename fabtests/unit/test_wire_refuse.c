@@ -474,6 +474,9 @@ Test(wire_refuse, refusals_with_more)
 		};
 		cr_assert_eq(wire_put(buf, sizeof(buf), &m), i ? -EINVAL : 80);
 	}
+	/* An initiator finds such a status, no target sends it. */
+	m.hello_ack = (struct rp_wire_hello_ack){.status = RP_ST_WRITE_FAILED};
+	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	for (int i = 0; i < 5; i++) {
 		m = (struct wire_msg){.type = RP_MSG_REPLY};
 		m.reply = (struct rp_wire_reply){

@@ -236,14 +236,13 @@ void rp_session_pump(struct rp_session *s)
 			return;
 }
 
-/* May the target have had the effect, or have it yet? A refusal says no. */
+/* May the target have had the effect, or have it yet? */
 static bool is_indeterminate(const struct rp_op *op)
 {
 	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
 			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 
-	return once && op->priv.effect_sent &&
-	       (op->priv.unanswered || op->priv.out.status == RP_ST_OK);
+	return once && op->priv.effect_sent;
 }
 
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
@@ -251,6 +250,7 @@ void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
 	struct rp_op *op;
 
 	TAILQ_FOREACH (op, &s->ops, priv.link) {
+		/* A refusal stays: it is the first failure. */
 		if (is_indeterminate(op))
 			rp_op_fail(op, RP_ST_UNSURE, st, 0);
 		rp_op_fail(op, st, detail, 0);
