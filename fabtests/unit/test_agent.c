@@ -159,10 +159,12 @@ Test(agent, request_without_ranges_proves_placement)
 	struct rp_wire_reply m;
 
 	start(NULL);
+	bed_expect(&p, bed_commit(&p, &eadr, 0, 8), RP_ST_OK);
 	m = bed_expect(&p, bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL),
 		       RP_ST_OK);
 	cr_assert_eq(m.level, RP_LEVEL_VISIBLE);
 	cr_assert_eq(work(), 0);
+	cr_assert_eq(eadr.drains, 1);
 	stop();
 }
 
@@ -577,6 +579,7 @@ Test(agent, too_many_in_all)
 	u = bed_commit(&q, &file, 0, 1);
 	bed_commit(&q, &file, 0, 1);
 	bed_expect(&q, bed_commit(&q, &both, 0, 1), RP_ST_OVERLOADED);
+	cr_assert_eq(bed_stats(&g).refused, 1);
 	/* A request that needs no job is executed all the same. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 1), RP_ST_OK);
 	bed_run(&g);

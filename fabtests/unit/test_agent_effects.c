@@ -678,6 +678,29 @@ Test(effects, notification)
 	stop();
 }
 
+/* The length is that of all ranges, the address that of the first. */
+Test(effects, notification_of_several_ranges)
+{
+	struct rp_wire_range r[3];
+	const struct rp_wire_request m = {
+		.nranges = 2,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_NOTIFY,
+		.ranges = r,
+	};
+
+	start(NULL);
+	for (int i = 0; i < 3; i++)
+		r[i] = (struct rp_wire_range){dax.r.key, 1000 * i, 64 << i};
+	bed_expect(&p, bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 3, r),
+		   RP_ST_OK);
+	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
+	cr_assert_eq(g.notified_buf, (char *)dax.r.base);
+	cr_assert_eq(g.notified_len, 64 + 128);
+	stop();
+}
+
 /* A range committed by delivery: the notification precedes the reply. */
 Test(effects, notification_without_a_flush)
 {

@@ -245,10 +245,38 @@ Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 	stop();
 }
 
+/* The table has room for as many, and unknown hosts take none of it. */
+Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
+{
+	enum {
+		EACH = RP_AGENT_DEBT + 1,
+		N = EACH * (RP_AGENT_SOURCES + 1)
+	};
+	static struct bed_request *r[N];
+	bool at_once;
+
+	start(NULL);
+	for (int i = 0; i < N; i++) {
+		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+
+		g.source = i / EACH;
+		r[i] = bed_connect_request(&g, &hello);
+	}
+	for (g.source = 1; g.source <= RP_AGENT_SOURCES; g.source++)
+		cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	g.source = 0;
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	g.now += 60000 * BED_MS;
+	bed_run(&g);
+	for (int i = 0; i < N; i++)
+		free(r[i]);
+	stop();
+}
+
 Test(agent_session, delayed_refusals_are_bounded)
 {
 	enum {
-		N = RP_AGENT_MAX_DELAYED + 5
+		N = 2 * RP_AGENT_MAX_DELAYED
 	};
 	struct bed_request *r[N];
 
@@ -261,13 +289,17 @@ Test(agent_session, delayed_refusals_are_bounded)
 	}
 	/* The oldest ones were refused early to make room. */
 	for (int i = 0; i < N; i++)
-		cr_assert_eq(r[i]->refused, i < 5);
+		cr_assert_eq(r[i]->refused, i < RP_AGENT_MAX_DELAYED);
 	/* A request that the transport has dropped gets no reply. */
-	rp_agent_request_gone(g.a, r[5]);
-	rp_agent_request_gone(g.a, r[5]);
-	free(r[5]);
-	r[5] = NULL;
-	g.now += 60000 * BED_MS;
+	rp_agent_request_gone(g.a, r[N - 2]);
+	rp_agent_request_gone(g.a, r[N - 2]);
+	free(r[N - 2]);
+	r[N - 2] = NULL;
+	/* The longest delay. */
+	g.now += RP_AGENT_MAX_DELAYED * (1000 * BED_MS / RP_AGENT_REFUSALS) - 1;
+	bed_run(&g);
+	cr_assert(!r[N - 1]->refused);
+	g.now++;
 	bed_run(&g);
 	for (int i = 0; i < N; i++)
 		if (r[i])
@@ -519,6 +551,7 @@ Test(agent_session, method_is_that_of_the_connection)
 	start(NULL);
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		struct rp_facts f = t[i].f;
+		enum rp_method by_agent;
 		struct rp_wire_hello hello;
 		struct bed_region m;
 		struct bed_peer p, q;
@@ -552,6 +585,18 @@ Test(agent_session, method_is_that_of_the_connection)
 				     ? RP_METHOD_AGENT_CLWB
 				     : t[i].nchecked);
 		g.no_native = false;
+		/* A fence is a read, and a later commit may need one. */
+		if (t[i].nchecked == RP_METHOD_DELIVERY ||
+		    t[i].nchecked == RP_METHOD_FENCE)
+			by_agent = f.domain == RP_DOMAIN_SYSTEM
+					   ? RP_METHOD_AGENT_SFENCE
+					   : RP_METHOD_AGENT_CLWB;
+		else
+			by_agent = t[i].nchecked;
+		m.r.unreadable = true;
+		q = accepted(&hello);
+		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method, by_agent,
+			     "case %zu", i);
 		bed_region_del(&g, &m);
 	}
 	stop();
@@ -795,6 +840,24 @@ Test(agent_session, wrong_keys_end_the_session)
 	cr_assert_eq(bed_stats(&g).wrong_keys, 4);
 	cr_assert_eq(bed_stats(&g).sessions, 1);
 	bed_expect(&q, bed_commit(&q, &dax, 0, 8), RP_ST_OK);
+	stop();
+}
+
+/* Keys on a connection are counted with those of its host. */
+Test(agent_session, host_may_not_guess_over_connections)
+{
+	bool at_once;
+
+	start(NULL);
+	g.source = 7;
+	for (int i = 0; i <= RP_AGENT_DEBT; i++) {
+		struct bed_peer p = bed_connect(&g, &file);
+
+		send_query(&p, bed_some_key());
+		bed_lose(&p);
+	}
+	cr_assert_eq(bed_stats(&g).wrong_keys, RP_AGENT_DEBT + 1);
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
 	stop();
 }
 

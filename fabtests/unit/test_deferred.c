@@ -99,6 +99,11 @@ static struct rp_deferred_op *put(int i, enum rp_deferred_kind kind)
 		.len = kind == RP_DEFERRED_STORE ? 8 : 64,
 		.required = RP_CLASS_POWER,
 		.value = {1, 2, 3, 4, 5, 6, 7, 8},
+		/* Of an earlier use. */
+		.outcome = RP_DEFERRED_LOST,
+		.status = RP_ST_LOST,
+		.pipelined = true,
+		.pending = true,
 	};
 	rp_deferred_put(&a, &items[i]);
 	return &items[i];

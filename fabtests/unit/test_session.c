@@ -446,6 +446,25 @@ Test(session, query_brings_a_grant)
 	cr_assert_eq(bed_try(op_write(&b, 2, 0, 4096, 0)), 0);
 }
 
+/* Operations under way have used the first grant of a key. */
+Test(session, later_grant_of_a_key_changes_nothing)
+{
+	struct rp_wire_info m = {.grant = bed_grant(bed_key(1))};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int len;
+
+	bed_open(1);
+	bed_post(op_query(&a, 1));
+	bed_see();
+	m.grant.rkey++;
+	len = rp_wire_put_info(buf, sizeof(buf), bed.last->hdr.token, &m);
+	cr_assert_gt(len, 0);
+	bed_receive(buf, (size_t)len);
+	expect_ok(&a);
+	bed_post(op_write(&b, 1, 0, 4096, 0));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->rkey, bed_key(1) ^ 0xff);
+}
+
 /* --- deadlines --- */
 
 static void expires_after(uint64_t ns)

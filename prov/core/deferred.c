@@ -24,7 +24,6 @@ void rp_deferred_put(struct rp_deferred *d, struct rp_deferred_op *op)
 	op->state = op->kind == RP_DEFERRED_PLAIN ? RP_DEFERRED_DONE
 						  : RP_DEFERRED_UNSENT;
 	op->outcome = RP_DEFERRED_OK;
-	op->status = RP_ST_OK;
 	op->pipelined = op->pending = false;
 	if (op->state == RP_DEFERRED_UNSENT) {
 		d->requests++;
@@ -205,8 +204,6 @@ size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
 	    d->outstanding >= d->credits)
 		return 0;
 	d->outstanding++;
-	op->outcome = RP_DEFERRED_OK;
-	op->status = RP_ST_OK;
 	op->pipelined = op->pending = true;
 	op->index = d->produced++;
 	LIST_INSERT_HEAD(&d->pending, op, pending_link);

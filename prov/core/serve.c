@@ -154,10 +154,10 @@ static enum rp_status check(struct rp_agent_session *s,
 		rp_atomic_valid(m->atomic.op, m->atomic.datatype, &unit);
 	for (; st == RP_ST_OK && i < m->nranges; i++)
 		st = check_range(s, m, job, i, unit);
-	if (st == RP_ST_OK && m->effect == RP_EFFECT_THEN)
-		st = check_then(s, m, job);
-	else if (st != RP_ST_OK && i)
+	if (st != RP_ST_OK)
 		i--;
+	else if (m->effect == RP_EFFECT_THEN)
+		st = check_then(s, m, job);
 	if (st != RP_ST_OK)
 		rp_job_fail(job, st, reply->detail, i);
 	return st;
