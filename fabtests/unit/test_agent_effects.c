@@ -404,13 +404,19 @@ Test(effects, later_ordered_store_waits_for_an_ordered_store)
 	uint64_t t;
 
 	start(&with_worker);
+	t = bed_commit(&p, &file, 0, 64);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
 	bed_close_gate(&g);
 	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
-	bed_wait_entered(&g, 1);
+	bed_wait_entered(&g, 2);
 	bed_then(&p, (struct bed_at){&dax, 1024, 8}, &dax, 64, 2);
 	memset(g.behind, 0, sizeof(g.behind));
+	bed_run(&g);
 	bed_expect_nothing(&p);
+	/* Nothing is due until a job ends. */
+	cr_assert_gt(rp_agent_deadline(g.a), g.now);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
 	bed_expect(&p, t, RP_ST_OK);
@@ -507,6 +513,10 @@ Test(effects, stores_to_one_place_keep_their_order)
 		bed_expect(&p, t + i, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0x0505050505050505);
 	cr_assert_eq(dax.stores, 9);
+	/* A job that ends later finds no message that waits for it. */
+	bed_commit(&p, &file, 0, 8);
+	bed_lose(&p);
+	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	stop();
 }
 

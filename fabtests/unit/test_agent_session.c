@@ -273,6 +273,28 @@ Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
 	stop();
 }
 
+/* A transport that does not know its hosts refuses late, and no more. */
+Test(agent_session, host_that_is_not_known_is_not_counted)
+{
+	struct bed_request *r[RP_AGENT_DEBT + 1];
+	struct rp_agent_host_ops ops;
+	bool at_once;
+
+	start(NULL);
+	ops = *g.host.ops;
+	ops.source = NULL;
+	g.host.ops = &ops;
+	for (int i = 0; i <= RP_AGENT_DEBT; i++) {
+		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+
+		r[i] = bed_connect_request(&g, &hello);
+	}
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	stop();
+	for (int i = 0; i <= RP_AGENT_DEBT; i++)
+		free(r[i]);
+}
+
 Test(agent_session, delayed_refusals_are_bounded)
 {
 	enum {
@@ -638,7 +660,7 @@ static void malformed(struct bed_peer *p, const void *msg, int len)
 	/* Later messages are ignored. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
-	bed_run(&g);
+	cr_assert(rp_agent_progress(g.a));
 	cr_assert(p->c->closed);
 	bed_expect_nothing(p);
 	cr_assert_eq(bed_stats(&g).sessions, 0);
@@ -1035,6 +1057,20 @@ Test(agent_session, queued_replies_stay_in_order)
 	cr_assert_eq(rp_agent_pending(g.a), 1);
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	bed_sent(p.c);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	stop();
+}
+
+/* The channel copies messages up to its inject size. */
+Test(agent_session, reply_of_the_inject_size_is_injected)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	g.inject = sizeof(struct rp_le_reply);
+	p = bed_connect(&g, &dax);
+	p.c->slow = true;
+	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	stop();
 }
