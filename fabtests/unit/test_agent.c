@@ -286,6 +286,7 @@ Test(agent, request_with_most_ranges)
 		.required = RP_CLASS_POWER,
 		.ranges = r,
 	};
+	uint64_t t;
 
 	start(NULL);
 	for (int i = 0; i < RP_WIRE_MAX_PACKED; i++)
@@ -295,6 +296,14 @@ Test(agent, request_with_most_ranges)
 	m.level = RP_LEVEL_VISIBLE;
 	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
 	cr_assert_eq(dax.drains, 1);
+	/* The same where it has to wait. */
+	for (int i = 0; i < RP_WIRE_MAX_PACKED; i++)
+		r[i].key = file.r.key;
+	m.level = RP_LEVEL_DURABLE;
+	t = bed_send(&p, &m);
+	bed_expect_nothing(&p);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
 	stop();
 }
 

@@ -971,6 +971,7 @@ Test(agent_session, channels_without_rdma)
 		.no_worker = true,
 		.messages_only = true,
 	};
+	struct rp_wire_reply r;
 	struct bed_peer p;
 	uint64_t key, t;
 
@@ -986,7 +987,9 @@ Test(agent_session, channels_without_rdma)
 	memset(g.behind, 0, sizeof(g.behind));
 	bed_region_del(&g, &dax);
 	cr_assert_not(p.c->closed);
-	cr_assert_eq(bed_expect(&p, t + 1, RP_ST_STALE_KEY).range, 1);
+	r = bed_expect(&p, t + 1, RP_ST_STALE_KEY);
+	cr_assert_eq(r.range, 1);
+	cr_assert_eq(r.detail, 0);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	bed_expect(&p, t + 2, RP_ST_OK);
@@ -998,7 +1001,9 @@ Test(agent_session, channels_without_rdma)
 	p = bed_connect(&g, &file);
 	t = bed_commit(&p, &file, 0, 8);
 	bed_region_del(&g, &file);
-	bed_expect(&p, t, RP_ST_STALE_KEY);
+	r = bed_expect(&p, t, RP_ST_STALE_KEY);
+	cr_assert_eq(r.range, 0);
+	cr_assert_eq(r.detail, 0);
 	cr_assert_not(p.c->closed);
 	stop();
 }
