@@ -930,6 +930,7 @@ Test(session, delete_ends_what_is_outstanding)
 	bed_stop();
 	cr_assert_eq(a.times, 1);
 	cr_assert_eq(a.out.status, RP_ST_CANCELED);
+	cr_assert_eq(a.out.detail, 0);
 }
 
 static void post_again(struct report *t)
@@ -1077,6 +1078,8 @@ Test(session, log_messages_describe_the_channel)
 		{RP_CHANNEL_FENCES, true, "in use, fences"},
 		{RP_CHANNEL_FLUSHES, true, "in use, FLUSH"},
 		{RP_CHANNEL_FLUSHES, false, "in use"},
+		{RP_CHANNEL_ORDERED, true, "in use"},
+		{7, true, "in use, fences, FLUSH"},
 	};
 	struct rp_session_attr attr = bed_attr();
 	char buf[128];

@@ -574,6 +574,25 @@ Test(session_commit, each_range_of_an_atomic_goes_to_the_agent)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
+/* More ranges than the set takes become longer ones. */
+Test(session_commit, memory_for_cached_ranges_is_bounded)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++) {
+		bed_post(op_atomic(&a, 1, 64 * i));
+		bed_see_request(RP_EFFECT_ATOMIC);
+		bed_ok();
+		expect_ok(&a);
+	}
+	cr_assert_leq(bed.s->by_agent.n, RP_SESSION_RANGES);
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++)
+		many[i] = bed_range(1, 64 * i, 8);
+	bed_post(op_commit(&b, many, RP_SESSION_RANGES + 10));
+	cr_assert_eq(bed_see_request(RP_EFFECT_NONE)->req.nranges, 1024);
+	cr_assert_eq(bed_see_request(RP_EFFECT_NONE)->req.nranges, 10);
+	bed_see_nothing();
+}
+
 /* A STORE leaves its bytes in the caches as an atomic does. */
 Test(session_commit, stored_bytes_go_to_the_agent)
 {

@@ -189,6 +189,20 @@ Test(session_poison, ranges_behind_the_last_are_not_poisoned)
 	}
 }
 
+/* More ranges than the set takes become longer ones. */
+Test(session_poison, memory_for_poisoned_ranges_is_bounded)
+{
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++) {
+		bed_post(op_write(&a, 1, 8192 * i, 1000, 0));
+		bed_done_all();
+		expect_ok(&a);
+	}
+	lose_all();
+	cr_assert_leq(bed.s->poison.n, RP_SESSION_RANGES);
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++)
+		commit_says(8192 * i, 8, RP_ST_WRITE_FAILED);
+}
+
 /* Writes that fail without a connection poison their ranges, too. */
 Test(session_poison, writes_without_a_connection_are_poisoned)
 {

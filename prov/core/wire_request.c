@@ -29,13 +29,12 @@ static bool request_valid(const struct rp_wire_request *m, bool packed)
 }
 
 /*
- * The bytes of all ranges, where they are in the message: of elements of so
+ * Add the bytes of all ranges, where they are in the message: of elements of so
  * many bytes. False: one is empty or no multiple, or all are too many.
  */
 static bool bytes_count(const struct rp_wire_range *r, size_t n, size_t element,
 			size_t *bytes)
 {
-	*bytes = 0;
 	for (size_t i = 0; i < n; i++) {
 		if (!r[i].len || r[i].len > RP_WIRE_MAX_STORE - *bytes ||
 		    r[i].len % element)
