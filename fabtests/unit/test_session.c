@@ -428,11 +428,27 @@ Test(session, query_reports_the_method_of_a_commit)
 	len = rp_wire_put_info(buf, sizeof(buf), bed.last->hdr.token, &m);
 	bed_receive(buf, (size_t)len);
 	expect_status(&a, RP_ST_CLASS);
+	cr_assert_eq(a.out.detail, 0);
+	cr_assert_eq(a.out.range, 0);
 	cr_assert_str_eq(a.info.why, "tmpfs");
 	cr_assert_eq(a.info.granularity, 64);
 	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
 	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+}
+
+/* Every status but OK is a failure. */
+Test(session, query_reports_each_status)
+{
+	for (enum rp_status st = RP_ST_OK + 1; st < RP_ST_WRITE_FAILED; st++) {
+		bed_open(1);
+		bed_post(op_query(&a, 9));
+		bed_see();
+		bed_info(bed.last->hdr.token, st, 0);
+		expect_status(&a, st);
+		bed_stop();
+		start();
+	}
 }
 
 /* A successful QUERY of the program grants its key as well. */
@@ -534,6 +550,19 @@ Test(session, lost_bytes_give_no_more_time)
 	expect_status(&a, RP_ST_LOST);
 	bed_open(1);
 	bed_post(op_commit_one(&b, 1, 1 << 20, 64));
+	expires_after(BED_TIMEOUT);
+}
+
+/* A commit brings no bytes. */
+Test(session, commit_on_a_slow_link_has_the_usual_time)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.slow_rate = 1;
+	bed_start(&attr);
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
 	expires_after(BED_TIMEOUT);
 }
 
@@ -1008,6 +1037,16 @@ Test(session, wrong_kind_of_reply_ends_the_connection)
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
 	bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(1));
+	bed_progress();
+	expect_status(&a, RP_ST_BAD_MESSAGE);
+}
+
+Test(session, reply_to_a_query_ends_the_connection)
+{
+	bed_open(1);
+	bed_post(op_query(&a, 1));
+	bed_see();
+	bed_reply(bed.last->hdr.token, RP_ST_OK);
 	bed_progress();
 	expect_status(&a, RP_ST_BAD_MESSAGE);
 }

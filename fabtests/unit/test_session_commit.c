@@ -194,6 +194,29 @@ Test(session_commit, weaker_reply_is_a_failure)
 	cr_assert_eq(c.out.class, RP_CLASS_PROCESS);
 }
 
+/* What no message can say is no operation. */
+Test(session_commit, class_that_is_none_is_refused)
+{
+	op_commit_one(&a, 1, 0, 64)->required = RP_CLASS_POWER + 1;
+	bed_post(&a.op);
+	bed_see_nothing();
+	expect_status(&a, RP_ST_UNSUPPORTED);
+	cr_assert_eq(a.out.detail, EINVAL);
+	cr_assert_eq(a.out.range, 0);
+}
+
+/* A stale key ends the connection, and so what else is outstanding. */
+Test(session_commit, stale_key_ends_the_connection)
+{
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_post(op_commit_one(&b, 1, 64, 64));
+	bed_reply(1, RP_ST_STALE_KEY);
+	expect_status(&a, RP_ST_STALE_KEY);
+	expect_status(&b, RP_ST_LOST);
+	cr_assert_eq(b.out.detail, 0);
+	cr_assert_eq(bed.closes, 1);
+}
+
 /* The outcome has the weakest class of all slices. */
 Test(session_commit, weakest_class_is_reported)
 {
@@ -327,6 +350,30 @@ Test(session_commit, effect_fits_behind_packed_ranges)
 		bed_ok();
 	}
 	expect_ok(&a);
+}
+
+/* As many bytes as one message takes, and a few more. */
+Test(session_commit, effect_fits_behind_as_many_ranges_as_there_is_room_for)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.length = 1ull << 32;
+	bed_open(1);
+	for (size_t i = 0; i < 1000; i++)
+		many[i] = bed_range(1, 20000 * i, 200);
+	for (size_t n = 800; n < 850; n++) {
+		size_t seen = 0;
+
+		op_commit(&a, many, n)->effect = RP_EFFECT_THEN;
+		a.op.then = (struct rp_wire_then){bed_key(1), BED_ADDR, 1};
+		bed_post(&a.op);
+		while (seen < n) {
+			seen += bed_see_kind(RP_CHANNEL_SEND)->req.nranges;
+			bed_done_all();
+			bed_ok();
+		}
+		expect_ok(&a);
+	}
 }
 
 /* An effect waits for covered stores, because these may fail. */
@@ -507,6 +554,17 @@ Test(session_commit, each_key_uses_its_method)
 	bed_see_request(RP_EFFECT_NONE);
 	cr_assert_eq(bed.last->req.nranges, 2);
 	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_nothing();
+	/* Two messages of one commit are two. */
+	many[6] = many[3];
+	many[7] = many[0];
+	many[8] = many[4];
+	bed_post(op_commit(&c, many + 6, 3));
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->ranges[0].addr, many[6].addr);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->ranges[0].addr, many[8].addr);
 	bed_see_nothing();
 	/* A commit with an effect goes to the agent as a whole. */
 	op_commit(&b, many, 5)->effect = RP_EFFECT_NOTIFY;

@@ -156,6 +156,14 @@ static struct rp_op *injected(struct report *t)
 	return op;
 }
 
+static struct rp_op *injected_store(struct report *t)
+{
+	struct rp_op *op = op_write(t, 1, 0, 64, RP_LEVEL_DURABLE);
+
+	op->inject = true;
+	return op;
+}
+
 static struct rp_op *scattered(struct report *t)
 {
 	struct rp_op *op = op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
@@ -177,6 +185,7 @@ Test(session_memory, writes)
 	cr_assert_eq(each(durable, 0), 1);
 	cr_assert_eq(each(long_one, 0), 0, "two pieces need no memory");
 	cr_assert_geq(each(injected, 0), 1);
+	cr_assert_eq(each(injected_store, 0), 0, "the channel copies it");
 	cr_assert_geq(each(scattered, 0), 8);
 	each(scattered, 40000);
 	cr_assert_eq(each(atomic, 0), 1);
@@ -269,6 +278,25 @@ Test(session_memory, queued_injected_write)
 	cr_assert_eq(w[0].out.range, 0);
 	bed_see_nothing();
 	bed_post(op_commit_one(&b, 1, 0, 64));
+	expect_status(&b, RP_ST_WRITE_FAILED);
+}
+
+/* The same for RDMA that waits for a store. */
+Test(session_memory, injected_write_behind_a_store)
+{
+	struct rp_op *op;
+
+	bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
+	op = op_write(&w[1], 1, 0, 5000, RP_LEVEL_DURABLE);
+	op->inject = true;
+	/* The first allocation is the vector of unplaced ranges. */
+	arm(1);
+	bed_post(op);
+	cr_assert(failed);
+	serve();
+	expect_ok(&w[0]);
+	expect_status(&w[1], RP_ST_NO_MEMORY);
+	bed_post(op_commit_one(&b, 1, 4096, 64));
 	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 

@@ -82,6 +82,22 @@ Test(session_order, no_more_requests_than_credits)
 	bed_see_nothing();
 }
 
+Test(session_order, no_more_stores_than_credits)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 2;
+	bed_open(1);
+	for (int i = 0; i < 4; i++)
+		bed_post(op_write(&many[i], 1, 64 * i, 64, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_nothing();
+}
+
 /* More than the table of tokens has buckets. */
 Test(session_order, replies_find_their_requests)
 {
