@@ -395,6 +395,28 @@ Test(session_commit, effect_waits_for_covered_stores)
 	bed_see_request(RP_EFFECT_THEN);
 }
 
+/* Too many pairs of ranges are not looked at: the effect waits. */
+Test(session_commit, effect_behind_too_many_ranges_waits_for_every_store)
+{
+	struct rp_op *op;
+
+	for (int n = 4096; n <= 4097; n++) {
+		bed_stop();
+		start();
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_see_request(RP_EFFECT_STORE);
+		for (int i = 0; i < n; i++)
+			many[i] = bed_range(1, 4096 + 128 * i, 64);
+		op = op_commit(&b, many, n);
+		op->effect = RP_EFFECT_NOTIFY;
+		bed_post(op);
+		if (n == 4097)
+			bed_see_nothing();
+		else
+			bed_see_request(RP_EFFECT_NONE);
+	}
+}
+
 /* --- without the agent --- */
 
 Test(session_commit, fence_commits_a_region_at_once)
@@ -712,6 +734,28 @@ Test(session_commit, bytes_stay_cached_until_they_are_covered)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
+Test(session_commit, each_range_of_a_commit_is_cached_no_more)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	for (int i = 0; i < 3; i++) {
+		many[i] = bed_range(1, 4096 * i, 8);
+		bed_post(op_atomic(i ? &c : &a, 1, 4096 * i));
+		bed_see();
+		bed_ok();
+	}
+	/* The third is behind the last of the commit. */
+	bed_post(op_commit(&b, many, 2));
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	expect_ok(&b);
+	bed_post(op_commit(&b, many + 1, 1));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	expect_ok(&b);
+	bed_post(op_commit(&b, many + 2, 1));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
 /* An atomic posted after the commit is not covered by it. */
 Test(session_commit, later_atomic_stays_cached)
 {
@@ -798,6 +842,21 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	bed_progress();
 	bed_open(1);
 	bed_post(op_commit_one(&b, 1, 64, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+}
+
+Test(session_commit, committed_writes_of_a_lost_connection_need_no_agent)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	expect_ok(&a);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_see_kind(RP_CHANNEL_READ);
 }
 

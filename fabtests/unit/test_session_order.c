@@ -98,6 +98,23 @@ Test(session_order, no_more_stores_than_credits)
 	bed_see_nothing();
 }
 
+/* Replies are no room in the channel: no deadline retries. */
+Test(session_order, request_without_a_credit_is_not_retried)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 1;
+	bed_open(1);
+	bed.room = 0;
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_post(op_commit_one(&b, 1, 64, 64));
+	bed.room = -1;
+	bed_progress();
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
+}
+
 /* More than the table of tokens has buckets. */
 Test(session_order, replies_find_their_requests)
 {
@@ -347,6 +364,22 @@ Test(session_order, query_waits_for_nothing)
 	b.range = bed_range(1, 0, 4096);
 	bed_post(&b.op);
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
+}
+
+/* Each range counts. */
+Test(session_order, rdma_waits_for_a_store_of_its_second_range)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	r[0] = bed_range(1, 4096, 4000);
+	r[1] = bed_range(1, 32, 4000);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	op = op_write(&b, 1, 4096, 8000, 0);
+	op->ranges = r;
+	op->nranges = 2;
+	waits_for_a(op, true);
 }
 
 /* What follows the ranges of an operation in memory is not its own. */

@@ -233,13 +233,31 @@ Test(session_poison, refused_writes_are_poisoned)
 /* A delivered write proves its own placement, not that of later writes. */
 Test(session_poison, delivered_write_proves_itself_alone)
 {
-	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
+	static struct rp_wire_range two[2];
+
+	two[0] = bed_range(1, 0, 2048);
+	two[1] = bed_range(1, 65536, 2048);
+	op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE)->ranges = two;
+	a.op.nranges = 2;
+	bed_post(&a.op);
 	bed_post(op_write(&b, 1, 8192, 4096, 0));
-	bed_done(1);
+	bed_done(2);
 	expect_ok(&a);
 	lose_all();
-	commit_says(0, 4096, RP_ST_OK);
+	commit_says(0, 2048, RP_ST_OK);
+	commit_says(65536, 2048, RP_ST_OK);
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
+}
+
+/* A commit covers what was written before it. */
+Test(session_poison, failing_store_fails_no_commit_in_front_of_it)
+{
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_reply(2, RP_ST_OVERLOADED);
+	expect_status(&a, RP_ST_OVERLOADED);
+	bed_reply(1, RP_ST_OK);
+	expect_ok(&b);
 }
 
 /* A later reply proves placement, but the write's own is lost: poisoned. */
@@ -320,6 +338,8 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 		bed_reply(t, RP_ST_OK);
 	expect_status(&a, RP_ST_OVERLOADED);
 	expect_status(&b, RP_ST_WRITE_FAILED);
+	cr_assert_eq(b.out.detail, 0);
+	cr_assert_eq(b.out.range, 0);
 	expect_ok(&c);
 	expect_ok(&d);
 	for (int i = 0; i < 4; i++)
