@@ -1077,6 +1077,15 @@ Test(agent_session, reply_of_the_inject_size_is_injected)
 	p.c->slow = true;
 	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
+	/* The same for one that had to wait. */
+	p.c->room = 0;
+	bed_commit(&p, &dax, 0, 8);
+	bed_expect_nothing(&p);
+	cr_assert_not(rp_agent_progress(g.a));
+	p.c->room = -1;
+	cr_assert(rp_agent_progress(g.a));
+	bed_expect(&p, p.token, RP_ST_OK);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
 	stop();
 }
 

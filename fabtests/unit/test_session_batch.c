@@ -158,6 +158,21 @@ Test(session_batch, full_batch_leaves)
 	see_batch(1);
 }
 
+/* A message of the greatest length. */
+Test(session_batch, batch_is_filled_to_the_last_byte)
+{
+	/* Descending ranges are not packed. */
+	for (unsigned int i = 0; i < 85; i++)
+		write_small(i, 1000 * (100 - i), 24);
+	write_small(85, 0, 40);
+	bed_see_nothing();
+	write_small(86, 200000, 1);
+	see_batch(86);
+	cr_assert_eq(bed.last->len, RP_WIRE_MAX_MSG);
+	bed_progress();
+	see_batch(1);
+}
+
 Test(session_batch, many_tiny_writes_are_bounded_by_ranges)
 {
 	for (unsigned int i = 0; i < 170; i++)

@@ -385,11 +385,12 @@ Test(session_memory, grants)
 	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
 	/* A refusal that cannot be recorded for its key counts for all keys. */
 	arm(0);
-	bed_refuse(RP_ST_STALE_KEY, 0);
+	bed_refuse(RP_ST_STALE_KEY, 5);
 	bed_progress();
 	cr_assert(failed);
 	bed_post(op_write(&w[0], 2, 0, 64, 0));
 	expect_status(&w[0], RP_ST_STALE_KEY);
+	cr_assert_eq(w[0].out.detail, 5);
 	bed_open(1);
 	for (unsigned int n = 0; n < 2; n++) {
 		arm(n);

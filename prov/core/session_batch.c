@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Small plain writes, coalesced into one REQUEST that stores them. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -15,6 +16,13 @@ struct batch {
 	struct rp_wire_range ranges[RP_WIRE_MAX_RANGES];
 	uint8_t bytes[RP_WIRE_MAX_STORE];
 };
+
+static_assert(RP_WIRE_STORE_LEN(RP_WIRE_MAX_RANGES + 1,
+				RP_WIRE_MAX_RANGES + 1) > RP_WIRE_MAX_MSG,
+	      "a message has no room for more ranges than a batch");
+static_assert(RP_WIRE_STORE_LEN(RP_WIRE_MAX_STORE / LONGEST,
+				RP_WIRE_MAX_STORE) > RP_WIRE_MAX_MSG,
+	      "a message has no room for more bytes than a batch");
 
 static void batch_done(struct rp_op *op, const struct rp_outcome *out)
 {
@@ -52,9 +60,7 @@ static bool fits(const struct rp_op *batch, const struct rp_op *op)
 {
 	const uint64_t bytes = batch->priv.bytes + op->priv.bytes;
 
-	return batch->nranges < RP_WIRE_MAX_RANGES &&
-	       bytes <= RP_WIRE_MAX_STORE &&
-	       RP_WIRE_STORE_LEN(batch->nranges + 1, bytes) <= RP_WIRE_MAX_MSG;
+	return RP_WIRE_STORE_LEN(batch->nranges + 1, bytes) <= RP_WIRE_MAX_MSG;
 }
 
 static int open_batch(struct rp_session *s)
