@@ -237,6 +237,18 @@ Test(deferred, no_store_behind_a_failure)
 	ends(3, RP_DEFERRED_BEHIND, 0);
 }
 
+/* What is outstanding behind a failure is not awaited. */
+Test(deferred, no_deadline_behind_a_failure)
+{
+	begin_open();
+	put(1, RP_DEFERRED_FLUSH);
+	sent(0, &items[1]);
+	cr_assert(reply(1, RP_ST_FLUSH_FAILED));
+	ends(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	ends(1, RP_DEFERRED_BEHIND, 0);
+}
+
 Test(deferred, credits)
 {
 	for (uint16_t credits = 3; credits <= 64; credits += 61) {

@@ -237,6 +237,20 @@ static void doom_by_message(struct rp_session *s, int ret)
 		0);
 }
 
+/* The target has accepted the HELLO. */
+static void open_session(struct rp_session *s,
+			 const struct rp_wire_hello_ack *m)
+{
+	rp_grant_take(s, s->hello_key, &m->grant);
+	if (!rp_grant_find(s, s->hello_key)) {
+		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
+		return;
+	}
+	s->credits = m->credits;
+	s->state = RP_SESSION_OPEN;
+	s->idle = false;
+}
+
 static void connected(void *owner, const void *data, size_t len)
 {
 	struct rp_session *s = owner;
@@ -246,22 +260,12 @@ static void connected(void *owner, const void *data, size_t len)
 	if (s->state != RP_SESSION_CONNECTING || s->doomed)
 		return;
 	ret = rp_wire_get_hello_ack(data, len, &m);
-	if (ret) {
+	if (ret)
 		doom_by_message(s, ret);
-		return;
-	}
-	if (m.status != RP_ST_OK) {
+	else if (m.status != RP_ST_OK)
 		rp_session_doom(s, (enum rp_status)m.status, m.detail);
-		return;
-	}
-	rp_grant_take(s, s->hello_key, &m.grant);
-	if (!rp_grant_find(s, s->hello_key)) {
-		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
-		return;
-	}
-	s->credits = m.credits;
-	s->state = RP_SESSION_OPEN;
-	s->idle = false;
+	else
+		open_session(s, &m);
 }
 
 static void lost(void *owner, int err, const void *data, size_t len)
