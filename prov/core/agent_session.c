@@ -59,9 +59,8 @@ struct rp_agent_grant *rp_agent_grant_find(struct rp_agent_session *s,
 {
 	struct rp_agent_grant *g = s->last_grant;
 
-	if (g && g->key == key)
-		return g;
-	HASH_FIND(hh, s->grants, &key, sizeof(key), g);
+	if (!g || g->key != key)
+		HASH_FIND(hh, s->grants, &key, sizeof(key), g);
 	if (g)
 		s->last_grant = g;
 	return g;

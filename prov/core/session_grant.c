@@ -8,9 +8,8 @@ struct rp_grant *rp_grant_find(struct rp_session *s, uint64_t key)
 {
 	struct rp_grant *g = s->last;
 
-	if (g && g->key == key)
-		return g;
-	HASH_FIND(hh, s->grants, &key, sizeof(key), g);
+	if (!g || g->key != key)
+		HASH_FIND(hh, s->grants, &key, sizeof(key), g);
 	if (g)
 		s->last = g;
 	return g;
