@@ -75,6 +75,8 @@ static void see(struct rp_channel_op *op)
 	m->delivered = op->delivered;
 	m->injected = op->inject;
 	m->has_desc = op->desc && op->desc[0];
+	for (size_t i = 0; op->desc && i < op->iov_count; i++)
+		m->desc[i] = op->desc[i];
 	m->rkey = op->rkey;
 	m->remote_addr = op->remote_addr;
 	m->length = op->length;
@@ -131,6 +133,8 @@ static void close_channel(struct rp_channel *c)
 {
 	cr_assert(bed.connected);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CLOSING);
+	if (bed.in_close)
+		bed.in_close();
 	while (bed.posted)
 		finish(ECANCELED);
 	bed.connected = false;
@@ -185,7 +189,7 @@ static uint64_t now(struct rp_connector *k)
 
 static int random_bytes(struct rp_connector *k, void *buf, size_t len)
 {
-	memset(buf, 0x5a, len);
+	memset(buf, bed.random_zero ? 0 : 0x5a, len);
 	return bed.random_ret;
 }
 

@@ -26,6 +26,7 @@ struct bed_seen {
 	bool delivered, injected, has_desc;
 	uint64_t rkey, remote_addr, length;
 	uint8_t iov_count;
+	const void *desc[RP_CHANNEL_IOV];
 	/* The decoded message of a SEND. */
 	struct rp_wire_hdr hdr;
 	struct rp_wire_request req;
@@ -42,6 +43,8 @@ struct bed {
 	uint64_t now;
 	/* Results of the fakes. */
 	int connect_ret, random_ret;
+	bool random_zero;	/* random numbers are 0 */
+	void (*in_close)(void); /* called by close of the channel */
 	uint32_t flags, inject;
 	int room; /* operations that the channel accepts; < 0: any */
 	uint16_t credits;

@@ -159,10 +159,12 @@ Test(agent, request_without_ranges_proves_placement)
 	struct rp_wire_reply m;
 
 	start(NULL);
+	bed_expect(&p, bed_commit(&p, &eadr, 0, 8), RP_ST_OK);
 	m = bed_expect(&p, bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL),
 		       RP_ST_OK);
 	cr_assert_eq(m.level, RP_LEVEL_VISIBLE);
 	cr_assert_eq(work(), 0);
+	cr_assert_eq(eadr.drains, 1);
 	stop();
 }
 
@@ -264,6 +266,44 @@ Test(agent, request_without_msync_is_done_at_once)
 	cr_assert_eq(dax.flushes, 1 + 5);
 	cr_assert_eq(dax.drains, 2);
 	cr_assert_eq(bed_stats(&g).flushes, 2 + 5);
+	/* The line in common is of the last two. */
+	for (int i = 0; i < 3; i++)
+		at[i] = (struct bed_at){&dax, i ? 512 + 8 * i : 0, 1};
+	t = bed_commit_all(&p, RP_CLASS_POWER, 3, at);
+	bed_expect(&p, t, RP_ST_OK);
+	cr_assert_eq(dax.flushes, 1 + 5 + 2);
+	stop();
+}
+
+/* The longest request of all. */
+Test(agent, request_with_most_ranges)
+{
+	static struct rp_wire_range r[RP_WIRE_MAX_PACKED];
+	struct rp_wire_request m = {
+		.nranges = RP_WIRE_MAX_PACKED,
+		.packed = true,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.ranges = r,
+	};
+	uint64_t t;
+
+	start(NULL);
+	for (int i = 0; i < RP_WIRE_MAX_PACKED; i++)
+		r[i] = (struct rp_wire_range){dax.r.key, 16 * i, 8};
+	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
+	cr_assert_eq(dax.drains, 1);
+	m.level = RP_LEVEL_VISIBLE;
+	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
+	cr_assert_eq(dax.drains, 1);
+	/* The same where it has to wait. */
+	for (int i = 0; i < RP_WIRE_MAX_PACKED; i++)
+		r[i].key = file.r.key;
+	m.level = RP_LEVEL_DURABLE;
+	t = bed_send(&p, &m);
+	bed_expect_nothing(&p);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_OK);
 	stop();
 }
 
@@ -548,6 +588,7 @@ Test(agent, too_many_in_all)
 	u = bed_commit(&q, &file, 0, 1);
 	bed_commit(&q, &file, 0, 1);
 	bed_expect(&q, bed_commit(&q, &both, 0, 1), RP_ST_OVERLOADED);
+	cr_assert_eq(bed_stats(&g).refused, 1);
 	/* A request that needs no job is executed all the same. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 1), RP_ST_OK);
 	bed_run(&g);

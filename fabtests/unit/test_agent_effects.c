@@ -367,10 +367,15 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 		   bed_inline(&p, RP_LEVEL_VISIBLE,
 			      (struct bed_at){&dax, 0, 64}, 7),
 		   RP_ST_OK);
+	bed_expect(&p,
+		   bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1,
+			       &(struct rp_wire_range){dax.r.key, 64, 8}),
+		   RP_ST_OK);
 	/* The same bytes, then one of them. */
 	bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 64, 8},
 		   RP_ATOMIC_SUM, &add, NULL, false);
 	cr_assert_eq(rp_agent_pending(g.a), 3);
+	t++;
 	/* Every later request waits behind a deferred one. */
 	bed_commit(&p, &dax, 1024, 8);
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 71, 4}, 9);
@@ -383,13 +388,72 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	bed_open_gate(&g);
 	bed_run_worker(&g);
 	/* The commit is in the second batch, whose jobs reply after it. */
-	bed_expect(&p, t, RP_ST_OK);
+	bed_expect(&p, t - 1, RP_ST_OK);
 	for (int i = 4; i <= 7; i++)
 		bed_expect(&p, t + i, RP_ST_OK);
-	bed_expect(&p, t + 1, RP_ST_OK);
+	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, true), 0x77);
 	cr_assert_eq(dax.changes, 1);
 	cr_assert_eq(dax.mem[BED_SKEW + 72], 9);
+	stop();
+}
+
+/* The store of a quick commit does not overtake that of a slow one. */
+Test(effects, later_ordered_store_waits_for_an_ordered_store)
+{
+	uint64_t t;
+
+	start(&with_worker);
+	t = bed_commit(&p, &file, 0, 64);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_close_gate(&g);
+	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 2);
+	bed_then(&p, (struct bed_at){&dax, 1024, 8}, &dax, 64, 2);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_run(&g);
+	bed_expect_nothing(&p);
+	/* Nothing is due until a job ends. */
+	cr_assert_gt(rp_agent_deadline(g.a), g.now);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_expect(&p, t + 1, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, true), 2);
+	stop();
+}
+
+/* Its second range is the one of the ordered store. */
+Test(effects, store_to_several_ranges_waits_for_an_ordered_store)
+{
+	struct rp_wire_range two[2];
+	const uint8_t bytes[16] = {0};
+	const struct rp_wire_request m = {
+		.nranges = 2,
+		.level = RP_LEVEL_VISIBLE,
+		.effect = RP_EFFECT_STORE,
+		.bytes = bytes,
+		.ranges = two,
+	};
+	uint64_t t;
+
+	start(&with_worker);
+	two[0] = (struct rp_wire_range){dax.r.key, 0, 8};
+	two[1] = (struct rp_wire_range){dax.r.key, 64, 8};
+	bed_close_gate(&g);
+	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_run(&g);
+	bed_wait_entered(&g, 1);
+	bed_send(&p, &m);
+	memset(g.behind, 0, sizeof(g.behind));
+	bed_expect_nothing(&p);
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	bed_expect(&p, t, RP_ST_OK);
+	bed_expect(&p, t + 1, RP_ST_OK);
+	cr_assert_eq(bed_value(&dax, 64, false), 0);
 	stop();
 }
 
@@ -419,7 +483,7 @@ Test(effects, deregistration_releases_deferred_messages)
 	cr_assert(q.c->closed);
 	bed_expect(&p, p.token - 1, RP_ST_OK);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
-	bed_run(&g);
+	cr_assert(rp_agent_progress(g.a));
 	bed_expect(&p, p.token, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0x0202020202020202);
 	stop();
@@ -449,6 +513,10 @@ Test(effects, stores_to_one_place_keep_their_order)
 		bed_expect(&p, t + i, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0x0505050505050505);
 	cr_assert_eq(dax.stores, 9);
+	/* A job that ends later finds no message that waits for it. */
+	bed_commit(&p, &file, 0, 8);
+	bed_lose(&p);
+	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	stop();
 }
 
@@ -575,6 +643,7 @@ Test(effects, deferred_messages_are_bounded)
 Test(effects, notification)
 {
 	const struct bed_at at = {&file, 100, 300};
+	struct rp_wire_reply r;
 	unsigned int posts;
 	uint64_t t;
 
@@ -583,7 +652,9 @@ Test(effects, notification)
 	g.notify_ret = -ENOMEM;
 	t = bed_notify(&p, at, 0xdada);
 	bed_run(&g);
-	bed_expect(&p, t, RP_ST_OVERLOADED);
+	r = bed_expect(&p, t, RP_ST_OVERLOADED);
+	cr_assert_eq(r.detail, 0);
+	cr_assert_eq(r.range, 0);
 	cr_assert_eq(bed_stats(&g).effects, 0);
 	g.notify_ret = 0;
 	bed_store(&file, 100, 300);
@@ -614,6 +685,29 @@ Test(effects, notification)
 	bed_lose(&p);
 	bed_run(&g);
 	cr_assert_eq(g.notified, 1);
+	stop();
+}
+
+/* The length is that of all ranges, the address that of the first. */
+Test(effects, notification_of_several_ranges)
+{
+	struct rp_wire_range r[3];
+	const struct rp_wire_request m = {
+		.nranges = 2,
+		.level = RP_LEVEL_DURABLE,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_NOTIFY,
+		.ranges = r,
+	};
+
+	start(NULL);
+	for (int i = 0; i < 3; i++)
+		r[i] = (struct rp_wire_range){dax.r.key, 1000 * i, 64 << i};
+	bed_expect(&p, bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 3, r),
+		   RP_ST_OK);
+	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
+	cr_assert_eq(g.notified_buf, (char *)dax.r.base);
+	cr_assert_eq(g.notified_len, 64 + 128);
 	stop();
 }
 

@@ -8,6 +8,7 @@
 
 #include "agent_bed.h"
 #include "core/agent_impl.h"
+#include "core/wire_layout.h"
 #include "seeded.h"
 
 static struct bed g;
@@ -244,10 +245,60 @@ Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 	stop();
 }
 
+/* The table has room for as many, and unknown hosts take none of it. */
+Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
+{
+	enum {
+		EACH = RP_AGENT_DEBT + 1,
+		N = EACH * (RP_AGENT_SOURCES + 1)
+	};
+	static struct bed_request *r[N];
+	bool at_once;
+
+	start(NULL);
+	for (int i = 0; i < N; i++) {
+		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+
+		g.source = i / EACH;
+		r[i] = bed_connect_request(&g, &hello);
+	}
+	for (g.source = 1; g.source <= RP_AGENT_SOURCES; g.source++)
+		cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	g.source = 0;
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	g.now += 60000 * BED_MS;
+	bed_run(&g);
+	for (int i = 0; i < N; i++)
+		free(r[i]);
+	stop();
+}
+
+/* A transport that does not know its hosts refuses late, and no more. */
+Test(agent_session, host_that_is_not_known_is_not_counted)
+{
+	struct bed_request *r[RP_AGENT_DEBT + 1];
+	struct rp_agent_host_ops ops;
+	bool at_once;
+
+	start(NULL);
+	ops = *g.host.ops;
+	ops.source = NULL;
+	g.host.ops = &ops;
+	for (int i = 0; i <= RP_AGENT_DEBT; i++) {
+		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+
+		r[i] = bed_connect_request(&g, &hello);
+	}
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	stop();
+	for (int i = 0; i <= RP_AGENT_DEBT; i++)
+		free(r[i]);
+}
+
 Test(agent_session, delayed_refusals_are_bounded)
 {
 	enum {
-		N = RP_AGENT_MAX_DELAYED + 5
+		N = 2 * RP_AGENT_MAX_DELAYED
 	};
 	struct bed_request *r[N];
 
@@ -260,13 +311,17 @@ Test(agent_session, delayed_refusals_are_bounded)
 	}
 	/* The oldest ones were refused early to make room. */
 	for (int i = 0; i < N; i++)
-		cr_assert_eq(r[i]->refused, i < 5);
+		cr_assert_eq(r[i]->refused, i < RP_AGENT_MAX_DELAYED);
 	/* A request that the transport has dropped gets no reply. */
-	rp_agent_request_gone(g.a, r[5]);
-	rp_agent_request_gone(g.a, r[5]);
-	free(r[5]);
-	r[5] = NULL;
-	g.now += 60000 * BED_MS;
+	rp_agent_request_gone(g.a, r[N - 2]);
+	rp_agent_request_gone(g.a, r[N - 2]);
+	free(r[N - 2]);
+	r[N - 2] = NULL;
+	/* The longest delay. */
+	g.now += RP_AGENT_MAX_DELAYED * (1000 * BED_MS / RP_AGENT_REFUSALS) - 1;
+	bed_run(&g);
+	cr_assert(!r[N - 1]->refused);
+	g.now++;
 	bed_run(&g);
 	for (int i = 0; i < N; i++)
 		if (r[i])
@@ -518,6 +573,7 @@ Test(agent_session, method_is_that_of_the_connection)
 	start(NULL);
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		struct rp_facts f = t[i].f;
+		enum rp_method by_agent;
 		struct rp_wire_hello hello;
 		struct bed_region m;
 		struct bed_peer p, q;
@@ -551,6 +607,18 @@ Test(agent_session, method_is_that_of_the_connection)
 				     ? RP_METHOD_AGENT_CLWB
 				     : t[i].nchecked);
 		g.no_native = false;
+		/* A fence is a read, and a later commit may need one. */
+		if (t[i].nchecked == RP_METHOD_DELIVERY ||
+		    t[i].nchecked == RP_METHOD_FENCE)
+			by_agent = f.domain == RP_DOMAIN_SYSTEM
+					   ? RP_METHOD_AGENT_SFENCE
+					   : RP_METHOD_AGENT_CLWB;
+		else
+			by_agent = t[i].nchecked;
+		m.r.unreadable = true;
+		q = accepted(&hello);
+		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method, by_agent,
+			     "case %zu", i);
 		bed_region_del(&g, &m);
 	}
 	stop();
@@ -588,10 +656,11 @@ static void malformed(struct bed_peer *p, const void *msg, int len)
 
 	bed_recv(p, msg, len);
 	cr_assert_eq(bed_stats(&g).bad_messages, before + 1);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
 	/* Later messages are ignored. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
-	bed_run(&g);
+	cr_assert(rp_agent_progress(g.a));
 	cr_assert(p->c->closed);
 	bed_expect_nothing(p);
 	cr_assert_eq(bed_stats(&g).sessions, 0);
@@ -617,6 +686,11 @@ Test(agent_session, malformed_messages_end_the_session)
 		p = bed_connect(&g, &file);
 		malformed(&p, buf, i);
 	}
+	/* A body that no encoder writes. */
+	buf[offsetof(struct rp_le_request, level)] += 3;
+	p = bed_connect(&g, &file);
+	malformed(&p, buf, len);
+	buf[offsetof(struct rp_le_request, level)] -= 3;
 	/* Another version on a connection that has agreed on this one. */
 	buf[2]++;
 	p = bed_connect(&g, &file);
@@ -791,6 +865,24 @@ Test(agent_session, wrong_keys_end_the_session)
 	stop();
 }
 
+/* Keys on a connection are counted with those of its host. */
+Test(agent_session, host_may_not_guess_over_connections)
+{
+	bool at_once;
+
+	start(NULL);
+	g.source = 7;
+	for (int i = 0; i <= RP_AGENT_DEBT; i++) {
+		struct bed_peer p = bed_connect(&g, &file);
+
+		send_query(&p, bed_some_key());
+		bed_lose(&p);
+	}
+	cr_assert_eq(bed_stats(&g).wrong_keys, RP_AGENT_DEBT + 1);
+	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	stop();
+}
+
 Test(agent_session, peer_closes_after_a_refusal)
 {
 	struct bed_peer p;
@@ -879,6 +971,7 @@ Test(agent_session, channels_without_rdma)
 		.no_worker = true,
 		.messages_only = true,
 	};
+	struct rp_wire_reply r;
 	struct bed_peer p;
 	uint64_t key, t;
 
@@ -894,7 +987,9 @@ Test(agent_session, channels_without_rdma)
 	memset(g.behind, 0, sizeof(g.behind));
 	bed_region_del(&g, &dax);
 	cr_assert_not(p.c->closed);
-	cr_assert_eq(bed_expect(&p, t + 1, RP_ST_STALE_KEY).range, 1);
+	r = bed_expect(&p, t + 1, RP_ST_STALE_KEY);
+	cr_assert_eq(r.range, 1);
+	cr_assert_eq(r.detail, 0);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	bed_expect(&p, t + 2, RP_ST_OK);
@@ -906,7 +1001,9 @@ Test(agent_session, channels_without_rdma)
 	p = bed_connect(&g, &file);
 	t = bed_commit(&p, &file, 0, 8);
 	bed_region_del(&g, &file);
-	bed_expect(&p, t, RP_ST_STALE_KEY);
+	r = bed_expect(&p, t, RP_ST_STALE_KEY);
+	cr_assert_eq(r.range, 0);
+	cr_assert_eq(r.detail, 0);
 	cr_assert_not(p.c->closed);
 	stop();
 }
@@ -965,6 +1062,29 @@ Test(agent_session, queued_replies_stay_in_order)
 	cr_assert_eq(rp_agent_pending(g.a), 1);
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	bed_sent(p.c);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	stop();
+}
+
+/* The channel copies messages up to its inject size. */
+Test(agent_session, reply_of_the_inject_size_is_injected)
+{
+	struct bed_peer p;
+
+	start(NULL);
+	g.inject = sizeof(struct rp_le_reply);
+	p = bed_connect(&g, &dax);
+	p.c->slow = true;
+	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
+	cr_assert_eq(rp_agent_pending(g.a), 0);
+	/* The same for one that had to wait. */
+	p.c->room = 0;
+	bed_commit(&p, &dax, 0, 8);
+	bed_expect_nothing(&p);
+	cr_assert_not(rp_agent_progress(g.a));
+	p.c->room = -1;
+	cr_assert(rp_agent_progress(g.a));
+	bed_expect(&p, p.token, RP_ST_OK);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	stop();
 }

@@ -320,6 +320,10 @@ Test(agent_store, atomic_of_ranges)
 	cr_assert_eq(m.reply.status, RP_ST_OK);
 	cr_assert_eq(m.reply.result_len, sizeof(got));
 	memcpy(got, m.result, sizeof(got));
+	/* The next result is of its own ranges alone. */
+	bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 1024, 8},
+		   RP_ATOMIC_READ, NULL, NULL, true);
+	cr_assert_eq(old(&p), 0);
 	cr_assert_eq(got[0], 0x01010101);
 	cr_assert_eq(got[1], 0x02020202);
 	cr_assert_eq(got[2], 0x02020202);

@@ -255,6 +255,26 @@ Test(atomic, many)
 	}
 }
 
+/* Elements of one and two bytes, whose neighbours differ. */
+Test(atomic, many_small)
+{
+	uint8_t t[8] = {250, 1, 2, 3, 4, 5, 6, 7}, old[8];
+	const uint8_t s[8] = {3, 3, 3, 3, 3, 3, 3, 3};
+	uint16_t t2[4] = {60000, 1, 2, 3}, old2[4];
+	const uint16_t s2[4] = {2, 2, 2, 2};
+
+	rp_atomic_execute(RP_ATOMIC_MAX, RP_ATOMIC_UINT8, t, s, NULL, old, 8);
+	cr_assert_eq(memcmp(t, "\xfa\3\3\3\4\5\6\7", 8), 0);
+	cr_assert_eq(memcmp(old, "\xfa\1\2\3\4\5\6\7", 8), 0);
+	rp_atomic_execute(RP_ATOMIC_CSWAP, RP_ATOMIC_UINT8, t, old, s, NULL, 8);
+	cr_assert_eq(memcmp(t, "\xfa\1\2\3\4\5\6\7", 8), 0);
+	rp_atomic_execute(RP_ATOMIC_MIN, RP_ATOMIC_UINT16, t2, s2, NULL, old2,
+			  4);
+	cr_assert(t2[0] == 2 && t2[1] == 1 && t2[2] == 2 && t2[3] == 2);
+	cr_assert(old2[0] == 60000 && old2[1] == 1 && old2[2] == 2 &&
+		  old2[3] == 3);
+}
+
 enum {
 	THREADS = 4,
 	ROUNDS = 20000

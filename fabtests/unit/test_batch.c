@@ -259,6 +259,7 @@ static void expect_together(const struct spot *s)
 	cr_assert_eq(ncalls, 1);
 	expect_call(0, s, 's', page, 9 * page);
 	cr_assert_eq(batch.bytes, 9 * page);
+	cr_assert_eq(batch.flushes, 1);
 }
 
 /* Scattered pages get one msync for all, unless that took longer. */

@@ -99,6 +99,11 @@ static struct rp_deferred_op *put(int i, enum rp_deferred_kind kind)
 		.len = kind == RP_DEFERRED_STORE ? 8 : 64,
 		.required = RP_CLASS_POWER,
 		.value = {1, 2, 3, 4, 5, 6, 7, 8},
+		/* Of an earlier use. */
+		.outcome = RP_DEFERRED_LOST,
+		.status = RP_ST_LOST,
+		.pipelined = true,
+		.pending = true,
 	};
 	rp_deferred_put(&a, &items[i]);
 	return &items[i];
@@ -230,6 +235,18 @@ Test(deferred, no_store_behind_a_failure)
 	ends(2, RP_DEFERRED_BEHIND, 0);
 	put(3, RP_DEFERRED_PLAIN);
 	ends(3, RP_DEFERRED_BEHIND, 0);
+}
+
+/* What is outstanding behind a failure is not awaited. */
+Test(deferred, no_deadline_behind_a_failure)
+{
+	begin_open();
+	put(1, RP_DEFERRED_FLUSH);
+	sent(0, &items[1]);
+	cr_assert(reply(1, RP_ST_FLUSH_FAILED));
+	ends(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
+	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	ends(1, RP_DEFERRED_BEHIND, 0);
 }
 
 Test(deferred, credits)

@@ -620,10 +620,16 @@ Test(method, rows_in_words)
 		cr_assert_eq(!strcmp(w.needs, "native"), d->native);
 		cr_assert_eq(!strcmp(w.needs, "untrusted"), d->untrusted);
 		cr_assert_eq(doc_method(w.method), (int)d->method);
-		if (d->method)
+		if (d->method) {
 			cr_assert_str_eq(w.class, rp_class_name(d->class));
-		else
+		} else {
 			cr_assert_eq(w.class[0], 0);
+			cr_assert_eq(strncmp(w.method, "refused: ", 9), 0);
+			cr_assert_gt(strlen(w.method), 9);
+		}
 	}
+	/* The last row is what nothing matches. */
+	cr_assert(rp_method_row(i - 1, &w));
+	cr_assert_str_eq(w.method, "refused: unknown memory");
 	cr_assert_eq(i, ndoc);
 }

@@ -373,6 +373,39 @@ Test(pmem, store_everywhere)
 	rp_pmem_delete(pm);
 }
 
+/* The same for whole lines, which go past the caches. */
+Test(pmem, store_lines_everywhere)
+{
+	static char mem[4096] __attribute__((aligned(4096)));
+	struct rp_pmem *pm =
+		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+	char bytes[300], want[512];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)(i + 1);
+	for (size_t off = 0; off < 130; off += 8)
+		for (size_t len = 64; len < 300; len += 8) {
+			memset(mem, 0x7f, sizeof(want));
+			memset(want, 0x7f, sizeof(want));
+			memcpy(want + off, bytes, len);
+			cr_assert_eq(put(pm, off, bytes, len), 0);
+			cr_assert_eq(memcmp(mem, want, sizeof(want)), 0);
+		}
+	rp_pmem_delete(pm);
+}
+
+Test(pmem, store_of_one_word)
+{
+	static uint64_t mem[512] __attribute__((aligned(4096)));
+	struct rp_pmem *pm =
+		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+
+	rp_pmem_store8(pm, 8, 0x0102030405060708);
+	cr_assert_eq(mem[1], 0x0102030405060708);
+	cr_assert_eq(mem[0] + mem[2], 0);
+	rp_pmem_delete(pm);
+}
+
 #ifdef __x86_64__
 /*
  * The write-back instructions that a child executes, found by single-stepping
@@ -625,6 +658,103 @@ Test(pmem, together_from_the_first)
 	rp_pmem_delete(pm);
 	pm = make(4 * page, 8 * page, RP_METHOD_AGENT_CLWB, &fake);
 	rp_pmem_calibrate(pm, &measured);
+	cr_assert(!rp_pmem_together(pm, 2));
+	rp_pmem_delete(pm);
+}
+
+/* A clock that syncs alone move. */
+static uint64_t clock_ns, took_ns;
+
+static uint64_t clock_now(void *ctx)
+{
+	return clock_ns;
+}
+
+static int clock_sync(void *ctx, void *addr, size_t len)
+{
+	clock_ns += took_ns;
+	return 0;
+}
+
+static void sync_one(struct rp_pmem *pm, uint64_t ns)
+{
+	took_ns = ns;
+	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
+}
+
+static void sync_two(struct rp_pmem *pm, uint64_t ns)
+{
+	took_ns = ns;
+	cr_assert(rp_pmem_together(pm, 2));
+	cr_assert_eq(rp_pmem_flush_together(pm, 0, 4097, 2), 0);
+}
+
+static unsigned int times_apart(struct rp_pmem *pm)
+{
+	unsigned int n = 0;
+
+	while (!rp_pmem_together(pm, 2))
+		n++;
+	return n;
+}
+
+/* Ranges are synced together while that takes no longer than one by one. */
+Test(pmem, together_while_it_is_quick)
+{
+	const struct rp_pmem_ops ops = {.sync = clock_sync, .now = clock_now};
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct rp_pmem *pm =
+		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &ops);
+
+	clock_ns = 1000;
+	/* A sync that took no time is a measured one. */
+	sync_one(pm, 0);
+	cr_assert(rp_pmem_together(pm, 2));
+	cr_assert(!rp_pmem_together(pm, 1));
+	sync_one(pm, 1600);
+	sync_two(pm, 3201);
+	cr_assert_eq(times_apart(pm), 1);
+	sync_two(pm, 3201);
+	cr_assert_eq(times_apart(pm), 2);
+	sync_two(pm, 3201);
+	cr_assert_eq(times_apart(pm), 4);
+	sync_two(pm, 3200);
+	cr_assert_eq(times_apart(pm), 0);
+	sync_two(pm, 3201);
+	cr_assert_eq(times_apart(pm), 1);
+	for (unsigned int n = 2; n < 64; n *= 2) {
+		sync_two(pm, 3201);
+		cr_assert_eq(times_apart(pm), n);
+	}
+	for (int i = 0; i < 3; i++) {
+		sync_two(pm, 3201);
+		cr_assert_eq(times_apart(pm), 64);
+	}
+	/* What is quicker counts for a sixteenth. */
+	sync_one(pm, 0);
+	sync_two(pm, 3000);
+	cr_assert_eq(times_apart(pm), 0);
+	sync_two(pm, 3001);
+	cr_assert_eq(times_apart(pm), 1);
+	rp_pmem_delete(pm);
+}
+
+static int sleepy_sync(void *ctx, void *addr, size_t len)
+{
+	usleep((useconds_t)took_ns / 1000);
+	return 0;
+}
+
+/* The provider's own clock: a sync of 200 ms is no quick one. */
+Test(pmem, together_by_the_clock)
+{
+	const struct rp_pmem_ops ops = {.sync = sleepy_sync};
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct rp_pmem *pm =
+		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &ops);
+
+	sync_one(pm, 0);
+	sync_two(pm, 200000000);
 	cr_assert(!rp_pmem_together(pm, 2));
 	rp_pmem_delete(pm);
 }

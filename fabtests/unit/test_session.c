@@ -10,13 +10,18 @@
 
 static struct report a, b, c;
 
-static void quiet(enum rp_log_level level, const char *text)
+static unsigned int warnings, infos;
+
+static void count(enum rp_log_level level, const char *text)
 {
+	warnings += level == RP_LOG_WARN;
+	infos += level == RP_LOG_INFO;
 }
 
 static void start(void)
 {
-	rp_log_set(quiet);
+	rp_log_set(count);
+	warnings = infos = 0;
 	bed_start(NULL);
 }
 
@@ -53,6 +58,31 @@ Test(session, hello_has_the_native_feature)
 	cr_assert_eq(bed.hello.features, RP_FEATURE_NATIVE);
 }
 
+/* The field of the HELLO has 32 bits. */
+Test(session, hello_has_the_longest_timeout)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.timeout_ns = (UINT32_MAX + 7ull) * BED_MS;
+	bed_start(&attr);
+	cr_assert_eq(bed_try(op_read(&a, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(bed.hello.timeout_ms, UINT32_MAX);
+}
+
+/* An initiator of 0 would be no name. */
+Test(session, initiator_is_not_zero)
+{
+	struct rp_session_attr attr = bed_attr();
+	struct sockaddr_storage to = {.ss_family = AF_INET};
+	struct rp_session *s;
+
+	bed.random_zero = true;
+	cr_assert_eq(rp_session_new(&bed.k, &attr, &to, sizeof(to), &s), 0);
+	cr_assert_eq(s->initiator, 1);
+	rp_session_delete(s);
+}
+
 /* A refusal fails the next operation, so that no caller loops. */
 static void refused(enum rp_status st, uint32_t detail)
 {
@@ -76,7 +106,7 @@ Test(session, overload_ends_the_next_operation)
 
 Test(session, stale_key_ends_the_next_operation)
 {
-	refused(RP_ST_STALE_KEY, 0);
+	refused(RP_ST_STALE_KEY, 7);
 }
 
 Test(session, version_of_refusal_ends_the_next_operation)
@@ -85,17 +115,26 @@ Test(session, version_of_refusal_ends_the_next_operation)
 }
 
 /* Operations with another key may succeed, so they do not fail. */
-Test(session, stale_key_affects_that_key_alone)
+static void refused_key(enum rp_status st)
 {
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
-	bed_refuse(RP_ST_STALE_KEY, 0);
+	bed_refuse(st, 0);
 	bed_progress();
 	cr_assert_eq(bed_try(op_write(&b, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(2));
 	bed_accept();
 	bed_post(op_write(&b, 2, 0, 64, 0));
 	bed_post(op_write(&a, 1, 0, 64, 0));
-	expect_status(&a, RP_ST_STALE_KEY);
+	expect_status(&a, st);
+	bed_stop();
+	start();
+}
+
+Test(session, refused_key_affects_that_key_alone)
+{
+	refused_key(RP_ST_STALE_KEY);
+	refused_key(RP_ST_UNKNOWN_KEY);
+	refused_key(RP_ST_VOLATILE);
 }
 
 Test(session, dead_port_ends_the_next_operation)
@@ -106,6 +145,9 @@ Test(session, dead_port_ends_the_next_operation)
 	bed_post(op_query(&a, 2));
 	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ECONNREFUSED);
+	cr_assert_eq(a.out.range, 0);
+	cr_assert_eq(warnings, 0);
+	cr_assert_eq(infos, 1);
 }
 
 Test(session, failed_connector_ends_the_operation)
@@ -114,6 +156,7 @@ Test(session, failed_connector_ends_the_operation)
 	bed_post(op_write(&a, 1, 0, 64, 0));
 	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ENETUNREACH);
+	cr_assert_eq(a.out.range, 0);
 	bed.connect_ret = -ENOMEM;
 	bed_post(op_write(&a, 1, 0, 64, 0));
 	expect_status(&a, RP_ST_NO_MEMORY);
@@ -124,12 +167,17 @@ Test(session, silence_while_connecting_ends_the_next_operation)
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 	bed_progress();
-	bed_pass(BED_TIMEOUT - 1);
+	/* Time alone is no sign of the target. */
+	bed.now += BED_TIMEOUT - 1;
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 1);
+	bed_progress();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CONNECTING);
 	bed_pass(1);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
 	bed_post(op_write(&a, 1, 0, 64, 0));
 	expect_status(&a, RP_ST_TIMEOUT);
+	cr_assert_eq(a.out.detail, 0);
 }
 
 Test(session, foreign_listener_ends_the_next_operation)
@@ -144,9 +192,32 @@ Test(session, foreign_listener_ends_the_next_operation)
 
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, "no", 2);
+	/* The first failure counts, and is logged. */
+	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, "no", 2);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
 	expect_status(&a, RP_ST_BAD_MESSAGE);
+	cr_assert_eq(warnings, 2);
+}
+
+/* A refusal without a status of its own is a loss. */
+Test(session, refusal_that_accepts_is_a_loss)
+{
+	const struct rp_wire_hello_ack ack = {
+		.incarnation = 1,
+		.credits = 1,
+		.grant = bed_grant(bed_key(1)),
+	};
+	uint8_t buf[256];
+	int len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack);
+
+	cr_assert_gt(len, 0);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, buf, (size_t)len);
+	bed_progress();
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	expect_status(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, ECONNREFUSED);
 }
 
 Test(session, acceptance_of_another_version_ends_the_next_operation)
@@ -177,6 +248,34 @@ Test(session, acceptance_with_a_failure_is_a_refusal)
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
 	expect_status(&a, RP_ST_OVERLOADED);
+}
+
+/* A HELLO_ACK counts once, and not on a connection that is lost. */
+Test(session, late_acceptance_is_ignored)
+{
+	char buf[128];
+
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_lose(ECONNRESET);
+	bed_accept();
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CONNECTING);
+	bed_progress();
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	expect_status(&a, RP_ST_LOST);
+	bed_open(1);
+	bed.credits = 1;
+	bed_accept();
+	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+			 "a private connection: 0 of 64 credits in use, "
+			 "fences");
+}
+
+Test(session, messages_before_the_acceptance_are_ignored)
+{
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_receive("garbage that is long enough for a header", 40);
+	bed_accept();
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
 }
 
 /* --- grants --- */
@@ -242,6 +341,40 @@ Test(session, refused_key_fails_the_next_operation)
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 }
 
+/* The outcome names the first range with the refused key. */
+Test(session, refused_key_of_a_later_range_is_named)
+{
+	static struct rp_wire_range r[2];
+
+	bed_open(1);
+	r[0] = bed_range(1, 0, 64);
+	r[1] = bed_range(2, 0, 64);
+	bed.replies = false;
+	cr_assert_eq(bed_try(op_commit(&a, r, 2)), -EAGAIN);
+	bed_see();
+	bed_info(bed.last->hdr.token, RP_ST_VOLATILE, 0);
+	bed_post(op_commit(&a, r, 2));
+	expect_status(&a, RP_ST_VOLATILE);
+	cr_assert_eq(a.out.range, 1);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+}
+
+/* Keys take memory: a target or program that goes wrong cannot take it all. */
+Test(session, number_of_keys_is_bounded)
+{
+	bed_open(1);
+	for (uint32_t k = 2; k < RP_SESSION_GRANTS; k++) {
+		bed_post(op_query(&a, k));
+		bed_see();
+		bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(k));
+	}
+	bed.replies = false;
+	cr_assert_eq(bed_try(op_write(&a, RP_SESSION_GRANTS, 0, 64, 0)),
+		     -EAGAIN);
+	cr_assert_eq(bed_try(op_write(&a, RP_SESSION_GRANTS + 1, 0, 64, 0)),
+		     -ENOMEM);
+}
+
 /* The connection is lost before INFO: the next operation fails. */
 Test(session, lost_query_ends_the_next_operation)
 {
@@ -251,6 +384,7 @@ Test(session, lost_query_ends_the_next_operation)
 	bed_progress();
 	bed_post(op_write(&a, 2, 0, 64, 0));
 	expect_status(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, ECONNRESET);
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(2));
 }
@@ -294,10 +428,27 @@ Test(session, query_reports_the_method_of_a_commit)
 	len = rp_wire_put_info(buf, sizeof(buf), bed.last->hdr.token, &m);
 	bed_receive(buf, (size_t)len);
 	expect_status(&a, RP_ST_CLASS);
+	cr_assert_eq(a.out.detail, 0);
+	cr_assert_eq(a.out.range, 0);
 	cr_assert_str_eq(a.info.why, "tmpfs");
 	cr_assert_eq(a.info.granularity, 64);
 	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
+	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+}
+
+/* Every status but OK is a failure. */
+Test(session, query_reports_each_status)
+{
+	for (enum rp_status st = RP_ST_OK + 1; st < RP_ST_WRITE_FAILED; st++) {
+		bed_open(1);
+		bed_post(op_query(&a, 9));
+		bed_see();
+		bed_info(bed.last->hdr.token, st, 0);
+		expect_status(&a, st);
+		bed_stop();
+		start();
+	}
 }
 
 /* A successful QUERY of the program grants its key as well. */
@@ -309,6 +460,25 @@ Test(session, query_brings_a_grant)
 	bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(2));
 	expect_ok(&a);
 	cr_assert_eq(bed_try(op_write(&b, 2, 0, 4096, 0)), 0);
+}
+
+/* Operations under way have used the first grant of a key. */
+Test(session, later_grant_of_a_key_changes_nothing)
+{
+	struct rp_wire_info m = {.grant = bed_grant(bed_key(1))};
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int len;
+
+	bed_open(1);
+	bed_post(op_query(&a, 1));
+	bed_see();
+	m.grant.rkey++;
+	len = rp_wire_put_info(buf, sizeof(buf), bed.last->hdr.token, &m);
+	cr_assert_gt(len, 0);
+	bed_receive(buf, (size_t)len);
+	expect_ok(&a);
+	bed_post(op_write(&b, 1, 0, 4096, 0));
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->rkey, bed_key(1) ^ 0xff);
 }
 
 /* --- deadlines --- */
@@ -369,6 +539,63 @@ Test(session, proved_bytes_do_not_extend_the_deadline)
 	expect_ok(&a);
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	expires_after(BED_TIMEOUT);
+}
+
+/* ... nor once their connection is lost. */
+Test(session, lost_bytes_give_no_more_time)
+{
+	write_slowly();
+	bed_lose(ECONNRESET);
+	bed_progress();
+	expect_status(&a, RP_ST_LOST);
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 1 << 20, 64));
+	expires_after(BED_TIMEOUT);
+}
+
+/* A commit brings no bytes. */
+Test(session, commit_on_a_slow_link_has_the_usual_time)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.slow_rate = 1;
+	bed_start(&attr);
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	expires_after(BED_TIMEOUT);
+}
+
+/* However slow the link, times do not wrap. */
+Test(session, time_for_a_slow_link_is_bounded)
+{
+	struct rp_session_attr attr = bed_attr();
+	struct rp_op *op;
+
+	bed_stop();
+	attr.slow_rate = 1;
+	bed_start(&attr);
+	bed.length = 1ull << 36;
+	bed_open(1);
+	op = op_read(&a, 1, 0, 1ull << 35);
+	bed_post(op);
+	cr_assert_eq(rp_session_deadline(bed.s),
+		     bed.now + BED_TIMEOUT + 1000000000000000000ull);
+}
+
+/* Completions that progress has not seen yet count from now on. */
+Test(session, deadline_counts_what_was_heard)
+{
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	bed_progress();
+	bed.now += BED_MS;
+	cr_assert_eq(rp_session_deadline(bed.s),
+		     bed.now + BED_TIMEOUT - BED_MS);
+	bed_done(1);
+	cr_assert_eq(a.times, 1);
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 }
 
 Test(session, progress_of_the_target_counts)
@@ -434,7 +661,12 @@ static void start_idle(void)
 	bed_stop();
 	attr.idle_ns = 60000 * BED_MS;
 	bed_start(&attr);
-	bed_open(1);
+	cr_assert_eq(bed_try(op_read(&a, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
+	bed_accept();
+	bed.replies = true;
+	/* Progress starts the idle time. */
+	cr_assert_eq(rp_session_deadline(bed.s), 0);
 	bed_progress();
 }
 
@@ -447,11 +679,31 @@ Test(session, idle_connection_is_closed_and_made_again)
 	bed_pass(1);
 	cr_assert_eq(bed.closes, 1);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
+	bed_pass(60000 * BED_MS);
 	bed_open(1);
+	/* The new connection has its own idle time. */
+	bed_progress();
+	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
 	bed_ok();
 	expect_ok(&a);
+}
+
+/* A connection that is closed for want of use ends what it knew of keys. */
+Test(session, idle_close_forgets_refused_keys)
+{
+	start_idle();
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	bed_see();
+	bed_info(bed.last->hdr.token, RP_ST_VOLATILE, 0);
+	bed_progress();
+	bed_pass(60000 * BED_MS);
+	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.hello.key, bed_key(2));
 }
 
 /* The idle time starts anew with each use. */
@@ -460,6 +712,7 @@ Test(session, used_connection_is_not_idle)
 	start_idle();
 	bed_pass(60000 * BED_MS - 1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 	bed_see();
 	bed_ok();
 	bed_progress();
@@ -554,6 +807,73 @@ Test(session, loss_ends_everything_once)
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 }
 
+/* Private data belongs to a refusal, not to a loss. */
+Test(session, data_of_a_loss_is_ignored)
+{
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed.chan.events->lost(bed.chan.owner, ECONNRESET, "no", 2);
+	bed_progress();
+	expect_status(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, ECONNRESET);
+}
+
+/* A reply behind the loss was never received. */
+Test(session, reply_behind_the_loss_is_ignored)
+{
+	bed_open(1);
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_lose(ECONNRESET);
+	bed_reply(1, RP_ST_OK);
+	expect_pending(&a);
+	bed_progress();
+	expect_status(&a, RP_ST_LOST);
+}
+
+/* Room in the channel is not awaited once the connection is gone. */
+Test(session, lost_connection_has_no_deadline)
+{
+	bed_open(1);
+	bed.room = 0;
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_lose(ECONNRESET);
+	bed_progress();
+	expect_status(&a, RP_ST_LOST);
+	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
+	bed.room = -1;
+	/* The lost write is poisoned, not unplaced. */
+	bed_open(1);
+	cr_assert(!rp_session_unplaced(bed.s));
+	bed_see_nothing();
+}
+
+static void call_while_closing(void)
+{
+	char buf[128];
+
+	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+			 "the private connection is being closed");
+	cr_assert(!rp_session_progress(bed.s));
+	cr_assert_eq(bed_try(op_write(&c, 1, 0, 64, 0)), -EAGAIN);
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
+	bed_lose(ECONNRESET);
+	expect_pending(&a);
+}
+
+/* Events may arrive from inside close of the channel. */
+Test(session, calls_while_closing_do_nothing)
+{
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_progress();
+	bed.in_close = call_while_closing;
+	bed_pass(BED_TIMEOUT);
+	cr_assert_eq(bed.closes, 1);
+	expect_status(&a, RP_ST_TIMEOUT);
+	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
+	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
+}
+
 Test(session, failed_operation_ends_the_connection)
 {
 	bed_open(1);
@@ -610,11 +930,26 @@ Test(session, disconnect_while_connecting_is_forgotten)
 	bed_progress();
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_refuse(RP_ST_STALE_KEY, 0);
+	bed_progress();
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
+	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_accept();
 	/* A QUERY is canceled, too. */
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+}
+
+/* Outcomes that progress has not delivered yet are not lost. */
+Test(session, disconnect_without_a_connection_delivers)
+{
+	bed.connect_ret = -ENETUNREACH;
+	bed_post(op_write(&a, 1, 0, 64, 0));
+	expect_pending(&a);
+	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
+	cr_assert_eq(a.times, 1);
+	cr_assert_eq(a.out.status, RP_ST_LOST);
 }
 
 Test(session, delete_ends_what_is_outstanding)
@@ -624,6 +959,7 @@ Test(session, delete_ends_what_is_outstanding)
 	bed_stop();
 	cr_assert_eq(a.times, 1);
 	cr_assert_eq(a.out.status, RP_ST_CANCELED);
+	cr_assert_eq(a.out.detail, 0);
 }
 
 static void post_again(struct report *t)
@@ -656,6 +992,7 @@ static void bad_message(const void *msg, size_t len)
 	bed_receive(msg, len);
 	bed_progress();
 	expect_status(&a, RP_ST_BAD_MESSAGE);
+	cr_assert_eq(a.out.detail, 0);
 	cr_assert_eq(bed.closes, 1);
 }
 
@@ -700,6 +1037,16 @@ Test(session, wrong_kind_of_reply_ends_the_connection)
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
 	bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(1));
+	bed_progress();
+	expect_status(&a, RP_ST_BAD_MESSAGE);
+}
+
+Test(session, reply_to_a_query_ends_the_connection)
+{
+	bed_open(1);
+	bed_post(op_query(&a, 1));
+	bed_see();
+	bed_reply(bed.last->hdr.token, RP_ST_OK);
 	bed_progress();
 	expect_status(&a, RP_ST_BAD_MESSAGE);
 }
@@ -755,4 +1102,34 @@ Test(session, random_numbers_are_needed)
 	bed.random_ret = 0;
 	cr_assert_eq(rp_session_new(&bed.k, &attr, "", 0, &s), -EINVAL);
 	cr_assert_eq(rp_session_new(&bed.k, &attr, "", 4096, &s), -EINVAL);
+	attr.max_commits = 0;
+	cr_assert_eq(rp_session_new(&bed.k, &attr, "addr", 4, &s), -EINVAL);
+}
+
+Test(session, log_messages_describe_the_channel)
+{
+	static const struct {
+		uint32_t flags;
+		bool native;
+		const char *end;
+	} cases[] = {
+		{0, true, "in use"},
+		{RP_CHANNEL_FENCES, true, "in use, fences"},
+		{RP_CHANNEL_FLUSHES, true, "in use, FLUSH"},
+		{RP_CHANNEL_FLUSHES, false, "in use"},
+		{RP_CHANNEL_ORDERED, true, "in use"},
+		{7, true, "in use, fences, FLUSH"},
+	};
+	struct rp_session_attr attr = bed_attr();
+	char buf[128];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		bed_stop();
+		attr.native = cases[i].native;
+		bed_start(&attr);
+		bed.flags = cases[i].flags;
+		bed_open(1);
+		rp_session_words(bed.s, buf, sizeof(buf));
+		cr_assert_str_eq(strstr(buf, "in use"), cases[i].end);
+	}
 }

@@ -55,6 +55,8 @@ Test(session_batch, small_writes_leave_together)
 	cr_assert_eq(rp_session_outstanding(bed.s), 64);
 	bed_progress();
 	see_batch(64);
+	/* The bytes are sent from where they are. */
+	cr_assert_eq(bed.last->iov_count, 2);
 	for (unsigned int i = 0; i < 64; i++) {
 		cr_assert_eq(bed.last->ranges[i].addr, w[i].range.addr);
 		cr_assert_eq(((uint8_t *)bed.last->req.bytes)[24 * i + 23], i);
@@ -66,6 +68,43 @@ Test(session_batch, small_writes_leave_together)
 	for (unsigned int i = 0; i < 64; i++)
 		expect_ok(&w[i]);
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+}
+
+Test(session_batch, write_of_several_buffers)
+{
+	struct rp_op *op = op_write(&w[0], 1, 0, 24, 0);
+
+	for (int i = 0; i < 24; i++)
+		w[0].buf[i] = (uint8_t)i;
+	op->iov[0].iov_len = 8;
+	op->iov[1] = (struct iovec){w[0].buf + 8, 6};
+	op->iov[2] = (struct iovec){w[0].buf + 14, 10};
+	op->iov_count = 3;
+	bed_post(op);
+	bed_progress();
+	see_batch(1);
+	cr_assert_eq(memcmp(bed.last->req.bytes, w[0].buf, 24), 0);
+}
+
+/* A slow link gets its time for the bytes of a batch. */
+Test(session_batch, bytes_in_flight_extend_the_deadline)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.slow_rate = 100;
+	bed_start(&attr);
+	bed_open(1);
+	for (unsigned int i = 0; i < 2; i++)
+		write_small(i, 1000 * i, 50);
+	bed_progress();
+	cr_assert_eq(rp_session_deadline(bed.s),
+		     bed.now + BED_TIMEOUT + 1000 * BED_MS);
+	see_batch(2);
+	bed_ok();
+	bed_done_all();
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 }
 
 /* Any later operation sends the batch first, so that nothing overtakes it. */
@@ -115,6 +154,21 @@ Test(session_batch, full_batch_leaves)
 	see_batch(86);
 	see_batch(86);
 	bed_see_nothing();
+	bed_progress();
+	see_batch(1);
+}
+
+/* A message of the greatest length. */
+Test(session_batch, batch_is_filled_to_the_last_byte)
+{
+	/* Descending ranges are not packed. */
+	for (unsigned int i = 0; i < 85; i++)
+		write_small(i, 1000 * (100 - i), 24);
+	write_small(85, 0, 40);
+	bed_see_nothing();
+	write_small(86, 200000, 1);
+	see_batch(86);
+	cr_assert_eq(bed.last->len, RP_WIRE_MAX_MSG);
 	bed_progress();
 	see_batch(1);
 }

@@ -194,6 +194,29 @@ Test(session_commit, weaker_reply_is_a_failure)
 	cr_assert_eq(c.out.class, RP_CLASS_PROCESS);
 }
 
+/* What no message can say is no operation. */
+Test(session_commit, class_that_is_none_is_refused)
+{
+	op_commit_one(&a, 1, 0, 64)->required = RP_CLASS_POWER + 1;
+	bed_post(&a.op);
+	bed_see_nothing();
+	expect_status(&a, RP_ST_UNSUPPORTED);
+	cr_assert_eq(a.out.detail, EINVAL);
+	cr_assert_eq(a.out.range, 0);
+}
+
+/* A stale key ends the connection, and so what else is outstanding. */
+Test(session_commit, stale_key_ends_the_connection)
+{
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_post(op_commit_one(&b, 1, 64, 64));
+	bed_reply(1, RP_ST_STALE_KEY);
+	expect_status(&a, RP_ST_STALE_KEY);
+	expect_status(&b, RP_ST_LOST);
+	cr_assert_eq(b.out.detail, 0);
+	cr_assert_eq(bed.closes, 1);
+}
+
 /* The outcome has the weakest class of all slices. */
 Test(session_commit, weakest_class_is_reported)
 {
@@ -240,6 +263,9 @@ Test(session_commit, visible_commit_is_a_plain_fence)
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_reply(1, RP_ST_OK);
 	expect_ok(&a);
+	/* It was not a commit: no method and no class. */
+	cr_assert_eq(a.out.method, RP_METHOD_REFUSED);
+	cr_assert_eq(a.out.class, RP_CLASS_NONE);
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 
@@ -289,8 +315,11 @@ Test(session_commit, effect_is_not_sent_behind_a_failure)
 	bed_post(&a.op);
 	bed_done_all();
 	bed_reply(1, RP_ST_OK);
-	bed_reply(2, RP_ST_FLUSH_FAILED);
+	/* The ordered store, which would be range 168, is not in this slice. */
+	bed_reply_as(2, &(struct rp_wire_reply){.status = RP_ST_FLUSH_FAILED,
+						.range = 168});
 	expect_status(&a, RP_ST_FLUSH_FAILED);
+	cr_assert_eq(a.out.range, 168);
 	bed_see_request(RP_EFFECT_NONE);
 	bed_see_request(RP_EFFECT_NONE);
 	bed_see_nothing();
@@ -323,6 +352,30 @@ Test(session_commit, effect_fits_behind_packed_ranges)
 	expect_ok(&a);
 }
 
+/* As many bytes as one message takes, and a few more. */
+Test(session_commit, effect_fits_behind_as_many_ranges_as_there_is_room_for)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.length = 1ull << 32;
+	bed_open(1);
+	for (size_t i = 0; i < 1000; i++)
+		many[i] = bed_range(1, 20000 * i, 200);
+	for (size_t n = 800; n < 850; n++) {
+		size_t seen = 0;
+
+		op_commit(&a, many, n)->effect = RP_EFFECT_THEN;
+		a.op.then = (struct rp_wire_then){bed_key(1), BED_ADDR, 1};
+		bed_post(&a.op);
+		while (seen < n) {
+			seen += bed_see_kind(RP_CHANNEL_SEND)->req.nranges;
+			bed_done_all();
+			bed_ok();
+		}
+		expect_ok(&a);
+	}
+}
+
 /* An effect waits for covered stores, because these may fail. */
 Test(session_commit, effect_waits_for_covered_stores)
 {
@@ -340,6 +393,28 @@ Test(session_commit, effect_waits_for_covered_stores)
 	bed_post(op_then(&b, 1, 64, 64, 8192));
 	bed_see_request(RP_EFFECT_STORE);
 	bed_see_request(RP_EFFECT_THEN);
+}
+
+/* Too many pairs of ranges are not looked at: the effect waits. */
+Test(session_commit, effect_behind_too_many_ranges_waits_for_every_store)
+{
+	struct rp_op *op;
+
+	for (int n = 4096; n <= 4097; n++) {
+		bed_stop();
+		start();
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_see_request(RP_EFFECT_STORE);
+		for (int i = 0; i < n; i++)
+			many[i] = bed_range(1, 4096 + 128 * i, 64);
+		op = op_commit(&b, many, n);
+		op->effect = RP_EFFECT_NOTIFY;
+		bed_post(op);
+		if (n == 4097)
+			bed_see_nothing();
+		else
+			bed_see_request(RP_EFFECT_NONE);
+	}
 }
 
 /* --- without the agent --- */
@@ -434,6 +509,16 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	bed_done_all();
 	expect_ok(&b);
 	cr_assert_eq(b.out.method, RP_METHOD_DELIVERY);
+	/* Unplaced bytes in front of the range do not matter. */
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_see();
+	bed_post(op_commit_one(&b, 1, 4096, 64));
+	expect_ok(&b);
+	bed_see_nothing();
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	bed_done_all();
 	/* A delivered write is outstanding. */
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE));
 	bed_see();
@@ -485,9 +570,27 @@ Test(session_commit, each_key_uses_its_method)
 	expect_pending(&a);
 	bed_done(1);
 	expect_ok(&a);
+	/* Ranges for the agent end at the first that is not. */
+	many[5] = many[0];
+	bed_post(op_commit(&a, many + 3, 3));
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->req.nranges, 2);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_nothing();
+	/* Two messages of one commit are two. */
+	many[6] = many[3];
+	many[7] = many[0];
+	many[8] = many[4];
+	bed_post(op_commit(&c, many + 6, 3));
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->ranges[0].addr, many[6].addr);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->ranges[0].addr, many[8].addr);
+	bed_see_nothing();
 	/* A commit with an effect goes to the agent as a whole. */
-	op_commit(&a, many, 5)->effect = RP_EFFECT_NOTIFY;
-	bed_post(&a.op);
+	op_commit(&b, many, 5)->effect = RP_EFFECT_NOTIFY;
+	bed_post(&b.op);
 	cr_assert_eq(bed_see_request(RP_EFFECT_NOTIFY)->req.nranges, 5);
 	bed_see_nothing();
 }
@@ -532,6 +635,65 @@ Test(session_commit, cached_bytes_go_to_the_agent)
 	}
 }
 
+Test(session_commit, each_range_of_an_atomic_goes_to_the_agent)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	start_alone(RP_METHOD_FENCE, 0);
+	r[0] = bed_range(1, 0, 8);
+	r[1] = bed_range(1, 4096, 8);
+	op = op_atomic(&a, 1, 0);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_ATOMIC);
+	bed_ok();
+	expect_ok(&a);
+	bed_post(op_commit_one(&b, 1, 4096, 8));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* More ranges than the set takes become longer ones. */
+Test(session_commit, memory_for_cached_ranges_is_bounded)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++) {
+		bed_post(op_atomic(&a, 1, 64 * i));
+		bed_see_request(RP_EFFECT_ATOMIC);
+		bed_ok();
+		expect_ok(&a);
+	}
+	cr_assert_leq(bed.s->by_agent.n, RP_SESSION_RANGES);
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++)
+		many[i] = bed_range(1, 64 * i, 8);
+	bed_post(op_commit(&b, many, RP_SESSION_RANGES + 10));
+	cr_assert_eq(bed_see_request(RP_EFFECT_NONE)->req.nranges, 1024);
+	cr_assert_eq(bed_see_request(RP_EFFECT_NONE)->req.nranges, 10);
+	bed_see_nothing();
+}
+
+/* A STORE leaves its bytes in the caches as an atomic does. */
+Test(session_commit, stored_bytes_go_to_the_agent)
+{
+	struct rp_op *op;
+
+	start_alone(RP_METHOD_FENCE, 0);
+	bed.chan.flags |= RP_CHANNEL_LOCAL_MR;
+	op = op_write(&a, 1, 64, 64, RP_LEVEL_VISIBLE);
+	op->inject = true;
+	bed_post(op);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_ok();
+	expect_ok(&a);
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	expect_ok(&b);
+	bed_post(op_commit_one(&b, 1, 127, 1));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
 /* The agent reached the required class only; the bytes may stay cached. */
 Test(session_commit, weaker_commit_leaves_bytes_cached)
 {
@@ -550,6 +712,47 @@ Test(session_commit, weaker_commit_leaves_bytes_cached)
 	bed_post(op_commit_one(&b, 1, 64, 8));
 	bed_see();
 	bed_see();
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+/* Commits and writes of later bytes leave them cached. */
+Test(session_commit, bytes_stay_cached_until_they_are_covered)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_atomic(&a, 1, 64));
+	bed_post(op_atomic(&c, 1, 4096));
+	bed_reply(1, RP_ST_OK);
+	bed_reply(2, RP_ST_OK);
+	bed_post(op_commit_one(&b, 1, 4096, 8));
+	bed_reply(3, RP_ST_OK);
+	expect_ok(&b);
+	bed_post(op_write(&c, 1, 8192, 8, 0));
+	bed_done_all();
+	for (int i = 0; i < 4; i++)
+		bed_see();
+	bed_post(op_commit_one(&b, 1, 64, 8));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
+Test(session_commit, each_range_of_a_commit_is_cached_no_more)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	for (int i = 0; i < 3; i++) {
+		many[i] = bed_range(1, 4096 * i, 8);
+		bed_post(op_atomic(i ? &c : &a, 1, 4096 * i));
+		bed_see();
+		bed_ok();
+	}
+	/* The third is behind the last of the commit. */
+	bed_post(op_commit(&b, many, 2));
+	bed_see_request(RP_EFFECT_NONE);
+	bed_ok();
+	expect_ok(&b);
+	bed_post(op_commit(&b, many + 1, 1));
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	expect_ok(&b);
+	bed_post(op_commit(&b, many + 2, 1));
 	bed_see_request(RP_EFFECT_NONE);
 }
 
@@ -642,20 +845,46 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	bed_see_kind(RP_CHANNEL_READ);
 }
 
+Test(session_commit, committed_writes_of_a_lost_connection_need_no_agent)
+{
+	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	expect_ok(&a);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 0, 4096));
+	bed_see_kind(RP_CHANNEL_READ);
+}
+
 /* The same for a durable write that was placed and failed. */
 Test(session_commit, failed_writes_of_a_lost_connection_go_to_the_agent)
 {
 	start_alone(RP_METHOD_FENCE, 0);
+	bed_post(op_read(&b, 2, 0, 8));
+	bed_done_all();
+	expect_ok(&b);
+	many[0] = bed_range(1, 0, 32);
+	many[1] = bed_range(2, 0, 32);
 	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->effect = RP_EFFECT_NOTIFY;
+	a.op.ranges = many;
+	a.op.nranges = 2;
 	bed_post(&a.op);
-	bed_see();
-	bed_see();
+	for (int i = 0; i < 4; i++)
+		bed_see();
 	bed_reply(bed.last->hdr.token, RP_ST_OVERLOADED);
 	bed_done_all();
 	expect_status(&a, RP_ST_OVERLOADED);
 	bed_lose(ECONNRESET);
 	bed_progress();
 	bed_open(1);
-	bed_post(op_commit_one(&b, 1, 0, 64));
-	bed_see_request(RP_EFFECT_NONE);
+	for (uint32_t k = 1; k <= 2; k++) {
+		bed_post(op_commit_one(&b, k, 0, 32));
+		bed_see_request(RP_EFFECT_NONE);
+		bed_ok();
+		expect_ok(&b);
+	}
 }

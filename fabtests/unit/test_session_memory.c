@@ -97,6 +97,9 @@ static bool report(struct report *t, int ret)
 	cr_assert_eq(t->times, 1);
 	cr_assert(!t->out.status || t->out.status == RP_ST_NO_MEMORY ||
 		  t->out.status == RP_ST_LOST);
+	cr_assert_eq(t->out.range, 0);
+	cr_assert(t->out.status != RP_ST_NO_MEMORY || !t->out.detail ||
+		  t->out.detail == ENOMEM);
 	return !t->out.status;
 }
 
@@ -118,6 +121,7 @@ static unsigned int each(struct rp_op *(*make)(struct report *t), uint64_t off)
 		if (ret == -EAGAIN)
 			serve();
 		ok = report(&w[0], ret);
+		cr_assert(!failed || !ok);
 		bed_post(op_commit_one(&b, 1, off, 8));
 		serve();
 		expect_status(&b, ok || ret ? RP_ST_OK : RP_ST_WRITE_FAILED);
@@ -152,6 +156,14 @@ static struct rp_op *injected(struct report *t)
 	return op;
 }
 
+static struct rp_op *injected_store(struct report *t)
+{
+	struct rp_op *op = op_write(t, 1, 0, 64, RP_LEVEL_DURABLE);
+
+	op->inject = true;
+	return op;
+}
+
 static struct rp_op *scattered(struct report *t)
 {
 	struct rp_op *op = op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
@@ -171,8 +183,9 @@ static struct rp_op *atomic(struct report *t)
 Test(session_memory, writes)
 {
 	cr_assert_eq(each(durable, 0), 1);
-	each(long_one, 0);
+	cr_assert_eq(each(long_one, 0), 0, "two pieces need no memory");
 	cr_assert_geq(each(injected, 0), 1);
+	cr_assert_eq(each(injected_store, 0), 0, "the channel copies it");
 	cr_assert_geq(each(scattered, 0), 8);
 	each(scattered, 40000);
 	cr_assert_eq(each(atomic, 0), 1);
@@ -193,8 +206,60 @@ Test(session_memory, commits)
 		serve();
 		cr_assert_eq(b.times, 1);
 		cr_assert_eq(b.out.status, failed ? RP_ST_NO_MEMORY : RP_ST_OK);
+		cr_assert(!b.out.detail || b.out.detail == ENOMEM);
+		cr_assert_eq(b.out.range, 0);
 	} while (failed);
 	cr_assert_gt(n, 4);
+}
+
+/* Fences and FLUSHes of several regions. */
+Test(session_memory, commits_without_the_agent)
+{
+	static const enum rp_method m[] = {RP_METHOD_FENCE, RP_METHOD_NATIVE};
+	struct rp_session_attr attr = bed_attr();
+
+	attr.native = true;
+	for (int i = 0; i < 2; i++) {
+		unsigned int n = 0;
+
+		bed_stop();
+		bed_start(&attr);
+		bed.method = m[i];
+		bed.flags |= RP_CHANNEL_FLUSHES;
+		bed_open(1);
+		for (uint32_t k = 0; k < 4; k++) {
+			bed_post(op_read(&b, 1 + k, 0, 8));
+			bed_done_all();
+			expect_ok(&b);
+			many[k] = bed_range(1 + k, 0, 64);
+		}
+		do {
+			arm(n++);
+			cr_assert_eq(bed_try(op_commit(&b, many, 4)), 0);
+			armed = false;
+			serve();
+			expect_status(&b, failed ? RP_ST_NO_MEMORY : RP_ST_OK);
+		} while (failed);
+		cr_assert_eq(n, 3);
+	}
+}
+
+static struct rp_op *notified(struct report *t)
+{
+	struct rp_op *op = op_write(t, 1, 0, 5000, RP_LEVEL_VISIBLE);
+
+	for (int i = 0; i < 2; i++)
+		many[i] = bed_range(1, 10000 * i, 2500);
+	op->ranges = many;
+	op->nranges = 2;
+	op->effect = RP_EFFECT_NOTIFY;
+	return op;
+}
+
+/* RDMA without memory for the REQUEST behind it. */
+Test(session_memory, notified_write)
+{
+	cr_assert_geq(each(notified, 0), 3);
 }
 
 /* A queued inject write without memory for its copy. */
@@ -209,8 +274,29 @@ Test(session_memory, queued_injected_write)
 	cr_assert(failed);
 	bed.room = -1;
 	expect_status(&w[0], RP_ST_NO_MEMORY);
+	cr_assert_eq(w[0].out.detail, 0);
+	cr_assert_eq(w[0].out.range, 0);
 	bed_see_nothing();
 	bed_post(op_commit_one(&b, 1, 0, 64));
+	expect_status(&b, RP_ST_WRITE_FAILED);
+}
+
+/* The same for RDMA that waits for a store. */
+Test(session_memory, injected_write_behind_a_store)
+{
+	struct rp_op *op;
+
+	bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
+	op = op_write(&w[1], 1, 0, 5000, RP_LEVEL_DURABLE);
+	op->inject = true;
+	/* The first allocation is the vector of unplaced ranges. */
+	arm(1);
+	bed_post(op);
+	cr_assert(failed);
+	serve();
+	expect_ok(&w[0]);
+	expect_status(&w[1], RP_ST_NO_MEMORY);
+	bed_post(op_commit_one(&b, 1, 4096, 64));
 	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
@@ -242,6 +328,7 @@ Test(session_memory, poison)
 		expect_status(&w[0], RP_ST_FLUSH_FAILED);
 		bed_post(op_commit_one(&b, 1, 65536, 64));
 		expect_status(&b, RP_ST_WRITE_FAILED);
+		cr_assert_eq(b.out.range, 0);
 	}
 }
 
@@ -282,23 +369,28 @@ Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 /* The grant of HELLO_ACK has no memory: the next operation fails. */
 Test(session_memory, grants)
 {
-	bed_stop();
-	bed_start(NULL);
-	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
-	arm(0);
-	bed_accept();
-	cr_assert(failed);
-	bed_progress();
-	bed_post(op_write(&w[0], 1, 0, 64, 0));
-	expect_status(&w[0], RP_ST_NO_MEMORY);
+	/* The grant, and the two parts of the first table. */
+	for (unsigned int n = 0; n < 3; n++) {
+		bed_stop();
+		bed_start(NULL);
+		cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
+		arm(n);
+		bed_accept();
+		cr_assert(failed);
+		bed_progress();
+		bed_post(op_write(&w[0], 1, 0, 64, 0));
+		expect_status(&w[0], RP_ST_NO_MEMORY);
+		cr_assert_eq(w[0].out.detail, 0);
+	}
 	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
 	/* A refusal that cannot be recorded for its key counts for all keys. */
 	arm(0);
-	bed_refuse(RP_ST_STALE_KEY, 0);
+	bed_refuse(RP_ST_STALE_KEY, 5);
 	bed_progress();
 	cr_assert(failed);
 	bed_post(op_write(&w[0], 2, 0, 64, 0));
 	expect_status(&w[0], RP_ST_STALE_KEY);
+	cr_assert_eq(w[0].out.detail, 5);
 	bed_open(1);
 	for (unsigned int n = 0; n < 2; n++) {
 		arm(n);
@@ -307,7 +399,29 @@ Test(session_memory, grants)
 		armed = false;
 	}
 	bed_see_nothing();
+	/* Without memory for the first key the second is not queried. */
+	many[0] = bed_range(7, 0, 64);
+	many[1] = bed_range(8, 0, 64);
+	arm(0);
+	cr_assert_eq(bed_try(op_commit(&w[0], many, 2)), -ENOMEM);
+	cr_assert(failed);
+	bed_see_nothing();
 	bed_post(op_write(&w[0], 9, 0, 64, 0));
+}
+
+/* A write whose range cannot be recorded is refused as a whole. */
+Test(session_memory, unplaced_ranges)
+{
+	bed_stop();
+	start();
+	arm(0);
+	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 5000, 0)), -ENOMEM);
+	cr_assert(failed);
+	bed_see_nothing();
+	cr_assert_eq(rp_session_outstanding(bed.s), 0);
+	bed_post(op_write(&w[0], 1, 0, 5000, 0));
+	serve();
+	expect_ok(&w[0]);
 }
 
 /* A fence without memory is posted by a later call. */

@@ -60,6 +60,18 @@ Test(session_op, bad_operations_are_refused)
 	op = op_write(&a, 1, 0, 64, 0);
 	op->iov_count = RP_CHANNEL_IOV + 1;
 	cr_assert_eq(bed_try(op), -EINVAL);
+	/* Sums that wrap. */
+	op = op_write(&a, 1, 0, 64, 0);
+	op->iov[0].iov_len = UINT64_MAX;
+	op->iov[1].iov_len = 65;
+	op->iov_count = 2;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	for (int i = 0; i < 2; i++)
+		r[i] = (struct rp_wire_range){bed_key(1), 0, 1ull << 63};
+	op = op_write(&a, 1, 0, 0, 0);
+	op->ranges = r;
+	op->nranges = 2;
+	cr_assert_eq(bed_try(op), -EINVAL);
 	for (int i = 0; i <= RP_CHANNEL_IOV; i++)
 		r[i] = bed_range(1, 64 * i, 8);
 	op = op_write(&a, 1, 0, 8 * (RP_CHANNEL_IOV + 1), 0);
@@ -88,6 +100,7 @@ Test(session_op, bad_atomics_are_refused)
 {
 	struct iovec result = {a.buf, 4};
 	struct rp_op *op = op_atomic(&a, 1, 0);
+	struct rp_wire_range r[2];
 
 	op->atomic.op = RP_ATOMIC_OPS;
 	cr_assert_eq(bed_try(op), -EOPNOTSUPP);
@@ -111,11 +124,20 @@ Test(session_op, bad_atomics_are_refused)
 	op = op_atomic(&a, 1, 0);
 	op->level = 0;
 	cr_assert_eq(bed_try(op), -EINVAL);
+	/* The second range is no multiple of the element. */
+	r[0] = bed_range(1, 0, 8);
+	r[1] = bed_range(1, 64, 4);
+	op = op_atomic(&a, 1, 0);
+	op->ranges = r;
+	op->nranges = 2;
+	cr_assert_eq(bed_try(op), -EINVAL);
 }
 
 /* RDMA outside the region would break the connection. */
 Test(session_op, ranges_outside_the_region_are_not_posted)
 {
+	struct rp_op *op;
+
 	bed_post(op_write(&a, 1, BED_LEN - 8, 64, 0));
 	expect_status(&a, RP_ST_RANGE);
 	bed_post(op_read(&b, 1, BED_LEN, 8));
@@ -125,8 +147,31 @@ Test(session_op, ranges_outside_the_region_are_not_posted)
 	bed_post(op_then(&d, 1, 0, 64, BED_LEN));
 	expect_status(&d, RP_ST_RANGE);
 	cr_assert_eq(d.out.range, 1);
+	cr_assert_eq(d.out.detail, 0);
+	/* As many bytes as can be counted. */
+	op = op_write(&e, 1, 0, 64, 0);
+	e.range = (struct rp_wire_range){bed_key(1), 0, UINT64_MAX};
+	op->iov[0].iov_len = UINT64_MAX;
+	bed_post(op);
+	expect_status(&e, RP_ST_RANGE);
 	bed_see_nothing();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
+}
+
+/* Each range has to be inside the region of its own key. */
+Test(session_op, range_outside_the_second_region_is_not_posted)
+{
+	static struct rp_wire_range r[2];
+
+	bed.length = 4096;
+	bed_post(op_read(&b, 2, 0, 8));
+	bed_see();
+	r[0] = bed_range(1, 0, 4096);
+	r[1] = bed_range(2, 4096, 64);
+	bed_post(op_commit(&a, r, 2));
+	expect_status(&a, RP_ST_RANGE);
+	cr_assert_eq(a.out.range, 1);
+	bed_see_nothing();
 }
 
 Test(session_op, writes_to_a_read_only_region_are_not_posted)
@@ -182,6 +227,8 @@ Test(session_op, small_durable_write_is_one_request)
 	memset(a.buf, 7, 64);
 	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
 	bed_see_request(RP_EFFECT_STORE);
+	/* Nothing of it is left to be posted. */
+	cr_assert(!bed.s->head);
 	cr_assert(bed.last->injected);
 	cr_assert_eq(bed.last->req.level, RP_LEVEL_DURABLE);
 	cr_assert_eq(bed.last->req.required, RP_CLASS_POWER);
@@ -207,6 +254,44 @@ Test(session_op, longer_store_is_not_copied)
 	bed_post(op_write(&a, 1, 0, 4097, RP_LEVEL_DURABLE));
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+}
+
+/* The channel copies messages up to its inject size. */
+Test(session_op, message_of_the_inject_size_is_injected)
+{
+	for (int less = 0; less < 2; less++) {
+		bed_stop();
+		bed_start(NULL);
+		bed.inject = RP_WIRE_STORE_LEN(1, 64) - less;
+		bed_open(1);
+		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+		bed_see_request(RP_EFFECT_STORE);
+		cr_assert_eq(bed.last->injected, !less);
+	}
+}
+
+/* One of its regions is committed without the agent. */
+Test(session_op, write_to_a_region_with_a_fence_is_no_store)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	bed.method = RP_METHOD_FENCE;
+	bed_post(op_read(&b, 2, 0, 8));
+	bed_see();
+	r[1] = bed_range(2, 0, 32);
+	bed.method = RP_METHOD_AGENT_CLWB;
+	r[0] = bed_range(1, 0, 32);
+	op = op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert_eq(bed.last->req.nranges, 1);
+	bed_see_kind(RP_CHANNEL_READ);
 	bed_see_nothing();
 }
 
@@ -277,16 +362,24 @@ Test(session_op, write_of_several_ranges_is_cut_at_ranges)
 	op->iov[2] = (struct iovec){a.buf + 900, 4100};
 	op->iov[3] = (struct iovec){a.buf + 5000, 1000};
 	op->iov_count = 4;
+	for (int i = 0; i < 4; i++)
+		op->desc[i] = &a.buf[i];
 	bed_post(op);
 	m = bed_see_kind(RP_CHANNEL_WRITE);
 	cr_assert_eq(m->len, 1000);
 	cr_assert_eq(m->iov_count, 2);
+	cr_assert_eq(m->desc[0], &a.buf[0]);
+	cr_assert_eq(m->desc[1], &a.buf[2]);
 	cr_assert_eq(memcmp(m->bytes, a.buf, 1000), 0);
 	m = bed_see_kind(RP_CHANNEL_WRITE);
 	cr_assert_eq(m->remote_addr, BED_REMOTE + 10000);
+	cr_assert_eq(m->iov_count, 1);
+	cr_assert_eq(m->desc[0], &a.buf[2]);
 	cr_assert_eq(memcmp(m->bytes, a.buf + 1000, 4000), 0);
 	m = bed_see_kind(RP_CHANNEL_WRITE);
 	cr_assert_eq(m->rkey, bed_key(2) ^ 0xff);
+	cr_assert_eq(m->iov_count, 1);
+	cr_assert_eq(m->desc[0], &a.buf[3]);
 	cr_assert_eq(memcmp(m->bytes, a.buf + 5000, 1000), 0);
 	bed_done(2);
 	expect_pending(&a);
@@ -361,6 +454,62 @@ Test(session_op, injected_bytes_are_copied)
 	memset(e.buf, 0xee, 1000);
 	for (int i = 0; i < bed.posted->iov_count; i++)
 		cr_assert_neq(bed.posted->iov[i].iov_base, e.buf);
+}
+
+Test(session_op, injected_bytes_of_several_buffers_are_copied)
+{
+	struct rp_op *op = op_write(&a, 1, 0, 1000, 0);
+
+	for (int i = 0; i < 1000; i++)
+		a.buf[i] = (uint8_t)(i % 251);
+	op->inject = true;
+	op->iov[0] = (struct iovec){a.buf, 300};
+	op->iov[1] = (struct iovec){a.buf + 300, 200};
+	op->iov[2] = (struct iovec){a.buf + 500, 500};
+	op->iov_count = 3;
+	bed_post(op);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_WRITE)->iov_count, 1);
+	cr_assert_eq(memcmp(bed.last->bytes, a.buf, 1000), 0);
+	cr_assert_neq(bed.posted->iov[0].iov_base, a.buf);
+}
+
+/* The descriptors are those of the program's buffers. */
+Test(session_op, copy_has_no_descriptor)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op = op_write(&a, 1, 0, 1000, 0);
+
+	r[0] = bed_range(1, 0, 300);
+	r[1] = bed_range(1, 4096, 700);
+	memset(a.buf, 1, 300);
+	memset(a.buf + 300, 2, 700);
+	op->inject = true;
+	op->desc[0] = &a;
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	for (int i = 0; i < 2; i++) {
+		cr_assert(!bed_see_kind(RP_CHANNEL_WRITE)->has_desc);
+		cr_assert_eq(bed.last->bytes[0], 1 + i);
+	}
+}
+
+/* A part that failed is not forgotten when the others are done. */
+Test(session_op, write_with_a_failed_part_has_failed)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op = op_write(&a, 1, 0, 8000, 0);
+
+	r[0] = bed_range(1, 0, 4000);
+	r[1] = bed_range(1, 10000, 4000);
+	op->ranges = r;
+	op->nranges = 2;
+	bed_post(op);
+	bed_fail(EIO);
+	bed_done(1);
+	expect_pending(&a);
+	expect_status(&a, RP_ST_LOST);
+	cr_assert_eq(a.out.detail, EIO);
 }
 
 /* Copies have no MR, so their bytes are sent in a REQUEST. */

@@ -82,6 +82,59 @@ Test(session_order, no_more_requests_than_credits)
 	bed_see_nothing();
 }
 
+Test(session_order, no_more_stores_than_credits)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 2;
+	bed_open(1);
+	for (int i = 0; i < 4; i++)
+		bed_post(op_write(&many[i], 1, 64 * i, 64, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	bed_see_request(RP_EFFECT_STORE);
+	bed_see_nothing();
+}
+
+/* Replies are no room in the channel: no deadline retries. */
+Test(session_order, request_without_a_credit_is_not_retried)
+{
+	bed_stop();
+	bed_start(NULL);
+	bed.credits = 1;
+	bed_open(1);
+	bed.room = 0;
+	bed_post(op_commit_one(&a, 1, 0, 64));
+	bed_post(op_commit_one(&b, 1, 64, 64));
+	bed.room = -1;
+	bed_progress();
+	bed_see_request(RP_EFFECT_NONE);
+	bed_see_nothing();
+	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
+}
+
+/* More than the table of tokens has buckets. */
+Test(session_order, replies_find_their_requests)
+{
+	struct rp_session_attr attr = bed_attr();
+	static struct report more[2 * RP_SESSION_TOKENS];
+	const unsigned int n = 2 * RP_SESSION_TOKENS;
+
+	bed_stop();
+	attr.max_commits = n;
+	bed_start(&attr);
+	bed.credits = n;
+	bed_open(1);
+	for (unsigned int i = 0; i < n; i++)
+		bed_post(op_commit_one(&more[i], 1, 64 * i, 64));
+	for (unsigned int i = 0; i < n; i++) {
+		bed_reply(1 + i, RP_ST_OK);
+		expect_ok(&more[i]);
+	}
+}
+
 Test(session_order, replies_change_the_credits)
 {
 	struct rp_wire_reply m = {
@@ -291,6 +344,60 @@ Test(session_order, everything_waits_for_an_ordered_store_of_its_bytes)
 	waits_for_a(op, false);
 }
 
+/* The store of a commit must not be overtaken by an earlier one. */
+Test(session_order, ordered_store_waits_for_stores_of_its_bytes)
+{
+	bed_post(op_write(&a, 1, 128, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	waits_for_a(op_then(&b, 1, 4096, 64, 184), true);
+	bed_post(op_write(&a, 1, 128, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	waits_for_a(op_then(&b, 1, 4096, 64, 192), false);
+}
+
+/* A QUERY is of a key, whatever else its range says. */
+Test(session_order, query_waits_for_nothing)
+{
+	bed_post(op_then(&a, 1, 0, 64, 128));
+	bed_see();
+	op_query(&b, 1);
+	b.range = bed_range(1, 0, 4096);
+	bed_post(&b.op);
+	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
+}
+
+/* Each range counts. */
+Test(session_order, rdma_waits_for_a_store_of_its_second_range)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	r[0] = bed_range(1, 4096, 4000);
+	r[1] = bed_range(1, 32, 4000);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	op = op_write(&b, 1, 4096, 8000, 0);
+	op->ranges = r;
+	op->nranges = 2;
+	waits_for_a(op, true);
+}
+
+/* What follows the ranges of an operation in memory is not its own. */
+Test(session_order, ranges_behind_the_last_do_not_wait)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	r[0] = bed_range(1, 4096, 4000);
+	r[1] = bed_range(1, 0, 64);
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_see();
+	op = op_write(&b, 1, 4096, 4000, 0);
+	op->ranges = r;
+	bed_post(op);
+	bed_see_kind(RP_CHANNEL_WRITE);
+}
+
 /* --- placement --- */
 
 Test(session_order, fence_proves_placement)
@@ -356,6 +463,38 @@ Test(session_order, outstanding_proof_is_enough)
 	bed_done(1);
 	cr_assert(rp_session_unplaced(bed.s));
 	bed_done(1);
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+Test(session_order, flush_proves_placement)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.native = true;
+	bed_start(&attr);
+	bed.method = RP_METHOD_NATIVE;
+	bed.flags |= RP_CHANNEL_FLUSHES;
+	bed_open(1);
+	bed_post(op_write(&a, 1, 0, 4096, 0));
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_FLUSH);
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_nothing();
+	bed_done_all();
+	cr_assert(!rp_session_unplaced(bed.s));
+}
+
+/* The commit of a durable write proves its placement, so no fence is posted. */
+Test(session_order, durable_write_proves_itself)
+{
+	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_request(RP_EFFECT_NONE);
+	cr_assert(rp_session_unplaced(bed.s));
+	bed_see_nothing();
+	bed_ok();
 	cr_assert(!rp_session_unplaced(bed.s));
 }
 

@@ -170,6 +170,39 @@ Test(session_poison, writes_that_were_never_sent_are_poisoned)
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
 }
 
+/* What follows the ranges of a write in memory is not poisoned. */
+Test(session_poison, ranges_behind_the_last_are_not_poisoned)
+{
+	static struct rp_wire_range r[2];
+	struct rp_op *op;
+
+	for (int level = 0; level <= RP_LEVEL_DURABLE; level++) {
+		op = op_write(&a, 1, 0, 4000, level);
+		r[0] = bed_range(1, 0, 4000);
+		r[1] = bed_range(1, 65536, 4000);
+		op->ranges = r;
+		bed_post(op);
+		lose_all();
+		expect_status(&a, RP_ST_LOST);
+		commit_says(0, 8, RP_ST_WRITE_FAILED);
+		commit_says(65536, 8, RP_ST_OK);
+	}
+}
+
+/* More ranges than the set takes become longer ones. */
+Test(session_poison, memory_for_poisoned_ranges_is_bounded)
+{
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++) {
+		bed_post(op_write(&a, 1, 8192 * i, 1000, 0));
+		bed_done_all();
+		expect_ok(&a);
+	}
+	lose_all();
+	cr_assert_leq(bed.s->poison.n, RP_SESSION_RANGES);
+	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++)
+		commit_says(8192 * i, 8, RP_ST_WRITE_FAILED);
+}
+
 /* Writes that fail without a connection poison their ranges, too. */
 Test(session_poison, writes_without_a_connection_are_poisoned)
 {
@@ -195,6 +228,36 @@ Test(session_poison, refused_writes_are_poisoned)
 	bed_reply(bed.last->hdr.token, RP_ST_OVERLOADED);
 	expect_status(&a, RP_ST_OVERLOADED);
 	commit_says(0, 8, RP_ST_WRITE_FAILED);
+}
+
+/* A delivered write proves its own placement, not that of later writes. */
+Test(session_poison, delivered_write_proves_itself_alone)
+{
+	static struct rp_wire_range two[2];
+
+	two[0] = bed_range(1, 0, 2048);
+	two[1] = bed_range(1, 65536, 2048);
+	op_write(&a, 1, 0, 4096, RP_LEVEL_VISIBLE)->ranges = two;
+	a.op.nranges = 2;
+	bed_post(&a.op);
+	bed_post(op_write(&b, 1, 8192, 4096, 0));
+	bed_done(2);
+	expect_ok(&a);
+	lose_all();
+	commit_says(0, 2048, RP_ST_OK);
+	commit_says(65536, 2048, RP_ST_OK);
+	commit_says(8192, 8, RP_ST_WRITE_FAILED);
+}
+
+/* A commit covers what was written before it. */
+Test(session_poison, failing_store_fails_no_commit_in_front_of_it)
+{
+	bed_post(op_commit_one(&b, 1, 0, 64));
+	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
+	bed_reply(2, RP_ST_OVERLOADED);
+	expect_status(&a, RP_ST_OVERLOADED);
+	bed_reply(1, RP_ST_OK);
+	expect_ok(&b);
 }
 
 /* A later reply proves placement, but the write's own is lost: poisoned. */
@@ -275,6 +338,8 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 		bed_reply(t, RP_ST_OK);
 	expect_status(&a, RP_ST_OVERLOADED);
 	expect_status(&b, RP_ST_WRITE_FAILED);
+	cr_assert_eq(b.out.detail, 0);
+	cr_assert_eq(b.out.range, 0);
 	expect_ok(&c);
 	expect_ok(&d);
 	for (int i = 0; i < 4; i++)
@@ -419,6 +484,23 @@ Test(session_poison, effect_with_a_reply_is_determinate)
 	bed_lose(ECONNRESET);
 	bed_progress();
 	expect_ok(&a);
+}
+
+/* The reply is there, but not the acknowledgement of the bytes. */
+Test(session_poison, effect_of_a_lost_write_is_indeterminate)
+{
+	for (int refused = 0; refused < 2; refused++) {
+		op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->effect =
+			RP_EFFECT_NOTIFY;
+		bed_post(&a.op);
+		bed_see_kind(RP_CHANNEL_WRITE);
+		bed_see_request(RP_EFFECT_NOTIFY);
+		bed_reply(bed.last->hdr.token,
+			  refused ? RP_ST_UNSUPPORTED : RP_ST_OK);
+		expect_pending(&a);
+		lose_all();
+		expect_status(&a, refused ? RP_ST_UNSUPPORTED : RP_ST_UNSURE);
+	}
 }
 
 Test(session_poison, timeout_leaves_effects_indeterminate)

@@ -9,6 +9,8 @@
 #include <criterion/criterion.h>
 
 #include "core/atomic.h"
+#include "core/wire_layout.h"
+#include "core/wire_pack.h"
 #include "seeded.h"
 #include "wire_rig.h"
 
@@ -347,6 +349,88 @@ Test(wire_refuse, header)
 		     -EBADMSG);
 }
 
+/* The type counts, even where the rest would do. */
+Test(wire_refuse, body_of_another_type)
+{
+	static const uint8_t bodies[] = {RP_MSG_REQUEST, RP_MSG_REPLY,
+					 RP_MSG_QUERY, RP_MSG_INFO};
+	static struct wire_msg m, back;
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	struct rp_wire_hdr hdr;
+
+	for (size_t i = 0; i < COUNT(bodies); i++) {
+		int len;
+
+		wire_example(bodies[i], &m);
+		len = wire_put(buf, sizeof(buf), &m);
+		cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
+		hdr.type = RP_MSG_PROGRESS;
+		cr_assert_eq(wire_get_as(bodies[i], buf, &hdr, &back), -EBADMSG,
+			     "type %d", bodies[i]);
+	}
+	cr_assert_eq(rp_wire_put_signal(buf, sizeof(buf), RP_MSG_REPLY),
+		     -EINVAL);
+}
+
+/* One range is never packed: that would be a second form of the same. */
+Test(wire_refuse, single_packed_range)
+{
+	const struct rp_wire_range r = {7, 4096, 64};
+	const struct rp_wire_request m = {
+		.nranges = 1,
+		.level = RP_LEVEL_DURABLE,
+		.ranges = &r,
+	};
+	static struct wire_msg back;
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	size_t taken, len;
+
+	cr_assert_gt(rp_wire_put_request(buf, sizeof(buf), 1, &m), 0);
+	buf[offsetof(struct rp_le_request, flags)] = RP_LE_REQUEST_PACKED;
+	len = RP_WIRE_PACKS +
+	      rp_wire_pack(buf + RP_WIRE_PACKS, 64, &r, 1, &taken);
+	cr_assert_eq(taken, 1);
+	tell(buf, (uint32_t)len);
+	cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
+}
+
+/* What a decoder finds in its memory for ranges is not from this message. */
+Test(wire_refuse, store_without_its_ranges)
+{
+	static struct wire_msg m, back;
+	uint8_t buf[RP_WIRE_MAX_MSG];
+
+	wire_example_effect(RP_EFFECT_STORE, &m);
+	cr_assert_gt(wire_put(buf, sizeof(buf), &m), 0);
+	for (size_t len = sizeof(struct rp_le_request); len < 72; len++) {
+		const size_t left = len - sizeof(struct rp_le_request);
+
+		/* As long as a decoder that steps back by the errno would be.
+		 */
+		back.ranges[0].len = EBADMSG;
+		back.ranges[1].len = left;
+		tell(buf, (uint32_t)len);
+		cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
+	}
+}
+
+Test(wire_refuse, request_without_ranges_is_decoded)
+{
+	static struct wire_msg m, back;
+	uint8_t buf[RP_WIRE_MAX_MSG];
+	int len;
+
+	wire_example(RP_MSG_REQUEST, &m);
+	m.request.nranges = 0;
+	m.request.level = RP_LEVEL_VISIBLE;
+	len = wire_put(buf, sizeof(buf), &m);
+	cr_assert_gt(len, 0);
+	back.request.level = 99;
+	cr_assert_eq(wire_get(buf, len, &back), 0);
+	cr_assert_eq(back.request.level, RP_LEVEL_VISIBLE);
+	cr_assert_eq(back.request.nranges, 0);
+}
+
 /* Another version has its own error, whatever else is in the message. */
 Test(wire_refuse, other_version)
 {
@@ -474,6 +558,9 @@ Test(wire_refuse, refusals_with_more)
 		};
 		cr_assert_eq(wire_put(buf, sizeof(buf), &m), i ? -EINVAL : 80);
 	}
+	/* An initiator finds such a status, no target sends it. */
+	m.hello_ack = (struct rp_wire_hello_ack){.status = RP_ST_WRITE_FAILED};
+	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	for (int i = 0; i < 5; i++) {
 		m = (struct wire_msg){.type = RP_MSG_REPLY};
 		m.reply = (struct rp_wire_reply){

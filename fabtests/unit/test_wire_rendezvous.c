@@ -114,6 +114,7 @@ Test(wire_rendezvous, one_form)
 				     "type %d, byte %zu", (int)plain[n].type,
 				     i);
 	cr_assert_eq(get_with(&plain[0], 12, 1), -EBADMSG, "an rkey");
+	cr_assert_eq(get_with(&plain[4], 12, 1), -EBADMSG, "an rkey");
 	cr_assert_eq(get_with(&plain[0], 8, 1), -EBADMSG, "reserved");
 	cr_assert_eq(get_with(&plain[4], 3, 49 ^ 50), -EBADMSG, "type 50");
 	cr_assert_eq(get_with(&plain[4], 3, 49 ^ 41), -EBADMSG, "type 41");
@@ -125,6 +126,27 @@ Test(wire_rendezvous, one_form)
 	cr_assert_eq(get_with(&desc_of, 12, 1), -EBADMSG, "another region");
 	cr_assert_eq(get_with(&desc_of, 16, 1), -EBADMSG, "a number in DESC");
 	cr_assert_eq(get_with(&desc_of, 2, 1), -EPROTONOSUPPORT);
+}
+
+static void set_crc(uint8_t *p, size_t len)
+{
+	const uint32_t crc = rp_crc32(p, len - 4);
+
+	for (int i = 0; i < 4; i++)
+		p[len - 4 + i] = (uint8_t)(crc >> 8 * i);
+}
+
+/* The version of what a message contains counts, too. */
+Test(wire_rendezvous, side_of_another_version)
+{
+	uint8_t buf[RP_RENDEZVOUS_LEN];
+	struct rp_rendezvous m;
+
+	cr_assert_eq(rp_rendezvous_put(buf, &call), 0);
+	buf[56 + 2]++;
+	set_crc(buf + 56, RP_SIDE_LEN);
+	set_crc(buf, sizeof(buf));
+	cr_assert_eq(rp_rendezvous_get(buf, &m), -EPROTONOSUPPORT);
 }
 
 Test(wire_rendezvous, nothing_else_is_written)
