@@ -20,7 +20,8 @@
 	do {                                                                   \
 		ssize_t r_ = (call);                                           \
 		if (r_ < 0)                                                    \
-			errx(1, "%s: %s", #call, fi_strerror((int)-r_));       \
+			errx(1, "%s: %s; FI_LOG_LEVEL=warn says why", #call,   \
+			     fi_strerror((int)-r_));                           \
 	} while (0)
 /* A call returns -FI_EAGAIN until its private connection is up. */
 #define RETRY(call)                                                            \
@@ -56,7 +57,7 @@ static void completions_read(int count)
 static fi_addr_t endpoint_open(void)
 {
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_CONTEXT};
-	struct fi_av_attr av_attr = {.type = FI_AV_MAP};
+	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
 	struct fi_info *hints = fi_allocinfo();
 	struct fid_fabric *fabric;
 	struct fid_av *av;
