@@ -217,20 +217,21 @@ print_failure() {
 report() {
 	local out=$1.log p f s
 
-	tally "$1"
+	tally "$1" # sets p, f and s
 	suite "$1" "$p" "$f" "$s" "$(seconds "$out")"
 	[ "$f" = 0 ] || print_failure "$1" "$out"
 	[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
 }
 
-# The suites that have ended, whole: the driver writes this line last.
+# Print the suites whose result is complete: the driver writes this line last.
 ended() {
-	find fabtests -name '*.trs' -exec grep -lqs '^:copy-in-global-log:' {} \; \
+	find fabtests -name '*.trs' -exec grep -qs '^:copy-in-global-log:' {} \; \
 		-print | sed 's/\.trs$//' | sort
 }
 
+# Run the suites by make, and report each when it ends.
 run_tests() {
-	local start=$SECONDS n=0 all=${#tests[@]} name running=1
+	local start=$SECONDS n=0 all=${#tests[@]} name running=1 pid
 	local -a some=()
 	local -A seen=()
 
@@ -243,9 +244,10 @@ run_tests() {
 	find fabtests -name '*.trs' -o -name '*.log' | xargs -r rm -f
 	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" "${some[@]}" \
 		>"$build/check.log" 2>&1 &
-	# Each suite is reported when it ends.
+	pid=$!
+	# The last round comes after the end of make.
 	while [ -n "$running" ]; do
-		kill -0 $! 2>/dev/null || running=
+		kill -0 $pid 2>/dev/null || running=
 		for name in $(ended); do
 			[ -z "${seen[$name]-}" ] || continue
 			seen[$name]=1 n=$((n + 1))
@@ -255,11 +257,11 @@ run_tests() {
 		[ -z "$running" ] || sleep 1
 	done
 	progress=
-	wait $!
-	if [ "$n" != "$all" ]; then
+	wait $pid
+	if [ "$n" != "$all" ] || [ "$n" = 0 ]; then
 		echo "$((all - n)) suites did not run:"
 		tail -20 "$build/check.log"
-		suite "suites that did not run" 0 $((all - n)) 0 0
+		suite "suites that did not run" 0 $((all > n ? all - n : 1)) 0 0
 	fi
 	echo "tests took $((SECONDS - start)) s"
 }

@@ -111,19 +111,29 @@ static int connect_one(struct call *c, const struct addrinfo *ai)
 	return -ret;
 }
 
-/* Try each address until one accepts; again while all refuse and wait lasts. */
+/*
+ * Connect to the first address that accepts. While none does and one of them
+ * refuses (its daemon may be starting), try again every 50 ms until wait_ms are
+ * over.
+ */
 static int connect_any(struct call *c, const struct addrinfo *list)
 {
 	const uint64_t until = now_ms() + c->t->wait_ms;
 	const struct addrinfo *ai;
+	bool refused;
 	int ret;
 
 	for (;;) {
 		ret = -EHOSTUNREACH;
-		for (ai = list; ai && c->fd < 0; ai = ai->ai_next)
+		refused = false;
+		for (ai = list; ai && c->fd < 0; ai = ai->ai_next) {
 			ret = connect_one(c, ai);
-		if (ret != -ECONNREFUSED || now_ms() >= until)
+			refused |= ret == -ECONNREFUSED;
+		}
+		if (!ret || !refused)
 			return ret;
+		if (now_ms() >= until)
+			return -ECONNREFUSED;
 		poll(NULL, 0, 50);
 	}
 }

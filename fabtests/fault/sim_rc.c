@@ -348,7 +348,10 @@ int sim_recvs_open(struct sim_channel *fc)
 	return ret;
 }
 
-/* A message goes into a receive of the pool, and its own is posted again. */
+/*
+ * Copy the message of r into the receive `to` of rc's pool, complete that, and
+ * give r to the fabric again. Nothing is called back inside: c stays.
+ */
 static void deliver(struct sim_rc *f, struct rp_rc_recv *to, struct sim_recv *r)
 {
 	struct rp_rc_channel *c = &r->channel->c;
@@ -382,13 +385,12 @@ static void received(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 	struct rp_rc_recv *to = TAILQ_FIRST(&f->pool);
 
 	r->channel->nrecvs--;
-	/* While it connects, the event that follows knows more. */
-	if ((err || len > sizeof(r->buf)) && c->state == RP_RC_CONNECTING) {
-		f->rc.look = true;
-		return;
-	}
 	if (err || len > sizeof(r->buf)) {
-		rp_rc_end(c, ECONNRESET, NULL, 0);
+		/* While c is connecting, a CM event with the cause follows. */
+		if (c->state == RP_RC_CONNECTING)
+			f->rc.look = true;
+		else
+			rp_rc_end(c, ECONNRESET, NULL, 0);
 		return;
 	}
 	r->len = len;
@@ -400,7 +402,7 @@ static void received(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 	deliver(f, to, r);
 }
 
-/* The fabric has none of them any more. */
+/* Free the receives of a channel; the fabric has given all of them back. */
 static void recvs_free(struct sim_rc *f, struct sim_channel *fc)
 {
 	struct sim_recv *r, *next;

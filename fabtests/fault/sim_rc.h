@@ -16,7 +16,10 @@
 /* Receives that the fabric has for each channel. */
 #define SIM_RECVS 2
 
-/* A receive of one channel; a message goes on into one of the pool. */
+/*
+ * A buffer that the fabric fills, of one channel. Its message is copied into a
+ * receive of rc's pool (struct rp_rc_recv, as long).
+ */
 struct sim_recv {
 	TAILQ_ENTRY(sim_recv) link;
 	struct sim_channel *channel;

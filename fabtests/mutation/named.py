@@ -11,8 +11,8 @@ named/core/ring.mutants has the mutants of prov/core/ring.c:
     --- new
     text in its place
 
-The old text must stand in that function exactly once, or without "in:" in the
-file. Blank lines around a block do not count.
+The old text must stand exactly once in that function, or in the whole C file if
+there is no "in:". Blank lines at the end of a mutant are ignored.
 """
 import collections
 import glob
@@ -23,7 +23,7 @@ Named = collections.namedtuple("Named", "name what path function old new")
 
 
 class Wrong(Exception):
-    """A mutant that does not fit its source, or no mutant at all."""
+    """A mutant that does not fit its source, or text that is no mutant."""
 
 
 def read(source):
@@ -45,11 +45,13 @@ def read(source):
 
 
 def parse(path, c_file, block):
+    """One mutant of the file path, for the source c_file."""
     m = re.fullmatch(r"(\S+)\n(\S[^\n]*)\n(?:in: (\w+)\n)?--- old\n(.+?\n)"
                      r"--- new\n(.*?\n|)\n*", block, re.S)
     if not m:
-        raise Wrong(f"{path}: ## {block.splitlines()[0]}: name, sentence, in:, "
-                    "--- old, --- new")
+        raise Wrong(f"{path}: ## {block.partition(chr(10))[0]}: expected a name, "
+                    "a sentence, in: (optional), --- old, --- new, each on its "
+                    "line, without blank lines between them")
     return Named(m[1], m[2], c_file, m[3], m[4], m[5] if m[5].strip() else "")
 
 
@@ -58,8 +60,9 @@ def span(text, function):
     for m in re.finditer(rf"^(?![ \t#/*]).*\b{function}\(", text, re.M):
         body = text.find("\n{\n", m.start())
         semicolon = text.find(";", m.start())
-        if body >= 0 and not 0 <= semicolon < body:
-            return m.start(), text.find("\n}\n", body) + 3
+        end = text.find("\n}\n", body)
+        if 0 <= body < end and not 0 <= semicolon < body:
+            return m.start(), end + 3
     return None
 
 
@@ -72,9 +75,10 @@ def apply(text, mutant):
             raise Wrong(f"{mutant.name}: {mutant.path} has no function "
                         f"{mutant.function}")
         first, end = where
-    times = text.count(mutant.old, first, end)
+    lines = re.compile("^" + re.escape(mutant.old), re.M)
+    times = len(lines.findall(text, first, end))
     if times != 1:
         raise Wrong(f"{mutant.name}: its old text is {times} times in "
                     f"{mutant.function or mutant.path}, and must be there once")
-    return (text[:first] + text[first:end].replace(mutant.old, mutant.new) +
-            text[end:])
+    at = lines.search(text, first, end).start()
+    return text[:at] + mutant.new + text[at + len(mutant.old):]

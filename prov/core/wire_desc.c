@@ -70,7 +70,7 @@ int rp_wire_unseal(const void *buf, uint8_t type, size_t len)
 	return p[2] == RP_WIRE_VERSION ? 0 : -EPROTONOSUPPORT;
 }
 
-static bool good(const struct rp_desc *d)
+static bool desc_valid(const struct rp_desc *d)
 {
 	return good_key(d) && d->length && d->addr <= UINT64_MAX - d->length &&
 	       is_qp_num(d->qp_num) && d->memory <= RP_MEM_EMULATED &&
@@ -85,7 +85,7 @@ int rp_desc_put(void *buf, const struct rp_desc *d)
 {
 	uint8_t *p = buf;
 
-	if (!good(d))
+	if (!desc_valid(d))
 		return -EINVAL;
 	memset(p, 0, RP_DESC_LEN);
 	put64(p, 8, d->addr);
@@ -131,7 +131,7 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 		.key = get64(p, KEY),
 	};
 	if (get16(p, RESERVED_FACTS) || get16(p, RESERVED_MASK) ||
-	    get32(p, RESERVED) || !good(&got))
+	    get32(p, RESERVED) || !desc_valid(&got))
 		return -EBADMSG;
 	*d = got;
 	return 0;

@@ -23,7 +23,7 @@
 #define RP_WIRE_DESC	   40
 #define RP_WIRE_SIDE	   41
 #define RP_WIRE_RENDEZVOUS 42 /* the first of 8: wire_rendezvous.h */
-/* Write the first 8 bytes and the checksum of len bytes. */
+/* Write the first 8 bytes and the checksum of a message of len bytes, >= 12. */
 void rp_wire_seal(void *buf, uint8_t type, size_t len);
 /*
  * Check both. 0; -EBADMSG; -EPROTONOSUPPORT: the checksum fits, but the version
