@@ -99,7 +99,7 @@ static struct rp_deferred_op *put(int i, enum rp_deferred_kind kind)
 		.len = kind == RP_DEFERRED_STORE ? 8 : 64,
 		.required = RP_CLASS_POWER,
 		.value = {1, 2, 3, 4, 5, 6, 7, 8},
-		/* Of an earlier use. */
+		/* Values of an earlier use of the item. */
 		.outcome = RP_DEFERRED_LOST,
 		.status = RP_ST_LOST,
 		.pipelined = true,
@@ -237,7 +237,7 @@ Test(deferred, no_store_behind_a_failure)
 	ends(3, RP_DEFERRED_BEHIND, 0);
 }
 
-/* What is outstanding behind a failure is not awaited. */
+/* Requests outstanding behind a failure are not awaited. */
 Test(deferred, no_deadline_behind_a_failure)
 {
 	begin_open();

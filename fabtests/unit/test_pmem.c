@@ -730,7 +730,7 @@ Test(pmem, together_while_it_is_quick)
 		sync_two(pm, 3201);
 		cr_assert_eq(times_apart(pm), 64);
 	}
-	/* What is quicker counts for a sixteenth. */
+	/* A sync that is quicker than the average counts for a sixteenth. */
 	sync_one(pm, 0);
 	sync_two(pm, 3000);
 	cr_assert_eq(times_apart(pm), 0);

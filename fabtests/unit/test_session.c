@@ -462,7 +462,7 @@ Test(session, query_brings_a_grant)
 	cr_assert_eq(bed_try(op_write(&b, 2, 0, 4096, 0)), 0);
 }
 
-/* Operations under way have used the first grant of a key. */
+/* Outstanding operations have used the first grant of a key. */
 Test(session, later_grant_of_a_key_changes_nothing)
 {
 	struct rp_wire_info m = {.grant = bed_grant(bed_key(1))};

@@ -194,7 +194,7 @@ Test(session_commit, weaker_reply_is_a_failure)
 	cr_assert_eq(c.out.class, RP_CLASS_PROCESS);
 }
 
-/* What no message can say is no operation. */
+/* A class that no message can carry is refused. */
 Test(session_commit, class_that_is_none_is_refused)
 {
 	op_commit_one(&a, 1, 0, 64)->required = RP_CLASS_POWER + 1;
@@ -353,7 +353,7 @@ Test(session_commit, effect_fits_behind_packed_ranges)
 }
 
 /* As many bytes as one message takes, and a few more. */
-Test(session_commit, effect_fits_behind_as_many_ranges_as_there_is_room_for)
+Test(session_commit, effect_fits_behind_the_longest_list_of_ranges)
 {
 	bed_stop();
 	bed_start(NULL);

@@ -227,7 +227,7 @@ Test(session_op, small_durable_write_is_one_request)
 	memset(a.buf, 7, 64);
 	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
 	bed_see_request(RP_EFFECT_STORE);
-	/* Nothing of it is left to be posted. */
+	/* The operation has no piece left to post. */
 	cr_assert(!bed.s->head);
 	cr_assert(bed.last->injected);
 	cr_assert_eq(bed.last->req.level, RP_LEVEL_DURABLE);

@@ -382,7 +382,7 @@ Test(session_order, rdma_waits_for_a_store_of_its_second_range)
 	waits_for_a(op, true);
 }
 
-/* What follows the ranges of an operation in memory is not its own. */
+/* The memory behind the ranges of an operation is not part of it. */
 Test(session_order, ranges_behind_the_last_do_not_wait)
 {
 	static struct rp_wire_range r[2];

@@ -170,7 +170,7 @@ Test(session_poison, writes_that_were_never_sent_are_poisoned)
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
 }
 
-/* What follows the ranges of a write in memory is not poisoned. */
+/* The memory behind the ranges of a write is not poisoned. */
 Test(session_poison, ranges_behind_the_last_are_not_poisoned)
 {
 	static struct rp_wire_range r[2];

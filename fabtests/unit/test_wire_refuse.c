@@ -394,7 +394,7 @@ Test(wire_refuse, single_packed_range)
 	cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 }
 
-/* What a decoder finds in its memory for ranges is not from this message. */
+/* Ranges that a decoder finds in its own memory are not of this message. */
 Test(wire_refuse, store_without_its_ranges)
 {
 	static struct wire_msg m, back;
