@@ -272,6 +272,12 @@ Test(agent, request_without_msync_is_done_at_once)
 	t = bed_commit_all(&p, RP_CLASS_POWER, 3, at);
 	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(dax.flushes, 1 + 5 + 2);
+	/* The second ends in the line in which the third begins. */
+	at[1].len = 100;
+	at[2].off = at[1].off + 100;
+	t = bed_commit_all(&p, RP_CLASS_POWER, 3, at);
+	bed_expect(&p, t, RP_ST_OK);
+	cr_assert_eq(dax.flushes, 1 + 5 + 2 + 2);
 	stop();
 }
 

@@ -656,6 +656,10 @@ Test(effects, notification)
 	cr_assert_eq(r.detail, 0);
 	cr_assert_eq(r.range, 0);
 	cr_assert_eq(bed_stats(&g).effects, 0);
+	g.notify_ret = -ENOSYS;
+	t = bed_notify(&p, at, 0xdada);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_UNSUPPORTED);
 	g.notify_ret = 0;
 	bed_store(&file, 100, 300);
 	t = bed_notify(&p, at, 0xdada);

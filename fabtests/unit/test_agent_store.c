@@ -169,6 +169,10 @@ Test(agent_store, memory_gone)
 	cr_assert_eq(r.detail, ENOMEM);
 	cr_assert_eq(r.range, 0);
 	cr_assert_eq(dax.streams, 0);
+	/* The pages behind it are there. */
+	bed_inline(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 5 * BED_PAGE, 8},
+		   1);
+	bed_expect(&p, p.token, RP_ST_OK);
 	stop();
 }
 
@@ -283,6 +287,26 @@ Test(agent_store, atomic_of_each_method)
 		cr_assert_eq(bed_stats(&g).effects, 20);
 		stop();
 	}
+}
+
+/* Old values wait for the flush, each with its own reply. */
+Test(agent_store, old_values_of_two_atomics)
+{
+	static const uint64_t five = 5;
+
+	start(NULL);
+	bed_store(&file, 64, 16);
+	const uint64_t a = bed_value(&file, 64, false);
+	const uint64_t b = bed_value(&file, 72, false);
+
+	cr_assert_neq(a, b);
+	for (uint64_t off = 64; off <= 72; off += 8)
+		bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&file, off, 8},
+			   RP_ATOMIC_SUM, &five, NULL, true);
+	bed_run(&g);
+	cr_assert_eq(old(&p), a);
+	cr_assert_eq(old(&p), b);
+	stop();
 }
 
 /* Several ranges share one array of operands and one of results. */

@@ -124,6 +124,21 @@ Test(session_op, bad_atomics_are_refused)
 	op = op_atomic(&a, 1, 0);
 	op->level = 0;
 	cr_assert_eq(bed_try(op), -EINVAL);
+	/* Operands and comparisons fill a message, or one element more. */
+	for (size_t len = 2056; len <= 2064; len += 8) {
+		op = op_atomic(&a, 1, 0);
+		a.range.len = len;
+		op->atomic.op = RP_ATOMIC_CSWAP;
+		op->atomic.compare = a.buf + 4096;
+		cr_assert_eq(bed_try(op), len == 2056 ? 0 : -EINVAL);
+		if (len == 2056) {
+			bed_see_request(RP_EFFECT_ATOMIC);
+			cr_assert_eq(bed.last->len, RP_WIRE_MAX_MSG);
+			bed_ok();
+			bed_done_all();
+			expect_ok(&a);
+		}
+	}
 	/* The second range is no multiple of the element. */
 	r[0] = bed_range(1, 0, 8);
 	r[1] = bed_range(1, 64, 4);
@@ -268,6 +283,36 @@ Test(session_op, message_of_the_inject_size_is_injected)
 		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 		bed_see_request(RP_EFFECT_STORE);
 		cr_assert_eq(bed.last->injected, !less);
+	}
+}
+
+/* A message of the greatest length, and a longer one. */
+Test(session_op, store_is_as_long_as_a_message)
+{
+	static struct rp_wire_range r[3];
+
+	for (size_t n = 2; n <= 3; n++) {
+		struct rp_op *op = op_write(n == 2 ? &a : &b, 1, 0, 4096,
+					    RP_LEVEL_DURABLE);
+
+		/* Descending ranges are not packed. */
+		for (size_t i = 0; i < n; i++)
+			r[i] = bed_range(1, 65536 - 8192 * i, 1024);
+		r[0].len = 4096 - 1024 * (n - 1);
+		op->ranges = r;
+		op->nranges = n;
+		bed_post(op);
+		if (n == 2) {
+			bed_see_request(RP_EFFECT_STORE);
+			cr_assert_eq(bed.last->len, RP_WIRE_MAX_MSG);
+			bed_ok();
+			bed_done_all();
+			expect_ok(&a);
+			continue;
+		}
+		for (int i = 0; i < 3; i++)
+			bed_see_kind(RP_CHANNEL_WRITE);
+		bed_see_request(RP_EFFECT_NONE);
 	}
 }
 
