@@ -44,7 +44,7 @@ class Lab:
     def __init__(self, source):
         self.dir = tempfile.mkdtemp(prefix="mutate.", dir=scratch(source))
         self.tree = os.path.join(self.dir, "tree")
-        for part in ("include", "prov/core", "prov/rc", "prov/verbs",
+        for part in ("include", "prov/core", "prov/rc", "prov/rpmem", "prov/verbs",
                      "fabtests/unit", "fabtests/fault", "docs"):
             shutil.copytree(os.path.join(source, part),
                             os.path.join(self.tree, part))
