@@ -48,7 +48,7 @@ stays_alone() {
 	cat /tmp/wr.said /tmp/wr.alone
 	grep -q 'one line: 2 ours remote invalid request error' /tmp/wr.alone &&
 		! grep -q 'success, opcode [89]' /tmp/wr.alone &&
-		grep -q 'nobody at .* has queue pair .* preloaded' /tmp/wr.said
+		grep -q 'no process at .* has queue pair .* preloaded' /tmp/wr.said
 }
 
 note "the preload"
