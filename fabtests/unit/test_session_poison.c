@@ -373,6 +373,28 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 	expect_ok(&b);
 }
 
+/*
+ * The target refuses the flush of a write, and executes the commit behind it. The
+ * connection ends before the channel has released the refused request.
+ */
+Test(session_poison, ordered_store_behind_a_refused_write_is_indeterminate)
+{
+	bed.chan.inject = 0;
+	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
+	bed_post(op_then(&b, 1, 0, 64, 65536));
+	bed_done(1); /* the bytes of the write */
+	bed_reply(1, RP_ST_OVERLOADED);
+	expect_pending(&a);
+	bed_lose(ECONNRESET);
+	bed_progress();
+	expect_status(&a, RP_ST_OVERLOADED);
+	expect_status(&b, RP_ST_UNSURE);
+	while (bed_see())
+		;
+	bed_open(1);
+	commit_says(65536, 8, RP_ST_WRITE_FAILED);
+}
+
 /* A commit that has failed does not wait for other stores. */
 Test(session_poison, failed_commit_ends_at_once)
 {

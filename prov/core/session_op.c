@@ -236,22 +236,12 @@ void rp_session_pump(struct rp_session *s)
 			return;
 }
 
-/* May the target execute the effect, or have done so? A refusal says no. */
-static bool is_indeterminate(const struct rp_op *op)
-{
-	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
-			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
-
-	return once && op->priv.effect_sent &&
-	       (op->priv.replies_due || op->priv.out.status == RP_ST_OK);
-}
-
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
 {
 	struct rp_op *op;
 
 	TAILQ_FOREACH (op, &s->ops, priv.link) {
-		if (is_indeterminate(op))
+		if (rp_op_indeterminate(op))
 			rp_op_fail(op, RP_ST_UNSURE, st, 0);
 		rp_op_fail(op, st, detail, 0);
 		rp_pieces_drop(op);

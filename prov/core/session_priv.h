@@ -228,6 +228,8 @@ void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
 void rp_ranges_lost(struct rp_session *s);
 /* Do ranges of a and b overlap? True also if there are too many to compare. */
 bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b);
+/* May the target execute the effect, or have done so? A refusal says no. */
+bool rp_op_indeterminate(const struct rp_op *op);
 /* Must the operation wait for stores of earlier ones? */
 bool rp_op_conflicts(const struct rp_op *op);
 

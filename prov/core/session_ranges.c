@@ -114,6 +114,15 @@ bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
 	return false;
 }
 
+bool rp_op_indeterminate(const struct rp_op *op)
+{
+	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
+			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
+
+	return once && op->priv.effect_sent &&
+	       (op->priv.replies_due || op->priv.out.status == RP_ST_OK);
+}
+
 /*
  * The write op has failed on the bytes g. Fail each later commit that covers
  * bytes of g not rewritten in between; poison what no later write rewrote.
@@ -140,8 +149,12 @@ static void poison_range(struct rp_op *op, const struct rp_wire_range *g)
 						o->priv.seq);
 			else if (o->kind == RP_OP_COMMIT &&
 				 (all || rp_ranges_overlap(&left, r->key,
-							   r->addr, r->len)))
+							   r->addr, r->len))) {
+				if (rp_op_indeterminate(o))
+					rp_op_fail(o, RP_ST_UNSURE,
+						   RP_ST_WRITE_FAILED, 0);
 				rp_op_fail(o, RP_ST_WRITE_FAILED, 0, i);
+			}
 		}
 	}
 	for (size_t i = 0; i < left.n; i++) {
